@@ -151,6 +151,32 @@ func (s *Service) Reputation(ctx context.Context, agentID string) (Reputed, erro
 	return a.last.answer, nil
 }
 
+// ListChunk bounds how many agents [Service.Agents] returns.
+const ListChunk = 100
+
+// Agents returns the reputations of the agents that have a log, in the order of their ids, from the first one after a text on, at most
+// [ListChunk]. They are not signed.
+func (s *Service) Agents(ctx context.Context, after string) ([]accrual.Reputation, error) {
+	ids, err := s.o.Store.Agents(ctx, after, ListChunk)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]accrual.Reputation, 0, len(ids))
+	for _, id := range ids {
+		agent, err := accrual.ParseAgent(id)
+		if err != nil {
+			return nil, err
+		}
+		a, release, err := s.account(ctx, agent)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, a.log.Reputation(autonomy.ScoringHash))
+		release()
+	}
+	return all, nil
+}
+
 // Enter enters the sessions that were closed since in the logs of their agents, and those again that have receipts since. Each session is
 // entered once, whatever replica does it. What an owner's session lacks holds up nobody else's.
 func (s *Service) Enter(ctx context.Context) error {

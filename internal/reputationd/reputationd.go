@@ -198,7 +198,7 @@ func (p *process) start(ctx context.Context, group *errgroup.Group) error {
 	}
 	p.Reloader.Start(status(c), p.reload)
 	group.Go(func() error { return p.service.Run(ctx) })
-	p.internal.Set(p.metrics.count(api.Handler(p.service, api.Options{Now: time.Now, Log: p.Log, Rate: trusted})))
+	p.internal.Set(p.metrics.count(api.Handler(p.service, api.Options{Now: time.Now, Log: p.Log, Rate: trusted, Operators: true})))
 	p.public.Set(p.metrics.count(api.Handler(p.service, api.Options{Now: time.Now, Log: p.Log})))
 	p.Log.Info("ready", zap.Int("owners", len(c.Owners)))
 	p.owners.watch(ctx)

@@ -22,6 +22,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/accrual"
 )
 
 // Bounds on the bodies of requests, in bytes.
@@ -42,6 +43,8 @@ type Options struct {
 	Now func() time.Time
 	// Log gets the failures of the node itself; required.
 	Log *zap.Logger
+	// Operators serves GET /v1/reputation too, which lists all agents: what operators ask is not for everybody.
+	Operators bool
 	// Rate bounds the requests that one address makes in a second, on the average; zero means DefaultRate. Requests on a unix socket, which
 	// admits users by their ids, are not bounded.
 	Rate int
@@ -67,8 +70,12 @@ type endpoint struct {
 // callers are named by their sidecars, so nothing rests on the listener.
 func Handler(s *reputation.Service, o Options) http.Handler {
 	a := &server{service: s, limits: newLimits(o), log: flood.Logger(o.Log)}
+	endpoints := a.endpoints()
+	if o.Operators {
+		endpoints = append(endpoints, endpoint{http.MethodGet, "/v1/reputation", a.agents})
+	}
 	byPath := make(map[string][]endpoint)
-	for _, e := range a.endpoints() {
+	for _, e := range endpoints {
 		byPath[e.path] = append(byPath[e.path], e)
 	}
 	mux := http.NewServeMux()
@@ -309,6 +316,17 @@ func (a *server) reputation(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return write(w, answer, never)
+}
+
+// agents lists agents, without tokens. A list that is as long as it may be goes on after its last one.
+func (a *server) agents(w http.ResponseWriter, r *http.Request) error {
+	all, err := a.service.Agents(r.Context(), r.URL.Query().Get("after"))
+	if err != nil {
+		return err
+	}
+	return write(w, struct {
+		Agents []accrual.Reputation `json:"agents"`
+	}{all}, never)
 }
 
 func (a *server) baseline(w http.ResponseWriter, r *http.Request) error {

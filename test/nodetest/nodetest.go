@@ -116,6 +116,28 @@ func (n *Node) Count(t testing.TB, session string) int {
 	return len(all)
 }
 
+// Logged gives an agent of the kit's owner a log, by a session of its own that nobody has sent receipts of.
+func (n *Node) Logged(t testing.TB, subject string) {
+	t.Helper()
+	ctx, owner := context.Background(), n.Kit.Owner(t)
+	a, err := accrual.NewAccount(accrual.Agent{Owner: owner, Subject: subject})
+	must(t, err)
+	e := accrual.Entry{At: n.Kit.Clock.Now().Unix(), Session: &accrual.Session{
+		ID: "ses_" + subject, EventID: "evt_" + subject, Score: 50, Coverage: 1, ScoringHash: autonomy.ScoringHash, Interactions: 1, Hosts: []string{Host},
+	}}
+	_, err = a.Add(e)
+	must(t, err)
+	text, err := e.Encode()
+	must(t, err)
+	must(t, n.Store.Append(ctx, store.Addition{
+		Owner: owner, Session: e.Session.ID, Agent: subject, Closing: true, At: n.Kit.Clock.Now(), MaxSessions: 1 << 20, MaxReceipts: 1 << 20,
+		Receipts: []store.Receipt{{Number: 1, Hash: evidence.HashBytes(text), Request: "r", Token: "t"}},
+	}))
+	state, err := n.Store.Session(ctx, owner, e.Session.ID)
+	must(t, err)
+	must(t, n.Store.Enter(ctx, state, &store.Entry{Agent: owner + ":" + subject, Number: 1, Head: a.Log().Head, Text: string(text)}))
+}
+
 // Resigned has the signature of another token.
 func Resigned(token, other string) string {
 	return token[:strings.LastIndexByte(token, '.')] + other[strings.LastIndexByte(other, '.'):]
