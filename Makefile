@@ -68,7 +68,7 @@ bench-compare: ## the benchmarks beside the hot paths against the last release t
 bench-go: ## the benchmarks beside the hot paths
 	$(GO) test -run='^$$' -bench=. -benchmem ./...
 
-autonomy: ## judge the autonomy score by synthetic sessions: test/autonomy/RESULTS.md
+autonomy: ## judge the autonomy score by synthetic sessions: docs/autonomy.md, test/autonomy/RESULTS.md
 	$(GO) run ./test/autonomy/judge $(FLAGS)
 
 release: ## static binaries, their bills of materials and checksums: dist/

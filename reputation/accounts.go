@@ -128,6 +128,9 @@ func (s *Service) Reputation(ctx context.Context, agentID string) (Reputed, erro
 		return Reputed{}, err
 	}
 	a, release, err := s.account(ctx, agent)
+	if errors.Is(err, store.ErrNotFound) {
+		return Reputed{}, refusal.New("query_malformed", "no agent can have the id %.300q", agentID)
+	}
 	if err != nil {
 		return Reputed{}, err
 	}

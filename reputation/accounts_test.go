@@ -103,7 +103,7 @@ func first(t *testing.T, s *gatetest.Session) interaction.Receipt {
 // TestReputationsThatAreRefused: of agents that are none, or of owners that the node does not know; and from logs that are not the kept ones.
 func TestReputationsThatAreRefused(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil)
-	for id, code := range map[string]string{"": "query_malformed", "agent:a": "query_malformed", n.Kit.Owner(t) + ":": "query_malformed", fmt.Sprintf("%043d:agent:a", 0): "owner_unknown"} {
+	for id, code := range map[string]string{"": "query_malformed", "agent:a": "query_malformed", n.Kit.Owner(t) + ":": "query_malformed", n.Kit.Owner(t) + ":\x00": "query_malformed", n.Kit.Owner(t) + ":\xff": "query_malformed", fmt.Sprintf("%043d:agent:a", 0): "owner_unknown"} {
 		_, err := n.Reputation(t.Context(), id)
 		wantCode(t, err, code)
 	}

@@ -28,7 +28,7 @@ func newMetrics(r prometheus.Registerer, s *sessions) (*metrics, error) {
 		return m, nil
 	}
 	for _, c := range []prometheus.Collector{m.receipts, m.refused, m.challenges, m.scores, m.entries, m.reputations, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "mediator_node_cached_receipts", Help: "Receipts of the sessions that are kept in memory.",
+		Name: "mediator_node_cached_receipts", Help: "Receipts of the sessions that are kept in memory. One with many calls of tools counts as several.",
 	}, s.receipts)} {
 		if err := r.Register(c); err != nil {
 			return nil, err

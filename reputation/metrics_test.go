@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/test/gatetest"
 	"github.com/actionproof/mediator/test/nodetest"
@@ -55,5 +56,34 @@ func TestMetrics(t *testing.T) {
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestLargeReceiptsWeighMore: what is kept in memory is bounded by what it takes, also where each receipt has as much as it can.
+func TestLargeReceiptsWeighMore(t *testing.T) {
+	r := prometheus.NewRegistry()
+	n := nodetest.New(t, gatetest.New(t), nil, func(o *reputation.Options) { o.Metrics = r })
+	const receipts = 20
+	s := n.Kit.Session(t, "ses_1")
+	for i := range receipts {
+		s.Call(t, func(c *interaction.Receipt) {
+			c.Model.ToolCalls, c.Model.ReturnedCalls = nil, nil
+			for j := range interaction.MaxToolCalls {
+				c.Model.ToolCalls = append(c.Model.ToolCalls, interaction.ToolCall{ID: gatetest.Tag("call", 100*i+j), Tool: "search", Arguments: gatetest.Tag("arguments", 100*i+j)})
+				if i > 0 {
+					c.Model.ReturnedCalls = append(c.Model.ReturnedCalls, gatetest.Tag("call", 100*(i-1)+j))
+				}
+			}
+			c.Model.Figures.ToolCallsMade = interaction.Observed(interaction.MaxToolCalls)
+		})
+	}
+	n.Delivered(t, receipts+1, s.Receipts...)
+	n.Scored(t, "ses_1")
+	families, err := r.Gather()
+	must(t, err)
+	for _, f := range families {
+		if f.GetName() == "mediator_node_cached_receipts" && f.GetMetric()[0].GetGauge().GetValue() < 8*receipts {
+			t.Errorf("%v", f)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package reputation
 import (
 	"context"
 	"errors"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -99,6 +100,11 @@ func (s *Service) add(ctx context.Context, owner *Owner, d *delivered) (next int
 	if first := fresh.claims[0].Chain.SequenceNumber; first > state.Next {
 		return state.Next, 0, refusal.New("interaction_gap", "receipt %d was delivered, and the node wants receipt %d of the session", first, state.Next)
 	}
+	// What was removed for its age must not come back: whoever has the receipts could deliver them without the challenges and the fork that
+	// belonged to them, and once more into the baselines.
+	if began := time.Unix(fresh.claims[0].IssuedAt, 0); state.Next == 1 && began.Before(s.o.Now().Add(-s.o.Retention)) {
+		return state.Next, 0, refusal.New("interaction_expired", "the session began at %s, and the node keeps sessions for %s", began.UTC().Format(time.RFC3339), s.o.Retention)
+	}
 	receipts, err := s.verify(ctx, owner, state, fresh)
 	if err == nil {
 		err = s.admit(s.ratesOf(d.owner).receipts, len(receipts), "receipts") // only what is verified counts: a stranger uses nobody's rate up
@@ -132,7 +138,7 @@ func (s *Service) fresh(ctx context.Context, owner *Owner, state store.Session, 
 	if known == 0 {
 		return rest, nil
 	}
-	kept, err := s.o.Store.Receipts(ctx, d.owner, d.session, d.claims[0].Chain.SequenceNumber, MaxBatch)
+	kept, err := s.o.Store.Receipts(ctx, d.owner, d.session, d.claims[0].Chain.SequenceNumber, known)
 	if err != nil {
 		return rest, err
 	}

@@ -191,6 +191,33 @@ func TestOwnerFull(t *testing.T) {
 	}
 }
 
+// TestRemovedForItsAge: what the node has removed does not come back, or its forks and failed challenges would be forgotten.
+func TestRemovedForItsAge(t *testing.T) {
+	n := nodetest.New(t, gatetest.New(t), nil, func(o *reputation.Options) { o.Retention = time.Hour })
+	long := n.Calls(t, "ses_long", 1)
+	n.Delivered(t, 2, long.Receipts...)
+	s := n.Calls(t, "ses_1", 2)
+	kept := s.Receipts
+	s.Receipts = slices.Clone(kept[:1])
+	s.Call(t, func(c *interaction.Receipt) { c.OutputCleanHash = evidence.HashBytes([]byte("other")) })
+	other := s.Receipts
+	n.Delivered(t, 3, kept...)
+	wantCode(t, n.Deliver(t, other...).Err, "interaction_fork")
+	n.Kit.Clock.Advance(time.Hour - time.Second)
+	long.Call(t, nil)
+	n.Delivered(t, 3, long.Receipts...)
+	n.Kit.Clock.Advance(2 * time.Second)
+	must(t, n.Store.Prune(t.Context(), store.Old{Sessions: n.Kit.Clock.Now().Add(-time.Hour), Tokens: n.Kit.Clock.Now()}))
+	for _, tokens := range [][]string{kept, other} {
+		wantCode(t, n.Deliver(t, tokens...).Err, "interaction_expired")
+	}
+	if _, err := n.SessionScore(t.Context(), "", "ses_1"); err == nil {
+		t.Error("it has a score again")
+	}
+	long.Call(t, nil)
+	n.Delivered(t, 4, long.Receipts...) // a session goes on for as long as it likes
+}
+
 // TestReplicas: two replicas on one PostgreSQL database, to which the same is given at once.
 func TestReplicas(t *testing.T) {
 	k, dsn := gatetest.New(t), pgtest.Start(t).Database(t)
@@ -244,6 +271,23 @@ func TestReplicas(t *testing.T) {
 		if err != nil || again != revealed || !again.Revealed {
 			t.Errorf("%+v, %v", again, err)
 		}
+	})
+	t.Run("texts that the database cannot keep", func(t *testing.T) {
+		n := replicas[0]
+		for _, text := range []string{"a\x00", "\xff"} {
+			_, err := n.Score(t.Context(), text)
+			wantCode(t, err, "score_receipt_unknown")
+			_, err = n.SessionScore(t.Context(), "", text)
+			wantCode(t, err, "score_session_unknown")
+			_, err = n.SessionScore(t.Context(), text, "ses_1")
+			wantCode(t, err, "score_session_unknown")
+			_, err = n.Baseline(t.Context(), text)
+			wantCode(t, err, "baseline_unknown")
+			_, err = n.Commit(t.Context(), n.By(t, "ses_1"), text, evidence.HashBytes(nil))
+			wantCode(t, err, "vin_challenge_unknown")
+		}
+		receipts := n.Calls(t, "ses\x00", 2).Receipts
+		wantCode(t, n.Deliver(t, nodetest.Resigned(receipts[0], receipts[1])).Err, "signature_invalid")
 	})
 	t.Run("one caller token", func(t *testing.T) {
 		body := []byte("{}")

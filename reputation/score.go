@@ -57,9 +57,6 @@ func (s *Service) SessionScore(ctx context.Context, owner, session string) (Scor
 	if err != nil {
 		return Scored{}, err
 	}
-	if state.Forked {
-		return Scored{}, forked(session)
-	}
 	r, release, err := s.read(ctx, state)
 	if err != nil {
 		return Scored{}, err
@@ -82,8 +79,11 @@ func (s *Service) find(ctx context.Context, owner, session string) (store.Sessio
 	return all[0], nil
 }
 
-// read reads a session up to its last receipt, for its caller alone until release is called.
+// read reads a session up to its last receipt, for its caller alone until release is called. Of one with two chains neither counts.
 func (s *Service) read(ctx context.Context, state store.Session) (r *reading, release func(), err error) {
+	if state.Forked {
+		return nil, nil, forked(state.Session)
+	}
 	bounded, cancel := context.WithTimeout(ctx, maxAppraisal)
 	defer cancel()
 	r, release, err = s.sessions.take(bounded, sessionKey{state.Owner, state.Session})

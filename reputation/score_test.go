@@ -200,6 +200,41 @@ func TestSessionsOfOneName(t *testing.T) {
 	}
 }
 
+// TestOtherOwnersBundle: an owner whose bundle changes has nobody else's sessions read anew. Its own are.
+func TestOtherOwnersBundle(t *testing.T) {
+	a, b := gatetest.New(t), gatetest.New(t)
+	n := nodetest.New(t, a, nil)
+	b.Observe(t)
+	both, other := nodetest.Believed(t, a), nodetest.Believed(t, b)
+	score := func(k *gatetest.Kit) string {
+		answer, err := n.SessionScore(t.Context(), k.Owner(t), "ses_1")
+		must(t, err)
+		return answer.Token
+	}
+	both.Owners = append(both.Owners, other.Owners...)
+	must(t, n.Believe(both))
+	for _, k := range []*gatetest.Kit{a, b} {
+		s := k.Session(t, "ses_1")
+		s.Call(t, nil)
+		n.Delivered(t, 2, s.Receipts...)
+	}
+	ours, theirs := score(a), score(b)
+	both.Owners = slices.Clone(both.Owners)
+	both.Owners[1].Past = b.Past(t)
+	must(t, n.Believe(both))
+	if score(a) != ours {
+		t.Error("the sessions of another owner are read anew")
+	}
+	if score(b) == theirs {
+		t.Error("the owner's sessions are not read anew")
+	}
+	must(t, n.Believe(other)) // without the first
+	must(t, n.Believe(both))
+	if score(a) == ours {
+		t.Error("an owner that was not believed meanwhile is not judged anew")
+	}
+}
+
 // TestManySessions: sessions that were dropped from memory are read again, and say the same.
 func TestManySessions(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil, func(o *reputation.Options) { o.Limits.Cached = 10 })
@@ -275,6 +310,27 @@ func TestBaseline(t *testing.T) {
 	}
 	if document, err := n.Baseline(t.Context(), hash); err != nil || len(document) == 0 {
 		t.Errorf("the earlier baseline is gone: %v", err)
+	}
+}
+
+// TestForkedSessionGivesNoSample: of two chains neither counts, also not for the baseline.
+func TestForkedSessionGivesNoSample(t *testing.T) {
+	n := nodetest.New(t, gatetest.New(t), nil)
+	s := n.Calls(t, "ses_1", 10)
+	kept := s.Receipts
+	s.Receipts = slices.Clone(kept[:9])
+	other := s.Call(t, func(c *interaction.Receipt) { c.OutputCleanHash = evidence.HashBytes([]byte("other")) })
+	s.Receipts = kept
+	s.Close(t)
+	n.Delivered(t, 12, s.Receipts...)
+	wantCode(t, n.Deliver(t, other).Err, "interaction_fork")
+	must(t, n.Sample(t.Context()))
+	samples, err := n.Store.Samples(t.Context(), s.Owner, 10)
+	must(t, err)
+	waiting, err := n.Store.Unsampled(t.Context(), 10)
+	must(t, err)
+	if len(samples) != 0 || len(waiting) != 0 {
+		t.Errorf("%d samples, and %d sessions that wait", len(samples), len(waiting))
 	}
 }
 

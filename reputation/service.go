@@ -21,6 +21,8 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,7 +60,7 @@ type Limits struct {
 	Challenges int64 // that are kept of one owner
 	Rate       int   // receipts that one owner can deliver in a second, on the average; ten times as many at once
 	Calls      int   // requests that the agents of one owner can make in a second, on the average; ten times as many at once
-	Cached     int   // receipts, of all sessions that are kept in memory
+	Cached     int   // receipts of a usual size, of all sessions that are kept in memory
 }
 
 // Options configure a [Service]. Everything without a default is required.
@@ -104,13 +106,22 @@ type Owner struct {
 	Live *evidence.Verifier
 	// Receipts is what receipts have to be, and Callers what caller tokens have to be: the audience of these is the node's.
 	Receipts, Callers evidence.Expected
+
+	// generation is another one whenever what counts of the owner's receipts may have changed.
+	generation uint64
 }
 
 // believed is a [Believed] in use.
 type believed struct {
 	owners     map[string]*Owner
 	hosts      []string
-	generation uint64 // another one for each
+	generation uint64 // the last one
+}
+
+// knows reports whether the receipts of an owner are judged as they would be for o and hosts.
+func (b *believed) knows(o *Owner, hosts []string) bool {
+	had := b.owners[o.ID]
+	return had != nil && had.Past == o.Past && reflect.DeepEqual(had.Receipts, o.Receipts) && slices.Equal(b.hosts, hosts)
 }
 
 // Service is the node. It is safe for concurrent use.
@@ -157,7 +168,7 @@ func New(o Options) (*Service, error) {
 
 // Believe replaces whom the service believes, for every request that starts afterwards. After an error nothing has changed.
 func (s *Service) Believe(b Believed) error {
-	next := &believed{owners: make(map[string]*Owner, len(b.Owners)), hosts: b.Hosts, generation: 1}
+	next := &believed{owners: make(map[string]*Owner, len(b.Owners)), hosts: b.Hosts}
 	for _, o := range b.Owners {
 		switch {
 		case o.ID == "" || o.Past == nil || o.Live == nil:
@@ -169,8 +180,13 @@ func (s *Service) Believe(b Believed) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if last := s.believed.Load(); last != nil {
-		next.generation = last.generation + 1
+	last := cmp.Or(s.believed.Load(), new(believed))
+	next.generation = last.generation + 1
+	for id, o := range next.owners {
+		// An owner whose bundle changes all the time must not have the sessions of the others read anew.
+		if o.generation = next.generation; last.knows(o, next.hosts) {
+			o.generation = last.owners[id].generation
+		}
 	}
 	maps.DeleteFunc(s.rates, func(id string, _ *rates) bool { return next.owners[id] == nil })
 	s.believed.Store(next)

@@ -13,7 +13,7 @@ import (
 
 // sessions keeps what was measured of the sessions that were read last, so that of each only the receipts that have come since are read.
 type sessions struct {
-	bound int // receipts, of all sessions together
+	bound int // receipts of a usual size, of all sessions together
 
 	mu     sync.Mutex // guards all below
 	total  int        // receipts
@@ -27,7 +27,7 @@ type sessionKey struct{ owner, session string }
 type reading struct {
 	key  sessionKey
 	held chan struct{} // holds one value while somebody uses what follows; a channel, so that waiting can end
-	// generation is that of whom the service believed when reading began. Receipts that were believed then need not be now.
+	// generation is that of the owner when reading began. Receipts that were believed then need not be now.
 	generation uint64
 	measured   *autonomy.Session
 	last       *appraised // the last answer; nil while there is none
@@ -97,8 +97,8 @@ func (s *Service) catchUp(ctx context.Context, r *reading) error {
 	if err != nil {
 		return err
 	}
-	if r.generation != b.generation {
-		r.generation, r.measured, r.last = b.generation, autonomy.NewSession(b.hosts), nil
+	if r.generation != owner.generation {
+		r.generation, r.measured, r.last = owner.generation, autonomy.NewSession(b.hosts), nil
 	}
 	select {
 	case s.reads <- struct{}{}:
@@ -138,6 +138,6 @@ func (s *Service) readOn(ctx context.Context, owner *Owner, r *reading) (more bo
 		c := o.Claims()
 		r.measured.Add(o.Hash(), &c)
 	}
-	s.sessions.weigh(r, int(r.measured.Len())+1)
+	s.sessions.weigh(r, r.measured.Weight()+1)
 	return len(receipts) == store.MaxReceipts, nil
 }

@@ -182,8 +182,11 @@ func client(e config.Endpoint, wrap func(net.Conn) net.Conn) (*http.Client, stri
 	if e.Token != "" {
 		rt = bearer{token: e.Token, next: t}
 	}
-	return &http.Client{Transport: rt}, base
+	return &http.Client{Transport: rt, CheckRedirect: stay}, base
 }
+
+// stay follows no redirect: the other process would send this one, with the endpoint's token, to any address that this one reaches.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 type bearer struct {
 	token string

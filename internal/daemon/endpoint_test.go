@@ -22,6 +22,31 @@ import (
 	"github.com/actionproof/mediator/test/full"
 )
 
+// TestClientFollowsNoRedirect: a process that is taken over cannot send the others elsewhere, nor learn where the endpoint's token fits.
+func TestClientFollowsNoRedirect(t *testing.T) {
+	var reached atomic.Bool
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Store(true) }))
+	defer elsewhere.Close()
+	hostile := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusFound))
+	defer hostile.Close()
+	client, base := Client(config.Endpoint{TCP: hostile.Listener.Addr().String(), Token: "a-token-of-at-least-thirty-two-bytes"})
+	defer client.CloseIdleConnections()
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		r, err := http.NewRequestWithContext(t.Context(), method, base+"/v1/score/x", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusFound || reached.Load() {
+			t.Errorf("%s: %d", method, resp.StatusCode)
+		}
+	}
+}
+
 // TestStrangersAreNotWaitedFor sends no token, and a body that never comes.
 func TestStrangersAreNotWaitedFor(t *testing.T) {
 	s := httptest.NewServer(RequireToken(config.Endpoint{TCP: "x", Token: "a-token-of-at-least-thirty-two-bytes"}, http.NotFoundHandler()))

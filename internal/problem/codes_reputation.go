@@ -6,6 +6,7 @@ import "net/http"
 var reputationCodes = []Code{
 	{Name: "owner_unknown", Public: true, Status: http.StatusForbidden, Step: "reputation", Title: "The node does not know the owner", Remedy: "Name the owner's key registry in owners of the node's configuration, and reload it."},
 	{Name: "owner_full", Public: true, Status: http.StatusInsufficientStorage, Step: "reputation", Title: "The node keeps as many sessions or receipts of the owner as it may", Remedy: "Raise the limits of the node, or shorten its retention. The sidecar keeps the receipts and tries again.", RetryAfter: 600},
+	{Name: "interaction_expired", Public: true, Status: http.StatusGone, Step: "reputation", Title: "The session began longer ago than the node keeps sessions", Remedy: "Raise retention of the node if such sessions have to be appraised. What it has removed for its age does not come back."},
 	{Name: "node_rate_limited", Public: true, Status: http.StatusTooManyRequests, Step: "reputation", Title: "More requests or receipts than the node takes", Remedy: "Wait as long as Retry-After says.", RetryAfter: 1},
 	{Name: "node_busy", Public: true, Status: http.StatusServiceUnavailable, Step: "reputation", Title: "The node reads a long session, or too many sessions at once", Remedy: "Ask again: what was read is kept for the next try.", RetryAfter: 2},
 	{Name: "node_endpoint_unknown", Public: true, Status: http.StatusNotFound, Step: "reputation", Title: "The node has no such endpoint", Remedy: "GET /openapi.json describes the endpoints."},

@@ -6,6 +6,7 @@
 package api
 
 import (
+	"context"
 	_ "embed" // the description
 	"encoding/json"
 	"io"
@@ -202,7 +203,7 @@ type sessionAnswer struct {
 }
 
 func (a *server) receipts(w http.ResponseWriter, r *http.Request) error {
-	done, err := a.limits.large()
+	done, err := a.limits.large(r)
 	if err != nil {
 		return err
 	}
@@ -211,29 +212,37 @@ func (a *server) receipts(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var ask struct {
-		Receipts []string `json:"receipts"`
-	}
-	if err := parse(raw, &ask); err != nil {
-		return err
-	}
-	if ask.Receipts == nil {
-		return refusal.New("query_malformed", "the request has no receipts")
-	}
-	received, err := a.service.Receive(r.Context(), ask.Receipts)
+	received, err := a.receive(r.Context(), raw)
 	if err != nil {
+		a.limits.charge(r, len(raw)/MaxRequest) // reading it has cost as much as that many others
 		return err
 	}
-	answer := receiptsAnswer{Sessions: []sessionAnswer{}}
+	answer, refused := receiptsAnswer{Sessions: []sessionAnswer{}}, 0
 	for _, one := range received {
 		s := sessionAnswer{Owner: one.Owner, Session: one.Session, Next: one.Next}
 		if one.Err != nil {
 			d := public(one.Err)
 			s.Problem, s.RetryAfter = &d, d.RetryAfter
+			refused++
 		}
 		answer.Sessions = append(answer.Sessions, s)
 	}
+	a.limits.charge(r, refused) // anybody can make receipts up, and each session costs a signature to verify
 	return write(w, answer, never)
+}
+
+// receive reads a delivery and takes its receipts.
+func (a *server) receive(ctx context.Context, raw []byte) ([]reputation.Received, error) {
+	var ask struct {
+		Receipts []string `json:"receipts"`
+	}
+	if err := parse(raw, &ask); err != nil {
+		return nil, err
+	}
+	if ask.Receipts == nil {
+		return nil, refusal.New("query_malformed", "the request has no receipts")
+	}
+	return a.service.Receive(ctx, ask.Receipts)
 }
 
 // caller reads the body of a request, and says which agent makes it.

@@ -10,10 +10,12 @@ import (
 	"net/url"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.uber.org/zap"
@@ -356,6 +358,7 @@ func TestRefusals(t *testing.T) {
 	must(t, n.Store.Fork(t.Context(), store.Receipt{Owner: s.Owner, Session: "ses_1", Number: 1, Token: "other"}, n.Kit.Clock.Now()))
 	c.refused("interaction_fork", "GET", "/v1/sessions/ses_1/score", "", nil)
 
+	c.seen["interaction_expired"] = true                                                                                     // TestRemovedForItsAge
 	c.seen["owner_unknown"], c.seen["owner_full"], c.seen["node_busy"], c.seen["node_rate_limited"] = true, true, true, true // the other tests
 	for _, code := range problem.Codes() {
 		if code.Step == "reputation" && !c.seen[code.Name] {
@@ -443,39 +446,103 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestLargeAtOnce: only so many deliveries are read at once.
+// TestCostOfRefusals: deliveries whose receipts are made up, or that cannot be read, count as much as they cost.
+func TestCostOfRefusals(t *testing.T) {
+	c := newCaller(t, func(o *reputation.Options) { o.Limits.Sessions = 1 })
+	c.node.Delivered(t, 2, c.node.Calls(t, "ses_0", 1).Receipts...)
+	var receipts []string
+	for i := range 2 * api.DefaultRate {
+		receipts = append(receipts, c.node.Calls(t, "ses_"+strconv.Itoa(i+1), 1).Receipts...)
+	}
+	for from, body := range map[string][]byte{
+		"192.0.2.1:7": encode(t, m{"receipts": receipts}),
+		"192.0.2.2:7": encode(t, m{"receipts": []string{strings.Repeat("a", 3<<20)}}),
+		"192.0.2.3:7": bytes.Repeat([]byte(" "), 3<<20),
+	} {
+		c.from = from
+		allowed := 0
+		for ; allowed <= 5; allowed++ {
+			if w, _ := c.do("POST", "/v1/receipts", "", body); w.StatusCode == http.StatusTooManyRequests {
+				break
+			}
+		}
+		if allowed < 1 || allowed > 3 { // of 100 requests
+			t.Errorf("%s: %d deliveries", from, allowed)
+		}
+	}
+	c.from = "192.0.2.4:7"
+	for range 4 * api.DefaultRate { // what is taken costs no more than a request
+		c.ok("POST", "/v1/receipts", "", encode(t, m{"receipts": c.node.Calls(t, "ses_0", 1).Receipts}), new(m))
+	}
+}
+
+// TestLargeAtOnce: only so many deliveries are read at once, and only a part of them from one address.
 func TestLargeAtOnce(t *testing.T) {
 	c := newCaller(t)
-	server := httptest.NewServer(c.handler)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.RemoteAddr = r.Header.Get("From")
+		c.handler.ServeHTTP(w, r)
+	}))
 	defer server.Close()
 	var writers []*io.PipeWriter
-	answers := make(chan int, 9)
-	for range 8 {
-		body, w := io.Pipe()
-		writers = append(writers, w)
-		go func() {
-			resp, err := http.Post(server.URL+"/v1/receipts", "application/json", body)
-			if err != nil {
-				answers <- 0
-				return
-			}
-			resp.Body.Close()
-			answers <- resp.StatusCode
-		}()
-		_, err := w.Write([]byte("{"))
-		must(t, err)
-	}
-	for { // until all eight are being read
-		w, _ := c.do("POST", "/v1/receipts", "", []byte(`{"receipts": []}`))
-		if w.StatusCode == http.StatusServiceUnavailable {
-			break
+	answers := make(chan int, 16)
+	fill := func(from string, deliveries int) {
+		for range deliveries {
+			body, w := io.Pipe()
+			writers = append(writers, w)
+			r, err := http.NewRequest(http.MethodPost, server.URL+"/v1/receipts", body)
+			must(t, err)
+			r.Header.Set("From", from)
+			go func() {
+				resp, err := http.DefaultClient.Do(r)
+				if err != nil {
+					answers <- 0
+					return
+				}
+				resp.Body.Close()
+				answers <- resp.StatusCode
+			}()
+			_, err = w.Write([]byte("{"))
+			must(t, err)
 		}
+	}
+	status := func(from string) int {
+		c.from = from
+		w, _ := c.do("POST", "/v1/receipts", "", []byte(`{"receipts": []}`))
+		return w.StatusCode
+	}
+	becomes := func(from string, want int) bool {
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); runtime.Gosched() {
+			switch status(from) {
+			case want:
+				return true
+			case http.StatusTooManyRequests:
+				c.node.Kit.Clock.Advance(time.Second)
+			}
+		}
+		return false
+	}
+	fill("192.0.2.1:7", 4)
+	if !becomes("192.0.2.1:8", http.StatusServiceUnavailable) {
+		t.Fatal("one address has all the places")
+	}
+	for _, other := range []string{"192.0.2.2:7", "@"} {
+		if got := status(other); got != http.StatusOK {
+			t.Errorf("%s: %d", other, got)
+		}
+	}
+	fill("@", 12)
+	if !becomes("@", http.StatusServiceUnavailable) || !becomes("192.0.2.2:7", http.StatusServiceUnavailable) {
+		t.Error("the places have no end")
 	}
 	for _, w := range writers {
 		w.Close()
 		if status := <-answers; status != http.StatusBadRequest {
 			t.Errorf("%d", status)
 		}
+	}
+	if !becomes("192.0.2.1:8", http.StatusOK) {
+		t.Error("the places are not given back")
 	}
 }
 

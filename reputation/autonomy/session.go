@@ -101,8 +101,8 @@ type domain struct {
 	tool bool // named by the agent
 }
 
-// Session is what is measured of the receipts of one session. It keeps a few hundred bytes of each, so that one more receipt is cheap. It
-// is not safe for concurrent use.
+// Session is what is measured of the receipts of one session. It keeps little of each, so that one more receipt is cheap; see
+// [Session.Weight]. It is not safe for concurrent use.
 type Session struct {
 	believed []string // model hosts
 
@@ -119,6 +119,7 @@ type Session struct {
 	lastWords  figure   // of its answer
 	received   []float64
 	models     []model
+	links      int                 // of all calls
 	made       map[string]toolCall // by id
 	used       map[use]bool
 	domains    []domain
@@ -165,6 +166,12 @@ func (s *Session) Add(hash string, r *interaction.Receipt) {
 
 // Len returns the number of the last receipt that was added.
 func (s *Session) Len() int64 { return s.number }
+
+// Weight says how much is kept of the session, in receipts of a usual size: those have one call of a tool, and one result.
+func (s *Session) Weight() int {
+	const usual = 5 // a call, when it was received, a result, a call of a tool, and its use
+	return max(int(s.number), (len(s.calls)+len(s.received)+s.links+len(s.made)+len(s.used))/usual)
+}
 
 // Head returns the hash of the last receipt that was added; empty while there is none.
 func (s *Session) Head() string { return s.head }
@@ -226,6 +233,7 @@ func (s *Session) addTools(m *interaction.ModelCall) {
 			continue
 		}
 		s.calls[at].links = append(s.calls[at].links, link{made.maker, made.fresh})
+		s.links++
 		if made.tool != "" {
 			s.touch(domain{name: "tool:" + made.tool, tool: true})
 		}

@@ -24,7 +24,7 @@ type Baseline struct {
 // Unsampled returns closed sessions that have not given their sample, the first closed first, at most limit.
 func (s *Store) Unsampled(ctx context.Context, limit int) ([]Session, error) {
 	const doing = "read the closed sessions"
-	rows, err := s.read.QueryContext(ctx, selectSession+`WHERE closed > 0 AND sampled = 0 ORDER BY closed LIMIT $1`, limit)
+	rows, err := s.query(ctx, selectSession+`WHERE closed > 0 AND sampled = 0 ORDER BY closed LIMIT $1`, limit)
 	return list(doing, rows, err, scanSession)
 }
 
@@ -47,7 +47,7 @@ func (s *Store) AddSample(ctx context.Context, one Sample) error {
 // Samples returns the samples of an owner whose sessions were closed last, at most limit, in the order in which they were closed.
 func (s *Store) Samples(ctx context.Context, owner string, limit int) ([]Sample, error) {
 	const doing = "read the samples"
-	rows, err := s.read.QueryContext(ctx, `SELECT owner, session, closed, sample FROM (
+	rows, err := s.query(ctx, `SELECT owner, session, closed, sample FROM (
 		SELECT owner, session, closed, sample FROM samples WHERE owner = $1 ORDER BY closed DESC, session DESC LIMIT $2) AS l ORDER BY closed, session`, owner, limit)
 	return list(doing, rows, err, func(scan func(...any) error) (one Sample, err error) {
 		var closed int64
@@ -66,7 +66,7 @@ type Grown struct {
 // Grown returns how many samples each owner has given.
 func (s *Store) Grown(ctx context.Context) ([]Grown, error) {
 	const doing = "count the samples"
-	rows, err := s.read.QueryContext(ctx, `SELECT owner, samples FROM owners WHERE samples > 0 ORDER BY owner`)
+	rows, err := s.query(ctx, `SELECT owner, samples FROM owners WHERE samples > 0 ORDER BY owner`)
 	return list(doing, rows, err, func(scan func(...any) error) (g Grown, err error) {
 		err = scan(&g.Owner, &g.Samples)
 		return g, err
@@ -93,13 +93,13 @@ func (s *Store) AddBaseline(ctx context.Context, b Baseline) error {
 // Baseline returns the snapshot with this hash, or [ErrNotFound].
 func (s *Store) Baseline(ctx context.Context, hash string) (Baseline, error) {
 	const doing = "read the baseline"
-	rows, err := s.read.QueryContext(ctx, selectBaseline+`WHERE hash = $1`, hash)
+	rows, err := s.query(ctx, selectBaseline+`WHERE hash = $1`, hash)
 	return first(list(doing, rows, err, scanBaseline))
 }
 
 // LastBaseline returns the last snapshot of an owner, or [ErrNotFound].
 func (s *Store) LastBaseline(ctx context.Context, owner string) (Baseline, error) {
 	const doing = "read the baseline"
-	rows, err := s.read.QueryContext(ctx, selectBaseline+`WHERE owner = $1 ORDER BY number DESC LIMIT 1`, owner)
+	rows, err := s.query(ctx, selectBaseline+`WHERE owner = $1 ORDER BY number DESC LIMIT 1`, owner)
 	return first(list(doing, rows, err, scanBaseline))
 }

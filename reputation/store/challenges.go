@@ -93,14 +93,14 @@ func moment(ms int64) time.Time {
 // Challenge returns a challenge without its probes, or [ErrNotFound].
 func (s *Store) Challenge(ctx context.Context, nonce string) (Challenge, error) {
 	const doing = "read the challenge"
-	rows, err := s.read.QueryContext(ctx, selectChallenge+`WHERE nonce = $1`, nonce)
+	rows, err := s.query(ctx, selectChallenge+`WHERE nonce = $1`, nonce)
 	return first(list(doing, rows, err, scanChallenge))
 }
 
 // Challenges returns the challenges of a session, with their probes, in their order.
 func (s *Store) Challenges(ctx context.Context, owner, session string) ([]Challenge, error) {
 	const doing = "read the challenges"
-	rows, err := s.read.QueryContext(ctx, selectChallenge+`WHERE owner = $1 AND session = $2 ORDER BY number`, owner, session)
+	rows, err := s.query(ctx, selectChallenge+`WHERE owner = $1 AND session = $2 ORDER BY number`, owner, session)
 	all, err := list(doing, rows, err, scanChallenge)
 	if err != nil || len(all) == 0 {
 		return all, err
@@ -109,7 +109,7 @@ func (s *Store) Challenges(ctx context.Context, owner, session string) ([]Challe
 		nonce string
 		Probe
 	}
-	rows, err = s.read.QueryContext(ctx, `SELECT p.nonce, p.id, p.pair, p.prompt FROM probes AS p JOIN challenges AS c ON c.nonce = p.nonce
+	rows, err = s.query(ctx, `SELECT p.nonce, p.id, p.pair, p.prompt FROM probes AS p JOIN challenges AS c ON c.nonce = p.nonce
 		WHERE c.owner = $1 AND c.session = $2 ORDER BY p.nonce, p.place`, owner, session)
 	probes, err := list(doing, rows, err, func(scan func(...any) error) (p placed, err error) {
 		err = scan(&p.nonce, &p.ID, &p.Pair, &p.Prompt)

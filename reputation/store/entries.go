@@ -14,7 +14,7 @@ type Entry struct {
 // closed first, at most limit. A session with two chains is none of them.
 func (s *Store) Unentered(ctx context.Context, owner string, limit int) ([]Session, error) {
 	const doing = "read the closed sessions"
-	rows, err := s.read.QueryContext(ctx, selectSession+`WHERE owner = $1 AND closed > 0 AND forked = 0 AND entered < next ORDER BY closed, session LIMIT $2`, owner, limit)
+	rows, err := s.query(ctx, selectSession+`WHERE owner = $1 AND closed > 0 AND forked = 0 AND entered < next ORDER BY closed, session LIMIT $2`, owner, limit)
 	return list(doing, rows, err, scanSession)
 }
 
@@ -34,10 +34,11 @@ func (s *Store) Enter(ctx context.Context, of Session, e *Entry) error {
 // MaxEntries bounds how many entries one look at a log returns.
 const MaxEntries = 1000
 
-// Entries returns the entries of an agent's log in their order, from a number on, at most [MaxEntries].
+// Entries returns the entries of an agent's log in their order, from a number on, at most [MaxEntries]. It
+// returns [ErrNotFound] for a text that no agent can have as its id.
 func (s *Store) Entries(ctx context.Context, agent string, from int64) ([]Entry, error) {
 	const doing = "read the log"
-	rows, err := s.read.QueryContext(ctx, `SELECT agent, number, head, entry FROM entries WHERE agent = $1 AND number >= $2 ORDER BY number LIMIT $3`, agent, from, MaxEntries)
+	rows, err := s.query(ctx, `SELECT agent, number, head, entry FROM entries WHERE agent = $1 AND number >= $2 ORDER BY number LIMIT $3`, agent, from, MaxEntries)
 	return list(doing, rows, err, func(scan func(...any) error) (e Entry, err error) {
 		err = scan(&e.Agent, &e.Number, &e.Head, &e.Text)
 		return e, err
@@ -47,7 +48,7 @@ func (s *Store) Entries(ctx context.Context, agent string, from int64) ([]Entry,
 // Agents returns the ids of the agents that have a log, in the order of their bytes, from the first one after a text on, at most limit.
 func (s *Store) Agents(ctx context.Context, after string, limit int) ([]string, error) {
 	const doing = "read the agents"
-	rows, err := s.read.QueryContext(ctx, `SELECT agent FROM entries WHERE number = 1 AND agent > $1 ORDER BY agent LIMIT $2`, after, limit)
+	rows, err := s.query(ctx, `SELECT agent FROM entries WHERE number = 1 AND agent > $1 ORDER BY agent LIMIT $2`, after, limit)
 	return list(doing, rows, err, func(scan func(...any) error) (id string, err error) {
 		err = scan(&id)
 		return id, err

@@ -49,14 +49,14 @@ func scanSession(scan func(...any) error) (s Session, err error) {
 // Session returns where the chain of a session stands, or [ErrNotFound].
 func (s *Store) Session(ctx context.Context, owner, session string) (Session, error) {
 	const doing = "read the session"
-	rows, err := s.read.QueryContext(ctx, selectSession+`WHERE owner = $1 AND session = $2`, owner, session)
+	rows, err := s.query(ctx, selectSession+`WHERE owner = $1 AND session = $2`, owner, session)
 	return first(list(doing, rows, err, scanSession))
 }
 
 // Sessions returns the sessions with this id, of different owners, the first limit of them.
 func (s *Store) Sessions(ctx context.Context, session string, limit int) ([]Session, error) {
 	const doing = "read the sessions"
-	rows, err := s.read.QueryContext(ctx, selectSession+`WHERE session = $1 ORDER BY owner LIMIT $2`, session, limit)
+	rows, err := s.query(ctx, selectSession+`WHERE session = $1 ORDER BY owner LIMIT $2`, session, limit)
 	return list(doing, rows, err, scanSession)
 }
 
@@ -70,7 +70,7 @@ func scanReceipt(scan func(...any) error) (r Receipt, err error) {
 // Receipts returns receipts of a session in their order, from a number on, at most limit and at most [MaxReceipts].
 func (s *Store) Receipts(ctx context.Context, owner, session string, from int64, limit int) ([]Receipt, error) {
 	const doing = "read the receipts"
-	rows, err := s.read.QueryContext(ctx, selectReceipt+`WHERE owner = $1 AND session = $2 AND number >= $3 ORDER BY number LIMIT $4`,
+	rows, err := s.query(ctx, selectReceipt+`WHERE owner = $1 AND session = $2 AND number >= $3 ORDER BY number LIMIT $4`,
 		owner, session, from, min(limit, MaxReceipts))
 	return list(doing, rows, err, scanReceipt)
 }
@@ -78,7 +78,7 @@ func (s *Store) Receipts(ctx context.Context, owner, session string, from int64,
 // Receipt returns the receipt with this hash, or [ErrNotFound].
 func (s *Store) Receipt(ctx context.Context, hash string) (Receipt, error) {
 	const doing = "read the receipt"
-	rows, err := s.read.QueryContext(ctx, selectReceipt+`WHERE hash = $1`, hash)
+	rows, err := s.query(ctx, selectReceipt+`WHERE hash = $1`, hash)
 	return first(list(doing, rows, err, scanReceipt))
 }
 
@@ -151,7 +151,7 @@ func (s *Store) Fork(ctx context.Context, r Receipt, at time.Time) error {
 // Forked returns the receipt that contradicts the chain of a session, or [ErrNotFound].
 func (s *Store) Forked(ctx context.Context, owner, session string) (Receipt, error) {
 	const doing = "read the fork"
-	rows, err := s.read.QueryContext(ctx, `SELECT owner, session, number, token FROM forks WHERE owner = $1 AND session = $2`, owner, session)
+	rows, err := s.query(ctx, `SELECT owner, session, number, token FROM forks WHERE owner = $1 AND session = $2`, owner, session)
 	return first(list(doing, rows, err, func(scan func(...any) error) (r Receipt, err error) {
 		err = scan(&r.Owner, &r.Session, &r.Number, &r.Token)
 		return r, err

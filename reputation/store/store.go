@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/postgres"
@@ -140,6 +141,17 @@ func (t tx) insert(head string, rows [][]any) (inserted int64, err error) {
 		inserted, rows = inserted+added, rows[n:]
 	}
 	return inserted, nil
+}
+
+// query reads rows. It finds nothing by a text that PostgreSQL cannot keep: strangers write what is looked for, and their mistake is no failure
+// of the database.
+func (s *Store) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	for _, a := range args {
+		if text, ok := a.(string); ok && (!utf8.ValidString(text) || strings.ContainsRune(text, 0)) {
+			return nil, ErrNotFound
+		}
+	}
+	return s.read.QueryContext(ctx, query, args...)
 }
 
 // list reads rows, each by scan.

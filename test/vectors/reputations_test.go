@@ -74,7 +74,7 @@ func (f reputationsFile) verify(v reputationVector) string {
 
 func canonicalOf(v any) string { return string(must(strictjson.Canonical(must(json.Marshal(v))))) }
 
-// appraiser gives a deployment a key for reputations. The other vectors know nothing of it.
+// appraiser gives a deployment a key for scores and reputations. The other vectors know nothing of it.
 func (d deployment) appraiser() deployment {
 	d.roles = maps.Clone(d.roles)
 	d.roles[evidence.PurposeAppraiser] = role{evidence.PurposeAppraiser, "mediator-appraiser", "posting-api", newKey("appraiser-key:v1")}

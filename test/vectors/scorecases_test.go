@@ -109,8 +109,8 @@ func timingCases() []*scored {
 		newScored("regularity: above 1").calls(11, gaps(of(0, 0, 0, 0, 0, 0, 0, 0, 0, 1000))).expect("regularity", 10, math.Sqrt(10), 0, isObserved),
 		newScored("regularity: the first call has no gap, whatever it says").calls(10, func(_ int, r *receipt) { figures(r).Turnaround = seen(100) }).nothing("regularity", 9),
 		newScored("regularity: several calls were open").calls(11, gaps(always(100)), one(5, func(r *receipt) { figures(r).Turnaround = unknown })).nothing("regularity", 9),
-		newScored("regularity: a failed call hides no pause").calls(12, gaps(always(100)), one(5, ended("failed"))).nothing("regularity", 9),
-		newScored("regularity: a call to an own host hides no pause").calls(12, gaps(always(100)), one(5, to(ownHost, "m"))).nothing("regularity", 9),
+		newScored("regularity: after a failed call there is no gap").calls(12, gaps(always(100)), one(5, ended("failed"))).nothing("regularity", 9),
+		newScored("regularity: after a call to an own host there is no gap").calls(12, gaps(always(100)), one(5, to(ownHost, "m"))).nothing("regularity", 9),
 		newScored("regularity: an unfinished answer is one").calls(11, gaps(always(100)), one(5, ended("unfinished"))).expect("regularity", 10, 0, 6, isObserved),
 		newScored("regularity: a post between two calls changes nothing").calls(1).other(&receipt{Post: &interaction.PostMade{Status: 201}}).
 			calls(10, func(_ int, r *receipt) { figures(r).Turnaround = seen(100) }).expect("regularity", 10, 0, 6, isObserved),
@@ -208,6 +208,7 @@ func knowledgeCases() []*scored {
 		newScored("domains: hosts of a failed call").calls(2, one(1, func(r *receipt) {
 			r.Outcome, r.Relayed, r.RelayedCount = "failed", relayed("a").Relayed, 1
 		})).expect("domains", 1, 1, 1.2, isObserved),
+		newScored("domains: hosts, and no answered call").other(relayed("b", "a")).nothing("domains", 0),
 
 		agree("4 pairs", "aAbBcCdD", "11223344").with(nil, five).nothing("agreement", 4),
 		agree("5 pairs that agree", "abcdeABCDE", "1234512345").with(nil, five).expect("agreement", 5, 1, 8, isObserved),

@@ -33,7 +33,7 @@ func TestVectorsAreGenerated(t *testing.T) {
 	for name, want := range map[string][]byte{
 		"artifacts.json": d.artifactsVectors().marshal(), "chains.json": d.chainsVectors().marshal(),
 		"posts.json": d.postsVectors().marshal(), "canonical.json": canonicalVectors().marshal(),
-		"receipts.json": d.receiptsVectors().marshal(), "scores.json": scoresVectors().marshal(),
+		"receipts.json": d.receiptsVectors().marshal(), "scores.json": scoresVectors().marshal(), "scoretokens.json": d.scoreTokens().marshal(),
 		"verifications.json": d.verificationsVectors().marshal(), "reputations.json": d.reputationsVectors().marshal(),
 	} {
 		if *update {
@@ -85,6 +85,10 @@ func all(t *testing.T) []judged {
 	receipts := read[receiptsFile](t, "receipts.json")
 	for _, v := range receipts.Vectors {
 		out = append(out, judged{"receipts.json", v.Name, v.Verdict, receipts.verify(v)})
+	}
+	tokens := read[artifactsFile](t, "scoretokens.json")
+	for _, v := range tokens.Vectors {
+		out = append(out, judged{"scoretokens.json", v.Name, v.Verdict, tokens.verify(v)})
 	}
 	reputations := read[reputationsFile](t, "reputations.json")
 	for _, v := range reputations.Vectors {

@@ -1,8 +1,10 @@
-// Command judge scores synthetic sessions, and writes how well the score tells agents from people and scripts: a page, and a plot.
+// Command judge scores synthetic sessions, and writes how well the score tells agents from people and scripts: the tables of the page of the
+// score, a longer page, and a plot.
 //
-//	scorer.go   the score that is judged
+//	scorer.go   the score that is judged, and its variants; strategies.go gives challenges strategies
 //	score.go    scores the sessions; stats.go quartiles and the area under the curve
-//	report.go   the page; plot.go the plot; figures.go what the sessions look like, without a score
+//	worth.go    the tables of docs/autonomy.md
+//	report.go   the longer page; plot.go the plot; figures.go what the sessions look like, without a score
 package main
 
 import (
@@ -17,32 +19,54 @@ import (
 	"github.com/actionproof/mediator/test/autonomy"
 )
 
+// options say what is judged, and the files for the results.
+type options struct {
+	n, baselines        int // sessions of each group; seeds whose sessions make the baselines
+	seed                uint64
+	docs, page, picture string
+}
+
 func main() {
-	n := flag.Int("n", 60, "sessions of each group")
-	seed := flag.Uint64("seed", 1, "what the sessions are drawn from")
-	page := flag.String("page", "test/autonomy/RESULTS.md", "file for the page")
-	picture := flag.String("plot", "test/autonomy/scores.svg", "file for the plot")
+	var o options
+	flag.IntVar(&o.n, "n", 60, "sessions of each group")
+	flag.IntVar(&o.baselines, "baselines", 3, "how many seeds, from the next one on, the baselines are made of")
+	flag.Uint64Var(&o.seed, "seed", 1, "what the sessions are drawn from")
+	flag.StringVar(&o.docs, "docs", "docs/autonomy.md", "page of the score, in which the tables are replaced")
+	flag.StringVar(&o.page, "page", "test/autonomy/RESULTS.md", "file for the longer page")
+	flag.StringVar(&o.picture, "plot", "docs/autonomy.svg", "file for the plot")
 	flag.Parse()
 	debug.SetGCPercent(400) // memory is short-lived here, and time matters more
-	if err := judge(*n, *seed, *page, *picture); err != nil {
+	if err := judge(o); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func judge(n int, seed uint64, page, picture string) error {
-	if n < 1 {
-		return errors.New("judge: -n has to be at least 1")
+func judge(o options) error {
+	if o.n < 1 || o.baselines < 1 {
+		return errors.New("judge: -n and -baselines have to be at least 1")
 	}
-	sessions, err := autonomy.Make(n, seed)
+	old, err := os.ReadFile(o.docs)
 	if err != nil {
 		return err
 	}
-	all, err := score(sessions, scorer)
+	by, err := variants(o.n, o.seed, o.baselines)
 	if err != nil {
 		return err
 	}
-	link, err := filepath.Rel(filepath.Dir(page), picture)
+	sessions, err := autonomy.Make(o.n, o.seed)
+	if err != nil {
+		return err
+	}
+	var results []result
+	for _, v := range by {
+		all, err := score(sessions, v.score)
+		if err != nil {
+			return err
+		}
+		results = append(results, result{v.name, all})
+	}
+	link, err := filepath.Rel(filepath.Dir(o.page), o.picture)
 	if err != nil {
 		return err
 	}
@@ -50,10 +74,14 @@ func judge(n int, seed uint64, page, picture string) error {
 	for _, s := range sessions {
 		receipts += len(s.Receipts)
 	}
-	about := fmt.Sprintf("Scored is %s. %d sessions of each group, %d receipts in all, from the seed %d.", scorerName, n, receipts, seed)
-	var text, drawn bytes.Buffer
-	if err := errors.Join(report(&text, all, about, filepath.ToSlash(link)), plot(&drawn, all)); err != nil {
+	about := fmt.Sprintf("%d sessions of each group, %d receipts in all, from the seed %d; baselines from the seeds %d to %d.", o.n, receipts, o.seed, o.seed+1, o.seed+uint64(o.baselines))
+	docs, err := withTables(old, worth(results, about))
+	if err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(page, text.Bytes(), 0o644), os.WriteFile(picture, drawn.Bytes(), 0o644))
+	var text, drawn bytes.Buffer
+	if err := errors.Join(report(&text, results[0].all, about, filepath.ToSlash(link)), plot(&drawn, results[0].all)); err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(o.docs, docs, 0o644), os.WriteFile(o.page, text.Bytes(), 0o644), os.WriteFile(o.picture, drawn.Bytes(), 0o644))
 }

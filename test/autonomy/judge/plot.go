@@ -67,7 +67,7 @@ func plot(w io.Writer, all []scored) error {
 	}
 	c.text("start", plotLeft, 30, "Each session, the quartiles and the median")
 	c.text("middle", along(50), bottom+38, "score, with its bands")
-	c.text("start", areaLeft, 30, "autonomy.Steady agents against it")
+	c.text("start", areaLeft, 30, "Steady agents against it")
 	c.text("middle", area(0.5), bottom+38, "AUC, with its 95 % interval")
 	steady := values(all, autonomy.Steady, "", scoreOf)
 	for i, g := range rows {

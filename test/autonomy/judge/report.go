@@ -61,7 +61,7 @@ The same of each part by itself, and its median. A part that is missing in a ses
 
 Of each figure the median over the sessions of a kind of the median of a session; in brackets the ratio of its quartiles, as far as it changes from call to call.
 
-%s`, "`make autonomy`", about, picture, scores(all), against(all), partAreas(all), partMedians(all), byKind(all), challengeTable(all), figureTable(all))
+%s`, "`make autonomy`", about, picture, scores(all), areas(all), partAreas(all), partMedians(all), byKind(all), challengeTable(all), figureTable(all))
 	return err
 }
 
@@ -104,10 +104,10 @@ func scores(all []scored) string {
 	return t.text.String()
 }
 
-func against(all []scored) string {
+func areas(all []scored) string {
 	t := newTable("group", "score", "lower bound")
 	for _, g := range groups()[1:] {
-		t.row(g, areaUnder(values(all, autonomy.Steady, "", scoreOf), values(all, g, "", scoreOf)).String(), areaUnder(values(all, autonomy.Steady, "", lowerOf), values(all, g, "", lowerOf)).String())
+		t.row(g, against(all, g, scoreOf), against(all, g, lowerOf))
 	}
 	return t.text.String()
 }
@@ -118,7 +118,7 @@ func partAreas(all []scored) string {
 	for _, g := range groups()[1:] {
 		row := []string{g}
 		for _, name := range names {
-			row = append(row, areaUnder(values(all, autonomy.Steady, "", partOf(name)), values(all, g, "", partOf(name))).String())
+			row = append(row, against(all, g, pointsOf(name)))
 		}
 		t.row(row...)
 	}
@@ -131,7 +131,7 @@ func partMedians(all []scored) string {
 	for _, g := range groups() {
 		row := []string{g}
 		for _, name := range names {
-			row = append(row, short(some(values(all, g, "", partOf(name)), 0.5)))
+			row = append(row, short(some(values(all, g, "", pointsOf(name)), 0.5)))
 		}
 		t.row(row...)
 	}

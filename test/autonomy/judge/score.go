@@ -4,22 +4,30 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/test/autonomy"
 )
 
-// Scorer makes a score of the receipts of a session, which are a whole chain: from 0 to 100, with a lower bound of it, and with its parts by
-// their names. It believes the models behind these hosts and no others.
-type Scorer func(receipts []interaction.Receipt, challenges []autonomy.Challenge, believedHosts []string) (score, lower float64, parts map[string]float64)
+// Scorer makes a score of a session: from 0 to 100, with a lower bound of it, and with its parts by their names. It believes the models behind
+// these hosts and no others.
+type Scorer func(s autonomy.Session, believedHosts []string) (score, lower float64, parts map[string]part)
 
 // believed is the group [autonomy.Fake] as a verifier sees it who believes its hosts.
-const believed = autonomy.Fake + ", believed"
+const (
+	believed    = autonomy.Fake + andBelieved
+	andBelieved = ", believed"
+)
+
+// part is what a score says of one of its parts.
+type part struct {
+	points   float64 // 0 if it was not measured
+	measured bool
+}
 
 // scored is a session with its score.
 type scored struct {
 	autonomy.Session
 	score, lower float64
-	parts        map[string]float64
+	parts        map[string]part
 }
 
 // score scores sessions. Those of the group [autonomy.Fake] it scores twice, the second time as believed.
@@ -43,7 +51,7 @@ func score(all []autonomy.Session, by Scorer) ([]scored, error) {
 }
 
 func scoreOne(s autonomy.Session, by Scorer, hosts []string) (scored, error) {
-	score, lower, parts := by(s.Receipts, slices.Clone(s.Challenges), hosts)
+	score, lower, parts := by(s, hosts)
 	for _, n := range []float64{score, lower} {
 		if !(n >= 0 && n <= 100) { // nor a number that is none
 			return scored{}, fmt.Errorf("judge: the score of %s (%s) is %v, and its lower bound %v: both have to be from 0 to 100", s.ID, s.Kind, score, lower)
@@ -100,9 +108,18 @@ func values(all []scored, group, kind string, of func(scored) (float64, bool)) (
 func scoreOf(s scored) (float64, bool) { return s.score, true }
 func lowerOf(s scored) (float64, bool) { return s.lower, true }
 
-func partOf(name string) func(scored) (float64, bool) {
+// pointsOf returns the points of a part.
+func pointsOf(name string) func(scored) (float64, bool) {
 	return func(s scored) (float64, bool) {
-		v, ok := s.parts[name]
-		return v, ok
+		p, ok := s.parts[name]
+		return p.points, ok
+	}
+}
+
+// measuredOf returns 1 if a part was measured, else 0.
+func measuredOf(name string) func(scored) (float64, bool) {
+	return func(s scored) (float64, bool) {
+		p, ok := s.parts[name]
+		return float64(one(p.measured)), ok
 	}
 }

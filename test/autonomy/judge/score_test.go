@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/evidence/interaction"
+	appraisal "github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/test/autonomy"
 )
 
@@ -32,16 +34,16 @@ func sessions() (all []autonomy.Session) {
 }
 
 // perfect scores agents with 90 and all others with 10.
-func perfect(receipts []interaction.Receipt, _ []autonomy.Challenge, _ []string) (score, lower float64, parts map[string]float64) {
+func perfect(s autonomy.Session, _ []string) (score, lower float64, parts map[string]part) {
 	for _, agents := range []string{autonomy.Steady, autonomy.Bursts, autonomy.Odd} {
-		if strings.HasPrefix(receipts[0].Chain.SessionID, agents) {
-			return 90, 80, map[string]float64{"known": 1, "constant": 3}
+		if s.Group == agents {
+			return 90, 80, map[string]part{"known": {points: 1, measured: true}, "constant": {points: 3}}
 		}
 	}
-	return 10, 0, map[string]float64{"known": 0, "constant": 3}
+	return 10, 0, map[string]part{"known": {}, "constant": {points: 3}}
 }
 
-func constant([]interaction.Receipt, []autonomy.Challenge, []string) (score, lower float64, parts map[string]float64) {
+func constant(autonomy.Session, []string) (score, lower float64, parts map[string]part) {
 	return 50, 40, nil
 }
 
@@ -114,24 +116,109 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestJudge writes both files, of real sessions.
+// TestJudge writes all files, of real sessions.
 func TestJudge(t *testing.T) {
-	page, picture := filepath.Join(t.TempDir(), "page.md"), filepath.Join(t.TempDir(), "plots", "scores.svg")
-	if err := os.Mkdir(filepath.Dir(picture), 0o700); err != nil {
+	dir := t.TempDir()
+	o := options{n: 1, baselines: 1, seed: 3, docs: filepath.Join(dir, "score.md"), page: filepath.Join(dir, "page.md"), picture: filepath.Join(dir, "plots", "scores.svg")}
+	if err := errors.Join(os.Mkdir(filepath.Dir(o.picture), 0o700), os.WriteFile(o.docs, []byte("before\n"+tablesBegin+"old\n"+tablesEnd+"after\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if err := judge(1, 3, page, picture); err != nil {
+	if err := judge(o); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(page)
+	docs, err := os.ReadFile(o.docs)
+	if err != nil || !bytes.HasPrefix(docs, []byte("before\n"+tablesBegin)) || !bytes.HasSuffix(docs, []byte(tablesEnd+"after\n")) || bytes.Contains(docs, []byte("old")) {
+		t.Errorf("the page of the score: %v, %s", err, docs)
+	}
+	hasTables(t, docs)
+	text, err := os.ReadFile(o.page)
 	if err != nil || !strings.Contains(string(text), "1 sessions of each group") || !strings.Contains(string(text), "plots/scores.svg)") {
-		t.Errorf("the page: %v, %.500s", err, text)
+		t.Errorf("the longer page: %v, %.500s", err, text)
 	}
-	if drawn, err := os.ReadFile(picture); err != nil || !strings.HasPrefix(string(drawn), "<svg ") {
+	if drawn, err := os.ReadFile(o.picture); err != nil || !strings.HasPrefix(string(drawn), "<svg ") {
 		t.Errorf("the plot: %v, %.100s", err, drawn)
 	}
-	if judge(0, 3, page, picture) == nil {
+	o.n = 0
+	if judge(o) == nil {
 		t.Error("no session of each group passes")
+	}
+	if _, err := withTables([]byte("no place"), ""); err == nil {
+		t.Error("a page without a place for tables passes")
+	}
+}
+
+// TestPageIsOfTheseFormulas: the tables of docs/autonomy.md are those of the formulas as they are. `make autonomy` makes them again, which
+// takes too long for a test.
+func TestPageIsOfTheseFormulas(t *testing.T) {
+	docs, err := os.ReadFile("../../../docs/autonomy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hasTables(t, docs)
+}
+
+// hasTables demands tables of the formulas as they are, with a row for each group and each part.
+func hasTables(t *testing.T, docs []byte) {
+	t.Helper()
+	_, rest, _ := strings.Cut(string(docs), tablesBegin)
+	tables, _, _ := strings.Cut(rest, tablesEnd)
+	want := []string{"`scoringHash` " + appraisal.ScoringHash}
+	for _, g := range groups() {
+		want = append(want, "\n| "+g+" | ")
+	}
+	for _, p := range partsOfScore(appraisal.Appraise(appraisal.NewSession(nil), nil, nil)) {
+		want = append(want, "\n| `"+p.Name+"` | ")
+	}
+	for _, text := range want {
+		if !strings.Contains(tables, text) {
+			t.Errorf("the tables lack %q: if the formulas are others now, run make autonomy", text)
+		}
+	}
+}
+
+// TestStrategies: a strategy that was kept holds for what a real appraisal sees, and is passed where the agent waits with its calls. One that
+// was not kept is not.
+func TestStrategies(t *testing.T) {
+	for _, row := range []struct {
+		name           string
+		kept, revealed bool
+		waits          bool
+		passed         int64
+		accuracy       float64
+	}{
+		{"kept, and it waited", true, true, true, 1, 1},
+		{"kept, and a call came between", true, true, false, 0, 1},
+		{"not kept", false, true, true, 0, 0.75},
+		{"not revealed", true, false, true, 0, 0},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			c := autonomy.Challenge{Nonce: "n", Issued: 1000, Committed: 2000, Commitment: strings.Repeat("0", 64), Kept: row.kept}
+			if row.revealed {
+				c.Revealed = 3000
+			}
+			s := autonomy.Session{Challenges: []autonomy.Challenge{c}}
+			for i, at := range []int64{1500, 2500, 3500} {
+				call := &interaction.ModelCall{Host: "m:443", Model: "m"}
+				call.Figures.ToolCallsMade = interaction.Observed(0)
+				r := interaction.Receipt{Model: call, Outcome: interaction.OutcomeCompleted, Timing: interaction.Timing{RequestReceived: at}, Challenge: &interaction.ChallengeRef{ChallengeNonce: "n"}}
+				if i > 0 {
+					r.Challenge.CommitmentHash, r.Challenge.CommitmentRevealed = c.Commitment, row.revealed && i == 2
+				}
+				s.Receipts = append(s.Receipts, r)
+			}
+			receipts, challenges := committed(s, row.waits)
+			measured := appraisal.NewSession([]string{"m:443"})
+			for i := range receipts {
+				measured.Add("", &receipts[i])
+			}
+			got := appraisal.Appraise(measured, challenges, nil).Signals.Challenge
+			if got.Issued != 1 || got.Passed != row.passed || got.Accuracy != row.accuracy {
+				t.Errorf("%+v, want %d passed with an accuracy of %v", got, row.passed, row.accuracy)
+			}
+			if s.Receipts[0].Challenge == nil || s.Receipts[1].Challenge.CommitmentHash != c.Commitment {
+				t.Error("the session itself was changed")
+			}
+		})
 	}
 }
 
@@ -139,10 +226,10 @@ func TestJudge(t *testing.T) {
 func TestScoreRefuses(t *testing.T) {
 	for _, bad := range []float64{math.NaN(), -1, 100.5, math.Inf(1)} {
 		for _, by := range []Scorer{
-			func([]interaction.Receipt, []autonomy.Challenge, []string) (float64, float64, map[string]float64) {
+			func(autonomy.Session, []string) (float64, float64, map[string]part) {
 				return bad, 0, nil
 			},
-			func([]interaction.Receipt, []autonomy.Challenge, []string) (float64, float64, map[string]float64) {
+			func(autonomy.Session, []string) (float64, float64, map[string]part) {
 				return 0, bad, nil
 			},
 		} {
@@ -156,9 +243,8 @@ func TestScoreRefuses(t *testing.T) {
 // TestBelieved: the fakes are scored once with the hosts that a verifier believes, and once with theirs besides.
 func TestBelieved(t *testing.T) {
 	seen := make(map[string][]int)
-	_, err := score(sessions(), func(receipts []interaction.Receipt, _ []autonomy.Challenge, believed []string) (float64, float64, map[string]float64) {
-		id := receipts[0].Chain.SessionID
-		seen[id] = append(seen[id], len(believed))
+	_, err := score(sessions(), func(s autonomy.Session, believed []string) (float64, float64, map[string]part) {
+		seen[s.ID] = append(seen[s.ID], len(believed))
 		return 0, 0, nil
 	})
 	if err != nil {

@@ -17,6 +17,15 @@ func quantile(of []float64, q float64) float64 {
 	return sorted[low] + (at-float64(low))*(sorted[high]-sorted[low])
 }
 
+// mean returns the mean of some numbers.
+func mean(of []float64) float64 {
+	sum := 0.0
+	for _, v := range of {
+		sum += v
+	}
+	return sum / float64(len(of))
+}
+
 // area is an area under the ROC curve, with the bounds of its 95 % interval.
 type area struct{ at, low, high float64 }
 

@@ -2,9 +2,10 @@
 import { canonical } from './canonical.mjs';
 import { receipt, soundHead, soundReceipt } from './receipt.mjs';
 import { reputation, soundReputation } from './reputation.mjs';
+import { score, soundScore } from './score.mjs';
 import { bytesIn, hash, isHash, looseJSON, refuse, refuseIf } from './refusal.mjs';
 
-// Types: t text, not empty; h hash; b boolean; i integer; d number; l list of texts; s any text; an object for an object; [object] for a list of
+// Types: t text, not empty; h hash; b boolean; i integer; d number; l list of texts; m list of numbers; s any text; an object for an object; [object] for a list of
 // them. A ? is optional.
 const registered = { aud: 's', exp: 'i', iat: 'i', iss: 's', jti: 's' };
 const key = { keyCustody: 't', keyExportable: 'b' };
@@ -56,6 +57,7 @@ export const kinds = {
     check: (c) => c.interactions === undefined || soundHead(c.interactions),
   },
   'interaction-receipt+jwt': { purpose: 'interaction_receipt', claims: { ...key, ...receipt }, check: soundReceipt },
+  'autonomy-score+jwt': { purpose: 'appraiser', claims: { ...key, ...score }, check: soundScore },
   'reputation+jwt': { purpose: 'appraiser', claims: { ...key, ...reputation }, check: soundReputation },
   'request-proof+jwt': {
     purpose: 'request_proof',
@@ -148,6 +150,8 @@ function rebuilt(members, given) {
   return out;
 }
 
+const isNumber = (value) => Number.isFinite(value) && !Object.is(value, -0);
+
 function typed(type, value) {
   if (Array.isArray(type)) {
     refuseIf(!Array.isArray(value), 'claims_malformed');
@@ -156,8 +160,7 @@ function typed(type, value) {
   if (typeof type === 'object') return rebuilt(type, value);
   const good = {
     t: typeof value === 'string', h: typeof value === 'string', s: typeof value === 'string', b: typeof value === 'boolean', i: Number.isSafeInteger(value),
-    d: Number.isFinite(value) && !Object.is(value, -0),
-    l: Array.isArray(value) && value.every((item) => typeof item === 'string'),
+    d: isNumber(value), l: Array.isArray(value) && value.every((item) => typeof item === 'string'), m: Array.isArray(value) && value.every(isNumber),
   }[type];
   refuseIf(!good, 'claims_malformed');
   return value;
@@ -166,7 +169,7 @@ function typed(type, value) {
 function empty(type) {
   if (Array.isArray(type)) return [];
   if (typeof type === 'object') return {};
-  return { b: false, i: 0, d: 0, l: [] }[type] ?? '';
+  return { b: false, i: 0, d: 0, l: [], m: [] }[type] ?? '';
 }
 
 function check(members, claims) {
