@@ -130,6 +130,11 @@ func TestChallenge(t *testing.T) {
 	if got := r.ok(t, "GET", "http://mediator.internal"+score, ""); got != `{"score":{}}` {
 		t.Errorf("the score is %s", got)
 	}
+	reputation := "/v1/reputation/" + strings.Repeat("o", 43) + ":agent:a"
+	r.node.answer = func(string, []byte) (string, error) { return `{"reputation":{}}`, nil }
+	if got := r.ok(t, "GET", "http://mediator.internal"+reputation, ""); got != `{"reputation":{}}` {
+		t.Errorf("the reputation is %s", got)
+	}
 	for i, want := range []struct {
 		action string
 		ref    *interaction.ChallengeRef
@@ -161,6 +166,9 @@ func TestChallenge(t *testing.T) {
 		used[c.ID] = true
 	}
 	if got := r.node.asked[3]; got != (nodeCall{method: "GET", path: score}) {
+		t.Errorf("the node was asked %+v", got)
+	}
+	if got := r.node.asked[4]; got != (nodeCall{method: "GET", path: reputation}) {
 		t.Errorf("the node was asked %+v", got)
 	}
 	if rec, _ := r.record.last(); rec.Flow != flowInternal || rec.Session != r.session.ID || rec.Status != 200 {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/test/full"
 	"github.com/actionproof/mediator/test/gatetest"
@@ -113,7 +114,7 @@ func (v *victim) ask(t *testing.T, point, path string, token func() string, body
 func TestCrash(t *testing.T) {
 	k := gatetest.New(t)
 	n := nodetest.New(t, k, nil) // signs for the agents
-	points := []string{"ledger begun", "ledger written", "ledger committed", "challenge issued", "committed", "revealed", "sample taken", "baseline made"}
+	points := []string{"ledger begun", "ledger written", "ledger committed", "challenge issued", "committed", "revealed", "session scored", "session entered", "sample taken", "baseline made"}
 	sessions := make([]*gatetest.Session, len(points))
 	for i := range points {
 		sessions[i] = n.Calls(t, "ses_"+strconv.Itoa(i), 40)
@@ -150,11 +151,11 @@ func TestCrash(t *testing.T) {
 		call("/v1/challenge/commit", m{"challenge_nonce": issued.Nonce, "commitment_hash": hash}, nil)
 		call("/v1/challenge/commit", m{"challenge_nonce": issued.Nonce, "salt": nodetest.Salt, "strategy": raw}, nil)
 		deliver(20, 41)
-		v.ask(t, point, "/sample", nil, m{}, nil)
+		v.ask(t, point, "/closed", nil, m{}, nil)
 	}
 	v.kill()
-	// Three points are in every write, of which there are seven a session and its baseline; the others in one request each.
-	if v.ended < 3*6+5 {
+	// Three points are in every write, of which there are eight a session and its baseline; the others in one request each.
+	if v.ended < 3*6+7 {
 		t.Errorf("the node has ended only %d times", v.ended)
 	}
 	kept, err := store.Open(t.Context(), filepath.Join(v.dir, "reputation.db"))
@@ -177,9 +178,20 @@ func TestCrash(t *testing.T) {
 	if len(samples) != len(points) || last.Samples != int64(len(points)) {
 		t.Errorf("%d samples, the last baseline of %d", len(samples), last.Samples)
 	}
+	entries, err := kept.Entries(t.Context(), k.Agent(t).String(), 1)
+	must(t, err)
+	entered := make(map[string]bool)
+	for _, one := range entries {
+		e, err := accrual.ParseEntry([]byte(one.Text))
+		must(t, err)
+		entered[e.Session.ID] = true
+	}
+	if len(entries) != len(points) || len(entered) != len(points) {
+		t.Errorf("%d entries of %d sessions", len(entries), len(entered))
+	}
 	// What is counted of the owner is what there is: there is room for exactly the rest.
 	owner := k.Owner(t)
-	fits := store.Addition{Owner: owner, Session: "more", MaxSessions: 9, MaxReceipts: 8*41 + 1, At: time.Now(), Receipts: []store.Receipt{{Number: 1, Hash: "h", Request: "r"}}}
+	fits := store.Addition{Owner: owner, Session: "more", MaxSessions: 11, MaxReceipts: 10*41 + 1, At: time.Now(), Receipts: []store.Receipt{{Number: 1, Hash: "h", Request: "r"}}}
 	must(t, kept.Append(t.Context(), fits))
 	fits.Session, fits.Receipts[0].Hash = "too many", "i"
 	if kept.Append(t.Context(), fits) == nil {

@@ -8,7 +8,7 @@ import (
 
 // metrics count what the node does. Their labels come from our own tables alone.
 type metrics struct {
-	receipts, refused, challenges, scores *prometheus.CounterVec
+	receipts, refused, challenges, scores, entries, reputations *prometheus.CounterVec
 }
 
 // newMetrics makes the metrics, and registers them unless r is nil.
@@ -17,15 +17,17 @@ func newMetrics(r prometheus.Registerer, s *sessions) (*metrics, error) {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
 	}
 	m := &metrics{
-		receipts:   counter("mediator_node_receipts_total", "Receipts that were delivered, by result: kept, or known already.", "result"),
-		refused:    counter("mediator_node_refused_total", "Sessions of deliveries whose receipts were refused, by code.", "code"),
-		challenges: counter("mediator_node_challenges_total", "Challenges, by step: issued, committed or revealed.", "step"),
-		scores:     counter("mediator_node_scores_total", "Scores that were asked for, by result: signed, or the same as the last.", "result"),
+		receipts:    counter("mediator_node_receipts_total", "Receipts that were delivered, by result: kept, or known already.", "result"),
+		refused:     counter("mediator_node_refused_total", "Sessions of deliveries whose receipts were refused, by code.", "code"),
+		challenges:  counter("mediator_node_challenges_total", "Challenges, by step: issued, committed or revealed.", "step"),
+		scores:      counter("mediator_node_scores_total", "Scores that were asked for, by result: signed, or the same as the last.", "result"),
+		entries:     counter("mediator_node_entries_total", "Closed sessions, by result: entered in the log of their agent, the same as before, or refused.", "result"),
+		reputations: counter("mediator_node_reputations_total", "Reputations that were asked for, by result: signed, or the same as the last.", "result"),
 	}
 	if r == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.receipts, m.refused, m.challenges, m.scores, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	for _, c := range []prometheus.Collector{m.receipts, m.refused, m.challenges, m.scores, m.entries, m.reputations, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mediator_node_cached_receipts", Help: "Receipts of the sessions that are kept in memory. One with many calls of tools counts as several.",
 	}, s.receipts)} {
 		if err := r.Register(c); err != nil {

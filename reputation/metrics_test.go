@@ -31,6 +31,13 @@ func TestMetrics(t *testing.T) {
 	}
 	_, err = n.Reveal(t.Context(), n.By(t, "ses_1"), issued.Nonce, nodetest.Salt, raw)
 	must(t, err)
+	s.Close(t)
+	n.Delivered(t, 7, s.Receipts...)
+	must(t, n.Enter(t.Context()))
+	for range 2 {
+		_, err = n.Reputation(t.Context(), n.Kit.Agent(t).String())
+		must(t, err)
+	}
 	families, err := r.Gather()
 	must(t, err)
 	got := make(map[string]float64)
@@ -44,8 +51,8 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	want := map[string]float64{
-		"cached_receipts": 5, "challenges_total committed": 1, "challenges_total issued": 1, "challenges_total revealed": 1,
-		"receipts_total kept": 4, "receipts_total known": 2, "refused_total interaction_gap": 1, "scores_total same": 1, "scores_total signed": 1,
+		"cached_receipts": 7, "entries_total entered": 1, "reputations_total same": 1, "reputations_total signed": 1, "challenges_total committed": 1, "challenges_total issued": 1, "challenges_total revealed": 1,
+		"receipts_total kept": 6, "receipts_total known": 6, "refused_total interaction_gap": 1, "scores_total same": 1, "scores_total signed": 1,
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)

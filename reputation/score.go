@@ -111,11 +111,7 @@ func (s *Service) read(ctx context.Context, state store.Session) (r *reading, re
 
 // appraise signs the score of what was read of a session, or returns the last answer where it would say the same.
 func (s *Service) appraise(ctx context.Context, r *reading) (Scored, error) {
-	challenges, err := s.challenges(ctx, r.key)
-	if err != nil {
-		return Scored{}, err
-	}
-	baseline, hash, err := s.inForce(ctx, r.key.owner)
+	challenges, baseline, hash, err := s.beside(ctx, r.key)
 	if err != nil {
 		return Scored{}, err
 	}
@@ -140,6 +136,15 @@ func (s *Service) appraise(ctx context.Context, r *reading) (Scored, error) {
 	lifetime := time.Duration(signed.Expires-signed.IssuedAt) * time.Second
 	r.last = &appraised{r.measured.Len(), hash, challenges, now.Add(lifetime / 2), answer}
 	return r.last.answer, nil
+}
+
+// beside returns what a session is appraised with beside its receipts: its challenges, and the baseline of its owner with its hash.
+func (s *Service) beside(ctx context.Context, key sessionKey) (challenges []autonomy.Challenge, baseline *autonomy.Baseline, hash string, err error) {
+	if challenges, err = s.challenges(ctx, key); err != nil {
+		return nil, nil, "", err
+	}
+	baseline, hash, err = s.inForce(ctx, key.owner)
+	return challenges, baseline, hash, err
 }
 
 // payload returns the claims of a token as they are signed.

@@ -12,6 +12,7 @@
 //	score.go     the score of a session
 //	sessions.go  the sessions that were read last
 //	baseline.go  samples and baselines
+//	accounts.go  the logs of agents, and the reputations that follow from them
 //	metrics.go   what it counts
 package reputation
 
@@ -34,6 +35,7 @@ import (
 	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/signer"
@@ -69,6 +71,8 @@ type Options struct {
 	Believed Believed
 	// Score signs the scores, as the appraiser.
 	Score *signer.Issuer[autonomy.Claims]
+	// Reputation signs the reputations of agents, as the appraiser.
+	Reputation *signer.Issuer[accrual.Claims]
 	// ProbePairs is how many pairs of probes come with a challenge: zero means DefaultProbePairs, a negative number none.
 	ProbePairs int
 	// Retention is how long a session is kept after its last receipt; zero means DefaultRetention.
@@ -127,6 +131,7 @@ type Service struct {
 	bank      bank
 	believed  atomic.Pointer[believed]
 	sessions  *sessions
+	accounts  *accounts
 	metrics   *metrics
 	reads     chan struct{} // one value for each session that is being read: reading verifies, which takes a processor
 
@@ -139,8 +144,8 @@ type rates struct{ receipts, calls *rate.Limiter }
 
 // New makes a service.
 func New(o Options) (*Service, error) {
-	if o.Store == nil || o.Score == nil || o.Now == nil || o.Log == nil {
-		return nil, errors.New("reputation: the service lacks its store, its signer, its clock or its log")
+	if o.Store == nil || o.Score == nil || o.Reputation == nil || o.Now == nil || o.Log == nil {
+		return nil, errors.New("reputation: the service lacks its store, a signer, its clock or its log")
 	}
 	o.Limits.Sessions, o.Limits.Receipts = cmp.Or(o.Limits.Sessions, DefaultSessions), cmp.Or(o.Limits.Receipts, DefaultReceipts)
 	o.Limits.Challenges, o.Limits.Cached = cmp.Or(o.Limits.Challenges, DefaultChallenges), cmp.Or(o.Limits.Cached, DefaultCached)
@@ -154,7 +159,7 @@ func New(o Options) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{o: o, strangers: flood.Logger(o.Log), bank: bank, sessions: newSessions(o.Limits.Cached), reads: make(chan struct{}, maxReads), rates: make(map[string]*rates)}
+	s := &Service{o: o, strangers: flood.Logger(o.Log), bank: bank, sessions: newSessions(o.Limits.Cached), accounts: newAccounts(), reads: make(chan struct{}, maxReads), rates: make(map[string]*rates)}
 	if s.metrics, err = newMetrics(o.Metrics, s.sessions); err != nil {
 		return nil, err
 	}
@@ -231,16 +236,19 @@ func (s *Service) admit(l *rate.Limiter, n int, what string) error {
 const maxReads = 2
 
 const (
-	sampleEvery = time.Minute
+	closedEvery = time.Minute // looks for sessions that were closed
 	pruneEvery  = time.Hour
 	// keptTokens is how long a used caller token is kept after it has expired, in case the clock falls.
 	keptTokens = time.Hour
 )
 
-// Run takes the samples of closed sessions, makes baselines and removes what is old, until ctx ends.
+// Run enters closed sessions in the logs of their agents, takes their samples, makes baselines and removes what is old, until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	var pruned time.Time
 	work := func() {
+		if err := s.Enter(ctx); err != nil && ctx.Err() == nil {
+			s.o.Log.Error("not all closed sessions were entered in the logs of their agents", zap.Error(err))
+		}
 		if err := s.Sample(ctx); err != nil && ctx.Err() == nil {
 			s.o.Log.Error("the baselines were not made", zap.Error(err))
 		}
@@ -252,7 +260,7 @@ func (s *Service) Run(ctx context.Context) error {
 		}
 	}
 	work()
-	for range every.Tick(ctx, sampleEvery) {
+	for range every.Tick(ctx, closedEvery) {
 		work()
 	}
 	return nil

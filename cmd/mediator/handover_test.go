@@ -22,6 +22,8 @@ import (
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/autonomy"
 	nodeclient "github.com/actionproof/mediator/reputation/client"
 	"github.com/actionproof/mediator/reputation/strategy"
@@ -156,7 +158,11 @@ func TestHandover(t *testing.T) {
 		t.Errorf("doctor says %d, %s", status, out)
 	}
 	r.node.start(t)
-	r.arrived(t, 3)
+	_, before := r.arrived(t, 3)
+	var begun reputation.Reputed
+	if code := r.ask(t, "GET", "/v1/reputation/"+before.Owner+":"+before.Agent, ``, &begun); code != "" || !strings.Contains(string(begun.Reputation), `"tier":"new"`) {
+		t.Fatalf("%q, %s", code, begun.Reputation)
+	}
 
 	var issued struct {
 		Nonce  string `json:"challenge_nonce"`
@@ -204,6 +210,18 @@ func TestHandover(t *testing.T) {
 	if c := score.Signals.Challenge; !score.Closed || c.Issued != 1 || c.Passed != 1 {
 		t.Errorf("the score says of the challenge %+v", c)
 	}
+	_ = r.node.end(t, syscall.SIGKILL) // it may or may not have entered the session
+	r.node.start(t)
+	until(t, patience, "the session to count", func() bool {
+		var said reputation.Reputed
+		var known accrual.Claims
+		id := accrual.Agent{Owner: score.Owner, Subject: score.Agent}.String()
+		if err := admin.Get(t.Context(), "unix:"+r.node.socket(), "/v1/reputation/"+id, &said); err != nil {
+			return false
+		}
+		must(t, json.Unmarshal(said.Reputation, &known))
+		return known.Log.Entries == 1 && known.TotalInteractions == 1 && known.CurrentScore == accrual.Round(score.Composite)
+	})
 }
 
 // TestHandoverAnew: a node that was put back learns of a session that had ended once the sidecar's ledger has forgotten how far it was handed

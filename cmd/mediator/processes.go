@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/cli/records"
 	"github.com/actionproof/mediator/internal/controld"
 	"github.com/actionproof/mediator/internal/isolate"
 	"github.com/actionproof/mediator/internal/reputationd"
@@ -44,10 +45,11 @@ func controlCommand() *cobra.Command {
 func reputationCommand() *cobra.Command {
 	var path string
 	c := &cobra.Command{
-		Use: "reputation --config FILE", Short: "Run the node: receipts in, autonomy scores out", Args: cli.NoArgs,
+		Use: "reputation --config FILE", Short: "Run the node: receipts in, autonomy scores and reputations out", Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return reputationd.Run(c.Context(), path, c.ErrOrStderr()) },
 	}
 	cli.ConfigFlag(c, &path, "reputation.yaml")
+	c.AddCommand(records.Reputations()...)
 	return c
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/api"
 	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/reputation/store"
@@ -32,13 +33,16 @@ import (
 // process is the running node. A reload replaces its owners and the hosts that it believes; everything else stays.
 type process struct {
 	*daemon.Process
-	config  *config.Reputation // as read at the start
-	store   *store.Store
-	service *reputation.Service
-	owners  *owners
-	metrics *requests
-	// verifier is nil where the node offers no verification.
+	config     *config.Reputation // as read at the start
+	score      *signer.Issuer[autonomy.Claims]
+	reputation *signer.Issuer[accrual.Claims]
+	store      *store.Store
+	service    *reputation.Service
+	owners     *owners
+	metrics    *requests
+	// verifier is nil where the node offers no verification, and verified signs for it.
 	verifier *verifier
+	verified *signer.Issuer[verification.Result]
 	// Both answer not_ready until the node is ready.
 	internal, public daemon.LateHandler
 }
@@ -75,14 +79,7 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 // run makes the parts of the process and serves until ctx ends.
 func (p *process) run(ctx context.Context) error {
 	c := p.config
-	role := c.Keys.Appraiser
-	key, err := p.AddRole(ctx, autonomy.Kind.Purpose, role.SigningKey)
-	if err != nil {
-		return err
-	}
-	signs := signer.Options{Issuer: role.Issuer, Audience: role.Audience, Lifetime: role.Lifetime.Or(time.Minute), Now: time.Now}
-	score, err := signer.New(autonomy.Kind, key, signs)
-	if err != nil {
+	if err := p.openAppraiser(ctx); err != nil {
 		return err
 	}
 	o := Observer(c, p.Roles)
@@ -90,17 +87,13 @@ func (p *process) run(ctx context.Context) error {
 		return err
 	}
 	p.Observer.Store(o)
-	if err := p.openService(ctx, score); err != nil {
+	if err := p.openService(ctx); err != nil {
 		return err
 	}
 	defer p.store.Close()
+	var err error
 	if c.Verification != nil {
-		signs.Lifetime = verification.Lifetime
-		result, err := signer.New(verification.Kind, key, signs)
-		if err != nil {
-			return err
-		}
-		if p.verifier, err = openVerifier(ctx, c, result, p.Metrics, p.Log); err != nil {
+		if p.verifier, err = openVerifier(ctx, c, p.verified, p.Metrics, p.Log); err != nil {
 			return err
 		}
 		defer p.verifier.store.Close()
@@ -138,8 +131,27 @@ func (p *process) run(ctx context.Context) error {
 	return group.Wait()
 }
 
+// openAppraiser opens the key of the appraiser, which signs scores, reputations and results of verifications.
+func (p *process) openAppraiser(ctx context.Context) error {
+	role := p.config.Keys.Appraiser
+	key, err := p.AddRole(ctx, autonomy.Kind.Purpose, role.SigningKey)
+	if err != nil {
+		return err
+	}
+	o := signer.Options{Issuer: role.Issuer, Audience: role.Audience, Lifetime: role.Lifetime.Or(time.Minute), Now: time.Now}
+	if p.score, err = signer.New(autonomy.Kind, key, o); err != nil {
+		return err
+	}
+	if p.reputation, err = signer.New(accrual.Kind, key, o); err != nil {
+		return err
+	}
+	o.Lifetime = verification.Lifetime
+	p.verified, err = signer.New(verification.Kind, key, o)
+	return err
+}
+
 // openService opens the store and makes the service. It believes nobody yet.
-func (p *process) openService(ctx context.Context, score *signer.Issuer[autonomy.Claims]) (err error) {
+func (p *process) openService(ctx context.Context) (err error) {
 	c := p.config
 	if c.StoreDSN == "" {
 		p.store, err = store.Open(ctx, filepath.Join(c.State, storeFile))
@@ -150,7 +162,7 @@ func (p *process) openService(ctx context.Context, score *signer.Issuer[autonomy
 		return fmt.Errorf("the store of %s: %w", c.Path, err)
 	}
 	p.service, err = reputation.New(reputation.Options{
-		Store: p.store, Score: score, Retention: c.Retention.RetentionOr(reputation.DefaultRetention, forever), Limits: c.Limits.Of(),
+		Store: p.store, Score: p.score, Reputation: p.reputation, Retention: c.Retention.RetentionOr(reputation.DefaultRetention, forever), Limits: c.Limits.Of(),
 		Now: time.Now, Log: p.Log, Metrics: p.Metrics,
 	})
 	if err != nil {

@@ -1,12 +1,15 @@
 package sidecar
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/proxy/node"
+	"github.com/actionproof/mediator/proxy/reputations"
+	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/client"
 	"github.com/actionproof/mediator/signer"
 )
@@ -31,7 +34,7 @@ func (p *process) openObserver(ctx context.Context) (err error) {
 	return err
 }
 
-// openNode makes what hands receipts over to the node and relays agents' requests to it, if the configuration names one.
+// openNode makes what hands receipts over to the node, relays agents' requests to it and asks it for reputations, if the configuration names one.
 func (p *process) openNode() error {
 	c := p.config
 	if c.Reputation == nil {
@@ -41,5 +44,25 @@ func (p *process) openNode() error {
 	to := client.New(base, over)
 	p.sender = client.NewSender(to, p.record, time.Now, p.Log)
 	p.node = node.New(node.Options{Client: to, Issuer: p.callers, Owner: p.owner(), Agent: c.Receipts.Subject})
-	return p.sender.Register(p.Metrics)
+	var err error
+	p.reputations, err = reputations.New(reputations.Options{Source: source{to, p.owner()}, Now: time.Now, Log: p.Log})
+	return cmp.Or(err, p.sender.Register(p.Metrics))
+}
+
+// closeNode ends what is still being asked of the node.
+func (p *process) closeNode() {
+	if p.reputations != nil {
+		p.reputations.Close()
+	}
+}
+
+// source asks the node for the reputations of this sidecar's owner's agents.
+type source struct {
+	node  *client.Client
+	owner string
+}
+
+// Reputation implements [reputations.Source].
+func (s source) Reputation(ctx context.Context, subject string) (string, error) {
+	return s.node.Reputation(ctx, accrual.Agent{Owner: s.owner, Subject: subject}.String())
 }

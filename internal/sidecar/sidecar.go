@@ -7,7 +7,7 @@
 //	credential.go  the credentials that rules inject
 //	gates.go       the mediator's own gate
 //	receipts.go    what makes interaction receipts
-//	node.go        what hands them over to the node, and relays agents' requests
+//	node.go        what hands them over to the node, relays agents' requests, and asks for reputations
 //	ledger.go      where consumed keys and records are kept
 //	ca.go          the interception CA
 //	looker.go      the child that reads where the standard input of processes leads
@@ -44,6 +44,7 @@ import (
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/node"
 	"github.com/actionproof/mediator/proxy/receipts"
+	"github.com/actionproof/mediator/proxy/reputations"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/reputation/client"
@@ -66,6 +67,7 @@ type process struct {
 	callers      *signer.Issuer[interaction.Caller]  // nil where there is no node
 	sender       *client.Sender                      // likewise
 	node         *node.Relay                         // likewise
+	reputations  *reputations.Cache                  // likewise
 	secrets      *vault.Secrets                      // for credentials in Vault; nil if there are none
 	gateKey      evidence.Secret
 	ca           *intercept.CA
@@ -151,6 +153,7 @@ func (p *process) run(ctx context.Context, environment string) (err error) {
 	})
 	defer p.record.Close()
 	defer p.closeReceipts()
+	defer p.closeNode()
 	p.connect()
 	looker, err := startLooker(os.Stderr, p.Log)
 	if err != nil {

@@ -163,6 +163,9 @@ func (p *process) build(ctx context.Context, s *snapshot) (err error) {
 		Load:     c.Limits.Load(),
 		Metrics:  p.metrics, Log: p.Log, LogLater: p.logLater, Now: time.Now,
 	}
+	if p.reputations != nil {
+		o.Reputations = p.reputations
+	}
 	if p.handler != nil {
 		o.After = p.handler.Pipeline()
 	}

@@ -1,4 +1,4 @@
-// Package node relays what agents ask of the node that appraises their receipts: challenges, and scores. It names the agent to the node,
+// Package node relays what agents ask of the node that appraises their receipts: challenges, scores and reputations. It names the agent to the node,
 // and has the session's receipts tell of what the node has acknowledged.
 package node
 
@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/jsonread"
 	"github.com/actionproof/mediator/proxy/session"
+	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/strategy"
 )
 
@@ -23,6 +24,8 @@ const (
 	issuePath  = "/v1/challenge/issue"
 	commitPath = "/v1/challenge/commit"
 	scorePath  = "/v1/score/" // and the hash of a receipt
+	// reputationPath is followed by the id of an agent.
+	reputationPath = "/v1/reputation/"
 )
 
 // MaxRequest bounds the body of a request, in bytes: a strategy of the largest size fits.
@@ -59,16 +62,25 @@ type Relay struct{ o Options }
 // New makes a relay.
 func New(o Options) *Relay { return &Relay{o} }
 
-// Serves reports whether a request is one for the node.
+// Serves reports whether a request is one for the node. The path is as it was escaped.
 func Serves(method, path string) bool {
 	switch method {
 	case http.MethodPost:
 		return path == issuePath || path == commitPath
 	case http.MethodGet:
-		hash, ok := strings.CutPrefix(path, scorePath)
-		return ok && evidence.IsHash(hash)
+		if hash, ok := strings.CutPrefix(path, scorePath); ok {
+			return evidence.IsHash(hash)
+		}
+		id, ok := strings.CutPrefix(path, reputationPath)
+		return ok && isAgent(id)
 	}
 	return false
+}
+
+// isAgent reports whether a segment of a path is the id of an agent, spelled so that the node cannot read it as another path.
+func isAgent(segment string) bool {
+	_, err := accrual.ParseAgent(segment)
+	return err == nil && !strings.ContainsAny(segment, "/%")
 }
 
 // Ask makes one request that [Serves] for the agent of a session, and returns the node's answer, JSON. Nothing of the agent's request goes

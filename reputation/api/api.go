@@ -23,6 +23,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
@@ -44,7 +45,8 @@ type Options struct {
 	Now func() time.Time
 	// Log gets the failures of the node itself; required.
 	Log *zap.Logger
-	// Operators is true where only operators, and what they run, reach the handler: it also answers what is for them alone.
+	// Operators is true where only operators, and what they run, reach the handler: it also answers what is for them alone, what agents have
+	// revealed and the list of agents.
 	Operators bool
 	// Rate bounds the requests that one address makes in a second, on the average; zero means DefaultRate. Requests on a unix socket, which
 	// admits users by their ids, are not bounded.
@@ -112,12 +114,13 @@ func (a *server) endpoints(operators bool) []endpoint {
 		{http.MethodPost, "/v1/challenge/commit", a.commit},
 		{http.MethodGet, "/v1/score/{receipt_hash}", a.score},
 		{http.MethodGet, "/v1/sessions/{session}/score", a.sessionScore},
+		{http.MethodGet, "/v1/reputation/{agent_id}", a.reputation},
 		{http.MethodGet, "/v1/baselines/{hash}", a.baseline},
 		{http.MethodGet, "/v1/scoring/{hash}", a.scoring},
 		{http.MethodGet, "/openapi.json", a.describe},
 	}
 	if operators {
-		all = append(all, endpoint{http.MethodGet, "/v1/sessions/{session}/challenges", a.revealed})
+		all = append(all, endpoint{http.MethodGet, "/v1/sessions/{session}/challenges", a.revealed}, endpoint{http.MethodGet, "/v1/reputation", a.agents})
 	}
 	return all
 }
@@ -353,6 +356,25 @@ func (a *server) revealed(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return write(w, revealedAnswer{append([]autonomy.Challenge{}, revealed...)}, never)
+}
+
+func (a *server) reputation(w http.ResponseWriter, r *http.Request) error {
+	answer, err := a.service.Reputation(r.Context(), r.PathValue("agent_id"))
+	if err != nil {
+		return err
+	}
+	return write(w, answer, never)
+}
+
+// agents lists agents, without tokens. A list that is as long as it may be goes on after its last one.
+func (a *server) agents(w http.ResponseWriter, r *http.Request) error {
+	all, err := a.service.Agents(r.Context(), r.URL.Query().Get("after"))
+	if err != nil {
+		return err
+	}
+	return write(w, struct {
+		Agents []accrual.Reputation `json:"agents"`
+	}{all}, never)
 }
 
 func (a *server) baseline(w http.ResponseWriter, r *http.Request) error {

@@ -8,7 +8,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strconv"
@@ -24,6 +26,7 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/api"
 	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/reputation/store"
@@ -90,7 +93,7 @@ func escaped(pointer string) string {
 func (d *described) judge(t *testing.T, r *http.Request, w *http.Response, body []byte) {
 	t.Helper()
 	pointer, content := "#/components/responses/Problem/content", problem.ContentType
-	if template, ok := d.operation(r.Method, r.URL.Path); ok {
+	if template, ok := d.operation(r.Method, r.URL.EscapedPath()); ok {
 		status := strconv.Itoa(w.StatusCode)
 		described, ok := d.Paths[template][strings.ToLower(r.Method)].Responses[status]
 		if !ok {
@@ -251,6 +254,18 @@ func TestAPI(t *testing.T) {
 	if again.Token != scored.Token {
 		t.Error("there are two scores of one session")
 	}
+	must(t, n.Enter(t.Context()))
+	var reputed struct {
+		Reputation accrual.Claims
+		Token      string
+	}
+	for id, sessions := range map[string]int64{n.Kit.Agent(t).String(): 1, n.Kit.Owner(t) + ":agent/nobody": 0} {
+		c.ok("GET", "/v1/reputation/"+url.PathEscape(id), "", nil, &reputed)
+		signed, err := evidence.UnverifiedClaims(accrual.Kind, reputed.Token)
+		if err != nil || !reflect.DeepEqual(signed, reputed.Reputation) || signed.AgentID != id || signed.TotalSessions != sessions || signed.Tier != accrual.TierNew {
+			t.Errorf("%+v, %v", reputed, err)
+		}
+	}
 	var baseline autonomy.Baseline
 	c.ok("GET", "/v1/baselines/"+scored.Score.BaselineHash, "", nil, &baseline)
 	if got, err := baseline.Hash(); err != nil || got != scored.Score.BaselineHash {
@@ -338,7 +353,9 @@ func TestRefusals(t *testing.T) {
 	unknown := evidence.HashBytes(nil)
 
 	c.refused("node_endpoint_unknown", "GET", "/", "", nil)
-	c.refused("node_endpoint_unknown", "GET", "/v1/reputation/agent:worker-1", "", nil)
+	c.refused("query_malformed", "GET", "/v1/reputation/agent:worker-1", "", nil)
+	c.refused("owner_unknown", "GET", "/v1/reputation/"+strings.Repeat("o", 43)+":agent:worker-1", "", nil)
+	c.refused("node_method", "POST", "/v1/reputation/"+n.Kit.Agent(t).String(), "", empty)
 	c.refused("node_endpoint_unknown", "POST", "/v1/dispute", "", empty)
 	c.refused("node_method", "GET", "/v1/receipts", "", nil)
 	c.refused("node_method", "POST", "/v1/score/"+unknown, "", empty)

@@ -106,10 +106,10 @@ type domain struct {
 type Session struct {
 	believed []string // model hosts
 
-	owner, agent, id, head string
-	number                 int64
-	closed                 bool
-	totals                 interaction.SessionTotals
+	owner, agent, id, event, head string
+	number                        int64
+	closed                        bool
+	totals                        interaction.SessionTotals
 
 	calls      []call
 	hosts      []string // those believed that were called
@@ -139,7 +139,7 @@ func NewSession(modelHosts []string) *Session {
 // Add measures the next receipt of the session. The caller has verified it and its place in the chain (package interaction); hash is the
 // receipt's. Add takes everything that it needs and keeps nothing of r.
 func (s *Session) Add(hash string, r *interaction.Receipt) {
-	s.owner, s.agent, s.id, s.head, s.number = r.Owner, r.Agent, r.Chain.SessionID, hash, r.Chain.SequenceNumber
+	s.owner, s.agent, s.id, s.event, s.head, s.number = r.Owner, r.Agent, r.Chain.SessionID, r.EventID, hash, r.Chain.SequenceNumber
 	s.closed, s.totals = r.Closing != nil, r.Session
 	answered := false
 	if m := r.Model; m != nil {
@@ -175,6 +175,9 @@ func (s *Session) Weight() int {
 
 // Head returns the hash of the last receipt that was added; empty while there is none.
 func (s *Session) Head() string { return s.head }
+
+// Event returns the id of the event that opened the session.
+func (s *Session) Event() string { return s.event }
 
 // Closed reports whether the last receipt that was added closes the session.
 func (s *Session) Closed() bool { return s.closed }

@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/actionproof/mediator/evidence/interaction"
@@ -77,6 +78,21 @@ func (c *Client) HandOver(ctx context.Context, session string, receipts []string
 		taken.Refused = &problem.Error{Details: d}
 	}
 	return taken, nil
+}
+
+// Reputation returns the token of an agent's reputation, which nobody has verified yet.
+func (c *Client) Reputation(ctx context.Context, agentID string) (token string, err error) {
+	raw, err := c.Relay(ctx, http.MethodGet, "/v1/reputation/"+url.PathEscape(agentID), nil, "")
+	if err != nil {
+		return "", err
+	}
+	var answer struct {
+		Token string `json:"token"`
+	}
+	if json.Unmarshal(raw, &answer) != nil || answer.Token == "" {
+		return "", refusal.New(unavailable, "the answer of the node has no reputation token")
+	}
+	return answer.Token, nil
 }
 
 // Relay makes a request for an agent and returns the body of the answer. caller is a caller token for exactly this request; empty for a

@@ -22,6 +22,34 @@ func codeOf(err error) string {
 	return ""
 }
 
+// TestReputation asks for the reputation of an agent by its whole id.
+func TestReputation(t *testing.T) {
+	for name, tt := range map[string]struct{ answer, token, err string }{
+		"a token":       {`{"reputation":{},"token":"a.b.c"}`, "a.b.c", ""},
+		"none":          {`{"reputation":{}}`, "", "node_unavailable"},
+		"no JSON":       {`<html>`, "", "node_unavailable"},
+		"another owner": {"", "", "owner_unknown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method != http.MethodGet || r.URL.EscapedPath() != "/v1/reputation/o:agent%2Fa" {
+					t.Errorf("%s %s", r.Method, r.URL)
+				}
+				if tt.answer == "" {
+					problem.DetailsOf(refusal.New("owner_unknown", "no")).Write(w)
+					return
+				}
+				_, _ = io.WriteString(w, tt.answer)
+			}))
+			defer s.Close()
+			got, err := client.New(s.URL, s.Client()).Reputation(t.Context(), "o:agent/a")
+			if got != tt.token || codeOf(err) != tt.err {
+				t.Errorf("%q, %v", got, err)
+			}
+		})
+	}
+}
+
 func TestHandOver(t *testing.T) {
 	for name, tt := range map[string]struct {
 		answer string

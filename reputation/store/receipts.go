@@ -101,8 +101,8 @@ func (t tx) add(a Addition) error {
 	var err error
 	if from == 1 {
 		begun = 1
-		err = t.one(ErrMoved, `INSERT INTO sessions (owner, session, agent, next, head, began, updated, closed, forked, sampled)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 0) ON CONFLICT DO NOTHING`, a.Owner, a.Session, a.Agent, last.Number+1, last.Hash, at, at, closed)
+		err = t.one(ErrMoved, `INSERT INTO sessions (owner, session, agent, next, head, began, updated, closed, forked, sampled, entered)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 0, 0) ON CONFLICT DO NOTHING`, a.Owner, a.Session, a.Agent, last.Number+1, last.Hash, at, at, closed)
 	} else {
 		// Of two transactions that add the same receipts, the second waits here and then finds that next has changed.
 		err = t.one(ErrMoved, `UPDATE sessions SET next = $1, head = $2, updated = $3, closed = $4 WHERE owner = $5 AND session = $6 AND next = $7 AND forked = 0`,

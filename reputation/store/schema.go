@@ -3,8 +3,8 @@ package store
 import "strings"
 
 const (
-	version = 1
-	forgets = "the receipts of all owners, and what agents have committed to"
+	version = 2
+	forgets = "the receipts of all owners, what agents have committed to, and the logs that their reputations follow from"
 )
 
 // tables are those in SQLite. Times are Unix milliseconds, and 0 means never.
@@ -27,11 +27,13 @@ CREATE TABLE sessions (
 	closed  BIGINT NOT NULL, -- when the last receipt came, if it closes the chain
 	forked  BIGINT NOT NULL, -- 1 if there are two chains
 	sampled BIGINT NOT NULL, -- 1 once it has given its sample, or was found to have none
+	entered BIGINT NOT NULL, -- the value of next when the session was last entered in the log of its agent, or was found to have no place there
 	PRIMARY KEY (owner, session)
 );
 CREATE INDEX sessions_session ON sessions (session);
 CREATE INDEX sessions_updated ON sessions (updated);
 CREATE INDEX sessions_unsampled ON sessions (closed) WHERE closed > 0 AND sampled = 0;
+CREATE INDEX sessions_unentered ON sessions (owner, closed) WHERE closed > 0 AND forked = 0 AND entered < next;
 CREATE TABLE receipts (
 	owner   TEXT NOT NULL,
 	session TEXT NOT NULL,
@@ -96,6 +98,14 @@ CREATE TABLE baselines ( -- snapshots; they are never removed, since scores name
 	document TEXT NOT NULL,  -- JSON
 	UNIQUE (owner, number)
 );
+CREATE TABLE entries ( -- the logs of the agents; they are never removed, since reputations follow from them
+	agent  TEXT NOT NULL,   -- the owner's thumbprint, a colon, and the subject
+	number BIGINT NOT NULL, -- of the agent's, from 1: two replicas cannot add the same one
+	head   TEXT NOT NULL,   -- hash of the log up to this entry
+	entry  TEXT NOT NULL,   -- canonical JSON
+	PRIMARY KEY (agent, number)
+);
+CREATE INDEX entries_agents ON entries (agent) WHERE number = 1;
 `
 
 // postgresTables are the same in PostgreSQL. Texts are compared byte by byte, as SQLite does.

@@ -9,6 +9,7 @@
 //	receipts.go   sessions, their receipts, and forks of their chains
 //	challenges.go challenges with their probes, and single-use tokens
 //	baselines.go  samples of closed sessions, and the snapshots that are made of them
+//	entries.go    the logs of the agents
 //	prune.go      what it removes when it has grown old
 package store
 

@@ -396,6 +396,89 @@ func TestPrune(t *testing.T) {
 	})
 }
 
+// TestEntries: a closed session is entered once by whatever replica, together with the entry of its log.
+func TestEntries(t *testing.T) {
+	each(t, func(t *testing.T, one, two *store.Store) {
+		ctx := t.Context()
+		unentered := func(want ...string) []store.Session {
+			t.Helper()
+			due, err := two.Unentered(ctx, "o", 10)
+			must(t, err)
+			var got []string
+			for _, s := range due {
+				got = append(got, s.Session)
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("%q, want %q", got, want)
+			}
+			return due
+		}
+		must(t, one.Append(ctx, addition("open", 1, 2)))
+		for i, id := range []string{"a", "b", "c", "forked"} {
+			closed := addition(id, 1, 2)
+			closed.Closing, closed.At = true, start.Add(time.Duration(i)*time.Second)
+			must(t, one.Append(ctx, closed))
+		}
+		must(t, one.Fork(ctx, store.Receipt{Owner: "o", Session: "forked", Number: 1, Token: "other"}, start))
+		if due, err := one.Unentered(ctx, "another", 10); err != nil || len(due) != 0 {
+			t.Errorf("%+v, %v", due, err)
+		}
+		due := unentered("a", "b", "c")
+
+		// Both replicas enter all three at once. Each session and each number of the log is taken once.
+		var all sync.WaitGroup
+		var taken atomic.Int64
+		for _, s := range []*store.Store{one, two} {
+			for i, of := range due[:2] {
+				all.Go(func() {
+					err := s.Enter(ctx, of, &store.Entry{Agent: "o:a", Number: int64(i) + 1, Head: "h", Text: of.Session})
+					if err == nil {
+						taken.Add(1)
+					} else if !errors.Is(err, store.ErrMoved) {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		all.Wait()
+		if taken.Load() != 2 {
+			t.Errorf("%d sessions were entered", taken.Load())
+		}
+		due = unentered("c")
+		wantErr(t, two.Enter(ctx, due[0], &store.Entry{Agent: "o:a", Number: 2, Head: "h", Text: "c"}), store.ErrMoved)
+		due = unentered("c") // neither happened
+		stale := due[0]
+		stale.Next--
+		wantErr(t, two.Enter(ctx, stale, nil), store.ErrMoved)
+		must(t, two.Enter(ctx, due[0], nil))
+		unentered()
+
+		// What comes late makes the session due again.
+		late := addition("c", 3, 3)
+		late.Closing = true
+		must(t, one.Append(ctx, late))
+		must(t, one.Enter(ctx, unentered("c")[0], &store.Entry{Agent: "p:a", Number: 1, Head: "h", Text: "c"}))
+		unentered()
+		entries, err := two.Entries(ctx, "o:a", 1)
+		must(t, err)
+		if len(entries) != 2 || entries[0].Text != "a" || entries[1] != (store.Entry{Agent: "o:a", Number: 2, Head: "h", Text: "b"}) {
+			t.Errorf("%+v", entries)
+		}
+		if entries, err = two.Entries(ctx, "o:a", 3); err != nil || len(entries) != 0 {
+			t.Errorf("%+v, %v", entries, err)
+		}
+		for after, want := range map[string][]string{"": {"o:a", "p:a"}, "o:a": {"p:a"}, "p:a": nil} {
+			if got, err := one.Agents(ctx, after, 10); err != nil || !slices.Equal(got, want) {
+				t.Errorf("after %q: %q, %v", after, got, err)
+			}
+		}
+		must(t, one.Prune(ctx, store.Old{Sessions: start.Add(time.Hour), Tokens: start, Samples: 10}))
+		if entries, err = one.Entries(ctx, "o:a", 1); err != nil || len(entries) != 2 {
+			t.Errorf("the log was pruned: %+v, %v", entries, err)
+		}
+	})
+}
+
 // TestClosed: a store that is closed, or a database that is away, says so with a code.
 func TestClosed(t *testing.T) {
 	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "reputation.db"))

@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/reputation/strategy"
@@ -47,7 +48,7 @@ func New(t testing.TB, k *gatetest.Kit, s *store.Store, edits ...func(*reputatio
 		must(t, err)
 		t.Cleanup(func() { s.Close() })
 	}
-	o := reputation.Options{Store: s, Believed: Believed(t, k), Score: k.Appraiser(t), Now: k.Clock.Now, Log: zap.NewNop()}
+	o := reputation.Options{Store: s, Believed: Believed(t, k), Score: k.Appraiser(t), Reputation: gatetest.Signer(t, k, accrual.Kind), Now: k.Clock.Now, Log: zap.NewNop()}
 	for _, edit := range edits {
 		edit(&o)
 	}
@@ -113,6 +114,28 @@ func (n *Node) Count(t testing.TB, session string) int {
 		}
 	}
 	return len(all)
+}
+
+// Logged gives an agent of the kit's owner a log, by a session of its own that nobody has sent receipts of.
+func (n *Node) Logged(t testing.TB, subject string) {
+	t.Helper()
+	ctx, owner := context.Background(), n.Kit.Owner(t)
+	a, err := accrual.NewAccount(accrual.Agent{Owner: owner, Subject: subject})
+	must(t, err)
+	e := accrual.Entry{At: n.Kit.Clock.Now().Unix(), Session: &accrual.Session{
+		ID: "ses_" + subject, EventID: "evt_" + subject, Score: 50, Coverage: 1, ScoringHash: autonomy.ScoringHash, Interactions: 1, Hosts: []string{Host},
+	}}
+	_, err = a.Add(e)
+	must(t, err)
+	text, err := e.Encode()
+	must(t, err)
+	must(t, n.Store.Append(ctx, store.Addition{
+		Owner: owner, Session: e.Session.ID, Agent: subject, Closing: true, At: n.Kit.Clock.Now(), MaxSessions: 1 << 20, MaxReceipts: 1 << 20,
+		Receipts: []store.Receipt{{Number: 1, Hash: evidence.HashBytes(text), Request: "r", Token: "t"}},
+	}))
+	state, err := n.Store.Session(ctx, owner, e.Session.ID)
+	must(t, err)
+	must(t, n.Store.Enter(ctx, state, &store.Entry{Agent: owner + ":" + subject, Number: 1, Head: a.Log().Head, Text: string(text)}))
 }
 
 // Resigned has the signature of another token.

@@ -10,6 +10,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/test/gatetest"
@@ -64,15 +65,14 @@ func (of Trust) Options() (o reputation.Options, err error) {
 	o.Believed = reputation.Believed{Hosts: []string{Host}, Owners: []reputation.Owner{{
 		ID: of.Owner, Name: "us", Past: past, Live: live, Receipts: strict.Interaction, Callers: callers,
 	}}}
-	o.Score, err = score(o.Now)
-	return o, err
-}
-
-// score makes an appraiser with a key of its own.
-func score(now func() time.Time) (*signer.Issuer[autonomy.Claims], error) {
 	key, err := custody.NewMemory("appraiser-key")
 	if err != nil {
-		return nil, fmt.Errorf("nodetest: %w", err)
+		return o, fmt.Errorf("nodetest: %w", err)
 	}
-	return signer.New(autonomy.Kind, key, signer.Options{Issuer: "appraiser", Audience: "relying-party", Lifetime: 10 * time.Minute, Now: now})
+	signs := signer.Options{Issuer: "appraiser", Audience: "relying-party", Lifetime: 10 * time.Minute, Now: o.Now}
+	if o.Score, err = signer.New(autonomy.Kind, key, signs); err != nil {
+		return o, err
+	}
+	o.Reputation, err = signer.New(accrual.Kind, key, signs)
+	return o, err
 }

@@ -68,11 +68,16 @@ challenges is computed again with it. Nothing is verified here.`,
 			return cli.PrintText(c, asJSON, s, func(w io.Writer) error { return drawScore(w, claims) })
 		},
 	}
-	c.Flags().StringVar(&at, "node", "unix:/run/mediator/reputation.sock", "the node, unix:PATH or https://HOST")
-	cli.FromDir(c, "node", func(dir string) string { return "unix:" + devstack.New(dir).Socket("reputation") })
+	nodeFlag(c, &at)
 	c.Flags().StringVar(&owner, "owner", "", "the owner's thumbprint, if several owners have a session of this name")
 	cli.JSONFlag(c, &asJSON)
 	return c
+}
+
+// nodeFlag adds the flag that names the node.
+func nodeFlag(c *cobra.Command, at *string) {
+	c.Flags().StringVar(at, "node", "unix:/run/mediator/reputation.sock", "the node, unix:PATH or https://HOST")
+	cli.FromDir(c, "node", func(dir string) string { return "unix:" + devstack.New(dir).Socket("reputation") })
 }
 
 const (

@@ -7,6 +7,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -53,8 +54,8 @@ func run(dir, trust string) error {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", api.Handler(service, api.Options{Now: o.Now, Log: o.Log}))
-	mux.HandleFunc("POST /sample", func(w http.ResponseWriter, r *http.Request) {
-		if err := service.Sample(r.Context()); err != nil {
+	mux.HandleFunc("POST /closed", func(w http.ResponseWriter, r *http.Request) {
+		if err := errors.Join(service.Enter(r.Context()), service.Sample(r.Context())); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		}
 	})

@@ -1,0 +1,130 @@
+package records
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/reputation/accrual"
+)
+
+// Reputations returns the commands about the reputations of agents. They belong below the command that runs the node.
+func Reputations() []*cobra.Command { return []*cobra.Command{reputationShow(), reputationList()} }
+
+func reputationShow() *cobra.Command {
+	var at string
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "show AGENT", Short: "Show the reputation of an agent", Args: cli.ExactArgs(1, "the id of an agent: its owner's thumbprint, a colon, and its subject"),
+		Example: `  mediator reputation show UhmwVNcb...:agent:worker-1 --dir .mediator`,
+		Long: `Asks the node for the reputation of an agent, as it is known now. An agent of which nothing is known has the tier new. With --json it
+prints the token too. Nothing is verified here.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			var said struct {
+				Reputation json.RawMessage `json:"reputation"`
+				Token      string          `json:"token"`
+			}
+			if err := askNode(c.Context(), at, "/v1/reputation/"+url.PathEscape(args[0]), &said); err != nil {
+				return err
+			}
+			var claims accrual.Claims
+			if err := json.Unmarshal(said.Reputation, &claims); err != nil {
+				return fmt.Errorf("the node's answer holds no reputation: %w", err)
+			}
+			return cli.PrintText(c, asJSON, said, func(w io.Writer) error { return drawReputation(w, claims.Reputation) })
+		},
+	}
+	nodeFlag(c, &at)
+	cli.JSONFlag(c, &asJSON)
+	return c
+}
+
+func reputationList() *cobra.Command {
+	var at string
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "list", Short: "List the agents that have a reputation", Args: cli.NoArgs,
+		Example: `  mediator reputation list --dir .mediator`,
+		Long:    `Asks the node, at its internal endpoint, for all agents of which it has scored a session.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			all, err := allAgents(c.Context(), at)
+			if err != nil {
+				return err
+			}
+			return cli.PrintText(c, asJSON, all, func(w io.Writer) error { return drawAgents(w, all) })
+		},
+	}
+	nodeFlag(c, &at)
+	cli.JSONFlag(c, &asJSON)
+	return c
+}
+
+// allAgents asks the node for all agents, a page at a time.
+func allAgents(ctx context.Context, at string) ([]accrual.Reputation, error) {
+	all, after := []accrual.Reputation{}, ""
+	for {
+		var page struct {
+			Agents []accrual.Reputation `json:"agents"`
+		}
+		if err := askNode(ctx, at, "/v1/reputation?"+url.Values{"after": {after}}.Encode(), &page); err != nil {
+			return nil, err
+		}
+		if len(page.Agents) == 0 {
+			return all, nil
+		}
+		all = append(all, page.Agents...)
+		last := page.Agents[len(page.Agents)-1].AgentID
+		if last <= after {
+			return nil, fmt.Errorf("%s does not answer as a node: its list does not go on after %.300q", at, after)
+		}
+		after = last
+	}
+}
+
+func drawAgents(w io.Writer, all []accrual.Reputation) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "AGENT\tTIER\tSCORE\tTREND\tSESSIONS\tINTERACTIONS")
+	for _, r := range all {
+		fmt.Fprintf(t, "%s\t%s\t%.1f%s\t%s\t%d\t%d\n", r.AgentID, r.Tier, r.CurrentScore, provisional(r), r.ScoreTrend, r.TotalSessions, r.Counted())
+	}
+	return t.Flush()
+}
+
+func provisional(r accrual.Reputation) string {
+	if r.Provisional {
+		return " (provisional)"
+	}
+	return ""
+}
+
+// drawReputation draws a reputation.
+func drawReputation(w io.Writer, r accrual.Reputation) error {
+	fmt.Fprintf(w, "agent         %s\nowner         %s\n", r.Agent, r.Owner)
+	fmt.Fprintf(w, "tier          %s\n", r.Tier)
+	fmt.Fprintf(w, "score         %.1f of 100%s, %s; the 95 %% interval begins at %.1f\n", r.CurrentScore, provisional(r), r.ScoreTrend, r.Lower)
+	fmt.Fprintf(w, "coverage      %.0f %%\n", 100*r.Coverage)
+	fmt.Fprintf(w, "sessions      %d\ninteractions  %d that count, %d flagged\n", r.TotalSessions, r.Counted(), r.FlaggedInteractions)
+	fmt.Fprintf(w, "disputes      %d received, %d won, %d lost\n", r.ChallengesReceived, r.ChallengesWon, r.ChallengesLost)
+	fmt.Fprintf(w, "log           %d entries, %s\nformulas      %s\n", r.Log.Entries, r.Log.Head, r.ScoringHash)
+	for _, s := range r.ScoreHistory {
+		fmt.Fprintf(w, "\n%s  %5.1f  %s", time.Unix(s.Timestamp, 0).UTC().Format(time.RFC3339), s.Score, s.SessionID)
+	}
+	if len(r.ScoreHistory) > 0 {
+		fmt.Fprintln(w)
+	}
+	_, err := io.WriteString(w, whatReputationsAre)
+	return err
+}
+
+// whatReputationsAre is printed below every reputation.
+const whatReputationsAre = `
+A reputation says how likely it is that an agent works by itself, as far as receipts of its closed sessions show; it proves nothing of any post.
+nonHumanIdentityProven: false
+`

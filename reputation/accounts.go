@@ -1,0 +1,284 @@
+package reputation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/internal/failpoint"
+	"github.com/actionproof/mediator/internal/lru"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/autonomy"
+	"github.com/actionproof/mediator/reputation/store"
+)
+
+// Reputed is the reputation of an agent as it is known now: the claims, and the token that carries them.
+type Reputed struct {
+	Reputation json.RawMessage `json:"reputation"`
+	Token      string          `json:"token"`
+}
+
+const (
+	// maxAccounts is how many logs are kept in memory. The others are read when they are needed.
+	maxAccounts = 1024
+	// enterChunk bounds the closed sessions that are entered at once.
+	enterChunk = 64
+)
+
+// accounts keeps the logs that were read last, so that of each only the entries that have come since are read.
+type accounts struct {
+	mu   sync.Mutex // guards byID
+	byID *lru.Cache[string, *account]
+}
+
+// account is the log of one agent, as far as it was read.
+type account struct {
+	agent accrual.Agent
+	held  chan struct{}    // holds one value while somebody uses what follows; a channel, so that waiting can end
+	log   *accrual.Account // nil where it has to be read from the start
+	last  *reputed         // the last answer; nil while there is none
+}
+
+// reputed is an answer, and what it was made of.
+type reputed struct {
+	log    accrual.Log
+	until  time.Time // when it is made anew though nothing has changed
+	answer Reputed
+}
+
+func newAccounts() *accounts { return &accounts{byID: lru.New[string, *account](maxAccounts)} }
+
+// take returns the account of an agent for its caller alone, until release is called.
+func (a *accounts) take(ctx context.Context, agent accrual.Agent) (of *account, release func(), err error) {
+	a.mu.Lock()
+	of, ok := a.byID.Get(agent.String())
+	if !ok {
+		of = &account{agent: agent, held: make(chan struct{}, 1)}
+		a.byID.Put(agent.String(), of)
+	}
+	a.mu.Unlock()
+	select {
+	case of.held <- struct{}{}:
+		return of, func() { <-of.held }, nil
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+}
+
+// account returns the log of an agent up to its last entry, for its caller alone until release is called.
+func (s *Service) account(ctx context.Context, agent accrual.Agent) (a *account, release func(), err error) {
+	a, release, err = s.accounts.take(ctx, agent)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := s.replay(ctx, a); err != nil {
+		a.log = nil
+		release()
+		return nil, nil, fmt.Errorf("the log of the agent %s: %w", agent, err)
+	}
+	return a, release, nil
+}
+
+// replay reads the entries of a log that have come since it was read.
+func (s *Service) replay(ctx context.Context, a *account) (err error) {
+	if a.log == nil {
+		if a.log, err = accrual.NewAccount(a.agent); err != nil {
+			return err
+		}
+	}
+	for more := true; more; {
+		entries, err := s.o.Store.Entries(ctx, a.agent.String(), a.log.Log().Entries+1)
+		if err != nil {
+			return err
+		}
+		for _, one := range entries {
+			e, err := accrual.ParseEntry([]byte(one.Text))
+			if err != nil {
+				return fmt.Errorf("entry %d: %w", one.Number, err)
+			}
+			if _, err := a.log.Add(e); err != nil {
+				return fmt.Errorf("entry %d: %w", one.Number, err)
+			}
+			// The database is not believed for more than order.
+			if got := a.log.Log(); got != (accrual.Log{Entries: one.Number, Head: one.Head}) {
+				return fmt.Errorf("entry %d is missing, was changed, or says nothing new: the log is not the one that was kept", one.Number)
+			}
+		}
+		more = len(entries) == store.MaxEntries
+	}
+	return nil
+}
+
+// Reputation returns the reputation of an agent of an owner that is believed. One of which nothing is known has the reputation that follows
+// from an empty log: a policy can let it begin.
+func (s *Service) Reputation(ctx context.Context, agentID string) (Reputed, error) {
+	agent, err := accrual.ParseAgent(agentID)
+	if err != nil {
+		return Reputed{}, refusal.New("query_malformed", "%v", err)
+	}
+	if _, err := s.believed.Load().owner(agent.Owner); err != nil {
+		return Reputed{}, err
+	}
+	a, release, err := s.account(ctx, agent)
+	if errors.Is(err, store.ErrNotFound) {
+		return Reputed{}, refusal.New("query_malformed", "no agent can have the id %.300q", agentID)
+	}
+	if err != nil {
+		return Reputed{}, err
+	}
+	defer release()
+	now := s.o.Now()
+	if last := a.last; last != nil && last.log == a.log.Log() && now.Before(last.until) {
+		s.metrics.reputations.WithLabelValues("same").Inc()
+		return last.answer, nil
+	}
+	token, signed, err := s.o.Reputation.Sign(ctx, accrual.ClaimsOf(a.log.Reputation(autonomy.ScoringHash)))
+	if err != nil {
+		return Reputed{}, err
+	}
+	s.metrics.reputations.WithLabelValues("signed").Inc()
+	claims, err := payload(token)
+	if err != nil {
+		return Reputed{}, err
+	}
+	lifetime := time.Duration(signed.Expires-signed.IssuedAt) * time.Second
+	a.last = &reputed{a.log.Log(), now.Add(lifetime / 2), Reputed{Reputation: claims, Token: token}}
+	return a.last.answer, nil
+}
+
+// ListChunk bounds how many agents [Service.Agents] returns.
+const ListChunk = 100
+
+// Agents returns the reputations of the agents that have a log, in the order of their ids, from the first one after a text on, at most
+// [ListChunk]. They are not signed.
+func (s *Service) Agents(ctx context.Context, after string) ([]accrual.Reputation, error) {
+	ids, err := s.o.Store.Agents(ctx, after, ListChunk)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]accrual.Reputation, 0, len(ids))
+	for _, id := range ids {
+		agent, err := accrual.ParseAgent(id)
+		if err != nil {
+			return nil, err
+		}
+		a, release, err := s.account(ctx, agent)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, a.log.Reputation(autonomy.ScoringHash))
+		release()
+	}
+	return all, nil
+}
+
+// Enter enters the sessions that were closed since in the logs of their agents, and those again that have receipts since. Each session is
+// entered once, whatever replica does it. What an owner's session lacks holds up nobody else's.
+func (s *Service) Enter(ctx context.Context) error {
+	var failed []error
+	for _, owner := range slices.Sorted(maps.Keys(s.believed.Load().owners)) {
+		if err := s.enterOf(ctx, owner); err != nil {
+			failed = append(failed, fmt.Errorf("the owner %s: %w", owner, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// enterOf enters the closed sessions of one owner, for as long as it gets on. Another replica that was faster is no error.
+func (s *Service) enterOf(ctx context.Context, owner string) error {
+	for on := true; on; {
+		due, err := s.o.Store.Unentered(ctx, owner, enterChunk)
+		if err != nil {
+			return err
+		}
+		on = false
+		for _, one := range due {
+			err := s.enter(ctx, one)
+			if err != nil && !errors.Is(err, store.ErrMoved) {
+				return fmt.Errorf("the session %.80q: %w", one.Session, err)
+			}
+			on = on || err == nil
+		}
+	}
+	return nil
+}
+
+// enter enters one closed session. One that is not believed any more is passed over for good.
+func (s *Service) enter(ctx context.Context, one store.Session) error {
+	scored, err := s.scored(ctx, one)
+	if err == nil {
+		return s.enterScored(ctx, one, scored)
+	}
+	var refused *refusal.Refusal
+	if !errors.As(err, &refused) || refused.Code() == errBusy.Code() || refused.Code() == "owner_unknown" {
+		return err
+	}
+	return s.passOver(ctx, one, err)
+}
+
+// scored returns the score of a closed session, as it stands in a log. It returns [store.ErrMoved] if the session has changed since one was read.
+func (s *Service) scored(ctx context.Context, one store.Session) (*accrual.Session, error) {
+	r, release, err := s.read(ctx, one)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if r.measured.Len()+1 != one.Next || !r.measured.Closed() {
+		return nil, store.ErrMoved
+	}
+	challenges, baseline, hash, err := s.beside(ctx, r.key)
+	if err != nil {
+		return nil, err
+	}
+	c := autonomy.NewClaims(r.measured, hash, autonomy.Appraise(r.measured, challenges, baseline))
+	return &accrual.Session{
+		ID: one.Session, EventID: r.measured.Event(), Score: accrual.Round(c.Composite), Coverage: accrual.Round(c.Coverage.Share),
+		ScoringHash: c.ScoringHash, Interactions: c.N, Hosts: c.ModelHosts,
+	}, nil
+}
+
+// enterScored goes on with the log of the session's agent, unless the log has the same already.
+func (s *Service) enterScored(ctx context.Context, one store.Session, scored *accrual.Session) error {
+	entry := accrual.Entry{At: s.o.Now().Unix(), Session: scored}
+	text, err := entry.Encode()
+	if err != nil {
+		return s.passOver(ctx, one, err)
+	}
+	a, release, err := s.account(ctx, accrual.Agent{Owner: one.Owner, Subject: one.Agent})
+	if err != nil {
+		return err
+	}
+	defer release()
+	added, err := a.log.Add(entry)
+	switch {
+	case err != nil:
+		return s.passOver(ctx, one, err)
+	case !added:
+		s.metrics.entries.WithLabelValues("same").Inc()
+		return s.o.Store.Enter(ctx, one, nil)
+	}
+	failpoint.Reach("session scored")
+	log := a.log.Log()
+	if err := s.o.Store.Enter(ctx, one, &store.Entry{Agent: a.agent.String(), Number: log.Entries, Head: log.Head, Text: string(text)}); err != nil {
+		a.log = nil // it has an entry that may not be kept
+		return err
+	}
+	s.metrics.entries.WithLabelValues("entered").Inc()
+	failpoint.Reach("session entered")
+	return nil
+}
+
+// passOver notes that a session has no place in a log.
+func (s *Service) passOver(ctx context.Context, one store.Session, because error) error {
+	s.metrics.entries.WithLabelValues("refused").Inc()
+	s.o.Log.Warn("a closed session is not entered in the log of its agent", zap.String("owner", one.Owner), zap.String("session", one.Session), zap.Error(because))
+	return s.o.Store.Enter(ctx, one, nil)
+}
