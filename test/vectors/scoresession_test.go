@@ -47,6 +47,8 @@ func textCases() []*scored {
 		both(newScored("text: the last sample counts").with(usual).calls(3, one(0, sampled(4096, 1, 1)), one(1, sampled(5000, 7000, 400))), 1, 1),
 		both(newScored("text: a sample without a compression is none").with(usual).calls(2, one(0, sampled(4096, 7000, 400)), one(1, sampled(5000, 1, 1)),
 			one(1, missing(func(f *interaction.ModelFigures) { f.Compression = unknown }))), 1, 1),
+		both(newScored("text: a sample without an entropy is none").with(usual).calls(2, one(0, sampled(4096, 7000, 400)), one(1, sampled(5000, 1, 1)),
+			one(1, missing(func(f *interaction.ModelFigures) { f.WordEntropy = unknown }))), 1, 1),
 		newScored("text: two models, by their bytes").with(two).calls(2, one(0, sampled(4096, 7000, 900)), one(1, sampled(12288, 9000, 310)), one(1, to(modelHost, "model-2"))).
 			expect("word_entropy", 2, 0.25, 0.75, isObserved).expect("compression", 2, 0.75, 2.25, isObserved),
 		both(newScored("text: two models, of which one has a baseline").with(usual).calls(2, one(0, sampled(4096, 7000, 400)), one(1, sampled(12288, 9000, 310)), one(1, to(modelHost, "model-2"))), 1, 1),
