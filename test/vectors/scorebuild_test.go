@@ -20,7 +20,7 @@ const (
 
 type receipt = interaction.Receipt
 
-var seen, said, guessed, unknown = interaction.Observed, interaction.Declared, interaction.Estimated, interaction.NotMeasured
+var seen, said, unknown = interaction.Observed, interaction.Declared, interaction.NotMeasured
 
 // scored is a session while it is put together.
 type scored struct {

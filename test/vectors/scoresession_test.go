@@ -263,10 +263,13 @@ func wholeCases() []*scored {
 	hosts := newScored("interval: domains of one block").calls(20).other(&receipt{
 		Post: &interaction.PostMade{Status: 201}, Relayed: []interaction.RelayedCall{{Host: "a", Tool: "t"}, {Host: "b", Tool: "t"}}, RelayedCount: 2,
 	})
+	before := newScored("interval: domains before the first call").other(&receipt{
+		Post: &interaction.PostMade{Status: 201}, Relayed: []interaction.RelayedCall{{Host: "a", Tool: "t"}}, RelayedCount: 1,
+	}).calls(20).expect("domains", 20, 1, 1.2, isObserved)
 	minimum := newScored("interval: half of a minimum is enough without a block").calls(11, gaps(of(900, 1100)), took(times(10), times(1000)))
 	return []*scored{
 		whole.expect("regularity", 39, wholeCoV, 6, isObserved), failing.nothing("agreement", 4), nine.nothing("regularity", 8), ten.nothing("regularity", 9),
-		uneven.expect("chain", 23, 22, 10, isObserved), hosts.expect("domains", 20, 2, 2.4, isObserved), minimum.expect("regression", 11, 1, 8, isDeclared),
+		uneven.expect("chain", 23, 22, 10, isObserved), hosts.expect("domains", 20, 2, 2.4, isObserved), before, minimum.expect("regression", 11, 1, 8, isDeclared),
 	}
 }
 
