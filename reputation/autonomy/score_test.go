@@ -51,6 +51,21 @@ func TestLongSessions(t *testing.T) {
 	}
 }
 
+// TestClosed: a session is closed by its last receipt, and the longest host that can be believed is.
+func TestClosed(t *testing.T) {
+	longest := strings.Repeat("h", 127)
+	s := autonomy.NewSession([]string{longest})
+	r := working(1, 1)[0]
+	r.Model.Host = longest
+	s.Add("", r)
+	if n := autonomy.Appraise(s, nil, nil).N; n != 1 || s.Closed() {
+		t.Errorf("%d calls, closed %t", n, s.Closed())
+	}
+	if s.Add("", last(1)); !s.Closed() {
+		t.Error("it is not closed")
+	}
+}
+
 // TestMostPoints gives each part all of its points: the caps are those of the seed, and the composite reaches 100.
 func TestMostPoints(t *testing.T) {
 	seed := map[string]float64{"timing": 20, "recursion": 25, "knowledge": 20, "entropy": 20, "challenge": 15}

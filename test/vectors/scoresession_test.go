@@ -47,6 +47,8 @@ func textCases() []*scored {
 		both(newScored("text: the last sample counts").with(usual).calls(3, one(0, sampled(4096, 1, 1)), one(1, sampled(5000, 7000, 400))), 1, 1),
 		both(newScored("text: a sample without a compression is none").with(usual).calls(2, one(0, sampled(4096, 7000, 400)), one(1, sampled(5000, 1, 1)),
 			one(1, missing(func(f *interaction.ModelFigures) { f.Compression = unknown }))), 1, 1),
+		both(newScored("text: a sample without an entropy is none").with(usual).calls(2, one(0, sampled(4096, 7000, 400)), one(1, sampled(5000, 1, 1)),
+			one(1, missing(func(f *interaction.ModelFigures) { f.WordEntropy = unknown }))), 1, 1),
 		newScored("text: two models, by their bytes").with(two).calls(2, one(0, sampled(4096, 7000, 900)), one(1, sampled(12288, 9000, 310)), one(1, to(modelHost, "model-2"))).
 			expect("word_entropy", 2, 0.25, 0.75, isObserved).expect("compression", 2, 0.75, 2.25, isObserved),
 		both(newScored("text: two models, of which one has a baseline").with(usual).calls(2, one(0, sampled(4096, 7000, 400)), one(1, sampled(12288, 9000, 310)), one(1, to(modelHost, "model-2"))), 1, 1),
@@ -261,10 +263,13 @@ func wholeCases() []*scored {
 	hosts := newScored("interval: domains of one block").calls(20).other(&receipt{
 		Post: &interaction.PostMade{Status: 201}, Relayed: []interaction.RelayedCall{{Host: "a", Tool: "t"}, {Host: "b", Tool: "t"}}, RelayedCount: 2,
 	})
+	before := newScored("interval: domains before the first call").other(&receipt{
+		Post: &interaction.PostMade{Status: 201}, Relayed: []interaction.RelayedCall{{Host: "a", Tool: "t"}}, RelayedCount: 1,
+	}).calls(20).expect("domains", 20, 1, 1.2, isObserved)
 	minimum := newScored("interval: half of a minimum is enough without a block").calls(11, gaps(of(900, 1100)), took(times(10), times(1000)))
 	return []*scored{
 		whole.expect("regularity", 39, wholeCoV, 6, isObserved), failing.nothing("agreement", 4), nine.nothing("regularity", 8), ten.nothing("regularity", 9),
-		uneven.expect("chain", 23, 22, 10, isObserved), hosts.expect("domains", 20, 2, 2.4, isObserved), minimum.expect("regression", 11, 1, 8, isDeclared),
+		uneven.expect("chain", 23, 22, 10, isObserved), hosts.expect("domains", 20, 2, 2.4, isObserved), before, minimum.expect("regression", 11, 1, 8, isDeclared),
 	}
 }
 
