@@ -296,7 +296,7 @@ func TestNode(t *testing.T) {
 			if c.HeadNumber != 12 || c.Session != "ses_1" || c.Owner != n.kit.Owner(t) || c.HeadHash != evidence.HashToken(receipts[11]) || c.Closed {
 				t.Errorf("the score is of %+v", c)
 			}
-			for _, path := range []string{"/metrics", "/v1/roles", "/v1/looks", "/readyz", "/v1/reload", "/v1/reputation/agent", "/v1/sessions/ses_1/challenges"} {
+			for _, path := range []string{"/metrics", "/v1/roles", "/v1/looks", "/readyz", "/v1/reload", "/v1/reputation", "/v1/sessions/ses_1/challenges"} {
 				var p struct{ Code string }
 				if status := n.get(t, path, &p); status != http.StatusNotFound || p.Code != "node_endpoint_unknown" {
 					t.Errorf("%s at the public address: %d %s", path, status, p.Code)
