@@ -44,6 +44,9 @@ func TestPages(t *testing.T) {
 		must(t, err)
 		text := string(raw)
 		checkLinks(t, name, text)
+		if strings.Contains("\n"+text, "\n<<<<<<< ") || strings.Contains(text, "\n>>>>>>> ") {
+			t.Errorf("%s: the marks of a merge that was not ended stand in it", name)
+		}
 		if filepath.Base(name) == "CHANGELOG.md" || strings.Contains(name, "/adr/") || strings.Contains(text, "\nMade from the ") {
 			continue
 		}
