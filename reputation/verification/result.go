@@ -82,7 +82,7 @@ func checkResult(r *Result) error {
 	switch {
 	case !r.Probabilistic || r.NonHumanIdentityProven:
 		return errors.New("it claims more than a likelihood, or that no human was involved")
-	case !isHash(r.MerkleRoot) || !isHash(r.Attestation) || !isHash(r.RFC6962Root) || !isHash(r.Nonce):
+	case !evidence.IsHash(r.MerkleRoot) || !evidence.IsHash(r.Attestation) || !evidence.IsHash(r.RFC6962Root) || !evidence.IsHash(r.Nonce):
 		return errors.New("a root, the attestation or the nonce is no lowercase hex of 32 bytes")
 	case r.Session == "" || len(r.Session) > 64 || r.Subject == "" || len(r.Subject) > maxSubject || r.Task == "" || len(r.Task) > 64 || r.DID == "" || r.DIDKey == "" || len(r.DID)+len(r.DIDKey) > 256 || len(r.PublicKey) != 43:
 		return errors.New("session, subject, task, key or a DID is missing or too long")
