@@ -1,6 +1,8 @@
 package accrual
 
 import (
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
@@ -31,11 +33,11 @@ func (v *Verified) check() error {
 	case v == nil:
 		return nil
 	case !evidence.IsHash(v.Result):
-		return malformed("verification.result is not a lowercase hex SHA-256")
+		return errors.New("verification.result is not a lowercase hex SHA-256")
 	case v.At <= 0 || v.Expires <= v.At || v.Expires-v.At > int64(verifiedFor/time.Second):
-		return malformed("verification.at and verification.expires are not the times of a verification")
+		return errors.New("verification.at and verification.expires are not the times of a verification")
 	case v.Mode != ModeObserved && v.Mode != ModeSeed:
-		return malformed("verification.mode is %.40q", v.Mode)
+		return fmt.Errorf("verification.mode is %.40q", v.Mode)
 	}
 	return nil
 }
