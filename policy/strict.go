@@ -27,6 +27,7 @@ type Strict struct {
 	RequestProof evidence.Expected
 	Interaction  evidence.Expected // of interaction receipts; of a manifest that says nothing of them it refuses all
 	Autonomy     AutonomyExpected
+	Statement    evidence.Expected // of the statements of agents; of a manifest that says nothing of them it refuses all
 
 	MaxChallengeAge  time.Duration
 	CapabilityTTL    time.Duration
@@ -131,6 +132,9 @@ func (m *Manifest) Strict() (*Strict, error) {
 	if p := m.AutonomyPolicy; p != nil {
 		s.Autonomy = AutonomyExpected{Expected: p.expected(p.MaxReputationAgeMs, p.KeyCustody), ScoringHash: p.ScoringHash}
 	}
+	if p := m.AgentStatementPolicy; p != nil {
+		s.Statement = p.expected(p.MaxStatementAgeMs, p.KeyCustody)
+	}
 	return s, nil
 }
 
@@ -155,6 +159,8 @@ func (s *Strict) Expected(purpose string) evidence.Expected {
 		return s.Interaction
 	case evidence.PurposeAppraiser:
 		return s.Autonomy.Expected
+	case evidence.PurposeStatement:
+		return s.Statement
 	}
 	return evidence.Expected{}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/signer"
 )
@@ -50,12 +51,28 @@ func (k *Kit) Appraiser(t testing.TB) *signer.Issuer[autonomy.Claims] {
 	return Signer(t, k, autonomy.Kind)
 }
 
+// Speaking makes m a manifest of a deployment whose agents publish statements. It is an edit for [New].
+func Speaking(m *policy.Manifest) {
+	m.Version = "1.1"
+	m.AgentStatementPolicy = &policy.StatementPolicy{
+		Allowed:           speakers(),
+		KeyCustody:        policy.KeyCustody{AllowedKeyCustody: []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}, RequireNonExportableKey: true},
+		MaxStatementAgeMs: 15_000,
+	}
+}
+
+// speakers are whose statements are believed.
+func speakers() policy.Allowed {
+	return policy.Allowed{AllowedIssuers: []string{"mediator-speaker"}, AllowedAudiences: []string{"posting-api"}, AllowedKeyIDs: []string{"agent-statement-key"}}
+}
+
 // Speak gives the deployment a certified key for the statements of agents, and returns the issuer of these.
 func (k *Kit) Speak(t testing.TB) *signer.Issuer[interaction.Statement] {
 	t.Helper()
 	const purpose = evidence.PurposeStatement
 	if k.Certificates[purpose] == "" {
-		k.roles[purpose] = role{key: must(custody.NewMemory("agent-statement-key"))(t), issuer: "mediator-speaker", audience: "posting-api", lifetime: interaction.Lifetime}
+		a := speakers()
+		k.roles[purpose] = role{key: must(custody.NewMemory(a.AllowedKeyIDs[0]))(t), issuer: a.AllowedIssuers[0], audience: a.AllowedAudiences[0], lifetime: interaction.Lifetime}
 		k.Certificates[purpose] = k.certificate(t, purpose)
 		k.Verifier.SetTrust(k.Trust(t))
 	}
