@@ -30,9 +30,8 @@ func JudgeReputation(v *evidence.Verifier, s *Strict, o evidence.Opened[accrual.
 }
 
 func checkReputation(v *evidence.Verifier, s *Strict, c accrual.Claims, subject string) error {
-	isOwner := func(registry ed25519.PublicKey) bool { return interaction.Owner(registry) == c.Owner }
 	switch {
-	case !slices.ContainsFunc(v.Trust().Registries(), isOwner):
+	case !IsOwner(v, c.Owner):
 		return refusal.New("reputation_owner_mismatch", "the %s is of an agent of another owner", accrual.Kind.Typ)
 	case c.Agent != subject:
 		return refusal.New("reputation_agent_mismatch", "the %s is of another agent of this owner", accrual.Kind.Typ)
@@ -40,4 +39,9 @@ func checkReputation(v *evidence.Verifier, s *Strict, c accrual.Claims, subject 
 		return refusal.New("reputation_scoring_mismatch", "the %s is by formulas with hash %s, and the manifest requires %s", accrual.Kind.Typ, c.ScoringHash, s.Autonomy.ScoringHash)
 	}
 	return nil
+}
+
+// IsOwner reports whether an owner, as receipts name one, is a key registry that the verifier has pinned.
+func IsOwner(v *evidence.Verifier, owner string) bool {
+	return slices.ContainsFunc(v.Trust().Registries(), func(registry ed25519.PublicKey) bool { return interaction.Owner(registry) == owner })
 }
