@@ -96,10 +96,7 @@ func start() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "start URL", Short: "Ask a node for a challenge", Args: cli.ExactArgs(1, "the URL of a node's MCP endpoint, such as https://node.example.com/mcp"),
-		Example: `  mediator verification start https://node.example.com/mcp
-  mediator verification turn search_plugins --query governance
-  mediator verification turn --reasoning "The registry has ..."
-  mediator verification register --name my-plugin`,
+		Example: `  mediator verification start https://node.example.com/mcp`,
 		Long: `Begins a verification by hand, as docs/verification.md describes it, and prints the task. Each command after it takes one step, and prints
 what the next one is. The file that --file names keeps the verification between them. --key names the agent's Ed25519 key (PKCS #8, PEM); if the
 file is not there, a key is made. Where the environment names a proxy, the node is reached through it.`,
