@@ -1,6 +1,7 @@
 package verifications
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/tls"
 	"crypto/x509"
@@ -43,8 +44,8 @@ func fileFlag(c *cobra.Command, path *string) {
 	c.Flags().StringVar(path, "file", "verification.json", "where the verification is kept between two commands")
 }
 
-// open reads a walk, and returns the node that it is with.
-func open(path string) (*walk, *client.Node, error) {
+// open reads a walk, and connects to the node that it is with.
+func open(ctx context.Context, path string) (*walk, *client.Node, error) {
 	raw, err := files.ReadUpTo(path, maxWalk)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("%w; begin with mediator verification start", err)
@@ -56,12 +57,12 @@ func open(path string) (*walk, *client.Node, error) {
 	if err := json.Unmarshal(raw, &w); err != nil {
 		return nil, nil, fmt.Errorf("%s is no verification that mediator verification start has begun: %w", path, err)
 	}
-	n, err := w.node()
+	n, err := w.dial(ctx)
 	return &w, n, err
 }
 
-// node returns the node of the walk.
-func (w *walk) node() (*client.Node, error) {
+// dial connects to the node of the walk.
+func (w *walk) dial(ctx context.Context) (*client.Node, error) {
 	u, err := url.Parse(w.URL)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 		return nil, cli.Usagef("%q is no URL of a node, such as https://node.example.com/mcp", w.URL)
@@ -78,7 +79,7 @@ func (w *walk) node() (*client.Node, error) {
 		}
 		transport.TLSClientConfig.RootCAs = pool
 	}
-	return client.New(w.URL, transport), nil
+	return client.Dial(ctx, w.URL, transport)
 }
 
 // keep writes the walk for the next command.
@@ -102,10 +103,11 @@ what the next one is. The file that --file names keeps the verification between 
 file is not there, a key is made. Where the environment names a proxy, the node is reached through it.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			w.URL = args[0]
-			n, err := w.node()
+			n, err := w.dial(c.Context())
 			if err != nil {
 				return err
 			}
+			defer n.Close()
 			key, err := takeKey(w.Key)
 			if err != nil {
 				return err
@@ -148,10 +150,11 @@ func turn() *cobra.Command {
 arguments, its result, the reasoning, and the hash over these and the turn before. The reasoning has to name the canary in the result of the turn
 before, and that of a follow-up also the canary in its own result.`,
 		RunE: func(c *cobra.Command, args []string) error {
-			w, n, err := open(file)
+			w, n, err := open(c.Context(), file)
 			if err != nil {
 				return err
 			}
+			defer n.Close()
 			if len(args) > 0 {
 				if err := n.Call(c.Context(), w.Verification, args[0], query); err != nil {
 					return err
@@ -189,10 +192,11 @@ func register() *cobra.Command {
 		Long: `Ends the verification: signs the nonce with the agent's key, hands in all turns, and prints what the node says of each check. If they passed, it
 prints the signed result, and the API key of the plugin, which no other command shows. Others can read the name and the description.`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			w, n, err := open(file)
+			w, n, err := open(c.Context(), file)
 			if err != nil {
 				return err
 			}
+			defer n.Close()
 			key, err := readKey(w.Key)
 			if err != nil {
 				return err

@@ -24,23 +24,35 @@ const (
 	maxAnswer = 1 << 20
 )
 
-// Node is a node that is reached over MCP. It is safe for concurrent use.
+// Node is a connection to a node. It is safe for concurrent use.
 type Node struct {
-	url  string
-	http *http.Client
+	url     string
+	session *mcp.ClientSession
 }
 
-// New returns the node at the URL of its MCP endpoint. The transport says how it is reached; nil stands for [http.DefaultTransport], which
-// takes the proxy that the environment names. No redirect is followed.
-func New(url string, transport http.RoundTripper) *Node {
+// Dial connects to the node at the URL of its MCP endpoint. The transport says how it is reached; nil stands for [http.DefaultTransport], which
+// takes the proxy that the environment names. No redirect is followed. Close the node in the end.
+func Dial(ctx context.Context, url string, transport http.RoundTripper) (*Node, error) {
 	if transport == nil {
 		transport = http.DefaultTransport
 	}
-	return &Node{url, &http.Client{
-		Transport:     bounded{transport},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	client := mcp.NewClient(&mcp.Implementation{Name: "mediator"}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
+	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
+		Endpoint: url, MaxRetries: -1, DisableStandaloneSSE: true, HTTPClient: &http.Client{
+			Transport:     bounded{transport},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s does not answer as a node: %w", url, err)
+	}
+	return &Node{url, session}, nil
 }
+
+// Close ends the connection.
+func (n *Node) Close() { _ = n.session.Close() } // every answer is there, or it is not
 
 // Refused is the node's refusal of a call.
 type Refused struct {
@@ -69,13 +81,7 @@ func (r *Refused) Code() string { return r.Reason }
 func (n *Node) call(ctx context.Context, tool string, arguments any) (text string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	client := mcp.NewClient(&mcp.Implementation{Name: "mediator"}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
-	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: n.url, HTTPClient: n.http, MaxRetries: -1, DisableStandaloneSSE: true}, nil)
-	if err != nil {
-		return "", fmt.Errorf("%s does not answer as a node: %w", n.url, err)
-	}
-	defer func() { _ = session.Close() }() // the answer is there, or it is not
-	result, err := session.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: arguments})
+	result, err := n.session.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: arguments})
 	if err != nil {
 		return "", fmt.Errorf("%s at %s: %w", tool, n.url, err)
 	}
