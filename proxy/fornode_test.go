@@ -105,7 +105,9 @@ func TestRulesForTheNode(t *testing.T) {
 // TestNodeAway: where there is no node, or none that answers, a post for it was not sent.
 func TestNodeAway(t *testing.T) {
 	r := newNodeRig(t, true, true)
-	r.node.answer = func(string, []byte) (string, error) { return "", refusal.New("node_unavailable", "the node does not answer") }
+	r.node.answer = func(string, []byte) (string, error) {
+		return "", refusal.New("node_unavailable", "the node does not answer")
+	}
 	_, answer := r.send("POST", ownMCP, nodeTool("register_plugin"))
 	if rec, _ := r.record.last(); rec.Code != "node_unavailable" || rec.State != ledger.StateFailed || !strings.Contains(answer, "node_unavailable") {
 		t.Errorf("%s, %+v", answer, rec)
