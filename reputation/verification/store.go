@@ -37,6 +37,8 @@ type Store interface {
 	Search(ctx context.Context, query string, limit int) ([]Plugin, error)
 	// Plugin returns a plugin, or ErrNotFound.
 	Plugin(ctx context.Context, did string) (Plugin, error)
+	// Registered returns since when an agent is registered, and whether it ever was.
+	Registered(ctx context.Context, agent string) (since time.Time, ok bool, err error)
 	// Prune removes sessions that were opened before the first time, and failures from before the second.
 	Prune(ctx context.Context, sessions, failures time.Time) error
 }
@@ -45,6 +47,8 @@ type Store interface {
 type Effects struct {
 	// Plugin is registered. A DID that another key has registered is refused with [ErrTaken].
 	Plugin *Plugin
+	// Agents are the ids of the agent that has registered it, from At on. Those that are registered already stay so since then.
+	Agents []string
 	// Fail names count one failure more, at the time At; those of Reset have none any more.
 	Fail, Reset []string
 	At          time.Time

@@ -20,6 +20,7 @@ type Memory struct {
 	sessions map[string]verification.Session
 	failures map[string]verification.Failures
 	plugins  map[string]verification.Plugin
+	agents   map[string]time.Time // since when they are registered
 }
 
 // NewMemory makes an empty store.
@@ -27,6 +28,7 @@ func NewMemory(now func() time.Time) *Memory {
 	return &Memory{
 		now: now, sessions: make(map[string]verification.Session),
 		failures: make(map[string]verification.Failures), plugins: make(map[string]verification.Plugin),
+		agents: make(map[string]time.Time),
 	}
 }
 
@@ -95,6 +97,11 @@ func (m *Memory) Update(_ context.Context, s verification.Session, e verificatio
 		}
 		m.plugins[p.DID] = *p
 	}
+	for _, id := range e.Agents {
+		if _, known := m.agents[id]; !known {
+			m.agents[id] = e.At
+		}
+	}
 	for _, name := range e.Fail {
 		f := m.failures[name]
 		m.failures[name] = verification.Failures{Name: name, Count: f.Count + 1, Last: e.At}
@@ -143,6 +150,14 @@ func (m *Memory) Plugin(_ context.Context, did string) (verification.Plugin, err
 		return verification.Plugin{}, verification.ErrNotFound
 	}
 	return p, nil
+}
+
+// Registered returns since when an agent is registered: see [verification.Store].
+func (m *Memory) Registered(_ context.Context, agent string) (since time.Time, ok bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	since, ok = m.agents[agent]
+	return since, ok, nil
 }
 
 // Prune removes what is old: see [verification.Store].
