@@ -169,31 +169,29 @@ func (a *server) refuse(w http.ResponseWriter, err error) {
 	d.Write(w)
 }
 
-// write answers with v. A caching of zero is no-store.
-func write(w http.ResponseWriter, v any, cache time.Duration) error {
+// Values of Cache-Control. What is named by its hash never changes.
+const (
+	never   = "no-store"
+	forEver = "public, max-age=31536000, immutable"
+)
+
+// write answers with v, which is not to be cached.
+func write(w http.ResponseWriter, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, append(body, '\n'), cache)
+	return writeJSON(w, append(body, '\n'), never)
 }
 
-func writeJSON(w http.ResponseWriter, body []byte, cache time.Duration) error {
+func writeJSON(w http.ResponseWriter, body []byte, cache string) error {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", "no-store")
-	if cache > 0 {
-		h.Set("Cache-Control", "public, max-age=31536000, immutable") // it is named by its hash
-	}
+	h.Set("Cache-Control", cache)
 	_, _ = w.Write(body)
 	return nil
 }
-
-const (
-	never   = time.Duration(0)
-	forEver = time.Hour * 24 * 365
-)
 
 // read reads a bounded body.
 func read(w http.ResponseWriter, r *http.Request, bound int64) ([]byte, error) {
@@ -250,7 +248,7 @@ func (a *server) receipts(w http.ResponseWriter, r *http.Request) error {
 		answer.Sessions = append(answer.Sessions, s)
 	}
 	a.limits.charge(r, refused) // anybody can make receipts up, and each session costs a signature to verify
-	return write(w, answer, never)
+	return write(w, answer)
 }
 
 // receive reads a delivery and takes its receipts.
@@ -297,7 +295,7 @@ func (a *server) issue(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return write(w, issued, never)
+	return write(w, issued)
 }
 
 func (a *server) commit(w http.ResponseWriter, r *http.Request) error {
@@ -326,7 +324,7 @@ func (a *server) commit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return write(w, answer, never)
+	return write(w, answer)
 }
 
 func (a *server) score(w http.ResponseWriter, r *http.Request) error {
@@ -334,7 +332,7 @@ func (a *server) score(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return write(w, answer, never)
+	return write(w, answer)
 }
 
 func (a *server) sessionScore(w http.ResponseWriter, r *http.Request) error {
@@ -342,7 +340,7 @@ func (a *server) sessionScore(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return write(w, answer, never)
+	return write(w, answer)
 }
 
 // revealedAnswer is what agents have revealed in a session.
@@ -355,7 +353,7 @@ func (a *server) revealed(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return write(w, revealedAnswer{append([]autonomy.Challenge{}, revealed...)}, never)
+	return write(w, revealedAnswer{append([]autonomy.Challenge{}, revealed...)})
 }
 
 func (a *server) reputation(w http.ResponseWriter, r *http.Request) error {
@@ -363,7 +361,7 @@ func (a *server) reputation(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return write(w, answer, never)
+	return write(w, answer)
 }
 
 // agents lists agents, without tokens. A list that is as long as it may be goes on after its last one.
@@ -374,7 +372,7 @@ func (a *server) agents(w http.ResponseWriter, r *http.Request) error {
 	}
 	return write(w, struct {
 		Agents []accrual.Reputation `json:"agents"`
-	}{all}, never)
+	}{all})
 }
 
 func (a *server) baseline(w http.ResponseWriter, r *http.Request) error {

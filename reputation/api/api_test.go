@@ -266,6 +266,12 @@ func TestAPI(t *testing.T) {
 			t.Errorf("%+v, %v", reputed, err)
 		}
 	}
+	var listed struct{ Agents []accrual.Reputation }
+	for after, want := range map[string]int{"": 1, n.Kit.Agent(t).String(): 0} {
+		if c.ok("GET", "/v1/reputation?after="+url.QueryEscape(after), "", nil, &listed); len(listed.Agents) != want {
+			t.Errorf("after %q are %d agents, want %d", after, len(listed.Agents), want)
+		}
+	}
 	var baseline autonomy.Baseline
 	c.ok("GET", "/v1/baselines/"+scored.Score.BaselineHash, "", nil, &baseline)
 	if got, err := baseline.Hash(); err != nil || got != scored.Score.BaselineHash {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strictjson"
 )
@@ -80,7 +81,7 @@ func (s *Service) Register(ctx context.Context, by Caller, r Registration) (Regi
 		out.Token, out.APIKey = token, "groover_"+random(32)
 		out.Plugin = Plugin{
 			DID: key.DID(), Key: key.String(), DIDKey: key.DIDKey(), Subject: by.Subject, Metadata: r.Metadata, Manifest: manifest,
-			APIKeyHash: hexSHA256([]byte(out.APIKey)), Result: token, Registered: now,
+			APIKeyHash: evidence.HashBytes([]byte(out.APIKey)), Result: token, Registered: now,
 		}
 		effects.Plugin, effects.Agents, effects.Reset = &out.Plugin, agents(by, key), names
 	} else {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/reputation/accrual"
@@ -27,15 +26,7 @@ func Autonomous(m *policy.Manifest) {
 // Appraise gives a deployment that is [Autonomous] a certified key for reputations. Its verifier believes it from now on.
 func (k *Kit) Appraise(t testing.TB) {
 	t.Helper()
-	if k.Certificates[evidence.PurposeAppraiser] != "" {
-		return
-	}
-	a := k.Manifest.AutonomyPolicy.Allowed
-	k.roles[evidence.PurposeAppraiser] = role{
-		key: must(custody.NewMemory(a.AllowedKeyIDs[0]))(t), issuer: a.AllowedIssuers[0], audience: a.AllowedAudiences[0], lifetime: accrual.Lifetime,
-	}
-	k.Certificates[evidence.PurposeAppraiser] = k.certificate(t, evidence.PurposeAppraiser)
-	k.Verifier.SetTrust(k.Trust(t))
+	k.addRole(t, evidence.PurposeAppraiser, k.Manifest.AutonomyPolicy.Allowed, accrual.Lifetime)
 }
 
 // Agent is the agent of a kit's chains.
