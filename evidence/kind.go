@@ -17,6 +17,7 @@ const (
 	PurposePolicyDecision     = "policy_decision"
 	PurposeActionGrant        = "action_grant"
 	PurposeInteraction        = "interaction_receipt"
+	PurposeStatement          = "agent_statement"
 	PurposeAppraiser          = "appraiser"
 
 	// The two purposes of pinned root keys. No custody certificate gives them.

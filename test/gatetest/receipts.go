@@ -38,6 +38,18 @@ func (k *Kit) Appraiser(t testing.TB) *signer.Issuer[autonomy.Claims] {
 	return Signer(t, k, autonomy.Kind)
 }
 
+// Speak gives the deployment a certified key for the statements of agents, and returns the issuer of these.
+func (k *Kit) Speak(t testing.TB) *signer.Issuer[interaction.Statement] {
+	t.Helper()
+	const purpose = evidence.PurposeStatement
+	if k.Certificates[purpose] == "" {
+		k.roles[purpose] = role{key: must(custody.NewMemory("agent-statement-key"))(t), issuer: "mediator-speaker", audience: "posting-api", lifetime: interaction.Lifetime}
+		k.Certificates[purpose] = k.certificate(t, purpose)
+		k.Verifier.SetTrust(k.Trust(t))
+	}
+	return Signer(t, k, interaction.StatementKind)
+}
+
 // Session begins the chain of a session.
 func (k *Kit) Session(t testing.TB, id string) *Session {
 	t.Helper()

@@ -84,7 +84,7 @@ function* reputations({ vectors, ...file }) {
 
 const all = [
   artifacts(read('artifacts.json')), chains(read('chains.json')), posts(read('posts.json')), canonicals(read('canonical.json')), receiptChains(read('receipts.json')),
-  artifacts(read('scoretokens.json')), reputations(read('reputations.json')),
+  artifacts(read('scoretokens.json')), artifacts(read('statements.json')), reputations(read('reputations.json')),
 ];
 for (const verdicts of all) {
   for (const v of verdicts) console.log(JSON.stringify(v));
