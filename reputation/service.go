@@ -106,6 +106,8 @@ type Owner struct {
 	Live *evidence.Verifier
 	// Receipts is what receipts have to be, and Callers what caller tokens have to be: the audience of these is the node's.
 	Receipts, Callers evidence.Expected
+	// Statements is what the statements of the owner's agents have to be; nil where they publish nothing.
+	Statements *evidence.Expected
 
 	// generation is another one whenever what counts of the owner's receipts may have changed.
 	generation uint64

@@ -41,12 +41,8 @@ func (k *Kit) Appraiser(t testing.TB) *signer.Issuer[autonomy.Claims] {
 // Speak gives the deployment a certified key for the statements of agents, and returns the issuer of these.
 func (k *Kit) Speak(t testing.TB) *signer.Issuer[interaction.Statement] {
 	t.Helper()
-	const purpose = evidence.PurposeStatement
-	if k.Certificates[purpose] == "" {
-		k.roles[purpose] = role{key: must(custody.NewMemory("agent-statement-key"))(t), issuer: "mediator-speaker", audience: "posting-api", lifetime: interaction.Lifetime}
-		k.Certificates[purpose] = k.certificate(t, purpose)
-		k.Verifier.SetTrust(k.Trust(t))
-	}
+	a := policy.Allowed{AllowedIssuers: []string{"mediator-speaker"}, AllowedAudiences: []string{"posting-api"}, AllowedKeyIDs: []string{"agent-statement-key"}}
+	k.addRole(t, evidence.PurposeStatement, a, interaction.Lifetime)
 	return Signer(t, k, interaction.StatementKind)
 }
 
