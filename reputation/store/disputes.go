@@ -35,7 +35,6 @@ type Dispute struct {
 	Number             int64 // of the step that opened it
 	Challenger, Target string
 	Owner              string // whose bound it counts for: the challenger's
-	Reference          string // a challenger has one dispute of each reference
 	Resolved           int64  // number of the step that resolved it, or 0
 	Token              string // the signed resolution; empty until then
 	Document           string // canonical JSON, with its signature
@@ -74,8 +73,8 @@ func (t tx) proceed(one Step) error {
 		}
 	}
 	if d := one.Dispute; d != nil {
-		if err := t.one(ErrDuplicate, `INSERT INTO disputes (id, number, challenger, target, owner, reference, resolved, token, document)
-			VALUES ($1, $2, $3, $4, $5, $6, 0, '', $7) ON CONFLICT DO NOTHING`, d.ID, one.Number, d.Challenger, d.Target, d.Owner, d.Reference, d.Document); err != nil {
+		if err := t.one(ErrDuplicate, `INSERT INTO disputes (id, number, challenger, target, owner, resolved, token, document)
+			VALUES ($1, $2, $3, $4, $5, 0, '', $6) ON CONFLICT DO NOTHING`, d.ID, one.Number, d.Challenger, d.Target, d.Owner, d.Document); err != nil {
 			return err
 		}
 	}
@@ -132,10 +131,10 @@ func (s *Store) Closing(ctx context.Context, until time.Time, limit int) ([]Sign
 	return list(doing, rows, err, scanSignal)
 }
 
-const selectDispute = `SELECT id, number, challenger, target, owner, reference, resolved, token, document FROM disputes `
+const selectDispute = `SELECT id, number, challenger, target, owner, resolved, token, document FROM disputes `
 
 func scanDispute(scan func(...any) error) (d Dispute, err error) {
-	err = scan(&d.ID, &d.Number, &d.Challenger, &d.Target, &d.Owner, &d.Reference, &d.Resolved, &d.Token, &d.Document)
+	err = scan(&d.ID, &d.Number, &d.Challenger, &d.Target, &d.Owner, &d.Resolved, &d.Token, &d.Document)
 	return d, err
 }
 
@@ -143,13 +142,6 @@ func scanDispute(scan func(...any) error) (d Dispute, err error) {
 func (s *Store) Dispute(ctx context.Context, id string) (Dispute, error) {
 	const doing = "read the dispute"
 	rows, err := s.query(ctx, selectDispute+`WHERE id = $1`, id)
-	return first(list(doing, rows, err, scanDispute))
-}
-
-// Referred returns the dispute that a challenger has opened by a reference, or [ErrNotFound].
-func (s *Store) Referred(ctx context.Context, challenger, reference string) (Dispute, error) {
-	const doing = "read the dispute"
-	rows, err := s.query(ctx, selectDispute+`WHERE challenger = $1 AND reference = $2`, challenger, reference)
 	return first(list(doing, rows, err, scanDispute))
 }
 

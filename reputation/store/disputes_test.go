@@ -24,7 +24,7 @@ func published(number int64, id, agent string) store.Step {
 
 func disputed(number int64, id, challenger, target string) store.Step {
 	s := step(number)
-	s.Dispute = &store.Dispute{ID: id, Challenger: challenger, Target: target, Owner: "owner of " + challenger[:1], Reference: "ref of " + id, Document: "{}"}
+	s.Dispute = &store.Dispute{ID: id, Challenger: challenger, Target: target, Owner: "owner of " + challenger[:1], Document: "{}"}
 	return s
 }
 
@@ -57,11 +57,6 @@ func TestDisputes(t *testing.T) {
 		if dispute.Number != 5 || dispute.Challenger != "a1" || dispute.Target != "b1" || dispute.Resolved != 0 || dispute.Token != "" || dispute.Document != "{}" {
 			t.Errorf("%+v", dispute)
 		}
-		if again, err := two.Referred(ctx, "a1", "ref of d2"); err != nil || again != dispute {
-			t.Errorf("%+v, %v", again, err)
-		}
-		_, err = two.Referred(ctx, "a2", "ref of d2")
-		wantErr(t, err, store.ErrNotFound)
 		for _, missing := range []error{
 			func() error { _, err := one.Signal(ctx, "d1"); return err }(), func() error { _, err := one.Dispute(ctx, "s1"); return err }(),
 		} {
@@ -133,7 +128,6 @@ func TestStepsThatAreRefused(t *testing.T) {
 			"a number that there is":        {func(s *store.Step) { s.Number = 4 }, store.ErrMoved},
 			"a signal that there is":        {func(s *store.Step) { s.Signal = published(6, "s1", "b1").Signal }, store.ErrDuplicate},
 			"a dispute that there is":       {func(s *store.Step) { s.Dispute = disputed(6, "d1", "c1", "a1").Dispute }, store.ErrDuplicate},
-			"a reference that there is":     {func(s *store.Step) { s.Dispute = disputed(6, "d1", "b1", "a1").Dispute; s.Dispute.ID = "d2" }, store.ErrDuplicate},
 			"a window that is closed":       {func(s *store.Step) { s.Closed = "s1" }, store.ErrMoved},
 			"a window of no signal":         {func(s *store.Step) { s.Closed = "s2" }, store.ErrMoved},
 			"a dispute that is resolved":    {func(s *store.Step) { s.Resolved = &store.Resolved{ID: "d1", Token: "u"} }, store.ErrMoved},

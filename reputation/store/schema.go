@@ -129,11 +129,9 @@ CREATE TABLE disputes (
 	challenger TEXT NOT NULL,
 	target     TEXT NOT NULL,
 	owner      TEXT NOT NULL,   -- whose bound it counts for: the challenger's
-	reference  TEXT NOT NULL,   -- what the challenger can send again without opening another one
 	resolved   BIGINT NOT NULL, -- number of the step that resolved it, or 0
 	token      TEXT NOT NULL,   -- the signed resolution; empty until then
-	document   TEXT NOT NULL,   -- canonical JSON, with its signature
-	UNIQUE (challenger, reference)
+	document   TEXT NOT NULL    -- canonical JSON, with its signature
 );
 CREATE INDEX disputes_challenger ON disputes (challenger, number);
 CREATE INDEX disputes_target ON disputes (target, number);
