@@ -11,11 +11,12 @@ type Step struct {
 	Head   string // hash of the log up to this step
 	Text   string // canonical JSON
 
-	Signal   *Signal   // that it publishes
-	Closed   string    // id of the signal whose window it closes
-	Dispute  *Dispute  // that it opens
-	Resolved *Resolved // the dispute that it resolves
-	Entries  []Entry   // by which the logs of agents go on
+	Signal    *Signal   // that it publishes
+	Closed    string    // id of the signal whose window it closes
+	Dispute   *Dispute  // that it opens
+	Reviewing string    // id of the dispute that somebody looks at
+	Resolved  *Resolved // the dispute that it resolves
+	Entries   []Entry   // by which the logs of agents go on
 }
 
 // Signal is what an agent has published.
@@ -27,6 +28,7 @@ type Signal struct {
 	Closes   time.Time
 	Final    bool   // the log says that its window has closed
 	Document string // canonical JSON, with its signature
+	Step     string // text of the step that published it; set where it is read
 }
 
 // Dispute is a dispute between two agents.
@@ -35,9 +37,11 @@ type Dispute struct {
 	Number             int64 // of the step that opened it
 	Challenger, Target string
 	Owner              string // whose bound it counts for: the challenger's
+	Reviewing          bool   // the log says that somebody looks at it
 	Resolved           int64  // number of the step that resolved it, or 0
 	Token              string // the signed resolution; empty until then
 	Document           string // canonical JSON, with its signature
+	Step, End          string // texts of the steps that opened and resolved it; set where it is read
 }
 
 // Resolved is the end of a dispute.
@@ -73,8 +77,13 @@ func (t tx) proceed(one Step) error {
 		}
 	}
 	if d := one.Dispute; d != nil {
-		if err := t.one(ErrDuplicate, `INSERT INTO disputes (id, number, challenger, target, owner, resolved, token, document)
-			VALUES ($1, $2, $3, $4, $5, 0, '', $6) ON CONFLICT DO NOTHING`, d.ID, one.Number, d.Challenger, d.Target, d.Owner, d.Document); err != nil {
+		if err := t.one(ErrDuplicate, `INSERT INTO disputes (id, number, challenger, target, owner, reviewing, resolved, token, document)
+			VALUES ($1, $2, $3, $4, $5, 0, 0, '', $6) ON CONFLICT DO NOTHING`, d.ID, one.Number, d.Challenger, d.Target, d.Owner, d.Document); err != nil {
+			return err
+		}
+	}
+	if one.Reviewing != "" {
+		if err := t.one(ErrMoved, `UPDATE disputes SET reviewing = 1 WHERE id = $1 AND reviewing = 0 AND resolved = 0`, one.Reviewing); err != nil {
 			return err
 		}
 	}
@@ -101,11 +110,11 @@ func (s *Store) Steps(ctx context.Context, from int64, limit int) ([]Step, error
 	})
 }
 
-const selectSignal = `SELECT id, number, agent, owner, closes, final, document FROM signals `
+const selectSignal = `SELECT n.id, n.number, n.agent, n.owner, n.closes, n.final, n.document, p.step FROM signals AS n JOIN steps AS p ON p.number = n.number `
 
 func scanSignal(scan func(...any) error) (n Signal, err error) {
 	var closes, final int64
-	err = scan(&n.ID, &n.Number, &n.Agent, &n.Owner, &closes, &final, &n.Document)
+	err = scan(&n.ID, &n.Number, &n.Agent, &n.Owner, &closes, &final, &n.Document, &n.Step)
 	n.Closes, n.Final = moment(closes), final > 0
 	return n, err
 }
@@ -113,35 +122,38 @@ func scanSignal(scan func(...any) error) (n Signal, err error) {
 // Signal returns the signal with this id, or [ErrNotFound].
 func (s *Store) Signal(ctx context.Context, id string) (Signal, error) {
 	const doing = "read the signal"
-	rows, err := s.query(ctx, selectSignal+`WHERE id = $1`, id)
+	rows, err := s.query(ctx, selectSignal+`WHERE n.id = $1`, id)
 	return first(list(doing, rows, err, scanSignal))
 }
 
 // Signals returns the signals of an agent in the order in which they were published, from the first one after a number of the log on, at most limit.
 func (s *Store) Signals(ctx context.Context, agent string, after int64, limit int) ([]Signal, error) {
 	const doing = "read the signals"
-	rows, err := s.query(ctx, selectSignal+`WHERE agent = $1 AND number > $2 ORDER BY number LIMIT $3`, agent, after, limit)
+	rows, err := s.query(ctx, selectSignal+`WHERE n.agent = $1 AND n.number > $2 ORDER BY n.number LIMIT $3`, agent, after, limit)
 	return list(doing, rows, err, scanSignal)
 }
 
 // Closing returns the signals whose window ends at a moment or before and is not closed, the first that ends first, at most limit.
 func (s *Store) Closing(ctx context.Context, until time.Time, limit int) ([]Signal, error) {
 	const doing = "read the signals whose windows end"
-	rows, err := s.query(ctx, selectSignal+`WHERE final = 0 AND closes <= $1 ORDER BY closes, id LIMIT $2`, until.UnixMilli(), limit)
+	rows, err := s.query(ctx, selectSignal+`WHERE n.final = 0 AND n.closes <= $1 ORDER BY n.closes, n.id LIMIT $2`, until.UnixMilli(), limit)
 	return list(doing, rows, err, scanSignal)
 }
 
-const selectDispute = `SELECT id, number, challenger, target, owner, resolved, token, document FROM disputes `
+const selectDispute = `SELECT d.id, d.number, d.challenger, d.target, d.owner, d.reviewing, d.resolved, d.token, d.document, o.step, coalesce(r.step, '')
+	FROM disputes AS d JOIN steps AS o ON o.number = d.number LEFT JOIN steps AS r ON r.number = d.resolved `
 
 func scanDispute(scan func(...any) error) (d Dispute, err error) {
-	err = scan(&d.ID, &d.Number, &d.Challenger, &d.Target, &d.Owner, &d.Resolved, &d.Token, &d.Document)
+	var reviewing int64
+	err = scan(&d.ID, &d.Number, &d.Challenger, &d.Target, &d.Owner, &reviewing, &d.Resolved, &d.Token, &d.Document, &d.Step, &d.End)
+	d.Reviewing = reviewing > 0
 	return d, err
 }
 
 // Dispute returns the dispute with this id, or [ErrNotFound].
 func (s *Store) Dispute(ctx context.Context, id string) (Dispute, error) {
 	const doing = "read the dispute"
-	rows, err := s.query(ctx, selectDispute+`WHERE id = $1`, id)
+	rows, err := s.query(ctx, selectDispute+`WHERE d.id = $1`, id)
 	return first(list(doing, rows, err, scanDispute))
 }
 
@@ -149,8 +161,9 @@ func (s *Store) Dispute(ctx context.Context, id string) (Dispute, error) {
 // the log on, at most limit.
 func (s *Store) Disputes(ctx context.Context, agent string, after int64, limit int) ([]Dispute, error) {
 	const doing = "read the disputes"
-	rows, err := s.query(ctx, `SELECT * FROM (`+selectDispute+`WHERE challenger = $1 AND number > $2 ORDER BY number LIMIT $3) AS c
-		UNION SELECT * FROM (`+selectDispute+`WHERE target = $1 AND number > $2 ORDER BY number LIMIT $3) AS t ORDER BY number LIMIT $3`, agent, after, limit)
+	const one, order = `SELECT id FROM disputes WHERE `, ` = $1 AND number > $2 ORDER BY number LIMIT $3`
+	rows, err := s.query(ctx, selectDispute+`WHERE d.id IN (SELECT id FROM (`+one+`challenger`+order+`) AS c UNION SELECT id FROM (`+one+`target`+order+`) AS t)
+		ORDER BY d.number LIMIT $3`, agent, after, limit)
 	return list(doing, rows, err, scanDispute)
 }
 
@@ -158,7 +171,7 @@ func (s *Store) Disputes(ctx context.Context, agent string, after int64, limit i
 // most limit.
 func (s *Store) Waiting(ctx context.Context, after int64, limit int) ([]Dispute, error) {
 	const doing = "read the open disputes"
-	rows, err := s.query(ctx, selectDispute+`WHERE resolved = 0 AND number > $1 ORDER BY number LIMIT $2`, after, limit)
+	rows, err := s.query(ctx, selectDispute+`WHERE d.resolved = 0 AND d.number > $1 ORDER BY d.number LIMIT $2`, after, limit)
 	return list(doing, rows, err, scanDispute)
 }
 

@@ -49,12 +49,12 @@ func TestDisputes(t *testing.T) {
 		must(t, two.Proceed(ctx, disputed(4, "d1", "b1", "a1"), disputed(5, "d2", "a1", "b1"), disputed(6, "d3", "a2", "b1")))
 		got, err := one.Signal(ctx, "s2")
 		must(t, err)
-		if got.Number != 2 || got.Agent != "a2" || got.Owner != "owner of a" || !got.Closes.Equal(start.Add(2*time.Minute)) || got.Final || got.Document != "{}" {
+		if got.Number != 2 || got.Agent != "a2" || got.Owner != "owner of a" || !got.Closes.Equal(start.Add(2*time.Minute)) || got.Final || got.Document != "{}" || got.Step != "step 2" {
 			t.Errorf("%+v", got)
 		}
 		dispute, err := one.Dispute(ctx, "d2")
 		must(t, err)
-		if dispute.Number != 5 || dispute.Challenger != "a1" || dispute.Target != "b1" || dispute.Resolved != 0 || dispute.Token != "" || dispute.Document != "{}" {
+		if dispute.Number != 5 || dispute.Challenger != "a1" || dispute.Target != "b1" || dispute.Resolved != 0 || dispute.Token != "" || dispute.Document != "{}" || dispute.Reviewing || dispute.Step != "step 5" || dispute.End != "" {
 			t.Errorf("%+v", dispute)
 		}
 		for _, missing := range []error{
@@ -69,14 +69,18 @@ func TestDisputes(t *testing.T) {
 			t.Errorf("%+v, %v", c, err)
 		}
 
-		end, over := step(7), step(8)
+		end, over, looked := step(7), step(8), step(9)
+		looked.Reviewing = "d1"
 		end.Closed, over.Resolved = "s1", &store.Resolved{ID: "d3", Token: "token"}
 		over.Entries = []store.Entry{{Agent: "a2", Number: 1, Head: "h", Text: "e"}, {Agent: "b1", Number: 1, Head: "h", Text: "e"}}
-		must(t, one.Proceed(ctx, end, over))
+		must(t, one.Proceed(ctx, end, over, looked))
 		if got, err := two.Signal(ctx, "s1"); err != nil || !got.Final {
 			t.Errorf("%+v, %v", got, err)
 		}
-		if got, err := two.Dispute(ctx, "d3"); err != nil || got.Resolved != 8 || got.Token != "token" {
+		if got, err := two.Dispute(ctx, "d3"); err != nil || got.Resolved != 8 || got.Token != "token" || got.End != "step 8" {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if got, err := two.Dispute(ctx, "d1"); err != nil || !got.Reviewing || got.Resolved != 0 {
 			t.Errorf("%+v, %v", got, err)
 		}
 		for _, agent := range []string{"a2", "b1"} {
@@ -131,6 +135,7 @@ func TestStepsThatAreRefused(t *testing.T) {
 			"a window that is closed":       {func(s *store.Step) { s.Closed = "s1" }, store.ErrMoved},
 			"a window of no signal":         {func(s *store.Step) { s.Closed = "s2" }, store.ErrMoved},
 			"a dispute that is resolved":    {func(s *store.Step) { s.Resolved = &store.Resolved{ID: "d1", Token: "u"} }, store.ErrMoved},
+			"a look at what is resolved":    {func(s *store.Step) { s.Reviewing = "d1" }, store.ErrMoved},
 			"no dispute":                    {func(s *store.Step) { s.Resolved = &store.Resolved{ID: "d2", Token: "u"} }, store.ErrMoved},
 			"an entry of a log that has it": {func(s *store.Step) { s.Entries = []store.Entry{{Agent: "a1", Number: 1}} }, store.ErrMoved},
 		} {

@@ -129,6 +129,7 @@ CREATE TABLE disputes (
 	challenger TEXT NOT NULL,
 	target     TEXT NOT NULL,
 	owner      TEXT NOT NULL,   -- whose bound it counts for: the challenger's
+	reviewing  BIGINT NOT NULL, -- 1 once the log says that somebody looks at it
 	resolved   BIGINT NOT NULL, -- number of the step that resolved it, or 0
 	token      TEXT NOT NULL,   -- the signed resolution; empty until then
 	document   TEXT NOT NULL    -- canonical JSON, with its signature
