@@ -1,9 +1,6 @@
 package store
 
-import (
-	"context"
-	"time"
-)
+import "context"
 
 // Step is one entry of the log of signals and disputes, with everything that it changes.
 type Step struct {
@@ -25,7 +22,6 @@ type Signal struct {
 	Number   int64 // of the step that published it
 	Agent    string
 	Owner    string // whose bound it counts for
-	Closes   time.Time
 	Final    bool   // the log says that its window has closed
 	Document string // canonical JSON, with its signature
 	Step     string // text of the step that published it; set where it is read
@@ -36,6 +32,8 @@ type Dispute struct {
 	ID                 string
 	Number             int64 // of the step that opened it
 	Challenger, Target string
+	Signal             string // that is disputed; empty where none is
+	Provisional        bool   // the window of that signal is not closed
 	Owner              string // whose bound it counts for: the challenger's
 	Reviewing          bool   // the log says that somebody looks at it
 	Resolved           int64  // number of the step that resolved it, or 0
@@ -66,8 +64,8 @@ func (t tx) proceed(one Step) error {
 		return err
 	}
 	if n := one.Signal; n != nil {
-		if err := t.one(ErrDuplicate, `INSERT INTO signals (id, number, agent, owner, closes, final, document) VALUES ($1, $2, $3, $4, $5, 0, $6) ON CONFLICT DO NOTHING`,
-			n.ID, one.Number, n.Agent, n.Owner, n.Closes.UnixMilli(), n.Document); err != nil {
+		if err := t.one(ErrDuplicate, `INSERT INTO signals (id, number, agent, owner, final, document) VALUES ($1, $2, $3, $4, 0, $5) ON CONFLICT DO NOTHING`,
+			n.ID, one.Number, n.Agent, n.Owner, n.Document); err != nil {
 			return err
 		}
 	}
@@ -77,8 +75,8 @@ func (t tx) proceed(one Step) error {
 		}
 	}
 	if d := one.Dispute; d != nil {
-		if err := t.one(ErrDuplicate, `INSERT INTO disputes (id, number, challenger, target, owner, reviewing, resolved, token, document)
-			VALUES ($1, $2, $3, $4, $5, 0, 0, '', $6) ON CONFLICT DO NOTHING`, d.ID, one.Number, d.Challenger, d.Target, d.Owner, d.Document); err != nil {
+		if err := t.one(ErrDuplicate, `INSERT INTO disputes (id, number, challenger, target, signal, owner, reviewing, resolved, token, document)
+			VALUES ($1, $2, $3, $4, $5, $6, 0, 0, '', $7) ON CONFLICT DO NOTHING`, d.ID, one.Number, d.Challenger, d.Target, d.Signal, d.Owner, d.Document); err != nil {
 			return err
 		}
 	}
@@ -110,12 +108,12 @@ func (s *Store) Steps(ctx context.Context, from int64, limit int) ([]Step, error
 	})
 }
 
-const selectSignal = `SELECT n.id, n.number, n.agent, n.owner, n.closes, n.final, n.document, p.step FROM signals AS n JOIN steps AS p ON p.number = n.number `
+const selectSignal = `SELECT n.id, n.number, n.agent, n.owner, n.final, n.document, p.step FROM signals AS n JOIN steps AS p ON p.number = n.number `
 
 func scanSignal(scan func(...any) error) (n Signal, err error) {
-	var closes, final int64
-	err = scan(&n.ID, &n.Number, &n.Agent, &n.Owner, &closes, &final, &n.Document, &n.Step)
-	n.Closes, n.Final = moment(closes), final > 0
+	var final int64
+	err = scan(&n.ID, &n.Number, &n.Agent, &n.Owner, &final, &n.Document, &n.Step)
+	n.Final = final > 0
 	return n, err
 }
 
@@ -133,20 +131,13 @@ func (s *Store) Signals(ctx context.Context, agent string, after int64, limit in
 	return list(doing, rows, err, scanSignal)
 }
 
-// Closing returns the signals whose window ends at a moment or before and is not closed, the first that ends first, at most limit.
-func (s *Store) Closing(ctx context.Context, until time.Time, limit int) ([]Signal, error) {
-	const doing = "read the signals whose windows end"
-	rows, err := s.query(ctx, selectSignal+`WHERE n.final = 0 AND n.closes <= $1 ORDER BY n.closes, n.id LIMIT $2`, until.UnixMilli(), limit)
-	return list(doing, rows, err, scanSignal)
-}
-
-const selectDispute = `SELECT d.id, d.number, d.challenger, d.target, d.owner, d.reviewing, d.resolved, d.token, d.document, o.step, coalesce(r.step, '')
-	FROM disputes AS d JOIN steps AS o ON o.number = d.number LEFT JOIN steps AS r ON r.number = d.resolved `
+const selectDispute = `SELECT d.id, d.number, d.challenger, d.target, d.signal, coalesce(n.final, 1), d.owner, d.reviewing, d.resolved, d.token, d.document, o.step, coalesce(r.step, '')
+	FROM disputes AS d JOIN steps AS o ON o.number = d.number LEFT JOIN steps AS r ON r.number = d.resolved LEFT JOIN signals AS n ON n.id = d.signal `
 
 func scanDispute(scan func(...any) error) (d Dispute, err error) {
-	var reviewing int64
-	err = scan(&d.ID, &d.Number, &d.Challenger, &d.Target, &d.Owner, &reviewing, &d.Resolved, &d.Token, &d.Document, &d.Step, &d.End)
-	d.Reviewing = reviewing > 0
+	var final, reviewing int64
+	err = scan(&d.ID, &d.Number, &d.Challenger, &d.Target, &d.Signal, &final, &d.Owner, &reviewing, &d.Resolved, &d.Token, &d.Document, &d.Step, &d.End)
+	d.Provisional, d.Reviewing = final == 0, reviewing > 0
 	return d, err
 }
 
@@ -164,14 +155,6 @@ func (s *Store) Disputes(ctx context.Context, agent string, after int64, limit i
 	const one, order = `SELECT id FROM disputes WHERE `, ` = $1 AND number > $2 ORDER BY number LIMIT $3`
 	rows, err := s.query(ctx, selectDispute+`WHERE d.id IN (SELECT id FROM (`+one+`challenger`+order+`) AS c UNION SELECT id FROM (`+one+`target`+order+`) AS t)
 		ORDER BY d.number LIMIT $3`, agent, after, limit)
-	return list(doing, rows, err, scanDispute)
-}
-
-// Waiting returns the disputes that are not resolved, in the order in which they were opened, from the first one after a number of the log on, at
-// most limit.
-func (s *Store) Waiting(ctx context.Context, after int64, limit int) ([]Dispute, error) {
-	const doing = "read the open disputes"
-	rows, err := s.query(ctx, selectDispute+`WHERE d.resolved = 0 AND d.number > $1 ORDER BY d.number LIMIT $2`, after, limit)
 	return list(doing, rows, err, scanDispute)
 }
 

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/actionproof/mediator/reputation/store"
 )
@@ -18,13 +17,13 @@ func step(number int64) store.Step {
 
 func published(number int64, id, agent string) store.Step {
 	s := step(number)
-	s.Signal = &store.Signal{ID: id, Agent: agent, Owner: "owner of " + agent[:1], Closes: start.Add(time.Duration(number) * time.Minute), Document: "{}"}
+	s.Signal = &store.Signal{ID: id, Agent: agent, Owner: "owner of " + agent[:1], Document: "{}"}
 	return s
 }
 
 func disputed(number int64, id, challenger, target string) store.Step {
 	s := step(number)
-	s.Dispute = &store.Dispute{ID: id, Challenger: challenger, Target: target, Owner: "owner of " + challenger[:1], Document: "{}"}
+	s.Dispute = &store.Dispute{ID: id, Challenger: challenger, Target: target, Signal: "s" + target[1:], Owner: "owner of " + challenger[:1], Document: "{}"}
 	return s
 }
 
@@ -49,12 +48,12 @@ func TestDisputes(t *testing.T) {
 		must(t, two.Proceed(ctx, disputed(4, "d1", "b1", "a1"), disputed(5, "d2", "a1", "b1"), disputed(6, "d3", "a2", "b1")))
 		got, err := one.Signal(ctx, "s2")
 		must(t, err)
-		if got.Number != 2 || got.Agent != "a2" || got.Owner != "owner of a" || !got.Closes.Equal(start.Add(2*time.Minute)) || got.Final || got.Document != "{}" || got.Step != "step 2" {
+		if got.Number != 2 || got.Agent != "a2" || got.Owner != "owner of a" || got.Final || got.Document != "{}" || got.Step != "step 2" {
 			t.Errorf("%+v", got)
 		}
 		dispute, err := one.Dispute(ctx, "d2")
 		must(t, err)
-		if dispute.Number != 5 || dispute.Challenger != "a1" || dispute.Target != "b1" || dispute.Resolved != 0 || dispute.Token != "" || dispute.Document != "{}" || dispute.Reviewing || dispute.Step != "step 5" || dispute.End != "" {
+		if dispute.Number != 5 || dispute.Challenger != "a1" || dispute.Target != "b1" || dispute.Signal != "s1" || !dispute.Provisional || dispute.Resolved != 0 || dispute.Token != "" || dispute.Document != "{}" || dispute.Reviewing || dispute.Step != "step 5" || dispute.End != "" {
 			t.Errorf("%+v", dispute)
 		}
 		for _, missing := range []error{
@@ -77,7 +76,7 @@ func TestDisputes(t *testing.T) {
 		if got, err := two.Signal(ctx, "s1"); err != nil || !got.Final {
 			t.Errorf("%+v, %v", got, err)
 		}
-		if got, err := two.Dispute(ctx, "d3"); err != nil || got.Resolved != 8 || got.Token != "token" || got.End != "step 8" {
+		if got, err := two.Dispute(ctx, "d3"); err != nil || got.Resolved != 8 || got.Provisional || got.Token != "token" || got.End != "step 8" {
 			t.Errorf("%+v, %v", got, err)
 		}
 		if got, err := two.Dispute(ctx, "d1"); err != nil || !got.Reviewing || got.Resolved != 0 {
@@ -89,16 +88,11 @@ func TestDisputes(t *testing.T) {
 			}
 		}
 		for name, row := range map[string]struct{ got, want string }{
-			"of an agent":   {ids(one.Signals(ctx, "a1", 0, 9))(idOfSignal), "s1 "},
-			"after":         {ids(one.Signals(ctx, "a1", 1, 9))(idOfSignal), ""},
-			"closing":       {ids(one.Closing(ctx, start.Add(3*time.Minute), 9))(idOfSignal), "s2 s3 "},
-			"closing early": {ids(one.Closing(ctx, start.Add(3*time.Minute-1), 9))(idOfSignal), "s2 "},
-			"first closing": {ids(one.Closing(ctx, start.Add(time.Hour), 1))(idOfSignal), "s2 "},
-			"both sides":    {ids(one.Disputes(ctx, "b1", 0, 9))(idOfDispute), "d1 d2 d3 "},
-			"two of them":   {ids(one.Disputes(ctx, "b1", 0, 2))(idOfDispute), "d1 d2 "},
-			"the next":      {ids(one.Disputes(ctx, "b1", 5, 2))(idOfDispute), "d3 "},
-			"waiting":       {ids(one.Waiting(ctx, 0, 9))(idOfDispute), "d1 d2 "},
-			"still waiting": {ids(one.Waiting(ctx, 4, 9))(idOfDispute), "d2 "},
+			"of an agent": {ids(one.Signals(ctx, "a1", 0, 9))(idOfSignal), "s1 "},
+			"after":       {ids(one.Signals(ctx, "a1", 1, 9))(idOfSignal), ""},
+			"both sides":  {ids(one.Disputes(ctx, "b1", 0, 9))(idOfDispute), "d1 d2 d3 "},
+			"two of them": {ids(one.Disputes(ctx, "b1", 0, 2))(idOfDispute), "d1 d2 "},
+			"the next":    {ids(one.Disputes(ctx, "b1", 5, 2))(idOfDispute), "d3 "},
 		} {
 			if row.got != row.want {
 				t.Errorf("%s: %q, want %q", name, row.got, row.want)

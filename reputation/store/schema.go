@@ -116,18 +116,17 @@ CREATE TABLE signals (
 	number   BIGINT NOT NULL, -- of the step that published it
 	agent    TEXT NOT NULL,
 	owner    TEXT NOT NULL,   -- whose bound it counts for
-	closes   BIGINT NOT NULL, -- when its window closes
 	final    BIGINT NOT NULL, -- 1 once the log says that it has closed
 	document TEXT NOT NULL    -- canonical JSON, with its signature
 );
 CREATE INDEX signals_agent ON signals (agent, number);
 CREATE INDEX signals_open ON signals (owner, agent) WHERE final = 0;
-CREATE INDEX signals_closes ON signals (closes) WHERE final = 0;
 CREATE TABLE disputes (
 	id         TEXT PRIMARY KEY,
 	number     BIGINT NOT NULL, -- of the step that opened it
 	challenger TEXT NOT NULL,
 	target     TEXT NOT NULL,
+	signal     TEXT NOT NULL,   -- that is disputed; empty where none is
 	owner      TEXT NOT NULL,   -- whose bound it counts for: the challenger's
 	reviewing  BIGINT NOT NULL, -- 1 once the log says that somebody looks at it
 	resolved   BIGINT NOT NULL, -- number of the step that resolved it, or 0
@@ -137,7 +136,6 @@ CREATE TABLE disputes (
 CREATE INDEX disputes_challenger ON disputes (challenger, number);
 CREATE INDEX disputes_target ON disputes (target, number);
 CREATE INDEX disputes_open ON disputes (owner, challenger) WHERE resolved = 0;
-CREATE INDEX disputes_waiting ON disputes (number) WHERE resolved = 0;
 `
 
 // postgresTables are the same in PostgreSQL. Texts are compared byte by byte, as SQLite does.
