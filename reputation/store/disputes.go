@@ -45,17 +45,10 @@ type Dispute struct {
 // Resolved is the end of a dispute.
 type Resolved struct{ ID, Token string }
 
-// Proceed goes on with the log by steps, with everything that they change, or with none of them. It returns [ErrMoved] if the log, or that of an
-// agent, has an entry with one of the numbers, or if what a step closes is closed; and [ErrDuplicate] if there is a signal or a dispute of the same id.
-func (s *Store) Proceed(ctx context.Context, steps ...Step) error {
-	return s.transact(ctx, "go on with the log of disputes", func(t tx) error {
-		for _, one := range steps {
-			if err := t.proceed(one); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+// Proceed goes on with the log by a step, with everything that it changes, or does nothing. It returns [ErrMoved] if the log, or that of an agent,
+// has an entry with one of the numbers, or if what the step closes is closed; and [ErrDuplicate] if there is a signal or a dispute of the same id.
+func (s *Store) Proceed(ctx context.Context, one Step) error {
+	return s.transact(ctx, "go on with the log of disputes", func(t tx) error { return t.proceed(one) })
 }
 
 func (t tx) proceed(one Step) error {

@@ -27,6 +27,14 @@ func disputed(number int64, id, challenger, target string) store.Step {
 	return s
 }
 
+// proceed makes steps one after the other.
+func proceed(t *testing.T, s *store.Store, steps ...store.Step) {
+	t.Helper()
+	for _, one := range steps {
+		must(t, s.Proceed(t.Context(), one))
+	}
+}
+
 func joined[T any](all []T, err error, of func(T) string) (ids string) {
 	if err != nil {
 		return err.Error()
@@ -44,8 +52,8 @@ func idOfDispute(d store.Dispute) string { return d.ID }
 func TestDisputes(t *testing.T) {
 	each(t, func(t *testing.T, one, two *store.Store) {
 		ctx := t.Context()
-		must(t, one.Proceed(ctx, published(1, "s1", "a1"), published(2, "s2", "a2"), published(3, "s3", "b1")))
-		must(t, two.Proceed(ctx, disputed(4, "d1", "b1", "a1"), disputed(5, "d2", "a1", "b1"), disputed(6, "d3", "a2", "b1")))
+		proceed(t, one, published(1, "s1", "a1"), published(2, "s2", "a2"), published(3, "s3", "b1"))
+		proceed(t, two, disputed(4, "d1", "b1", "a1"), disputed(5, "d2", "a1", "b1"), disputed(6, "d3", "a2", "b1"))
 		got, err := one.Signal(ctx, "s2")
 		must(t, err)
 		if got.Number != 2 || got.Agent != "a2" || got.Owner != "owner of a" || got.Final || got.Document != "{}" || got.Step != "step 2" {
@@ -72,7 +80,7 @@ func TestDisputes(t *testing.T) {
 		looked.Reviewing = "d1"
 		end.Closed, over.Resolved = "s1", &store.Resolved{ID: "d3", Token: "token"}
 		over.Entries = []store.Entry{{Agent: "a2", Number: 1, Head: "h", Text: "e"}, {Agent: "b1", Number: 1, Head: "h", Text: "e"}}
-		must(t, one.Proceed(ctx, end, over, looked))
+		proceed(t, one, end, over, looked)
 		if got, err := two.Signal(ctx, "s1"); err != nil || !got.Final {
 			t.Errorf("%+v, %v", got, err)
 		}
@@ -110,22 +118,22 @@ func ids[T any](all []T, err error) func(func(T) string) string {
 	return func(of func(T) string) string { return joined(all, err, of) }
 }
 
-// TestStepsThatAreRefused: a step that cannot be made changes nothing, nor do those beside it.
+// TestStepsThatAreRefused: a step that cannot be made changes nothing, not even in part.
 func TestStepsThatAreRefused(t *testing.T) {
 	each(t, func(t *testing.T, one, two *store.Store) {
 		ctx := t.Context()
-		must(t, one.Proceed(ctx, published(1, "s1", "a1"), disputed(2, "d1", "b1", "a1")))
+		proceed(t, one, published(1, "s1", "a1"), disputed(2, "d1", "b1", "a1"))
 		closing, resolving := step(3), step(4)
 		closing.Closed, resolving.Resolved = "s1", &store.Resolved{ID: "d1", Token: "t"}
 		resolving.Entries = []store.Entry{{Agent: "a1", Number: 1, Head: "h", Text: "e"}}
-		must(t, two.Proceed(ctx, closing, resolving))
+		proceed(t, two, closing, resolving)
 		for name, row := range map[string]struct {
 			edit func(*store.Step)
 			want error
 		}{
 			"a number that there is":        {func(s *store.Step) { s.Number = 4 }, store.ErrMoved},
-			"a signal that there is":        {func(s *store.Step) { s.Signal = published(6, "s1", "b1").Signal }, store.ErrDuplicate},
-			"a dispute that there is":       {func(s *store.Step) { s.Dispute = disputed(6, "d1", "c1", "a1").Dispute }, store.ErrDuplicate},
+			"a signal that there is":        {func(s *store.Step) { s.Signal = published(5, "s1", "b1").Signal }, store.ErrDuplicate},
+			"a dispute that there is":       {func(s *store.Step) { s.Dispute = disputed(5, "d1", "c1", "a1").Dispute }, store.ErrDuplicate},
 			"a window that is closed":       {func(s *store.Step) { s.Closed = "s1" }, store.ErrMoved},
 			"a window of no signal":         {func(s *store.Step) { s.Closed = "s2" }, store.ErrMoved},
 			"a dispute that is resolved":    {func(s *store.Step) { s.Resolved = &store.Resolved{ID: "d1", Token: "u"} }, store.ErrMoved},
@@ -133,14 +141,14 @@ func TestStepsThatAreRefused(t *testing.T) {
 			"no dispute":                    {func(s *store.Step) { s.Resolved = &store.Resolved{ID: "d2", Token: "u"} }, store.ErrMoved},
 			"an entry of a log that has it": {func(s *store.Step) { s.Entries = []store.Entry{{Agent: "a1", Number: 1}} }, store.ErrMoved},
 		} {
-			bad := step(6)
+			bad := published(5, "s5", "c1")
 			row.edit(&bad)
-			if err := two.Proceed(ctx, published(5, "s5", "c1"), bad); !errors.Is(err, row.want) {
+			if err := two.Proceed(ctx, bad); !errors.Is(err, row.want) {
 				t.Errorf("%s: %v, want %v", name, err, row.want)
 			}
 		}
 		if _, err := one.Signal(ctx, "s5"); !errors.Is(err, store.ErrNotFound) {
-			t.Errorf("a step beside a refused one was kept: %v", err)
+			t.Errorf("a part of a refused step was kept: %v", err)
 		}
 		if steps, err := one.Steps(ctx, 1, 9); err != nil || len(steps) != 4 {
 			t.Errorf("%+v, %v", steps, err)
