@@ -12,6 +12,7 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -94,6 +95,33 @@ func appraised(by time.Duration, edit func(*policy.Manifest)) violation {
 		under(t, k, edit)
 		k.Clock.Advance(by)
 		_, err := policy.OpenReputation(k.Verifier, k.Strict, token, gatetest.Binding().Subject)
+		return err
+	}
+}
+
+// verified holds the reputation of an agent that has passed a verification, of which something is edited, against a manifest that requires one.
+func verified(edit func(*accrual.Verified)) violation {
+	return func(t *testing.T, k *gatetest.Kit) error {
+		under(t, k, func(m *policy.Manifest) {
+			gatetest.Autonomous(m)
+			m.AutonomyPolicy.RequireVerification = true
+		})
+		open := func(v *accrual.Verified) error {
+			_, err := policy.OpenReputation(k.Verifier, k.Strict, k.ReputationVerified(t, k.Agent(t), 20, 50, v), gatetest.Binding().Subject)
+			return err
+		}
+		v := k.Verified()
+		if err := open(v); err != nil {
+			t.Fatalf("one that counts: %v", err)
+		}
+		edit(v)
+		err := open(v)
+		under(t, k, func(m *policy.Manifest) {
+			m.AutonomyPolicy.RequireVerification, m.AutonomyPolicy.AllowDegraded = true, true
+		})
+		if allowed := open(v); (allowed == nil) != v.Degraded {
+			t.Errorf("degraded %v, and the manifest allows that: %v", v.Degraded, allowed)
+		}
 		return err
 	}
 }
@@ -288,6 +316,8 @@ func breaches() map[string]breach {
 			return appraised(0, func(m m) { m.SignerCertificatePolicy.RequireNonExportableKey = true })(t, k)
 		}},
 		"autonomyPolicy.scoringHash":          {"reputation_scoring_mismatch", appraised(0, func(m m) { m.AutonomyPolicy.ScoringHash = other })},
+		"autonomyPolicy.requireVerification":  {"reputation_unverified", verified(func(v *accrual.Verified) { v.Mode = accrual.ModeSeed })},
+		"autonomyPolicy.allowDegraded":        {"reputation_unverified", verified(func(v *accrual.Verified) { v.Degraded = true })},
 		"grantPolicy.allowedKeyCustody":       {"key_custody", narrowed(func(m m) { m.GrantPolicy.AllowedKeyCustody = hardware })},
 		"grantPolicy.requireNonExportableKey": {"key_exportable", vouched(evidence.PurposeActionGrant, exportable)},
 

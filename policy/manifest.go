@@ -169,6 +169,11 @@ type AutonomyPolicy struct {
 	MaxReputationAgeMs int64 `yaml:"maxReputationAgeMs" json:"maxReputationAgeMs"`
 	// ScoringHash is that of the formulas by which sessions have to be scored.
 	ScoringHash string `yaml:"scoringHash" json:"scoringHash"`
+	// RequireVerification believes the reputation of verified agents alone. Rules that ask for no reputation are as before: an agent has to be
+	// able to post before it is verified, if only to register its plugin.
+	RequireVerification bool `yaml:"requireVerification,omitempty" json:"requireVerification,omitempty"`
+	// AllowDegraded counts an agent as verified although a server of the xray bridge did not answer.
+	AllowDegraded bool `yaml:"allowDegraded,omitempty" json:"allowDegraded,omitempty"`
 }
 
 // RequestPolicy is for the request proof (seed: requestProofPolicy).

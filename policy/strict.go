@@ -78,7 +78,9 @@ type SessionExpected struct {
 // AutonomyExpected is what is demanded of a reputation token. Of a manifest that says nothing of reputations it refuses all.
 type AutonomyExpected struct {
 	evidence.Expected
-	ScoringHash string
+	ScoringHash         string
+	RequireVerification bool
+	AllowDegraded       bool
 }
 
 // Pins refuses a policy file with another hash than the one that the manifest requires, as policy_hash_mismatch.
@@ -129,7 +131,10 @@ func (m *Manifest) Strict() (*Strict, error) {
 		s.Interaction = p.expected(p.MaxReceiptAgeMs, p.KeyCustody)
 	}
 	if p := m.AutonomyPolicy; p != nil {
-		s.Autonomy = AutonomyExpected{Expected: p.expected(p.MaxReputationAgeMs, p.KeyCustody), ScoringHash: p.ScoringHash}
+		s.Autonomy = AutonomyExpected{
+			Expected: p.expected(p.MaxReputationAgeMs, p.KeyCustody), ScoringHash: p.ScoringHash,
+			RequireVerification: p.RequireVerification, AllowDegraded: p.AllowDegraded,
+		}
 	}
 	return s, nil
 }

@@ -47,6 +47,7 @@ func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
 	i.Allowed, i.MaxReceiptAgeMs, i.AllowedKeyCustody = allowed("interaction"), 2_014, hardware
 	a := policytest.WithAutonomy(m).AutonomyPolicy
 	a.Allowed, a.MaxReputationAgeMs, a.AllowedKeyCustody, a.ScoringHash = allowed("autonomy"), 2_015, external, hash("9")
+	a.RequireVerification, a.AllowDegraded = true, true
 	m.MaxChallengeAgeMs, m.CapabilityTTLMs, m.MaxCapabilityAgeMs = 2_011, 2_012, 2_013
 
 	got, err := m.Strict()
@@ -76,7 +77,7 @@ func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
 		},
 		Decision: expected("decision", 2_008, external), Grant: expected("grant", 2_009, hardware), RequestProof: expected("request", 2_010, both),
 		Interaction:     expected("interaction", 2_014, hardware),
-		Autonomy:        policy.AutonomyExpected{Expected: expected("autonomy", 2_015, external), ScoringHash: hash("9")},
+		Autonomy:        policy.AutonomyExpected{Expected: expected("autonomy", 2_015, external), ScoringHash: hash("9"), RequireVerification: true, AllowDegraded: true},
 		MaxChallengeAge: ms(2_011), CapabilityTTL: ms(2_012), MaxCapabilityAge: ms(2_013),
 	})
 

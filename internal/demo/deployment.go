@@ -52,6 +52,11 @@ actions:
     action: create_post
     credential: {prefix: "Bearer ", file: secrets/api-token}
     solver: agent
+  - name: post-by-tier
+    match: {url: "https://PLAIN/tiers", methods: [POST]}
+    subject: agent:worker-1
+    action: create_post
+    credential: {prefix: "Bearer ", file: secrets/api-token}
   - name: post-tool
     match: {url: "https://PLAIN/mcp", mcp: {tools: [create_note]}}
     subject: agent:worker-1

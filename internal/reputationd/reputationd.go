@@ -162,7 +162,7 @@ func (p *process) openService(ctx context.Context) (err error) {
 		return fmt.Errorf("the store of %s: %w", c.Path, err)
 	}
 	p.service, err = reputation.New(reputation.Options{
-		Store: p.store, Score: p.score, Reputation: p.reputation, Retention: c.Retention.RetentionOr(reputation.DefaultRetention, forever), Limits: c.Limits.Of(),
+		Store: p.store, Score: p.score, Reputation: p.reputation, Verified: p.verifiedOf, Retention: c.Retention.RetentionOr(reputation.DefaultRetention, forever), Limits: c.Limits.Of(),
 		Now: time.Now, Log: p.Log, Metrics: p.Metrics,
 	})
 	if err != nil {

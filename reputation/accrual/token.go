@@ -21,14 +21,18 @@ type Claims struct {
 	evidence.Registered
 	evidence.KeyClaims
 	Reputation
+	// Verification is there if the agent has passed a verification that is not over.
+	Verification *Verified `json:"verification,omitempty"`
 
 	// Probabilistic is always true, and NonHumanIdentityProven always false.
 	Probabilistic          bool `json:"probabilistic"`
 	NonHumanIdentityProven bool `json:"nonHumanIdentityProven"`
 }
 
-// ClaimsOf returns the claims for a reputation, but for those that its signer stamps.
-func ClaimsOf(r Reputation) Claims { return Claims{Reputation: r, Probabilistic: true} }
+// ClaimsOf returns the claims for a reputation, but for those that its signer stamps. The agent may have passed no verification: then v is nil.
+func ClaimsOf(r Reputation, v *Verified) Claims {
+	return Claims{Reputation: r, Verification: v, Probabilistic: true}
+}
 
 // check refuses claims that are no reputation. What follows from other claims it computes again.
 func check(c *Claims) error {
@@ -49,7 +53,7 @@ func check(c *Claims) error {
 	case !c.follows():
 		return errors.New("its score, trend, tier or marks do not follow from its history and counts")
 	}
-	return nil
+	return c.Verification.check()
 }
 
 // follows reports whether everything that is computed from history and counts is what follows from them.

@@ -84,6 +84,9 @@ func (s *Service) Register(ctx context.Context, by Caller, r Registration) (Regi
 			APIKeyHash: evidence.HashBytes([]byte(out.APIKey)), Result: token, Registered: now,
 		}
 		effects.Plugin, effects.Agents, effects.Reset = &out.Plugin, agents(by, key), names
+		if by.Session != "" {
+			effects.Passed = &Passed{Subject: by.Subject, At: now, Result: token}
+		}
 	} else {
 		effects.Fail = names
 	}

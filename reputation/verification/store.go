@@ -39,8 +39,11 @@ type Store interface {
 	Plugin(ctx context.Context, did string) (Plugin, error)
 	// Registered returns since when an agent is registered, and whether it ever was.
 	Registered(ctx context.Context, agent string) (since time.Time, ok bool, err error)
-	// Prune removes sessions that were opened before the first time, and failures from before the second.
-	Prune(ctx context.Context, sessions, failures time.Time) error
+	// Passed returns the last verification that a caller has passed whom a sidecar named, or ErrNotFound.
+	Passed(ctx context.Context, subject string) (Passed, error)
+	// Prune removes sessions that were opened before the first time, failures from before the second, and verifications that were passed before
+	// the third.
+	Prune(ctx context.Context, sessions, failures, passed time.Time) error
 }
 
 // Effects is what the end of a session does besides.
@@ -49,9 +52,18 @@ type Effects struct {
 	Plugin *Plugin
 	// Agents are the ids of the agent that has registered it, from At on. Those that are registered already stay so since then.
 	Agents []string
+	// Passed takes the place of what its subject has passed before.
+	Passed *Passed
 	// Fail names count one failure more, at the time At; those of Reset have none any more.
 	Fail, Reset []string
 	At          time.Time
+}
+
+// Passed is a verification that was passed by a caller whom a sidecar named.
+type Passed struct {
+	Subject string
+	At      time.Time
+	Result  string // signed
 }
 
 // ErrTooMany refuses another open session.

@@ -99,7 +99,7 @@ func all(t *testing.T) []judged {
 	for _, v := range reputations.Vectors {
 		out = append(out, judged{"reputations.json", v.Name, v.Verdict, reputations.verify(v)})
 	}
-	return out
+	return append(out, read[verificationsFile](t, "verifications.json").judge()...)
 }
 
 // TestVectors demands the verdict of every vector, and that no two vectors of a file have one name.

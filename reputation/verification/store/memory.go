@@ -21,6 +21,7 @@ type Memory struct {
 	failures map[string]verification.Failures
 	plugins  map[string]verification.Plugin
 	agents   map[string]time.Time // since when they are registered
+	passed   map[string]verification.Passed
 }
 
 // NewMemory makes an empty store.
@@ -29,6 +30,7 @@ func NewMemory(now func() time.Time) *Memory {
 		now: now, sessions: make(map[string]verification.Session),
 		failures: make(map[string]verification.Failures), plugins: make(map[string]verification.Plugin),
 		agents: make(map[string]time.Time),
+		passed: make(map[string]verification.Passed),
 	}
 }
 
@@ -102,6 +104,9 @@ func (m *Memory) Update(_ context.Context, s verification.Session, e verificatio
 			m.agents[id] = e.At
 		}
 	}
+	if p := e.Passed; p != nil {
+		m.passed[p.Subject] = *p
+	}
 	for _, name := range e.Fail {
 		f := m.failures[name]
 		m.failures[name] = verification.Failures{Name: name, Count: f.Count + 1, Last: e.At}
@@ -160,8 +165,19 @@ func (m *Memory) Registered(_ context.Context, agent string) (since time.Time, o
 	return since, ok, nil
 }
 
+// Passed returns what a caller has passed: see [verification.Store].
+func (m *Memory) Passed(_ context.Context, subject string) (verification.Passed, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p, ok := m.passed[subject]
+	if !ok {
+		return verification.Passed{}, verification.ErrNotFound
+	}
+	return p, nil
+}
+
 // Prune removes what is old: see [verification.Store].
-func (m *Memory) Prune(_ context.Context, sessions, failures time.Time) error {
+func (m *Memory) Prune(_ context.Context, sessions, failures, passed time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for id, s := range m.sessions {
@@ -172,6 +188,11 @@ func (m *Memory) Prune(_ context.Context, sessions, failures time.Time) error {
 	for name, f := range m.failures {
 		if f.Last.Before(failures) {
 			delete(m.failures, name)
+		}
+	}
+	for subject, p := range m.passed {
+		if p.At.Before(passed) {
+			delete(m.passed, subject)
 		}
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	version = 4
+	version = 5
 	forgets = "who is verified, and who has to wait after failures"
 )
 
@@ -53,6 +53,11 @@ CREATE INDEX plugins_name ON plugins (name, did);
 CREATE TABLE agents ( -- that have registered a plugin; one stays registered since the first time
 	agent TEXT PRIMARY KEY,
 	since BIGINT NOT NULL
+);
+CREATE TABLE passed ( -- the last verification of each caller whom a sidecar names
+	subject TEXT PRIMARY KEY,
+	at      BIGINT NOT NULL,
+	result  TEXT NOT NULL -- signed
 );
 `
 
@@ -231,6 +236,12 @@ func (t tx) effects(e verification.Effects) error {
 			return err
 		}
 	}
+	if p := e.Passed; p != nil {
+		if _, err := t.exec(`INSERT INTO passed (subject, at, result) VALUES ($1, $2, $3)
+			ON CONFLICT (subject) DO UPDATE SET at = excluded.at, result = excluded.result`, p.Subject, p.At.UnixMilli(), p.Result); err != nil {
+			return err
+		}
+	}
 	for _, name := range e.Fail {
 		if _, err := t.exec(`INSERT INTO failures (name, failed, latest) VALUES ($1, 1, $2)
 			ON CONFLICT (name) DO UPDATE SET failed = failures.failed + 1, latest = excluded.latest`, name, e.At.UnixMilli()); err != nil {
@@ -315,13 +326,31 @@ func (s *SQL) Registered(ctx context.Context, agent string) (since time.Time, ok
 	return time.UnixMilli(ms), true, nil
 }
 
+// Passed returns what a caller has passed: see [verification.Store].
+func (s *SQL) Passed(ctx context.Context, subject string) (verification.Passed, error) {
+	p := verification.Passed{Subject: subject}
+	var at int64
+	err := s.read.QueryRowContext(ctx, `SELECT at, result FROM passed WHERE subject = $1`, subject).Scan(&at, &p.Result)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return p, verification.ErrNotFound
+	case err != nil:
+		return p, ledger.Unavailable("read what was passed", err)
+	}
+	p.At = time.UnixMilli(at)
+	return p, nil
+}
+
 // Prune removes what is old: see [verification.Store].
-func (s *SQL) Prune(ctx context.Context, sessions, failures time.Time) error {
+func (s *SQL) Prune(ctx context.Context, sessions, failures, passed time.Time) error {
 	return s.write(ctx, func(t tx) error {
-		if _, err := t.exec(`DELETE FROM sessions WHERE opened < $1`, sessions.UnixMilli()); err != nil {
-			return err
+		for query, before := range map[string]time.Time{
+			`DELETE FROM sessions WHERE opened < $1`: sessions, `DELETE FROM failures WHERE latest < $1`: failures, `DELETE FROM passed WHERE at < $1`: passed,
+		} {
+			if _, err := t.exec(query, before.UnixMilli()); err != nil {
+				return err
+			}
 		}
-		_, err := t.exec(`DELETE FROM failures WHERE latest < $1`, failures.UnixMilli())
-		return err
+		return nil
 	})
 }
