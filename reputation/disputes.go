@@ -35,7 +35,7 @@ type Disputes struct {
 
 // Defaults of [Disputes].
 const (
-	DefaultOpenSignals  = 100
+	DefaultOpenSignals  = dispute.MaxRunning
 	DefaultOpenDisputes = 20
 )
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
@@ -58,13 +59,19 @@ func (s *Service) file(ctx context.Context, from Spoken) (id string, err error) 
 	if filed.By, err = s.by(ctx, author); err != nil {
 		return "", err
 	}
-	brought := s.brought(filing)
+	brought, err := s.brought(ctx, filing)
+	if err != nil {
+		return "", err
+	}
 	return id, s.step(ctx, func(book *dispute.Book) error {
-		held, err := s.known(ctx, book.Named(filing))
+		held, err := s.held(ctx, book.Named(filing))
 		if err != nil {
 			return err
 		}
-		filed.Receipts = append(held, brought...)
+		filed.Receipts = nil
+		for _, r := range append(held, brought...) {
+			filed.Receipts = append(filed.Receipts, r.known())
+		}
 		var e *dispute.Entry
 		var refused error
 		if id, e, refused = book.File(s.o.Disputes.Rules, filed, s.o.Now()); e == nil {
@@ -84,23 +91,31 @@ func (s *Service) file(ctx context.Context, from Spoken) (id string, err error) 
 		if err != nil {
 			return err
 		}
-		return s.proceed(ctx, book, *e, store.Step{Dispute: d})
+		err = s.proceed(ctx, book, *e, store.Step{Dispute: d})
+		if errors.Is(err, store.ErrDuplicate) {
+			return nil // the same document has opened a dispute that the book has forgotten
+		}
+		return err
 	})
 }
 
 // brought returns the receipts that a challenger brings, and whose signatures are right.
-func (s *Service) brought(f dispute.Filing) (known []dispute.Known) {
+func (s *Service) brought(ctx context.Context, f dispute.Filing) (all []shown, err error) {
 	if f.Challenge == nil {
-		return nil
+		return nil, nil
 	}
 	for _, token := range f.Challenge.Brought() {
 		o, err := s.openPast(token)
 		if err != nil {
 			continue
 		}
-		known = append(known, knownOf(o))
+		one := shown{Receipt: o.Claims(), hash: o.Hash()}
+		if one.came, err = s.came(ctx, one); err != nil {
+			return nil, err
+		}
+		all = append(all, one)
 	}
-	return known
+	return all, nil
 }
 
 // openPast opens a receipt of any owner that is believed as of the time of its signature.
@@ -116,13 +131,21 @@ func (s *Service) openPast(token string) (o evidence.Opened[interaction.Receipt]
 	return s.past(owner)(token, c)
 }
 
-func knownOf(o evidence.Opened[interaction.Receipt]) dispute.Known {
-	c := o.Claims()
-	return dispute.Known{Hash: o.Hash(), Agent: accrual.Agent{Owner: c.Owner, Subject: c.Agent}.String(), Session: c.Chain.SessionID, At: c.IssuedAt}
+// shown is a receipt that the node holds, or that somebody has shown to it.
+type shown struct {
+	interaction.Receipt
+	hash string
+	came time.Time // when the node got the last receipt of the session
 }
 
-// known says what the node knows of those receipts that it holds.
-func (s *Service) known(ctx context.Context, hashes []string) (known []dispute.Known, err error) {
+func (r shown) agent() accrual.Agent { return accrual.Agent{Owner: r.Owner, Subject: r.Agent} }
+
+func (r shown) known() dispute.Known {
+	return dispute.Known{Hash: r.hash, Agent: r.agent().String(), Session: r.Chain.SessionID, At: r.came.Unix()}
+}
+
+// held returns those of some receipts that the node holds. They were verified when they came.
+func (s *Service) held(ctx context.Context, hashes []string) (all []shown, err error) {
 	for _, hash := range hashes {
 		r, err := s.o.Store.Receipt(ctx, hash)
 		if errors.Is(err, store.ErrNotFound) {
@@ -130,15 +153,25 @@ func (s *Service) known(ctx context.Context, hashes []string) (known []dispute.K
 		} else if err != nil {
 			return nil, err
 		}
-		c, err := evidence.UnverifiedClaims(interaction.Kind, r.Token) // it was verified when it came
-		if err != nil {
+		one := shown{hash: hash}
+		if one.Receipt, err = evidence.UnverifiedClaims(interaction.Kind, r.Token); err != nil {
 			return nil, err
 		}
-		known = append(known, dispute.Known{
-			Hash: hash, Agent: accrual.Agent{Owner: c.Owner, Subject: c.Agent}.String(), Session: c.Chain.SessionID, At: c.IssuedAt,
-		})
+		if one.came, err = s.came(ctx, one); err != nil {
+			return nil, err
+		}
+		all = append(all, one)
 	}
-	return known, nil
+	return all, nil
+}
+
+// came returns when the node got the last receipt of a session; now, where it has none.
+func (s *Service) came(ctx context.Context, r shown) (time.Time, error) {
+	session, err := s.o.Store.Session(ctx, r.Owner, r.Chain.SessionID)
+	if errors.Is(err, store.ErrNotFound) {
+		return s.o.Now(), nil
+	}
+	return session.Updated, err
 }
 
 // Dispute returns a dispute.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/refusal"
@@ -49,14 +50,17 @@ func (s *Service) publish(ctx context.Context, from Spoken) (id string, err erro
 	if err != nil {
 		return "", err
 	}
+	p := dispute.Publication{Signal: signal}
+	if p.By, err = s.by(ctx, author); err != nil {
+		return "", err
+	}
+	if author.Owner == "" && p.By.Registered.IsZero() {
+		return "", refusal.New("statement_unregistered", "the agent %.80s has no owner, and has passed no verification: anybody could make as many", author)
+	}
+	if err := s.look(ctx, author, &p); err != nil {
+		return "", err
+	}
 	return signal.SignalID, s.step(ctx, func(book *dispute.Book) error {
-		p := dispute.Publication{Signal: signal}
-		if p.By, err = s.by(ctx, author); err != nil {
-			return err
-		}
-		if p.Observed, err = s.observed(ctx, author, signal.RestsOn); err != nil {
-			return err
-		}
 		e, err := book.Publish(s.o.Disputes.Rules, p, s.o.Now())
 		if err != nil || e == nil {
 			return err
@@ -69,7 +73,11 @@ func (s *Service) publish(ctx context.Context, from Spoken) (id string, err erro
 		if err != nil {
 			return err
 		}
-		return s.proceed(ctx, book, *e, store.Step{Signal: n})
+		err = s.proceed(ctx, book, *e, store.Step{Signal: n})
+		if errors.Is(err, store.ErrDuplicate) {
+			return refusal.New("statement_exists", "there was another signal with the id %s", signal.SignalID) // that the book has forgotten
+		}
+		return err
 	})
 }
 
@@ -105,21 +113,27 @@ func (s *Service) by(ctx context.Context, agent accrual.Agent) (by dispute.By, e
 	return by, nil
 }
 
-// observed reports whether the node holds all receipts that a signal rests on, and whether they are its author's.
-func (s *Service) observed(ctx context.Context, author accrual.Agent, on *dispute.RestsOn) (bool, error) {
+// look says what the node finds of the receipts that a signal rests on.
+func (s *Service) look(ctx context.Context, author accrual.Agent, p *dispute.Publication) error {
+	on := p.Signal.RestsOn
 	if on == nil || len(on.Receipts) == 0 {
-		return false, nil
+		return nil
 	}
-	known, err := s.known(ctx, on.Receipts)
-	if err != nil || len(known) != len(on.Receipts) {
-		return false, err
+	held, err := s.held(ctx, on.Receipts)
+	if err != nil {
+		return err
 	}
-	for _, k := range known {
-		if k.Agent != author.String() {
-			return false, nil
+	hosts := s.believed.Load().hosts
+	p.Observed = len(held) == len(on.Receipts)
+	for _, r := range held {
+		if r.agent() != author {
+			p.Observed, p.Cites = false, append(p.Cites, r.agent().String())
+			continue
 		}
+		answered := r.Outcome == interaction.OutcomeCompleted || r.Outcome == interaction.OutcomeUnfinished
+		p.Sources = p.Sources || r.Model != nil && answered && slices.Contains(hosts, r.Model.Host)
 	}
-	return true, nil
+	return nil
 }
 
 // Signal returns a signal.

@@ -175,12 +175,12 @@ func (s *Service) trial(ctx context.Context, d dispute.State) (*dispute.Trial, e
 		}
 		return r, err
 	}
-	known, err := s.known(ctx, d.Receipts)
+	held, err := s.held(ctx, d.Receipts)
 	if err != nil {
 		return nil, err
 	}
-	for _, k := range known {
-		if _, err := begin(k.Session); err != nil {
+	for _, r := range held {
+		if _, err := begin(r.Chain.SessionID); err != nil {
 			return nil, err
 		}
 	}

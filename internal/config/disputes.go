@@ -3,10 +3,9 @@ package config
 import (
 	"time"
 
-	"github.com/cloudflare/circl/sign/ed25519"
-
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/reputation/dispute"
 )
 
 // Disputes offers signals, which agents publish, and disputes between agents.
@@ -19,13 +18,13 @@ type Disputes struct {
 	// owner. Default: nobody resolves them, so they end inconclusive at their deadline.
 	Arbiter string `yaml:"arbiter" is:"path"`
 	// OpenSignals is how many signals of each agent can be within their windows; further ones are refused (dispute_full). All agents of one owner
-	// can have a hundred times as many, and so can all agents without an owner together. Default 100.
+	// can have a hundred times as many, and so can all agents without an owner together. At most and by default 64.
 	OpenSignals int64 `yaml:"openSignals"`
 	// OpenDisputes is how many disputes of each challenger can wait for their resolution, likewise. Default 20.
 	OpenDisputes int64 `yaml:"openDisputes"`
 
-	// ArbiterKey is what Arbiter holds; nil without it.
-	ArbiterKey ed25519.PublicKey `yaml:"-" of:"arbiter"`
+	// ArbiterRoot is what Arbiter holds; nil without it.
+	ArbiterRoot *evidence.Root `yaml:"-" of:"arbiter"`
 }
 
 // Windows are how long signals can be disputed, by their horizon.
@@ -59,12 +58,18 @@ func (d *Disputes) check(f *findings) {
 			f.Add("disputes."+wait.key, "%v is not between 1s and %v", is, maxWait)
 		}
 	}
+	if d.OpenSignals > dispute.MaxRunning {
+		f.Add("disputes.openSignals", "is at most %d, not %d", dispute.MaxRunning, d.OpenSignals)
+	}
 	if d.Arbiter == "" {
 		return
 	}
 	raw, err := files.Read(d.Arbiter)
 	if err == nil {
-		_, d.ArbiterKey, err = evidence.ParseJWK(raw)
+		var root evidence.Root
+		if root, err = evidence.ParseRoot(raw, evidence.PurposeArbiter); err == nil {
+			d.ArbiterRoot = &root
+		}
 	}
 	if err != nil {
 		f.Add("disputes.arbiter", "%v", err)

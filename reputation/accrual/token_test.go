@@ -110,6 +110,15 @@ func TestClaimsThatAreNoReputation(t *testing.T) {
 		"a verification for longer":           func(c *accrual.Claims) { c.Verification.Expires++ },
 		"a verification in another mode":      func(c *accrual.Claims) { c.Verification.Mode = "" },
 		"a session without time":              func(c *accrual.Claims) { c.ScoreHistory[0].Timestamp = 0 },
+		"pending that was not received":       func(c *accrual.Claims) { c.DisputesPending = 1 },
+		"pending below 0":                     func(c *accrual.Claims) { c.DisputesPending = -1 },
+		"won as a challenger below 0":         func(c *accrual.Claims) { c.DisputesWon = -1 },
+		"lost as a challenger below 0":        func(c *accrual.Claims) { c.DisputesLost = -1 },
+		"more raised than entries":            func(c *accrual.Claims) { c.DisputesWon = 100 },
+		"points that nobody gave":             func(c *accrual.Claims) { c.DisputePoints, c.CurrentScore = 1, 51 },
+		"points that nobody took":             func(c *accrual.Claims) { c.DisputePoints, c.CurrentScore, c.Lower = -5, 45, 42.515835 },
+		"more points than can be":             func(c *accrual.Claims) { c.Log.Entries, c.DisputesWon, c.DisputePoints, c.CurrentScore = 100, 9, 6, 56 },
+		"points that are not counted":         func(c *accrual.Claims) { c.Log.Entries, c.DisputesWon, c.DisputePoints = 100, 1, 2 },
 		"a long history": func(c *accrual.Claims) {
 			for i := range 18 {
 				c.ScoreHistory = append(c.ScoreHistory, accrual.ScoredSession{Timestamp: 1, Score: 50, SessionID: fmt.Sprint("x", i), Coverage: 0.5})
