@@ -31,9 +31,8 @@ func JudgeReputation(v *evidence.Verifier, s *Strict, o evidence.Opened[accrual.
 }
 
 func checkReputation(v *evidence.Verifier, s *Strict, c accrual.Claims, subject string) error {
-	isOwner := func(registry ed25519.PublicKey) bool { return interaction.Owner(registry) == c.Owner }
 	switch {
-	case !slices.ContainsFunc(v.Trust().Registries(), isOwner):
+	case !IsOwner(v, c.Owner):
 		return refusal.New("reputation_owner_mismatch", "the %s is of an agent of another owner", accrual.Kind.Typ)
 	case c.Agent != subject:
 		return refusal.New("reputation_agent_mismatch", "the %s is of another agent of this owner", accrual.Kind.Typ)
@@ -44,6 +43,11 @@ func checkReputation(v *evidence.Verifier, s *Strict, c accrual.Claims, subject 
 		return s.Autonomy.CheckVerified(&c, v.Now())
 	}
 	return nil
+}
+
+// IsOwner reports whether an owner, as receipts name one, is a key registry that the verifier has pinned.
+func IsOwner(v *evidence.Verifier, owner string) bool {
+	return slices.ContainsFunc(v.Trust().Registries(), func(registry ed25519.PublicKey) bool { return interaction.Owner(registry) == owner })
 }
 
 // CheckVerified refuses the reputation of an agent that does not count as verified, as reputation_unverified.

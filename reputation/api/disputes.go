@@ -15,10 +15,14 @@ import (
 func (a *server) disputeEndpoints() []endpoint {
 	return []endpoint{
 		{http.MethodPost, "/v1/signals", a.spoken(func(ctx context.Context, from reputation.Spoken) (any, error) { return a.service.Publish(ctx, from) })},
-		{http.MethodGet, "/v1/signals", a.list("signals", func(ctx context.Context, agent string, after int64) (any, error) { return a.service.Signals(ctx, agent, after) })},
+		{http.MethodGet, "/v1/signals", a.list("signals", func(ctx context.Context, agent string, after int64) (any, error) {
+			return a.service.Signals(ctx, agent, after)
+		})},
 		{http.MethodGet, "/v1/signals/{id}", a.one(func(ctx context.Context, id string) (any, error) { return a.service.Signal(ctx, id) })},
 		{http.MethodPost, "/v1/dispute", a.spoken(func(ctx context.Context, from reputation.Spoken) (any, error) { return a.service.File(ctx, from) })},
-		{http.MethodGet, "/v1/disputes", a.list("disputes", func(ctx context.Context, agent string, after int64) (any, error) { return a.service.Disputes(ctx, agent, after) })},
+		{http.MethodGet, "/v1/disputes", a.list("disputes", func(ctx context.Context, agent string, after int64) (any, error) {
+			return a.service.Disputes(ctx, agent, after)
+		})},
 		{http.MethodGet, "/v1/disputes/{id}", a.one(func(ctx context.Context, id string) (any, error) { return a.service.Dispute(ctx, id) })},
 		{http.MethodPost, "/v1/disputes/{id}/resolution", a.arbitrate},
 		{http.MethodGet, "/v1/disputes/log", a.list("entries", func(ctx context.Context, _ string, after int64) (any, error) { return a.service.DisputeLog(ctx, after) })},
