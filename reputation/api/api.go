@@ -1,6 +1,7 @@
 // Package api is the HTTP interface of the node. GET /openapi.json describes it; the paths are those of VIN v0.4.
 //
 //	api.go     the endpoints, and how they answer
+//	disputes.go those about signals and disputes
 //	limits.go  how much strangers may ask
 //	openapi.json the description
 package api
@@ -119,6 +120,7 @@ func (a *server) endpoints(operators bool) []endpoint {
 		{http.MethodGet, "/v1/scoring/{hash}", a.scoring},
 		{http.MethodGet, "/openapi.json", a.describe},
 	}
+	all = append(all, a.disputeEndpoints()...)
 	if operators {
 		all = append(all, endpoint{http.MethodGet, "/v1/sessions/{session}/challenges", a.revealed}, endpoint{http.MethodGet, "/v1/reputation", a.agents})
 	}
