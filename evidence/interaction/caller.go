@@ -31,6 +31,9 @@ type Caller struct {
 	Method   string `json:"method"`
 	Path     string `json:"path"`      // of the URL as it is sent; no such request has a query
 	BodyHash string `json:"body_hash"` // hex SHA-256 of the body as it is sent
+
+	// ModelCalls is how many calls of the session to models, as rules of the sidecar observe them, had ended with a whole answer.
+	ModelCalls int64 `json:"model_calls"`
 }
 
 func checkCaller(c *Caller) error {
@@ -45,6 +48,8 @@ func checkCaller(c *Caller) error {
 	switch {
 	case len(c.Owner) != thumbprintChars:
 		return refusal.New("claims_malformed", "the caller+jwt: owner is no thumbprint")
+	case c.ModelCalls < 0:
+		return refusal.New("claims_malformed", "the caller+jwt: model_calls is no count")
 	case !evidence.IsHash(c.BodyHash):
 		return refusal.New("claims_malformed", "the caller+jwt: body_hash is not a lowercase hex SHA-256")
 	}

@@ -107,7 +107,7 @@ func named(s *reputation.Service) func(*http.Request) (verification.Caller, erro
 			return verification.Caller{}, err
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		return verification.Caller{Subject: by.Owner + ":" + by.Agent, Session: by.Session}, nil
+		return verification.Caller{Subject: by.Owner + ":" + by.Agent, Session: by.Session, ModelCalls: by.ModelCalls}, nil
 	}
 }
 

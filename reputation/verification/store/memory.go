@@ -72,7 +72,7 @@ func (m *Memory) Newest(_ context.Context, by verification.Caller) (verification
 	defer m.mu.Unlock()
 	var newest verification.Session
 	for _, s := range m.sessions {
-		if s.Caller == by && (newest.ID == "" || cmp.Or(cmp.Compare(s.Opened, newest.Opened), cmp.Compare(s.ID, newest.ID)) > 0) {
+		if s.Caller.Is(by) && (newest.ID == "" || cmp.Or(cmp.Compare(s.Opened, newest.Opened), cmp.Compare(s.ID, newest.ID)) > 0) {
 			newest = s
 		}
 	}
