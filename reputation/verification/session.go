@@ -79,7 +79,9 @@ type Caller struct {
 func (c Caller) same(by Caller) bool { return c.Is(by) || c.Session == "" && by.Session == "" }
 
 // Is reports whether two callers are one agent in one session, or have one address.
-func (c Caller) Is(other Caller) bool { return c.Subject == other.Subject && c.Session == other.Session }
+func (c Caller) Is(other Caller) bool {
+	return c.Subject == other.Subject && c.Session == other.Session
+}
 
 // Call is one tool call that the node served in a session.
 type Call struct {
