@@ -1,6 +1,9 @@
 package verification
 
-import "slices"
+import (
+	"errors"
+	"slices"
+)
 
 // ModelCalls says how many calls to models the agent's sidecar has seen end with a whole answer between the turns. It says neither what they were
 // about nor that a turn came of one: an agent can make calls for nothing.
@@ -33,10 +36,10 @@ func (r *Result) checkModelCalls() error {
 		return nil
 	}
 	if m.Basis != BasisObserved || r.SubjectBasis != BasisObserved || int64(len(m.BeforeTurn)) != r.Turns {
-		return malformed("modelCalls are neither not_measured nor one count for each turn of a caller that a sidecar named")
+		return errors.New("modelCalls are neither not_measured nor one count for each turn of a caller that a sidecar named")
 	}
 	if slices.Min(m.BeforeTurn) < 0 { // there are turns: see checkResult
-		return malformed("modelCalls has what is no count")
+		return errors.New("modelCalls has what is no count")
 	}
 	return nil
 }

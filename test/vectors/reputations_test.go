@@ -22,7 +22,10 @@ type reputationVector struct {
 	Agent       string          `json:"agent,omitempty"`       // in place of the file's
 	ScoringHash string          `json:"scoringHash,omitempty"` // in place of the file's
 	At          int64           `json:"at,omitempty"`          // in place of the file's
-	Verdict     string          `json:"verdict"`
+	// RequireVerification and AllowDegraded are those of autonomyPolicy.
+	RequireVerification bool   `json:"requireVerification,omitempty"`
+	AllowDegraded       bool   `json:"allowDegraded,omitempty"`
+	Verdict             string `json:"verdict"`
 }
 
 type reputationsFile struct {
@@ -68,7 +71,9 @@ func (f reputationsFile) verify(v reputationVector) string {
 	if err != nil {
 		return codeOf(err)
 	}
-	_, err = policy.OpenReputation(verifier, &policy.Strict{Autonomy: policy.AutonomyExpected{Expected: f.Expected.expected(), ScoringHash: scoring}}, v.Token, agent)
+	_, err = policy.OpenReputation(verifier, &policy.Strict{Autonomy: policy.AutonomyExpected{
+		Expected: f.Expected.expected(), ScoringHash: scoring, RequireVerification: v.RequireVerification, AllowDegraded: v.AllowDegraded,
+	}}, v.Token, agent)
 	return codeOf(err)
 }
 
@@ -104,6 +109,16 @@ func (e entries) sessions(n int, score float64) entries {
 
 func (e entries) dispute(id, outcome string) entries {
 	return append(e, accrual.Entry{At: at - 86_400 + int64(60*len(e)), Dispute: &accrual.Dispute{ID: id, Outcome: outcome}})
+}
+
+// kept is a dispute in which the agent was accused and won, with points.
+func (e entries) kept(id string) entries {
+	return append(e, accrual.Entry{At: at - 86_400 + int64(60*len(e)), Dispute: &accrual.Dispute{ID: id, Outcome: accrual.TargetWins, Bonus: true}})
+}
+
+// raised is the end of a dispute that the agent has raised.
+func (e entries) raised(id, outcome string, bonus bool) entries {
+	return append(e, accrual.Entry{At: at - 86_400 + int64(60*len(e)), Raised: &accrual.Raised{ID: id, Outcome: outcome, Bonus: bonus}})
 }
 
 // reputationsVectors generates reputations.json.
@@ -148,6 +163,16 @@ func (f reputationsFile) logs() (out []reputationVector) {
 		{"a lost dispute, and sessions since", entries{}.sessions(10, 40).dispute("d", "challenger_wins").sessions(3, 90)},
 		{"a lost dispute, and late receipts of what was before", entries{}.session("e", 40, id("s")).dispute("d", "challenger_wins").session("e", 90, id("s")).session("e", 95)},
 		{"the mark of a lost dispute ends", entries{}.sessions(2, 40).dispute("d", "challenger_wins").sessions(20, 90)},
+		{"a dispute that was won, with points", entries{}.sessions(20, 60).kept("d")}, {"a raised dispute that was won", entries{}.sessions(20, 60).raised("d", "challenger_wins", true)},
+		{"a raised dispute that was won without points", entries{}.sessions(20, 60).raised("d", "challenger_wins", false)},
+		{"a raised dispute that was lost", entries{}.sessions(20, 60.123456).sessions(1, 61).raised("d", "target_wins", false)},
+		{"a raised dispute without a winner", entries{}.sessions(20, 60).raised("d", "inconclusive", false)},
+		{"more points than can be gained", entries{}.sessions(20, 60).raised("a", "challenger_wins", true).raised("b", "challenger_wins", true).raised("c", "challenger_wins", true)},
+		{"points above 100", entries{}.sessions(20, 99.5).raised("a", "challenger_wins", true)}, {"points below 0", entries{}.sessions(20, 3).raised("a", "target_wins", false)},
+		{"points that still count", entries{}.sessions(20, 60).raised("a", "target_wins", false).sessions(19, 60)}, {"points that count no more", entries{}.sessions(20, 60).raised("a", "target_wins", false).sessions(20, 60)},
+		{"points that raise no tier", entries{}.sessions(100, 49).raised("a", "challenger_wins", true)}, {"points that cost the tier", entries{}.sessions(100, 52).raised("a", "target_wins", false)},
+		{"a lost dispute takes the points that were gained", entries{}.sessions(20, 60).raised("a", "challenger_wins", true).raised("b", "target_wins", false).dispute("d", "challenger_wins").sessions(2, 50)},
+		{"points without a score", entries{}.raised("a", "challenger_wins", true)}, {"a raised dispute again", entries{}.sessions(3, 60).raised("a", "challenger_wins", true).raised("a", "challenger_wins", true)},
 	} {
 		a := must(accrual.Replay(accrual.Agent{Owner: f.Owner, Subject: f.Agent}, row.log))
 		out = append(out, reputationVector{Name: "log: " + row.name, Log: row.log, Reputation: json.RawMessage(canonicalOf(a.Reputation(formulas))), Verdict: "ok"})
@@ -163,7 +188,7 @@ func (d deployment) reputationTokens(f reputationsFile) []reputationVector {
 		if edit != nil {
 			edit(&r)
 		}
-		return claimsOf(d, accrual.Kind, accrual.ClaimsOf(r), 600)
+		return claimsOf(d, accrual.Kind, accrual.ClaimsOf(r, nil), 600)
 	}
 	whole := payload(f.Agent, entries{}.sessions(20, 90), nil)
 	signed := func(payload string, c map[string]any) string {
@@ -213,13 +238,39 @@ func (d deployment) reputationTokens(f reputationsFile) []reputationVector {
 	}{
 		{"probabilistic", "claims_malformed", false}, {"nonHumanIdentityProven", "claims_malformed", true}, {"current_score", "claims_malformed", 91}, {"current_score", "claims_malformed", "90"},
 		{"lower", "claims_malformed", 91}, {"coverage", "claims_malformed", 0.8}, {"score_trend", "claims_malformed", "rising"}, {"provisional", "claims_malformed", true},
-		{"disputed", "claims_malformed", true}, {"total_interactions", "claims_malformed", 21}, {"total_interactions", "claims_malformed", -1}, {"total_sessions", "claims_malformed", 19},
+		{"disputed", "claims_malformed", true}, {"disputes_pending", "claims_malformed", 1}, {"disputes_pending", "claims_not_canonical", 0}, {"dispute_points", "claims_malformed", 1}, {"dispute_points", "claims_malformed", -5},
+		{"disputes_won", "claims_malformed", 1}, {"disputes_lost", "claims_malformed", -1}, {"total_interactions", "claims_malformed", 21}, {"total_interactions", "claims_malformed", -1}, {"total_sessions", "claims_malformed", 19},
 		{"total_sessions", "claims_malformed", 21}, {"flagged_interactions", "claims_malformed", 1}, {"challenges_won", "claims_malformed", 1}, {"first_seen", "claims_malformed", 0},
 		{"agent_id", "claims_malformed", f.Agent}, {"scoringHash", "claims_malformed", "x"}, {"score_history", "claims_malformed", long}, {"score_history", "claims_malformed", []any{}},
 		{"log", "claims_malformed", map[string]any{"entries": 19, "head": otherHash}}, {"log", "claims_malformed", map[string]any{"entries": 20, "head": "x"}},
 		{"tier", "claims_not_canonical", nil}, {"surprise", "claims_malformed", 1},
 	} {
 		out = append(out, reputationVector{Name: fmt.Sprintf("claims: %s is %.60v", row.claim, row.value), Token: signed(whole, map[string]any{row.claim: row.value}), Verdict: row.code})
+	}
+	passed := func(name, value any) map[string]any {
+		v := map[string]any{"at": at - 60, "degraded": false, "expires": at + 86340, "mode": "observed", "result": otherHash}
+		if text, ok := name.(string); ok {
+			v[text] = value
+		}
+		return map[string]any{"verification": v}
+	}
+	const malformed, unverified = "claims_malformed", "reputation_unverified"
+	for _, row := range []struct {
+		name              string
+		claims            map[string]any
+		require, degraded bool
+		code              string
+	}{
+		{"valid", passed(nil, nil), true, false, "ok"}, {"not required", nil, false, false, "ok"}, {"none", nil, true, true, unverified},
+		{"degraded, and not required", passed("degraded", true), false, false, "ok"}, {"degraded", passed("degraded", true), true, false, unverified},
+		{"degraded, and allowed", passed("degraded", true), true, true, "ok"}, {"in the mode seed", passed("mode", "seed"), true, true, unverified},
+		{"in the mode seed, and not required", passed("mode", "seed"), false, false, "ok"}, {"over at once", passed("expires", at), true, true, unverified},
+		{"to the end", passed("expires", at+1), true, true, "ok"}, {"for longer", passed("expires", at+86341), false, false, malformed},
+		{"that ended before it was", passed("expires", at-60), false, false, malformed}, {"without time", passed("at", 0), false, false, malformed},
+		{"in another mode", passed("mode", "both"), false, false, malformed}, {"by another result", passed("result", "x"), false, false, malformed},
+		{"of nothing", map[string]any{"verification": map[string]any{}}, false, false, "claims_not_canonical"}, {"with more", passed("more", 1), false, false, malformed},
+	} {
+		out = append(out, reputationVector{Name: "verification: " + row.name, Token: signed(whole, row.claims), RequireVerification: row.require, AllowDegraded: row.degraded, Verdict: row.code})
 	}
 	for _, row := range []struct{ number, code string }{{"-0", "claims_malformed"}, {"90.0", "claims_not_canonical"}, {"9e1", "claims_not_canonical"}, {"90.0000001", "claims_malformed"}} {
 		spelt, k := strings.Replace(whole, `"lower":90,`, `"lower":`+row.number+",", 1), d.roles[evidence.PurposeAppraiser].key
