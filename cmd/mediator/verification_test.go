@@ -172,6 +172,68 @@ func TestVerificationScripts(t *testing.T) {
 	}})
 }
 
+// TestVerificationTasks: a reload takes the tasks that the file has now, or those of the program; a list that is wrong changes nothing.
+func TestVerificationTasks(t *testing.T) {
+	t.Parallel()
+	n := newNodeRig(t, quickConfig)
+	n.quickly(t)
+	n.start(t)
+	given := func() (task string) {
+		t.Helper()
+		dir := t.TempDir()
+		status, out, said := invoke(t, "verification", "start", "https://"+n.public+"/mcp", "--ca", n.at("api-ca.pem"), "--key", dir+"/key", "--file", dir+"/walk", "--json")
+		var v struct{ Task struct{ Prompt string } }
+		if status != exitDone || json.Unmarshal([]byte(out), &v) != nil {
+			t.Fatal(status, out, said)
+		}
+		first, _, _ := strings.Cut(v.Task.Prompt, " ")
+		return first
+	}
+	replace := func(name, content string) {
+		t.Helper()
+		must(t, os.WriteFile(n.at("new"), []byte(content), 0o600))
+		must(t, os.Rename(n.at("new"), n.at(name)))
+	}
+	reload := func(want string) {
+		t.Helper()
+		if status, _, said := invoke(t, "reload", "unix:"+n.socket()); (status == exitDone) != (want == "") || !strings.Contains(said, want) {
+			t.Errorf("status %d: %s; want %q", status, said, want)
+		}
+	}
+	if got := given(); got != "Compare" {
+		t.Errorf("at the start: %s", got)
+	}
+	replace("tasks.json", strings.Replace(quickTask, "Compare", "Judge", 1))
+	if got := given(); got != "Compare" {
+		t.Errorf("before the reload: %s", got)
+	}
+	reload("")
+	if got := given(); got != "Judge" {
+		t.Errorf("after the reload: %s", got)
+	}
+	for _, wrong := range []string{"[]", strings.Replace(quickTask, "list_mcp_servers", "delete_files", 1), strings.Replace(quickTask, `"minTurns": 2`, `"minTurns": 16`, 1)} {
+		replace("tasks.json", wrong)
+		reload("reload_refused")
+	}
+	if got := given(); got != "Judge" {
+		t.Errorf("after reloads that were refused: %s", got)
+	}
+	raw, err := os.ReadFile(n.at("one.yaml"))
+	must(t, err)
+	replace("tasks.json", strings.TrimSuffix(quickTask, "]")+","+strings.NewReplacer("Compare", "Judge", `"compare"`, `"judge"`).Replace(strings.TrimPrefix(quickTask, "[")))
+	reload("")
+	if first, second, third := given(), given(), given(); first == second || first != third {
+		t.Errorf("of two tasks it gives %s, %s, %s", first, second, third)
+	}
+	replace("one.yaml", strings.Replace(string(raw), ", tasks: tasks.json", "", 1))
+	reload("")
+	if got := given(); got != "Search" {
+		t.Errorf("without a file: %s", got)
+	}
+	replace("one.yaml", strings.Replace(string(raw), "verification: {", "verification: {mode: seed, ", 1))
+	reload("verification.mode (restart_required)")
+}
+
 // TestVerificationCallers: a caller token names the caller, for one request; at the public address others are known by their network
 // address. Sessions outlast the process, and a node that is not configured to do so verifies nobody.
 func TestVerificationCallers(t *testing.T) {
