@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -21,9 +23,11 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
@@ -143,6 +147,47 @@ func TestVerificationAtTheMediator(t *testing.T) {
 			t.Errorf("%s, %v", out, err)
 		}
 	})
+}
+
+// TestVerifiedReputation: what an agent passes through its sidecar stands in its reputation, signed, and what it passes at the public address, as
+// nobody that a sidecar names, does not.
+func TestVerifiedReputation(t *testing.T) {
+	t.Parallel()
+	r := newOwnVerificationRig(t, ownVerificationRules)
+	must(t, errors.Join(os.Chmod(filepath.Dir(r.Dir), 0o711), os.Chmod(r.Dir, 0o711), r.CopySelf())) // the agent's user starts it
+	node := "unix:" + r.Stack.Socket("reputation")
+	raw, err := os.ReadFile(r.Dir + "/registry.jwk")
+	must(t, err)
+	root, err := evidence.ParseRoot(raw, evidence.PurposeSignerCertificate)
+	must(t, err)
+	agent := interaction.Owner(root.Public) + ":agent:worker-1"
+	verified := func() (string, *accrual.Verified) {
+		t.Helper()
+		status, out, said := invoke(t, "reputation", "show", agent, "--node", node)
+		if status != exitDone {
+			t.Fatal(said)
+		}
+		var answer struct{ Reputation accrual.Claims }
+		must(t, admin.Get(t.Context(), node, "/v1/reputation/"+url.PathEscape(agent), &answer))
+		return out, answer.Reputation.Verification
+	}
+	if out, v := verified(); v != nil || !strings.Contains(out, "verification  none") {
+		t.Errorf("before: %+v\n%s", v, out)
+	}
+	event, err := r.DeliverRelease(t.Context())
+	must(t, err)
+	got, err := r.Run(t.Context(), event, "POST", "http://mediator.internal/mcp", "--verify")
+	if err != nil || got.Detail != "105 of 105" || got.Post == "" {
+		t.Fatal(got, err)
+	}
+	out, v := verified()
+	if v == nil || v.Mode != accrual.ModeObserved || v.Degraded || v.Expires-v.At != int64(verification.Lifetime/time.Second) || !strings.Contains(out, "verification  passed ") {
+		t.Errorf("after: %+v\n%s", v, out)
+	}
+	status, out, said := invoke(t, "verification", "list", "--node", node)
+	if status != exitDone || strings.Count(out, "\n") != 2 || !strings.Contains(out, " completed ") || !strings.Contains(out, agent+" (observed)") {
+		t.Errorf("status %d, %s%s", status, out, said)
+	}
 }
 
 // quickTask can be done at once, for tests that wait for no clock.
