@@ -1,0 +1,63 @@
+package rating
+
+import (
+	"fmt"
+
+	"github.com/actionproof/mediator/reputation/accrual"
+)
+
+// Fact is one thing that the node knows of an agent. Exactly one of its parts is there.
+type Fact struct {
+	At        int64            // Unix seconds, by the clock of the node
+	Session   *accrual.Session // closed and scored, or scored again: as in the agent's log
+	Signal    *Checklist       // a signal of the agent has become final
+	Dispute   *Dispute         // a dispute has been resolved, and the signal that it is about, if there is one, is final
+	Citation  *accrual.Agent   // who has published a signal, final by now, that rests on this agent's receipts
+	Violation string           // which rule against spam the agent has broken
+}
+
+// Checklist says of one signal what can be checked of it (seed: transparency). Each is what the node has found itself, and no word of the agent.
+type Checklist struct {
+	Trace        bool `json:"trace"`        // it rests on receipts of the agent's, which the node held when it was published
+	Sources      bool `json:"sources"`      // one of these receipts is of an answered call to a model, at a host that the appraiser believes
+	Context      bool `json:"context"`      // a sidecar has signed it: its token names the session, and the event that opened it
+	Verification bool `json:"verification"` // the agent had passed a verification that the node has observed
+	Timestamp    bool `json:"timestamp"`    // its time differs from the node's by at most [MaxSkew]
+	Schema       bool `json:"schema"`       // it is a signal by the published schema
+}
+
+// MaxSkew is by how many seconds the time of a signal may differ from the time at which the node got it.
+const MaxSkew = 300
+
+// Dispute is a resolved dispute that the agent was a party of.
+type Dispute struct {
+	ID         string
+	Challenger bool          // the agent has opened it; otherwise it was accused
+	Other      accrual.Agent // the other party
+	Outcome    string        // [accrual.ChallengerWins], [accrual.TargetWins] or [accrual.Inconclusive]
+}
+
+func (f Fact) check() error {
+	parts := 0
+	for _, there := range []bool{f.Session != nil, f.Signal != nil, f.Dispute != nil, f.Citation != nil, f.Violation != ""} {
+		if there {
+			parts++
+		}
+	}
+	switch {
+	case f.At <= 0:
+		return fmt.Errorf("rating: a fact has no time")
+	case parts != 1:
+		return fmt.Errorf("rating: a fact says %d things, and has to say one", parts)
+	case f.Session != nil && !(f.Session.Score >= 0 && f.Session.Score <= 100):
+		return fmt.Errorf("rating: the score of the session %.80q is not within 0 and 100", f.Session.ID)
+	}
+	if f.Dispute == nil {
+		return nil
+	}
+	switch f.Dispute.Outcome {
+	case accrual.ChallengerWins, accrual.TargetWins, accrual.Inconclusive:
+		return nil
+	}
+	return fmt.Errorf("rating: the dispute %.80q ended as %.40q, which is no outcome", f.Dispute.ID, f.Dispute.Outcome)
+}

@@ -1,0 +1,216 @@
+package rating
+
+import (
+	"math"
+	"slices"
+
+	"github.com/actionproof/mediator/reputation/accrual"
+)
+
+// What seed 002 leaves open. The simulation in test/reputation shows what each value does; docs/adr says why it is this one.
+const (
+	window      = 20   // how many events, and how many signals, the last ones, are looked at
+	minOutcomes = 5    // fewer are no measurement
+	levelOf     = 5    // outcomes that a level is the mean of
+	lowBand     = 0.30 // where the seed's band of low confidence ends: an outcome there is neither good nor bad
+	steadiest   = 0.10 // spread that is expected of the steadiest agent
+	maxRAP      = 3.0
+	jump        = 0.25 // between two outcomes that follow each other
+)
+
+// history is what is known of an agent at one moment.
+type history struct {
+	agent       accrual.Agent
+	scoringHash string
+	events      []*event // in the order of their first sessions
+	byID        map[string]*event
+	flagged     int // how many of the events came before the agent last lost a dispute
+	signals     []float64
+	// Owners of the other agents. Each counts once, since an owner can have any number of agents.
+	citedBy, survived, refuted map[string]bool
+	lost, failed               int // disputes lost as the one who was accused, and as the challenger
+	disputes                   map[string]bool
+	spam                       float64 // Q's penalty for breaches of the rules, as of the last midnight; see sleep
+}
+
+// event is a verified event, with the sessions that it has opened.
+type event struct{ sessions []accrual.Session }
+
+func newHistory(agent accrual.Agent, scoringHash string) *history {
+	return &history{
+		agent: agent, scoringHash: scoringHash, byID: make(map[string]*event), disputes: make(map[string]bool),
+		citedBy: make(map[string]bool), survived: make(map[string]bool), refuted: make(map[string]bool),
+	}
+}
+
+func (h *history) add(f Fact) {
+	switch {
+	case f.Session != nil:
+		h.addSession(*f.Session)
+	case f.Signal != nil:
+		h.signals = append(h.signals, f.Signal.Score())
+	case f.Dispute != nil:
+		h.addDispute(*f.Dispute)
+	case f.Citation != nil:
+		h.credit(h.citedBy, *f.Citation)
+	default:
+		h.spam += float64(violationPenalty * math.Exp2(float64(f.At%day-day)/halfLife)) // as of the next midnight
+	}
+}
+
+// sleep lets a day pass.
+func (h *history) sleep() { h.spam *= math.Exp2(-day / float64(halfLife)) }
+
+// addSession takes in a session, in the place of what was known of it. Scores by other formulas cannot be compared with these.
+func (h *history) addSession(s accrual.Session) {
+	if s.ScoringHash != h.scoringHash {
+		return
+	}
+	e, known := h.byID[s.EventID]
+	if !known {
+		e = new(event)
+		h.byID[s.EventID] = e
+		h.events = append(h.events, e)
+	}
+	if i := slices.IndexFunc(e.sessions, func(old accrual.Session) bool { return old.ID == s.ID }); i >= 0 {
+		e.sessions[i] = s
+		return
+	}
+	e.sessions = append(e.sessions, s)
+}
+
+// addDispute takes in an outcome, once. One without a winner changes nothing.
+func (h *history) addDispute(d Dispute) {
+	if h.disputes[d.ID] {
+		return
+	}
+	h.disputes[d.ID] = true
+	switch won := d.Challenger == (d.Outcome == accrual.ChallengerWins); {
+	case d.Outcome == accrual.Inconclusive:
+	case won && d.Challenger:
+		h.credit(h.refuted, d.Other)
+	case won:
+		h.credit(h.survived, d.Other)
+	case d.Challenger:
+		h.failed++
+	default:
+		h.lost++
+		h.flagged = len(h.events)
+	}
+}
+
+// credit counts the owner of another agent, once, and never the agent's own.
+func (h *history) credit(owners map[string]bool, other accrual.Agent) {
+	if other.Owner != h.agent.Owner {
+		owners[other.Owner] = true
+	}
+}
+
+// outcome is what came of one event: the lowest score of its sessions, 0 to 1, and the hosts of models that it called.
+type outcome struct {
+	value float64
+	hosts []string
+	lost  bool // before the agent lost a dispute: it counts as nothing
+}
+
+// outcomes returns those of the last events, at most window. Events without an interaction that the appraiser believes are none.
+func (h *history) outcomes() []outcome {
+	last := make([]outcome, 0, window) // the last one first
+	for i := len(h.events) - 1; i >= 0 && len(last) < window; i-- {
+		o, counts := outcome{value: 100, lost: i < h.flagged}, false
+		for _, s := range h.events[i].sessions {
+			o.value = min(o.value, s.Score)
+			o.hosts = append(o.hosts, s.Hosts...)
+			counts = counts || s.Interactions > 0
+		}
+		if !counts {
+			continue
+		}
+		o.value /= 100
+		if o.lost {
+			o.value = 0
+		}
+		last = append(last, o)
+	}
+	slices.Reverse(last)
+	return last
+}
+
+// lacks says what there is too little of for a rating.
+func (h *history) lacks() (lacks []string) {
+	if len(h.outcomes()) < minOutcomes {
+		lacks = append(lacks, "sessions")
+	}
+	if len(h.signals) == 0 {
+		lacks = append(lacks, "signals")
+	}
+	return lacks
+}
+
+// inputs returns what follows from the facts, but for the spam, which depends on the day too.
+func (h *history) inputs() Inputs {
+	outcomes := h.outcomes()
+	m, spread := meanAndSpread(outcomes)
+	return Inputs{
+		Sigma: accrual.Round(spread), Drawdown: accrual.Round(drawdown(outcomes)),
+		Transparency: accrual.Round(mean(h.signals[max(0, len(h.signals)-window):])),
+		RAP:          accrual.Round(clamp((m-lowBand)/(spread+steadiest), -maxRAP, maxRAP)),
+		Adoption:     share(len(h.citedBy), 0), Survival: share(len(h.survived), h.lost), Helpfulness: share(len(h.refuted), h.failed),
+		Instability: pairs(outcomes, func(a, b outcome) bool { return math.Abs(accrual.Round(a.value-b.value)) > jump }),
+		BandAbuse: pairs(outcomes, func(a, b outcome) bool {
+			return !slices.ContainsFunc(a.hosts, func(host string) bool { return slices.Contains(b.hosts, host) })
+		}),
+	}
+}
+
+// share is the share of what speaks for an agent, by the rule of succession: 0.5 where nothing is known, and the first word decides little.
+func share(favour, against int) float64 {
+	return accrual.Round(float64(1+favour) / float64(2+favour+against))
+}
+
+// drawdown returns the largest fall from the mean of some outcomes in a row to a later one. A lost dispute is a fall to nothing.
+func drawdown(outcomes []outcome) (most float64) {
+	if slices.ContainsFunc(outcomes, func(o outcome) bool { return o.lost }) {
+		return 1
+	}
+	highest := 0.0
+	for i := levelOf; i <= len(outcomes); i++ {
+		level, _ := meanAndSpread(outcomes[i-levelOf : i])
+		highest = max(highest, level)
+		most = max(most, highest-level)
+	}
+	return most
+}
+
+// pairs returns the share of outcomes that follow each other of which something holds.
+func pairs(outcomes []outcome, holds func(a, b outcome) bool) float64 {
+	n := 0
+	for i := 1; i < len(outcomes); i++ {
+		if holds(outcomes[i-1], outcomes[i]) {
+			n++
+		}
+	}
+	return accrual.Round(float64(n) / float64(max(1, len(outcomes)-1)))
+}
+
+// meanAndSpread returns the mean of the outcomes and their standard deviation, as of a whole population.
+func meanAndSpread(outcomes []outcome) (m, spread float64) {
+	values := make([]float64, len(outcomes))
+	for i, o := range outcomes {
+		values[i] = o.value
+	}
+	m = mean(values)
+	squares := 0.0
+	for _, v := range values {
+		squares += float64((v - m) * (v - m))
+	}
+	return m, math.Sqrt(squares / float64(max(1, len(values))))
+}
+
+func mean(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	return sum / float64(max(1, len(values)))
+}
