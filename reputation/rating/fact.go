@@ -32,6 +32,7 @@ const MaxSkew = 300
 // Dispute is a resolved dispute that the agent was a party of.
 type Dispute struct {
 	ID         string
+	About      string        // the signal, or the first of the receipts, that is disputed: what an agent loses about one of them it loses once
 	Challenger bool          // the agent has opened it; otherwise it was accused
 	Other      accrual.Agent // the other party
 	Outcome    string        // [accrual.ChallengerWins], [accrual.TargetWins] or [accrual.Inconclusive]

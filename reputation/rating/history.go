@@ -9,13 +9,14 @@ import (
 
 // What seed 002 leaves open. The simulation in test/reputation shows what each value does; docs/adr says why it is this one.
 const (
-	window      = 20   // how many events, and how many signals, the last ones, are looked at
-	minOutcomes = 5    // fewer are no measurement
-	levelOf     = 5    // outcomes that a level is the mean of
-	lowBand     = 0.30 // where the seed's band of low confidence ends: an outcome there is neither good nor bad
-	steadiest   = 0.10 // spread that is expected of the steadiest agent
-	maxRAP      = 3.0
-	jump        = 0.25 // between two outcomes that follow each other
+	window     = 20   // how many events, and how many signals, the last ones, are looked at
+	levelOf    = 10   // how many outcomes in a row are a level; fewer are no measurement
+	lowBand    = 0.30 // an outcome there, where the seed's band of low confidence ends, is neither good nor bad
+	noise      = 0.12 // spread that the score of a steady agent has: nobody gains by less
+	maxRAP     = 3.0
+	jump       = 0.50 // between two outcomes that follow each other
+	prior      = 20   // how much a share is held at one half, in words of others
+	lossWeighs = 10   // how many words in favour one lost dispute outweighs
 )
 
 // history is what is known of an agent at one moment.
@@ -28,7 +29,8 @@ type history struct {
 	signals     []float64
 	// Owners of the other agents. Each counts once, since an owner can have any number of agents.
 	citedBy, survived, refuted map[string]bool
-	lost, failed               int // disputes lost as the one who was accused, and as the challenger
+	lost                       map[string]bool // what the agent was accused of and lost
+	failed                     int             // disputes that it has opened and lost
 	disputes                   map[string]bool
 	spam                       float64 // Q's penalty for breaches of the rules, as of the last midnight; see sleep
 }
@@ -38,7 +40,7 @@ type event struct{ sessions []accrual.Session }
 
 func newHistory(agent accrual.Agent, scoringHash string) *history {
 	return &history{
-		agent: agent, scoringHash: scoringHash, byID: make(map[string]*event), disputes: make(map[string]bool),
+		agent: agent, scoringHash: scoringHash, byID: make(map[string]*event), disputes: make(map[string]bool), lost: make(map[string]bool),
 		citedBy: make(map[string]bool), survived: make(map[string]bool), refuted: make(map[string]bool),
 	}
 }
@@ -94,14 +96,14 @@ func (h *history) addDispute(d Dispute) {
 	case d.Challenger:
 		h.failed++
 	default:
-		h.lost++
+		h.lost[d.About] = true
 		h.flagged = len(h.events)
 	}
 }
 
-// credit counts the owner of another agent, once, and never the agent's own.
+// credit counts the owner of another agent, once. It may not be the agent's own, and of an agent elsewhere nobody knows that it is not.
 func (h *history) credit(owners map[string]bool, other accrual.Agent) {
-	if other.Owner != h.agent.Owner {
+	if other.Owner != "" && h.agent.Owner != "" && other.Owner != h.agent.Owner {
 		owners[other.Owner] = true
 	}
 }
@@ -138,7 +140,7 @@ func (h *history) outcomes() []outcome {
 
 // lacks says what there is too little of for a rating.
 func (h *history) lacks() (lacks []string) {
-	if len(h.outcomes()) < minOutcomes {
+	if len(h.outcomes()) < levelOf {
 		lacks = append(lacks, "sessions")
 	}
 	if len(h.signals) == 0 {
@@ -152,10 +154,10 @@ func (h *history) inputs() Inputs {
 	outcomes := h.outcomes()
 	m, spread := meanAndSpread(outcomes)
 	return Inputs{
-		Sigma: accrual.Round(spread), Drawdown: accrual.Round(drawdown(outcomes)),
+		Sigma: accrual.Round(max(0, spread-noise)), Drawdown: accrual.Round(drawdown(outcomes)),
 		Transparency: accrual.Round(mean(h.signals[max(0, len(h.signals)-window):])),
-		RAP:          accrual.Round(clamp((m-lowBand)/(spread+steadiest), -maxRAP, maxRAP)),
-		Adoption:     share(len(h.citedBy), 0), Survival: share(len(h.survived), h.lost), Helpfulness: share(len(h.refuted), h.failed),
+		RAP:          accrual.Round(clamp((m-lowBand)/max(spread, noise), -maxRAP, maxRAP)),
+		Adoption:     share(len(h.citedBy), 0), Survival: share(len(h.survived), len(h.lost)), Helpfulness: share(len(h.refuted), h.failed),
 		Instability: pairs(outcomes, func(a, b outcome) bool { return math.Abs(accrual.Round(a.value-b.value)) > jump }),
 		BandAbuse: pairs(outcomes, func(a, b outcome) bool {
 			return !slices.ContainsFunc(a.hosts, func(host string) bool { return slices.Contains(b.hosts, host) })
@@ -165,7 +167,7 @@ func (h *history) inputs() Inputs {
 
 // share is the share of what speaks for an agent, by the rule of succession: 0.5 where nothing is known, and the first word decides little.
 func share(favour, against int) float64 {
-	return accrual.Round(float64(1+favour) / float64(2+favour+against))
+	return accrual.Round(float64(prior/2+favour) / float64(prior+favour+lossWeighs*against))
 }
 
 // drawdown returns the largest fall from the mean of some outcomes in a row to a later one. A lost dispute is a fall to nothing.
