@@ -11,25 +11,21 @@ type Fact struct {
 	At        int64            // Unix seconds, by the clock of the node
 	Session   *accrual.Session // closed and scored, or scored again: as in the agent's log
 	Signal    *Checklist       // a signal of the agent has become final
-	Dispute   *Dispute         // a dispute has been resolved, and the signal that it is about, if there is one, is final
-	Citation  *accrual.Agent   // who has published a signal, final by now, that rests on this agent's receipts
+	Dispute   *Dispute         // a dispute has ended, and counts
 	Violation string           // which rule against spam the agent has broken
 }
 
-// Checklist says of one signal what can be checked of it (seed: transparency). Each is what the node has found itself, and no word of the agent.
+// Checklist says of one signal what can be checked of it (seed 002: transparency). Each is what the node has found itself, and no word of the agent.
 type Checklist struct {
-	Trace        bool `json:"trace"`        // it rests on receipts of the agent's, which the node held when it was published
-	Sources      bool `json:"sources"`      // one of these receipts is of an answered call to a model, at a host that the appraiser believes
-	Context      bool `json:"context"`      // a sidecar has signed it: its token names the session, and the event that opened it
-	Verification bool `json:"verification"` // the agent had passed a verification that the node has observed
-	Timestamp    bool `json:"timestamp"`    // its time differs from the node's by at most [MaxSkew]
+	Trace        bool `json:"trace"`        // what led to it can be followed
+	Sources      bool `json:"sources"`      // what it rests on is named, and is there
+	Context      bool `json:"context"`      // it is bound to the session and the event that it came from
+	Verification bool `json:"verification"` // the agent had passed a verification
+	Timestamp    bool `json:"timestamp"`    // its time is about that of the node
 	Schema       bool `json:"schema"`       // it is a signal by the published schema
 }
 
-// MaxSkew is by how many seconds the time of a signal may differ from the time at which the node got it.
-const MaxSkew = 300
-
-// Dispute is a resolved dispute that the agent was a party of.
+// Dispute is a dispute that the agent was a party of, as it has ended.
 type Dispute struct {
 	ID         string
 	About      string        // the signal, or the first of the receipts, that is disputed: what an agent loses about one of them it loses once
@@ -40,7 +36,7 @@ type Dispute struct {
 
 func (f Fact) check() error {
 	parts := 0
-	for _, there := range []bool{f.Session != nil, f.Signal != nil, f.Dispute != nil, f.Citation != nil, f.Violation != ""} {
+	for _, there := range []bool{f.Session != nil, f.Signal != nil, f.Dispute != nil, f.Violation != ""} {
 		if there {
 			parts++
 		}

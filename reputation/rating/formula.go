@@ -27,7 +27,7 @@ type Inputs struct {
 	Drawdown     float64 `json:"drawdown"`     // 0 to 1
 	Transparency float64 `json:"transparency"` // mean of the checklists, 0 to 1
 	RAP          float64 `json:"rap"`          // risk-adjusted performance
-	Adoption     float64 `json:"adoption"`     // U, 0 to 1
+	Adoption     float64 `json:"adoption"`     // U: no record shows it, so it is always 0.5
 	Survival     float64 `json:"survival"`     // S, 0 to 1
 	Helpfulness  float64 `json:"helpfulness"`  // H, 0 to 1
 	Instability  float64 `json:"instability"`  // 0 to 1

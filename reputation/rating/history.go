@@ -7,7 +7,7 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// What seed 002 leaves open. The simulation in test/reputation shows what each value does; docs/adr says why it is this one.
+// What seed 002 leaves open. The simulation in test/simulate shows what each value does; docs/adr says why it is this one.
 const (
 	window     = 20   // how many events, and how many signals, the last ones, are looked at
 	levelOf    = 10   // how many outcomes in a row are a level; fewer are no measurement
@@ -15,8 +15,9 @@ const (
 	noise      = 0.12 // spread that the score of a steady agent has: nobody gains by less
 	maxRAP     = 3.0
 	jump       = 0.50 // between two outcomes that follow each other
-	prior      = 20   // how much a share is held at one half, in words of others
-	lossWeighs = 10   // how many words in favour one lost dispute outweighs
+	unknown    = 0.5  // a share of which nothing is known; the seed says so of S
+	prior      = 20   // how many words of others it takes to halve the way from there to 1
+	lossWeighs = 10   // how many words in favour one lost dispute weighs as much as
 )
 
 // history is what is known of an agent at one moment.
@@ -28,11 +29,11 @@ type history struct {
 	flagged     int // how many of the events came before the agent last lost a dispute
 	signals     []float64
 	// Owners of the other agents. Each counts once, since an owner can have any number of agents.
-	citedBy, survived, refuted map[string]bool
-	lost                       map[string]bool // what the agent was accused of and lost
-	failed                     int             // disputes that it has opened and lost
-	disputes                   map[string]bool
-	spam                       float64 // Q's penalty for breaches of the rules, as of the last midnight; see sleep
+	survived, refuted map[string]bool
+	lost              map[string]bool // what the agent was accused of and lost
+	failed            int             // disputes that it has opened and lost
+	disputes          map[string]bool
+	spam              float64 // Q's penalty for breaches of the rules, as of the last midnight; see sleep
 }
 
 // event is a verified event, with the sessions that it has opened.
@@ -41,7 +42,7 @@ type event struct{ sessions []accrual.Session }
 func newHistory(agent accrual.Agent, scoringHash string) *history {
 	return &history{
 		agent: agent, scoringHash: scoringHash, byID: make(map[string]*event), disputes: make(map[string]bool), lost: make(map[string]bool),
-		citedBy: make(map[string]bool), survived: make(map[string]bool), refuted: make(map[string]bool),
+		survived: make(map[string]bool), refuted: make(map[string]bool),
 	}
 }
 
@@ -53,8 +54,6 @@ func (h *history) add(f Fact) {
 		h.signals = append(h.signals, f.Signal.Score())
 	case f.Dispute != nil:
 		h.addDispute(*f.Dispute)
-	case f.Citation != nil:
-		h.credit(h.citedBy, *f.Citation)
 	default:
 		h.spam += float64(violationPenalty * math.Exp2(float64(f.At%day-day)/halfLife)) // as of the next midnight
 	}
@@ -157,7 +156,7 @@ func (h *history) inputs() Inputs {
 		Sigma: accrual.Round(max(0, spread-noise)), Drawdown: accrual.Round(drawdown(outcomes)),
 		Transparency: accrual.Round(mean(h.signals[max(0, len(h.signals)-window):])),
 		RAP:          accrual.Round(clamp((m-lowBand)/max(spread, noise), -maxRAP, maxRAP)),
-		Adoption:     share(len(h.citedBy), 0), Survival: share(len(h.survived), len(h.lost)), Helpfulness: share(len(h.refuted), h.failed),
+		Adoption:     unknown, Survival: share(len(h.survived), len(h.lost)), Helpfulness: share(len(h.refuted), h.failed),
 		Instability: pairs(outcomes, func(a, b outcome) bool { return math.Abs(accrual.Round(a.value-b.value)) > jump }),
 		BandAbuse: pairs(outcomes, func(a, b outcome) bool {
 			return !slices.ContainsFunc(a.hosts, func(host string) bool { return slices.Contains(b.hosts, host) })

@@ -51,8 +51,6 @@ func (f facts) sessions(n int, score float64, edits ...func(*accrual.Session)) f
 
 func (f facts) signal(c rating.Checklist) facts { return f.add(rating.Fact{Signal: &c}) }
 
-func (f facts) cited(by accrual.Agent) facts { return f.add(rating.Fact{Citation: &by}) }
-
 func (f facts) violation() facts { return f.add(rating.Fact{Violation: "identical"}) }
 
 // accused and opened are disputes that the agent was a party of, each about something else.
@@ -162,12 +160,6 @@ func TestInputs(t *testing.T) {
 		"it disputes, and is wrong":               {steady().opened(of("1"), wins), func(i *rating.Inputs) { i.Helpfulness = 0.333333 }},
 		"it disputes its own owner, and is wrong": {steady().opened(of("own"), wins), func(i *rating.Inputs) { i.Helpfulness = 0.333333 }},
 		"it disputes without a winner":            {steady().opened(of("1"), nobody), func(*rating.Inputs) {}},
-
-		// Adoption.
-		"cited":                     {steady().cited(of("1")), func(i *rating.Inputs) { i.Adoption = 0.52381 }},
-		"cited twice by one owner":  {steady().cited(of("1")).cited(of("1")), func(i *rating.Inputs) { i.Adoption = 0.52381 }},
-		"cited by its own owner":    {steady().cited(of("own")), func(*rating.Inputs) {}},
-		"cited by agents elsewhere": {steady().cited(elsewhere), func(*rating.Inputs) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := steadyInputs
