@@ -10,7 +10,7 @@ import (
 type Fact struct {
 	At        int64            // Unix seconds, by the clock of the node
 	Session   *accrual.Session // closed and scored, or scored again: as in the agent's log
-	Signal    *Checklist       // a signal of the agent has become final
+	Signal    *Checklist       // the window of a signal of the agent has closed
 	Dispute   *Dispute         // a dispute has ended, and counts
 	Violation string           // which rule against spam the agent has broken
 }

@@ -102,7 +102,7 @@ func (h *history) addDispute(d Dispute) {
 
 // credit counts the owner of another agent, once. It may not be the agent's own, and of an agent elsewhere nobody knows that it is not.
 func (h *history) credit(owners map[string]bool, other accrual.Agent) {
-	if other.Owner != "" && h.agent.Owner != "" && other.Owner != h.agent.Owner {
+	if !h.agent.SameOwner(other) {
 		owners[other.Owner] = true
 	}
 }

@@ -26,15 +26,30 @@ func main() {
 	}
 }
 
+// study is what comes of everything.
+type study struct {
+	seed       uint64
+	world      *world // after a month
+	attacks    []attack
+	collusions []collusion
+	courses    []course
+}
+
+func newStudy(seed uint64) study {
+	s := study{seed: seed, world: month(seed), courses: courses()}
+	s.attacks, s.collusions = attacks()
+	return s
+}
+
 func simulate(seed uint64, docs, picture string) error {
 	old, err := os.ReadFile(docs)
 	if err != nil {
 		return err
 	}
-	w := month(seed)
-	written, err := tables.Put(string(old), text(w, seed))
+	s := newStudy(seed)
+	written, err := tables.Put(string(old), s.text())
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(docs, []byte(written), 0o644), os.WriteFile(picture, plot(w), 0o644))
+	return errors.Join(os.WriteFile(docs, []byte(written), 0o644), os.WriteFile(picture, s.plot(), 0o644))
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/actionproof/mediator/test/page"
 )
@@ -20,7 +22,7 @@ const (
 func up(r float64) float64 { return bottom - plotHeight*r/100 }
 
 // plot draws R of each kind of agents, over the days, and against the owners that an attack needs.
-func plot(w *world) []byte {
+func (s study) plot() []byte {
 	c := page.NewCanvas("The rating R of each kind of agents, over the days, and against how many owners collude", plotTotal, bottom+60)
 	for _, area := range []struct{ left, right float64 }{{groupsLeft, groupsLeft + column*float64(len(groups))}, {dayLeft, dayLeft + dayWidth}, {ownLeft, ownLeft + ownWidth}} {
 		for _, r := range []float64{0, 40, 55, 70, 85, 100} {
@@ -28,9 +30,9 @@ func plot(w *world) []byte {
 			c.Text("end", area.left-6, up(r)+4, fmt.Sprint(r))
 		}
 	}
-	plotGroups(c, w)
-	plotDays(c)
-	plotOwners(c)
+	plotGroups(c, s.world)
+	plotDays(c, s.courses)
+	plotCollusions(c, s.collusions)
 	return c.Bytes()
 }
 
@@ -55,46 +57,41 @@ func plotGroups(c *page.Canvas, w *world) {
 	}
 }
 
-// plotDays draws courses over the month.
-func plotDays(c *page.Canvas) {
+// plotDays draws R over the month.
+func plotDays(c *page.Canvas, all []course) {
 	c.Text("start", dayLeft, 30, "R over the days")
 	for d := 0; d <= days; d += 10 {
 		c.Text("middle", dayLeft+dayWidth*float64(d)/days, bottom+18, fmt.Sprint(d))
 	}
-	for _, line := range []struct {
-		name string
-		of   course
-	}{
-		{"a perfect agent", alone(perfect, nil)}, {"honest", alone(honest, nil)}, {"honest, loses on day 12", alone(honest, on(middle, 1, lost))},
-		{"and takes another name", alone(honest, join(on(middle, 1, lost), on(middle, 1, anew)))}, {"replays a script", alone(scripted, nil)},
-	} {
-		for d := range days {
-			c.Line("interval", dayLeft+dayWidth*float64(d)/days, up(line.of[d]), dayLeft+dayWidth*float64(d+1)/days, up(line.of[d+1]))
-		}
-		c.Text("start", dayLeft+dayWidth+4, up(line.of.end())+4, line.name)
-	}
+	curves(c, all, dayLeft, dayWidth)
 }
 
-// owners are how many owners collude in the plot.
-var owners = []int{0, 1, 2, 3, 5, 10, 20, 50, 100}
-
-// plotOwners draws what colluding owners gain, each number as far from the next.
-func plotOwners(c *page.Canvas) {
-	c.Text("start", ownLeft, 30, "R against owners that collude")
-	x := func(i int) float64 { return ownLeft + ownWidth*float64(i)/float64(len(owners)-1) }
-	for i, n := range owners {
-		c.Text("middle", x(i), bottom+18, fmt.Sprint(n))
+// plotCollusions draws what colluding owners gain, each number as far from the next.
+func plotCollusions(c *page.Canvas, all []collusion) {
+	c.Text("start", ownLeft, 30, "R against other owners that help")
+	for i, n := range colluders {
+		c.Text("middle", ownLeft+ownWidth*float64(i)/float64(len(colluders)-1), bottom+18, fmt.Sprint(n))
 	}
-	for _, line := range []struct {
-		name string
-		of   func(int) act
-	}{{"both", both}, {"let it win when accused", loses}, {"lose on purpose", sacrificed}} {
-		last := alone(colluding, nil).end()
-		for i, n := range owners[1:] {
-			next := alone(colluding, line.of(n)).end()
-			c.Line("interval", x(i), up(last), x(i+1), up(next))
-			last = next
+	var gains []course
+	for i, name := range []string{"let it win", "lose to it", "both"} {
+		gains = append(gains, course{name, all[i].r})
+	}
+	curves(c, gains, ownLeft, ownWidth)
+}
+
+// lineHeight keeps the names of curves apart.
+const lineHeight = 14
+
+// curves draws ratings from left to right, each with its name at its end: the highest one first, so that a name moves down where another is.
+func curves(c *page.Canvas, all []course, left, width float64) {
+	byEnd := slices.SortedFunc(slices.Values(all), func(a, b course) int { return cmp.Compare(b.r[len(b.r)-1], a.r[len(a.r)-1]) })
+	name := 0.0
+	for _, one := range byEnd {
+		step := width / float64(len(one.r)-1)
+		for i := range one.r[1:] {
+			c.Line("interval", left+step*float64(i), up(one.r[i]), left+step*float64(i+1), up(one.r[i+1]))
 		}
-		c.Text("start", ownLeft+ownWidth+4, up(last)+4, line.name)
+		name = max(up(one.r[len(one.r)-1]), name+lineHeight)
+		c.Text("start", left+width+4, name+4, one.name)
 	}
 }

@@ -27,35 +27,34 @@ func people(seed uint64) *world {
 func month(seed uint64) *world {
 	w := people(seed)
 	rings := w.rings()
-	w.live(func(today int, midnight int64) {
-		recent := slices.Clone(w.recent)
+	w.live(func(today int) {
+		published := slices.Clone(w.today)
 		for _, a := range slices.Clone(w.agents) {
 			if a.gone && a.kind != givenUp {
 				w.rename(a)
 			}
-			if a.gone {
-				continue
+			if !a.gone {
+				w.look(a, published)
 			}
-			w.look(a, recent, midnight)
 		}
-		rings.collude(w, today, midnight)
+		w.collude(rings, today)
 	})
 	return w
 }
 
 // look lets an agent look at some signals of others, and dispute those that it takes for wrong.
-func (w *world) look(a *agent, recent []*signal, at int64) {
+func (w *world) look(a *agent, published []*signal) {
 	for range poisson(a.random, a.kind.looks) {
-		if len(recent) == 0 {
+		if len(published) == 0 {
 			return
 		}
-		s := recent[a.random.IntN(len(recent))]
+		s := published[a.random.IntN(len(published))]
 		takes := a.kind.mistakes
 		if !s.sound {
 			takes = a.kind.notices
 		}
-		if s.by.Owner != a.Owner && !s.by.gone && a.random.Float64() < takes {
-			w.dispute(a, s, at)
+		if s.by.Owner != a.Owner && a.random.Float64() < takes {
+			w.contest(a, s)
 		}
 	}
 }
@@ -66,38 +65,31 @@ func (w *world) rename(a *agent) {
 	a.kind = givenUp
 }
 
-// rings are the owners that collude: the first agent of each is the one that shall profit, and the others are there to be used up.
-type rings [][]*agent
-
-func (w *world) rings() (r rings) {
-	byOwner := make(map[string]int)
+// rings are the agents of the owners that collude: the first of each is the one that shall profit, and the others are there to be used up.
+func (w *world) rings() (rings [][]*agent) {
 	for _, a := range w.agents {
-		if a.kind != colluding {
-			continue
+		switch n := len(rings); {
+		case a.kind != colluding:
+		case n == 0 || rings[n-1][0].Owner != a.Owner:
+			rings = append(rings, []*agent{a})
+		default:
+			rings[n-1] = append(rings[n-1], a)
 		}
-		i, known := byOwner[a.Owner]
-		if !known {
-			i = len(r)
-			byOwner[a.Owner] = i
-			r = append(r, nil)
-		}
-		r[i] = append(r[i], a)
 	}
-	return r
+	return rings
 }
 
 // collude lets one helper of each owner a day lose against an agent of another owner that shall profit: by turns as who disputes and as who is accused.
-func (r rings) collude(w *world, today int, at int64) {
-	for i, ring := range r {
-		profits := r[(i+1+today)%len(r)][0]
+func (w *world) collude(rings [][]*agent, today int) {
+	for i, ring := range rings {
+		profits := rings[(i+1+today)%len(rings)][0]
 		helper := ring[1+today%(len(ring)-1)]
-		if profits.Owner == helper.Owner {
-			continue
-		}
-		if today%2 == 0 {
-			w.dispute(helper, w.publish(profits, at-hour, true), at)
-		} else {
-			w.dispute(profits, w.publish(helper, at-hour, false), at)
+		switch {
+		case profits.Owner == helper.Owner:
+		case today%2 == 0:
+			w.contest(helper, w.publish(profits, true))
+		default:
+			w.contest(profits, w.publish(helper, false))
 		}
 	}
 }

@@ -23,7 +23,7 @@ type result struct {
 func (w *world) results(k *kind) (all []result) {
 	for _, a := range w.agents {
 		if a.kind == k {
-			all = append(all, result{a, a.rated(days), a.log.Reputation(scoring)})
+			all = append(all, result{a, w.rated(a), a.log.Reputation(scoring)})
 		}
 	}
 	return all
@@ -60,17 +60,36 @@ func (w *world) groups() string {
 
 func figure(v float64) string { return fmt.Sprintf("%.1f", v) }
 
-// ofAttacks returns a row for each attack.
-func ofAttacks(without map[*kind]course) string {
-	t := page.NewTable("what the agent does", "names it needs", "owners it needs", "R without", "R with")
-	for _, a := range attacks() {
-		t.Row(a.name, fmt.Sprint(a.identities), fmt.Sprint(a.owners), figure(without[colluding].end()), figure(alone(a.kind, a.do).end()))
+// ofAttacks returns a row for each attack with how many names and owners it costs.
+func ofAttacks(all []attack) string {
+	t := page.NewTable("what the agent does", "names it needs", "owners it needs", "R")
+	for _, a := range all {
+		t.Row(a.name, fmt.Sprint(a.identities), fmt.Sprint(a.owners), figure(a.r))
+	}
+	return t.String()
+}
+
+// ofCollusions returns a row for each way to collude, by how many other owners it costs.
+func ofCollusions(all []collusion) string {
+	columns := []string{"R if so many other owners help", "names for each"}
+	for _, n := range colluders {
+		columns = append(columns, fmt.Sprint(n))
+	}
+	t := page.NewTable(columns...)
+	for _, c := range all {
+		row := []string{c.name, fmt.Sprint(c.identities)}
+		for _, r := range c.r {
+			row = append(row, figure(r))
+		}
+		t.Row(row...)
 	}
 	return t.String()
 }
 
 // text returns what stands in the page.
-func text(w *world, seed uint64) string {
-	return fmt.Sprintf("%d agents over %d days, with %d signals and %d disputes, from the seed %d.\n\n%s\nOf one agent that has regular sessions, the mean of %d months:\n\n%s\n",
-		len(people(seed).agents), days, w.signals, w.disputes, seed, w.groups(), tries, ofAttacks(map[*kind]course{colluding: alone(colluding, nil)}))
+func (s study) text() string {
+	return fmt.Sprintf("%d agents over %d days, from the seed %d. The log of disputes has %d entries at the end.\n\n%s\n"+
+		"One agent with regular sessions, of which nobody takes notice, has R = %s. Means over %d worlds:\n\n%s\n%s\n"+
+		"An honest agent that has lost a dispute has less than one that takes another name from %d days later on.\n\n",
+		len(people(s.seed).agents), days, s.seed, s.world.book.Log().Entries, s.world.groups(), figure(s.collusions[0].r[0]), tries, ofCollusions(s.collusions), ofAttacks(s.attacks), pays(s.courses))
 }

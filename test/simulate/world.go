@@ -6,9 +6,11 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/dispute"
 	"github.com/actionproof/mediator/reputation/rating"
 )
 
@@ -17,131 +19,202 @@ const (
 	day   = 24 * hour
 	days  = 30
 	start = 1_800_057_600 // a midnight
-	// window is how long a signal can be disputed.
-	window = 24 * hour
+)
+
+// The times of a day, in seconds from midnight on. Sessions are closed before noon.
+const (
+	publishes = 12 * hour
+	finalises = 13 * hour
+	contests  = 18 * hour
 )
 
 // scoring stands for the hash of the formulas that all sessions are scored by.
 var scoring = evidence.HashBytes([]byte("formulas"))
 
-// agent is one agent of the world, with all that the node knows of it.
+// agent is one agent of the world.
 type agent struct {
 	accrual.Agent
 	kind     *kind
 	random   *rand.Rand
 	log      *accrual.Account
-	facts    []rating.Fact
-	verified bool
-	events   int
-	gone     bool // it has given up its name
+	sessions []rating.Fact
+	opened   []int64 // when it has opened disputes
+	gone     bool    // it has given up its name
 }
 
 // signal is a signal that an agent has published.
 type signal struct {
-	id    string
-	by    *agent
-	at    int64
-	sound bool // it would stand a dispute
+	id      string
+	by      *agent
+	receipt dispute.Known
+	sound   bool // its receipts do not contradict each other
 }
 
-// world is a month in the lives of some agents.
+// world is a month in the lives of some agents, with the node's log of disputes.
 type world struct {
-	random   *rand.Rand
-	agents   []*agent
-	recent   []*signal // those of the last day
-	signals  int
-	disputes int
+	random  *rand.Rand
+	now     int64
+	agents  []*agent
+	byID    map[string]*agent
+	book    *dispute.Book
+	today   []*signal // that were published today
+	counter int
 }
 
-func newWorld(seed uint64) *world { return &world{random: rand.New(rand.NewPCG(seed, 1))} }
+func newWorld(seed uint64) *world {
+	return &world{random: rand.New(rand.NewPCG(seed, 1)), now: start, byID: make(map[string]*agent), book: dispute.NewBook()}
+}
 
 // owner returns an owner's thumbprint.
 func owner(name string) string {
 	return strings.ReplaceAll(fmt.Sprintf("%-43s", name), " ", "-")
 }
 
-// add adds an agent to the world.
-func (w *world) add(k *kind, id accrual.Agent) *agent {
+// know adds an agent that does nothing by itself.
+func (w *world) know(k *kind, id accrual.Agent) *agent {
+	if a := w.byID[id.String()]; a != nil {
+		return a
+	}
 	a := &agent{Agent: id, kind: k, random: rand.New(rand.NewPCG(w.random.Uint64(), w.random.Uint64())), log: must(accrual.NewAccount(id))}
-	a.verified = a.random.Float64() < k.verified
+	w.byID[id.String()] = a
+	return a
+}
+
+// add adds an agent that lives.
+func (w *world) add(k *kind, id accrual.Agent) *agent {
+	a := w.know(k, id)
 	w.agents = append(w.agents, a)
 	return a
 }
 
-// enter adds an entry to the agent's log, and what R takes from it.
-func (a *agent) enter(e accrual.Entry) {
-	if must(a.log.Add(e)) && e.Session != nil {
-		a.facts = append(a.facts, rating.Fact{At: e.At, Session: e.Session})
+// id returns an id that nothing else has.
+func (w *world) id(of string) string {
+	w.counter++
+	return fmt.Sprint(of, w.counter)
+}
+
+// clock is the node's.
+func (w *world) clock() time.Time { return time.Unix(w.now, 0) }
+
+// enter adds an entry to the node's log, and to the logs of agents what follows.
+func (w *world) enter(e dispute.Entry) {
+	for _, one := range must(w.book.Add(e)).Accounts {
+		must(w.byID[one.Agent.String()].log.Add(one.Entry))
 	}
 }
 
-// rated is the agent's rating after some days.
-func (a *agent) rated(after int) rating.Rating {
-	return must(rating.Rate(a.Agent, a.facts, scoring, start+int64(after)*day))
+// of says what the node knows of an agent that writes. All have passed a verification in time.
+func (a *agent) of() dispute.By {
+	return dispute.By{Registered: time.Unix(1, 0), Tier: a.log.Reputation(scoring).Tier}
 }
 
 // work closes a session of an event of its own.
-func (a *agent) work(at int64) {
-	a.events++
-	a.enter(accrual.Entry{At: at, Session: &accrual.Session{
-		ID: fmt.Sprint("ses_", a.events), EventID: fmt.Sprint("evt_", a.events), Score: accrual.Round(min(100, max(0, a.kind.score(a.random)))), Coverage: 1,
+func (w *world) work(a *agent) {
+	s := &accrual.Session{
+		ID: w.id("ses_"), EventID: w.id("evt_"), Score: accrual.Round(min(100, max(0, a.kind.score(a.random)))), Coverage: 1,
 		ScoringHash: scoring, Interactions: 3, Hosts: []string{"model.example:443"},
-	}})
+	}
+	e := accrual.Entry{At: w.now + a.random.Int64N(publishes), Session: s}
+	must(a.log.Add(e))
+	a.sessions = append(a.sessions, rating.Fact{At: e.At, Session: s})
 }
 
-// publish publishes a signal. It is final once its window has closed.
-func (w *world) publish(a *agent, at int64, sound bool) *signal {
-	w.signals++
-	s := &signal{id: fmt.Sprint("signal_", w.signals), by: a, at: at, sound: sound}
-	rests := a.random.Float64() < a.kind.rests
-	a.facts = append(a.facts, rating.Fact{At: at + window, Signal: &rating.Checklist{
-		Trace: rests, Sources: rests, Context: true, Verification: a.verified, Timestamp: true, Schema: true,
-	}})
-	w.recent = append(w.recent, s)
+// publish publishes a signal, which rests on a receipt if the agent's signals do.
+func (w *world) publish(a *agent, sound bool) *signal {
+	s := &signal{id: w.id("signal-"), by: a, sound: sound}
+	s.receipt = dispute.Known{Hash: evidence.HashBytes([]byte(s.id)), Agent: a.String(), Session: s.id, At: w.now}
+	e := must(w.book.Publish(dispute.DefaultRules, dispute.Publication{By: a.of(), Observed: a.random.Float64() < a.kind.rests, Signal: dispute.Signal{
+		SignalID: s.id, AgentID: a.String(), Statement: "so it is", Horizon: dispute.HorizonShort, Timestamp: w.now, RestsOn: &dispute.RestsOn{Receipts: []string{s.receipt.Hash}},
+	}}, w.clock()))
+	w.enter(*e)
+	w.today = append(w.today, s)
 	return s
 }
 
-// dispute is what one agent has against a signal of another. Rules decide it, so whoever is right wins.
-func (w *world) dispute(challenger *agent, s *signal, at int64) {
-	w.disputes++
-	id, outcome := fmt.Sprint("dispute_", w.disputes), accrual.TargetWins
+// may reports whether an agent may open a dispute now. Who knows the rules does not break them.
+func (w *world) may(a *agent) bool {
+	allowed := w.book.Allowed(a.String(), a.of().Tier, w.clock())
+	recent := 0
+	for _, at := range a.opened {
+		if at > w.now-int64(allowed.Period/time.Second) {
+			recent++
+		}
+	}
+	return recent < allowed.Disputes
+}
+
+// contest lets an agent dispute a signal, if it may. Receipts decide, so the one that is right wins.
+func (w *world) contest(challenger *agent, s *signal) {
+	if !w.may(challenger) {
+		return
+	}
+	id, e := w.file(challenger, s)
+	if e.Opened == nil {
+		return
+	}
+	challenger.opened = append(challenger.opened, w.now)
+	f := dispute.Finding{Outcome: accrual.TargetWins, Reason: dispute.ReasonNothingFound}
 	if !s.sound {
-		outcome = accrual.ChallengerWins
+		f = dispute.Finding{Outcome: accrual.ChallengerWins, Reason: dispute.ReasonOverlap}
+		s.by.gone = s.by.gone || s.by.kind.renames
 	}
-	s.by.enter(accrual.Entry{At: at, Dispute: &accrual.Dispute{ID: id, Outcome: outcome}})
-	final := max(at, s.at+window)
-	s.by.facts = append(s.by.facts, rating.Fact{At: final, Dispute: &rating.Dispute{ID: id, About: s.id, Other: challenger.Agent, Outcome: outcome}})
-	challenger.facts = append(challenger.facts, rating.Fact{At: final, Dispute: &rating.Dispute{ID: id, About: s.id, Challenger: true, Other: s.by.Agent, Outcome: outcome}})
-	if outcome == accrual.ChallengerWins && s.by.kind.renames {
-		s.by.gone = true
+	w.enter(must(w.book.End(id, f, w.clock())))
+}
+
+// file files a dispute. It returns what was entered: the dispute, or a violation.
+func (w *world) file(challenger *agent, s *signal) (id string, e dispute.Entry) {
+	id, entry, err := w.book.File(dispute.DefaultRules, dispute.Filed{By: challenger.of(), Receipts: []dispute.Known{s.receipt}, Filing: dispute.Filing{Contract: &dispute.Contract{
+		ChallengeID: w.id("contract-"), OriginalSignalID: s.id, ChallengerAgentID: challenger.String(), CounterClaim: "so it is not", ReasoningTrace: "because", Timestamp: w.now,
+		ChallengeType: dispute.TypeTiming,
+	}}}, w.clock())
+	if entry == nil {
+		panic(fmt.Sprint("nothing is entered: ", err))
+	}
+	w.enter(*entry)
+	return id, *entry
+}
+
+// finalise closes the windows that are over.
+func (w *world) finalise() {
+	for _, id := range w.book.Closing(w.clock()) {
+		w.enter(must(w.book.Finalise(id, w.clock())))
 	}
 }
 
-// violate is a breach of a rule against spam.
-func (a *agent) violate(at int64) {
-	a.facts = append(a.facts, rating.Fact{At: at, Violation: "identical"})
-}
-
-// live lets the days pass. What agents do besides, at the end of each day, is up to then.
-func (w *world) live(then func(today int, midnight int64)) {
+// live lets the days pass. What agents do to each other, in the evening, is up to them.
+func (w *world) live(evening func(today int)) {
 	for today := range days {
 		morning := int64(start + today*day)
-		w.recent = slices.DeleteFunc(w.recent, func(s *signal) bool { return s.at+window < morning+day })
-		for _, a := range w.agents {
-			if a.gone {
-				continue
-			}
+		w.now, w.today = morning, nil
+		living := slices.DeleteFunc(slices.Clone(w.agents), func(a *agent) bool { return a.gone })
+		for _, a := range living {
 			for range poisson(a.random, a.kind.sessions) {
-				a.work(morning + a.random.Int64N(day/2))
-			}
-			for range poisson(a.random, a.kind.signals) {
-				w.publish(a, morning+day/2+a.random.Int64N(day/4), a.random.Float64() < a.kind.sound)
+				w.work(a)
 			}
 		}
-		if then != nil {
-			then(today, morning+day)
+		w.now = morning + publishes
+		for _, a := range living {
+			for range poisson(a.random, a.kind.signals) {
+				w.publish(a, a.random.Float64() < a.kind.sound)
+			}
+		}
+		w.now = morning + finalises
+		w.finalise()
+		w.now = morning + contests
+		if evening != nil {
+			evening(today)
 		}
 	}
+}
+
+// facts are all that the node knows of an agent.
+func (w *world) facts(a *agent) []rating.Fact {
+	return append(must(rating.Recorded(w.book, a.Agent)), a.sessions...)
+}
+
+// rated is the agent's rating at the end of the month.
+func (w *world) rated(a *agent) rating.Rating {
+	return must(rating.Rate(a.Agent, w.facts(a), scoring, start+days*day))
 }
 
 // poisson returns how often something happens that happens so often in the mean.

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { canonical, canonicalText } from './canonical.mjs';
 import { Gate, parseRequest } from './chain.mjs';
 import { kinds } from './claims.mjs';
+import { ratingOf } from './rating.mjs';
 import { ReceiptChain } from './receiptchain.mjs';
 import { Refusal, hash } from './refusal.mjs';
 import { checkReputation, reputationOf } from './reputation.mjs';
@@ -82,9 +83,18 @@ function* reputations({ vectors, ...file }) {
   }
 }
 
+function* ratings({ vectors, ...file }) {
+  for (const vector of vectors) {
+    yield verdict(() => {
+      const follows = canonical(ratingOf(vector.facts ?? [], { ...file, ...vector }));
+      if (follows !== canonical(vector.rating)) throw new Refusal(`another rating: ${follows}`);
+    });
+  }
+}
+
 const all = [
   artifacts(read('artifacts.json')), chains(read('chains.json')), posts(read('posts.json')), canonicals(read('canonical.json')), receiptChains(read('receipts.json')),
-  artifacts(read('scoretokens.json')), reputations(read('reputations.json')),
+  artifacts(read('scoretokens.json')), reputations(read('reputations.json')), ratings(read('ratings.json')),
 ];
 for (const verdicts of all) {
   for (const v of verdicts) console.log(JSON.stringify(v));
