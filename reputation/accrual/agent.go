@@ -39,6 +39,9 @@ func ParseAgent(id string) (Agent, error) {
 	if err := a.check(); err != nil {
 		return Agent{}, err
 	}
+	if a.String() != id {
+		return Agent{}, fmt.Errorf("accrual: the agent id %.80q names no owner", id)
+	}
 	return a, nil
 }
 

@@ -113,7 +113,7 @@ func (b *Book) ending(e Entry) []Ended {
 	switch {
 	case e.Resolved != nil:
 		d := b.disputes[e.Resolved.DisputeID]
-		if d.SignalID == "" || b.signals[d.SignalID].Final {
+		if s := b.signals[d.SignalID]; s == nil || s.Final { // a signal that is forgotten is final
 			end(&d.Opened, e.Resolved.Finding)
 		}
 	case e.Final != nil:
@@ -151,13 +151,13 @@ func (b *Book) apply(e Entry, s Step) {
 	case e.Signal != nil:
 		b.signals[e.Signal.SignalID] = &SignalState{Published: *e.Signal, At: e.At}
 		b.running[e.Signal.SignalID] = true
-		by := b.of(e.Signal.Agent)
-		by.signals, by.open = append(by.signals, e.Signal.SignalID), by.open+1
+		b.of(e.Signal.Agent).open++
 	case e.Final != nil:
 		signal := b.signals[e.Final.SignalID]
 		signal.Final, signal.resolved = true, nil
 		delete(b.running, e.Final.SignalID)
 		b.of(signal.Agent).open--
+		b.over = append(b.over, past{at: e.At, signal: signal.SignalID})
 	case e.Opened != nil:
 		o := e.Opened
 		b.disputes[o.DisputeID] = &State{Opened: *o, At: e.At, Status: StatusPending}
@@ -190,6 +190,7 @@ func (b *Book) apply(e Entry, s Step) {
 func (b *Book) end(one Ended) {
 	d := b.disputes[one.DisputeID]
 	d.Effective = true
+	b.over = append(b.over, past{at: one.At, dispute: d.DisputeID})
 	challenger, target := b.of(one.Challenger), b.of(one.Target)
 	challenger.ended, target.ended = append(challenger.ended, one), append(target.ended, one)
 	target.pending--
@@ -199,8 +200,29 @@ func (b *Book) end(one Ended) {
 	if one.Outcome == accrual.TargetWins {
 		challenger.lost = append(lately(challenger.lost, one.At), one.At)
 	}
+	if one.Outcome == accrual.ChallengerWins {
+		target.fell = one.At
+	}
 	if one.Malicious {
 		challenger.violate(Violated{one.At, RuleMalicious, d.Document})
+	}
+}
+
+// forget drops what is over for long. A signal stays while a dispute of it goes on.
+func (b *Book) forget() {
+	for len(b.over) > 0 && b.over[0].at <= b.last-kept {
+		p := b.over[0]
+		b.over = b.over[1:]
+		if p.signal != "" {
+			delete(b.signals, p.signal)
+			continue
+		}
+		d := b.disputes[p.dispute]
+		delete(b.disputes, p.dispute)
+		delete(b.contracts, d.ContractID)
+		if b.substances[d.Substance] == p.dispute {
+			delete(b.substances, d.Substance)
+		}
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// Book is what follows from the log of a node, as far as it was read. It is not safe for concurrent use.
+// Book is what follows from the log of a node, as far as it was read. It forgets the details of what is over for 30 days: then nothing of it can come up again.
+// What has ended, and between whom, it keeps. It is not safe for concurrent use.
 type Book struct {
 	log  accrual.Log
 	last int64 // time of the last entry
@@ -29,6 +30,13 @@ type Book struct {
 	pairs      map[[2]string]bool // of agents, in order, of which a dispute has given points
 	running    map[string]bool    // ids of the signals that are not final
 	unresolved map[string]bool    // ids of the disputes that are not resolved
+	over       []past             // signals that are final and disputes that count, in the order in which they came to
+}
+
+// past is a signal or a dispute of which nothing more will come.
+type past struct {
+	at              int64
+	signal, dispute string // one of them is empty
 }
 
 // SignalState is a signal as it stands.
@@ -55,11 +63,11 @@ type State struct {
 
 // agent is what is kept of one agent.
 type agent struct {
-	signals    []string // that it has published, in their order
-	open       int      // of these: not final
-	pending    int      // disputes in which it is accused, and that are not effective
-	opened     []int64  // when it opened disputes, lately
-	lost       []int64  // when it lost disputes that it had opened, lately
+	open       int     // signals that are not final
+	pending    int     // disputes in which it is accused, and that are not effective
+	opened     []int64 // when it opened disputes, lately
+	lost       []int64 // when it lost disputes that it had opened, lately
+	fell       int64   // when it last lost a dispute in which it was accused
 	violations []Violated
 	ended      []Ended
 }
@@ -166,10 +174,11 @@ func (b *Book) Add(e Entry) (Step, error) {
 	}
 	b.log, b.last = s.Log, e.At
 	b.apply(e, s)
+	b.forget()
 	return s, nil
 }
 
-// Signal returns a signal.
+// Signal returns a signal that is not forgotten.
 func (b *Book) Signal(id string) (SignalState, bool) {
 	s, ok := b.signals[id]
 	if !ok {
@@ -178,7 +187,7 @@ func (b *Book) Signal(id string) (SignalState, bool) {
 	return *s, true
 }
 
-// Dispute returns a dispute.
+// Dispute returns a dispute that is not forgotten.
 func (b *Book) Dispute(id string) (State, bool) {
 	d, ok := b.disputes[id]
 	if !ok {

@@ -22,7 +22,7 @@ const (
 	MaxStatement = 4096     // of a signal, and of a counter claim
 	MaxTrace     = 16384    // of a reasoning trace, and of evidence
 	MaxReceipts  = 64       // that a document names
-	maxSignature = 256
+	maxSignature = 16384    // that of a sidecar is a token
 	maxReason    = 512
 	maxWhole     = 1<<53 - 1 // the greatest whole number of which a double is no other number as well
 )

@@ -24,15 +24,22 @@ type Entry struct {
 	Violation *Violation `json:"violation,omitempty"`
 }
 
-// Published is a signal that was published.
+// Published is a signal that was published, and what the node has found of it then.
 type Published struct {
 	SignalID string   `json:"signal_id"`
 	Agent    string   `json:"agent_id"`
 	Document string   `json:"document"` // hash of the signal: see [Document]
 	Horizon  string   `json:"horizon"`
-	Closes   int64    `json:"closes"` // from then on it can be disputed no more; Unix seconds
+	Written  int64    `json:"written"` // the time that the signal says; Unix seconds
+	Closes   int64    `json:"closes"`  // from then on it can be disputed no more; Unix seconds
 	Basis    string   `json:"basis"`
 	Receipts []string `json:"receipts,omitempty"` // that it rests on
+	// Sources says that one of the receipts is of an answered call to a model at a host that the node believes.
+	Sources bool `json:"sources,omitempty"`
+	// Cites are the other agents whose receipts it rests on, in ascending order.
+	Cites []string `json:"cites,omitempty"`
+	// Verified says that the agent had passed a verification.
+	Verified bool `json:"verified,omitempty"`
 }
 
 // How it is known what a signal rests on.
@@ -180,9 +187,20 @@ func (e Entry) check() error {
 }
 
 func (p *Published) check() error {
+	if !slices.IsSorted(p.Cites) || len(slices.Compact(slices.Clone(p.Cites))) != len(p.Cites) || len(p.Cites) > len(p.Receipts) {
+		return errors.New("the agents that the signal cites are not in ascending order, or more than its receipts")
+	}
+	if len(p.Receipts) == 0 && (p.Basis == BasisObserved || p.Sources) {
+		return errors.New("a signal that rests on no receipts is observed")
+	}
+	for _, id := range p.Cites {
+		if err := checkAgent("cites", id); err != nil {
+			return err
+		}
+	}
 	return first(
 		checkFields(field{"signal_id", p.SignalID, idForm}, field{"document", p.Document, hashForm}), checkAgent("agent_id", p.Agent),
-		oneOf("horizon", p.Horizon, HorizonShort, HorizonLong), oneOf("basis", p.Basis, BasisObserved, BasisDeclared), checkTime(p.Closes),
+		oneOf("horizon", p.Horizon, HorizonShort, HorizonLong), oneOf("basis", p.Basis, BasisObserved, BasisDeclared), checkTime(p.Closes), checkTime(p.Written),
 		checkReceipts("receipts", p.Receipts),
 	)
 }

@@ -4,7 +4,6 @@ import "slices"
 
 // Facts are what the log says of one agent.
 type Facts struct {
-	Signals    []string   // ids of those that it has published, in their order
 	Pending    int        // disputes in which it is accused, and that do not count yet
 	Ended      []Ended    // disputes of it and against it that count, in the order in which they came to
 	Violations []Violated // the last ones, in their order
@@ -16,5 +15,5 @@ func (b *Book) Facts(id string) Facts {
 	if a == nil {
 		return Facts{}
 	}
-	return Facts{slices.Clone(a.signals), a.pending, slices.Clone(a.ended), slices.Clone(a.violations)}
+	return Facts{a.pending, slices.Clone(a.ended), slices.Clone(a.violations)}
 }

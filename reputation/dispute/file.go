@@ -19,13 +19,14 @@ var DefaultRules = Rules{Short: 24 * time.Hour, Long: 72 * time.Hour, Deadline: 
 
 // Bounds on what comes in. A node may have less. How many disputes there are against one agent is not bounded: its friends would use that up.
 const (
-	MaxRunning  = 256 // signals of one agent that are not final
-	MaxSessions = 16  // that the receipts of one dispute are of
+	MaxRunning  = 64 // signals of one agent that are not final
+	MaxSessions = 16 // that the receipts of one dispute are of
 	// MaxViolations bounds the violations of one agent that are entered in one day. More would change nothing: Q has reached its bound.
 	MaxViolations = 8
 )
 
-// By is who has written a document, as the node knows it when the document comes in. The node has verified the signature.
+// By is who has written a document, as the node knows it when the document comes in. The node has verified the signature. Everybody may publish; only who
+// is registered may dispute.
 type By struct {
 	Registered time.Time // since when; zero for an agent that is not
 	Tier       string    // of package accrual; an agent elsewhere has the lowest
@@ -35,8 +36,11 @@ type By struct {
 type Publication struct {
 	Signal Signal
 	By     By
-	// Observed says that the node holds all receipts that the signal rests on, and that they are of the same agent.
+	// Observed says that the node holds all receipts that the signal rests on, and that they are of the same agent. Sources and Cites
+	// are as in [Published], of those that the node holds.
 	Observed bool
+	Sources  bool
+	Cites    []string
 }
 
 // Publish judges a signal that has come in. The entry is nil where the same signal was published before.
@@ -46,7 +50,7 @@ func (b *Book) Publish(r Rules, p Publication, now time.Time) (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := first(s.check(), fresh(s, now), registered(s, p.By)); err != nil {
+	if err := first(s.check(), fresh(s, now)); err != nil {
 		return nil, err
 	}
 	if before := b.signals[s.SignalID]; before != nil {
@@ -58,10 +62,14 @@ func (b *Book) Publish(r Rules, p Publication, now time.Time) (*Entry, error) {
 	if a := b.agents[s.AgentID]; a != nil && a.open >= MaxRunning {
 		return nil, refusal.New("signal_too_many", "the agent has %d signals whose window is open", a.open)
 	}
-	e := &Published{SignalID: s.SignalID, Agent: s.AgentID, Document: hash, Horizon: s.Horizon, Closes: at + seconds(r.window(s.Horizon)), Basis: BasisDeclared}
-	if s.RestsOn != nil {
-		e.Receipts = s.RestsOn.Receipts
-		if p.Observed && len(e.Receipts) > 0 {
+	e := &Published{
+		SignalID: s.SignalID, Agent: s.AgentID, Document: hash, Horizon: s.Horizon, Written: s.Timestamp, Closes: at + seconds(r.window(s.Horizon)), Basis: BasisDeclared,
+		Verified: !p.By.Registered.IsZero(),
+	}
+	if s.RestsOn != nil && len(s.RestsOn.Receipts) > 0 {
+		e.Receipts, e.Sources = s.RestsOn.Receipts, p.Sources
+		e.Cites = slices.Compact(slices.Sorted(slices.Values(p.Cites)))
+		if p.Observed {
 			e.Basis = BasisObserved
 		}
 	}
@@ -90,7 +98,9 @@ type Known struct {
 	Hash    string
 	Agent   string // whose it is
 	Session string
-	At      int64 // when it was signed, Unix seconds
+	// At is when the node got the last receipt of its session, by the node's clock, in Unix seconds; for a session of which the node holds none, now.
+	// When a receipt was signed is its sidecar's word.
+	At int64
 }
 
 // Filed is a filing that has come in.
@@ -188,7 +198,7 @@ func (b *Book) opening(r Rules, f Filed, hash string, now time.Time) (o Opened, 
 			disputed = max(disputed, k.At)
 		}
 	}
-	if err := known(&o, f.Receipts); err != nil {
+	if err := b.known(&o, f.Receipts); err != nil {
 		return o, 0, err
 	}
 	o.Substance, err = b.substance(f.Filing, o)
@@ -196,9 +206,13 @@ func (b *Book) opening(r Rules, f Filed, hash string, now time.Time) (o Opened, 
 }
 
 // known refuses a dispute about receipts that nobody has shown, or that are another agent's. Without them nothing could be decided, and an agent
-// could be accused by hashes that are made up.
-func known(o *Opened, receipts []Known) error {
-	sessions := make(map[string]bool)
+// could be accused by hashes that are made up. It also refuses receipts from before a dispute that the target has lost: they count for nothing any
+// more, and nobody is to lose twice by them.
+func (b *Book) known(o *Opened, receipts []Known) error {
+	sessions, lost := make(map[string]bool), int64(-1)
+	if a := b.agents[o.Target]; a != nil {
+		lost = a.fell
+	}
 	for _, hash := range o.Receipts {
 		at := slices.IndexFunc(receipts, func(k Known) bool { return k.Hash == hash })
 		if at < 0 {
@@ -206,6 +220,9 @@ func known(o *Opened, receipts []Known) error {
 		}
 		if receipts[at].Agent != o.Target {
 			return refusal.New("dispute_receipts", "the receipt %s is not of the agent that is accused", hash)
+		}
+		if o.Type != TypeGeneral && receipts[at].At <= lost {
+			return refusal.New("dispute_receipts", "the receipt %s came before the agent lost a dispute at %s, and counts no more", hash, time.Unix(lost, 0).UTC().Format(time.RFC3339))
 		}
 		sessions[receipts[at].Session] = true
 	}
