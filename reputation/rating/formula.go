@@ -25,9 +25,9 @@ const day = 86_400 // seconds
 type Inputs struct {
 	Sigma        float64 `json:"sigma"`        // spread of the outcomes, 0 to 0.5
 	Drawdown     float64 `json:"drawdown"`     // 0 to 1
-	Transparency float64 `json:"transparency"` // mean of the checklists, 0 to 1
+	Transparency float64 `json:"transparency"` // mean of the signals, 0 to 1
 	RAP          float64 `json:"rap"`          // risk-adjusted performance
-	Adoption     float64 `json:"adoption"`     // U: no record shows it, so it is always 0.5
+	Adoption     float64 `json:"adoption"`     // U, 0 to 1
 	Survival     float64 `json:"survival"`     // S, 0 to 1
 	Helpfulness  float64 `json:"helpfulness"`  // H, 0 to 1
 	Instability  float64 `json:"instability"`  // 0 to 1
@@ -66,13 +66,13 @@ func Step(old, today float64) float64 {
 	return accrual.Round(clamp(clamp(next, old-MaxStep, old+MaxStep), 0, 100))
 }
 
-// Score returns the transparency of one signal, 0 to 1.
-func (c Checklist) Score() float64 {
-	sum := weighted(0.20, one(c.Trace), 0.20, one(c.Sources), 0.15, one(c.Context), 0.15, one(c.Verification), 0.10, one(c.Timestamp), 0.20, one(c.Schema))
-	if !c.Schema {
+// Transparency returns what one signal is worth, 0 to 1.
+func Transparency(s accrual.Signal) float64 {
+	sum := weighted(0.20, one(s.Trace), 0.20, one(s.Sources), 0.15, one(s.Context), 0.15, one(s.Verification), 0.10, one(s.Timestamp), 0.20, one(s.Schema))
+	if !s.Schema {
 		sum = min(sum, schemaCap)
 	}
-	if !c.Verification {
+	if !s.Verification {
 		sum = min(sum, verificationCap)
 	}
 	return accrual.Round(sum)

@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/rating"
 	"github.com/actionproof/mediator/test/check"
 )
@@ -64,31 +65,31 @@ func TestFactors(t *testing.T) {
 	}
 }
 
-func TestChecklist(t *testing.T) {
-	all := rating.Checklist{Trace: true, Sources: true, Context: true, Verification: true, Timestamp: true, Schema: true}
-	without := func(edit func(*rating.Checklist)) rating.Checklist {
+func TestTransparency(t *testing.T) {
+	all := accrual.Signal{Trace: true, Sources: true, Context: true, Verification: true, Timestamp: true, Schema: true}
+	without := func(edit func(*accrual.Signal)) accrual.Signal {
 		c := all
 		edit(&c)
 		return c
 	}
 	for name, row := range map[string]struct {
-		of   rating.Checklist
+		of   accrual.Signal
 		want float64
 	}{
-		"nothing":                                {rating.Checklist{}, 0},
+		"nothing":                                {accrual.Signal{}, 0},
 		"everything":                             {all, 1},
-		"no trace":                               {without(func(c *rating.Checklist) { c.Trace = false }), 0.8},
-		"no sources":                             {without(func(c *rating.Checklist) { c.Sources = false }), 0.8},
-		"no context":                             {without(func(c *rating.Checklist) { c.Context = false }), 0.85},
-		"no time":                                {without(func(c *rating.Checklist) { c.Timestamp = false }), 0.9},
-		"no schema has at most 0.3":              {without(func(c *rating.Checklist) { c.Schema = false }), 0.3},
-		"no verification has at most 0.6":        {without(func(c *rating.Checklist) { c.Verification = false }), 0.6},
-		"neither":                                {without(func(c *rating.Checklist) { c.Schema, c.Verification = false, false }), 0.3},
-		"below the caps":                         {rating.Checklist{Trace: true}, 0.2},
-		"just below the cap of the schema":       {rating.Checklist{Context: true, Verification: true}, 0.3},
-		"just below the cap of the verification": {rating.Checklist{Trace: true, Sources: true, Schema: true}, 0.6},
+		"no trace":                               {without(func(c *accrual.Signal) { c.Trace = false }), 0.8},
+		"no sources":                             {without(func(c *accrual.Signal) { c.Sources = false }), 0.8},
+		"no context":                             {without(func(c *accrual.Signal) { c.Context = false }), 0.85},
+		"no time":                                {without(func(c *accrual.Signal) { c.Timestamp = false }), 0.9},
+		"no schema has at most 0.3":              {without(func(c *accrual.Signal) { c.Schema = false }), 0.3},
+		"no verification has at most 0.6":        {without(func(c *accrual.Signal) { c.Verification = false }), 0.6},
+		"neither":                                {without(func(c *accrual.Signal) { c.Schema, c.Verification = false, false }), 0.3},
+		"below the caps":                         {accrual.Signal{Trace: true}, 0.2},
+		"just below the cap of the schema":       {accrual.Signal{Context: true, Verification: true}, 0.3},
+		"just below the cap of the verification": {accrual.Signal{Trace: true, Sources: true, Schema: true}, 0.6},
 	} {
-		t.Run(name, func(t *testing.T) { check.WantEqual(t, row.of.Score(), row.want) })
+		t.Run(name, func(t *testing.T) { check.WantEqual(t, rating.Transparency(row.of), row.want) })
 	}
 }
 

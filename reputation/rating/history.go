@@ -15,25 +15,24 @@ const (
 	noise      = 0.12 // spread that the score of a steady agent has: nobody gains by less
 	maxRAP     = 3.0
 	jump       = 0.50 // between two outcomes that follow each other
-	unknown    = 0.5  // a share of which nothing is known; the seed says so of S
-	prior      = 20   // how many words of others it takes to halve the way from there to 1
+	prior      = 20   // how many words of others halve the way of a share from one half, where it begins, to 1
 	lossWeighs = 10   // how many words in favour one lost dispute weighs as much as
 )
 
-// history is what is known of an agent at one moment.
+// history is what the log of an agent has said so far.
 type history struct {
 	agent       accrual.Agent
 	scoringHash string
 	events      []*event // in the order of their first sessions
 	byID        map[string]*event
-	flagged     int // how many of the events came before the agent last lost a dispute
-	signals     []float64
+	flagged     int       // how many of the events came before the agent last lost a dispute
+	signals     []float64 // what each is worth
 	// Owners of the other agents. Each counts once, since an owner can have any number of agents.
-	survived, refuted map[string]bool
-	lost              map[string]bool // what the agent was accused of and lost
-	failed            int             // disputes that it has opened and lost
-	disputes          map[string]bool
-	spam              float64 // Q's penalty for breaches of the rules, as of the last midnight; see sleep
+	citedBy, survived, refuted map[string]bool
+	lost                       map[string]bool // what the agent was accused of and lost
+	failed                     int             // disputes that it has raised and lost
+	spam                       float64         // Q's penalty for breaches of the rules, as of spamAt
+	spamAt                     int64
 }
 
 // event is a verified event, with the sessions that it has opened.
@@ -41,26 +40,28 @@ type event struct{ sessions []accrual.Session }
 
 func newHistory(agent accrual.Agent, scoringHash string) *history {
 	return &history{
-		agent: agent, scoringHash: scoringHash, byID: make(map[string]*event), disputes: make(map[string]bool), lost: make(map[string]bool),
-		survived: make(map[string]bool), refuted: make(map[string]bool),
+		agent: agent, scoringHash: scoringHash, byID: make(map[string]*event), lost: make(map[string]bool),
+		citedBy: make(map[string]bool), survived: make(map[string]bool), refuted: make(map[string]bool),
 	}
 }
 
-func (h *history) add(f Fact) {
+// add takes in an entry of the agent's log.
+func (h *history) add(e accrual.Entry, at int64) {
 	switch {
-	case f.Session != nil:
-		h.addSession(*f.Session)
-	case f.Signal != nil:
-		h.signals = append(h.signals, f.Signal.Score())
-	case f.Dispute != nil:
-		h.addDispute(*f.Dispute)
-	default:
-		h.spam += float64(violationPenalty * math.Exp2(float64(f.At%day-day)/halfLife)) // as of the next midnight
+	case e.Session != nil:
+		h.addSession(*e.Session)
+	case e.Signal != nil:
+		h.signals = append(h.signals, Transparency(*e.Signal))
+	case e.Cited != nil:
+		h.credit(h.citedBy, e.Cited.By)
+	case e.Dispute != nil:
+		h.addDispute(*e.Dispute)
+	case e.Raised != nil:
+		h.addRaised(*e.Raised)
+	case e.Violation != nil:
+		h.spam, h.spamAt = h.spamOf(at)+violationPenalty, at
 	}
 }
-
-// sleep lets a day pass.
-func (h *history) sleep() { h.spam *= math.Exp2(-day / float64(halfLife)) }
 
 // addSession takes in a session, in the place of what was known of it. Scores by other formulas cannot be compared with these.
 func (h *history) addSession(s accrual.Session) {
@@ -80,31 +81,37 @@ func (h *history) addSession(s accrual.Session) {
 	e.sessions = append(e.sessions, s)
 }
 
-// addDispute takes in an outcome, once. One without a winner changes nothing.
-func (h *history) addDispute(d Dispute) {
-	if h.disputes[d.ID] {
-		return
-	}
-	h.disputes[d.ID] = true
-	switch won := d.Challenger == (d.Outcome == accrual.ChallengerWins); {
-	case d.Outcome == accrual.Inconclusive:
-	case won && d.Challenger:
-		h.credit(h.refuted, d.Other)
-	case won:
+// addDispute takes in a dispute in which the agent was accused. One that is open, or has no winner, changes nothing.
+func (h *history) addDispute(d accrual.Dispute) {
+	switch d.Outcome {
+	case accrual.TargetWins:
 		h.credit(h.survived, d.Other)
-	case d.Challenger:
-		h.failed++
-	default:
+	case accrual.ChallengerWins:
 		h.lost[d.About] = true
 		h.flagged = len(h.events)
 	}
 }
 
-// credit counts the owner of another agent, once. It may not be the agent's own, and of an agent elsewhere nobody knows that it is not.
-func (h *history) credit(owners map[string]bool, other accrual.Agent) {
-	if !h.agent.SameOwner(other) {
-		owners[other.Owner] = true
+// addRaised takes in a dispute that the agent has raised.
+func (h *history) addRaised(r accrual.Raised) {
+	switch r.Outcome {
+	case accrual.ChallengerWins:
+		h.credit(h.refuted, r.Other)
+	case accrual.TargetWins:
+		h.failed++
 	}
+}
+
+// credit counts the owner of another agent, once. It may not be the agent's own, and of an agent elsewhere nobody knows that it is not.
+func (h *history) credit(owners map[string]bool, other string) {
+	if of, err := accrual.ParseAgent(other); err == nil && !h.agent.SameOwner(of) {
+		owners[of.Owner] = true
+	}
+}
+
+// spamOf returns the penalty at a time, of which half is gone after seven days.
+func (h *history) spamOf(at int64) float64 {
+	return h.spam * math.Exp2(-float64(at-h.spamAt)/halfLife)
 }
 
 // outcome is what came of one event: the lowest score of its sessions, 0 to 1, and the hosts of models that it called.
@@ -148,7 +155,7 @@ func (h *history) lacks() (lacks []string) {
 	return lacks
 }
 
-// inputs returns what follows from the facts, but for the spam, which depends on the day too.
+// inputs returns what follows from the log, but for the spam, which depends on the day too.
 func (h *history) inputs() Inputs {
 	outcomes := h.outcomes()
 	m, spread := meanAndSpread(outcomes)
@@ -156,7 +163,7 @@ func (h *history) inputs() Inputs {
 		Sigma: accrual.Round(max(0, spread-noise)), Drawdown: accrual.Round(drawdown(outcomes)),
 		Transparency: accrual.Round(mean(h.signals[max(0, len(h.signals)-window):])),
 		RAP:          accrual.Round(clamp((m-lowBand)/max(spread, noise), -maxRAP, maxRAP)),
-		Adoption:     unknown, Survival: share(len(h.survived), len(h.lost)), Helpfulness: share(len(h.refuted), h.failed),
+		Adoption:     share(len(h.citedBy), 0), Survival: share(len(h.survived), len(h.lost)), Helpfulness: share(len(h.refuted), h.failed),
 		Instability: pairs(outcomes, func(a, b outcome) bool { return math.Abs(accrual.Round(a.value-b.value)) > jump }),
 		BandAbuse: pairs(outcomes, func(a, b outcome) bool {
 			return !slices.ContainsFunc(a.hosts, func(host string) bool { return slices.Contains(b.hosts, host) })

@@ -7,7 +7,6 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/reputation/accrual"
-	"github.com/actionproof/mediator/reputation/rating"
 )
 
 // tries is how many agents a figure is the mean of.
@@ -26,9 +25,8 @@ func lives(k *kind, do act, midnights ...int) []float64 {
 			}
 		})
 		a = w.agents[len(w.agents)-1] // under its last name
-		facts := w.facts(a)
 		for i, d := range midnights {
-			mean[i] += must(rating.Rate(a.Agent, facts, scoring, start+int64(d)*day)).R / tries
+			mean[i] += a.rated(d).R / tries
 		}
 	}
 	return mean
@@ -55,8 +53,13 @@ func sacrificed(owners int) act {
 	return spread(owners, func(w *world, a, helper *agent) { w.contest(a, w.publish(helper, false)) })
 }
 
-// both does both.
-func both(owners int) act { return join(loses(owners), sacrificed(owners)) }
+// cites lets an agent of each of so many owners cite the agent.
+func cites(owners int) act {
+	return spread(owners, func(w *world, a, helper *agent) { w.publish(helper, true, a.String()) })
+}
+
+// allThree does all three.
+func allThree(owners int) act { return join(loses(owners), sacrificed(owners), cites(owners)) }
 
 // join does several things.
 func join(acts ...act) act {
@@ -78,12 +81,13 @@ func spread(owners int, do func(w *world, a, helper *agent)) act {
 	}
 }
 
-// among does both with a hundred agents that are named so.
+// among does all three with a hundred agents that are named so.
 func among(name func(w *world, i int) *agent) act {
 	return func(w *world, a *agent, today int) {
 		for i := 5 * today; i < min(5*today+5, 100); i++ {
 			w.contest(name(w, i), w.publish(a, true))
 			w.contest(a, w.publish(name(w, i), false))
+			w.publish(name(w, i), true, a.String())
 		}
 	}
 }
@@ -168,7 +172,8 @@ func attacks() (all []attack, collusions []collusion) {
 	collusions = []collusion{
 		{name: "agents of other owners dispute it, and lose", identities: 1, with: loses},
 		{name: "agents of other owners are wrong on purpose, and it disputes them", identities: 1, with: sacrificed},
-		{name: "both", identities: 2, with: both},
+		{name: "agents of other owners cite it", identities: 1, with: cites},
+		{name: "all three", identities: 3, with: allThree},
 	}
 	for i := range collusions {
 		for _, n := range colluders {
@@ -176,9 +181,9 @@ func attacks() (all []attack, collusions []collusion) {
 		}
 	}
 	all = []attack{
-		{name: "both, with 100 agents of its own owner", identities: 100, kind: colluding, do: among(of("own"))},
-		{name: "both, with 100 agents elsewhere", identities: 100, kind: colluding, do: among(elsewhere)},
-		{name: "both, with 100 agents of one other owner", identities: 100, owners: 1, kind: colluding, do: among(of("other"))},
+		{name: "all three, with 100 agents of its own owner", identities: 100, kind: colluding, do: among(of("own"))},
+		{name: "all three, with 100 agents elsewhere", identities: 100, kind: colluding, do: among(elsewhere)},
+		{name: "all three, with 100 agents of one other owner", identities: 100, owners: 1, kind: colluding, do: among(of("other"))},
 		{name: "it has 50 sessions a day in place of 3", kind: hasty},
 		{name: "it opens a dispute on day 12, and loses it", kind: colluding, do: on(middle, 1, wrong)},
 		{name: "it opens one on day 12, loses it, and files the same 8 times again", kind: colluding, do: on(middle, 1, spams)},

@@ -73,7 +73,7 @@ func plotCollusions(c *page.Canvas, all []collusion) {
 		c.Text("middle", ownLeft+ownWidth*float64(i)/float64(len(colluders)-1), bottom+18, fmt.Sprint(n))
 	}
 	var gains []course
-	for i, name := range []string{"let it win", "lose to it", "both"} {
+	for i, name := range []string{"let it win", "lose to it", "cite it", "all three"} {
 		gains = append(gains, course{name, all[i].r})
 	}
 	curves(c, gains, ownLeft, ownWidth)

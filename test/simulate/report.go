@@ -23,7 +23,7 @@ type result struct {
 func (w *world) results(k *kind) (all []result) {
 	for _, a := range w.agents {
 		if a.kind == k {
-			all = append(all, result{a, w.rated(a), a.log.Reputation(scoring)})
+			all = append(all, result{a, a.rated(days), a.log.Reputation(scoring)})
 		}
 	}
 	return all

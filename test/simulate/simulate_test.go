@@ -51,11 +51,11 @@ func holds(t *testing.T, s study) {
 			}
 		}
 	}
-	if one := s.collusions[2].r[1] - without; one > 2 {
+	if one := s.collusions[3].r[1] - without; one > 2.5 {
 		t.Errorf("one other owner is worth %v points", one)
 	}
 	for _, a := range s.attacks {
-		if a.r > without+0.5+1.5*float64(a.owners) {
+		if a.r > without+0.5+2.5*float64(a.owners) {
 			t.Errorf("%s: R is %v, and %v without", a.name, a.r, without)
 		}
 	}

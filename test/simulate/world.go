@@ -21,7 +21,7 @@ const (
 	start = 1_800_057_600 // a midnight
 )
 
-// The times of a day, in seconds from midnight on. Sessions are closed before noon.
+// The times of a day, in seconds from midnight on. Sessions are entered at midnight.
 const (
 	publishes = 12 * hour
 	finalises = 13 * hour
@@ -34,12 +34,12 @@ var scoring = evidence.HashBytes([]byte("formulas"))
 // agent is one agent of the world.
 type agent struct {
 	accrual.Agent
-	kind     *kind
-	random   *rand.Rand
-	log      *accrual.Account
-	sessions []rating.Fact
-	opened   []int64 // when it has opened disputes
-	gone     bool    // it has given up its name
+	kind    *kind
+	random  *rand.Rand
+	log     *accrual.Account
+	entries []accrual.Entry // of the log
+	opened  []int64         // when it has opened disputes
+	gone    bool            // it has given up its name
 }
 
 // signal is a signal that an agent has published.
@@ -99,7 +99,14 @@ func (w *world) clock() time.Time { return time.Unix(w.now, 0) }
 // enter adds an entry to the node's log, and to the logs of agents what follows.
 func (w *world) enter(e dispute.Entry) {
 	for _, one := range must(w.book.Add(e)).Accounts {
-		must(w.byID[one.Agent.String()].log.Add(one.Entry))
+		w.byID[one.Agent.String()].add(one.Entry)
+	}
+}
+
+// add adds an entry to the agent's log.
+func (a *agent) add(e accrual.Entry) {
+	if must(a.log.Add(e)) {
+		a.entries = append(a.entries, e)
 	}
 }
 
@@ -114,16 +121,15 @@ func (w *world) work(a *agent) {
 		ID: w.id("ses_"), EventID: w.id("evt_"), Score: accrual.Round(min(100, max(0, a.kind.score(a.random)))), Coverage: 1,
 		ScoringHash: scoring, Interactions: 3, Hosts: []string{"model.example:443"},
 	}
-	e := accrual.Entry{At: w.now + a.random.Int64N(publishes), Session: s}
-	must(a.log.Add(e))
-	a.sessions = append(a.sessions, rating.Fact{At: e.At, Session: s})
+	a.add(accrual.Entry{At: w.now, Session: s})
 }
 
-// publish publishes a signal, which rests on a receipt if the agent's signals do.
-func (w *world) publish(a *agent, sound bool) *signal {
+// publish publishes a signal, which rests on a receipt if the agent's signals do. It can cite others.
+func (w *world) publish(a *agent, sound bool, cites ...string) *signal {
 	s := &signal{id: w.id("signal-"), by: a, sound: sound}
 	s.receipt = dispute.Known{Hash: evidence.HashBytes([]byte(s.id)), Agent: a.String(), Session: s.id, At: w.now}
-	e := must(w.book.Publish(dispute.DefaultRules, dispute.Publication{By: a.of(), Observed: a.random.Float64() < a.kind.rests, Signal: dispute.Signal{
+	rests := a.random.Float64() < a.kind.rests
+	e := must(w.book.Publish(dispute.DefaultRules, dispute.Publication{By: a.of(), Observed: rests, Sources: rests, Cites: cites, Signal: dispute.Signal{
 		SignalID: s.id, AgentID: a.String(), Statement: "so it is", Horizon: dispute.HorizonShort, Timestamp: w.now, RestsOn: &dispute.RestsOn{Receipts: []string{s.receipt.Hash}},
 	}}, w.clock()))
 	w.enter(*e)
@@ -149,7 +155,7 @@ func (w *world) contest(challenger *agent, s *signal) {
 		return
 	}
 	id, e := w.file(challenger, s)
-	if e.Opened == nil {
+	if e == nil || e.Opened == nil {
 		return
 	}
 	challenger.opened = append(challenger.opened, w.now)
@@ -161,17 +167,18 @@ func (w *world) contest(challenger *agent, s *signal) {
 	w.enter(must(w.book.End(id, f, w.clock())))
 }
 
-// file files a dispute. It returns what was entered: the dispute, or a violation.
-func (w *world) file(challenger *agent, s *signal) (id string, e dispute.Entry) {
-	id, entry, err := w.book.File(dispute.DefaultRules, dispute.Filed{By: challenger.of(), Receipts: []dispute.Known{s.receipt}, Filing: dispute.Filing{Contract: &dispute.Contract{
+// file files a dispute. It returns what was entered: the dispute, or a violation; nil where the dispute is refused without one, since its receipts came
+// before the agent lost another.
+func (w *world) file(challenger *agent, s *signal) (id string, e *dispute.Entry) {
+	// A refusal is an answer here.
+	id, e, _ = w.book.File(dispute.DefaultRules, dispute.Filed{By: challenger.of(), Receipts: []dispute.Known{s.receipt}, Filing: dispute.Filing{Contract: &dispute.Contract{
 		ChallengeID: w.id("contract-"), OriginalSignalID: s.id, ChallengerAgentID: challenger.String(), CounterClaim: "so it is not", ReasoningTrace: "because", Timestamp: w.now,
 		ChallengeType: dispute.TypeTiming,
 	}}}, w.clock())
-	if entry == nil {
-		panic(fmt.Sprint("nothing is entered: ", err))
+	if e != nil {
+		w.enter(*e)
 	}
-	w.enter(*entry)
-	return id, *entry
+	return id, e
 }
 
 // finalise closes the windows that are over.
@@ -207,14 +214,14 @@ func (w *world) live(evening func(today int)) {
 	}
 }
 
-// facts are all that the node knows of an agent.
-func (w *world) facts(a *agent) []rating.Fact {
-	return append(must(rating.Recorded(w.book, a.Agent)), a.sessions...)
-}
-
-// rated is the agent's rating at the end of the month.
-func (w *world) rated(a *agent) rating.Rating {
-	return must(rating.Rate(a.Agent, w.facts(a), scoring, start+days*day))
+// rated is the agent's rating after some days.
+func (a *agent) rated(after int) rating.Rating {
+	at := int64(start + after*day)
+	n := slices.IndexFunc(a.entries, func(e accrual.Entry) bool { return e.At >= at })
+	if n < 0 {
+		n = len(a.entries)
+	}
+	return rating.Replay(a.Agent, a.entries[:n], scoring).Rating(at)
 }
 
 // poisson returns how often something happens that happens so often in the mean.

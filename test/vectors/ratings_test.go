@@ -8,31 +8,14 @@ import (
 	"github.com/actionproof/mediator/reputation/rating"
 )
 
-// ratingVector are facts about an agent, with the rating that follows.
+// ratingVector is a log with the rating that follows.
 type ratingVector struct {
 	Name    string          `json:"name"`
-	Facts   []ratingFact    `json:"facts,omitempty"`
+	Log     []accrual.Entry `json:"log,omitempty"`
 	Agent   string          `json:"agent,omitempty"` // in place of the file's
 	At      int64           `json:"at,omitempty"`    // in place of the file's
 	Rating  json.RawMessage `json:"rating"`
 	Verdict string          `json:"verdict"`
-}
-
-// ratingFact is a fact as the page describes it.
-type ratingFact struct {
-	At        int64             `json:"at"`
-	Session   *accrual.Session  `json:"session,omitempty"`
-	Signal    *rating.Checklist `json:"signal,omitempty"`
-	Dispute   *ratingDispute    `json:"dispute,omitempty"`
-	Violation string            `json:"violation,omitempty"`
-}
-
-type ratingDispute struct {
-	ID         string `json:"dispute_id"`
-	About      string `json:"about"`
-	Challenger bool   `json:"challenger"`
-	Other      string `json:"other"`
-	Outcome    string `json:"outcome"`
 }
 
 type ratingsFile struct {
@@ -56,7 +39,7 @@ func (f ratingsFile) verify(v ratingVector) string {
 	return "ok"
 }
 
-// rate returns the rating that follows from a vector's facts.
+// rate returns the rating that follows from a vector's log, which is one that the agent can have.
 func (f ratingsFile) rate(v ratingVector) rating.Rating {
 	agent, now := f.Agent, f.At
 	if v.Agent != "" {
@@ -65,69 +48,74 @@ func (f ratingsFile) rate(v ratingVector) rating.Rating {
 	if v.At != 0 {
 		now = v.At
 	}
-	var facts []rating.Fact
-	for _, one := range v.Facts {
-		fact := rating.Fact{At: one.At, Session: one.Session, Signal: one.Signal, Violation: one.Violation}
-		if d := one.Dispute; d != nil {
-			fact.Dispute = &rating.Dispute{ID: d.ID, About: d.About, Challenger: d.Challenger, Other: must(accrual.ParseAgent(d.Other)), Outcome: d.Outcome}
-		}
-		facts = append(facts, fact)
-	}
-	return must(rating.Rate(must(accrual.ParseAgent(agent)), facts, f.ScoringHash, now))
+	of := must(accrual.ParseAgent(agent))
+	must(accrual.Replay(of, v.Log))
+	return rating.Replay(of, v.Log, f.ScoringHash).Rating(now)
 }
 
 // aDay is in seconds.
 const aDay = 86_400
 
-// ratingFacts writes facts, one a minute, of the first day unless it is told to wait.
-type ratingFacts []ratingFact
+// ratingLog writes a log, one entry a minute, of the first day unless it is told to wait.
+type ratingLog []accrual.Entry
 
-func (f ratingFacts) add(one ratingFact) ratingFacts {
-	one.At = at - at%aDay - 30*aDay
-	if len(f) > 0 {
-		one.At = f[len(f)-1].At + 60
+func (l ratingLog) add(e accrual.Entry) ratingLog {
+	e.At = at - at%aDay - 30*aDay
+	if len(l) > 0 {
+		e.At = l[len(l)-1].At + 60
 	}
-	return append(f[:len(f):len(f)], one)
+	return append(l[:len(l):len(l)], e)
 }
 
-// wait lets time pass before the next facts: the last one comes later.
-func (f ratingFacts) wait(seconds int64) ratingFacts {
-	f = append(ratingFacts{}, f...)
-	f[len(f)-1].At += seconds
-	return f
+// wait lets time pass before the next entries: the last one comes later.
+func (l ratingLog) wait(seconds int64) ratingLog {
+	l = append(ratingLog{}, l...)
+	l[len(l)-1].At += seconds
+	return l
 }
 
-func (f ratingFacts) session(event string, score float64, edits ...func(*accrual.Session)) ratingFacts {
+func (l ratingLog) session(event string, score float64, edits ...func(*accrual.Session)) ratingLog {
 	s := entries{}.session(event, score, edits...)[0].Session
 	if s.ID == "ses_0" {
-		s.ID = fmt.Sprint("ses_", len(f))
+		s.ID = fmt.Sprint("ses_", len(l))
 	}
-	return f.add(ratingFact{Session: s})
+	return l.add(accrual.Entry{Session: s})
 }
 
-func (f ratingFacts) sessions(n int, score float64, edits ...func(*accrual.Session)) ratingFacts {
+func (l ratingLog) sessions(n int, score float64, edits ...func(*accrual.Session)) ratingLog {
 	for range n {
-		f = f.session(fmt.Sprint("evt_", len(f)), score, edits...)
+		l = l.session(fmt.Sprint("evt_", len(l)), score, edits...)
 	}
-	return f
+	return l
 }
 
-func (f ratingFacts) signal(c rating.Checklist) ratingFacts { return f.add(ratingFact{Signal: &c}) }
+func (l ratingLog) signal(s accrual.Signal) ratingLog {
+	s.ID = fmt.Sprint("signal-", len(l))
+	return l.add(accrual.Entry{Signal: &s})
+}
 
-func (f ratingFacts) violations(n int) ratingFacts {
+func (l ratingLog) cited(by string) ratingLog {
+	return l.add(accrual.Entry{Cited: &accrual.Cited{By: by, SignalID: fmt.Sprint("signal-", len(l))}})
+}
+
+func (l ratingLog) violations(n int) ratingLog {
 	for range n {
-		f = f.add(ratingFact{Violation: "identical"})
+		l = l.add(accrual.Entry{Violation: &accrual.Violation{Rule: "identical"}})
 	}
-	return f
+	return l
 }
 
-// party is a dispute of the agent with another one.
-func (f ratingFacts) party(challenger bool, other, outcome string) ratingFacts {
-	return f.add(ratingFact{Dispute: &ratingDispute{ID: fmt.Sprint("dsp_", len(f)), About: fmt.Sprint("signal-", len(f)), Challenger: challenger, Other: other, Outcome: outcome}})
+// accused and raised are disputes of the agent with another one.
+func (l ratingLog) accused(other, outcome string) ratingLog {
+	return l.add(accrual.Entry{Dispute: &accrual.Dispute{ID: fmt.Sprint("dsp_", len(l)), About: fmt.Sprint("signal-", len(l)), Other: other, Outcome: outcome}})
+}
+
+func (l ratingLog) raised(other, outcome string) ratingLog {
+	return l.add(accrual.Entry{Raised: &accrual.Raised{ID: fmt.Sprint("dsp_", len(l)), About: fmt.Sprint("signal-", len(l)), Other: other, Outcome: outcome}})
 }
 
 // allChecked is a signal of which everything was found.
-var allChecked = rating.Checklist{Trace: true, Sources: true, Context: true, Verification: true, Timestamp: true, Schema: true}
+var allChecked = accrual.Signal{Trace: true, Sources: true, Context: true, Verification: true, Timestamp: true, Schema: true}
 
 // ratingsVectors generates ratings.json.
 func ratingsVectors() ratingsFile {
@@ -139,80 +127,81 @@ func ratingsVectors() ratingsFile {
 	id := func(id string) func(*accrual.Session) { return func(s *accrual.Session) { s.ID = id } }
 	none := func(s *accrual.Session) { s.Interactions, s.Hosts = 0, []string{} }
 	others := func(s *accrual.Session) { s.ScoringHash = otherHash }
-	steady := ratingFacts{}.signal(allChecked).sessions(20, 50)
-	without := func(edit func(*rating.Checklist)) ratingFacts {
+	steady := ratingLog{}.signal(allChecked).sessions(20, 50)
+	without := func(edit func(*accrual.Signal)) ratingLog {
 		c := allChecked
 		edit(&c)
-		return ratingFacts{}.signal(c).sessions(20, 50)
+		return ratingLog{}.signal(c).sessions(20, 50)
 	}
-	uneven := ratingFacts{}.signal(allChecked)
+	uneven := ratingLog{}.signal(allChecked)
 	for i := range 40 {
 		uneven = uneven.sessions(1, float64(i*i%97)).wait(aDay / 4)
 	}
 	for _, row := range []struct {
 		name  string
-		facts ratingFacts
+		log   ratingLog
 		agent string
-		days  int64 // from the first fact's midnight on; 30 if 0
+		days  int64 // from the midnight before the first entry on; 30 if 0, and -1 for a second less than one
 	}{
-		{name: "nothing"}, {name: "a signal alone", facts: ratingFacts{}.signal(allChecked)}, {name: "sessions alone", facts: ratingFacts{}.sessions(20, 50)},
-		{name: "nine sessions", facts: ratingFacts{}.signal(allChecked).sessions(9, 50)}, {name: "ten sessions", facts: ratingFacts{}.signal(allChecked).sessions(10, 50)},
-		{name: "steady", facts: steady}, {name: "before the first midnight", facts: steady, days: -1}, {name: "one step", facts: steady, days: 1}, {name: "two steps", facts: steady, days: 2},
-		{name: "no autonomy", facts: ratingFacts{}.signal(allChecked).sessions(20, 0)}, {name: "as good as can be", facts: ratingFacts{}.signal(allChecked).sessions(20, 100)},
-		{name: "at the end of low confidence", facts: ratingFacts{}.signal(allChecked).sessions(20, 30)},
-		{name: "a spread within the noise", facts: ratingFacts{}.signal(allChecked).sessions(10, 40).sessions(10, 60)},
-		{name: "a spread beyond it", facts: ratingFacts{}.signal(allChecked).sessions(10, 30).sessions(10, 70)},
-		{name: "a fall", facts: ratingFacts{}.signal(allChecked).sessions(10, 70).sessions(10, 30)},
-		{name: "a jump of 50", facts: ratingFacts{}.signal(allChecked).sessions(19, 75).sessions(1, 25)},
-		{name: "a jump above 50", facts: ratingFacts{}.signal(allChecked).sessions(19, 75).sessions(1, 24.9)},
-		{name: "sessions up and down, over many days", facts: uneven}, {name: "some of these days", facts: uneven, days: 7},
-		{name: "more than 20 events", facts: ratingFacts{}.signal(allChecked).sessions(15, 0).sessions(20, 50)},
-		{name: "two sessions of one event", facts: steady.session("e", 90).session("e", 40)}, {name: "late receipts", facts: steady.session("e", 90, id("s")).session("e", 40, id("s"))},
-		{name: "late receipts a day later", facts: steady.session("e", 90, id("s")).session("e", 40, id("s")).wait(aDay), days: 2},
-		{name: "an event without an interaction", facts: steady.session("e", 99, none)}, {name: "an event whose second session has the interaction", facts: steady.session("e", 40, none).session("e", 90)},
-		{name: "scores by other formulas", facts: steady.sessions(5, 99, others)}, {name: "nothing but scores by other formulas", facts: ratingFacts{}.signal(allChecked).sessions(20, 50, others)},
-		{name: "another host", facts: steady.sessions(1, 50, host("a:443"))}, {name: "one host in common", facts: steady.sessions(1, 50, host("a:443", "api.openai.com:443"))},
-		{name: "another host each time", facts: ratingFacts{}.signal(allChecked).sessions(5, 50).sessions(1, 50, host("a")).sessions(1, 50, host("b")).sessions(1, 50, host("c")).sessions(5, 50)},
-		{name: "no trace", facts: without(func(c *rating.Checklist) { c.Trace = false })}, {name: "no sources", facts: without(func(c *rating.Checklist) { c.Sources = false })},
-		{name: "no context", facts: without(func(c *rating.Checklist) { c.Context = false })}, {name: "no verification", facts: without(func(c *rating.Checklist) { c.Verification = false })},
-		{name: "no timestamp", facts: without(func(c *rating.Checklist) { c.Timestamp = false })}, {name: "no schema", facts: without(func(c *rating.Checklist) { c.Schema = false })},
-		{name: "neither schema nor verification", facts: without(func(c *rating.Checklist) { c.Schema, c.Verification = false, false })},
-		{name: "signals of which half say nothing", facts: steady.signal(rating.Checklist{Schema: true})},
-		{name: "accused, and right", facts: steady.party(false, owner(2), wins)}, {name: "accused twice by one owner, and right", facts: steady.party(false, owner(2), wins).party(false, owner(2), wins)},
-		{name: "accused by two owners, and right", facts: steady.party(false, owner(2), wins).party(false, owner(3), wins)},
-		{name: "accused by its own owner, and right", facts: steady.party(false, owner(1), wins)}, {name: "accused from elsewhere, and right", facts: steady.party(false, elsewhere, wins)},
-		{name: "accused, and wrong", facts: steady.party(false, owner(2), loses)}, {name: "accused from elsewhere, and wrong", facts: steady.party(false, elsewhere, loses)},
-		{name: "accused, and wrong, on the twelfth day", facts: steady.party(false, owner(2), loses).wait(12 * aDay)},
-		{name: "accused, and wrong, and nineteen sessions", facts: steady.party(false, owner(2), loses).sessions(19, 50)},
-		{name: "accused, and wrong, and twenty sessions", facts: steady.party(false, owner(2), loses).sessions(20, 50)},
-		{name: "accused, and nobody wins", facts: steady.party(false, owner(2), nobody)}, {name: "wrong about two signals", facts: steady.party(false, owner(2), loses).party(false, owner(2), loses)},
-		{name: "wrong about one signal twice", facts: func() ratingFacts {
-			f := steady.party(false, owner(2), loses).party(false, owner(3), loses)
+		{name: "nothing"}, {name: "a signal alone", log: ratingLog{}.signal(allChecked)}, {name: "sessions alone", log: ratingLog{}.sessions(20, 50)},
+		{name: "nine sessions", log: ratingLog{}.signal(allChecked).sessions(9, 50)}, {name: "ten sessions", log: ratingLog{}.signal(allChecked).sessions(10, 50)},
+		{name: "steady", log: steady}, {name: "before the first midnight", log: steady[:15], days: -1}, {name: "one step", log: steady, days: 1}, {name: "two steps", log: steady, days: 2},
+		{name: "no autonomy", log: ratingLog{}.signal(allChecked).sessions(20, 0)}, {name: "as good as can be", log: ratingLog{}.signal(allChecked).sessions(20, 100)},
+		{name: "at the end of low confidence", log: ratingLog{}.signal(allChecked).sessions(20, 30)},
+		{name: "a spread within the noise", log: ratingLog{}.signal(allChecked).sessions(10, 40).sessions(10, 60)},
+		{name: "a spread beyond it", log: ratingLog{}.signal(allChecked).sessions(10, 30).sessions(10, 70)},
+		{name: "a fall", log: ratingLog{}.signal(allChecked).sessions(10, 70).sessions(10, 30)},
+		{name: "a jump of 50", log: ratingLog{}.signal(allChecked).sessions(19, 75).sessions(1, 25)},
+		{name: "a jump above 50", log: ratingLog{}.signal(allChecked).sessions(19, 75).sessions(1, 24.9)},
+		{name: "sessions up and down, over many days", log: uneven}, {name: "some of these days", log: uneven[:28], days: 7},
+		{name: "more than 20 events", log: ratingLog{}.signal(allChecked).sessions(15, 0).sessions(20, 50)},
+		{name: "two sessions of one event", log: steady.session("e", 90).session("e", 40)}, {name: "late receipts", log: steady.session("e", 90, id("s")).session("e", 40, id("s"))},
+		{name: "late receipts a day later", log: steady.session("e", 90, id("s")).session("e", 40, id("s")).wait(aDay), days: 2},
+		{name: "an event without an interaction", log: steady.session("e", 99, none)}, {name: "an event whose second session has the interaction", log: steady.session("e", 40, none).session("e", 90)},
+		{name: "scores by other formulas", log: steady.sessions(5, 99, others)}, {name: "nothing but scores by other formulas", log: ratingLog{}.signal(allChecked).sessions(20, 50, others)},
+		{name: "another host", log: steady.sessions(1, 50, host("a:443"))}, {name: "one host in common", log: steady.sessions(1, 50, host("a:443", "api.openai.com:443"))},
+		{name: "another host each time", log: ratingLog{}.signal(allChecked).sessions(5, 50).sessions(1, 50, host("a")).sessions(1, 50, host("b")).sessions(1, 50, host("c")).sessions(5, 50)},
+		{name: "no trace", log: without(func(c *accrual.Signal) { c.Trace = false })}, {name: "no sources", log: without(func(c *accrual.Signal) { c.Sources = false })},
+		{name: "no context", log: without(func(c *accrual.Signal) { c.Context = false })}, {name: "no verification", log: without(func(c *accrual.Signal) { c.Verification = false })},
+		{name: "no timestamp", log: without(func(c *accrual.Signal) { c.Timestamp = false })}, {name: "no schema", log: without(func(c *accrual.Signal) { c.Schema = false })},
+		{name: "neither schema nor verification", log: without(func(c *accrual.Signal) { c.Schema, c.Verification = false, false })},
+		{name: "signals of which half say nothing", log: steady.signal(accrual.Signal{Schema: true})},
+		{name: "accused, and right", log: steady.accused(owner(2), wins)}, {name: "accused twice by one owner, and right", log: steady.accused(owner(2), wins).accused(owner(2), wins)},
+		{name: "accused by two owners, and right", log: steady.accused(owner(2), wins).accused(owner(3), wins)},
+		{name: "accused by its own owner, and right", log: steady.accused(owner(1), wins)}, {name: "accused from elsewhere, and right", log: steady.accused(elsewhere, wins)},
+		{name: "accused, and wrong", log: steady.accused(owner(2), loses)}, {name: "accused from elsewhere, and wrong", log: steady.accused(elsewhere, loses)},
+		{name: "accused, and wrong, on the twelfth day", log: steady.accused(owner(2), loses).wait(12 * aDay)},
+		{name: "accused, and wrong, and nineteen sessions", log: steady.accused(owner(2), loses).sessions(19, 50)},
+		{name: "accused, and wrong, and twenty sessions", log: steady.accused(owner(2), loses).sessions(20, 50)},
+		{name: "accused, and nobody wins", log: steady.accused(owner(2), nobody)}, {name: "wrong about two signals", log: steady.accused(owner(2), loses).accused(owner(2), loses)},
+		{name: "wrong about one signal twice", log: func() ratingLog {
+			f := steady.accused(owner(2), loses).accused(owner(3), loses)
 			f[len(f)-1].Dispute.About = f[len(f)-2].Dispute.About
 			return f
 		}()},
-		{name: "one dispute twice", facts: func() ratingFacts {
-			f := steady.party(false, owner(2), wins).party(false, owner(3), wins)
-			f[len(f)-1].Dispute.ID = f[len(f)-2].Dispute.ID
-			return f
+		{name: "accused, and open", log: steady.add(accrual.Entry{Dispute: &accrual.Dispute{ID: "dsp"}})},
+		{name: "accused by nobody who is known", log: steady.add(accrual.Entry{Dispute: &accrual.Dispute{ID: "dsp", Outcome: wins}})},
+		{name: "it disputes, and is right", log: steady.raised(owner(2), loses)}, {name: "it disputes, and is wrong", log: steady.raised(owner(2), wins)},
+		{name: "it disputes its own owner's, and is right", log: steady.raised(owner(1), loses)}, {name: "it disputes one elsewhere, and is right", log: steady.raised(elsewhere, loses)},
+		{name: "it disputes, and nobody wins", log: steady.raised(owner(2), nobody)},
+		{name: "a violation", log: steady.violations(1)}, {name: "four violations", log: steady.violations(4), days: 1}, {name: "nine violations", log: steady.violations(9)},
+		{name: "nine violations, and two weeks", log: steady.violations(9), days: 15}, {name: "a violation at midnight", log: steady.violations(1).wait(aDay - 21*60), days: 1},
+		{name: "all at once", log: uneven.accused(owner(2), wins).raised(owner(3), loses).raised(owner(4), wins).violations(2).signal(accrual.Signal{Schema: true, Timestamp: true})},
+		{name: "cited", log: steady.cited(owner(2))}, {name: "cited by two owners, one of them twice", log: steady.cited(owner(2)).cited(owner(3)).cited(owner(2))},
+		{name: "cited by its own owner", log: steady.cited(owner(1))}, {name: "cited from elsewhere", log: steady.cited(elsewhere)},
+		{name: "entries of times that fall", log: func() ratingLog {
+			l := uneven.wait(aDay).violations(1).sessions(1, 50)
+			l[len(l)-2].At, l[len(l)-1].At = l[0].At, l[1].At
+			return l
 		}()},
-		{name: "it disputes, and is right", facts: steady.party(true, owner(2), loses)}, {name: "it disputes, and is wrong", facts: steady.party(true, owner(2), wins)},
-		{name: "it disputes its own owner's, and is right", facts: steady.party(true, owner(1), loses)}, {name: "it disputes one elsewhere, and is right", facts: steady.party(true, elsewhere, loses)},
-		{name: "it disputes, and nobody wins", facts: steady.party(true, owner(2), nobody)},
-		{name: "a violation", facts: steady.violations(1)}, {name: "four violations", facts: steady.violations(4), days: 1}, {name: "nine violations", facts: steady.violations(9)},
-		{name: "nine violations, and two weeks", facts: steady.violations(9), days: 15}, {name: "a violation at midnight", facts: steady.violations(1).wait(aDay - 21*60), days: 1},
-		{name: "all at once", facts: uneven.party(false, owner(2), wins).party(true, owner(3), loses).party(true, owner(4), wins).violations(2).signal(rating.Checklist{Schema: true, Timestamp: true})},
-		{name: "facts in another order", facts: func() ratingFacts {
-			f := uneven.party(false, owner(2), loses)
-			for i, j := 0, len(f)-1; i < j; i, j = i+1, j-1 {
-				f[i], f[j] = f[j], f[i]
-			}
-			return f
-		}()},
-		{name: "an agent elsewhere", facts: steady.party(false, owner(2), wins), agent: elsewhere},
+		{name: "an agent elsewhere", log: steady.accused(owner(2), wins), agent: elsewhere},
 	} {
-		v := ratingVector{Name: row.name, Facts: row.facts, Agent: row.agent, Verdict: "ok"}
-		if row.days != 0 {
+		v := ratingVector{Name: row.name, Log: row.log, Agent: row.agent, Verdict: "ok"}
+		switch row.days {
+		case 0:
+		case -1:
+			v.At = at - at%aDay - 29*aDay - 1
+		default:
 			v.At = at - at%aDay + (row.days-30)*aDay
 		}
 		v.Rating = json.RawMessage(canonicalOf(f.rate(v)))

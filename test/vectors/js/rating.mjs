@@ -1,4 +1,4 @@
-// The rating R of an agent, from the facts about it.
+// The rating R of an agent, from its log.
 const DAY = 86_400;
 const WINDOW = 20;
 const TEN = 10;
@@ -32,46 +32,39 @@ class History {
   events = new Map(); // sessions by id, by event
   flagged = 0;
   signals = [];
-  seen = new Set();
+  citedBy = new Set();
   survived = new Set();
   refuted = new Set();
   lost = new Set();
   failed = 0;
-  spam = 0;
+  violations = [];
 
   constructor(agent, scoringHash) {
     this.owner = ownerOf(agent);
     this.scoringHash = scoringHash;
   }
 
-  take({ at, session, signal, dispute, violation }) {
+  take({ session, signal, cited, dispute, raised, violation }, at) {
     if (session) {
       if (session.scoringHash !== this.scoringHash) return;
       const sessions = this.events.get(session.event_id) ?? new Map();
       this.events.set(session.event_id, sessions.set(session.session_id, session));
-    } else if (signal) {
-      this.signals.push(worth(signal));
-    } else if (violation) {
-      this.spam += 0.25 * 2 ** (-(DAY - (at % DAY)) / 604_800);
-    } else {
-      this.dispute(dispute);
     }
-  }
-
-  dispute({ dispute_id: id, about, challenger, other, outcome }) {
-    if (this.seen.has(id)) return;
-    this.seen.add(id);
-    if (outcome === 'inconclusive') return;
-    const won = (outcome === 'challenger_wins') === challenger;
-    const owner = ownerOf(other);
-    if (won && owner && this.owner && owner !== this.owner) (challenger ? this.refuted : this.survived).add(owner);
-    if (won) return;
-    if (challenger) {
-      this.failed++;
-    } else {
-      this.lost.add(about);
+    if (signal) this.signals.push(worth(signal));
+    if (cited) this.credit(this.citedBy, cited.by);
+    if (violation) this.violations.push(at);
+    if (dispute?.outcome === 'target_wins') this.credit(this.survived, dispute.other);
+    if (dispute?.outcome === 'challenger_wins') {
+      this.lost.add(dispute.about);
       this.flagged = this.events.size;
     }
+    if (raised?.outcome === 'challenger_wins') this.credit(this.refuted, raised.other);
+    if (raised?.outcome === 'target_wins') this.failed++;
+  }
+
+  credit(owners, other) {
+    const owner = other && ownerOf(other);
+    if (owner && this.owner && owner !== this.owner) owners.add(owner);
   }
 
   outcomes() {
@@ -81,19 +74,20 @@ class History {
     }));
   }
 
-  inputs(outcomes) {
+  inputs(outcomes, midnight) {
     const values = outcomes.map((o) => o.value);
     const s = spread(values);
     const levels = values.slice(TEN - 1).map((_, i) => mean(values.slice(i, i + TEN)));
     const falls = levels.flatMap((level, i) => levels.slice(i).map((later) => level - later));
     const inputs = {
       sigma: Math.max(0, s - 0.12), drawdown: outcomes.some((o) => o.flagged) ? 1 : Math.max(0, ...falls),
-      transparency: mean(this.signals.slice(-WINDOW)), rap: within((mean(values) - 0.3) / Math.max(s, 0.12), -3, 3), adoption: 0.5,
+      transparency: mean(this.signals.slice(-WINDOW)), rap: within((mean(values) - 0.3) / Math.max(s, 0.12), -3, 3),
+      adoption: (10 + this.citedBy.size) / (20 + this.citedBy.size),
       survival: (10 + this.survived.size) / (20 + this.survived.size + 10 * this.lost.size),
       helpfulness: (10 + this.refuted.size) / (20 + this.refuted.size + 10 * this.failed),
       instability: ofNeighbours(outcomes, (a, b) => round(Math.abs(a.value - b.value)) > 0.5),
       band_abuse: ofNeighbours(outcomes, (a, b) => [...a.hosts].every((host) => !b.hosts.has(host))),
-      spam: Math.min(1, this.spam),
+      spam: Math.min(1, this.violations.reduce((sum, at) => sum + 0.25 * 2 ** (-(midnight - at) / 604_800), 0)),
     };
     return Object.fromEntries(Object.entries(inputs).map(([name, value]) => [name, round(value)]));
   }
@@ -111,21 +105,23 @@ const none = () => ({
   inputs: { sigma: 0, drawdown: 0, transparency: 0, rap: 0, adoption: 0, survival: 0, helpfulness: 0, instability: 0, band_abuse: 0, spam: 0 },
 });
 
-/** The rating at a time that follows from facts. */
-export function ratingOf(facts, { agent, scoringHash, at }) {
+/** The rating at a time that follows from a log. */
+export function ratingOf(log, { agent, scoringHash, at }) {
   const history = new History(agent, scoringHash);
-  const waiting = facts.toSorted((a, b) => a.at - b.at);
   const asOf = at - (at % DAY);
   const rating = none();
   let lacks = ['sessions', 'signals'];
-  let midnight = waiting.length > 0 ? waiting[0].at - (waiting[0].at % DAY) + DAY : Infinity;
-  for (; midnight <= asOf; midnight += DAY) {
-    history.spam *= 2 ** (-1 / 7);
-    while (waiting.length > 0 && waiting[0].at < midnight) history.take(waiting.shift());
+  let last = 0;
+  let next = 0;
+  for (let midnight = log.length > 0 ? log[0].at - (log[0].at % DAY) + DAY : Infinity; midnight <= asOf; midnight += DAY) {
+    for (; next < log.length && Math.max(last, log[next].at) < midnight; next++) {
+      last = Math.max(last, log[next].at);
+      history.take(log[next], last);
+    }
     const outcomes = history.outcomes();
     lacks = [...(outcomes.length < TEN ? ['sessions'] : []), ...(history.signals.length === 0 ? ['signals'] : [])];
     if (lacks.length > 0) continue;
-    rating.inputs = history.inputs(outcomes);
+    rating.inputs = history.inputs(outcomes, midnight);
     rating.factors = factorsOf(rating.inputs);
     const { C, T, P, V, Q } = rating.factors;
     rating.r_today = round(100 * C * T * P * V / (1 + Q));

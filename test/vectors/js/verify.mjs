@@ -86,7 +86,7 @@ function* reputations({ vectors, ...file }) {
 function* ratings({ vectors, ...file }) {
   for (const vector of vectors) {
     yield verdict(() => {
-      const follows = canonical(ratingOf(vector.facts ?? [], { ...file, ...vector }));
+      const follows = canonical(ratingOf(vector.log ?? [], { ...file, ...vector }));
       if (follows !== canonical(vector.rating)) throw new Refusal(`another rating: ${follows}`);
     });
   }
