@@ -3,6 +3,8 @@ package evidence
 import (
 	"reflect"
 	"time"
+
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // Purposes that a signer custody certificate can give a key (mediator.md: trust boundaries).
@@ -15,6 +17,7 @@ const (
 	PurposePolicyDecision     = "policy_decision"
 	PurposeActionGrant        = "action_grant"
 	PurposeInteraction        = "interaction_receipt"
+	PurposeStatement          = "agent_statement"
 	PurposeAppraiser          = "appraiser"
 
 	// The purposes of pinned root keys. No custody certificate gives them.
@@ -54,12 +57,18 @@ func newKind[C any, P interface {
 
 // NewKind makes the kind of an artifact whose claims are another package's: a struct in which [Registered] is embedded, and [KeyClaims] if
 // it says something of its key. Its fields are texts, truth values, numbers (int64, float64), and structs, lists and pointers of these. check
-// refuses claims that no artifact of the kind may have. Their key has to be certified for purpose. NewKind panics for a type of claim that it cannot write.
+// returns an error for claims that no artifact of the kind may have: they are refused as claims_malformed, with typ and that error as the
+// reason. Their key has to be certified for purpose. NewKind panics for a type of claim that it cannot write.
 func NewKind[C any, P interface {
 	*C
 	registered() *Registered
 }](typ, purpose string, maxLifetime time.Duration, check func(*C) error) Kind[C] {
-	return kindOf[C, P](algEdDSA, typ, purpose, maxLifetime, check)
+	return kindOf[C, P](algEdDSA, typ, purpose, maxLifetime, func(c *C) error {
+		if err := check(c); err != nil {
+			return refusal.New("claims_malformed", "the %s: %w", typ, err)
+		}
+		return nil
+	})
 }
 
 func kindOf[C any, P interface {

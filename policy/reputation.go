@@ -2,6 +2,7 @@ package policy
 
 import (
 	"slices"
+	"time"
 
 	"github.com/cloudflare/circl/sign/ed25519"
 
@@ -30,14 +31,38 @@ func JudgeReputation(v *evidence.Verifier, s *Strict, o evidence.Opened[accrual.
 }
 
 func checkReputation(v *evidence.Verifier, s *Strict, c accrual.Claims, subject string) error {
-	isOwner := func(registry ed25519.PublicKey) bool { return interaction.Owner(registry) == c.Owner }
 	switch {
-	case !slices.ContainsFunc(v.Trust().Registries(), isOwner):
+	case !IsOwner(v, c.Owner):
 		return refusal.New("reputation_owner_mismatch", "the %s is of an agent of another owner", accrual.Kind.Typ)
 	case c.Agent != subject:
 		return refusal.New("reputation_agent_mismatch", "the %s is of another agent of this owner", accrual.Kind.Typ)
 	case c.ScoringHash != s.Autonomy.ScoringHash:
 		return refusal.New("reputation_scoring_mismatch", "the %s is by formulas with hash %s, and the manifest requires %s", accrual.Kind.Typ, c.ScoringHash, s.Autonomy.ScoringHash)
 	}
+	if s.Autonomy.RequireVerification {
+		return s.Autonomy.CheckVerified(&c, v.Now())
+	}
 	return nil
+}
+
+// CheckVerified refuses the reputation of an agent that does not count as verified, as reputation_unverified.
+func (e AutonomyExpected) CheckVerified(c *accrual.Claims, now time.Time) error {
+	of := c.Verification
+	because := "a server of the xray bridge did not answer, which allowDegraded of the manifest does not allow"
+	switch {
+	case of.Counts(now, e.AllowDegraded):
+		return nil
+	case of == nil:
+		because = "the agent has passed none of which its sidecar had named it as the caller"
+	case of.Mode != accrual.ModeObserved:
+		because = "the mode " + of.Mode + " accepts the agent's word"
+	case !of.Counts(now, true):
+		because = "the last one is over"
+	}
+	return refusal.New("reputation_unverified", "the %s shows no verification that counts: %s", accrual.Kind.Typ, because)
+}
+
+// IsOwner reports whether an owner, as receipts name one, is a key registry that the verifier has pinned.
+func IsOwner(v *evidence.Verifier, owner string) bool {
+	return slices.ContainsFunc(v.Trust().Registries(), func(registry ed25519.PublicKey) bool { return interaction.Owner(registry) == owner })
 }

@@ -27,6 +27,7 @@ type Strict struct {
 	RequestProof evidence.Expected
 	Interaction  evidence.Expected // of interaction receipts; of a manifest that says nothing of them it refuses all
 	Autonomy     AutonomyExpected
+	Statement    evidence.Expected // of the statements of agents; of a manifest that says nothing of them it refuses all
 
 	MaxChallengeAge  time.Duration
 	CapabilityTTL    time.Duration
@@ -78,7 +79,9 @@ type SessionExpected struct {
 // AutonomyExpected is what is demanded of a reputation token. Of a manifest that says nothing of reputations it refuses all.
 type AutonomyExpected struct {
 	evidence.Expected
-	ScoringHash string
+	ScoringHash         string
+	RequireVerification bool
+	AllowDegraded       bool
 }
 
 // Pins refuses a policy file with another hash than the one that the manifest requires, as policy_hash_mismatch.
@@ -129,7 +132,13 @@ func (m *Manifest) Strict() (*Strict, error) {
 		s.Interaction = p.expected(p.MaxReceiptAgeMs, p.KeyCustody)
 	}
 	if p := m.AutonomyPolicy; p != nil {
-		s.Autonomy = AutonomyExpected{Expected: p.expected(p.MaxReputationAgeMs, p.KeyCustody), ScoringHash: p.ScoringHash}
+		s.Autonomy = AutonomyExpected{
+			Expected: p.expected(p.MaxReputationAgeMs, p.KeyCustody), ScoringHash: p.ScoringHash,
+			RequireVerification: p.RequireVerification, AllowDegraded: p.AllowDegraded,
+		}
+	}
+	if p := m.AgentStatementPolicy; p != nil {
+		s.Statement = p.expected(p.MaxStatementAgeMs, p.KeyCustody)
 	}
 	return s, nil
 }
@@ -155,6 +164,8 @@ func (s *Strict) Expected(purpose string) evidence.Expected {
 		return s.Interaction
 	case evidence.PurposeAppraiser:
 		return s.Autonomy.Expected
+	case evidence.PurposeStatement:
+		return s.Statement
 	}
 	return evidence.Expected{}
 }

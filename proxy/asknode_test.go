@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -30,10 +31,28 @@ type fakeNode struct {
 type nodeCall struct {
 	method, path, body string
 	caller             *interaction.Caller // nil without a token
+	header             string              // of what came by a rule: its names and values
 }
 
 func (f *fakeNode) Relay(_ context.Context, method, path string, body []byte, caller string) ([]byte, error) {
-	a := nodeCall{method: method, path: path, body: string(body)}
+	return f.ask(method, path, body, caller, "")
+}
+
+// Send answers with what Relay would, as JSON.
+func (f *fakeNode) Send(_ context.Context, method, path string, h http.Header, body []byte, caller string) (*http.Response, error) {
+	var header bytes.Buffer
+	must1("", h.Write(&header))
+	answer, err := f.ask(method, path, body, caller, header.String())
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(answer)), ContentLength: int64(len(answer)),
+	}, nil
+}
+
+func (f *fakeNode) ask(method, path string, body []byte, caller, header string) ([]byte, error) {
+	a := nodeCall{method: method, path: path, body: string(body), header: header}
 	if caller != "" {
 		c, err := evidence.UnverifiedClaims(interaction.CallerKind, caller)
 		if err == nil {
@@ -54,12 +73,17 @@ func (f *fakeNode) Relay(_ context.Context, method, path string, body []byte, ca
 // relay returns a relay to a node that is the rig's.
 func (r *receiptsRig) relay(t testing.TB) *node.Relay {
 	t.Helper()
+	r.node = &fakeNode{answer: keeping}
+	return relayTo(t, r.node)
+}
+
+func relayTo(t testing.TB, to *fakeNode) *node.Relay {
+	t.Helper()
 	key, err := custody.NewMemory("interaction-key")
 	must(t, err)
 	issuer, err := signer.New(interaction.CallerKind, key, signer.Options{Issuer: "sidecar", Audience: "node", Lifetime: interaction.CallerLifetime, Now: time.Now})
 	must(t, err)
-	r.node = &fakeNode{answer: keeping}
-	return node.New(node.Options{Client: r.node, Issuer: issuer, Owner: strings.Repeat("o", 43), Agent: "agent"})
+	return node.New(node.Options{Client: to, Issuer: issuer, Owner: strings.Repeat("o", 43), Agent: "agent"})
 }
 
 const (

@@ -76,7 +76,7 @@ func (c *call) outgoing(ctx context.Context, cancel context.CancelFunc, body io.
 
 // send sends a call to its upstream, once, and relays the answer. The record says what became of it. cancel cancels out's context.
 func (p *Pipeline) send(c *call, out *http.Request, cancel context.CancelFunc, credential forward.SecretHeader) error {
-	resp, err := p.o.Transport.RoundTrip(out)
+	resp, err := p.roundTrip(c, out)
 	c.step("upstream")
 	if err != nil {
 		err = upstream.Classify(cmp.Or(c.streamed.Failed(), c.turnedAway(), err))

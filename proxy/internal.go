@@ -55,7 +55,7 @@ func (p *Pipeline) serveInternal(c *call, route intercept.Route) error {
 		_, err = w.Write(p.o.CAPEM)
 		return err
 	default:
-		err = refusal.New("internal_unknown", "%s has no %.32s %.100q; it offers GET /v1/event, /v1/event/next?wait=30s, /v1/refusals, /v1/rules, /v1/ca.pem, /v1/score/{receipt_hash} and /v1/reputation/{agent_id}, and POST /v1/generate, /v1/challenge/issue and /v1/challenge/commit", InternalHost, r.Method, r.URL.Path)
+		err = refusal.New("internal_unknown", "%s has no %.32s %.100q; it offers GET /v1/event, /v1/event/next?wait=30s, /v1/refusals, /v1/rules, /v1/ca.pem, /v1/score/{receipt_hash} and /v1/reputation/{agent_id}, and POST /v1/generate, /v1/challenge/issue and /v1/challenge/commit; by a rule also %s", InternalHost, r.Method, r.URL.Path, node.Paths())
 	}
 	if err != nil {
 		return err

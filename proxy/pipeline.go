@@ -34,7 +34,7 @@ import (
 )
 
 // InternalHost is the name under which an agent reaches the mediator itself, through the proxy.
-const InternalHost = "mediator.internal"
+const InternalHost = match.Own
 
 // Triggers is the trigger service.
 type Triggers interface {
@@ -53,6 +53,8 @@ type Control interface {
 // Reputations has the reputation tokens of agents. [reputations.Cache] does. It answers soon, without a token if it has to.
 type Reputations interface {
 	Token(ctx context.Context, subject string, maxAge time.Duration) string
+	// Forget is told of an agent of which the node may say something else from now on.
+	Forget(subject string)
 }
 
 // Record keeps what happened, durably. [ledger.Queue] does.
@@ -91,7 +93,7 @@ type PipelineOptions struct {
 	Prove                 *signer.Issuer[evidence.RequestProof]
 	// Receipts makes the interaction receipts of sessions; nil makes none.
 	Receipts *receipts.Keeper
-	// Node relays what agents ask of the node that appraises receipts; nil refuses.
+	// Node relays what agents ask of the node that appraises receipts, and is where rules for the mediator's own name lead; nil refuses.
 	Node *node.Relay
 	// Reputations is asked for each post, if the manifest has a policy for reputations; nil has none.
 	Reputations Reputations
@@ -271,7 +273,7 @@ func (p *Pipeline) handle(c *call) error {
 		return err
 	}
 	generates := isGenerate(c)
-	if c.target.Host == InternalHost && !generates {
+	if c.target.Host == InternalHost && !generates && !isForNode(c) {
 		return p.serveInternal(c, route)
 	}
 	if err := p.findSession(c, route); err != nil { // 1

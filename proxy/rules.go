@@ -157,6 +157,11 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 	for i, e := range egress {
 		add(match.Rule{Name: e.Name, Match: e.Match, WebSocket: e.WebSocket}, rule{egress: &egress[i]})
 	}
+	for _, m := range matches {
+		if err := checkForNode(rules[m], m.Match); err != nil {
+			return nil, fmt.Errorf("proxy: %w", &match.RuleError{Rule: m, Err: err})
+		}
+	}
 	matches = append(matches, readsByGraphQL(matches)...)
 	found, err := match.New(matches)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -49,9 +50,10 @@ type account struct {
 
 // reputed is an answer, and what it was made of.
 type reputed struct {
-	log    accrual.Log
-	until  time.Time // when it is made anew though nothing has changed
-	answer Reputed
+	log      accrual.Log
+	verified *accrual.Verified
+	until    time.Time // when it is made anew though nothing has changed
+	answer   Reputed
 }
 
 func newAccounts() *accounts { return &accounts{byID: lru.New[string, *account](maxAccounts)} }
@@ -120,6 +122,12 @@ func (s *Service) replay(ctx context.Context, a *account) (err error) {
 // Reputation returns the reputation of an agent of an owner that is believed. One of which nothing is known has the reputation that follows
 // from an empty log: a policy can let it begin.
 func (s *Service) Reputation(ctx context.Context, agentID string) (Reputed, error) {
+	answer, err := s.reputation(ctx, agentID)
+	s.metrics.noReputation(err)
+	return answer, err
+}
+
+func (s *Service) reputation(ctx context.Context, agentID string) (Reputed, error) {
 	agent, err := accrual.ParseAgent(agentID)
 	if err != nil {
 		return Reputed{}, refusal.New("query_malformed", "%v", err)
@@ -136,11 +144,15 @@ func (s *Service) Reputation(ctx context.Context, agentID string) (Reputed, erro
 	}
 	defer release()
 	now := s.o.Now()
-	if last := a.last; last != nil && last.log == a.log.Log() && now.Before(last.until) {
+	verified, err := s.verified(ctx, agent, now)
+	if err != nil {
+		return Reputed{}, err
+	}
+	if last := a.last; last != nil && last.log == a.log.Log() && reflect.DeepEqual(last.verified, verified) && now.Before(last.until) {
 		s.metrics.reputations.WithLabelValues("same").Inc()
 		return last.answer, nil
 	}
-	token, signed, err := s.o.Reputation.Sign(ctx, accrual.ClaimsOf(a.log.Reputation(autonomy.ScoringHash)))
+	token, signed, err := s.o.Reputation.Sign(ctx, accrual.ClaimsOf(a.log.Reputation(autonomy.ScoringHash), verified))
 	if err != nil {
 		return Reputed{}, err
 	}
@@ -150,8 +162,20 @@ func (s *Service) Reputation(ctx context.Context, agentID string) (Reputed, erro
 		return Reputed{}, err
 	}
 	lifetime := time.Duration(signed.Expires-signed.IssuedAt) * time.Second
-	a.last = &reputed{a.log.Log(), now.Add(lifetime / 2), Reputed{Reputation: claims, Token: token}}
+	a.last = &reputed{a.log.Log(), verified, now.Add(lifetime / 2), Reputed{Reputation: claims, Token: token}}
 	return a.last.answer, nil
+}
+
+// verified returns the last verification that an agent has passed, unless it is over.
+func (s *Service) verified(ctx context.Context, agent accrual.Agent, now time.Time) (*accrual.Verified, error) {
+	if s.o.Verified == nil {
+		return nil, nil
+	}
+	v, err := s.o.Verified(ctx, agent)
+	if err != nil || v == nil || now.Unix() >= v.Expires {
+		return nil, err
+	}
+	return v, nil
 }
 
 // ListChunk bounds how many agents [Service.Agents] returns.
@@ -188,6 +212,9 @@ func (s *Service) Enter(ctx context.Context) error {
 		if err := s.enterOf(ctx, owner); err != nil {
 			failed = append(failed, fmt.Errorf("the owner %s: %w", owner, err))
 		}
+	}
+	if len(failed) == 0 {
+		s.metrics.upToDate.Set(float64(s.o.Now().Unix()))
 	}
 	return errors.Join(failed...)
 }

@@ -3,6 +3,7 @@ package reputation_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"sync"
@@ -90,6 +91,44 @@ func TestReputation(t *testing.T) {
 	must(t, err)
 	if len(entries) != 1 || e.Session.EventID != first(t, open).EventID || e.Session.Interactions != 12 || len(e.Session.Hosts) != 1 || e.Session.Hosts[0] != nodetest.Host {
 		t.Errorf("%+v, %+v", entries, e.Session)
+	}
+}
+
+// TestReputationOfVerified: a token has what its agent has passed last until that is over, and a new one is signed at once when it changes.
+func TestReputationOfVerified(t *testing.T) {
+	var passed *accrual.Verified
+	var failed error
+	k := gatetest.New(t)
+	n := nodetest.New(t, k, nil, func(o *reputation.Options) {
+		o.Verified = func(_ context.Context, agent accrual.Agent) (*accrual.Verified, error) {
+			if agent != k.Agent(t) {
+				t.Errorf("asked for %v", agent)
+			}
+			return passed, failed
+		}
+	})
+	before := reputed(t, n)
+	if before.Verification != nil {
+		t.Errorf("%+v", before.Verification)
+	}
+	passed = k.Verified()
+	passed.Expires = passed.At + 60
+	after := reputed(t, n)
+	if after.ID == before.ID || after.Verification == nil || *after.Verification != *passed {
+		t.Errorf("%+v", after)
+	}
+	same := *passed
+	passed = &same
+	if again := reputed(t, n); again.ID != after.ID {
+		t.Error("the same was signed again")
+	}
+	k.Clock.Advance(time.Minute)
+	if over := reputed(t, n); over.ID == after.ID || over.Verification != nil {
+		t.Errorf("%+v", over)
+	}
+	failed = errors.New("away")
+	if answer, err := n.Reputation(t.Context(), k.Agent(t).String()); !errors.Is(err, failed) {
+		t.Errorf("without the store: %s, %v", answer.Reputation, err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/test/full"
 	"github.com/actionproof/mediator/test/gatetest"
+	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
@@ -45,12 +47,25 @@ func newVictim(t *testing.T, k *gatetest.Kit) *victim {
 	raw, err := json.Marshal(nodetest.TrustOf(t, k))
 	must(t, err)
 	must(t, os.WriteFile(v.trust, raw, 0o600))
+	return v
+}
+
+// replica is another node of the same program and trust, on a database.
+func (v *victim) replica(t *testing.T, dsn string) *victim {
+	t.Helper()
+	other := &victim{dir: t.TempDir(), trust: v.trust, program: v.program}
+	must(t, os.WriteFile(filepath.Join(other.dir, "dsn"), []byte(dsn), 0o600))
+	return other
+}
+
+// begin starts it, until the end of the test.
+func (v *victim) begin(t *testing.T) {
+	t.Helper()
 	v.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(dir, "socket"))
+		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(v.dir, "socket"))
 	}}}
 	v.start(t)
 	t.Cleanup(func() { v.kill() })
-	return v
 }
 
 func (v *victim) start(t *testing.T) {
@@ -73,36 +88,54 @@ func (v *victim) kill() {
 	_ = v.process.Wait()
 }
 
+// arm has it end at a point.
+func (v *victim) arm(t *testing.T, point string) (disarm func()) {
+	t.Helper()
+	points := filepath.Join(v.dir, "points")
+	must(t, os.WriteFile(points, []byte("victim: "+point), 0o600))
+	return func() { _ = os.Remove(points) }
+}
+
+// try makes a request. It starts the node again if the node has ended meanwhile, and then returns false.
+func (v *victim) try(t *testing.T, path, token string, body []byte) (status int, answer []byte, answered bool) {
+	t.Helper()
+	req, err := http.NewRequest("POST", "http://node"+path, bytes.NewReader(body))
+	must(t, err)
+	if token != "" {
+		req.Header.Set(interaction.CallerHeader, token)
+	}
+	resp, err := v.client.Do(req)
+	if err == nil {
+		answer, err = io.ReadAll(resp.Body)
+		resp.Body.Close()
+	}
+	if err != nil { // it has ended
+		_ = v.process.Wait()
+		v.ended++
+		v.start(t)
+		return 0, nil, false
+	}
+	return resp.StatusCode, answer, true
+}
+
 // ask makes a request that ends at a point on its way, if it reaches it, and then makes it again until it is answered.
 func (v *victim) ask(t *testing.T, point, path string, token func() string, body, into any) {
 	t.Helper()
 	raw, err := json.Marshal(body)
 	must(t, err)
-	points := filepath.Join(v.dir, "points")
-	must(t, os.WriteFile(points, []byte("victim: "+point), 0o600))
-	defer os.Remove(points)
+	defer v.arm(t, point)()
 	for {
-		req, err := http.NewRequest("POST", "http://node"+path, bytes.NewReader(raw))
-		must(t, err)
+		by := ""
 		if token != nil {
-			req.Header.Set(interaction.CallerHeader, token())
+			by = token()
 		}
-		resp, err := v.client.Do(req)
-		var got []byte
-		if err == nil {
-			got, err = io.ReadAll(resp.Body)
-			resp.Body.Close()
-		}
-		if err != nil { // it has ended
-			_ = v.process.Wait()
-			v.ended++
-			v.start(t)
+		status, got, answered := v.try(t, path, by, raw)
+		switch {
+		case !answered:
 			continue
-		}
-		if resp.StatusCode != http.StatusOK {
-			t.Fatalf("%s after a crash at %q: %d %s", path, point, resp.StatusCode, got)
-		}
-		if into != nil {
+		case status != http.StatusOK:
+			t.Fatalf("%s after a crash at %q: %d %s", path, point, status, got)
+		case into != nil:
 			must(t, json.Unmarshal(got, into))
 		}
 		return
@@ -122,6 +155,7 @@ func TestCrash(t *testing.T) {
 	}
 	k.Clock.Advance(time.Second)
 	v := newVictim(t, k)
+	v.begin(t)
 	type m = map[string]any
 	for i, point := range points {
 		s, id := sessions[i], "ses_"+strconv.Itoa(i)
@@ -196,5 +230,50 @@ func TestCrash(t *testing.T) {
 	fits.Session, fits.Receipts[0].Hash = "too many", "i"
 	if kept.Append(t.Context(), fits) == nil {
 		t.Error("fewer receipts are counted than there are")
+	}
+}
+
+// TestCrashOfAReplica ends one of two replicas at each point at which it enters sessions in the log of their agent. Then both enter them at once:
+// each session is there once, and both go on from the same log.
+func TestCrashOfAReplica(t *testing.T) {
+	k, dsn := gatetest.New(t), pgtest.Start(t).Database(t)
+	kept, err := store.OpenPostgres(t.Context(), dsn)
+	must(t, err)
+	defer kept.Close()
+	n := nodetest.New(t, k, kept)
+	points := []string{"ledger begun", "ledger written", "ledger committed", "session scored", "session entered"}
+	const each = 4
+	var sessions []*gatetest.Session
+	for i := range each * len(points) {
+		s := n.Calls(t, "ses_"+strconv.Itoa(i), 3)
+		s.Close(t)
+		sessions = append(sessions, s)
+	}
+	program := newVictim(t, k) // its clock shows when the last session has ended
+	one, two := program.replica(t, dsn), program.replica(t, dsn)
+	one.begin(t)
+	two.begin(t)
+	for i, point := range points {
+		for _, s := range sessions[i*each : (i+1)*each] {
+			n.Delivered(t, 5, s.Receipts...)
+		}
+		disarm := one.arm(t, point)
+		if _, answer, answered := one.try(t, "/closed", "", []byte("{}")); answered {
+			t.Errorf("the node does not end at %q: %s", point, answer)
+		}
+		disarm()
+		var both sync.WaitGroup
+		for _, v := range []*victim{one, two} {
+			both.Go(func() {
+				if status, answer, _ := v.try(t, "/closed", "", []byte("{}")); status != http.StatusOK {
+					t.Errorf("after a crash at %q: %d %s", point, status, answer)
+				}
+			})
+		}
+		both.Wait()
+	}
+	c := reputed(t, n) // reads the whole log, and computes its hashes again
+	if all := int64(len(sessions)); c.Log.Entries != all || c.TotalSessions != all || c.TotalInteractions != all {
+		t.Errorf("%+v of %d sessions", c.Reputation, all)
 	}
 }

@@ -73,6 +73,8 @@ type Options struct {
 	Score *signer.Issuer[autonomy.Claims]
 	// Reputation signs the reputations of agents, as the appraiser.
 	Reputation *signer.Issuer[accrual.Claims]
+	// Verified returns the last verification that an agent has passed, or nil; also if it is over. Left out, no agent has passed any.
+	Verified func(context.Context, accrual.Agent) (*accrual.Verified, error)
 	// ProbePairs is how many pairs of probes come with a challenge: zero means DefaultProbePairs, a negative number none.
 	ProbePairs int
 	// Retention is how long a session is kept after its last receipt; zero means DefaultRetention.
@@ -163,6 +165,7 @@ func New(o Options) (*Service, error) {
 	if s.metrics, err = newMetrics(o.Metrics, s.sessions); err != nil {
 		return nil, err
 	}
+	s.metrics.upToDate.Set(float64(o.Now().Unix()))
 	return s, s.Believe(o.Believed)
 }
 

@@ -303,7 +303,7 @@ func TestNode(t *testing.T) {
 				}
 			}
 			n.wantMetrics(t, `mediator_node_requests_total{endpoint="receipts",status="200"} 3`, `mediator_node_requests_total{endpoint="score",status="200"} 1`,
-				`mediator_node_requests_total{endpoint="other",status="404"} 6`, `mediator_node_request_seconds_count{endpoint="receipts"} 3`, `mediator_owner_bundle_refused{owner="us"} 0`)
+				`mediator_node_requests_total{endpoint="other",status="404"} 5`, `mediator_node_requests_total{endpoint="reputation",status="404"} 1`, `mediator_node_request_seconds_count{endpoint="receipts"} 3`, `mediator_owner_bundle_refused{owner="us"} 0`)
 			if resp, err := http.Get("http://" + n.public + "/openapi.json"); err == nil && resp.StatusCode == http.StatusOK {
 				t.Error("the public address speaks plain HTTP")
 			}

@@ -99,7 +99,7 @@ func (a agent) call(method, path, body string) outcome {
 	raw, err := io.ReadAll(resp.Body)
 	out.took = time.Since(began)
 	if err != nil || resp.StatusCode < 300 {
-		out.status, out.code = resp.StatusCode, ""
+		out.status, out.code, out.post = resp.StatusCode, "", resp.Header.Get("ActionProof-Post")
 		return out
 	}
 	var p problem.Details

@@ -56,8 +56,11 @@ func (e *session) apart(ctx context.Context, maxAge time.Duration, purpose strin
 		return good.seen
 	}
 	seen := e.lookApart(ctx, purpose, own, forbidden)
-	if seen.Result == observe.Holds {
+	switch seen.Result {
+	case observe.Holds:
 		e.good.Store(&goodToken{token: token, at: asked, seen: seen})
+	case observe.Contradicts:
+		e.good.Store(nil) // what was good before must not be told again: it would undo what was just seen
 	}
 	return seen
 }

@@ -132,6 +132,21 @@ func TestSecretsLook(t *testing.T) {
 	if l := secrets(t, c, "creds-apart", selfPolicy).Look(t.Context(), 0); l.Name != observe.Apart || l.Result != observe.Holds {
 		t.Errorf("%+v", l)
 	}
+	again := secrets(t, c, "creds-again", selfPolicy)
+	for range 2 { // the first one logs in
+		if l := again.Look(t.Context(), 0); l.Result != observe.Holds {
+			t.Errorf("%+v", l)
+		}
+	}
+	err := server.Client(t).Sys().PutPolicyWithContext(t.Context(), "creds-again", selfPolicy+`path "sys/policies/acl/*" { capabilities = ["update"] }`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, maxAge := range []time.Duration{0, time.Hour} { // the second may tell again what was seen before, but not what was seen before the first
+		if l := again.Look(t.Context(), maxAge); l.Result != observe.Contradicts {
+			t.Errorf("at most %s old: %+v", maxAge, l)
+		}
+	}
 	l := secrets(t, c, "creds-sign", selfPolicy+`path "transit/sign/request-proof-key" { capabilities = ["update"] }`).Look(t.Context(), 0)
 	if l.Result != observe.Contradicts || !strings.Contains(l.Seen, "update on transit/sign/request-proof-key") {
 		t.Errorf("%+v", l)

@@ -1,6 +1,7 @@
 package interaction
 
 import (
+	"errors"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
@@ -34,21 +35,16 @@ type Caller struct {
 }
 
 func checkCaller(c *Caller) error {
-	for _, t := range []short{
-		{"keyCustody", c.KeyCustody, maxShortName, false}, {"sub", c.Agent, maxAgentName, false}, {"session", c.Session, maxName, false},
-		{"event_id", c.EventID, maxAgentName, false}, {"method", c.Method, maxShortName, false}, {"path", c.Path, maxName, false},
-	} {
-		if t.value == "" || len(t.value) > t.longest {
-			return refusal.New("claims_malformed", "the caller+jwt: %s is missing, or longer than %d bytes", t.name, t.longest)
-		}
+	if len(c.Owner) != thumbprintChars {
+		return errors.New("owner is no thumbprint")
 	}
-	switch {
-	case len(c.Owner) != thumbprintChars:
-		return refusal.New("claims_malformed", "the caller+jwt: owner is no thumbprint")
-	case !evidence.IsHash(c.BodyHash):
-		return refusal.New("claims_malformed", "the caller+jwt: body_hash is not a lowercase hex SHA-256")
-	}
-	return nil
+	return first(
+		checkShort(
+			short{"keyCustody", c.KeyCustody, maxShortName, false}, short{"sub", c.Agent, maxAgentName, false}, short{"session", c.Session, maxName, false},
+			short{"event_id", c.EventID, maxAgentName, false}, short{"method", c.Method, maxShortName, false}, short{"path", c.Path, maxName, false},
+		),
+		checkHashes(hash{"body_hash", c.BodyHash}),
+	)
 }
 
 // Calls refuses a request other than the one that the token is for. path is as it came, and body the whole of it.

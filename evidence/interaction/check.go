@@ -1,11 +1,12 @@
 package interaction
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // short is a text under check: its name, its value, its longest length in bytes. One that may be missing is optional.
@@ -15,15 +16,10 @@ type short struct {
 	optional    bool
 }
 
-// malformed refuses an interaction receipt.
-func malformed(format string, args ...any) error {
-	return refusal.New("claims_malformed", "the %s: "+format, append([]any{typ}, args...)...)
-}
-
 func checkShort(all ...short) error {
 	for _, t := range all {
 		if t.value == "" && !t.optional || len(t.value) > t.longest {
-			return malformed("%s is missing, or longer than %d bytes", t.name, t.longest)
+			return fmt.Errorf("%s is missing, or longer than %d bytes", t.name, t.longest)
 		}
 	}
 	return nil
@@ -31,7 +27,7 @@ func checkShort(all ...short) error {
 
 func checkTag(name, tag string, optional bool) error {
 	if (tag != "" || !optional) && !evidence.IsHash(tag+tag) { // of half the length of a hash
-		return malformed("%s is no tag of 32 lowercase hex digits", name)
+		return fmt.Errorf("%s is no tag of 32 lowercase hex digits", name)
 	}
 	return nil
 }
@@ -44,7 +40,7 @@ type hash struct {
 func checkHashes(all ...hash) error {
 	for _, h := range all {
 		if !evidence.IsHash(h.value) {
-			return malformed("%s is not a lowercase hex SHA-256", h.name)
+			return fmt.Errorf("%s is not a lowercase hex SHA-256", h.name)
 		}
 	}
 	return nil
@@ -52,7 +48,7 @@ func checkHashes(all ...hash) error {
 
 func oneOf(name, value string, of ...string) error {
 	if !slices.Contains(of, value) {
-		return malformed("%s is %.40q", name, value)
+		return fmt.Errorf("%s is %.40q", name, value)
 	}
 	return nil
 }
@@ -71,15 +67,15 @@ func check(c *Receipt) error {
 	link := c.Chain
 	switch {
 	case c.Expires-c.IssuedAt != int64(Lifetime/time.Second):
-		return malformed("exp is not ten minutes after iat")
+		return errors.New("exp is not ten minutes after iat")
 	case !c.Probabilistic || c.NonHumanIdentityProven:
-		return malformed("it claims more than a likelihood, or that no human was involved")
+		return errors.New("it claims more than a likelihood, or that no human was involved")
 	case !slices.Equal(c.Observed, ObservedOf(*c)):
-		return malformed("observed does not name what a mediator observes, and nothing else")
+		return errors.New("observed does not name what a mediator observes, and nothing else")
 	case len(c.Owner) != thumbprintChars:
-		return malformed("owner is no thumbprint")
+		return errors.New("owner is no thumbprint")
 	case link.SequenceNumber < 1 || link.SequenceNumber == 1 != (link.PreviousReceiptHash == ""):
-		return malformed("its number does not fit to the receipt before it: the first has number 1 and none before it")
+		return errors.New("its number does not fit to the receipt before it: the first has number 1 and none before it")
 	}
 	hashes := []hash{
 		{"policy_id", c.PolicyID}, {"inputs_commitment", c.InputsCommitment}, {"constraints_commitment", c.ConstraintsCommitment},
@@ -118,7 +114,7 @@ func (c *Receipt) checkAbout() error {
 		actions, outcomes = []string{ActionGeneric}, []string{OutcomeCompleted}
 	}
 	if n != 1 {
-		return malformed("it is about %d of a call to a model, a post and the end of a session, and not about one of them", n)
+		return fmt.Errorf("it is about %d of a call to a model, a post and the end of a session, and not about one of them", n)
 	}
 	return first(
 		oneOf("action_type", c.ActionType, actions...), oneOf("outcome", c.Outcome, outcomes...),
@@ -130,19 +126,19 @@ func (c *Receipt) checkAbout() error {
 func (t Timing) check(issued int64) error {
 	last := t.RequestReceived
 	if last <= 0 {
-		return malformed("request_received_ms is missing")
+		return errors.New("request_received_ms is missing")
 	}
 	for _, at := range []int64{t.LLMStart, t.LLMEnd, t.ResponseSent} {
 		switch {
 		case at == 0: // not seen
 			continue
 		case at < last:
-			return malformed("its moments are not in the order in which they come")
+			return errors.New("its moments are not in the order in which they come")
 		}
 		last = at
 	}
 	if last/1000 > issued {
-		return malformed("it is issued before what it is about was over")
+		return errors.New("it is issued before what it is about was over")
 	}
 	return nil
 }
@@ -152,9 +148,9 @@ func (r *ChallengeRef) check() error {
 	case r == nil:
 		return nil
 	case r.CommitmentHash != "" && !evidence.IsHash(r.CommitmentHash):
-		return malformed("challenge.commitment_hash is not a lowercase hex SHA-256")
+		return errors.New("challenge.commitment_hash is not a lowercase hex SHA-256")
 	case r.CommitmentRevealed && r.CommitmentHash == "":
-		return malformed("a commitment is revealed that was never made")
+		return errors.New("a commitment is revealed that was never made")
 	}
 	return checkShort(short{"challenge.challenge_nonce", r.ChallengeNonce, maxName, false})
 }
@@ -164,18 +160,18 @@ func (p *PostMade) check() error {
 	case p == nil:
 		return nil
 	case !evidence.IsHash(p.BindingHash):
-		return malformed("post.binding_hash is not a lowercase hex SHA-256")
+		return errors.New("post.binding_hash is not a lowercase hex SHA-256")
 	case p.Status != 0 && (p.Status < 100 || p.Status > 999):
-		return malformed("post.status is no status of HTTP")
+		return errors.New("post.status is no status of HTTP")
 	case len(p.Artifacts) == 0 || len(p.Artifacts) > MaxNamed:
-		return malformed("post.artifacts names none, or more than %d", MaxNamed)
+		return fmt.Errorf("post.artifacts names none, or more than %d", MaxNamed)
 	}
 	for i, a := range p.Artifacts {
 		if slices.ContainsFunc(p.Artifacts[:i], func(b NamedArtifact) bool { return a.Name == b.Name }) {
-			return malformed("post.artifacts names one twice")
+			return errors.New("post.artifacts names one twice")
 		}
 		if !evidence.IsHash(a.Hash) {
-			return malformed("post.artifacts.hash is not a lowercase hex SHA-256")
+			return errors.New("post.artifacts.hash is not a lowercase hex SHA-256")
 		}
 		if err := checkShort(short{"post.artifacts.name", a.Name, maxShortName, false}); err != nil {
 			return err
@@ -193,7 +189,7 @@ func (c *Closing) check() error {
 
 func (c *Receipt) checkRelayed() error {
 	if len(c.Relayed) > MaxRelayed || int64(len(c.Relayed)) > c.RelayedCount || len(c.Relayed) < MaxRelayed && int64(len(c.Relayed)) != c.RelayedCount {
-		return malformed("relayed is not the last %d of relayed_count calls", MaxRelayed)
+		return fmt.Errorf("relayed is not the last %d of relayed_count calls", MaxRelayed)
 	}
 	for _, r := range c.Relayed {
 		err := first(
@@ -210,9 +206,9 @@ func (c *Receipt) checkRelayed() error {
 func (s SessionTotals) check() error {
 	switch {
 	case s.OpenedMS <= 0:
-		return malformed("session.opened_ms is missing")
+		return errors.New("session.opened_ms is missing")
 	case s.CallsObserved < 0 || s.CallsObserved > s.Calls || s.BytesOutObserved < 0 || s.BytesOutObserved > s.BytesOut:
-		return malformed("session counts more that was read than there was")
+		return errors.New("session counts more that was read than there was")
 	}
 	return nil
 }

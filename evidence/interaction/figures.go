@@ -1,6 +1,10 @@
 package interaction
 
-import "slices"
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
 
 // How a [Figure] is known.
 const (
@@ -126,13 +130,13 @@ func (f *ModelFigures) check() error {
 	} {
 		for _, figure := range of.figures {
 			if !slices.Contains(of.states, figure.State) || figure.Value < 0 || figure.State == StateNotMeasured && figure.Value != 0 {
-				return malformed("a figure has the value %d and is %.40q, which it cannot be", figure.Value, figure.State)
+				return fmt.Errorf("a figure has the value %d and is %.40q, which it cannot be", figure.Value, figure.State)
 			}
 		}
 	}
 	for _, figure := range []Figure{f.SampleBytes, f.WordEntropy, f.Compression} {
 		if figure.State != StateNotMeasured && (f.SampleBytes.State == StateNotMeasured || f.SampleBytes.Value < MinSample) {
-			return malformed("entropy and compression are of less than %d bytes", MinSample)
+			return fmt.Errorf("entropy and compression are of less than %d bytes", MinSample)
 		}
 	}
 	return nil
@@ -143,13 +147,13 @@ func (m *ModelCall) check(outcome string) error {
 	case m == nil:
 		return nil
 	case m.Status != 0 && (m.Status < 100 || m.Status > 999):
-		return malformed("model_call.status is no status of HTTP")
+		return errors.New("model_call.status is no status of HTTP")
 	case m.Unread == "" && outcome == OutcomeNotMeasured, m.Unread != "" && outcome != OutcomeNotMeasured && outcome != OutcomeFailed:
-		return malformed("model_call.unread does not fit to its outcome")
+		return errors.New("model_call.unread does not fit to its outcome")
 	case len(m.HostedTools) > MaxHosted || len(m.ToolCalls) > MaxToolCalls || len(m.ReturnedCalls) > MaxReturned:
-		return malformed("model_call has a list of more entries than %d hosted tools, %d calls and %d results", MaxHosted, MaxToolCalls, MaxReturned)
+		return fmt.Errorf("model_call has a list of more entries than %d hosted tools, %d calls and %d results", MaxHosted, MaxToolCalls, MaxReturned)
 	case int64(len(m.ToolCalls)) != min(m.Figures.ToolCallsMade.Value, MaxToolCalls):
-		return malformed("model_call.tool_calls are not the first %d of tool_calls_made", MaxToolCalls)
+		return fmt.Errorf("model_call.tool_calls are not the first %d of tool_calls_made", MaxToolCalls)
 	}
 	err := first(
 		checkShort(
@@ -161,7 +165,7 @@ func (m *ModelCall) check(outcome string) error {
 	)
 	for i, tag := range m.ReturnedCalls {
 		if err = first(err, checkTag("model_call.returned_calls", tag, false)); slices.Contains(m.ReturnedCalls[:i], tag) {
-			return malformed("model_call.returned_calls names a call twice")
+			return errors.New("model_call.returned_calls names a call twice")
 		}
 	}
 	for _, name := range m.HostedTools {

@@ -10,10 +10,8 @@ import (
 // Lifetime is exp - iat of every receipt, exactly: readers of VIN's ReceiptV0 expect these ten minutes.
 const Lifetime = 10 * time.Minute
 
-const typ = "interaction-receipt+jwt"
-
 // Kind is the kind of the receipts: their typ, and the purpose that their key has to be certified for.
-var Kind = evidence.NewKind(typ, evidence.PurposeInteraction, Lifetime, check)
+var Kind = evidence.NewKind("interaction-receipt+jwt", evidence.PurposeInteraction, Lifetime, check)
 
 // What an interaction receipt is about (VIN: action_type). The mediator makes no receipt of the last kind, which promises that the
 // call ran where nobody could read it.

@@ -74,6 +74,7 @@ func LoadSidecar(path string) (*Sidecar, error) {
 	for i, e := range c.Egress {
 		c.addEgress(fmt.Sprintf("egress[%d]", i), e, f)
 	}
+	c.checkNodeRules(f)
 	for i, u := range c.Upstreams {
 		c.addUpstream(fmt.Sprintf("upstreams[%d]", i), u, f)
 	}

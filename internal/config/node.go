@@ -1,5 +1,11 @@
 package config
 
+import (
+	"fmt"
+
+	"github.com/actionproof/mediator/proxy"
+)
+
 // Node says where the node is that appraises this sidecar's receipts.
 type Node struct {
 	Endpoint `yaml:",inline"`
@@ -26,5 +32,30 @@ func (c *Sidecar) checkNode(f *findings) {
 		if at := n.where(); at != "" && at == other.at.where() {
 			f.Add("reputation", "is the endpoint of %s too", other.key)
 		}
+	}
+}
+
+// checkNodeRules checks the rules for the mediator's own name: the node is where they lead, and it takes who calls from the sidecar alone.
+func (c *Sidecar) checkNodeRules(f *findings) {
+	check := func(key, host string, credential *Credential) bool {
+		if host != proxy.InternalHost {
+			return false
+		}
+		if c.Reputation == nil {
+			f.Add(key+".match.url", "names %s: such a call goes to the node, so reputation is needed", host)
+		}
+		if credential != nil {
+			f.Add(key+".credential", "the node takes none: the sidecar says which agent calls")
+		}
+		return true
+	}
+	for i, a := range c.Actions {
+		key := fmt.Sprintf("actions[%d]", i)
+		if check(key, c.ActionRules[i].Match.Host, a.Credential) && a.API != nil {
+			f.Add(key+".gate", "the node verifies no chain: leave gate and api out")
+		}
+	}
+	for i, e := range c.Egress {
+		check(fmt.Sprintf("egress[%d]", i), c.EgressRules[i].Match.Host, e.Credential)
 	}
 }

@@ -70,6 +70,7 @@ func TestReputationMistakes(t *testing.T) {
 		"a server without a name":  {"believedHosts", "verification: {servers: [{role: x}]}\nbelievedHosts", "line 16, column 26: verification.servers[0].name: is required"},
 		"a gate nowhere":           {"believedHosts", "verification: {xray: {govern: {}}}\nbelievedHosts", "line 16, column 31: verification.xray.govern.url: is required"},
 		"a gate over plain HTTP":   {"believedHosts", "verification: {xray: {govern: {url: \"http://g.example/mcp\"}}}\nbelievedHosts", `line 16, column 37: verification.xray.govern.url: "http://g.example/mcp" is no https URL: what travels in the open could be changed on the way`},
+		"a gate with a password":   {"believedHosts", "verification: {xray: {govern: {url: \"https://me:hunter2@g.example/mcp\"}}}\nbelievedHosts", "line 16, column 37: verification.xray.govern.url: is no https URL, or names a user: leave the user out, and put a token in tokenFile"},
 		"a gate on this machine":   {"believedHosts", "verification: {xray: {govern: {url: \"http://127.0.0.1:1/mcp\"}}}\nbelievedHosts", ""},
 		"a slow gate":              {"believedHosts", "verification: {xray: {timeout: 6s}}\nbelievedHosts", "line 16, column 32: verification.xray.timeout: 6s is not between 0s and 5s"},
 		"an unknown key":           {"audience: mediator-reputation", "audiense: mediator-reputation", "line 8, column 1: audiense: is not known; did you mean audience?"},

@@ -174,7 +174,8 @@ type Access struct {
 // Match says which calls a rule is for.
 type Match struct {
 	// URL is scheme, host and path pattern in one: https://api.example.com/posts/{id}. A path segment in braces stands for any one
-	// segment; in an egress rule ** at the end stands for any rest, and *. before a domain for its subdomains. Required.
+	// segment; in an egress rule ** at the end stands for any rest, and *. before a domain for its subdomains. http://mediator.internal/mcp is the
+	// verification at the node. Required.
 	URL string `yaml:"url"`
 	// Methods are the methods; an action has exactly one. Required, unless the rule is about messages (MCP, GraphQL), which then have theirs.
 	Methods []string `yaml:"methods"`

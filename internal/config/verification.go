@@ -125,7 +125,11 @@ func (v *Verification) check(f *findings) {
 func (s *XRayServer) check(key string, f *findings) {
 	if f.required(key+".url", s.URL); s.URL != "" {
 		u, err := url.Parse(s.URL)
-		if err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())) {
+		bad := err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname()))
+		switch {
+		case bad && strings.Contains(s.URL, "@"): // what stands before the @ can be a password
+			f.Add(key+".url", "is no https URL, or names a user: leave the user out, and put a token in tokenFile")
+		case bad:
 			f.Add(key+".url", "%q is no https URL: what travels in the open could be changed on the way", s.URL)
 		}
 	}

@@ -162,7 +162,7 @@ func (p *process) openService(ctx context.Context) (err error) {
 		return fmt.Errorf("the store of %s: %w", c.Path, err)
 	}
 	p.service, err = reputation.New(reputation.Options{
-		Store: p.store, Score: p.score, Reputation: p.reputation, Retention: c.Retention.RetentionOr(reputation.DefaultRetention, forever), Limits: c.Limits.Of(),
+		Store: p.store, Score: p.score, Reputation: p.reputation, Verified: p.verifiedOf, Retention: c.Retention.RetentionOr(reputation.DefaultRetention, forever), Limits: c.Limits.Of(),
 		Now: time.Now, Log: p.Log, Metrics: p.Metrics,
 	})
 	if err != nil {
@@ -216,6 +216,7 @@ func (p *process) start(ctx context.Context, group *errgroup.Group) error {
 	internal := api.Options{Now: time.Now, Log: p.Log, Operators: true, Rate: trusted}
 	public := api.Options{Now: time.Now, Log: p.Log, Rate: c.Limits.PublicPerSecond}
 	if p.verifier != nil {
+		internal.Verifications = p.verifier.service
 		if internal.MCP, err = p.verifier.handler(named(p.service)); err != nil {
 			return err
 		}

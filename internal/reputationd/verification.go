@@ -3,6 +3,7 @@ package reputationd
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,11 +13,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/api"
 	"github.com/actionproof/mediator/reputation/verification"
 	"github.com/actionproof/mediator/reputation/verification/store"
@@ -83,6 +86,24 @@ func bridge(x config.XRay, log *zap.Logger) *xray.Bridge {
 	})
 }
 
+// verifiedOf returns the facts of the last verification that an agent has passed, or nil.
+func (p *process) verifiedOf(ctx context.Context, agent accrual.Agent) (*accrual.Verified, error) {
+	if p.verifier == nil {
+		return nil, nil
+	}
+	token, r, err := p.verifier.service.Passed(ctx, callerOf(agent))
+	if errors.Is(err, verification.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &accrual.Verified{Result: evidence.HashToken(token), At: r.IssuedAt, Expires: r.Expires, Mode: r.Mode, Degraded: r.Degraded}, nil
+}
+
+// callerOf is the name of an agent as a caller. It has the owner's before it: owners choose the names of their agents themselves.
+func callerOf(agent accrual.Agent) string { return agent.String() }
+
 // prune removes what is over, until ctx ends.
 func (v *verifier) prune(ctx context.Context) {
 	for range every.Tick(ctx, pruneEvery) {
@@ -99,7 +120,7 @@ func (v *verifier) handler(caller func(*http.Request) (verification.Caller, erro
 	})
 }
 
-// named takes the caller that the sidecar names. Its name has the owner's before it: owners choose the names of their agents themselves.
+// named takes the caller that the sidecar names.
 func named(s *reputation.Service) func(*http.Request) (verification.Caller, error) {
 	return func(r *http.Request) (verification.Caller, error) {
 		by, body, err := api.Caller(s, r, tools.MaxBody)
@@ -107,7 +128,7 @@ func named(s *reputation.Service) func(*http.Request) (verification.Caller, erro
 			return verification.Caller{}, err
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		return verification.Caller{Subject: by.Owner + ":" + by.Agent, Session: by.Session}, nil
+		return verification.Caller{Subject: callerOf(accrual.Agent{Owner: by.Owner, Subject: by.Agent}), Session: by.Session}, nil
 	}
 }
 

@@ -98,10 +98,9 @@ func (p Peer) Call(ctx context.Context, url string, ask, answer any) error {
 
 // Do sends a request once, and returns the body of its answer, of at most [MaxAnswer] bytes. It fails as [Peer.Call] does.
 func (p Peer) Do(req *http.Request) ([]byte, error) {
-	req.GetBody = nil // never repeat a request: most calls consume something
-	resp, err := p.HTTP.Do(req)
+	resp, err := p.Send(req)
 	if err != nil {
-		return nil, refusal.New(p.Unavailable, "%s does not answer (%s)", p.Name, why(err))
+		return nil, err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
@@ -117,6 +116,16 @@ func (p Peer) Do(req *http.Request) ([]byte, error) {
 		return nil, refusal.New(p.Unavailable, "the answer of %s broke off, or is larger than %d bytes", p.Name, MaxAnswer)
 	}
 	return raw, nil
+}
+
+// Send sends a request once, and returns its answer, whatever that is. The caller closes its body.
+func (p Peer) Send(req *http.Request) (*http.Response, error) {
+	req.GetBody = nil // never repeat a request: most calls consume something
+	resp, err := p.HTTP.Do(req)
+	if err != nil {
+		return nil, refusal.New(p.Unavailable, "%s does not answer (%s)", p.Name, why(err))
+	}
+	return resp, nil
 }
 
 // why says why a request got no answer. It does not say where the request went: the refusal names the other side.

@@ -3,10 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/actionproof/mediator/ledger"
 )
@@ -41,18 +38,6 @@ SELECT coalesce(sum((SELECT number FROM actionproof.receipts AS r WHERE r.sessio
 DELETE FROM actionproof.deliveries WHERE session IN (SELECT session FROM actionproof.deliveries AS d
 	WHERE NOT EXISTS (SELECT 1 FROM actionproof.receipts AS r WHERE r.session = d.session) LIMIT $1)`
 )
-
-// prepareDeliveries makes the table of deliveries where there is none, in the transaction that has opened the ledger.
-func prepareDeliveries(ctx context.Context, tx *sql.Tx) error {
-	var made bool
-	if err := tx.QueryRowContext(ctx, `SELECT to_regclass('actionproof.deliveries') IS NOT NULL`).Scan(&made); err != nil || made {
-		return err
-	}
-	if _, err := tx.ExecContext(ctx, deliveryTable, pgx.QueryExecModeSimpleProtocol); err != nil { // several statements
-		return fmt.Errorf("make the table of deliveries: %w", err)
-	}
-	return nil
-}
 
 // ClaimDeliveries returns sessions that are due: see [ledger.Deliveries].
 func (l *Ledger) ClaimDeliveries(ctx context.Context, now, until time.Time, limit int) (claimed []ledger.Delivery, err error) {

@@ -33,8 +33,8 @@ ON CONFLICT (one) DO UPDATE SET expires = greatest(forgotten.expires, excluded.e
 
 var _ ledger.Identified = (*Ledger)(nil)
 
-// identify gives a ledger its identity, the tables of receipts and those of the uses of keys, unless it has them, in the transaction that has
-// opened it, and commits. A ledger that an earlier program has made lacks them. now is when the uses of keys begin to be counted.
+// identify gives a ledger its identity and the tables of receipts, of the uses of keys and of deliveries, unless it has them, in the transaction
+// that has opened it, and commits. A ledger that an earlier program has made lacks them. now is when the uses of keys begin to be counted.
 func identify(ctx context.Context, tx *sql.Tx, now time.Time) error {
 	for _, t := range []struct {
 		first, tables string
@@ -42,7 +42,7 @@ func identify(ctx context.Context, tx *sql.Tx, now time.Time) error {
 		arg           any
 	}{
 		{"identity", identityTables, insertIdentity, ledger.NewID()}, {"receipts", receiptTables, "", nil},
-		{"key_uses", keyUseTables, insertSince, now.UnixMilli()},
+		{"key_uses", keyUseTables, insertSince, now.UnixMilli()}, {"deliveries", deliveryTable, "", nil}, // after the receipts that it rests on
 	} {
 		var made bool
 		if err := tx.QueryRowContext(ctx, `SELECT to_regclass('actionproof.' || $1) IS NOT NULL`, t.first).Scan(&made); err != nil {
@@ -59,9 +59,6 @@ func identify(ctx context.Context, tx *sql.Tx, now time.Time) error {
 				return err
 			}
 		}
-	}
-	if err := prepareDeliveries(ctx, tx); err != nil {
-		return err
 	}
 	return tx.Commit()
 }

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"sync"
+	"time"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/lru"
@@ -57,14 +58,16 @@ func (r *reputations) open(token, subject string) (*opened, error) {
 
 // appraised is the reputation of the agent that posts. Its token is opened when a condition asks for it, and only then.
 type appraised struct {
-	open func() (*opened, error)
+	open     func() (*opened, error)
+	expected policy.AutonomyExpected
+	now      time.Time
 
 	asked  bool
 	hash   string // names the token that a condition has asked; empty if none has, or there is none
 	claims accrual.Claims
 	err    error // why it is not known
-	// missed is set once a condition has asked for a value, and there is none.
-	missed bool
+	// missed is set once a condition has asked for a value, and there is none. It says why.
+	missed error
 }
 
 // known reports whether there is a reputation to go by.
@@ -82,8 +85,21 @@ func (a *appraised) known() bool {
 // value returns what of says of the reputation, or nil if it is not known.
 func (a *appraised) value(of func(c *accrual.Claims) any) any {
 	if !a.known() {
-		a.missed = true
+		a.missed = a.err
 		return nil
 	}
 	return of(&a.claims)
+}
+
+// unverified says why the agent of a reputation that is known does not count as verified; nil if it does.
+func (a *appraised) unverified() error { return a.expected.CheckVerified(&a.claims, a.now) }
+
+// ofVerification returns what of says of the verification, or nil if the agent does not count as verified.
+func (a *appraised) ofVerification(of func(v *accrual.Verified) any) any {
+	return a.value(func(c *accrual.Claims) any {
+		if a.missed = a.unverified(); a.missed != nil {
+			return nil
+		}
+		return of(c.Verification)
+	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/policy/decide"
@@ -103,6 +104,119 @@ func TestConditionsOnReputation(t *testing.T) {
 		})
 	}
 }
+
+// TestConditionsOnVerification asks for each variable, of agents that have passed different verifications two hours ago, and of one that has none.
+func TestConditionsOnVerification(t *testing.T) {
+	const observed, degraded, seed, over, never, noToken = "observed", "degraded", "seed", "over", "never", "no token"
+	verified := func(t *testing.T, r ruling, which string) string {
+		v := r.Verified()
+		switch which {
+		case degraded:
+			v.Degraded = true
+		case seed:
+			v.Mode = accrual.ModeSeed
+		case over:
+			v.At, v.Expires = v.At-100, r.Clock.Now().Add(2*time.Hour).Unix()
+		case never:
+			v = nil
+		case noToken:
+			return ""
+		}
+		r.Clock.Advance(2 * time.Hour)
+		return r.ReputationVerified(t, r.Agent(t), 1, 50, v)
+	}
+	all := []string{observed, degraded, seed, over, never, noToken}
+	strict := func(*policy.Manifest) {}
+	lenient := func(m *policy.Manifest) { m.AutonomyPolicy.AllowDegraded = true }
+	required := func(m *policy.Manifest) { m.AutonomyPolicy.RequireVerification = true }
+	const unverified, missing, denied = "reputation_unverified", "reputation_missing", "policy_denied"
+	for name, c := range map[string]struct {
+		when  string
+		edit  func(*policy.Manifest)
+		codes []string // as all; empty allows
+	}{
+		"verified":                  {`autonomy.verified`, strict, []string{"", denied, denied, denied, denied, missing}},
+		"not verified":              {`!autonomy.verified`, strict, []string{denied, "", "", "", "", missing}},
+		"degraded allowed":          {`autonomy.verified`, lenient, []string{"", "", denied, denied, denied, missing}},
+		"young":                     {`autonomy.verifiedAge <= duration("2h")`, strict, []string{"", unverified, unverified, unverified, unverified, missing}},
+		"too young":                 {`autonomy.verifiedAge < duration("2h")`, strict, []string{denied, unverified, unverified, unverified, unverified, missing}},
+		"old":                       {`autonomy.verifiedAge > duration("1h")`, lenient, []string{"", "", unverified, unverified, unverified, missing}},
+		"since":                     {`now - autonomy.verifiedAge > timestamp("2020-01-01T00:00:00Z")`, strict, []string{"", unverified, unverified, unverified, unverified, missing}},
+		"whole":                     {`!autonomy.degraded`, lenient, []string{"", denied, unverified, unverified, unverified, missing}},
+		"degraded":                  {`autonomy.degraded`, lenient, []string{denied, "", unverified, unverified, unverified, missing}},
+		"degraded, and not allowed": {`autonomy.degraded`, strict, []string{denied, unverified, unverified, unverified, unverified, missing}},
+		"either":                    {`autonomy.verified || autonomy.tierRank >= 0`, strict, []string{"", "", "", "", "", missing}},
+		"required for a score":      {`autonomy.score > 40`, required, []string{"", unverified, unverified, unverified, unverified, missing}},
+		"required, not asked":       {`request.size < 10`, required, []string{"", "", "", "", "", ""}},
+		"required, and not known":   {`!autonomy.known`, required, []string{denied, "", "", "", "", ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for i, which := range all {
+				r := newRuling(t, file("r allow "+c.when), gatetest.Autonomous, c.edit)
+				_, err := r.decide(t, verified(t, r, which))
+				if c.codes[i] == "" {
+					check.Must(t, err)
+				} else {
+					check.WantCode(t, err, c.codes[i])
+				}
+			}
+		})
+	}
+	t.Run("it ends between two posts", func(t *testing.T) {
+		r := newRuling(t, file("r allow autonomy.verifiedAge >= duration('0s')"), gatetest.Autonomous)
+		v := r.Verified()
+		v.Expires = v.At + 60
+		token := r.ReputationVerified(t, r.Agent(t), 1, 50, v)
+		_, err := r.decide(t, token)
+		check.Must(t, err)
+		r.Clock.Advance(time.Minute)
+		_, err = r.decide(t, token)
+		check.WantCode(t, err, "reputation_unverified", "the last one is over")
+	})
+}
+
+// TestExampleOfVerified: by the example, a verification gives an agent on its way longer posts, and takes from nobody what it has without one.
+func TestExampleOfVerified(t *testing.T) {
+	for name, c := range map[string]struct {
+		sessions int
+		verified func(v *accrual.Verified) *accrual.Verified
+		after    time.Duration
+		size     int64
+		rule     string // empty denies
+	}{
+		"new":                          {1, nil, 0, 4 << 10, "newcomers"},
+		"new and verified, long":       {1, keep, 0, 5 << 10, ""},
+		"building, short":              {20, nil, 0, 64 << 10, "building"},
+		"building, long":               {20, nil, 0, 65 << 10, ""},
+		"building and verified, long":  {20, keep, 0, 65 << 10, "building-verified"},
+		"building and verified, short": {20, keep, 0, 64 << 10, "building"},
+		"verified long ago":            {20, keep, 6 * time.Hour, 65 << 10, ""},
+		"degraded":                     {20, func(v *accrual.Verified) *accrual.Verified { v.Degraded = true; return v }, 0, 65 << 10, ""},
+		"in the mode seed":             {20, func(v *accrual.Verified) *accrual.Verified { v.Mode = accrual.ModeSeed; return v }, 0, 65 << 10, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRuling(t, string(configs.PolicyReputation()), gatetest.Autonomous, func(m *policy.Manifest) { m.AutonomyPolicy.AllowDegraded = true })
+			var v *accrual.Verified
+			if c.verified != nil {
+				v = c.verified(r.Verified())
+			}
+			r.Clock.Advance(c.after)
+			request := r.request(t, r.ReputationVerified(t, r.Agent(t), c.sessions, 40, v))
+			request.Call.Size = c.size
+			d, err := r.engine.Decide(t.Context(), request)
+			if c.rule == "" {
+				check.WantCode(t, err, "policy_denied")
+				return
+			}
+			check.Must(t, err)
+			o, err := evidence.Open(r.Verifier, evidence.PolicyDecisionKind, d.PolicyDecision, r.Strict.Decision)
+			check.Must(t, err)
+			check.WantEqual(t, o.Claims().Rule, c.rule)
+		})
+	}
+}
+
+func keep(v *accrual.Verified) *accrual.Verified { return v }
 
 // TestReputationsThatAreNotBelieved: each is as good as none, and the refusal says why it is not believed.
 func TestReputationsThatAreNotBelieved(t *testing.T) {

@@ -78,7 +78,10 @@ func (e *Engine) decide(ctx context.Context, r policy.Request) (d policy.Decisio
 		return d, "", err
 	}
 	f := &facts{binding: r.Binding, call: r.Call, args: args, origin: origin, runtimeID: r.RuntimeID, sessionID: r.SessionID, now: e.o.Now()}
-	f.autonomy.open = func() (*opened, error) { return e.reputations.open(r.Reputation, r.Binding.Subject) }
+	f.autonomy = appraised{
+		open:     func() (*opened, error) { return e.reputations.open(r.Reputation, r.Binding.Subject) },
+		expected: e.strict.Autonomy, now: f.now,
+	}
 	rule, err = e.rules.decide(f)
 	if err != nil {
 		return d, "", err

@@ -182,11 +182,11 @@ func (r *Rules) decide(f *facts) (string, error) {
 
 // holds evaluates the condition. Where it fails for want of the agent's reputation, the refusal says why that is not known.
 func (r rule) holds(f *facts) (bool, error) {
-	f.autonomy.missed = false
+	f.autonomy.missed = nil
 	v, _, err := r.program.Eval(activation{f})
 	switch {
-	case err != nil && f.autonomy.missed:
-		return false, f.autonomy.err
+	case err != nil && f.autonomy.missed != nil:
+		return false, f.autonomy.missed
 	case err != nil:
 		return false, refusal.New("policy_error", "the rule %s cannot be evaluated, which denies: %v", r.name, err)
 	}

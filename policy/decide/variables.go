@@ -32,7 +32,7 @@ type variable struct {
 // variables are all of them, each with its type, so that a misspelt name or a comparison of a number with a text does not compile.
 // Nothing loops over one: there are no macros. Those of messages are empty for a call without one, and args has no value there: a
 // condition on an argument that is not there, or is of another type, is an error. Those of the agent's reputation have a value if its token is
-// valid, but for autonomy.known, which says that.
+// valid, but for autonomy.known, which says that. Those of its verification have one if the agent counts as verified, but for autonomy.verified.
 var variables = []variable{
 	{"request.method", cel.StringType, func(f *facts) any { return f.call.Method }},
 	{"request.scheme", cel.StringType, func(f *facts) any { return f.call.Scheme }},
@@ -69,6 +69,15 @@ var variables = []variable{
 	{"autonomy.tierRank", cel.IntType, reputation(func(c *accrual.Claims) any { return accrual.Rank(c.Tier) })},
 	{"autonomy.interactions", cel.IntType, reputation(func(c *accrual.Claims) any { return c.Counted() })},
 	{"autonomy.coverage", cel.DoubleType, reputation(func(c *accrual.Claims) any { return c.Coverage })},
+	{"autonomy.verified", cel.BoolType, func(f *facts) any {
+		return f.autonomy.value(func(*accrual.Claims) any { return f.autonomy.unverified() == nil })
+	}},
+	{"autonomy.verifiedAge", cel.DurationType, func(f *facts) any {
+		return f.autonomy.ofVerification(func(v *accrual.Verified) any { return v.Age(f.now) })
+	}},
+	{"autonomy.degraded", cel.BoolType, func(f *facts) any {
+		return f.autonomy.ofVerification(func(v *accrual.Verified) any { return v.Degraded })
+	}},
 	{"now", cel.TimestampType, func(f *facts) any { return f.now }},
 }
 

@@ -32,7 +32,7 @@ var contentHeaders = []string{"Content-Encoding", "Content-Length", "Content-Typ
 
 // protocolHeaders belong to the mediator's own protocol: an agent never speaks for it.
 var protocolHeaders = []string{
-	"Actionproof-Capability", "Actionproof-Request-Proof", "Actionproof-Challenge", "Actionproof-Response", "Actionproof-Caller",
+	"Actionproof-Capability", "Actionproof-Request-Proof", "Actionproof-Challenge", "Actionproof-Response", "Actionproof-Caller", "Agent-Statement",
 }
 
 // CheckHeader refuses a header, or a parameter of the query, with which an upstream could read another call than the one that is decided here.

@@ -17,6 +17,9 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
+// Own is the name of the mediator itself. Only a rule that names it is for it: a rule for subdomains is not.
+const Own = "mediator.internal"
+
 // Match says which calls a rule is for.
 type Match struct {
 	// Scheme is "https" unless a rule says "http".
@@ -299,9 +302,12 @@ func (r *Rules) Knows(scheme, host string, port uint16) bool {
 	return false
 }
 
-// domainsAbove are the domains that host is a subdomain of, the nearest first.
+// domainsAbove are the domains that host is a subdomain of, the nearest first. The mediator's own name has none.
 func domainsAbove(host string) iter.Seq[string] {
 	return func(yield func(string) bool) {
+		if host == Own {
+			return
+		}
 		for _, domain, ok := strings.Cut(host, "."); ok && yield(domain); {
 			_, domain, ok = strings.Cut(domain, ".")
 		}

@@ -42,6 +42,10 @@ func (r *reading) Relay(_ context.Context, _, _ string, body []byte, caller stri
 	return json.Marshal(map[string]any{"challenge_nonce": ask.Nonce, "commitment_hash": ask.Hash, "commitment_revealed": ask.Hash == ""})
 }
 
+func (r *reading) Send(context.Context, string, string, http.Header, []byte, string) (*http.Response, error) {
+	return nil, errors.New("no rule led here")
+}
+
 // FuzzCommit: what is relayed the node reads as the mediator does; what is not relayed has a code.
 func FuzzCommit(f *testing.F) {
 	hash := strings.Repeat("0a", 32)

@@ -1,5 +1,8 @@
-// Package node relays what agents ask of the node that appraises their receipts: challenges, scores and reputations. It names the agent to the node,
-// and has the session's receipts tell of what the node has acknowledged.
+// Package node relays what agents ask of the node that appraises their receipts. It names the agent to the node, and has the session's receipts
+// tell of what the node has acknowledged.
+//
+//	node.go  what every agent may ask: challenges, scores and reputations
+//	way.go   what an agent may do there by a rule of the sidecar
 package node
 
 import (
@@ -41,6 +44,7 @@ const (
 // Client makes requests to the node. [client.Client] is one.
 type Client interface {
 	Relay(ctx context.Context, method, path string, body []byte, caller string) ([]byte, error)
+	Send(ctx context.Context, method, path string, h http.Header, body []byte, caller string) (*http.Response, error)
 }
 
 // Issuer signs caller tokens. [signer.Issuer] does.
@@ -87,7 +91,7 @@ func isAgent(segment string) bool {
 // out but its body. An error of the node is a [*problem.Error].
 func (n *Relay) Ask(ctx context.Context, s *session.Session, method, path string, body []byte) ([]byte, error) {
 	if n == nil {
-		return nil, refusal.New("node_missing", "this sidecar has no node that appraises receipts")
+		return nil, errMissing()
 	}
 	switch path {
 	case issuePath:
@@ -100,14 +104,11 @@ func (n *Relay) Ask(ctx context.Context, s *session.Session, method, path string
 
 // post makes a request that says which agent calls.
 func (n *Relay) post(ctx context.Context, s *session.Session, path string, body []byte) ([]byte, error) {
-	token, err := n.o.Issuer.Issue(ctx, interaction.Caller{
-		Agent: n.o.Agent, Owner: n.o.Owner, Session: s.ID, EventID: s.Event.ID,
-		Method: http.MethodPost, Path: path, BodyHash: evidence.HashBytes(body),
-	})
+	token, err := n.token(ctx, s, http.MethodPost, path, body)
 	if err != nil {
 		return nil, err
 	}
-	return n.o.Client.Relay(ctx, http.MethodPost, path, body, token.Token())
+	return n.o.Client.Relay(ctx, http.MethodPost, path, body, token)
 }
 
 // issue asks for a challenge, which is in the receipts of all calls that are sent from then on.

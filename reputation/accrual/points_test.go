@@ -77,7 +77,7 @@ func TestConsequences(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := c.log.reputation(t)
 			check.WantEqual(t, want{r.CurrentScore, r.Lower, r.Tier, r.DisputePoints, r.DisputesPending, r.DisputesWon, r.DisputesLost, r.ChallengesWon, r.ChallengesLost, r.Disputed}, c.want)
-			signed := accrual.ClaimsOf(r)
+			signed := accrual.ClaimsOf(r, nil)
 			accrual.Kind.Stamp(&signed, evidence.Registered{Issuer: "i", Audience: "a", ID: "j", IssuedAt: 1, Expires: 2}, evidence.KeyClaims{KeyCustody: "external_mediator"})
 			_, err := evidence.Sign(t.Context(), key{}, accrual.Kind, signed)
 			check.Must(t, err)

@@ -1,38 +1,37 @@
 package accrual
 
 import (
+	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // Lifetime is the longest that a reputation token may be good for: what changes meanwhile is seen that much later.
 const Lifetime = 10 * time.Minute
 
-const typ = "reputation+jwt"
-
 // Kind is the kind of reputation tokens.
-var Kind = evidence.NewKind(typ, evidence.PurposeAppraiser, Lifetime, check)
+var Kind = evidence.NewKind("reputation+jwt", evidence.PurposeAppraiser, Lifetime, check)
 
 // Claims are the claims of a reputation token: an agent's reputation when it was issued.
 type Claims struct {
 	evidence.Registered
 	evidence.KeyClaims
 	Reputation
+	// Verification is there if the agent has passed a verification that is not over.
+	Verification *Verified `json:"verification,omitempty"`
 
 	// Probabilistic is always true, and NonHumanIdentityProven always false.
 	Probabilistic          bool `json:"probabilistic"`
 	NonHumanIdentityProven bool `json:"nonHumanIdentityProven"`
 }
 
-// ClaimsOf returns the claims for a reputation, but for those that its signer stamps.
-func ClaimsOf(r Reputation) Claims { return Claims{Reputation: r, Probabilistic: true} }
-
-func malformed(format string, args ...any) error {
-	return refusal.New("claims_malformed", "the %s: "+format, append([]any{typ}, args...)...)
+// ClaimsOf returns the claims for a reputation, but for those that its signer stamps. The agent may have passed no verification: then v is nil.
+func ClaimsOf(r Reputation, v *Verified) Claims {
+	return Claims{Reputation: r, Verification: v, Probabilistic: true}
 }
 
 // check refuses claims that are no reputation. What follows from other claims it computes again.
@@ -40,21 +39,21 @@ func check(c *Claims) error {
 	agent, err := ParseAgent(c.AgentID)
 	switch {
 	case !c.Probabilistic || c.NonHumanIdentityProven:
-		return malformed("it claims more than a likelihood, or that no human was involved")
+		return errors.New("it claims more than a likelihood, or that no human was involved")
 	case !named(c.KeyCustody, maxName):
-		return malformed("keyCustody is missing or too long")
+		return errors.New("keyCustody is missing or too long")
 	case err != nil || agent != Agent{c.Owner, c.Agent}:
-		return malformed("agent_id is not the owner's thumbprint, a colon and the agent")
+		return errors.New("agent_id is not the owner's thumbprint, a colon and the agent")
 	case !evidence.IsHash(c.ScoringHash) || !evidence.IsHash(c.Log.Head):
-		return malformed("scoringHash or log.head is not a lowercase hex SHA-256")
+		return errors.New("scoringHash or log.head is not a lowercase hex SHA-256")
 	case !c.countsFit():
-		return malformed("its counts do not fit together")
+		return errors.New("its counts do not fit together")
 	case !c.historyFits():
-		return malformed("score_history is no list of at most %d scored sessions", Window)
+		return fmt.Errorf("score_history is no list of at most %d scored sessions", Window)
 	case !c.follows():
-		return malformed("its score, trend, tier or marks do not follow from its history and counts")
+		return errors.New("its score, trend, tier or marks do not follow from its history and counts")
 	}
-	return nil
+	return c.Verification.check()
 }
 
 // follows reports whether everything that is computed from history and counts is what follows from them.

@@ -1,8 +1,9 @@
 // Package api is the HTTP interface of the node. GET /openapi.json describes it; the paths are those of VIN v0.4.
 //
-//	api.go     the endpoints, and how they answer
-//	limits.go  how much strangers may ask
-//	openapi.json the description
+//	api.go           the endpoints, and how they answer
+//	limits.go        how much strangers may ask
+//	openapi.json     the description
+//	verifications.go what operators see of verifications
 package api
 
 import (
@@ -51,6 +52,8 @@ type Options struct {
 	// Rate bounds the requests that one address makes in a second, on the average; zero means DefaultRate. Requests on a unix socket, which
 	// admits users by their ids, are not bounded.
 	Rate int
+	// Verifications are what Operators see of verifications; left out, there are none.
+	Verifications Verifications
 	// MCP answers at MCPPath, if it is there. It reads bodies of a few megabytes at most.
 	MCP http.Handler
 }
@@ -58,14 +61,12 @@ type Options struct {
 // MCPPath is the path of Options.MCP.
 const MCPPath = "/mcp"
 
-// DefaultRate is the default of Options.Rate.
-const DefaultRate = 20
-
 // server answers requests.
 type server struct {
-	service *reputation.Service
-	limits  *limits
-	log     *zap.Logger
+	service       *reputation.Service
+	verifications Verifications
+	limits        *limits
+	log           *zap.Logger
 }
 
 // endpoint answers one method of one path.
@@ -77,7 +78,7 @@ type endpoint struct {
 // Handler answers the requests of sidecars and of everybody else. Who may reach it is the listener's business: receipts are signed, and
 // callers are named by their sidecars, so nothing rests on the listener.
 func Handler(s *reputation.Service, o Options) http.Handler {
-	a := &server{service: s, limits: newLimits(o), log: flood.Logger(o.Log)}
+	a := &server{service: s, verifications: o.Verifications, limits: newLimits(o), log: flood.Logger(o.Log)}
 	byPath := make(map[string][]endpoint)
 	for _, e := range a.endpoints(o.Operators) {
 		byPath[e.path] = append(byPath[e.path], e)
@@ -120,7 +121,8 @@ func (a *server) endpoints(operators bool) []endpoint {
 		{http.MethodGet, "/openapi.json", a.describe},
 	}
 	if operators {
-		all = append(all, endpoint{http.MethodGet, "/v1/sessions/{session}/challenges", a.revealed}, endpoint{http.MethodGet, "/v1/reputation", a.agents})
+		all = append(all, endpoint{http.MethodGet, "/v1/sessions/{session}/challenges", a.revealed}, endpoint{http.MethodGet, "/v1/reputation", a.agents},
+			endpoint{http.MethodGet, "/v1/verifications", a.overviews}, endpoint{http.MethodGet, "/v1/verifications/{session}", a.overview})
 	}
 	return all
 }
@@ -169,31 +171,29 @@ func (a *server) refuse(w http.ResponseWriter, err error) {
 	d.Write(w)
 }
 
-// write answers with v. A caching of zero is no-store.
-func write(w http.ResponseWriter, v any, cache time.Duration) error {
+// Values of Cache-Control. What is named by its hash never changes.
+const (
+	never   = "no-store"
+	forEver = "public, max-age=31536000, immutable"
+)
+
+// write answers with v, which is not to be cached.
+func write(w http.ResponseWriter, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, append(body, '\n'), cache)
+	return writeJSON(w, append(body, '\n'), never)
 }
 
-func writeJSON(w http.ResponseWriter, body []byte, cache time.Duration) error {
+func writeJSON(w http.ResponseWriter, body []byte, cache string) error {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", "no-store")
-	if cache > 0 {
-		h.Set("Cache-Control", "public, max-age=31536000, immutable") // it is named by its hash
-	}
+	h.Set("Cache-Control", cache)
 	_, _ = w.Write(body)
 	return nil
 }
-
-const (
-	never   = time.Duration(0)
-	forEver = time.Hour * 24 * 365
-)
 
 // read reads a bounded body.
 func read(w http.ResponseWriter, r *http.Request, bound int64) ([]byte, error) {
@@ -250,7 +250,7 @@ func (a *server) receipts(w http.ResponseWriter, r *http.Request) error {
 		answer.Sessions = append(answer.Sessions, s)
 	}
 	a.limits.charge(r, refused) // anybody can make receipts up, and each session costs a signature to verify
-	return write(w, answer, never)
+	return write(w, answer)
 }
 
 // receive reads a delivery and takes its receipts.
@@ -297,7 +297,7 @@ func (a *server) issue(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return write(w, issued, never)
+	return write(w, issued)
 }
 
 func (a *server) commit(w http.ResponseWriter, r *http.Request) error {
@@ -326,7 +326,7 @@ func (a *server) commit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return write(w, answer, never)
+	return write(w, answer)
 }
 
 func (a *server) score(w http.ResponseWriter, r *http.Request) error {
@@ -334,7 +334,7 @@ func (a *server) score(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return write(w, answer, never)
+	return write(w, answer)
 }
 
 func (a *server) sessionScore(w http.ResponseWriter, r *http.Request) error {
@@ -342,7 +342,7 @@ func (a *server) sessionScore(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return write(w, answer, never)
+	return write(w, answer)
 }
 
 // revealedAnswer is what agents have revealed in a session.
@@ -355,7 +355,7 @@ func (a *server) revealed(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return write(w, revealedAnswer{append([]autonomy.Challenge{}, revealed...)}, never)
+	return write(w, revealedAnswer{append([]autonomy.Challenge{}, revealed...)})
 }
 
 func (a *server) reputation(w http.ResponseWriter, r *http.Request) error {
@@ -363,7 +363,7 @@ func (a *server) reputation(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return write(w, answer, never)
+	return write(w, answer)
 }
 
 // agents lists agents, without tokens. A list that is as long as it may be goes on after its last one.
@@ -374,7 +374,7 @@ func (a *server) agents(w http.ResponseWriter, r *http.Request) error {
 	}
 	return write(w, struct {
 		Agents []accrual.Reputation `json:"agents"`
-	}{all}, never)
+	}{all})
 }
 
 func (a *server) baseline(w http.ResponseWriter, r *http.Request) error {

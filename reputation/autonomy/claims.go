@@ -1,21 +1,20 @@
 package autonomy
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // MaxLifetime bounds exp - iat of a score. The score of a session can change until the session ends, and its agent's standing after that.
 const MaxLifetime = 10 * time.Minute
 
-const typ = "autonomy-score+jwt"
-
 // Kind is the kind of the tokens that carry a score: their typ, and the purpose that their key has to be certified for.
-var Kind = evidence.NewKind(typ, evidence.PurposeAppraiser, MaxLifetime, check)
+var Kind = evidence.NewKind("autonomy-score+jwt", evidence.PurposeAppraiser, MaxLifetime, check)
 
 // Claims are those of a score of one session (RFC 9334: an attestation result). They name what they were computed from: the receipts up to
 // HeadHash, the formulas, the baseline, the believed hosts. Whoever has these can compute the score again.
@@ -55,28 +54,23 @@ const (
 	maxDec  = 1e-6
 )
 
-// malformed refuses a score.
-func malformed(format string, args ...any) error {
-	return refusal.New("claims_malformed", "the "+typ+": "+format, args...)
-}
-
 func check(c *Claims) error {
 	for _, name := range []string{c.Owner, c.Agent, c.Session, c.Version, c.KeyCustody} {
 		if name == "" || len(name) > maxName {
-			return malformed("owner, agent, session_id, scoringVersion or keyCustody is missing, or longer than %d bytes", maxName)
+			return fmt.Errorf("owner, agent, session_id, scoringVersion or keyCustody is missing, or longer than %d bytes", maxName)
 		}
 	}
 	switch {
 	case !c.Probabilistic || c.NonHumanIdentityProven:
-		return malformed("it claims more than a likelihood, or that no human was involved")
+		return errors.New("it claims more than a likelihood, or that no human was involved")
 	case c.HeadNumber < 1 || !evidence.IsHash(c.HeadHash) || !evidence.IsHash(c.ScoringHash) || c.BaselineHash != "" && !evidence.IsHash(c.BaselineHash):
-		return malformed("headHash, scoringHash or baselineHash is not a lowercase hex SHA-256, or headNumber is below 1")
+		return errors.New("headHash, scoringHash or baselineHash is not a lowercase hex SHA-256, or headNumber is below 1")
 	case c.N < 0 || c.OtherCalls < 0 || c.OtherCalls > c.HeadNumber-c.N:
-		return malformed("there are more calls than receipts")
+		return errors.New("there are more calls than receipts")
 	case c.ModelHosts == nil || c.Interval.LeaveOut == nil || c.Signals.Knowledge.Domains == nil:
-		return malformed("a list is null")
+		return errors.New("a list is null")
 	case CheckHosts(c.ModelHosts) != nil || !slices.IsSorted(c.ModelHosts):
-		return malformed("modelHosts is no list of hosts in order")
+		return errors.New("modelHosts is no list of hosts in order")
 	}
 	if err := c.Score.check(c.ScoringHash == ScoringHash); err != nil {
 		return err
@@ -86,7 +80,7 @@ func check(c *Claims) error {
 
 func (c Coverage) check() error {
 	if c.CallsObserved < 0 || c.CallsObserved > c.Calls || c.BytesObserved < 0 || c.BytesObserved > c.Bytes || !within(c.Share, 1) {
-		return malformed("coverage has more that was observed than there was")
+		return errors.New("coverage has more that was observed than there was")
 	}
 	return nil
 }
@@ -99,11 +93,11 @@ func (s *Score) check(ours bool) error {
 	i := s.Interval
 	switch {
 	case !within(i.Lower, s.Composite) || i.Upper < s.Composite-maxDec || !within(i.Upper, 100) || !within(i.Level, 1):
-		return malformed("the interval is not around the score, and from 0 to 100")
+		return errors.New("the interval is not around the score, and from 0 to 100")
 	case !within(s.SeedWeighted, 100):
-		return malformed("seedWeighted is not from 0 to 100")
+		return errors.New("seedWeighted is not from 0 to 100")
 	case s.Band == "" || len(s.Band) > maxName:
-		return malformed("band is missing")
+		return errors.New("band is missing")
 	}
 	composite, seed := 0.0, 0.0
 	weights, caps := formula.Weights.list(), formula.Caps.list()
@@ -115,7 +109,7 @@ func (s *Score) check(ours bool) error {
 		seed += weights[at] * signal.Score
 	}
 	if ours && (math.Abs(composite-s.Composite) > maxDec || math.Abs(seed-s.SeedWeighted) > maxDec || s.Band != bandOf(s.Composite)) {
-		return malformed("the score is not that of its signals")
+		return errors.New("the score is not that of its signals")
 	}
 	return nil
 }
@@ -127,22 +121,22 @@ func (s *Signals) list() [5]*Signal {
 
 func (s *Signal) check() error {
 	if s.Parts == nil {
-		return malformed("a list is null")
+		return errors.New("a list is null")
 	}
 	sum := 0.0
 	for _, p := range s.Parts {
 		switch {
 		case p.Name == "" || len(p.Name) > maxName || p.N < 0 || !slices.Contains(stateNames[:], p.State):
-			return malformed("a part lacks its name, or its state is %.40q", p.State)
+			return fmt.Errorf("a part lacks its name, or its state is %.40q", p.State)
 		case !within(p.Points, p.Of):
-			return malformed("the part %.40q has more points than it can have", p.Name)
+			return fmt.Errorf("the part %.40q has more points than it can have", p.Name)
 		case p.State == notMeasured.String() && (p.Points != 0 || p.Value != 0):
-			return malformed("the part %.40q was not measured, and has points", p.Name)
+			return fmt.Errorf("the part %.40q was not measured, and has points", p.Name)
 		}
 		sum += p.Points
 	}
 	if !slices.Contains(stateNames[:], s.State) || math.Abs(sum-s.Score) > maxDec {
-		return malformed("a signal does not have the points of its parts")
+		return errors.New("a signal does not have the points of its parts")
 	}
 	return nil
 }

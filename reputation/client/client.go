@@ -100,15 +100,35 @@ func (c *Client) Reputation(ctx context.Context, agentID string) (token string, 
 func (c *Client) Relay(ctx context.Context, method, path string, body []byte, caller string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	h := make(http.Header)
+	if len(body) > 0 {
+		h.Set("Content-Type", "application/json")
+	}
+	req, err := c.request(ctx, method, path, h, body, caller)
+	if err != nil {
+		return nil, err
+	}
+	return c.peer.Do(req)
+}
+
+// Send makes a request for an agent, with these headers besides caller, and returns the node's answer as it comes, whatever it is. ctx bounds it
+// to the end of the answer's body, which the caller closes.
+func (c *Client) Send(ctx context.Context, method, path string, h http.Header, body []byte, caller string) (*http.Response, error) {
+	req, err := c.request(ctx, method, path, h, body, caller)
+	if err != nil {
+		return nil, err
+	}
+	return c.peer.Send(req)
+}
+
+func (c *Client) request(ctx context.Context, method, path string, h http.Header, body []byte, caller string) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	if len(body) > 0 {
-		req.Header.Set("Content-Type", "application/json")
-	}
+	req.Header = h
 	if caller != "" {
 		req.Header.Set(interaction.CallerHeader, caller)
 	}
-	return c.peer.Do(req)
+	return req, nil
 }

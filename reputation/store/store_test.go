@@ -459,6 +459,16 @@ func TestEntries(t *testing.T) {
 		must(t, one.Append(ctx, late))
 		must(t, one.Enter(ctx, unentered("c")[0], &store.Entry{Agent: "p:a", Number: 1, Head: "h", Text: "c"}))
 		unentered()
+
+		// A session of which another replica learns that it has two chains, after it was read as due, has no place in a log any more.
+		caught := addition("caught", 1, 2)
+		caught.Closing = true
+		must(t, one.Append(ctx, caught))
+		due = unentered("caught")
+		must(t, one.Fork(ctx, store.Receipt{Owner: "o", Session: "caught", Number: 1, Token: "other"}, start))
+		wantErr(t, two.Enter(ctx, due[0], &store.Entry{Agent: "o:a", Number: 3, Head: "h", Text: "caught"}), store.ErrMoved)
+		unentered()
+
 		entries, err := two.Entries(ctx, "o:a", 1)
 		must(t, err)
 		if len(entries) != 2 || entries[0].Text != "a" || entries[1] != (store.Entry{Agent: "o:a", Number: 2, Head: "h", Text: "b"}) {

@@ -60,7 +60,7 @@ func (k Key) DID() string {
 	if err != nil {
 		panic(err) // it fails only for other types of keys
 	}
-	return didPrefix + hexSHA256(pem.EncodeToMemory(&pem.Block{Type: typePEM, Bytes: der}))[:2*didBytes]
+	return didPrefix + evidence.HashBytes(pem.EncodeToMemory(&pem.Block{Type: typePEM, Bytes: der}))[:2*didBytes]
 }
 
 // DIDKey returns the key itself as did:key.

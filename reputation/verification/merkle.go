@@ -5,6 +5,8 @@ import (
 
 	"github.com/transparency-dev/merkle/compact"
 	"github.com/transparency-dev/merkle/rfc6962"
+
+	"github.com/actionproof/mediator/evidence"
 )
 
 // MerkleRoot returns the root of the hashes of turns as the original computes it: it pairs the hex texts, pairs an odd one with itself,
@@ -12,13 +14,13 @@ import (
 // alike, and a repeated last leaf does not change the root. [RFC6962Root] has neither.
 func MerkleRoot(hashes []string) string {
 	if len(hashes) == 0 {
-		return hexSHA256([]byte("empty"))
+		return evidence.HashBytes([]byte("empty"))
 	}
 	level := hashes
 	for len(level) > 1 {
 		next := make([]string, 0, (len(level)+1)/2)
 		for i := 0; i < len(level); i += 2 {
-			next = append(next, hexSHA256([]byte(level[i]+level[min(i+1, len(level)-1)])))
+			next = append(next, evidence.HashBytes([]byte(level[i]+level[min(i+1, len(level)-1)])))
 		}
 		level = next
 	}
@@ -28,7 +30,7 @@ func MerkleRoot(hashes []string) string {
 // Attestation returns what binds a root to a session as the original does it. It has no key: anybody can compute it. The signed result
 // is what others can rely on.
 func Attestation(merkleRoot, sessionID string) string {
-	return hexSHA256([]byte(merkleRoot + sessionID))
+	return evidence.HashBytes([]byte(merkleRoot + sessionID))
 }
 
 // RFC6962Root returns the Merkle tree head (RFC 6962 section 2.1, SHA-256) over the texts of which the turns' hashes are made, in hex.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strictjson"
 )
@@ -64,7 +65,7 @@ func hashJSON(text string) string {
 	if err != nil {
 		return "no JSON"
 	}
-	return hexSHA256(canonical)
+	return evidence.HashBytes(canonical)
 }
 
 // hashInput returns the hash of a turn's input: the arguments of its call as JSON. The session's id and an empty query are left out, and no

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strictjson"
 )
@@ -80,9 +81,12 @@ func (s *Service) Register(ctx context.Context, by Caller, r Registration) (Regi
 		out.Token, out.APIKey = token, "groover_"+random(32)
 		out.Plugin = Plugin{
 			DID: key.DID(), Key: key.String(), DIDKey: key.DIDKey(), Subject: by.Subject, Metadata: r.Metadata, Manifest: manifest,
-			APIKeyHash: hexSHA256([]byte(out.APIKey)), Result: token, Registered: now,
+			APIKeyHash: evidence.HashBytes([]byte(out.APIKey)), Result: token, Registered: now,
 		}
 		effects.Plugin, effects.Reset = &out.Plugin, names
+		if by.basis() == BasisObserved {
+			effects.Passed = &Passed{Subject: by.Subject, At: now, Result: token}
+		}
 	} else {
 		effects.Fail = names
 	}
@@ -172,16 +176,13 @@ func (s *Service) admit(ctx context.Context, session Session, by Caller, key Key
 // result makes the claims about a verification that is passed.
 func (s *Service) result(session Session, by Caller, key Key, t Trace, v Verdict, gates asked) Result {
 	r := Result{
-		Session: session.ID, Nonce: session.Nonce, Subject: by.Subject, SubjectBasis: BasisDeclared,
+		Session: session.ID, Nonce: session.Nonce, Subject: by.Subject, SubjectBasis: by.basis(),
 		PublicKey: base64.RawURLEncoding.EncodeToString(key.public), DID: key.DID(), DIDKey: key.DIDKey(),
 		Task: session.Task.ID, Mode: string(s.o.Mode), Checks: v.Checks, Score: v.Score, MaxScore: MaxScore, ObservedAll: true,
 		Turns: int64(len(session.Turns)), FirstTurn: session.Turns[0].At, LastTurn: session.Turns[len(session.Turns)-1].At,
 		Reasoning:  Reasoning{Basis: BasisDeclared, By: ByKeywords, Coverage: v.Coverage, Band: v.Band},
 		Privileged: gates.privileged, Gates: gates.gates, Degraded: gates.degraded(),
 		MerkleRoot: t.MerkleRoot, Attestation: t.Attestation, RFC6962Root: t.RFC6962Root(), Probabilistic: true,
-	}
-	if by.Session != "" {
-		r.SubjectBasis = BasisObserved
 	}
 	if gates.evaluated {
 		r.Reasoning.By = ByServer

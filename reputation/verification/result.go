@@ -1,23 +1,22 @@
 package verification
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // Lifetime is how long a result is good: an agent that wants to stay verified is verified again.
 const Lifetime = 24 * time.Hour
 
-const typ = "verification-result+jwt"
-
 // maxSubject bounds Result.Subject, in bytes: the thumbprint of an owner, a colon, and the name of an agent.
 const maxSubject = 43 + 1 + 256
 
 // Kind is the kind of the results: their typ, and the purpose that their key has to be certified for.
-var Kind = evidence.NewKind(typ, evidence.PurposeAppraiser, Lifetime, checkResult)
+var Kind = evidence.NewKind("verification-result+jwt", evidence.PurposeAppraiser, Lifetime, checkResult)
 
 // Result is what the node signs about a verification that was passed. It says what was done in one session by the holder of one key. It
 // proves neither that a model was involved nor that no human was.
@@ -78,28 +77,24 @@ const (
 	ByKeywords = "keywords"
 )
 
-func malformed(format string, args ...any) error {
-	return refusal.New("claims_malformed", "the %s: "+format, append([]any{typ}, args...)...)
-}
-
 // checkResult refuses claims that no node makes.
 func checkResult(r *Result) error {
 	switch {
 	case !r.Probabilistic || r.NonHumanIdentityProven:
-		return malformed("it claims more than a likelihood, or that no human was involved")
-	case !isHash(r.MerkleRoot) || !isHash(r.Attestation) || !isHash(r.RFC6962Root) || !isHash(r.Nonce):
-		return malformed("a root, the attestation or the nonce is no lowercase hex of 32 bytes")
+		return errors.New("it claims more than a likelihood, or that no human was involved")
+	case !evidence.IsHash(r.MerkleRoot) || !evidence.IsHash(r.Attestation) || !evidence.IsHash(r.RFC6962Root) || !evidence.IsHash(r.Nonce):
+		return errors.New("a root, the attestation or the nonce is no lowercase hex of 32 bytes")
 	case r.Session == "" || len(r.Session) > 64 || r.Subject == "" || len(r.Subject) > maxSubject || r.Task == "" || len(r.Task) > 64 || r.DID == "" || r.DIDKey == "" || len(r.DID)+len(r.DIDKey) > 256 || len(r.PublicKey) != 43:
-		return malformed("session, subject, task, key or a DID is missing or too long")
+		return errors.New("session, subject, task, key or a DID is missing or too long")
 	case r.SubjectBasis != BasisObserved && r.SubjectBasis != BasisDeclared:
-		return malformed("subjectBasis is %.40q", r.SubjectBasis)
+		return fmt.Errorf("subjectBasis is %.40q", r.SubjectBasis)
 	case r.Mode != string(ModeObserved) && r.Mode != string(ModeSeed):
-		return malformed("mode is %.40q", r.Mode)
+		return fmt.Errorf("mode is %.40q", r.Mode)
 	case r.Turns < 3 || r.Turns > MaxTurns || r.FirstTurn <= 0 || r.LastTurn < r.FirstTurn:
-		return malformed("its turns and their times do not fit")
+		return errors.New("its turns and their times do not fit")
 	case r.Reasoning.Basis != BasisDeclared || r.Reasoning.By != ByServer && r.Reasoning.By != ByKeywords ||
 		r.Reasoning.Coverage < 0 || r.Reasoning.Coverage > 1000 || r.Reasoning.Band != band(r.Reasoning.Coverage, r.Privileged):
-		return malformed("reasoning does not fit")
+		return errors.New("reasoning does not fit")
 	}
 	if err := r.checkChecks(); err != nil {
 		return err
@@ -110,22 +105,22 @@ func checkResult(r *Result) error {
 func (r *Result) checkChecks() error {
 	score, observed := int64(0), true
 	if len(r.Checks) != len(pointsOf) {
-		return malformed("it has %d checks, not %d", len(r.Checks), len(pointsOf))
+		return fmt.Errorf("it has %d checks, not %d", len(r.Checks), len(pointsOf))
 	}
 	for i, c := range r.Checks {
 		if c.Name != pointsOf[i].name || c.Most != pointsOf[i].points || c.Points != c.Most {
-			return malformed("check %d is not %s with all of its %d points", i+1, pointsOf[i].name, pointsOf[i].points)
+			return fmt.Errorf("check %d is not %s with all of its %d points", i+1, pointsOf[i].name, pointsOf[i].points)
 		}
 		switch {
 		case c.Basis == BasisDeclared && r.Mode == string(ModeSeed):
 			observed = false
 		case c.Basis != BasisObserved:
-			return malformed("the basis of %s is %.40q in the mode %s", c.Name, c.Basis, r.Mode)
+			return fmt.Errorf("the basis of %s is %.40q in the mode %s", c.Name, c.Basis, r.Mode)
 		}
 		score += c.Points
 	}
 	if r.Score != score || r.MaxScore != MaxScore || r.ObservedAll != observed {
-		return malformed("score, maxScore or observedAll is not what the checks say")
+		return errors.New("score, maxScore or observedAll is not what the checks say")
 	}
 	return nil
 }
@@ -133,19 +128,19 @@ func (r *Result) checkChecks() error {
 func (r *Result) checkGates() error {
 	degraded := false
 	if len(r.Gates) != len(gateNames) {
-		return malformed("it has %d gates, not %d", len(r.Gates), len(gateNames))
+		return fmt.Errorf("it has %d gates, not %d", len(r.Gates), len(gateNames))
 	}
 	for i, g := range r.Gates {
 		if g.Name != gateNames[i] || !slices.Contains([]string{GatePassed, GateFailed, GateUnavailable, GateNotConfigured}, g.Status) || len(g.Reason) > maxGateReason {
-			return malformed("gate %d is not %s with a known status", i+1, gateNames[i])
+			return fmt.Errorf("gate %d is not %s with a known status", i+1, gateNames[i])
 		}
 		if g.Status == GateFailed && g.Name != GateOrchestrate {
-			return malformed("the gate %s has failed, so nothing was passed", g.Name)
+			return fmt.Errorf("the gate %s has failed, so nothing was passed", g.Name)
 		}
 		degraded = degraded || g.Status == GateUnavailable
 	}
 	if r.Degraded != degraded {
-		return malformed("degraded is not what the gates say")
+		return errors.New("degraded is not what the gates say")
 	}
 	return nil
 }

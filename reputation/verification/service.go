@@ -11,6 +11,7 @@ import (
 	json2 "github.com/go-json-experiment/json"
 	"golang.org/x/time/rate"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
@@ -291,5 +292,19 @@ func (s *Service) Prune(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.store.Prune(ctx, now.Add(-keepSessions), now.Add(-keepFailures))
+	return s.store.Prune(ctx, now.Add(-keepSessions), now.Add(-keepFailures), now.Add(-Lifetime))
+}
+
+// Passed returns the signed result of the last verification that a caller has passed whom a sidecar named, and its claims. The result can be
+// over. [ErrNotFound] means that there is none.
+func (s *Service) Passed(ctx context.Context, subject string) (token string, r Result, err error) {
+	p, err := s.store.Passed(ctx, subject)
+	if err != nil {
+		return "", Result{}, err
+	}
+	r, err = evidence.UnverifiedClaims(Kind, p.Result) // the store is this node's own
+	if err == nil && (r.Subject != subject || r.SubjectBasis != BasisObserved) {
+		err = errors.New("verification: the store has the result of another caller")
+	}
+	return p.Result, r, err
 }

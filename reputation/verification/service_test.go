@@ -1,6 +1,7 @@
 package verification_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -430,6 +431,55 @@ func TestSearchAfterTheEnd(t *testing.T) {
 	if _, err := a.s.List(t.Context(), a.by, a.session.ID); !is(err, "verification_unknown") {
 		t.Errorf("pruned: %v", err)
 	}
+}
+
+// TestPassed: what an agent behind a sidecar has passed is known by its name, until the next one, a day at most. Other callers, and
+// verifications that were not passed, change nothing.
+func TestPassed(t *testing.T) {
+	r := newRig(t, verification.Options{})
+	const subject = "agent:worker-1"
+	pass := func(by verification.Caller, between time.Duration) string {
+		t.Helper()
+		a := newAgent(t)
+		a.s, a.clock, a.by = r.service, r.clock, by
+		a.start()
+		a.walk(between)
+		got, err := a.register()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.clock.pass(12 * time.Minute)
+		return got.Token
+	}
+	want := func(token string) {
+		t.Helper()
+		got, claims, err := r.service.Passed(t.Context(), subject)
+		switch {
+		case token == "":
+			if !errors.Is(err, verification.ErrNotFound) {
+				t.Errorf("got %+v, %v", claims, err)
+			}
+		case err != nil || got != token || claims.Subject != subject || claims.SubjectBasis != verification.BasisObserved:
+			t.Errorf("got %+v, %v", claims, err)
+		}
+	}
+	behind := verification.Caller{Subject: subject, Session: "ses_1"}
+	pass(verification.Caller{Subject: subject}, 2*time.Second) // no sidecar names it
+	pass(verification.Caller{Subject: "agent:worker-2", Session: "ses_1"}, 2*time.Second)
+	want("")
+	first := pass(behind, 2*time.Second)
+	want(first)
+	if pass(behind, 0) != "" { // too fast
+		t.Fatal("it was passed")
+	}
+	want(first)
+	second := pass(verification.Caller{Subject: subject, Session: "ses_2"}, 2*time.Second)
+	want(second)
+	r.clock.pass(verification.Lifetime)
+	if err := r.service.Prune(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want("")
 }
 
 func TestNewRefuses(t *testing.T) {

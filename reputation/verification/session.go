@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"time"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
@@ -70,6 +71,14 @@ type Caller struct {
 	Subject string `json:"subject"`
 	// Session is the sidecar's session of the agent; empty for agents elsewhere.
 	Session string `json:"session,omitempty"`
+}
+
+// basis says how the subject is known.
+func (c Caller) basis() string {
+	if c.Session != "" {
+		return BasisObserved
+	}
+	return BasisDeclared
 }
 
 // same reports whether by may act in a session that c opened. A sidecar says for certain who calls, and then everything in the session has to
@@ -177,7 +186,7 @@ func (s *Session) take(t Turn, now time.Time, mode Mode) error {
 	if length(trim(t.Reasoning)) < leastReasoning {
 		return refusal.New("verification_reasoning_short", "the turn's reasoning has fewer than %d characters", leastReasoning)
 	}
-	if !isHash(t.Hash) {
+	if !evidence.IsHash(t.Hash) {
 		return refusal.New("verification_arguments", "the turn's hash is not a lowercase hex SHA-256")
 	}
 	seen, call := s.observe(t)
@@ -207,8 +216,6 @@ func (s *Session) follow(t Turn, seen Taken, call *Call, mode Mode) {
 		s.Answered = Answered{seen.Step, s.FollowUp.observed(t, call)}
 	}
 }
-
-func isHash(text string) bool { return isHex(text, 32) }
 
 // isHex reports whether text is the lowercase hex of n bytes.
 func isHex(text string, n int) bool {

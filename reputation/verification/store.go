@@ -26,6 +26,8 @@ type Store interface {
 	Open(ctx context.Context, s Session, perSubject, total int) error
 	// Session returns a session, or ErrNotFound.
 	Session(ctx context.Context, id string) (Session, error)
+	// Sessions returns the sessions that were opened last, the latest first, at most limit.
+	Sessions(ctx context.Context, limit int) ([]Session, error)
 	// Newest returns the session of the caller that was opened last, or ErrNotFound.
 	Newest(ctx context.Context, by Caller) (Session, error)
 	// Update replaces the session if its version is still s.Version, and adds one to the version. In the same transaction it does what
@@ -37,17 +39,29 @@ type Store interface {
 	Search(ctx context.Context, query string, limit int) ([]Plugin, error)
 	// Plugin returns a plugin, or ErrNotFound.
 	Plugin(ctx context.Context, did string) (Plugin, error)
-	// Prune removes sessions that were opened before the first time, and failures from before the second.
-	Prune(ctx context.Context, sessions, failures time.Time) error
+	// Passed returns the last verification that a caller has passed whom a sidecar named, or ErrNotFound.
+	Passed(ctx context.Context, subject string) (Passed, error)
+	// Prune removes sessions that were opened before the first time, failures from before the second, and verifications that were passed before
+	// the third.
+	Prune(ctx context.Context, sessions, failures, passed time.Time) error
 }
 
 // Effects is what the end of a session does besides.
 type Effects struct {
 	// Plugin is registered. A DID that another key has registered is refused with [ErrTaken].
 	Plugin *Plugin
+	// Passed takes the place of what its subject has passed before.
+	Passed *Passed
 	// Fail names count one failure more, at the time At; those of Reset have none any more.
 	Fail, Reset []string
 	At          time.Time
+}
+
+// Passed is a verification that was passed by a caller whom a sidecar named.
+type Passed struct {
+	Subject string
+	At      time.Time
+	Result  string // signed
 }
 
 // ErrTooMany refuses another open session.

@@ -1,12 +1,11 @@
 package verification
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"strconv"
 	"unicode/utf16"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
@@ -59,7 +58,7 @@ func (t Turn) text(previous string) []byte {
 }
 
 // HashAfter returns the hash that the turn has if it follows the turn with the hash previous; before the first comes [ChainSeed].
-func (t Turn) HashAfter(previous string) string { return hexSHA256(t.text(previous)) }
+func (t Turn) HashAfter(previous string) string { return evidence.HashBytes(t.text(previous)) }
 
 // check refuses a turn that is larger than a turn may be.
 func (t Turn) check() error {
@@ -126,8 +125,3 @@ func appendString(b []byte, s string) []byte {
 
 // length counts as JavaScript does: in UTF-16 code units.
 func length(s string) int { return len(utf16.Encode([]rune(s))) }
-
-func hexSHA256(b []byte) string {
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
-}

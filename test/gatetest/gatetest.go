@@ -146,6 +146,17 @@ func Signer[C any](t testing.TB, k *Kit, kind evidence.Kind[C]) *signer.Issuer[C
 	return must(signer.New(kind, k.roles[kind.Purpose].key, k.options(kind.Purpose)))(t)
 }
 
+// addRole gives the deployment a certified key for a purpose, unless it has one. Its verifier believes it from now on.
+func (k *Kit) addRole(t testing.TB, purpose string, a policy.Allowed, lifetime time.Duration) {
+	t.Helper()
+	if k.Certificates[purpose] != "" {
+		return
+	}
+	k.roles[purpose] = role{key: must(custody.NewMemory(a.AllowedKeyIDs[0]))(t), issuer: a.AllowedIssuers[0], audience: a.AllowedAudiences[0], lifetime: lifetime}
+	k.Certificates[purpose] = k.certificate(t, purpose)
+	k.Verifier.SetTrust(k.Trust(t))
+}
+
 func (k *Kit) certificate(t testing.TB, purpose string) string {
 	t.Helper()
 	return k.Vouch(t, k.Key(t, purpose), purpose, k.roles[purpose].issuer)
@@ -227,7 +238,7 @@ func (k *Kit) Trust(t testing.TB, more ...string) *evidence.Trust {
 
 // certificates are those that the kit has, in one order.
 func (k *Kit) certificates() (all []string) {
-	for _, purpose := range append(slices.Clone(Roles), evidence.PurposeInteraction, evidence.PurposeAppraiser) {
+	for _, purpose := range append(slices.Clone(Roles), evidence.PurposeInteraction, evidence.PurposeStatement, evidence.PurposeAppraiser) {
 		if c := k.Certificates[purpose]; c != "" {
 			all = append(all, c)
 		}

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/signer"
 )
@@ -27,27 +27,37 @@ type Session struct {
 // Observe gives the deployment a certified key for interaction receipts. Its verifier believes it from now on.
 func (k *Kit) Observe(t testing.TB) {
 	t.Helper()
-	if k.Certificates[evidence.PurposeInteraction] != "" {
-		return
-	}
-	a := k.Manifest.InteractionReceiptPolicy.Allowed
-	k.roles[evidence.PurposeInteraction] = role{
-		key: must(custody.NewMemory(a.AllowedKeyIDs[0]))(t), issuer: a.AllowedIssuers[0], audience: a.AllowedAudiences[0], lifetime: interaction.Lifetime,
-	}
-	k.Certificates[evidence.PurposeInteraction] = k.certificate(t, evidence.PurposeInteraction)
-	k.Verifier.SetTrust(k.Trust(t))
+	k.addRole(t, evidence.PurposeInteraction, k.Manifest.InteractionReceiptPolicy.Allowed, interaction.Lifetime)
 }
 
 // Appraiser gives the deployment a node's certified key, and returns the issuer of its scores.
 func (k *Kit) Appraiser(t testing.TB) *signer.Issuer[autonomy.Claims] {
 	t.Helper()
-	const purpose = evidence.PurposeAppraiser
-	if k.Certificates[purpose] == "" {
-		k.roles[purpose] = role{key: must(custody.NewMemory("appraiser-key"))(t), issuer: "appraiser", audience: "relying-party", lifetime: autonomy.MaxLifetime}
-		k.Certificates[purpose] = k.certificate(t, purpose)
-		k.Verifier.SetTrust(k.Trust(t))
-	}
+	a := policy.Allowed{AllowedIssuers: []string{"appraiser"}, AllowedAudiences: []string{"relying-party"}, AllowedKeyIDs: []string{"appraiser-key"}}
+	k.addRole(t, evidence.PurposeAppraiser, a, autonomy.MaxLifetime)
 	return Signer(t, k, autonomy.Kind)
+}
+
+// Speaking makes m a manifest of a deployment whose agents publish statements. It is an edit for [New].
+func Speaking(m *policy.Manifest) {
+	m.Version = "1.1"
+	m.AgentStatementPolicy = &policy.StatementPolicy{
+		Allowed:           speakers(),
+		KeyCustody:        policy.KeyCustody{AllowedKeyCustody: []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}, RequireNonExportableKey: true},
+		MaxStatementAgeMs: 15_000,
+	}
+}
+
+// speakers are whose statements are believed.
+func speakers() policy.Allowed {
+	return policy.Allowed{AllowedIssuers: []string{"mediator-speaker"}, AllowedAudiences: []string{"posting-api"}, AllowedKeyIDs: []string{"agent-statement-key"}}
+}
+
+// Speak gives the deployment a certified key for the statements of agents, and returns the issuer of these.
+func (k *Kit) Speak(t testing.TB) *signer.Issuer[interaction.Statement] {
+	t.Helper()
+	k.addRole(t, evidence.PurposeStatement, speakers(), interaction.Lifetime)
+	return Signer(t, k, interaction.StatementKind)
 }
 
 // Session begins the chain of a session.

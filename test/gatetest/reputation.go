@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
-	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/reputation/accrual"
@@ -27,15 +27,7 @@ func Autonomous(m *policy.Manifest) {
 // Appraise gives a deployment that is [Autonomous] a certified key for reputations. Its verifier believes it from now on.
 func (k *Kit) Appraise(t testing.TB) {
 	t.Helper()
-	if k.Certificates[evidence.PurposeAppraiser] != "" {
-		return
-	}
-	a := k.Manifest.AutonomyPolicy.Allowed
-	k.roles[evidence.PurposeAppraiser] = role{
-		key: must(custody.NewMemory(a.AllowedKeyIDs[0]))(t), issuer: a.AllowedIssuers[0], audience: a.AllowedAudiences[0], lifetime: accrual.Lifetime,
-	}
-	k.Certificates[evidence.PurposeAppraiser] = k.certificate(t, evidence.PurposeAppraiser)
-	k.Verifier.SetTrust(k.Trust(t))
+	k.addRole(t, evidence.PurposeAppraiser, k.Manifest.AutonomyPolicy.Allowed, accrual.Lifetime)
 }
 
 // Agent is the agent of a kit's chains.
@@ -47,8 +39,22 @@ func (k *Kit) Agent(t testing.TB) accrual.Agent {
 // Reputation signs the reputation of an agent with some sessions, each of an event of its own and with the same score.
 func (k *Kit) Reputation(t testing.TB, agent accrual.Agent, sessions int, score float64) string {
 	t.Helper()
+	return k.ReputationVerified(t, agent, sessions, score, nil)
+}
+
+// Verified are the facts of a verification that was passed now.
+func (k *Kit) Verified() *accrual.Verified {
+	now := k.Clock.Now()
+	return &accrual.Verified{Result: evidence.HashBytes([]byte("result")), At: now.Unix(), Expires: now.Add(24 * time.Hour).Unix(), Mode: accrual.ModeObserved}
+}
+
+// ReputationVerified signs the reputation of an agent that has passed a verification, if that is there.
+func (k *Kit) ReputationVerified(t testing.TB, agent accrual.Agent, sessions int, score float64, v *accrual.Verified) string {
+	t.Helper()
 	k.Appraise(t)
-	token, _, err := Signer(t, k, accrual.Kind).Sign(context.Background(), k.ReputationOf(t, agent, sessions, score))
+	c := k.ReputationOf(t, agent, sessions, score)
+	c.Verification = v
+	token, _, err := Signer(t, k, accrual.Kind).Sign(context.Background(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,5 +70,5 @@ func (k *Kit) ReputationOf(t testing.TB, agent accrual.Agent, sessions int, scor
 			ID: fmt.Sprint("ses_", i), EventID: fmt.Sprint("evt_", i), Score: score, Coverage: 0.5, ScoringHash: Formulas, Interactions: 1, Hosts: []string{"api.openai.com:443"},
 		}}))(t)
 	}
-	return accrual.ClaimsOf(a.Reputation(Formulas))
+	return accrual.ClaimsOf(a.Reputation(Formulas), nil)
 }

@@ -4,6 +4,7 @@ package nodetest
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -116,26 +117,35 @@ func (n *Node) Count(t testing.TB, session string) int {
 	return len(all)
 }
 
-// Logged gives an agent of the kit's owner a log, by a session of its own that nobody has sent receipts of.
+// Logged gives an agent of the kit's owner a log with one session.
 func (n *Node) Logged(t testing.TB, subject string) {
 	t.Helper()
-	ctx, owner := context.Background(), n.Kit.Owner(t)
-	a, err := accrual.NewAccount(accrual.Agent{Owner: owner, Subject: subject})
+	Log(t, n.Store, accrual.Agent{Owner: n.Kit.Owner(t), Subject: subject}, n.Kit.Clock.Now(), 1, 50)
+}
+
+// Log gives an agent a log of so many sessions, each of an event of its own and with the same score. Each has one receipt that nobody has sent.
+func Log(t testing.TB, s *store.Store, agent accrual.Agent, at time.Time, sessions int, score float64) {
+	t.Helper()
+	ctx := context.Background()
+	a, err := accrual.NewAccount(agent)
 	must(t, err)
-	e := accrual.Entry{At: n.Kit.Clock.Now().Unix(), Session: &accrual.Session{
-		ID: "ses_" + subject, EventID: "evt_" + subject, Score: 50, Coverage: 1, ScoringHash: autonomy.ScoringHash, Interactions: 1, Hosts: []string{Host},
-	}}
-	_, err = a.Add(e)
-	must(t, err)
-	text, err := e.Encode()
-	must(t, err)
-	must(t, n.Store.Append(ctx, store.Addition{
-		Owner: owner, Session: e.Session.ID, Agent: subject, Closing: true, At: n.Kit.Clock.Now(), MaxSessions: 1 << 20, MaxReceipts: 1 << 20,
-		Receipts: []store.Receipt{{Number: 1, Hash: evidence.HashBytes(text), Request: "r", Token: "t"}},
-	}))
-	state, err := n.Store.Session(ctx, owner, e.Session.ID)
-	must(t, err)
-	must(t, n.Store.Enter(ctx, state, &store.Entry{Agent: owner + ":" + subject, Number: 1, Head: a.Log().Head, Text: string(text)}))
+	for i := range sessions {
+		of := fmt.Sprint(agent.Subject, "_", i)
+		e := accrual.Entry{At: at.Unix(), Session: &accrual.Session{
+			ID: "ses_" + of, EventID: "evt_" + of, Score: score, Coverage: 1, ScoringHash: autonomy.ScoringHash, Interactions: 1, Hosts: []string{Host},
+		}}
+		_, err = a.Add(e)
+		must(t, err)
+		text, err := e.Encode()
+		must(t, err)
+		must(t, s.Append(ctx, store.Addition{
+			Owner: agent.Owner, Session: e.Session.ID, Agent: agent.Subject, Closing: true, At: at, MaxSessions: 1 << 20, MaxReceipts: 1 << 20,
+			Receipts: []store.Receipt{{Number: 1, Hash: evidence.HashBytes(text), Request: "r", Token: "t"}},
+		}))
+		state, err := s.Session(ctx, agent.Owner, e.Session.ID)
+		must(t, err)
+		must(t, s.Enter(ctx, state, &store.Entry{Agent: agent.String(), Number: a.Log().Entries, Head: a.Log().Head, Text: string(text)}))
+	}
 }
 
 // Resigned has the signature of another token.

@@ -22,7 +22,10 @@ type reputationVector struct {
 	Agent       string          `json:"agent,omitempty"`       // in place of the file's
 	ScoringHash string          `json:"scoringHash,omitempty"` // in place of the file's
 	At          int64           `json:"at,omitempty"`          // in place of the file's
-	Verdict     string          `json:"verdict"`
+	// RequireVerification and AllowDegraded are those of autonomyPolicy.
+	RequireVerification bool   `json:"requireVerification,omitempty"`
+	AllowDegraded       bool   `json:"allowDegraded,omitempty"`
+	Verdict             string `json:"verdict"`
 }
 
 type reputationsFile struct {
@@ -68,7 +71,9 @@ func (f reputationsFile) verify(v reputationVector) string {
 	if err != nil {
 		return codeOf(err)
 	}
-	_, err = policy.OpenReputation(verifier, &policy.Strict{Autonomy: policy.AutonomyExpected{Expected: f.Expected.expected(), ScoringHash: scoring}}, v.Token, agent)
+	_, err = policy.OpenReputation(verifier, &policy.Strict{Autonomy: policy.AutonomyExpected{
+		Expected: f.Expected.expected(), ScoringHash: scoring, RequireVerification: v.RequireVerification, AllowDegraded: v.AllowDegraded,
+	}}, v.Token, agent)
 	return codeOf(err)
 }
 
@@ -163,7 +168,7 @@ func (d deployment) reputationTokens(f reputationsFile) []reputationVector {
 		if edit != nil {
 			edit(&r)
 		}
-		return claimsOf(d, accrual.Kind, accrual.ClaimsOf(r), 600)
+		return claimsOf(d, accrual.Kind, accrual.ClaimsOf(r, nil), 600)
 	}
 	whole := payload(f.Agent, entries{}.sessions(20, 90), nil)
 	signed := func(payload string, c map[string]any) string {
@@ -220,6 +225,31 @@ func (d deployment) reputationTokens(f reputationsFile) []reputationVector {
 		{"tier", "claims_not_canonical", nil}, {"surprise", "claims_malformed", 1},
 	} {
 		out = append(out, reputationVector{Name: fmt.Sprintf("claims: %s is %.60v", row.claim, row.value), Token: signed(whole, map[string]any{row.claim: row.value}), Verdict: row.code})
+	}
+	passed := func(name, value any) map[string]any {
+		v := map[string]any{"at": at - 60, "degraded": false, "expires": at + 86340, "mode": "observed", "result": otherHash}
+		if text, ok := name.(string); ok {
+			v[text] = value
+		}
+		return map[string]any{"verification": v}
+	}
+	const malformed, unverified = "claims_malformed", "reputation_unverified"
+	for _, row := range []struct {
+		name              string
+		claims            map[string]any
+		require, degraded bool
+		code              string
+	}{
+		{"valid", passed(nil, nil), true, false, "ok"}, {"not required", nil, false, false, "ok"}, {"none", nil, true, true, unverified},
+		{"degraded, and not required", passed("degraded", true), false, false, "ok"}, {"degraded", passed("degraded", true), true, false, unverified},
+		{"degraded, and allowed", passed("degraded", true), true, true, "ok"}, {"in the mode seed", passed("mode", "seed"), true, true, unverified},
+		{"in the mode seed, and not required", passed("mode", "seed"), false, false, "ok"}, {"over at once", passed("expires", at), true, true, unverified},
+		{"to the end", passed("expires", at+1), true, true, "ok"}, {"for longer", passed("expires", at+86341), false, false, malformed},
+		{"that ended before it was", passed("expires", at-60), false, false, malformed}, {"without time", passed("at", 0), false, false, malformed},
+		{"in another mode", passed("mode", "both"), false, false, malformed}, {"by another result", passed("result", "x"), false, false, malformed},
+		{"of nothing", map[string]any{"verification": map[string]any{}}, false, false, "claims_not_canonical"}, {"with more", passed("more", 1), false, false, malformed},
+	} {
+		out = append(out, reputationVector{Name: "verification: " + row.name, Token: signed(whole, row.claims), RequireVerification: row.require, AllowDegraded: row.degraded, Verdict: row.code})
 	}
 	for _, row := range []struct{ number, code string }{{"-0", "claims_malformed"}, {"90.0", "claims_not_canonical"}, {"9e1", "claims_not_canonical"}, {"90.0000001", "claims_malformed"}} {
 		spelt, k := strings.Replace(whole, `"lower":90,`, `"lower":`+row.number+",", 1), d.roles[evidence.PurposeAppraiser].key

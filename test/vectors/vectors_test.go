@@ -35,7 +35,8 @@ func TestVectorsAreGenerated(t *testing.T) {
 		"posts.json": d.postsVectors().marshal(), "canonical.json": canonicalVectors().marshal(),
 		"receipts.json": d.receiptsVectors().marshal(), "scores.json": scoresVectors().marshal(), "scoretokens.json": d.scoreTokens().marshal(),
 		"verifications.json": d.verificationsVectors().marshal(), "reputations.json": d.reputationsVectors().marshal(),
-		"ratings.json": ratingsVectors().marshal(),
+		"ratings.json":    ratingsVectors().marshal(),
+		"statements.json": d.statements().marshal(),
 	} {
 		if *update {
 			mustDo(os.WriteFile(name, want, 0o644))
@@ -91,6 +92,10 @@ func all(t *testing.T) []judged {
 	for _, v := range tokens.Vectors {
 		out = append(out, judged{"scoretokens.json", v.Name, v.Verdict, tokens.verify(v)})
 	}
+	statements := read[artifactsFile](t, "statements.json")
+	for _, v := range statements.Vectors {
+		out = append(out, judged{"statements.json", v.Name, v.Verdict, statements.verify(v)})
+	}
 	reputations := read[reputationsFile](t, "reputations.json")
 	for _, v := range reputations.Vectors {
 		out = append(out, judged{"reputations.json", v.Name, v.Verdict, reputations.verify(v)})
@@ -99,7 +104,7 @@ func all(t *testing.T) []judged {
 	for _, v := range ratings.Vectors {
 		out = append(out, judged{"ratings.json", v.Name, v.Verdict, ratings.verify(v)})
 	}
-	return out
+	return append(out, read[verificationsFile](t, "verifications.json").judge()...)
 }
 
 // TestVectors demands the verdict of every vector, and that no two vectors of a file have one name.

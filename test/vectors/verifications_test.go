@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"maps"
 	"os"
+	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/cloudflare/circl/sign/ed25519"
@@ -34,6 +36,7 @@ type possessionJSON struct {
 type verificationsFile struct {
 	About       string               `json:"about"`
 	At          int64                `json:"at"`
+	Skew        int64                `json:"skew"`
 	Trust       trustJSON            `json:"trust"`
 	Expected    expectedJSON         `json:"expected"`
 	Possession  possessionJSON       `json:"possession"`
@@ -108,7 +111,7 @@ func (d deployment) verificationsVectors() verificationsFile {
 	r := role{evidence.PurposeAppraiser, "mediator-reputation", "policy-engine", newKey("appraiser-key:v1")}
 	d.roles[evidence.PurposeAppraiser] = r
 	f := verificationsFile{
-		About: "Verifications: see docs/vectors.md, Verification results.", At: at + 3600, Trust: d.trust(),
+		About: "Verifications: see docs/vectors.md, Verification results.", At: at + 3600, Skew: 2, Trust: d.trust(),
 		Expected: expectedJSON{Issuers: []string{r.issuer}, Audiences: []string{r.audience}, KeyIDs: []string{"appraiser-key"}, MaxAge: 86400,
 			Custody: []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}, RequireNonExportable: true},
 		Possession: possession(), Trace: vectorTrace(), RFC6962Root: vectorTrace().RFC6962Root(),
@@ -152,33 +155,72 @@ func (d deployment) verificationsVectors() verificationsFile {
 	return f
 }
 
-// TestVerifications judges verifications.json: the tokens, the key and its proof, the hashes of the turns and both roots.
-func TestVerifications(t *testing.T) {
-	f := read[verificationsFile](t, "verifications.json")
-	verifier, err := f.Trust.verifier(f.At)
-	if err != nil {
-		t.Fatal(err)
-	}
+// judge judges the tokens, then the key with its names and its proof, and the trace.
+func (f verificationsFile) judge() (out []judged) {
+	const file = "verifications.json"
+	verifier := must(f.Trust.verifier(f.At))
 	for _, v := range f.Vectors {
 		_, err := evidence.Open(verifier, verification.Kind, v.Token, f.Expected.expected())
-		if got := codeOf(err); got != v.Verdict {
-			t.Errorf("%s: %s, want %s: %v", v.Name, got, v.Verdict, err)
-		}
+		out = append(out, judged{file, v.Name, v.Verdict, codeOf(err)})
 	}
-	key, err := verification.ParseKey(f.Possession.PEM)
-	if err != nil || key.DID() != f.Possession.DID || key.DIDKey() != f.Possession.DIDKey || key.Possesses(f.Possession.Nonce, f.Possession.Payload, f.Possession.Signature) != nil {
-		t.Errorf("the key, its names or its proof: %v", err)
+	return append(out, judged{file, "possession", "ok", f.possession()}, judged{file, "trace", "ok", f.trace()})
+}
+
+func (f verificationsFile) possession() string {
+	p := f.Possession
+	key, err := verification.ParseKey(p.PEM)
+	if err == nil {
+		err = key.Possesses(p.Nonce, p.Payload, p.Signature)
 	}
+	if err == nil && (key.DID() != p.DID || key.DIDKey() != p.DIDKey) {
+		return "another name"
+	}
+	return codeOf(err)
+}
+
+func (f verificationsFile) trace() string {
 	previous := verification.ChainSeed
 	var hashes []string
-	for i, turn := range f.Trace.Turns {
+	for _, turn := range f.Trace.Turns {
 		if turn.HashAfter(previous) != turn.Hash {
-			t.Errorf("turn %d has another hash", i+1)
+			return "another hash of a turn"
 		}
 		previous, hashes = turn.Hash, append(hashes, turn.Hash)
 	}
 	root := verification.MerkleRoot(hashes)
 	if root != f.Trace.MerkleRoot || verification.Attestation(root, f.Trace.SessionID) != f.Trace.Attestation || f.Trace.RFC6962Root() != f.RFC6962Root {
-		t.Error("a root or the attestation is another")
+		return "another root or attestation"
+	}
+	return "ok"
+}
+
+// TestVerifications judges verifications.json, and copies of it of which one thing beside the tokens is changed.
+func TestVerifications(t *testing.T) {
+	for _, v := range read[verificationsFile](t, "verifications.json").judge() {
+		if v.got != v.want {
+			t.Errorf("%s: %s, want %s", v.name, v.got, v.want)
+		}
+	}
+	const again = `import { checkPossession, checkTrace } from './js/verification.mjs';
+const f = JSON.parse(process.argv[1]);
+try { checkPossession(f.possession); checkTrace(f.trace, f.rfc6962Root); } catch (e) { console.log(e.code); }`
+	for name, edit := range map[string]func(f *verificationsFile){
+		"did":         func(f *verificationsFile) { f.Possession.DID += "0" },
+		"did:key":     func(f *verificationsFile) { f.Possession.DIDKey += "0" },
+		"payload":     func(f *verificationsFile) { f.Possession.Payload += "0" },
+		"turn":        func(f *verificationsFile) { f.Trace.Turns[3].Output += " " },
+		"root":        func(f *verificationsFile) { f.Trace.MerkleRoot = otherHash },
+		"attestation": func(f *verificationsFile) { f.Trace.Attestation = otherHash },
+		"RFC 6962":    func(f *verificationsFile) { f.RFC6962Root = otherHash },
+	} {
+		f := read[verificationsFile](t, "verifications.json")
+		edit(&f)
+		if f.possession() == "ok" && f.trace() == "ok" {
+			t.Errorf("another %s: nobody notices", name)
+		}
+		out, err := exec.Command("node", "--input-type=module", "--eval", again, string(must(json.Marshal(f)))).CombinedOutput()
+		if got := strings.TrimSpace(string(out)); err != nil || got == "" {
+			t.Errorf("another %s: the verifier in js does not notice: %v", name, err)
+		}
 	}
 }

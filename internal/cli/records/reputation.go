@@ -31,17 +31,17 @@ prints the token too. Nothing is verified here.`,
 				Reputation json.RawMessage `json:"reputation"`
 				Token      string          `json:"token"`
 			}
-			if err := askNode(c.Context(), at, "/v1/reputation/"+url.PathEscape(args[0]), &said); err != nil {
+			if err := AskNode(c.Context(), at, "/v1/reputation/"+url.PathEscape(args[0]), &said); err != nil {
 				return err
 			}
 			var claims accrual.Claims
 			if err := json.Unmarshal(said.Reputation, &claims); err != nil {
 				return fmt.Errorf("the node's answer holds no reputation: %w", err)
 			}
-			return cli.PrintText(c, asJSON, said, func(w io.Writer) error { return drawReputation(w, claims.Reputation) })
+			return cli.PrintText(c, asJSON, said, func(w io.Writer) error { return drawReputation(w, claims) })
 		},
 	}
-	nodeFlag(c, &at)
+	NodeFlag(c, &at)
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
@@ -61,7 +61,7 @@ func reputationList() *cobra.Command {
 			return cli.PrintText(c, asJSON, all, func(w io.Writer) error { return drawAgents(w, all) })
 		},
 	}
-	nodeFlag(c, &at)
+	NodeFlag(c, &at)
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
@@ -73,7 +73,7 @@ func allAgents(ctx context.Context, at string) ([]accrual.Reputation, error) {
 		var page struct {
 			Agents []accrual.Reputation `json:"agents"`
 		}
-		if err := askNode(ctx, at, "/v1/reputation?"+url.Values{"after": {after}}.Encode(), &page); err != nil {
+		if err := AskNode(ctx, at, "/v1/reputation?"+url.Values{"after": {after}}.Encode(), &page); err != nil {
 			return nil, err
 		}
 		if len(page.Agents) == 0 {
@@ -105,13 +105,15 @@ func provisional(r accrual.Reputation) string {
 }
 
 // drawReputation draws a reputation.
-func drawReputation(w io.Writer, r accrual.Reputation) error {
+func drawReputation(w io.Writer, c accrual.Claims) error {
+	r := c.Reputation
 	fmt.Fprintf(w, "agent         %s\nowner         %s\n", r.Agent, r.Owner)
 	fmt.Fprintf(w, "tier          %s\n", r.Tier)
 	fmt.Fprintf(w, "score         %.1f of 100%s, %s; the 95 %% interval begins at %.1f\n", r.CurrentScore, provisional(r), r.ScoreTrend, r.Lower)
 	fmt.Fprintf(w, "coverage      %.0f %%\n", 100*r.Coverage)
 	fmt.Fprintf(w, "sessions      %d\ninteractions  %d that count, %d flagged\n", r.TotalSessions, r.Counted(), r.FlaggedInteractions)
 	fmt.Fprintf(w, "disputes      %d received, %d won, %d lost\n", r.ChallengesReceived, r.ChallengesWon, r.ChallengesLost)
+	fmt.Fprintf(w, "verification  %s\n", verified(c.Verification))
 	fmt.Fprintf(w, "log           %d entries, %s\nformulas      %s\n", r.Log.Entries, r.Log.Head, r.ScoringHash)
 	for _, s := range r.ScoreHistory {
 		fmt.Fprintf(w, "\n%s  %5.1f  %s", time.Unix(s.Timestamp, 0).UTC().Format(time.RFC3339), s.Score, s.SessionID)
@@ -121,6 +123,18 @@ func drawReputation(w io.Writer, r accrual.Reputation) error {
 	}
 	_, err := io.WriteString(w, whatReputationsAre)
 	return err
+}
+
+// verified describes the verification that an agent has passed.
+func verified(v *accrual.Verified) string {
+	if v == nil {
+		return "none that was passed through its sidecar, and is not over"
+	}
+	text := fmt.Sprintf("passed %s in the mode %s, good until %s", time.Unix(v.At, 0).UTC().Format(time.RFC3339), v.Mode, time.Unix(v.Expires, 0).UTC().Format(time.RFC3339))
+	if v.Degraded {
+		text += ", degraded"
+	}
+	return text
 }
 
 // whatReputationsAre is printed below every reputation.

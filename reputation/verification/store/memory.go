@@ -20,6 +20,7 @@ type Memory struct {
 	sessions map[string]verification.Session
 	failures map[string]verification.Failures
 	plugins  map[string]verification.Plugin
+	passed   map[string]verification.Passed
 }
 
 // NewMemory makes an empty store.
@@ -27,6 +28,7 @@ func NewMemory(now func() time.Time) *Memory {
 	return &Memory{
 		now: now, sessions: make(map[string]verification.Session),
 		failures: make(map[string]verification.Failures), plugins: make(map[string]verification.Plugin),
+		passed: make(map[string]verification.Passed),
 	}
 }
 
@@ -66,13 +68,33 @@ func (m *Memory) Session(_ context.Context, id string) (verification.Session, er
 	return clone(s), nil
 }
 
+// Sessions returns the sessions that were opened last: see [verification.Store].
+func (m *Memory) Sessions(_ context.Context, limit int) (found []verification.Session, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.sessions {
+		found = append(found, s)
+	}
+	slices.SortFunc(found, func(a, b verification.Session) int { return later(b, a) })
+	found = found[:min(len(found), limit)]
+	for i, s := range found {
+		found[i] = clone(s)
+	}
+	return found, nil
+}
+
+// later compares sessions by when they were opened.
+func later(a, b verification.Session) int {
+	return cmp.Or(cmp.Compare(a.Opened, b.Opened), cmp.Compare(a.ID, b.ID))
+}
+
 // Newest returns a caller's newest session: see [verification.Store].
 func (m *Memory) Newest(_ context.Context, by verification.Caller) (verification.Session, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var newest verification.Session
 	for _, s := range m.sessions {
-		if s.Caller == by && (newest.ID == "" || cmp.Or(cmp.Compare(s.Opened, newest.Opened), cmp.Compare(s.ID, newest.ID)) > 0) {
+		if s.Caller == by && (newest.ID == "" || later(s, newest) > 0) {
 			newest = s
 		}
 	}
@@ -94,6 +116,9 @@ func (m *Memory) Update(_ context.Context, s verification.Session, e verificatio
 			return verification.ErrTaken(p.DID)
 		}
 		m.plugins[p.DID] = *p
+	}
+	if p := e.Passed; p != nil {
+		m.passed[p.Subject] = *p
 	}
 	for _, name := range e.Fail {
 		f := m.failures[name]
@@ -145,8 +170,19 @@ func (m *Memory) Plugin(_ context.Context, did string) (verification.Plugin, err
 	return p, nil
 }
 
+// Passed returns what a caller has passed: see [verification.Store].
+func (m *Memory) Passed(_ context.Context, subject string) (verification.Passed, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p, ok := m.passed[subject]
+	if !ok {
+		return verification.Passed{}, verification.ErrNotFound
+	}
+	return p, nil
+}
+
 // Prune removes what is old: see [verification.Store].
-func (m *Memory) Prune(_ context.Context, sessions, failures time.Time) error {
+func (m *Memory) Prune(_ context.Context, sessions, failures, passed time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for id, s := range m.sessions {
@@ -157,6 +193,11 @@ func (m *Memory) Prune(_ context.Context, sessions, failures time.Time) error {
 	for name, f := range m.failures {
 		if f.Last.Before(failures) {
 			delete(m.failures, name)
+		}
+	}
+	for subject, p := range m.passed {
+		if p.At.Before(passed) {
+			delete(m.passed, subject)
 		}
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	version = 3
+	version = 4
 	forgets = "who is verified, and who has to wait after failures"
 )
 
@@ -50,6 +50,11 @@ CREATE TABLE plugins (
 	body     TEXT NOT NULL -- the Plugin, JSON
 );
 CREATE INDEX plugins_name ON plugins (name, did);
+CREATE TABLE passed ( -- the last verification of each caller whom a sidecar names
+	subject TEXT PRIMARY KEY,
+	at      BIGINT NOT NULL,
+	result  TEXT NOT NULL -- signed
+);
 `
 
 const postgresSchema = "actionproof_verification"
@@ -152,13 +157,38 @@ func (s *SQL) Session(ctx context.Context, id string) (verification.Session, err
 	return s.session(s.read.QueryRowContext(ctx, `SELECT version, body FROM sessions WHERE id = $1`, id))
 }
 
+// Sessions returns the sessions that were opened last: see [verification.Store].
+func (s *SQL) Sessions(ctx context.Context, limit int) ([]verification.Session, error) {
+	return list(ctx, s.read, "list verifications", func(rows *sql.Rows) (verification.Session, error) { return s.session(rows) }, `SELECT version, body FROM sessions ORDER BY opened DESC, id DESC LIMIT $1`, limit)
+}
+
+// list reads the rows of a query.
+func list[T any](ctx context.Context, db *sql.DB, what string, scan func(*sql.Rows) (T, error), query string, args ...any) (found []T, err error) {
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, ledger.Unavailable(what, err)
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		one, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, one)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, ledger.Unavailable(what, err)
+	}
+	return found, nil
+}
+
 // Newest returns a caller's newest session: see [verification.Store].
 func (s *SQL) Newest(ctx context.Context, by verification.Caller) (verification.Session, error) {
 	return s.session(s.read.QueryRowContext(ctx,
 		`SELECT version, body FROM sessions WHERE subject = $1 AND session = $2 ORDER BY opened DESC, id DESC LIMIT 1`, by.Subject, by.Session))
 }
 
-func (s *SQL) session(row *sql.Row) (found verification.Session, err error) {
+func (s *SQL) session(row interface{ Scan(...any) error }) (found verification.Session, err error) {
 	var version int64
 	if err = read(row, &found, &version); err == nil {
 		found.Version = version
@@ -222,6 +252,12 @@ func (t tx) effects(e verification.Effects) error {
 			return verification.ErrTaken(p.DID)
 		}
 	}
+	if p := e.Passed; p != nil {
+		if _, err := t.exec(`INSERT INTO passed (subject, at, result) VALUES ($1, $2, $3)
+			ON CONFLICT (subject) DO UPDATE SET at = excluded.at, result = excluded.result`, p.Subject, p.At.UnixMilli(), p.Result); err != nil {
+			return err
+		}
+	}
 	for _, name := range e.Fail {
 		if _, err := t.exec(`INSERT INTO failures (name, failed, latest) VALUES ($1, 1, $2)
 			ON CONFLICT (name) DO UPDATE SET failed = failures.failed + 1, latest = excluded.latest`, name, e.At.UnixMilli()); err != nil {
@@ -267,24 +303,11 @@ func (s *SQL) Failures(ctx context.Context, names ...string) (found []verificati
 var literally = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")
 
 // Search returns plugins: see [verification.Store].
-func (s *SQL) Search(ctx context.Context, query string, limit int) (found []verification.Plugin, err error) {
-	rows, err := s.read.QueryContext(ctx, `SELECT body FROM plugins WHERE searched LIKE $1 ESCAPE '!' ORDER BY name, did LIMIT $2`,
-		"%"+literally.Replace(strings.ToLower(query))+"%", limit)
-	if err != nil {
-		return nil, ledger.Unavailable("search plugins", err)
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		var p verification.Plugin
-		if err := read(rows, &p); err != nil {
-			return nil, err
-		}
-		found = append(found, p)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, ledger.Unavailable("search plugins", err)
-	}
-	return found, nil
+func (s *SQL) Search(ctx context.Context, query string, limit int) ([]verification.Plugin, error) {
+	return list(ctx, s.read, "search plugins", func(rows *sql.Rows) (p verification.Plugin, err error) {
+		err = read(rows, &p)
+		return p, err
+	}, `SELECT body FROM plugins WHERE searched LIKE $1 ESCAPE '!' ORDER BY name, did LIMIT $2`, "%"+literally.Replace(strings.ToLower(query))+"%", limit)
 }
 
 // Plugin returns a plugin: see [verification.Store].
@@ -293,13 +316,31 @@ func (s *SQL) Plugin(ctx context.Context, did string) (p verification.Plugin, er
 	return p, err
 }
 
+// Passed returns what a caller has passed: see [verification.Store].
+func (s *SQL) Passed(ctx context.Context, subject string) (verification.Passed, error) {
+	p := verification.Passed{Subject: subject}
+	var at int64
+	err := s.read.QueryRowContext(ctx, `SELECT at, result FROM passed WHERE subject = $1`, subject).Scan(&at, &p.Result)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return p, verification.ErrNotFound
+	case err != nil:
+		return p, ledger.Unavailable("read what was passed", err)
+	}
+	p.At = time.UnixMilli(at)
+	return p, nil
+}
+
 // Prune removes what is old: see [verification.Store].
-func (s *SQL) Prune(ctx context.Context, sessions, failures time.Time) error {
+func (s *SQL) Prune(ctx context.Context, sessions, failures, passed time.Time) error {
 	return s.write(ctx, func(t tx) error {
-		if _, err := t.exec(`DELETE FROM sessions WHERE opened < $1`, sessions.UnixMilli()); err != nil {
-			return err
+		for query, before := range map[string]time.Time{
+			`DELETE FROM sessions WHERE opened < $1`: sessions, `DELETE FROM failures WHERE latest < $1`: failures, `DELETE FROM passed WHERE at < $1`: passed,
+		} {
+			if _, err := t.exec(query, before.UnixMilli()); err != nil {
+				return err
+			}
 		}
-		_, err := t.exec(`DELETE FROM failures WHERE latest < $1`, failures.UnixMilli())
-		return err
+		return nil
 	})
 }

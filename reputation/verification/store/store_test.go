@@ -179,6 +179,32 @@ func TestEffects(t *testing.T) {
 	})
 }
 
+// TestPassed: the last one stands for its caller alone, and comes with the update or not at all.
+func TestPassed(t *testing.T) {
+	each(t, func(t *testing.T, s verification.Store) {
+		ctx := t.Context()
+		must(t, s.Open(ctx, session("one", "a", noon), 9, 9))
+		for i, result := range []string{"first", "second"} {
+			read, err := s.Session(ctx, "one")
+			must(t, err)
+			p := verification.Passed{Subject: "a", At: noon.Add(time.Duration(i) * time.Minute), Result: result}
+			must(t, s.Update(ctx, read, verification.Effects{Passed: &p}))
+			if got, err := s.Passed(ctx, "a"); err != nil || got.Result != result || !got.At.Equal(p.At) || got.Subject != "a" {
+				t.Errorf("%+v, %v", got, err)
+			}
+			if err := s.Update(ctx, read, verification.Effects{Passed: &verification.Passed{Subject: "a", At: noon, Result: "late"}}); !errors.Is(err, verification.ErrConflict) {
+				t.Errorf("an update of an old version: %v", err)
+			}
+		}
+		if got, err := s.Passed(ctx, "a"); err != nil || got.Result != "second" {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if got, err := s.Passed(ctx, "b"); !errors.Is(err, verification.ErrNotFound) {
+			t.Errorf("another caller has %+v, %v", got, err)
+		}
+	})
+}
+
 func TestPrune(t *testing.T) {
 	each(t, func(t *testing.T, s verification.Store) {
 		ctx := t.Context()
@@ -186,12 +212,18 @@ func TestPrune(t *testing.T) {
 		must(t, s.Open(ctx, session("new", "a", noon), 9, 9))
 		old, err := s.Session(ctx, "old")
 		must(t, err)
-		must(t, s.Update(ctx, old, verification.Effects{Fail: []string{"f"}, At: noon.Add(-time.Hour)}))
-		must(t, s.Prune(ctx, noon.Add(-time.Minute), noon.Add(-2*time.Hour)))
+		must(t, s.Update(ctx, old, verification.Effects{Fail: []string{"f"}, At: noon.Add(-time.Hour), Passed: &verification.Passed{Subject: "a", At: noon.Add(-time.Hour), Result: "r"}}))
+		must(t, s.Prune(ctx, noon.Add(-time.Minute), noon.Add(-2*time.Hour), noon.Add(-2*time.Hour)))
+		if p, err := s.Passed(ctx, "a"); err != nil || p.Result != "r" {
+			t.Errorf("what was passed went with the sessions: %v, %v", p, err)
+		}
 		if left, err := s.Failures(ctx, "f"); err != nil || len(left) != 1 {
 			t.Errorf("failures went with the sessions: %v, %v", left, err)
 		}
-		must(t, s.Prune(ctx, noon.Add(-time.Minute), noon.Add(-time.Minute)))
+		must(t, s.Prune(ctx, noon.Add(-time.Minute), noon.Add(-time.Minute), noon.Add(-time.Minute)))
+		if p, err := s.Passed(ctx, "a"); !errors.Is(err, verification.ErrNotFound) {
+			t.Errorf("what was passed is left: %v, %v", p, err)
+		}
 		_, errOld := s.Session(ctx, "old")
 		_, errNew := s.Session(ctx, "new")
 		left, err := s.Failures(ctx, "f")

@@ -1,7 +1,8 @@
 //go:build failpoint
 
 // Command victim is a node that a test ends at a chosen point, to see what a crash there leaves. Its arguments are the folder of its store, and
-// the file of [nodetest.Trust]. MEDIATOR_FAILPOINT names the file that says at which point it ends.
+// the file of [nodetest.Trust]. If the folder has a file dsn, the store is in the PostgreSQL database that the file names. MEDIATOR_FAILPOINT
+// names the file that says at which point it ends.
 package main
 
 import (
@@ -9,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -44,7 +46,7 @@ func run(dir, trust string) error {
 	if err != nil {
 		return err
 	}
-	if o.Store, err = store.Open(context.Background(), filepath.Join(dir, "reputation.db")); err != nil {
+	if o.Store, err = open(dir); err != nil {
 		return err
 	}
 	o.Log = zap.NewNop()
@@ -65,4 +67,15 @@ func run(dir, trust string) error {
 	}
 	fmt.Println("ready")
 	return http.Serve(l, mux)
+}
+
+func open(dir string) (*store.Store, error) {
+	dsn, err := os.ReadFile(filepath.Join(dir, "dsn"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return store.Open(context.Background(), filepath.Join(dir, "reputation.db"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return store.OpenPostgres(context.Background(), string(dsn))
 }

@@ -3,6 +3,7 @@ import { canonical } from './canonical.mjs';
 import { receipt, soundHead, soundReceipt } from './receipt.mjs';
 import { reputation, soundReputation } from './reputation.mjs';
 import { score, soundScore } from './score.mjs';
+import { soundVerification, verification } from './verification.mjs';
 import { bytesIn, hash, isHash, looseJSON, refuse, refuseIf } from './refusal.mjs';
 
 // Types: t text, not empty; h hash; b boolean; i integer; d number; l list of texts; m list of numbers; s any text; an object for an object; [object] for a list of
@@ -57,8 +58,17 @@ export const kinds = {
     check: (c) => c.interactions === undefined || soundHead(c.interactions),
   },
   'interaction-receipt+jwt': { purpose: 'interaction_receipt', claims: { ...key, ...receipt }, check: soundReceipt },
+  'agent-statement+jwt': {
+    purpose: 'agent_statement',
+    claims: {
+      ...key, agent: 't', bindingHash: 'h', eventId: 't', kind: 't', nonHumanIdentityProven: 'b', owner: 't', probabilistic: 'b', session: 't', statementHash: 'h',
+    },
+    check: (c) => c.exp - c.iat === 600 && c.probabilistic && !c.nonHumanIdentityProven && ['signal', 'contract', 'challenge'].includes(c.kind)
+      && bytesIn(c.owner) === 43 && bytesIn(c.keyCustody) <= 64 && bytesIn(c.agent) <= 256 && bytesIn(c.eventId) <= 256 && bytesIn(c.session) <= 128,
+  },
   'autonomy-score+jwt': { purpose: 'appraiser', claims: { ...key, ...score }, check: soundScore },
   'reputation+jwt': { purpose: 'appraiser', claims: { ...key, ...reputation }, check: soundReputation },
+  'verification-result+jwt': { purpose: 'appraiser', lifetime: DAY, claims: { ...key, ...verification }, check: soundVerification },
   'request-proof+jwt': {
     purpose: 'request_proof',
     claims: { ...key, accessTokenHash: 'h', action: 't', bindingHash: 'h', capabilityId: 't', contentHash: 'h', resource: 't', subject: 't' },

@@ -6,7 +6,7 @@ export const reputation = {
   agent_id: 's', owner: 's', agent: 's', total_interactions: 'i', flagged_interactions: 'i', total_sessions: 'i', first_seen: 'i', current_score: 'd',
   score_trend: 's', lower: 'd', coverage: 'd', provisional: 'b', score_history: [{ timestamp: 'i', score: 'd', session_id: 's', coverage: 'd' }],
   scoringHash: 's', challenges_received: 'i', challenges_won: 'i', challenges_lost: 'i', disputed: 'b', tier: 's', log: { entries: 'i', head: 's' },
-  probabilistic: 'b', nonHumanIdentityProven: 'b',
+  'verification?': { result: 's', at: 'i', expires: 'i', mode: 's', degraded: 'b' }, probabilistic: 'b', nonHumanIdentityProven: 'b',
 };
 
 const WINDOW = 20;
@@ -49,6 +49,10 @@ function derived({ score_history: history, total_interactions: total, flagged_in
 const named = (text, bound) => text !== '' && bytesIn(text) <= bound;
 const within = (x, most) => x >= 0 && x <= most && x === round(x);
 
+function soundPassed({ result, at, expires, mode }) {
+  return isHash(result) && at > 0 && expires > at && expires - at <= 86400 && ['observed', 'seed'].includes(mode);
+}
+
 /** Whether claims of the right types are those of a reputation. */
 export function soundReputation(c) {
   const { score_history: history, log } = c;
@@ -61,14 +65,18 @@ export function soundReputation(c) {
   if (!interactions || !disputes || !logged || history.length > c.total_sessions || (c.flagged_interactions > 0 && c.challenges_lost === 0)) return false;
   if (history.length > WINDOW || new Set(history.map((s) => s.session_id)).size !== history.length) return false;
   if (!history.every((s) => s.timestamp > 0 && within(s.score, 100) && within(s.coverage, 1) && named(s.session_id, 128))) return false;
+  if (c.verification && !soundPassed(c.verification)) return false;
   return Object.entries(derived(c)).every(([name, value]) => c[name] === value);
 }
 
 /** Holds an opened token against the agent that posts. */
-export function checkReputation(c, { owner, agent, scoringHash }) {
+export function checkReputation(c, { owner, agent, scoringHash, at, requireVerification, allowDegraded }) {
   refuseIf(c.owner !== owner, 'reputation_owner_mismatch');
   refuseIf(c.agent !== agent, 'reputation_agent_mismatch');
   refuseIf(c.scoringHash !== scoringHash, 'reputation_scoring_mismatch');
+  const { mode, expires, degraded } = c.verification ?? {};
+  const counts = mode === 'observed' && at < expires && (!degraded || allowDegraded);
+  refuseIf(requireVerification && !counts, 'reputation_unverified');
 }
 
 /** The reputation that follows from a log. */

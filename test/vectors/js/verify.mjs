@@ -10,6 +10,7 @@ import { ReceiptChain } from './receiptchain.mjs';
 import { Refusal, hash } from './refusal.mjs';
 import { checkReputation, reputationOf } from './reputation.mjs';
 import { Trust, openOwn } from './token.mjs';
+import { checkPossession, checkTrace } from './verification.mjs';
 
 const read = (name) => JSON.parse(readFileSync(join(process.argv[2], name), 'utf8'));
 
@@ -76,7 +77,7 @@ function* reputations({ vectors, ...file }) {
   for (const vector of vectors) {
     yield verdict(() => {
       const { log, token, at, ...of } = { ...file, ...vector };
-      if (token) return checkReputation(trust.open('reputation+jwt', token, file.expected, { at, skew: file.skew }), of);
+      if (token) return checkReputation(trust.open('reputation+jwt', token, file.expected, { at, skew: file.skew }), { ...of, at });
       const follows = canonical(reputationOf(log ?? [], of));
       if (follows !== canonical(vector.reputation)) throw new Refusal(`another reputation: ${follows}`);
     });
@@ -92,9 +93,17 @@ function* ratings({ vectors, ...file }) {
   }
 }
 
+function* verifications({ vectors, ...file }) {
+  const trust = new Trust(file.trust);
+  for (const { token } of vectors) yield verdict(() => trust.open('verification-result+jwt', token, file.expected, { at: file.at, skew: file.skew }));
+  yield verdict(() => checkPossession(file.possession));
+  yield verdict(() => checkTrace(file.trace, file.rfc6962Root));
+}
+
 const all = [
   artifacts(read('artifacts.json')), chains(read('chains.json')), posts(read('posts.json')), canonicals(read('canonical.json')), receiptChains(read('receipts.json')),
-  artifacts(read('scoretokens.json')), reputations(read('reputations.json')), ratings(read('ratings.json')),
+  artifacts(read('scoretokens.json')), artifacts(read('statements.json')), reputations(read('reputations.json')),
+  ratings(read('ratings.json')), verifications(read('verifications.json')),
 ];
 for (const verdicts of all) {
   for (const v of verdicts) console.log(JSON.stringify(v));

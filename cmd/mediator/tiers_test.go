@@ -1,0 +1,243 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/configs"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/store"
+	"github.com/actionproof/mediator/test/nodetest"
+	"github.com/actionproof/mediator/trigger"
+)
+
+const tierRules = `
+actions:
+  - name: post
+    match: {url: "https://PLAIN/posts", methods: [POST]}
+    subject: agent:worker-1
+    action: create_post
+upstreams:
+  - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
+`
+
+const fewWords, manyWords = 10, 8 << 10
+
+// tiersRig is a deployment by configs/policy-reputation.yaml, with a manifest that asks for reputations which are 20 seconds old at most.
+type tiersRig struct{ *rig }
+
+func newTiersRig(t *testing.T) tiersRig {
+	t.Helper()
+	return tiersRig{newRig(t, []string{demo.PlainHost}, func(r *rig) (http.Handler, string) {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			r.posts.Add(1)
+			w.WriteHeader(http.StatusCreated)
+		}), tierRules
+	}, func(file string) string {
+		switch {
+		case file == string(configs.Policy()):
+			return string(configs.PolicyReputation())
+		case strings.Contains(file, "\ndeploymentId: "):
+			return strings.Replace(string(demo.WithAutonomy([]byte(file))), "maxReputationAgeMs: 600000", "maxReputationAgeMs: 20000", 1)
+		}
+		return strings.Replace(file, "lifetime: 10m", "lifetime: 1m", 1)
+	})}
+}
+
+// post opens a session for a new event, and posts so many words.
+func (r tiersRig) post(t *testing.T, words int) outcome {
+	t.Helper()
+	return r.openAgent(t).call(http.MethodPost, "/posts", `{"body":"`+strings.Repeat("x ", words)+`"}`)
+}
+
+// decided posts until the post is decided as it should be: the node may not have answered yet, nor the control plane have read the certificate
+// of the node's new key. It returns the last outcome.
+func (r tiersRig) decided(t *testing.T, words int, code string) (o outcome) {
+	t.Helper()
+	until(t, patience, fmt.Sprintf("a post of %d words with the code %q", words, code), func() bool {
+		o = r.post(t, words)
+		return o.code == code
+	})
+	return o
+}
+
+// shown demands what posts show says of a post that went out by a rule: the decision, and below it the reputation that it relied on.
+func (r tiersRig) shown(t *testing.T, o outcome, rule, reputation string) {
+	t.Helper()
+	status, text, said := invoke(t, "posts", "show", o.post, "--admin", r.Stack.Admin())
+	_, below, found := strings.Cut(text, "allow by rule "+rule+",")
+	if status != exitDone || !found || !strings.Contains(below, "reputation             "+reputation) {
+		t.Errorf("status %d, want rule %s and %s in\n%s%s", status, rule, reputation, text, said)
+	}
+}
+
+// reputation returns the token that the record of a post names.
+func (r tiersRig) reputation(t *testing.T, o outcome) (token string) {
+	t.Helper()
+	var record ledger.Record
+	must(t, admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts/"+o.post, &record))
+	at := slices.IndexFunc(record.Artifacts, func(a ledger.Artifact) bool { return a.Name == "reputation" })
+	if at < 0 {
+		t.Fatalf("the record of a post has no reputation: %+v", record)
+	}
+	return record.Artifacts[at].Token
+}
+
+// stopNode ends the node.
+func (r tiersRig) stopNode(t *testing.T) {
+	t.Helper()
+	node := r.process("reputation")
+	must(t, node.Cmd.Process.Signal(syscall.SIGTERM))
+	<-node.Done
+}
+
+// startNode starts the node again, with a new key.
+func (r tiersRig) startNode(t *testing.T) {
+	t.Helper()
+	must(t, r.Stack.StartProcess("reputation", devstack.ReputationFile))
+	must(t, r.Stack.WaitFor(t.Context(), r.process("reputation"), "/readyz"))
+}
+
+// owner is the deployment as the node knows it.
+func (r tiersRig) owner(t *testing.T) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(r.Dir, devstack.RegistryFile))
+	must(t, err)
+	root, err := evidence.ParseRoot(raw, evidence.PurposeSignerCertificate)
+	must(t, err)
+	return interaction.Owner(root.Public)
+}
+
+// decide asks the control plane for a decision, as a sidecar would that sends a reputation whatever its age.
+func (r tiersRig) decide(t *testing.T, reputation string) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	event, err := r.DeliverRelease(ctx)
+	must(t, err)
+	over, base := daemon.Client(config.Endpoint{Unix: r.Stack.Socket("trigger")})
+	defer over.CloseIdleConnections()
+	triggers := trigger.NewClient(base, over)
+	_, err = triggers.Claim(ctx, trigger.Claim{EventID: event, Runtime: "worker-1"})
+	must(t, err)
+	b := evidence.Binding{Action: "create_post", ContentHash: evidence.HashBytes(nil), Nonce: "nonce", Resource: "POST /posts", Subject: "agent:worker-1"}
+	e, err := triggers.Evidence(ctx, event, b)
+	must(t, err)
+	over, base = daemon.Client(config.Endpoint{Unix: r.Stack.Socket("control")})
+	defer over.CloseIdleConnections()
+	control := policy.NewClient(base, over)
+	manifests, err := control.Manifests(ctx)
+	must(t, err)
+	raw, err := os.ReadFile(filepath.Join(r.Dir, devstack.SidecarFile))
+	must(t, err)
+	environment, err := config.EnvironmentHash(raw)
+	must(t, err)
+	_, err = control.Decide(ctx, policy.Request{
+		Binding: b, ChallengeID: "chal", RuntimeID: "worker-1", SessionID: "ses", EnvironmentHash: environment, ManifestHash: manifests[0],
+		OriginProof: e.OriginProof, TriggerReceipt: e.TriggerReceipt, Reputation: reputation,
+		Call: policy.Call{Method: "POST", Scheme: "https", Host: r.Plain(), Path: "/posts", Rule: "post", ContentKind: "json", Size: 2},
+	})
+	return err
+}
+
+// TestTiers lets a reputation decide the posts of a whole deployment. Without one nothing is posted. A new agent posts under the tight budget of
+// the example policy, and one that has shown what it does posts more. While the node is away posts go on until the last token is too old.
+func TestTiers(t *testing.T) {
+	r := newTiersRig(t)
+	r.stopNode(t)
+	if o := r.post(t, fewWords); o.code != "reputation_missing" || r.posts.Load() != 0 {
+		t.Fatalf("without a reputation: %+v, %d posts", o, r.posts.Load())
+	}
+	if status, text, _ := r.doctor(t); status != exitRefused || !strings.Contains(text, "none           reputation_missing: the node gives none: ") || !strings.Contains(text, "remedy         Ask the operator whether the node answers") {
+		t.Errorf("doctor, without a reputation: status %d\n%s", status, text)
+	}
+	r.startNode(t)
+	first := r.decided(t, fewWords, "")
+	until(t, patience, "doctor to be content with the reputation", func() bool {
+		status, text, _ := r.doctor(t)
+		return status == exitDone && strings.Contains(text, "believed       tier new, signed at ")
+	})
+	r.shown(t, first, "newcomers", "new: score 0.0 (at least 0.0), 0 interactions")
+	r.decided(t, manyWords, "policy_denied")
+	if r.posts.Load() != 1 {
+		t.Errorf("%d posts came to the API, want 1", r.posts.Load())
+	}
+	r.verified(t, first)
+
+	last := r.decided(t, fewWords, "")
+	r.stopNode(t)
+	var refused outcome
+	until(t, patience, "the last reputation to be too old", func() bool {
+		o := r.post(t, fewWords)
+		if o.code == "" {
+			last = o
+		}
+		refused = o
+		return o.code != ""
+	})
+	if refused.code != "reputation_missing" {
+		t.Errorf("once the last reputation is too old: %+v", refused)
+	}
+	var coded *problem.Error
+	until(t, patience, "the control plane to refuse the old reputation itself", func() bool { return errors.As(r.decide(t, r.reputation(t, last)), &coded) })
+	if coded.Code() != "too_old" {
+		t.Errorf("a sidecar that sends an old reputation is refused: %v", coded)
+	}
+
+	s, err := store.Open(t.Context(), filepath.Join(r.Dir, "reputation", "reputation.db"))
+	must(t, err)
+	nodetest.Log(t, s, accrual.Agent{Owner: r.owner(t), Subject: "agent:worker-1"}, time.Now(), 12, 45)
+	must(t, s.Close())
+	before := r.posts.Load()
+	r.startNode(t)
+	more := r.decided(t, manyWords, "")
+	if r.posts.Load() != before+1 {
+		t.Errorf("%d posts came to the API, want 1", r.posts.Load()-before)
+	}
+	r.shown(t, more, "building", "building: score 45.0 (at least 45.0), 12 interactions, 100 % observed")
+	must(t, r.decide(t, r.reputation(t, more)))
+}
+
+// verified verifies the record of a post with public keys alone, with the reputation that its decision names.
+func (r tiersRig) verified(t *testing.T, o outcome) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "record.json")
+	status, text, said := invoke(t, "posts", "show", o.post, "--json", "--admin", r.Stack.Admin())
+	if status != exitDone {
+		t.Fatal(said)
+	}
+	must(t, os.WriteFile(file, []byte(text), 0o600))
+	verify := func() (int, string) {
+		status, text, said := invoke(t, "evidence", "verify", file, "--dir", r.Dir)
+		return status, text + said
+	}
+	if status, said := verify(); status != exitDone {
+		t.Errorf("the record does not verify:\n%s", said)
+	}
+	raw := []byte(text)
+	token := r.reputation(t, o)
+	must(t, os.WriteFile(file, bytes.Replace(raw, []byte(token), []byte(token[:len(token)-8]+"AAAAAAAA"), 1), 0o600))
+	if status, said := verify(); status != exitRefused {
+		t.Errorf("a record with another reputation verifies:\n%s", said)
+	}
+}

@@ -1,0 +1,246 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/mcp"
+)
+
+const ownMCP = "http://mediator.internal/mcp"
+
+// nodeRig is a choke point whose node answers every message with the same result.
+type nodeRig struct {
+	*postRig
+	node      *fakeNode
+	forgotten []string // agents whose reputation was forgotten
+}
+
+// Forget and Token make the rig the reputations of its choke point.
+func (r *nodeRig) Forget(subject string) { r.forgotten = append(r.forgotten, subject) }
+
+func (r *nodeRig) Token(context.Context, string, time.Duration) string { return "" }
+
+// newNodeRig makes the rig. with says which of the two rules for the verification at the node it has.
+func newNodeRig(t testing.TB, posts, reads bool) *nodeRig {
+	t.Helper()
+	r := &nodeRig{node: &fakeNode{answer: func(string, []byte) (string, error) { return `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`, nil }}}
+	r.postRig = newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
+		at, err := match.Parse(ownMCP, []string{"GET", "POST", "DELETE"})
+		must(t, err)
+		wide, err := match.Parse("http://*.internal/**", []string{"GET", "POST"})
+		must(t, err)
+		egress := []Egress{{Name: "wide", Match: wide}}
+		actions[0].Name, actions[0].Match, actions[0].MCP = "plugins", at, &mcp.Rule{Tools: []string{"register_plugin"}, Post: true}
+		actions[0].Match.Methods = []string{"POST"}
+		if !posts {
+			actions = actions[1:]
+		}
+		if reads {
+			egress = append(egress, Egress{Name: "verification", Match: at, MCP: &mcp.Rule{Tools: []string{"search_plugins"}}})
+		}
+		o.Rules, err = NewRules(actions, egress)
+		must(t, err)
+		o.Node, o.Reputations = relayTo(t, r.node), r
+	})
+	return r
+}
+
+func nodeTool(tool string) string {
+	return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":{}}}`
+}
+
+// TestRulesForTheNode: what an agent does at the node needs a rule, and what others can read of it the whole chain. The node is told by the sidecar
+// alone who calls.
+func TestRulesForTheNode(t *testing.T) {
+	forged := []string{
+		"ActionProof-Caller", "forged", "Agent-Statement", "forged", "Authorization", "mine", "Cookie", "mine", "Origin", "http://evil.example", "X-Forwarded-For", "10.0.0.1",
+		"Accept", "text/html", "Mcp-Protocol-Version", "2025-06-18",
+	}
+	for _, tt := range []struct {
+		tool         string
+		posts, reads bool
+		code, flow   string
+	}{
+		{"register_plugin", false, false, "action_unmatched", ""},
+		{"register_plugin", false, true, "mcp_tool_refused", ""},
+		{"register_plugin", true, true, "", flowPost},
+		{"search_plugins", false, false, "action_unmatched", ""},
+		{"search_plugins", true, false, "mcp_tool_refused", ""},
+		{"search_plugins", false, true, "", flowEgress},
+	} {
+		r := newNodeRig(t, tt.posts, tt.reads)
+		resp, answer := r.send("POST", ownMCP, nodeTool(tt.tool), forged...)
+		rec, n := r.record.last()
+		if tt.code != "" {
+			if n != 1 || rec.Code != tt.code || rec.State != ledger.StateRefused || len(r.node.asked) != 0 || !strings.Contains(answer, tt.code) {
+				t.Errorf("%s: %s, the record %+v, the node %+v", tt.tool, answer, rec, r.node.asked)
+			}
+			continue
+		}
+		if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "application/json" || !strings.Contains(answer, `"result"`) {
+			t.Errorf("%s: %d %v %s", tt.tool, resp.StatusCode, resp.Header, answer)
+		}
+		if n != 1 || rec.Flow != tt.flow || rec.State != ledger.StateForwarded || rec.Host != "mediator.internal:80" || rec.Path != "/mcp" {
+			t.Errorf("%s: %d records, %+v", tt.tool, n, rec)
+		}
+		if tt.flow == flowPost && (len(rec.Artifacts) != 10 || rec.Resource != "POST /mcp tools/call "+tt.tool || rec.ID != resp.Header.Get("ActionProof-Post")) {
+			t.Errorf("%s: %+v, %v", tt.tool, rec, resp.Header)
+		}
+		if posted := tt.flow == flowPost; posted != slices.Equal(r.forgotten, []string{rec.Subject}) || !posted && len(r.forgotten) > 0 {
+			t.Errorf("%s: the reputations of %q were forgotten", tt.tool, r.forgotten)
+		}
+		if len(r.node.asked) != 1 {
+			t.Fatalf("the node was asked %+v", r.node.asked)
+		}
+		asked := r.node.asked[0]
+		if c := asked.caller; c == nil || asked.body != nodeTool(tt.tool) || c.Session != r.session.ID || c.EventID != "evt_1" || c.Agent != "agent" || c.Owner != strings.Repeat("o", 43) || c.Audience != "node" {
+			t.Errorf("the node was asked %+v by %+v", asked, c)
+		}
+		if want := "Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\nMcp-Protocol-Version: 2025-06-18\r\n"; asked.header != want {
+			t.Errorf("the node was sent the header\n%s\nwant\n%s", asked.header, want)
+		}
+	}
+}
+
+// TestNodeAway: where there is no node, or none that answers, a post for it was not sent.
+func TestNodeAway(t *testing.T) {
+	r := newNodeRig(t, true, true)
+	r.node.answer = func(string, []byte) (string, error) {
+		return "", refusal.New("node_unavailable", "the node does not answer")
+	}
+	_, answer := r.send("POST", ownMCP, nodeTool("register_plugin"))
+	if rec, _ := r.record.last(); rec.Code != "node_unavailable" || rec.State != ledger.StateFailed || !strings.Contains(answer, "node_unavailable") {
+		t.Errorf("%s, %+v", answer, rec)
+	}
+	r.pipeline.o.Node = nil
+	_, answer = r.send("POST", ownMCP, nodeTool("register_plugin"))
+	if rec, _ := r.record.last(); rec.Code != "node_missing" || rec.State != ledger.StateFailed || !strings.Contains(answer, "node_missing") {
+		t.Errorf("%s, %+v", answer, rec)
+	}
+}
+
+// TestSpellingsOfTheNode: other spellings of the mediator's name, of the path or of the method are refused, or are the same request, which the
+// rules judge.
+func TestSpellingsOfTheNode(t *testing.T) {
+	search, register := nodeTool("search_plugins"), nodeTool("register_plugin")
+	message := func(line, host, body string, header ...string) string {
+		h := ""
+		for i := 0; i+1 < len(header); i += 2 {
+			h += header[i] + ": " + header[i+1] + "\r\n"
+		}
+		return line + " HTTP/1.1\r\nHost: " + host + "\r\nContent-Type: application/json\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n" + h + "\r\n" + body
+	}
+	const same = "" // the request reaches the node once, as the agent of the session
+	for _, tt := range []struct{ name, connect, raw, code string }{
+		{"the absolute form", "", message("POST "+ownMCP, "mediator.internal", search), same},
+		{"in capitals, with a dot and the port", "", message("POST http://MEDIATOR.internal.:80/mcp", "x", search), same},
+		{"a Host that names another", "", message("POST "+ownMCP, "api.example.com", search), same},
+		{"another URL, with the mediator as Host", "", message("POST http://api.example.com/mcp", "mediator.internal", register), "action_unmatched"},
+		{"a tunnel to port 80", "mediator.internal:80", message("POST /mcp", "mediator.internal", search), same},
+		{"a tunnel with another Host", "mediator.internal:80", message("POST /mcp", "api.example.com", search), "target_mismatch"},
+		{"a tunnel without TLS to port 443", "mediator.internal:443", message("POST /mcp", "mediator.internal", search), "cleartext_refused"},
+		{"a tunnel to another port", "mediator.internal:8080", message("POST /mcp", "mediator.internal:8080", search), "action_unmatched"},
+		{"another port", "", message("POST http://mediator.internal:8080/mcp", "x", register), "action_unmatched"},
+		{"https in the absolute form", "", message("POST https://mediator.internal/mcp", "x", register), "action_unmatched"},
+		{"a name below it", "", message("POST http://a.mediator.internal/mcp", "x", register), "upstream_unresolvable"},
+		{"two Hosts", "", message("POST "+ownMCP, "mediator.internal", register, "Host", "b.example"), "host_ambiguous"},
+		{"user information", "", message("POST http://a@mediator.internal/mcp", "x", register), "target_invalid"},
+		{"a slash at the end", "", message("POST "+ownMCP+"/", "x", register), "internal_unknown"},
+		{"two slashes", "", message("POST http://mediator.internal//mcp", "x", register), "internal_unknown"},
+		{"a dot segment", "", message("POST http://mediator.internal/./mcp", "x", register), "internal_unknown"},
+		{"an escape", "", message("POST http://mediator.internal/%6dcp", "x", register), "internal_unknown"},
+		{"capitals", "", message("POST http://mediator.internal/MCP", "x", register), "internal_unknown"},
+		{"a parameter of the path", "", message("POST "+ownMCP+";x=1", "x", register), "internal_unknown"},
+		{"a query", "", message("POST "+ownMCP+"?x=1", "x", register), "internal_unknown"},
+		{"a query that is empty", "", message("POST "+ownMCP+"?", "x", register), "internal_unknown"},
+		{"a method in small letters", "", message("post "+ownMCP, "x", register), "request_malformed"},
+		{"another method", "", message("PUT "+ownMCP, "x", register), "internal_unknown"},
+		{"HEAD", "", message("HEAD "+ownMCP, "x", ""), "internal_unknown"},
+		{"TRACE", "", message("TRACE "+ownMCP, "x", ""), "internal_unknown"},
+		{"a method in a header", "", message("GET "+ownMCP, "x", "", "X-HTTP-Method-Override", "POST"), "header_refused"},
+		{"a path in a header", "", message("GET "+ownMCP, "x", "", "X-Original-URL", "/mcp"), "header_refused"},
+		{"the caller's header with underscores", "", message("POST "+ownMCP, "x", search, "ActionProof_Caller", "forged"), "header_refused"},
+		{"the caller's header named by Connection", "", message("POST "+ownMCP, "x", search, "Connection", "ActionProof-Caller"), "header_refused"},
+		{"an upgrade to a WebSocket", "", message("GET "+ownMCP, "x", "", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="), "upgrade_refused"},
+		{"an upgrade to HTTP/2", "", message("POST "+ownMCP, "x", register, "Connection", "Upgrade, HTTP2-Settings", "Upgrade", "h2c", "HTTP2-Settings", ""), "upgrade_refused"},
+		{"a GET that has a message", "", message("GET "+ownMCP, "x", register), "mcp_message_malformed"},
+		{"a DELETE that has a message", "", message("DELETE "+ownMCP, "x", register), "mcp_message_malformed"},
+		{"a batch", "", message("POST "+ownMCP, "x", "["+search+","+register+"]"), "mcp_batch_refused"},
+		{"the tool's name twice", "", message("POST "+ownMCP, "x", strings.Replace(search, `"name"`, `"name":"register_plugin","name"`, 1)), "mcp_message_ambiguous"},
+		{"the tool's name in capitals", "", message("POST "+ownMCP, "x", nodeTool("Register_Plugin")), "mcp_tool_refused"},
+		{"a tool that no rule names", "", message("POST "+ownMCP, "x", register), "mcp_tool_refused"},
+		{"two lengths", "", message("POST "+ownMCP, "x", search, "Content-Length", "1"), "framing_ambiguous"},
+		{"a length and chunks", "", message("POST "+ownMCP, "x", search, "Transfer-Encoding", "chunked"), "framing_ambiguous"},
+	} {
+		r := newNodeRig(t, false, true) // register_plugin has no rule
+		c := r.Dial()
+		if tt.connect != "" {
+			_ = c.Close()
+			c = r.Connect(tt.connect)
+		}
+		_, err := io.WriteString(c, tt.raw)
+		must(t, err)
+		resp, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: tt.raw[:strings.Index(tt.raw, " ")]})
+		must(t, err)
+		answer, _ := io.ReadAll(resp.Body)
+		_ = c.Close()
+		rec, n := r.record.last()
+		switch {
+		case n != 1:
+			t.Errorf("%s: %d records, %s", tt.name, n, answer)
+		case tt.code != same && (rec.Code != tt.code || len(r.node.asked) != 0):
+			t.Errorf("%s: %s (%s), want %s; the node was asked %+v", tt.name, rec.Code, answer, tt.code, r.node.asked)
+		case tt.code == same && (rec.Rule != "verification" || rec.Host != "mediator.internal:80" || len(r.node.asked) != 1 || r.node.asked[0].caller.BodyHash != evidence.HashBytes([]byte(search))):
+			t.Errorf("%s: %s, %+v, the node was asked %+v", tt.name, answer, rec, r.node.asked)
+		}
+		if len(r.sent) != 0 {
+			t.Errorf("%s: an upstream saw it", tt.name)
+		}
+	}
+}
+
+// TestRulesOfTheMediatorsName: a rule for the mediator's own name that leads nowhere, or around the evidence, is refused.
+func TestRulesOfTheMediatorsName(t *testing.T) {
+	all := []string{"GET", "POST", "DELETE"}
+	for _, tt := range []struct {
+		url     string
+		methods []string
+		action  *mcp.Rule // of an action; an egress rule if nil
+		egress  *mcp.Rule
+		why     string
+	}{
+		{ownMCP, all, nil, &mcp.Rule{Tools: []string{"search_plugins"}}, ""},
+		{ownMCP, all[1:2], &mcp.Rule{Tools: []string{"register_plugin"}, Post: true}, nil, ""},
+		{ownMCP, all, nil, &mcp.Rule{Tools: []string{"register_plugin"}}, "others can read what register_plugin writes"},
+		{ownMCP, all, nil, nil, "is an MCP server"},
+		{"https://mediator.internal/mcp", all, nil, &mcp.Rule{}, "a rule is for /mcp"},
+		{"http://mediator.internal:8080/mcp", all, nil, &mcp.Rule{}, "a rule is for /mcp"},
+		{"http://mediator.internal/v1/event", all[:1], nil, nil, "a rule is for /mcp"},
+		{"http://mediator.internal/**", all[:1], nil, nil, "a rule is for /mcp"},
+		{"http://mediator.internal/{any}", all[:1], nil, nil, "a rule is for /mcp"},
+		{ownMCP, []string{"PUT"}, nil, nil, "takes no PUT"},
+	} {
+		m, err := match.Parse(tt.url, tt.methods)
+		must(t, err)
+		if tt.action != nil {
+			_, err = NewRules([]Action{{Name: "a", Match: m, MCP: tt.action}}, nil)
+		} else {
+			_, err = NewRules(nil, []Egress{{Name: "a", Match: m, MCP: tt.egress}})
+		}
+		if (err == nil) != (tt.why == "") || err != nil && !strings.Contains(err.Error(), tt.why) {
+			t.Errorf("%s %v: %v, want %q", tt.url, tt.methods, err, tt.why)
+		}
+	}
+}

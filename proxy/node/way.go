@@ -1,0 +1,94 @@
+package node
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/body"
+	"github.com/actionproof/mediator/proxy/session"
+)
+
+// Way is a path of the node that agents reach at the mediator's own name, if a rule says so. Others can read what an agent writes there.
+type Way struct {
+	Path    string
+	Methods []string
+	// MCP says that an MCP server answers. Of its messages only calls of the tools in Posts can be read by others; elsewhere every request can.
+	MCP   bool
+	Posts []string
+}
+
+// ways are all of them.
+var ways = []Way{
+	{Path: "/mcp", Methods: []string{http.MethodGet, http.MethodPost, http.MethodDelete}, MCP: true, Posts: []string{"register_plugin"}},
+}
+
+// WayAt returns the way at a path, which is as it was escaped.
+func WayAt(path string) (Way, bool) {
+	i := slices.IndexFunc(ways, func(w Way) bool { return w.Path == path })
+	if i < 0 {
+		return Way{}, false
+	}
+	return ways[i], true
+}
+
+// Paths names the paths of all of them.
+func Paths() string {
+	var all []string
+	for _, w := range ways {
+		all = append(all, w.Path)
+	}
+	return strings.Join(all, ", ")
+}
+
+// Takes reports whether the way takes a request.
+func (w Way) Takes(method string) bool { return slices.Contains(w.Methods, method) }
+
+// maxSent bounds the body of a request that goes by a way, in bytes. It is the node's own bound.
+const maxSent = 2 << 20
+
+// Send sends a request that a rule has let pass to the node, once, for the agent of a session, and returns the node's answer as it comes. Of the
+// agent's headers only those go out that say how to read the body, or what of MCP it is: who calls is said by the caller token alone.
+func (n *Relay) Send(s *session.Session, r *http.Request) (*http.Response, error) {
+	if n == nil {
+		return nil, errMissing()
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(r.Body, maxSent+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxSent {
+		return nil, body.TooLarge(maxSent)
+	}
+	path := r.URL.EscapedPath()
+	token, err := n.token(r.Context(), s, r.Method, path, text)
+	if err != nil {
+		return nil, err
+	}
+	h := make(http.Header)
+	for name, values := range r.Header {
+		if name == "Content-Type" || name == "Accept" || name == "Last-Event-Id" || strings.HasPrefix(name, "Mcp-") {
+			h[name] = values
+		}
+	}
+	return n.o.Client.Send(r.Context(), r.Method, path, h, text, token)
+}
+
+// token signs who makes one request.
+func (n *Relay) token(ctx context.Context, s *session.Session, method, path string, text []byte) (string, error) {
+	token, err := n.o.Issuer.Issue(ctx, interaction.Caller{
+		Agent: n.o.Agent, Owner: n.o.Owner, Session: s.ID, EventID: s.Event.ID,
+		Method: method, Path: path, BodyHash: evidence.HashBytes(text),
+	})
+	return token.Token(), err
+}
+
+func errMissing() error {
+	return refusal.New("node_missing", "this sidecar has no node that appraises receipts")
+}

@@ -1,0 +1,54 @@
+package accrual
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+)
+
+// Modes of a verification.
+const (
+	ModeObserved = "observed" // the node's own record supports every check
+	ModeSeed     = "seed"     // the agent's word was enough
+)
+
+// verifiedFor is the longest that a verification is good for.
+const verifiedFor = 24 * time.Hour
+
+// Verified are the facts of the last verification that an agent has passed, of which a sidecar had named it as the caller. The signed result,
+// which Result names, has all of them.
+type Verified struct {
+	Result   string `json:"result"`  // the hash of the verification-result+jwt
+	At       int64  `json:"at"`      // Unix seconds, when the node signed the result
+	Expires  int64  `json:"expires"` // Unix seconds
+	Mode     string `json:"mode"`
+	Degraded bool   `json:"degraded"` // a configured server of the xray bridge did not answer
+}
+
+// check refuses facts of no verification.
+func (v *Verified) check() error {
+	switch {
+	case v == nil:
+		return nil
+	case !evidence.IsHash(v.Result):
+		return errors.New("verification.result is not a lowercase hex SHA-256")
+	case v.At <= 0 || v.Expires <= v.At || v.Expires-v.At > int64(verifiedFor/time.Second):
+		return errors.New("verification.at and verification.expires are not the times of a verification")
+	case v.Mode != ModeObserved && v.Mode != ModeSeed:
+		return fmt.Errorf("verification.mode is %.40q", v.Mode)
+	}
+	return nil
+}
+
+// Counts reports whether the verification counts at a time: its result is not over, and nothing of it rests on the agent's word alone. One that
+// is degraded counts only if degraded says so. It is safe to call it on nil, which never counts.
+func (v *Verified) Counts(now time.Time, degraded bool) bool {
+	return v != nil && v.Mode == ModeObserved && now.Unix() < v.Expires && (degraded || !v.Degraded)
+}
+
+// Age returns how long ago the result was signed.
+func (v *Verified) Age(now time.Time) time.Duration {
+	return max(0, now.Sub(time.Unix(v.At, 0)))
+}
