@@ -99,6 +99,7 @@ export class Book {
     this.agents = new Map();
     this.substances = new Map();
     this.pairs = new Set();
+    this.cites = new Set(); // owners with the agents that they have cited
     this.accounts = {};
     for (const entry of entries) this.add(entry);
   }
@@ -126,6 +127,7 @@ export class Book {
       const s = this.signals.get(final.signal_id);
       Object.assign(s, { final: true, over: at });
       this.of(s.agent_id).open--;
+      this.note(s, at);
       for (const id of s.resolved) this.end(id, at);
     }
     if (opened) {
@@ -143,7 +145,10 @@ export class Book {
       if (s && !s.final) s.resolved.push(d.dispute_id);
       else this.end(d.dispute_id, at);
     }
-    if (violation) this.of(violation.agent_id).violations.push({ at, rule: violation.rule, document: violation.document });
+    if (violation) {
+      this.of(violation.agent_id).violations.push({ at, rule: violation.rule, document: violation.document });
+      this.account(violation.agent_id, { at, violation: { rule: violation.rule } });
+    }
     this.forget();
   }
 
@@ -163,8 +168,23 @@ export class Book {
     if (outcome === 'challenger_wins') this.of(target).fell = at;
     if (malicious) this.of(challenger).violations.push({ at, rule: 'malicious', document: d.document });
     const gains = (winner) => (bonus && outcome === winner ? { bonus } : {});
-    this.account(target, { at, dispute: { dispute_id: id, outcome, ...gains('target_wins') } });
-    this.account(challenger, { at, raised: { dispute_id: id, outcome, ...gains('challenger_wins') } });
+    const about = d.signal_id ?? [...(d.target_receipts ?? [])].sort()[0] ?? d.document;
+    this.account(target, { at, dispute: { dispute_id: id, outcome, ...gains('target_wins'), other: challenger, about } });
+    this.account(challenger, { at, raised: { dispute_id: id, outcome, ...gains('challenger_wins'), other: target, about } });
+    if (malicious) this.account(challenger, { at, violation: { rule: 'malicious' } });
+  }
+
+  /** What the logs of agents get of a signal that is final. */
+  note(s, at) {
+    const owner = ownerOf(s.agent_id);
+    const timestamp = Math.abs(s.at - s.written) <= 300;
+    const found = { trace: s.basis === 'observed', sources: Boolean(s.sources), context: owner !== undefined, verification: Boolean(s.verified), timestamp, schema: true };
+    this.account(s.agent_id, { at, signal: { signal_id: s.signal_id, ...found } });
+    for (const agent of s.cites ?? []) {
+      const citation = `${owner ?? ''} ${agent}`;
+      if (!sameOwner(s.agent_id, agent) && !this.cites.has(citation)) this.account(agent, { at, cited: { by: s.agent_id, signal_id: s.signal_id } });
+      this.cites.add(citation);
+    }
   }
 
   /** What is over for 30 days is forgotten. */
