@@ -121,6 +121,19 @@ func (e entries) raised(id, outcome string, bonus bool) entries {
 	return append(e, accrual.Entry{At: at - 86_400 + int64(60*len(e)), Raised: &accrual.Raised{ID: id, Outcome: outcome, Bonus: bonus}})
 }
 
+// notes are entries for ratings.
+func (e entries) notes() entries {
+	const other = "0000000000000000000000000000000000000000000:agent:worker-2"
+	for _, note := range []accrual.Entry{
+		{Signal: &accrual.Signal{ID: "s", Trace: true, Schema: true}}, {Cited: &accrual.Cited{By: other, SignalID: "s"}}, {Violation: &accrual.Violation{Rule: "identical"}},
+		{Dispute: &accrual.Dispute{ID: "d", Outcome: accrual.TargetWins, Other: other, About: "s"}},
+	} {
+		note.At = at - 86_400 + int64(60*len(e))
+		e = append(e, note)
+	}
+	return e
+}
+
 // reputationsVectors generates reputations.json.
 func (d deployment) reputationsVectors() reputationsFile {
 	d = d.appraiser()
@@ -163,6 +176,7 @@ func (f reputationsFile) logs() (out []reputationVector) {
 		{"a lost dispute, and sessions since", entries{}.sessions(10, 40).dispute("d", "challenger_wins").sessions(3, 90)},
 		{"a lost dispute, and late receipts of what was before", entries{}.session("e", 40, id("s")).dispute("d", "challenger_wins").session("e", 90, id("s")).session("e", 95)},
 		{"the mark of a lost dispute ends", entries{}.sessions(2, 40).dispute("d", "challenger_wins").sessions(20, 90)},
+		{"what only a rating rests on", entries{}.sessions(2, 40).notes().sessions(1, 50)},
 		{"a dispute that was won, with points", entries{}.sessions(20, 60).kept("d")}, {"a raised dispute that was won", entries{}.sessions(20, 60).raised("d", "challenger_wins", true)},
 		{"a raised dispute that was won without points", entries{}.sessions(20, 60).raised("d", "challenger_wins", false)},
 		{"a raised dispute that was lost", entries{}.sessions(20, 60.123456).sessions(1, 61).raised("d", "target_wins", false)},

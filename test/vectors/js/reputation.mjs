@@ -109,7 +109,7 @@ export function reputationOf(entries, { owner, agent, scoringHash }) {
       raised.set(own.dispute_id, own.outcome);
       if (own.bonus) points.push({ value: POINTS.won, after: events.size });
       else if (own.outcome === 'target_wins') points.push({ value: -POINTS.lost, after: events.size });
-    } else {
+    } else if (dispute) {
       const outcome = dispute.outcome ?? '';
       if (outcomes.has(dispute.dispute_id) && (outcome === '' || outcome === outcomes.get(dispute.dispute_id))) continue;
       outcomes.set(dispute.dispute_id, outcome);
