@@ -7,7 +7,7 @@ PACKAGES ?= evidence internal/strictjson gate policy policy/decide gate/challeng
 DURATION ?= 2m
 SEED     ?= 1
 
-.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate soak bench bench-growth bench-postgres bench-compare bench-go autonomy release docs clean setup
+.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate soak bench bench-growth bench-postgres bench-reputation bench-compare bench-go autonomy simulate release docs clean setup
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -62,6 +62,9 @@ bench-growth: build ## what a post costs among many records, rules and sessions:
 bench-postgres: build ## sidecars that share a PostgreSQL database: test/bench/POSTGRES.md
 	$(GO) run ./test/bench postgres $(FLAGS)
 
+bench-reputation: build ## posts whose policy asks for the agent's reputation: test/bench/REPUTATION.md
+	$(GO) run ./test/bench reputation $(FLAGS)
+
 bench-compare: ## the benchmarks beside the hot paths against the last release tag, or REF
 	$(GO) run ./test/bench compare -ref '$(REF)' $(FLAGS)
 
@@ -70,6 +73,9 @@ bench-go: ## the benchmarks beside the hot paths
 
 autonomy: ## judge the autonomy score by synthetic sessions: docs/autonomy.md, test/autonomy/RESULTS.md
 	$(GO) run ./test/autonomy/judge $(FLAGS)
+
+simulate: ## let a thousand agents live by the rules of reputations and disputes: docs/reputation.md, docs/reputation.svg
+	$(GO) run ./test/simulate $(FLAGS)
 
 release: ## static binaries, their bills of materials and checksums: dist/
 	@./test/scripts/release.sh

@@ -99,24 +99,6 @@ func appraised(by time.Duration, edit func(*policy.Manifest)) violation {
 	}
 }
 
-// stated holds a statement that is valid under the manifest against one that demands something else, some time after it was made.
-func stated(by time.Duration, edit func(*policy.Manifest)) violation {
-	return func(t *testing.T, k *gatetest.Kit) error {
-		under(t, k, gatetest.Speaking)
-		hash := evidence.HashBytes(nil)
-		made, err := k.Speak(t).Issue(context.Background(), interaction.Statement{
-			Owner: k.Owner(t), Agent: "agent:worker-1", Session: "ses_1", EventID: "evt_1", Kind: interaction.StatesSignal, StatementHash: hash, BindingHash: hash, Probabilistic: true,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		under(t, k, edit)
-		k.Clock.Advance(by)
-		_, err = evidence.Open(k.Verifier, interaction.StatementKind, made.Token(), k.Strict.Expected(evidence.PurposeStatement))
-		return err
-	}
-}
-
 // verified holds the reputation of an agent that has passed a verification, of which something is edited, against a manifest that requires one.
 func verified(edit func(*accrual.Verified)) violation {
 	return func(t *testing.T, k *gatetest.Kit) error {
@@ -140,6 +122,24 @@ func verified(edit func(*accrual.Verified)) violation {
 		if allowed := open(v); (allowed == nil) != v.Degraded {
 			t.Errorf("degraded %v, and the manifest allows that: %v", v.Degraded, allowed)
 		}
+		return err
+	}
+}
+
+// stated holds a statement that is valid under the manifest against one that demands something else, some time after it was made.
+func stated(by time.Duration, edit func(*policy.Manifest)) violation {
+	return func(t *testing.T, k *gatetest.Kit) error {
+		under(t, k, gatetest.Speaking)
+		hash := evidence.HashBytes(nil)
+		made, err := k.Speak(t).Issue(context.Background(), interaction.Statement{
+			Owner: k.Owner(t), Agent: "agent:worker-1", Session: "ses_1", EventID: "evt_1", Kind: interaction.StatesSignal, StatementHash: hash, BindingHash: hash, Probabilistic: true,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		under(t, k, edit)
+		k.Clock.Advance(by)
+		_, err = evidence.Open(k.Verifier, interaction.StatementKind, made.Token(), k.Strict.Expected(evidence.PurposeStatement))
 		return err
 	}
 }

@@ -45,11 +45,6 @@ func checkReputation(v *evidence.Verifier, s *Strict, c accrual.Claims, subject 
 	return nil
 }
 
-// IsOwner reports whether an owner, as receipts name one, is a key registry that the verifier has pinned.
-func IsOwner(v *evidence.Verifier, owner string) bool {
-	return slices.ContainsFunc(v.Trust().Registries(), func(registry ed25519.PublicKey) bool { return interaction.Owner(registry) == owner })
-}
-
 // CheckVerified refuses the reputation of an agent that does not count as verified, as reputation_unverified.
 func (e AutonomyExpected) CheckVerified(c *accrual.Claims, now time.Time) error {
 	of := c.Verification
@@ -65,4 +60,9 @@ func (e AutonomyExpected) CheckVerified(c *accrual.Claims, now time.Time) error 
 		because = "the last one is over"
 	}
 	return refusal.New("reputation_unverified", "the %s shows no verification that counts: %s", accrual.Kind.Typ, because)
+}
+
+// IsOwner reports whether an owner, as receipts name one, is a key registry that the verifier has pinned.
+func IsOwner(v *evidence.Verifier, owner string) bool {
+	return slices.ContainsFunc(v.Trust().Registries(), func(registry ed25519.PublicKey) bool { return interaction.Owner(registry) == owner })
 }

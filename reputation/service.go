@@ -186,6 +186,7 @@ func New(o Options) (*Service, error) {
 	if s.arbiter, err = o.Disputes.verifier(o.Now); err != nil {
 		return nil, err
 	}
+	s.metrics.upToDate.Set(float64(o.Now().Unix()))
 	return s, s.Believe(o.Believed)
 }
 

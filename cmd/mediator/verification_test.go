@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rogpeppe/go-internal/testscript"
+
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/config"
@@ -75,6 +77,99 @@ func TestVerificationThroughTheProxy(t *testing.T) {
 		until(t, patience, "the registration to be recorded as a post", func() bool { return r.toolPosts(t) == i+1 })
 	}
 	n.wantMetrics(t, `mediator_verification_calls_total{code="",tool="register_plugin"} 3`, `mediator_verification_calls_total{code="",tool="get_registration_challenge"} 3`)
+}
+
+// ownVerificationRules let an agent be verified by its own node, at the mediator's name.
+const ownVerificationRules = `
+actions:
+  - name: plugins
+    match: {url: "http://mediator.internal/mcp", mcp: {tools: [register_plugin]}}
+    subject: agent:worker-1
+    action: register_plugin
+egress:
+  - name: verification
+    match: {url: "http://mediator.internal/mcp", mcp: {tools: [get_registration_challenge, submit_challenge_turn, search_plugins, list_mcp_servers, get_plugin_ui_manifest]}}
+`
+
+// newOwnVerificationRig is a deployment whose node verifies agents at the mediator's name, by these rules.
+func newOwnVerificationRig(t *testing.T, rules string) *rig {
+	t.Helper()
+	return newRig(t, []string{demo.PlainHost}, func(*rig) (http.Handler, string) { return http.NotFoundHandler(), rules }, func(file string) string {
+		return strings.Replace(file, "\nbelievedHosts:", "\n"+verificationConfig+"believedHosts:", 1)
+	})
+}
+
+// TestVerificationAtTheMediator has agents by the official TypeScript SDK, both generations, be verified at the mediator's own name. The node knows
+// the agent by its owner and its name, from the sidecar; no call names the verification. The registration is a post, and refused without an action.
+func TestVerificationAtTheMediator(t *testing.T) {
+	t.Parallel()
+	agent := nodeAgent(t)
+	const url = "http://mediator.internal/mcp"
+	t.Run("with an action", func(t *testing.T) {
+		r := newOwnVerificationRig(t, ownVerificationRules)
+		for i, generation := range []string{"v1", "v2", "v2-modern"} {
+			out, err := r.asAgent(t, append(slices.Clone(agent), "testdata/node/verify.mjs", generation, url, "wait")...)
+			if err != nil {
+				t.Fatal(generation, err)
+			}
+			var said struct {
+				Registered struct{ Verification string }
+			}
+			must(t, json.Unmarshal([]byte(out), &said))
+			c, err := evidence.UnverifiedClaims(verification.Kind, said.Registered.Verification)
+			must(t, err)
+			owner, subject, _ := strings.Cut(c.Subject, ":")
+			if !c.ObservedAll || c.Score != verification.MaxScore || c.SubjectBasis != verification.BasisObserved || len(owner) != 43 || subject != "agent:worker-1" {
+				t.Errorf("%s: %+v", generation, c)
+			}
+			until(t, patience, "the registration to be recorded as a post", func() bool { return r.toolPosts(t) == i+1 })
+		}
+		// A client of the original: no session of MCP, and no Accept.
+		curl := []string{need(t, "curl"), "-sS", "-H", "Accept:", "-H", "Content-Type: application/json", url, "-d"}
+		out, err := r.asAgent(t, append(curl, callOf("list_mcp_servers", "{}"))...)
+		if err != nil || !strings.Contains(out, "calendar") {
+			t.Errorf("%s, %v", out, err)
+		}
+		out, err = r.asAgent(t, append(curl, callOf("register_plugin", "{}"))...)
+		if err != nil || !strings.Contains(out, "verification_") {
+			t.Errorf("%s, %v", out, err)
+		}
+	})
+	t.Run("without one", func(t *testing.T) {
+		_, egress, _ := strings.Cut(ownVerificationRules, "egress:")
+		r := newOwnVerificationRig(t, "\nactions: []\negress:"+egress)
+		out, err := r.asAgent(t, append(slices.Clone(agent), "testdata/node/verify.mjs", "v1", url, "wait")...)
+		if err == nil || !strings.Contains(err.Error(), "mcp_tool_refused") {
+			t.Errorf("%s, %v", out, err)
+		}
+	})
+}
+
+// quickTask can be done at once, for tests that wait for no clock.
+const quickTask = `[{"id": "compare", "prompt": "Compare the plugins of the registry with the servers of this deployment.", "requiredTools": ["list_mcp_servers"], "minTurns": 2, "minDurationMs": 0}]`
+
+// quickly has the node give out quickTask.
+func (n *nodeRig) quickly(t *testing.T) {
+	t.Helper()
+	must(t, os.WriteFile(n.at("tasks.json"), []byte(quickTask), 0o600))
+}
+
+const quickConfig = "verification: {hosts: [node.example], tasks: tasks.json, servers: [{name: calendar, role: reads calendars}]}\n"
+
+// TestVerificationScripts walks verifications by hand, at a real node.
+func TestVerificationScripts(t *testing.T) {
+	t.Parallel()
+	n := newNodeRig(t, quickConfig)
+	n.quickly(t)
+	n.start(t)
+	testscript.Run(t, testscript.Params{Dir: "testdata/verification", Setup: func(e *testscript.Env) error {
+		for name, value := range map[string]string{
+			"NODE": "https://" + n.public + "/mcp", "CA": n.at("api-ca.pem"), "SOCKET": "unix:" + n.socket(), "GORACE": os.Getenv("GORACE"),
+		} {
+			e.Setenv(name, value)
+		}
+		return nil
+	}})
 }
 
 // TestVerificationCallers: a caller token names the caller, for one request; at the public address others are known by their network
