@@ -24,10 +24,14 @@ func isForNode(c *call) bool {
 
 // roundTrip sends a request to its upstream, which is the node for the mediator's own name.
 func (p *Pipeline) roundTrip(c *call, out *http.Request) (*http.Response, error) {
-	if c.target.Host == InternalHost {
-		return p.o.Node.Send(c.session, out)
+	if c.target.Host != InternalHost {
+		return p.o.Transport.RoundTrip(out)
 	}
-	return p.o.Transport.RoundTrip(out)
+	resp, err := p.o.Node.Send(c.session, out)
+	if c.record.Flow == flowPost && p.o.Reputations != nil { // also where the answer was lost
+		p.o.Reputations.Forget(c.record.Subject)
+	}
+	return resp, err
 }
 
 // checkForNode refuses a rule for the mediator's own name that leads nowhere, that lets out without evidence what others can read, or that says

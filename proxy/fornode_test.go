@@ -2,11 +2,14 @@ package proxy
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
@@ -20,8 +23,14 @@ const ownMCP = "http://mediator.internal/mcp"
 // nodeRig is a choke point whose node answers every message with the same result.
 type nodeRig struct {
 	*postRig
-	node *fakeNode
+	node      *fakeNode
+	forgotten []string // agents whose reputation was forgotten
 }
+
+// Forget and Token make the rig the reputations of its choke point.
+func (r *nodeRig) Forget(subject string) { r.forgotten = append(r.forgotten, subject) }
+
+func (r *nodeRig) Token(context.Context, string, time.Duration) string { return "" }
 
 // newNodeRig makes the rig. with says which of the two rules for the verification at the node it has.
 func newNodeRig(t testing.TB, posts, reads bool) *nodeRig {
@@ -43,7 +52,7 @@ func newNodeRig(t testing.TB, posts, reads bool) *nodeRig {
 		}
 		o.Rules, err = NewRules(actions, egress)
 		must(t, err)
-		o.Node = relayTo(t, r.node)
+		o.Node, o.Reputations = relayTo(t, r.node), r
 	})
 	return r
 }
@@ -88,6 +97,9 @@ func TestRulesForTheNode(t *testing.T) {
 		}
 		if tt.flow == flowPost && (len(rec.Artifacts) != 10 || rec.Resource != "POST /mcp tools/call "+tt.tool || rec.ID != resp.Header.Get("ActionProof-Post")) {
 			t.Errorf("%s: %+v, %v", tt.tool, rec, resp.Header)
+		}
+		if posted := tt.flow == flowPost; posted != slices.Equal(r.forgotten, []string{rec.Subject}) || !posted && len(r.forgotten) > 0 {
+			t.Errorf("%s: the reputations of %q were forgotten", tt.tool, r.forgotten)
 		}
 		if len(r.node.asked) != 1 {
 			t.Fatalf("the node was asked %+v", r.node.asked)

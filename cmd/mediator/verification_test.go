@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rogpeppe/go-internal/testscript"
+
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/config"
@@ -141,6 +143,33 @@ func TestVerificationAtTheMediator(t *testing.T) {
 			t.Errorf("%s, %v", out, err)
 		}
 	})
+}
+
+// quickTask can be done at once, for tests that wait for no clock.
+const quickTask = `[{"id": "compare", "prompt": "Compare the plugins of the registry with the servers of this deployment.", "requiredTools": ["list_mcp_servers"], "minTurns": 2, "minDurationMs": 0}]`
+
+// quickly has the node give out quickTask.
+func (n *nodeRig) quickly(t *testing.T) {
+	t.Helper()
+	must(t, os.WriteFile(n.at("tasks.json"), []byte(quickTask), 0o600))
+}
+
+const quickConfig = "verification: {hosts: [node.example], tasks: tasks.json, servers: [{name: calendar, role: reads calendars}]}\n"
+
+// TestVerificationScripts walks verifications by hand, at a real node.
+func TestVerificationScripts(t *testing.T) {
+	t.Parallel()
+	n := newNodeRig(t, quickConfig)
+	n.quickly(t)
+	n.start(t)
+	testscript.Run(t, testscript.Params{Dir: "testdata/verification", Setup: func(e *testscript.Env) error {
+		for name, value := range map[string]string{
+			"NODE": "https://" + n.public + "/mcp", "CA": n.at("api-ca.pem"), "SOCKET": "unix:" + n.socket(), "GORACE": os.Getenv("GORACE"),
+		} {
+			e.Setenv(name, value)
+		}
+		return nil
+	}})
 }
 
 // TestVerificationCallers: a caller token names the caller, for one request; at the public address others are known by their network

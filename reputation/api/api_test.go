@@ -25,12 +25,14 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/api"
 	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/reputation/strategy"
+	"github.com/actionproof/mediator/reputation/verification"
 	"github.com/actionproof/mediator/test/gatetest"
 	"github.com/actionproof/mediator/test/nodetest"
 )
@@ -713,6 +715,53 @@ func TestDescription(t *testing.T) {
 			if got.Code == "node_endpoint_unknown" || got.Code == "node_method" || (got.Code == "caller_missing") != (len(op.Security) > 0) {
 				t.Errorf("%s %s: %s", method, path, got.Code)
 			}
+		}
+	}
+}
+
+// overviews are verifications that operators see.
+type overviews []verification.Overview
+
+func (o overviews) Overviews(context.Context) ([]verification.Overview, error) { return o, nil }
+
+func (o overviews) Overview(_ context.Context, session string) (verification.Overview, error) {
+	for _, one := range o {
+		if one.Session == session {
+			return one, nil
+		}
+	}
+	return verification.Overview{}, refusal.New("verification_unknown", "none")
+}
+
+// TestVerifications: operators see verifications, and nobody else does.
+func TestVerifications(t *testing.T) {
+	c := newCaller(t)
+	if w, body := c.do("GET", "/v1/verifications", "", nil); w.StatusCode != 200 || string(body) != `{"verifications":[]}`+"\n" {
+		t.Errorf("without any: %d %s", w.StatusCode, body)
+	}
+	c.refused("verification_unknown", "GET", "/v1/verifications/a", "", nil)
+	known := overviews{
+		{Session: "a", State: verification.InProgress, Subject: "192.0.2.1/32", SubjectBasis: "declared", Key: "00", Task: "survey", Opened: 1,
+			Calls: []verification.ServedCall{{Step: 1, Tool: "search_plugins", Turn: 1}}, Turns: []verification.Taken{{Step: 2, At: 3, Hash: evidence.HashBytes(nil), Tool: "search_plugins", Chained: true, Served: true, Used: true}},
+			FollowUp: "?", Answered: verification.Answered{Step: 3, Observed: true}},
+		{Session: "b", State: verification.Pending, SubjectBasis: "observed", Calls: []verification.ServedCall{}, Turns: []verification.Taken{}},
+	}
+	o := api.Options{Now: c.node.Kit.Clock.Now, Log: zap.NewNop(), Operators: true, Verifications: known}
+	c.handler = api.Handler(c.node.Service, o)
+	if w, body := c.do("GET", "/v1/verifications", "", nil); w.StatusCode != 200 || strings.Count(string(body), `"session"`) != 2 {
+		t.Errorf("%d %s", w.StatusCode, body)
+	}
+	if w, body := c.do("GET", "/v1/verifications/b", "", nil); w.StatusCode != 200 || !strings.Contains(string(body), `"session":"b","state":"pending"`) {
+		t.Errorf("%d %s", w.StatusCode, body)
+	}
+	c.refused("verification_unknown", "GET", "/v1/verifications/c", "", nil)
+	o.Operators = false
+	c.handler = api.Handler(c.node.Service, o)
+	for _, path := range []string{"/v1/verifications", "/v1/verifications/b"} {
+		w := httptest.NewRecorder()
+		c.handler.ServeHTTP(w, httptest.NewRequest("GET", "http://node"+path, nil))
+		if w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "node_endpoint_unknown") {
+			t.Errorf("the public address answers %d %s", w.Code, w.Body)
 		}
 	}
 }

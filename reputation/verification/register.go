@@ -84,7 +84,7 @@ func (s *Service) Register(ctx context.Context, by Caller, r Registration) (Regi
 			APIKeyHash: evidence.HashBytes([]byte(out.APIKey)), Result: token, Registered: now,
 		}
 		effects.Plugin, effects.Agents, effects.Reset = &out.Plugin, agents(by, key), names
-		if by.Session != "" {
+		if by.basis() == BasisObserved {
 			effects.Passed = &Passed{Subject: by.Subject, At: now, Result: token}
 		}
 	} else {
@@ -185,16 +185,13 @@ func (s *Service) admit(ctx context.Context, session Session, by Caller, key Key
 // result makes the claims about a verification that is passed.
 func (s *Service) result(session Session, by Caller, key Key, t Trace, v Verdict, gates asked) Result {
 	r := Result{
-		Session: session.ID, Nonce: session.Nonce, Subject: by.Subject, SubjectBasis: BasisDeclared,
+		Session: session.ID, Nonce: session.Nonce, Subject: by.Subject, SubjectBasis: by.basis(),
 		PublicKey: base64.RawURLEncoding.EncodeToString(key.public), DID: key.DID(), DIDKey: key.DIDKey(),
 		Task: session.Task.ID, Mode: string(s.o.Mode), Checks: v.Checks, Score: v.Score, MaxScore: MaxScore, ObservedAll: true,
 		Turns: int64(len(session.Turns)), FirstTurn: session.Turns[0].At, LastTurn: session.Turns[len(session.Turns)-1].At,
 		Reasoning:  Reasoning{Basis: BasisDeclared, By: ByKeywords, Coverage: v.Coverage, Band: v.Band},
 		Privileged: gates.privileged, Gates: gates.gates, Degraded: gates.degraded(),
 		MerkleRoot: t.MerkleRoot, Attestation: t.Attestation, RFC6962Root: t.RFC6962Root(), Probabilistic: true,
-	}
-	if by.Session != "" {
-		r.SubjectBasis = BasisObserved
 	}
 	if gates.evaluated {
 		r.Reasoning.By = ByServer

@@ -73,6 +73,14 @@ type Caller struct {
 	Session string `json:"session,omitempty"`
 }
 
+// basis says how the subject is known.
+func (c Caller) basis() string {
+	if c.Session != "" {
+		return BasisObserved
+	}
+	return BasisDeclared
+}
+
 // same reports whether by may act in a session that c opened. A sidecar says for certain who calls, and then everything in the session has to
 // come from that caller. Without one, only the session's id is held against a caller: an address can change.
 func (c Caller) same(by Caller) bool { return c == by || c.Session == "" && by.Session == "" }

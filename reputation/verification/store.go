@@ -26,6 +26,8 @@ type Store interface {
 	Open(ctx context.Context, s Session, perSubject, total int) error
 	// Session returns a session, or ErrNotFound.
 	Session(ctx context.Context, id string) (Session, error)
+	// Sessions returns the sessions that were opened last, the latest first, at most limit.
+	Sessions(ctx context.Context, limit int) ([]Session, error)
 	// Newest returns the session of the caller that was opened last, or ErrNotFound.
 	Newest(ctx context.Context, by Caller) (Session, error)
 	// Update replaces the session if its version is still s.Version, and adds one to the version. In the same transaction it does what

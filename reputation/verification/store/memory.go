@@ -70,13 +70,33 @@ func (m *Memory) Session(_ context.Context, id string) (verification.Session, er
 	return clone(s), nil
 }
 
+// Sessions returns the sessions that were opened last: see [verification.Store].
+func (m *Memory) Sessions(_ context.Context, limit int) (found []verification.Session, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.sessions {
+		found = append(found, s)
+	}
+	slices.SortFunc(found, func(a, b verification.Session) int { return later(b, a) })
+	found = found[:min(len(found), limit)]
+	for i, s := range found {
+		found[i] = clone(s)
+	}
+	return found, nil
+}
+
+// later compares sessions by when they were opened.
+func later(a, b verification.Session) int {
+	return cmp.Or(cmp.Compare(a.Opened, b.Opened), cmp.Compare(a.ID, b.ID))
+}
+
 // Newest returns a caller's newest session: see [verification.Store].
 func (m *Memory) Newest(_ context.Context, by verification.Caller) (verification.Session, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var newest verification.Session
 	for _, s := range m.sessions {
-		if s.Caller == by && (newest.ID == "" || cmp.Or(cmp.Compare(s.Opened, newest.Opened), cmp.Compare(s.ID, newest.ID)) > 0) {
+		if s.Caller == by && (newest.ID == "" || later(s, newest) > 0) {
 			newest = s
 		}
 	}
