@@ -71,7 +71,7 @@ func TestVerificationThroughTheProxy(t *testing.T) {
 			Issuers: []string{"mediator-appraiser"}, Audiences: []string{"posting-api"}, KeyIDs: []string{"appraiser-one"}, MaxAge: verification.Lifetime,
 		})
 		must(t, err)
-		if c := o.Claims(); !c.ObservedAll || c.Score != verification.MaxScore || c.Subject != "127.0.0.1/32" || c.SubjectBasis != verification.BasisDeclared {
+		if c := o.Claims(); !c.ObservedAll || c.Score != verification.MaxScore || c.Subject != "127.0.0.1/32" || c.SubjectBasis != verification.BasisDeclared || c.ModelCalls.Basis != verification.BasisNotMeasured {
 			t.Errorf("%s: %+v", generation, c)
 		}
 		until(t, patience, "the registration to be recorded as a post", func() bool { return r.toolPosts(t) == i+1 })
@@ -89,12 +89,24 @@ actions:
 egress:
   - name: verification
     match: {url: "http://mediator.internal/mcp", mcp: {tools: [get_registration_challenge, submit_challenge_turn, search_plugins, list_mcp_servers, get_plugin_ui_manifest]}}
+  - name: model
+    match: {url: "https://PLAIN/v1/chat/completions", methods: [POST]}
+    observe: openai-chat
+    generate: {models: [m], maxTokens: 100}
+upstreams:
+  - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
 `
+
+// answerChat answers as a model does.
+func answerChat(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, `{"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"search"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":1}}`)
+}
 
 // newOwnVerificationRig is a deployment whose node verifies agents at the mediator's name, by these rules.
 func newOwnVerificationRig(t *testing.T, rules string) *rig {
 	t.Helper()
-	return newRig(t, []string{demo.PlainHost}, func(*rig) (http.Handler, string) { return http.NotFoundHandler(), rules }, func(file string) string {
+	return newRig(t, []string{demo.PlainHost}, func(*rig) (http.Handler, string) { return http.HandlerFunc(answerChat), rules }, func(file string) string {
 		return strings.Replace(file, "\nbelievedHosts:", "\n"+verificationConfig+"believedHosts:", 1)
 	})
 }
@@ -119,6 +131,9 @@ func TestVerificationAtTheMediator(t *testing.T) {
 			c, err := evidence.UnverifiedClaims(verification.Kind, said.Registered.Verification)
 			must(t, err)
 			owner, subject, _ := strings.Cut(c.Subject, ":")
+			if m := c.ModelCalls; m.Basis != verification.BasisObserved || !slices.Equal(m.BeforeTurn, []int64{1, 1, 1, 1}) {
+				t.Errorf("%s: the calls to models %+v", generation, m)
+			}
 			if !c.ObservedAll || c.Score != verification.MaxScore || c.SubjectBasis != verification.BasisObserved || len(owner) != 43 || subject != "agent:worker-1" {
 				t.Errorf("%s: %+v", generation, c)
 			}

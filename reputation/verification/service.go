@@ -124,7 +124,7 @@ func (s *Service) Turn(ctx context.Context, by Caller, id string, t Turn) (Sessi
 	if _, err := s.enter(ctx, by, nil); err != nil {
 		return Session{}, err
 	}
-	return s.change(ctx, by, id, func(session *Session, now time.Time) error { return session.take(t, now, s.o.Mode) })
+	return s.change(ctx, by, id, func(session *Session, now time.Time) error { return session.take(t, by, now, s.o.Mode) })
 }
 
 // maxTries bounds how often a change is tried again because somebody else was faster.
