@@ -194,7 +194,7 @@ func (s *Service) Disputes(ctx context.Context, agent string, after int64) ([]Di
 func disputeOf(d store.Dispute) (Dispute, error) {
 	answer := Dispute{
 		DisputeID: d.ID, Number: d.Number, Status: dispute.StatusPending, Provisional: d.Provisional, Filing: json.RawMessage(d.Document),
-		Opened: json.RawMessage(d.Step), Resolved: json.RawMessage(d.End), Resolution: d.Token,
+		Opened: json.RawMessage(d.Step), Resolution: d.Token,
 	}
 	switch {
 	case d.Resolved > 0:
@@ -202,6 +202,7 @@ func disputeOf(d store.Dispute) (Dispute, error) {
 		if err != nil || e.Resolved == nil {
 			return Dispute{}, errors.Join(errors.New("reputation: the log does not say how a dispute was resolved"), err)
 		}
+		answer.Resolved = json.RawMessage(d.End)
 		answer.Status, answer.Outcome, answer.Resolver = dispute.StatusResolved, e.Resolved.Outcome, e.Resolved.Resolver
 	case d.Reviewing:
 		answer.Status = dispute.StatusReviewing
