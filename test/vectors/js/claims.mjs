@@ -69,10 +69,10 @@ export const kinds = {
   },
   'autonomy-score+jwt': { purpose: 'appraiser', claims: { ...key, ...score }, check: soundScore },
   'reputation+jwt': { purpose: 'appraiser', claims: { ...key, ...reputation }, check: soundReputation },
-  'verification-result+jwt': { purpose: 'appraiser', lifetime: DAY, claims: { ...key, ...verification }, check: soundVerification },
   'dispute-resolution+jwt': { purpose: 'appraiser', lifetime: 400 * DAY, claims: { ...key, ...resolution }, check: soundResolution },
   'dispute-root+jwt': { purpose: 'appraiser', lifetime: 400 * DAY, claims: { ...key, ...root }, check: soundRoot },
   'dispute-decision+jwt': { purpose: 'dispute_arbiter', root: true, lifetime: 7 * DAY, claims: decision, check: soundDecision },
+  'verification-result+jwt': { purpose: 'appraiser', lifetime: DAY, claims: { ...key, ...verification }, check: soundVerification },
   'request-proof+jwt': {
     purpose: 'request_proof',
     claims: { ...key, accessTokenHash: 'h', action: 't', bindingHash: 'h', capabilityId: 't', contentHash: 'h', resource: 't', subject: 't' },
