@@ -24,10 +24,14 @@ func isForNode(c *call) bool {
 
 // roundTrip sends a request to its upstream, which is the node for the mediator's own name.
 func (p *Pipeline) roundTrip(c *call, out *http.Request) (*http.Response, error) {
-	if c.target.Host == InternalHost {
-		return p.o.Node.Send(c.session, out)
+	if c.target.Host != InternalHost {
+		return p.o.Transport.RoundTrip(out)
 	}
-	return p.o.Transport.RoundTrip(out)
+	resp, err := p.o.Node.Send(c.session, out)
+	if c.record.Flow == flowPost && p.o.Reputations != nil { // also where the answer was lost
+		p.o.Reputations.Forget(c.record.Subject)
+	}
+	return resp, err
 }
 
 // checkForNode refuses a rule for the mediator's own name that leads nowhere, that lets out without evidence what others can read, or that says
@@ -52,6 +56,8 @@ func checkForNode(r rule, m match.Match) error {
 		return fmt.Errorf("%s takes no %s", way.Path, r.kind())
 	case r.action != nil && r.action.AllowQuery:
 		return fmt.Errorf("the node takes no query there")
+	case way.Publishes && r.action.Content != ContentJSON:
+		return fmt.Errorf("what is published at %s is JSON: leave content out", way.Path)
 	case r.action != nil:
 		return nil
 	}

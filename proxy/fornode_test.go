@@ -2,11 +2,14 @@ package proxy
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
@@ -20,8 +23,14 @@ const ownMCP = "http://mediator.internal/mcp"
 // nodeRig is a choke point whose node answers every message with the same result.
 type nodeRig struct {
 	*postRig
-	node *fakeNode
+	node      *fakeNode
+	forgotten []string // agents whose reputation was forgotten
 }
+
+// Forget and Token make the rig the reputations of its choke point.
+func (r *nodeRig) Forget(subject string) { r.forgotten = append(r.forgotten, subject) }
+
+func (r *nodeRig) Token(context.Context, string, time.Duration) string { return "" }
 
 // newNodeRig makes the rig. with says which of the two rules for the verification at the node it has.
 func newNodeRig(t testing.TB, posts, reads bool) *nodeRig {
@@ -43,7 +52,7 @@ func newNodeRig(t testing.TB, posts, reads bool) *nodeRig {
 		}
 		o.Rules, err = NewRules(actions, egress)
 		must(t, err)
-		o.Node = relayTo(t, r.node)
+		o.Node, o.Reputations = relayTo(t, r.node), r
 	})
 	return r
 }
@@ -89,6 +98,9 @@ func TestRulesForTheNode(t *testing.T) {
 		if tt.flow == flowPost && (len(rec.Artifacts) != 10 || rec.Resource != "POST /mcp tools/call "+tt.tool || rec.ID != resp.Header.Get("ActionProof-Post")) {
 			t.Errorf("%s: %+v, %v", tt.tool, rec, resp.Header)
 		}
+		if posted := tt.flow == flowPost; posted != slices.Equal(r.forgotten, []string{rec.Subject}) || !posted && len(r.forgotten) > 0 {
+			t.Errorf("%s: the reputations of %q were forgotten", tt.tool, r.forgotten)
+		}
 		if len(r.node.asked) != 1 {
 			t.Fatalf("the node was asked %+v", r.node.asked)
 		}
@@ -105,7 +117,9 @@ func TestRulesForTheNode(t *testing.T) {
 // TestNodeAway: where there is no node, or none that answers, a post for it was not sent.
 func TestNodeAway(t *testing.T) {
 	r := newNodeRig(t, true, true)
-	r.node.answer = func(string, []byte) (string, error) { return "", refusal.New("node_unavailable", "the node does not answer") }
+	r.node.answer = func(string, []byte) (string, error) {
+		return "", refusal.New("node_unavailable", "the node does not answer")
+	}
 	_, answer := r.send("POST", ownMCP, nodeTool("register_plugin"))
 	if rec, _ := r.record.last(); rec.Code != "node_unavailable" || rec.State != ledger.StateFailed || !strings.Contains(answer, "node_unavailable") {
 		t.Errorf("%s, %+v", answer, rec)
@@ -138,6 +152,16 @@ func TestSpellingsOfTheNode(t *testing.T) {
 		{"a tunnel with another Host", "mediator.internal:80", message("POST /mcp", "api.example.com", search), "target_mismatch"},
 		{"a tunnel without TLS to port 443", "mediator.internal:443", message("POST /mcp", "mediator.internal", search), "cleartext_refused"},
 		{"a tunnel to another port", "mediator.internal:8080", message("POST /mcp", "mediator.internal:8080", search), "action_unmatched"},
+		{"TLS to port 443", "mediator.internal:443 TLS", message("POST /mcp", "mediator.internal", register), "action_unmatched"},
+		{"TLS to port 443, with the URL of port 80", "mediator.internal:443 TLS", message("POST "+ownMCP, "mediator.internal", register), "target_mismatch"},
+		{"TLS to port 80", "mediator.internal:80 TLS", message("POST /mcp", "mediator.internal:80", register), "action_unmatched"},
+		{"a port of no digits", "", message("POST http://mediator.internal:/mcp", "x", register), "target_invalid"},
+		{"a port with a zero before it", "", message("POST http://mediator.internal:080/mcp", "x", register), "target_invalid"},
+		{"an escape in the name", "", message("POST http://mediator%2einternal/mcp", "x", register), "request_malformed"},
+		{"two dots after the name", "", message("POST http://mediator.internal../mcp", "x", register), "target_invalid"},
+		{"a fragment", "", message("POST "+ownMCP+"#x", "x", register), "request_malformed"},
+		{"a backslash", "", message("POST http://mediator.internal\\mcp", "x", register), "request_malformed"},
+		{"chunks", "", "POST " + ownMCP + " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" + strconv.FormatInt(int64(len(search)), 16) + "\r\n" + search + "\r\n0\r\nActionProof-Caller: forged\r\n\r\n", same},
 		{"another port", "", message("POST http://mediator.internal:8080/mcp", "x", register), "action_unmatched"},
 		{"https in the absolute form", "", message("POST https://mediator.internal/mcp", "x", register), "action_unmatched"},
 		{"a name below it", "", message("POST http://a.mediator.internal/mcp", "x", register), "upstream_unresolvable"},
@@ -171,12 +195,18 @@ func TestSpellingsOfTheNode(t *testing.T) {
 		{"a length and chunks", "", message("POST "+ownMCP, "x", search, "Transfer-Encoding", "chunked"), "framing_ambiguous"},
 	} {
 		r := newNodeRig(t, false, true) // register_plugin has no rule
+		var err error
 		c := r.Dial()
 		if tt.connect != "" {
 			_ = c.Close()
-			c = r.Connect(tt.connect)
+			if to, ok := strings.CutSuffix(tt.connect, " TLS"); ok {
+				c, err = r.Tunnel(to, "mediator.internal", http1)
+				must(t, err)
+			} else {
+				c = r.Connect(tt.connect)
+			}
 		}
-		_, err := io.WriteString(c, tt.raw)
+		_, err = io.WriteString(c, tt.raw)
 		must(t, err)
 		resp, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: tt.raw[:strings.Index(tt.raw, " ")]})
 		must(t, err)

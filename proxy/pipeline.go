@@ -53,6 +53,8 @@ type Control interface {
 // Reputations has the reputation tokens of agents. [reputations.Cache] does. It answers soon, without a token if it has to.
 type Reputations interface {
 	Token(ctx context.Context, subject string, maxAge time.Duration) string
+	// Forget is told of an agent of which the node may say something else from now on.
+	Forget(subject string)
 }
 
 // Record keeps what happened, durably. [ledger.Queue] does.

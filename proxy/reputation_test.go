@@ -160,6 +160,8 @@ func TestNoReputationIsAskedFor(t *testing.T) {
 // asks fails the test if it is asked.
 type asks struct{ t testing.TB }
 
+func (a asks) Forget(string) {}
+
 func (a asks) Token(context.Context, string, time.Duration) string {
 	a.t.Error("the reputation was asked for")
 	return ""

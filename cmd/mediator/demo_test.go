@@ -19,7 +19,7 @@ func TestDemo(t *testing.T) {
 		t.Errorf("status %d: %s", status, stderr.String())
 	}
 	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
-	if len(lines) < 27 {
+	if len(lines) < 30 {
 		t.Errorf("only %d scenarios were played", len(lines))
 	}
 	for _, line := range lines {

@@ -22,6 +22,7 @@ import (
 	"github.com/actionproof/mediator/internal/cli/operate"
 	"github.com/actionproof/mediator/internal/cli/records"
 	"github.com/actionproof/mediator/internal/cli/start"
+	"github.com/actionproof/mediator/internal/cli/verifications"
 	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/launch"
 )
@@ -89,7 +90,7 @@ func rootCommand() *cobra.Command {
 		commands []*cobra.Command
 	}{
 		{"Try it, and start agents:", []*cobra.Command{start.Dev(), start.Env(), start.Run(), start.Demo()}},
-		{"Read what happened:", []*cobra.Command{records.Posts(), records.Events(), records.Explain(), chain.Evidence(), records.Score(), records.Ledger()}},
+		{"Read what happened:", []*cobra.Command{records.Posts(), records.Events(), records.Explain(), chain.Evidence(), records.Score(), verifications.Verification(), records.Ledger()}},
 		{"Run the processes:", []*cobra.Command{serveCommand(), triggerCommand(), controlCommand(), reputationCommand(), operate.Config(), operate.Reload(), operate.Doctor(), operate.Guard()}},
 		{"Keys and certificates, for the security team:", []*cobra.Command{keys.Keys(), keys.Deployment(), keys.CA(), keys.Vault()}},
 		{"Challenges, for API owners:", []*cobra.Command{challenges.Challenge(), challenges.Capability(), challenges.HashPayload()}},

@@ -1,12 +1,13 @@
 // Package cli is what all commands of the mediator share: how a command is put together, the flags that several commands have, and how
 // a result is printed. The commands themselves are in the packages below it, one for each group:
 //
-//	records     what is on record: posts, events, scores, ledger
-//	chain       chains of evidence: evidence
-//	keys        the security team's work: keys, deployment, ca, vault
-//	challenges  what a gate issues and verifies: challenge, capability, hash-payload
-//	operate     running processes and their files: doctor, reload, guard, config
-//	start       an agent, a development stack, the demo: run, dev, demo
+//	records        what is on record: posts, events, scores, ledger
+//	chain          chains of evidence: evidence
+//	verifications  verifications of agents: verification
+//	keys           the security team's work: keys, deployment, ca, vault
+//	challenges     what a gate issues and verifies: challenge, capability, hash-payload
+//	operate        running processes and their files: doctor, reload, guard, config
+//	start          an agent, a development stack, the demo: run, dev, demo
 //
 // A command is a function that returns a [cobra.Command]. Its flags are variables of that function. Flags that several commands have are
 // a function here, such as [AdminFlag], or a type with a method Add. A command that prints a result takes [JSONFlag] and ends with

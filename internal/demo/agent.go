@@ -48,6 +48,7 @@ type Call struct {
 	Solve             bool   // solve the challenge when asked to
 	Tool              string // if set, the tool of the MCP server at URL that is called
 	Think             bool   // ask a model at the same host what to post
+	Verify            bool   // pass a verification at the MCP server at URL
 	Commit            string // if set, the host and port of a model that a challenge of the node is taken with
 	Calls             int    // how often the model is called then
 }
@@ -55,6 +56,8 @@ type Call struct {
 // Do makes the call.
 func (c Call) Do(ctx context.Context) (Answer, error) {
 	switch {
+	case c.Verify:
+		return c.verify(ctx)
 	case c.Commit != "":
 		return c.commit(ctx)
 	case c.Think:

@@ -81,6 +81,7 @@ func ServeAPI(ctx context.Context, dir, listen string, aware bool) error {
 	mux.Handle("POST /posts", post)
 	mux.Handle("POST /solved", post)
 	mux.Handle("POST /tiers", post)
+	mux.Handle("POST /verified", post)
 	mux.Handle("POST /mcp", a.authenticated("Bearer "+token, http.HandlerFunc(serveTools)))
 	mux.Handle("POST /v1/messages", a.authenticated("Bearer "+token, http.HandlerFunc(serveModel)))
 	return daemon.Serve(ctx, l, mux, daemon.Limits{}, 5*time.Second, zap.NewNop())

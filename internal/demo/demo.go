@@ -5,6 +5,7 @@
 //	model.go       the provider of a model
 //	think.go       the agent that thinks
 //	score.go       the agent that takes a challenge of the node, and its score
+//	verify.go      the agent that passes a verification
 //	tiers.go       the agent whose tier decides what it may post
 //	deployment.go  the three processes and the two APIs, and what an agent, an API owner and a thief do with them
 //	agent.go       the demo's agent
@@ -197,6 +198,9 @@ func (d *Deployment) scenarios() []scenario {
 		{"an agent calls the model more often than it has committed to, and is scored", "calls scored: 2, challenges passed: 0 of 1", func(ctx context.Context) (string, error) { return d.scored(ctx, promised+1) }},
 		{"an agent of the tier new posts a few words, which the policy allows it", "201, tier new", func(ctx context.Context) (string, error) { return d.byTier(ctx, fewWords/2) }},
 		{"an agent of the tier new posts many words, which the policy denies it", "policy_denied", func(ctx context.Context) (string, error) { return d.byTier(ctx, 2*fewWords) }},
+		{"an agent posts that was never verified, where the policy demands it", "policy_denied", d.postVerified},
+		{"an agent passes a verification, as a script, and registers its plugin by a post", "105 of 105, a post", d.verified},
+		{"the agent posts again, now that it was verified", "201", d.postVerified},
 		{"a read from a private address", "egress_address_denied", func(ctx context.Context) (string, error) {
 			r, err := d.byWebhook(ctx, "GET", "http://10.0.0.1/data")
 			return r.Outcome(), err
@@ -237,6 +241,7 @@ func New(ctx context.Context) (*Deployment, error) {
 	}
 	content := d.Files(Rules)
 	askForTiers(content)
+	verifyAgents(content)
 	if err := devstack.Prepare(dir, content); err != nil {
 		return d, err
 	}

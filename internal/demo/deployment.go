@@ -52,6 +52,15 @@ actions:
     action: create_post
     credential: {prefix: "Bearer ", file: secrets/api-token}
     solver: agent
+  - name: post-verified
+    match: {url: "https://PLAIN/verified", methods: [POST]}
+    subject: agent:worker-1
+    action: create_post
+    credential: {prefix: "Bearer ", file: secrets/api-token}
+  - name: register-plugin
+    match: {url: "http://mediator.internal/mcp", mcp: {tools: [register_plugin]}}
+    subject: agent:worker-1
+    action: register_plugin
   - name: post-by-tier
     match: {url: "https://PLAIN/tiers", methods: [POST]}
     subject: agent:worker-1
@@ -63,6 +72,8 @@ actions:
     action: create_note
     credential: {prefix: "Bearer ", file: secrets/api-token}
 egress:
+  - name: verification
+    match: {url: "http://mediator.internal/mcp", mcp: {tools: [get_registration_challenge, submit_challenge_turn, search_plugins, list_mcp_servers]}}
   - name: read-tools
     match: {url: "https://PLAIN/mcp", mcp: {tools: [get_note, ask], elicitation: true}}
     credential: {prefix: "Bearer ", file: secrets/api-token}

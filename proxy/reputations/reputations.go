@@ -82,6 +82,13 @@ func (c *Cache) Close() {
 	c.wait.Wait()
 }
 
+// Forget drops what is known of an agent, of which the node may say something else now. The next post waits for a new token.
+func (c *Cache) Forget(subject string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.agents.Put(subject, new(agent)) // the answer to a question that is being asked goes to the agent that was there
+}
+
 // Token returns a token of the agent that posts which is no older than maxAge, or nothing where there is none.
 func (c *Cache) Token(ctx context.Context, subject string, maxAge time.Duration) string {
 	token := c.wanted(ctx, subject, maxAge)

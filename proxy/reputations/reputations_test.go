@@ -109,6 +109,35 @@ func TestOneTokenForManyPosts(t *testing.T) {
 	})
 }
 
+// TestForget: the next post has a token that was signed since, also if a question was being asked.
+func TestForget(t *testing.T) {
+	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
+		n.set(100*time.Millisecond, nil)
+		first, _ := took(c, t.Context(), agent)
+		other, _ := took(c, t.Context(), "agent:worker-2")
+		c.Forget(agent)
+		time.Sleep(time.Second)
+		second, waited := took(c, t.Context(), agent)
+		if second == first || second == "" || waited != 100*time.Millisecond {
+			t.Errorf("%.20q after %.20q, %v", second, first, waited)
+		}
+		if again, waited := took(c, t.Context(), "agent:worker-2"); again != other || waited != 0 {
+			t.Errorf("another agent's is forgotten too: %v", waited)
+		}
+		c.Forget(agent)
+		n.set(time.Second, nil)
+		go c.Token(t.Context(), agent, age)
+		time.Sleep(50 * time.Millisecond)
+		c.Forget(agent) // while the node is asked
+		n.set(0, nil)
+		third, _ := took(c, t.Context(), agent)
+		time.Sleep(2 * time.Second)
+		if last, _ := took(c, t.Context(), agent); last != third || third == "" {
+			t.Errorf("%.20q after %.20q", last, third)
+		}
+	})
+}
+
 // TestNextTokenBeforeTheLastEnds: while a token is good no post waits for the next, and there is never a moment without one.
 func TestNextTokenBeforeTheLastEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {

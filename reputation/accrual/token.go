@@ -1,6 +1,7 @@
 package accrual
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -23,6 +24,8 @@ type Claims struct {
 	Reputation
 	// Verification is there if the agent has passed a verification that is not over.
 	Verification *Verified `json:"verification,omitempty"`
+	// Rating is there if there is enough to rate the agent by.
+	Rating *Rated `json:"rating,omitempty"`
 
 	// Probabilistic is always true, and NonHumanIdentityProven always false.
 	Probabilistic          bool `json:"probabilistic"`
@@ -53,7 +56,7 @@ func check(c *Claims) error {
 	case !c.follows():
 		return errors.New("its score, trend, tier or marks do not follow from its history and counts")
 	}
-	return c.Verification.check()
+	return cmp.Or(c.Verification.check(), c.Rating.check())
 }
 
 // follows reports whether everything that is computed from history and counts is what follows from them.
@@ -68,8 +71,17 @@ func (r *Reputation) countsFit() bool {
 	return 0 <= r.FlaggedInteractions && r.FlaggedInteractions <= r.TotalInteractions && r.TotalInteractions <= r.TotalSessions &&
 		int64(len(r.ScoreHistory)) <= r.TotalSessions &&
 		0 <= r.ChallengesWon && 0 <= r.ChallengesLost && r.ChallengesWon+r.ChallengesLost <= r.ChallengesReceived &&
+		0 <= r.DisputesPending && r.ChallengesWon+r.ChallengesLost+r.DisputesPending <= r.ChallengesReceived &&
+		0 <= r.DisputesWon && 0 <= r.DisputesLost && r.pointsFit() &&
 		(r.FlaggedInteractions == 0 || r.ChallengesLost > 0) &&
-		r.TotalSessions+r.ChallengesReceived <= r.Log.Entries && r.Log.Entries >= 0 && (r.FirstSeen > 0) == (r.Log.Entries > 0)
+		r.TotalSessions+r.ChallengesReceived+r.DisputesWon+r.DisputesLost <= r.Log.Entries && r.Log.Entries >= 0 && (r.FirstSeen > 0) == (r.Log.Entries > 0)
+}
+
+// pointsFit holds the points against the disputes that can have given and taken them.
+func (r *Reputation) pointsFit() bool {
+	gained := min(MaxBonus, WonBonus*r.DisputesWon+KeptBonus*r.ChallengesWon)
+	lost := min(MaxLoss, RaisedLoss*r.DisputesLost)
+	return -lost <= r.DisputePoints && r.DisputePoints <= gained
 }
 
 func (r *Reputation) historyFits() bool {

@@ -1,8 +1,10 @@
 // Package api is the HTTP interface of the node. GET /openapi.json describes it; the paths are those of VIN v0.4.
 //
-//	api.go     the endpoints, and how they answer
-//	limits.go  how much strangers may ask
-//	openapi.json the description
+//	api.go           the endpoints, and how they answer
+//	disputes.go      those about signals and disputes
+//	verifications.go what operators see of verifications
+//	limits.go        how much strangers may ask
+//	openapi.json     the description
 package api
 
 import (
@@ -51,6 +53,8 @@ type Options struct {
 	// Rate bounds the requests that one address makes in a second, on the average; zero means DefaultRate. Requests on a unix socket, which
 	// admits users by their ids, are not bounded.
 	Rate int
+	// Verifications are what Operators see of verifications; left out, there are none.
+	Verifications Verifications
 	// MCP answers at MCPPath, if it is there. It reads bodies of a few megabytes at most.
 	MCP http.Handler
 }
@@ -58,14 +62,12 @@ type Options struct {
 // MCPPath is the path of Options.MCP.
 const MCPPath = "/mcp"
 
-// DefaultRate is the default of Options.Rate.
-const DefaultRate = 20
-
 // server answers requests.
 type server struct {
-	service *reputation.Service
-	limits  *limits
-	log     *zap.Logger
+	service       *reputation.Service
+	verifications Verifications
+	limits        *limits
+	log           *zap.Logger
 }
 
 // endpoint answers one method of one path.
@@ -77,7 +79,7 @@ type endpoint struct {
 // Handler answers the requests of sidecars and of everybody else. Who may reach it is the listener's business: receipts are signed, and
 // callers are named by their sidecars, so nothing rests on the listener.
 func Handler(s *reputation.Service, o Options) http.Handler {
-	a := &server{service: s, limits: newLimits(o), log: flood.Logger(o.Log)}
+	a := &server{service: s, verifications: o.Verifications, limits: newLimits(o), log: flood.Logger(o.Log)}
 	byPath := make(map[string][]endpoint)
 	for _, e := range a.endpoints(o.Operators) {
 		byPath[e.path] = append(byPath[e.path], e)
@@ -119,8 +121,10 @@ func (a *server) endpoints(operators bool) []endpoint {
 		{http.MethodGet, "/v1/scoring/{hash}", a.scoring},
 		{http.MethodGet, "/openapi.json", a.describe},
 	}
+	all = append(all, a.disputeEndpoints()...)
 	if operators {
-		all = append(all, endpoint{http.MethodGet, "/v1/sessions/{session}/challenges", a.revealed}, endpoint{http.MethodGet, "/v1/reputation", a.agents})
+		all = append(all, endpoint{http.MethodGet, "/v1/sessions/{session}/challenges", a.revealed}, endpoint{http.MethodGet, "/v1/reputation", a.agents},
+			endpoint{http.MethodGet, "/v1/verifications", a.overviews}, endpoint{http.MethodGet, "/v1/verifications/{session}", a.overview})
 	}
 	return all
 }

@@ -25,12 +25,14 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/api"
 	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/reputation/strategy"
+	"github.com/actionproof/mediator/reputation/verification"
 	"github.com/actionproof/mediator/test/gatetest"
 	"github.com/actionproof/mediator/test/nodetest"
 )
@@ -72,6 +74,9 @@ func describe(t *testing.T) *described {
 
 // operation finds the operation for a request.
 func (d *described) operation(method, path string) (at string, ok bool) {
+	if _, has := d.Paths[path][strings.ToLower(method)]; has {
+		return path, true
+	}
 	for template, methods := range d.Paths {
 		want, got := strings.Split(template, "/"), strings.Split(path, "/")
 		fits := len(want) == len(got)
@@ -125,13 +130,21 @@ type caller struct {
 	handler  http.Handler
 	document *described
 	from     string // address
+	states   string // that goes with the next requests
 	seen     map[string]bool
 }
 
 func newCaller(t *testing.T, edits ...func(*reputation.Options)) *caller {
 	t.Helper()
-	n := nodetest.New(t, gatetest.New(t), nil, edits...)
-	return &caller{t, n, api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop(), Operators: true}), describe(t), "@", make(map[string]bool)}
+	return callerOf(t, nodetest.New(t, gatetest.New(t), nil, edits...))
+}
+
+func callerOf(t *testing.T, n *nodetest.Node) *caller {
+	t.Helper()
+	return &caller{
+		t: t, node: n, handler: api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop(), Operators: true}), document: describe(t), from: "@",
+		seen: make(map[string]bool),
+	}
 }
 
 func must(t testing.TB, err error) {
@@ -148,6 +161,9 @@ func (c *caller) do(method, path, token string, body []byte) (*http.Response, []
 	r.RemoteAddr = c.from
 	if token != "" {
 		r.Header.Set(interaction.CallerHeader, token)
+	}
+	if c.states != "" {
+		r.Header.Set(interaction.StatementHeader, c.states)
 	}
 	w := httptest.NewRecorder()
 	c.handler.ServeHTTP(w, r)
@@ -362,7 +378,7 @@ func TestRefusals(t *testing.T) {
 	c.refused("query_malformed", "GET", "/v1/reputation/agent:worker-1", "", nil)
 	c.refused("owner_unknown", "GET", "/v1/reputation/"+strings.Repeat("o", 43)+":agent:worker-1", "", nil)
 	c.refused("node_method", "POST", "/v1/reputation/"+n.Kit.Agent(t).String(), "", empty)
-	c.refused("node_endpoint_unknown", "POST", "/v1/dispute", "", empty)
+	c.refused("node_endpoint_unknown", "POST", "/v1/disputed", "", empty)
 	c.refused("node_method", "GET", "/v1/receipts", "", nil)
 	c.refused("node_method", "POST", "/v1/score/"+unknown, "", empty)
 	c.refused("score_receipt_unknown", "GET", "/v1/score/"+unknown, "", nil)
@@ -482,7 +498,7 @@ func TestFailuresSayNothing(t *testing.T) {
 	kept, err := store.Open(context.Background(), path)
 	must(t, err)
 	n := nodetest.New(t, gatetest.New(t), kept)
-	c := &caller{t, n, api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop()}), describe(t), "@", make(map[string]bool)}
+	c := &caller{t: t, node: n, handler: api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop()}), document: describe(t), from: "@", seen: make(map[string]bool)}
 	must(t, kept.Close())
 	d := c.refused("ledger_unavailable", "GET", "/v1/sessions/ses_1/score", "", nil)
 	if strings.Contains(d.Detail, "closed") || strings.Contains(d.Detail, "secret") {
@@ -710,9 +726,61 @@ func TestDescription(t *testing.T) {
 			if w.Code != 200 {
 				must(t, json.Unmarshal(w.Body.Bytes(), &got))
 			}
-			if got.Code == "node_endpoint_unknown" || got.Code == "node_method" || (got.Code == "caller_missing") != (len(op.Security) > 0) {
+			if got.Code == "node_endpoint_unknown" || got.Code == "node_method" || (got.Code == "caller_missing") != needed(op.Security) {
 				t.Errorf("%s %s: %s", method, path, got.Code)
 			}
+		}
+	}
+}
+
+// needed reports whether an operation needs a caller: it has no way without one.
+func needed(security []map[string][]any) bool {
+	return len(security) > 0 && !slices.ContainsFunc(security, func(way map[string][]any) bool { return len(way) == 0 })
+}
+
+// overviews are verifications that operators see.
+type overviews []verification.Overview
+
+func (o overviews) Overviews(context.Context) ([]verification.Overview, error) { return o, nil }
+
+func (o overviews) Overview(_ context.Context, session string) (verification.Overview, error) {
+	for _, one := range o {
+		if one.Session == session {
+			return one, nil
+		}
+	}
+	return verification.Overview{}, refusal.New("verification_unknown", "none")
+}
+
+// TestVerifications: operators see verifications, and nobody else does.
+func TestVerifications(t *testing.T) {
+	c := newCaller(t)
+	if w, body := c.do("GET", "/v1/verifications", "", nil); w.StatusCode != 200 || string(body) != `{"verifications":[]}`+"\n" {
+		t.Errorf("without any: %d %s", w.StatusCode, body)
+	}
+	c.refused("verification_unknown", "GET", "/v1/verifications/a", "", nil)
+	known := overviews{
+		{Session: "a", State: verification.InProgress, Subject: "192.0.2.1/32", SubjectBasis: "declared", Key: "00", Task: "survey", Opened: 1,
+			Calls: []verification.ServedCall{{Step: 1, Tool: "search_plugins", Turn: 1}}, Turns: []verification.Taken{{Step: 2, At: 3, Hash: evidence.HashBytes(nil), Tool: "search_plugins", Chained: true, Served: true, Used: true}},
+			FollowUp: "?", Answered: verification.Answered{Step: 3, Observed: true}},
+		{Session: "b", State: verification.Pending, SubjectBasis: "observed", Calls: []verification.ServedCall{}, Turns: []verification.Taken{}},
+	}
+	o := api.Options{Now: c.node.Kit.Clock.Now, Log: zap.NewNop(), Operators: true, Verifications: known}
+	c.handler = api.Handler(c.node.Service, o)
+	if w, body := c.do("GET", "/v1/verifications", "", nil); w.StatusCode != 200 || strings.Count(string(body), `"session"`) != 2 {
+		t.Errorf("%d %s", w.StatusCode, body)
+	}
+	if w, body := c.do("GET", "/v1/verifications/b", "", nil); w.StatusCode != 200 || !strings.Contains(string(body), `"session":"b","state":"pending"`) {
+		t.Errorf("%d %s", w.StatusCode, body)
+	}
+	c.refused("verification_unknown", "GET", "/v1/verifications/c", "", nil)
+	o.Operators = false
+	c.handler = api.Handler(c.node.Service, o)
+	for _, path := range []string{"/v1/verifications", "/v1/verifications/b"} {
+		w := httptest.NewRecorder()
+		c.handler.ServeHTTP(w, httptest.NewRequest("GET", "http://node"+path, nil))
+		if w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "node_endpoint_unknown") {
+			t.Errorf("the public address answers %d %s", w.Code, w.Body)
 		}
 	}
 }
@@ -728,7 +796,7 @@ func FuzzBodies(f *testing.F) {
 	f.Add(false, []byte(`{"challenge_nonce": "n", "commitment_hash": "`+evidence.HashBytes(nil)+`"}`))
 	f.Add(false, []byte(`{"challenge_nonce": "n", "salt": "AAAAAAAAAAAAAAAAAAAAAA", "strategy": {"tools": [], "hosts": [], "model": "m", "calls": {"min": 1, "max": 2}}}`))
 	f.Fuzz(func(t *testing.T, deliver bool, body []byte) {
-		c := &caller{t, n, h, describe(t), "@", make(map[string]bool)}
+		c := &caller{t: t, node: n, handler: h, document: describe(t), from: "@", seen: make(map[string]bool)}
 		if deliver {
 			c.do("POST", "/v1/receipts", "", body)
 		} else {

@@ -14,6 +14,9 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
+// DefaultRate is the default of Options.Rate.
+const DefaultRate = 20
+
 const (
 	// maxAddresses bounds the addresses whose rate is known. One that was not seen for longest begins anew.
 	maxAddresses = 8192

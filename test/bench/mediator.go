@@ -218,7 +218,7 @@ func (b *stand) startVault() (string, error) {
 		return "", fmt.Errorf("vault bootstrap: %w: %s", err, out)
 	}
 	return fmt.Sprintf(`{type: vault, vault: {address: "%s", ca: "%s", keys: [runtime-key, session-key, request-proof-key, interaction-receipt-key, origin-proof-key, trigger-receipt-key,
-    policy-decision-key, action-grant-key, appraiser-key], auth: {appRole: {role: "mediator-{role}", roleIDFile: "%[3]s/{role}.role-id", secretIDFile: "%[3]s/{role}.secret-id"}}}}`,
+    policy-decision-key, action-grant-key, agent-statement-key, appraiser-key], auth: {appRole: {role: "mediator-{role}", roleIDFile: "%[3]s/{role}.role-id", secretIDFile: "%[3]s/{role}.secret-id"}}}}`,
 		v.Address, v.CAFile, secrets), nil
 }
 

@@ -31,7 +31,7 @@ prints the token too. Nothing is verified here.`,
 				Reputation json.RawMessage `json:"reputation"`
 				Token      string          `json:"token"`
 			}
-			if err := askNode(c.Context(), at, "/v1/reputation/"+url.PathEscape(args[0]), &said); err != nil {
+			if err := AskNode(c.Context(), at, "/v1/reputation/"+url.PathEscape(args[0]), &said); err != nil {
 				return err
 			}
 			var claims accrual.Claims
@@ -41,7 +41,7 @@ prints the token too. Nothing is verified here.`,
 			return cli.PrintText(c, asJSON, said, func(w io.Writer) error { return drawReputation(w, claims) })
 		},
 	}
-	nodeFlag(c, &at)
+	NodeFlag(c, &at)
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
@@ -61,7 +61,7 @@ func reputationList() *cobra.Command {
 			return cli.PrintText(c, asJSON, all, func(w io.Writer) error { return drawAgents(w, all) })
 		},
 	}
-	nodeFlag(c, &at)
+	NodeFlag(c, &at)
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
@@ -73,7 +73,7 @@ func allAgents(ctx context.Context, at string) ([]accrual.Reputation, error) {
 		var page struct {
 			Agents []accrual.Reputation `json:"agents"`
 		}
-		if err := askNode(ctx, at, "/v1/reputation?"+url.Values{"after": {after}}.Encode(), &page); err != nil {
+		if err := AskNode(ctx, at, "/v1/reputation?"+url.Values{"after": {after}}.Encode(), &page); err != nil {
 			return nil, err
 		}
 		if len(page.Agents) == 0 {

@@ -47,7 +47,7 @@ challenges is computed again with it. Nothing is verified here.`,
 				path += "?" + url.Values{"owner": {owner}}.Encode()
 			}
 			var s archive.Score
-			if err := askNode(c.Context(), at, path, &s); err != nil {
+			if err := AskNode(c.Context(), at, path, &s); err != nil {
 				return err
 			}
 			var claims autonomy.Claims
@@ -56,26 +56,26 @@ challenges is computed again with it. Nothing is verified here.`,
 			}
 			if asJSON && claims.Closed && claims.Signals.Challenge.Issued > 0 && !public(at) {
 				path := "/v1/sessions/" + url.PathEscape(claims.Session) + "/challenges?" + url.Values{"owner": {claims.Owner}}.Encode()
-				if err := askNode(c.Context(), at, path, &s); err != nil {
+				if err := AskNode(c.Context(), at, path, &s); err != nil {
 					return err
 				}
 			}
 			if asJSON && claims.BaselineHash != "" {
-				if err := askNode(c.Context(), at, "/v1/baselines/"+claims.BaselineHash, &s.Baseline); err != nil {
+				if err := AskNode(c.Context(), at, "/v1/baselines/"+claims.BaselineHash, &s.Baseline); err != nil {
 					return err
 				}
 			}
 			return cli.PrintText(c, asJSON, s, func(w io.Writer) error { return drawScore(w, claims) })
 		},
 	}
-	nodeFlag(c, &at)
+	NodeFlag(c, &at)
 	c.Flags().StringVar(&owner, "owner", "", "the owner's thumbprint, if several owners have a session of this name")
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
-// nodeFlag adds the flag that names the node.
-func nodeFlag(c *cobra.Command, at *string) {
+// NodeFlag adds the flag that names the node.
+func NodeFlag(c *cobra.Command, at *string) {
 	c.Flags().StringVar(at, "node", "unix:/run/mediator/reputation.sock", "the node, unix:PATH or https://HOST")
 	cli.FromDir(c, "node", func(dir string) string { return "unix:" + devstack.New(dir).Socket("reputation") })
 }
@@ -88,8 +88,8 @@ const (
 // public reports whether a node is asked at its public address.
 func public(at string) bool { return strings.HasPrefix(at, "https://") }
 
-// askNode sends a GET request to a node.
-func askNode(ctx context.Context, at, path string, answer any) error {
+// AskNode sends a GET request to a node.
+func AskNode(ctx context.Context, at, path string, answer any) error {
 	if !public(at) {
 		return admin.Get(ctx, at, path, answer)
 	}

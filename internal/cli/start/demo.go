@@ -114,6 +114,7 @@ func demoAgentCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&call.Body, "body", "", "JSON to send")
 	c.Flags().BoolVar(&call.Think, "think", false, "ask a model at the same host what to post")
+	c.Flags().BoolVar(&call.Verify, "verify", false, "pass a verification at URL")
 	c.Flags().StringVar(&call.Commit, "commit", "", "take a challenge of the node: commit to ask the model at this host once, ask it --calls times, and reveal")
 	c.Flags().IntVar(&call.Calls, "calls", 1, "how often to ask the model that --commit names")
 	c.Flags().BoolVar(&call.Solve, "solve", false, "solve the challenge when asked to")

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	version = 4
+	version = 5
 	forgets = "who is verified, and who has to wait after failures"
 )
 
@@ -50,6 +50,10 @@ CREATE TABLE plugins (
 	body     TEXT NOT NULL -- the Plugin, JSON
 );
 CREATE INDEX plugins_name ON plugins (name, did);
+CREATE TABLE agents ( -- that have registered a plugin; one stays registered since the first time
+	agent TEXT PRIMARY KEY,
+	since BIGINT NOT NULL
+);
 CREATE TABLE passed ( -- the last verification of each caller whom a sidecar names
 	subject TEXT PRIMARY KEY,
 	at      BIGINT NOT NULL,
@@ -157,13 +161,38 @@ func (s *SQL) Session(ctx context.Context, id string) (verification.Session, err
 	return s.session(s.read.QueryRowContext(ctx, `SELECT version, body FROM sessions WHERE id = $1`, id))
 }
 
+// Sessions returns the sessions that were opened last: see [verification.Store].
+func (s *SQL) Sessions(ctx context.Context, limit int) ([]verification.Session, error) {
+	return list(ctx, s.read, "list verifications", func(rows *sql.Rows) (verification.Session, error) { return s.session(rows) }, `SELECT version, body FROM sessions ORDER BY opened DESC, id DESC LIMIT $1`, limit)
+}
+
+// list reads the rows of a query.
+func list[T any](ctx context.Context, db *sql.DB, what string, scan func(*sql.Rows) (T, error), query string, args ...any) (found []T, err error) {
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, ledger.Unavailable(what, err)
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		one, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, one)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, ledger.Unavailable(what, err)
+	}
+	return found, nil
+}
+
 // Newest returns a caller's newest session: see [verification.Store].
 func (s *SQL) Newest(ctx context.Context, by verification.Caller) (verification.Session, error) {
 	return s.session(s.read.QueryRowContext(ctx,
 		`SELECT version, body FROM sessions WHERE subject = $1 AND session = $2 ORDER BY opened DESC, id DESC LIMIT 1`, by.Subject, by.Session))
 }
 
-func (s *SQL) session(row *sql.Row) (found verification.Session, err error) {
+func (s *SQL) session(row interface{ Scan(...any) error }) (found verification.Session, err error) {
 	var version int64
 	if err = read(row, &found, &version); err == nil {
 		found.Version = version
@@ -227,6 +256,11 @@ func (t tx) effects(e verification.Effects) error {
 			return verification.ErrTaken(p.DID)
 		}
 	}
+	for _, id := range e.Agents {
+		if _, err := t.exec(`INSERT INTO agents (agent, since) VALUES ($1, $2) ON CONFLICT DO NOTHING`, id, e.At.UnixMilli()); err != nil {
+			return err
+		}
+	}
 	if p := e.Passed; p != nil {
 		if _, err := t.exec(`INSERT INTO passed (subject, at, result) VALUES ($1, $2, $3)
 			ON CONFLICT (subject) DO UPDATE SET at = excluded.at, result = excluded.result`, p.Subject, p.At.UnixMilli(), p.Result); err != nil {
@@ -278,30 +312,30 @@ func (s *SQL) Failures(ctx context.Context, names ...string) (found []verificati
 var literally = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")
 
 // Search returns plugins: see [verification.Store].
-func (s *SQL) Search(ctx context.Context, query string, limit int) (found []verification.Plugin, err error) {
-	rows, err := s.read.QueryContext(ctx, `SELECT body FROM plugins WHERE searched LIKE $1 ESCAPE '!' ORDER BY name, did LIMIT $2`,
-		"%"+literally.Replace(strings.ToLower(query))+"%", limit)
-	if err != nil {
-		return nil, ledger.Unavailable("search plugins", err)
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		var p verification.Plugin
-		if err := read(rows, &p); err != nil {
-			return nil, err
-		}
-		found = append(found, p)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, ledger.Unavailable("search plugins", err)
-	}
-	return found, nil
+func (s *SQL) Search(ctx context.Context, query string, limit int) ([]verification.Plugin, error) {
+	return list(ctx, s.read, "search plugins", func(rows *sql.Rows) (p verification.Plugin, err error) {
+		err = read(rows, &p)
+		return p, err
+	}, `SELECT body FROM plugins WHERE searched LIKE $1 ESCAPE '!' ORDER BY name, did LIMIT $2`, "%"+literally.Replace(strings.ToLower(query))+"%", limit)
 }
 
 // Plugin returns a plugin: see [verification.Store].
 func (s *SQL) Plugin(ctx context.Context, did string) (p verification.Plugin, err error) {
 	err = read(s.read.QueryRowContext(ctx, `SELECT body FROM plugins WHERE did = $1`, did), &p)
 	return p, err
+}
+
+// Registered returns since when an agent is registered: see [verification.Store].
+func (s *SQL) Registered(ctx context.Context, agent string) (since time.Time, ok bool, err error) {
+	var ms int64
+	err = s.read.QueryRowContext(ctx, `SELECT since FROM agents WHERE agent = $1`, agent).Scan(&ms)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return since, false, nil
+	case err != nil:
+		return since, false, ledger.Unavailable("read who is registered", err)
+	}
+	return time.UnixMilli(ms), true, nil
 }
 
 // Passed returns what a caller has passed: see [verification.Store].

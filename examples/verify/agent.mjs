@@ -1,0 +1,11 @@
+// node agent.mjs: is verified by the node, through the sidecar, and prints the result. README.md says how to run it.
+import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+import { verify } from "./verify.mjs";
+
+const client = new Client({ name: "verify", version: "1.0.0" });
+await client.connect(new StreamableHTTPClientTransport(new URL("http://mediator.internal/mcp")));
+const { registered } = await verify(client, { name: "example agent" });
+console.log(JSON.stringify(registered, null, 2));
+await client.close();
+process.exitCode = registered.success ? 0 : 1;

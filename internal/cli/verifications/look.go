@@ -1,0 +1,103 @@
+package verifications
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/cli/records"
+	"github.com/actionproof/mediator/reputation/verification"
+)
+
+func show() *cobra.Command {
+	var at string
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "show SESSION", Short: "Show a verification as the node knows it", Args: cli.ExactArgs(1, "the id of a verification's session"),
+		Example: `  mediator verification show 5f0c... --dir .mediator`,
+		Long: `Asks the node, at its internal endpoint, what it knows of a verification: the calls that it served, and what it saw of the turns. It forgets
+a verification that is over after an hour. What an agent has passed last is in its reputation: mediator reputation show.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			var o verification.Overview
+			if err := records.AskNode(c.Context(), at, "/v1/verifications/"+url.PathEscape(args[0]), &o); err != nil {
+				return err
+			}
+			return cli.PrintText(c, asJSON, o, func(out io.Writer) error { return drawOverview(out, o) })
+		},
+	}
+	records.NodeFlag(c, &at)
+	cli.JSONFlag(c, &asJSON)
+	return c
+}
+
+func list() *cobra.Command {
+	var at string
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "list", Short: "List the verifications that were opened last", Args: cli.NoArgs,
+		Example: `  mediator verification list --dir .mediator`,
+		Long:    `Asks the node, at its internal endpoint, for the verifications of the last hour, the latest first, at most 100.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			var said struct {
+				Verifications []verification.Overview `json:"verifications"`
+			}
+			if err := records.AskNode(c.Context(), at, "/v1/verifications", &said); err != nil {
+				return err
+			}
+			return cli.PrintText(c, asJSON, said.Verifications, func(out io.Writer) error {
+				t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+				fmt.Fprintln(t, "SESSION\tOPENED\tSTATE\tTASK\tTURNS\tCALLER")
+				for _, o := range said.Verifications {
+					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s (%s)\n", o.Session, clock(o.Opened), o.State, o.Task, len(o.Turns), o.Subject, o.SubjectBasis)
+				}
+				return t.Flush()
+			})
+		},
+	}
+	records.NodeFlag(c, &at)
+	cli.JSONFlag(c, &asJSON)
+	return c
+}
+
+func clock(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
+
+func drawOverview(out io.Writer, o verification.Overview) error {
+	fmt.Fprintf(out, "session   %s, %s\ncaller    %s (%s)\nkey       %s\ntask      %s\nopened    %s\n", o.Session, o.State, o.Subject, o.SubjectBasis, o.Key, o.Task, clock(o.Opened))
+	for _, c := range o.Calls {
+		fmt.Fprintf(out, "%4d call  %s, %s\n", c.Step, c.Tool, toldBy(c.Turn))
+	}
+	for i, t := range o.Turns {
+		fmt.Fprintf(out, "%4d turn  %d at %s, %s: hash %s, call %s, canary %s\n", t.Step, i+1, clock(t.At), t.Tool, holds(t.Chained), holds(t.Served), holds(t.Used))
+	}
+	if o.FollowUp != "" {
+		fmt.Fprintf(out, "follow-up %s\n", o.FollowUp)
+	}
+	answer := "none"
+	switch {
+	case o.Answered.Observed:
+		answer = fmt.Sprintf("step %d, observed", o.Answered.Step)
+	case o.Answered.Step > 0:
+		answer = fmt.Sprintf("step %d, declared", o.Answered.Step)
+	}
+	_, err := fmt.Fprintf(out, "answer    %s\n", answer)
+	return err
+}
+
+func toldBy(turn int) string {
+	if turn == 0 {
+		return "no turn about it"
+	}
+	return fmt.Sprintf("turn %d is about it", turn)
+}
+
+func holds(seen bool) string {
+	if seen {
+		return "observed"
+	}
+	return "not seen"
+}

@@ -1,0 +1,133 @@
+// Package client is the side of an agent in a verification: it asks for a challenge, calls the tools for real, submits a turn for each call,
+// and registers. What an agent has to remember between these steps is a [Verification], which can be kept as JSON.
+//
+//	client.go       the calls to the node
+//	verification.go the steps
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const (
+	// timeout bounds one call.
+	timeout = 30 * time.Second
+	// maxAnswer bounds what a node answers to one request, in bytes.
+	maxAnswer = 1 << 20
+)
+
+// Node is a connection to a node. It is safe for concurrent use.
+type Node struct {
+	url     string
+	session *mcp.ClientSession
+}
+
+// Dial connects to the node at the URL of its MCP endpoint. The transport says how it is reached; nil stands for [http.DefaultTransport], which
+// takes the proxy that the environment names. No redirect is followed. Close the node in the end.
+func Dial(ctx context.Context, url string, transport http.RoundTripper) (*Node, error) {
+	if transport == nil {
+		transport = http.DefaultTransport
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	client := mcp.NewClient(&mcp.Implementation{Name: "mediator"}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
+	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
+		Endpoint: url, MaxRetries: -1, DisableStandaloneSSE: true, HTTPClient: &http.Client{
+			Transport:     bounded{transport},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s does not answer as a node: %w", url, err)
+	}
+	return &Node{url, session}, nil
+}
+
+// Close ends the connection.
+func (n *Node) Close() { _ = n.session.Close() } // every answer is there, or it is not
+
+// Refused is the node's refusal of a call.
+type Refused struct {
+	Reason  string `json:"code"`
+	Detail  string `json:"error"`
+	Remedy  string `json:"remedy"`
+	Seconds int    `json:"retryAfter"` // to wait; 0 where waiting does not help
+}
+
+// Error says what was refused, and what to do.
+func (r *Refused) Error() string {
+	text := "the node refused: " + r.Detail
+	if r.Remedy != "" {
+		text += ". " + r.Remedy
+	}
+	if r.Seconds > 0 {
+		text += fmt.Sprintf(" Wait %v.", time.Duration(r.Seconds)*time.Second)
+	}
+	return text
+}
+
+// Code returns the code of the refusal.
+func (r *Refused) Code() string { return r.Reason }
+
+// call calls a tool and returns the text of its result. A refusal is a [Refused].
+func (n *Node) call(ctx context.Context, tool string, arguments any) (text string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	result, err := n.session.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: arguments})
+	if err != nil {
+		return "", fmt.Errorf("%s at %s: %w", tool, n.url, err)
+	}
+	for _, c := range result.Content {
+		if t, ok := c.(*mcp.TextContent); ok {
+			return t.Text, refusalOf(result.IsError, t.Text)
+		}
+	}
+	return "", fmt.Errorf("%s at %s: the result has no text", tool, n.url)
+}
+
+// refusalOf returns the refusal that a result's text is, or nil. A registration that was judged and rejected is no refusal of the call.
+func refusalOf(isError bool, text string) error {
+	if !isError {
+		return nil
+	}
+	var r Refused
+	if err := json.Unmarshal([]byte(text), &r); err != nil || r.Reason == "" {
+		return errors.New("the node refused, and does not say why")
+	}
+	return &r
+}
+
+// ask calls a tool and reads its result.
+func (n *Node) ask(ctx context.Context, tool string, arguments, result any) error {
+	text, err := n.call(ctx, tool, arguments)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal([]byte(text), result); err != nil {
+		return fmt.Errorf("%s at %s answers in another shape: %w", tool, n.url, err)
+	}
+	return nil
+}
+
+// bounded bounds the bodies of answers.
+type bounded struct{ next http.RoundTripper }
+
+// RoundTrip makes the request.
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := b.next.RoundTrip(r)
+	if err == nil {
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(resp.Body, maxAnswer), resp.Body}
+	}
+	return resp, err
+}

@@ -1,0 +1,177 @@
+package client
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"regexp"
+	"time"
+
+	"github.com/actionproof/mediator/reputation/verification"
+)
+
+// Verification is where an agent stands in a verification.
+type Verification struct {
+	SessionID string              `json:"sessionId"`
+	Nonce     string              `json:"nonce"`
+	Task      Task                `json:"task"`
+	Turns     []verification.Turn `json:"turns"` // that the node has taken
+	// Call is what the last tool call was and has answered, until a turn about it is taken.
+	Call *Call `json:"call,omitempty"`
+	// FollowUp is the question that the node has asked after the base turns, and Answered whether a turn has answered it.
+	FollowUp string `json:"followUp,omitempty"`
+	Answered bool   `json:"answered,omitempty"`
+}
+
+// Task is what the agent is asked to do.
+type Task struct {
+	Prompt        string   `json:"prompt"`
+	RequiredTools []string `json:"requiredTools"`
+	MinTurns      int      `json:"minTurns"`
+	MinDurationMS int64    `json:"minDurationMs"` // between the first and the last turn
+}
+
+// Call is a call of a tool.
+type Call struct {
+	Tool   string `json:"tool"`
+	Input  string `json:"input"`  // JSON
+	Output string `json:"output"` // JSON
+}
+
+// Canary returns the canary in the result, which the reasoning of the next turn has to name.
+func (c Call) Canary() string {
+	var out struct {
+		Canary string `json:"canary"`
+	}
+	_ = json.Unmarshal([]byte(c.Output), &out) // a result of another shape has none
+	return out.Canary
+}
+
+// Start asks for a verification of the holder of a key.
+func (n *Node) Start(ctx context.Context, key ed25519.PrivateKey) (*Verification, error) {
+	text, err := publicPEM(key)
+	if err != nil {
+		return nil, err
+	}
+	var said struct {
+		Nonce   string `json:"nonce"`
+		Session struct {
+			ID   string `json:"sessionId"`
+			Task Task   `json:"task"`
+		} `json:"session"`
+	}
+	if err := n.ask(ctx, "get_registration_challenge", map[string]string{"pubkey": text}, &said); err != nil {
+		return nil, err
+	}
+	return &Verification{SessionID: said.Session.ID, Nonce: said.Nonce, Task: said.Session.Task, Turns: []verification.Turn{}}, nil
+}
+
+// Call calls a tool in the verification's session. Only search_plugins takes a query.
+func (n *Node) Call(ctx context.Context, v *Verification, tool, query string) error {
+	input := map[string]string{}
+	if query != "" {
+		input["query"] = query
+	}
+	raw, err := json.Marshal(input)
+	if err != nil {
+		return err
+	}
+	input["sessionId"] = v.SessionID
+	output, err := n.call(ctx, tool, input)
+	if err != nil {
+		return err
+	}
+	v.Call = &Call{Tool: tool, Input: string(raw), Output: output}
+	return nil
+}
+
+// Submit submits a turn about the last call, with the agent's reasoning.
+func (n *Node) Submit(ctx context.Context, v *Verification, reasoning string) error {
+	if v.Call == nil {
+		return errors.New("there is no call that a turn could be about: call a tool first")
+	}
+	turn := verification.Turn{ToolCall: v.Call.Tool, Input: v.Call.Input, Output: v.Call.Output, Reasoning: reasoning, Timestamp: time.Now().UnixMilli()}
+	previous := verification.ChainSeed
+	if len(v.Turns) > 0 {
+		previous = v.Turns[len(v.Turns)-1].Hash
+	}
+	turn.Hash = turn.HashAfter(previous)
+	var said struct {
+		FollowUp string `json:"followUpPrompt"`
+		Answered bool   `json:"followUpCompleted"`
+	}
+	if err := n.ask(ctx, "submit_challenge_turn", struct {
+		SessionID string `json:"sessionId"`
+		verification.Turn
+	}{v.SessionID, turn}, &said); err != nil {
+		return err
+	}
+	v.Turns, v.Call, v.Answered = append(v.Turns, turn), nil, said.Answered
+	if said.FollowUp != "" {
+		v.FollowUp = said.FollowUp
+	}
+	return nil
+}
+
+// Registered is what a node says of a trace that it has judged.
+type Registered struct {
+	Success bool   `json:"success"`
+	DID     string `json:"did,omitempty"`
+	Record  struct {
+		APIKey string `json:"apiKey"` // shown once
+	} `json:"record"`
+	Verification string               `json:"verification,omitempty"` // the signed result
+	Score        int64                `json:"score"`
+	MaxScore     int64                `json:"maxScore"`
+	Violations   []string             `json:"violations,omitempty"`
+	Checks       []verification.Check `json:"checks"`
+	Gates        []verification.Gate  `json:"gates"`
+	Degraded     bool                 `json:"degraded"`
+	Cooldown     int64                `json:"cooldown,omitempty"` // milliseconds
+}
+
+// Register ends the verification: it proves that the agent holds the key, and hands in the trace. A trace that was judged and rejected is no
+// error.
+func (n *Node) Register(ctx context.Context, v *Verification, key ed25519.PrivateKey, plugin verification.Metadata) (*Registered, error) {
+	text, err := publicPEM(key)
+	if err != nil {
+		return nil, err
+	}
+	hashes := make([]string, len(v.Turns))
+	for i, turn := range v.Turns {
+		hashes[i] = turn.Hash
+	}
+	const payload = "register_plugin"
+	root := verification.MerkleRoot(hashes)
+	var said Registered
+	err = n.ask(ctx, "register_plugin", map[string]any{
+		"pubkey": text, "payload": payload, "challengeNonce": v.Nonce, "signature": hex.EncodeToString(ed25519.Sign(key, []byte(v.Nonce+"|"+payload))),
+		"challengeTrace": verification.Trace{SessionID: v.SessionID, Turns: v.Turns, MerkleRoot: root, Attestation: verification.Attestation(root, v.SessionID)},
+		"metadata":       plugin,
+	}, &said)
+	return &said, err
+}
+
+// asked finds what a follow-up asks for.
+var asked = regexp.MustCompile(`Now call (\w+)(?: again| with the query ([0-9a-f]+))\.`)
+
+// Asked returns the tool and the query that a follow-up asks for. It returns nothing where the question has another form.
+func Asked(followUp string) (tool, query string) {
+	m := asked.FindStringSubmatch(followUp)
+	if m == nil {
+		return "", ""
+	}
+	return m[1], m[2]
+}
+
+func publicPEM(key ed25519.PrivateKey) (string, error) {
+	der, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return "", err
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})), nil
+}
