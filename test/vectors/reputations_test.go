@@ -121,6 +121,19 @@ func (e entries) raised(id, outcome string, bonus bool) entries {
 	return append(e, accrual.Entry{At: at - 86_400 + int64(60*len(e)), Raised: &accrual.Raised{ID: id, Outcome: outcome, Bonus: bonus}})
 }
 
+// notes are entries for ratings.
+func (e entries) notes() entries {
+	const other = "0000000000000000000000000000000000000000000:agent:worker-2"
+	for _, note := range []accrual.Entry{
+		{Signal: &accrual.Signal{ID: "s", Trace: true, Schema: true}}, {Cited: &accrual.Cited{By: other, SignalID: "s"}}, {Violation: &accrual.Violation{Rule: "identical"}},
+		{Dispute: &accrual.Dispute{ID: "d", Outcome: accrual.TargetWins, Other: other, About: "s"}},
+	} {
+		note.At = at - 86_400 + int64(60*len(e))
+		e = append(e, note)
+	}
+	return e
+}
+
 // reputationsVectors generates reputations.json.
 func (d deployment) reputationsVectors() reputationsFile {
 	d = d.appraiser()
@@ -163,6 +176,7 @@ func (f reputationsFile) logs() (out []reputationVector) {
 		{"a lost dispute, and sessions since", entries{}.sessions(10, 40).dispute("d", "challenger_wins").sessions(3, 90)},
 		{"a lost dispute, and late receipts of what was before", entries{}.session("e", 40, id("s")).dispute("d", "challenger_wins").session("e", 90, id("s")).session("e", 95)},
 		{"the mark of a lost dispute ends", entries{}.sessions(2, 40).dispute("d", "challenger_wins").sessions(20, 90)},
+		{"what only a rating rests on", entries{}.sessions(2, 40).notes().sessions(1, 50)},
 		{"a dispute that was won, with points", entries{}.sessions(20, 60).kept("d")}, {"a raised dispute that was won", entries{}.sessions(20, 60).raised("d", "challenger_wins", true)},
 		{"a raised dispute that was won without points", entries{}.sessions(20, 60).raised("d", "challenger_wins", false)},
 		{"a raised dispute that was lost", entries{}.sessions(20, 60.123456).sessions(1, 61).raised("d", "target_wins", false)},
@@ -271,6 +285,21 @@ func (d deployment) reputationTokens(f reputationsFile) []reputationVector {
 		{"of nothing", map[string]any{"verification": map[string]any{}}, false, false, "claims_not_canonical"}, {"with more", passed("more", 1), false, false, malformed},
 	} {
 		out = append(out, reputationVector{Name: "verification: " + row.name, Token: signed(whole, row.claims), RequireVerification: row.require, AllowDegraded: row.degraded, Verdict: row.code})
+	}
+	rated := func(r, q any, tier string) map[string]any {
+		return map[string]any{"rating": map[string]any{"r": r, "q": q, "r_tier": tier}}
+	}
+	for _, row := range []struct {
+		name   string
+		claims map[string]any
+		code   string
+	}{
+		{"valid", rated(72.5, 0.25, "A"), "ok"}, {"the least", rated(0, 0, "D"), "ok"}, {"the most", rated(100, 3, "S"), "ok"},
+		{"r above 100", rated(100.5, 0, "S"), malformed}, {"r below 0", rated(-1, 0, "D"), malformed}, {"q above 3", rated(50, 3.5, "C"), malformed},
+		{"q below 0", rated(50, -0.5, "C"), malformed}, {"r that is not rounded", rated(0.12345678, 0, "D"), malformed}, {"another tier", rated(50, 0, "E"), malformed},
+		{"no tier", rated(50, 0, ""), malformed}, {"nothing", map[string]any{"rating": map[string]any{}}, "claims_not_canonical"}, {"a number", map[string]any{"rating": 72.5}, malformed},
+	} {
+		out = append(out, reputationVector{Name: "rating: " + row.name, Token: signed(whole, row.claims), Verdict: row.code})
 	}
 	for _, row := range []struct{ number, code string }{{"-0", "claims_malformed"}, {"90.0", "claims_not_canonical"}, {"9e1", "claims_not_canonical"}, {"90.0000001", "claims_malformed"}} {
 		spelt, k := strings.Replace(whole, `"lower":90,`, `"lower":`+row.number+",", 1), d.roles[evidence.PurposeAppraiser].key

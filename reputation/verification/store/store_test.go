@@ -126,6 +126,28 @@ func TestOpenSessionsAreBounded(t *testing.T) {
 	})
 }
 
+// TestRegistered: an agent is registered since the first time, whatever it registers later.
+func TestRegistered(t *testing.T) {
+	each(t, func(t *testing.T, s verification.Store) {
+		ctx := t.Context()
+		must(t, s.Open(ctx, session("a", "subject", noon), 9, 9))
+		for i := range 2 {
+			one := session("a", "subject", noon)
+			one.Version = int64(i)
+			plugin := verification.Plugin{DID: fmt.Sprint("did:", i), Key: "key"}
+			must(t, s.Update(ctx, one, verification.Effects{Plugin: &plugin, Agents: []string{"one", fmt.Sprint("key ", i)}, At: noon.Add(time.Duration(i) * time.Hour)}))
+		}
+		for id, want := range map[string]time.Time{"one": noon, "key 0": noon, "key 1": noon.Add(time.Hour)} {
+			if since, ok, err := s.Registered(ctx, id); err != nil || !ok || !since.Equal(want) {
+				t.Errorf("%s is registered since %v, %v, %v", id, since, ok, err)
+			}
+		}
+		if _, ok, err := s.Registered(ctx, "other"); ok || err != nil {
+			t.Error("an agent that never was is registered", err)
+		}
+	})
+}
+
 func TestEffects(t *testing.T) {
 	each(t, func(t *testing.T, s verification.Store) {
 		ctx := t.Context()
