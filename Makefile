@@ -7,7 +7,7 @@ PACKAGES ?= evidence internal/strictjson gate policy policy/decide gate/challeng
 DURATION ?= 2m
 SEED     ?= 1
 
-.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate soak bench bench-growth bench-postgres bench-compare bench-go autonomy release docs clean setup
+.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate soak bench bench-growth bench-postgres bench-reputation bench-compare bench-go autonomy release docs clean setup
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -61,6 +61,9 @@ bench-growth: build ## what a post costs among many records, rules and sessions:
 
 bench-postgres: build ## sidecars that share a PostgreSQL database: test/bench/POSTGRES.md
 	$(GO) run ./test/bench postgres $(FLAGS)
+
+bench-reputation: build ## posts whose policy asks for the agent's reputation: test/bench/REPUTATION.md
+	$(GO) run ./test/bench reputation $(FLAGS)
 
 bench-compare: ## the benchmarks beside the hot paths against the last release tag, or REF
 	$(GO) run ./test/bench compare -ref '$(REF)' $(FLAGS)

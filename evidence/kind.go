@@ -17,11 +17,13 @@ const (
 	PurposePolicyDecision     = "policy_decision"
 	PurposeActionGrant        = "action_grant"
 	PurposeInteraction        = "interaction_receipt"
+	PurposeStatement          = "agent_statement"
 	PurposeAppraiser          = "appraiser"
 
-	// The two purposes of pinned root keys. No custody certificate gives them.
+	// The purposes of pinned root keys. No custody certificate gives them.
 	PurposeSignerCertificate     = "signer_certificate"
 	PurposeDeploymentCertificate = "deployment_certificate"
+	PurposeArbiter               = "dispute_arbiter" // pinned by a node alone
 )
 
 // Kind ties the claims C of one artifact to its typ (RFC 8725 section 3.11), to the purpose that its key must be certified
@@ -86,7 +88,12 @@ func kindOf[C any, P interface {
 
 // rooted reports whether a pinned root key signs artifacts of this kind, and so may sign them twice.
 func (k Kind[C]) rooted() bool {
-	return k.Purpose == PurposeSignerCertificate || k.Purpose == PurposeDeploymentCertificate
+	return isRoot(k.Purpose)
+}
+
+// isRoot reports whether a purpose is one of pinned root keys.
+func isRoot(purpose string) bool {
+	return purpose == PurposeSignerCertificate || purpose == PurposeDeploymentCertificate || purpose == PurposeArbiter
 }
 
 // upTo returns the kind with another bound on its size, in bytes.

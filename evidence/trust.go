@@ -17,7 +17,7 @@ import (
 type Root struct {
 	KeyID   string
 	Public  ed25519.PublicKey
-	Purpose string // PurposeSignerCertificate or PurposeDeploymentCertificate
+	Purpose string // one of those of roots
 	// PostQuantum is the root's ML-DSA-65 key. Where it is pinned, everything that the root signs needs a second signature by it.
 	PostQuantum *mldsa65.PublicKey
 }
@@ -85,7 +85,7 @@ func NewTrust(roots []Root, b Bundle, policy SignerPolicy) (*Trust, error) {
 func newTrust(roots []Root, policy SignerPolicy) (*Trust, error) {
 	t := &Trust{roots: make(map[string]Root, len(roots)), signers: make(map[string]*certified), newest: make(map[string]int), policy: policy}
 	for _, r := range roots {
-		if r.Purpose != PurposeSignerCertificate && r.Purpose != PurposeDeploymentCertificate {
+		if !isRoot(r.Purpose) {
 			return nil, refusal.New("trust_malformed", "the root key %s has purpose %q, which is no root's", r.KeyID, r.Purpose)
 		}
 		if _, ok := t.roots[r.KeyID]; ok {
@@ -177,7 +177,7 @@ func (t *Trust) openCertificate(token string) (*certified, error) {
 		return nil, err
 	}
 	// Otherwise the registry could make itself an auditor: allowlists of keys name a key without its version.
-	if purpose := cert.Purposes[0]; purpose == PurposeSignerCertificate || purpose == PurposeDeploymentCertificate {
+	if purpose := cert.Purposes[0]; isRoot(purpose) {
 		return nil, refusal.New("certificate_untrusted", "the certificate of key %s gives it the purpose of a root, which only a pin gives", cert.SubjectKeyID)
 	}
 	raw, err := decodeStrict(cert.SubjectPublicKey)

@@ -16,6 +16,7 @@ const (
 	checkSession    = "agent session receipt"
 	checkCapability = "capability"
 	checkProof      = "request proof"
+	checkStatement  = "agent statement"
 )
 
 // Held says which parts of the chain the checks of one post's [Admission] and [Authorization], in this order, show to have held; for

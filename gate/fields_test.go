@@ -126,6 +126,24 @@ func verified(edit func(*accrual.Verified)) violation {
 	}
 }
 
+// stated holds a statement that is valid under the manifest against one that demands something else, some time after it was made.
+func stated(by time.Duration, edit func(*policy.Manifest)) violation {
+	return func(t *testing.T, k *gatetest.Kit) error {
+		under(t, k, gatetest.Speaking)
+		hash := evidence.HashBytes(nil)
+		made, err := k.Speak(t).Issue(context.Background(), interaction.Statement{
+			Owner: k.Owner(t), Agent: "agent:worker-1", Session: "ses_1", EventID: "evt_1", Kind: interaction.StatesSignal, StatementHash: hash, BindingHash: hash, Probabilistic: true,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		under(t, k, edit)
+		k.Clock.Advance(by)
+		_, err = evidence.Open(k.Verifier, interaction.StatementKind, made.Token(), k.Strict.Expected(evidence.PurposeStatement))
+		return err
+	}
+}
+
 // planning makes the chain itself break the demand.
 func planning(p gatetest.Plan) violation {
 	return func(t *testing.T, k *gatetest.Kit) error { return admit(t, k, k.Build(t, p)) }
@@ -315,9 +333,15 @@ func breaches() map[string]breach {
 			k.Certificates[evidence.PurposeAppraiser] = gatetest.Resign(t, k, evidence.SignerCertificateKind, k.Certificates[evidence.PurposeAppraiser], exportable)
 			return appraised(0, func(m m) { m.SignerCertificatePolicy.RequireNonExportableKey = true })(t, k)
 		}},
-		"autonomyPolicy.scoringHash":          {"reputation_scoring_mismatch", appraised(0, func(m m) { m.AutonomyPolicy.ScoringHash = other })},
-		"autonomyPolicy.requireVerification":  {"reputation_unverified", verified(func(v *accrual.Verified) { v.Mode = accrual.ModeSeed })},
-		"autonomyPolicy.allowDegraded":        {"reputation_unverified", verified(func(v *accrual.Verified) { v.Degraded = true })},
+		"autonomyPolicy.scoringHash":             {"reputation_scoring_mismatch", appraised(0, func(m m) { m.AutonomyPolicy.ScoringHash = other })},
+		"autonomyPolicy.requireVerification":     {"reputation_unverified", verified(func(v *accrual.Verified) { v.Mode = accrual.ModeSeed })},
+		"autonomyPolicy.allowDegraded":           {"reputation_unverified", verified(func(v *accrual.Verified) { v.Degraded = true })},
+		"agentStatementPolicy.allowedKeyCustody": {"key_custody", stated(0, func(m m) { m.AgentStatementPolicy.AllowedKeyCustody = hardware })},
+		"agentStatementPolicy.requireNonExportableKey": {"key_exportable", func(t *testing.T, k *gatetest.Kit) error {
+			k.Speak(t)
+			k.Certificates[evidence.PurposeStatement] = gatetest.Resign(t, k, evidence.SignerCertificateKind, k.Certificates[evidence.PurposeStatement], exportable)
+			return stated(0, func(m m) { m.SignerCertificatePolicy.RequireNonExportableKey = true })(t, k)
+		}},
 		"grantPolicy.allowedKeyCustody":       {"key_custody", narrowed(func(m m) { m.GrantPolicy.AllowedKeyCustody = hardware })},
 		"grantPolicy.requireNonExportableKey": {"key_exportable", vouched(evidence.PurposeActionGrant, exportable)},
 
@@ -338,6 +362,7 @@ func breaches() map[string]breach {
 		common("requestProofPolicy", func(m m) *policy.Allowed { return &m.RequestProofPolicy.Allowed }, "maxProofAgeMs", func(m m) *int64 { return &m.RequestProofPolicy.MaxProofAgeMs }, posted),
 		common("interactionReceiptPolicy", func(m m) *policy.Allowed { return &m.InteractionReceiptPolicy.Allowed }, "maxReceiptAgeMs", func(m m) *int64 { return &m.InteractionReceiptPolicy.MaxReceiptAgeMs }, receipted),
 		common("autonomyPolicy", func(m m) *policy.Allowed { return &m.AutonomyPolicy.Allowed }, "maxReputationAgeMs", func(m m) *int64 { return &m.AutonomyPolicy.MaxReputationAgeMs }, appraised),
+		common("agentStatementPolicy", func(m m) *policy.Allowed { return &m.AgentStatementPolicy.Allowed }, "maxStatementAgeMs", func(m m) *int64 { return &m.AgentStatementPolicy.MaxStatementAgeMs }, stated),
 	} {
 		for path, b := range p {
 			rows[path] = b

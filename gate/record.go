@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
@@ -37,7 +38,7 @@ func VerifyRecord(ctx context.Context, v *evidence.Verifier, s *policy.Strict, p
 	}}
 	whole = true
 	missing := refusal.New("artifact_missing", "")
-	for _, check := range []verification{
+	steps := []verification{
 		{checkCall, func(c *chain, _ context.Context) error { return c.readWork(p) }},
 		{checkTrigger, func(c *chain, ctx context.Context) error { return c.verifyRecordedTrigger(ctx, p.Event) }},
 		{checkDecision, func(c *chain, ctx context.Context) error { return c.verifyRecordedDecision(ctx, tokens["reputation"]) }},
@@ -47,7 +48,11 @@ func VerifyRecord(ctx context.Context, v *evidence.Verifier, s *policy.Strict, p
 		{checkProof, func(c *chain, _ context.Context) error {
 			return c.verifyRecordedProof(tokens["requestProof"], tokens["capability"], p.CapabilityID)
 		}},
-	} {
+	}
+	if statement := tokens["agentStatement"]; statement != "" { // few posts have one
+		steps = append(steps, verification{checkStatement, func(c *chain, _ context.Context) error { return c.verifyRecordedStatement(statement, p) }})
+	}
+	for _, check := range steps {
 		err := check.check(c, ctx)
 		checks = append(checks, result(check.name, err))
 		whole = whole && err == nil
@@ -142,5 +147,24 @@ func (c *chain) verifyRecordedProof(token, capability, capabilityID string) erro
 	return all("record",
 		equal{earned.ID, capabilityID, "record_mismatch", "capability"},
 		equal{earned.Binding.Hash(), c.hash, "record_mismatch", "binding"},
+	)
+}
+
+// verifyRecordedStatement verifies what the sidecar has signed of a document that the post publishes: it is this agent's, and this document.
+func (c *chain) verifyRecordedStatement(token string, p ledger.Record) error {
+	o, err := evidence.Open(c.g.verifier, interaction.StatementKind, token, c.g.strict.Statement)
+	if err != nil {
+		return err
+	}
+	s := o.Claims()
+	if !policy.IsOwner(c.g.verifier, s.Owner) {
+		return refusal.New("statement_mismatch", "the statement is of an agent of another owner")
+	}
+	return all("statement",
+		equal{s.StatementHash, c.binding.ContentHash, "statement_mismatch", "document"},
+		equal{s.BindingHash, c.hash, "statement_mismatch", "binding"},
+		equal{s.Agent, c.binding.Subject, "statement_mismatch", "agent"},
+		equal{s.Session, p.Session, "statement_mismatch", "session"},
+		equal{s.EventID, p.Event, "statement_mismatch", "event"},
 	)
 }

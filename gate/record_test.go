@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/reputation/accrual"
@@ -47,8 +48,12 @@ func judge(t *testing.T, k *gatetest.Kit, p ledger.Record) string {
 	t.Helper()
 	checks, whole := gate.VerifyRecord(context.Background(), k.Verifier, k.Strict, p)
 	failed := slices.IndexFunc(checks, func(c ledger.Check) bool { return !c.OK })
+	all := 8
+	if slices.ContainsFunc(p.Artifacts, func(a ledger.Artifact) bool { return a.Name == "agentStatement" }) {
+		all++
+	}
 	switch {
-	case whole && (failed >= 0 || len(checks) != 8):
+	case whole && (failed >= 0 || len(checks) != all):
 		t.Errorf("a record is whole with the checks %+v", checks)
 	case whole:
 		return ""
@@ -228,6 +233,47 @@ func TestRecordedReputation(t *testing.T) {
 			p.Artifacts = append(p.Artifacts, ledger.Artifact{Name: "reputation", Token: token})
 			if code := judge(t, k, p); code != c.code {
 				t.Errorf("got %q, want %q", code, c.code)
+			}
+		})
+	}
+}
+
+// TestRecordedStatement: a statement in a record is of that post, and by a key that the manifest allows.
+func TestRecordedStatement(t *testing.T) {
+	t.Parallel()
+	type statement = interaction.Statement
+	for name, c := range map[string]struct {
+		change func(*statement)
+		code   string
+	}{
+		"as it is":         {func(*statement) {}, ""},
+		"another document": {func(s *statement) { s.StatementHash = other }, "statement_mismatch"},
+		"another post":     {func(s *statement) { s.BindingHash = other }, "statement_mismatch"},
+		"another agent":    {func(s *statement) { s.Agent = "agent:worker-2" }, "statement_mismatch"},
+		"another owner":    {func(s *statement) { s.Owner = strings.Repeat("x", 43) }, "statement_mismatch"},
+		"another session":  {func(s *statement) { s.Session = "ses_2" }, "statement_mismatch"},
+		"another event":    {func(s *statement) { s.EventID = "evt_2" }, "statement_mismatch"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := gatetest.New(t, gatetest.Speaking)
+			p := k.PostOf(t, gatetest.Plan{})
+			s := statement{
+				Owner: k.Owner(t), Agent: p.Subject, Session: p.Session, EventID: p.Event, Kind: interaction.StatesSignal,
+				StatementHash: p.ContentHash, BindingHash: p.BindingHash, Probabilistic: true,
+			}
+			c.change(&s)
+			made, err := k.Speak(t).Issue(context.Background(), s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Artifacts = append(p.Artifacts, ledger.Artifact{Name: "agentStatement", Token: made.Token()})
+			if code := judge(t, k, p); code != c.code {
+				t.Errorf("got %q, want %q", code, c.code)
+			}
+			k.Strict.Statement = evidence.Expected{}
+			if code := judge(t, k, p); code != "expectation_missing" {
+				t.Errorf("under a manifest that allows none: %q", code)
 			}
 		})
 	}

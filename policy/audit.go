@@ -80,6 +80,8 @@ func (a *audit) identity(m *Manifest) {
 	a.when(m.DeploymentID == "", "deployment_id_missing", "deploymentId", "The manifest names no deployment.", "Name the deployment.")
 	a.when(m.Version == version1_0 && m.AutonomyPolicy != nil, "autonomy_version", "version",
 		"A manifest of this version has no autonomyPolicy, so other verifiers refuse it.", `Write version: "`+version1_1+`", or leave the policy out.`)
+	a.when(m.Version == version1_0 && m.AgentStatementPolicy != nil, "agent_statement_version", "version",
+		"A manifest of this version has no agentStatementPolicy, so other verifiers refuse it.", `Write version: "`+version1_1+`", or leave the policy out.`)
 	p := m.DeploymentCertificatePolicy
 	a.when(m.DeploymentID != "" && len(p.AllowedDeploymentIDs) > 0 && !slices.Contains(p.AllowedDeploymentIDs, m.DeploymentID),
 		"deployment_id_not_listed", deploymentPath+".allowedDeploymentIds",

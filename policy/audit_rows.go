@@ -65,6 +65,7 @@ const (
 
 	interactionPath = "interactionReceiptPolicy"
 	autonomyPath    = "autonomyPolicy"
+	statementPath   = "agentStatementPolicy"
 )
 
 func (p *RuntimePolicy) roles() []role {
@@ -93,6 +94,9 @@ func (m *Manifest) otherRoles() []role {
 	}
 	if p := m.AutonomyPolicy; p != nil {
 		roles = append(roles, role{"autonomy", autonomyPath, "reputation token", &p.Allowed, p.MaxReputationAgeMs, "maxReputationAgeMs", MaxReputationAge, said(p.AllowedKeyCustody)})
+	}
+	if p := m.AgentStatementPolicy; p != nil {
+		roles = append(roles, role{"agent_statement", statementPath, "agent's statement", &p.Allowed, p.MaxStatementAgeMs, "maxStatementAgeMs", MaxFresh, said(p.AllowedKeyCustody)})
 	}
 	return roles
 }
@@ -165,6 +169,9 @@ func (m *Manifest) requirements() []requirement {
 	}
 	if p := m.AutonomyPolicy; p != nil {
 		keys = append(keys, keyed{&p.KeyCustody, "autonomy", autonomyPath})
+	}
+	if p := m.AgentStatementPolicy; p != nil {
+		keys = append(keys, keyed{&p.KeyCustody, "agent_statement", statementPath})
 	}
 	for _, r := range keys {
 		rows = append(rows, requirement{r.custody.RequireNonExportableKey, r.code + "_key_exportable", r.path + ".requireNonExportableKey", "A key that can be exported, and so copied, is accepted."})

@@ -50,7 +50,7 @@ func TestEachFieldLeftOpen(t *testing.T) {
 			continue
 		}
 		t.Run(f.path, func(t *testing.T) {
-			m := policytest.WithAutonomy(policytest.Example(t))
+			m := policytest.WithStatements(policytest.WithAutonomy(policytest.Example(t)))
 			reflect.ValueOf(m).Elem().FieldByIndex(f.index).SetZero()
 			issues := m.Audit()
 			if len(issues) == 0 {
@@ -133,6 +133,16 @@ func TestWeakFields(t *testing.T) {
 			policytest.WithAutonomy(m).AutonomyPolicy.ScoringHash = strings.ToUpper(hash)
 		},
 			[]string{"autonomy_scoring_hash_missing autonomyPolicy.scoringHash"}},
+		"a statement in 1.0": {func(m *policy.Manifest) { policytest.WithStatements(m).Version = "1.0" }, []string{"agent_statement_version version"}},
+		"a statement":        {func(m *policy.Manifest) { policytest.WithStatements(m) }, nil},
+		"an old statement": {func(m *policy.Manifest) { policytest.WithStatements(m).AgentStatementPolicy.MaxStatementAgeMs = 60_001 },
+			[]string{"agent_statement_max_age_over_bound agentStatementPolicy.maxStatementAgeMs"}},
+		"an observer's statement": {func(m *policy.Manifest) {
+			policytest.WithStatements(m).AgentStatementPolicy.AllowedKeyIDs = []string{"interaction-receipt-key"}
+		}, []string{"key_shared agentStatementPolicy.allowedKeyIds"}},
+		"speaker's custody": {func(m *policy.Manifest) {
+			policytest.WithStatements(m).AgentStatementPolicy.AllowedKeyCustody = []string{"file"}
+		}, []string{"agent_statement_key_custody_weak agentStatementPolicy.allowedKeyCustody"}},
 		"deployment not listed": {func(m *policy.Manifest) { m.DeploymentID = "other" },
 			[]string{"deployment_id_not_listed deploymentCertificatePolicy.allowedDeploymentIds"}},
 		"an empty issuer": {func(m *policy.Manifest) { m.GrantPolicy.AllowedIssuers = []string{"a", ""} }, []string{"action_grant_issuers_missing grantPolicy.allowedIssuers"}},

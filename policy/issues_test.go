@@ -43,14 +43,17 @@ func everyIssue(t *testing.T) []policy.Issue {
 	differing.AgentSessionReceiptPolicy.RequiredPolicyHash, differing.AgentSessionReceiptPolicy.RequiredEnvironmentHash = strings.Repeat("b", 64), strings.Repeat("b", 64)
 	none.RuntimePolicy.AllowedTriggerKinds, none.RuntimePolicy.DeniedTriggerKinds = []string{"scheduled"}, []string{"human_request", "unknown", "scheduled"}
 
-	early := policytest.WithAutonomy(policytest.Example(t))
+	whole := func() *policy.Manifest {
+		return policytest.WithStatements(policytest.WithAutonomy(policytest.Example(t)))
+	}
+	early := whole()
 	early.Version = "1.0"
 
 	seen := make(map[string]bool)
 	var all []policy.Issue
 	for _, m := range []*policy.Manifest{
-		{InteractionReceiptPolicy: &policy.InteractionPolicy{}, AutonomyPolicy: &policy.AutonomyPolicy{}},
-		set(policytest.WithAutonomy(policytest.Example(t)), "other", "other", 1<<53), set(policytest.WithAutonomy(policytest.Example(t)), "mac:other", "", 1),
+		{InteractionReceiptPolicy: &policy.InteractionPolicy{}, AutonomyPolicy: &policy.AutonomyPolicy{}, AgentStatementPolicy: &policy.StatementPolicy{}},
+		set(whole(), "other", "other", 1<<53), set(whole(), "mac:other", "", 1),
 		flipped, differing, none, early,
 	} {
 		for _, i := range m.Audit() {

@@ -29,14 +29,18 @@ type Manifest struct {
 	// InteractionReceiptPolicy is for deployments whose sidecars make interaction receipts. Without it no interaction receipt is believed.
 	InteractionReceiptPolicy *InteractionPolicy `yaml:"interactionReceiptPolicy,omitempty" json:"interactionReceiptPolicy,omitempty"`
 	// AutonomyPolicy, of version 1.1, is for deployments whose policy asks for the reputation of agents. Without it none is believed.
-	AutonomyPolicy     *AutonomyPolicy `yaml:"autonomyPolicy,omitempty" json:"autonomyPolicy,omitempty"`
-	MaxChallengeAgeMs  int64           `yaml:"maxChallengeAgeMs" json:"maxChallengeAgeMs"`
-	CapabilityTTLMs    int64           `yaml:"capabilityTtlMs" json:"capabilityTtlMs"`
-	MaxCapabilityAgeMs int64           `yaml:"maxCapabilityAgeMs" json:"maxCapabilityAgeMs"`
-	Controls           Controls        `yaml:"controls" json:"controls"`
+	AutonomyPolicy *AutonomyPolicy `yaml:"autonomyPolicy,omitempty" json:"autonomyPolicy,omitempty"`
+	// AgentStatementPolicy, of version 1.1, is for deployments whose agents publish signals and dispute those of others. Without it no sidecar
+	// signs for its agent.
+	AgentStatementPolicy *StatementPolicy `yaml:"agentStatementPolicy,omitempty" json:"agentStatementPolicy,omitempty"`
+	MaxChallengeAgeMs    int64            `yaml:"maxChallengeAgeMs" json:"maxChallengeAgeMs"`
+	CapabilityTTLMs      int64            `yaml:"capabilityTtlMs" json:"capabilityTtlMs"`
+	MaxCapabilityAgeMs   int64            `yaml:"maxCapabilityAgeMs" json:"maxCapabilityAgeMs"`
+	Controls             Controls         `yaml:"controls" json:"controls"`
 }
 
-// The versions of the manifest that are known. Only version1_1 has an autonomyPolicy; otherwise they say the same.
+// The versions of the manifest that are known. Only version1_1 has an autonomyPolicy and an agentStatementPolicy; otherwise they say
+// the same.
 const (
 	version1_0 = "1.0"
 	version1_1 = "1.1"
@@ -174,6 +178,13 @@ type AutonomyPolicy struct {
 	RequireVerification bool `yaml:"requireVerification,omitempty" json:"requireVerification,omitempty"`
 	// AllowDegraded counts an agent as verified although a server of the xray bridge did not answer.
 	AllowDegraded bool `yaml:"allowDegraded,omitempty" json:"allowDegraded,omitempty"`
+}
+
+// StatementPolicy is for the statements that sidecars sign for their agents.
+type StatementPolicy struct {
+	Allowed           `yaml:",inline"`
+	KeyCustody        `yaml:",inline"`
+	MaxStatementAgeMs int64 `yaml:"maxStatementAgeMs" json:"maxStatementAgeMs"`
 }
 
 // RequestPolicy is for the request proof (seed: requestProofPolicy).

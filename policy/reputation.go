@@ -31,9 +31,8 @@ func JudgeReputation(v *evidence.Verifier, s *Strict, o evidence.Opened[accrual.
 }
 
 func checkReputation(v *evidence.Verifier, s *Strict, c accrual.Claims, subject string) error {
-	isOwner := func(registry ed25519.PublicKey) bool { return interaction.Owner(registry) == c.Owner }
 	switch {
-	case !slices.ContainsFunc(v.Trust().Registries(), isOwner):
+	case !IsOwner(v, c.Owner):
 		return refusal.New("reputation_owner_mismatch", "the %s is of an agent of another owner", accrual.Kind.Typ)
 	case c.Agent != subject:
 		return refusal.New("reputation_agent_mismatch", "the %s is of another agent of this owner", accrual.Kind.Typ)
@@ -61,4 +60,9 @@ func (e AutonomyExpected) CheckVerified(c *accrual.Claims, now time.Time) error 
 		because = "the last one is over"
 	}
 	return refusal.New("reputation_unverified", "the %s shows no verification that counts: %s", accrual.Kind.Typ, because)
+}
+
+// IsOwner reports whether an owner, as receipts name one, is a key registry that the verifier has pinned.
+func IsOwner(v *evidence.Verifier, owner string) bool {
+	return slices.ContainsFunc(v.Trust().Registries(), func(registry ed25519.PublicKey) bool { return interaction.Owner(registry) == owner })
 }

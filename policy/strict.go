@@ -27,6 +27,7 @@ type Strict struct {
 	RequestProof evidence.Expected
 	Interaction  evidence.Expected // of interaction receipts; of a manifest that says nothing of them it refuses all
 	Autonomy     AutonomyExpected
+	Statement    evidence.Expected // of the statements of agents; of a manifest that says nothing of them it refuses all
 
 	MaxChallengeAge  time.Duration
 	CapabilityTTL    time.Duration
@@ -136,6 +137,9 @@ func (m *Manifest) Strict() (*Strict, error) {
 			RequireVerification: p.RequireVerification, AllowDegraded: p.AllowDegraded,
 		}
 	}
+	if p := m.AgentStatementPolicy; p != nil {
+		s.Statement = p.expected(p.MaxStatementAgeMs, p.KeyCustody)
+	}
 	return s, nil
 }
 
@@ -160,6 +164,8 @@ func (s *Strict) Expected(purpose string) evidence.Expected {
 		return s.Interaction
 	case evidence.PurposeAppraiser:
 		return s.Autonomy.Expected
+	case evidence.PurposeStatement:
+		return s.Statement
 	}
 	return evidence.Expected{}
 }

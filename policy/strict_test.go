@@ -48,6 +48,8 @@ func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
 	a := policytest.WithAutonomy(m).AutonomyPolicy
 	a.Allowed, a.MaxReputationAgeMs, a.AllowedKeyCustody, a.ScoringHash = allowed("autonomy"), 2_015, external, hash("9")
 	a.RequireVerification, a.AllowDegraded = true, true
+	statements := policytest.WithStatements(m).AgentStatementPolicy
+	statements.Allowed, statements.MaxStatementAgeMs, statements.AllowedKeyCustody = allowed("statement"), 2_016, hardware
 	m.MaxChallengeAgeMs, m.CapabilityTTLMs, m.MaxCapabilityAgeMs = 2_011, 2_012, 2_013
 
 	got, err := m.Strict()
@@ -78,14 +80,18 @@ func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
 		Decision: expected("decision", 2_008, external), Grant: expected("grant", 2_009, hardware), RequestProof: expected("request", 2_010, both),
 		Interaction:     expected("interaction", 2_014, hardware),
 		Autonomy:        policy.AutonomyExpected{Expected: expected("autonomy", 2_015, external), ScoringHash: hash("9"), RequireVerification: true, AllowDegraded: true},
+		Statement:       expected("statement", 2_016, hardware),
 		MaxChallengeAge: ms(2_011), CapabilityTTL: ms(2_012), MaxCapabilityAge: ms(2_013),
 	})
 
-	// A manifest that says nothing of interaction receipts, or of reputations, accepts none.
-	m.InteractionReceiptPolicy, m.AutonomyPolicy = nil, nil
+	check.WantEqual(t, got.Expected(evidence.PurposeStatement), got.Statement)
+
+	// A manifest that says nothing of interaction receipts, of reputations or of statements accepts none.
+	m.InteractionReceiptPolicy, m.AutonomyPolicy, m.AgentStatementPolicy = nil, nil, nil
 	got, err = m.Strict()
 	check.Must(t, err)
 	check.WantEqual(t, got.Expected(evidence.PurposeInteraction), evidence.Expected{})
+	check.WantEqual(t, got.Expected(evidence.PurposeStatement), evidence.Expected{})
 	check.WantEqual(t, got.Autonomy, policy.AutonomyExpected{})
 
 	// What the runtime policy leaves out has the strict answer.

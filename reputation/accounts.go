@@ -122,6 +122,12 @@ func (s *Service) replay(ctx context.Context, a *account) (err error) {
 // Reputation returns the reputation of an agent of an owner that is believed. One of which nothing is known has the reputation that follows
 // from an empty log: a policy can let it begin.
 func (s *Service) Reputation(ctx context.Context, agentID string) (Reputed, error) {
+	answer, err := s.reputation(ctx, agentID)
+	s.metrics.noReputation(err)
+	return answer, err
+}
+
+func (s *Service) reputation(ctx context.Context, agentID string) (Reputed, error) {
 	agent, err := accrual.ParseAgent(agentID)
 	if err != nil {
 		return Reputed{}, refusal.New("query_malformed", "%v", err)
@@ -206,6 +212,9 @@ func (s *Service) Enter(ctx context.Context) error {
 		if err := s.enterOf(ctx, owner); err != nil {
 			failed = append(failed, fmt.Errorf("the owner %s: %w", owner, err))
 		}
+	}
+	if len(failed) == 0 {
+		s.metrics.upToDate.Set(float64(s.o.Now().Unix()))
 	}
 	return errors.Join(failed...)
 }

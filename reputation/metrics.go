@@ -1,6 +1,10 @@
 package reputation
 
 import (
+	"context"
+	"errors"
+	"net/http"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/actionproof/mediator/internal/problem"
@@ -9,6 +13,7 @@ import (
 // metrics count what the node does. Their labels come from our own tables alone.
 type metrics struct {
 	receipts, refused, challenges, scores, entries, reputations *prometheus.CounterVec
+	upToDate                                                    prometheus.Gauge
 }
 
 // newMetrics makes the metrics, and registers them unless r is nil.
@@ -22,12 +27,15 @@ func newMetrics(r prometheus.Registerer, s *sessions) (*metrics, error) {
 		challenges:  counter("mediator_node_challenges_total", "Challenges, by step: issued, committed or revealed.", "step"),
 		scores:      counter("mediator_node_scores_total", "Scores that were asked for, by result: signed, or the same as the last.", "result"),
 		entries:     counter("mediator_node_entries_total", "Closed sessions, by result: entered in the log of their agent, the same as before, or refused.", "result"),
-		reputations: counter("mediator_node_reputations_total", "Reputations that were asked for, by result: signed, or the same as the last.", "result"),
+		reputations: counter("mediator_node_reputations_total", "Reputations that were asked for, by result: signed, the same as the last, refused, or failed.", "result"),
+		upToDate: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "mediator_node_logs_up_to_date_seconds", Help: "When the logs of the agents last had all closed sessions, or else when the process began, in Unix seconds.",
+		}),
 	}
 	if r == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.receipts, m.refused, m.challenges, m.scores, m.entries, m.reputations, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	for _, c := range []prometheus.Collector{m.receipts, m.refused, m.challenges, m.scores, m.entries, m.reputations, m.upToDate, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mediator_node_cached_receipts", Help: "Receipts of the sessions that are kept in memory. One with many calls of tools counts as several.",
 	}, s.receipts)} {
 		if err := r.Register(c); err != nil {
@@ -35,6 +43,17 @@ func newMetrics(r prometheus.Registerer, s *sessions) (*metrics, error) {
 		}
 	}
 	return m, nil
+}
+
+// noReputation counts a reputation that was not given because of err.
+func (m *metrics) noReputation(err error) {
+	switch {
+	case err == nil || errors.Is(err, context.Canceled): // by the one who asks
+	case problem.DetailsOf(err).Status < http.StatusInternalServerError:
+		m.reputations.WithLabelValues("refused").Inc()
+	default:
+		m.reputations.WithLabelValues("failed").Inc()
+	}
 }
 
 // delivered counts the receipts of one session in a delivery.

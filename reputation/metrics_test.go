@@ -4,6 +4,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -38,6 +39,16 @@ func TestMetrics(t *testing.T) {
 		_, err = n.Reputation(t.Context(), n.Kit.Agent(t).String())
 		must(t, err)
 	}
+	upToDate := n.Kit.Clock.Now()
+	_, err = n.Reputation(t.Context(), "nobody")
+	wantCode(t, err, "query_malformed")
+	must(t, n.Store.Close())
+	_, err = n.Reputation(t.Context(), n.Kit.Agent(t).String())
+	wantCode(t, err, "ledger_unavailable")
+	n.Kit.Clock.Advance(time.Hour)
+	if n.Enter(t.Context()) == nil {
+		t.Error("sessions are entered in a store that is closed")
+	}
 	families, err := r.Gather()
 	must(t, err)
 	got := make(map[string]float64)
@@ -51,7 +62,8 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	want := map[string]float64{
-		"cached_receipts": 7, "entries_total entered": 1, "reputations_total same": 1, "reputations_total signed": 1, "challenges_total committed": 1, "challenges_total issued": 1, "challenges_total revealed": 1,
+		"cached_receipts": 7, "entries_total entered": 1, "logs_up_to_date_seconds": float64(upToDate.Unix()),
+		"reputations_total same": 1, "reputations_total signed": 1, "reputations_total refused": 1, "reputations_total failed": 1, "challenges_total committed": 1, "challenges_total issued": 1, "challenges_total revealed": 1,
 		"receipts_total kept": 6, "receipts_total known": 6, "refused_total interaction_gap": 1, "scores_total same": 1, "scores_total signed": 1,
 	}
 	if !maps.Equal(got, want) {

@@ -165,6 +165,7 @@ func New(o Options) (*Service, error) {
 	if s.metrics, err = newMetrics(o.Metrics, s.sessions); err != nil {
 		return nil, err
 	}
+	s.metrics.upToDate.Set(float64(o.Now().Unix()))
 	return s, s.Believe(o.Believed)
 }
 

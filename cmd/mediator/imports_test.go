@@ -76,6 +76,7 @@ var layers = []string{
 	"reputation/verification",
 	"internal/wire",
 	"internal/problem",
+	"reputation/dispute",
 	"reputation/accrual",
 	"reputation/autonomy",
 	"reputation/strategy",

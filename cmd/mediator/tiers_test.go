@@ -168,8 +168,15 @@ func TestTiers(t *testing.T) {
 	if o := r.post(t, fewWords); o.code != "reputation_missing" || r.posts.Load() != 0 {
 		t.Fatalf("without a reputation: %+v, %d posts", o, r.posts.Load())
 	}
+	if status, text, _ := r.doctor(t); status != exitRefused || !strings.Contains(text, "none           reputation_missing: the node gives none: ") || !strings.Contains(text, "remedy         Ask the operator whether the node answers") {
+		t.Errorf("doctor, without a reputation: status %d\n%s", status, text)
+	}
 	r.startNode(t)
 	first := r.decided(t, fewWords, "")
+	until(t, patience, "doctor to be content with the reputation", func() bool {
+		status, text, _ := r.doctor(t)
+		return status == exitDone && strings.Contains(text, "believed       tier new, signed at ")
+	})
 	r.shown(t, first, "newcomers", "new: score 0.0 (at least 0.0), 0 interactions")
 	r.decided(t, manyWords, "policy_denied")
 	if r.posts.Load() != 1 {

@@ -77,6 +77,7 @@ func TestVaultRoles(t *testing.T) {
 		"origin": evidence.PurposeTriggerOriginProof, "receipt": evidence.PurposeTriggerReceipt, "decision": evidence.PurposePolicyDecision, "grant": evidence.PurposeActionGrant,
 		"runtime": evidence.PurposeRuntimeAttestation, "session": evidence.PurposeAgentSession, "requestProof": evidence.PurposeRequestProof,
 		"interactionReceipt": evidence.PurposeInteraction, "appraiser": evidence.PurposeAppraiser,
+		"agentStatement": evidence.PurposeStatement,
 	}
 	files := map[string]string{"trigger": "trigger.yaml", "control": "control.yaml", "serve": "mediator.yaml", "reputation": "reputation.yaml"}
 	named := make(map[string]string) // "process purpose key"
@@ -86,7 +87,7 @@ func TestVaultRoles(t *testing.T) {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(string(raw)) {
-			name, rest, ok := strings.Cut(strings.TrimSpace(line), ":")
+			name, rest, ok := strings.Cut(strings.TrimLeft(line, "# "), ":") // one stands in a comment: few deployments use it
 			if key, isKey := strings.CutPrefix(strings.TrimSpace(rest), "{key: "); ok && isKey {
 				key, _, _ = strings.Cut(key, ",")
 				named[process+" "+purposes[name]] = key

@@ -38,10 +38,11 @@ func (v *vaultRig) options() bootstrap.Options {
 	return bootstrap.Options{Transit: "transit", AppRole: &bootstrap.AppRole{Mount: "approle", Dir: v.auth, Wrap: time.Hour}}
 }
 
-// rolesOfPosts are the roles whose artifacts stand in the record of every post. Interaction receipts and scores are no part of one.
+// rolesOfPosts are the roles whose artifacts stand in the record of every post. Interaction receipts and scores are no part of one, and statements
+// only of one that publishes a signal or a dispute.
 func rolesOfPosts() []bootstrap.Role {
 	return slices.DeleteFunc(slices.Clone(bootstrap.Roles), func(r bootstrap.Role) bool {
-		return r.Purpose == evidence.PurposeInteraction || r.Purpose == evidence.PurposeAppraiser
+		return slices.Contains([]string{evidence.PurposeInteraction, evidence.PurposeStatement, evidence.PurposeAppraiser}, r.Purpose)
 	})
 }
 

@@ -35,9 +35,21 @@ import (
 // askTimeout bounds a question to the trigger service.
 const askTimeout = 10 * time.Second
 
-// Deployment observes the deployment and reports each control of the manifest.
+// Deployment observes the deployment. It reports each control of the manifest, and the reputation that a post would have.
 type Deployment interface {
 	Controls(ctx context.Context) []policy.ObservedControl
+	// Reputation returns nil if the manifest believes no reputation.
+	Reputation(ctx context.Context) *Reputation
+}
+
+// Reputation is the reputation that a post would have now, and whether it is one that the control plane believes.
+type Reputation struct {
+	Agent  string     `json:"agent,omitempty"`
+	Tier   string     `json:"tier,omitempty"`
+	Signed *time.Time `json:"signed,omitempty"`
+	Until  *time.Time `json:"until,omitempty"`  // until when posts have it, if no other comes
+	Code   string     `json:"code,omitempty"`   // with which a rule that asks for it refuses posts; empty if it is believed
+	Reason string     `json:"reason,omitempty"` // why
 }
 
 // Server is the sidecar's API for operators. Every field except Agent is required.
@@ -104,18 +116,32 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/posts/{id}", s.showRecord)
 	mux.HandleFunc("GET /v1/ledger", s.showLedger)
 	mux.HandleFunc("GET /v1/delivery", s.delivery)
+	mux.HandleFunc("GET /v1/reputation", s.reputation)
 	mux.HandleFunc("GET /v1/ledger/keys", s.showKeyUses)
 	return mux
 }
 
 // controls observes the deployment and answers with each control of its manifest.
 func (s *Server) controls(w http.ResponseWriter, r *http.Request) {
-	d := s.deployment.Load()
-	if d == nil {
-		problem.Write(w, refusal.New("not_ready", "the sidecar waits for its manifest or its trust bundle"))
-		return
+	if d := s.observed(w); d != nil {
+		wire.Write(w, d.Controls(r.Context()), nil)
 	}
-	wire.Write(w, (*d).Controls(r.Context()), nil)
+}
+
+// reputation answers with the reputation that a post would have now: null where the manifest believes none.
+func (s *Server) reputation(w http.ResponseWriter, r *http.Request) {
+	if d := s.observed(w); d != nil {
+		wire.Write(w, d.Reputation(r.Context()), nil)
+	}
+}
+
+// observed returns the deployment. Where there is none yet it answers so, and returns nil.
+func (s *Server) observed(w http.ResponseWriter) Deployment {
+	if d := s.deployment.Load(); d != nil {
+		return *d
+	}
+	problem.Write(w, refusal.New("not_ready", "the sidecar waits for its manifest or its trust bundle"))
+	return nil
 }
 
 // Confinement says how one process is confined.

@@ -13,7 +13,7 @@ import (
 // artifactNames are the names of the artifacts that a record can hold.
 var artifactNames = []string{
 	"challenge", "originProof", "triggerReceipt", "reputation", "policyDecision", "grant", "runtimeAttestation", "sessionReceipt", "deploymentCertificate",
-	"capability", "requestProof",
+	"capability", "requestProof", "agentStatement",
 }
 
 // ParseRecord reads one record, as mediator posts show --json prints it, with the interaction receipts of its session. An error names it by its name. It refuses a record without

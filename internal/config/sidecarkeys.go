@@ -16,6 +16,9 @@ type SidecarKeys struct {
 	RequestProof SigningKey `yaml:"requestProof"`
 	// InteractionReceipt signs interaction receipts, which are valid for ten minutes: it has no lifetime. Only with receipts.
 	InteractionReceipt *SigningKey `yaml:"interactionReceipt"`
+	// AgentStatement signs for the agent what it publishes by http://mediator.internal/v1/signals and /v1/dispute, which only an action lets out.
+	// A statement is valid for ten minutes: the key has no lifetime. Needed by such an action; it needs receipts and reputation.
+	AgentStatement *SigningKey `yaml:"agentStatement"`
 }
 
 // Receipts configures interaction receipts.
@@ -30,6 +33,15 @@ func (c *Sidecar) checkKeys(f *findings) {
 	key := c.Keys.InteractionReceipt
 	if key != nil {
 		keys = append(keys, namedKey{"keys.interactionReceipt", *key})
+	}
+	if speaker := c.Keys.AgentStatement; speaker != nil {
+		keys = append(keys, namedKey{"keys.agentStatement", *speaker})
+		if speaker.Lifetime != 0 {
+			f.Add("keys.agentStatement.lifetime", "has no meaning: an agent's statements are valid for ten minutes")
+		}
+		if c.Reputation == nil {
+			f.Add("reputation", "is required with keys.agentStatement: the node is where agents publish")
+		}
 	}
 	checkKeys(f, keys...)
 	switch {

@@ -16,7 +16,15 @@ func TestReceipts(t *testing.T) {
 		receipts = "receipts: {subject: \"agent:worker-1\"}\n"
 		observed = "  - name: model\n    match: {url: \"https://api.openai.com/v1/chat/completions\", methods: [POST]}\n    observe: openai-chat\n"
 	)
+	const (
+		speaker = "  agentStatement: {key: agent-statement-key, issuer: mediator-speaker}\n"
+		node    = "reputation: {unix: run/node.sock, audience: node}\n"
+	)
 	for name, tt := range map[string]struct{ keys, top, rule, want string }{
+		"statements":                 {key + speaker, receipts + node, "", ""},
+		"statements without a node":  {key + speaker, receipts, "", "reputation: is required with keys.agentStatement"},
+		"statements with a lifetime": {key + strings.Replace(speaker, "}", ", lifetime: 30s}", 1), receipts + node, "", "keys.agentStatement.lifetime: has no meaning"},
+		"the receipts' key":          {key + strings.Replace(speaker, "agent-statement-key", "interaction-receipt-key", 1), receipts + node, "", "keys.agentStatement.key: interaction-receipt-key is the key of keys.interactionReceipt too"},
 		"none, and nothing observed": {"", "", "", ""},
 		"receipts":                   {key, receipts, observed, ""},
 		"of posts alone":             {key, receipts, "", ""},

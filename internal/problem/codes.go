@@ -18,7 +18,7 @@ type Code struct {
 	Public bool
 	// Step is where on the way of one post the refusal arises: session, match, content, challenge, trigger, decision,
 	// attest, gate, proof, forward. Outside of that way it is admin, config, connect, custody, egress, internal,
-	// appraisal, ledger, load, receipts, reputation, verification or any.
+	// appraisal, disputes, ledger, load, receipts, reputation, verification or any.
 	Step   string
 	Title  string // a short sentence, the same for every occurrence
 	Remedy string // what to do, for an operator or an agent
@@ -41,7 +41,7 @@ func (c Code) Text() string {
 }
 
 // table holds every code by name.
-var table = collect(generalCodes, evidenceCodes, challengeCodes, triggerCodes, policyCodes, gateCodes, proxyCodes, receiptCodes, autonomyCodes, reputationCodes, nodeCodes, verificationCodes)
+var table = collect(generalCodes, evidenceCodes, challengeCodes, triggerCodes, policyCodes, gateCodes, proxyCodes, receiptCodes, autonomyCodes, reputationCodes, nodeCodes, verificationCodes, disputeCodes)
 
 func collect(lists ...[]Code) map[string]Code {
 	t := make(map[string]Code)

@@ -2,8 +2,8 @@ package problem
 
 import "net/http"
 
-// receiptCodes are the refusals of package evidence/interaction: a chain of interaction receipts that does not hold, or a caller token at
-// another request. Only those who verify them meet them.
+// receiptCodes are the refusals of package evidence/interaction: a chain of interaction receipts that does not hold, or a caller token or
+// a statement of something else. Only those who verify them meet them.
 var receiptCodes = []Code{
 	{Name: "interaction_owner", Status: http.StatusForbidden, Step: "receipts", Title: "An interaction receipt names an owner other than the pinned key registry", Remedy: "Pin the key registry of the sidecar that has signed it (--registry)."},
 	{Name: "interaction_session", Status: http.StatusForbidden, Step: "receipts", Title: "A chain holds an interaction receipt of another session", Remedy: "Verify the receipts of each session by themselves."},
@@ -19,4 +19,6 @@ var receiptCodes = []Code{
 	{Name: "interaction_head_mismatch", Status: http.StatusForbidden, Step: "receipts", Title: "A post's session receipt names an interaction receipt that is not in the chain", Remedy: "Get the session's receipts up to the one that it names; if they are all there, do not believe the chain."},
 	{Name: "interaction_open_call", Status: http.StatusForbidden, Step: "receipts", Title: "A call that was open at a post has an interaction receipt before the post, or none at the end", Remedy: "Do not believe the chain: the call is hidden, or the post's session receipt is of another chain."},
 	{Name: "caller_request", Status: http.StatusForbidden, Step: "receipts", Title: "A caller token is for another request than the one that carries it", Remedy: "Have the sidecar sign one for this request: each is for one method, path and body, once."},
+	{Name: "statement_mismatch", Status: http.StatusForbidden, Step: "receipts", Title: "A post's record has an agent's statement that is not of this post", Remedy: "Do not believe that the agent published it: the statement is of another agent, session, event or document."},
+	{Name: "statement_document", Public: true, Status: http.StatusForbidden, Step: "receipts", Title: "An agent's statement is for another document than the one that comes with it", Remedy: "Send the document as the sidecar has signed it, byte for byte the same in canonical form."},
 }

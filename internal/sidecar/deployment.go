@@ -26,6 +26,8 @@ type deployment struct {
 	peers    []admin.Peer
 	manifest *policy.Manifest
 	log      *zap.Logger
+	// reputation looks for the reputation of the agent that posts.
+	reputation func(context.Context) *admin.Reputation
 
 	mu   sync.Mutex            // held while observing
 	all  []observe.Observation // the last observations
@@ -110,6 +112,9 @@ func (d *deployment) Controls(ctx context.Context) []policy.ObservedControl {
 	return *d.seen.Load()
 }
 
+// Reputation returns the reputation that a post would have now; nil if the manifest believes none.
+func (d *deployment) Reputation(ctx context.Context) *admin.Reputation { return d.reputation(ctx) }
+
 // openDeployment observes the deployment for the first time for a snapshot. Contradictions from before stay until they
 // are observed to be mended.
 func (p *process) openDeployment(ctx context.Context, s *snapshot) *deployment {
@@ -122,6 +127,7 @@ func (p *process) openDeployment(ctx context.Context, s *snapshot) *deployment {
 			_ = p.watch.Look(ctx)
 			return observe.OfRuns(p.sessions.Runs())
 		},
+		reputation: func(ctx context.Context) *admin.Reputation { return p.reputation(ctx, s) },
 	}
 	if p.inForce != nil {
 		d.all = p.inForce.deployment.lastObservations()

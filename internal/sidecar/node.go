@@ -1,12 +1,16 @@
 package sidecar
 
 import (
-	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/node"
 	"github.com/actionproof/mediator/proxy/reputations"
 	"github.com/actionproof/mediator/reputation/accrual"
@@ -45,8 +49,10 @@ func (p *process) openNode() error {
 	p.sender = client.NewSender(to, p.record, time.Now, p.Log)
 	p.node = node.New(node.Options{Client: to, Issuer: p.callers, Owner: p.owner(), Agent: c.Receipts.Subject})
 	var err error
-	p.reputations, err = reputations.New(reputations.Options{Source: source{to, p.owner()}, Now: time.Now, Log: p.Log})
-	return cmp.Or(err, p.sender.Register(p.Metrics))
+	if p.reputations, err = reputations.New(reputations.Options{Source: source{to, p.owner()}, Now: time.Now, Log: p.Log}); err != nil {
+		return err
+	}
+	return errors.Join(p.sender.Register(p.Metrics), p.reputations.Register(p.Metrics))
 }
 
 // closeNode ends what is still being asked of the node.
@@ -65,4 +71,43 @@ type source struct {
 // Reputation implements [reputations.Source].
 func (s source) Reputation(ctx context.Context, subject string) (string, error) {
 	return s.node.Reputation(ctx, accrual.Agent{Owner: s.owner, Subject: subject}.String())
+}
+
+// reputation returns what a post by this snapshot would have as the reputation of its agent; nil if its manifest believes none.
+func (p *process) reputation(ctx context.Context, s *snapshot) *admin.Reputation {
+	if s.strict.Autonomy.MaxAge == 0 {
+		return nil
+	}
+	if p.reputations == nil {
+		return &admin.Reputation{Code: reputationMissing, Reason: "the configuration names no node (reputation)"}
+	}
+	agent := s.config.Receipts.Subject
+	known := p.reputations.State(ctx, agent, s.strict.Autonomy.MaxAge)
+	out := &admin.Reputation{Agent: agent}
+	if known.Token == "" {
+		out.Code, out.Reason = reputationMissing, whyMissing(known, s.strict.Autonomy.MaxAge)
+		return out
+	}
+	out.Signed, out.Until = &known.Issued, &known.Until
+	o, err := policy.OpenReputation(s.trust.Verifier, s.strict, known.Token, agent)
+	if err != nil {
+		out.Code, out.Reason = problem.DetailsOf(err).Code, err.Error()
+		return out
+	}
+	out.Tier = o.Claims().Tier
+	return out
+}
+
+const reputationMissing = "reputation_missing"
+
+// whyMissing says why there is no reputation to send.
+func whyMissing(known reputations.State, maxAge time.Duration) string {
+	switch {
+	case known.Failed != nil:
+		return "the node gives none: " + known.Failed.Error()
+	case known.Issued.IsZero():
+		return "the node has not answered yet"
+	}
+	return fmt.Sprintf("the node gives one that was signed at %s, and the manifest believes none that is older than %s: shorten the lifetime of keys.appraiser in the node's configuration to that",
+		known.Issued.UTC().Format(time.RFC3339), maxAge)
 }

@@ -52,6 +52,8 @@ type Cache struct {
 	mu     sync.Mutex // guards all below, and what the agents hold
 	agents *lru.Cache[string, *agent]
 	failed bool // the last question
+
+	metrics *metrics
 }
 
 // agent is what is known of one agent.
@@ -60,6 +62,7 @@ type agent struct {
 	issued, end time.Time
 	asking      chan struct{} // closed when the question that is asked now is over; nil while there is none
 	notBefore   time.Time     // of the next question
+	failed      error         // why the last question failed; nil if it did not
 }
 
 // New makes an empty cache.
@@ -68,7 +71,7 @@ func New(o Options) (*Cache, error) {
 		return nil, errors.New("reputations: the cache lacks one of its parts")
 	}
 	o.Wait, o.Timeout, o.Pause = cmp.Or(o.Wait, 250*time.Millisecond), cmp.Or(o.Timeout, 5*time.Second), cmp.Or(o.Pause, 2*time.Second)
-	c := &Cache{o: o, agents: lru.New[string, *agent](maxAgents)}
+	c := &Cache{o: o, agents: lru.New[string, *agent](maxAgents), metrics: newMetrics()}
 	c.life, c.stop = context.WithCancel(context.Background())
 	return c, nil
 }
@@ -86,8 +89,41 @@ func (c *Cache) Forget(subject string) {
 	c.agents.Put(subject, new(agent)) // the answer to a question that is being asked goes to the agent that was there
 }
 
-// Token returns a token of the agent that is no older than maxAge, or nothing where there is none.
+// Token returns a token of the agent that posts which is no older than maxAge, or nothing where there is none.
 func (c *Cache) Token(ctx context.Context, subject string, maxAge time.Duration) string {
+	token := c.wanted(ctx, subject, maxAge)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a, ok := c.agents.Get(subject); ok && token != "" {
+		c.metrics.sent(a.issued)
+	} else {
+		c.metrics.missing()
+	}
+	return token
+}
+
+// State is what is known of the reputation of one agent.
+type State struct {
+	Token  string    // as a post would have it now; empty where there is none
+	Issued time.Time // when the last token was signed that the node has given; zero where it has given none
+	Until  time.Time // until when posts have that token
+	Failed error     // why the last question to the node failed; nil if it did not
+}
+
+// State looks for a token of an agent as [Cache.Token] does, for somebody who does not post.
+func (c *Cache) State(ctx context.Context, subject string, maxAge time.Duration) State {
+	token := c.wanted(ctx, subject, maxAge)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := State{Token: token}
+	if a, ok := c.agents.Get(subject); ok {
+		s.Issued, s.Until, s.Failed = a.issued, a.until(maxAge), a.failed
+	}
+	return s
+}
+
+// wanted returns a token that is good. Where there is none it waits for one, but not for long.
+func (c *Cache) wanted(ctx context.Context, subject string, maxAge time.Duration) string {
 	token, asking := c.look(subject, maxAge)
 	if token != "" || asking == nil {
 		return token
@@ -112,11 +148,7 @@ func (c *Cache) look(subject string, maxAge time.Duration) (token string, asking
 		a = new(agent)
 		c.agents.Put(subject, a)
 	}
-	now, end := c.o.Now(), a.issued.Add(maxAge)
-	if a.end.Before(end) {
-		end = a.end
-	}
-	end = end.Add(-margin)
+	now, end := c.o.Now(), a.until(maxAge)
 	if now.Before(end) {
 		token = a.token
 	}
@@ -126,6 +158,15 @@ func (c *Cache) look(subject string, maxAge time.Duration) (token string, asking
 		c.wait.Go(func() { c.ask(subject, a) })
 	}
 	return token, a.asking
+}
+
+// until returns until when the last token is sent.
+func (a *agent) until(maxAge time.Duration) time.Time {
+	end := a.issued.Add(maxAge)
+	if a.end.Before(end) {
+		end = a.end
+	}
+	return end.Add(-margin)
 }
 
 // ask asks the node for a token of the agent, and keeps it.
@@ -143,6 +184,8 @@ func (c *Cache) ask(subject string, a *agent) {
 	a.asking = nil
 	// Also after a success: a token that ends at once must not make a question of each post.
 	a.notBefore = c.o.Now().Add(c.o.Pause)
+	a.failed = err
+	c.metrics.asked(err)
 	if failed := err != nil; failed != c.failed {
 		c.failed = failed
 		if failed {

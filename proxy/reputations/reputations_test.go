@@ -3,11 +3,14 @@ package reputations_test
 import (
 	"context"
 	"errors"
+	"maps"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/evidence"
@@ -255,6 +258,71 @@ func TestTokensThatAreNone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestMetrics counts questions and posts. Who only looks at the state of a token is no post.
+func TestMetrics(t *testing.T) {
+	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
+		r := prometheus.NewPedanticRegistry()
+		check.Must(t, c.Register(r))
+		wants := func(fetched, failed, sent, missing int, signed time.Time) {
+			t.Helper()
+			families, err := r.Gather()
+			check.Must(t, err)
+			got := make(map[string]int)
+			for _, f := range families {
+				for _, m := range f.GetMetric() {
+					name := strings.TrimPrefix(f.GetName(), "mediator_reputation_")
+					for _, l := range m.GetLabel() {
+						name += " " + l.GetValue()
+					}
+					got[name] = int(m.GetCounter().GetValue() + m.GetGauge().GetValue())
+				}
+			}
+			seconds := 0
+			if !signed.IsZero() {
+				seconds = int(signed.Unix())
+			}
+			want := map[string]int{"questions_total fetched": fetched, "questions_total failed": failed, "posts_total sent": sent, "posts_total missing": missing, "signed_seconds": seconds}
+			if !maps.Equal(got, want) {
+				t.Errorf("%v, want %v", got, want)
+			}
+		}
+		wants(0, 0, 0, 0, time.Time{})
+		n.set(0, errors.New("away"))
+		c.Token(t.Context(), agent, age)
+		c.State(t.Context(), agent, age)
+		wants(0, 1, 0, 1, time.Time{})
+		n.set(0, nil)
+		time.Sleep(time.Minute)
+		signed := time.Now()
+		c.Token(t.Context(), agent, age)
+		c.Token(t.Context(), agent, age)
+		c.State(t.Context(), agent, age)
+		wants(1, 1, 2, 1, signed)
+	})
+}
+
+// TestState: the state of an agent's token is what a post would find, with why there is none.
+func TestState(t *testing.T) {
+	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
+		away := errors.New("away")
+		n.set(0, away)
+		if s := c.State(t.Context(), agent, age); s.Token != "" || !errors.Is(s.Failed, away) || !s.Issued.IsZero() {
+			t.Errorf("%+v", s)
+		}
+		n.set(0, nil)
+		time.Sleep(time.Minute)
+		s := c.State(t.Context(), agent, age)
+		if s.Token == "" || s.Failed != nil || !s.Issued.Equal(time.Now()) || s.Until.Sub(s.Issued) != age-5*time.Second {
+			t.Errorf("%+v", s)
+		}
+		n.set(0, away)
+		time.Sleep(age)
+		if old := c.State(t.Context(), agent, age); old.Token != "" || !errors.Is(old.Failed, away) || !old.Issued.Equal(s.Issued) || old.Until.After(time.Now()) {
+			t.Errorf("%+v", old)
+		}
+	})
 }
 
 // TestClose ends a question that is being asked; afterwards none is asked.

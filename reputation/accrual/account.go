@@ -9,14 +9,15 @@ import (
 
 // Account is the log of one agent, as far as it was read. Its reputation follows from it. An Account is not safe for concurrent use.
 type Account struct {
-	agent   Agent
-	log     Log
-	first   int64             // time of the first entry
-	events  []*event          // in the order of their first sessions
-	byEvent map[string]*event // by the event's id
-	eventOf map[string]string // the event's id by the session's
-	// outcomes of disputes by their ids.
-	outcomes map[string]string
+	agent    Agent
+	log      Log
+	first    int64              // time of the first entry
+	events   []*event           // in the order of their first sessions
+	byEvent  map[string]*event  // by the event's id
+	eventOf  map[string]string  // the event's id by the session's
+	disputes map[string]Dispute // in which the agent is accused, by their ids
+	raised   map[string]Raised  // by their ids
+	points   []points           // in the order in which they came
 	// flagged is how many of the events came before the agent last lost a dispute. They count no more.
 	flagged int
 }
@@ -42,7 +43,7 @@ func NewAccount(agent Agent) (*Account, error) {
 	}
 	return &Account{
 		agent: agent, log: Log{Head: evidence.HashBytes([]byte(agent.String()))},
-		byEvent: make(map[string]*event), eventOf: make(map[string]string), outcomes: make(map[string]string),
+		byEvent: make(map[string]*event), eventOf: make(map[string]string), disputes: make(map[string]Dispute), raised: make(map[string]Raised),
 	}, nil
 }
 
@@ -70,9 +71,12 @@ func (a *Account) Add(e Entry) (added bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if e.Session != nil {
+	switch {
+	case e.Session != nil:
 		added, err = a.addSession(*e.Session, e.At)
-	} else {
+	case e.Raised != nil:
+		added, err = a.addRaised(*e.Raised)
+	default:
 		added, err = a.addDispute(*e.Dispute)
 	}
 	if err != nil || !added {
@@ -117,19 +121,4 @@ func (e *event) replace(s Session, at int64) bool {
 		return true
 	}
 	return false
-}
-
-func (a *Account) addDispute(d Dispute) (bool, error) {
-	outcome, known := a.outcomes[d.ID]
-	switch {
-	case known && (d.Outcome == outcome || d.Outcome == ""):
-		return false, nil
-	case outcome != "":
-		return false, fmt.Errorf("accrual: the dispute %s ended as %s, and cannot end as %s too", d.ID, outcome, d.Outcome)
-	}
-	a.outcomes[d.ID] = d.Outcome
-	if d.Outcome == ChallengerWins {
-		a.flagged = len(a.events)
-	}
-	return true, nil
 }

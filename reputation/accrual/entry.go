@@ -12,11 +12,12 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// Entry is one entry of an agent's log. Exactly one of Session and Dispute is there.
+// Entry is one entry of an agent's log. Exactly one of Session, Dispute and Raised is there.
 type Entry struct {
 	At      int64    `json:"at"` // Unix seconds, by the clock of the node
 	Session *Session `json:"session,omitempty"`
 	Dispute *Dispute `json:"dispute,omitempty"`
+	Raised  *Raised  `json:"raised,omitempty"`
 }
 
 // Session is a session that has been closed, with its score. A later entry for the same session replaces it: receipts can come late, and
@@ -37,6 +38,15 @@ type Session struct {
 type Dispute struct {
 	ID      string `json:"dispute_id"`
 	Outcome string `json:"outcome,omitempty"`
+	// Bonus says that the agent has won and gains points. Package dispute says when a dispute gives them.
+	Bonus bool `json:"bonus,omitempty"`
+}
+
+// Raised is a dispute that the agent has raised against another, and that has ended.
+type Raised struct {
+	ID      string `json:"dispute_id"`
+	Outcome string `json:"outcome"`
+	Bonus   bool   `json:"bonus,omitempty"` // as of [Dispute]
 }
 
 // How a dispute has ended (seed: outcome).
@@ -89,12 +99,24 @@ func (e Entry) check() error {
 	switch {
 	case e.At <= 0 || e.At > maxWhole:
 		return errors.New("accrual: an entry has no time")
-	case (e.Session == nil) == (e.Dispute == nil):
-		return errors.New("accrual: an entry is not about exactly one of a session and a dispute")
+	case e.about() != 1:
+		return errors.New("accrual: an entry is not about exactly one of a session, a dispute and a dispute that the agent has raised")
 	case e.Session != nil:
 		return e.Session.check()
+	case e.Raised != nil:
+		return checkDispute(e.Raised.ID, e.Raised.Outcome, e.Raised.Bonus, ChallengerWins, []string{ChallengerWins, TargetWins, Inconclusive})
 	}
-	return e.Dispute.check()
+	return checkDispute(e.Dispute.ID, e.Dispute.Outcome, e.Dispute.Bonus, TargetWins, []string{"", ChallengerWins, TargetWins, Inconclusive})
+}
+
+// about returns how many things the entry is about.
+func (e Entry) about() (n int) {
+	for _, there := range []bool{e.Session != nil, e.Dispute != nil, e.Raised != nil} {
+		if there {
+			n++
+		}
+	}
+	return n
 }
 
 func (s *Session) check() error {
@@ -116,12 +138,15 @@ func (s *Session) check() error {
 	return nil
 }
 
-func (d *Dispute) check() error {
-	if !named(d.ID, maxName) {
+// checkDispute refuses what no dispute is. Only who has won gains points.
+func checkDispute(id, outcome string, bonus bool, won string, outcomes []string) error {
+	switch {
+	case !named(id, maxName):
 		return errors.New("accrual: a dispute lacks its id, or it is too long")
-	}
-	if !slices.Contains([]string{"", ChallengerWins, TargetWins, Inconclusive}, d.Outcome) {
-		return fmt.Errorf("accrual: the dispute %s ended as %.40q, which is no outcome", d.ID, d.Outcome)
+	case !slices.Contains(outcomes, outcome):
+		return fmt.Errorf("accrual: the dispute %s ended as %.40q, which is no outcome", id, outcome)
+	case bonus && outcome != won:
+		return fmt.Errorf("accrual: the dispute %s gives points to an agent that has not won it", id)
 	}
 	return nil
 }

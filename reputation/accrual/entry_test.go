@@ -90,6 +90,7 @@ func TestEntriesThatNoLogHas(t *testing.T) {
 func FuzzParseEntry(f *testing.F) {
 	f.Add([]byte(entry))
 	f.Add([]byte(`{"at":1,"dispute":{"dispute_id":"d","outcome":"target_wins"}}`))
+	f.Add([]byte(`{"at":1,"raised":{"bonus":true,"dispute_id":"d","outcome":"challenger_wins"}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		e, err := accrual.ParseEntry(raw)
 		if err != nil {

@@ -31,10 +31,11 @@ type Reputation struct {
 	TotalSessions       int64 `json:"total_sessions"`       // all sessions of one verified event are one
 	FirstSeen           int64 `json:"first_seen"`           // Unix seconds; 0 for an agent without a log
 
-	// CurrentScore is the mean of ScoreHistory, and 0 where that is empty.
+	// CurrentScore is the mean of ScoreHistory with DisputePoints added, from 0 to 100, and 0 where the history is empty.
 	CurrentScore float64 `json:"current_score"`
 	ScoreTrend   string  `json:"score_trend"`
-	// Lower is where the 95 % interval of the mean begins, by Student's t; 0 for fewer than two sessions.
+	// Lower is where the 95 % interval of the mean begins, by Student's t; 0 for fewer than two sessions. Points that were lost lower it, and
+	// points that were gained do not raise it: agents of two owners can let each other win.
 	Lower    float64 `json:"lower"`
 	Coverage float64 `json:"coverage"` // the mean of ScoreHistory
 	// Provisional is a score that rests on fewer than Window sessions.
@@ -48,6 +49,13 @@ type Reputation struct {
 	ChallengesReceived int64 `json:"challenges_received"`
 	ChallengesWon      int64 `json:"challenges_won"`
 	ChallengesLost     int64 `json:"challenges_lost"`
+	// DisputesPending are those of them that are open. An accusation alone changes nothing.
+	DisputesPending int64 `json:"disputes_pending,omitempty"`
+	// Disputes that the agent has raised, and that have ended with a winner.
+	DisputesWon  int64 `json:"disputes_won,omitempty"`
+	DisputesLost int64 `json:"disputes_lost,omitempty"`
+	// DisputePoints are what disputes have added to the score and taken from it: see [WonBonus]. They count until [PointsCount] events have come.
+	DisputePoints int64 `json:"dispute_points,omitempty"`
 	// Disputed is an agent that has lost a dispute, until Window sessions have been scored since.
 	Disputed bool `json:"disputed"`
 
@@ -68,7 +76,7 @@ type ScoredSession struct {
 func (a *Account) Reputation(scoringHash string) Reputation {
 	r := Reputation{
 		AgentID: a.agent.String(), Owner: a.agent.Owner, Agent: a.agent.Subject, TotalSessions: int64(len(a.events)), FirstSeen: a.first,
-		ScoreHistory: a.history(scoringHash), ScoringHash: scoringHash, ChallengesReceived: int64(len(a.outcomes)), Log: a.log,
+		ScoreHistory: a.history(scoringHash), ScoringHash: scoringHash, ChallengesReceived: int64(len(a.disputes)), DisputePoints: a.disputePoints(), Log: a.log,
 	}
 	for i, e := range a.events {
 		if !e.counts() {
@@ -79,12 +87,22 @@ func (a *Account) Reputation(scoringHash string) Reputation {
 			r.FlaggedInteractions++
 		}
 	}
-	for _, outcome := range a.outcomes {
-		switch outcome {
+	for _, d := range a.disputes {
+		switch d.Outcome {
 		case TargetWins:
 			r.ChallengesWon++
 		case ChallengerWins:
 			r.ChallengesLost++
+		case "":
+			r.DisputesPending++
+		}
+	}
+	for _, d := range a.raised {
+		switch d.Outcome {
+		case ChallengerWins:
+			r.DisputesWon++
+		case TargetWins:
+			r.DisputesLost++
 		}
 	}
 	r.derive()
@@ -134,11 +152,15 @@ func (r *Reputation) derive() {
 	for i, s := range r.ScoreHistory {
 		scores[i], coverages[i] = s.Score, s.Coverage
 	}
-	r.CurrentScore, r.Coverage = Round(mean(scores)), Round(mean(coverages))
-	r.ScoreTrend, r.Lower = trend(scores), lower(scores)
+	average, points := mean(scores), float64(r.DisputePoints)
+	if n == 0 {
+		points = 0 // there is no score that they could change
+	}
+	r.CurrentScore, r.Coverage = Round(min(max(average+points, 0), 100)), Round(mean(coverages))
+	r.ScoreTrend, r.Lower = trend(scores), Round(max(lower(scores)+min(points, 0), 0))
 	r.Provisional = n < Window
 	r.Disputed = r.ChallengesLost > 0 && n < Window
-	r.Tier = tierOf(r.CurrentScore, r.Counted(), r.ChallengesLost)
+	r.Tier = tierOf(min(r.CurrentScore, Round(average)), r.Counted(), r.ChallengesLost)
 }
 
 // Counted are the interactions that count for the tier.

@@ -23,7 +23,7 @@ var tiers = []struct {
 	{TierVerified, 85, 1000, true},
 }
 
-// tierOf returns the highest tier that an agent has reached.
+// tierOf returns the highest tier that an agent has reached. The score is one without points that disputes have added: they raise no tier.
 func tierOf(score float64, interactions, lost int64) string {
 	reached := TierNew
 	for _, t := range tiers {

@@ -68,8 +68,17 @@ func (r *Reputation) countsFit() bool {
 	return 0 <= r.FlaggedInteractions && r.FlaggedInteractions <= r.TotalInteractions && r.TotalInteractions <= r.TotalSessions &&
 		int64(len(r.ScoreHistory)) <= r.TotalSessions &&
 		0 <= r.ChallengesWon && 0 <= r.ChallengesLost && r.ChallengesWon+r.ChallengesLost <= r.ChallengesReceived &&
+		0 <= r.DisputesPending && r.ChallengesWon+r.ChallengesLost+r.DisputesPending <= r.ChallengesReceived &&
+		0 <= r.DisputesWon && 0 <= r.DisputesLost && r.pointsFit() &&
 		(r.FlaggedInteractions == 0 || r.ChallengesLost > 0) &&
-		r.TotalSessions+r.ChallengesReceived <= r.Log.Entries && r.Log.Entries >= 0 && (r.FirstSeen > 0) == (r.Log.Entries > 0)
+		r.TotalSessions+r.ChallengesReceived+r.DisputesWon+r.DisputesLost <= r.Log.Entries && r.Log.Entries >= 0 && (r.FirstSeen > 0) == (r.Log.Entries > 0)
+}
+
+// pointsFit holds the points against the disputes that can have given and taken them.
+func (r *Reputation) pointsFit() bool {
+	gained := min(MaxBonus, WonBonus*r.DisputesWon+KeptBonus*r.ChallengesWon)
+	lost := min(MaxLoss, RaisedLoss*r.DisputesLost)
+	return -lost <= r.DisputePoints && r.DisputePoints <= gained
 }
 
 func (r *Reputation) historyFits() bool {

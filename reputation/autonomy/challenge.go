@@ -131,6 +131,20 @@ func (s *Session) judge(c Challenge) (held strategy.Held, passed bool) {
 	return held, held.Count() == strategy.Predicates && !at.early && !s.calledBetween(float64(c.Issued), float64(c.Committed))
 }
 
+// Broke reports whether the agent did what a strategy that it has committed to and revealed rules out (see [strategy.Strategy.Broken]).
+func (s *Session) Broke(c Challenge) bool {
+	at := s.challenges[c.Nonce]
+	if at == nil || c.Strategy == nil {
+		return false
+	}
+	of := at.find(c.Commitment)
+	if of == nil {
+		return false
+	}
+	hash, err := strategy.Commitment(c.Nonce, c.Salt, *c.Strategy)
+	return err == nil && hash == c.Commitment && c.Strategy.Broken(of.trace, s.closed)
+}
+
 // Judge says what became of the challenges of the session, in their order.
 func (s *Session) Judge(challenges []Challenge) []Judged {
 	var all []Judged

@@ -155,6 +155,12 @@ func (s Strategy) Judge(t Trace) Held {
 	}
 }
 
+// Broken reports whether a trace rules out that the strategy was kept to: something was seen that it does not allow. What was not seen breaks
+// nothing, as it may have been anything; nor does a tool without a name. closed says that nothing more can come.
+func (s Strategy) Broken(t Trace, closed bool) bool {
+	return t.tools.beyond(s.Tools) || t.hosts.beyond(s.Hosts) || t.model.beyond([]string{s.Model}) || t.calls > s.Calls.Max || closed && t.calls < s.Calls.Min
+}
+
 // set is a set of names, in their order. More than a strategy can name become unknown.
 type set struct {
 	names   []string
@@ -177,5 +183,13 @@ func (s *set) within(list []string) bool {
 	return !s.unknown && !slices.ContainsFunc(s.names, func(name string) bool {
 		_, ok := slices.BinarySearch(list, name)
 		return !ok
+	})
+}
+
+// beyond reports whether a name is not in an ordered list.
+func (s *set) beyond(list []string) bool {
+	return slices.ContainsFunc(s.names, func(name string) bool {
+		_, ok := slices.BinarySearch(list, name)
+		return !ok && name != ""
 	})
 }

@@ -4,8 +4,6 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/pem"
-	"math/big"
-	"slices"
 	"strings"
 
 	stded25519 "crypto/ed25519"
@@ -65,22 +63,8 @@ func (k Key) DID() string {
 	return didPrefix + evidence.HashBytes(pem.EncodeToMemory(&pem.Block{Type: typePEM, Bytes: der}))[:2*didBytes]
 }
 
-// DIDKey returns the key itself as did:key: the multicodec ed25519-pub in base58btc.
-func (k Key) DIDKey() string {
-	return "did:key:z" + base58(append([]byte{0xed, 0x01}, k.public...))
-}
-
-// base58 encodes bytes that do not begin with zero.
-func base58(b []byte) string {
-	const alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
-	n, digit, text := new(big.Int).SetBytes(b), new(big.Int), []byte(nil)
-	for n.Sign() > 0 {
-		n.DivMod(n, big.NewInt(int64(len(alphabet))), digit)
-		text = append(text, alphabet[digit.Int64()])
-	}
-	slices.Reverse(text)
-	return string(text)
-}
+// DIDKey returns the key itself as did:key.
+func (k Key) DIDKey() string { return evidence.DIDKey(k.public) }
 
 // Possesses refuses a signature (hex) that is not the key's over the nonce, a bar and the payload. The nonce is hex, so the two cannot be
 // cut elsewhere.

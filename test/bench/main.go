@@ -3,6 +3,7 @@
 //
 // bench growth measures what a post costs when records, rules or sessions have become many: see GROWTH.md.
 // bench postgres measures sidecars that share a database: see POSTGRES.md.
+// bench reputation measures posts whose policy asks for the agent's reputation: see REPUTATION.md.
 // bench compare compares the benchmarks beside the hot paths with those of another version.
 package main
 
@@ -56,6 +57,8 @@ func run(ctx context.Context, args []string) error {
 			return runGrowth(ctx, args[1:])
 		case "postgres":
 			return runPostgres(ctx, args[1:])
+		case "reputation":
+			return runReputation(ctx, args[1:])
 		case "compare":
 			return runCompare(ctx, args[1:])
 		}

@@ -22,6 +22,8 @@ import (
 
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/freeport"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
@@ -34,6 +36,8 @@ type deployment struct {
 	sessions int                    // sessions that are open; 0 means 1
 	more     string                 // lines of the sidecar's configuration
 	fill     func(dir string) error // what lies in the folder of the state at the start
+	node     bool                   // the sidecar hands its receipts over to the node
+	asks     bool                   // the policy asks for the agent's reputation
 }
 
 const rules = `
@@ -101,7 +105,7 @@ func (b *stand) deploy(ctx context.Context, d deployment) (target, error) {
 	return b.ahead(t), nil
 }
 
-// configure writes the configuration files. The sidecar hands no receipts to the node: posts alone are measured.
+// configure writes the configuration files. Unless d.node is set the sidecar hands no receipts to the node: posts alone are measured.
 func (b *stand) configure(dir, listen, hooks string, d deployment) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -111,7 +115,15 @@ func (b *stand) configure(dir, listen, hooks string, d deployment) error {
 	}
 	for file, raw := range configs.Dev {
 		text := strings.NewReplacer("127.0.0.1:8181", listen, "127.0.0.1:8182", hooks, "{type: memory}", d.custody, "dir: ca, ", "",
-			"sources:\n", "maxAge: 24h\nbudget: 1000000000\nsources:\n", "\nreputation: ", "\n# reputation: ").Replace(string(raw))
+			"sources:\n", "maxAge: 24h\nbudget: 1000000000\nsources:\n").Replace(string(raw))
+		switch {
+		case !d.node:
+			text = strings.Replace(text, "\nreputation: ", "\n# reputation: ", 1)
+		case d.asks && file == devstack.PolicyFile:
+			text += askingRule
+		case d.asks && file == devstack.ManifestFile:
+			text = string(demo.WithAutonomy([]byte(text)))
+		}
 		if before, _, ok := strings.Cut(text, "session: {standing"); ok {
 			text = before + d.more + strings.ReplaceAll(actions(max(d.rules, 1))+rules, "HOST", b.upstream)
 		}
@@ -206,7 +218,7 @@ func (b *stand) startVault() (string, error) {
 		return "", fmt.Errorf("vault bootstrap: %w: %s", err, out)
 	}
 	return fmt.Sprintf(`{type: vault, vault: {address: "%s", ca: "%s", keys: [runtime-key, session-key, request-proof-key, interaction-receipt-key, origin-proof-key, trigger-receipt-key,
-    policy-decision-key, action-grant-key, appraiser-key], auth: {appRole: {role: "mediator-{role}", roleIDFile: "%[3]s/{role}.role-id", secretIDFile: "%[3]s/{role}.secret-id"}}}}`,
+    policy-decision-key, action-grant-key, agent-statement-key, appraiser-key], auth: {appRole: {role: "mediator-{role}", roleIDFile: "%[3]s/{role}.role-id", secretIDFile: "%[3]s/{role}.secret-id"}}}}`,
 		v.Address, v.CAFile, secrets), nil
 }
 

@@ -238,7 +238,7 @@ func (k *Kit) Trust(t testing.TB, more ...string) *evidence.Trust {
 
 // certificates are those that the kit has, in one order.
 func (k *Kit) certificates() (all []string) {
-	for _, purpose := range append(slices.Clone(Roles), evidence.PurposeInteraction, evidence.PurposeAppraiser) {
+	for _, purpose := range append(slices.Clone(Roles), evidence.PurposeInteraction, evidence.PurposeStatement, evidence.PurposeAppraiser) {
 		if c := k.Certificates[purpose]; c != "" {
 			all = append(all, c)
 		}

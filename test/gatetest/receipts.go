@@ -38,6 +38,28 @@ func (k *Kit) Appraiser(t testing.TB) *signer.Issuer[autonomy.Claims] {
 	return Signer(t, k, autonomy.Kind)
 }
 
+// Speaking makes m a manifest of a deployment whose agents publish statements. It is an edit for [New].
+func Speaking(m *policy.Manifest) {
+	m.Version = "1.1"
+	m.AgentStatementPolicy = &policy.StatementPolicy{
+		Allowed:           speakers(),
+		KeyCustody:        policy.KeyCustody{AllowedKeyCustody: []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}, RequireNonExportableKey: true},
+		MaxStatementAgeMs: 15_000,
+	}
+}
+
+// speakers are whose statements are believed.
+func speakers() policy.Allowed {
+	return policy.Allowed{AllowedIssuers: []string{"mediator-speaker"}, AllowedAudiences: []string{"posting-api"}, AllowedKeyIDs: []string{"agent-statement-key"}}
+}
+
+// Speak gives the deployment a certified key for the statements of agents, and returns the issuer of these.
+func (k *Kit) Speak(t testing.TB) *signer.Issuer[interaction.Statement] {
+	t.Helper()
+	k.addRole(t, evidence.PurposeStatement, speakers(), interaction.Lifetime)
+	return Signer(t, k, interaction.StatementKind)
+}
+
 // Session begins the chain of a session.
 func (k *Kit) Session(t testing.TB, id string) *Session {
 	t.Helper()

@@ -105,3 +105,9 @@ func WithAutonomy(m *policy.Manifest) *policy.Manifest {
 	gatetest.Autonomous(m)
 	return m
 }
+
+// WithStatements makes m a manifest of a deployment whose agents publish statements, and returns it.
+func WithStatements(m *policy.Manifest) *policy.Manifest {
+	gatetest.Speaking(m)
+	return m
+}

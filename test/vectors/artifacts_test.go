@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
@@ -85,7 +86,7 @@ var open = map[string]opener{
 	evidence.RequestProofKind.Typ: opens(evidence.RequestProofKind), evidence.SignerCertificateKind.Typ: opens(evidence.SignerCertificateKind),
 	evidence.DeploymentCertificateKind.Typ: opens(evidence.DeploymentCertificateKind), evidence.RevocationListKind.Typ: opens(evidence.RevocationListKind),
 	evidence.ChallengeTokenKind.Typ: opensOwn(evidence.ChallengeTokenKind), evidence.CapabilityKind.Typ: opensOwn(evidence.CapabilityKind),
-	autonomy.Kind.Typ: opens(autonomy.Kind),
+	autonomy.Kind.Typ: opens(autonomy.Kind), interaction.StatementKind.Typ: opens(interaction.StatementKind),
 }
 
 // artifact is one valid token, with what the faults need to know of it.

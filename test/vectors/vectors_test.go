@@ -35,6 +35,7 @@ func TestVectorsAreGenerated(t *testing.T) {
 		"posts.json": d.postsVectors().marshal(), "canonical.json": canonicalVectors().marshal(),
 		"receipts.json": d.receiptsVectors().marshal(), "scores.json": scoresVectors().marshal(), "scoretokens.json": d.scoreTokens().marshal(),
 		"verifications.json": d.verificationsVectors().marshal(), "reputations.json": d.reputationsVectors().marshal(),
+		"statements.json": d.statements().marshal(),
 	} {
 		if *update {
 			mustDo(os.WriteFile(name, want, 0o644))
@@ -89,6 +90,10 @@ func all(t *testing.T) []judged {
 	tokens := read[artifactsFile](t, "scoretokens.json")
 	for _, v := range tokens.Vectors {
 		out = append(out, judged{"scoretokens.json", v.Name, v.Verdict, tokens.verify(v)})
+	}
+	statements := read[artifactsFile](t, "statements.json")
+	for _, v := range statements.Vectors {
+		out = append(out, judged{"statements.json", v.Name, v.Verdict, statements.verify(v)})
 	}
 	reputations := read[reputationsFile](t, "reputations.json")
 	for _, v := range reputations.Vectors {

@@ -27,6 +27,7 @@ var Roles = []Role{
 	{"serve", "agent_session", "session-key"},
 	{"serve", "request_proof", "request-proof-key"},
 	{"serve", "interaction_receipt", "interaction-receipt-key"},
+	{"serve", "agent_statement", "agent-statement-key"},
 	{"reputation", "appraiser", "appraiser-key"},
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/reputation/client"
 )
@@ -22,15 +23,16 @@ func Doctor() *cobra.Command {
 		Use: "doctor", Short: "Hold the manifest's controls against what the processes see", Args: cli.NoArgs,
 		Long: `Has the sidecar, the trigger service, the control plane and, if the sidecar names one, the node look at their deployment, and lists each of the manifest's 44 controls as
 observed true (what was looked at bears the manifest out), observed false, or only declared (nothing that a process could look at would
-show it, or it could not be looked at), with what was seen. Beside the controls it lists what the processes see of their own confinement, and how far
-receipts have come on their way to the node.
+show it, or it could not be looked at), with what was seen. Beside the controls it lists what the processes see of their own confinement, how far
+receipts have come on their way to the node, and, if the manifest believes reputations, the one that a post would have now.
 The exit status is 1 if any control is observed false (posts are refused then), if any of the processes does not answer (what it sees is not known
-then), and if the node refuses receipts.`,
+then), if the node refuses receipts, and if there is no reputation that is believed.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var seen struct {
 				Controls    []policy.ObservedControl `json:"controls"`
 				Confinement []admin.Confinement      `json:"confinement"`
 				Delivery    *client.Status           `json:"delivery,omitempty"`
+				Reputation  *admin.Reputation        `json:"reputation,omitempty"`
 			}
 			if err := admin.Get(c.Context(), at, "/v1/controls", &seen.Controls); err != nil {
 				return err
@@ -41,10 +43,14 @@ then), and if the node refuses receipts.`,
 			if err := admin.Get(c.Context(), at, "/v1/delivery", &seen.Delivery); err != nil {
 				return err
 			}
+			if err := admin.Get(c.Context(), at, "/v1/reputation", &seen.Reputation); err != nil {
+				return err
+			}
 			err := cli.PrintText(c, asJSON, seen, func(w io.Writer) error {
 				printControls(w, seen.Controls)
 				printConfinement(w, seen.Confinement)
 				printDelivery(w, seen.Delivery)
+				printReputation(w, seen.Reputation)
 				return nil
 			})
 			if err != nil {
@@ -54,7 +60,7 @@ then), and if the node refuses receipts.`,
 			if len(away) > 0 {
 				fmt.Fprintf(c.ErrOrStderr(), "mediator: what %s sees is not known: start it, or see its log\n", strings.Join(away, " and "))
 			}
-			if len(away) > 0 || policy.Contradicted(seen.Controls) != nil || stuck(seen.Delivery) {
+			if len(away) > 0 || policy.Contradicted(seen.Controls) != nil || stuck(seen.Delivery) || seen.Reputation != nil && seen.Reputation.Code != "" {
 				return cli.ErrRefused
 			}
 			return nil
@@ -91,6 +97,26 @@ func printDelivery(w io.Writer, d *client.Status) {
 	}
 	if d.Pruned > 0 {
 		fmt.Fprintf(w, "%-14s %d receipts were removed for their age before the node had them\n", "lost", d.Pruned)
+	}
+}
+
+// printReputation says which reputation a post would have now, if the manifest believes any.
+func printReputation(w io.Writer, r *admin.Reputation) {
+	if r == nil {
+		return
+	}
+	fmt.Fprintln(w, "reputation of the agent that posts")
+	state, about := "believed", "tier "+r.Tier
+	if r.Code != "" {
+		state, about = "none", fmt.Sprintf("%s: %s", r.Code, r.Reason)
+	}
+	fmt.Fprintf(w, "%-14s %s", state, about)
+	if r.Signed != nil && r.Until != nil {
+		fmt.Fprintf(w, ", signed at %s, used until %s", r.Signed.UTC().Format(time.RFC3339), r.Until.UTC().Format(time.RFC3339))
+	}
+	fmt.Fprintln(w)
+	if remedy := problem.Remedy(r.Code); remedy != "" {
+		fmt.Fprintf(w, "%-14s %s\n", "remedy", remedy)
 	}
 }
 

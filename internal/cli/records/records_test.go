@@ -168,3 +168,22 @@ func TestChainWithReputation(t *testing.T) {
 		t.Errorf("it shows\n%s", &after)
 	}
 }
+
+// TestChainWithStatement: what the agent published stands above the chain that let it out.
+func TestChainWithStatement(t *testing.T) {
+	k := gatetest.New(t, gatetest.Speaking)
+	post := k.PostOf(t, gatetest.Plan{})
+	made, err := k.Speak(t).Issue(t.Context(), interaction.Statement{
+		Owner: k.Owner(t), Agent: post.Subject, Session: post.Session, EventID: post.Event, Kind: interaction.StatesContract,
+		StatementHash: post.ContentHash, BindingHash: post.BindingHash, Probabilistic: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var drawn bytes.Buffer
+	DrawChain(&drawn, append(post.Artifacts, ledger.Artifact{Name: "agentStatement", Token: made.Token()}))
+	first, rest, _ := strings.Cut(drawn.String(), "\n")
+	if !strings.HasPrefix(first, "agent statement        contract ") || !strings.HasSuffix(first, ", of "+post.Subject) || !strings.Contains(rest, "└─ request proof") {
+		t.Errorf("it shows\n%s", &drawn)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/reputation/accrual"
 )
@@ -60,9 +61,12 @@ func chainTree(artifacts []ledger.Artifact) *leafLine {
 	if tokens["capability"] != "" && capability.text == "" {
 		capability.text = "capability      of the API itself; only the API can read it"
 	}
-	return artifactLine(evidence.RequestProofKind, "request proof", tokens["requestProof"], func(c evidence.RequestProof) string {
+	proof := artifactLine(evidence.RequestProofKind, "request proof", tokens["requestProof"], func(c evidence.RequestProof) string {
 		return fmt.Sprintf("%s, access token %s", c.Resource, short(c.AccessTokenHash))
 	}, capability)
+	return artifactLine(interaction.StatementKind, "agent statement", tokens["agentStatement"], func(c interaction.Statement) string {
+		return fmt.Sprintf("%s %s, of %s", c.Kind, short(c.StatementHash), c.Agent)
+	}, proof)
 }
 
 func artifactLine[C any](k evidence.Kind[C], name, token string, says func(C) string, children ...*leafLine) *leafLine {

@@ -58,6 +58,14 @@ export const kinds = {
     check: (c) => c.interactions === undefined || soundHead(c.interactions),
   },
   'interaction-receipt+jwt': { purpose: 'interaction_receipt', claims: { ...key, ...receipt }, check: soundReceipt },
+  'agent-statement+jwt': {
+    purpose: 'agent_statement',
+    claims: {
+      ...key, agent: 't', bindingHash: 'h', eventId: 't', kind: 't', nonHumanIdentityProven: 'b', owner: 't', probabilistic: 'b', session: 't', statementHash: 'h',
+    },
+    check: (c) => c.exp - c.iat === 600 && c.probabilistic && !c.nonHumanIdentityProven && ['signal', 'contract', 'challenge'].includes(c.kind)
+      && bytesIn(c.owner) === 43 && bytesIn(c.keyCustody) <= 64 && bytesIn(c.agent) <= 256 && bytesIn(c.eventId) <= 256 && bytesIn(c.session) <= 128,
+  },
   'autonomy-score+jwt': { purpose: 'appraiser', claims: { ...key, ...score }, check: soundScore },
   'reputation+jwt': { purpose: 'appraiser', claims: { ...key, ...reputation }, check: soundReputation },
   'verification-result+jwt': { purpose: 'appraiser', lifetime: DAY, claims: { ...key, ...verification }, check: soundVerification },

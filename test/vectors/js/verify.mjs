@@ -92,7 +92,7 @@ function* verifications({ vectors, ...file }) {
 
 const all = [
   artifacts(read('artifacts.json')), chains(read('chains.json')), posts(read('posts.json')), canonicals(read('canonical.json')), receiptChains(read('receipts.json')),
-  artifacts(read('scoretokens.json')), reputations(read('reputations.json')),
+  artifacts(read('scoretokens.json')), artifacts(read('statements.json')), reputations(read('reputations.json')),
   verifications(read('verifications.json')),
 ];
 for (const verdicts of all) {

@@ -1,0 +1,253 @@
+package dispute
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/actionproof/mediator/reputation/accrual"
+)
+
+// admits refuses an entry that contradicts the log.
+func (b *Book) admits(e Entry) error {
+	switch {
+	case e.Signal != nil:
+		return b.admitsSignal(e.Signal, e.At)
+	case e.Final != nil:
+		s := b.signals[e.Final.SignalID]
+		if s == nil || s.Final || e.At < s.Closes {
+			return fmt.Errorf("the signal %s does not become final: there is none, it is final, or its window is open", e.Final.SignalID)
+		}
+	case e.Opened != nil:
+		return b.admitsOpened(e.Opened, e.At)
+	case e.Reviewing != nil:
+		if d := b.disputes[e.Reviewing.DisputeID]; d == nil || d.Status != StatusPending {
+			return fmt.Errorf("the dispute %s is not pending", e.Reviewing.DisputeID)
+		}
+	case e.Resolved != nil:
+		return b.admitsResolved(e.Resolved, e.At)
+	case e.Violation != nil:
+		if b.noted(e.Violation.Agent, e.Violation.Document) {
+			return errors.New("the violation is there")
+		}
+	}
+	return nil
+}
+
+func (b *Book) admitsSignal(p *Published, at int64) error {
+	switch {
+	case b.signals[p.SignalID] != nil:
+		return fmt.Errorf("there is a signal %s", p.SignalID)
+	case p.Closes <= at:
+		return fmt.Errorf("the window of the signal %s closes before it opens", p.SignalID)
+	}
+	return nil
+}
+
+func (b *Book) admitsOpened(o *Opened, at int64) error {
+	switch {
+	case b.disputes[o.DisputeID] != nil:
+		return fmt.Errorf("there is a dispute %s", o.DisputeID)
+	case o.Challenger == o.Target:
+		return errors.New("an agent disputes itself")
+	case o.Deadline <= at:
+		return fmt.Errorf("the dispute %s ends before it is opened", o.DisputeID)
+	case b.repeats(o.Substance):
+		return fmt.Errorf("the dispute %s is another one again", o.DisputeID)
+	case o.SignalID == "":
+		return nil
+	}
+	s := b.signals[o.SignalID]
+	switch {
+	case s == nil || s.Final || at >= s.Closes:
+		return fmt.Errorf("the signal %s cannot be disputed: there is none, or its window has closed", o.SignalID)
+	case s.Agent != o.Target:
+		return fmt.Errorf("the signal %s is another agent's", o.SignalID)
+	case b.contracts[o.ContractID]:
+		return fmt.Errorf("there is a contract %s", o.ContractID)
+	}
+	return nil
+}
+
+// repeats reports whether the same was disputed before. What ended as inconclusive can be disputed again: a party that has kept back what would
+// have decided it must not escape by that.
+func (b *Book) repeats(substance string) bool {
+	before := b.disputes[b.substances[substance]]
+	return before != nil && (before.Status != StatusResolved || before.Resolved.Outcome != accrual.Inconclusive)
+}
+
+// admitsResolved holds who ends a dispute against its type: rules end what receipts decide, the arbiter the rest, and nobody's word counts
+// once the time is over.
+func (b *Book) admitsResolved(r *Resolved, at int64) error {
+	d := b.disputes[r.DisputeID]
+	if d == nil || d.Status == StatusResolved {
+		return fmt.Errorf("there is no dispute %s that is not resolved", r.DisputeID)
+	}
+	ok := false
+	switch r.Resolver {
+	case ResolverRules:
+		ok = d.Type != TypeGeneral
+	case ResolverArbiter:
+		ok = d.Type == TypeGeneral && at < d.Deadline
+	case ResolverDeadline:
+		ok = at >= d.Deadline && r.Outcome == accrual.Inconclusive
+	}
+	if !ok {
+		return fmt.Errorf("the dispute %s of type %s is not ended by %s as %s", r.DisputeID, d.Type, r.Resolver, r.Outcome)
+	}
+	return nil
+}
+
+// ending returns the disputes that count from an entry on, in the order in which they were resolved.
+func (b *Book) ending(e Entry) []Ended {
+	var all []Ended
+	end := func(o *Opened, f Finding) {
+		one := Ended{
+			At: e.At, DisputeID: o.DisputeID, Challenger: o.Challenger, Target: o.Target, Outcome: f.Outcome, Malicious: f.Malicious, SameOwner: sameOwner(o.Challenger, o.Target),
+		}
+		pair := pairOf(o)
+		met := b.pairs[pair] || slices.ContainsFunc(all, func(before Ended) bool { return before.Bonus && pairOfIDs(before.Challenger, before.Target) == pair })
+		one.Bonus = f.Outcome != accrual.Inconclusive && !one.SameOwner && !met
+		all = append(all, one)
+	}
+	switch {
+	case e.Resolved != nil:
+		d := b.disputes[e.Resolved.DisputeID]
+		if s := b.signals[d.SignalID]; s == nil || s.Final { // a signal that is forgotten is final
+			end(&d.Opened, e.Resolved.Finding)
+		}
+	case e.Final != nil:
+		for _, id := range b.signals[e.Final.SignalID].resolved {
+			d := b.disputes[id]
+			end(&d.Opened, d.Resolved.Finding)
+		}
+	}
+	return all
+}
+
+// accounts returns what an entry brings into the logs of agents.
+func (b *Book) accounts(e Entry, ended []Ended) (all []Account, err error) {
+	add := func(id string, entry accrual.Entry) {
+		of, parsed := accrual.ParseAgent(id)
+		if parsed != nil {
+			err = parsed
+		}
+		entry.At = e.At
+		all = append(all, Account{of, entry})
+	}
+	if e.Opened != nil {
+		add(e.Opened.Target, accrual.Entry{Dispute: &accrual.Dispute{ID: e.Opened.DisputeID}})
+	}
+	for _, one := range ended {
+		add(one.Target, accrual.Entry{Dispute: &accrual.Dispute{ID: one.DisputeID, Outcome: one.Outcome, Bonus: one.Bonus && one.Outcome == accrual.TargetWins}})
+		add(one.Challenger, accrual.Entry{Raised: &accrual.Raised{ID: one.DisputeID, Outcome: one.Outcome, Bonus: one.Bonus && one.Outcome == accrual.ChallengerWins}})
+	}
+	return all, err
+}
+
+// apply changes the state by an entry that the log admits.
+func (b *Book) apply(e Entry, s Step) {
+	switch {
+	case e.Signal != nil:
+		b.signals[e.Signal.SignalID] = &SignalState{Published: *e.Signal, At: e.At}
+		b.running[e.Signal.SignalID] = true
+		b.of(e.Signal.Agent).open++
+	case e.Final != nil:
+		signal := b.signals[e.Final.SignalID]
+		signal.Final, signal.resolved = true, nil
+		delete(b.running, e.Final.SignalID)
+		b.of(signal.Agent).open--
+		b.over = append(b.over, past{at: e.At, signal: signal.SignalID})
+	case e.Opened != nil:
+		o := e.Opened
+		b.disputes[o.DisputeID] = &State{Opened: *o, At: e.At, Status: StatusPending}
+		b.unresolved[o.DisputeID], b.substances[o.Substance] = true, o.DisputeID
+		if o.ContractID != "" {
+			b.contracts[o.ContractID] = true
+		}
+		by := b.of(o.Challenger)
+		by.opened = append(lately(by.opened, e.At), e.At)
+		b.of(o.Target).pending++
+	case e.Reviewing != nil:
+		b.disputes[e.Reviewing.DisputeID].Status = StatusReviewing
+	case e.Resolved != nil:
+		d := b.disputes[e.Resolved.DisputeID]
+		d.Status, d.Resolved, d.ResolvedAt, d.Log = StatusResolved, *e.Resolved, e.At, s.Log
+		delete(b.unresolved, d.DisputeID)
+		if len(s.ended) == 0 {
+			signal := b.signals[d.SignalID]
+			signal.resolved = append(signal.resolved, d.DisputeID)
+		}
+	case e.Violation != nil:
+		b.of(e.Violation.Agent).violate(Violated{e.At, e.Violation.Rule, e.Violation.Document})
+	}
+	for _, one := range s.ended {
+		b.end(one)
+	}
+}
+
+// end notes that a dispute counts.
+func (b *Book) end(one Ended) {
+	d := b.disputes[one.DisputeID]
+	d.Effective = true
+	b.over = append(b.over, past{at: one.At, dispute: d.DisputeID})
+	challenger, target := b.of(one.Challenger), b.of(one.Target)
+	challenger.ended, target.ended = append(challenger.ended, one), append(target.ended, one)
+	target.pending--
+	if one.Bonus {
+		b.pairs[pairOf(&d.Opened)] = true
+	}
+	if one.Outcome == accrual.TargetWins {
+		challenger.lost = append(lately(challenger.lost, one.At), one.At)
+	}
+	if one.Outcome == accrual.ChallengerWins {
+		target.fell = one.At
+	}
+	if one.Malicious {
+		challenger.violate(Violated{one.At, RuleMalicious, d.Document})
+	}
+}
+
+// forget drops what is over for long. A signal stays while a dispute of it goes on.
+func (b *Book) forget() {
+	for len(b.over) > 0 && b.over[0].at <= b.last-kept {
+		p := b.over[0]
+		b.over = b.over[1:]
+		if p.signal != "" {
+			delete(b.signals, p.signal)
+			continue
+		}
+		d := b.disputes[p.dispute]
+		delete(b.disputes, p.dispute)
+		delete(b.contracts, d.ContractID)
+		if b.substances[d.Substance] == p.dispute {
+			delete(b.substances, d.Substance)
+		}
+	}
+}
+
+// maxViolations is how many violations of an agent are kept, the last ones.
+const maxViolations = 64
+
+func (a *agent) violate(v Violated) {
+	a.violations = append(a.violations, v)
+	a.violations = a.violations[max(0, len(a.violations)-maxViolations):]
+}
+
+// noted reports whether a violation by a document is among those that are kept.
+func (b *Book) noted(id, document string) bool {
+	a := b.agents[id]
+	return a != nil && slices.ContainsFunc(a.violations, func(v Violated) bool { return v.Document == document && v.Rule != RuleMalicious })
+}
+
+// sameOwner reports whether two agents may be of one owner.
+func sameOwner(one, other string) bool {
+	a, err := accrual.ParseAgent(one)
+	b, err2 := accrual.ParseAgent(other)
+	return err != nil || err2 != nil || a.SameOwner(b)
+}
+
+// pairOf returns the agents of a dispute, in order: which of them disputes the other does not matter.
+func pairOf(o *Opened) [2]string { return pairOfIDs(o.Challenger, o.Target) }
+
+func pairOfIDs(one, other string) [2]string { return [2]string{min(one, other), max(one, other)} }

@@ -1,0 +1,83 @@
+package dispute
+
+import (
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+)
+
+// contradicts reports whether a receipt cannot follow another one, whose hash is given, in a chain that one sidecar has made: see package
+// interaction. Where receipts between them are missing, nothing is known.
+func contradicts(before *interaction.Receipt, hash string, c *interaction.Receipt) bool {
+	if c.Chain.SequenceNumber != before.Chain.SequenceNumber+1 {
+		return false
+	}
+	was, is := before.Session, c.Session
+	return c.Chain.PreviousReceiptHash != hash || before.Closing != nil || c.EventID != before.EventID || c.RuntimeID != before.RuntimeID ||
+		is.OpenedMS != was.OpenedMS || c.IssuedAt < before.IssuedAt ||
+		is.Calls < was.Calls || is.CallsObserved < was.CallsObserved || is.BytesOut < was.BytesOut || is.BytesOutObserved < was.BytesOutObserved
+}
+
+// toolCalls is what is kept of the calls of tools in a session.
+type toolCalls struct {
+	made     map[string]bool // by their tags
+	returned map[string]bool
+	unknown  bool // an answer has made calls that its receipt does not name
+}
+
+// consistencyRules find what contradicts itself: two chains, two receipts, a result without its call, and a strategy that the trace breaks.
+type consistencyRules struct{}
+
+func (consistencyRules) add(r *Record, c *interaction.Receipt) {
+	r.measured.Add("", c) // for the traces of its challenges alone
+	m := c.Model
+	if m == nil {
+		return
+	}
+	calls := &r.calls
+	if calls.made == nil {
+		calls.made, calls.returned = make(map[string]bool), make(map[string]bool)
+	}
+	made := m.Figures.ToolCallsMade
+	unanswered := c.Outcome == interaction.OutcomeFailed && c.Timing.LLMEnd == 0
+	calls.unknown = calls.unknown || !unanswered && made.State != interaction.StateObserved || made.Value > int64(len(m.ToolCalls))
+	for _, call := range m.ToolCalls {
+		calls.unknown = calls.unknown || call.ID == ""
+		calls.made[call.ID] = true
+	}
+	for _, call := range m.ReturnedCalls {
+		calls.returned[call] = true
+	}
+}
+
+func (consistencyRules) end(r *Record) (found, doubt string) {
+	if r.closed() && !r.calls.unknown {
+		for call := range r.calls.returned {
+			if !r.calls.made[call] {
+				return ReasonResultWithout, ""
+			}
+		}
+	}
+	for _, c := range r.challenges {
+		switch {
+		case r.measured.Broke(c):
+			return ReasonStrategyBroken, ""
+		case c.Commitment != "" && c.Strategy == nil:
+			doubt = ReasonStrategyHidden
+		}
+	}
+	return "", doubt
+}
+
+// inputs returns the hashes of what the session was judged by: the head of its chain, which names all receipts before, and the node's notes
+// of its challenges, as canonical JSON.
+func (r *Record) inputs() (hashes []string) {
+	if n := len(r.hashes); n > 0 {
+		hashes = append(hashes, r.hashes[n-1])
+	}
+	if len(r.challenges) > 0 {
+		if hash, err := evidence.HashValue(r.challenges); err == nil {
+			hashes = append(hashes, hash)
+		}
+	}
+	return hashes
+}

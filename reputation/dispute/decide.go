@@ -1,0 +1,97 @@
+package dispute
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cloudflare/circl/sign/ed25519"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation/accrual"
+)
+
+// Review returns the entry that says that somebody looks at a dispute.
+func (b *Book) Review(id string, now time.Time) (Entry, error) {
+	return b.checked(Entry{At: b.Time(now), Reviewing: &Reviewing{DisputeID: id}})
+}
+
+// Late reports whether the time in which a dispute can be resolved is over.
+func (b *Book) Late(id string, now time.Time) bool {
+	d := b.disputes[id]
+	return d != nil && b.Time(now) >= d.Deadline
+}
+
+// End returns the entry that ends a dispute by what a [Trial] has found.
+func (b *Book) End(id string, f Finding, now time.Time) (Entry, error) {
+	r := &Resolved{DisputeID: id, Finding: f, Resolver: ResolverRules}
+	if b.Late(id, now) && f.Outcome == accrual.Inconclusive {
+		r.Resolver = ResolverDeadline
+	}
+	return b.checked(Entry{At: b.Time(now), Resolved: r})
+}
+
+// Expire returns the entry that ends a dispute that no arbiter has decided in time.
+func (b *Book) Expire(id string, now time.Time) (Entry, error) {
+	return b.End(id, Finding{Outcome: accrual.Inconclusive, Reason: ReasonNoArbiter}, now)
+}
+
+// checked returns an entry that the log admits.
+func (b *Book) checked(e Entry) (Entry, error) {
+	if err := b.admits(e); err != nil {
+		return Entry{}, fmt.Errorf("dispute: %w", err)
+	}
+	return e, nil
+}
+
+// Arbitrate returns the entry that ends a general dispute by the decision of an arbiter, whose token the caller has opened with the pinned key. The key
+// must belong to neither party.
+func (b *Book) Arbitrate(id string, decision evidence.Opened[Decision], arbiter ed25519.PublicKey, now time.Time) (Entry, error) {
+	d, c := b.disputes[id], decision.Claims()
+	switch {
+	case d == nil:
+		return Entry{}, refusal.New("dispute_unknown", "there is no dispute %.80q", id)
+	case d.Type != TypeGeneral:
+		return Entry{}, refusal.New("dispute_not_general", "the dispute is of type %s: receipts decide it, and no arbiter", d.Type)
+	case c.DisputeID != id || c.Document != d.Document:
+		return Entry{}, refusal.New("dispute_decision_other", "the decision is about another dispute, or about another document than the one that was filed")
+	case d.Status == StatusResolved && d.Resolved.Decision == decision.Hash():
+		return Entry{}, errDecided
+	case d.Status == StatusResolved:
+		return Entry{}, refusal.New("dispute_resolved", "the dispute was resolved at %s by %s", time.Unix(d.ResolvedAt, 0).UTC().Format(time.RFC3339), d.Resolved.Resolver)
+	case b.Late(id, now):
+		return Entry{}, refusal.New("dispute_deadline", "the dispute could be decided until %s", time.Unix(d.Deadline, 0).UTC().Format(time.RFC3339))
+	case belongs(arbiter, d.Challenger) || belongs(arbiter, d.Target):
+		return Entry{}, refusal.New("dispute_arbiter_party", "the arbiter's key is that of one of the two agents, or of its owner")
+	}
+	r := &Resolved{DisputeID: id, Resolver: ResolverArbiter, Decision: decision.Hash(), Finding: Finding{
+		Outcome: c.Outcome, Reason: c.Reason, Malicious: c.Malicious, Inputs: []string{d.Document},
+	}}
+	return b.checked(Entry{At: b.Time(now), Resolved: r})
+}
+
+// errDecided refuses the token that has resolved the dispute already.
+var errDecided = refusal.New("dispute_resolved", "this decision has resolved the dispute already")
+
+// belongs reports whether a key is an agent's, or its owner's key registry's.
+func belongs(key ed25519.PublicKey, id string) bool {
+	a, err := accrual.ParseAgent(id)
+	if err != nil {
+		return true // nobody is known not to be a party
+	}
+	own, ok := a.Key()
+	return ok && bytes.Equal(own, key) || a.Owner == interaction.Owner(key)
+}
+
+// Brought returns the compact tokens in the evidence of a challenge: the receipts that the challenger brings with it.
+func (c Challenge) Brought() (tokens []string) {
+	for word := range strings.FieldsSeq(c.Evidence) {
+		if strings.Count(word, ".") == 2 && strings.HasPrefix(word, "eyJ") && len(tokens) < maxBrought {
+			tokens = append(tokens, word)
+		}
+	}
+	return tokens
+}

@@ -1,0 +1,413 @@
+package dispute
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"regexp"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cloudflare/circl/sign/ed25519"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/strictjson"
+	"github.com/actionproof/mediator/reputation/accrual"
+)
+
+// Bounds on documents. Lengths are in characters, as JSON Schema counts them, but for MaxSize.
+const (
+	MaxSize      = 64 << 10 // bytes of a whole document
+	MaxStatement = 4096     // of a signal, and of a counter claim
+	MaxTrace     = 16384    // of a reasoning trace, and of evidence
+	MaxReceipts  = 64       // that a document names
+	maxSignature = 16384    // that of a sidecar is a token
+	maxReason    = 512
+	maxWhole     = 1<<53 - 1 // the greatest whole number of which a double is no other number as well
+)
+
+// MaxAge is how far the time in a document may lie from the node's. Who copies a document cannot use it later.
+const MaxAge = 5 * time.Minute
+
+// The horizons of signals. They say how long a signal can be disputed.
+const (
+	HorizonShort = "short"
+	HorizonLong  = "long"
+)
+
+// The types of disputes (seed: challenge_type). Receipts decide the first three, and an arbiter the last.
+const (
+	TypeTiming      = "timing"
+	TypeKnowledge   = "knowledge"
+	TypeConsistency = "consistency"
+	TypeGeneral     = "general"
+)
+
+// Signal is a statement that an agent publishes, and that others may dispute.
+type Signal struct {
+	SignalID  string   `json:"signal_id"`
+	AgentID   string   `json:"agent_id"`
+	Statement string   `json:"statement"`
+	Horizon   string   `json:"horizon"`
+	Timestamp int64    `json:"timestamp"` // Unix seconds, by the agent's clock
+	RestsOn   *RestsOn `json:"rests_on,omitempty"`
+	Signature string   `json:"signature,omitempty"`
+}
+
+// RestsOn is what a signal rests on: receipts, or the record of a post.
+type RestsOn struct {
+	Receipts []string `json:"receipts,omitempty"`
+	Record   string   `json:"record,omitempty"`
+}
+
+// Contract disputes a signal (seed 002: Challenge Contract). Without a type it is general. Without receipts it is about those that the signal
+// rests on.
+type Contract struct {
+	ChallengeID       string   `json:"challenge_id"`
+	OriginalSignalID  string   `json:"original_signal_id"`
+	ChallengerAgentID string   `json:"challenger_agent_id"`
+	CounterClaim      string   `json:"counter_claim"`
+	ReasoningTrace    string   `json:"reasoning_trace"`
+	Timestamp         int64    `json:"timestamp"` // Unix seconds, by the agent's clock
+	Signature         string   `json:"signature,omitempty"`
+	ChallengeType     string   `json:"challenge_type,omitempty"`
+	TargetReceipts    []string `json:"target_receipts,omitempty"`
+}
+
+// Challenge disputes what an agent's receipts show (seed 003: Challenge). An agent elsewhere, which signs by itself, says when.
+type Challenge struct {
+	ChallengerID   string   `json:"challenger_id"`
+	TargetID       string   `json:"target_id"`
+	TargetReceipts []string `json:"target_receipts"`
+	ChallengeType  string   `json:"challenge_type"`
+	Evidence       string   `json:"evidence,omitempty"`
+	Timestamp      int64    `json:"timestamp,omitempty"` // Unix seconds, by the agent's clock
+	Signature      string   `json:"signature,omitempty"`
+}
+
+// Document is what an agent has written.
+type Document interface {
+	// Author returns the id of the agent that has written it.
+	Author() string
+	// Hash returns the SHA-256 of the document's canonical JSON without its signature: it names the document, and is what is signed.
+	Hash() (string, error)
+	// Written returns when, in Unix seconds, by the agent's clock; 0 where the document does not say.
+	Written() int64
+
+	signed() (signature string, unsigned any)
+	check() error
+}
+
+// Author returns the agent.
+func (s Signal) Author() string { return s.AgentID }
+
+// Author returns the challenger.
+func (c Contract) Author() string { return c.ChallengerAgentID }
+
+// Author returns the challenger.
+func (c Challenge) Author() string { return c.ChallengerID }
+
+// Written returns the timestamp.
+func (s Signal) Written() int64 { return s.Timestamp }
+
+// Written returns the timestamp.
+func (c Contract) Written() int64 { return c.Timestamp }
+
+// Written returns the timestamp, or 0.
+func (c Challenge) Written() int64 { return c.Timestamp }
+
+// Hash names the signal: see [Document].
+func (s Signal) Hash() (string, error) { return hashOf(s) }
+
+// Hash names the contract: see [Document].
+func (c Contract) Hash() (string, error) { return hashOf(c) }
+
+// Hash names the challenge: see [Document].
+func (c Challenge) Hash() (string, error) { return hashOf(c) }
+
+func (s Signal) signed() (string, any) {
+	was := s.Signature
+	s.Signature = ""
+	return was, s
+}
+
+func (c Contract) signed() (string, any) {
+	was := c.Signature
+	c.Signature = ""
+	return was, c
+}
+
+func (c Challenge) signed() (string, any) {
+	was := c.Signature
+	c.Signature = ""
+	return was, c
+}
+
+func hashOf(d Document) (string, error) {
+	_, unsigned := d.signed()
+	return evidence.HashValue(unsigned)
+}
+
+// Unsigned returns what an agent signs: the document's canonical JSON without its signature.
+func Unsigned(d Document) ([]byte, error) {
+	_, unsigned := d.signed()
+	return canonical(unsigned)
+}
+
+func canonical(v any) ([]byte, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil, refusal.New("content_malformed", "the document cannot be written as JSON: %v", err)
+	}
+	return strictjson.Canonical(raw)
+}
+
+// VerifyOwn verifies the signature of an agent elsewhere over its own document: base64url of Ed25519 over [Unsigned], by the key that its did:key
+// names. An agent of an owner never signs; its sidecar does (package interaction).
+func VerifyOwn(d Document) error {
+	agent, err := accrual.ParseAgent(d.Author())
+	if err != nil {
+		return malformed("names no agent: %v", err)
+	}
+	key, ok := agent.Key()
+	if !ok {
+		return refusal.New("statement_signature", "the agent %.300q is an owner's, whose sidecar signs for it; the request lacks the sidecar's statement", d.Author())
+	}
+	if d.Written() == 0 {
+		return malformed("has no timestamp, which an agent that signs by itself has to give")
+	}
+	signature, _ := d.signed()
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(signature)
+	text, hashed := Unsigned(d)
+	if err != nil || hashed != nil || len(raw) != ed25519.SignatureSize || !ed25519.Verify(key, text, raw) {
+		return refusal.New("statement_signature", "the signature is not that of %.80q over the document's canonical JSON without its signature", d.Author())
+	}
+	return nil
+}
+
+// fresh refuses a document whose time is too far from the node's.
+func fresh(d Document, now time.Time) error {
+	written := d.Written()
+	if written == 0 {
+		return nil
+	}
+	if off := now.Unix() - written; off > int64(MaxAge/time.Second) || off < -int64(MaxAge/time.Second) {
+		return refusal.New("statement_time", "the document's timestamp is %d s from the node's clock; at most %d s are taken", off, int64(MaxAge/time.Second))
+	}
+	return nil
+}
+
+// ParseSignal reads a signal. It refuses anything but the exact form, as statement_malformed.
+func ParseSignal(raw []byte) (Signal, error) {
+	return parse[Signal](raw)
+}
+
+// Filing is what opens a dispute: exactly one of a contract and a challenge.
+type Filing struct {
+	Contract  *Contract
+	Challenge *Challenge
+}
+
+// ParseFiling reads a contract or a challenge: it is a contract if it names a signal. It refuses anything but the exact form.
+func ParseFiling(raw []byte) (Filing, error) {
+	if len(raw) > MaxSize {
+		return Filing{}, malformed("has %d bytes; at most %d are accepted", len(raw), MaxSize)
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &members); err != nil {
+		return Filing{}, malformed("is no JSON object: %v", err)
+	}
+	if _, ok := members["original_signal_id"]; ok {
+		c, err := parse[Contract](raw)
+		return Filing{Contract: &c}, err
+	}
+	c, err := parse[Challenge](raw)
+	return Filing{Challenge: &c}, err
+}
+
+// Document returns the one that is there; nil if none is.
+func (f Filing) Document() Document {
+	switch {
+	case f.Contract != nil:
+		return *f.Contract
+	case f.Challenge != nil:
+		return *f.Challenge
+	}
+	return nil
+}
+
+// Type returns the type of the dispute.
+func (f Filing) Type() string {
+	switch {
+	case f.Contract == nil:
+		return f.Challenge.ChallengeType
+	case f.Contract.ChallengeType == "":
+		return TypeGeneral
+	}
+	return f.Contract.ChallengeType
+}
+
+func malformed(format string, args ...any) error {
+	return refusal.New("statement_malformed", "the document "+format, args...)
+}
+
+// parse reads a document whose canonical form has to be the one that the document is written as: otherwise its hash would be another's.
+func parse[D Document](raw []byte) (d D, err error) {
+	var none D
+	if len(raw) > MaxSize {
+		return none, malformed("has %d bytes; at most %d are accepted", len(raw), MaxSize)
+	}
+	if err := strictjson.Parse(raw, &d); err != nil {
+		return none, malformed("has another form: %w", err)
+	}
+	if err := d.check(); err != nil {
+		return none, err
+	}
+	want, err := strictjson.Canonical(raw)
+	if err != nil {
+		return none, err
+	}
+	if got, err := canonical(d); err != nil || !bytes.Equal(got, want) {
+		return none, malformed("has a member that is null or empty: leave it out")
+	}
+	return d, nil
+}
+
+// The texts of documents, as their schemas have them too.
+var (
+	idForm    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
+	agentForm = regexp.MustCompile(`^([A-Za-z0-9_-]{43}:[\s\S]{1,256}|did:key:z6Mk[1-9A-HJ-NP-Za-km-z]{44})$`)
+	hashForm  = regexp.MustCompile(`^[0-9a-f]{64}$`)
+)
+
+// field is a text under check: its name, its value and its form.
+type field struct {
+	name, value string
+	form        *regexp.Regexp
+}
+
+func checkFields(fields ...field) error {
+	for _, f := range fields {
+		if !f.form.MatchString(f.value) {
+			return malformed("has a %s of another form", f.name)
+		}
+	}
+	return nil
+}
+
+// text is a text that agents write, with its longest length in characters.
+type text struct {
+	name, value string
+	longest     int
+	optional    bool
+}
+
+func checkTexts(texts ...text) error {
+	for _, t := range texts {
+		if n := utf8.RuneCountInString(t.value); n > t.longest || n == 0 && !t.optional {
+			return malformed("has a %s that is empty or longer than %d characters", t.name, t.longest)
+		}
+	}
+	return nil
+}
+
+func checkAgent(name, id string) error {
+	if err := checkFields(field{name, id, agentForm}); err != nil {
+		return err
+	}
+	if _, err := accrual.ParseAgent(id); err != nil {
+		return malformed("has a %s that is no agent's: %v", name, err)
+	}
+	return nil
+}
+
+// checkReceipts refuses a list of hashes that is too long or names one twice.
+func checkReceipts(name string, hashes []string) error {
+	seen := make(map[string]bool, len(hashes))
+	for _, h := range hashes {
+		if err := checkFields(field{name, h, hashForm}); err != nil {
+			return err
+		}
+		if seen[h] {
+			return malformed("names a receipt twice in %s", name)
+		}
+		seen[h] = true
+	}
+	if len(hashes) > MaxReceipts {
+		return malformed("names %d receipts in %s; at most %d can be", len(hashes), name, MaxReceipts)
+	}
+	return nil
+}
+
+func checkTime(at int64) error {
+	if at < 1 || at > maxWhole {
+		return malformed("has a timestamp that is no time in Unix seconds")
+	}
+	return nil
+}
+
+func oneOf(name, value string, of ...string) error {
+	for _, one := range of {
+		if value == one {
+			return nil
+		}
+	}
+	return malformed("has the %s %.40q", name, value)
+}
+
+// first returns the first error there is.
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s Signal) check() error {
+	return first(
+		checkFields(field{"signal_id", s.SignalID, idForm}), checkAgent("agent_id", s.AgentID),
+		checkTexts(text{"statement", s.Statement, MaxStatement, false}, text{"signature", s.Signature, maxSignature, true}),
+		oneOf("horizon", s.Horizon, HorizonShort, HorizonLong), checkTime(s.Timestamp), s.RestsOn.check(),
+	)
+}
+
+func (r *RestsOn) check() error {
+	switch {
+	case r == nil:
+		return nil
+	case (len(r.Receipts) == 0) == (r.Record == ""):
+		return malformed("rests on other than either receipts or one record")
+	case r.Record != "":
+		return checkFields(field{"rests_on.record", r.Record, hashForm})
+	}
+	return checkReceipts("rests_on.receipts", r.Receipts)
+}
+
+func (c Contract) check() error {
+	return first(
+		checkFields(field{"challenge_id", c.ChallengeID, idForm}, field{"original_signal_id", c.OriginalSignalID, idForm}),
+		checkAgent("challenger_agent_id", c.ChallengerAgentID),
+		checkTexts(text{"counter_claim", c.CounterClaim, MaxStatement, false}, text{"reasoning_trace", c.ReasoningTrace, MaxTrace, false}, text{"signature", c.Signature, maxSignature, true}),
+		oneOf("challenge_type", c.ChallengeType, "", TypeTiming, TypeKnowledge, TypeConsistency, TypeGeneral),
+		checkTime(c.Timestamp), checkReceipts("target_receipts", c.TargetReceipts),
+	)
+}
+
+func (c Challenge) check() error {
+	if len(c.TargetReceipts) == 0 {
+		return malformed("names no target_receipts")
+	}
+	if c.Timestamp != 0 {
+		if err := checkTime(c.Timestamp); err != nil {
+			return err
+		}
+	}
+	return first(
+		checkAgent("challenger_id", c.ChallengerID), checkAgent("target_id", c.TargetID), checkReceipts("target_receipts", c.TargetReceipts),
+		oneOf("challenge_type", c.ChallengeType, TypeTiming, TypeKnowledge, TypeConsistency, TypeGeneral),
+		checkTexts(text{"evidence", c.Evidence, MaxTrace, true}, text{"signature", c.Signature, maxSignature, true}),
+	)
+}

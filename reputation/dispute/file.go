@@ -1,0 +1,279 @@
+package dispute
+
+import (
+	"slices"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// Rules are what a node can set. They count for what comes in afterwards.
+type Rules struct {
+	Short, Long time.Duration // how long signals can be disputed, by their horizon
+	Deadline    time.Duration // how long a dispute can be resolved
+}
+
+// DefaultRules are the seed's windows, and three days for every dispute.
+var DefaultRules = Rules{Short: 24 * time.Hour, Long: 72 * time.Hour, Deadline: 72 * time.Hour}
+
+// Bounds on what comes in. A node may have less. How many disputes there are against one agent is not bounded: its friends would use that up.
+const (
+	MaxRunning  = 64 // signals of one agent that are not final
+	MaxSessions = 16 // that the receipts of one dispute are of
+	// MaxViolations bounds the violations of one agent that are entered in one day. More would change nothing: Q has reached its bound.
+	MaxViolations = 8
+)
+
+// By is who has written a document, as the node knows it when the document comes in. The node has verified the signature. Everybody may publish; only who
+// is registered may dispute.
+type By struct {
+	Registered time.Time // since when; zero for an agent that is not
+	Tier       string    // of package accrual; an agent elsewhere has the lowest
+}
+
+// Publication is a signal that has come in.
+type Publication struct {
+	Signal Signal
+	By     By
+	// Observed says that the node holds all receipts that the signal rests on, and that they are of the same agent. Sources and Cites
+	// are as in [Published], of those that the node holds.
+	Observed bool
+	Sources  bool
+	Cites    []string
+}
+
+// Publish judges a signal that has come in. The entry is nil where the same signal was published before.
+func (b *Book) Publish(r Rules, p Publication, now time.Time) (*Entry, error) {
+	s, at := p.Signal, b.Time(now)
+	hash, err := s.Hash()
+	if err != nil {
+		return nil, err
+	}
+	if err := first(s.check(), fresh(s, now)); err != nil {
+		return nil, err
+	}
+	if before := b.signals[s.SignalID]; before != nil {
+		if before.Document == hash {
+			return nil, nil
+		}
+		return nil, refusal.New("statement_exists", "there is another signal with the id %s", s.SignalID)
+	}
+	if a := b.agents[s.AgentID]; a != nil && a.open >= MaxRunning {
+		return nil, refusal.New("signal_too_many", "the agent has %d signals whose window is open", a.open)
+	}
+	e := &Published{
+		SignalID: s.SignalID, Agent: s.AgentID, Document: hash, Horizon: s.Horizon, Written: s.Timestamp, Closes: at + seconds(r.window(s.Horizon)), Basis: BasisDeclared,
+		Verified: !p.By.Registered.IsZero(),
+	}
+	if s.RestsOn != nil && len(s.RestsOn.Receipts) > 0 {
+		e.Receipts, e.Sources = s.RestsOn.Receipts, p.Sources
+		e.Cites = slices.Compact(slices.Sorted(slices.Values(p.Cites)))
+		if p.Observed {
+			e.Basis = BasisObserved
+		}
+	}
+	return &Entry{At: at, Signal: e}, nil
+}
+
+func (r Rules) window(horizon string) time.Duration {
+	if horizon == HorizonLong {
+		return r.Long
+	}
+	return r.Short
+}
+
+// seconds returns a duration in seconds, at least one.
+func seconds(d time.Duration) int64 { return max(1, int64(d/time.Second)) }
+
+func registered(d Document, by By) error {
+	if by.Registered.IsZero() {
+		return refusal.New("statement_unregistered", "the agent %.300q has passed no verification", d.Author())
+	}
+	return nil
+}
+
+// Known is what the node knows of a receipt: it holds the receipt, or the filing brings it and its signature is right.
+type Known struct {
+	Hash    string
+	Agent   string // whose it is
+	Session string
+	// At is when the node got the last receipt of its session, by the node's clock, in Unix seconds; for a session of which the node holds none, now.
+	// When a receipt was signed is its sidecar's word.
+	At int64
+}
+
+// Filed is a filing that has come in.
+type Filed struct {
+	Filing   Filing
+	By       By
+	Receipts []Known // those of [Book.Named] that are known
+}
+
+// Named returns the hashes of the receipts that a filing is about.
+func (b *Book) Named(f Filing) []string {
+	if f.Challenge != nil {
+		return f.Challenge.TargetReceipts
+	}
+	if s := b.signals[f.Contract.OriginalSignalID]; s != nil && len(f.Contract.TargetReceipts) == 0 && f.Type() != TypeGeneral {
+		return s.Receipts
+	}
+	return f.Contract.TargetReceipts
+}
+
+// Substance returns the hash of what a filing says: of two with the same the second one is a repetition. What an agent can change without saying
+// anything else has no part in it: ids, times, signatures, the order of receipts, and words where receipts decide.
+func (b *Book) substance(f Filing, o Opened) (string, error) {
+	words := []string{}
+	switch {
+	case o.Type != TypeGeneral:
+	case f.Contract != nil:
+		words = []string{f.Contract.CounterClaim, f.Contract.ReasoningTrace}
+	default:
+		words = []string{f.Challenge.Evidence}
+	}
+	receipts := slices.Sorted(slices.Values(o.Receipts))
+	return evidence.HashValue(struct {
+		Challenger string   `json:"challenger_id"`
+		Target     string   `json:"target_id"`
+		Signal     string   `json:"signal_id"`
+		Type       string   `json:"challenge_type"`
+		Receipts   []string `json:"target_receipts"`
+		Words      []string `json:"words"`
+	}{o.Challenger, o.Target, o.SignalID, o.Type, append([]string{}, receipts...), words})
+}
+
+// File judges a filing that has come in, and returns the id of its dispute and the entry that opens it. The entry is nil where the same document has
+// opened the dispute before: whoever sends a document again gets the same answer. A filing that is refused can come with an entry too, a
+// violation, which is to be entered.
+func (b *Book) File(r Rules, f Filed, now time.Time) (id string, e *Entry, err error) {
+	d := f.Filing.Document()
+	if d == nil {
+		return "", nil, malformed("is neither a contract nor a challenge")
+	}
+	hash, err := d.Hash()
+	if err != nil {
+		return "", nil, err
+	}
+	if b.disputes[DisputeID(hash)] != nil {
+		return DisputeID(hash), nil, nil
+	}
+	if err := first(d.check(), fresh(d, now), registered(d, f.By)); err != nil {
+		return "", nil, err
+	}
+	o, disputed, err := b.opening(r, f, hash, now)
+	if err != nil {
+		return "", nil, err
+	}
+	if o.Challenger == o.Target {
+		return "", nil, refusal.New("dispute_self", "the agent disputes itself")
+	}
+	if !f.By.Registered.Before(time.Unix(disputed, 0)) {
+		return "", nil, refusal.New("dispute_key_young", "the agent was registered at %s, and not before what it disputes", f.By.Registered.UTC().Format(time.RFC3339))
+	}
+	if rule, err := b.breaks(o, f.By, now); err != nil {
+		return "", b.violation(rule, o, now), err
+	}
+	if b.contracts[o.ContractID] {
+		return "", nil, refusal.New("statement_exists", "there is another contract with the id %s", o.ContractID)
+	}
+	return o.DisputeID, &Entry{At: b.Time(now), Opened: &o}, nil
+}
+
+// opening makes the dispute of a filing, and says from when on what it disputes was there.
+func (b *Book) opening(r Rules, f Filed, hash string, now time.Time) (o Opened, disputed int64, err error) {
+	o = Opened{
+		DisputeID: DisputeID(hash), Challenger: f.Filing.Document().Author(), Type: f.Filing.Type(), Receipts: b.Named(f.Filing), Document: hash,
+		Tier: f.By.Tier, Deadline: b.Time(now) + seconds(r.Deadline),
+	}
+	if c := f.Filing.Contract; c != nil {
+		s := b.signals[c.OriginalSignalID]
+		if s == nil {
+			return o, 0, refusal.New("signal_unknown", "there is no signal %s", c.OriginalSignalID)
+		}
+		o.Target, o.SignalID, o.ContractID, disputed = s.Agent, s.SignalID, c.ChallengeID, s.At
+	} else {
+		o.Target = f.Filing.Challenge.TargetID
+		for _, k := range f.Receipts {
+			disputed = max(disputed, k.At)
+		}
+	}
+	if err := b.known(&o, f.Receipts); err != nil {
+		return o, 0, err
+	}
+	o.Substance, err = b.substance(f.Filing, o)
+	return o, disputed, err
+}
+
+// known refuses a dispute about receipts that nobody has shown, or that are another agent's. Without them nothing could be decided, and an agent
+// could be accused by hashes that are made up. It also refuses receipts from before a dispute that the target has lost: they count for nothing any
+// more, and nobody is to lose twice by them.
+func (b *Book) known(o *Opened, receipts []Known) error {
+	sessions, lost := make(map[string]bool), int64(-1)
+	if a := b.agents[o.Target]; a != nil {
+		lost = a.fell
+	}
+	for _, hash := range o.Receipts {
+		at := slices.IndexFunc(receipts, func(k Known) bool { return k.Hash == hash })
+		if at < 0 {
+			return refusal.New("dispute_receipts", "the node has no receipt %s, and the dispute does not bring it", hash)
+		}
+		if receipts[at].Agent != o.Target {
+			return refusal.New("dispute_receipts", "the receipt %s is not of the agent that is accused", hash)
+		}
+		if o.Type != TypeGeneral && receipts[at].At <= lost {
+			return refusal.New("dispute_receipts", "the receipt %s came before the agent lost a dispute at %s, and counts no more", hash, time.Unix(lost, 0).UTC().Format(time.RFC3339))
+		}
+		sessions[receipts[at].Session] = true
+	}
+	switch {
+	case o.Type != TypeGeneral && len(o.Receipts) == 0:
+		return refusal.New("dispute_receipts", "a dispute of type %s names receipts, or a signal that rests on some", o.Type)
+	case len(sessions) > MaxSessions:
+		return refusal.New("dispute_receipts", "the receipts are of %d sessions; at most %d are judged at once", len(sessions), MaxSessions)
+	}
+	return nil
+}
+
+// breaks returns which rule against spam a dispute breaks, with its refusal.
+func (b *Book) breaks(o Opened, by By, now time.Time) (rule string, err error) {
+	if s := b.signals[o.SignalID]; s != nil && (s.Final || b.Time(now) >= s.Closes) {
+		return RuleWindow, refusal.New("dispute_window", "the signal %s could be disputed until %s", s.SignalID, time.Unix(s.Closes, 0).UTC().Format(time.RFC3339))
+	}
+	if b.repeats(o.Substance) {
+		return RuleIdentical, refusal.New("dispute_identical", "the dispute %s says the same", b.substances[o.Substance])
+	}
+	if wait := b.wait(o.Challenger, by.Tier, now); wait > 0 {
+		may := b.Allowed(o.Challenger, by.Tier, now)
+		return RuleRate, refusal.Later{
+			Refusal: refusal.New("dispute_rate", "an agent of tier %.20q may open %d disputes in %s", by.Tier, may.Disputes, may.Period),
+			Seconds: int(wait),
+		}
+	}
+	return "", nil
+}
+
+// violation returns the entry of a violation; nil where it is there, or where the agent has enough of today.
+func (b *Book) violation(rule string, o Opened, now time.Time) *Entry {
+	at := b.Time(now)
+	if b.noted(o.Challenger, o.Document) {
+		return nil
+	}
+	if a := b.agents[o.Challenger]; a != nil {
+		today := 0
+		for _, v := range a.violations {
+			if v.At > at-day {
+				today++
+			}
+		}
+		if today >= MaxViolations {
+			return nil
+		}
+	}
+	return &Entry{At: at, Violation: &Violation{Agent: o.Challenger, Rule: rule, Document: o.Document}}
+}
+
+// Finalise returns the entry that makes a signal final whose window has closed.
+func (b *Book) Finalise(signal string, now time.Time) (Entry, error) {
+	return b.checked(Entry{At: b.Time(now), Final: &Final{SignalID: signal}})
+}

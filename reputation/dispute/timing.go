@@ -1,0 +1,102 @@
+package dispute
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/actionproof/mediator/evidence/interaction"
+)
+
+// Slack is by how much the moments of receipts may be off, in milliseconds: clocks are set, and those of a sidecar and of the node differ. A
+// sidecar whose clock is set back by more within a session can sign what loses.
+const Slack = 30_000
+
+// timing is what is kept of the times of a session.
+type timing struct {
+	calls   []span           // calls to models
+	checked []span           // requests whose turnaround was measured: from the head of the request to its sending
+	asked   map[string]int64 // when the model was asked whose answer has made a call, by the tag of the call
+	brought []result
+}
+
+// span is a time from one moment to another, in Unix milliseconds.
+type span struct{ from, to int64 }
+
+// result is the result of a call in a request that was sent at a time.
+type result struct {
+	call string
+	sent int64
+}
+
+// timingRules find what cannot have taken the times that receipts say.
+type timingRules struct{}
+
+func (timingRules) add(r *Record, c *interaction.Receipt) {
+	for _, ch := range r.challenges {
+		if c.Challenge != nil && c.Challenge.ChallengeNonce == ch.Nonce && c.IssuedAt*1000+Slack < ch.Issued {
+			r.find(TypeTiming, ReasonChallengeFirst)
+		}
+	}
+	m, at := c.Model, c.Timing
+	if m == nil || at.LLMStart == 0 {
+		return // it is about no call that was sent
+	}
+	f, measured := &m.Figures, func(f interaction.Figure) bool { return f.State == interaction.StateObserved }
+	if at.LLMEnd != 0 {
+		r.timing.calls = append(r.timing.calls, span{at.LLMStart, at.LLMEnd})
+		if measured(f.Duration) && f.Duration.Value > at.LLMEnd-at.LLMStart+Slack {
+			r.find(TypeTiming, ReasonDuration)
+		}
+	}
+	if measured(f.FirstDelta) && measured(f.Duration) && f.FirstDelta.Value > f.Duration.Value {
+		r.find(TypeTiming, ReasonFirstDelta)
+	}
+	if measured(f.Turnaround) {
+		r.timing.checked = append(r.timing.checked, span{at.RequestReceived, at.LLMStart})
+		if f.Turnaround.Value > at.LLMStart-c.Session.OpenedMS+Slack {
+			r.find(TypeTiming, ReasonTurnaround)
+		}
+	}
+	for _, call := range m.ToolCalls {
+		if r.timing.asked == nil {
+			r.timing.asked = make(map[string]int64)
+		}
+		if before, ok := r.timing.asked[call.ID]; call.ID != "" && (!ok || at.LLMStart < before) {
+			r.timing.asked[call.ID] = at.LLMStart
+		}
+	}
+	for _, call := range m.ReturnedCalls {
+		r.timing.brought = append(r.timing.brought, result{call, at.LLMStart})
+	}
+}
+
+func (timingRules) end(r *Record) (found, doubt string) {
+	t := &r.timing
+	for _, one := range t.brought {
+		if asked, ok := t.asked[one.call]; ok && one.sent+Slack < asked {
+			return ReasonResultFirst, ""
+		}
+	}
+	if overlaps(t.calls, t.checked) {
+		return ReasonOverlap, ""
+	}
+	return "", ""
+}
+
+// overlaps reports whether a call was open during the whole time in which a request came, though its receipt says that none was.
+func overlaps(calls, checked []span) bool {
+	calls = slices.Clone(calls)
+	slices.SortFunc(calls, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	// longest is, for each number of calls, the latest end of the first so many.
+	longest := make([]int64, len(calls)+1)
+	for i, c := range calls {
+		longest[i+1] = max(longest[i], c.to)
+	}
+	for _, one := range checked {
+		before, _ := slices.BinarySearchFunc(calls, one.from-Slack+1, func(c span, at int64) int { return cmp.Compare(c.from, at) })
+		if longest[before] >= one.to+Slack {
+			return true
+		}
+	}
+	return false
+}
