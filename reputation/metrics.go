@@ -12,8 +12,8 @@ import (
 
 // metrics count what the node does. Their labels come from our own tables alone.
 type metrics struct {
-	receipts, refused, challenges, scores, entries, reputations *prometheus.CounterVec
-	upToDate                                                    prometheus.Gauge
+	receipts, refused, challenges, scores, entries, reputations, steps, statements *prometheus.CounterVec
+	upToDate                                                                       prometheus.Gauge
 }
 
 // newMetrics makes the metrics, and registers them unless r is nil.
@@ -31,11 +31,13 @@ func newMetrics(r prometheus.Registerer, s *sessions) (*metrics, error) {
 		upToDate: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "mediator_node_logs_up_to_date_seconds", Help: "When the logs of the agents last had all closed sessions, or else when the process began, in Unix seconds.",
 		}),
+		steps:      counter("mediator_node_disputes_total", "Entries of the log of signals and disputes, by what happened: published, final, opened, reviewing, resolved, or a violation.", "step"),
+		statements: counter("mediator_node_statements_refused_total", "Signals, disputes and decisions that were refused, by code.", "code"),
 	}
 	if r == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.receipts, m.refused, m.challenges, m.scores, m.entries, m.reputations, m.upToDate, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	for _, c := range []prometheus.Collector{m.receipts, m.refused, m.challenges, m.scores, m.entries, m.reputations, m.upToDate, m.steps, m.statements, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mediator_node_cached_receipts", Help: "Receipts of the sessions that are kept in memory. One with many calls of tools counts as several.",
 	}, s.receipts)} {
 		if err := r.Register(c); err != nil {
