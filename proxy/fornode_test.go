@@ -313,3 +313,36 @@ func TestRulesOfTheMediatorsName(t *testing.T) {
 		}
 	}
 }
+
+// TestRateAtTheNode: no session keeps the node from the others. It has its share whichever way it asks, and the others have theirs.
+func TestRateAtTheNode(t *testing.T) {
+	r := newNodeRig(t, true, true)
+	r.node.answer = func(string, []byte) (string, error) { return `{}`, nil }
+	now := time.Now()
+	r.pipeline.load.now = func() time.Time { return now }
+	ways := []struct{ method, url, body string }{
+		{"GET", "http://mediator.internal/v1/reputation/" + strings.Repeat("o", 43) + ":agent", ""}, {"POST", issueURL, "{}"},
+		{"POST", ownMCP, nodeTool("search_plugins")}, {"POST", ownMCP, nodeTool("register_plugin")},
+	}
+	for i := range 50 {
+		way := ways[i%2]
+		r.send(way.method, way.url, way.body)
+	}
+	if len(r.node.asked) != 50 {
+		t.Fatalf("the node was asked %d times", len(r.node.asked))
+	}
+	for _, way := range ways {
+		resp, answer := r.send(way.method, way.url, way.body)
+		if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") != "1" || !strings.Contains(answer, "rate_limited") {
+			t.Errorf("%s %s: %d %s", way.method, way.url, resp.StatusCode, answer)
+		}
+	}
+	if _, answer := r.send("GET", "http://mediator.internal/v1/event", ""); !strings.Contains(answer, "evt_1") {
+		t.Errorf("what the mediator answers by itself: %s", answer)
+	}
+	now = now.Add(time.Second)
+	r.send("POST", ownMCP, nodeTool("register_plugin"))
+	if rec, _ := r.record.last(); rec.State != ledger.StateForwarded {
+		t.Errorf("%+v", rec)
+	}
+}
