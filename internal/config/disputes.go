@@ -45,6 +45,13 @@ type BelievedStatements struct {
 	Keys []string `yaml:"keys"`
 }
 
+// Rules returns what disputes are judged by.
+func (d *Disputes) Rules() dispute.Rules {
+	return dispute.Rules{
+		Short: d.Windows.Short.Or(dispute.DefaultRules.Short), Long: d.Windows.Long.Or(dispute.DefaultRules.Long), Deadline: d.Deadline.Or(dispute.DefaultRules.Deadline),
+	}
+}
+
 // maxWait bounds windows and deadlines: what is provisional for longer is of use to nobody.
 const maxWait = 90 * 24 * time.Hour
 
