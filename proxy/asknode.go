@@ -9,7 +9,7 @@ import (
 )
 
 // askNode answers a call with what the node says.
-func (p *Pipeline) askNode(c *call, route intercept.Route) error {
+func (p *Pipeline) askNode(c *call, route intercept.Route, target string) error {
 	if err := p.findSession(c, route); err != nil {
 		return err
 	}
@@ -23,7 +23,7 @@ func (p *Pipeline) askNode(c *call, route intercept.Route) error {
 		defer held.Close()
 		asked = held.Text
 	}
-	answer, err := p.o.Node.Ask(c.r.Context(), c.session, c.r.Method, c.r.URL.Path, asked)
+	answer, err := p.o.Node.Ask(c.r.Context(), c.session, c.r.Method, target, asked)
 	if err != nil {
 		return err
 	}

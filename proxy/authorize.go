@@ -26,7 +26,7 @@ func (p *Pipeline) admit(ctx context.Context, t *posting) error {
 	return nil
 }
 
-// requestProof is step 9: the final call bound to the capability and to the credential that will go with it.
+// requestProof is step 9: the final call bound to the capability and to the credential that will go with it. What the agent publishes at the node is signed too.
 func (p *Pipeline) requestProof(ctx context.Context, t *posting) error {
 	var err error
 	if t.credential, err = t.action.Credential.Now(ctx); err != nil {
@@ -50,7 +50,7 @@ func (p *Pipeline) requestProof(ctx context.Context, t *posting) error {
 		return err
 	}
 	t.keys = append(t.keys, auth.Keys...)
-	return nil
+	return p.state(ctx, t)
 }
 
 // CheckSingleUse names the check that every single-use key was consumed, durably, with the intent.

@@ -31,6 +31,9 @@ func (p *Pipeline) readPost(ctx context.Context, t *posting) error {
 	if err := p.readContent(ctx, t); err != nil {
 		return err
 	}
+	if err := p.readDocument(t); err != nil {
+		return err
+	}
 	t.binding = evidence.Binding{Subject: t.action.Subject, Action: t.action.Action, Resource: resource, ContentHash: t.content.Hash}
 	if err := t.binding.Check(); err != nil { // before the record has it: the resource is the agent's, up to the size of a header
 		return err

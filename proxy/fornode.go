@@ -56,6 +56,8 @@ func checkForNode(r rule, m match.Match) error {
 		return fmt.Errorf("%s takes no %s", way.Path, r.kind())
 	case r.action != nil && r.action.AllowQuery:
 		return fmt.Errorf("the node takes no query there")
+	case way.Publishes && r.action.Content != ContentJSON:
+		return fmt.Errorf("what is published at %s is JSON: leave content out", way.Path)
 	case r.action != nil:
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
@@ -29,6 +30,9 @@ func (p *Pipeline) forward(ctx context.Context, t *posting) error {
 	if t.action.Gate.Presents() {
 		out.Header.Set("ActionProof-Capability", t.admission.Capability)
 		out.Header.Set("ActionProof-Request-Proof", t.proof)
+	}
+	if t.statement != "" {
+		out.Header.Set(interaction.StatementHeader, t.statement)
 	}
 	err := p.send(t.call, out, cancel, t.credential)
 	if t.record.State == ledger.StateFailed && !t.action.Gate.Presents() { // where the API takes part, it has seen the evidence already

@@ -22,19 +22,20 @@ const maxWait = 60 * time.Second
 type eventDocument struct {
 	Session string        `json:"session"`
 	Runtime string        `json:"runtime"`
+	Agent   string        `json:"agent,omitempty"` // how the node names it, where there is one
 	Event   trigger.Event `json:"event"`
 }
 
-func documentOf(s *session.Session) eventDocument {
-	return eventDocument{Session: s.ID, Runtime: s.Runtime, Event: s.Event}
+func (p *Pipeline) documentOf(s *session.Session) eventDocument {
+	return eventDocument{Session: s.ID, Runtime: s.Runtime, Agent: p.o.Node.AgentID(), Event: s.Event}
 }
 
 // serveInternal answers a call to the mediator itself. Nothing is forwarded.
 func (p *Pipeline) serveInternal(c *call, route intercept.Route) error {
 	c.record.Flow = flowInternal
 	w, r := c.w, c.r
-	if r.URL.RawQuery == "" && node.Serves(r.Method, r.URL.EscapedPath()) {
-		return p.askNode(c, route)
+	if target, ok := node.Target(r.Method, r.URL.EscapedPath(), r.URL.RawQuery); ok {
+		return p.askNode(c, route, target)
 	}
 	var (
 		body any
@@ -55,7 +56,7 @@ func (p *Pipeline) serveInternal(c *call, route intercept.Route) error {
 		_, err = w.Write(p.o.CAPEM)
 		return err
 	default:
-		err = refusal.New("internal_unknown", "%s has no %.32s %.100q; it offers GET /v1/event, /v1/event/next?wait=30s, /v1/refusals, /v1/rules, /v1/ca.pem, /v1/score/{receipt_hash} and /v1/reputation/{agent_id}, and POST /v1/generate, /v1/challenge/issue and /v1/challenge/commit; by a rule also %s", InternalHost, r.Method, r.URL.Path, node.Paths())
+		err = refusal.New("internal_unknown", "%s has no %.32s %.100q; it offers GET /v1/event, /v1/event/next?wait=30s, /v1/refusals, /v1/rules, /v1/ca.pem, /v1/score/{receipt_hash}, /v1/reputation/{agent_id}, /v1/signals/{id} and /v1/disputes/{id}, and POST /v1/generate, /v1/challenge/issue and /v1/challenge/commit; by a rule also %s", InternalHost, r.Method, r.URL.Path, node.Paths())
 	}
 	if err != nil {
 		return err
@@ -71,7 +72,7 @@ func (p *Pipeline) currentEvent(route intercept.Route) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return documentOf(s), nil
+	return p.documentOf(s), nil
 }
 
 // nextEvent waits for the next event, and opens the pod's session for it in place of the one before. While it waits, and where no event
@@ -95,7 +96,7 @@ func (p *Pipeline) nextEvent(r *http.Request, route intercept.Route) (any, error
 	}
 	defer done()
 	if s := p.o.Sessions.Standing(); s != nil && s != before { // another call waited as well: the pod has one session, and its event is the next one of both
-		return documentOf(s), nil
+		return p.documentOf(s), nil
 	}
 	event, err := p.o.Triggers.Claim(r.Context(), trigger.Claim{Runtime: p.o.RuntimeID, Wait: max(0, wait-p.o.Now().Sub(began))})
 	if err != nil {
@@ -106,5 +107,5 @@ func (p *Pipeline) nextEvent(r *http.Request, route intercept.Route) (any, error
 			p.o.Log.Warn("the ended session's event is not marked as done; it stands behind no post without a session", zap.String("event", ended.Event.ID), zap.Error(err))
 		}
 	}
-	return documentOf(p.o.Sessions.OpenStanding(event, p.o.RuntimeID)), nil
+	return p.documentOf(p.o.Sessions.OpenStanding(event, p.o.RuntimeID)), nil
 }

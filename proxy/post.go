@@ -30,6 +30,8 @@ type posting struct {
 	admission  gate.Admission
 	credential forward.SecretHeader // as it is bound and sent
 	proof      string
+	publishes  string       // the kind of document that the agent publishes at the node; empty if it is another post
+	statement  string       // what the sidecar has signed of it
 	keys       []ledger.Key // to be consumed before the first byte goes out
 }
 

@@ -13,6 +13,11 @@
 //	sessions.go  the sessions that were read last
 //	baseline.go  samples and baselines
 //	accounts.go  the logs of agents, and the reputations that follow from them
+//	statements.go who has written a document
+//	disputes.go  the log of signals and disputes, and how it goes on
+//	publish.go   signals come in
+//	file.go      disputes come in
+//	settle.go    windows end, and disputes are resolved
 //	metrics.go   what it counts
 package reputation
 
@@ -75,6 +80,8 @@ type Options struct {
 	Reputation *signer.Issuer[accrual.Claims]
 	// Verified returns the last verification that an agent has passed, or nil; also if it is over. Left out, no agent has passed any.
 	Verified func(context.Context, accrual.Agent) (*accrual.Verified, error)
+	// Disputes are the signals and disputes that it takes; nil takes none.
+	Disputes *Disputes
 	// ProbePairs is how many pairs of probes come with a challenge: zero means DefaultProbePairs, a negative number none.
 	ProbePairs int
 	// Retention is how long a session is kept after its last receipt; zero means DefaultRetention.
@@ -108,6 +115,8 @@ type Owner struct {
 	Live *evidence.Verifier
 	// Receipts is what receipts have to be, and Callers what caller tokens have to be: the audience of these is the node's.
 	Receipts, Callers evidence.Expected
+	// Statements is what the statements of the owner's agents have to be; nil where they publish nothing.
+	Statements *evidence.Expected
 
 	// generation is another one whenever what counts of the owner's receipts may have changed.
 	generation uint64
@@ -134,6 +143,8 @@ type Service struct {
 	believed  atomic.Pointer[believed]
 	sessions  *sessions
 	accounts  *accounts
+	docket    *docket
+	arbiter   *evidence.Verifier // of the arbiter's decisions; nil where there is none
 	metrics   *metrics
 	reads     chan struct{} // one value for each session that is being read: reading verifies, which takes a processor
 
@@ -157,12 +168,22 @@ func New(o Options) (*Service, error) {
 	if min(l.Sessions, l.Receipts, l.Challenges) < 0 || min(l.Rate, l.Calls, l.Cached) < 0 || o.Retention < 0 {
 		return nil, errors.New("reputation: a limit is negative")
 	}
+	if o.Disputes != nil {
+		with := *o.Disputes
+		if err := with.defaults(); err != nil {
+			return nil, err
+		}
+		o.Disputes = &with
+	}
 	bank, err := readBank()
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{o: o, strangers: flood.Logger(o.Log), bank: bank, sessions: newSessions(o.Limits.Cached), accounts: newAccounts(), reads: make(chan struct{}, maxReads), rates: make(map[string]*rates)}
+	s := &Service{o: o, strangers: flood.Logger(o.Log), bank: bank, sessions: newSessions(o.Limits.Cached), accounts: newAccounts(), docket: newDocket(), reads: make(chan struct{}, maxReads), rates: make(map[string]*rates)}
 	if s.metrics, err = newMetrics(o.Metrics, s.sessions); err != nil {
+		return nil, err
+	}
+	if s.arbiter, err = o.Disputes.verifier(o.Now); err != nil {
 		return nil, err
 	}
 	s.metrics.upToDate.Set(float64(o.Now().Unix()))
@@ -245,7 +266,7 @@ const (
 	keptTokens = time.Hour
 )
 
-// Run enters closed sessions in the logs of their agents, takes their samples, makes baselines and removes what is old, until ctx ends.
+// Run enters closed sessions in the logs of their agents, settles disputes, takes their samples, makes baselines and removes what is old, until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	var pruned time.Time
 	work := func() {
@@ -262,6 +283,9 @@ func (s *Service) Run(ctx context.Context) error {
 			pruned = now
 		}
 	}
+	var settled sync.WaitGroup
+	settled.Go(func() { s.settleAlways(ctx) })
+	defer settled.Wait()
 	work()
 	for range every.Tick(ctx, closedEvery) {
 		work()

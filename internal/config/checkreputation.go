@@ -32,6 +32,12 @@ func LoadReputation(path string) (*Reputation, error) {
 	if c.Verification != nil {
 		c.Verification.check(f)
 	}
+	if c.Disputes != nil {
+		c.Disputes.check(f)
+		if c.Verification == nil {
+			f.Add("disputes", "needs verification: only registered agents can dispute")
+		}
+	}
 	for i, host := range c.BelievedHosts {
 		target, err := upstream.ParseOrigin("https", host)
 		if err != nil {
@@ -80,13 +86,18 @@ func (c *Reputation) checkOwners(f *findings) {
 	for i, o := range c.Owners {
 		key := fmt.Sprintf("owners[%d]", i)
 		f.required(key+".name", o.Name, key+".registry", o.Registry, key+".bundle", o.Bundle)
-		for _, list := range [...]struct {
+		type list struct {
 			name string
 			is   []string
-		}{
+		}
+		lists := []list{
 			{"certificates.issuers", o.Certificates.Issuers}, {"certificates.audiences", o.Certificates.Audiences},
 			{"receipts.issuers", o.Receipts.Issuers}, {"receipts.audiences", o.Receipts.Audiences}, {"receipts.keys", o.Receipts.Keys},
-		} {
+		}
+		if s := o.Statements; s != nil {
+			lists = append(lists, list{"statements.issuers", s.Issuers}, list{"statements.audiences", s.Audiences}, list{"statements.keys", s.Keys})
+		}
+		for _, list := range lists {
 			if len(list.is) == 0 || slices.Contains(list.is, "") {
 				f.Add(key+"."+list.name, "is required: what is left open is not believed")
 			}

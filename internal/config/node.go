@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/node"
 )
 
 // Node says where the node is that appraises this sidecar's receipts.
@@ -53,6 +54,9 @@ func (c *Sidecar) checkNodeRules(f *findings) {
 		key := fmt.Sprintf("actions[%d]", i)
 		if check(key, c.ActionRules[i].Match.Host, a.Credential) && a.API != nil {
 			f.Add(key+".gate", "the node verifies no chain: leave gate and api out")
+		}
+		if m := c.ActionRules[i].Match; m.Host == proxy.InternalHost && node.Publishes(m.Path) && c.Keys.AgentStatement == nil {
+			f.Add(key+".match.url", "names %s, where the agent publishes: keys.agentStatement is needed, to sign for it", m.Path)
 		}
 	}
 	for i, e := range c.Egress {

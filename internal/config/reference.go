@@ -12,7 +12,7 @@ import (
 
 // sources are the files that declare the configuration. The comments of their fields are the reference.
 //
-//go:embed config.go sidecar.go generate.go sidecarkeys.go node.go trigger.go control.go reputation.go verification.go
+//go:embed config.go sidecar.go generate.go sidecarkeys.go node.go trigger.go control.go reputation.go verification.go disputes.go
 var sources embed.FS
 
 // optionDoc is one key of a configuration type with its comment.

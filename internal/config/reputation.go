@@ -35,6 +35,8 @@ type Reputation struct {
 	BelievedHosts []string `yaml:"believedHosts" reload:"yes"`
 	// Verification offers the verification of agents over MCP. Default: it is not offered.
 	Verification *Verification `yaml:"verification"`
+	// Disputes takes signals of agents, and disputes between agents. It needs verification, which registers agents. Default: none are taken.
+	Disputes *Disputes `yaml:"disputes"`
 	// Confine says what the process keeps for itself once it serves.
 	Confine Confine `yaml:"confine"`
 	// Log configures the log on standard error.
@@ -109,6 +111,8 @@ type Owner struct {
 	Certificates BelievedCertificates `yaml:"certificates"`
 	// Receipts are the interaction receipts and tokens of callers that are believed.
 	Receipts BelievedReceipts `yaml:"receipts"`
+	// Statements are what its agents publish. Default: they publish nothing.
+	Statements *BelievedStatements `yaml:"statements"`
 }
 
 // BelievedCertificates say which custody certificates of an owner are believed. The pinned registry has to have signed them.

@@ -73,6 +73,11 @@ func TestReputationMistakes(t *testing.T) {
 		"a gate with a password":   {"believedHosts", "verification: {xray: {govern: {url: \"https://me:hunter2@g.example/mcp\"}}}\nbelievedHosts", "line 16, column 37: verification.xray.govern.url: is no https URL, or names a user: leave the user out, and put a token in tokenFile"},
 		"a gate on this machine":   {"believedHosts", "verification: {xray: {govern: {url: \"http://127.0.0.1:1/mcp\"}}}\nbelievedHosts", ""},
 		"a slow gate":              {"believedHosts", "verification: {xray: {timeout: 6s}}\nbelievedHosts", "line 16, column 32: verification.xray.timeout: 6s is not between 0s and 5s"},
+		"disputes as they are":     {"believedHosts", "verification: {}\ndisputes: {}\nbelievedHosts", ""},
+		"disputes of strangers":    {"believedHosts", "disputes: {}\nbelievedHosts", "line 16, column 11: disputes: needs verification: only registered agents can dispute"},
+		"a window of no time":      {"believedHosts", "verification: {}\ndisputes: {windows: {short: 10ms}}\nbelievedHosts", "line 17, column 29: disputes.windows.short: 10ms is not between 1s and 2160h0m0s"},
+		"a deadline for ever":      {"believedHosts", "verification: {}\ndisputes: {deadline: 2161h}\nbelievedHosts", "line 17, column 22: disputes.deadline: 2161h0m0s is not between 1s and 2160h0m0s"},
+		"statements of any key":    {"believedHosts", "    statements: {issuers: [s], audiences: [a]}\nbelievedHosts", "line 16, column 17: owners[0].statements.keys: is required: what is left open is not believed"},
 		"an unknown key":           {"audience: mediator-reputation", "audiense: mediator-reputation", "line 8, column 1: audiense: is not known; did you mean audience?"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -46,6 +46,9 @@ func Observer(c *config.Reputation, roles []daemon.Role) *daemon.Observer {
 			secret, public = append(secret, s.TokenFile), append(public, s.CA)
 		}
 	}
+	if d := c.Disputes; d != nil {
+		public = append(public, d.Arbiter)
+	}
 	if c.Store.Postgres != nil {
 		secret = append(secret, c.Store.Postgres.DSNFile)
 	}

@@ -126,6 +126,9 @@ func (o *owners) open(c config.Owner) (*owner, error) {
 	}
 	read.Callers = read.Receipts
 	read.Callers.Audiences, read.Callers.MaxAge = []string{o.audience}, interaction.CallerLifetime
+	if s := c.Statements; s != nil {
+		read.Statements = &evidence.Expected{Issuers: s.Issuers, Audiences: s.Audiences, KeyIDs: s.Keys, MaxAge: interaction.Lifetime}
+	}
 	return read, nil
 }
 

@@ -3,6 +3,7 @@
 //	reputationd.go  the process: its parts, how it begins, reloads and ends
 //	owners.go       the owners whose receipts it takes, and how it follows their trust bundles
 //	verification.go the verification of agents over MCP
+//	disputes.go     signals and disputes
 //	metrics.go      requests that it answered, and owners whose bundles are not taken over
 //	needs.go        what the process uses, and what it observes of its deployment
 package reputationd
@@ -30,7 +31,8 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// process is the running node. A reload replaces its owners and the hosts that it believes; everything else stays.
+// process is the running node. A reload replaces its owners, the hosts that it believes and the tasks that agents are verified with;
+// everything else stays.
 type process struct {
 	*daemon.Process
 	config     *config.Reputation // as read at the start
@@ -40,6 +42,7 @@ type process struct {
 	service    *reputation.Service
 	owners     *owners
 	metrics    *requests
+	disputes   *reputation.Disputes // nil where the node takes none
 	// verifier is nil where the node offers no verification, and verified signs for it.
 	verifier *verifier
 	verified *signer.Issuer[verification.Result]
@@ -131,7 +134,7 @@ func (p *process) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// openAppraiser opens the key of the appraiser, which signs scores, reputations and results of verifications.
+// openAppraiser opens the key of the appraiser, which signs scores, reputations, results of verifications, and how disputes end.
 func (p *process) openAppraiser(ctx context.Context) error {
 	role := p.config.Keys.Appraiser
 	key, err := p.AddRole(ctx, autonomy.Kind.Purpose, role.SigningKey)
@@ -143,6 +146,9 @@ func (p *process) openAppraiser(ctx context.Context) error {
 		return err
 	}
 	if p.reputation, err = signer.New(accrual.Kind, key, o); err != nil {
+		return err
+	}
+	if err := p.openDisputes(key, o); err != nil {
 		return err
 	}
 	o.Lifetime = verification.Lifetime
@@ -162,7 +168,7 @@ func (p *process) openService(ctx context.Context) (err error) {
 		return fmt.Errorf("the store of %s: %w", c.Path, err)
 	}
 	p.service, err = reputation.New(reputation.Options{
-		Store: p.store, Score: p.score, Reputation: p.reputation, Verified: p.verifiedOf, Retention: c.Retention.RetentionOr(reputation.DefaultRetention, forever), Limits: c.Limits.Of(),
+		Store: p.store, Score: p.score, Reputation: p.reputation, Verified: p.verifiedOf, Disputes: p.disputes, Retention: c.Retention.RetentionOr(reputation.DefaultRetention, forever), Limits: c.Limits.Of(),
 		Now: time.Now, Log: p.Log, Metrics: p.Metrics,
 	})
 	if err != nil {
@@ -258,6 +264,9 @@ func (p *process) reload(ctx context.Context) (daemon.ConfigStatus, error) {
 	}
 	if err := p.owners.take(next); err != nil {
 		return daemon.ConfigStatus{}, err
+	}
+	if p.verifier != nil {
+		p.verifier.service.SetTasks(next.Verification.TaskList)
 	}
 	p.Observer.Store(o)
 	return status(next), nil

@@ -18,7 +18,8 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// openObserver opens the key of the observer, which signs receipts, and says to the node which agent calls it.
+// openObserver opens the key of the observer, which signs receipts, and says to the node which agent calls it; and the key of the speaker, which
+// signs what the agent publishes at the node.
 func (p *process) openObserver(ctx context.Context) (err error) {
 	c := p.config
 	if c.Keys.InteractionReceipt == nil {
@@ -34,7 +35,15 @@ func (p *process) openObserver(ctx context.Context) (err error) {
 		return err
 	}
 	o.Audience, o.Lifetime = c.Reputation.Audience, interaction.CallerLifetime
-	p.callers, err = signer.New(interaction.CallerKind, key, o)
+	if p.callers, err = signer.New(interaction.CallerKind, key, o); err != nil || c.Keys.AgentStatement == nil {
+		return err
+	}
+	role = *c.Keys.AgentStatement
+	if key, err = p.AddRole(ctx, interaction.StatementKind.Purpose, role); err != nil {
+		return err
+	}
+	o = signer.Options{Issuer: role.Issuer, Audience: c.Audience, Lifetime: interaction.Lifetime, Now: time.Now}
+	p.speaker, err = signer.New(interaction.StatementKind, key, o)
 	return err
 }
 
@@ -47,7 +56,11 @@ func (p *process) openNode() error {
 	over, base := daemon.Client(c.Reputation.Endpoint)
 	to := client.New(base, over)
 	p.sender = client.NewSender(to, p.record, time.Now, p.Log)
-	p.node = node.New(node.Options{Client: to, Issuer: p.callers, Owner: p.owner(), Agent: c.Receipts.Subject})
+	at := node.Options{Client: to, Issuer: p.callers, Owner: p.owner(), Agent: c.Receipts.Subject}
+	if p.speaker != nil {
+		at.Speaker = p.speaker
+	}
+	p.node = node.New(at)
 	var err error
 	if p.reputations, err = reputations.New(reputations.Options{Source: source{to, p.owner()}, Now: time.Now, Log: p.Log}); err != nil {
 		return err

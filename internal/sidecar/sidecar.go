@@ -62,13 +62,14 @@ type process struct {
 	runtime      *signer.Issuer[evidence.RuntimeAttestation]
 	session      *signer.Issuer[evidence.SessionReceipt]
 	requestProof *signer.Issuer[evidence.RequestProof]
-	interaction  *signer.Issuer[interaction.Receipt] // nil where no receipts are made
-	receipts     *receipts.Keeper                    // likewise
-	callers      *signer.Issuer[interaction.Caller]  // nil where there is no node
-	sender       *client.Sender                      // likewise
-	node         *node.Relay                         // likewise
-	reputations  *reputations.Cache                  // likewise
-	secrets      *vault.Secrets                      // for credentials in Vault; nil if there are none
+	interaction  *signer.Issuer[interaction.Receipt]   // nil where no receipts are made
+	receipts     *receipts.Keeper                      // likewise
+	callers      *signer.Issuer[interaction.Caller]    // nil where there is no node
+	speaker      *signer.Issuer[interaction.Statement] // nil where the agent publishes nothing
+	sender       *client.Sender                        // likewise
+	node         *node.Relay                           // likewise
+	reputations  *reputations.Cache                    // likewise
+	secrets      *vault.Secrets                        // for credentials in Vault; nil if there are none
 	gateKey      evidence.Secret
 	ca           *intercept.CA
 	ledger       *ledger.Watched // below the queue

@@ -103,3 +103,14 @@ func (a *appraised) ofVerification(of func(v *accrual.Verified) any) any {
 		return of(c.Verification)
 	})
 }
+
+// ofRating returns what of says of the rating, or nil if the node has not rated the agent.
+func (a *appraised) ofRating(of func(r *accrual.Rated) any) any {
+	return a.value(func(c *accrual.Claims) any {
+		if c.Rating == nil {
+			a.missed = refusal.New("reputation_unrated", "the %s has no rating of the agent: there is too little to rate it by", accrual.Kind.Typ)
+			return nil
+		}
+		return of(c.Rating)
+	})
+}

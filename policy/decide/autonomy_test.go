@@ -105,6 +105,89 @@ func TestConditionsOnReputation(t *testing.T) {
 	}
 }
 
+// TestConditionsOnDisputes asks for each variable, of an agent that has lost a dispute, of one that is accused, of one that is rated, and of one
+// that nothing is known of.
+func TestConditionsOnDisputes(t *testing.T) {
+	const lost, accused, rated, noToken = "lost", "accused", "rated", "no token"
+	all := []string{lost, accused, rated, noToken}
+	token := func(t *testing.T, r ruling, which string) string {
+		c := r.ReputationOf(t, r.Agent(t), 20, 50)
+		switch which {
+		case noToken:
+			return ""
+		case lost:
+			c = r.ReputationOf(t, r.Agent(t), 3, 50)
+			c.Disputed, c.ChallengesReceived, c.ChallengesLost, c.Log.Entries = true, 1, 1, c.Log.Entries+1
+		case accused:
+			c.ChallengesReceived, c.DisputesPending, c.Log.Entries = 2, 2, c.Log.Entries+2
+		case rated:
+			c.Rating = &accrual.Rated{R: 72.5, Q: 0.25, Tier: "A"}
+		}
+		r.Appraise(t)
+		signed, _, err := gatetest.Signer(t, r.Kit, accrual.Kind).Sign(t.Context(), c)
+		check.Must(t, err)
+		return signed
+	}
+	const missing, unrated, denied = "reputation_missing", "reputation_unrated", "policy_denied"
+	for _, c := range []struct {
+		when  string
+		codes []string // as all; empty allows
+	}{
+		{`!autonomy.disputed`, []string{denied, "", "", missing}},
+		{`autonomy.disputed`, []string{"", denied, denied, missing}},
+		{`autonomy.disputesPending == 0`, []string{"", denied, "", missing}},
+		{`autonomy.disputesPending == 2`, []string{denied, "", denied, missing}},
+		{`autonomy.r == 72.5 && autonomy.r >= 70`, []string{unrated, unrated, "", missing}},
+		{`autonomy.r < 70`, []string{unrated, unrated, denied, missing}},
+		{`autonomy.q == 0.25`, []string{unrated, unrated, "", missing}},
+		{`!(autonomy.q > 1)`, []string{unrated, unrated, "", missing}},
+		{`autonomy.r > 70 || autonomy.tierRank >= 0`, []string{"", "", "", missing}},
+		{`autonomy.known && !autonomy.disputed`, []string{denied, "", "", denied}},
+	} {
+		t.Run(c.when, func(t *testing.T) {
+			for i, which := range all {
+				r := newRuling(t, file("r allow "+c.when), gatetest.Autonomous)
+				_, err := r.decide(t, token(t, r, which))
+				if c.codes[i] == "" {
+					check.Must(t, err)
+				} else {
+					check.WantCode(t, err, c.codes[i])
+				}
+			}
+		})
+	}
+}
+
+// TestExamplePolicyOnDisputes: under the example's rules an agent that has lost a dispute is refused, and one that is only accused is not.
+func TestExamplePolicyOnDisputes(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*accrual.Claims)
+		code string
+	}{
+		"as it is": {func(*accrual.Claims) {}, ""},
+		"accused":  {func(c *accrual.Claims) { c.ChallengesReceived, c.DisputesPending = 1, 1; c.Log.Entries++ }, ""},
+		"lost": {func(c *accrual.Claims) {
+			c.ChallengesReceived, c.ChallengesLost, c.Disputed = 1, 1, true
+			c.Log.Entries++
+		}, "policy_denied"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRuling(t, string(configs.PolicyReputation()), gatetest.Autonomous)
+			r.Appraise(t)
+			claims := r.ReputationOf(t, r.Agent(t), 12, 50)
+			c.edit(&claims)
+			token, _, err := gatetest.Signer(t, r.Kit, accrual.Kind).Sign(t.Context(), claims)
+			check.Must(t, err)
+			_, err = r.decide(t, token)
+			if c.code == "" {
+				check.Must(t, err)
+				return
+			}
+			check.WantCode(t, err, c.code, "lost-a-dispute")
+		})
+	}
+}
+
 // TestConditionsOnVerification asks for each variable, of agents that have passed different verifications two hours ago, and of one that has none.
 func TestConditionsOnVerification(t *testing.T) {
 	const observed, degraded, seed, over, never, noToken = "observed", "degraded", "seed", "over", "never", "no token"

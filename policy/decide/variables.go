@@ -32,7 +32,8 @@ type variable struct {
 // variables are all of them, each with its type, so that a misspelt name or a comparison of a number with a text does not compile.
 // Nothing loops over one: there are no macros. Those of messages are empty for a call without one, and args has no value there: a
 // condition on an argument that is not there, or is of another type, is an error. Those of the agent's reputation have a value if its token is
-// valid, but for autonomy.known, which says that. Those of its verification have one if the agent counts as verified, but for autonomy.verified.
+// valid, but for autonomy.known, which says that. Those of its verification have one if the agent counts as verified, but for autonomy.verified;
+// and those of its rating if there is enough to rate it by.
 var variables = []variable{
 	{"request.method", cel.StringType, func(f *facts) any { return f.call.Method }},
 	{"request.scheme", cel.StringType, func(f *facts) any { return f.call.Scheme }},
@@ -78,12 +79,21 @@ var variables = []variable{
 	{"autonomy.degraded", cel.BoolType, func(f *facts) any {
 		return f.autonomy.ofVerification(func(v *accrual.Verified) any { return v.Degraded })
 	}},
+	{"autonomy.disputed", cel.BoolType, reputation(func(c *accrual.Claims) any { return c.Disputed })},
+	{"autonomy.disputesPending", cel.IntType, reputation(func(c *accrual.Claims) any { return c.DisputesPending })},
+	{"autonomy.r", cel.DoubleType, rating(func(r *accrual.Rated) any { return r.R })},
+	{"autonomy.q", cel.DoubleType, rating(func(r *accrual.Rated) any { return r.Q })},
 	{"now", cel.TimestampType, func(f *facts) any { return f.now }},
 }
 
 // reputation returns what of says of the agent's reputation.
 func reputation(of func(c *accrual.Claims) any) func(*facts) any {
 	return func(f *facts) any { return f.autonomy.value(of) }
+}
+
+// rating returns what of says of the agent's rating.
+func rating(of func(r *accrual.Rated) any) func(*facts) any {
+	return func(f *facts) any { return f.autonomy.ofRating(of) }
 }
 
 // activation gives a program the values of the variables that it asks for, and computes no other.

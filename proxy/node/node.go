@@ -1,8 +1,10 @@
 // Package node relays what agents ask of the node that appraises their receipts. It names the agent to the node, and has the session's receipts
 // tell of what the node has acknowledged.
 //
-//	node.go  what every agent may ask: challenges, scores and reputations
-//	way.go   what an agent may do there by a rule of the sidecar
+//	node.go       challenges, which every agent may ask for
+//	read.go       what every agent may read
+//	way.go        what an agent may do there by a rule of the sidecar
+//	statement.go  what an agent publishes there, and what the sidecar signs of it
 package node
 
 import (
@@ -29,6 +31,11 @@ const (
 	scorePath  = "/v1/score/" // and the hash of a receipt
 	// reputationPath is followed by the id of an agent.
 	reputationPath = "/v1/reputation/"
+	signalsPath    = "/v1/signals"
+	disputePath    = "/v1/dispute" // where one is opened
+	disputesPath   = "/v1/disputes"
+	logPath        = disputesPath + "/log"
+	schemasPath    = "/v1/schemas/"
 )
 
 // MaxRequest bounds the body of a request, in bytes: a strategy of the largest size fits.
@@ -52,10 +59,12 @@ type Issuer interface {
 	Issue(ctx context.Context, c interaction.Caller) (evidence.Opened[interaction.Caller], error)
 }
 
-// Options are what a [Relay] works with. All are required.
+// Options are what a [Relay] works with. All but Speaker are required.
 type Options struct {
 	Client Client
 	Issuer Issuer
+	// Speaker signs what the agent publishes; nil where it publishes nothing.
+	Speaker Speaker
 	// Owner and Agent are those of the receipts.
 	Owner, Agent string
 }
@@ -66,40 +75,25 @@ type Relay struct{ o Options }
 // New makes a relay.
 func New(o Options) *Relay { return &Relay{o} }
 
-// Serves reports whether a request is one for the node. The path is as it was escaped.
-func Serves(method, path string) bool {
-	switch method {
-	case http.MethodPost:
-		return path == issuePath || path == commitPath
-	case http.MethodGet:
-		if hash, ok := strings.CutPrefix(path, scorePath); ok {
-			return evidence.IsHash(hash)
-		}
-		id, ok := strings.CutPrefix(path, reputationPath)
-		return ok && isAgent(id)
-	}
-	return false
-}
-
 // isAgent reports whether a segment of a path is the id of an agent, spelled so that the node cannot read it as another path.
 func isAgent(segment string) bool {
 	_, err := accrual.ParseAgent(segment)
 	return err == nil && !strings.ContainsAny(segment, "/%")
 }
 
-// Ask makes one request that [Serves] for the agent of a session, and returns the node's answer, JSON. Nothing of the agent's request goes
+// Ask makes one request of a [Target] for the agent of a session, and returns the node's answer, JSON. Nothing of the agent's request goes
 // out but its body. An error of the node is a [*problem.Error].
-func (n *Relay) Ask(ctx context.Context, s *session.Session, method, path string, body []byte) ([]byte, error) {
+func (n *Relay) Ask(ctx context.Context, s *session.Session, method, target string, body []byte) ([]byte, error) {
 	if n == nil {
 		return nil, errMissing()
 	}
-	switch path {
+	switch target {
 	case issuePath:
 		return n.issue(ctx, s, body)
 	case commitPath:
 		return n.commit(ctx, s, body)
 	}
-	return n.o.Client.Relay(ctx, method, path, nil, "") // a public read
+	return n.o.Client.Relay(ctx, method, target, nil, "") // a public read
 }
 
 // post makes a request that says which agent calls.

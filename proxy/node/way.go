@@ -21,11 +21,15 @@ type Way struct {
 	// MCP says that an MCP server answers. Of its messages only calls of the tools in Posts can be read by others; elsewhere every request can.
 	MCP   bool
 	Posts []string
+	// Publishes says that a request publishes one document of the agent, for which the sidecar signs a statement.
+	Publishes bool
 }
 
 // ways are all of them.
 var ways = []Way{
 	{Path: "/mcp", Methods: []string{http.MethodGet, http.MethodPost, http.MethodDelete}, MCP: true, Posts: []string{"register_plugin"}},
+	{Path: signalsPath, Methods: []string{http.MethodPost}, Publishes: true},
+	{Path: disputePath, Methods: []string{http.MethodPost}, Publishes: true},
 }
 
 // WayAt returns the way at a path, which is as it was escaped.
@@ -35,6 +39,12 @@ func WayAt(path string) (Way, bool) {
 		return Way{}, false
 	}
 	return ways[i], true
+}
+
+// Publishes reports whether a document of the agent is published at a path.
+func Publishes(path string) bool {
+	way, _ := WayAt(path)
+	return way.Publishes
 }
 
 // Paths names the paths of all of them.
@@ -72,8 +82,8 @@ func (n *Relay) Send(s *session.Session, r *http.Request) (*http.Response, error
 		return nil, err
 	}
 	h := make(http.Header)
-	for name, values := range r.Header {
-		if name == "Content-Type" || name == "Accept" || name == "Last-Event-Id" || strings.HasPrefix(name, "Mcp-") {
+	for name, values := range r.Header { // a statement of the agent's own was dropped on its way here
+		if name == interaction.StatementHeader || name == "Content-Type" || name == "Accept" || name == "Last-Event-Id" || strings.HasPrefix(name, "Mcp-") {
 			h[name] = values
 		}
 	}
@@ -84,7 +94,7 @@ func (n *Relay) Send(s *session.Session, r *http.Request) (*http.Response, error
 func (n *Relay) token(ctx context.Context, s *session.Session, method, path string, text []byte) (string, error) {
 	token, err := n.o.Issuer.Issue(ctx, interaction.Caller{
 		Agent: n.o.Agent, Owner: n.o.Owner, Session: s.ID, EventID: s.Event.ID,
-		Method: method, Path: path, BodyHash: evidence.HashBytes(text),
+		Method: method, Path: path, BodyHash: evidence.HashBytes(text), ModelCalls: s.Chain.Answers(ctx),
 	})
 	return token.Token(), err
 }

@@ -1,6 +1,7 @@
 package accrual
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -23,6 +24,8 @@ type Claims struct {
 	Reputation
 	// Verification is there if the agent has passed a verification that is not over.
 	Verification *Verified `json:"verification,omitempty"`
+	// Rating is there if there is enough to rate the agent by.
+	Rating *Rated `json:"rating,omitempty"`
 
 	// Probabilistic is always true, and NonHumanIdentityProven always false.
 	Probabilistic          bool `json:"probabilistic"`
@@ -53,7 +56,7 @@ func check(c *Claims) error {
 	case !c.follows():
 		return errors.New("its score, trend, tier or marks do not follow from its history and counts")
 	}
-	return c.Verification.check()
+	return cmp.Or(c.Verification.check(), c.Rating.check())
 }
 
 // follows reports whether everything that is computed from history and counts is what follows from them.

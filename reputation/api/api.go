@@ -1,9 +1,10 @@
 // Package api is the HTTP interface of the node. GET /openapi.json describes it; the paths are those of VIN v0.4.
 //
 //	api.go           the endpoints, and how they answer
+//	disputes.go      those about signals and disputes
+//	verifications.go what operators see of verifications
 //	limits.go        how much strangers may ask
 //	openapi.json     the description
-//	verifications.go what operators see of verifications
 package api
 
 import (
@@ -120,6 +121,7 @@ func (a *server) endpoints(operators bool) []endpoint {
 		{http.MethodGet, "/v1/scoring/{hash}", a.scoring},
 		{http.MethodGet, "/openapi.json", a.describe},
 	}
+	all = append(all, a.disputeEndpoints()...)
 	if operators {
 		all = append(all, endpoint{http.MethodGet, "/v1/sessions/{session}/challenges", a.revealed}, endpoint{http.MethodGet, "/v1/reputation", a.agents},
 			endpoint{http.MethodGet, "/v1/verifications", a.overviews}, endpoint{http.MethodGet, "/v1/verifications/{session}", a.overview})

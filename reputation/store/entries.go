@@ -27,8 +27,13 @@ func (s *Store) Enter(ctx context.Context, of Session, e *Entry) error {
 		if err != nil || e == nil {
 			return err
 		}
-		return t.one(ErrMoved, `INSERT INTO entries (agent, number, head, entry) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`, e.Agent, e.Number, e.Head, e.Text)
+		return t.enter(*e)
 	})
+}
+
+// enter goes on with the log of an agent. It returns [ErrMoved] if the log has an entry with this number.
+func (t tx) enter(e Entry) error {
+	return t.one(ErrMoved, `INSERT INTO entries (agent, number, head, entry) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`, e.Agent, e.Number, e.Head, e.Text)
 }
 
 // MaxEntries bounds how many entries one look at a log returns.

@@ -3,8 +3,8 @@ package store
 import "strings"
 
 const (
-	version = 2
-	forgets = "the receipts of all owners, what agents have committed to, and the logs that their reputations follow from"
+	version = 3
+	forgets = "the receipts of all owners, what agents have committed to, the logs that their reputations follow from, and all disputes"
 )
 
 // tables are those in SQLite. Times are Unix milliseconds, and 0 means never.
@@ -106,6 +106,36 @@ CREATE TABLE entries ( -- the logs of the agents; they are never removed, since 
 	PRIMARY KEY (agent, number)
 );
 CREATE INDEX entries_agents ON entries (agent) WHERE number = 1;
+CREATE TABLE steps ( -- the log of signals and disputes; they are never removed
+	number BIGINT PRIMARY KEY, -- from 1: two replicas cannot add the same one
+	head   TEXT NOT NULL,      -- hash of the log up to this step
+	step   TEXT NOT NULL       -- canonical JSON
+);
+CREATE TABLE signals (
+	id       TEXT PRIMARY KEY,
+	number   BIGINT NOT NULL, -- of the step that published it
+	agent    TEXT NOT NULL,
+	owner    TEXT NOT NULL,   -- whose bound it counts for
+	final    BIGINT NOT NULL, -- 1 once the log says that it has closed
+	document TEXT NOT NULL    -- canonical JSON, with its signature
+);
+CREATE INDEX signals_agent ON signals (agent, number);
+CREATE INDEX signals_open ON signals (owner, agent) WHERE final = 0;
+CREATE TABLE disputes (
+	id         TEXT PRIMARY KEY,
+	number     BIGINT NOT NULL, -- of the step that opened it
+	challenger TEXT NOT NULL,
+	target     TEXT NOT NULL,
+	signal     TEXT NOT NULL,   -- that is disputed; empty where none is
+	owner      TEXT NOT NULL,   -- whose bound it counts for: the challenger's
+	reviewing  BIGINT NOT NULL, -- 1 once the log says that somebody looks at it
+	resolved   BIGINT NOT NULL, -- number of the step that resolved it, or 0
+	token      TEXT NOT NULL,   -- the signed resolution; empty until then
+	document   TEXT NOT NULL    -- canonical JSON, with its signature
+);
+CREATE INDEX disputes_challenger ON disputes (challenger, number);
+CREATE INDEX disputes_target ON disputes (target, number);
+CREATE INDEX disputes_open ON disputes (owner, challenger) WHERE resolved = 0;
 `
 
 // postgresTables are the same in PostgreSQL. Texts are compared byte by byte, as SQLite does.

@@ -10,6 +10,7 @@
 //	challenges.go challenges with their probes, and single-use tokens
 //	baselines.go  samples of closed sessions, and the snapshots that are made of them
 //	entries.go    the logs of the agents
+//	disputes.go   the log of signals and disputes, and what stands in it
 //	prune.go      what it removes when it has grown old
 package store
 
@@ -27,12 +28,12 @@ import (
 
 // What a caller tests for. Any other error has the code ledger_unavailable.
 var (
-	// ErrNotFound means that there is no such session, receipt, challenge or snapshot.
+	// ErrNotFound means that there is no such session, receipt, challenge, snapshot, signal or dispute.
 	ErrNotFound = errors.New("store: not found")
-	// ErrMoved means that somebody else has changed a session or a challenge meanwhile: read it and try again.
+	// ErrMoved means that somebody else has changed a session, a challenge or a log meanwhile: read it and try again.
 	ErrMoved = errors.New("store: changed meanwhile")
-	// ErrDuplicate means that the session has a receipt for the same call already.
-	ErrDuplicate = errors.New("store: the call has a receipt")
+	// ErrDuplicate means that the session has a receipt for the same call already, or that there is another signal or dispute of the same id.
+	ErrDuplicate = errors.New("store: there is one already")
 	// ErrFull means that an owner has as many sessions or receipts as it may have.
 	ErrFull = errors.New("store: the owner has no room left")
 	// ErrUsed means that a single-use token was used before.

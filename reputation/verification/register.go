@@ -83,7 +83,7 @@ func (s *Service) Register(ctx context.Context, by Caller, r Registration) (Regi
 			DID: key.DID(), Key: key.String(), DIDKey: key.DIDKey(), Subject: by.Subject, Metadata: r.Metadata, Manifest: manifest,
 			APIKeyHash: evidence.HashBytes([]byte(out.APIKey)), Result: token, Registered: now,
 		}
-		effects.Plugin, effects.Reset = &out.Plugin, names
+		effects.Plugin, effects.Agents, effects.Reset = &out.Plugin, agents(by, key), names
 		if by.basis() == BasisObserved {
 			effects.Passed = &Passed{Subject: by.Subject, At: now, Result: token}
 		}
@@ -106,6 +106,15 @@ func (s *Service) Register(ctx context.Context, by Caller, r Registration) (Regi
 		out.Cooldown = max(rejected, wait)
 	}
 	return out, nil
+}
+
+// agents returns the ids of the agent that has passed: that of its key, and that by which its sidecar has named it.
+func agents(by Caller, key Key) []string {
+	ids := []string{key.DIDKey()}
+	if by.basis() == BasisObserved {
+		ids = append(ids, by.Subject)
+	}
+	return ids
 }
 
 // check refuses what cannot be judged.
@@ -179,7 +188,7 @@ func (s *Service) result(session Session, by Caller, key Key, t Trace, v Verdict
 		Session: session.ID, Nonce: session.Nonce, Subject: by.Subject, SubjectBasis: by.basis(),
 		PublicKey: base64.RawURLEncoding.EncodeToString(key.public), DID: key.DID(), DIDKey: key.DIDKey(),
 		Task: session.Task.ID, Mode: string(s.o.Mode), Checks: v.Checks, Score: v.Score, MaxScore: MaxScore, ObservedAll: true,
-		Turns: int64(len(session.Turns)), FirstTurn: session.Turns[0].At, LastTurn: session.Turns[len(session.Turns)-1].At,
+		ModelCalls: session.modelCalls(), Turns: int64(len(session.Turns)), FirstTurn: session.Turns[0].At, LastTurn: session.Turns[len(session.Turns)-1].At,
 		Reasoning:  Reasoning{Basis: BasisDeclared, By: ByKeywords, Coverage: v.Coverage, Band: v.Band},
 		Privileged: gates.privileged, Gates: gates.gates, Degraded: gates.degraded(),
 		MerkleRoot: t.MerkleRoot, Attestation: t.Attestation, RFC6962Root: t.RFC6962Root(), Probabilistic: true,

@@ -47,6 +47,26 @@ func TestPassedHonestly(t *testing.T) {
 	}
 }
 
+// TestRegistersAgents: whoever passes is registered by its key, and by its name only where a sidecar has said it.
+func TestRegistersAgents(t *testing.T) {
+	r := newRig(t, verification.Options{})
+	for _, session := range []string{"", "ses_1"} {
+		a := newAgent(t)
+		a.s, a.clock, a.by.Session = r.service, r.clock, session
+		a.start()
+		a.walk(2 * time.Second)
+		got, err := a.register()
+		if err != nil || got.Token == "" {
+			t.Fatal(err, got.Verdict)
+		}
+		for id, want := range map[string]bool{got.Plugin.DIDKey: true, a.by.Subject: session != ""} {
+			if since, ok, err := r.store.Registered(t.Context(), id); err != nil || ok != want || ok && !since.Equal(r.clock.Now()) {
+				t.Errorf("%s in the session %q: %v, %v, %v", id, session, since, ok, err)
+			}
+		}
+	}
+}
+
 // TestEveryArrow walks each arrow of the session's states, and shows that nothing leaves a final one.
 func TestEveryArrow(t *testing.T) {
 	r := newRig(t, verification.Options{})

@@ -39,6 +39,8 @@ type Store interface {
 	Search(ctx context.Context, query string, limit int) ([]Plugin, error)
 	// Plugin returns a plugin, or ErrNotFound.
 	Plugin(ctx context.Context, did string) (Plugin, error)
+	// Registered returns since when an agent is registered, and whether it ever was.
+	Registered(ctx context.Context, agent string) (since time.Time, ok bool, err error)
 	// Passed returns the last verification that a caller has passed whom a sidecar named, or ErrNotFound.
 	Passed(ctx context.Context, subject string) (Passed, error)
 	// Prune removes sessions that were opened before the first time, failures from before the second, and verifications that were passed before
@@ -50,6 +52,8 @@ type Store interface {
 type Effects struct {
 	// Plugin is registered. A DID that another key has registered is refused with [ErrTaken].
 	Plugin *Plugin
+	// Agents are the ids of the agent that has registered it, from At on. Those that are registered already stay so since then.
+	Agents []string
 	// Passed takes the place of what its subject has passed before.
 	Passed *Passed
 	// Fail names count one failure more, at the time At; those of Reset have none any more.

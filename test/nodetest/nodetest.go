@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/autonomy"
+	"github.com/actionproof/mediator/reputation/dispute"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/reputation/strategy"
 	"github.com/actionproof/mediator/test/gatetest"
@@ -43,6 +44,7 @@ type Node struct {
 func New(t testing.TB, k *gatetest.Kit, s *store.Store, edits ...func(*reputation.Options)) *Node {
 	t.Helper()
 	k.Observe(t)
+	k.Speak(t)
 	if s == nil {
 		var err error
 		s, err = store.Open(context.Background(), filepath.Join(t.TempDir(), "reputation.db"))
@@ -50,6 +52,10 @@ func New(t testing.TB, k *gatetest.Kit, s *store.Store, edits ...func(*reputatio
 		t.Cleanup(func() { s.Close() })
 	}
 	o := reputation.Options{Store: s, Believed: Believed(t, k), Score: k.Appraiser(t), Reputation: gatetest.Signer(t, k, accrual.Kind), Now: k.Clock.Now, Log: zap.NewNop()}
+	o.Disputes = &reputation.Disputes{
+		Rules: dispute.DefaultRules, Resolution: gatetest.Signer(t, k, dispute.ResolutionKind), Root: gatetest.Signer(t, k, dispute.RootKind), Audience: Audience,
+		Registered: Registered(k.Clock.Now()),
+	}
 	for _, edit := range edits {
 		edit(&o)
 	}
@@ -63,9 +69,23 @@ func Believed(t testing.TB, k *gatetest.Kit, earlier ...string) reputation.Belie
 	t.Helper()
 	callers := k.Strict.Interaction
 	callers.Audiences = []string{Audience}
+	k.Speak(t)
 	return reputation.Believed{Hosts: []string{Host}, Owners: []reputation.Owner{{
-		ID: k.Owner(t), Name: "us", Past: k.Past(t, earlier...), Live: k.Verifier, Receipts: k.Strict.Interaction, Callers: callers,
+		ID: k.Owner(t), Name: "us", Past: k.Past(t, earlier...), Live: k.Verifier, Receipts: k.Strict.Interaction, Callers: callers, Statements: Statements(),
 	}}}
+}
+
+// Registered says that every agent is registered since a day before a moment.
+func Registered(now time.Time) func(context.Context, accrual.Agent) (time.Time, bool, error) {
+	since := now.Add(-24 * time.Hour)
+	return func(context.Context, accrual.Agent) (time.Time, bool, error) { return since, true, nil }
+}
+
+// Statements is what the statements of a kit's sidecar are.
+func Statements() *evidence.Expected {
+	return &evidence.Expected{
+		Issuers: []string{"mediator-speaker"}, Audiences: []string{"posting-api"}, KeyIDs: []string{"agent-statement-key"}, MaxAge: interaction.Lifetime,
+	}
 }
 
 func must(t testing.TB, err error) {

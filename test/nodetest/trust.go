@@ -12,6 +12,7 @@ import (
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/autonomy"
+	"github.com/actionproof/mediator/reputation/dispute"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/test/gatetest"
 )
@@ -33,7 +34,8 @@ func TrustOf(t testing.TB, k *gatetest.Kit) Trust {
 		key := k.Key(t, purpose)
 		of.Roots = append(of.Roots, evidence.Root{KeyID: key.KeyID(), Public: key.Public(), Purpose: purpose})
 	}
-	of.Bundle.Certificates = []string{k.Certificates[evidence.PurposeInteraction]}
+	k.Speak(t)
+	of.Bundle.Certificates = []string{k.Certificates[evidence.PurposeInteraction], k.Certificates[evidence.PurposeStatement]}
 	return of
 }
 
@@ -63,7 +65,7 @@ func (of Trust) Options() (o reputation.Options, err error) {
 	callers := strict.Interaction
 	callers.Audiences = []string{Audience}
 	o.Believed = reputation.Believed{Hosts: []string{Host}, Owners: []reputation.Owner{{
-		ID: of.Owner, Name: "us", Past: past, Live: live, Receipts: strict.Interaction, Callers: callers,
+		ID: of.Owner, Name: "us", Past: past, Live: live, Receipts: strict.Interaction, Callers: callers, Statements: Statements(),
 	}}}
 	key, err := custody.NewMemory("appraiser-key")
 	if err != nil {
@@ -73,6 +75,14 @@ func (of Trust) Options() (o reputation.Options, err error) {
 	if o.Score, err = signer.New(autonomy.Kind, key, signs); err != nil {
 		return o, err
 	}
-	o.Reputation, err = signer.New(accrual.Kind, key, signs)
+	if o.Reputation, err = signer.New(accrual.Kind, key, signs); err != nil {
+		return o, err
+	}
+	with := &reputation.Disputes{Rules: dispute.DefaultRules, Audience: Audience, Registered: Registered(of.Now)}
+	if with.Resolution, err = signer.New(dispute.ResolutionKind, key, signs); err != nil {
+		return o, err
+	}
+	o.Disputes = with
+	with.Root, err = signer.New(dispute.RootKind, key, signs)
 	return o, err
 }

@@ -239,6 +239,16 @@ func disputeLogs() (out []disputeVector) {
 	c.opened(pointed(c.contract(workerB, "c-1", "sig"), 1)).end(loses).opened(pointed(c.contract(workerB, "c-2", "sig"), 2)).end(wins).opened(pointed(c.contract(workerC, "c-3", "sig"), 3)).state("resolved, and provisional")
 	c.wait(24 * time.Hour).finalise().state("the window closes: what was resolved counts").wait(time.Hour).end(wins).state("what is resolved afterwards counts at once")
 	add(c.wait(30 * 24 * time.Hour).opened(accuse(workerC, workerA2, "timing", 1)).state("what is over for 30 days is forgotten, but for who has won"))
+
+	// What a signal brings into the logs of agents: its own, and those of the agents that it cites, of each owner once.
+	c = newCourt()
+	for i, agent := range []string{workerA1, workerA2, away} {
+		c.enter(dispute.Entry{At: at, Signal: &dispute.Published{
+			SignalID: fmt.Sprint("sig-", i), Agent: agent, Document: receiptHash(i), Horizon: "short", Written: at - int64(299*i), Closes: at + 60, Basis: []string{"observed", "declared"}[i%2],
+			Receipts: []string{receiptHash(1), receiptHash(2), receiptHash(3)}, Sources: i%2 == 0, Cites: []string{workerA2, workerB, workerC}, Verified: i > 0,
+		}}, nil)
+	}
+	add(c.wait(time.Minute).finalise().state("signals that cite other agents"))
 	for i := range out {
 		out[i].Name = fmt.Sprintf("%s (%d)", out[i].Name, i)
 	}

@@ -286,6 +286,21 @@ func (d deployment) reputationTokens(f reputationsFile) []reputationVector {
 	} {
 		out = append(out, reputationVector{Name: "verification: " + row.name, Token: signed(whole, row.claims), RequireVerification: row.require, AllowDegraded: row.degraded, Verdict: row.code})
 	}
+	rated := func(r, q any, tier string) map[string]any {
+		return map[string]any{"rating": map[string]any{"r": r, "q": q, "r_tier": tier}}
+	}
+	for _, row := range []struct {
+		name   string
+		claims map[string]any
+		code   string
+	}{
+		{"valid", rated(72.5, 0.25, "A"), "ok"}, {"the least", rated(0, 0, "D"), "ok"}, {"the most", rated(100, 3, "S"), "ok"},
+		{"r above 100", rated(100.5, 0, "S"), malformed}, {"r below 0", rated(-1, 0, "D"), malformed}, {"q above 3", rated(50, 3.5, "C"), malformed},
+		{"q below 0", rated(50, -0.5, "C"), malformed}, {"r that is not rounded", rated(0.12345678, 0, "D"), malformed}, {"another tier", rated(50, 0, "E"), malformed},
+		{"no tier", rated(50, 0, ""), malformed}, {"nothing", map[string]any{"rating": map[string]any{}}, "claims_not_canonical"}, {"a number", map[string]any{"rating": 72.5}, malformed},
+	} {
+		out = append(out, reputationVector{Name: "rating: " + row.name, Token: signed(whole, row.claims), Verdict: row.code})
+	}
 	for _, row := range []struct{ number, code string }{{"-0", "claims_malformed"}, {"90.0", "claims_not_canonical"}, {"9e1", "claims_not_canonical"}, {"90.0000001", "claims_malformed"}} {
 		spelt, k := strings.Replace(whole, `"lower":90,`, `"lower":`+row.number+",", 1), d.roles[evidence.PurposeAppraiser].key
 		out = append(out, reputationVector{Name: "claims: lower is spelt " + row.number, Verdict: row.code,

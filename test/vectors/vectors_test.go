@@ -36,8 +36,8 @@ func TestVectorsAreGenerated(t *testing.T) {
 		"receipts.json": d.receiptsVectors().marshal(), "scores.json": scoresVectors().marshal(), "scoretokens.json": d.scoreTokens().marshal(),
 		"verifications.json": d.verificationsVectors().marshal(), "reputations.json": d.reputationsVectors().marshal(),
 		"ratings.json":    ratingsVectors().marshal(),
-		"statements.json": d.statements().marshal(),
 		"disputes.json":   d.disputesVectors().marshal(),
+		"statements.json": d.statements().marshal(),
 	} {
 		if *update {
 			mustDo(os.WriteFile(name, want, 0o644))

@@ -20,6 +20,7 @@ type Memory struct {
 	sessions map[string]verification.Session
 	failures map[string]verification.Failures
 	plugins  map[string]verification.Plugin
+	agents   map[string]time.Time // since when they are registered
 	passed   map[string]verification.Passed
 }
 
@@ -28,6 +29,7 @@ func NewMemory(now func() time.Time) *Memory {
 	return &Memory{
 		now: now, sessions: make(map[string]verification.Session),
 		failures: make(map[string]verification.Failures), plugins: make(map[string]verification.Plugin),
+		agents: make(map[string]time.Time),
 		passed: make(map[string]verification.Passed),
 	}
 }
@@ -94,7 +96,7 @@ func (m *Memory) Newest(_ context.Context, by verification.Caller) (verification
 	defer m.mu.Unlock()
 	var newest verification.Session
 	for _, s := range m.sessions {
-		if s.Caller == by && (newest.ID == "" || later(s, newest) > 0) {
+		if s.Caller.Is(by) && (newest.ID == "" || later(s, newest) > 0) {
 			newest = s
 		}
 	}
@@ -116,6 +118,11 @@ func (m *Memory) Update(_ context.Context, s verification.Session, e verificatio
 			return verification.ErrTaken(p.DID)
 		}
 		m.plugins[p.DID] = *p
+	}
+	for _, id := range e.Agents {
+		if _, known := m.agents[id]; !known {
+			m.agents[id] = e.At
+		}
 	}
 	if p := e.Passed; p != nil {
 		m.passed[p.Subject] = *p
@@ -168,6 +175,14 @@ func (m *Memory) Plugin(_ context.Context, did string) (verification.Plugin, err
 		return verification.Plugin{}, verification.ErrNotFound
 	}
 	return p, nil
+}
+
+// Registered returns since when an agent is registered: see [verification.Store].
+func (m *Memory) Registered(_ context.Context, agent string) (since time.Time, ok bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	since, ok = m.agents[agent]
+	return since, ok, nil
 }
 
 // Passed returns what a caller has passed: see [verification.Store].

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	version = 4
+	version = 5
 	forgets = "who is verified, and who has to wait after failures"
 )
 
@@ -50,6 +50,10 @@ CREATE TABLE plugins (
 	body     TEXT NOT NULL -- the Plugin, JSON
 );
 CREATE INDEX plugins_name ON plugins (name, did);
+CREATE TABLE agents ( -- that have registered a plugin; one stays registered since the first time
+	agent TEXT PRIMARY KEY,
+	since BIGINT NOT NULL
+);
 CREATE TABLE passed ( -- the last verification of each caller whom a sidecar names
 	subject TEXT PRIMARY KEY,
 	at      BIGINT NOT NULL,
@@ -252,6 +256,11 @@ func (t tx) effects(e verification.Effects) error {
 			return verification.ErrTaken(p.DID)
 		}
 	}
+	for _, id := range e.Agents {
+		if _, err := t.exec(`INSERT INTO agents (agent, since) VALUES ($1, $2) ON CONFLICT DO NOTHING`, id, e.At.UnixMilli()); err != nil {
+			return err
+		}
+	}
 	if p := e.Passed; p != nil {
 		if _, err := t.exec(`INSERT INTO passed (subject, at, result) VALUES ($1, $2, $3)
 			ON CONFLICT (subject) DO UPDATE SET at = excluded.at, result = excluded.result`, p.Subject, p.At.UnixMilli(), p.Result); err != nil {
@@ -314,6 +323,19 @@ func (s *SQL) Search(ctx context.Context, query string, limit int) ([]verificati
 func (s *SQL) Plugin(ctx context.Context, did string) (p verification.Plugin, err error) {
 	err = read(s.read.QueryRowContext(ctx, `SELECT body FROM plugins WHERE did = $1`, did), &p)
 	return p, err
+}
+
+// Registered returns since when an agent is registered: see [verification.Store].
+func (s *SQL) Registered(ctx context.Context, agent string) (since time.Time, ok bool, err error) {
+	var ms int64
+	err = s.read.QueryRowContext(ctx, `SELECT since FROM agents WHERE agent = $1`, agent).Scan(&ms)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return since, false, nil
+	case err != nil:
+		return since, false, ledger.Unavailable("read who is registered", err)
+	}
+	return time.UnixMilli(ms), true, nil
 }
 
 // Passed returns what a caller has passed: see [verification.Store].

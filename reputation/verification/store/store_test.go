@@ -45,7 +45,7 @@ func openSQLite(t *testing.T, path string) *store.SQL {
 
 func session(id, subject string, opened time.Time) verification.Session {
 	return verification.Session{
-		ID: id, Nonce: "nonce", Key: "key", Caller: verification.Caller{Subject: subject, Session: "ses"}, State: verification.Pending, Opened: opened.UnixMilli(),
+		ID: id, Nonce: "nonce", Key: "key", Caller: verification.Caller{Subject: subject, Session: "ses", ModelCalls: 7}, State: verification.Pending, Opened: opened.UnixMilli(),
 		Task:  verification.Task{ID: "task", RequiredTools: []string{"search_plugins"}},
 		Calls: []verification.Call{{Step: 1, Tool: "search_plugins", Canary: "c"}}, Turns: []verification.Taken{{Step: 2, Hash: "h"}},
 		FollowUp: &verification.FollowUp{Step: 3, Prompt: "p"}, Answered: verification.Answered{Step: 4, Observed: true}, Step: 4, Early: true,
@@ -89,7 +89,9 @@ func TestSessions(t *testing.T) {
 			t.Error(err)
 		}
 		must(t, s.Open(ctx, session("c", "subject", noon.Add(time.Second)), 9, 9))
-		newest, err := s.Newest(ctx, want.Caller)
+		by := want.Caller
+		by.ModelCalls++ // there were more calls since
+		newest, err := s.Newest(ctx, by)
 		if err != nil || newest.ID != "c" {
 			t.Errorf("newest %s, %v", newest.ID, err)
 		}
@@ -121,6 +123,28 @@ func TestOpenSessionsAreBounded(t *testing.T) {
 		done.State = verification.Failed
 		must(t, s.Update(ctx, done, verification.Effects{}))
 		must(t, s.Open(ctx, session("a3", "a", noon), 2, 3))
+	})
+}
+
+// TestRegistered: an agent is registered since the first time, whatever it registers later.
+func TestRegistered(t *testing.T) {
+	each(t, func(t *testing.T, s verification.Store) {
+		ctx := t.Context()
+		must(t, s.Open(ctx, session("a", "subject", noon), 9, 9))
+		for i := range 2 {
+			one := session("a", "subject", noon)
+			one.Version = int64(i)
+			plugin := verification.Plugin{DID: fmt.Sprint("did:", i), Key: "key"}
+			must(t, s.Update(ctx, one, verification.Effects{Plugin: &plugin, Agents: []string{"one", fmt.Sprint("key ", i)}, At: noon.Add(time.Duration(i) * time.Hour)}))
+		}
+		for id, want := range map[string]time.Time{"one": noon, "key 0": noon, "key 1": noon.Add(time.Hour)} {
+			if since, ok, err := s.Registered(ctx, id); err != nil || !ok || !since.Equal(want) {
+				t.Errorf("%s is registered since %v, %v, %v", id, since, ok, err)
+			}
+		}
+		if _, ok, err := s.Registered(ctx, "other"); ok || err != nil {
+			t.Error("an agent that never was is registered", err)
+		}
 	})
 }
 

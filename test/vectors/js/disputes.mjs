@@ -99,7 +99,7 @@ export class Book {
     this.agents = new Map();
     this.substances = new Map();
     this.pairs = new Set();
-    this.cites = new Set();
+    this.cites = new Set(); // owners with the agents that they have cited
     this.accounts = {};
     for (const entry of entries) this.add(entry);
   }
@@ -145,26 +145,11 @@ export class Book {
       if (s && !s.final) s.resolved.push(d.dispute_id);
       else this.end(d.dispute_id, at);
     }
-    if (violation) this.violate(violation.agent_id, { at, rule: violation.rule, document: violation.document });
-    this.forget();
-  }
-
-  violate(id, violation) {
-    this.of(id).violations.push(violation);
-    this.account(id, { at: violation.at, violation: { rule: violation.rule } });
-  }
-
-  /** What the logs of agents get of a signal whose window has closed. */
-  note(s, at) {
-    const { signal_id, agent_id: by, sources = false, verified: verification = false } = s;
-    this.account(by, { at, signal: {
-      signal_id, trace: s.basis === 'observed', sources, context: ownerOf(by) !== undefined, verification, timestamp: Math.abs(s.at - s.written) <= 300, schema: true,
-    } });
-    for (const of of s.cites ?? []) {
-      const citation = `${ownerOf(by)} ${of}`;
-      if (!sameOwner(by, of) && !this.cites.has(citation)) this.account(of, { at, cited: { by, signal_id } });
-      this.cites.add(citation);
+    if (violation) {
+      this.of(violation.agent_id).violations.push({ at, rule: violation.rule, document: violation.document });
+      this.account(violation.agent_id, { at, violation: { rule: violation.rule } });
     }
+    this.forget();
   }
 
   /** A dispute counts from now on. */
@@ -181,11 +166,25 @@ export class Book {
     this.of(target).pending--;
     if (outcome === 'target_wins') this.of(challenger).lost.push(at);
     if (outcome === 'challenger_wins') this.of(target).fell = at;
+    if (malicious) this.of(challenger).violations.push({ at, rule: 'malicious', document: d.document });
     const gains = (winner) => (bonus && outcome === winner ? { bonus } : {});
     const about = d.signal_id ?? [...(d.target_receipts ?? [])].sort()[0] ?? d.document;
     this.account(target, { at, dispute: { dispute_id: id, outcome, ...gains('target_wins'), other: challenger, about } });
     this.account(challenger, { at, raised: { dispute_id: id, outcome, ...gains('challenger_wins'), other: target, about } });
-    if (malicious) this.violate(challenger, { at, rule: 'malicious', document: d.document });
+    if (malicious) this.account(challenger, { at, violation: { rule: 'malicious' } });
+  }
+
+  /** What the logs of agents get of a signal that is final. */
+  note(s, at) {
+    const owner = ownerOf(s.agent_id);
+    const timestamp = Math.abs(s.at - s.written) <= 300;
+    const found = { trace: s.basis === 'observed', sources: Boolean(s.sources), context: owner !== undefined, verification: Boolean(s.verified), timestamp, schema: true };
+    this.account(s.agent_id, { at, signal: { signal_id: s.signal_id, ...found } });
+    for (const agent of s.cites ?? []) {
+      const citation = `${owner ?? ''} ${agent}`;
+      if (!sameOwner(s.agent_id, agent) && !this.cites.has(citation)) this.account(agent, { at, cited: { by: s.agent_id, signal_id: s.signal_id } });
+      this.cites.add(citation);
+    }
   }
 
   /** What is over for 30 days is forgotten. */

@@ -7,7 +7,7 @@ export const reputation = {
   score_trend: 's', lower: 'd', coverage: 'd', provisional: 'b', score_history: [{ timestamp: 'i', score: 'd', session_id: 's', coverage: 'd' }],
   scoringHash: 's', challenges_received: 'i', challenges_won: 'i', challenges_lost: 'i', 'disputes_pending?': 'i',
   'disputes_won?': 'i', 'disputes_lost?': 'i', 'dispute_points?': 'i', disputed: 'b', tier: 's', log: { entries: 'i', head: 's' },
-  'verification?': { result: 's', at: 'i', expires: 'i', mode: 's', degraded: 'b' }, probabilistic: 'b', nonHumanIdentityProven: 'b',
+  'verification?': { result: 's', at: 'i', expires: 'i', mode: 's', degraded: 'b' }, 'rating?': { r: 'd', q: 'd', r_tier: 's' }, probabilistic: 'b', nonHumanIdentityProven: 'b',
 };
 
 const WINDOW = 20;
@@ -73,6 +73,7 @@ export function soundReputation(c) {
   if (history.length > WINDOW || new Set(history.map((s) => s.session_id)).size !== history.length) return false;
   if (!history.every((s) => s.timestamp > 0 && within(s.score, 100) && within(s.coverage, 1) && named(s.session_id, 128))) return false;
   if (c.verification && !soundPassed(c.verification)) return false;
+  if (c.rating && !(within(c.rating.r, 100) && within(c.rating.q, 3) && ['S', 'A', 'B', 'C', 'D'].includes(c.rating.r_tier))) return false;
   return Object.entries(derived(c)).every(([name, value]) => c[name] === value);
 }
 

@@ -86,15 +86,6 @@ function* reputations({ vectors, ...file }) {
   }
 }
 
-function* ratings({ vectors, ...file }) {
-  for (const vector of vectors) {
-    yield verdict(() => {
-      const follows = canonical(ratingOf(vector.log ?? [], { ...file, ...vector }));
-      if (follows !== canonical(vector.rating)) throw new Refusal(`another rating: ${follows}`);
-    });
-  }
-}
-
 /** Refuses where something else follows than a vector says. */
 function same(follows, wanted, what) {
   if (canonical(follows) !== canonical(wanted)) throw new Refusal(`another ${what}: ${canonical(follows)}`);
@@ -121,6 +112,15 @@ function* disputes({ vectors, ...file }) {
   }
 }
 
+function* ratings({ vectors, ...file }) {
+  for (const vector of vectors) {
+    yield verdict(() => {
+      const follows = canonical(ratingOf(vector.log ?? [], { ...file, ...vector }));
+      if (follows !== canonical(vector.rating)) throw new Refusal(`another rating: ${follows}`);
+    });
+  }
+}
+
 function* verifications({ vectors, ...file }) {
   const trust = new Trust(file.trust);
   for (const { token } of vectors) yield verdict(() => trust.open('verification-result+jwt', token, file.expected, { at: file.at, skew: file.skew }));
@@ -130,8 +130,8 @@ function* verifications({ vectors, ...file }) {
 
 const all = [
   artifacts(read('artifacts.json')), chains(read('chains.json')), posts(read('posts.json')), canonicals(read('canonical.json')), receiptChains(read('receipts.json')),
-  artifacts(read('scoretokens.json')), artifacts(read('statements.json')), reputations(read('reputations.json')),
-  ratings(read('ratings.json')), disputes(read('disputes.json')), verifications(read('verifications.json')),
+  artifacts(read('scoretokens.json')), artifacts(read('statements.json')), reputations(read('reputations.json')), ratings(read('ratings.json')),
+  disputes(read('disputes.json')), verifications(read('verifications.json')),
 ];
 for (const verdicts of all) {
   for (const v of verdicts) console.log(JSON.stringify(v));

@@ -1,0 +1,35 @@
+package reputationd
+
+import (
+	"context"
+	"time"
+
+	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/dispute"
+	"github.com/actionproof/mediator/signer"
+)
+
+// openDisputes makes what the service needs for disputes, if the node takes any. The appraiser signs them.
+func (p *process) openDisputes(key signer.Key, o signer.Options) (err error) {
+	c := p.config.Disputes
+	if c == nil {
+		return nil
+	}
+	p.disputes = &reputation.Disputes{
+		Rules: c.Rules(), Registered: p.registered, Arbiter: c.ArbiterRoot, Audience: p.config.Audience, OpenSignals: c.OpenSignals, OpenDisputes: c.OpenDisputes,
+	}
+	// What they say is about the past, and does not change.
+	o.Lifetime = dispute.ResolutionKind.MaxLifetime
+	if p.disputes.Resolution, err = signer.New(dispute.ResolutionKind, key, o); err != nil {
+		return err
+	}
+	o.Lifetime = dispute.RootKind.MaxLifetime
+	p.disputes.Root, err = signer.New(dispute.RootKind, key, o)
+	return err
+}
+
+// registered says since when an agent is registered: since it has passed a verification for the first time.
+func (p *process) registered(ctx context.Context, agent accrual.Agent) (since time.Time, ok bool, err error) {
+	return p.verifier.store.Registered(ctx, agent.String())
+}

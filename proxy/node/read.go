@@ -1,0 +1,64 @@
+package node
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/actionproof/mediator/evidence"
+)
+
+// readable are the segments of the node's path that may follow a prefix. They are spelled so that the node cannot read them as another path.
+var readable = []struct {
+	prefix  string
+	segment func(string) bool
+}{
+	{scorePath, evidence.IsHash}, {reputationPath, isAgent}, {signalsPath + "/", regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`).MatchString},
+	{disputesPath + "/", regexp.MustCompile(`^(dsp_[0-9a-f]{32}|root)$`).MatchString}, {schemasPath, regexp.MustCompile(`^[a-z]{1,16}$`).MatchString},
+}
+
+// Target returns what a request that every agent may make is sent to the node as. The path is as it was escaped. Everything that is not such a
+// request is refused.
+func Target(method, path, query string) (target string, ok bool) {
+	switch {
+	case method == http.MethodPost:
+		return path, query == "" && (path == issuePath || path == commitPath)
+	case method != http.MethodGet:
+		return "", false
+	case query != "":
+		query, ok = listOf(path, query)
+		return path + "?" + query, ok
+	}
+	if path == logPath {
+		return path, true
+	}
+	for _, r := range readable {
+		if segment, ok := strings.CutPrefix(path, r.prefix); ok {
+			return path, r.segment(segment)
+		}
+	}
+	return "", false
+}
+
+// listOf returns the query of a list, written anew: whose signals or disputes, and after which of them it goes on.
+func listOf(path, query string) (string, bool) {
+	given, err := url.ParseQuery(query)
+	of, after := given["agent"], given["after"]
+	if err != nil || len(of)+len(after) == 0 || len(of) > 1 || len(after) > 1 || len(given) != min(len(of), 1)+min(len(after), 1) {
+		return "", false
+	}
+	if len(after) == 1 {
+		if n, err := strconv.ParseInt(after[0], 10, 64); err != nil || n < 0 || strconv.FormatInt(n, 10) != after[0] {
+			return "", false
+		}
+	}
+	switch path {
+	case signalsPath, disputesPath:
+		return given.Encode(), len(of) == 1 && isAgent(of[0])
+	case logPath:
+		return given.Encode(), len(of) == 0
+	}
+	return "", false
+}

@@ -1,0 +1,72 @@
+package node
+
+import (
+	"context"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/session"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/dispute"
+)
+
+// Speaker signs statements. [signer.Issuer] does.
+type Speaker interface {
+	Issue(ctx context.Context, s interaction.Statement) (evidence.Opened[interaction.Statement], error)
+}
+
+// AgentID is how the node names the agent of this sidecar. It is empty where there is no node.
+func (n *Relay) AgentID() string {
+	if n == nil {
+		return ""
+	}
+	return accrual.Agent{Owner: n.o.Owner, Subject: n.o.Agent}.String()
+}
+
+// Kind reads a document that the agent publishes at a path, and says of which kind it is. hash is that of its canonical JSON. It refuses what the
+// node would refuse for its form, while the agent's event has not paid for it yet, and a document in which the agent speaks for another one.
+func (n *Relay) Kind(path string, text []byte, hash string) (string, error) {
+	switch {
+	case n == nil:
+		return "", errMissing()
+	case n.o.Speaker == nil:
+		return "", refusal.New("statement_unsigned", "this sidecar has no key by which it could sign what its agent publishes")
+	}
+	document, kind, err := readDocument(path, text)
+	if err != nil {
+		return "", err
+	}
+	unsigned, err := document.Hash()
+	switch {
+	case err != nil:
+		return "", err
+	case unsigned != hash:
+		return "", refusal.New("statement_malformed", "the document has a signature: leave it out, for the mediator signs for its agent")
+	case document.Author() != n.AgentID():
+		return "", refusal.New("statement_author", "the document is by %.300q, and this agent is %s", document.Author(), n.AgentID())
+	}
+	return kind, nil
+}
+
+func readDocument(path string, text []byte) (dispute.Document, string, error) {
+	if path == signalsPath {
+		s, err := dispute.ParseSignal(text)
+		return s, interaction.StatesSignal, err
+	}
+	f, err := dispute.ParseFiling(text)
+	if f.Contract != nil {
+		return *f.Contract, interaction.StatesContract, err
+	}
+	return f.Document(), interaction.StatesChallenge, err
+}
+
+// State signs for the agent of a session that it publishes a document of a kind, by the post with this binding. documentHash is that of the
+// document's canonical JSON.
+func (n *Relay) State(ctx context.Context, s *session.Session, kind, documentHash, bindingHash string) (string, error) {
+	made, err := n.o.Speaker.Issue(ctx, interaction.Statement{
+		Owner: n.o.Owner, Agent: n.o.Agent, Session: s.ID, EventID: s.Event.ID,
+		Kind: kind, StatementHash: documentHash, BindingHash: bindingHash, Probabilistic: true,
+	})
+	return made.Token(), err
+}

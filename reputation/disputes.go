@@ -1,0 +1,246 @@
+package reputation
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/failpoint"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/dispute"
+	"github.com/actionproof/mediator/reputation/store"
+	"github.com/actionproof/mediator/signer"
+)
+
+// Disputes are the signals and disputes that a service takes. Everything without a default is required.
+type Disputes struct {
+	Rules dispute.Rules
+	// Resolution signs how disputes were resolved, and Root where the log stands, both as the appraiser.
+	Resolution *signer.Issuer[dispute.Resolution]
+	Root       *signer.Issuer[dispute.Root]
+	// Arbiter is the key whose decisions end general disputes; nil where nobody does. They have to be meant for Audience, the node's name.
+	Arbiter  *evidence.Root
+	Audience string
+	// Registered says since when an agent is registered, and whether it is.
+	Registered func(ctx context.Context, agent accrual.Agent) (since time.Time, ok bool, err error)
+	// OpenSignals bounds the signals of an agent whose windows are open, and OpenDisputes the disputes that it has opened and that are not
+	// resolved. Zero values mean the defaults. All agents of one owner can have [OfOneOwner] times as many together.
+	OpenSignals, OpenDisputes int64
+}
+
+// Defaults of [Disputes].
+const (
+	DefaultOpenSignals  = dispute.MaxRunning
+	DefaultOpenDisputes = 20
+)
+
+// OfOneOwner is how many times as much all agents of one owner can have open together as each of them.
+const OfOneOwner = 100
+
+// defaults checks the options, and puts the defaults in.
+func (d *Disputes) defaults() error {
+	if d.Registered == nil || d.Resolution == nil || d.Root == nil || d.Rules == (dispute.Rules{}) {
+		return errors.New("reputation: the disputes lack their rules, a signer, or who is registered")
+	}
+	d.OpenSignals, d.OpenDisputes = cmp.Or(d.OpenSignals, DefaultOpenSignals), cmp.Or(d.OpenDisputes, DefaultOpenDisputes)
+	if min(d.OpenSignals, d.OpenDisputes) < 0 {
+		return errors.New("reputation: a limit of disputes is negative")
+	}
+	return nil
+}
+
+// verifier verifies the arbiter's decisions.
+func (d *Disputes) verifier(now func() time.Time) (*evidence.Verifier, error) {
+	if d == nil || d.Arbiter == nil {
+		return nil, nil
+	}
+	trust, err := evidence.NewTrust([]evidence.Root{*d.Arbiter}, evidence.Bundle{}, evidence.SignerPolicy{})
+	if err != nil {
+		return nil, err
+	}
+	return evidence.NewVerifier(trust, evidence.VerifierOptions{Now: now})
+}
+
+// docket is the log of signals and disputes, as far as it was read.
+type docket struct {
+	held  chan struct{}        // holds one value while somebody uses what follows; a channel, so that waiting can end
+	book  *dispute.Book        // has only what is durable
+	tried map[string]time.Time // when disputes were last found to lack receipts, by their ids
+}
+
+func newDocket() *docket {
+	return &docket{held: make(chan struct{}, 1), book: dispute.NewBook(), tried: make(map[string]time.Time)}
+}
+
+var errOff = refusal.New("disputes_off", "the node takes no signals and no disputes")
+
+// openBook returns the log up to its last entry, for its caller alone until release is called.
+func (s *Service) openBook(ctx context.Context) (book *dispute.Book, release func(), err error) {
+	if s.o.Disputes == nil {
+		return nil, nil, errOff
+	}
+	select {
+	case s.docket.held <- struct{}{}:
+	case <-ctx.Done():
+		return nil, nil, refusal.New("node_busy", "the log of disputes is in use")
+	}
+	release = func() { <-s.docket.held }
+	if err := s.catchUpDocket(ctx); err != nil {
+		release()
+		return nil, nil, fmt.Errorf("the log of disputes: %w", err)
+	}
+	return s.docket.book, release, nil
+}
+
+// catchUpDocket reads the entries of the log that have come since it was read.
+func (s *Service) catchUpDocket(ctx context.Context) error {
+	book := s.docket.book
+	for more := true; more; {
+		steps, err := s.o.Store.Steps(ctx, book.Log().Entries+1, store.MaxEntries)
+		if err != nil {
+			return err
+		}
+		for _, one := range steps {
+			e, err := dispute.ParseEntry([]byte(one.Text))
+			if err != nil {
+				return fmt.Errorf("entry %d: %w", one.Number, err)
+			}
+			next, err := book.Next(e)
+			if err != nil {
+				return fmt.Errorf("entry %d: %w", one.Number, err)
+			}
+			// The database is not believed for more than order.
+			if next.Log != (accrual.Log{Entries: one.Number, Head: one.Head}) {
+				return fmt.Errorf("entry %d is missing or was changed: the log is not the one that was kept", one.Number)
+			}
+			if _, err := book.Add(e); err != nil {
+				return err
+			}
+		}
+		more = len(steps) == store.MaxEntries
+	}
+	return nil
+}
+
+// stepTries is how often a step is tried again after another replica was faster. Each time one of them gets on.
+const stepTries = 64
+
+// step judges by the log as it stands, and goes on with it. A step that another replica has overtaken is judged again.
+func (s *Service) step(ctx context.Context, judge func(*dispute.Book) error) error {
+	var last error
+	for range stepTries {
+		book, release, err := s.openBook(ctx)
+		if err != nil {
+			return err
+		}
+		last = judge(book)
+		release()
+		if !errors.Is(last, store.ErrMoved) {
+			return last
+		}
+	}
+	return refusal.New("node_busy", "the log of disputes goes on too fast: %w", last)
+}
+
+// proceed goes on with the log by an entry, and with the logs of agents by what follows from it. What else the store keeps, one says. After
+// an error the book has not changed.
+func (s *Service) proceed(ctx context.Context, book *dispute.Book, e dispute.Entry, one store.Step) error {
+	next, err := book.Next(e)
+	if err != nil {
+		return err
+	}
+	text, err := e.Encode()
+	if err != nil {
+		return err
+	}
+	one.Number, one.Head, one.Text = next.Log.Entries, next.Log.Head, string(text)
+	accounts, release, err := s.accountsOf(ctx, next.Accounts)
+	if err != nil {
+		return err
+	}
+	defer release()
+	// A log that fails on its way has entries that are not kept.
+	forget := func(err error) error {
+		for _, a := range accounts {
+			a.log = nil
+		}
+		return err
+	}
+	for _, a := range next.Accounts {
+		entry, err := accounts[a.Agent.String()].add(a.Entry)
+		if err != nil {
+			return forget(err)
+		}
+		one.Entries = append(one.Entries, entry)
+	}
+	failpoint.Reach("step judged")
+	if err := s.o.Store.Proceed(ctx, one); err != nil {
+		return forget(err)
+	}
+	failpoint.Reach("step made")
+	s.metrics.steps.WithLabelValues(stepOf(e)).Inc()
+	_, err = book.Add(e)
+	return err
+}
+
+// accountsOf returns the logs of agents by their ids, for its caller alone until release is called. They are taken in the order of the ids, so
+// no two callers wait for each other.
+func (s *Service) accountsOf(ctx context.Context, of []dispute.Account) (accounts map[string]*account, release func(), err error) {
+	accounts = make(map[string]*account)
+	var held []func()
+	release = func() {
+		for _, r := range held {
+			r()
+		}
+	}
+	agents := make([]accrual.Agent, 0, len(of))
+	for _, a := range of {
+		agents = append(agents, a.Agent)
+	}
+	slices.SortFunc(agents, func(a, b accrual.Agent) int { return cmp.Compare(a.String(), b.String()) })
+	for _, agent := range slices.Compact(agents) {
+		a, done, err := s.account(ctx, agent)
+		if err != nil {
+			release()
+			return nil, nil, err
+		}
+		accounts[agent.String()], held = a, append(held, done)
+	}
+	return accounts, release, nil
+}
+
+// add goes on with a log, and returns the entry as the store keeps it.
+func (a *account) add(e accrual.Entry) (store.Entry, error) {
+	text, err := e.Encode()
+	if err != nil {
+		return store.Entry{}, err
+	}
+	// The log was read after that of disputes: where it knows how the dispute goes on, another replica was faster.
+	if added, err := a.log.Add(e); err != nil || !added {
+		return store.Entry{}, errors.Join(fmt.Errorf("%w: the log of %s", store.ErrMoved, a.agent), err)
+	}
+	log := a.log.Log()
+	return store.Entry{Agent: a.agent.String(), Number: log.Entries, Head: log.Head, Text: string(text)}, nil
+}
+
+// stepOf names what an entry is about.
+func stepOf(e dispute.Entry) string {
+	switch {
+	case e.Signal != nil:
+		return "published"
+	case e.Final != nil:
+		return "final"
+	case e.Opened != nil:
+		return "opened"
+	case e.Reviewing != nil:
+		return "reviewing"
+	case e.Resolved != nil:
+		return "resolved"
+	}
+	return "violation"
+}

@@ -1,0 +1,535 @@
+package reputation_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/dispute"
+	"github.com/actionproof/mediator/reputation/store"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/gatetest"
+	"github.com/actionproof/mediator/test/nodetest"
+)
+
+// court is a node with an arbiter, and two agents of its owner.
+type court struct {
+	*nodetest.Node
+	decide   func(func(*dispute.Decision)) string
+	one, two string
+}
+
+func newCourt(t *testing.T, edits ...func(*reputation.Options)) *court {
+	t.Helper()
+	k := gatetest.New(t)
+	c := new(court)
+	root, decide := nodetest.Arbiter(t, k)
+	c.Node, c.decide = nodetest.New(t, k, nil, append([]func(*reputation.Options){func(o *reputation.Options) { o.Disputes.Arbiter = &root }}, edits...)...), decide
+	c.one, c.two = c.Agent(t, "agent:one").String(), c.Agent(t, "agent:two").String()
+	return c
+}
+
+// published publishes a signal of the first agent.
+func (c *court) published(t *testing.T, id string) reputation.Signal {
+	t.Helper()
+	s, err := c.Publish(t.Context(), c.Says(t, c.SignalOf(c.one, id)))
+	must(t, err)
+	return s
+}
+
+// disputed has the second agent dispute a signal.
+func (c *court) disputed(t *testing.T, id, signal string) reputation.Dispute {
+	t.Helper()
+	d, err := c.File(t.Context(), c.Says(t, c.Contract(c.two, id, signal)))
+	must(t, err)
+	return d
+}
+
+func (c *court) reputation(t *testing.T, agent string) accrual.Claims {
+	t.Helper()
+	answer, err := c.Reputation(t.Context(), agent)
+	must(t, err)
+	claims, err := evidence.UnverifiedClaims(accrual.Kind, answer.Token)
+	must(t, err)
+	return claims
+}
+
+// log returns what happened, in its order, and verifies that the log is one.
+func (c *court) log(t *testing.T) (happened []string) {
+	t.Helper()
+	book := dispute.NewBook()
+	for {
+		entries, err := c.DisputeLog(t.Context(), book.Log().Entries)
+		must(t, err)
+		if len(entries) == 0 {
+			return happened
+		}
+		for _, one := range entries {
+			e, err := dispute.ParseEntry(one.Entry)
+			must(t, err)
+			_, err = book.Add(e)
+			must(t, err)
+			if book.Log() != (accrual.Log{Entries: one.Number, Head: one.Head}) {
+				t.Fatalf("entry %d is not in its place", one.Number)
+			}
+			var members map[string]json.RawMessage
+			must(t, json.Unmarshal(one.Entry, &members))
+			delete(members, "at")
+			for name := range members {
+				happened = append(happened, name)
+			}
+		}
+	}
+}
+
+// TestGeneralDispute goes the whole way of a general dispute: published, disputed, decided by the arbiter, and counted once the window has closed.
+func TestGeneralDispute(t *testing.T) {
+	c := newCourt(t)
+	ctx := t.Context()
+	s := c.published(t, "sig-1")
+	if s.Status != reputation.StatusProvisional || s.Number != 1 {
+		t.Errorf("%+v", s)
+	}
+	d := c.disputed(t, "con-1", "sig-1")
+	if d.Status != dispute.StatusPending || !d.Provisional || d.Number != 2 {
+		t.Errorf("%+v", d)
+	}
+	if r := c.reputation(t, c.one); r.DisputesPending != 1 || r.ChallengesReceived != 1 || r.Disputed {
+		t.Errorf("%+v", r)
+	}
+	token := c.decide(func(of *dispute.Decision) { of.DisputeID, of.Document = d.DisputeID, documentOf(t, d) })
+	for range 2 {
+		got, err := c.Arbitrate(ctx, d.DisputeID, token)
+		must(t, err)
+		if got.Status != dispute.StatusResolved || got.Outcome != accrual.ChallengerWins || got.Resolver != dispute.ResolverArbiter || !got.Provisional {
+			t.Errorf("%+v", got)
+		}
+		o, err := evidence.Open(c.Kit.Verifier, dispute.ResolutionKind, got.Resolution, evidence.Expected{
+			Issuers: []string{"appraiser"}, Audiences: []string{"relying-party"}, KeyIDs: []string{"appraiser-key"}, MaxAge: time.Hour,
+		})
+		must(t, err)
+		if r := o.Claims(); r.DisputeID != d.DisputeID || r.Log.Entries != 3 || r.Decision != evidence.HashToken(token) || r.Target != c.one {
+			t.Errorf("%+v", r)
+		}
+	}
+	if r := c.reputation(t, c.one); r.ChallengesLost != 0 || r.DisputesPending != 1 {
+		t.Errorf("a provisional outcome counts: %+v", r)
+	}
+	c.Kit.Clock.Advance(24*time.Hour - time.Second)
+	must(t, c.Settle(ctx))
+	if got, err := c.Signal(ctx, "sig-1"); err != nil || got.Status != reputation.StatusProvisional {
+		t.Errorf("%+v, %v", got, err)
+	}
+	c.Kit.Clock.Advance(time.Second)
+	must(t, c.Settle(ctx))
+	must(t, c.Settle(ctx))
+	if got, err := c.Signal(ctx, "sig-1"); err != nil || got.Status != reputation.StatusFinal {
+		t.Errorf("%+v, %v", got, err)
+	}
+	got, err := c.Dispute(ctx, d.DisputeID)
+	must(t, err)
+	if got.Provisional {
+		t.Errorf("%+v", got)
+	}
+	if r := c.reputation(t, c.one); r.ChallengesLost != 1 || r.DisputesPending != 0 || !r.Disputed {
+		t.Errorf("%+v", r)
+	}
+	if r := c.reputation(t, c.two); r.DisputesWon != 1 {
+		t.Errorf("%+v", r)
+	}
+	check.WantEqual(t, c.log(t), []string{"signal", "opened", "resolved", "final"})
+}
+
+func documentOf(t *testing.T, d reputation.Dispute) string {
+	t.Helper()
+	e, err := dispute.ParseEntry(d.Opened)
+	must(t, err)
+	return e.Opened.Document
+}
+
+// TestStatements: a document counts only with the word of its author: the sidecar's statement, or the signature of an agent elsewhere.
+func TestStatements(t *testing.T) {
+	c := newCourt(t)
+	stranger, other := nodetest.NewStranger(t), nodetest.NewStranger(t)
+	mine := func(id string) dispute.Signal { return c.SignalOf(c.one, id) }
+	with := func(d dispute.Document, edit func(*reputation.Spoken)) reputation.Spoken {
+		s := c.Says(t, d)
+		edit(&s)
+		return s
+	}
+	for name, row := range map[string]struct {
+		from reputation.Spoken
+		code string
+	}{
+		"a sidecar's agent":  {c.Says(t, mine("s-1")), ""},
+		"an agent elsewhere": {stranger.Says(t, c.SignalOf(stranger.ID, "s-2")), ""},
+		"no statement":       {with(mine("s-3"), func(s *reputation.Spoken) { s.Statement = "" }), "statement_missing"},
+		"no caller":          {with(mine("s-3"), func(s *reputation.Spoken) { s.By = nil }), "caller_missing"},
+		"neither":            {with(mine("s-3"), func(s *reputation.Spoken) { s.By, s.Statement = nil, "" }), "statement_signature"},
+		"another caller":     {with(mine("s-3"), func(s *reputation.Spoken) { s.By.Agent = "agent:two" }), "statement_author"},
+		"another session":    {with(mine("s-3"), func(s *reputation.Spoken) { s.By.Session = "ses_2" }), "statement_author"},
+		"another document":   {with(mine("s-3"), func(s *reputation.Spoken) { s.Statement = c.Statement(t, mine("s-4"), nil) }), "statement_document"},
+		"another kind": {with(mine("s-3"), func(s *reputation.Spoken) {
+			s.Statement = c.Statement(t, mine("s-3"), func(of *interaction.Statement) { of.Kind = interaction.StatesContract })
+		}), "statement_document"},
+		"another's statement": {with(mine("s-3"), func(s *reputation.Spoken) {
+			s.Statement = c.Statement(t, mine("s-3"), func(of *interaction.Statement) { of.Agent = "agent:two" })
+		}), "statement_author"},
+		"a wrong signature": {with(mine("s-3"), func(s *reputation.Spoken) {
+			s.Statement = nodetest.Resigned(s.Statement, c.Statement(t, mine("s-4"), nil))
+		}), "signature_invalid"},
+		"signed twice":             {c.Says(t, func() dispute.Signal { s := mine("s-3"); s.Signature = "mine"; return s }()), "statement_malformed"},
+		"a stranger for another":   {other.Says(t, c.SignalOf(stranger.ID, "s-3")), "statement_signature"},
+		"a stranger for an agent":  {stranger.Says(t, mine("s-3")), "statement_signature"},
+		"an old document":          {c.Says(t, func() dispute.Signal { s := mine("s-3"); s.Timestamp -= 301; return s }()), "statement_time"},
+		"the id of another signal": {c.Says(t, func() dispute.Signal { s := mine("s-0"); s.Statement = "Another."; return s }()), "statement_exists"},
+		"no JSON":                  {reputation.Spoken{Document: []byte("{")}, "statement_malformed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if row.code == "statement_exists" {
+				c.published(t, "s-0")
+			}
+			_, err := c.Publish(t.Context(), row.from)
+			if row.code == "" {
+				must(t, err)
+				return
+			}
+			wantCode(t, err, row.code)
+		})
+	}
+}
+
+// challenged has the second agent challenge receipts of a session of the kit's agent.
+func (c *court) challenged(t *testing.T, kind string, s *gatetest.Session, numbers ...int) reputation.Dispute {
+	t.Helper()
+	of := dispute.Challenge{ChallengerID: c.two, TargetID: c.Kit.Agent(t).String(), ChallengeType: kind}
+	for _, n := range numbers {
+		of.TargetReceipts = append(of.TargetReceipts, evidence.HashToken(s.Receipts[n-1]))
+	}
+	d, err := c.File(t.Context(), c.Says(t, of))
+	must(t, err)
+	return d
+}
+
+// TestReceiptsDecide: receipts decide the other types. What is missing is waited for until the deadline, and what is kept back helps nobody.
+func TestReceiptsDecide(t *testing.T) {
+	type want struct{ status, outcome, resolver, reason string }
+	for name, row := range map[string]struct {
+		kind   string
+		before func(t *testing.T, c *court) (*gatetest.Session, []int)
+		after  func(t *testing.T, c *court, s *gatetest.Session)
+		want   want
+	}{
+		"nothing is found": {
+			kind: dispute.TypeTiming,
+			before: func(t *testing.T, c *court) (*gatetest.Session, []int) {
+				return closed(t, c.Node, "ses_a", 5), []int{2, 3}
+			},
+			want: want{dispute.StatusResolved, accrual.TargetWins, dispute.ResolverRules, dispute.ReasonNothingFound},
+		},
+		"a forked chain": {
+			kind: dispute.TypeConsistency,
+			before: func(t *testing.T, c *court) (*gatetest.Session, []int) {
+				s := closed(t, c.Node, "ses_a", 5)
+				other := c.Calls(t, "ses_a", 2)
+				wantCode(t, c.Deliver(t, other.Receipts...).Err, "interaction_fork")
+				return s, []int{1}
+			},
+			want: want{dispute.StatusResolved, accrual.ChallengerWins, dispute.ResolverRules, dispute.ReasonForked},
+		},
+		"an open session": {
+			kind: dispute.TypeTiming,
+			before: func(t *testing.T, c *court) (*gatetest.Session, []int) {
+				s := c.Calls(t, "ses_a", 5)
+				c.Delivered(t, 6, s.Receipts...)
+				return s, []int{1}
+			},
+			want: want{status: dispute.StatusReviewing},
+		},
+		"a session that is closed later": {
+			kind: dispute.TypeTiming,
+			before: func(t *testing.T, c *court) (*gatetest.Session, []int) {
+				s := c.Calls(t, "ses_a", 5)
+				c.Delivered(t, 6, s.Receipts...)
+				return s, []int{1}
+			},
+			after: func(t *testing.T, c *court, s *gatetest.Session) {
+				s.Close(t)
+				c.Delivered(t, 7, s.Receipts...)
+				must(t, c.Settle(t.Context())) // too soon after the last try
+				c.Kit.Clock.Advance(time.Minute)
+			},
+			want: want{dispute.StatusResolved, accrual.TargetWins, dispute.ResolverRules, dispute.ReasonNothingFound},
+		},
+		"a session that is never closed": {
+			kind: dispute.TypeTiming,
+			before: func(t *testing.T, c *court) (*gatetest.Session, []int) {
+				s := c.Calls(t, "ses_a", 5)
+				c.Delivered(t, 6, s.Receipts...)
+				return s, []int{1}
+			},
+			after: func(t *testing.T, c *court, s *gatetest.Session) { c.Kit.Clock.Advance(72 * time.Hour) },
+			want:  want{dispute.StatusResolved, accrual.Inconclusive, dispute.ResolverDeadline, dispute.ReasonSessionOpen},
+		},
+		"no arbiter in time": {
+			kind: dispute.TypeGeneral,
+			before: func(t *testing.T, c *court) (*gatetest.Session, []int) {
+				return closed(t, c.Node, "ses_a", 5), []int{2, 3}
+			},
+			after: func(t *testing.T, c *court, s *gatetest.Session) { c.Kit.Clock.Advance(72 * time.Hour) },
+			want:  want{dispute.StatusResolved, accrual.Inconclusive, dispute.ResolverDeadline, dispute.ReasonNoArbiter},
+		},
+		"an arbiter that still can": {
+			kind: dispute.TypeGeneral,
+			before: func(t *testing.T, c *court) (*gatetest.Session, []int) {
+				return closed(t, c.Node, "ses_a", 5), []int{2, 3}
+			},
+			after: func(t *testing.T, c *court, s *gatetest.Session) { c.Kit.Clock.Advance(72*time.Hour - time.Second) },
+			want:  want{status: dispute.StatusPending},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCourt(t)
+			s, numbers := row.before(t, c)
+			d := c.challenged(t, row.kind, s, numbers...)
+			must(t, c.Settle(t.Context()))
+			if row.after != nil {
+				row.after(t, c, s)
+				must(t, c.Settle(t.Context()))
+			}
+			got, err := c.Dispute(t.Context(), d.DisputeID)
+			must(t, err)
+			is := want{got.Status, got.Outcome, got.Resolver, ""}
+			if got.Resolved != nil {
+				e, err := dispute.ParseEntry(got.Resolved)
+				must(t, err)
+				is.reason = e.Resolved.Reason
+			}
+			check.WantEqual(t, is, row.want)
+			c.log(t)
+		})
+	}
+}
+
+// TestBrought: a challenger can bring receipts that the sidecar has signed and kept back.
+func TestBrought(t *testing.T) {
+	c := newCourt(t)
+	s := closed(t, c.Node, "ses_a", 5)
+	other := c.Calls(t, "ses_a", 2)
+	of := dispute.Challenge{ChallengerID: c.two, TargetID: c.Kit.Agent(t).String(), ChallengeType: dispute.TypeConsistency,
+		TargetReceipts: []string{evidence.HashToken(s.Receipts[0])}, Evidence: "It has signed another one: " + other.Receipts[1]}
+	d, err := c.File(t.Context(), c.Says(t, of))
+	must(t, err)
+	must(t, c.Settle(t.Context()))
+	got, err := c.Dispute(t.Context(), d.DisputeID)
+	must(t, err)
+	if got.Outcome != accrual.ChallengerWins {
+		t.Errorf("%s", got.Resolved)
+	}
+	if r := c.reputation(t, c.Kit.Agent(t).String()); !r.Disputed || r.ChallengesLost != 1 {
+		t.Errorf("%+v", r)
+	}
+	forged := nodetest.Resigned(other.Receipts[1], other.Receipts[0])
+	of.TargetReceipts, of.Evidence = []string{evidence.HashToken(forged)}, forged
+	_, err = c.File(t.Context(), c.Says(t, of))
+	wantCode(t, err, "dispute_receipts")
+}
+
+// TestViolations: breaches of the rules against spam are refused, and entered once each. Documents that nobody has signed enter nothing.
+func TestViolations(t *testing.T) {
+	c := newCourt(t)
+	ctx := t.Context()
+	for _, id := range []string{"s-1", "s-2"} {
+		c.published(t, id)
+	}
+	first := c.Contract(c.two, "con-1", "s-1")
+	d, err := c.File(ctx, c.Says(t, first))
+	must(t, err)
+	again, err := c.File(ctx, c.Says(t, first))
+	must(t, err)
+	check.WantEqual(t, again, d)
+	check.WantEqual(t, c.log(t), []string{"signal", "signal", "opened"})
+
+	identical := first
+	identical.ChallengeID = "con-2"
+	for range 2 {
+		_, err = c.File(ctx, c.Says(t, identical))
+		wantCode(t, err, "dispute_identical")
+	}
+	_, err = c.File(ctx, c.Says(t, c.Contract(c.two, "con-3", "s-2")))
+	wantCode(t, err, "dispute_rate")
+	unsigned := c.Says(t, c.Contract(c.two, "con-4", "s-2"))
+	unsigned.Statement = nodetest.Resigned(unsigned.Statement, c.Statement(t, first, nil))
+	_, err = c.File(ctx, unsigned)
+	wantCode(t, err, "signature_invalid")
+	c.Kit.Clock.Advance(24 * time.Hour)
+	_, err = c.File(ctx, c.Says(t, c.Contract(c.two, "con-5", "s-2")))
+	wantCode(t, err, "dispute_window")
+	check.WantEqual(t, c.log(t), []string{"signal", "signal", "opened", "violation", "violation", "violation"})
+}
+
+// TestFilingsThatAreRefused: who may not dispute, and what cannot be disputed.
+func TestFilingsThatAreRefused(t *testing.T) {
+	unregistered := nodetest.NewStranger(t)
+	c := newCourt(t, func(o *reputation.Options) {
+		all := o.Disputes.Registered
+		o.Disputes.Registered = func(ctx context.Context, a accrual.Agent) (time.Time, bool, error) {
+			switch a.Subject {
+			case unregistered.ID, "agent:new":
+				return time.Time{}, false, nil
+			case "agent:young":
+				return o.Now(), true, nil
+			}
+			return all(ctx, a)
+		}
+	})
+	c.published(t, "s-1")
+	as := func(subject string) string { return c.Agent(t, subject).String() }
+	for name, row := range map[string]struct {
+		from reputation.Spoken
+		code string
+	}{
+		"itself":                   {c.Says(t, c.Contract(c.one, "c-1", "s-1")), "dispute_self"},
+		"an unregistered agent":    {c.Says(t, c.Contract(as("agent:new"), "c-1", "s-1")), "statement_unregistered"},
+		"a young one":              {c.Says(t, c.Contract(as("agent:young"), "c-1", "s-1")), "dispute_key_young"},
+		"no signal":                {c.Says(t, c.Contract(c.two, "c-1", "s-2")), "signal_unknown"},
+		"no receipt":               {c.Says(t, dispute.Challenge{ChallengerID: c.two, TargetID: c.one, ChallengeType: dispute.TypeTiming, TargetReceipts: []string{evidence.HashBytes(nil)}}), "dispute_receipts"},
+		"an unregistered stranger": {unregistered.Says(t, c.Contract(unregistered.ID, "c-1", "s-1")), "statement_unregistered"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := c.File(t.Context(), row.from)
+			wantCode(t, err, row.code)
+		})
+	}
+	_, err := c.Publish(t.Context(), unregistered.Says(t, c.SignalOf(unregistered.ID, "s-9")))
+	wantCode(t, err, "statement_unregistered")
+	check.WantEqual(t, c.log(t), []string{"signal"})
+}
+
+// TestDecisions: only the arbiter's decision about exactly this dispute ends it.
+func TestDecisions(t *testing.T) {
+	c := newCourt(t)
+	c.published(t, "s-1")
+	d := c.disputed(t, "con-1", "s-1")
+	right := func(of *dispute.Decision) { of.DisputeID, of.Document = d.DisputeID, documentOf(t, d) }
+	_, stranger := nodetest.Arbiter(t, c.Kit)
+	for name, row := range map[string]struct{ token, id, code string }{
+		"another key":      {stranger(right), d.DisputeID, "signature_invalid"},
+		"another node":     {c.decide(func(of *dispute.Decision) { right(of); of.Audience = "other" }), d.DisputeID, "audience_not_allowed"},
+		"another issuer":   {c.decide(func(of *dispute.Decision) { right(of); of.Issuer = "other" }), d.DisputeID, "issuer_not_allowed"},
+		"another dispute":  {c.decide(right), "dsp_" + evidence.HashBytes(nil)[:32], "dispute_unknown"},
+		"another document": {c.decide(func(of *dispute.Decision) { right(of); of.Document = of.Document[:60] + "0000" }), d.DisputeID, "dispute_decision_other"},
+		"no token":         {"", d.DisputeID, "artifact_missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := c.Arbitrate(t.Context(), row.id, row.token)
+			wantCode(t, err, row.code)
+		})
+	}
+	_, err := c.Arbitrate(t.Context(), d.DisputeID, c.decide(right))
+	must(t, err)
+	_, err = c.Arbitrate(t.Context(), d.DisputeID, c.decide(func(of *dispute.Decision) { right(of); of.Outcome = accrual.TargetWins }))
+	wantCode(t, err, "dispute_resolved")
+	n := nodetest.New(t, c.Kit, c.Store)
+	_, err = n.Arbitrate(t.Context(), d.DisputeID, c.decide(right))
+	wantCode(t, err, "dispute_no_arbiter")
+}
+
+// TestOpenIsBounded: an agent has so much open and no more, and so have all agents of one owner.
+func TestOpenIsBounded(t *testing.T) {
+	c := newCourt(t, func(o *reputation.Options) { o.Disputes.OpenSignals = 1 })
+	ctx := t.Context()
+	c.published(t, "s-1")
+	_, err := c.Publish(ctx, c.Says(t, c.SignalOf(c.one, "s-2")))
+	wantCode(t, err, "dispute_full")
+	c.Kit.Clock.Advance(24 * time.Hour)
+	must(t, c.Settle(ctx))
+	c.published(t, "s-2")
+	for i := range reputation.OfOneOwner - 1 {
+		_, err := c.Publish(ctx, c.Says(t, c.SignalOf(c.Agent(t, fmt.Sprint("agent:", i)).String(), fmt.Sprint("t-", i))))
+		must(t, err)
+	}
+	_, err = c.Publish(ctx, c.Says(t, c.SignalOf(c.two, "s-3")))
+	wantCode(t, err, "dispute_full")
+	stranger := nodetest.NewStranger(t)
+	_, err = c.Publish(ctx, stranger.Says(t, c.SignalOf(stranger.ID, "s-4")))
+	must(t, err)
+}
+
+// TestDisputesAfterARestart: another service on the same store goes on where the last one was, also with what has become due meanwhile.
+func TestDisputesAfterARestart(t *testing.T) {
+	c := newCourt(t)
+	ctx := t.Context()
+	c.published(t, "s-1")
+	d := c.disputed(t, "con-1", "s-1")
+	c.Kit.Clock.Advance(72 * time.Hour)
+	c.Node = nodetest.New(t, c.Kit, c.Store)
+	must(t, c.Settle(ctx))
+	got, err := c.Dispute(ctx, d.DisputeID)
+	must(t, err)
+	if got.Outcome != accrual.Inconclusive || got.Provisional || got.Resolver != dispute.ResolverDeadline {
+		t.Errorf("%+v", got)
+	}
+	root, err := c.DisputeRoot(ctx)
+	must(t, err)
+	c.Node = nodetest.New(t, c.Kit, c.Store)
+	again, err := c.DisputeRoot(ctx)
+	must(t, err)
+	one, err := evidence.UnverifiedClaims(dispute.RootKind, root.Token)
+	must(t, err)
+	two, err := evidence.UnverifiedClaims(dispute.RootKind, again.Token)
+	must(t, err)
+	if one.Root != two.Root || one.Log != two.Log || one.Log.Entries != 4 {
+		t.Errorf("%+v, then %+v", one, two)
+	}
+	check.WantEqual(t, c.log(t), []string{"signal", "opened", "resolved", "final"})
+}
+
+// TestALogThatWasChanged: from a log that is not the kept one nothing follows.
+func TestALogThatWasChanged(t *testing.T) {
+	for name, edit := range map[string]func(*store.Step){
+		"another head": func(s *store.Step) { s.Head = evidence.HashBytes(nil) },
+		"a gap":        func(s *store.Step) { s.Number++ },
+		"no entry":     func(s *store.Step) { s.Text = "{}" },
+		"the same":     func(s *store.Step) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCourt(t)
+			c.published(t, "s-1")
+			c.published(t, "s-2")
+			steps, err := c.Store.Steps(t.Context(), 1, 9)
+			must(t, err)
+			s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "reputation.db"))
+			must(t, err)
+			t.Cleanup(func() { must(t, s.Close()) })
+			must(t, s.Proceed(t.Context(), steps[0]))
+			edit(&steps[1])
+			must(t, s.Proceed(t.Context(), steps[1]))
+			_, err = nodetest.New(t, c.Kit, s).DisputeRoot(t.Context())
+			if (err == nil) != (name == "the same") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestDisputesOff: a node without disputes takes none, and has none to settle.
+func TestDisputesOff(t *testing.T) {
+	c := newCourt(t, func(o *reputation.Options) { o.Disputes = nil })
+	_, err := c.Publish(t.Context(), c.Says(t, c.SignalOf(c.one, "s-1")))
+	wantCode(t, err, "disputes_off")
+	_, err = c.File(t.Context(), c.Says(t, c.Contract(c.two, "c-1", "s-1")))
+	wantCode(t, err, "disputes_off")
+	_, err = c.Arbitrate(t.Context(), "dsp", "")
+	wantCode(t, err, "disputes_off")
+	_, err = c.DisputeRoot(t.Context())
+	wantCode(t, err, "disputes_off")
+	must(t, c.Settle(t.Context()))
+}

@@ -1,0 +1,253 @@
+package reputation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/dispute"
+	"github.com/actionproof/mediator/reputation/store"
+)
+
+// Dispute is a dispute as it stands.
+type Dispute struct {
+	DisputeID string `json:"dispute_id"`
+	Number    int64  `json:"number"` // in the log
+	Status    string `json:"status"` // of package dispute
+	// Outcome and Resolver are there once it is resolved. Until the window of its signal has closed, the outcome is provisional: it counts for neither
+	// agent yet.
+	Outcome     string          `json:"outcome,omitempty"`
+	Resolver    string          `json:"resolver,omitempty"`
+	Provisional bool            `json:"provisional"`
+	Filing      json.RawMessage `json:"filing"`               // as it was filed, with its signature
+	Opened      json.RawMessage `json:"opened"`               // entry of the log
+	Resolved    json.RawMessage `json:"resolved,omitempty"`   // entry of the log
+	Resolution  string          `json:"resolution,omitempty"` // dispute-resolution+jwt
+}
+
+// File takes a dispute. The same document again is fine.
+func (s *Service) File(ctx context.Context, from Spoken) (Dispute, error) {
+	id, err := s.file(ctx, from)
+	if err != nil {
+		return Dispute{}, s.refused(from, err)
+	}
+	return s.Dispute(ctx, id)
+}
+
+func (s *Service) file(ctx context.Context, from Spoken) (id string, err error) {
+	if s.o.Disputes == nil {
+		return "", errOff
+	}
+	filing, err := dispute.ParseFiling(from.Document)
+	if err != nil {
+		return "", err
+	}
+	kind := interaction.StatesChallenge
+	if filing.Contract != nil {
+		kind = interaction.StatesContract
+	}
+	author, document, err := s.said(from, kind, filing.Document())
+	if err != nil {
+		return "", err
+	}
+	filed := dispute.Filed{Filing: filing}
+	if filed.By, err = s.by(ctx, author); err != nil {
+		return "", err
+	}
+	brought, err := s.brought(ctx, filing)
+	if err != nil {
+		return "", err
+	}
+	return id, s.step(ctx, func(book *dispute.Book) error {
+		held, err := s.held(ctx, book.Named(filing))
+		if err != nil {
+			return err
+		}
+		filed.Receipts = nil
+		for _, r := range append(held, brought...) {
+			filed.Receipts = append(filed.Receipts, r.known())
+		}
+		var e *dispute.Entry
+		var refused error
+		if id, e, refused = book.File(s.o.Disputes.Rules, filed, s.o.Now()); e == nil {
+			return refused // or the same was filed before
+		}
+		if refused != nil {
+			if err := s.proceed(ctx, book, *e, store.Step{}); err != nil {
+				return err
+			}
+			return refused
+		}
+		d := &store.Dispute{ID: id, Challenger: e.Opened.Challenger, Target: e.Opened.Target, Signal: e.Opened.SignalID, Owner: bucket(author), Document: document}
+		count, err := s.o.Store.OpenDisputes(ctx, d.Challenger, d.Owner)
+		if err == nil {
+			err = full("disputes that are not resolved", count, s.o.Disputes.OpenDisputes)
+		}
+		if err != nil {
+			return err
+		}
+		err = s.proceed(ctx, book, *e, store.Step{Dispute: d})
+		if errors.Is(err, store.ErrDuplicate) {
+			return nil // the same document has opened a dispute that the book has forgotten
+		}
+		return err
+	})
+}
+
+// brought returns the receipts that a challenger brings, and whose signatures are right.
+func (s *Service) brought(ctx context.Context, f dispute.Filing) (all []shown, err error) {
+	if f.Challenge == nil {
+		return nil, nil
+	}
+	for _, token := range f.Challenge.Brought() {
+		o, err := s.openPast(token)
+		if err != nil {
+			continue
+		}
+		one := shown{Receipt: o.Claims(), hash: o.Hash()}
+		if one.came, err = s.came(ctx, one); err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// openPast opens a receipt of any owner that is believed as of the time of its signature.
+func (s *Service) openPast(token string) (o evidence.Opened[interaction.Receipt], err error) {
+	c, err := evidence.UnverifiedClaims(interaction.Kind, token)
+	if err != nil {
+		return o, err
+	}
+	owner, err := s.believed.Load().owner(c.Owner)
+	if err != nil {
+		return o, err
+	}
+	return s.past(owner)(token, c)
+}
+
+// shown is a receipt that the node holds, or that somebody has shown to it.
+type shown struct {
+	interaction.Receipt
+	hash string
+	came time.Time // when the node got the last receipt of the session
+}
+
+func (r shown) agent() accrual.Agent { return accrual.Agent{Owner: r.Owner, Subject: r.Agent} }
+
+func (r shown) known() dispute.Known {
+	return dispute.Known{Hash: r.hash, Agent: r.agent().String(), Session: r.Chain.SessionID, At: r.came.Unix()}
+}
+
+// held returns those of some receipts that the node holds. They were verified when they came.
+func (s *Service) held(ctx context.Context, hashes []string) (all []shown, err error) {
+	for _, hash := range hashes {
+		r, err := s.o.Store.Receipt(ctx, hash)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		one := shown{hash: hash}
+		if one.Receipt, err = evidence.UnverifiedClaims(interaction.Kind, r.Token); err != nil {
+			return nil, err
+		}
+		if one.came, err = s.came(ctx, one); err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// came returns when the node got the last receipt of a session; now, where it has none.
+func (s *Service) came(ctx context.Context, r shown) (time.Time, error) {
+	session, err := s.o.Store.Session(ctx, r.Owner, r.Chain.SessionID)
+	if errors.Is(err, store.ErrNotFound) {
+		return s.o.Now(), nil
+	}
+	return session.Updated, err
+}
+
+// Dispute returns a dispute.
+func (s *Service) Dispute(ctx context.Context, id string) (Dispute, error) {
+	d, err := s.o.Store.Dispute(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return Dispute{}, refusal.New("dispute_unknown", "there is no dispute %.80q", id)
+	} else if err != nil {
+		return Dispute{}, err
+	}
+	return disputeOf(d)
+}
+
+// Disputes returns the disputes in which an agent is one of the two, in the order in which they were opened, from the first one after a number of
+// the log on, at most [ListChunk].
+func (s *Service) Disputes(ctx context.Context, agent string, after int64) ([]Dispute, error) {
+	return listed(ctx, s.o.Store.Disputes, disputeOf, agent, after)
+}
+
+func disputeOf(d store.Dispute) (Dispute, error) {
+	answer := Dispute{
+		DisputeID: d.ID, Number: d.Number, Status: dispute.StatusPending, Provisional: d.Provisional, Filing: json.RawMessage(d.Document),
+		Opened: json.RawMessage(d.Step), Resolution: d.Token,
+	}
+	switch {
+	case d.Resolved > 0:
+		e, err := dispute.ParseEntry([]byte(d.End))
+		if err != nil || e.Resolved == nil {
+			return Dispute{}, errors.Join(errors.New("reputation: the log does not say how a dispute was resolved"), err)
+		}
+		answer.Resolved = json.RawMessage(d.End)
+		answer.Status, answer.Outcome, answer.Resolver = dispute.StatusResolved, e.Resolved.Outcome, e.Resolved.Resolver
+	case d.Reviewing:
+		answer.Status = dispute.StatusReviewing
+	}
+	return answer, nil
+}
+
+// LogEntry is one entry of the log of signals and disputes.
+type LogEntry struct {
+	Number int64           `json:"number"` // from 1
+	Head   string          `json:"head"`   // see [dispute.Book.Add]
+	Entry  json.RawMessage `json:"entry"`  // canonical JSON
+}
+
+// DisputeLog returns the entries of the log after a number, at most [ListChunk].
+func (s *Service) DisputeLog(ctx context.Context, after int64) ([]LogEntry, error) {
+	steps, err := s.o.Store.Steps(ctx, after+1, ListChunk)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]LogEntry, 0, len(steps))
+	for _, one := range steps {
+		all = append(all, LogEntry{one.Number, one.Head, json.RawMessage(one.Text)})
+	}
+	return all, nil
+}
+
+// Rooted is where the log stands: the claims, and the token that carries them.
+type Rooted struct {
+	Root  json.RawMessage `json:"root"`
+	Token string          `json:"token"`
+}
+
+// DisputeRoot returns the signed root of the log.
+func (s *Service) DisputeRoot(ctx context.Context) (Rooted, error) {
+	book, release, err := s.openBook(ctx)
+	if err != nil {
+		return Rooted{}, err
+	}
+	claims := dispute.Root{Log: book.Log(), Root: book.Root()}
+	release()
+	token, _, err := s.o.Disputes.Root.Sign(ctx, claims)
+	if err != nil {
+		return Rooted{}, err
+	}
+	shown, err := payload(token)
+	return Rooted{shown, token}, err
+}

@@ -1,0 +1,183 @@
+package reputation
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/autonomy"
+	"github.com/actionproof/mediator/reputation/dispute"
+	"github.com/actionproof/mediator/reputation/store"
+)
+
+// Signal is a signal as it stands.
+type Signal struct {
+	Number int64           `json:"number"` // in the log
+	Status string          `json:"status"` // provisional, or final once its window has closed
+	Signal json.RawMessage `json:"signal"` // as it was published, with its signature
+	Entry  json.RawMessage `json:"entry"`  // of the log
+}
+
+// Statuses of signals.
+const (
+	StatusProvisional = "provisional"
+	StatusFinal       = "final"
+)
+
+// Publish takes a signal. The same signal again is fine.
+func (s *Service) Publish(ctx context.Context, from Spoken) (Signal, error) {
+	id, err := s.publish(ctx, from)
+	if err != nil {
+		return Signal{}, s.refused(from, err)
+	}
+	return s.Signal(ctx, id)
+}
+
+func (s *Service) publish(ctx context.Context, from Spoken) (id string, err error) {
+	if s.o.Disputes == nil {
+		return "", errOff
+	}
+	signal, err := dispute.ParseSignal(from.Document)
+	if err != nil {
+		return "", err
+	}
+	author, document, err := s.said(from, interaction.StatesSignal, signal)
+	if err != nil {
+		return "", err
+	}
+	p := dispute.Publication{Signal: signal}
+	if p.By, err = s.by(ctx, author); err != nil {
+		return "", err
+	}
+	if author.Owner == "" && p.By.Registered.IsZero() {
+		return "", refusal.New("statement_unregistered", "the agent %.80s has no owner, and has passed no verification: anybody could make as many", author)
+	}
+	if err := s.look(ctx, author, &p); err != nil {
+		return "", err
+	}
+	return signal.SignalID, s.step(ctx, func(book *dispute.Book) error {
+		e, err := book.Publish(s.o.Disputes.Rules, p, s.o.Now())
+		if err != nil || e == nil {
+			return err
+		}
+		n := &store.Signal{ID: signal.SignalID, Agent: signal.AgentID, Owner: bucket(author), Document: document}
+		count, err := s.o.Store.OpenSignals(ctx, n.Agent, n.Owner)
+		if err == nil {
+			err = full("signals whose windows are open", count, s.o.Disputes.OpenSignals)
+		}
+		if err != nil {
+			return err
+		}
+		err = s.proceed(ctx, book, *e, store.Step{Signal: n})
+		if errors.Is(err, store.ErrDuplicate) {
+			return refusal.New("statement_exists", "there was another signal with the id %s", signal.SignalID) // that the book has forgotten
+		}
+		return err
+	})
+}
+
+// bucket is whose bound an agent counts for. All agents elsewhere share one: nobody knows whose they are.
+func bucket(agent accrual.Agent) string { return cmp.Or(agent.Owner, "did:key") }
+
+// full refuses one more than there may be.
+func full(what string, is store.Count, most int64) error {
+	if is.Agent >= most {
+		return refusal.New("dispute_full", "the agent has %d %s; it can have %d", is.Agent, what, most)
+	}
+	if is.Owner >= most*OfOneOwner {
+		return refusal.New("dispute_full", "the agents of the owner have %d %s together; they can have %d", is.Owner, what, most*OfOneOwner)
+	}
+	return nil
+}
+
+// by says who an agent is to the node.
+func (s *Service) by(ctx context.Context, agent accrual.Agent) (by dispute.By, err error) {
+	since, ok, err := s.o.Disputes.Registered(ctx, agent)
+	if err != nil {
+		return by, err
+	}
+	if ok {
+		by.Registered = since
+	}
+	a, release, err := s.account(ctx, agent)
+	if err != nil {
+		return by, err
+	}
+	defer release()
+	by.Tier = a.log.Reputation(autonomy.ScoringHash).Tier
+	return by, nil
+}
+
+// look says what the node finds of the receipts that a signal rests on.
+func (s *Service) look(ctx context.Context, author accrual.Agent, p *dispute.Publication) error {
+	on := p.Signal.RestsOn
+	if on == nil || len(on.Receipts) == 0 {
+		return nil
+	}
+	held, err := s.held(ctx, on.Receipts)
+	if err != nil {
+		return err
+	}
+	hosts := s.believed.Load().hosts
+	p.Observed = len(held) == len(on.Receipts)
+	for _, r := range held {
+		if r.agent() != author {
+			p.Observed, p.Cites = false, append(p.Cites, r.agent().String())
+			continue
+		}
+		answered := r.Outcome == interaction.OutcomeCompleted || r.Outcome == interaction.OutcomeUnfinished
+		p.Sources = p.Sources || r.Model != nil && answered && slices.Contains(hosts, r.Model.Host)
+	}
+	return nil
+}
+
+// Signal returns a signal.
+func (s *Service) Signal(ctx context.Context, id string) (Signal, error) {
+	n, err := s.o.Store.Signal(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return Signal{}, refusal.New("signal_unknown", "there is no signal %.128q", id)
+	}
+	if err != nil {
+		return Signal{}, err
+	}
+	return signalOf(n)
+}
+
+func signalOf(n store.Signal) (Signal, error) {
+	status := StatusProvisional
+	if n.Final {
+		status = StatusFinal
+	}
+	return Signal{Number: n.Number, Status: status, Signal: json.RawMessage(n.Document), Entry: json.RawMessage(n.Step)}, nil
+}
+
+// Signals returns the signals of an agent in the order in which they were published, from the first one after a number of the log on, at most
+// [ListChunk].
+func (s *Service) Signals(ctx context.Context, agent string, after int64) ([]Signal, error) {
+	return listed(ctx, s.o.Store.Signals, signalOf, agent, after)
+}
+
+// listed reads a list of what an agent has.
+func listed[R, A any](ctx context.Context, read func(context.Context, string, int64, int) ([]R, error), answer func(R) (A, error), agent string, after int64) ([]A, error) {
+	if _, err := accrual.ParseAgent(agent); err != nil {
+		return nil, refusal.New("query_malformed", "%v", err)
+	}
+	rows, err := read(ctx, agent, after, ListChunk)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	all := make([]A, 0, len(rows))
+	for _, row := range rows {
+		one, err := answer(row)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}

@@ -1,0 +1,305 @@
+package reputation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/every"
+	"github.com/actionproof/mediator/internal/failpoint"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/dispute"
+	"github.com/actionproof/mediator/reputation/store"
+)
+
+const (
+	settleEvery = 5 * time.Second
+	// triedEvery is how long a dispute waits until it is judged again, where receipts have been missing.
+	triedEvery = time.Minute
+	// trialTime bounds the judgement of one dispute: its receipts are read, and their signatures verified.
+	trialTime = 10 * time.Minute
+)
+
+// settleAlways settles until ctx ends.
+func (s *Service) settleAlways(ctx context.Context) {
+	if s.o.Disputes == nil {
+		return
+	}
+	for range every.Tick(ctx, settleEvery) {
+		if err := s.Settle(ctx); err != nil && ctx.Err() == nil {
+			s.o.Log.Error("not all disputes were settled", zap.Error(err))
+		}
+	}
+}
+
+// Settle closes the windows that have ended, and resolves the disputes that can be resolved. What one lacks holds up no other.
+func (s *Service) Settle(ctx context.Context) error {
+	if s.o.Disputes == nil {
+		return nil
+	}
+	book, release, err := s.openBook(ctx)
+	if err != nil {
+		return err
+	}
+	unresolved, closing := book.Unresolved(), book.Closing(s.o.Now())
+	var due []dispute.State
+	for _, id := range unresolved {
+		if d, late := s.docket.due(id, s.o.Now()); late {
+			due = append(due, d)
+		}
+	}
+	release()
+	var failed []error
+	for _, d := range due {
+		if err := s.resolve(ctx, d); err != nil {
+			failed = append(failed, fmt.Errorf("the dispute %s: %w", d.DisputeID, err))
+		}
+	}
+	for _, id := range closing {
+		if err := s.finalise(ctx, id); err != nil {
+			failed = append(failed, fmt.Errorf("the signal %s: %w", id, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// due returns an unresolved dispute, and whether it is to be judged now.
+func (k *docket) due(id string, now time.Time) (d dispute.State, is bool) {
+	d, _ = k.book.Dispute(id)
+	switch {
+	case k.book.Late(id, now):
+		return d, true
+	case d.Type == dispute.TypeGeneral:
+		return d, false
+	}
+	return d, now.Sub(k.tried[id]) >= triedEvery
+}
+
+// finalise closes the window of a signal, unless another replica has.
+func (s *Service) finalise(ctx context.Context, id string) error {
+	return s.step(ctx, func(book *dispute.Book) error {
+		if signal, _ := book.Signal(id); signal.Final {
+			return nil
+		}
+		e, err := book.Finalise(id, s.o.Now())
+		if err != nil {
+			return err
+		}
+		return s.proceed(ctx, book, e, store.Step{Closed: id})
+	})
+}
+
+// resolve judges a dispute, and ends it if nothing is missing, or if its time is over.
+func (s *Service) resolve(ctx context.Context, d dispute.State) error {
+	if d.Type == dispute.TypeGeneral {
+		return s.step(ctx, func(book *dispute.Book) error {
+			return s.end(ctx, book, d.DisputeID, func() (dispute.Entry, error) { return book.Expire(d.DisputeID, s.o.Now()) })
+		})
+	}
+	trying, cancel := context.WithTimeout(ctx, trialTime)
+	defer cancel()
+	trial, err := s.trial(trying, d)
+	if err != nil {
+		return err
+	}
+	failpoint.Reach("trial held")
+	return s.step(ctx, func(book *dispute.Book) error {
+		id, now := d.DisputeID, s.o.Now()
+		finding, ended := trial.Judge(book.Late(id, now))
+		if ended {
+			return s.end(ctx, book, id, func() (dispute.Entry, error) { return book.End(id, finding, now) })
+		}
+		s.docket.tried[id] = now
+		if state, _ := book.Dispute(id); state.Status != dispute.StatusPending {
+			return nil
+		}
+		e, err := book.Review(id, now)
+		if err != nil {
+			return err
+		}
+		return s.proceed(ctx, book, e, store.Step{Reviewing: id})
+	})
+}
+
+// end resolves a dispute by an entry, unless it is resolved. Its resolution is signed before, so that none is without one.
+func (s *Service) end(ctx context.Context, book *dispute.Book, id string, by func() (dispute.Entry, error)) error {
+	state, ok := book.Dispute(id)
+	if !ok || state.Status == dispute.StatusResolved {
+		return nil
+	}
+	e, err := by()
+	if err != nil {
+		return err
+	}
+	next, err := book.Next(e)
+	if err != nil {
+		return err
+	}
+	state.Status, state.Resolved, state.ResolvedAt, state.Log = dispute.StatusResolved, *e.Resolved, e.At, next.Log
+	claims, _ := dispute.ResolutionOf(state)
+	token, _, err := s.o.Disputes.Resolution.Sign(ctx, claims)
+	if err != nil {
+		return err
+	}
+	if err := s.proceed(ctx, book, e, store.Step{Resolved: &store.Resolved{ID: id, Token: token}}); err != nil {
+		return err
+	}
+	delete(s.docket.tried, id)
+	return nil
+}
+
+// trial shows a trial everything that the node has of the sessions that a dispute is about.
+func (s *Service) trial(ctx context.Context, d dispute.State) (*dispute.Trial, error) {
+	target, err := accrual.ParseAgent(d.Target)
+	if err != nil {
+		return nil, err
+	}
+	trial, records := dispute.NewTrial(d.Opened), make(map[string]*dispute.Record)
+	begin := func(session string) (*dispute.Record, error) {
+		r := records[session]
+		if r != nil {
+			return r, nil
+		}
+		challenges, err := s.challenges(ctx, sessionKey{target.Owner, session})
+		if err == nil {
+			r = trial.Session(challenges)
+			records[session] = r
+			err = s.show(ctx, sessionKey{target.Owner, session}, r)
+		}
+		return r, err
+	}
+	held, err := s.held(ctx, d.Receipts)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range held {
+		if _, err := begin(r.Chain.SessionID); err != nil {
+			return nil, err
+		}
+	}
+	tokens, err := s.broughtIn(ctx, d.DisputeID)
+	if err != nil {
+		return nil, err
+	}
+	for _, token := range tokens {
+		c, err := evidence.UnverifiedClaims(interaction.Kind, token)
+		if err != nil || c.Owner != target.Owner || c.Agent != target.Subject {
+			continue // it is none of the target's
+		}
+		o, err := s.openPast(token)
+		if code(err) == "signature_invalid" {
+			trial.Forged(evidence.HashToken(token))
+		}
+		if err != nil {
+			continue
+		}
+		r, err := begin(c.Chain.SessionID)
+		if err != nil {
+			return nil, err
+		}
+		c = o.Claims()
+		r.Other(o.Hash(), &c)
+	}
+	return trial, nil
+}
+
+func code(err error) string {
+	var coded interface{ Code() string }
+	if errors.As(err, &coded) {
+		return coded.Code()
+	}
+	return ""
+}
+
+// broughtIn returns the receipts that a dispute has brought.
+func (s *Service) broughtIn(ctx context.Context, id string) ([]string, error) {
+	d, err := s.o.Store.Dispute(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	var c dispute.Challenge
+	if err := json.Unmarshal([]byte(d.Document), &c); err != nil {
+		return nil, err
+	}
+	return c.Brought(), nil
+}
+
+// show shows the receipts of a session, and the one that contradicts its chain. A receipt that is not believed any more ends them.
+func (s *Service) show(ctx context.Context, key sessionKey, r *dispute.Record) error {
+	select {
+	case s.reads <- struct{}{}:
+		defer func() { <-s.reads }()
+	case <-ctx.Done():
+		return errBusy
+	}
+	for next := int64(1); ; next += store.MaxReceipts {
+		receipts, err := s.o.Store.Receipts(ctx, key.owner, key.session, next, store.MaxReceipts)
+		if err != nil {
+			return err
+		}
+		for _, one := range receipts {
+			o, err := s.openPast(one.Token)
+			if err != nil {
+				s.strangers.Warn("a receipt in a dispute is not believed any more", zap.String("owner", key.owner), zap.String("session", key.session), zap.Error(err))
+				return nil
+			}
+			c := o.Claims()
+			r.Add(o.Hash(), &c)
+		}
+		if len(receipts) < store.MaxReceipts {
+			break
+		}
+	}
+	fork, err := s.o.Store.Forked(ctx, key.owner, key.session)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if o, err := s.openPast(fork.Token); err == nil {
+		c := o.Claims()
+		r.Other(o.Hash(), &c)
+	}
+	return nil
+}
+
+// Arbitrate ends a general dispute by the token of the arbiter's decision. The same token again is fine.
+func (s *Service) Arbitrate(ctx context.Context, id, token string) (Dispute, error) {
+	if err := s.arbitrate(ctx, id, token); err != nil {
+		return Dispute{}, s.refused(Spoken{}, err)
+	}
+	return s.Dispute(ctx, id)
+}
+
+func (s *Service) arbitrate(ctx context.Context, id, token string) error {
+	switch {
+	case s.o.Disputes == nil:
+		return errOff
+	case s.arbiter == nil:
+		return refusal.New("dispute_no_arbiter", "the node has no arbiter")
+	}
+	root, hash := s.o.Disputes.Arbiter, evidence.HashToken(token)
+	return s.step(ctx, func(book *dispute.Book) error {
+		if state, _ := book.Dispute(id); state.Resolved.Decision == hash {
+			return nil
+		}
+		decision, err := evidence.Open(s.arbiter, dispute.DecisionKind, token, evidence.Expected{
+			Issuers: []string{root.KeyID}, Audiences: []string{s.o.Disputes.Audience}, KeyIDs: []string{root.KeyID}, MaxAge: dispute.DecisionLifetime,
+		})
+		if err != nil {
+			return err
+		}
+		e, err := book.Arbitrate(id, decision, root.Public, s.o.Now())
+		if err != nil {
+			return err
+		}
+		return s.end(ctx, book, id, func() (dispute.Entry, error) { return e, nil })
+	})
+}

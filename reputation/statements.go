@@ -1,0 +1,107 @@
+package reputation
+
+import (
+	"encoding/json"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/strictjson"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/dispute"
+)
+
+// Spoken is a document of an agent, as it has come in.
+type Spoken struct {
+	Document []byte
+	// By is the agent that a sidecar names, and Statement the sidecar's token about the document. An agent elsewhere has neither: it signs the
+	// document itself.
+	By        *Caller
+	Statement string
+}
+
+// said verifies who has written a document, which from has as bytes and d as it was parsed. It returns the author, and the document's canonical
+// JSON with its signature: for an agent behind a sidecar, that is the sidecar's token.
+func (s *Service) said(from Spoken, kind string, d dispute.Document) (author accrual.Agent, signed string, err error) {
+	if author, err = accrual.ParseAgent(d.Author()); err != nil {
+		return author, "", err
+	}
+	if from.By == nil {
+		if from.Statement != "" {
+			return author, "", refusal.New("caller_missing", "the request has a header %s and no header %s", interaction.StatementHeader, interaction.CallerHeader)
+		}
+		if err := dispute.VerifyOwn(d); err != nil {
+			return author, "", err
+		}
+		signed, err = canonical(from.Document)
+		return author, signed, err
+	}
+	if by := (accrual.Agent{Owner: from.By.Owner, Subject: from.By.Agent}); author != by {
+		return author, "", refusal.New("statement_author", "the document is of the agent %.300q, and %.300q has sent it", author, by)
+	}
+	if err := s.stated(from, kind, d); err != nil {
+		return author, "", err
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(from.Document, &members); err != nil {
+		return author, "", err
+	}
+	if members["signature"] != nil {
+		return author, "", refusal.New("statement_malformed", "the document has a signature; the sidecar signs it, in the header %s", interaction.StatementHeader)
+	}
+	if members["signature"], err = json.Marshal(from.Statement); err != nil {
+		return author, "", err
+	}
+	raw, err := json.Marshal(members)
+	if err != nil {
+		return author, "", err
+	}
+	signed, err = canonical(raw)
+	return author, signed, err
+}
+
+func canonical(raw []byte) (string, error) {
+	text, err := strictjson.Canonical(raw)
+	return string(text), err
+}
+
+// stated verifies that the sidecar of a caller has signed the document for it.
+func (s *Service) stated(from Spoken, kind string, d dispute.Document) error {
+	owner, err := s.believed.Load().owner(from.By.Owner)
+	if err != nil {
+		return err
+	}
+	switch {
+	case owner.Statements == nil:
+		return refusal.New("statement_unbelieved", "the node believes no statements of the owner %s", owner.Name)
+	case from.Statement == "":
+		return refusal.New("statement_missing", "the request has no header %s", interaction.StatementHeader)
+	}
+	o, err := evidence.Open(owner.Live, interaction.StatementKind, from.Statement, *owner.Statements)
+	if err != nil {
+		return err
+	}
+	c := o.Claims()
+	if c.Owner != from.By.Owner || c.Agent != from.By.Agent || c.Session != from.By.Session {
+		return refusal.New("statement_author", "the statement is of another agent or session than the caller's")
+	}
+	hash, err := d.Hash()
+	if err != nil {
+		return err
+	}
+	return c.States(kind, hash)
+}
+
+// refused notes that a document was refused, and returns why.
+func (s *Service) refused(from Spoken, err error) error {
+	s.metrics.statements.WithLabelValues(problem.DetailsOf(err).Code).Inc()
+	fields := []zap.Field{zap.Error(err)}
+	if from.By != nil {
+		fields = append(fields, zap.String("owner", from.By.Owner), zap.String("agent", from.By.Agent))
+	}
+	s.strangers.Warn("a signal or a dispute was refused", fields...)
+	return err
+}

@@ -1,0 +1,124 @@
+package nodetest
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"testing"
+	"time"
+
+	stded25519 "crypto/ed25519"
+
+	"github.com/cloudflare/circl/sign/ed25519"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/dispute"
+	"github.com/actionproof/mediator/test/gatetest"
+)
+
+// Stranger is an agent elsewhere: it has a key of its own, and no sidecar.
+type Stranger struct {
+	ID  string
+	key stded25519.PrivateKey
+}
+
+// NewStranger makes an agent elsewhere.
+func NewStranger(t testing.TB) Stranger {
+	t.Helper()
+	public, private, err := stded25519.GenerateKey(nil)
+	must(t, err)
+	return Stranger{evidence.DIDKey(ed25519.PublicKey(public)), private}
+}
+
+// Says signs a document of its own.
+func (s Stranger) Says(t testing.TB, d dispute.Document) reputation.Spoken {
+	t.Helper()
+	text, err := dispute.Unsigned(d)
+	must(t, err)
+	signature := base64.RawURLEncoding.EncodeToString(stded25519.Sign(s.key, text))
+	var members map[string]any
+	must(t, json.Unmarshal(text, &members))
+	members["signature"] = signature
+	return reputation.Spoken{Document: encoded(t, members)}
+}
+
+func encoded(t testing.TB, v any) []byte {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	must(t, err)
+	return raw
+}
+
+// Agent is an agent of the kit's owner.
+func (n *Node) Agent(t testing.TB, subject string) accrual.Agent {
+	t.Helper()
+	return accrual.Agent{Owner: n.Kit.Owner(t), Subject: subject}
+}
+
+// Says has the kit's sidecar send a document of its author, an agent of the kit's owner.
+func (n *Node) Says(t testing.TB, d dispute.Document) reputation.Spoken {
+	t.Helper()
+	agent, err := accrual.ParseAgent(d.Author())
+	must(t, err)
+	by := reputation.Caller{Owner: agent.Owner, Agent: agent.Subject, Session: "ses_1", EventID: "evt_1"}
+	return reputation.Spoken{Document: encoded(t, d), By: &by, Statement: n.Statement(t, d, nil)}
+}
+
+// Statement signs the statement of a sidecar about a document, after edit.
+func (n *Node) Statement(t testing.TB, d dispute.Document, edit func(*interaction.Statement)) string {
+	t.Helper()
+	agent, err := accrual.ParseAgent(d.Author())
+	must(t, err)
+	hash, err := d.Hash()
+	must(t, err)
+	kind := interaction.StatesChallenge
+	switch d.(type) {
+	case dispute.Signal:
+		kind = interaction.StatesSignal
+	case dispute.Contract:
+		kind = interaction.StatesContract
+	}
+	s := interaction.Statement{
+		Owner: agent.Owner, Agent: agent.Subject, Session: "ses_1", EventID: "evt_1", Kind: kind, StatementHash: hash,
+		BindingHash: evidence.HashBytes([]byte("post")), Probabilistic: true,
+	}
+	if edit != nil {
+		edit(&s)
+	}
+	token, _, err := n.Kit.Speak(t).Sign(context.Background(), s)
+	must(t, err)
+	return token
+}
+
+// SignalOf is a signal of an agent, written now.
+func (n *Node) SignalOf(agent, id string) dispute.Signal {
+	return dispute.Signal{SignalID: id, AgentID: agent, Statement: "The tests pass.", Horizon: dispute.HorizonShort, Timestamp: n.Kit.Clock.Now().Unix()}
+}
+
+// Contract disputes a signal, in words of its own.
+func (n *Node) Contract(agent, id, signal string) dispute.Contract {
+	return dispute.Contract{
+		ChallengeID: id, OriginalSignalID: signal, ChallengerAgentID: agent, CounterClaim: "They do not.", ReasoningTrace: "I ran them: " + id, Timestamp: n.Kit.Clock.Now().Unix(),
+	}
+}
+
+// Arbiter makes an arbiter for a node, and returns how it decides.
+func Arbiter(t testing.TB, k *gatetest.Kit) (root evidence.Root, decide func(edit func(*dispute.Decision)) string) {
+	t.Helper()
+	made, err := custody.NewMemory("arbiter-key")
+	must(t, err)
+	key, err := made.Current(context.Background())
+	must(t, err)
+	root = evidence.Root{KeyID: key.KeyID(), Public: key.Public(), Purpose: evidence.PurposeArbiter}
+	return root, func(edit func(*dispute.Decision)) string {
+		d := dispute.Decision{Registered: evidence.NewRegistered(key.KeyID(), Audience, k.Clock.Now(), time.Hour), Outcome: accrual.ChallengerWins, Reason: "The tests fail."}
+		edit(&d)
+		token, err := evidence.Sign(context.Background(), key, dispute.DecisionKind, d)
+		must(t, err)
+		return token
+	}
+}
