@@ -2,6 +2,7 @@ package rating
 
 import (
 	"math"
+	"slices"
 
 	"github.com/actionproof/mediator/reputation/accrual"
 )
@@ -78,20 +79,13 @@ func Transparency(s accrual.Signal) float64 {
 	return accrual.Round(sum)
 }
 
-// The tiers of R (seed: S to D). They have nothing to do with the tiers of package accrual.
-var tiers = []struct {
-	name string
-	from float64
-}{{"S", 85}, {"A", 70}, {"B", 55}, {"C", 40}, {"D", 0}}
+// tiersFrom is where the tiers of R begin, in the order of [accrual.RatingTiers]. They have nothing to do with the tiers of a score.
+var tiersFrom = []float64{85, 70, 55, 40, 0}
 
 // Tier returns the tier of a rating.
 func Tier(r float64) string {
-	for _, t := range tiers {
-		if r >= t.from {
-			return t.name
-		}
-	}
-	return tiers[len(tiers)-1].name
+	i := slices.IndexFunc(tiersFrom, func(from float64) bool { return r >= from })
+	return accrual.RatingTiers[max(0, i)]
 }
 
 // weighted adds up pairs of a weight and a value. The conversion keeps a compiler from joining a product with a sum, which would round
