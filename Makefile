@@ -7,7 +7,7 @@ PACKAGES ?= evidence internal/strictjson gate policy policy/decide gate/challeng
 DURATION ?= 2m
 SEED     ?= 1
 
-.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate soak bench bench-growth bench-postgres bench-reputation bench-compare bench-go autonomy release docs clean setup
+.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate soak bench bench-growth bench-postgres bench-reputation bench-compare bench-go autonomy simulate release docs clean setup
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -73,6 +73,9 @@ bench-go: ## the benchmarks beside the hot paths
 
 autonomy: ## judge the autonomy score by synthetic sessions: docs/autonomy.md, test/autonomy/RESULTS.md
 	$(GO) run ./test/autonomy/judge $(FLAGS)
+
+simulate: ## let a thousand agents live by the rules of reputations and disputes: docs/reputation.md, docs/reputation.svg
+	$(GO) run ./test/simulate $(FLAGS)
 
 release: ## static binaries, their bills of materials and checksums: dist/
 	@./test/scripts/release.sh

@@ -119,7 +119,7 @@ func (s *Service) replay(ctx context.Context, a *account) (err error) {
 	return nil
 }
 
-// Reputation returns the reputation of an agent of an owner that is believed. One of which nothing is known has the reputation that follows
+// Reputation returns the reputation of an agent of an owner that is believed, or of one elsewhere. One of which nothing is known has the reputation that follows
 // from an empty log: a policy can let it begin.
 func (s *Service) Reputation(ctx context.Context, agentID string) (Reputed, error) {
 	answer, err := s.reputation(ctx, agentID)
@@ -132,8 +132,10 @@ func (s *Service) reputation(ctx context.Context, agentID string) (Reputed, erro
 	if err != nil {
 		return Reputed{}, refusal.New("query_malformed", "%v", err)
 	}
-	if _, err := s.believed.Load().owner(agent.Owner); err != nil {
-		return Reputed{}, err
+	if agent.Owner != "" { // an agent elsewhere has none
+		if _, err := s.believed.Load().owner(agent.Owner); err != nil {
+			return Reputed{}, err
+		}
 	}
 	a, release, err := s.account(ctx, agent)
 	if errors.Is(err, store.ErrNotFound) {

@@ -33,6 +33,7 @@ type victim struct {
 	process             *exec.Cmd
 	client              *http.Client
 	ended               int
+	statement           string // that goes with the next requests
 }
 
 func newVictim(t *testing.T, k *gatetest.Kit) *victim {
@@ -103,6 +104,9 @@ func (v *victim) try(t *testing.T, path, token string, body []byte) (status int,
 	must(t, err)
 	if token != "" {
 		req.Header.Set(interaction.CallerHeader, token)
+	}
+	if v.statement != "" {
+		req.Header.Set(interaction.StatementHeader, v.statement)
 	}
 	resp, err := v.client.Do(req)
 	if err == nil {

@@ -132,18 +132,19 @@ const stepTries = 64
 
 // step judges by the log as it stands, and goes on with it. A step that another replica has overtaken is judged again.
 func (s *Service) step(ctx context.Context, judge func(*dispute.Book) error) error {
+	var last error
 	for range stepTries {
 		book, release, err := s.openBook(ctx)
 		if err != nil {
 			return err
 		}
-		err = judge(book)
+		last = judge(book)
 		release()
-		if !errors.Is(err, store.ErrMoved) {
-			return err
+		if !errors.Is(last, store.ErrMoved) {
+			return last
 		}
 	}
-	return refusal.New("node_busy", "the log of disputes goes on too fast")
+	return refusal.New("node_busy", "the log of disputes goes on too fast: %w", last)
 }
 
 // proceed goes on with the log by an entry, and with the logs of agents by what follows from it. What else the store keeps, one says. After
@@ -219,12 +220,9 @@ func (a *account) add(e accrual.Entry) (store.Entry, error) {
 	if err != nil {
 		return store.Entry{}, err
 	}
-	added, err := a.log.Add(e)
-	if err != nil {
-		return store.Entry{}, err
-	}
-	if !added {
-		return store.Entry{}, fmt.Errorf("the log of %s has the dispute already", a.agent)
+	// The log was read after that of disputes: where it knows how the dispute goes on, another replica was faster.
+	if added, err := a.log.Add(e); err != nil || !added {
+		return store.Entry{}, errors.Join(fmt.Errorf("%w: the log of %s", store.ErrMoved, a.agent), err)
 	}
 	log := a.log.Log()
 	return store.Entry{Agent: a.agent.String(), Number: log.Entries, Head: log.Head, Text: string(text)}, nil

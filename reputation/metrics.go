@@ -28,16 +28,16 @@ func newMetrics(r prometheus.Registerer, s *sessions) (*metrics, error) {
 		scores:      counter("mediator_node_scores_total", "Scores that were asked for, by result: signed, or the same as the last.", "result"),
 		entries:     counter("mediator_node_entries_total", "Closed sessions, by result: entered in the log of their agent, the same as before, or refused.", "result"),
 		reputations: counter("mediator_node_reputations_total", "Reputations that were asked for, by result: signed, the same as the last, refused, or failed.", "result"),
+		steps:       counter("mediator_node_disputes_total", "Entries of the log of signals and disputes, by what happened: published, final, opened, reviewing, resolved, or a violation.", "step"),
+		statements:  counter("mediator_node_statements_refused_total", "Signals, disputes and decisions that were refused, by code.", "code"),
 		upToDate: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "mediator_node_logs_up_to_date_seconds", Help: "When the logs of the agents last had all closed sessions, or else when the process began, in Unix seconds.",
 		}),
-		steps:      counter("mediator_node_disputes_total", "Entries of the log of signals and disputes, by what happened: published, final, opened, reviewing, resolved, or a violation.", "step"),
-		statements: counter("mediator_node_statements_refused_total", "Signals, disputes and decisions that were refused, by code.", "code"),
 	}
 	if r == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.receipts, m.refused, m.challenges, m.scores, m.entries, m.reputations, m.upToDate, m.steps, m.statements, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	for _, c := range []prometheus.Collector{m.receipts, m.refused, m.challenges, m.scores, m.entries, m.reputations, m.steps, m.statements, m.upToDate, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mediator_node_cached_receipts", Help: "Receipts of the sessions that are kept in memory. One with many calls of tools counts as several.",
 	}, s.receipts)} {
 		if err := r.Register(c); err != nil {

@@ -183,10 +183,10 @@ func New(o Options) (*Service, error) {
 	if s.metrics, err = newMetrics(o.Metrics, s.sessions); err != nil {
 		return nil, err
 	}
-	s.metrics.upToDate.Set(float64(o.Now().Unix()))
 	if s.arbiter, err = o.Disputes.verifier(o.Now); err != nil {
 		return nil, err
 	}
+	s.metrics.upToDate.Set(float64(o.Now().Unix()))
 	return s, s.Believe(o.Believed)
 }
 

@@ -78,6 +78,7 @@ var layers = []string{
 	"internal/wire",
 	"internal/problem",
 	"reputation/dispute",
+	"reputation/rating",
 	"reputation/accrual",
 	"reputation/autonomy",
 	"reputation/strategy",

@@ -76,8 +76,10 @@ func (a *Account) Add(e Entry) (added bool, err error) {
 		added, err = a.addSession(*e.Session, e.At)
 	case e.Raised != nil:
 		added, err = a.addRaised(*e.Raised)
-	default:
+	case e.Dispute != nil:
 		added, err = a.addDispute(*e.Dispute)
+	default:
+		added = true
 	}
 	if err != nil || !added {
 		return false, err

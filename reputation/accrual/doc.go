@@ -3,6 +3,7 @@
 //
 //	agent.go       who an agent is
 //	entry.go       the entries of a log
+//	note.go        the entries that the rating alone rests on (package rating)
 //	account.go     the log of one agent, entry by entry, and its hash
 //	points.go      what the end of a dispute adds to a score, or takes from it
 //	reputation.go  what follows from the log; tier.go the tiers

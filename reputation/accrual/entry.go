@@ -12,12 +12,15 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// Entry is one entry of an agent's log. Exactly one of Session, Dispute and Raised is there.
+// Entry is one entry of an agent's log. Exactly one member but At is there.
 type Entry struct {
-	At      int64    `json:"at"` // Unix seconds, by the clock of the node
-	Session *Session `json:"session,omitempty"`
-	Dispute *Dispute `json:"dispute,omitempty"`
-	Raised  *Raised  `json:"raised,omitempty"`
+	At        int64      `json:"at"` // Unix seconds, by the clock of the node
+	Session   *Session   `json:"session,omitempty"`
+	Dispute   *Dispute   `json:"dispute,omitempty"`
+	Raised    *Raised    `json:"raised,omitempty"`
+	Signal    *Signal    `json:"signal,omitempty"`
+	Cited     *Cited     `json:"cited,omitempty"`
+	Violation *Violation `json:"violation,omitempty"`
 }
 
 // Session is a session that has been closed, with its score. A later entry for the same session replaces it: receipts can come late, and
@@ -40,13 +43,18 @@ type Dispute struct {
 	Outcome string `json:"outcome,omitempty"`
 	// Bonus says that the agent has won and gains points. Package dispute says when a dispute gives them.
 	Bonus bool `json:"bonus,omitempty"`
+	// Other is the id of the other agent, and About the signal or the first of the receipts that were disputed, once it has ended.
+	Other string `json:"other,omitempty"`
+	About string `json:"about,omitempty"`
 }
 
 // Raised is a dispute that the agent has raised against another, and that has ended.
 type Raised struct {
 	ID      string `json:"dispute_id"`
 	Outcome string `json:"outcome"`
-	Bonus   bool   `json:"bonus,omitempty"` // as of [Dispute]
+	Bonus   bool   `json:"bonus,omitempty"` // this and the rest as of [Dispute]
+	Other   string `json:"other,omitempty"`
+	About   string `json:"about,omitempty"`
 }
 
 // How a dispute has ended (seed: outcome).
@@ -99,24 +107,33 @@ func (e Entry) check() error {
 	switch {
 	case e.At <= 0 || e.At > maxWhole:
 		return errors.New("accrual: an entry has no time")
-	case e.about() != 1:
-		return errors.New("accrual: an entry is not about exactly one of a session, a dispute and a dispute that the agent has raised")
-	case e.Session != nil:
-		return e.Session.check()
-	case e.Raised != nil:
-		return checkDispute(e.Raised.ID, e.Raised.Outcome, e.Raised.Bonus, ChallengerWins, []string{ChallengerWins, TargetWins, Inconclusive})
+	case len(e.about()) != 1:
+		return fmt.Errorf("accrual: an entry is about %d things, and not about one", len(e.about()))
 	}
-	return checkDispute(e.Dispute.ID, e.Dispute.Outcome, e.Dispute.Bonus, TargetWins, []string{"", ChallengerWins, TargetWins, Inconclusive})
+	return e.about()[0].check()
 }
 
-// about returns how many things the entry is about.
-func (e Entry) about() (n int) {
-	for _, there := range []bool{e.Session != nil, e.Dispute != nil, e.Raised != nil} {
-		if there {
-			n++
-		}
+// about returns what the entry is about.
+func (e Entry) about() (all []interface{ check() error }) {
+	if e.Session != nil {
+		all = append(all, e.Session)
 	}
-	return n
+	if e.Dispute != nil {
+		all = append(all, e.Dispute)
+	}
+	if e.Raised != nil {
+		all = append(all, e.Raised)
+	}
+	if e.Signal != nil {
+		all = append(all, e.Signal)
+	}
+	if e.Cited != nil {
+		all = append(all, e.Cited)
+	}
+	if e.Violation != nil {
+		all = append(all, e.Violation)
+	}
+	return all
 }
 
 func (s *Session) check() error {
@@ -138,17 +155,31 @@ func (s *Session) check() error {
 	return nil
 }
 
-// checkDispute refuses what no dispute is. Only who has won gains points.
-func checkDispute(id, outcome string, bonus bool, won string, outcomes []string) error {
+func (d *Dispute) check() error {
+	return d.checkAs(TargetWins, "", ChallengerWins, TargetWins, Inconclusive)
+}
+
+func (r *Raised) check() error {
+	d := Dispute(*r)
+	return d.checkAs(ChallengerWins, ChallengerWins, TargetWins, Inconclusive)
+}
+
+// checkAs refuses what no dispute is of which the agent wins one outcome. Only who has won gains points.
+func (d *Dispute) checkAs(won string, outcomes ...string) error {
 	switch {
-	case !named(id, maxName):
+	case !named(d.ID, maxName):
 		return errors.New("accrual: a dispute lacks its id, or it is too long")
-	case !slices.Contains(outcomes, outcome):
-		return fmt.Errorf("accrual: the dispute %s ended as %.40q, which is no outcome", id, outcome)
-	case bonus && outcome != won:
-		return fmt.Errorf("accrual: the dispute %s gives points to an agent that has not won it", id)
+	case !slices.Contains(outcomes, d.Outcome):
+		return fmt.Errorf("accrual: the dispute %s ended as %.40q, which is no outcome", d.ID, d.Outcome)
+	case d.Bonus && d.Outcome != won:
+		return fmt.Errorf("accrual: the dispute %s gives points to an agent that has not won it", d.ID)
+	case (d.Other == "") != (d.About == "") || d.Other != "" && d.Outcome == "" || len(d.About) > maxName:
+		return fmt.Errorf("accrual: the dispute %s does not say with whom it was and about what, or says it before it has ended", d.ID)
+	case d.Other == "":
+		return nil
 	}
-	return nil
+	_, err := ParseAgent(d.Other)
+	return err
 }
 
 // maxWhole is the greatest whole number of which a double is no other number as well.

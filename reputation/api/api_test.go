@@ -74,6 +74,9 @@ func describe(t *testing.T) *described {
 
 // operation finds the operation for a request.
 func (d *described) operation(method, path string) (at string, ok bool) {
+	if _, has := d.Paths[path][strings.ToLower(method)]; has {
+		return path, true
+	}
 	for template, methods := range d.Paths {
 		want, got := strings.Split(template, "/"), strings.Split(path, "/")
 		fits := len(want) == len(got)
@@ -127,13 +130,21 @@ type caller struct {
 	handler  http.Handler
 	document *described
 	from     string // address
+	states   string // that goes with the next requests
 	seen     map[string]bool
 }
 
 func newCaller(t *testing.T, edits ...func(*reputation.Options)) *caller {
 	t.Helper()
-	n := nodetest.New(t, gatetest.New(t), nil, edits...)
-	return &caller{t, n, api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop(), Operators: true}), describe(t), "@", make(map[string]bool)}
+	return callerOf(t, nodetest.New(t, gatetest.New(t), nil, edits...))
+}
+
+func callerOf(t *testing.T, n *nodetest.Node) *caller {
+	t.Helper()
+	return &caller{
+		t: t, node: n, handler: api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop(), Operators: true}), document: describe(t), from: "@",
+		seen: make(map[string]bool),
+	}
 }
 
 func must(t testing.TB, err error) {
@@ -150,6 +161,9 @@ func (c *caller) do(method, path, token string, body []byte) (*http.Response, []
 	r.RemoteAddr = c.from
 	if token != "" {
 		r.Header.Set(interaction.CallerHeader, token)
+	}
+	if c.states != "" {
+		r.Header.Set(interaction.StatementHeader, c.states)
 	}
 	w := httptest.NewRecorder()
 	c.handler.ServeHTTP(w, r)
@@ -364,7 +378,7 @@ func TestRefusals(t *testing.T) {
 	c.refused("query_malformed", "GET", "/v1/reputation/agent:worker-1", "", nil)
 	c.refused("owner_unknown", "GET", "/v1/reputation/"+strings.Repeat("o", 43)+":agent:worker-1", "", nil)
 	c.refused("node_method", "POST", "/v1/reputation/"+n.Kit.Agent(t).String(), "", empty)
-	c.refused("node_endpoint_unknown", "POST", "/v1/dispute", "", empty)
+	c.refused("node_endpoint_unknown", "POST", "/v1/disputed", "", empty)
 	c.refused("node_method", "GET", "/v1/receipts", "", nil)
 	c.refused("node_method", "POST", "/v1/score/"+unknown, "", empty)
 	c.refused("score_receipt_unknown", "GET", "/v1/score/"+unknown, "", nil)
@@ -484,7 +498,7 @@ func TestFailuresSayNothing(t *testing.T) {
 	kept, err := store.Open(context.Background(), path)
 	must(t, err)
 	n := nodetest.New(t, gatetest.New(t), kept)
-	c := &caller{t, n, api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop()}), describe(t), "@", make(map[string]bool)}
+	c := &caller{t: t, node: n, handler: api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop()}), document: describe(t), from: "@", seen: make(map[string]bool)}
 	must(t, kept.Close())
 	d := c.refused("ledger_unavailable", "GET", "/v1/sessions/ses_1/score", "", nil)
 	if strings.Contains(d.Detail, "closed") || strings.Contains(d.Detail, "secret") {
@@ -712,11 +726,16 @@ func TestDescription(t *testing.T) {
 			if w.Code != 200 {
 				must(t, json.Unmarshal(w.Body.Bytes(), &got))
 			}
-			if got.Code == "node_endpoint_unknown" || got.Code == "node_method" || (got.Code == "caller_missing") != (len(op.Security) > 0) {
+			if got.Code == "node_endpoint_unknown" || got.Code == "node_method" || (got.Code == "caller_missing") != needed(op.Security) {
 				t.Errorf("%s %s: %s", method, path, got.Code)
 			}
 		}
 	}
+}
+
+// needed reports whether an operation needs a caller: it has no way without one.
+func needed(security []map[string][]any) bool {
+	return len(security) > 0 && !slices.ContainsFunc(security, func(way map[string][]any) bool { return len(way) == 0 })
 }
 
 // overviews are verifications that operators see.
@@ -777,7 +796,7 @@ func FuzzBodies(f *testing.F) {
 	f.Add(false, []byte(`{"challenge_nonce": "n", "commitment_hash": "`+evidence.HashBytes(nil)+`"}`))
 	f.Add(false, []byte(`{"challenge_nonce": "n", "salt": "AAAAAAAAAAAAAAAAAAAAAA", "strategy": {"tools": [], "hosts": [], "model": "m", "calls": {"min": 1, "max": 2}}}`))
 	f.Fuzz(func(t *testing.T, deliver bool, body []byte) {
-		c := &caller{t, n, h, describe(t), "@", make(map[string]bool)}
+		c := &caller{t: t, node: n, handler: h, document: describe(t), from: "@", seen: make(map[string]bool)}
 		if deliver {
 			c.do("POST", "/v1/receipts", "", body)
 		} else {

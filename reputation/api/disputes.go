@@ -115,7 +115,7 @@ func (a *server) arbitrate(w http.ResponseWriter, r *http.Request) error {
 func (a *server) schema(w http.ResponseWriter, r *http.Request) error {
 	schema, ok := dispute.Schema(r.PathValue("name"))
 	if !ok {
-		return refusal.New("node_endpoint_unknown", "the node has no schema %.40q; it has signal, contract and challenge", r.PathValue("name"))
+		return refusal.New("schema_unknown", "the node has no schema %.40q; it has signal, contract and challenge", r.PathValue("name"))
 	}
 	return writeJSON(w, schema, never)
 }

@@ -135,12 +135,31 @@ func (b *Book) accounts(e Entry, ended []Ended) (all []Account, err error) {
 		entry.At = e.At
 		all = append(all, Account{of, entry})
 	}
-	if e.Opened != nil {
+	switch {
+	case e.Opened != nil:
 		add(e.Opened.Target, accrual.Entry{Dispute: &accrual.Dispute{ID: e.Opened.DisputeID}})
+	case e.Violation != nil:
+		add(e.Violation.Agent, accrual.Entry{Violation: &accrual.Violation{Rule: e.Violation.Rule}})
+	case e.Final != nil:
+		s := b.signals[e.Final.SignalID]
+		add(s.Agent, accrual.Entry{Signal: s.checked()})
+		for _, of := range s.Cites {
+			if !sameOwner(s.Agent, of) && !b.cites[citation(s.Agent, of)] {
+				add(of, accrual.Entry{Cited: &accrual.Cited{By: s.Agent, SignalID: s.SignalID}})
+			}
+		}
 	}
 	for _, one := range ended {
-		add(one.Target, accrual.Entry{Dispute: &accrual.Dispute{ID: one.DisputeID, Outcome: one.Outcome, Bonus: one.Bonus && one.Outcome == accrual.TargetWins}})
-		add(one.Challenger, accrual.Entry{Raised: &accrual.Raised{ID: one.DisputeID, Outcome: one.Outcome, Bonus: one.Bonus && one.Outcome == accrual.ChallengerWins}})
+		about := b.disputes[one.DisputeID].about()
+		add(one.Target, accrual.Entry{Dispute: &accrual.Dispute{
+			ID: one.DisputeID, Outcome: one.Outcome, Bonus: one.Bonus && one.Outcome == accrual.TargetWins, Other: one.Challenger, About: about,
+		}})
+		add(one.Challenger, accrual.Entry{Raised: &accrual.Raised{
+			ID: one.DisputeID, Outcome: one.Outcome, Bonus: one.Bonus && one.Outcome == accrual.ChallengerWins, Other: one.Target, About: about,
+		}})
+		if one.Malicious {
+			add(one.Challenger, accrual.Entry{Violation: &accrual.Violation{Rule: RuleMalicious}})
+		}
 	}
 	return all, err
 }
@@ -158,6 +177,9 @@ func (b *Book) apply(e Entry, s Step) {
 		delete(b.running, e.Final.SignalID)
 		b.of(signal.Agent).open--
 		b.over = append(b.over, past{at: e.At, signal: signal.SignalID})
+		for _, of := range signal.Cites {
+			b.cites[citation(signal.Agent, of)] = true
+		}
 	case e.Opened != nil:
 		o := e.Opened
 		b.disputes[o.DisputeID] = &State{Opened: *o, At: e.At, Status: StatusPending}

@@ -28,6 +28,7 @@ type Book struct {
 	contracts  map[string]bool
 	substances map[string]string
 	pairs      map[[2]string]bool // of agents, in order, of which a dispute has given points
+	cites      map[[2]string]bool // owners with the agents that they have cited
 	running    map[string]bool    // ids of the signals that are not final
 	unresolved map[string]bool    // ids of the disputes that are not resolved
 	over       []past             // signals that are final and disputes that count, in the order in which they came to
@@ -112,7 +113,7 @@ func NewBook() *Book {
 	return &Book{
 		log: accrual.Log{Head: evidence.HashBytes([]byte("dispute"))}, tree: (&compact.RangeFactory{Hash: rfc6962.DefaultHasher.HashChildren}).NewEmptyRange(0),
 		signals: make(map[string]*SignalState), disputes: make(map[string]*State), agents: make(map[string]*agent), contracts: make(map[string]bool),
-		substances: make(map[string]string), pairs: make(map[[2]string]bool), running: make(map[string]bool), unresolved: make(map[string]bool),
+		substances: make(map[string]string), pairs: make(map[[2]string]bool), cites: make(map[[2]string]bool), running: make(map[string]bool), unresolved: make(map[string]bool),
 	}
 }
 

@@ -41,18 +41,18 @@ func (b *Book) Allowed(id, tier string, now time.Time) Allowed {
 
 // wait returns for how many seconds an agent may open no dispute; 0 if it may.
 func (b *Book) wait(id, tier string, now time.Time) int64 {
+	may, at := b.Allowed(id, tier, now), b.Time(now)
+	period := int64(may.Period / time.Second)
+	if may.Disputes == 0 { // the tier is none
+		return period
+	}
 	a := b.agents[id]
-	may := b.Allowed(id, tier, now)
 	if a == nil {
 		return 0
 	}
-	at, period := b.Time(now), int64(may.Period/time.Second)
 	recent := since(a.opened, at-period)
 	if len(recent) < may.Disputes {
 		return 0
-	}
-	if may.Disputes == 0 { // no tier that is known
-		return period
 	}
 	return recent[len(recent)-may.Disputes] + period - at
 }

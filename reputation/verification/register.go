@@ -111,7 +111,7 @@ func (s *Service) Register(ctx context.Context, by Caller, r Registration) (Regi
 // agents returns the ids of the agent that has passed: that of its key, and that by which its sidecar has named it.
 func agents(by Caller, key Key) []string {
 	ids := []string{key.DIDKey()}
-	if by.Session != "" {
+	if by.basis() == BasisObserved {
 		ids = append(ids, by.Subject)
 	}
 	return ids

@@ -111,6 +111,29 @@ func (e entries) dispute(id, outcome string) entries {
 	return append(e, accrual.Entry{At: at - 86_400 + int64(60*len(e)), Dispute: &accrual.Dispute{ID: id, Outcome: outcome}})
 }
 
+// kept is a dispute in which the agent was accused and won, with points.
+func (e entries) kept(id string) entries {
+	return append(e, accrual.Entry{At: at - 86_400 + int64(60*len(e)), Dispute: &accrual.Dispute{ID: id, Outcome: accrual.TargetWins, Bonus: true}})
+}
+
+// raised is the end of a dispute that the agent has raised.
+func (e entries) raised(id, outcome string, bonus bool) entries {
+	return append(e, accrual.Entry{At: at - 86_400 + int64(60*len(e)), Raised: &accrual.Raised{ID: id, Outcome: outcome, Bonus: bonus}})
+}
+
+// notes are entries for ratings.
+func (e entries) notes() entries {
+	const other = "0000000000000000000000000000000000000000000:agent:worker-2"
+	for _, note := range []accrual.Entry{
+		{Signal: &accrual.Signal{ID: "s", Trace: true, Schema: true}}, {Cited: &accrual.Cited{By: other, SignalID: "s"}}, {Violation: &accrual.Violation{Rule: "identical"}},
+		{Dispute: &accrual.Dispute{ID: "d", Outcome: accrual.TargetWins, Other: other, About: "s"}},
+	} {
+		note.At = at - 86_400 + int64(60*len(e))
+		e = append(e, note)
+	}
+	return e
+}
+
 // reputationsVectors generates reputations.json.
 func (d deployment) reputationsVectors() reputationsFile {
 	d = d.appraiser()
@@ -153,6 +176,17 @@ func (f reputationsFile) logs() (out []reputationVector) {
 		{"a lost dispute, and sessions since", entries{}.sessions(10, 40).dispute("d", "challenger_wins").sessions(3, 90)},
 		{"a lost dispute, and late receipts of what was before", entries{}.session("e", 40, id("s")).dispute("d", "challenger_wins").session("e", 90, id("s")).session("e", 95)},
 		{"the mark of a lost dispute ends", entries{}.sessions(2, 40).dispute("d", "challenger_wins").sessions(20, 90)},
+		{"what only a rating rests on", entries{}.sessions(2, 40).notes().sessions(1, 50)},
+		{"a dispute that was won, with points", entries{}.sessions(20, 60).kept("d")}, {"a raised dispute that was won", entries{}.sessions(20, 60).raised("d", "challenger_wins", true)},
+		{"a raised dispute that was won without points", entries{}.sessions(20, 60).raised("d", "challenger_wins", false)},
+		{"a raised dispute that was lost", entries{}.sessions(20, 60.123456).sessions(1, 61).raised("d", "target_wins", false)},
+		{"a raised dispute without a winner", entries{}.sessions(20, 60).raised("d", "inconclusive", false)},
+		{"more points than can be gained", entries{}.sessions(20, 60).raised("a", "challenger_wins", true).raised("b", "challenger_wins", true).raised("c", "challenger_wins", true)},
+		{"points above 100", entries{}.sessions(20, 99.5).raised("a", "challenger_wins", true)}, {"points below 0", entries{}.sessions(20, 3).raised("a", "target_wins", false)},
+		{"points that still count", entries{}.sessions(20, 60).raised("a", "target_wins", false).sessions(19, 60)}, {"points that count no more", entries{}.sessions(20, 60).raised("a", "target_wins", false).sessions(20, 60)},
+		{"points that raise no tier", entries{}.sessions(100, 49).raised("a", "challenger_wins", true)}, {"points that cost the tier", entries{}.sessions(100, 52).raised("a", "target_wins", false)},
+		{"a lost dispute takes the points that were gained", entries{}.sessions(20, 60).raised("a", "challenger_wins", true).raised("b", "target_wins", false).dispute("d", "challenger_wins").sessions(2, 50)},
+		{"points without a score", entries{}.raised("a", "challenger_wins", true)}, {"a raised dispute again", entries{}.sessions(3, 60).raised("a", "challenger_wins", true).raised("a", "challenger_wins", true)},
 	} {
 		a := must(accrual.Replay(accrual.Agent{Owner: f.Owner, Subject: f.Agent}, row.log))
 		out = append(out, reputationVector{Name: "log: " + row.name, Log: row.log, Reputation: json.RawMessage(canonicalOf(a.Reputation(formulas))), Verdict: "ok"})
@@ -218,7 +252,8 @@ func (d deployment) reputationTokens(f reputationsFile) []reputationVector {
 	}{
 		{"probabilistic", "claims_malformed", false}, {"nonHumanIdentityProven", "claims_malformed", true}, {"current_score", "claims_malformed", 91}, {"current_score", "claims_malformed", "90"},
 		{"lower", "claims_malformed", 91}, {"coverage", "claims_malformed", 0.8}, {"score_trend", "claims_malformed", "rising"}, {"provisional", "claims_malformed", true},
-		{"disputed", "claims_malformed", true}, {"total_interactions", "claims_malformed", 21}, {"total_interactions", "claims_malformed", -1}, {"total_sessions", "claims_malformed", 19},
+		{"disputed", "claims_malformed", true}, {"disputes_pending", "claims_malformed", 1}, {"disputes_pending", "claims_not_canonical", 0}, {"dispute_points", "claims_malformed", 1}, {"dispute_points", "claims_malformed", -5},
+		{"disputes_won", "claims_malformed", 1}, {"disputes_lost", "claims_malformed", -1}, {"total_interactions", "claims_malformed", 21}, {"total_interactions", "claims_malformed", -1}, {"total_sessions", "claims_malformed", 19},
 		{"total_sessions", "claims_malformed", 21}, {"flagged_interactions", "claims_malformed", 1}, {"challenges_won", "claims_malformed", 1}, {"first_seen", "claims_malformed", 0},
 		{"agent_id", "claims_malformed", f.Agent}, {"scoringHash", "claims_malformed", "x"}, {"score_history", "claims_malformed", long}, {"score_history", "claims_malformed", []any{}},
 		{"log", "claims_malformed", map[string]any{"entries": 19, "head": otherHash}}, {"log", "claims_malformed", map[string]any{"entries": 20, "head": "x"}},

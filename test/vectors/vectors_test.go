@@ -35,6 +35,7 @@ func TestVectorsAreGenerated(t *testing.T) {
 		"posts.json": d.postsVectors().marshal(), "canonical.json": canonicalVectors().marshal(),
 		"receipts.json": d.receiptsVectors().marshal(), "scores.json": scoresVectors().marshal(), "scoretokens.json": d.scoreTokens().marshal(),
 		"verifications.json": d.verificationsVectors().marshal(), "reputations.json": d.reputationsVectors().marshal(),
+		"ratings.json":    ratingsVectors().marshal(),
 		"statements.json": d.statements().marshal(),
 	} {
 		if *update {
@@ -98,6 +99,10 @@ func all(t *testing.T) []judged {
 	reputations := read[reputationsFile](t, "reputations.json")
 	for _, v := range reputations.Vectors {
 		out = append(out, judged{"reputations.json", v.Name, v.Verdict, reputations.verify(v)})
+	}
+	ratings := read[ratingsFile](t, "ratings.json")
+	for _, v := range ratings.Vectors {
+		out = append(out, judged{"ratings.json", v.Name, v.Verdict, ratings.verify(v)})
 	}
 	return append(out, read[verificationsFile](t, "verifications.json").judge()...)
 }

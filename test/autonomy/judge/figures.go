@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/test/page"
 )
 
 // figure is a plain number of a session, by which one sees what the sessions of a kind look like. It is no part of a score.
@@ -102,7 +103,7 @@ func figureTable(all []scored) string {
 	for _, f := range append(slices.Clone(totals), figures...) {
 		columns = append(columns, f.name)
 	}
-	t := newTable(columns...)
+	t := page.NewTable(columns...)
 	for _, k := range kinds() {
 		row := []string{k.name}
 		for _, f := range totals {
@@ -115,13 +116,13 @@ func figureTable(all []scored) string {
 				if len(of) < 4 {
 					return nil
 				}
-				return []float64{quantile(of, 0.75) / max(quantile(of, 0.25), 1e-3)}
+				return []float64{page.Quantile(of, 0.75) / max(page.Quantile(of, 0.25), 1e-3)}
 			})
 			row = append(row, short(middle)+" ("+short(spread)+")")
 		}
-		t.row(row...)
+		t.Row(row...)
 	}
-	return t.text.String()
+	return t.String()
 }
 
 // some returns a quantile of numbers, if there are any.
@@ -129,7 +130,7 @@ func some(of []float64, q float64) []float64 {
 	if len(of) == 0 {
 		return nil
 	}
-	return []float64{quantile(of, q)}
+	return []float64{page.Quantile(of, q)}
 }
 
 // medianOf returns the median of a number of the sessions of a kind; none if no session has it.

@@ -75,7 +75,7 @@ func judge(o options) error {
 		receipts += len(s.Receipts)
 	}
 	about := fmt.Sprintf("%d sessions of each group, %d receipts in all, from the seed %d; baselines from the seeds %d to %d.", o.n, receipts, o.seed, o.seed+1, o.seed+uint64(o.baselines))
-	docs, err := withTables(old, worth(results, about))
+	docs, err := tables.Put(string(old), worth(results, about))
 	if err != nil {
 		return err
 	}
@@ -83,5 +83,5 @@ func judge(o options) error {
 	if err := errors.Join(report(&text, results[0].all, about, filepath.ToSlash(link)), plot(&drawn, results[0].all)); err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(o.docs, docs, 0o644), os.WriteFile(o.page, text.Bytes(), 0o644), os.WriteFile(o.picture, drawn.Bytes(), 0o644))
+	return errors.Join(os.WriteFile(o.docs, []byte(docs), 0o644), os.WriteFile(o.page, text.Bytes(), 0o644), os.WriteFile(o.picture, drawn.Bytes(), 0o644))
 }

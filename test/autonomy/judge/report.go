@@ -4,25 +4,13 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strings"
 
 	"github.com/actionproof/mediator/test/autonomy"
+	"github.com/actionproof/mediator/test/page"
 )
 
 // bands are where the bands of a score begin: the seed's.
 var bands = []float64{0, 30, 60, 80}
-
-// table is a table of Markdown.
-type table struct{ text strings.Builder }
-
-func newTable(columns ...string) *table {
-	t := &table{}
-	t.row(columns...)
-	t.text.WriteString(strings.Repeat("|---", len(columns)) + "|\n")
-	return t
-}
-
-func (t *table) row(cells ...string) { t.text.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
 
 // report writes how scores are spread over the groups, and how well they tell agents from the others, as Markdown. about says what was scored,
 // and picture is the name of the file with the plot.
@@ -70,7 +58,7 @@ func spreadOf(of []float64) []string {
 	if len(of) == 0 {
 		return []string{"0", "–", "–"}
 	}
-	return []string{fmt.Sprint(len(of)), fmt.Sprintf("%.1f", quantile(of, 0.5)), fmt.Sprintf("%.1f–%.1f", quantile(of, 0.25), quantile(of, 0.75))}
+	return []string{fmt.Sprint(len(of)), fmt.Sprintf("%.1f", page.Quantile(of, 0.5)), fmt.Sprintf("%.1f–%.1f", page.Quantile(of, 0.25), page.Quantile(of, 0.75))}
 }
 
 // bandsOf writes the share of each band.
@@ -95,51 +83,51 @@ func (a area) String() string {
 }
 
 func scores(all []scored) string {
-	t := newTable("group", "sessions", "median", "quartiles", "median of the lower bound", "below 30", "30 to 60", "60 to 80", "80 and more")
+	t := page.NewTable("group", "sessions", "median", "quartiles", "median of the lower bound", "below 30", "30 to 60", "60 to 80", "80 and more")
 	for _, g := range groups() {
 		of := values(all, g, "", scoreOf)
 		lower := spreadOf(values(all, g, "", lowerOf))[1]
-		t.row(append(append(append([]string{g}, spreadOf(of)...), lower), bandsOf(of)...)...)
+		t.Row(append(append(append([]string{g}, spreadOf(of)...), lower), bandsOf(of)...)...)
 	}
-	return t.text.String()
+	return t.String()
 }
 
 func areas(all []scored) string {
-	t := newTable("group", "score", "lower bound")
+	t := page.NewTable("group", "score", "lower bound")
 	for _, g := range groups()[1:] {
-		t.row(g, against(all, g, scoreOf), against(all, g, lowerOf))
+		t.Row(g, against(all, g, scoreOf), against(all, g, lowerOf))
 	}
-	return t.text.String()
+	return t.String()
 }
 
 func partAreas(all []scored) string {
 	names := partsOf(all)
-	t := newTable(append([]string{"AUC"}, names...)...)
+	t := page.NewTable(append([]string{"AUC"}, names...)...)
 	for _, g := range groups()[1:] {
 		row := []string{g}
 		for _, name := range names {
 			row = append(row, against(all, g, pointsOf(name)))
 		}
-		t.row(row...)
+		t.Row(row...)
 	}
-	return t.text.String()
+	return t.String()
 }
 
 func partMedians(all []scored) string {
 	names := partsOf(all)
-	t := newTable(append([]string{"median"}, names...)...)
+	t := page.NewTable(append([]string{"median"}, names...)...)
 	for _, g := range groups() {
 		row := []string{g}
 		for _, name := range names {
 			row = append(row, short(some(values(all, g, "", pointsOf(name)), 0.5)))
 		}
-		t.row(row...)
+		t.Row(row...)
 	}
-	return t.text.String()
+	return t.String()
 }
 
 func byKind(all []scored) string {
-	t := newTable("group", "kind", "sessions", "median", "quartiles", "below 30", "30 to 60", "60 to 80", "80 and more", "AUC of steady agents against it")
+	t := page.NewTable("group", "kind", "sessions", "median", "quartiles", "below 30", "30 to 60", "60 to 80", "80 and more", "AUC of steady agents against it")
 	for _, g := range groups() {
 		for _, k := range kinds() {
 			if k.group != g && (g != believed || k.group != autonomy.Fake) {
@@ -149,14 +137,14 @@ func byKind(all []scored) string {
 			if g != autonomy.Steady {
 				auc = areaUnder(values(all, autonomy.Steady, "", scoreOf), of).String()
 			}
-			t.row(append(append(append([]string{g, k.name}, spreadOf(of)...), bandsOf(of)...), auc)...)
+			t.Row(append(append(append([]string{g, k.name}, spreadOf(of)...), bandsOf(of)...), auc)...)
 		}
 	}
-	return t.text.String()
+	return t.String()
 }
 
 func challengeTable(all []scored) string {
-	t := newTable("kind", "issued", "committed", "revealed", "kept")
+	t := page.NewTable("kind", "issued", "committed", "revealed", "kept")
 	for _, k := range kinds() {
 		var issued, committed, revealed, kept int
 		for _, s := range all {
@@ -170,9 +158,9 @@ func challengeTable(all []scored) string {
 				kept += one(c.Kept)
 			}
 		}
-		t.row(k.name, fmt.Sprint(issued), fmt.Sprint(committed), fmt.Sprint(revealed), fmt.Sprint(kept))
+		t.Row(k.name, fmt.Sprint(issued), fmt.Sprint(committed), fmt.Sprint(revealed), fmt.Sprint(kept))
 	}
-	return t.text.String()
+	return t.String()
 }
 
 func one(is bool) int {

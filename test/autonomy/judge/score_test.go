@@ -120,14 +120,14 @@ func TestReport(t *testing.T) {
 func TestJudge(t *testing.T) {
 	dir := t.TempDir()
 	o := options{n: 1, baselines: 1, seed: 3, docs: filepath.Join(dir, "score.md"), page: filepath.Join(dir, "page.md"), picture: filepath.Join(dir, "plots", "scores.svg")}
-	if err := errors.Join(os.Mkdir(filepath.Dir(o.picture), 0o700), os.WriteFile(o.docs, []byte("before\n"+tablesBegin+"old\n"+tablesEnd+"after\n"), 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Dir(o.picture), 0o700), os.WriteFile(o.docs, []byte("before\n"+tables.Begin+"old\n"+tables.End+"after\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	if err := judge(o); err != nil {
 		t.Fatal(err)
 	}
 	docs, err := os.ReadFile(o.docs)
-	if err != nil || !bytes.HasPrefix(docs, []byte("before\n"+tablesBegin)) || !bytes.HasSuffix(docs, []byte(tablesEnd+"after\n")) || bytes.Contains(docs, []byte("old")) {
+	if err != nil || !bytes.HasPrefix(docs, []byte("before\n"+tables.Begin)) || !bytes.HasSuffix(docs, []byte(tables.End+"after\n")) || bytes.Contains(docs, []byte("old")) {
 		t.Errorf("the page of the score: %v, %s", err, docs)
 	}
 	hasTables(t, docs)
@@ -142,7 +142,7 @@ func TestJudge(t *testing.T) {
 	if judge(o) == nil {
 		t.Error("no session of each group passes")
 	}
-	if _, err := withTables([]byte("no place"), ""); err == nil {
+	if _, err := tables.Put("no place", ""); err == nil {
 		t.Error("a page without a place for tables passes")
 	}
 }
@@ -160,8 +160,7 @@ func TestPageIsOfTheseFormulas(t *testing.T) {
 // hasTables demands tables of the formulas as they are, with a row for each group and each part.
 func hasTables(t *testing.T, docs []byte) {
 	t.Helper()
-	_, rest, _ := strings.Cut(string(docs), tablesBegin)
-	tables, _, _ := strings.Cut(rest, tablesEnd)
+	written, _ := tables.In(string(docs))
 	want := []string{"`scoringHash` " + appraisal.ScoringHash}
 	for _, g := range groups() {
 		want = append(want, "\n| "+g+" | ")
@@ -170,7 +169,7 @@ func hasTables(t *testing.T, docs []byte) {
 		want = append(want, "\n| `"+p.Name+"` | ")
 	}
 	for _, text := range want {
-		if !strings.Contains(tables, text) {
+		if !strings.Contains(written, text) {
 			t.Errorf("the tables lack %q: if the formulas are others now, run make autonomy", text)
 		}
 	}
@@ -281,16 +280,5 @@ func TestAreaUnder(t *testing.T) {
 	}
 	if a := areaUnder(nil, []float64{1}); !math.IsNaN(a.at) || a.String() != "–" {
 		t.Errorf("of no session: %v", a)
-	}
-}
-
-func TestQuantile(t *testing.T) {
-	for q, want := range map[float64]float64{0: 1, 0.25: 2, 0.5: 3, 0.75: 4, 1: 5, 0.125: 1.5} {
-		if got := quantile([]float64{5, 3, 1, 4, 2}, q); got != want {
-			t.Errorf("the quantile %v is %v, want %v", q, got, want)
-		}
-	}
-	if !math.IsNaN(quantile(nil, 0.5)) {
-		t.Error("no numbers have a median")
 	}
 }

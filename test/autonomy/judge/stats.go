@@ -1,21 +1,6 @@
 package main
 
-import (
-	"math"
-	"slices"
-)
-
-// quantile returns a quantile of some numbers, between the two that are nearest to it.
-func quantile(of []float64, q float64) float64 {
-	sorted := slices.Sorted(slices.Values(of))
-	if len(sorted) == 0 {
-		return math.NaN()
-	}
-	at := q * float64(len(sorted)-1)
-	low := int(at)
-	high := min(low+1, len(sorted)-1)
-	return sorted[low] + (at-float64(low))*(sorted[high]-sorted[low])
-}
+import "math"
 
 // mean returns the mean of some numbers.
 func mean(of []float64) float64 {

@@ -61,6 +61,11 @@ func run(dir, trust string) error {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		}
 	})
+	mux.HandleFunc("POST /settled", func(w http.ResponseWriter, r *http.Request) {
+		if err := service.Settle(r.Context()); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	})
 	l, err := net.Listen("unix", filepath.Join(dir, "socket"))
 	if err != nil {
 		return err

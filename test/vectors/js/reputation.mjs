@@ -5,11 +5,13 @@ import { bytesIn, hash, isHash, refuseIf } from './refusal.mjs';
 export const reputation = {
   agent_id: 's', owner: 's', agent: 's', total_interactions: 'i', flagged_interactions: 'i', total_sessions: 'i', first_seen: 'i', current_score: 'd',
   score_trend: 's', lower: 'd', coverage: 'd', provisional: 'b', score_history: [{ timestamp: 'i', score: 'd', session_id: 's', coverage: 'd' }],
-  scoringHash: 's', challenges_received: 'i', challenges_won: 'i', challenges_lost: 'i', disputed: 'b', tier: 's', log: { entries: 'i', head: 's' },
+  scoringHash: 's', challenges_received: 'i', challenges_won: 'i', challenges_lost: 'i', 'disputes_pending?': 'i',
+  'disputes_won?': 'i', 'disputes_lost?': 'i', 'dispute_points?': 'i', disputed: 'b', tier: 's', log: { entries: 'i', head: 's' },
   'verification?': { result: 's', at: 'i', expires: 'i', mode: 's', degraded: 'b' }, 'rating?': { r: 'd', q: 'd', r_tier: 's' }, probabilistic: 'b', nonHumanIdentityProven: 'b',
 };
 
 const WINDOW = 20;
+const POINTS = { won: 2, kept: 1, lost: 5, gained: 5, taken: 100 };
 const TIERS = [
   { name: 'new', score: 0, interactions: 0 }, { name: 'building', score: 30, interactions: 10 }, { name: 'established', score: 50, interactions: 100 },
   { name: 'trusted', score: 70, interactions: 500, spotless: true }, { name: 'verified', score: 85, interactions: 1000, spotless: true },
@@ -36,12 +38,14 @@ function lowerOf(scores) {
 }
 
 /** What follows from the history and the counts. */
-function derived({ score_history: history, total_interactions: total, flagged_interactions: flagged, challenges_lost: lost }) {
+function derived({ score_history: history, total_interactions: total, flagged_interactions: flagged, challenges_lost: lost, dispute_points: given = 0 }) {
   const scores = history.map((s) => s.score);
-  const score = round(mean(scores));
-  const tier = TIERS.findLast((t) => score >= t.score && total - flagged >= t.interactions && !(t.spotless && lost > 0));
+  const points = scores.length === 0 ? 0 : given;
+  const score = round(Math.min(100, Math.max(0, mean(scores) + points)));
+  const ranked = Math.min(score, round(mean(scores)));
+  const tier = TIERS.findLast((t) => ranked >= t.score && total - flagged >= t.interactions && !(t.spotless && lost > 0));
   return {
-    current_score: score, coverage: round(mean(history.map((s) => s.coverage))), score_trend: trendOf(scores), lower: lowerOf(scores),
+    current_score: score, coverage: round(mean(history.map((s) => s.coverage))), score_trend: trendOf(scores), lower: round(Math.max(0, lowerOf(scores) + Math.min(0, points))),
     provisional: history.length < WINDOW, disputed: lost > 0 && history.length < WINDOW, tier: tier.name,
   };
 }
@@ -61,7 +65,10 @@ export function soundReputation(c) {
   if (!isHash(c.scoringHash) || !isHash(log.head)) return false;
   const interactions = 0 <= c.flagged_interactions && c.flagged_interactions <= c.total_interactions && c.total_interactions <= c.total_sessions;
   const disputes = c.challenges_won >= 0 && c.challenges_lost >= 0 && c.challenges_won + c.challenges_lost <= c.challenges_received;
-  const logged = c.total_sessions + c.challenges_received <= log.entries && log.entries >= 0 && (c.first_seen > 0) === (log.entries > 0);
+  const { disputes_pending: pending = 0, disputes_won: won = 0, disputes_lost: lost = 0, dispute_points: points = 0 } = c;
+  if (pending < 0 || c.challenges_won + c.challenges_lost + pending > c.challenges_received || won < 0 || lost < 0) return false;
+  if (points > Math.min(POINTS.gained, POINTS.won * won + POINTS.kept * c.challenges_won) || points < -Math.min(POINTS.taken, POINTS.lost * lost)) return false;
+  const logged = c.total_sessions + c.challenges_received + won + lost <= log.entries && log.entries >= 0 && (c.first_seen > 0) === (log.entries > 0);
   if (!interactions || !disputes || !logged || history.length > c.total_sessions || (c.flagged_interactions > 0 && c.challenges_lost === 0)) return false;
   if (history.length > WINDOW || new Set(history.map((s) => s.session_id)).size !== history.length) return false;
   if (!history.every((s) => s.timestamp > 0 && within(s.score, 100) && within(s.coverage, 1) && named(s.session_id, 128))) return false;
@@ -85,21 +92,32 @@ export function reputationOf(entries, { owner, agent, scoringHash }) {
   const id = `${owner}:${agent}`;
   const events = new Map(); // the sessions of each event, by id
   const outcomes = new Map();
+  const raised = new Map();
+  let points = []; // each with the number of events that were there
   const log = { entries: 0, head: hash(id) };
   let firstSeen = 0;
   let flagged = 0;
   for (const entry of entries) {
-    const { at, session, dispute } = entry;
+    const { at, session, dispute, raised: own } = entry;
     if (session) {
       const sessions = events.get(session.event_id) ?? new Map();
       const before = sessions.get(session.session_id);
       if (before && canonical(before.session) === canonical(session)) continue;
       events.set(session.event_id, sessions.set(session.session_id, { at, session }));
-    } else {
+    } else if (own) {
+      if (raised.has(own.dispute_id)) continue;
+      raised.set(own.dispute_id, own.outcome);
+      if (own.bonus) points.push({ value: POINTS.won, after: events.size });
+      else if (own.outcome === 'target_wins') points.push({ value: -POINTS.lost, after: events.size });
+    } else if (dispute) {
       const outcome = dispute.outcome ?? '';
       if (outcomes.has(dispute.dispute_id) && (outcome === '' || outcome === outcomes.get(dispute.dispute_id))) continue;
       outcomes.set(dispute.dispute_id, outcome);
-      if (outcome === 'challenger_wins') flagged = events.size;
+      if (outcome === 'challenger_wins') {
+        flagged = events.size;
+        points = points.filter((p) => p.value < 0);
+      }
+      if (dispute.bonus) points.push({ value: POINTS.kept, after: events.size });
     }
     firstSeen ||= at;
     log.entries++;
@@ -114,11 +132,18 @@ export function reputationOf(entries, { owner, agent, scoringHash }) {
     const { at, session } = scored.reduce((lowest, s) => (s.session.score < lowest.session.score ? s : lowest));
     history.push({ timestamp: at, score: session.score, session_id: session.session_id, coverage: session.coverage });
   }
+  const sum = (sign) => points.filter((p) => p.value * sign > 0 && events.size - p.after < WINDOW).reduce((total, p) => total + p.value * sign, 0);
+  const some = (claims) => Object.fromEntries(Object.entries(claims).filter(([, n]) => n !== 0));
+  const own = (outcome) => [...raised.values()].filter((o) => o === outcome).length;
   const ended = (outcome) => [...outcomes.values()].filter((o) => o === outcome).length;
   const r = {
     agent_id: id, owner, agent, total_interactions: counts.filter(Boolean).length, flagged_interactions: counts.slice(0, flagged).filter(Boolean).length,
     total_sessions: all.length, first_seen: firstSeen, score_history: history.slice(-WINDOW), scoringHash, challenges_received: outcomes.size,
     challenges_won: ended('target_wins'), challenges_lost: ended('challenger_wins'), log,
+    ...some({
+      disputes_pending: ended(''), disputes_won: own('challenger_wins'), disputes_lost: own('target_wins'),
+      dispute_points: Math.min(POINTS.gained, sum(1)) - Math.min(POINTS.taken, sum(-1)),
+    }),
   };
   return { ...r, ...derived(r) };
 }

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { canonical, canonicalText } from './canonical.mjs';
 import { Gate, parseRequest } from './chain.mjs';
 import { kinds } from './claims.mjs';
+import { ratingOf } from './rating.mjs';
 import { ReceiptChain } from './receiptchain.mjs';
 import { Refusal, hash } from './refusal.mjs';
 import { checkReputation, reputationOf } from './reputation.mjs';
@@ -83,6 +84,15 @@ function* reputations({ vectors, ...file }) {
   }
 }
 
+function* ratings({ vectors, ...file }) {
+  for (const vector of vectors) {
+    yield verdict(() => {
+      const follows = canonical(ratingOf(vector.log ?? [], { ...file, ...vector }));
+      if (follows !== canonical(vector.rating)) throw new Refusal(`another rating: ${follows}`);
+    });
+  }
+}
+
 function* verifications({ vectors, ...file }) {
   const trust = new Trust(file.trust);
   for (const { token } of vectors) yield verdict(() => trust.open('verification-result+jwt', token, file.expected, { at: file.at, skew: file.skew }));
@@ -93,7 +103,7 @@ function* verifications({ vectors, ...file }) {
 const all = [
   artifacts(read('artifacts.json')), chains(read('chains.json')), posts(read('posts.json')), canonicals(read('canonical.json')), receiptChains(read('receipts.json')),
   artifacts(read('scoretokens.json')), artifacts(read('statements.json')), reputations(read('reputations.json')),
-  verifications(read('verifications.json')),
+  ratings(read('ratings.json')), verifications(read('verifications.json')),
 ];
 for (const verdicts of all) {
   for (const v of verdicts) console.log(JSON.stringify(v));

@@ -1,0 +1,188 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/api"
+	"github.com/actionproof/mediator/reputation/dispute"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/gatetest"
+	"github.com/actionproof/mediator/test/nodetest"
+)
+
+const (
+	signals = "/v1/signals"
+	file    = "/v1/dispute"
+)
+
+// says sends a document of an agent of the kit's owner, as its sidecar does.
+func (c *caller) says(path string, d dispute.Document) (token string, body []byte) {
+	c.t.Helper()
+	from := c.node.Says(c.t, d)
+	c.states = from.Statement
+	c.t.Cleanup(func() { c.states = "" })
+	return c.node.CallerToken(c.t, from.By.Session, path, from.Document, func(of *interaction.Caller) { of.Agent = from.By.Agent }), from.Document
+}
+
+// TestDisputes goes the way of disputes by both schemas, by agents behind a sidecar and by one elsewhere, and reads everything that there is then.
+func TestDisputes(t *testing.T) {
+	var decide func(func(*dispute.Decision)) string
+	k := gatetest.New(t)
+	root, decide := nodetest.Arbiter(t, k)
+	c := callerOf(t, nodetest.New(t, k, nil, func(o *reputation.Options) { o.Disputes.Arbiter = &root }))
+	n := c.node
+	one, two, stranger := n.Agent(t, "agent:one").String(), n.Agent(t, "agent:two").String(), nodetest.NewStranger(t)
+
+	var signal reputation.Signal
+	token, body := c.says(signals, n.SignalOf(one, "s-1"))
+	c.ok("POST", signals, token, body, &signal)
+	c.states = ""
+	own := stranger.Says(t, n.SignalOf(stranger.ID, "s-2")).Document
+	c.ok("POST", signals, "", own, &signal)
+	if signal.Number != 2 || signal.Status != reputation.StatusProvisional {
+		t.Errorf("%+v", signal)
+	}
+	var contract, challenge, again reputation.Dispute
+	token, body = c.says(file, n.Contract(two, "con-1", "s-1"))
+	c.ok("POST", file, token, body, &contract)
+	s := n.Calls(t, "ses_1", 3)
+	s.Close(t)
+	n.Delivered(t, 5, s.Receipts...)
+	n.Kit.Clock.Advance(time.Second)
+	token, body = c.says(file, dispute.Challenge{ChallengerID: one, TargetID: k.Agent(t).String(), ChallengeType: dispute.TypeTiming, TargetReceipts: []string{evidence.HashToken(s.Receipts[0])}})
+	c.ok("POST", file, token, body, &challenge)
+	c.states = ""
+	own = stranger.Says(t, n.Contract(stranger.ID, "con-2", "s-1")).Document
+	c.ok("POST", file, "", own, &again)
+	must(t, n.Settle(t.Context()))
+	c.ok("GET", "/v1/disputes/"+challenge.DisputeID, "", nil, &challenge)
+	if challenge.Outcome != accrual.TargetWins || challenge.Provisional {
+		t.Errorf("%+v", challenge)
+	}
+	e, err := dispute.ParseEntry(contract.Opened)
+	must(t, err)
+	decided := encode(t, m{"decision": decide(func(of *dispute.Decision) { of.DisputeID, of.Document = contract.DisputeID, e.Opened.Document })})
+	for range 2 {
+		c.ok("POST", "/v1/disputes/"+contract.DisputeID+"/resolution", "", decided, &contract)
+	}
+	if contract.Outcome != accrual.ChallengerWins || !contract.Provisional || contract.Resolution == "" {
+		t.Errorf("%+v", contract)
+	}
+	n.Kit.Clock.Advance(24 * time.Hour)
+	must(t, n.Settle(t.Context()))
+	c.ok("GET", signals+"/s-1", "", nil, &signal)
+	if signal.Status != reputation.StatusFinal {
+		t.Errorf("%+v", signal)
+	}
+	var published struct{ Signals []reputation.Signal }
+	c.ok("GET", signals+"?agent="+url.QueryEscape(one), "", nil, &published)
+	check.WantEqual(t, published.Signals, []reputation.Signal{signal})
+	c.ok("GET", signals+"?after=1&agent="+url.QueryEscape(one), "", nil, &published)
+	if len(published.Signals) != 0 {
+		t.Errorf("%+v", published)
+	}
+	var filed struct{ Disputes []reputation.Dispute }
+	c.ok("GET", "/v1/disputes?agent="+url.QueryEscape(one), "", nil, &filed)
+	if len(filed.Disputes) != 3 || filed.Disputes[0].DisputeID != contract.DisputeID || filed.Disputes[1].DisputeID != challenge.DisputeID || filed.Disputes[2].DisputeID != again.DisputeID {
+		t.Errorf("%+v", filed)
+	}
+	c.ok("GET", fmt.Sprintf("/v1/disputes?after=%d&agent=%s", filed.Disputes[1].Number, url.QueryEscape(one)), "", nil, &filed)
+	if len(filed.Disputes) != 1 {
+		t.Errorf("%+v", filed)
+	}
+	var log struct{ Entries []reputation.LogEntry }
+	c.ok("GET", "/v1/disputes/log", "", nil, &log)
+	book := dispute.NewBook()
+	for _, one := range log.Entries {
+		e, err := dispute.ParseEntry(one.Entry)
+		must(t, err)
+		_, err = book.Add(e)
+		must(t, err)
+	}
+	var rooted struct {
+		Root  dispute.Root
+		Token string
+	}
+	c.ok("GET", "/v1/disputes/root", "", nil, &rooted)
+	signed, err := evidence.UnverifiedClaims(dispute.RootKind, rooted.Token)
+	must(t, err)
+	check.WantEqual(t, rooted.Root, signed)
+	if signed.Root != book.Root() || signed.Log != book.Log() {
+		t.Errorf("%+v, and the log gives %s", signed, book.Root())
+	}
+	var reputed struct{ Reputation accrual.Claims }
+	c.ok("GET", "/v1/reputation/"+url.PathEscape(one), "", nil, &reputed)
+	if r := reputed.Reputation; r.ChallengesLost != 1 || r.DisputesPending != 1 || !r.Disputed || r.DisputesLost != 1 {
+		t.Errorf("%+v", r)
+	}
+	c.ok("GET", "/v1/reputation/"+stranger.ID, "", nil, &reputed)
+	if r := reputed.Reputation; r.AgentID != stranger.ID || r.Owner != "" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestSchemas: the published schemas are those that the OpenAPI document has.
+func TestSchemas(t *testing.T) {
+	c := newCaller(t)
+	var document struct {
+		Components struct{ Schemas map[string]m }
+	}
+	must(t, json.Unmarshal(api.Description(), &document))
+	for name, of := range map[string]string{"signal": "SignalDocument", "contract": "ContractDocument", "challenge": "ChallengeDocument"} {
+		var schema m
+		c.ok("GET", "/v1/schemas/"+name, "", nil, &schema)
+		delete(schema, "$schema")
+		delete(schema, "$id")
+		check.WantEqual(t, document.Components.Schemas[of], schema)
+	}
+	c.refused("schema_unknown", "GET", "/v1/schemas/other", "", nil)
+	c.refused("schema_unknown", "GET", "/v1/schemas/..%2Fsignal", "", nil)
+}
+
+// TestRefusedDisputes: each refusal is a problem that the OpenAPI document knows.
+func TestRefusedDisputes(t *testing.T) {
+	c := newCaller(t)
+	n := c.node
+	one := n.Agent(t, "agent:one").String()
+	token, body := c.says(signals, n.SignalOf(one, "s-1"))
+	c.refused("caller_request", "POST", file, token, body)
+	c.refused("caller_request", "POST", signals, token, append(body, ' '))
+	c.states = ""
+	c.refused("statement_missing", "POST", signals, token, body)
+	c.refused("statement_signature", "POST", signals, "", body)
+	c.refused("statement_malformed", "POST", signals, "", []byte("{}"))
+	c.refused("statement_malformed", "POST", file, "", []byte("[]"))
+	c.refused("node_body", "POST", file, "", make([]byte, dispute.MaxSize+1))
+	c.refused("signal_unknown", "GET", signals+"/s-1", "", nil)
+	c.refused("dispute_unknown", "GET", "/v1/disputes/dsp_1", "", nil)
+	c.refused("dispute_unknown", "GET", "/v1/disputes/%00", "", nil)
+	c.refused("query_malformed", "GET", signals, "", nil)
+	c.refused("query_malformed", "GET", "/v1/disputes?agent=nobody", "", nil)
+	for _, after := range []string{"-1", "x", "99999999999999999999"} {
+		c.refused("query_malformed", "GET", "/v1/disputes/log?after="+after, "", nil)
+	}
+	c.refused("dispute_no_arbiter", "POST", "/v1/disputes/dsp_1/resolution", "", []byte(`{"decision":"x"}`))
+	c.refused("query_malformed", "POST", "/v1/disputes/dsp_1/resolution", "", []byte(`{}x`))
+	c.refused("node_method", "GET", file, "", nil)
+
+	r := httptest.NewRequest("POST", "http://node"+signals, nil)
+	r.Header[interaction.StatementHeader] = []string{"one", "two"}
+	w := httptest.NewRecorder()
+	c.handler.ServeHTTP(w, r)
+	if w.Code != http.StatusBadRequest {
+		t.Errorf("two statements: %d", w.Code)
+	}
+	off := callerOf(t, nodetest.New(t, gatetest.New(t), nil, func(o *reputation.Options) { o.Disputes = nil }))
+	off.refused("disputes_off", "POST", signals, "", body)
+	off.refused("disputes_off", "GET", "/v1/disputes/root", "", nil)
+}

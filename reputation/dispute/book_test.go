@@ -1,0 +1,534 @@
+package dispute_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/dispute"
+	"github.com/actionproof/mediator/test/check"
+)
+
+const (
+	wins   = accrual.ChallengerWins
+	loses  = accrual.TargetWins
+	nobody = accrual.Inconclusive
+)
+
+// TestConsequences: what the end of a dispute brings into the logs of both agents, and what follows there.
+func TestConsequences(t *testing.T) {
+	for name, c := range map[string]struct {
+		challenger, outcome      string
+		points, challengerPoints int64
+		score, challengerScore   float64
+		disputed                 bool
+	}{
+		"the challenger wins":               {bob, wins, 0, 2, 0, 62, true},
+		"the target wins":                   {bob, loses, 1, -5, 61, 55, false},
+		"nobody wins":                       {bob, nobody, 0, 0, 60, 60, false},
+		"the challenger wins, of one owner": {anna, wins, 0, 0, 0, 60, true},
+		"the target wins, of one owner":     {anna, loses, 0, -5, 60, 55, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			id := n.open(challengeOf(c.challenger, alice, "timing", hashOf(1)))
+			check.WantEqual(t, n.accounts, map[string][]accrual.Entry{alice: {{At: begin, Dispute: &accrual.Dispute{ID: id}}}})
+			check.WantEqual(t, n.reputation(alice, 20, 60).DisputesPending, int64(1))
+			check.WantEqual(t, n.book.Facts(alice).Pending, 1)
+			n.sleep(time.Minute).end(id, c.outcome)
+			target, challenger := n.reputation(alice, 20, 60), n.reputation(c.challenger, 20, 60)
+			check.WantEqual(t, []int64{target.DisputePoints, challenger.DisputePoints, target.DisputesPending}, []int64{c.points, c.challengerPoints, 0})
+			check.WantEqual(t, []float64{target.CurrentScore, challenger.CurrentScore}, []float64{c.score, c.challengerScore})
+			check.WantEqual(t, []bool{target.Disputed, challenger.Disputed}, []bool{c.disputed, false})
+			want := []dispute.Ended{{At: begin + 60, DisputeID: id, Challenger: c.challenger, Target: alice, Outcome: c.outcome, Bonus: c.challenger == bob && c.outcome != nobody, SameOwner: c.challenger == anna}}
+			check.WantEqual(t, n.book.Facts(alice), dispute.Facts{Ended: want})
+			check.WantEqual(t, n.book.Facts(c.challenger).Ended, want)
+		})
+	}
+}
+
+// TestOneBonusAPair: of all disputes between two agents, whoever of them has opened them, the first with a winner gives points.
+func TestOneBonusAPair(t *testing.T) {
+	n := newNode(t)
+	bonus := func(challenger, target, outcome string, receipt int) bool {
+		t.Helper()
+		n.sleep(time.Hour).end(n.open(challengeOf(challenger, target, "timing", hashOf(receipt))), outcome)
+		ended := n.book.Facts(target).Ended
+		return ended[len(ended)-1].Bonus
+	}
+	_, dora := keyOf("dora")
+	_, eve := keyOf("eve")
+	for i, c := range []struct {
+		challenger, target, outcome string
+		bonus                       bool
+	}{
+		{bob, alice, nobody, false}, {bob, alice, wins, true}, {bob, alice, wins, false}, {alice, bob, wins, false}, {bob, alice, loses, false}, {carol, alice, loses, true}, {alice, carol, loses, false},
+		{carol, bob, wins, true}, {dora, alice, wins, false}, {alice, dora, wins, false}, {dora, eve, loses, false}, {anna, alice, wins, false},
+	} {
+		if got := bonus(c.challenger, c.target, c.outcome, i); got != c.bonus {
+			t.Errorf("dispute %d: a bonus: %t", i, got)
+		}
+	}
+}
+
+// TestProvisional: while the window of a signal is open, a resolution of its disputes changes no reputation.
+func TestProvisional(t *testing.T) {
+	n := newNode(t).publish(alice, "sig")
+	decide := func(challenger, id string, outcome string) string {
+		f := contractOf(challenger, id, "sig", n.now.Unix())
+		f.Contract.ChallengeType, f.Contract.TargetReceipts = "timing", []string{hashOf(id)}
+		dsp := n.open(f)
+		n.sleep(time.Minute).end(dsp, outcome)
+		d, _ := n.book.Dispute(dsp)
+		if d.Status != dispute.StatusResolved || d.Effective {
+			t.Errorf("%+v", d)
+		}
+		return dsp
+	}
+	first, second := decide(bob, "c1", loses), decide(bob, "c2", wins)
+	pending := contractOf(carol, "c3", "sig", n.now.Unix())
+	third := n.open(pending)
+	r := n.reputation(alice, 20, 60)
+	check.WantEqual(t, []int64{r.DisputesPending, r.ChallengesLost, r.ChallengesWon}, []int64{3, 0, 0})
+	check.WantEqual(t, len(n.accounts[bob]), 0)
+	check.WantEqual(t, n.book.Allowed(bob, "new", n.now).Period, 24*time.Hour)
+	n.sleep(24*time.Hour - 3*time.Minute)
+	check.WantEqual(t, n.book.Closing(n.now), []string(nil))
+	n.sleep(time.Minute)
+	check.WantEqual(t, n.book.Closing(n.now), []string{"sig"})
+	n.finalise()
+	s, _ := n.book.Signal("sig")
+	if !s.Final {
+		t.Errorf("%+v", s)
+	}
+	var ids []string
+	for _, one := range n.book.Facts(bob).Ended {
+		ids = append(ids, one.DisputeID)
+	}
+	check.WantEqual(t, ids, []string{first, second})
+	r = n.reputation(alice, 20, 60)
+	check.WantEqual(t, []int64{r.DisputesPending, r.ChallengesLost, r.ChallengesWon, r.DisputePoints}, []int64{1, 1, 1, 0})
+	check.WantEqual(t, n.book.Allowed(bob, "new", n.now).Period, 48*time.Hour)
+	ended := n.book.Facts(bob).Ended
+	check.WantEqual(t, []bool{ended[0].Bonus, ended[1].Bonus}, []bool{true, false}) // one pair
+	check.WantEqual(t, n.reputation(bob, 20, 60).DisputePoints, int64(-5))
+	// What is resolved afterwards counts at once.
+	n.sleep(49 * time.Hour)
+	e, err := n.book.Expire(third, n.now)
+	check.Must(t, err)
+	n.enter(e)
+	check.WantEqual(t, n.reputation(alice, 20, 60).DisputesPending, int64(0))
+}
+
+// TestMalicious: a challenger that has lost on forged evidence has violated a rule.
+func TestMalicious(t *testing.T) {
+	n := newNode(t)
+	id := n.open(challengeOf(bob, alice, "timing", hashOf(1)))
+	e, err := n.book.End(id, dispute.Finding{Outcome: loses, Reason: "because", Malicious: true}, n.now)
+	check.Must(t, err)
+	n.enter(e)
+	check.WantEqual(t, n.violations(bob), []string{"malicious"})
+	check.WantEqual(t, n.book.Facts(bob).Ended[0].Malicious, true)
+}
+
+// TestWhoEndsADispute: neither party, nobody too late, and each type by its own.
+func TestWhoEndsADispute(t *testing.T) {
+	resolved := func(resolver, outcome string) func(*dispute.Resolved) {
+		return func(r *dispute.Resolved) {
+			r.Resolver, r.Outcome = resolver, outcome
+			if resolver == dispute.ResolverArbiter {
+				r.Decision = hashOf("decision")
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		kind string
+		late bool
+		edit func(*dispute.Resolved)
+		ok   bool
+	}{
+		"rules, for the challenger":   {"timing", false, resolved("automated", wins), true},
+		"rules, for the target":       {"knowledge", false, resolved("automated", loses), true},
+		"rules, for nobody":           {"consistency", false, resolved("automated", nobody), true},
+		"rules, late":                 {"timing", true, resolved("automated", wins), true},
+		"rules, of a general one":     {"general", false, resolved("automated", loses), false},
+		"an arbiter":                  {"general", false, resolved("arbiter", wins), true},
+		"an arbiter, late":            {"general", true, resolved("arbiter", wins), false},
+		"an arbiter, of receipts":     {"timing", false, resolved("arbiter", wins), false},
+		"the deadline, early":         {"general", false, resolved("deadline", nobody), false},
+		"the deadline":                {"general", true, resolved("deadline", nobody), true},
+		"the deadline, of receipts":   {"timing", true, resolved("deadline", nobody), true},
+		"the deadline, for somebody":  {"general", true, resolved("deadline", wins), false},
+		"somebody else":               {"general", false, resolved("target", loses), false},
+		"an arbiter without decision": {"general", false, func(r *dispute.Resolved) { r.Resolver, r.Outcome = "arbiter", wins }, false},
+		"rules with a decision":       {"timing", false, func(r *dispute.Resolved) { r.Resolver, r.Outcome, r.Decision = "automated", wins, hashOf(1) }, false},
+		"no outcome":                  {"timing", false, resolved("automated", ""), false},
+		"no reason":                   {"timing", false, func(r *dispute.Resolved) { r.Resolver, r.Outcome, r.Reason = "automated", wins, "" }, false},
+		"malicious, and won":          {"timing", false, func(r *dispute.Resolved) { r.Resolver, r.Outcome, r.Malicious = "automated", wins, true }, false},
+		"another dispute": {"timing", false, func(r *dispute.Resolved) {
+			r.Resolver, r.Outcome, r.DisputeID = "automated", wins, dispute.DisputeID(hashOf(9))
+		}, false},
+		"inputs in disorder": {"timing", false, func(r *dispute.Resolved) {
+			r.Resolver, r.Outcome, r.Inputs = "automated", wins, []string{strings.Repeat("b", 64), strings.Repeat("a", 64)}
+		}, false},
+		"an input twice": {"timing", false, func(r *dispute.Resolved) {
+			r.Resolver, r.Outcome, r.Inputs = "automated", wins, []string{hashOf(1), hashOf(1)}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			id := n.open(challengeOf(bob, alice, c.kind, hashOf(1)))
+			n.sleep(72*time.Hour - time.Second)
+			if c.late {
+				n.sleep(time.Second)
+			}
+			check.WantEqual(t, n.book.Late(id, n.now), c.late)
+			r := &dispute.Resolved{DisputeID: id, Finding: dispute.Finding{Reason: "because"}}
+			c.edit(r)
+			before, log := n.book.Facts(alice), n.book.Log()
+			s, err := n.book.Add(dispute.Entry{At: n.book.Time(n.now), Resolved: r})
+			if (err == nil) != c.ok {
+				t.Fatal(err)
+			}
+			d, _ := n.book.Dispute(id)
+			if !c.ok {
+				check.WantEqual(t, d.Status, dispute.StatusPending)
+				check.WantEqual(t, n.book.Facts(alice), before)
+				check.WantEqual(t, n.book.Log(), log)
+				return
+			}
+			check.WantEqual(t, d.Status, dispute.StatusResolved)
+			check.WantEqual(t, d.Log, s.Log)
+			check.WantEqual(t, n.book.Unresolved(), []string(nil))
+			for _, again := range []string{wins, loses, nobody} { // nothing changes an end
+				if e, err := n.book.End(id, dispute.Finding{Outcome: again, Reason: "because"}, n.now); err == nil {
+					t.Errorf("it ends again: %+v", e)
+				}
+			}
+			if _, err := n.book.Review(id, n.now); err == nil {
+				t.Error("somebody looks at it again")
+			}
+		})
+	}
+}
+
+// TestReviewing: somebody can look at a pending dispute, once, and that decides nothing.
+func TestReviewing(t *testing.T) {
+	n := newNode(t)
+	id := n.open(challengeOf(bob, alice, "general", hashOf(1)))
+	e, err := n.book.Review(id, n.now)
+	check.Must(t, err)
+	n.enter(e)
+	if d, _ := n.book.Dispute(id); d.Status != dispute.StatusReviewing {
+		t.Errorf("%+v", d)
+	}
+	if _, err := n.book.Review(id, n.now); err == nil {
+		t.Error("twice")
+	}
+	n.sleep(72 * time.Hour)
+	e, err = n.book.Expire(id, n.now)
+	check.Must(t, err)
+	n.enter(e)
+	d, _ := n.book.Dispute(id)
+	check.WantEqual(t, []string{d.Status, d.Resolved.Outcome, d.Resolved.Resolver, d.Resolved.Reason}, []string{"resolved", nobody, "deadline", "no_arbiter"})
+}
+
+// TestEntriesThatNoLogHas: a log that contradicts itself is refused, whoever has written it.
+func TestEntriesThatNoLogHas(t *testing.T) {
+	n := newNode(t).publish(alice, "sig")
+	open := n.open(contractOf(bob, "c", "sig", begin))
+	n.sleep(time.Hour)
+	last := n.log[len(n.log)-1].Opened
+	opened := func(edit func(*dispute.Opened)) dispute.Entry {
+		o := *last
+		o.Document, o.Substance, o.ContractID = hashOf("other"), hashOf("other"), "c2"
+		o.DisputeID = dispute.DisputeID(o.Document)
+		edit(&o)
+		return dispute.Entry{At: n.book.Time(n.now), Opened: &o}
+	}
+	published := func(edit func(*dispute.Published)) dispute.Entry {
+		p := *n.log[0].Signal
+		p.SignalID = "sig2"
+		edit(&p)
+		return dispute.Entry{At: n.book.Time(n.now), Signal: &p}
+	}
+	later := func(e dispute.Entry, by int64) dispute.Entry { e.At += by; return e }
+	fine := func(*dispute.Opened) {}
+	for name, c := range map[string]struct {
+		entry dispute.Entry
+		ok    bool
+	}{
+		"a dispute":                   {opened(fine), true},
+		"before the last entry":       {dispute.Entry{At: begin - 1, Opened: opened(fine).Opened}, false},
+		"without a time":              {dispute.Entry{Opened: opened(fine).Opened}, false},
+		"about nothing":               {dispute.Entry{At: begin}, false},
+		"about two":                   {dispute.Entry{At: begin, Opened: opened(fine).Opened, Final: &dispute.Final{SignalID: "sig"}}, false},
+		"the document again":          {opened(func(o *dispute.Opened) { o.Document = last.Document; o.DisputeID = last.DisputeID }), false},
+		"an id that is not its own":   {opened(func(o *dispute.Opened) { o.DisputeID = dispute.DisputeID(hashOf(1)) }), false},
+		"the substance again":         {opened(func(o *dispute.Opened) { o.Substance = last.Substance }), false},
+		"the contract again":          {opened(func(o *dispute.Opened) { o.ContractID = "c" }), false},
+		"no contract":                 {opened(func(o *dispute.Opened) { o.ContractID = "" }), false},
+		"no signal":                   {opened(func(o *dispute.Opened) { o.SignalID = "" }), false},
+		"another signal":              {opened(func(o *dispute.Opened) { o.SignalID = "other" }), false},
+		"a signal of somebody else":   {opened(func(o *dispute.Opened) { o.Target = carol }), false},
+		"against itself":              {opened(func(o *dispute.Opened) { o.Challenger = o.Target }), false},
+		"over before it begins":       {opened(func(o *dispute.Opened) { o.Deadline = begin }), false},
+		"of no tier":                  {opened(func(o *dispute.Opened) { o.Tier = "" }), false},
+		"of no type":                  {opened(func(o *dispute.Opened) { o.Type = "" }), false},
+		"of receipts without any":     {opened(func(o *dispute.Opened) { o.Type = "timing" }), false},
+		"in the window's last second": {later(opened(fine), 23*3600-1), true},
+		"after the window":            {later(opened(fine), 23*3600), false},
+		"a signal":                    {published(func(*dispute.Published) {}), true},
+		"the signal again":            {published(func(p *dispute.Published) { p.SignalID = "sig" }), false},
+		"a signal without a window":   {published(func(p *dispute.Published) { p.Closes = begin }), false},
+		"observed without receipts":   {published(func(p *dispute.Published) { p.Basis = "observed" }), false},
+		"sources without receipts":    {published(func(p *dispute.Published) { p.Sources = true }), false},
+		"cites without receipts":      {published(func(p *dispute.Published) { p.Cites = []string{bob} }), false},
+		"cites in disorder":           {published(func(p *dispute.Published) { p.Receipts, p.Cites = []string{hashOf(1), hashOf(2)}, []string{carol, bob} }), false},
+		"cites nobody":                {published(func(p *dispute.Published) { p.Receipts, p.Cites = []string{hashOf(1)}, []string{"x"} }), false},
+		"final too early":             {dispute.Entry{At: begin + 24*3600 - 1, Final: &dispute.Final{SignalID: "sig"}}, false},
+		"final":                       {dispute.Entry{At: begin + 24*3600, Final: &dispute.Final{SignalID: "sig"}}, true},
+		"final, of nothing":           {dispute.Entry{At: begin + 24*3600, Final: &dispute.Final{SignalID: "other"}}, false},
+		"a violation":                 {dispute.Entry{At: begin + 9999, Violation: &dispute.Violation{Agent: bob, Rule: "rate", Document: hashOf(1)}}, true},
+		"a violation of no rule":      {dispute.Entry{At: begin + 9999, Violation: &dispute.Violation{Agent: bob, Rule: "malicious", Document: hashOf(1)}}, false},
+		"a violation of nobody":       {dispute.Entry{At: begin + 9999, Violation: &dispute.Violation{Agent: "bob", Rule: "rate", Document: hashOf(1)}}, false},
+		"looking at nothing":          {dispute.Entry{At: begin + 9999, Reviewing: &dispute.Reviewing{DisputeID: dispute.DisputeID(hashOf(1))}}, false},
+		"looking at an id":            {dispute.Entry{At: begin + 9999, Reviewing: &dispute.Reviewing{DisputeID: "dsp_"}}, false},
+		"looking at it":               {dispute.Entry{At: begin + 9999, Reviewing: &dispute.Reviewing{DisputeID: open}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, err := dispute.Replay(n.log)
+			check.Must(t, err)
+			log, root := b.Log(), b.Root()
+			_, would := b.Next(c.entry)
+			_, err = b.Add(c.entry)
+			if (err == nil) != c.ok || (would == nil) != c.ok {
+				t.Errorf("Next: %v, Add: %v", would, err)
+			}
+			if changed := b.Log() != log || b.Root() != root; changed != c.ok {
+				t.Errorf("the log changed: %t", changed)
+			}
+		})
+	}
+	v := dispute.Entry{At: begin + 9999, Violation: &dispute.Violation{Agent: bob, Rule: "rate", Document: hashOf(1)}}
+	if _, err := dispute.Replay(append(slices.Clone(n.log), v, v)); err == nil || !strings.Contains(err.Error(), "entry 4") {
+		t.Errorf("one violation twice: %v", err)
+	}
+	f := dispute.Entry{At: begin + 24*3600, Final: &dispute.Final{SignalID: "sig"}}
+	if _, err := dispute.Replay(append(slices.Clone(n.log), f, f)); err == nil {
+		t.Error("final twice")
+	}
+}
+
+// TestTimeNeverFalls: the clocks of replicas differ, and the log's does not go back.
+func TestTimeNeverFalls(t *testing.T) {
+	n := newNode(t).publish(alice, "sig").sleep(-time.Minute).publish(bob, "sig2")
+	check.WantEqual(t, n.log[1].At, begin)
+	check.WantEqual(t, n.book.Time(n.now), begin)
+}
+
+// TestForget: what is over for 30 days is forgotten, but for who has lost against whom.
+func TestForget(t *testing.T) {
+	n := newNode(t).publish(alice, "sig")
+	id := n.open(contractOf(bob, "c", "sig", begin))
+	n.sleep(24 * time.Hour).finalise()
+	done := n.open(challengeOf(bob, carol, "timing", hashOf(1)))
+	n.end(done, wins)
+	n.sleep(30*24*time.Hour-time.Second).publish(carol, "other")
+	there := func(signal, open, ended bool) {
+		t.Helper()
+		_, a := n.book.Signal("sig")
+		_, b := n.book.Dispute(id)
+		_, c := n.book.Dispute(done)
+		check.WantEqual(t, []bool{a, b, c}, []bool{signal, open, ended})
+	}
+	there(true, true, true)
+	n.sleep(time.Second).publish(carol, "another")
+	there(false, true, false) // the one that nobody has resolved is not over
+	e, err := n.book.Expire(id, n.now)
+	check.Must(t, err)
+	n.enter(e)
+	check.WantEqual(t, len(n.book.Facts(bob).Ended), 2)
+	check.WantEqual(t, n.book.Facts(alice).Pending, 0)
+	again := n.open(challengeOf(bob, carol, "consistency", hashOf(2)))
+	n.end(again, wins)
+	ended := n.book.Facts(bob).Ended
+	check.WantEqual(t, ended[len(ended)-1].Bonus, false)
+}
+
+// random plays disputes of some agents among each other: everything that a node can do. It returns the log.
+func random(t testing.TB, seed uint64, agents []string, name string) *node {
+	r := rand.New(rand.NewPCG(seed, 21))
+	n := newNode(t)
+	signals := []string{}
+	for step := range 150 {
+		n.sleep(time.Duration(r.IntN(4)) * time.Hour) // so that entries of one time meet
+		n.by.Tier = []string{"new", "building", "established", "trusted", "verified"}[r.IntN(5)]
+		one, other := agents[r.IntN(len(agents))], agents[r.IntN(len(agents))]
+		switch r.IntN(6) {
+		case 0:
+			id := fmt.Sprint(name, step)
+			n.publish(one, id)
+			signals = append(signals, id)
+		case 1, 2:
+			if len(signals) > 0 {
+				f := contractOf(one, fmt.Sprint(name, "c", step), signals[r.IntN(len(signals))], n.now.Unix())
+				f.Contract.ReasoningTrace = fmt.Sprint("why ", r.IntN(3))
+				_, _ = n.file(f)
+			}
+		case 3:
+			_, _ = n.file(challengeOf(one, other, []string{"timing", "consistency", "general"}[r.IntN(3)], hashOf(one, r.IntN(3))))
+		case 4:
+			n.finalise()
+		default:
+			for _, id := range n.book.Unresolved() {
+				d, _ := n.book.Dispute(id)
+				switch {
+				case d.Type != dispute.TypeGeneral && r.IntN(2) == 0:
+					n.end(id, []string{wins, loses, nobody}[r.IntN(3)])
+				case n.book.Late(id, n.now):
+					e, err := n.book.Expire(id, n.now)
+					check.Must(t, err)
+					n.enter(e)
+				}
+			}
+		}
+	}
+	return n
+}
+
+// state is all that others read of a book, but for where its log stands.
+func state(t testing.TB, b *dispute.Book, log []dispute.Entry, agents []string) string {
+	all := map[string]any{"unresolved": b.Unresolved()}
+	for _, id := range agents {
+		all[id] = b.Facts(id)
+		all["rate of "+id] = b.Allowed(id, "new", time.Unix(0, 0))
+	}
+	for _, e := range log {
+		switch {
+		case e.Signal != nil:
+			s, ok := b.Signal(e.Signal.SignalID)
+			all["signal "+e.Signal.SignalID] = fmt.Sprintf("%+v %t", s, ok)
+		case e.Opened != nil:
+			d, ok := b.Dispute(e.Opened.DisputeID)
+			d.Log = accrual.Log{}
+			all[e.Opened.DisputeID] = fmt.Sprintf("%+v %t", d, ok)
+		}
+	}
+	return canonical(t, all)
+}
+
+var everybody = []string{alice, anna, bob, carol}
+
+// TestReplay: a log gives the same state, byte for byte, as often as it is read.
+func TestReplay(t *testing.T) {
+	resolved := 0
+	for seed := range uint64(40) {
+		n := random(t, seed, everybody, "s")
+		again, err := dispute.Replay(n.log)
+		check.Must(t, err)
+		check.WantEqual(t, again.Log(), n.book.Log())
+		check.WantEqual(t, again.Root(), n.book.Root())
+		if want, got := state(t, n.book, n.log, everybody), state(t, again, n.log, everybody); got != want {
+			t.Fatalf("seed %d:\n%s\nand again\n%s", seed, want, got)
+		}
+		for id, entries := range n.accounts { // every entry that a dispute brings is one that an agent's log takes
+			agent, err := accrual.ParseAgent(id)
+			check.Must(t, err)
+			_, err = accrual.Replay(agent, entries)
+			check.Must(t, err)
+		}
+		resolved += len(n.book.Facts(alice).Ended)
+	}
+	if resolved < 100 {
+		t.Errorf("only %d disputes of one agent ended", resolved)
+	}
+}
+
+// TestOrderOfStrangers: disputes that have no agent in common do not change each other, whatever the order in which they come.
+func TestOrderOfStrangers(t *testing.T) {
+	for seed := range uint64(20) {
+		one, other := random(t, seed, []string{alice, bob}, "s"), random(t, seed+1000, []string{carol, agentOf("d", "agent:dan")}, "t")
+		r := rand.New(rand.NewPCG(seed, 3))
+		all := append(slices.Clone(one.log), other.log...)
+		everybody := []string{alice, bob, carol, agentOf("d", "agent:dan")}
+		states, heads := map[string]bool{}, map[string]bool{}
+		for range 4 {
+			b, mixed := dispute.NewBook(), []dispute.Entry{}
+			for i, j := 0, 0; i+j < len(all); { // by their times; of one time in any order
+				a, c := one.log[i:], other.log[j:]
+				if len(c) == 0 || len(a) > 0 && (a[0].At < c[0].At || a[0].At == c[0].At && r.IntN(2) == 0) {
+					mixed, i = append(mixed, a[0]), i+1
+				} else {
+					mixed, j = append(mixed, c[0]), j+1
+				}
+			}
+			for _, e := range mixed {
+				_, err := b.Add(e)
+				check.Must(t, err)
+			}
+			states[state(t, b, all, everybody)] = true
+			heads[b.Log().Head] = true
+		}
+		if len(states) != 1 || len(heads) < 2 {
+			t.Fatalf("seed %d: %d states, %d logs", seed, len(states), len(heads))
+		}
+	}
+}
+
+// TestNobodyElse: what agents do to each other changes nothing of an agent that has no part in it.
+func TestNobodyElse(t *testing.T) {
+	for seed := range uint64(20) {
+		n := random(t, seed, everybody[:3], "s")
+		check.WantEqual(t, n.book.Facts(carol), dispute.Facts{})
+		if _, ok := n.accounts[carol]; ok {
+			t.Error("an agent that nobody disputes has entries")
+		}
+		if got := slices.Sorted(maps.Keys(n.accounts)); slices.Contains(got, carol) {
+			t.Error(got)
+		}
+	}
+}
+
+// FuzzParseEntry: whatever is read is written again as it was.
+func FuzzParseEntry(f *testing.F) {
+	for _, e := range random(f, 1, everybody, "s").log[:40] {
+		raw, err := e.Encode()
+		check.Must(f, err)
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		e, err := dispute.ParseEntry(raw)
+		if err != nil {
+			return
+		}
+		again, err := e.Encode()
+		if err != nil || string(again) != string(raw) {
+			t.Errorf("%q is written as %q, %v", raw, again, err)
+		}
+		b := dispute.NewBook()
+		if _, err := b.Add(e); err != nil && b.Log() != dispute.NewBook().Log() {
+			t.Error("a refused entry changes the log")
+		}
+	})
+}
+
+func TestParseEntry(t *testing.T) {
+	raw := `{"at":1,"final":{"signal_id":"a"}}`
+	if _, err := dispute.ParseEntry([]byte(raw)); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"nothing": "", "a space": raw + " ", "another order": `{"final":{"signal_id":"a"},"at":1}`, "an unknown member": `{"at":1,"final":{"signal_id":"a"},"x":1}`,
+		"null": `{"at":1,"final":{"signal_id":"a"},"opened":null}`, "too long": strings.Repeat(" ", 70_000) + raw,
+	} {
+		if e, err := dispute.ParseEntry([]byte(text)); err == nil {
+			t.Errorf("%s is taken as %+v", name, e)
+		}
+	}
+}

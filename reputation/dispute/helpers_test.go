@@ -1,0 +1,197 @@
+package dispute_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudflare/circl/sign/ed25519"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/strictjson"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/dispute"
+	"github.com/actionproof/mediator/test/check"
+)
+
+const begin = int64(1_800_000_000)
+
+// Agents: two of one owner, and one each of two others.
+var (
+	alice = agentOf("a", "agent:alice")
+	anna  = agentOf("a", "agent:anna")
+	bob   = agentOf("b", "agent:bob")
+	carol = agentOf("c", "agent:carol")
+)
+
+func agentOf(owner, subject string) string { return strings.Repeat(owner, 43) + ":" + subject }
+
+func hashOf(what ...any) string { return evidence.HashBytes(fmt.Append(nil, what...)) }
+
+// keyOf is the key of an agent elsewhere, and its id.
+func keyOf(seed string) (ed25519.PrivateKey, string) {
+	private := ed25519.NewKeyFromSeed([]byte((seed + strings.Repeat(".", 32))[:32]))
+	return private, evidence.DIDKey(private.Public().(ed25519.PublicKey))
+}
+
+func signalOf(agent, id string, at int64) dispute.Signal {
+	return dispute.Signal{SignalID: id, AgentID: agent, Statement: "it will rain", Horizon: dispute.HorizonShort, Timestamp: at}
+}
+
+func contractOf(challenger, id, signal string, at int64) dispute.Filing {
+	return dispute.Filing{Contract: &dispute.Contract{
+		ChallengeID: id, OriginalSignalID: signal, ChallengerAgentID: challenger, CounterClaim: "it will not", ReasoningTrace: "the sky is blue, says " + id, Timestamp: at,
+	}}
+}
+
+func challengeOf(challenger, target, kind string, receipts ...string) dispute.Filing {
+	return dispute.Filing{Challenge: &dispute.Challenge{ChallengerID: challenger, TargetID: target, TargetReceipts: receipts, ChallengeType: kind}}
+}
+
+// node is a book with a clock, which a test moves, and what every agent is at it.
+type node struct {
+	t     testing.TB
+	book  *dispute.Book
+	now   time.Time
+	rules dispute.Rules
+	by    dispute.By // of whoever sends something
+	log   []dispute.Entry
+	// accounts are the entries of agents' logs, by agent.
+	accounts map[string][]accrual.Entry
+}
+
+func newNode(t testing.TB) *node {
+	return &node{
+		t: t, book: dispute.NewBook(), now: time.Unix(begin, 0), rules: dispute.DefaultRules,
+		by: dispute.By{Registered: time.Unix(begin-1000, 0), Tier: accrual.TierVerified}, accounts: map[string][]accrual.Entry{},
+	}
+}
+
+// enter enters an entry.
+func (n *node) enter(e dispute.Entry) {
+	n.t.Helper()
+	raw, err := e.Encode()
+	check.Must(n.t, err)
+	e, err = dispute.ParseEntry(raw)
+	check.Must(n.t, err)
+	would, err := n.book.Next(e)
+	check.Must(n.t, err)
+	s, err := n.book.Add(e)
+	check.Must(n.t, err)
+	check.WantEqual(n.t, s, would)
+	n.log = append(n.log, e)
+	for _, a := range s.Accounts {
+		n.accounts[a.Agent.String()] = append(n.accounts[a.Agent.String()], a.Entry)
+	}
+}
+
+func (n *node) sleep(d time.Duration) *node {
+	n.now = n.now.Add(d)
+	return n
+}
+
+// publish publishes a signal.
+func (n *node) publish(agent, id string) *node {
+	n.t.Helper()
+	e, err := n.book.Publish(n.rules, dispute.Publication{Signal: signalOf(agent, id, n.now.Unix()), By: n.by}, n.now)
+	check.Must(n.t, err)
+	n.enter(*e)
+	return n
+}
+
+// receipts are those that a filing names, as the node knows them: of one session of the agent that is accused.
+func (n *node) receipts(f dispute.Filing) (all []dispute.Known) {
+	target := ""
+	if f.Challenge != nil {
+		target = f.Challenge.TargetID
+	} else if s, ok := n.book.Signal(f.Contract.OriginalSignalID); ok {
+		target = s.Agent
+	}
+	for _, hash := range n.book.Named(f) {
+		all = append(all, dispute.Known{Hash: hash, Agent: target, Session: "ses_1", At: n.now.Unix()})
+	}
+	return all
+}
+
+// file files a dispute, enters what comes of it, and returns its id.
+func (n *node) file(f dispute.Filing) (string, error) {
+	n.t.Helper()
+	return n.filed(dispute.Filed{Filing: f, By: n.by, Receipts: n.receipts(f)})
+}
+
+func (n *node) filed(f dispute.Filed) (string, error) {
+	n.t.Helper()
+	id, e, err := n.book.File(n.rules, f, n.now)
+	if e != nil {
+		n.enter(*e)
+	}
+	return id, err
+}
+
+// open files a dispute that is opened.
+func (n *node) open(f dispute.Filing) string {
+	n.t.Helper()
+	id, err := n.file(f)
+	check.Must(n.t, err)
+	return id
+}
+
+// end ends a dispute that receipts decide.
+func (n *node) end(id, outcome string) *node {
+	n.t.Helper()
+	e, err := n.book.End(id, dispute.Finding{Outcome: outcome, Reason: "because", Inputs: []string{hashOf("input")}}, n.now)
+	check.Must(n.t, err)
+	n.enter(e)
+	return n
+}
+
+// finalise makes every signal final whose window has closed.
+func (n *node) finalise() *node {
+	n.t.Helper()
+	for _, id := range n.book.Closing(n.now) {
+		e, err := n.book.Finalise(id, n.now)
+		check.Must(n.t, err)
+		n.enter(e)
+	}
+	return n
+}
+
+// reputation is what an agent's log gives after some sessions.
+func (n *node) reputation(id string, sessions int, score float64) accrual.Reputation {
+	n.t.Helper()
+	agent, err := accrual.ParseAgent(id)
+	check.Must(n.t, err)
+	a, err := accrual.NewAccount(agent)
+	check.Must(n.t, err)
+	for i := range sessions {
+		_, err := a.Add(accrual.Entry{At: 1, Session: &accrual.Session{
+			ID: fmt.Sprint("ses", i), EventID: fmt.Sprint("evt", i), Score: score, ScoringHash: hashOf("f"), Interactions: 1, Hosts: []string{"m:443"},
+		}})
+		check.Must(n.t, err)
+	}
+	for _, e := range n.accounts[id] {
+		_, err := a.Add(e)
+		check.Must(n.t, err)
+	}
+	return a.Reputation(hashOf("f"))
+}
+
+func canonical(t testing.TB, v any) string {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	check.Must(t, err)
+	raw, err = strictjson.Canonical(raw)
+	check.Must(t, err)
+	return string(raw)
+}
+
+// sign signs a document with the key of its agent.
+func sign(t testing.TB, key ed25519.PrivateKey, d dispute.Document) string {
+	t.Helper()
+	text, err := dispute.Unsigned(d)
+	check.Must(t, err)
+	return base64.RawURLEncoding.EncodeToString(ed25519.Sign(key, text))
+}

@@ -1,0 +1,299 @@
+package dispute_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudflare/circl/sign/ed25519"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/dispute"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/gatetest"
+)
+
+// offline is the key of an arbiter.
+type offline struct{ private ed25519.PrivateKey }
+
+func (offline) KeyID() string { return "arbiter:v1" }
+
+func (k offline) Sign(_ context.Context, message []byte) ([]byte, error) {
+	return ed25519.Sign(k.private, message), nil
+}
+
+func (k offline) public() ed25519.PublicKey { return k.private.Public().(ed25519.PublicKey) }
+
+// arbiter is an arbiter's key, and what a node that has pinned it expects.
+func arbiter(t testing.TB, now time.Time) (offline, *evidence.Verifier, evidence.Expected) {
+	t.Helper()
+	private, _ := keyOf("arbiter")
+	k := offline{private}
+	trust, err := evidence.NewTrust([]evidence.Root{{KeyID: k.KeyID(), Public: k.public(), Purpose: evidence.PurposeArbiter}}, evidence.Bundle{}, evidence.SignerPolicy{})
+	check.Must(t, err)
+	v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return now }})
+	check.Must(t, err)
+	return k, v, evidence.Expected{Issuers: []string{"arbiter"}, Audiences: []string{"node"}, KeyIDs: []string{k.KeyID()}, MaxAge: dispute.DecisionLifetime}
+}
+
+// decide signs a decision.
+func decide(t testing.TB, k offline, d dispute.State, at int64, edit func(*dispute.Decision)) (string, error) {
+	t.Helper()
+	c := dispute.Decision{
+		Registered: evidence.Registered{Issuer: "arbiter", Audience: "node", ID: "jti", IssuedAt: at, Expires: at + 3600},
+		DisputeID:  d.DisputeID, Document: d.Document, Outcome: wins, Reason: "the post was written by hand",
+	}
+	if edit != nil {
+		edit(&c)
+	}
+	return evidence.Sign(t.Context(), k, dispute.DecisionKind, c)
+}
+
+// TestArbitrate: an arbiter that is neither party decides what was filed, once, and in time.
+func TestArbitrate(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind       string
+		challenger string
+		wait       time.Duration
+		other      bool // the decision is about another dispute
+		party      bool // the arbiter's key is the challenger's
+		code       string
+	}{
+		"a decision":                    {kind: "general", challenger: bob},
+		"in the last second":            {kind: "general", challenger: bob, wait: 72*time.Hour - time.Second},
+		"too late":                      {kind: "general", challenger: bob, wait: 72 * time.Hour, code: "dispute_deadline"},
+		"of what receipts decide":       {kind: "timing", challenger: bob, code: "dispute_not_general"},
+		"about another":                 {kind: "general", challenger: bob, other: true, code: "dispute_decision_other"},
+		"by the key of the challenger":  {kind: "general", party: true, code: "dispute_arbiter_party"},
+		"by the key of its own owner's": {kind: "general", challenger: "owner", code: "dispute_arbiter_party"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			k, v, want := arbiter(t, n.now.Add(c.wait))
+			switch {
+			case c.party:
+				_, c.challenger = keyOf("arbiter")
+			case c.challenger == "owner":
+				c.challenger = interaction.Owner(k.public()) + ":agent:worker-1"
+			}
+			id := n.open(challengeOf(c.challenger, alice, c.kind, hashOf(1)))
+			d, _ := n.book.Dispute(id)
+			about := d
+			if c.other {
+				about.Document = hashOf("other")
+				about.DisputeID = dispute.DisputeID(about.Document)
+			}
+			n.sleep(c.wait)
+			token, err := decide(t, k, about, n.now.Unix(), nil)
+			check.Must(t, err)
+			o, err := evidence.Open(v, dispute.DecisionKind, token, want)
+			check.Must(t, err)
+			e, err := n.book.Arbitrate(id, o, k.public(), n.now)
+			if c.code != "" {
+				check.WantCode(t, err, c.code)
+				return
+			}
+			check.Must(t, err)
+			n.enter(e)
+			d, _ = n.book.Dispute(id)
+			check.WantEqual(t, d.Resolved, dispute.Resolved{
+				DisputeID: id, Resolver: "arbiter", Decision: evidence.HashToken(token),
+				Finding: dispute.Finding{Outcome: wins, Reason: "the post was written by hand", Inputs: []string{d.Document}},
+			})
+			_, err = n.book.Arbitrate(id, o, k.public(), n.now)
+			check.WantCode(t, err, "dispute_resolved")
+			_, err = n.book.Arbitrate(dispute.DisputeID(hashOf(1)), o, k.public(), n.now)
+			check.WantCode(t, err, "dispute_unknown")
+		})
+	}
+}
+
+// TestDecisionsThatNoArbiterMakes: a decision is about one document, and of an arbiter's pinned key.
+func TestDecisionsThatNoArbiterMakes(t *testing.T) {
+	n := newNode(t)
+	k, v, want := arbiter(t, n.now)
+	id := n.open(challengeOf(bob, alice, "general", hashOf(1)))
+	d, _ := n.book.Dispute(id)
+	for name, edit := range map[string]func(*dispute.Decision){
+		"no outcome":                 func(c *dispute.Decision) { c.Outcome = "" },
+		"another outcome":            func(c *dispute.Decision) { c.Outcome = "draw" },
+		"no reason":                  func(c *dispute.Decision) { c.Reason = "" },
+		"a long reason":              func(c *dispute.Decision) { c.Reason = strings.Repeat("é", 513) },
+		"no dispute":                 func(c *dispute.Decision) { c.DisputeID = "" },
+		"another document":           func(c *dispute.Decision) { c.Document = hashOf("other") },
+		"a malicious one that won":   func(c *dispute.Decision) { c.Malicious = true },
+		"a document that is no hash": func(c *dispute.Decision) { c.Document = "x" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := decide(t, k, d, begin, edit)
+			check.WantCode(t, err, "claims_malformed")
+		})
+	}
+	private, _ := keyOf("somebody")
+	token, err := decide(t, offline{private}, d, begin, nil)
+	check.Must(t, err)
+	_, err = evidence.Open(v, dispute.DecisionKind, token, want)
+	check.WantCode(t, err, "signature_invalid")
+	// A registry's key is no arbiter's.
+	trust, err := evidence.NewTrust([]evidence.Root{{KeyID: k.KeyID(), Public: k.public(), Purpose: evidence.PurposeSignerCertificate}}, evidence.Bundle{}, evidence.SignerPolicy{})
+	check.Must(t, err)
+	registry, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return n.now }})
+	check.Must(t, err)
+	token, err = decide(t, k, d, begin, nil)
+	check.Must(t, err)
+	_, err = evidence.Open(registry, dispute.DecisionKind, token, want)
+	check.WantCode(t, err, "key_purpose")
+}
+
+// resolution are the claims of a dispute that was resolved.
+func resolution(t testing.TB) dispute.Resolution {
+	n := newNode(t)
+	id := n.open(challengeOf(bob, alice, "timing", hashOf(1)))
+	d, _ := n.book.Dispute(id)
+	if _, ok := dispute.ResolutionOf(d); ok {
+		t.Error("a dispute that is open has a resolution")
+	}
+	n.sleep(time.Minute).end(id, wins)
+	d, _ = n.book.Dispute(id)
+	c, ok := dispute.ResolutionOf(d)
+	if !ok {
+		t.Fatal("there is no resolution")
+	}
+	dispute.ResolutionKind.Stamp(&c, evidence.NewRegistered("mediator-appraiser", "posting-api", gatetest.Start, time.Hour), evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator})
+	return c
+}
+
+// TestResolution: what is signed is what is read, and the longest is below the bound of a token.
+func TestResolution(t *testing.T) {
+	k := gatetest.New(t, gatetest.Autonomous)
+	k.Appraise(t)
+	key := k.Key(t, evidence.PurposeAppraiser)
+	longest := resolution(t)
+	longest.Challenger, longest.Target = strings.Repeat("b", 43)+":"+strings.Repeat("é", 128), strings.Repeat("a", 43)+":"+strings.Repeat("\x01", 256)
+	longest.SignalID, longest.Reason, longest.Type, longest.Resolver, longest.Decision = strings.Repeat("a", 128), strings.Repeat("\x01", 512), "general", "arbiter", hashOf(1)
+	for i := range 48 {
+		longest.Inputs = append(longest.Inputs[:i:i], strings.Repeat("0", 62)+string(rune('a'+i/16%3))+string("0123456789abcdef"[i%16]))
+	}
+	for name, c := range map[string]dispute.Resolution{"one": resolution(t), "the longest": longest} {
+		t.Run(name, func(t *testing.T) {
+			dispute.ResolutionKind.Stamp(&c, evidence.NewRegistered("mediator-appraiser", "posting-api", k.Clock.Now(), time.Hour), evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator})
+			token, err := evidence.Sign(t.Context(), key, dispute.ResolutionKind, c)
+			check.Must(t, err)
+			o, err := evidence.Open(k.Verifier, dispute.ResolutionKind, token, k.Strict.Autonomy.Expected)
+			check.Must(t, err)
+			check.WantEqual(t, o.Claims(), c)
+		})
+	}
+}
+
+// TestClaimsThatAreNoResolution changes one claim after the other.
+func TestClaimsThatAreNoResolution(t *testing.T) {
+	k := gatetest.New(t, gatetest.Autonomous)
+	k.Appraise(t)
+	key := k.Key(t, evidence.PurposeAppraiser)
+	for name, edit := range map[string]func(*dispute.Resolution){
+		"certain":                         func(c *dispute.Resolution) { c.Probabilistic = false },
+		"a proof":                         func(c *dispute.Resolution) { c.NonHumanIdentityProven = true },
+		"no custody":                      func(c *dispute.Resolution) { c.KeyCustody = "" },
+		"another dispute":                 func(c *dispute.Resolution) { c.DisputeID = dispute.DisputeID(hashOf("x")) },
+		"no challenger":                   func(c *dispute.Resolution) { c.Challenger = "" },
+		"no target":                       func(c *dispute.Resolution) { c.Target = "agent:alice" },
+		"against itself":                  func(c *dispute.Resolution) { c.Target = c.Challenger },
+		"of no type":                      func(c *dispute.Resolution) { c.Type = "other" },
+		"pending":                         func(c *dispute.Resolution) { c.Status = "pending" },
+		"no outcome":                      func(c *dispute.Resolution) { c.Outcome = "" },
+		"no reason":                       func(c *dispute.Resolution) { c.Reason = "" },
+		"by nobody":                       func(c *dispute.Resolution) { c.Resolver = "" },
+		"by an arbiter of receipts":       func(c *dispute.Resolution) { c.Resolver, c.Decision = "arbiter", hashOf(1) },
+		"by rules, of a general one":      func(c *dispute.Resolution) { c.Type = "general" },
+		"by the deadline, for somebody":   func(c *dispute.Resolution) { c.Resolver = "deadline" },
+		"with a decision of nobody":       func(c *dispute.Resolution) { c.Decision = hashOf(1) },
+		"malicious, and won":              func(c *dispute.Resolution) { c.Malicious = true },
+		"resolved before it was opened":   func(c *dispute.Resolution) { c.ResolvedAt = c.OpenedAt - 1 },
+		"opened at no time":               func(c *dispute.Resolution) { c.OpenedAt = 0 },
+		"of a log that is too short":      func(c *dispute.Resolution) { c.Log.Entries = 1 },
+		"of no log":                       func(c *dispute.Resolution) { c.Log.Head = "" },
+		"of a signal without a name":      func(c *dispute.Resolution) { c.SignalID = " " },
+		"with inputs that are no hashes":  func(c *dispute.Resolution) { c.Inputs = []string{"x"} },
+		"with a document that is no hash": func(c *dispute.Resolution) { c.Document = "x" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := resolution(t)
+			edit(&c)
+			_, err := evidence.Sign(t.Context(), key, dispute.ResolutionKind, c)
+			check.WantCode(t, err, "claims_malformed")
+		})
+	}
+}
+
+// TestRoot: the root of a log is that of RFC 6962 over its entries.
+func TestRoot(t *testing.T) {
+	check.WantEqual(t, dispute.NewBook().Root(), evidence.HashBytes(nil))
+	n := newNode(t).publish(alice, "one")
+	leaf := func(e dispute.Entry) string {
+		raw, err := e.Encode()
+		check.Must(t, err)
+		return evidence.HashBytes(append([]byte{0}, raw...))
+	}
+	check.WantEqual(t, n.book.Root(), leaf(n.log[0]))
+	n.publish(alice, "two")
+	both := append([]byte{1}, append(unhex(t, leaf(n.log[0])), unhex(t, leaf(n.log[1]))...)...)
+	check.WantEqual(t, n.book.Root(), evidence.HashBytes(both))
+	k := gatetest.New(t, gatetest.Autonomous)
+	k.Appraise(t)
+	c := dispute.Root{Log: n.book.Log(), Root: n.book.Root()}
+	dispute.RootKind.Stamp(&c, evidence.NewRegistered("mediator-appraiser", "posting-api", k.Clock.Now(), time.Hour), evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator})
+	token, err := evidence.Sign(t.Context(), k.Key(t, evidence.PurposeAppraiser), dispute.RootKind, c)
+	check.Must(t, err)
+	o, err := evidence.Open(k.Verifier, dispute.RootKind, token, k.Strict.Autonomy.Expected)
+	check.Must(t, err)
+	check.WantEqual(t, o.Claims(), c)
+	for name, edit := range map[string]func(*dispute.Root){
+		"no root": func(c *dispute.Root) { c.Root = "" }, "no head": func(c *dispute.Root) { c.Log.Head = "x" }, "entries below 0": func(c *dispute.Root) { c.Log.Entries = -1 },
+		"no custody": func(c *dispute.Root) { c.KeyCustody = "" },
+	} {
+		changed := c
+		edit(&changed)
+		_, err := evidence.Sign(t.Context(), k.Key(t, evidence.PurposeAppraiser), dispute.RootKind, changed)
+		if err == nil {
+			t.Errorf("%s is signed", name)
+		}
+	}
+}
+
+// FuzzResolution: whatever claims are read from a token are those of a resolution, and are written again as they were.
+func FuzzResolution(f *testing.F) {
+	k := gatetest.New(f, gatetest.Autonomous)
+	k.Appraise(f)
+	key := k.Key(f, evidence.PurposeAppraiser)
+	token, err := evidence.Sign(f.Context(), key, dispute.ResolutionKind, resolution(f))
+	check.Must(f, err)
+	raw, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
+	check.Must(f, err)
+	f.Add(raw)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		token := gatetest.Forge(t, key, `{"alg":"EdDSA","kid":"appraiser-key:v1","typ":"dispute-resolution+jwt"}`, raw)
+		c, err := evidence.UnverifiedClaims(dispute.ResolutionKind, token)
+		if err != nil {
+			return
+		}
+		if again, err := evidence.Sign(t.Context(), key, dispute.ResolutionKind, c); err != nil || again != token {
+			t.Errorf("%s is written as %s, %v", token, again, err)
+		}
+		if c.Challenger == c.Target || c.Outcome == accrual.ChallengerWins && c.Malicious {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+func unhex(t testing.TB, text string) []byte {
+	t.Helper()
+	raw, err := hex.DecodeString(text)
+	check.Must(t, err)
+	return raw
+}

@@ -1,0 +1,119 @@
+package rating
+
+import (
+	"math"
+
+	"github.com/actionproof/mediator/reputation/accrual"
+)
+
+// The constants of seed 002. Those that the seed leaves open stand in history.go.
+const (
+	drawdownWeight   = 1.5
+	logistic         = 1.2
+	schemaCap        = 0.30 // of the transparency of a signal that is none by the schema
+	verificationCap  = 0.60 // of an agent that was not verified
+	weightOfNew      = 0.15
+	weightOfOld      = 0.85
+	MaxStep          = 8.0     // points that one step moves R by, at most
+	violationPenalty = 0.25    // of Q, for each breach
+	halfLife         = 7 * day // of such a penalty
+)
+
+const day = 86_400 // seconds
+
+// Inputs are what the factors are computed from, each as [accrual.Round] leaves it. docs/reputation.md says where each comes from.
+type Inputs struct {
+	Sigma        float64 `json:"sigma"`        // spread of the outcomes, 0 to 0.5
+	Drawdown     float64 `json:"drawdown"`     // 0 to 1
+	Transparency float64 `json:"transparency"` // mean of the signals, 0 to 1
+	RAP          float64 `json:"rap"`          // risk-adjusted performance
+	Adoption     float64 `json:"adoption"`     // U, 0 to 1
+	Survival     float64 `json:"survival"`     // S, 0 to 1
+	Helpfulness  float64 `json:"helpfulness"`  // H, 0 to 1
+	Instability  float64 `json:"instability"`  // 0 to 1
+	BandAbuse    float64 `json:"band_abuse"`   // 0 to 1
+	Spam         float64 `json:"spam"`         // 0 to 1
+}
+
+// Factors are the five factors of the formula.
+type Factors struct {
+	C float64 `json:"C"` // consistency, 0 to 1
+	T float64 `json:"T"` // transparency, 0 to 1
+	P float64 `json:"P"` // risk-adjusted performance, 0 to 1
+	V float64 `json:"V"` // validation by peers, 0 to 1
+	Q float64 `json:"Q"` // penalty for volatility, 0 to 3
+}
+
+// Factors returns the factors that follow from the inputs.
+func (i Inputs) Factors() Factors {
+	return Factors{
+		C: accrual.Round(math.Exp(-i.Sigma) * math.Exp(-drawdownWeight*i.Drawdown)),
+		T: accrual.Round(clamp(i.Transparency, 0, 1)),
+		P: accrual.Round(1 / (1 + math.Exp(-logistic*i.RAP))),
+		V: accrual.Round(clamp(weighted(0.35, i.Adoption, 0.45, i.Survival, 0.20, i.Helpfulness), 0, 1)),
+		Q: accrual.Round(clamp(i.Instability, 0, 1) + clamp(i.BandAbuse, 0, 1) + clamp(i.Spam, 0, 1)),
+	}
+}
+
+// R returns the rating that follows from the factors alone, 0 to 100, without what was before.
+func (f Factors) R() float64 {
+	return accrual.Round(100 * clamp(f.C*f.T*f.P*f.V/(1+f.Q), 0, 1))
+}
+
+// Step returns the rating after one step from old towards the one that follows from today's factors.
+func Step(old, today float64) float64 {
+	next := weighted(weightOfNew, today, weightOfOld, old)
+	return accrual.Round(clamp(clamp(next, old-MaxStep, old+MaxStep), 0, 100))
+}
+
+// Transparency returns what one signal is worth, 0 to 1.
+func Transparency(s accrual.Signal) float64 {
+	sum := weighted(0.20, one(s.Trace), 0.20, one(s.Sources), 0.15, one(s.Context), 0.15, one(s.Verification), 0.10, one(s.Timestamp), 0.20, one(s.Schema))
+	if !s.Schema {
+		sum = min(sum, schemaCap)
+	}
+	if !s.Verification {
+		sum = min(sum, verificationCap)
+	}
+	return accrual.Round(sum)
+}
+
+// The tiers of R (seed: S to D). They have nothing to do with the tiers of package accrual.
+var tiers = []struct {
+	name string
+	from float64
+}{{"S", 85}, {"A", 70}, {"B", 55}, {"C", 40}, {"D", 0}}
+
+// Tier returns the tier of a rating.
+func Tier(r float64) string {
+	for _, t := range tiers {
+		if r >= t.from {
+			return t.name
+		}
+	}
+	return tiers[len(tiers)-1].name
+}
+
+// weighted adds up pairs of a weight and a value. The conversion keeps a compiler from joining a product with a sum, which would round
+// differently on some machines.
+func weighted(pairs ...float64) (sum float64) {
+	for i := 0; i < len(pairs); i += 2 {
+		sum += float64(pairs[i] * pairs[i+1])
+	}
+	return sum
+}
+
+// clamp returns the value within its bounds. NaN becomes the lower one.
+func clamp(v, low, high float64) float64 {
+	if !(v > low) {
+		return low
+	}
+	return min(v, high)
+}
+
+func one(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}

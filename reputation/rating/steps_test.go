@@ -1,0 +1,265 @@
+package rating_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/rating"
+	"github.com/actionproof/mediator/test/check"
+)
+
+// TestNotMeasured: without outcomes or signals there is no rating, and it says what is missing.
+func TestNotMeasured(t *testing.T) {
+	both := []string{"sessions", "signals"}
+	for name, row := range map[string]struct {
+		of   log
+		want []string
+	}{
+		"nothing":                 {nil, both},
+		"nine sessions":           {log{}.signal(whole).sessions(9, 50), []string{"sessions"}},
+		"ten sessions":            {log{}.signal(whole).sessions(10, 50), nil},
+		"no signal":               {log{}.sessions(20, 50), []string{"signals"}},
+		"a signal alone":          {log{}.signal(whole), []string{"sessions"}},
+		"sessions without a call": {log{}.signal(whole).sessions(20, 50, func(s *accrual.Session) { s.Interactions, s.Hosts = 0, []string{} }), []string{"sessions"}},
+		"a violation alone":       {log{}.violation(), both},
+		"disputes alone":          {log{}.accused(of("1"), accrual.TargetWins), both},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := row.of.after(t, 3)
+			check.WantEqual(t, got.Measured, row.want == nil)
+			check.WantEqual(t, fmt.Sprint(got.Lacks), fmt.Sprint(row.want))
+			if !got.Measured && (got.R != 0 || got.Tier != "" || got.Steps != 0 || got.Factors != rating.Factors{}) {
+				t.Errorf("it is rated nevertheless: %+v", got)
+			}
+		})
+	}
+}
+
+// TestDays: R begins at 0, goes one step at each midnight from the first one on at which it can be measured, and a day's facts count from its end on.
+func TestDays(t *testing.T) {
+	f := steady().wait(2 * day) // its last session comes on the third day: ten outcomes are there on the first
+	for after, want := range map[int64]float64{0: 0, 1: 0.15, 2: 0.2775, 3: 0.385875} {
+		got := f.upTo(after)
+		if steps := got.Steps; steps != after || got.AsOf != midnight+after*day {
+			t.Errorf("after %d days there were %d steps, as of %d", after, steps, got.AsOf)
+		}
+		if r := got.Today * want; after > 0 && math.Abs(got.R-r) > 1e-5 {
+			t.Errorf("after %d days R is %v, want %v", after, got.R, r)
+		}
+	}
+	check.WantEqual(t, rating.Replay(agent, f.upToTime(midnight+2*day-1), scoring).Rating(midnight+2*day-1).R, f.upTo(1).R)
+	if end := f.after(t, 400); math.Abs(end.R-end.Today) > 1e-4 {
+		t.Errorf("R ends at %v, not at %v", end.R, end.Today)
+	}
+}
+
+// TestStaysMeasured: an agent that does nothing any more keeps its rating, so a bad one cannot be waited away.
+func TestStaysMeasured(t *testing.T) {
+	lost := steady().accused(of("1"), accrual.ChallengerWins)
+	for _, days := range []int64{1, 100, 1000} {
+		got := lost.after(t, days)
+		if !got.Measured || got.Inputs.Drawdown != 1 || got.R > 2 {
+			t.Errorf("after %d days without a session: %+v", days, got)
+		}
+	}
+}
+
+// TestSpam: a breach of a rule adds 0.25 to Q, half of it is gone after seven days, and Q takes no more than 1.
+func TestSpam(t *testing.T) {
+	// breach has so many breaches, so many seconds after the first midnight.
+	breach := func(n int, seconds int64) log {
+		l := steady()
+		for range n {
+			l = l.violation()
+			l[len(l)-1].At = midnight + seconds
+		}
+		return l
+	}
+	for name, row := range map[string]struct {
+		of    log
+		after int64
+		want  float64
+	}{
+		"none":                           {steady(), 1, 0},
+		"one, a day ago":                 {breach(1, 2000), 1, 0.226950},
+		"one, a second ago":              {breach(1, day-1), 1, 0.25},
+		"one, a week and a day ago":      {breach(1, 2000), 8, 0.113475},
+		"one, a week ago":                {breach(1, day-1), 8, 0.125},
+		"one, two weeks ago":             {breach(1, day-1), 15, 0.0625},
+		"two":                            {breach(2, day-1), 1, 0.5},
+		"four":                           {breach(4, day-1), 1, 1},
+		"five":                           {breach(5, day-1), 1, 1},
+		"eight, a week ago":              {breach(8, day-1), 8, 1},
+		"eight, two weeks ago":           {breach(8, day-1), 15, 0.5},
+		"one today counts from midnight": {breach(1, day), 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := row.of.after(t, row.after)
+			if math.Abs(got.Inputs.Spam-row.want) > 2e-6 || got.Factors.Q != got.Inputs.Spam {
+				t.Errorf("spam %v, Q %v, want %v", got.Inputs.Spam, got.Factors.Q, row.want)
+			}
+		})
+	}
+}
+
+// random returns the log of an agent that nobody has disputed.
+func random(r *rand.Rand) log {
+	l := log{}
+	for range 10 + r.IntN(100) {
+		switch r.IntN(8) {
+		case 0:
+			l = l.signal(accrual.Signal{ID: "s", Trace: r.IntN(2) == 0, Context: true, Verification: r.IntN(4) > 0, Schema: true})
+		case 1:
+			l = l.violation()
+		default:
+			l = l.session(math.Round(100 * r.Float64()))
+		}
+		l = l.wait(r.Int64N(day / 2))
+	}
+	return l
+}
+
+// attacked adds disputes of k owners at any times, which the agent wins if it is right, and else loses; and citations, if it is right.
+func attacked(r *rand.Rand, l log, k int, right bool) log {
+	outcome := accrual.ChallengerWins
+	if right {
+		outcome = accrual.TargetWins
+	}
+	all := slices.Clone(l)
+	for i := range r.IntN(20 * k) {
+		by := of(fmt.Sprint(r.IntN(k))).String()
+		e := accrual.Entry{At: l[r.IntN(len(l))].At, Dispute: &accrual.Dispute{ID: fmt.Sprint("d", i), About: fmt.Sprint("s", i), Other: by, Outcome: outcome}}
+		if right && i%3 == 0 {
+			e.Dispute, e.Cited = nil, &accrual.Cited{By: by, SignalID: "s"}
+		}
+		all = append(all, e)
+	}
+	slices.SortStableFunc(all, func(a, b accrual.Entry) int { return int(a.At - b.At) })
+	return all
+}
+
+// TestThirdAgents: whatever k owners do, R of an agent that is right never falls by it, and rises by no more than what k owners are worth in V. R of one
+// that is wrong falls by at most 8 points a day. A dispute that it is no party of is not in its log.
+func TestThirdAgents(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 21))
+		l := random(r)
+		k := 1 + r.IntN(12)
+		right, wrong := attacked(r, l, k, true), attacked(r, l, k, false)
+		// V without is 0.5; k owners move U and S to (10 + k)/(20 + k).
+		bound := (0.5 + 0.80*(float64(10+k)/float64(20+k)-0.5)) / 0.5
+		last := (l[len(l)-1].At-midnight)/day + 1
+		before := rating.Rating{}
+		for after := last % 3; after < last+10; after++ {
+			without, with, fallen := l.upTo(after), right.upTo(after), wrong.upTo(after)
+			if with.R < without.R || with.R > without.R*bound+1e-4 {
+				t.Fatalf("seed %d, day %d: disputes of %d owners move R from %v to %v", seed, after, k, without.R, with.R)
+			}
+			if fallen.R < before.R-rating.MaxStep || fallen.R > without.R+1e-4 {
+				t.Fatalf("seed %d, day %d: R falls from %v to %v, and is %v without disputes", seed, after, before.R, fallen.R, without.R)
+			}
+			before = fallen
+		}
+	}
+}
+
+// upTo returns the rating as it was so many midnights after the first day began, when the log had not gone on.
+func (l log) upTo(days int64) rating.Rating {
+	return rating.Replay(agent, l.upToTime(midnight+days*day-1), scoring).Rating(midnight + days*day)
+}
+
+// upToTime returns the log as it was at a time.
+func (l log) upToTime(at int64) log {
+	n := slices.IndexFunc(l, func(e accrual.Entry) bool { return e.At > at })
+	if n < 0 {
+		return l
+	}
+	return l[:n]
+}
+
+// TestReplay: a log that is read entry by entry, with ratings between, gives what the whole log gives. Entries of one day may be in any order, but for the
+// sessions among each other and a lost dispute among them.
+func TestReplay(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 22))
+		l := attacked(r, random(r), 3, seed%2 == 0)
+		end := l[len(l)-1].At + r.Int64N(100*day)
+		want := rating.Replay(agent, l, scoring).Rating(end)
+		a := rating.NewAccount(agent, scoring)
+		for _, e := range l {
+			a.Rating(e.At + r.Int64N(9*day)) // changes nothing
+			a.Add(e)
+		}
+		check.WantEqual(t, fmt.Sprintf("%+v", a.Rating(end)), fmt.Sprintf("%+v", want))
+
+		if seed%2 == 1 {
+			continue
+		}
+		moved := slices.Clone(l)
+		slices.SortStableFunc(moved, func(a, b accrual.Entry) int {
+			if a.At/day != b.At/day || (a.Session != nil) == (b.Session != nil) {
+				return int(a.At - b.At)
+			}
+			if a.Session != nil {
+				return -1
+			}
+			return 1
+		})
+		got := rating.Replay(agent, moved, scoring).Rating(end)
+		got.Inputs.Spam = want.Inputs.Spam // a violation counts from another time of the day
+		check.WantEqual(t, fmt.Sprintf("%+v", got.Inputs), fmt.Sprintf("%+v", want.Inputs))
+	}
+}
+
+// TestClocks: an entry with a time before that of the last one, as another replica's clock can give it, counts as of the same time.
+func TestClocks(t *testing.T) {
+	l := steady().wait(day).violation()
+	early, same := slices.Clone(l), slices.Clone(l)
+	early[len(l)-1].At = midnight
+	same[len(l)-1].At = l[len(l)-2].At
+	check.WantEqual(t, fmt.Sprintf("%+v", early.after(t, 5)), fmt.Sprintf("%+v", same.after(t, 5)))
+	if early.after(t, 0).Steps != 1 {
+		t.Errorf("a rating of a time before the last entry: %+v", early.after(t, 0))
+	}
+}
+
+// TestLongSilence: days on which nothing happens any more cost no time, and end where each of them by itself would.
+func TestLongSilence(t *testing.T) {
+	for name, l := range map[string]log{"rated": steady().violation(), "not rated": log{}.violation(), "nothing": nil} {
+		a := rating.Replay(agent, l, scoring)
+		far := a.Rating(1 << 53)
+		if near := a.Rating(midnight + 2000*day); far.R != near.R || far.Inputs != near.Inputs || far.AsOf != (1<<53)-(1<<53)%day || far.Measured && far.Steps != (far.AsOf-midnight)/day {
+			t.Errorf("%s: after 2000 days %+v, at the end of time %+v", name, near, far)
+		}
+	}
+}
+
+// TestRatesInBounds: each figure of every rating is within its bounds, and follows from those before it.
+func TestRatesInBounds(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 23))
+		l := attacked(r, random(r), 5, r.IntN(2) == 0)
+		before := 0.0
+		for after := range int64(60) {
+			got := l.upTo(after)
+			i := got.Inputs
+			for name, v := range map[string]float64{
+				"sigma": i.Sigma, "drawdown": i.Drawdown, "transparency": i.Transparency, "U": i.Adoption, "S": i.Survival, "H": i.Helpfulness,
+				"instability": i.Instability, "band abuse": i.BandAbuse, "spam": i.Spam, "C": got.Factors.C, "T": got.Factors.T, "P": got.Factors.P, "V": got.Factors.V,
+				"Q / 3": got.Factors.Q / 3, "R / 100": got.R / 100,
+			} {
+				if !(v >= 0 && v <= 1) {
+					t.Fatalf("seed %d: %s is %v", seed, name, v)
+				}
+			}
+			if got.Measured && (got.Factors != i.Factors() || got.Today != got.Factors.R() || got.R != rating.Step(before, got.Today) || got.Tier != rating.Tier(got.R)) {
+				t.Fatalf("seed %d: the figures do not follow from each other: %+v", seed, got)
+			}
+			before = got.R
+		}
+	}
+}

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/dispute"
+	"github.com/actionproof/mediator/reputation/rating"
+)
+
+const (
+	hour  = 3600
+	day   = 24 * hour
+	days  = 30
+	start = 1_800_057_600 // a midnight
+)
+
+// The times of a day, in seconds from midnight on. Sessions are entered at midnight.
+const (
+	publishes = 12 * hour
+	finalises = 13 * hour
+	contests  = 18 * hour
+)
+
+// scoring stands for the hash of the formulas that all sessions are scored by.
+var scoring = evidence.HashBytes([]byte("formulas"))
+
+// agent is one agent of the world.
+type agent struct {
+	accrual.Agent
+	kind    *kind
+	random  *rand.Rand
+	log     *accrual.Account
+	entries []accrual.Entry // of the log
+	opened  []int64         // when it has opened disputes
+	gone    bool            // it has given up its name
+}
+
+// signal is a signal that an agent has published.
+type signal struct {
+	id      string
+	by      *agent
+	receipt dispute.Known
+	sound   bool // its receipts do not contradict each other
+}
+
+// world is a month in the lives of some agents, with the node's log of disputes.
+type world struct {
+	random  *rand.Rand
+	now     int64
+	agents  []*agent
+	byID    map[string]*agent
+	book    *dispute.Book
+	today   []*signal // that were published today
+	counter int
+}
+
+func newWorld(seed uint64) *world {
+	return &world{random: rand.New(rand.NewPCG(seed, 1)), now: start, byID: make(map[string]*agent), book: dispute.NewBook()}
+}
+
+// owner returns an owner's thumbprint.
+func owner(name string) string {
+	return strings.ReplaceAll(fmt.Sprintf("%-43s", name), " ", "-")
+}
+
+// know adds an agent that does nothing by itself.
+func (w *world) know(k *kind, id accrual.Agent) *agent {
+	if a := w.byID[id.String()]; a != nil {
+		return a
+	}
+	a := &agent{Agent: id, kind: k, random: rand.New(rand.NewPCG(w.random.Uint64(), w.random.Uint64())), log: must(accrual.NewAccount(id))}
+	w.byID[id.String()] = a
+	return a
+}
+
+// add adds an agent that lives.
+func (w *world) add(k *kind, id accrual.Agent) *agent {
+	a := w.know(k, id)
+	w.agents = append(w.agents, a)
+	return a
+}
+
+// id returns an id that nothing else has.
+func (w *world) id(of string) string {
+	w.counter++
+	return fmt.Sprint(of, w.counter)
+}
+
+// clock is the node's.
+func (w *world) clock() time.Time { return time.Unix(w.now, 0) }
+
+// enter adds an entry to the node's log, and to the logs of agents what follows.
+func (w *world) enter(e dispute.Entry) {
+	for _, one := range must(w.book.Add(e)).Accounts {
+		w.byID[one.Agent.String()].add(one.Entry)
+	}
+}
+
+// add adds an entry to the agent's log.
+func (a *agent) add(e accrual.Entry) {
+	if must(a.log.Add(e)) {
+		a.entries = append(a.entries, e)
+	}
+}
+
+// of says what the node knows of an agent that writes. All have passed a verification in time.
+func (a *agent) of() dispute.By {
+	return dispute.By{Registered: time.Unix(1, 0), Tier: a.log.Reputation(scoring).Tier}
+}
+
+// work closes a session of an event of its own.
+func (w *world) work(a *agent) {
+	s := &accrual.Session{
+		ID: w.id("ses_"), EventID: w.id("evt_"), Score: accrual.Round(min(100, max(0, a.kind.score(a.random)))), Coverage: 1,
+		ScoringHash: scoring, Interactions: 3, Hosts: []string{"model.example:443"},
+	}
+	a.add(accrual.Entry{At: w.now, Session: s})
+}
+
+// publish publishes a signal, which rests on a receipt if the agent's signals do. It can cite others.
+func (w *world) publish(a *agent, sound bool, cites ...string) *signal {
+	s := &signal{id: w.id("signal-"), by: a, sound: sound}
+	s.receipt = dispute.Known{Hash: evidence.HashBytes([]byte(s.id)), Agent: a.String(), Session: s.id, At: w.now}
+	rests := a.random.Float64() < a.kind.rests
+	e := must(w.book.Publish(dispute.DefaultRules, dispute.Publication{By: a.of(), Observed: rests, Sources: rests, Cites: cites, Signal: dispute.Signal{
+		SignalID: s.id, AgentID: a.String(), Statement: "so it is", Horizon: dispute.HorizonShort, Timestamp: w.now, RestsOn: &dispute.RestsOn{Receipts: []string{s.receipt.Hash}},
+	}}, w.clock()))
+	w.enter(*e)
+	w.today = append(w.today, s)
+	return s
+}
+
+// may reports whether an agent may open a dispute now. Who knows the rules does not break them.
+func (w *world) may(a *agent) bool {
+	allowed := w.book.Allowed(a.String(), a.of().Tier, w.clock())
+	recent := 0
+	for _, at := range a.opened {
+		if at > w.now-int64(allowed.Period/time.Second) {
+			recent++
+		}
+	}
+	return recent < allowed.Disputes
+}
+
+// contest lets an agent dispute a signal, if it may. Receipts decide, so the one that is right wins.
+func (w *world) contest(challenger *agent, s *signal) {
+	if !w.may(challenger) {
+		return
+	}
+	id, e := w.file(challenger, s)
+	if e == nil || e.Opened == nil {
+		return
+	}
+	challenger.opened = append(challenger.opened, w.now)
+	f := dispute.Finding{Outcome: accrual.TargetWins, Reason: dispute.ReasonNothingFound}
+	if !s.sound {
+		f = dispute.Finding{Outcome: accrual.ChallengerWins, Reason: dispute.ReasonOverlap}
+		s.by.gone = s.by.gone || s.by.kind.renames
+	}
+	w.enter(must(w.book.End(id, f, w.clock())))
+}
+
+// file files a dispute. It returns what was entered: the dispute, or a violation; nil where the dispute is refused without one, since its receipts came
+// before the agent lost another.
+func (w *world) file(challenger *agent, s *signal) (id string, e *dispute.Entry) {
+	// A refusal is an answer here.
+	id, e, _ = w.book.File(dispute.DefaultRules, dispute.Filed{By: challenger.of(), Receipts: []dispute.Known{s.receipt}, Filing: dispute.Filing{Contract: &dispute.Contract{
+		ChallengeID: w.id("contract-"), OriginalSignalID: s.id, ChallengerAgentID: challenger.String(), CounterClaim: "so it is not", ReasoningTrace: "because", Timestamp: w.now,
+		ChallengeType: dispute.TypeTiming,
+	}}}, w.clock())
+	if e != nil {
+		w.enter(*e)
+	}
+	return id, e
+}
+
+// finalise closes the windows that are over.
+func (w *world) finalise() {
+	for _, id := range w.book.Closing(w.clock()) {
+		w.enter(must(w.book.Finalise(id, w.clock())))
+	}
+}
+
+// live lets the days pass. What agents do to each other, in the evening, is up to them.
+func (w *world) live(evening func(today int)) {
+	for today := range days {
+		morning := int64(start + today*day)
+		w.now, w.today = morning, nil
+		living := slices.DeleteFunc(slices.Clone(w.agents), func(a *agent) bool { return a.gone })
+		for _, a := range living {
+			for range poisson(a.random, a.kind.sessions) {
+				w.work(a)
+			}
+		}
+		w.now = morning + publishes
+		for _, a := range living {
+			for range poisson(a.random, a.kind.signals) {
+				w.publish(a, a.random.Float64() < a.kind.sound)
+			}
+		}
+		w.now = morning + finalises
+		w.finalise()
+		w.now = morning + contests
+		if evening != nil {
+			evening(today)
+		}
+	}
+}
+
+// rated is the agent's rating after some days.
+func (a *agent) rated(after int) rating.Rating {
+	at := int64(start + after*day)
+	n := slices.IndexFunc(a.entries, func(e accrual.Entry) bool { return e.At >= at })
+	if n < 0 {
+		n = len(a.entries)
+	}
+	return rating.Replay(a.Agent, a.entries[:n], scoring).Rating(at)
+}
+
+// poisson returns how often something happens that happens so often in the mean.
+func poisson(r *rand.Rand, often float64) (n int) {
+	for p := r.Float64(); p > math.Exp(-often); p *= r.Float64() {
+		n++
+	}
+	return n
+}
+
+// must is for errors that only a mistake in this program brings about.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
