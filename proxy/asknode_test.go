@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -184,7 +185,7 @@ func TestChallenge(t *testing.T) {
 		if got.method != want.method || got.path != want.path || got.body != want.body || c == nil {
 			t.Fatalf("the node was asked %+v, want %+v", got, want)
 		}
-		if c.Session != r.session.ID || c.EventID != r.session.Event.ID || c.Agent != "agent" || c.Owner != strings.Repeat("o", 43) || c.Audience != "node" || c.Expires-c.IssuedAt != 60 || used[c.ID] {
+		if c.Session != r.session.ID || c.EventID != r.session.Event.ID || c.Agent != "agent" || c.Owner != strings.Repeat("o", 43) || c.Audience != "node" || c.Expires-c.IssuedAt != 60 || used[c.ID] || c.ModelCalls != int64(i+1) {
 			t.Errorf("the caller is %+v", c)
 		}
 		used[c.ID] = true
@@ -205,6 +206,26 @@ func must1(s string, err error) string {
 		panic(err)
 	}
 	return s
+}
+
+// TestModelCallsOfACaller: the node is told how many calls to models have ended with a whole answer, and of no other.
+func TestModelCallsOfACaller(t *testing.T) {
+	var fails atomic.Bool
+	r := newReceiptsRig(t, func(w http.ResponseWriter, req *http.Request) {
+		if fails.Load() {
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		answerModels(w, req)
+	})
+	for i, want := range []int64{0, 1, 1, 2} { // before each call but the first, and the second one fails
+		r.ok(t, "POST", issueURL, `{}`)
+		if got := r.node.asked[i].caller.ModelCalls; got != want {
+			t.Errorf("before call %d: %d calls, want %d", i+1, got, want)
+		}
+		fails.Store(i == 1)
+		r.send("POST", "http://mediator.internal/v1/generate", `{"prompt":"x"}`)
+	}
 }
 
 // TestChallengeRefused: what the node refuses, or does not say yes to, changes no receipt.

@@ -152,6 +152,16 @@ func TestSpellingsOfTheNode(t *testing.T) {
 		{"a tunnel with another Host", "mediator.internal:80", message("POST /mcp", "api.example.com", search), "target_mismatch"},
 		{"a tunnel without TLS to port 443", "mediator.internal:443", message("POST /mcp", "mediator.internal", search), "cleartext_refused"},
 		{"a tunnel to another port", "mediator.internal:8080", message("POST /mcp", "mediator.internal:8080", search), "action_unmatched"},
+		{"TLS to port 443", "mediator.internal:443 TLS", message("POST /mcp", "mediator.internal", register), "action_unmatched"},
+		{"TLS to port 443, with the URL of port 80", "mediator.internal:443 TLS", message("POST "+ownMCP, "mediator.internal", register), "target_mismatch"},
+		{"TLS to port 80", "mediator.internal:80 TLS", message("POST /mcp", "mediator.internal:80", register), "action_unmatched"},
+		{"a port of no digits", "", message("POST http://mediator.internal:/mcp", "x", register), "target_invalid"},
+		{"a port with a zero before it", "", message("POST http://mediator.internal:080/mcp", "x", register), "target_invalid"},
+		{"an escape in the name", "", message("POST http://mediator%2einternal/mcp", "x", register), "request_malformed"},
+		{"two dots after the name", "", message("POST http://mediator.internal../mcp", "x", register), "target_invalid"},
+		{"a fragment", "", message("POST "+ownMCP+"#x", "x", register), "request_malformed"},
+		{"a backslash", "", message("POST http://mediator.internal\\mcp", "x", register), "request_malformed"},
+		{"chunks", "", "POST " + ownMCP + " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" + strconv.FormatInt(int64(len(search)), 16) + "\r\n" + search + "\r\n0\r\nActionProof-Caller: forged\r\n\r\n", same},
 		{"another port", "", message("POST http://mediator.internal:8080/mcp", "x", register), "action_unmatched"},
 		{"https in the absolute form", "", message("POST https://mediator.internal/mcp", "x", register), "action_unmatched"},
 		{"a name below it", "", message("POST http://a.mediator.internal/mcp", "x", register), "upstream_unresolvable"},
@@ -185,12 +195,18 @@ func TestSpellingsOfTheNode(t *testing.T) {
 		{"a length and chunks", "", message("POST "+ownMCP, "x", search, "Transfer-Encoding", "chunked"), "framing_ambiguous"},
 	} {
 		r := newNodeRig(t, false, true) // register_plugin has no rule
+		var err error
 		c := r.Dial()
 		if tt.connect != "" {
 			_ = c.Close()
-			c = r.Connect(tt.connect)
+			if to, ok := strings.CutSuffix(tt.connect, " TLS"); ok {
+				c, err = r.Tunnel(to, "mediator.internal", http1)
+				must(t, err)
+			} else {
+				c = r.Connect(tt.connect)
+			}
 		}
-		_, err := io.WriteString(c, tt.raw)
+		_, err = io.WriteString(c, tt.raw)
 		must(t, err)
 		resp, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: tt.raw[:strings.Index(tt.raw, " ")]})
 		must(t, err)

@@ -14,6 +14,8 @@ import (
 // Caller is the agent that makes a request, as its sidecar names it.
 type Caller struct {
 	Owner, Agent, Session, EventID string
+	// ModelCalls is how many calls of the session to models its sidecar has seen end with a whole answer.
+	ModelCalls int64
 }
 
 // Caller verifies a caller token for one request, and uses it up: exactly one request of all replicas gets the caller.
@@ -45,5 +47,5 @@ func (s *Service) Caller(ctx context.Context, token, method, path string, body [
 	if errors.Is(err, store.ErrUsed) {
 		return Caller{}, refusal.New("caller_used", "the caller token %.80q was used before", c.ID)
 	}
-	return Caller{Owner: c.Owner, Agent: c.Agent, Session: c.Session, EventID: c.EventID}, err
+	return Caller{Owner: c.Owner, Agent: c.Agent, Session: c.Session, EventID: c.EventID, ModelCalls: c.ModelCalls}, err
 }

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -21,9 +23,11 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
@@ -71,7 +75,7 @@ func TestVerificationThroughTheProxy(t *testing.T) {
 			Issuers: []string{"mediator-appraiser"}, Audiences: []string{"posting-api"}, KeyIDs: []string{"appraiser-one"}, MaxAge: verification.Lifetime,
 		})
 		must(t, err)
-		if c := o.Claims(); !c.ObservedAll || c.Score != verification.MaxScore || c.Subject != "127.0.0.1/32" || c.SubjectBasis != verification.BasisDeclared {
+		if c := o.Claims(); !c.ObservedAll || c.Score != verification.MaxScore || c.Subject != "127.0.0.1/32" || c.SubjectBasis != verification.BasisDeclared || c.ModelCalls.Basis != verification.BasisNotMeasured {
 			t.Errorf("%s: %+v", generation, c)
 		}
 		until(t, patience, "the registration to be recorded as a post", func() bool { return r.toolPosts(t) == i+1 })
@@ -89,12 +93,24 @@ actions:
 egress:
   - name: verification
     match: {url: "http://mediator.internal/mcp", mcp: {tools: [get_registration_challenge, submit_challenge_turn, search_plugins, list_mcp_servers, get_plugin_ui_manifest]}}
+  - name: model
+    match: {url: "https://PLAIN/v1/chat/completions", methods: [POST]}
+    observe: openai-chat
+    generate: {models: [m], maxTokens: 100}
+upstreams:
+  - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
 `
+
+// answerChat answers as a model does.
+func answerChat(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, `{"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"search"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":1}}`)
+}
 
 // newOwnVerificationRig is a deployment whose node verifies agents at the mediator's name, by these rules.
 func newOwnVerificationRig(t *testing.T, rules string) *rig {
 	t.Helper()
-	return newRig(t, []string{demo.PlainHost}, func(*rig) (http.Handler, string) { return http.NotFoundHandler(), rules }, func(file string) string {
+	return newRig(t, []string{demo.PlainHost}, func(*rig) (http.Handler, string) { return http.HandlerFunc(answerChat), rules }, func(file string) string {
 		return strings.Replace(file, "\nbelievedHosts:", "\n"+verificationConfig+"believedHosts:", 1)
 	})
 }
@@ -119,6 +135,9 @@ func TestVerificationAtTheMediator(t *testing.T) {
 			c, err := evidence.UnverifiedClaims(verification.Kind, said.Registered.Verification)
 			must(t, err)
 			owner, subject, _ := strings.Cut(c.Subject, ":")
+			if m := c.ModelCalls; m.Basis != verification.BasisObserved || !slices.Equal(m.BeforeTurn, []int64{1, 1, 1, 1}) {
+				t.Errorf("%s: the calls to models %+v", generation, m)
+			}
 			if !c.ObservedAll || c.Score != verification.MaxScore || c.SubjectBasis != verification.BasisObserved || len(owner) != 43 || subject != "agent:worker-1" {
 				t.Errorf("%s: %+v", generation, c)
 			}
@@ -143,6 +162,47 @@ func TestVerificationAtTheMediator(t *testing.T) {
 			t.Errorf("%s, %v", out, err)
 		}
 	})
+}
+
+// TestVerifiedReputation: what an agent passes through its sidecar stands in its reputation, signed, and what it passes at the public address, as
+// nobody that a sidecar names, does not.
+func TestVerifiedReputation(t *testing.T) {
+	t.Parallel()
+	r := newOwnVerificationRig(t, ownVerificationRules)
+	must(t, errors.Join(os.Chmod(filepath.Dir(r.Dir), 0o711), os.Chmod(r.Dir, 0o711), r.CopySelf())) // the agent's user starts it
+	node := "unix:" + r.Stack.Socket("reputation")
+	raw, err := os.ReadFile(r.Dir + "/registry.jwk")
+	must(t, err)
+	root, err := evidence.ParseRoot(raw, evidence.PurposeSignerCertificate)
+	must(t, err)
+	agent := interaction.Owner(root.Public) + ":agent:worker-1"
+	verified := func() (string, *accrual.Verified) {
+		t.Helper()
+		status, out, said := invoke(t, "reputation", "show", agent, "--node", node)
+		if status != exitDone {
+			t.Fatal(said)
+		}
+		var answer struct{ Reputation accrual.Claims }
+		must(t, admin.Get(t.Context(), node, "/v1/reputation/"+url.PathEscape(agent), &answer))
+		return out, answer.Reputation.Verification
+	}
+	if out, v := verified(); v != nil || !strings.Contains(out, "verification  none") {
+		t.Errorf("before: %+v\n%s", v, out)
+	}
+	event, err := r.DeliverRelease(t.Context())
+	must(t, err)
+	got, err := r.Run(t.Context(), event, "POST", "http://mediator.internal/mcp", "--verify")
+	if err != nil || got.Detail != "105 of 105" || got.Post == "" {
+		t.Fatal(got, err)
+	}
+	out, v := verified()
+	if v == nil || v.Mode != accrual.ModeObserved || v.Degraded || v.Expires-v.At != int64(verification.Lifetime/time.Second) || !strings.Contains(out, "verification  passed ") {
+		t.Errorf("after: %+v\n%s", v, out)
+	}
+	status, out, said := invoke(t, "verification", "list", "--node", node)
+	if status != exitDone || strings.Count(out, "\n") != 2 || !strings.Contains(out, " completed ") || !strings.Contains(out, agent+" (observed)") {
+		t.Errorf("status %d, %s%s", status, out, said)
+	}
 }
 
 // quickTask can be done at once, for tests that wait for no clock.
@@ -170,6 +230,68 @@ func TestVerificationScripts(t *testing.T) {
 		}
 		return nil
 	}})
+}
+
+// TestVerificationTasks: a reload takes the tasks that the file has now, or those of the program; a list that is wrong changes nothing.
+func TestVerificationTasks(t *testing.T) {
+	t.Parallel()
+	n := newNodeRig(t, quickConfig)
+	n.quickly(t)
+	n.start(t)
+	given := func() (task string) {
+		t.Helper()
+		dir := t.TempDir()
+		status, out, said := invoke(t, "verification", "start", "https://"+n.public+"/mcp", "--ca", n.at("api-ca.pem"), "--key", dir+"/key", "--file", dir+"/walk", "--json")
+		var v struct{ Task struct{ Prompt string } }
+		if status != exitDone || json.Unmarshal([]byte(out), &v) != nil {
+			t.Fatal(status, out, said)
+		}
+		first, _, _ := strings.Cut(v.Task.Prompt, " ")
+		return first
+	}
+	replace := func(name, content string) {
+		t.Helper()
+		must(t, os.WriteFile(n.at("new"), []byte(content), 0o600))
+		must(t, os.Rename(n.at("new"), n.at(name)))
+	}
+	reload := func(want string) {
+		t.Helper()
+		if status, _, said := invoke(t, "reload", "unix:"+n.socket()); (status == exitDone) != (want == "") || !strings.Contains(said, want) {
+			t.Errorf("status %d: %s; want %q", status, said, want)
+		}
+	}
+	if got := given(); got != "Compare" {
+		t.Errorf("at the start: %s", got)
+	}
+	replace("tasks.json", strings.Replace(quickTask, "Compare", "Judge", 1))
+	if got := given(); got != "Compare" {
+		t.Errorf("before the reload: %s", got)
+	}
+	reload("")
+	if got := given(); got != "Judge" {
+		t.Errorf("after the reload: %s", got)
+	}
+	for _, wrong := range []string{"[]", strings.Replace(quickTask, "list_mcp_servers", "delete_files", 1), strings.Replace(quickTask, `"minTurns": 2`, `"minTurns": 16`, 1)} {
+		replace("tasks.json", wrong)
+		reload("reload_refused")
+	}
+	if got := given(); got != "Judge" {
+		t.Errorf("after reloads that were refused: %s", got)
+	}
+	raw, err := os.ReadFile(n.at("one.yaml"))
+	must(t, err)
+	replace("tasks.json", strings.TrimSuffix(quickTask, "]")+","+strings.NewReplacer("Compare", "Judge", `"compare"`, `"judge"`).Replace(strings.TrimPrefix(quickTask, "[")))
+	reload("")
+	if first, second, third := given(), given(), given(); first == second || first != third {
+		t.Errorf("of two tasks it gives %s, %s, %s", first, second, third)
+	}
+	replace("one.yaml", strings.Replace(string(raw), ", tasks: tasks.json", "", 1))
+	reload("")
+	if got := given(); got != "Search" {
+		t.Errorf("without a file: %s", got)
+	}
+	replace("one.yaml", strings.Replace(string(raw), "verification: {", "verification: {mode: seed, ", 1))
+	reload("verification.mode (restart_required)")
 }
 
 // TestVerificationCallers: a caller token names the caller, for one request; at the public address others are known by their network

@@ -91,6 +91,7 @@ var ways = []way{
 	{name: "a URL to another host past the proxy", try: dial("tcp", worldAddress+":80", "GET http://other.example.org/ HTTP/1.1\r\nHost: "+worldHost+"\r\n\r\n"), code: "egress_denied", open: true},
 	{name: "HTTP/2 in cleartext to another authority", try: straight(worldAddress+":80", overHTTP2(":method", "GET", ":scheme", "http", ":authority", "other.example.org", ":path", "/")), code: "egress_denied", open: true},
 	{name: "mediator.internal past the proxy", try: dial("tcp", "203.0.113.9:80", "GET /v1/posts HTTP/1.1\r\nHost: mediator.internal\r\n\r\n"), code: "internal_unknown", open: true},
+	{name: "a message to the node past the proxy", try: dial("tcp", "203.0.113.9:80", "POST /mcp HTTP/1.1\r\nHost: mediator.internal\r\nContent-Length: 0\r\n\r\n"), code: "action_unmatched", open: true},
 
 	// Through the proxy, by another name or address.
 	{name: "CONNECT to an address", try: connectTo("203.0.113.9:443"), code: "egress_denied"},
@@ -109,6 +110,10 @@ var ways = []way{
 	{name: "a post that no rule names", try: inTunnel(worldHost+":443", withTLS(worldHost, writing("POST /other HTTP/1.1", "Host: "+worldHost, "Content-Length: 0"))), code: "action_unmatched"},
 	{name: "a page of mediator.internal that it does not have", try: get("http://mediator.internal/v1/posts", "mediator.internal"), code: "internal_unknown"},
 	{name: "mediator.internal in a tunnel to an allowed host", try: inTunnel(worldHost+":443", withTLS(worldHost, writing("GET /v1/posts HTTP/1.1", "Host: mediator.internal"))), code: "target_mismatch"},
+	{name: "a message to the node that no rule names", try: proxied("POST http://mediator.internal/mcp HTTP/1.1", "Host: mediator.internal", "Content-Length: 0"), code: "action_unmatched"},
+	{name: "a message to the node in another spelling", try: proxied("POST http://mediator.internal/%6Dcp HTTP/1.1", "Host: mediator.internal", "Content-Length: 0"), code: "internal_unknown"},
+	{name: "what sidecars alone send to the node", try: proxied("POST http://mediator.internal/v1/receipts HTTP/1.1", "Host: mediator.internal", "Content-Length: 0"), code: "internal_unknown"},
+	{name: "a message to the node in a tunnel to an allowed host", try: inTunnel(worldHost+":443", withTLS(worldHost, writing("POST http://mediator.internal/mcp HTTP/1.1", "Host: "+worldHost, "Content-Length: 0"))), code: "target_mismatch"},
 	{name: "the proxy through the proxy", try: get("http://127.0.0.1:8181/", "127.0.0.1:8181"), code: "egress_address_denied"},
 	{name: "the transparent listener through the proxy", try: get("http://127.0.0.1:8183/", "127.0.0.1:8183"), code: "egress_address_denied"},
 	{name: "the webhook port through the proxy", try: get("http://127.0.0.1:8182/", "127.0.0.1:8182"), code: "egress_denied"},

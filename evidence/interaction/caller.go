@@ -32,11 +32,17 @@ type Caller struct {
 	Method   string `json:"method"`
 	Path     string `json:"path"`      // of the URL as it is sent; no such request has a query
 	BodyHash string `json:"body_hash"` // hex SHA-256 of the body as it is sent
+
+	// ModelCalls is how many calls of the session to models, as rules of the sidecar observe them, had ended with a whole answer.
+	ModelCalls int64 `json:"model_calls"`
 }
 
 func checkCaller(c *Caller) error {
 	if len(c.Owner) != thumbprintChars {
 		return errors.New("owner is no thumbprint")
+	}
+	if c.ModelCalls < 0 {
+		return errors.New("model_calls is no count")
 	}
 	return first(
 		checkShort(

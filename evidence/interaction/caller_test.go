@@ -35,20 +35,21 @@ func TestCallers(t *testing.T) {
 		spoil func(*caller)
 		code  string // empty: it is taken
 	}{
-		"one that is whole": {func(*caller) {}, ""},
-		"too long a life":   {func(c *caller) { c.Expires++ }, "lifetime_too_long"},
-		"no custody":        {func(c *caller) { c.KeyCustody = "" }, "claims_malformed"},
-		"no agent":          {func(c *caller) { c.Agent = "" }, "claims_malformed"},
-		"a long agent":      {func(c *caller) { c.Agent = long }, "claims_malformed"},
-		"no owner":          {func(c *caller) { c.Owner = "" }, "claims_malformed"},
-		"no session":        {func(c *caller) { c.Session = "" }, "claims_malformed"},
-		"a long session":    {func(c *caller) { c.Session = long }, "claims_malformed"},
-		"no event":          {func(c *caller) { c.EventID = "" }, "claims_malformed"},
-		"no method":         {func(c *caller) { c.Method = "" }, "claims_malformed"},
-		"no path":           {func(c *caller) { c.Path = "" }, "claims_malformed"},
-		"a long path":       {func(c *caller) { c.Path = long }, "claims_malformed"},
-		"no body":           {func(c *caller) { c.BodyHash = "" }, "claims_malformed"},
-		"a hash in capital": {func(c *caller) { c.BodyHash = strings.ToUpper(c.BodyHash) }, "claims_malformed"},
+		"one that is whole":     {func(*caller) {}, ""},
+		"too long a life":       {func(c *caller) { c.Expires++ }, "lifetime_too_long"},
+		"no custody":            {func(c *caller) { c.KeyCustody = "" }, "claims_malformed"},
+		"no agent":              {func(c *caller) { c.Agent = "" }, "claims_malformed"},
+		"a long agent":          {func(c *caller) { c.Agent = long }, "claims_malformed"},
+		"no owner":              {func(c *caller) { c.Owner = "" }, "claims_malformed"},
+		"no session":            {func(c *caller) { c.Session = "" }, "claims_malformed"},
+		"a long session":        {func(c *caller) { c.Session = long }, "claims_malformed"},
+		"no event":              {func(c *caller) { c.EventID = "" }, "claims_malformed"},
+		"no method":             {func(c *caller) { c.Method = "" }, "claims_malformed"},
+		"no path":               {func(c *caller) { c.Path = "" }, "claims_malformed"},
+		"a long path":           {func(c *caller) { c.Path = long }, "claims_malformed"},
+		"fewer calls than none": {func(c *caller) { c.ModelCalls = -1 }, "claims_malformed"},
+		"no body":               {func(c *caller) { c.BodyHash = "" }, "claims_malformed"},
+		"a hash in capital":     {func(c *caller) { c.BodyHash = strings.ToUpper(c.BodyHash) }, "claims_malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := aCaller()

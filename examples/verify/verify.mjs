@@ -6,8 +6,8 @@ const sha256 = (text) => createHash("sha256").update(text).digest("hex");
 
 // verify walks through a verification over a connected MCP client, and returns the answer to the registration and the task. name is the plugin's.
 // Where no sidecar says whose call it is, the calls have to name the verification: named is true. wait is false only for a test that sets
-// the node's clock.
-export async function verify(client, { name, named = false, wait = true }) {
+// the node's clock. think, if it is there, is called before each turn: an agent with a model asks it there.
+export async function verify(client, { name, named = false, wait = true, think }) {
   async function call(tool, args) {
     const { content } = await client.callTool({ name: tool, arguments: args });
     return content[0].text;
@@ -22,6 +22,7 @@ export async function verify(client, { name, named = false, wait = true }) {
   const turns = [];
   let canary = "";
   async function turn(toolCall, args, more = "") {
+    await think?.();
     const output = await call(toolCall, named ? { ...args, sessionId } : args);
     const seen = JSON.parse(output);
     const answered = more && ` The follow-up was answered by ${toolCall}, whose result has ${seen.canary}.`;

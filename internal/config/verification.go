@@ -19,7 +19,7 @@ type Verification struct {
 	// declared. Default observed.
 	Mode string `yaml:"mode"`
 	// Tasks is the path of a JSON list of tasks, which are given out in turn. Default: the built-in ones.
-	Tasks string `yaml:"tasks" is:"path"`
+	Tasks string `yaml:"tasks" is:"path" reload:"yes"`
 	// Hosts are the host names under which agents reach the public address. A request for another name is refused, unless it is for an IP
 	// address or comes through a sidecar. Default none.
 	Hosts []string `yaml:"hosts"`
@@ -29,7 +29,7 @@ type Verification struct {
 	XRay XRay `yaml:"xray"`
 
 	// TaskList is what Tasks holds; empty without Tasks.
-	TaskList []verification.Task `yaml:"-" of:"tasks"`
+	TaskList []verification.Task `yaml:"-" of:"tasks" reload:"yes"`
 }
 
 // ListedServer is an MCP server that agents are told of.

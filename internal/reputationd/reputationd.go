@@ -31,7 +31,8 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// process is the running node. A reload replaces its owners and the hosts that it believes; everything else stays.
+// process is the running node. A reload replaces its owners, the hosts that it believes and the tasks that agents are verified with;
+// everything else stays.
 type process struct {
 	*daemon.Process
 	config     *config.Reputation // as read at the start
@@ -263,6 +264,9 @@ func (p *process) reload(ctx context.Context) (daemon.ConfigStatus, error) {
 	}
 	if err := p.owners.take(next); err != nil {
 		return daemon.ConfigStatus{}, err
+	}
+	if p.verifier != nil {
+		p.verifier.service.SetTasks(next.Verification.TaskList)
 	}
 	p.Observer.Store(o)
 	return status(next), nil

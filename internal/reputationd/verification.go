@@ -128,7 +128,7 @@ func named(s *reputation.Service) func(*http.Request) (verification.Caller, erro
 			return verification.Caller{}, err
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		return verification.Caller{Subject: callerOf(accrual.Agent{Owner: by.Owner, Subject: by.Agent}), Session: by.Session}, nil
+		return verification.Caller{Subject: callerOf(accrual.Agent{Owner: by.Owner, Subject: by.Agent}), Session: by.Session, ModelCalls: by.ModelCalls}, nil
 	}
 }
 

@@ -94,7 +94,7 @@ func (n *Relay) Send(s *session.Session, r *http.Request) (*http.Response, error
 func (n *Relay) token(ctx context.Context, s *session.Session, method, path string, text []byte) (string, error) {
 	token, err := n.o.Issuer.Issue(ctx, interaction.Caller{
 		Agent: n.o.Agent, Owner: n.o.Owner, Session: s.ID, EventID: s.Event.ID,
-		Method: method, Path: path, BodyHash: evidence.HashBytes(text),
+		Method: method, Path: path, BodyHash: evidence.HashBytes(text), ModelCalls: s.Chain.Answers(ctx),
 	})
 	return token.Token(), err
 }

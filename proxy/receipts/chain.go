@@ -44,6 +44,7 @@ type Chain struct {
 	totals interaction.SessionTotals // its counts
 
 	challenge challenge
+	answers   int64 // calls to models that have ended with a whole answer
 
 	policy  string // the last PolicyID
 	closing string // why the session has ended; empty while it has not
@@ -102,6 +103,14 @@ func (c *Chain) settleEnding(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, endingTimeout)
 	defer cancel()
 	_ = c.wait(ctx, settled)
+}
+
+// Answers returns how many calls of the session to models have ended with a whole answer. It waits a short time for calls that are about to end.
+func (c *Chain) Answers(ctx context.Context) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.settleEnding(ctx)
+	return c.answers
 }
 
 // Close says that the session has ended. The chain is closed when every call is over and the last has its receipt. Only the first reason counts.

@@ -50,7 +50,15 @@ func (call *Call) EndModel(state ledger.State, in inference.Interaction, handed 
 	if call == nil {
 		return
 	}
-	call.end(func() { call.chain.memory.answered(call, in) }, func(call *Call) { call.conclude(state, in, handed) })
+	call.end(func() { call.chain.answered(call, in) }, func(call *Call) { call.conclude(state, in, handed) })
+}
+
+// answered notes the answer to a call. The caller holds c.mu.
+func (c *Chain) answered(call *Call, in inference.Interaction) {
+	if in.Outcome == inference.OutcomeComplete {
+		c.answers++
+	}
+	c.memory.answered(call, in)
 }
 
 // outcomes of an answer that came.

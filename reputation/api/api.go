@@ -2,9 +2,9 @@
 //
 //	api.go           the endpoints, and how they answer
 //	disputes.go      those about signals and disputes
+//	verifications.go what operators see of verifications
 //	limits.go        how much strangers may ask
 //	openapi.json     the description
-//	verifications.go what operators see of verifications
 package api
 
 import (

@@ -188,7 +188,7 @@ func (s *Service) result(session Session, by Caller, key Key, t Trace, v Verdict
 		Session: session.ID, Nonce: session.Nonce, Subject: by.Subject, SubjectBasis: by.basis(),
 		PublicKey: base64.RawURLEncoding.EncodeToString(key.public), DID: key.DID(), DIDKey: key.DIDKey(),
 		Task: session.Task.ID, Mode: string(s.o.Mode), Checks: v.Checks, Score: v.Score, MaxScore: MaxScore, ObservedAll: true,
-		Turns: int64(len(session.Turns)), FirstTurn: session.Turns[0].At, LastTurn: session.Turns[len(session.Turns)-1].At,
+		ModelCalls: session.modelCalls(), Turns: int64(len(session.Turns)), FirstTurn: session.Turns[0].At, LastTurn: session.Turns[len(session.Turns)-1].At,
 		Reasoning:  Reasoning{Basis: BasisDeclared, By: ByKeywords, Coverage: v.Coverage, Band: v.Band},
 		Privileged: gates.privileged, Gates: gates.gates, Degraded: gates.degraded(),
 		MerkleRoot: t.MerkleRoot, Attestation: t.Attestation, RFC6962Root: t.RFC6962Root(), Probabilistic: true,

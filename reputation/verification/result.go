@@ -1,6 +1,7 @@
 package verification
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -45,6 +46,9 @@ type Result struct {
 	Turns       int64 `json:"turns"`
 	FirstTurn   int64 `json:"firstTurnMs"` // Unix milliseconds of its receipt by the node
 	LastTurn    int64 `json:"lastTurnMs"`
+
+	// ModelCalls is what the agent's sidecar has seen of calls to models between the turns. No check rests on it.
+	ModelCalls ModelCalls `json:"modelCalls"`
 
 	// Reasoning is what is said of the agent's own words. Its basis is always declared.
 	Reasoning  Reasoning `json:"reasoning"`
@@ -96,7 +100,7 @@ func checkResult(r *Result) error {
 		r.Reasoning.Coverage < 0 || r.Reasoning.Coverage > 1000 || r.Reasoning.Band != band(r.Reasoning.Coverage, r.Privileged):
 		return errors.New("reasoning does not fit")
 	}
-	if err := r.checkChecks(); err != nil {
+	if err := cmp.Or(r.checkChecks(), r.checkModelCalls()); err != nil {
 		return err
 	}
 	return r.checkGates()

@@ -45,7 +45,8 @@ type Service struct {
 	signer Signer
 	o      Options
 	limits *limits
-	tasks  atomic.Int64 // given out
+	tasks  atomic.Pointer[[]Task]
+	given  atomic.Int64 // tasks given out
 }
 
 // New makes a service.
@@ -58,15 +59,21 @@ func New(store Store, signer Signer, o Options) (*Service, error) {
 	case o.Mode != ModeObserved && o.Mode != ModeSeed:
 		return nil, errors.New("verification: the mode is observed or seed")
 	}
-	if len(o.Tasks) == 0 {
-		o.Tasks = Tasks()
-	}
 	if o.Gates == nil {
 		o.Gates = noGates{}
 	}
 	s := &Service{store: store, signer: signer, o: o, limits: newLimits()}
-	s.tasks.Store(draw(int64(len(o.Tasks))))
+	s.SetTasks(o.Tasks)
+	s.given.Store(draw(int64(len(*s.tasks.Load()))))
 	return s, nil
+}
+
+// SetTasks replaces the tasks, as Options.Tasks has them. A verification that is open keeps its own.
+func (s *Service) SetTasks(tasks []Task) {
+	if len(tasks) == 0 {
+		tasks = Tasks()
+	}
+	s.tasks.Store(&tasks)
 }
 
 // Challenge opens a verification for a key (original: createChallengeSession). No possession is proven yet, so anybody can open one for
@@ -83,7 +90,8 @@ func (s *Service) Challenge(ctx context.Context, by Caller, pem string) (Session
 	if err := s.backoff(ctx, now, by, key); err != nil {
 		return Session{}, err
 	}
-	task := s.o.Tasks[s.tasks.Add(1)%int64(len(s.o.Tasks))]
+	tasks := *s.tasks.Load()
+	task := tasks[s.given.Add(1)%int64(len(tasks))]
 	session := newSession(key, by, task, now)
 	session.Early = privileged(s.o.Gates.Govern(ctx, Question{DID: key.DID(), Prompt: task.Prompt}))
 	return session, s.store.Open(ctx, session, openPerSubject, openInAll)
@@ -124,7 +132,7 @@ func (s *Service) Turn(ctx context.Context, by Caller, id string, t Turn) (Sessi
 	if _, err := s.enter(ctx, by, nil); err != nil {
 		return Session{}, err
 	}
-	return s.change(ctx, by, id, func(session *Session, now time.Time) error { return session.take(t, now, s.o.Mode) })
+	return s.change(ctx, by, id, func(session *Session, now time.Time) error { return session.take(t, by, now, s.o.Mode) })
 }
 
 // maxTries bounds how often a change is tried again because somebody else was faster.

@@ -71,6 +71,8 @@ type Caller struct {
 	Subject string `json:"subject"`
 	// Session is the sidecar's session of the agent; empty for agents elsewhere.
 	Session string `json:"session,omitempty"`
+	// ModelCalls is how many calls of that session to models the sidecar had seen end with a whole answer when it named the caller.
+	ModelCalls int64 `json:"modelCalls,omitempty"`
 }
 
 // basis says how the subject is known.
@@ -83,7 +85,12 @@ func (c Caller) basis() string {
 
 // same reports whether by may act in a session that c opened. A sidecar says for certain who calls, and then everything in the session has to
 // come from that caller. Without one, only the session's id is held against a caller: an address can change.
-func (c Caller) same(by Caller) bool { return c == by || c.Session == "" && by.Session == "" }
+func (c Caller) same(by Caller) bool { return c.Is(by) || c.Session == "" && by.Session == "" }
+
+// Is reports whether two callers are one agent in one session, or have one address.
+func (c Caller) Is(other Caller) bool {
+	return c.Subject == other.Subject && c.Session == other.Session
+}
 
 // Call is one tool call that the node served in a session.
 type Call struct {
@@ -107,6 +114,8 @@ type Taken struct {
 	Chained bool `json:"chained,omitempty"` // the hash is that of the content, after the turn before
 	Served  bool `json:"served,omitempty"`  // the node had served the call that the turn tells of, with this result
 	Used    bool `json:"used,omitempty"`    // the reasoning has the canary of the turn before; the first has none to use
+
+	ModelCalls int64 `json:"modelCalls,omitempty"` // see Caller
 }
 
 // FollowUp is the question that the node asks after the base turns.
@@ -176,7 +185,7 @@ func (s *Session) served(tool, query, input, output, canary string) error {
 
 // take records a turn. In ModeObserved it refuses a turn that does not tell of a call as the node served it; the agent can send a better
 // one. After the base turns it asks the follow-up.
-func (s *Session) take(t Turn, now time.Time, mode Mode) error {
+func (s *Session) take(t Turn, by Caller, now time.Time, mode Mode) error {
 	if err := t.check(); err != nil {
 		return err
 	}
@@ -196,7 +205,7 @@ func (s *Session) take(t Turn, now time.Time, mode Mode) error {
 		}
 	}
 	s.Step++
-	seen.Step, seen.At = s.Step, now.UnixMilli()
+	seen.Step, seen.At, seen.ModelCalls = s.Step, now.UnixMilli(), by.ModelCalls
 	s.Turns = append(s.Turns, seen)
 	if call != nil {
 		call.Turn = len(s.Turns)

@@ -6,13 +6,15 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 )
 
-// askingRule is what a policy has beside the example that asks for the agent's reputation with every post. It denies none.
+// askingRule asks for the agent's reputation with every post, and denies none.
 const askingRule = `
   - name: no-tier-below-the-lowest
     effect: deny
@@ -22,23 +24,22 @@ const askingRule = `
 // reputationCost is what reputation.json holds: posts by a policy that asks for the agent's reputation beside posts by one that does not.
 type reputationCost struct {
 	conditions
-	Points []reputationPoint `json:"points"`
-	Most   float64           `json:"most_p50_ratio"`
-	Within bool              `json:"within"`
+	Posts   int      `json:"posts_a_round"` // of each of the two
+	Without postCost `json:"without"`
+	With    postCost `json:"with"`
+	// Ratio is the median of the rounds' own ratios of the median latencies. It lies between Low and High with 95 % confidence.
+	Ratio  float64 `json:"ratio"`
+	Low    float64 `json:"ratio_low"`
+	High   float64 `json:"ratio_high"`
+	Most   float64 `json:"most_ratio"`
+	Within bool    `json:"within"`
 }
 
-// reputationPoint is one of the two at some connections. The ratio is the median of the rounds' own ratios of the median latencies; of half of
-// the rounds it lies between Low and High.
-type reputationPoint struct {
-	Name        string  `json:"name"`
-	Connections int     `json:"connections"`
-	P50         float64 `json:"p50_us"`
-	CPU         float64 `json:"cpu_ms"` // of all processes of the mediator, a post
-	Ratio       float64 `json:"p50_ratio"`
-	Low         float64 `json:"p50_ratio_low"`
-	High        float64 `json:"p50_ratio_high"`
-	Posts       int     `json:"posts"`
-	Errors      int     `json:"errors"`
+// postCost is what a post costs: latency is the median of the rounds' medians, CPU that of all processes of the mediator.
+type postCost struct {
+	P50   float64 `json:"p50_us"`
+	CPU   float64 `json:"cpu_ms"`
+	Posts int     `json:"posts"`
 }
 
 // mostRatio is how much longer a post may take if its policy asks for a reputation that the sidecar has.
@@ -46,8 +47,8 @@ const mostRatio = 1.03
 
 func runReputation(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("bench reputation", flag.ContinueOnError)
-	rounds := f.Int("rounds", 100, "rounds, of which the medians count")
-	duration := f.Duration("duration", 250*time.Millisecond, "of one measurement in one round")
+	rounds := f.Int("rounds", 300, "rounds, of which the medians count")
+	posts := f.Int("posts", 20, "posts of each of the two in a round, one after the other in turn")
 	out := f.String("out", "test/bench", "folder for reputation.json and REPUTATION.md")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -60,9 +61,8 @@ func runReputation(ctx context.Context, args []string) error {
 	if err := b.startUpstream(); err != nil {
 		return err
 	}
-	all := reputationCost{conditions: conditionsNow(*rounds, *duration), Most: mostRatio}
-	var cells []*cell // those without stand before those with
-	for _, d := range []deployment{{name: "without", node: true}, {name: "with", node: true, asks: true}} {
+	var two [2]*poster
+	for i, d := range []deployment{{name: "without", node: true}, {name: "with", node: true, asks: true}} {
 		t, err := b.deploy(ctx, d)
 		if err != nil {
 			return err
@@ -70,67 +70,92 @@ func runReputation(ctx context.Context, args []string) error {
 		if err := t.await(ctx); err != nil {
 			return err
 		}
-		for _, connections := range []int{1, 16} {
-			cells = append(cells, &cell{Name: d.name, Connections: connections, target: t, call: postOnce})
-		}
+		two[i] = &poster{target: t, client: t.client(0, false)}
+		defer two[i].client.CloseIdleConnections()
 	}
-	if err := alternate(ctx, cells, *rounds, *duration); err != nil {
+	all := reputationCost{conditions: conditionsNow(*rounds, 0), Posts: *posts, Most: mostRatio}
+	if err := inTurn(ctx, two, *rounds, *posts); err != nil {
 		return err
 	}
-	for i, c := range cells {
-		all.Points = append(all.Points, c.beside(cells[i%2]))
-	}
-	all.Within = all.Points[2].Ratio <= mostRatio
+	all.summarize(two[0], two[1])
 	return errors.Join(writeJSON(filepath.Join(*out, "reputation.json"), all), all.write(filepath.Join(*out, "REPUTATION.md")))
 }
 
-// alternate measures the cells round by round, every other round from the last one to the first.
-func alternate(ctx context.Context, cells []*cell, rounds int, d time.Duration) error {
-	order := slices.Clone(cells)
-	for round := range rounds + 1 { // the first one fills caches and does not count
-		for _, c := range order {
-			s, err := c.load(ctx, d)
-			if err != nil {
-				return fmt.Errorf("%s: %w", c.Name, err)
-			}
-			if round > 0 {
-				c.samples = append(c.samples, s)
+// poster posts over one connection to one deployment.
+type poster struct {
+	target
+	client  *http.Client
+	took    []float64 // µs, in this round
+	medians []float64 // of the rounds
+	posts   int
+	cpu     float64 // seconds
+}
+
+// inTurn posts to both deployments in turn, so that whatever else the machine does slows both down. The first tenth of the rounds fills caches,
+// and does not count.
+func inTurn(ctx context.Context, two [2]*poster, rounds, posts int) error {
+	warm := max(1, rounds/10)
+	for round := range rounds + warm {
+		if round == warm {
+			for _, p := range two {
+				p.medians, p.posts, p.cpu = nil, 0, -cpu(p.pids)
 			}
 		}
-		slices.Reverse(order)
-		if round%10 == 0 {
-			fmt.Fprintf(os.Stderr, "round %d of %d\n", round, rounds)
+		for i := range posts {
+			for j := range two {
+				p := two[(i+j)%2]
+				began := time.Now()
+				if err := postOnce(ctx, p.client, p.base); err != nil {
+					return fmt.Errorf("%s: %w", p.name, err)
+				}
+				p.took, p.posts = append(p.took, micros(time.Since(began))), p.posts+1
+			}
 		}
+		for _, p := range two {
+			p.medians, p.took = append(p.medians, mid(p.took)), p.took[:0]
+		}
+		if round%50 == 0 {
+			fmt.Fprintf(os.Stderr, "round %d of %d\n", round, rounds+warm)
+		}
+	}
+	for _, p := range two {
+		p.cpu += cpu(p.pids)
 	}
 	return nil
 }
 
-// beside compares a cell with another one, round by round.
-func (c *cell) beside(base *cell) reputationPoint {
-	p := reputationPoint{Name: c.Name, Connections: c.Connections}
-	p.P50, p.CPU = middle(c.samples, func(s sample) float64 { return s.p50 }), middle(c.samples, func(s sample) float64 { return s.cpu })
+// summarize compares the two round by round.
+func (r *reputationCost) summarize(without, with *poster) {
 	var ratios []float64
-	for i, s := range c.samples {
-		ratios = append(ratios, s.p50/base.samples[i].p50)
-		p.Posts, p.Errors = p.Posts+s.calls, p.Errors+s.errors
+	for i := range with.medians {
+		ratios = append(ratios, with.medians[i]/without.medians[i])
 	}
-	p.Ratio = mid(ratios) // and sorts them
-	p.Low, p.High = ratios[len(ratios)/4], ratios[len(ratios)*3/4]
-	return p
+	slices.Sort(ratios)
+	n := len(ratios)
+	reach := int(math.Ceil(0.98 * math.Sqrt(float64(n)))) // of the ranks between which the median lies: 1.96 standard deviations of B(n, 1/2)
+	r.Ratio, r.Low, r.High = mid(ratios), ratios[max(0, n/2-reach)], ratios[min(n-1, n/2+reach)]
+	r.Within = r.Ratio <= r.Most
+	for p, c := range map[*poster]*postCost{without: &r.Without, with: &r.With} {
+		*c = postCost{P50: mid(p.medians), CPU: 1000 * p.cpu / float64(p.posts), Posts: p.posts}
+	}
 }
 
 func (r reputationCost) write(path string) error {
 	var w bytes.Buffer
-	fmt.Fprintf(&w, "# Reputation\n\nWritten by `make bench-reputation`, %s: %s, %d cores, load average at the start %s, %d rounds of %.2f s a measurement, in alternation.\n", r.When, r.Machine, r.Cores, r.Load, r.Rounds, r.Seconds)
+	fmt.Fprintf(&w, "# Reputation\n\nWritten by `make bench-reputation`, %s: %s, %d cores, load average at the start %s, %d rounds of %d posts to each of the two, in turn.\n",
+		r.When, r.Machine, r.Cores, r.Load, r.Rounds, r.Posts)
 	w.WriteString(`
-What a strict post costs if the policy asks for the agent's reputation and the sidecar has it, beside a post by a policy that does not ask. Both sidecars hand their receipts over to a node. The
-ratio is the median of the rounds' own ratios of the median latencies. In brackets is where the middle half of these ratios lies. CPU is that of all processes of the mediator.
+What a strict post costs if the policy asks for the agent's reputation and the sidecar has it, beside a post by a policy that does not ask. Both sidecars hand their receipts over to a node of
+their own. Latency is the median at one connection, CPU that of all processes of the mediator. The ratio is the median of the rounds' own ratios, so what slows both down counts for neither.
 `)
 	w.WriteString(r.busy())
-	w.WriteString("\n| reputation | connections | median, µs | ratio | CPU a post, ms | posts made | errors |\n|---|---|---|---|---|---|---|\n")
-	for _, p := range r.Points {
-		fmt.Fprintf(&w, "| %s | %d | %.0f | %.3f (%.3f–%.3f) | %.2f | %d | %d |\n", p.Name, p.Connections, p.P50, p.Ratio, p.Low, p.High, p.CPU, p.Posts, p.Errors)
+	w.WriteString("\n| reputation | latency, µs | CPU a post, ms | posts made |\n|---|---|---|---|\n")
+	for _, row := range []struct {
+		name string
+		postCost
+	}{{"not asked for", r.Without}, {"asked for", r.With}} {
+		fmt.Fprintf(&w, "| %s | %.0f | %.2f | %d |\n", row.name, row.P50, row.CPU, row.Posts)
 	}
-	fmt.Fprintf(&w, "\nAt one connection the ratio may be at most %.2f: %s.\n", r.Most, yes(r.Within))
+	fmt.Fprintf(&w, "\nA post takes %.3f times as long (95 %% confidence: %.3f to %.3f). It may be at most %.2f: %s.\n", r.Ratio, r.Low, r.High, r.Most, yes(r.Within))
 	return os.WriteFile(path, w.Bytes(), 0o644)
 }

@@ -46,6 +46,9 @@ func simulate(seed uint64, docs, picture string) error {
 	if err != nil {
 		return err
 	}
+	if _, err := tables.Put(string(old), ""); err != nil { // before the work
+		return err
+	}
 	s := newStudy(seed)
 	written, err := tables.Put(string(old), s.text())
 	if err != nil {

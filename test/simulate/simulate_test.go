@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -51,16 +52,31 @@ func holds(t *testing.T, s study) {
 			}
 		}
 	}
-	if one := s.collusions[3].r[1] - without; one > 2.5 {
-		t.Errorf("one other owner is worth %v points", one)
+	all := s.collusions[3]
+	for i, points := range map[int]float64{2: 5, 3: 12, 5: 28} {
+		if gain := all.r[i] - without; math.Abs(gain-points) > 1 {
+			t.Errorf("%s: %d owners are worth %v points, and not about %v", all.name, colluders[i], gain, points)
+		}
 	}
+	r := make(map[string]float64)
 	for _, a := range s.attacks {
-		if a.r > without+0.5+2.5*float64(a.owners) {
+		r[a.name] = a.r
+		if a.r > without+1+float64(a.owners) {
 			t.Errorf("%s: R is %v, and %v without", a.name, a.r, without)
 		}
 	}
-	if pays(s.courses) < 5 {
-		t.Errorf("another name pays after %d days", pays(s.courses))
+	for _, falls := range [][]string{
+		{"it has 50 sessions a day in place of 3", "it opens a dispute on day 12, and loses it", "it opens one on day 12, loses it, and files the same 8 times again"},
+		{"it loses one on day 12, and takes another name", "it loses a dispute against it on day 12, and goes on", "it loses ten on day 12, about ten signals, and goes on"},
+	} {
+		for i := range falls[1:] {
+			if r[falls[i+1]] >= r[falls[i]]-1 {
+				t.Errorf("%s: R is %v; %s: %v", falls[i], r[falls[i]], falls[i+1], r[falls[i+1]])
+			}
+		}
+	}
+	if after := pays(s.courses); after < 5 || after > 10 {
+		t.Errorf("another name pays after %d days, and not after about a week", after)
 	}
 }
 

@@ -36,6 +36,7 @@ func TestVectorsAreGenerated(t *testing.T) {
 		"receipts.json": d.receiptsVectors().marshal(), "scores.json": scoresVectors().marshal(), "scoretokens.json": d.scoreTokens().marshal(),
 		"verifications.json": d.verificationsVectors().marshal(), "reputations.json": d.reputationsVectors().marshal(),
 		"ratings.json":    ratingsVectors().marshal(),
+		"disputes.json":   d.disputesVectors().marshal(),
 		"statements.json": d.statements().marshal(),
 	} {
 		if *update {
@@ -103,6 +104,10 @@ func all(t *testing.T) []judged {
 	ratings := read[ratingsFile](t, "ratings.json")
 	for _, v := range ratings.Vectors {
 		out = append(out, judged{"ratings.json", v.Name, v.Verdict, ratings.verify(v)})
+	}
+	disputes := read[disputesFile](t, "disputes.json")
+	for _, v := range disputes.Vectors {
+		out = append(out, judged{"disputes.json", v.Name, v.Verdict, disputes.verify(v)})
 	}
 	return append(out, read[verificationsFile](t, "verifications.json").judge()...)
 }

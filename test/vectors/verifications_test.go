@@ -85,7 +85,7 @@ func (d deployment) result() verification.Result {
 		KeyClaims:  custodyClaims, Session: t.SessionID, Nonce: p.Nonce, Subject: "agent:worker-1", SubjectBasis: verification.BasisObserved,
 		PublicKey: evidence.EncodePublicKey(must(hex.DecodeString(must(verification.ParseKey(p.PEM)).String()))), DID: p.DID, DIDKey: p.DIDKey,
 		Task: "survey", Mode: string(verification.ModeObserved), Score: verification.MaxScore, MaxScore: verification.MaxScore, ObservedAll: true,
-		Turns: 4, FirstTurn: (at - 60) * 1000, LastTurn: (at - 50) * 1000,
+		ModelCalls: verification.ModelCalls{Basis: verification.BasisObserved, BeforeTurn: []int64{1, 0, 2, 1}}, Turns: 4, FirstTurn: (at - 60) * 1000, LastTurn: (at - 50) * 1000,
 		Reasoning: verification.Reasoning{Basis: verification.BasisDeclared, By: verification.ByKeywords, Coverage: 400, Band: verification.BandFull},
 		Gates: []verification.Gate{
 			{Name: verification.GateOrchestrate, Status: verification.GateNotConfigured}, {Name: verification.GateGovern, Status: verification.GatePassed},
@@ -128,9 +128,12 @@ func (d deployment) verificationsVectors() verificationsFile {
 	add("valid, with a declared check in the mode seed", "ok", func(c *verification.Result) {
 		c.Mode, c.Checks[1].Basis, c.ObservedAll = "seed", "declared", false
 	})
-	add("valid, of a caller that no sidecar names", "ok", func(c *verification.Result) { c.SubjectBasis = "declared" })
+	add("valid, of a caller that no sidecar names", "ok", func(c *verification.Result) {
+		c.SubjectBasis, c.ModelCalls = "declared", verification.ModelCalls{Basis: "not_measured"}
+	})
 	add("valid, privileged with little coverage", "ok", func(c *verification.Result) {
 		c.Privileged, c.Reasoning.Coverage, c.Reasoning.Band, c.Turns = true, 125, "marginal", 3
+		c.ModelCalls.BeforeTurn = []int64{0, 0, 0}
 	})
 	add("valid for longer than a day", "lifetime_too_long", func(c *verification.Result) { c.Expires++ })
 	add("that claims that no human was involved", malformed, func(c *verification.Result) { c.NonHumanIdentityProven = true })
@@ -151,6 +154,11 @@ func (d deployment) verificationsVectors() verificationsFile {
 	add("with a root that is no hash", malformed, func(c *verification.Result) { c.RFC6962Root = "00" })
 	add("with two turns", malformed, func(c *verification.Result) { c.Turns = 2 })
 	add("whose last turn came first", malformed, func(c *verification.Result) { c.LastTurn = c.FirstTurn - 1 })
+	add("that observes model calls of a caller that no sidecar names", malformed, func(c *verification.Result) { c.SubjectBasis = "declared" })
+	add("with model calls of three turns out of four", malformed, func(c *verification.Result) { c.ModelCalls.BeforeTurn = c.ModelCalls.BeforeTurn[1:] })
+	add("with fewer model calls than none", malformed, func(c *verification.Result) { c.ModelCalls.BeforeTurn[1] = -1 })
+	add("with declared model calls", malformed, func(c *verification.Result) { c.ModelCalls.Basis = "declared" })
+	add("with model calls that were not measured", malformed, func(c *verification.Result) { c.ModelCalls.Basis = "not_measured" })
 	add("without a subject", malformed, func(c *verification.Result) { c.Subject = "" })
 	return f
 }

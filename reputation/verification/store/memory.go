@@ -96,7 +96,7 @@ func (m *Memory) Newest(_ context.Context, by verification.Caller) (verification
 	defer m.mu.Unlock()
 	var newest verification.Session
 	for _, s := range m.sessions {
-		if s.Caller == by && (newest.ID == "" || later(s, newest) > 0) {
+		if s.Caller.Is(by) && (newest.ID == "" || later(s, newest) > 0) {
 			newest = s
 		}
 	}

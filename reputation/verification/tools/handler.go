@@ -54,7 +54,7 @@ func NewHandler(service *verification.Service, o Options) (http.Handler, error) 
 	add(server, t, "submit_challenge_turn", "Submits the next turn of a verification. Its hash is the SHA-256 of the JSON of prevHash, toolCall, input, output, reasoning and timestamp.", schemaTurn, t.turn)
 	add(server, t, "register_plugin", "Ends a verification: proves possession of the key, hands in the trace, and registers the plugin.", schemaRegister, t.register)
 	add(server, t, verification.ToolSearch, "Searches the registered plugins. With sessionId the call counts for that verification.", schemaSearch, t.search)
-	add(server, t, verification.ToolServers, "Lists the MCP servers that this deployment allows. With sessionId the call counts for that verification.", schemaList, t.list)
+	add(server, t, verification.ToolServers, "Lists the MCP servers that the operator of this node names. With sessionId the call counts for that verification.", schemaList, t.list)
 	add(server, t, "get_plugin_ui_manifest", "Returns the user-interface manifest of a plugin.", schemaManifest, t.manifest)
 	sdk := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
 		Stateless: true, JSONResponse: true, MaxRequestBodyBytes: MaxBody,

@@ -95,3 +95,19 @@ export function judgeChallenges(challenges, receipts) {
   }
   return out;
 }
+
+/** Whether the receipts of a session rule out that a committed strategy was kept to. */
+export function broken(challenge, receipts, closed) {
+  if (!challenge.strategy || revealed(challenge) !== challenge.commitment_hash) return false;
+  const { strategy, nonce, commitment_hash: commits } = challenge;
+  const from = receipts.findIndex((r) => r.challenge?.challenge_nonce === nonce && r.challenge.commitment_hash === commits);
+  if (from < 0) return false;
+  const trace = receipts.slice(from);
+  const calls = trace.map((r) => r.model_call).filter(Boolean);
+  const relayed = trace.flatMap((r) => r.relayed ?? []);
+  const tools = [...calls.flatMap((c) => [...(c.tool_calls ?? []).map((t) => t.tool), ...(c.hosted_tools ?? [])]), ...relayed.map((r) => r.tool)];
+  const hosts = [...calls.map((c) => c.host), ...relayed.map((r) => r.host)];
+  const beyond = (names, list) => names.some((name) => name && !list.includes(name));
+  return beyond(tools, strategy.tools) || beyond(hosts, strategy.hosts) || beyond(calls.map((c) => c.model), [strategy.model]) ||
+    calls.length > strategy.calls.max || (closed && calls.length < strategy.calls.min);
+}

@@ -4,6 +4,7 @@ import { decode, kinds } from './claims.mjs';
 import { Refusal, bytesIn, hash, looseJSON, refuse, refuseIf } from './refusal.mjs';
 
 const LIST = 'revocation-list+jwt';
+const ROOTS = ['signer_certificate', 'deployment_certificate', 'dispute_arbiter'];
 const sizeOf = (typ) => kinds[typ].size ?? 16384;
 
 /** Takes a compact JWS apart. */
@@ -95,7 +96,7 @@ export class Trust {
     this.roots = new Map();
     this.signers = new Map();
     for (const root of roots) {
-      refuseIf(root.purpose !== 'signer_certificate' && root.purpose !== 'deployment_certificate', 'trust_malformed');
+      refuseIf(!ROOTS.includes(root.purpose), 'trust_malformed');
       refuseIf(this.roots.has(root.kid) || this.pins(root.x), 'trust_malformed');
       refuseIf(!soundKey(fromBase64url(root.x) ?? Buffer.alloc(0)), 'key_malformed');
       refuseIf(root.pub !== undefined && !soundSecondKey(fromBase64url(root.pub) ?? Buffer.alloc(0)), 'key_malformed');
@@ -113,7 +114,7 @@ export class Trust {
     refuseIf(root?.purpose !== 'signer_certificate', 'certificate_untrusted');
     verifyRooted(root, jws, typ, this.policy.requirePostQuantum);
     const c = decode(kinds[typ], jws.payload);
-    refuseIf(['signer_certificate', 'deployment_certificate'].includes(c.purposes[0]), 'certificate_untrusted');
+    refuseIf(ROOTS.includes(c.purposes[0]), 'certificate_untrusted');
     const key = fromBase64url(c.subjectPublicKey) ?? refuse('certificate_key_mismatch');
     refuseIf(!soundKey(key), 'key_malformed');
     refuseIf(hash(key) !== c.subjectPublicKeyHash, 'certificate_key_mismatch');

@@ -5,7 +5,7 @@ import { bytesIn, hash, isHash, refuseIf } from './refusal.mjs';
 export const verification = {
   session: 's', nonce: 's', subject: 's', subjectBasis: 's', publicKey: 's', did: 's', didKey: 's', task: 's', mode: 's',
   checks: [{ check: 's', basis: 's', points: 'i', most: 'i' }], score: 'i', maxScore: 'i', observedAll: 'b', turns: 'i', firstTurnMs: 'i', lastTurnMs: 'i',
-  reasoning: { basis: 's', by: 's', coverage: 'i', band: 's' }, privileged: 'b', gates: [{ gate: 's', status: 's', 'reason?': 's', score: 'i' }], degraded: 'b',
+  modelCalls: { basis: 's', 'beforeTurn?': 'm' }, reasoning: { basis: 's', by: 's', coverage: 'i', band: 's' }, privileged: 'b', gates: [{ gate: 's', status: 's', 'reason?': 's', score: 'i' }], degraded: 'b',
   merkleRoot: 's', attestation: 's', rfc6962Root: 's', probabilistic: 'b', nonHumanIdentityProven: 'b',
 };
 
@@ -34,6 +34,11 @@ function soundGates({ gates, degraded }) {
   return gates.every(({ gate, status, reason = '' }, i) => gate === GATES[i] && STATES.includes(status) && bytesIn(reason) <= 64 && !(status === 'failed' && i > 0));
 }
 
+function soundModelCalls({ modelCalls: { basis, beforeTurn }, subjectBasis, turns }) {
+  if (basis === 'not_measured') return beforeTurn === undefined;
+  return basis === 'observed' && subjectBasis === 'observed' && beforeTurn?.length === turns && beforeTurn.every((n) => Number.isSafeInteger(n) && n >= 0);
+}
+
 /** Whether claims of the right types are those of a result. */
 export function soundVerification(c) {
   const { reasoning } = c;
@@ -43,7 +48,7 @@ export function soundVerification(c) {
   if (!['observed', 'declared'].includes(c.subjectBasis) || !['observed', 'seed'].includes(c.mode)) return false;
   if (c.turns < 3 || c.turns > 16 || c.firstTurnMs <= 0 || c.lastTurnMs < c.firstTurnMs) return false;
   if (reasoning.basis !== 'declared' || !['xray', 'keywords'].includes(reasoning.by) || reasoning.coverage < 0 || reasoning.coverage > 1000) return false;
-  return reasoning.band === bandOf(reasoning, c.privileged) && soundChecks(c) && soundGates(c);
+  return reasoning.band === bandOf(reasoning, c.privileged) && soundChecks(c) && soundModelCalls(c) && soundGates(c);
 }
 
 const ALPHABET = '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz';

@@ -5,11 +5,13 @@ import { join } from 'node:path';
 import { canonical, canonicalText } from './canonical.mjs';
 import { Gate, parseRequest } from './chain.mjs';
 import { kinds } from './claims.mjs';
+import { Book, readDocument, verifyOwn } from './disputes.mjs';
 import { ratingOf } from './rating.mjs';
 import { ReceiptChain } from './receiptchain.mjs';
 import { Refusal, hash } from './refusal.mjs';
 import { checkReputation, reputationOf } from './reputation.mjs';
 import { Trust, openOwn } from './token.mjs';
+import { judge } from './trial.mjs';
 import { checkPossession, checkTrace } from './verification.mjs';
 
 const read = (name) => JSON.parse(readFileSync(join(process.argv[2], name), 'utf8'));
@@ -84,6 +86,32 @@ function* reputations({ vectors, ...file }) {
   }
 }
 
+/** Refuses where something else follows than a vector says. */
+function same(follows, wanted, what) {
+  if (canonical(follows) !== canonical(wanted)) throw new Refusal(`another ${what}: ${canonical(follows)}`);
+}
+
+function* disputes({ vectors, ...file }) {
+  const trust = new Trust(file.trust);
+  for (const vector of vectors) {
+    yield verdict(() => {
+      const { kind, document, own, log = [], state, filing, trial, typ, token, at = file.at } = vector;
+      if (token) return trust.open(typ, token, file.expected[typ], { at, skew: file.skew });
+      if (kind) {
+        const read = readDocument(kind, document);
+        same(read.hash, vector.hash, 'hash');
+        return own && verifyOwn(read.document);
+      }
+      if (trial) return same([judge(trial, false) ?? null, judge(trial, true)], [vector.early ?? null, vector.late], 'finding');
+      const book = new Book(log);
+      if (!filing) return same(book.state(), state, 'state');
+      const { id = '', entry = null, code } = filing.document.statement === undefined ? book.file(filing, file.deadline) : book.publish(filing, file.windows);
+      same([id, entry], [vector.dispute_id ?? '', vector.entry ?? null], 'answer');
+      if (code) throw new Refusal(code);
+    });
+  }
+}
+
 function* ratings({ vectors, ...file }) {
   for (const vector of vectors) {
     yield verdict(() => {
@@ -102,8 +130,8 @@ function* verifications({ vectors, ...file }) {
 
 const all = [
   artifacts(read('artifacts.json')), chains(read('chains.json')), posts(read('posts.json')), canonicals(read('canonical.json')), receiptChains(read('receipts.json')),
-  artifacts(read('scoretokens.json')), artifacts(read('statements.json')), reputations(read('reputations.json')),
-  ratings(read('ratings.json')), verifications(read('verifications.json')),
+  artifacts(read('scoretokens.json')), artifacts(read('statements.json')), reputations(read('reputations.json')), ratings(read('ratings.json')),
+  disputes(read('disputes.json')), verifications(read('verifications.json')),
 ];
 for (const verdicts of all) {
   for (const v of verdicts) console.log(JSON.stringify(v));

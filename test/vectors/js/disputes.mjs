@@ -1,0 +1,315 @@
+// The log of disputes: what may come in, and what follows from it. See docs/vectors.md, Disputes.
+import { createPublicKey, verify } from 'node:crypto';
+import { canonical, strictJSON } from './canonical.mjs';
+import { Refusal, hash, isHash, refuse, refuseIf } from './refusal.mjs';
+
+const DAY = 86400;
+const PER_DAY = { new: 1, building: 2, established: 4, trusted: 8, verified: 16 };
+const TYPES = ['timing', 'knowledge', 'consistency', 'general'];
+
+// --- documents
+
+const isID = (v) => typeof v === 'string' && /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/.test(v);
+const isAgent = (v) => typeof v === 'string' && (/^[A-Za-z0-9_-]{43}:[\s\S]{1,256}$/u.test(v) || keyOf(v) !== undefined);
+const isText = (longest) => (v) => typeof v === 'string' && v !== '' && [...v].length <= longest;
+const isTime = (v) => Number.isSafeInteger(v) && v >= 1;
+const isHashText = (v) => typeof v === 'string' && isHash(v);
+const isHashes = (v) => Array.isArray(v) && v.length >= 1 && v.length <= 64 && v.every(isHashText) && new Set(v).size === v.length;
+const among = (...of) => (v) => of.includes(v);
+
+/** Whether an object has the members of a form, and no others. A ? is optional. */
+function fits(object, form) {
+  if (object === null || typeof object !== 'object' || Array.isArray(object)) return false;
+  const names = Object.keys(form).map((name) => name.replace('?', ''));
+  if (Object.keys(object).some((name) => !names.includes(name))) return false;
+  return Object.entries(form).every(([name, good]) => {
+    const value = object[name.replace('?', '')];
+    return value === undefined ? name.endsWith('?') : good(value);
+  });
+}
+
+const isRest = (v) => fits(v, { receipts: isHashes }) || fits(v, { record: isHashText });
+const forms = {
+  signal: {
+    signal_id: isID, agent_id: isAgent, statement: isText(4096), horizon: among('short', 'long'), timestamp: isTime, 'rests_on?': isRest, 'signature?': isText(16384),
+  },
+  contract: {
+    challenge_id: isID, original_signal_id: isID, challenger_agent_id: isAgent, counter_claim: isText(4096), reasoning_trace: isText(16384), timestamp: isTime,
+    'signature?': isText(16384), 'challenge_type?': among(...TYPES), 'target_receipts?': isHashes,
+  },
+  challenge: {
+    challenger_id: isAgent, target_id: isAgent, target_receipts: isHashes, challenge_type: among(...TYPES), 'evidence?': isText(16384), 'timestamp?': isTime,
+    'signature?': isText(16384),
+  },
+};
+
+const ALPHABET = '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz';
+
+/** The Ed25519 key that a did:key names. */
+function keyOf(id) {
+  const digits = /^did:key:z([1-9A-HJ-NP-Za-km-z]{47})$/.exec(id)?.[1];
+  if (!digits) return undefined;
+  const n = [...digits].reduce((sum, digit) => sum * 58n + BigInt(ALPHABET.indexOf(digit)), 0n);
+  const bytes = Buffer.from(n.toString(16).padStart(68, '0'), 'hex');
+  return bytes.length === 34 && bytes[0] === 0xed && bytes[1] === 1 ? bytes.subarray(2) : undefined;
+}
+
+const kindOf = (document) => (document !== null && typeof document === 'object' && 'original_signal_id' in document ? 'contract' : 'challenge');
+const unsigned = ({ signature, ...rest }) => canonical(rest);
+const authorOf = (d) => d.agent_id ?? d.challenger_agent_id ?? d.challenger_id;
+
+/** Reads a document of a kind, with its hash. */
+export function readDocument(kind, text) {
+  let document;
+  try {
+    document = strictJSON(Buffer.from(text));
+  } catch (error) {
+    throw error instanceof Refusal ? new Refusal('statement_malformed') : error;
+  }
+  const form = forms[kind === 'signal' ? kind : kindOf(document)];
+  refuseIf(!fits(document, form), 'statement_malformed');
+  return { document, hash: hash(unsigned(document)) };
+}
+
+/** Verifies the signature of an agent elsewhere over its document. */
+export function verifyOwn(document) {
+  const key = keyOf(authorOf(document)) ?? refuse('statement_signature');
+  refuseIf(!document.timestamp, 'statement_malformed');
+  const signature = Buffer.from(document.signature ?? '', 'base64url');
+  const jwk = { kty: 'OKP', crv: 'Ed25519', x: key.toString('base64url') };
+  const good = signature.toString('base64url') === document.signature && signature.length === 64;
+  refuseIf(!good || !verify(null, Buffer.from(unsigned(document)), createPublicKey({ format: 'jwk', key: jwk }), signature), 'statement_signature');
+}
+
+// --- the log
+
+const ownerOf = (id) => (id.startsWith('did:') ? undefined : id.slice(0, 43));
+const sameOwner = (a, b) => ownerOf(a) === undefined || ownerOf(b) === undefined || ownerOf(a) === ownerOf(b);
+const pairOf = (a, b) => [a, b].sort().join(' ');
+const later = (times, moment) => times.filter((t) => t > moment);
+
+/** What follows from a log, entry by entry. */
+export class Book {
+  constructor(entries = []) {
+    this.log = { entries: 0, head: hash('dispute') };
+    this.last = 0;
+    this.leaves = [];
+    this.signals = new Map();
+    this.disputes = new Map();
+    this.agents = new Map();
+    this.substances = new Map();
+    this.pairs = new Set();
+    this.cites = new Set(); // owners with the agents that they have cited
+    this.accounts = {};
+    for (const entry of entries) this.add(entry);
+  }
+
+  of(id) {
+    if (!this.agents.has(id)) this.agents.set(id, { pending: 0, open: 0, opened: [], lost: [], fell: -1, ended: [], violations: [] });
+    return this.agents.get(id);
+  }
+
+  account(id, entry) {
+    (this.accounts[id] ??= []).push(entry);
+  }
+
+  add(entry) {
+    const text = canonical(entry);
+    this.log = { entries: this.log.entries + 1, head: hash(`${this.log.head}\n${text}`) };
+    this.leaves.push(hash(Buffer.concat([Buffer.of(0), Buffer.from(text)])));
+    const { at, signal, final, opened, reviewing, resolved, violation } = entry;
+    this.last = at;
+    if (signal) {
+      this.signals.set(signal.signal_id, { ...signal, at, final: false, resolved: [] });
+      this.of(signal.agent_id).open++;
+    }
+    if (final) {
+      const s = this.signals.get(final.signal_id);
+      Object.assign(s, { final: true, over: at });
+      this.of(s.agent_id).open--;
+      this.note(s, at);
+      for (const id of s.resolved) this.end(id, at);
+    }
+    if (opened) {
+      this.disputes.set(opened.dispute_id, { ...opened, at, status: 'pending', outcome: '', effective: false });
+      this.substances.set(opened.substance, opened.dispute_id);
+      this.of(opened.challenger_id).opened.push(at);
+      this.of(opened.target_id).pending++;
+      this.account(opened.target_id, { at, dispute: { dispute_id: opened.dispute_id } });
+    }
+    if (reviewing) this.disputes.get(reviewing.dispute_id).status = 'reviewing';
+    if (resolved) {
+      const d = this.disputes.get(resolved.dispute_id);
+      Object.assign(d, { status: 'resolved', outcome: resolved.outcome, malicious: Boolean(resolved.malicious) });
+      const s = this.signals.get(d.signal_id);
+      if (s && !s.final) s.resolved.push(d.dispute_id);
+      else this.end(d.dispute_id, at);
+    }
+    if (violation) {
+      this.of(violation.agent_id).violations.push({ at, rule: violation.rule, document: violation.document });
+      this.account(violation.agent_id, { at, violation: { rule: violation.rule } });
+    }
+    this.forget();
+  }
+
+  /** A dispute counts from now on. */
+  end(id, at) {
+    const d = this.disputes.get(id);
+    const { challenger_id: challenger, target_id: target, outcome, malicious } = d;
+    const same = sameOwner(challenger, target);
+    const pair = pairOf(challenger, target);
+    const bonus = outcome !== 'inconclusive' && !same && !this.pairs.has(pair);
+    if (bonus) this.pairs.add(pair);
+    Object.assign(d, { effective: true, over: at });
+    const ended = { at, dispute_id: id, outcome, bonus, same_owner: same, malicious };
+    for (const agent of [challenger, target]) this.of(agent).ended.push(ended);
+    this.of(target).pending--;
+    if (outcome === 'target_wins') this.of(challenger).lost.push(at);
+    if (outcome === 'challenger_wins') this.of(target).fell = at;
+    if (malicious) this.of(challenger).violations.push({ at, rule: 'malicious', document: d.document });
+    const gains = (winner) => (bonus && outcome === winner ? { bonus } : {});
+    const about = d.signal_id ?? [...(d.target_receipts ?? [])].sort()[0] ?? d.document;
+    this.account(target, { at, dispute: { dispute_id: id, outcome, ...gains('target_wins'), other: challenger, about } });
+    this.account(challenger, { at, raised: { dispute_id: id, outcome, ...gains('challenger_wins'), other: target, about } });
+    if (malicious) this.account(challenger, { at, violation: { rule: 'malicious' } });
+  }
+
+  /** What the logs of agents get of a signal that is final. */
+  note(s, at) {
+    const owner = ownerOf(s.agent_id);
+    const timestamp = Math.abs(s.at - s.written) <= 300;
+    const found = { trace: s.basis === 'observed', sources: Boolean(s.sources), context: owner !== undefined, verification: Boolean(s.verified), timestamp, schema: true };
+    this.account(s.agent_id, { at, signal: { signal_id: s.signal_id, ...found } });
+    for (const agent of s.cites ?? []) {
+      const citation = `${owner ?? ''} ${agent}`;
+      if (!sameOwner(s.agent_id, agent) && !this.cites.has(citation)) this.account(agent, { at, cited: { by: s.agent_id, signal_id: s.signal_id } });
+      this.cites.add(citation);
+    }
+  }
+
+  /** What is over for 30 days is forgotten. */
+  forget() {
+    const old = ({ over }) => over !== undefined && over <= this.last - 30 * DAY;
+    for (const [id, s] of this.signals) if (old(s)) this.signals.delete(id);
+    for (const [id, d] of this.disputes) {
+      if (!old(d)) continue;
+      this.disputes.delete(id);
+      if (this.substances.get(d.substance) === id) this.substances.delete(d.substance);
+    }
+  }
+
+  root() {
+    const node = (hashes) => {
+      if (hashes.length === 0) return hash('');
+      if (hashes.length === 1) return hashes[0];
+      let left = 1;
+      while (left * 2 < hashes.length) left *= 2;
+      return hash(Buffer.from(`01${node(hashes.slice(0, left))}${node(hashes.slice(left))}`, 'hex'));
+    };
+    return node(this.leaves);
+  }
+
+  time(now) {
+    return Math.max(now, this.last);
+  }
+
+  /** For how long an agent's disputes count against its rate. */
+  period(id, now) {
+    const losses = later(this.agents.get(id)?.lost ?? [], this.time(now) - 30 * DAY).length;
+    return DAY * 2 ** Math.min(4, losses);
+  }
+
+  state() {
+    const agents = {};
+    for (const [id, a] of this.agents) {
+      agents[id] = { pending: a.pending, ended: a.ended, violations: a.violations.map(({ at, rule }) => ({ at, rule })), period: this.period(id, 0) };
+    }
+    const standing = ([id, { status, outcome, effective }]) => [id, { status, outcome, effective }];
+    return {
+      log: this.log, root: this.root(), signals: Object.fromEntries([...this.signals].map(([id, s]) => [id, s.final])),
+      disputes: Object.fromEntries([...this.disputes].map(standing)), agents, accounts: this.accounts,
+    };
+  }
+
+  // --- what comes in
+
+  /** A signal that comes in: the entry, or nothing where it is there. */
+  publish({ at: now, document, registered = 0 }, windows) {
+    const name = hash(unsigned(document));
+    checkTime(document, now);
+    const there = this.signals.get(document.signal_id);
+    if (there) {
+      refuseIf(there.document !== name, 'statement_exists');
+      return {};
+    }
+    const at = this.time(now);
+    const { signal_id, agent_id, horizon, timestamp, rests_on: rests = {} } = document;
+    const signal = { signal_id, agent_id, document: name, horizon, written: timestamp, closes: at + windows[horizon], basis: 'declared' };
+    if (rests.receipts) signal.receipts = rests.receipts;
+    if (registered) signal.verified = true;
+    return { entry: { at, signal } };
+  }
+
+  /** A contract or a challenge that comes in: the dispute and the entry, and the code where it is refused. */
+  file({ at: now, document, registered = 0, tier, receipts: known = [] }, deadline) {
+    const name = hash(unsigned(document));
+    const id = `dsp_${name.slice(0, 32)}`;
+    if (this.disputes.has(id)) return { id };
+    checkTime(document, now);
+    refuseIf(registered === 0, 'statement_unregistered');
+    const challenger = authorOf(document);
+    const contract = kindOf(document) === 'contract';
+    const type = document.challenge_type ?? 'general';
+    const signal = contract ? this.signals.get(document.original_signal_id) ?? refuse('signal_unknown') : undefined;
+    const target = signal?.agent_id ?? document.target_id;
+    const receipts = document.target_receipts ?? (type === 'general' ? [] : signal.receipts ?? []);
+    const since = signal ? signal.at : Math.max(0, ...known.map((k) => k.at));
+    this.checkReceipts(receipts, known, { type, target });
+    refuseIf(challenger === target, 'dispute_self');
+    refuseIf(registered >= since, 'dispute_key_young');
+    const words = type !== 'general' ? [] : contract ? [document.counter_claim, document.reasoning_trace] : [document.evidence ?? ''];
+    const substance = hash(canonical({
+      challenger_id: challenger, target_id: target, signal_id: signal?.signal_id ?? '', challenge_type: type, target_receipts: [...receipts].sort(), words,
+    }));
+    const at = this.time(now);
+    const [rule, code] = this.broken({ signal, substance, challenger, tier, now }) ?? [];
+    if (rule) return { code, entry: this.violation(challenger, rule, name, at) };
+    refuseIf(contract && [...this.disputes.values()].some((d) => d.challenge_id === document.challenge_id), 'statement_exists');
+    const opened = { dispute_id: id, challenger_id: challenger, target_id: target, challenge_type: type, document: name, substance, tier, deadline: at + deadline };
+    if (contract) Object.assign(opened, { signal_id: signal.signal_id, challenge_id: document.challenge_id });
+    if (receipts.length > 0) opened.target_receipts = receipts;
+    return { id, entry: { at, opened } };
+  }
+
+  checkReceipts(receipts, known, { type, target }) {
+    const code = 'dispute_receipts';
+    for (const receipt of receipts) {
+      const found = known.find((k) => k.hash === receipt) ?? refuse(code);
+      refuseIf(found.agent !== target, code);
+      refuseIf(type !== 'general' && found.at <= (this.agents.get(target)?.fell ?? -1), code);
+    }
+    refuseIf(type !== 'general' && receipts.length === 0, code);
+    refuseIf(new Set(known.map((k) => k.session)).size > 16, code);
+  }
+
+  /** The rule that a dispute breaks, and its code. */
+  broken({ signal, substance, challenger, tier, now }) {
+    const at = this.time(now);
+    if (signal && (signal.final || at >= signal.closes)) return ['window', 'dispute_window'];
+    const before = this.disputes.get(this.substances.get(substance));
+    if (before && before.outcome !== 'inconclusive') return ['identical', 'dispute_identical'];
+    const opened = later(this.agents.get(challenger)?.opened ?? [], at - this.period(challenger, now));
+    return opened.length >= (PER_DAY[tier] ?? 0) ? ['rate', 'dispute_rate'] : undefined;
+  }
+
+  violation(agent, rule, document, at) {
+    const all = this.agents.get(agent)?.violations ?? [];
+    const noted = all.some((v) => v.document === document && v.rule !== 'malicious');
+    const today = all.filter((v) => v.at > at - DAY).length;
+    return noted || today >= 8 ? undefined : { at, violation: { agent_id: agent, rule, document } };
+  }
+}
+
+function checkTime(document, now) {
+  refuseIf(document.timestamp && Math.abs(now - document.timestamp) > 300, 'statement_time');
+}
