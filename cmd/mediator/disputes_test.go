@@ -161,7 +161,7 @@ func TestDisputes(t *testing.T) {
 	r.stopNode(t)
 	s, err = store.Open(t.Context(), filepath.Join(r.Dir, "reputation", "reputation.db"))
 	must(t, err)
-	nodetest.LogOn(t, s, agent, time.Now(), 20, 45)
+	nodetest.Log(t, s, agent, time.Now(), 20, 45)
 	must(t, s.Close())
 	r.startNode(t)
 	r.decided(t, fewWords, "")
