@@ -2,17 +2,29 @@ package main
 
 import (
 	"crypto/ed25519"
+	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/reputation/verification"
 	verifications "github.com/actionproof/mediator/reputation/verification/store"
+	"github.com/actionproof/mediator/test/nodetest"
 )
 
 // registered has a node that does not run know agents as registered since an hour ago, as if they had passed a verification then.
@@ -51,41 +63,23 @@ func TestDisputeScripts(t *testing.T) {
 	}})
 }
 
-const speakingRules = `
-actions:
-  - name: post
-    match: {url: "https://PLAIN/posts", methods: [POST]}
-    subject: agent:worker-1
-    action: create_post
-  - name: signals
-    match: {url: "http://mediator.internal/v1/signals", methods: [POST]}
-    subject: agent:worker-1
-    action: publish_signal
-  - name: disputes
-    match: {url: "http://mediator.internal/v1/dispute", methods: [POST]}
-    subject: agent:worker-1
-    action: open_dispute
-upstreams:
-  - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
-`
-
 // newSpeakingRig is a deployment whose agent publishes at the node. A rule of its policy refuses agents that have lost a dispute, and its manifest
-// asks for reputations which are one second old at most.
+// asks for reputations which are 20 seconds old at most.
 func newSpeakingRig(t *testing.T) tiersRig {
 	t.Helper()
 	r := tiersRig{prepareRig(t, []string{demo.PlainHost}, func(r *rig) (http.Handler, string) {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			r.posts.Add(1)
 			w.WriteHeader(http.StatusCreated)
-		}), speakingRules
+		}), tierRules
 	}, func(file string) string {
 		switch {
 		case file == string(configs.Policy()):
 			return string(configs.PolicyReputation())
 		case strings.Contains(file, "\ndeploymentId: "):
-			return strings.Replace(string(demo.WithStatements(demo.WithAutonomy([]byte(file)))), "maxReputationAgeMs: 600000", "maxReputationAgeMs: 2000", 1)
+			return strings.Replace(string(demo.WithStatements(demo.WithAutonomy([]byte(file)))), "maxReputationAgeMs: 600000", "maxReputationAgeMs: 20000", 1)
 		case strings.Contains(file, "\nbelievedHosts: "):
-			return demo.WithDisputes(strings.Replace(file, "lifetime: 10m", "lifetime: 1m", 1), "short: 5s") + "verification: {}\n"
+			return demo.WithDisputes(strings.Replace(file, "lifetime: 10m", "lifetime: 1m", 1), "arbiter: arbiter.jwk, windows: {short: 5s}") + "verification: {}\n"
 		}
 		return demo.Speaking(file)
 	})}
@@ -113,8 +107,8 @@ func TestDisputes(t *testing.T) {
 	r.startNode(t)
 	r.decided(t, fewWords, "")
 
-	self, err := os.Executable()
-	must(t, err)
+	must(t, errors.Join(os.Chmod(filepath.Dir(r.Dir), 0o711), os.Chmod(r.Dir, 0o711), r.CopySelf())) // the agent's user starts it
+	self := r.Self
 	byAgent := func(args ...string) string {
 		t.Helper()
 		out, err := r.asAgent(t, append([]string{self}, args...)...)
@@ -153,7 +147,7 @@ func TestDisputes(t *testing.T) {
 		t.Errorf("the record does not say why:\n%s%s", text, said)
 	}
 
-	byOther("signal", "publish", "It is red.", "--id", "sig_2", "--key", filepath.Join(r.Dir, "other.key"), "--node", node)
+	byOther("signal", "publish", "It is red.", "--id", "sig_2", "--horizon", "long", "--key", filepath.Join(r.Dir, "other.key"), "--node", node)
 	if said, err := r.asAgent(t, self, "dispute", "open", "sig_2", "--claim", "It is green.", "--reasoning", "I looked too."); err == nil || !strings.Contains(err.Error(), "policy_denied") {
 		t.Errorf("an agent that has lost disputes: %s, %v", said, err)
 	}
@@ -172,13 +166,13 @@ func TestDisputes(t *testing.T) {
 // stated demands that the record of the last post by a rule has a statement of this kind, and verifies.
 func (r tiersRig) stated(t *testing.T, rule, kind string) {
 	t.Helper()
-	var page struct{ Posts []ledger.Record }
 	var found ledger.Record
 	until(t, patience, "the record of the post by "+rule, func() bool {
-		must(t, admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?limit=20", &page))
-		at := slices.IndexFunc(page.Posts, func(p ledger.Record) bool { return p.Rule == rule && p.State == ledger.StateForwarded })
+		var posts []ledger.Record
+		must(t, admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?limit=20", &posts))
+		at := slices.IndexFunc(posts, func(p ledger.Record) bool { return p.Rule == rule && p.State == ledger.StateForwarded })
 		if at >= 0 {
-			found = page.Posts[at]
+			found = posts[at]
 		}
 		return at >= 0
 	})
