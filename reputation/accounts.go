@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/autonomy"
+	"github.com/actionproof/mediator/reputation/rating"
 	"github.com/actionproof/mediator/reputation/store"
 )
 
@@ -45,7 +46,26 @@ type account struct {
 	agent accrual.Agent
 	held  chan struct{}    // holds one value while somebody uses what follows; a channel, so that waiting can end
 	log   *accrual.Account // nil where it has to be read from the start
+	rated *rating.Account  // of the same entries
 	last  *reputed         // the last answer; nil while there is none
+}
+
+// add goes on with the log, and reports whether the entry says anything new.
+func (a *account) add(e accrual.Entry) (added bool, err error) {
+	added, err = a.log.Add(e)
+	if added {
+		a.rated.Add(e)
+	}
+	return added, err
+}
+
+// rating returns the rating at a time; nil where too little is known.
+func (a *account) rating(now time.Time) *accrual.Rated {
+	r := a.rated.Rating(now.Unix())
+	if !r.Measured {
+		return nil
+	}
+	return &accrual.Rated{R: r.R, Q: r.Factors.Q, Tier: r.Tier}
 }
 
 // reputed is an answer, and what it was made of.
@@ -95,6 +115,7 @@ func (s *Service) replay(ctx context.Context, a *account) (err error) {
 		if a.log, err = accrual.NewAccount(a.agent); err != nil {
 			return err
 		}
+		a.rated = rating.NewAccount(a.agent, autonomy.ScoringHash)
 	}
 	for more := true; more; {
 		entries, err := s.o.Store.Entries(ctx, a.agent.String(), a.log.Log().Entries+1)
@@ -106,7 +127,7 @@ func (s *Service) replay(ctx context.Context, a *account) (err error) {
 			if err != nil {
 				return fmt.Errorf("entry %d: %w", one.Number, err)
 			}
-			if _, err := a.log.Add(e); err != nil {
+			if _, err := a.add(e); err != nil {
 				return fmt.Errorf("entry %d: %w", one.Number, err)
 			}
 			// The database is not believed for more than order.
@@ -154,7 +175,9 @@ func (s *Service) reputation(ctx context.Context, agentID string) (Reputed, erro
 		s.metrics.reputations.WithLabelValues("same").Inc()
 		return last.answer, nil
 	}
-	token, signed, err := s.o.Reputation.Sign(ctx, accrual.ClaimsOf(a.log.Reputation(autonomy.ScoringHash), verified))
+	unsigned := accrual.ClaimsOf(a.log.Reputation(autonomy.ScoringHash), verified)
+	unsigned.Rating = a.rating(now)
+	token, signed, err := s.o.Reputation.Sign(ctx, unsigned)
 	if err != nil {
 		return Reputed{}, err
 	}
@@ -286,7 +309,7 @@ func (s *Service) enterScored(ctx context.Context, one store.Session, scored *ac
 		return err
 	}
 	defer release()
-	added, err := a.log.Add(entry)
+	added, err := a.add(entry)
 	switch {
 	case err != nil:
 		return s.passOver(ctx, one, err)

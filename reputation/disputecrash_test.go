@@ -84,7 +84,7 @@ func TestDisputeCrash(t *testing.T) {
 	all := len(points)
 	check.WantEqual(t, happened, map[string]int{"signal": all, "opened": 2 * all, "resolved": 2 * all, "final": all})
 	for i := range points {
-		if r := c.reputation(t, agent("agent:target-", i)); r.ChallengesReceived != 1 || r.DisputesPending != 0 || r.Log.Entries != 2 {
+		if r := c.reputation(t, agent("agent:target-", i)); r.ChallengesReceived != 1 || r.DisputesPending != 0 || r.Log.Entries != 3 { // opened, ended, and what the signal was worth
 			t.Errorf("%s: %+v", points[i], r)
 		}
 		if r := c.reputation(t, agent("agent:challenge-", i)); r.DisputesLost != 1 || r.Log.Entries != 1 {

@@ -172,7 +172,7 @@ func (s *Service) proceed(ctx context.Context, book *dispute.Book, e dispute.Ent
 		return err
 	}
 	for _, a := range next.Accounts {
-		entry, err := accounts[a.Agent.String()].add(a.Entry)
+		entry, err := accounts[a.Agent.String()].goOn(a.Entry)
 		if err != nil {
 			return forget(err)
 		}
@@ -214,14 +214,14 @@ func (s *Service) accountsOf(ctx context.Context, of []dispute.Account) (account
 	return accounts, release, nil
 }
 
-// add goes on with a log, and returns the entry as the store keeps it.
-func (a *account) add(e accrual.Entry) (store.Entry, error) {
+// goOn goes on with a log, and returns the entry as the store keeps it.
+func (a *account) goOn(e accrual.Entry) (store.Entry, error) {
 	text, err := e.Encode()
 	if err != nil {
 		return store.Entry{}, err
 	}
 	// The log was read after that of disputes: where it knows how the dispute goes on, another replica was faster.
-	if added, err := a.log.Add(e); err != nil || !added {
+	if added, err := a.add(e); err != nil || !added {
 		return store.Entry{}, errors.Join(fmt.Errorf("%w: the log of %s", store.ErrMoved, a.agent), err)
 	}
 	log := a.log.Log()

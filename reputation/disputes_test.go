@@ -533,3 +533,27 @@ func TestDisputesOff(t *testing.T) {
 	wantCode(t, err, "disputes_off")
 	must(t, c.Settle(t.Context()))
 }
+
+// TestRating: a reputation carries R once the agent has enough sessions and signals, and the same after a restart.
+func TestRating(t *testing.T) {
+	c := newCourt(t)
+	ctx, agent := t.Context(), c.Kit.Agent(t).String()
+	_, err := c.Publish(ctx, c.Says(t, c.SignalOf(agent, "s-1")))
+	must(t, err)
+	for i := range 10 {
+		closed(t, c.Node, fmt.Sprint("ses_", i), 2)
+	}
+	must(t, c.Enter(ctx))
+	if r := c.reputation(t, agent); r.Rating != nil {
+		t.Errorf("rated by a provisional signal: %+v", r.Rating)
+	}
+	c.Kit.Clock.Advance(48 * time.Hour)
+	must(t, c.Settle(ctx))
+	c.Kit.Clock.Advance(24 * time.Hour)
+	r := c.reputation(t, agent)
+	if r.Rating == nil || r.Rating.R <= 0 || r.Rating.Tier == "" {
+		t.Fatalf("%+v", r.Rating)
+	}
+	c.Node = nodetest.New(t, c.Kit, c.Store)
+	check.WantEqual(t, c.reputation(t, agent).Rating, r.Rating)
+}

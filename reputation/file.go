@@ -146,21 +146,16 @@ func (r shown) known() dispute.Known {
 
 // held returns those of some receipts that the node holds. They were verified when they came.
 func (s *Service) held(ctx context.Context, hashes []string) (all []shown, err error) {
-	for _, hash := range hashes {
-		r, err := s.o.Store.Receipt(ctx, hash)
-		if errors.Is(err, store.ErrNotFound) {
-			continue
-		} else if err != nil {
+	held, err := s.o.Store.Held(ctx, hashes)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range held {
+		c, err := evidence.UnverifiedClaims(interaction.Kind, r.Token)
+		if err != nil {
 			return nil, err
 		}
-		one := shown{hash: hash}
-		if one.Receipt, err = evidence.UnverifiedClaims(interaction.Kind, r.Token); err != nil {
-			return nil, err
-		}
-		if one.came, err = s.came(ctx, one); err != nil {
-			return nil, err
-		}
-		all = append(all, one)
+		all = append(all, shown{Receipt: c, hash: r.Hash, came: r.Updated})
 	}
 	return all, nil
 }

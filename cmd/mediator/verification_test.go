@@ -178,7 +178,7 @@ func TestVerifiedReputation(t *testing.T) {
 	agent := interaction.Owner(root.Public) + ":agent:worker-1"
 	verified := func() (string, *accrual.Verified) {
 		t.Helper()
-		status, out, said := invoke(t, "reputation", "show", agent, "--node", node)
+		status, out, said := invoke(t, "reputation", "show", "--node", node, "--", agent)
 		if status != exitDone {
 			t.Fatal(said)
 		}

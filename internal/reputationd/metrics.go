@@ -56,7 +56,9 @@ func newRequests(r prometheus.Registerer) (*requests, error) {
 }
 
 // endpoints are the first parts of the API's paths below /v1/, and mcp; others stands for every other path: strangers choose no label.
-var endpoints = []string{"receipts", "challenge", "score", "sessions", "reputation", "baselines", "scoring", "signals", "dispute", "disputes", "schemas", mcp}
+var endpoints = []string{
+	"receipts", "challenge", "score", "sessions", "verifications", "reputation", "baselines", "scoring", "signals", "dispute", "disputes", "schemas", mcp,
+}
 
 const mcp = "mcp"
 

@@ -131,6 +131,28 @@ func TestDisputes(t *testing.T) {
 	}
 }
 
+// TestRated: the description knows the rating of an agent that has enough sessions and signals.
+func TestRated(t *testing.T) {
+	c := newCaller(t)
+	n, agent := c.node, c.node.Kit.Agent(t).String()
+	token, body := c.says(signals, n.SignalOf(agent, "s-1"))
+	c.ok("POST", signals, token, body, &reputation.Signal{})
+	for i := range 10 {
+		s := n.Calls(t, fmt.Sprint("ses_", i), 2)
+		s.Close(t)
+		n.Delivered(t, 4, s.Receipts...)
+	}
+	must(t, n.Enter(t.Context()))
+	n.Kit.Clock.Advance(48 * time.Hour)
+	must(t, n.Settle(t.Context()))
+	n.Kit.Clock.Advance(24 * time.Hour)
+	var reputed struct{ Reputation accrual.Claims }
+	c.ok("GET", "/v1/reputation/"+url.PathEscape(agent), "", nil, &reputed)
+	if reputed.Reputation.Rating == nil {
+		t.Error("there is no rating")
+	}
+}
+
 // TestSchemas: the published schemas are those that the OpenAPI document has.
 func TestSchemas(t *testing.T) {
 	c := newCaller(t)

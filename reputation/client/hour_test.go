@@ -191,12 +191,15 @@ func (w *whole) post() string {
 
 const agentOfKit = "agent:worker-1"
 
-// TestAnHourWithoutTheNode: the node is away for an hour in which an agent makes 10,000 receipts. Its posts are decided by the last reputation
-// until that ends, and refused from then on. The sidecar is started again, and hands everything over when the node is back, though answers are
-// lost on the way. Each session counts once, and decides the posts that come then.
+// TestAnHourWithoutTheNode: the node is away for an hour in which an agent makes 10,000 receipts (a quarter of them under the race detector). Its
+// posts are decided by the last reputation until that ends, and refused from then on. The sidecar is started again, and hands everything over when
+// the node is back, though answers are lost on the way. Each session counts once, and decides the posts that come then.
 func TestAnHourWithoutTheNode(t *testing.T) {
 	full.Only(t, "time to sign, hand over and score 10,000 receipts")
-	const sessions, calls = 60, 167
+	sessions, calls := 60, 167
+	if raceDetector {
+		calls = 41
+	}
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(gatetest.Start))
 		w := newWhole(t)
@@ -216,7 +219,7 @@ func TestAnHourWithoutTheNode(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 		}
-		const all = sessions * (calls + 1)
+		all := int64(sessions * (calls + 1))
 		w.end()
 		w.start()
 		if s, err := w.sender.Status(t.Context()); err != nil || s.Undelivered != all || s.Pruned != 0 {
@@ -247,7 +250,7 @@ func TestAnHourWithoutTheNode(t *testing.T) {
 				t.Errorf("the node has %d receipts of session %d", n, i)
 			}
 		}
-		if w.road.most != 200 && w.road.most != calls+1 {
+		if w.road.most != min(200, calls+1) {
 			t.Errorf("%d receipts were handed over at once", w.road.most)
 		}
 		w.road.set(false, false)
@@ -258,7 +261,7 @@ func TestAnHourWithoutTheNode(t *testing.T) {
 		check.Must(t, err)
 		c, err := evidence.UnverifiedClaims(accrual.Kind, said)
 		check.Must(t, err)
-		if c.Log.Entries != sessions || c.TotalSessions != sessions || c.TotalInteractions != sessions || c.Tier != accrual.TierBuilding {
+		if n := int64(sessions); c.Log.Entries != n || c.TotalSessions != n || c.TotalInteractions != n || c.Tier != accrual.TierBuilding {
 			t.Errorf("%+v", c.Reputation)
 		}
 		if got != "building" {

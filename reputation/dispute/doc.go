@@ -2,7 +2,7 @@
 // and what follows (seed 002, and seed 003's challenge protocol; docs/disputes.md). It is pure: no clock, no store, no network. The same log
 // always gives the same state, byte for byte.
 //
-//	document.go  what agents write: signals, contracts, challenges; schema.go publishes their JSON Schemas
+//	document.go  what agents write: signals, contracts, challenges; form.go their form; schema.go publishes their JSON Schemas
 //	entry.go     the entries of the log
 //	book.go      the log, entry by entry, and what follows from it; apply.go one entry; facts.go what others read of it
 //	note.go      what the logs of agents get of signals

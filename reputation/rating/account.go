@@ -61,9 +61,6 @@ func (a *Account) Add(e accrual.Entry) {
 // Rating returns the rating at a time, in Unix seconds, which is not before the last entry's.
 func (a *Account) Rating(at int64) Rating {
 	then := *a
-	if a.last == 0 {
-		then.rated.AsOf = max(0, midnight(at))
-	}
 	then.advance(midnight(at))
 	return then.rated
 }

@@ -104,7 +104,8 @@ func (h *history) addRaised(r accrual.Raised) {
 
 // credit counts the owner of another agent, once. It may not be the agent's own, and of an agent elsewhere nobody knows that it is not.
 func (h *history) credit(owners map[string]bool, other string) {
-	if of, err := accrual.ParseAgent(other); err == nil && !h.agent.SameOwner(of) {
+	of, _ := accrual.ParseAgent(other) // what is no id is of no owner
+	if !h.agent.SameOwner(of) {
 		owners[of.Owner] = true
 	}
 }
@@ -198,7 +199,7 @@ func pairs(outcomes []outcome, holds func(a, b outcome) bool) float64 {
 			n++
 		}
 	}
-	return accrual.Round(float64(n) / float64(max(1, len(outcomes)-1)))
+	return accrual.Round(float64(n) / float64(len(outcomes)-1))
 }
 
 // meanAndSpread returns the mean of the outcomes and their standard deviation, as of a whole population.
@@ -212,7 +213,7 @@ func meanAndSpread(outcomes []outcome) (m, spread float64) {
 	for _, v := range values {
 		squares += float64((v - m) * (v - m))
 	}
-	return m, math.Sqrt(squares / float64(max(1, len(values))))
+	return m, math.Sqrt(squares / float64(len(values)))
 }
 
 func mean(values []float64) float64 {
@@ -220,5 +221,5 @@ func mean(values []float64) float64 {
 	for _, v := range values {
 		sum += v
 	}
-	return sum / float64(max(1, len(values)))
+	return sum / float64(len(values))
 }

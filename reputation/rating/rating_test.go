@@ -122,16 +122,22 @@ func TestInputs(t *testing.T) {
 		"a spread beyond the noise":                                         {log{}.signal(whole).sessions(10, 30).sessions(10, 70), func(i *rating.Inputs) { i.Sigma, i.RAP = 0.08, 1 }},
 		"the mean falls from the first ten to the last":                     {log{}.signal(whole).sessions(10, 62).sessions(10, 38), func(i *rating.Inputs) { i.Drawdown = 0.24 }},
 		"a fall by half that recovers":                                      {log{}.signal(whole).sessions(10, 50).sessions(1, 40).sessions(9, 50), func(i *rating.Inputs) { i.Drawdown, i.RAP = 0.01, 1.625 }},
-		"at the end of low confidence":                                      {log{}.signal(whole).sessions(20, 30), func(i *rating.Inputs) { i.RAP = 0 }},
-		"no autonomy":                                                       {log{}.signal(whole).sessions(20, 0), func(i *rating.Inputs) { i.RAP = -2.5 }},
-		"RAP ends at 3":                                                     {log{}.signal(whole).sessions(20, 100), func(i *rating.Inputs) { i.RAP = 3 }},
-		"a jump of exactly 50":                                              {log{}.signal(whole).sessions(19, 75).sessions(1, 25), func(i *rating.Inputs) { i.RAP, i.Drawdown = 3, 0.05 }},
-		"a jump above 50":                                                   {log{}.signal(whole).sessions(19, 75).sessions(1, 24.9), func(i *rating.Inputs) { i.RAP, i.Drawdown, i.Instability = 3, 0.0501, 0.052632 }},
-		"what is older than 20 events counts no more":                       {log{}.signal(whole).sessions(9, 0).sessions(20, 50), func(*rating.Inputs) {}},
+		"a fall that recovers": {log{}.signal(whole).sessions(10, 60).sessions(3, 20).sessions(7, 70), func(i *rating.Inputs) {
+			i.Sigma, i.Drawdown, i.RAP = 0.043936, 0.12, 1.677484
+		}},
+		"at the end of low confidence":                {log{}.signal(whole).sessions(20, 30), func(i *rating.Inputs) { i.RAP = 0 }},
+		"no autonomy":                                 {log{}.signal(whole).sessions(20, 0), func(i *rating.Inputs) { i.RAP = -2.5 }},
+		"RAP ends at 3":                               {log{}.signal(whole).sessions(20, 100), func(i *rating.Inputs) { i.RAP = 3 }},
+		"a jump of exactly 50":                        {log{}.signal(whole).sessions(19, 75).sessions(1, 25), func(i *rating.Inputs) { i.RAP, i.Drawdown = 3, 0.05 }},
+		"a jump above 50":                             {log{}.signal(whole).sessions(19, 75).sessions(1, 24.9), func(i *rating.Inputs) { i.RAP, i.Drawdown, i.Instability = 3, 0.0501, 0.052632 }},
+		"what is older than 20 events counts no more": {log{}.signal(whole).sessions(9, 0).sessions(20, 50), func(*rating.Inputs) {}},
 
 		// What is an outcome.
 		"an event counts once, by its lowest session": {steady().session(80, in("e")).session(50, in("e")), func(*rating.Inputs) {}},
 		"late receipts replace a session":             {steady().session(90, id("s"), in("e")).session(50, id("s"), in("e")), func(*rating.Inputs) {}},
+		"late receipts that raise the score":          {steady().session(10, id("s"), in("e")).session(50, id("s"), in("e")), func(*rating.Inputs) {}},
+		"late receipts of the second session":         {steady().session(60, in("e")).session(10, id("s"), in("e")).session(50, id("s"), in("e")), func(*rating.Inputs) {}},
+		"an interaction in the first session will do": {steady().session(80, in("e")).session(50, none, in("e")), func(*rating.Inputs) {}},
 		"an event without an interaction is none":     {steady().session(99, none), func(*rating.Inputs) {}},
 		"an interaction in the other session will do": {steady().session(50, none, in("e")).session(80, in("e")), func(*rating.Inputs) {}},
 		"scores by other formulas":                    {steady().session(99, other), func(*rating.Inputs) {}},

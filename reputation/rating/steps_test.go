@@ -227,6 +227,17 @@ func TestClocks(t *testing.T) {
 	}
 }
 
+// TestSpamOfNothing: a penalty fades also where R stands still at 0.
+func TestSpamOfNothing(t *testing.T) {
+	l := log{}.signal(accrual.Signal{ID: "s"}).sessions(20, 50).violation()
+	l[len(l)-1].At = midnight + day - 1
+	for days, want := range map[int64]float64{1: 0.25, 8: 0.125, 15: 0.0625} {
+		if got := l.after(t, days); got.R != 0 || math.Abs(got.Inputs.Spam-want) > 2e-6 || got.Steps != days {
+			t.Errorf("after %d days: %+v, want the penalty %v", days, got, want)
+		}
+	}
+}
+
 // TestLongSilence: days on which nothing happens any more cost no time, and end where each of them by itself would.
 func TestLongSilence(t *testing.T) {
 	for name, l := range map[string]log{"rated": steady().violation(), "not rated": log{}.violation(), "nothing": nil} {

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 )
 
@@ -80,6 +82,32 @@ func (s *Store) Receipt(ctx context.Context, hash string) (Receipt, error) {
 	const doing = "read the receipt"
 	rows, err := s.query(ctx, selectReceipt+`WHERE hash = $1`, hash)
 	return first(list(doing, rows, err, scanReceipt))
+}
+
+// Held is a receipt, and when the last one of its session came.
+type Held struct {
+	Receipt
+	Updated time.Time
+}
+
+// Held returns those of the receipts with some hashes that there are. There may be as many hashes as a document names, a few dozen.
+func (s *Store) Held(ctx context.Context, hashes []string) ([]Held, error) {
+	const doing = "read the receipts"
+	if len(hashes) == 0 {
+		return nil, nil
+	}
+	places, args := make([]string, len(hashes)), make([]any, len(hashes))
+	for i, hash := range hashes {
+		places[i], args[i] = fmt.Sprintf("$%d", i+1), hash
+	}
+	rows, err := s.query(ctx, `SELECT r.owner, r.session, r.number, r.hash, r.request, r.token, s.updated FROM receipts AS r
+		JOIN sessions AS s ON s.owner = r.owner AND s.session = r.session WHERE r.hash IN (`+strings.Join(places, ", ")+`) ORDER BY r.hash`, args...)
+	return list(doing, rows, err, func(scan func(...any) error) (h Held, err error) {
+		var updated int64
+		err = scan(&h.Owner, &h.Session, &h.Number, &h.Hash, &h.Request, &h.Token, &updated)
+		h.Updated = moment(updated)
+		return h, err
+	})
 }
 
 // Append goes on with a chain, with all receipts or none. It returns [ErrMoved] if the first of them is not the one that the session wants

@@ -117,6 +117,14 @@ func TestReceipts(t *testing.T) {
 		if r.Session != "s" || r.Number != 7 || r.Owner != "o" {
 			t.Errorf("%+v", r)
 		}
+		held, err := two.Held(ctx, []string{"hash of s 9", "other", "hash of s 251"})
+		must(t, err)
+		if len(held) != 2 || held[0].Number != 251 || held[1].Number != 9 || held[1].Token != "token of s 9" || !held[0].Updated.Equal(start) {
+			t.Errorf("%+v", held)
+		}
+		if none, err := two.Held(ctx, nil); err != nil || len(none) != 0 {
+			t.Errorf("%+v, %v", none, err)
+		}
 		_, err = two.Receipt(ctx, "other")
 		wantErr(t, err, store.ErrNotFound)
 		must(t, one.Append(ctx, func() store.Addition {

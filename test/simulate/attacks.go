@@ -10,7 +10,7 @@ import (
 )
 
 // tries is how many agents a figure is the mean of.
-const tries = 12
+const tries = 8
 
 // lives lets agents of a kind live for a month, each in a world of its own, and do something in the evenings. It returns the mean of R at midnights,
 // given by how many days lie before them.
@@ -175,8 +175,10 @@ func attacks() (all []attack, collusions []collusion) {
 		{name: "agents of other owners cite it", identities: 1, with: cites},
 		{name: "all three", identities: 3, with: allThree},
 	}
+	without := end(colluding, nil)
 	for i := range collusions {
-		for _, n := range colluders {
+		collusions[i].r = []float64{without}
+		for _, n := range colluders[1:] {
 			collusions[i].r = append(collusions[i].r, end(colluding, collusions[i].with(n)))
 		}
 	}

@@ -92,6 +92,13 @@ func (c *court) come(name, verdict string, document any, edits ...func(*filingJS
 	return c
 }
 
+// published publishes a signal of which the node has found something.
+func (c *court) published(s dispute.Signal, found dispute.Publication) *court {
+	found.Signal = s
+	e, err := c.book.Publish(dispute.DefaultRules, found, c.now)
+	return c.enter(*e, err)
+}
+
 // opened is come without a vector.
 func (c *court) opened(document any, edits ...func(*filingJSON)) *court {
 	return c.come("", "ok", document, edits...)
@@ -136,6 +143,13 @@ func disputeLogs() (out []disputeVector) {
 		wait(301*time.Second).come("a signal that is too old", "statement_time", newCourt().signal(workerA1, "sig-3", "short")).
 		wait(-time.Second).come("a signal that is just not too old", "ok", newCourt().signal(workerA1, "sig-3", "short"), registered(0)).
 		wait(-602*time.Second).come("a signal of the future", "statement_time", newCourt().signal(workerA1, "sig-4", "short")))
+
+	known := dispute.By{Registered: time.Unix(at-1000, 0), Tier: accrual.TierNew}
+	add(newCourt().published(newCourt().signal(workerA1, "sig-1", "short", receiptHash(1)), dispute.Publication{By: known, Observed: true, Sources: true}).
+		published(newCourt().signal(workerB, "sig-2", "short", receiptHash(1), receiptHash(2)), dispute.Publication{By: known, Cites: []string{workerA1, workerC}}).
+		published(newCourt().signal(workerB, "sig-3", "short", receiptHash(1)), dispute.Publication{Cites: []string{workerA1}}).
+		published(newCourt().signal(workerA2, "sig-4", "short", receiptHash(1)), dispute.Publication{Cites: []string{workerA1}}).
+		wait(24 * time.Hour).finalise().state("what was found of signals, and who is cited"))
 
 	add(newCourt().opened(newCourt().signal(workerA1, "sig", "short")).come("a contract", "ok", newCourt().contract(workerB, "c-1", "sig")).state("a pending dispute").
 		come("the same contract again", "ok", newCourt().contract(workerB, "c-1", "sig")).

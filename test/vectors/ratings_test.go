@@ -156,6 +156,8 @@ func ratingsVectors() ratingsFile {
 		{name: "sessions up and down, over many days", log: uneven}, {name: "some of these days", log: uneven[:28], days: 7},
 		{name: "more than 20 events", log: ratingLog{}.signal(allChecked).sessions(15, 0).sessions(20, 50)},
 		{name: "two sessions of one event", log: steady.session("e", 90).session("e", 40)}, {name: "late receipts", log: steady.session("e", 90, id("s")).session("e", 40, id("s"))},
+		{name: "late receipts that raise a score", log: steady.session("e", 10, id("s")).session("e", 40, id("s"))},
+		{name: "a fall that recovers", log: ratingLog{}.signal(allChecked).sessions(10, 60).sessions(3, 20).sessions(7, 70)},
 		{name: "late receipts a day later", log: steady.session("e", 90, id("s")).session("e", 40, id("s")).wait(aDay), days: 2},
 		{name: "an event without an interaction", log: steady.session("e", 99, none)}, {name: "an event whose second session has the interaction", log: steady.session("e", 40, none).session("e", 90)},
 		{name: "scores by other formulas", log: steady.sessions(5, 99, others)}, {name: "nothing but scores by other formulas", log: ratingLog{}.signal(allChecked).sessions(20, 50, others)},

@@ -1,0 +1,6 @@
+//go:build !race
+
+package client_test
+
+// raceDetector tells that nothing slows the tests down.
+const raceDetector = false

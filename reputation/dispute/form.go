@@ -1,0 +1,146 @@
+package dispute
+
+import (
+	"regexp"
+	"unicode/utf8"
+
+	"github.com/actionproof/mediator/reputation/accrual"
+)
+
+// The texts of documents, as their schemas have them too.
+var (
+	idForm    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
+	agentForm = regexp.MustCompile(`^([A-Za-z0-9_-]{43}:[\s\S]{1,256}|did:key:z6Mk[1-9A-HJ-NP-Za-km-z]{44})$`)
+	hashForm  = regexp.MustCompile(`^[0-9a-f]{64}$`)
+)
+
+// field is a text under check: its name, its value and its form.
+type field struct {
+	name, value string
+	form        *regexp.Regexp
+}
+
+func checkFields(fields ...field) error {
+	for _, f := range fields {
+		if !f.form.MatchString(f.value) {
+			return malformed("has a %s of another form", f.name)
+		}
+	}
+	return nil
+}
+
+// text is a text that agents write, with its longest length in characters.
+type text struct {
+	name, value string
+	longest     int
+	optional    bool
+}
+
+func checkTexts(texts ...text) error {
+	for _, t := range texts {
+		if n := utf8.RuneCountInString(t.value); n > t.longest || n == 0 && !t.optional {
+			return malformed("has a %s that is empty or longer than %d characters", t.name, t.longest)
+		}
+	}
+	return nil
+}
+
+func checkAgent(name, id string) error {
+	if err := checkFields(field{name, id, agentForm}); err != nil {
+		return err
+	}
+	if _, err := accrual.ParseAgent(id); err != nil {
+		return malformed("has a %s that is no agent's: %v", name, err)
+	}
+	return nil
+}
+
+// checkReceipts refuses a list of hashes that is too long or names one twice.
+func checkReceipts(name string, hashes []string) error {
+	seen := make(map[string]bool, len(hashes))
+	for _, h := range hashes {
+		if err := checkFields(field{name, h, hashForm}); err != nil {
+			return err
+		}
+		if seen[h] {
+			return malformed("names a receipt twice in %s", name)
+		}
+		seen[h] = true
+	}
+	if len(hashes) > MaxReceipts {
+		return malformed("names %d receipts in %s; at most %d can be", len(hashes), name, MaxReceipts)
+	}
+	return nil
+}
+
+func checkTime(at int64) error {
+	if at < 1 || at > maxWhole {
+		return malformed("has a timestamp that is no time in Unix seconds")
+	}
+	return nil
+}
+
+func oneOf(name, value string, of ...string) error {
+	for _, one := range of {
+		if value == one {
+			return nil
+		}
+	}
+	return malformed("has the %s %.40q", name, value)
+}
+
+// first returns the first error there is.
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s Signal) check() error {
+	return first(
+		checkFields(field{"signal_id", s.SignalID, idForm}), checkAgent("agent_id", s.AgentID),
+		checkTexts(text{"statement", s.Statement, MaxStatement, false}, text{"signature", s.Signature, maxSignature, true}),
+		oneOf("horizon", s.Horizon, HorizonShort, HorizonLong), checkTime(s.Timestamp), s.RestsOn.check(),
+	)
+}
+
+func (r *RestsOn) check() error {
+	switch {
+	case r == nil:
+		return nil
+	case (len(r.Receipts) == 0) == (r.Record == ""):
+		return malformed("rests on other than either receipts or one record")
+	case r.Record != "":
+		return checkFields(field{"rests_on.record", r.Record, hashForm})
+	}
+	return checkReceipts("rests_on.receipts", r.Receipts)
+}
+
+func (c Contract) check() error {
+	return first(
+		checkFields(field{"challenge_id", c.ChallengeID, idForm}, field{"original_signal_id", c.OriginalSignalID, idForm}),
+		checkAgent("challenger_agent_id", c.ChallengerAgentID),
+		checkTexts(text{"counter_claim", c.CounterClaim, MaxStatement, false}, text{"reasoning_trace", c.ReasoningTrace, MaxTrace, false}, text{"signature", c.Signature, maxSignature, true}),
+		oneOf("challenge_type", c.ChallengeType, "", TypeTiming, TypeKnowledge, TypeConsistency, TypeGeneral),
+		checkTime(c.Timestamp), checkReceipts("target_receipts", c.TargetReceipts),
+	)
+}
+
+func (c Challenge) check() error {
+	if len(c.TargetReceipts) == 0 {
+		return malformed("names no target_receipts")
+	}
+	if c.Timestamp != 0 {
+		if err := checkTime(c.Timestamp); err != nil {
+			return err
+		}
+	}
+	return first(
+		checkAgent("challenger_id", c.ChallengerID), checkAgent("target_id", c.TargetID), checkReceipts("target_receipts", c.TargetReceipts),
+		oneOf("challenge_type", c.ChallengeType, TypeTiming, TypeKnowledge, TypeConsistency, TypeGeneral),
+		checkTexts(text{"evidence", c.Evidence, MaxTrace, true}, text{"signature", c.Signature, maxSignature, true}),
+	)
+}
