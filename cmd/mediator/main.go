@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	_ "time/tzdata" // the time zones, for a machine without them
 
@@ -83,7 +84,12 @@ func rootCommand() *cobra.Command {
 		Args: cli.NoOtherCommand,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Usage(err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		if strings.Contains(err.Error(), "shorthand") { // one thumbprint in 64 begins with a dash
+			err = fmt.Errorf("%w: what begins with - and is no flag, such as the id of an agent, stands after all flags and a --", err)
+		}
+		return cli.Usage(err)
+	})
 	root.Version = versions()
 	root.SetVersionTemplate("mediator {{.Version}}\n")
 	for _, group := range []struct {

@@ -171,10 +171,13 @@ func BenchmarkChain(b *testing.B, open func(b *testing.B) ledger.Store, receipts
 	b.ReportAllocs()
 	b.ResetTimer()
 	defer CPU(b)()
+	quickest := time.Hour // what the machine does besides is in all others
+	defer func() { b.ReportMetric(float64(quickest.Nanoseconds()), "quickest-ns") }()
 	for n := 0; b.Loop(); n++ {
-		s := fmt.Sprintf("ses_%06d", n*7919%(receipts/length))
+		s, began := fmt.Sprintf("ses_%06d", n*7919%(receipts/length)), time.Now()
 		if chain, err := l.Chain(context.Background(), s, 1, length); err != nil || len(chain) != length {
 			b.Fatal(s, len(chain), err)
 		}
+		quickest = min(quickest, time.Since(began))
 	}
 }
