@@ -182,6 +182,10 @@ func TestStatements(t *testing.T) {
 		"another's statement": {with(mine("s-3"), func(s *reputation.Spoken) {
 			s.Statement = c.Statement(t, mine("s-3"), func(of *interaction.Statement) { of.Agent = "agent:two" })
 		}), "statement_author"},
+		"another's document": {with(mine("s-3"), func(s *reputation.Spoken) {
+			s.By.Agent = "agent:two"
+			s.Statement = c.Statement(t, mine("s-3"), func(of *interaction.Statement) { of.Agent = "agent:two" })
+		}), "statement_author"},
 		"a wrong signature": {with(mine("s-3"), func(s *reputation.Spoken) {
 			s.Statement = nodetest.Resigned(s.Statement, c.Statement(t, mine("s-4"), nil))
 		}), "signature_invalid"},
@@ -264,6 +268,9 @@ func TestReceiptsDecide(t *testing.T) {
 				s.Close(t)
 				c.Delivered(t, 7, s.Receipts...)
 				must(t, c.Settle(t.Context())) // too soon after the last try
+				if all, err := c.Disputes(t.Context(), c.two, 0); err != nil || len(all) != 1 || all[0].Status != dispute.StatusReviewing {
+					t.Errorf("%+v, %v", all, err)
+				}
 				c.Kit.Clock.Advance(time.Minute)
 			},
 			want: want{dispute.StatusResolved, accrual.TargetWins, dispute.ResolverRules, dispute.ReasonNothingFound},
