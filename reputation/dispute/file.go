@@ -73,7 +73,11 @@ func (b *Book) Publish(r Rules, p Publication, now time.Time) (*Entry, error) {
 			e.Basis = BasisObserved
 		}
 	}
-	return &Entry{At: at, Signal: e}, nil
+	entry := &Entry{At: at, Signal: e}
+	if _, err := entry.Encode(); err != nil {
+		return nil, malformed("rests on receipts of agents whose ids are too long together: %w", err)
+	}
+	return entry, nil
 }
 
 func (r Rules) window(horizon string) time.Duration {

@@ -3,6 +3,7 @@ package dispute_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,6 +73,25 @@ func TestPublish(t *testing.T) {
 	_, err = publish(signalOf(alice, "too-many", begin), n.by)
 	check.WantCode(t, err, "signal_too_many")
 	n.sleep(24*time.Hour).finalise().publish(alice, "one-more")
+}
+
+// TestPublishedEntriesCanBeRead: no signal makes an entry that is too large to be read again, however long the ids of those that it cites are.
+func TestPublishedEntriesCanBeRead(t *testing.T) {
+	n := newNode(t)
+	s, cites := signalOf(alice, "sig-1", begin), []string(nil)
+	s.RestsOn = new(dispute.RestsOn)
+	for i := range dispute.MaxReceipts {
+		s.RestsOn.Receipts = append(s.RestsOn.Receipts, hashOf(i))
+		cites = append(cites, agentOf("b", fmt.Sprintf("%02d", i)+strings.Repeat("\x01", 254)))
+	}
+	_, err := n.book.Publish(n.rules, dispute.Publication{Signal: s, By: n.by, Cites: cites}, n.now)
+	check.WantCode(t, err, "statement_malformed")
+	e, err := n.book.Publish(n.rules, dispute.Publication{Signal: s, By: n.by, Cites: cites[:32]}, n.now)
+	check.Must(t, err)
+	text, err := e.Encode()
+	check.Must(t, err)
+	_, err = dispute.ParseEntry(text)
+	check.Must(t, err)
 }
 
 // wantCode is check.WantCode, and no error for an empty code.
