@@ -349,6 +349,37 @@ func TestBrought(t *testing.T) {
 	wantCode(t, err, "dispute_receipts")
 }
 
+// TestBroughtOfOtherSessions: what is brought of a session that the dispute is not about decides nothing. Otherwise an agent could lose again and
+// again by what it has lost by, which everybody can read.
+func TestBroughtOfOtherSessions(t *testing.T) {
+	c := newCourt(t)
+	s, target := closed(t, c.Node, "ses_a", 5), c.Kit.Agent(t).String()
+	other := c.Calls(t, "ses_a", 2)
+	of := dispute.Challenge{ChallengerID: c.one, TargetID: target, ChallengeType: dispute.TypeConsistency,
+		TargetReceipts: []string{evidence.HashToken(s.Receipts[0])}, Evidence: other.Receipts[1]}
+	_, err := c.File(t.Context(), c.Says(t, of))
+	must(t, err)
+	must(t, c.Settle(t.Context()))
+	c.Kit.Clock.Advance(time.Hour)
+	later := closed(t, c.Node, "ses_b", 5)
+	again := of
+	again.ChallengerID = c.two
+	_, err = c.File(t.Context(), c.Says(t, again))
+	wantCode(t, err, "dispute_receipts")
+	again.TargetReceipts = []string{evidence.HashToken(later.Receipts[0])}
+	d, err := c.File(t.Context(), c.Says(t, again))
+	must(t, err)
+	must(t, c.Settle(t.Context()))
+	got, err := c.Dispute(t.Context(), d.DisputeID)
+	must(t, err)
+	if got.Outcome != accrual.TargetWins {
+		t.Errorf("%s", got.Resolved)
+	}
+	if r := c.reputation(t, target); r.ChallengesLost != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // TestViolations: breaches of the rules against spam are refused, and entered once each. Documents that nobody has signed enter nothing.
 func TestViolations(t *testing.T) {
 	c := newCourt(t)

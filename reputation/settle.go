@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -188,6 +189,7 @@ func (s *Service) trial(ctx context.Context, d dispute.State) (*dispute.Trial, e
 	if err != nil {
 		return nil, err
 	}
+	var others []evidence.Opened[interaction.Receipt]
 	for _, token := range tokens {
 		c, err := evidence.UnverifiedClaims(interaction.Kind, token)
 		if err != nil || c.Owner != target.Owner || c.Agent != target.Subject {
@@ -200,12 +202,19 @@ func (s *Service) trial(ctx context.Context, d dispute.State) (*dispute.Trial, e
 		if err != nil {
 			continue
 		}
-		r, err := begin(c.Chain.SessionID)
-		if err != nil {
-			return nil, err
+		others = append(others, o)
+		if slices.Contains(d.Receipts, o.Hash()) {
+			if _, err := begin(c.Chain.SessionID); err != nil {
+				return nil, err
+			}
 		}
-		c = o.Claims()
-		r.Other(o.Hash(), &c)
+	}
+	for _, o := range others {
+		c := o.Claims()
+		// Only the sessions of the disputed receipts are judged: by those it was judged whether the dispute may be opened.
+		if r := records[c.Chain.SessionID]; r != nil {
+			r.Other(o.Hash(), &c)
+		}
 	}
 	return trial, nil
 }
