@@ -349,6 +349,32 @@ func TestBrought(t *testing.T) {
 	wantCode(t, err, "dispute_receipts")
 }
 
+// TestATrialThatFails: a dispute that cannot be judged holds up no window, and is not tried again at once, also where its time is over.
+func TestATrialThatFails(t *testing.T) {
+	c := newCourt(t)
+	ctx, now := t.Context(), c.Kit.Clock.Now()
+	c.published(t, "sig-1")
+	s := closed(t, c.Node, "ses_a", 5)
+	must(t, c.Store.Issue(ctx, store.Challenge{Nonce: "n", Owner: c.Kit.Owner(t), Session: "ses_a", Agent: "agent:worker-1", Number: 1, Issued: now, Expires: now.Add(time.Minute)}, 9))
+	must(t, c.Store.Commit(ctx, "n", evidence.HashBytes(nil), now))
+	must(t, c.Store.Reveal(ctx, "n", nodetest.Salt, "no strategy", now))
+	d := c.challenged(t, dispute.TypeTiming, s, 1)
+	c.Kit.Clock.Advance(72 * time.Hour)
+	for range 2 {
+		if err := c.Settle(ctx); err == nil {
+			t.Error("the trial was held")
+		}
+		if got, err := c.Signal(ctx, "sig-1"); err != nil || got.Status != reputation.StatusFinal {
+			t.Errorf("%+v, %v", got, err)
+		}
+		must(t, c.Settle(ctx)) // too soon after the last try
+		if got, err := c.Dispute(ctx, d.DisputeID); err != nil || got.Status != dispute.StatusPending {
+			t.Errorf("%+v, %v", got, err)
+		}
+		c.Kit.Clock.Advance(time.Minute)
+	}
+}
+
 // TestBroughtOfOtherSessions: what is brought of a session that the dispute is not about decides nothing. Otherwise an agent could lose again and
 // again by what it has lost by, which everybody can read.
 func TestBroughtOfOtherSessions(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -40,7 +41,8 @@ func (s *Service) settleAlways(ctx context.Context) {
 	}
 }
 
-// Settle closes the windows that have ended, and resolves the disputes that can be resolved. What one lacks holds up no other.
+// Settle closes the windows that have ended, and resolves the disputes that can be resolved. What one lacks holds up no other. What needs no trial
+// comes first: trials can take long.
 func (s *Service) Settle(ctx context.Context) error {
 	if s.o.Disputes == nil {
 		return nil
@@ -50,37 +52,42 @@ func (s *Service) Settle(ctx context.Context) error {
 		return err
 	}
 	unresolved, closing := book.Unresolved(), book.Closing(s.o.Now())
-	var due []dispute.State
+	var expired, trials []string
 	for _, id := range unresolved {
-		if d, late := s.docket.due(id, s.o.Now()); late {
-			due = append(due, d)
+		switch d, due := s.docket.due(id, s.o.Now()); {
+		case due && d.Type == dispute.TypeGeneral:
+			expired = append(expired, id)
+		case due:
+			trials = append(trials, id)
 		}
 	}
+	maps.DeleteFunc(s.docket.tried, func(id string, _ time.Time) bool { return !slices.Contains(unresolved, id) }) // whichever replica has ended them
+	// Those that were tried least recently come first: who can choose the ids of its disputes must not be before all others for ever.
+	slices.SortStableFunc(trials, func(a, b string) int { return s.docket.tried[a].Compare(s.docket.tried[b]) })
 	release()
 	var failed []error
-	for _, d := range due {
-		if err := s.resolve(ctx, d); err != nil {
-			failed = append(failed, fmt.Errorf("the dispute %s: %w", d.DisputeID, err))
-		}
-	}
-	for _, id := range closing {
-		if err := s.finalise(ctx, id); err != nil {
-			failed = append(failed, fmt.Errorf("the signal %s: %w", id, err))
+	for _, one := range []struct {
+		what string
+		ids  []string
+		do   func(context.Context, string) error
+	}{{"dispute", expired, s.expire}, {"signal", closing, s.finalise}, {"dispute", trials, s.try}} {
+		for _, id := range one.ids {
+			if err := one.do(ctx, id); err != nil {
+				failed = append(failed, fmt.Errorf("the %s %s: %w", one.what, id, err))
+			}
 		}
 	}
 	return errors.Join(failed...)
 }
 
-// due returns an unresolved dispute, and whether it is to be judged now.
+// due returns an unresolved dispute, and whether it is to be judged now. One that was tried waits also where its time is over: a trial that
+// fails would be held again at once, and hold up all others.
 func (k *docket) due(id string, now time.Time) (d dispute.State, is bool) {
 	d, _ = k.book.Dispute(id)
-	switch {
-	case k.book.Late(id, now):
-		return d, true
-	case d.Type == dispute.TypeGeneral:
-		return d, false
+	if d.Type == dispute.TypeGeneral {
+		return d, k.book.Late(id, now)
 	}
-	return d, now.Sub(k.tried[id]) >= triedEvery
+	return d, now.Sub(k.tried[id]).Abs() >= triedEvery // also after the clock was set back
 }
 
 // finalise closes the window of a signal, unless another replica has.
@@ -97,12 +104,24 @@ func (s *Service) finalise(ctx context.Context, id string) error {
 	})
 }
 
-// resolve judges a dispute, and ends it if nothing is missing, or if its time is over.
-func (s *Service) resolve(ctx context.Context, d dispute.State) error {
-	if d.Type == dispute.TypeGeneral {
-		return s.step(ctx, func(book *dispute.Book) error {
-			return s.end(ctx, book, d.DisputeID, func() (dispute.Entry, error) { return book.Expire(d.DisputeID, s.o.Now()) })
-		})
+// expire ends a general dispute whose time is over.
+func (s *Service) expire(ctx context.Context, id string) error {
+	return s.step(ctx, func(book *dispute.Book) error {
+		return s.end(ctx, book, id, func() (dispute.Entry, error) { return book.Expire(id, s.o.Now()) })
+	})
+}
+
+// try judges a dispute, and ends it if nothing is missing, or if its time is over.
+func (s *Service) try(ctx context.Context, id string) error {
+	var d dispute.State
+	// It is noted before the trial, so that one that fails is not held again at once.
+	err := s.step(ctx, func(book *dispute.Book) error {
+		d, _ = book.Dispute(id)
+		s.docket.tried[id] = s.o.Now()
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	trying, cancel := context.WithTimeout(ctx, trialTime)
 	defer cancel()
@@ -112,12 +131,11 @@ func (s *Service) resolve(ctx context.Context, d dispute.State) error {
 	}
 	failpoint.Reach("trial held")
 	return s.step(ctx, func(book *dispute.Book) error {
-		id, now := d.DisputeID, s.o.Now()
+		now := s.o.Now()
 		finding, ended := trial.Judge(book.Late(id, now))
 		if ended {
 			return s.end(ctx, book, id, func() (dispute.Entry, error) { return book.End(id, finding, now) })
 		}
-		s.docket.tried[id] = now
 		if state, _ := book.Dispute(id); state.Status != dispute.StatusPending {
 			return nil
 		}
@@ -149,11 +167,7 @@ func (s *Service) end(ctx context.Context, book *dispute.Book, id string, by fun
 	if err != nil {
 		return err
 	}
-	if err := s.proceed(ctx, book, e, store.Step{Resolved: &store.Resolved{ID: id, Token: token}}); err != nil {
-		return err
-	}
-	delete(s.docket.tried, id)
-	return nil
+	return s.proceed(ctx, book, e, store.Step{Resolved: &store.Resolved{ID: id, Token: token}})
 }
 
 // trial shows a trial everything that the node has of the sessions that a dispute is about.
