@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -206,6 +207,37 @@ func TestStatements(t *testing.T) {
 				return
 			}
 			wantCode(t, err, row.code)
+		})
+	}
+}
+
+// TestBasis: a signal is observed that rests on receipts of its author which the node holds, and which count.
+func TestBasis(t *testing.T) {
+	c := newCourt(t)
+	author := c.Kit.Agent(t).String()
+	of := func(session string) []string {
+		return []string{evidence.HashToken(closed(t, c.Node, session, 2).Receipts[0])}
+	}
+	forked := of("ses_b")
+	wantCode(t, c.Deliver(t, c.Calls(t, "ses_b", 2).Receipts...).Err, "interaction_fork")
+	for name, row := range map[string]struct {
+		author   string
+		receipts []string
+		want     dispute.Published
+	}{
+		"held":          {author, of("ses_a"), dispute.Published{Basis: dispute.BasisObserved, Sources: true}},
+		"not held":      {author, []string{evidence.HashBytes(nil)}, dispute.Published{Basis: dispute.BasisDeclared}},
+		"of another":    {c.one, of("ses_c"), dispute.Published{Basis: dispute.BasisDeclared, Cites: []string{author}}},
+		"of two chains": {author, forked, dispute.Published{Basis: dispute.BasisDeclared}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			signal := c.SignalOf(row.author, strings.ReplaceAll(name, " ", "-"))
+			signal.RestsOn = &dispute.RestsOn{Receipts: row.receipts}
+			got, err := c.Publish(t.Context(), c.Says(t, signal))
+			must(t, err)
+			e, err := dispute.ParseEntry(got.Entry)
+			must(t, err)
+			check.WantEqual(t, dispute.Published{Basis: e.Signal.Basis, Sources: e.Signal.Sources, Cites: e.Signal.Cites}, row.want)
 		})
 	}
 }
@@ -466,6 +498,9 @@ func TestFilingsThatAreRefused(t *testing.T) {
 		"no signal":                {c.Says(t, c.Contract(c.two, "c-1", "s-2")), "signal_unknown"},
 		"no receipt":               {c.Says(t, dispute.Challenge{ChallengerID: c.two, TargetID: c.one, ChallengeType: dispute.TypeTiming, TargetReceipts: []string{evidence.HashBytes(nil)}}), "dispute_receipts"},
 		"an unregistered stranger": {unregistered.Says(t, c.Contract(unregistered.ID, "c-1", "s-1")), "statement_unregistered"},
+		"one with an old document": {unregistered.Says(t, dispute.Contract{ // looked at no further
+			ChallengeID: "c-1", OriginalSignalID: "s-1", ChallengerAgentID: unregistered.ID, CounterClaim: "No.", ReasoningTrace: "No.", Timestamp: 1,
+		}), "statement_unregistered"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := c.File(t.Context(), row.from)

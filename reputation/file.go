@@ -134,8 +134,9 @@ func (s *Service) openPast(token string) (o evidence.Opened[interaction.Receipt]
 // shown is a receipt that the node holds, or that somebody has shown to it.
 type shown struct {
 	interaction.Receipt
-	hash string
-	came time.Time // when the node got the last receipt of the session
+	hash   string
+	came   time.Time // when the node got the last receipt of the session
+	forked bool      // there are two chains for the session, of which neither counts
 }
 
 func (r shown) agent() accrual.Agent { return accrual.Agent{Owner: r.Owner, Subject: r.Agent} }
@@ -155,7 +156,7 @@ func (s *Service) held(ctx context.Context, hashes []string) (all []shown, err e
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, shown{Receipt: c, hash: r.Hash, came: r.Updated})
+		all = append(all, shown{Receipt: c, hash: r.Hash, came: r.Updated, forked: r.Forked})
 	}
 	return all, nil
 }

@@ -54,9 +54,6 @@ func (s *Service) publish(ctx context.Context, from Spoken) (id string, err erro
 	if p.By, err = s.by(ctx, author); err != nil {
 		return "", err
 	}
-	if author.Owner == "" && p.By.Registered.IsZero() {
-		return "", refusal.New("statement_unregistered", "the agent %.80s has no owner, and has passed no verification: anybody could make as many", author)
-	}
 	if err := s.look(ctx, author, &p); err != nil {
 		return "", err
 	}
@@ -95,14 +92,18 @@ func full(what string, is store.Count, most int64) error {
 	return nil
 }
 
-// by says who an agent is to the node.
+// by says who an agent is to the node. An agent elsewhere has to be registered: otherwise anybody could make as many, and have the node look at
+// as much for each.
 func (s *Service) by(ctx context.Context, agent accrual.Agent) (by dispute.By, err error) {
 	since, ok, err := s.o.Disputes.Registered(ctx, agent)
 	if err != nil {
 		return by, err
 	}
-	if ok {
+	switch {
+	case ok:
 		by.Registered = since
+	case agent.Owner == "":
+		return by, refusal.New("statement_unregistered", "the agent %.80s has no owner, and has passed no verification", agent)
 	}
 	a, release, err := s.account(ctx, agent)
 	if err != nil {
@@ -128,6 +129,10 @@ func (s *Service) look(ctx context.Context, author accrual.Agent, p *dispute.Pub
 	for _, r := range held {
 		if r.agent() != author {
 			p.Observed, p.Cites = false, append(p.Cites, r.agent().String())
+			continue
+		}
+		if r.forked {
+			p.Observed = false
 			continue
 		}
 		answered := r.Outcome == interaction.OutcomeCompleted || r.Outcome == interaction.OutcomeUnfinished
