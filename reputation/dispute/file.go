@@ -196,6 +196,9 @@ func (b *Book) opening(r Rules, f Filed, hash string, now time.Time) (o Opened, 
 			return o, 0, refusal.New("signal_unknown", "there is no signal %s", c.OriginalSignalID)
 		}
 		o.Target, o.SignalID, o.ContractID, disputed = s.Agent, s.SignalID, c.ChallengeID, s.At
+		if s.Final {
+			return o, disputed, nil // it cannot be disputed, whatever the receipts are
+		}
 	} else {
 		o.Target = f.Filing.Challenge.TargetID
 		for _, k := range f.Receipts {
