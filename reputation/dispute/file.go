@@ -201,8 +201,11 @@ func (b *Book) opening(r Rules, f Filed, hash string, now time.Time) (o Opened, 
 		}
 	} else {
 		o.Target = f.Filing.Challenge.TargetID
+		disputed = b.Time(now)
 		for _, k := range f.Receipts {
-			disputed = max(disputed, k.At)
+			if slices.Contains(o.Receipts, k.Hash) { // whatever else is brought could be of any time
+				disputed = min(disputed, k.At)
+			}
 		}
 	}
 	if err := b.known(&o, f.Receipts); err != nil {

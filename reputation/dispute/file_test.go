@@ -151,6 +151,17 @@ func TestEligibility(t *testing.T) {
 			f := challengeOf(bob, alice, "timing", hashOf(1))
 			return dispute.Filed{Filing: f, By: dispute.By{Registered: n.now, Tier: "new"}, Receipts: n.receipts(f)}
 		}, "dispute_key_young", nil},
+		"registered after one of the receipts": {func(n *node) dispute.Filed {
+			f := challengeOf(bob, alice, "timing", hashOf(1), hashOf(2))
+			receipts := n.receipts(f)
+			receipts[1].At++
+			return dispute.Filed{Filing: f, By: dispute.By{Registered: n.now, Tier: "new"}, Receipts: receipts}
+		}, "dispute_key_young", nil},
+		"registered before what is brought besides": {func(n *node) dispute.Filed {
+			f := challengeOf(bob, alice, "timing", hashOf(1))
+			besides := dispute.Known{Hash: hashOf(2), Agent: carol, Session: "other", At: n.now.Unix() + 1}
+			return dispute.Filed{Filing: f, By: dispute.By{Registered: n.now, Tier: "new"}, Receipts: append(n.receipts(f), besides)}
+		}, "dispute_key_young", nil},
 		"old": {func(n *node) dispute.Filed {
 			return dispute.Filed{Filing: contractOf(bob, "c", "sig", begin-301), By: n.by}
 		}, "statement_time", nil},
