@@ -562,6 +562,33 @@ func TestOpenIsBounded(t *testing.T) {
 	must(t, err)
 }
 
+// TestListsAreBounded: a list of large documents ends early, and goes on after its last one.
+func TestListsAreBounded(t *testing.T) {
+	c := newCourt(t)
+	for i := range dispute.MaxRunning {
+		s := c.SignalOf(c.one, fmt.Sprint("s-", i))
+		s.Statement = strings.Repeat("\U0001F600", dispute.MaxStatement)
+		_, err := c.Publish(t.Context(), c.Says(t, s))
+		must(t, err)
+	}
+	lists, all, after := 0, 0, int64(0)
+	for ; ; lists++ {
+		got, err := c.Signals(t.Context(), c.one, after)
+		must(t, err)
+		if len(got) == 0 {
+			break
+		}
+		size := 0
+		for _, one := range got {
+			size, all, after = size+len(one.Signal), all+1, one.Number
+		}
+		if size > 1<<20+dispute.MaxSize {
+			t.Errorf("%d bytes", size)
+		}
+	}
+	check.WantEqual(t, []int{lists, all}, []int{2, dispute.MaxRunning})
+}
+
 // TestDisputesAfterARestart: another service on the same store goes on where the last one was, also with what has become due meanwhile.
 func TestDisputesAfterARestart(t *testing.T) {
 	c := newCourt(t)

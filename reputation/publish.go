@@ -162,13 +162,21 @@ func signalOf(n store.Signal) (Signal, error) {
 }
 
 // Signals returns the signals of an agent in the order in which they were published, from the first one after a number of the log on, at most
-// [ListChunk].
+// [ListChunk], and fewer where they are large. The list is empty only at its end.
 func (s *Service) Signals(ctx context.Context, agent string, after int64) ([]Signal, error) {
 	return listed(ctx, s.o.Store.Signals, signalOf, agent, after)
 }
 
+// listBytes is how large what one list has may be, but for its last one. Everybody can ask for lists, and take them slowly.
+const listBytes = 1 << 20
+
+// sized is what a list has.
+type sized interface{ size() int }
+
+func (s Signal) size() int { return len(s.Signal) + len(s.Entry) }
+
 // listed reads a list of what an agent has.
-func listed[R, A any](ctx context.Context, read func(context.Context, string, int64, int) ([]R, error), answer func(R) (A, error), agent string, after int64) ([]A, error) {
+func listed[R any, A sized](ctx context.Context, read func(context.Context, string, int64, int) ([]R, error), answer func(R) (A, error), agent string, after int64) ([]A, error) {
 	if _, err := accrual.ParseAgent(agent); err != nil {
 		return nil, refusal.New("query_malformed", "%v", err)
 	}
@@ -176,13 +184,21 @@ func listed[R, A any](ctx context.Context, read func(context.Context, string, in
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
-	all := make([]A, 0, len(rows))
+	return chunk(rows, answer)
+}
+
+// chunk returns the first answers of a list, as many as fit into one.
+func chunk[R any, A sized](rows []R, answer func(R) (A, error)) ([]A, error) {
+	all, size := []A{}, 0
 	for _, row := range rows {
 		one, err := answer(row)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, one)
+		if size += one.size(); size >= listBytes {
+			break
+		}
 	}
 	return all, nil
 }
