@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -405,6 +406,32 @@ func TestATrialThatFails(t *testing.T) {
 		}
 		c.Kit.Clock.Advance(time.Minute)
 	}
+}
+
+// TestWindowsBetweenTrials: a window that ends while a dispute is judged is closed before the next one is.
+func TestWindowsBetweenTrials(t *testing.T) {
+	var trial atomic.Int64 // how often the clock is yet read until a trial is under way; below that nothing happens
+	var c *court
+	c = newCourt(t, func(o *reputation.Options) {
+		now := o.Now
+		o.Now = func() time.Time {
+			if trial.Add(-1) == 0 {
+				c.Kit.Clock.Advance(time.Second)
+			}
+			return now()
+		}
+	})
+	first, second := closed(t, c.Node, "ses_a", 5), closed(t, c.Node, "ses_b", 5)
+	c.published(t, "sig-1")
+	c.Kit.Clock.Advance(24*time.Hour - time.Second)
+	c.challenged(t, dispute.TypeTiming, first, 1)
+	of := dispute.Challenge{ChallengerID: c.one, TargetID: c.Kit.Agent(t).String(), ChallengeType: dispute.TypeTiming,
+		TargetReceipts: []string{evidence.HashToken(second.Receipts[0])}}
+	_, err := c.File(t.Context(), c.Says(t, of))
+	must(t, err)
+	trial.Store(5) // two to find the first dispute and to note its trial, and then one for each receipt
+	must(t, c.Settle(t.Context()))
+	check.WantEqual(t, c.log(t), []string{"signal", "opened", "opened", "resolved", "final", "resolved"})
 }
 
 // TestBroughtOfOtherSessions: what is brought of a session that the dispute is not about decides nothing. Otherwise an agent could lose again and

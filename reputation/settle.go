@@ -41,43 +41,62 @@ func (s *Service) settleAlways(ctx context.Context) {
 	}
 }
 
-// Settle closes the windows that have ended, and resolves the disputes that can be resolved. What one lacks holds up no other. What needs no trial
-// comes first: trials can take long.
+// Settle closes the windows that have ended, and resolves the disputes that can be resolved. What one lacks holds up no other. Trials can take
+// long: before each one, everything that needs none is done, and whatever has come meanwhile has its turn.
 func (s *Service) Settle(ctx context.Context) error {
 	if s.o.Disputes == nil {
 		return nil
 	}
+	var failed []error
+	done := make(map[string]bool)
+	once := func(what, id string, settle func(context.Context, string) error) bool {
+		name := what + " " + id
+		if done[name] {
+			return false
+		}
+		done[name] = true
+		if err := settle(ctx, id); err != nil {
+			failed = append(failed, fmt.Errorf("the %s: %w", name, err))
+		}
+		return true
+	}
+	for {
+		expired, closing, trials, err := s.settleable(ctx)
+		if err != nil {
+			return errors.Join(append(failed, err)...)
+		}
+		for _, id := range expired {
+			once("dispute", id, s.expire)
+		}
+		for _, id := range closing {
+			once("signal", id, s.finalise)
+		}
+		if !slices.ContainsFunc(trials, func(id string) bool { return once("dispute", id, s.try) }) {
+			return errors.Join(failed...)
+		}
+	}
+}
+
+// settleable returns the general disputes whose time is over, the signals whose window is, and the disputes that are to be judged now.
+func (s *Service) settleable(ctx context.Context) (expired, closing, trials []string, err error) {
 	book, release, err := s.openBook(ctx)
 	if err != nil {
-		return err
+		return nil, nil, nil, err
 	}
-	unresolved, closing := book.Unresolved(), book.Closing(s.o.Now())
-	var expired, trials []string
+	defer release()
+	unresolved, now, k := book.Unresolved(), s.o.Now(), s.docket
 	for _, id := range unresolved {
-		switch d, due := s.docket.due(id, s.o.Now()); {
+		switch d, due := k.due(id, now); {
 		case due && d.Type == dispute.TypeGeneral:
 			expired = append(expired, id)
 		case due:
 			trials = append(trials, id)
 		}
 	}
-	maps.DeleteFunc(s.docket.tried, func(id string, _ time.Time) bool { return !slices.Contains(unresolved, id) }) // whichever replica has ended them
+	maps.DeleteFunc(k.tried, func(id string, _ time.Time) bool { return !slices.Contains(unresolved, id) }) // whichever replica has ended them
 	// Those that were tried least recently come first: who can choose the ids of its disputes must not be before all others for ever.
-	slices.SortStableFunc(trials, func(a, b string) int { return s.docket.tried[a].Compare(s.docket.tried[b]) })
-	release()
-	var failed []error
-	for _, one := range []struct {
-		what string
-		ids  []string
-		do   func(context.Context, string) error
-	}{{"dispute", expired, s.expire}, {"signal", closing, s.finalise}, {"dispute", trials, s.try}} {
-		for _, id := range one.ids {
-			if err := one.do(ctx, id); err != nil {
-				failed = append(failed, fmt.Errorf("the %s %s: %w", one.what, id, err))
-			}
-		}
-	}
-	return errors.Join(failed...)
+	slices.SortStableFunc(trials, func(a, b string) int { return k.tried[a].Compare(k.tried[b]) })
+	return expired, book.Closing(now), trials, nil
 }
 
 // due returns an unresolved dispute, and whether it is to be judged now. One that was tried waits also where its time is over: a trial that
