@@ -408,6 +408,22 @@ func TestATrialThatFails(t *testing.T) {
 	}
 }
 
+// TestATrialThatTakesTooLong: a dispute about more than can be read in time ends too.
+func TestATrialThatTakesTooLong(t *testing.T) {
+	c := newCourt(t, func(o *reputation.Options) { o.Disputes.TrialTime = 1 })
+	d := c.challenged(t, dispute.TypeTiming, closed(t, c.Node, "ses_a", 5), 1)
+	if err := c.Settle(t.Context()); err == nil {
+		t.Error("the trial was held")
+	}
+	c.Kit.Clock.Advance(72 * time.Hour)
+	must(t, c.Settle(t.Context()))
+	got, err := c.Dispute(t.Context(), d.DisputeID)
+	must(t, err)
+	e, err := dispute.ParseEntry(got.Resolved)
+	must(t, err)
+	check.WantEqual(t, []string{got.Outcome, got.Resolver, e.Resolved.Reason}, []string{accrual.Inconclusive, dispute.ResolverDeadline, dispute.ReasonTooLong})
+}
+
 // TestWindowsBetweenTrials: a window that ends while a dispute is judged is closed before the next one is.
 func TestWindowsBetweenTrials(t *testing.T) {
 	var trial atomic.Int64 // how often the clock is yet read until a trial is under way; below that nothing happens

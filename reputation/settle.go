@@ -25,8 +25,6 @@ const (
 	settleEvery = 5 * time.Second
 	// triedEvery is how long a dispute waits until it is judged again, where receipts have been missing.
 	triedEvery = time.Minute
-	// trialTime bounds the judgement of one dispute: its receipts are read, and their signatures verified.
-	trialTime = 10 * time.Minute
 )
 
 // settleAlways settles until ctx ends.
@@ -142,9 +140,12 @@ func (s *Service) try(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	trying, cancel := context.WithTimeout(ctx, trialTime)
+	trying, cancel := context.WithTimeout(ctx, s.o.Disputes.TrialTime)
 	defer cancel()
 	trial, err := s.trial(trying, d)
+	if err != nil && trying.Err() != nil && ctx.Err() == nil {
+		return s.tooLong(ctx, id, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -163,6 +164,18 @@ func (s *Service) try(ctx context.Context, id string) error {
 			return err
 		}
 		return s.proceed(ctx, book, e, store.Step{Reviewing: id})
+	})
+}
+
+// tooLong ends a dispute whose trial takes too long, once its time is over: otherwise it would never end.
+func (s *Service) tooLong(ctx context.Context, id string, because error) error {
+	return s.step(ctx, func(book *dispute.Book) error {
+		now := s.o.Now()
+		if !book.Late(id, now) {
+			return because
+		}
+		finding := dispute.Finding{Outcome: accrual.Inconclusive, Reason: dispute.ReasonTooLong}
+		return s.end(ctx, book, id, func() (dispute.Entry, error) { return book.End(id, finding, now) })
 	})
 }
 
