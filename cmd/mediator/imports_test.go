@@ -21,6 +21,7 @@ var layers = []string{
 	"internal/cli/keys",
 	"internal/cli/challenges",
 	"internal/cli/verifications",
+	"internal/cli/disputes",
 	"internal/cli/chain",
 	"internal/cli/records",
 	"internal/cli",

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	_ "time/tzdata" // the time zones, for a machine without them
 
@@ -18,6 +19,7 @@ import (
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/cli/chain"
 	"github.com/actionproof/mediator/internal/cli/challenges"
+	"github.com/actionproof/mediator/internal/cli/disputes"
 	"github.com/actionproof/mediator/internal/cli/keys"
 	"github.com/actionproof/mediator/internal/cli/operate"
 	"github.com/actionproof/mediator/internal/cli/records"
@@ -82,7 +84,12 @@ func rootCommand() *cobra.Command {
 		Args: cli.NoOtherCommand,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Usage(err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		if strings.Contains(err.Error(), "shorthand") { // one thumbprint in 64 begins with a dash
+			err = fmt.Errorf("%w: what begins with - and is no flag, such as the id of an agent, stands after all flags and a --", err)
+		}
+		return cli.Usage(err)
+	})
 	root.Version = versions()
 	root.SetVersionTemplate("mediator {{.Version}}\n")
 	for _, group := range []struct {
@@ -90,7 +97,7 @@ func rootCommand() *cobra.Command {
 		commands []*cobra.Command
 	}{
 		{"Try it, and start agents:", []*cobra.Command{start.Dev(), start.Env(), start.Run(), start.Demo()}},
-		{"Read what happened:", []*cobra.Command{records.Posts(), records.Events(), records.Explain(), chain.Evidence(), records.Score(), verifications.Verification(), records.Ledger()}},
+		{"Read what happened:", []*cobra.Command{records.Posts(), records.Events(), records.Explain(), chain.Evidence(), records.Score(), verifications.Verification(), disputes.Signal(), disputes.Dispute(), records.Ledger()}},
 		{"Run the processes:", []*cobra.Command{serveCommand(), triggerCommand(), controlCommand(), reputationCommand(), operate.Config(), operate.Reload(), operate.Doctor(), operate.Guard()}},
 		{"Keys and certificates, for the security team:", []*cobra.Command{keys.Keys(), keys.Deployment(), keys.CA(), keys.Vault()}},
 		{"Challenges, for API owners:", []*cobra.Command{challenges.Challenge(), challenges.Capability(), challenges.HashPayload()}},

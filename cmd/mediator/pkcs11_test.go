@@ -41,10 +41,10 @@ func softToken(t *testing.T, keys ...string) string {
 
 // TestPKCS11 makes a post with every key in a PKCS #11 token.
 func TestPKCS11(t *testing.T) {
-	custody := softToken(t, "runtime-key", "session-key", "request-proof-key", "interaction-receipt-key", "origin-proof-key", "trigger-receipt-key", "policy-decision-key", "action-grant-key", "appraiser-key")
+	custody := softToken(t, "runtime-key", "session-key", "request-proof-key", "interaction-receipt-key", "agent-statement-key", "origin-proof-key", "trigger-receipt-key", "policy-decision-key", "action-grant-key", "appraiser-key")
 	store := filepath.Dir(os.Getenv("SOFTHSM2_CONF"))
 	r := newClientsRig(t, func(file string) string {
-		return strings.Replace(file, "custody: {type: memory}", custody+"\nconfine: {write: ["+store+"]}", 1)
+		return strings.Replace(speaking(file), "custody: {type: memory}", custody+"\nconfine: {write: ["+store+"]}", 1)
 	})
 	out, err := r.asAgent(t, need(t, "curl"), "-sS", "-w", " %{http_code}", "-H", "Content-Type: application/json", "-d", `{"body":"x"}`,
 		"https://"+r.Plain()+"/repos/acme/site/issues/7/comments")
@@ -52,7 +52,7 @@ func TestPKCS11(t *testing.T) {
 		t.Fatalf("%s, %v", out, err)
 	}
 	var roles []daemon.RoleDocument
-	if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/roles", &roles); err != nil || len(roles) != 4 {
+	if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/roles", &roles); err != nil || len(roles) != 5 {
 		t.Fatalf("%v, %v", roles, err)
 	}
 	for _, role := range roles {

@@ -32,14 +32,14 @@ func TestReputationShow(t *testing.T) {
 	internal, public := serve(true), serve(false)
 	ask := func(node string, args ...string) (status int, out, errors string) {
 		var stdout, stderr bytes.Buffer
-		status = run(t.Context(), append(append([]string{"reputation"}, args...), "--node", node), nil, &stdout, &stderr)
+		status = run(t.Context(), append([]string{"reputation", args[0], "--node", node}, args[1:]...), nil, &stdout, &stderr)
 		return status, stdout.String(), stderr.String()
 	}
 	agent := n.Kit.Agent(t).String()
 	if status, out, text := ask(internal, "list"); status != exitDone || strings.Count(out, "\n") != 1 {
 		t.Errorf("status %d, %s%s", status, out, text)
 	}
-	if status, out, text := ask(internal, "show", agent); status != exitDone || !strings.Contains(out, "tier          new\n") || !strings.Contains(out, "log           0 entries") {
+	if status, out, text := ask(internal, "show", "--", agent); status != exitDone || !strings.Contains(out, "tier          new\n") || !strings.Contains(out, "log           0 entries") {
 		t.Errorf("status %d, %s%s", status, out, text)
 	}
 
@@ -48,14 +48,14 @@ func TestReputationShow(t *testing.T) {
 	n.Delivered(t, 14, s.Receipts...)
 	must(t, n.Enter(t.Context()))
 	for _, node := range []string{internal, public} {
-		status, out, text := ask(node, "show", agent)
+		status, out, text := ask(node, "show", "--", agent)
 		for _, want := range []string{"agent         agent:worker-1\n", " (provisional), stable", "sessions      1\n", "interactions  1 that count", "  ses_1\n", "nonHumanIdentityProven: false"} {
 			if status != exitDone || !strings.Contains(out, want) {
 				t.Errorf("status %d, want %q in\n%s%s", status, want, out, text)
 			}
 		}
 	}
-	if status, out, _ := ask(internal, "show", agent, "--json"); status != exitDone || !strings.Contains(out, `"token"`) || !strings.Contains(out, agent) {
+	if status, out, _ := ask(internal, "show", "--json", "--", agent); status != exitDone || !strings.Contains(out, `"token"`) || !strings.Contains(out, agent) {
 		t.Errorf("status %d, %s", status, out)
 	}
 	if status, _, text := ask(internal, "show", "agent:worker-1"); status != exitRefused || !strings.Contains(text, "query_malformed") {

@@ -27,6 +27,14 @@ func many(file string) string {
 	return strings.Replace(file, "maxAge: "+demo.MaxAge.String(), "maxAge: 1h\nbudget: 100000", 1)
 }
 
+// speaking gives the sidecar the key that signs what its agent publishes, and allows it in the manifest.
+func speaking(file string) string {
+	if strings.Contains(file, "\ndeploymentId: ") {
+		return string(demo.WithStatements([]byte(file)))
+	}
+	return demo.Speaking(file)
+}
+
 // allow adds a rule to the policy of a role.
 func (v *vaultRig) allow(t *testing.T, role bootstrap.Role, path, capability string) {
 	t.Helper()
@@ -72,7 +80,7 @@ func changesOfRights() []change {
 // is seen, posts are refused with its code, and go out again once it is undone.
 func TestDoctorAsksVault(t *testing.T) {
 	t.Parallel()
-	v := newVaultRig(t, many)
+	v := newVaultRig(t, many, speaking)
 	a := v.openAgent(t)
 	status, text, controls := v.doctor(t)
 	if status != 0 || len(controls[policy.ObservedTrue]) < 25 || len(controls[policy.ObservedFalse]) != 0 || a.post().code != "" {

@@ -4,6 +4,7 @@
 //	records        what is on record: posts, events, scores, ledger
 //	chain          chains of evidence: evidence
 //	verifications  verifications of agents: verification
+//	disputes       what agents publish, and how they dispute it: signal, dispute
 //	keys           the security team's work: keys, deployment, ca, vault
 //	challenges     what a gate issues and verifies: challenge, capability, hash-payload
 //	operate        running processes and their files: doctor, reload, guard, config

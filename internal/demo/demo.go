@@ -42,12 +42,14 @@ type Deployment struct {
 	Hooks        string // the address for webhooks
 	AwareAddr    string
 	PlainAddr    string
+	NodeAddr     string // the public address of the node
 	Stack        *devstack.Stack
 	DirectClient *http.Client // goes past the mediator, as a thief would
 	processes    []*exec.Cmd
 	Deliveries   int
 	old          string    // an event that is too old for the last scenarios
 	oldAt        time.Time // when it arrived
+	other        *stranger // an agent of somebody else
 	firstPost    string    // the id of the record whose evidence is drawn
 	// Thought is the record of the post of the agent that thinks, with the receipts of what the agent did before.
 	Thought admin.Record
@@ -201,6 +203,8 @@ func (d *Deployment) scenarios() []scenario {
 		{"an agent posts that was never verified, where the policy demands it", "policy_denied", d.postVerified},
 		{"an agent passes a verification, as a script, and registers its plugin by a post", "105 of 105, a post", d.verified},
 		{"the agent posts again, now that it was verified", "201", d.postVerified},
+		{"the agent publishes a signal, and an agent of another owner disputes it", "200, the dispute pending", d.published},
+		{"that agent publishes one in turn, and the agent disputes it", "the signal provisional, 200", d.disputed},
 		{"a read from a private address", "egress_address_denied", func(ctx context.Context) (string, error) {
 			r, err := d.byWebhook(ctx, "GET", "http://10.0.0.1/data")
 			return r.Outcome(), err
@@ -234,7 +238,7 @@ func New(ctx context.Context) (*Deployment, error) {
 	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // the agent's user passes through to the CA's certificate
 		return d, err
 	}
-	for _, at := range []*string{&d.Listen, &d.Hooks, &d.AwareAddr, &d.PlainAddr} {
+	for _, at := range []*string{&d.Listen, &d.Hooks, &d.AwareAddr, &d.PlainAddr, &d.NodeAddr} {
 		if *at, err = freeport.Address(); err != nil {
 			return d, err
 		}
@@ -242,10 +246,11 @@ func New(ctx context.Context) (*Deployment, error) {
 	content := d.Files(Rules)
 	askForTiers(content)
 	verifyAgents(content)
+	d.dispute(content)
 	if err := devstack.Prepare(dir, content); err != nil {
 		return d, err
 	}
-	if err := errors.Join(files.WriteAbsent(filepath.Join(dir, "secrets", "api-token"), []byte(Token)), WriteCertificates(dir, AwareHost, PlainHost), d.CopySelf()); err != nil {
+	if err := errors.Join(files.WriteAbsent(filepath.Join(dir, "secrets", "api-token"), []byte(Token)), WriteCertificates(dir, AwareHost, PlainHost, nodeHost), d.CopySelf()); err != nil {
 		return d, err
 	}
 	if d.Stack, err = devstack.Start(ctx, dir); err != nil {

@@ -28,7 +28,7 @@ const demoTask = `[{
 // verifyAgents has a deployment's node verify agents, and its policy demand a verified agent of posts by the rule post-verified.
 func verifyAgents(content map[string][]byte) {
 	content["tasks.json"] = []byte(demoTask)
-	content[devstack.ReputationFile] = append(slices.Clone(content[devstack.ReputationFile]), "\nverification: {tasks: tasks.json, servers: [{name: notes, role: keeps notes}]}\n"...)
+	content[devstack.ReputationFile] = append(slices.Clone(content[devstack.ReputationFile]), "\nverification: {hosts: ["+nodeHost+"], tasks: tasks.json, servers: [{name: notes, role: keeps notes}]}\n"...)
 	content[devstack.PolicyFile] = append(slices.Clone(content[devstack.PolicyFile]), `
   # One rule is for agents that have passed a verification in the last hour.
   - name: verified-alone
@@ -44,6 +44,11 @@ func Verify(ctx context.Context, n *client.Node, name string) (*client.Registere
 	if err != nil {
 		return nil, err
 	}
+	return verifyAs(ctx, n, key, name)
+}
+
+// verifyAs is Verify for an agent that has a key.
+func verifyAs(ctx context.Context, n *client.Node, key ed25519.PrivateKey, name string) (*client.Registered, error) {
 	v, err := n.Start(ctx, key)
 	if err != nil {
 		return nil, err

@@ -442,7 +442,7 @@ var everybody = []string{alice, anna, bob, carol}
 // TestReplay: a log gives the same state, byte for byte, as often as it is read.
 func TestReplay(t *testing.T) {
 	resolved := 0
-	for seed := range uint64(40) {
+	for seed := range uint64(15) {
 		n := random(t, seed, everybody, "s")
 		again, err := dispute.Replay(n.log)
 		check.Must(t, err)
@@ -459,14 +459,14 @@ func TestReplay(t *testing.T) {
 		}
 		resolved += len(n.book.Facts(alice).Ended)
 	}
-	if resolved < 100 {
+	if resolved < 60 {
 		t.Errorf("only %d disputes of one agent ended", resolved)
 	}
 }
 
 // TestOrderOfStrangers: disputes that have no agent in common do not change each other, whatever the order in which they come.
 func TestOrderOfStrangers(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(8) {
 		one, other := random(t, seed, []string{alice, bob}, "s"), random(t, seed+1000, []string{carol, agentOf("d", "agent:dan")}, "t")
 		r := rand.New(rand.NewPCG(seed, 3))
 		all := append(slices.Clone(one.log), other.log...)
@@ -497,7 +497,7 @@ func TestOrderOfStrangers(t *testing.T) {
 
 // TestNobodyElse: what agents do to each other changes nothing of an agent that has no part in it.
 func TestNobodyElse(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(8) {
 		n := random(t, seed, everybody[:3], "s")
 		check.WantEqual(t, n.book.Facts(carol), dispute.Facts{})
 		if _, ok := n.accounts[carol]; ok {

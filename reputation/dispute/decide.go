@@ -56,7 +56,7 @@ func (b *Book) Arbitrate(id string, decision evidence.Opened[Decision], arbiter 
 		return Entry{}, refusal.New("dispute_unknown", "there is no dispute %.80q", id)
 	case d.Type != TypeGeneral:
 		return Entry{}, refusal.New("dispute_not_general", "the dispute is of type %s: receipts decide it, and no arbiter", d.Type)
-	case c.DisputeID != id || c.Document != d.Document:
+	case c.DisputeID != id || c.Document != d.Document: // an id has only half of the hash
 		return Entry{}, refusal.New("dispute_decision_other", "the decision is about another dispute, or about another document than the one that was filed")
 	case d.Status == StatusResolved && d.Resolved.Decision == decision.Hash():
 		return Entry{}, errDecided

@@ -62,6 +62,7 @@ func TestArbitrate(t *testing.T) {
 		wait       time.Duration
 		other      bool // the decision is about another dispute
 		party      bool // the arbiter's key is the challenger's
+		accused    bool // the arbiter's key is the target's
 		code       string
 	}{
 		"a decision":                    {kind: "general", challenger: bob},
@@ -70,6 +71,7 @@ func TestArbitrate(t *testing.T) {
 		"of what receipts decide":       {kind: "timing", challenger: bob, code: "dispute_not_general"},
 		"about another":                 {kind: "general", challenger: bob, other: true, code: "dispute_decision_other"},
 		"by the key of the challenger":  {kind: "general", party: true, code: "dispute_arbiter_party"},
+		"by the key of the target":      {kind: "general", challenger: bob, accused: true, code: "dispute_arbiter_party"},
 		"by the key of its own owner's": {kind: "general", challenger: "owner", code: "dispute_arbiter_party"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +83,11 @@ func TestArbitrate(t *testing.T) {
 			case c.challenger == "owner":
 				c.challenger = interaction.Owner(k.public()) + ":agent:worker-1"
 			}
-			id := n.open(challengeOf(c.challenger, alice, c.kind, hashOf(1)))
+			target := alice
+			if c.accused {
+				_, target = keyOf("arbiter")
+			}
+			id := n.open(challengeOf(c.challenger, target, c.kind, hashOf(1)))
 			d, _ := n.book.Dispute(id)
 			about := d
 			if c.other {

@@ -2,6 +2,7 @@ package rating
 
 import (
 	"math"
+	"slices"
 
 	"github.com/actionproof/mediator/reputation/accrual"
 )
@@ -50,7 +51,7 @@ func (i Inputs) Factors() Factors {
 		C: accrual.Round(math.Exp(-i.Sigma) * math.Exp(-drawdownWeight*i.Drawdown)),
 		T: accrual.Round(clamp(i.Transparency, 0, 1)),
 		P: accrual.Round(1 / (1 + math.Exp(-logistic*i.RAP))),
-		V: accrual.Round(clamp(weighted(0.35, i.Adoption, 0.45, i.Survival, 0.20, i.Helpfulness), 0, 1)),
+		V: accrual.Round(clamp(weighted(part{0.35, i.Adoption}, part{0.45, i.Survival}, part{0.20, i.Helpfulness}), 0, 1)),
 		Q: accrual.Round(clamp(i.Instability, 0, 1) + clamp(i.BandAbuse, 0, 1) + clamp(i.Spam, 0, 1)),
 	}
 }
@@ -62,13 +63,15 @@ func (f Factors) R() float64 {
 
 // Step returns the rating after one step from old towards the one that follows from today's factors.
 func Step(old, today float64) float64 {
-	next := weighted(weightOfNew, today, weightOfOld, old)
+	next := weighted(part{weightOfNew, today}, part{weightOfOld, old})
 	return accrual.Round(clamp(clamp(next, old-MaxStep, old+MaxStep), 0, 100))
 }
 
 // Transparency returns what one signal is worth, 0 to 1.
 func Transparency(s accrual.Signal) float64 {
-	sum := weighted(0.20, one(s.Trace), 0.20, one(s.Sources), 0.15, one(s.Context), 0.15, one(s.Verification), 0.10, one(s.Timestamp), 0.20, one(s.Schema))
+	sum := weighted(
+		part{0.20, one(s.Trace)}, part{0.20, one(s.Sources)}, part{0.15, one(s.Context)}, part{0.15, one(s.Verification)}, part{0.10, one(s.Timestamp)}, part{0.20, one(s.Schema)},
+	)
 	if !s.Schema {
 		sum = min(sum, schemaCap)
 	}
@@ -78,27 +81,22 @@ func Transparency(s accrual.Signal) float64 {
 	return accrual.Round(sum)
 }
 
-// The tiers of R (seed: S to D). They have nothing to do with the tiers of package accrual.
-var tiers = []struct {
-	name string
-	from float64
-}{{"S", 85}, {"A", 70}, {"B", 55}, {"C", 40}, {"D", 0}}
+// tiersFrom is where the tiers of R begin, in the order of [accrual.RatingTiers]. They have nothing to do with the tiers of a score.
+var tiersFrom = []float64{85, 70, 55, 40, 0}
 
 // Tier returns the tier of a rating.
 func Tier(r float64) string {
-	for _, t := range tiers {
-		if r >= t.from {
-			return t.name
-		}
-	}
-	return tiers[len(tiers)-1].name
+	i := slices.IndexFunc(tiersFrom, func(from float64) bool { return r >= from })
+	return accrual.RatingTiers[max(0, i)]
 }
 
-// weighted adds up pairs of a weight and a value. The conversion keeps a compiler from joining a product with a sum, which would round
-// differently on some machines.
-func weighted(pairs ...float64) (sum float64) {
-	for i := 0; i < len(pairs); i += 2 {
-		sum += float64(pairs[i] * pairs[i+1])
+// part is a value with its weight.
+type part struct{ weight, value float64 }
+
+// weighted adds up parts. The conversion keeps a compiler from joining a product with a sum, which would round differently on some machines.
+func weighted(parts ...part) (sum float64) {
+	for _, p := range parts {
+		sum += float64(p.weight * p.value)
 	}
 	return sum
 }

@@ -137,9 +137,9 @@ func TestInputs(t *testing.T) {
 		"late receipts replace a session":             {steady().session(90, id("s"), in("e")).session(50, id("s"), in("e")), func(*rating.Inputs) {}},
 		"late receipts that raise the score":          {steady().session(10, id("s"), in("e")).session(50, id("s"), in("e")), func(*rating.Inputs) {}},
 		"late receipts of the second session":         {steady().session(60, in("e")).session(10, id("s"), in("e")).session(50, id("s"), in("e")), func(*rating.Inputs) {}},
-		"an interaction in the first session will do": {steady().session(80, in("e")).session(50, none, in("e")), func(*rating.Inputs) {}},
+		"an interaction in the first session will do": {steady().session(80, in("e")).session(40, none, in("e")), func(i *rating.Inputs) { i.Drawdown, i.RAP = 0.01, 1.625 }},
 		"an event without an interaction is none":     {steady().session(99, none), func(*rating.Inputs) {}},
-		"an interaction in the other session will do": {steady().session(50, none, in("e")).session(80, in("e")), func(*rating.Inputs) {}},
+		"an interaction in the other session will do": {steady().session(40, none, in("e")).session(80, in("e")), func(i *rating.Inputs) { i.Drawdown, i.RAP = 0.01, 1.625 }},
 		"scores by other formulas":                    {steady().session(99, other), func(*rating.Inputs) {}},
 
 		// Hosts of models.

@@ -149,8 +149,16 @@ func Log(t testing.TB, s *store.Store, agent accrual.Agent, at time.Time, sessio
 	ctx := context.Background()
 	a, err := accrual.NewAccount(agent)
 	must(t, err)
+	before, err := s.Entries(ctx, agent.String(), 1)
+	must(t, err)
+	for _, e := range before {
+		was, err := accrual.ParseEntry([]byte(e.Text))
+		must(t, err)
+		_, err = a.Add(was)
+		must(t, err)
+	}
 	for i := range sessions {
-		of := fmt.Sprint(agent.Subject, "_", i)
+		of := fmt.Sprint(agent.Subject, "_", len(before)+i)
 		e := accrual.Entry{At: at.Unix(), Session: &accrual.Session{
 			ID: "ses_" + of, EventID: "evt_" + of, Score: score, Coverage: 1, ScoringHash: autonomy.ScoringHash, Interactions: 1, Hosts: []string{Host},
 		}}

@@ -99,9 +99,7 @@ func of(name string) func(w *world, i int) *agent {
 
 // elsewhere names agents that no owner stands behind.
 func elsewhere(w *world, i int) *agent {
-	seed := make([]byte, ed25519.SeedSize)
-	seed[0] = byte(i)
-	key := ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
+	key := ed25519.NewKeyFromSeed(fmt.Appendf(nil, "%*d", ed25519.SeedSize, i)).Public().(ed25519.PublicKey)
 	return w.know(helping, accrual.Agent{Subject: evidence.DIDKey(key)})
 }
 

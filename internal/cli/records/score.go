@@ -1,6 +1,7 @@
 package records
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,7 @@ import (
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
@@ -88,16 +90,35 @@ const (
 // public reports whether a node is asked at its public address.
 func public(at string) bool { return strings.HasPrefix(at, "https://") }
 
+// Own is where an agent reaches the node through its mediator, by the proxy that the environment names.
+const Own = "http://" + match.Own
+
 // AskNode sends a GET request to a node.
 func AskNode(ctx context.Context, at, path string, answer any) error {
-	if !public(at) {
-		return admin.Get(ctx, at, path, answer)
+	return CallNode(ctx, at, http.MethodGet, path, nil, answer)
+}
+
+// CallNode sends a request to a node with, unless ask is nil, a JSON body.
+func CallNode(ctx context.Context, at, method, path string, ask, answer any) error {
+	if !public(at) && at != Own {
+		return admin.Call(ctx, at, method, path, ask, answer)
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(at, "/")+path, nil)
+	var body io.Reader
+	if ask != nil {
+		raw, err := json.Marshal(ask)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(raw)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(at, "/")+path, body)
 	if err != nil {
 		return err
+	}
+	if ask != nil {
+		req.Header.Set("Content-Type", "application/json")
 	}
 	client := &http.Client{}
 	defer client.CloseIdleConnections()

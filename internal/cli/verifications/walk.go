@@ -2,11 +2,9 @@ package verifications
 
 import (
 	"context"
-	"crypto/ed25519"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -108,7 +106,7 @@ file is not there, a key is made. Where the environment names a proxy, the node 
 				return err
 			}
 			defer n.Close()
-			key, err := takeKey(w.Key)
+			key, err := cli.TakeAgentKey(w.Key)
 			if err != nil {
 				return err
 			}
@@ -197,7 +195,7 @@ prints the signed result, and the API key of the plugin, which no other command 
 				return err
 			}
 			defer n.Close()
-			key, err := readKey(w.Key)
+			key, err := cli.AgentKey(w.Key)
 			if err != nil {
 				return err
 			}
@@ -263,42 +261,4 @@ func drawRegistered(out io.Writer, r *client.Registered) error {
 	}
 	_, err := fmt.Fprintf(out, "did       %s\nAPI key   %s\nresult    %s\n", r.DID, r.Record.APIKey, r.Verification)
 	return err
-}
-
-// takeKey reads the private key, or makes one if there is none.
-func takeKey(path string) (ed25519.PrivateKey, error) {
-	_, made, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		return nil, err
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(made)
-	if err != nil {
-		return nil, err
-	}
-	if err := files.WriteAbsent(path, pem.EncodeToMemory(&pem.Block{Type: typeKey, Bytes: der})); err != nil {
-		return nil, err
-	}
-	return readKey(path)
-}
-
-const typeKey = "PRIVATE KEY" // RFC 7468 section 10
-
-func readKey(path string) (ed25519.PrivateKey, error) {
-	raw, err := files.Read(path)
-	if err != nil {
-		return nil, err
-	}
-	block, _ := pem.Decode(raw)
-	if block == nil || block.Type != typeKey {
-		return nil, fmt.Errorf("%s is no PEM block %q", path, typeKey)
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("%s is no PKCS #8 key", path) // the cause could quote the key
-	}
-	key, ok := parsed.(ed25519.PrivateKey)
-	if !ok {
-		return nil, fmt.Errorf("%s is not an Ed25519 key", path)
-	}
-	return key, nil
 }

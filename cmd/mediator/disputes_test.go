@@ -1,0 +1,189 @@
+package main
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/actionproof/mediator/configs"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/store"
+	"github.com/actionproof/mediator/reputation/verification"
+	verifications "github.com/actionproof/mediator/reputation/verification/store"
+	"github.com/actionproof/mediator/test/nodetest"
+)
+
+// registered has a node that does not run know agents as registered since an hour ago, as if they had passed a verification then.
+func registered(t *testing.T, state string, agents ...string) {
+	t.Helper()
+	s, err := verifications.OpenSQLite(t.Context(), filepath.Join(state, "verification.db"), time.Now)
+	must(t, err)
+	defer s.Close()
+	at := time.Now().Add(-time.Hour)
+	session := verification.Session{ID: "registered", Opened: at.UnixMilli(), State: verification.Completed}
+	must(t, s.Open(t.Context(), session, 1, 1))
+	must(t, s.Update(t.Context(), session, verification.Effects{Agents: agents, At: at}))
+}
+
+// TestDisputeScripts publishes and disputes by hand, at a real node, and decides as an arbiter.
+func TestDisputeScripts(t *testing.T) {
+	t.Parallel()
+	n := newNodeRig(t, quickConfig+"disputes: {arbiter: arbiter.jwk, windows: {short: 1h}}\n")
+	n.quickly(t)
+	if status, _, said := invoke(t, "keys", "root", "--name", "arbiter", "--out", n.dir); status != exitDone {
+		t.Fatal(said)
+	}
+	agent := func(name string) string {
+		key, err := cli.TakeAgentKey(n.at(name + ".key"))
+		must(t, err)
+		return evidence.DIDKey([]byte(key.Public().(ed25519.PublicKey)))
+	}
+	one, two := agent("one"), agent("two")
+	registered(t, n.at(n.name), one, two)
+	n.start(t)
+	testscript.Run(t, testscript.Params{Dir: "testdata/dispute", Setup: func(e *testscript.Env) error {
+		for name, value := range map[string]string{"NODE": "unix:" + n.socket(), "KEYS": n.dir, "ONE": one, "TWO": two, "GORACE": os.Getenv("GORACE")} {
+			e.Setenv(name, value)
+		}
+		return nil
+	}})
+}
+
+// newSpeakingRig is a deployment whose agent publishes at the node. A rule of its policy refuses agents that have lost a dispute, and its manifest
+// asks for reputations which are 20 seconds old at most.
+func newSpeakingRig(t *testing.T) tiersRig {
+	t.Helper()
+	r := tiersRig{prepareRig(t, []string{demo.PlainHost}, func(r *rig) (http.Handler, string) {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			r.posts.Add(1)
+			w.WriteHeader(http.StatusCreated)
+		}), tierRules
+	}, func(file string) string {
+		switch {
+		case file == string(configs.Policy()):
+			return string(configs.PolicyReputation())
+		case strings.Contains(file, "\ndeploymentId: "):
+			return strings.Replace(string(demo.WithStatements(demo.WithAutonomy([]byte(file)))), "maxReputationAgeMs: 600000", "maxReputationAgeMs: 20000", 1)
+		case strings.Contains(file, "\nbelievedHosts: "):
+			return demo.WithDisputes(strings.Replace(file, "lifetime: 10m", "lifetime: 1m", 1), "arbiter: arbiter.jwk, windows: {short: 5s}") + "verification: {}\n"
+		}
+		return demo.Speaking(file)
+	})}
+	if status, _, said := invoke(t, "keys", "root", "--name", "arbiter", "--out", r.Dir); status != exitDone {
+		t.Fatal(said)
+	}
+	return r
+}
+
+// TestDisputes has an agent behind a sidecar publish a signal, dispute another agent and lose a dispute. An accusation changes nothing. The agent that
+// has lost is refused, and the record says why, until it has shown again what it does.
+func TestDisputes(t *testing.T) {
+	r := newSpeakingRig(t)
+	r.start(t) // the roots are made, and so the owner is known
+	agent := accrual.Agent{Owner: r.owner(t), Subject: "agent:worker-1"}
+	key, err := cli.TakeAgentKey(filepath.Join(r.Dir, "other.key"))
+	must(t, err)
+	other := evidence.DIDKey([]byte(key.Public().(ed25519.PublicKey)))
+	r.stopNode(t)
+	registered(t, filepath.Join(r.Dir, "reputation"), agent.String(), other)
+	s, err := store.Open(t.Context(), filepath.Join(r.Dir, "reputation", "reputation.db"))
+	must(t, err)
+	nodetest.Log(t, s, agent, time.Now(), 12, 45)
+	must(t, s.Close())
+	r.startNode(t)
+	r.decided(t, fewWords, "")
+
+	must(t, errors.Join(os.Chmod(filepath.Dir(r.Dir), 0o711), os.Chmod(r.Dir, 0o711), r.CopySelf())) // the agent's user starts it
+	self := r.Self
+	byAgent := func(args ...string) string {
+		t.Helper()
+		out, err := r.asAgent(t, append([]string{self}, args...)...)
+		must(t, err)
+		return out
+	}
+	node := "unix:" + r.Stack.Socket("reputation")
+	byOther := func(args ...string) string {
+		t.Helper()
+		status, text, said := invoke(t, args...)
+		if status != exitDone {
+			t.Fatal(said)
+		}
+		return text
+	}
+	if said := byAgent("signal", "publish", "The build is green.", "--id", "sig_1"); !strings.Contains(said, agent.String()) || !strings.Contains(said, "provisional") {
+		t.Fatalf("%s", said)
+	}
+	r.stated(t, "signals", interaction.StatesSignal)
+
+	file := filepath.Join(t.TempDir(), "dispute.json")
+	open := byOther("dispute", "open", "sig_1", "--claim", "It is red.", "--reasoning", "I looked.", "--key", filepath.Join(r.Dir, "other.key"), "--node", node, "--json")
+	must(t, os.WriteFile(file, []byte(open), 0o600))
+	until(t, patience, "the reputation to name the accusation", func() bool {
+		_, text, _ := invoke(t, "reputation", "show", agent.String(), "--node", node, "--json")
+		return strings.Contains(text, `"disputes_pending": 1`)
+	})
+	r.decided(t, fewWords, "") // an accusation alone blocks nobody
+
+	decision := byOther("dispute", "resolve", file, "--outcome", "challenger_wins", "--reason", "It was red.", "--arbiter-key", filepath.Join(r.Dir, "arbiter.key.jwk"), "--audience", "mediator-reputation")
+	must(t, os.WriteFile(file+".jwt", []byte(decision), 0o600))
+	byOther("dispute", "resolve", file, "--decision", file+".jwt", "--node", node)
+	refused := r.decided(t, fewWords, "policy_denied") // once the window of the signal has closed
+	_, text, said := invoke(t, "posts", "show", refused.post, "--admin", r.Stack.Admin())
+	if !strings.Contains(text, "lost-a-dispute") {
+		t.Errorf("the record does not say why:\n%s%s", text, said)
+	}
+
+	byOther("signal", "publish", "It is red.", "--id", "sig_2", "--horizon", "long", "--key", filepath.Join(r.Dir, "other.key"), "--node", node)
+	if said, err := r.asAgent(t, self, "dispute", "open", "sig_2", "--claim", "It is green.", "--reasoning", "I looked too."); err == nil || !strings.Contains(err.Error(), "policy_denied") {
+		t.Errorf("an agent that has lost disputes: %s, %v", said, err)
+	}
+
+	r.stopNode(t)
+	s, err = store.Open(t.Context(), filepath.Join(r.Dir, "reputation", "reputation.db"))
+	must(t, err)
+	nodetest.Log(t, s, agent, time.Now(), 20, 45)
+	must(t, s.Close())
+	r.startNode(t)
+	r.decided(t, fewWords, "")
+	byAgent("dispute", "open", "sig_2", "--claim", "It is green.", "--reasoning", "I looked too.")
+	r.stated(t, "disputes", interaction.StatesContract)
+}
+
+// stated demands that the record of the last post by a rule has a statement of this kind, and verifies.
+func (r tiersRig) stated(t *testing.T, rule, kind string) {
+	t.Helper()
+	var found ledger.Record
+	until(t, patience, "the record of the post by "+rule, func() bool {
+		var posts []ledger.Record
+		must(t, admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?limit=20", &posts))
+		at := slices.IndexFunc(posts, func(p ledger.Record) bool { return p.Rule == rule && p.State == ledger.StateForwarded })
+		if at >= 0 {
+			found = posts[at]
+		}
+		return at >= 0
+	})
+	status, text, said := invoke(t, "posts", "show", found.ID, "--admin", r.Stack.Admin())
+	if status != exitDone || !strings.Contains(text, "agent statement        "+kind+" ") {
+		t.Errorf("the record has no statement of a %s:\n%s%s", kind, text, said)
+	}
+	file := filepath.Join(t.TempDir(), "record.json")
+	_, text, _ = invoke(t, "posts", "show", found.ID, "--json", "--admin", r.Stack.Admin())
+	must(t, os.WriteFile(file, []byte(text), 0o600))
+	if status, text, said := invoke(t, "evidence", "verify", file, "--dir", r.Dir); status != exitDone {
+		t.Errorf("the record does not verify:\n%s%s", text, said)
+	}
+}

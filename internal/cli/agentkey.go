@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+
+	"github.com/actionproof/mediator/internal/files"
+)
+
+// TakeAgentKey reads the private key of an agent elsewhere, as [AgentKey] does, or makes one if there is none.
+func TakeAgentKey(path string) (ed25519.PrivateKey, error) {
+	_, made, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return nil, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(made)
+	if err != nil {
+		return nil, err
+	}
+	if err := files.WriteAbsent(path, pem.EncodeToMemory(&pem.Block{Type: typeKey, Bytes: der})); err != nil {
+		return nil, err
+	}
+	return AgentKey(path)
+}
+
+const typeKey = "PRIVATE KEY" // RFC 7468 section 10
+
+// AgentKey reads the private key of an agent that is behind no sidecar: Ed25519, PKCS #8, PEM.
+func AgentKey(path string) (ed25519.PrivateKey, error) {
+	raw, err := files.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(raw)
+	if block == nil || block.Type != typeKey {
+		return nil, fmt.Errorf("%s is no PEM block %q", path, typeKey)
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("%s is no PKCS #8 key", path) // the cause could quote the key
+	}
+	key, ok := parsed.(ed25519.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("%s is not an Ed25519 key", path)
+	}
+	return key, nil
+}

@@ -1,0 +1,77 @@
+package disputes
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"errors"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/cli/records"
+	"github.com/actionproof/mediator/reputation/dispute"
+)
+
+// author is who publishes a document, and where.
+type author struct {
+	node, file string
+	key        ed25519.PrivateKey // nil for the agent behind the mediator
+	id         string
+}
+
+// whoPublishes is the part of the help of a command that publishes.
+const whoPublishes = `
+
+Without --key it is the agent behind the mediator that publishes, by the proxy that the environment names (mediator env, mediator run): the post needs
+a rule and the session's event, and the mediator signs it. With --key it is an agent elsewhere, a did:key, which signs by itself (PKCS #8, PEM; mediator
+verification start makes one) and publishes at --node.`
+
+func authorFlags(c *cobra.Command) *author {
+	a := new(author)
+	c.Flags().StringVar(&a.node, "node", "", "the node of an agent with a key, https://HOST or unix:PATH")
+	c.Flags().StringVar(&a.file, "key", "", "the private key of an agent that is behind no mediator")
+	cli.Check(c, func(c *cobra.Command) error {
+		if (a.file == "") != (a.node == "") {
+			return cli.Usagef("%s takes --key and --node together: an agent behind a mediator needs neither", c.CommandPath())
+		}
+		return nil
+	})
+	return a
+}
+
+// open finds out who the author is.
+func (a *author) open(ctx context.Context) (err error) {
+	if a.file != "" {
+		if a.key, err = cli.AgentKey(a.file); err == nil {
+			a.id = evidence.DIDKey([]byte(a.key.Public().(ed25519.PublicKey)))
+		}
+		return err
+	}
+	a.node = records.Own
+	var now struct {
+		Agent string `json:"agent"`
+	}
+	if err := records.AskNode(ctx, a.node, "/v1/event", &now); err != nil {
+		return err
+	}
+	if a.id = now.Agent; a.id == "" {
+		return errors.New("the mediator has no node, where the agent could publish")
+	}
+	return nil
+}
+
+// sign returns the signature of a document, which is empty for the agent behind the mediator.
+func (a *author) sign(d dispute.Document) (string, error) {
+	if a.key == nil {
+		return "", nil
+	}
+	text, err := dispute.Unsigned(d)
+	return base64.RawURLEncoding.EncodeToString(ed25519.Sign(a.key, text)), err
+}
+
+func (a *author) publish(ctx context.Context, path string, d dispute.Document, answer any) error {
+	return records.CallNode(ctx, a.node, http.MethodPost, path, d, answer)
+}

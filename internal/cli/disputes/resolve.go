@@ -1,0 +1,129 @@
+package disputes
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/cli/records"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/dispute"
+)
+
+// maxDispute bounds the file of a dispute: the document, its signature and two entries of the log.
+const maxDispute = 1 << 20
+
+func resolve() *cobra.Command {
+	var d dispute.Decision
+	var key, audience, signed, at string
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "resolve FILE", Short: "Decide a general dispute, as its arbiter", Args: cli.ExactArgs(1, "the file of a dispute, as mediator dispute show --json prints it"),
+		Example: `  mediator dispute resolve dispute.json --outcome target_wins --reason "The log bears it out" --arbiter-key arbiter.key.jwk --audience mediator-reputation > decision.jwt
+  mediator dispute resolve dispute.json --decision decision.jwt --node https://node.example.com`,
+		Long: `Signs an arbiter's decision about a dispute, and prints it. That needs no network: the key belongs on a machine that has none. Read what the file
+holds first: what is signed names the document in it by its hash. The second form hands a decision over to the node, which anybody may do.
+
+The key is made as roots are (mediator keys root --name arbiter). The node's disputes.arbiter names the public file; neither party may have the private
+one. A decision is good for seven days.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			of, err := readDispute(args[0])
+			if err != nil {
+				return err
+			}
+			if signed != "" {
+				return deliver(c, asJSON, at, of, signed)
+			}
+			if d.Document, err = documentOf(of); err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
+			d.DisputeID = of.DisputeID
+			arbiter, err := keyring.OpenRootKey(c.Context(), key, c.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			defer arbiter.Close()
+			token, err := keyring.Decide(c.Context(), arbiter, audience, time.Now, d)
+			if err != nil {
+				return err
+			}
+			return cli.Print(c, asJSON, map[string]string{"decision": token}, token)
+		},
+	}
+	c.Flags().StringVar(&d.Outcome, "outcome", "", "challenger_wins, target_wins or inconclusive")
+	c.Flags().StringVar(&d.Reason, "reason", "", "why, for everybody to read")
+	c.Flags().BoolVar(&d.Malicious, "malicious", false, "the challenger has lost on forged or contradictory evidence")
+	c.Flags().StringVar(&key, "arbiter-key", "", "the arbiter's private key")
+	c.Flags().StringVar(&audience, "audience", "", "the node's audience, as its configuration has it")
+	c.Flags().StringVar(&signed, "decision", "", "a decision that was signed before, to hand over")
+	records.NodeFlag(c, &at)
+	cli.Check(c, func(c *cobra.Command) error {
+		for _, name := range []string{"outcome", "reason", "arbiter-key", "audience"} {
+			if c.Flags().Changed(name) == (signed != "") {
+				return cli.Usagef("%s takes either --decision, or --outcome, --reason, --arbiter-key and --audience", c.CommandPath())
+			}
+		}
+		return nil
+	})
+	cli.JSONFlag(c, &asJSON)
+	return c
+}
+
+func readDispute(path string) (d reputation.Dispute, err error) {
+	raw, err := files.ReadUpTo(path, maxDispute)
+	if err != nil {
+		return d, err
+	}
+	if err := json.Unmarshal(raw, &d); err != nil {
+		return d, fmt.Errorf("%s is no dispute, as mediator dispute show --json prints it: %w", path, err)
+	}
+	return d, nil
+}
+
+// documentOf returns the hash of the document that a dispute was opened with, of the text that the file has of it.
+func documentOf(d reputation.Dispute) (string, error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(d.Filing, &members); err != nil {
+		return "", errors.New("it holds no document")
+	}
+	delete(members, "signature") // a sidecar's is longer than that of an agent which signs itself
+	raw, err := json.Marshal(members)
+	if err != nil {
+		return "", err
+	}
+	f, err := dispute.ParseFiling(raw)
+	if err != nil {
+		return "", err
+	}
+	if f.Type() != dispute.TypeGeneral {
+		return "", fmt.Errorf("the dispute is of the type %s, which receipts decide", f.Type())
+	}
+	hash, err := f.Document().Hash()
+	if err == nil && dispute.DisputeID(hash) != d.DisputeID {
+		err = fmt.Errorf("the document is not that of the dispute %s", d.DisputeID)
+	}
+	return hash, err
+}
+
+// deliver hands a decision over to a node.
+func deliver(c *cobra.Command, asJSON bool, at string, of reputation.Dispute, path string) error {
+	token, err := files.Read(path)
+	if err != nil {
+		return err
+	}
+	ask := map[string]string{"decision": strings.TrimSpace(string(token))}
+	var d reputation.Dispute
+	if err := records.CallNode(c.Context(), at, http.MethodPost, "/v1/disputes/"+url.PathEscape(of.DisputeID)+"/resolution", ask, &d); err != nil {
+		return err
+	}
+	return printDispute(c, asJSON, d)
+}
