@@ -133,7 +133,7 @@ func TestDisputes(t *testing.T) {
 	open := byOther("dispute", "open", "sig_1", "--claim", "It is red.", "--reasoning", "I looked.", "--key", filepath.Join(r.Dir, "other.key"), "--node", node, "--json")
 	must(t, os.WriteFile(file, []byte(open), 0o600))
 	until(t, patience, "the reputation to name the accusation", func() bool {
-		_, text, _ := invoke(t, "reputation", "show", agent.String(), "--node", node, "--json")
+		_, text, _ := invoke(t, "reputation", "show", "--node", node, "--json", "--", agent.String())
 		return strings.Contains(text, `"disputes_pending": 1`)
 	})
 	r.decided(t, fewWords, "") // an accusation alone blocks nobody
