@@ -27,6 +27,7 @@ type fakeNode struct {
 	mu     sync.Mutex
 	asked  []nodeCall
 	answer func(path string, body []byte) (string, error)
+	sends  func() *http.Response // in place of the answer to what came by a rule; nil for that
 }
 
 type nodeCall struct {
@@ -46,6 +47,9 @@ func (f *fakeNode) Send(_ context.Context, method, path string, h http.Header, b
 	answer, err := f.ask(method, path, body, caller, header.String())
 	if err != nil {
 		return nil, err
+	}
+	if f.sends != nil {
+		return f.sends(), nil
 	}
 	return &http.Response{
 		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(answer)), ContentLength: int64(len(answer)),

@@ -1,12 +1,14 @@
 package proxy
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
 
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/node"
+	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 // isForNode reports whether a call to the mediator's own name is for the node and needs a rule. Then it takes the way of any other call, and the
@@ -31,7 +33,10 @@ func (p *Pipeline) roundTrip(c *call, out *http.Request) (*http.Response, error)
 	if c.record.Flow == flowPost && p.o.Reputations != nil { // also where the answer was lost
 		p.o.Reputations.Forget(c.record.Subject)
 	}
-	return resp, err
+	if err != nil {
+		return nil, cmp.Or(out.Context().Err(), err) // the node is not to blame for a client that has gone
+	}
+	return upstream.CheckAnswer(out, resp)
 }
 
 // checkForNode refuses a rule for the mediator's own name that leads nowhere, that lets out without evidence what others can read, or that says

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 const ownMCP = "http://mediator.internal/mcp"
@@ -128,6 +130,57 @@ func TestNodeAway(t *testing.T) {
 	_, answer = r.send("POST", ownMCP, nodeTool("register_plugin"))
 	if rec, _ := r.record.last(); rec.Code != "node_missing" || rec.State != ledger.StateFailed || !strings.Contains(answer, "node_missing") {
 		t.Errorf("%s, %+v", answer, rec)
+	}
+}
+
+// TestNodeIsLeftAlone: a post that the node did not take costs no event. So an agent cannot go on with it for ever: the node is left alone as any
+// upstream is. For those who go away before it answers it is not to blame.
+func TestNodeIsLeftAlone(t *testing.T) {
+	r := newNodeRig(t, true, true)
+	r.node.answer = func(string, []byte) (string, error) {
+		return "", refusal.New("node_unavailable", "the node does not answer")
+	}
+	for i := range 11 {
+		want := "node_unavailable"
+		if i == 10 {
+			want = "upstream_suspended"
+		}
+		_, answer := r.send("POST", ownMCP, nodeTool("register_plugin"))
+		if rec, _ := r.record.last(); rec.Code != want {
+			t.Fatalf("%d: %+v, %s, want %s", i, rec, answer, want)
+		}
+	}
+
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	c := r.pipeline.newCall(nil, nil)
+	c.target, c.session = upstream.Target{Scheme: "http", Host: InternalHost, Port: 80}, r.session
+	out, err := http.NewRequestWithContext(gone, "GET", ownMCP, http.NoBody)
+	must(t, err)
+	if _, err := r.pipeline.roundTrip(c, out); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestAnswersOfTheNode: what no upstream may answer, the node may not.
+func TestAnswersOfTheNode(t *testing.T) {
+	for name, answer := range map[string]http.Response{
+		"another protocol": {StatusCode: http.StatusSwitchingProtocols, Header: http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}},
+		"no status":        {StatusCode: 99, Header: http.Header{}},
+		"a large header":   {StatusCode: http.StatusOK, Header: http.Header{"X": {strings.Repeat("x", 64<<10)}}},
+	} {
+		for _, tool := range []string{"register_plugin", "search_plugins"} {
+			r := newNodeRig(t, true, true)
+			r.node.sends = func() *http.Response {
+				a := answer
+				a.Body = io.NopCloser(strings.NewReader("{}"))
+				return &a
+			}
+			resp, body := r.send("POST", ownMCP, nodeTool(tool))
+			if rec, n := r.record.last(); n != 1 || rec.Code != "upstream_lost" || rec.State == ledger.StateForwarded || !strings.Contains(body, "upstream_lost") {
+				t.Errorf("%s to %s: %d %s, %+v", name, tool, resp.StatusCode, body, rec)
+			}
+		}
 	}
 }
 
@@ -258,5 +311,38 @@ func TestRulesOfTheMediatorsName(t *testing.T) {
 		if (err == nil) != (tt.why == "") || err != nil && !strings.Contains(err.Error(), tt.why) {
 			t.Errorf("%s %v: %v, want %q", tt.url, tt.methods, err, tt.why)
 		}
+	}
+}
+
+// TestRateAtTheNode: no session keeps the node from the others. It has its share whichever way it asks, and the others have theirs.
+func TestRateAtTheNode(t *testing.T) {
+	r := newNodeRig(t, true, true)
+	r.node.answer = func(string, []byte) (string, error) { return `{}`, nil }
+	now := time.Now()
+	r.pipeline.load.now = func() time.Time { return now }
+	ways := []struct{ method, url, body string }{
+		{"GET", "http://mediator.internal/v1/reputation/" + strings.Repeat("o", 43) + ":agent", ""}, {"POST", issueURL, "{}"},
+		{"POST", ownMCP, nodeTool("search_plugins")}, {"POST", ownMCP, nodeTool("register_plugin")},
+	}
+	for i := range 50 {
+		way := ways[i%2]
+		r.send(way.method, way.url, way.body)
+	}
+	if len(r.node.asked) != 50 {
+		t.Fatalf("the node was asked %d times", len(r.node.asked))
+	}
+	for _, way := range ways {
+		resp, answer := r.send(way.method, way.url, way.body)
+		if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") != "1" || !strings.Contains(answer, "rate_limited") {
+			t.Errorf("%s %s: %d %s", way.method, way.url, resp.StatusCode, answer)
+		}
+	}
+	if _, answer := r.send("GET", "http://mediator.internal/v1/event", ""); !strings.Contains(answer, "evt_1") {
+		t.Errorf("what the mediator answers by itself: %s", answer)
+	}
+	now = now.Add(time.Second)
+	r.send("POST", ownMCP, nodeTool("register_plugin"))
+	if rec, _ := r.record.last(); rec.State != ledger.StateForwarded {
+		t.Errorf("%+v", rec)
 	}
 }

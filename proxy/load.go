@@ -178,6 +178,13 @@ func (l *load) session(s *session.Session) error {
 	return l.Session.take(s.Bucket(rate.Limit(l.Session.PerSecond), l.Session.Burst, now), now, "the session")
 }
 
+// node counts one request of s to the node. Other agents of the owner, whom the node cannot tell from this one before it has read the request, and
+// the sidecar itself have to get their answers too.
+func (l *load) node(s *session.Session) error {
+	bucket := s.Node()
+	return Rate{PerSecond: float64(bucket.Limit())}.take(bucket, l.now(), "the session at "+InternalHost)
+}
+
 // host counts a call to its host, and asks the host's breaker for leave.
 func (l *load) host(c *call) (upstream.Permit, error) {
 	h := l.find(c.target)

@@ -318,7 +318,7 @@ func (p *Pipeline) match(c *call) (*endpoint, error) {
 	return to, cmp.Or(forward.CheckHeader(r), match.CheckSpelling(r.URL), err)
 }
 
-// findSession is step 1, which counts against the session's rate. A tunnel's session is looked up again for each call: it may have ended since.
+// findSession is step 1, which counts against the session's rates. A tunnel's session is looked up again for each call: it may have ended since.
 func (p *Pipeline) findSession(c *call, route intercept.Route) error {
 	defer c.step("session")
 	s, err := p.o.Sessions.Of(route)
@@ -326,5 +326,8 @@ func (p *Pipeline) findSession(c *call, route intercept.Route) error {
 		return err
 	}
 	c.of(s)
-	return p.load.session(s)
+	if err := p.load.session(s); err != nil || c.target.Host != InternalHost || isGenerate(c) {
+		return err
+	}
+	return p.load.node(s)
 }

@@ -71,6 +71,9 @@ func (p plainWriter) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
+// Unbroken replaces line ends and tabs in what an agent, or an artifact, says, so that it cannot draw lines or columns of its own.
+func Unbroken(s string) string { return strings.NewReplacer("\n", "?", "\t", "?").Replace(s) }
+
 // Coloured reports whether text for w may have colours: if w is a terminal, and the environment variable NO_COLOR is empty.
 func Coloured(w io.Writer) bool { return os.Getenv("NO_COLOR") == "" && IsTerminal(w) }
 

@@ -472,3 +472,25 @@ func BenchmarkDecideWithReputation(b *testing.B) {
 		})
 	}
 }
+
+// TestNothingFollowsFromAMissingToken: however a condition is turned, it does not hold for want of a token that is believed: none, or an old one.
+func TestNothingFollowsFromAMissingToken(t *testing.T) {
+	for _, when := range []string{
+		`!autonomy.disputed`, `autonomy.disputed == false`, `autonomy.disputed != true`, `autonomy.disputed in [false]`, `[autonomy.disputed] == [false]`, `!(autonomy.disputed in [true])`,
+		`autonomy.disputed ? false : true`, `autonomy.disputed ? true : true`, `dyn(autonomy.disputed) != dyn("x")`, `type(autonomy.disputed) == bool`, `size([autonomy.disputed]) == 1`,
+		`{"a": autonomy.disputed}["a"] == false`, `string(autonomy.disputed) != "true"`, `!autonomy.verified`, `!autonomy.degraded`, `!(autonomy.disputesPending > 0)`, `autonomy.disputesPending < 1`,
+		`autonomy.verifiedAge < duration("1000h")`, `!(autonomy.verifiedAge > duration("1h"))`, `now - autonomy.verifiedAge < now + duration("1h")`, `!(autonomy.r < 1.0)`, `!(autonomy.q > 0.0)`,
+		`!autonomy.known && !autonomy.disputed`, `!autonomy.disputed && !autonomy.known`, `autonomy.known || !autonomy.disputed`, `!autonomy.disputed || autonomy.known`,
+		`autonomy.known ? true : !autonomy.disputed`,
+	} {
+		t.Run(when, func(t *testing.T) {
+			r := newRuling(t, file("r allow "+when), gatetest.Autonomous)
+			old := r.ReputationVerified(t, r.Agent(t), 20, 50, r.Verified())
+			r.Clock.Advance(accrual.Lifetime + 3*time.Second)
+			for token, code := range map[string]string{"": "reputation_missing", old: "expired"} {
+				_, err := r.decide(t, token)
+				check.WantCode(t, err, code)
+			}
+		})
+	}
+}

@@ -63,6 +63,8 @@ type agent struct {
 	asking      chan struct{} // closed when the question that is asked now is over; nil while there is none
 	notBefore   time.Time     // of the next question
 	failed      error         // why the last question failed; nil if it did not
+	// forgotten says that the node may say something else by now than the token does.
+	forgotten bool
 }
 
 // New makes an empty cache.
@@ -82,11 +84,20 @@ func (c *Cache) Close() {
 	c.wait.Wait()
 }
 
-// Forget drops what is known of an agent, of which the node may say something else now. The next post waits for a new token.
+// Forget says that the node may say something else of an agent now. The next post waits for a new token. Where none comes it has the last one,
+// as long as that is good: an agent cannot bring it about that its reputation is not known.
 func (c *Cache) Forget(subject string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.agents.Put(subject, new(agent)) // the answer to a question that is being asked goes to the agent that was there
+	a, ok := c.agents.Get(subject)
+	if !ok {
+		return
+	}
+	next := &agent{token: a.token, issued: a.issued, end: a.end, failed: a.failed, forgotten: true}
+	if a.failed != nil {
+		next.notBefore = a.notBefore // who is away is asked no more often for it
+	}
+	c.agents.Put(subject, next) // the answer to a question that is being asked goes to the agent that was there
 }
 
 // Token returns a token of the agent that posts which is no older than maxAge, or nothing where there is none.
@@ -122,10 +133,10 @@ func (c *Cache) State(ctx context.Context, subject string, maxAge time.Duration)
 	return s
 }
 
-// wanted returns a token that is good. Where there is none it waits for one, but not for long.
+// wanted returns a token that is good. Where there is none, or one that was forgotten, it waits for one, but not for long.
 func (c *Cache) wanted(ctx context.Context, subject string, maxAge time.Duration) string {
 	token, asking := c.look(subject, maxAge)
-	if token != "" || asking == nil {
+	if asking == nil {
 		return token
 	}
 	bound := time.NewTimer(c.o.Wait)
@@ -139,7 +150,7 @@ func (c *Cache) wanted(ctx context.Context, subject string, maxAge time.Duration
 	return token
 }
 
-// look returns the token that is good, and the question that is being asked. It asks one where it is time to.
+// look returns the token that is good, and the question whose answer is worth waiting for. It asks one where it is time to.
 func (c *Cache) look(subject string, maxAge time.Duration) (token string, asking <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,9 +164,12 @@ func (c *Cache) look(subject string, maxAge time.Duration) (token string, asking
 		token = a.token
 	}
 	half := a.issued.Add(end.Sub(a.issued) / 2)
-	if !now.Before(half) && a.asking == nil && !now.Before(a.notBefore) && c.life.Err() == nil {
+	if (a.forgotten || !now.Before(half)) && a.asking == nil && !now.Before(a.notBefore) && c.life.Err() == nil {
 		a.asking = make(chan struct{})
 		c.wait.Go(func() { c.ask(subject, a) })
+	}
+	if token != "" && !a.forgotten {
+		return token, nil
 	}
 	return token, a.asking
 }
@@ -195,6 +209,6 @@ func (c *Cache) ask(subject string, a *agent) {
 		}
 	}
 	if err == nil {
-		a.token, a.issued, a.end = token, time.Unix(claims.IssuedAt, 0), time.Unix(claims.Expires, 0)
+		a.token, a.issued, a.end, a.forgotten = token, time.Unix(claims.IssuedAt, 0), time.Unix(claims.Expires, 0), false
 	}
 }

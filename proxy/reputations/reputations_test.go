@@ -138,6 +138,46 @@ func TestForget(t *testing.T) {
 	})
 }
 
+// TestForgetWhileTheNodeIsAway: a post to the node does not make the agent one that nothing is known of, for which other rules hold. The node is
+// asked no more often than without such posts.
+func TestForgetWhileTheNodeIsAway(t *testing.T) {
+	for name, away := range map[string]struct {
+		after time.Duration
+		err   error
+	}{"it fails": {0, errors.New("away")}, "it is slow": {time.Second, nil}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
+				first, _ := took(c, t.Context(), agent)
+				n.set(away.after, away.err)
+				c.Forget(agent)
+				if token, waited := took(c, t.Context(), agent); token != first || waited > 250*time.Millisecond {
+					t.Errorf("%.20q after %.20q, %v", token, first, waited)
+				}
+			})
+		})
+	}
+	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
+		c.Forget(agent) // nothing is known of it yet
+		first, _ := took(c, t.Context(), agent)
+		n.set(0, errors.New("away"))
+		before := n.questions()
+		for range 10 {
+			c.Forget(agent)
+			if token, waited := took(c, t.Context(), agent); token != first || waited != 0 {
+				t.Errorf("%.20q, %v", token, waited)
+			}
+		}
+		if asked := n.questions() - before; asked != 1 {
+			t.Errorf("the node was asked %d times", asked)
+		}
+		time.Sleep(10 * time.Minute)
+		c.Forget(agent)
+		if token, _ := took(c, t.Context(), agent); token != "" {
+			t.Errorf("%.20q is over", token)
+		}
+	})
+}
+
 // TestNextTokenBeforeTheLastEnds: while a token is good no post waits for the next, and there is never a moment without one.
 func TestNextTokenBeforeTheLastEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {

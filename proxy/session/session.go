@@ -57,6 +57,7 @@ type Session struct {
 	mu         sync.Mutex    // guards all below
 	transcript string        // hash chain over the calls so far, see Note
 	bucket     *rate.Limiter // see Bucket
+	node       *rate.Limiter // see Node
 	refusals   []Refusal     // the oldest first
 }
 
@@ -108,6 +109,19 @@ func (s *Session) Bucket(perSecond rate.Limit, burst int, now time.Time) *rate.L
 		s.bucket.SetBurstAt(now, burst)
 	}
 	return s.bucket
+}
+
+// What a session may ask of the node: a fraction of what the node takes from all agents of an owner.
+const nodePerSecond, nodeBurst = 5, 50
+
+// Node is the bucket of the session's requests to the node. It is full at the first of them.
+func (s *Session) Node() *rate.Limiter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.node == nil {
+		s.node = rate.NewLimiter(nodePerSecond, nodeBurst)
+	}
+	return s.node
 }
 
 // Set holds the sessions that are open. They live in memory alone: after a restart every agent has to be started again,

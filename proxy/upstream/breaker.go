@@ -94,9 +94,9 @@ func verdict(status int, err error) error {
 // well.
 var faultStatuses = []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
 
-// faultCodes are those of [Transport] and of a response that an upstream, its name or the way to it is to blame for.
+// faultCodes are those of [Transport], of a node and of a response that an upstream, its name or the way to it is to blame for.
 var faultCodes = []string{
-	"upstream_unresolvable", "upstream_unreachable", "upstream_certificate_untrusted", "upstream_tls_failed", "upstream_timeout", "upstream_lost",
+	"upstream_unresolvable", "upstream_unreachable", "upstream_certificate_untrusted", "upstream_tls_failed", "upstream_timeout", "upstream_lost", "node_unavailable",
 }
 
 func isFault(err error) bool {

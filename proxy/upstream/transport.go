@@ -98,6 +98,11 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, Classify(err)
 	}
+	return CheckAnswer(r, resp)
+}
+
+// CheckAnswer refuses an answer to r that no client could be given, and closes it.
+func CheckAnswer(r *http.Request, resp *http.Response) (*http.Response, error) {
 	switched := resp.StatusCode == http.StatusSwitchingProtocols && wire.IsWebSocketAnswer(r.Header, resp.Header)
 	if !switched && resp.StatusCode < 200 || resp.StatusCode > 999 {
 		// A 101 that was not asked for, or that answers another handshake: what would follow is no HTTP, and no WebSocket

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -106,7 +107,7 @@ func list() *cobra.Command {
 					if err != nil {
 						return err
 					}
-					fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\n", d.Number, d.DisputeID, o.Opened.Type, o.Opened.Challenger, o.Opened.Target, status(d))
+					fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\n", d.Number, d.DisputeID, o.Opened.Type, cli.Unbroken(o.Opened.Challenger), cli.Unbroken(o.Opened.Target), status(d))
 				}
 				return t.Flush()
 			})
@@ -165,7 +166,7 @@ func printDispute(c *cobra.Command, asJSON bool, d reputation.Dispute) error {
 		return err
 	}
 	return cli.PrintText(c, asJSON, d, func(w io.Writer) error {
-		fmt.Fprintf(w, "dispute     %s, %s\nchallenger  %s\ntarget      %s\n", d.DisputeID, status(d), e.Opened.Challenger, e.Opened.Target)
+		fmt.Fprintf(w, "dispute     %s, %s\nchallenger  %s\ntarget      %s\n", d.DisputeID, status(d), cli.Unbroken(e.Opened.Challenger), cli.Unbroken(e.Opened.Target))
 		fmt.Fprintf(w, "type        %s, about %d receipts\nopened      %s, has to be resolved until %s\n", e.Opened.Type, len(e.Opened.Receipts), clock(e.At), clock(e.Opened.Deadline))
 		var f filed
 		if json.Unmarshal(d.Filing, &f) == nil {
@@ -173,7 +174,7 @@ func printDispute(c *cobra.Command, asJSON bool, d reputation.Dispute) error {
 		}
 		var end dispute.Entry
 		if json.Unmarshal(d.Resolved, &end) == nil && end.Resolved != nil {
-			fmt.Fprintf(w, "resolved    %s: %s\n", clock(end.At), end.Resolved.Reason)
+			fmt.Fprintf(w, "resolved    %s: %s\n", clock(end.At), hung(end.Resolved.Reason))
 		}
 		return nil
 	})
@@ -190,7 +191,10 @@ type filed struct {
 func (f filed) draw(w io.Writer) {
 	for _, line := range []struct{ name, text string }{{"signal", f.Signal}, {"claim", f.Claim}, {"reasoning", f.Reasoning}, {"evidence", f.Evidence}} {
 		if line.text != "" {
-			fmt.Fprintf(w, "%-11s %s\n", line.name, line.text)
+			fmt.Fprintf(w, "%-11s %s\n", line.name, hung(line.text))
 		}
 	}
 }
+
+// hung returns a text whose lines stand below its first one, so that none looks like a line of the program.
+func hung(text string) string { return strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", 12)) }

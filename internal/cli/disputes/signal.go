@@ -88,7 +88,7 @@ func printSignal(c *cobra.Command, asJSON bool, s reputation.Signal) error {
 		return fmt.Errorf("the node's answer holds no signal")
 	}
 	return cli.PrintText(c, asJSON, s, func(w io.Writer) error {
-		fmt.Fprintf(w, "signal     %s, %s\nagent      %s\nstatement  %s\n", said.SignalID, s.Status, said.AgentID, said.Statement)
+		fmt.Fprintf(w, "signal     %s, %s\nagent      %s\nstatement  %s\n", cli.Unbroken(said.SignalID), s.Status, cli.Unbroken(said.AgentID), hung(said.Statement))
 		fmt.Fprintf(w, "published  %s, can be disputed until %s\n", clock(entry.At), clock(entry.Signal.Closes))
 		_, err := fmt.Fprintf(w, "rests on   %d receipts, %s\n", len(entry.Signal.Receipts), entry.Signal.Basis)
 		return err

@@ -120,7 +120,8 @@ func CallNode(ctx context.Context, at, method, path string, ask, answer any) err
 	if ask != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	client := &http.Client{}
+	// A node could otherwise send this machine, and what it says, to any address that the machine reaches.
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	defer client.CloseIdleConnections()
 	resp, err := client.Do(req)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/reputation/accrual"
 )
@@ -77,12 +78,12 @@ func artifactLine[C any](k evidence.Kind[C], name, token string, says func(C) st
 	c, err := evidence.UnverifiedClaims(k, token)
 	if err != nil {
 		if name != "capability" {
-			l.text = fmt.Sprintf("%-22s cannot be read: %s", name, unbroken(err.Error()))
+			l.text = fmt.Sprintf("%-22s cannot be read: %s", name, cli.Unbroken(err.Error()))
 		}
 		return l
 	}
 	r := k.Registered(c)
-	l.text = fmt.Sprintf("%-22s %s\n%-22s id %s, by %s, key %s, valid %s", name, unbroken(says(c)), "", unbroken(r.ID), unbroken(r.Issuer), unbroken(evidence.KeyIDOf(token)), time.Duration(r.Expires-r.IssuedAt)*time.Second)
+	l.text = fmt.Sprintf("%-22s %s\n%-22s id %s, by %s, key %s, valid %s", name, cli.Unbroken(says(c)), "", cli.Unbroken(r.ID), cli.Unbroken(r.Issuer), cli.Unbroken(evidence.KeyIDOf(token)), time.Duration(r.Expires-r.IssuedAt)*time.Second)
 	return l
 }
 
@@ -137,6 +138,3 @@ func short(s string) string {
 	}
 	return s[:12] + "…"
 }
-
-// unbroken replaces line ends in what an artifact says, so that it cannot draw lines of its own.
-func unbroken(s string) string { return strings.ReplaceAll(s, "\n", "?") }

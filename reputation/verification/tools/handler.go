@@ -48,7 +48,9 @@ func NewHandler(service *verification.Service, o Options) (http.Handler, error) 
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	server := mcp.NewServer(&mcp.Implementation{Name: "mediator-verification", Version: o.Version}, &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{}})
+	// The tools never change, and it says so: a client that listened for changes would have its place for ever.
+	server := mcp.NewServer(&mcp.Implementation{Name: "mediator-verification", Version: o.Version},
+		&mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: false}}})
 	t := tools{service, o.Called, o.Log}
 	add(server, t, "get_registration_challenge", "Opens a verification for an Ed25519 public key (PEM). Returns a nonce and a task.", schemaChallenge, t.challenge)
 	add(server, t, "submit_challenge_turn", "Submits the next turn of a verification. Its hash is the SHA-256 of the JSON of prevHash, toolCall, input, output, reasoning and timestamp.", schemaTurn, t.turn)

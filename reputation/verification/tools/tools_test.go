@@ -99,6 +99,16 @@ func (n *node) send(message string, headers ...string) (int, []byte) {
 	return resp.StatusCode, body
 }
 
+// TestNoAnswerWithoutEnd: no client listens for ever, in a place that another one waits for.
+func TestNoAnswerWithoutEnd(t *testing.T) {
+	n := newNode(t, verification.ModeObserved, 0)
+	message := `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true,"resourcesListChanged":true,"promptsListChanged":true,"resourceSubscriptions":["x:y"]},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`
+	if _, body := n.send(message, "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "subscriptions/listen"); !strings.Contains(string(body), `"result"`) {
+		t.Errorf("%s", body)
+	}
+}
+
 // answer is what a tool answered, as far as tests read it.
 type answer struct {
 	Success bool
