@@ -31,12 +31,15 @@ type Disputes struct {
 	// OpenSignals bounds the signals of an agent whose windows are open, and OpenDisputes the disputes that it has opened and that are not
 	// resolved. Zero values mean the defaults. All agents of one owner can have [OfOneOwner] times as many together.
 	OpenSignals, OpenDisputes int64
+	// TrialTime bounds the judgement of one dispute: its receipts are read, and their signatures verified. Zero means the default.
+	TrialTime time.Duration
 }
 
 // Defaults of [Disputes].
 const (
 	DefaultOpenSignals  = dispute.MaxRunning
 	DefaultOpenDisputes = 20
+	DefaultTrialTime    = 10 * time.Minute
 )
 
 // OfOneOwner is how many times as much all agents of one owner can have open together as each of them.
@@ -48,6 +51,7 @@ func (d *Disputes) defaults() error {
 		return errors.New("reputation: the disputes lack their rules, a signer, or who is registered")
 	}
 	d.OpenSignals, d.OpenDisputes = cmp.Or(d.OpenSignals, DefaultOpenSignals), cmp.Or(d.OpenDisputes, DefaultOpenDisputes)
+	d.TrialTime = cmp.Or(d.TrialTime, DefaultTrialTime)
 	if min(d.OpenSignals, d.OpenDisputes) < 0 {
 		return errors.New("reputation: a limit of disputes is negative")
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -210,6 +212,37 @@ func TestStatements(t *testing.T) {
 	}
 }
 
+// TestBasis: a signal is observed that rests on receipts of its author which the node holds, and which count.
+func TestBasis(t *testing.T) {
+	c := newCourt(t)
+	author := c.Kit.Agent(t).String()
+	of := func(session string) []string {
+		return []string{evidence.HashToken(closed(t, c.Node, session, 2).Receipts[0])}
+	}
+	forked := of("ses_b")
+	wantCode(t, c.Deliver(t, c.Calls(t, "ses_b", 2).Receipts...).Err, "interaction_fork")
+	for name, row := range map[string]struct {
+		author   string
+		receipts []string
+		want     dispute.Published
+	}{
+		"held":          {author, of("ses_a"), dispute.Published{Basis: dispute.BasisObserved, Sources: true}},
+		"not held":      {author, []string{evidence.HashBytes(nil)}, dispute.Published{Basis: dispute.BasisDeclared}},
+		"of another":    {c.one, of("ses_c"), dispute.Published{Basis: dispute.BasisDeclared, Cites: []string{author}}},
+		"of two chains": {author, forked, dispute.Published{Basis: dispute.BasisDeclared}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			signal := c.SignalOf(row.author, strings.ReplaceAll(name, " ", "-"))
+			signal.RestsOn = &dispute.RestsOn{Receipts: row.receipts}
+			got, err := c.Publish(t.Context(), c.Says(t, signal))
+			must(t, err)
+			e, err := dispute.ParseEntry(got.Entry)
+			must(t, err)
+			check.WantEqual(t, dispute.Published{Basis: e.Signal.Basis, Sources: e.Signal.Sources, Cites: e.Signal.Cites}, row.want)
+		})
+	}
+}
+
 // challenged has the second agent challenge receipts of a session of the kit's agent.
 func (c *court) challenged(t *testing.T, kind string, s *gatetest.Session, numbers ...int) reputation.Dispute {
 	t.Helper()
@@ -349,6 +382,105 @@ func TestBrought(t *testing.T) {
 	wantCode(t, err, "dispute_receipts")
 }
 
+// TestATrialThatFails: a dispute that cannot be judged holds up no window, and is not tried again at once, also where its time is over.
+func TestATrialThatFails(t *testing.T) {
+	c := newCourt(t)
+	ctx, now := t.Context(), c.Kit.Clock.Now()
+	c.published(t, "sig-1")
+	s := closed(t, c.Node, "ses_a", 5)
+	must(t, c.Store.Issue(ctx, store.Challenge{Nonce: "n", Owner: c.Kit.Owner(t), Session: "ses_a", Agent: "agent:worker-1", Number: 1, Issued: now, Expires: now.Add(time.Minute)}, 9))
+	must(t, c.Store.Commit(ctx, "n", evidence.HashBytes(nil), now))
+	must(t, c.Store.Reveal(ctx, "n", nodetest.Salt, "no strategy", now))
+	d := c.challenged(t, dispute.TypeTiming, s, 1)
+	c.Kit.Clock.Advance(72 * time.Hour)
+	for range 2 {
+		if err := c.Settle(ctx); err == nil {
+			t.Error("the trial was held")
+		}
+		if got, err := c.Signal(ctx, "sig-1"); err != nil || got.Status != reputation.StatusFinal {
+			t.Errorf("%+v, %v", got, err)
+		}
+		must(t, c.Settle(ctx)) // too soon after the last try
+		if got, err := c.Dispute(ctx, d.DisputeID); err != nil || got.Status != dispute.StatusPending {
+			t.Errorf("%+v, %v", got, err)
+		}
+		c.Kit.Clock.Advance(time.Minute)
+	}
+}
+
+// TestATrialThatTakesTooLong: a dispute about more than can be read in time ends too.
+func TestATrialThatTakesTooLong(t *testing.T) {
+	c := newCourt(t, func(o *reputation.Options) { o.Disputes.TrialTime = 1 })
+	d := c.challenged(t, dispute.TypeTiming, closed(t, c.Node, "ses_a", 5), 1)
+	if err := c.Settle(t.Context()); err == nil {
+		t.Error("the trial was held")
+	}
+	c.Kit.Clock.Advance(72 * time.Hour)
+	must(t, c.Settle(t.Context()))
+	got, err := c.Dispute(t.Context(), d.DisputeID)
+	must(t, err)
+	e, err := dispute.ParseEntry(got.Resolved)
+	must(t, err)
+	check.WantEqual(t, []string{got.Outcome, got.Resolver, e.Resolved.Reason}, []string{accrual.Inconclusive, dispute.ResolverDeadline, dispute.ReasonTooLong})
+}
+
+// TestWindowsBetweenTrials: a window that ends while a dispute is judged is closed before the next one is.
+func TestWindowsBetweenTrials(t *testing.T) {
+	var trial atomic.Int64 // how often the clock is yet read until a trial is under way; below that nothing happens
+	var c *court
+	c = newCourt(t, func(o *reputation.Options) {
+		now := o.Now
+		o.Now = func() time.Time {
+			if trial.Add(-1) == 0 {
+				c.Kit.Clock.Advance(time.Second)
+			}
+			return now()
+		}
+	})
+	first, second := closed(t, c.Node, "ses_a", 5), closed(t, c.Node, "ses_b", 5)
+	c.published(t, "sig-1")
+	c.Kit.Clock.Advance(24*time.Hour - time.Second)
+	c.challenged(t, dispute.TypeTiming, first, 1)
+	of := dispute.Challenge{ChallengerID: c.one, TargetID: c.Kit.Agent(t).String(), ChallengeType: dispute.TypeTiming,
+		TargetReceipts: []string{evidence.HashToken(second.Receipts[0])}}
+	_, err := c.File(t.Context(), c.Says(t, of))
+	must(t, err)
+	trial.Store(5) // two to find the first dispute and to note its trial, and then one for each receipt
+	must(t, c.Settle(t.Context()))
+	check.WantEqual(t, c.log(t), []string{"signal", "opened", "opened", "resolved", "final", "resolved"})
+}
+
+// TestBroughtOfOtherSessions: what is brought of a session that the dispute is not about decides nothing. Otherwise an agent could lose again and
+// again by what it has lost by, which everybody can read.
+func TestBroughtOfOtherSessions(t *testing.T) {
+	c := newCourt(t)
+	s, target := closed(t, c.Node, "ses_a", 5), c.Kit.Agent(t).String()
+	other := c.Calls(t, "ses_a", 2)
+	of := dispute.Challenge{ChallengerID: c.one, TargetID: target, ChallengeType: dispute.TypeConsistency,
+		TargetReceipts: []string{evidence.HashToken(s.Receipts[0])}, Evidence: other.Receipts[1]}
+	_, err := c.File(t.Context(), c.Says(t, of))
+	must(t, err)
+	must(t, c.Settle(t.Context()))
+	c.Kit.Clock.Advance(time.Hour)
+	later := closed(t, c.Node, "ses_b", 5)
+	again := of
+	again.ChallengerID = c.two
+	_, err = c.File(t.Context(), c.Says(t, again))
+	wantCode(t, err, "dispute_receipts")
+	again.TargetReceipts = []string{evidence.HashToken(later.Receipts[0])}
+	d, err := c.File(t.Context(), c.Says(t, again))
+	must(t, err)
+	must(t, c.Settle(t.Context()))
+	got, err := c.Dispute(t.Context(), d.DisputeID)
+	must(t, err)
+	if got.Outcome != accrual.TargetWins {
+		t.Errorf("%s", got.Resolved)
+	}
+	if r := c.reputation(t, target); r.ChallengesLost != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // TestViolations: breaches of the rules against spam are refused, and entered once each. Documents that nobody has signed enter nothing.
 func TestViolations(t *testing.T) {
 	c := newCourt(t)
@@ -409,6 +541,9 @@ func TestFilingsThatAreRefused(t *testing.T) {
 		"no signal":                {c.Says(t, c.Contract(c.two, "c-1", "s-2")), "signal_unknown"},
 		"no receipt":               {c.Says(t, dispute.Challenge{ChallengerID: c.two, TargetID: c.one, ChallengeType: dispute.TypeTiming, TargetReceipts: []string{evidence.HashBytes(nil)}}), "dispute_receipts"},
 		"an unregistered stranger": {unregistered.Says(t, c.Contract(unregistered.ID, "c-1", "s-1")), "statement_unregistered"},
+		"one with an old document": {unregistered.Says(t, dispute.Contract{ // looked at no further
+			ChallengeID: "c-1", OriginalSignalID: "s-1", ChallengerAgentID: unregistered.ID, CounterClaim: "No.", ReasoningTrace: "No.", Timestamp: 1,
+		}), "statement_unregistered"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := c.File(t.Context(), row.from)
@@ -468,6 +603,33 @@ func TestOpenIsBounded(t *testing.T) {
 	stranger := nodetest.NewStranger(t)
 	_, err = c.Publish(ctx, stranger.Says(t, c.SignalOf(stranger.ID, "s-4")))
 	must(t, err)
+}
+
+// TestListsAreBounded: a list of large documents ends early, and goes on after its last one.
+func TestListsAreBounded(t *testing.T) {
+	c := newCourt(t)
+	for i := range dispute.MaxRunning {
+		s := c.SignalOf(c.one, fmt.Sprint("s-", i))
+		s.Statement = strings.Repeat("\U0001F600", dispute.MaxStatement)
+		_, err := c.Publish(t.Context(), c.Says(t, s))
+		must(t, err)
+	}
+	lists, all, after := 0, 0, int64(0)
+	for ; ; lists++ {
+		got, err := c.Signals(t.Context(), c.one, after)
+		must(t, err)
+		if len(got) == 0 {
+			break
+		}
+		size := 0
+		for _, one := range got {
+			size, all, after = size+len(one.Signal), all+1, one.Number
+		}
+		if size > 1<<20+dispute.MaxSize {
+			t.Errorf("%d bytes", size)
+		}
+	}
+	check.WantEqual(t, []int{lists, all}, []int{2, dispute.MaxRunning})
 }
 
 // TestDisputesAfterARestart: another service on the same store goes on where the last one was, also with what has become due meanwhile.

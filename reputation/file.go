@@ -134,8 +134,9 @@ func (s *Service) openPast(token string) (o evidence.Opened[interaction.Receipt]
 // shown is a receipt that the node holds, or that somebody has shown to it.
 type shown struct {
 	interaction.Receipt
-	hash string
-	came time.Time // when the node got the last receipt of the session
+	hash   string
+	came   time.Time // when the node got the last receipt of the session
+	forked bool      // there are two chains for the session, of which neither counts
 }
 
 func (r shown) agent() accrual.Agent { return accrual.Agent{Owner: r.Owner, Subject: r.Agent} }
@@ -155,7 +156,7 @@ func (s *Service) held(ctx context.Context, hashes []string) (all []shown, err e
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, shown{Receipt: c, hash: r.Hash, came: r.Updated})
+		all = append(all, shown{Receipt: c, hash: r.Hash, came: r.Updated, forked: r.Forked})
 	}
 	return all, nil
 }
@@ -181,9 +182,13 @@ func (s *Service) Dispute(ctx context.Context, id string) (Dispute, error) {
 }
 
 // Disputes returns the disputes in which an agent is one of the two, in the order in which they were opened, from the first one after a number of
-// the log on, at most [ListChunk].
+// the log on, as many as [Service.Signals] returns.
 func (s *Service) Disputes(ctx context.Context, agent string, after int64) ([]Dispute, error) {
 	return listed(ctx, s.o.Store.Disputes, disputeOf, agent, after)
+}
+
+func (d Dispute) size() int {
+	return len(d.Filing) + len(d.Opened) + len(d.Resolved) + len(d.Resolution)
 }
 
 func disputeOf(d store.Dispute) (Dispute, error) {
@@ -212,18 +217,18 @@ type LogEntry struct {
 	Entry  json.RawMessage `json:"entry"`  // canonical JSON
 }
 
-// DisputeLog returns the entries of the log after a number, at most [ListChunk].
+// DisputeLog returns the entries of the log after a number, as many as [Service.Signals] returns.
 func (s *Service) DisputeLog(ctx context.Context, after int64) ([]LogEntry, error) {
 	steps, err := s.o.Store.Steps(ctx, after+1, ListChunk)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]LogEntry, 0, len(steps))
-	for _, one := range steps {
-		all = append(all, LogEntry{one.Number, one.Head, json.RawMessage(one.Text)})
-	}
-	return all, nil
+	return chunk(steps, func(one store.Step) (LogEntry, error) {
+		return LogEntry{one.Number, one.Head, json.RawMessage(one.Text)}, nil
+	})
 }
+
+func (e LogEntry) size() int { return len(e.Entry) }
 
 // Rooted is where the log stands: the claims, and the token that carries them.
 type Rooted struct {

@@ -54,9 +54,6 @@ func (s *Service) publish(ctx context.Context, from Spoken) (id string, err erro
 	if p.By, err = s.by(ctx, author); err != nil {
 		return "", err
 	}
-	if author.Owner == "" && p.By.Registered.IsZero() {
-		return "", refusal.New("statement_unregistered", "the agent %.80s has no owner, and has passed no verification: anybody could make as many", author)
-	}
 	if err := s.look(ctx, author, &p); err != nil {
 		return "", err
 	}
@@ -95,14 +92,18 @@ func full(what string, is store.Count, most int64) error {
 	return nil
 }
 
-// by says who an agent is to the node.
+// by says who an agent is to the node. An agent elsewhere has to be registered: otherwise anybody could make as many, and have the node look at
+// as much for each.
 func (s *Service) by(ctx context.Context, agent accrual.Agent) (by dispute.By, err error) {
 	since, ok, err := s.o.Disputes.Registered(ctx, agent)
 	if err != nil {
 		return by, err
 	}
-	if ok {
+	switch {
+	case ok:
 		by.Registered = since
+	case agent.Owner == "":
+		return by, refusal.New("statement_unregistered", "the agent %.80s has no owner, and has passed no verification", agent)
 	}
 	a, release, err := s.account(ctx, agent)
 	if err != nil {
@@ -128,6 +129,10 @@ func (s *Service) look(ctx context.Context, author accrual.Agent, p *dispute.Pub
 	for _, r := range held {
 		if r.agent() != author {
 			p.Observed, p.Cites = false, append(p.Cites, r.agent().String())
+			continue
+		}
+		if r.forked {
+			p.Observed = false
 			continue
 		}
 		answered := r.Outcome == interaction.OutcomeCompleted || r.Outcome == interaction.OutcomeUnfinished
@@ -157,13 +162,21 @@ func signalOf(n store.Signal) (Signal, error) {
 }
 
 // Signals returns the signals of an agent in the order in which they were published, from the first one after a number of the log on, at most
-// [ListChunk].
+// [ListChunk], and fewer where they are large. The list is empty only at its end.
 func (s *Service) Signals(ctx context.Context, agent string, after int64) ([]Signal, error) {
 	return listed(ctx, s.o.Store.Signals, signalOf, agent, after)
 }
 
+// listBytes is how large what one list has may be, but for its last one. Everybody can ask for lists, and take them slowly.
+const listBytes = 1 << 20
+
+// sized is what a list has.
+type sized interface{ size() int }
+
+func (s Signal) size() int { return len(s.Signal) + len(s.Entry) }
+
 // listed reads a list of what an agent has.
-func listed[R, A any](ctx context.Context, read func(context.Context, string, int64, int) ([]R, error), answer func(R) (A, error), agent string, after int64) ([]A, error) {
+func listed[R any, A sized](ctx context.Context, read func(context.Context, string, int64, int) ([]R, error), answer func(R) (A, error), agent string, after int64) ([]A, error) {
 	if _, err := accrual.ParseAgent(agent); err != nil {
 		return nil, refusal.New("query_malformed", "%v", err)
 	}
@@ -171,13 +184,21 @@ func listed[R, A any](ctx context.Context, read func(context.Context, string, in
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
-	all := make([]A, 0, len(rows))
+	return chunk(rows, answer)
+}
+
+// chunk returns the first answers of a list, as many as fit into one.
+func chunk[R any, A sized](rows []R, answer func(R) (A, error)) ([]A, error) {
+	all, size := []A{}, 0
 	for _, row := range rows {
 		one, err := answer(row)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, one)
+		if size += one.size(); size >= listBytes {
+			break
+		}
 	}
 	return all, nil
 }

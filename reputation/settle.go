@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -23,8 +25,6 @@ const (
 	settleEvery = 5 * time.Second
 	// triedEvery is how long a dispute waits until it is judged again, where receipts have been missing.
 	triedEvery = time.Minute
-	// trialTime bounds the judgement of one dispute: its receipts are read, and their signatures verified.
-	trialTime = 10 * time.Minute
 )
 
 // settleAlways settles until ctx ends.
@@ -39,47 +39,72 @@ func (s *Service) settleAlways(ctx context.Context) {
 	}
 }
 
-// Settle closes the windows that have ended, and resolves the disputes that can be resolved. What one lacks holds up no other.
+// Settle closes the windows that have ended, and resolves the disputes that can be resolved. What one lacks holds up no other. Trials can take
+// long: before each one, everything that needs none is done, and whatever has come meanwhile has its turn.
 func (s *Service) Settle(ctx context.Context) error {
 	if s.o.Disputes == nil {
 		return nil
 	}
-	book, release, err := s.openBook(ctx)
-	if err != nil {
-		return err
-	}
-	unresolved, closing := book.Unresolved(), book.Closing(s.o.Now())
-	var due []dispute.State
-	for _, id := range unresolved {
-		if d, late := s.docket.due(id, s.o.Now()); late {
-			due = append(due, d)
-		}
-	}
-	release()
 	var failed []error
-	for _, d := range due {
-		if err := s.resolve(ctx, d); err != nil {
-			failed = append(failed, fmt.Errorf("the dispute %s: %w", d.DisputeID, err))
+	done := make(map[string]bool)
+	once := func(what, id string, settle func(context.Context, string) error) bool {
+		name := what + " " + id
+		if done[name] {
+			return false
+		}
+		done[name] = true
+		if err := settle(ctx, id); err != nil {
+			failed = append(failed, fmt.Errorf("the %s: %w", name, err))
+		}
+		return true
+	}
+	for {
+		expired, closing, trials, err := s.settleable(ctx)
+		if err != nil {
+			return errors.Join(append(failed, err)...)
+		}
+		for _, id := range expired {
+			once("dispute", id, s.expire)
+		}
+		for _, id := range closing {
+			once("signal", id, s.finalise)
+		}
+		if !slices.ContainsFunc(trials, func(id string) bool { return once("dispute", id, s.try) }) {
+			return errors.Join(failed...)
 		}
 	}
-	for _, id := range closing {
-		if err := s.finalise(ctx, id); err != nil {
-			failed = append(failed, fmt.Errorf("the signal %s: %w", id, err))
-		}
-	}
-	return errors.Join(failed...)
 }
 
-// due returns an unresolved dispute, and whether it is to be judged now.
+// settleable returns the general disputes whose time is over, the signals whose window is, and the disputes that are to be judged now.
+func (s *Service) settleable(ctx context.Context) (expired, closing, trials []string, err error) {
+	book, release, err := s.openBook(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer release()
+	unresolved, now, k := book.Unresolved(), s.o.Now(), s.docket
+	for _, id := range unresolved {
+		switch d, due := k.due(id, now); {
+		case due && d.Type == dispute.TypeGeneral:
+			expired = append(expired, id)
+		case due:
+			trials = append(trials, id)
+		}
+	}
+	maps.DeleteFunc(k.tried, func(id string, _ time.Time) bool { return !slices.Contains(unresolved, id) }) // whichever replica has ended them
+	// Those that were tried least recently come first: who can choose the ids of its disputes must not be before all others for ever.
+	slices.SortStableFunc(trials, func(a, b string) int { return k.tried[a].Compare(k.tried[b]) })
+	return expired, book.Closing(now), trials, nil
+}
+
+// due returns an unresolved dispute, and whether it is to be judged now. One that was tried waits also where its time is over: a trial that
+// fails would be held again at once, and hold up all others.
 func (k *docket) due(id string, now time.Time) (d dispute.State, is bool) {
 	d, _ = k.book.Dispute(id)
-	switch {
-	case k.book.Late(id, now):
-		return d, true
-	case d.Type == dispute.TypeGeneral:
-		return d, false
+	if d.Type == dispute.TypeGeneral {
+		return d, k.book.Late(id, now)
 	}
-	return d, now.Sub(k.tried[id]) >= triedEvery
+	return d, now.Sub(k.tried[id]).Abs() >= triedEvery // also after the clock was set back
 }
 
 // finalise closes the window of a signal, unless another replica has.
@@ -96,27 +121,41 @@ func (s *Service) finalise(ctx context.Context, id string) error {
 	})
 }
 
-// resolve judges a dispute, and ends it if nothing is missing, or if its time is over.
-func (s *Service) resolve(ctx context.Context, d dispute.State) error {
-	if d.Type == dispute.TypeGeneral {
-		return s.step(ctx, func(book *dispute.Book) error {
-			return s.end(ctx, book, d.DisputeID, func() (dispute.Entry, error) { return book.Expire(d.DisputeID, s.o.Now()) })
-		})
+// expire ends a general dispute whose time is over.
+func (s *Service) expire(ctx context.Context, id string) error {
+	return s.step(ctx, func(book *dispute.Book) error {
+		return s.end(ctx, book, id, func() (dispute.Entry, error) { return book.Expire(id, s.o.Now()) })
+	})
+}
+
+// try judges a dispute, and ends it if nothing is missing, or if its time is over.
+func (s *Service) try(ctx context.Context, id string) error {
+	var d dispute.State
+	// It is noted before the trial, so that one that fails is not held again at once.
+	err := s.step(ctx, func(book *dispute.Book) error {
+		d, _ = book.Dispute(id)
+		s.docket.tried[id] = s.o.Now()
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	trying, cancel := context.WithTimeout(ctx, trialTime)
+	trying, cancel := context.WithTimeout(ctx, s.o.Disputes.TrialTime)
 	defer cancel()
 	trial, err := s.trial(trying, d)
+	if err != nil && trying.Err() != nil && ctx.Err() == nil {
+		return s.tooLong(ctx, id, err)
+	}
 	if err != nil {
 		return err
 	}
 	failpoint.Reach("trial held")
 	return s.step(ctx, func(book *dispute.Book) error {
-		id, now := d.DisputeID, s.o.Now()
+		now := s.o.Now()
 		finding, ended := trial.Judge(book.Late(id, now))
 		if ended {
 			return s.end(ctx, book, id, func() (dispute.Entry, error) { return book.End(id, finding, now) })
 		}
-		s.docket.tried[id] = now
 		if state, _ := book.Dispute(id); state.Status != dispute.StatusPending {
 			return nil
 		}
@@ -125,6 +164,18 @@ func (s *Service) resolve(ctx context.Context, d dispute.State) error {
 			return err
 		}
 		return s.proceed(ctx, book, e, store.Step{Reviewing: id})
+	})
+}
+
+// tooLong ends a dispute whose trial takes too long, once its time is over: otherwise it would never end.
+func (s *Service) tooLong(ctx context.Context, id string, because error) error {
+	return s.step(ctx, func(book *dispute.Book) error {
+		now := s.o.Now()
+		if !book.Late(id, now) {
+			return because
+		}
+		finding := dispute.Finding{Outcome: accrual.Inconclusive, Reason: dispute.ReasonTooLong}
+		return s.end(ctx, book, id, func() (dispute.Entry, error) { return book.End(id, finding, now) })
 	})
 }
 
@@ -148,11 +199,7 @@ func (s *Service) end(ctx context.Context, book *dispute.Book, id string, by fun
 	if err != nil {
 		return err
 	}
-	if err := s.proceed(ctx, book, e, store.Step{Resolved: &store.Resolved{ID: id, Token: token}}); err != nil {
-		return err
-	}
-	delete(s.docket.tried, id)
-	return nil
+	return s.proceed(ctx, book, e, store.Step{Resolved: &store.Resolved{ID: id, Token: token}})
 }
 
 // trial shows a trial everything that the node has of the sessions that a dispute is about.
@@ -188,6 +235,7 @@ func (s *Service) trial(ctx context.Context, d dispute.State) (*dispute.Trial, e
 	if err != nil {
 		return nil, err
 	}
+	var others []evidence.Opened[interaction.Receipt]
 	for _, token := range tokens {
 		c, err := evidence.UnverifiedClaims(interaction.Kind, token)
 		if err != nil || c.Owner != target.Owner || c.Agent != target.Subject {
@@ -200,12 +248,19 @@ func (s *Service) trial(ctx context.Context, d dispute.State) (*dispute.Trial, e
 		if err != nil {
 			continue
 		}
-		r, err := begin(c.Chain.SessionID)
-		if err != nil {
-			return nil, err
+		others = append(others, o)
+		if slices.Contains(d.Receipts, o.Hash()) {
+			if _, err := begin(c.Chain.SessionID); err != nil {
+				return nil, err
+			}
 		}
-		c = o.Claims()
-		r.Other(o.Hash(), &c)
+	}
+	for _, o := range others {
+		c := o.Claims()
+		// Only the sessions of the disputed receipts are judged: by those it was judged whether the dispute may be opened.
+		if r := records[c.Chain.SessionID]; r != nil {
+			r.Other(o.Hash(), &c)
+		}
 	}
 	return trial, nil
 }

@@ -100,7 +100,11 @@ func (e Entry) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("accrual: %w", err)
 	}
-	return strictjson.Canonical(raw)
+	text, err := strictjson.Canonical(raw)
+	if err == nil && len(text) > maxEntry { // a log with such an entry could never be read again
+		err = fmt.Errorf("accrual: an entry has %d bytes; at most %d are written", len(text), maxEntry)
+	}
+	return text, err
 }
 
 func (e Entry) check() error {

@@ -178,8 +178,11 @@ func (b *Book) apply(e Entry, s Step) {
 		b.of(signal.Agent).open--
 		b.over = append(b.over, past{at: e.At, signal: signal.SignalID})
 		for _, of := range signal.Cites {
-			b.cites[citation(signal.Agent, of)] = true
+			if !sameOwner(signal.Agent, of) { // those never count, and an owner can make up any number
+				b.cites[citation(signal.Agent, of)] = true
+			}
 		}
+		signal.Receipts, signal.Cites = nil, nil // nothing asks for them any more, and an owner can have many signals
 	case e.Opened != nil:
 		o := e.Opened
 		b.disputes[o.DisputeID] = &State{Opened: *o, At: e.At, Status: StatusPending}

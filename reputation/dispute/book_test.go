@@ -332,6 +332,20 @@ func TestTimeNeverFalls(t *testing.T) {
 	check.WantEqual(t, n.book.Time(n.now), begin)
 }
 
+// TestFinalSignalsAreSmall: of a signal whose window has closed, the receipts are forgotten. A dispute about them is still a breach of the window.
+func TestFinalSignalsAreSmall(t *testing.T) {
+	n := newNode(t)
+	n.publishAs(n.resting(alice, "sig"), func(p *dispute.Publication) { p.Cites = []string{carol} })
+	n.sleep(24 * time.Hour).finalise()
+	s, _ := n.book.Signal("sig")
+	check.WantEqual(t, len(s.Receipts)+len(s.Cites), 0)
+	of := contractOf(bob, "c", "sig", n.now.Unix())
+	of.Contract.ChallengeType = dispute.TypeTiming
+	_, err := n.file(of)
+	check.WantCode(t, err, "dispute_window")
+	check.WantEqual(t, n.violations(bob), []string{dispute.RuleWindow})
+}
+
 // TestForget: what is over for 30 days is forgotten, but for who has lost against whom.
 func TestForget(t *testing.T) {
 	n := newNode(t).publish(alice, "sig")

@@ -2,7 +2,6 @@ package dispute
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -145,16 +144,17 @@ func ParseEntry(raw []byte) (Entry, error) {
 	return e, nil
 }
 
-// Encode returns the entry as RFC 8785 canonical JSON. It refuses an entry that no log may have.
+// Encode returns the entry as RFC 8785 canonical JSON. It refuses an entry that no log may have, or that [ParseEntry] would not read: a log with
+// one could never be read again.
 func (e Entry) Encode() ([]byte, error) {
 	if err := e.check(); err != nil {
 		return nil, fmt.Errorf("dispute: an entry is not sound: %w", err)
 	}
-	raw, err := json.Marshal(e)
-	if err != nil {
-		return nil, fmt.Errorf("dispute: %w", err)
+	text, err := canonical(e)
+	if err == nil && len(text) > maxEntry {
+		err = fmt.Errorf("dispute: an entry has %d bytes; at most %d are written", len(text), maxEntry)
 	}
-	return strictjson.Canonical(raw)
+	return text, err
 }
 
 func (e Entry) check() error {

@@ -73,7 +73,11 @@ func (b *Book) Publish(r Rules, p Publication, now time.Time) (*Entry, error) {
 			e.Basis = BasisObserved
 		}
 	}
-	return &Entry{At: at, Signal: e}, nil
+	entry := &Entry{At: at, Signal: e}
+	if _, err := entry.Encode(); err != nil {
+		return nil, malformed("rests on receipts of agents whose ids are too long together: %w", err)
+	}
+	return entry, nil
 }
 
 func (r Rules) window(horizon string) time.Duration {
@@ -192,10 +196,16 @@ func (b *Book) opening(r Rules, f Filed, hash string, now time.Time) (o Opened, 
 			return o, 0, refusal.New("signal_unknown", "there is no signal %s", c.OriginalSignalID)
 		}
 		o.Target, o.SignalID, o.ContractID, disputed = s.Agent, s.SignalID, c.ChallengeID, s.At
+		if s.Final {
+			return o, disputed, nil // it cannot be disputed, whatever the receipts are
+		}
 	} else {
 		o.Target = f.Filing.Challenge.TargetID
+		disputed = b.Time(now)
 		for _, k := range f.Receipts {
-			disputed = max(disputed, k.At)
+			if slices.Contains(o.Receipts, k.Hash) { // whatever else is brought could be of any time
+				disputed = min(disputed, k.At)
+			}
 		}
 	}
 	if err := b.known(&o, f.Receipts); err != nil {

@@ -3,6 +3,7 @@ package dispute_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,6 +75,25 @@ func TestPublish(t *testing.T) {
 	n.sleep(24*time.Hour).finalise().publish(alice, "one-more")
 }
 
+// TestPublishedEntriesCanBeRead: no signal makes an entry that is too large to be read again, however long the ids of those that it cites are.
+func TestPublishedEntriesCanBeRead(t *testing.T) {
+	n := newNode(t)
+	s, cites := signalOf(alice, "sig-1", begin), []string(nil)
+	s.RestsOn = new(dispute.RestsOn)
+	for i := range dispute.MaxReceipts {
+		s.RestsOn.Receipts = append(s.RestsOn.Receipts, hashOf(i))
+		cites = append(cites, agentOf("b", fmt.Sprintf("%02d", i)+strings.Repeat("\x01", 254)))
+	}
+	_, err := n.book.Publish(n.rules, dispute.Publication{Signal: s, By: n.by, Cites: cites}, n.now)
+	check.WantCode(t, err, "statement_malformed")
+	e, err := n.book.Publish(n.rules, dispute.Publication{Signal: s, By: n.by, Cites: cites[:32]}, n.now)
+	check.Must(t, err)
+	text, err := e.Encode()
+	check.Must(t, err)
+	_, err = dispute.ParseEntry(text)
+	check.Must(t, err)
+}
+
 // wantCode is check.WantCode, and no error for an empty code.
 func wantCode(t *testing.T, err error, code string) {
 	t.Helper()
@@ -130,6 +150,17 @@ func TestEligibility(t *testing.T) {
 		"registered after the receipts": {func(n *node) dispute.Filed {
 			f := challengeOf(bob, alice, "timing", hashOf(1))
 			return dispute.Filed{Filing: f, By: dispute.By{Registered: n.now, Tier: "new"}, Receipts: n.receipts(f)}
+		}, "dispute_key_young", nil},
+		"registered after one of the receipts": {func(n *node) dispute.Filed {
+			f := challengeOf(bob, alice, "timing", hashOf(1), hashOf(2))
+			receipts := n.receipts(f)
+			receipts[1].At++
+			return dispute.Filed{Filing: f, By: dispute.By{Registered: n.now, Tier: "new"}, Receipts: receipts}
+		}, "dispute_key_young", nil},
+		"registered before what is brought besides": {func(n *node) dispute.Filed {
+			f := challengeOf(bob, alice, "timing", hashOf(1))
+			besides := dispute.Known{Hash: hashOf(2), Agent: carol, Session: "other", At: n.now.Unix() + 1}
+			return dispute.Filed{Filing: f, By: dispute.By{Registered: n.now, Tier: "new"}, Receipts: append(n.receipts(f), besides)}
 		}, "dispute_key_young", nil},
 		"old": {func(n *node) dispute.Filed {
 			return dispute.Filed{Filing: contractOf(bob, "c", "sig", begin-301), By: n.by}

@@ -37,6 +37,7 @@ const (
 	ReasonProbesUnanswered = "probes_unanswered" // fewer questions were answered twice than can decide
 	ReasonProbesDivided    = "probes_divided"    // some were answered both ways, and not most
 	ReasonNoArbiter        = "no_arbiter"        // no arbiter has decided in time
+	ReasonTooLong          = "trial_too_long"    // the node has not got through the receipts in the time that it takes for one dispute
 )
 
 // Trial judges one dispute by receipts. The caller has verified every signature, and that the receipts are the target's. It is not safe for

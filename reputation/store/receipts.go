@@ -84,10 +84,11 @@ func (s *Store) Receipt(ctx context.Context, hash string) (Receipt, error) {
 	return first(list(doing, rows, err, scanReceipt))
 }
 
-// Held is a receipt, and when the last one of its session came.
+// Held is a receipt, when the last one of its session came, and whether there are two chains for the session.
 type Held struct {
 	Receipt
 	Updated time.Time
+	Forked  bool
 }
 
 // Held returns those of the receipts with some hashes that there are. There may be as many hashes as a document names, a few dozen.
@@ -100,12 +101,12 @@ func (s *Store) Held(ctx context.Context, hashes []string) ([]Held, error) {
 	for i, hash := range hashes {
 		places[i], args[i] = fmt.Sprintf("$%d", i+1), hash
 	}
-	rows, err := s.query(ctx, `SELECT r.owner, r.session, r.number, r.hash, r.request, r.token, s.updated FROM receipts AS r
+	rows, err := s.query(ctx, `SELECT r.owner, r.session, r.number, r.hash, r.request, r.token, s.updated, s.forked FROM receipts AS r
 		JOIN sessions AS s ON s.owner = r.owner AND s.session = r.session WHERE r.hash IN (`+strings.Join(places, ", ")+`) ORDER BY r.hash`, args...)
 	return list(doing, rows, err, func(scan func(...any) error) (h Held, err error) {
-		var updated int64
-		err = scan(&h.Owner, &h.Session, &h.Number, &h.Hash, &h.Request, &h.Token, &updated)
-		h.Updated = moment(updated)
+		var updated, forked int64
+		err = scan(&h.Owner, &h.Session, &h.Number, &h.Hash, &h.Request, &h.Token, &updated, &forked)
+		h.Updated, h.Forked = moment(updated), forked > 0
 		return h, err
 	})
 }

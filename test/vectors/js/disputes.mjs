@@ -263,8 +263,8 @@ export class Book {
     const signal = contract ? this.signals.get(document.original_signal_id) ?? refuse('signal_unknown') : undefined;
     const target = signal?.agent_id ?? document.target_id;
     const receipts = document.target_receipts ?? (type === 'general' ? [] : signal.receipts ?? []);
-    const since = signal ? signal.at : Math.max(0, ...known.map((k) => k.at));
-    this.checkReceipts(receipts, known, { type, target });
+    const since = signal ? signal.at : Math.min(this.time(now), ...known.filter((k) => receipts.includes(k.hash)).map((k) => k.at));
+    if (!signal?.final) this.checkReceipts(receipts, known, { type, target });
     refuseIf(challenger === target, 'dispute_self');
     refuseIf(registered >= since, 'dispute_key_young');
     const words = type !== 'general' ? [] : contract ? [document.counter_claim, document.reasoning_trace] : [document.evidence ?? ''];
