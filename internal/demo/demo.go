@@ -7,6 +7,8 @@
 //	score.go       the agent that takes a challenge of the node, and its score
 //	verify.go      the agent that passes a verification
 //	tiers.go       the agent whose tier decides what it may post
+//	disputes.go    the agents of two owners that dispute each other, and the arbiter
+//	other.go       the deployment of the other owner
 //	deployment.go  the three processes and the two APIs, and what an agent, an API owner and a thief do with them
 //	agent.go       the demo's agent
 //	api.go         the demo's two APIs
@@ -26,12 +28,16 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/freeport"
+	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/reputation/dispute"
 )
 
 // Deployment is a deployment in a temporary folder: the three processes and two APIs. Each scenario starts an agent.
@@ -42,15 +48,16 @@ type Deployment struct {
 	Hooks        string // the address for webhooks
 	AwareAddr    string
 	PlainAddr    string
-	NodeAddr     string // the public address of the node
 	Stack        *devstack.Stack
 	DirectClient *http.Client // goes past the mediator, as a thief would
 	processes    []*exec.Cmd
 	Deliveries   int
-	old          string    // an event that is too old for the last scenarios
-	oldAt        time.Time // when it arrived
-	other        *stranger // an agent of somebody else
-	firstPost    string    // the id of the record whose evidence is drawn
+	old          string           // an event that is too old for the last scenarios
+	oldAt        time.Time        // when it arrived
+	other        *Deployment      // of another owner, which has no node of its own
+	arbiter      keyring.RootKey  // decides disputes at the node
+	contested    dispute.Contract // by which the other owner's agent disputes a signal of this one's
+	firstPost    string           // the id of the record whose evidence is drawn
 	// Thought is the record of the post of the agent that thinks, with the receipts of what the agent did before.
 	Thought admin.Record
 }
@@ -134,6 +141,12 @@ func (d *Deployment) scenarios() []scenario {
 			r, err := d.byWebhook(ctx, "GET", plain)
 			return r.Outcome(), err
 		}},
+		{"an agent posts that was never verified, where the policy demands it", "policy_denied", d.postVerified},
+		{"an agent passes a verification, as a script, and registers its plugin by a post", wholeVerification, d.verified},
+		{"the agent posts again, now that it was verified", "201", d.postVerified},
+		{"the agent publishes a signal, and an agent of another owner disputes it through its own sidecar", "two posts, the dispute pending", d.accused},
+		{"the arbiter decides while the signal can still be disputed", "challenger_wins, provisional", d.decided},
+		{"the other agent publishes a signal in turn, and the agent disputes it through its own sidecar", "two posts, the dispute pending", d.accuses},
 		{"no session", "session_required", func(ctx context.Context) (string, error) {
 			r, err := d.agent(ctx, "http://"+d.Listen, "POST", plain, "--body", body("x"))
 			return r.Outcome(), err
@@ -200,11 +213,6 @@ func (d *Deployment) scenarios() []scenario {
 		{"an agent calls the model more often than it has committed to, and is scored", "calls scored: 2, challenges passed: 0 of 1", func(ctx context.Context) (string, error) { return d.scored(ctx, promised+1) }},
 		{"an agent of the tier new posts a few words, which the policy allows it", "201, tier new", func(ctx context.Context) (string, error) { return d.byTier(ctx, fewWords/2) }},
 		{"an agent of the tier new posts many words, which the policy denies it", "policy_denied", func(ctx context.Context) (string, error) { return d.byTier(ctx, 2*fewWords) }},
-		{"an agent posts that was never verified, where the policy demands it", "policy_denied", d.postVerified},
-		{"an agent passes a verification, as a script, and registers its plugin by a post", "105 of 105, a post", d.verified},
-		{"the agent posts again, now that it was verified", "201", d.postVerified},
-		{"the agent publishes a signal, and an agent of another owner disputes it", "200, the dispute pending", d.published},
-		{"that agent publishes one in turn, and the agent disputes it", "the signal provisional, 200", d.disputed},
 		{"a read from a private address", "egress_address_denied", func(ctx context.Context) (string, error) {
 			r, err := d.byWebhook(ctx, "GET", "http://10.0.0.1/data")
 			return r.Outcome(), err
@@ -221,6 +229,7 @@ func (d *Deployment) scenarios() []scenario {
 			}
 			return d.OpenSession(ctx, d.old)
 		}},
+		{"once the signal is final, the reputations of both agents show who has won", "lost 1, disputed; won 1", d.settled},
 		{"a manifest with one control flipped", "deployment_unsafe", d.flippedControl},
 	}
 }
@@ -238,7 +247,7 @@ func New(ctx context.Context) (*Deployment, error) {
 	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // the agent's user passes through to the CA's certificate
 		return d, err
 	}
-	for _, at := range []*string{&d.Listen, &d.Hooks, &d.AwareAddr, &d.PlainAddr, &d.NodeAddr} {
+	for _, at := range []*string{&d.Listen, &d.Hooks, &d.AwareAddr, &d.PlainAddr} {
 		if *at, err = freeport.Address(); err != nil {
 			return d, err
 		}
@@ -246,14 +255,19 @@ func New(ctx context.Context) (*Deployment, error) {
 	content := d.Files(Rules)
 	askForTiers(content)
 	verifyAgents(content)
-	d.dispute(content)
+	if err := d.dispute(content); err != nil {
+		return d, err
+	}
 	if err := devstack.Prepare(dir, content); err != nil {
 		return d, err
 	}
-	if err := errors.Join(files.WriteAbsent(filepath.Join(dir, "secrets", "api-token"), []byte(Token)), WriteCertificates(dir, AwareHost, PlainHost, nodeHost), d.CopySelf()); err != nil {
+	if err := errors.Join(files.WriteAbsent(filepath.Join(dir, "secrets", "api-token"), []byte(Token)), WriteCertificates(dir, AwareHost, PlainHost), d.CopySelf()); err != nil {
 		return d, err
 	}
-	if d.Stack, err = devstack.Start(ctx, dir); err != nil {
+	if d.other, err = d.newOther(); err != nil {
+		return d, err
+	}
+	if err := d.start(ctx); err != nil {
 		return d, err
 	}
 	if err := d.startAPIs(ctx); err != nil {
@@ -264,6 +278,18 @@ func New(ctx context.Context) (*Deployment, error) {
 	}
 	d.oldAt = time.Now()
 	return d, nil
+}
+
+// start starts the processes of both owners at the same time. The node is ready only once the key registries of both are there.
+func (d *Deployment) start(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, of := range []*Deployment{d, d.other} {
+		group.Go(func() (err error) {
+			of.Stack, err = devstack.Start(ctx, of.Dir)
+			return err
+		})
+	}
+	return group.Wait()
 }
 
 // anyPort is the line of the development file by which any port may be connected to.

@@ -32,9 +32,7 @@ import (
 )
 
 // Rules are the demo's actions, egress rules and upstreams. AWARE and PLAIN stand for the APIs' hosts and ports.
-const Rules = `
-actions:
-  - name: post-aware
+const Rules = "\nactions:\n" + registering + `  - name: post-aware
     match: {url: "https://AWARE/posts", methods: [POST]}
     subject: agent:worker-1
     action: create_post
@@ -57,10 +55,6 @@ actions:
     subject: agent:worker-1
     action: create_post
     credential: {prefix: "Bearer ", file: secrets/api-token}
-  - name: register-plugin
-    match: {url: "http://mediator.internal/mcp", mcp: {tools: [register_plugin]}}
-    subject: agent:worker-1
-    action: register_plugin
   - name: post-by-tier
     match: {url: "https://PLAIN/tiers", methods: [POST]}
     subject: agent:worker-1
@@ -72,9 +66,7 @@ actions:
     action: create_note
     credential: {prefix: "Bearer ", file: secrets/api-token}
 egress:
-  - name: verification
-    match: {url: "http://mediator.internal/mcp", mcp: {tools: [get_registration_challenge, submit_challenge_turn, search_plugins, list_mcp_servers]}}
-  - name: read-tools
+` + verifying + `  - name: read-tools
     match: {url: "https://PLAIN/mcp", mcp: {tools: [get_note, ask], elicitation: true}}
     credential: {prefix: "Bearer ", file: secrets/api-token}
   - name: model
@@ -163,6 +155,9 @@ func (d *Deployment) awaitAPI(ctx context.Context, address string) error {
 
 // Stop ends all processes and removes the folder.
 func (d *Deployment) Stop() {
+	if d.other != nil {
+		d.other.Stop() // first: it uses the node of this deployment
+	}
 	if d.Stack != nil {
 		d.Stack.Stop()
 	}
@@ -176,9 +171,12 @@ func (d *Deployment) Stop() {
 // Logs returns the logs of the processes, to explain an unexpected result.
 func (d *Deployment) Logs() string {
 	var all strings.Builder
-	for _, name := range []string{"trigger", "control", "reputation", "serve"} {
-		if raw, err := os.ReadFile(filepath.Join(d.Dir, name+".log")); err == nil {
-			fmt.Fprintf(&all, "-- %s.log\n%s", name, raw)
+	for _, folder := range []string{"", otherFolder} {
+		for _, name := range []string{"trigger", "control", "reputation", "serve"} {
+			name = filepath.Join(folder, name+".log")
+			if raw, err := os.ReadFile(filepath.Join(d.Dir, name)); err == nil {
+				fmt.Fprintf(&all, "-- %s\n%s", name, raw)
+			}
 		}
 	}
 	return all.String()

@@ -2,30 +2,27 @@ package demo
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"crypto/ed25519"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/devstack"
-	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/dispute"
-	"github.com/actionproof/mediator/reputation/verification/client"
 )
 
 // WithStatements returns a manifest of version 1.0 or 1.1 as one of version 1.1 that lets a stack's own sidecar sign what its agent publishes.
@@ -72,133 +69,181 @@ func WithDisputes(node, disputes string) string {
 		"\ndisputes: {" + disputes + "}\n"
 }
 
-// nodeHost is the name of the node at its public address.
-const nodeHost = "node.demo.test"
+// window is how long a signal of the demo can be disputed: long enough on a slow machine for an agent to start and post, short enough to wait for.
+const window = 6 * time.Second
 
-// dispute has the agent publish and dispute at the node, where agents elsewhere come too.
-func (d *Deployment) dispute(content map[string][]byte) {
+// dispute has the agents of both owners publish and dispute at the node, and an arbiter decide.
+func (d *Deployment) dispute(content map[string][]byte) error {
 	content[devstack.SidecarFile] = []byte(Speaking(string(content[devstack.SidecarFile])))
 	content[devstack.ManifestFile] = WithStatements(content[devstack.ManifestFile])
-	content[devstack.ReputationFile] = fmt.Appendf([]byte(WithDisputes(string(content[devstack.ReputationFile]), "")), "public: {listen: %q, tlsCertificate: api.pem, tlsKey: api.key}\n", d.NodeAddr)
+	node := WithDisputes(string(content[devstack.ReputationFile]), "arbiter: arbiter.jwk, windows: {short: "+window.String()+"}")
+	content[devstack.ReputationFile] = []byte(strings.Replace(node, "\nbelievedHosts:", "\n"+otherOwner+"believedHosts:", 1))
+	var err error
+	if d.arbiter, _, err = keyring.GenerateRoot("arbiter", false); err != nil {
+		return err
+	}
+	content["arbiter.jwk"], err = d.arbiter.JWK()
+	return err
 }
 
-// stranger is an agent of somebody else: it has a key of its own, no mediator, and reaches the node at its public address.
-type stranger struct {
-	id     string
-	key    ed25519.PrivateKey
-	client *http.Client
+// stated is what becomes of a document that goes to the node as a post. wholeChain is what the record then has, with what the sidecar has signed of the
+// document itself.
+const stated = "200, the whole chain"
+
+var wholeChain = []string{
+	"challenge", "originProof", "triggerReceipt", "policyDecision", "grant", "runtimeAttestation", "sessionReceipt", "deploymentCertificate", "capability",
+	"requestProof", "agentStatement",
 }
 
-// newStranger makes an agent elsewhere, which passes a verification as a script does: without one it could dispute nothing.
-func (d *Deployment) newStranger(ctx context.Context) (*stranger, error) {
-	raw, err := os.ReadFile(filepath.Join(d.Dir, "api-ca.pem"))
+// state plays an agent that sends a document to the node, by a post.
+func (d *Deployment) state(ctx context.Context, path string, document dispute.Document) (string, error) {
+	text, err := json.Marshal(document)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(raw)
-	there := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, d.NodeAddr)
-	}}
-	public, key, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		return nil, err
+	r, err := d.byWebhook(ctx, "POST", "http://"+proxy.InternalHost+path, "--body", string(text))
+	if err != nil || r.Code != "" || r.Post == "" {
+		return r.Outcome(), err
 	}
-	n, err := client.Dial(ctx, "https://"+nodeHost+"/mcp", there)
-	if err != nil {
-		return nil, err
+	var record ledger.Record
+	if err := admin.Get(ctx, d.Stack.Admin(), "/v1/posts/"+r.Post, &record); err != nil {
+		return "", err
 	}
-	defer n.Close()
-	r, err := verifyAs(ctx, n, key, "stranger")
-	if err == nil && !r.Success {
-		err = fmt.Errorf("the agent elsewhere did not pass: %s", strings.Join(r.Violations, ", "))
+	for _, name := range wholeChain {
+		if !slices.ContainsFunc(record.Artifacts, func(a ledger.Artifact) bool { return a.Name == name }) {
+			return r.Outcome() + ", without " + name, nil
+		}
 	}
-	return &stranger{evidence.DIDKey([]byte(public)), key, &http.Client{Transport: there, Timeout: 10 * time.Second}}, err
+	return stated, nil
 }
 
-// publish signs a document and sends it to the node. It returns the node's answer.
-func (s *stranger) publish(ctx context.Context, path string, document dispute.Document) (status string, err error) {
-	text, err := dispute.Unsigned(document)
+// contest plays an agent of one deployment that publishes a signal, which the agent of the other disputes. It says where the dispute stands, or which
+// of both posts went wrong.
+func (d *Deployment) contest(ctx context.Context, signals, disputes *Deployment, name string) (c dispute.Contract, said string, err error) {
+	target, err := signals.agentID()
 	if err != nil {
-		return "", err
+		return c, "", err
 	}
-	signature := base64.RawURLEncoding.EncodeToString(ed25519.Sign(s.key, text))
-	raw := append(bytes.TrimSuffix(text, []byte("}")), `,"signature":"`+signature+`"}`...)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+nodeHost+path, bytes.NewReader(raw))
+	challenger, err := disputes.agentID()
 	if err != nil {
-		return "", err
+		return c, "", err
 	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := s.client.Do(req)
+	signal := dispute.Signal{
+		SignalID: "sig_" + name, AgentID: target, Statement: "The build is green.", Horizon: dispute.HorizonShort, Timestamp: time.Now().Unix(),
+	}
+	published, err := signals.state(ctx, "/v1/signals", signal)
+	if err != nil || published != stated {
+		return c, published, err
+	}
+	c = dispute.Contract{
+		ChallengeID: "con_" + name, OriginalSignalID: signal.SignalID, ChallengerAgentID: challenger, CounterClaim: "It is red.", ReasoningTrace: "I looked.",
+		Timestamp: time.Now().Unix(),
+	}
+	filed, err := disputes.state(ctx, "/v1/dispute", c)
+	if err != nil || filed != stated {
+		return c, filed, err
+	}
+	id, _, err := nameOf(c)
 	if err != nil {
-		return "", err
+		return c, "", err
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return "", problem.Read(resp)
-	}
-	var said struct {
-		Status string `json:"status"`
-	}
-	err = json.NewDecoder(resp.Body).Decode(&said)
-	return said.Status, err
+	var at reputation.Dispute
+	err = admin.Get(ctx, d.node(), "/v1/disputes/"+id, &at)
+	return c, "two posts, the dispute " + at.Status, err
 }
 
-// published plays an agent that publishes a signal, which an agent elsewhere disputes. It says what became of the post, and of the dispute.
-func (d *Deployment) published(ctx context.Context) (string, error) {
-	id, err := d.ownID()
-	if err != nil {
-		return "", err
+// accused plays the agent, which publishes a signal, and the other owner's, which passes a verification and then disputes it.
+func (d *Deployment) accused(ctx context.Context) (said string, err error) {
+	if said, err := d.other.verified(ctx); err != nil || said != wholeVerification {
+		return "the other agent is not verified: " + said, err
 	}
-	if d.other, err = d.newStranger(ctx); err != nil {
-		return "", err
-	}
-	// Whoever disputes has to be registered before, by the second.
+	// An agent can dispute the signals that are published after the second in which it was registered.
 	if err := waitFor(ctx, time.Until(time.Now().Truncate(time.Second).Add(time.Second))); err != nil {
 		return "", err
 	}
-	text, err := json.Marshal(signal("sig_demo_1", id))
+	d.contested, said, err = d.contest(ctx, d, d.other, "demo_1")
+	return said, err
+}
+
+// accuses plays the other owner's agent, which publishes a signal in turn, and the agent, which disputes it.
+func (d *Deployment) accuses(ctx context.Context) (said string, err error) {
+	_, said, err = d.contest(ctx, d.other, d, "demo_2")
+	return said, err
+}
+
+// decided plays the arbiter, whose key belongs to neither owner. It decides for the other owner's agent.
+func (d *Deployment) decided(ctx context.Context) (string, error) {
+	id, document, err := nameOf(d.contested)
 	if err != nil {
 		return "", err
 	}
-	r, err := d.byWebhook(ctx, "POST", "http://"+proxy.InternalHost+"/v1/signals", "--body", string(text))
-	if err != nil || r.Code != "" {
-		return r.Outcome(), err
-	}
-	status, err := d.other.publish(ctx, "/v1/dispute", contract("con_demo_1", "sig_demo_1", d.other.id))
-	return r.Outcome() + ", the dispute " + status, err
-}
-
-// disputed plays an agent that disputes a signal of the agent elsewhere in turn, by a post.
-func (d *Deployment) disputed(ctx context.Context) (string, error) {
-	id, err := d.ownID()
-	if err != nil || d.other == nil {
-		return "", cmp.Or(err, errors.New("there is no agent elsewhere"))
-	}
-	status, err := d.other.publish(ctx, "/v1/signals", signal("sig_demo_2", d.other.id))
+	decision, err := keyring.Decide(ctx, d.arbiter, nodeAudience, time.Now, dispute.Decision{
+		DisputeID: id, Document: document, Outcome: accrual.ChallengerWins, Reason: "The build was red.",
+	})
 	if err != nil {
 		return "", err
 	}
-	text, err := json.Marshal(contract("con_demo_2", "sig_demo_2", id))
-	if err != nil {
+	var at reputation.Dispute
+	if err := admin.Call(ctx, d.node(), http.MethodPost, "/v1/disputes/"+id+"/resolution", map[string]string{"decision": decision}, &at); err != nil {
 		return "", err
 	}
-	r, err := d.byWebhook(ctx, "POST", "http://"+proxy.InternalHost+"/v1/dispute", "--body", string(text))
-	return "the signal " + status + ", " + r.Outcome(), err
+	if at.Provisional {
+		return at.Outcome + ", provisional", nil
+	}
+	return at.Outcome, nil
 }
 
-func signal(id, agent string) dispute.Signal {
-	return dispute.Signal{SignalID: id, AgentID: agent, Statement: "The build is green.", Horizon: dispute.HorizonShort, Timestamp: time.Now().Unix()}
-}
-
-func contract(id, signal, agent string) dispute.Contract {
-	return dispute.Contract{
-		ChallengeID: id, OriginalSignalID: signal, ChallengerAgentID: agent, CounterClaim: "It is red.", ReasoningTrace: "I looked.", Timestamp: time.Now().Unix(),
+// settled waits until the signal is final, so that the decision counts. It says what the reputations of both agents show of it.
+func (d *Deployment) settled(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, window+20*time.Second)
+	defer cancel()
+	for {
+		lost, err := d.reputation(ctx, d)
+		if err != nil {
+			return "", err
+		}
+		won, err := d.reputation(ctx, d.other)
+		if err != nil {
+			return "", err
+		}
+		said := fmt.Sprintf("lost %d", lost.ChallengesLost)
+		if lost.Disputed {
+			said += ", disputed"
+		}
+		said += fmt.Sprintf("; won %d", won.DisputesWon)
+		if lost.ChallengesLost > 0 && won.DisputesWon > 0 {
+			return said, nil
+		}
+		if err := waitFor(ctx, 20*time.Millisecond); err != nil {
+			return said, nil // too late
+		}
 	}
 }
 
-// ownID is how the node names the agent of the deployment.
-func (d *Deployment) ownID() (string, error) {
+// reputation asks the node of d for the reputation of the agent of a deployment.
+func (d *Deployment) reputation(ctx context.Context, of *Deployment) (accrual.Reputation, error) {
+	id, err := of.agentID()
+	if err != nil {
+		return accrual.Reputation{}, err
+	}
+	var said struct {
+		Reputation accrual.Reputation `json:"reputation"`
+	}
+	err = admin.Get(ctx, d.node(), "/v1/reputation/"+url.PathEscape(id), &said)
+	return said.Reputation, err
+}
+
+// node returns the endpoint of the deployment's node.
+func (d *Deployment) node() string { return "unix:" + devstack.New(d.Dir).Socket("reputation") }
+
+// nameOf returns the id of the dispute that a contract opens, and the hash of the contract.
+func nameOf(c dispute.Contract) (id, hash string, err error) {
+	hash, err = c.Hash()
+	return dispute.DisputeID(hash), hash, err
+}
+
+// agentID returns how the node names the agent of the deployment.
+func (d *Deployment) agentID() (string, error) {
 	raw, err := os.ReadFile(filepath.Join(d.Dir, devstack.RegistryFile))
 	if err != nil {
 		return "", err

@@ -46,15 +46,19 @@ func askForTiers(content map[string][]byte) {
 	content[devstack.ManifestFile] = WithAutonomy(content[devstack.ManifestFile])
 }
 
+// byReputation is byWebhook where the policy asks for the reputation of the agent. It posts again while the sidecar has none: the node may not have
+// answered yet.
+func (d *Deployment) byReputation(ctx context.Context, agent ...string) (Answer, error) {
+	made, err := d.byWebhook(ctx, agent...)
+	for until := time.Now().Add(10 * time.Second); err == nil && made.Code == "reputation_missing" && time.Now().Before(until); {
+		made, err = d.byWebhook(ctx, agent...)
+	}
+	return made, err
+}
+
 // byTier plays an agent whose post its tier decides. If the post went out, byTier also says which tier the record names.
 func (d *Deployment) byTier(ctx context.Context, size int) (string, error) {
-	post := func() (Answer, error) {
-		return d.byWebhook(ctx, "POST", "https://"+d.Plain()+"/tiers", "--body", `{"body":"`+strings.Repeat("x", size)+`"}`)
-	}
-	made, err := post()
-	for until := time.Now().Add(10 * time.Second); err == nil && made.Code == "reputation_missing" && time.Now().Before(until); {
-		made, err = post() // the node may not have answered yet when the first post was decided
-	}
+	made, err := d.byReputation(ctx, "POST", "https://"+d.Plain()+"/tiers", "--body", `{"body":"`+strings.Repeat("x", size)+`"}`)
 	if err != nil || made.Code != "" {
 		return made.Outcome(), err
 	}

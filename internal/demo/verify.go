@@ -28,7 +28,7 @@ const demoTask = `[{
 // verifyAgents has a deployment's node verify agents, and its policy demand a verified agent of posts by the rule post-verified.
 func verifyAgents(content map[string][]byte) {
 	content["tasks.json"] = []byte(demoTask)
-	content[devstack.ReputationFile] = append(slices.Clone(content[devstack.ReputationFile]), "\nverification: {hosts: ["+nodeHost+"], tasks: tasks.json, servers: [{name: notes, role: keeps notes}]}\n"...)
+	content[devstack.ReputationFile] = append(slices.Clone(content[devstack.ReputationFile]), "\nverification: {tasks: tasks.json, servers: [{name: notes, role: keeps notes}]}\n"...)
 	content[devstack.PolicyFile] = append(slices.Clone(content[devstack.PolicyFile]), `
   # One rule is for agents that have passed a verification in the last hour.
   - name: verified-alone
@@ -44,11 +44,6 @@ func Verify(ctx context.Context, n *client.Node, name string) (*client.Registere
 	if err != nil {
 		return nil, err
 	}
-	return verifyAs(ctx, n, key, name)
-}
-
-// verifyAs is Verify for an agent that has a key.
-func verifyAs(ctx context.Context, n *client.Node, key ed25519.PrivateKey, name string) (*client.Registered, error) {
 	v, err := n.Start(ctx, key)
 	if err != nil {
 		return nil, err
@@ -125,6 +120,9 @@ func (p *postsSeen) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
+// wholeVerification is what the agent that is verified says if it has got everything right.
+const wholeVerification = "105 of 105, a post"
+
 // verified plays the agent that is verified. It says its score, and whether its registration was a post.
 func (d *Deployment) verified(ctx context.Context) (string, error) {
 	r, err := d.byWebhook(ctx, "POST", "http://"+proxy.InternalHost+"/mcp", "--verify")
@@ -139,6 +137,6 @@ func (d *Deployment) verified(ctx context.Context) (string, error) {
 
 // postVerified plays an agent whose post is for agents that were verified.
 func (d *Deployment) postVerified(ctx context.Context) (string, error) {
-	r, err := d.byWebhook(ctx, "POST", "https://"+d.Plain()+"/verified", "--body", `{"body":"verified"}`)
+	r, err := d.byReputation(ctx, "POST", "https://"+d.Plain()+"/verified", "--body", `{"body":"verified"}`)
 	return r.Outcome(), err
 }
