@@ -164,6 +164,12 @@ func (r *rig) github(t *testing.T) http.Handler {
 // asAgent runs a command as an agent in a session of its own and returns what it printed.
 func (r *rig) asAgent(t *testing.T, args ...string) (string, error) {
 	t.Helper()
+	return r.asAgentIn(t, "", args...)
+}
+
+// asAgentIn is asAgent in another folder than that of the tests. Of /tmp, where the source may be, an agent sees the folder in which it starts and nothing else.
+func (r *rig) asAgentIn(t *testing.T, dir string, args ...string) (string, error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	event, err := r.DeliverRelease(ctx)
@@ -172,7 +178,7 @@ func (r *rig) asAgent(t *testing.T, args ...string) (string, error) {
 	}
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{"run", "--admin", r.Stack.Admin(), "--event", event, "--"}, args...)...)
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		return strings.TrimSpace(stdout.String()), fmt.Errorf("%w: %s", err, stderr.String())
 	}

@@ -180,7 +180,7 @@ func TestRotateUsage(t *testing.T) {
 // TestVaultRotateAll: one command rotates every key, and retires the earlier versions once the new ones sign. No post is lost.
 func TestVaultRotateAll(t *testing.T) {
 	t.Parallel()
-	v := newVaultRig(t, manyPosts)
+	v := newVaultRig(t, manyPosts, speaking)
 	a := v.openAgent(t)
 	if o := a.post(); o.code != "" {
 		t.Fatalf("%+v", o)

@@ -56,7 +56,7 @@ func (v *vaultRig) kids(t *testing.T) map[string]string {
 // turn and one of them every time. No post is lost, and soon afterwards every artifact is signed with the newest version of its key.
 func TestVaultRotation(t *testing.T) {
 	t.Parallel()
-	v := newVaultRig(t, manyPosts)
+	v := newVaultRig(t, manyPosts, speaking)
 	var wait sync.WaitGroup
 	var posts atomic.Int64
 	done := make(chan struct{})
@@ -150,7 +150,7 @@ func (v *vaultRig) verifyAll(t *testing.T, newest map[string]int, posts int64) {
 // loaded machine may take longer), the record shows what that is, and posts go on with the next version.
 func TestVaultRetireNow(t *testing.T) {
 	t.Parallel()
-	v := newVaultRig(t, manyPosts)
+	v := newVaultRig(t, manyPosts, speaking)
 	a := v.openAgent(t)
 	for range 3 {
 		if o := a.post(); o.code != "" {

@@ -47,11 +47,18 @@ upstreams:
   - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
 `
 
+// verifier is nodeAgent for the folder of the whole source: the client that is verified walks the way of the example.
+func verifier(t *testing.T) []string {
+	agent := nodeAgent(t)
+	agent[len(agent)-1] = "./cmd/mediator/testdata/node/proxy.mjs"
+	return agent
+}
+
 // TestVerificationThroughTheProxy has agents by the official TypeScript SDK, both generations, be verified by a node at its public address. The
 // registration is a post with its whole evidence, once for each event; the result verifies with the public keys that the team has signed.
 func TestVerificationThroughTheProxy(t *testing.T) {
 	t.Parallel()
-	agent := nodeAgent(t)
+	agent := verifier(t)
 	n := newNodeRig(t, verificationConfig)
 	n.start(t)
 	r := newRig(t, []string{demo.PlainHost}, func(*rig) (http.Handler, string) {
@@ -61,7 +68,7 @@ func TestVerificationThroughTheProxy(t *testing.T) {
 		}}, verificationRules
 	})
 	for i, generation := range []string{"v1", "v2", "v2-modern"} {
-		out, err := r.asAgent(t, append(slices.Clone(agent), "testdata/node/verify.mjs", generation, "https://"+r.Plain()+"/mcp", "wait")...)
+		out, err := r.asAgentIn(t, "../..", append(slices.Clone(agent), "cmd/mediator/testdata/node/verify.mjs", generation, "https://"+r.Plain()+"/mcp", "wait")...)
 		if err != nil {
 			t.Fatal(generation, err)
 		}
@@ -119,12 +126,12 @@ func newOwnVerificationRig(t *testing.T, rules string) *rig {
 // the agent by its owner and its name, from the sidecar; no call names the verification. The registration is a post, and refused without an action.
 func TestVerificationAtTheMediator(t *testing.T) {
 	t.Parallel()
-	agent := nodeAgent(t)
+	agent := verifier(t)
 	const url = "http://mediator.internal/mcp"
 	t.Run("with an action", func(t *testing.T) {
 		r := newOwnVerificationRig(t, ownVerificationRules)
 		for i, generation := range []string{"v1", "v2", "v2-modern"} {
-			out, err := r.asAgent(t, append(slices.Clone(agent), "testdata/node/verify.mjs", generation, url, "wait")...)
+			out, err := r.asAgentIn(t, "../..", append(slices.Clone(agent), "cmd/mediator/testdata/node/verify.mjs", generation, url, "wait")...)
 			if err != nil {
 				t.Fatal(generation, err)
 			}
@@ -157,7 +164,7 @@ func TestVerificationAtTheMediator(t *testing.T) {
 	t.Run("without one", func(t *testing.T) {
 		_, egress, _ := strings.Cut(ownVerificationRules, "egress:")
 		r := newOwnVerificationRig(t, "\nactions: []\negress:"+egress)
-		out, err := r.asAgent(t, append(slices.Clone(agent), "testdata/node/verify.mjs", "v1", url, "wait")...)
+		out, err := r.asAgentIn(t, "../..", append(slices.Clone(agent), "cmd/mediator/testdata/node/verify.mjs", "v1", url, "wait")...)
 		if err == nil || !strings.Contains(err.Error(), "mcp_tool_refused") {
 			t.Errorf("%s, %v", out, err)
 		}
