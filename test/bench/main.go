@@ -19,6 +19,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/actionproof/mediator/test/bench/compare"
 )
 
 func main() {
@@ -60,7 +62,7 @@ func run(ctx context.Context, args []string) error {
 		case "reputation":
 			return runReputation(ctx, args[1:])
 		case "compare":
-			return runCompare(ctx, args[1:])
+			return compare.Run(ctx, args[1:])
 		}
 	}
 	var o options

@@ -1,4 +1,5 @@
-package main
+// Package compare compares the benchmarks beside the hot paths of two versions of the source, and fails where one became slower.
+package compare
 
 import (
 	"bytes"
@@ -34,7 +35,8 @@ type comparison struct {
 	dir       string
 }
 
-func runCompare(ctx context.Context, args []string) error {
+// Run is the command "bench compare" with its arguments.
+func Run(ctx context.Context, args []string) error {
 	var c comparison
 	var packages string
 	f := flag.NewFlagSet("bench compare", flag.ContinueOnError)
