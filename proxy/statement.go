@@ -20,7 +20,8 @@ func (p *Pipeline) state(ctx context.Context, t *posting) (err error) {
 	if t.publishes == "" {
 		return nil
 	}
-	t.statement, err = p.o.Node.State(ctx, t.session, t.publishes, t.binding.ContentHash, t.record.BindingHash)
-	t.artifact("agentStatement", t.statement)
+	if t.statement, err = p.o.Node.State(ctx, t.session, t.publishes, t.binding.ContentHash, t.record.BindingHash); err == nil {
+		t.artifact("agentStatement", t.statement)
+	}
 	return err
 }
