@@ -52,7 +52,7 @@ type Process struct {
 func New(dir string) *Stack { return &Stack{Dir: dir, registry: func() {}} }
 
 // startTimeout bounds the start of a stack.
-const startTimeout = 20 * time.Second
+const startTimeout = time.Minute
 
 // Start starts the processes whose configuration files are in dir and returns when all are ready: the node need not be among them. If Start fails, it
 // ends the processes that it has started.
