@@ -1,6 +1,7 @@
 package interaction
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -44,7 +45,7 @@ func checkCaller(c *Caller) error {
 	if c.ModelCalls < 0 {
 		return errors.New("model_calls is no count")
 	}
-	return first(
+	return cmp.Or(
 		checkShort(
 			short{"keyCustody", c.KeyCustody, maxShortName, false}, short{"sub", c.Agent, maxAgentName, false}, short{"session", c.Session, maxName, false},
 			short{"event_id", c.EventID, maxAgentName, false}, short{"method", c.Method, maxShortName, false}, short{"path", c.Path, maxName, false},

@@ -1,6 +1,7 @@
 package interaction
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -53,16 +54,6 @@ func oneOf(name, value string, of ...string) error {
 	return nil
 }
 
-// first returns the first error there is.
-func first(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func check(c *Receipt) error {
 	link := c.Chain
 	switch {
@@ -84,7 +75,7 @@ func check(c *Receipt) error {
 	if link.SequenceNumber > 1 {
 		hashes = append(hashes, hash{"chain.previous_receipt_hash", link.PreviousReceiptHash})
 	}
-	return first(
+	return cmp.Or(
 		checkHashes(hashes...),
 		checkShort(
 			short{"keyCustody", c.KeyCustody, maxShortName, false},
@@ -116,7 +107,7 @@ func (c *Receipt) checkAbout() error {
 	if n != 1 {
 		return fmt.Errorf("it is about %d of a call to a model, a post and the end of a session, and not about one of them", n)
 	}
-	return first(
+	return cmp.Or(
 		oneOf("action_type", c.ActionType, actions...), oneOf("outcome", c.Outcome, outcomes...),
 		c.Model.check(c.Outcome), c.Post.check(), c.Closing.check(),
 	)
@@ -192,7 +183,7 @@ func (c *Receipt) checkRelayed() error {
 		return fmt.Errorf("relayed is not the last %d of relayed_count calls", MaxRelayed)
 	}
 	for _, r := range c.Relayed {
-		err := first(
+		err := cmp.Or(
 			checkShort(short{"relayed.host", r.Host, maxName, false}, short{"relayed.tool", r.Tool, maxName, false}),
 			checkTag("relayed.arguments", r.Arguments, true), checkTag("relayed.call_id", r.CallID, true),
 		)

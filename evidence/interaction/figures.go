@@ -1,6 +1,7 @@
 package interaction
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -155,7 +156,7 @@ func (m *ModelCall) check(outcome string) error {
 	case int64(len(m.ToolCalls)) != min(m.Figures.ToolCallsMade.Value, MaxToolCalls):
 		return fmt.Errorf("model_call.tool_calls are not the first %d of tool_calls_made", MaxToolCalls)
 	}
-	err := first(
+	err := cmp.Or(
 		checkShort(
 			short{"model_call.api", m.API, maxShortName, false}, short{"model_call.host", m.Host, maxName, false}, short{"model_call.rule", m.Rule, maxName, false},
 			short{"model_call.model", m.Model, maxName, true}, short{"model_call.answered_by", m.AnsweredBy, maxName, true},
@@ -164,15 +165,15 @@ func (m *ModelCall) check(outcome string) error {
 		m.Probe.check(), m.Figures.check(),
 	)
 	for i, tag := range m.ReturnedCalls {
-		if err = first(err, checkTag("model_call.returned_calls", tag, false)); slices.Contains(m.ReturnedCalls[:i], tag) {
+		if err = cmp.Or(err, checkTag("model_call.returned_calls", tag, false)); slices.Contains(m.ReturnedCalls[:i], tag) {
 			return errors.New("model_call.returned_calls names a call twice")
 		}
 	}
 	for _, name := range m.HostedTools {
-		err = first(err, checkShort(short{"model_call.hosted_tools", name, maxShortName, false}))
+		err = cmp.Or(err, checkShort(short{"model_call.hosted_tools", name, maxShortName, false}))
 	}
 	for _, call := range m.ToolCalls {
-		err = first(err, checkTag("model_call.tool_calls.id", call.ID, true), checkTag("model_call.tool_calls.arguments", call.Arguments, true),
+		err = cmp.Or(err, checkTag("model_call.tool_calls.id", call.ID, true), checkTag("model_call.tool_calls.arguments", call.Arguments, true),
 			checkShort(short{"model_call.tool_calls.tool", call.Tool, maxShortName, true}))
 	}
 	return err
@@ -182,5 +183,5 @@ func (p *Probe) check() error {
 	if p == nil {
 		return nil
 	}
-	return first(checkTag("model_call.probe.answer", p.Answer, true), checkShort(short{"model_call.probe.id", p.ID, maxName, false}))
+	return cmp.Or(checkTag("model_call.probe.answer", p.Answer, true), checkShort(short{"model_call.probe.id", p.ID, maxName, false}))
 }

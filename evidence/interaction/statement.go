@@ -1,7 +1,8 @@
 package interaction
 
 import (
-	"slices"
+	"cmp"
+	"errors"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
@@ -11,10 +12,8 @@ import (
 // StatementHeader is the header that carries a statement to the node. The sidecar sets it, and drops one that an agent has sent.
 const StatementHeader = "Agent-Statement"
 
-const statementTyp = "agent-statement+jwt"
-
 // StatementKind is the kind of the statements. Their key signs nothing else: what an agent says in public is not mixed with what its sidecar has seen.
-var StatementKind = evidence.NewKind(statementTyp, evidence.PurposeStatement, Lifetime, checkStatement)
+var StatementKind = evidence.NewKind("agent-statement+jwt", evidence.PurposeStatement, Lifetime, checkStatement)
 
 // The documents that an agent can publish.
 const (
@@ -49,32 +48,22 @@ type Statement struct {
 }
 
 func checkStatement(s *Statement) error {
-	malformed := func(format string, args ...any) error {
-		return refusal.New("claims_malformed", "the %s: "+format, append([]any{statementTyp}, args...)...)
-	}
-	for _, t := range []short{
-		{"keyCustody", s.KeyCustody, maxShortName, false}, {"agent", s.Agent, maxAgentName, false}, {"session", s.Session, maxName, false},
-		{"eventId", s.EventID, maxAgentName, false},
-	} {
-		if t.value == "" || len(t.value) > t.longest {
-			return malformed("%s is missing, or longer than %d bytes", t.name, t.longest)
-		}
-	}
 	switch {
 	case s.Expires-s.IssuedAt != int64(Lifetime/time.Second):
-		return malformed("exp is not ten minutes after iat")
+		return errors.New("exp is not ten minutes after iat")
 	case !s.Probabilistic || s.NonHumanIdentityProven:
-		return malformed("it claims more than a likelihood, or that no human was involved")
+		return errors.New("it claims more than a likelihood, or that no human was involved")
 	case len(s.Owner) != thumbprintChars:
-		return malformed("owner is no thumbprint")
-	case !slices.Contains([]string{StatesSignal, StatesContract, StatesChallenge}, s.Kind):
-		return malformed("kind is %.40q", s.Kind)
-	case !evidence.IsHash(s.StatementHash):
-		return malformed("statementHash is not a lowercase hex SHA-256")
-	case !evidence.IsHash(s.BindingHash):
-		return malformed("bindingHash is not a lowercase hex SHA-256")
+		return errors.New("owner is no thumbprint")
 	}
-	return nil
+	return cmp.Or(
+		checkShort(
+			short{"keyCustody", s.KeyCustody, maxShortName, false}, short{"agent", s.Agent, maxAgentName, false}, short{"session", s.Session, maxName, false},
+			short{"eventId", s.EventID, maxAgentName, false},
+		),
+		oneOf("kind", s.Kind, StatesSignal, StatesContract, StatesChallenge),
+		checkHashes(hash{"statementHash", s.StatementHash}, hash{"bindingHash", s.BindingHash}),
+	)
 }
 
 // OpenStatement opens a statement of any age as of the second in which it was signed, by the certificates of that time. What was revoked since

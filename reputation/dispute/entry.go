@@ -2,6 +2,7 @@ package dispute
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -62,7 +63,7 @@ type Opened struct {
 	ContractID string   `json:"challenge_id,omitempty"` // of a contract
 	Receipts   []string `json:"target_receipts,omitempty"`
 	Document   string   `json:"document"`  // hash of what was filed
-	Substance  string   `json:"substance"` // hash of what it says: see [Filing.Substance]
+	Substance  string   `json:"substance"` // hash of what it says: two disputes with the same are one again
 	Tier       string   `json:"tier"`      // the challenger's, when it was opened
 	Deadline   int64    `json:"deadline"`  // from then on only "inconclusive" can end it; Unix seconds
 }
@@ -198,7 +199,7 @@ func (p *Published) check() error {
 			return err
 		}
 	}
-	return first(
+	return cmp.Or(
 		checkFields(field{"signal_id", p.SignalID, idForm}, field{"document", p.Document, hashForm}), checkAgent("agent_id", p.Agent),
 		oneOf("horizon", p.Horizon, HorizonShort, HorizonLong), oneOf("basis", p.Basis, BasisObserved, BasisDeclared), checkTime(p.Closes), checkTime(p.Written),
 		checkReceipts("receipts", p.Receipts),
@@ -223,7 +224,7 @@ func (o *Opened) check() error {
 	if accrual.Rank(o.Tier) < 0 {
 		return fmt.Errorf("the tier %.40q is none", o.Tier)
 	}
-	return first(
+	return cmp.Or(
 		checkFields(fields...), checkAgent("challenger_id", o.Challenger), checkAgent("target_id", o.Target), checkTime(o.Deadline),
 		oneOf("challenge_type", o.Type, TypeTiming, TypeKnowledge, TypeConsistency, TypeGeneral), checkReceipts("target_receipts", o.Receipts),
 	)
@@ -235,7 +236,7 @@ func (r *Resolved) check() error {
 	if (r.Resolver == ResolverArbiter) != (r.Decision != "") || r.Decision != "" && !evidence.IsHash(r.Decision) {
 		return errors.New("an arbiter's resolution names a decision by its hash, and no other does")
 	}
-	return first(checkDisputeID(r.DisputeID), oneOf("resolver", r.Resolver, ResolverRules, ResolverArbiter, ResolverDeadline), r.Finding.check())
+	return cmp.Or(checkDisputeID(r.DisputeID), oneOf("resolver", r.Resolver, ResolverRules, ResolverArbiter, ResolverDeadline), r.Finding.check())
 }
 
 func (f Finding) check() error {
@@ -248,14 +249,14 @@ func (f Finding) check() error {
 	if f.Malicious && f.Outcome != accrual.TargetWins {
 		return errors.New("a challenger that has not lost is malicious")
 	}
-	return first(
+	return cmp.Or(
 		oneOf("outcome", f.Outcome, accrual.ChallengerWins, accrual.TargetWins, accrual.Inconclusive),
 		checkTexts(text{"reason", f.Reason, maxReason, false}),
 	)
 }
 
 func (v *Violation) check() error {
-	return first(
+	return cmp.Or(
 		checkAgent("agent_id", v.Agent), checkFields(field{"document", v.Document, hashForm}),
 		oneOf("rule", v.Rule, RuleWindow, RuleIdentical, RuleRate),
 	)

@@ -1,6 +1,7 @@
 package dispute
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -50,7 +51,7 @@ func (b *Book) Publish(r Rules, p Publication, now time.Time) (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := first(s.check(), fresh(s, now)); err != nil {
+	if err := cmp.Or(s.check(), fresh(s, now)); err != nil {
 		return nil, err
 	}
 	if before := b.signals[s.SignalID]; before != nil {
@@ -125,7 +126,7 @@ func (b *Book) Named(f Filing) []string {
 	return f.Contract.TargetReceipts
 }
 
-// Substance returns the hash of what a filing says: of two with the same the second one is a repetition. What an agent can change without saying
+// substance returns the hash of what a filing says: of two with the same the second one is a repetition. What an agent can change without saying
 // anything else has no part in it: ids, times, signatures, the order of receipts, and words where receipts decide.
 func (b *Book) substance(f Filing, o Opened) (string, error) {
 	words := []string{}
@@ -162,7 +163,7 @@ func (b *Book) File(r Rules, f Filed, now time.Time) (id string, e *Entry, err e
 	if b.disputes[DisputeID(hash)] != nil {
 		return DisputeID(hash), nil, nil
 	}
-	if err := first(d.check(), fresh(d, now), registered(d, f.By)); err != nil {
+	if err := cmp.Or(d.check(), fresh(d, now), registered(d, f.By)); err != nil {
 		return "", nil, err
 	}
 	o, disputed, err := b.opening(r, f, hash, now)

@@ -1,7 +1,9 @@
 package dispute
 
 import (
+	"cmp"
 	"regexp"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/actionproof/mediator/reputation/accrual"
@@ -81,26 +83,14 @@ func checkTime(at int64) error {
 }
 
 func oneOf(name, value string, of ...string) error {
-	for _, one := range of {
-		if value == one {
-			return nil
-		}
-	}
-	return malformed("has the %s %.40q", name, value)
-}
-
-// first returns the first error there is.
-func first(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
+	if !slices.Contains(of, value) {
+		return malformed("has the %s %.40q", name, value)
 	}
 	return nil
 }
 
 func (s Signal) check() error {
-	return first(
+	return cmp.Or(
 		checkFields(field{"signal_id", s.SignalID, idForm}), checkAgent("agent_id", s.AgentID),
 		checkTexts(text{"statement", s.Statement, MaxStatement, false}, text{"signature", s.Signature, maxSignature, true}),
 		oneOf("horizon", s.Horizon, HorizonShort, HorizonLong), checkTime(s.Timestamp), s.RestsOn.check(),
@@ -120,7 +110,7 @@ func (r *RestsOn) check() error {
 }
 
 func (c Contract) check() error {
-	return first(
+	return cmp.Or(
 		checkFields(field{"challenge_id", c.ChallengeID, idForm}, field{"original_signal_id", c.OriginalSignalID, idForm}),
 		checkAgent("challenger_agent_id", c.ChallengerAgentID),
 		checkTexts(text{"counter_claim", c.CounterClaim, MaxStatement, false}, text{"reasoning_trace", c.ReasoningTrace, MaxTrace, false}, text{"signature", c.Signature, maxSignature, true}),
@@ -138,7 +128,7 @@ func (c Challenge) check() error {
 			return err
 		}
 	}
-	return first(
+	return cmp.Or(
 		checkAgent("challenger_id", c.ChallengerID), checkAgent("target_id", c.TargetID), checkReceipts("target_receipts", c.TargetReceipts),
 		oneOf("challenge_type", c.ChallengeType, TypeTiming, TypeKnowledge, TypeConsistency, TypeGeneral),
 		checkTexts(text{"evidence", c.Evidence, MaxTrace, true}, text{"signature", c.Signature, maxSignature, true}),

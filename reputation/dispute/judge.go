@@ -1,6 +1,7 @@
 package dispute
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/actionproof/mediator/evidence/interaction"
@@ -164,7 +165,7 @@ func (t *Trial) Judge(late bool) (f Finding, ended bool) {
 		inputs = append(inputs, forks[:min(len(forks), max(0, maxBrought-len(t.forged)))]...)
 		if len(forks) > 0 {
 			r.find(TypeConsistency, ReasonForked)
-			doubt = or(doubt, ReasonForked) // of two chains none says anything about the rest
+			doubt = cmp.Or(doubt, ReasonForked) // of two chains none says anything about the rest
 		}
 		open = open || !r.closed()
 		found, unsure := "", ""
@@ -172,9 +173,9 @@ func (t *Trial) Judge(late bool) (f Finding, ended bool) {
 			found, unsure = t.rules.end(r)
 		}
 		if r.closed() || late || t.of.Type != TypeKnowledge {
-			r.found = or(r.found, found)
+			r.found = cmp.Or(r.found, found)
 		}
-		doubt = or(doubt, unsure)
+		doubt = cmp.Or(doubt, unsure)
 	}
 	f = Finding{Inputs: sortedHashes(inputs)}
 	for _, r := range t.sessions {
@@ -196,13 +197,6 @@ func (t *Trial) Judge(late bool) (f Finding, ended bool) {
 		f.Outcome, f.Reason, f.Malicious = accrual.TargetWins, ReasonNothingFound, len(t.forged) > 0
 	}
 	return f, true
-}
-
-func or(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // sortedHashes returns hashes in their order, each once, and at most as many as a finding can have.

@@ -1,19 +1,12 @@
 package dispute
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation/accrual"
-)
-
-// The tokens.
-const (
-	typResolution = "dispute-resolution+jwt"
-	typDecision   = "dispute-decision+jwt"
-	typRoot       = "dispute-root+jwt"
 )
 
 // What is signed here is about the past, and does not change: whoever was party to a dispute can show it for a year.
@@ -24,11 +17,11 @@ const DecisionLifetime = 7 * 24 * time.Hour
 
 var (
 	// ResolutionKind is the kind of the node's tokens about resolved disputes.
-	ResolutionKind = evidence.NewKind(typResolution, evidence.PurposeAppraiser, lifetime, checkResolution)
+	ResolutionKind = evidence.NewKind("dispute-resolution+jwt", evidence.PurposeAppraiser, lifetime, checkResolution)
 	// DecisionKind is the kind of an arbiter's decisions, which its pinned key signs.
-	DecisionKind = evidence.NewKind(typDecision, evidence.PurposeArbiter, DecisionLifetime, checkDecision)
+	DecisionKind = evidence.NewKind("dispute-decision+jwt", evidence.PurposeArbiter, DecisionLifetime, checkDecision)
 	// RootKind is the kind of the node's tokens about its log.
-	RootKind = evidence.NewKind(typRoot, evidence.PurposeAppraiser, lifetime, checkRoot)
+	RootKind = evidence.NewKind("dispute-root+jwt", evidence.PurposeAppraiser, lifetime, checkRoot)
 )
 
 // Resolution is what the node signs about a dispute that was resolved. It names what it was computed from, so whoever has that can
@@ -79,28 +72,24 @@ func checkResolution(c *Resolution) error {
 		Tier: accrual.TierNew, Deadline: c.ResolvedAt,
 	} // what the claims do not have is put in such that it is not refused
 	r := Resolved{DisputeID: c.DisputeID, Resolver: c.Resolver, Decision: c.Decision, Finding: Finding{c.Outcome, c.Reason, c.Malicious, c.Inputs}}
-	err := first(o.check(), r.check())
+	err := cmp.Or(o.check(), r.check())
 	switch {
 	case err != nil:
-		return claimsMalformed(typResolution, err)
+		return err
 	case !c.Probabilistic || c.NonHumanIdentityProven:
-		return claimsMalformed(typResolution, errors.New("it claims more than a likelihood, or that no human was involved"))
+		return errors.New("it claims more than a likelihood, or that no human was involved")
 	case c.KeyCustody == "" || len(c.KeyCustody) > 128:
-		return claimsMalformed(typResolution, errors.New("keyCustody is missing or too long"))
+		return errors.New("keyCustody is missing or too long")
 	case c.SignalID != "" && !idForm.MatchString(c.SignalID):
-		return claimsMalformed(typResolution, errors.New("signal_id is of another form"))
+		return errors.New("signal_id is of another form")
 	case c.Status != StatusResolved || c.Challenger == c.Target || c.OpenedAt < 1 || c.ResolvedAt < c.OpenedAt:
-		return claimsMalformed(typResolution, errors.New("its status, parties or times do not fit together"))
+		return errors.New("its status, parties or times do not fit together")
 	case (c.Resolver == ResolverArbiter) && c.Type != TypeGeneral || c.Resolver == ResolverRules && c.Type == TypeGeneral || c.Resolver == ResolverDeadline && c.Outcome != accrual.Inconclusive:
-		return claimsMalformed(typResolution, errors.New("its resolver does not end disputes of this type so"))
+		return errors.New("its resolver does not end disputes of this type so")
 	case c.Log.Entries < 2 || !evidence.IsHash(c.Log.Head):
-		return claimsMalformed(typResolution, errors.New("log does not say where the log stood"))
+		return errors.New("log does not say where the log stood")
 	}
 	return nil
-}
-
-func claimsMalformed(typ string, err error) error {
-	return refusal.New("claims_malformed", "the %s: %w", typ, err)
 }
 
 // Decision is what an arbiter decides about a general dispute. The arbiter's key is offline and pinned, and belongs to neither party.
@@ -116,11 +105,11 @@ type Decision struct {
 
 func checkDecision(c *Decision) error {
 	f := Finding{Outcome: c.Outcome, Reason: c.Reason, Malicious: c.Malicious}
-	if err := first(checkDisputeID(c.DisputeID), checkFields(field{"document", c.Document, hashForm}), f.check()); err != nil {
-		return claimsMalformed(typDecision, err)
+	if err := cmp.Or(checkDisputeID(c.DisputeID), checkFields(field{"document", c.Document, hashForm}), f.check()); err != nil {
+		return err
 	}
 	if c.DisputeID != DisputeID(c.Document) {
-		return claimsMalformed(typDecision, errors.New("the dispute is not that of the document"))
+		return errors.New("the dispute is not that of the document")
 	}
 	return nil
 }
@@ -136,7 +125,7 @@ type Root struct {
 
 func checkRoot(c *Root) error {
 	if c.KeyCustody == "" || len(c.KeyCustody) > 128 || c.Log.Entries < 0 || !evidence.IsHash(c.Log.Head) || !evidence.IsHash(c.Root) {
-		return claimsMalformed(typRoot, errors.New("keyCustody, log or rfc6962Root is missing or of another form"))
+		return errors.New("keyCustody, log or rfc6962Root is missing or of another form")
 	}
 	return nil
 }
