@@ -59,6 +59,19 @@ func (a *account) add(e accrual.Entry) (added bool, err error) {
 	return added, err
 }
 
+// goOn goes on with the log by an entry that is to be kept, and returns it as the store keeps it; nil for one that says nothing new.
+func (a *account) goOn(e accrual.Entry) (*store.Entry, error) {
+	text, err := e.Encode()
+	if err != nil {
+		return nil, err
+	}
+	if added, err := a.add(e); err != nil || !added {
+		return nil, err
+	}
+	log := a.log.Log()
+	return &store.Entry{Agent: a.agent.String(), Number: log.Entries, Head: log.Head, Text: string(text)}, nil
+}
+
 // rating returns the rating at a time; nil where too little is known.
 func (a *account) rating(now time.Time) *accrual.Rated {
 	r := a.rated.Rating(now.Unix())
@@ -299,27 +312,21 @@ func (s *Service) scored(ctx context.Context, one store.Session) (*accrual.Sessi
 
 // enterScored goes on with the log of the session's agent, unless the log has the same already.
 func (s *Service) enterScored(ctx context.Context, one store.Session, scored *accrual.Session) error {
-	entry := accrual.Entry{At: s.o.Now().Unix(), Session: scored}
-	text, err := entry.Encode()
-	if err != nil {
-		return s.passOver(ctx, one, err)
-	}
 	a, release, err := s.account(ctx, accrual.Agent{Owner: one.Owner, Subject: one.Agent})
 	if err != nil {
 		return err
 	}
 	defer release()
-	added, err := a.add(entry)
+	entry, err := a.goOn(accrual.Entry{At: s.o.Now().Unix(), Session: scored})
 	switch {
 	case err != nil:
 		return s.passOver(ctx, one, err)
-	case !added:
+	case entry == nil:
 		s.metrics.entries.WithLabelValues("same").Inc()
 		return s.o.Store.Enter(ctx, one, nil)
 	}
 	failpoint.Reach("session scored")
-	log := a.log.Log()
-	if err := s.o.Store.Enter(ctx, one, &store.Entry{Agent: a.agent.String(), Number: log.Entries, Head: log.Head, Text: string(text)}); err != nil {
+	if err := s.o.Store.Enter(ctx, one, entry); err != nil {
 		a.log = nil // it has an entry that may not be kept
 		return err
 	}

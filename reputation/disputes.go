@@ -122,7 +122,7 @@ func (s *Service) catchUpDocket(ctx context.Context) error {
 			if next.Log != (accrual.Log{Entries: one.Number, Head: one.Head}) {
 				return fmt.Errorf("entry %d is missing or was changed: the log is not the one that was kept", one.Number)
 			}
-			if _, err := book.Add(e); err != nil {
+			if err := book.Take(next); err != nil {
 				return err
 			}
 		}
@@ -151,18 +151,19 @@ func (s *Service) step(ctx context.Context, judge func(*dispute.Book) error) err
 	return refusal.New("node_busy", "the log of disputes goes on too fast: %w", last)
 }
 
-// proceed goes on with the log by an entry, and with the logs of agents by what follows from it. What else the store keeps, one says. After
-// an error the book has not changed.
+// proceed goes on with the log by an entry: see [Service.advance].
 func (s *Service) proceed(ctx context.Context, book *dispute.Book, e dispute.Entry, one store.Step) error {
 	next, err := book.Next(e)
 	if err != nil {
 		return err
 	}
-	text, err := e.Encode()
-	if err != nil {
-		return err
-	}
-	one.Number, one.Head, one.Text = next.Log.Entries, next.Log.Head, string(text)
+	return s.advance(ctx, book, next, one)
+}
+
+// advance goes on with the log by a step, and with the logs of agents by what follows from it. What else the store keeps, one says. After
+// an error the book has not changed.
+func (s *Service) advance(ctx context.Context, book *dispute.Book, next dispute.Step, one store.Step) error {
+	one.Number, one.Head, one.Text = next.Log.Entries, next.Log.Head, string(next.Text)
 	accounts, release, err := s.accountsOf(ctx, next.Accounts)
 	if err != nil {
 		return err
@@ -177,19 +178,19 @@ func (s *Service) proceed(ctx context.Context, book *dispute.Book, e dispute.Ent
 	}
 	for _, a := range next.Accounts {
 		entry, err := accounts[a.Agent.String()].goOn(a.Entry)
-		if err != nil {
-			return forget(err)
+		if err != nil || entry == nil {
+			// The log was read after that of disputes: where it knows how the dispute goes on, another replica was faster.
+			return forget(errors.Join(fmt.Errorf("%w: the log of %s", store.ErrMoved, a.Agent), err))
 		}
-		one.Entries = append(one.Entries, entry)
+		one.Entries = append(one.Entries, *entry)
 	}
 	failpoint.Reach("step judged")
 	if err := s.o.Store.Proceed(ctx, one); err != nil {
 		return forget(err)
 	}
 	failpoint.Reach("step made")
-	s.metrics.steps.WithLabelValues(stepOf(e)).Inc()
-	_, err = book.Add(e)
-	return err
+	s.metrics.steps.WithLabelValues(stepOf(next.Entry)).Inc()
+	return book.Take(next)
 }
 
 // accountsOf returns the logs of agents by their ids, for its caller alone until release is called. They are taken in the order of the ids, so
@@ -216,20 +217,6 @@ func (s *Service) accountsOf(ctx context.Context, of []dispute.Account) (account
 		accounts[agent.String()], held = a, append(held, done)
 	}
 	return accounts, release, nil
-}
-
-// goOn goes on with a log, and returns the entry as the store keeps it.
-func (a *account) goOn(e accrual.Entry) (store.Entry, error) {
-	text, err := e.Encode()
-	if err != nil {
-		return store.Entry{}, err
-	}
-	// The log was read after that of disputes: where it knows how the dispute goes on, another replica was faster.
-	if added, err := a.add(e); err != nil || !added {
-		return store.Entry{}, errors.Join(fmt.Errorf("%w: the log of %s", store.ErrMoved, a.agent), err)
-	}
-	log := a.log.Log()
-	return store.Entry{Agent: a.agent.String(), Number: log.Entries, Head: log.Head, Text: string(text)}, nil
 }
 
 // stepOf names what an entry is about.

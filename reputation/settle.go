@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/failpoint"
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/dispute"
@@ -199,7 +200,7 @@ func (s *Service) end(ctx context.Context, book *dispute.Book, id string, by fun
 	if err != nil {
 		return err
 	}
-	return s.proceed(ctx, book, e, store.Step{Resolved: &store.Resolved{ID: id, Token: token}})
+	return s.advance(ctx, book, next, store.Step{Resolved: &store.Resolved{ID: id, Token: token}})
 }
 
 // trial shows a trial everything that the node has of the sessions that a dispute is about.
@@ -242,7 +243,7 @@ func (s *Service) trial(ctx context.Context, d dispute.State) (*dispute.Trial, e
 			continue // it is none of the target's
 		}
 		o, err := s.openPast(token)
-		if code(err) == "signature_invalid" {
+		if err != nil && problem.DetailsOf(err).Code == "signature_invalid" {
 			trial.Forged(evidence.HashToken(token))
 		}
 		if err != nil {
@@ -263,14 +264,6 @@ func (s *Service) trial(ctx context.Context, d dispute.State) (*dispute.Trial, e
 		}
 	}
 	return trial, nil
-}
-
-func code(err error) string {
-	var coded interface{ Code() string }
-	if errors.As(err, &coded) {
-		return coded.Code()
-	}
-	return ""
 }
 
 // broughtIn returns the receipts that a dispute has brought.

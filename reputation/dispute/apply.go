@@ -165,8 +165,8 @@ func (b *Book) accounts(e Entry, ended []Ended) (all []Account, err error) {
 }
 
 // apply changes the state by an entry that the log admits.
-func (b *Book) apply(e Entry, s Step) {
-	switch {
+func (b *Book) apply(s Step) {
+	switch e := s.Entry; {
 	case e.Signal != nil:
 		b.signals[e.Signal.SignalID] = &SignalState{Published: *e.Signal, At: e.At}
 		b.running[e.Signal.SignalID] = true

@@ -2,6 +2,7 @@ package dispute
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -101,10 +102,12 @@ type Account struct {
 
 // Step is what an entry does: where the log stands then, and what is to be entered in the logs of agents, in the same transaction.
 type Step struct {
+	Entry    Entry
+	Text     []byte // the entry's canonical JSON
 	Log      accrual.Log
 	Accounts []Account
 
-	text  []byte
+	after accrual.Log // where the log stood
 	ended []Ended
 }
 
@@ -158,7 +161,10 @@ func (b *Book) Next(e Entry) (Step, error) {
 	if err := b.admits(e); err != nil {
 		return Step{}, fmt.Errorf("dispute: %w", err)
 	}
-	s := Step{Log: accrual.Log{Entries: b.log.Entries + 1, Head: evidence.HashBytes(append([]byte(b.log.Head+"\n"), raw...))}, text: raw, ended: b.ending(e)}
+	s := Step{
+		Entry: e, Text: raw, Log: accrual.Log{Entries: b.log.Entries + 1, Head: evidence.HashBytes(append([]byte(b.log.Head+"\n"), raw...))},
+		after: b.log, ended: b.ending(e),
+	}
 	s.Accounts, err = b.accounts(e, s.ended)
 	return s, err
 }
@@ -170,13 +176,21 @@ func (b *Book) Add(e Entry) (Step, error) {
 	if err != nil {
 		return s, err
 	}
-	if err := b.tree.Append(rfc6962.DefaultHasher.HashLeaf(s.text), nil); err != nil {
+	return s, b.Take(s)
+}
+
+// Take takes in the entry of a step that [Book.Next] has returned. It refuses one after which the log has gone on.
+func (b *Book) Take(s Step) error {
+	if s.after != b.log {
+		return errors.New("dispute: the step is not the next one of the log")
+	}
+	if err := b.tree.Append(rfc6962.DefaultHasher.HashLeaf(s.Text), nil); err != nil {
 		panic(err) // it fails only for a tree with gaps
 	}
-	b.log, b.last = s.Log, e.At
-	b.apply(e, s)
+	b.log, b.last = s.Log, s.Entry.At
+	b.apply(s)
 	b.forget()
-	return s, nil
+	return nil
 }
 
 // Signal returns a signal that is not forgotten.

@@ -1,6 +1,7 @@
 package dispute_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -316,6 +317,13 @@ func TestEntriesThatNoLogHas(t *testing.T) {
 		})
 	}
 	v := dispute.Entry{At: begin + 9999, Violation: &dispute.Violation{Agent: bob, Rule: "rate", Document: hashOf(1)}}
+	b, err := dispute.Replay(n.log)
+	check.Must(t, err)
+	next, err := b.Next(v)
+	check.Must(t, errors.Join(err, b.Take(next)))
+	if log := b.Log(); b.Take(next) == nil || b.Log() != log {
+		t.Error("a step is taken after the log has gone on")
+	}
 	if _, err := dispute.Replay(append(slices.Clone(n.log), v, v)); err == nil || !strings.Contains(err.Error(), "entry 4") {
 		t.Errorf("one violation twice: %v", err)
 	}
