@@ -259,6 +259,9 @@ func (c *Chain) unsignedClaims(call *Call) interaction.Receipt {
 	for _, at := range []*int64{&claims.Timing.RequestReceived, &claims.Timing.LLMStart, &claims.Timing.LLMEnd, &claims.Timing.ResponseSent} {
 		*at = min(*at, now)
 	}
+	if claims.Model != nil {
+		claims.Model.Figures.Complete() // a draft has only those that were known before the call was sent
+	}
 	claims.Observed = interaction.ObservedOf(claims)
 	return claims
 }
