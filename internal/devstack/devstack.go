@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -75,12 +74,8 @@ func Start(ctx context.Context, dir string) (_ *Stack, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range startOrder {
-		file := configurations[name]
-		if _, err := os.Stat(filepath.Join(dir, file)); name == node && errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err := s.StartProcess(name, file); err != nil {
+	for _, name := range s.names() {
+		if err := s.StartProcess(name, configurations[name]); err != nil {
 			return nil, err
 		}
 	}
@@ -94,15 +89,6 @@ func Start(ctx context.Context, dir string) (_ *Stack, err error) {
 	}
 	return s, nil
 }
-
-// node is the one process that a stack can be without.
-const node = "reputation"
-
-// configurations are the processes' files, and startOrder is the order in which they start: Stop ends them the other way round.
-var (
-	configurations = map[string]string{"trigger": TriggerFile, "control": ControlFile, node: ReputationFile, "serve": SidecarFile}
-	startOrder     = []string{"trigger", "control", node, "serve"}
-)
 
 var hashPatterns = map[string]*regexp.Regexp{
 	"policy":      regexp.MustCompile(`(requiredPolicyHash: *)"?[0-9a-f]{64}"?`),
