@@ -61,7 +61,7 @@ type ModelCall struct {
 // ToolCall is a call of a tool that a model asks for.
 type ToolCall struct {
 	ID        string `json:"id,omitempty"`        // tag of the id that the provider gave it; left out where it gave none
-	Tool      string `json:"tool,omitempty"`      // its name, of 64 bytes at most, if the request had offered such a tool; the agent names its tools
+	Tool      string `json:"tool,omitempty"`      // its name, if the request had offered such a tool and the name has no more than 64 bytes; the agent names its tools
 	Arguments string `json:"arguments,omitempty"` // tag of the canonical JSON of its arguments; left out where they were too large
 }
 

@@ -194,6 +194,13 @@ func TestHostileNames(t *testing.T) {
 	if far := chain[2]; far.Model.Host != named.Host[len(named.Host)-128:] || far.Relayed[0].Host != far.Model.Host || far.Model.Rule != long[:128] {
 		t.Errorf("of a long name: %+v, %+v", far.Model, far.Relayed)
 	}
+	for n, want := range map[int]int{64: 64, 65: 0, 128: 0} { // a name that is too long is left out, and not cut: that might be another tool's
+		name := strings.Repeat("t", n)
+		called := r.say(c, strings.Replace(asking(user("go on")), "look", name, 1), strings.Replace(asksFor("", "call_x", "{}"), "look", name, 1))
+		if got := called.Model.ToolCalls[0].Tool; got != name[:want] {
+			t.Errorf("a tool whose name has %d bytes is called %q", n, got)
+		}
+	}
 	unread := r.say(c, hello, "no JSON")
 	if unread.Outcome != interaction.OutcomeNotMeasured || unread.Model.Unread != "malformed" || unread.Model.Figures.OutputBytes != interaction.NotMeasured {
 		t.Errorf("an answer that cannot be read: %s, %+v", unread.Outcome, unread.Model)
