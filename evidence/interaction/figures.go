@@ -76,7 +76,7 @@ type Probe struct {
 type ModelFigures struct {
 	Duration   Figure `json:"duration_ms"`   // observed: from the request sent to the end of the answer; an agent that takes the answer slowly makes it longer
 	FirstDelta Figure `json:"ttft_ms"`       // observed: from the request sent to the first content, of a stream
-	Turnaround Figure `json:"turnaround_ms"` // observed: from the end of the session's call to a model before this one until this request had come whole, with the time in which the agent did not take what had come of that answer; not measured where there was none, or where one was still open
+	Turnaround Figure `json:"turnaround_ms"` // observed: from the end of the answer to the call to a model before this one in the chain until this request had come whole, with the time in which the agent did not take what had come of that answer; not measured where there was none, where one was still open, or where a later one ended before this one
 	Deltas     Figure `json:"deltas"`        // observed: pieces in which a stream came
 
 	InputTokens     Figure `json:"input_tokens"`     // declared by the provider, or estimated of what was sent

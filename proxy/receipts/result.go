@@ -70,6 +70,9 @@ var outcomes = map[inference.Outcome]string{
 // conclude completes the claims of a call to a model.
 func (call *Call) conclude(state ledger.State, in inference.Interaction, handed time.Time) {
 	claims, m := &call.claims, call.claims.Model
+	if call.overtaken {
+		m.Figures.Turnaround = interaction.NotMeasured
+	}
 	claims.Timing.ResponseSent = moment(handed)
 	if in.Sent.State == inference.Observed {
 		claims.Timing.LLMStart = max(in.Sent.At.UnixMilli(), claims.Timing.RequestReceived)
