@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
@@ -257,32 +257,8 @@ func enforced(raw []byte) (verification.Answer, error) {
 
 // newClient returns a client that shows the token, reads no more than maxAnswer of an answer, follows no redirect, and uses no proxy.
 func (s *Server) newClient() *http.Client {
-	return &http.Client{
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: limited{s.Token, &http.Transport{
-			TLSClientConfig: &tls.Config{RootCAs: s.RootCAs, MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: 4, IdleConnTimeout: Timeout,
-		}},
+	t := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: s.RootCAs, MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: 4, IdleConnTimeout: Timeout,
 	}
-}
-
-// limited shows a token, and bounds the bodies of answers.
-type limited struct {
-	token string
-	next  http.RoundTripper
-}
-
-// RoundTrip makes the request.
-func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
-	if l.token != "" {
-		r = r.Clone(r.Context())
-		r.Header.Set("Authorization", "Bearer "+l.token)
-	}
-	resp, err := l.next.RoundTrip(r)
-	if err == nil {
-		resp.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(resp.Body, maxAnswer), resp.Body}
-	}
-	return resp, err
+	return &http.Client{CheckRedirect: wire.Stay, Transport: wire.Bounded(maxAnswer, wire.Bearer(s.Token, t))}
 }
