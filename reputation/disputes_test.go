@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -354,6 +355,46 @@ func TestReceiptsDecide(t *testing.T) {
 			}
 			check.WantEqual(t, is, row.want)
 			c.log(t)
+		})
+	}
+}
+
+// TestSlowClock: a sidecar whose clock is behind the node's loses nothing by that, as long as the node has taken its caller token.
+func TestSlowClock(t *testing.T) {
+	for name, row := range map[string]struct {
+		behind  time.Duration // when the challenge is issued
+		later   time.Duration // set back by so much afterwards
+		outcome string
+	}{
+		"as far behind as the node takes it": {61 * time.Second, 0, accrual.TargetWins},
+		"set back afterwards":                {61 * time.Second, 2 * time.Minute, accrual.ChallengerWins},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, body := newCourt(t), []byte("{}")
+			c.Kit.Clock.Advance(time.Hour)
+			c.Kit.Clock.Advance(-row.behind)
+			token := c.CallerToken(t, "ses_a", "/v1/challenge/issue", body, nil)
+			c.Kit.Clock.Advance(row.behind)
+			by, err := c.Caller(t.Context(), token, http.MethodPost, "/v1/challenge/issue", body)
+			must(t, err)
+			issued, err := c.Issue(t.Context(), by)
+			must(t, err)
+			back := row.behind + row.later
+			c.Kit.Clock.Advance(-back)
+			s := c.Kit.Session(t, "ses_a")
+			s.Call(t, func(r *interaction.Receipt) {
+				r.Challenge = &interaction.ChallengeRef{ChallengeNonce: issued.Nonce}
+			})
+			s.Close(t)
+			c.Kit.Clock.Advance(back)
+			c.Delivered(t, 3, s.Receipts...)
+			d := c.challenged(t, dispute.TypeTiming, s, 1)
+			must(t, c.Settle(t.Context()))
+			got, err := c.Dispute(t.Context(), d.DisputeID)
+			must(t, err)
+			if got.Outcome != row.outcome {
+				t.Errorf("%s", got.Resolved)
+			}
 		})
 	}
 }

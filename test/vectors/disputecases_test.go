@@ -399,7 +399,7 @@ func trialVectors() (out []disputeVector) {
 		early.receipts[1].Model.Figures.Turnaround = interaction.NotMeasured
 		add("a result before its call, by "+is, "timing", early)
 		late := whole().planned(func(*strategy.Strategy) {})
-		late.challenges[0].Issued = late.receipts[0].IssuedAt*1000 + 30_000 + by
+		late.challenges[0].Issued = late.receipts[0].IssuedAt*1000 + 150_000 + by
 		add("a challenge before its issue, by "+is, "timing", late)
 	}
 	for name, edit := range map[string]func(*interaction.Receipt){

@@ -4,6 +4,7 @@ import { hash } from './refusal.mjs';
 import { broken } from './strategy.mjs';
 
 const SLACK = 30_000; // milliseconds
+const CALLER_SLACK = 150_000;
 const MIN_PAIRS = 3;
 const MAX_BROUGHT = 16;
 const MAX_INPUTS = 48;
@@ -103,7 +104,7 @@ function observed(receipt, name) {
 /** Why a receipt by itself cannot be. */
 function impossible(r, challenges) {
   const nonce = r.challenge?.challenge_nonce;
-  if (challenges.some((c) => c.nonce === nonce && r.iat * 1000 + SLACK < c.issued_ms)) return 'challenge_before_issue';
+  if (challenges.some((c) => c.nonce === nonce && r.iat * 1000 + CALLER_SLACK < c.issued_ms)) return 'challenge_before_issue';
   if (!isSent(r)) return '';
   const { llm_start_ms: start, llm_end_ms: end } = r.timing;
   const [duration, first, turnaround] = ['duration_ms', 'ttft_ms', 'turnaround_ms'].map((name) => observed(r, name));
