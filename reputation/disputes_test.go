@@ -491,6 +491,38 @@ func TestWindowsBetweenTrials(t *testing.T) {
 	check.WantEqual(t, c.log(t), []string{"signal", "opened", "opened", "resolved", "final", "resolved"})
 }
 
+// TestAContinuedSession: a session by which an agent has lost a dispute goes on. What it lost by lets it lose no other, and what comes afterwards does.
+func TestAContinuedSession(t *testing.T) {
+	for outcome, edit := range map[string]func(*interaction.Receipt){
+		accrual.TargetWins:     nil,
+		accrual.ChallengerWins: func(r *interaction.Receipt) { r.Model.Figures.Duration = interaction.Observed(99_000) },
+	} {
+		t.Run(outcome, func(t *testing.T) {
+			c := newCourt(t)
+			s, target := c.Calls(t, "ses_a", 1), c.Kit.Agent(t).String()
+			s.Call(t, func(r *interaction.Receipt) { r.Model.Figures.Duration = interaction.Observed(99_000) })
+			c.Delivered(t, 3, s.Receipts...)
+			of := dispute.Challenge{ChallengerID: c.one, TargetID: target, ChallengeType: dispute.TypeTiming, TargetReceipts: []string{evidence.HashToken(s.Receipts[0])}}
+			_, err := c.File(t.Context(), c.Says(t, of))
+			must(t, err)
+			must(t, c.Settle(t.Context()))
+			if r := c.reputation(t, target); r.ChallengesLost != 1 {
+				t.Fatalf("%+v", r)
+			}
+			s.Call(t, edit)
+			s.Close(t)
+			c.Delivered(t, 5, s.Receipts...)
+			d := c.challenged(t, dispute.TypeTiming, s, 3)
+			must(t, c.Settle(t.Context()))
+			got, err := c.Dispute(t.Context(), d.DisputeID)
+			must(t, err)
+			if got.Outcome != outcome {
+				t.Errorf("%s", got.Resolved)
+			}
+		})
+	}
+}
+
 // TestBroughtOfOtherSessions: what is brought of a session that the dispute is not about decides nothing. Otherwise an agent could lose again and
 // again by what it has lost by, which everybody can read.
 func TestBroughtOfOtherSessions(t *testing.T) {

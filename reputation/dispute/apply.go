@@ -101,6 +101,9 @@ func (b *Book) admitsResolved(r *Resolved, at int64) error {
 // ending returns the disputes that count from an entry on, in the order in which they were resolved.
 func (b *Book) ending(e Entry) (all []ended) {
 	end := func(d *State, f Finding) {
+		if f.Outcome == accrual.ChallengerWins && b.paid(d, all) {
+			f = Finding{Outcome: accrual.Inconclusive}
+		}
 		pair := pairOf(d)
 		met := b.pairs[pair] || slices.ContainsFunc(all, func(before ended) bool { return before.bonus && pairOf(before.dispute) == pair })
 		all = append(all, ended{d, f, f.Outcome != accrual.Inconclusive && !sameOwner(d.Challenger, d.Target) && !met})
@@ -117,6 +120,14 @@ func (b *Book) ending(e Entry) (all []ended) {
 		}
 	}
 	return all
+}
+
+// paid reports whether the target has lost another dispute since this one was opened, maybe in the same entry. All that it had done by then counts for
+// nothing any more, and it pays for that once.
+func (b *Book) paid(d *State, before []ended) bool {
+	target := b.agents[d.Target]
+	return target != nil && d.At <= target.fell ||
+		slices.ContainsFunc(before, func(e ended) bool { return e.dispute.Target == d.Target && e.finding.Outcome == accrual.ChallengerWins })
 }
 
 // accounts returns what an entry brings into the logs of agents.
@@ -216,8 +227,13 @@ func (b *Book) end(one ended, at int64) {
 	if outcome == accrual.TargetWins {
 		challenger.lost = append(lately(challenger.lost, at), at)
 	}
+	target := b.of(d.Target)
 	if outcome == accrual.ChallengerWins {
-		b.of(d.Target).fell = at
+		target.fell = at
+	}
+	if d.Resolved.Outcome == accrual.ChallengerWins { // whether it counts or not
+		target.judged = append(target.judged, d.Resolved.Inputs)
+		target.judged = target.judged[max(0, len(target.judged)-maxJudged):]
 	}
 	if one.finding.Malicious {
 		challenger.violate(violated{at, RuleMalicious, d.Document})
@@ -241,6 +257,9 @@ func (b *Book) forget() {
 		}
 	}
 }
+
+// maxJudged is of how many disputes that an agent has lost, the last ones, it is kept what they were judged by.
+const maxJudged = 64
 
 // maxViolations is how many violations of an agent are kept, the last ones.
 const maxViolations = 64

@@ -65,10 +65,11 @@ type State struct {
 
 // agent is what is kept of one agent.
 type agent struct {
-	open       int     // signals that are not final
-	opened     []int64 // when it opened disputes, lately
-	lost       []int64 // when it lost disputes that it had opened, lately
-	fell       int64   // when it last lost a dispute in which it was accused
+	open       int        // signals that are not final
+	opened     []int64    // when it opened disputes, lately
+	lost       []int64    // when it lost disputes that it had opened, lately
+	fell       int64      // when it last lost a dispute in which it was accused, and that counts
+	judged     [][]string // the inputs of the disputes in which it was accused and that the challenger has won
 	violations []violated
 }
 
@@ -82,7 +83,7 @@ type violated struct {
 // ended is a dispute that counts from an entry on.
 type ended struct {
 	dispute *State
-	finding Finding
+	finding Finding // that counts
 	// bonus says that the winner gains points: it is the pair's first dispute with a winner, and both have known and different owners.
 	bonus bool
 }
@@ -202,6 +203,19 @@ func (b *Book) Dispute(id string) (State, bool) {
 		return State{}, false
 	}
 	return *d, true
+}
+
+// Judged returns the hashes of what an agent has lost disputes by, for [NewTrial].
+func (b *Book) Judged(agent string) map[string]bool {
+	all := make(map[string]bool)
+	if a := b.agents[agent]; a != nil {
+		for _, inputs := range a.judged {
+			for _, hash := range inputs {
+				all[hash] = true
+			}
+		}
+	}
+	return all
 }
 
 // Closing returns the ids of the signals whose window has closed, and that are not final, in their order.

@@ -130,6 +130,56 @@ func TestProvisional(t *testing.T) {
 	check.WantEqual(t, n.reputation(alice, 20, 60).DisputesPending, int64(0))
 }
 
+// TestOneLoss: of the disputes that are open when an agent loses one, no other lets it lose again, whoever raised it and whatever it is about. One
+// that it wins counts, and so does one that was opened afterwards.
+func TestOneLoss(t *testing.T) {
+	dan := agentOf("d", "agent:dan")
+	ended := func(n *node, agent string) (outcomes []string) {
+		for _, e := range n.accounts[agent] {
+			if e.Dispute != nil && e.Dispute.Outcome != "" {
+				outcomes = append(outcomes, e.Dispute.Outcome)
+			} else if e.Raised != nil {
+				outcomes = append(outcomes, e.Raised.Outcome)
+			}
+		}
+		return outcomes
+	}
+	for name, open := range map[string]func(n *node, challenger string, i int) string{
+		"receipts": func(n *node, challenger string, i int) string {
+			return n.open(challengeOf(challenger, alice, "timing", hashOf(i)))
+		},
+		"a signal": func(n *node, challenger string, i int) string {
+			return n.open(contractOf(challenger, fmt.Sprint("c-", i), "sig", n.now.Unix()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t).publish(alice, "sig")
+			end := n.end
+			if name == "a signal" {
+				end = n.decide
+			}
+			first, second, third := open(n, bob, 1), open(n, carol, 2), open(n, dan, 3)
+			n.sleep(time.Minute)
+			end(first, wins)
+			end(second, wins)
+			d, _ := n.book.Dispute(second)
+			check.WantEqual(t, d.Resolved.Outcome, wins) // it stays true
+			n.sleep(24 * time.Hour).finalise()
+			check.WantEqual(t, ended(n, alice), []string{wins, nobody})
+			end(third, loses)
+			check.WantEqual(t, ended(n, alice), []string{wins, nobody, loses})
+			check.WantEqual(t, [][]string{ended(n, bob), ended(n, carol), ended(n, dan)}, [][]string{{wins}, {nobody}, {loses}})
+			check.WantEqual(t, n.reputation(carol, 20, 60).DisputePoints, int64(0))
+			check.WantEqual(t, n.reputation(alice, 20, 60).ChallengesLost, int64(1))
+			again := n.sleep(time.Second).open(challengeOf(carol, alice, "timing", hashOf(4)))
+			n.sleep(time.Second).end(again, wins)
+			check.WantEqual(t, n.reputation(alice, 20, 60).ChallengesLost, int64(2))
+			check.WantEqual(t, n.book.Judged(alice), map[string]bool{hashOf("input"): true})
+			check.WantEqual(t, n.book.Judged(bob), map[string]bool{})
+		})
+	}
+}
+
 // TestMalicious: a challenger that has lost on forged evidence has violated a rule.
 func TestMalicious(t *testing.T) {
 	n := newNode(t)

@@ -148,6 +148,15 @@ func (n *node) end(id, outcome string) *node {
 	return n
 }
 
+// decide ends a general dispute as an arbiter would.
+func (n *node) decide(id, outcome string) *node {
+	n.t.Helper()
+	n.enter(dispute.Entry{At: n.book.Time(n.now), Resolved: &dispute.Resolved{
+		DisputeID: id, Resolver: dispute.ResolverArbiter, Decision: hashOf("decision"), Finding: dispute.Finding{Outcome: outcome, Reason: "because", Inputs: []string{hashOf("input")}},
+	}})
+	return n
+}
+
 // finalise makes every signal final whose window has closed.
 func (n *node) finalise() *node {
 	n.t.Helper()

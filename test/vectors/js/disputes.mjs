@@ -156,7 +156,9 @@ export class Book {
   /** A dispute counts from now on. */
   end(id, at) {
     const d = this.disputes.get(id);
-    const { challenger_id: challenger, target_id: target, outcome, malicious } = d;
+    const { challenger_id: challenger, target_id: target, malicious } = d;
+    const paid = d.outcome === 'challenger_wins' && d.at <= this.of(target).fell; // the target has lost another one since this one was opened
+    const outcome = paid ? 'inconclusive' : d.outcome;
     const pair = pairOf(challenger, target);
     const bonus = outcome !== 'inconclusive' && !sameOwner(challenger, target) && !this.pairs.has(pair);
     if (bonus) this.pairs.add(pair);
