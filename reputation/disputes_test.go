@@ -523,6 +523,31 @@ func TestAContinuedSession(t *testing.T) {
 	}
 }
 
+// TestSeveralAtOnce: two agents dispute other receipts of one session at once, and both are right. The target loses once, and neither of them loses.
+func TestSeveralAtOnce(t *testing.T) {
+	c := newCourt(t)
+	s, target := c.Calls(t, "ses_a", 1), c.Kit.Agent(t).String()
+	s.Call(t, func(r *interaction.Receipt) { r.Model.Figures.Duration = interaction.Observed(99_000) })
+	c.Delivered(t, 3, s.Receipts...)
+	first := c.challenged(t, dispute.TypeTiming, s, 1)
+	second, err := c.File(t.Context(), c.Says(t, dispute.Challenge{
+		ChallengerID: c.one, TargetID: target, ChallengeType: dispute.TypeTiming, TargetReceipts: []string{evidence.HashToken(s.Receipts[1])},
+	}))
+	must(t, err)
+	must(t, c.Settle(t.Context()))
+	for _, id := range []string{first.DisputeID, second.DisputeID} {
+		if got, err := c.Dispute(t.Context(), id); err != nil || got.Outcome != accrual.ChallengerWins {
+			t.Errorf("%s, %v", got.Resolved, err)
+		}
+	}
+	if r := c.reputation(t, target); r.ChallengesReceived != 2 || r.ChallengesLost != 1 || r.DisputesPending != 0 {
+		t.Errorf("%+v", r)
+	}
+	if one, two := c.reputation(t, c.one), c.reputation(t, c.two); one.DisputesWon+two.DisputesWon != 1 || one.DisputesLost+two.DisputesLost != 0 {
+		t.Errorf("%+v, %+v", one, two)
+	}
+}
+
 // TestBroughtOfOtherSessions: what is brought of a session that the dispute is not about decides nothing. Otherwise an agent could lose again and
 // again by what it has lost by, which everybody can read.
 func TestBroughtOfOtherSessions(t *testing.T) {

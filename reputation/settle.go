@@ -136,7 +136,7 @@ func (s *Service) try(ctx context.Context, id string) error {
 	// It is noted before the trial, so that one that fails is not held again at once.
 	err := s.step(ctx, func(book *dispute.Book) error {
 		d, _ = book.Dispute(id)
-		trial = dispute.NewTrial(d.Opened, book.Judged(d.Target))
+		trial = dispute.NewTrial(d.Opened, book.Judged(id))
 		s.docket.tried[id] = s.o.Now()
 		return nil
 	})

@@ -65,12 +65,18 @@ type State struct {
 
 // agent is what is kept of one agent.
 type agent struct {
-	open       int        // signals that are not final
-	opened     []int64    // when it opened disputes, lately
-	lost       []int64    // when it lost disputes that it had opened, lately
-	fell       int64      // when it last lost a dispute in which it was accused, and that counts
-	judged     [][]string // the inputs of the disputes in which it was accused and that the challenger has won
+	open       int     // signals that are not final
+	opened     []int64 // when it opened disputes, lately
+	lost       []int64 // when it lost disputes that it had opened, lately
+	fell       int64   // when it last lost a dispute in which it was accused, and that counts
+	falls      []fall
 	violations []violated
+}
+
+// fall is a dispute in which an agent was accused, and that the challenger has won: when it came to an end, and what the agent lost by.
+type fall struct {
+	at             int64
+	faults, inputs []string
 }
 
 // violated is a violation that an agent has committed.
@@ -205,14 +211,19 @@ func (b *Book) Dispute(id string) (State, bool) {
 	return *d, true
 }
 
-// Judged returns the hashes of what an agent has lost disputes by, for [NewTrial].
-func (b *Book) Judged(agent string) map[string]bool {
+// Judged returns the hashes of what the target of a dispute had lost others by when the dispute was opened, for [NewTrial].
+func (b *Book) Judged(id string) map[string]bool {
 	all := make(map[string]bool)
-	if a := b.agents[agent]; a != nil {
-		for _, inputs := range a.judged {
-			for _, hash := range inputs {
-				all[hash] = true
-			}
+	d := b.disputes[id]
+	if d == nil {
+		return all
+	}
+	for _, before := range b.falls(d.Target) {
+		if before.at >= d.At {
+			break
+		}
+		for _, hash := range before.inputs {
+			all[hash] = true
 		}
 	}
 	return all

@@ -130,54 +130,89 @@ func TestProvisional(t *testing.T) {
 	check.WantEqual(t, n.reputation(alice, 20, 60).DisputesPending, int64(0))
 }
 
-// TestOneLoss: of the disputes that are open when an agent loses one, no other lets it lose again, whoever raised it and whatever it is about. One
-// that it wins counts, and so does one that was opened afterwards.
+// TestOneLoss: by one signal, and by one part of a session, an agent loses once, however many dispute it. What is found stays true, and whoever
+// was right loses nothing.
 func TestOneLoss(t *testing.T) {
-	dan := agentOf("d", "agent:dan")
-	ended := func(n *node, agent string) (outcomes []string) {
-		for _, e := range n.accounts[agent] {
-			if e.Dispute != nil && e.Dispute.Outcome != "" {
-				outcomes = append(outcomes, e.Dispute.Outcome)
-			} else if e.Raised != nil {
-				outcomes = append(outcomes, e.Raised.Outcome)
-			}
-		}
-		return outcomes
+	// raised is a dispute of an agent, which it wins by a part of a session, or by an arbiter's word.
+	type raised struct {
+		filing func(by string) dispute.Filing
+		fault  string
 	}
-	for name, open := range map[string]func(n *node, challenger string, i int) string{
-		"receipts": func(n *node, challenger string, i int) string {
-			return n.open(challengeOf(challenger, alice, "timing", hashOf(i)))
-		},
-		"a signal": func(n *node, challenger string, i int) string {
-			return n.open(contractOf(challenger, fmt.Sprint("c-", i), "sig", n.now.Unix()))
-		},
+	timing := func(receipt int, fault string) raised {
+		return raised{func(by string) dispute.Filing { return challengeOf(by, alice, "timing", hashOf(receipt)) }, fault}
+	}
+	general := func(receipt int) raised {
+		return raised{func(by string) dispute.Filing { return challengeOf(by, alice, "general", hashOf(receipt)) }, ""}
+	}
+	contract := func(signal, kind, fault string) raised {
+		return raised{func(by string) dispute.Filing {
+			f := contractOf(by, "c-"+by[:1], signal, begin)
+			if f.Contract.ChallengeType = kind; kind != "" {
+				f.Contract.TargetReceipts = []string{hashOf(by)}
+			}
+			return f
+		}, fault}
+	}
+	one, other := hashOf("one session"), hashOf("another")
+	for name, c := range map[string]struct {
+		first, second raised
+		losses        int64
+	}{
+		"one session, by other receipts":        {timing(1, one), timing(2, one), 1},
+		"two sessions":                          {timing(1, one), timing(2, other), 2},
+		"one signal":                            {contract("sig", "", ""), contract("sig", "", ""), 1},
+		"two signals":                           {contract("sig", "", ""), contract("sig-2", "", ""), 2},
+		"a signal, by receipts and by its word": {contract("sig", "timing", one), contract("sig", "", ""), 1},
+		"two signals that rest on one session":  {contract("sig", "timing", one), contract("sig-2", "timing", one), 1},
+		"a signal, and the session itself":      {contract("sig", "timing", one), timing(1, one), 1},
+		"the session itself, and a signal":      {timing(1, one), contract("sig", "timing", one), 1},
+		"an arbiter's, of the same receipts":    {general(1), general(1), 1},
+		"an arbiter's, of others":               {general(1), general(2), 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := newNode(t).publish(alice, "sig")
-			end := n.end
-			if name == "a signal" {
-				end = n.decide
-			}
-			first, second, third := open(n, bob, 1), open(n, carol, 2), open(n, dan, 3)
-			n.sleep(time.Minute)
-			end(first, wins)
-			end(second, wins)
-			d, _ := n.book.Dispute(second)
-			check.WantEqual(t, d.Resolved.Outcome, wins) // it stays true
+			n := newNode(t).publish(alice, "sig").publish(alice, "sig-2")
+			var all []string
+			first, second := n.open(c.first.filing(bob)), n.open(c.second.filing(carol))
+			n.fell(first, c.first.fault).fell(second, c.second.fault)
 			n.sleep(24 * time.Hour).finalise()
-			check.WantEqual(t, ended(n, alice), []string{wins, nobody})
-			end(third, loses)
-			check.WantEqual(t, ended(n, alice), []string{wins, nobody, loses})
-			check.WantEqual(t, [][]string{ended(n, bob), ended(n, carol), ended(n, dan)}, [][]string{{wins}, {nobody}, {loses}})
-			check.WantEqual(t, n.reputation(carol, 20, 60).DisputePoints, int64(0))
-			check.WantEqual(t, n.reputation(alice, 20, 60).ChallengesLost, int64(1))
-			again := n.sleep(time.Second).open(challengeOf(carol, alice, "timing", hashOf(4)))
-			n.sleep(time.Second).end(again, wins)
-			check.WantEqual(t, n.reputation(alice, 20, 60).ChallengesLost, int64(2))
-			check.WantEqual(t, n.book.Judged(alice), map[string]bool{hashOf("input"): true})
-			check.WantEqual(t, n.book.Judged(bob), map[string]bool{})
+			check.WantEqual(t, n.reputation(alice, 20, 60).ChallengesLost, c.losses)
+			for _, by := range []string{bob, carol} {
+				for _, e := range n.accounts[by] {
+					all = append(all, e.Raised.Outcome)
+				}
+				if r := n.reputation(by, 20, 60); r.DisputesLost != 0 || r.DisputePoints < 0 {
+					t.Errorf("%+v", r)
+				}
+			}
+			slices.Sort(all)
+			want := []string{wins, wins}
+			if c.losses == 1 {
+				want[1] = nobody
+			}
+			check.WantEqual(t, all, want)
+			for _, e := range n.log {
+				if e.Resolved != nil {
+					check.WantEqual(t, e.Resolved.Outcome, wins)
+				}
+			}
 		})
 	}
+}
+
+// TestJudged: a trial knows what the target had lost by when its dispute was opened, and nothing of later.
+func TestJudged(t *testing.T) {
+	n := newNode(t)
+	first, second := n.open(challengeOf(bob, alice, "timing", hashOf(1))), n.open(challengeOf(carol, alice, "timing", hashOf(2)))
+	n.sleep(time.Second).fell(first, hashOf("one"))
+	check.WantEqual(t, n.book.Judged(second), map[string]bool{})
+	n.sleep(time.Second)
+	third := n.open(challengeOf(carol, alice, "timing", hashOf(3)))
+	n.sleep(time.Second).fell(second, hashOf("one")) // it counts no more
+	check.WantEqual(t, n.book.Judged(third), map[string]bool{hashOf(first): true})
+	n.sleep(time.Second)
+	check.WantEqual(t, n.book.Judged(n.open(challengeOf(bob, alice, "timing", hashOf(4)))), map[string]bool{hashOf(first): true, hashOf(second): true})
+	check.WantEqual(t, n.book.Judged(n.open(challengeOf(alice, bob, "timing", hashOf(5)))), map[string]bool{})
+	check.WantEqual(t, n.book.Judged("dsp"), map[string]bool{})
 }
 
 // TestMalicious: a challenger that has lost on forged evidence has violated a rule.

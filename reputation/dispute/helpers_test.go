@@ -148,12 +148,14 @@ func (n *node) end(id, outcome string) *node {
 	return n
 }
 
-// decide ends a general dispute as an arbiter would.
-func (n *node) decide(id, outcome string) *node {
+// fell ends a dispute that the challenger wins, by a part of a session, or as an arbiter would.
+func (n *node) fell(id, fault string) *node {
 	n.t.Helper()
-	n.enter(dispute.Entry{At: n.book.Time(n.now), Resolved: &dispute.Resolved{
-		DisputeID: id, Resolver: dispute.ResolverArbiter, Decision: hashOf("decision"), Finding: dispute.Finding{Outcome: outcome, Reason: "because", Inputs: []string{hashOf("input")}},
-	}})
+	r := &dispute.Resolved{DisputeID: id, Resolver: dispute.ResolverRules, Finding: dispute.Finding{Outcome: accrual.ChallengerWins, Reason: "because", Fault: fault, Inputs: []string{hashOf(id)}}}
+	if fault == "" {
+		r.Resolver, r.Decision = dispute.ResolverArbiter, hashOf("decision")
+	}
+	n.enter(dispute.Entry{At: n.book.Time(n.now), Resolved: r})
 	return n
 }
 

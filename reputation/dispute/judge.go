@@ -66,6 +66,7 @@ type Record struct {
 	trial      *Trial
 	challenges []autonomy.Challenge
 	hashes     []string // of the chain
+	start      string   // the first of them that is judged here
 	last       interaction.Receipt
 	others     []other
 	found      string // the first that was found
@@ -82,8 +83,9 @@ type other struct {
 	number int64
 }
 
-// NewTrial begins to judge a dispute, which is not a general one. By judged the target has lost other disputes (see [Book.Judged]): what a chain has
-// up to such a receipt has counted, and so has a receipt beside the chain. Neither counts again.
+// NewTrial begins to judge a dispute, which is not a general one. By judged the target has lost other disputes before this one was opened (see
+// [Book.Judged]): what a chain has up to such a receipt has counted, and so has a receipt beside the chain. Neither counts again. What is left of
+// each session can count once ([Finding.Fault]).
 func NewTrial(of Opened, judged map[string]bool) *Trial {
 	t := &Trial{of: of, judged: judged, wanted: make(map[string]bool, len(of.Receipts))}
 	for _, hash := range of.Receipts {
@@ -123,7 +125,7 @@ func (r *Record) Add(hash string, c *interaction.Receipt) {
 	if r.trial.rules != nil {
 		r.trial.rules.add(r, c)
 	}
-	r.hashes, r.last = append(r.hashes, hash), *c
+	r.hashes, r.last, r.start = append(r.hashes, hash), *c, cmp.Or(r.start, hash)
 	if r.trial.judged[hash] {
 		r.begin()
 	}
@@ -131,7 +133,7 @@ func (r *Record) Add(hash string, c *interaction.Receipt) {
 
 // begin begins anew after what has counted. Calls of tools stay known: their results can come later.
 func (r *Record) begin() {
-	r.found, r.timing = "", timing{}
+	r.found, r.start, r.timing = "", "", timing{}
 	clear(r.answers)
 	clear(r.calls.returned)
 	for _, c := range r.challenges {
@@ -195,7 +197,7 @@ func (t *Trial) Judge(late bool) (f Finding, ended bool) {
 	}
 	for _, r := range t.sessions {
 		if r.found != "" { // not by what was forged: its hash could be that of a receipt which is still to come
-			return Finding{Outcome: accrual.ChallengerWins, Reason: r.found, Inputs: sortedHashes(inputs)}, true
+			return Finding{Outcome: accrual.ChallengerWins, Reason: r.found, Fault: r.start, Inputs: sortedHashes(inputs)}, true
 		}
 	}
 	f.Inputs = sortedHashes(append(inputs, t.forged[:min(len(t.forged), maxBrought)]...))

@@ -230,13 +230,33 @@ func disputeLogs() (out []disputeVector) {
 	add(newCourt().opened(accuse(workerB, workerA1, "timing", 1)).end(nobody).state("nobody wins").wait(time.Second).opened(accuse(workerB, workerA1, "timing", 2)).end(loses).state("and the bonus comes with the first winner"))
 	add(newCourt().opened(accuse(workerA2, workerA1, "timing", 1)).end(wins).wait(time.Second).opened(accuse(workerA1, workerA2, "timing", 2)).end(loses).state("disputes within one owner give nothing"))
 	add(newCourt().opened(accuse(away, workerA1, "timing", 1)).end(wins).wait(time.Second).opened(accuse(workerA1, away, "general", 2)).state("an agent elsewhere gains nothing"))
-	c = newCourt().opened(accuse(workerB, workerA1, "timing", 1))
-	first := c.book.Unresolved()[0]
-	c.opened(accuse(workerC, workerA1, "timing", 2)).end(wins).state("the target loses what was opened last")
-	add(c.enter(c.book.End(first, dispute.Finding{Outcome: wins, Reason: "because"}, c.now)).state("of what was opened before it loses no other"))
-	c = newCourt().opened(newCourt().signal(workerA1, "sig", "short"))
-	c.opened(pointed(c.contract(workerB, "c-1", "sig"), 1)).end(wins).opened(pointed(c.contract(workerC, "c-2", "sig"), 2)).end(wins).opened(accuse(workerB, workerA1, "timing", 3)).end(loses)
-	add(c.wait(24 * time.Hour).finalise().state("of several about one signal the first counts"))
+	// One fault counts once. Several disputes are open, and the challengers win them all.
+	fell := func(name string, faults []int, filings ...dispute.Filing) {
+		c := newCourt().opened(newCourt().signal(workerA1, "sig", "short")).opened(newCourt().signal(workerA1, "sig-2", "short"))
+		var ids []string
+		for _, f := range filings {
+			c.opened(f)
+			ids = append(ids, c.log[len(c.log)-1].Opened.DisputeID)
+		}
+		for i, id := range ids {
+			r := dispute.Resolved{DisputeID: id, Resolver: dispute.ResolverRules, Finding: dispute.Finding{Outcome: wins, Reason: "because"}}
+			if faults[i] == 0 {
+				r.Resolver, r.Decision = dispute.ResolverArbiter, receiptHash(99)
+			} else {
+				r.Fault = receiptHash(faults[i])
+			}
+			c.wait(time.Second).enter(dispute.Entry{At: c.now.Unix(), Resolved: &r}, nil)
+		}
+		add(c.wait(24 * time.Hour).finalise().state(name))
+	}
+	contract := newCourt().contract
+	fell("one part of a session, by two", []int{9, 9, 9}, accuse(workerB, workerA1, "timing", 1), accuse(workerC, workerA1, "timing", 2), accuse(workerB, workerA2, "timing", 3))
+	fell("two parts", []int{9, 8}, accuse(workerB, workerA1, "timing", 1), accuse(workerC, workerA1, "timing", 2))
+	fell("one signal, by two", []int{0, 0}, contract(workerB, "c-1", "sig"), contract(workerC, "c-2", "sig"))
+	fell("two signals", []int{0, 0}, contract(workerB, "c-1", "sig"), contract(workerC, "c-2", "sig-2"))
+	fell("two signals that rest on one part", []int{9, 9}, pointed(contract(workerB, "c-1", "sig"), 1), pointed(contract(workerC, "c-2", "sig-2"), 2))
+	fell("a signal and what it rests on", []int{9, 9, 0}, pointed(contract(workerB, "c-1", "sig"), 1), accuse(workerC, workerA1, "timing", 1), contract(workerC, "c-2", "sig"))
+	fell("an arbiter's about the same receipts, and about others", []int{0, 0, 0}, accuse(workerB, workerA1, "general", 1), accuse(workerC, workerA1, "general", 1), accuse(workerC, workerA1, "general", 2))
 	c = newCourt().opened(accuse(workerB, workerA1, "general", 1))
 	c.enter(c.book.Review(c.book.Unresolved()[0], c.now)).state("somebody looks at it").wait(72 * time.Hour)
 	add(c.enter(c.book.Expire(c.book.Unresolved()[0], c.now)).state("nobody has decided in time"))

@@ -17,6 +17,7 @@ export function judge({ challenge_type: type, target_receipts: targets, sessions
   let open = false;
   let doubt = '';
   let found = '';
+  let fault;
   for (const session of sessions) {
     const chain = chainOf(session.receipts);
     for (const { hash: name } of chain) missing.delete(name);
@@ -37,11 +38,14 @@ export function judge({ challenge_type: type, target_receipts: targets, sessions
     const counted = chain.findLastIndex((h) => judged.includes(h.hash)) + 1; // how many receipts of the chain count no more
     const [reason, unsure] = rules[type]({ receipts: chain.map((h) => h.receipt), chain, counted, challenges, closed, forked: forks.length > 0 });
     if (!closed) open = true;
-    if (closed || late || type !== 'knowledge') found ||= reason;
+    if (!found && reason && (closed || late || type !== 'knowledge')) {
+      found = reason;
+      fault = chain[counted]?.hash;
+    }
     doubt ||= (forks.length > 0 ? FORKED : '') || unsure;
   }
   const listed = (names) => (names.length > 0 ? { inputs: [...new Set(names.sort())].slice(0, MAX_INPUTS) } : {});
-  if (found) return { outcome: 'challenger_wins', reason: found, ...listed(inputs) };
+  if (found) return { outcome: 'challenger_wins', reason: found, ...(fault ? { fault } : {}), ...listed(inputs) };
   const named = listed([...inputs, ...forged.slice(0, MAX_BROUGHT)]);
   const nobody = (reason) => ({ outcome: 'inconclusive', reason, ...named });
   if (missing.size > 0) return late ? nobody('receipts_missing') : undefined;
