@@ -759,6 +759,29 @@ func TestDisputesAfterARestart(t *testing.T) {
 	check.WantEqual(t, c.log(t), []string{"signal", "opened", "resolved", "final"})
 }
 
+// TestRootIsSignedOnce: whoever asks for the root again gets the same token, until the log has gone on or the token has become old.
+func TestRootIsSignedOnce(t *testing.T) {
+	c := newCourt(t)
+	root := func() string {
+		t.Helper()
+		r, err := c.DisputeRoot(t.Context())
+		must(t, err)
+		return r.Token
+	}
+	first := root()
+	c.Kit.Clock.Advance(10*time.Minute - time.Second)
+	check.WantEqual(t, root(), first)
+	c.Kit.Clock.Advance(time.Second)
+	old := root()
+	if old == first {
+		t.Error("an old root is handed out")
+	}
+	c.published(t, "s-1")
+	if next := root(); next == old || next != root() {
+		t.Error("the root is not that of the log, or was signed twice")
+	}
+}
+
 // TestALogThatWasChanged: from a log that is not the kept one nothing follows.
 func TestALogThatWasChanged(t *testing.T) {
 	for name, edit := range map[string]func(*store.Step){
