@@ -27,15 +27,12 @@ func reputationShow() *cobra.Command {
 		Long: `Asks the node for the reputation of an agent, as it is known now. An agent of which nothing is known has the tier new. With --json it
 prints the token too. Nothing is verified here.`,
 		RunE: func(c *cobra.Command, args []string) error {
-			var said struct {
-				Reputation json.RawMessage `json:"reputation"`
-				Token      string          `json:"token"`
-			}
+			var said json.RawMessage
 			if err := AskNode(c.Context(), at, "/v1/reputation/"+url.PathEscape(args[0]), &said); err != nil {
 				return err
 			}
 			var claims accrual.Claims
-			if err := json.Unmarshal(said.Reputation, &claims); err != nil {
+			if err := json.Unmarshal(said, &claims); err != nil {
 				return fmt.Errorf("the node's answer holds no reputation: %w", err)
 			}
 			return cli.PrintText(c, asJSON, said, func(w io.Writer) error { return drawReputation(w, claims) })

@@ -20,6 +20,7 @@ import (
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/reputation/autonomy"
 )
@@ -120,8 +121,7 @@ func CallNode(ctx context.Context, at, method, path string, ask, answer any) err
 	if ask != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	// A node could otherwise send this machine, and what it says, to any address that the machine reaches.
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := &http.Client{CheckRedirect: wire.Stay}
 	defer client.CloseIdleConnections()
 	resp, err := client.Do(req)
 	if err != nil {
