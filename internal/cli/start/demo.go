@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,7 +72,7 @@ func runDemo(ctx context.Context, asJSON bool, stdout, stderr io.Writer) error {
 }
 
 func printPlayed(w io.Writer, all []demo.Result) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := cli.Table(w)
 	fmt.Fprintln(t, "\tSCENARIO\tEXPECTED\tHAPPENED\tMS")
 	for _, p := range all {
 		mark := "ok"
