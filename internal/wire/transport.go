@@ -14,19 +14,24 @@ func Bearer(token string, next http.RoundTripper) http.RoundTripper {
 	if token == "" {
 		return next
 	}
-	return bearer{token, next}
+	return Header("Authorization", "Bearer "+token, next)
 }
 
-type bearer struct {
-	token string
-	next  http.RoundTripper
+// Header returns a transport whose requests have a header field.
+func Header(name, value string, next http.RoundTripper) http.RoundTripper {
+	return header{name, value, next}
+}
+
+type header struct {
+	name, value string
+	next        http.RoundTripper
 }
 
 // RoundTrip makes the request.
-func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+func (h header) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+b.token)
-	return b.next.RoundTrip(r)
+	r.Header.Set(h.name, h.value)
+	return h.next.RoundTrip(r)
 }
 
 // Bounded returns a transport that reads so many bytes of the body of an answer, as if it ended there.

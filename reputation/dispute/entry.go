@@ -87,6 +87,8 @@ type Finding struct {
 	Reason  string `json:"reason"`  // one of the constants, or the arbiter's words
 	// Malicious says that the challenger has lost on evidence that is forged, or that contradicts itself.
 	Malicious bool `json:"malicious,omitempty"`
+	// Fault names the part of a session that lets the challenger win, by the first of its receipts: see [NewTrial].
+	Fault string `json:"fault,omitempty"`
 	// Inputs are the hashes of what it was computed from, in ascending order.
 	Inputs []string `json:"inputs,omitempty"`
 }
@@ -238,6 +240,9 @@ func (f Finding) check() error {
 	}
 	if len(f.Inputs) > maxInputs {
 		return fmt.Errorf("there are %d inputs; at most %d can be", len(f.Inputs), maxInputs)
+	}
+	if f.Fault != "" && (f.Outcome != accrual.ChallengerWins || !evidence.IsHash(f.Fault)) {
+		return errors.New("the fault is no hash, or the challenger has not won")
 	}
 	if f.Malicious && f.Outcome != accrual.TargetWins {
 		return errors.New("a challenger that has not lost is malicious")

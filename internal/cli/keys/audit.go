@@ -33,6 +33,8 @@ func vaultAudit() *cobra.Command {
 	var a auditFlags
 	c := &cobra.Command{
 		Use: "audit LOG...", Short: "Compare Vault's audit log with the record, and show what only one of them has",
+		Example: `  mediator vault audit vault-audit.log --since 24h
+  mediator vault audit vault-audit.log --ledger copy/ledger.db --address https://vault.example:8200 --token-file audit-token`,
 		Args: cli.SomeArgs("the files of Vault's audit log, or - for standard input"),
 		Long: `Reads the files of Vault's audit log (JSON, of every Vault server that signs) and the record, and shows each signature of a role's key that no
 record has, and each artifact of the record that Vault has not signed. It ends with status 1 if there is any. A request for signatures whose

@@ -25,6 +25,7 @@ func keysRevoke() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "revoke --registry-key FILE --bundle FILE --key KID --artifact ID --reason TEXT", Short: "Revoke keys and artifacts, in the trust bundle's revocation list", Args: cli.NoArgs,
+		Example: `  mediator keys revoke --registry-key registry.key.jwk --audience posting-api --key runtime-key:v2 --reason "the machine was taken over"`,
 		Long: `Adds to the revocation list and signs it anew. A key is named by its kid, or by its name for all of its versions; an artifact (a grant,
 a decision, a certificate, whatever has one) by its jti, as mediator evidence show prints it. Every process and every API that reads the
 bundle refuses what is in the list. Entries stay for --keep, which has to be as long as what they revoke could be valid. Without --key

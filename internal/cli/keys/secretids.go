@@ -20,6 +20,8 @@ func vaultSecretIDs() *cobra.Command {
 	var older time.Duration
 	c := &cobra.Command{
 		Use: "secret-ids --address URL --token-file FILE", Short: "List, and prune, the secret ids that roles log in to Vault with", Args: cli.NoArgs,
+		Example: `  mediator vault secret-ids --address https://vault.example:8200 --ca vault-ca.pem --token-file admin-token
+  mediator vault secret-ids --prune-older-than 720h --address https://vault.example:8200 --ca vault-ca.pem --token-file admin-token`,
 		Long: `Lists the secret ids of each role's AppRole by their accessors, the newest first. A process whose secret id is destroyed works on until
 its token ends, at most a day; it needs another one then (mediator vault bootstrap --deliver).
 --prune-older-than destroys those that were made longer ago, but never the newest one of a role.`,

@@ -21,6 +21,7 @@ func Doctor() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "doctor", Short: "Hold the manifest's controls against what the processes see", Args: cli.NoArgs,
+		Example: `  mediator doctor --dir .mediator`,
 		Long: `Has the sidecar, the trigger service, the control plane and, if the sidecar names one, the node look at their deployment, and lists each of the manifest's 44 controls as
 observed true (what was looked at bears the manifest out), observed false, or only declared (nothing that a process could look at would
 show it, or it could not be looked at), with what was seen. Beside the controls it lists what the processes see of their own confinement, how far

@@ -31,6 +31,7 @@ func eventsList() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "list", Short: "List the newest 100 of the events that the trigger service keeps", Args: cli.NoArgs,
+		Example: `  mediator events list --dir .mediator`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var events []trigger.Event
 			if err := admin.Get(c.Context(), at, "/v1/events", &events); err != nil {
@@ -62,6 +63,7 @@ func eventsReport() *cobra.Command {
 	}
 	c := &cobra.Command{
 		Use: "report", Short: "Put an event on record that nobody verified; it is seen, and stands behind no post", Args: cli.NoArgs,
+		Example: `  mediator events report --dir .mediator --kind human_request`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if payload != "" {
 				raw, err := cli.ReadInput(c, payload)

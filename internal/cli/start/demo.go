@@ -18,6 +18,7 @@ func Demo() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "demo", Short: "Play every scenario with real processes, and print what was expected beside what happened", Args: cli.NoArgs,
+		Example: `  mediator demo`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return runDemo(c.Context(), asJSON, c.OutOrStdout(), c.ErrOrStderr())
 		},
@@ -127,6 +128,7 @@ func demoModelCommand() *cobra.Command {
 	var listen string
 	c := &cobra.Command{
 		Use: "model", Short: "Serve the demo's model over HTTP, in the shape of Anthropic's Messages API, to try rules about models with", Args: cli.NoArgs,
+		Example: `  mediator demo model --listen 127.0.0.1:8190`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return demo.ServeModel(c.Context(), listen, func(at string) {
 				fmt.Fprintf(c.ErrOrStderr(), "the model %s answers at http://%s/v1/messages\n", demo.ModelName, at)
