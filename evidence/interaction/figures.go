@@ -87,7 +87,7 @@ type ModelFigures struct {
 
 	InputBytes    Figure `json:"input_bytes"`     // observed: text of the request
 	OutputBytes   Figure `json:"output_bytes"`    // observed: text of the answer
-	NewInputWords Figure `json:"new_input_words"` // observed: words of those blocks of the request that were in no request or answer of the session before
+	NewInputWords Figure `json:"new_input_words"` // observed: words of those blocks of the request that were in no request or answer of the session before, each once
 	OutputWords   Figure `json:"output_words"`    // observed: words of the answer
 
 	ToolCallsMade    Figure `json:"tool_calls_made"`   // observed: calls of tools that the answer asks for
@@ -100,7 +100,7 @@ type ModelFigures struct {
 	Depth        Figure `json:"depth"`
 	DepthRelayed Figure `json:"depth_relayed"`
 
-	// Of the text that this model (Host and Model) has answered in the session so far, its first SampleBytes: observed. Under MinSample bytes
+	// Of the text that this model (Host and Model) has answered in the session so far (of several choices the first), its first SampleBytes: observed. Under MinSample bytes
 	// they are not measured, as they would tell of a short text what it says.
 	SampleBytes Figure `json:"sample_bytes"`
 	WordEntropy Figure `json:"word_entropy_millibits"` // Shannon entropy of words with the correction of Miller and Madow, in 1/1000 bit

@@ -86,6 +86,29 @@ func TestFigures(t *testing.T) {
 	}
 }
 
+// TestNewWords: each block that is new counts once, and the result of a call too only if its text is new.
+func TestNewWords(t *testing.T) {
+	r := newRig(t)
+	c := r.chain("ses_1")
+	r.say(c, asking(user("find the order")), asksFor("I will look", "call_1", "{}", "call_2", "{}"))
+	f := r.say(c, asking(result("call_1", "find the order"), result("call_2", "it is open now"), user("thanks a lot"), user("thanks a lot")), answer).Model.Figures
+	if f.NewInputWords != interaction.Observed(4+3) {
+		t.Errorf("%+v words are new", f.NewInputWords)
+	}
+}
+
+// TestIDsThatAreTexts: a result is known by the id of its call also where a provider gives ids that are no names.
+func TestIDsThatAreTexts(t *testing.T) {
+	r := newRig(t)
+	c := r.chain("ses_1")
+	long := strings.Repeat("thought=", 1000)
+	made := r.say(c, hello, asksFor("", "call|1 a", "{}", long, "{}")).Model.ToolCalls
+	got := r.say(c, asking(result("call|1 a", "x"), result(long, "y"), result("call|1 b", "z")), answer).Model
+	if f := got.Figures; f.UnmatchedResults != interaction.Observed(1) || len(got.ReturnedCalls) != 2 || got.ReturnedCalls[0] != made[0].ID || got.ReturnedCalls[1] != made[1].ID {
+		t.Errorf("%+v without a call, %v of %+v", f.UnmatchedResults, got.ReturnedCalls, made)
+	}
+}
+
 // TestDepthRelayed: an agent that calls a tool of a server by itself, each time with what it gave before, makes no path that counts.
 func TestDepthRelayed(t *testing.T) {
 	r := newRig(t)

@@ -134,7 +134,7 @@ func (m *memory) asked(c *Chain, q *inference.Request, now time.Time, call *inte
 	}
 	words, unmatched, references := int64(0), int64(0), int64(0)
 	for _, b := range q.Asked {
-		if b.Measured != nil {
+		if _, known := m.blocks[tag(b.Hash[:16])]; !known && b.Measured != nil { // a result is looked at also where its text is known
 			words += int64(b.Measured.Words)
 		}
 		if m.brought(c, b) {
