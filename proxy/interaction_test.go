@@ -315,3 +315,41 @@ func TestWhatDidNotGoOut(t *testing.T) {
 		t.Errorf("one call went out, and the session counts %+v", end)
 	}
 }
+
+// TestStreamOfAnEndedSession: a session whose agent leaves a call open is closed all the same, soon after its end.
+func TestStreamOfAnEndedSession(t *testing.T) {
+	r := newReceiptsRig(t, func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path == "/v1/chat/completions" {
+			answerModels(w, req)
+			return
+		}
+		_ = http.NewResponseController(w).Flush()
+		<-req.Context().Done()
+	})
+	r.pipeline.o.Timeouts.Forward = 10 * time.Millisecond
+	read, err := match.Parse(r.base+"/stream", []string{http.MethodGet})
+	must(t, err)
+	model, err := match.Parse(r.base+"/v1/chat/completions", []string{http.MethodPost})
+	must(t, err)
+	r.with(t, Egress{Name: "stream", Match: read}, Egress{Name: "model", Match: model, Observe: &inference.Rule{Dialect: inference.OpenAIChat}})
+	r.send("POST", "/v1/chat/completions", askModel)
+	resp, err := r.client.Get(r.base + "/stream")
+	must(t, err)
+	defer resp.Body.Close()
+	r.sessions.Close(r.session.ID)
+	if end := r.chain(t, 2)[1]; end.Closing == nil || end.Session.Calls != 2 {
+		t.Errorf("the end: %+v", end)
+	}
+	if _, err := io.Copy(io.Discard, resp.Body); err == nil {
+		t.Error("the answer that was broken off looks whole")
+	}
+	for { // the record comes after the receipt
+		if rec, _ := r.record.last(); rec.Path == "/stream" {
+			if rec.Code != "upstream_timeout" {
+				t.Errorf("the record says %s: %s", rec.Code, rec.Reason)
+			}
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
