@@ -282,7 +282,7 @@ func (r *receiptsRig) with(t testing.TB, egress ...Egress) {
 }
 
 // TestWhatDidNotGoOut: a call that had no connection to its host is in no count of what went out, and no tool of that host was called: an agent can
-// make as many as it likes, to any name below a domain of a rule.
+// make as many as it likes, to every host of a rule that nobody answers at.
 func TestWhatDidNotGoOut(t *testing.T) {
 	r := newReceiptsRig(t, answerModels)
 	rule := func(url string, change func(*Egress)) Egress {
