@@ -353,3 +353,15 @@ func TestStreamOfAnEndedSession(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 }
+
+// TestReceiptCountsItsCall: a receipt counts the call that it is of, also where the answer brings it to the agent.
+func TestReceiptCountsItsCall(t *testing.T) {
+	r := newReceiptsRig(t, answerModels)
+	_, answer := r.send("POST", "http://"+InternalHost+"/v1/generate", `{"prompt":"hello"}`)
+	r.send("POST", "/v1/chat/completions", askModel)
+	for i, c := range r.chain(t, 2) {
+		if c.Session.Calls != int64(i+1) || c.Session.CallsObserved != c.Session.Calls {
+			t.Errorf("receipt %d counts %+v; the first answer was %s", i+1, c.Session, answer)
+		}
+	}
+}
