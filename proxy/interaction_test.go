@@ -345,7 +345,7 @@ func TestStreamOfAnEndedSession(t *testing.T) {
 	}
 	for { // the record comes after the receipt
 		if rec, _ := r.record.last(); rec.Path == "/stream" {
-			if rec.Code != "upstream_timeout" {
+			if rec.Code != "session_required" {
 				t.Errorf("the record says %s: %s", rec.Code, rec.Reason)
 			}
 			return
