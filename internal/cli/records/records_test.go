@@ -61,7 +61,7 @@ func TestReputation(t *testing.T) {
 	}
 	const want = "building: score 44.4 (at least 40.0), 11 interactions, 50 % observed, provisional, disputed, open disputes 1, verification passed 2027-01-15T08:00:00Z in the mode observed, " +
 		"good until 2027-01-16T08:00:00Z, degraded, R 34.5 of 100, tier D; Q 0.25 of 3, formulas "
-	if got := factsOf(c); !strings.HasPrefix(got, want) {
+	if got := ReputationFacts(c); !strings.HasPrefix(got, want) {
 		t.Errorf("a record shows %s, want %s", got, want)
 	}
 	out.Reset()

@@ -142,8 +142,8 @@ func rated(r *accrual.Rated) string {
 	return fmt.Sprintf("R %.1f of 100, tier %s; Q %.2f of %d", r.R, r.Tier, r.Q, accrual.MaxQ)
 }
 
-// factsOf says in one line what conditions of a policy can ask of a reputation.
-func factsOf(c accrual.Claims) string {
+// ReputationFacts says in one line what conditions of a policy can ask of a reputation.
+func ReputationFacts(c accrual.Claims) string {
 	r := c.Reputation
 	text := fmt.Sprintf("%s: score %.1f (at least %.1f), %d interactions, %.0f %% observed", r.Tier, r.CurrentScore, r.Lower, r.Counted(), 100*r.Coverage)
 	if r.Provisional {
