@@ -826,7 +826,7 @@ func TestOutcomes(t *testing.T) {
 		cancel()
 		<-done
 		close(answer)
-		deadline := time.After(10 * time.Second)
+		deadline := time.After(time.Minute)
 		for {
 			if rec, n := p.record.last(); n == 1 {
 				if rec.State != ledger.StateForwarded || rec.Status != 201 {

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/devstack"
@@ -56,7 +55,7 @@ func TestReloadPage(t *testing.T) {
 		must(t, r.Stack.WaitFor(t.Context(), p, "/readyz"))
 	}
 	a := r.agent(t)
-	until(t, 20*time.Second, "a first post", func() bool { return a.note().code == "" }) // until the bundle is taken over
+	until(t, patience, "a first post", func() bool { return a.note().code == "" }) // until the bundle is taken over
 	before := r.readiness(t, "serve")
 
 	r.edit(t, devstack.SidecarFile, "/notes\", methods: [GET]", "/notes\", methods: [GET, HEAD]")

@@ -51,7 +51,7 @@ type Process struct {
 func New(dir string) *Stack { return &Stack{Dir: dir, registry: func() {}} }
 
 // startTimeout bounds the start of a stack.
-const startTimeout = time.Minute
+const startTimeout = 3 * time.Minute
 
 // Start starts the processes whose configuration files are in dir and returns when all are ready: the node need not be among them. If Start fails, it
 // ends the processes that it has started.
@@ -285,6 +285,7 @@ func (s *Stack) watch(r *keyring.Registry, endpoints []string, as map[string][]s
 
 // WaitFor asks a process for path until the process answers with success.
 func (s *Stack) WaitFor(ctx context.Context, p *Process, path string) error {
+	began := time.Now()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -296,7 +297,7 @@ func (s *Stack) WaitFor(ctx context.Context, p *Process, path string) error {
 		case <-p.Done:
 			return s.ExitError(p)
 		case <-ctx.Done():
-			return fmt.Errorf("mediator %s did not get ready in %s: %w; its log is %s.log in %s", p.Name, startTimeout, err, p.Name, s.Dir)
+			return fmt.Errorf("mediator %s did not get ready in %s: %w; its log is %s.log in %s", p.Name, time.Since(began).Round(time.Second), err, p.Name, s.Dir)
 		case <-tick.C:
 		}
 	}

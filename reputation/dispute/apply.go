@@ -101,6 +101,9 @@ func (b *Book) admitsResolved(r *Resolved, at int64) error {
 // ending returns the disputes that count from an entry on, in the order in which they were resolved.
 func (b *Book) ending(e Entry) (all []ended) {
 	end := func(d *State, f Finding) {
+		if f.Outcome == accrual.ChallengerWins && b.counted(d, f, all) {
+			f = Finding{Outcome: accrual.Inconclusive}
+		}
 		pair := pairOf(d)
 		met := b.pairs[pair] || slices.ContainsFunc(all, func(before ended) bool { return before.bonus && pairOf(before.dispute) == pair })
 		all = append(all, ended{d, f, f.Outcome != accrual.Inconclusive && !sameOwner(d.Challenger, d.Target) && !met})
@@ -115,6 +118,37 @@ func (b *Book) ending(e Entry) (all []ended) {
 		for _, id := range b.signals[e.Final.SignalID].resolved {
 			end(b.disputes[id], b.disputes[id].Resolved.Finding)
 		}
+	}
+	return all
+}
+
+// counted reports whether the target has lost another dispute by the same, whether that one counted or not: before, or by the same entry. Nobody
+// loses twice by one fault, however many dispute it.
+func (b *Book) counted(d *State, f Finding, before []ended) bool {
+	is := d.faults(f)
+	same := func(faults []string) bool {
+		return slices.ContainsFunc(faults, func(fault string) bool { return slices.Contains(is, fault) })
+	}
+	return slices.ContainsFunc(b.falls(d.Target), func(lost fall) bool { return same(lost.faults) }) ||
+		slices.ContainsFunc(before, func(e ended) bool { return e.dispute.Resolved.Outcome == accrual.ChallengerWins }) // all are about one signal
+}
+
+// falls returns what is kept of the disputes that an agent has lost.
+func (b *Book) falls(id string) []fall {
+	if a := b.agents[id]; a != nil {
+		return a.falls
+	}
+	return nil
+}
+
+// faults names what the target has lost by: its signal, and where receipts have decided, the part of the session. Of an arbiter's decision it is
+// what was disputed: the words cannot be compared.
+func (d *State) faults(f Finding) (all []string) {
+	if f.Fault != "" {
+		all = append(all, f.Fault)
+	}
+	if d.SignalID != "" || d.Type == TypeGeneral {
+		all = append(all, d.about())
 	}
 	return all
 }
@@ -216,8 +250,13 @@ func (b *Book) end(one ended, at int64) {
 	if outcome == accrual.TargetWins {
 		challenger.lost = append(lately(challenger.lost, at), at)
 	}
+	target := b.of(d.Target)
 	if outcome == accrual.ChallengerWins {
-		b.of(d.Target).fell = at
+		target.fell = at
+	}
+	if d.Resolved.Outcome == accrual.ChallengerWins { // whether it counts or not
+		target.falls = append(target.falls, fall{at, d.faults(d.Resolved.Finding), d.Resolved.Inputs})
+		target.falls = target.falls[max(0, len(target.falls)-maxFalls):]
 	}
 	if one.finding.Malicious {
 		challenger.violate(violated{at, RuleMalicious, d.Document})
@@ -241,6 +280,9 @@ func (b *Book) forget() {
 		}
 	}
 }
+
+// maxFalls is how many of an agent's falls are kept, the last ones.
+const maxFalls = 64
 
 // maxViolations is how many violations of an agent are kept, the last ones.
 const maxViolations = 64

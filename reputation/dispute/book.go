@@ -68,8 +68,15 @@ type agent struct {
 	open       int     // signals that are not final
 	opened     []int64 // when it opened disputes, lately
 	lost       []int64 // when it lost disputes that it had opened, lately
-	fell       int64   // when it last lost a dispute in which it was accused
+	fell       int64   // when it last lost a dispute in which it was accused, and that counts
+	falls      []fall
 	violations []violated
+}
+
+// fall is a dispute in which an agent was accused, and that the challenger has won: when it came to an end, and what the agent lost by.
+type fall struct {
+	at             int64
+	faults, inputs []string
 }
 
 // violated is a violation that an agent has committed.
@@ -82,7 +89,7 @@ type violated struct {
 // ended is a dispute that counts from an entry on.
 type ended struct {
 	dispute *State
-	finding Finding
+	finding Finding // that counts
 	// bonus says that the winner gains points: it is the pair's first dispute with a winner, and both have known and different owners.
 	bonus bool
 }
@@ -202,6 +209,24 @@ func (b *Book) Dispute(id string) (State, bool) {
 		return State{}, false
 	}
 	return *d, true
+}
+
+// Judged returns the hashes of what the target of a dispute had lost others by when the dispute was opened, for [NewTrial].
+func (b *Book) Judged(id string) map[string]bool {
+	all := make(map[string]bool)
+	d := b.disputes[id]
+	if d == nil {
+		return all
+	}
+	for _, before := range b.falls(d.Target) {
+		if before.at >= d.At {
+			break
+		}
+		for _, hash := range before.inputs {
+			all[hash] = true
+		}
+	}
+	return all
 }
 
 // Closing returns the ids of the signals whose window has closed, and that are not final, in their order.

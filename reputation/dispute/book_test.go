@@ -130,6 +130,91 @@ func TestProvisional(t *testing.T) {
 	check.WantEqual(t, n.reputation(alice, 20, 60).DisputesPending, int64(0))
 }
 
+// TestOneLoss: by one signal, and by one part of a session, an agent loses once, however many dispute it. What is found stays true, and whoever
+// was right loses nothing.
+func TestOneLoss(t *testing.T) {
+	// raised is a dispute of an agent, which it wins by a part of a session, or by an arbiter's word.
+	type raised struct {
+		filing func(by string) dispute.Filing
+		fault  string
+	}
+	timing := func(receipt int, fault string) raised {
+		return raised{func(by string) dispute.Filing { return challengeOf(by, alice, "timing", hashOf(receipt)) }, fault}
+	}
+	general := func(receipt int) raised {
+		return raised{func(by string) dispute.Filing { return challengeOf(by, alice, "general", hashOf(receipt)) }, ""}
+	}
+	contract := func(signal, kind, fault string) raised {
+		return raised{func(by string) dispute.Filing {
+			f := contractOf(by, "c-"+by[:1], signal, begin)
+			if f.Contract.ChallengeType = kind; kind != "" {
+				f.Contract.TargetReceipts = []string{hashOf(by)}
+			}
+			return f
+		}, fault}
+	}
+	one, other := hashOf("one session"), hashOf("another")
+	for name, c := range map[string]struct {
+		first, second raised
+		losses        int64
+	}{
+		"one session, by other receipts":        {timing(1, one), timing(2, one), 1},
+		"two sessions":                          {timing(1, one), timing(2, other), 2},
+		"one signal":                            {contract("sig", "", ""), contract("sig", "", ""), 1},
+		"two signals":                           {contract("sig", "", ""), contract("sig-2", "", ""), 2},
+		"a signal, by receipts and by its word": {contract("sig", "timing", one), contract("sig", "", ""), 1},
+		"two signals that rest on one session":  {contract("sig", "timing", one), contract("sig-2", "timing", one), 1},
+		"a signal, and the session itself":      {contract("sig", "timing", one), timing(1, one), 1},
+		"the session itself, and a signal":      {timing(1, one), contract("sig", "timing", one), 1},
+		"an arbiter's, of the same receipts":    {general(1), general(1), 1},
+		"an arbiter's, of others":               {general(1), general(2), 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t).publish(alice, "sig").publish(alice, "sig-2")
+			var all []string
+			first, second := n.open(c.first.filing(bob)), n.open(c.second.filing(carol))
+			n.fell(first, c.first.fault).fell(second, c.second.fault)
+			n.sleep(24 * time.Hour).finalise()
+			check.WantEqual(t, n.reputation(alice, 20, 60).ChallengesLost, c.losses)
+			for _, by := range []string{bob, carol} {
+				for _, e := range n.accounts[by] {
+					all = append(all, e.Raised.Outcome)
+				}
+				if r := n.reputation(by, 20, 60); r.DisputesLost != 0 || r.DisputePoints < 0 {
+					t.Errorf("%+v", r)
+				}
+			}
+			slices.Sort(all)
+			want := []string{wins, wins}
+			if c.losses == 1 {
+				want[1] = nobody
+			}
+			check.WantEqual(t, all, want)
+			for _, e := range n.log {
+				if e.Resolved != nil {
+					check.WantEqual(t, e.Resolved.Outcome, wins)
+				}
+			}
+		})
+	}
+}
+
+// TestJudged: a trial knows what the target had lost by when its dispute was opened, and nothing of later.
+func TestJudged(t *testing.T) {
+	n := newNode(t)
+	first, second := n.open(challengeOf(bob, alice, "timing", hashOf(1))), n.open(challengeOf(carol, alice, "timing", hashOf(2)))
+	n.sleep(time.Second).fell(first, hashOf("one"))
+	check.WantEqual(t, n.book.Judged(second), map[string]bool{})
+	n.sleep(time.Second)
+	third := n.open(challengeOf(carol, alice, "timing", hashOf(3)))
+	n.sleep(time.Second).fell(second, hashOf("one")) // it counts no more
+	check.WantEqual(t, n.book.Judged(third), map[string]bool{hashOf(first): true})
+	n.sleep(time.Second)
+	check.WantEqual(t, n.book.Judged(n.open(challengeOf(bob, alice, "timing", hashOf(4)))), map[string]bool{hashOf(first): true, hashOf(second): true})
+	check.WantEqual(t, n.book.Judged(n.open(challengeOf(alice, bob, "timing", hashOf(5)))), map[string]bool{})
+	check.WantEqual(t, n.book.Judged("dsp"), map[string]bool{})
+}
+
 // TestMalicious: a challenger that has lost on forged evidence has violated a rule.
 func TestMalicious(t *testing.T) {
 	n := newNode(t)

@@ -64,6 +64,7 @@ type trialJSON struct {
 	Receipts []string      `json:"target_receipts"`
 	Sessions []sessionJSON `json:"sessions"`
 	Forged   []string      `json:"forged,omitempty"`
+	Judged   []string      `json:"judged,omitempty"` // what the target has lost other disputes by
 }
 
 type sessionJSON struct {
@@ -195,7 +196,11 @@ func (v disputeVector) file() (id string, entry json.RawMessage, err error) {
 
 // judge judges the trial, before the deadline and at it.
 func (t trialJSON) judge() (early, late *dispute.Finding) {
-	trial := dispute.NewTrial(dispute.Opened{Type: t.Type, Receipts: t.Receipts})
+	judged := make(map[string]bool)
+	for _, hash := range t.Judged {
+		judged[hash] = true
+	}
+	trial := dispute.NewTrial(dispute.Opened{Type: t.Type, Receipts: t.Receipts}, judged)
 	read := func(h heldJSON) *interaction.Receipt {
 		var r interaction.Receipt
 		mustDo(json.Unmarshal(h.Receipt, &r))

@@ -17,7 +17,7 @@ import (
 
 // Evidence returns the commands about chains of evidence.
 func Evidence() *cobra.Command {
-	return cli.Group("evidence", "Chains of evidence", evidenceShow(), evidenceVerify(), evidenceExport())
+	return cli.Group("evidence", "Chains of evidence", evidenceShow(), evidenceVerify(), evidenceReceipts(), evidenceExport())
 }
 
 func evidenceShow() *cobra.Command {

@@ -106,7 +106,7 @@ export class Book {
   }
 
   of(id) {
-    if (!this.agents.has(id)) this.agents.set(id, { open: 0, opened: [], lost: [], fell: -1, violations: [] });
+    if (!this.agents.has(id)) this.agents.set(id, { open: 0, opened: [], lost: [], fell: -1, falls: [], violations: [] });
     return this.agents.get(id);
   }
 
@@ -141,7 +141,7 @@ export class Book {
     if (reviewing) this.disputes.get(reviewing.dispute_id).status = 'reviewing';
     if (resolved) {
       const d = this.disputes.get(resolved.dispute_id);
-      Object.assign(d, { status: 'resolved', outcome: resolved.outcome, malicious: Boolean(resolved.malicious) });
+      Object.assign(d, { status: 'resolved', outcome: resolved.outcome, fault: resolved.fault, malicious: Boolean(resolved.malicious) });
       const s = this.signals.get(d.signal_id);
       if (s && !s.final) s.resolved.push(d.dispute_id);
       else this.end(d.dispute_id, at);
@@ -156,7 +156,13 @@ export class Book {
   /** A dispute counts from now on. */
   end(id, at) {
     const d = this.disputes.get(id);
-    const { challenger_id: challenger, target_id: target, outcome, malicious } = d;
+    const { challenger_id: challenger, target_id: target, malicious } = d;
+    const about = d.signal_id ?? [...(d.target_receipts ?? [])].sort()[0] ?? d.document;
+    const faults = [d.fault, d.signal_id || d.challenge_type === 'general' ? about : undefined].filter(Boolean);
+    const { falls } = this.of(target); // what it has lost by, dispute by dispute
+    const lost = d.outcome === 'challenger_wins';
+    const outcome = lost && falls.flat().some((fault) => faults.includes(fault)) ? 'inconclusive' : d.outcome;
+    if (lost) falls.splice(0, falls.push(faults) - 64);
     const pair = pairOf(challenger, target);
     const bonus = outcome !== 'inconclusive' && !sameOwner(challenger, target) && !this.pairs.has(pair);
     if (bonus) this.pairs.add(pair);
@@ -165,7 +171,6 @@ export class Book {
     if (outcome === 'challenger_wins') this.of(target).fell = at;
     if (malicious) this.of(challenger).violations.push({ at, rule: 'malicious', document: d.document });
     const gains = (winner) => (bonus && outcome === winner ? { bonus } : {});
-    const about = d.signal_id ?? [...(d.target_receipts ?? [])].sort()[0] ?? d.document;
     this.account(target, { at, dispute: { dispute_id: id, outcome, ...gains('target_wins'), other: challenger, about } });
     this.account(challenger, { at, raised: { dispute_id: id, outcome, ...gains('challenger_wins'), other: target, about } });
     if (malicious) this.account(challenger, { at, violation: { rule: 'malicious' } });
