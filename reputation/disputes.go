@@ -72,14 +72,14 @@ func (d *Disputes) verifier(now func() time.Time) (*evidence.Verifier, error) {
 
 // docket is the log of signals and disputes, as far as it was read.
 type docket struct {
-	held  chan struct{}        // holds one value while somebody uses what follows; a channel, so that waiting can end
-	book  *dispute.Book        // has only what is durable
-	tried map[string]time.Time // when disputes were last found to lack receipts, by their ids
-	root  rooted               // the last one
+	held   chan struct{} // holds one value while somebody uses what follows; a channel, so that waiting can end
+	book   *dispute.Book // has only what is durable
+	trials *trials
+	root   rooted // the last one
 }
 
 func newDocket() *docket {
-	return &docket{held: make(chan struct{}, 1), book: dispute.NewBook(), tried: make(map[string]time.Time)}
+	return &docket{held: make(chan struct{}, 1), book: dispute.NewBook(), trials: newTrials()}
 }
 
 var errOff = refusal.New("disputes_off", "the node takes no signals and no disputes")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -447,6 +448,73 @@ func TestATrialThatFails(t *testing.T) {
 		}
 		c.Kit.Clock.Advance(time.Minute)
 	}
+	c.Kit.Clock.Advance(24*time.Hour - 2*time.Minute)
+	must(t, c.Settle(ctx))
+	got, err := c.Dispute(ctx, d.DisputeID)
+	must(t, err)
+	e, err := dispute.ParseEntry(got.Resolved)
+	must(t, err)
+	check.WantEqual(t, []string{got.Outcome, got.Resolver, e.Resolved.Reason}, []string{accrual.Inconclusive, dispute.ResolverDeadline, dispute.ReasonFailed})
+}
+
+// TestWaitsOfTrials: a dispute that cannot be judged yet is tried again after a minute, and then after twice as long each time, up to six hours.
+func TestWaitsOfTrials(t *testing.T) {
+	c := newCourt(t)
+	s := c.Calls(t, "ses_a", 5)
+	c.Delivered(t, 6, s.Receipts...)
+	d := c.challenged(t, dispute.TypeTiming, s, 1)
+	must(t, c.Settle(t.Context()))
+	for _, minutes := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 360} {
+		c.Kit.Clock.Advance(minutes * time.Minute)
+		must(t, c.Settle(t.Context()))
+	}
+	s.Close(t)
+	c.Delivered(t, 7, s.Receipts...)
+	c.Kit.Clock.Advance(6*time.Hour - time.Minute)
+	for _, status := range []string{dispute.StatusReviewing, dispute.StatusResolved} {
+		must(t, c.Settle(t.Context()))
+		got, err := c.Dispute(t.Context(), d.DisputeID)
+		must(t, err)
+		check.WantEqual(t, got.Status, status)
+		c.Kit.Clock.Advance(time.Minute)
+	}
+}
+
+// TestTurnsOfTrials: many disputes of one owner's agents hold up those of another owner by one trial.
+func TestTurnsOfTrials(t *testing.T) {
+	c := newCourt(t)
+	s, last := closed(t, c.Node, "ses_a", 2), ""
+	of := dispute.Challenge{TargetID: c.Kit.Agent(t).String(), ChallengeType: dispute.TypeTiming, TargetReceipts: []string{evidence.HashToken(s.Receipts[0])}, Timestamp: c.Kit.Clock.Now().Unix()}
+	for i := range 4 {
+		of.ChallengerID = c.Agent(t, fmt.Sprint("agent:", i)).String()
+		d, err := c.File(t.Context(), c.Says(t, of))
+		must(t, err)
+		last = max(last, d.DisputeID)
+	}
+	for id := ""; id < last; { // the other one's would be the last by its id
+		stranger := nodetest.NewStranger(t)
+		of.ChallengerID = stranger.ID
+		hash, err := of.Hash()
+		must(t, err)
+		if id = dispute.DisputeID(hash); id > last {
+			_, err = c.File(t.Context(), stranger.Says(t, of))
+			must(t, err)
+		}
+	}
+	must(t, c.Settle(t.Context()))
+	entries, err := c.DisputeLog(t.Context(), 0)
+	must(t, err)
+	var resolved []string
+	for _, one := range entries {
+		e, err := dispute.ParseEntry(one.Entry)
+		must(t, err)
+		if e.Resolved != nil {
+			resolved = append(resolved, e.Resolved.DisputeID)
+		}
+	}
+	hash, err := of.Hash()
+	must(t, err)
+	check.WantEqual(t, []int{len(resolved), slices.Index(resolved, dispute.DisputeID(hash))}, []int{5, 1})
 }
 
 // TestATrialThatTakesTooLong: a dispute about more than can be read in time ends too.

@@ -18,6 +18,7 @@
 //	publish.go   signals come in
 //	file.go      disputes come in
 //	settle.go    windows end, and disputes are resolved
+//	trials.go    when disputes are judged, and by what
 //	metrics.go   what it counts
 package reputation
 
