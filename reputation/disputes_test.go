@@ -3,6 +3,7 @@ package reputation_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -847,6 +848,40 @@ func TestRootIsSignedOnce(t *testing.T) {
 	c.published(t, "s-1")
 	if next := root(); next == old || next != root() {
 		t.Error("the root is not that of the log, or was signed twice")
+	}
+}
+
+// TestReplicaAhead: a replica whose own clock is ahead closes no window and ends no dispute before the clock that all replicas share does.
+func TestReplicaAhead(t *testing.T) {
+	c, ctx := newCourt(t), t.Context()
+	c.published(t, "s-1")
+	d := c.disputed(t, "con-1", "s-1")
+	shared := c.Kit.Clock.Now
+	ahead := nodetest.New(t, c.Kit, c.Store, func(o *reputation.Options) {
+		o.Now = func() time.Time { return shared().Add(100 * time.Hour) }
+		o.Disputes.Now = func(context.Context) (time.Time, error) { return shared(), nil }
+	})
+	must(t, ahead.Settle(ctx))
+	check.WantEqual(t, c.log(t), []string{"signal", "opened"})
+	_, err := ahead.File(ctx, c.Says(t, c.Contract(c.Agent(t, "agent:three").String(), "con-2", "s-1")))
+	must(t, err)
+	c.Kit.Clock.Advance(72 * time.Hour)
+	must(t, ahead.Settle(ctx))
+	if got, err := c.Dispute(ctx, d.DisputeID); err != nil || got.Resolver != dispute.ResolverDeadline {
+		t.Errorf("%+v, %v", got, err)
+	}
+	entries, err := c.DisputeLog(ctx, 3)
+	must(t, err)
+	for _, one := range entries {
+		e, err := dispute.ParseEntry(one.Entry)
+		must(t, err)
+		check.WantEqual(t, e.At, shared().Unix())
+	}
+	broken := nodetest.New(t, c.Kit, c.Store, func(o *reputation.Options) {
+		o.Disputes.Now = func(context.Context) (time.Time, error) { return time.Time{}, errors.New("no clock") }
+	})
+	if err := broken.Settle(ctx); err == nil {
+		t.Error("windows are closed by no clock")
 	}
 }
 

@@ -171,7 +171,7 @@ func New(o Options) (*Service, error) {
 	}
 	if o.Disputes != nil {
 		with := *o.Disputes
-		if err := with.defaults(); err != nil {
+		if err := with.defaults(o.Now); err != nil {
 			return nil, err
 		}
 		o.Disputes = &with

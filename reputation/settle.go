@@ -68,12 +68,11 @@ func (s *Service) Settle(ctx context.Context) error {
 
 // settleable returns the general disputes whose time is over, the signals whose window is, and the disputes that are to be judged now.
 func (s *Service) settleable(ctx context.Context) (expired, closing, trials []string, err error) {
-	book, release, err := s.openBook(ctx)
+	book, now, release, err := s.openBook(ctx)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	defer release()
-	now := s.o.Now()
 	late := func(id string) bool { return book.Late(id, now) }
 	var open []dispute.State
 	for _, id := range book.Unresolved() {
@@ -89,11 +88,11 @@ func (s *Service) settleable(ctx context.Context) (expired, closing, trials []st
 
 // finalise closes the window of a signal, unless another replica has.
 func (s *Service) finalise(ctx context.Context, id string) error {
-	return s.step(ctx, func(book *dispute.Book) error {
+	return s.step(ctx, func(book *dispute.Book, now time.Time) error {
 		if signal, _ := book.Signal(id); signal.Final {
 			return nil
 		}
-		e, err := book.Finalise(id, s.o.Now())
+		e, err := book.Finalise(id, now)
 		if err != nil {
 			return err
 		}
@@ -103,8 +102,8 @@ func (s *Service) finalise(ctx context.Context, id string) error {
 
 // expire ends a general dispute whose time is over.
 func (s *Service) expire(ctx context.Context, id string) error {
-	return s.step(ctx, func(book *dispute.Book) error {
-		return s.end(ctx, book, id, func() (dispute.Entry, error) { return book.Expire(id, s.o.Now()) })
+	return s.step(ctx, func(book *dispute.Book, now time.Time) error {
+		return s.end(ctx, book, id, func() (dispute.Entry, error) { return book.Expire(id, now) })
 	})
 }
 
@@ -147,7 +146,7 @@ func (s *Service) arbitrate(ctx context.Context, id, token string) error {
 		return refusal.New("dispute_no_arbiter", "the node has no arbiter")
 	}
 	root, hash := s.o.Disputes.Arbiter, evidence.HashToken(token)
-	return s.step(ctx, func(book *dispute.Book) error {
+	return s.step(ctx, func(book *dispute.Book, now time.Time) error {
 		if state, _ := book.Dispute(id); state.Resolved.Decision == hash {
 			return nil
 		}
@@ -157,7 +156,7 @@ func (s *Service) arbitrate(ctx context.Context, id, token string) error {
 		if err != nil {
 			return err
 		}
-		e, err := book.Arbitrate(id, decision, root.Public, s.o.Now())
+		e, err := book.Arbitrate(id, decision, root.Public, now)
 		if err != nil {
 			return err
 		}

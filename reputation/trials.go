@@ -90,10 +90,9 @@ func (s *Service) try(ctx context.Context, id string) error {
 	var d dispute.State
 	var trial *dispute.Trial
 	// It is noted before the trial, so that one that fails is not held again at once.
-	err := s.step(ctx, func(book *dispute.Book) error {
+	err := s.step(ctx, func(book *dispute.Book, now time.Time) error {
 		d, _ = book.Dispute(id)
 		trial = dispute.NewTrial(d.Opened, book.Judged(id))
-		now := s.o.Now()
 		s.docket.trials.note(d, book.Late(id, now), now)
 		return nil
 	})
@@ -111,8 +110,7 @@ func (s *Service) try(ctx context.Context, id string) error {
 		return s.giveUp(ctx, id, dispute.ReasonFailed, failsFor, err)
 	}
 	failpoint.Reach("trial held")
-	return s.step(ctx, func(book *dispute.Book) error {
-		now := s.o.Now()
+	return s.step(ctx, func(book *dispute.Book, now time.Time) error {
 		finding, ended := trial.Judge(book.Late(id, now))
 		if ended {
 			return s.end(ctx, book, id, func() (dispute.Entry, error) { return book.End(id, finding, now) })
@@ -130,8 +128,7 @@ func (s *Service) try(ctx context.Context, id string) error {
 
 // giveUp ends a dispute that cannot be judged, if its time has been over for so long: otherwise it would never end. Until then it is tried again.
 func (s *Service) giveUp(ctx context.Context, id, reason string, after time.Duration, because error) error {
-	return s.step(ctx, func(book *dispute.Book) error {
-		now := s.o.Now()
+	return s.step(ctx, func(book *dispute.Book, now time.Time) error {
 		if state, _ := book.Dispute(id); now.Before(time.Unix(state.Deadline, 0).Add(after)) {
 			return because
 		}
