@@ -1,7 +1,6 @@
 package dispute
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -131,18 +130,12 @@ func DisputeID(document string) string { return "dsp_" + document[:min(32, len(d
 // ParseEntry reads the canonical JSON of one entry, which [Entry.Encode] writes, and refuses any other spelling.
 func ParseEntry(raw []byte) (Entry, error) {
 	var e Entry
-	if len(raw) > maxEntry {
-		return e, fmt.Errorf("dispute: an entry has %d bytes; at most %d are read", len(raw), maxEntry)
+	err := strictjson.ParseCanonical(raw, &e, maxEntry)
+	if err == nil {
+		err = e.check()
 	}
-	if err := strictjson.Parse(raw, &e); err != nil {
-		return Entry{}, fmt.Errorf("dispute: an entry is malformed: %w", err)
-	}
-	again, err := e.Encode()
 	if err != nil {
-		return Entry{}, err
-	}
-	if !bytes.Equal(again, raw) {
-		return Entry{}, errors.New("dispute: an entry is not in canonical form")
+		return Entry{}, fmt.Errorf("dispute: an entry is malformed: %w", err)
 	}
 	return e, nil
 }
@@ -153,7 +146,7 @@ func (e Entry) Encode() ([]byte, error) {
 	if err := e.check(); err != nil {
 		return nil, fmt.Errorf("dispute: an entry is not sound: %w", err)
 	}
-	text, err := canonical(e)
+	text, err := strictjson.CanonicalOf(e)
 	if err == nil && len(text) > maxEntry {
 		err = fmt.Errorf("dispute: an entry has %d bytes; at most %d are written", len(text), maxEntry)
 	}

@@ -2,7 +2,6 @@ package dispute_test
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -192,9 +191,7 @@ func (n *node) reputation(id string, sessions int, score float64) accrual.Reputa
 
 func canonical(t testing.TB, v any) string {
 	t.Helper()
-	raw, err := json.Marshal(v)
-	check.Must(t, err)
-	raw, err = strictjson.Canonical(raw)
+	raw, err := strictjson.CanonicalOf(v)
 	check.Must(t, err)
 	return string(raw)
 }
