@@ -58,8 +58,8 @@ then), if the node refuses receipts, and if there is no reputation that is belie
 				return err
 			}
 			away := unknown(seen.Confinement)
-			if len(away) > 0 {
-				fmt.Fprintf(c.ErrOrStderr(), "mediator: what %s sees is not known: start it, or see its log\n", strings.Join(away, " and "))
+			for _, name := range away {
+				fmt.Fprintf(c.ErrOrStderr(), "mediator: what %s sees is not known: start it, name the sidecar's user in its internal.uids, or see its log\n", name)
 			}
 			if len(away) > 0 || policy.Contradicted(seen.Controls) != nil || stuck(seen.Delivery) || seen.Reputation != nil && seen.Reputation.Code != "" {
 				return cli.ErrRefused
@@ -113,7 +113,7 @@ func printReputation(w io.Writer, r *admin.Reputation) {
 	}
 	fmt.Fprintf(w, "%-14s %s", state, about)
 	if r.Signed != nil && r.Until != nil {
-		fmt.Fprintf(w, ", signed at %s, used until %s", r.Signed.UTC().Format(time.RFC3339), r.Until.UTC().Format(time.RFC3339))
+		fmt.Fprintf(w, ", signed at %s, used until %s", cli.Time(*r.Signed), cli.Time(*r.Until))
 	}
 	fmt.Fprintln(w)
 	if remedy := problem.Remedy(r.Code); remedy != "" {

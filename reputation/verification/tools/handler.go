@@ -165,7 +165,7 @@ type failure struct {
 	Code       string `json:"code"`
 	Error      string `json:"error"`
 	Remedy     string `json:"remedy,omitempty"`
-	RetryAfter int    `json:"retryAfter,omitempty"` // seconds
+	RetryAfter int    `json:"retryAfter,omitzero"` // seconds; json2 would write a 0 otherwise
 }
 
 // failed writes a refusal. What is the node's own failure says nothing but that.

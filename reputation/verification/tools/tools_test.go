@@ -465,7 +465,7 @@ func TestArguments(t *testing.T) {
 		{"register_plugin", `{"pubkey": "x", "payload": "", "signature": "", "challengeNonce": "", "challengeTrace": {"turns": {}}}`, "verification_arguments"},
 		{"register_plugin", `{"pubkey": "x", "payload": "", "signature": "", "challengeNonce": "", "challengeTrace": {}, "metadata": {"role": "x"}}`, "verification_arguments"},
 	} {
-		if got := n.call(tt.tool, json.RawMessage(tt.arguments)); got.Success || got.Code != tt.code {
+		if got := n.call(tt.tool, json.RawMessage(tt.arguments)); got.Success || got.Code != tt.code || strings.Contains(got.text, "retryAfter") {
 			t.Errorf("%s %s: %s", tt.tool, tt.arguments, got.text)
 		}
 	}
