@@ -22,6 +22,7 @@ import (
 	"github.com/actionproof/mediator/proxy/generate"
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/receipts"
 	"github.com/actionproof/mediator/signer"
 )
@@ -263,6 +264,104 @@ func TestHandedOver(t *testing.T) {
 	for _, c := range r.chain(t, 2) {
 		if handed := c.Timing.ResponseSent != 0; handed != (c.Model.Model == "whole") {
 			t.Errorf("the answer that was %s was handed over at %d: %s", c.Model.Model, c.Timing.ResponseSent, c.Outcome)
+		}
+	}
+}
+
+// with has the choke point go on with these egress rules alone.
+func (r *receiptsRig) with(t testing.TB, egress ...Egress) {
+	t.Helper()
+	o := r.pipeline.o
+	var err error
+	o.Rules, err = NewRules(nil, egress)
+	must(t, err)
+	o.After = r.pipeline
+	r.pipeline, err = NewPipeline(o)
+	must(t, err)
+	r.handler.Set(r.pipeline)
+}
+
+// TestWhatDidNotGoOut: a call that had no connection to its host is in no count of what went out, and no tool of that host was called: an agent can
+// make as many as it likes, to every host of a rule that nobody answers at.
+func TestWhatDidNotGoOut(t *testing.T) {
+	r := newReceiptsRig(t, answerModels)
+	rule := func(url string, change func(*Egress)) Egress {
+		m, err := match.Parse(url, []string{http.MethodPost})
+		must(t, err)
+		e := Egress{Name: url, Match: m}
+		change(&e)
+		return e
+	}
+	observe := func(e *Egress) { e.Observe = &inference.Rule{Dialect: inference.OpenAIChat} }
+	r.with(t,
+		rule(r.base+"/v1/chat/completions", observe), rule("https://nowhere.example.com/v1/chat/completions", observe),
+		rule("https://nowhere.example.com/mcp", func(e *Egress) { e.MCP = &mcp.Rule{Tools: []string{"look"}} }),
+		rule("https://nowhere.example.com/other", func(*Egress) {}),
+	)
+	for _, call := range []struct{ path, body string }{
+		{"/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"look","arguments":{}}}`}, {"/v1/chat/completions", askModel}, {"/other", "{}"},
+	} {
+		if _, answer := r.send("POST", "https://nowhere.example.com"+call.path, call.body); !strings.Contains(answer, "upstream_unresolvable") {
+			t.Fatal(answer)
+		}
+	}
+	r.send("POST", "/v1/chat/completions", askModel)
+	r.sessions.Close(r.session.ID)
+	chain := r.chain(t, 3)
+	if failed := chain[0]; failed.Outcome != interaction.OutcomeFailed || failed.RelayedCount != 0 || failed.Session.Calls != 0 {
+		t.Errorf("the call that had no connection: %s, relayed %+v, %+v", failed.Outcome, failed.Relayed, failed.Session)
+	}
+	if end := chain[2].Session; end.Calls != 1 || end.CallsObserved != 1 || end.BytesOut != int64(len(askModel)) || end.BytesOutObserved != end.BytesOut {
+		t.Errorf("one call went out, and the session counts %+v", end)
+	}
+}
+
+// TestStreamOfAnEndedSession: a session whose agent leaves a call open is closed all the same, soon after its end.
+func TestStreamOfAnEndedSession(t *testing.T) {
+	r := newReceiptsRig(t, func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path == "/v1/chat/completions" {
+			answerModels(w, req)
+			return
+		}
+		_ = http.NewResponseController(w).Flush()
+		<-req.Context().Done()
+	})
+	r.pipeline.o.Timeouts.Forward = 10 * time.Millisecond
+	read, err := match.Parse(r.base+"/stream", []string{http.MethodGet})
+	must(t, err)
+	model, err := match.Parse(r.base+"/v1/chat/completions", []string{http.MethodPost})
+	must(t, err)
+	r.with(t, Egress{Name: "stream", Match: read}, Egress{Name: "model", Match: model, Observe: &inference.Rule{Dialect: inference.OpenAIChat}})
+	r.send("POST", "/v1/chat/completions", askModel)
+	resp, err := r.client.Get(r.base + "/stream")
+	must(t, err)
+	defer resp.Body.Close()
+	r.sessions.Close(r.session.ID)
+	if end := r.chain(t, 2)[1]; end.Closing == nil || end.Session.Calls != 2 {
+		t.Errorf("the end: %+v", end)
+	}
+	if _, err := io.Copy(io.Discard, resp.Body); err == nil {
+		t.Error("the answer that was broken off looks whole")
+	}
+	for { // the record comes after the receipt
+		if rec, _ := r.record.last(); rec.Path == "/stream" {
+			if rec.Code != "session_required" {
+				t.Errorf("the record says %s: %s", rec.Code, rec.Reason)
+			}
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestReceiptCountsItsCall: a receipt counts the call that it is of, also where the answer brings it to the agent.
+func TestReceiptCountsItsCall(t *testing.T) {
+	r := newReceiptsRig(t, answerModels)
+	_, answer := r.send("POST", "http://"+InternalHost+"/v1/generate", `{"prompt":"hello"}`)
+	r.send("POST", "/v1/chat/completions", askModel)
+	for i, c := range r.chain(t, 2) {
+		if c.Session.Calls != int64(i+1) || c.Session.CallsObserved != c.Session.Calls {
+			t.Errorf("receipt %d counts %+v; the first answer was %s", i+1, c.Session, answer)
 		}
 	}
 }

@@ -3,8 +3,11 @@ package reputation_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -358,6 +361,46 @@ func TestReceiptsDecide(t *testing.T) {
 	}
 }
 
+// TestSlowClock: a sidecar whose clock is behind the node's loses nothing by that, as long as the node has taken its caller token.
+func TestSlowClock(t *testing.T) {
+	for name, row := range map[string]struct {
+		behind  time.Duration // when the challenge is issued
+		later   time.Duration // set back by so much afterwards
+		outcome string
+	}{
+		"as far behind as the node takes it": {61 * time.Second, 0, accrual.TargetWins},
+		"set back afterwards":                {61 * time.Second, 2 * time.Minute, accrual.ChallengerWins},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, body := newCourt(t), []byte("{}")
+			c.Kit.Clock.Advance(time.Hour)
+			c.Kit.Clock.Advance(-row.behind)
+			token := c.CallerToken(t, "ses_a", "/v1/challenge/issue", body, nil)
+			c.Kit.Clock.Advance(row.behind)
+			by, err := c.Caller(t.Context(), token, http.MethodPost, "/v1/challenge/issue", body)
+			must(t, err)
+			issued, err := c.Issue(t.Context(), by)
+			must(t, err)
+			back := row.behind + row.later
+			c.Kit.Clock.Advance(-back)
+			s := c.Kit.Session(t, "ses_a")
+			s.Call(t, func(r *interaction.Receipt) {
+				r.Challenge = &interaction.ChallengeRef{ChallengeNonce: issued.Nonce}
+			})
+			s.Close(t)
+			c.Kit.Clock.Advance(back)
+			c.Delivered(t, 3, s.Receipts...)
+			d := c.challenged(t, dispute.TypeTiming, s, 1)
+			must(t, c.Settle(t.Context()))
+			got, err := c.Dispute(t.Context(), d.DisputeID)
+			must(t, err)
+			if got.Outcome != row.outcome {
+				t.Errorf("%s", got.Resolved)
+			}
+		})
+	}
+}
+
 // TestBrought: a challenger can bring receipts that the sidecar has signed and kept back.
 func TestBrought(t *testing.T) {
 	c := newCourt(t)
@@ -406,6 +449,73 @@ func TestATrialThatFails(t *testing.T) {
 		}
 		c.Kit.Clock.Advance(time.Minute)
 	}
+	c.Kit.Clock.Advance(24*time.Hour - 2*time.Minute)
+	must(t, c.Settle(ctx))
+	got, err := c.Dispute(ctx, d.DisputeID)
+	must(t, err)
+	e, err := dispute.ParseEntry(got.Resolved)
+	must(t, err)
+	check.WantEqual(t, []string{got.Outcome, got.Resolver, e.Resolved.Reason}, []string{accrual.Inconclusive, dispute.ResolverDeadline, dispute.ReasonFailed})
+}
+
+// TestWaitsOfTrials: a dispute that cannot be judged yet is tried again after a minute, and then after twice as long each time, up to six hours.
+func TestWaitsOfTrials(t *testing.T) {
+	c := newCourt(t)
+	s := c.Calls(t, "ses_a", 5)
+	c.Delivered(t, 6, s.Receipts...)
+	d := c.challenged(t, dispute.TypeTiming, s, 1)
+	must(t, c.Settle(t.Context()))
+	for _, minutes := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 360} {
+		c.Kit.Clock.Advance(minutes * time.Minute)
+		must(t, c.Settle(t.Context()))
+	}
+	s.Close(t)
+	c.Delivered(t, 7, s.Receipts...)
+	c.Kit.Clock.Advance(6*time.Hour - time.Minute)
+	for _, status := range []string{dispute.StatusReviewing, dispute.StatusResolved} {
+		must(t, c.Settle(t.Context()))
+		got, err := c.Dispute(t.Context(), d.DisputeID)
+		must(t, err)
+		check.WantEqual(t, got.Status, status)
+		c.Kit.Clock.Advance(time.Minute)
+	}
+}
+
+// TestTurnsOfTrials: many disputes of one owner's agents hold up those of another owner by one trial.
+func TestTurnsOfTrials(t *testing.T) {
+	c := newCourt(t)
+	s, last := closed(t, c.Node, "ses_a", 2), ""
+	of := dispute.Challenge{TargetID: c.Kit.Agent(t).String(), ChallengeType: dispute.TypeTiming, TargetReceipts: []string{evidence.HashToken(s.Receipts[0])}, Timestamp: c.Kit.Clock.Now().Unix()}
+	for i := range 4 {
+		of.ChallengerID = c.Agent(t, fmt.Sprint("agent:", i)).String()
+		d, err := c.File(t.Context(), c.Says(t, of))
+		must(t, err)
+		last = max(last, d.DisputeID)
+	}
+	for id := ""; id < last; { // the other one's would be the last by its id
+		stranger := nodetest.NewStranger(t)
+		of.ChallengerID = stranger.ID
+		hash, err := of.Hash()
+		must(t, err)
+		if id = dispute.DisputeID(hash); id > last {
+			_, err = c.File(t.Context(), stranger.Says(t, of))
+			must(t, err)
+		}
+	}
+	must(t, c.Settle(t.Context()))
+	entries, err := c.DisputeLog(t.Context(), 0)
+	must(t, err)
+	var resolved []string
+	for _, one := range entries {
+		e, err := dispute.ParseEntry(one.Entry)
+		must(t, err)
+		if e.Resolved != nil {
+			resolved = append(resolved, e.Resolved.DisputeID)
+		}
+	}
+	hash, err := of.Hash()
+	must(t, err)
+	check.WantEqual(t, []int{len(resolved), slices.Index(resolved, dispute.DisputeID(hash))}, []int{5, 1})
 }
 
 // TestATrialThatTakesTooLong: a dispute about more than can be read in time ends too.
@@ -448,6 +558,63 @@ func TestWindowsBetweenTrials(t *testing.T) {
 	trial.Store(5) // two to find the first dispute and to note its trial, and then one for each receipt
 	must(t, c.Settle(t.Context()))
 	check.WantEqual(t, c.log(t), []string{"signal", "opened", "opened", "resolved", "final", "resolved"})
+}
+
+// TestAContinuedSession: a session by which an agent has lost a dispute goes on. What it lost by lets it lose no other, and what comes afterwards does.
+func TestAContinuedSession(t *testing.T) {
+	for outcome, edit := range map[string]func(*interaction.Receipt){
+		accrual.TargetWins:     nil,
+		accrual.ChallengerWins: func(r *interaction.Receipt) { r.Model.Figures.Duration = interaction.Observed(99_000) },
+	} {
+		t.Run(outcome, func(t *testing.T) {
+			c := newCourt(t)
+			s, target := c.Calls(t, "ses_a", 1), c.Kit.Agent(t).String()
+			s.Call(t, func(r *interaction.Receipt) { r.Model.Figures.Duration = interaction.Observed(99_000) })
+			c.Delivered(t, 3, s.Receipts...)
+			of := dispute.Challenge{ChallengerID: c.one, TargetID: target, ChallengeType: dispute.TypeTiming, TargetReceipts: []string{evidence.HashToken(s.Receipts[0])}}
+			_, err := c.File(t.Context(), c.Says(t, of))
+			must(t, err)
+			must(t, c.Settle(t.Context()))
+			if r := c.reputation(t, target); r.ChallengesLost != 1 {
+				t.Fatalf("%+v", r)
+			}
+			s.Call(t, edit)
+			s.Close(t)
+			c.Delivered(t, 5, s.Receipts...)
+			d := c.challenged(t, dispute.TypeTiming, s, 3)
+			must(t, c.Settle(t.Context()))
+			got, err := c.Dispute(t.Context(), d.DisputeID)
+			must(t, err)
+			if got.Outcome != outcome {
+				t.Errorf("%s", got.Resolved)
+			}
+		})
+	}
+}
+
+// TestSeveralAtOnce: two agents dispute other receipts of one session at once, and both are right. The target loses once, and neither of them loses.
+func TestSeveralAtOnce(t *testing.T) {
+	c := newCourt(t)
+	s, target := c.Calls(t, "ses_a", 1), c.Kit.Agent(t).String()
+	s.Call(t, func(r *interaction.Receipt) { r.Model.Figures.Duration = interaction.Observed(99_000) })
+	c.Delivered(t, 3, s.Receipts...)
+	first := c.challenged(t, dispute.TypeTiming, s, 1)
+	second, err := c.File(t.Context(), c.Says(t, dispute.Challenge{
+		ChallengerID: c.one, TargetID: target, ChallengeType: dispute.TypeTiming, TargetReceipts: []string{evidence.HashToken(s.Receipts[1])},
+	}))
+	must(t, err)
+	must(t, c.Settle(t.Context()))
+	for _, id := range []string{first.DisputeID, second.DisputeID} {
+		if got, err := c.Dispute(t.Context(), id); err != nil || got.Outcome != accrual.ChallengerWins {
+			t.Errorf("%s, %v", got.Resolved, err)
+		}
+	}
+	if r := c.reputation(t, target); r.ChallengesReceived != 2 || r.ChallengesLost != 1 || r.DisputesPending != 0 {
+		t.Errorf("%+v", r)
+	}
+	if one, two := c.reputation(t, c.one), c.reputation(t, c.two); one.DisputesWon+two.DisputesWon != 1 || one.DisputesLost+two.DisputesLost != 0 {
+		t.Errorf("%+v, %+v", one, two)
+	}
 }
 
 // TestBroughtOfOtherSessions: what is brought of a session that the dispute is not about decides nothing. Otherwise an agent could lose again and
@@ -659,6 +826,63 @@ func TestDisputesAfterARestart(t *testing.T) {
 		t.Errorf("%+v, then %+v", one, two)
 	}
 	check.WantEqual(t, c.log(t), []string{"signal", "opened", "resolved", "final"})
+}
+
+// TestRootIsSignedOnce: whoever asks for the root again gets the same token, until the log has gone on or the token has become old.
+func TestRootIsSignedOnce(t *testing.T) {
+	c := newCourt(t)
+	root := func() string {
+		t.Helper()
+		r, err := c.DisputeRoot(t.Context())
+		must(t, err)
+		return r.Token
+	}
+	first := root()
+	c.Kit.Clock.Advance(10*time.Minute - time.Second)
+	check.WantEqual(t, root(), first)
+	c.Kit.Clock.Advance(time.Second)
+	old := root()
+	if old == first {
+		t.Error("an old root is handed out")
+	}
+	c.published(t, "s-1")
+	if next := root(); next == old || next != root() {
+		t.Error("the root is not that of the log, or was signed twice")
+	}
+}
+
+// TestReplicaAhead: a replica whose own clock is ahead closes no window and ends no dispute before the clock that all replicas share does.
+func TestReplicaAhead(t *testing.T) {
+	c, ctx := newCourt(t), t.Context()
+	c.published(t, "s-1")
+	d := c.disputed(t, "con-1", "s-1")
+	shared := c.Kit.Clock.Now
+	ahead := nodetest.New(t, c.Kit, c.Store, func(o *reputation.Options) {
+		o.Now = func() time.Time { return shared().Add(100 * time.Hour) }
+		o.Disputes.Now = func(context.Context) (time.Time, error) { return shared(), nil }
+	})
+	must(t, ahead.Settle(ctx))
+	check.WantEqual(t, c.log(t), []string{"signal", "opened"})
+	_, err := ahead.File(ctx, c.Says(t, c.Contract(c.Agent(t, "agent:three").String(), "con-2", "s-1")))
+	must(t, err)
+	c.Kit.Clock.Advance(72 * time.Hour)
+	must(t, ahead.Settle(ctx))
+	if got, err := c.Dispute(ctx, d.DisputeID); err != nil || got.Resolver != dispute.ResolverDeadline {
+		t.Errorf("%+v, %v", got, err)
+	}
+	entries, err := c.DisputeLog(ctx, 3)
+	must(t, err)
+	for _, one := range entries {
+		e, err := dispute.ParseEntry(one.Entry)
+		must(t, err)
+		check.WantEqual(t, e.At, shared().Unix())
+	}
+	broken := nodetest.New(t, c.Kit, c.Store, func(o *reputation.Options) {
+		o.Disputes.Now = func(context.Context) (time.Time, error) { return time.Time{}, errors.New("no clock") }
+	})
+	if err := broken.Settle(ctx); err == nil {
+		t.Error("windows are closed by no clock")
+	}
 }
 
 // TestALogThatWasChanged: from a log that is not the kept one nothing follows.

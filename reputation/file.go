@@ -63,7 +63,7 @@ func (s *Service) file(ctx context.Context, from Spoken) (id string, err error) 
 	if err != nil {
 		return "", err
 	}
-	return id, s.step(ctx, func(book *dispute.Book) error {
+	return id, s.step(ctx, func(book *dispute.Book, now time.Time) error {
 		held, err := s.held(ctx, book.Named(filing))
 		if err != nil {
 			return err
@@ -74,7 +74,7 @@ func (s *Service) file(ctx context.Context, from Spoken) (id string, err error) 
 		}
 		var e *dispute.Entry
 		var refused error
-		if id, e, refused = book.File(s.o.Disputes.Rules, filed, s.o.Now()); e == nil {
+		if id, e, refused = book.File(s.o.Disputes.Rules, filed, now); e == nil {
 			return refused // or the same was filed before
 		}
 		if refused != nil {
@@ -236,18 +236,35 @@ type Rooted struct {
 	Token string          `json:"token"`
 }
 
-// DisputeRoot returns the signed root of the log.
+// rooted is a signed root: of which log, and until when it is not signed anew if the log stays as it is.
+type rooted struct {
+	log    accrual.Log
+	until  time.Time
+	answer Rooted
+}
+
+// rootAge is how old the date of a root can be.
+const rootAge = 10 * time.Minute
+
+// DisputeRoot returns the signed root of the log. It is signed once for each state of the log, and again when it has become old: everybody may ask.
 func (s *Service) DisputeRoot(ctx context.Context) (Rooted, error) {
-	book, release, err := s.openBook(ctx)
+	book, now, release, err := s.openBook(ctx)
 	if err != nil {
 		return Rooted{}, err
 	}
-	claims := dispute.Root{Log: book.Log(), Root: book.Root()}
-	release()
-	token, _, err := s.o.Disputes.Root.Sign(ctx, claims)
+	defer release()
+	last := &s.docket.root
+	if last.log == book.Log() && now.Before(last.until) {
+		return last.answer, nil
+	}
+	token, _, err := s.o.Disputes.Root.Sign(ctx, dispute.Root{Log: book.Log(), Root: book.Root()})
 	if err != nil {
 		return Rooted{}, err
 	}
 	shown, err := payload(token)
-	return Rooted{shown, token}, err
+	if err != nil {
+		return Rooted{}, err
+	}
+	*last = rooted{book.Log(), now.Add(rootAge), Rooted{shown, token}}
+	return last.answer, nil
 }

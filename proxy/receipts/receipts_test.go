@@ -92,6 +92,54 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+// TestLongestChain: a session gets no more receipts than a chain can have that is read, the one that closes it among them. Calls that are open count.
+func TestLongestChain(t *testing.T) {
+	r := newRig(t)
+	c := r.chain("ses_1")
+	c.Pass(interaction.MaxReceipts - 3)
+	r.fault.Ledger = nowhere{}
+	first := r.mustAsk(c, hello)
+	second := r.mustAsk(c, hello)
+	refused := func() {
+		t.Helper()
+		if _, err := r.ask(c, hello); code(err) != "interaction_chain_too_long" {
+			t.Errorf("a call to a model: %v", err)
+		}
+		p, err := r.keeper.Post(c, receipts.PostRequest{Record: r.record("post"), Body: strings.NewReader("{}")})
+		must(t, err)
+		if _, err := p.Open(); code(err) != "interaction_chain_too_long" {
+			t.Errorf("a post: %v", err)
+		}
+	}
+	refused()
+	first.answer(t, answer)
+	refused()
+	second.answer(t, answer)
+	refused()
+	if h := r.settled(c); h.Number != interaction.MaxReceipts-1 {
+		t.Errorf("the chain stands at %d", h.Number)
+	}
+}
+
+// TestClockSetBack: a clock that is set back while a call is open keeps nothing from being signed, and puts no moment before one that came earlier.
+func TestClockSetBack(t *testing.T) {
+	r := newRig(t)
+	c := r.chain("ses_1")
+	r.passed.Store(int64(time.Hour))
+	p, rec := r.post(c)
+	a := r.mustAsk(c, hello)
+	r.passed.Store(0)
+	handed := r.now().Add(-time.Second)
+	rec.State = ledger.StateForwarded
+	p.EndPost(rec, handed)
+	a.EndModel(ledger.StateFailed, a.observer.Interaction(), handed)
+	for _, got := range r.read("ses_1", 2) {
+		if sent := handed.UnixMilli(); got.Timing.ResponseSent != sent || got.Timing.RequestReceived != sent {
+			t.Errorf("the answer was handed over at %d: %+v", sent, got.Timing)
+		}
+	}
+}
+
 // TestKeyOutage: while a receipt cannot be signed, the session makes no post, and after a while no call. Then its receipts are made.
 func TestKeyOutage(t *testing.T) {
 	r := newRig(t)

@@ -13,10 +13,12 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// violations are the rules that an agent has broken, in their order.
+// violations are the rules that an agent has broken, in their order, as its log has them.
 func (n *node) violations(id string) (rules []string) {
-	for _, v := range n.book.Facts(id).Violations {
-		rules = append(rules, v.Rule)
+	for _, e := range n.accounts[id] {
+		if e.Violation != nil {
+			rules = append(rules, e.Violation.Rule)
+		}
 	}
 	return rules
 }
@@ -269,6 +271,9 @@ func TestIdentical(t *testing.T) {
 				f.Contract.CounterClaim = "x"
 				return f
 			}, "statement_exists"},
+		"the id of another's contract": {
+			func(*node) dispute.Filing { return contractOf(bob, "c", "sig", begin) },
+			func(n *node) dispute.Filing { return contractOf(carol, "c", "sig", begin) }, ""},
 		"another challenger": {
 			func(*node) dispute.Filing { return challengeOf(bob, alice, "timing", hashOf(1)) },
 			func(n *node) dispute.Filing { return challengeOf(carol, alice, "timing", hashOf(1)) }, ""},

@@ -38,7 +38,8 @@ const (
 	ReasonProbesUnanswered = "probes_unanswered" // fewer questions were answered twice than can decide
 	ReasonProbesDivided    = "probes_divided"    // some were answered both ways, and not most
 	ReasonNoArbiter        = "no_arbiter"        // no arbiter has decided in time
-	ReasonTooLong          = "trial_too_long"    // the node has not got through the receipts in the time that it takes for one dispute
+	ReasonTooLong          = "trial_too_long"    // there are more receipts than [MaxRead], or the node has not got through them in time
+	ReasonFailed           = "trial_failed"      // the node could not read or understand what it holds
 )
 
 // Trial judges one dispute by receipts. The caller has verified every signature, and that the receipts are the target's. It is not safe for
@@ -46,10 +47,16 @@ const (
 type Trial struct {
 	of       Opened
 	rules    judge
+	judged   map[string]bool // what the target has lost other disputes by
 	wanted   map[string]bool // target receipts that were not shown yet
 	sessions []*Record
 	forged   []string
+	read     int  // receipts
+	cut      bool // there are more
 }
+
+// MaxRead is how many receipts a trial looks at. An owner can have sessions of any length, and their trials would hold up all others.
+const MaxRead = 100_000
 
 // judge has the rules of one type. A session that it finds against loses.
 type judge interface {
@@ -65,6 +72,7 @@ type Record struct {
 	trial      *Trial
 	challenges []autonomy.Challenge
 	hashes     []string // of the chain
+	start      string   // the first of them that is judged here
 	last       interaction.Receipt
 	others     []other
 	found      string // the first that was found
@@ -72,6 +80,7 @@ type Record struct {
 	calls      toolCalls
 	measured   *autonomy.Session
 	answers    map[string]string // to probes
+	broken     map[string]bool   // strategies that were broken by what has counted, by the nonces of their challenges
 }
 
 // other is a receipt that the target's sidecar has signed, and that is not known to be of the chain.
@@ -80,9 +89,11 @@ type other struct {
 	number int64
 }
 
-// NewTrial begins to judge a dispute, which is not a general one.
-func NewTrial(of Opened) *Trial {
-	t := &Trial{of: of, wanted: make(map[string]bool, len(of.Receipts))}
+// NewTrial begins to judge a dispute, which is not a general one. By judged the target has lost other disputes before this one was opened (see
+// [Book.Judged]): what a chain has up to such a receipt has counted, and so has a receipt beside the chain. Neither counts again. What is left of
+// each session can count once ([Finding.Fault]).
+func NewTrial(of Opened, judged map[string]bool) *Trial {
+	t := &Trial{of: of, judged: judged, wanted: make(map[string]bool, len(of.Receipts))}
 	for _, hash := range of.Receipts {
 		t.wanted[hash] = true
 	}
@@ -99,7 +110,7 @@ func NewTrial(of Opened) *Trial {
 
 // Session begins with one session of the target: those of the target receipts, each once, and all that the node has noted of its challenges.
 func (t *Trial) Session(challenges []autonomy.Challenge) *Record {
-	r := &Record{trial: t, challenges: challenges, measured: autonomy.NewSession(nil), answers: make(map[string]string)}
+	r := &Record{trial: t, challenges: challenges, measured: autonomy.NewSession(nil), answers: make(map[string]string), broken: make(map[string]bool)}
 	t.sessions = append(t.sessions, r)
 	return r
 }
@@ -108,11 +119,16 @@ func (t *Trial) Session(challenges []autonomy.Challenge) *Record {
 func (t *Trial) Forged(hash string) { t.forged = append(t.forged, hash) }
 
 // Add looks at the next receipt of the chain that the node holds. The caller adds them in order, from the first on. Receipts after a gap are not
-// looked at: what is missing there could explain anything.
-func (r *Record) Add(hash string, c *interaction.Receipt) {
+// looked at: what is missing there could explain anything. It reports false for a receipt too many, which ends the trial: the caller need add no more.
+func (r *Record) Add(hash string, c *interaction.Receipt) bool {
 	if c.Chain.SequenceNumber != int64(len(r.hashes))+1 {
-		return
+		return true
 	}
+	if r.trial.read == MaxRead {
+		r.trial.cut = true
+		return false
+	}
+	r.trial.read++
 	delete(r.trial.wanted, hash)
 	if len(r.hashes) > 0 && contradicts(&r.last, r.hashes[len(r.hashes)-1], c) {
 		r.find(TypeConsistency, ReasonBroken)
@@ -120,7 +136,21 @@ func (r *Record) Add(hash string, c *interaction.Receipt) {
 	if r.trial.rules != nil {
 		r.trial.rules.add(r, c)
 	}
-	r.hashes, r.last = append(r.hashes, hash), *c
+	r.hashes, r.last, r.start = append(r.hashes, hash), *c, cmp.Or(r.start, hash)
+	if r.trial.judged[hash] {
+		r.begin()
+	}
+	return true
+}
+
+// begin begins anew after what has counted. Calls of tools stay known: their results can come later.
+func (r *Record) begin() {
+	r.found, r.start, r.timing = "", "", timing{}
+	clear(r.answers)
+	clear(r.calls.returned)
+	for _, c := range r.challenges {
+		r.broken[c.Nonce] = r.measured.Broke(c)
+	}
 }
 
 // Other looks at a receipt of the session that the target's sidecar has signed, and that is not in the chain: the node has kept it as a fork, or the
@@ -140,7 +170,7 @@ func (r *Record) find(of, reason string) {
 func (r *Record) forks() (hashes []string) {
 	for _, o := range r.others {
 		switch n := int64(len(r.hashes)); {
-		case o.number <= n && r.hashes[o.number-1] == o.hash:
+		case o.number <= n && r.hashes[o.number-1] == o.hash, r.trial.judged[o.hash]:
 			delete(r.trial.wanted, o.hash)
 		case o.number <= n || r.closed():
 			hashes = append(hashes, o.hash)
@@ -158,7 +188,7 @@ func (r *Record) closed() bool { return r.last.Closing != nil }
 // Who has kept something back does not win by that, and neither does who accuses another because something was lost: then nobody wins.
 func (t *Trial) Judge(late bool) (f Finding, ended bool) {
 	doubt, open := "", false
-	inputs := slices.Clone(t.forged[:min(len(t.forged), maxBrought)])
+	var inputs []string
 	for _, r := range t.sessions {
 		forks := r.forks()
 		inputs = append(inputs, r.inputs()...)
@@ -172,19 +202,20 @@ func (t *Trial) Judge(late bool) (f Finding, ended bool) {
 		if t.rules != nil {
 			found, unsure = t.rules.end(r)
 		}
-		if r.closed() || late || t.of.Type != TypeKnowledge {
+		if r.closed() || late && !t.cut || t.of.Type != TypeKnowledge {
 			r.found = cmp.Or(r.found, found)
 		}
 		doubt = cmp.Or(doubt, unsure)
 	}
-	f = Finding{Inputs: sortedHashes(inputs)}
 	for _, r := range t.sessions {
-		if r.found != "" {
-			f.Outcome, f.Reason = accrual.ChallengerWins, r.found
-			return f, true
+		if r.found != "" { // not by what was forged: its hash could be that of a receipt which is still to come
+			return Finding{Outcome: accrual.ChallengerWins, Reason: r.found, Fault: r.start, Inputs: sortedHashes(inputs)}, true
 		}
 	}
+	f.Inputs = sortedHashes(append(inputs, t.forged[:min(len(t.forged), maxBrought)]...))
 	switch {
+	case t.cut:
+		f.Outcome, f.Reason = accrual.Inconclusive, ReasonTooLong
 	case len(t.wanted) > 0:
 		f.Outcome, f.Reason = accrual.Inconclusive, ReasonReceiptsMissing
 		return f, late

@@ -10,11 +10,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/wire"
 )
 
 const (
@@ -36,19 +38,31 @@ func Dial(ctx context.Context, url string, transport http.RoundTripper) (*Node, 
 	if transport == nil {
 		transport = http.DefaultTransport
 	}
+	transport = refusing{transport}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	client := mcp.NewClient(&mcp.Implementation{Name: "mediator"}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
 	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
-		Endpoint: url, MaxRetries: -1, DisableStandaloneSSE: true, HTTPClient: &http.Client{
-			Transport:     bounded{transport},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
+		Endpoint: url, HTTPClient: &http.Client{Transport: wire.Bounded(maxAnswer, transport), CheckRedirect: wire.Stay},
+		MaxRetries: -1, DisableStandaloneSSE: true,
 	}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s does not answer as a node: %w", url, err)
 	}
 	return &Node{url, session}, nil
+}
+
+// refusing makes an error of an answer that is a refusal: of such an answer the SDK would tell the status alone.
+type refusing struct{ next http.RoundTripper }
+
+// RoundTrip makes the request.
+func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := r.next.RoundTrip(req)
+	if err != nil || resp.StatusCode < http.StatusBadRequest || resp.Header.Get("Content-Type") != problem.ContentType {
+		return resp, err
+	}
+	defer resp.Body.Close()
+	return nil, problem.Read(resp)
 }
 
 // Close ends the connection.
@@ -115,19 +129,4 @@ func (n *Node) ask(ctx context.Context, tool string, arguments, result any) erro
 		return fmt.Errorf("%s at %s answers in another shape: %w", tool, n.url, err)
 	}
 	return nil
-}
-
-// bounded bounds the bodies of answers.
-type bounded struct{ next http.RoundTripper }
-
-// RoundTrip makes the request.
-func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := b.next.RoundTrip(r)
-	if err == nil {
-		resp.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(resp.Body, maxAnswer), resp.Body}
-	}
-	return resp, err
 }

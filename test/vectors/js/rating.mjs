@@ -5,6 +5,8 @@ const TEN = 10;
 const WEIGHTS = { trace: 0.2, sources: 0.2, context: 0.15, verification: 0.15, timestamp: 0.1, schema: 0.2 };
 const TIERS = [['S', 85], ['A', 70], ['B', 55], ['C', 40], ['D', 0]];
 
+export const ratingTier = (r) => TIERS.find(([, from]) => r >= from)[0];
+
 const round = (x) => Math.sign(x) * Math.round(Math.abs(x) * 1e6) / 1e6 + 0;
 const mean = (values) => values.reduce((sum, v) => sum + v, 0) / values.length;
 const within = (x, low, high) => Math.min(high, Math.max(low, x));
@@ -100,6 +102,11 @@ function factorsOf(i) {
   };
 }
 
+/** What factors give today, without what was before. */
+export function todayOf({ C, T, P, V, Q }) {
+  return round(100 * C * T * P * V / (1 + Q));
+}
+
 const none = () => ({
   r: 0, r_tier: '', r_today: 0, steps: 0, factors: { C: 0, T: 0, P: 0, V: 0, Q: 0 },
   inputs: { sigma: 0, drawdown: 0, transparency: 0, rap: 0, adoption: 0, survival: 0, helpfulness: 0, instability: 0, band_abuse: 0, spam: 0 },
@@ -123,10 +130,9 @@ export function ratingOf(log, { agent, scoringHash, at }) {
     if (lacks.length > 0) continue;
     rating.inputs = history.inputs(outcomes, midnight);
     rating.factors = factorsOf(rating.inputs);
-    const { C, T, P, V, Q } = rating.factors;
-    rating.r_today = round(100 * C * T * P * V / (1 + Q));
+    rating.r_today = todayOf(rating.factors);
     rating.r = round(within(0.15 * rating.r_today + 0.85 * rating.r, rating.r - 8, rating.r + 8));
-    rating.r_tier = TIERS.find(([, from]) => rating.r >= from)[0];
+    rating.r_tier = ratingTier(rating.r);
     rating.steps++;
   }
   return { ...rating, as_of: asOf, measured: lacks.length === 0, ...(lacks.length > 0 && { lacks }) };
