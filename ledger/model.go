@@ -16,7 +16,7 @@ type ModelCall struct {
 	Output    *Figure `json:"outputTokens,omitempty"`
 	Cached    *Figure `json:"cachedTokens,omitempty"`
 	Reasoning *Figure `json:"reasoningTokens,omitempty"`
-	// Calls are those of the agent's tools, HostedCalls those of the provider's that were seen.
+	// Calls are those of the agent's tools, HostedCalls those of the provider's, as it shows them.
 	Calls       *Figure `json:"toolCalls,omitempty"`
 	HostedCalls *Figure `json:"hostedCalls,omitempty"`
 	// Microseconds since the request was received: until its head was sent, until the head of the answer and the first piece of its content

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -403,6 +404,28 @@ func TestProbe(t *testing.T) {
 		must(t, json.Unmarshal([]byte(body), &sent))
 		if len(sent.Messages) != 1 || sent.Messages[0]["content"] != prompt || sent.Temperature == nil || *sent.Temperature != 0 {
 			t.Errorf("the model is asked %s", body)
+		}
+	}
+}
+
+// TestOfferedPages: a page that is not there is refused with the names of those that are.
+func TestOfferedPages(t *testing.T) {
+	r := newReceiptsRig(t, answerModels)
+	_, answer := r.send("GET", "http://mediator.internal/v1/nothing", "")
+	var d problem.Details
+	if err := json.Unmarshal([]byte(answer), &d); err != nil || d.Code != "internal_unknown" {
+		t.Fatal(answer)
+	}
+	offered, posts, ok := strings.Cut(d.Detail, ", and POST ")
+	gets := regexp.MustCompile(`/v1/[^\s,]+`).FindAllString(offered[strings.Index(offered, "offers"):], -1)
+	if !ok || len(gets) < 14 || !strings.Contains(posts, "/v1/generate") {
+		t.Fatal(d.Detail)
+	}
+	for _, page := range gets {
+		page = strings.NewReplacer("{receipt_hash}", strings.Repeat("0a", 32), "{agent_id}", strings.Repeat("A", 43)+":agent:worker-1", "{name}", "signal",
+			"signals/{id}", "signals/sig_1", "disputes/{id}", "disputes/dsp_"+strings.Repeat("0a", 16), "30s", "1ms").Replace(page)
+		if _, answer := r.send("GET", "http://mediator.internal"+page, ""); strings.Contains(answer, "internal_unknown") {
+			t.Errorf("%s: %s", page, answer)
 		}
 	}
 }

@@ -60,7 +60,8 @@ func (p *Pipeline) concludeInteraction(c *call) {
 			c.record.Model = said.Record()
 		}
 	}
-	if c.session != nil && sent && c.record.Flow != flowInternal {
+	wentOut := sent && c.record.State != ledger.StateFailed // which had no connection
+	if c.session != nil && wentOut && c.record.Flow != flowInternal {
 		p.o.Receipts.Count(c.session.Chain, c.sentBytes(), c.model != nil || c.mcp != nil || c.begun)
 		p.relayed(c)
 	}

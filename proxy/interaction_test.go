@@ -22,6 +22,7 @@ import (
 	"github.com/actionproof/mediator/proxy/generate"
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/receipts"
 	"github.com/actionproof/mediator/signer"
 )
@@ -264,5 +265,53 @@ func TestHandedOver(t *testing.T) {
 		if handed := c.Timing.ResponseSent != 0; handed != (c.Model.Model == "whole") {
 			t.Errorf("the answer that was %s was handed over at %d: %s", c.Model.Model, c.Timing.ResponseSent, c.Outcome)
 		}
+	}
+}
+
+// with has the choke point go on with these egress rules alone.
+func (r *receiptsRig) with(t testing.TB, egress ...Egress) {
+	t.Helper()
+	o := r.pipeline.o
+	var err error
+	o.Rules, err = NewRules(nil, egress)
+	must(t, err)
+	o.After = r.pipeline
+	r.pipeline, err = NewPipeline(o)
+	must(t, err)
+	r.handler.Set(r.pipeline)
+}
+
+// TestWhatDidNotGoOut: a call that had no connection to its host is in no count of what went out, and no tool of that host was called: an agent can
+// make as many as it likes, to any name below a domain of a rule.
+func TestWhatDidNotGoOut(t *testing.T) {
+	r := newReceiptsRig(t, answerModels)
+	rule := func(url string, change func(*Egress)) Egress {
+		m, err := match.Parse(url, []string{http.MethodPost})
+		must(t, err)
+		e := Egress{Name: url, Match: m}
+		change(&e)
+		return e
+	}
+	observe := func(e *Egress) { e.Observe = &inference.Rule{Dialect: inference.OpenAIChat} }
+	r.with(t,
+		rule(r.base+"/v1/chat/completions", observe), rule("https://nowhere.example.com/v1/chat/completions", observe),
+		rule("https://nowhere.example.com/mcp", func(e *Egress) { e.MCP = &mcp.Rule{Tools: []string{"look"}} }),
+		rule("https://nowhere.example.com/other", func(*Egress) {}),
+	)
+	for _, call := range []struct{ path, body string }{
+		{"/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"look","arguments":{}}}`}, {"/v1/chat/completions", askModel}, {"/other", "{}"},
+	} {
+		if _, answer := r.send("POST", "https://nowhere.example.com"+call.path, call.body); !strings.Contains(answer, "upstream_unresolvable") {
+			t.Fatal(answer)
+		}
+	}
+	r.send("POST", "/v1/chat/completions", askModel)
+	r.sessions.Close(r.session.ID)
+	chain := r.chain(t, 3)
+	if failed := chain[0]; failed.Outcome != interaction.OutcomeFailed || failed.RelayedCount != 0 || failed.Session.Calls != 0 {
+		t.Errorf("the call that had no connection: %s, relayed %+v, %+v", failed.Outcome, failed.Relayed, failed.Session)
+	}
+	if end := chain[2].Session; end.Calls != 1 || end.CallsObserved != 1 || end.BytesOut != int64(len(askModel)) || end.BytesOutObserved != end.BytesOut {
+		t.Errorf("one call went out, and the session counts %+v", end)
 	}
 }

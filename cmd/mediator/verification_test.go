@@ -210,6 +210,12 @@ func TestVerifiedReputation(t *testing.T) {
 	if status != exitDone || strings.Count(out, "\n") != 2 || !strings.Contains(out, " completed ") || !strings.Contains(out, agent+" (observed)") {
 		t.Errorf("status %d, %s%s", status, out, said)
 	}
+	// The example's agent, as its README starts it: what makes Node follow the proxy is its own.
+	out, err = r.asAgentIn(t, "../..", nodeAgent(t)[0], "--no-warnings", "cmd/mediator/testdata/node/example.mjs")
+	if err != nil || !strings.Contains(out, `"score": 105,`) {
+		t.Errorf("%s, %v", out, err)
+	}
+	until(t, patience, "the example's registration to be recorded as a post", func() bool { return r.toolPosts(t) == 2 })
 }
 
 // quickTask can be done at once, for tests that wait for no clock.

@@ -61,7 +61,7 @@ type ModelCall struct {
 // ToolCall is a call of a tool that a model asks for.
 type ToolCall struct {
 	ID        string `json:"id,omitempty"`        // tag of the id that the provider gave it; left out where it gave none
-	Tool      string `json:"tool,omitempty"`      // its name, of 64 bytes at most, if the request had offered such a tool; the agent names its tools
+	Tool      string `json:"tool,omitempty"`      // its name, if the request had offered such a tool and the name has no more than 64 bytes; the agent names its tools
 	Arguments string `json:"arguments,omitempty"` // tag of the canonical JSON of its arguments; left out where they were too large
 }
 
@@ -76,7 +76,7 @@ type Probe struct {
 type ModelFigures struct {
 	Duration   Figure `json:"duration_ms"`   // observed: from the request sent to the end of the answer; an agent that takes the answer slowly makes it longer
 	FirstDelta Figure `json:"ttft_ms"`       // observed: from the request sent to the first content, of a stream
-	Turnaround Figure `json:"turnaround_ms"` // observed: from the end of the session's call to a model before this one until this request had come whole, with the time in which the agent did not take what had come of that answer; not measured where there was none, or where one was still open
+	Turnaround Figure `json:"turnaround_ms"` // observed: from the end of the answer to the call to a model before this one in the chain until this request had come whole, with the time in which the agent did not take what had come of that answer; not measured where there was none, where one was still open, or where a later one ended before this one
 	Deltas     Figure `json:"deltas"`        // observed: pieces in which a stream came
 
 	InputTokens     Figure `json:"input_tokens"`     // declared by the provider, or estimated of what was sent
@@ -87,7 +87,7 @@ type ModelFigures struct {
 
 	InputBytes    Figure `json:"input_bytes"`     // observed: text of the request
 	OutputBytes   Figure `json:"output_bytes"`    // observed: text of the answer
-	NewInputWords Figure `json:"new_input_words"` // observed: words of those blocks of the request that were in no request or answer of the session before
+	NewInputWords Figure `json:"new_input_words"` // observed: words of those blocks of the request that were in no request or answer of the session before, each once
 	OutputWords   Figure `json:"output_words"`    // observed: words of the answer
 
 	ToolCallsMade    Figure `json:"tool_calls_made"`   // observed: calls of tools that the answer asks for
@@ -100,7 +100,7 @@ type ModelFigures struct {
 	Depth        Figure `json:"depth"`
 	DepthRelayed Figure `json:"depth_relayed"`
 
-	// Of the text that this model (Host and Model) has answered in the session so far, its first SampleBytes: observed. Under MinSample bytes
+	// Of the text that this model (Host and Model) has answered in the session so far (of several choices the first), its first SampleBytes: observed. Under MinSample bytes
 	// they are not measured, as they would tell of a short text what it says.
 	SampleBytes Figure `json:"sample_bytes"`
 	WordEntropy Figure `json:"word_entropy_millibits"` // Shannon entropy of words with the correction of Miller and Madow, in 1/1000 bit

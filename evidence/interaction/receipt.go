@@ -48,10 +48,11 @@ const (
 	MaxNamed        = 16 // artifacts that the receipt of a post names
 	MaxRuntimeID    = maxName
 	MaxAgent        = maxAgentName
-	maxShortName    = 64  // bytes of the name of an API, a tool of a model, an artifact, or a reason
-	maxName         = 128 // bytes of the name of a model, a tool of a server, a host, a rule, a runtime, or an id
-	maxAgentName    = 256 // bytes of the name of an agent or an event
-	thumbprintChars = 43  // base64url of a SHA-256
+	MaxToolName     = maxShortName // of a tool that a model calls
+	maxShortName    = 64           // bytes of the name of an API, a tool of a model, an artifact, or a reason
+	maxName         = 128          // bytes of the name of a model, a tool of a server, a host, a rule, a runtime, or an id
+	maxAgentName    = 256          // bytes of the name of an agent or an event
+	thumbprintChars = 43           // base64url of a SHA-256
 )
 
 // Receipt is the sidecar's receipt for one interaction of a session: a call to a model, a post, or the end of the session

@@ -195,7 +195,7 @@ func (d *Deployment) decided(ctx context.Context) (string, error) {
 
 // settled waits until the signal is final, so that the decision counts. It says what the reputations of both agents show of it.
 func (d *Deployment) settled(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, window+20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, window+patience)
 	defer cancel()
 	for {
 		lost, err := d.reputation(ctx, d)

@@ -67,8 +67,7 @@ func readChat(t *tally, data []byte) bool {
 		}
 		m.read(t, c.Index)
 		if c.Finish != "" {
-			t.stop(c.Index, c.Finish)
-			t.ended = true // some servers send no [DONE]
+			t.finish(c.Index, c.Finish) // some servers send no [DONE]
 		}
 	}
 	a.Usage.tokens().declare(t)

@@ -174,7 +174,7 @@ func (r *reading) message(it item) error {
 }
 
 func (r *reading) call(role, id, name, arguments string) {
-	r.add(Block{Role: role, Kind: KindCall, ID: nameOf(id), Name: name}, []byte(canonical(arguments)))
+	r.add(Block{Role: role, Kind: KindCall, ID: idOf(r.key, id), Name: name}, []byte(canonical(arguments)))
 }
 
 // pastItems are what an input may hold besides messages and calls: what has happened before, and nothing that makes the provider act.
@@ -223,7 +223,7 @@ func (r *reading) result(v jsontext.Value, id, role string) error {
 	if r.answers != nil {
 		return malformed("a result stands in another one")
 	}
-	id = nameOf(id)
+	id = idOf(r.key, id)
 	r.answers = &id
 	defer func() { r.answers = nil }()
 	return r.parts(v, role)
@@ -282,5 +282,5 @@ func (r *reading) part(raw jsontext.Value, it item, role string) error {
 }
 
 func (r *reading) other(raw jsontext.Value, role, id string) {
-	r.add(Block{Role: role, Kind: KindOther, ID: nameOf(id)}, raw)
+	r.add(Block{Role: role, Kind: KindOther, ID: idOf(r.key, id)}, raw)
 }

@@ -60,7 +60,7 @@ const (
 type Block struct {
 	Role string // of a request: who says it
 	Kind Kind
-	ID   string // of a call or a result: the provider's id of the call
+	ID   string // of a call or a result: the provider's id of the call, or what stands for one that is no name
 	Name string // of a call: the tool
 	// Size is in bytes of UTF-8: for a call that of its arguments.
 	Size int
@@ -108,12 +108,12 @@ type Interaction struct {
 	Said      []Block
 	SaidAll   bool
 	SaidBytes int // of text, and of arguments
-	// HostedCalls counts what the provider's own tools were seen to do.
+	// HostedCalls counts what the provider's own tools did, as the answer shows it.
 	HostedCalls Count
 	// Tokens. Input has all that the model was given, Cached what of it came from a cache; Reasoning is a part of Output.
 	Input, Output, Cached, Reasoning Count
 
-	// Of a call that is measured: Sample is the first text of the answer, and Transport the HMAC of the bytes of its body.
+	// Of a call that is measured: Sample is the first text of the answer, of its first choice, and Transport the HMAC of the bytes of its body.
 	Sample    []byte
 	Transport [sha256.Size]byte
 }

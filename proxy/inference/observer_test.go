@@ -175,6 +175,39 @@ func TestEnds(t *testing.T) {
 	}
 }
 
+// TestSeveralChoices: an answer whose client leaves when some of its choices have ended, and not all that it has asked for, has not come to its end. Its
+// sample is of the first choice: of a stream the pieces of all come in turns.
+func TestSeveralChoices(t *testing.T) {
+	event := func(choice int, text, finish string) string {
+		return fmt.Sprintf(`{"choices":[{"index":%d,"delta":{"content":%q},"finish_reason":%s}]}`, choice, text, finish)
+	}
+	for _, tt := range []struct {
+		name, n, body string
+		outcome       inference.Outcome
+		sample        string
+	}{
+		{"one of one", `null`, stream(event(0, "one", `"stop"`)), inference.OutcomeComplete, "one"},
+		{"one of two", `2`, stream(event(0, "one", `null`), event(1, "two", `null`), event(0, " more", `"stop"`)), inference.OutcomeCut, "one more"},
+		{"the first of two in turn", `2`, stream(event(0, "one", `"stop"`)), inference.OutcomeCut, "one"},
+		{"one twice", `2`, stream(event(1, "two", `"stop"`), event(1, "", `"stop"`)), inference.OutcomeCut, ""},
+		{"two of two", `2`, stream(event(0, "o", `null`), event(1, "tw", `null`), event(0, "ne", `"stop"`), event(1, "o", `"stop"`)), inference.OutcomeComplete, "one"},
+		{"all, as its last event says", `3`, stream(event(0, "one", `"stop"`), "[DONE]"), inference.OutcomeComplete, "one"},
+		{"a number that is not read", `1.5`, stream(event(0, "one", `"stop"`)), inference.OutcomeCut, "one"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := options()
+			o.Measure, o.Sample = &inference.Measure{Known: func(inference.Block) bool { return false }}, 100
+			b := inference.Observe(mustRead(t, inference.OpenAIChat, `{"n":`+tt.n+`,"messages":[]}`), start, o)
+			begin(b, http.StatusOK, http.Header{"Content-Type": {eventStream}})
+			write(t, b, tt.body, 0)
+			b.End(context.Canceled)
+			if in := b.Interaction(); in.Outcome != tt.outcome || string(in.Sample) != tt.sample {
+				t.Errorf("%s, sample %q; want %s, %q", in.Outcome, in.Sample, tt.outcome, tt.sample)
+			}
+		})
+	}
+}
+
 // TestNoText: nothing of what was said is in what is known of a call, however it is printed.
 func TestNoText(t *testing.T) {
 	const secret = "the launch code is 0000"

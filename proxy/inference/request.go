@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"hash"
 	"slices"
@@ -30,6 +31,7 @@ type Request struct {
 	Dialect Dialect
 	Model   string   // empty if the request names none
 	Stream  bool     // whether the answer is asked for as a stream
+	Choices int      // how many choices the answer is to have; more than there can be where the request says it in a way that is not read
 	Tools   []string // names of the tools that the agent runs, at most 256
 	Hosted  []string // what the provider may do by itself, as the rule lists it: what it does then is not seen
 	// Asked are the blocks of content, in their order: the last 1,024 of AskedCount.
@@ -108,6 +110,7 @@ func (r *reading) members(top jsonread.Object) error {
 			return err
 		}
 	}
+	r.Choices = r.choices(top)
 	if err := r.tools(top.Get("tools").Value, ""); err != nil {
 		return err
 	}
@@ -119,6 +122,15 @@ func (r *reading) members(top jsonread.Object) error {
 	}
 	r.Asked = slices.Clone(r.Asked[max(0, len(r.Asked)-maxBlocks):])
 	return nil
+}
+
+// choices returns how many choices a request asks for.
+func (r *reading) choices(top jsonread.Object) int {
+	n, raw := 1, top.Get("n").Value
+	if r.Dialect == OpenAIChat && raw != nil && json2.Unmarshal(raw, &n) != nil {
+		return maxStops + 1
+	}
+	return max(n, 1)
 }
 
 // isUnset reports whether a value is one by which nothing is asked for.
@@ -258,6 +270,15 @@ func newMAC(key []byte, k Kind) hash.Hash {
 		mac.Write([]byte("text\x00"))
 	}
 	return mac
+}
+
+// idOf returns what stands for the id of a call: the id itself if it looks like a name, and else its hash. Some providers put texts into ids.
+func idOf(key []byte, id string) string {
+	if nameOf(id) == id {
+		return id
+	}
+	hash := hashOf(key, KindOther, []byte(id))
+	return hex.EncodeToString(hash[:])
 }
 
 // IsName reports whether a name, such as that of a model, looks like one: letters, digits and _-.:/@+, at most 128.

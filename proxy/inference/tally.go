@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"hash"
 	"net/http"
+	"slices"
 	"time"
 
 	json2 "github.com/go-json-experiment/json"
@@ -68,8 +69,9 @@ type tally struct {
 	bytes  int  // of all text
 	event  int  // of the event that is read
 	hosted int
-	ended  bool // the answer has said that this was its end
-	closed bool // and clients read nothing after it
+	done   []int // the choices that have said why they ended
+	ended  bool  // the answer has said that this was its end
+	closed bool  // and clients read nothing after it
 	stream bool
 	said   func(k Kind, text string) // gets the text of the first choice, if set
 
@@ -129,7 +131,9 @@ func (t *tally) text(at position, text string) {
 		s.mac.Write([]byte(text))
 		if t.measure != nil {
 			s.words.add(text)
-			t.keep(text)
+			if at.choice == 0 { // in a stream pieces of several choices come in turns
+				t.keep(text)
+			}
 		}
 	}
 }
@@ -143,7 +147,7 @@ func (t *tally) call(at position, id, name, arguments string) {
 		return
 	}
 	if s.block.ID == "" {
-		s.block.ID = nameOf(id)
+		s.block.ID = idOf(t.key, id)
 	}
 	if s.block.Name == "" {
 		s.block.Name = nameOf(name)
@@ -179,6 +183,15 @@ func (t *tally) stop(choice int, reason string) {
 	if reason = nameOf(reason); reason != "" && len(t.in.Stops) < maxStops {
 		t.in.Stops = append(t.in.Stops, Stop{choice, reason})
 	}
+}
+
+// finish notes that a choice has ended, and the answer once all have that were asked for.
+func (t *tally) finish(choice int, reason string) {
+	t.stop(choice, reason)
+	if len(t.done) < maxStops && !slices.Contains(t.done, choice) {
+		t.done = append(t.done, choice)
+	}
+	t.ended = t.ended || len(t.done) >= t.in.Request.Choices
 }
 
 // named notes the names of the answer.
@@ -244,7 +257,7 @@ func (t *tally) conclude(lost string) {
 	if t.transport != nil {
 		t.transport.Sum(in.Transport[:0])
 	}
-	in.HostedCalls = Count{int64(t.hosted), Observed}
+	in.HostedCalls = Count{int64(t.hosted), Declared} // an answer shows of them what the provider likes
 	if t.stream {
 		in.DeltaCount.State = Observed
 	}

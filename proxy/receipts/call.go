@@ -25,8 +25,10 @@ type Call struct {
 	ending bool        // its answer has come to its end
 	over   bool        // End was called
 	known  bool        // the ledger knows that it is open
-	signed evidence.Opened[interaction.Receipt]
-	made   bool // signed is there
+	// overtaken is set once another call to a model, which was asked later, has ended before it.
+	overtaken bool
+	signed    evidence.Opened[interaction.Receipt]
+	made      bool // signed is there
 
 	// The figures of a call to a model that rest on what is remembered of the session when it ends.
 	depth, depthRelayed interaction.Figure
@@ -72,9 +74,6 @@ func (call *Call) Open() ([]ledger.OpenCall, error) {
 		return nil, err
 	}
 	c.open[call.id] = call
-	if call.claims.Model != nil {
-		c.memory.asks(call)
-	}
 	return c.opening(call)
 }
 

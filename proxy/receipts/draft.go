@@ -71,7 +71,7 @@ type ModelRequest struct {
 	Body    []byte // as it will be sent
 }
 
-// Model begins a call to a model.
+// Model begins a call to a model. The caller sends it or drops it: until then no other call of the session has a turnaround.
 func (k *Keeper) Model(c *Chain, q ModelRequest) *Call {
 	if k == nil {
 		return nil
@@ -93,7 +93,9 @@ func (k *Keeper) Model(c *Chain, q ModelRequest) *Call {
 		claims.Model.Probe = &interaction.Probe{ID: q.Probe}
 	}
 	c.memory.asked(c, q.Request, k.o.Now(), claims.Model)
-	return &Call{chain: c, id: r.ID, started: r.Started, claims: claims}
+	call := &Call{chain: c, id: r.ID, started: r.Started, claims: claims}
+	c.memory.asks(call)
+	return call
 }
 
 // PostRequest is what is known of a post before it is sent.

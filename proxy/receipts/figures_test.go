@@ -86,6 +86,29 @@ func TestFigures(t *testing.T) {
 	}
 }
 
+// TestNewWords: each block that is new counts once, and the result of a call too only if its text is new.
+func TestNewWords(t *testing.T) {
+	r := newRig(t)
+	c := r.chain("ses_1")
+	r.say(c, asking(user("find the order")), asksFor("I will look", "call_1", "{}", "call_2", "{}"))
+	f := r.say(c, asking(result("call_1", "find the order"), result("call_2", "it is open now"), user("thanks a lot"), user("thanks a lot")), answer).Model.Figures
+	if f.NewInputWords != interaction.Observed(4+3) {
+		t.Errorf("%+v words are new", f.NewInputWords)
+	}
+}
+
+// TestIDsThatAreTexts: a result is known by the id of its call also where a provider gives ids that are no names.
+func TestIDsThatAreTexts(t *testing.T) {
+	r := newRig(t)
+	c := r.chain("ses_1")
+	long := strings.Repeat("thought=", 1000)
+	made := r.say(c, hello, asksFor("", "call|1 a", "{}", long, "{}")).Model.ToolCalls
+	got := r.say(c, asking(result("call|1 a", "x"), result(long, "y"), result("call|1 b", "z")), answer).Model
+	if f := got.Figures; f.UnmatchedResults != interaction.Observed(1) || len(got.ReturnedCalls) != 2 || got.ReturnedCalls[0] != made[0].ID || got.ReturnedCalls[1] != made[1].ID {
+		t.Errorf("%+v without a call, %v of %+v", f.UnmatchedResults, got.ReturnedCalls, made)
+	}
+}
+
 // TestDepthRelayed: an agent that calls a tool of a server by itself, each time with what it gave before, makes no path that counts.
 func TestDepthRelayed(t *testing.T) {
 	r := newRig(t)
@@ -193,6 +216,13 @@ func TestHostileNames(t *testing.T) {
 	chain := r.read("ses_1", 3)
 	if far := chain[2]; far.Model.Host != named.Host[len(named.Host)-128:] || far.Relayed[0].Host != far.Model.Host || far.Model.Rule != long[:128] {
 		t.Errorf("of a long name: %+v, %+v", far.Model, far.Relayed)
+	}
+	for n, want := range map[int]int{64: 64, 65: 0, 128: 0} { // a name that is too long is left out, and not cut: that might be another tool's
+		name := strings.Repeat("t", n)
+		called := r.say(c, strings.Replace(asking(user("go on")), "look", name, 1), strings.Replace(asksFor("", "call_x", "{}"), "look", name, 1))
+		if got := called.Model.ToolCalls[0].Tool; got != name[:want] {
+			t.Errorf("a tool whose name has %d bytes is called %q", n, got)
+		}
 	}
 	unread := r.say(c, hello, "no JSON")
 	if unread.Outcome != interaction.OutcomeNotMeasured || unread.Model.Unread != "malformed" || unread.Model.Figures.OutputBytes != interaction.NotMeasured {

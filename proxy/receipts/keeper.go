@@ -255,9 +255,12 @@ func (c *Chain) unsignedClaims(call *Call) interaction.Receipt {
 	t := &claims.Session // no receipt counts less than the one before it: a draft was made earlier
 	t.Calls, t.CallsObserved = max(t.Calls, c.totals.Calls), max(t.CallsObserved, c.totals.CallsObserved)
 	t.BytesOut, t.BytesOutObserved = max(t.BytesOut, c.totals.BytesOut), max(t.BytesOutObserved, c.totals.BytesOutObserved)
-	now := c.keeper.o.Now().UnixMilli() // the clock may have been set back
-	for _, at := range []*int64{&claims.Timing.RequestReceived, &claims.Timing.LLMStart, &claims.Timing.LLMEnd, &claims.Timing.ResponseSent} {
-		*at = min(*at, now)
+	latest := c.keeper.o.Now().UnixMilli() // the clock may have been set back, and no moment is later than one that followed it
+	for _, at := range []*int64{&claims.Timing.ResponseSent, &claims.Timing.LLMEnd, &claims.Timing.LLMStart, &claims.Timing.RequestReceived} {
+		if *at != 0 {
+			latest = min(*at, latest)
+			*at = latest
+		}
 	}
 	claims.Observed = interaction.ObservedOf(claims)
 	return claims

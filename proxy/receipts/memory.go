@@ -20,7 +20,7 @@ type memory struct {
 	taken  int64 // bytes of what may be remembered of all sessions
 	totals interaction.SessionTotals
 
-	lastEnd time.Time        // of the last call to a model that was answered
+	lastEnd time.Time        // of the last answered call to a model in the chain
 	waited  time.Duration    // of that time, while the agent did not take what had come
 	asking  map[*Call]bool   // calls to models that are open
 	blocks  map[tag]block    // of requests and answers, by their hash
@@ -134,7 +134,7 @@ func (m *memory) asked(c *Chain, q *inference.Request, now time.Time, call *inte
 	}
 	words, unmatched, references := int64(0), int64(0), int64(0)
 	for _, b := range q.Asked {
-		if b.Measured != nil {
+		if _, known := m.blocks[tag(b.Hash[:16])]; !known && b.Measured != nil { // a result is looked at also where its text is known
 			words += int64(b.Measured.Words)
 		}
 		if m.brought(c, b) {
@@ -181,7 +181,7 @@ func (m *memory) result(c *Chain, b inference.Block, call *interaction.ModelCall
 	return true
 }
 
-// asks notes that a call to a model is open.
+// asks notes that a call to a model is open, or about to be.
 func (m *memory) asks(call *Call) {
 	if m.asking == nil {
 		m.asking = make(map[*Call]bool)
@@ -196,7 +196,10 @@ func (m *memory) dropped(call *Call) { delete(m.asking, call) }
 func (m *memory) answered(call *Call, in inference.Interaction) {
 	c := call.chain
 	delete(m.asking, call)
-	if in.Head.State == inference.Observed && in.End.At.After(m.lastEnd) {
+	for other := range m.asking { // what they were measured from is no more the call before them in the chain
+		other.overtaken = true
+	}
+	if in.Head.State == inference.Observed {
 		m.lastEnd, m.waited = in.End.At, in.Waited
 	}
 	deepest, deepestRelayed := int64(0), int64(0)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/receipts"
 )
 
@@ -142,6 +143,54 @@ func TestTurnaround(t *testing.T) {
 			}
 			c.Close(interaction.ClosedEnded)
 		})
+	}
+}
+
+// TestTurnaroundBesideOthers: a turnaround is the time since the answer of the call before in the chain, or it is not measured. An agent with several
+// open calls could otherwise have a long answer stand before a short time that was measured from another one.
+func TestTurnaroundBesideOthers(t *testing.T) {
+	r := newRig(t)
+	think := func() { r.passed.Add(int64(time.Hour)) }
+	turnaround := func(session string, n int) interaction.Figure {
+		return r.read(session, n)[n-1].Model.Figures.Turnaround
+	}
+
+	overtaken := r.chain("overtaken")
+	r.mustAsk(overtaken, hello).answer(t, answer)
+	filler := r.mustAsk(overtaken, hello)
+	r.mustAsk(overtaken, hello).answer(t, answer) // is read while the filler is open
+	think()
+	filler.answer(t, answer)
+	if f := turnaround("overtaken", 3); f != interaction.NotMeasured {
+		t.Errorf("of a call that was asked before the one that stands before it in the chain: %+v", f)
+	}
+
+	crossed := r.chain("crossed")
+	first := r.mustAsk(crossed, hello)
+	_, err := io.Copy(io.Discard, first.begin(answer))
+	must(t, err)
+	think() // the answer has come to its end, and the call not yet
+	r.mustAsk(crossed, hello).answer(t, answer)
+	first.EndModel(ledger.StateForwarded, first.observer.Interaction(), r.now())
+	r.mustAsk(crossed, hello).answer(t, answer)
+	if f := turnaround("crossed", 3); f.State != interaction.StateObserved || f.Value < time.Hour.Milliseconds() {
+		t.Errorf("the answer before in the chain came an hour ago, and the receipt says %+v", f)
+	}
+
+	atOnce := r.chain("at once")
+	r.mustAsk(atOnce, hello).answer(t, answer)
+	request, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:])
+	must(t, err)
+	var both []*receipts.Call
+	for range 2 {
+		both = append(both, r.keeper.Model(atOnce, receipts.ModelRequest{Record: r.record("egress"), Rule: "model", Request: request, Body: []byte(hello)}))
+	}
+	for _, call := range both {
+		must(t, call.Send(t.Context()))
+		call.EndModel(ledger.StateFailed, inference.Interaction{}, time.Time{})
+	}
+	if f := turnaround("at once", 3); f != interaction.NotMeasured {
+		t.Errorf("of the second of two calls that are asked at once: %+v", f)
 	}
 }
 

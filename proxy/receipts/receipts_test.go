@@ -92,6 +92,25 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+// TestClockSetBack: a clock that is set back while a call is open keeps nothing from being signed, and puts no moment before one that came earlier.
+func TestClockSetBack(t *testing.T) {
+	r := newRig(t)
+	c := r.chain("ses_1")
+	r.passed.Store(int64(time.Hour))
+	p, rec := r.post(c)
+	a := r.mustAsk(c, hello)
+	r.passed.Store(0)
+	handed := r.now().Add(-time.Second)
+	rec.State = ledger.StateForwarded
+	p.EndPost(rec, handed)
+	a.EndModel(ledger.StateFailed, a.observer.Interaction(), handed)
+	for _, got := range r.read("ses_1", 2) {
+		if sent := handed.UnixMilli(); got.Timing.ResponseSent != sent || got.Timing.RequestReceived != sent {
+			t.Errorf("the answer was handed over at %d: %+v", sent, got.Timing)
+		}
+	}
+}
+
 // TestKeyOutage: while a receipt cannot be signed, the session makes no post, and after a while no call. Then its receipts are made.
 func TestKeyOutage(t *testing.T) {
 	r := newRig(t)

@@ -70,6 +70,9 @@ var outcomes = map[inference.Outcome]string{
 // conclude completes the claims of a call to a model.
 func (call *Call) conclude(state ledger.State, in inference.Interaction, handed time.Time) {
 	claims, m := &call.claims, call.claims.Model
+	if call.overtaken {
+		m.Figures.Turnaround = interaction.NotMeasured
+	}
 	claims.Timing.ResponseSent = moment(handed)
 	if in.Sent.State == inference.Observed {
 		claims.Timing.LLMStart = max(in.Sent.At.UnixMilli(), claims.Timing.RequestReceived)
@@ -136,12 +139,13 @@ func (call *Call) said(in inference.Interaction) {
 	f.SampleBytes, f.WordEntropy, f.Compression = c.sampled(m.Host, m.Model, in.Sample)
 }
 
-// toolCall names a call of a tool. The name of a tool is the agent's if the request has offered it, and else whatever the model has said.
+// toolCall names a call of a tool. The name of a tool is the agent's if the request has offered it, and else whatever the model has said. A
+// longer name than a receipt holds is left out: with one it could not be signed, and cut it might be another tool's.
 func (c *Chain) toolCall(b inference.Block, offered []string) (t interaction.ToolCall) {
 	if b.ID != "" {
 		t.ID = c.tagOf("call", b.ID).String()
 	}
-	if slices.Contains(offered, b.Name) {
+	if len(b.Name) <= interaction.MaxToolName && slices.Contains(offered, b.Name) {
 		t.Tool = b.Name
 	}
 	if b.Hash != [32]byte{} {

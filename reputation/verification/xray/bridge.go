@@ -10,13 +10,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
@@ -194,36 +194,12 @@ func call(ctx context.Context, s Server, version, tool string, arguments any) ([
 
 // newClient returns a client that shows the token, reads no more than maxAnswer of an answer, follows no redirect, and uses no proxy.
 func (s *Server) newClient() *http.Client {
-	return &http.Client{
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: limited{s.Header, s.Token, &http.Transport{
-			TLSClientConfig: &tls.Config{RootCAs: s.RootCAs, MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: 4, IdleConnTimeout: Timeout,
-		}},
+	t := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: s.RootCAs, MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: 4, IdleConnTimeout: Timeout,
 	}
-}
-
-// limited shows a token, and bounds the bodies of answers.
-type limited struct {
-	header, token string // see Server
-	next          http.RoundTripper
-}
-
-// RoundTrip makes the request.
-func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
-	if l.token != "" {
-		r = r.Clone(r.Context())
-		if l.header == "" {
-			r.Header.Set("Authorization", "Bearer "+l.token)
-		} else {
-			r.Header.Set(l.header, l.token)
-		}
+	shown := wire.Bearer(s.Token, t)
+	if s.Token != "" && s.Header != "" {
+		shown = wire.Header(s.Header, s.Token, t)
 	}
-	resp, err := l.next.RoundTrip(r)
-	if err == nil {
-		resp.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(resp.Body, maxAnswer), resp.Body}
-	}
-	return resp, err
+	return &http.Client{CheckRedirect: wire.Stay, Transport: wire.Bounded(maxAnswer, shown)}
 }
