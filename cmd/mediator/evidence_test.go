@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -19,6 +20,8 @@ import (
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/test/gatetest"
 	"github.com/actionproof/mediator/test/nodetest"
 )
@@ -69,7 +72,9 @@ func writeEvidence(t *testing.T) string {
 // with a challenge and a baseline, and of one that is open.
 func writeScores(t *testing.T, k *gatetest.Kit, dir string) {
 	t.Helper()
-	n := nodetest.New(t, k, nil)
+	n := nodetest.New(t, k, nil, func(o *reputation.Options) {
+		o.Verified = func(context.Context, accrual.Agent) (*accrual.Verified, error) { return k.Verified(), nil }
+	})
 	for i := range 2 {
 		id := fmt.Sprint("ses_before_", i)
 		s := n.Calls(t, id, 10)
@@ -112,6 +117,13 @@ func writeScores(t *testing.T, k *gatetest.Kit, dir string) {
 			must(t, os.WriteFile(filepath.Join(dir, id+name), []byte(text), 0o600))
 		}
 	}
+	must(t, n.Enter(t.Context()))
+	reputed, err := n.Reputation(t.Context(), k.Agent(t).String())
+	must(t, err)
+	text, err := json.Marshal(reputed)
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, "reputation.json"), text, 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "reputation.jwt"), []byte(reputed.Token+"\n"), 0o600))
 }
 
 // writeReceipts writes the interaction receipts of a session, and the record of a post that names them.
