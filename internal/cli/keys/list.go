@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -93,7 +92,7 @@ func addUse(c *cobra.Command, versions []keyring.Version, at []string) error {
 }
 
 func printVersions(w io.Writer, versions []keyring.Version) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := cli.Table(w)
 	fmt.Fprintln(t, "KEY\tROLE\tSTATE\tSIGNS NOW\tCREATED\tCERTIFIED UNTIL\tFIRST SIGNATURE\tLAST SIGNATURE\tPOSTS\tCUSTODY\tEXPORTABLE\tISSUER\tPROCESS")
 	for _, v := range versions {
 		signs := ""

@@ -56,7 +56,7 @@ and --artifact the list is signed anew as it is, for a manifest that demands a f
 			}
 			var text strings.Builder
 			for _, e := range entries {
-				fmt.Fprintf(&text, "%s %s until %s: %s\n", e.Kind, e.ID, time.Unix(e.Expires, 0).UTC().Format(time.RFC3339), e.Reason)
+				fmt.Fprintf(&text, "%s %s until %s: %s\n", e.Kind, e.ID, cli.Seconds(e.Expires), e.Reason)
 			}
 			fmt.Fprintf(&text, "%d entries in the revocation list of %s", len(entries), r.bundle)
 			return cli.Print(c, asJSON, revoked{r.bundle, entries}, text.String())

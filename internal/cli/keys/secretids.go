@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/hashicorp/vault/api"
@@ -55,13 +54,13 @@ its token ends, at most a day; it needs another one then (mediator vault bootstr
 }
 
 func printSecretIDs(w io.Writer, ids []bootstrap.SecretID) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	table := cli.Table(w)
 	for _, id := range ids {
 		state := ""
 		if id.Pruned {
 			state = "destroyed"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", id.Process, id.Purpose, id.Created.UTC().Format(time.RFC3339), id.Accessor, state)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", id.Process, id.Purpose, cli.Time(id.Created), id.Accessor, state)
 	}
 	return table.Flush()
 }

@@ -113,7 +113,7 @@ func printReputation(w io.Writer, r *admin.Reputation) {
 	}
 	fmt.Fprintf(w, "%-14s %s", state, about)
 	if r.Signed != nil && r.Until != nil {
-		fmt.Fprintf(w, ", signed at %s, used until %s", r.Signed.UTC().Format(time.RFC3339), r.Until.UTC().Format(time.RFC3339))
+		fmt.Fprintf(w, ", signed at %s, used until %s", cli.Time(*r.Signed), cli.Time(*r.Until))
 	}
 	fmt.Fprintln(w)
 	if remedy := problem.Remedy(r.Code); remedy != "" {

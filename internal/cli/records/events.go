@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -40,10 +38,10 @@ func eventsList() *cobra.Command {
 				return err
 			}
 			return cli.PrintText(c, asJSON, events, func(w io.Writer) error {
-				t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+				t := cli.Table(w)
 				fmt.Fprintln(t, "RECEIVED\tID\tSTATE\tKIND\tSOURCE\tMETHOD\tEVIDENCE")
 				for _, e := range events {
-					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.ReceivedAt.UTC().Format(time.RFC3339), e.ID, e.State, e.Kind, e.Source, e.Method, e.EvidenceID)
+					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cli.Time(e.ReceivedAt), e.ID, e.State, e.Kind, e.Source, e.Method, e.EvidenceID)
 				}
 				return t.Flush()
 			})

@@ -1,13 +1,12 @@
 package records
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/url"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,31 +18,20 @@ import (
 func Reputations() []*cobra.Command { return []*cobra.Command{reputationShow(), reputationList()} }
 
 func reputationShow() *cobra.Command {
-	var at string
-	var asJSON bool
-	c := &cobra.Command{
+	return Ask(&cobra.Command{
 		Use: "show AGENT", Short: "Show the reputation of an agent", Args: cli.ExactArgs(1, "the id of an agent: its owner's thumbprint, a colon, and its subject"),
 		Example: `  mediator reputation show UhmwVNcb...:agent:worker-1 --dir .mediator`,
 		Long: `Asks the node for the reputation of an agent, as it is known now. An agent of which nothing is known has the tier new. With --json it
 prints the token too. Nothing is verified here.`,
-		RunE: func(c *cobra.Command, args []string) error {
-			var said struct {
-				Reputation json.RawMessage `json:"reputation"`
-				Token      string          `json:"token"`
-			}
-			if err := AskNode(c.Context(), at, "/v1/reputation/"+url.PathEscape(args[0]), &said); err != nil {
-				return err
-			}
-			var claims accrual.Claims
-			if err := json.Unmarshal(said.Reputation, &claims); err != nil {
-				return fmt.Errorf("the node's answer holds no reputation: %w", err)
-			}
-			return cli.PrintText(c, asJSON, said, func(w io.Writer) error { return drawReputation(w, claims) })
-		},
+	}, func(args []string) string { return "/v1/reputation/" + url.PathEscape(args[0]) }, printReputation)
+}
+
+func printReputation(c *cobra.Command, asJSON bool, said json.RawMessage) error {
+	var claims accrual.Claims
+	if err := json.Unmarshal(said, &claims); err != nil {
+		return fmt.Errorf("the node's answer holds no reputation: %w", err)
 	}
-	NodeFlag(c, &at)
-	cli.JSONFlag(c, &asJSON)
-	return c
+	return cli.PrintText(c, asJSON, said, func(w io.Writer) error { return drawReputation(w, claims) })
 }
 
 func reputationList() *cobra.Command {
@@ -89,7 +77,7 @@ func allAgents(ctx context.Context, at string) ([]accrual.Reputation, error) {
 }
 
 func drawAgents(w io.Writer, all []accrual.Reputation) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := cli.Table(w)
 	fmt.Fprintln(t, "AGENT\tTIER\tSCORE\tTREND\tSESSIONS\tINTERACTIONS\tDISPUTES")
 	for _, r := range all {
 		fmt.Fprintf(t, "%s\t%s\t%.1f%s\t%s\t%d\t%d\t%d received, %d lost%s\n", r.AgentID, r.Tier, r.CurrentScore, provisional(r), r.ScoreTrend, r.TotalSessions, r.Counted(),
@@ -115,7 +103,7 @@ func disputed(r accrual.Reputation) string {
 // drawReputation draws a reputation.
 func drawReputation(w io.Writer, c accrual.Claims) error {
 	r := c.Reputation
-	fmt.Fprintf(w, "agent         %s\nowner         %s\n", r.Agent, r.Owner)
+	fmt.Fprintf(w, "agent         %s\nowner         %s\n", r.Agent, cmp.Or(r.Owner, "none: the agent has a key of its own"))
 	fmt.Fprintf(w, "tier          %s\n", r.Tier)
 	fmt.Fprintf(w, "score         %.1f of 100%s, %s; the 95 %% interval begins at %.1f\n", r.CurrentScore, provisional(r), r.ScoreTrend, r.Lower)
 	fmt.Fprintf(w, "coverage      %.0f %%\n", 100*r.Coverage)
@@ -126,7 +114,7 @@ func drawReputation(w io.Writer, c accrual.Claims) error {
 	fmt.Fprintf(w, "rating        %s\n", rated(c.Rating))
 	fmt.Fprintf(w, "log           %d entries, %s\nformulas      %s\n", r.Log.Entries, r.Log.Head, r.ScoringHash)
 	for _, s := range r.ScoreHistory {
-		fmt.Fprintf(w, "\n%s  %5.1f  %s", time.Unix(s.Timestamp, 0).UTC().Format(time.RFC3339), s.Score, s.SessionID)
+		fmt.Fprintf(w, "\n%s  %5.1f  %s", cli.Seconds(s.Timestamp), s.Score, s.SessionID)
 	}
 	if len(r.ScoreHistory) > 0 {
 		fmt.Fprintln(w)
@@ -140,7 +128,7 @@ func verified(v *accrual.Verified) string {
 	if v == nil {
 		return "none that was passed through its sidecar, and is not over"
 	}
-	text := fmt.Sprintf("passed %s in the mode %s, good until %s", time.Unix(v.At, 0).UTC().Format(time.RFC3339), v.Mode, time.Unix(v.Expires, 0).UTC().Format(time.RFC3339))
+	text := fmt.Sprintf("passed %s in the mode %s, good until %s", cli.Seconds(v.At), v.Mode, cli.Seconds(v.Expires))
 	if v.Degraded {
 		text += ", degraded"
 	}
@@ -155,8 +143,8 @@ func rated(r *accrual.Rated) string {
 	return fmt.Sprintf("R %.1f of 100, tier %s; Q %.2f of %d", r.R, r.Tier, r.Q, accrual.MaxQ)
 }
 
-// factsOf says in one line what conditions of a policy can ask of a reputation.
-func factsOf(c accrual.Claims) string {
+// ReputationFacts says in one line what conditions of a policy can ask of a reputation.
+func ReputationFacts(c accrual.Claims) string {
 	r := c.Reputation
 	text := fmt.Sprintf("%s: score %.1f (at least %.1f), %d interactions, %.0f %% observed", r.Tier, r.CurrentScore, r.Lower, r.Counted(), 100*r.Coverage)
 	if r.Provisional {
