@@ -319,7 +319,7 @@ func TestMalformedChallengeRequests(t *testing.T) {
 		{"strategy_malformed", commitURL, strings.Replace(reveal, salt, "short", 1)},
 		{"strategy_malformed", commitURL, strings.Replace(reveal, `"model"`, `"modell"`, 1)},
 		{"content_too_large", commitURL, n + `"commitment_hash":"` + strings.Repeat("x", node.MaxRequest) + `"}`},
-		{"content_type", issueURL, ``},
+		{"content_type", commitURL, ``},
 	} {
 		r.wantRefused(tt.code, "POST", tt.url, tt.body)
 	}
@@ -333,6 +333,26 @@ func TestMalformedChallengeRequests(t *testing.T) {
 	r.wantRefused("session_required", "POST", issueURL, `{}`)
 	if len(r.node.asked) != 0 {
 		t.Errorf("the node was asked %+v", r.node.asked)
+	}
+}
+
+// TestChallengeWithoutBody: there is nothing to say in a request for a challenge. A body that is there has to be JSON.
+func TestChallengeWithoutBody(t *testing.T) {
+	r := newReceiptsRig(t, answerModels)
+	if got, want := r.ok(t, "POST", issueURL, ""), must1(keeping("/issue", nil)); got != want {
+		t.Errorf("the challenge is %s, want %s", got, want)
+	}
+	if asked := r.node.asked; len(asked) != 1 || asked[0].body != "{}" {
+		t.Errorf("the node was asked %+v", asked)
+	}
+	req, err := http.NewRequest(http.MethodPost, issueURL, strings.NewReader("{}"))
+	must(t, err)
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	resp, err := r.client.Do(req)
+	must(t, err)
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusUnsupportedMediaType || len(r.node.asked) != 1 {
+		t.Errorf("a form: %d", resp.StatusCode)
 	}
 }
 

@@ -25,9 +25,10 @@ func TestReloadPage(t *testing.T) {
 	for link, to := range map[string]string{filepath.Join(bin, "mediator"): self, filepath.Join(r.Dir, "run", "admin.sock"): filepath.Join(r.Dir, "run", "serve.sock")} {
 		must(t, os.Symlink(to, link))
 	}
+	here := strings.NewReplacer("/run/mediator/", filepath.Join(r.Dir, "run")+"/", " trust/", " ")
 	sh := func(command string) string {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), "bash", "-eo", "pipefail", "-c", strings.ReplaceAll(command, "/run/mediator/", filepath.Join(r.Dir, "run")+"/"))
+		cmd := exec.CommandContext(t.Context(), "bash", "-eo", "pipefail", "-c", here.Replace(command))
 		cmd.Dir, cmd.Env = r.Dir, append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
 		if err != nil {

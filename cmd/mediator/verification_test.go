@@ -189,9 +189,9 @@ func TestVerifiedReputation(t *testing.T) {
 		if status != exitDone {
 			t.Fatal(said)
 		}
-		var answer struct{ Reputation accrual.Claims }
+		var answer accrual.Claims
 		must(t, admin.Get(t.Context(), node, "/v1/reputation/"+url.PathEscape(agent), &answer))
-		return out, answer.Reputation.Verification
+		return out, answer.Verification
 	}
 	if out, v := verified(); v != nil || !strings.Contains(out, "verification  none") {
 		t.Errorf("before: %+v\n%s", v, out)

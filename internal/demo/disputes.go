@@ -216,11 +216,9 @@ func (d *Deployment) reputation(ctx context.Context, of *Deployment) (accrual.Re
 	if err != nil {
 		return accrual.Reputation{}, err
 	}
-	var said struct {
-		Reputation accrual.Reputation `json:"reputation"`
-	}
+	var said accrual.Reputation
 	err = admin.Get(ctx, d.node(), "/v1/reputation/"+url.PathEscape(agent.String()), &said)
-	return said.Reputation, err
+	return said, err
 }
 
 // node returns the endpoint of the deployment's node.

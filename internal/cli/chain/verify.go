@@ -145,8 +145,8 @@ type verifiedRecord struct {
 
 // whatVerifies is printed after every record that verifies.
 const whatVerifies = `
-The artifacts are of certified keys and about one call. That the challenge was solved, that the capability was good, and that everything
-was used once is what the record says; only the gate that issued them can tell. Its host, its outcome and its times are its word alone.
+Certified keys signed the artifacts, and all of them are about one call. The record says that the challenge was solved, that the capability was
+good, and that everything was used once: only the gate that issued them can confirm that. The call's host, outcome and times are the mediator's own word.
 No chain shows that no human was involved anywhere.
 nonHumanIdentityProven: false
 `
@@ -225,7 +225,7 @@ func printJudged(c *cobra.Command, a archive.Archive, records iter.Seq2[ledger.R
 			return err
 		}
 	} else {
-		fmt.Fprintf(out, "%d %s, %d refused posts whose evidence holds as far as it goes, %d REFUSED\n", count[archive.Verified], good, count[archive.Incomplete], count[archive.Refused])
+		fmt.Fprintf(out, "%d %s, %d %s in part (the mediator refused the post), %d REFUSED by this check\n", count[archive.Verified], good, count[archive.Incomplete], good, count[archive.Refused])
 		fmt.Fprint(out, basis(a, used, unpinned))
 	}
 	switch {
@@ -255,7 +255,7 @@ func basis(a archive.Archive, used map[*archive.Trust]bool, unpinned bool) (text
 	case unpinned:
 		return text + selfContained
 	}
-	return text + "\nOf the posts that are not refused:" + whatVerifies
+	return text + "\nOf the posts that this check did not refuse:" + whatVerifies
 }
 
 // selfContained is printed in place of whatVerifies where no root was pinned.

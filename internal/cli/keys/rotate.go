@@ -204,7 +204,7 @@ func (r *rotations) print(list bool) error {
 
 func rotatedText(d keyring.Rotated) string {
 	if d.Version > 0 {
-		return fmt.Sprintf("%s:v%d is there; it signs once it is certified", d.Key, d.Version)
+		return fmt.Sprintf("%s:v%d is there; within ten seconds mediator keys list shows it, and it signs once it is certified", d.Key, d.Version)
 	}
 	return fmt.Sprintf("versions of %s before %d are retired; mediator posts list --key %[1]s:vN shows what one of them has signed", d.Key, d.Oldest)
 }

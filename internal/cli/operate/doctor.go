@@ -58,8 +58,8 @@ then), if the node refuses receipts, and if there is no reputation that is belie
 				return err
 			}
 			away := unknown(seen.Confinement)
-			if len(away) > 0 {
-				fmt.Fprintf(c.ErrOrStderr(), "mediator: what %s sees is not known: start it, or see its log\n", strings.Join(away, " and "))
+			for _, name := range away {
+				fmt.Fprintf(c.ErrOrStderr(), "mediator: what %s sees is not known: start it, name the sidecar's user in its internal.uids, or see its log\n", name)
 			}
 			if len(away) > 0 || policy.Contradicted(seen.Controls) != nil || stuck(seen.Delivery) || seen.Reputation != nil && seen.Reputation.Code != "" {
 				return cli.ErrRefused

@@ -25,15 +25,9 @@ prints the token too. Nothing is verified here.`,
 	}, func(args []string) string { return "/v1/reputation/" + url.PathEscape(args[0]) }, printReputation)
 }
 
-// reputation is what the node says of the reputation of an agent.
-type reputation struct {
-	Reputation json.RawMessage `json:"reputation"`
-	Token      string          `json:"token"`
-}
-
-func printReputation(c *cobra.Command, asJSON bool, said reputation) error {
+func printReputation(c *cobra.Command, asJSON bool, said json.RawMessage) error {
 	var claims accrual.Claims
-	if err := json.Unmarshal(said.Reputation, &claims); err != nil {
+	if err := json.Unmarshal(said, &claims); err != nil {
 		return fmt.Errorf("the node's answer holds no reputation: %w", err)
 	}
 	return cli.PrintText(c, asJSON, said, func(w io.Writer) error { return drawReputation(w, claims) })
