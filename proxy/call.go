@@ -84,6 +84,8 @@ type call struct {
 	receipt *receipts.Call
 	// concluded is set once the session's chain of receipts knows what became of the call.
 	concluded bool
+	// counted is set once the call is counted in its session.
+	counted bool
 	// going is set from when a call goes out of which no receipt is made.
 	going bool
 	// given are the values of what a tool of an MCP server has returned.

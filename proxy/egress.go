@@ -2,10 +2,13 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/body"
@@ -31,8 +34,10 @@ func (p *Pipeline) egress(c *call, e *Egress) error {
 		c.streamed = &body.Streamed{ReadCloser: c.r.Body}
 		sent = c.streamed
 	}
-	ctx, cancel := context.WithCancel(c.r.Context())
+	ctx, end := context.WithCancelCause(c.r.Context())
+	cancel := func() { end(nil) }
 	defer cancel()
+	defer context.AfterFunc(c.session.Life(), func() { p.outlives(ctx, end) })()
 	out := c.outgoing(ctx, cancel, sent)
 	if c.held != nil {
 		out.ContentLength = c.held.Size
@@ -61,4 +66,23 @@ func (p *Pipeline) egress(c *call, e *Egress) error {
 	}
 	c.record.State = ledger.StateForwarding
 	return p.send(c, out, cancel, credential)
+}
+
+// outlives ends a call that is still on its way some time after its session has ended: the chain of receipts is closed only when all calls are over,
+// and an agent would otherwise keep a session open that it does not want to be judged by.
+func (p *Pipeline) outlives(ctx context.Context, end context.CancelCauseFunc) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(p.o.Timeouts.Forward):
+		end(refusal.New("session_required", "the session of the call has ended, and the call did not within %s after it", p.o.Timeouts.Forward))
+	}
+}
+
+// outlived says of a call that has failed if it was ended because its session had; nil if not.
+func outlived(ctx context.Context) error {
+	var ended *refusal.Refusal
+	if errors.As(context.Cause(ctx), &ended) {
+		return ended
+	}
+	return nil
 }

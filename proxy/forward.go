@@ -83,7 +83,7 @@ func (p *Pipeline) send(c *call, out *http.Request, cancel context.CancelFunc, c
 	resp, err := p.roundTrip(c, out)
 	c.step("upstream")
 	if err != nil {
-		err = upstream.Classify(cmp.Or(c.streamed.Failed(), c.turnedAway(), err))
+		err = upstream.Classify(cmp.Or(outlived(out.Context()), c.streamed.Failed(), c.turnedAway(), err))
 		c.record.State = c.unanswered(err)
 		c.permit.Settle(0, err)
 		return err
@@ -113,7 +113,9 @@ func (p *Pipeline) send(c *call, out *http.Request, cancel context.CancelFunc, c
 	if c.begun {
 		c.w.Header().Set(forward.PostHeader, c.record.ID)
 	}
-	c.record.BytesIn, err = forward.Relay(c.w, resp)
+	if c.record.BytesIn, err = forward.Relay(c.w, resp); err != nil {
+		err = cmp.Or(outlived(out.Context()), err)
+	}
 	c.step("relay")
 	c.concludeMCP(resp.Body)
 	failpoint.Reach("relayed")

@@ -67,6 +67,7 @@ func (p *Pipeline) modelReceipt(c *call) (*generate.Receipt, error) {
 	if c.receipt == nil {
 		return nil, nil
 	}
+	p.count(c)
 	c.receipt.EndModel(c.record.State, c.model.Interaction(), time.Time{}) // the answer brings the receipt, so it cannot have been handed over
 	ctx, cancel := context.WithTimeout(c.r.Context(), p.o.Timeouts.Step)
 	defer cancel()

@@ -60,11 +60,7 @@ func (p *Pipeline) concludeInteraction(c *call) {
 			c.record.Model = said.Record()
 		}
 	}
-	wentOut := sent && c.record.State != ledger.StateFailed // which had no connection
-	if c.session != nil && wentOut && c.record.Flow != flowInternal {
-		p.o.Receipts.Count(c.session.Chain, c.sentBytes(), c.model != nil || c.mcp != nil || c.begun)
-		p.relayed(c)
-	}
+	p.count(c)
 	if c.model != nil {
 		c.receipt.EndModel(c.record.State, said, handed)
 	} else {
@@ -73,6 +69,17 @@ func (p *Pipeline) concludeInteraction(c *call) {
 	if c.going {
 		p.o.Receipts.Over(c.session.Chain)
 	}
+}
+
+// count counts a call in its session if it went out, once. It comes before the call's receipt is made, so that the receipt counts it too.
+func (p *Pipeline) count(c *call) {
+	wentOut := c.record.State != ledger.StateRefused && c.record.State != ledger.StateFailed // which had no connection
+	if c.counted || c.session == nil || !wentOut || c.record.Flow == flowInternal {
+		return
+	}
+	c.counted = true
+	p.o.Receipts.Count(c.session.Chain, c.sentBytes(), c.model != nil || c.mcp != nil || c.begun)
+	p.relayed(c)
 }
 
 // sentBytes returns the size of the body of a call.

@@ -282,7 +282,7 @@ func (r *receiptsRig) with(t testing.TB, egress ...Egress) {
 }
 
 // TestWhatDidNotGoOut: a call that had no connection to its host is in no count of what went out, and no tool of that host was called: an agent can
-// make as many as it likes, to any name below a domain of a rule.
+// make as many as it likes, to every host of a rule that nobody answers at.
 func TestWhatDidNotGoOut(t *testing.T) {
 	r := newReceiptsRig(t, answerModels)
 	rule := func(url string, change func(*Egress)) Egress {
@@ -313,5 +313,55 @@ func TestWhatDidNotGoOut(t *testing.T) {
 	}
 	if end := chain[2].Session; end.Calls != 1 || end.CallsObserved != 1 || end.BytesOut != int64(len(askModel)) || end.BytesOutObserved != end.BytesOut {
 		t.Errorf("one call went out, and the session counts %+v", end)
+	}
+}
+
+// TestStreamOfAnEndedSession: a session whose agent leaves a call open is closed all the same, soon after its end.
+func TestStreamOfAnEndedSession(t *testing.T) {
+	r := newReceiptsRig(t, func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path == "/v1/chat/completions" {
+			answerModels(w, req)
+			return
+		}
+		_ = http.NewResponseController(w).Flush()
+		<-req.Context().Done()
+	})
+	r.pipeline.o.Timeouts.Forward = 10 * time.Millisecond
+	read, err := match.Parse(r.base+"/stream", []string{http.MethodGet})
+	must(t, err)
+	model, err := match.Parse(r.base+"/v1/chat/completions", []string{http.MethodPost})
+	must(t, err)
+	r.with(t, Egress{Name: "stream", Match: read}, Egress{Name: "model", Match: model, Observe: &inference.Rule{Dialect: inference.OpenAIChat}})
+	r.send("POST", "/v1/chat/completions", askModel)
+	resp, err := r.client.Get(r.base + "/stream")
+	must(t, err)
+	defer resp.Body.Close()
+	r.sessions.Close(r.session.ID)
+	if end := r.chain(t, 2)[1]; end.Closing == nil || end.Session.Calls != 2 {
+		t.Errorf("the end: %+v", end)
+	}
+	if _, err := io.Copy(io.Discard, resp.Body); err == nil {
+		t.Error("the answer that was broken off looks whole")
+	}
+	for { // the record comes after the receipt
+		if rec, _ := r.record.last(); rec.Path == "/stream" {
+			if rec.Code != "session_required" {
+				t.Errorf("the record says %s: %s", rec.Code, rec.Reason)
+			}
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestReceiptCountsItsCall: a receipt counts the call that it is of, also where the answer brings it to the agent.
+func TestReceiptCountsItsCall(t *testing.T) {
+	r := newReceiptsRig(t, answerModels)
+	_, answer := r.send("POST", "http://"+InternalHost+"/v1/generate", `{"prompt":"hello"}`)
+	r.send("POST", "/v1/chat/completions", askModel)
+	for i, c := range r.chain(t, 2) {
+		if c.Session.Calls != int64(i+1) || c.Session.CallsObserved != c.Session.Calls {
+			t.Errorf("receipt %d counts %+v; the first answer was %s", i+1, c.Session, answer)
+		}
 	}
 }

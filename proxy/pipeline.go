@@ -71,7 +71,7 @@ type Record interface {
 // Timeouts bound the waits of one post.
 type Timeouts struct {
 	Step    time.Duration // each of the steps before the forward; of step 3 the time in which the body has to come; default 10 s
-	Forward time.Duration // the whole forward of a post, until its answer has been relayed; default 60 s
+	Forward time.Duration // the whole forward of a post, until its answer has been relayed, and any other call that goes on when its session has ended; default 60 s
 	// WebSocketIdle closes a WebSocket over which nothing has come for so long, from neither side; default 5 min.
 	WebSocketIdle time.Duration
 }

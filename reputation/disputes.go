@@ -26,6 +26,8 @@ type Disputes struct {
 	// Arbiter is the key whose decisions end general disputes; nil where nobody does. They have to be meant for Audience, the node's name.
 	Arbiter  *evidence.Root
 	Audience string
+	// Now is the clock of the log, the same for all replicas; nil is the service's own. A replica whose clock is ahead would close windows early, for all.
+	Now func(ctx context.Context) (time.Time, error)
 	// Registered says since when an agent is registered, and whether it is.
 	Registered func(ctx context.Context, agent accrual.Agent) (since time.Time, ok bool, err error)
 	// OpenSignals bounds the signals of an agent whose windows are open, and OpenDisputes the disputes that it has opened and that are not
@@ -46,11 +48,14 @@ const (
 const OfOneOwner = 100
 
 // defaults checks the options, and puts the defaults in.
-func (d *Disputes) defaults() error {
+func (d *Disputes) defaults(now func() time.Time) error {
 	if d.Registered == nil || d.Resolution == nil || d.Root == nil || d.Rules == (dispute.Rules{}) {
 		return errors.New("reputation: the disputes lack their rules, a signer, or who is registered")
 	}
 	d.OpenSignals, d.OpenDisputes = cmp.Or(d.OpenSignals, DefaultOpenSignals), cmp.Or(d.OpenDisputes, DefaultOpenDisputes)
+	if d.Now == nil {
+		d.Now = func(context.Context) (time.Time, error) { return now(), nil }
+	}
 	d.TrialTime = cmp.Or(d.TrialTime, DefaultTrialTime)
 	if min(d.OpenSignals, d.OpenDisputes) < 0 {
 		return errors.New("reputation: a limit of disputes is negative")
@@ -72,34 +77,37 @@ func (d *Disputes) verifier(now func() time.Time) (*evidence.Verifier, error) {
 
 // docket is the log of signals and disputes, as far as it was read.
 type docket struct {
-	held  chan struct{}        // holds one value while somebody uses what follows; a channel, so that waiting can end
-	book  *dispute.Book        // has only what is durable
-	tried map[string]time.Time // when disputes were last found to lack receipts, by their ids
-	root  rooted               // the last one
+	held   chan struct{} // holds one value while somebody uses what follows; a channel, so that waiting can end
+	book   *dispute.Book // has only what is durable
+	trials *trials
+	root   rooted // the last one
 }
 
 func newDocket() *docket {
-	return &docket{held: make(chan struct{}, 1), book: dispute.NewBook(), tried: make(map[string]time.Time)}
+	return &docket{held: make(chan struct{}, 1), book: dispute.NewBook(), trials: newTrials()}
 }
 
 var errOff = refusal.New("disputes_off", "the node takes no signals and no disputes")
 
-// openBook returns the log up to its last entry, for its caller alone until release is called.
-func (s *Service) openBook(ctx context.Context) (book *dispute.Book, release func(), err error) {
+// openBook returns the log up to its last entry, and the time by its clock. The log is for its caller alone until release is called.
+func (s *Service) openBook(ctx context.Context) (book *dispute.Book, now time.Time, release func(), err error) {
 	if s.o.Disputes == nil {
-		return nil, nil, errOff
+		return nil, now, nil, errOff
 	}
 	select {
 	case s.docket.held <- struct{}{}:
 	case <-ctx.Done():
-		return nil, nil, refusal.New("node_busy", "the log of disputes is in use")
+		return nil, now, nil, refusal.New("node_busy", "the log of disputes is in use")
 	}
 	release = func() { <-s.docket.held }
-	if err := s.catchUpDocket(ctx); err != nil {
-		release()
-		return nil, nil, fmt.Errorf("the log of disputes: %w", err)
+	if err = s.catchUpDocket(ctx); err == nil {
+		now, err = s.o.Disputes.Now(ctx)
 	}
-	return s.docket.book, release, nil
+	if err != nil {
+		release()
+		return nil, now, nil, fmt.Errorf("the log of disputes: %w", err)
+	}
+	return s.docket.book, now, release, nil
 }
 
 // catchUpDocket reads the entries of the log that have come since it was read.
@@ -136,14 +144,14 @@ func (s *Service) catchUpDocket(ctx context.Context) error {
 const stepTries = 64
 
 // step judges by the log as it stands, and goes on with it. A step that another replica has overtaken is judged again.
-func (s *Service) step(ctx context.Context, judge func(*dispute.Book) error) error {
+func (s *Service) step(ctx context.Context, judge func(book *dispute.Book, now time.Time) error) error {
 	var last error
 	for range stepTries {
-		book, release, err := s.openBook(ctx)
+		book, now, release, err := s.openBook(ctx)
 		if err != nil {
 			return err
 		}
-		last = judge(book)
+		last = judge(book, now)
 		release()
 		if !errors.Is(last, store.ErrMoved) {
 			return last

@@ -3,9 +3,11 @@ package reputation_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -447,6 +449,73 @@ func TestATrialThatFails(t *testing.T) {
 		}
 		c.Kit.Clock.Advance(time.Minute)
 	}
+	c.Kit.Clock.Advance(24*time.Hour - 2*time.Minute)
+	must(t, c.Settle(ctx))
+	got, err := c.Dispute(ctx, d.DisputeID)
+	must(t, err)
+	e, err := dispute.ParseEntry(got.Resolved)
+	must(t, err)
+	check.WantEqual(t, []string{got.Outcome, got.Resolver, e.Resolved.Reason}, []string{accrual.Inconclusive, dispute.ResolverDeadline, dispute.ReasonFailed})
+}
+
+// TestWaitsOfTrials: a dispute that cannot be judged yet is tried again after a minute, and then after twice as long each time, up to six hours.
+func TestWaitsOfTrials(t *testing.T) {
+	c := newCourt(t)
+	s := c.Calls(t, "ses_a", 5)
+	c.Delivered(t, 6, s.Receipts...)
+	d := c.challenged(t, dispute.TypeTiming, s, 1)
+	must(t, c.Settle(t.Context()))
+	for _, minutes := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 360} {
+		c.Kit.Clock.Advance(minutes * time.Minute)
+		must(t, c.Settle(t.Context()))
+	}
+	s.Close(t)
+	c.Delivered(t, 7, s.Receipts...)
+	c.Kit.Clock.Advance(6*time.Hour - time.Minute)
+	for _, status := range []string{dispute.StatusReviewing, dispute.StatusResolved} {
+		must(t, c.Settle(t.Context()))
+		got, err := c.Dispute(t.Context(), d.DisputeID)
+		must(t, err)
+		check.WantEqual(t, got.Status, status)
+		c.Kit.Clock.Advance(time.Minute)
+	}
+}
+
+// TestTurnsOfTrials: many disputes of one owner's agents hold up those of another owner by one trial.
+func TestTurnsOfTrials(t *testing.T) {
+	c := newCourt(t)
+	s, last := closed(t, c.Node, "ses_a", 2), ""
+	of := dispute.Challenge{TargetID: c.Kit.Agent(t).String(), ChallengeType: dispute.TypeTiming, TargetReceipts: []string{evidence.HashToken(s.Receipts[0])}, Timestamp: c.Kit.Clock.Now().Unix()}
+	for i := range 4 {
+		of.ChallengerID = c.Agent(t, fmt.Sprint("agent:", i)).String()
+		d, err := c.File(t.Context(), c.Says(t, of))
+		must(t, err)
+		last = max(last, d.DisputeID)
+	}
+	for id := ""; id < last; { // the other one's would be the last by its id
+		stranger := nodetest.NewStranger(t)
+		of.ChallengerID = stranger.ID
+		hash, err := of.Hash()
+		must(t, err)
+		if id = dispute.DisputeID(hash); id > last {
+			_, err = c.File(t.Context(), stranger.Says(t, of))
+			must(t, err)
+		}
+	}
+	must(t, c.Settle(t.Context()))
+	entries, err := c.DisputeLog(t.Context(), 0)
+	must(t, err)
+	var resolved []string
+	for _, one := range entries {
+		e, err := dispute.ParseEntry(one.Entry)
+		must(t, err)
+		if e.Resolved != nil {
+			resolved = append(resolved, e.Resolved.DisputeID)
+		}
+	}
+	hash, err := of.Hash()
+	must(t, err)
+	check.WantEqual(t, []int{len(resolved), slices.Index(resolved, dispute.DisputeID(hash))}, []int{5, 1})
 }
 
 // TestATrialThatTakesTooLong: a dispute about more than can be read in time ends too.
@@ -779,6 +848,40 @@ func TestRootIsSignedOnce(t *testing.T) {
 	c.published(t, "s-1")
 	if next := root(); next == old || next != root() {
 		t.Error("the root is not that of the log, or was signed twice")
+	}
+}
+
+// TestReplicaAhead: a replica whose own clock is ahead closes no window and ends no dispute before the clock that all replicas share does.
+func TestReplicaAhead(t *testing.T) {
+	c, ctx := newCourt(t), t.Context()
+	c.published(t, "s-1")
+	d := c.disputed(t, "con-1", "s-1")
+	shared := c.Kit.Clock.Now
+	ahead := nodetest.New(t, c.Kit, c.Store, func(o *reputation.Options) {
+		o.Now = func() time.Time { return shared().Add(100 * time.Hour) }
+		o.Disputes.Now = func(context.Context) (time.Time, error) { return shared(), nil }
+	})
+	must(t, ahead.Settle(ctx))
+	check.WantEqual(t, c.log(t), []string{"signal", "opened"})
+	_, err := ahead.File(ctx, c.Says(t, c.Contract(c.Agent(t, "agent:three").String(), "con-2", "s-1")))
+	must(t, err)
+	c.Kit.Clock.Advance(72 * time.Hour)
+	must(t, ahead.Settle(ctx))
+	if got, err := c.Dispute(ctx, d.DisputeID); err != nil || got.Resolver != dispute.ResolverDeadline {
+		t.Errorf("%+v, %v", got, err)
+	}
+	entries, err := c.DisputeLog(ctx, 3)
+	must(t, err)
+	for _, one := range entries {
+		e, err := dispute.ParseEntry(one.Entry)
+		must(t, err)
+		check.WantEqual(t, e.At, shared().Unix())
+	}
+	broken := nodetest.New(t, c.Kit, c.Store, func(o *reputation.Options) {
+		o.Disputes.Now = func(context.Context) (time.Time, error) { return time.Time{}, errors.New("no clock") }
+	})
+	if err := broken.Settle(ctx); err == nil {
+		t.Error("windows are closed by no clock")
 	}
 }
 

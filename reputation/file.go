@@ -63,7 +63,7 @@ func (s *Service) file(ctx context.Context, from Spoken) (id string, err error) 
 	if err != nil {
 		return "", err
 	}
-	return id, s.step(ctx, func(book *dispute.Book) error {
+	return id, s.step(ctx, func(book *dispute.Book, now time.Time) error {
 		held, err := s.held(ctx, book.Named(filing))
 		if err != nil {
 			return err
@@ -74,7 +74,7 @@ func (s *Service) file(ctx context.Context, from Spoken) (id string, err error) 
 		}
 		var e *dispute.Entry
 		var refused error
-		if id, e, refused = book.File(s.o.Disputes.Rules, filed, s.o.Now()); e == nil {
+		if id, e, refused = book.File(s.o.Disputes.Rules, filed, now); e == nil {
 			return refused // or the same was filed before
 		}
 		if refused != nil {
@@ -248,12 +248,12 @@ const rootAge = 10 * time.Minute
 
 // DisputeRoot returns the signed root of the log. It is signed once for each state of the log, and again when it has become old: everybody may ask.
 func (s *Service) DisputeRoot(ctx context.Context) (Rooted, error) {
-	book, release, err := s.openBook(ctx)
+	book, now, release, err := s.openBook(ctx)
 	if err != nil {
 		return Rooted{}, err
 	}
 	defer release()
-	last, now := &s.docket.root, s.o.Now()
+	last := &s.docket.root
 	if last.log == book.Log() && now.Before(last.until) {
 		return last.answer, nil
 	}

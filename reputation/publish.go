@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/refusal"
@@ -57,8 +58,8 @@ func (s *Service) publish(ctx context.Context, from Spoken) (id string, err erro
 	if err := s.look(ctx, author, &p); err != nil {
 		return "", err
 	}
-	return signal.SignalID, s.step(ctx, func(book *dispute.Book) error {
-		e, err := book.Publish(s.o.Disputes.Rules, p, s.o.Now())
+	return signal.SignalID, s.step(ctx, func(book *dispute.Book, now time.Time) error {
+		e, err := book.Publish(s.o.Disputes.Rules, p, now)
 		if err != nil || e == nil {
 			return err
 		}

@@ -18,6 +18,7 @@
 //	publish.go   signals come in
 //	file.go      disputes come in
 //	settle.go    windows end, and disputes are resolved
+//	trials.go    when disputes are judged, and by what
 //	metrics.go   what it counts
 package reputation
 
@@ -170,7 +171,7 @@ func New(o Options) (*Service, error) {
 	}
 	if o.Disputes != nil {
 		with := *o.Disputes
-		if err := with.defaults(); err != nil {
+		if err := with.defaults(o.Now); err != nil {
 			return nil, err
 		}
 		o.Disputes = &with

@@ -112,6 +112,13 @@ func writeScores(t *testing.T, k *gatetest.Kit, dir string) {
 			must(t, os.WriteFile(filepath.Join(dir, id+name), []byte(text), 0o600))
 		}
 	}
+	must(t, n.Enter(t.Context()))
+	reputed, err := n.Reputation(t.Context(), k.Agent(t).String())
+	must(t, err)
+	text, err := json.Marshal(reputed)
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, "reputation.json"), text, 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "reputation.jwt"), []byte(reputed.Token+"\n"), 0o600))
 }
 
 // writeReceipts writes the interaction receipts of a session, and the record of a post that names them.

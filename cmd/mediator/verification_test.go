@@ -148,6 +148,11 @@ func TestVerificationAtTheMediator(t *testing.T) {
 			if !c.ObservedAll || c.Score != verification.MaxScore || c.SubjectBasis != verification.BasisObserved || len(owner) != 43 || subject != "agent:worker-1" {
 				t.Errorf("%s: %+v", generation, c)
 			}
+			result := filepath.Join(t.TempDir(), "result.jwt")
+			must(t, os.WriteFile(result, []byte(said.Registered.Verification), 0o600))
+			if status, text, said := invoke(t, "evidence", "verify", result, "--dir", r.Dir); status != exitDone || !strings.Contains(text, "the verification of "+c.Subject+" (observed) is signed by") {
+				t.Errorf("%s: the result does not verify:\n%s%s", generation, text, said)
+			}
 			until(t, patience, "the registration to be recorded as a post", func() bool { return r.toolPosts(t) == i+1 })
 		}
 		// A client of the original: no session of MCP, and no Accept.

@@ -81,7 +81,7 @@ type Receipt struct {
 	ConstraintsCommitment string `json:"constraints_commitment"` // the rule, and what the provider was allowed to do
 	LLMCommitment         string `json:"llm_commitment"`         // API, host and model as asked for; of anything but a call to a model: null
 	// OutputCleanHash and OutputTransportHash are, of a call to a model, hex HMAC-SHA256 under the key of the session: of what the answer
-	// said (the concatenated HMACs of its blocks), and of its bytes as they were relayed. Of an output that was not followed they are HMACs of
+	// said (the concatenated HMACs of its blocks), and of its bytes as they came. Of an output that was not followed they are HMACs of
 	// nothing. Of a post the first is the contentHash of the binding, which the post's other artifacts have too, and the second the HMAC of the
 	// body as it was sent.
 	OutputCleanHash     string `json:"output_clean_hash"`
@@ -126,7 +126,7 @@ type Timing struct {
 	RequestReceived int64 `json:"request_received_ms"`        // the head of the request had come
 	LLMStart        int64 `json:"llm_start_ms,omitempty"`     // the head of the request to the model had been written
 	LLMEnd          int64 `json:"llm_end_ms,omitempty"`       // the answer of the model had come to its end, or broke off
-	ResponseSent    int64 `json:"response_sent_ms,omitempty"` // the answer had been handed to the agent; left out where the agent did not get the whole of it
+	ResponseSent    int64 `json:"response_sent_ms,omitempty"` // the whole answer had been given to the agent's connection; left out where that failed
 }
 
 // ChainLink places a receipt in the one chain of its session: observed, for the mediator makes the chain. A number is given when a

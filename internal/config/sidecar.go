@@ -319,7 +319,7 @@ type Upstream struct {
 type Timeouts struct {
 	// Step bounds each step of a post before it is sent, the wait for its body included. Default 10s.
 	Step Duration `yaml:"step" reload:"yes"`
-	// Forward bounds the forward of a post, to the end of its answer. Default 60s.
+	// Forward bounds the forward of a post, to the end of its answer, and any call that goes on when its session has ended. Default 60s.
 	Forward Duration `yaml:"forward" reload:"yes"`
 	// ResponseHeader bounds the wait for an upstream's response headers. Default 10m, for slow inference.
 	ResponseHeader Duration `yaml:"responseHeader" reload:"yes"`

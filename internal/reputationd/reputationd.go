@@ -167,6 +167,9 @@ func (p *process) openService(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("the store of %s: %w", c.Path, err)
 	}
+	if p.disputes != nil {
+		p.disputes.Now = p.store.Clock()
+	}
 	p.service, err = reputation.New(reputation.Options{
 		Store: p.store, Score: p.score, Reputation: p.reputation, Verified: p.verifiedOf, Disputes: p.disputes, Retention: c.Retention.RetentionOr(reputation.DefaultRetention, forever), Limits: c.Limits.Of(),
 		Now: time.Now, Log: p.Log, Metrics: p.Metrics,

@@ -38,6 +38,14 @@ func (d *DB) Write(ctx context.Context, do func(context.Context, *sql.Tx) error)
 	return d.write(ctx, do)
 }
 
+// Now returns the time by the clock of the database server: all who share the database agree about it.
+func (d *DB) Now(ctx context.Context) (now time.Time, err error) {
+	if err = d.db.QueryRowContext(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+		return now, ledger.Unavailable("read the clock", err)
+	}
+	return now, nil
+}
+
 // pool is a pool of connections, and how transactions run on it.
 type pool struct {
 	db     *sql.DB

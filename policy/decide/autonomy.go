@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -81,6 +82,19 @@ func (a *appraised) known() bool {
 	}
 	return a.err == nil
 }
+
+// whether returns what [appraised.known] reports, or nil if there is a reputation of an agent that the manifest requires to be verified, and that is not: nothing
+// of it is to be gone by, and neither is that nothing is known. Otherwise an agent that has lost a dispute would be better off unverified.
+func (a *appraised) whether() any {
+	if known := a.known(); known || !errors.Is(a.err, errUnverified) {
+		return known
+	}
+	a.missed = a.err
+	return nil
+}
+
+// errUnverified is what a reputation of an agent that does not count as verified is refused with.
+var errUnverified = refusal.New("reputation_unverified", "")
 
 // value returns what of says of the reputation, or nil if it is not known.
 func (a *appraised) value(of func(c *accrual.Claims) any) any {

@@ -231,7 +231,10 @@ func TestConditionsOnVerification(t *testing.T) {
 		"either":                    {`autonomy.verified || autonomy.tierRank >= 0`, strict, []string{"", "", "", "", "", missing}},
 		"required for a score":      {`autonomy.score > 40`, required, []string{"", unverified, unverified, unverified, unverified, missing}},
 		"required, not asked":       {`request.size < 10`, required, []string{"", "", "", "", "", ""}},
-		"required, and not known":   {`!autonomy.known`, required, []string{denied, "", "", "", "", ""}},
+		"required, and not known":   {`!autonomy.known`, required, []string{denied, unverified, unverified, unverified, unverified, ""}},
+		"required, and known":       {`autonomy.known`, required, []string{"", unverified, unverified, unverified, unverified, denied}},
+		"required, beside a score":  {`!autonomy.known || autonomy.score > 40`, required, []string{"", unverified, unverified, unverified, unverified, ""}},
+		"required, if it is known":  {`autonomy.known ? autonomy.score > 40 : true`, required, []string{"", unverified, unverified, unverified, unverified, ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i, which := range all {

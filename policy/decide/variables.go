@@ -32,7 +32,7 @@ type variable struct {
 // variables are all of them, each with its type, so that a misspelt name or a comparison of a number with a text does not compile.
 // Nothing loops over one: there are no macros. Those of messages are empty for a call without one, and args has no value there: a
 // condition on an argument that is not there, or is of another type, is an error. Those of the agent's reputation have a value if its token is
-// valid, but for autonomy.known, which says that. Those of its verification have one if the agent counts as verified, but for autonomy.verified;
+// valid, but for autonomy.known, which says that; of an agent that has to be verified and is not, none has one. Those of its verification have one if the agent counts as verified, but for autonomy.verified;
 // and those of its rating if there is enough to rate it by.
 var variables = []variable{
 	{"request.method", cel.StringType, func(f *facts) any { return f.call.Method }},
@@ -62,7 +62,7 @@ var variables = []variable{
 		}
 		return f.args
 	}},
-	{"autonomy.known", cel.BoolType, func(f *facts) any { return f.autonomy.known() }},
+	{"autonomy.known", cel.BoolType, func(f *facts) any { return f.autonomy.whether() }},
 	{"autonomy.score", cel.DoubleType, reputation(func(c *accrual.Claims) any { return c.CurrentScore })},
 	{"autonomy.lower", cel.DoubleType, reputation(func(c *accrual.Claims) any { return c.Lower })},
 	{"autonomy.provisional", cel.BoolType, reputation(func(c *accrual.Claims) any { return c.Provisional })},

@@ -157,7 +157,7 @@ func (b *Observer) head(status int, header http.Header) {
 	default:
 		b.lose(ReasonType)
 	}
-	switch strings.ToLower(header.Get("Content-Encoding")) {
+	switch strings.ToLower(strings.Join(header["Content-Encoding"], ", ")) {
 	case "", "identity":
 	case "gzip", "x-gzip":
 		b.gzip = true

@@ -85,6 +85,7 @@ func TestNotFollowed(t *testing.T) {
 		{"no type", "", "", "{}", nil, inference.ReasonType},
 		{"brotli", jsonType, "br", "{}", nil, inference.ReasonEncoding},
 		{"twice", jsonType, "gzip, gzip", "{}", nil, inference.ReasonEncoding},
+		{"by a second header", jsonType, "identity|gzip", `{"choices":[]}`, nil, inference.ReasonEncoding},
 		{"gzip that is none", jsonType, "gzip", "{}", nil, inference.ReasonEncoding},
 		{"gzip of too much", jsonType, "gzip", compress(t, strings.Repeat(" ", 17<<20)), nil, inference.ReasonTooLarge},
 		{"an event that is too large", eventStream, "gzip", compress(t, "data: "+strings.Repeat("x", 2<<20)), nil, inference.ReasonTooLarge},
@@ -99,7 +100,7 @@ func TestNotFollowed(t *testing.T) {
 			freed := 0
 			o.Free = func() { freed++ }
 			b := inference.Observe(mustRead(t, inference.OpenAIChat, smallest[inference.OpenAIChat]), start, o)
-			begin(b, http.StatusOK, http.Header{"Content-Type": {tt.kind}, "Content-Encoding": {tt.encoding}})
+			begin(b, http.StatusOK, http.Header{"Content-Type": {tt.kind}, "Content-Encoding": strings.Split(tt.encoding, "|")})
 			write(t, b, tt.body, 0)
 			b.End(io.EOF)
 			in := b.Interaction()

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -89,7 +90,7 @@ func NewAnswer(w Watch, status int, header http.Header) *Answer {
 	if failed && a.isRequest() {
 		a.result = ResultError
 	}
-	encoding := header.Get("Content-Encoding")
+	encoding := strings.Join(header["Content-Encoding"], ", ")
 	plain := encoding == "" || encoding == "identity"
 	kind, _, _ := mime.ParseMediaType(header.Get("Content-Type"))
 	switch {
@@ -292,6 +293,7 @@ func (a *Answer) response(o object) {
 func resultOf(o object, call bool) Result {
 	result := o.Get("result")
 	kind, _ := result.Members.Get("resultType").Text()
+	failed := result.Members.Get("isError").Value
 	switch {
 	case o.Get("error").Value != nil:
 		return ResultError
@@ -302,8 +304,10 @@ func resultOf(o object, call bool) Result {
 		return ResultUnfinished
 	case kind != "" && kind != "complete": // of an extension
 		return ResultUnseen
-	case call && result.Members.Get("isError").Value.Kind() == 't':
+	case call && failed.Kind() == 't':
 		return ResultToolFailed
+	case call && failed != nil && failed.Kind() != 'f' && failed.Kind() != 'n': // which some clients take for true
+		return ResultUnseen
 	}
 	return ResultOK
 }

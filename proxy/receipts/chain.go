@@ -177,11 +177,16 @@ func (c *Chain) unsigned() error {
 	return err
 }
 
-// admit refuses a call of a session that has ended, or that has too many calls without a receipt. The caller holds c.mu.
+// admit refuses a call of a session that has ended, that has too many calls without a receipt, or whose chain would have no room for the receipts
+// of its calls and for the last one: an agent could otherwise make its chain too long to be read, and its session would never count. The caller
+// holds c.mu.
 func (c *Chain) admit() error {
+	const thisAndTheLast = 2
 	switch {
 	case c.closing != "":
 		return refusal.New("session_required", "the session of the call has ended")
+	case c.number+int64(len(c.ended)+len(c.open)) > interaction.MaxReceipts-thisAndTheLast:
+		return refusal.New("interaction_chain_too_long", "the session has as many receipts, and calls that will have one, as the %d of a chain allow", interaction.MaxReceipts)
 	case len(c.ended) >= maxUnsigned:
 		return c.unsigned()
 	}

@@ -92,6 +92,35 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+// TestLongestChain: a session gets no more receipts than a chain can have that is read, the one that closes it among them. Calls that are open count.
+func TestLongestChain(t *testing.T) {
+	r := newRig(t)
+	c := r.chain("ses_1")
+	c.Pass(interaction.MaxReceipts - 3)
+	r.fault.Ledger = nowhere{}
+	first := r.mustAsk(c, hello)
+	second := r.mustAsk(c, hello)
+	refused := func() {
+		t.Helper()
+		if _, err := r.ask(c, hello); code(err) != "interaction_chain_too_long" {
+			t.Errorf("a call to a model: %v", err)
+		}
+		p, err := r.keeper.Post(c, receipts.PostRequest{Record: r.record("post"), Body: strings.NewReader("{}")})
+		must(t, err)
+		if _, err := p.Open(); code(err) != "interaction_chain_too_long" {
+			t.Errorf("a post: %v", err)
+		}
+	}
+	refused()
+	first.answer(t, answer)
+	refused()
+	second.answer(t, answer)
+	refused()
+	if h := r.settled(c); h.Number != interaction.MaxReceipts-1 {
+		t.Errorf("the chain stands at %d", h.Number)
+	}
+}
+
 // TestClockSetBack: a clock that is set back while a call is open keeps nothing from being signed, and puts no moment before one that came earlier.
 func TestClockSetBack(t *testing.T) {
 	r := newRig(t)

@@ -63,7 +63,7 @@ func (b *Book) admitsOpened(o *Opened, at int64) error {
 		return fmt.Errorf("the signal %s cannot be disputed: there is none, or its window has closed", o.SignalID)
 	case s.Agent != o.Target:
 		return fmt.Errorf("the signal %s is another agent's", o.SignalID)
-	case b.contracts[o.ContractID]:
+	case b.contracts[contractOf(o)]:
 		return fmt.Errorf("there is a contract %s", o.ContractID)
 	}
 	return nil
@@ -216,7 +216,7 @@ func (b *Book) apply(s Step) {
 		b.disputes[o.DisputeID] = &State{Opened: *o, At: e.At, Status: StatusPending}
 		b.unresolved[o.DisputeID], b.substances[o.Substance] = true, o.DisputeID
 		if o.ContractID != "" {
-			b.contracts[o.ContractID] = true
+			b.contracts[contractOf(o)] = true
 		}
 		by := b.of(o.Challenger)
 		by.opened = append(lately(by.opened, e.At), e.At)
@@ -274,7 +274,7 @@ func (b *Book) forget() {
 		}
 		d := b.disputes[p.dispute]
 		delete(b.disputes, p.dispute)
-		delete(b.contracts, d.ContractID)
+		delete(b.contracts, contractOf(&d.Opened))
 		if b.substances[d.Substance] == p.dispute {
 			delete(b.substances, d.Substance)
 		}
@@ -304,6 +304,9 @@ func sameOwner(one, other string) bool {
 	b, err2 := accrual.ParseAgent(other)
 	return err != nil || err2 != nil || a.SameOwner(b)
 }
+
+// contractOf names a contract. An id is its challenger's alone: nobody can take it before.
+func contractOf(o *Opened) [2]string { return [2]string{o.Challenger, o.ContractID} }
 
 // pairOf returns the agents of a dispute, in order: which of them disputes the other does not matter.
 func pairOf(d *State) [2]string {

@@ -25,8 +25,8 @@ type Book struct {
 	signals  map[string]*SignalState // by id
 	disputes map[string]*State       // by id
 	agents   map[string]*agent       // by id
-	// contracts are the ids that contracts have, and substances the last dispute of each.
-	contracts  map[string]bool
+	// contracts are challengers with the ids of their contracts, and substances the last dispute of each.
+	contracts  map[[2]string]bool
 	substances map[string]string
 	pairs      map[[2]string]bool // of agents, in order, of which a dispute has given points
 	cites      map[[2]string]bool // owners with the agents that they have cited
@@ -115,7 +115,7 @@ type Step struct {
 func NewBook() *Book {
 	return &Book{
 		log: accrual.Log{Head: evidence.HashBytes([]byte("dispute"))}, tree: (&compact.RangeFactory{Hash: rfc6962.DefaultHasher.HashChildren}).NewEmptyRange(0),
-		signals: make(map[string]*SignalState), disputes: make(map[string]*State), agents: make(map[string]*agent), contracts: make(map[string]bool),
+		signals: make(map[string]*SignalState), disputes: make(map[string]*State), agents: make(map[string]*agent), contracts: make(map[[2]string]bool),
 		substances: make(map[string]string), pairs: make(map[[2]string]bool), cites: make(map[[2]string]bool), running: make(map[string]bool), unresolved: make(map[string]bool),
 	}
 }

@@ -179,8 +179,8 @@ func (b *Book) File(r Rules, f Filed, now time.Time) (id string, e *Entry, err e
 	if rule, err := b.breaks(o, f.By, now); err != nil {
 		return "", b.violation(rule, o, now), err
 	}
-	if b.contracts[o.ContractID] {
-		return "", nil, refusal.New("statement_exists", "there is another contract with the id %s", o.ContractID)
+	if b.contracts[contractOf(&o)] {
+		return "", nil, refusal.New("statement_exists", "the agent has another contract with the id %s", o.ContractID)
 	}
 	return o.DisputeID, &Entry{At: b.Time(now), Opened: &o}, nil
 }

@@ -271,6 +271,9 @@ func TestIdentical(t *testing.T) {
 				f.Contract.CounterClaim = "x"
 				return f
 			}, "statement_exists"},
+		"the id of another's contract": {
+			func(*node) dispute.Filing { return contractOf(bob, "c", "sig", begin) },
+			func(n *node) dispute.Filing { return contractOf(carol, "c", "sig", begin) }, ""},
 		"another challenger": {
 			func(*node) dispute.Filing { return challengeOf(bob, alice, "timing", hashOf(1)) },
 			func(n *node) dispute.Filing { return challengeOf(carol, alice, "timing", hashOf(1)) }, ""},

@@ -38,7 +38,8 @@ const (
 	ReasonProbesUnanswered = "probes_unanswered" // fewer questions were answered twice than can decide
 	ReasonProbesDivided    = "probes_divided"    // some were answered both ways, and not most
 	ReasonNoArbiter        = "no_arbiter"        // no arbiter has decided in time
-	ReasonTooLong          = "trial_too_long"    // the node has not got through the receipts in the time that it takes for one dispute
+	ReasonTooLong          = "trial_too_long"    // there are more receipts than [MaxRead], or the node has not got through them in time
+	ReasonFailed           = "trial_failed"      // the node could not read or understand what it holds
 )
 
 // Trial judges one dispute by receipts. The caller has verified every signature, and that the receipts are the target's. It is not safe for
@@ -50,7 +51,12 @@ type Trial struct {
 	wanted   map[string]bool // target receipts that were not shown yet
 	sessions []*Record
 	forged   []string
+	read     int  // receipts
+	cut      bool // there are more
 }
+
+// MaxRead is how many receipts a trial looks at. An owner can have sessions of any length, and their trials would hold up all others.
+const MaxRead = 100_000
 
 // judge has the rules of one type. A session that it finds against loses.
 type judge interface {
@@ -113,11 +119,16 @@ func (t *Trial) Session(challenges []autonomy.Challenge) *Record {
 func (t *Trial) Forged(hash string) { t.forged = append(t.forged, hash) }
 
 // Add looks at the next receipt of the chain that the node holds. The caller adds them in order, from the first on. Receipts after a gap are not
-// looked at: what is missing there could explain anything.
-func (r *Record) Add(hash string, c *interaction.Receipt) {
+// looked at: what is missing there could explain anything. It reports false for a receipt too many, which ends the trial: the caller need add no more.
+func (r *Record) Add(hash string, c *interaction.Receipt) bool {
 	if c.Chain.SequenceNumber != int64(len(r.hashes))+1 {
-		return
+		return true
 	}
+	if r.trial.read == MaxRead {
+		r.trial.cut = true
+		return false
+	}
+	r.trial.read++
 	delete(r.trial.wanted, hash)
 	if len(r.hashes) > 0 && contradicts(&r.last, r.hashes[len(r.hashes)-1], c) {
 		r.find(TypeConsistency, ReasonBroken)
@@ -129,6 +140,7 @@ func (r *Record) Add(hash string, c *interaction.Receipt) {
 	if r.trial.judged[hash] {
 		r.begin()
 	}
+	return true
 }
 
 // begin begins anew after what has counted. Calls of tools stay known: their results can come later.
@@ -190,7 +202,7 @@ func (t *Trial) Judge(late bool) (f Finding, ended bool) {
 		if t.rules != nil {
 			found, unsure = t.rules.end(r)
 		}
-		if r.closed() || late || t.of.Type != TypeKnowledge {
+		if r.closed() || late && !t.cut || t.of.Type != TypeKnowledge {
 			r.found = cmp.Or(r.found, found)
 		}
 		doubt = cmp.Or(doubt, unsure)
@@ -202,6 +214,8 @@ func (t *Trial) Judge(late bool) (f Finding, ended bool) {
 	}
 	f.Inputs = sortedHashes(append(inputs, t.forged[:min(len(t.forged), maxBrought)]...))
 	switch {
+	case t.cut:
+		f.Outcome, f.Reason = accrual.Inconclusive, ReasonTooLong
 	case len(t.wanted) > 0:
 		f.Outcome, f.Reason = accrual.Inconclusive, ReasonReceiptsMissing
 		return f, late

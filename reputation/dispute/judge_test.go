@@ -339,6 +339,44 @@ func TestWhatHasCounted(t *testing.T) {
 	}
 }
 
+// TestTrialsAreBounded: a trial looks at so many receipts. What is found by then decides, and otherwise nobody wins, at once.
+func TestTrialsAreBounded(t *testing.T) {
+	w := working(1).with(func(t *trace) { t.closed = false })
+	w.link()
+	long := *w.receipts[0].Model
+	long.Figures.Duration = interaction.Observed(99_000)
+	for name, c := range map[string]struct {
+		receipts, impossible int // how many there are, and which is impossible; 0 for none
+		more                 bool
+		want                 dispute.Finding
+	}{
+		"as many as it reads":       {dispute.MaxRead, 0, true, dispute.Finding{Outcome: nobody, Reason: "session_open"}},
+		"one more":                  {dispute.MaxRead + 1, 0, false, dispute.Finding{Outcome: nobody, Reason: "trial_too_long"}},
+		"the last one decides":      {dispute.MaxRead + 1, dispute.MaxRead, false, dispute.Finding{Outcome: wins, Reason: "duration_impossible", Fault: hashOf(1, 0)}},
+		"what comes after does not": {dispute.MaxRead + 1, dispute.MaxRead + 1, false, dispute.Finding{Outcome: nobody, Reason: "trial_too_long"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			trial := dispute.NewTrial(dispute.Opened{Type: dispute.TypeTiming}, nil)
+			var r *dispute.Record
+			more, each := true, dispute.MaxRead/2
+			for i := range c.receipts { // in two sessions, and a third for what is too much
+				one := *w.receipts[0]
+				if one.Chain.SequenceNumber = int64(i%each) + 1; one.Chain.SequenceNumber == 1 {
+					r = trial.Session(nil)
+				}
+				if i+1 == c.impossible {
+					one.Model = &long
+				}
+				more = r.Add(hashOf(i/each, i%each), &one)
+			}
+			f, _ := trial.Judge(false)
+			f.Inputs = nil
+			check.WantEqual(t, more, c.more)
+			check.WantEqual(t, f, c.want)
+		})
+	}
+}
+
 // entryOf checks that a log takes a finding.
 func entryOf(f dispute.Finding) error {
 	_, err := dispute.Entry{At: 1, Resolved: &dispute.Resolved{DisputeID: dispute.DisputeID(hashOf(1)), Finding: f, Resolver: dispute.ResolverRules}}.Encode()

@@ -105,7 +105,7 @@ func (a *Account) step() (settled bool) {
 	r.Factors = r.Inputs.Factors()
 	r.Today = r.Factors.R()
 	r.R = Step(r.R, r.Today)
-	r.Tier = Tier(r.R)
+	r.Tier = accrual.RatingTier(r.R)
 	r.Steps++
 	return r.R == before && r.Inputs.Spam == 0
 }

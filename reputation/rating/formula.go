@@ -2,7 +2,6 @@ package rating
 
 import (
 	"math"
-	"slices"
 
 	"github.com/actionproof/mediator/reputation/accrual"
 )
@@ -79,15 +78,6 @@ func Transparency(s accrual.Signal) float64 {
 		sum = min(sum, verificationCap)
 	}
 	return accrual.Round(sum)
-}
-
-// tiersFrom is where the tiers of R begin, in the order of [accrual.RatingTiers]. They have nothing to do with the tiers of a score.
-var tiersFrom = []float64{85, 70, 55, 40, 0}
-
-// Tier returns the tier of a rating.
-func Tier(r float64) string {
-	i := slices.IndexFunc(tiersFrom, func(from float64) bool { return r >= from })
-	return accrual.RatingTiers[max(0, i)]
 }
 
 // part is a value with its weight.

@@ -13,7 +13,7 @@ import (
 func TestWorkedExample(t *testing.T) {
 	check.WantEqual(t, rating.Factors{C: 0.82, T: 0.90, P: 0.62, V: 0.55, Q: 0.30}.R(), 19.358308)
 	check.WantEqual(t, rating.Factors{C: 0.82, T: 0.90, P: 0.62, V: 0.80, Q: 0.10}.R(), 33.277091)
-	check.WantEqual(t, rating.Tier(19.358308), "D")
+	check.WantEqual(t, accrual.RatingTier(19.358308), "D")
 }
 
 func TestR(t *testing.T) {
@@ -101,16 +101,5 @@ func TestStep(t *testing.T) {
 		{99, 100, 99.15},
 	} {
 		check.WantEqual(t, rating.Step(row.old, row.today), row.want)
-	}
-}
-
-func TestTier(t *testing.T) {
-	for _, row := range []struct {
-		r    float64
-		want string
-	}{
-		{100, "S"}, {85, "S"}, {84.999999, "A"}, {70, "A"}, {69.999999, "B"}, {55, "B"}, {54.999999, "C"}, {40, "C"}, {39.999999, "D"}, {0, "D"},
-	} {
-		check.WantEqual(t, rating.Tier(row.r), row.want)
 	}
 }

@@ -267,7 +267,7 @@ func TestRatesInBounds(t *testing.T) {
 					t.Fatalf("seed %d: %s is %v", seed, name, v)
 				}
 			}
-			if got.Measured && (got.Factors != i.Factors() || got.Today != got.Factors.R() || got.R != rating.Step(before, got.Today) || got.Tier != rating.Tier(got.R)) {
+			if got.Measured && (got.Factors != i.Factors() || got.Today != got.Factors.R() || got.R != rating.Step(before, got.Today) || got.Tier != accrual.RatingTier(got.R)) {
 				t.Fatalf("seed %d: the figures do not follow from each other: %+v", seed, got)
 			}
 			before = got.R

@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/actionproof/mediator/ledger"
@@ -45,6 +46,7 @@ type Store struct {
 	read  *sql.DB
 	write func(ctx context.Context, do func(tx) error) error
 	close func() error
+	clock func(ctx context.Context) (time.Time, error)
 }
 
 // tx is a transaction, and the context of its statements.
@@ -75,8 +77,11 @@ func OpenPostgres(ctx context.Context, dsn string) (*Store, error) {
 	write := func(ctx context.Context, do func(tx) error) error {
 		return db.Write(ctx, func(ctx context.Context, t *sql.Tx) error { return do(tx{t, ctx}) })
 	}
-	return &Store{read: db.Read(), write: write, close: db.Close}, nil
+	return &Store{read: db.Read(), write: write, close: db.Close, clock: db.Now}, nil
 }
+
+// Clock returns the clock that all who share the store agree about, which is the database server's. A file has one process, and no clock: then it is nil.
+func (s *Store) Clock() func(ctx context.Context) (time.Time, error) { return s.clock }
 
 // Close makes what was accepted durable and closes the store.
 func (s *Store) Close() error { return s.close() }

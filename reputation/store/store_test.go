@@ -86,6 +86,25 @@ func addition(session string, from, to int64) store.Addition {
 	return a
 }
 
+// TestClock: replicas have the clock of their database server, and a file has none.
+func TestClock(t *testing.T) {
+	each(t, func(t *testing.T, one, two *store.Store) {
+		if one == two {
+			if one.Clock() != nil {
+				t.Error("a file has a clock")
+			}
+			return
+		}
+		first, err := one.Clock()(t.Context())
+		must(t, err)
+		second, err := two.Clock()(t.Context())
+		must(t, err)
+		if second.Before(first) || first.IsZero() {
+			t.Errorf("%s, then %s", first, second)
+		}
+	})
+}
+
 func TestReceipts(t *testing.T) {
 	each(t, func(t *testing.T, one, two *store.Store) {
 		ctx := t.Context()

@@ -151,9 +151,10 @@ func disputeLogs() (out []disputeVector) {
 		published(newCourt().signal(workerA2, "sig-4", "short", receiptHash(1)), dispute.Publication{Cites: []string{workerA1}}).
 		wait(24 * time.Hour).finalise().state("what was found of signals, and who is cited"))
 
-	add(newCourt().opened(newCourt().signal(workerA1, "sig", "short")).come("a contract", "ok", newCourt().contract(workerB, "c-1", "sig")).state("a pending dispute").
+	add(newCourt().opened(newCourt().signal(workerA1, "sig-2", "short")).opened(newCourt().signal(workerA1, "sig", "short")).come("a contract", "ok", newCourt().contract(workerB, "c-1", "sig")).state("a pending dispute").
 		come("the same contract again", "ok", newCourt().contract(workerB, "c-1", "sig")).
-		come("another contract of the same id", "statement_exists", newCourt().contract(workerC, "c-1", "sig")).
+		come("another contract of the same id", "statement_exists", newCourt().contract(workerB, "c-1", "sig-2")).
+		come("another's contract of the same id", "ok", newCourt().contract(workerA2, "c-1", "sig-2")).
 		come("a contract about nothing", "signal_unknown", newCourt().contract(workerB, "c-2", "other")).
 		come("a contract about one's own signal", "dispute_self", newCourt().contract(workerA1, "c-2", "sig")).
 		come("a contract of nobody who is registered", "statement_unregistered", newCourt().contract(workerC, "c-2", "sig"), registered(0)).

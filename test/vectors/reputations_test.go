@@ -297,6 +297,7 @@ func (d deployment) reputationTokens(f reputationsFile) []reputationVector {
 		{"valid", rated(72.5, 0.25, "A"), "ok"}, {"the least", rated(0, 0, "D"), "ok"}, {"the most", rated(100, 3, "S"), "ok"},
 		{"r above 100", rated(100.5, 0, "S"), malformed}, {"r below 0", rated(-1, 0, "D"), malformed}, {"q above 3", rated(50, 3.5, "C"), malformed},
 		{"q below 0", rated(50, -0.5, "C"), malformed}, {"r that is not rounded", rated(0.12345678, 0, "D"), malformed}, {"another tier", rated(50, 0, "E"), malformed},
+		{"a higher tier than that of r", rated(84.999999, 0, "S"), malformed}, {"a lower one", rated(85, 0, "A"), malformed}, {"the last of a tier", rated(84.999999, 0, "A"), "ok"},
 		{"no tier", rated(50, 0, ""), malformed}, {"nothing", map[string]any{"rating": map[string]any{}}, "claims_not_canonical"}, {"a number", map[string]any{"rating": 72.5}, malformed},
 	} {
 		out = append(out, reputationVector{Name: "rating: " + row.name, Token: signed(whole, row.claims), Verdict: row.code})

@@ -67,10 +67,10 @@ const maxReceiptLine = 32 << 10
 // maxHeader is how much of a token's beginning is looked at, in bytes: more than any header has.
 const maxHeader = 1024
 
-// areReceipts reports whether in begins as a token does, and not as that of a score. It takes nothing away from in.
+// areReceipts reports whether in begins as a token does, and not as one that a node has signed. It takes nothing away from in.
 func areReceipts(in *bufio.Reader) bool {
 	start, _ := in.Peek(maxHeader)
-	return strings.HasPrefix(string(start), "eyJ") && !archive.IsScore(string(start)) // {" in base64url
+	return strings.HasPrefix(string(start), "eyJ") && !archive.IsScore(string(start)) && appraisals[archive.TypeOf(string(start))] == nil // {" in base64url
 }
 
 // receiptLines yields the tokens of a file, one from each line.

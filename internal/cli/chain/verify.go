@@ -23,7 +23,7 @@ func evidenceVerify() *cobra.Command {
 	var copied, scored string
 	var unpinned, asJSON bool
 	c := &cobra.Command{
-		Use: "verify [FILE]", Short: "Verify the chain of evidence of one record, an export, a copy of a ledger, interaction receipts, or a score, with public keys alone",
+		Use: "verify [FILE]", Short: "Verify the chain of evidence of one record, an export, a copy of a ledger, interaction receipts, or what a node has signed, with public keys alone",
 		Example: `  mediator evidence verify march.jsonl.gz --registry registry.jwk --auditor auditor.jwk
   mediator evidence verify --ledger copy/ledger.db --since 24h
   mediator evidence verify receipts.txt --score score.json`,
@@ -42,7 +42,9 @@ func evidenceVerify() *cobra.Command {
 against each other and the record's call, as of the moment when the last of them was signed. What was revoked since is refused. FILE is one
 record (posts show --json), or an export (evidence export), which brings certificates and manifests with it; of a trust bundle that is there
 too, the certificates and the revocations count as well. FILE can also be the interaction receipts of one session, a token on each line, from the
-first on, or a single one; with --score, the session's score is verified too, and computed again from them. A score by itself can be FILE too. Challenge tokens and capabilities are secrets of the gate that issued them and are
+first on, or a single one; with --score, the session's score is verified too, and computed again from them. A score by itself can be FILE too,
+and so can a reputation (reputation show --json), the result of a verification (verification register --json), or the resolution of a dispute
+(dispute show --json), each also as the token alone. Challenge tokens and capabilities are secrets of the gate that issued them and are
 not judged. With --roots-in-file no root is pinned: the records are then only checked against the export itself, and whoever made it can have
 made its roots.`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -99,6 +101,9 @@ func verifyRecord(c *cobra.Command, by judgeFlags, in io.Reader, path string, as
 	}
 	if s, ok := archive.ParseScore(raw); ok {
 		return verifyScore(c, by, s, asJSON)
+	}
+	if token, ok := appraisalIn(raw); ok {
+		return verifyAppraisal(c, by, token, asJSON)
 	}
 	p, receipts, err := archive.ParseRecord(raw, path)
 	if err != nil {

@@ -61,11 +61,11 @@ func TestReputation(t *testing.T) {
 	}
 	const want = "building: score 44.4 (at least 40.0), 11 interactions, 50 % observed, provisional, disputed, open disputes 1, verification passed 2027-01-15T08:00:00Z in the mode observed, " +
 		"good until 2027-01-16T08:00:00Z, degraded, R 34.5 of 100, tier D; Q 0.25 of 3, formulas "
-	if got := factsOf(c); !strings.HasPrefix(got, want) {
+	if got := ReputationFacts(c); !strings.HasPrefix(got, want) {
 		t.Errorf("a record shows %s, want %s", got, want)
 	}
 	out.Reset()
-	if err := drawReputation(&out, accrual.Claims{}); err != nil || !strings.Contains(out.String(), "lost, 0 open\n") || !strings.Contains(out.String(), "rating        not measured\n") {
+	if err := drawReputation(&out, accrual.Claims{}); err != nil || !strings.Contains(out.String(), "lost, 0 open\n") || !strings.Contains(out.String(), "owner         none: ") || !strings.Contains(out.String(), "rating        not measured\n") {
 		t.Errorf("nothing is known: %v\n%s", err, &out)
 	}
 	out.Reset()
@@ -124,7 +124,7 @@ func TestTimeline(t *testing.T) {
 	}
 	for _, want := range []string{
 		"  timeline     2 receipts; the post names number 1, with calls open: post_9\n",
-		"       +0.000 s    1   model  completed gpt-5 at api.example.com:443 (200), tokens in 9, out 6, asks for look\n",
+		"       +0.000 s    1   model  completed gpt-5 at api.example.com:443 (200), tokens in 9 declared, out 6 estimated, asks for look\n",
 		"                      tool   look at mcp.example.com:443\n       +1.500 s    2   post   completed post_2 (201)\n",
 	} {
 		if got := show(tokens); !strings.Contains(got, want) {

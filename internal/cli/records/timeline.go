@@ -67,14 +67,18 @@ func described(r interaction.Receipt) string {
 		name   string
 		figure interaction.Figure
 	}{{"tokens in", f.InputTokens}, {"out", f.OutputTokens}, {"ms", f.Duration}, {"words new", f.NewInputWords}} {
-		if of.figure.State != interaction.StateNotMeasured {
+		switch of.figure.State {
+		case interaction.StateNotMeasured:
+		case interaction.StateObserved:
 			said = append(said, fmt.Sprintf("%s %d", of.name, of.figure.Value))
+		default:
+			said = append(said, fmt.Sprintf("%s %d %s", of.name, of.figure.Value, of.figure.State))
 		}
 	}
 	var tools []string
 	for _, t := range m.ToolCalls {
 		if t.Tool == "" {
-			t.Tool = "(a tool that was not offered)"
+			t.Tool = "(a tool that is not named)" // it was not offered, or its name is too long
 		}
 		tools = append(tools, t.Tool)
 	}

@@ -41,7 +41,7 @@ func chainTree(artifacts []ledger.Artifact) *leafLine {
 		return fmt.Sprintf("session %s, prompt %t, operator %t, shell %t, users in its environment %t, observed: %s", short(c.SessionID),
 			c.HumanPromptPresent, c.HumanOperatorPresent, c.UserShellAccess, c.AgentEnvironmentUserAccessible, strings.Join(c.Observed, " "))
 	})
-	reputation := artifactLine(accrual.Kind, "reputation", tokens["reputation"], factsOf)
+	reputation := artifactLine(accrual.Kind, "reputation", tokens["reputation"], ReputationFacts)
 	decision := artifactLine(evidence.PolicyDecisionKind, "policy decision", tokens["policyDecision"], func(c evidence.PolicyDecision) string {
 		return fmt.Sprintf("%s by rule %s, policy %s", c.Decision, c.Rule, short(c.PolicyHash))
 	}, reputation)

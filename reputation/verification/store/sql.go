@@ -110,13 +110,7 @@ func OpenPostgres(ctx context.Context, dsn string) (*SQL, error) {
 		return nil, err
 	}
 	return &SQL{
-		read: db.Read(), close: db.Close,
-		now: func(ctx context.Context) (now time.Time, err error) {
-			if err = db.Read().QueryRowContext(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
-				return now, ledger.Unavailable("read the clock", err)
-			}
-			return now, nil
-		},
+		read: db.Read(), close: db.Close, now: db.Now,
 		write: func(ctx context.Context, do func(tx) error) error {
 			return db.Write(ctx, func(ctx context.Context, t *sql.Tx) error { return do(tx{t, ctx}) })
 		},

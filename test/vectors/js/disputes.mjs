@@ -273,7 +273,7 @@ export class Book {
     const at = this.time(now);
     const [rule, code] = this.broken({ signal, substance, challenger, tier, now }) ?? [];
     if (rule) return { code, entry: this.violation(challenger, rule, name, at) };
-    refuseIf(contract && [...this.disputes.values()].some((d) => d.challenge_id === document.challenge_id), 'statement_exists');
+    refuseIf(contract && [...this.disputes.values()].some((d) => d.challenger_id === challenger && d.challenge_id === document.challenge_id), 'statement_exists');
     const opened = { dispute_id: id, challenger_id: challenger, target_id: target, challenge_type: type, document: name, substance, tier, deadline: at + deadline };
     if (contract) Object.assign(opened, { signal_id: signal.signal_id, challenge_id: document.challenge_id });
     if (receipts.length > 0) opened.target_receipts = receipts;

@@ -5,6 +5,8 @@ const TEN = 10;
 const WEIGHTS = { trace: 0.2, sources: 0.2, context: 0.15, verification: 0.15, timestamp: 0.1, schema: 0.2 };
 const TIERS = [['S', 85], ['A', 70], ['B', 55], ['C', 40], ['D', 0]];
 
+export const ratingTier = (r) => TIERS.find(([, from]) => r >= from)[0];
+
 const round = (x) => Math.sign(x) * Math.round(Math.abs(x) * 1e6) / 1e6 + 0;
 const mean = (values) => values.reduce((sum, v) => sum + v, 0) / values.length;
 const within = (x, low, high) => Math.min(high, Math.max(low, x));
@@ -130,7 +132,7 @@ export function ratingOf(log, { agent, scoringHash, at }) {
     rating.factors = factorsOf(rating.inputs);
     rating.r_today = todayOf(rating.factors);
     rating.r = round(within(0.15 * rating.r_today + 0.85 * rating.r, rating.r - 8, rating.r + 8));
-    rating.r_tier = TIERS.find(([, from]) => rating.r >= from)[0];
+    rating.r_tier = ratingTier(rating.r);
     rating.steps++;
   }
   return { ...rating, as_of: asOf, measured: lacks.length === 0, ...(lacks.length > 0 && { lacks }) };

@@ -1,5 +1,6 @@
 // The claims of a reputation token, and what follows from an agent's log. Types are those of claims.mjs; d is a number.
 import { canonical } from './canonical.mjs';
+import { ratingTier } from './rating.mjs';
 import { bytesIn, hash, isHash, refuseIf } from './refusal.mjs';
 
 export const reputation = {
@@ -73,7 +74,7 @@ export function soundReputation(c) {
   if (history.length > WINDOW || new Set(history.map((s) => s.session_id)).size !== history.length) return false;
   if (!history.every((s) => s.timestamp > 0 && within(s.score, 100) && within(s.coverage, 1) && named(s.session_id, 128))) return false;
   if (c.verification && !soundPassed(c.verification)) return false;
-  if (c.rating && !(within(c.rating.r, 100) && within(c.rating.q, 3) && ['S', 'A', 'B', 'C', 'D'].includes(c.rating.r_tier))) return false;
+  if (c.rating && !(within(c.rating.r, 100) && within(c.rating.q, 3) && c.rating.r_tier === ratingTier(c.rating.r))) return false;
   return Object.entries(derived(c)).every(([name, value]) => c[name] === value);
 }
 

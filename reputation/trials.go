@@ -1,0 +1,256 @@
+package reputation
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/failpoint"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/dispute"
+	"github.com/actionproof/mediator/reputation/store"
+)
+
+const (
+	// triedFirst is how long a dispute waits until it is judged again, where something is missing. It waits twice as long each time, at most triedLast.
+	// Once its time is over it is judged at once; if that fails, the waits begin anew.
+	triedFirst = time.Minute
+	triedLast  = 6 * time.Hour
+	// failsFor is for how long a dispute whose time is over is judged again, where its trials fail.
+	failsFor = 24 * time.Hour
+)
+
+// trials are those of the disputes that have not ended. They are kept in memory alone: after a restart each dispute is judged once more.
+type trials struct {
+	last  map[string]attempt // by the dispute's id
+	turns map[string]int64   // which of all trials was the last one of an owner's agents, as challengers
+	count int64
+}
+
+// attempt is a trial that has not ended its dispute.
+type attempt struct {
+	at   time.Time
+	wait time.Duration // until the next one
+	late bool          // the dispute's time was over
+}
+
+func newTrials() *trials {
+	return &trials{last: make(map[string]attempt), turns: make(map[string]int64)}
+}
+
+// note notes that a trial begins.
+func (t *trials) note(d dispute.State, late bool, now time.Time) {
+	last := t.last[d.DisputeID]
+	wait := min(2*last.wait, triedLast)
+	if wait == 0 || late && !last.late {
+		wait = triedFirst
+	}
+	t.count++
+	t.last[d.DisputeID], t.turns[owner(d)] = attempt{now, wait, late}, t.count
+}
+
+// due returns which of the disputes that have not ended are to be judged now. Owners have their turns: whoever lets its agents open many disputes, or
+// large ones, waits for itself.
+func (t *trials) due(open []dispute.State, late func(id string) bool, now time.Time) (ids []string) {
+	unresolved, owners := make(map[string]bool), make(map[string]bool)
+	due := slices.DeleteFunc(slices.Clone(open), func(d dispute.State) bool {
+		unresolved[d.DisputeID], owners[owner(d)] = true, true
+		last := t.last[d.DisputeID]
+		early := now.Sub(last.at).Abs() < last.wait // the clock may have been set back
+		return early && (last.late || !late(d.DisputeID))
+	})
+	maps.DeleteFunc(t.last, func(id string, _ attempt) bool { return !unresolved[id] }) // whichever replica has ended them
+	maps.DeleteFunc(t.turns, func(id string, _ int64) bool { return !owners[id] })
+	slices.SortStableFunc(due, func(a, b dispute.State) int {
+		return cmp.Or(cmp.Compare(t.turns[owner(a)], t.turns[owner(b)]), t.last[a.DisputeID].at.Compare(t.last[b.DisputeID].at))
+	})
+	for _, d := range due {
+		ids = append(ids, d.DisputeID)
+	}
+	return ids
+}
+
+// owner is whose turn the trial of a dispute is.
+func owner(d dispute.State) string {
+	agent, _ := accrual.ParseAgent(d.Challenger) // what is no id is of no owner
+	return bucket(agent)
+}
+
+// try judges a dispute, and ends it if nothing is missing, or if its time is over.
+func (s *Service) try(ctx context.Context, id string) error {
+	var d dispute.State
+	var trial *dispute.Trial
+	// It is noted before the trial, so that one that fails is not held again at once.
+	err := s.step(ctx, func(book *dispute.Book, now time.Time) error {
+		d, _ = book.Dispute(id)
+		trial = dispute.NewTrial(d.Opened, book.Judged(id))
+		s.docket.trials.note(d, book.Late(id, now), now)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	trying, cancel := context.WithTimeout(ctx, s.o.Disputes.TrialTime)
+	defer cancel()
+	switch err := s.show(trying, d, trial); {
+	case ctx.Err() != nil:
+		return err
+	case err != nil && trying.Err() != nil:
+		return s.giveUp(ctx, id, dispute.ReasonTooLong, 0, err)
+	case err != nil:
+		return s.giveUp(ctx, id, dispute.ReasonFailed, failsFor, err)
+	}
+	failpoint.Reach("trial held")
+	return s.step(ctx, func(book *dispute.Book, now time.Time) error {
+		finding, ended := trial.Judge(book.Late(id, now))
+		if ended {
+			return s.end(ctx, book, id, func() (dispute.Entry, error) { return book.End(id, finding, now) })
+		}
+		if state, _ := book.Dispute(id); state.Status != dispute.StatusPending {
+			return nil
+		}
+		e, err := book.Review(id, now)
+		if err != nil {
+			return err
+		}
+		return s.proceed(ctx, book, e, store.Step{Reviewing: id})
+	})
+}
+
+// giveUp ends a dispute that cannot be judged, if its time has been over for so long: otherwise it would never end. Until then it is tried again.
+func (s *Service) giveUp(ctx context.Context, id, reason string, after time.Duration, because error) error {
+	return s.step(ctx, func(book *dispute.Book, now time.Time) error {
+		if state, _ := book.Dispute(id); now.Before(time.Unix(state.Deadline, 0).Add(after)) {
+			return because
+		}
+		s.o.Log.Error("a dispute ends without being judged", zap.String("dispute", id), zap.String("reason", reason), zap.Error(because))
+		finding := dispute.Finding{Outcome: accrual.Inconclusive, Reason: reason}
+		return s.end(ctx, book, id, func() (dispute.Entry, error) { return book.End(id, finding, now) })
+	})
+}
+
+// show shows a trial everything that the node has of the sessions that a dispute is about.
+func (s *Service) show(ctx context.Context, d dispute.State, trial *dispute.Trial) error {
+	target, err := accrual.ParseAgent(d.Target)
+	if err != nil {
+		return err
+	}
+	records := make(map[string]*dispute.Record)
+	begin := func(session string) (*dispute.Record, error) {
+		r := records[session]
+		if r != nil {
+			return r, nil
+		}
+		challenges, err := s.challenges(ctx, sessionKey{target.Owner, session})
+		if err == nil {
+			r = trial.Session(challenges)
+			records[session] = r
+			err = s.showSession(ctx, sessionKey{target.Owner, session}, r)
+		}
+		return r, err
+	}
+	held, err := s.held(ctx, d.Receipts)
+	if err != nil {
+		return err
+	}
+	for _, r := range held {
+		if _, err := begin(r.Chain.SessionID); err != nil {
+			return err
+		}
+	}
+	tokens, err := s.broughtIn(ctx, d.DisputeID)
+	if err != nil {
+		return err
+	}
+	var others []evidence.Opened[interaction.Receipt]
+	for _, token := range tokens {
+		c, err := evidence.UnverifiedClaims(interaction.Kind, token)
+		if err != nil || c.Owner != target.Owner || c.Agent != target.Subject {
+			continue // it is none of the target's
+		}
+		o, err := s.openPast(token)
+		if err != nil && problem.DetailsOf(err).Code == "signature_invalid" {
+			trial.Forged(evidence.HashToken(token))
+		}
+		if err != nil {
+			continue
+		}
+		others = append(others, o)
+		if slices.Contains(d.Receipts, o.Hash()) {
+			if _, err := begin(c.Chain.SessionID); err != nil {
+				return err
+			}
+		}
+	}
+	for _, o := range others {
+		c := o.Claims()
+		// Only the sessions of the disputed receipts are judged: by those it was judged whether the dispute may be opened.
+		if r := records[c.Chain.SessionID]; r != nil {
+			r.Other(o.Hash(), &c)
+		}
+	}
+	return nil
+}
+
+// broughtIn returns the receipts that a dispute has brought.
+func (s *Service) broughtIn(ctx context.Context, id string) ([]string, error) {
+	d, err := s.o.Store.Dispute(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	var c dispute.Challenge
+	if err := json.Unmarshal([]byte(d.Document), &c); err != nil {
+		return nil, err
+	}
+	return c.Brought(), nil
+}
+
+// showSession shows the receipts of a session, and the one that contradicts its chain. A receipt that is not believed any more ends them.
+func (s *Service) showSession(ctx context.Context, key sessionKey, r *dispute.Record) error {
+	select {
+	case s.reads <- struct{}{}:
+		defer func() { <-s.reads }()
+	case <-ctx.Done():
+		return errBusy
+	}
+	for next := int64(1); ; next += store.MaxReceipts {
+		receipts, err := s.o.Store.Receipts(ctx, key.owner, key.session, next, store.MaxReceipts)
+		if err != nil {
+			return err
+		}
+		for _, one := range receipts {
+			o, err := s.openPast(one.Token)
+			if err != nil {
+				s.strangers.Warn("a receipt in a dispute is not believed any more", zap.String("owner", key.owner), zap.String("session", key.session), zap.Error(err))
+				return nil
+			}
+			c := o.Claims()
+			if !r.Add(o.Hash(), &c) {
+				return nil
+			}
+		}
+		if len(receipts) < store.MaxReceipts {
+			break
+		}
+	}
+	fork, err := s.o.Store.Forked(ctx, key.owner, key.session)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if o, err := s.openPast(fork.Token); err == nil {
+		c := o.Claims()
+		r.Other(o.Hash(), &c)
+	}
+	return nil
+}
