@@ -1,13 +1,10 @@
 package evidence
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"strings"
 
-	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
@@ -32,20 +29,17 @@ func HashToken(token string) string {
 // HashJSON returns the lowercase hex SHA-256 of the RFC 8785 canonical form of raw.
 // It refuses what [strictjson.Canonical] refuses.
 func HashJSON(raw []byte) (string, error) {
-	c, err := strictjson.Canonical(raw)
-	if err != nil {
-		return "", err
-	}
-	return HashBytes(c), nil
+	return hashOf(strictjson.Canonical(raw))
 }
 
 // HashValue is [HashJSON] of v as encoding/json writes it.
 func HashValue(v any) (string, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return "", refusal.New("content_malformed", "the value cannot be written as JSON: %v", err)
+	return hashOf(strictjson.CanonicalOf(v))
+}
+
+func hashOf(canonical []byte, err error) (string, error) {
+	if err != nil {
+		return "", err
 	}
-	return HashJSON(buf.Bytes())
+	return HashBytes(canonical), nil
 }

@@ -45,7 +45,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 		}
 	}
 	direct := *o.HTTP
-	direct.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	direct.CheckRedirect = wire.Stay
 	return &Client{o: o, peer: wire.Peer{HTTP: &direct, Name: "the API's gate", Unavailable: "gate_unavailable"}}, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/wire"
 )
 
 // source is a file or an https URL, which can be read again and again.
@@ -125,6 +126,6 @@ func pinned(pins []string) (*http.Client, error) {
 			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true, VerifyConnection: verify},
 			MaxResponseHeaderBytes: maxHeaders, MaxIdleConns: 2, IdleConnTimeout: time.Minute,
 		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		CheckRedirect: wire.Stay,
 	}, nil
 }

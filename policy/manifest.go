@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"encoding/json"
 	"strings"
 
 	"github.com/actionproof/mediator/evidence"
@@ -215,12 +214,8 @@ func (m *Manifest) Hash() string { return canonicalHash(m) }
 
 // Canonical returns the canonical JSON of the manifest, which [ParseManifest] reads as the same manifest.
 func (m *Manifest) Canonical() (string, error) {
-	raw, err := json.Marshal(m)
-	if err != nil {
-		return "", err
-	}
-	raw, err = strictjson.Canonical(raw)
-	return string(raw), err
+	text, err := strictjson.CanonicalOf(m)
+	return string(text), err
 }
 
 // ControlsHash returns the hash of the controls alone, made in the same way.

@@ -14,7 +14,7 @@ func (p *Pipeline) askNode(c *call, route intercept.Route, target string) error 
 		return err
 	}
 	var asked []byte
-	if c.r.Method == http.MethodPost {
+	if c.r.Method == http.MethodPost && (c.r.ContentLength != 0 || node.NeedsBody(target)) {
 		held, err := p.readBody(c, node.MaxRequest, ContentJSON)
 		if err != nil {
 			c.closeAfter()

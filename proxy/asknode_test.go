@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -318,7 +319,7 @@ func TestMalformedChallengeRequests(t *testing.T) {
 		{"strategy_malformed", commitURL, strings.Replace(reveal, salt, "short", 1)},
 		{"strategy_malformed", commitURL, strings.Replace(reveal, `"model"`, `"modell"`, 1)},
 		{"content_too_large", commitURL, n + `"commitment_hash":"` + strings.Repeat("x", node.MaxRequest) + `"}`},
-		{"content_type", issueURL, ``},
+		{"content_type", commitURL, ``},
 	} {
 		r.wantRefused(tt.code, "POST", tt.url, tt.body)
 	}
@@ -332,6 +333,26 @@ func TestMalformedChallengeRequests(t *testing.T) {
 	r.wantRefused("session_required", "POST", issueURL, `{}`)
 	if len(r.node.asked) != 0 {
 		t.Errorf("the node was asked %+v", r.node.asked)
+	}
+}
+
+// TestChallengeWithoutBody: there is nothing to say in a request for a challenge. A body that is there has to be JSON.
+func TestChallengeWithoutBody(t *testing.T) {
+	r := newReceiptsRig(t, answerModels)
+	if got, want := r.ok(t, "POST", issueURL, ""), must1(keeping("/issue", nil)); got != want {
+		t.Errorf("the challenge is %s, want %s", got, want)
+	}
+	if asked := r.node.asked; len(asked) != 1 || asked[0].body != "{}" {
+		t.Errorf("the node was asked %+v", asked)
+	}
+	req, err := http.NewRequest(http.MethodPost, issueURL, strings.NewReader("{}"))
+	must(t, err)
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	resp, err := r.client.Do(req)
+	must(t, err)
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusUnsupportedMediaType || len(r.node.asked) != 1 {
+		t.Errorf("a form: %d", resp.StatusCode)
 	}
 }
 
@@ -383,6 +404,28 @@ func TestProbe(t *testing.T) {
 		must(t, json.Unmarshal([]byte(body), &sent))
 		if len(sent.Messages) != 1 || sent.Messages[0]["content"] != prompt || sent.Temperature == nil || *sent.Temperature != 0 {
 			t.Errorf("the model is asked %s", body)
+		}
+	}
+}
+
+// TestOfferedPages: a page that is not there is refused with the names of those that are.
+func TestOfferedPages(t *testing.T) {
+	r := newReceiptsRig(t, answerModels)
+	_, answer := r.send("GET", "http://mediator.internal/v1/nothing", "")
+	var d problem.Details
+	if err := json.Unmarshal([]byte(answer), &d); err != nil || d.Code != "internal_unknown" {
+		t.Fatal(answer)
+	}
+	offered, posts, ok := strings.Cut(d.Detail, ", and POST ")
+	gets := regexp.MustCompile(`/v1/[^\s,]+`).FindAllString(offered[strings.Index(offered, "offers"):], -1)
+	if !ok || len(gets) < 14 || !strings.Contains(posts, "/v1/generate") {
+		t.Fatal(d.Detail)
+	}
+	for _, page := range gets {
+		page = strings.NewReplacer("{receipt_hash}", strings.Repeat("0a", 32), "{agent_id}", strings.Repeat("A", 43)+":agent:worker-1", "{name}", "signal",
+			"signals/{id}", "signals/sig_1", "disputes/{id}", "disputes/dsp_"+strings.Repeat("0a", 16), "30s", "1ms").Replace(page)
+		if _, answer := r.send("GET", "http://mediator.internal"+page, ""); strings.Contains(answer, "internal_unknown") {
+			t.Errorf("%s: %s", page, answer)
 		}
 	}
 }

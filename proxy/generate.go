@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/proxy/generate"
 )
 
@@ -49,7 +51,7 @@ func (p *Pipeline) generate(c *call) (done func(), err error) {
 	budget := p.bodies.Answers()
 	c.probe = asked.Probe
 	c.generated = &generate.Call{
-		Stream: asked.Stream, Record: c.record.ID, Key: c.session.Content[:], Take: budget.Take, Receipt: func() (string, error) { return p.modelReceipt(c) },
+		Stream: asked.Stream, Record: c.record.ID, Key: c.session.Content[:], Take: budget.Take, Receipt: func() (*generate.Receipt, error) { return p.modelReceipt(c) },
 	}
 	if c.probe != "" {
 		c.generated.Said = func(text string) { c.receipt.Answered(text) }
@@ -60,14 +62,22 @@ func (p *Pipeline) generate(c *call) (done func(), err error) {
 	return func() { cancel(); budget.Free() }, nil
 }
 
-// modelReceipt returns the receipt of a call to a model whose answer has ended, and is empty where receipts are not made.
-func (p *Pipeline) modelReceipt(c *call) (string, error) {
+// modelReceipt returns the receipt of a call to a model whose answer has ended, and nil where receipts are not made.
+func (p *Pipeline) modelReceipt(c *call) (*generate.Receipt, error) {
 	if c.receipt == nil {
-		return "", nil
+		return nil, nil
 	}
 	p.count(c)
 	c.receipt.EndModel(c.record.State, c.model.Interaction(), time.Time{}) // the answer brings the receipt, so it cannot have been handed over
 	ctx, cancel := context.WithTimeout(c.r.Context(), p.o.Timeouts.Step)
 	defer cancel()
-	return c.receipt.Receipt(ctx)
+	token, err := c.receipt.Receipt(ctx)
+	if err != nil {
+		return nil, err
+	}
+	claims, err := evidence.UnverifiedClaims(interaction.Kind, token) // this sidecar has just signed it
+	if err != nil {
+		return nil, err
+	}
+	return &generate.Receipt{Token: token, Hash: evidence.HashToken(token), Timing: claims.Timing, Chain: claims.Chain, Challenge: claims.Challenge}, nil
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/generate"
@@ -452,5 +454,33 @@ func TestGenerateRules(t *testing.T) {
 		if _, err := NewRules(nil, tt.rules); !strings.Contains(fmt.Sprint(err), tt.want) {
 			t.Errorf("%s: %v, want %s", name, err, tt.want)
 		}
+	}
+}
+
+// TestGenerateSaysItsReceipt: the answer has the receipt, its hash, and what it says of the time, the chain and the challenge.
+func TestGenerateSaysItsReceipt(t *testing.T) {
+	r := newReceiptsRig(t, answerModels)
+	r.ok(t, "POST", issueURL, "")
+	whole := r.ok(t, "POST", generateURL, `{"prompt":"x"}`)
+	_, streamed := r.send("POST", generateURL, `{"prompt":"x","stream":true}`)
+	events := eventsOf(t, streamed)
+	previous := ""
+	for i, answer := range []string{whole, events[len(events)-1].Data} {
+		var got struct {
+			Receipt     string                    `json:"receipt"`
+			ReceiptHash string                    `json:"receipt_hash"`
+			Timing      interaction.Timing        `json:"timing"`
+			Chain       interaction.ChainLink     `json:"chain"`
+			Challenge   *interaction.ChallengeRef `json:"challenge"`
+		}
+		must(t, json.Unmarshal([]byte(answer), &got))
+		signed := r.chain(t, 2)[i]
+		if got.Timing != signed.Timing || got.Timing.LLMEnd == 0 || got.Chain != signed.Chain || got.Chain.SequenceNumber != int64(i+1) || got.Chain.PreviousReceiptHash != previous {
+			t.Errorf("%s, and the receipt has %+v", answer, signed)
+		}
+		if got.Challenge == nil || got.Challenge.ChallengeNonce != nonce || got.ReceiptHash != evidence.HashToken(got.Receipt) {
+			t.Errorf("%s", answer)
+		}
+		previous = got.ReceiptHash
 	}
 }

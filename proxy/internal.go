@@ -56,7 +56,7 @@ func (p *Pipeline) serveInternal(c *call, route intercept.Route) error {
 		_, err = w.Write(p.o.CAPEM)
 		return err
 	default:
-		err = refusal.New("internal_unknown", "%s has no %.32s %.100q; it offers GET /v1/event, /v1/event/next?wait=30s, /v1/refusals, /v1/rules, /v1/ca.pem, /v1/score/{receipt_hash}, /v1/reputation/{agent_id}, /v1/signals/{id} and /v1/disputes/{id}, and POST /v1/generate, /v1/challenge/issue and /v1/challenge/commit; by a rule also %s", InternalHost, r.Method, r.URL.Path, node.Paths())
+		err = refusal.New("internal_unknown", "%s has no %.32s %.100q; it offers %s; by a rule also %s", InternalHost, r.Method, r.URL.Path, pages, node.Paths())
 	}
 	if err != nil {
 		return err
@@ -66,6 +66,11 @@ func (p *Pipeline) serveInternal(c *call, route intercept.Route) error {
 	w.Header().Set("Cache-Control", "no-store")
 	return json.NewEncoder(w).Encode(body)
 }
+
+// pages are what every agent may ask for. The node gives those after the CA; proxy/node/read.go says how they are spelled.
+const pages = "GET /v1/event, /v1/event/next?wait=30s, /v1/refusals, /v1/rules, /v1/ca.pem, /v1/score/{receipt_hash}, /v1/reputation/{agent_id}, " +
+	"/v1/signals/{id}, /v1/signals?agent={agent_id}, /v1/disputes/{id}, /v1/disputes?agent={agent_id}, /v1/disputes/log, /v1/disputes/root and /v1/schemas/{name}, " +
+	"and POST /v1/generate, /v1/challenge/issue and /v1/challenge/commit"
 
 func (p *Pipeline) currentEvent(route intercept.Route) (any, error) {
 	s, err := p.o.Sessions.Of(route)

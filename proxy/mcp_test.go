@@ -231,6 +231,22 @@ func (r *mcpRig) recorded(message string) (all []ledger.Record) {
 	return all
 }
 
+// TestMCPOldRevision: a server that says the revision 2024-11-05 over Streamable HTTP, and so its client, can be read, and not be posted to.
+func TestMCPOldRevision(t *testing.T) {
+	r := newMCPRig(t, &sdk.StreamableHTTPOptions{}, nil)
+	s := r.connect(t, "2024-11-05")
+	if got := s.InitializeResult().ProtocolVersion; got != "2024-11-05" {
+		t.Fatalf("revision %s", got)
+	}
+	if got, err := callTool(t, s, "get_issue", "a"); err != nil || got != "get_issue a" {
+		t.Errorf("%q, %v", got, err)
+	}
+	r.wantRecord(t, "tools/call get_issue", "ok")
+	if got, err := callTool(t, s, "create_issue", "b"); err == nil || !strings.Contains(err.Error(), "mcp_transport_unsupported") {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 // TestMCPWithTheSDK sends an unmodified client of the official SDK to an unmodified server of it, in each revision and in both forms of answers.
 func TestMCPWithTheSDK(t *testing.T) {
 	for i, version := range mcp.Versions {

@@ -24,8 +24,22 @@ import (
 
 // Reputed is the reputation of an agent as it is known now: the claims, and the token that carries them.
 type Reputed struct {
-	Reputation json.RawMessage `json:"reputation"`
-	Token      string          `json:"token"`
+	Reputation json.RawMessage // an object
+	Token      string
+}
+
+// MarshalJSON writes the claims with the token beside them, so that the members of seed 003's AgentReputation are the answer's own.
+func (r Reputed) MarshalJSON() ([]byte, error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(r.Reputation, &members); err != nil {
+		return nil, err
+	}
+	token, err := json.Marshal(r.Token)
+	if err != nil {
+		return nil, err
+	}
+	members["token"] = token
+	return json.Marshal(members)
 }
 
 const (

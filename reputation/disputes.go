@@ -75,6 +75,7 @@ type docket struct {
 	held  chan struct{}        // holds one value while somebody uses what follows; a channel, so that waiting can end
 	book  *dispute.Book        // has only what is durable
 	tried map[string]time.Time // when disputes were last found to lack receipts, by their ids
+	root  rooted               // the last one
 }
 
 func newDocket() *docket {

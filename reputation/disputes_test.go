@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -358,6 +359,46 @@ func TestReceiptsDecide(t *testing.T) {
 	}
 }
 
+// TestSlowClock: a sidecar whose clock is behind the node's loses nothing by that, as long as the node has taken its caller token.
+func TestSlowClock(t *testing.T) {
+	for name, row := range map[string]struct {
+		behind  time.Duration // when the challenge is issued
+		later   time.Duration // set back by so much afterwards
+		outcome string
+	}{
+		"as far behind as the node takes it": {61 * time.Second, 0, accrual.TargetWins},
+		"set back afterwards":                {61 * time.Second, 2 * time.Minute, accrual.ChallengerWins},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, body := newCourt(t), []byte("{}")
+			c.Kit.Clock.Advance(time.Hour)
+			c.Kit.Clock.Advance(-row.behind)
+			token := c.CallerToken(t, "ses_a", "/v1/challenge/issue", body, nil)
+			c.Kit.Clock.Advance(row.behind)
+			by, err := c.Caller(t.Context(), token, http.MethodPost, "/v1/challenge/issue", body)
+			must(t, err)
+			issued, err := c.Issue(t.Context(), by)
+			must(t, err)
+			back := row.behind + row.later
+			c.Kit.Clock.Advance(-back)
+			s := c.Kit.Session(t, "ses_a")
+			s.Call(t, func(r *interaction.Receipt) {
+				r.Challenge = &interaction.ChallengeRef{ChallengeNonce: issued.Nonce}
+			})
+			s.Close(t)
+			c.Kit.Clock.Advance(back)
+			c.Delivered(t, 3, s.Receipts...)
+			d := c.challenged(t, dispute.TypeTiming, s, 1)
+			must(t, c.Settle(t.Context()))
+			got, err := c.Dispute(t.Context(), d.DisputeID)
+			must(t, err)
+			if got.Outcome != row.outcome {
+				t.Errorf("%s", got.Resolved)
+			}
+		})
+	}
+}
+
 // TestBrought: a challenger can bring receipts that the sidecar has signed and kept back.
 func TestBrought(t *testing.T) {
 	c := newCourt(t)
@@ -448,6 +489,63 @@ func TestWindowsBetweenTrials(t *testing.T) {
 	trial.Store(5) // two to find the first dispute and to note its trial, and then one for each receipt
 	must(t, c.Settle(t.Context()))
 	check.WantEqual(t, c.log(t), []string{"signal", "opened", "opened", "resolved", "final", "resolved"})
+}
+
+// TestAContinuedSession: a session by which an agent has lost a dispute goes on. What it lost by lets it lose no other, and what comes afterwards does.
+func TestAContinuedSession(t *testing.T) {
+	for outcome, edit := range map[string]func(*interaction.Receipt){
+		accrual.TargetWins:     nil,
+		accrual.ChallengerWins: func(r *interaction.Receipt) { r.Model.Figures.Duration = interaction.Observed(99_000) },
+	} {
+		t.Run(outcome, func(t *testing.T) {
+			c := newCourt(t)
+			s, target := c.Calls(t, "ses_a", 1), c.Kit.Agent(t).String()
+			s.Call(t, func(r *interaction.Receipt) { r.Model.Figures.Duration = interaction.Observed(99_000) })
+			c.Delivered(t, 3, s.Receipts...)
+			of := dispute.Challenge{ChallengerID: c.one, TargetID: target, ChallengeType: dispute.TypeTiming, TargetReceipts: []string{evidence.HashToken(s.Receipts[0])}}
+			_, err := c.File(t.Context(), c.Says(t, of))
+			must(t, err)
+			must(t, c.Settle(t.Context()))
+			if r := c.reputation(t, target); r.ChallengesLost != 1 {
+				t.Fatalf("%+v", r)
+			}
+			s.Call(t, edit)
+			s.Close(t)
+			c.Delivered(t, 5, s.Receipts...)
+			d := c.challenged(t, dispute.TypeTiming, s, 3)
+			must(t, c.Settle(t.Context()))
+			got, err := c.Dispute(t.Context(), d.DisputeID)
+			must(t, err)
+			if got.Outcome != outcome {
+				t.Errorf("%s", got.Resolved)
+			}
+		})
+	}
+}
+
+// TestSeveralAtOnce: two agents dispute other receipts of one session at once, and both are right. The target loses once, and neither of them loses.
+func TestSeveralAtOnce(t *testing.T) {
+	c := newCourt(t)
+	s, target := c.Calls(t, "ses_a", 1), c.Kit.Agent(t).String()
+	s.Call(t, func(r *interaction.Receipt) { r.Model.Figures.Duration = interaction.Observed(99_000) })
+	c.Delivered(t, 3, s.Receipts...)
+	first := c.challenged(t, dispute.TypeTiming, s, 1)
+	second, err := c.File(t.Context(), c.Says(t, dispute.Challenge{
+		ChallengerID: c.one, TargetID: target, ChallengeType: dispute.TypeTiming, TargetReceipts: []string{evidence.HashToken(s.Receipts[1])},
+	}))
+	must(t, err)
+	must(t, c.Settle(t.Context()))
+	for _, id := range []string{first.DisputeID, second.DisputeID} {
+		if got, err := c.Dispute(t.Context(), id); err != nil || got.Outcome != accrual.ChallengerWins {
+			t.Errorf("%s, %v", got.Resolved, err)
+		}
+	}
+	if r := c.reputation(t, target); r.ChallengesReceived != 2 || r.ChallengesLost != 1 || r.DisputesPending != 0 {
+		t.Errorf("%+v", r)
+	}
+	if one, two := c.reputation(t, c.one), c.reputation(t, c.two); one.DisputesWon+two.DisputesWon != 1 || one.DisputesLost+two.DisputesLost != 0 {
+		t.Errorf("%+v, %+v", one, two)
+	}
 }
 
 // TestBroughtOfOtherSessions: what is brought of a session that the dispute is not about decides nothing. Otherwise an agent could lose again and
@@ -659,6 +757,29 @@ func TestDisputesAfterARestart(t *testing.T) {
 		t.Errorf("%+v, then %+v", one, two)
 	}
 	check.WantEqual(t, c.log(t), []string{"signal", "opened", "resolved", "final"})
+}
+
+// TestRootIsSignedOnce: whoever asks for the root again gets the same token, until the log has gone on or the token has become old.
+func TestRootIsSignedOnce(t *testing.T) {
+	c := newCourt(t)
+	root := func() string {
+		t.Helper()
+		r, err := c.DisputeRoot(t.Context())
+		must(t, err)
+		return r.Token
+	}
+	first := root()
+	c.Kit.Clock.Advance(10*time.Minute - time.Second)
+	check.WantEqual(t, root(), first)
+	c.Kit.Clock.Advance(time.Second)
+	old := root()
+	if old == first {
+		t.Error("an old root is handed out")
+	}
+	c.published(t, "s-1")
+	if next := root(); next == old || next != root() {
+		t.Error("the root is not that of the log, or was signed twice")
+	}
 }
 
 // TestALogThatWasChanged: from a log that is not the kept one nothing follows.

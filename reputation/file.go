@@ -236,18 +236,35 @@ type Rooted struct {
 	Token string          `json:"token"`
 }
 
-// DisputeRoot returns the signed root of the log.
+// rooted is a signed root: of which log, and until when it is not signed anew if the log stays as it is.
+type rooted struct {
+	log    accrual.Log
+	until  time.Time
+	answer Rooted
+}
+
+// rootAge is how old the date of a root can be.
+const rootAge = 10 * time.Minute
+
+// DisputeRoot returns the signed root of the log. It is signed once for each state of the log, and again when it has become old: everybody may ask.
 func (s *Service) DisputeRoot(ctx context.Context) (Rooted, error) {
 	book, release, err := s.openBook(ctx)
 	if err != nil {
 		return Rooted{}, err
 	}
-	claims := dispute.Root{Log: book.Log(), Root: book.Root()}
-	release()
-	token, _, err := s.o.Disputes.Root.Sign(ctx, claims)
+	defer release()
+	last, now := &s.docket.root, s.o.Now()
+	if last.log == book.Log() && now.Before(last.until) {
+		return last.answer, nil
+	}
+	token, _, err := s.o.Disputes.Root.Sign(ctx, dispute.Root{Log: book.Log(), Root: book.Root()})
 	if err != nil {
 		return Rooted{}, err
 	}
 	shown, err := payload(token)
-	return Rooted{shown, token}, err
+	if err != nil {
+		return Rooted{}, err
+	}
+	*last = rooted{book.Log(), now.Add(rootAge), Rooted{shown, token}}
+	return last.answer, nil
 }

@@ -132,9 +132,11 @@ func (s *Service) expire(ctx context.Context, id string) error {
 // try judges a dispute, and ends it if nothing is missing, or if its time is over.
 func (s *Service) try(ctx context.Context, id string) error {
 	var d dispute.State
+	var trial *dispute.Trial
 	// It is noted before the trial, so that one that fails is not held again at once.
 	err := s.step(ctx, func(book *dispute.Book) error {
 		d, _ = book.Dispute(id)
+		trial = dispute.NewTrial(d.Opened, book.Judged(id))
 		s.docket.tried[id] = s.o.Now()
 		return nil
 	})
@@ -143,7 +145,7 @@ func (s *Service) try(ctx context.Context, id string) error {
 	}
 	trying, cancel := context.WithTimeout(ctx, s.o.Disputes.TrialTime)
 	defer cancel()
-	trial, err := s.trial(trying, d)
+	err = s.show(trying, d, trial)
 	if err != nil && trying.Err() != nil && ctx.Err() == nil {
 		return s.tooLong(ctx, id, err)
 	}
@@ -203,13 +205,13 @@ func (s *Service) end(ctx context.Context, book *dispute.Book, id string, by fun
 	return s.advance(ctx, book, next, store.Step{Resolved: &store.Resolved{ID: id, Token: token}})
 }
 
-// trial shows a trial everything that the node has of the sessions that a dispute is about.
-func (s *Service) trial(ctx context.Context, d dispute.State) (*dispute.Trial, error) {
+// show shows a trial everything that the node has of the sessions that a dispute is about.
+func (s *Service) show(ctx context.Context, d dispute.State, trial *dispute.Trial) error {
 	target, err := accrual.ParseAgent(d.Target)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	trial, records := dispute.NewTrial(d.Opened), make(map[string]*dispute.Record)
+	records := make(map[string]*dispute.Record)
 	begin := func(session string) (*dispute.Record, error) {
 		r := records[session]
 		if r != nil {
@@ -219,22 +221,22 @@ func (s *Service) trial(ctx context.Context, d dispute.State) (*dispute.Trial, e
 		if err == nil {
 			r = trial.Session(challenges)
 			records[session] = r
-			err = s.show(ctx, sessionKey{target.Owner, session}, r)
+			err = s.showSession(ctx, sessionKey{target.Owner, session}, r)
 		}
 		return r, err
 	}
 	held, err := s.held(ctx, d.Receipts)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, r := range held {
 		if _, err := begin(r.Chain.SessionID); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	tokens, err := s.broughtIn(ctx, d.DisputeID)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var others []evidence.Opened[interaction.Receipt]
 	for _, token := range tokens {
@@ -252,7 +254,7 @@ func (s *Service) trial(ctx context.Context, d dispute.State) (*dispute.Trial, e
 		others = append(others, o)
 		if slices.Contains(d.Receipts, o.Hash()) {
 			if _, err := begin(c.Chain.SessionID); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
@@ -263,7 +265,7 @@ func (s *Service) trial(ctx context.Context, d dispute.State) (*dispute.Trial, e
 			r.Other(o.Hash(), &c)
 		}
 	}
-	return trial, nil
+	return nil
 }
 
 // broughtIn returns the receipts that a dispute has brought.
@@ -279,8 +281,8 @@ func (s *Service) broughtIn(ctx context.Context, id string) ([]string, error) {
 	return c.Brought(), nil
 }
 
-// show shows the receipts of a session, and the one that contradicts its chain. A receipt that is not believed any more ends them.
-func (s *Service) show(ctx context.Context, key sessionKey, r *dispute.Record) error {
+// showSession shows the receipts of a session, and the one that contradicts its chain. A receipt that is not believed any more ends them.
+func (s *Service) showSession(ctx context.Context, key sessionKey, r *dispute.Record) error {
 	select {
 	case s.reads <- struct{}{}:
 		defer func() { <-s.reads }()

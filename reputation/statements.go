@@ -36,8 +36,8 @@ func (s *Service) said(from Spoken, kind string, d dispute.Document) (author acc
 		if err := dispute.VerifyOwn(d); err != nil {
 			return author, "", err
 		}
-		signed, err = canonical(from.Document)
-		return author, signed, err
+		text, err := strictjson.Canonical(from.Document)
+		return author, string(text), err
 	}
 	if by := (accrual.Agent{Owner: from.By.Owner, Subject: from.By.Agent}); author != by {
 		return author, "", refusal.New("statement_author", "the document is of the agent %.300q, and %.300q has sent it", author, by)
@@ -55,17 +55,8 @@ func (s *Service) said(from Spoken, kind string, d dispute.Document) (author acc
 	if members["signature"], err = json.Marshal(from.Statement); err != nil {
 		return author, "", err
 	}
-	raw, err := json.Marshal(members)
-	if err != nil {
-		return author, "", err
-	}
-	signed, err = canonical(raw)
-	return author, signed, err
-}
-
-func canonical(raw []byte) (string, error) {
-	text, err := strictjson.Canonical(raw)
-	return string(text), err
+	text, err := strictjson.CanonicalOf(members)
+	return author, string(text), err
 }
 
 // stated verifies that the sidecar of a caller has signed the document for it.

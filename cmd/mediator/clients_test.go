@@ -17,7 +17,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli/records"
@@ -66,10 +65,8 @@ func newRig(t *testing.T, hosts []string, api func(*rig) (handler http.Handler, 
 // start starts the processes whose files are there.
 func (r *rig) start(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
 	var err error
-	if r.Stack, err = devstack.Start(ctx, r.Dir); err != nil {
+	if r.Stack, err = devstack.Start(context.Background(), r.Dir); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Stack.Stop)
@@ -170,7 +167,7 @@ func (r *rig) asAgent(t *testing.T, args ...string) (string, error) {
 // asAgentIn is asAgent in another folder than that of the tests. Of /tmp, where the source may be, an agent sees the folder in which it starts and nothing else.
 func (r *rig) asAgentIn(t *testing.T, dir string, args ...string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	event, err := r.DeliverRelease(ctx)
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/problem"
@@ -99,7 +98,7 @@ func TestCrash(t *testing.T) {
 
 // play lets a process crash during a post, starts everything again and compares.
 func (r *crashRig) play(t *testing.T, c crash) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	event, err := r.DeliverRelease(ctx)
 	if err != nil {
@@ -190,7 +189,7 @@ func (r *crashRig) holdAt(t *testing.T, c crash) {
 func TestCrashWhileDelivering(t *testing.T) {
 	t.Parallel()
 	r := newCrashRig(t, buildWithFailpoints(t), "")
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for _, tt := range []struct {
 		points []string

@@ -14,14 +14,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 	"go.yaml.in/yaml/v4"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/test/full"
 	"github.com/actionproof/mediator/test/gatetest"
+	"github.com/actionproof/mediator/test/nodetest"
 )
 
 const (
@@ -102,7 +106,7 @@ func (m metricLabels) scrape(t *testing.T, metrics io.Reader) map[string][]strin
 }
 
 // TestQueries: every metric and every label that the alert rules and the board ask for is exported: by the processes of a deployment with
-// keys in Vault, and, as that has no revocation list, by a process that has one.
+// keys in Vault, and, as that has no revocation list and no disputes, by a process that has one, and by a node that has them.
 func TestQueries(t *testing.T) {
 	t.Parallel()
 	exported := make(metricLabels)
@@ -130,6 +134,7 @@ func TestQueries(t *testing.T) {
 		}
 	}
 	withRevocations(t, exported)
+	withDisputes(t, exported)
 
 	queries := boardQueries(t)
 	for _, g := range readRules(t, alertRules).Groups {
@@ -224,5 +229,25 @@ func withRevocations(t *testing.T, exported metricLabels) {
 	must(t, err)
 	w := httptest.NewRecorder()
 	p.Mux(func() bool { return true }).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	exported.scrape(t, w.Body)
+}
+
+// withDisputes adds what a node exports once it has taken a delivery and a signal, refused another delivery and a dispute, and signed a reputation.
+func withDisputes(t *testing.T, exported metricLabels) {
+	t.Helper()
+	r := prometheus.NewRegistry()
+	n := nodetest.New(t, gatetest.New(t), nil, func(o *reputation.Options) { o.Metrics = r })
+	agent := n.Kit.Agent(t).String()
+	_, err := n.Publish(t.Context(), n.Says(t, n.SignalOf(agent, "s-1")))
+	must(t, err)
+	_, err = n.File(t.Context(), n.Says(t, n.Contract(agent, "c-1", "s-1")))
+	gatetest.WantCode(t, err, "dispute_self")
+	receipts := n.Calls(t, "ses_1", 2).Receipts
+	gatetest.WantCode(t, n.Deliver(t, receipts[1]).Err, "interaction_gap")
+	n.Delivered(t, 2, receipts[0])
+	_, err = n.Reputation(t.Context(), agent)
+	must(t, err)
+	w := httptest.NewRecorder()
+	promhttp.HandlerFor(r, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	exported.scrape(t, w.Body)
 }

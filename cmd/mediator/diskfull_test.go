@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/actionproof/mediator/ledger"
 )
@@ -19,7 +18,7 @@ import (
 // TestDiskFullSidecar fills the disk of a running sidecar's ledger. It posts nothing then, says so, and goes on by itself once there is
 // room. A post that was in flight when the disk became full is answered, and its outcome stored once there is room.
 func TestDiskFullSidecar(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	r := prepareCrashRig(t, thisProgram(t), "")
 	state := filepath.Join(r.Dir, "state")

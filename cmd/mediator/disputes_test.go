@@ -140,7 +140,11 @@ func TestDisputes(t *testing.T) {
 
 	decision := byOther("dispute", "resolve", file, "--outcome", "challenger_wins", "--reason", "It was red.", "--arbiter-key", filepath.Join(r.Dir, "arbiter.key.jwk"), "--audience", "mediator-reputation")
 	must(t, os.WriteFile(file+".jwt", []byte(decision), 0o600))
-	byOther("dispute", "resolve", file, "--decision", file+".jwt", "--node", node)
+	resolved := byOther("dispute", "resolve", file, "--decision", file+".jwt", "--node", node, "--json")
+	must(t, os.WriteFile(file+".resolved", []byte(resolved), 0o600))
+	if status, text, said := invoke(t, "evidence", "verify", file+".resolved", "--dir", r.Dir); status != exitDone || !strings.Contains(text, ": challenger_wins by arbiter, It was red.") {
+		t.Errorf("the resolution does not verify:\n%s%s", text, said)
+	}
 	refused := r.decided(t, fewWords, "policy_denied") // once the window of the signal has closed
 	_, text, said := invoke(t, "posts", "show", refused.post, "--admin", r.Stack.Admin())
 	if !strings.Contains(text, "lost-a-dispute") {

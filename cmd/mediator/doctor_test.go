@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/controld"
@@ -170,7 +169,7 @@ func TestAProcessDoesNotStart(t *testing.T) {
 				if err := errors.Join(devstack.Prepare(d.Dir, content), files.WriteAbsent(filepath.Join(d.Dir, "secrets", "api-token"), []byte(demo.Token)), demo.WriteCertificates(d.Dir)); err != nil {
 					t.Fatal(err)
 				}
-				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
 				defer cancel()
 				err := start(ctx, filepath.Join(d.Dir, name), io.Discard)
 				if err == nil || daemon.CodeOf(err) != " (deployment_contradicted)" {

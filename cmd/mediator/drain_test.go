@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/actionproof/mediator/ledger"
 )
@@ -20,7 +19,7 @@ import (
 // upstream, which has not answered, or not in full. New connections are refused; what was in flight is answered and recorded in full.
 func TestDrain(t *testing.T) {
 	r := newCrashRig(t, thisProgram(t), "", "timeouts: {shutdown: 60s}\n")
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	arrived, goOn := make(chan struct{}, 2), make(chan struct{})
 	r.hold = func(req *http.Request, w http.ResponseWriter) {
@@ -71,7 +70,7 @@ func TestDrain(t *testing.T) {
 // TestDrainIsBounded ends the sidecar while an upstream does not answer at all. The post is cut, and recorded as what it is.
 func TestDrainIsBounded(t *testing.T) {
 	r := newCrashRig(t, thisProgram(t), "", "timeouts: {shutdown: 100ms}\n")
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	arrived := make(chan struct{})
 	r.hold = func(req *http.Request, _ http.ResponseWriter) {

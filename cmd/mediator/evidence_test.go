@@ -112,6 +112,13 @@ func writeScores(t *testing.T, k *gatetest.Kit, dir string) {
 			must(t, os.WriteFile(filepath.Join(dir, id+name), []byte(text), 0o600))
 		}
 	}
+	must(t, n.Enter(t.Context()))
+	reputed, err := n.Reputation(t.Context(), k.Agent(t).String())
+	must(t, err)
+	text, err := json.Marshal(reputed)
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, "reputation.json"), text, 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "reputation.jwt"), []byte(reputed.Token+"\n"), 0o600))
 }
 
 // writeReceipts writes the interaction receipts of a session, and the record of a post that names them.
@@ -216,4 +223,24 @@ func (r *rig) verifyRecord(t *testing.T, id string) string {
 		t.Errorf("evidence verify of an export: %s", all)
 	}
 	return said
+}
+
+// TestEvidenceReceipts prints all receipts of a session, more than any page holds, from a sidecar and from a copy of its ledger.
+func TestEvidenceReceipts(t *testing.T) {
+	l, path := fillLedger(t, 1)
+	want := ""
+	receipts := make([]ledger.Receipt, ledger.MaxChain+7)
+	for i := range receipts {
+		receipts[i] = ledger.Receipt{Session: "ses_1", Number: int64(i + 1), Call: fmt.Sprint("call_", i), Signed: recordsFrom, Token: fmt.Sprint("token-", i)}
+		want += receipts[i].Token + "\n"
+	}
+	must(t, l.AddReceipts(t.Context(), receipts...))
+	for _, from := range [][]string{{"--admin", serveRecords(t, l)}, {"--ledger", path}} {
+		if status, out, said := invoke(t, append([]string{"evidence", "receipts", "ses_1"}, from...)...); status != exitDone || out != want {
+			t.Errorf("%v: status %d, %d of %d bytes, %s", from, status, len(out), len(want), said)
+		}
+		if status, out, said := invoke(t, append([]string{"evidence", "receipts", "ses_2"}, from...)...); status != exitRefused || out != "" || !strings.Contains(said, "receipts_unknown") {
+			t.Errorf("%v: status %d, %q, %s", from, status, out, said)
+		}
+	}
 }

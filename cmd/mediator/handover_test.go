@@ -14,7 +14,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
@@ -22,7 +21,6 @@ import (
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/autonomy"
 	nodeclient "github.com/actionproof/mediator/reputation/client"
@@ -62,7 +60,7 @@ func newHandoverRig(t *testing.T) *handoverRig {
 		fmt.Fprintf(w, `{"id":"c%d","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"This is answer %[1]d."},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":6}}`, said)
 	}
 	r.startUntilEnd(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	event, err := r.DeliverRelease(ctx)
 	must(t, err)
@@ -159,9 +157,9 @@ func TestHandover(t *testing.T) {
 	}
 	r.node.start(t)
 	_, before := r.arrived(t, 3)
-	var begun reputation.Reputed
-	if code := r.ask(t, "GET", "/v1/reputation/"+before.Owner+":"+before.Agent, ``, &begun); code != "" || !strings.Contains(string(begun.Reputation), `"tier":"new"`) {
-		t.Fatalf("%q, %s", code, begun.Reputation)
+	var begun accrual.Claims
+	if code := r.ask(t, "GET", "/v1/reputation/"+before.Owner+":"+before.Agent, ``, &begun); code != "" || begun.Tier != accrual.TierNew {
+		t.Fatalf("%q, %+v", code, begun)
 	}
 
 	var issued struct {
@@ -213,13 +211,11 @@ func TestHandover(t *testing.T) {
 	_ = r.node.end(t, syscall.SIGKILL) // it may or may not have entered the session
 	r.node.start(t)
 	until(t, patience, "the session to count", func() bool {
-		var said reputation.Reputed
 		var known accrual.Claims
 		id := accrual.Agent{Owner: score.Owner, Subject: score.Agent}.String()
-		if err := admin.Get(t.Context(), "unix:"+r.node.socket(), "/v1/reputation/"+id, &said); err != nil {
+		if err := admin.Get(t.Context(), "unix:"+r.node.socket(), "/v1/reputation/"+id, &known); err != nil {
 			return false
 		}
-		must(t, json.Unmarshal(said.Reputation, &known))
 		return known.Log.Entries == 1 && known.TotalInteractions == 1 && known.CurrentScore == accrual.Round(score.Composite)
 	})
 }

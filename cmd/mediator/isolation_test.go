@@ -35,7 +35,7 @@ func (r *rig) startRun(t *testing.T, change func(*exec.Cmd), flags []string, scr
 // startRunFor is startRun for an event that has been delivered. It may be called concurrently.
 func (r *rig) startRunFor(t *testing.T, event string, change func(*exec.Cmd), flags []string, script string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	all := append(append([]string{"run", "--admin", r.Stack.Admin(), "--event", event}, flags...), "--", "sh", "-c", script)
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", append(all, args...)...)

@@ -118,19 +118,20 @@ func TestKeysList(t *testing.T) {
 
 // TestKeysListUse: the record says since when it counts, when each version signed first and last, and behind how many posts it stands.
 func TestKeysListUse(t *testing.T) {
-	l, err := ledger.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Now: func() time.Time { return recordsFrom }})
+	from := recordsFrom.AddDate(100, 0, 0) // after the keys were made
+	l, err := ledger.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Now: func() time.Time { return from }})
 	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	token := func(kid string) string {
 		return base64.RawURLEncoding.EncodeToString([]byte(`{"kid":"`+kid+`"}`)) + ".e30.AA"
 	}
 	for i := range 3 {
-		r := ledger.Record{ID: fmt.Sprint("post_", i), Flow: "post", Started: recordsFrom.Add(time.Duration(i) * time.Minute), Artifacts: []ledger.Artifact{{Name: "grant", Token: token("grant-key:v1")}}}
+		r := ledger.Record{ID: fmt.Sprint("post_", i), Flow: "post", Started: from.Add(time.Duration(i) * time.Minute), Artifacts: []ledger.Artifact{{Name: "grant", Token: token("grant-key:v1")}}}
 		must(t, l.Begin(t.Context(), r))
 		r.State = ledger.StateForwarded
 		must(t, l.Finish(t.Context(), r))
 	}
-	must(t, l.AddReceipts(t.Context(), ledger.Receipt{Session: "ses_1", Number: 1, Call: "post_1", Signed: recordsFrom, Token: token("receipt-key:v1")}))
+	must(t, l.AddReceipts(t.Context(), ledger.Receipt{Session: "ses_1", Number: 1, Call: "post_1", Signed: from, Token: token("receipt-key:v1")}))
 	key := memoryKey(t, "grant-key")
 	must(t, key.Rotate())
 	at := publish(t, "control", role(evidence.PurposeActionGrant, "authz", rotating(key)), role(evidence.PurposeInteraction, "observer", rotating(memoryKey(t, "receipt-key"))))
@@ -158,9 +159,9 @@ func TestKeysListUse(t *testing.T) {
 		return uses, out, said
 	}
 	want := []string{
-		`grant-key:v1 {"since":"2026-03-01T00:00:00Z","first":"2026-03-01T00:00:00Z","last":"2026-03-01T00:02:00Z","posts":3}`,
-		`grant-key:v2 {"since":"2026-03-01T00:00:00Z","posts":0}`,
-		`receipt-key:v1 {"since":"2026-03-01T00:00:00Z","first":"2026-03-01T00:00:00Z","last":"2026-03-01T00:00:00Z"}`,
+		`grant-key:v1 {"since":"2126-03-01T00:00:00Z","first":"2126-03-01T00:00:00Z","last":"2126-03-01T00:02:00Z","posts":3}`,
+		`grant-key:v2 {"since":"2126-03-01T00:00:00Z","posts":0}`,
+		`receipt-key:v1 {"since":"2126-03-01T00:00:00Z","first":"2126-03-01T00:00:00Z","last":"2126-03-01T00:00:00Z"}`,
 	}
 	if got, _, _ := list(exitDone, "--record", record); !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
@@ -175,7 +176,31 @@ func TestKeysListUse(t *testing.T) {
 	if got, _, said := list(exitRefused, "--record", record, "--record", "unix:/nowhere"); !slices.Equal(got, unknown) || !strings.Contains(said, "the record at unix:/nowhere cannot be read") {
 		t.Errorf("one record is away: %q, %s", got, said)
 	}
-	if _, out, _ := invoke(t, "keys", "list", "--from", at, "--record", record); !strings.Contains(out, "2026-03-01T00:02:00Z  3 ") || !strings.Contains(out, "counted since 2026-03-01T00:00:00Z") {
+	if _, out, _ := invoke(t, "keys", "list", "--from", at, "--record", record); !strings.Contains(out, "2126-03-01T00:02:00Z  3 ") || !strings.Contains(out, "counted since 2126-03-01T00:00:00Z") {
 		t.Errorf("said %s", out)
+	}
+}
+
+// TestKeysListUseOfAnEarlierKey: what a key of the same name had signed before this one was made is not told of this one.
+func TestKeysListUseOfAnEarlierKey(t *testing.T) {
+	made := time.Date(2026, 3, 1, 12, 0, 0, 500, time.UTC)
+	at := func(minutes int) time.Time {
+		return made.Truncate(time.Second).Add(time.Duration(minutes) * time.Minute)
+	}
+	for name, tt := range map[string]struct {
+		first, last       int
+		wantFirst, counts bool
+		wantLast          bool
+	}{
+		"signed since":                {0, 5, true, true, true},
+		"signed before and since":     {-5, 5, false, false, true},
+		"signed before and when made": {-5, 0, false, false, true},
+		"signed before alone":         {-5, -1, false, false, false},
+	} {
+		versions := []keyring.Version{{KeyID: "key:v1", Purpose: evidence.PurposeActionGrant, Created: &made}}
+		keyring.AddUse(versions, []ledger.KeyUses{{Keys: []ledger.KeyUse{{KeyID: "key:v1", First: at(tt.first), Last: at(tt.last), Posts: 3}}}})
+		if u := versions[0].Use; (u.First != nil) != tt.wantFirst || (u.Posts != nil) != tt.counts || (u.Last != nil) != tt.wantLast {
+			t.Errorf("%s: %+v", name, u)
+		}
 	}
 }

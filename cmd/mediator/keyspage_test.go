@@ -77,7 +77,7 @@ func TestKeysPage(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(r.Dir, "admin-token"), []byte(v.Token), 0o600))
 	run := filepath.Join(r.Dir, "run") + "/"
 	// The page's deployment has no node, and this one has: it is one --from more. Posts break off in the drills of this page, so that the audit at its end is of the time before; TestVaultAudit compares posts.
-	here := strings.NewReplacer("--since 24h", "--since 24h --until 1h", "https://vault.example:8200", v.Address, "--from unix:/run/mediator/control.sock", "--from unix:"+run+"control.sock --from unix:"+run+"reputation.sock", "/run/mediator/", run, "/var/log/vault/", r.Dir+"/")
+	here := strings.NewReplacer("--since 24h", "--since 24h --until 1h", "https://vault.example:8200", v.Address, " trust/", " ", "--from unix:/run/mediator/control.sock", "--from unix:"+run+"control.sock --from unix:"+run+"reputation.sock", "/run/mediator/", run, "/var/log/vault/", r.Dir+"/")
 
 	start := func(command string) (*exec.Cmd, *strings.Builder) {
 		t.Helper()

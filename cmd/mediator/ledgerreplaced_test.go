@@ -38,7 +38,7 @@ func TestLedgerReplaced(t *testing.T) {
 		t.Helper()
 		r.Stack.Stop()
 		change()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		var err error
 		r.Stack, err = devstack.Start(ctx, r.Dir)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/cli/chain"
 	"github.com/actionproof/mediator/internal/cli/challenges"
@@ -26,6 +27,7 @@ import (
 	"github.com/actionproof/mediator/internal/cli/start"
 	"github.com/actionproof/mediator/internal/cli/verifications"
 	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/launch"
 )
 
@@ -49,7 +51,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	command, err := root.ExecuteContextC(ctx)
 	var usage cli.UsageError
 	var status launch.ExitStatus
 	var endpoint daemon.EndpointError
@@ -65,6 +67,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return exitUsage
 	default:
 		fmt.Fprintf(stderr, "mediator: %v%s\n", err, daemon.CodeOf(err))
+		if dir := command.Flags().Lookup("dir"); errors.Is(err, admin.ErrNoAnswer) && dir != nil && !dir.Changed {
+			fmt.Fprintf(stderr, "Of a mediator dev, give the folder: %s --dir %s\n", command.CommandPath(), devstack.DefaultFolder)
+		}
 		return exitRefused
 	}
 }

@@ -96,7 +96,7 @@ var (
 	pageLink    = regexp.MustCompile(`\]\(([^)\s#]*)(?:#([^)\s]*))?\)`)
 	inYAML      = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 	fenced      = regexp.MustCompile("(?s)```.*?```")
-	ofMediator  = regexp.MustCompile(`\bmediator ([a-z][^|;>)` + "`" + `]*)`)
+	ofMediator  = regexp.MustCompile(`\bmediator ([a-z][^|;>)\n` + "`" + `]*)`)
 )
 
 // checkLinks follows the links of a page to files and to headings.

@@ -16,7 +16,8 @@ func serveCommand() *cobra.Command {
 	var path string
 	c := &cobra.Command{
 		Use: "serve --config FILE", Short: "Run the sidecar: the proxy that agents use", Args: cli.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return sidecar.Run(c.Context(), path, c.ErrOrStderr()) },
+		Example: `  mediator serve --config mediator.yaml`,
+		RunE:    func(c *cobra.Command, _ []string) error { return sidecar.Run(c.Context(), path, c.ErrOrStderr()) },
 	}
 	cli.ConfigFlag(c, &path, "mediator.yaml")
 	return c
@@ -26,7 +27,8 @@ func triggerCommand() *cobra.Command {
 	var path string
 	c := &cobra.Command{
 		Use: "trigger --config FILE", Short: "Run the trigger service: events in, origin proofs and receipts out", Args: cli.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return triggerd.Run(c.Context(), path, c.ErrOrStderr()) },
+		Example: `  mediator trigger --config trigger.yaml`,
+		RunE:    func(c *cobra.Command, _ []string) error { return triggerd.Run(c.Context(), path, c.ErrOrStderr()) },
 	}
 	cli.ConfigFlag(c, &path, "trigger.yaml")
 	return c
@@ -36,7 +38,8 @@ func controlCommand() *cobra.Command {
 	var path string
 	c := &cobra.Command{
 		Use: "control --config FILE", Short: "Run the control plane: policy decisions and action grants", Args: cli.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return controld.Run(c.Context(), path, c.ErrOrStderr()) },
+		Example: `  mediator control --config control.yaml`,
+		RunE:    func(c *cobra.Command, _ []string) error { return controld.Run(c.Context(), path, c.ErrOrStderr()) },
 	}
 	cli.ConfigFlag(c, &path, "control.yaml")
 	return c
@@ -46,7 +49,8 @@ func reputationCommand() *cobra.Command {
 	var path string
 	c := &cobra.Command{
 		Use: "reputation --config FILE", Short: "Run the node: receipts in, autonomy scores and reputations out", Args: cli.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return reputationd.Run(c.Context(), path, c.ErrOrStderr()) },
+		Example: `  mediator reputation --config reputation.yaml`,
+		RunE:    func(c *cobra.Command, _ []string) error { return reputationd.Run(c.Context(), path, c.ErrOrStderr()) },
 	}
 	cli.ConfigFlag(c, &path, "reputation.yaml")
 	c.AddCommand(records.Reputations()...)

@@ -63,7 +63,7 @@ func TestReadme(t *testing.T) {
 			}
 			for _, want := range []string{
 				": reloaded: ", `"kind":"source_event"`, `the API got {"title": "hello"} with Bearer token-of-the-api`, `"code":"event_budget_spent"`,
-				"POST api.test:443/posts", "1 verified, 1 refused posts whose evidence holds as far as it goes, 0 REFUSED",
+				"POST api.test:443/posts", "1 verified, 1 verified in part (the mediator refused the post), 0 REFUSED by this check",
 			} {
 				if !strings.Contains(out, want) {
 					t.Errorf("nothing says %q", want)

@@ -89,7 +89,7 @@ func TestReceiptsCrash(t *testing.T) {
 }
 
 func (r *crashRig) playReceipts(t *testing.T, c receiptCrash) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	event, err := r.DeliverRelease(ctx)
 	must(t, err)
@@ -160,7 +160,7 @@ func (r *crashRig) startToCrash(t *testing.T) {
 func (r *crashRig) waitForReceipts(t *testing.T, session string, want int) (chain []interaction.Receipt) {
 	t.Helper()
 	var stored []ledger.Receipt
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		if stored = r.stored(t, session); len(stored) >= want {
 			break
 		}

@@ -20,7 +20,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/crypto/blake2b"
 	"golang.org/x/crypto/blake2s"
@@ -72,7 +71,7 @@ func TestReceiptsPrivacy(t *testing.T) {
 	t.Parallel()
 	r := newCrashRig(t, buildProgram(t), "", privacyRules)
 	r.hold = r.sayPrivately
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	event, err := r.DeliverRelease(ctx)
 	must(t, err)

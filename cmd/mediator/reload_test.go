@@ -197,7 +197,7 @@ egress:
 `)
 	must(t, os.WriteFile(filepath.Join(r.Dir, "secrets", "api-token"), []byte("another-token"), 0o600))
 	r.certify(t)
-	until(t, 20*time.Second, "the bundle to be seen", func() bool {
+	until(t, patience, "the bundle to be seen", func() bool {
 		log, err := os.ReadFile(filepath.Join(r.Dir, "serve.log"))
 		return err == nil && bytes.Contains(log, []byte("the deployment certificate is not taken over"))
 	})
@@ -232,7 +232,7 @@ egress:
 	for _, name := range []string{"control", "serve"} {
 		since := r.readiness(t, name).Since
 		r.hangUp(t, name)
-		until(t, 20*time.Second, "the reload of "+name, func() bool { return r.readiness(t, name).Since.After(since) })
+		until(t, patience, "the reload of "+name, func() bool { return r.readiness(t, name).Since.After(since) })
 	}
 	wantTunnel(t, a, http.MethodGet, "/notes", "")
 	wantTunnel(t, a, http.MethodGet, "/notes", "rate_limited")
@@ -268,7 +268,7 @@ func TestCertifiedUntil(t *testing.T) {
 		c, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind, b.DeploymentCertificate)
 		must(t, err)
 		line := "mediator_deployment_certificate_until_seconds " + strconv.FormatFloat(float64(c.Expires), 'g', -1, 64)
-		until(t, 20*time.Second, line, func() bool { return r.metric(t, "serve", line) })
+		until(t, patience, line, func() bool { return r.metric(t, "serve", line) })
 		m, err := config.ReadManifest(filepath.Join(r.Dir, devstack.ManifestFile))
 		must(t, err)
 		token, err := policy.Certify(t.Context(), r.Stack.Auditor, m, signer.Options{Issuer: c.Issuer, Audience: c.Audience, Lifetime: time.Hour, Now: time.Now})
@@ -570,7 +570,7 @@ func TestDevReload(t *testing.T) {
 	dev := "unix:" + r.Stack.Socket("dev")
 	var before, after daemon.ConfigStatus
 	must(t, admin.Get(t.Context(), r.Stack.Admin(), "/readyz", &before))
-	until(t, 20*time.Second, "mediator dev to take reloads", func() bool { return admin.Get(t.Context(), dev, "/healthz", nil) == nil })
+	until(t, patience, "mediator dev to take reloads", func() bool { return admin.Get(t.Context(), dev, "/healthz", nil) == nil })
 	path := filepath.Join(r.Dir, devstack.SidecarFile)
 	raw, err := os.ReadFile(path)
 	must(t, err)

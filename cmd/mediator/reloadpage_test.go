@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/devstack"
@@ -26,9 +25,10 @@ func TestReloadPage(t *testing.T) {
 	for link, to := range map[string]string{filepath.Join(bin, "mediator"): self, filepath.Join(r.Dir, "run", "admin.sock"): filepath.Join(r.Dir, "run", "serve.sock")} {
 		must(t, os.Symlink(to, link))
 	}
+	here := strings.NewReplacer("/run/mediator/", filepath.Join(r.Dir, "run")+"/", " trust/", " ")
 	sh := func(command string) string {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), "bash", "-eo", "pipefail", "-c", strings.ReplaceAll(command, "/run/mediator/", filepath.Join(r.Dir, "run")+"/"))
+		cmd := exec.CommandContext(t.Context(), "bash", "-eo", "pipefail", "-c", here.Replace(command))
 		cmd.Dir, cmd.Env = r.Dir, append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
 		if err != nil {
@@ -56,7 +56,7 @@ func TestReloadPage(t *testing.T) {
 		must(t, r.Stack.WaitFor(t.Context(), p, "/readyz"))
 	}
 	a := r.agent(t)
-	until(t, 20*time.Second, "a first post", func() bool { return a.note().code == "" }) // until the bundle is taken over
+	until(t, patience, "a first post", func() bool { return a.note().code == "" }) // until the bundle is taken over
 	before := r.readiness(t, "serve")
 
 	r.edit(t, devstack.SidecarFile, "/notes\", methods: [GET]", "/notes\", methods: [GET, HEAD]")

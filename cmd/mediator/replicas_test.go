@@ -196,7 +196,7 @@ func (c *replicas) solvedBy(ctx context.Context, t *testing.T, r *replica, path 
 // challenge: one post is made. Then the database is lost, and comes back.
 func TestReplicasShareALedger(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	server := pgtest.Start(t)
 	c := newReplicas(ctx, t, server.Database(t), 3)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/devstack"
@@ -19,7 +18,7 @@ import (
 // its own, and its post. Then one is killed during a call. The other goes on, and what the dead one has left open is closed by its next start alone.
 func TestReplicasMakeReceipts(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	c := newReplicas(ctx, t, pgtest.Start(t).Database(t), 2, modelRule)
 	model := "https://" + c.Plain() + "/v1/chat/completions"

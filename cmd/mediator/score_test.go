@@ -44,7 +44,7 @@ func TestScoreShow(t *testing.T) {
 	status, out, _ := show("ses_1")
 	for _, want := range []string{
 		"session   ses_1 of agent:worker-1, open: the score can change", "95 % interval", "rests on  12 answered calls of models, in receipts 1 to 12",
-		"timing             ", "  chain ", "of 25 ", " not measured\n", "coverage  100 %: 12 of 12 calls", "baseline  -\n", "formulas  version 1, ",
+		"timing             ", "  chain ", "of 25 ", " not measured\n", "  llm_latency_ms ", "  chain_length ", "  domains_touched 1,", ", interaction_count 12,", "  challenges_issued 1, challenges_passed 0,", "coverage  100 %: 12 of 12 calls", "baseline  -\n", "formulas  version 1, ",
 		"nonHumanIdentityProven: false",
 	} {
 		if status != exitDone || !strings.Contains(out, want) {

@@ -107,7 +107,7 @@ func (v *vendors) stream(w http.ResponseWriter, events ...string) {
 		}
 		select {
 		case <-v.seen:
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			panic(http.ErrAbortHandler) // the client did not get the event: break the stream
 		}
 	}

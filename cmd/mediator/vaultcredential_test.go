@@ -97,7 +97,7 @@ upstreams:
 	}
 	run := func() string {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		event, err := v.DeliverRelease(ctx)
 		must(t, err)

@@ -148,6 +148,11 @@ func TestVerificationAtTheMediator(t *testing.T) {
 			if !c.ObservedAll || c.Score != verification.MaxScore || c.SubjectBasis != verification.BasisObserved || len(owner) != 43 || subject != "agent:worker-1" {
 				t.Errorf("%s: %+v", generation, c)
 			}
+			result := filepath.Join(t.TempDir(), "result.jwt")
+			must(t, os.WriteFile(result, []byte(said.Registered.Verification), 0o600))
+			if status, text, said := invoke(t, "evidence", "verify", result, "--dir", r.Dir); status != exitDone || !strings.Contains(text, "the verification of "+c.Subject+" (observed) is signed by") {
+				t.Errorf("%s: the result does not verify:\n%s%s", generation, text, said)
+			}
 			until(t, patience, "the registration to be recorded as a post", func() bool { return r.toolPosts(t) == i+1 })
 		}
 		// A client of the original: no session of MCP, and no Accept.
@@ -189,9 +194,9 @@ func TestVerifiedReputation(t *testing.T) {
 		if status != exitDone {
 			t.Fatal(said)
 		}
-		var answer struct{ Reputation accrual.Claims }
+		var answer accrual.Claims
 		must(t, admin.Get(t.Context(), node, "/v1/reputation/"+url.PathEscape(agent), &answer))
-		return out, answer.Reputation.Verification
+		return out, answer.Verification
 	}
 	if out, v := verified(); v != nil || !strings.Contains(out, "verification  none") {
 		t.Errorf("before: %+v\n%s", v, out)
@@ -210,6 +215,12 @@ func TestVerifiedReputation(t *testing.T) {
 	if status != exitDone || strings.Count(out, "\n") != 2 || !strings.Contains(out, " completed ") || !strings.Contains(out, agent+" (observed)") {
 		t.Errorf("status %d, %s%s", status, out, said)
 	}
+	// The example's agent, as its README starts it: what makes Node follow the proxy is its own.
+	out, err = r.asAgentIn(t, "../..", nodeAgent(t)[0], "--no-warnings", "cmd/mediator/testdata/node/example.mjs")
+	if err != nil || !strings.Contains(out, `"score": 105,`) {
+		t.Errorf("%s, %v", out, err)
+	}
+	until(t, patience, "the example's registration to be recorded as a post", func() bool { return r.toolPosts(t) == 2 })
 }
 
 // quickTask can be done at once, for tests that wait for no clock.

@@ -368,7 +368,7 @@ func (p *pod) counters() map[string]uint64 {
 // posts returns the newest records, or those of one flow.
 func (p *pod) posts(flow string) []ledger.Record {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var posts []ledger.Record
 	if err := admin.Get(ctx, p.Stack.Admin(), "/v1/posts?limit=20&flow="+flow, &posts); err != nil {
@@ -384,7 +384,7 @@ const gotOut = "got out"
 // agent says that it got: "" if nothing was in its way. With until the agent is stopped once that holds.
 func (p *pod) try(way string, until func() bool, capabilities ...uintptr) string {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, p.Self, "way", way)
 	cmd.Dir = "/"

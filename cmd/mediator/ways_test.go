@@ -296,11 +296,11 @@ func (p *pod) newPosts(before []ledger.Record, w way) (posts []ledger.Record) {
 	return posts
 }
 
-// eventually waits until a condition holds, and gives up after five seconds.
+// eventually waits until a condition holds, and gives up when its patience ends.
 func eventually(holds func() bool) bool {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(5 * time.Second); ; <-tick.C {
+	for end := time.Now().Add(patience); ; <-tick.C {
 		if holds() {
 			return true
 		}

@@ -40,7 +40,7 @@ func serve(ctx context.Context, listen, dir string) error {
 		Manifest: in("manifest.yaml"), Bundle: in("bundle.json"), // read again when they change
 		Secret:  in("secret"), // at least 32 random bytes of your own
 		Name:    "my-api",
-		Changed: func(err error) { log.Print("manifest and bundle: ", err) },
+		Changed: logChange,
 	}, used.Consume)
 	if err != nil {
 		return err
@@ -68,6 +68,15 @@ func serve(ctx context.Context, listen, dir string) error {
 		return err
 	}
 	return nil
+}
+
+// logChange is told of each change of the manifest or the bundle.
+func logChange(err error) {
+	if err != nil {
+		log.Print("manifest and bundle stay as they were: ", err)
+		return
+	}
+	log.Print("manifest and bundle: taken over")
 }
 
 // makePost is what your API does. The middleware has verified and consumed the evidence.

@@ -19,6 +19,9 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 )
 
+// ErrNoAnswer is the error of a request to an endpoint where no process answers.
+var ErrNoAnswer = errors.New("no answer")
+
 // Get sends a GET request to the process at an endpoint, unix:PATH, and decodes the response into answer. If answer is
 // nil, Get does not read the response.
 func Get(ctx context.Context, at, path string, answer any) error {
@@ -74,7 +77,7 @@ func send(ctx context.Context, at, method, path string, ask any, with *os.File) 
 	}
 	resp, err = client.Do(req)
 	if err != nil {
-		return nil, nil, fmt.Errorf("no answer at %s (is the process running, and are you its user or root?): %w", at, err)
+		return nil, nil, fmt.Errorf("%w at %s (is the process running, and are you its user or root?): %w", ErrNoAnswer, at, err)
 	}
 	if resp.StatusCode/100 != 2 {
 		defer resp.Body.Close()

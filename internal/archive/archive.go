@@ -42,6 +42,7 @@ type Trust struct {
 	pins      *evidence.Trust      // the roots alone
 	manifests map[string]*manifest // by hash
 	today     string               // hash of the manifest for a record that names none that is known
+	last      string               // hash of the manifest that was added last: what a node has signed names none
 	foreign   bool                 // the roots came with the records, and are not pinned
 }
 
@@ -98,7 +99,7 @@ func Read(from config.Trust, today string) (*Trust, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.today, t.manifests[strict.ManifestHash] = strict.ManifestHash, &manifest{text: text, strict: strict}
+	t.today, t.last, t.manifests[strict.ManifestHash] = strict.ManifestHash, strict.ManifestHash, &manifest{text: text, strict: strict}
 	return t, nil
 }
 
@@ -143,7 +144,7 @@ func (t *Trust) addManifest(text string) error {
 	}
 	strict, err := m.Strict()
 	if err == nil {
-		t.manifests[strict.ManifestHash] = &manifest{text: text, strict: strict}
+		t.manifests[strict.ManifestHash], t.last = &manifest{text: text, strict: strict}, strict.ManifestHash
 	}
 	return err
 }

@@ -1,7 +1,6 @@
 package archive
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -25,19 +24,7 @@ type Score struct {
 }
 
 // IsScore reports whether a token, of which start is the beginning, says that it is a score.
-func IsScore(start string) bool { return readHeader(start).Typ == autonomy.Kind.Typ }
-
-// tokenHeader is what is read of a token's header.
-type tokenHeader struct{ Typ, Kid string }
-
-// readHeader reads the header of a token, of which start is the beginning; it is empty if that cannot be read.
-func readHeader(start string) (h tokenHeader) {
-	text, _, _ := strings.Cut(start, ".")
-	if raw, err := base64.RawURLEncoding.DecodeString(text); err == nil {
-		_ = json.Unmarshal(raw, &h) // what cannot be read stays empty
-	}
-	return h
-}
+func IsScore(start string) bool { return TypeOf(start) == autonomy.Kind.Typ }
 
 // ParseScore reads the score of a session, or its token alone. It reports whether there is one; nothing of it is verified.
 func ParseScore(raw []byte) (s Score, ok bool) {
@@ -47,40 +34,9 @@ func ParseScore(raw []byte) (s Score, ok bool) {
 	return s, IsScore(s.Token)
 }
 
-// JudgeScore verifies the token of a score as of the time of its signature: any issuer counts whose key one of the pinned registries has
-// certified for an appraiser. What the score was computed from is not verified.
-func (a Archive) JudgeScore(token string, now time.Time) (c autonomy.Claims, err error) {
-	if c, err = evidence.UnverifiedClaims(autonomy.Kind, token); err != nil {
-		return c, err
-	}
-	for _, t := range a {
-		var o evidence.Opened[autonomy.Claims]
-		if o, err = t.openScore(token, c, now); err == nil {
-			return o.Claims(), nil
-		}
-	}
-	return c, err
-}
-
-func (t *Trust) openScore(token string, c autonomy.Claims, now time.Time) (o evidence.Opened[autonomy.Claims], err error) {
-	if t.foreign {
-		return o, t.notPinned("score")
-	}
-	m, err := t.manifest("", "score")
-	if err != nil {
-		return o, err
-	}
-	past, err := t.past(m)
-	if err != nil {
-		return o, err
-	}
-	verifier, err := past.At(time.Unix(c.IssuedAt, 0), now)
-	if err != nil {
-		return o, err
-	}
-	return evidence.Open(verifier, autonomy.Kind, token, evidence.Expected{
-		Issuers: []string{c.Issuer}, Audiences: []string{c.Audience}, KeyIDs: []string{readHeader(token).Kid}, MaxAge: autonomy.MaxLifetime,
-	})
+// JudgeScore verifies the token of a score, as [JudgeAppraised] does.
+func (a Archive) JudgeScore(token string, now time.Time) (autonomy.Claims, error) {
+	return JudgeAppraised(a, autonomy.Kind, func(c autonomy.Claims) evidence.Registered { return c.Registered }, token, now)
 }
 
 // NotComputed says why a score cannot be computed again; it is empty if it can.

@@ -103,10 +103,10 @@ func Check(c *cobra.Command, check func(*cobra.Command) error) {
 	}
 }
 
-// Required makes it wrong usage to leave out a flag.
+// Required makes it wrong usage to leave out a flag, unless a check before has given it a value.
 func Required(c *cobra.Command, flag string) {
 	Check(c, func(c *cobra.Command) error {
-		if !c.Flags().Changed(flag) {
+		if f := c.Flags().Lookup(flag); !f.Changed && f.Value.String() == f.DefValue {
 			return Usagef("%s needs --%s", c.CommandPath(), flag)
 		}
 		return nil

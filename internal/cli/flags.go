@@ -34,13 +34,24 @@ func AdminFlag(c *cobra.Command, at *string) {
 // FromDir adds --dir, the folder of a mediator dev, unless the command has it. If --dir is given and the named flag is
 // not, the flag gets its value from the folder.
 func FromDir(c *cobra.Command, flag string, value func(dir string) string) {
+	AllFromDir(c, flag, func(dir string) []string { return []string{value(dir)} })
+}
+
+// AllFromDir is FromDir for a flag that can be repeated.
+func AllFromDir(c *cobra.Command, flag string, values func(dir string) []string) {
 	if c.Flags().Lookup("dir") == nil {
 		c.Flags().String("dir", "", "the folder of a mediator dev: endpoints and files that no flag names are the ones in it")
 	}
 	Check(c, func(c *cobra.Command) error {
 		dir := c.Flags().Lookup("dir").Value.String()
-		if f := c.Flags().Lookup(flag); dir != "" && !f.Changed {
-			return f.Value.Set(value(dir))
+		f := c.Flags().Lookup(flag)
+		if dir == "" || f.Changed {
+			return nil
+		}
+		for _, value := range values(dir) {
+			if err := f.Value.Set(value); err != nil {
+				return err
+			}
 		}
 		return nil
 	})

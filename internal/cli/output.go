@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"strings"
+	"text/tabwriter"
+	"time"
 	"unicode"
 
 	"github.com/spf13/cobra"
@@ -100,6 +102,15 @@ func (i indentWriter) Write(b []byte) (int, error) {
 	}
 	return len(b), nil
 }
+
+// Table returns a writer that draws rows, whose columns end with tabs, in columns of two spaces between. It has to be flushed.
+func Table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
+
+// Time returns a time as commands print it.
+func Time(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// Seconds returns a time in Unix seconds as commands print it.
+func Seconds(unix int64) string { return Time(time.Unix(unix, 0)) }
 
 // OrDash returns s, or a dash for a table if s is empty.
 func OrDash(s string) string {

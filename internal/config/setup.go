@@ -153,3 +153,18 @@ var binaryHash = sync.OnceValues(func() (string, error) {
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
 })
+
+// LoadProxy reads from a sidecar's configuration the address of the proxy and the file of the CA's certificate. It reads no
+// file that the configuration names, because agents, who ask for both, may read no secrets.
+func LoadProxy(path string) (listen, certificate string, err error) {
+	c := new(Sidecar)
+	f, err := load(path, c, &c.File)
+	if err != nil {
+		return "", "", err
+	}
+	f.required("listen", c.Listen, "state", c.State)
+	if c.Listen != "" {
+		checkAddress("listen", c.Listen, f)
+	}
+	return c.Listen, c.CAFile(), f.err()
+}

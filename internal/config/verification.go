@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
@@ -60,8 +61,10 @@ type XRayServer struct {
 	URL string `yaml:"url"`
 	// CA is the path of PEM certificates that sign its certificate, besides the system's.
 	CA string `yaml:"ca" is:"path"`
-	// TokenFile holds a bearer token that it demands.
+	// TokenFile holds a token that it demands.
 	TokenFile string `yaml:"tokenFile" is:"path"`
+	// Header has the token as it is, such as X-Api-Key. Default Authorization, as a bearer token.
+	Header string `yaml:"header"`
 
 	// RootCAs are those of CA and of the system; nil stands for the system's alone.
 	RootCAs *x509.CertPool `yaml:"-"`
@@ -135,6 +138,14 @@ func (s *XRayServer) check(key string, f *findings) {
 	}
 	if s.CA != "" {
 		s.RootCAs = readCA(key+".ca", s.CA, f)
+	}
+	if s.Header != "" {
+		if err := forward.CheckCredential(s.Header, ""); err != nil {
+			f.Add(key+".header", "%v", err)
+		}
+		if s.TokenFile == "" {
+			f.Add(key+".header", "has no meaning without a tokenFile")
+		}
 	}
 	if s.TokenFile != "" {
 		token, err := files.ReadSecret(s.TokenFile, minXRayToken)

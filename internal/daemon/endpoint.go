@@ -22,6 +22,7 @@ import (
 	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
 )
 
 // Listen opens an endpoint. It makes a unix socket with mode 0600, or 0666 if the configuration admits other users. The
@@ -178,25 +179,7 @@ func client(e config.Endpoint, wrap func(net.Conn) net.Conn) (*http.Client, stri
 			return wrap(c), nil
 		}
 	}
-	var rt http.RoundTripper = t
-	if e.Token != "" {
-		rt = bearer{token: e.Token, next: t}
-	}
-	return &http.Client{Transport: rt, CheckRedirect: stay}, base
-}
-
-// stay follows no redirect: the other process would send this one, with the endpoint's token, to any address that this one reaches.
-func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-
-type bearer struct {
-	token string
-	next  http.RoundTripper
-}
-
-func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+b.token)
-	return b.next.RoundTrip(r)
+	return &http.Client{Transport: wire.Bearer(e.Token, t), CheckRedirect: wire.Stay}, base
 }
 
 // Limits limit what the clients of a listener may use of the process. Zero is no limit.

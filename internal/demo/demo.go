@@ -69,6 +69,9 @@ func User() int { return 60578 + os.Getpid()%600 }
 // MaxAge is how long the demo's events are good for: long enough for a slow machine, short enough to wait for.
 const MaxAge = 8 * time.Second
 
+// patience bounds the wait for what follows soon: a machine that does much else takes long.
+const patience = time.Minute
+
 // scenario is one play: the expected result, and how to play it.
 type scenario struct {
 	name, expect string

@@ -118,7 +118,7 @@ func (d *Deployment) startAPIs(ctx context.Context) error {
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(raw)
-	d.DirectClient = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
+	d.DirectClient = &http.Client{Timeout: patience, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
 	for _, api := range []struct {
 		address string
 		args    []string
@@ -138,7 +138,7 @@ func (d *Deployment) startAPIs(ctx context.Context) error {
 }
 
 func (d *Deployment) awaitAPI(ctx context.Context, address string) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
 		_, err := d.Seen(ctx, address)
@@ -228,7 +228,7 @@ func (d *Deployment) report(ctx context.Context) (string, error) {
 
 // scheduled waits for an event of the schedule.
 func (d *Deployment) scheduled(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
 		var events []trigger.Event
@@ -371,7 +371,7 @@ func (d *Deployment) flippedControl(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, d.Self, "serve", "--config", filepath.Join(dir, devstack.SidecarFile)) //nolint:gosec // this program itself

@@ -195,7 +195,7 @@ func (d *Deployment) decided(ctx context.Context) (string, error) {
 
 // settled waits until the signal is final, so that the decision counts. It says what the reputations of both agents show of it.
 func (d *Deployment) settled(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, window+20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, window+patience)
 	defer cancel()
 	for {
 		lost, err := d.reputation(ctx, d)
@@ -226,11 +226,9 @@ func (d *Deployment) reputation(ctx context.Context, of *Deployment) (accrual.Re
 	if err != nil {
 		return accrual.Reputation{}, err
 	}
-	var said struct {
-		Reputation accrual.Reputation `json:"reputation"`
-	}
+	var said accrual.Reputation
 	err = admin.Get(ctx, d.node(), "/v1/reputation/"+url.PathEscape(id), &said)
-	return said.Reputation, err
+	return said, err
 }
 
 // node returns the endpoint of the deployment's node.

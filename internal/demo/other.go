@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/freeport"
@@ -40,7 +39,7 @@ const (
 // newOther prepares the deployment of another owner. It has roots, keys, a trigger service, a control plane and a sidecar of its own. Its sidecar
 // delivers to the node of d. It shares the user of the agents with d: no two of them run at the same time.
 func (d *Deployment) newOther() (_ *Deployment, err error) {
-	other := &Deployment{Dir: filepath.Join(d.Dir, otherFolder), Self: d.Self, DirectClient: &http.Client{Timeout: 10 * time.Second}}
+	other := &Deployment{Dir: filepath.Join(d.Dir, otherFolder), Self: d.Self, DirectClient: &http.Client{Timeout: patience}}
 	for _, at := range []*string{&other.Listen, &other.Hooks} {
 		if *at, err = freeport.Address(); err != nil {
 			return nil, err

@@ -84,7 +84,7 @@ func (d *Deployment) scored(ctx context.Context, calls int) (string, error) {
 	if err != nil || r.Receipt == "" {
 		return r.Outcome(), err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for { // the receipts come to the node a little later than the session ends
 		var said struct {

@@ -107,7 +107,7 @@ func (d *Deployment) thought(ctx context.Context) (string, error) {
 	if err != nil || made.Post == "" {
 		return made.Outcome(), err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for { // records are stored a little later than the calls end
 		var post admin.Record
@@ -164,7 +164,7 @@ func (d *Deployment) generated(ctx context.Context) (string, error) {
 	if err != nil || r.Receipt == "" {
 		return r.Outcome(), err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for { // the record is stored a little later than the call ends
 		var record admin.Record

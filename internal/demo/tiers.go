@@ -50,7 +50,7 @@ func askForTiers(content map[string][]byte) {
 // answered yet.
 func (d *Deployment) byReputation(ctx context.Context, agent ...string) (Answer, error) {
 	made, err := d.byWebhook(ctx, agent...)
-	for until := time.Now().Add(10 * time.Second); err == nil && made.Code == "reputation_missing" && time.Now().Before(until); {
+	for until := time.Now().Add(patience); err == nil && made.Code == "reputation_missing" && time.Now().Before(until); {
 		made, err = d.byWebhook(ctx, agent...)
 	}
 	return made, err

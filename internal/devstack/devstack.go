@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -52,7 +51,7 @@ type Process struct {
 func New(dir string) *Stack { return &Stack{Dir: dir, registry: func() {}} }
 
 // startTimeout bounds the start of a stack.
-const startTimeout = time.Minute
+const startTimeout = 3 * time.Minute
 
 // Start starts the processes whose configuration files are in dir and returns when all are ready: the node need not be among them. If Start fails, it
 // ends the processes that it has started.
@@ -75,12 +74,8 @@ func Start(ctx context.Context, dir string) (_ *Stack, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range startOrder {
-		file := configurations[name]
-		if _, err := os.Stat(filepath.Join(dir, file)); name == node && errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err := s.StartProcess(name, file); err != nil {
+	for _, name := range s.names() {
+		if err := s.StartProcess(name, configurations[name]); err != nil {
 			return nil, err
 		}
 	}
@@ -94,15 +89,6 @@ func Start(ctx context.Context, dir string) (_ *Stack, err error) {
 	}
 	return s, nil
 }
-
-// node is the one process that a stack can be without.
-const node = "reputation"
-
-// configurations are the processes' files, and startOrder is the order in which they start: Stop ends them the other way round.
-var (
-	configurations = map[string]string{"trigger": TriggerFile, "control": ControlFile, node: ReputationFile, "serve": SidecarFile}
-	startOrder     = []string{"trigger", "control", node, "serve"}
-)
 
 var hashPatterns = map[string]*regexp.Regexp{
 	"policy":      regexp.MustCompile(`(requiredPolicyHash: *)"?[0-9a-f]{64}"?`),
@@ -299,6 +285,7 @@ func (s *Stack) watch(r *keyring.Registry, endpoints []string, as map[string][]s
 
 // WaitFor asks a process for path until the process answers with success.
 func (s *Stack) WaitFor(ctx context.Context, p *Process, path string) error {
+	began := time.Now()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -310,7 +297,7 @@ func (s *Stack) WaitFor(ctx context.Context, p *Process, path string) error {
 		case <-p.Done:
 			return s.ExitError(p)
 		case <-ctx.Done():
-			return fmt.Errorf("mediator %s did not get ready in %s: %w; its log is %s.log in %s", p.Name, startTimeout, err, p.Name, s.Dir)
+			return fmt.Errorf("mediator %s did not get ready in %s: %w; its log is %s.log in %s", p.Name, time.Since(began).Round(time.Second), err, p.Name, s.Dir)
 		case <-tick.C:
 		}
 	}

@@ -3,8 +3,11 @@ package devstack
 import (
 	"crypto/rand"
 	"encoding/base64"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/actionproof/mediator/internal/files"
 )
@@ -30,6 +33,30 @@ const (
 	// CAFolder has the interception CA with its key, which outlives a restart. A configuration that names another one keeps it.
 	CAFolder = "ca"
 )
+
+// node is the one process that a stack can be without.
+const node = "reputation"
+
+// configurations are the processes' files, and startOrder is the order in which they start: Stop ends them the other way round.
+var (
+	configurations = map[string]string{"trigger": TriggerFile, "control": ControlFile, node: ReputationFile, "serve": SidecarFile}
+	startOrder     = []string{"trigger", "control", node, "serve"}
+)
+
+// names are those of the processes that the stack has files for, in the order in which they start.
+func (s *Stack) names() []string {
+	_, err := os.Stat(filepath.Join(s.Dir, ReputationFile))
+	without := errors.Is(err, fs.ErrNotExist)
+	return slices.DeleteFunc(slices.Clone(startOrder), func(name string) bool { return name == node && without })
+}
+
+// Endpoints returns the internal endpoints of the stack's processes.
+func (s *Stack) Endpoints() (all []string) {
+	for _, name := range s.names() {
+		all = append(all, "unix:"+s.Socket(name))
+	}
+	return all
+}
 
 // Prepare makes a stack's folder and writes the files that do not exist yet. Other users can pass through the folder to
 // the CA's certificate. Only the owner can read anything else in it.

@@ -48,7 +48,7 @@ type Use struct {
 	Since time.Time  `json:"since"`           // nothing before was counted
 	First *time.Time `json:"first,omitempty"` // nil if there is no signature
 	Last  *time.Time `json:"last,omitempty"`
-	Posts *int64     `json:"posts,omitempty"` // nil for a key that signs nothing of a post
+	Posts *int64     `json:"posts,omitempty"` // nil for a key that signs nothing of a post, and where they are not known
 }
 
 // AddUse adds to versions what records have counted of them, summed up over all the records.
@@ -78,8 +78,21 @@ func AddUse(versions []Version, records []ledger.KeyUses) {
 				}
 			}
 		}
-		v.Use = &use
+		v.Use = use.since(v.Created)
 	}
+}
+
+// since returns the use without what it cannot say of a key that was made then. A record counts by key id, and an earlier key can have had the same
+// one: keys in memory are made anew at each start.
+func (u Use) since(made *time.Time) *Use {
+	if made == nil || u.First == nil || !u.First.Before(made.Truncate(time.Second)) {
+		return &u
+	}
+	u.First, u.Posts = nil, nil
+	if u.Last.Before(made.Truncate(time.Second)) {
+		u.Last = nil
+	}
+	return &u
 }
 
 // VersionsOf lists the versions that a process at an address publishes. Of what a file says it leaves out which version signs, because

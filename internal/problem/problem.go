@@ -118,6 +118,7 @@ func (d Details) WriteAs(w http.ResponseWriter, contentType string, document any
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 		return
 	}
+	body = append(body, '\n') // people read it in a terminal too
 	h := w.Header()
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))

@@ -79,7 +79,7 @@ func bridge(x config.XRay, log *zap.Logger) *xray.Bridge {
 		if s == nil {
 			return xray.Server{}
 		}
-		return xray.Server{URL: s.URL, Token: s.Token, RootCAs: s.RootCAs}
+		return xray.Server{URL: s.URL, Token: s.Token, Header: s.Header, RootCAs: s.RootCAs}
 	}
 	return xray.New(xray.Options{
 		Orchestrate: server(x.Orchestrate), Govern: server(x.Govern), Enforce: server(x.Enforce), Timeout: time.Duration(x.Timeout), Log: log,

@@ -34,7 +34,10 @@ func openCA(c *config.Sidecar) (*intercept.CA, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ca, os.WriteFile(c.CAFile(), ca.CertificatePEM(), 0o644) //nolint:gosec // a certificate is public, and agents of other users read it
+	if err := os.WriteFile(c.CAFile(), ca.CertificatePEM(), 0o644); err != nil { //nolint:gosec // a certificate is public, and agents of other users read it
+		return nil, fmt.Errorf("%w: make the folder, and let this process's user write the certificate for agents there", err)
+	}
+	return ca, nil
 }
 
 // warnOfExpiry logs, once a day, that the CA is about to expire. After that the TLS handshakes of all agents fail.

@@ -123,5 +123,5 @@ func observeGate(c *config.Sidecar) observe.Observation {
 		return observe.New(observe.Gate, observe.NotObserved, "These actions are judged by their APIs, which this sidecar does not see: "+strings.Join(remote, ", ")+".")
 	}
 	return observe.New(observe.Gate, observe.Holds,
-		fmt.Sprintf("All %d actions pass this sidecar's own gate, which demands the whole chain and consumes it in the transaction of the post's intent.", len(c.Actions)))
+		fmt.Sprintf("Every action (%d) passes this sidecar's own gate, which demands the whole chain and consumes it in the transaction of the post's intent.", len(c.Actions)))
 }

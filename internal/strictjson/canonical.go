@@ -2,6 +2,7 @@ package strictjson
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"math/big"
 	"strconv"
@@ -30,6 +31,17 @@ func Canonical(raw []byte) ([]byte, error) {
 		return nil, refusal.New("content_malformed", "the JSON content has no canonical form (RFC 8785): %v", misspelt(raw, err))
 	}
 	return c, nil
+}
+
+// CanonicalOf returns the [Canonical] form of a value, as encoding/json writes it.
+func CanonicalOf(v any) ([]byte, error) {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false) // the form has no such escapes
+	if err := enc.Encode(v); err != nil {
+		return nil, refusal.New("content_malformed", "the value cannot be written as JSON: %v", err)
+	}
+	return Canonical(text.Bytes())
 }
 
 // checkBounds walks the text once, and looks at its numbers, its depth and how many names and values it has. It does not judge

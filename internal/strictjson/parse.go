@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -22,6 +23,22 @@ func Parse(raw []byte, v any) error {
 		return err
 	}
 	return parseMembers(raw, v)
+}
+
+// ParseCanonical decodes what [CanonicalOf] has written into what v points to. It refuses more than most bytes, what [Parse] refuses, and every
+// other spelling of the same value.
+func ParseCanonical(raw []byte, v any, most int) error {
+	if len(raw) > most {
+		return fmt.Errorf("it has %d bytes; at most %d are read", len(raw), most)
+	}
+	if err := Parse(raw, v); err != nil {
+		return err
+	}
+	again, err := CanonicalOf(v)
+	if err == nil && !bytes.Equal(again, raw) {
+		err = errors.New("it is not in canonical form")
+	}
+	return err
 }
 
 // ParseMembers decodes one JSON text into what v points to, refusing unknown members, members that come twice, members in another

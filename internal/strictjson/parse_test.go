@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +39,47 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
+}
+
+// TestParseCanonical: of all spellings of one value, one is read.
+func TestParseCanonical(t *testing.T) {
+	type value struct {
+		Count int      `json:"count"`
+		Name  string   `json:"name,omitempty"`
+		Tags  []string `json:"tags,omitempty"`
+	}
+	want := value{Count: 1, Name: "<é>"}
+	const canonical = `{"count":1,"name":"<é>"}`
+	if text, err := strictjson.CanonicalOf(want); err != nil || string(text) != canonical {
+		t.Fatalf("%s, %v", text, err)
+	}
+	for name, text := range map[string]string{
+		"canonical":           canonical,
+		"white space":         `{"count": 1,"name":"<é>"}`,
+		"a line feed":         canonical + "\n",
+		"another order":       `{"name":"<é>","count":1}`,
+		"an escape":           `{"count":1,"name":"\u003cé\u003e"}`,
+		"another number":      `{"count":1e0,"name":"<é>"}`,
+		"a member twice":      `{"count":1,"count":1,"name":"<é>"}`,
+		"an unknown member":   `{"count":1,"name":"<é>","other":1}`,
+		"a null":              `{"count":1,"name":"<é>","tags":null}`,
+		"an empty list":       `{"count":1,"name":"<é>","tags":[]}`,
+		"nothing of a member": `{"name":"<é>"}`,
+	} {
+		var got value
+		err := strictjson.ParseCanonical([]byte(text), &got, 100)
+		if (err == nil) != (text == canonical) || err == nil && !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	for most, ok := range map[int]bool{len(canonical): true, len(canonical) - 1: false} {
+		var got value
+		if err := strictjson.ParseCanonical([]byte(canonical), &got, most); (err == nil) != ok {
+			t.Errorf("at most %d bytes: %v", most, err)
+		}
+	}
+	_, err := strictjson.CanonicalOf(make(chan int))
+	wantCode(t, err, "content_malformed")
 }
 
 // TestParseIsBounded: what is kept as raw JSON, which nobody looks into, is bounded too.

@@ -1,6 +1,6 @@
 // Package wire carries requests between the mediator's processes, and between the mediator and an API that takes part.
 // It sends JSON over HTTP, strict and bounded in both directions. A refusal travels as a problem document and keeps its
-// code.
+// code. transport.go has what clients of other servers share.
 package wire
 
 import (

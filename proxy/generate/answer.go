@@ -10,6 +10,7 @@ import (
 
 	json2 "github.com/go-json-experiment/json"
 
+	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/inference"
@@ -32,8 +33,9 @@ type Call struct {
 	// Said is told what the model has said, once all of it is there; nil if nobody asks. It is not called for no text, a
 	// refusal, or over 1 KiB.
 	Said func(text string)
-	// Receipt returns the receipt of the call, whose answer has ended; nil where none is made. Without its receipt an answer is refused.
-	Receipt func() (string, error)
+	// Receipt returns the receipt of the call, whose answer has ended, or nil where none is made; the function is nil where none is ever made.
+	// Without its receipt an answer is refused.
+	Receipt func() (*Receipt, error)
 }
 
 // usage are the tokens, as the provider counts them.
@@ -49,8 +51,16 @@ type document struct {
 	Output *string `json:"output,omitzero"`
 	Finish string  `json:"finishReason"`
 	Usage  *usage  `json:"usage,omitzero"`
-	// Receipt is the interaction receipt of the call.
-	Receipt string `json:"receipt,omitzero"`
+	*Receipt
+}
+
+// Receipt is the interaction receipt of a call, and what an agent that opens no tokens wants of it.
+type Receipt struct {
+	Token     string                    `json:"receipt"`
+	Hash      string                    `json:"receipt_hash"` // by which it has a score
+	Timing    interaction.Timing        `json:"timing"`
+	Chain     interaction.ChainLink     `json:"chain"`
+	Challenge *interaction.ChallengeRef `json:"challenge,omitzero"`
 }
 
 // finishReasons are the providers' reasons why an answer has ended, in our words. Any other is passed on as it is.

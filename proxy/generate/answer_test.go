@@ -18,7 +18,7 @@ func TestReceipt(t *testing.T) {
 			asked := 0
 			c := &Call{
 				Stream: stream, Record: "post_1", Key: make([]byte, inference.MinKey), Take: func(int) error { return nil },
-				Receipt: func() (string, error) { asked++; return "the-receipt", failure },
+				Receipt: func() (*Receipt, error) { asked++; return &Receipt{Token: "the-receipt"}, failure },
 			}
 			resp := &http.Response{
 				StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},

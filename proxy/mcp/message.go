@@ -21,7 +21,9 @@ var Versions = []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"}
 // Revisions that differ in what is looked at.
 const (
 	headersMirror = "2026-07-28" // headers repeat the body, and every request says its revision
-	oldTransport  = "2024-11-05" // HTTP with SSE: answers come on another connection
+	// oldTransport has HTTP with SSE: answers come on another connection. But some servers say it over Streamable HTTP, and their clients then say
+	// it too. So its messages are read as those of the next revision, and [Judge] lets no post be of it.
+	oldTransport = "2024-11-05"
 )
 
 // Methods that are judged by more than their name.
@@ -314,11 +316,8 @@ func (m *Message) version(header http.Header) (string, error) {
 }
 
 func known(version string) error {
-	switch {
-	case slices.Contains(Versions, version):
+	if slices.Contains(Versions, version) || version == oldTransport {
 		return nil
-	case version == oldTransport:
-		return refusal.New("mcp_transport_unsupported", "revision %s of the protocol has another transport, whose answers come on another connection", oldTransport)
 	}
 	return refusal.New("mcp_version_unsupported", "the revision %.40q of the protocol is none of those that are read: %s", version, strings.Join(Versions, ", "))
 }

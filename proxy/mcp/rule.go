@@ -113,6 +113,8 @@ func Judge(m *Message, header http.Header, rules []*Rule, peer Peer, memory *Mem
 		return Verdict{}, refusal.New("mcp_method_refused", "no rule names the method %.128q", m.Method)
 	case m.Method == callTool && m.ID == "":
 		return Verdict{}, malformed("the call of a tool has no id, so that nothing would say what became of it")
+	case rules[i].Post && header.Get("Mcp-Protocol-Version") == oldTransport:
+		return Verdict{}, refusal.New("mcp_transport_unsupported", "a call that posts cannot be of revision %s of the protocol, whose answers come on another connection", oldTransport)
 	case rules[i].Post && !streams(header):
 		return Verdict{}, refusal.New("mcp_transport_unsupported", "a call that posts has to accept its answer in both forms: send the header Accept: application/json, text/event-stream. Clients of the transport of %s do not, whose answers come on another connection", oldTransport)
 	}

@@ -81,6 +81,9 @@ func isAgent(segment string) bool {
 	return err == nil && !strings.ContainsAny(segment, "/%")
 }
 
+// NeedsBody reports whether a POST to a [Target] has to say something. One for a challenge can come without a body.
+func NeedsBody(target string) bool { return target != issuePath }
+
 // Ask makes one request of a [Target] for the agent of a session, and returns the node's answer, JSON. Nothing of the agent's request goes
 // out but its body. An error of the node is a [*problem.Error].
 func (n *Relay) Ask(ctx context.Context, s *session.Session, method, target string, body []byte) ([]byte, error) {
@@ -107,6 +110,9 @@ func (n *Relay) post(ctx context.Context, s *session.Session, path string, body 
 
 // issue asks for a challenge, which is in the receipts of all calls that are sent from then on.
 func (n *Relay) issue(ctx context.Context, s *session.Session, body []byte) ([]byte, error) {
+	if len(body) == 0 {
+		body = []byte("{}")
+	}
 	var none struct{}
 	if err := read(body, &none); err != nil {
 		return nil, err

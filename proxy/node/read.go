@@ -19,8 +19,11 @@ var readable = []struct {
 	{disputesPath + "/", regexp.MustCompile(`^(dsp_[0-9a-f]{32}|root)$`).MatchString}, {schemasPath, regexp.MustCompile(`^[a-z]{1,16}$`).MatchString},
 }
 
-// Target returns what a request that every agent may make is sent to the node as. The path is as it was escaped. Everything that is not such a
-// request is refused.
+// colons unescapes colons, which agents' ids have, and which encodeURIComponent of JavaScript escapes.
+var colons = strings.NewReplacer("%3A", ":", "%3a", ":")
+
+// Target returns what a request that every agent may make is sent to the node as. The path is as it was escaped; colons alone may be escaped.
+// Everything that is not such a request is refused.
 func Target(method, path, query string) (target string, ok bool) {
 	switch {
 	case method == http.MethodPost:
@@ -34,6 +37,7 @@ func Target(method, path, query string) (target string, ok bool) {
 	if path == logPath {
 		return path, true
 	}
+	path = colons.Replace(path)
 	for _, r := range readable {
 		if segment, ok := strings.CutPrefix(path, r.prefix); ok {
 			return path, r.segment(segment)

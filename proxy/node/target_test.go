@@ -13,7 +13,11 @@ func TestTarget(t *testing.T) {
 	owner := strings.Repeat("o", 43)
 	agent, dispute := "/v1/reputation/"+owner+":", "dsp_"+strings.Repeat("0a", 16)
 	for request, want := range map[string]string{ // empty: nothing is asked
-		agent + "agent:worker-1":                      agent + "agent:worker-1",
+		agent + "agent:worker-1":                  agent + "agent:worker-1",
+		agent + "agent%3Aworker-1":                agent + "agent:worker-1",
+		"/v1/reputation/" + owner + "%3aworker-1": agent + "worker-1",
+		agent + "agent%253Aworker-1":              "",
+		"/v1/reputation%3A" + owner + ":worker-1": "",
 		agent:                                         "",
 		agent + "a/b":                                 "",
 		agent + "..%2F..%2F..%2Fmetrics":              "",
@@ -27,6 +31,8 @@ func TestTarget(t *testing.T) {
 
 		"/v1/signals/sig_1":             "/v1/signals/sig_1",
 		"/v1/signals/a:b.c-d_e":         "/v1/signals/a:b.c-d_e",
+		"/v1/signals/a%3Ab":             "/v1/signals/a:b",
+		"/v1/signals/%3Aa":              "",
 		"/v1/signals/":                  "",
 		"/v1/signals/..":                "",
 		"/v1/signals/a/b":               "",

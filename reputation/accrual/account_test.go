@@ -1,7 +1,6 @@
 package accrual_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -357,9 +356,7 @@ func TestAgentIDs(t *testing.T) {
 
 func canonical(t testing.TB, v any) string {
 	t.Helper()
-	raw, err := json.Marshal(v)
-	check.Must(t, err)
-	raw, err = strictjson.Canonical(raw)
+	raw, err := strictjson.CanonicalOf(v)
 	check.Must(t, err)
 	return string(raw)
 }

@@ -1,8 +1,6 @@
 package accrual
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -75,18 +73,11 @@ const (
 // ParseEntry reads the canonical JSON of one entry, which [Entry.Encode] writes, and refuses any other spelling.
 func ParseEntry(raw []byte) (Entry, error) {
 	var e Entry
-	if len(raw) > maxEntry {
-		return e, fmt.Errorf("accrual: an entry has %d bytes; at most %d are read", len(raw), maxEntry)
-	}
-	if err := strictjson.Parse(raw, &e); err != nil {
+	if err := strictjson.ParseCanonical(raw, &e, maxEntry); err != nil {
 		return Entry{}, fmt.Errorf("accrual: an entry is malformed: %w", err)
 	}
-	again, err := e.Encode()
-	if err != nil {
+	if err := e.check(); err != nil {
 		return Entry{}, err
-	}
-	if !bytes.Equal(again, raw) {
-		return Entry{}, errors.New("accrual: an entry is not in canonical form")
 	}
 	return e, nil
 }
@@ -96,11 +87,7 @@ func (e Entry) Encode() ([]byte, error) {
 	if err := e.check(); err != nil {
 		return nil, err
 	}
-	raw, err := json.Marshal(e)
-	if err != nil {
-		return nil, fmt.Errorf("accrual: %w", err)
-	}
-	text, err := strictjson.Canonical(raw)
+	text, err := strictjson.CanonicalOf(e)
 	if err == nil && len(text) > maxEntry { // a log with such an entry could never be read again
 		err = fmt.Errorf("accrual: an entry has %d bytes; at most %d are written", len(text), maxEntry)
 	}

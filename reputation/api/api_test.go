@@ -272,13 +272,13 @@ func TestAPI(t *testing.T) {
 	}
 	must(t, n.Enter(t.Context()))
 	var reputed struct {
-		Reputation accrual.Claims
-		Token      string
+		accrual.Claims
+		Token string
 	}
 	for id, sessions := range map[string]int64{n.Kit.Agent(t).String(): 1, n.Kit.Owner(t) + ":agent/nobody": 0} {
 		c.ok("GET", "/v1/reputation/"+url.PathEscape(id), "", nil, &reputed)
 		signed, err := evidence.UnverifiedClaims(accrual.Kind, reputed.Token)
-		if err != nil || !reflect.DeepEqual(signed, reputed.Reputation) || signed.AgentID != id || signed.TotalSessions != sessions || signed.Tier != accrual.TierNew {
+		if err != nil || !reflect.DeepEqual(signed, reputed.Claims) || signed.AgentID != id || signed.TotalSessions != sessions || signed.Tier != accrual.TierNew {
 			t.Errorf("%+v, %v", reputed, err)
 		}
 	}

@@ -120,13 +120,14 @@ func TestDisputes(t *testing.T) {
 	if signed.Root != book.Root() || signed.Log != book.Log() {
 		t.Errorf("%+v, and the log gives %s", signed, book.Root())
 	}
-	var reputed struct{ Reputation accrual.Claims }
+	var reputed accrual.Claims
 	c.ok("GET", "/v1/reputation/"+url.PathEscape(one), "", nil, &reputed)
-	if r := reputed.Reputation; r.ChallengesLost != 1 || r.DisputesPending != 1 || !r.Disputed || r.DisputesLost != 1 {
+	if r := reputed; r.ChallengesLost != 1 || r.DisputesPending != 1 || !r.Disputed || r.DisputesLost != 1 {
 		t.Errorf("%+v", r)
 	}
+	reputed = accrual.Claims{}
 	c.ok("GET", "/v1/reputation/"+stranger.ID, "", nil, &reputed)
-	if r := reputed.Reputation; r.AgentID != stranger.ID || r.Owner != "" {
+	if r := reputed; r.AgentID != stranger.ID || r.Owner != "" {
 		t.Errorf("%+v", r)
 	}
 }
@@ -146,9 +147,9 @@ func TestRated(t *testing.T) {
 	n.Kit.Clock.Advance(48 * time.Hour)
 	must(t, n.Settle(t.Context()))
 	n.Kit.Clock.Advance(24 * time.Hour)
-	var reputed struct{ Reputation accrual.Claims }
+	var reputed accrual.Claims
 	c.ok("GET", "/v1/reputation/"+url.PathEscape(agent), "", nil, &reputed)
-	if reputed.Reputation.Rating == nil {
+	if reputed.Rating == nil {
 		t.Error("there is no rating")
 	}
 }

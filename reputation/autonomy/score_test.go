@@ -66,7 +66,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// TestMostPoints gives each part all of its points: the caps are those of the seed, and the composite reaches 100.
+// TestMostPoints: the most points of the parts of each signal add up to the seed's cap, and the weights to 1.
 func TestMostPoints(t *testing.T) {
 	seed := map[string]float64{"timing": 20, "recursion": 25, "knowledge": 20, "entropy": 20, "challenge": 15}
 	got := map[string]float64{}

@@ -99,34 +99,62 @@ func (b *Book) admitsResolved(r *Resolved, at int64) error {
 }
 
 // ending returns the disputes that count from an entry on, in the order in which they were resolved.
-func (b *Book) ending(e Entry) []Ended {
-	var all []Ended
-	end := func(o *Opened, f Finding) {
-		one := Ended{
-			At: e.At, DisputeID: o.DisputeID, Challenger: o.Challenger, Target: o.Target, Outcome: f.Outcome, Malicious: f.Malicious, SameOwner: sameOwner(o.Challenger, o.Target),
+func (b *Book) ending(e Entry) (all []ended) {
+	end := func(d *State, f Finding) {
+		if f.Outcome == accrual.ChallengerWins && b.counted(d, f, all) {
+			f = Finding{Outcome: accrual.Inconclusive}
 		}
-		pair := pairOf(o)
-		met := b.pairs[pair] || slices.ContainsFunc(all, func(before Ended) bool { return before.Bonus && pairOfIDs(before.Challenger, before.Target) == pair })
-		one.Bonus = f.Outcome != accrual.Inconclusive && !one.SameOwner && !met
-		all = append(all, one)
+		pair := pairOf(d)
+		met := b.pairs[pair] || slices.ContainsFunc(all, func(before ended) bool { return before.bonus && pairOf(before.dispute) == pair })
+		all = append(all, ended{d, f, f.Outcome != accrual.Inconclusive && !sameOwner(d.Challenger, d.Target) && !met})
 	}
 	switch {
 	case e.Resolved != nil:
 		d := b.disputes[e.Resolved.DisputeID]
 		if s := b.signals[d.SignalID]; s == nil || s.Final { // a signal that is forgotten is final
-			end(&d.Opened, e.Resolved.Finding)
+			end(d, e.Resolved.Finding)
 		}
 	case e.Final != nil:
 		for _, id := range b.signals[e.Final.SignalID].resolved {
-			d := b.disputes[id]
-			end(&d.Opened, d.Resolved.Finding)
+			end(b.disputes[id], b.disputes[id].Resolved.Finding)
 		}
 	}
 	return all
 }
 
+// counted reports whether the target has lost another dispute by the same, whether that one counted or not: before, or by the same entry. Nobody
+// loses twice by one fault, however many dispute it.
+func (b *Book) counted(d *State, f Finding, before []ended) bool {
+	is := d.faults(f)
+	same := func(faults []string) bool {
+		return slices.ContainsFunc(faults, func(fault string) bool { return slices.Contains(is, fault) })
+	}
+	return slices.ContainsFunc(b.falls(d.Target), func(lost fall) bool { return same(lost.faults) }) ||
+		slices.ContainsFunc(before, func(e ended) bool { return e.dispute.Resolved.Outcome == accrual.ChallengerWins }) // all are about one signal
+}
+
+// falls returns what is kept of the disputes that an agent has lost.
+func (b *Book) falls(id string) []fall {
+	if a := b.agents[id]; a != nil {
+		return a.falls
+	}
+	return nil
+}
+
+// faults names what the target has lost by: its signal, and where receipts have decided, the part of the session. Of an arbiter's decision it is
+// what was disputed: the words cannot be compared.
+func (d *State) faults(f Finding) (all []string) {
+	if f.Fault != "" {
+		all = append(all, f.Fault)
+	}
+	if d.SignalID != "" || d.Type == TypeGeneral {
+		all = append(all, d.about())
+	}
+	return all
+}
+
 // accounts returns what an entry brings into the logs of agents.
-func (b *Book) accounts(e Entry, ended []Ended) (all []Account, err error) {
+func (b *Book) accounts(e Entry, ending []ended) (all []Account, err error) {
 	add := func(id string, entry accrual.Entry) {
 		of, parsed := accrual.ParseAgent(id)
 		if parsed != nil {
@@ -149,16 +177,16 @@ func (b *Book) accounts(e Entry, ended []Ended) (all []Account, err error) {
 			}
 		}
 	}
-	for _, one := range ended {
-		about := b.disputes[one.DisputeID].about()
-		add(one.Target, accrual.Entry{Dispute: &accrual.Dispute{
-			ID: one.DisputeID, Outcome: one.Outcome, Bonus: one.Bonus && one.Outcome == accrual.TargetWins, Other: one.Challenger, About: about,
+	for _, one := range ending {
+		d, outcome := one.dispute, one.finding.Outcome
+		add(d.Target, accrual.Entry{Dispute: &accrual.Dispute{
+			ID: d.DisputeID, Outcome: outcome, Bonus: one.bonus && outcome == accrual.TargetWins, Other: d.Challenger, About: d.about(),
 		}})
-		add(one.Challenger, accrual.Entry{Raised: &accrual.Raised{
-			ID: one.DisputeID, Outcome: one.Outcome, Bonus: one.Bonus && one.Outcome == accrual.ChallengerWins, Other: one.Target, About: about,
+		add(d.Challenger, accrual.Entry{Raised: &accrual.Raised{
+			ID: d.DisputeID, Outcome: outcome, Bonus: one.bonus && outcome == accrual.ChallengerWins, Other: d.Target, About: d.about(),
 		}})
-		if one.Malicious {
-			add(one.Challenger, accrual.Entry{Violation: &accrual.Violation{Rule: RuleMalicious}})
+		if one.finding.Malicious {
+			add(d.Challenger, accrual.Entry{Violation: &accrual.Violation{Rule: RuleMalicious}})
 		}
 	}
 	return all, err
@@ -192,7 +220,6 @@ func (b *Book) apply(s Step) {
 		}
 		by := b.of(o.Challenger)
 		by.opened = append(lately(by.opened, e.At), e.At)
-		b.of(o.Target).pending++
 	case e.Reviewing != nil:
 		b.disputes[e.Reviewing.DisputeID].Status = StatusReviewing
 	case e.Resolved != nil:
@@ -204,32 +231,35 @@ func (b *Book) apply(s Step) {
 			signal.resolved = append(signal.resolved, d.DisputeID)
 		}
 	case e.Violation != nil:
-		b.of(e.Violation.Agent).violate(Violated{e.At, e.Violation.Rule, e.Violation.Document})
+		b.of(e.Violation.Agent).violate(violated{e.At, e.Violation.Rule, e.Violation.Document})
 	}
 	for _, one := range s.ended {
-		b.end(one)
+		b.end(one, s.Entry.At)
 	}
 }
 
 // end notes that a dispute counts.
-func (b *Book) end(one Ended) {
-	d := b.disputes[one.DisputeID]
+func (b *Book) end(one ended, at int64) {
+	d := one.dispute
 	d.Effective = true
-	b.over = append(b.over, past{at: one.At, dispute: d.DisputeID})
-	challenger, target := b.of(one.Challenger), b.of(one.Target)
-	challenger.ended, target.ended = append(challenger.ended, one), append(target.ended, one)
-	target.pending--
-	if one.Bonus {
-		b.pairs[pairOf(&d.Opened)] = true
+	b.over = append(b.over, past{at: at, dispute: d.DisputeID})
+	if one.bonus {
+		b.pairs[pairOf(d)] = true
 	}
-	if one.Outcome == accrual.TargetWins {
-		challenger.lost = append(lately(challenger.lost, one.At), one.At)
+	challenger, outcome := b.of(d.Challenger), one.finding.Outcome
+	if outcome == accrual.TargetWins {
+		challenger.lost = append(lately(challenger.lost, at), at)
 	}
-	if one.Outcome == accrual.ChallengerWins {
-		target.fell = one.At
+	target := b.of(d.Target)
+	if outcome == accrual.ChallengerWins {
+		target.fell = at
 	}
-	if one.Malicious {
-		challenger.violate(Violated{one.At, RuleMalicious, d.Document})
+	if d.Resolved.Outcome == accrual.ChallengerWins { // whether it counts or not
+		target.falls = append(target.falls, fall{at, d.faults(d.Resolved.Finding), d.Resolved.Inputs})
+		target.falls = target.falls[max(0, len(target.falls)-maxFalls):]
+	}
+	if one.finding.Malicious {
+		challenger.violate(violated{at, RuleMalicious, d.Document})
 	}
 }
 
@@ -251,10 +281,13 @@ func (b *Book) forget() {
 	}
 }
 
+// maxFalls is how many of an agent's falls are kept, the last ones.
+const maxFalls = 64
+
 // maxViolations is how many violations of an agent are kept, the last ones.
 const maxViolations = 64
 
-func (a *agent) violate(v Violated) {
+func (a *agent) violate(v violated) {
 	a.violations = append(a.violations, v)
 	a.violations = a.violations[max(0, len(a.violations)-maxViolations):]
 }
@@ -262,7 +295,7 @@ func (a *agent) violate(v Violated) {
 // noted reports whether a violation by a document is among those that are kept.
 func (b *Book) noted(id, document string) bool {
 	a := b.agents[id]
-	return a != nil && slices.ContainsFunc(a.violations, func(v Violated) bool { return v.Document == document && v.Rule != RuleMalicious })
+	return a != nil && slices.ContainsFunc(a.violations, func(v violated) bool { return v.document == document && v.rule != RuleMalicious })
 }
 
 // sameOwner reports whether two agents may be of one owner.
@@ -273,6 +306,6 @@ func sameOwner(one, other string) bool {
 }
 
 // pairOf returns the agents of a dispute, in order: which of them disputes the other does not matter.
-func pairOf(o *Opened) [2]string { return pairOfIDs(o.Challenger, o.Target) }
-
-func pairOfIDs(one, other string) [2]string { return [2]string{min(one, other), max(one, other)} }
+func pairOf(d *State) [2]string {
+	return [2]string{min(d.Challenger, d.Target), max(d.Challenger, d.Target)}
+}

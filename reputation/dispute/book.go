@@ -16,7 +16,7 @@ import (
 )
 
 // Book is what follows from the log of a node, as far as it was read. It forgets the details of what is over for 30 days: then nothing of it can come up again.
-// What has ended, and between whom, it keeps. It is not safe for concurrent use.
+// Of each agent it keeps what it may do next, and which pairs have had a dispute with points. It is not safe for concurrent use.
 type Book struct {
 	log  accrual.Log
 	last int64 // time of the last entry
@@ -66,32 +66,32 @@ type State struct {
 // agent is what is kept of one agent.
 type agent struct {
 	open       int     // signals that are not final
-	pending    int     // disputes in which it is accused, and that are not effective
 	opened     []int64 // when it opened disputes, lately
 	lost       []int64 // when it lost disputes that it had opened, lately
-	fell       int64   // when it last lost a dispute in which it was accused
-	violations []Violated
-	ended      []Ended
+	fell       int64   // when it last lost a dispute in which it was accused, and that counts
+	falls      []fall
+	violations []violated
 }
 
-// Violated is a violation that an agent has committed.
-type Violated struct {
-	At       int64
-	Rule     string
-	Document string
+// fall is a dispute in which an agent was accused, and that the challenger has won: when it came to an end, and what the agent lost by.
+type fall struct {
+	at             int64
+	faults, inputs []string
 }
 
-// Ended is a dispute that has ended, and that counts.
-type Ended struct {
-	At                 int64 // when it came to count
-	DisputeID          string
-	Challenger, Target string
-	Outcome            string
-	Malicious          bool
-	// Bonus says that the winner gains points: it is the pair's first dispute with a winner, and both have known and different owners.
-	Bonus bool
-	// SameOwner says that both may be of one owner. Such a dispute proves little.
-	SameOwner bool
+// violated is a violation that an agent has committed.
+type violated struct {
+	at       int64
+	rule     string
+	document string
+}
+
+// ended is a dispute that counts from an entry on.
+type ended struct {
+	dispute *State
+	finding Finding // that counts
+	// bonus says that the winner gains points: it is the pair's first dispute with a winner, and both have known and different owners.
+	bonus bool
 }
 
 // Account is an entry for the log of an agent (package accrual).
@@ -108,7 +108,7 @@ type Step struct {
 	Accounts []Account
 
 	after accrual.Log // where the log stood
-	ended []Ended
+	ended []ended
 }
 
 // NewBook returns the empty log.
@@ -209,6 +209,24 @@ func (b *Book) Dispute(id string) (State, bool) {
 		return State{}, false
 	}
 	return *d, true
+}
+
+// Judged returns the hashes of what the target of a dispute had lost others by when the dispute was opened, for [NewTrial].
+func (b *Book) Judged(id string) map[string]bool {
+	all := make(map[string]bool)
+	d := b.disputes[id]
+	if d == nil {
+		return all
+	}
+	for _, before := range b.falls(d.Target) {
+		if before.at >= d.At {
+			break
+		}
+		for _, hash := range before.inputs {
+			all[hash] = true
+		}
+	}
+	return all
 }
 
 // Closing returns the ids of the signals whose window has closed, and that are not final, in their order.

@@ -40,17 +40,25 @@ func TestConsequences(t *testing.T) {
 			id := n.open(challengeOf(c.challenger, alice, "timing", hashOf(1)))
 			check.WantEqual(t, n.accounts, map[string][]accrual.Entry{alice: {{At: begin, Dispute: &accrual.Dispute{ID: id}}}})
 			check.WantEqual(t, n.reputation(alice, 20, 60).DisputesPending, int64(1))
-			check.WantEqual(t, n.book.Facts(alice).Pending, 1)
 			n.sleep(time.Minute).end(id, c.outcome)
 			target, challenger := n.reputation(alice, 20, 60), n.reputation(c.challenger, 20, 60)
 			check.WantEqual(t, []int64{target.DisputePoints, challenger.DisputePoints, target.DisputesPending}, []int64{c.points, c.challengerPoints, 0})
 			check.WantEqual(t, []float64{target.CurrentScore, challenger.CurrentScore}, []float64{c.score, c.challengerScore})
 			check.WantEqual(t, []bool{target.Disputed, challenger.Disputed}, []bool{c.disputed, false})
-			want := []dispute.Ended{{At: begin + 60, DisputeID: id, Challenger: c.challenger, Target: alice, Outcome: c.outcome, Bonus: c.challenger == bob && c.outcome != nobody, SameOwner: c.challenger == anna}}
-			check.WantEqual(t, n.book.Facts(alice), dispute.Facts{Ended: want})
-			check.WantEqual(t, n.book.Facts(c.challenger).Ended, want)
+			check.WantEqual(t, n.accounts[alice][1:], []accrual.Entry{{At: begin + 60, Dispute: &accrual.Dispute{
+				ID: id, Outcome: c.outcome, Bonus: c.challenger == bob && c.outcome == loses, Other: c.challenger, About: hashOf(1),
+			}}})
+			check.WantEqual(t, n.accounts[c.challenger], []accrual.Entry{{At: begin + 60, Raised: &accrual.Raised{
+				ID: id, Outcome: c.outcome, Bonus: c.challenger == bob && c.outcome == wins, Other: alice, About: hashOf(1),
+			}}})
 		})
 	}
+}
+
+// bonus reports whether the end of the last dispute between two agents gave one of them points.
+func (n *node) bonus(challenger, target string) bool {
+	asked, raised := n.accounts[target], n.accounts[challenger]
+	return asked[len(asked)-1].Dispute.Bonus || raised[len(raised)-1].Raised.Bonus
 }
 
 // TestOneBonusAPair: of all disputes between two agents, whoever of them has opened them, the first with a winner gives points.
@@ -59,8 +67,7 @@ func TestOneBonusAPair(t *testing.T) {
 	bonus := func(challenger, target, outcome string, receipt int) bool {
 		t.Helper()
 		n.sleep(time.Hour).end(n.open(challengeOf(challenger, target, "timing", hashOf(receipt))), outcome)
-		ended := n.book.Facts(target).Ended
-		return ended[len(ended)-1].Bonus
+		return n.bonus(challenger, target)
 	}
 	_, dora := keyOf("dora")
 	_, eve := keyOf("eve")
@@ -107,16 +114,13 @@ func TestProvisional(t *testing.T) {
 	if !s.Final {
 		t.Errorf("%+v", s)
 	}
-	var ids []string
-	for _, one := range n.book.Facts(bob).Ended {
-		ids = append(ids, one.DisputeID)
-	}
-	check.WantEqual(t, ids, []string{first, second})
+	about := accrual.Raised{Other: alice, About: "sig"}
+	lost, won := about, about
+	lost.ID, lost.Outcome, won.ID, won.Outcome = first, loses, second, wins // one pair has one bonus, and alice has it
+	check.WantEqual(t, n.accounts[bob], []accrual.Entry{{At: n.now.Unix(), Raised: &lost}, {At: n.now.Unix(), Raised: &won}})
 	r = n.reputation(alice, 20, 60)
 	check.WantEqual(t, []int64{r.DisputesPending, r.ChallengesLost, r.ChallengesWon, r.DisputePoints}, []int64{1, 1, 1, 0})
 	check.WantEqual(t, n.book.Allowed(bob, "new", n.now).Period, 48*time.Hour)
-	ended := n.book.Facts(bob).Ended
-	check.WantEqual(t, []bool{ended[0].Bonus, ended[1].Bonus}, []bool{true, false}) // one pair
 	check.WantEqual(t, n.reputation(bob, 20, 60).DisputePoints, int64(-5))
 	// What is resolved afterwards counts at once.
 	n.sleep(49 * time.Hour)
@@ -124,6 +128,91 @@ func TestProvisional(t *testing.T) {
 	check.Must(t, err)
 	n.enter(e)
 	check.WantEqual(t, n.reputation(alice, 20, 60).DisputesPending, int64(0))
+}
+
+// TestOneLoss: by one signal, and by one part of a session, an agent loses once, however many dispute it. What is found stays true, and whoever
+// was right loses nothing.
+func TestOneLoss(t *testing.T) {
+	// raised is a dispute of an agent, which it wins by a part of a session, or by an arbiter's word.
+	type raised struct {
+		filing func(by string) dispute.Filing
+		fault  string
+	}
+	timing := func(receipt int, fault string) raised {
+		return raised{func(by string) dispute.Filing { return challengeOf(by, alice, "timing", hashOf(receipt)) }, fault}
+	}
+	general := func(receipt int) raised {
+		return raised{func(by string) dispute.Filing { return challengeOf(by, alice, "general", hashOf(receipt)) }, ""}
+	}
+	contract := func(signal, kind, fault string) raised {
+		return raised{func(by string) dispute.Filing {
+			f := contractOf(by, "c-"+by[:1], signal, begin)
+			if f.Contract.ChallengeType = kind; kind != "" {
+				f.Contract.TargetReceipts = []string{hashOf(by)}
+			}
+			return f
+		}, fault}
+	}
+	one, other := hashOf("one session"), hashOf("another")
+	for name, c := range map[string]struct {
+		first, second raised
+		losses        int64
+	}{
+		"one session, by other receipts":        {timing(1, one), timing(2, one), 1},
+		"two sessions":                          {timing(1, one), timing(2, other), 2},
+		"one signal":                            {contract("sig", "", ""), contract("sig", "", ""), 1},
+		"two signals":                           {contract("sig", "", ""), contract("sig-2", "", ""), 2},
+		"a signal, by receipts and by its word": {contract("sig", "timing", one), contract("sig", "", ""), 1},
+		"two signals that rest on one session":  {contract("sig", "timing", one), contract("sig-2", "timing", one), 1},
+		"a signal, and the session itself":      {contract("sig", "timing", one), timing(1, one), 1},
+		"the session itself, and a signal":      {timing(1, one), contract("sig", "timing", one), 1},
+		"an arbiter's, of the same receipts":    {general(1), general(1), 1},
+		"an arbiter's, of others":               {general(1), general(2), 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t).publish(alice, "sig").publish(alice, "sig-2")
+			var all []string
+			first, second := n.open(c.first.filing(bob)), n.open(c.second.filing(carol))
+			n.fell(first, c.first.fault).fell(second, c.second.fault)
+			n.sleep(24 * time.Hour).finalise()
+			check.WantEqual(t, n.reputation(alice, 20, 60).ChallengesLost, c.losses)
+			for _, by := range []string{bob, carol} {
+				for _, e := range n.accounts[by] {
+					all = append(all, e.Raised.Outcome)
+				}
+				if r := n.reputation(by, 20, 60); r.DisputesLost != 0 || r.DisputePoints < 0 {
+					t.Errorf("%+v", r)
+				}
+			}
+			slices.Sort(all)
+			want := []string{wins, wins}
+			if c.losses == 1 {
+				want[1] = nobody
+			}
+			check.WantEqual(t, all, want)
+			for _, e := range n.log {
+				if e.Resolved != nil {
+					check.WantEqual(t, e.Resolved.Outcome, wins)
+				}
+			}
+		})
+	}
+}
+
+// TestJudged: a trial knows what the target had lost by when its dispute was opened, and nothing of later.
+func TestJudged(t *testing.T) {
+	n := newNode(t)
+	first, second := n.open(challengeOf(bob, alice, "timing", hashOf(1))), n.open(challengeOf(carol, alice, "timing", hashOf(2)))
+	n.sleep(time.Second).fell(first, hashOf("one"))
+	check.WantEqual(t, n.book.Judged(second), map[string]bool{})
+	n.sleep(time.Second)
+	third := n.open(challengeOf(carol, alice, "timing", hashOf(3)))
+	n.sleep(time.Second).fell(second, hashOf("one")) // it counts no more
+	check.WantEqual(t, n.book.Judged(third), map[string]bool{hashOf(first): true})
+	n.sleep(time.Second)
+	check.WantEqual(t, n.book.Judged(n.open(challengeOf(bob, alice, "timing", hashOf(4)))), map[string]bool{hashOf(first): true, hashOf(second): true})
+	check.WantEqual(t, n.book.Judged(n.open(challengeOf(alice, bob, "timing", hashOf(5)))), map[string]bool{})
+	check.WantEqual(t, n.book.Judged("dsp"), map[string]bool{})
 }
 
 // TestMalicious: a challenger that has lost on forged evidence has violated a rule.
@@ -134,7 +223,6 @@ func TestMalicious(t *testing.T) {
 	check.Must(t, err)
 	n.enter(e)
 	check.WantEqual(t, n.violations(bob), []string{"malicious"})
-	check.WantEqual(t, n.book.Facts(bob).Ended[0].Malicious, true)
 }
 
 // TestWhoEndsADispute: neither party, nobody too late, and each type by its own.
@@ -191,7 +279,7 @@ func TestWhoEndsADispute(t *testing.T) {
 			check.WantEqual(t, n.book.Late(id, n.now), c.late)
 			r := &dispute.Resolved{DisputeID: id, Finding: dispute.Finding{Reason: "because"}}
 			c.edit(r)
-			before, log := n.book.Facts(alice), n.book.Log()
+			before, log := state(t, n, everybody), n.book.Log()
 			s, err := n.book.Add(dispute.Entry{At: n.book.Time(n.now), Resolved: r})
 			if (err == nil) != c.ok {
 				t.Fatal(err)
@@ -199,7 +287,7 @@ func TestWhoEndsADispute(t *testing.T) {
 			d, _ := n.book.Dispute(id)
 			if !c.ok {
 				check.WantEqual(t, d.Status, dispute.StatusPending)
-				check.WantEqual(t, n.book.Facts(alice), before)
+				check.WantEqual(t, state(t, n, everybody), before)
 				check.WantEqual(t, n.book.Log(), log)
 				return
 			}
@@ -375,12 +463,10 @@ func TestForget(t *testing.T) {
 	e, err := n.book.Expire(id, n.now)
 	check.Must(t, err)
 	n.enter(e)
-	check.WantEqual(t, len(n.book.Facts(bob).Ended), 2)
-	check.WantEqual(t, n.book.Facts(alice).Pending, 0)
+	check.WantEqual(t, len(n.accounts[bob]), 2) // both have ended
 	again := n.open(challengeOf(bob, carol, "consistency", hashOf(2)))
 	n.end(again, wins)
-	ended := n.book.Facts(bob).Ended
-	check.WantEqual(t, ended[len(ended)-1].Bonus, false)
+	check.WantEqual(t, n.bonus(bob, carol), false)
 }
 
 // random plays disputes of some agents among each other: everything that a node can do. It returns the log.
@@ -424,14 +510,24 @@ func random(t testing.TB, seed uint64, agents []string, name string) *node {
 	return n
 }
 
-// state is all that others read of a book, but for where its log stands.
-func state(t testing.TB, b *dispute.Book, log []dispute.Entry, agents []string) string {
-	all := map[string]any{"unresolved": b.Unresolved()}
+// replayed is a node that has read a log.
+func replayed(t testing.TB, log []dispute.Entry) *node {
+	t.Helper()
+	n := newNode(t)
+	for _, e := range log {
+		n.enter(e)
+	}
+	return n
+}
+
+// state is all that others read of a book, and what the logs of agents got, but for where its log stands.
+func state(t testing.TB, n *node, agents []string) string {
+	b := n.book
+	all := map[string]any{"unresolved": b.Unresolved(), "accounts": n.accounts}
 	for _, id := range agents {
-		all[id] = b.Facts(id)
 		all["rate of "+id] = b.Allowed(id, "new", time.Unix(0, 0))
 	}
-	for _, e := range log {
+	for _, e := range n.log {
 		switch {
 		case e.Signal != nil:
 			s, ok := b.Signal(e.Signal.SignalID)
@@ -456,7 +552,7 @@ func TestReplay(t *testing.T) {
 		check.Must(t, err)
 		check.WantEqual(t, again.Log(), n.book.Log())
 		check.WantEqual(t, again.Root(), n.book.Root())
-		if want, got := state(t, n.book, n.log, everybody), state(t, again, n.log, everybody); got != want {
+		if want, got := state(t, n, everybody), state(t, replayed(t, n.log), everybody); got != want {
 			t.Fatalf("seed %d:\n%s\nand again\n%s", seed, want, got)
 		}
 		for id, entries := range n.accounts { // every entry that a dispute brings is one that an agent's log takes
@@ -465,7 +561,11 @@ func TestReplay(t *testing.T) {
 			_, err = accrual.Replay(agent, entries)
 			check.Must(t, err)
 		}
-		resolved += len(n.book.Facts(alice).Ended)
+		for _, e := range n.accounts[alice] {
+			if e.Raised != nil || e.Dispute != nil && e.Dispute.Outcome != "" {
+				resolved++
+			}
+		}
 	}
 	if resolved < 60 {
 		t.Errorf("only %d disputes of one agent ended", resolved)
@@ -481,7 +581,7 @@ func TestOrderOfStrangers(t *testing.T) {
 		everybody := []string{alice, bob, carol, agentOf("d", "agent:dan")}
 		states, heads := map[string]bool{}, map[string]bool{}
 		for range 4 {
-			b, mixed := dispute.NewBook(), []dispute.Entry{}
+			mixed := []dispute.Entry{}
 			for i, j := 0, 0; i+j < len(all); { // by their times; of one time in any order
 				a, c := one.log[i:], other.log[j:]
 				if len(c) == 0 || len(a) > 0 && (a[0].At < c[0].At || a[0].At == c[0].At && r.IntN(2) == 0) {
@@ -490,12 +590,9 @@ func TestOrderOfStrangers(t *testing.T) {
 					mixed, j = append(mixed, c[0]), j+1
 				}
 			}
-			for _, e := range mixed {
-				_, err := b.Add(e)
-				check.Must(t, err)
-			}
-			states[state(t, b, all, everybody)] = true
-			heads[b.Log().Head] = true
+			n := replayed(t, mixed)
+			states[state(t, n, everybody)] = true
+			heads[n.book.Log().Head] = true
 		}
 		if len(states) != 1 || len(heads) < 2 {
 			t.Fatalf("seed %d: %d states, %d logs", seed, len(states), len(heads))
@@ -507,7 +604,6 @@ func TestOrderOfStrangers(t *testing.T) {
 func TestNobodyElse(t *testing.T) {
 	for seed := range uint64(8) {
 		n := random(t, seed, everybody[:3], "s")
-		check.WantEqual(t, n.book.Facts(carol), dispute.Facts{})
 		if _, ok := n.accounts[carol]; ok {
 			t.Error("an agent that nobody disputes has entries")
 		}

@@ -59,7 +59,7 @@ func (consistencyRules) end(r *Record) (found, doubt string) {
 	}
 	for _, c := range r.challenges {
 		switch {
-		case r.measured.Broke(c):
+		case r.measured.Broke(c) && !r.broken[c.Nonce]:
 			return ReasonStrategyBroken, ""
 		case c.Commitment != "" && c.Strategy == nil:
 			doubt = ReasonStrategyHidden

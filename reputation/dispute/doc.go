@@ -4,7 +4,7 @@
 //
 //	document.go  what agents write: signals, contracts, challenges; form.go their form; schema.go publishes their JSON Schemas
 //	entry.go     the entries of the log
-//	book.go      the log, entry by entry, and what follows from it; apply.go one entry; facts.go what others read of it
+//	book.go      the log, entry by entry, and what follows from it; apply.go one entry
 //	note.go      what the logs of agents get of signals
 //	file.go      what a signal and a filing are judged by when they come in
 //	rate.go      how many disputes an agent may open

@@ -150,15 +150,7 @@ func hashOf(d Document) (string, error) {
 // Unsigned returns what an agent signs: the document's canonical JSON without its signature.
 func Unsigned(d Document) ([]byte, error) {
 	_, unsigned := d.signed()
-	return canonical(unsigned)
-}
-
-func canonical(v any) ([]byte, error) {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return nil, refusal.New("content_malformed", "the document cannot be written as JSON: %v", err)
-	}
-	return strictjson.Canonical(raw)
+	return strictjson.CanonicalOf(unsigned)
 }
 
 // VerifyOwn verifies the signature of an agent elsewhere over its own document: base64url of Ed25519 over [Unsigned], by the key that its did:key
@@ -266,7 +258,7 @@ func parse[D Document](raw []byte) (d D, err error) {
 	if err != nil {
 		return none, err
 	}
-	if got, err := canonical(d); err != nil || !bytes.Equal(got, want) {
+	if got, err := strictjson.CanonicalOf(d); err != nil || !bytes.Equal(got, want) {
 		return none, malformed("has a member that is null or empty: leave it out")
 	}
 	return d, nil

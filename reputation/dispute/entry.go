@@ -1,7 +1,6 @@
 package dispute
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -88,6 +87,8 @@ type Finding struct {
 	Reason  string `json:"reason"`  // one of the constants, or the arbiter's words
 	// Malicious says that the challenger has lost on evidence that is forged, or that contradicts itself.
 	Malicious bool `json:"malicious,omitempty"`
+	// Fault names the part of a session that lets the challenger win, by the first of its receipts: see [NewTrial].
+	Fault string `json:"fault,omitempty"`
 	// Inputs are the hashes of what it was computed from, in ascending order.
 	Inputs []string `json:"inputs,omitempty"`
 }
@@ -129,18 +130,12 @@ func DisputeID(document string) string { return "dsp_" + document[:min(32, len(d
 // ParseEntry reads the canonical JSON of one entry, which [Entry.Encode] writes, and refuses any other spelling.
 func ParseEntry(raw []byte) (Entry, error) {
 	var e Entry
-	if len(raw) > maxEntry {
-		return e, fmt.Errorf("dispute: an entry has %d bytes; at most %d are read", len(raw), maxEntry)
+	err := strictjson.ParseCanonical(raw, &e, maxEntry)
+	if err == nil {
+		err = e.check()
 	}
-	if err := strictjson.Parse(raw, &e); err != nil {
-		return Entry{}, fmt.Errorf("dispute: an entry is malformed: %w", err)
-	}
-	again, err := e.Encode()
 	if err != nil {
-		return Entry{}, err
-	}
-	if !bytes.Equal(again, raw) {
-		return Entry{}, errors.New("dispute: an entry is not in canonical form")
+		return Entry{}, fmt.Errorf("dispute: an entry is malformed: %w", err)
 	}
 	return e, nil
 }
@@ -151,7 +146,7 @@ func (e Entry) Encode() ([]byte, error) {
 	if err := e.check(); err != nil {
 		return nil, fmt.Errorf("dispute: an entry is not sound: %w", err)
 	}
-	text, err := canonical(e)
+	text, err := strictjson.CanonicalOf(e)
 	if err == nil && len(text) > maxEntry {
 		err = fmt.Errorf("dispute: an entry has %d bytes; at most %d are written", len(text), maxEntry)
 	}
@@ -245,6 +240,9 @@ func (f Finding) check() error {
 	}
 	if len(f.Inputs) > maxInputs {
 		return fmt.Errorf("there are %d inputs; at most %d can be", len(f.Inputs), maxInputs)
+	}
+	if f.Fault != "" && (f.Outcome != accrual.ChallengerWins || !evidence.IsHash(f.Fault)) {
+		return errors.New("the fault is no hash, or the challenger has not won")
 	}
 	if f.Malicious && f.Outcome != accrual.TargetWins {
 		return errors.New("a challenger that has not lost is malicious")

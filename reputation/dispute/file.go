@@ -273,7 +273,7 @@ func (b *Book) violation(rule string, o Opened, now time.Time) *Entry {
 	if a := b.agents[o.Challenger]; a != nil {
 		today := 0
 		for _, v := range a.violations {
-			if v.At > at-day {
+			if v.at > at-day {
 				today++
 			}
 		}

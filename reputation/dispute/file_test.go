@@ -13,10 +13,12 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// violations are the rules that an agent has broken, in their order.
+// violations are the rules that an agent has broken, in their order, as its log has them.
 func (n *node) violations(id string) (rules []string) {
-	for _, v := range n.book.Facts(id).Violations {
-		rules = append(rules, v.Rule)
+	for _, e := range n.accounts[id] {
+		if e.Violation != nil {
+			rules = append(rules, e.Violation.Rule)
+		}
 	}
 	return rules
 }

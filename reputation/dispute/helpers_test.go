@@ -2,7 +2,6 @@ package dispute_test
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -148,6 +147,17 @@ func (n *node) end(id, outcome string) *node {
 	return n
 }
 
+// fell ends a dispute that the challenger wins, by a part of a session, or as an arbiter would.
+func (n *node) fell(id, fault string) *node {
+	n.t.Helper()
+	r := &dispute.Resolved{DisputeID: id, Resolver: dispute.ResolverRules, Finding: dispute.Finding{Outcome: accrual.ChallengerWins, Reason: "because", Fault: fault, Inputs: []string{hashOf(id)}}}
+	if fault == "" {
+		r.Resolver, r.Decision = dispute.ResolverArbiter, hashOf("decision")
+	}
+	n.enter(dispute.Entry{At: n.book.Time(n.now), Resolved: r})
+	return n
+}
+
 // finalise makes every signal final whose window has closed.
 func (n *node) finalise() *node {
 	n.t.Helper()
@@ -181,9 +191,7 @@ func (n *node) reputation(id string, sessions int, score float64) accrual.Reputa
 
 func canonical(t testing.TB, v any) string {
 	t.Helper()
-	raw, err := json.Marshal(v)
-	check.Must(t, err)
-	raw, err = strictjson.Canonical(raw)
+	raw, err := strictjson.CanonicalOf(v)
 	check.Must(t, err)
 	return string(raw)
 }

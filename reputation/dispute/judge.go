@@ -46,6 +46,7 @@ const (
 type Trial struct {
 	of       Opened
 	rules    judge
+	judged   map[string]bool // what the target has lost other disputes by
 	wanted   map[string]bool // target receipts that were not shown yet
 	sessions []*Record
 	forged   []string
@@ -65,6 +66,7 @@ type Record struct {
 	trial      *Trial
 	challenges []autonomy.Challenge
 	hashes     []string // of the chain
+	start      string   // the first of them that is judged here
 	last       interaction.Receipt
 	others     []other
 	found      string // the first that was found
@@ -72,6 +74,7 @@ type Record struct {
 	calls      toolCalls
 	measured   *autonomy.Session
 	answers    map[string]string // to probes
+	broken     map[string]bool   // strategies that were broken by what has counted, by the nonces of their challenges
 }
 
 // other is a receipt that the target's sidecar has signed, and that is not known to be of the chain.
@@ -80,9 +83,11 @@ type other struct {
 	number int64
 }
 
-// NewTrial begins to judge a dispute, which is not a general one.
-func NewTrial(of Opened) *Trial {
-	t := &Trial{of: of, wanted: make(map[string]bool, len(of.Receipts))}
+// NewTrial begins to judge a dispute, which is not a general one. By judged the target has lost other disputes before this one was opened (see
+// [Book.Judged]): what a chain has up to such a receipt has counted, and so has a receipt beside the chain. Neither counts again. What is left of
+// each session can count once ([Finding.Fault]).
+func NewTrial(of Opened, judged map[string]bool) *Trial {
+	t := &Trial{of: of, judged: judged, wanted: make(map[string]bool, len(of.Receipts))}
 	for _, hash := range of.Receipts {
 		t.wanted[hash] = true
 	}
@@ -99,7 +104,7 @@ func NewTrial(of Opened) *Trial {
 
 // Session begins with one session of the target: those of the target receipts, each once, and all that the node has noted of its challenges.
 func (t *Trial) Session(challenges []autonomy.Challenge) *Record {
-	r := &Record{trial: t, challenges: challenges, measured: autonomy.NewSession(nil), answers: make(map[string]string)}
+	r := &Record{trial: t, challenges: challenges, measured: autonomy.NewSession(nil), answers: make(map[string]string), broken: make(map[string]bool)}
 	t.sessions = append(t.sessions, r)
 	return r
 }
@@ -120,7 +125,20 @@ func (r *Record) Add(hash string, c *interaction.Receipt) {
 	if r.trial.rules != nil {
 		r.trial.rules.add(r, c)
 	}
-	r.hashes, r.last = append(r.hashes, hash), *c
+	r.hashes, r.last, r.start = append(r.hashes, hash), *c, cmp.Or(r.start, hash)
+	if r.trial.judged[hash] {
+		r.begin()
+	}
+}
+
+// begin begins anew after what has counted. Calls of tools stay known: their results can come later.
+func (r *Record) begin() {
+	r.found, r.start, r.timing = "", "", timing{}
+	clear(r.answers)
+	clear(r.calls.returned)
+	for _, c := range r.challenges {
+		r.broken[c.Nonce] = r.measured.Broke(c)
+	}
 }
 
 // Other looks at a receipt of the session that the target's sidecar has signed, and that is not in the chain: the node has kept it as a fork, or the
@@ -140,7 +158,7 @@ func (r *Record) find(of, reason string) {
 func (r *Record) forks() (hashes []string) {
 	for _, o := range r.others {
 		switch n := int64(len(r.hashes)); {
-		case o.number <= n && r.hashes[o.number-1] == o.hash:
+		case o.number <= n && r.hashes[o.number-1] == o.hash, r.trial.judged[o.hash]:
 			delete(r.trial.wanted, o.hash)
 		case o.number <= n || r.closed():
 			hashes = append(hashes, o.hash)
@@ -158,7 +176,7 @@ func (r *Record) closed() bool { return r.last.Closing != nil }
 // Who has kept something back does not win by that, and neither does who accuses another because something was lost: then nobody wins.
 func (t *Trial) Judge(late bool) (f Finding, ended bool) {
 	doubt, open := "", false
-	inputs := slices.Clone(t.forged[:min(len(t.forged), maxBrought)])
+	var inputs []string
 	for _, r := range t.sessions {
 		forks := r.forks()
 		inputs = append(inputs, r.inputs()...)
@@ -177,13 +195,12 @@ func (t *Trial) Judge(late bool) (f Finding, ended bool) {
 		}
 		doubt = cmp.Or(doubt, unsure)
 	}
-	f = Finding{Inputs: sortedHashes(inputs)}
 	for _, r := range t.sessions {
-		if r.found != "" {
-			f.Outcome, f.Reason = accrual.ChallengerWins, r.found
-			return f, true
+		if r.found != "" { // not by what was forged: its hash could be that of a receipt which is still to come
+			return Finding{Outcome: accrual.ChallengerWins, Reason: r.found, Fault: r.start, Inputs: sortedHashes(inputs)}, true
 		}
 	}
+	f.Inputs = sortedHashes(append(inputs, t.forged[:min(len(t.forged), maxBrought)]...))
 	switch {
 	case len(t.wanted) > 0:
 		f.Outcome, f.Reason = accrual.Inconclusive, ReasonReceiptsMissing

@@ -21,7 +21,8 @@ type trace struct {
 	gap        int // the node has lost this one; 0 for none
 	others     []*interaction.Receipt
 	forged     bool
-	unknown    bool // the dispute names a receipt that is nowhere
+	unknown    bool     // the dispute names a receipt that is nowhere
+	judged     []string // hashes of what the target has lost another dispute by
 }
 
 // tag makes a tag, as of an id of a call.
@@ -85,7 +86,11 @@ func (t *trace) judge(kind string, late bool) (dispute.Finding, bool) {
 	if t.unknown {
 		of.Receipts = append(of.Receipts, hashOf("unknown"))
 	}
-	trial := dispute.NewTrial(of)
+	judged := make(map[string]bool)
+	for _, hash := range t.judged {
+		judged[hash] = true
+	}
+	trial := dispute.NewTrial(of, judged)
 	r := trial.Session(t.challenges)
 	for i, one := range t.receipts {
 		if t.missing > 0 && i+1 >= t.missing || i+1 == t.gap {
@@ -213,8 +218,8 @@ func TestTrials(t *testing.T) {
 		"a result before its call":                      {timing, working(6).edit(2, earlier(36_003)), wins, "result_before_call", false},
 		"or at about its time":                          {timing, working(6).edit(2, earlier(36_002)), loses, "nothing_found", false},
 		"a call that was not sent took no time":         {timing, working(6).edit(2, func(r *interaction.Receipt) { r.Timing.LLMStart, r.Model.Figures.Duration = 0, o(99_999) }), loses, "nothing_found", false},
-		"a challenge that was not issued yet":           {timing, working(2).committed(plan(nil)).with(func(t *trace) { t.challenges[0].Issued = t.receipts[0].IssuedAt*1000 + 30_001 }), wins, "challenge_before_issue", false},
-		"or hardly":                                     {timing, working(2).committed(plan(nil)).with(func(t *trace) { t.challenges[0].Issued = t.receipts[0].IssuedAt*1000 + 30_000 }), loses, "nothing_found", false},
+		"a challenge that was not issued yet":           {timing, working(2).committed(plan(nil)).with(func(t *trace) { t.challenges[0].Issued = t.receipts[0].IssuedAt*1000 + 150_001 }), wins, "challenge_before_issue", false},
+		"or hardly":                                     {timing, working(2).committed(plan(nil)).with(func(t *trace) { t.challenges[0].Issued = t.receipts[0].IssuedAt*1000 + 150_000 }), loses, "nothing_found", false},
 		"two chains: consistency":                       {consistency, working(6).other(3), wins, "chain_forked", false},
 		"two chains, of which one goes on":              {consistency, working(6).with(open).other(3), wins, "chain_forked", false},
 		"two chains: timing":                            {timing, working(6).other(3), nobody, "chain_forked", false},
@@ -288,6 +293,52 @@ func TestTrials(t *testing.T) {
 	}
 }
 
+// TestWhatHasCounted: what a session has up to the head by which the target has lost another dispute lets it lose no other. What comes afterwards does.
+func TestWhatHasCounted(t *testing.T) {
+	const timing, consistency, knowledge = dispute.TypeTiming, dispute.TypeConsistency, dispute.TypeKnowledge
+	long := func(r *interaction.Receipt) { r.Model.Figures.Duration = interaction.Observed(35_001) }
+	strange := func(r *interaction.Receipt) { r.Model.ReturnedCalls = []string{tag("other", 1)} }
+	other := func(r *interaction.Receipt) { r.EventID = "x" }
+	tools := func(s *strategy.Strategy) { s.Tools = []string{"read"} }
+	calls := func(s *strategy.Strategy) { s.Calls.Max = 5 }
+	early := func(number int) *trace {
+		return working(6).edit(number, func(r *interaction.Receipt) {
+			r.Timing = interaction.Timing{RequestReceived: r.Timing.RequestReceived - 99_000, LLMStart: r.Timing.LLMStart - 99_000, LLMEnd: r.Timing.LLMEnd - 99_000}
+			r.Model.Figures.Turnaround = interaction.NotMeasured
+		})
+	}
+	for name, c := range map[string]struct {
+		kind    string
+		trace   *trace
+		outcome string
+		reason  string
+	}{
+		"a receipt by itself, before":   {timing, working(6).edit(3, long), loses, "nothing_found"},
+		"a receipt by itself, after":    {timing, working(6).edit(4, long), wins, "duration_impossible"},
+		"receipts together, before":     {timing, early(3), loses, "nothing_found"},
+		"receipts together, after":      {timing, early(5), wins, "result_before_call"},
+		"two that contradict, before":   {consistency, working(6).edit(1, other), loses, "nothing_found"},
+		"the first one after":           {consistency, working(6).edit(4, other), wins, "chain_broken"},
+		"a result, before":              {consistency, working(6).edit(2, strange), loses, "nothing_found"},
+		"a result, after":               {consistency, working(6).edit(5, strange), wins, "result_without_call"},
+		"a result of a call from there": {consistency, working(6).edit(5, func(r *interaction.Receipt) { r.Model.ReturnedCalls = []string{tag("call", 1)} }), loses, "nothing_found"},
+		"a strategy, before":            {consistency, working(6).committed(plan(tools)), loses, "nothing_found"},
+		"a strategy, after":             {consistency, working(6).committed(plan(calls)), wins, "strategy_broken"},
+		"a fork that was shown":         {consistency, working(6).other(2).with(func(t *trace) { t.judged = append(t.judged, hashOf("other", 0)) }), loses, "nothing_found"},
+		"another fork":                  {consistency, working(6).other(2), wins, "chain_forked"},
+		"answers, before":               {knowledge, working(12).probed(6, 1), loses, "nothing_found"},
+		"answers, after":                {knowledge, working(12).probed(6, 6), wins, "probes_disagree"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.trace.judged = append(c.trace.judged, hashOf("receipt", 2))
+			f, ended := c.trace.judge(c.kind, false)
+			if !ended || f.Outcome != c.outcome || f.Reason != c.reason {
+				t.Errorf("it ends: %t, as %+v", ended, f)
+			}
+		})
+	}
+}
+
 // entryOf checks that a log takes a finding.
 func entryOf(f dispute.Finding) error {
 	_, err := dispute.Entry{At: 1, Resolved: &dispute.Resolved{DisputeID: dispute.DisputeID(hashOf(1)), Finding: f, Resolver: dispute.ResolverRules}}.Encode()
@@ -309,7 +360,7 @@ func TestForgedEvidence(t *testing.T) {
 func TestWhatWasBrought(t *testing.T) {
 	w := working(3)
 	hashes := w.link()
-	trial := dispute.NewTrial(dispute.Opened{Type: dispute.TypeConsistency, Receipts: []string{hashes[1]}})
+	trial := dispute.NewTrial(dispute.Opened{Type: dispute.TypeConsistency, Receipts: []string{hashes[1]}}, nil)
 	r := trial.Session(nil)
 	for i, one := range w.receipts {
 		r.Add(hashes[i], one)
@@ -336,7 +387,7 @@ func TestInputs(t *testing.T) {
 		t.Errorf("missing are %v", want)
 	}
 	// Of many contradictions only some are named, and a log takes the finding.
-	trial := dispute.NewTrial(dispute.Opened{Type: dispute.TypeConsistency, Receipts: []string{hashOf(1)}})
+	trial := dispute.NewTrial(dispute.Opened{Type: dispute.TypeConsistency, Receipts: []string{hashOf(1)}}, nil)
 	for s := range dispute.MaxSessions {
 		r := trial.Session(w.challenges)
 		for i, one := range working(2).with(func(t *trace) { t.link() }).receipts {
@@ -364,7 +415,7 @@ func TestSessionsOfATrial(t *testing.T) {
 		"both work": {working(2), loses, true}, "one has two chains": {working(2).other(1), wins, true}, "one goes on": {working(2).with(func(t *trace) { t.closed = false }), nobody, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			trial := dispute.NewTrial(dispute.Opened{Type: dispute.TypeConsistency})
+			trial := dispute.NewTrial(dispute.Opened{Type: dispute.TypeConsistency}, nil)
 			for i, w := range []*trace{working(2), c.second} {
 				r := trial.Session(nil)
 				for j, hash := range w.link() {

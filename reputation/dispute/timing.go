@@ -3,13 +3,19 @@ package dispute
 import (
 	"cmp"
 	"slices"
+	"time"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 )
 
 // Slack is by how much the moments of receipts may be off, in milliseconds: clocks are set, and those of a sidecar and of the node differ. A
 // sidecar whose clock is set back by more within a session can sign what loses.
 const Slack = 30_000
+
+// callerSlack is by how much a receipt may come before the challenge that it names was issued, in milliseconds. A node issues challenges to sidecars
+// whose clocks are behind its own, as long as it takes their caller tokens: they must not lose by what it has accepted.
+const callerSlack = Slack + int64((interaction.CallerLifetime+evidence.MaxSkew)/time.Millisecond)
 
 // timing is what is kept of the times of a session.
 type timing struct {
@@ -33,7 +39,7 @@ type timingRules struct{}
 
 func (timingRules) add(r *Record, c *interaction.Receipt) {
 	for _, ch := range r.challenges {
-		if c.Challenge != nil && c.Challenge.ChallengeNonce == ch.Nonce && c.IssuedAt*1000+Slack < ch.Issued {
+		if c.Challenge != nil && c.Challenge.ChallengeNonce == ch.Nonce && c.IssuedAt*1000+callerSlack < ch.Issued {
 			r.find(TypeTiming, ReasonChallengeFirst)
 		}
 	}

@@ -71,7 +71,7 @@ func checkResolution(c *Resolution) error {
 		DisputeID: c.DisputeID, Challenger: c.Challenger, Target: c.Target, Type: c.Type, Receipts: []string{c.Document}, Document: c.Document, Substance: c.Document,
 		Tier: accrual.TierNew, Deadline: c.ResolvedAt,
 	} // what the claims do not have is put in such that it is not refused
-	r := Resolved{DisputeID: c.DisputeID, Resolver: c.Resolver, Decision: c.Decision, Finding: Finding{c.Outcome, c.Reason, c.Malicious, c.Inputs}}
+	r := Resolved{DisputeID: c.DisputeID, Resolver: c.Resolver, Decision: c.Decision, Finding: Finding{Outcome: c.Outcome, Reason: c.Reason, Malicious: c.Malicious, Inputs: c.Inputs}}
 	err := cmp.Or(o.check(), r.check())
 	switch {
 	case err != nil:

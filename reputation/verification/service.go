@@ -209,7 +209,15 @@ func (s *Service) Search(ctx context.Context, by Caller, id, query string) (json
 	for _, p := range found {
 		results = append(results, listed{p.Metadata, p.DID, p.Registered.Unix()})
 	}
-	return s.serve(ctx, now, by, id, ToolSearch, query, map[string]any{"results": results, "notice": Notice})
+	return s.serve(ctx, now, by, id, ToolSearch, query, func(canary string) any {
+		return struct {
+			Success bool     `json:"success"`
+			Count   int      `json:"count"`
+			Results []listed `json:"results"`
+			Notice  string   `json:"notice"`
+			Canary  string   `json:"canary,omitempty"`
+		}{true, len(results), results, Notice, canary}
+	})
 }
 
 // listed is a plugin as a search shows it.
@@ -229,12 +237,19 @@ func (s *Service) List(ctx context.Context, by Caller, id string) (json.RawMessa
 	if servers == nil {
 		servers = []Server{}
 	}
-	return s.serve(ctx, now, by, id, ToolServers, "", map[string]any{"servers": servers})
+	return s.serve(ctx, now, by, id, ToolServers, "", func(canary string) any {
+		return struct {
+			Success bool     `json:"success"`
+			Count   int      `json:"count"`
+			Servers []Server `json:"servers"`
+			Canary  string   `json:"canary,omitempty"`
+		}{true, len(servers), servers, canary}
+	})
 }
 
 // serve writes the result of a call. If the call belongs to an open session, the result gets a canary and the call is recorded before the
-// agent sees the result.
-func (s *Service) serve(ctx context.Context, now time.Time, by Caller, id, tool, query string, result map[string]any) (json.RawMessage, error) {
+// agent sees the result. Elsewhere the canary is empty.
+func (s *Service) serve(ctx context.Context, now time.Time, by Caller, id, tool, query string, result func(canary string) any) (json.RawMessage, error) {
 	if id == "" && by.Session != "" { // the sidecar says whose call it is
 		newest, err := s.store.Newest(ctx, by)
 		if err != nil && !errors.Is(err, ErrNotFound) {
@@ -245,11 +260,10 @@ func (s *Service) serve(ctx context.Context, now time.Time, by Caller, id, tool,
 		}
 	}
 	if id == "" {
-		return json2.Marshal(result)
+		return json2.Marshal(result(""))
 	}
 	canary := "canary-" + random(8)
-	result["canary"] = canary
-	text, err := json2.Marshal(result)
+	text, err := json2.Marshal(result(canary))
 	if err != nil {
 		return nil, err
 	}

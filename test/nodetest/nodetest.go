@@ -68,7 +68,7 @@ func New(t testing.TB, k *gatetest.Kit, s *store.Store, edits ...func(*reputatio
 func Believed(t testing.TB, k *gatetest.Kit, earlier ...string) reputation.Believed {
 	t.Helper()
 	callers := k.Strict.Interaction
-	callers.Audiences = []string{Audience}
+	callers.Audiences, callers.MaxAge = []string{Audience}, interaction.CallerLifetime
 	k.Speak(t)
 	return reputation.Believed{Hosts: []string{Host}, Owners: []reputation.Owner{{
 		ID: k.Owner(t), Name: "us", Past: k.Past(t, earlier...), Live: k.Verifier, Receipts: k.Strict.Interaction, Callers: callers, Statements: Statements(),

@@ -161,7 +161,7 @@ func (w *world) contest(challenger *agent, s *signal) {
 	challenger.opened = append(challenger.opened, w.now)
 	f := dispute.Finding{Outcome: accrual.TargetWins, Reason: dispute.ReasonNothingFound}
 	if !s.sound {
-		f = dispute.Finding{Outcome: accrual.ChallengerWins, Reason: dispute.ReasonOverlap}
+		f = dispute.Finding{Outcome: accrual.ChallengerWins, Reason: dispute.ReasonOverlap, Fault: s.receipt.Hash}
 		s.by.gone = s.by.gone || s.by.kind.renames
 	}
 	w.enter(must(w.book.End(id, f, w.clock())))

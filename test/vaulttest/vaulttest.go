@@ -32,6 +32,9 @@ type Server struct {
 	cmd         *exec.Cmd
 }
 
+// patience bounds what a test asks of the server: a machine that does much else takes long to start and to initialise one.
+const patience = 3 * time.Minute
+
 // Main runs the tests of a package with a server that use is given.
 func Main(m *testing.M, use func(*Server)) int {
 	if flag.Parse(); testing.Short() {
@@ -205,7 +208,7 @@ func (s *Server) await(well func(status int) bool) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for {
 		status := 0
@@ -260,7 +263,7 @@ func (s *Server) Client(t testing.TB) *api.Client {
 
 func (s *Server) client() (*api.Client, error) {
 	config := api.DefaultConfig()
-	config.Address, config.MaxRetries, config.Timeout = s.Address, 0, 10*time.Second
+	config.Address, config.MaxRetries, config.Timeout = s.Address, 0, patience
 	if err := config.ConfigureTLS(&api.TLSConfig{CACert: s.CAFile}); err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/policy"
 )
 
@@ -71,7 +70,7 @@ func claimsOf[C any](d deployment, k evidence.Kind[C], c C, lifetime int64) stri
 		r = role{issuer: gateName, audience: gateName}
 	}
 	k.Stamp(&c, evidence.Registered{Audience: r.audience, Issuer: r.issuer, ID: strings.TrimSuffix(k.Typ, "+jwt") + "-1", IssuedAt: at, Expires: at + lifetime}, custodyClaims)
-	return string(must(strictjson.Canonical(must(json.Marshal(c)))))
+	return canonicalOf(c)
 }
 
 // changes says how a chain differs from a valid one: by typ, members of claims and their values. What rests on an artifact is made for

@@ -230,6 +230,33 @@ func disputeLogs() (out []disputeVector) {
 	add(newCourt().opened(accuse(workerB, workerA1, "timing", 1)).end(nobody).state("nobody wins").wait(time.Second).opened(accuse(workerB, workerA1, "timing", 2)).end(loses).state("and the bonus comes with the first winner"))
 	add(newCourt().opened(accuse(workerA2, workerA1, "timing", 1)).end(wins).wait(time.Second).opened(accuse(workerA1, workerA2, "timing", 2)).end(loses).state("disputes within one owner give nothing"))
 	add(newCourt().opened(accuse(away, workerA1, "timing", 1)).end(wins).wait(time.Second).opened(accuse(workerA1, away, "general", 2)).state("an agent elsewhere gains nothing"))
+	// One fault counts once. Several disputes are open, and the challengers win them all.
+	fell := func(name string, faults []int, filings ...dispute.Filing) {
+		c := newCourt().opened(newCourt().signal(workerA1, "sig", "short")).opened(newCourt().signal(workerA1, "sig-2", "short"))
+		var ids []string
+		for _, f := range filings {
+			c.opened(f)
+			ids = append(ids, c.log[len(c.log)-1].Opened.DisputeID)
+		}
+		for i, id := range ids {
+			r := dispute.Resolved{DisputeID: id, Resolver: dispute.ResolverRules, Finding: dispute.Finding{Outcome: wins, Reason: "because"}}
+			if faults[i] == 0 {
+				r.Resolver, r.Decision = dispute.ResolverArbiter, receiptHash(99)
+			} else {
+				r.Fault = receiptHash(faults[i])
+			}
+			c.wait(time.Second).enter(dispute.Entry{At: c.now.Unix(), Resolved: &r}, nil)
+		}
+		add(c.wait(24 * time.Hour).finalise().state(name))
+	}
+	contract := newCourt().contract
+	fell("one part of a session, by two", []int{9, 9, 9}, accuse(workerB, workerA1, "timing", 1), accuse(workerC, workerA1, "timing", 2), accuse(workerB, workerA2, "timing", 3))
+	fell("two parts", []int{9, 8}, accuse(workerB, workerA1, "timing", 1), accuse(workerC, workerA1, "timing", 2))
+	fell("one signal, by two", []int{0, 0}, contract(workerB, "c-1", "sig"), contract(workerC, "c-2", "sig"))
+	fell("two signals", []int{0, 0}, contract(workerB, "c-1", "sig"), contract(workerC, "c-2", "sig-2"))
+	fell("two signals that rest on one part", []int{9, 9}, pointed(contract(workerB, "c-1", "sig"), 1), pointed(contract(workerC, "c-2", "sig-2"), 2))
+	fell("a signal and what it rests on", []int{9, 9, 0}, pointed(contract(workerB, "c-1", "sig"), 1), accuse(workerC, workerA1, "timing", 1), contract(workerC, "c-2", "sig"))
+	fell("an arbiter's about the same receipts, and about others", []int{0, 0, 0}, accuse(workerB, workerA1, "general", 1), accuse(workerC, workerA1, "general", 1), accuse(workerC, workerA1, "general", 2))
 	c = newCourt().opened(accuse(workerB, workerA1, "general", 1))
 	c.enter(c.book.Review(c.book.Unresolved()[0], c.now)).state("somebody looks at it").wait(72 * time.Hour)
 	add(c.enter(c.book.Expire(c.book.Unresolved()[0], c.now)).state("nobody has decided in time"))
@@ -298,11 +325,12 @@ type trialCase struct {
 	others     []int64               // numbers of receipts that are not of the chain
 	challenges []autonomy.Challenge
 	forged     []string
-	disputed   int // the number of the receipt that is disputed; the last where it is 0
+	judged     []string // by which the target has lost other disputes
+	disputed   int      // the number of the receipt that is disputed; the last where it is 0
 }
 
 func (c trialCase) trial(kind string) *trialJSON {
-	t, s := &trialJSON{Type: kind, Forged: c.forged}, sessionJSON{Challenges: c.challenges, Receipts: []heldJSON{}}
+	t, s := &trialJSON{Type: kind, Forged: c.forged, Judged: c.judged}, sessionJSON{Challenges: c.challenges, Receipts: []heldJSON{}}
 	previous := ""
 	for i, r := range c.receipts {
 		if r.Chain.SequenceNumber == 0 {
@@ -399,9 +427,26 @@ func trialVectors() (out []disputeVector) {
 		early.receipts[1].Model.Figures.Turnaround = interaction.NotMeasured
 		add("a result before its call, by "+is, "timing", early)
 		late := whole().planned(func(*strategy.Strategy) {})
-		late.challenges[0].Issued = late.receipts[0].IssuedAt*1000 + 30_000 + by
+		late.challenges[0].Issued = late.receipts[0].IssuedAt*1000 + 150_000 + by
 		add("a challenge before its issue, by "+is, "timing", late)
 	}
+	// What has counted lets the target lose no other dispute.
+	counted := func(c trialCase, upTo int) trialCase {
+		c.judged = []string{receiptHash(upTo)}
+		return c
+	}
+	for _, upTo := range []int{2, 3} {
+		is := fmt.Sprintf(", and %d have counted", upTo)
+		add("the third receipt takes too long"+is, "timing", counted(figures(3, func(f *interaction.ModelFigures) { f.Duration = o(99_000) }), upTo))
+		add("the third receipt names another event"+is, "consistency", counted(edited(3, func(r *interaction.Receipt) { r.EventID = "evt_2" }), upTo+1))
+		add("the third receipt brings a result without its call"+is, "consistency", counted(edited(3, func(r *interaction.Receipt) { r.Model.ReturnedCalls = []string{tagOf("other", 1)} }), upTo))
+		add("a call that was made before"+is, "consistency", counted(whole(), upTo))
+		add("the third receipt calls what the strategy does not allow"+is, "consistency", counted(edited(3, func(r *interaction.Receipt) { r.Model.ToolCalls[0].Tool = "read" }).planned(func(*strategy.Strategy) {}), upTo))
+		add("questions that were answered both ways"+is, "knowledge", counted(trialCase{receipts: working(8)}.probed(4, 4), upTo))
+	}
+	add("a fork that has counted", "consistency", trialCase{receipts: working(6), others: []int64{3}, judged: []string{receiptHash(1000)}})
+	add("another fork than the one that has counted", "consistency", trialCase{receipts: working(6), others: []int64{3, 3}, judged: []string{receiptHash(1000)}})
+	add("forged evidence beside what is found", "timing", trialCase{receipts: figures(2, func(f *interaction.ModelFigures) { f.Duration = o(99_000) }).receipts, forged: []string{receiptHash(77)}})
 	for name, edit := range map[string]func(*interaction.Receipt){
 		"another receipt before it": func(r *interaction.Receipt) {
 			r.Chain = interaction.ChainLink{SessionID: "ses_1", SequenceNumber: 3, PreviousReceiptHash: otherHash}

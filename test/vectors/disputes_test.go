@@ -64,6 +64,7 @@ type trialJSON struct {
 	Receipts []string      `json:"target_receipts"`
 	Sessions []sessionJSON `json:"sessions"`
 	Forged   []string      `json:"forged,omitempty"`
+	Judged   []string      `json:"judged,omitempty"` // what the target has lost other disputes by
 }
 
 type sessionJSON struct {
@@ -195,7 +196,11 @@ func (v disputeVector) file() (id string, entry json.RawMessage, err error) {
 
 // judge judges the trial, before the deadline and at it.
 func (t trialJSON) judge() (early, late *dispute.Finding) {
-	trial := dispute.NewTrial(dispute.Opened{Type: t.Type, Receipts: t.Receipts})
+	judged := make(map[string]bool)
+	for _, hash := range t.Judged {
+		judged[hash] = true
+	}
+	trial := dispute.NewTrial(dispute.Opened{Type: t.Type, Receipts: t.Receipts}, judged)
 	read := func(h heldJSON) *interaction.Receipt {
 		var r interaction.Receipt
 		mustDo(json.Unmarshal(h.Receipt, &r))
@@ -220,37 +225,17 @@ func (t trialJSON) judge() (early, late *dispute.Finding) {
 	return early, &f
 }
 
-// stateOf is what follows from a log, as canonical JSON: the log and its root, every signal and dispute, what is known of each agent, and what the
-// entries bring into the logs of agents.
+// stateOf is what follows from a log, as canonical JSON: the log and its root, every signal and dispute, the period of each party, and what the entries
+// bring into the logs of agents.
 func stateOf(log []dispute.Entry) string {
-	type (
-		ended struct {
-			At        int64  `json:"at"`
-			ID        string `json:"dispute_id"`
-			Outcome   string `json:"outcome"`
-			Bonus     bool   `json:"bonus"`
-			SameOwner bool   `json:"same_owner"`
-			Malicious bool   `json:"malicious"`
-		}
-		violated struct {
-			At   int64  `json:"at"`
-			Rule string `json:"rule"`
-		}
-		agent struct {
-			Pending    int        `json:"pending"`
-			Ended      []ended    `json:"ended"`
-			Violations []violated `json:"violations"`
-			Period     int64      `json:"period"`
-		}
-		standing struct {
-			Status    string `json:"status"`
-			Outcome   string `json:"outcome"`
-			Effective bool   `json:"effective"`
-		}
-	)
+	type standing struct {
+		Status    string `json:"status"`
+		Outcome   string `json:"outcome"`
+		Effective bool   `json:"effective"`
+	}
 	b := dispute.NewBook()
-	signals, disputes, agents, accounts := map[string]bool{}, map[string]standing{}, map[string]agent{}, map[string][]accrual.Entry{}
-	var names, published, opened []string
+	signals, disputes, periods, accounts := map[string]bool{}, map[string]standing{}, map[string]int64{}, map[string][]accrual.Entry{}
+	var parties, published, opened []string
 	for _, e := range log {
 		s := must(b.Add(e))
 		for _, a := range s.Accounts {
@@ -258,11 +243,9 @@ func stateOf(log []dispute.Entry) string {
 		}
 		switch {
 		case e.Signal != nil:
-			names, published = append(names, e.Signal.Agent), append(published, e.Signal.SignalID)
+			published = append(published, e.Signal.SignalID)
 		case e.Opened != nil:
-			names, opened = append(names, e.Opened.Challenger, e.Opened.Target), append(opened, e.Opened.DisputeID)
-		case e.Violation != nil:
-			names = append(names, e.Violation.Agent)
+			parties, opened = append(parties, e.Opened.Challenger, e.Opened.Target), append(opened, e.Opened.DisputeID)
 		}
 	}
 	for _, id := range published {
@@ -275,18 +258,10 @@ func stateOf(log []dispute.Entry) string {
 			disputes[id] = standing{d.Status, d.Resolved.Outcome, d.Effective}
 		}
 	}
-	for _, id := range names {
-		f := b.Facts(id)
-		a := agent{Pending: f.Pending, Ended: []ended{}, Violations: []violated{}, Period: int64(b.Allowed(id, accrual.TierNew, time.Unix(0, 0)).Period / time.Second)}
-		for _, e := range f.Ended {
-			a.Ended = append(a.Ended, ended{e.At, e.DisputeID, e.Outcome, e.Bonus, e.SameOwner, e.Malicious})
-		}
-		for _, v := range f.Violations {
-			a.Violations = append(a.Violations, violated{v.At, v.Rule})
-		}
-		agents[id] = a
+	for _, id := range parties {
+		periods[id] = int64(b.Allowed(id, accrual.TierNew, time.Unix(0, 0)).Period / time.Second)
 	}
-	return canonicalOf(map[string]any{"log": b.Log(), "root": b.Root(), "signals": signals, "disputes": disputes, "agents": agents, "accounts": accounts})
+	return canonicalOf(map[string]any{"log": b.Log(), "root": b.Root(), "signals": signals, "disputes": disputes, "periods": periods, "accounts": accounts})
 }
 
 // agents of the vectors: two of one owner, two of others, and one elsewhere.

@@ -9,8 +9,6 @@ import (
 
 	"github.com/cloudflare/circl/sign/ed25519"
 	"github.com/cloudflare/circl/sign/mldsa/mldsa65"
-
-	"github.com/actionproof/mediator/internal/strictjson"
 )
 
 // at is when everything in the vectors is signed and, unless a vector says otherwise, verified: 2026-11-20T12:00:00Z.
@@ -101,9 +99,7 @@ func with(payload string, changes map[string]any) string {
 		}
 		claims[name] = value
 	}
-	raw, err := json.Marshal(claims)
-	mustDo(err)
-	return string(must(strictjson.Canonical(raw)))
+	return canonicalOf(claims)
 }
 
 // must and mustDo end the generation: whatever fails in it is a fault of the generator.

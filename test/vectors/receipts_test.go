@@ -1,7 +1,6 @@
 package vectors_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
-	"github.com/actionproof/mediator/internal/strictjson"
 )
 
 // receiptVector is a chain of interaction receipts with the verdict on it.
@@ -130,7 +128,7 @@ func (d deployment) signedReceipt(c interaction.Receipt) string {
 	if c.Observed == nil {
 		c.Observed = interaction.ObservedOf(c)
 	}
-	return d.signed(evidence.PurposeInteraction, interaction.Kind.Typ, string(must(strictjson.Canonical(must(json.Marshal(c))))), nil)
+	return d.signed(evidence.PurposeInteraction, interaction.Kind.Typ, canonicalOf(c), nil)
 }
 
 // sessionChain is the chain of a session: two calls to a model, a post, a call whose answer was not followed, the end.
@@ -247,7 +245,7 @@ func (d deployment) chainFaults(f receiptsFile) []receiptVector {
 func (d deployment) resigned(n int, purpose string) string {
 	c := d.callTo(n, "")
 	c.Observed = interaction.ObservedOf(c)
-	return d.signed(purpose, interaction.Kind.Typ, string(must(strictjson.Canonical(must(json.Marshal(c))))), nil)
+	return d.signed(purpose, interaction.Kind.Typ, canonicalOf(c), nil)
 }
 
 // receiptFaults are first receipts of which one claim is wrong.
@@ -310,7 +308,7 @@ func (d deployment) receiptFaults() []receiptVector {
 	}
 	whole := d.callTo(1, "")
 	whole.Observed = interaction.ObservedOf(whole)
-	payload := string(must(strictjson.Canonical(must(json.Marshal(whole)))))
+	payload := canonicalOf(whole)
 	member := func(name, code string, value any) receiptVector {
 		token := d.signed(evidence.PurposeInteraction, interaction.Kind.Typ, with(payload, map[string]any{name: value}), nil)
 		return receiptVector{Name: fmt.Sprintf("claims: %s is %v", name, value), Receipts: []any{token}, Verdict: code}

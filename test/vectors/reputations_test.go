@@ -77,7 +77,7 @@ func (f reputationsFile) verify(v reputationVector) string {
 	return codeOf(err)
 }
 
-func canonicalOf(v any) string { return string(must(strictjson.Canonical(must(json.Marshal(v))))) }
+func canonicalOf(v any) string { return string(must(strictjson.CanonicalOf(v))) }
 
 // appraiser gives a deployment a key for scores and reputations. The other vectors know nothing of it.
 func (d deployment) appraiser() deployment {

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
@@ -36,7 +35,7 @@ func (d deployment) scoreTokens() artifactsFile {
 		for path, value := range row.change {
 			set(claims, strings.Split(path, "."), value)
 		}
-		changed := string(must(strictjson.Canonical(must(json.Marshal(claims)))))
+		changed := canonicalOf(claims)
 		f.Vectors = append(f.Vectors, artifactVector{Name: row.name, Typ: autonomy.Kind.Typ, Token: d.signed(r.purpose, autonomy.Kind.Typ, changed, nil), Verdict: row.code})
 	}
 	return f

@@ -12,7 +12,6 @@ import (
 	"github.com/cloudflare/circl/sign/ed25519"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
@@ -120,7 +119,7 @@ func (d deployment) verificationsVectors() verificationsFile {
 	add := func(name, verdict string, edit func(*verification.Result)) {
 		c := d.result()
 		edit(&c)
-		token := d.signed(evidence.PurposeAppraiser, verification.Kind.Typ, string(must(strictjson.Canonical(must(json.Marshal(c))))), nil)
+		token := d.signed(evidence.PurposeAppraiser, verification.Kind.Typ, canonicalOf(c), nil)
 		f.Vectors = append(f.Vectors, verificationVector{name, token, verdict})
 	}
 	const malformed = "claims_malformed"

@@ -2,6 +2,7 @@ package chain
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,8 +14,52 @@ import (
 
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/cli/records"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/ledger"
 )
+
+func evidenceReceipts() *cobra.Command {
+	var from records.Source
+	c := &cobra.Command{
+		Use: "receipts SESSION", Short: "Print the interaction receipts of a session, a token on each line", Args: cli.ExactArgs(1, "the id of a session"),
+		Example: `  mediator evidence receipts ses_... > receipts.txt
+  mediator evidence verify receipts.txt`,
+		Long: `Prints the interaction receipts of a session in their order, as the ledger has them: one signed token on each line. mediator evidence verify
+reads them, and computes a score again from them (--score). Nothing is verified here.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			r, err := from.Open(c.Context())
+			if err != nil {
+				return err
+			}
+			defer r.Close()
+			return printReceipts(c.Context(), cli.Plain(c.OutOrStdout()), r, args[0])
+		},
+	}
+	from.Add(c)
+	return c
+}
+
+// printReceipts prints the receipts of a session, some at a time: a reader returns only as many at once as its answer has room for.
+func printReceipts(ctx context.Context, out io.Writer, from *records.Reader, session string) error {
+	for next := int64(1); ; {
+		tokens, err := from.Receipts(ctx, session, next, ledger.MaxChain)
+		if err != nil {
+			return err
+		}
+		for _, token := range tokens {
+			if _, err := fmt.Fprintln(out, token); err != nil {
+				return err
+			}
+		}
+		switch next += int64(len(tokens)); {
+		case next == 1:
+			return refusal.New("receipts_unknown", "the ledger has no interaction receipt of the session %.80q", session)
+		case len(tokens) == 0:
+			return nil
+		}
+	}
+}
 
 // maxReceiptLine bounds a line with a receipt, in bytes: more than any token has.
 const maxReceiptLine = 32 << 10
@@ -22,10 +67,10 @@ const maxReceiptLine = 32 << 10
 // maxHeader is how much of a token's beginning is looked at, in bytes: more than any header has.
 const maxHeader = 1024
 
-// areReceipts reports whether in begins as a token does, and not as that of a score. It takes nothing away from in.
+// areReceipts reports whether in begins as a token does, and not as one that a node has signed. It takes nothing away from in.
 func areReceipts(in *bufio.Reader) bool {
 	start, _ := in.Peek(maxHeader)
-	return strings.HasPrefix(string(start), "eyJ") && !archive.IsScore(string(start)) // {" in base64url
+	return strings.HasPrefix(string(start), "eyJ") && !archive.IsScore(string(start)) && appraisals[archive.TypeOf(string(start))] == nil // {" in base64url
 }
 
 // receiptLines yields the tokens of a file, one from each line.

@@ -17,13 +17,15 @@ import (
 
 // Evidence returns the commands about chains of evidence.
 func Evidence() *cobra.Command {
-	return cli.Group("evidence", "Chains of evidence", evidenceShow(), evidenceVerify(), evidenceExport())
+	return cli.Group("evidence", "Chains of evidence", evidenceShow(), evidenceVerify(), evidenceReceipts(), evidenceExport())
 }
 
 func evidenceShow() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "show FILE", Short: "Draw the chain of evidence of one record (posts show --json), with nothing verified", Args: cli.ExactArgs(1, "one file, or - for standard input"),
+		Example: `  mediator evidence show record.json
+  mediator posts show post_06H0 --json --dir .mediator | mediator evidence show -`,
 		RunE: func(c *cobra.Command, args []string) error {
 			p, err := readRecord(c, args[0])
 			if err != nil {

@@ -23,7 +23,7 @@ func evidenceVerify() *cobra.Command {
 	var copied, scored string
 	var unpinned, asJSON bool
 	c := &cobra.Command{
-		Use: "verify [FILE]", Short: "Verify the chain of evidence of one record, an export, a copy of a ledger, interaction receipts, or a score, with public keys alone",
+		Use: "verify [FILE]", Short: "Verify the chain of evidence of one record, an export, a copy of a ledger, interaction receipts, or what a node has signed, with public keys alone",
 		Example: `  mediator evidence verify march.jsonl.gz --registry registry.jwk --auditor auditor.jwk
   mediator evidence verify --ledger copy/ledger.db --since 24h
   mediator evidence verify receipts.txt --score score.json`,
@@ -42,7 +42,9 @@ func evidenceVerify() *cobra.Command {
 against each other and the record's call, as of the moment when the last of them was signed. What was revoked since is refused. FILE is one
 record (posts show --json), or an export (evidence export), which brings certificates and manifests with it; of a trust bundle that is there
 too, the certificates and the revocations count as well. FILE can also be the interaction receipts of one session, a token on each line, from the
-first on, or a single one; with --score, the session's score is verified too, and computed again from them. A score by itself can be FILE too. Challenge tokens and capabilities are secrets of the gate that issued them and are
+first on, or a single one; with --score, the session's score is verified too, and computed again from them. A score by itself can be FILE too,
+and so can a reputation (reputation show --json), the result of a verification (verification register --json), or the resolution of a dispute
+(dispute show --json), each also as the token alone. Challenge tokens and capabilities are secrets of the gate that issued them and are
 not judged. With --roots-in-file no root is pinned: the records are then only checked against the export itself, and whoever made it can have
 made its roots.`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -100,6 +102,9 @@ func verifyRecord(c *cobra.Command, by judgeFlags, in io.Reader, path string, as
 	if s, ok := archive.ParseScore(raw); ok {
 		return verifyScore(c, by, s, asJSON)
 	}
+	if token, ok := appraisalIn(raw); ok {
+		return verifyAppraisal(c, by, token, asJSON)
+	}
 	p, receipts, err := archive.ParseRecord(raw, path)
 	if err != nil {
 		return err
@@ -145,8 +150,8 @@ type verifiedRecord struct {
 
 // whatVerifies is printed after every record that verifies.
 const whatVerifies = `
-The artifacts are of certified keys and about one call. That the challenge was solved, that the capability was good, and that everything
-was used once is what the record says; only the gate that issued them can tell. Its host, its outcome and its times are its word alone.
+Certified keys signed the artifacts, and all of them are about one call. The record says that the challenge was solved, that the capability was
+good, and that everything was used once: only the gate that issued them can confirm that. The call's host, outcome and times are the mediator's own word.
 No chain shows that no human was involved anywhere.
 nonHumanIdentityProven: false
 `
@@ -225,7 +230,7 @@ func printJudged(c *cobra.Command, a archive.Archive, records iter.Seq2[ledger.R
 			return err
 		}
 	} else {
-		fmt.Fprintf(out, "%d %s, %d refused posts whose evidence holds as far as it goes, %d REFUSED\n", count[archive.Verified], good, count[archive.Incomplete], count[archive.Refused])
+		fmt.Fprintf(out, "%d %s, %d %s in part (the mediator refused the post), %d REFUSED by this check\n", count[archive.Verified], good, count[archive.Incomplete], good, count[archive.Refused])
 		fmt.Fprint(out, basis(a, used, unpinned))
 	}
 	switch {
@@ -255,7 +260,7 @@ func basis(a archive.Archive, used map[*archive.Trust]bool, unpinned bool) (text
 	case unpinned:
 		return text + selfContained
 	}
-	return text + "\nOf the posts that are not refused:" + whatVerifies
+	return text + "\nOf the posts that this check did not refuse:" + whatVerifies
 }
 
 // selfContained is printed in place of whatVerifies where no root was pinned.

@@ -51,6 +51,7 @@ func challengeVerify() *cobra.Command {
 	var pretty bool
 	c := &cobra.Command{
 		Use: "verify --challenge FILE --response FILE", Short: "Verify the response to a challenge", Args: cli.NoArgs,
+		Example: `  mediator challenge verify --challenge challenge.json --response response.json --secret-file secret > capability.json`,
 		Long: `Verifies a response. Where the challenge is bound to an action, a capability is minted. The command line keeps nothing, so the
 capability says that its verification was not consumed, and mediator capability verify says so too.`,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -163,6 +164,8 @@ func capabilityVerify() *cobra.Command {
 	var pretty, consumed bool
 	c := &cobra.Command{
 		Use: "verify --capability FILE", Short: "Verify a capability against one operation", Args: cli.NoArgs,
+		Example: `  hash=$(mediator hash-payload --canonical post.json)
+  mediator capability verify --capability capability.json --subject agent:worker-1 --action create_post --resource "POST /posts" --content-hash $hash --secret-file secret`,
 		Long: `Verifies what mediator challenge verify printed. That command keeps nothing, so it cannot consume a verification: the result says
 "verificationConsumed": false, and the capability can be used again until it expires. A gate refuses such a capability, and so does --require-consumed.`,
 		RunE: func(c *cobra.Command, _ []string) error {

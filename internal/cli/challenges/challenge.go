@@ -101,6 +101,8 @@ func challengeGenerate() *cobra.Command {
 	var pretty bool
 	c := &cobra.Command{
 		Use: "generate", Short: "Issue a challenge", Args: cli.NoArgs,
+		Example: `  hash=$(mediator hash-payload --canonical post.json)
+  mediator challenge generate --subject agent:worker-1 --action create_post --resource "POST /posts" --content-hash $hash --secret-file secret > challenge.json`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := secret.read()
 			if err != nil {
@@ -146,6 +148,7 @@ func challengeSolve() *cobra.Command {
 	var pretty bool
 	c := &cobra.Command{
 		Use: "solve --challenge FILE", Short: "Solve a challenge's public tasks", Args: cli.NoArgs,
+		Example: `  mediator challenge solve --challenge challenge.json > response.json`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			raw, err := cli.ReadInput(c, file)
 			if err != nil {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/url"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -84,61 +83,48 @@ timing, knowledge and consistency, and an arbiter those of the type general. Who
 }
 
 func list() *cobra.Command {
-	var at, agent string
+	var agent string
 	var after int64
-	var asJSON bool
-	c := &cobra.Command{
+	path := func([]string) string {
+		return "/v1/disputes?" + url.Values{"agent": {agent}, "after": {fmt.Sprint(after)}}.Encode()
+	}
+	c := records.Ask(&cobra.Command{
 		Use: "list --agent AGENT", Short: "List the disputes of an agent", Args: cli.NoArgs,
 		Example: `  mediator dispute list --agent UhmwVNcb...:agent:worker-1 --dir .mediator`,
 		Long:    `Asks the node for the disputes of an agent, those against it and those that it has opened, in the order in which they were opened.`,
-		RunE: func(c *cobra.Command, _ []string) error {
-			var said struct {
-				Disputes []reputation.Dispute `json:"disputes"`
-			}
-			query := url.Values{"agent": {agent}, "after": {fmt.Sprint(after)}}
-			if err := records.AskNode(c.Context(), at, "/v1/disputes?"+query.Encode(), &said); err != nil {
-				return err
-			}
-			return cli.PrintText(c, asJSON, said.Disputes, func(w io.Writer) error {
-				t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-				fmt.Fprintln(t, "NUMBER\tDISPUTE\tTYPE\tCHALLENGER\tTARGET\tSTATUS")
-				for _, d := range said.Disputes {
-					o, err := openedOf(d)
-					if err != nil {
-						return err
-					}
-					fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\n", d.Number, d.DisputeID, o.Opened.Type, cli.Unbroken(o.Opened.Challenger), cli.Unbroken(o.Opened.Target), status(d))
-				}
-				return t.Flush()
-			})
-		},
-	}
-	records.NodeFlag(c, &at)
+	}, path, printDisputes)
 	c.Flags().StringVar(&agent, "agent", "", "the id of the agent (required)")
 	c.Flags().Int64Var(&after, "after", 0, "go on after this number")
 	cli.Required(c, "agent")
-	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
+// disputes is what the node says of the disputes of an agent.
+type disputes struct {
+	Disputes []reputation.Dispute `json:"disputes"`
+}
+
+func printDisputes(c *cobra.Command, asJSON bool, said disputes) error {
+	return cli.PrintText(c, asJSON, said.Disputes, func(w io.Writer) error {
+		t := cli.Table(w)
+		fmt.Fprintln(t, "NUMBER\tDISPUTE\tTYPE\tCHALLENGER\tTARGET\tSTATUS")
+		for _, d := range said.Disputes {
+			o, err := openedOf(d)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\n", d.Number, d.DisputeID, o.Opened.Type, cli.Unbroken(o.Opened.Challenger), cli.Unbroken(o.Opened.Target), status(d))
+		}
+		return t.Flush()
+	})
+}
+
 func show() *cobra.Command {
-	var at string
-	var asJSON bool
-	c := &cobra.Command{
+	return records.Ask(&cobra.Command{
 		Use: "show DISPUTE", Short: "Show a dispute", Args: cli.ExactArgs(1, "the id of a dispute"),
 		Example: `  mediator dispute show dsp_5d41... --json --dir .mediator > dispute.json   # for the arbiter`,
 		Long:    `Asks the node for a dispute: what was filed, where it stands, and how it ended. Nothing is verified here.`,
-		RunE: func(c *cobra.Command, args []string) error {
-			var d reputation.Dispute
-			if err := records.AskNode(c.Context(), at, "/v1/disputes/"+url.PathEscape(args[0]), &d); err != nil {
-				return err
-			}
-			return printDispute(c, asJSON, d)
-		},
-	}
-	records.NodeFlag(c, &at)
-	cli.JSONFlag(c, &asJSON)
-	return c
+	}, func(args []string) string { return "/v1/disputes/" + url.PathEscape(args[0]) }, printDispute)
 }
 
 // openedOf returns the entry of the log that opened a dispute.
@@ -167,14 +153,14 @@ func printDispute(c *cobra.Command, asJSON bool, d reputation.Dispute) error {
 	}
 	return cli.PrintText(c, asJSON, d, func(w io.Writer) error {
 		fmt.Fprintf(w, "dispute     %s, %s\nchallenger  %s\ntarget      %s\n", d.DisputeID, status(d), cli.Unbroken(e.Opened.Challenger), cli.Unbroken(e.Opened.Target))
-		fmt.Fprintf(w, "type        %s, about %d receipts\nopened      %s, has to be resolved until %s\n", e.Opened.Type, len(e.Opened.Receipts), clock(e.At), clock(e.Opened.Deadline))
+		fmt.Fprintf(w, "type        %s, about %d receipts\nopened      %s, has to be resolved until %s\n", e.Opened.Type, len(e.Opened.Receipts), cli.Seconds(e.At), cli.Seconds(e.Opened.Deadline))
 		var f filed
 		if json.Unmarshal(d.Filing, &f) == nil {
 			f.draw(w)
 		}
 		var end dispute.Entry
 		if json.Unmarshal(d.Resolved, &end) == nil && end.Resolved != nil {
-			fmt.Fprintf(w, "resolved    %s: %s\n", clock(end.At), hung(end.Resolved.Reason))
+			fmt.Fprintf(w, "resolved    %s: %s\n", cli.Seconds(end.At), hung(end.Resolved.Reason))
 		}
 		return nil
 	})

@@ -62,23 +62,11 @@ post, by hash.` + whoPublishes,
 }
 
 func signalShow() *cobra.Command {
-	var at string
-	var asJSON bool
-	c := &cobra.Command{
+	return records.Ask(&cobra.Command{
 		Use: "show SIGNAL", Short: "Show a signal", Args: cli.ExactArgs(1, "the id of a signal"),
 		Example: `  mediator signal show sig_06H0... --dir .mediator`,
 		Long:    `Asks the node for a signal. While it is provisional, it can be disputed, and counts for nothing. Nothing is verified here.`,
-		RunE: func(c *cobra.Command, args []string) error {
-			var s reputation.Signal
-			if err := records.AskNode(c.Context(), at, "/v1/signals/"+url.PathEscape(args[0]), &s); err != nil {
-				return err
-			}
-			return printSignal(c, asJSON, s)
-		},
-	}
-	records.NodeFlag(c, &at)
-	cli.JSONFlag(c, &asJSON)
-	return c
+	}, func(args []string) string { return "/v1/signals/" + url.PathEscape(args[0]) }, printSignal)
 }
 
 func printSignal(c *cobra.Command, asJSON bool, s reputation.Signal) error {
@@ -89,10 +77,8 @@ func printSignal(c *cobra.Command, asJSON bool, s reputation.Signal) error {
 	}
 	return cli.PrintText(c, asJSON, s, func(w io.Writer) error {
 		fmt.Fprintf(w, "signal     %s, %s\nagent      %s\nstatement  %s\n", cli.Unbroken(said.SignalID), s.Status, cli.Unbroken(said.AgentID), hung(said.Statement))
-		fmt.Fprintf(w, "published  %s, can be disputed until %s\n", clock(entry.At), clock(entry.Signal.Closes))
+		fmt.Fprintf(w, "published  %s, can be disputed until %s\n", cli.Seconds(entry.At), cli.Seconds(entry.Signal.Closes))
 		_, err := fmt.Fprintf(w, "rests on   %d receipts, %s\n", len(entry.Signal.Receipts), entry.Signal.Basis)
 		return err
 	})
 }
-
-func clock(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }

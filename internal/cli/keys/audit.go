@@ -33,6 +33,8 @@ func vaultAudit() *cobra.Command {
 	var a auditFlags
 	c := &cobra.Command{
 		Use: "audit LOG...", Short: "Compare Vault's audit log with the record, and show what only one of them has",
+		Example: `  mediator vault audit vault-audit.log --since 24h
+  mediator vault audit vault-audit.log --ledger copy/ledger.db --address https://vault.example:8200 --token-file audit-token`,
 		Args: cli.SomeArgs("the files of Vault's audit log, or - for standard input"),
 		Long: `Reads the files of Vault's audit log (JSON, of every Vault server that signs) and the record, and shows each signature of a role's key that no
 record has, and each artifact of the record that Vault has not signed. It ends with status 1 if there is any. A request for signatures whose
@@ -132,7 +134,7 @@ func (a *auditFlags) comparison(now time.Time) (c vaultaudit.Comparison, err err
 		c.Until, err = admin.ParseTime(a.until, now)
 	}
 	if err == nil && !c.Since.Before(c.Until) {
-		err = fmt.Errorf("nothing is since %s and before %s", c.Since.UTC().Format(time.RFC3339), c.Until.UTC().Format(time.RFC3339))
+		err = fmt.Errorf("nothing is since %s and before %s", cli.Time(c.Since), cli.Time(c.Until))
 	}
 	return c, err
 }
@@ -165,7 +167,7 @@ func (t *differenceTable) Add(d vaultaudit.Difference) error {
 			what += "; perhaps for " + d.Refused + ", which was refused then"
 		}
 	}
-	_, err := fmt.Fprintf(t.out, columns, d.Only, d.Time.UTC().Format(time.RFC3339), d.Key, what)
+	_, err := fmt.Fprintf(t.out, columns, d.Only, cli.Time(d.Time), d.Key, what)
 	return err
 }
 
@@ -175,9 +177,9 @@ func (t *differenceTable) End(s vaultaudit.Summary) error {
 	}
 	since := "the beginning"
 	if !s.Since.IsZero() {
-		since = s.Since.UTC().Format(time.RFC3339)
+		since = cli.Time(s.Since)
 	}
-	fmt.Fprintf(t.out, "from %s until %s: %d signatures in Vault's log, %d artifacts in the record, %d in both\n", since, s.Until.UTC().Format(time.RFC3339), s.Signatures, s.Artifacts, s.Matched)
+	fmt.Fprintf(t.out, "from %s until %s: %d signatures in Vault's log, %d artifacts in the record, %d in both\n", since, cli.Time(s.Until), s.Signatures, s.Artifacts, s.Matched)
 	fmt.Fprintf(t.out, "only in Vault's log: %d; only in the record: %d; made again over the same: %d; by keys that were not compared: %d\n", s.OnlyVault, s.OnlyRecord, s.Repeated, s.OtherKeys)
 	how := "The signatures themselves were compared."
 	if !s.Exact {

@@ -32,6 +32,9 @@ func vaultBootstrap() *cobra.Command {
 	var b bootstrapFlags
 	c := &cobra.Command{
 		Use: "bootstrap --print | --apply | --deliver PROCESS, with --address URL --token-file FILE", Short: "Make the keys, policies and logins of every role in Vault", Args: cli.NoArgs,
+		Example: `  mediator vault bootstrap --print
+  mediator vault bootstrap --apply --address https://vault.example:8200 --ca vault-ca.pem --token-file admin-token
+  mediator vault bootstrap --deliver serve --address https://vault.example:8200 --ca vault-ca.pem --token-file admin-token --out secrets`,
 		Long: `Shows, or carries out, what Vault needs: the Transit engine; a key for each role, which can be neither exported, nor backed up in
 plaintext, nor deleted; a policy for each key, with which a token signs with that key, reads its public versions, and does nothing else; and
 for each role a login of its own.

@@ -34,6 +34,7 @@ func caInit() *cobra.Command {
 	var unconstrained, asJSON bool
 	c := &cobra.Command{
 		Use: "init --dir DIR", Short: "Make an interception CA that outlives a restart", Args: cli.NoArgs,
+		Example: `  mediator ca init --dir ca --config mediator.yaml`,
 		Long: `Makes a CA in DIR: ca.pem, which agents trust, and ca-key.pem (mode 0600), which only the sidecar's user may read.
 With --config its certificate is good for the hosts that the configuration's rules and its ca.permit name and for no other (RFC 5280
 section 4.2.1.10), unless ca.unconstrained is set there; without, say --unconstrained. The embedded default needs none of this: mediator dev makes and keeps its own.`,
@@ -71,6 +72,7 @@ func caShow() *cobra.Command {
 	var dir string
 	c := &cobra.Command{
 		Use: "show --dir DIR", Short: "Print the CA's certificate, for agents to trust", Args: cli.NoArgs,
+		Example: `  mediator ca show --dir ca > ca.pem`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ca, err := intercept.LoadCA(dir, time.Now())
 			if err != nil {

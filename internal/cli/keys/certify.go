@@ -58,6 +58,8 @@ func keysCertify() *cobra.Command {
 	var notAgent, notUsers, watch, asJSON bool
 	c := &cobra.Command{
 		Use: "certify --registry-key FILE --from unix:PATH|file:PATH --bundle FILE", Short: "Certify the keys of running processes into the trust bundle", Args: cli.NoArgs,
+		Example: `  mediator keys certify --registry-key registry.key.jwk --audience posting-api --from unix:/run/mediator/trigger.sock --not-accessible-to-agent --not-accessible-to-users
+  mediator keys certify --registry-key registry.key.jwk --audience posting-api --from file:keys.json --watch`,
 		Long: `Asks each process for its roles and public keys and for what it has seen of them, or reads what mediator keys publish has printed of that
 where the process runs (file:PATH), and signs a custody certificate for each key version. What it says of a key's custody is what the process says of it; who can reach the key is what you declare: without
 --not-accessible-to-agent and --not-accessible-to-users the certificate says that they can, and strict policy refuses such a key. What

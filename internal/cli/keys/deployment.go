@@ -29,6 +29,7 @@ func deploymentAudit() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "audit FILE", Short: "List every safeguard that the manifest lacks", Args: cli.ExactArgs(1, oneManifest),
+		Example: `  mediator deployment audit manifest.yaml`,
 		RunE: func(c *cobra.Command, args []string) error {
 			m, err := config.ReadManifest(args[0])
 			if err != nil {
@@ -61,6 +62,7 @@ func deploymentHash() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "hash FILE", Short: "Print the manifest's hash", Args: cli.ExactArgs(1, oneManifest),
+		Example: `  mediator deployment hash manifest.yaml`,
 		RunE: func(c *cobra.Command, args []string) error {
 			m, err := config.ReadManifest(args[0])
 			if err != nil {
@@ -79,6 +81,8 @@ func deploymentCertify() *cobra.Command {
 	var lifetime time.Duration
 	c := &cobra.Command{
 		Use: "certify FILE --auditor-key FILE --bundle FILE", Short: "Sign a manifest that audits clean into the trust bundle", Args: cli.ExactArgs(1, oneManifest),
+		Example: `  mediator deployment certify manifest.yaml --auditor-key auditor.key.jwk --audience posting-api
+  mediator deployment certify manifest.yaml --auditor-key auditor.key.jwk --audience posting-api --watch`,
 		Long: `Signs the manifest with the auditor's key, and puts the certificate into the trust bundle.
 With --watch it goes on, and signs the same manifest again whenever half of the certificate's time is over. It does not read the file again: a
 manifest that was changed has to be certified by you. It renews nothing while the bundle has the certificate of another manifest
@@ -141,6 +145,8 @@ func deploymentVerify() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "verify FILE --auditor FILE --registry FILE --bundle FILE", Short: "Verify the deployment certificate of a manifest", Args: cli.ExactArgs(1, oneManifest),
+		Example: `  mediator deployment verify manifest.yaml
+  mediator deployment verify .mediator/manifest.yaml --dir .mediator`,
 		RunE: func(c *cobra.Command, args []string) error {
 			_, strict, err := config.ReadAuditedManifest(args[0])
 			if err != nil {
@@ -168,6 +174,7 @@ func deploymentEnvironment() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "environment --config FILE", Short: "Print the hash of this binary with a sidecar's configuration, for requiredEnvironmentHash", Args: cli.NoArgs,
+		Example: `  mediator deployment environment --config mediator.yaml`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			raw, err := files.Read(path)
 			if err != nil {
@@ -189,6 +196,7 @@ func deploymentPolicy() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "policy FILE", Short: "Print the hash of a policy file, for requiredPolicyHash", Args: cli.ExactArgs(1, "the path of one policy file"),
+		Example: `  mediator deployment policy policy.yaml`,
 		RunE: func(c *cobra.Command, args []string) error {
 			rules, err := config.ReadRules(args[0])
 			if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/keyring"
 )
 
@@ -23,6 +24,12 @@ const orFile = ", or file:PATH of what mediator keys publish has printed there"
 func fromFlag(c *cobra.Command, from *[]string, or string) {
 	c.Flags().StringArrayVar(from, "from", nil, "internal endpoint of a process that holds keys, unix:PATH"+or+"; once for each process (required)")
 	cli.Required(c, "from")
+}
+
+// fromOrDirFlag is fromFlag for a command that --dir can name all processes of a mediator dev to.
+func fromOrDirFlag(c *cobra.Command, from *[]string, or string) {
+	cli.AllFromDir(c, "from", func(dir string) []string { return devstack.New(dir).Endpoints() })
+	fromFlag(c, from, or)
 }
 
 // sayUnread says which keys the processes cannot read, and why. It returns cli.ErrRefused if there is one.
@@ -41,6 +48,7 @@ func keysJWKS() *cobra.Command {
 	var from []string
 	c := &cobra.Command{
 		Use: "jwks --from unix:PATH", Short: "Print the public keys as a JWKS, for verifiers", Args: cli.NoArgs,
+		Example: `  mediator keys jwks --from unix:/run/mediator/admin.sock > jwks.json`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			roles, err := keyring.ReadRoles(c.Context(), from)
 			if err != nil {
@@ -56,7 +64,7 @@ func keysJWKS() *cobra.Command {
 			return cli.WriteJSON(c.OutOrStdout(), set)
 		},
 	}
-	fromFlag(c, &from, orFile)
+	fromOrDirFlag(c, &from, orFile)
 	return c
 }
 
@@ -64,6 +72,7 @@ func keysPublish() *cobra.Command {
 	var from []string
 	c := &cobra.Command{
 		Use: "publish --from unix:PATH", Short: "Print what running processes say of their keys, to certify on another machine", Args: cli.NoArgs,
+		Example: `  mediator keys publish --from unix:/run/mediator/admin.sock > keys.json`,
 		Long: `Prints roles, public keys and what the processes have seen of them, as JSON: what mediator keys certify would ask for. Carry it to
 where the registry's key is, and give it to keys certify --from file:PATH. Nothing in it is secret; but whoever can change it on its way has a
 key of his own certified, so compare what mediator keys jwks prints of the processes there and of the file here.`,
@@ -78,6 +87,6 @@ key of his own certified, so compare what mediator keys jwks prints of the proce
 			return sayUnread(c, p.Roles)
 		},
 	}
-	fromFlag(c, &from, "")
+	fromOrDirFlag(c, &from, "")
 	return c
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,6 +11,7 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/ledger"
 )
@@ -22,6 +22,8 @@ func keysList() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "list --from unix:PATH", Short: "List what is known of each version of each key", Args: cli.NoArgs,
+		Example: `  mediator keys list --dir .mediator
+  mediator keys list --from unix:/run/mediator/admin.sock --record unix:/run/mediator/admin.sock --bundle trust.json --registry registry.jwk`,
 		Long: `Asks each process which versions of its keys it knows, when they were made, and which of them signs now. With --bundle and --registry it also says,
 by the trust bundle and the history beside it, until when each version is certified, and whether it was retired or revoked, also of versions
 that no process knows any more. With --record, the endpoint of a sidecar, it says what the sidecar's record has counted: the first and the last
@@ -61,10 +63,13 @@ A process or record that does not answer, or a key that cannot be read, is named
 			return refused
 		},
 	}
-	fromFlag(c, &from, orFile)
+	fromOrDirFlag(c, &from, orFile)
 	c.Flags().StringVar(&bundle, "bundle", "", "the trust bundle, to say what is certified, retired and revoked")
 	c.Flags().StringVar(&registry, "registry", "", "the public file of the key registry, which has signed the bundle")
 	c.Flags().StringArrayVar(&records, "record", nil, "internal endpoint of a sidecar, unix:PATH, whose record says what each version has signed; once for each record")
+	cli.FileFromDir(c, "bundle", devstack.BundleFile)
+	cli.FileFromDir(c, "registry", devstack.RegistryFile)
+	cli.AllFromDir(c, "record", func(dir string) []string { return []string{devstack.New(dir).Admin()} })
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
@@ -87,7 +92,7 @@ func addUse(c *cobra.Command, versions []keyring.Version, at []string) error {
 }
 
 func printVersions(w io.Writer, versions []keyring.Version) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := cli.Table(w)
 	fmt.Fprintln(t, "KEY\tROLE\tSTATE\tSIGNS NOW\tCREATED\tCERTIFIED UNTIL\tFIRST SIGNATURE\tLAST SIGNATURE\tPOSTS\tCUSTODY\tEXPORTABLE\tISSUER\tPROCESS")
 	for _, v := range versions {
 		signs := ""

@@ -25,6 +25,7 @@ func keysRevoke() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "revoke --registry-key FILE --bundle FILE --key KID --artifact ID --reason TEXT", Short: "Revoke keys and artifacts, in the trust bundle's revocation list", Args: cli.NoArgs,
+		Example: `  mediator keys revoke --registry-key registry.key.jwk --audience posting-api --key runtime-key:v2 --reason "the machine was taken over"`,
 		Long: `Adds to the revocation list and signs it anew. A key is named by its kid, or by its name for all of its versions; an artifact (a grant,
 a decision, a certificate, whatever has one) by its jti, as mediator evidence show prints it. Every process and every API that reads the
 bundle refuses what is in the list. Entries stay for --keep, which has to be as long as what they revoke could be valid. Without --key
@@ -55,7 +56,7 @@ and --artifact the list is signed anew as it is, for a manifest that demands a f
 			}
 			var text strings.Builder
 			for _, e := range entries {
-				fmt.Fprintf(&text, "%s %s until %s: %s\n", e.Kind, e.ID, time.Unix(e.Expires, 0).UTC().Format(time.RFC3339), e.Reason)
+				fmt.Fprintf(&text, "%s %s until %s: %s\n", e.Kind, e.ID, cli.Seconds(e.Expires), e.Reason)
 			}
 			fmt.Fprintf(&text, "%d entries in the revocation list of %s", len(entries), r.bundle)
 			return cli.Print(c, asJSON, revoked{r.bundle, entries}, text.String())

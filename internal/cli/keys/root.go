@@ -29,6 +29,8 @@ func keysRoot() *cobra.Command {
 	var postQuantum, asJSON bool
 	c := &cobra.Command{
 		Use: "root --name NAME --out DIR", Short: "Make a root key: the registry's, the auditor's or an arbiter's", Args: cli.NoArgs,
+		Example: `  mediator keys root --name registry --out roots
+  mediator keys root --name auditor --out roots --post-quantum`,
 		Long: `Makes an Ed25519 key for the key registry or the deployment auditor, or an arbiter of disputes: DIR/NAME.key.jwk (private, mode 0600, to be kept away from
 where agents run) and DIR/NAME.jwk (public, which every process and every API pins). With --post-quantum both files hold an
 ML-DSA-65 key too: the root then signs twice, and whoever pins the public file demands both signatures.

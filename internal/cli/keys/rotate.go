@@ -50,6 +50,8 @@ func keysRotate() *cobra.Command {
 	var o rotateFlags
 	c := &cobra.Command{
 		Use: "rotate KEY | --all --from unix:PATH, with --address URL --token-file FILE", Short: "Give keys in Vault a new version", Args: keyOrAll,
+		Example: `  mediator keys rotate runtime-key --address https://vault.example:8200 --token-file owner-token
+  mediator keys rotate --all --retire-after 10m --from unix:/run/mediator/admin.sock --from unix:/run/mediator/trigger.sock --from unix:/run/mediator/control.sock --address https://vault.example:8200 --token-file owner-token`,
 		Long: `Gives a key of Vault's Transit engine a new version, as vault write -f transit/keys/KEY/rotate does. Processes sign with it once
 mediator keys certify has certified it (at once where keys certify --watch runs) and every verifier has had the time to see that. What older
 versions have signed is good until it expires or they are retired. With --all it does so for every key with which the processes of --from sign.
@@ -147,6 +149,7 @@ func keysRetire() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "retire KEY --oldest N --address URL --token-file FILE", Short: "Retire the older versions of a key in Vault", Args: cli.ExactArgs(1, "the name of a key"),
+		Example: `  mediator keys retire runtime-key --oldest 3 --address https://vault.example:8200 --token-file owner-token`,
 		Long: `Has Vault accept no version of a key before N (its min_decryption_version). Processes publish them no more, the certificates of them
 are left out when the key is certified next (at once where keys certify --watch runs), and verifiers then refuse what they have signed, as
 key_retired.`,
@@ -201,7 +204,7 @@ func (r *rotations) print(list bool) error {
 
 func rotatedText(d keyring.Rotated) string {
 	if d.Version > 0 {
-		return fmt.Sprintf("%s:v%d is there; it signs once it is certified", d.Key, d.Version)
+		return fmt.Sprintf("%s:v%d is there; within ten seconds mediator keys list shows it, and it signs once it is certified", d.Key, d.Version)
 	}
 	return fmt.Sprintf("versions of %s before %d are retired; mediator posts list --key %[1]s:vN shows what one of them has signed", d.Key, d.Oldest)
 }

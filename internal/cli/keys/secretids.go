@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/hashicorp/vault/api"
@@ -21,6 +20,8 @@ func vaultSecretIDs() *cobra.Command {
 	var older time.Duration
 	c := &cobra.Command{
 		Use: "secret-ids --address URL --token-file FILE", Short: "List, and prune, the secret ids that roles log in to Vault with", Args: cli.NoArgs,
+		Example: `  mediator vault secret-ids --address https://vault.example:8200 --ca vault-ca.pem --token-file admin-token
+  mediator vault secret-ids --prune-older-than 720h --address https://vault.example:8200 --ca vault-ca.pem --token-file admin-token`,
 		Long: `Lists the secret ids of each role's AppRole by their accessors, the newest first. A process whose secret id is destroyed works on until
 its token ends, at most a day; it needs another one then (mediator vault bootstrap --deliver).
 --prune-older-than destroys those that were made longer ago, but never the newest one of a role.`,
@@ -53,13 +54,13 @@ its token ends, at most a day; it needs another one then (mediator vault bootstr
 }
 
 func printSecretIDs(w io.Writer, ids []bootstrap.SecretID) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	table := cli.Table(w)
 	for _, id := range ids {
 		state := ""
 		if id.Pruned {
 			state = "destroyed"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", id.Process, id.Purpose, id.Created.UTC().Format(time.RFC3339), id.Accessor, state)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", id.Process, id.Purpose, cli.Time(id.Created), id.Accessor, state)
 	}
 	return table.Flush()
 }

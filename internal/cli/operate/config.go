@@ -27,7 +27,8 @@ func configCheck() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "check FILE ...", Short: "Check configuration, policy and manifest files as the processes would read them",
-		Args: cli.SomeArgs("at least one file"),
+		Example: `  mediator config check mediator.yaml policy.yaml manifest.yaml`,
+		Args:    cli.SomeArgs("at least one file"),
 		RunE: func(c *cobra.Command, args []string) error {
 			failed, all := false, []checkedFile{}
 			for _, path := range args {
@@ -63,6 +64,7 @@ func configCheck() *cobra.Command {
 func configSchema() *cobra.Command {
 	return &cobra.Command{
 		Use: "schema serve|trigger|control|reputation|root", Short: "Print the JSON Schema of a configuration file", Args: cli.ExactArgs(1, "one of serve, trigger, control, reputation, root"),
+		Example: `  mediator config schema serve > mediator.schema.json`,
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := config.Schema(args[0])
 			if err != nil {

@@ -21,6 +21,7 @@ func Doctor() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "doctor", Short: "Hold the manifest's controls against what the processes see", Args: cli.NoArgs,
+		Example: `  mediator doctor --dir .mediator`,
 		Long: `Has the sidecar, the trigger service, the control plane and, if the sidecar names one, the node look at their deployment, and lists each of the manifest's 44 controls as
 observed true (what was looked at bears the manifest out), observed false, or only declared (nothing that a process could look at would
 show it, or it could not be looked at), with what was seen. Beside the controls it lists what the processes see of their own confinement, how far
@@ -57,8 +58,8 @@ then), if the node refuses receipts, and if there is no reputation that is belie
 				return err
 			}
 			away := unknown(seen.Confinement)
-			if len(away) > 0 {
-				fmt.Fprintf(c.ErrOrStderr(), "mediator: what %s sees is not known: start it, or see its log\n", strings.Join(away, " and "))
+			for _, name := range away {
+				fmt.Fprintf(c.ErrOrStderr(), "mediator: what %s sees is not known: start it, name the sidecar's user in its internal.uids, or see its log\n", name)
 			}
 			if len(away) > 0 || policy.Contradicted(seen.Controls) != nil || stuck(seen.Delivery) || seen.Reputation != nil && seen.Reputation.Code != "" {
 				return cli.ErrRefused
@@ -112,7 +113,7 @@ func printReputation(w io.Writer, r *admin.Reputation) {
 	}
 	fmt.Fprintf(w, "%-14s %s", state, about)
 	if r.Signed != nil && r.Until != nil {
-		fmt.Fprintf(w, ", signed at %s, used until %s", r.Signed.UTC().Format(time.RFC3339), r.Until.UTC().Format(time.RFC3339))
+		fmt.Fprintf(w, ", signed at %s, used until %s", cli.Time(*r.Signed), cli.Time(*r.Until))
 	}
 	fmt.Fprintln(w)
 	if remedy := problem.Remedy(r.Code); remedy != "" {

@@ -18,6 +18,8 @@ func Guard() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "guard --config FILE", Short: "Leave a pod one way out: through the mediator", Args: cli.NoArgs,
+		Example: `  mediator guard --config mediator.yaml --print
+  mediator guard --config mediator.yaml --check`,
 		Long: `Installs nftables rules in this network namespace, as the sidecar's configuration says under guard: only the mediator's users may leave,
 what others dial at the redirected ports reaches the transparent listener, and all else that they send is refused and counted. Rules that
 stand are replaced in one transaction. It needs CAP_NET_ADMIN, and is meant for an init container of the agent's pod: in a machine's own

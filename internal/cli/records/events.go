@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -33,16 +31,17 @@ func eventsList() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "list", Short: "List the newest 100 of the events that the trigger service keeps", Args: cli.NoArgs,
+		Example: `  mediator events list --dir .mediator`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var events []trigger.Event
 			if err := admin.Get(c.Context(), at, "/v1/events", &events); err != nil {
 				return err
 			}
 			return cli.PrintText(c, asJSON, events, func(w io.Writer) error {
-				t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+				t := cli.Table(w)
 				fmt.Fprintln(t, "RECEIVED\tID\tSTATE\tKIND\tSOURCE\tMETHOD\tEVIDENCE")
 				for _, e := range events {
-					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.ReceivedAt.UTC().Format(time.RFC3339), e.ID, e.State, e.Kind, e.Source, e.Method, e.EvidenceID)
+					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cli.Time(e.ReceivedAt), e.ID, e.State, e.Kind, e.Source, e.Method, e.EvidenceID)
 				}
 				return t.Flush()
 			})
@@ -64,6 +63,7 @@ func eventsReport() *cobra.Command {
 	}
 	c := &cobra.Command{
 		Use: "report", Short: "Put an event on record that nobody verified; it is seen, and stands behind no post", Args: cli.NoArgs,
+		Example: `  mediator events report --dir .mediator --kind human_request`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if payload != "" {
 				raw, err := cli.ReadInput(c, payload)

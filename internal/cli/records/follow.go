@@ -113,7 +113,7 @@ func PrintCall(w io.Writer, r ledger.Record, colour bool) error {
 	if r.Status > 0 {
 		status = strconv.Itoa(r.Status)
 	}
-	_, err := fmt.Fprintf(text, callColumns, r.Started.UTC().Format(time.RFC3339), r.ID, r.Flow, r.State, status, took(r), shortCall(r))
+	_, err := fmt.Fprintf(text, callColumns, cli.Time(r.Started), r.ID, r.Flow, r.State, status, took(r), shortCall(r))
 	paint(plain)
 	if err == nil && r.Code != "" {
 		_, err = fmt.Fprintf(text, "    %s: %s\n", r.Code, cli.OrDash(r.Reason))

@@ -23,6 +23,7 @@ func ledgerShow() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "show", Short: "Show which ledger the sidecar uses, and what was accepted in the place of another", Args: cli.NoArgs,
+		Example: `  mediator ledger show --dir .mediator`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var l admin.Ledger
 			if err := admin.Get(c.Context(), at, "/v1/ledger", &l); err != nil {
@@ -45,6 +46,7 @@ func ledgerAccept() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "accept --config FILE --reason TEXT", Short: "Accept a ledger in the place of the one that the sidecar used last", Args: cli.NoArgs,
+		Example: `  mediator ledger accept --config mediator.yaml --reason "restored from the backup of Monday"`,
 		Long: `Accepts the ledger that the sidecar refuses as ledger_replaced, and records that in the ledger, with the reason. The sidecar must not run.
 Nobody knows which single-use keys were used in the ledger that is gone. Therefore the accepted one refuses every key that expires within the
 next 11 minutes: until then nearly every post is refused, and what was used before stays used.`,

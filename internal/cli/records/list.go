@@ -144,7 +144,7 @@ type recordTable struct {
 }
 
 func newTable(w io.Writer) *recordTable {
-	t := &recordTable{Writer: tabwriter.NewWriter(cli.Plain(w), 0, 0, 2, ' ', 0)}
+	t := &recordTable{Writer: cli.Table(cli.Plain(w))}
 	fmt.Fprintln(t, "TIME\tID\tFLOW\tSTATE\tCODE\tSTATUS\tMS\tCALL")
 	return t
 }
@@ -154,7 +154,7 @@ func (t *recordTable) Add(p ledger.Record) error {
 	if p.Status > 0 {
 		status = strconv.Itoa(p.Status)
 	}
-	fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Started.UTC().Format(time.RFC3339), p.ID, p.Flow, p.State, cli.OrDash(p.Code), status, took(p), shortCall(p))
+	fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cli.Time(p.Started), p.ID, p.Flow, p.State, cli.OrDash(p.Code), status, took(p), shortCall(p))
 	if t.rows++; t.rows%1000 == 0 { // columns are as wide as what is in memory
 		return t.Flush()
 	}

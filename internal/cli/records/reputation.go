@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,31 +17,20 @@ import (
 func Reputations() []*cobra.Command { return []*cobra.Command{reputationShow(), reputationList()} }
 
 func reputationShow() *cobra.Command {
-	var at string
-	var asJSON bool
-	c := &cobra.Command{
+	return Ask(&cobra.Command{
 		Use: "show AGENT", Short: "Show the reputation of an agent", Args: cli.ExactArgs(1, "the id of an agent: its owner's thumbprint, a colon, and its subject"),
 		Example: `  mediator reputation show UhmwVNcb...:agent:worker-1 --dir .mediator`,
 		Long: `Asks the node for the reputation of an agent, as it is known now. An agent of which nothing is known has the tier new. With --json it
 prints the token too. Nothing is verified here.`,
-		RunE: func(c *cobra.Command, args []string) error {
-			var said struct {
-				Reputation json.RawMessage `json:"reputation"`
-				Token      string          `json:"token"`
-			}
-			if err := AskNode(c.Context(), at, "/v1/reputation/"+url.PathEscape(args[0]), &said); err != nil {
-				return err
-			}
-			var claims accrual.Claims
-			if err := json.Unmarshal(said.Reputation, &claims); err != nil {
-				return fmt.Errorf("the node's answer holds no reputation: %w", err)
-			}
-			return cli.PrintText(c, asJSON, said, func(w io.Writer) error { return drawReputation(w, claims) })
-		},
+	}, func(args []string) string { return "/v1/reputation/" + url.PathEscape(args[0]) }, printReputation)
+}
+
+func printReputation(c *cobra.Command, asJSON bool, said json.RawMessage) error {
+	var claims accrual.Claims
+	if err := json.Unmarshal(said, &claims); err != nil {
+		return fmt.Errorf("the node's answer holds no reputation: %w", err)
 	}
-	NodeFlag(c, &at)
-	cli.JSONFlag(c, &asJSON)
-	return c
+	return cli.PrintText(c, asJSON, said, func(w io.Writer) error { return drawReputation(w, claims) })
 }
 
 func reputationList() *cobra.Command {
@@ -89,10 +76,11 @@ func allAgents(ctx context.Context, at string) ([]accrual.Reputation, error) {
 }
 
 func drawAgents(w io.Writer, all []accrual.Reputation) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "AGENT\tTIER\tSCORE\tTREND\tSESSIONS\tINTERACTIONS")
+	t := cli.Table(w)
+	fmt.Fprintln(t, "AGENT\tTIER\tSCORE\tTREND\tSESSIONS\tINTERACTIONS\tDISPUTES")
 	for _, r := range all {
-		fmt.Fprintf(t, "%s\t%s\t%.1f%s\t%s\t%d\t%d\n", r.AgentID, r.Tier, r.CurrentScore, provisional(r), r.ScoreTrend, r.TotalSessions, r.Counted())
+		fmt.Fprintf(t, "%s\t%s\t%.1f%s\t%s\t%d\t%d\t%d received, %d lost%s\n", r.AgentID, r.Tier, r.CurrentScore, provisional(r), r.ScoreTrend, r.TotalSessions, r.Counted(),
+			r.ChallengesReceived, r.ChallengesLost, disputed(r))
 	}
 	return t.Flush()
 }
@@ -100,6 +88,13 @@ func drawAgents(w io.Writer, all []accrual.Reputation) error {
 func provisional(r accrual.Reputation) string {
 	if r.Provisional {
 		return " (provisional)"
+	}
+	return ""
+}
+
+func disputed(r accrual.Reputation) string {
+	if r.Disputed {
+		return ", disputed"
 	}
 	return ""
 }
@@ -112,11 +107,13 @@ func drawReputation(w io.Writer, c accrual.Claims) error {
 	fmt.Fprintf(w, "score         %.1f of 100%s, %s; the 95 %% interval begins at %.1f\n", r.CurrentScore, provisional(r), r.ScoreTrend, r.Lower)
 	fmt.Fprintf(w, "coverage      %.0f %%\n", 100*r.Coverage)
 	fmt.Fprintf(w, "sessions      %d\ninteractions  %d that count, %d flagged\n", r.TotalSessions, r.Counted(), r.FlaggedInteractions)
-	fmt.Fprintf(w, "disputes      %d received, %d won, %d lost\n", r.ChallengesReceived, r.ChallengesWon, r.ChallengesLost)
+	fmt.Fprintf(w, "disputes      %d received: %d won, %d lost, %d open%s\n", r.ChallengesReceived, r.ChallengesWon, r.ChallengesLost, r.DisputesPending, disputed(r))
+	fmt.Fprintf(w, "raised        %d won, %d lost; all disputes count for %d points of the score\n", r.DisputesWon, r.DisputesLost, r.DisputePoints)
 	fmt.Fprintf(w, "verification  %s\n", verified(c.Verification))
+	fmt.Fprintf(w, "rating        %s\n", rated(c.Rating))
 	fmt.Fprintf(w, "log           %d entries, %s\nformulas      %s\n", r.Log.Entries, r.Log.Head, r.ScoringHash)
 	for _, s := range r.ScoreHistory {
-		fmt.Fprintf(w, "\n%s  %5.1f  %s", time.Unix(s.Timestamp, 0).UTC().Format(time.RFC3339), s.Score, s.SessionID)
+		fmt.Fprintf(w, "\n%s  %5.1f  %s", cli.Seconds(s.Timestamp), s.Score, s.SessionID)
 	}
 	if len(r.ScoreHistory) > 0 {
 		fmt.Fprintln(w)
@@ -130,11 +127,39 @@ func verified(v *accrual.Verified) string {
 	if v == nil {
 		return "none that was passed through its sidecar, and is not over"
 	}
-	text := fmt.Sprintf("passed %s in the mode %s, good until %s", time.Unix(v.At, 0).UTC().Format(time.RFC3339), v.Mode, time.Unix(v.Expires, 0).UTC().Format(time.RFC3339))
+	text := fmt.Sprintf("passed %s in the mode %s, good until %s", cli.Seconds(v.At), v.Mode, cli.Seconds(v.Expires))
 	if v.Degraded {
 		text += ", degraded"
 	}
 	return text
+}
+
+// rated describes the rating of an agent.
+func rated(r *accrual.Rated) string {
+	if r == nil {
+		return "not measured"
+	}
+	return fmt.Sprintf("R %.1f of 100, tier %s; Q %.2f of %d", r.R, r.Tier, r.Q, accrual.MaxQ)
+}
+
+// ReputationFacts says in one line what conditions of a policy can ask of a reputation.
+func ReputationFacts(c accrual.Claims) string {
+	r := c.Reputation
+	text := fmt.Sprintf("%s: score %.1f (at least %.1f), %d interactions, %.0f %% observed", r.Tier, r.CurrentScore, r.Lower, r.Counted(), 100*r.Coverage)
+	if r.Provisional {
+		text += ", provisional"
+	}
+	text += disputed(r)
+	if r.DisputesPending > 0 {
+		text += fmt.Sprintf(", open disputes %d", r.DisputesPending)
+	}
+	if c.Verification != nil {
+		text += ", verification " + verified(c.Verification)
+	}
+	if c.Rating != nil {
+		text += ", " + rated(c.Rating)
+	}
+	return text + ", formulas " + short(r.ScoringHash)
 }
 
 // whatReputationsAre is printed below every reputation.

@@ -1,26 +1,17 @@
 package records
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/cli"
-	"github.com/actionproof/mediator/internal/devstack"
-	"github.com/actionproof/mediator/internal/problem"
-	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
@@ -76,68 +67,6 @@ challenges is computed again with it. Nothing is verified here.`,
 	return c
 }
 
-// NodeFlag adds the flag that names the node.
-func NodeFlag(c *cobra.Command, at *string) {
-	c.Flags().StringVar(at, "node", "unix:/run/mediator/reputation.sock", "the node, unix:PATH or https://HOST")
-	cli.FromDir(c, "node", func(dir string) string { return "unix:" + devstack.New(dir).Socket("reputation") })
-}
-
-const (
-	nodeTimeout   = 30 * time.Second
-	maxNodeAnswer = 4 << 20 // bytes
-)
-
-// public reports whether a node is asked at its public address.
-func public(at string) bool { return strings.HasPrefix(at, "https://") }
-
-// Own is where an agent reaches the node through its mediator, by the proxy that the environment names.
-const Own = "http://" + match.Own
-
-// AskNode sends a GET request to a node.
-func AskNode(ctx context.Context, at, path string, answer any) error {
-	return CallNode(ctx, at, http.MethodGet, path, nil, answer)
-}
-
-// CallNode sends a request to a node with, unless ask is nil, a JSON body.
-func CallNode(ctx context.Context, at, method, path string, ask, answer any) error {
-	if !public(at) && at != Own {
-		return admin.Call(ctx, at, method, path, ask, answer)
-	}
-	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
-	defer cancel()
-	var body io.Reader
-	if ask != nil {
-		raw, err := json.Marshal(ask)
-		if err != nil {
-			return err
-		}
-		body = bytes.NewReader(raw)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(at, "/")+path, body)
-	if err != nil {
-		return err
-	}
-	if ask != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	// A node could otherwise send this machine, and what it says, to any address that the machine reaches.
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	defer client.CloseIdleConnections()
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		err := problem.Read(resp)
-		if said := (*problem.Error)(nil); !errors.As(err, &said) {
-			return fmt.Errorf("%s does not answer as a node: %w", at, err)
-		}
-		return err
-	}
-	return json.NewDecoder(io.LimitReader(resp.Body, maxNodeAnswer)).Decode(answer)
-}
-
 // drawScore draws a score.
 func drawScore(w io.Writer, c autonomy.Claims) error {
 	state := "open: the score can change"
@@ -148,12 +77,17 @@ func drawScore(w io.Writer, c autonomy.Claims) error {
 	fmt.Fprintf(w, "owner     %s\n", c.Owner)
 	fmt.Fprintf(w, "score     %.1f of 100, %s; %.0f %% interval %.1f to %.1f\n", c.Composite, c.Band, 100*c.Interval.Level, c.Interval.Lower, c.Interval.Upper)
 	fmt.Fprintf(w, "rests on  %d answered calls of models, in receipts 1 to %d\n\n", c.N, c.HeadNumber)
+	t, r, k, e, ch := &c.Signals.Timing, &c.Signals.Recursion, &c.Signals.Knowledge, &c.Signals.Entropy, &c.Signals.Challenge
 	for _, s := range []struct {
 		name   string
 		signal autonomy.Signal
+		fields string // the seed's, by their names
 	}{
-		{"timing", c.Signals.Timing.Signal}, {"recursion", c.Signals.Recursion.Signal}, {"knowledge", c.Signals.Knowledge.Signal},
-		{"entropy", c.Signals.Entropy.Signal}, {"challenge", c.Signals.Challenge.Signal},
+		{"timing", t.Signal, fmt.Sprintf("llm_latency_ms %.0f, tokens_per_second %.1f, latency_variance %.0f", t.Latency, t.Speed, t.Variance)},
+		{"recursion", r.Signal, fmt.Sprintf("chain_length %.0f, self_references %.0f, reasoning_depth %.0f", r.ChainLength, r.SelfReferences, r.ReasoningDepth)},
+		{"knowledge", k.Signal, fmt.Sprintf("domains_touched %d, consistency_score %.2f, superhuman_indicators %.0f", len(k.Domains), k.Consistency, k.Superhuman)},
+		{"entropy", e.Signal, fmt.Sprintf("session_duration_ms %.0f, interaction_count %d, response_entropy %.2f, fatigue_indicators %.1f", e.Duration, e.Count, e.Response, e.Fatigue)},
+		{"challenge", ch.Signal, fmt.Sprintf("challenges_issued %d, challenges_passed %d, commitment_accuracy %.2f", ch.Issued, ch.Passed, ch.Accuracy)},
 	} {
 		most := 0.0
 		for _, p := range s.signal.Parts {
@@ -163,6 +97,7 @@ func drawScore(w io.Writer, c autonomy.Claims) error {
 		for _, p := range s.signal.Parts {
 			drawBar(w, "  "+p.Name, p.Points, p.Of, p.State)
 		}
+		fmt.Fprintf(w, "  %s\n", s.fields)
 	}
 	fmt.Fprintf(w, "\ncoverage  %.0f %%: %d of %d calls, %d of %d bytes were observed\n", 100*c.Coverage.Share,
 		c.Coverage.CallsObserved, c.Coverage.Calls, c.Coverage.BytesObserved, c.Coverage.Bytes)

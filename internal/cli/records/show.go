@@ -26,6 +26,8 @@ func postsShow() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "show ID", Short: "Show one record: its state, artifacts, verifications, times, and what it amounts to", Args: cli.ExactArgs(1, "the id of a record, or its beginning"),
+		Example: `  mediator posts show post_06H0 --dir .mediator
+  mediator posts show post_06H0 --json --dir .mediator > record.json`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if args[0] == "" {
 				return cli.Usagef("%s takes the id of a record, or its beginning, and not an empty one", c.CommandPath())

@@ -41,9 +41,7 @@ func chainTree(artifacts []ledger.Artifact) *leafLine {
 		return fmt.Sprintf("session %s, prompt %t, operator %t, shell %t, users in its environment %t, observed: %s", short(c.SessionID),
 			c.HumanPromptPresent, c.HumanOperatorPresent, c.UserShellAccess, c.AgentEnvironmentUserAccessible, strings.Join(c.Observed, " "))
 	})
-	reputation := artifactLine(accrual.Kind, "reputation", tokens["reputation"], func(c accrual.Claims) string {
-		return fmt.Sprintf("%s: score %.1f (at least %.1f), %d interactions, %.0f %% observed, formulas %s", c.Tier, c.CurrentScore, c.Lower, c.Counted(), 100*c.Coverage, short(c.ScoringHash))
-	})
+	reputation := artifactLine(accrual.Kind, "reputation", tokens["reputation"], ReputationFacts)
 	decision := artifactLine(evidence.PolicyDecisionKind, "policy decision", tokens["policyDecision"], func(c evidence.PolicyDecision) string {
 		return fmt.Sprintf("%s by rule %s, policy %s", c.Decision, c.Rule, short(c.PolicyHash))
 	}, reputation)

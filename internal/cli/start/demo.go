@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,7 +17,8 @@ import (
 func Demo() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "demo", Short: "Play every scenario with real processes, and print what was expected beside what happened", Args: cli.NoArgs,
+		Use: "demo", Short: "Play every scenario with real processes, and say of each whether what was expected happened", Args: cli.NoArgs,
+		Example: `  mediator demo`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return runDemo(c.Context(), asJSON, c.OutOrStdout(), c.ErrOrStderr())
 		},
@@ -38,13 +38,14 @@ func runDemo(ctx context.Context, asJSON bool, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var all []demo.Result
-	good := 0
+	all, good := 0, 0
 	first, err := d.Play(ctx, func(p demo.Result) {
 		if asJSON {
 			_ = cli.WriteJSONLine(stdout, p) // its exit status says how it went
+		} else {
+			printPlayed(stdout, p)
 		}
-		if all = append(all, p); p.OK {
+		if all++; p.OK {
 			good++
 		}
 	})
@@ -52,7 +53,6 @@ func runDemo(ctx context.Context, asJSON bool, stdout, stderr io.Writer) error {
 		return err
 	}
 	if !asJSON {
-		printPlayed(stdout, all)
 		if first.ID != "" {
 			fmt.Fprintln(stdout, "\nThe evidence of the first post:")
 			records.DrawChain(cli.Indent(stdout), first.Artifacts)
@@ -63,26 +63,22 @@ func runDemo(ctx context.Context, asJSON bool, stdout, stderr io.Writer) error {
 			records.PrintTimeline(stdout, d.Thought)
 			fmt.Fprintln(stdout)
 		}
-		fmt.Fprintf(stdout, "demo: %d scenarios, %d as expected\n", len(all), good)
+		fmt.Fprintf(stdout, "demo: %d scenarios, %d as expected\n", all, good)
 	}
-	if good != len(all) {
+	if good != all {
 		fmt.Fprint(stderr, d.Logs())
 		return cli.ErrRefused
 	}
 	return nil
 }
 
-func printPlayed(w io.Writer, all []demo.Result) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "\tSCENARIO\tEXPECTED\tHAPPENED\tMS")
-	for _, p := range all {
-		mark := "ok"
-		if !p.OK {
-			mark = "FAIL"
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.0f\n", mark, p.Scenario, p.Expected, p.Happened, p.Millis)
+// printPlayed prints a scenario when it has been played. What was expected is printed only beside something else.
+func printPlayed(w io.Writer, p demo.Result) {
+	mark, happened := "ok  ", p.Happened
+	if !p.OK {
+		mark, happened = "FAIL", fmt.Sprintf("%s (expected: %s)", p.Happened, p.Expected)
 	}
-	t.Flush()
+	fmt.Fprintf(w, "%s %6.0f ms  %s: %s\n", mark, p.Millis, p.Scenario, happened)
 }
 
 // demoAgentCommand returns the demo's agent: a standard HTTP client with the proxy environment. It knows neither keys
@@ -128,6 +124,7 @@ func demoModelCommand() *cobra.Command {
 	var listen string
 	c := &cobra.Command{
 		Use: "model", Short: "Serve the demo's model over HTTP, in the shape of Anthropic's Messages API, to try rules about models with", Args: cli.NoArgs,
+		Example: `  mediator demo model --listen 127.0.0.1:8190`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return demo.ServeModel(c.Context(), listen, func(at string) {
 				fmt.Fprintf(c.ErrOrStderr(), "the model %s answers at http://%s/v1/messages\n", demo.ModelName, at)

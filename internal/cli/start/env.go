@@ -36,7 +36,7 @@ and for fish:
 
     mediator env --shell fish | source
 
-It reads the address and the CA's file from the sidecar's configuration. An agent that mediator run starts has these variables already.`,
+It reads the address and the CA's file from the sidecar's configuration, and no secrets: the agent's user can run it. An agent that mediator run starts has these variables already.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			set, unset, quote := "export %s=%s\n", "unset %s\n", cli.ShellQuote
 			switch shell {
@@ -46,15 +46,15 @@ It reads the address and the CA's file from the sidecar's configuration. An agen
 			default:
 				return cli.Usagef("--shell is %q, and takes sh or fish", shell)
 			}
-			side, err := config.LoadSidecar(path)
+			listen, ca, err := config.LoadProxy(path)
 			if err != nil {
 				return err
 			}
-			ca, err := filepath.Abs(side.CAFile())
+			ca, err = filepath.Abs(ca)
 			if err != nil {
 				return err
 			}
-			names, values := launch.Variables("http://"+cli.LocalAddress(side.Listen), ca)
+			names, values := launch.Variables("http://"+cli.LocalAddress(listen), ca)
 			return cli.PrintText(c, asJSON, shellEnvironment{values, launch.Exempting}, func(w io.Writer) error {
 				for _, name := range names {
 					fmt.Fprintf(w, set, name, quote(values[name]))

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,56 +14,43 @@ import (
 )
 
 func show() *cobra.Command {
-	var at string
-	var asJSON bool
-	c := &cobra.Command{
+	return records.Ask(&cobra.Command{
 		Use: "show SESSION", Short: "Show a verification as the node knows it", Args: cli.ExactArgs(1, "the id of a verification's session"),
 		Example: `  mediator verification show 5f0c... --dir .mediator`,
 		Long: `Asks the node, at its internal endpoint, what it knows of a verification: the calls that it served, and what it saw of the turns. It forgets
 a verification that is over after an hour. What an agent has passed last is in its reputation: mediator reputation show.`,
-		RunE: func(c *cobra.Command, args []string) error {
-			var o verification.Overview
-			if err := records.AskNode(c.Context(), at, "/v1/verifications/"+url.PathEscape(args[0]), &o); err != nil {
-				return err
-			}
-			return cli.PrintText(c, asJSON, o, func(out io.Writer) error { return drawOverview(out, o) })
-		},
-	}
-	records.NodeFlag(c, &at)
-	cli.JSONFlag(c, &asJSON)
-	return c
+	}, func(args []string) string { return "/v1/verifications/" + url.PathEscape(args[0]) }, printOverview)
 }
 
 func list() *cobra.Command {
-	var at string
-	var asJSON bool
-	c := &cobra.Command{
+	return records.Ask(&cobra.Command{
 		Use: "list", Short: "List the verifications that were opened last", Args: cli.NoArgs,
 		Example: `  mediator verification list --dir .mediator`,
 		Long:    `Asks the node, at its internal endpoint, for the verifications of the last hour, the latest first, at most 100.`,
-		RunE: func(c *cobra.Command, _ []string) error {
-			var said struct {
-				Verifications []verification.Overview `json:"verifications"`
-			}
-			if err := records.AskNode(c.Context(), at, "/v1/verifications", &said); err != nil {
-				return err
-			}
-			return cli.PrintText(c, asJSON, said.Verifications, func(out io.Writer) error {
-				t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-				fmt.Fprintln(t, "SESSION\tOPENED\tSTATE\tTASK\tTURNS\tCALLER")
-				for _, o := range said.Verifications {
-					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s (%s)\n", o.Session, clock(o.Opened), o.State, o.Task, len(o.Turns), o.Subject, o.SubjectBasis)
-				}
-				return t.Flush()
-			})
-		},
-	}
-	records.NodeFlag(c, &at)
-	cli.JSONFlag(c, &asJSON)
-	return c
+	}, func([]string) string { return "/v1/verifications" }, printOverviews)
 }
 
-func clock(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
+// overviews is what the node says of its verifications.
+type overviews struct {
+	Verifications []verification.Overview `json:"verifications"`
+}
+
+func printOverviews(c *cobra.Command, asJSON bool, said overviews) error {
+	return cli.PrintText(c, asJSON, said.Verifications, func(out io.Writer) error {
+		t := cli.Table(out)
+		fmt.Fprintln(t, "SESSION\tOPENED\tSTATE\tTASK\tTURNS\tCALLER")
+		for _, o := range said.Verifications {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s (%s)\n", o.Session, clock(o.Opened), o.State, o.Task, len(o.Turns), o.Subject, o.SubjectBasis)
+		}
+		return t.Flush()
+	})
+}
+
+func clock(ms int64) string { return cli.Time(time.UnixMilli(ms)) }
+
+func printOverview(c *cobra.Command, asJSON bool, o verification.Overview) error {
+	return cli.PrintText(c, asJSON, o, func(out io.Writer) error { return drawOverview(out, o) })
+}
 
 func drawOverview(out io.Writer, o verification.Overview) error {
 	fmt.Fprintf(out, "session   %s, %s\ncaller    %s (%s)\nkey       %s\ntask      %s\nopened    %s\n", o.Session, o.State, o.Subject, o.SubjectBasis, o.Key, o.Task, clock(o.Opened))

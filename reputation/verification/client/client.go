@@ -10,11 +10,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/actionproof/mediator/internal/wire"
 )
 
 const (
@@ -40,10 +41,8 @@ func Dial(ctx context.Context, url string, transport http.RoundTripper) (*Node, 
 	defer cancel()
 	client := mcp.NewClient(&mcp.Implementation{Name: "mediator"}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
 	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
-		Endpoint: url, MaxRetries: -1, DisableStandaloneSSE: true, HTTPClient: &http.Client{
-			Transport:     bounded{transport},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
+		Endpoint: url, HTTPClient: &http.Client{Transport: wire.Bounded(maxAnswer, transport), CheckRedirect: wire.Stay},
+		MaxRetries: -1, DisableStandaloneSSE: true,
 	}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s does not answer as a node: %w", url, err)
@@ -115,19 +114,4 @@ func (n *Node) ask(ctx context.Context, tool string, arguments, result any) erro
 		return fmt.Errorf("%s at %s answers in another shape: %w", tool, n.url, err)
 	}
 	return nil
-}
-
-// bounded bounds the bodies of answers.
-type bounded struct{ next http.RoundTripper }
-
-// RoundTrip makes the request.
-func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := b.next.RoundTrip(r)
-	if err == nil {
-		resp.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(resp.Body, maxAnswer), resp.Body}
-	}
-	return resp, err
 }

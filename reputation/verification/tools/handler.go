@@ -1,9 +1,12 @@
 package tools
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -74,7 +77,7 @@ func NewHandler(service *verification.Service, o Options) (http.Handler, error) 
 		}
 		r = r.WithContext(context.WithValue(r.Context(), callerKey{}, caller))
 		r.Header.Set("Accept", "application/json, text/event-stream") // clients of the original send none, and JSON is what they get
-		sdk.ServeHTTP(w, r)
+		sdk.ServeHTTP(w, withParams(r))
 	})), nil
 }
 
@@ -85,6 +88,30 @@ func (o Options) named(host string) bool {
 	}
 	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	return err == nil || slices.Contains(o.Hosts, strings.ToLower(host))
+}
+
+// longestBare bounds an initialize without params, in bytes.
+const longestBare = 512
+
+// withParams gives an initialize without params empty ones. Clients of the original may send it so, and the SDK would refuse it.
+func withParams(r *http.Request) *http.Request {
+	body := bufio.NewReaderSize(r.Body, longestBare)
+	message, err := body.Peek(longestBare)
+	var bare struct {
+		Version string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Method  string          `json:"method"`
+	}
+	whole := io.Reader(body)
+	if errors.Is(err, io.EOF) && strictjson.ParseMembers(message, &bare) == nil && bare.Method == "initialize" {
+		whole = io.MultiReader(bytes.NewReader(bytes.TrimSuffix(bytes.TrimSpace(message), []byte("}"))), strings.NewReader(`,"params":{}}`))
+		r.ContentLength = -1
+	}
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{whole, r.Body}
+	return r
 }
 
 type callerKey struct{}
@@ -137,7 +164,7 @@ type failure struct {
 	Code       string `json:"code"`
 	Error      string `json:"error"`
 	Remedy     string `json:"remedy,omitempty"`
-	RetryAfter int    `json:"retryAfter,omitempty"` // seconds
+	RetryAfter int    `json:"retryAfter,omitzero"` // seconds; json2 would write a 0 otherwise
 }
 
 // failed writes a refusal. What is the node's own failure says nothing but that.

@@ -33,16 +33,20 @@ func (t tools) challenge(ctx context.Context, by verification.Caller, a challeng
 		MinDurationMS int64    `json:"minDurationMs"`
 	}
 	type session struct {
-		ID     string             `json:"sessionId"`
-		Task   task               `json:"task"`
-		Status verification.State `json:"status"`
+		ID                string             `json:"sessionId"`
+		Task              task               `json:"task"`
+		Status            verification.State `json:"status"`
+		FollowUpPrompt    *string            `json:"followUpPrompt"` // asked later: null
+		FollowUpCompleted bool               `json:"followUpCompleted"`
 	}
 	return struct {
 		Success bool    `json:"success"`
 		Nonce   string  `json:"nonce"`
 		TTL     int64   `json:"ttl"` // milliseconds
 		Session session `json:"session"`
-	}{true, s.Nonce, verification.NonceLifetime.Milliseconds(), session{s.ID, task{s.Task.Prompt, s.Task.RequiredTools, s.Task.MinTurns, s.Task.MinDurationMS}, s.State}}, nil
+	}{true, s.Nonce, verification.NonceLifetime.Milliseconds(), session{
+		ID: s.ID, Task: task{s.Task.Prompt, s.Task.RequiredTools, s.Task.MinTurns, s.Task.MinDurationMS}, Status: s.State,
+	}}, nil
 }
 
 type turnArguments struct {
@@ -57,13 +61,14 @@ func (t tools) turn(ctx context.Context, by verification.Caller, a turnArguments
 		return nil, err
 	}
 	out := struct {
-		Success           bool   `json:"success"`
-		TurnCount         int    `json:"turnCount"`
-		FollowUpPrompt    string `json:"followUpPrompt,omitempty"`
-		FollowUpCompleted bool   `json:"followUpCompleted"`
-	}{Success: true, TurnCount: len(s.Turns), FollowUpCompleted: s.Answered.Step > 0}
+		Success           bool    `json:"success"`
+		SessionID         string  `json:"sessionId"`
+		TurnCount         int     `json:"turnCount"`
+		FollowUpPrompt    *string `json:"followUpPrompt"` // null where nothing is asked
+		FollowUpCompleted bool    `json:"followUpCompleted"`
+	}{Success: true, SessionID: s.ID, TurnCount: len(s.Turns), FollowUpCompleted: s.Answered.Step > 0}
 	if s.FollowUp != nil && s.Answered.Step == 0 {
-		out.FollowUpPrompt = s.FollowUp.Prompt
+		out.FollowUpPrompt = &s.FollowUp.Prompt
 	}
 	return out, nil
 }
@@ -78,11 +83,17 @@ type registerArguments struct {
 	Manifest  json.RawMessage       `json:"uiManifest"`
 }
 
-// rejection is the result of a registration that was judged and rejected. Status and cooldown are the original's.
+// gray is what the original says of a registration that it has judged and rejected.
+type gray struct {
+	Status   string `json:"status"`
+	Cooldown int64  `json:"cooldown"` // milliseconds
+}
+
+// rejection is the result of a registration that was judged and rejected.
 type rejection struct {
 	failure
-	Status     string               `json:"status"`
-	Cooldown   int64                `json:"cooldown"` // milliseconds
+	gray
+	Record     gray                 `json:"record"` // clients of the original look for it here
 	Score      int64                `json:"score"`
 	MaxScore   int64                `json:"maxScore"`
 	Violations []string             `json:"violations"`
@@ -92,10 +103,13 @@ type rejection struct {
 }
 
 type record struct {
-	DID    string `json:"did"`
-	DIDKey string `json:"didKey"`
-	APIKey string `json:"apiKey"` // shown once
-	Name   string `json:"name,omitempty"`
+	DID        string                `json:"did"`
+	DIDKey     string                `json:"didKey"`
+	Key        string                `json:"pubkey"`
+	APIKey     string                `json:"apiKey"` // shown once
+	Metadata   verification.Metadata `json:"metadata"`
+	Manifest   json.RawMessage       `json:"uiManifest,omitzero"`
+	Registered string                `json:"registeredAt"`
 }
 
 type acceptance struct {
@@ -125,14 +139,21 @@ func (t tools) register(ctx context.Context, by verification.Caller, a registerA
 	}
 	v := r.Verdict
 	if r.Token == "" {
+		rejected := gray{"gray", r.Cooldown.Milliseconds()}
 		return rejection{
 			failure{Code: codeFailed, Error: "the verification was judged and rejected", Remedy: problem.Remedy(codeFailed), RetryAfter: int(r.Cooldown / time.Second)},
-			"gray", r.Cooldown.Milliseconds(), v.Score, verification.MaxScore, v.Violations, v.Checks, r.Gates, r.Degraded,
+			rejected, rejected, v.Score, verification.MaxScore, v.Violations, v.Checks, r.Gates, r.Degraded,
 		}, nil
 	}
 	out := acceptance{
-		Success: true, DID: r.Plugin.DID, Record: record{r.Plugin.DID, r.Plugin.DIDKey, r.APIKey, r.Plugin.Metadata.Name},
+		Success: true, DID: r.Plugin.DID, Record: record{
+			DID: r.Plugin.DID, DIDKey: r.Plugin.DIDKey, Key: a.Key, APIKey: r.APIKey, Metadata: r.Plugin.Metadata,
+			Registered: r.Plugin.Registered.UTC().Format(time.RFC3339),
+		},
 		Verification: r.Token, Score: v.Score, MaxScore: verification.MaxScore, Checks: v.Checks, Gates: r.Gates, Degraded: r.Degraded,
+	}
+	if r.Plugin.Manifest != "" {
+		out.Record.Manifest = json.RawMessage(r.Plugin.Manifest)
 	}
 	if r.Warned {
 		out.Warnings = []string{"enforcement_below_100"}

@@ -7,12 +7,14 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -165,7 +167,8 @@ func (n *node) call(name string, arguments any, headers ...string) (a answer) {
 type original struct {
 	n       *node
 	whole   bool
-	session string // the sidecar's
+	session string            // the sidecar's
+	said    map[string]answer // if it is made: what was answered, by the tool, and by the number of the turn
 }
 
 func (o original) run() answer {
@@ -180,7 +183,14 @@ func (o original) run() answer {
 	}
 	key := string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 	call := func(name string, arguments map[string]any) answer {
-		return o.n.call(name, arguments, "X-Session", o.session)
+		a := o.n.call(name, arguments, "X-Session", o.session)
+		if a.TurnCount > 0 {
+			name = fmt.Sprint(name, " ", a.TurnCount)
+		}
+		if o.said != nil {
+			o.said[name] = a
+		}
+		return a
 	}
 	challenge := call("get_registration_challenge", map[string]any{"pubkey": key})
 	id, start := challenge.Session.SessionID, time.Now().UnixMilli()
@@ -247,7 +257,7 @@ func (o original) run() answer {
 		o.n.Fatal(err)
 	}
 	return call("register_plugin", map[string]any{
-		"pubkey": key, "payload": "agent", "metadata": map[string]any{}, "challengeNonce": challenge.Nonce,
+		"pubkey": key, "payload": "agent", "metadata": map[string]any{"name": "agent"}, "uiManifest": map[string]any{"displayMode": "form"}, "challengeNonce": challenge.Nonce,
 		"signature": hex.EncodeToString(ed25519.Sign(private, []byte(challenge.Nonce+"|agent"))), "challengeTrace": string(trace),
 	})
 }
@@ -288,6 +298,69 @@ func TestClientOfTheOriginal(t *testing.T) {
 			t.Errorf("got %s", got.text)
 		}
 	})
+}
+
+// TestMembersOfTheOriginal: each result has the members that clients of the original read, in their types. null is a member too.
+func TestMembersOfTheOriginal(t *testing.T) {
+	has := func(a answer, members string) {
+		t.Helper()
+		var got, want any
+		if err := errors.Join(json.Unmarshal([]byte(a.text), &got), json.Unmarshal([]byte(members), &want)); err != nil {
+			t.Fatal(err)
+		}
+		if err := like(got, want); err != nil {
+			t.Errorf("%v: %s", err, a.text)
+		}
+	}
+	const turns = `{"success": true, "sessionId": "", "turnCount": 1, "followUpPrompt": `
+	for mode, want := range map[verification.Mode]string{
+		verification.ModeSeed: `{"success": true, "did": "", "record": {"did": "", "pubkey": "", "apiKey": "", "registeredAt": "", "metadata": {"name": ""}, "uiManifest": {"displayMode": ""}}}`,
+		"":                    `{"status": "", "cooldown": 1, "record": {"status": "", "cooldown": 1}}`,
+	} {
+		n := newNode(t, mode, time.Millisecond)
+		o := original{n: n, whole: true, session: "ses_1", said: make(map[string]answer)}
+		has(o.run(), want)
+		has(o.said["get_registration_challenge"], `{"success": true, "nonce": "", "ttl": 1, "session": {"sessionId": "", "status": "", "followUpPrompt": null, "followUpCompleted": false,
+			"task": {"prompt": "", "requiredTools": [""], "minTurns": 1, "minDurationMs": 1}}}`)
+		has(o.said["search_plugins"], `{"success": true, "count": 1, "results": []}`)
+		has(o.said["list_mcp_servers"], `{"success": true, "count": 1, "servers": [{"name": "", "role": ""}]}`)
+		has(o.said["submit_challenge_turn 1"], turns+`null}`)
+		has(o.said["submit_challenge_turn 3"], turns+`""}`)
+		has(o.said["submit_challenge_turn 4"], turns+`null}`)
+	}
+}
+
+// like refuses what lacks a member of want, or has one of another type. Of a list it looks at the first element.
+func like(got, want any) error {
+	switch want := want.(type) {
+	case map[string]any:
+		got, ok := got.(map[string]any)
+		if !ok {
+			return fmt.Errorf("%v is no object", got)
+		}
+		for name, member := range want {
+			value, ok := got[name]
+			if !ok {
+				return fmt.Errorf("%s is missing", name)
+			}
+			if err := like(value, member); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	case []any:
+		got, ok := got.([]any)
+		if !ok || len(got) < len(want) {
+			return fmt.Errorf("%v is no list like %v", got, want)
+		}
+		if len(want) > 0 {
+			return like(got[0], want[0])
+		}
+	default:
+		if reflect.TypeOf(got) != reflect.TypeOf(want) {
+			return fmt.Errorf("%v is not of the type of %v", got, want)
+		}
+	}
+	return nil
 }
 
 // TestOfficialSDK has the official TypeScript SDK pass a verification, in each of its generations.
@@ -340,6 +413,11 @@ func TestRevisions(t *testing.T) {
 			t.Errorf("%s became another: %s", revision, body)
 		}
 	}
+	for _, bare := range []string{`{"jsonrpc":"2.0","id":1,"method":"initialize"}`, " {\"method\": \"initialize\", \"id\": 1, \"jsonrpc\": \"2.0\"}\n", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`} {
+		if status, body := n.send(bare); status != http.StatusOK || !bytes.Contains(body, []byte(`"result"`)) {
+			t.Errorf("%s: %d %s", bare, status, body)
+		}
+	}
 	const list = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_mcp_servers","arguments":{}}}`
 	for _, accept := range []string{"", "*/*", "application/json", "text/event-stream", "text/html"} {
 		if status, body := n.send(list, "Accept", accept); status != http.StatusOK || !bytes.Contains(body, []byte("calendar")) {
@@ -387,7 +465,7 @@ func TestArguments(t *testing.T) {
 		{"register_plugin", `{"pubkey": "x", "payload": "", "signature": "", "challengeNonce": "", "challengeTrace": {"turns": {}}}`, "verification_arguments"},
 		{"register_plugin", `{"pubkey": "x", "payload": "", "signature": "", "challengeNonce": "", "challengeTrace": {}, "metadata": {"role": "x"}}`, "verification_arguments"},
 	} {
-		if got := n.call(tt.tool, json.RawMessage(tt.arguments)); got.Success || got.Code != tt.code {
+		if got := n.call(tt.tool, json.RawMessage(tt.arguments)); got.Success || got.Code != tt.code || strings.Contains(got.text, "retryAfter") {
 			t.Errorf("%s %s: %s", tt.tool, tt.arguments, got.text)
 		}
 	}

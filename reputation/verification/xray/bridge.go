@@ -4,22 +4,19 @@
 package xray
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"math"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
@@ -41,8 +38,10 @@ const (
 type Server struct {
 	// URL is its endpoint; left out, the gate is not configured.
 	URL string
-	// Token is the bearer token that it demands; left out, none.
+	// Token is what it demands of its clients; left out, nothing.
 	Token string
+	// Header has the token, as it is; left out, it is a bearer token.
+	Header string
 	// RootCAs are those that it is believed by; left out, the system's. Redirects are not followed.
 	RootCAs *x509.CertPool
 
@@ -88,20 +87,10 @@ func (b *Bridge) Orchestrate(ctx context.Context, q verification.Question) verif
 		Description string `json:"description"`
 		Type        string `json:"type"`
 	}
+	// 0xRay's orchestrator does tasks of governance by itself. Those of a type that it does not know it only defers, and calls that a failure.
 	return b.ask(ctx, b.o.Orchestrate, "orchestrate-task", map[string]any{
-		"description": "Verification of " + q.DID, "tasks": []task{{"verification", q.Prompt, "verification"}},
-	}, func(raw []byte) (verification.Answer, error) {
-		var said struct {
-			Success *bool `json:"success"`
-		}
-		if err := json.Unmarshal(raw, &said); err != nil || !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) {
-			return verification.Answer{}, errShape
-		}
-		if said.Success != nil && !*said.Success {
-			return verification.Answer{Status: verification.GateFailed}, nil
-		}
-		return verification.Answer{Status: verification.GatePassed}, nil
-	})
+		"description": "Verification of " + q.DID, "tasks": []task{{"verification", q.Prompt, "governance"}},
+	}, orchestrated)
 }
 
 // Govern asks for a decision about the agent, and for its resonance from prior governance.
@@ -113,7 +102,7 @@ func (b *Bridge) Govern(ctx context.Context, q verification.Question) verificati
 	return b.ask(ctx, b.o.Govern, "govern_proposals", map[string]any{"proposals": []map[string]any{{
 		"id": q.DID, "type": "automate", "title": "Plugin registration", "description": "Registration of " + q.DID, "evidence": evidence,
 		"source": "system", "confidence": 0.9,
-	}}}, governed)
+	}}}, func(raw []byte) (verification.Answer, error) { return governed(raw, q.DID) })
 }
 
 // Enforce has the reasoning of the turns evaluated against the task.
@@ -203,86 +192,14 @@ func call(ctx context.Context, s Server, version, tool string, arguments any) ([
 	return nil, shapeError{errors.New("the result has no text")}
 }
 
-var errShape = errors.New("the answer has another shape")
-
-// governed reads the answer of govern_proposals: a decision, and a resonance from 0 to 1 if there is one.
-func governed(raw []byte) (verification.Answer, error) {
-	var said struct {
-		Decision       string   `json:"decision"`
-		Resonance      *float64 `json:"resonance"`
-		ResonanceScore *float64 `json:"resonanceScore"`
-	}
-	if err := json.Unmarshal(raw, &said); err != nil {
-		return verification.Answer{}, err
-	}
-	a := verification.Answer{Status: verification.GateFailed}
-	for _, resonance := range []*float64{said.ResonanceScore, said.Resonance} {
-		if resonance == nil {
-			continue
-		}
-		if *resonance < 0 || *resonance > 1 {
-			return verification.Answer{}, errShape
-		}
-		a.Resonance = int64(math.Floor(*resonance*1000 + 1e-9))
-	}
-	switch strings.ToLower(said.Decision) {
-	case "":
-		return verification.Answer{}, errShape
-	case "approve", "approved":
-		a.Status = verification.GatePassed
-	}
-	return a, nil
-}
-
-// enforced reads the answer of codex-enforcement: a score from 0 to 100, at the top or in a member result.
-func enforced(raw []byte) (verification.Answer, error) {
-	var said struct {
-		Score  *float64 `json:"score"`
-		Result struct {
-			Score *float64 `json:"score"`
-		} `json:"result"`
-	}
-	if err := json.Unmarshal(raw, &said); err != nil {
-		return verification.Answer{}, err
-	}
-	score := said.Score
-	if score == nil {
-		score = said.Result.Score
-	}
-	if score == nil || *score < 0 || *score > 100 {
-		return verification.Answer{}, errShape
-	}
-	return verification.Answer{Status: verification.GatePassed, Score: int64(*score)}, nil
-}
-
 // newClient returns a client that shows the token, reads no more than maxAnswer of an answer, follows no redirect, and uses no proxy.
 func (s *Server) newClient() *http.Client {
-	return &http.Client{
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: limited{s.Token, &http.Transport{
-			TLSClientConfig: &tls.Config{RootCAs: s.RootCAs, MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: 4, IdleConnTimeout: Timeout,
-		}},
+	t := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: s.RootCAs, MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: 4, IdleConnTimeout: Timeout,
 	}
-}
-
-// limited shows a token, and bounds the bodies of answers.
-type limited struct {
-	token string
-	next  http.RoundTripper
-}
-
-// RoundTrip makes the request.
-func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
-	if l.token != "" {
-		r = r.Clone(r.Context())
-		r.Header.Set("Authorization", "Bearer "+l.token)
+	shown := wire.Bearer(s.Token, t)
+	if s.Token != "" && s.Header != "" {
+		shown = wire.Header(s.Header, s.Token, t)
 	}
-	resp, err := l.next.RoundTrip(r)
-	if err == nil {
-		resp.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(resp.Body, maxAnswer), resp.Body}
-	}
-	return resp, err
+	return &http.Client{CheckRedirect: wire.Stay, Transport: wire.Bounded(maxAnswer, shown)}
 }

@@ -96,6 +96,15 @@ func unavailable(reason string) answer {
 	return answer{Status: verification.GateUnavailable, Reason: reason}
 }
 
+// report is what the orchestrator of 0xRay writes, and governance what its governance server answers to one proposal.
+func report(success string) any {
+	return map[string]any{"text": "Orchestration Complete: \"Verification\"\n\n**Session ID:** session_1\n**Success:** " + success + "\n**Tasks:** 1 total\n"}
+}
+
+func governance(final, overall string) any {
+	return map[string]any{"results": []any{map[string]any{"proposalId": "did:groover:1", "finalDecision": final, "averageConfidence": 0.9}}, "overallDecision": overall}
+}
+
 // TestBridge asks real MCP servers that are healthy, slow, wrong, or no MCP servers.
 func TestBridge(t *testing.T) {
 	const generous = time.Minute // no answer of a busy machine may look slow
@@ -111,6 +120,12 @@ func TestBridge(t *testing.T) {
 		{"other spellings", map[string]any{"plan": []int{1}}, map[string]any{"decision": "approved", "resonanceScore": 0.7999}, map[string]any{"result": map[string]any{"score": 100}}, [3]answer{passed, resonant(799), scored(100)}},
 		{"structured", map[string]any{"structured": map[string]any{}}, map[string]any{"structured": map[string]any{"decision": "Approved"}}, map[string]any{"structured": map[string]any{"score": 0}}, [3]answer{passed, resonant(0), scored(0)}},
 		{"no", map[string]any{"success": false}, map[string]any{"decision": "reject", "resonance": 0.1}, map[string]any{"score": 74}, [3]answer{failed, {Status: verification.GateFailed, Resonance: 100}, scored(74)}},
+		{"0xRay", report("✅ COMPLETED"), governance("approve", "approve"), map[string]any{"operation": "reasoning-evaluation", "codexCheck": map[string]any{"score": 88}, "complianceScore": 88, "violations": 1}, [3]answer{passed, resonant(0), scored(88)}},
+		{"0xRay says no", report("❌ FAILED"), governance("reject", "reject"), map[string]any{"codexCheck": map[string]any{"score": 40}, "complianceScore": 90}, [3]answer{failed, failed, scored(40)}},
+		{"0xRay in doubt", map[string]any{"status": "failed"}, governance("abstain", "approve"), map[string]any{"codexCheck": map[string]any{"score": 100}, "score": 101}, [3]answer{failed, failed, unavailable("wrong_shape")}},
+		{"0xRay contradicts itself", map[string]any{"status": "error", "success": true}, governance("approve", "needs_revision"), map[string]any{"complianceScore": -1}, [3]answer{failed, failed, unavailable("wrong_shape")}},
+		{"another proposal", nil, map[string]any{"results": []any{map[string]any{"proposalId": "other", "finalDecision": "approve"}}, "overallDecision": "approve"}, map[string]any{"codexCheck": map[string]any{}}, [3]answer{unavailable("wrong_shape"), unavailable("wrong_shape"), unavailable("wrong_shape")}},
+		{"no decision", map[string]any{"status": "delegated"}, map[string]any{"results": []any{map[string]any{"proposalId": "did:groover:1"}}, "overallDecision": "approve"}, map[string]any{"complianceScore": 100}, [3]answer{passed, unavailable("wrong_shape"), scored(100)}},
 		{"no JSON", "text", "text", "text", [3]answer{unavailable("wrong_shape"), unavailable("wrong_shape"), unavailable("wrong_shape")}},
 		{"other JSON", 1, map[string]any{"resonance": 0.9}, map[string]any{"score": "100"}, [3]answer{unavailable("wrong_shape"), unavailable("wrong_shape"), unavailable("wrong_shape")}},
 		{"out of range", nil, map[string]any{"decision": "approve", "resonance": 1.1}, map[string]any{"score": 101}, [3]answer{unavailable("wrong_shape"), unavailable("wrong_shape"), unavailable("wrong_shape")}},
@@ -148,6 +163,23 @@ func TestBridge(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 		})
+	}
+}
+
+// TestToken: a server gets its token as a bearer token, or in a header of its own.
+func TestToken(t *testing.T) {
+	for _, header := range []string{"", "X-Api-Key"} {
+		name, value := "authorization", "Bearer secret-1"
+		if header != "" {
+			name, value = strings.ToLower(header), "secret-1"
+		}
+		s := start(t, "0", map[string]any{"header": []string{name, value}, "govern_proposals": map[string]any{"decision": "approve"}})
+		for token, want := range map[string]answer{"secret-1": {Status: verification.GatePassed}, "secret-2": unavailable("unreachable"), "": unavailable("unreachable")} {
+			b := xray.New(xray.Options{Govern: xray.Server{URL: s.url, Token: token, Header: header}, Timeout: time.Minute})
+			if got := b.Govern(t.Context(), question); got != want {
+				t.Errorf("%q with the token %q: %+v", header, token, got)
+			}
+		}
 	}
 }
 

@@ -97,6 +97,7 @@ export class Book {
     this.signals = new Map();
     this.disputes = new Map();
     this.agents = new Map();
+    this.parties = new Set(); // of disputes
     this.substances = new Map();
     this.pairs = new Set();
     this.cites = new Set(); // owners with the agents that they have cited
@@ -105,7 +106,7 @@ export class Book {
   }
 
   of(id) {
-    if (!this.agents.has(id)) this.agents.set(id, { pending: 0, open: 0, opened: [], lost: [], fell: -1, ended: [], violations: [] });
+    if (!this.agents.has(id)) this.agents.set(id, { open: 0, opened: [], lost: [], fell: -1, falls: [], violations: [] });
     return this.agents.get(id);
   }
 
@@ -134,13 +135,13 @@ export class Book {
       this.disputes.set(opened.dispute_id, { ...opened, at, status: 'pending', outcome: '', effective: false });
       this.substances.set(opened.substance, opened.dispute_id);
       this.of(opened.challenger_id).opened.push(at);
-      this.of(opened.target_id).pending++;
+      this.parties.add(opened.challenger_id).add(opened.target_id);
       this.account(opened.target_id, { at, dispute: { dispute_id: opened.dispute_id } });
     }
     if (reviewing) this.disputes.get(reviewing.dispute_id).status = 'reviewing';
     if (resolved) {
       const d = this.disputes.get(resolved.dispute_id);
-      Object.assign(d, { status: 'resolved', outcome: resolved.outcome, malicious: Boolean(resolved.malicious) });
+      Object.assign(d, { status: 'resolved', outcome: resolved.outcome, fault: resolved.fault, malicious: Boolean(resolved.malicious) });
       const s = this.signals.get(d.signal_id);
       if (s && !s.final) s.resolved.push(d.dispute_id);
       else this.end(d.dispute_id, at);
@@ -155,20 +156,21 @@ export class Book {
   /** A dispute counts from now on. */
   end(id, at) {
     const d = this.disputes.get(id);
-    const { challenger_id: challenger, target_id: target, outcome, malicious } = d;
-    const same = sameOwner(challenger, target);
+    const { challenger_id: challenger, target_id: target, malicious } = d;
+    const about = d.signal_id ?? [...(d.target_receipts ?? [])].sort()[0] ?? d.document;
+    const faults = [d.fault, d.signal_id || d.challenge_type === 'general' ? about : undefined].filter(Boolean);
+    const { falls } = this.of(target); // what it has lost by, dispute by dispute
+    const lost = d.outcome === 'challenger_wins';
+    const outcome = lost && falls.flat().some((fault) => faults.includes(fault)) ? 'inconclusive' : d.outcome;
+    if (lost) falls.splice(0, falls.push(faults) - 64);
     const pair = pairOf(challenger, target);
-    const bonus = outcome !== 'inconclusive' && !same && !this.pairs.has(pair);
+    const bonus = outcome !== 'inconclusive' && !sameOwner(challenger, target) && !this.pairs.has(pair);
     if (bonus) this.pairs.add(pair);
     Object.assign(d, { effective: true, over: at });
-    const ended = { at, dispute_id: id, outcome, bonus, same_owner: same, malicious };
-    for (const agent of [challenger, target]) this.of(agent).ended.push(ended);
-    this.of(target).pending--;
     if (outcome === 'target_wins') this.of(challenger).lost.push(at);
     if (outcome === 'challenger_wins') this.of(target).fell = at;
     if (malicious) this.of(challenger).violations.push({ at, rule: 'malicious', document: d.document });
     const gains = (winner) => (bonus && outcome === winner ? { bonus } : {});
-    const about = d.signal_id ?? [...(d.target_receipts ?? [])].sort()[0] ?? d.document;
     this.account(target, { at, dispute: { dispute_id: id, outcome, ...gains('target_wins'), other: challenger, about } });
     this.account(challenger, { at, raised: { dispute_id: id, outcome, ...gains('challenger_wins'), other: target, about } });
     if (malicious) this.account(challenger, { at, violation: { rule: 'malicious' } });
@@ -220,14 +222,11 @@ export class Book {
   }
 
   state() {
-    const agents = {};
-    for (const [id, a] of this.agents) {
-      agents[id] = { pending: a.pending, ended: a.ended, violations: a.violations.map(({ at, rule }) => ({ at, rule })), period: this.period(id, 0) };
-    }
+    const periods = Object.fromEntries([...this.parties].map((id) => [id, this.period(id, 0)]));
     const standing = ([id, { status, outcome, effective }]) => [id, { status, outcome, effective }];
     return {
       log: this.log, root: this.root(), signals: Object.fromEntries([...this.signals].map(([id, s]) => [id, s.final])),
-      disputes: Object.fromEntries([...this.disputes].map(standing)), agents, accounts: this.accounts,
+      disputes: Object.fromEntries([...this.disputes].map(standing)), periods, accounts: this.accounts,
     };
   }
 

@@ -100,6 +100,11 @@ function factorsOf(i) {
   };
 }
 
+/** What factors give today, without what was before. */
+export function todayOf({ C, T, P, V, Q }) {
+  return round(100 * C * T * P * V / (1 + Q));
+}
+
 const none = () => ({
   r: 0, r_tier: '', r_today: 0, steps: 0, factors: { C: 0, T: 0, P: 0, V: 0, Q: 0 },
   inputs: { sigma: 0, drawdown: 0, transparency: 0, rap: 0, adoption: 0, survival: 0, helpfulness: 0, instability: 0, band_abuse: 0, spam: 0 },
@@ -123,8 +128,7 @@ export function ratingOf(log, { agent, scoringHash, at }) {
     if (lacks.length > 0) continue;
     rating.inputs = history.inputs(outcomes, midnight);
     rating.factors = factorsOf(rating.inputs);
-    const { C, T, P, V, Q } = rating.factors;
-    rating.r_today = round(100 * C * T * P * V / (1 + Q));
+    rating.r_today = todayOf(rating.factors);
     rating.r = round(within(0.15 * rating.r_today + 0.85 * rating.r, rating.r - 8, rating.r + 8));
     rating.r_tier = TIERS.find(([, from]) => rating.r >= from)[0];
     rating.steps++;

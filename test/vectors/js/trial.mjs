@@ -4,24 +4,30 @@ import { hash } from './refusal.mjs';
 import { broken } from './strategy.mjs';
 
 const SLACK = 30_000; // milliseconds
+const CALLER_SLACK = 150_000;
 const MIN_PAIRS = 3;
 const MAX_BROUGHT = 16;
 const MAX_INPUTS = 48;
 const FORKED = 'chain_forked';
 
 /** The finding of a trial; nothing if it does not end before the deadline. */
-export function judge({ challenge_type: type, target_receipts: targets, sessions, forged = [] }, late) {
+export function judge({ challenge_type: type, target_receipts: targets, sessions, forged = [], judged = [] }, late) {
   const missing = new Set(targets);
-  const inputs = forged.slice(0, MAX_BROUGHT);
+  const inputs = [];
   let open = false;
   let doubt = '';
   let found = '';
+  let fault;
   for (const session of sessions) {
     const chain = chainOf(session.receipts);
     for (const { hash: name } of chain) missing.delete(name);
     const closed = chain.at(-1)?.receipt.closing !== undefined;
     const forks = (session.others ?? []).filter(({ hash: name, receipt }) => {
       const number = receipt.chain.sequence_number;
+      if (judged.includes(name)) {
+        missing.delete(name);
+        return false;
+      }
       return number <= chain.length ? chain[number - 1].hash !== name : closed;
     }).map((o) => o.hash);
     for (const name of forks) missing.delete(name);
@@ -29,13 +35,18 @@ export function judge({ challenge_type: type, target_receipts: targets, sessions
     if (chain.length > 0) inputs.push(chain.at(-1).hash);
     if (challenges.length > 0) inputs.push(hash(canonical(challenges)));
     inputs.push(...forks.slice(0, Math.max(0, MAX_BROUGHT - forged.length)));
-    const [reason, unsure] = rules[type]({ receipts: chain.map((h) => h.receipt), chain, challenges, closed, forked: forks.length > 0 });
+    const counted = chain.findLastIndex((h) => judged.includes(h.hash)) + 1; // how many receipts of the chain count no more
+    const [reason, unsure] = rules[type]({ receipts: chain.map((h) => h.receipt), chain, counted, challenges, closed, forked: forks.length > 0 });
     if (!closed) open = true;
-    if (closed || late || type !== 'knowledge') found ||= reason;
+    if (!found && reason && (closed || late || type !== 'knowledge')) {
+      found = reason;
+      fault = chain[counted]?.hash;
+    }
     doubt ||= (forks.length > 0 ? FORKED : '') || unsure;
   }
-  const named = inputs.length > 0 ? { inputs: [...new Set(inputs.sort())].slice(0, MAX_INPUTS) } : {};
-  if (found) return { outcome: 'challenger_wins', reason: found, ...named };
+  const listed = (names) => (names.length > 0 ? { inputs: [...new Set(names.sort())].slice(0, MAX_INPUTS) } : {});
+  if (found) return { outcome: 'challenger_wins', reason: found, ...(fault ? { fault } : {}), ...listed(inputs) };
+  const named = listed([...inputs, ...forged.slice(0, MAX_BROUGHT)]);
   const nobody = (reason) => ({ outcome: 'inconclusive', reason, ...named });
   if (missing.size > 0) return late ? nobody('receipts_missing') : undefined;
   if (open) return late ? nobody('session_open') : undefined;
@@ -51,7 +62,8 @@ function chainOf(held) {
 }
 
 const rules = {
-  timing({ receipts, challenges }) {
+  timing({ receipts: all, counted, challenges }) {
+    const receipts = all.slice(counted);
     for (const r of receipts) {
       const reason = impossible(r, challenges);
       if (reason) return [reason, ''];
@@ -68,20 +80,20 @@ const rules = {
     return [overlaps ? 'calls_overlap' : '', ''];
   },
 
-  consistency({ receipts, chain, challenges, closed, forked }) {
-    if (receipts.some((r, i) => i > 0 && contradicts(receipts[i - 1], chain[i - 1].hash, r))) return ['chain_broken', ''];
+  consistency({ receipts, chain, counted, challenges, closed, forked }) {
+    if (receipts.some((r, i) => i > 0 && i >= counted && contradicts(receipts[i - 1], chain[i - 1].hash, r))) return ['chain_broken', ''];
     if (forked) return [FORKED, ''];
     const calls = receipts.filter((r) => r.model_call);
     const made = new Set(calls.flatMap(({ model_call: m }) => (m.tool_calls ?? []).map((t) => t.id)));
-    const returned = calls.flatMap(({ model_call: m }) => m.returned_calls ?? []);
+    const returned = receipts.slice(counted).filter((r) => r.model_call).flatMap(({ model_call: m }) => m.returned_calls ?? []);
     if (closed && calls.every(allNamed) && returned.some((id) => !made.has(id))) return ['result_without_call', ''];
-    if (challenges.some((c) => broken(c, receipts, closed))) return ['strategy_broken', ''];
+    if (challenges.some((c) => broken(c, receipts, closed) && !broken(c, receipts.slice(0, counted), false))) return ['strategy_broken', ''];
     return ['', challenges.some((c) => c.commitment_hash && !c.strategy) ? 'strategy_hidden' : ''];
   },
 
-  knowledge({ receipts, challenges }) {
+  knowledge({ receipts, counted, challenges }) {
     const answers = new Map();
-    for (const { model_call: m } of receipts) {
+    for (const { model_call: m } of receipts.slice(counted)) {
       if (m?.probe?.answer && !answers.has(m.probe.id)) answers.set(m.probe.id, m.probe.answer);
     }
     const pairs = challenges.flatMap((c) => c.probes ?? []).map((pair) => pair.map((id) => answers.get(id))).filter((pair) => pair.every(Boolean));
@@ -103,7 +115,7 @@ function observed(receipt, name) {
 /** Why a receipt by itself cannot be. */
 function impossible(r, challenges) {
   const nonce = r.challenge?.challenge_nonce;
-  if (challenges.some((c) => c.nonce === nonce && r.iat * 1000 + SLACK < c.issued_ms)) return 'challenge_before_issue';
+  if (challenges.some((c) => c.nonce === nonce && r.iat * 1000 + CALLER_SLACK < c.issued_ms)) return 'challenge_before_issue';
   if (!isSent(r)) return '';
   const { llm_start_ms: start, llm_end_ms: end } = r.timing;
   const [duration, first, turnaround] = ['duration_ms', 'ttft_ms', 'turnaround_ms'].map((name) => observed(r, name));

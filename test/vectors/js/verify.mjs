@@ -6,7 +6,7 @@ import { canonical, canonicalText } from './canonical.mjs';
 import { Gate, parseRequest } from './chain.mjs';
 import { kinds } from './claims.mjs';
 import { Book, readDocument, verifyOwn } from './disputes.mjs';
-import { ratingOf } from './rating.mjs';
+import { ratingOf, todayOf } from './rating.mjs';
 import { ReceiptChain } from './receiptchain.mjs';
 import { Refusal, hash } from './refusal.mjs';
 import { checkReputation, reputationOf } from './reputation.mjs';
@@ -115,7 +115,7 @@ function* disputes({ vectors, ...file }) {
 function* ratings({ vectors, ...file }) {
   for (const vector of vectors) {
     yield verdict(() => {
-      const follows = canonical(ratingOf(vector.log ?? [], { ...file, ...vector }));
+      const follows = canonical(vector.factors ? { r_today: todayOf(vector.factors) } : ratingOf(vector.log ?? [], { ...file, ...vector }));
       if (follows !== canonical(vector.rating)) throw new Refusal(`another rating: ${follows}`);
     });
   }

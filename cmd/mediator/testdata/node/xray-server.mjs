@@ -1,6 +1,7 @@
 // node xray-server.mjs PORT HOW: the three servers of the xray bridge in one, on the official SDK, over HTTP on a loopback port, which it prints.
 // HOW is what the tools answer, as JSON: {"orchestrate-task": {...}, ...}. "slow" never answers, "error" says that the tool has failed, "text"
-// answers what is no JSON, "redirect" and "garbage" answer nothing of MCP, "huge" answers 8 MB. Each call is printed with its arguments.
+// answers what is no JSON, {"text": "..."} answers that text, "redirect" and "garbage" answer nothing of MCP, "huge" answers 8 MB. Requests without the header
+// that "header" names with its value are refused. Each call is printed with its arguments.
 import { createServer } from "node:http";
 import { webcrypto } from "node:crypto";
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
@@ -30,13 +31,14 @@ function newServer() {
       if (answer === "error") return { isError: true, content: [{ type: "text", text: "failed" }] };
       if (answer === "huge") return { content: [{ type: "text", text: `{"decision":"approve","score":100,"x":"${"x".repeat(8 << 20)}"}` }] };
       if (answer?.structured) return { content: [], structuredContent: answer.structured };
-      return { content: [{ type: "text", text: answer === "text" ? "fine" : JSON.stringify(answer) }] };
+      return { content: [{ type: "text", text: answer === "text" ? "fine" : answer?.text ?? JSON.stringify(answer) }] };
     });
   }
   return server;
 }
 
 const server = createServer(async (req, res) => {
+  if (answers.header && req.headers[answers.header[0]] !== answers.header[1]) return res.writeHead(401).end();
   if (answers.http === "redirect") return res.writeHead(307, { location: "http://127.0.0.1:1/" }).end();
   if (answers.http === "garbage") return res.writeHead(200, { "content-type": "application/json" }).end("<html>");
   const transport = new StreamableHTTPServerTransport({ sessionIdGenerator: undefined });

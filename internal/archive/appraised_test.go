@@ -1,0 +1,67 @@
+package archive_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/archive"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/verification"
+	"github.com/actionproof/mediator/test/gatetest"
+)
+
+// TestAppraised: what a node has signed is verified as of the time of its signature, by the roots of that time, and nothing that others have signed.
+func TestAppraised(t *testing.T) {
+	t.Parallel()
+	w, before := newWorld(t, false, gatetest.Autonomous), newWorld(t, false, gatetest.Autonomous)
+	tokens := make(map[*world]string)
+	for _, w := range []*world{w, before} {
+		w.Appraise(t)
+		w.publish(evidence.PurposeAppraiser)
+		w.certify()
+		w.Clock.Advance(time.Minute)
+		tokens[w] = w.Reputation(t, w.Agent(t), 3, 50)
+	}
+	dir := t.TempDir()
+	must(t, os.Rename(filepath.Dir(before.files.Bundle), filepath.Join(dir, "20260101")))
+	earlier, err := archive.ReadEarlier(dir, w.files)
+	must(t, err)
+	all := func() archive.Archive { return append(archive.Archive{w.read()}, earlier...) }
+	now := w.Clock.Now().Add(30 * 24 * time.Hour) // the tokens are over, and were not when they were signed
+	judge := func(a archive.Archive, token string) string {
+		t.Helper()
+		c, err := archive.JudgeAppraised(a, accrual.Kind, func(c accrual.Claims) evidence.Registered { return c.Registered }, token, now)
+		if err == nil && c.TotalSessions != 3 {
+			t.Errorf("%+v", c)
+		}
+		if err == nil {
+			return ""
+		}
+		return codeOf(err)
+	}
+	own, old := tokens[w], tokens[before]
+	for _, tt := range []struct{ name, token, code string }{
+		{"today's", own, ""}, {"of earlier roots", old, ""}, {"altered", own[:strings.LastIndexByte(own, '.')] + old[strings.LastIndexByte(old, '.'):], "signature_invalid"},
+	} {
+		if got := judge(all(), tt.token); got != tt.code {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.code)
+		}
+	}
+	if got := judge(archive.Archive{w.read()}, gatetest.Resign(t, w.Kit, accrual.Kind, own, func(c *accrual.Claims) { c.Issuer = "x" })); got != "issuer_mismatch" {
+		t.Errorf("under another name: %q", got)
+	}
+	if got := judge(archive.Archive{w.read()}, old); got == "" {
+		t.Error("a token of roots that are not pinned is believed")
+	}
+	if _, err := archive.JudgeAppraised(all(), verification.Kind, func(c verification.Result) evidence.Registered { return c.Registered }, own, now); codeOf(err) != "jws_type" {
+		t.Errorf("a reputation as a verification: %v", err)
+	}
+	w.revoke("key", w.Key(t, evidence.PurposeAppraiser).KeyID(), 90*24*time.Hour)
+	if got := judge(archive.Archive{w.read()}, own); got != "key_revoked" {
+		t.Errorf("with a key that is revoked: %q", got)
+	}
+}

@@ -1,0 +1,98 @@
+package chain
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/archive"
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/cli/records"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/dispute"
+	"github.com/actionproof/mediator/reputation/verification"
+)
+
+// verifiedAppraisal is the result of verifying what a node has signed about an agent, but for a score.
+type verifiedAppraisal struct {
+	Type                   string `json:"type"` // of the token
+	Appraiser              string `json:"appraiser"`
+	Issued                 int64  `json:"issued"`  // Unix seconds
+	Expires                int64  `json:"expires"` // Unix seconds
+	Claims                 any    `json:"claims"`
+	Probabilistic          bool   `json:"probabilistic"`
+	NonHumanIdentityProven bool   `json:"nonHumanIdentityProven"` // never
+}
+
+// appraisal verifies a token of one type, and says what it is and what it says.
+type appraisal func(a archive.Archive, token string, now time.Time) (claims any, all evidence.Registered, what, says string, err error)
+
+// appraisals are the types of tokens that a node signs about agents, but for scores.
+var appraisals = map[string]appraisal{
+	accrual.Kind.Typ: appraised(accrual.Kind, func(c accrual.Claims) evidence.Registered { return c.Registered }, func(c accrual.Claims) (what, says string) {
+		return "reputation of " + c.AgentID, records.ReputationFacts(c)
+	}),
+	verification.Kind.Typ: appraised(verification.Kind, func(c verification.Result) evidence.Registered { return c.Registered }, func(c verification.Result) (what, says string) {
+		says = fmt.Sprintf("score %d of %d in the mode %s, with the key %s", c.Score, c.MaxScore, c.Mode, c.DIDKey)
+		if c.Degraded {
+			says += ", degraded"
+		}
+		return fmt.Sprintf("verification of %s (%s)", c.Subject, c.SubjectBasis), says
+	}),
+	dispute.ResolutionKind.Typ: appraised(dispute.ResolutionKind, func(c dispute.Resolution) evidence.Registered { return c.Registered }, func(c dispute.Resolution) (what, says string) {
+		return "resolution of the dispute " + c.DisputeID, fmt.Sprintf("%s against %s: %s by %s, %s", c.Challenger, c.Target, c.Outcome, c.Resolver, cli.Unbroken(c.Reason))
+	}),
+}
+
+func appraised[C any](k evidence.Kind[C], registered func(C) evidence.Registered, describe func(C) (what, says string)) appraisal {
+	return func(a archive.Archive, token string, now time.Time) (any, evidence.Registered, string, string, error) {
+		c, err := archive.JudgeAppraised(a, k, registered, token, now)
+		if err != nil {
+			return nil, evidence.Registered{}, "", "", err
+		}
+		what, says := describe(c)
+		return c, registered(c), what, says, nil
+	}
+}
+
+// appraisalIn returns the token that a node has signed, of what a command prints as JSON, or of the token alone. It reports whether there is one.
+func appraisalIn(raw []byte) (token string, ok bool) {
+	var s struct{ Token, Verification, Resolution string }
+	if json.Unmarshal(raw, &s) != nil {
+		s.Token = strings.TrimSpace(string(raw))
+	}
+	token = cmp.Or(s.Token, s.Verification, s.Resolution)
+	return token, appraisals[archive.TypeOf(token)] != nil
+}
+
+// verifyAppraisal verifies a token that a node has signed about an agent.
+func verifyAppraisal(c *cobra.Command, by judgeFlags, token string, asJSON bool) error {
+	a, err := by.archive()
+	if err != nil {
+		return err
+	}
+	now, typ := time.Now(), archive.TypeOf(token)
+	claims, all, what, says, err := appraisals[typ](a, token, now)
+	if err != nil {
+		return err
+	}
+	v := verifiedAppraisal{Type: typ, Appraiser: all.Issuer, Issued: all.IssuedAt, Expires: all.Expires, Claims: claims, Probabilistic: true}
+	until := fmt.Sprintf("signed %s, good until %s", at(all.IssuedAt), at(all.Expires))
+	if now.Unix() >= all.Expires {
+		until += ", which is over"
+	}
+	return cli.Print(c, asJSON, v, strings.Join([]string{fmt.Sprintf("the %s is signed by the appraiser %s", what, v.Appraiser), says, until, whatAppraisalsShow}, "\n"))
+}
+
+func at(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
+
+// whatAppraisalsShow is printed after what a node has signed about an agent.
+const whatAppraisalsShow = `
+It is what that node says: nothing of what it rests on is verified here, and it proves of no post who made it.
+probabilistic: true
+nonHumanIdentityProven: false`

@@ -1,0 +1,55 @@
+package wire
+
+import (
+	"io"
+	"net/http"
+)
+
+// Stay follows no redirect, as the CheckRedirect of a client. The other side would otherwise send a request, with the token and the body that it
+// has, to any address that this process reaches.
+func Stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// Bearer returns a transport whose requests show a bearer token; next itself if there is none.
+func Bearer(token string, next http.RoundTripper) http.RoundTripper {
+	if token == "" {
+		return next
+	}
+	return Header("Authorization", "Bearer "+token, next)
+}
+
+// Header returns a transport whose requests have a header field.
+func Header(name, value string, next http.RoundTripper) http.RoundTripper {
+	return header{name, value, next}
+}
+
+type header struct {
+	name, value string
+	next        http.RoundTripper
+}
+
+// RoundTrip makes the request.
+func (h header) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set(h.name, h.value)
+	return h.next.RoundTrip(r)
+}
+
+// Bounded returns a transport that reads so many bytes of the body of an answer, as if it ended there.
+func Bounded(most int64, next http.RoundTripper) http.RoundTripper { return bounded{most, next} }
+
+type bounded struct {
+	most int64
+	next http.RoundTripper
+}
+
+// RoundTrip makes the request.
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := b.next.RoundTrip(r)
+	if err == nil {
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(resp.Body, b.most), resp.Body}
+	}
+	return resp, err
+}

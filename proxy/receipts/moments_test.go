@@ -1,0 +1,54 @@
+package receipts_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/inference"
+	"github.com/actionproof/mediator/proxy/receipts"
+)
+
+// TestMoments: a receipt has the moments of its call as the sidecar has seen them, and none that it has not seen.
+func TestMoments(t *testing.T) {
+	r := newRig(t)
+	began := time.UnixMilli(time.Now().UnixMilli() - 9000)
+	after := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
+	seen := func(ms int) inference.Moment { return inference.Moment{At: after(ms), State: inference.Observed} }
+	chain := r.chain("ses_1")
+	answered := inference.Interaction{Outcome: inference.OutcomeComplete, Status: 200, Sent: seen(30), Head: seen(500), End: seen(1700)}
+	left, refused := answered, inference.Interaction{Sent: seen(40)}
+	left.Outcome = inference.OutcomeCut
+	for _, tt := range []struct {
+		state  ledger.State
+		in     inference.Interaction
+		handed time.Time
+		want   [3]int // the start, the end and the answer to the agent; 0 where it was not seen
+	}{
+		{ledger.StateForwarded, answered, after(1705), [3]int{30, 1700, 1705}},
+		{ledger.StateForwarded, left, time.Time{}, [3]int{30, 1700, 0}},
+		{ledger.StateIndeterminate, refused, time.Time{}, [3]int{40, 0, 0}},
+		{ledger.StateFailed, inference.Interaction{}, after(60), [3]int{0, 0, 60}},
+	} {
+		rec := r.record("egress")
+		rec.Started = began
+		measure := r.keeper.Measure(t.Context(), chain)
+		request, err := inference.ReadMeasured(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:], measure)
+		must(t, err)
+		c := r.keeper.Model(chain, receipts.ModelRequest{Record: rec, Rule: "model", Request: request, Body: []byte(hello)})
+		must(t, c.Send(t.Context()))
+		c.EndModel(tt.state, tt.in, tt.handed)
+		n := int(r.settled(chain).Number)
+		moment := func(ms int) int64 {
+			if ms == 0 {
+				return 0
+			}
+			return after(ms).UnixMilli()
+		}
+		want := interaction.Timing{RequestReceived: began.UnixMilli(), LLMStart: moment(tt.want[0]), LLMEnd: moment(tt.want[1]), ResponseSent: moment(tt.want[2])}
+		if got := r.read("ses_1", n)[n-1]; got.Timing != want {
+			t.Errorf("%s: %+v, want %+v", got.Outcome, got.Timing, want)
+		}
+	}
+}
