@@ -3,10 +3,13 @@ package proxy
 import (
 	"bufio"
 	"context"
+	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -474,6 +477,15 @@ func TestGenerateSaysItsReceipt(t *testing.T) {
 			Challenge   *interaction.ChallengeRef `json:"challenge"`
 		}
 		must(t, json.Unmarshal([]byte(answer), &got))
+		payload, err := base64.RawURLEncoding.DecodeString(strings.Split(got.Receipt, ".")[1])
+		must(t, err)
+		var said, says map[string]any
+		must(t, errors.Join(json.Unmarshal([]byte(answer), &said), json.Unmarshal(payload, &says)))
+		for _, member := range []string{"timing", "chain", "challenge"} {
+			if !reflect.DeepEqual(said[member], says[member]) {
+				t.Errorf("the answer says of %s %v, and its receipt %v", member, said[member], says[member])
+			}
+		}
 		signed := r.chain(t, 2)[i]
 		if got.Timing != signed.Timing || got.Timing.LLMEnd == 0 || got.Chain != signed.Chain || got.Chain.SequenceNumber != int64(i+1) || got.Chain.PreviousReceiptHash != previous {
 			t.Errorf("%s, and the receipt has %+v", answer, signed)

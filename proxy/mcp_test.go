@@ -231,7 +231,8 @@ func (r *mcpRig) recorded(message string) (all []ledger.Record) {
 	return all
 }
 
-// TestMCPOldRevision: a server that says the revision 2024-11-05 over Streamable HTTP, and so its client, can be read, and not be posted to.
+// TestMCPOldRevision: a server that says the revision 2024-11-05 over Streamable HTTP, and so its client, can be read. It can be
+// posted to if the operator says where it answers.
 func TestMCPOldRevision(t *testing.T) {
 	r := newMCPRig(t, &sdk.StreamableHTTPOptions{}, nil)
 	s := r.connect(t, "2024-11-05")
@@ -244,6 +245,14 @@ func TestMCPOldRevision(t *testing.T) {
 	r.wantRecord(t, "tools/call get_issue", "ok")
 	if got, err := callTool(t, s, "create_issue", "b"); err == nil || !strings.Contains(err.Error(), "mcp_transport_unsupported") {
 		t.Errorf("%q, %v", got, err)
+	}
+	r = newMCPRig(t, &sdk.StreamableHTTPOptions{}, func(post, _ *mcp.Rule) { post.SameConnection = true })
+	s = r.connect(t, "2024-11-05")
+	if got, err := callTool(t, s, "create_issue", "b"); err != nil || got != "create_issue b" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if rec := r.wantRecord(t, "tools/call create_issue", "ok"); rec.Flow != flowPost {
+		t.Errorf("%+v", rec)
 	}
 }
 

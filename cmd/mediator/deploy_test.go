@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -145,13 +146,34 @@ func TestQueries(t *testing.T) {
 	for _, q := range queries {
 		checkQuery(t, q, exported)
 	}
-	// And every metric about trust, keys and Vault is asked for.
+	// And every metric about trust, keys and Vault is asked for, and each is explained.
 	all := strings.Join(queries, "\n")
+	pages := operations(t)
 	for _, name := range slices.Sorted(maps.Keys(exported)) {
+		if base := histogramParts.ReplaceAllString(name, ""); strings.HasPrefix(name, "mediator_") && !strings.Contains(pages, "`"+base+"`") {
+			t.Errorf("no page for operators has %s", base)
+		}
 		if strings.HasSuffix(name, "_until_seconds") && !strings.Contains(all, name) {
 			t.Errorf("no query asks for %s", name)
 		}
 	}
+}
+
+// histogramParts end the names of what a histogram is exported as.
+var histogramParts = regexp.MustCompile(`_(bucket|sum|count)$`)
+
+// operations returns the pages for operators.
+func operations(t *testing.T) string {
+	t.Helper()
+	names, err := filepath.Glob("../../docs/operations/*.md")
+	must(t, err)
+	var all strings.Builder
+	for _, name := range names {
+		raw, err := os.ReadFile(name)
+		must(t, err)
+		all.Write(raw)
+	}
+	return all.String()
 }
 
 var (

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -19,6 +20,8 @@ import (
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/test/gatetest"
 	"github.com/actionproof/mediator/test/nodetest"
 )
@@ -69,7 +72,9 @@ func writeEvidence(t *testing.T) string {
 // with a challenge and a baseline, and of one that is open.
 func writeScores(t *testing.T, k *gatetest.Kit, dir string) {
 	t.Helper()
-	n := nodetest.New(t, k, nil)
+	n := nodetest.New(t, k, nil, func(o *reputation.Options) {
+		o.Verified = func(context.Context, accrual.Agent) (*accrual.Verified, error) { return k.Verified(), nil }
+	})
 	for i := range 2 {
 		id := fmt.Sprint("ses_before_", i)
 		s := n.Calls(t, id, 10)

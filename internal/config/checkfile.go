@@ -1,25 +1,28 @@
 package config
 
 import (
-	"bytes"
 	"fmt"
+	"reflect"
 
 	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/strict"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/policy/decide"
 )
 
-// fileKinds are the files that [CheckFile] knows. It recognises each by a key that no other has.
+// fileKinds are the files that [CheckFile] knows. It recognises each by its keys.
 var fileKinds = []struct {
 	name  string
-	key   string
+	keys  reflect.Type
 	check func(path string) ([]Warning, error)
 }{
-	{"sidecar (mediator serve)", "runtime:", checkSidecarFile},
-	{"trigger service (mediator trigger)", "sources:", func(path string) ([]Warning, error) { _, err := LoadTrigger(path); return nil, err }},
-	{"control plane (mediator control)", "policy:", func(path string) ([]Warning, error) { _, err := LoadControl(path); return nil, err }},
-	{"node (mediator reputation)", "owners:", func(path string) ([]Warning, error) { _, err := LoadReputation(path); return nil, err }},
-	{"root key", "purpose:", func(path string) ([]Warning, error) { _, err := LoadRootKey(path); return nil, err }},
-	{"policy file", "rules:", func(path string) ([]Warning, error) { _, err := ReadRules(path); return nil, err }},
-	{"deployment manifest", "deploymentId:", func(path string) ([]Warning, error) { _, _, err := ReadAuditedManifest(path); return nil, err }},
+	{"sidecar (mediator serve)", reflect.TypeFor[Sidecar](), checkSidecarFile},
+	{"trigger service (mediator trigger)", reflect.TypeFor[Trigger](), func(path string) ([]Warning, error) { _, err := LoadTrigger(path); return nil, err }},
+	{"control plane (mediator control)", reflect.TypeFor[Control](), func(path string) ([]Warning, error) { _, err := LoadControl(path); return nil, err }},
+	{"node (mediator reputation)", reflect.TypeFor[Reputation](), func(path string) ([]Warning, error) { _, err := LoadReputation(path); return nil, err }},
+	{"root key", reflect.TypeFor[RootKey](), func(path string) ([]Warning, error) { _, err := LoadRootKey(path); return nil, err }},
+	{"policy file", reflect.TypeFor[decide.File](), func(path string) ([]Warning, error) { _, err := ReadRules(path); return nil, err }},
+	{"deployment manifest", reflect.TypeFor[policy.Manifest](), func(path string) ([]Warning, error) { _, _, err := ReadAuditedManifest(path); return nil, err }},
 }
 
 func checkSidecarFile(path string) ([]Warning, error) {
@@ -37,11 +40,10 @@ func CheckFile(path string) (kind string, warnings []Warning, err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	for _, k := range fileKinds {
-		if bytes.HasPrefix(raw, []byte(k.key)) || bytes.Contains(raw, []byte("\n"+k.key)) {
-			warnings, err = k.check(path)
-			return k.name, warnings, err
-		}
+	which, err := strict.Which(raw, len(fileKinds), func(i int) reflect.Type { return fileKinds[i].keys })
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return "", nil, fmt.Errorf("%s: it is no configuration, policy or manifest file: none of their top-level keys is there", path)
+	warnings, err = fileKinds[which].check(path)
+	return fileKinds[which].name, warnings, err
 }

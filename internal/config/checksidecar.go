@@ -367,7 +367,10 @@ func parseMCP(key string, m *MCP, post bool, f *findings) *mcp.Rule {
 	if post && (m.Methods != nil || m.Elicitation || m.Sampling) {
 		f.Add(key, "an action names tools alone: the rest is for an egress rule with the same URL")
 	}
-	out := &mcp.Rule{Tools: m.Tools, Methods: m.Methods, Elicitation: m.Elicitation, Sampling: m.Sampling, Pin: m.Pin, Post: post}
+	if !post && m.SameConnection {
+		f.Add(key+".sameConnection", "is for an action: whoever only reads needs not show where the answer comes")
+	}
+	out := &mcp.Rule{Tools: m.Tools, Methods: m.Methods, Elicitation: m.Elicitation, Sampling: m.Sampling, Pin: m.Pin, Post: post, SameConnection: m.SameConnection}
 	if err := out.Check(); err != nil {
 		f.Add(key, "%v", err)
 	}

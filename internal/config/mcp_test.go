@@ -26,6 +26,8 @@ func TestMCPRules(t *testing.T) {
 		"an action with methods":   {func(a *Action, _ *Egress) { a.Match.MCP = &MCP{Tools: []string{"a"}, Methods: []string{"ping"}} }, "an action names tools alone"},
 		"an action with a human":   {func(a *Action, _ *Egress) { a.Match.MCP = &MCP{Tools: []string{"a"}, Elicitation: true} }, "an action names tools alone"},
 		"an action with a model":   {func(a *Action, _ *Egress) { a.Match.MCP = &MCP{Tools: []string{"a"}, Sampling: true} }, "an action names tools alone"},
+		"an action's connection":   {func(a *Action, _ *Egress) { a.Match.MCP = &MCP{Tools: []string{"create_issue"}, SameConnection: true} }, "<nil>"},
+		"a read's connection":      {func(_ *Action, e *Egress) { e.Match.MCP = &MCP{Tools: []string{"get_issue"}, SameConnection: true} }, "is for an action"},
 		"an action of other bytes": {func(a *Action, _ *Egress) { a.Content = "raw" }, "messages to an MCP server are JSON"},
 		"a tool in both":           {func(_ *Action, e *Egress) { e.Match.MCP = &MCP{Tools: []string{"create_issue"}} }, `name the tools "create_issue" and "create_issue"`},
 		"a bad pin":                {func(_ *Action, e *Egress) { e.Match.MCP.Pin = map[string]string{"get_issue": "x"} }, "not a lowercase hex SHA-256"},

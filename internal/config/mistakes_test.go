@@ -141,3 +141,25 @@ func TestMistakes(t *testing.T) {
 		}
 	}
 }
+
+// TestMistakesInTheKeyThatNamesAFile: a file is recognised by its keys, also where one of them is misspelt, and in JSON.
+func TestMistakesInTheKeyThatNamesAFile(t *testing.T) {
+	for name, tt := range map[string]struct{ text, kind, says string }{
+		"a sidecar":           {strings.Replace(correctSidecar, "runtime:", "runtme:", 1), "sidecar (mediator serve)", "line 1, column 1: runtme: is not known; did you mean runtime?"},
+		"a trigger service":   {strings.Replace(correctTrigger, "sources:", "source:", 1), "trigger service (mediator trigger)", "source: is not known; did you mean sources?"},
+		"a policy in JSON":    {`{"version": "1.0", "rules": [{"name": "a", "whn": "true"}]}`, "policy file", "whn: is not known; did you mean when?"},
+		"no YAML":             {"runtime: [", "", "this is no YAML"},
+		"nothing":             {"", "", "the file is empty"},
+		"another file":        {"apiVersion: v1\nkind: Pod\n", "", "its top-level keys are those of no configuration"},
+		"what two files have": {"custody: {type: memory}\ninternal: {unix: a.sock}\n", "", "or of two"},
+		"a list":              {"[runtime, sources]", "", "its top-level keys are those of no configuration"},
+	} {
+		path := filepath.Join(t.TempDir(), "file.yaml")
+		if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if kind, _, err := CheckFile(path); kind != tt.kind || err == nil || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: %q, %v", name, kind, err)
+		}
+	}
+}

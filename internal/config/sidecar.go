@@ -211,6 +211,9 @@ type MCP struct {
 	// Pin holds, by tool, the SHA-256 of its definition, in canonical JSON and lowercase hex: a tool whose definition is another one, or was not
 	// shown in the session, is not called. Default: a change is recorded.
 	Pin map[string]string `yaml:"pin"`
+	// SameConnection is your word that the server answers each call on the connection of the call. Then clients can post that do not show it: those
+	// that send no Accept header for both forms of answers, or say revision 2024-11-05. Only for actions. Default false.
+	SameConnection bool `yaml:"sameConnection"`
 }
 
 // Credential is a secret that the mediator puts into a call. The agent never holds it: an answer that repeats it is cut.

@@ -5,6 +5,7 @@ import "net/http"
 // verificationCodes are the refusals of package reputation/verification. Agents read all of them: each speaks of the agent's own call.
 var verificationCodes = []Code{
 	{Name: "verification_arguments", Public: true, Status: http.StatusBadRequest, Step: "verification", Title: "A verification tool was called with arguments that it does not take", Remedy: "Send the arguments that the tool's schema names."},
+	{Name: "verification_host", Public: true, Status: http.StatusMisdirectedRequest, Step: "verification", Title: "The verification of a node was called by a name that is not its own", Remedy: "Use a name that is in verification.hosts of the node's configuration, or the node's address; or have the operator add the name there."},
 	{Name: "verification_key_malformed", Public: true, Status: http.StatusBadRequest, Step: "verification", Title: "A public key is no Ed25519 key in PEM", Remedy: "Send one PEM block with the SubjectPublicKeyInfo of an Ed25519 key."},
 	{Name: "verification_too_large", Public: true, Status: http.StatusRequestEntityTooLarge, Step: "verification", Title: "A verification has more than is taken", Remedy: "Send less; the sentence says of what."},
 	{Name: "verification_unknown", Public: true, Status: http.StatusNotFound, Step: "verification", Title: "There is no such verification of this caller", Remedy: "Ask for a verification, and use its sessionId from where it was asked for."},

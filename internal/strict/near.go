@@ -2,8 +2,13 @@ package strict
 
 import (
 	"cmp"
+	"errors"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
+
+	"go.yaml.in/yaml/v4"
 )
 
 // Suggest ends a sentence about a word that is not known with the known one that was probably meant. It is empty if none
@@ -13,6 +18,37 @@ func Suggest(word string, known []string) string {
 		return "; did you mean " + near + "?"
 	}
 	return ""
+}
+
+// Which returns which of n types a YAML document is probably for: the one of whose keys it has the most. A misspelt key counts half.
+func Which(raw []byte, n int, types func(int) reflect.Type) (int, error) {
+	var doc yaml.Node
+	if err := yaml.Load(raw, &doc); err != nil {
+		return 0, syntaxError(err)
+	}
+	which, most := -1, 0
+	for i := range n {
+		has, known := 0, slices.Collect(maps.Keys(fields(types(i))))
+		for at, key := range doc.Content[0].Content {
+			switch {
+			case doc.Content[0].Kind != yaml.MappingNode || at%2 == 1: // no key
+			case slices.Contains(known, key.Value):
+				has += 2
+			case nearest(key.Value, known) != "":
+				has++
+			}
+		}
+		switch {
+		case has > most:
+			which, most = i, has
+		case has == most:
+			which = -1
+		}
+	}
+	if which < 0 {
+		return 0, errors.New("its top-level keys are those of no configuration, policy or manifest file, or of two")
+	}
+	return which, nil
 }
 
 // nearest returns the one of words that was probably meant, or nothing if none is near.

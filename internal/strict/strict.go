@@ -4,7 +4,7 @@
 //
 //	strict.go  a file as it was read, and what is wrong with it
 //	walk.go    holds a file against the type that it is for
-//	near.go    the known word that was probably meant
+//	near.go    the known word, and the type, that was probably meant
 package strict
 
 import (

@@ -34,8 +34,8 @@ const (
 // ruleName is what a rule may be called: the name goes into signed decisions, logs and metrics.
 var ruleName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
-// rulesFile is the policy file.
-type rulesFile struct {
+// File is a policy file, as it is written.
+type File struct {
 	Version string     `yaml:"version" json:"version"`
 	Rules   []ruleFile `yaml:"rules" json:"rules"`
 }
@@ -62,7 +62,7 @@ type rule struct {
 // ParseRules reads a policy file of at most 256 KiB strictly, and compiles and type-checks every condition. A file with anything
 // wrong is refused as policy_malformed, which says all that is wrong at once, with lines.
 func ParseRules(raw []byte) (*Rules, error) {
-	var f rulesFile
+	var f File
 	file, err := strict.Read(raw, &f, strict.Options{Complete: true, MaxBytes: policy.MaxFile})
 	if err == nil {
 		err = file.Err("")
@@ -93,7 +93,7 @@ func newEnvironment() (*cel.Env, error) {
 	return cel.NewEnv(options...)
 }
 
-func compile(file *strict.File, f *rulesFile) (*Rules, error) {
+func compile(file *strict.File, f *File) (*Rules, error) {
 	env, err := newEnvironment()
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	json2 "github.com/go-json-experiment/json"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/problem"
@@ -282,7 +283,7 @@ func (o *output) conclude() {
 	}
 	text := o.text.String()
 	d.Output = &text
-	o.ready, _ = json2.Marshal(d) // texts and numbers, which can be written
+	o.ready, _ = marshal(d) // texts and numbers, which can be written
 	o.ready = append(o.ready, '\n')
 }
 
@@ -300,9 +301,14 @@ func (o *output) fail(err error) {
 	o.event("error", d)
 }
 
+// marshal leaves out what a receipt leaves out: json2 alone would write a time of 0 for one that is not known.
+func marshal(v any) ([]byte, error) {
+	return json2.Marshal(v, jsonv1.OmitEmptyWithLegacySemantics(true))
+}
+
 // event leaves an event to the agent.
 func (o *output) event(name string, data any) {
-	raw, err := json2.Marshal(data)
+	raw, err := marshal(data)
 	if err != nil {
 		o.failed = err
 		return

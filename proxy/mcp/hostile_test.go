@@ -397,6 +397,20 @@ func TestLongHeaders(t *testing.T) {
 	check.WantCode(t, err, "mcp_message_malformed")
 }
 
+// TestSameConnection: where the operator says that answers come on the connection of the call, a post need not show it.
+func TestSameConnection(t *testing.T) {
+	said := rules("")
+	said[0].SameConnection = true
+	post := read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"create_issue"}}`)
+	for _, h := range []http.Header{{}, {"Accept": {"*/*"}}, {"Mcp-Protocol-Version": {"2024-11-05"}, "Accept": {"application/json, text/event-stream"}}} {
+		if v, err := mcp.Judge(post, h, said, peer, new(mcp.Memory)); err != nil || v.Rule != 0 {
+			t.Errorf("%v: %+v, %v", h, v, err)
+		}
+		_, err := mcp.Judge(post, h, rules(""), peer, new(mcp.Memory))
+		check.WantCode(t, err, "mcp_transport_unsupported")
+	}
+}
+
 // TestWhatAPostAccepts: a client that takes its answer in one form alone is told what to send.
 func TestWhatAPostAccepts(t *testing.T) {
 	for accept, want := range map[string]string{

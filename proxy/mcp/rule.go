@@ -24,6 +24,9 @@ type Rule struct {
 	Pin map[string]string
 	// Post says that the calls of the tools post. Then the rule names nothing else.
 	Post bool
+	// SameConnection is the operator's word that the server answers a post on its own connection, so that the client need not show that it takes
+	// its answer there.
+	SameConnection bool
 }
 
 // UsualMethods are what a rule lets pass that names no methods: a session, lists and reads, and no call of a tool.
@@ -113,9 +116,10 @@ func Judge(m *Message, header http.Header, rules []*Rule, peer Peer, memory *Mem
 		return Verdict{}, refusal.New("mcp_method_refused", "no rule names the method %.128q", m.Method)
 	case m.Method == callTool && m.ID == "":
 		return Verdict{}, malformed("the call of a tool has no id, so that nothing would say what became of it")
-	case rules[i].Post && header.Get("Mcp-Protocol-Version") == oldTransport:
+	case !rules[i].Post || rules[i].SameConnection:
+	case header.Get("Mcp-Protocol-Version") == oldTransport:
 		return Verdict{}, refusal.New("mcp_transport_unsupported", "a call that posts cannot be of revision %s of the protocol, whose answers come on another connection", oldTransport)
-	case rules[i].Post && !streams(header):
+	case !streams(header):
 		return Verdict{}, refusal.New("mcp_transport_unsupported", "a call that posts has to accept its answer in both forms: send the header Accept: application/json, text/event-stream. Clients of the transport of %s do not, whose answers come on another connection", oldTransport)
 	}
 	v := Verdict{Rule: i}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"regexp"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/actionproof/mediator/reputation/accrual"
@@ -25,7 +26,7 @@ type field struct {
 func checkFields(fields ...field) error {
 	for _, f := range fields {
 		if !f.form.MatchString(f.value) {
-			return malformed("has a %s of another form", f.name)
+			return malformed("has a %s that is not of the form %s", f.name, f.form)
 		}
 	}
 	return nil
@@ -84,7 +85,7 @@ func checkTime(at int64) error {
 
 func oneOf(name, value string, of ...string) error {
 	if !slices.Contains(of, value) {
-		return malformed("has the %s %.40q", name, value)
+		return malformed("has the %s %.40q, which is none of %s", name, value, strings.Join(slices.DeleteFunc(slices.Clone(of), func(one string) bool { return one == "" }), ", "))
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package chain
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -62,12 +61,17 @@ func appraised[C any](k evidence.Kind[C], registered func(C) evidence.Registered
 
 // appraisalIn returns the token that a node has signed, of what a command prints as JSON, or of the token alone. It reports whether there is one.
 func appraisalIn(raw []byte) (token string, ok bool) {
-	var s struct{ Token, Verification, Resolution string }
-	if json.Unmarshal(raw, &s) != nil {
-		s.Token = strings.TrimSpace(string(raw))
+	var members map[string]any
+	if json.Unmarshal(raw, &members) != nil {
+		members = map[string]any{"token": strings.TrimSpace(string(raw))}
 	}
-	token = cmp.Or(s.Token, s.Verification, s.Resolution)
-	return token, appraisals[archive.TypeOf(token)] != nil
+	for _, name := range []string{"token", "verification", "resolution"} { // a reputation has a verification, too, which is no token
+		token, _ = members[name].(string)
+		if appraisals[archive.TypeOf(token)] != nil {
+			return token, true
+		}
+	}
+	return "", false
 }
 
 // verifyAppraisal verifies a token that a node has signed about an agent.

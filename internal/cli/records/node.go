@@ -64,6 +64,9 @@ func CallNode(ctx context.Context, at, method, path string, ask, answer any) err
 	if ask != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	if proxy, err := http.ProxyFromEnvironment(req); at == Own && (err != nil || proxy == nil) {
+		return errors.New(`the environment names no proxy, by which an agent reaches its mediator: eval "$(mediator env)" first, or mediator run`)
+	}
 	client := &http.Client{CheckRedirect: wire.Stay}
 	defer client.CloseIdleConnections()
 	resp, err := client.Do(req)

@@ -65,7 +65,7 @@ func TestReputation(t *testing.T) {
 		t.Errorf("a record shows %s, want %s", got, want)
 	}
 	out.Reset()
-	if err := drawReputation(&out, accrual.Claims{}); err != nil || !strings.Contains(out.String(), "lost, 0 open\n") || !strings.Contains(out.String(), "rating        not measured\n") {
+	if err := drawReputation(&out, accrual.Claims{}); err != nil || !strings.Contains(out.String(), "lost, 0 open\n") || !strings.Contains(out.String(), "owner         none: ") || !strings.Contains(out.String(), "rating        not measured\n") {
 		t.Errorf("nothing is known: %v\n%s", err, &out)
 	}
 	out.Reset()

@@ -1,6 +1,7 @@
 package records
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -102,7 +103,7 @@ func disputed(r accrual.Reputation) string {
 // drawReputation draws a reputation.
 func drawReputation(w io.Writer, c accrual.Claims) error {
 	r := c.Reputation
-	fmt.Fprintf(w, "agent         %s\nowner         %s\n", r.Agent, r.Owner)
+	fmt.Fprintf(w, "agent         %s\nowner         %s\n", r.Agent, cmp.Or(r.Owner, "none: the agent has a key of its own"))
 	fmt.Fprintf(w, "tier          %s\n", r.Tier)
 	fmt.Fprintf(w, "score         %.1f of 100%s, %s; the 95 %% interval begins at %.1f\n", r.CurrentScore, provisional(r), r.ScoreTrend, r.Lower)
 	fmt.Fprintf(w, "coverage      %.0f %%\n", 100*r.Coverage)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/wire"
 )
 
@@ -37,6 +38,7 @@ func Dial(ctx context.Context, url string, transport http.RoundTripper) (*Node, 
 	if transport == nil {
 		transport = http.DefaultTransport
 	}
+	transport = refusing{transport}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	client := mcp.NewClient(&mcp.Implementation{Name: "mediator"}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
@@ -48,6 +50,19 @@ func Dial(ctx context.Context, url string, transport http.RoundTripper) (*Node, 
 		return nil, fmt.Errorf("%s does not answer as a node: %w", url, err)
 	}
 	return &Node{url, session}, nil
+}
+
+// refusing makes an error of an answer that is a refusal: of such an answer the SDK would tell the status alone.
+type refusing struct{ next http.RoundTripper }
+
+// RoundTrip makes the request.
+func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := r.next.RoundTrip(req)
+	if err != nil || resp.StatusCode < http.StatusBadRequest || resp.Header.Get("Content-Type") != problem.ContentType {
+		return resp, err
+	}
+	defer resp.Body.Close()
+	return nil, problem.Read(resp)
 }
 
 // Close ends the connection.

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/reputation/verification"
 )
@@ -72,7 +73,7 @@ func NewHandler(service *verification.Service, o Options) (http.Handler, error) 
 			return
 		}
 		if caller.Session == "" && !o.named(r.Host) {
-			http.Error(w, "the endpoint has another name", http.StatusMisdirectedRequest)
+			problem.ForAgent(refusal.New("verification_host", "the verification has another name than %.100q", r.Host), "").Write(w)
 			return
 		}
 		r = r.WithContext(context.WithValue(r.Context(), callerKey{}, caller))

@@ -430,7 +430,7 @@ func TestRevisions(t *testing.T) {
 	for host, want := range map[string]int{
 		"mediator.internal": 200, "Mediator.internal:80": 200, "[::1]:1": 200, "10.0.0.1": 200, "localhost": 421, "evil.example": 421, "127.0.0.1.evil.example:80": 421,
 	} {
-		if status, body := n.send(list, "Host", host); status != want {
+		if status, body := n.send(list, "Host", host); status != want || (status == http.StatusOK) == bytes.Contains(body, []byte(`"code":"verification_host"`)) {
 			t.Errorf("Host %s: %d %s", host, status, body)
 		}
 	}

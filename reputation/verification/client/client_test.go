@@ -1,0 +1,23 @@
+package client_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation/verification/client"
+)
+
+// TestDialIsRefused: whoever is refused is told why, and not the status alone.
+func TestDialIsRefused(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		problem.ForAgent(refusal.New("verification_host", "the verification has another name than %q", r.Host), "").Write(w)
+	}))
+	defer s.Close()
+	if _, err := client.Dial(t.Context(), s.URL, s.Client().Transport); err == nil || !strings.Contains(err.Error(), "the verification has another name than ") {
+		t.Fatal(err)
+	}
+}
