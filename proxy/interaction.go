@@ -18,6 +18,7 @@ func (p *Pipeline) openModel(c *call, e *Egress) error {
 		return nil
 	}
 	c.receipt = p.o.Receipts.Model(c.session.Chain, receipts.ModelRequest{Record: c.record, Rule: e.Name, Probe: c.probe, Request: c.asked, Body: c.held.Text})
+	c.asked.Asked = nil // nobody reads them again, and the answer can take long
 	// An agent that goes away meanwhile must not leave it open whether the ledger has the call.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), p.o.Timeouts.Step)
 	defer cancel()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,11 +20,13 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/generate"
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/receipts"
+	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -363,5 +366,20 @@ func TestReceiptCountsItsCall(t *testing.T) {
 		if c.Session.Calls != int64(i+1) || c.Session.CallsObserved != c.Session.Calls {
 			t.Errorf("receipt %d counts %+v; the first answer was %s", i+1, c.Session, answer)
 		}
+	}
+}
+
+// TestNothingIsKeptOfARequest: while its answer comes, a call keeps nothing of what its request says to the model.
+func TestNothingIsKeptOfARequest(t *testing.T) {
+	key := make([]byte, inference.MinKey)
+	asked, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(askModel), key)
+	must(t, err)
+	c := &call{
+		r: httptest.NewRequest(http.MethodPost, "/", http.NoBody), session: new(session.Session), held: new(body.Body), asked: asked,
+		model: inference.Observe(asked, time.Now(), inference.Options{Key: key, Now: time.Now}),
+	}
+	must(t, new(Pipeline).openModel(c, &Egress{Name: "model"}))
+	if c.model.Request().Asked != nil || asked.AskedCount != 1 {
+		t.Errorf("it keeps %+v", asked)
 	}
 }

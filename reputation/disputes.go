@@ -119,11 +119,7 @@ func (s *Service) catchUpDocket(ctx context.Context) error {
 			return err
 		}
 		for _, one := range steps {
-			e, err := dispute.ParseEntry([]byte(one.Text))
-			if err != nil {
-				return fmt.Errorf("entry %d: %w", one.Number, err)
-			}
-			next, err := book.Next(e)
+			next, err := book.Read([]byte(one.Text))
 			if err != nil {
 				return fmt.Errorf("entry %d: %w", one.Number, err)
 			}

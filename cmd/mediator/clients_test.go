@@ -26,6 +26,7 @@ import (
 	"github.com/actionproof/mediator/internal/freeport"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/test/full"
 )
 
@@ -109,6 +110,14 @@ func prepareRig(t *testing.T, hosts []string, api func(*rig) (handler http.Handl
 		t.Fatal(err)
 	}
 	return r
+}
+
+// agent is the deployment's agent as the node knows it, once its processes have started.
+func (r *rig) agent(t *testing.T) accrual.Agent {
+	t.Helper()
+	agent, err := r.Agent()
+	must(t, err)
+	return agent
 }
 
 // lasting has events be good for longer than a slow machine takes, unless their age has been set: it is the demo that waits for one to expire.

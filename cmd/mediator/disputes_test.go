@@ -3,7 +3,6 @@ package main
 import (
 	"crypto/ed25519"
 	"errors"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,14 +12,12 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/reputation/verification"
 	verifications "github.com/actionproof/mediator/reputation/verification/store"
@@ -63,26 +60,18 @@ func TestDisputeScripts(t *testing.T) {
 	}})
 }
 
-// newSpeakingRig is a deployment whose agent publishes at the node. A rule of its policy refuses agents that have lost a dispute, and its manifest
-// asks for reputations which are 20 seconds old at most.
-func newSpeakingRig(t *testing.T) tiersRig {
+// prepareSpeakingRig is a [tiersRig] whose agent publishes at the node. A rule of its policy refuses agents that have lost a dispute.
+func prepareSpeakingRig(t *testing.T) tiersRig {
 	t.Helper()
-	r := tiersRig{prepareRig(t, []string{demo.PlainHost}, func(r *rig) (http.Handler, string) {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			r.posts.Add(1)
-			w.WriteHeader(http.StatusCreated)
-		}), tierRules
-	}, func(file string) string {
+	r := prepareTiersRig(t, func(file string) string {
 		switch {
-		case file == string(configs.Policy()):
-			return string(configs.PolicyReputation())
 		case strings.Contains(file, "\ndeploymentId: "):
-			return strings.Replace(string(demo.WithStatements(demo.WithAutonomy([]byte(file)))), "maxReputationAgeMs: 600000", "maxReputationAgeMs: 20000", 1)
+			return string(demo.WithStatements([]byte(file)))
 		case strings.Contains(file, "\nbelievedHosts: "):
-			return demo.WithDisputes(strings.Replace(file, "lifetime: 10m", "lifetime: 1m", 1), "arbiter: arbiter.jwk, windows: {short: 5s}") + "verification: {}\n"
+			return demo.WithDisputes(file, "arbiter: arbiter.jwk, windows: {short: 5s}") + "verification: {}\n"
 		}
 		return demo.Speaking(file)
-	})}
+	})
 	if status, _, said := invoke(t, "keys", "root", "--name", "arbiter", "--out", r.Dir); status != exitDone {
 		t.Fatal(said)
 	}
@@ -92,9 +81,9 @@ func newSpeakingRig(t *testing.T) tiersRig {
 // TestDisputes has an agent behind a sidecar publish a signal, dispute another agent and lose a dispute. An accusation changes nothing. The agent that
 // has lost is refused, and the record says why, until it has shown again what it does.
 func TestDisputes(t *testing.T) {
-	r := newSpeakingRig(t)
+	r := prepareSpeakingRig(t)
 	r.start(t) // the roots are made, and so the owner is known
-	agent := accrual.Agent{Owner: r.owner(t), Subject: "agent:worker-1"}
+	agent := r.agent(t)
 	key, err := cli.TakeAgentKey(filepath.Join(r.Dir, "other.key"))
 	must(t, err)
 	other := evidence.DIDKey([]byte(key.Public().(ed25519.PublicKey)))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -197,10 +196,12 @@ func (r *crashRig) stored(t *testing.T, session string) []ledger.Receipt {
 func (r *crashRig) verified(t *testing.T, session string, stored []ledger.Receipt) (chain []interaction.Receipt) {
 	t.Helper()
 	open, before := r.opener(t), ""
+	own, err := r.Agent()
+	must(t, err)
 	for i, one := range stored {
 		claims, err := evidence.UnverifiedClaims(interaction.Kind, one.Token)
 		must(t, err)
-		if claims.Owner == r.owner(t) { // those before the last start are of keys, and of roots, that are gone with their processes
+		if claims.Owner == own.Owner { // those before the last start are of keys, and of roots, that are gone with their processes
 			_, err := open(one.Token, claims)
 			must(t, err)
 		}
@@ -210,16 +211,6 @@ func (r *crashRig) verified(t *testing.T, session string, stored []ledger.Receip
 		chain, before = append(chain, claims), evidence.HashToken(one.Token)
 	}
 	return chain
-}
-
-// owner returns how receipts name the owner of the deployment, as it was started last.
-func (r *crashRig) owner(t *testing.T) string {
-	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(r.Dir, "registry.jwk"))
-	must(t, err)
-	root, err := evidence.ParseRoot(raw, evidence.PurposeSignerCertificate)
-	must(t, err)
-	return interaction.Owner(root.Public)
 }
 
 // opener returns what opens the receipts of the deployment as it was started last.

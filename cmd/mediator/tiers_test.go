@@ -16,7 +16,6 @@ import (
 
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
@@ -25,7 +24,6 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
-	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/test/nodetest"
 	"github.com/actionproof/mediator/trigger"
@@ -46,14 +44,15 @@ const fewWords, manyWords = 10, 8 << 10
 // tiersRig is a deployment by configs/policy-reputation.yaml, with a manifest that asks for reputations which are 20 seconds old at most.
 type tiersRig struct{ *rig }
 
-func newTiersRig(t *testing.T) tiersRig {
+// prepareTiersRig does not start the processes yet. change changes their files further.
+func prepareTiersRig(t *testing.T, change ...func(file string) string) tiersRig {
 	t.Helper()
-	return tiersRig{newRig(t, []string{demo.PlainHost}, func(r *rig) (http.Handler, string) {
+	return tiersRig{prepareRig(t, []string{demo.PlainHost}, func(r *rig) (http.Handler, string) {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			r.posts.Add(1)
 			w.WriteHeader(http.StatusCreated)
 		}), tierRules
-	}, func(file string) string {
+	}, append([]func(string) string{func(file string) string {
 		switch {
 		case file == string(configs.Policy()):
 			return string(configs.PolicyReputation())
@@ -61,7 +60,7 @@ func newTiersRig(t *testing.T) tiersRig {
 			return strings.Replace(string(demo.WithAutonomy([]byte(file))), "maxReputationAgeMs: 600000", "maxReputationAgeMs: 20000", 1)
 		}
 		return strings.Replace(file, "lifetime: 10m", "lifetime: 1m", 1)
-	})}
+	}}, change...)...)}
 }
 
 // post opens a session for a new event, and posts so many words.
@@ -118,16 +117,6 @@ func (r tiersRig) startNode(t *testing.T) {
 	must(t, r.Stack.WaitFor(t.Context(), r.process("reputation"), "/readyz"))
 }
 
-// owner is the deployment as the node knows it.
-func (r tiersRig) owner(t *testing.T) string {
-	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(r.Dir, devstack.RegistryFile))
-	must(t, err)
-	root, err := evidence.ParseRoot(raw, evidence.PurposeSignerCertificate)
-	must(t, err)
-	return interaction.Owner(root.Public)
-}
-
 // decide asks the control plane for a decision, as a sidecar would that sends a reputation whatever its age.
 func (r tiersRig) decide(t *testing.T, reputation string) error {
 	t.Helper()
@@ -163,7 +152,8 @@ func (r tiersRig) decide(t *testing.T, reputation string) error {
 // TestTiers lets a reputation decide the posts of a whole deployment. Without one nothing is posted. A new agent posts under the tight budget of
 // the example policy, and one that has shown what it does posts more. While the node is away posts go on until the last token is too old.
 func TestTiers(t *testing.T) {
-	r := newTiersRig(t)
+	r := prepareTiersRig(t)
+	r.start(t)
 	r.stopNode(t)
 	if o := r.post(t, fewWords); o.code != "reputation_missing" || r.posts.Load() != 0 {
 		t.Fatalf("without a reputation: %+v, %d posts", o, r.posts.Load())
@@ -206,7 +196,7 @@ func TestTiers(t *testing.T) {
 
 	s, err := store.Open(t.Context(), filepath.Join(r.Dir, "reputation", "reputation.db"))
 	must(t, err)
-	nodetest.Log(t, s, accrual.Agent{Owner: r.owner(t), Subject: "agent:worker-1"}, time.Now(), 12, 45)
+	nodetest.Log(t, s, r.agent(t), time.Now(), 12, 45)
 	must(t, s.Close())
 	before := r.posts.Load()
 	r.startNode(t)

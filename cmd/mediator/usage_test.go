@@ -58,7 +58,7 @@ func TestHelp(t *testing.T) {
 func TestPrintsJSON(t *testing.T) {
 	not := map[string]string{
 		"serve": "runs", "trigger": "runs", "control": "runs", "reputation": "runs", "dev": "runs", "demo model": "runs", "run": "is CMD's", "completion": "a script", "help": "text",
-		"keys jwks": "is JSON", "keys publish": "is JSON", "config schema": "is JSON", "challenge generate": "is JSON", "challenge solve": "is JSON", "challenge verify": "is JSON",
+		"keys jwks": "is JSON", "evidence receipts": "tokens, one a line", "keys publish": "is JSON", "config schema": "is JSON", "challenge generate": "is JSON", "challenge solve": "is JSON", "challenge verify": "is JSON",
 		"capability verify": "is JSON", "hash-payload": "one word; its --json is ActionProof's, and hidden", "ca show": "is PEM", "vault bootstrap": "commands, or what was done",
 	}
 	var walk func(c *cobra.Command)

@@ -72,39 +72,40 @@ type Probe struct {
 }
 
 // ModelFigures are the figures of a call to a model. Times are in milliseconds. Tokens a second are no figure: they are the output tokens by
-// the duration. So is the speed of reading: it is the words by the turnaround.
+// the duration. So is the speed of reading: it is the words by the turnaround. A receipt has all figures. What is kept of an open
+// call leaves out those that are not known yet, which would be half of its text; [ModelFigures.Complete] adds them.
 type ModelFigures struct {
-	Duration   Figure `json:"duration_ms"`   // observed: from the request sent to the end of the answer; an agent that takes the answer slowly makes it longer
-	FirstDelta Figure `json:"ttft_ms"`       // observed: from the request sent to the first content, of a stream
-	Turnaround Figure `json:"turnaround_ms"` // observed: from the end of the answer to the call to a model before this one in the chain until this request had come whole, with the time in which the agent did not take what had come of that answer; not measured where there was none, where one was still open, or where a later one ended before this one
-	Deltas     Figure `json:"deltas"`        // observed: pieces in which a stream came
+	Duration   Figure `json:"duration_ms,omitzero"`   // observed: from the request sent to the end of the answer; an agent that takes the answer slowly makes it longer
+	FirstDelta Figure `json:"ttft_ms,omitzero"`       // observed: from the request sent to the first content, of a stream
+	Turnaround Figure `json:"turnaround_ms,omitzero"` // observed: from the end of the answer to the call to a model before this one in the chain until this request had come whole, with the time in which the agent did not take what had come of that answer; not measured where there was none, where one was still open, or where a later one ended before this one
+	Deltas     Figure `json:"deltas,omitzero"`        // observed: pieces in which a stream came
 
-	InputTokens     Figure `json:"input_tokens"`     // declared by the provider, or estimated of what was sent
-	OutputTokens    Figure `json:"output_tokens"`    // declared by the provider, or estimated of what came
-	CachedTokens    Figure `json:"cached_tokens"`    // declared by the provider: those of the input that came from its cache
-	ReasoningTokens Figure `json:"reasoning_tokens"` // declared by the provider: those of the output that were not shown
-	HostedCalls     Figure `json:"hosted_calls"`     // declared by the provider: what its own tools did, as the answer shows it
+	InputTokens     Figure `json:"input_tokens,omitzero"`     // declared by the provider, or estimated of what was sent
+	OutputTokens    Figure `json:"output_tokens,omitzero"`    // declared by the provider, or estimated of what came
+	CachedTokens    Figure `json:"cached_tokens,omitzero"`    // declared by the provider: those of the input that came from its cache
+	ReasoningTokens Figure `json:"reasoning_tokens,omitzero"` // declared by the provider: those of the output that were not shown
+	HostedCalls     Figure `json:"hosted_calls,omitzero"`     // declared by the provider: what its own tools did, as the answer shows it
 
-	InputBytes    Figure `json:"input_bytes"`     // observed: text of the request
-	OutputBytes   Figure `json:"output_bytes"`    // observed: text of the answer
-	NewInputWords Figure `json:"new_input_words"` // observed: words of those blocks of the request that were in no request or answer of the session before, each once
-	OutputWords   Figure `json:"output_words"`    // observed: words of the answer
+	InputBytes    Figure `json:"input_bytes,omitzero"`     // observed: text of the request
+	OutputBytes   Figure `json:"output_bytes,omitzero"`    // observed: text of the answer
+	NewInputWords Figure `json:"new_input_words,omitzero"` // observed: words of those blocks of the request that were in no request or answer of the session before, each once
+	OutputWords   Figure `json:"output_words,omitzero"`    // observed: words of the answer
 
-	ToolCallsMade    Figure `json:"tool_calls_made"`   // observed: calls of tools that the answer asks for
-	UnmatchedResults Figure `json:"unmatched_results"` // observed: results in the request for ids that no observed answer of the session has made
-	SelfReferences   Figure `json:"self_references"`   // observed: blocks of earlier answers of the session that come back in this request for the first time
+	ToolCallsMade    Figure `json:"tool_calls_made,omitzero"`   // observed: calls of tools that the answer asks for
+	UnmatchedResults Figure `json:"unmatched_results,omitzero"` // observed: results in the request for ids that no observed answer of the session has made
+	SelfReferences   Figure `json:"self_references,omitzero"`   // observed: blocks of earlier answers of the session that come back in this request for the first time
 	// Depth and DepthRelayed are the longest path of calls of which each has in its arguments a value of the result of the one before it, and
 	// whose last is a call of this answer: 0 where it asks for no call. In Depth a result is what the agent's requests say it is: declared.
 	// DepthRelayed follows only calls that an answer has asked for in these words, and results that an MCP server gave to them through the mediator:
 	// observed.
-	Depth        Figure `json:"depth"`
-	DepthRelayed Figure `json:"depth_relayed"`
+	Depth        Figure `json:"depth,omitzero"`
+	DepthRelayed Figure `json:"depth_relayed,omitzero"`
 
 	// Of the text that this model (Host and Model) has answered in the session so far (of several choices the first), its first SampleBytes: observed. Under MinSample bytes
 	// they are not measured, as they would tell of a short text what it says.
-	SampleBytes Figure `json:"sample_bytes"`
-	WordEntropy Figure `json:"word_entropy_millibits"` // Shannon entropy of words with the correction of Miller and Madow, in 1/1000 bit
-	Compression Figure `json:"compression_permille"`   // size of the text compressed, in 1/1000 of its size
+	SampleBytes Figure `json:"sample_bytes,omitzero"`
+	WordEntropy Figure `json:"word_entropy_millibits,omitzero"` // Shannon entropy of words with the correction of Miller and Madow, in 1/1000 bit
+	Compression Figure `json:"compression_permille,omitzero"`   // size of the text compressed, in 1/1000 of its size
 }
 
 // MinSample is the least text of which entropy and compression are told, in bytes.
@@ -117,18 +118,37 @@ var (
 	canBeTokens   = []string{StateDeclared, StateEstimated, StateNotMeasured}
 )
 
-func (f *ModelFigures) check() error {
-	for _, of := range []struct {
-		figures []*Figure
-		states  []string
-	}{
+// figureKind is figures that can have the same states.
+type figureKind struct {
+	figures []*Figure
+	states  []string
+}
+
+// kinds returns all figures, by the states that they can have.
+func (f *ModelFigures) kinds() [3]figureKind {
+	return [3]figureKind{
 		{[]*Figure{
 			&f.Duration, &f.FirstDelta, &f.Turnaround, &f.Deltas, &f.InputBytes, &f.OutputBytes, &f.NewInputWords, &f.OutputWords, &f.ToolCallsMade,
 			&f.UnmatchedResults, &f.SelfReferences, &f.DepthRelayed, &f.SampleBytes, &f.WordEntropy, &f.Compression,
 		}, canBeObserved},
 		{[]*Figure{&f.InputTokens, &f.OutputTokens}, canBeTokens},
 		{[]*Figure{&f.CachedTokens, &f.ReasoningTokens, &f.HostedCalls, &f.Depth}, canBeDeclared},
-	} {
+	}
+}
+
+// Complete says of every figure without a state that it was not measured.
+func (f *ModelFigures) Complete() {
+	for _, of := range f.kinds() {
+		for _, figure := range of.figures {
+			if figure.State == "" {
+				*figure = NotMeasured
+			}
+		}
+	}
+}
+
+func (f *ModelFigures) check() error {
+	for _, of := range f.kinds() {
 		for _, figure := range of.figures {
 			if !slices.Contains(of.states, figure.State) || figure.Value < 0 || figure.State == StateNotMeasured && figure.Value != 0 {
 				return fmt.Errorf("a figure has the value %d and is %.40q, which it cannot be", figure.Value, figure.State)

@@ -192,20 +192,41 @@ var (
 	}
 )
 
+// observedNames are the names in Observed of one sort of receipt, in order: of one without a challenge, and of one with it.
+type observedNames struct{ plain, challenged []string }
+
+func observedWith(about ...string) (n observedNames) {
+	n.plain = slices.Concat(observedOfAll, about)
+	n.challenged = slices.Concat(n.plain, []string{"challenge"})
+	slices.Sort(n.plain)
+	slices.Sort(n.challenged)
+	return n
+}
+
+// The names of each sort, put in order once: each receipt needs them twice.
+var (
+	namesOfModel   = observedWith(observedOfModel...)
+	namesOfPost    = observedWith("post")
+	namesOfClosing = observedWith("closing")
+	namesOfOther   = observedWith()
+)
+
 // ObservedOf returns what Observed of a receipt like c has: the claims that the mediator saw for itself.
-func ObservedOf(c Receipt) []string {
-	names := slices.Clone(observedOfAll)
+func ObservedOf(c Receipt) []string { return slices.Clone(observedOf(&c)) }
+
+// observedOf is ObservedOf, of which nobody may change anything.
+func observedOf(c *Receipt) []string {
+	names := namesOfOther
 	switch {
 	case c.Model != nil:
-		names = append(names, observedOfModel...)
+		names = namesOfModel
 	case c.Post != nil:
-		names = append(names, "post")
+		names = namesOfPost
 	case c.Closing != nil:
-		names = append(names, "closing")
+		names = namesOfClosing
 	}
 	if c.Challenge != nil {
-		names = append(names, "challenge")
+		return names.challenged
 	}
-	slices.Sort(names)
-	return names
+	return names.plain
 }

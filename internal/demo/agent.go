@@ -114,6 +114,29 @@ func (c Call) send(ctx context.Context, extra http.Header, solve bool) (Answer, 
 	return c.send(ctx, answer, false)
 }
 
+// post sends JSON through the proxy of the environment, and returns the answer and its body.
+func post(ctx context.Context, to string, header map[string]string, ask any) (*http.Response, []byte, error) {
+	body, err := json.Marshal(ask)
+	if err != nil {
+		return nil, nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
+	if err != nil {
+		return nil, nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	for name, value := range header {
+		req.Header.Set(name, value)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	return resp, raw, err
+}
+
 // Solve returns the headers that answer a challenge.
 func Solve(ctx context.Context, document []byte) (http.Header, error) {
 	ch, err := challenge.ParseChallenge(document)

@@ -72,6 +72,27 @@ const MaxAge = 8 * time.Second
 // patience bounds the wait for what follows soon: a machine that does much else takes long.
 const patience = time.Minute
 
+// eventually tries until a try succeeds, and reports whether one has in time: what processes do is seen a little later.
+func eventually(ctx context.Context, try func(ctx context.Context) bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for !try(ctx) {
+		if waitFor(ctx, 20*time.Millisecond) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func waitFor(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // scenario is one play: the expected result, and how to play it.
 type scenario struct {
 	name, expect string
@@ -225,10 +246,8 @@ func (d *Deployment) scenarios() []scenario {
 			return r.Outcome(), err
 		}},
 		{"an event that is too old", "event_expired", func(ctx context.Context) (string, error) {
-			select {
-			case <-time.After(time.Until(d.oldAt.Add(MaxAge + 100*time.Millisecond))):
-			case <-ctx.Done():
-				return "", ctx.Err()
+			if err := waitFor(ctx, time.Until(d.oldAt.Add(MaxAge+100*time.Millisecond))); err != nil {
+				return "", err
 			}
 			return d.OpenSession(ctx, d.old)
 		}},

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -138,19 +139,15 @@ func (d *Deployment) startAPIs(ctx context.Context) error {
 }
 
 func (d *Deployment) awaitAPI(ctx context.Context, address string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for {
-		_, err := d.Seen(ctx, address)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the demo's API at %s does not answer: %w", address, err)
-		case <-time.After(10 * time.Millisecond):
-		}
+	var err error
+	answers := func(ctx context.Context) bool {
+		_, err = d.Seen(ctx, address)
+		return err == nil
 	}
+	if !eventually(ctx, answers) {
+		return fmt.Errorf("the demo's API at %s does not answer: %w", address, err)
+	}
+	return nil
 }
 
 // Stop ends all processes and removes the folder.
@@ -228,24 +225,25 @@ func (d *Deployment) report(ctx context.Context) (string, error) {
 
 // scheduled waits for an event of the schedule.
 func (d *Deployment) scheduled(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for {
+	var id string
+	var err error
+	came := func(ctx context.Context) bool {
 		var events []trigger.Event
-		if err := admin.Get(ctx, "unix:"+d.Stack.Socket("trigger"), "/v1/events", &events); err != nil {
-			return "", err
+		if err = admin.Get(ctx, "unix:"+d.Stack.Socket("trigger"), "/v1/events", &events); err != nil {
+			return true
 		}
-		for _, e := range events {
-			if e.Kind == evidence.TriggerScheduled && e.State == trigger.Received && time.Until(e.ExpiresAt) > MaxAge/2 {
-				return e.ID, nil
-			}
+		at := slices.IndexFunc(events, func(e trigger.Event) bool {
+			return e.Kind == evidence.TriggerScheduled && e.State == trigger.Received && time.Until(e.ExpiresAt) > MaxAge/2
+		})
+		if at >= 0 {
+			id = events[at].ID
 		}
-		select {
-		case <-ctx.Done():
-			return "", errors.New("no scheduled event came")
-		case <-time.After(20 * time.Millisecond):
-		}
+		return at >= 0
 	}
+	if !eventually(ctx, came) {
+		return "", errors.New("no scheduled event came")
+	}
+	return id, err
 }
 
 // OpenSession asks for a session as mediator run does. It returns "opened" or the code of the refusal.
@@ -355,15 +353,9 @@ func (d *Deployment) flippedControl(ctx context.Context) (string, error) {
 	if other.Listen, err = freeport.Address(); err != nil {
 		return "", err
 	}
-	files := other.Files(Rules)
-	flipped := strings.Replace(string(files[devstack.ManifestFile]), "bearerTokenAloneCanPost: false", "bearerTokenAloneCanPost: true", 1)
-	files[devstack.ManifestFile] = []byte(flipped)
-	listen, err := freeport.Address() // the other sidecar has the demo's own
-	if err != nil {
-		return "", err
-	}
-	files[devstack.SidecarFile] = bytes.ReplaceAll(files[devstack.SidecarFile], []byte(d.Listen), []byte(listen))
-	if err := errors.Join(os.Mkdir(dir, 0o700), devstack.Prepare(dir, files)); err != nil {
+	content := other.Files(Rules)
+	content[devstack.ManifestFile] = bytes.Replace(content[devstack.ManifestFile], []byte("bearerTokenAloneCanPost: false"), []byte("bearerTokenAloneCanPost: true"), 1)
+	if err := errors.Join(os.Mkdir(dir, 0o700), devstack.Prepare(dir, content)); err != nil {
 		return "", err
 	}
 	for _, name := range []string{"api-ca.pem", "secrets/api-token"} {

@@ -120,23 +120,23 @@ func (d *Deployment) state(ctx context.Context, path string, document dispute.Do
 // contest plays an agent of one deployment that publishes a signal, which the agent of the other disputes. It says where the dispute stands, or which
 // of both posts went wrong.
 func (d *Deployment) contest(ctx context.Context, signals, disputes *Deployment, name string) (c dispute.Contract, said string, err error) {
-	target, err := signals.agentID()
+	target, err := signals.Agent()
 	if err != nil {
 		return c, "", err
 	}
-	challenger, err := disputes.agentID()
+	challenger, err := disputes.Agent()
 	if err != nil {
 		return c, "", err
 	}
 	signal := dispute.Signal{
-		SignalID: "sig_" + name, AgentID: target, Statement: "The build is green.", Horizon: dispute.HorizonShort, Timestamp: time.Now().Unix(),
+		SignalID: "sig_" + name, AgentID: target.String(), Statement: "The build is green.", Horizon: dispute.HorizonShort, Timestamp: time.Now().Unix(),
 	}
 	published, err := signals.state(ctx, "/v1/signals", signal)
 	if err != nil || published != stated {
 		return c, published, err
 	}
 	c = dispute.Contract{
-		ChallengeID: "con_" + name, OriginalSignalID: signal.SignalID, ChallengerAgentID: challenger, CounterClaim: "It is red.", ReasoningTrace: "I looked.",
+		ChallengeID: "con_" + name, OriginalSignalID: signal.SignalID, ChallengerAgentID: challenger.String(), CounterClaim: "It is red.", ReasoningTrace: "I looked.",
 		Timestamp: time.Now().Unix(),
 	}
 	filed, err := disputes.state(ctx, "/v1/dispute", c)
@@ -195,39 +195,29 @@ func (d *Deployment) decided(ctx context.Context) (string, error) {
 
 // settled waits until the signal is final, so that the decision counts. It says what the reputations of both agents show of it.
 func (d *Deployment) settled(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, window+patience)
-	defer cancel()
-	for {
-		lost, err := d.reputation(ctx, d)
-		if err != nil {
-			return "", err
+	var lost, won accrual.Reputation
+	var err error
+	eventually(ctx, func(ctx context.Context) bool {
+		if lost, err = d.reputation(ctx, d); err == nil {
+			won, err = d.reputation(ctx, d.other)
 		}
-		won, err := d.reputation(ctx, d.other)
-		if err != nil {
-			return "", err
-		}
-		said := fmt.Sprintf("lost %d", lost.ChallengesLost)
-		if lost.Disputed {
-			said += ", disputed"
-		}
-		said += fmt.Sprintf("; won %d", won.DisputesWon)
-		if lost.ChallengesLost > 0 && won.DisputesWon > 0 {
-			return said, nil
-		}
-		if err := waitFor(ctx, 20*time.Millisecond); err != nil {
-			return said, nil // too late
-		}
+		return err != nil || lost.ChallengesLost > 0 && won.DisputesWon > 0
+	})
+	said := fmt.Sprintf("lost %d", lost.ChallengesLost)
+	if lost.Disputed {
+		said += ", disputed"
 	}
+	return said + fmt.Sprintf("; won %d", won.DisputesWon), err
 }
 
 // reputation asks the node of d for the reputation of the agent of a deployment.
 func (d *Deployment) reputation(ctx context.Context, of *Deployment) (accrual.Reputation, error) {
-	id, err := of.agentID()
+	agent, err := of.Agent()
 	if err != nil {
 		return accrual.Reputation{}, err
 	}
 	var said accrual.Reputation
-	err = admin.Get(ctx, d.node(), "/v1/reputation/"+url.PathEscape(id), &said)
+	err = admin.Get(ctx, d.node(), "/v1/reputation/"+url.PathEscape(agent.String()), &said)
 	return said, err
 }
 
@@ -240,12 +230,12 @@ func nameOf(c dispute.Contract) (id, hash string, err error) {
 	return dispute.DisputeID(hash), hash, err
 }
 
-// agentID returns how the node names the agent of the deployment.
-func (d *Deployment) agentID() (string, error) {
+// Agent returns the agent of the deployment, as the node knows it.
+func (d *Deployment) Agent() (accrual.Agent, error) {
 	raw, err := os.ReadFile(filepath.Join(d.Dir, devstack.RegistryFile))
 	if err != nil {
-		return "", err
+		return accrual.Agent{}, err
 	}
 	root, err := evidence.ParseRoot(raw, evidence.PurposeSignerCertificate)
-	return accrual.Agent{Owner: interaction.Owner(root.Public), Subject: "agent:worker-1"}.String(), err
+	return accrual.Agent{Owner: interaction.Owner(root.Public), Subject: "agent:worker-1"}, err
 }

@@ -1,16 +1,13 @@
 package demo
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/admin"
@@ -52,21 +49,7 @@ func (c Call) commit(ctx context.Context) (answer Answer, err error) {
 
 // askMediator asks the mediator itself.
 func askMediator(ctx context.Context, path string, ask, answer any) error {
-	body, err := json.Marshal(ask)
-	if err != nil {
-		return err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+proxy.InternalHost+path, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	resp, raw, err := post(ctx, "http://"+proxy.InternalHost+path, nil, ask)
 	switch {
 	case err != nil:
 		return err
@@ -84,21 +67,16 @@ func (d *Deployment) scored(ctx context.Context, calls int) (string, error) {
 	if err != nil || r.Receipt == "" {
 		return r.Outcome(), err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for { // the receipts come to the node a little later than the session ends
-		var said struct {
-			Score autonomy.Claims `json:"score"`
-		}
-		err := admin.Get(ctx, "unix:"+d.Stack.Socket("reputation"), "/v1/score/"+evidence.HashToken(r.Receipt), &said)
-		if err == nil && said.Score.Closed {
-			challenge := said.Score.Signals.Challenge
-			return fmt.Sprintf("calls scored: %d, challenges passed: %d of %d", said.Score.N, challenge.Passed, challenge.Issued), nil
-		}
-		select {
-		case <-ctx.Done():
-			return "no score of the whole session", err
-		case <-time.After(20 * time.Millisecond):
-		}
+	var said struct {
+		Score autonomy.Claims `json:"score"`
 	}
+	closed := func(ctx context.Context) bool {
+		err = admin.Get(ctx, d.node(), "/v1/score/"+evidence.HashToken(r.Receipt), &said)
+		return err == nil && said.Score.Closed
+	}
+	if !eventually(ctx, closed) {
+		return "no score of the whole session", err
+	}
+	challenge := said.Score.Signals.Challenge
+	return fmt.Sprintf("calls scored: %d, challenges passed: %d of %d", said.Score.N, challenge.Passed, challenge.Issued), nil
 }

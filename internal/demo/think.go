@@ -1,16 +1,13 @@
 package demo
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
-	"time"
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/ledger"
@@ -65,22 +62,11 @@ func (c Call) think(ctx context.Context) (Answer, error) {
 
 // askModel asks a model.
 func askModel(ctx context.Context, at string, ask modelRequest) (answer modelAnswer, err error) {
-	body, err := json.Marshal(ask)
+	resp, raw, err := post(ctx, at, map[string]string{"Anthropic-Version": "2023-06-01"}, ask)
 	if err != nil {
 		return answer, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at, bytes.NewReader(body))
-	if err != nil {
-		return answer, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Anthropic-Version", "2023-06-01")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return answer, err
-	}
-	defer resp.Body.Close()
-	err = json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&answer)
+	err = json.Unmarshal(raw, &answer)
 	if err == nil && (resp.StatusCode != http.StatusOK || len(answer.Content) == 0) {
 		err = fmt.Errorf("the model answers %s", resp.Status)
 	}
@@ -107,26 +93,16 @@ func (d *Deployment) thought(ctx context.Context) (string, error) {
 	if err != nil || made.Post == "" {
 		return made.Outcome(), err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for { // records are stored a little later than the calls end
-		var post admin.Record
-		if err := admin.Get(ctx, d.Stack.Admin(), "/v1/posts/"+made.Post, &post); err != nil {
-			return "", err
+	happened := ""
+	eventually(ctx, func(ctx context.Context) bool {
+		var did []ledger.Record
+		if err = admin.Get(ctx, d.Stack.Admin(), "/v1/posts/"+made.Post, &d.Thought); err == nil {
+			did, err = d.recordsOf(ctx, d.Thought.Session)
 		}
-		d.Thought = post
-		did, err := d.recordsOf(ctx, post.Session)
-		if err != nil {
-			return "", err
-		}
-		if happened := fmt.Sprintf("%s%s, %d receipts", made.Outcome(), summary(did), len(post.Receipts)); happened == thoughtExpected || ctx.Err() != nil {
-			return happened, nil
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+		happened = fmt.Sprintf("%s%s, %d receipts", made.Outcome(), summary(did), len(d.Thought.Receipts))
+		return err != nil || happened == thoughtExpected
+	})
+	return happened, err
 }
 
 // thoughtExpected is what the records have to say of the agent that thinks.
@@ -164,18 +140,13 @@ func (d *Deployment) generated(ctx context.Context) (string, error) {
 	if err != nil || r.Receipt == "" {
 		return r.Outcome(), err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for { // the record is stored a little later than the call ends
+	recorded := func(ctx context.Context) bool {
 		var record admin.Record
-		err := admin.Get(ctx, d.Stack.Admin(), "/v1/posts/"+r.Record, &record)
-		if err == nil && slices.Contains(record.Receipts, r.Receipt) {
-			return r.Outcome() + ", with its receipt", nil
-		}
-		select {
-		case <-ctx.Done():
-			return r.Outcome() + ", with a receipt that is not the record's", err
-		case <-time.After(10 * time.Millisecond):
-		}
+		err = admin.Get(ctx, d.Stack.Admin(), "/v1/posts/"+r.Record, &record)
+		return err == nil && slices.Contains(record.Receipts, r.Receipt)
 	}
+	if !eventually(ctx, recorded) {
+		return r.Outcome() + ", with a receipt that is not the record's", err
+	}
+	return r.Outcome() + ", with its receipt", nil
 }

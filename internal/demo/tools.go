@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -74,27 +73,13 @@ func (c Call) callTool(ctx context.Context) (Answer, error) {
 }
 
 func (c Call) sendTool(ctx context.Context, id int, params *toolParams) (Answer, *toolResult, error) {
-	body, err := json.Marshal(toolMessage{Version: "2.0", ID: id, Method: "tools/call", Params: params})
+	header := map[string]string{"Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": toolRevision, "Mcp-Method": "tools/call", "Mcp-Name": c.Tool}
+	resp, raw, err := post(ctx, c.URL, header, toolMessage{Version: "2.0", ID: id, Method: "tools/call", Params: params})
 	if err != nil {
 		return Answer{}, nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL, bytes.NewReader(body))
-	if err != nil {
-		return Answer{}, nil, err
-	}
-	for name, value := range map[string]string{
-		"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
-		"Mcp-Protocol-Version": toolRevision, "Mcp-Method": "tools/call", "Mcp-Name": c.Tool,
-	} {
-		req.Header.Set(name, value)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return Answer{}, nil, err
-	}
-	defer resp.Body.Close()
 	var m toolMessage
-	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&m); err != nil {
+	if err := json.Unmarshal(raw, &m); err != nil {
 		return Answer{}, nil, fmt.Errorf("the answer %s is no message: %w", resp.Status, err)
 	}
 	answer := Answer{Status: resp.StatusCode, Post: resp.Header.Get("ActionProof-Post")}

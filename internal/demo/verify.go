@@ -77,15 +77,6 @@ func Verify(ctx context.Context, n *client.Node, name string) (*client.Registere
 	return n.Register(ctx, v, key, verification.Metadata{Name: name})
 }
 
-func waitFor(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // verify is the agent that passes a verification at the node, which it reaches through the mediator.
 func (c Call) verify(ctx context.Context) (answer Answer, err error) {
 	posts := &postsSeen{next: http.DefaultTransport}

@@ -66,6 +66,9 @@ func TestWriteSaysTheErrorWhereSDKsLook(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
+	if !strings.HasSuffix(w.Body.String(), "}\n") { // a prompt after it in a terminal begins a line
+		t.Errorf("got %q", w.Body)
+	}
 	if got.Code != "egress_denied" || got.Error.Code != got.Code || got.Detail != "no rule names it" || got.Error.Message != got.Detail {
 		t.Errorf("got %s", w.Body)
 	}

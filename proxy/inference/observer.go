@@ -263,7 +263,7 @@ func (b *Observer) read(queue []byte, pieces []piece) (reason string, took int) 
 			reason = ReasonFault
 		}
 	}()
-	before := max(b.events.Held()+cap(b.in.Sample), keptQueue)
+	before := max(b.events.Held()+b.tally.held(), keptQueue)
 	for _, p := range pieces {
 		b.tally.at = p.at
 		b.events.Write(queue[:p.size], func(e sse.Event) {
@@ -279,7 +279,7 @@ func (b *Observer) read(queue []byte, pieces []piece) (reason string, took int) 
 			return reason, 0
 		}
 	}
-	return ReasonNone, max(0, b.events.Held()+cap(b.in.Sample)-before)
+	return ReasonNone, max(0, b.events.Held()+b.tally.held()-before)
 }
 
 // End says how the answer, or the call without one, has ended: by [io.EOF] as a whole. Only the first End counts.

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/http/httptrace"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -65,6 +66,28 @@ func TestManySaid(t *testing.T) {
 	large := observe(t, inference.OpenAIChat, jsonType, `{"choices":[{"message":{"tool_calls":[{"id":"c","function":{"name":"f","arguments":"`+strings.Repeat("x", 70<<10)+`"}}]}}]}`, 0, options())
 	if got := blocks(large.Said); got != "call c f 71680 unhashed\n" || !large.SaidAll {
 		t.Errorf("large arguments: %s, all: %t", got, large.SaidAll)
+	}
+}
+
+// TestMemoryOfArguments: the arguments of calls that a stream asks for take memory until they are whole, and each byte of it is asked for.
+func TestMemoryOfArguments(t *testing.T) {
+	for most, reason := range map[int]string{1 << 20: inference.ReasonNoMemory, 8 << 20: inference.ReasonNone} {
+		taken := 0
+		o := options()
+		o.Take = func(n int) bool { taken += n; return taken <= most }
+		var reader sync.WaitGroup
+		o.Go = func(read func()) { reader.Go(read) }
+		b := inference.Observe(mustRead(t, inference.OpenAIChat, smallest[inference.OpenAIChat]), start, o)
+		begin(b, http.StatusOK, http.Header{"Content-Type": {eventStream}})
+		for i := range 64 {
+			write(t, b, stream(fmt.Sprintf(`{"choices":[{"delta":{"tool_calls":[{"index":%d,"id":"call_%d","function":{"name":"f","arguments":%q}}]}}]}`, i, i, strings.Repeat("x", 60<<10))), 0)
+			reader.Wait()
+		}
+		write(t, b, stream("[DONE]"), 0)
+		b.End(io.EOF)
+		if in := b.Interaction(); in.Reason != reason {
+			t.Errorf("with %d bytes of memory the answer is followed: %q, want %q; it took %d", most, in.Reason, reason, taken)
+		}
 	}
 }
 

@@ -66,6 +66,7 @@ type tally struct {
 
 	blocks []*said
 	full   bool // there are blocks that are not kept
+	kept   int  // bytes of arguments, as they were kept
 	bytes  int  // of all text
 	event  int  // of the event that is read
 	hosted int
@@ -157,8 +158,13 @@ func (t *tally) call(at position, id, name, arguments string) {
 		s.arguments = nil
 		return
 	}
+	before := cap(s.arguments)
 	s.arguments = append(s.arguments, arguments...)
+	t.kept += cap(s.arguments) - before
 }
+
+// held returns how many bytes of memory the tally holds of what was said.
+func (t *tally) held() int { return cap(t.in.Sample) + t.kept }
 
 // endEvent ends an event of a stream: what it says is one delta.
 func (t *tally) endEvent() {

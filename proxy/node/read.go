@@ -49,20 +49,28 @@ func Target(method, path, query string) (target string, ok bool) {
 // listOf returns the query of a list, written anew: whose signals or disputes, and after which of them it goes on.
 func listOf(path, query string) (string, bool) {
 	given, err := url.ParseQuery(query)
-	of, after := given["agent"], given["after"]
-	if err != nil || len(of)+len(after) == 0 || len(of) > 1 || len(after) > 1 || len(given) != min(len(of), 1)+min(len(after), 1) {
+	if err != nil || len(given) == 0 {
 		return "", false
 	}
-	if len(after) == 1 {
-		if n, err := strconv.ParseInt(after[0], 10, 64); err != nil || n < 0 || strconv.FormatInt(n, 10) != after[0] {
+	for name, values := range given {
+		switch {
+		case len(values) == 1 && name == "agent" && isAgent(values[0]):
+		case len(values) == 1 && name == "after" && isNumber(values[0]):
+		default:
 			return "", false
 		}
 	}
 	switch path {
 	case signalsPath, disputesPath:
-		return given.Encode(), len(of) == 1 && isAgent(of[0])
+		return given.Encode(), given.Has("agent")
 	case logPath:
-		return given.Encode(), len(of) == 0
+		return given.Encode(), !given.Has("agent")
 	}
 	return "", false
+}
+
+// isNumber reports whether a text is the number of an entry, in the one spelling that it has.
+func isNumber(text string) bool {
+	n, err := strconv.ParseInt(text, 10, 64)
+	return err == nil && n >= 0 && strconv.FormatInt(n, 10) == text
 }

@@ -262,6 +262,9 @@ func (c *Chain) unsignedClaims(call *Call) interaction.Receipt {
 			*at = latest
 		}
 	}
+	if claims.Model != nil {
+		claims.Model.Figures.Complete() // a draft has only those that were known before the call was sent
+	}
 	claims.Observed = interaction.ObservedOf(claims)
 	return claims
 }

@@ -118,15 +118,7 @@ func (c *Chain) knows(b inference.Block) bool {
 // asked makes the figures of a request that has come whole by now, and remembers what it says. The caller holds c.mu.
 func (m *memory) asked(c *Chain, q *inference.Request, now time.Time, call *interaction.ModelCall) {
 	f := &call.Figures
-	*f = interaction.ModelFigures{
-		Duration: interaction.NotMeasured, FirstDelta: interaction.NotMeasured, Turnaround: interaction.NotMeasured, Deltas: interaction.NotMeasured,
-		InputTokens: interaction.NotMeasured, OutputTokens: interaction.NotMeasured, CachedTokens: interaction.NotMeasured,
-		ReasoningTokens: interaction.NotMeasured, HostedCalls: interaction.NotMeasured, InputBytes: interaction.Observed(int64(q.AskedBytes)),
-		OutputBytes: interaction.NotMeasured, NewInputWords: interaction.NotMeasured, OutputWords: interaction.NotMeasured,
-		ToolCallsMade: interaction.NotMeasured, UnmatchedResults: interaction.NotMeasured, SelfReferences: interaction.NotMeasured,
-		Depth: interaction.NotMeasured, DepthRelayed: interaction.NotMeasured, SampleBytes: interaction.NotMeasured, WordEntropy: interaction.NotMeasured,
-		Compression: interaction.NotMeasured,
-	}
+	f.InputBytes = interaction.Observed(int64(q.AskedBytes))
 	// An agent can send the head of a request long before it knows what to ask, and can leave the end of an answer that it has read for as long. Neither
 	// makes this time shorter.
 	if !m.lastEnd.IsZero() && len(m.asking) == 0 && !now.Before(m.lastEnd) {

@@ -210,6 +210,13 @@ func TestCrash(t *testing.T) {
 	_ = p
 	r.fault.fail(errors.New("the key is away"), nil)
 	unsigned.answer(t, answer)
+	left, err := r.store.LeftOpen(t.Context())
+	must(t, err)
+	for _, of := range left { // half of a draft would be figures that nobody knows yet
+		if known := strings.Contains(of.Draft, `"input_bytes"`); known != strings.Contains(of.Draft, `"model_call"`) || strings.Contains(of.Draft, `"output_bytes"`) {
+			t.Errorf("what is kept of an open call: %s", of.Draft)
+		}
+	}
 	r.crash()
 	r.start()
 	chain := r.read("ses_1", 4)
@@ -223,6 +230,10 @@ func TestCrash(t *testing.T) {
 	lost := r.read("ses_2", 2)
 	if lost[0].RequestID != unsigned.record.ID || lost[0].Outcome != interaction.OutcomeIndeterminate || lost[0].Model.Figures.InputBytes != interaction.Observed(11) {
 		t.Errorf("a call whose receipt was lost: %+v", lost[0])
+	}
+	want := interaction.ModelFigures{InputBytes: interaction.Observed(11), NewInputWords: interaction.Observed(2), UnmatchedResults: interaction.Observed(0), SelfReferences: interaction.Observed(0)}
+	if want.Complete(); lost[0].Model.Figures != want {
+		t.Errorf("the figures of a call whose answer is lost: %+v", lost[0].Model.Figures)
 	}
 	for _, end := range []interaction.Receipt{chain[3], lost[1]} {
 		if end.Closing == nil || end.Closing.Reason != interaction.ClosedLost {

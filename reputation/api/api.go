@@ -73,7 +73,16 @@ type server struct {
 // endpoint answers one method of one path.
 type endpoint struct {
 	method, path string
-	answer       func(w http.ResponseWriter, r *http.Request) error
+	answer       answer
+}
+
+// answer returns what a request is answered with: what is written as JSON, or a [document]. w is only for reading the body.
+type answer func(w http.ResponseWriter, r *http.Request) (any, error)
+
+// document is JSON that is written as it is.
+type document struct {
+	text  []byte
+	cache string // for how long it can be kept
 }
 
 // Handler answers the requests of sidecars and of everybody else. Who may reach it is the listener's business: receipts are signed, and
@@ -148,7 +157,10 @@ func (a *server) only(of []endpoint) http.Handler {
 		}
 		err := a.limits.admit(r)
 		if err == nil {
-			err = of[at].answer(w, r)
+			var answer any
+			if answer, err = of[at].answer(w, r); err == nil {
+				err = write(w, answer)
+			}
 		}
 		if err != nil {
 			a.refuse(w, err)
@@ -179,21 +191,21 @@ const (
 	forEver = "public, max-age=31536000, immutable"
 )
 
-// write answers with v, which is not to be cached.
-func write(w http.ResponseWriter, v any) error {
-	body, err := json.Marshal(v)
-	if err != nil {
-		return err
+// write writes an answer. What is no document is not to be kept.
+func write(w http.ResponseWriter, answer any) error {
+	d, ok := answer.(document)
+	if !ok {
+		body, err := json.Marshal(answer)
+		if err != nil {
+			return err
+		}
+		d = document{append(body, '\n'), never}
 	}
-	return writeJSON(w, append(body, '\n'), never)
-}
-
-func writeJSON(w http.ResponseWriter, body []byte, cache string) error {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", cache)
-	_, _ = w.Write(body)
+	h.Set("Cache-Control", d.cache)
+	_, _ = w.Write(d.text)
 	return nil
 }
 
@@ -226,20 +238,20 @@ type sessionAnswer struct {
 	RetryAfter int              `json:"retry_after,omitempty"` // seconds, if a later try can succeed
 }
 
-func (a *server) receipts(w http.ResponseWriter, r *http.Request) error {
+func (a *server) receipts(w http.ResponseWriter, r *http.Request) (any, error) {
 	done, err := a.limits.large.take(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer done()
 	raw, err := read(w, r, MaxReceipts)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	received, err := a.receive(r.Context(), raw)
 	if err != nil {
 		a.limits.charge(r, len(raw)/MaxRequest) // reading it has cost as much as that many others
-		return err
+		return nil, err
 	}
 	answer, refused := receiptsAnswer{Sessions: []sessionAnswer{}}, 0
 	for _, one := range received {
@@ -252,7 +264,7 @@ func (a *server) receipts(w http.ResponseWriter, r *http.Request) error {
 		answer.Sessions = append(answer.Sessions, s)
 	}
 	a.limits.charge(r, refused) // anybody can make receipts up, and each session costs a signature to verify
-	return write(w, answer)
+	return answer, nil
 }
 
 // receive reads a delivery and takes its receipts.
@@ -287,25 +299,21 @@ func Caller(s *reputation.Service, r *http.Request, bound int64) (reputation.Cal
 	return by, raw, err
 }
 
-func (a *server) issue(w http.ResponseWriter, r *http.Request) error {
+func (a *server) issue(_ http.ResponseWriter, r *http.Request) (any, error) {
 	by, raw, err := a.caller(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := parse(raw, &struct{}{}); err != nil {
-		return err
+		return nil, err
 	}
-	issued, err := a.service.Issue(r.Context(), by)
-	if err != nil {
-		return err
-	}
-	return write(w, issued)
+	return a.service.Issue(r.Context(), by)
 }
 
-func (a *server) commit(w http.ResponseWriter, r *http.Request) error {
+func (a *server) commit(_ http.ResponseWriter, r *http.Request) (any, error) {
 	by, raw, err := a.caller(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var ask struct {
 		Nonce    string          `json:"challenge_nonce"`
@@ -314,37 +322,23 @@ func (a *server) commit(w http.ResponseWriter, r *http.Request) error {
 		Strategy json.RawMessage `json:"strategy,omitempty"`
 	}
 	if err := parse(raw, &ask); err != nil {
-		return err
+		return nil, err
 	}
-	var answer reputation.Commitment
 	switch {
 	case ask.Hash != "" && ask.Salt == "" && ask.Strategy == nil:
-		answer, err = a.service.Commit(r.Context(), by, ask.Nonce, ask.Hash)
+		return a.service.Commit(r.Context(), by, ask.Nonce, ask.Hash)
 	case ask.Hash == "" && ask.Strategy != nil:
-		answer, err = a.service.Reveal(r.Context(), by, ask.Nonce, ask.Salt, ask.Strategy)
-	default:
-		err = refusal.New("query_malformed", "the request has neither commitment_hash, to commit, nor salt and strategy, to reveal")
+		return a.service.Reveal(r.Context(), by, ask.Nonce, ask.Salt, ask.Strategy)
 	}
-	if err != nil {
-		return err
-	}
-	return write(w, answer)
+	return nil, refusal.New("query_malformed", "the request has neither commitment_hash, to commit, nor salt and strategy, to reveal")
 }
 
-func (a *server) score(w http.ResponseWriter, r *http.Request) error {
-	answer, err := a.service.Score(r.Context(), r.PathValue("receipt_hash"))
-	if err != nil {
-		return err
-	}
-	return write(w, answer)
+func (a *server) score(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return a.service.Score(r.Context(), r.PathValue("receipt_hash"))
 }
 
-func (a *server) sessionScore(w http.ResponseWriter, r *http.Request) error {
-	answer, err := a.service.SessionScore(r.Context(), r.URL.Query().Get("owner"), r.PathValue("session"))
-	if err != nil {
-		return err
-	}
-	return write(w, answer)
+func (a *server) sessionScore(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return a.service.SessionScore(r.Context(), r.URL.Query().Get("owner"), r.PathValue("session"))
 }
 
 // revealedAnswer is what agents have revealed in a session.
@@ -352,49 +346,33 @@ type revealedAnswer struct {
 	Revealed []autonomy.Challenge `json:"revealed"`
 }
 
-func (a *server) revealed(w http.ResponseWriter, r *http.Request) error {
+func (a *server) revealed(_ http.ResponseWriter, r *http.Request) (any, error) {
 	revealed, err := a.service.Revealed(r.Context(), r.URL.Query().Get("owner"), r.PathValue("session"))
-	if err != nil {
-		return err
-	}
-	return write(w, revealedAnswer{append([]autonomy.Challenge{}, revealed...)})
+	return revealedAnswer{append([]autonomy.Challenge{}, revealed...)}, err
 }
 
-func (a *server) reputation(w http.ResponseWriter, r *http.Request) error {
-	answer, err := a.service.Reputation(r.Context(), r.PathValue("agent_id"))
-	if err != nil {
-		return err
-	}
-	return write(w, answer)
+func (a *server) reputation(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return a.service.Reputation(r.Context(), r.PathValue("agent_id"))
 }
 
 // agents lists agents, without tokens. A list that is as long as it may be goes on after its last one.
-func (a *server) agents(w http.ResponseWriter, r *http.Request) error {
+func (a *server) agents(_ http.ResponseWriter, r *http.Request) (any, error) {
 	all, err := a.service.Agents(r.Context(), r.URL.Query().Get("after"))
-	if err != nil {
-		return err
-	}
-	return write(w, struct {
+	return struct {
 		Agents []accrual.Reputation `json:"agents"`
-	}{all})
+	}{all}, err
 }
 
-func (a *server) baseline(w http.ResponseWriter, r *http.Request) error {
-	document, err := a.service.Baseline(r.Context(), r.PathValue("hash"))
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, document, forEver)
+func (a *server) baseline(_ http.ResponseWriter, r *http.Request) (any, error) {
+	text, err := a.service.Baseline(r.Context(), r.PathValue("hash"))
+	return document{text, forEver}, err
 }
 
-func (a *server) scoring(w http.ResponseWriter, r *http.Request) error {
-	document, err := a.service.Scoring(r.PathValue("hash"))
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, document, forEver)
+func (a *server) scoring(_ http.ResponseWriter, r *http.Request) (any, error) {
+	text, err := a.service.Scoring(r.PathValue("hash"))
+	return document{text, forEver}, err
 }
 
-func (a *server) describe(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, description, never)
+func (a *server) describe(_ http.ResponseWriter, _ *http.Request) (any, error) {
+	return document{description, never}, nil
 }

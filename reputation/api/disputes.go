@@ -14,38 +14,33 @@ import (
 
 func (a *server) disputeEndpoints() []endpoint {
 	return []endpoint{
-		{http.MethodPost, "/v1/signals", a.spoken(func(ctx context.Context, from reputation.Spoken) (any, error) { return a.service.Publish(ctx, from) })},
-		{http.MethodGet, "/v1/signals", a.list("signals", func(ctx context.Context, agent string, after int64) (any, error) {
-			return a.service.Signals(ctx, agent, after)
-		})},
-		{http.MethodGet, "/v1/signals/{id}", a.one(func(ctx context.Context, id string) (any, error) { return a.service.Signal(ctx, id) })},
-		{http.MethodPost, "/v1/dispute", a.spoken(func(ctx context.Context, from reputation.Spoken) (any, error) { return a.service.File(ctx, from) })},
-		{http.MethodGet, "/v1/disputes", a.list("disputes", func(ctx context.Context, agent string, after int64) (any, error) {
-			return a.service.Disputes(ctx, agent, after)
-		})},
-		{http.MethodGet, "/v1/disputes/{id}", a.one(func(ctx context.Context, id string) (any, error) { return a.service.Dispute(ctx, id) })},
+		{http.MethodPost, "/v1/signals", spoken(a, a.service.Publish)},
+		{http.MethodGet, "/v1/signals", list("signals", a.service.Signals)},
+		{http.MethodGet, "/v1/signals/{id}", one(a.service.Signal)},
+		{http.MethodPost, "/v1/dispute", spoken(a, a.service.File)},
+		{http.MethodGet, "/v1/disputes", list("disputes", a.service.Disputes)},
+		{http.MethodGet, "/v1/disputes/{id}", one(a.service.Dispute)},
 		{http.MethodPost, "/v1/disputes/{id}/resolution", a.arbitrate},
-		{http.MethodGet, "/v1/disputes/log", a.list("entries", func(ctx context.Context, _ string, after int64) (any, error) { return a.service.DisputeLog(ctx, after) })},
-		{http.MethodGet, "/v1/disputes/root", a.one(func(ctx context.Context, _ string) (any, error) { return a.service.DisputeRoot(ctx) })},
+		{http.MethodGet, "/v1/disputes/log", list("entries", func(ctx context.Context, _ string, after int64) ([]reputation.LogEntry, error) {
+			return a.service.DisputeLog(ctx, after)
+		})},
+		{http.MethodGet, "/v1/disputes/root", one(func(ctx context.Context, _ string) (reputation.Rooted, error) { return a.service.DisputeRoot(ctx) })},
 		{http.MethodGet, "/v1/schemas/{name}", a.schema},
 	}
 }
 
 // spoken takes a document of an agent. A sidecar's agent has a caller token and a statement; an agent elsewhere signs the document itself.
-func (a *server) spoken(take func(context.Context, reputation.Spoken) (any, error)) func(http.ResponseWriter, *http.Request) error {
-	return func(w http.ResponseWriter, r *http.Request) error {
+func spoken[Answer any](a *server, take func(context.Context, reputation.Spoken) (Answer, error)) answer {
+	return func(w http.ResponseWriter, r *http.Request) (any, error) {
 		from, err := a.readSpoken(w, r)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		answer, err := take(r.Context(), from)
-		if err != nil {
-			if from.By == nil {
-				a.limits.charge(r, 1) // anybody can make documents up, and each costs a signature to verify
-			}
-			return err
+		if err != nil && from.By == nil {
+			a.limits.charge(r, 1) // anybody can make documents up, and each costs a signature to verify
 		}
-		return write(w, answer)
+		return answer, err
 	}
 }
 
@@ -65,57 +60,49 @@ func (a *server) readSpoken(w http.ResponseWriter, r *http.Request) (from reputa
 }
 
 // one answers with what the path names.
-func (a *server) one(get func(ctx context.Context, id string) (any, error)) func(http.ResponseWriter, *http.Request) error {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		answer, err := get(r.Context(), r.PathValue("id"))
-		if err != nil {
-			return err
-		}
-		return write(w, answer)
+func one[Answer any](get func(ctx context.Context, id string) (Answer, error)) answer {
+	return func(_ http.ResponseWriter, r *http.Request) (any, error) {
+		return get(r.Context(), r.PathValue("id"))
 	}
 }
 
 // list answers with a part of a list, after the number of the log that the query names.
-func (a *server) list(name string, get func(ctx context.Context, agent string, after int64) (any, error)) func(http.ResponseWriter, *http.Request) error {
-	return func(w http.ResponseWriter, r *http.Request) error {
+func list[Item any](name string, get func(ctx context.Context, agent string, after int64) ([]Item, error)) answer {
+	return func(_ http.ResponseWriter, r *http.Request) (any, error) {
 		after, query := int64(0), r.URL.Query()
 		if text := query.Get("after"); text != "" {
 			var err error
 			if after, err = strconv.ParseInt(text, 10, 64); err != nil || after < 0 || after > 1<<53 {
-				return refusal.New("query_malformed", "after is %.40q, and no number of the log", text)
+				return nil, refusal.New("query_malformed", "after is %.40q, and no number of the log", text)
 			}
 		}
 		all, err := get(r.Context(), query.Get("agent"), after)
-		if err != nil {
-			return err
-		}
-		return write(w, map[string]any{name: all})
+		return map[string][]Item{name: all}, err
 	}
 }
 
-func (a *server) arbitrate(w http.ResponseWriter, r *http.Request) error {
+func (a *server) arbitrate(w http.ResponseWriter, r *http.Request) (any, error) {
 	raw, err := read(w, r, MaxRequest)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var ask struct {
 		Decision string `json:"decision"`
 	}
 	if err := parse(raw, &ask); err != nil {
-		return err
+		return nil, err
 	}
 	answer, err := a.service.Arbitrate(r.Context(), r.PathValue("id"), ask.Decision)
 	if err != nil {
 		a.limits.charge(r, 1)
-		return err
 	}
-	return write(w, answer)
+	return answer, err
 }
 
-func (a *server) schema(w http.ResponseWriter, r *http.Request) error {
+func (a *server) schema(_ http.ResponseWriter, r *http.Request) (any, error) {
 	schema, ok := dispute.Schema(r.PathValue("name"))
 	if !ok {
-		return refusal.New("schema_unknown", "the node has no schema %.40q; it has signal, contract and challenge", r.PathValue("name"))
+		return nil, refusal.New("schema_unknown", "the node has no schema %.40q; it has signal, contract and challenge", r.PathValue("name"))
 	}
-	return writeJSON(w, schema, never)
+	return document{schema, never}, nil
 }

@@ -132,6 +132,26 @@ func TestDisputes(t *testing.T) {
 	}
 }
 
+// TestLostByReceipts: the description knows the end of a dispute that the target has lost by its receipts.
+func TestLostByReceipts(t *testing.T) {
+	c := newCaller(t)
+	n := c.node
+	s := n.Kit.Session(t, "ses_1")
+	s.Call(t, func(r *interaction.Receipt) { r.Model.Figures.Duration = interaction.Observed(99_000) })
+	n.Delivered(t, 2, s.Receipts...)
+	n.Kit.Clock.Advance(time.Second)
+	of := dispute.Challenge{ChallengerID: n.Agent(t, "agent:one").String(), TargetID: n.Kit.Agent(t).String(), ChallengeType: dispute.TypeTiming, TargetReceipts: []string{evidence.HashToken(s.Receipts[0])}}
+	var d reputation.Dispute
+	token, body := c.says(file, of)
+	c.ok("POST", file, token, body, &d)
+	must(t, n.Settle(t.Context()))
+	c.ok("GET", "/v1/disputes/"+d.DisputeID, "", nil, &d)
+	e, err := dispute.ParseEntry(d.Resolved)
+	must(t, err)
+	check.WantEqual(t, []string{d.Outcome, e.Resolved.Fault}, []string{accrual.ChallengerWins, of.TargetReceipts[0]})
+	c.ok("GET", "/v1/disputes/log", "", nil, &struct{ Entries []reputation.LogEntry }{})
+}
+
 // TestRated: the description knows the rating of an agent that has enough sessions and signals.
 func TestRated(t *testing.T) {
 	c := newCaller(t)

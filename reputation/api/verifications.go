@@ -21,26 +21,22 @@ func errNone() error {
 	return refusal.New("verification_unknown", "the node offers no verification")
 }
 
-func (a *server) overviews(w http.ResponseWriter, r *http.Request) error {
+func (a *server) overviews(_ http.ResponseWriter, r *http.Request) (any, error) {
 	all := []verification.Overview{}
 	if a.verifications != nil {
 		var err error
 		if all, err = a.verifications.Overviews(r.Context()); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return write(w, struct {
+	return struct {
 		Verifications []verification.Overview `json:"verifications"`
-	}{all})
+	}{all}, nil
 }
 
-func (a *server) overview(w http.ResponseWriter, r *http.Request) error {
+func (a *server) overview(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if a.verifications == nil {
-		return errNone()
+		return nil, errNone()
 	}
-	one, err := a.verifications.Overview(r.Context(), r.PathValue("session"))
-	if err != nil {
-		return err
-	}
-	return write(w, one)
+	return a.verifications.Overview(r.Context(), r.PathValue("session"))
 }

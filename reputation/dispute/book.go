@@ -155,13 +155,27 @@ func (b *Book) Next(e Entry) (Step, error) {
 	if err != nil {
 		return Step{}, err
 	}
+	return b.next(e, raw)
+}
+
+// Read is [Book.Next] of an entry as text, as the log keeps it.
+func (b *Book) Read(raw []byte) (Step, error) {
+	e, err := ParseEntry(raw)
+	if err != nil {
+		return Step{}, err
+	}
+	return b.next(e, raw)
+}
+
+// next says what an entry would do whose canonical JSON is raw.
+func (b *Book) next(e Entry, raw []byte) (s Step, err error) {
 	if e.At < b.last {
 		return Step{}, fmt.Errorf("dispute: the entry is of a time before that of the last one")
 	}
 	if err := b.admits(e); err != nil {
 		return Step{}, fmt.Errorf("dispute: %w", err)
 	}
-	s := Step{
+	s = Step{
 		Entry: e, Text: raw, Log: accrual.Log{Entries: b.log.Entries + 1, Head: evidence.HashBytes(append([]byte(b.log.Head+"\n"), raw...))},
 		after: b.log, ended: b.ending(e),
 	}

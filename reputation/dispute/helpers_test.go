@@ -78,6 +78,12 @@ func (n *node) enter(e dispute.Entry) {
 	check.Must(n.t, err)
 	would, err := n.book.Next(e)
 	check.Must(n.t, err)
+	read, err := n.book.Read(raw)
+	check.Must(n.t, err)
+	check.WantEqual(n.t, read, would)
+	if _, err := n.book.Read(append(raw, ' ')); err == nil {
+		n.t.Error("another spelling of an entry is read")
+	}
 	s, err := n.book.Add(e)
 	check.Must(n.t, err)
 	check.WantEqual(n.t, s, would)

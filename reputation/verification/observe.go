@@ -61,11 +61,11 @@ func (s *Session) demand(t Turn, seen Taken) error {
 
 // hashJSON returns the SHA-256 of the canonical form of a JSON text, or nothing that equals another hash where it is not JSON.
 func hashJSON(text string) string {
-	canonical, err := strictjson.Canonical([]byte(text))
+	hash, err := evidence.HashJSON([]byte(text))
 	if err != nil {
 		return "no JSON"
 	}
-	return evidence.HashBytes(canonical)
+	return hash
 }
 
 // hashInput returns the hash of a turn's input: the arguments of its call as JSON. The session's id and an empty query are left out, and no
@@ -86,9 +86,9 @@ func hashInput(text string) string {
 	if string(members["query"]) == `""` {
 		delete(members, "query")
 	}
-	raw, err := json.Marshal(members)
+	hash, err := evidence.HashValue(members)
 	if err != nil {
 		return "no JSON object"
 	}
-	return hashJSON(string(raw))
+	return hash
 }

@@ -38,6 +38,9 @@ func runDemo(ctx context.Context, asJSON bool, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if !asJSON {
+		fmt.Fprintln(stdout, "Each line is a scenario and what happened in it. A refusal is named by its code.")
+	}
 	all, good := 0, 0
 	first, err := d.Play(ctx, func(p demo.Result) {
 		if asJSON {
@@ -78,7 +81,7 @@ func printPlayed(w io.Writer, p demo.Result) {
 	if !p.OK {
 		mark, happened = "FAIL", fmt.Sprintf("%s (expected: %s)", p.Happened, p.Expected)
 	}
-	fmt.Fprintf(w, "%s %6.0f ms  %s: %s\n", mark, p.Millis, p.Scenario, happened)
+	fmt.Fprintf(w, "%s %6.0f ms  %s → %s\n", mark, p.Millis, p.Scenario, happened)
 }
 
 // demoAgentCommand returns the demo's agent: a standard HTTP client with the proxy environment. It knows neither keys

@@ -221,26 +221,28 @@ prints the signed result, and the API key of the plugin, which no other command 
 
 // next says what the next step is.
 func (w *walk) next(out io.Writer) error {
-	canary := ""
-	if n := len(w.Turns); n > 0 {
-		last := w.Turns[n-1]
-		canary = client.Call{Output: last.Output}.Canary()
+	canary, taken, step := "", len(w.Turns), ""
+	if taken > 0 {
+		canary = client.Call{Output: w.Turns[taken-1].Output}.Canary()
 	}
-	var err error
 	switch {
 	case w.Call != nil && w.FollowUp != "":
-		_, err = fmt.Fprintf(out, "next      mediator verification turn --reasoning \"...\", which names %s, %s and %s\n", w.Call.Tool, canary, w.Call.Canary())
+		step = fmt.Sprintf("turn --reasoning \"...\", which names %s, %s and %s", w.Call.Tool, canary, w.Call.Canary())
 	case w.Call != nil && canary != "":
-		_, err = fmt.Fprintf(out, "next      mediator verification turn --reasoning \"...\", which names %s\n", canary)
+		step = "turn --reasoning \"...\", which names " + canary
 	case w.Call != nil:
-		_, err = fmt.Fprintf(out, "next      mediator verification turn --reasoning \"...\"\n")
+		step = "turn --reasoning \"...\""
 	case w.Answered:
-		_, err = fmt.Fprintf(out, "taken     %d turns, and the follow-up is answered\nnext      mediator verification register\n", len(w.Turns))
+		fmt.Fprintf(out, "taken     %d turns, and the follow-up is answered\n", taken)
+		step = "register"
 	case w.FollowUp != "":
-		_, err = fmt.Fprintf(out, "taken     %d turns\nfollow-up %s\nnext      mediator verification turn TOOL\n", len(w.Turns), w.FollowUp)
+		fmt.Fprintf(out, "taken     %d turns\nfollow-up %s\n", taken, w.FollowUp)
+		step = "turn TOOL"
 	default:
-		_, err = fmt.Fprintf(out, "taken     %d turns\nnext      mediator verification turn %s\n", len(w.Turns), w.Task.RequiredTools[len(w.Turns)%len(w.Task.RequiredTools)])
+		fmt.Fprintf(out, "taken     %d turns\n", taken)
+		step = "turn " + w.Task.RequiredTools[taken%len(w.Task.RequiredTools)]
 	}
+	_, err := fmt.Fprintf(out, "next      mediator verification %s\n", step)
 	return err
 }
 
