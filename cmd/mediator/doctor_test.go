@@ -59,8 +59,9 @@ func TestDoctor(t *testing.T) {
 	}
 	must(t, os.Chown(filepath.Join(r.Dir, "secrets", "api-token"), 0, demo.User())) // the group that mediator run gives the agent
 	post := func() string {
-		_, err := r.asAgent(t, need(t, "curl"), "-sS", "--fail-with-body", "-H", "Content-Type: application/json", "-d", `{"body":"x"}`, "https://"+r.Plain()+"/repos/acme/site/issues/7/comments")
+		out, err := r.asAgent(t, need(t, "curl"), "-sS", "--fail-with-body", "-H", "Content-Type: application/json", "-d", `{"body":"x"}`, "https://"+r.Plain()+"/repos/acme/site/issues/7/comments")
 		if err != nil {
+			t.Logf("%v\n%s", err, out)
 			return "refused"
 		}
 		return "posted"
