@@ -2,6 +2,7 @@ package dispute_test
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/actionproof/mediator/evidence"
@@ -341,38 +342,48 @@ func TestWhatHasCounted(t *testing.T) {
 
 // TestTrialsAreBounded: a trial looks at so many receipts. What is found by then decides, and otherwise nobody wins, at once.
 func TestTrialsAreBounded(t *testing.T) {
-	w := working(1).with(func(t *trace) { t.closed = false })
+	w := working(1)
 	w.link()
-	long := *w.receipts[0].Model
-	long.Figures.Duration = interaction.Observed(99_000)
+	one, impossible := *w.receipts[0], *w.receipts[0].Model
+	impossible.Figures.Duration = interaction.Observed(99_000)
+	// full is a trial of two sessions that has read as much as it may, and where the second goes on.
+	full := func(last *interaction.ModelCall) (*dispute.Trial, *dispute.Record) {
+		trial := dispute.NewTrial(dispute.Opened{Type: dispute.TypeTiming}, nil)
+		var r *dispute.Record
+		for i := range dispute.MaxRead {
+			next := one
+			if next.Chain.SequenceNumber = int64(i%(dispute.MaxRead/2)) + 1; next.Chain.SequenceNumber == 1 {
+				r = trial.Session(nil)
+			}
+			if i == dispute.MaxRead-1 {
+				next.Model = last
+			}
+			if !r.Add(strconv.Itoa(i), &next) {
+				t.Fatalf("receipt %d is too many", i)
+			}
+		}
+		return trial, r
+	}
 	for name, c := range map[string]struct {
-		receipts, impossible int // how many there are, and which is impossible; 0 for none
-		more                 bool
-		want                 dispute.Finding
+		last      *interaction.ModelCall
+		then, now string // the reason before the next receipt, and after it
 	}{
-		"as many as it reads":       {dispute.MaxRead, 0, true, dispute.Finding{Outcome: nobody, Reason: "session_open"}},
-		"one more":                  {dispute.MaxRead + 1, 0, false, dispute.Finding{Outcome: nobody, Reason: "trial_too_long"}},
-		"the last one decides":      {dispute.MaxRead + 1, dispute.MaxRead, false, dispute.Finding{Outcome: wins, Reason: "duration_impossible", Fault: hashOf(1, 0)}},
-		"what comes after does not": {dispute.MaxRead + 1, dispute.MaxRead + 1, false, dispute.Finding{Outcome: nobody, Reason: "trial_too_long"}},
+		"nothing is found":     {one.Model, "session_open", "trial_too_long"},
+		"the last one decides": {&impossible, "duration_impossible", "duration_impossible"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			trial := dispute.NewTrial(dispute.Opened{Type: dispute.TypeTiming}, nil)
-			var r *dispute.Record
-			more, each := true, dispute.MaxRead/2
-			for i := range c.receipts { // in two sessions, and a third for what is too much
-				one := *w.receipts[0]
-				if one.Chain.SequenceNumber = int64(i%each) + 1; one.Chain.SequenceNumber == 1 {
-					r = trial.Session(nil)
-				}
-				if i+1 == c.impossible {
-					one.Model = &long
-				}
-				more = r.Add(hashOf(i/each, i%each), &one)
+			trial, r := full(c.last)
+			then, _ := trial.Judge(false)
+			more := one
+			more.Chain.SequenceNumber, more.Model = dispute.MaxRead/2+1, &impossible
+			if r.Add("more", &more) {
+				t.Error("one more is read")
 			}
-			f, _ := trial.Judge(false)
-			f.Inputs = nil
-			check.WantEqual(t, more, c.more)
-			check.WantEqual(t, f, c.want)
+			now, ended := trial.Judge(false)
+			check.WantEqual(t, []string{then.Reason, now.Reason}, []string{c.then, c.now})
+			if !ended {
+				t.Error("the trial goes on")
+			}
 		})
 	}
 }
