@@ -36,7 +36,7 @@ func TestRestart(t *testing.T) {
 		r.Stack = s
 		t.Cleanup(s.Stop)
 	}
-	folder, err := os.MkdirTemp(".", "restart") // an isolated agent has its own folder of temporary files, and this one, in which it starts
+	folder, err := os.MkdirTemp("/srv", "restart") // an isolated agent has its own folder of temporary files, and this one. It may be unable to enter the clone
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	must(t, os.Chmod(folder, 0o755))
