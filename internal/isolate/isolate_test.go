@@ -127,18 +127,38 @@ for make in (lambda: os.open("b", os.O_CREAT, 0o4755), lambda: os.mknod("c", 0o1
 // TestOwnUsers has several runs begin together where one block of user ids is left. One of them gets it at most.
 func TestOwnUsers(t *testing.T) {
 	full.Only(t, "root")
-	const first, size, slots, free = 0xC000_0000, 1 << 16, 0x2FFF, 0x1234
-	taken := exec.Command("sleep", "1000")
-	taken.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{}, Pdeathsig: syscall.SIGKILL}
-	for i := range slots {
-		if i != free {
-			taken.SysProcAttr.Credential.Groups = append(taken.SysProcAttr.Credential.Groups, uint32(first+i*size+7))
+	const first, size, slots, free, taken = 0xC000_0000, 1 << 16, 0x2FFF, 0x1234, 0x1235
+	if os.Getenv("GROUPS_TAKEN") == "" { // again, where all other blocks have a group: tests of other packages that run meanwhile need blocks too
+		groups, err := os.ReadFile("/etc/group")
+		if err != nil {
+			t.Fatal(err)
 		}
+		for i := range slots {
+			if i != free && i != taken {
+				groups = fmt.Appendf(groups, "taken%d:x:%d:\n", i, first+i*size+7)
+			}
+		}
+		file := filepath.Join(t.TempDir(), "group")
+		if err := os.WriteFile(file, groups, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := exec.Command("unshare", "--mount", "sh", "-ec", `mount --bind "$1" /etc/group && exec "$0" -test.run='^TestOwnUsers$'`, self, file)
+		again.Env = append(os.Environ(), "GROUPS_TAKEN=1")
+		if out, err := again.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
 	}
-	if err := taken.Start(); err != nil {
+	process := exec.Command("sleep", "1000")
+	process.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Groups: []uint32{first + taken*size + 7}}, Pdeathsig: syscall.SIGKILL}
+	if err := process.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = taken.Process.Kill(); _ = taken.Wait() }()
+	defer func() { _ = process.Process.Kill(); _ = process.Wait() }()
 	var wait sync.WaitGroup
 	places := make(chan *isolate.Place, 8)
 	for range cap(places) {
