@@ -25,7 +25,7 @@ setup: ## install what the tests need besides Go: clients to try the proxy with
 	@./test/scripts/setup.sh
 
 test: setup build ## run all tests, with the race detector
-	$(GO) test -race -shuffle=on -timeout=40m ./...
+	$(GO) test -race -shuffle=on -timeout=60m ./...
 
 check: fmt vet lint sec vuln test ## what to run before a change is sent
 

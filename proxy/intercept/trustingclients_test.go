@@ -29,7 +29,8 @@ s = ssl.create_default_context(cafile="ROOTS").wrap_socket(s, server_hostname="B
 s.sendall(b"GET / HTTP/1.1\r\nHost: HOST\r\nConnection: close\r\n\r\n")
 while text := s.recv(4096): print(text.decode())`},
 	"node": {"node", "-e", `const [host, port] = "PROXY".split(":");
-const name = require("net").isIP("BARE") ? { host: "BARE" } : { servername: "BARE" };
+const byAddress = (host, cert) => new (require("crypto").X509Certificate)(cert.raw).checkIP(host) ? undefined : new Error("another address"); // Debian 12's own check knows no IPv6
+const name = require("net").isIP("BARE") ? { host: "BARE", checkServerIdentity: byAddress } : { servername: "BARE" };
 const fail = (e) => { console.log(e.message); process.exit(1); };
 require("http").request({ host, port, method: "CONNECT", path: "HOST:443" }).on("connect", (_, socket) => {
   const s = require("tls").connect({ socket, ca: require("fs").readFileSync("ROOTS"), ...name }, () => s.write("GET / HTTP/1.1\r\nHost: HOST\r\nConnection: close\r\n\r\n"));
