@@ -49,7 +49,7 @@ func startEverything(t *testing.T) *url.URL {
 	address, err := freeport.Address()
 	must(t, err)
 	_, port, _ := strings.Cut(address, ":")
-	cmd := exec.Command(need(t, "node"), "--no-warnings", "testdata/node/node_modules/@modelcontextprotocol/server-everything/dist/index.js", "streamableHttp")
+	cmd := exec.Command(need(t, "node"), "--no-warnings", "--require", "./testdata/node/webcrypto.cjs", "testdata/node/node_modules/@modelcontextprotocol/server-everything/dist/index.js", "streamableHttp")
 	cmd.Env = append(os.Environ(), "PORT="+port)
 	said, err := cmd.StderrPipe()
 	must(t, err)
@@ -120,7 +120,7 @@ func TestMCPTools(t *testing.T) {
 				t.Fatalf("got\n%s\n%v, want\n%s", out, err, want)
 			}
 			got := -1 // outcomes are recorded a little later
-			for deadline := time.Now().Add(30 * time.Second); got != tt.posts && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+			for deadline := time.Now().Add(patience); got != tt.posts && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 				got = r.toolPosts(t) - before
 			}
 			if got != tt.posts {
