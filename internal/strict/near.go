@@ -1,6 +1,7 @@
 package strict
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"maps"
@@ -22,6 +23,10 @@ func Suggest(word string, known []string) string {
 
 // Which returns which of n types a YAML document is probably for: the one of whose keys it has the most. A misspelt key counts half.
 func Which(raw []byte, n int, types func(int) reflect.Type) (int, error) {
+	none := errors.New("its top-level keys are those of no configuration, policy or manifest file, or of two")
+	if bytes.HasPrefix(bytes.TrimSpace(raw), []byte("[")) { // a list has no keys, and a long one takes much memory
+		return 0, none
+	}
 	var doc yaml.Node
 	if err := yaml.Load(raw, &doc); err != nil {
 		return 0, syntaxError(err)
@@ -46,7 +51,7 @@ func Which(raw []byte, n int, types func(int) reflect.Type) (int, error) {
 		}
 	}
 	if which < 0 {
-		return 0, errors.New("its top-level keys are those of no configuration, policy or manifest file, or of two")
+		return 0, none
 	}
 	return which, nil
 }

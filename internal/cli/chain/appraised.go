@@ -61,13 +61,15 @@ func appraised[C any](k evidence.Kind[C], registered func(C) evidence.Registered
 
 // appraisalIn returns the token that a node has signed, of what a command prints as JSON, or of the token alone. It reports whether there is one.
 func appraisalIn(raw []byte) (token string, ok bool) {
-	var members map[string]any
-	if json.Unmarshal(raw, &members) != nil {
-		members = map[string]any{"token": strings.TrimSpace(string(raw))}
+	var members struct {
+		Token, Verification, Resolution json.RawMessage // a reputation has a verification, too, which is no token
 	}
-	for _, name := range []string{"token", "verification", "resolution"} { // a reputation has a verification, too, which is no token
-		token, _ = members[name].(string)
-		if appraisals[archive.TypeOf(token)] != nil {
+	if json.Unmarshal(raw, &members) != nil {
+		token = strings.TrimSpace(string(raw))
+		return token, appraisals[archive.TypeOf(token)] != nil
+	}
+	for _, member := range []json.RawMessage{members.Token, members.Verification, members.Resolution} {
+		if json.Unmarshal(member, &token) == nil && appraisals[archive.TypeOf(token)] != nil {
 			return token, true
 		}
 	}
