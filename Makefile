@@ -7,7 +7,7 @@ PACKAGES ?= evidence internal/strictjson gate policy policy/decide gate/challeng
 DURATION ?= 2m
 SEED     ?= 1
 
-.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate soak bench bench-growth bench-postgres bench-reputation bench-compare bench-go autonomy simulate release docs clean setup
+.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate soak bench bench-compare bench-go autonomy simulate release docs clean setup
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -25,6 +25,7 @@ setup: ## install what the tests need besides Go: clients to try the proxy with
 	@./test/scripts/setup.sh
 
 test: setup build ## run all tests, with the race detector
+	cd tools && $(GO) test -shuffle=on -timeout=60m ./...
 	$(GO) test -race -shuffle=on -timeout=60m ./...
 
 check: fmt vet lint sec vuln test ## what to run before a change is sent
@@ -33,13 +34,14 @@ fmt: ## refuse files that gofmt would change
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "not gofmt-ed:"; echo "$$out"; exit 1; }
 
 vet: ## go vet
-	$(GO) vet ./...
+	$(GO) vet ./... && cd tools && $(GO) vet ./...
 
 lint: ## staticcheck
-	$(GO) tool staticcheck ./...
+	$(GO) build -C tools -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck
+	bin/staticcheck ./... && cd tools && ../bin/staticcheck ./...
 
-sec: ## gosec; what it leaves out, and why, stands in test/gosec/excluded.json
-	$(GO) run -C test/gosec . $(CURDIR) $$($(GO) list -f '{{.Dir}}' ./...)
+sec: ## gosec, but for what tools/gosec/excluded.json leaves out, with a reason each
+	$(GO) run -C tools ./gosec $(CURDIR) $$($(GO) list -f '{{.Dir}}' ./...)
 
 vuln: ## govulncheck, where its database can be reached
 	@./test/scripts/vuln.sh
@@ -47,35 +49,29 @@ vuln: ## govulncheck, where its database can be reached
 fuzz: ## each fuzz target for FUZZTIME (default 30s)
 	@./test/scripts/fuzz.sh
 
-mutate: ## disable each check of PACKAGES in turn; a test must fail
-	nice -n 10 $(GO) run ./test/mutate $(PACKAGES)
+mutate: ## change the code of PACKAGES in one place after the other; a test should fail each time
+	$(GO) build -C tools -o ../bin/gremlins github.com/go-gremlins/gremlins/cmd/gremlins
+	for p in $(PACKAGES); do nice -n 10 bin/gremlins unleash ./$$p || exit 1; done
 
 soak: ## the processes under load and faults for DURATION (default 2m), with the race detector
 	nice -n 5 $(GO) test -race -count=1 -v -timeout=24h -run='^TestSoak$$' ./cmd/mediator -soak.duration=$(DURATION) -soak.seed=$(SEED)
 
-bench: build ## measure the mediator beside its peers: test/bench/RESULTS.md
-	@./test/scripts/bench.sh
-
-bench-growth: build ## what a post costs among many records, rules and sessions: test/bench/GROWTH.md
-	$(GO) run ./test/bench growth $(FLAGS)
-
-bench-postgres: build ## sidecars that share a PostgreSQL database: test/bench/POSTGRES.md
-	$(GO) run ./test/bench postgres $(FLAGS)
-
-bench-reputation: build ## posts whose policy asks for the agent's reputation: test/bench/REPUTATION.md
-	$(GO) run ./test/bench reputation $(FLAGS)
+bench: build ## measure the mediator beside its peers: tools/bench/RESULTS.md
+	@./test/scripts/bench.sh $(FLAGS)
 
 bench-compare: ## the benchmarks beside the hot paths against the last release tag, or REF
-	$(GO) run ./test/bench compare -ref '$(REF)' $(FLAGS)
+	@./test/scripts/bench-compare.sh $(REF)
 
 bench-go: ## the benchmarks beside the hot paths
 	$(GO) test -run='^$$' -bench=. -benchmem ./...
 
-autonomy: ## judge the autonomy score by synthetic sessions: docs/autonomy.md, test/autonomy/RESULTS.md
-	$(GO) run ./test/autonomy/judge $(FLAGS)
+autonomy: ## judge the autonomy score by synthetic sessions: docs/autonomy.md
+	$(GO) build -C tools -o ../bin/judge ./autonomy/judge
+	bin/judge $(FLAGS)
 
 simulate: ## let a thousand agents live by the rules of reputations and disputes: docs/reputation.md, docs/reputation.svg
-	$(GO) run ./test/simulate $(FLAGS)
+	$(GO) build -C tools -o ../bin/simulate ./simulate
+	bin/simulate $(FLAGS)
 
 release: ## static binaries, their bills of materials and checksums: dist/
 	@./test/scripts/release.sh

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cloudflare/circl/sign/ed25519"
 
-	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/look"
 )
 
 // Error is a failure of custody that may be shown to an operator: a stable code and a sentence without key material.
@@ -45,7 +45,7 @@ func Refused(err error, detail string, args ...any) *Error {
 
 // NoCredential is the error of an API credential that cannot be had now, as [Unavailable] is of a key.
 func NoCredential(err error, detail string, args ...any) *Error {
-	return &Error{code: "credential_unavailable", detail: fmt.Sprintf(detail, args...), err: err}
+	return &Error{code: "custody_unavailable", detail: fmt.Sprintf(detail, args...), err: err}
 }
 
 // Code returns the stable code, as listed in docs/errors.md.
@@ -84,9 +84,9 @@ type Key interface {
 	Versions(ctx context.Context) ([]Version, error)
 	// Properties returns what is known of the key.
 	Properties() Properties
-	// Observe looks at what can be seen of the key: observe.Custody and observe.Apart. What cannot be looked at is observe.NotObserved.
+	// Observe looks at what can be seen of the key: look.Custody and look.Apart. What cannot be looked at is look.NotObserved.
 	// What was seen to hold at most maxAge ago may be told again.
-	Observe(ctx context.Context, maxAge time.Duration) []observe.Observation
+	Observe(ctx context.Context, maxAge time.Duration) []look.Observation
 }
 
 // Version is one version of one key: immutable, usable for as long as the key lives.

@@ -59,7 +59,7 @@ func TestErrors(t *testing.T) {
 		code, text string
 		unfit      bool
 	}{
-		{unavailable, "custody_unavailable", "the key k is away", false}, {none, "credential_unavailable", "no token", false},
+		{unavailable, "custody_unavailable", "the key k is away", false}, {none, "custody_unavailable", "no token", false},
 		{unfit, "custody_unfit", "the key k is another", true}, {errors.Join(errAway, unfit), "", "away\nthe key k is another", true}, {errAway, "", "away", false}, {nil, "", "", false},
 	} {
 		if custody.IsUnfit(tt.err) != tt.unfit {

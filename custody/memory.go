@@ -10,7 +10,7 @@ import (
 
 	"github.com/cloudflare/circl/sign/ed25519"
 
-	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/look"
 )
 
 // Memory is the embedded default: a key that is made when the process starts, lives in its memory alone and is never written
@@ -68,9 +68,9 @@ func (m *Memory) Properties() Properties {
 }
 
 // Observe says what is true of such a key by construction.
-func (m *Memory) Observe(context.Context, time.Duration) []observe.Observation {
-	return []observe.Observation{
-		observe.New(observe.Custody, observe.Holds, "The key "+m.name+" was made in this process's memory, and nothing hands it out."),
-		observe.New(observe.Apart, observe.Holds, "The key "+m.name+" is a key of its own, for one kind of artifact."),
+func (m *Memory) Observe(context.Context, time.Duration) []look.Observation {
+	return []look.Observation{
+		look.New(look.Custody, look.Holds, "The key "+m.name+" was made in this process's memory, and nothing hands it out."),
+		look.New(look.Apart, look.Holds, "The key "+m.name+" is a key of its own, for one kind of artifact."),
 	}
 }

@@ -163,11 +163,11 @@ func (h *InteractionHead) check() error {
 	}
 	typ := SessionReceiptKind.Typ
 	if h.Number < 0 || h.Number == 0 != (h.HeadHash == "") || len(h.OpenCalls) > MaxOpenCalls {
-		return refusal.New("claims_malformed", "the interactions of the %s are no head and number of a chain, or more than %d open calls", typ, MaxOpenCalls)
+		return refusal.New("artifact_malformed", "the interactions of the %s are no head and number of a chain, or more than %d open calls", typ, MaxOpenCalls)
 	}
 	for i, id := range h.OpenCalls {
 		if id == "" || len(id) > maxCallID || i > 0 && id <= h.OpenCalls[i-1] {
-			return refusal.New("claims_malformed", "the open calls of the %s are not ids in ascending order", typ)
+			return refusal.New("artifact_malformed", "the open calls of the %s are not ids in ascending order", typ)
 		}
 	}
 	if h.Number == 0 {
@@ -248,7 +248,7 @@ func (c *ActionGrant) check() error {
 	} {
 		// An empty list would read as "no limit" somewhere, sometime.
 		if len(list) == 0 {
-			return refusal.New("claims_malformed", "the %s leaves one of its scopes empty", ActionGrantKind.Typ)
+			return refusal.New("artifact_malformed", "the %s leaves one of its scopes empty", ActionGrantKind.Typ)
 		}
 		if err := checkList(ActionGrantKind.Typ, "of a scope", list); err != nil {
 			return err
@@ -299,10 +299,10 @@ func (c *SignerCertificate) key() KeyClaims { return KeyClaims{c.KeyCustody, c.K
 
 func (c *SignerCertificate) check() error {
 	if len(c.Purposes) != 1 {
-		return refusal.New("claims_malformed", "the %s for key %s must give exactly one purpose", SignerCertificateKind.Typ, c.SubjectKeyID)
+		return refusal.New("artifact_malformed", "the %s for key %s must give exactly one purpose", SignerCertificateKind.Typ, c.SubjectKeyID)
 	}
 	if IsSecretID(c.SubjectKeyID) {
-		return refusal.New("claims_malformed", "the %s is for the shared secret %s; only keys are certified", SignerCertificateKind.Typ, c.SubjectKeyID)
+		return refusal.New("artifact_malformed", "the %s is for the shared secret %s; only keys are certified", SignerCertificateKind.Typ, c.SubjectKeyID)
 	}
 	if err := checkList(SignerCertificateKind.Typ, "observed", c.Observed); err != nil {
 		return err

@@ -42,13 +42,13 @@ var bindingCodec = newCodec(reflect.TypeFor[Binding]())
 func (b Binding) Check() error {
 	switch {
 	case b.Subject == "" || len(b.Subject) > maxName:
-		return refusal.New("binding_malformed", "the binding's subject is missing or longer than %d bytes", maxName)
+		return refusal.New("artifact_malformed", "the binding's subject is missing or longer than %d bytes", maxName)
 	case b.Action == "" || len(b.Action) > maxName:
-		return refusal.New("binding_malformed", "the binding's action is missing or longer than %d bytes", maxName)
+		return refusal.New("artifact_malformed", "the binding's action is missing or longer than %d bytes", maxName)
 	case b.Resource == "" || len(b.Resource) > maxResource:
-		return refusal.New("binding_malformed", "the binding's resource is missing or longer than %d bytes", maxResource)
+		return refusal.New("artifact_malformed", "the binding's resource is missing or longer than %d bytes", maxResource)
 	case !IsHash(b.ContentHash):
-		return refusal.New("binding_malformed", "the binding's contentHash is not a lowercase hex SHA-256")
+		return refusal.New("artifact_malformed", "the binding's contentHash is not a lowercase hex SHA-256")
 	}
 	return nil
 }
@@ -59,7 +59,7 @@ func (b Binding) CheckNonce() error {
 		return err
 	}
 	if b.Nonce == "" || len(b.Nonce) > maxName {
-		return refusal.New("binding_malformed", "the binding's nonce is missing or longer than %d bytes", maxName)
+		return refusal.New("artifact_malformed", "the binding's nonce is missing or longer than %d bytes", maxName)
 	}
 	return nil
 }

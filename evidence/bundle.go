@@ -13,21 +13,51 @@ type Bundle struct {
 	Certificates          []string `json:"certificates"` // signer custody certificates
 	DeploymentCertificate string   `json:"deploymentCertificate"`
 	Revocations           string   `json:"revocations,omitempty"` // the revocation list; empty where nothing was ever revoked
+	// History is how far the history beside the bundle reached when the bundle was written; nil where there was none.
+	// Verifiers of records refuse a history that ends before: files of it were lost, or are older copies.
+	History *HistoryEnd `json:"history,omitempty"`
 }
 
-// MaxBundle bounds a trust bundle as it travels, in bytes.
-const MaxBundle = 8 << 20
+// HistoryEnd is the number of the last segment of a history, from 1 on, and how many texts that segment had.
+type HistoryEnd struct {
+	Segment int `json:"segment"`
+	Texts   int `json:"texts"`
+}
 
-// ParseBundle reads one strict JSON bundle, with nothing verified: [NewTrust] does.
+// Bounds of a trust bundle as it travels.
+const (
+	MaxBundle       = 8 << 20 // bytes
+	MaxCertificates = 1024
+	MaxRevocations  = 256 << 10 // bytes of the revocation list
+)
+
+// ParseBundle reads one strict JSON bundle, with nothing verified: [NewTrust] does. It refuses a bundle that is over a bound.
 func ParseBundle(raw []byte) (Bundle, error) {
-	var b Bundle
 	if len(raw) > MaxBundle {
-		return b, refusal.New("trust_malformed", "the trust bundle has %d bytes; at most %d are read", len(raw), MaxBundle)
+		return Bundle{}, refusal.New("trust_malformed", "the trust bundle has %d bytes; at most %d are read", len(raw), MaxBundle)
 	}
+	b, err := ParseAnyBundle(raw)
+	if n := len(b.Certificates); err == nil && n > MaxCertificates {
+		return Bundle{}, refusal.New("trust_malformed", "the trust bundle holds %d certificates; at most %d are read", n, MaxCertificates)
+	}
+	return b, err
+}
+
+// ParseAnyBundle is [ParseBundle] without bounds: for the key registry, which makes a bundle smaller, and for verifiers of records.
+func ParseAnyBundle(raw []byte) (b Bundle, err error) {
 	if err := strictjson.Parse(raw, &b); err != nil {
 		return Bundle{}, refusal.New("trust_malformed", "the trust bundle is malformed: %v", err)
 	}
 	return b, nil
+}
+
+// Full returns how full a bundle is, from 0 to 1: by its certificates, its bytes, or its revocation list, whichever is the most.
+func (b Bundle) Full() float64 {
+	size := len(b.DeploymentCertificate) + len(b.Revocations)
+	for _, token := range b.Certificates {
+		size += len(token) + len(`    "",`+"\n")
+	}
+	return max(float64(len(b.Certificates))/MaxCertificates, float64(size)/MaxBundle, float64(len(b.Revocations))/MaxRevocations)
 }
 
 // What a revocation list revokes.
@@ -57,11 +87,11 @@ type Revocation struct {
 
 func (c *RevocationList) check() error {
 	if c.Revoked == nil { // a list of nothing is [], so that it has one spelling
-		return refusal.New("claims_malformed", "the %s has no list", RevocationListKind.Typ)
+		return refusal.New("artifact_malformed", "the %s has no list", RevocationListKind.Typ)
 	}
 	for _, r := range c.Revoked {
 		if r.Kind != RevokedArtifact && r.Kind != RevokedKey || r.Expires <= 0 || len(r.ID) > maxKeyID || len(r.Reason) > maxName {
-			return refusal.New("claims_malformed", "the entry %.80q of the %s has an unknown kind, no end, or a text of over %d bytes", r.ID, RevocationListKind.Typ, maxName)
+			return refusal.New("artifact_malformed", "the entry %.80q of the %s has an unknown kind, no end, or a text of over %d bytes", r.ID, RevocationListKind.Typ, maxName)
 		}
 		if err := checkClaims(RevocationListKind.Typ, texts{"revoked.id", r.ID, "revoked.reason", r.Reason}, nil); err != nil {
 			return err
@@ -190,7 +220,7 @@ func (t *Trust) notRevoked(what, kid string, ids []string, at moment) error {
 	r := t.revocations
 	if r == nil {
 		if t.policy.MaxRevocationAge > 0 {
-			return refusal.New("revocations_missing", "the policy demands a revocation list, and the trust bundle has none")
+			return refusal.New("revocations_stale", "the policy demands a revocation list, and the trust bundle has none")
 		}
 		return nil
 	}
@@ -207,12 +237,12 @@ func (t *Trust) notRevoked(what, kid string, ids []string, at moment) error {
 	}
 	for _, name := range []string{kid, KeyName(kid)} {
 		if e, ok := r.keys[name]; ok {
-			return refusal.New("key_revoked", "the %s rests on key %s, which is revoked: %s", what, kid, e.Reason)
+			return refusal.New("revoked", "the %s rests on key %s, which is revoked: %s", what, kid, e.Reason)
 		}
 	}
 	for _, id := range ids {
 		if e, ok := r.artifacts[id]; ok {
-			return refusal.New("artifact_revoked", "the %s %s is revoked: %s", what, id, e.Reason)
+			return refusal.New("revoked", "the %s %s is revoked: %s", what, id, e.Reason)
 		}
 	}
 	return nil

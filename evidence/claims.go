@@ -28,13 +28,13 @@ func (r *Registered) registered() *Registered { return r }
 func (r Registered) check(typ string, maxLifetime time.Duration) error {
 	switch {
 	case r.Issuer == "" || r.Audience == "" || r.ID == "":
-		return refusal.New("claims_malformed", "the %s lacks one of iss, aud, jti", typ)
+		return refusal.New("artifact_malformed", "the %s lacks one of iss, aud, jti", typ)
 	case len(r.Issuer) > maxName || len(r.Audience) > maxName || len(r.ID) > maxName:
-		return refusal.New("claims_malformed", "iss, aud or jti of the %s is longer than %d bytes", typ, maxName)
+		return refusal.New("artifact_malformed", "iss, aud or jti of the %s is longer than %d bytes", typ, maxName)
 	case r.IssuedAt <= 0 || r.Expires <= r.IssuedAt:
-		return refusal.New("lifetime_invalid", "the %s expires before or when it is issued", typ)
+		return refusal.New("artifact_malformed", "the %s expires before or when it is issued", typ)
 	case r.Expires-r.IssuedAt > int64(maxLifetime/time.Second):
-		return refusal.New("lifetime_too_long", "the %s is valid for %d s; at most %d s are accepted", typ, r.Expires-r.IssuedAt, int64(maxLifetime/time.Second))
+		return refusal.New("artifact_malformed", "the %s is valid for %d s; at most %d s are accepted", typ, r.Expires-r.IssuedAt, int64(maxLifetime/time.Second))
 	}
 	return nil
 }
@@ -81,15 +81,15 @@ func checkClaims(typ string, t texts, h hashes) error {
 	for i := 0; i < len(t); i += 2 {
 		name, value := t[i], t[i+1]
 		if value == "" {
-			return refusal.New("claims_malformed", "the %s lacks its claim %s", typ, name)
+			return refusal.New("artifact_malformed", "the %s lacks its claim %s", typ, name)
 		}
 		if len(value) > maxResource {
-			return refusal.New("claims_malformed", "the claim %s of the %s is longer than %d bytes", name, typ, maxResource)
+			return refusal.New("artifact_malformed", "the claim %s of the %s is longer than %d bytes", name, typ, maxResource)
 		}
 	}
 	for i := 0; i < len(h); i += 2 {
 		if !IsHash(h[i+1]) {
-			return refusal.New("claims_malformed", "the claim %s of the %s is not a lowercase hex SHA-256", h[i], typ)
+			return refusal.New("artifact_malformed", "the claim %s of the %s is not a lowercase hex SHA-256", h[i], typ)
 		}
 	}
 	return nil

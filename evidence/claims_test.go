@@ -97,12 +97,12 @@ func spoil[C any](t *testing.T, k evidence.Kind[C], whole func() C) {
 		must(t, sign(whole()))
 		c := whole()
 		for _, l := range leaves(reflect.ValueOf(&c).Elem(), "") {
-			code, longest := "claims_malformed", 2048
+			code, longest := "artifact_malformed", 2048
 			switch {
 			case strings.HasPrefix(l.name, ".Registered"):
 				longest = 256
 			case strings.HasPrefix(l.name, ".Binding."):
-				code = "binding_malformed"
+				code = "artifact_malformed"
 				if longest = 256; l.name == ".Binding.Resource" {
 					longest = 2048
 				}
@@ -133,8 +133,8 @@ func spoil[C any](t *testing.T, k evidence.Kind[C], whole func() C) {
 			}
 		}
 		for iat, rows := range map[int64]map[int64]string{ // a time of issue, and by how much later it is over
-			0: {60: "lifetime_invalid"}, -1: {60: "lifetime_invalid"}, math.MinInt64: {60: "lifetime_invalid"},
-			1: {0: "lifetime_invalid", -1: "lifetime_invalid", 1: "", int64(k.MaxLifetime / time.Second): "", int64(k.MaxLifetime/time.Second) + 1: "lifetime_too_long"},
+			0: {60: "artifact_malformed"}, -1: {60: "artifact_malformed"}, math.MinInt64: {60: "artifact_malformed"},
+			1: {0: "artifact_malformed", -1: "artifact_malformed", 1: "", int64(k.MaxLifetime / time.Second): "", int64(k.MaxLifetime/time.Second) + 1: "artifact_malformed"},
 		} {
 			for life, code := range rows {
 				c := whole()
@@ -189,7 +189,7 @@ func TestListsOfClaims(t *testing.T) {
 		_, err := evidence.Sign(t.Context(), version, evidence.SignerCertificateKind, evidence.SignerCertificate{
 			Registered: stamped, KeyCustody: "k", Purposes: purposes, SubjectIssuer: "i", SubjectKeyID: "k", SubjectPublicKey: "p", SubjectPublicKeyHash: h,
 		})
-		wantCode(t, err, "claims_malformed")
+		wantCode(t, err, "artifact_malformed")
 	}
 	answer := evidence.SaltedAnswer{Hash: h, ID: "t1", Kind: "vm", Salt: "s"}
 	for name, change := range map[string]func(*evidence.ChallengeToken){
@@ -203,7 +203,7 @@ func TestListsOfClaims(t *testing.T) {
 		change(&c)
 		t.Run(name, func(t *testing.T) {
 			_, err := evidence.SignMAC(secretOf(t, []byte(strings.Repeat("s", 32))), evidence.ChallengeTokenKind, c)
-			wantCode(t, err, "claims_malformed")
+			wantCode(t, err, "artifact_malformed")
 		})
 	}
 }
@@ -241,12 +241,12 @@ func TestBinding(t *testing.T) {
 			if tt.ok || tt.noNonce {
 				must(t, b.Check())
 			} else {
-				wantCode(t, b.Check(), "binding_malformed")
+				wantCode(t, b.Check(), "artifact_malformed")
 			}
 			if tt.ok {
 				must(t, b.CheckNonce())
 			} else {
-				wantCode(t, b.CheckNonce(), "binding_malformed")
+				wantCode(t, b.CheckNonce(), "artifact_malformed")
 			}
 			if b != whole && (b.Hash() == whole.Hash() || !evidence.IsHash(b.Hash())) {
 				t.Errorf("hash %q", b.Hash())

@@ -137,14 +137,14 @@ func isEmpty(v reflect.Value) bool {
 func appendText(b []byte, text string) ([]byte, error) {
 	b, err := jsontext.AppendQuote(b, text)
 	if err != nil {
-		return nil, refusal.New("claims_malformed", "a claim holds a character that is not valid UTF-8")
+		return nil, refusal.New("artifact_malformed", "a claim holds a character that is not valid UTF-8")
 	}
 	return b, nil
 }
 
 func appendNumber(b []byte, n int64) ([]byte, error) {
 	if n > maxWhole || n < -maxWhole {
-		return nil, refusal.New("claims_malformed", "a claim holds a number beyond 2^53 - 1")
+		return nil, refusal.New("artifact_malformed", "a claim holds a number beyond 2^53 - 1")
 	}
 	return strconv.AppendInt(b, n, 10), nil
 }
@@ -152,7 +152,7 @@ func appendNumber(b []byte, n int64) ([]byte, error) {
 // appendDouble appends a double as ECMAScript writes it (RFC 8785 section 3.2.2.3).
 func appendDouble(b []byte, f float64) ([]byte, error) {
 	if math.IsNaN(f) || math.IsInf(f, 0) || f == 0 && math.Signbit(f) {
-		return nil, refusal.New("claims_malformed", "a claim holds a number that is not finite, or the negative zero")
+		return nil, refusal.New("artifact_malformed", "a claim holds a number that is not finite, or the negative zero")
 	}
 	return append(b, jsontext.Float(f).String()...), nil
 }

@@ -110,18 +110,18 @@ func TestEncodeFindsTheEndOfAText(t *testing.T) {
 // TestEncodeRefuses texts that are none, and numbers that are two.
 func TestEncodeRefuses(t *testing.T) {
 	for _, n := range []int64{1 << 53, -1 << 53, math.MaxInt64, math.MinInt64} {
-		if got, err := encode(&Registered{IssuedAt: n}); got != nil || !errors.Is(err, refusal.New("claims_malformed", "")) {
+		if got, err := encode(&Registered{IssuedAt: n}); got != nil || !errors.Is(err, refusal.New("artifact_malformed", "")) {
 			t.Errorf("%d: %s, %v", n, got, err)
 		}
 	}
 	for _, f := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1)} {
-		if got, err := encode(&measured{Parts: []float64{1, f}}); got != nil || !errors.Is(err, refusal.New("claims_malformed", "")) {
+		if got, err := encode(&measured{Parts: []float64{1, f}}); got != nil || !errors.Is(err, refusal.New("artifact_malformed", "")) {
 			t.Errorf("%v: %s, %v", f, got, err)
 		}
 	}
 	for _, text := range []string{"\xff", "\xed\xa0\x80"} {
 		for _, v := range []any{&text, &[]string{"a", text}, &header{Kid: text}, &Capability{Session: &SessionSummary{SessionID: text}}} {
-			if got, err := encode(v); got != nil || !errors.Is(err, refusal.New("claims_malformed", "")) {
+			if got, err := encode(v); got != nil || !errors.Is(err, refusal.New("artifact_malformed", "")) {
 				t.Errorf("%q: %s, %v", text, got, err)
 			}
 		}

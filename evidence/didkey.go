@@ -34,7 +34,7 @@ func DIDKey(public ed25519.PublicKey) string {
 
 // ParseDIDKey returns the key that a did:key names. It refuses keys of other kinds, every other spelling, and what [NewPublicKey] refuses.
 func ParseDIDKey(text string) (ed25519.PublicKey, error) {
-	malformed := refusal.New("key_malformed", "%.80q is not the did:key of an Ed25519 key", text)
+	malformed := refusal.New("trust_malformed", "%.80q is not the did:key of an Ed25519 key", text)
 	digits, ok := strings.CutPrefix(text, didKey)
 	if !ok || len(text) != didKeyChars {
 		return nil, malformed

@@ -21,7 +21,7 @@ func TestDIDKey(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := evidence.ParseDIDKey(other)
-			check.WantCode(t, err, "key_malformed")
+			check.WantCode(t, err, "trust_malformed")
 		})
 	}
 }

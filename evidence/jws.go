@@ -20,7 +20,6 @@ const (
 // Bounds on what is read before anything is believed, in bytes.
 const (
 	maxToken = 16 << 10
-	maxList  = 256 << 10 // of a revocation list
 	maxKeyID = 256
 )
 
@@ -51,7 +50,7 @@ func encodeHeader(h header) ([]byte, error) {
 
 func checkKeyID(kid string) error {
 	if kid == "" || len(kid) > maxKeyID {
-		return refusal.New("jws_malformed", "the key id is missing or longer than %d bytes", maxKeyID)
+		return refusal.New("artifact_malformed", "the key id is missing or longer than %d bytes", maxKeyID)
 	}
 	return nil
 }
@@ -80,7 +79,7 @@ func parse(token, alg, typ string, limit int) (parsed, error) {
 		return p, errTooLarge(token, typ, limit)
 	}
 	if dots := strings.Count(token, "."); dots != 2 {
-		return p, refusal.New("jws_malformed", "the %s is not a compact JWS: it has %d parts instead of 3", typ, dots+1)
+		return p, refusal.New("artifact_malformed", "the %s is not a compact JWS: it has %d parts instead of 3", typ, dots+1)
 	}
 	first, rest, _ := strings.Cut(token, ".")
 	second, third, _ := strings.Cut(rest, ".")
@@ -89,7 +88,7 @@ func parse(token, alg, typ string, limit int) (parsed, error) {
 	signature, err3 := decodeStrict(third)
 	for i, err := range [...]error{err1, err2, err3} {
 		if err != nil {
-			return p, refusal.New("jws_malformed", "part %d of the %s is not canonical base64url", i+1, typ)
+			return p, refusal.New("artifact_malformed", "part %d of the %s is not canonical base64url", i+1, typ)
 		}
 	}
 	h, err := parseHeader(head, alg, typ)
@@ -100,7 +99,7 @@ func parse(token, alg, typ string, limit int) (parsed, error) {
 }
 
 func errTooLarge(token, typ string, limit int) error {
-	return refusal.New("artifact_too_large", "the %s has %d bytes; at most %d are read", typ, len(token), limit)
+	return refusal.New("artifact_malformed", "the %s has %d bytes; at most %d are read", typ, len(token), limit)
 }
 
 var (
@@ -124,21 +123,21 @@ func parseHeader(raw []byte, alg, typ string) (header, error) {
 	if !canonical {
 		var ok bool
 		if h, ok = looseHeader(raw); !ok {
-			return h, refusal.New("jws_malformed", "the header of the %s is not a JSON object in which alg, kid and typ are texts", typ)
+			return h, refusal.New("artifact_malformed", "the header of the %s is not a JSON object in which alg, kid and typ are texts", typ)
 		}
 	}
 	if h.Alg != alg {
-		return h, refusal.New("jws_algorithm", "the %s names algorithm %.20q; only %s is accepted", typ, h.Alg, alg)
+		return h, refusal.New("artifact_malformed", "the %s names algorithm %.20q; only %s is accepted", typ, h.Alg, alg)
 	}
 	if h.Typ != typ {
-		return h, refusal.New("jws_type", "a token of type %.60q was given where a %s is needed", h.Typ, typ)
+		return h, refusal.New("artifact_malformed", "a token of type %.60q was given where a %s is needed", h.Typ, typ)
 	}
 	if err := checkKeyID(h.Kid); err != nil {
 		return h, err
 	}
 	if !canonical {
 		// crit, jwk, jku, x5c, b64, a duplicate member, another order: all of them are members or spellings that we never write.
-		return h, refusal.New("jws_header", "the header of the %s has something besides alg, kid and typ, or is not in canonical form", typ)
+		return h, refusal.New("artifact_malformed", "the header of the %s has something besides alg, kid and typ, or is not in canonical form", typ)
 	}
 	return h, nil
 }

@@ -57,7 +57,7 @@ func newKind[C any, P interface {
 
 // NewKind makes the kind of an artifact whose claims are another package's: a struct in which [Registered] is embedded, and [KeyClaims] if
 // it says something of its key. Its fields are texts, truth values, numbers (int64, float64), and structs, lists and pointers of these. check
-// returns an error for claims that no artifact of the kind may have: they are refused as claims_malformed, with typ and that error as the
+// returns an error for claims that no artifact of the kind may have: they are refused as artifact_malformed, with typ and that error as the
 // reason. Their key has to be certified for purpose. NewKind panics for a type of claim that it cannot write.
 func NewKind[C any, P interface {
 	*C
@@ -65,7 +65,7 @@ func NewKind[C any, P interface {
 }](typ, purpose string, maxLifetime time.Duration, check func(*C) error) Kind[C] {
 	return kindOf[C, P](algEdDSA, typ, purpose, maxLifetime, func(c *C) error {
 		if err := check(c); err != nil {
-			return refusal.New("claims_malformed", "the %s: %w", typ, err)
+			return refusal.New("artifact_malformed", "the %s: %w", typ, err)
 		}
 		return nil
 	})
@@ -135,7 +135,7 @@ var (
 	RequestProofKind          = newKind[RequestProof](algEdDSA, "request-proof+jwt", PurposeRequestProof, shortLived)
 	SignerCertificateKind     = newKind[SignerCertificate](algEdDSA, "signer-custody-certificate+jwt", PurposeSignerCertificate, longLived)
 	DeploymentCertificateKind = newKind[DeploymentCertificate](algEdDSA, "deployment-certificate+jwt", PurposeDeploymentCertificate, longLived)
-	RevocationListKind        = newKind[RevocationList](algEdDSA, "revocation-list+jwt", PurposeSignerCertificate, longLived).upTo(maxList)
+	RevocationListKind        = newKind[RevocationList](algEdDSA, "revocation-list+jwt", PurposeSignerCertificate, longLived).upTo(MaxRevocations)
 
 	// The two tokens of a verifier to itself: authenticated with its own secret (RFC 7518 section 3.2), never shown to another verifier.
 	ChallengeTokenKind = newKind[ChallengeToken](algHS256, "challenge+jwt", "challenge", shortLived)

@@ -13,7 +13,7 @@ import (
 func OpenMAC[C any](s Secret, k Kind[C], token string, want Expected, now time.Time, skew time.Duration) (C, error) {
 	var zero C
 	if k.alg != algHS256 {
-		return zero, refusal.New("jws_algorithm", "a %s is not verified with a shared secret", k.Typ)
+		return zero, refusal.New("artifact_malformed", "a %s is not verified with a shared secret", k.Typ)
 	}
 	if err := s.Check(); err != nil {
 		return zero, err
@@ -39,7 +39,7 @@ func OpenMAC[C any](s Secret, k Kind[C], token string, want Expected, now time.T
 // openShared verifies an artifact that one of the policy's shared secrets has to authenticate.
 func openShared[C any](trust *Trust, k Kind[C], token string, want Expected, at moment) (o Opened[C], err error) {
 	if !k.shared {
-		return o, refusal.New("jws_algorithm", "a %s is signed with a key of its own, never with a shared secret", k.Typ)
+		return o, refusal.New("artifact_malformed", "a %s is signed with a key of its own, never with a shared secret", k.Typ)
 	}
 	p, err := parse(token, algHS256, k.Typ, k.maxToken)
 	if err != nil {
@@ -51,7 +51,7 @@ func openShared[C any](trust *Trust, k Kind[C], token string, want Expected, at 
 	}
 	s := want.Secrets[i]
 	if trust.publishes(s) {
-		return o, refusal.New("secret_public_key", "the shared secret for the %s is one of the public keys of the trust bundle, which everybody has", k.Typ)
+		return o, refusal.New("config_malformed", "the shared secret for the %s is one of the public keys of the trust bundle, which everybody has", k.Typ)
 	}
 	if !s.authenticates(p.signed, p.signature) {
 		return o, refusal.New("signature_invalid", "the %s is not authenticated with the shared secret %s", k.Typ, s.id)

@@ -80,25 +80,25 @@ func TestSharedSecret(t *testing.T) {
 		"the policy names it":                      {token, "", names(s)},
 		"one of two, for a rotation":               {token, "", names(rotated, s)},
 		"the policy holds another":                 {token, "key_unknown", names(rotated)},
-		"the policy holds it and does not name it": {token, "key_not_allowed", change(names(s), func(e *evidence.Expected) { e.KeyIDs = []string{"proof-key"} })},
-		"the policy wants a signature":             {token, "jws_algorithm", names()},
-		"the policy names it and holds nothing":    {token, "jws_algorithm", change(names(s), func(e *evidence.Expected) { e.Secrets = nil })},
+		"the policy holds it and does not name it": {token, "not_allowed", change(names(s), func(e *evidence.Expected) { e.KeyIDs = []string{"proof-key"} })},
+		"the policy wants a signature":             {token, "artifact_malformed", names()},
+		"the policy names it and holds nothing":    {token, "artifact_malformed", change(names(s), func(e *evidence.Expected) { e.Secrets = nil })},
 		"the policy holds a secret that is none":   {token, "key_unknown", names(evidence.Secret{})},
-		"a signature, where the policy names it":   {signed, "jws_algorithm", names(s)},
-		"alg EdDSA over the MAC":                   {mac([]byte(strings.Repeat("s", 32)), strings.Replace(header, "HS256", "EdDSA", 1), payload), "jws_algorithm", names(s)},
-		"alg none":                                 {mac([]byte(strings.Repeat("s", 32)), strings.Replace(header, "HS256", "none", 1), payload), "jws_algorithm", names(s)},
-		"alg HS512":                                {mac([]byte(strings.Repeat("s", 32)), strings.Replace(header, "HS256", "HS512", 1), payload), "jws_algorithm", names(s)},
+		"a signature, where the policy names it":   {signed, "artifact_malformed", names(s)},
+		"alg EdDSA over the MAC":                   {mac([]byte(strings.Repeat("s", 32)), strings.Replace(header, "HS256", "EdDSA", 1), payload), "artifact_malformed", names(s)},
+		"alg none":                                 {mac([]byte(strings.Repeat("s", 32)), strings.Replace(header, "HS256", "none", 1), payload), "artifact_malformed", names(s)},
+		"alg HS512":                                {mac([]byte(strings.Repeat("s", 32)), strings.Replace(header, "HS256", "HS512", 1), payload), "artifact_malformed", names(s)},
 		"another secret under its name":            {mac([]byte(strings.Repeat("t", 32)), header, payload), "signature_invalid", names(s)},
 		"the public key under its name":            {mac(key.Public(), header, payload), "signature_invalid", names(s)},
-		"the public key as secret":                 {mac(key.Public(), strings.Replace(header, s.KeyID(), key.KeyID(), 1), payload), "jws_algorithm", names()},
-		"the public key as the policy's secret":    {shared(public), "secret_public_key", names(public)},
-		"its text as the policy's secret":          {shared(publicText), "secret_public_key", names(publicText)},
+		"the public key as secret":                 {mac(key.Public(), strings.Replace(header, s.KeyID(), key.KeyID(), 1), payload), "artifact_malformed", names()},
+		"the public key as the policy's secret":    {shared(public), "config_malformed", names(public)},
+		"its text as the policy's secret":          {shared(publicText), "config_malformed", names(publicText)},
 		"a secret under a key's name":              {mac([]byte(strings.Repeat("s", 32)), strings.Replace(header, s.KeyID(), key.KeyID(), 1), payload), "key_unknown", names(s)},
 		"custody is asked for":                     {token, "key_custody", change(names(s), func(e *evidence.Expected) { e.Custody = []string{evidence.CustodyExternalMediator} })},
-		"a key that cannot be exported":            {token, "key_exportable", change(names(s), func(e *evidence.Expected) { e.RequireNonExportable = true })},
+		"a key that cannot be exported":            {token, "key_custody", change(names(s), func(e *evidence.Expected) { e.RequireNonExportable = true })},
 		"a secret that claims more":                {mac([]byte(strings.Repeat("s", 32)), header, strings.Replace(payload, `"keyExportable":true`, `"keyExportable":false`, 1)), "key_custody", names(s)},
-		"another issuer":                           {token, "issuer_not_allowed", change(names(s), func(e *evidence.Expected) { e.Issuers = []string{"other"} })},
-		"no age":                                   {token, "expectation_missing", change(names(s), func(e *evidence.Expected) { e.MaxAge = 0 })},
+		"another issuer":                           {token, "not_allowed", change(names(s), func(e *evidence.Expected) { e.Issuers = []string{"other"} })},
+		"no age":                                   {token, "not_allowed", change(names(s), func(e *evidence.Expected) { e.MaxAge = 0 })},
 		"altered":                                  {mac([]byte(strings.Repeat("s", 32)), header, payload)[:len(token)-4] + "AAAA", "signature_invalid", names(s)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -117,18 +117,18 @@ func TestSharedSecretIsForAttestationsAlone(t *testing.T) {
 	w := newWorld(t)
 	s := secretOf(t, []byte(strings.Repeat("s", 32)))
 	w.want.Secrets, w.want.KeyIDs = []evidence.Secret{s}, []string{s.KeyID()}
-	wantCode(t, w.open(w.token), "jws_algorithm")
+	wantCode(t, w.open(w.token), "artifact_malformed")
 
 	h := evidence.HashBytes(nil)
 	i, err := signer.NewShared(evidence.RequestProofKind, s, options())
 	must(t, err)
 	_, _, err = i.Sign(t.Context(), evidence.RequestProof{AccessTokenHash: h, Action: "a", BindingHash: h, CapabilityID: "c", ContentHash: h, Resource: "r", Subject: "s"})
-	wantCode(t, err, "jws_algorithm")
+	wantCode(t, err, "artifact_malformed")
 
 	shared, err := signer.NewShared(evidence.RuntimeAttestationKind, evidence.Secret{}, options())
 	must(t, err)
 	_, _, err = shared.Sign(t.Context(), attestation())
-	wantCode(t, err, "secret_too_short")
+	wantCode(t, err, "config_malformed")
 	claims := attestation()
 	evidence.RuntimeAttestationKind.Stamp(&claims, evidence.NewRegistered("runtime", "api", noon, time.Minute), evidence.KeyClaims{KeyCustody: custody.HardwareBacked})
 	_, err = evidence.SignMAC(s, evidence.RuntimeAttestationKind, claims)
@@ -139,7 +139,7 @@ func TestSharedSecretIsForAttestationsAlone(t *testing.T) {
 		KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRuntimeAttestation}, SubjectIssuer: "runtime", SubjectKeyID: s.KeyID(),
 		SubjectPublicKey: strings.Repeat("A", 43), SubjectPublicKeyHash: h,
 	})
-	wantCode(t, err, "claims_malformed")
+	wantCode(t, err, "artifact_malformed")
 	o := options()
 	o.Second = newPostQuantum("k", 1)
 	if _, err := signer.NewShared(evidence.RuntimeAttestationKind, s, o); err == nil {
@@ -175,16 +175,16 @@ func TestTokensToOneself(t *testing.T) {
 		"as it was written":           {s, token, "", nil},
 		"whatever is asked of keys":   {s, token, "", func(e *evidence.Expected) { e.RequireNonExportable, e.Custody = true, []string{"hardware_backed"} }},
 		"another secret":              {other, token, "signature_invalid", nil},
-		"no secret":                   {evidence.Secret{}, token, "secret_too_short", nil},
+		"no secret":                   {evidence.Secret{}, token, "config_malformed", nil},
 		"nothing":                     {s, "", "artifact_missing", nil},
 		"altered":                     {s, mac(header, payload)[:len(token)-4] + "AAAA", "signature_invalid", nil},
-		"alg none":                    {s, mac(strings.Replace(header, "HS256", "none", 1), payload), "jws_algorithm", nil},
-		"under another secret's name": {s, mac(strings.Replace(header, s.KeyID(), other.KeyID(), 1), payload), "key_not_allowed", nil},
-		"claims that are none":        {s, mac(header, "{}"), "claims_not_canonical", nil},
-		"a claim that is empty":       {s, mac(header, strings.Replace(payload, `"challengeId":"c"`, `"challengeId":""`, 1)), "claims_malformed", nil},
-		"another issuer's":            {s, token, "issuer_not_allowed", func(e *evidence.Expected) { e.Issuers = []string{"x"} }},
-		"for another":                 {s, token, "audience_not_allowed", func(e *evidence.Expected) { e.Audiences = []string{"x"} }},
-		"with no age asked for":       {s, token, "expectation_missing", func(e *evidence.Expected) { e.MaxAge = 0 }},
+		"alg none":                    {s, mac(strings.Replace(header, "HS256", "none", 1), payload), "artifact_malformed", nil},
+		"under another secret's name": {s, mac(strings.Replace(header, s.KeyID(), other.KeyID(), 1), payload), "not_allowed", nil},
+		"claims that are none":        {s, mac(header, "{}"), "artifact_malformed", nil},
+		"a claim that is empty":       {s, mac(header, strings.Replace(payload, `"challengeId":"c"`, `"challengeId":""`, 1)), "artifact_malformed", nil},
+		"another issuer's":            {s, token, "not_allowed", func(e *evidence.Expected) { e.Issuers = []string{"x"} }},
+		"for another":                 {s, token, "not_allowed", func(e *evidence.Expected) { e.Audiences = []string{"x"} }},
+		"with no age asked for":       {s, token, "not_allowed", func(e *evidence.Expected) { e.MaxAge = 0 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := want
@@ -201,7 +201,7 @@ func TestTokensToOneself(t *testing.T) {
 	}
 	want.MaxAge = 20 * time.Second
 	for now, code := range map[time.Duration]string{ // with a clock difference of ten seconds
-		-10 * time.Second: "", -10*time.Second - 1: "not_yet_valid", 30 * time.Second: "", 30*time.Second + 1: "too_old", 70*time.Second - 1: "too_old", 70 * time.Second: "expired",
+		-10 * time.Second: "", -10*time.Second - 1: "clock_skew", 30 * time.Second: "", 30*time.Second + 1: "expired", 70*time.Second - 1: "expired", 70 * time.Second: "expired",
 	} {
 		if _, err = evidence.OpenMAC(s, evidence.CapabilityKind, token, want, noon.Add(now), 10*time.Second); code != "" || err != nil {
 			wantCode(t, err, code)
@@ -211,23 +211,23 @@ func TestTokensToOneself(t *testing.T) {
 	// A kind that is signed with a key is never opened with a secret, and the other way round, whatever the token says of itself.
 	w := newWorld(t)
 	_, err = evidence.OpenMAC(s, evidence.RequestProofKind, w.token, w.want, noon, 0)
-	wantCode(t, err, "jws_algorithm")
+	wantCode(t, err, "artifact_malformed")
 	_, err = evidence.Open(w.verifier, evidence.CapabilityKind, token, w.want)
-	wantCode(t, err, "jws_algorithm")
+	wantCode(t, err, "artifact_malformed")
 	v, err := w.key.Current(t.Context())
 	must(t, err)
 	_, err = evidence.Sign(t.Context(), v, evidence.CapabilityKind, claims)
-	wantCode(t, err, "jws_algorithm")
+	wantCode(t, err, "artifact_malformed")
 	claims.ChallengeID = ""
 	_, err = evidence.SignMAC(s, evidence.CapabilityKind, claims)
-	wantCode(t, err, "claims_malformed")
+	wantCode(t, err, "artifact_malformed")
 
 	// Nor is a request proof whose header, MAC and claims are all those of a shared secret.
 	header, payload = parts(t, w.token)
 	header = strings.NewReplacer("EdDSA", "HS256", "proof-key:v1", s.KeyID()).Replace(header)
 	payload = strings.NewReplacer(`"external_mediator"`, `"shared_secret"`, `"keyExportable":false`, `"keyExportable":true`).Replace(payload)
 	w.want.Secrets, w.want.KeyIDs = []evidence.Secret{s}, []string{s.KeyID()}
-	wantCode(t, w.open(mac(header, payload)), "jws_algorithm")
+	wantCode(t, w.open(mac(header, payload)), "artifact_malformed")
 }
 
 // TestSharedSecretUnderTrust holds a shared secret and what it authenticates against the trust bundle.
@@ -259,22 +259,22 @@ func TestSharedSecretUnderTrust(t *testing.T) {
 	twice.PostQuantum = second.public
 	must(t, open(s, token, d.root, evidence.Bundle{Certificates: d.certificates, Revocations: list(evidence.RevokedArtifact, "another")}))
 	must(t, open(s, token, twice, evidence.Bundle{}))
-	wantCode(t, open(s, token, d.root, evidence.Bundle{Revocations: list(evidence.RevokedArtifact, id)}), "artifact_revoked")
-	wantCode(t, open(s, token, d.root, evidence.Bundle{Revocations: list(evidence.RevokedKey, s.KeyID())}), "key_revoked")
+	wantCode(t, open(s, token, d.root, evidence.Bundle{Revocations: list(evidence.RevokedArtifact, id)}), "revoked")
+	wantCode(t, open(s, token, d.root, evidence.Bundle{Revocations: list(evidence.RevokedKey, s.KeyID())}), "revoked")
 	for name, key := range map[string][]byte{
 		"the registry's key": d.root.Public, "its text": []byte(evidence.EncodePublicKey(d.root.Public)), "the registry's second key": second.public.Bytes(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := secretOf(t, key)
 			token, _ := sign(s)
-			wantCode(t, open(s, token, twice, evidence.Bundle{}), "secret_public_key")
+			wantCode(t, open(s, token, twice, evidence.Bundle{}), "config_malformed")
 		})
 	}
 	header, payload := parts(t, token)
 	input := b64.EncodeToString([]byte(header)) + "." + b64.EncodeToString([]byte(strings.Replace(payload, `"mode":"autonomous"`, `"mode":""`, 1)))
 	m := hmac.New(sha256.New, []byte(strings.Repeat("s", 32)))
 	m.Write([]byte(input))
-	wantCode(t, open(s, input+"."+b64.EncodeToString(m.Sum(nil)), d.root, evidence.Bundle{}), "claims_malformed")
+	wantCode(t, open(s, input+"."+b64.EncodeToString(m.Sum(nil)), d.root, evidence.Bundle{}), "artifact_malformed")
 }
 
 func TestKeyName(t *testing.T) {

@@ -53,7 +53,7 @@ func Open[C any](v *Verifier, k Kind[C], token string, want Expected) (Opened[C]
 func open[C any](trust *Trust, k Kind[C], token string, want Expected, at moment) (o Opened[C], err error) {
 	switch {
 	case k.alg != algEdDSA:
-		return o, refusal.New("jws_algorithm", "a %s is not verified with a public key", k.Typ)
+		return o, refusal.New("artifact_malformed", "a %s is not verified with a public key", k.Typ)
 	case len(want.Secrets) > 0:
 		return openShared(trust, k, token, want, at)
 	case k.rooted():
@@ -113,7 +113,7 @@ func Judge[C any](v *Verifier, k Kind[C], o Opened[C], want Expected) error {
 		return err
 	}
 	if o.typ != k.Typ {
-		return refusal.New("jws_type", "a token of type %.60q was given where a %s is needed", o.typ, k.Typ)
+		return refusal.New("artifact_malformed", "a token of type %.60q was given where a %s is needed", o.typ, k.Typ)
 	}
 	trust, at := v.Trust(), v.moment()
 	s, err := k.signer(trust, o.kid, want, at)
@@ -129,7 +129,7 @@ func Judge[C any](v *Verifier, k Kind[C], o Opened[C], want Expected) error {
 // signer returns the key that is certified now under the id kid for artifacts of this kind.
 func (k Kind[C]) signer(trust *Trust, kid string, want Expected, at moment) (*certified, error) {
 	if want.RequirePostQuantum {
-		return nil, refusal.New("second_signature_not_pinned", "the policy demands a post-quantum signature of the %s, which is signed once", k.Typ)
+		return nil, refusal.New("roots_not_pinned", "the policy demands a post-quantum signature of the %s, which is signed once", k.Typ)
 	}
 	return trust.signer(kid, k.Typ, k.Purpose, at)
 }
@@ -145,7 +145,7 @@ func (k Kind[C]) admits(trust *Trust, s *certified, o Opened[C], want Expected, 
 		return err
 	}
 	if r.Issuer != s.cert.SubjectIssuer {
-		return refusal.New("issuer_mismatch", "the %s claims issuer %q, but key %s is certified for issuer %q", k.Typ, r.Issuer, o.kid, s.cert.SubjectIssuer)
+		return refusal.New("key_purpose", "the %s claims issuer %q, but key %s is certified for issuer %q", k.Typ, r.Issuer, o.kid, s.cert.SubjectIssuer)
 	}
 	if k.custody != nil && *k.custody(o.claims) != key {
 		return refusal.New("key_custody", "the %s and the custody certificate of key %s disagree about the key's custody", k.Typ, o.kid)

@@ -3,31 +3,31 @@ package evidence
 import (
 	"cmp"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// History is what the security team has signed for verifiers before what the trust bundle holds now. It is public too, and lies beside the
-// bundle. Who verifies records needs it ([PastTrust]); who verifies live calls never reads it, so what is retired stays refused there.
+// History is one segment of what the security team signed earlier and the trust bundle no longer holds. It is
+// public, and lies beside the bundle. Verifiers of records read it ([PastTrust]). Verifiers of live calls never
+// do, so a retired key stays refused there.
 type History struct {
-	// Certificates are custody certificates that the bundle has no more: of retired key versions, with the moment of their retirement as
-	// their end, and those that another one has replaced.
+	// Certificates are custody certificates that left the bundle: those of retired key versions, with the moment
+	// of their retirement as their end, and those that a later certificate replaced.
 	Certificates []string `json:"certificates"`
-	// Revocations are the last lists in which an entry stood that the bundle's list has no more.
+	// Revocations are revocation lists. Each holds the entries that one revocation added, so its iat is the time
+	// of that revocation.
 	Revocations []string `json:"revocations,omitempty"`
 	// Manifests are the deployment manifests that were certified, as canonical JSON.
 	Manifests []string `json:"manifests,omitempty"`
 }
 
-// Bounds of a history. The certificates of eight keys that rotate every month fill it in 42 years.
-const (
-	MaxHistory   = 4096 // certificates
-	MaxManifests = 512
-)
+// Texts returns how many texts the segment has.
+func (h History) Texts() int { return len(h.Certificates) + len(h.Revocations) + len(h.Manifests) }
 
-// ParseHistory reads one strict JSON history, with nothing verified: [NewPastTrust] does.
+// ParseHistory reads one strict JSON segment of a history, with nothing verified: [PastTrust] verifies what it uses.
 func ParseHistory(raw []byte) (History, error) {
 	var h History
 	if len(raw) > MaxBundle {
@@ -39,88 +39,261 @@ func ParseHistory(raw []byte) (History, error) {
 	return h, nil
 }
 
-// PastTrust is whom a verifier of records believes: at each moment the certificates of that moment, and at every moment what has been
-// revoked since. It is safe for concurrent use.
-type PastTrust struct {
-	pins         *Trust                  // the roots, the policy and everything that was ever revoked; it certifies nothing
-	certificates map[string][]*certified // by kid, in the order in which they were issued
+// Segment reads the custody certificates of one segment of a history. It is called again when one of them is
+// needed, so that the certificates of all times need not be in memory.
+type Segment func() ([]string, error)
+
+// Certificates returns certificates in memory as a segment.
+func Certificates(tokens []string) Segment {
+	return func() ([]string, error) { return tokens, nil }
 }
 
-// NewPastTrust verifies every signature of a bundle and a history, as [NewTrust] does. One that is wrong refuses them all.
+// PastTrust is whom a verifier of records believes: at each moment the certificates of that moment, and at every
+// moment what has been revoked since. It finds certificates by key id, and verifies the signatures of those that
+// it uses. It is safe for concurrent use.
+type PastTrust struct {
+	roots []Root
+	lists []string // the bundle's revocation list, and those of the history
+	pins  *Trust   // the roots, the policy and everything that was ever revoked; it certifies nothing
+	index *pastIndex
+
+	mu     sync.Mutex
+	opened map[string][]*certified // certificates that were verified, by kid, in the order in which they were issued
+}
+
+// NewPastTrust makes the trust in a bundle and in a history that is in memory.
 func NewPastTrust(roots []Root, b Bundle, h History, policy SignerPolicy) (*PastTrust, error) {
-	pins, err := newTrust(roots, policy)
+	return ReadPastTrust(roots, b, h.Revocations, policy, Certificates(h.Certificates))
+}
+
+// ReadPastTrust reads the segments of a history, oldest first, and remembers where the certificates of each key
+// are. revocations are the lists of the history. One text that is no certificate refuses them all.
+func ReadPastTrust(
+	roots []Root, b Bundle, revocations []string, policy SignerPolicy, history ...Segment,
+) (*PastTrust, error) {
+	if b.Revocations == "" && len(revocations) > 0 {
+		return nil, refusal.New("revocations_stale", "the history has revocation lists, and the trust bundle has none")
+	}
+	// The bundle comes last: of two certificates of the same second, its own counts.
+	index, err := newPastIndex(append(slices.Clone(history), Certificates(b.Certificates)))
 	if err != nil {
 		return nil, err
 	}
-	if n := len(b.Certificates) + len(h.Certificates); n > maxCertificates+MaxHistory {
-		return nil, refusal.New("trust_malformed", "the trust bundle and its history hold %d certificates; at most %d are read", n, maxCertificates+MaxHistory)
+	p := &PastTrust{roots: roots, lists: append([]string{b.Revocations}, revocations...), index: index}
+	return p.pinned(policy, nil)
+}
+
+// Under returns p for another policy.
+func (p *PastTrust) Under(policy SignerPolicy) (*PastTrust, error) {
+	return (&PastTrust{roots: p.roots, lists: p.lists, index: p.index}).pinned(policy, p.pins)
+}
+
+// Revoking returns p with another revocation list of the bundle beside all that p knows to be revoked.
+func (p *PastTrust) Revoking(list string) (*PastTrust, error) {
+	lists := slices.DeleteFunc(append([]string{list}, p.lists...), func(list string) bool { return list == "" })
+	if len(lists) == 0 {
+		return p, nil
 	}
-	pins.past = true
-	p := &PastTrust{pins: pins, certificates: make(map[string][]*certified)}
-	var all []*certified
-	for _, token := range slices.Concat(h.Certificates, b.Certificates) { // of two of the same second, the one in the bundle counts
-		s, err := pins.openCertificate(token)
-		if err != nil {
+	return (&PastTrust{roots: p.roots, lists: lists, index: p.index}).pinned(p.pins.policy, nil)
+}
+
+// pinned completes p with the roots, the policy and the revocations. It takes the revocations from before if they
+// were verified alike.
+func (p *PastTrust) pinned(policy SignerPolicy, before *Trust) (_ *PastTrust, err error) {
+	if p.pins, err = newTrust(p.roots, policy); err != nil {
+		return nil, err
+	}
+	p.pins.past, p.opened = true, make(map[string][]*certified)
+	switch {
+	case p.lists[0] == "":
+	case before != nil && before.policy.RequirePostQuantum == policy.RequirePostQuantum:
+		p.pins.revocations = before.revocations
+	default:
+		if p.pins.revocations, err = p.pins.openRevocations(p.lists[0]); err != nil {
 			return nil, err
 		}
-		p.certificates[s.cert.SubjectKeyID] = append(p.certificates[s.cert.SubjectKeyID], s)
-		all = append(all, s)
-	}
-	for _, of := range p.certificates {
-		slices.SortStableFunc(of, func(x, y *certified) int { return cmp.Compare(x.cert.IssuedAt, y.cert.IssuedAt) })
-	}
-	markShared(slices.Values(all))
-	if err := p.revoke(b.Revocations, h.Revocations); err != nil {
-		return nil, err
+		for _, token := range p.lists[1:] {
+			r, err := p.pins.openRevocations(token)
+			if err != nil {
+				return nil, err
+			}
+			p.pins.revocations.include(r.list.Revoked)
+		}
 	}
 	return p, nil
 }
 
-// revoke takes over the bundle's revocation list, whose times count, and the entries of earlier ones.
-func (p *PastTrust) revoke(list string, earlier []string) (err error) {
-	if list == "" {
-		if len(earlier) > 0 {
-			return refusal.New("revocations_missing", "the history has revocation lists, and the trust bundle has none")
-		}
-		return nil
-	}
-	if p.pins.revocations, err = p.pins.openRevocations(list); err != nil {
-		return err
-	}
-	for _, token := range earlier {
-		r, err := p.pins.openRevocations(token)
+// VerifyAll verifies every certificate, and calls each, unless it is nil, with what the certificate says. It keeps
+// none in memory.
+func (p *PastTrust) VerifyAll(each func(SignerCertificate)) error {
+	for _, segment := range p.index.segments {
+		tokens, err := segment()
 		if err != nil {
 			return err
 		}
-		p.pins.revocations.include(r.list.Revoked)
+		for _, token := range tokens {
+			s, err := p.pins.openCertificate(token)
+			if err != nil {
+				return err
+			}
+			if each != nil {
+				each(s.cert)
+			}
+		}
 	}
 	return nil
 }
 
-// At returns a verifier as of a moment: of each key the certificate counts that was the last one then. What was revoked since is refused
-// whenever it was signed. A moment after now is refused: no record is of the future.
+// At returns a verifier as of a moment: of each key the certificate counts that was the last one then. What was
+// revoked since is refused whenever it was signed. A moment after now is refused: no record is of the future.
 func (p *PastTrust) At(moment, now time.Time) (*Verifier, error) {
 	if moment.After(now.Add(DefaultSkew)) {
-		return nil, refusal.New("not_yet_valid", "it is of %s, which is in the future", moment.UTC().Format(time.RFC3339))
+		return nil, refusal.New("clock_skew", "it is of %s, which is in the future", moment.UTC().Format(time.RFC3339))
 	}
 	t := *p.pins
-	t.signers, t.newest = make(map[string]*certified, len(p.certificates)), make(map[string]int)
-	for kid, of := range p.certificates {
-		last := of[0]
-		for _, s := range of {
-			if s.cert.IssuedAt <= moment.Unix() {
-				last = s
-				name, version := cutKeyID(kid)
-				t.newest[name] = max(t.newest[name], version)
-			}
-		}
-		t.signers[kid] = last
-	}
-	for kid, s := range t.signers { // what had ended by then was retired, if there was a later version
-		name, version := cutKeyID(kid)
-		if ended := !moment.Add(-DefaultSkew).Before(time.Unix(s.cert.Expires, 0)); ended && version < t.newest[name] {
-			delete(t.signers, kid)
-		}
-	}
+	t.find = func(kid string) (s *certified, newest int, err error) { return p.find(kid, moment) }
 	return NewVerifier(&t, VerifierOptions{Now: func() time.Time { return moment }})
+}
+
+// find returns the certificate of a key that counts at a moment, or nil, and the newest version of the key that
+// was certified by then.
+func (p *PastTrust) find(kid string, moment time.Time) (*certified, int, error) {
+	name, version := cutKeyID(kid)
+	newest := 0
+	for _, of := range p.index.versions[name] {
+		if of.since <= moment.Unix() {
+			newest = max(newest, of.number)
+		}
+	}
+	all, err := p.open(kid)
+	if err != nil || len(all) == 0 {
+		return nil, newest, err
+	}
+	last := all[0]
+	for _, s := range all {
+		if s.cert.IssuedAt <= moment.Unix() {
+			last = s
+		}
+	}
+	// A certificate that had ended by then was retired, if there was a later version.
+	if !moment.Add(-DefaultSkew).Before(time.Unix(last.cert.Expires, 0)) && version < newest {
+		return nil, newest, nil
+	}
+	return last, newest, nil
+}
+
+// maxOpened bounds the keys whose certificates stay in memory once they were verified.
+const maxOpened = 1024
+
+// open verifies the certificates of a key, in the order in which they were issued.
+func (p *PastTrust) open(kid string) ([]*certified, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if all, ok := p.opened[kid]; ok {
+		return all, nil
+	}
+	var all []*certified
+	for _, at := range p.index.keys[kid] {
+		token, err := p.index.read(at)
+		if err != nil {
+			return nil, err
+		}
+		s, err := p.pins.openCertificate(token)
+		if err != nil {
+			return nil, err
+		}
+		if s.cert.SubjectKeyID != kid {
+			return nil, refusal.New("trust_malformed", "the history was changed while it was read")
+		}
+		s.token, s.shared = "", p.index.purposes[s.cert.SubjectPublicKeyHash] == severalPurposes
+		all = append(all, s)
+	}
+	slices.SortStableFunc(all, func(x, y *certified) int { return cmp.Compare(x.cert.IssuedAt, y.cert.IssuedAt) })
+	if len(p.opened) >= maxOpened {
+		clear(p.opened)
+	}
+	if len(all) > 0 {
+		p.opened[kid] = all
+	}
+	return all, nil
+}
+
+// pastIndex says where the certificates of each key are, by the unverified claims of all of them. A forged claim
+// can only refuse more: whatever is believed is verified first.
+type pastIndex struct {
+	segments []Segment
+	keys     map[string][]place       // by kid, in the order of the segments
+	versions map[string][]pastVersion // by key name
+	purposes map[string]string        // by the hash of a public key; severalPurposes if it is certified for more than one
+
+	mu     sync.Mutex
+	tokens []string // of the segment that was read last
+	last   int      // its number
+}
+
+type place struct{ segment, number int32 }
+
+const severalPurposes = "*"
+
+// pastVersion is a version of a key, and when it was first certified.
+type pastVersion struct {
+	number int
+	since  int64
+}
+
+func newPastIndex(segments []Segment) (*pastIndex, error) {
+	x := &pastIndex{
+		segments: segments, last: -1,
+		keys: make(map[string][]place), versions: make(map[string][]pastVersion), purposes: make(map[string]string),
+	}
+	for i, segment := range segments {
+		tokens, err := segment()
+		if err != nil {
+			return nil, err
+		}
+		for n, token := range tokens {
+			c, err := UnverifiedClaims(SignerCertificateKind, token)
+			if err != nil {
+				return nil, err
+			}
+			x.add(c, place{int32(i), int32(n)}) //nolint:gosec // no history has so many
+		}
+	}
+	return x, nil
+}
+
+func (x *pastIndex) add(c SignerCertificate, at place) {
+	kid := c.SubjectKeyID
+	if name, number := cutKeyID(kid); number > 0 {
+		of := x.versions[name]
+		i := slices.IndexFunc(of, func(v pastVersion) bool { return v.number == number })
+		if x.keys[kid] == nil {
+			x.versions[name] = append(of, pastVersion{number, c.IssuedAt})
+		} else if i >= 0 {
+			of[i].since = min(of[i].since, c.IssuedAt)
+		}
+	}
+	x.keys[kid] = append(x.keys[kid], at)
+	if before, ok := x.purposes[c.SubjectPublicKeyHash]; ok && before != c.Purposes[0] {
+		x.purposes[c.SubjectPublicKeyHash] = severalPurposes
+	} else {
+		x.purposes[c.SubjectPublicKeyHash] = c.Purposes[0]
+	}
+}
+
+// read returns one certificate. It keeps the segment in memory until another one is read.
+func (x *pastIndex) read(at place) (string, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if int(at.segment) != x.last {
+		tokens, err := x.segments[at.segment]()
+		if err != nil {
+			return "", err
+		}
+		x.tokens, x.last = tokens, int(at.segment)
+	}
+	if int(at.number) >= len(x.tokens) {
+		return "", refusal.New("trust_malformed", "the history was changed while it was read")
+	}
+	return x.tokens[at.number], nil
 }

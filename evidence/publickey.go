@@ -26,16 +26,16 @@ var smallOrder = [][]byte{
 // reduced, for which implementations disagree about what verifies.
 func NewPublicKey(b []byte) (ed25519.PublicKey, error) {
 	if len(b) != ed25519.PublicKeySize {
-		return nil, refusal.New("key_malformed", "an Ed25519 public key has %d bytes, not %d", ed25519.PublicKeySize, len(b))
+		return nil, refusal.New("trust_malformed", "an Ed25519 public key has %d bytes, not %d", ed25519.PublicKeySize, len(b))
 	}
 	y := bytes.Clone(b)
 	y[31] &= 0x7f
 	if !reduced(y) {
-		return nil, refusal.New("key_malformed", "the Ed25519 public key is not in its canonical encoding")
+		return nil, refusal.New("trust_malformed", "the Ed25519 public key is not in its canonical encoding")
 	}
 	for _, s := range smallOrder {
 		if bytes.Equal(y, append(bytes.Clone(s), make([]byte, 32-len(s))...)) {
-			return nil, refusal.New("key_malformed", "the Ed25519 public key is a point of small order")
+			return nil, refusal.New("trust_malformed", "the Ed25519 public key is a point of small order")
 		}
 	}
 	return ed25519.PublicKey(bytes.Clone(b)), nil
@@ -62,7 +62,7 @@ const maxJWK = 64 << 10
 
 func checkJWKSize(raw []byte) error {
 	if len(raw) > maxJWK {
-		return refusal.New("key_malformed", "the file has %d bytes; a JWK, or a set of two, has at most %d", len(raw), maxJWK)
+		return refusal.New("trust_malformed", "the file has %d bytes; a JWK, or a set of two, has at most %d", len(raw), maxJWK)
 	}
 	return nil
 }
@@ -75,11 +75,11 @@ func ParseJWK(raw []byte) (kid string, key ed25519.PublicKey, err error) {
 	}
 	var jwk jose.JSONWebKey
 	if err := json.Unmarshal(raw, &jwk); err != nil {
-		return "", nil, refusal.New("key_malformed", "the file is not a JWK: %v", err)
+		return "", nil, refusal.New("trust_malformed", "the file is not a JWK: %v", err)
 	}
 	std, ok := jwk.Key.(stded25519.PublicKey) // go-jose hands out the standard library's type; circl's has the same bytes
 	if !ok || jwk.KeyID == "" || len(jwk.KeyID) > maxKeyID {
-		return "", nil, refusal.New("key_malformed", "the JWK must be a public Ed25519 key with a kid")
+		return "", nil, refusal.New("trust_malformed", "the JWK must be a public Ed25519 key with a kid")
 	}
 	key, err = NewPublicKey(std)
 	return jwk.KeyID, key, err

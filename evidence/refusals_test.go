@@ -134,60 +134,60 @@ func TestHostileTokens(t *testing.T) {
 	stray := string("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"[strings.IndexByte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", last)|1])
 	for name, tt := range map[string]struct{ token, code string }{
 		"nothing":                        {"", "artifact_missing"},
-		"100 KB":                         {strings.Repeat("a", 100<<10), "artifact_too_large"},
-		"two parts":                      {w.token[:strings.LastIndex(w.token, ".")], "jws_malformed"},
-		"four parts":                     {w.token + ".x", "jws_malformed"},
-		"padding":                        {w.token + "==", "jws_malformed"},
-		"a line break":                   {w.token[:len(w.token)-4] + "\n" + w.token[len(w.token)-4:], "jws_malformed"},
-		"stray bits":                     {w.token[:len(w.token)-1] + stray, "jws_malformed"},
+		"100 KB":                         {strings.Repeat("a", 100<<10), "artifact_malformed"},
+		"two parts":                      {w.token[:strings.LastIndex(w.token, ".")], "artifact_malformed"},
+		"four parts":                     {w.token + ".x", "artifact_malformed"},
+		"padding":                        {w.token + "==", "artifact_malformed"},
+		"a line break":                   {w.token[:len(w.token)-4] + "\n" + w.token[len(w.token)-4:], "artifact_malformed"},
+		"stray bits":                     {w.token[:len(w.token)-1] + stray, "artifact_malformed"},
 		"no signature":                   {w.token[:strings.LastIndex(w.token, ".")+1], "signature_invalid"},
-		"alg none":                       {withHeader(replace(header, "EdDSA", "none")), "jws_algorithm"},
-		"alg Ed25519":                    {withHeader(replace(header, "EdDSA", "Ed25519")), "jws_algorithm"},
-		"HS256 with the public key":      {hs(), "jws_algorithm"},
-		"another typ":                    {withHeader(replace(header, "request-proof+jwt", "trigger-receipt+jwt")), "jws_type"},
-		"an unknown crit":                {withHeader(replace(header, `{"alg"`, `{"crit":["x"],"alg"`)), "jws_header"},
-		"an empty crit":                  {withHeader(replace(header, `"typ"`, `"crit":[],"typ"`)), "jws_header"},
-		"an embedded jwk":                {withHeader(replace(header, `"kid"`, `"jwk":{},"kid"`)), "jws_header"},
-		"b64 false":                      {withHeader(replace(header, `"kid"`, `"b64":false,"kid"`)), "jws_header"},
-		"alg twice":                      {withHeader(replace(header, `"alg":"EdDSA"`, `"alg":"none","alg":"EdDSA"`)), "jws_header"},
-		"ALG":                            {withHeader(replace(header, `"alg"`, `"ALG"`)), "jws_algorithm"},
-		"a space":                        {withHeader(replace(header, `","`, `", "`)), "jws_header"},
-		"another order":                  {withHeader(`{"typ":"request-proof+jwt","alg":"EdDSA","kid":"proof-key:v1"}`), "jws_header"},
+		"alg none":                       {withHeader(replace(header, "EdDSA", "none")), "artifact_malformed"},
+		"alg Ed25519":                    {withHeader(replace(header, "EdDSA", "Ed25519")), "artifact_malformed"},
+		"HS256 with the public key":      {hs(), "artifact_malformed"},
+		"another typ":                    {withHeader(replace(header, "request-proof+jwt", "trigger-receipt+jwt")), "artifact_malformed"},
+		"an unknown crit":                {withHeader(replace(header, `{"alg"`, `{"crit":["x"],"alg"`)), "artifact_malformed"},
+		"an empty crit":                  {withHeader(replace(header, `"typ"`, `"crit":[],"typ"`)), "artifact_malformed"},
+		"an embedded jwk":                {withHeader(replace(header, `"kid"`, `"jwk":{},"kid"`)), "artifact_malformed"},
+		"b64 false":                      {withHeader(replace(header, `"kid"`, `"b64":false,"kid"`)), "artifact_malformed"},
+		"alg twice":                      {withHeader(replace(header, `"alg":"EdDSA"`, `"alg":"none","alg":"EdDSA"`)), "artifact_malformed"},
+		"ALG":                            {withHeader(replace(header, `"alg"`, `"ALG"`)), "artifact_malformed"},
+		"a space":                        {withHeader(replace(header, `","`, `", "`)), "artifact_malformed"},
+		"another order":                  {withHeader(`{"typ":"request-proof+jwt","alg":"EdDSA","kid":"proof-key:v1"}`), "artifact_malformed"},
 		"a separator in the kid":         {withHeader(replace(header, "proof-key:v1", "\u2028")), "key_unknown"},
 		"the longest kid":                {withHeader(replace(header, "proof-key:v1", strings.Repeat("k", 256))), "key_unknown"},
 		"a kid without a version":        {withHeader(replace(header, "proof-key:v1", "proof-key")), "key_unknown"},
 		"another spelling of version":    {withHeader(replace(header, "proof-key:v1", "proof-key:v01")), "key_unknown"},
 		"version 0":                      {withHeader(replace(header, "proof-key:v1", "proof-key:v0")), "key_unknown"},
-		"another issuer than the key":    {withPayload(replace(payload, `"iss":"mediator"`, `"iss":"runtime"`)), "issuer_mismatch"},
+		"another issuer than the key":    {withPayload(replace(payload, `"iss":"mediator"`, `"iss":"runtime"`)), "key_purpose"},
 		"a better custody":               {withPayload(replace(payload, `"external_mediator"`, `"hardware_backed"`)), "key_custody"},
 		"a worse custody":                {withPayload(replace(payload, `"keyExportable":false`, `"keyExportable":true`)), "key_custody"},
-		"a key for another purpose":      {w.forge(t, replace(header, "request-proof+jwt", "action-grant+jwt"), payload), "jws_type"},
-		"no object":                      {withHeader(`[]`), "jws_malformed"},
-		"no kid":                         {withHeader(`{"alg":"EdDSA","kid":"","typ":"request-proof+jwt"}`), "jws_malformed"},
-		"a long kid":                     {withHeader(replace(header, "proof-key:v1", strings.Repeat("k", 300))), "jws_malformed"},
-		"a header without a beginning":   {withHeader(replace(header, `{"alg":"EdDSA","kid":"`, "")), "jws_malformed"},
-		"a header without an end":        {withHeader(replace(header, `","typ":"request-proof+jwt"}`, "")), "jws_malformed"},
-		"a kid with an escape":           {withHeader(replace(header, "proof-key:v1", `proof-key:v\u0031`)), "jws_header"},
-		"a kid with a control character": {withHeader(replace(header, "proof-key:v1", "proof-key:v1\x1f")), "jws_malformed"},
-		"a kid that is not UTF-8":        {withHeader(replace(header, "proof-key:v1", "proof-key:v1\xff")), "jws_header"},
-		"kid twice":                      {withHeader(replace(header, `"kid":"`, `"kid":"x","kid":"`)), "jws_header"},
+		"a key for another purpose":      {w.forge(t, replace(header, "request-proof+jwt", "action-grant+jwt"), payload), "artifact_malformed"},
+		"no object":                      {withHeader(`[]`), "artifact_malformed"},
+		"no kid":                         {withHeader(`{"alg":"EdDSA","kid":"","typ":"request-proof+jwt"}`), "artifact_malformed"},
+		"a long kid":                     {withHeader(replace(header, "proof-key:v1", strings.Repeat("k", 300))), "artifact_malformed"},
+		"a header without a beginning":   {withHeader(replace(header, `{"alg":"EdDSA","kid":"`, "")), "artifact_malformed"},
+		"a header without an end":        {withHeader(replace(header, `","typ":"request-proof+jwt"}`, "")), "artifact_malformed"},
+		"a kid with an escape":           {withHeader(replace(header, "proof-key:v1", `proof-key:v\u0031`)), "artifact_malformed"},
+		"a kid with a control character": {withHeader(replace(header, "proof-key:v1", "proof-key:v1\x1f")), "artifact_malformed"},
+		"a kid that is not UTF-8":        {withHeader(replace(header, "proof-key:v1", "proof-key:v1\xff")), "artifact_malformed"},
+		"kid twice":                      {withHeader(replace(header, `"kid":"`, `"kid":"x","kid":"`)), "artifact_malformed"},
 		"a kid that is a path":           {withHeader(replace(header, "proof-key:v1", "../proof-key:v1")), "key_unknown"},
 		"another version":                {withHeader(replace(header, "proof-key:v1", "proof-key:v2")), "key_unknown"},
 		"a root's kid":                   {withHeader(replace(header, "proof-key:v1", "registry:v1")), "key_purpose"},
-		"claims reordered":               {withPayload(replace(payload, `"action":"a","aud":"api"`, `"aud":"api","action":"a"`)), "claims_not_canonical"},
-		"a claim twice":                  {withPayload(replace(payload, `"action":"a"`, `"action":"b","action":"a"`)), "claims_not_canonical"},
-		"a claim in another case":        {withPayload(replace(payload, `"action"`, `"Action"`)), "claims_malformed"},
-		"an unknown claim":               {withPayload(replace(payload, `"action":"a"`, `"action":"a","admin":true`)), "claims_malformed"},
-		"a missing claim":                {withPayload(replace(payload, `"action":"a",`, ``)), "claims_not_canonical"},
-		"an empty claim":                 {withPayload(replace(payload, `"action":"a"`, `"action":""`)), "claims_malformed"},
-		"a hash that is none":            {withPayload(replace(payload, evidence.HashBytes(nil), strings.Repeat("Z", 64))), "claims_malformed"},
-		"text after the claims":          {withPayload(payload + " "), "claims_not_canonical"},
-		"an escape of equal value":       {withPayload(replace(payload, `"action":"a"`, `"action":"\u0061"`)), "claims_not_canonical"},
-		"a number in another form":       {withPayload(replace(payload, `,"iss"`, `.0,"iss"`)), "claims_not_canonical"},
-		"exp before iat":                 {withPayload(replace(payload, fmt.Sprintf(`"exp":%d`, noon.Unix()+60), fmt.Sprintf(`"exp":%d`, noon.Unix()-1))), "lifetime_invalid"},
-		"a long lifetime":                {withPayload(replace(payload, fmt.Sprintf(`"exp":%d`, noon.Unix()+60), fmt.Sprintf(`"exp":%d`, noon.Unix()+3600))), "lifetime_too_long"},
-		"no claims":                      {withPayload(`null`), "claims_malformed"},
-		"claims that are no object":      {withPayload(`[]`), "claims_malformed"},
+		"claims reordered":               {withPayload(replace(payload, `"action":"a","aud":"api"`, `"aud":"api","action":"a"`)), "artifact_malformed"},
+		"a claim twice":                  {withPayload(replace(payload, `"action":"a"`, `"action":"b","action":"a"`)), "artifact_malformed"},
+		"a claim in another case":        {withPayload(replace(payload, `"action"`, `"Action"`)), "artifact_malformed"},
+		"an unknown claim":               {withPayload(replace(payload, `"action":"a"`, `"action":"a","admin":true`)), "artifact_malformed"},
+		"a missing claim":                {withPayload(replace(payload, `"action":"a",`, ``)), "artifact_malformed"},
+		"an empty claim":                 {withPayload(replace(payload, `"action":"a"`, `"action":""`)), "artifact_malformed"},
+		"a hash that is none":            {withPayload(replace(payload, evidence.HashBytes(nil), strings.Repeat("Z", 64))), "artifact_malformed"},
+		"text after the claims":          {withPayload(payload + " "), "artifact_malformed"},
+		"an escape of equal value":       {withPayload(replace(payload, `"action":"a"`, `"action":"\u0061"`)), "artifact_malformed"},
+		"a number in another form":       {withPayload(replace(payload, `,"iss"`, `.0,"iss"`)), "artifact_malformed"},
+		"exp before iat":                 {withPayload(replace(payload, fmt.Sprintf(`"exp":%d`, noon.Unix()+60), fmt.Sprintf(`"exp":%d`, noon.Unix()-1))), "artifact_malformed"},
+		"a long lifetime":                {withPayload(replace(payload, fmt.Sprintf(`"exp":%d`, noon.Unix()+60), fmt.Sprintf(`"exp":%d`, noon.Unix()+3600))), "artifact_malformed"},
+		"no claims":                      {withPayload(`null`), "artifact_malformed"},
+		"claims that are no object":      {withPayload(`[]`), "artifact_malformed"},
 		"a signature that is another":    {w.token[:len(w.token)-10] + "AAAAAAAAAA", "signature_invalid"},
 	} {
 		t.Run(name, func(t *testing.T) { wantCode(t, w.open(tt.token), tt.code) })
@@ -201,14 +201,14 @@ func TestExpectationsHaveNoDefault(t *testing.T) {
 		code   string
 		change func(*evidence.Expected)
 	}{
-		"issuers":         {"expectation_missing", func(e *evidence.Expected) { e.Issuers = nil }},
-		"audiences":       {"expectation_missing", func(e *evidence.Expected) { e.Audiences = nil }},
-		"key ids":         {"expectation_missing", func(e *evidence.Expected) { e.KeyIDs = nil }},
-		"age":             {"expectation_missing", func(e *evidence.Expected) { e.MaxAge = 0 }},
-		"another issuer":  {"issuer_not_allowed", func(e *evidence.Expected) { e.Issuers = []string{"x"} }},
-		"another api":     {"audience_not_allowed", func(e *evidence.Expected) { e.Audiences = []string{"x"} }},
-		"another key":     {"key_not_allowed", func(e *evidence.Expected) { e.KeyIDs = []string{"proof"} }},
-		"another version": {"key_not_allowed", func(e *evidence.Expected) { e.KeyIDs = []string{"proof-key:v2"} }},
+		"issuers":         {"not_allowed", func(e *evidence.Expected) { e.Issuers = nil }},
+		"audiences":       {"not_allowed", func(e *evidence.Expected) { e.Audiences = nil }},
+		"key ids":         {"not_allowed", func(e *evidence.Expected) { e.KeyIDs = nil }},
+		"age":             {"not_allowed", func(e *evidence.Expected) { e.MaxAge = 0 }},
+		"another issuer":  {"not_allowed", func(e *evidence.Expected) { e.Issuers = []string{"x"} }},
+		"another api":     {"not_allowed", func(e *evidence.Expected) { e.Audiences = []string{"x"} }},
+		"another key":     {"not_allowed", func(e *evidence.Expected) { e.KeyIDs = []string{"proof"} }},
+		"another version": {"not_allowed", func(e *evidence.Expected) { e.KeyIDs = []string{"proof-key:v2"} }},
 		"the version":     {"", func(e *evidence.Expected) { e.KeyIDs = []string{"proof-key:v1"} }},
 		"the custody": {"", func(e *evidence.Expected) {
 			e.Custody = []string{evidence.CustodyHardwareBacked, evidence.CustodyExternalMediator}
@@ -292,7 +292,7 @@ func TestParseJWK(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := evidence.ParseJWK([]byte(text))
-			wantCode(t, err, "key_malformed")
+			wantCode(t, err, "trust_malformed")
 			if is := strings.Contains(err.Error(), "is not a JWK"); is != (name == "no JSON" || name == "small order") {
 				t.Error(err)
 			}
@@ -332,12 +332,12 @@ func TestHashJSON(t *testing.T) {
 		`{"a":1,"a":2}`: "content_malformed", `{"a":1,"\u0061":2}`: "content_malformed", `"\ud800"`: "content_malformed", `"\udc00\ud800"`: "content_malformed",
 		"\"\xff\"": "content_malformed", ``: "content_malformed", `{`: "content_malformed", `{} {}`: "content_malformed", `{"a":1,}`: "content_malformed",
 		`01`: "content_malformed", `NaN`: "content_malformed",
-		`1E400`: "content_number_lossy", `-9007199254740993`: "content_number_lossy", `1.` + strings.Repeat("0", 1099): "content_number_lossy",
-		strings.Repeat(`{"a":`, 101) + "0" + strings.Repeat("}", 101): "content_too_deep",
-		`1e400`: "content_number_lossy", `9007199254740993`: "content_number_lossy", `-9007199254740995`: "content_number_lossy", `1e-400`: "content_number_lossy", `1152921504606846976`: "content_number_lossy",
-		`123456789012345678901234567890`: "content_number_lossy", strings.Repeat("1", 1000): "content_number_lossy",
-		strings.Repeat("[", 101) + strings.Repeat("]", 101): "content_too_deep", strings.Repeat("[", 100_000): "content_too_deep",
-		"[" + strings.Repeat("0,", strictjson.MaxItems-1) + "0]": "content_too_many", "[" + strings.Repeat("{},", strictjson.MaxItems) + "{}]": "content_too_many", strings.Repeat(`"",`, strictjson.MaxItems+1): "content_too_many",
+		`1E400`: "content_malformed", `-9007199254740993`: "content_malformed", `1.` + strings.Repeat("0", 1099): "content_malformed",
+		strings.Repeat(`{"a":`, 101) + "0" + strings.Repeat("}", 101): "content_malformed",
+		`1e400`: "content_malformed", `9007199254740993`: "content_malformed", `-9007199254740995`: "content_malformed", `1e-400`: "content_malformed", `1152921504606846976`: "content_malformed",
+		`123456789012345678901234567890`: "content_malformed", strings.Repeat("1", 1000): "content_malformed",
+		strings.Repeat("[", 101) + strings.Repeat("]", 101): "content_malformed", strings.Repeat("[", 100_000): "content_malformed",
+		"[" + strings.Repeat("0,", strictjson.MaxItems-1) + "0]": "content_malformed", "[" + strings.Repeat("{},", strictjson.MaxItems) + "{}]": "content_malformed", strings.Repeat(`"",`, strictjson.MaxItems+1): "content_malformed",
 	} {
 		_, err := evidence.HashJSON([]byte(text))
 		var refused *refusal.Refusal
@@ -358,7 +358,7 @@ func TestHashValue(t *testing.T) {
 		t.Error(err)
 	}
 	_, err = evidence.HashValue(int64(1)<<53 + 1)
-	wantCode(t, err, "content_number_lossy")
+	wantCode(t, err, "content_malformed")
 }
 
 // TestUnverified is about what is read of tokens before, or without, their being verified: for display, and with no claim of truth.
@@ -382,12 +382,12 @@ func TestUnverified(t *testing.T) {
 		t.Errorf("%+v, %+v", c, d)
 	}
 	for token, code := range map[string]string{
-		"": "artifact_missing", w.token + "~" + w.token: "jws_malformed", w.forge(t, header, "{}"): "claims_not_canonical", twice.token: "jws_malformed",
+		"": "artifact_missing", w.token + "~" + w.token: "artifact_malformed", w.forge(t, header, "{}"): "artifact_malformed", twice.token: "artifact_malformed",
 	} {
 		_, err := evidence.UnverifiedClaims(evidence.RequestProofKind, token)
 		wantCode(t, err, code)
 	}
-	for token, code := range map[string]string{"": "artifact_missing", w.token: "jws_type", twice.token + "~x": ""} {
+	for token, code := range map[string]string{"": "artifact_missing", w.token: "artifact_malformed", twice.token + "~x": ""} {
 		if _, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind, token); code != "" || err != nil {
 			wantCode(t, err, code)
 		}
@@ -400,7 +400,7 @@ func TestRefusalIs(t *testing.T) {
 	for _, row := range []struct {
 		target error
 		want   bool
-	}{{refusal.New("expired", "other words"), true}, {cause, true}, {refusal.New("too_old", "it is over: %w", cause), false}, {errors.New("expired"), false}} {
+	}{{refusal.New("expired", "other words"), true}, {cause, true}, {refusal.New("revoked", "it is over: %w", cause), false}, {errors.New("expired"), false}} {
 		if got := errors.Is(r, row.target); got != row.want {
 			t.Errorf("%v: %t", row.target, got)
 		}
@@ -427,14 +427,14 @@ func TestKeyThatDoesNotSign(t *testing.T) {
 	}
 	for _, id := range []string{"", strings.Repeat("k", 257)} {
 		_, err = evidence.Sign(t.Context(), broken{id}, evidence.RequestProofKind, c)
-		wantCode(t, err, "jws_malformed")
+		wantCode(t, err, "artifact_malformed")
 	}
 	first, _, _ := strings.Cut(newTwice(t).token, "~")
 	if token, err := evidence.Countersign(t.Context(), broken{"auditor:v1"}, evidence.DeploymentCertificateKind, first); token != "" || !errors.Is(err, errBroken) {
 		t.Errorf("%q, %v", token, err)
 	}
 	_, err = evidence.Countersign(t.Context(), broken{"auditor:v1"}, evidence.DeploymentCertificateKind, first+"=")
-	wantCode(t, err, "jws_malformed")
+	wantCode(t, err, "artifact_malformed")
 }
 
 func FuzzOpen(f *testing.F) {

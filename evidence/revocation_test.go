@@ -114,12 +114,12 @@ func TestRevoked(t *testing.T) {
 		"no list":                            {"", "", 0},
 		"nothing revoked":                    {list(), "", 0},
 		"others revoked":                     {list(artifact("x"), key("proof-key:v2"), key("proof"), key(id), artifact("proof-key:v1")), "", 0},
-		"the artifact":                       {list(artifact("x"), artifact(id)), "artifact_revoked", 0},
-		"the key's version":                  {list(key("proof-key:v1")), "key_revoked", 0},
-		"every version of the key":           {list(key("proof-key")), "key_revoked", 0},
-		"the key's certificate":              {list(artifact(certificate)), "artifact_revoked", 0},
-		"the registry's key":                 {list(key("registry:v1")), "key_revoked", 0},
-		"no list, and one is demanded":       {"", "revocations_missing", time.Minute},
+		"the artifact":                       {list(artifact("x"), artifact(id)), "revoked", 0},
+		"the key's version":                  {list(key("proof-key:v1")), "revoked", 0},
+		"every version of the key":           {list(key("proof-key")), "revoked", 0},
+		"the key's certificate":              {list(artifact(certificate)), "revoked", 0},
+		"the registry's key":                 {list(key("registry:v1")), "revoked", 0},
+		"no list, and one is demanded":       {"", "revocations_stale", time.Minute},
 		"a fresh list, as is demanded":       {list(), "", time.Minute},
 		"a list that is older than demanded": {d.list(t, d.options("registry", noon.Add(-2*time.Minute))), "revocations_stale", time.Minute},
 		"a list that is over":                {d.list(t, d.options("registry", noon.Add(-11*time.Minute))), "revocations_stale", 0},
@@ -142,8 +142,8 @@ func TestRevoked(t *testing.T) {
 	}
 
 	v := d.verifier(t, list(artifact("g"), key("proof-key")), noon)
-	wantCode(t, v.NotRevoked("capability", "other:v1", "a", "g"), "artifact_revoked")
-	wantCode(t, v.NotRevoked("capability", "proof-key:v7"), "key_revoked")
+	wantCode(t, v.NotRevoked("capability", "other:v1", "a", "g"), "revoked")
+	wantCode(t, v.NotRevoked("capability", "proof-key:v7"), "revoked")
 	must(t, v.NotRevoked("capability", "other:v1", "a"))
 }
 
@@ -157,9 +157,9 @@ func TestRevocationListThatIsRefused(t *testing.T) {
 		list, code string
 	}{
 		"by a stranger":                {d.root, stranger.list(t, d.options("registry", noon)), "signature_invalid"},
-		"a certificate in its place":   {d.root, d.certificates[0], "jws_type"},
-		"cut off":                      {d.root, good[:len(good)-1], "jws_malformed"},
-		"without its second signature": {second, good, "second_signature_missing"},
+		"a certificate in its place":   {d.root, d.certificates[0], "artifact_malformed"},
+		"cut off":                      {d.root, good[:len(good)-1], "artifact_malformed"},
+		"without its second signature": {second, good, "signature_invalid"},
 		"by a certified key": {d.root, func() string {
 			i, err := signer.New(evidence.RevocationListKind, d.key, d.options("registry", noon))
 			must(t, err)
@@ -167,7 +167,7 @@ func TestRevocationListThatIsRefused(t *testing.T) {
 			must(t, err)
 			return token
 		}(), "key_purpose"},
-		"too large": {d.root, strings.Repeat("a", 256<<10+1), "artifact_too_large"},
+		"too large": {d.root, strings.Repeat("a", 256<<10+1), "artifact_malformed"},
 		"of entries that are none": {d.root, func() string {
 			v, err := d.registry.Current(t.Context())
 			must(t, err)
@@ -176,7 +176,7 @@ func TestRevocationListThatIsRefused(t *testing.T) {
 			sig, err := v.Sign(t.Context(), []byte(input))
 			must(t, err)
 			return input + "." + b64.EncodeToString(sig)
-		}(), "claims_malformed"},
+		}(), "artifact_malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := evidence.Bundle{Certificates: d.certificates, Revocations: tt.list}
@@ -200,13 +200,13 @@ func TestRevocationListThatIsRefused(t *testing.T) {
 		"a long id":          {Expires: 1, ID: strings.Repeat("k", 257), Kind: evidence.RevokedKey, Reason: "r"},
 	} {
 		_, _, err := i.Sign(t.Context(), evidence.RevocationList{Revoked: []evidence.Revocation{e}})
-		t.Run(name, func(t *testing.T) { wantCode(t, err, "claims_malformed") })
+		t.Run(name, func(t *testing.T) { wantCode(t, err, "artifact_malformed") })
 	}
 	_, _, err = i.Sign(t.Context(), evidence.RevocationList{Revoked: []evidence.Revocation{{Expires: 1, ID: strings.Repeat("k", 256), Kind: evidence.RevokedKey, Reason: strings.Repeat("r", 256)}}})
 	must(t, err)
 	_, _, err = i.Sign(t.Context(), evidence.RevocationList{})
-	wantCode(t, err, "claims_malformed") // null is no list
-	must(t, func() error {               // five hundred entries are read
+	wantCode(t, err, "artifact_malformed") // null is no list
+	must(t, func() error {                 // five hundred entries are read
 		many := make([]evidence.Revocation, 500)
 		for i := range many {
 			many[i] = evidence.Revocation{Kind: evidence.RevokedArtifact, ID: evidence.NewID()}
@@ -301,7 +301,7 @@ func TestRetiredVersion(t *testing.T) {
 	d.certificates = nil
 	// Revoked says more than retired.
 	d.certify(t)
-	wantCode(t, d.open(t, first, d.list(t, d.options("registry", noon), evidence.Revocation{Kind: evidence.RevokedKey, ID: "proof-key:v1"}), noon), "key_revoked")
+	wantCode(t, d.open(t, first, d.list(t, d.options("registry", noon), evidence.Revocation{Kind: evidence.RevokedKey, ID: "proof-key:v1"}), noon), "revoked")
 }
 
 // TestCertified lists what the bundle certifies, and says which of it is revoked.
@@ -331,9 +331,13 @@ func TestParseBundle(t *testing.T) {
 	}
 	_, err = evidence.ParseBundle([]byte(`{"deploymentCertificate":"` + strings.Repeat("a", evidence.MaxBundle-28) + `"}`))
 	must(t, err)
+	certificates := func(n int) string { return `{"certificates":[` + strings.Repeat(`"a",`, n-1) + `"a"]}` }
+	_, err = evidence.ParseBundle([]byte(certificates(evidence.MaxCertificates)))
+	must(t, err)
 	for name, text := range map[string]string{
-		"a byte too many": `{"deploymentCertificate":"` + strings.Repeat("a", evidence.MaxBundle-27) + `"}`,
-		"nothing":         ``, "no object": `[]`, "an unknown member": `{"certificate":[]}`, "a member twice": `{"revocations":"a","revocations":""}`,
+		"a certificate too many": certificates(evidence.MaxCertificates + 1),
+		"a byte too many":        `{"deploymentCertificate":"` + strings.Repeat("a", evidence.MaxBundle-27) + `"}`,
+		"nothing":                ``, "no object": `[]`, "an unknown member": `{"certificate":[]}`, "a member twice": `{"revocations":"a","revocations":""}`,
 		"another type": `{"certificates":"a"}`, "text after it": `{} {}`, "too large": `{"certificates":["` + strings.Repeat("a", evidence.MaxBundle) + `"]}`,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -24,14 +24,14 @@ const separator = "~"
 // both signatures as one artifact: "<JWS by Ed25519>~<JWS by ML-DSA-65>". Only the long-lived artifacts of root keys are signed twice.
 func Countersign[C any](ctx context.Context, key Key, k Kind[C], token string) (string, error) {
 	if !k.rooted() {
-		return "", refusal.New("jws_algorithm", "a %s is signed once, with Ed25519", k.Typ)
+		return "", refusal.New("artifact_malformed", "a %s is signed once, with Ed25519", k.Typ)
 	}
 	p, err := parse(token, k.alg, k.Typ, k.maxToken)
 	if err != nil {
 		return "", err
 	}
 	if p.header.Kid != key.KeyID() {
-		return "", refusal.New("second_signature_key", "the %s is signed by key %s and would be signed again by key %s", k.Typ, p.header.Kid, key.KeyID())
+		return "", refusal.New("signature_invalid", "the %s is signed by key %s and would be signed again by key %s", k.Typ, p.header.Kid, key.KeyID())
 	}
 	head, err := encodeHeader(header{Alg: algMLDSA65, Kid: key.KeyID(), Typ: k.Typ})
 	if err != nil {
@@ -56,7 +56,7 @@ func parseRooted(token, typ string, limit int) (parsed, error) {
 	first, second, twice := strings.Cut(token, separator)
 	p, err := parse(first, algEdDSA, typ, limit)
 	if err == nil && twice && second == "" {
-		err = refusal.New("jws_malformed", "the %s announces a second signature and has none", typ)
+		err = refusal.New("artifact_malformed", "the %s announces a second signature and has none", typ)
 	}
 	p.second = second
 	return p, err
@@ -70,9 +70,9 @@ func (r Root) verify(typ string, p parsed, requirePostQuantum bool) error {
 	case !verify(r.Public, p):
 		return refusal.New("signature_invalid", "the signature of the %s by key %s is wrong", typ, kid)
 	case r.PostQuantum == nil && requirePostQuantum:
-		return refusal.New("second_signature_not_pinned", "the policy demands a post-quantum signature of the %s, and no post-quantum key is pinned for %s", typ, kid)
+		return refusal.New("roots_not_pinned", "the policy demands a post-quantum signature of the %s, and no post-quantum key is pinned for %s", typ, kid)
 	case r.PostQuantum != nil && p.second == "":
-		return refusal.New("second_signature_missing", "the %s lacks the post-quantum signature of key %s, which is pinned", typ, kid)
+		return refusal.New("signature_invalid", "the %s lacks the post-quantum signature of key %s, which is pinned", typ, kid)
 	case p.second == "":
 		return nil
 	}
@@ -82,11 +82,11 @@ func (r Root) verify(typ string, p parsed, requirePostQuantum bool) error {
 	}
 	switch {
 	case second.header.Kid != kid:
-		return refusal.New("second_signature_key", "the %s is signed by key %s and, the second time, by key %.80q", typ, kid, second.header.Kid)
+		return refusal.New("signature_invalid", "the %s is signed by key %s and, the second time, by key %.80q", typ, kid, second.header.Kid)
 	case !bytes.Equal(second.payload, p.payload):
-		return refusal.New("second_signature_payload", "the second signature of the %s by key %s is over other claims than the first", typ, kid)
+		return refusal.New("artifact_malformed", "the second signature of the %s by key %s is over other claims than the first", typ, kid)
 	case r.PostQuantum != nil && !verifyPostQuantum(r.PostQuantum, second):
-		return refusal.New("second_signature_invalid", "the post-quantum signature of the %s by key %s is wrong", typ, kid)
+		return refusal.New("signature_invalid", "the post-quantum signature of the %s by key %s is wrong", typ, kid)
 	}
 	return nil
 }
@@ -113,15 +113,15 @@ func NewAKP(kid string, public *mldsa65.PublicKey) AKP {
 func (j AKP) Key() (*mldsa65.PublicKey, error) {
 	raw, err := decodeStrict(j.Public)
 	if err != nil || j.KeyType != "AKP" || j.Algorithm != algMLDSA65 || j.KeyID == "" || len(j.KeyID) > maxKeyID || len(raw) != mldsa65.PublicKeySize {
-		return nil, refusal.New("key_malformed", "the JWK must be a public ML-DSA-65 key of %d bytes (kty AKP) with a kid", mldsa65.PublicKeySize)
+		return nil, refusal.New("trust_malformed", "the JWK must be a public ML-DSA-65 key of %d bytes (kty AKP) with a kid", mldsa65.PublicKeySize)
 	}
 	const seed = 32 // bytes of rho, before t1
 	if bytes.Count(raw[seed:], []byte{0}) == len(raw)-seed {
-		return nil, refusal.New("key_malformed", "the ML-DSA-65 public key is degenerate")
+		return nil, refusal.New("trust_malformed", "the ML-DSA-65 public key is degenerate")
 	}
 	var key mldsa65.PublicKey
 	if err := key.UnmarshalBinary(raw); err != nil {
-		return nil, refusal.New("key_malformed", "the ML-DSA-65 public key is malformed: %v", err)
+		return nil, refusal.New("trust_malformed", "the ML-DSA-65 public key is malformed: %v", err)
 	}
 	return &key, nil
 }
@@ -137,7 +137,7 @@ func ParseRoot(raw []byte, purpose string) (Root, error) {
 		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(raw, &set); err != nil {
-		return r, refusal.New("key_malformed", "the file is neither a JWK nor a JWK Set: %v", err)
+		return r, refusal.New("trust_malformed", "the file is neither a JWK nor a JWK Set: %v", err)
 	}
 	var err error
 	switch len(set.Keys) {
@@ -146,17 +146,17 @@ func ParseRoot(raw []byte, purpose string) (Root, error) {
 		return r, err
 	case 2:
 	default:
-		return r, refusal.New("key_malformed", "a root is pinned with one Ed25519 key or with a set of an Ed25519 and an ML-DSA-65 key; this set has %d keys", len(set.Keys))
+		return r, refusal.New("trust_malformed", "a root is pinned with one Ed25519 key or with a set of an Ed25519 and an ML-DSA-65 key; this set has %d keys", len(set.Keys))
 	}
 	if r.KeyID, r.Public, err = ParseJWK(set.Keys[0]); err != nil {
 		return r, err
 	}
 	var second AKP
 	if err := strictjson.Parse(set.Keys[1], &second); err != nil {
-		return r, refusal.New("key_malformed", "the second key of the set is not the public JWK of an ML-DSA-65 key: %v", err)
+		return r, refusal.New("trust_malformed", "the second key of the set is not the public JWK of an ML-DSA-65 key: %v", err)
 	}
 	if second.KeyID != r.KeyID {
-		return r, refusal.New("key_malformed", "the two keys of a root have one kid; these have %.80q and %.80q", r.KeyID, second.KeyID)
+		return r, refusal.New("trust_malformed", "the two keys of a root have one kid; these have %.80q and %.80q", r.KeyID, second.KeyID)
 	}
 	r.PostQuantum, err = second.Key()
 	return r, err

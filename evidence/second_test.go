@@ -116,26 +116,26 @@ func TestSecondSignature(t *testing.T) {
 		token, code string
 		change      func(*evidence.Root, *evidence.Expected)
 	}{
-		"stripped":                            {first, "second_signature_missing", nil},
-		"stripped to the separator":           {first + "~", "jws_malformed", nil},
-		"the first stripped to the separator": {second + "~", "jws_algorithm", nil},
-		"at the limit":                        {strings.Repeat("A", 16<<10), "jws_malformed", nil},
-		"the first stripped":                  {second, "jws_algorithm", nil},
-		"in the other order":                  {second + "~" + first, "jws_algorithm", nil},
-		"a third":                             {w.token + "~" + second, "jws_malformed", nil},
-		"of another certificate":              {first + "~" + otherSecond, "second_signature_payload", nil},
-		"of another certificate, not pinned":  {first + "~" + otherSecond, "second_signature_payload", unpinned},
-		"over changed claims":                 {w.forgeTwice(t, w.second, header, strings.Replace(payload, `"d"`, `"e"`, 1)), "second_signature_payload", nil},
-		"under another kid":                   {w.forgeTwice(t, w.second, strings.Replace(header, ":v1", ":v2", 1), payload), "second_signature_key", nil},
-		"under another kid, not pinned":       {w.forgeTwice(t, w.second, strings.Replace(header, ":v1", ":v2", 1), payload), "second_signature_key", unpinned},
-		"by a stranger":                       {w.forgeTwice(t, stranger, header, payload), "second_signature_invalid", nil},
-		"for another typ":                     {w.forgeTwice(t, w.second, strings.Replace(header, "deployment", "signer-custody", 1), payload), "jws_type", nil},
-		"by Ed25519 again":                    {first + "~" + first, "jws_algorithm", nil},
-		"with an unknown crit":                {w.forgeTwice(t, w.second, `{"alg":"ML-DSA-65","crit":["x"],"kid":"auditor:v1","typ":"deployment-certificate+jwt"}`, payload), "jws_header", nil},
-		"one byte short":                      {w.token[:len(w.token)-4], "second_signature_invalid", nil},
-		"no signature":                        {w.token[:strings.LastIndex(w.token, ".")+1], "second_signature_invalid", nil},
-		"too large":                           {w.token + strings.Repeat("A", 16<<10), "artifact_too_large", nil},
-		"demanded, and no key is pinned":      {w.token, "second_signature_not_pinned", func(r *evidence.Root, e *evidence.Expected) { unpinned(r, e); demanded(r, e) }},
+		"stripped":                            {first, "signature_invalid", nil},
+		"stripped to the separator":           {first + "~", "artifact_malformed", nil},
+		"the first stripped to the separator": {second + "~", "artifact_malformed", nil},
+		"at the limit":                        {strings.Repeat("A", 16<<10), "artifact_malformed", nil},
+		"the first stripped":                  {second, "artifact_malformed", nil},
+		"in the other order":                  {second + "~" + first, "artifact_malformed", nil},
+		"a third":                             {w.token + "~" + second, "artifact_malformed", nil},
+		"of another certificate":              {first + "~" + otherSecond, "artifact_malformed", nil},
+		"of another certificate, not pinned":  {first + "~" + otherSecond, "artifact_malformed", unpinned},
+		"over changed claims":                 {w.forgeTwice(t, w.second, header, strings.Replace(payload, `"d"`, `"e"`, 1)), "artifact_malformed", nil},
+		"under another kid":                   {w.forgeTwice(t, w.second, strings.Replace(header, ":v1", ":v2", 1), payload), "signature_invalid", nil},
+		"under another kid, not pinned":       {w.forgeTwice(t, w.second, strings.Replace(header, ":v1", ":v2", 1), payload), "signature_invalid", unpinned},
+		"by a stranger":                       {w.forgeTwice(t, stranger, header, payload), "signature_invalid", nil},
+		"for another typ":                     {w.forgeTwice(t, w.second, strings.Replace(header, "deployment", "signer-custody", 1), payload), "artifact_malformed", nil},
+		"by Ed25519 again":                    {first + "~" + first, "artifact_malformed", nil},
+		"with an unknown crit":                {w.forgeTwice(t, w.second, `{"alg":"ML-DSA-65","crit":["x"],"kid":"auditor:v1","typ":"deployment-certificate+jwt"}`, payload), "artifact_malformed", nil},
+		"one byte short":                      {w.token[:len(w.token)-4], "signature_invalid", nil},
+		"no signature":                        {w.token[:strings.LastIndex(w.token, ".")+1], "signature_invalid", nil},
+		"too large":                           {w.token + strings.Repeat("A", 16<<10), "artifact_malformed", nil},
+		"demanded, and no key is pinned":      {w.token, "roots_not_pinned", func(r *evidence.Root, e *evidence.Expected) { unpinned(r, e); demanded(r, e) }},
 		"right, and the first by a stranger":  {another.token, "signature_invalid", nil},
 	} {
 		t.Run(name, func(t *testing.T) { wantCode(t, w.open(t, tt.token, tt.change), tt.code) })
@@ -177,10 +177,10 @@ func TestSecondSignatureOfTheBundle(t *testing.T) {
 		policy evidence.SignerPolicy
 		code   string
 	}{
-		"stripped":                       {pinned, []string{b, firstA}, evidence.SignerPolicy{}, "second_signature_missing"},
-		"swapped":                        {pinned, []string{firstA + "~" + secondB}, evidence.SignerPolicy{}, "second_signature_payload"},
-		"demanded, and no key is pinned": {unpinned, []string{a}, demand, "second_signature_not_pinned"},
-		"demanded and stripped":          {pinned, []string{firstA}, demand, "second_signature_missing"},
+		"stripped":                       {pinned, []string{b, firstA}, evidence.SignerPolicy{}, "signature_invalid"},
+		"swapped":                        {pinned, []string{firstA + "~" + secondB}, evidence.SignerPolicy{}, "artifact_malformed"},
+		"demanded, and no key is pinned": {unpinned, []string{a}, demand, "roots_not_pinned"},
+		"demanded and stripped":          {pinned, []string{firstA}, demand, "signature_invalid"},
 	} {
 		_, err := evidence.NewTrust([]evidence.Root{tt.root}, evidence.Bundle{Certificates: tt.certs}, tt.policy)
 		t.Run(name, func(t *testing.T) { wantCode(t, err, tt.code) })
@@ -195,15 +195,15 @@ func TestSecondSignatureOfTheBundle(t *testing.T) {
 func TestOnlyRootsSignTwice(t *testing.T) {
 	w := newWorld(t)
 	_, err := evidence.Countersign(t.Context(), newPostQuantum("proof-key:v1", 1), evidence.RequestProofKind, w.token)
-	wantCode(t, err, "jws_algorithm")
-	wantCode(t, w.open(w.token+"~"+w.token), "jws_malformed")
+	wantCode(t, err, "artifact_malformed")
+	wantCode(t, w.open(w.token+"~"+w.token), "artifact_malformed")
 	w.want.RequirePostQuantum = true
-	wantCode(t, w.open(w.token), "second_signature_not_pinned")
+	wantCode(t, w.open(w.token), "roots_not_pinned")
 
 	a := newTwice(t)
 	first, _, _ := strings.Cut(a.token, "~")
 	_, err = evidence.Countersign(t.Context(), newPostQuantum("another:v1", 1), evidence.DeploymentCertificateKind, first)
-	wantCode(t, err, "second_signature_key")
+	wantCode(t, err, "signature_invalid")
 	if _, err = evidence.Countersign(t.Context(), a.ed, evidence.DeploymentCertificateKind, first); err == nil {
 		t.Error("an Ed25519 signature was taken for one by ML-DSA-65")
 	}
@@ -230,7 +230,7 @@ func TestAKP(t *testing.T) {
 			tt.change(&j)
 			got, err := j.Key()
 			if !tt.ok {
-				wantCode(t, err, "key_malformed")
+				wantCode(t, err, "trust_malformed")
 			} else if err != nil || !got.Equal(k.public) {
 				t.Errorf("%v", err)
 			}
@@ -257,7 +257,7 @@ func TestSizeOfKeys(t *testing.T) {
 		if err := row.read(padded); err != nil {
 			t.Errorf("%s of the largest size: %v", name, err)
 		}
-		wantCode(t, row.read(append(padded, ' ')), "key_malformed")
+		wantCode(t, row.read(append(padded, ' ')), "trust_malformed")
 	}
 }
 
@@ -307,7 +307,7 @@ func TestParseRoot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := evidence.ParseRoot([]byte(text), evidence.PurposeDeploymentCertificate)
-			wantCode(t, err, "key_malformed")
+			wantCode(t, err, "trust_malformed")
 			if says, ok := said[name]; ok && !strings.Contains(err.Error(), says) {
 				t.Error(err)
 			}

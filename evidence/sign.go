@@ -73,7 +73,7 @@ func Sign[C any](ctx context.Context, key Key, k Kind[C], c C) (string, error) {
 // input returns what is signed of c.
 func (k Kind[C]) input(key Key, c *C) ([]byte, error) {
 	if k.alg != algEdDSA {
-		return nil, refusal.New("jws_algorithm", "a %s is not signed with a public-key signature", k.Typ)
+		return nil, refusal.New("artifact_malformed", "a %s is not signed with a public-key signature", k.Typ)
 	}
 	return k.prepare(k.alg, key.KeyID(), c)
 }
@@ -102,7 +102,7 @@ func SignMAC[C any](s Secret, k Kind[C], c C) (string, error) {
 	switch {
 	case k.alg == algHS256:
 	case !k.shared:
-		return "", refusal.New("jws_algorithm", "a %s is not authenticated with a shared secret", k.Typ)
+		return "", refusal.New("artifact_malformed", "a %s is not authenticated with a shared secret", k.Typ)
 	case *k.custody(&c) != SharedSecret:
 		return "", refusal.New("key_custody", "the %s says of a shared secret what is not true of one", k.Typ)
 	}
@@ -138,7 +138,7 @@ func (k Kind[C]) prepare(alg, kid string, c *C) ([]byte, error) {
 // minSecret is the shortest shared secret, in bytes (RFC 7518 section 3.2: no shorter than the hash).
 const minSecret = 32
 
-var errShortSecret = refusal.New("secret_too_short", "a shared secret must have at least %d bytes", minSecret)
+var errShortSecret = refusal.New("config_malformed", "a shared secret must have at least %d bytes", minSecret)
 
 // secretPrefix begins the key id of every secret. No custody certificate names a key so.
 const secretPrefix = "mac:"

@@ -27,7 +27,7 @@ type SaltedAnswer struct {
 
 func (c *ChallengeToken) check() error {
 	if len(c.Answers) == 0 {
-		return refusal.New("claims_malformed", "the %s holds no task", ChallengeTokenKind.Typ)
+		return refusal.New("artifact_malformed", "the %s holds no task", ChallengeTokenKind.Typ)
 	}
 	for _, a := range c.Answers {
 		if err := checkClaims(ChallengeTokenKind.Typ, texts{"answers.id", a.ID, "answers.kind", a.Kind, "answers.salt", a.Salt}, hashes{"answers.hash", a.Hash}); err != nil {
@@ -42,7 +42,7 @@ func (c *ChallengeToken) check() error {
 		bound = c.Binding.Hash()
 	}
 	if c.BindingHash != bound {
-		return refusal.New("claims_malformed", "the bindingHash of the %s is not the hash of its binding", ChallengeTokenKind.Typ)
+		return refusal.New("artifact_malformed", "the bindingHash of the %s is not the hash of its binding", ChallengeTokenKind.Typ)
 	}
 	return checkClaims(ChallengeTokenKind.Typ, texts{"difficulty", c.Difficulty}, hashes{"tasksHash", c.TasksHash})
 }

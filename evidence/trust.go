@@ -50,22 +50,19 @@ type Trust struct {
 
 	revocations *revocations // nil where the bundle has no list
 	past        bool         // it is of an earlier moment than its revocation list: see [PastTrust]
+	// find replaces signers and newest in a past trust: it returns the certificate of a key, or nil, and the key's newest version.
+	find func(kid string) (*certified, int, error)
 }
-
-// maxCertificates bounds a bundle.
-const maxCertificates = 1024
 
 // NewTrust verifies each certificate's signature by a pinned registry key and indexes the keys that they certify. One bad
 // certificate refuses the whole bundle: a bundle that has been altered is not half trusted. Whether a certificate is in its
 // lifetime and satisfies the policy is judged each time its key is used ([Open]). Where two certificates name one key id, both
 // must name the same key, and the one issued later counts. The bundle's deployment certificate is no part of the trust: it is opened.
+// [ParseBundle] bounds how much a bundle may hold.
 func NewTrust(roots []Root, b Bundle, policy SignerPolicy) (*Trust, error) {
 	t, err := newTrust(roots, policy)
 	if err != nil {
 		return nil, err
-	}
-	if len(b.Certificates) > maxCertificates {
-		return nil, refusal.New("trust_malformed", "the trust bundle holds %d certificates; at most %d are read", len(b.Certificates), maxCertificates)
 	}
 	for _, token := range b.Certificates {
 		if err := t.add(token); err != nil {
@@ -147,7 +144,7 @@ func (t *Trust) add(token string) error {
 	kid := s.cert.SubjectKeyID
 	if old, ok := t.signers[kid]; ok {
 		if subtle.ConstantTimeCompare(old.public, s.public) != 1 {
-			return refusal.New("certificate_key_mismatch", "two certificates give different public keys the same key id %s", kid)
+			return refusal.New("key_unknown", "two certificates give different public keys the same key id %s", kid)
 		}
 		if old.cert.IssuedAt > s.cert.IssuedAt {
 			return nil
@@ -167,7 +164,7 @@ func (t *Trust) openCertificate(token string) (*certified, error) {
 	}
 	root := t.roots[p.header.Kid]
 	if root.Purpose != PurposeSignerCertificate { // or there is no such root
-		return nil, refusal.New("certificate_untrusted", "a signer custody certificate is signed by key %.80q, which is not a pinned registry key", p.header.Kid)
+		return nil, refusal.New("key_unknown", "a signer custody certificate is signed by key %.80q, which is not a pinned registry key", p.header.Kid)
 	}
 	if err := root.verify(SignerCertificateKind.Typ, p, t.policy.RequirePostQuantum); err != nil {
 		return nil, err
@@ -178,24 +175,24 @@ func (t *Trust) openCertificate(token string) (*certified, error) {
 	}
 	// Otherwise the registry could make itself an auditor: allowlists of keys name a key without its version.
 	if purpose := cert.Purposes[0]; isRoot(purpose) {
-		return nil, refusal.New("certificate_untrusted", "the certificate of key %s gives it the purpose of a root, which only a pin gives", cert.SubjectKeyID)
+		return nil, refusal.New("key_unknown", "the certificate of key %s gives it the purpose of a root, which only a pin gives", cert.SubjectKeyID)
 	}
 	raw, err := decodeStrict(cert.SubjectPublicKey)
 	if err != nil {
-		return nil, refusal.New("certificate_key_mismatch", "the certificate of key %s does not hold a base64url public key", cert.SubjectKeyID)
+		return nil, refusal.New("key_unknown", "the certificate of key %s does not hold a base64url public key", cert.SubjectKeyID)
 	}
 	public, err := NewPublicKey(raw)
 	if err != nil {
 		return nil, err
 	}
 	if HashBytes(public) != cert.SubjectPublicKeyHash {
-		return nil, refusal.New("certificate_key_mismatch", "the certificate of key %s holds another key than the one whose hash it names", cert.SubjectKeyID)
+		return nil, refusal.New("key_unknown", "the certificate of key %s holds another key than the one whose hash it names", cert.SubjectKeyID)
 	}
 	if _, isRoot := t.roots[cert.SubjectKeyID]; isRoot {
-		return nil, refusal.New("certificate_untrusted", "a certificate names the pinned root key %s as its subject", cert.SubjectKeyID)
+		return nil, refusal.New("key_unknown", "a certificate names the pinned root key %s as its subject", cert.SubjectKeyID)
 	}
 	if root, ok := t.pinned(public); ok {
-		return nil, refusal.New("certificate_untrusted", "the certificate of key %s is for the public key of the pinned root %s", cert.SubjectKeyID, root)
+		return nil, refusal.New("key_unknown", "the certificate of key %s is for the public key of the pinned root %s", cert.SubjectKeyID, root)
 	}
 	return &certified{token: token, public: public, cert: *cert, kid: p.header.Kid, what: "custody certificate of key " + cert.SubjectKeyID}, nil
 }
@@ -221,7 +218,7 @@ func (t *Trust) Certified() []Certified {
 func (t *Trust) root(kid, typ, purpose string) (Root, error) {
 	r, ok := t.roots[kid]
 	if !ok {
-		if _, ok := t.signers[kid]; !ok {
+		if s, _, _ := t.certified(kid); s == nil {
 			return r, refusal.New("key_unknown", "the %s is signed by key %.80q, which is not pinned", typ, kid)
 		}
 		return r, refusal.New("key_purpose", "the %s is signed by key %s, which is certified for a role and is no root", typ, kid)
@@ -232,19 +229,34 @@ func (t *Trust) root(kid, typ, purpose string) (Root, error) {
 	return r, nil
 }
 
+// certified returns the certificate of a key, or nil, and the key's newest version.
+func (t *Trust) certified(kid string) (*certified, int, error) {
+	if t.find != nil {
+		return t.find(kid)
+	}
+	name, _ := cutKeyID(kid)
+	return t.signers[kid], t.newest[name], nil
+}
+
 // signer returns the public key for kid if the registry certifies it, now, for purpose and within the policy.
 func (t *Trust) signer(kid, typ, purpose string, at moment) (*certified, error) {
-	s, ok := t.signers[kid]
 	if err := t.notRevoked(typ, kid, nil, at); err != nil {
+		return nil, err
+	}
+	s, newest, err := t.certified(kid)
+	if err != nil {
 		return nil, err
 	}
 	if r, isRoot := t.roots[kid]; isRoot {
 		return nil, refusal.New("key_purpose", "the %s is signed by the root key %s, which is pinned for %s", typ, kid, r.Purpose)
 	}
-	if !ok {
-		name, version := cutKeyID(kid)
-		if newest := t.newest[name]; 0 < version && version < newest {
+	if s == nil {
+		_, version := cutKeyID(kid)
+		switch {
+		case 0 < version && version < newest:
 			return nil, refusal.New("key_retired", "the %s is signed by key %s, which has no custody certificate any more; version %d of it has", typ, kid, newest)
+		case 0 < newest && newest < version:
+			return nil, refusal.New("key_unknown", "the %s is signed by key %.80q, %w", typ, kid, errNewer)
 		}
 		return nil, refusal.New("key_unknown", "the %s is signed by key %.80q, for which there is no custody certificate", typ, kid)
 	}
@@ -256,16 +268,16 @@ func (t *Trust) signer(kid, typ, purpose string, at moment) (*certified, error) 
 		return nil, refusal.New("key_purpose", "the %s is signed by key %s, which is certified for %s and not for %s", typ, kid, c.Purposes[0], purpose)
 	}
 	if s.shared {
-		return nil, refusal.New("key_shared", "the %s is signed by key %s, and the same key is certified for another purpose too", typ, kid)
+		return nil, refusal.New("key_purpose", "the %s is signed by key %s, and the same key is certified for another purpose too", typ, kid)
 	}
 	if err := t.policy.admits(s.what, s.kid, c.Registered, c.key(), at); err != nil {
 		return nil, err
 	}
 	switch {
 	case t.policy.DenyAgentAccessible && c.AccessibleToAgent:
-		return nil, refusal.New("key_agent_accessible", "the %s says that the agent can reach the key", s.what)
+		return nil, refusal.New("key_custody", "the %s says that the agent can reach the key", s.what)
 	case t.policy.DenyUserAccessible && c.AccessibleToUsers:
-		return nil, refusal.New("key_user_accessible", "the %s says that users can reach the key", s.what)
+		return nil, refusal.New("key_custody", "the %s says that users can reach the key", s.what)
 	}
 	return s, nil
 }

@@ -58,25 +58,23 @@ func TestTrustThatIsRefused(t *testing.T) {
 		certs []string
 		code  string
 	}{
-		"a certificate by nobody":          {nil, []string{good}, "certificate_untrusted"},
+		"a certificate by nobody":          {nil, []string{good}, "key_unknown"},
 		"a certificate by another key":     {roots, []string{certificate(stranger, nil)}, "signature_invalid"},
-		"another key's hash":               {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.SubjectPublicKeyHash = evidence.HashBytes(nil) })}, "certificate_key_mismatch"},
-		"a key that is none":               {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.SubjectPublicKey = "!" })}, "certificate_key_mismatch"},
-		"a key of small order":             {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.SubjectPublicKey = strings.Repeat("A", 43) })}, "key_malformed"},
-		"one key id for two keys":          {roots, []string{good, certificate(registry, swap)}, "certificate_key_mismatch"},
-		"a root as its subject":            {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.SubjectKeyID = root.KeyID() })}, "certificate_untrusted"},
-		"a root's key under another id":    {[]evidence.Root{roots[0], {KeyID: "auditor:v1", Public: subject.Public(), Purpose: evidence.PurposeDeploymentCertificate}}, []string{good}, "certificate_untrusted"},
+		"another key's hash":               {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.SubjectPublicKeyHash = evidence.HashBytes(nil) })}, "key_unknown"},
+		"a key that is none":               {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.SubjectPublicKey = "!" })}, "key_unknown"},
+		"a key of small order":             {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.SubjectPublicKey = strings.Repeat("A", 43) })}, "trust_malformed"},
+		"one key id for two keys":          {roots, []string{good, certificate(registry, swap)}, "key_unknown"},
+		"a root as its subject":            {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.SubjectKeyID = root.KeyID() })}, "key_unknown"},
+		"a root's key under another id":    {[]evidence.Root{roots[0], {KeyID: "auditor:v1", Public: subject.Public(), Purpose: evidence.PurposeDeploymentCertificate}}, []string{good}, "key_unknown"},
 		"one key for both roots":           {[]evidence.Root{roots[0], {KeyID: "auditor:v1", Public: root.Public(), Purpose: evidence.PurposeDeploymentCertificate}}, nil, "trust_malformed"},
-		"a root's purpose, the auditor's":  {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.Purposes = []string{evidence.PurposeDeploymentCertificate} })}, "certificate_untrusted"},
-		"a root's purpose, the registry's": {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.Purposes = []string{evidence.PurposeSignerCertificate} })}, "certificate_untrusted"},
-		"a certificate of an auditor's":    {[]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeDeploymentCertificate}}, []string{good}, "certificate_untrusted"},
-		"claims that are none":             {roots, []string{forged}, "claims_malformed"},
-		"one bad among good":               {roots, []string{good, "x"}, "jws_malformed"},
+		"a root's purpose, the auditor's":  {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.Purposes = []string{evidence.PurposeDeploymentCertificate} })}, "key_unknown"},
+		"a root's purpose, the registry's": {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.Purposes = []string{evidence.PurposeSignerCertificate} })}, "key_unknown"},
+		"a certificate of an auditor's":    {[]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeDeploymentCertificate}}, []string{good}, "key_unknown"},
+		"claims that are none":             {roots, []string{forged}, "artifact_malformed"},
+		"one bad among good":               {roots, []string{good, "x"}, "artifact_malformed"},
 		"a root that is pinned twice":      {append(roots, roots...), nil, "trust_malformed"},
 		"a root with a signer's purpose":   {[]evidence.Root{{KeyID: "r", Public: root.Public(), Purpose: "request_proof"}}, nil, "trust_malformed"},
-		"a root of small order":            {[]evidence.Root{{KeyID: "r", Public: make([]byte, 32), Purpose: evidence.PurposeSignerCertificate}}, nil, "key_malformed"},
-		"too many certificates":            {roots, make([]string, 1025), "trust_malformed"},
-		"as many as are read":              {roots, make([]string, 1024), "artifact_missing"},
+		"a root of small order":            {[]evidence.Root{{KeyID: "r", Public: make([]byte, 32), Purpose: evidence.PurposeSignerCertificate}}, nil, "trust_malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := evidence.NewTrust(tt.roots, evidence.Bundle{Certificates: tt.certs}, evidence.SignerPolicy{})
@@ -97,7 +95,7 @@ func TestSharedKey(t *testing.T) {
 		issued       time.Time
 		code         string
 	}{
-		"another id and purpose":               {"grant-key:v1", evidence.PurposeActionGrant, noon, "key_shared"},
+		"another id and purpose":               {"grant-key:v1", evidence.PurposeActionGrant, noon, "key_purpose"},
 		"another id, the same purpose":         {"renamed-key:v1", evidence.PurposeRequestProof, noon, ""},
 		"the same id, another purpose, before": {v.KeyID(), evidence.PurposeActionGrant, noon.Add(-time.Hour), ""}, // the later one counts
 	} {
@@ -133,17 +131,17 @@ func TestSignerPolicy(t *testing.T) {
 		}},
 		"the agent can reach it, which may be": {"", func(c *certificate, _ *evidence.SignerPolicy) { c.AccessibleToAgent = true }},
 		"users can reach it, which may be":     {"", func(c *certificate, _ *evidence.SignerPolicy) { c.AccessibleToUsers = true }},
-		"the agent can reach it": {"key_agent_accessible", func(c *certificate, p *evidence.SignerPolicy) {
+		"the agent can reach it": {"key_custody", func(c *certificate, p *evidence.SignerPolicy) {
 			c.AccessibleToAgent, p.DenyAgentAccessible = true, true
 		}},
-		"users can reach it":           {"key_user_accessible", func(c *certificate, p *evidence.SignerPolicy) { c.AccessibleToUsers, p.DenyUserAccessible = true, true }},
+		"users can reach it":           {"key_custody", func(c *certificate, p *evidence.SignerPolicy) { c.AccessibleToUsers, p.DenyUserAccessible = true, true }},
 		"in custody that is not taken": {"key_custody", func(_ *certificate, p *evidence.SignerPolicy) { p.Custody = []string{evidence.CustodyHardwareBacked} }},
-		"exportable":                   {"key_exportable", func(c *certificate, p *evidence.SignerPolicy) { c.KeyExportable, p.RequireNonExportable = true, true }},
-		"certified by another":         {"issuer_not_allowed", func(_ *certificate, p *evidence.SignerPolicy) { p.Issuers = []string{"x"} }},
-		"certified for another":        {"audience_not_allowed", func(_ *certificate, p *evidence.SignerPolicy) { p.Audiences = []string{"x"} }},
-		"certified with another key":   {"key_not_allowed", func(_ *certificate, p *evidence.SignerPolicy) { p.KeyIDs = []string{"x"} }},
-		"certified too long ago":       {"too_old", func(_ *certificate, p *evidence.SignerPolicy) { p.MaxAge = time.Minute }},
-		"no policy":                    {"expectation_missing", func(_ *certificate, p *evidence.SignerPolicy) { *p = evidence.SignerPolicy{} }},
+		"exportable":                   {"key_custody", func(c *certificate, p *evidence.SignerPolicy) { c.KeyExportable, p.RequireNonExportable = true, true }},
+		"certified by another":         {"not_allowed", func(_ *certificate, p *evidence.SignerPolicy) { p.Issuers = []string{"x"} }},
+		"certified for another":        {"not_allowed", func(_ *certificate, p *evidence.SignerPolicy) { p.Audiences = []string{"x"} }},
+		"certified with another key":   {"not_allowed", func(_ *certificate, p *evidence.SignerPolicy) { p.KeyIDs = []string{"x"} }},
+		"certified too long ago":       {"expired", func(_ *certificate, p *evidence.SignerPolicy) { p.MaxAge = time.Minute }},
+		"no policy":                    {"not_allowed", func(_ *certificate, p *evidence.SignerPolicy) { *p = evidence.SignerPolicy{} }},
 		"for another purpose":          {"key_purpose", func(c *certificate, _ *evidence.SignerPolicy) { c.Purposes = []string{evidence.PurposeActionGrant} }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -204,8 +202,8 @@ func TestTwoCertificatesOfOneKey(t *testing.T) {
 	}{
 		"renewed":                   {[]string{certificate("other", -1*time.Second), certificate("mediator", 0)}, ""},
 		"renewed, the new first":    {[]string{certificate("mediator", 0), certificate("other", -1*time.Second)}, ""},
-		"taken away":                {[]string{certificate("mediator", -1*time.Second), certificate("other", 0)}, "issuer_mismatch"},
-		"taken away, the new first": {[]string{certificate("other", 0), certificate("mediator", -1*time.Second)}, "issuer_mismatch"},
+		"taken away":                {[]string{certificate("mediator", -1*time.Second), certificate("other", 0)}, "key_purpose"},
+		"taken away, the new first": {[]string{certificate("other", 0), certificate("mediator", -1*time.Second)}, "key_purpose"},
 		"of one second":             {[]string{certificate("other", 0), certificate("mediator", 0)}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

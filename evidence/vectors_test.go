@@ -120,7 +120,7 @@ func TestRFC8037(t *testing.T) {
 		t.Error("A.5: the signature verifies over another text")
 	}
 	// It is a JWS all right, and none of our artifacts: it has neither kid nor typ.
-	if _, err := parse(input+"."+signature, algEdDSA, RequestProofKind.Typ, maxToken); !errors.Is(err, refusal.New("jws_type", "")) {
+	if _, err := parse(input+"."+signature, algEdDSA, RequestProofKind.Typ, maxToken); !errors.Is(err, refusal.New("artifact_malformed", "")) {
 		t.Errorf("A.5: the JWS is taken for a request proof: %v", err)
 	}
 }

@@ -111,25 +111,25 @@ func decode[C any](k Kind[C], payload []byte) (*C, error) {
 // admits holds registered claims and key against e. what names the artifact in a refusal.
 func (e Expected) admits(what, kid string, r Registered, key KeyClaims, at moment) error {
 	if len(e.Issuers) == 0 || len(e.Audiences) == 0 || len(e.KeyIDs) == 0 || e.MaxAge <= 0 {
-		return refusal.New("expectation_missing", "the policy for the %s leaves open which issuers, audiences, key ids or age it accepts, so nothing is accepted", what)
+		return refusal.New("not_allowed", "the policy for the %s leaves open which issuers, audiences, key ids or age it accepts, so nothing is accepted", what)
 	}
 	iat, exp := time.Unix(r.IssuedAt, 0), time.Unix(r.Expires, 0)
 	now, skew := at.now, at.skew
 	switch {
 	case !slices.Contains(e.Issuers, r.Issuer):
-		return refusal.New("issuer_not_allowed", "the %s is issued by %q, which the policy does not allow", what, r.Issuer)
+		return refusal.New("not_allowed", "the %s is issued by %q, which the policy does not allow", what, r.Issuer)
 	case !slices.Contains(e.Audiences, r.Audience):
-		return refusal.New("audience_not_allowed", "the %s is meant for %q, which is not an audience here", what, r.Audience)
+		return refusal.New("not_allowed", "the %s is meant for %q, which is not an audience here", what, r.Audience)
 	case !MatchKeyID(e.KeyIDs, kid):
-		return refusal.New("key_not_allowed", "the %s is signed by key %s, which the policy does not allow", what, kid)
+		return refusal.New("not_allowed", "the %s is signed by key %s, which the policy does not allow", what, kid)
 	case now.Add(skew).Before(iat):
-		return refusal.New("not_yet_valid", "the %s is issued %s in the future", what, iat.Sub(now).Round(time.Second))
+		return refusal.New("clock_skew", "the %s is issued %s in the future", what, iat.Sub(now).Round(time.Second))
 	case !now.Add(-skew).Before(exp):
 		return refusal.New("expired", "the %s expired %s ago", what, now.Sub(exp).Round(time.Second))
 	case now.Sub(iat) > e.MaxAge+skew:
-		return refusal.New("too_old", "the %s is %s old; at most %s is accepted", what, now.Sub(iat).Round(time.Second), e.MaxAge)
+		return refusal.New("expired", "the %s is %s old; at most %s is accepted", what, now.Sub(iat).Round(time.Second), e.MaxAge)
 	case e.RequireNonExportable && key.KeyExportable:
-		return refusal.New("key_exportable", "the %s rests on a key that can be exported", what)
+		return refusal.New("key_custody", "the %s rests on a key that can be exported", what)
 	case len(e.Custody) > 0 && !slices.Contains(e.Custody, key.KeyCustody):
 		return refusal.New("key_custody", "the %s rests on a key in custody %q, which the policy does not allow", what, key.KeyCustody)
 	}
@@ -201,10 +201,10 @@ func UnverifiedClaims[C any](k Kind[C], token string) (C, error) {
 func faultOf[C any](k Kind[C], payload []byte) error {
 	c := new(C)
 	if err := strictjson.LooseInto(payload, c); err != nil {
-		return refusal.New("claims_malformed", "the claims of the %s are malformed: %.200v", k.Typ, err)
+		return refusal.New("artifact_malformed", "the claims of the %s are malformed: %.200v", k.Typ, err)
 	}
 	if _, err := k.codec.encode(c, len(payload)); err != nil {
 		return err
 	}
-	return refusal.New("claims_not_canonical", "the claims of the %s are not in RFC 8785 canonical form, or name a member twice", k.Typ)
+	return refusal.New("artifact_malformed", "the claims of the %s are not in RFC 8785 canonical form, or name a member twice", k.Typ)
 }

@@ -7,15 +7,15 @@ import (
 
 // The names of the gate's checks, as the record keeps them.
 const (
-	checkDeployment = "deployment certificate"
+	CheckDeployment = "deployment certificate"
 	checkWork       = "fresh work"
-	checkTrigger    = "origin proof and trigger receipt"
+	CheckTrigger    = "origin proof and trigger receipt"
 	checkDecision   = "policy decision"
 	checkGrant      = "action grant"
 	checkRuntime    = "runtime attestation"
-	checkSession    = "agent session receipt"
+	CheckSession    = "agent session receipt"
 	checkCapability = "capability"
-	checkProof      = "request proof"
+	CheckProof      = "request proof"
 	checkStatement  = "agent statement"
 )
 
@@ -25,8 +25,8 @@ const (
 func Held(checks []ledger.Check) policy.Held {
 	var h policy.Held
 	parts := map[string]*bool{
-		checkDeployment: &h.DeploymentAudit, checkWork: &h.FreshWork, checkTrigger: &h.TriggerEvidence, checkDecision: &h.PolicyDecision,
-		checkGrant: &h.Grant, checkRuntime: &h.RuntimeAttested, checkSession: &h.SessionReceipt, checkProof: &h.RequestProof,
+		CheckDeployment: &h.DeploymentAudit, checkWork: &h.FreshWork, CheckTrigger: &h.TriggerEvidence, checkDecision: &h.PolicyDecision,
+		checkGrant: &h.Grant, checkRuntime: &h.RuntimeAttested, CheckSession: &h.SessionReceipt, CheckProof: &h.RequestProof,
 	}
 	for _, k := range checks {
 		if !k.OK {

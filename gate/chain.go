@@ -57,20 +57,20 @@ type verification struct {
 // the first that does not hold ends the verification. They run one after another, so that one chain is always refused for the same
 // reason.
 var verifications = []verification{
-	{checkDeployment, (*chain).verifyDeployment},
+	{CheckDeployment, (*chain).verifyDeployment},
 	{checkWork, (*chain).verifyWork},
-	{checkTrigger, (*chain).verifyTrigger},
+	{CheckTrigger, (*chain).verifyTrigger},
 	{checkDecision, (*chain).verifyDecision},
 	{checkGrant, (*chain).verifyGrant},
 	{checkRuntime, (*chain).verifyRuntime},
-	{checkSession, (*chain).verifySession},
+	{CheckSession, (*chain).verifySession},
 }
 
 // verify runs every check and reports each with its result.
 func (c *chain) verify(ctx context.Context) ([]ledger.Check, error) {
 	checks := make([]ledger.Check, 0, len(verifications))
 	for _, v := range verifications {
-		err := v.check(c, ctx)
+		err := evidence.Stale(v.check(c, ctx))
 		checks = append(checks, result(v.name, err))
 		if err != nil {
 			return checks, err
@@ -82,18 +82,32 @@ func (c *chain) verify(ctx context.Context) ([]ledger.Check, error) {
 // equal is one claim that has to have one value.
 type equal struct {
 	got, want string
-	code      string
 	what      string // completes "the … does not match"
 }
 
 // all refuses the first pair that differs.
-func all(artifact string, pairs ...equal) error {
+func all(code, artifact string, pairs ...equal) error {
 	for _, p := range pairs {
 		if p.got != p.want {
-			return refusal.New(p.code, "the %s of the %s does not match the rest of the chain", p.what, artifact)
+			return refusal.New(code, "the %s of the %s does not match the rest of the chain", p.what, artifact)
 		}
 	}
 	return nil
+}
+
+// samePins refuses an artifact that rests on another policy or environment than the manifest pins.
+func samePins(artifact, policyHash, environmentHash string, by hashes) error {
+	return all("pin_mismatch", artifact,
+		equal{policyHash, by.policy, "policy hash"},
+		equal{environmentHash, by.environment, "environment hash"},
+	)
+}
+
+// hashes are the hashes of a policy file and of an environment that a manifest pins.
+type hashes struct{ policy, environment string }
+
+func (c *chain) runtimePins() hashes {
+	return hashes{c.g.strict.Runtime.PolicyHash, c.g.strict.Runtime.EnvironmentHash}
 }
 
 func (c *chain) verifyDeployment(context.Context) error {
@@ -132,25 +146,29 @@ func (c *chain) verifyDecision(context.Context) error {
 	}
 	b, o := &c.binding, c.opened.OriginProof.Claims()
 	if d.HumanInitiated {
-		return refusal.New("decision_human", "the policy decision says that a human asked for the post")
+		return refusal.New("human_involved", "the policy decision says that a human asked for the post")
 	}
-	return all("policy decision",
-		equal{d.Decision, evidence.DecisionAllow, "decision_not_allow", "decision"},
-		equal{d.BindingHash, c.hash, "decision_binding_mismatch", "binding"},
-		equal{d.ContentHash, b.ContentHash, "decision_content_mismatch", "content"},
-		equal{d.Subject, b.Subject, "decision_subject_mismatch", "subject"},
-		equal{d.Action, b.Action, "decision_action_mismatch", "action"},
-		equal{d.Resource, b.Resource, "decision_resource_mismatch", "resource"},
-		equal{d.ChallengeID, c.work.ID, "decision_challenge_mismatch", "challenge"},
-		equal{d.TriggerEventID, o.EventID, "decision_event_mismatch", "event"},
-		equal{d.TriggerKind, o.Kind, "decision_event_mismatch", "trigger kind"},
-		equal{d.TriggerSource, o.Source, "decision_event_mismatch", "trigger source"},
-		equal{d.OriginVerificationMethod, o.VerificationMethod, "decision_origin_mismatch", "origin verification method"},
-		equal{d.OriginEvidenceID, o.EvidenceID, "decision_origin_mismatch", "origin evidence id"},
-		equal{d.OriginEvidenceHash, o.EvidenceHash, "decision_origin_mismatch", "origin evidence hash"},
-		equal{d.PolicyHash, c.g.strict.Runtime.PolicyHash, "policy_hash_mismatch", "policy hash"},
-		equal{d.EnvironmentHash, c.g.strict.Runtime.EnvironmentHash, "environment_mismatch", "environment hash"},
+	if d.Decision != evidence.DecisionAllow {
+		return refusal.New("policy_denied", "the policy decision does not allow the post")
+	}
+	err = all("artifacts_mismatch", "policy decision",
+		equal{d.BindingHash, c.hash, "binding"},
+		equal{d.ContentHash, b.ContentHash, "content"},
+		equal{d.Subject, b.Subject, "subject"},
+		equal{d.Action, b.Action, "action"},
+		equal{d.Resource, b.Resource, "resource"},
+		equal{d.ChallengeID, c.work.ID, "challenge"},
+		equal{d.TriggerEventID, o.EventID, "event"},
+		equal{d.TriggerKind, o.Kind, "trigger kind"},
+		equal{d.TriggerSource, o.Source, "trigger source"},
+		equal{d.OriginVerificationMethod, o.VerificationMethod, "origin verification method"},
+		equal{d.OriginEvidenceID, o.EvidenceID, "origin evidence id"},
+		equal{d.OriginEvidenceHash, o.EvidenceHash, "origin evidence hash"},
 	)
+	if err != nil {
+		return err
+	}
+	return samePins("policy decision", d.PolicyHash, d.EnvironmentHash, c.runtimePins())
 }
 
 func (c *chain) verifyGrant(context.Context) error {
@@ -162,39 +180,37 @@ func (c *chain) verifyGrant(context.Context) error {
 	for _, scope := range []struct {
 		list []string
 		want string
-		code string
 		what string
 	}{
-		{g.PolicyDecisionIDs, d.ID, "grant_other_decision", "decision id"},
-		{g.PolicyDecisionHashes, c.opened.PolicyDecision.Hash(), "grant_other_decision", "decision hash"},
-		{g.Actions, b.Action, "grant_action_mismatch", "actions"},
-		{g.Resources, b.Resource, "grant_resource_mismatch", "resources"},
-		{g.ContentHashes, b.ContentHash, "grant_content_mismatch", "contents"},
-		{g.BindingHashes, c.hash, "grant_binding_mismatch", "bindings"},
-		{g.RuntimeIDs, d.RuntimeID, "grant_runtime_mismatch", "runtimes"},
-		{g.TriggerEventIDs, d.TriggerEventID, "grant_event_mismatch", "events"},
-		{g.TriggerSources, d.TriggerSource, "grant_event_mismatch", "trigger sources"},
-		{g.OriginVerificationMethods, d.OriginVerificationMethod, "grant_origin_mismatch", "origin verification methods"},
-		{g.OriginEvidenceIDs, d.OriginEvidenceID, "grant_origin_mismatch", "origin evidence ids"},
-		{g.OriginEvidenceHashes, d.OriginEvidenceHash, "grant_origin_mismatch", "origin evidence hashes"},
+		{g.PolicyDecisionIDs, d.ID, "decision id"},
+		{g.PolicyDecisionHashes, c.opened.PolicyDecision.Hash(), "decision hash"},
+		{g.Actions, b.Action, "actions"},
+		{g.Resources, b.Resource, "resources"},
+		{g.ContentHashes, b.ContentHash, "contents"},
+		{g.BindingHashes, c.hash, "bindings"},
+		{g.RuntimeIDs, d.RuntimeID, "runtimes"},
+		{g.TriggerEventIDs, d.TriggerEventID, "events"},
+		{g.TriggerSources, d.TriggerSource, "trigger sources"},
+		{g.OriginVerificationMethods, d.OriginVerificationMethod, "origin verification methods"},
+		{g.OriginEvidenceIDs, d.OriginEvidenceID, "origin evidence ids"},
+		{g.OriginEvidenceHashes, d.OriginEvidenceHash, "origin evidence hashes"},
 	} {
 		if !slices.Contains(scope.list, scope.want) {
-			return refusal.New(scope.code, "the %s of the action grant do not cover this post", scope.what)
+			return refusal.New("artifacts_mismatch", "the %s of the action grant do not cover this post", scope.what)
 		}
 	}
-	return all("action grant",
-		equal{g.Subject, b.Subject, "grant_subject_mismatch", "subject"},
-		equal{g.PolicyHash, d.PolicyHash, "policy_hash_mismatch", "policy hash"},
-		equal{g.EnvironmentHash, d.EnvironmentHash, "environment_mismatch", "environment hash"},
-	)
+	if err := all("artifacts_mismatch", "action grant", equal{g.Subject, b.Subject, "subject"}); err != nil {
+		return err
+	}
+	return samePins("action grant", g.PolicyHash, g.EnvironmentHash, hashes{d.PolicyHash, d.EnvironmentHash})
 }
 
 func (c *chain) verifyRuntime(context.Context) error {
 	if err := c.verifyAttestation(); err != nil {
 		return err
 	}
-	return all("runtime attestation",
-		equal{c.opened.Attestation.Claims().RuntimeID, c.opened.PolicyDecision.Claims().RuntimeID, "attestation_runtime_mismatch", "runtime"},
+	return all("artifacts_mismatch", "runtime attestation",
+		equal{c.opened.Attestation.Claims().RuntimeID, c.opened.PolicyDecision.Claims().RuntimeID, "runtime"},
 	)
 }
 
@@ -208,24 +224,27 @@ func (c *chain) verifyAttestation() error {
 	receipt := c.opened.TriggerReceipt.Claims()
 	switch {
 	case a.HumanInteractive:
-		return refusal.New("attestation_human", "the runtime attestation says that a human could interact with the run")
+		return refusal.New("human_involved", "the runtime attestation says that a human could interact with the run")
+	case a.Mode != evidence.ModeAutonomous:
+		return refusal.New("human_involved", "the runtime attestation says that the run was not autonomous")
 	case len(s.Runtime.RuntimeIDs) > 0 && !slices.Contains(s.Runtime.RuntimeIDs, a.RuntimeID): // the session's list always counts
-		return refusal.New("runtime_not_allowed", "the manifest does not allow the runtime %q", a.RuntimeID)
+		return refusal.New("not_allowed", "the manifest does not allow the runtime %q", a.RuntimeID)
 	case !slices.Contains(s.Runtime.TriggerKinds, a.Trigger.Kind):
-		return refusal.New("attestation_trigger_kind", "the runtime policy does not allow runs that a %q caused", a.Trigger.Kind)
+		return refusal.New("not_allowed", "the runtime policy does not allow runs that a %q caused", a.Trigger.Kind)
 	}
-	return all("runtime attestation",
-		equal{a.Mode, evidence.ModeAutonomous, "attestation_mode", "mode"},
-		equal{a.ChallengeID, c.work.ID, "attestation_challenge_mismatch", "challenge"},
-		equal{a.BindingHash, c.hash, "attestation_binding_mismatch", "binding"},
-		equal{a.ContentHash, c.binding.ContentHash, "attestation_content_mismatch", "content"},
-		equal{a.TriggerReceiptHash, c.opened.TriggerReceipt.Hash(), "attestation_other_receipt", "trigger receipt"},
-		equal{a.Trigger.ID, receipt.EventID, "attestation_event_mismatch", "event"},
-		equal{a.Trigger.Kind, receipt.Kind, "attestation_event_mismatch", "trigger kind"},
-		equal{a.Trigger.Source, receipt.Source, "attestation_event_mismatch", "trigger source"},
-		equal{a.PolicyHash, s.Runtime.PolicyHash, "policy_hash_mismatch", "policy hash"},
-		equal{a.EnvironmentHash, s.Runtime.EnvironmentHash, "environment_mismatch", "environment hash"},
+	err = all("artifacts_mismatch", "runtime attestation",
+		equal{a.ChallengeID, c.work.ID, "challenge"},
+		equal{a.BindingHash, c.hash, "binding"},
+		equal{a.ContentHash, c.binding.ContentHash, "content"},
+		equal{a.TriggerReceiptHash, c.opened.TriggerReceipt.Hash(), "trigger receipt"},
+		equal{a.Trigger.ID, receipt.EventID, "event"},
+		equal{a.Trigger.Kind, receipt.Kind, "trigger kind"},
+		equal{a.Trigger.Source, receipt.Source, "trigger source"},
 	)
+	if err != nil {
+		return err
+	}
+	return samePins("runtime attestation", a.PolicyHash, a.EnvironmentHash, c.runtimePins())
 }
 
 func (c *chain) verifySession(context.Context) error {
@@ -237,26 +256,28 @@ func (c *chain) verifySession(context.Context) error {
 	receipt := c.opened.TriggerReceipt.Claims()
 	switch {
 	case r.HumanPromptPresent:
-		return refusal.New("session_human_prompt", "the session receipt says that a human prompted the agent")
+		return refusal.New("human_involved", "the session receipt says that a human prompted the agent")
 	case r.HumanOperatorPresent:
-		return refusal.New("session_human_operator", "the session receipt says that a human operated the run")
+		return refusal.New("human_involved", "the session receipt says that a human operated the run")
 	case r.UserShellAccess:
-		return refusal.New("session_user_shell", "the session receipt says that users had a shell in the run")
+		return refusal.New("human_involved", "the session receipt says that users had a shell in the run")
 	case r.AgentEnvironmentUserAccessible:
-		return refusal.New("session_user_environment", "the session receipt says that users could reach the agent's environment")
+		return refusal.New("human_involved", "the session receipt says that users could reach the agent's environment")
 	case slices.Contains(s.DeniedInputKinds, r.InputKind) || !slices.Contains(s.InputKinds, r.InputKind):
-		return refusal.New("session_input_kind", "the policy does not allow sessions whose input is a %q", r.InputKind)
+		return refusal.New("not_allowed", "the policy does not allow sessions whose input is a %q", r.InputKind)
 	case !slices.Contains(s.RuntimeIDs, r.RuntimeID):
-		return refusal.New("runtime_not_allowed", "the manifest does not allow the runtime %q", r.RuntimeID)
+		return refusal.New("not_allowed", "the manifest does not allow the runtime %q", r.RuntimeID)
 	}
-	return all("agent session receipt",
-		equal{r.RuntimeID, c.opened.Attestation.Claims().RuntimeID, "session_runtime_mismatch", "runtime"},
-		equal{r.ChallengeID, c.work.ID, "session_challenge_mismatch", "challenge"},
-		equal{r.BindingHash, c.hash, "session_binding_mismatch", "binding"},
-		equal{r.EventID, receipt.EventID, "session_event_mismatch", "event"},
-		equal{r.InputKind, receipt.Kind, "session_event_mismatch", "input kind"},
-		equal{r.InputSource, receipt.Source, "session_event_mismatch", "input source"},
-		equal{r.PolicyHash, s.PolicyHash, "policy_hash_mismatch", "policy hash"},
-		equal{r.EnvironmentHash, s.EnvironmentHash, "environment_mismatch", "environment hash"},
+	err = all("artifacts_mismatch", "agent session receipt",
+		equal{r.RuntimeID, c.opened.Attestation.Claims().RuntimeID, "runtime"},
+		equal{r.ChallengeID, c.work.ID, "challenge"},
+		equal{r.BindingHash, c.hash, "binding"},
+		equal{r.EventID, receipt.EventID, "event"},
+		equal{r.InputKind, receipt.Kind, "input kind"},
+		equal{r.InputSource, receipt.Source, "input source"},
 	)
+	if err != nil {
+		return err
+	}
+	return samePins("agent session receipt", r.PolicyHash, r.EnvironmentHash, hashes{s.PolicyHash, s.EnvironmentHash})
 }

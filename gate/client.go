@@ -56,7 +56,7 @@ func (c *Client) Challenge(ctx context.Context, b evidence.Binding) (challenge.C
 		return challenge.Challenge{}, err
 	}
 	if !isToken(ch.Token, maxToken) || !isToken(ch.ID, maxID) || ch.Binding == nil || ch.Binding.CheckNonce() != nil || !ch.Binding.SameAction(b) {
-		return challenge.Challenge{}, refusal.New("gate_answer", "the API gave no challenge for this binding")
+		return challenge.Challenge{}, refusal.New("gate_unavailable", "the API gave no challenge for this binding")
 	}
 	return ch, nil
 }
@@ -74,7 +74,7 @@ func (c *Client) Admit(ctx context.Context, r AdmitRequest) (Admission, error) {
 	}
 	hash := r.Binding.Hash()
 	if !isToken(a.Capability, maxToken) || !isToken(a.CapabilityID, maxID) || a.BindingHash != hash {
-		return Admission{}, refusal.New("gate_answer", "the API gave no capability for this binding")
+		return Admission{}, refusal.New("gate_unavailable", "the API gave no capability for this binding")
 	}
 	kept := c.o.Now().Add(evidence.CapabilityKind.MaxLifetime)
 	return Admission{
@@ -89,9 +89,6 @@ func (c *Client) Authorize(context.Context, AuthorizeRequest) (Authorization, er
 	return Authorization{}, nil
 }
 
-// Presents reports that the forwarded call carries the capability and the request proof, for the API.
-func (c *Client) Presents() bool { return true }
-
 // Bounds on what an API may give, in bytes: it stands in headers, in signed claims and in the record.
 const maxToken, maxID = 16 << 10, 256
 
@@ -100,7 +97,7 @@ func isToken(s string, limit int) bool {
 	return s != "" && len(s) <= limit && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// call asks the API. What it refuses with is its word: it has one of the table's codes, or gate_answer, and stands in the record as the API's.
+// call asks the API. What it refuses with is its word: it has one of the table's codes, or gate_unavailable, and stands in the record as the API's.
 func (c *Client) call(ctx context.Context, url string, ask, answer any) error {
 	err := c.peer.Call(ctx, url, ask, answer)
 	var said *problem.Error
@@ -114,7 +111,8 @@ func (c *Client) call(ctx context.Context, url string, ask, answer any) error {
 		return r
 	}, said.Error())
 	if !problem.Known(said.Code()) {
-		return refusal.New("gate_answer", "the API's gate refused with the code %.40q, which is not known here", said.Code()).ForOperator("and said: %.500s", detail)
+		return refusal.New("gate_unavailable", "the API's gate refused with the code %.40q, which is not known here", said.Code()).ForOperator("and said: %.500s", detail)
 	}
-	return refusal.New(said.Code(), "the API's gate refused").ForOperator("and said: %.500s", detail)
+	refused := refusal.New(said.Code(), "the API's gate refused").ForOperator("and said: %.500s", detail)
+	return refusal.Later{Refusal: refused, Seconds: said.RetryAfter()}
 }

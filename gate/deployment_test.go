@@ -36,7 +36,7 @@ func TestDeploymentIsJudgedAgain(t *testing.T) {
 	}{
 		{"the auditor is no longer pinned", "key_unknown", func(t *testing.T, k *gatetest.Kit) { k.Verifier.SetTrust(withoutAuditor(t, k)) }},
 		{"the certificate has expired", "expired", after(24*time.Hour + 2*time.Second)},
-		{"the clock was set back", "not_yet_valid", after(-3 * time.Second)},
+		{"the clock was set back", "clock_skew", after(-3 * time.Second)},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -67,7 +67,7 @@ func TestOldDeploymentIsJudgedAgain(t *testing.T) {
 	for _, row := range []struct {
 		after time.Duration
 		code  string
-	}{{0, ""}, {time.Hour - time.Second, ""}, {3 * time.Second, ""}, {time.Second, "too_old"}} {
+	}{{0, ""}, {time.Hour - time.Second, ""}, {3 * time.Second, ""}, {time.Second, "expired"}} {
 		k.Clock.Advance(row.after)
 		_, err := gatetest.Admit(context.Background(), k.Gate, k.Chain(t), used.Consume)
 		if row.code == "" {
@@ -91,7 +91,7 @@ func TestOtherDeployment(t *testing.T) {
 	r := k.Chain(t)
 	r.Envelope.DeploymentCertificate = gatetest.Resign(t, k, evidence.DeploymentCertificateKind, k.Deployment, func(c *evidence.DeploymentCertificate) { c.ManifestHash = other })
 	_, err := gatetest.Admit(context.Background(), k.Gate, r, used.Consume)
-	gatetest.WantCode(t, err, "deployment_manifest_mismatch")
+	gatetest.WantCode(t, err, "deployment_mismatch")
 	r.Envelope.DeploymentCertificate = k.Certify(t, k.Manifest) // a second one for the same manifest
 	if _, err := gatetest.Admit(context.Background(), k.Gate, r, used.Consume); err != nil {
 		t.Error(err)

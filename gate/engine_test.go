@@ -40,11 +40,11 @@ func TestEngineSatisfiesGate(t *testing.T) {
 	mixed := first
 	mixed.Envelope.Grant = second.Envelope.Grant
 	_, err := gatetest.Admit(context.Background(), k.Gate, mixed, used.Consume)
-	gatetest.WantCode(t, err, "grant_other_decision")
+	gatetest.WantCode(t, err, "artifacts_mismatch")
 	mixed = first
 	mixed.Envelope.PolicyDecision, mixed.Envelope.Grant = second.Envelope.PolicyDecision, second.Envelope.Grant
 	_, err = gatetest.Admit(context.Background(), k.Gate, mixed, used.Consume)
-	gatetest.WantCode(t, err, "decision_binding_mismatch")
+	gatetest.WantCode(t, err, "artifacts_mismatch")
 	if used.Calls() != 0 {
 		t.Error("a refused chain has consumed something")
 	}

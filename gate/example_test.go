@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/gate"
-	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/sqlite"
 )
 
 // An API that takes part, with what it has consumed in an SQLite file. The folder examples/api holds it whole.
 func ExampleFromFiles() {
 	var posts http.Handler // what the API has had all along
 	ctx := context.Background()
-	used, err := ledger.Open(ctx, "used.db", ledger.Options{Now: time.Now})
+	used, err := sqlite.Open(ctx, "used.db", sqlite.Options{Now: time.Now})
 	if err != nil {
 		log.Fatal(err)
 	}

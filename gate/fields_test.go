@@ -197,10 +197,10 @@ func exportable(c *evidence.SignerCertificate) { c.KeyExportable = true }
 // common are the fields of a policy that all have: other issuers, audiences and keys, hardware alone, and one second of age.
 func common(at string, allowed func(*policy.Manifest) *policy.Allowed, age string, ms func(*policy.Manifest) *int64, try func(time.Duration, func(*policy.Manifest)) violation) map[string]breach {
 	return map[string]breach{
-		at + ".allowedIssuers":   {"issuer_not_allowed", try(0, func(m *policy.Manifest) { allowed(m).AllowedIssuers = []string{"other"} })},
-		at + ".allowedAudiences": {"audience_not_allowed", try(0, func(m *policy.Manifest) { allowed(m).AllowedAudiences = []string{"other"} })},
-		at + ".allowedKeyIds":    {"key_not_allowed", try(0, func(m *policy.Manifest) { allowed(m).AllowedKeyIDs = []string{"other-key"} })},
-		at + "." + age:           {"too_old", try(late, func(m *policy.Manifest) { *ms(m) = 1000 })},
+		at + ".allowedIssuers":   {"not_allowed", try(0, func(m *policy.Manifest) { allowed(m).AllowedIssuers = []string{"other"} })},
+		at + ".allowedAudiences": {"not_allowed", try(0, func(m *policy.Manifest) { allowed(m).AllowedAudiences = []string{"other"} })},
+		at + ".allowedKeyIds":    {"not_allowed", try(0, func(m *policy.Manifest) { allowed(m).AllowedKeyIDs = []string{"other-key"} })},
+		at + "." + age:           {"expired", try(late, func(m *policy.Manifest) { *ms(m) = 1000 })},
 	}
 }
 
@@ -222,7 +222,7 @@ func breaches() map[string]breach {
 	both := func(set func(m, string)) func(m) { return func(m m) { set(m, other) } }
 	rows := map[string]breach{
 		"version": {"deployment_unsafe", unsafe(func(m m) { m.Version = "1.2" })},
-		"deploymentId": {"deployment_id_not_allowed", func(t *testing.T, k *gatetest.Kit) error {
+		"deploymentId": {"deployment_mismatch", func(t *testing.T, k *gatetest.Kit) error {
 			old := k.Deployment
 			under(t, k, func(m m) {
 				m.DeploymentID, m.DeploymentCertificatePolicy.AllowedDeploymentIDs = "other", []string{"other", m.DeploymentID}
@@ -232,8 +232,8 @@ func breaches() map[string]breach {
 			return admit(t, k, r)
 		}},
 		"controls":           {"deployment_unsafe", unsafe(func(m m) { m.Controls.ConsumeCapability = false })},
-		"maxChallengeAgeMs":  {"too_old", aged(late, func(m m) { m.MaxChallengeAgeMs = 1000 })},
-		"maxCapabilityAgeMs": {"too_old", posted(late, func(m m) { m.MaxCapabilityAgeMs = 1000 })},
+		"maxChallengeAgeMs":  {"expired", aged(late, func(m m) { m.MaxChallengeAgeMs = 1000 })},
+		"maxCapabilityAgeMs": {"expired", posted(late, func(m m) { m.MaxCapabilityAgeMs = 1000 })},
 		"capabilityTtlMs": {"expired", func(t *testing.T, k *gatetest.Kit) error {
 			under(t, k, func(m m) { m.CapabilityTTLMs = 1000 })
 			r := authorizing(t, k)
@@ -243,23 +243,23 @@ func breaches() map[string]breach {
 		}},
 
 		"runtimePolicy.allowedKeyCustody":       {"key_custody", narrowed(func(m m) { m.RuntimePolicy.AllowedKeyCustody = hardware })},
-		"runtimePolicy.requireNonExportableKey": {"key_exportable", vouched(evidence.PurposeRuntimeAttestation, exportable)},
-		"runtimePolicy.allowedRuntimeIds":       {"runtime_not_allowed", narrowed(func(m m) { m.RuntimePolicy.AllowedRuntimeIDs = []string{"worker-2"} })},
-		"runtimePolicy.allowedTriggerKinds":     {"attestation_trigger_kind", narrowed(func(m m) { m.RuntimePolicy.AllowedTriggerKinds = []string{evidence.TriggerScheduled} })},
-		"runtimePolicy.deniedTriggerKinds": {"attestation_trigger_kind", narrowed(func(m m) {
+		"runtimePolicy.requireNonExportableKey": {"key_custody", vouched(evidence.PurposeRuntimeAttestation, exportable)},
+		"runtimePolicy.allowedRuntimeIds":       {"not_allowed", narrowed(func(m m) { m.RuntimePolicy.AllowedRuntimeIDs = []string{"worker-2"} })},
+		"runtimePolicy.allowedTriggerKinds":     {"not_allowed", narrowed(func(m m) { m.RuntimePolicy.AllowedTriggerKinds = []string{evidence.TriggerScheduled} })},
+		"runtimePolicy.deniedTriggerKinds": {"not_allowed", narrowed(func(m m) {
 			m.RuntimePolicy.DeniedTriggerKinds = []string{evidence.TriggerHumanRequest, evidence.TriggerUnknown, evidence.TriggerSourceEvent}
 		})},
-		"runtimePolicy.requiredMode":       {"attestation_mode", planning(gatetest.Plan{Attestation: func(a *evidence.RuntimeAttestation) { a.Mode = "interactive" }})},
-		"runtimePolicy.requiredPolicyHash": {"policy_hash_mismatch", narrowed(both(func(m m, h string) { m.RuntimePolicy.RequiredPolicyHash, sessionOf(m).RequiredPolicyHash = h, h }))},
-		"runtimePolicy.requiredEnvironmentHash": {"environment_mismatch", narrowed(both(func(m m, h string) {
+		"runtimePolicy.requiredMode":       {"human_involved", planning(gatetest.Plan{Attestation: func(a *evidence.RuntimeAttestation) { a.Mode = "interactive" }})},
+		"runtimePolicy.requiredPolicyHash": {"pin_mismatch", narrowed(both(func(m m, h string) { m.RuntimePolicy.RequiredPolicyHash, sessionOf(m).RequiredPolicyHash = h, h }))},
+		"runtimePolicy.requiredEnvironmentHash": {"pin_mismatch", narrowed(both(func(m m, h string) {
 			m.RuntimePolicy.RequiredEnvironmentHash, sessionOf(m).RequiredEnvironmentHash = h, h
 		}))},
 
-		"runtimePolicy.triggerReceiptPolicy.allowedKinds":        {"trigger_kind_not_allowed", narrowed(func(m m) { receiptOf(m).AllowedKinds = []string{evidence.TriggerScheduled} })},
-		"runtimePolicy.triggerReceiptPolicy.allowedSources":      {"trigger_source_not_allowed", narrowed(func(m m) { receiptOf(m).AllowedSources = []string{"hooks"} })},
-		"runtimePolicy.triggerReceiptPolicy.requireEventId":      {"claims_malformed", without("eventId", evidence.TriggerReceiptKind, receipt)},
-		"runtimePolicy.triggerReceiptPolicy.requiredPayloadHash": {"trigger_pin_mismatch", narrowed(func(m m) { receiptOf(m).RequiredPayloadHash = other })},
-		"runtimePolicy.triggerReceiptPolicy.requiredBindingHash": {"trigger_pin_mismatch", narrowed(func(m m) { receiptOf(m).RequiredBindingHash = other })},
+		"runtimePolicy.triggerReceiptPolicy.allowedKinds":        {"not_allowed", narrowed(func(m m) { receiptOf(m).AllowedKinds = []string{evidence.TriggerScheduled} })},
+		"runtimePolicy.triggerReceiptPolicy.allowedSources":      {"not_allowed", narrowed(func(m m) { receiptOf(m).AllowedSources = []string{"hooks"} })},
+		"runtimePolicy.triggerReceiptPolicy.requireEventId":      {"artifact_malformed", without("eventId", evidence.TriggerReceiptKind, receipt)},
+		"runtimePolicy.triggerReceiptPolicy.requiredPayloadHash": {"not_allowed", narrowed(func(m m) { receiptOf(m).RequiredPayloadHash = other })},
+		"runtimePolicy.triggerReceiptPolicy.requiredBindingHash": {"not_allowed", narrowed(func(m m) { receiptOf(m).RequiredBindingHash = other })},
 		"runtimePolicy.triggerReceiptPolicy.requireOriginProof": {"artifact_missing", func(t *testing.T, k *gatetest.Kit) error {
 			r := k.Chain(t)
 			r.Envelope.OriginProof = ""
@@ -269,86 +269,86 @@ func breaches() map[string]breach {
 			return admit(t, k, k.Build(t, gatetest.Plan{Signers: signers(evidence.PurposeTriggerOriginProof, gatetest.StrangerKey(t, "stranger:v1"))}))
 		}},
 
-		"runtimePolicy.triggerReceiptPolicy.originProofPolicy.allowedKinds":   {"trigger_kind_not_allowed", narrowed(func(m m) { originOf(m).AllowedKinds = []string{evidence.TriggerScheduled} })},
-		"runtimePolicy.triggerReceiptPolicy.originProofPolicy.allowedSources": {"trigger_source_not_allowed", narrowed(func(m m) { originOf(m).AllowedSources = []string{"hooks"} })},
-		"runtimePolicy.triggerReceiptPolicy.originProofPolicy.allowedVerificationMethods": {"trigger_method_not_allowed", narrowed(func(m m) {
+		"runtimePolicy.triggerReceiptPolicy.originProofPolicy.allowedKinds":   {"not_allowed", narrowed(func(m m) { originOf(m).AllowedKinds = []string{evidence.TriggerScheduled} })},
+		"runtimePolicy.triggerReceiptPolicy.originProofPolicy.allowedSources": {"not_allowed", narrowed(func(m m) { originOf(m).AllowedSources = []string{"hooks"} })},
+		"runtimePolicy.triggerReceiptPolicy.originProofPolicy.allowedVerificationMethods": {"not_allowed", narrowed(func(m m) {
 			originOf(m).AllowedVerificationMethods = []string{evidence.MethodQueueClaim}
 		})},
-		"runtimePolicy.triggerReceiptPolicy.originProofPolicy.requireEventId":       {"claims_malformed", without("eventId", evidence.TriggerOriginProofKind, origin)},
-		"runtimePolicy.triggerReceiptPolicy.originProofPolicy.requireEvidenceId":    {"claims_malformed", without("evidenceId", evidence.TriggerOriginProofKind, origin)},
-		"runtimePolicy.triggerReceiptPolicy.originProofPolicy.requiredPayloadHash":  {"trigger_pin_mismatch", narrowed(func(m m) { originOf(m).RequiredPayloadHash = other })},
-		"runtimePolicy.triggerReceiptPolicy.originProofPolicy.requiredBindingHash":  {"trigger_pin_mismatch", narrowed(func(m m) { originOf(m).RequiredBindingHash = other })},
-		"runtimePolicy.triggerReceiptPolicy.originProofPolicy.requiredEvidenceHash": {"trigger_pin_mismatch", narrowed(func(m m) { originOf(m).RequiredEvidenceHash = other })},
+		"runtimePolicy.triggerReceiptPolicy.originProofPolicy.requireEventId":       {"artifact_malformed", without("eventId", evidence.TriggerOriginProofKind, origin)},
+		"runtimePolicy.triggerReceiptPolicy.originProofPolicy.requireEvidenceId":    {"artifact_malformed", without("evidenceId", evidence.TriggerOriginProofKind, origin)},
+		"runtimePolicy.triggerReceiptPolicy.originProofPolicy.requiredPayloadHash":  {"not_allowed", narrowed(func(m m) { originOf(m).RequiredPayloadHash = other })},
+		"runtimePolicy.triggerReceiptPolicy.originProofPolicy.requiredBindingHash":  {"not_allowed", narrowed(func(m m) { originOf(m).RequiredBindingHash = other })},
+		"runtimePolicy.triggerReceiptPolicy.originProofPolicy.requiredEvidenceHash": {"not_allowed", narrowed(func(m m) { originOf(m).RequiredEvidenceHash = other })},
 
 		"signerCertificatePolicy.allowedKeyCustody":       {"key_custody", narrowed(func(m m) { m.SignerCertificatePolicy.AllowedKeyCustody = hardware })},
-		"signerCertificatePolicy.requireNonExportableKey": {"key_exportable", vouched(evidence.PurposeActionGrant, exportable)},
-		"signerCertificatePolicy.denyAgentAccessible":     {"key_agent_accessible", vouched(evidence.PurposeActionGrant, func(c *c) { c.AccessibleToAgent = true })},
-		"signerCertificatePolicy.denyUserAccessible":      {"key_user_accessible", vouched(evidence.PurposeActionGrant, func(c *c) { c.AccessibleToUsers = true })},
-		"signerCertificatePolicy.requireSubjectPublicKeyHash": {"claims_malformed", func(t *testing.T, k *gatetest.Kit) error {
+		"signerCertificatePolicy.requireNonExportableKey": {"key_custody", vouched(evidence.PurposeActionGrant, exportable)},
+		"signerCertificatePolicy.denyAgentAccessible":     {"key_custody", vouched(evidence.PurposeActionGrant, func(c *c) { c.AccessibleToAgent = true })},
+		"signerCertificatePolicy.denyUserAccessible":      {"key_custody", vouched(evidence.PurposeActionGrant, func(c *c) { c.AccessibleToUsers = true })},
+		"signerCertificatePolicy.requireSubjectPublicKeyHash": {"artifact_malformed", func(t *testing.T, k *gatetest.Kit) error {
 			const purpose = evidence.PurposeSignerCertificate
 			token := reclaim(purpose, evidence.SignerCertificateKind, func(c map[string]any) { c["subjectPublicKeyHash"] = "" })(t, k, k.Certificates[evidence.PurposeActionGrant])
 			return k.Believe(t, token)
 		}},
-		"signerCertificatePolicy.maxRevocationListAgeMs": {"revocations_missing", narrowed(func(m m) { m.SignerCertificatePolicy.MaxRevocationListAgeMs = 1000 })},
-		"signerCertificatePolicy.requirePostQuantumSignature": {"second_signature_not_pinned", func(t *testing.T, k *gatetest.Kit) error {
+		"signerCertificatePolicy.maxRevocationListAgeMs": {"revocations_stale", narrowed(func(m m) { m.SignerCertificatePolicy.MaxRevocationListAgeMs = 1000 })},
+		"signerCertificatePolicy.requirePostQuantumSignature": {"roots_not_pinned", func(t *testing.T, k *gatetest.Kit) error {
 			k.Strict.Signers.RequirePostQuantum = true
 			return k.Believe(t, k.Certificates[evidence.PurposeActionGrant])
 		}},
 
-		"deploymentCertificatePolicy.allowedDeploymentIds": {"deployment_id_not_allowed", func(t *testing.T, k *gatetest.Kit) error {
+		"deploymentCertificatePolicy.allowedDeploymentIds": {"deployment_mismatch", func(t *testing.T, k *gatetest.Kit) error {
 			r := k.Chain(t)
 			r.Envelope.DeploymentCertificate = gatetest.Resign(t, k, evidence.DeploymentCertificateKind, k.Deployment, func(c *evidence.DeploymentCertificate) { c.DeploymentID = "other" })
 			return admit(t, k, r)
 		}},
-		"deploymentCertificatePolicy.requirePostQuantumSignature": {"second_signature_not_pinned", narrowed(func(m m) { m.DeploymentCertificatePolicy.RequirePostQuantumSignature = true })},
+		"deploymentCertificatePolicy.requirePostQuantumSignature": {"roots_not_pinned", narrowed(func(m m) { m.DeploymentCertificatePolicy.RequirePostQuantumSignature = true })},
 
 		"agentSessionReceiptPolicy.allowedKeyCustody":       {"key_custody", narrowed(func(m m) { sessionOf(m).AllowedKeyCustody = hardware })},
-		"agentSessionReceiptPolicy.requireNonExportableKey": {"key_exportable", vouched(evidence.PurposeAgentSession, exportable)},
-		"agentSessionReceiptPolicy.allowedRuntimeIds":       {"runtime_not_allowed", narrowed(func(m m) { sessionOf(m).AllowedRuntimeIDs = []string{"worker-2"} })},
-		"agentSessionReceiptPolicy.allowedInputKinds":       {"session_input_kind", narrowed(func(m m) { sessionOf(m).AllowedInputKinds = []string{evidence.TriggerScheduled} })},
-		"agentSessionReceiptPolicy.deniedInputKinds": {"session_input_kind", narrowed(func(m m) {
+		"agentSessionReceiptPolicy.requireNonExportableKey": {"key_custody", vouched(evidence.PurposeAgentSession, exportable)},
+		"agentSessionReceiptPolicy.allowedRuntimeIds":       {"not_allowed", narrowed(func(m m) { sessionOf(m).AllowedRuntimeIDs = []string{"worker-2"} })},
+		"agentSessionReceiptPolicy.allowedInputKinds":       {"not_allowed", narrowed(func(m m) { sessionOf(m).AllowedInputKinds = []string{evidence.TriggerScheduled} })},
+		"agentSessionReceiptPolicy.deniedInputKinds": {"not_allowed", narrowed(func(m m) {
 			sessionOf(m).DeniedInputKinds = append(slices.Clone(sessionOf(m).DeniedInputKinds), evidence.TriggerSourceEvent)
 		})},
-		"agentSessionReceiptPolicy.requireChallengeId":                 {"claims_malformed", without("challengeId", evidence.SessionReceiptKind, session)},
-		"agentSessionReceiptPolicy.requireBindingHash":                 {"claims_malformed", without("bindingHash", evidence.SessionReceiptKind, session)},
-		"agentSessionReceiptPolicy.requireNoHumanPrompt":               {"session_human_prompt", planning(gatetest.Plan{Session: func(c *evidence.SessionReceipt) { c.HumanPromptPresent = true }})},
-		"agentSessionReceiptPolicy.requireNoHumanOperator":             {"session_human_operator", planning(gatetest.Plan{Session: func(c *evidence.SessionReceipt) { c.HumanOperatorPresent = true }})},
-		"agentSessionReceiptPolicy.denyUserShellAccess":                {"session_user_shell", planning(gatetest.Plan{Session: func(c *evidence.SessionReceipt) { c.UserShellAccess = true }})},
-		"agentSessionReceiptPolicy.denyUserAccessibleAgentEnvironment": {"session_user_environment", planning(gatetest.Plan{Session: func(c *evidence.SessionReceipt) { c.AgentEnvironmentUserAccessible = true }})},
-		"agentSessionReceiptPolicy.requiredPolicyHash":                 {"policy_hash_mismatch", planning(gatetest.Plan{Session: func(c *evidence.SessionReceipt) { c.PolicyHash = other }})},
-		"agentSessionReceiptPolicy.requiredEnvironmentHash":            {"environment_mismatch", planning(gatetest.Plan{Session: func(c *evidence.SessionReceipt) { c.EnvironmentHash = other }})},
+		"agentSessionReceiptPolicy.requireChallengeId":                 {"artifact_malformed", without("challengeId", evidence.SessionReceiptKind, session)},
+		"agentSessionReceiptPolicy.requireBindingHash":                 {"artifact_malformed", without("bindingHash", evidence.SessionReceiptKind, session)},
+		"agentSessionReceiptPolicy.requireNoHumanPrompt":               {"human_involved", planning(gatetest.Plan{Session: func(c *evidence.SessionReceipt) { c.HumanPromptPresent = true }})},
+		"agentSessionReceiptPolicy.requireNoHumanOperator":             {"human_involved", planning(gatetest.Plan{Session: func(c *evidence.SessionReceipt) { c.HumanOperatorPresent = true }})},
+		"agentSessionReceiptPolicy.denyUserShellAccess":                {"human_involved", planning(gatetest.Plan{Session: func(c *evidence.SessionReceipt) { c.UserShellAccess = true }})},
+		"agentSessionReceiptPolicy.denyUserAccessibleAgentEnvironment": {"human_involved", planning(gatetest.Plan{Session: func(c *evidence.SessionReceipt) { c.AgentEnvironmentUserAccessible = true }})},
+		"agentSessionReceiptPolicy.requiredPolicyHash":                 {"pin_mismatch", planning(gatetest.Plan{Session: func(c *evidence.SessionReceipt) { c.PolicyHash = other }})},
+		"agentSessionReceiptPolicy.requiredEnvironmentHash":            {"pin_mismatch", planning(gatetest.Plan{Session: func(c *evidence.SessionReceipt) { c.EnvironmentHash = other }})},
 
 		"policyDecisionPolicy.allowedKeyCustody":       {"key_custody", narrowed(func(m m) { m.PolicyDecisionPolicy.AllowedKeyCustody = hardware })},
-		"policyDecisionPolicy.requireNonExportableKey": {"key_exportable", vouched(evidence.PurposePolicyDecision, exportable)},
+		"policyDecisionPolicy.requireNonExportableKey": {"key_custody", vouched(evidence.PurposePolicyDecision, exportable)},
 		"interactionReceiptPolicy.allowedKeyCustody":   {"key_custody", receipted(0, func(m m) { m.InteractionReceiptPolicy.AllowedKeyCustody = hardware })},
-		"interactionReceiptPolicy.requireNonExportableKey": {"key_exportable", func(t *testing.T, k *gatetest.Kit) error {
+		"interactionReceiptPolicy.requireNonExportableKey": {"key_custody", func(t *testing.T, k *gatetest.Kit) error {
 			k.Observe(t)
 			k.Certificates[evidence.PurposeInteraction] = gatetest.Resign(t, k, evidence.SignerCertificateKind, k.Certificates[evidence.PurposeInteraction], exportable)
 			return receipted(0, func(m m) { m.SignerCertificatePolicy.RequireNonExportableKey = true })(t, k)
 		}},
 		"autonomyPolicy.allowedKeyCustody": {"key_custody", appraised(0, func(m m) { m.AutonomyPolicy.AllowedKeyCustody = hardware })},
-		"autonomyPolicy.requireNonExportableKey": {"key_exportable", func(t *testing.T, k *gatetest.Kit) error {
+		"autonomyPolicy.requireNonExportableKey": {"key_custody", func(t *testing.T, k *gatetest.Kit) error {
 			under(t, k, gatetest.Autonomous)
 			k.Appraise(t)
 			k.Certificates[evidence.PurposeAppraiser] = gatetest.Resign(t, k, evidence.SignerCertificateKind, k.Certificates[evidence.PurposeAppraiser], exportable)
 			return appraised(0, func(m m) { m.SignerCertificatePolicy.RequireNonExportableKey = true })(t, k)
 		}},
-		"autonomyPolicy.scoringHash":             {"reputation_scoring_mismatch", appraised(0, func(m m) { m.AutonomyPolicy.ScoringHash = other })},
-		"autonomyPolicy.requireVerification":     {"reputation_unverified", verified(func(v *accrual.Verified) { v.Mode = accrual.ModeSeed })},
-		"autonomyPolicy.allowDegraded":           {"reputation_unverified", verified(func(v *accrual.Verified) { v.Degraded = true })},
+		"autonomyPolicy.scoringHash":             {"pin_mismatch", appraised(0, func(m m) { m.AutonomyPolicy.ScoringHash = other })},
+		"autonomyPolicy.requireVerification":     {"reputation_insufficient", verified(func(v *accrual.Verified) { v.Mode = accrual.ModeSeed })},
+		"autonomyPolicy.allowDegraded":           {"reputation_insufficient", verified(func(v *accrual.Verified) { v.Degraded = true })},
 		"agentStatementPolicy.allowedKeyCustody": {"key_custody", stated(0, func(m m) { m.AgentStatementPolicy.AllowedKeyCustody = hardware })},
-		"agentStatementPolicy.requireNonExportableKey": {"key_exportable", func(t *testing.T, k *gatetest.Kit) error {
+		"agentStatementPolicy.requireNonExportableKey": {"key_custody", func(t *testing.T, k *gatetest.Kit) error {
 			k.Speak(t)
 			k.Certificates[evidence.PurposeStatement] = gatetest.Resign(t, k, evidence.SignerCertificateKind, k.Certificates[evidence.PurposeStatement], exportable)
 			return stated(0, func(m m) { m.SignerCertificatePolicy.RequireNonExportableKey = true })(t, k)
 		}},
 		"grantPolicy.allowedKeyCustody":       {"key_custody", narrowed(func(m m) { m.GrantPolicy.AllowedKeyCustody = hardware })},
-		"grantPolicy.requireNonExportableKey": {"key_exportable", vouched(evidence.PurposeActionGrant, exportable)},
+		"grantPolicy.requireNonExportableKey": {"key_custody", vouched(evidence.PurposeActionGrant, exportable)},
 
 		"requestProofPolicy.allowedKeyCustody":       {"key_custody", posted(0, func(m m) { m.RequestProofPolicy.AllowedKeyCustody = hardware })},
-		"requestProofPolicy.requireNonExportableKey": {"key_exportable", vouched(evidence.PurposeRequestProof, exportable)},
-		"requestProofPolicy.requireBindingHash":      {"claims_malformed", unproven("bindingHash")},
-		"requestProofPolicy.requireCapabilityId":     {"claims_malformed", unproven("capabilityId")},
+		"requestProofPolicy.requireNonExportableKey": {"key_custody", vouched(evidence.PurposeRequestProof, exportable)},
+		"requestProofPolicy.requireBindingHash":      {"artifact_malformed", unproven("bindingHash")},
+		"requestProofPolicy.requireCapabilityId":     {"artifact_malformed", unproven("capabilityId")},
 	}
 	for _, p := range []map[string]breach{
 		common("runtimePolicy", func(m m) *policy.Allowed { return &m.RuntimePolicy.Allowed }, "maxAttestationAgeMs", func(m m) *int64 { return &m.RuntimePolicy.MaxAttestationAgeMs }, aged),

@@ -107,7 +107,7 @@ func TestFromFiles(t *testing.T) {
 
 	// A new key version signs, which the bundle does not certify yet, and then does.
 	a.kit.Rotate(t, evidence.PurposeAgentSession)
-	gatetest.WantCode(t, a.admit(t), "key_unknown")
+	gatetest.WantCode(t, a.admit(t), "trust_stale")
 	old := a.kit.Certificates[evidence.PurposeAgentSession]
 	a.kit.Certificates[evidence.PurposeAgentSession] = a.kit.Vouch(t, a.kit.Key(t, evidence.PurposeAgentSession), evidence.PurposeAgentSession, a.kit.Issuer(evidence.PurposeAgentSession))
 	a.kit.WriteBundle(t, a.files.Bundle, old)
@@ -125,13 +125,13 @@ func TestFromFiles(t *testing.T) {
 	a.kit.Revoke(t, evidence.Revocation{Kind: evidence.RevokedKey, ID: a.kit.Key(t, evidence.PurposeAgentSession).KeyID()})
 	a.kit.WriteBundle(t, a.files.Bundle, old)
 	a.said(t, "consumeCapability")
-	gatetest.WantCode(t, a.admit(t), "key_revoked")
+	gatetest.WantCode(t, a.admit(t), "revoked")
 
 	// What was revoked stays so, also with a bundle of before.
 	a.kit.Revocations = ""
 	a.kit.WriteBundle(t, a.files.Bundle, old)
 	a.said(t, "an older one than the bundle in force")
-	gatetest.WantCode(t, a.admit(t), "key_revoked")
+	gatetest.WantCode(t, a.admit(t), "revoked")
 }
 
 // TestFromFilesTakesAManifest: a changed manifest is in force with the next request, and the challenge of before is still good.
@@ -148,7 +148,7 @@ func TestFromFilesTakesAManifest(t *testing.T) {
 	wantAdmitted(t, err)
 	replace(t, a.files.Manifest, text)
 	a.said(t, "")
-	gatetest.WantCode(t, a.admit(t), "deployment_manifest_mismatch")
+	gatetest.WantCode(t, a.admit(t), "deployment_mismatch")
 	a.kit.Deployment = a.kit.Certify(t, next)
 	r := a.kit.Over(t, gatetest.Plan{Binding: b}, ch)
 	r.Binding = *ch.Binding
@@ -253,7 +253,7 @@ func TestFromHTTPS(t *testing.T) {
 	a.kit.Revoke(t, evidence.Revocation{Kind: evidence.RevokedKey, ID: a.kit.Key(t, evidence.PurposeAgentSession).KeyID()})
 	a.kit.WriteBundle(t, a.files.Bundle)
 	a.said(t, "")
-	gatetest.WantCode(t, a.admit(t), "key_revoked")
+	gatetest.WantCode(t, a.admit(t), "revoked")
 
 	server.status.Store(http.StatusInternalServerError)
 	a.said(t, "answered 500")

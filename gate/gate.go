@@ -66,7 +66,7 @@ type AdmitRequest struct {
 }
 
 // Consume records keys as used, all or none, durably, and for all replicas of the gate; a key that was used before is an error.
-// [ledger.Ledger.Consume] does it.
+// [sqlite.Ledger.Consume] does it.
 type Consume func(ctx context.Context, keys ...ledger.Key) error
 
 // Admission is what a chain that holds has earned.
@@ -170,7 +170,7 @@ func (g *Gate) Authorize(_ context.Context, r AuthorizeRequest) (Authorization, 
 		return out, err
 	}
 	proof, err := g.verifyProof(r, claims)
-	out.Checks = append(out.Checks, result(checkProof, err))
+	out.Checks = append(out.Checks, result(CheckProof, err))
 	if err != nil {
 		return out, err
 	}
@@ -196,7 +196,7 @@ func (g *Gate) runtime() *challenge.WantRuntime {
 func (g *Gate) verifyProof(r AuthorizeRequest, capability evidence.Capability) (evidence.RequestProof, error) {
 	p, err := open(g, evidence.RequestProofKind, r.RequestProof, &r.Signed, g.strict.RequestProof)
 	if err != nil {
-		return p, err
+		return p, evidence.Stale(err)
 	}
 	if subtle.ConstantTimeCompare([]byte(p.AccessTokenHash), []byte(r.AccessTokenHash)) != 1 {
 		return p, refusal.New("proof_access_token", "the request proof is for another access token than the one that came with the request")
@@ -206,18 +206,15 @@ func (g *Gate) verifyProof(r AuthorizeRequest, capability evidence.Capability) (
 
 // proves holds a request proof against the capability that it has to name and the binding of that.
 func proves(p evidence.RequestProof, capabilityID string, b evidence.Binding) error {
-	return all("request proof",
-		equal{p.CapabilityID, capabilityID, "proof_other_capability", "capability"},
-		equal{p.BindingHash, b.Hash(), "proof_binding_mismatch", "binding"},
-		equal{p.ContentHash, b.ContentHash, "proof_binding_mismatch", "content"},
-		equal{p.Subject, b.Subject, "proof_binding_mismatch", "subject"},
-		equal{p.Action, b.Action, "proof_binding_mismatch", "action"},
-		equal{p.Resource, b.Resource, "proof_binding_mismatch", "resource"},
+	return all("artifacts_mismatch", "request proof",
+		equal{p.CapabilityID, capabilityID, "capability"},
+		equal{p.BindingHash, b.Hash(), "binding"},
+		equal{p.ContentHash, b.ContentHash, "content"},
+		equal{p.Subject, b.Subject, "subject"},
+		equal{p.Action, b.Action, "action"},
+		equal{p.Resource, b.Resource, "resource"},
 	)
 }
-
-// Presents reports that the forwarded call carries neither capability nor request proof: this gate has verified both itself.
-func (g *Gate) Presents() bool { return false }
 
 // result is one verification for the record.
 func result(name string, err error) ledger.Check {

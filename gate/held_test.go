@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -73,6 +74,7 @@ func TestWhatIsCommitted(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
+			var refused error
 			a := newAPI(t, func(a *api, server *gate.Server, mux *http.ServeMux) {
 				mux.Handle("POST /held", server.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if row.handler == nil || gate.TransactionFrom(r.Context()) != row.tx || gate.Tx(r.Context()) != nil {
@@ -80,7 +82,10 @@ func TestWhatIsCommitted(t *testing.T) {
 						return
 					}
 					row.handler(w, r)
-				}), gate.Protect{Bind: bind, InTransaction: func(context.Context) (gate.Transaction, error) { return row.tx, row.begin }}))
+				}), gate.Protect{
+					Bind: bind, InTransaction: func(context.Context) (gate.Transaction, error) { return row.tx, row.begin },
+					Refused: func(_ *http.Request, err error) { refused = err },
+				}))
 			})
 			r := a.request(t, a.earn(t, bound("POST /held", gatetest.Content)), "/held", gatetest.Content)
 			if row.size >= 0 {
@@ -95,6 +100,9 @@ func TestWhatIsCommitted(t *testing.T) {
 				}
 			} else if status, code := a.do(t, r); status != row.status || code != row.code {
 				t.Errorf("got %d %s, want %d %s", status, code, row.status, row.code)
+			}
+			if cause := cmp.Or(row.begin, row.tx.consume, row.tx.commit); cause != nil && !errors.Is(refused, cause) {
+				t.Errorf("Refused learns %v, not %v", refused, cause)
 			}
 			if !slices.Equal(row.tx.did, row.did) {
 				t.Errorf("the transaction did %q, not %q", row.tx.did, row.did)

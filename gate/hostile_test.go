@@ -130,7 +130,7 @@ func TestHostileTokens(t *testing.T) {
 		var used gatetest.Used
 		n := allocated(func() {
 			_, err := gatetest.Admit(t.Context(), k.Gate, r, used.Consume)
-			gatetest.WantCode(t, err, "artifact_too_large")
+			gatetest.WantCode(t, err, "artifact_malformed")
 		})
 		if n > 1<<20 {
 			t.Errorf("it takes %d KB", n>>10)
@@ -202,7 +202,7 @@ func TestHostileRequests(t *testing.T) {
 			t.Run(tt.name+"/"+name, func(t *testing.T) {
 				code := "query_malformed"
 				if tt.name == "post" {
-					code = "content_too_deep"
+					code = "content_malformed"
 				}
 				do(bytes.NewReader(raw), code)
 			})

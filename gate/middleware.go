@@ -92,10 +92,10 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request, p Protect) (a
 		return a, nil, errors.New("gate: the middleware was given no Bind")
 	}
 	if name := wire.MethodOverride(r.Header); name != "" {
-		return a, nil, refusal.New("header_refused", "the header %s would change the method that the request is bound to", name)
+		return a, nil, refusal.New("override_refused", "the header %s would change the method that the request is bound to", name)
 	}
 	if name := wire.QueryOverride(r.Method, r.URL.RawQuery); name != "" {
-		return a, nil, refusal.New("query_override", "the parameter %.40q would change the method that the request is bound to", name)
+		return a, nil, refusal.New("override_refused", "the parameter %.40q would change the method that the request is bound to", name)
 	}
 	var ask AuthorizeRequest
 	if ask.Capability, err = once(r.Header, CapabilityHeader); err != nil {
@@ -156,7 +156,7 @@ func read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	return body, nil
 }
 
-var errTrailers = refusal.New("content_trailers", "the request has trailers, which the content hash would not cover")
+var errTrailers = refusal.New("request_malformed", "the request has trailers, which the content hash would not cover")
 
 func contentHash(body []byte, raw bool) (string, error) {
 	if raw {

@@ -65,7 +65,7 @@ func TestAdmitOpened(t *testing.T) {
 	}{
 		"nothing":              {"", func(*testing.T, *gatetest.Kit) {}},
 		"the same trust again": {"", func(t *testing.T, k *gatetest.Kit) { k.Verifier.SetTrust(k.Trust(t)) }},
-		"too old":              {"too_old", func(_ *testing.T, k *gatetest.Kit) { k.Clock.Advance(20 * time.Second) }},
+		"too old":              {"expired", func(_ *testing.T, k *gatetest.Kit) { k.Clock.Advance(20 * time.Second) }},
 		"revocation list is over": {"revocations_stale", func(t *testing.T, k *gatetest.Kit) {
 			k.Revoke(t)
 			k.Verifier.SetTrust(k.Trust(t))
@@ -76,7 +76,7 @@ func TestAdmitOpened(t *testing.T) {
 		rows[name+"'s key revoked"] = struct {
 			code   string
 			change change
-		}{"key_revoked", func(t *testing.T, k *gatetest.Kit) {
+		}{"revoked", func(t *testing.T, k *gatetest.Kit) {
 			k.Revoke(t, evidence.Revocation{Kind: evidence.RevokedKey, ID: k.Key(t, purpose).KeyID()})
 			k.Verifier.SetTrust(k.Trust(t))
 		}}
@@ -94,7 +94,7 @@ func TestAdmitOpened(t *testing.T) {
 		rows[name+"'s certificate for another issuer"] = struct {
 			code   string
 			change change
-		}{"issuer_mismatch", func(t *testing.T, k *gatetest.Kit) {
+		}{"key_purpose", func(t *testing.T, k *gatetest.Kit) {
 			k.Verifier.SetTrust(k.TrustWithout(t, purpose, k.Vouch(t, k.Key(t, purpose), purpose, "another-issuer")))
 		}}
 	}

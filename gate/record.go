@@ -40,12 +40,12 @@ func VerifyRecord(ctx context.Context, v *evidence.Verifier, s *policy.Strict, p
 	missing := refusal.New("artifact_missing", "")
 	steps := []verification{
 		{checkCall, func(c *chain, _ context.Context) error { return c.readWork(p) }},
-		{checkTrigger, func(c *chain, ctx context.Context) error { return c.verifyRecordedTrigger(ctx, p.Event) }},
+		{CheckTrigger, func(c *chain, ctx context.Context) error { return c.verifyRecordedTrigger(ctx, p.Event) }},
 		{checkDecision, func(c *chain, ctx context.Context) error { return c.verifyRecordedDecision(ctx, tokens["reputation"]) }},
 		{checkGrant, (*chain).verifyGrant}, {checkRuntime, (*chain).verifyRecordedRuntime},
-		{checkSession, func(c *chain, ctx context.Context) error { return c.verifyRecordedSession(ctx, p.Session) }},
-		{checkDeployment, func(c *chain, ctx context.Context) error { return c.verifyRecordedDeployment(ctx, p.Manifest) }},
-		{checkProof, func(c *chain, _ context.Context) error {
+		{CheckSession, func(c *chain, ctx context.Context) error { return c.verifyRecordedSession(ctx, p.Session) }},
+		{CheckDeployment, func(c *chain, ctx context.Context) error { return c.verifyRecordedDeployment(ctx, p.Manifest) }},
+		{CheckProof, func(c *chain, _ context.Context) error {
 			return c.verifyRecordedProof(tokens["requestProof"], tokens["capability"], p.CapabilityID)
 		}},
 	}
@@ -81,16 +81,16 @@ func (c *chain) readWork(p ledger.Record) (err error) {
 		return err
 	}
 	if c.work.Binding == nil || !c.work.Binding.SameAction(call) {
-		return refusal.New("challenge_binding_mismatch", "the challenge is for another subject, action, resource or content than the record's call")
+		return refusal.New("challenge_refused", "the challenge is for another subject, action, resource or content than the record's call")
 	}
 	c.binding, c.hash = *c.work.Binding, c.work.Binding.Hash()
 	method, rest, _ := strings.Cut(p.Resource, " ")
 	target, message, _ := strings.Cut(rest, " ") // no target has a space
 	path, _, _ := strings.Cut(target, "?")
-	return all("record",
-		equal{p.BindingHash, c.hash, "record_mismatch", "binding"},
-		equal{p.Method + " " + p.Path, method + " " + path, "record_mismatch", "method or path"},
-		equal{p.Message, message, "record_mismatch", "message"},
+	return all("record_mismatch", "record",
+		equal{p.BindingHash, c.hash, "binding"},
+		equal{p.Method + " " + p.Path, method + " " + path, "method or path"},
+		equal{p.Message, message, "message"},
 	)
 }
 
@@ -98,7 +98,7 @@ func (c *chain) verifyRecordedTrigger(ctx context.Context, event string) error {
 	if err := c.verifyTrigger(ctx); err != nil {
 		return err
 	}
-	return all("record", equal{event, c.opened.TriggerReceipt.Claims().EventID, "record_mismatch", "event"})
+	return all("record_mismatch", "record", equal{event, c.opened.TriggerReceipt.Claims().EventID, "event"})
 }
 
 // verifyRecordedDecision holds the reputation token that the decision names against it too, if it names one. To a gate the name is enough: the policy
@@ -111,7 +111,7 @@ func (c *chain) verifyRecordedDecision(ctx context.Context, reputation string) e
 	case named == "" && reputation == "":
 		return nil
 	case reputation != "" && evidence.HashToken(reputation) != named:
-		return refusal.New("decision_other_reputation", "the policy decision names another reputation token than the record has")
+		return refusal.New("artifacts_mismatch", "the policy decision names another reputation token than the record has")
 	}
 	_, err := policy.OpenReputation(c.g.verifier, c.g.strict, reputation, c.binding.Subject)
 	return err
@@ -121,7 +121,7 @@ func (c *chain) verifyRecordedSession(ctx context.Context, session string) error
 	if err := c.verifySession(ctx); err != nil {
 		return err
 	}
-	return all("record", equal{session, c.opened.SessionReceipt.Claims().SessionID, "record_mismatch", "session"})
+	return all("record_mismatch", "record", equal{session, c.opened.SessionReceipt.Claims().SessionID, "session"})
 }
 
 // verifyRecordedDeployment holds the manifest too against the record, which names it since there is more than one.
@@ -129,7 +129,7 @@ func (c *chain) verifyRecordedDeployment(ctx context.Context, manifest string) e
 	if err := c.verifyDeployment(ctx); err != nil || manifest == "" {
 		return err
 	}
-	return all("record", equal{manifest, c.g.strict.ManifestHash, "record_mismatch", "manifest"})
+	return all("record_mismatch", "record", equal{manifest, c.g.strict.ManifestHash, "manifest"})
 }
 
 func (c *chain) verifyRecordedProof(token, capability, capabilityID string) error {
@@ -144,9 +144,9 @@ func (c *chain) verifyRecordedProof(token, capability, capabilityID string) erro
 	if err != nil {
 		return err
 	}
-	return all("record",
-		equal{earned.ID, capabilityID, "record_mismatch", "capability"},
-		equal{earned.Binding.Hash(), c.hash, "record_mismatch", "binding"},
+	return all("record_mismatch", "record",
+		equal{earned.ID, capabilityID, "capability"},
+		equal{earned.Binding.Hash(), c.hash, "binding"},
 	)
 }
 
@@ -160,11 +160,11 @@ func (c *chain) verifyRecordedStatement(token string, p ledger.Record) error {
 	if !policy.IsOwner(c.g.verifier, s.Owner) {
 		return refusal.New("statement_mismatch", "the statement is of an agent of another owner")
 	}
-	return all("statement",
-		equal{s.StatementHash, c.binding.ContentHash, "statement_mismatch", "document"},
-		equal{s.BindingHash, c.hash, "statement_mismatch", "binding"},
-		equal{s.Agent, c.binding.Subject, "statement_mismatch", "agent"},
-		equal{s.Session, p.Session, "statement_mismatch", "session"},
-		equal{s.EventID, p.Event, "statement_mismatch", "event"},
+	return all("statement_mismatch", "statement",
+		equal{s.StatementHash, c.binding.ContentHash, "document"},
+		equal{s.BindingHash, c.hash, "binding"},
+		equal{s.Agent, c.binding.Subject, "agent"},
+		equal{s.Session, p.Session, "session"},
+		equal{s.EventID, p.Event, "event"},
 	)
 }

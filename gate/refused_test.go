@@ -5,11 +5,15 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -54,7 +58,7 @@ func TestMiddlewareTellsTheAgentLittle(t *testing.T) {
 	for _, tt := range []struct{ capability, path, code, hidden string }{
 		{once, "/once", "replayed", "has been used before"},
 		{a.earn(t, bound("POST /down", gatetest.Content)), "/down", "internal", "10.1.2.3"},
-		{once, "/silent", "capability_binding_mismatch", "the capability is for another"},
+		{once, "/silent", "artifacts_mismatch", "the capability is for another"},
 	} {
 		_, answer := send(tt.capability, tt.path)
 		if !strings.Contains(answer, `"code":"`+tt.code+`"`) || strings.Contains(answer, tt.hidden) {
@@ -63,5 +67,58 @@ func TestMiddlewareTellsTheAgentLittle(t *testing.T) {
 		if got := take(); tt.path != "/silent" && (len(got) != 1 || !strings.HasPrefix(got[0], tt.path) || !strings.Contains(got[0], tt.hidden)) {
 			t.Errorf("%s: the API is told %q", tt.path, got)
 		}
+	}
+}
+
+// TestNewerVersionIsRefusedForNow: an API whose bundle is older than a rotation refuses with 503 and Retry-After,
+// and takes the same tokens once it has the certificate. A key of which it knows no version stays a 403.
+func TestNewerVersionIsRefusedForNow(t *testing.T) {
+	a := newAPI(t)
+	capability := a.earn(t, bound("POST /posts", gatetest.Content))
+	ask := func(chain, proof string) (statuses []int) {
+		t.Helper()
+		ch, err := a.client.Challenge(t.Context(), bound("POST /posts", gatetest.Content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := a.kit.Over(t, gatetest.Plan{Binding: bound("POST /posts", gatetest.Content)}, ch)
+		r.Binding = *ch.Binding
+		_, err = a.client.Admit(t.Context(), r)
+		if chain == "" && err != nil {
+			t.Errorf("the chain is refused: %v", err)
+		} else if chain != "" {
+			gatetest.WantCode(t, err, chain)
+			statuses = append(statuses, problem.DetailsOf(err).Status, problem.DetailsOf(err).RetryAfter)
+		}
+		resp, err := a.server.Client().Do(a.request(t, capability, "/posts", gatetest.Content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		raw, err := io.ReadAll(resp.Body)
+		if err != nil || !strings.Contains(string(raw), proof) {
+			t.Errorf("%s, %v, want %s", raw, err, proof)
+		}
+		wait, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+		return append(statuses, resp.StatusCode, wait)
+	}
+	a.kit.Rotate(t, evidence.PurposeActionGrant)
+	a.kit.Rotate(t, evidence.PurposeRequestProof)
+	if got := ask("trust_stale", "trust_stale"); !slices.Equal(got, []int{503, 2, 503, 2}) {
+		t.Errorf("before the API knows the new versions: statuses and waits %v", got)
+	}
+	for _, purpose := range []string{evidence.PurposeActionGrant, evidence.PurposeRequestProof} {
+		fresh := a.kit.Vouch(t, a.kit.Key(t, purpose), purpose, a.kit.Issuer(purpose))
+		a.kit.Verifier.SetTrust(a.kit.TrustWithout(t, purpose))
+		if purpose == evidence.PurposeRequestProof {
+			if got := ask("", "key_unknown"); !slices.Equal(got, []int{403, 0}) {
+				t.Errorf("without any version of the key: statuses and waits %v", got)
+			}
+		}
+		a.kit.Certificates[purpose] = fresh
+		a.kit.Verifier.SetTrust(a.kit.Trust(t))
+	}
+	if got := ask("", ""); !slices.Equal(got, []int{201, 0}) {
+		t.Errorf("once the API knows the new versions: statuses and waits %v", got)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -20,8 +21,8 @@ func TestLedgerOnce(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t)
 	path := filepath.Join(t.TempDir(), "used.db")
-	open := func() (*ledger.Ledger, gate.Consume) {
-		l, err := ledger.Open(context.Background(), path, ledger.Options{Now: k.Clock.Now})
+	open := func() (*sqlite.Ledger, gate.Consume) {
+		l, err := sqlite.Open(context.Background(), path, sqlite.Options{Now: k.Clock.Now})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,7 +32,7 @@ func idOf[C any](t *testing.T, kind evidence.Kind[C], token string) string {
 func revokedRows() []row {
 	var rows []row
 	artifact := func(name string, id func(*testing.T, evidence.Envelope) string) {
-		rows = append(rows, altered(name+" revoked", "artifact_revoked", func(t *testing.T, k *gatetest.Kit, r *gate.AdmitRequest) {
+		rows = append(rows, altered(name+" revoked", "revoked", func(t *testing.T, k *gatetest.Kit, r *gate.AdmitRequest) {
 			revoke(t, k, evidence.RevokedArtifact, id(t, r.Envelope))
 		}))
 	}
@@ -56,18 +56,18 @@ func revokedRows() []row {
 		return idOf(t, evidence.DeploymentCertificateKind, e.DeploymentCertificate)
 	})
 	for _, purpose := range gatetest.Roles[:6] { // the seventh is the request proof's
-		rows = append(rows, row{"key for " + purpose + " revoked", "key_revoked", func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
+		rows = append(rows, row{"key for " + purpose + " revoked", "revoked", func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
 			r := k.Chain(t)
 			revoke(t, k, evidence.RevokedKey, k.Key(t, purpose).KeyID())
 			return r
-		}}, row{"certificate of the key for " + purpose + " revoked", "artifact_revoked", func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
+		}}, row{"certificate of the key for " + purpose + " revoked", "revoked", func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
 			r := k.Chain(t)
 			revoke(t, k, evidence.RevokedArtifact, idOf(t, evidence.SignerCertificateKind, k.Certificates[purpose]))
 			return r
 		}})
 	}
 	for _, root := range []string{"auditor", "registry"} {
-		rows = append(rows, altered("root key "+root+" revoked", "key_revoked", func(t *testing.T, k *gatetest.Kit, _ *gate.AdmitRequest) {
+		rows = append(rows, altered("root key "+root+" revoked", "revoked", func(t *testing.T, k *gatetest.Kit, _ *gate.AdmitRequest) {
 			revoke(t, k, evidence.RevokedKey, root)
 		}))
 	}
@@ -88,28 +88,28 @@ func TestRevokedAfterItWasAdmitted(t *testing.T) {
 		kind string
 		id   func(t *testing.T, k *gatetest.Kit, r gate.AuthorizeRequest, c evidence.Capability) string
 	}{
-		"grant": {"artifact_revoked", evidence.RevokedArtifact, func(_ *testing.T, _ *gatetest.Kit, _ gate.AuthorizeRequest, c evidence.Capability) string {
+		"grant": {"revoked", evidence.RevokedArtifact, func(_ *testing.T, _ *gatetest.Kit, _ gate.AuthorizeRequest, c evidence.Capability) string {
 			return c.GrantID
 		}},
-		"decision": {"artifact_revoked", evidence.RevokedArtifact, func(_ *testing.T, _ *gatetest.Kit, _ gate.AuthorizeRequest, c evidence.Capability) string {
+		"decision": {"revoked", evidence.RevokedArtifact, func(_ *testing.T, _ *gatetest.Kit, _ gate.AuthorizeRequest, c evidence.Capability) string {
 			return c.DecisionID
 		}},
-		"attestation": {"artifact_revoked", evidence.RevokedArtifact, func(_ *testing.T, _ *gatetest.Kit, _ gate.AuthorizeRequest, c evidence.Capability) string {
+		"attestation": {"revoked", evidence.RevokedArtifact, func(_ *testing.T, _ *gatetest.Kit, _ gate.AuthorizeRequest, c evidence.Capability) string {
 			return c.Runtime.AttestationID
 		}},
-		"receipt": {"artifact_revoked", evidence.RevokedArtifact, func(_ *testing.T, _ *gatetest.Kit, _ gate.AuthorizeRequest, c evidence.Capability) string {
+		"receipt": {"revoked", evidence.RevokedArtifact, func(_ *testing.T, _ *gatetest.Kit, _ gate.AuthorizeRequest, c evidence.Capability) string {
 			return c.Session.ReceiptID
 		}},
-		"capability": {"artifact_revoked", evidence.RevokedArtifact, func(_ *testing.T, _ *gatetest.Kit, _ gate.AuthorizeRequest, c evidence.Capability) string {
+		"capability": {"revoked", evidence.RevokedArtifact, func(_ *testing.T, _ *gatetest.Kit, _ gate.AuthorizeRequest, c evidence.Capability) string {
 			return c.ID
 		}},
-		"runtime key": {"key_revoked", evidence.RevokedKey, func(_ *testing.T, _ *gatetest.Kit, _ gate.AuthorizeRequest, c evidence.Capability) string {
+		"runtime key": {"revoked", evidence.RevokedKey, func(_ *testing.T, _ *gatetest.Kit, _ gate.AuthorizeRequest, c evidence.Capability) string {
 			return c.Runtime.KeyID
 		}},
-		"request proof": {"artifact_revoked", evidence.RevokedArtifact, func(t *testing.T, _ *gatetest.Kit, r gate.AuthorizeRequest, _ evidence.Capability) string {
+		"request proof": {"revoked", evidence.RevokedArtifact, func(t *testing.T, _ *gatetest.Kit, r gate.AuthorizeRequest, _ evidence.Capability) string {
 			return idOf(t, evidence.RequestProofKind, r.RequestProof)
 		}},
-		"proof key": {"key_revoked", evidence.RevokedKey, func(t *testing.T, k *gatetest.Kit, _ gate.AuthorizeRequest, _ evidence.Capability) string {
+		"proof key": {"revoked", evidence.RevokedKey, func(t *testing.T, k *gatetest.Kit, _ gate.AuthorizeRequest, _ evidence.Capability) string {
 			return k.Key(t, evidence.PurposeRequestProof).KeyID()
 		}},
 	} {

@@ -162,14 +162,14 @@ func TestMiddleware(t *testing.T) {
 		{"JSON keys in another order", 201, "", content(`{"to":"world","text":"hello"}`)},
 		{"JSON with other white space", 201, "", content("{\n  \"text\": \"hello\",\n  \"to\": \"world\"\n}\n")},
 		{"JSON with escapes of equal value", 201, "", content(`{"text":"\u0068ello","to":"world"}`)},
-		{"content changed by one byte", 403, "capability_binding_mismatch", content(`{"text":"hellp","to":"world"}`)},
-		{"a member added", 403, "capability_binding_mismatch", content(`{"text":"hello","to":"world","x":null}`)},
+		{"content changed by one byte", 403, "artifacts_mismatch", content(`{"text":"hellp","to":"world"}`)},
+		{"a member added", 403, "artifacts_mismatch", content(`{"text":"hello","to":"world","x":null}`)},
 		{"a member twice", 422, "content_malformed", content(`{"text":"hello","to":"world","to":"world"}`)},
 		{"a second value", 422, "content_malformed", content(gatetest.Content + gatetest.Content)},
 		{"no JSON", 422, "content_malformed", content(`text=hello`)},
 		{"nothing", 422, "content_malformed", content(``)},
 		{"content too large", 413, "content_too_large", content(`"` + strings.Repeat("x", 5000) + `"`)},
-		{"a number that a double cannot hold", 422, "content_number_lossy", content(`{"text":9007199254740993}`)},
+		{"a number that a double cannot hold", 422, "content_malformed", content(`{"text":9007199254740993}`)},
 		{"a bearer token alone", 401, "proof_missing", func(r *http.Request) { r.Header.Del(capability); r.Header.Del(proof) }},
 		{"no capability", 401, "proof_missing", func(r *http.Request) { r.Header.Del(capability) }},
 		{"no request proof", 401, "proof_missing", func(r *http.Request) { r.Header.Del(proof) }},
@@ -180,24 +180,24 @@ func TestMiddleware(t *testing.T) {
 		{"another scheme of authorization", 403, "proof_access_token", header("Authorization", strings.ToLower(gatetest.Token))},
 		{"no access token", 403, "proof_access_token", header("Authorization")},
 		{"two access tokens", 403, "proof_access_token", header("Authorization", gatetest.Token, "Bearer stolen")},
-		{"a query", 403, "capability_binding_mismatch", func(r *http.Request) { r.URL.RawQuery = "draft=1" }},
-		{"an empty query", 403, "capability_binding_mismatch", func(r *http.Request) { r.URL.ForceQuery = true }},
-		{"another method", 403, "capability_binding_mismatch", func(r *http.Request) { r.Method = http.MethodPut }},
-		{"another spelling of the path", 403, "capability_binding_mismatch", func(r *http.Request) { r.URL.RawPath = "/%70osts" }},
-		{"an encoded body", 415, "content_encoded", header("Content-Encoding", "br")},
-		{"another type", 415, "content_type", header("Content-Type", "application/x-www-form-urlencoded")},
-		{"no type", 415, "content_type", header("Content-Type")},
-		{"another charset", 415, "content_type", header("Content-Type", "application/json; charset=utf-16")},
+		{"a query", 403, "artifacts_mismatch", func(r *http.Request) { r.URL.RawQuery = "draft=1" }},
+		{"an empty query", 403, "artifacts_mismatch", func(r *http.Request) { r.URL.ForceQuery = true }},
+		{"another method", 403, "artifacts_mismatch", func(r *http.Request) { r.Method = http.MethodPut }},
+		{"another spelling of the path", 403, "artifacts_mismatch", func(r *http.Request) { r.URL.RawPath = "/%70osts" }},
+		{"an encoded body", 422, "content_malformed", header("Content-Encoding", "br")},
+		{"another type", 422, "content_malformed", header("Content-Type", "application/x-www-form-urlencoded")},
+		{"no type", 422, "content_malformed", header("Content-Type")},
+		{"another charset", 422, "content_malformed", header("Content-Type", "application/json; charset=utf-16")},
 		{"a type of its own, and no encoding", 201, "", func(r *http.Request) {
 			r.Header["Content-Type"], r.Header["Content-Encoding"] = []string{"application/x+json; charset=UTF-8"}, []string{"identity"}
 		}},
-		{"trailers", 400, "content_trailers", func(r *http.Request) {
+		{"trailers", 400, "request_malformed", func(r *http.Request) {
 			r.ContentLength, r.Trailer = -1, http.Header{"X-Method": {"DELETE"}}
 		}},
-		{"a method override", 400, "header_refused", header("X-Http-Method-Override", "DELETE")},
-		{"a method override as CGI spells it", 400, "header_refused", header("X_http_method_override", "DELETE")},
-		{"a method override in the query", 400, "query_override", func(r *http.Request) { r.URL.RawQuery = "_method=DELETE" }},
-		{"proof and capability exchanged", 403, "jws_algorithm", func(r *http.Request) {
+		{"a method override", 400, "override_refused", header("X-Http-Method-Override", "DELETE")},
+		{"a method override as CGI spells it", 400, "override_refused", header("X_http_method_override", "DELETE")},
+		{"a method override in the query", 400, "override_refused", func(r *http.Request) { r.URL.RawQuery = "_method=DELETE" }},
+		{"proof and capability exchanged", 403, "artifact_malformed", func(r *http.Request) {
 			c, p := r.Header.Get(capability), r.Header.Get(proof)
 			r.Header.Set(capability, p)
 			r.Header.Set(proof, c)
@@ -300,7 +300,7 @@ func TestTrailersUnannounced(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	var d problem.Details
-	if err := json.NewDecoder(resp.Body).Decode(&d); err != nil || resp.StatusCode != http.StatusBadRequest || d.Code != "content_trailers" || a.posts.Load() != 0 {
+	if err := json.NewDecoder(resp.Body).Decode(&d); err != nil || resp.StatusCode != http.StatusBadRequest || d.Code != "request_malformed" || a.posts.Load() != 0 {
 		t.Errorf("got %d %s, %v, and %d posts", resp.StatusCode, d.Code, err, a.posts.Load())
 	}
 }
@@ -337,7 +337,7 @@ func TestProofOnce(t *testing.T) {
 	first, second := a.earn(t, b), a.earn(t, b)
 	r := a.request(t, second, "/posts", gatetest.Content)
 	r.Header.Set(gate.RequestProofHeader, a.kit.Proof(t, first, gatetest.Token, nil))
-	if status, code := a.do(t, r); status != 403 || code != "proof_other_capability" {
+	if status, code := a.do(t, r); status != 403 || code != "artifacts_mismatch" {
 		t.Errorf("got %d %s", status, code)
 	}
 }
@@ -471,7 +471,7 @@ func TestRaw(t *testing.T) {
 	b := bound("POST /raw", form)
 	b.ContentHash = evidence.HashBytes([]byte(gatetest.Content))
 	token := a.earn(t, b)
-	if status, code := a.do(t, a.request(t, token, "/raw", `{"to":"world","text":"hello"}`)); status != 403 || code != "capability_binding_mismatch" {
+	if status, code := a.do(t, a.request(t, token, "/raw", `{"to":"world","text":"hello"}`)); status != 403 || code != "artifacts_mismatch" {
 		t.Errorf("reordered JSON, hashed as it is: got %d %s", status, code)
 	}
 	if status, code := a.do(t, a.request(t, token, "/raw", gatetest.Content)); status != http.StatusCreated {
@@ -524,10 +524,10 @@ func TestClientKeepsCodes(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	_, err := a.client.Challenge(context.Background(), evidence.Binding{Subject: "agent:worker-1"})
-	gatetest.WantCode(t, err, "binding_malformed")
+	gatetest.WantCode(t, err, "artifact_malformed")
 	r := a.kit.Build(t, gatetest.Plan{Session: func(c *evidence.SessionReceipt) { c.HumanPromptPresent = true }})
 	_, err = a.client.Admit(context.Background(), r)
-	gatetest.WantCode(t, err, "session_human_prompt")
+	gatetest.WantCode(t, err, "human_involved")
 	if a.used.Calls() != 0 {
 		t.Error("a refused chain has consumed something")
 	}
@@ -544,7 +544,7 @@ func TestClientQuotes(t *testing.T) {
 	for answer, want := range map[string]struct{ code, detail string }{
 		`{"code":"session_tainted","detail":"a terminal"}`:                               {"session_tainted", "the API's gate refused, and said: a terminal"},
 		`{"code":"session_tainted","detail":"\u009b2J` + strings.Repeat("a", 600) + `"}`: {"session_tainted", "the API's gate refused, and said: ?2J" + strings.Repeat("a", 497)},
-		`{"code":"quota","detail":"none left"}`:                                          {"gate_answer", `the API's gate refused with the code "quota", which is not known here, and said: none left`},
+		`{"code":"quota","detail":"none left"}`:                                          {"gate_unavailable", `the API's gate refused with the code "quota", which is not known here, and said: none left`},
 	} {
 		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", problem.ContentType)
@@ -570,13 +570,13 @@ func TestClientDistrusts(t *testing.T) {
 	k := gatetest.New(t)
 	r := k.Chain(t)
 	for _, row := range []struct{ name, answer, code string }{
-		{"nothing", `{}`, "gate_answer"},
-		{"no capability", `{"capabilityId":"i","bindingHash":"` + r.Binding.Hash() + `"}`, "gate_answer"},
-		{"no capability id", `{"capability":"c","bindingHash":"` + r.Binding.Hash() + `"}`, "gate_answer"},
-		{"a capability that no header takes", `{"capability":"c\nX: y","capabilityId":"i","bindingHash":"` + r.Binding.Hash() + `"}`, "gate_answer"},
-		{"a capability without end", `{"capability":"` + strings.Repeat("c", 17<<10) + `","capabilityId":"i","bindingHash":"` + r.Binding.Hash() + `"}`, "gate_answer"},
-		{"a capability id without end", `{"capability":"c","capabilityId":"` + strings.Repeat("i", 257) + `","bindingHash":"` + r.Binding.Hash() + `"}`, "gate_answer"},
-		{"another binding", `{"capability":"c","capabilityId":"i","bindingHash":"` + other + `"}`, "gate_answer"},
+		{"nothing", `{}`, "gate_unavailable"},
+		{"no capability", `{"capabilityId":"i","bindingHash":"` + r.Binding.Hash() + `"}`, "gate_unavailable"},
+		{"no capability id", `{"capability":"c","bindingHash":"` + r.Binding.Hash() + `"}`, "gate_unavailable"},
+		{"a capability that no header takes", `{"capability":"c\nX: y","capabilityId":"i","bindingHash":"` + r.Binding.Hash() + `"}`, "gate_unavailable"},
+		{"a capability without end", `{"capability":"` + strings.Repeat("c", 17<<10) + `","capabilityId":"i","bindingHash":"` + r.Binding.Hash() + `"}`, "gate_unavailable"},
+		{"a capability id without end", `{"capability":"c","capabilityId":"` + strings.Repeat("i", 257) + `","bindingHash":"` + r.Binding.Hash() + `"}`, "gate_unavailable"},
+		{"another binding", `{"capability":"c","capabilityId":"i","bindingHash":"` + other + `"}`, "gate_unavailable"},
 		{"no JSON", `<html>`, "gate_unavailable"},
 	} {
 		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, row.answer) }))
@@ -671,7 +671,7 @@ func TestClientDistrustsChallenges(t *testing.T) {
 			t.Fatal(err)
 		}
 		ch, err := c.Challenge(context.Background(), asked)
-		gatetest.WantCode(t, err, "gate_answer")
+		gatetest.WantCode(t, err, "gate_unavailable")
 		if ch.Token != "" || ch.Binding != nil {
 			t.Errorf("%s: there is a challenge", name)
 		}

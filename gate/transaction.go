@@ -48,8 +48,9 @@ func (p *Protect) inTransaction(w http.ResponseWriter, r *http.Request, next htt
 	case held.tooLarge:
 		err = errors.New("gate: the protected handler's answer is too large to be held back")
 	case held.status() < http.StatusBadRequest:
-		if tx.Commit() != nil {
-			err = refusal.New("indeterminate", "the transaction that makes the post ended in an error; it may have been made")
+		if cause := tx.Commit(); cause != nil {
+			unknown := refusal.New("indeterminate", "the transaction that makes the post ended in an error; it may have been made")
+			err = errors.Join(unknown, cause) // Refused learns the cause, and the caller does not
 		}
 	default:
 		_ = tx.Rollback() // what is not committed is not made, whatever this says

@@ -52,6 +52,12 @@ func (e *ReplacedError) Code() string { return "ledger_replaced" }
 // Error returns the sentence.
 func (e *ReplacedError) Error() string { return e.detail }
 
+// Gone says that the file of a ledger that was used before is not there any more.
+func Gone(name string) error {
+	return &ReplacedError{fmt.Sprintf("the ledger %s is not there any more: which keys are consumed, and the records, "+
+		"are lost. %s", name, howToAccept)}
+}
+
 // MaxSeveral bounds how many ids a [SeveralError] names.
 const MaxSeveral = 10
 
@@ -62,8 +68,8 @@ type SeveralError struct {
 	More   bool     // there are more than those
 }
 
-// Code returns post_ambiguous.
-func (e *SeveralError) Code() string { return "post_ambiguous" }
+// Code returns not_found.
+func (e *SeveralError) Code() string { return "not_found" }
 
 // Error returns the sentence.
 func (e *SeveralError) Error() string {

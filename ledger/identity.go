@@ -2,9 +2,6 @@ package ledger
 
 import (
 	"context"
-	"crypto/rand"
-	"database/sql"
-	"encoding/json"
 	"slices"
 	"time"
 )
@@ -36,9 +33,6 @@ type Identified interface {
 	Acceptances(ctx context.Context) ([]Acceptance, error)
 }
 
-// NewID makes the id of a ledger.
-func NewID() string { return rand.Text() }
-
 // Follows reports whether s can be what has become of a ledger that was seen as last: the same ledger, no older, or one that an operator
 // has since accepted in its place. now is the identity of s.
 func Follows(ctx context.Context, s Identified, now, last Identity) (bool, error) {
@@ -51,101 +45,4 @@ func Follows(ctx context.Context, s Identified, now, last Identity) (bool, error
 	}
 	all, err := s.Acceptances(ctx)
 	return slices.ContainsFunc(all, func(a Acceptance) bool { return a.Was.ID == last.ID && a.Was.Accepted >= last.Accepted }), err
-}
-
-// ScanIdentity reads an identity: id, mark, and how often it was accepted.
-func ScanIdentity(row *sql.Row) (i Identity, err error) {
-	if err := row.Scan(&i.ID, &i.Mark, &i.Accepted); err != nil {
-		return Identity{}, Unavailable("read its identity", err)
-	}
-	return i, nil
-}
-
-// Encode returns the acceptance as a store keeps it.
-func (a Acceptance) Encode() (string, error) {
-	raw, err := json.Marshal(a)
-	if err != nil {
-		return "", Unavailable("write the acceptance", err)
-	}
-	return string(raw), nil
-}
-
-// ScanAcceptances reads what Encode has made.
-func ScanAcceptances(rows *sql.Rows, err error) ([]Acceptance, error) {
-	all := []Acceptance{}
-	err = each(rows, err, func() error {
-		var raw []byte
-		if err := rows.Scan(&raw); err != nil {
-			return err
-		}
-		var a Acceptance
-		err := json.Unmarshal(raw, &a)
-		all = append(all, a)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
-}
-
-// identityTables are made when a ledger is opened, in one too that an earlier program has made.
-//
-// The mark is the greatest seq of the records, and what prunings have taken from it: SQLite gives the seq of the last record that was
-// removed again. It costs a post nothing.
-const (
-	identityTables = `
-CREATE TABLE IF NOT EXISTS identity ( -- one row
-	one    INTEGER PRIMARY KEY CHECK (one = 1),
-	id     TEXT NOT NULL,
-	pruned INTEGER NOT NULL -- by how much prunings have lowered the greatest seq of posts
-);
-CREATE TABLE IF NOT EXISTS accepted (
-	seq        INTEGER PRIMARY KEY,
-	acceptance TEXT NOT NULL -- JSON
-)`
-	insertIdentity = `INSERT INTO identity (one, id, pruned) VALUES (1, ?, 0) ON CONFLICT DO NOTHING`
-	selectIdentity = `SELECT id, pruned + coalesce((SELECT max(seq) FROM posts), 0), (SELECT count(*) FROM accepted) FROM identity`
-	selectMark     = `SELECT coalesce(max(seq), 0) FROM posts`
-	keepMark       = `UPDATE identity SET pruned = pruned + ? - coalesce((SELECT max(seq) FROM posts), 0)`
-)
-
-// identify gives a ledger its identity, unless it has one.
-func (l *Ledger) identify(tx *sql.Tx) error {
-	_, err := tx.Exec(identityTables)
-	if err == nil {
-		_, err = tx.Exec(insertIdentity, NewID())
-	}
-	if err != nil {
-		return Unavailable("write its identity", err)
-	}
-	return nil
-}
-
-// Identity returns who the ledger is: see [Identified].
-func (l *Ledger) Identity(ctx context.Context) (Identity, error) {
-	return ScanIdentity(l.db.Read().QueryRowContext(ctx, selectIdentity))
-}
-
-// Accept keeps an acceptance: see [Identified].
-func (l *Ledger) Accept(ctx context.Context, a Acceptance, until time.Time) error {
-	text, err := a.Encode()
-	if err != nil {
-		return err
-	}
-	return l.db.Write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.Exec(`INSERT INTO accepted (acceptance) VALUES (?)`, text)
-		if err == nil {
-			err = l.forgetUntil(tx, until.Unix())
-		}
-		if err != nil {
-			return Unavailable("write the acceptance", err)
-		}
-		return nil
-	})
-}
-
-// Acceptances returns what Accept has kept: see [Identified].
-func (l *Ledger) Acceptances(ctx context.Context) ([]Acceptance, error) {
-	return ScanAcceptances(l.db.Read().QueryContext(ctx, `SELECT acceptance FROM accepted ORDER BY seq`))
 }

@@ -111,12 +111,21 @@ func (q *Queue) add(ctx context.Context, r Record, outcome bool) error {
 	return err
 }
 
-// Full returns an [*Error] while the queue holds so many records that the one of a further call might be lost, whether
-// the store fails or is slow.
-func (q *Queue) Full() error {
+// Full returns an [*Error] while the queue holds so many records that the one of a further call of the session might be
+// lost, whether the store fails or is slow. A session may hold as many places as it leaves free, so one alone half of
+// them. Without a session Full asks for all.
+func (q *Queue) Full(session string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.records) >= maxQueued {
+	free, held := maxQueued-len(q.records), 0
+	if session != "" && free <= len(q.records) { // otherwise no session holds more than is free
+		for _, r := range q.records {
+			if r.Session == session {
+				held++
+			}
+		}
+	}
+	if free <= 0 || held >= free {
 		return Unavailable("keep another record", errors.New("as many as may be are waiting to be stored"))
 	}
 	return nil

@@ -50,7 +50,7 @@ func TestQueueIsFull(t *testing.T) {
 		var calls sync.WaitGroup
 		for i := range 200 * 60 { // 200 a second for a minute
 			time.Sleep(5 * time.Millisecond) // of the test's own clock
-			if q.Full() != nil {
+			if q.Full("") != nil {
 				continue
 			}
 			sent++
@@ -68,8 +68,38 @@ func TestQueueIsFull(t *testing.T) {
 		}
 		h.back.Store(true)
 		time.Sleep(time.Minute)
-		if err := errors.Join(q.Full(), q.Close()); err != nil || h.stored.Load() != sent {
+		if err := errors.Join(q.Full(""), q.Close()); err != nil || h.stored.Load() != sent {
 			t.Errorf("%d are stored of %d, %v", h.stored.Load(), sent, err)
+		}
+	})
+}
+
+// TestQueueIsShared: a session that fills the queue while the store fails leaves places for the calls of others.
+func TestQueueIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := new(hole)
+		q := ledger.NewQueue(h, func(ledger.Record, error) { t.Error("one was lost") })
+		fill := func(session string) (sent int) {
+			for ; q.Full(session) == nil; sent++ {
+				r := ledger.Record{ID: fmt.Sprintf("post_%s_%05d", session, sent), Session: session, State: ledger.StateForwarded}
+				if err := q.AddLater(t.Context(), r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return sent
+		}
+		for i, want := range []int{512, 256, 128} {
+			if got := fill(fmt.Sprintf("ses_%d", i)); got != want {
+				t.Errorf("session %d has %d places, want %d", i, got, want)
+			}
+		}
+		if err := q.Full(""); err != nil {
+			t.Errorf("there is no place for anybody: %v", err)
+		}
+		h.back.Store(true)
+		time.Sleep(time.Minute)
+		if err := errors.Join(q.Full("ses_0"), q.Close()); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -11,9 +11,25 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/test/ledgertest"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// open opens the ledger of a folder.
+func open(t testing.TB, dir string) *sqlite.Ledger {
+	t.Helper()
+	l, err := sqlite.Open(t.Context(), filepath.Join(dir, "ledger.db"), sqlite.Options{Now: ledgertest.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
 
 // lost collects what could not be stored.
 type lost struct {
@@ -32,7 +48,7 @@ func TestQueue(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "l.db")
 	open := func(l *lost) *ledger.Queue {
 		t.Helper()
-		s, err := ledger.Open(t.Context(), path, ledger.Options{Now: time.Now})
+		s, err := sqlite.Open(t.Context(), path, sqlite.Options{Now: time.Now})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +113,7 @@ func TestRefusedAfterItsIntent(t *testing.T) {
 			return err
 		},
 	} {
-		s, err := ledger.Open(t.Context(), path, ledger.Options{Now: time.Now})
+		s, err := sqlite.Open(t.Context(), path, sqlite.Options{Now: time.Now})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -241,7 +257,7 @@ func TestQueueOutlastsTheStore(t *testing.T) {
 					synctest.Wait()
 				}
 				var away *ledger.Error
-				if err := q.Full(); errors.As(err, &away) != tt.full {
+				if err := q.Full(""); errors.As(err, &away) != tt.full {
 					t.Errorf("there is room: %v", err)
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -256,7 +272,7 @@ func TestQueueOutlastsTheStore(t *testing.T) {
 				if !tt.closed {
 					time.Sleep(time.Duration(tt.away) * time.Second)
 				}
-				if err := q.Full(); err != nil && tt.away > 0 {
+				if err := q.Full(""); err != nil && tt.away > 0 {
 					t.Errorf("there is none again: %v", err)
 				}
 				if err := errors.Join(q.Close(), q.Close()); err != nil {
@@ -295,7 +311,7 @@ func TestQueueGoesOn(t *testing.T) {
 			}
 			s.mu.Unlock()
 		}
-		if err := errors.Join(q.Full(), q.Close()); err != nil {
+		if err := errors.Join(q.Full(""), q.Close()); err != nil {
 			t.Error(err)
 		}
 		if len(lost.ids) != 1 || lost.ids[0] != s.never {

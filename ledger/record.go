@@ -1,10 +1,6 @@
 package ledger
 
-import (
-	"encoding/json"
-	"errors"
-	"time"
-)
+import "time"
 
 // State is how a call ended.
 type State string
@@ -63,49 +59,11 @@ type Record struct {
 	Checks       []Check    `json:"checks,omitempty"`
 	Steps        []Step     `json:"steps,omitempty"`
 
+	// Keys are the keys that have signed the artifacts, in a list that asked for them in place of all else.
+	Keys []string `json:"keys,omitempty"`
+
 	// Open is kept with the intent of a post of which a receipt is to be made. The record itself does not have it.
 	Open []OpenCall `json:"-"`
-}
-
-// Check refuses a record that lacks its id or its start.
-func (r Record) Check() error {
-	if r.ID == "" || r.Started.IsZero() {
-		return Unavailable("write the record", errors.New("it lacks its id or start"))
-	}
-	return nil
-}
-
-// Encode returns the record as a store keeps it, in two JSON texts: all but the artifacts, which is replaced when a
-// post ends, and the artifacts, which are most of a record and stay as they are. artifacts is empty if there are none.
-func (r Record) Encode() (record, artifacts string, err error) {
-	var rest, all []byte
-	if len(r.Artifacts) > 0 {
-		all, err = json.Marshal(r.Artifacts)
-		r.Artifacts = nil
-	}
-	if err == nil {
-		rest, err = json.Marshal(r)
-	}
-	if err != nil {
-		return "", "", Unavailable("write the record", err)
-	}
-	return string(rest), string(all), nil
-}
-
-// decode reads the two texts that Encode has made. artifacts may be empty.
-func decode(record, artifacts []byte) (r Record, err error) {
-	if err = json.Unmarshal(record, &r); err == nil && len(artifacts) > 0 {
-		err = json.Unmarshal(artifacts, &r.Artifacts)
-	}
-	return r, err
-}
-
-// Lost returns the record of a post in flight whose process has ended without an outcome.
-func (r Record) Lost(now time.Time) Record {
-	r.State, r.Code, r.Step = StateIndeterminate, "indeterminate", "forward"
-	r.Reason = "the mediator ended while the post was in flight; it may have been sent, and is not sent again"
-	r.Finished = now
-	return r
 }
 
 // Artifact is one signed artifact of a post, as it travelled.

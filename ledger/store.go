@@ -7,6 +7,13 @@ import (
 	"time"
 )
 
+// KeyMargin is how long a consumed key is kept after its artifact has expired: longer than any clock is wrong by.
+const KeyMargin = 24 * time.Hour
+
+// DefaultRetention is how long records are kept where nothing else is configured: long enough to look into a quarter,
+// and an end for what strangers leave.
+const DefaultRetention = 90 * 24 * time.Hour
+
 // Key is one single-use key, such as the jti of an artifact.
 type Key struct {
 	Kind string
@@ -58,4 +65,32 @@ type Store interface {
 	Prune(ctx context.Context, now time.Time) error
 	// Close makes what has been accepted durable and closes the ledger. Every further write gets [ErrClosed].
 	Close() error
+}
+
+// Query selects records; empty fields select all. Records come in the order of their start, and where two started
+// together, in the order in which they were stored.
+type Query struct {
+	Since, Until time.Time // started at Since or later, and before Until, to the millisecond
+	State        State
+	Session      string
+	Flow         string
+	Key          string // only records with an artifact that this key has signed: a kid, or a name for all its versions
+	Keys         bool   // only records with evidence, each with its keys and nothing but what an index or a column of the store has
+	Cursor       string // the id of a record: only those that follow it in the order
+	OldestFirst  bool   // otherwise the newest come first
+	Limit        int    // how many at most; zero is no limit
+}
+
+// KeyUse is what a ledger has counted of one version of a signing key.
+type KeyUse struct {
+	KeyID string    `json:"keyId"`
+	First time.Time `json:"first"` // of a post that began, its start; of an interaction receipt, when it was signed
+	Last  time.Time `json:"last"`
+	Posts int64     `json:"posts"` // that went out, or may have, and have an artifact that the version has signed
+}
+
+// KeyUses are the uses of all versions that a ledger has counted, also of those whose records it has pruned. A post counts with its outcome.
+type KeyUses struct {
+	Since time.Time `json:"since"` // nothing before was counted: the ledger, or its count, is as old as that
+	Keys  []KeyUse  `json:"keys"`
 }

@@ -17,7 +17,7 @@ type Issue struct {
 	Mend     string `json:"mend"`
 }
 
-// Bounds on how old something may be, and how long a capability may live. A policy above its bound is weak, whatever it says.
+// Bounds on the ages that a policy may accept and on the lifetime of a capability. A policy above its bound is weak.
 const (
 	// MaxFresh bounds everything that is made for one post.
 	MaxFresh = time.Minute
@@ -123,8 +123,10 @@ func (a *audit) role(r role) {
 	} {
 		a.when(unsaid(l.values), r.code+"_"+l.code+"_missing", join(r.path, l.name), "The policy for the "+r.what+" does not say "+l.accept+".", "List exactly what is accepted.")
 	}
-	a.when(slices.ContainsFunc(r.allowed.AllowedKeyIDs, evidence.IsSecretID), r.code+"_key_ids_shared", join(r.path, "allowedKeyIds"),
-		"The policy for the "+r.what+" accepts a shared secret, so whoever verifies could have signed.", "List keys that the key registry certifies.")
+	a.when(slices.ContainsFunc(r.allowed.AllowedKeyIDs, evidence.IsSecretID),
+		r.code+"_key_ids_shared", join(r.path, "allowedKeyIds"),
+		"The policy for the "+r.what+" accepts a shared secret, so anyone who verifies could have signed.",
+		"List keys that the key registry certifies.")
 	a.duration(duration{ms: r.age, bound: r.bound, code: r.code + "_max_age", path: join(r.path, r.ageName), what: "the age of the " + r.what})
 	if r.custody != nil {
 		a.when(len(r.custody) == 0 || beyond(r.custody, protectedCustody), r.code+"_key_custody_weak", join(r.path, "allowedKeyCustody"),
@@ -146,7 +148,7 @@ func (a *audit) requirements(rows []requirement) {
 	}
 }
 
-// denied demands that a list of what is denied holds all that every strict policy denies.
+// denied demands that a deny list holds every value that strict policies deny.
 func (a *audit) denied(kinds, all []string, code, path, what string) {
 	for _, kind := range all {
 		a.when(!slices.Contains(kinds, kind), code+kind+"_not_denied", path, "The list does not deny the "+what+" "+kind+".", "Add "+kind+" to the list.")
@@ -158,9 +160,11 @@ func (a *audit) hashes(rows []hash) {
 		switch {
 		case r.value == "" && r.optional:
 		case !evidence.IsHash(r.value):
-			a.when(true, r.code+"_missing", r.path, "This is no lowercase hex SHA-256, so nothing is pinned.", "Set it to the hash of what was reviewed, or of what is required.")
+			a.when(true, r.code+"_missing", r.path,
+				"This is no lowercase hex SHA-256, so nothing is pinned.", "Set it to the SHA-256 of the required value.")
 		case r.same != "":
-			a.when(r.value != r.same, r.code+"_differs", r.path, "This pins something else than runtimePolicy does, so no post can satisfy both.", "Set it to the hash that stands in runtimePolicy.")
+			a.when(r.value != r.same, r.code+"_differs", r.path,
+				"This pins something else than runtimePolicy does, so no post can satisfy both.", "Use the hash in runtimePolicy.")
 		}
 	}
 }
@@ -171,8 +175,8 @@ func (a *audit) duration(d duration) {
 	a.when(d.ms > d.bound.Milliseconds(), d.code+"_over_bound", d.path, fmt.Sprintf("The bound on %s, %d ms, is longer than the %d ms that are safe.", d.what, d.ms, d.bound.Milliseconds()), mend)
 }
 
-// separation demands that no two roles share an issuer or a key: whoever holds it would be both witnesses. Versions of one key
-// are one key.
+// separation demands that no two roles share an issuer or a key, since its holder could act as both witnesses. Versions of
+// one key are one key.
 func (a *audit) separation(roles []role) {
 	issuers, keys := make(map[string]role), make(map[string]role)
 	for _, r := range roles {
@@ -180,7 +184,7 @@ func (a *audit) separation(roles []role) {
 			a.exclusive(issuers, issuer, "issuer_shared", "issuer "+issuer, join(r.path, "allowedIssuers"), r)
 		}
 		for _, kid := range r.allowed.AllowedKeyIDs {
-			a.exclusive(keys, evidence.KeyName(kid), "key_shared", "key "+evidence.KeyName(kid), join(r.path, "allowedKeyIds"), r)
+			a.exclusive(keys, evidence.KeyName(kid), "key_purpose", "key "+evidence.KeyName(kid), join(r.path, "allowedKeyIds"), r)
 		}
 	}
 }

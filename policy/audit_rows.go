@@ -6,7 +6,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// What may stand in an allowlist of a strict policy, and what has to stand in the lists of what is denied.
+// Values that a strict policy may allow, and values that it must deny.
 var (
 	autonomousKinds  = []string{evidence.TriggerSourceEvent, evidence.TriggerScheduled, evidence.TriggerAutonomousPolicy}
 	verifiedMethods  = []string{evidence.MethodWebhookSignature, evidence.MethodSchedulerLock, evidence.MethodPolicyEngineDecision, evidence.MethodQueueClaim, evidence.MethodExternalAttestation}
@@ -134,7 +134,7 @@ func (p *RuntimePolicy) requirements() []requirement {
 	return []requirement{
 		{receipt.RequireEventID, "trigger_receipt_event_id_not_required", receiptPath + ".requireEventId", "A trigger receipt may leave open which event it is for."},
 		{receipt.RequireOriginProof, "trigger_receipt_origin_proof_not_required", receiptPath + ".requireOriginProof", "A trigger receipt may rest on nothing."},
-		{receipt.RequireVerifiedOriginProof, "trigger_receipt_origin_proof_not_verified", receiptPath + ".requireVerifiedOriginProof", "A trigger receipt may rest on an origin proof that nobody has verified."},
+		{receipt.RequireVerifiedOriginProof, "trigger_receipt_origin_proof_not_verified", receiptPath + ".requireVerifiedOriginProof", "A trigger receipt may rest on an origin proof that was not verified."},
 		{origin.RequireEventID, "origin_proof_event_id_not_required", originPath + ".requireEventId", "An origin proof may leave open which event it is for."},
 		{origin.RequireEvidenceID, "origin_proof_evidence_id_not_required", originPath + ".requireEvidenceId", "An origin proof may leave open which evidence it rests on."},
 	}

@@ -118,7 +118,7 @@ func TestWeakFields(t *testing.T) {
 			[]string{"autonomy_max_age_over_bound autonomyPolicy.maxReputationAgeMs"}},
 		"an observer's reputation": {func(m *policy.Manifest) {
 			policytest.WithAutonomy(m).AutonomyPolicy.AllowedKeyIDs = []string{"interaction-receipt-key:v3"}
-		}, []string{"key_shared autonomyPolicy.allowedKeyIds"}},
+		}, []string{"key_purpose autonomyPolicy.allowedKeyIds"}},
 		"the policy engine's reputation": {func(m *policy.Manifest) {
 			policytest.WithAutonomy(m).AutonomyPolicy.AllowedIssuers = []string{"mediator-policy"}
 		},
@@ -139,7 +139,7 @@ func TestWeakFields(t *testing.T) {
 			[]string{"agent_statement_max_age_over_bound agentStatementPolicy.maxStatementAgeMs"}},
 		"an observer's statement": {func(m *policy.Manifest) {
 			policytest.WithStatements(m).AgentStatementPolicy.AllowedKeyIDs = []string{"interaction-receipt-key"}
-		}, []string{"key_shared agentStatementPolicy.allowedKeyIds"}},
+		}, []string{"key_purpose agentStatementPolicy.allowedKeyIds"}},
 		"speaker's custody": {func(m *policy.Manifest) {
 			policytest.WithStatements(m).AgentStatementPolicy.AllowedKeyCustody = []string{"file"}
 		}, []string{"agent_statement_key_custody_weak agentStatementPolicy.allowedKeyCustody"}},
@@ -204,11 +204,11 @@ func TestWeakFields(t *testing.T) {
 		"shared issuer": {func(m *policy.Manifest) { m.GrantPolicy.AllowedIssuers = []string{"mediator-policy"} },
 			[]string{"issuer_shared grantPolicy.allowedIssuers"}},
 		"shared key": {func(m *policy.Manifest) { m.RequestProofPolicy.AllowedKeyIDs = []string{"runtime-key"} },
-			[]string{"key_shared requestProofPolicy.allowedKeyIds"}},
+			[]string{"key_purpose requestProofPolicy.allowedKeyIds"}},
 		"shared key, another version": {func(m *policy.Manifest) { m.RequestProofPolicy.AllowedKeyIDs = []string{"runtime-key:v7"} },
-			[]string{"key_shared requestProofPolicy.allowedKeyIds"}},
+			[]string{"key_purpose requestProofPolicy.allowedKeyIds"}},
 		"root key that signs": {func(m *policy.Manifest) { m.PolicyDecisionPolicy.AllowedKeyIDs = []string{"auditor:v1"} },
-			[]string{"key_shared policyDecisionPolicy.allowedKeyIds"}},
+			[]string{"key_purpose policyDecisionPolicy.allowedKeyIds"}},
 		"a shared secret for attestations": {func(m *policy.Manifest) { m.RuntimePolicy.AllowedKeyIDs = []string{"runtime-key", "mac:vRq1"} },
 			[]string{"runtime_key_ids_shared runtimePolicy.allowedKeyIds"}},
 		"a shared secret for grants": {func(m *policy.Manifest) { m.GrantPolicy.AllowedKeyIDs = []string{"mac:1"} }, []string{"action_grant_key_ids_shared grantPolicy.allowedKeyIds"}},

@@ -59,11 +59,11 @@ func (s *Strict) Until(c evidence.DeploymentCertificate) time.Time {
 func (s *Strict) certified(c evidence.DeploymentCertificate) error {
 	switch {
 	case c.DeploymentID != s.DeploymentID || !slices.Contains(s.Deployment.DeploymentIDs, c.DeploymentID):
-		return refusal.New("deployment_id_not_allowed", "the certificate is for deployment %q; this is %q", c.DeploymentID, s.DeploymentID)
+		return refusal.New("deployment_mismatch", "the certificate is for deployment %q; this is %q", c.DeploymentID, s.DeploymentID)
 	case c.ManifestHash != s.ManifestHash:
-		return refusal.New("deployment_manifest_mismatch", "the certificate is for another manifest than the one in force, which has hash %s", s.ManifestHash)
+		return refusal.New("deployment_mismatch", "the certificate is for another manifest than the one in force, which has hash %s", s.ManifestHash)
 	case c.ControlsHash != s.ControlsHash:
-		return refusal.New("deployment_controls_mismatch", "the certificate is for other controls than those in force, which have hash %s", s.ControlsHash)
+		return refusal.New("deployment_mismatch", "the certificate is for other controls than those in force, which have hash %s", s.ControlsHash)
 	}
 	return nil
 }

@@ -16,20 +16,30 @@ type Client struct {
 
 // NewClient makes a client for the control plane at base, such as http://mediator over a unix socket that c dials.
 func NewClient(base string, c *http.Client) *Client {
-	return &Client{base: base, peer: wire.Peer{HTTP: c, Name: "the control plane", Unavailable: "control_unavailable"}}
+	return &Client{base: base, peer: wire.Peer{HTTP: c, Name: "the control plane", Unavailable: "process_unavailable"}}
 }
 
+// Ready asks whether the control plane would serve its callers now.
+func (c *Client) Ready(ctx context.Context) error { return c.peer.Ready(ctx, c.base) }
+
 // Decide asks for a decision and a grant. Its refusals come back with their codes. Where the control plane
-// does not answer, or not with both artifacts, the code is control_unavailable.
+// does not answer, or not with both artifacts, the code is process_unavailable.
 func (c *Client) Decide(ctx context.Context, r Request) (Decision, error) {
 	var d Decision
 	if err := c.peer.Call(ctx, c.base+"/v1/decide", r, &d); err != nil {
 		return Decision{}, err
 	}
 	if d.PolicyDecision == "" || d.Grant == "" {
-		return Decision{}, refusal.New("control_unavailable", "the control plane answered without a decision or without a grant")
+		return Decision{}, refusal.New("process_unavailable", "the control plane answered without a decision or without a grant")
 	}
 	return d, nil
+}
+
+// Accepts asks which key versions of others the control plane accepts under a manifest.
+func (c *Client) Accepts(ctx context.Context, manifestHash string) (Accepted, error) {
+	var a Accepted
+	err := c.peer.Call(ctx, c.base+"/v1/accepts", AcceptsRequest{ManifestHash: manifestHash}, &a)
+	return a, err
 }
 
 // Manifests asks for the hashes of the manifests by which the control plane decides, the one in force first.

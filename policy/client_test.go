@@ -66,7 +66,7 @@ func TestClientWithoutAControlPlane(t *testing.T) {
 			s := httptest.NewServer(h)
 			defer s.Close()
 			d, err := policy.NewClient(s.URL, s.Client()).Decide(t.Context(), policy.Request{})
-			check.WantCode(t, err, "control_unavailable", "the control plane")
+			check.WantCode(t, err, "process_unavailable", "the control plane")
 			if d != (policy.Decision{}) {
 				t.Errorf("got %+v", d)
 			}
@@ -75,7 +75,7 @@ func TestClientWithoutAControlPlane(t *testing.T) {
 	s := httptest.NewServer(nil)
 	s.Close()
 	_, err := policy.NewClient(s.URL, s.Client()).Decide(t.Context(), policy.Request{})
-	check.WantCode(t, err, "control_unavailable", "does not answer")
+	check.WantCode(t, err, "process_unavailable", "does not answer")
 	if d := problem.DetailsOf(err); d.Status != http.StatusServiceUnavailable || d.RetryAfter == 0 {
 		t.Errorf("the agent would get %+v", d)
 	}

@@ -194,7 +194,7 @@ type RequestPolicy struct {
 }
 
 // ParseManifest reads one manifest of at most 256 KiB, YAML or JSON. An unknown key, a missing key, a key twice, a value of another
-// type (yes is no boolean) or a second document is refused as manifest_malformed; all that is wrong is said at once, each with its
+// type (yes is no boolean) or a second document is refused as config_malformed; all that is wrong is said at once, each with its
 // line. Whether the manifest is safe is for [Manifest.Audit] to say.
 func ParseManifest(raw []byte) (*Manifest, error) {
 	var m Manifest
@@ -203,7 +203,7 @@ func ParseManifest(raw []byte) (*Manifest, error) {
 		err = f.Err("")
 	}
 	if err != nil {
-		return nil, refusal.New("manifest_malformed", "the manifest is malformed: %w", err)
+		return nil, refusal.New("config_malformed", "the manifest is malformed: %w", err)
 	}
 	return &m, nil
 }

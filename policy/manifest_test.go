@@ -82,7 +82,7 @@ func TestParseManifestRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := policy.ParseManifest([]byte(c.change(string(configs.Manifest()))))
-			check.WantCode(t, err, "manifest_malformed", c.want...)
+			check.WantCode(t, err, "config_malformed", c.want...)
 			if m != nil {
 				t.Error("a malformed manifest was given back")
 			}
@@ -106,7 +106,7 @@ func TestFindingsBearTheirLine(t *testing.T) {
 		if strings.HasPrefix(strings.TrimSpace(line), "atomicConsumptionWithPost:") {
 			lines[i] = "  atomicConsumptionWithPost: no"
 			_, err := policy.ParseManifest([]byte(strings.Join(lines, "\n")))
-			check.WantCode(t, err, "manifest_malformed", "line "+jsonOf(t, i+1)+", column 30: controls.atomicConsumptionWithPost")
+			check.WantCode(t, err, "config_malformed", "line "+jsonOf(t, i+1)+", column 30: controls.atomicConsumptionWithPost")
 			return
 		}
 	}
@@ -220,7 +220,7 @@ func FuzzParseManifest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		m, err := policy.ParseManifest(raw)
 		if err != nil {
-			check.WantCode(t, err, "manifest_malformed")
+			check.WantCode(t, err, "config_malformed")
 			return
 		}
 		m.Audit()

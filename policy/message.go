@@ -67,7 +67,7 @@ func (m *Message) check() error {
 		}
 	}
 	if !ok {
-		return refusal.New("decision_request_malformed", "call.message does not say what the call does, or says too much")
+		return refusal.New("query_malformed", "call.message does not say what the call does, or says too much")
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func (c Call) Arguments() (map[string]any, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
 	if err := dec.Decode(&args); err != nil || args == nil {
-		return nil, refusal.New("decision_request_malformed", "call.message.mcp.arguments is not a JSON object")
+		return nil, refusal.New("query_malformed", "call.message.mcp.arguments is not a JSON object")
 	}
 	for name, v := range args {
 		args[name] = native(v)

@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/look"
 )
 
 // What is known of a control beside what the manifest declares.
@@ -26,34 +26,33 @@ type ObservedControl struct {
 
 // keyObservations bear out that the agent cannot reach the key of a role.
 func keyObservations(purpose string) []string {
-	return []string{observe.Process + ":" + purpose, observe.Files + ":" + purpose, observe.Custody + ":" + purpose}
+	return []string{look.Process + ":" + purpose, look.Files + ":" + purpose, look.Custody + ":" + purpose}
 }
 
 // mintObservations bear out that the holder of purpose's key can make no other role's artifacts.
 func mintObservations(purpose string) []string {
-	return []string{observe.Keys, observe.Apart + ":" + purpose}
+	return []string{look.Keys, look.Apart + ":" + purpose}
 }
 
-// observations names, for each control that can be observed, all the observations that bear it out together. Of the others nothing that a process
-// could look at would show that they hold: who reaches a key from elsewhere, what an API does with a token, who prompts an agent. That
-// users have no shell is borne out for the sessions that are open: in none can anybody but root have one.
+// observations names, for each control that can be observed, the observations that together bear it out. No process could
+// observe that the other controls hold: who reaches a key from elsewhere, what an API does with a token, who prompts an
+// agent. Nor that users have no shell: an agent can read a person's commands from a file, although no process entered
+// its run.
 var observations = map[string][]string{
-	"proofRequiredForPost":                        {observe.Gate},
-	"deploymentCertificateRequired":               {observe.Gate},
-	"agentSessionReceiptRequiredForPost":          {observe.Gate},
-	"requestProofRequiredForPost":                 {observe.Gate},
-	"signerCustodyCertificatesRequired":           {observe.Gate},
-	"policyDecisionRequiredForPost":               {observe.Gate},
-	"grantRequiresPolicyDecision":                 {observe.Gate},
-	"policyDecisionAcceptsHumanInitiatedRequests": {observe.Gate},
-	"consumeVerification":                         {observe.Gate},
-	"consumeCapability":                           {observe.Gate},
-	"atomicConsumptionWithPost":                   {observe.Gate},
+	"proofRequiredForPost":                        {look.Gate},
+	"deploymentCertificateRequired":               {look.Gate},
+	"agentSessionReceiptRequiredForPost":          {look.Gate},
+	"requestProofRequiredForPost":                 {look.Gate},
+	"signerCustodyCertificatesRequired":           {look.Gate},
+	"policyDecisionRequiredForPost":               {look.Gate},
+	"grantRequiresPolicyDecision":                 {look.Gate},
+	"policyDecisionAcceptsHumanInitiatedRequests": {look.Gate},
+	"consumeVerification":                         {look.Gate},
+	"consumeCapability":                           {look.Gate},
+	"atomicConsumptionWithPost":                   {look.Gate},
 
-	"agentSessionAllowsUserShellAccess": {observe.Stranger},
-
-	"triggerAcceptsHumanInitiatedEvents": {observe.Human},
-	"originProofAcceptsManualEvents":     {observe.Human},
+	"triggerAcceptsHumanInitiatedEvents": {look.Human},
+	"originProofAcceptsManualEvents":     {look.Human},
 
 	"agentSessionSignerAccessibleToAgent":   keyObservations(evidence.PurposeAgentSession),
 	"requestProofSignerAccessibleToAgent":   keyObservations(evidence.PurposeRequestProof),
@@ -79,40 +78,40 @@ var observations = map[string][]string{
 const certified = "signerCustodyCertificatesRequired"
 
 // refuted returns the sentences of looks that are against a key's custody certificate.
-func refuted(seen []observe.Observation) []string {
+func refuted(seen []look.Observation) []string {
 	var out []string
 	for _, l := range seen {
-		if l.Purpose != "" && l.Result == observe.Contradicts && !slices.Contains(out, l.Seen) {
+		if l.Purpose != "" && l.Result == look.Contradicts && !slices.Contains(out, l.Seen) {
 			out = append(out, l.Seen)
 		}
 	}
 	return out
 }
 
-// against names looks that never bear a control out, and one of which is enough against it: that no human stands behind a run cannot be
-// seen, but that one does can.
+// against names, for some controls, observations that never bear the control out, but one of which is enough against it.
+// That no human stands behind a run cannot be seen; that one does can.
 var against = map[string][]string{
-	"agentSessionAcceptsHumanPrompts":   {observe.Stdin},
-	"agentSessionAllowsHumanOperators":  {observe.Terminal},
-	"agentSessionAllowsUserShellAccess": {observe.Terminal},
-	"agentEnvironmentAccessibleToUsers": {observe.Debugger, observe.Stranger},
+	"agentSessionAcceptsHumanPrompts":   {look.Stdin},
+	"agentSessionAllowsHumanOperators":  {look.Terminal},
+	"agentSessionAllowsUserShellAccess": {look.Terminal, look.Stranger},
+	"agentEnvironmentAccessibleToUsers": {look.Debugger, look.Stranger},
 }
 
 // Observe holds each control against what was seen, in the manifest's order. Observations of several processes are taken together: for a
 // control to be borne out, all of what can be looked at has to be there and to hold, from every process that looked; one that
 // contradicts it is enough against it.
-func (m *Manifest) Observe(seen []observe.Observation) []ObservedControl {
+func (m *Manifest) Observe(seen []look.Observation) []ObservedControl {
 	var out []ObservedControl
 	for _, c := range m.Controls.table() {
 		o := ObservedControl{Control: c.name, Declared: c.got, State: DeclaredOnly}
-		var result observe.Result
+		var result look.Result
 		result, o.Evidence, o.Against = judge(observations[c.name], against[c.name], seen)
 		if refuted := refuted(seen); c.name == certified && len(refuted) > 0 {
-			result, o.Evidence, o.Against = observe.Contradicts, append(o.Evidence, refuted...), refuted[0]
+			result, o.Evidence, o.Against = look.Contradicts, append(o.Evidence, refuted...), refuted[0]
 		}
 		// All looks together bear out the strict value; one is enough for the other value.
-		switch value := c.want == (result == observe.Holds); {
-		case result == observe.NotObserved:
+		switch value := c.want == (result == look.Holds); {
+		case result == look.NotObserved:
 		case value == c.got:
 			o.State = ObservedTrue
 		default:
@@ -125,7 +124,7 @@ func (m *Manifest) Observe(seen []observe.Observation) []ObservedControl {
 
 // judge takes the looks with these ids together: what they come to, the sentence of each, and the one that is against it. Those of
 // doubts can only be against it.
-func judge(ids, doubts []string, seen []observe.Observation) (result observe.Result, evidence []string, against string) {
+func judge(ids, doubts []string, seen []look.Observation) (result look.Result, evidence []string, against string) {
 	evidence = []string{}
 	holds := len(ids) > 0
 	for i, id := range slices.Concat(ids, doubts) {
@@ -136,28 +135,28 @@ func judge(ids, doubts []string, seen []observe.Observation) (result observe.Res
 			}
 			found = true
 			evidence = append(evidence, l.Seen)
-			holds = holds && (i >= len(ids) || l.Result == observe.Holds)
-			if l.Result == observe.Contradicts {
-				result, against = observe.Contradicts, l.Seen
+			holds = holds && (i >= len(ids) || l.Result == look.Holds)
+			if l.Result == look.Contradicts {
+				result, against = look.Contradicts, l.Seen
 			}
 		}
 		holds = holds && found
 	}
 	if holds {
-		result = observe.Holds
+		result = look.Holds
 	}
 	return result, evidence, against
 }
 
 // OutOfReach says whether the key of the role purpose was seen to be out of the agent's reach, and what is against it.
-func OutOfReach(purpose string, seen []observe.Observation) (result observe.Result, against string) {
+func OutOfReach(purpose string, seen []look.Observation) (result look.Result, against string) {
 	result, _, against = judge(keyObservations(purpose), nil, seen)
 	return result, against
 }
 
 // Apart says whether the holder of the key of the role purpose was seen to be able to use no other, and what is against it.
-func Apart(purpose string, seen []observe.Observation) (result observe.Result, against string) {
-	result, _, against = judge([]string{observe.Apart + ":" + purpose}, nil, seen)
+func Apart(purpose string, seen []look.Observation) (result look.Result, against string) {
+	result, _, against = judge([]string{look.Apart + ":" + purpose}, nil, seen)
 	return result, against
 }
 

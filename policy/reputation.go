@@ -33,11 +33,11 @@ func JudgeReputation(v *evidence.Verifier, s *Strict, o evidence.Opened[accrual.
 func checkReputation(v *evidence.Verifier, s *Strict, c accrual.Claims, subject string) error {
 	switch {
 	case !IsOwner(v, c.Owner):
-		return refusal.New("reputation_owner_mismatch", "the %s is of an agent of another owner", accrual.Kind.Typ)
+		return refusal.New("reputation_mismatch", "the %s is of an agent of another owner", accrual.Kind.Typ)
 	case c.Agent != subject:
-		return refusal.New("reputation_agent_mismatch", "the %s is of another agent of this owner", accrual.Kind.Typ)
+		return refusal.New("reputation_mismatch", "the %s is of another agent of this owner", accrual.Kind.Typ)
 	case c.ScoringHash != s.Autonomy.ScoringHash:
-		return refusal.New("reputation_scoring_mismatch", "the %s is by formulas with hash %s, and the manifest requires %s", accrual.Kind.Typ, c.ScoringHash, s.Autonomy.ScoringHash)
+		return refusal.New("pin_mismatch", "the %s is by formulas with hash %s, and the manifest requires %s", accrual.Kind.Typ, c.ScoringHash, s.Autonomy.ScoringHash)
 	}
 	if s.Autonomy.RequireVerification {
 		return s.Autonomy.CheckVerified(&c, v.Now())
@@ -45,7 +45,7 @@ func checkReputation(v *evidence.Verifier, s *Strict, c accrual.Claims, subject 
 	return nil
 }
 
-// CheckVerified refuses the reputation of an agent that does not count as verified, as reputation_unverified.
+// CheckVerified refuses the reputation of an agent that does not count as verified, as reputation_insufficient.
 func (e AutonomyExpected) CheckVerified(c *accrual.Claims, now time.Time) error {
 	of := c.Verification
 	because := "a server of the xray bridge did not answer, which allowDegraded of the manifest does not allow"
@@ -59,7 +59,7 @@ func (e AutonomyExpected) CheckVerified(c *accrual.Claims, now time.Time) error 
 	case !of.Counts(now, true):
 		because = "the last one is over"
 	}
-	return refusal.New("reputation_unverified", "the %s shows no verification that counts: %s", accrual.Kind.Typ, because)
+	return refusal.New("reputation_insufficient", "the %s shows no verification that counts: %s", accrual.Kind.Typ, because)
 }
 
 // IsOwner reports whether an owner, as receipts name one, is a key registry that the verifier has pinned.

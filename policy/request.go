@@ -46,6 +46,26 @@ type Manifests struct {
 	Manifests []string `json:"manifests"`
 }
 
+// AcceptsRequest asks which key versions a control plane accepts under a manifest.
+type AcceptsRequest struct {
+	ManifestHash string `json:"manifestHash"`
+}
+
+// Accepted holds the ids of key versions that verifiers accept, by the process that signs with them.
+type Accepted struct {
+	Trigger []string `json:"trigger"` // origin proofs and trigger receipts
+	Node    []string `json:"node"`    // reputation tokens
+}
+
+// AcceptedBy returns what v accepts under the manifest behind s.
+func (s *Strict) AcceptedBy(v *evidence.Verifier) Accepted {
+	return Accepted{
+		Trigger: append(v.Accepts(evidence.PurposeTriggerOriginProof, s.Origin.Expected),
+			v.Accepts(evidence.PurposeTriggerReceipt, s.Receipt.Expected)...),
+		Node: v.Accepts(evidence.PurposeAppraiser, s.Autonomy.Expected),
+	}
+}
+
 // maxText bounds every text that a condition may work on, in bytes; the path may be as long as a binding's resource.
 const (
 	maxText = 256
@@ -67,11 +87,11 @@ func (r *Request) Check() error {
 		{"call.path", r.Call.Path, maxPath}, {"call.rule", r.Call.Rule, maxText}, {"call.contentKind", r.Call.ContentKind, maxText},
 	} {
 		if f.value == "" || len(f.value) > f.max {
-			return refusal.New("decision_request_malformed", "%s is missing or longer than %d bytes", f.name, f.max)
+			return refusal.New("query_malformed", "%s is missing or longer than %d bytes", f.name, f.max)
 		}
 	}
 	if r.Call.Size < 0 {
-		return refusal.New("decision_request_malformed", "call.size is negative")
+		return refusal.New("query_malformed", "call.size is negative")
 	}
 	if err := r.Call.Message.check(); err != nil {
 		return err
@@ -82,7 +102,7 @@ func (r *Request) Check() error {
 	}
 	resource, _, _ = strings.Cut(resource, "?")
 	if !whole || resource != r.Call.Method+" "+r.Call.Path {
-		return refusal.New("call_mismatch", "the call %s %s is not the one that is bound, %s", r.Call.Method, r.Call.Path, r.Binding.Resource)
+		return refusal.New("artifacts_mismatch", "the call %s %s is not the one that is bound, %s", r.Call.Method, r.Call.Path, r.Binding.Resource)
 	}
 	return nil
 }

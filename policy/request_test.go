@@ -34,30 +34,30 @@ func TestRequest(t *testing.T) {
 		"right":                    {func(*policy.Request) {}, ""},
 		"a query that is bound":    {func(r *policy.Request) { r.Binding.Resource += "?a=b" }, ""},
 		"nothing to send":          {func(r *policy.Request) { r.Call.Size = 0 }, ""},
-		"a negative size":          {func(r *policy.Request) { r.Call.Size = -1 }, "decision_request_malformed"},
-		"no nonce":                 {func(r *policy.Request) { r.Binding.Nonce = "" }, "binding_malformed"},
-		"another method":           {func(r *policy.Request) { r.Call.Method = "PUT" }, "call_mismatch"},
-		"a path that is longer":    {func(r *policy.Request) { r.Call.Path = "/posts/1" }, "call_mismatch"},
-		"no challenge":             {func(r *policy.Request) { r.ChallengeID = "" }, "decision_request_malformed"},
-		"a long challenge":         {func(r *policy.Request) { r.ChallengeID = long(257) }, "decision_request_malformed"},
-		"no runtime":               {func(r *policy.Request) { r.RuntimeID = "" }, "decision_request_malformed"},
-		"a long runtime":           {func(r *policy.Request) { r.RuntimeID = long(257) }, "decision_request_malformed"},
-		"no session":               {func(r *policy.Request) { r.SessionID = "" }, "decision_request_malformed"},
-		"a long session":           {func(r *policy.Request) { r.SessionID = long(257) }, "decision_request_malformed"},
-		"no method":                {func(r *policy.Request) { r.Call.Method = "" }, "decision_request_malformed"},
-		"a long method":            {func(r *policy.Request) { r.Call.Method = long(257) }, "decision_request_malformed"},
-		"no scheme":                {func(r *policy.Request) { r.Call.Scheme = "" }, "decision_request_malformed"},
-		"a long scheme":            {func(r *policy.Request) { r.Call.Scheme = long(257) }, "decision_request_malformed"},
-		"no host":                  {func(r *policy.Request) { r.Call.Host = "" }, "decision_request_malformed"},
-		"a long host":              {func(r *policy.Request) { r.Call.Host = long(257) }, "decision_request_malformed"},
-		"no path":                  {func(r *policy.Request) { r.Call.Path = "" }, "decision_request_malformed"},
-		"a long path":              {func(r *policy.Request) { r.Call.Path = long(2049) }, "decision_request_malformed"},
-		"no rule":                  {func(r *policy.Request) { r.Call.Rule = "" }, "decision_request_malformed"},
-		"a long rule":              {func(r *policy.Request) { r.Call.Rule = long(257) }, "decision_request_malformed"},
+		"a negative size":          {func(r *policy.Request) { r.Call.Size = -1 }, "query_malformed"},
+		"no nonce":                 {func(r *policy.Request) { r.Binding.Nonce = "" }, "artifact_malformed"},
+		"another method":           {func(r *policy.Request) { r.Call.Method = "PUT" }, "artifacts_mismatch"},
+		"a path that is longer":    {func(r *policy.Request) { r.Call.Path = "/posts/1" }, "artifacts_mismatch"},
+		"no challenge":             {func(r *policy.Request) { r.ChallengeID = "" }, "query_malformed"},
+		"a long challenge":         {func(r *policy.Request) { r.ChallengeID = long(257) }, "query_malformed"},
+		"no runtime":               {func(r *policy.Request) { r.RuntimeID = "" }, "query_malformed"},
+		"a long runtime":           {func(r *policy.Request) { r.RuntimeID = long(257) }, "query_malformed"},
+		"no session":               {func(r *policy.Request) { r.SessionID = "" }, "query_malformed"},
+		"a long session":           {func(r *policy.Request) { r.SessionID = long(257) }, "query_malformed"},
+		"no method":                {func(r *policy.Request) { r.Call.Method = "" }, "query_malformed"},
+		"a long method":            {func(r *policy.Request) { r.Call.Method = long(257) }, "query_malformed"},
+		"no scheme":                {func(r *policy.Request) { r.Call.Scheme = "" }, "query_malformed"},
+		"a long scheme":            {func(r *policy.Request) { r.Call.Scheme = long(257) }, "query_malformed"},
+		"no host":                  {func(r *policy.Request) { r.Call.Host = "" }, "query_malformed"},
+		"a long host":              {func(r *policy.Request) { r.Call.Host = long(257) }, "query_malformed"},
+		"no path":                  {func(r *policy.Request) { r.Call.Path = "" }, "query_malformed"},
+		"a long path":              {func(r *policy.Request) { r.Call.Path = long(2049) }, "query_malformed"},
+		"no rule":                  {func(r *policy.Request) { r.Call.Rule = "" }, "query_malformed"},
+		"a long rule":              {func(r *policy.Request) { r.Call.Rule = long(257) }, "query_malformed"},
 		"a rule of just so many":   {func(r *policy.Request) { r.Call.Rule = long(256) }, ""},
-		"no kind of content":       {func(r *policy.Request) { r.Call.ContentKind = "" }, "decision_request_malformed"},
-		"a long kind of content":   {func(r *policy.Request) { r.Call.ContentKind = long(257) }, "decision_request_malformed"},
-		"a message that is not it": {func(r *policy.Request) { r.Call.Message = mcp("s", "create_issue", "") }, "call_mismatch"},
+		"no kind of content":       {func(r *policy.Request) { r.Call.ContentKind = "" }, "query_malformed"},
+		"a long kind of content":   {func(r *policy.Request) { r.Call.ContentKind = long(257) }, "query_malformed"},
+		"a message that is not it": {func(r *policy.Request) { r.Call.Message = mcp("s", "create_issue", "") }, "artifacts_mismatch"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := request(nil)
@@ -117,7 +117,7 @@ func TestMessage(t *testing.T) {
 			if err := r.Check(); tt.good {
 				check.Must(t, err)
 			} else {
-				check.WantCode(t, err, "decision_request_malformed", "call.message")
+				check.WantCode(t, err, "query_malformed", "call.message")
 			}
 		})
 	}
@@ -153,7 +153,7 @@ func TestCallOf(t *testing.T) {
 	}
 	for _, text := range []string{`[1]`, `null`, `"a"`, `1`, `{`, `x`} {
 		got, err := policy.Call{Message: mcp("s", "t", text)}.Arguments()
-		if check.WantCode(t, err, "decision_request_malformed"); got != nil {
+		if check.WantCode(t, err, "query_malformed"); got != nil {
 			t.Errorf("%s: %v", text, got)
 		}
 	}

@@ -84,10 +84,10 @@ type AutonomyExpected struct {
 	AllowDegraded       bool
 }
 
-// Pins refuses a policy file with another hash than the one that the manifest requires, as policy_hash_mismatch.
+// Pins refuses a policy file with another hash than the one that the manifest requires, as pin_mismatch.
 func (s *Strict) Pins(policyHash string) error {
 	if policyHash == "" || policyHash != s.Runtime.PolicyHash {
-		return refusal.New("policy_hash_mismatch", "the policy file has hash %s, but the manifest requires %s: pin the first, and certify the manifest", policyHash, s.Runtime.PolicyHash)
+		return refusal.New("pin_mismatch", "the policy file has hash %s, but the manifest requires %s: pin the first, and certify the manifest", policyHash, s.Runtime.PolicyHash)
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func (s *Strict) Expected(purpose string) evidence.Expected {
 func (s *Strict) CheckRuntime(id string) error {
 	own := s.Runtime.RuntimeIDs
 	if len(own) > 0 && !slices.Contains(own, id) || !slices.Contains(s.Session.RuntimeIDs, id) {
-		return refusal.New("runtime_not_allowed", "the manifest does not allow the runtime %q", id)
+		return refusal.New("not_allowed", "the manifest does not allow the runtime %q", id)
 	}
 	return nil
 }

@@ -130,19 +130,19 @@ func TestPins(t *testing.T) {
 	check.Must(t, err)
 	check.Must(t, s.Pins(s.Runtime.PolicyHash))
 	for _, other := range []string{"", strings.Repeat("0", 64), s.Runtime.PolicyHash + "0"} {
-		check.WantCode(t, s.Pins(other), "policy_hash_mismatch")
+		check.WantCode(t, s.Pins(other), "pin_mismatch")
 	}
 	s.Runtime.PolicyHash = ""
-	check.WantCode(t, s.Pins(""), "policy_hash_mismatch")
+	check.WantCode(t, s.Pins(""), "pin_mismatch")
 
 	s.Session.RuntimeIDs, s.Runtime.RuntimeIDs = []string{"a", "b"}, []string{"b", "c"}
 	check.Must(t, s.CheckRuntime("b"))
 	for _, other := range []string{"a", "c", ""} {
-		check.WantCode(t, s.CheckRuntime(other), "runtime_not_allowed")
+		check.WantCode(t, s.CheckRuntime(other), "not_allowed")
 	}
 	s.Runtime.RuntimeIDs = nil // leaves it to the session's policy
 	check.Must(t, s.CheckRuntime("a"))
-	check.WantCode(t, s.CheckRuntime("c"), "runtime_not_allowed")
+	check.WantCode(t, s.CheckRuntime("c"), "not_allowed")
 }
 
 // TestCheckTrigger holds claims against each other that a verifier has opened, and against a policy that allows exactly them.
@@ -171,29 +171,29 @@ func TestCheckTrigger(t *testing.T) {
 			a.s.Receipt.PayloadHash, a.s.Receipt.BindingHash = h("payload"), h("binding")
 			a.s.Origin.PayloadHash, a.s.Origin.BindingHash, a.s.Origin.EvidenceHash = h("payload"), h("binding"), h("evidence")
 		}},
-		"another binding":           {"origin_binding_mismatch", func(a *args) { a.bindingHash = h("x") }},
-		"another receipt's binding": {"receipt_binding_mismatch", func(a *args) { a.r.BindingHash = h("x") }},
-		"another proof":             {"receipt_other_origin", func(a *args) { a.proof = h("x") }},
-		"another event":             {"receipt_event_mismatch", func(a *args) { a.r.EventID = "x" }},
-		"another payload":           {"receipt_event_mismatch", func(a *args) { a.r.PayloadHash = h("x") }},
-		"another kind":              {"receipt_source_mismatch", func(a *args) { a.r.Kind = "source_event" }},
-		"another source":            {"receipt_source_mismatch", func(a *args) { a.r.Source = "x" }},
-		"a human":                   {"trigger_human", func(a *args) { a.r.HumanInitiated = true }},
-		"a human's, and all allow it": {"trigger_kind_not_allowed", func(a *args) {
+		"another binding":           {"artifacts_mismatch", func(a *args) { a.bindingHash = h("x") }},
+		"another receipt's binding": {"artifacts_mismatch", func(a *args) { a.r.BindingHash = h("x") }},
+		"another proof":             {"artifacts_mismatch", func(a *args) { a.proof = h("x") }},
+		"another event":             {"artifacts_mismatch", func(a *args) { a.r.EventID = "x" }},
+		"another payload":           {"artifacts_mismatch", func(a *args) { a.r.PayloadHash = h("x") }},
+		"another kind":              {"artifacts_mismatch", func(a *args) { a.r.Kind = "source_event" }},
+		"another source":            {"artifacts_mismatch", func(a *args) { a.r.Source = "x" }},
+		"a human":                   {"human_involved", func(a *args) { a.r.HumanInitiated = true }},
+		"a human's, and all allow it": {"not_allowed", func(a *args) {
 			a.o.Kind, a.r.Kind = "human_request", "human_request"
 			a.s.Origin.Kinds, a.s.Receipt.Kinds = []string{"human_request"}, []string{"human_request"}
 		}},
-		"a kind of receipts alone":    {"trigger_kind_not_allowed", func(a *args) { a.s.Origin.Kinds = nil }},
-		"a kind of proofs alone":      {"trigger_kind_not_allowed", func(a *args) { a.s.Receipt.Kinds = nil }},
-		"a source of receipts alone":  {"trigger_source_not_allowed", func(a *args) { a.s.Origin.Sources = nil }},
-		"a source of proofs alone":    {"trigger_source_not_allowed", func(a *args) { a.s.Receipt.Sources = nil }},
-		"a method that is not listed": {"trigger_method_not_allowed", func(a *args) { a.s.Origin.Methods = []string{"queue_claim"} }},
-		"by hand, and all allow it":   {"trigger_method_not_allowed", func(a *args) { a.o.VerificationMethod, a.s.Origin.Methods = "manual", []string{"manual"} }},
-		"the receipt's payload":       {"trigger_pin_mismatch", func(a *args) { a.s.Receipt.PayloadHash = h("x") }},
-		"the receipt's binding":       {"trigger_pin_mismatch", func(a *args) { a.s.Receipt.BindingHash = h("x") }},
-		"the proof's payload":         {"trigger_pin_mismatch", func(a *args) { a.s.Origin.PayloadHash = h("x") }},
-		"the proof's binding":         {"trigger_pin_mismatch", func(a *args) { a.s.Origin.BindingHash = h("x") }},
-		"the proof's evidence":        {"trigger_pin_mismatch", func(a *args) { a.s.Origin.EvidenceHash = h("x") }},
+		"a kind of receipts alone":    {"not_allowed", func(a *args) { a.s.Origin.Kinds = nil }},
+		"a kind of proofs alone":      {"not_allowed", func(a *args) { a.s.Receipt.Kinds = nil }},
+		"a source of receipts alone":  {"not_allowed", func(a *args) { a.s.Origin.Sources = nil }},
+		"a source of proofs alone":    {"not_allowed", func(a *args) { a.s.Receipt.Sources = nil }},
+		"a method that is not listed": {"not_allowed", func(a *args) { a.s.Origin.Methods = []string{"queue_claim"} }},
+		"by hand, and all allow it":   {"not_allowed", func(a *args) { a.o.VerificationMethod, a.s.Origin.Methods = "manual", []string{"manual"} }},
+		"the receipt's payload":       {"not_allowed", func(a *args) { a.s.Receipt.PayloadHash = h("x") }},
+		"the receipt's binding":       {"not_allowed", func(a *args) { a.s.Receipt.BindingHash = h("x") }},
+		"the proof's payload":         {"not_allowed", func(a *args) { a.s.Origin.PayloadHash = h("x") }},
+		"the proof's binding":         {"not_allowed", func(a *args) { a.s.Origin.BindingHash = h("x") }},
+		"the proof's evidence":        {"not_allowed", func(a *args) { a.s.Origin.EvidenceHash = h("x") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := whole()

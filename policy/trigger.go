@@ -12,24 +12,24 @@ import (
 func CheckTrigger(s *Strict, o evidence.TriggerOriginProof, r evidence.TriggerReceipt, proofHash, bindingHash string) error {
 	switch {
 	case o.BindingHash != bindingHash:
-		return refusal.New("origin_binding_mismatch", "the origin proof is for another binding")
+		return refusal.New("artifacts_mismatch", "the origin proof is for another binding")
 	case r.BindingHash != bindingHash:
-		return refusal.New("receipt_binding_mismatch", "the trigger receipt is for another binding")
+		return refusal.New("artifacts_mismatch", "the trigger receipt is for another binding")
 	case r.OriginProofHash != proofHash:
-		return refusal.New("receipt_other_origin", "the trigger receipt rests on another origin proof")
+		return refusal.New("artifacts_mismatch", "the trigger receipt rests on another origin proof")
 	case r.EventID != o.EventID || r.PayloadHash != o.PayloadHash:
-		return refusal.New("receipt_event_mismatch", "the trigger receipt and the origin proof are for different events")
+		return refusal.New("artifacts_mismatch", "the trigger receipt and the origin proof are for different events")
 	case r.Kind != o.Kind || r.Source != o.Source:
-		return refusal.New("receipt_source_mismatch", "the trigger receipt and the origin proof name different kinds or sources")
+		return refusal.New("artifacts_mismatch", "the trigger receipt and the origin proof name different kinds or sources")
 	case r.HumanInitiated:
-		return refusal.New("trigger_human", "the trigger receipt says that a human asked for it")
+		return refusal.New("human_involved", "the trigger receipt says that a human asked for it")
 	// The constant lists are asked again: whatever a manifest may come to say, a human's request is no trigger.
 	case !slices.Contains(autonomousKinds, o.Kind) || !slices.Contains(s.Origin.Kinds, o.Kind) || !slices.Contains(s.Receipt.Kinds, r.Kind):
-		return refusal.New("trigger_kind_not_allowed", "the policy does not allow triggers of kind %q", o.Kind)
+		return refusal.New("not_allowed", "the policy does not allow triggers of kind %q", o.Kind)
 	case !slices.Contains(s.Origin.Sources, o.Source) || !slices.Contains(s.Receipt.Sources, r.Source):
-		return refusal.New("trigger_source_not_allowed", "the policy does not allow the trigger source %q", o.Source)
+		return refusal.New("not_allowed", "the policy does not allow the trigger source %q", o.Source)
 	case !slices.Contains(verifiedMethods, o.VerificationMethod) || !slices.Contains(s.Origin.Methods, o.VerificationMethod):
-		return refusal.New("trigger_method_not_allowed", "the policy does not allow origins verified by %q", o.VerificationMethod)
+		return refusal.New("not_allowed", "the policy does not allow origins verified by %q", o.VerificationMethod)
 	}
 	for _, pin := range []struct{ what, want, got string }{
 		{"trigger receipt's payloadHash", s.Receipt.PayloadHash, r.PayloadHash},
@@ -39,7 +39,7 @@ func CheckTrigger(s *Strict, o evidence.TriggerOriginProof, r evidence.TriggerRe
 		{"origin proof's evidenceHash", s.Origin.EvidenceHash, o.EvidenceHash},
 	} {
 		if pin.want != "" && pin.want != pin.got {
-			return refusal.New("trigger_pin_mismatch", "the %s is not the one that the manifest requires", pin.what)
+			return refusal.New("not_allowed", "the %s is not the one that the manifest requires", pin.what)
 		}
 	}
 	return nil

@@ -20,6 +20,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/own"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/test/proxytest/corpus"
 	"github.com/actionproof/mediator/trigger"
@@ -44,7 +45,7 @@ func (b *books) note(key string, n int) {
 // balance waits until what is still running has been recorded.
 func (b *books) balance(t *testing.T) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(time.Millisecond) {
 		b.mu.Lock()
 		open := maps.Clone(b.open)
 		b.mu.Unlock()
@@ -112,7 +113,7 @@ func (b *books) Begin(context.Context, ledger.Record, ...ledger.Key) error { ret
 func (b *books) Finish(ctx context.Context, p ledger.Record) error         { return b.Add(ctx, p) }
 func (b *books) FinishLater(ctx context.Context, p ledger.Record) error    { return b.Add(ctx, p) }
 func (b *books) AddLater(ctx context.Context, p ledger.Record) error       { return b.Add(ctx, p) }
-func (b *books) Full() error                                               { return nil }
+func (b *books) Full(string) error                                         { return nil }
 
 func (b *books) Add(_ context.Context, p ledger.Record) error {
 	switch {
@@ -165,7 +166,7 @@ func FuzzTunnel(f *testing.F) {
 		c, err := net.Dial("tcp", p.Addr)
 		must(t, err)
 		defer c.Close()
-		must(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+		must(t, c.SetDeadline(time.Now().Add(3*time.Minute)))
 		_, err = io.WriteString(c, "CONNECT a.example.com:80 HTTP/1.1\r\nHost: a.example.com:80\r\n\r\n")
 		must(t, err)
 		sent := make(chan struct{})
@@ -242,7 +243,7 @@ type boundedClaims struct {
 }
 
 func (b *boundedClaims) Claim(ctx context.Context, c trigger.Claim) (trigger.Event, error) {
-	if c.Wait < 0 || c.Wait > maxWait {
+	if c.Wait < 0 || c.Wait > own.MaxWait {
 		b.t.Errorf("an agent waits for %s", c.Wait)
 	}
 	return b.Triggers.Claim(ctx, c)

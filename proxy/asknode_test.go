@@ -304,30 +304,30 @@ func TestMalformedChallengeRequests(t *testing.T) {
 	r := newReceiptsRig(t, answerModels)
 	n := `{"challenge_nonce":"n",`
 	for _, tt := range []struct{ code, url, body string }{
-		{"challenge_request_malformed", issueURL, `[]`},
-		{"challenge_request_malformed", issueURL, `{"agent":"another"}`},
-		{"challenge_request_malformed", issueURL, `{} {}`},
-		{"challenge_request_malformed", commitURL, `{}`},
-		{"challenge_request_malformed", commitURL, n + `"commitment_hash":"x"}`},
-		{"challenge_request_malformed", commitURL, n + `"commitment_hash":"` + strings.ToUpper(hash) + `"}`},
-		{"challenge_request_malformed", commitURL, n + `"commitment_hash":"` + hash + `","commitment_hash":"` + strings.Repeat("f", 64) + `"}`},
-		{"challenge_request_malformed", commitURL, n + `"commitment_hash":"` + hash + `","Commitment_hash":"` + strings.Repeat("f", 64) + `"}`},
-		{"challenge_request_malformed", commitURL, n + `"commitment_hash":"` + hash + `","salt":"` + salt + `"}`},
-		{"challenge_request_malformed", commitURL, n + `"salt":"` + salt + `"}`},
-		{"challenge_request_malformed", commitURL, `{"commitment_hash":"` + hash + `"}`},
-		{"challenge_request_malformed", commitURL, `{"challenge_nonce":"` + strings.Repeat("n", 129) + `","commitment_hash":"` + hash + `"}`},
-		{"strategy_malformed", commitURL, strings.Replace(reveal, salt, "short", 1)},
-		{"strategy_malformed", commitURL, strings.Replace(reveal, `"model"`, `"modell"`, 1)},
+		{"query_malformed", issueURL, `[]`},
+		{"query_malformed", issueURL, `{"agent":"another"}`},
+		{"query_malformed", issueURL, `{} {}`},
+		{"query_malformed", commitURL, `{}`},
+		{"query_malformed", commitURL, n + `"commitment_hash":"x"}`},
+		{"query_malformed", commitURL, n + `"commitment_hash":"` + strings.ToUpper(hash) + `"}`},
+		{"query_malformed", commitURL, n + `"commitment_hash":"` + hash + `","commitment_hash":"` + strings.Repeat("f", 64) + `"}`},
+		{"query_malformed", commitURL, n + `"commitment_hash":"` + hash + `","Commitment_hash":"` + strings.Repeat("f", 64) + `"}`},
+		{"query_malformed", commitURL, n + `"commitment_hash":"` + hash + `","salt":"` + salt + `"}`},
+		{"query_malformed", commitURL, n + `"salt":"` + salt + `"}`},
+		{"query_malformed", commitURL, `{"commitment_hash":"` + hash + `"}`},
+		{"query_malformed", commitURL, `{"challenge_nonce":"` + strings.Repeat("n", 129) + `","commitment_hash":"` + hash + `"}`},
+		{"query_malformed", commitURL, strings.Replace(reveal, salt, "short", 1)},
+		{"query_malformed", commitURL, strings.Replace(reveal, `"model"`, `"modell"`, 1)},
 		{"content_too_large", commitURL, n + `"commitment_hash":"` + strings.Repeat("x", node.MaxRequest) + `"}`},
-		{"content_type", commitURL, ``},
+		{"content_malformed", commitURL, ``},
 	} {
 		r.wantRefused(tt.code, "POST", tt.url, tt.body)
 	}
 	for _, url := range []string{issueURL + "?x=1", issueURL + "/", "http://mediator.internal/v1/challenge", "http://mediator.internal/v1/receipts", "http://mediator.internal/v1/challenge/%69ssue"} {
-		r.wantRefused("internal_unknown", "POST", url, `{}`)
+		r.wantRefused("not_found", "POST", url, `{}`)
 	}
 	for _, url := range []string{"http://mediator.internal/v1/score/x", "http://mediator.internal/v1/score/" + strings.Repeat("0A", 32), "http://mediator.internal/v1/sessions/ses_1/challenges", issueURL} {
-		r.wantRefused("internal_unknown", "GET", url, "")
+		r.wantRefused("not_found", "GET", url, "")
 	}
 	r.sessions.CloseStanding()
 	r.wantRefused("session_required", "POST", issueURL, `{}`)
@@ -351,7 +351,7 @@ func TestChallengeWithoutBody(t *testing.T) {
 	resp, err := r.client.Do(req)
 	must(t, err)
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusUnsupportedMediaType || len(r.node.asked) != 1 {
+	if resp.StatusCode != http.StatusUnprocessableEntity || len(r.node.asked) != 1 {
 		t.Errorf("a form: %d", resp.StatusCode)
 	}
 }
@@ -359,8 +359,8 @@ func TestChallengeWithoutBody(t *testing.T) {
 // TestNoNode: a sidecar without a node says so.
 func TestNoNode(t *testing.T) {
 	p := newModelRig(t, answerModels)
-	p.wantRefused("node_missing", "POST", issueURL, `{}`)
-	p.wantRefused("node_missing", "GET", "http://mediator.internal/v1/score/"+strings.Repeat("0a", 32), "")
+	p.wantRefused("not_configured", "POST", issueURL, `{}`)
+	p.wantRefused("not_configured", "GET", "http://mediator.internal/v1/score/"+strings.Repeat("0a", 32), "")
 }
 
 // TestProbe: the model is asked what the node has written, and the receipt names the probe and has the tag of the answer.
@@ -374,7 +374,7 @@ func TestProbe(t *testing.T) {
 		_, _ = io.WriteString(w, `{"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"`+answers[0]+`"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":1}}`)
 		answers = answers[1:]
 	})
-	r.wantRefused("probe_unknown", "POST", generateURL, `{"probe":"p1"}`)
+	r.wantRefused("not_found", "POST", generateURL, `{"probe":"p1"}`)
 	const prompt = "How many legs has a spider?  Say <it> in a word."
 	r.node.answer = func(string, []byte) (string, error) {
 		return `{"challenge_nonce":"n","probes":[{"id":"p1","prompt":"` + prompt + `"},{"id":"p2","prompt":"` + prompt + `"},{"id":"p3","prompt":"` + prompt + `"}]}`, nil
@@ -383,7 +383,7 @@ func TestProbe(t *testing.T) {
 	r.ok(t, "POST", generateURL, `{"prompt":"`+prompt+`"}`) // the same prompt is no probe
 	for _, id := range []string{"p1", "p2", "p3"} {
 		r.ok(t, "POST", generateURL, `{"probe":"`+id+`","model":"m"}`)
-		r.wantRefused("probe_unknown", "POST", generateURL, `{"probe":"`+id+`"}`)
+		r.wantRefused("not_found", "POST", generateURL, `{"probe":"`+id+`"}`)
 	}
 	chain := r.chain(t, 4)
 	var tags []string
@@ -413,7 +413,7 @@ func TestOfferedPages(t *testing.T) {
 	r := newReceiptsRig(t, answerModels)
 	_, answer := r.send("GET", "http://mediator.internal/v1/nothing", "")
 	var d problem.Details
-	if err := json.Unmarshal([]byte(answer), &d); err != nil || d.Code != "internal_unknown" {
+	if err := json.Unmarshal([]byte(answer), &d); err != nil || d.Code != "not_found" {
 		t.Fatal(answer)
 	}
 	offered, posts, ok := strings.Cut(d.Detail, ", and POST ")
@@ -424,7 +424,7 @@ func TestOfferedPages(t *testing.T) {
 	for _, page := range gets {
 		page = strings.NewReplacer("{receipt_hash}", strings.Repeat("0a", 32), "{agent_id}", strings.Repeat("A", 43)+":agent:worker-1", "{name}", "signal",
 			"signals/{id}", "signals/sig_1", "disputes/{id}", "disputes/dsp_"+strings.Repeat("0a", 16), "30s", "1ms").Replace(page)
-		if _, answer := r.send("GET", "http://mediator.internal"+page, ""); strings.Contains(answer, "internal_unknown") {
+		if _, answer := r.send("GET", "http://mediator.internal"+page, ""); strings.Contains(answer, "not_found") {
 			t.Errorf("%s: %s", page, answer)
 		}
 	}

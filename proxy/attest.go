@@ -4,39 +4,39 @@ import (
 	"context"
 	"strings"
 
-	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/signer"
 )
 
-// CheckUnattended names the check that nothing was found in the session's run that an unattended run does not have. A record has it
-// only where the run was looked at.
+// CheckUnattended names the check of what was seen of the session's run. A record has it only if the run was looked at.
 const CheckUnattended = "unattended run"
 
-// beginAttest begins step 7: what the sidecar itself saw of the run, by a look at it now, signed by two roles. The policy is the one that the
-// manifest pins; the gate demands that the decision was made by it.
-func (p *Pipeline) beginAttest(t *posting) {
+// beginAttest begins step 7: the sidecar looks at the run now, and two roles sign what it saw. The gate demands that
+// the decision was made by the policy that the manifest pins.
+func (t *posting) beginAttest() {
+	o := &t.p.o
 	receipt := t.opened.TriggerReceipt.Claims()
 	run := signer.Run{
 		Binding: t.binding, ChallengeID: t.envelope.Response.ChallengeID,
-		RuntimeID: p.o.RuntimeID, SessionID: t.session.ID, TranscriptHash: t.session.Transcript(),
+		RuntimeID: o.RuntimeID, SessionID: t.session.ID, TranscriptHash: t.session.Transcript(),
 		EventID: receipt.EventID, TriggerKind: receipt.Kind, TriggerSource: receipt.Source,
 		TriggerReceiptHash: t.opened.TriggerReceipt.Hash(),
-		PolicyHash:         p.o.Strict.Runtime.PolicyHash, EnvironmentHash: p.o.EnvironmentHash,
+		PolicyHash:         o.Strict.Runtime.PolicyHash, EnvironmentHash: o.EnvironmentHash,
 	}
 	var ctx context.Context
-	ctx, t.stop = context.WithTimeout(t.r.Context(), p.o.Timeouts.Step)
+	ctx, t.stop = context.WithTimeout(t.r.Context(), o.Timeouts.Step)
 	var a signer.Attested
 	var err error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if run.Interactions, err = p.o.Receipts.Head(ctx, t.session.Chain); err != nil {
+		if run.Interactions, err = o.Receipts.Head(ctx, t.session.Chain); err != nil {
 			return
 		}
 		if run.Seen, err = t.session.Look(ctx); err == nil {
-			a, err = p.o.Attest.Attest(ctx, run)
+			a, err = o.Attest.Attest(ctx, run)
 		}
 	}()
 	t.attested = func() (signer.Attested, error) {
@@ -45,9 +45,9 @@ func (p *Pipeline) beginAttest(t *posting) {
 	}
 }
 
-// attest is step 7: it waits for what beginAttest has begun. A run in which something was found has its receipt then, for the record, and
+// attest is step 7: it waits for the signatures. A run in which something was found has its receipt on record then, and
 // goes no further.
-func (p *Pipeline) attest(_ context.Context, t *posting) error {
+func (t *posting) attest(context.Context) error {
 	a, err := t.attested()
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func (p *Pipeline) attest(_ context.Context, t *posting) error {
 }
 
 // tainted refuses a run in which something was found, also when it has ended since.
-func tainted(seen observe.Report) error {
+func tainted(seen look.Report) error {
 	if len(seen.Found) == 0 {
 		return nil
 	}

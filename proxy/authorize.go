@@ -8,14 +8,17 @@ import (
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/receipts"
 )
 
 // admit is step 8: the gate verifies the whole chain and gives the capability.
-func (p *Pipeline) admit(ctx context.Context, t *posting) error {
-	t.envelope.DeploymentCertificate = p.o.DeploymentCertificate()
+func (t *posting) admit(ctx context.Context) error {
+	t.envelope.DeploymentCertificate = t.p.o.DeploymentCertificate()
 	t.artifact("deploymentCertificate", t.envelope.DeploymentCertificate)
 	var err error
-	t.admission, err = t.action.Gate.Admit(ctx, gate.AdmitRequest{Envelope: t.envelope, Opened: t.opened, Binding: t.binding})
+	t.admission, err = t.action.Gate.Admit(ctx, gate.AdmitRequest{
+		Envelope: t.envelope, Opened: t.opened, Binding: t.binding,
+	})
 	t.record.Checks = append(t.record.Checks, t.admission.Checks...)
 	if err != nil {
 		return err
@@ -26,16 +29,18 @@ func (p *Pipeline) admit(ctx context.Context, t *posting) error {
 	return nil
 }
 
-// requestProof is step 9: the final call bound to the capability and to the credential that will go with it. What the agent publishes at the node is signed too.
-func (p *Pipeline) requestProof(ctx context.Context, t *posting) error {
+// requestProof is step 9: it signs the final call, bound to the capability and the credential, and what the agent
+// publishes at the node.
+func (t *posting) requestProof(ctx context.Context) error {
 	var err error
 	if t.credential, err = t.action.Credential.Now(ctx); err != nil {
 		return err
 	}
 	tokenHash := t.credential.Hash()
-	proof, err := p.o.Prove.Issue(ctx, evidence.RequestProof{
-		Subject: t.binding.Subject, Action: t.binding.Action, Resource: t.binding.Resource, ContentHash: t.binding.ContentHash,
-		BindingHash: t.record.BindingHash, CapabilityID: t.admission.CapabilityID, AccessTokenHash: tokenHash,
+	proof, err := t.p.o.Prove.Issue(ctx, evidence.RequestProof{
+		Subject: t.binding.Subject, Action: t.binding.Action, Resource: t.binding.Resource,
+		ContentHash: t.binding.ContentHash, BindingHash: t.record.BindingHash,
+		CapabilityID: t.admission.CapabilityID, AccessTokenHash: tokenHash,
 	})
 	if err != nil {
 		return err
@@ -43,39 +48,54 @@ func (p *Pipeline) requestProof(ctx context.Context, t *posting) error {
 	t.proof = proof.Token()
 	t.artifact("requestProof", t.proof)
 	auth, err := t.action.Gate.Authorize(ctx, gate.AuthorizeRequest{
-		Capability: t.admission.Capability, RequestProof: t.proof, Signed: proof, Binding: t.binding, AccessTokenHash: tokenHash,
+		Capability: t.admission.Capability, RequestProof: t.proof, Signed: proof, Binding: t.binding,
+		AccessTokenHash: tokenHash,
 	})
 	t.record.Checks = append(t.record.Checks, auth.Checks...)
 	if err != nil {
 		return err
 	}
 	t.keys = append(t.keys, auth.Keys...)
-	return p.state(ctx, t)
+	return t.state(ctx)
 }
 
 // CheckSingleUse names the check that every single-use key was consumed, durably, with the intent.
 const CheckSingleUse = "single use"
 
-// consume makes the intent and every single-use key durable, in one transaction. After it the post counts as made unless the
-// outcome says otherwise. A session that has ended since step 1 makes none.
-func (p *Pipeline) consume(ctx context.Context, t *posting) error {
-	if _, open := p.o.Sessions.Get(t.session.ID); !open {
+// consume makes the intent and every single-use key durable, in one transaction. After it the post counts as made
+// unless the outcome says otherwise. A session that has ended since step 1 makes none.
+func (t *posting) consume(ctx context.Context) error {
+	if _, open := t.p.o.Sessions.Get(t.session.ID); !open {
 		return refusal.New("session_required", "the session of the call has ended while the call was verified")
 	}
 	intent := t.record
 	intent.State = ledger.StateForwarding
 	var err error
-	if intent.Open, err = p.openPost(t); err != nil {
+	if intent.Open, err = t.openReceipt(); err != nil {
 		return err
 	}
-	t.unsure = true // until Begin has said something
-	if err := p.o.Record.Begin(ctx, intent, t.keys...); err != nil {
-		if t.unsure = !errors.Is(err, ledger.ErrConsumed); !t.unsure {
+	t.stage = unsure // until Begin has said something
+	if err := t.p.o.Record.Begin(ctx, intent, t.keys...); err != nil {
+		if errors.Is(err, ledger.ErrConsumed) {
+			t.stage = arrived
 			t.receipt.Drop()
 		}
 		return t.check(CheckSingleUse, err)
 	}
 	t.receipt.Sent()
-	t.unsure, t.begun, t.record.State = false, true, ledger.StateForwarding
+	t.goes()
 	return t.check(CheckSingleUse, nil)
+}
+
+// openReceipt returns what has to be durable with the intent, so that the post has a receipt in the end.
+func (t *posting) openReceipt() ([]ledger.OpenCall, error) {
+	receipt, err := t.p.o.Receipts.Post(t.session.Chain, receipts.PostRequest{Record: t.record, Body: t.content.Reader()})
+	if err != nil {
+		return nil, err
+	}
+	open, err := receipt.Open()
+	if err == nil {
+		t.receipt = receipt
+	}
+	return open, err
 }

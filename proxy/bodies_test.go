@@ -19,8 +19,8 @@ func TestBodiesAreBounded(t *testing.T) {
 		path, held, more, fits  string
 		smallerPath, smallerFit string
 	}{
-		{"in memory", body.Limits{Memory: 300_000}, "/posts", json(200_000), json(150_000), json(90_000), "/raw", raw(1000)},
-		{"in the spool", body.Limits{Spool: 5 << 20}, "/raw", raw(3 << 20), raw(3 << 20), raw(1500 << 10), "/posts", json(100_000)},
+		{"in memory", body.Limits{Memory: 600_000}, "/posts", json(200_000), json(150_000), json(90_000), "/raw", raw(1000)},
+		{"in the spool", body.Limits{Spool: 10 << 20}, "/raw", raw(3 << 20), raw(3 << 20), raw(1500 << 10), "/posts", json(100_000)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			entered, held := make(chan struct{}), make(chan struct{})
@@ -62,9 +62,9 @@ func TestBodiesAreBounded(t *testing.T) {
 
 // TestRefusedBodiesMakeRoom refuses bodies in every way that a body is refused, each of which has to give back what it had taken.
 func TestRefusedBodiesMakeRoom(t *testing.T) {
-	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Load.Bodies = body.Limits{Memory: 2 << 20, Spool: 3 << 20} })
+	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Load.Bodies = body.Limits{Memory: 4 << 20, Spool: 6 << 20} })
 	for range 5 {
-		p.wantRefused("content_too_deep", "POST", "/posts", strings.Repeat("[", 900_000))
+		p.wantRefused("content_malformed", "POST", "/posts", strings.Repeat("[", 900_000))
 		p.wantRefused("overloaded", "POST", "/raw", strings.Repeat("x", 4<<20))
 		if resp, answer := p.send("POST", "/raw", strings.Repeat("x", 3<<20)); resp.StatusCode != http.StatusCreated {
 			t.Fatalf("got %d %s", resp.StatusCode, answer)

@@ -95,12 +95,12 @@ func TestChangedMeanwhile(t *testing.T) {
 		code   string
 		change func(k *gatetest.Kit)
 	}
-	rows := map[string]row{"the evidence gets old": {"too_old", func(k *gatetest.Kit) { k.Clock.Advance(20 * time.Second) }}}
+	rows := map[string]row{"the evidence gets old": {"expired", func(k *gatetest.Kit) { k.Clock.Advance(20 * time.Second) }}}
 	for _, purpose := range gatetest.Roles {
 		if purpose == evidence.PurposeRequestProof {
 			continue // signed afterwards
 		}
-		rows[purpose+": key revoked"] = row{"key_revoked", func(k *gatetest.Kit) {
+		rows[purpose+": key revoked"] = row{"revoked", func(k *gatetest.Kit) {
 			k.Revoke(t, evidence.Revocation{Kind: evidence.RevokedKey, ID: k.Key(t, purpose).KeyID()})
 			k.Verifier.SetTrust(k.Trust(t))
 		}}

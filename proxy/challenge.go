@@ -14,7 +14,7 @@ import (
 )
 
 // freshWork is step 4: a challenge bound to this operation, and its answers, from the agent or from the runtime.
-func (p *Pipeline) freshWork(ctx context.Context, t *posting) error {
+func (t *posting) freshWork(ctx context.Context) error {
 	token, response := takeHeader(t.r.Header, "Actionproof-Challenge"), takeHeader(t.r.Header, "Actionproof-Response")
 	if t.action.AgentSolves && (len(token) > 0 || len(response) > 0) {
 		return t.agentAnswer(token, response)
@@ -24,7 +24,8 @@ func (p *Pipeline) freshWork(ctx context.Context, t *posting) error {
 		return err
 	}
 	if ch.Binding == nil || !ch.Binding.SameAction(t.binding) {
-		return refusal.New("challenge_binding_mismatch", "the challenge is bound to another operation than the one that was asked for")
+		return refusal.New("challenge_refused",
+			"the challenge is bound to another operation than the one that was asked for")
 	}
 	if t.action.AgentSolves {
 		document, err := json.Marshal(ch)
@@ -32,7 +33,8 @@ func (p *Pipeline) freshWork(ctx context.Context, t *posting) error {
 			return err
 		}
 		return &challengeRequired{
-			Refusal:  refusal.New("challenge_required", "the agent has to solve the challenge %s and make the same call again with its answers", ch.ID),
+			Refusal: refusal.New("challenge_required",
+				"the agent has to solve the challenge %s and make the same call again with its answers", ch.ID),
 			document: document,
 		}
 	}
@@ -43,15 +45,15 @@ func (p *Pipeline) freshWork(ctx context.Context, t *posting) error {
 	return t.bind(*ch.Binding, ch.Token, evidence.Response{ChallengeID: ch.ID, Answers: answers})
 }
 
-// agentAnswer takes the agent's own answer from the headers of its second call. The token says which nonce it was bound to;
-// that it says so truthfully the gate verifies, which wrote it.
+// agentAnswer takes the agent's own answer from the headers of its second call. The gate verifies the token's nonce.
 func (t *posting) agentAnswer(token, response []string) error {
 	if len(token) != 1 || len(response) != 1 {
-		return refusal.New("response_malformed", "the call needs the headers ActionProof-Challenge and ActionProof-Response, each exactly once")
+		return refusal.New("challenge_refused",
+			"the call needs the headers ActionProof-Challenge and ActionProof-Response, each exactly once")
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(response[0])
 	if err != nil {
-		return refusal.New("response_malformed", "the header ActionProof-Response is not base64url without padding")
+		return refusal.New("challenge_refused", "the header ActionProof-Response is not base64url without padding")
 	}
 	answer, err := challenge.ParseResponse(raw)
 	if err != nil {
@@ -62,7 +64,7 @@ func (t *posting) agentAnswer(token, response []string) error {
 		return err
 	}
 	if claims.Binding == nil || !claims.Binding.SameAction(t.binding) {
-		return refusal.New("challenge_binding_mismatch", "the challenge was given for another operation or other content")
+		return refusal.New("challenge_refused", "the challenge was given for another operation or other content")
 	}
 	return t.bind(*claims.Binding, token[0], answer)
 }
@@ -71,7 +73,8 @@ func (t *posting) agentAnswer(token, response []string) error {
 func (t *posting) bind(b evidence.Binding, token string, response evidence.Response) error {
 	t.binding = b
 	t.record.BindingHash = b.Hash()
-	t.record.Artifacts, t.record.Checks = make([]ledger.Artifact, 0, 10), make([]ledger.Check, 0, 16) // as many as a post has that goes out
+	// As many as a post has that goes out.
+	t.record.Artifacts, t.record.Checks = make([]ledger.Artifact, 0, 10), make([]ledger.Check, 0, 16)
 	t.record.Steps = slices.Grow(t.record.Steps, maxSteps)
 	t.envelope.ChallengeToken, t.envelope.Response = token, response
 	t.artifact("challenge", token)
@@ -84,8 +87,7 @@ type challengeRequired struct {
 	document []byte
 }
 
-// takeHeader removes and returns a header that belongs to the mediator's own protocol, so that an agent can never
-// speak for the mediator.
+// takeHeader removes and returns a header of the mediator's own protocol: no agent can speak for the mediator.
 func takeHeader(h http.Header, name string) []string {
 	v := h.Values(name)
 	h.Del(name)

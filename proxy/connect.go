@@ -11,8 +11,8 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// Connect decides a CONNECT before a tunnel is made: it must belong to a session and go where some rule could allow a call.
-// A refusal is recorded here; what happens inside an allowed tunnel is recorded call by call.
+// Connect decides a CONNECT: it must belong to a session and go where some rule could allow a call. It records a
+// refusal; an allowed tunnel is recorded call by call.
 func (p *Pipeline) Connect(r *http.Request, t upstream.Target) (context.Context, error) {
 	c := p.newCall(nil, r)
 	c.target = t
@@ -54,8 +54,8 @@ func (p *Pipeline) connect(c *call) error {
 	return nil
 }
 
-// Refused records what the connection layer refused before a request could reach the pipeline, such as a TLS handshake for
-// another host than the CONNECT named. What Connect refused has its record already.
+// Refused records what the connection layer refused before there was a request, such as a TLS handshake for another
+// host than the CONNECT named. What Connect refused has its record already.
 func (p *Pipeline) Refused(ctx context.Context, t upstream.Target, err error) {
 	var known recorded
 	if errors.As(err, &known) {

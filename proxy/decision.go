@@ -8,50 +8,53 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// triggerEvidence is step 5: origin proof and trigger receipt for this event and this binding, both opened. The gate compares them with
-// everything else, but only the sidecar knows for which event it has asked.
-func (p *Pipeline) triggerEvidence(ctx context.Context, t *posting) error {
-	e, err := p.o.Triggers.Evidence(ctx, t.session.Event.ID, t.binding)
+// triggerEvidence is step 5: origin proof and trigger receipt for this event and this binding, both opened. The gate
+// compares them with everything else, but only the sidecar knows for which event it has asked.
+func (t *posting) triggerEvidence(ctx context.Context) error {
+	e, err := t.p.o.Triggers.Evidence(ctx, t.session.Event.ID, t.binding)
 	if err != nil {
 		return err
 	}
 	t.envelope.OriginProof, t.envelope.TriggerReceipt = e.OriginProof, e.TriggerReceipt
 	t.artifact("originProof", e.OriginProof)
 	t.artifact("triggerReceipt", e.TriggerReceipt)
-	t.opened.OriginProof, err = evidence.Open(p.o.Verifier, evidence.TriggerOriginProofKind, e.OriginProof, p.o.Strict.Origin.Expected)
-	if t.check("received origin proof", err) != nil {
+	v, strict := t.p.o.Verifier, t.p.o.Strict
+	t.opened.OriginProof, err = evidence.Open(v, evidence.TriggerOriginProofKind, e.OriginProof, strict.Origin.Expected)
+	if err = t.check("received origin proof", err); err != nil {
 		return err
 	}
-	t.opened.TriggerReceipt, err = evidence.Open(p.o.Verifier, evidence.TriggerReceiptKind, e.TriggerReceipt, p.o.Strict.Receipt.Expected)
+	t.opened.TriggerReceipt, err = evidence.Open(v, evidence.TriggerReceiptKind, e.TriggerReceipt, strict.Receipt.Expected)
 	r := t.opened.TriggerReceipt.Claims()
-	if err == nil && (r.EventID != t.session.Event.ID || r.BindingHash != t.record.BindingHash || r.OriginProofHash != t.opened.OriginProof.Hash()) {
-		err = refusal.New("receipt_mismatch", "the trigger receipt is for another event, binding or origin proof")
+	mine := r.EventID == t.session.Event.ID && r.BindingHash == t.record.BindingHash
+	if err == nil && (!mine || r.OriginProofHash != t.opened.OriginProof.Hash()) {
+		err = refusal.New("artifacts_mismatch", "the trigger receipt is for another event, binding or origin proof")
 	}
 	return t.check("received trigger receipt", err)
 }
 
-// decide is step 6: the control plane's decision and grant for exactly this, both opened. A gate accepts a grant over several decisions;
-// the sidecar asked for one. The attestations do not depend on the answer, so the sidecar signs them meanwhile. The record of a post that is not allowed has
-// them too, so that a record accounts for everything that is signed.
-func (p *Pipeline) decide(ctx context.Context, t *posting) error {
-	p.beginAttest(t)
-	err := p.askControl(ctx, t)
+// decide is step 6: the control plane's decision and grant for exactly this, both opened. Meanwhile the sidecar signs
+// the attestations, which do not depend on the answer. The record of a denied post has them too: it accounts for
+// everything that is signed.
+func (t *posting) decide(ctx context.Context) error {
+	t.beginAttest()
+	err := t.askControl(ctx)
 	if err != nil {
-		_ = p.attest(ctx, t) // the post is refused for err
+		_ = t.attest(ctx) // the post is refused for err
 	}
 	return err
 }
 
 // askControl gets the decision and the grant. The record keeps the reputation token if the decision names it.
-func (p *Pipeline) askControl(ctx context.Context, t *posting) error {
-	reputation := p.reputation(ctx, t)
-	d, err := p.o.Control.Decide(ctx, policy.Request{
-		Binding: t.binding, ChallengeID: t.envelope.Response.ChallengeID, RuntimeID: p.o.RuntimeID, SessionID: t.session.ID,
-		EnvironmentHash: p.o.EnvironmentHash, ManifestHash: p.o.Strict.ManifestHash, OriginProof: t.envelope.OriginProof, TriggerReceipt: t.envelope.TriggerReceipt,
-		Reputation: reputation,
+func (t *posting) askControl(ctx context.Context) error {
+	o := &t.p.o
+	reputation := t.reputation(ctx)
+	d, err := o.Control.Decide(ctx, policy.Request{
+		Binding: t.binding, ChallengeID: t.envelope.Response.ChallengeID, RuntimeID: o.RuntimeID, SessionID: t.session.ID,
+		EnvironmentHash: o.EnvironmentHash, ManifestHash: o.Strict.ManifestHash,
+		OriginProof: t.envelope.OriginProof, TriggerReceipt: t.envelope.TriggerReceipt, Reputation: reputation,
 		Call: policy.Call{
 			Method: t.r.Method, Scheme: t.target.Scheme, Host: t.target.Authority(), Path: t.r.URL.EscapedPath(),
-			Rule: t.action.Name, ContentKind: t.action.Content, Size: t.content.Size, Message: t.message,
+			Rule: t.action.Name, ContentKind: t.action.Content, Size: t.content.Size, Message: t.does,
 		},
 	})
 	if err != nil {
@@ -60,28 +63,32 @@ func (p *Pipeline) askControl(ctx context.Context, t *posting) error {
 	t.envelope.PolicyDecision, t.envelope.Grant = d.PolicyDecision, d.Grant
 	t.artifact("policyDecision", d.PolicyDecision)
 	t.artifact("grant", d.Grant)
-	t.opened.PolicyDecision, err = evidence.Open(p.o.Verifier, evidence.PolicyDecisionKind, d.PolicyDecision, p.o.Strict.Decision)
+	v := o.Verifier
+	t.opened.PolicyDecision, err = evidence.Open(v, evidence.PolicyDecisionKind, d.PolicyDecision, o.Strict.Decision)
 	if named := t.opened.PolicyDecision.Claims().ReputationHash; err == nil && named != "" {
 		if reputation == "" || evidence.HashToken(reputation) != named {
-			err = refusal.New("decision_other_reputation", "the policy decision names another reputation token than the sidecar has sent")
+			err = refusal.New("artifacts_mismatch",
+				"the policy decision names another reputation token than the sidecar has sent")
 		} else {
 			t.artifact("reputation", reputation)
 		}
 	}
-	if t.check("received decision", err) != nil {
+	if err = t.check("received decision", err); err != nil {
 		return err
 	}
-	t.opened.Grant, err = evidence.Open(p.o.Verifier, evidence.ActionGrantKind, d.Grant, p.o.Strict.Grant)
-	if rests := t.opened.Grant.Claims().PolicyDecisionHashes; err == nil && (len(rests) != 1 || rests[0] != t.opened.PolicyDecision.Hash()) {
-		err = refusal.New("grant_other_decision", "the grant is for another decision")
+	t.opened.Grant, err = evidence.Open(v, evidence.ActionGrantKind, d.Grant, o.Strict.Grant)
+	rests := t.opened.Grant.Claims().PolicyDecisionHashes
+	if err == nil && (len(rests) != 1 || rests[0] != t.opened.PolicyDecision.Hash()) {
+		err = refusal.New("artifacts_mismatch", "the grant is for another decision")
 	}
 	return t.check("received grant", err)
 }
 
-// reputation returns the reputation token of the agent that posts, or nothing where there is none, or no rule may ask for it.
-func (p *Pipeline) reputation(ctx context.Context, t *posting) string {
-	if p.o.Reputations == nil || p.o.Strict.Autonomy.MaxAge == 0 {
+// reputation returns the reputation token of the agent that posts; nothing if there is none, or no rule may ask for it.
+func (t *posting) reputation(ctx context.Context) string {
+	o := &t.p.o
+	if o.Reputations == nil || o.Strict.Autonomy.MaxAge == 0 {
 		return ""
 	}
-	return p.o.Reputations.Token(ctx, t.binding.Subject, p.o.Strict.Autonomy.MaxAge)
+	return o.Reputations.Token(ctx, t.binding.Subject, o.Strict.Autonomy.MaxAge)
 }

@@ -45,32 +45,32 @@ func TestEchoedCredential(t *testing.T) {
 		status           int    // that the agent sees
 		write            func(w http.ResponseWriter, r *http.Request)
 	}{
-		{"in a header", "credential_echoed", "", 502, func(w http.ResponseWriter, r *http.Request) { w.Header().Set("X-Seen", authorization(r)) }},
-		{"in a redirect", "credential_echoed", "", 502, func(w http.ResponseWriter, r *http.Request) {
+		{"in a header", "answer_withheld", "", 502, func(w http.ResponseWriter, r *http.Request) { w.Header().Set("X-Seen", authorization(r)) }},
+		{"in a redirect", "answer_withheld", "", 502, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Location", "/login?next="+url.QueryEscape(authorization(r)))
 			w.WriteHeader(http.StatusFound)
 		}},
-		{"in a body", "credential_echoed", "", 200, func(w http.ResponseWriter, r *http.Request) {
+		{"in a body", "answer_withheld", "", 200, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = fmt.Fprintf(w, `{"headers":{"Authorization":%q}}`, authorization(r))
 		}},
-		{"in a body with a length", "credential_echoed", "", 200, func(w http.ResponseWriter, r *http.Request) {
+		{"in a body with a length", "answer_withheld", "", 200, func(w http.ResponseWriter, r *http.Request) {
 			body := strings.Repeat(" ", 1000) + authorization(r)
 			w.Header().Set("Content-Length", fmt.Sprint(len(body)))
 			_, _ = io.WriteString(w, body)
 		}},
-		{"in an event, in two pieces", "credential_echoed", "data: 1\n\ndata: Bearer ", 200, func(w http.ResponseWriter, r *http.Request) {
+		{"in an event, in two pieces", "answer_withheld", "data: 1\n\ndata: Bearer ", 200, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			for _, piece := range []string{"data: 1\n\n", "data: " + authorization(r)[:20], authorization(r)[20:] + "\n\n"} {
 				_, _ = io.WriteString(w, piece)
 				_ = http.NewResponseController(w).Flush()
 			}
 		}},
-		{"in a trailer", "credential_echoed", "ok\n", 200, func(w http.ResponseWriter, r *http.Request) {
+		{"in a trailer", "answer_withheld", "ok\n", 200, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, "ok\n")
 			_ = http.NewResponseController(w).Flush()
 			w.Header().Set(http.TrailerPrefix+"X-Seen", authorization(r))
 		}},
-		{"compressed", "answer_encoded", "", 502, func(w http.ResponseWriter, r *http.Request) {
+		{"compressed", "answer_withheld", "", 502, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			z := gzip.NewWriter(w)
 			_, _ = io.WriteString(z, authorization(r))

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
@@ -52,7 +54,7 @@ var unknown = map[string]func(p *Pipeline, authorization string) string{
 		r := httptest.NewRequest(http.MethodGet, "https://a.example/x", nil)
 		r.Header.Set("Proxy-Authorization", authorization)
 		w := httptest.NewRecorder()
-		p.Refuse(w, r, refusal.New("too_many_tunnels", "too many"))
+		p.Refuse(w, r, refusal.New("overloaded", "too many"))
 		return postOf(w)
 	},
 	"a CONNECT": func(p *Pipeline, authorization string) string {
@@ -179,7 +181,7 @@ func TestFloodOfStrangers(t *testing.T) {
 	l := newLoadRig(t, Load{})
 	l.sessions.CloseStanding()
 	dir := t.TempDir()
-	store, err := ledger.Open(t.Context(), filepath.Join(dir, "ledger.db"), ledger.Options{Now: time.Now})
+	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "ledger.db"), sqlite.Options{Now: time.Now})
 	must(t, err)
 	record := ledger.NewQueue(store, func(ledger.Record, error) {})
 	var log bytes.Buffer
@@ -215,7 +217,64 @@ func TestFloodOfStrangers(t *testing.T) {
 	}
 	records, err := os.ReadFile(filepath.Join(dir, "ledger.db"))
 	must(t, err)
-	if n := int64(bytes.Count(records, []byte(`"session_credentials"`))); n == 0 || n > 10*(minutes+1) {
+	if n := int64(bytes.Count(records, []byte(`"session_required"`))); n == 0 || n > 10*(minutes+1) {
 		t.Errorf("%d records", n)
+	}
+}
+
+// TestFloodOfASession: what refused calls of a session make the sidecar write has a bound, also of all sessions together. The others are
+// counted, and a post beside them leaves its record.
+func TestFloodOfASession(t *testing.T) {
+	for _, tt := range []struct {
+		name            string
+		sessions, calls int
+		wantRecords     int
+	}{
+		{"one session", 1, 1000, 50},
+		{"all sessions together", 20, 45, 500},
+	} {
+		for _, line := range []string{"DELETE https://a.example/x", "GET http://" + InternalHost + "/v1/event", "POST https://a.example/elsewhere"} {
+			t.Run(tt.name+" "+line, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					l := newLoadRig(t, Load{})
+					core, logs := observer.New(zapcore.InfoLevel)
+					registry := prometheus.NewRegistry()
+					l.pipeline = l.succeed(Load{Refused: 50}, func(o *PipelineOptions) {
+						o.Log, o.LogLater = zap.New(core), nil
+						var err error
+						o.Metrics, err = NewMetrics(registry)
+						must(t, err)
+					})
+					var last string
+					for range tt.sessions {
+						last = l.open()
+						for range tt.calls {
+							l.call(last, line)
+						}
+					}
+					_, n := l.record.last()
+					if lines := logs.TakeAll(); n != tt.wantRecords || len(lines) != n {
+						t.Errorf("%d records and %d lines, want %d", n, len(lines), tt.wantRecords)
+					}
+					if strings.Contains(l.call(last, line).Body.String(), `"post":"post_`) {
+						t.Error("the answer names a record that there is not")
+					}
+					l.want(http.StatusCreated, 1, last, postA)
+					if rec, after := l.record.last(); after != n+1 || rec.Flow != flowPost {
+						t.Errorf("the post left %d records, the last %+v", after-n, rec)
+					}
+					_ = logs.TakeAll()
+					time.Sleep(flood.Window)
+					synctest.Wait()
+					var said int64
+					for _, line := range logs.TakeAll() {
+						said += line.ContextMap()["calls"].(int64)
+					}
+					if left := leftOut(t, registry); int64(left) != said || said < int64(tt.sessions*tt.calls-n) {
+						t.Errorf("%d calls were left out, the log says %d and the metric %g", tt.sessions*tt.calls-n, said, left)
+					}
+				})
+			})
+		}
 	}
 }

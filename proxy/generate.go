@@ -2,76 +2,97 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/generate"
 )
 
 // generateTimeout bounds a call to a model that an agent has asked the mediator for, to the end of its answer.
 const generateTimeout = 10 * time.Minute
 
-// isGenerate reports whether a call asks the mediator for a model's answer.
-func isGenerate(c *call) bool {
+// promptCall is the call to a model that an agent's prompt has become. From step 2 on it takes the way of any call.
+type promptCall struct {
+	modelCall
+	generate generate.Call
+	cancel   context.CancelFunc
+	budget   *body.Share
+}
+
+// isPrompt reports whether a call asks the mediator for a model's answer.
+func isPrompt(c *call) bool {
 	return c.target.Host == InternalHost && c.r.Method == http.MethodPost && c.r.URL.Path == generate.Path
 }
 
-// generate turns a call that asks the mediator for a model's answer into the call to the model. From there on that takes the way of any other call, as
-// if the agent had made it. The caller calls done at its end, also after an error.
-func (p *Pipeline) generate(c *call) (done func(), err error) {
+// prompt turns a call that asks the mediator for a model's answer into the call to the model.
+func (c *call) prompt() error {
 	c.record.Flow = flowInternal
-	ctx, cancel := context.WithTimeout(c.r.Context(), generateTimeout)
-	held, err := p.readBody(c, generate.MaxRequest, ContentJSON)
+	held, err := c.readBody(generate.MaxRequest, ContentJSON)
 	if err != nil {
 		c.closeAfter()
-		return cancel, err
+		return err
 	}
 	defer held.Close()
 	asked, err := generate.Read(held.Text)
 	if err != nil {
-		return cancel, err
+		return err
 	}
 	if asked.Probe != "" {
 		prompt, err := c.session.Chain.Probe(asked.Probe)
 		if err != nil {
-			return cancel, err
+			return err
 		}
 		asked.Put(prompt)
 	}
-	model, err := p.o.Rules.models.Find(asked.Model)
+	model, err := c.p.o.Rules.models.Find(asked.Model)
 	if err != nil {
-		return cancel, err
+		return err
 	}
+	ctx, cancel := context.WithTimeout(c.r.Context(), generateTimeout)
 	request, err := model.Request(ctx, asked, c.r)
 	if err != nil {
-		return cancel, err
+		cancel()
+		return err
 	}
-	budget := p.bodies.Answers()
-	c.probe = asked.Probe
-	c.generated = &generate.Call{
-		Stream: asked.Stream, Record: c.record.ID, Key: c.session.Content[:], Take: budget.Take, Receipt: func() (*generate.Receipt, error) { return p.modelReceipt(c) },
+	m := &promptCall{modelCall: modelCall{plain: plain{c}, probe: asked.Probe}, cancel: cancel}
+	m.budget = c.p.bodies.Answers(c.session.ID)
+	m.generate = generate.Call{
+		Stream: asked.Stream, Record: c.record.ID, Key: c.session.Content[:], Take: m.budget.Take, Receipt: m.made,
 	}
-	if c.probe != "" {
-		c.generated.Said = func(text string) { c.receipt.Answered(text) }
+	if m.probe != "" {
+		m.generate.Said = func(text string) { c.receipt.Answered(text) }
 	}
-	c.r = request
+	c.conversation, c.r = m, request
 	c.route(model.Target)
 	c.record.Flow, c.record.Message = flowEgress, "generate"
-	return func() { cancel(); budget.Free() }, nil
+	return nil
 }
 
-// modelReceipt returns the receipt of a call to a model whose answer has ended, and nil where receipts are not made.
-func (p *Pipeline) modelReceipt(c *call) (*generate.Receipt, error) {
-	if c.receipt == nil {
+func (m *promptCall) answer(ctx context.Context, resp *http.Response) error {
+	m.observer.Begin(resp)
+	if err := m.generate.Answer(resp, m.observer.Request()); err != nil {
+		return err
+	}
+	return m.relay(ctx, resp)
+}
+
+// made returns the receipt of the call, whose answer has ended, and nil where receipts are not made.
+func (m *promptCall) made() (*generate.Receipt, error) {
+	if m.receipt == nil {
 		return nil, nil
 	}
-	p.count(c)
-	c.receipt.EndModel(c.record.State, c.model.Interaction(), time.Time{}) // the answer brings the receipt, so it cannot have been handed over
-	ctx, cancel := context.WithTimeout(c.r.Context(), p.o.Timeouts.Step)
+	m.count(true)
+	m.counted = true
+	// The answer brings the receipt, so the receipt cannot say when the agent had it.
+	m.receipt.EndModel(m.record.State, m.observer.Interaction(), time.Time{})
+	ctx, cancel := context.WithTimeout(m.r.Context(), m.p.o.Timeouts.Step)
 	defer cancel()
-	token, err := c.receipt.Receipt(ctx)
+	token, err := m.receipt.Receipt(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -79,5 +100,23 @@ func (p *Pipeline) modelReceipt(c *call) (*generate.Receipt, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &generate.Receipt{Token: token, Hash: evidence.HashToken(token), Timing: claims.Timing, Chain: claims.Chain, Challenge: claims.Challenge}, nil
+	return &generate.Receipt{
+		Token: token, Hash: evidence.HashToken(token),
+		Timing: claims.Timing, Chain: claims.Chain, Challenge: claims.Challenge,
+	}, nil
+}
+
+// refuse adds what the model's API has said.
+func (m *promptCall) refuse(w http.ResponseWriter, d problem.Details, err error) {
+	var failed *generate.Failure
+	if errors.As(err, &failed) {
+		d.Upstream = failed.Document()
+	}
+	m.plain.refuse(w, d, err)
+}
+
+func (m *promptCall) end(handed time.Time) {
+	m.modelCall.end(handed)
+	m.cancel()
+	m.budget.Free()
 }

@@ -137,29 +137,29 @@ func TestGenerateDefaults(t *testing.T) {
 func TestGenerateRefused(t *testing.T) {
 	p := newGenerateRig(t, answerModels)
 	for _, tt := range []struct{ code, body string }{
-		{"generate_malformed", `{`},
-		{"generate_malformed", `[]`},
-		{"generate_malformed", `{"prompt":"x"} {}`},
-		{"generate_malformed", `{"prompt":"x","prompt":"y"}`},
-		{"generate_malformed", `{"prompt":"x","Prompt":"y"}`},
-		{"generate_malformed", "{\"prompt\":\"\xff\"}"},
-		{"generate_malformed", `{}`},
-		{"generate_malformed", `{"prompt":" "}`},
-		{"generate_malformed", `{"prompt":["x"]}`},
-		{"generate_malformed", `{"probe":"p","prompt":"x"}`},
-		{"generate_malformed", `{"probe":"p","system":"x"}`},
-		{"generate_malformed", `{"probe":"p","maxTokens":1}`},
-		{"generate_malformed", `{"probe":"p","temperature":0}`},
-		{"generate_malformed", `{"probe":"p","stream":true}`},
-		{"probe_unknown", `{"probe":"p"}`},
-		{"generate_malformed", `{"prompt":"x","tools":[{"type":"web_search"}]}`},
-		{"generate_malformed", `{"prompt":"x","maxTokens":0}`},
-		{"generate_malformed", `{"prompt":"x","maxTokens":101}`},
-		{"generate_malformed", `{"prompt":"x","maxTokens":1.5}`},
-		{"generate_malformed", `{"prompt":"x","temperature":2.1}`},
-		{"generate_malformed", `{"prompt":"x","stream":"true"}`},
+		{"query_malformed", `{`},
+		{"query_malformed", `[]`},
+		{"query_malformed", `{"prompt":"x"} {}`},
+		{"query_malformed", `{"prompt":"x","prompt":"y"}`},
+		{"query_malformed", `{"prompt":"x","Prompt":"y"}`},
+		{"query_malformed", "{\"prompt\":\"\xff\"}"},
+		{"query_malformed", `{}`},
+		{"query_malformed", `{"prompt":" "}`},
+		{"query_malformed", `{"prompt":["x"]}`},
+		{"query_malformed", `{"probe":"p","prompt":"x"}`},
+		{"query_malformed", `{"probe":"p","system":"x"}`},
+		{"query_malformed", `{"probe":"p","maxTokens":1}`},
+		{"query_malformed", `{"probe":"p","temperature":0}`},
+		{"query_malformed", `{"probe":"p","stream":true}`},
+		{"not_found", `{"probe":"p"}`},
+		{"query_malformed", `{"prompt":"x","tools":[{"type":"web_search"}]}`},
+		{"query_malformed", `{"prompt":"x","maxTokens":0}`},
+		{"query_malformed", `{"prompt":"x","maxTokens":101}`},
+		{"query_malformed", `{"prompt":"x","maxTokens":1.5}`},
+		{"query_malformed", `{"prompt":"x","temperature":2.1}`},
+		{"query_malformed", `{"prompt":"x","stream":"true"}`},
 		{"generate_model", `{"prompt":"x","model":"another"}`},
-		{"content_type", ``},
+		{"content_malformed", ``},
 		{"content_too_large", `{"prompt":"` + strings.Repeat("x", generate.MaxRequest) + `"}`},
 	} {
 		p.wantRefused(tt.code, "POST", generateURL, tt.body)
@@ -167,8 +167,8 @@ func TestGenerateRefused(t *testing.T) {
 			t.Errorf("%s: the record is %+v", tt.body, rec)
 		}
 	}
-	p.wantRefused("content_type", "POST", generateURL, `{"prompt":"x"}`, "Content-Type", "text/plain") // beside that of JSON
-	p.wantRefused("internal_unknown", "PUT", generateURL, `{"prompt":"x"}`)
+	p.wantRefused("content_malformed", "POST", generateURL, `{"prompt":"x"}`, "Content-Type", "text/plain") // beside that of JSON
+	p.wantRefused("not_found", "PUT", generateURL, `{"prompt":"x"}`)
 	p.sessions.CloseStanding()
 	p.wantRefused("session_required", "POST", generateURL, `{"prompt":"x"}`)
 	none := newModelRig(t, answerModels)
@@ -223,12 +223,12 @@ func TestGenerateFailures(t *testing.T) {
 		"no content":             {answer(204, jsonType, ""), "generate_refused", `{"status":204}`},
 		"a redirect":             {answer(307, jsonType, "", "Location", "https://elsewhere.example.com/"), "generate_refused", `{"status":307}`},
 		"the credential":         {answer(401, jsonType, `{"error":{"message":"`+secretToken+` is wrong"}}`), "generate_refused", `{"status":401}`},
-		"the credential, echoed": {answer(200, jsonType, `{"choices":[{"message":{"content":"`+secretToken+`"},"finish_reason":"stop"}]}`), "credential_echoed", ""},
-		"a page":                 {answer(200, "text/html", `<html>`), "generate_unread", ""},
-		"no JSON":                {answer(200, jsonType, `{"choices":`), "generate_unread", ""},
-		"too large":              {answer(200, jsonType, strings.Repeat(" ", 5<<20)), "generate_unread", ""},
-		"an event too large":     {answer(200, stream, "data: "+strings.Repeat("x", 2<<20)), "generate_unread", ""},
-		"no event":               {answer(200, stream, began+"data: {\n\n"), "generate_unread", ""},
+		"the credential, echoed": {answer(200, jsonType, `{"choices":[{"message":{"content":"`+secretToken+`"},"finish_reason":"stop"}]}`), "answer_withheld", ""},
+		"a page":                 {answer(200, "text/html", `<html>`), "generate_refused", ""},
+		"no JSON":                {answer(200, jsonType, `{"choices":`), "generate_refused", ""},
+		"too large":              {answer(200, jsonType, strings.Repeat(" ", 5<<20)), "generate_refused", ""},
+		"an event too large":     {answer(200, stream, "data: "+strings.Repeat("x", 2<<20)), "generate_refused", ""},
+		"no event":               {answer(200, stream, began+"data: {\n\n"), "generate_refused", ""},
 		"an error in a stream":   {answer(200, stream, began+"data: {\"error\":{\"message\":\""+secretText+"\",\"code\":\"server_error\"}}\n\n"), "generate_refused", `{"status":200,"code":"server_error"}`},
 		"the end is missing":     {answer(200, stream, began), "upstream_lost", ""},
 		"nothing at all":         {answer(200, stream, ""), "upstream_lost", ""},
@@ -243,7 +243,7 @@ func TestGenerateFailures(t *testing.T) {
 			w.Header().Set("Content-Length", "100")
 			_, _ = io.WriteString(w, "{")
 		}, "upstream_lost", ""},
-		"text without end": {answer(200, stream, strings.Repeat("data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\""+strings.Repeat("x", 4000)+"\"}}]}\n\n", 1100)), "generate_unread", ""},
+		"text without end": {answer(200, stream, strings.Repeat("data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\""+strings.Repeat("x", 4000)+"\"}}]}\n\n", 1100)), "generate_refused", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newGenerateRig(t, tt.answer)
@@ -260,7 +260,7 @@ func TestGenerateFailures(t *testing.T) {
 			if rec, n := p.record.last(); n != 1 || rec.Code != tt.code || d.Post != rec.ID || strings.Contains(answer, secretToken) {
 				t.Errorf("%d records, %+v; the answer is %s", n, rec, answer)
 			}
-			if free := p.pipeline.bodies.Answers(); free.Take(64<<20) != nil {
+			if free := p.pipeline.bodies.Answers("other"); free.Take(32<<20) != nil {
 				t.Error("memory is not given back")
 			}
 		})
@@ -303,7 +303,7 @@ func TestGenerateEitherWay(t *testing.T) {
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, ": hi\r\n\r\ndata:{\"choices\":[{\"delta\":{\"reasoning_content\":\"hm\",\"content\":\"a\"}}]}\r\n\r\ndata:{\"choices\":[{\"delta\":{\"content\":\"b\"},\"finish_reason\":\"odd\"}]}\r\n\r\n")
+		_, _ = io.WriteString(w, ": hi\r\n\r\ndata:{\"choices\":[{\"delta\":{\"reasoning_content\":\"hm\",\"content\":\"a\"}}]}\r\n\r\ndata:{\"choices\":[{\"delta\":{\"content\":\"b\"},\"finish_reason\":\"odd\"}]}\r\n\r\ndata: [DONE]\r\n\r\n")
 	})
 	_, streamed := p.send("POST", generateURL, `{"prompt":"x","stream":true}`)
 	if all := eventsOf(t, streamed); len(all) != 2 || all[0] != (event{"text", `{"text":"a\nb <&"}`}) || !strings.HasSuffix(all[1].Data, `"finishReason":"length"}`) {
@@ -360,7 +360,7 @@ func TestGenerateSessions(t *testing.T) {
 		_ = http.NewResponseController(w).Flush()
 		asked.Done()
 		<-going
-		_, _ = io.WriteString(w, "data: {\"choices\":[{\"delta\":{\"content\":\" more\"},\"finish_reason\":\"stop\"}]}\n\n")
+		_, _ = io.WriteString(w, "data: {\"choices\":[{\"delta\":{\"content\":\" more\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n")
 	})
 	other, password, err := p.sessions.Open(trigger.Event{ID: "evt_2"}, "worker-1", nil)
 	must(t, err)

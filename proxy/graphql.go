@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/graphql"
@@ -11,13 +12,18 @@ import (
 )
 
 // kindGraphQL is the kind of a GraphQL endpoint.
-const kindGraphQL = "graphql"
+var kindGraphQL = kind{
+	name:  "graphql",
+	is:    func(r rule) bool { return r.graphQL() != nil },
+	check: func(rules []rule) (int, error) { return graphql.CheckRules(of(rules, rule.graphQL)) },
+	begin: func(c *call) conversation { return graphQLCall{plain{c}} },
+}
 
-// graphQLReads are the methods by which a GraphQL server takes queries in a URL. It should take no mutations by them, and some do.
+// graphQLReads are the methods by which a GraphQL server takes queries in a URL. Some take mutations by them too.
 var graphQLReads = []string{http.MethodGet, http.MethodHead}
 
-// readsByGraphQL returns rules that lead calls by graphQLReads to the GraphQL endpoints of which no rule names those methods. There they are
-// refused. Otherwise a rule for reads of the whole host would let a mutation in a URL pass.
+// readsByGraphQL returns rules by which GraphQL endpoints refuse graphQLReads that their own rules do not name.
+// Otherwise a rule for reads of the whole host would let a mutation in a URL pass.
 func readsByGraphQL(rules []*match.Rule) []*match.Rule {
 	type url struct {
 		scheme, host, path string
@@ -26,58 +32,62 @@ func readsByGraphQL(rules []*match.Rule) []*match.Rule {
 	at := func(m match.Match) url { return url{m.Scheme, m.Host, m.Path, m.Port} }
 	named := make(map[url]bool)
 	for _, r := range rules {
-		if r.Kind == kindGraphQL && slices.Contains(r.Match.Methods, http.MethodGet) {
+		if r.Kind == kindGraphQL.name && slices.Contains(r.Match.Methods, http.MethodGet) {
 			named[at(r.Match)] = true
 		}
 	}
 	var guards []*match.Rule
 	for _, r := range rules {
-		if r.Kind != kindGraphQL || named[at(r.Match)] {
+		if r.Kind != kindGraphQL.name || named[at(r.Match)] {
 			continue
 		}
 		named[at(r.Match)] = true
 		m := r.Match
 		m.Methods = graphQLReads
-		guards = append(guards, &match.Rule{Match: m, Kind: kindGraphQL})
+		guards = append(guards, &match.Rule{Match: m, Kind: kindGraphQL.name})
 	}
 	return guards
 }
 
-// graphQLJudge reads calls to GraphQL endpoints.
-type graphQLJudge struct{}
+// graphQLCall is a call to a GraphQL endpoint.
+type graphQLCall struct{ plain }
 
-func (graphQLJudge) read(c *call, rules []rule) (rule, error) {
-	c.refusal = graphql.WriteProblem
-	operations, err := readGraphQL(c)
+func (m graphQLCall) choose(rules []rule) (rule, error) {
+	operations, err := m.read()
 	if err != nil {
 		return rule{}, err
 	}
-	c.record.Message = clip(graphql.Does(operations), maxMessage)
+	m.record.Message = clip(graphql.Does(operations), maxMessage)
 	i, err := graphql.Choose(operations, of(rules, rule.graphQL))
 	if err != nil {
 		return rule{}, err
 	}
 	chosen := rules[i]
 	if chosen.action != nil {
-		if c.r.Method != http.MethodPost {
-			return rule{}, refusal.New("graphql_get_refused", "a mutation is sent by POST, not in a URL")
+		if m.r.Method != http.MethodPost {
+			return rule{}, refusal.New("graphql_refused", "a mutation is sent by POST, not in a URL")
 		}
-		c.message = &policy.Message{GraphQL: &policy.GraphQL{Type: chosen.action.GraphQL.Type, Fields: graphql.Fields(operations)}}
-		c.record.Message = c.message.Does() // as it is bound
+		fields := graphql.Fields(operations)
+		m.does = &policy.Message{GraphQL: &policy.GraphQL{Type: chosen.action.GraphQL.Type, Fields: fields}}
+		m.record.Message = m.does.Does() // as it is bound
 	}
 	return chosen, nil
+}
+
+func (m graphQLCall) refuse(w http.ResponseWriter, d problem.Details, _ error) {
+	graphql.WriteProblem(w, d)
 }
 
 // maxMessage bounds what a record says of a message, in bytes.
 const maxMessage = 1024
 
-// readGraphQL reads the operations of a call.
-func readGraphQL(c *call) ([]graphql.Operation, error) {
+// read reads the operations of the call.
+func (m graphQLCall) read() ([]graphql.Operation, error) {
 	switch {
-	case c.r.Method == http.MethodPost && c.held != nil:
-		return graphql.ReadPost(c.r.Header, c.r.URL, c.held.Text)
-	case slices.Contains(graphQLReads, c.r.Method) && c.held == nil:
-		return graphql.ReadGet(c.r.URL)
+	case m.r.Method == http.MethodPost && m.held != nil:
+		return graphql.ReadPost(m.r.Header, m.r.URL, m.held.Text)
+	case slices.Contains(graphQLReads, m.r.Method) && m.held == nil:
+		return graphql.ReadGet(m.r.URL)
 	}
-	return nil, refusal.New("graphql_malformed", "a GraphQL request is a POST with a body, or a GET without one")
+	return nil, refusal.New("message_malformed", "a GraphQL request is a POST with a body, or a GET without one")
 }

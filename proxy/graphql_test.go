@@ -101,19 +101,19 @@ func TestGraphQLThatIsRefused(t *testing.T) {
 			header                   []string
 			want                     string
 		}{
-			{"a mutation that no rule names", "POST", "/graphql", `{"query":"mutation { deleteRepository(input: {}) { id } }"}`, nil, "graphql_unmatched"},
-			{"a batch", "POST", "/graphql", "[" + viewer + "]", nil, "graphql_batch_refused"},
-			{"a persisted query", "POST", "/graphql", `{"extensions":{"persistedQuery":{}}}`, nil, "graphql_persisted_refused"},
-			{"a subscription", "POST", "/graphql", `{"query":"subscription { a }"}`, nil, "graphql_unmatched"},
-			{"two types", "POST", "/graphql", viewer, []string{"Content-Type", "application/graphql"}, "content_type"},
-			{"no document", "POST", "/graphql", "", []string{"Content-Type", "application/json"}, "graphql_malformed"},
-			{"a document in the URL", "POST", "/graphql" + mutation, comment, nil, "query_refused"},
-			{"a mutation by GET", "GET", "/graphql" + mutation, "", nil, "graphql_get_refused"},
-			{"one with a body", "GET", "/graphql" + mutation, comment, nil, "graphql_malformed"},
-			{"another spelling of the path", "GET", "/graphql/" + mutation, "", nil, "path_ambiguous"},
-			{"in capitals", "GET", "/GraphQL" + mutation, "", nil, "path_ambiguous"},
-			{"a compressed body", "POST", "/graphql", viewer, []string{"Content-Encoding", "gzip"}, "content_encoded"},
-			{"a WebSocket", "GET", "/graphql", "", []string{"Connection", "Upgrade", "Upgrade", "websocket"}, "upgrade_refused"},
+			{"a mutation that no rule names", "POST", "/graphql", `{"query":"mutation { deleteRepository(input: {}) { id } }"}`, nil, "action_unmatched"},
+			{"a batch", "POST", "/graphql", "[" + viewer + "]", nil, "message_malformed"},
+			{"a persisted query", "POST", "/graphql", `{"extensions":{"persistedQuery":{}}}`, nil, "graphql_refused"},
+			{"a subscription", "POST", "/graphql", `{"query":"subscription { a }"}`, nil, "action_unmatched"},
+			{"two types", "POST", "/graphql", viewer, []string{"Content-Type", "application/graphql"}, "content_malformed"},
+			{"no document", "POST", "/graphql", "", []string{"Content-Type", "application/json"}, "message_malformed"},
+			{"a document in the URL", "POST", "/graphql" + mutation, comment, nil, "override_refused"},
+			{"a mutation by GET", "GET", "/graphql" + mutation, "", nil, "graphql_refused"},
+			{"one with a body", "GET", "/graphql" + mutation, comment, nil, "message_malformed"},
+			{"another spelling of the path", "GET", "/graphql/" + mutation, "", nil, "request_malformed"},
+			{"in capitals", "GET", "/GraphQL" + mutation, "", nil, "request_malformed"},
+			{"a compressed body", "POST", "/graphql", viewer, []string{"Content-Encoding", "gzip"}, "content_malformed"},
+			{"a WebSocket", "GET", "/graphql", "", []string{"Connection", "Upgrade", "Upgrade", "websocket"}, "egress_denied"},
 		} {
 			t.Run(tt.name, func(t *testing.T) {
 				p.T = t
@@ -133,10 +133,10 @@ func TestGraphQLThatIsRefused(t *testing.T) {
 		problem.Details
 		Errors []struct{ Message string }
 	}
-	if err := json.Unmarshal([]byte(text), &d); err != nil || resp.Header.Get("Content-Type") != "application/json" || len(d.Errors) != 1 || !strings.HasPrefix(d.Errors[0].Message, "graphql_unmatched: no rule names the query viewer") {
+	if err := json.Unmarshal([]byte(text), &d); err != nil || resp.Header.Get("Content-Type") != "application/json" || len(d.Errors) != 1 || !strings.HasPrefix(d.Errors[0].Message, "action_unmatched: no rule names the query viewer") {
 		t.Errorf("got %v %s", resp.Header, text)
 	}
-	if rec, _ := p.record.last(); rec.Message != "query viewer" || rec.Code != "graphql_unmatched" || rec.ID != d.Post {
+	if rec, _ := p.record.last(); rec.Message != "query viewer" || rec.Code != "action_unmatched" || rec.ID != d.Post {
 		t.Errorf("recorded was %+v", rec)
 	}
 }

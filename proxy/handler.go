@@ -5,12 +5,13 @@ import (
 	"net/http"
 	"sync/atomic"
 
+	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// Handler holds the pipeline of a process whose configuration can change while it runs: it gives each request to the pipeline in force, which
-// keeps it to its end. So a call sees one configuration and never parts of two, and a tunnel, which is decided by one pipeline, brings each of
-// its requests to the one in force by then. It is safe for concurrent use.
+// Handler gives each request to the current pipeline, which keeps it to its end: a call sees one configuration and
+// never parts of two. Each request in a tunnel goes to the pipeline that is current by then. It is safe for concurrent
+// use.
 type Handler struct{ inForce atomic.Pointer[Pipeline] }
 
 // NewHandler makes a handler with its first pipeline.
@@ -32,6 +33,14 @@ func (c *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.Pipeline
 // Connect is for [Options].Connect.
 func (c *Handler) Connect(r *http.Request, t upstream.Target) (context.Context, error) {
 	return c.Pipeline().Connect(r, t)
+}
+
+// Party is for [Options].Party: a tunnel counts for its session, or for all callers without a session.
+func (c *Handler) Party(r intercept.Route) string {
+	if s, err := c.Pipeline().o.Sessions.Of(r); err == nil {
+		return s.ID
+	}
+	return ""
 }
 
 // Refused is for [Options].Refused.

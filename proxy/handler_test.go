@@ -79,11 +79,11 @@ func TestHandlerSwap(t *testing.T) {
 // TestLoadGoesOn: what has been counted under one pipeline counts under the next.
 func TestLoadGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		same := Load{Calls: 1, Session: Rate{PerSecond: 1, Burst: 3}, Host: Rate{PerSecond: 0.1, Burst: 2}, Breaker: upstream.Breaker{Failures: 2, Pause: time.Minute}}
+		same := Load{Calls: 1, Session: Rate{PerSecond: 1, Burst: 3}, Host: Rate{PerSecond: 0.2, Burst: 4}, Breaker: upstream.Breaker{Failures: 2, Pause: time.Minute}}
 		l := newLoadRig(t, same)
 		l.want(http.StatusCreated, 2, "", readA)
 		l.pipeline = l.succeed(same, nil)
-		l.refused("rate_limited", http.StatusTooManyRequests, 10, "", readA) // the host
+		l.refused("rate_limited", http.StatusTooManyRequests, 20, "", readA) // the host
 		l.refused("rate_limited", http.StatusTooManyRequests, 1, "", readA)  // the session
 
 		wider := same

@@ -20,6 +20,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/generate"
 	"github.com/actionproof/mediator/proxy/inference"
@@ -69,7 +70,7 @@ func newReceiptsRig(t testing.TB, answer http.HandlerFunc) *receiptsRig {
 	must(t, err)
 	issuer, err := signer.New(interaction.Kind, key, signer.Options{Issuer: "sidecar", Audience: "aud", Lifetime: interaction.Lifetime, Now: time.Now})
 	must(t, err)
-	store, err := ledger.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Now: time.Now})
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqlite.Options{Now: time.Now})
 	must(t, err)
 	r := &receiptsRig{ledger: &faultyLedger{Queue: ledger.NewQueue(store, func(ledger.Record, error) {})}, key: &faultyKey{Issuer: issuer}}
 	keeper, err := receipts.New(t.Context(), receipts.Options{
@@ -191,7 +192,7 @@ func TestPostNamesOpenCalls(t *testing.T) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		_ = http.NewResponseController(w).Flush()
 		<-goOn
-		_, _ = io.WriteString(w, "data: {\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}\n\n")
+		_, _ = io.WriteString(w, "data: {\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n")
 	})
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.base+"/v1/chat/completions", strings.NewReader(askModel))
 	must(t, err)
@@ -228,7 +229,7 @@ func TestReceiptsFailClosed(t *testing.T) {
 	r.key.away.Store(true)
 	r.send("POST", "/v1/chat/completions", askModel)
 	r.wantModel(t)
-	r.wantRefused("interaction_unsigned", "POST", "/posts", "{}")
+	r.wantRefused("custody_unavailable", "POST", "/posts", "{}")
 	r.key.away.Store(false)
 	r.chain(t, 2)
 	if resp, answer := r.send("POST", "/posts", "{}"); resp.StatusCode != http.StatusOK {
@@ -375,11 +376,12 @@ func TestNothingIsKeptOfARequest(t *testing.T) {
 	asked, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(askModel), key)
 	must(t, err)
 	c := &call{
-		r: httptest.NewRequest(http.MethodPost, "/", http.NoBody), session: new(session.Session), held: new(body.Body), asked: asked,
-		model: inference.Observe(asked, time.Now(), inference.Options{Key: key, Now: time.Now}),
+		p: new(Pipeline), r: httptest.NewRequest(http.MethodPost, "/", http.NoBody), session: new(session.Session), held: new(body.Body),
 	}
-	must(t, new(Pipeline).openModel(c, &Egress{Name: "model"}))
-	if c.model.Request().Asked != nil || asked.AskedCount != 1 {
+	m := &modelCall{plain: plain{c}, observer: inference.Observe(asked, time.Now(), inference.Options{Key: key, Now: time.Now})}
+	_, err = m.sent(c.r)
+	must(t, err)
+	if m.observer.Request().Asked != nil || asked.AskedCount != 1 {
 		t.Errorf("it keeps %+v", asked)
 	}
 }

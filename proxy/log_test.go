@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"go.uber.org/zap"
@@ -24,7 +26,7 @@ func TestLogLater(t *testing.T) {
 		{name: "a write that is no post", method: "PUT", path: "/inference", body: "{}", later: true},
 		{name: "a post", method: "POST", path: "/posts", body: "{}"},
 		{name: "a refused post", method: "POST", path: "/posts", body: "{}", fails: "decision", code: "internal"},
-		{name: "a refused read", method: "GET", path: "/a//b", code: "path_ambiguous"},
+		{name: "a refused read", method: "GET", path: "/a//b", code: "request_malformed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.fails != "" {
@@ -45,5 +47,22 @@ func TestLogLater(t *testing.T) {
 			}
 			_, _ = logged.TakeAll(), later.TakeAll()
 		})
+	}
+}
+
+// TestLogOfALedgerThatIsAway: a record that waits in memory says in the log why it could not be stored at once.
+func TestLogOfALedgerThatIsAway(t *testing.T) {
+	core, logged := observer.New(zapcore.WarnLevel)
+	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Log = zap.New(core) })
+	p.record.away = true
+	p.wantRefused("request_malformed", "GET", "/a//b", "")
+	lines := logged.FilterMessage("the record of a call could not be stored at once: it waits in memory").All()
+	if len(lines) != 1 {
+		t.Fatalf("the lines are %+v", logged.All())
+	}
+	rec, _ := p.record.last()
+	said := lines[0].ContextMap()
+	if said["post"] != rec.ID || !strings.Contains(fmt.Sprint(said["error"]), "the file is locked") {
+		t.Errorf("the log says %v", said)
 	}
 }

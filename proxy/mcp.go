@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -14,126 +15,192 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/proxy/receipts"
 )
 
-// kindMCP is the kind of an endpoint of an MCP server.
-const kindMCP = "mcp"
+// kindMCP is the kind of an MCP server's endpoint.
+var kindMCP = kind{
+	name:    "mcp",
+	is:      func(r rule) bool { return r.mcp() != nil },
+	check:   func(rules []rule) (int, error) { return mcp.CheckRules(of(rules, rule.mcp)) },
+	begin:   func(c *call) conversation { return &mcpCall{plain: plain{c}} },
+	headers: "Mcp-",
+}
 
-// mcpJudge reads calls to MCP servers.
-type mcpJudge struct{ p *Pipeline }
+// lasting is what conversations know of all sessions together. It outlives a reload.
+type lasting struct {
+	tools mcp.Definitions // that MCP servers have shown
+}
 
-func (j mcpJudge) read(c *call, rules []rule) (rule, error) {
-	of := make([]*mcp.Rule, len(rules))
-	for i, r := range rules {
-		of[i] = r.mcp()
+// mcpCall is a call to an MCP server.
+type mcpCall struct {
+	plain
+	mcp     mcp.Call
+	message *mcp.Message     // nil for what is no message
+	given   inference.Values // of the result of a tool
+}
+
+func (m *mcpCall) choose(rules []rule) (rule, error) {
+	m.watch(of(rules, rule.mcp))
+	if m.r.Method != http.MethodPost {
+		return m.chooseStream(rules)
 	}
-	memory := &c.session.Memory
-	server := c.target.Authority() + c.r.URL.EscapedPath()
-	peer := mcp.Peer{Server: c.target.Scheme + "://" + server, Session: c.r.Header.Get("Mcp-Session-Id")}
-	if c.r.URL.RawQuery != "" { // which may hold a secret
-		peer.Query = evidence.HashBytes([]byte(c.r.URL.RawQuery))
-	}
-	budget := j.p.bodies.Answers()
-	c.mcp = &mcp.Call{Watch: mcp.Watch{
-		Header: c.r.Header, Peer: peer, Memory: memory, Shared: j.p.definitions, Rules: of,
-		Take: func(n int) bool { return budget.Take(n) == nil }, Free: budget.Free,
-		Changed:  func(tool, before, now string) { j.changed(c, tool, before, now) },
-		Returned: func(result []byte) { c.given = j.p.o.Receipts.Values(c.session.Chain, result) },
-	}}
-	if c.r.Method != http.MethodPost { // an event stream, or the end of a session
-		c.mcp.Unread = c.r.Method != http.MethodGet
-		if c.held != nil {
-			return rule{}, refusal.New("mcp_message_malformed", "a %s to an MCP server has no body", c.r.Method)
-		}
-		i := slices.IndexFunc(of, func(r *mcp.Rule) bool { return !r.Post })
-		return rules[max(i, 0)], mcp.CheckStream(c.r.Header)
-	}
-	var text []byte
-	if c.held != nil {
-		text = c.held.Text
-	}
-	m, err := mcp.Read(text, c.r.Header)
-	c.refusal = func(w http.ResponseWriter, d problem.Details) { mcp.WriteProblem(w, d, m) }
-	if m != nil {
-		c.record.Message = m.Does()
+	var err error
+	m.message, err = mcp.Read(m.text(), m.r.Header)
+	if m.message != nil {
+		m.record.Message = m.message.Does()
 	}
 	if err != nil {
 		return rule{}, err
 	}
-	verdict, err := mcp.Judge(m, c.r.Header, of, peer, memory)
+	chosen, err := m.judge(rules)
 	if err != nil {
 		return rule{}, err
 	}
-	if verdict.Human {
-		if err := memory.HumanAnswers(c.session.Prompted); err != nil {
-			return rule{}, err
-		}
-		j.p.o.Log.Warn("a human has answered an MCP server: the session makes no posts any more", zap.String("session", c.session.ID), zap.String("server", server))
-	}
-	chosen := rules[verdict.Rule]
-	if m.IsRequest() {
-		if c.mcp.Flight, err = memory.Begin(m, peer, chosen.action != nil); err != nil {
+	if m.message.IsRequest() {
+		if m.mcp.Flight, err = m.mcp.Memory.Begin(m.message, m.mcp.Peer, chosen.action != nil); err != nil {
 			return rule{}, err
 		}
 	}
-	c.mcp.Sent = m
+	m.mcp.Sent = m.message
 	if chosen.action != nil {
-		c.message = &policy.Message{MCP: &policy.MCP{Server: server, Tool: m.Name, Arguments: m.BoundedArguments(policy.MaxArguments)}}
+		m.does = &policy.Message{MCP: &policy.MCP{
+			Server: m.server(), Tool: m.message.Name, Arguments: m.message.BoundedArguments(policy.MaxArguments),
+		}}
 	}
 	return chosen, nil
 }
 
-// changed says that a server has shown a tool with another definition than before.
-func (j mcpJudge) changed(c *call, tool, before, now string) {
-	if len(c.record.Checks) >= maxToolChecks {
-		return
+// server names the server without the query of its URL, which may hold a secret.
+func (m *mcpCall) server() string { return m.target.Authority() + m.r.URL.EscapedPath() }
+
+// watch says what the answer is read for.
+func (m *mcpCall) watch(rules []*mcp.Rule) {
+	peer := mcp.Peer{Server: m.target.Scheme + "://" + m.server(), Session: m.r.Header.Get("Mcp-Session-Id")}
+	if m.r.URL.RawQuery != "" {
+		peer.Query = evidence.HashBytes([]byte(m.r.URL.RawQuery))
 	}
-	_ = c.check("tool definition", refusal.New("mcp_tool_changed", "the definition of the tool %.128q has changed: its hash was %.64s and is %.64s", tool, before, now))
-	j.p.o.Log.Warn("the definition of a tool has changed", zap.String("post", c.record.ID), zap.String("server", c.mcp.Peer.Server),
-		zap.String("tool", fmt.Sprintf("%.128s", tool)), zap.String("before", before), zap.String("now", now))
+	budget := m.p.bodies.Answers(m.session.ID)
+	m.mcp.Watch = mcp.Watch{
+		Header: m.r.Header, Peer: peer, Memory: &m.session.Memory, Shared: &m.p.lasting.tools, Rules: rules,
+		Take: func(n int) bool { return budget.Take(n) == nil }, Free: budget.Free,
+		Changed:  m.changed,
+		Returned: func(result []byte) { m.given = m.p.o.Receipts.Values(m.session.Chain, result) },
+	}
+}
+
+// chooseStream chooses the rule of a request without a message, by which a client opens an event stream or ends a
+// session.
+func (m *mcpCall) chooseStream(rules []rule) (rule, error) {
+	m.mcp.Unread = m.r.Method != http.MethodGet
+	if m.held != nil {
+		return rule{}, refusal.New("message_malformed", "a %s to an MCP server has no body", m.r.Method)
+	}
+	i := slices.IndexFunc(m.mcp.Rules, func(r *mcp.Rule) bool { return !r.Post })
+	return rules[max(i, 0)], mcp.CheckStream(m.r.Header)
+}
+
+// judge returns the rule that names the message.
+func (m *mcpCall) judge(rules []rule) (rule, error) {
+	verdict, err := mcp.Judge(m.message, m.r.Header, m.mcp.Rules, m.mcp.Peer, m.mcp.Memory)
+	m.mcp.Verdict = verdict
+	if verdict.Human {
+		m.p.flooded.Warn("a human has answered an MCP server, or may have: the session makes no posts any more",
+			zap.String("session", m.session.ID), zap.String("server", m.server()))
+	}
+	if err != nil {
+		return rule{}, err
+	}
+	return rules[verdict.Rule], nil
 }
 
 // maxToolChecks bounds how many changed tools stand in one record, and in the log for it.
 const maxToolChecks = 32
 
-// concludeMCP notes what became of the request that a call was, by the answer that has been relayed. Of a post it reads what the agent did not
-// wait for.
-func (c *call) concludeMCP(rest io.Reader) {
-	if c.mcp == nil || c.mcp.Answer == nil {
+// changed notes that a server has shown a tool with another definition than before.
+func (m *mcpCall) changed(tool, before, now string) {
+	if len(m.record.Checks) >= maxToolChecks {
 		return
 	}
-	if c.begun && c.mcp.Answer.Result() == mcp.ResultLost {
-		_, _ = io.Copy(io.Discard, rest) // which ends with the context of the post
+	_ = m.check("tool definition", refusal.New("mcp_tool_changed",
+		"the definition of the tool %.128q has changed: its hash was %.64s and is %.64s", tool, before, now))
+	m.p.flooded.Warn("the definition of a tool has changed",
+		zap.String("post", m.record.ID), zap.String("server", m.mcp.Peer.Server),
+		zap.String("tool", fmt.Sprintf("%.128s", tool)), zap.String("before", before), zap.String("now", now))
+}
+
+func (m *mcpCall) sent(out *http.Request) (*http.Request, error) {
+	m.mcp.Prepare(out)
+	return out, nil
+}
+
+// answer notes the result of the request. Of the answer to a post it also reads what the agent did not wait for.
+func (m *mcpCall) answer(ctx context.Context, resp *http.Response) error {
+	m.mcp.Begin(resp)
+	err := m.relay(ctx, resp)
+	answer := m.mcp.Answer
+	if answer == nil {
+		return err
 	}
-	c.mcp.Answer.Close()
-	c.setResult(c.mcp.Answer.Result())
-	if !c.mcp.Answer.Followed() {
-		_ = c.check("answer read", refusal.New("mcp_answer_unread", "the answer could not be read as it passed: what it says is not known here"))
+	if m.intended() && answer.Result() == mcp.ResultLost {
+		_, _ = io.Copy(io.Discard, resp.Body) // which ends with the context of the post
+	}
+	answer.Close()
+	m.setResult(answer.Result())
+	if !answer.Followed() {
+		_ = m.check("answer read", refusal.New("mcp_answer_unread",
+			"the answer could not be read as it passed: what it says is not known here"))
+	}
+	return err
+}
+
+// setResult notes the result of the request. A call of a tool whose answer broke off may have had its effect or not.
+func (m *mcpCall) setResult(r mcp.Result) {
+	m.record.Result = string(r)
+	if r == mcp.ResultLost && m.message.IsCall() {
+		m.indeterminate(refusal.New("indeterminate", "the answer ended before the result of the tool"))
 	}
 }
 
-// setResult notes the result of a request. A call whose answer broke off may have had its effect or not.
-func (c *call) setResult(r mcp.Result) {
-	c.record.Result = string(r)
-	if r == mcp.ResultLost && c.mcp.Sent.IsCall() {
-		c.record.State = ledger.StateIndeterminate
-		c.refuse(refusal.New("indeterminate", "the answer ended before the result of the tool"))
+func (m *mcpCall) refuse(w http.ResponseWriter, d problem.Details, err error) {
+	if m.r.Method != http.MethodPost {
+		m.plain.refuse(w, d, err)
+		return
 	}
+	mcp.WriteProblem(w, d, m.message)
 }
 
-// keepOpen reports whether the record of a call waits for a resumed answer. If so, it is finished later, and not by the caller.
-func (p *Pipeline) keepOpen(c *call) bool {
-	if c.mcp == nil || c.mcp.Answer == nil || !c.mcp.Answer.Resumable() || !c.mcp.Sent.IsCall() {
+// keep keeps a call of a tool whose answer broke off and can be resumed.
+func (m *mcpCall) keep() bool {
+	if m.mcp.Answer == nil || !m.mcp.Answer.Resumable() || !m.message.IsCall() {
 		return false
 	}
-	c.kept = true
-	c.session.Memory.Keep(c.mcp.Answer, p.o.Timeouts.Forward, func(r mcp.Result) {
+	m.stage = kept
+	m.mcp.Memory.Keep(m.mcp.Answer, m.p.o.Timeouts.Forward, func(r mcp.Result) {
 		if r != mcp.ResultLost {
-			c.record.State, c.record.Code, c.record.Step, c.record.Reason = ledger.StateForwarded, "", "", ""
+			m.resumed()
 		}
-		c.setResult(r)
-		_ = p.finish(context.Background(), c)
+		m.setResult(r)
+		_ = m.p.finish(context.Background(), m.call) // finish has logged why the record could not be kept
 	})
+	m.mcp.Done(true)
 	return true
 }
+
+func (m *mcpCall) end(handed time.Time) {
+	m.count(true)
+	if m.wentOut() && m.mcp.Sent != nil && m.message.IsCall() {
+		m.p.o.Receipts.Relay(m.session.Chain, receipts.Relayed{
+			Host: m.record.Host, Tool: m.message.Name, Arguments: m.message.BoundedArguments(maxRelayedArguments), Gave: m.given,
+		})
+	}
+	m.receipt.EndPost(m.record, handed)
+	if m.stage != kept {
+		m.mcp.Done(m.record.State != ledger.StateRefused && m.record.State != ledger.StateFailed)
+	}
+}
+
+// maxRelayedArguments bounds the arguments of a tool's call that are compared with what models have asked for.
+const maxRelayedArguments = 64 << 10

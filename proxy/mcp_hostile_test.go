@@ -6,7 +6,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/mcp"
 )
@@ -26,26 +28,94 @@ func TestMCPHumanDuringPost(t *testing.T) {
 		<-answered
 		_, _ = io.WriteString(w, "data: "+toolResult+"\n\n")
 	}, nil)
-	posted := make(chan string, 1)
-	go func() {
-		_, answer := r.send("POST", "/mcp", toolCall("create_issue"), both...)
-		posted <- answer
-	}()
+	req, err := http.NewRequest("POST", r.base+"/mcp", strings.NewReader(toolCall("create_issue")))
+	must(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", both[1])
+	resp, err := r.client.Do(req)
+	must(t, err)
+	defer resp.Body.Close()
 	<-asked
+	if _, err := io.ReadFull(resp.Body, make([]byte, 60)); err != nil { // the client sees the question
+		t.Fatal(err)
+	}
 	const answer = `{"jsonrpc":"2.0","id":1,"result":{"action":"accept","content":{"title":"what I want"}}}`
-	for { // until the question has passed
-		if _, body := r.send("POST", "/mcp", answer, both...); strings.Contains(body, "mcp_elicitation_refused") {
-			break
-		} else if !strings.Contains(body, "mcp_answer_unasked") && !strings.Contains(body, "rate_limited") {
-			t.Fatalf("a human's answer came to the server while it worked on a post: %s", body)
-		}
+	if _, body := r.send("POST", "/mcp", answer, both...); !strings.Contains(body, "mcp_answer_refused") {
+		t.Errorf("a human's answer came to the server while it worked on a post: %s", body)
 	}
 	if len(r.session.Report().Found) > 0 {
 		t.Error("the session is tainted by an answer that was refused")
 	}
 	close(answered)
-	<-posted
+	_, err = io.Copy(io.Discard, resp.Body)
+	must(t, err)
 	r.wantRecord(t, "tools/call create_issue", "ok")
+}
+
+// TestMCPHiddenQuestion hides an elicitation behind a ping of the same id. The human's answer does not come to the server, and the session makes no
+// posts any more.
+func TestMCPHiddenQuestion(t *testing.T) {
+	const elicits, pings = `{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}`, `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+	var many strings.Builder
+	for i := range 70 {
+		fmt.Fprintf(&many, `data: {"jsonrpc":"2.0","id":%d,"method":"roots/list"}`+"\n\n", 100+i)
+	}
+	for name, stream := range map[string]string{
+		"pushed out by other questions":       "data: " + elicits + "\n\n" + many.String() + "data: " + pings + "\n\n",
+		"in a message with a member twice":    `data: {"x":1,"x":1,` + elicits[1:] + "\n\ndata: " + pings + "\n\n",
+		"by a ping that clients pass over":    `data: {"x":1,"x":1,` + elicits[1:] + "\n\nevent: x\ndata: " + pings + "\n\n",
+		"with more questions than are passed": "data: " + elicits + "\n\n" + strings.Replace(many.String()+many.String(), `"id":1`, `"id":2`, 70) + "data: " + pings + "\n\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := toolRig(t, func(w http.ResponseWriter, req *http.Request) {
+				if req.Method == "GET" {
+					answerWith("text/event-stream", stream)(w, req)
+					return
+				}
+				answerWith("application/json", toolResult)(w, req)
+			}, nil)
+			req, err := http.NewRequest("GET", r.base+"/mcp", nil)
+			must(t, err)
+			resp, err := r.client.Do(req)
+			must(t, err)
+			_, _ = io.Copy(io.Discard, resp.Body) // which may be cut off
+			resp.Body.Close()
+			sent := len(r.sent)
+			if _, body := r.send("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"result":{"action":"accept","content":{"title":"what I want"}}}`, both...); !strings.Contains(body, "mcp_answer_unasked") {
+				t.Errorf("a human's answer: %s", body)
+			}
+			if len(r.sent) != sent {
+				t.Error("a human's answer came to the server")
+			}
+			if _, body := r.send("POST", "/mcp", toolCall("create_issue"), both...); !strings.Contains(body, "session_tainted") {
+				t.Errorf("a post after that: %s", body)
+			}
+		})
+	}
+}
+
+// TestMCPCutOff ends the answer of a server that asks too much, before its client has the question that is one too many.
+func TestMCPCutOff(t *testing.T) {
+	r := toolRig(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for i := range 1000 {
+			_, _ = fmt.Fprintf(w, `data: {"jsonrpc":"2.0","id":%d,"method":"ping"}`+"\n\n", i)
+			_ = http.NewResponseController(w).Flush()
+		}
+	}, nil)
+	req, err := http.NewRequest("GET", r.base+"/mcp", nil)
+	must(t, err)
+	resp, err := r.client.Do(req)
+	must(t, err)
+	defer resp.Body.Close()
+	if got, err := io.ReadAll(resp.Body); err == nil || strings.Contains(string(got), `"id":999,`) {
+		t.Errorf("%d bytes came through: %v", len(got), err)
+	}
+	for deadline := time.Now().Add(time.Minute); !r.refusedAs("mcp_answer_unread"); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the record does not say that the answer was cut off")
+		}
+	}
 }
 
 // TestMCPOneIDTwice sends a post with the id of a request that its server has not answered yet, and may answer in its place.
@@ -63,7 +133,7 @@ func TestMCPOneIDTwice(t *testing.T) {
 		r.send("POST", "/mcp", toolCall("get_issue"), session...)
 	}()
 	<-came
-	if _, body := r.send("POST", "/mcp", toolCall("create_issue"), session...); !strings.Contains(body, "mcp_message_ambiguous") {
+	if _, body := r.send("POST", "/mcp", toolCall("create_issue"), session...); !strings.Contains(body, "message_ambiguous") {
 		t.Errorf("got %s", body)
 	}
 	close(hold)
@@ -98,5 +168,31 @@ func TestMCPServersOfOneURL(t *testing.T) {
 		if _, body := r.send("POST", "/mcp?"+tt.call, toolCall("get_issue"), both...); !strings.Contains(body, tt.want) {
 			t.Errorf("listed at %s, called at %s: %s", tt.list, tt.call, body)
 		}
+	}
+}
+
+// TestMCPAnswerNotSent refuses, before it is sent, a call that goes on with an earlier one. The agent does as the refusal
+// says and sends it again: the server's question still waits.
+func TestMCPAnswerNotSent(t *testing.T) {
+	for name, tool := range map[string]string{"of a post": "create_issue", "of another call": "get_issue"} {
+		t.Run(name, func(t *testing.T) {
+			const wantsMore = `{"jsonrpc":"2.0","id":7,"result":{"resultType":"input_required","requestState":"s1"}}`
+			r := toolRig(t, answerWith("application/json", wantsMore), nil)
+			goOn := strings.Replace(toolCall(tool), `"name"`, `"requestState":"s1","name"`, 1)
+			r.send("POST", "/mcp", toolCall(tool), both...)
+			r.wantRecord(t, "tools/call "+tool, "unfinished")
+			away := refusal.New("ledger_unavailable", "for now")
+			r.record.full, r.roles.fail = away, map[string]error{"deployment": away}
+			if _, body := r.send("POST", "/mcp", goOn, both...); !strings.Contains(body, "ledger_unavailable") {
+				t.Fatalf("got %s", body)
+			}
+			r.record.full, r.roles.fail = nil, nil
+			if _, body := r.send("POST", "/mcp", goOn, both...); strings.Contains(body, "error") {
+				t.Errorf("sent again: %s", body)
+			}
+			if found := r.session.Report().Found; len(found) > 0 {
+				t.Errorf("the session makes no posts any more: %v", found)
+			}
+		})
 	}
 }

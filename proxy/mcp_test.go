@@ -291,7 +291,7 @@ func TestMCPWithTheSDK(t *testing.T) {
 				}
 				before := r.calls.Load()
 				_, err = callTool(t, s, "delete_repo", "c")
-				d := wantShown(t, err, "mcp_tool_refused")
+				d := wantShown(t, err, "action_unmatched")
 				if rec := r.wantRecord(t, "tools/call delete_repo", ""); rec.State != ledger.StateRefused || rec.ID != d.Post || r.calls.Load() != before {
 					t.Errorf("%+v", rec)
 				}
@@ -316,12 +316,12 @@ func TestMCPQuestions(t *testing.T) {
 		human               bool
 	}{
 		{"elicitation", before, "ask", func(_, reads *mcp.Rule) { reads.Elicitation = true }, "accept", "", true},
-		{"elicitation without leave", before, "ask", nil, "", "mcp_elicitation_refused", false},
+		{"elicitation without leave", before, "ask", nil, "", "mcp_answer_refused", false},
 		{"sampling", before, "think", func(_, reads *mcp.Rule) { reads.Sampling = true }, "m", "", false},
-		{"sampling without leave", before, "think", nil, "", "mcp_sampling_refused", false},
+		{"sampling without leave", before, "think", nil, "", "mcp_answer_refused", false},
 		{"roots", before, "roots", nil, "0", "", false},
 		{"a retry with a human's answer", mcp.Versions[0], "more", func(_, reads *mcp.Rule) { reads.Elicitation = true }, "thanks", "", true},
-		{"a retry without leave", mcp.Versions[0], "more", nil, "", "mcp_elicitation_refused", false},
+		{"a retry without leave", mcp.Versions[0], "more", nil, "", "mcp_answer_refused", false},
 		{"a post's retry with a human's answer", mcp.Versions[0], "more", func(post, reads *mcp.Rule) {
 			post.Tools, reads.Tools, reads.Elicitation = []string{"create_issue", "more"}, []string{"get_issue"}, true
 		}, "", "session_tainted", true},

@@ -23,13 +23,16 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 			Name: "mediator_calls_total", Help: "Calls by flow, state, rule and refusal code.",
 		}, []string{"flow", "state", "rule", "code"}),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "mediator_call_seconds", Help: "Time from the request to its recorded outcome.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
+			Name: "mediator_call_seconds", Help: "Time from the request to its recorded outcome.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
 		}, []string{"flow", "state"}),
 		steps: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "mediator_step_seconds", Help: "Time of each step of a post.", Buckets: prometheus.ExponentialBuckets(0.0001, 2, 16),
+			Name: "mediator_step_seconds", Help: "Time of each step of a post.",
+			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 16),
 		}, []string{"step"}),
 		leftOut: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "mediator_records_left_out_total", Help: "Calls of callers whose session is not known that left no record.",
+			Name: "mediator_records_left_out_total",
+			Help: "Calls beyond a quota that left no record: of callers without a session, and refused ones of sessions.",
 		}),
 	}
 	for _, c := range []prometheus.Collector{m.calls, m.took, m.steps, m.leftOut} {

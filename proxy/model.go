@@ -1,34 +1,108 @@
 package proxy
 
 import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/inference"
+	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/receipts"
 )
 
 // kindModel is the kind of an endpoint of a model API whose calls are observed.
-const kindModel = "model"
-
-// modelJudge reads calls to models.
-type modelJudge struct {
-	p   *Pipeline
-	run func(read func()) // see [inference.Options]
+var kindModel = kind{
+	name: "model",
+	is:   func(r rule) bool { return r.egress != nil && r.egress.Observe != nil },
+	check: func(rules []rule) (int, error) {
+		if len(rules) > 1 {
+			return 1, errors.New("another rule observes the same URL")
+		}
+		return 0, nil
+	},
+	begin: func(c *call) conversation {
+		if prompt, ok := c.conversation.(*promptCall); ok { // which has become a call to a model
+			return prompt
+		}
+		return &modelCall{plain: plain{c}}
+	},
 }
 
-func (j modelJudge) read(c *call, rules []rule) (rule, error) {
-	if c.held == nil {
-		return rule{}, refusal.New("model_request_malformed", "the request to the model: it has no body")
+// modelCall is an observed call to a model.
+type modelCall struct {
+	plain
+	observer *inference.Observer
+	probe    string // the id of the probe whose prompt the call is; empty for any other
+	counted  bool   // in its session, before the end
+}
+
+func (m *modelCall) choose(rules []rule) (rule, error) {
+	if m.held == nil {
+		return rule{}, refusal.New("message_malformed", "the request to the model: it has no body")
 	}
-	measure := j.p.o.Receipts.Measure(c.r.Context(), c.session.Chain)
-	request, err := inference.ReadMeasured(*rules[0].egress.Observe, c.held.Text, c.session.Content[:], measure)
+	o, keeper, key := &m.p.o, m.p.o.Receipts, m.session.Content[:]
+	measure := keeper.Measure(m.r.Context(), m.session.Chain)
+	request, err := inference.ReadMeasured(*rules[0].egress.Observe, m.held.Text, key, measure)
 	if err != nil {
 		return rule{}, err
 	}
-	budget := j.p.bodies.Answers()
-	c.model = inference.Observe(request, c.record.Started, inference.Options{
-		Key: c.session.Content[:], Now: j.p.o.Now, Go: j.run,
+	if model, ok := inference.ModelInPath(m.r.URL.EscapedPath()); ok {
+		request.Model = model
+	}
+	budget := m.p.bodies.Answers(m.session.ID)
+	m.observer = inference.Observe(request, m.record.Started, inference.Options{
+		Key: key, Now: o.Now, Go: m.p.follow,
 		Take: func(n int) bool { return budget.Take(n) == nil }, Free: budget.Free,
-		Measure: measure, Sample: j.p.o.Receipts.Wants(c.session.Chain, c.record.Host, request.Model), Ended: func() { c.receipt.Ending() },
+		Measure: measure, Sample: keeper.Wants(m.session.Chain, m.record.Host, request.Model),
+		Ended: func() { m.receipt.Ending() },
 	})
-	c.asked = request
 	return rules[0], nil
+}
+
+// sent makes durable that the call is open.
+func (m *modelCall) sent(out *http.Request) (*http.Request, error) {
+	asked := m.observer.Request()
+	receipt := m.p.o.Receipts.Model(m.session.Chain, receipts.ModelRequest{
+		Record: m.record, Ahead: intercept.CameAhead(m.r.Context()), Rule: m.record.Rule, Probe: m.probe,
+		Request: asked, Body: m.held.Text,
+	})
+	asked.Asked = nil // nobody reads them again, and the answer can take long
+	m.receipt = receipt
+	// An agent that goes away meanwhile must not leave it open whether the ledger has the call.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.r.Context()), m.p.o.Timeouts.Step)
+	defer cancel()
+	if err := receipt.Send(ctx); err != nil {
+		m.receipt = nil
+		return nil, err
+	}
+	return m.observer.Prepare(out), nil
+}
+
+func (m *modelCall) answer(ctx context.Context, resp *http.Response) error {
+	m.observer.Begin(resp)
+	return m.relay(ctx, resp)
+}
+
+// codeClientGone is the code of a call whose agent went away before it had the whole answer.
+const codeClientGone = "client_gone"
+
+func (m *modelCall) end(handed time.Time) {
+	sent := m.record.State != ledger.StateRefused
+	var said inference.Interaction
+	if m.observer != nil && (sent || m.receipt != nil) {
+		said = m.observer.Interaction()
+		if said.Outcome == inference.OutcomeCut && m.record.Code == codeClientGone {
+			said.Outcome = inference.OutcomeLeft
+		}
+		if sent {
+			m.record.Model = said.Record()
+		}
+	}
+	if !m.counted {
+		m.count(true)
+	}
+	m.receipt.EndModel(m.record.State, said, handed)
 }

@@ -35,7 +35,7 @@ const secretText = "the launch code is 0000"
 func newModelRig(t testing.TB, answer http.HandlerFunc, hosted ...string) *postRig {
 	t.Helper()
 	return newPostRig(t, answer, func(o *PipelineOptions, actions []Action) {
-		o.Load.Bodies.Memory = 8 << 20
+		o.Load.Bodies.Memory = 16 << 20
 		var egress []Egress
 		for d, path := range modelPaths {
 			m := match.Match{Scheme: actions[0].Match.Scheme, Host: actions[0].Match.Host, Port: actions[0].Match.Port, Path: path, Methods: []string{"POST"}}
@@ -217,10 +217,10 @@ func TestModelHosted(t *testing.T) {
 	p := newModelRig(t, answerModels)
 	p.wantRefused("model_hosted_tool", "POST", "/v1/responses", body)
 	p.wantRefused("model_hosted_tool", "POST", "/v1/responses", `{"model":"gpt-5","input":"x","background":true}`)
-	p.wantRefused("model_request_ambiguous", "POST", "/v1/responses", `{"model":"gpt-5","input":"x","input":"y"}`)
-	p.wantRefused("model_request_ambiguous", "POST", "/v1/chat/completions", `{"messages":[],"tools":[],"Tools":[{"type":"web_search"}]}`)
-	p.wantRefused("model_request_malformed", "POST", "/v1/chat/completions", `{"messages":`)
-	p.wantRefused("model_request_malformed", "POST", "/v1/chat/completions", "")
+	p.wantRefused("message_ambiguous", "POST", "/v1/responses", `{"model":"gpt-5","input":"x","input":"y"}`)
+	p.wantRefused("message_ambiguous", "POST", "/v1/chat/completions", `{"messages":[],"tools":[],"Tools":[{"type":"web_search"}]}`)
+	p.wantRefused("message_malformed", "POST", "/v1/chat/completions", `{"messages":`)
+	p.wantRefused("message_malformed", "POST", "/v1/chat/completions", "")
 	for _, rec := range p.record.posts {
 		if rec.Model != nil || rec.State != ledger.StateRefused {
 			t.Errorf("a refused call has the record %+v", rec)
@@ -267,7 +267,7 @@ func TestModelBytes(t *testing.T) {
 		budget                     int // of what is held of answers, in bytes
 		outcome, unread            string
 	}{
-		{"stream", "text/event-stream", "", ": hi\r\n\r\ndata:{\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}\r\n\r\n", 1 << 20, "complete", ""},
+		{"stream", "text/event-stream", "", ": hi\r\n\r\ndata:{\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}\r\n\r\ndata: [DONE]\r\n\r\n", 1 << 20, "complete", ""},
 		{"stream that is none", "text/event-stream", "", "data: \x00\xff {\n\ndata: {}\n\n", 1 << 20, "not_measured", "malformed"},
 		{"gzip", "application/json", "gzip", zipped.String(), 1 << 20, "complete", ""},
 		{"another encoding", "application/json", "br", "\x01\x02\x03", 1 << 20, "not_measured", "encoding"},
@@ -284,8 +284,8 @@ func TestModelBytes(t *testing.T) {
 				}
 				_, _ = io.WriteString(w, tt.body)
 			})
-			taken := p.pipeline.bodies.Answers()
-			must(t, taken.Take(64<<20-tt.budget))
+			taken := p.pipeline.bodies.Answers(p.session.ID)
+			must(t, taken.Take((64<<20-tt.budget)/2)) // a session may hold half
 			defer taken.Free()
 			resp, got := p.send("POST", "/v1/chat/completions", `{"messages":[{"role":"user","content":"`+secretText+`"}]}`, "Accept-Encoding", "gzip, br")
 			if got != tt.body || resp.Header.Get("Content-Encoding") != tt.encoding {
@@ -310,9 +310,9 @@ func TestModelBehind(t *testing.T) {
 		_, _ = io.WriteString(w, large)
 	})
 	blocked := make(chan struct{})
-	p.pipeline.judges[kindModel] = modelJudge{p.pipeline, func(read func()) {
+	p.pipeline.follow = func(read func()) {
 		go func() { <-blocked; read() }()
-	}}
+	}
 	resp, err := p.client.Post(p.base+"/v1/chat/completions", "application/json", strings.NewReader(`{"messages":[{"role":"user","content":"x"}],"stream":true}`))
 	must(t, err)
 	defer resp.Body.Close()
@@ -338,7 +338,7 @@ func TestModelBodyIsFreed(t *testing.T) {
 		<-answer
 	})
 	defer close(answer)
-	large := `{"messages":[{"role":"user","content":"` + strings.Repeat("x", 5<<20) + `"}]}` // of the 8 MiB for all
+	large := `{"messages":[{"role":"user","content":"` + strings.Repeat("x", 5<<20) + `"}]}` // of the 8 MiB for one session
 	for i := range 3 {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.base+"/v1/chat/completions", strings.NewReader(large))
 		must(t, err)

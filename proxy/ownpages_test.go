@@ -24,8 +24,8 @@ func TestRefusedConnectSaysWhy(t *testing.T) {
 	p := newPostRig(t, created, nil)
 	for _, tt := range []struct{ name, host, credentials, line, status string }{
 		{"no rule", "nowhere.example:443", "", "403 egress_denied: no rule allows any call to nowhere.example", "http_request_denied"},
-		{"no session", "nowhere.example:443", "Basic " + base64.StdEncoding.EncodeToString([]byte("ses_x:y")), "407 session_credentials: the proxy credentials belong to no open session; it may have ended", "http_request_denied"},
-		{"no target", "nowhere.example", "", `400 target_invalid: the CONNECT target "nowhere.example" names no port`, "http_request_denied"},
+		{"no session", "nowhere.example:443", "Basic " + base64.StdEncoding.EncodeToString([]byte("ses_x:y")), "407 session_required: the proxy credentials belong to no open session; it may have ended", "http_request_denied"},
+		{"no target", "nowhere.example", "", `400 request_malformed: the CONNECT target "nowhere.example" names no port`, "http_request_error"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, err := net.Dial("tcp", p.Addr)
@@ -80,7 +80,7 @@ func TestOwnRefusals(t *testing.T) {
 	_, err = http.ReadResponse(bufio.NewReader(c), nil)
 	must(t, err)
 	c.Close()
-	p.roles.fail["decision"] = refusal.New("control_unavailable", "10.0.0.1 is away")
+	p.roles.fail["decision"] = refusal.New("process_unavailable", "10.0.0.1 is away")
 	p.send("POST", "/posts", "{}")
 	p.send("GET", "http://"+InternalHost+"/v1/nothing", "") // no call of the agent's to anywhere
 	last, _ := p.record.last()
@@ -89,7 +89,7 @@ func TestOwnRefusals(t *testing.T) {
 		t.Fatalf("got %+v", d)
 	}
 	post, tunnel := d.Refusals[0], d.Refusals[1]
-	if post.Code != "control_unavailable" || strings.Contains(fmt.Sprint(post), "10.0.0.1") || !strings.Contains(post.Detail, "mediator posts show "+post.Post) || post.Method != "POST" || post.Path != "/posts" || post.State != "refused" || post.Remedy == "" || post.Time.IsZero() {
+	if post.Code != "process_unavailable" || strings.Contains(fmt.Sprint(post), "10.0.0.1") || !strings.Contains(post.Detail, "mediator posts show "+post.Post) || post.Method != "POST" || post.Path != "/posts" || post.State != "refused" || post.Remedy == "" || post.Time.IsZero() {
 		t.Errorf("the newest is %+v, the last record %+v", post, last)
 	}
 	if tunnel.Code != "egress_denied" || tunnel.Detail != "no rule allows any call to nowhere.example" || tunnel.Host != "nowhere.example:443" || tunnel.Method != "CONNECT" {
@@ -150,7 +150,7 @@ func TestOwnRules(t *testing.T) {
 	if d, _ := ask(); *d.Rules[0].Left != 0 {
 		t.Errorf("left: %d", *d.Rules[0].Left)
 	}
-	p.roles.fail["budget"] = refusal.New("trigger_unavailable", "away")
+	p.roles.fail["budget"] = refusal.New("process_unavailable", "away")
 	if d, body := ask(); d.Posts != nil || d.Rules[0].Left != nil || len(d.Rules) != 6 || !strings.Contains(body, `"posts":null`) {
 		t.Errorf("without the trigger service: %s", body)
 	}

@@ -38,39 +38,44 @@ type posting struct {
 // maxSteps bounds the steps of a post, each of which has Timeouts.Step.
 const maxSteps = 10
 
-// post takes a posting call through steps 3 to 10 (docs/architecture.md). Each step fails closed: nothing has been sent, and
-// what was consumed stays consumed.
+// steps are the steps of a post before it is sent, in order (docs/architecture.md). Each fails closed: nothing has been
+// sent, and what was consumed stays consumed. Only the event gets its post back, see [posting.unsent].
+var steps = [...]struct {
+	name string
+	take func(*posting, context.Context) error
+}{
+	{"deployment", (*posting).deployment},
+	{"content", (*posting).readContent},     // 3
+	{"challenge", (*posting).freshWork},     // 4
+	{"trigger", (*posting).triggerEvidence}, // 5
+	{"decision", (*posting).decide},         // 6, and 7 is begun
+	{"attest", (*posting).attest},           // 7
+	{"gate", (*posting).admit},              // 8
+	{"proof", (*posting).requestProof},      // 9
+	{"consume", (*posting).consume},         // 9, the durable part
+}
+
+// post takes a posting call through steps 3 to 10.
 func (p *Pipeline) post(c *call, a *Action) error {
 	c.record.Flow, c.record.Rule = flowPost, a.Name
 	t := &posting{call: c, action: a, stop: func() {}}
 	defer t.close()
 	ctx := c.r.Context()
-	for _, step := range []struct {
-		name string
-		take func(context.Context, *posting) error
-	}{
-		{"deployment", p.deployment},
-		{"content", p.readPost},        // 3
-		{"challenge", p.freshWork},     // 4
-		{"trigger", p.triggerEvidence}, // 5
-		{"decision", p.decide},         // 6, and 7 is begun
-		{"attest", p.attest},           // 7
-		{"gate", p.admit},              // 8
-		{"proof", p.requestProof},      // 9
-		{"consume", p.consume},         // 9, the durable part
-	} {
-		if err := p.bounded(ctx, t, step.take); err != nil {
+	for _, step := range steps {
+		if err := t.bounded(ctx, step.take); err != nil {
 			c.step(step.name)
-			return goneMeanwhile(ctx, step.name, err)
+			err = goneMeanwhile(ctx, step.name, err)
+			t.unsent(ctx, err)
+			return err
 		}
 		c.step(step.name)
 		failpoint.Reach(step.name)
 	}
-	return p.forward(ctx, t) // 10
+	return t.forward(ctx) // 10
 }
 
-// goneMeanwhile says of a step that failed when its client had gone that this may be why: who was asked then looks as if it gave no answer.
-// A verdict stays what it is.
+// goneMeanwhile reports client_gone when the client left before the step failed: another party then looks as if it gave
+// no answer. A verdict stays what it is.
 func goneMeanwhile(ctx context.Context, step string, err error) error {
 	d := problem.DetailsOf(err)
 	if ctx.Err() == nil || d.Status < http.StatusInternalServerError {
@@ -80,10 +85,10 @@ func goneMeanwhile(ctx context.Context, step string, err error) error {
 }
 
 // bounded gives a step its time.
-func (p *Pipeline) bounded(ctx context.Context, t *posting, take func(context.Context, *posting) error) error {
-	ctx, cancel := context.WithTimeout(ctx, p.o.Timeouts.Step)
+func (t *posting) bounded(ctx context.Context, take func(*posting, context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, t.p.o.Timeouts.Step)
 	defer cancel()
-	return take(ctx, t)
+	return take(t, ctx)
 }
 
 func (t *posting) close() {
@@ -93,11 +98,11 @@ func (t *posting) close() {
 	}
 }
 
-// deployment refuses while something contradicts the manifest. What was found in this session's own run is no reason here: the session
-// goes on to the receipt that says so, and is refused with it.
-func (p *Pipeline) deployment(_ context.Context, t *posting) error {
+// deployment refuses while something contradicts the manifest. What was found in this session's own run is no reason
+// here: the session goes on to the receipt that says so, and is refused with it.
+func (t *posting) deployment(context.Context) error {
 	if len(t.session.Report().Found) > 0 {
 		return nil
 	}
-	return p.o.Deployment()
+	return t.p.o.Deployment(t.session.Run)
 }

@@ -20,7 +20,7 @@ func (forgetful) Finish(context.Context, ledger.Record) error               { re
 func (forgetful) Add(context.Context, ledger.Record) error                  { return nil }
 func (forgetful) FinishLater(context.Context, ledger.Record) error          { return nil }
 func (forgetful) AddLater(context.Context, ledger.Record) error             { return nil }
-func (forgetful) Full() error                                               { return nil }
+func (forgetful) Full(string) error                                         { return nil }
 
 // BenchmarkRead takes a read through the choke point alone: no connection, no upstream, no ledger.
 func BenchmarkRead(b *testing.B) {

@@ -52,7 +52,7 @@ func TestRedirectedCallsPassTheChokePoint(t *testing.T) {
 	}
 	refused(t, "elsewhere.example.org", "egress_denied")
 	dialled = netip.MustParseAddr("192.0.2.9")
-	refused(t, "a.example.com", "destination_mismatch")
+	refused(t, "a.example.com", "target_mismatch")
 	p.sessions.Close(p.session.ID)
 	refused(t, "a.example.com", "session_required")
 	if len(p.sent) != 1 {

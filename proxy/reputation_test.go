@@ -144,7 +144,7 @@ func TestReputationEnds(t *testing.T) {
 func TestOtherReputationInTheDecision(t *testing.T) {
 	p := newPostRig(t, created, nil)
 	p.roles.decisionOf = func(d *evidence.PolicyDecision) { d.ReputationHash = evidence.HashBytes(nil) }
-	p.wantRefused("decision_other_reputation", "POST", "/posts", "{}")
+	p.wantRefused("artifacts_mismatch", "POST", "/posts", "{}")
 }
 
 // TestNoReputationIsAskedFor: where the manifest says nothing of reputations none is asked for, and none is sent.

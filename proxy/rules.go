@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/actionproof/mediator/proxy/forward"
@@ -31,34 +30,34 @@ type Action struct {
 	MaxBody int64
 	// AllowQuery admits a query; it then is part of the resource.
 	AllowQuery bool
-	// Headers are the agent's headers that go out besides the usual ones, in canonical form: a call with another is refused. Nil takes all; no
-	// evidence covers any of them.
+	// Headers are the agent's headers that go out besides the usual ones, in canonical form: a call with another is
+	// refused. Nil takes all; no evidence covers any of them.
 	Headers []string
 	// Credential is injected in place of whatever the agent sent; nil injects none.
 	Credential *forward.Credential
-	// MCP are the tools of an MCP server that the action is for, and GraphQL the mutations of a GraphQL endpoint. Both are nil for an action by
-	// origin, method and path alone.
+	// MCP names tools of an MCP server, and GraphQL mutations of a GraphQL endpoint; nil for an action about neither.
 	MCP     *mcp.Rule
 	GraphQL *graphql.Rule
 	// Gate issues the challenge and verifies the chain.
 	Gate Gate
-	// AgentSolves leaves the challenge to the agent; otherwise the runtime, which owns the whole autonomous path, solves it.
+	// TakesPart says that the gate is the API's own: the forwarded call carries the capability and the request proof.
+	TakesPart bool
+	// AgentSolves leaves the challenge to the agent; otherwise the runtime solves it.
 	AgentSolves bool
 }
 
-// Egress is a rule for calls that are no posts: reads, and writes named as such. They need a session and leave a record, but
-// no evidence.
+// Egress is a rule for calls that are no posts: reads, and writes named as such. They need a session and leave a
+// record, but no evidence.
 type Egress struct {
 	Name       string
 	Match      match.Match
 	Credential *forward.Credential
 	// WebSocket admits handshakes of WebSockets too. What passes after one is not looked into.
 	WebSocket bool
-	// MCP are the messages to an MCP server that the rule is for, and GraphQL the queries to a GraphQL endpoint. Both are nil for a rule by
-	// origin, method and path alone.
+	// MCP names messages to an MCP server, and GraphQL queries to a GraphQL endpoint; nil for a rule about neither.
 	MCP     *mcp.Rule
 	GraphQL *graphql.Rule
-	// Observe says how the calls to a model are read; nil for a rule about no model, or about one whose calls are not looked at.
+	// Observe says how the calls to a model are read; nil if they are not.
 	Observe *inference.Rule
 	// Generate offers the rule's models to agents that ask the mediator itself; nil offers none.
 	Generate *generate.Rule
@@ -70,17 +69,14 @@ type rule struct {
 	egress *Egress
 }
 
-// kind returns the kind of messages that the rule is about, and is empty for a rule about origin, method and path alone.
-func (r rule) kind() string {
-	switch {
-	case r.mcp() != nil:
-		return kindMCP
-	case r.graphQL() != nil:
-		return kindGraphQL
-	case r.egress != nil && r.egress.Observe != nil:
-		return kindModel
+// kind returns the kind of messages that the rule is about; nil for a rule about origin, method and path alone.
+func (r rule) kind() *kind {
+	for _, k := range kinds {
+		if k.is(r) {
+			return k
+		}
 	}
-	return ""
+	return nil
 }
 
 // graphQL returns which operations of a GraphQL endpoint the rule is for; nil if it is about none.
@@ -101,7 +97,7 @@ func (r rule) mcp() *mcp.Rule {
 
 // endpoint is what a call reaches: one rule, or rules of one kind of which the call's message chooses one.
 type endpoint struct {
-	kind  string
+	kind  *kind // nil for one rule about origin, method and path alone
 	rules []rule
 }
 
@@ -116,22 +112,7 @@ func of[T any](rules []rule, say func(rule) *T) []*T {
 
 // webSocket reports whether a call may ask for a WebSocket.
 func (e *endpoint) webSocket() bool {
-	return e.kind == "" && e.rules[0].egress != nil && e.rules[0].egress.WebSocket
-}
-
-// check refuses rules of one endpoint that name the same message, and returns the second of the two.
-func (e *endpoint) check() (i int, err error) {
-	switch e.kind {
-	case kindMCP:
-		return mcp.CheckRules(of(e.rules, rule.mcp))
-	case kindGraphQL:
-		return graphql.CheckRules(of(e.rules, rule.graphQL))
-	case kindModel:
-		if len(e.rules) > 1 {
-			return 1, errors.New("another rule observes the same URL")
-		}
-	}
-	return 0, nil
+	return e.kind == nil && e.rules[0].egress != nil && e.rules[0].egress.WebSocket
 }
 
 // Rules finds the rules for a call. It is built once and never changes.
@@ -147,7 +128,9 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 	var matches []*match.Rule
 	rules := make(map[*match.Rule]rule)
 	add := func(m match.Rule, to rule) {
-		m.Kind = to.kind()
+		if k := to.kind(); k != nil {
+			m.Kind = k.name
+		}
 		matches = append(matches, &m)
 		rules[&m] = to
 	}
@@ -173,18 +156,23 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 			continue
 		}
 		if err := r.models.Add(*e.Generate, e.Observe, e.Match); err != nil {
-			return nil, fmt.Errorf("proxy: %w", &match.RuleError{Rule: &match.Rule{Name: e.Name, Match: e.Match}, Err: fmt.Errorf("generate: %w", err)})
+			of := &match.Rule{Name: e.Name, Match: e.Match}
+			return nil, fmt.Errorf("proxy: %w", &match.RuleError{Rule: of, Err: fmt.Errorf("generate: %w", err)})
 		}
 	}
 	r.shown = show(actions, egress)
 	for _, e := range found.Endpoints() {
-		to := &endpoint{kind: e.Kind}
+		to := &endpoint{kind: kindOf(e.Kind)}
 		for _, m := range e.Rules {
 			if r, ok := rules[m]; ok { // readsByGraphQL's are none
 				to.rules = append(to.rules, r)
 			}
 		}
-		if i, err := to.check(); err != nil {
+		if to.kind == nil {
+			r.endpoints[e] = to
+			continue
+		}
+		if i, err := to.kind.check(to.rules); err != nil {
 			return nil, fmt.Errorf("proxy: %w", &match.RuleError{Rule: e.Rules[i], Err: err})
 		}
 		r.endpoints[e] = to

@@ -120,9 +120,9 @@ func TestPublish(t *testing.T) {
 func TestPublishRefused(t *testing.T) {
 	signature := func(document string) string { return strings.Replace(document, "{", `{"signature": "mine", `, 1) }
 	for name, tt := range map[string]struct{ url, document, code string }{
-		"another agent's signal":    {signalsURL, aSignal(otherAgent), "statement_author"},
-		"another agent's contract":  {disputeURL, aContract(otherAgent), "statement_author"},
-		"another agent's challenge": {disputeURL, aChallenge(otherAgent), "statement_author"},
+		"another agent's signal":    {signalsURL, aSignal(otherAgent), "statement_mismatch"},
+		"another agent's contract":  {disputeURL, aContract(otherAgent), "statement_mismatch"},
+		"another agent's challenge": {disputeURL, aChallenge(otherAgent), "statement_mismatch"},
 		"a signal with a signature": {signalsURL, signature(aSignal(thisAgent)), "statement_malformed"},
 		"a dispute with one":        {disputeURL, signature(aContract(thisAgent)), "statement_malformed"},
 		"a contract as a signal":    {signalsURL, aContract(thisAgent), "statement_malformed"},
@@ -140,7 +140,7 @@ func TestPublishRefused(t *testing.T) {
 	}
 	t.Run("no key", func(t *testing.T) {
 		r, _ := newSpeakingRig(t, false)
-		r.wantRefused("statement_unsigned", "POST", signalsURL, aSignal(thisAgent))
+		r.wantRefused("not_configured", "POST", signalsURL, aSignal(thisAgent))
 	})
 	t.Run("a key that does not answer", func(t *testing.T) {
 		r, by := newSpeakingRig(t, true)
@@ -172,5 +172,5 @@ func TestOwnID(t *testing.T) {
 	if len(r.node.asked) != 1 || r.node.asked[0].path != "/v1/signals?agent="+strings.ReplaceAll(otherAgent, ":", "%3A") || r.node.asked[0].caller != nil {
 		t.Errorf("the node was asked %+v", r.node.asked)
 	}
-	r.wantRefused("internal_unknown", "GET", signalsURL+"?agent=nobody", "")
+	r.wantRefused("not_found", "GET", signalsURL+"?agent=nobody", "")
 }

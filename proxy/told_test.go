@@ -29,7 +29,7 @@ const inside = "runtime-key:v3"
 // insideErrors are errors of each step as they come about, with a name of the deployment in each.
 func insideErrors(t *testing.T) map[string]error {
 	t.Helper()
-	away := wire.Peer{HTTP: &http.Client{Transport: refusing{}}, Name: "the control plane at " + inside, Unavailable: "control_unavailable"}
+	away := wire.Peer{HTTP: &http.Client{Transport: refusing{}}, Name: "the control plane at " + inside, Unavailable: "process_unavailable"}
 	errs := map[string]error{
 		"the custody denies":       custody.Unavailable(io.EOF, "Vault denies it to this role (403): update on transit/sign/%s", inside),
 		"the key is another":       custody.Unfit("the key %s is of another type", inside),
@@ -78,7 +78,8 @@ func (p *postRig) wantNothingTold(t *testing.T, answer string, err error) {
 func TestNoRefusalTellsTheAgentOfTheDeployment(t *testing.T) {
 	all := insideErrors(t)
 	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
-		o.Standing, o.Load.Unknown = true, 1000 // records of calls after the session has ended
+		o.Standing, o.Load.Unknown = true, 1000                                          // records of calls after the session has ended
+		o.Load.Session, o.Load.Host = Rate{PerSecond: maxRate}, Rate{PerSecond: maxRate} // a fast machine makes more calls
 	})
 	for _, step := range []string{"deployment", "challenge", "trigger", "decision", "gate", "proof"} {
 		for _, err := range all {
@@ -130,11 +131,13 @@ func TestNoRefusedConnectTellsTheAgentOfTheDeployment(t *testing.T) {
 
 // TestAnAPIsWordsAreForTheRecord: an API that takes part refuses in words of its own, also with a code whose sentences agents read.
 func TestAnAPIsWordsAreForTheRecord(t *testing.T) {
-	for _, code := range []string{"response_wrong", "key_unknown", "quota"} {
+	for _, code := range []string{"challenge_refused", "key_unknown", "quota"} {
 		api := http.Client{Transport: saying(`{"code":"` + code + `","detail":"see ` + inside + `"}`)}
 		client, err := gate.NewClient(gate.ClientOptions{ChallengeURL: "https://api.invalid/c", VerifyURL: "https://api.invalid/v", HTTP: &api, Now: time.Now})
 		must(t, err)
-		p := newPostRig(t, created, func(_ *PipelineOptions, actions []Action) { actions[0].Gate = client })
+		p := newPostRig(t, created, func(_ *PipelineOptions, actions []Action) {
+			actions[0].Gate, actions[0].TakesPart = client, true
+		})
 		_, answer := p.send("POST", "/posts", "{}")
 		_, err = client.Challenge(t.Context(), evidence.Binding{})
 		p.wantNothingTold(t, answer, err)

@@ -1,7 +1,7 @@
 package proxy
 
 import (
-	"io"
+	"context"
 	"net"
 	"net/http"
 	"strings"
@@ -12,24 +12,45 @@ import (
 	"github.com/actionproof/mediator/proxy/websocket"
 )
 
-// mayUpgrade admits the handshake of a WebSocket where an egress rule allows it. Nothing else may change the protocol.
-func (p *Pipeline) mayUpgrade(c *call, to *endpoint) error {
-	asksWebSocket := wire.NamesWebSocket(c.r.Header)
-	if asksWebSocket && to != nil && to.webSocket() {
+// socketCall is a call that asks for a WebSocket.
+type socketCall struct{ plain }
+
+// upgrade admits the handshake of a WebSocket where an egress rule allows it. Nothing else may change the protocol.
+func (c *call) upgrade(to *endpoint) error {
+	asks := wire.NamesWebSocket(c.r.Header)
+	if asks && to != nil && to.webSocket() {
+		c.conversation = socketCall{plain{c}}
 		return wire.CheckWebSocket(c.r)
 	}
-	c.hangUp = asksWebSocket && p.o.HangUp
-	return refusal.New("upgrade_refused", "the call asks to switch to protocol %.40q; no rule allows that", strings.Join(c.r.Header["Upgrade"], ", "))
+	if asks && c.p.o.HangUp {
+		c.stage = hungUp
+	}
+	return refusal.New("egress_denied", "the call asks to switch to protocol %.40q; no rule allows that",
+		strings.Join(c.r.Header["Upgrade"], ", "))
 }
 
-// relayWebSocket brings the answer of a handshake to the agent, and then what either side sends to the other, until both have ended or the
-// session has. What they send is no HTTP and is not looked into.
-func (p *Pipeline) relayWebSocket(c *call, resp *http.Response, carrier io.ReadCloser) error {
-	upstream, ok := carrier.(websocket.Conn)
+func (m socketCall) choose(rules []rule) (rule, error) {
+	m.record.Rule = rules[0].egress.Name
+	return rules[0], m.p.load.socket(m.call)
+}
+
+func (m socketCall) sent(out *http.Request) (*http.Request, error) {
+	wire.AskWebSocket(out.Header)
+	return out, nil
+}
+
+// answer relays the answer of a handshake, and then what either side sends, until both have ended or the session has.
+// What they send is no HTTP and is not looked into.
+func (m socketCall) answer(ctx context.Context, resp *http.Response) error {
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		return m.relay(ctx, resp)
+	}
+	m.answers()
+	upstream, ok := resp.Body.(websocket.Conn)
 	if !ok {
 		return refusal.New("upstream_lost", "the connection to the upstream cannot carry a WebSocket")
 	}
-	hijacked, _, err := http.NewResponseController(c.w).Hijack()
+	hijacked, _, err := http.NewResponseController(m.w).Hijack()
 	if err != nil {
 		return err
 	}
@@ -41,8 +62,9 @@ func (p *Pipeline) relayWebSocket(c *call, resp *http.Response, carrier io.ReadC
 	if err := writeSwitch(hijacked, resp); err != nil {
 		return refusal.New("client_gone", "the client went away before it had the answer")
 	}
-	c.record.BytesIn, c.record.BytesOut, err = websocket.Relay(agent, upstream, p.o.Timeouts.WebSocketIdle, c.session.Life().Done())
-	c.step("relay")
+	idle, life := m.p.o.Timeouts.WebSocketIdle, m.session.Life().Done()
+	m.record.BytesIn, m.record.BytesOut, err = websocket.Relay(agent, upstream, idle, life)
+	m.step("relay")
 	return err
 }
 
@@ -51,5 +73,6 @@ func writeSwitch(agent net.Conn, resp *http.Response) error {
 	h := make(http.Header)
 	forward.CopyHeader(h, resp)
 	wire.AskWebSocket(h) // an answer says the same
-	return (&http.Response{StatusCode: http.StatusSwitchingProtocols, ProtoMajor: 1, ProtoMinor: 1, Header: h}).Write(agent)
+	head := http.Response{StatusCode: http.StatusSwitchingProtocols, ProtoMajor: 1, ProtoMinor: 1, Header: h}
+	return head.Write(agent)
 }

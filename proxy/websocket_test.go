@@ -84,7 +84,7 @@ func (p *postRig) wantEnd(c net.Conn, code string, bytes int64) {
 		rec.Rule != "sockets" || rec.Flow != flowEgress || rec.Session == "" {
 		p.T.Errorf("recorded was %+v", rec)
 	}
-	for p.pipeline.load.open.Load() != 0 || p.pipeline.load.calls.Load() != 0 { // it is given back after the record
+	for p.pipeline.load.open.Taken() != 0 || p.pipeline.load.calls.Taken() != 0 { // it is given back after the record
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -137,10 +137,10 @@ func TestHandshakeThatRepeatsTheCredential(t *testing.T) {
 	p := newSocketRig(t, nil)
 	c := p.MustTunnel(at(0, p.upstream))
 	resp := roundTripRaw(t, c, strings.Replace(handshake("/ws", at(0, p.upstream)), "\r\n\r\n", "\r\nX-Echo: Authorization\r\n\r\n", 1))
-	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusBadGateway || !strings.Contains(string(body), `"credential_echoed"`) || strings.Contains(string(body), secretToken) {
+	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusBadGateway || !strings.Contains(string(body), `"answer_withheld"`) || strings.Contains(string(body), secretToken) {
 		t.Errorf("got %d %s", resp.StatusCode, body)
 	}
-	if rec := p.wait(1); rec.Code != "credential_echoed" || rec.Status != http.StatusSwitchingProtocols {
+	if rec := p.wait(1); rec.Code != "answer_withheld" || rec.Status != http.StatusSwitchingProtocols {
 		t.Errorf("recorded was %+v", rec)
 	}
 }
@@ -172,7 +172,7 @@ func TestWebSocketsAreBounded(t *testing.T) {
 	says(t, first, "goes on")
 	must(t, first.(*tls.Conn).CloseWrite())
 	p.wait(2)
-	for p.pipeline.load.open.Load() != 0 {
+	for p.pipeline.load.open.Taken() != 0 {
 		time.Sleep(time.Millisecond)
 	}
 	third, resp := p.open("/ws")
@@ -198,7 +198,7 @@ func TestReloadWithAnOpenWebSocket(t *testing.T) {
 	p.handler.Set(next)
 	says(t, open, "after")
 	other, resp := p.open("/ws")
-	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusForbidden || !strings.Contains(string(body), `"upgrade_refused"`) {
+	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusForbidden || !strings.Contains(string(body), `"egress_denied"`) {
 		t.Errorf("got %d %s", resp.StatusCode, body)
 	}
 	must(t, errors.Join(other.Close(), open.Close()))
@@ -215,12 +215,12 @@ func TestWebSocketIsNotAnswered(t *testing.T) {
 		if rest, err := io.ReadAll(c); len(rest) > 0 || isTimeout(err) {
 			t.Errorf("%s: got %q, %v", path, rest, err)
 		}
-		if rec := p.wait(1); rec.Code != "upgrade_refused" || rec.State != ledger.StateRefused || len(p.sent) != 0 {
+		if rec := p.wait(1); rec.Code != "egress_denied" || rec.State != ledger.StateRefused || len(p.sent) != 0 {
 			t.Errorf("%s: recorded was %+v", path, rec)
 		}
 	}
 	p := newSocketRig(t, func(o *PipelineOptions) { o.HangUp = true })
-	p.wantRefused("upgrade_refused", "GET", "/x", "", "Connection", "Upgrade", "Upgrade", "h2c") // what is no WebSocket is answered
+	p.wantRefused("egress_denied", "GET", "/x", "", "Connection", "Upgrade", "Upgrade", "h2c") // what is no WebSocket is answered
 }
 
 // TestUpstreamRefusesTheHandshake brings such an answer to the agent as any, and the connection goes on.
@@ -239,7 +239,7 @@ func TestUpstreamRefusesTheHandshake(t *testing.T) {
 	if resp = roundTripRaw(t, c, "GET /x HTTP/1.1\r\nHost: "+at(0, p.upstream)+"\r\n\r\n"); resp.StatusCode != http.StatusTeapot {
 		t.Errorf("the next request got %d", resp.StatusCode)
 	}
-	if rec := p.wait(2); rec.Status != http.StatusTeapot || p.pipeline.load.open.Load() != 0 {
+	if rec := p.wait(2); rec.Status != http.StatusTeapot || p.pipeline.load.open.Taken() != 0 {
 		t.Errorf("recorded was %+v", rec)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/internal/lru"
 	"github.com/actionproof/mediator/internal/refusal"
@@ -198,7 +199,8 @@ func (s *Service) reputation(ctx context.Context, agentID string) (Reputed, erro
 	if err != nil {
 		return Reputed{}, err
 	}
-	if last := a.last; last != nil && last.log == a.log.Log() && reflect.DeepEqual(last.verified, verified) && now.Before(last.until) {
+	if last := a.last; last != nil && last.log == a.log.Log() && reflect.DeepEqual(last.verified, verified) && now.Before(last.until) &&
+		evidence.IsAccepted(ctx, evidence.KeyIDOf(last.answer.Token)) {
 		s.metrics.reputations.WithLabelValues("same").Inc()
 		return last.answer, nil
 	}

@@ -136,7 +136,7 @@ func (s *Service) inForce(ctx context.Context, owner string) (*autonomy.Baseline
 func (s *Service) Baseline(ctx context.Context, hash string) ([]byte, error) {
 	kept, err := s.o.Store.Baseline(ctx, hash)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, refusal.New("baseline_unknown", "the node has no baseline %.64q", hash)
+		return nil, refusal.New("not_found", "the node has no baseline %.64q", hash)
 	}
 	return []byte(kept.Document), err
 }
@@ -144,7 +144,7 @@ func (s *Service) Baseline(ctx context.Context, hash string) ([]byte, error) {
 // Scoring returns the formulas that a score names by their hash, as JSON.
 func (s *Service) Scoring(hash string) ([]byte, error) {
 	if hash != autonomy.ScoringHash {
-		return nil, refusal.New("scoring_unknown", "the node scores by the formulas %s", autonomy.ScoringHash)
+		return nil, refusal.New("not_found", "the node scores by the formulas %s", autonomy.ScoringHash)
 	}
 	return autonomy.Formulas(), nil
 }

@@ -21,7 +21,7 @@ type Caller struct {
 // Caller verifies a caller token for one request, and uses it up: exactly one request of all replicas gets the caller.
 func (s *Service) Caller(ctx context.Context, token, method, path string, body []byte) (Caller, error) {
 	if token == "" {
-		return Caller{}, refusal.New("caller_missing", "the request has no header %s", interaction.CallerHeader)
+		return Caller{}, refusal.New("caller_invalid", "the request has no header %s", interaction.CallerHeader)
 	}
 	c, err := evidence.UnverifiedClaims(interaction.CallerKind, token)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Service) Caller(ctx context.Context, token, method, path string, body [
 	}
 	o, err := evidence.Open(owner.Live, interaction.CallerKind, token, owner.Callers)
 	if err != nil {
-		return Caller{}, err
+		return Caller{}, evidence.Stale(err)
 	}
 	c = o.Claims()
 	if err := c.Calls(method, path, body); err != nil {
@@ -45,7 +45,7 @@ func (s *Service) Caller(ctx context.Context, token, method, path string, body [
 	// The owner stands before the id: owners do not know each other's.
 	err = s.o.Store.Use(ctx, c.Owner+" "+c.ID, time.Unix(c.Expires, 0))
 	if errors.Is(err, store.ErrUsed) {
-		return Caller{}, refusal.New("caller_used", "the caller token %.80q was used before", c.ID)
+		return Caller{}, refusal.New("caller_invalid", "the caller token %.80q was used before", c.ID)
 	}
 	return Caller{Owner: c.Owner, Agent: c.Agent, Session: c.Session, EventID: c.EventID, ModelCalls: c.ModelCalls}, err
 }

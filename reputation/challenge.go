@@ -62,10 +62,10 @@ func (s *Service) Issue(ctx context.Context, by Caller) (Issued, error) {
 			if last := had[n-1]; last.Commitment == "" && last.Agent == by.Agent {
 				return issued(last), nil
 			}
-			return Issued{}, refusal.New("vin_challenge_open", "the last challenge of the session is committed to, and not revealed")
+			return Issued{}, refusal.New("commitment_refused", "the last challenge of the session is committed to, and not revealed")
 		}
 		if len(had) >= MaxChallenges {
-			return Issued{}, refusal.New("vin_challenge_limit", "the session has had %d challenges", len(had))
+			return Issued{}, refusal.New("session_full", "the session has had %d challenges", len(had))
 		}
 		c := s.newChallenge(by, int64(len(had))+1, now)
 		err = s.o.Store.Issue(ctx, c, s.o.Limits.Challenges)
@@ -104,7 +104,7 @@ func issued(c store.Challenge) Issued {
 	return answer
 }
 
-var errContended = refusal.New("node_busy", "the challenge is changed by other requests at the same time")
+var errContended = refusal.New("overloaded", "the challenge is changed by other requests at the same time")
 
 // Commit keeps the hash that the agent commits to. It is durable when it returns, and cannot be changed. The same hash again is fine.
 func (s *Service) Commit(ctx context.Context, by Caller, nonce, hash string) (Commitment, error) {
@@ -120,9 +120,9 @@ func (s *Service) Commit(ctx context.Context, by Caller, nonce, hash string) (Co
 		case c.Commitment == hash:
 			return commitment(c), nil
 		case c.Commitment != "":
-			return Commitment{}, refusal.New("vin_commitment_other", "the challenge is committed to another hash")
+			return Commitment{}, refusal.New("commitment_refused", "the challenge is committed to another hash")
 		case !s.o.Now().Before(c.Expires):
-			return Commitment{}, refusal.New("vin_challenge_expired", "the challenge could be committed to until %s", c.Expires.Format(time.RFC3339))
+			return Commitment{}, refusal.New("commitment_refused", "the challenge could be committed to until %s", c.Expires.Format(time.RFC3339))
 		}
 		if err := s.open(ctx, by); err != nil {
 			return Commitment{}, err
@@ -146,14 +146,14 @@ func (s *Service) Reveal(ctx context.Context, by Caller, nonce, salt string, raw
 			return Commitment{}, err
 		}
 		if c.Commitment == "" {
-			return Commitment{}, refusal.New("vin_commitment_missing", "nothing was committed to for this challenge")
+			return Commitment{}, refusal.New("commitment_refused", "nothing was committed to for this challenge")
 		}
 		hash, err := strategy.Commitment(nonce, salt, committed)
 		if err != nil {
 			return Commitment{}, err
 		}
 		if hash != c.Commitment {
-			return Commitment{}, refusal.New("vin_commitment_mismatch", "what is revealed has the hash %s", hash)
+			return Commitment{}, refusal.New("commitment_refused", "what is revealed has the hash %s", hash)
 		}
 		if !c.Revealed.IsZero() {
 			return commitment(c), nil
@@ -192,7 +192,7 @@ func commitment(c store.Challenge) Commitment {
 func (s *Service) challenge(ctx context.Context, by Caller, nonce string) (store.Challenge, error) {
 	c, err := s.o.Store.Challenge(ctx, nonce)
 	if errors.Is(err, store.ErrNotFound) || err == nil && (c.Owner != by.Owner || c.Session != by.Session || c.Agent != by.Agent) {
-		return c, refusal.New("vin_challenge_unknown", "no challenge of this session has the nonce %.64q", nonce)
+		return c, refusal.New("not_found", "no challenge of this session has the nonce %.64q", nonce)
 	}
 	return c, err
 }
@@ -206,7 +206,7 @@ func (s *Service) open(ctx context.Context, by Caller) error {
 	case err != nil:
 		return err
 	case state.Closed:
-		return refusal.New("vin_session_closed", "receipt %d has closed the session", state.Next-1)
+		return refusal.New("session_full", "receipt %d has closed the session", state.Next-1)
 	case state.Forked:
 		return forked(by.Session)
 	}

@@ -30,7 +30,7 @@ func TestChallenge(t *testing.T) {
 	}
 	raw, hash := nodetest.Plan(t, issued.Nonce, nil)
 	_, err = n.Reveal(ctx, by, issued.Nonce, nodetest.Salt, raw)
-	wantCode(t, err, "vin_commitment_missing")
+	wantCode(t, err, "commitment_refused")
 
 	committed, err := n.Commit(ctx, by, issued.Nonce, hash)
 	must(t, err)
@@ -39,17 +39,17 @@ func TestChallenge(t *testing.T) {
 		t.Errorf("%+v, %v", again, err)
 	}
 	_, err = n.Commit(ctx, by, issued.Nonce, evidence.HashBytes(nil))
-	wantCode(t, err, "vin_commitment_other")
+	wantCode(t, err, "commitment_refused")
 	_, err = n.Issue(ctx, by)
-	wantCode(t, err, "vin_challenge_open")
+	wantCode(t, err, "commitment_refused")
 
 	other, _ := nodetest.Plan(t, issued.Nonce, func(s *strategy.Strategy) { s.Model = "other" })
 	_, err = n.Reveal(ctx, by, issued.Nonce, nodetest.Salt, other)
-	wantCode(t, err, "vin_commitment_mismatch")
+	wantCode(t, err, "commitment_refused")
 	_, err = n.Reveal(ctx, by, issued.Nonce, "AAAAAAAAAAAAAAAAAAAAAAAA", raw)
-	wantCode(t, err, "vin_commitment_mismatch")
+	wantCode(t, err, "commitment_refused")
 	_, err = n.Reveal(ctx, by, issued.Nonce, nodetest.Salt, json.RawMessage(`{"tools": []}`))
-	wantCode(t, err, "strategy_malformed")
+	wantCode(t, err, "query_malformed")
 	revealed, err := n.Reveal(ctx, by, issued.Nonce, nodetest.Salt, raw)
 	must(t, err)
 	if !revealed.Revealed || revealed.RevealedAt != n.Kit.Clock.Now().Unix() || revealed.CommittedAt != committed.CommittedAt || revealed.Hash != hash {
@@ -79,9 +79,9 @@ func TestChallengesThatAreRefused(t *testing.T) {
 		"session": {Owner: by.Owner, Agent: by.Agent, Session: "ses_2"},
 	} {
 		_, err := n.Commit(ctx, other, issued.Nonce, hash)
-		wantCode(t, err, "vin_challenge_unknown")
+		wantCode(t, err, "not_found")
 		_, err = n.Reveal(ctx, other, issued.Nonce, nodetest.Salt, raw)
-		wantCode(t, err, "vin_challenge_unknown")
+		wantCode(t, err, "not_found")
 		if t.Failed() {
 			t.Fatal(name)
 		}
@@ -90,14 +90,14 @@ func TestChallengesThatAreRefused(t *testing.T) {
 	wantCode(t, err, "query_malformed")
 	n.Kit.Clock.Advance(reputation.ChallengeLifetime)
 	_, err = n.Commit(ctx, by, issued.Nonce, hash)
-	wantCode(t, err, "vin_challenge_expired")
+	wantCode(t, err, "commitment_refused")
 	for range reputation.MaxChallenges - 1 { // one that has expired uncommitted is not open, and counts
 		_, err = n.Issue(ctx, by)
 		must(t, err)
 		n.Kit.Clock.Advance(reputation.ChallengeLifetime)
 	}
 	_, err = n.Issue(ctx, by)
-	wantCode(t, err, "vin_challenge_limit")
+	wantCode(t, err, "session_full")
 }
 
 // TestChallengeOfAClosedSession: what is closed is not committed to or revealed in.
@@ -121,14 +121,14 @@ func TestChallengeOfAClosedSession(t *testing.T) {
 		s.Close(t)
 		n.Delivered(t, 3, s.Receipts...)
 		_, err = n.Issue(ctx, n.By(t, by.Session))
-		wantCode(t, err, "vin_session_closed")
+		wantCode(t, err, "session_full")
 		switch upTo {
 		case "issued":
 			_, err = n.Commit(ctx, by, issued.Nonce, hash)
-			wantCode(t, err, "vin_session_closed")
+			wantCode(t, err, "session_full")
 		case "committed":
 			_, err = n.Reveal(ctx, by, issued.Nonce, nodetest.Salt, raw)
-			wantCode(t, err, "vin_session_closed")
+			wantCode(t, err, "session_full")
 		case "revealed": // tried again, since the answer was lost
 			_, err = n.Reveal(ctx, by, issued.Nonce, nodetest.Salt, raw)
 			must(t, err)
@@ -180,14 +180,14 @@ func TestCaller(t *testing.T) {
 		code, token, method, path string
 		body                      []byte
 	}{
-		"none":               {"caller_missing", "", "POST", path, body},
-		"another token":      {"jws_type", n.Calls(t, "ses_1", 1).Receipts[0], "POST", path, body},
-		"another method":     {"caller_request", good, "PUT", path, body},
-		"another path":       {"caller_request", good, "POST", "/v1/challenge/commit", body},
-		"another body":       {"caller_request", good, "POST", path, []byte(`{"a":1}`)},
+		"none":               {"caller_invalid", "", "POST", path, body},
+		"another token":      {"artifact_malformed", n.Calls(t, "ses_1", 1).Receipts[0], "POST", path, body},
+		"another method":     {"caller_invalid", good, "PUT", path, body},
+		"another path":       {"caller_invalid", good, "POST", "/v1/challenge/commit", body},
+		"another body":       {"caller_invalid", good, "POST", path, []byte(`{"a":1}`)},
 		"another signature":  {"signature_invalid", nodetest.Resigned(good, n.CallerToken(t, "ses_2", path, body, nil)), "POST", path, body},
 		"another owner":      {"owner_unknown", n.CallerToken(t, "ses_1", path, body, func(c *interaction.Caller) { c.Owner = strings.Repeat("o", 43) }), "POST", path, body},
-		"of another node":    {"audience_not_allowed", n.CallerToken(t, "ses_1", path, body, func(c *interaction.Caller) { c.Audience = "other" }), "POST", path, body},
+		"of another node":    {"not_allowed", n.CallerToken(t, "ses_1", path, body, func(c *interaction.Caller) { c.Audience = "other" }), "POST", path, body},
 		"one that has ended": {"expired", n.CallerToken(t, "ses_1", path, body, func(c *interaction.Caller) { c.IssuedAt -= 70; c.Expires -= 70 }), "POST", path, body},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -201,7 +201,7 @@ func TestCaller(t *testing.T) {
 		t.Errorf("%+v", by)
 	}
 	_, err = n.Caller(t.Context(), good, "POST", path, body)
-	wantCode(t, err, "caller_used")
+	wantCode(t, err, "caller_invalid")
 }
 
 // TestBoundsOfAgents: the agents of an owner have a rate, and a bound on their challenges.
@@ -221,7 +221,7 @@ func TestBoundsOfAgents(t *testing.T) {
 	for range 10 {
 		must(t, call())
 	}
-	wantCode(t, call(), "node_rate_limited")
+	wantCode(t, call(), "rate_limited")
 	s := n.Calls(t, "ses_1", 100) // receipts have a rate of their own
 	n.Delivered(t, 101, s.Receipts...)
 	must(t, call())

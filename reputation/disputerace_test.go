@@ -69,9 +69,9 @@ func TestLastSecond(t *testing.T) {
 				switch {
 				case err == nil && d.Status == dispute.StatusPending:
 					opened.Add(1)
-				case check.CodeOf(err) == "dispute_window":
+				case check.CodeOf(err) == "dispute_closed":
 					late.Add(1)
-				case check.CodeOf(err) == "node_busy":
+				case check.CodeOf(err) == "overloaded":
 					continue
 				default:
 					t.Errorf("%+v, %v", d, err)

@@ -87,7 +87,7 @@ func newDocket() *docket {
 	return &docket{held: make(chan struct{}, 1), book: dispute.NewBook(), trials: newTrials()}
 }
 
-var errOff = refusal.New("disputes_off", "the node takes no signals and no disputes")
+var errOff = refusal.New("not_configured", "the node takes no signals and no disputes")
 
 // openBook returns the log up to its last entry, and the time by its clock. The log is for its caller alone until release is called.
 func (s *Service) openBook(ctx context.Context) (book *dispute.Book, now time.Time, release func(), err error) {
@@ -97,7 +97,7 @@ func (s *Service) openBook(ctx context.Context) (book *dispute.Book, now time.Ti
 	select {
 	case s.docket.held <- struct{}{}:
 	case <-ctx.Done():
-		return nil, now, nil, refusal.New("node_busy", "the log of disputes is in use")
+		return nil, now, nil, refusal.New("overloaded", "the log of disputes is in use")
 	}
 	release = func() { <-s.docket.held }
 	if err = s.catchUpDocket(ctx); err == nil {
@@ -153,7 +153,7 @@ func (s *Service) step(ctx context.Context, judge func(book *dispute.Book, now t
 			return last
 		}
 	}
-	return refusal.New("node_busy", "the log of disputes goes on too fast: %w", last)
+	return refusal.New("overloaded", "the log of disputes goes on too fast: %w", last)
 }
 
 // proceed goes on with the log by an entry: see [Service.advance].

@@ -175,34 +175,34 @@ func TestStatements(t *testing.T) {
 	}{
 		"a sidecar's agent":  {c.Says(t, mine("s-1")), ""},
 		"an agent elsewhere": {stranger.Says(t, c.SignalOf(stranger.ID, "s-2")), ""},
-		"no statement":       {with(mine("s-3"), func(s *reputation.Spoken) { s.Statement = "" }), "statement_missing"},
-		"no caller":          {with(mine("s-3"), func(s *reputation.Spoken) { s.By = nil }), "caller_missing"},
+		"no statement":       {with(mine("s-3"), func(s *reputation.Spoken) { s.Statement = "" }), "statement_signature"},
+		"no caller":          {with(mine("s-3"), func(s *reputation.Spoken) { s.By = nil }), "caller_invalid"},
 		"neither":            {with(mine("s-3"), func(s *reputation.Spoken) { s.By, s.Statement = nil, "" }), "statement_signature"},
-		"another caller":     {with(mine("s-3"), func(s *reputation.Spoken) { s.By.Agent = "agent:two" }), "statement_author"},
-		"another session":    {with(mine("s-3"), func(s *reputation.Spoken) { s.By.Session = "ses_2" }), "statement_author"},
-		"another document":   {with(mine("s-3"), func(s *reputation.Spoken) { s.Statement = c.Statement(t, mine("s-4"), nil) }), "statement_document"},
+		"another caller":     {with(mine("s-3"), func(s *reputation.Spoken) { s.By.Agent = "agent:two" }), "statement_mismatch"},
+		"another session":    {with(mine("s-3"), func(s *reputation.Spoken) { s.By.Session = "ses_2" }), "statement_mismatch"},
+		"another document":   {with(mine("s-3"), func(s *reputation.Spoken) { s.Statement = c.Statement(t, mine("s-4"), nil) }), "statement_mismatch"},
 		"another kind": {with(mine("s-3"), func(s *reputation.Spoken) {
 			s.Statement = c.Statement(t, mine("s-3"), func(of *interaction.Statement) { of.Kind = interaction.StatesContract })
-		}), "statement_document"},
+		}), "statement_mismatch"},
 		"another's statement": {with(mine("s-3"), func(s *reputation.Spoken) {
 			s.Statement = c.Statement(t, mine("s-3"), func(of *interaction.Statement) { of.Agent = "agent:two" })
-		}), "statement_author"},
+		}), "statement_mismatch"},
 		"another's document": {with(mine("s-3"), func(s *reputation.Spoken) {
 			s.By.Agent = "agent:two"
 			s.Statement = c.Statement(t, mine("s-3"), func(of *interaction.Statement) { of.Agent = "agent:two" })
-		}), "statement_author"},
+		}), "statement_mismatch"},
 		"a wrong signature": {with(mine("s-3"), func(s *reputation.Spoken) {
 			s.Statement = nodetest.Resigned(s.Statement, c.Statement(t, mine("s-4"), nil))
 		}), "signature_invalid"},
 		"signed twice":             {c.Says(t, func() dispute.Signal { s := mine("s-3"); s.Signature = "mine"; return s }()), "statement_malformed"},
 		"a stranger for another":   {other.Says(t, c.SignalOf(stranger.ID, "s-3")), "statement_signature"},
 		"a stranger for an agent":  {stranger.Says(t, mine("s-3")), "statement_signature"},
-		"an old document":          {c.Says(t, func() dispute.Signal { s := mine("s-3"); s.Timestamp -= 301; return s }()), "statement_time"},
-		"the id of another signal": {c.Says(t, func() dispute.Signal { s := mine("s-0"); s.Statement = "Another."; return s }()), "statement_exists"},
+		"an old document":          {c.Says(t, func() dispute.Signal { s := mine("s-3"); s.Timestamp -= 301; return s }()), "clock_skew"},
+		"the id of another signal": {c.Says(t, func() dispute.Signal { s := mine("s-0"); s.Statement = "Another."; return s }()), "id_taken"},
 		"no JSON":                  {reputation.Spoken{Document: []byte("{")}, "statement_malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if row.code == "statement_exists" {
+			if row.code == "id_taken" {
 				c.published(t, "s-0")
 			}
 			_, err := c.Publish(t.Context(), row.from)
@@ -223,7 +223,7 @@ func TestBasis(t *testing.T) {
 		return []string{evidence.HashToken(closed(t, c.Node, session, 2).Receipts[0])}
 	}
 	forked := of("ses_b")
-	wantCode(t, c.Deliver(t, c.Calls(t, "ses_b", 2).Receipts...).Err, "interaction_fork")
+	wantCode(t, c.Deliver(t, c.Calls(t, "ses_b", 2).Receipts...).Err, "chain_broken")
 	for name, row := range map[string]struct {
 		author   string
 		receipts []string
@@ -279,7 +279,7 @@ func TestReceiptsDecide(t *testing.T) {
 			before: func(t *testing.T, c *court) (*gatetest.Session, []int) {
 				s := closed(t, c.Node, "ses_a", 5)
 				other := c.Calls(t, "ses_a", 2)
-				wantCode(t, c.Deliver(t, other.Receipts...).Err, "interaction_fork")
+				wantCode(t, c.Deliver(t, other.Receipts...).Err, "chain_broken")
 				return s, []int{1}
 			},
 			want: want{dispute.StatusResolved, accrual.ChallengerWins, dispute.ResolverRules, dispute.ReasonForked},
@@ -667,7 +667,7 @@ func TestViolations(t *testing.T) {
 	identical.ChallengeID = "con-2"
 	for range 2 {
 		_, err = c.File(ctx, c.Says(t, identical))
-		wantCode(t, err, "dispute_identical")
+		wantCode(t, err, "dispute_closed")
 	}
 	_, err = c.File(ctx, c.Says(t, c.Contract(c.two, "con-3", "s-2")))
 	wantCode(t, err, "dispute_rate")
@@ -677,7 +677,7 @@ func TestViolations(t *testing.T) {
 	wantCode(t, err, "signature_invalid")
 	c.Kit.Clock.Advance(24 * time.Hour)
 	_, err = c.File(ctx, c.Says(t, c.Contract(c.two, "con-5", "s-2")))
-	wantCode(t, err, "dispute_window")
+	wantCode(t, err, "dispute_closed")
 	check.WantEqual(t, c.log(t), []string{"signal", "signal", "opened", "violation", "violation", "violation"})
 }
 
@@ -702,15 +702,15 @@ func TestFilingsThatAreRefused(t *testing.T) {
 		from reputation.Spoken
 		code string
 	}{
-		"itself":                   {c.Says(t, c.Contract(c.one, "c-1", "s-1")), "dispute_self"},
-		"an unregistered agent":    {c.Says(t, c.Contract(as("agent:new"), "c-1", "s-1")), "statement_unregistered"},
-		"a young one":              {c.Says(t, c.Contract(as("agent:young"), "c-1", "s-1")), "dispute_key_young"},
-		"no signal":                {c.Says(t, c.Contract(c.two, "c-1", "s-2")), "signal_unknown"},
+		"itself":                   {c.Says(t, c.Contract(c.one, "c-1", "s-1")), "dispute_refused"},
+		"an unregistered agent":    {c.Says(t, c.Contract(as("agent:new"), "c-1", "s-1")), "dispute_refused"},
+		"a young one":              {c.Says(t, c.Contract(as("agent:young"), "c-1", "s-1")), "dispute_refused"},
+		"no signal":                {c.Says(t, c.Contract(c.two, "c-1", "s-2")), "not_found"},
 		"no receipt":               {c.Says(t, dispute.Challenge{ChallengerID: c.two, TargetID: c.one, ChallengeType: dispute.TypeTiming, TargetReceipts: []string{evidence.HashBytes(nil)}}), "dispute_receipts"},
-		"an unregistered stranger": {unregistered.Says(t, c.Contract(unregistered.ID, "c-1", "s-1")), "statement_unregistered"},
+		"an unregistered stranger": {unregistered.Says(t, c.Contract(unregistered.ID, "c-1", "s-1")), "dispute_refused"},
 		"one with an old document": {unregistered.Says(t, dispute.Contract{ // looked at no further
 			ChallengeID: "c-1", OriginalSignalID: "s-1", ChallengerAgentID: unregistered.ID, CounterClaim: "No.", ReasoningTrace: "No.", Timestamp: 1,
-		}), "statement_unregistered"},
+		}), "dispute_refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := c.File(t.Context(), row.from)
@@ -718,7 +718,7 @@ func TestFilingsThatAreRefused(t *testing.T) {
 		})
 	}
 	_, err := c.Publish(t.Context(), unregistered.Says(t, c.SignalOf(unregistered.ID, "s-9")))
-	wantCode(t, err, "statement_unregistered")
+	wantCode(t, err, "dispute_refused")
 	check.WantEqual(t, c.log(t), []string{"signal"})
 }
 
@@ -731,10 +731,10 @@ func TestDecisions(t *testing.T) {
 	_, stranger := nodetest.Arbiter(t, c.Kit)
 	for name, row := range map[string]struct{ token, id, code string }{
 		"another key":      {stranger(right), d.DisputeID, "signature_invalid"},
-		"another node":     {c.decide(func(of *dispute.Decision) { right(of); of.Audience = "other" }), d.DisputeID, "audience_not_allowed"},
-		"another issuer":   {c.decide(func(of *dispute.Decision) { right(of); of.Issuer = "other" }), d.DisputeID, "issuer_not_allowed"},
-		"another dispute":  {c.decide(right), "dsp_" + evidence.HashBytes(nil)[:32], "dispute_unknown"},
-		"another document": {c.decide(func(of *dispute.Decision) { right(of); of.Document = of.Document[:60] + "0000" }), d.DisputeID, "dispute_decision_other"},
+		"another node":     {c.decide(func(of *dispute.Decision) { right(of); of.Audience = "other" }), d.DisputeID, "not_allowed"},
+		"another issuer":   {c.decide(func(of *dispute.Decision) { right(of); of.Issuer = "other" }), d.DisputeID, "not_allowed"},
+		"another dispute":  {c.decide(right), "dsp_" + evidence.HashBytes(nil)[:32], "not_found"},
+		"another document": {c.decide(func(of *dispute.Decision) { right(of); of.Document = of.Document[:60] + "0000" }), d.DisputeID, "dispute_refused"},
 		"no token":         {"", d.DisputeID, "artifact_missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -745,10 +745,10 @@ func TestDecisions(t *testing.T) {
 	_, err := c.Arbitrate(t.Context(), d.DisputeID, c.decide(right))
 	must(t, err)
 	_, err = c.Arbitrate(t.Context(), d.DisputeID, c.decide(func(of *dispute.Decision) { right(of); of.Outcome = accrual.TargetWins }))
-	wantCode(t, err, "dispute_resolved")
+	wantCode(t, err, "dispute_closed")
 	n := nodetest.New(t, c.Kit, c.Store)
 	_, err = n.Arbitrate(t.Context(), d.DisputeID, c.decide(right))
-	wantCode(t, err, "dispute_no_arbiter")
+	wantCode(t, err, "not_configured")
 }
 
 // TestOpenIsBounded: an agent has so much open and no more, and so have all agents of one owner.
@@ -757,7 +757,7 @@ func TestOpenIsBounded(t *testing.T) {
 	ctx := t.Context()
 	c.published(t, "s-1")
 	_, err := c.Publish(ctx, c.Says(t, c.SignalOf(c.one, "s-2")))
-	wantCode(t, err, "dispute_full")
+	wantCode(t, err, "too_many_open")
 	c.Kit.Clock.Advance(24 * time.Hour)
 	must(t, c.Settle(ctx))
 	c.published(t, "s-2")
@@ -766,7 +766,7 @@ func TestOpenIsBounded(t *testing.T) {
 		must(t, err)
 	}
 	_, err = c.Publish(ctx, c.Says(t, c.SignalOf(c.two, "s-3")))
-	wantCode(t, err, "dispute_full")
+	wantCode(t, err, "too_many_open")
 	stranger := nodetest.NewStranger(t)
 	_, err = c.Publish(ctx, stranger.Says(t, c.SignalOf(stranger.ID, "s-4")))
 	must(t, err)
@@ -917,13 +917,13 @@ func TestALogThatWasChanged(t *testing.T) {
 func TestDisputesOff(t *testing.T) {
 	c := newCourt(t, func(o *reputation.Options) { o.Disputes = nil })
 	_, err := c.Publish(t.Context(), c.Says(t, c.SignalOf(c.one, "s-1")))
-	wantCode(t, err, "disputes_off")
+	wantCode(t, err, "not_configured")
 	_, err = c.File(t.Context(), c.Says(t, c.Contract(c.two, "c-1", "s-1")))
-	wantCode(t, err, "disputes_off")
+	wantCode(t, err, "not_configured")
 	_, err = c.Arbitrate(t.Context(), "dsp", "")
-	wantCode(t, err, "disputes_off")
+	wantCode(t, err, "not_configured")
 	_, err = c.DisputeRoot(t.Context())
-	wantCode(t, err, "disputes_off")
+	wantCode(t, err, "not_configured")
 	must(t, c.Settle(t.Context()))
 }
 

@@ -174,7 +174,7 @@ func (s *Service) came(ctx context.Context, r shown) (time.Time, error) {
 func (s *Service) Dispute(ctx context.Context, id string) (Dispute, error) {
 	d, err := s.o.Store.Dispute(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return Dispute{}, refusal.New("dispute_unknown", "there is no dispute %.80q", id)
+		return Dispute{}, refusal.New("not_found", "there is no dispute %.80q", id)
 	} else if err != nil {
 		return Dispute{}, err
 	}

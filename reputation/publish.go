@@ -73,7 +73,7 @@ func (s *Service) publish(ctx context.Context, from Spoken) (id string, err erro
 		}
 		err = s.proceed(ctx, book, *e, store.Step{Signal: n})
 		if errors.Is(err, store.ErrDuplicate) {
-			return refusal.New("statement_exists", "there was another signal with the id %s", signal.SignalID) // that the book has forgotten
+			return refusal.New("id_taken", "there was another signal with the id %s", signal.SignalID) // that the book has forgotten
 		}
 		return err
 	})
@@ -85,10 +85,10 @@ func bucket(agent accrual.Agent) string { return cmp.Or(agent.Owner, "did:key") 
 // full refuses one more than there may be.
 func full(what string, is store.Count, most int64) error {
 	if is.Agent >= most {
-		return refusal.New("dispute_full", "the agent has %d %s; it can have %d", is.Agent, what, most)
+		return refusal.New("too_many_open", "the agent has %d %s; it can have %d", is.Agent, what, most)
 	}
 	if is.Owner >= most*OfOneOwner {
-		return refusal.New("dispute_full", "the agents of the owner have %d %s together; they can have %d", is.Owner, what, most*OfOneOwner)
+		return refusal.New("too_many_open", "the agents of the owner have %d %s together; they can have %d", is.Owner, what, most*OfOneOwner)
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func (s *Service) by(ctx context.Context, agent accrual.Agent) (by dispute.By, e
 	case ok:
 		by.Registered = since
 	case agent.Owner == "":
-		return by, refusal.New("statement_unregistered", "the agent %.80s has no owner, and has passed no verification", agent)
+		return by, refusal.New("dispute_refused", "the agent %.80s has no owner, and has passed no verification", agent)
 	}
 	a, release, err := s.account(ctx, agent)
 	if err != nil {
@@ -146,7 +146,7 @@ func (s *Service) look(ctx context.Context, author accrual.Agent, p *dispute.Pub
 func (s *Service) Signal(ctx context.Context, id string) (Signal, error) {
 	n, err := s.o.Store.Signal(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return Signal{}, refusal.New("signal_unknown", "there is no signal %.128q", id)
+		return Signal{}, refusal.New("not_found", "there is no signal %.128q", id)
 	}
 	if err != nil {
 		return Signal{}, err

@@ -78,7 +78,7 @@ func (s *Service) receive(ctx context.Context, d *delivered) (next int64, kept i
 			return next, kept, err
 		}
 	}
-	return next, 0, refusal.New("node_busy", "other receipts of the session come in at the same time")
+	return next, 0, refusal.New("overloaded", "other receipts of the session come in at the same time")
 }
 
 // add verifies receipts and adds those that are new. It returns [store.ErrMoved] if the chain has changed meanwhile.
@@ -98,7 +98,7 @@ func (s *Service) add(ctx context.Context, owner *Owner, d *delivered) (next int
 		return state.Next, 0, forked(d.session)
 	}
 	if first := fresh.claims[0].Chain.SequenceNumber; first > state.Next {
-		return state.Next, 0, refusal.New("interaction_gap", "receipt %d was delivered, and the node wants receipt %d of the session", first, state.Next)
+		return state.Next, 0, refusal.New("chain_incomplete", "receipt %d was delivered, and the node wants receipt %d of the session", first, state.Next)
 	}
 	// What was removed for its age must not come back: whoever has the receipts could deliver them without the challenges and the fork that
 	// belonged to them, and once more into the baselines.
@@ -119,7 +119,7 @@ func (s *Service) add(ctx context.Context, owner *Owner, d *delivered) (next int
 	})
 	switch {
 	case errors.Is(err, store.ErrDuplicate):
-		return state.Next, 0, refusal.New("interaction_duplicate", "a call of the session has a receipt before these")
+		return state.Next, 0, refusal.New("chain_broken", "a call of the session has a receipt before these")
 	case errors.Is(err, store.ErrFull):
 		return state.Next, 0, refusal.New("owner_full", "the owner has %d sessions or %d receipts at the node", s.o.Limits.Sessions, s.o.Limits.Receipts)
 	case err != nil:
@@ -150,7 +150,7 @@ func (s *Service) fresh(ctx context.Context, owner *Owner, state store.Session, 
 		number := d.claims[i].Chain.SequenceNumber
 		hash, looked := hashes[number]
 		if !looked {
-			return rest, refusal.New("interaction_order", "receipt %d does not stand in the order of the numbers", number)
+			return rest, refusal.New("chain_broken", "receipt %d does not stand in the order of the numbers", number)
 		}
 		if hash == evidence.HashToken(token) {
 			continue
@@ -162,13 +162,13 @@ func (s *Service) fresh(ctx context.Context, owner *Owner, state store.Session, 
 			return rest, err
 		}
 		s.strangers.Error("an owner has signed two chains for one session", zap.String("owner", d.owner), zap.String("session", d.session), zap.Int64("number", number))
-		return rest, refusal.New("interaction_fork", "the node has another receipt %d of the session", number)
+		return rest, refusal.New("chain_broken", "the node has another receipt %d of the session", number)
 	}
 	return rest, nil
 }
 
 func forked(session string) error {
-	return refusal.New("interaction_fork", "there are two chains for the session %.80q, of which neither counts", session)
+	return refusal.New("chain_broken", "there are two chains for the session %.80q, of which neither counts", session)
 }
 
 // past opens receipts of an owner as of the time of their signature.
@@ -186,10 +186,10 @@ func (s *Service) verify(ctx context.Context, owner *Owner, state store.Session,
 	for _, token := range d.tokens {
 		o, err := chain.Add(token)
 		if err != nil {
-			return nil, err
+			return nil, evidence.Stale(err)
 		}
 		if chain.Len() > interaction.MaxReceipts {
-			return nil, refusal.New("interaction_chain_too_long", "a chain has at most %d receipts", interaction.MaxReceipts)
+			return nil, refusal.New("session_full", "a chain has at most %d receipts", interaction.MaxReceipts)
 		}
 		c := o.Claims()
 		receipts = append(receipts, store.Receipt{Number: c.Chain.SequenceNumber, Hash: o.Hash(), Request: c.RequestID, Token: token})

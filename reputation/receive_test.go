@@ -47,14 +47,14 @@ func TestReceiveSeveral(t *testing.T) {
 	if len(all) != 3 || all[0].Session != "ses_a" || all[0].Next != 3 || all[0].Err != nil || all[1].Next != 1 || all[2].Next != 2 || all[2].Err != nil {
 		t.Errorf("%+v", all)
 	}
-	wantCode(t, all[1].Err, "interaction_gap")
+	wantCode(t, all[1].Err, "chain_incomplete")
 	if all, err := n.Receive(t.Context(), nil); err != nil || len(all) != 0 {
 		t.Errorf("%+v, %v", all, err)
 	}
 	_, err = n.Receive(t.Context(), slices.Repeat(a.Receipts[:1], reputation.MaxBatch+1))
 	wantCode(t, err, "query_malformed")
 	_, err = n.Receive(t.Context(), []string{"no token"})
-	wantCode(t, err, "jws_malformed")
+	wantCode(t, err, "artifact_malformed")
 }
 
 // TestReceiptsThatAreRefused: what is refused is not kept, and the node says which receipt it wants.
@@ -63,20 +63,20 @@ func TestReceiptsThatAreRefused(t *testing.T) {
 		code  string
 		spoil func(t *testing.T, n *nodetest.Node, s *gatetest.Session) []string
 	}{
-		"a gap": {"interaction_gap", func(_ *testing.T, _ *nodetest.Node, s *gatetest.Session) []string { return s.Receipts[3:] }},
-		"a gap within": {"interaction_gap", func(t *testing.T, _ *nodetest.Node, s *gatetest.Session) []string {
+		"a gap": {"chain_incomplete", func(_ *testing.T, _ *nodetest.Node, s *gatetest.Session) []string { return s.Receipts[3:] }},
+		"a gap within": {"chain_incomplete", func(t *testing.T, _ *nodetest.Node, s *gatetest.Session) []string {
 			s.Call(t, nil)
 			return []string{s.Receipts[2], s.Receipts[4]}
 		}},
-		"another order": {"interaction_order", func(_ *testing.T, _ *nodetest.Node, s *gatetest.Session) []string {
+		"another order": {"chain_broken", func(_ *testing.T, _ *nodetest.Node, s *gatetest.Session) []string {
 			return []string{s.Receipts[2], s.Receipts[1]}
 		}},
-		"a call with two receipts": {"interaction_duplicate", func(t *testing.T, _ *nodetest.Node, s *gatetest.Session) []string {
+		"a call with two receipts": {"chain_broken", func(t *testing.T, _ *nodetest.Node, s *gatetest.Session) []string {
 			s.Receipts = s.Receipts[:2]
 			s.Call(t, func(c *interaction.Receipt) { c.RequestID = "post_ses_1_000001" })
 			return s.Receipts[2:]
 		}},
-		"another agent": {"interaction_agent", func(t *testing.T, _ *nodetest.Node, s *gatetest.Session) []string {
+		"another agent": {"chain_broken", func(t *testing.T, _ *nodetest.Node, s *gatetest.Session) []string {
 			s.Receipts = s.Receipts[:2]
 			s.Call(t, func(c *interaction.Receipt) { c.Agent = "agent:worker-2" })
 			return s.Receipts[2:]
@@ -87,12 +87,12 @@ func TestReceiptsThatAreRefused(t *testing.T) {
 		"a signature that is wrong": {"signature_invalid", func(_ *testing.T, _ *nodetest.Node, s *gatetest.Session) []string {
 			return []string{nodetest.Resigned(s.Receipts[2], s.Receipts[3])}
 		}},
-		"a revoked key": {"key_revoked", func(t *testing.T, n *nodetest.Node, s *gatetest.Session) []string {
+		"a revoked key": {"revoked", func(t *testing.T, n *nodetest.Node, s *gatetest.Session) []string {
 			n.Kit.Revoke(t, evidence.Revocation{Kind: "key", ID: n.Kit.Key(t, evidence.PurposeInteraction).KeyID()})
 			must(t, n.Believe(nodetest.Believed(t, n.Kit)))
 			return s.Receipts[2:]
 		}},
-		"of the future": {"not_yet_valid", func(_ *testing.T, n *nodetest.Node, s *gatetest.Session) []string {
+		"of the future": {"clock_skew", func(_ *testing.T, n *nodetest.Node, s *gatetest.Session) []string {
 			n.Kit.Clock.Advance(-time.Minute)
 			return s.Receipts[2:]
 		}},
@@ -125,7 +125,7 @@ func TestFork(t *testing.T) {
 
 	wantCode(t, n.Deliver(t, nodetest.Resigned(other, kept[0])).Err, "signature_invalid")
 	n.Delivered(t, 4, kept...)
-	wantCode(t, n.Deliver(t, other).Err, "interaction_fork")
+	wantCode(t, n.Deliver(t, other).Err, "chain_broken")
 	seen, err := n.Store.Forked(t.Context(), s.Owner, "ses_1")
 	must(t, err)
 	if seen.Token != other || seen.Number != 2 {
@@ -133,11 +133,11 @@ func TestFork(t *testing.T) {
 	}
 	n.Delivered(t, 4, kept...) // what is kept is known
 	s.Call(t, nil)
-	wantCode(t, n.Deliver(t, s.Receipts...).Err, "interaction_fork")
+	wantCode(t, n.Deliver(t, s.Receipts...).Err, "chain_broken")
 	_, err = n.SessionScore(t.Context(), "", "ses_1")
-	wantCode(t, err, "interaction_fork")
+	wantCode(t, err, "chain_broken")
 	_, err = n.Issue(t.Context(), n.By(t, "ses_1"))
-	wantCode(t, err, "interaction_fork")
+	wantCode(t, err, "chain_broken")
 }
 
 // TestReceiveAfterRotation: a sidecar that was away comes back with keys that have rotated meanwhile.
@@ -168,7 +168,7 @@ func TestRate(t *testing.T) {
 	n.Delivered(t, 151, s.Receipts[:150]...)
 	n.Delivered(t, 151, s.Receipts[:150]...)
 	r := n.Deliver(t, s.Receipts[150:]...)
-	wantCode(t, r.Err, "node_rate_limited")
+	wantCode(t, r.Err, "rate_limited")
 	later, ok := r.Err.(interface{ RetryAfter() int })
 	if !ok || later.RetryAfter() < 50 || later.RetryAfter() > 61 || r.Next != 151 {
 		t.Errorf("%v, %d", r.Err, r.Next)
@@ -202,7 +202,7 @@ func TestRemovedForItsAge(t *testing.T) {
 	s.Call(t, func(c *interaction.Receipt) { c.OutputCleanHash = evidence.HashBytes([]byte("other")) })
 	other := s.Receipts
 	n.Delivered(t, 3, kept...)
-	wantCode(t, n.Deliver(t, other...).Err, "interaction_fork")
+	wantCode(t, n.Deliver(t, other...).Err, "chain_broken")
 	n.Kit.Clock.Advance(time.Hour - time.Second)
 	long.Call(t, nil)
 	n.Delivered(t, 3, long.Receipts...)
@@ -276,15 +276,15 @@ func TestReplicas(t *testing.T) {
 		n := replicas[0]
 		for _, text := range []string{"a\x00", "\xff"} {
 			_, err := n.Score(t.Context(), text)
-			wantCode(t, err, "score_receipt_unknown")
+			wantCode(t, err, "not_found")
 			_, err = n.SessionScore(t.Context(), "", text)
-			wantCode(t, err, "score_session_unknown")
+			wantCode(t, err, "not_found")
 			_, err = n.SessionScore(t.Context(), text, "ses_1")
-			wantCode(t, err, "score_session_unknown")
+			wantCode(t, err, "not_found")
 			_, err = n.Baseline(t.Context(), text)
-			wantCode(t, err, "baseline_unknown")
+			wantCode(t, err, "not_found")
 			_, err = n.Commit(t.Context(), n.By(t, "ses_1"), text, evidence.HashBytes(nil))
-			wantCode(t, err, "vin_challenge_unknown")
+			wantCode(t, err, "not_found")
 		}
 		receipts := n.Calls(t, "ses\x00", 2).Receipts
 		wantCode(t, n.Deliver(t, nodetest.Resigned(receipts[0], receipts[1])).Err, "signature_invalid")
@@ -304,7 +304,7 @@ func TestReplicas(t *testing.T) {
 			if err := <-results; err == nil {
 				good++
 			} else {
-				wantCode(t, err, "caller_used")
+				wantCode(t, err, "caller_invalid")
 			}
 		}
 		if good != 1 {

@@ -40,7 +40,7 @@ const maxAppraisal = 10 * time.Second
 func (s *Service) Score(ctx context.Context, receiptHash string) (Scored, error) {
 	r, err := s.o.Store.Receipt(ctx, receiptHash)
 	if errors.Is(err, store.ErrNotFound) {
-		return Scored{}, refusal.New("score_receipt_unknown", "the node has no receipt %.64q", receiptHash)
+		return Scored{}, refusal.New("not_found", "the node has no receipt %.64q", receiptHash)
 	}
 	if err != nil {
 		return Scored{}, err
@@ -86,7 +86,7 @@ func (s *Service) find(ctx context.Context, owner, session string) (state store.
 		}
 	}
 	if errors.Is(err, store.ErrNotFound) {
-		return state, refusal.New("score_session_unknown", "the node has no receipts of the session %.80q, or of several owners' sessions of this name", session)
+		return state, refusal.New("not_found", "the node has no receipts of the session %.80q, or of several owners' sessions of this name", session)
 	}
 	return state, err
 }

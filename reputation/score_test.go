@@ -27,9 +27,9 @@ func TestScore(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil)
 	ctx := t.Context()
 	_, err := n.Score(ctx, evidence.HashBytes(nil))
-	wantCode(t, err, "score_receipt_unknown")
+	wantCode(t, err, "not_found")
 	_, err = n.SessionScore(ctx, "", "ses_1")
-	wantCode(t, err, "score_session_unknown")
+	wantCode(t, err, "not_found")
 
 	s := n.Calls(t, "ses_1", 12)
 	n.Delivered(t, 13, s.Receipts...)
@@ -98,7 +98,7 @@ func TestScoreIsKept(t *testing.T) {
 	n.Kit.Revoke(t, evidence.Revocation{Kind: "key", ID: n.Kit.Key(t, evidence.PurposeInteraction).KeyID()})
 	must(t, n.Believe(nodetest.Believed(t, n.Kit)))
 	_, err = n.SessionScore(t.Context(), "", "ses_1")
-	wantCode(t, err, "key_revoked")
+	wantCode(t, err, "revoked")
 }
 
 // TestScoredChallenge: a challenge that the agent kept is passed, and one that the trace breaks is not.
@@ -186,7 +186,7 @@ func TestSessionsOfOneName(t *testing.T) {
 		n.Delivered(t, 2, s.Receipts...)
 	}
 	_, err := n.SessionScore(t.Context(), "", "ses_1")
-	wantCode(t, err, "score_session_unknown")
+	wantCode(t, err, "not_found")
 	answer, err := n.SessionScore(t.Context(), b.Owner(t), "ses_1")
 	must(t, err)
 	c, err := evidence.UnverifiedClaims(autonomy.Kind, answer.Token)
@@ -286,14 +286,14 @@ func TestBaseline(t *testing.T) {
 		t.Errorf("%s, %v", document, err)
 	}
 	_, err = n.Baseline(t.Context(), evidence.HashBytes(nil))
-	wantCode(t, err, "baseline_unknown")
+	wantCode(t, err, "not_found")
 	formulas, err := n.Scoring(autonomy.ScoringHash)
 	must(t, err)
 	if evidence.HashBytes(formulas) != autonomy.ScoringHash {
 		t.Error("the formulas have another hash")
 	}
 	_, err = n.Scoring(hash)
-	wantCode(t, err, "scoring_unknown")
+	wantCode(t, err, "not_found")
 
 	// One session more is less than a tenth: it waits for an hour.
 	s := n.Calls(t, "ses_12", 10)
@@ -323,7 +323,7 @@ func TestForkedSessionGivesNoSample(t *testing.T) {
 	s.Receipts = kept
 	s.Close(t)
 	n.Delivered(t, 12, s.Receipts...)
-	wantCode(t, n.Deliver(t, other).Err, "interaction_fork")
+	wantCode(t, n.Deliver(t, other).Err, "chain_broken")
 	must(t, n.Sample(t.Context()))
 	samples, err := n.Store.Samples(t.Context(), s.Owner, 10)
 	must(t, err)

@@ -252,7 +252,7 @@ func (s *Service) admit(l *rate.Limiter, n int, what string) error {
 	}
 	r.CancelAt(now)
 	return refusal.Later{
-		Refusal: refusal.New("node_rate_limited", "the owner has more than %g %s a second", float64(l.Limit()), what),
+		Refusal: refusal.New("rate_limited", "the owner has more than %g %s a second", float64(l.Limit()), what),
 		Seconds: int(min(wait, time.Minute)/time.Second) + 1,
 	}
 }

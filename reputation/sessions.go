@@ -60,7 +60,7 @@ func (s *sessions) take(ctx context.Context, key sessionKey) (r *reading, releas
 	}
 }
 
-var errBusy = refusal.New("node_busy", "the session is being read")
+var errBusy = refusal.New("overloaded", "the session is being read")
 
 // grow notes how many receipts a reading holds, and drops what was not used for longest where that is too much. Who still uses what is
 // dropped goes on with it.

@@ -143,7 +143,7 @@ func (s *Service) arbitrate(ctx context.Context, id, token string) error {
 	case s.o.Disputes == nil:
 		return errOff
 	case s.arbiter == nil:
-		return refusal.New("dispute_no_arbiter", "the node has no arbiter")
+		return refusal.New("not_configured", "the node has no arbiter")
 	}
 	root, hash := s.o.Disputes.Arbiter, evidence.HashToken(token)
 	return s.step(ctx, func(book *dispute.Book, now time.Time) error {

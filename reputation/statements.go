@@ -31,7 +31,7 @@ func (s *Service) said(from Spoken, kind string, d dispute.Document) (author acc
 	}
 	if from.By == nil {
 		if from.Statement != "" {
-			return author, "", refusal.New("caller_missing", "the request has a header %s and no header %s", interaction.StatementHeader, interaction.CallerHeader)
+			return author, "", refusal.New("caller_invalid", "the request has a header %s and no header %s", interaction.StatementHeader, interaction.CallerHeader)
 		}
 		if err := dispute.VerifyOwn(d); err != nil {
 			return author, "", err
@@ -40,7 +40,7 @@ func (s *Service) said(from Spoken, kind string, d dispute.Document) (author acc
 		return author, string(text), err
 	}
 	if by := (accrual.Agent{Owner: from.By.Owner, Subject: from.By.Agent}); author != by {
-		return author, "", refusal.New("statement_author", "the document is of the agent %.300q, and %.300q has sent it", author, by)
+		return author, "", refusal.New("statement_mismatch", "the document is of the agent %.300q, and %.300q has sent it", author, by)
 	}
 	if err := s.stated(from, kind, d); err != nil {
 		return author, "", err
@@ -67,17 +67,17 @@ func (s *Service) stated(from Spoken, kind string, d dispute.Document) error {
 	}
 	switch {
 	case owner.Statements == nil:
-		return refusal.New("statement_unbelieved", "the node believes no statements of the owner %s", owner.Name)
+		return refusal.New("owner_unknown", "the node believes no statements of the owner %s", owner.Name)
 	case from.Statement == "":
-		return refusal.New("statement_missing", "the request has no header %s", interaction.StatementHeader)
+		return refusal.New("statement_signature", "the request has no header %s", interaction.StatementHeader)
 	}
 	o, err := evidence.Open(owner.Live, interaction.StatementKind, from.Statement, *owner.Statements)
 	if err != nil {
-		return err
+		return evidence.Stale(err)
 	}
 	c := o.Claims()
 	if c.Owner != from.By.Owner || c.Agent != from.By.Agent || c.Session != from.By.Session {
-		return refusal.New("statement_author", "the statement is of another agent or session than the caller's")
+		return refusal.New("statement_mismatch", "the statement is of another agent or session than the caller's")
 	}
 	hash, err := d.Hash()
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/look"
 )
 
 // Attester signs what the sidecar saw of a run: the runtime attestation and the agent session receipt, each with its own key
@@ -27,20 +27,25 @@ type Access struct {
 	AgentEnvironmentUserAccessible bool
 }
 
-// with returns what is declared together with what was seen of a run, and the flags that were seen. A terminal, a debugger or a
-// stranger shows that somebody can reach the run. That nobody does shows of a shell alone, where nobody can put a process into the run: a
-// human who prompts or operates the run needs no terminal for it.
-func (a Access) with(seen observe.Report) (Access, []string) {
+// NoProcessEntered stands among the observed claims of a session receipt, without being a claim: the run is isolated, and
+// no process of another user entered it. It does not say that users have no shell, because an agent can read a person's
+// commands from a file, a FIFO, a socket or a host.
+const NoProcessEntered = "noProcessEntered"
+
+// with returns what is declared together with what was seen of a run, and what the receipt lists as observed. A terminal,
+// a debugger or a stranger sets a flag. That none was found sets no flag to false: a person who prompts or operates the
+// run, or has a shell in it, needs none of them.
+func (a Access) with(seen look.Report) (Access, []string) {
 	var flags []string
 	for _, f := range []struct {
 		kind, name string
 		flag       *bool
 	}{
-		{observe.Debugger, "agentEnvironmentUserAccessible", &a.AgentEnvironmentUserAccessible},
-		{observe.Terminal, "humanOperatorPresent", &a.HumanOperatorPresent},
-		{observe.Stdin, "humanPromptPresent", &a.HumanPromptPresent},
-		{observe.Answer, "humanPromptPresent", &a.HumanPromptPresent},
-		{observe.Stranger, "userShellAccess", &a.UserShellAccess},
+		{look.Debugger, "agentEnvironmentUserAccessible", &a.AgentEnvironmentUserAccessible},
+		{look.Terminal, "humanOperatorPresent", &a.HumanOperatorPresent},
+		{look.Stdin, "humanPromptPresent", &a.HumanPromptPresent},
+		{look.Answer, "humanPromptPresent", &a.HumanPromptPresent},
+		{look.Stranger, "userShellAccess", &a.UserShellAccess},
 	} {
 		if seen.Has(f.kind) {
 			*f.flag = true
@@ -49,8 +54,8 @@ func (a Access) with(seen observe.Report) (Access, []string) {
 			}
 		}
 	}
-	if !a.UserShellAccess && len(seen.Found) == 0 && seen.Covered(observe.Stranger) {
-		flags = append(flags, "userShellAccess")
+	if len(seen.Found) == 0 && seen.Covered(look.Stranger) {
+		flags = append(flags, NoProcessEntered)
 	}
 	return a, flags
 }
@@ -75,7 +80,7 @@ type Run struct {
 	TriggerReceiptHash                  string
 	PolicyHash                          string // that the manifest pins; the gate holds the policy decision against it
 	EnvironmentHash                     string // measured by this process
-	Seen                                observe.Report
+	Seen                                look.Report
 	Interactions                        *evidence.InteractionHead // where the session's chain of receipts stands; nil if none are made
 }
 

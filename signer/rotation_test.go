@@ -164,6 +164,71 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+// TestRotationSignsWhatIsAccepted: who says which versions it accepts gets no signature by another one, however old its
+// trust bundle is, and the version that it needs counts as signing.
+func TestRotationSignsWhatIsAccepted(t *testing.T) {
+	clock := now()
+	root, err := custody.NewMemory("registry")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := registry{key: root, now: clock}
+	key := &retiring{Memory: memory(t)}
+	for range 2 {
+		if err := key.Rotate(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := key.Versions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := func(n int) string { return all[n-1].KeyID() }
+	k := signer.NewRotation(key, 2*time.Second, func() time.Time { return clock })
+	k.Follow(r.trust(t, time.Hour, all[0], all[1]))
+	k.Follow(r.trust(t, time.Hour, all...))
+	signs := func(want string) {
+		t.Helper()
+		if v, err := k.Signs(t.Context()); err != nil || v.KeyID() != want {
+			t.Errorf("%s signs (%v), want %s", v.KeyID(), err, want)
+		}
+	}
+	current := func(want string, accepted ...string) {
+		t.Helper()
+		ctx := t.Context()
+		if len(accepted) > 0 {
+			ctx = evidence.WithAccepted(ctx, accepted)
+		}
+		v, err := k.Current(ctx)
+		if v.KeyID() != want || (want == "") != errors.Is(err, signer.ErrNotCertified) {
+			t.Errorf("accepting %q: %s, %v, want %q", accepted, v.KeyID(), err, want)
+		}
+	}
+	current(id(2))
+	current(id(2), id(1), id(2), id(3)) // version 3 is certified now
+	clock = clock.Add(2 * time.Second)
+	current(id(3))
+	current(id(3), id(3), "other:v9")
+	signs(id(3))
+	current(id(2), id(2), id(1))
+	signs(id(2))
+	current(id(1), id(1), "other:v3")
+	signs(id(1))
+	current("", "other:v3")
+	current("", "key:v9", "")
+	clock = clock.Add(10*time.Minute - time.Second)
+	signs(id(1))
+	current(id(2), id(2))
+	clock = clock.Add(time.Second)
+	signs(id(2))
+
+	r.now, r.revoked = clock, id(2) // at once, whoever still accepts it
+	k.Follow(r.trust(t, time.Hour, all...))
+	current("", id(2))
+	current(id(3), id(3), id(2))
+	signs(id(3))
+}
+
 // retiring is a key whose first versions are retired.
 type retiring struct {
 	*custody.Memory

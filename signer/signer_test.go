@@ -13,6 +13,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -103,33 +104,33 @@ func TestAttestWithSecret(t *testing.T) {
 
 // TestAttestWhatWasSeen puts what was found in a run into both artifacts, and claims as observed nothing else than what was looked at.
 func TestAttestWhatWasSeen(t *testing.T) {
-	whole := observe.NewReport(nil, nil)
-	part := observe.NewReport(nil, map[string]string{observe.Stranger: "it is not isolated"})
-	found := func(kinds ...string) observe.Report {
+	whole := look.NewReport(nil, nil)
+	part := look.NewReport(nil, map[string]string{look.Stranger: "it is not isolated"})
+	found := func(kinds ...string) look.Report {
 		r := whole
 		for _, kind := range kinds {
-			r.Found = append(r.Found, observe.Finding{Kind: kind})
+			r.Found = append(r.Found, look.Finding{Kind: kind})
 		}
 		return r
 	}
 	for name, tt := range map[string]struct {
-		seen        observe.Report
+		seen        look.Report
 		access      signer.Access
 		want        signer.Access
 		interactive bool
 		observed    []string // of the flags
 	}{
-		"nothing was looked at":               {observe.Report{}, signer.Access{}, signer.Access{}, false, nil},
+		"nothing was looked at":               {look.Report{}, signer.Access{}, signer.Access{}, false, nil},
 		"no launcher":                         {(*observe.Run)(nil).Report(), signer.Access{}, signer.Access{}, false, nil},
 		"strangers cannot be told":            {part, signer.Access{}, signer.Access{}, false, nil},
-		"nothing was found":                   {whole, signer.Access{}, signer.Access{}, false, []string{"userShellAccess"}},
-		"nothing was found, a shell declared": {whole, signer.Access{UserShellAccess: true}, signer.Access{UserShellAccess: true}, true, nil},
-		"a terminal":                          {found(observe.Terminal), signer.Access{}, signer.Access{HumanOperatorPresent: true}, true, []string{"humanInteractive", "humanOperatorPresent"}},
-		"a terminal to read from":             {found(observe.Stdin), signer.Access{}, signer.Access{HumanPromptPresent: true}, true, []string{"humanInteractive", "humanPromptPresent"}},
-		"a debugger":                          {found(observe.Debugger), signer.Access{}, signer.Access{AgentEnvironmentUserAccessible: true}, false, []string{"agentEnvironmentUserAccessible"}},
-		"a stranger":                          {found(observe.Stranger), signer.Access{}, signer.Access{UserShellAccess: true}, true, []string{"humanInteractive", "userShellAccess"}},
-		"the launcher has ended":              {found(observe.Launcher), signer.Access{}, signer.Access{}, false, nil},
-		"a terminal, an operator declared": {found(observe.Terminal), signer.Access{HumanOperatorPresent: true}, signer.Access{HumanOperatorPresent: true}, true,
+		"nothing was found":                   {whole, signer.Access{}, signer.Access{}, false, []string{"noProcessEntered"}},
+		"nothing was found, a shell declared": {whole, signer.Access{UserShellAccess: true}, signer.Access{UserShellAccess: true}, true, []string{"noProcessEntered"}},
+		"a terminal":                          {found(look.Terminal), signer.Access{}, signer.Access{HumanOperatorPresent: true}, true, []string{"humanInteractive", "humanOperatorPresent"}},
+		"a terminal to read from":             {found(look.Stdin), signer.Access{}, signer.Access{HumanPromptPresent: true}, true, []string{"humanInteractive", "humanPromptPresent"}},
+		"a debugger":                          {found(look.Debugger), signer.Access{}, signer.Access{AgentEnvironmentUserAccessible: true}, false, []string{"agentEnvironmentUserAccessible"}},
+		"a stranger":                          {found(look.Stranger), signer.Access{}, signer.Access{UserShellAccess: true}, true, []string{"humanInteractive", "userShellAccess"}},
+		"the launcher has ended":              {found(look.Launcher), signer.Access{}, signer.Access{}, false, nil},
+		"a terminal, an operator declared": {found(look.Terminal), signer.Access{HumanOperatorPresent: true}, signer.Access{HumanOperatorPresent: true}, true,
 			[]string{"humanOperatorPresent"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -154,7 +155,7 @@ func TestAttestWhatWasSeen(t *testing.T) {
 			}
 			var observed []string
 			for _, claim := range append(attestation.Observed, session.Observed...) {
-				if strings.HasPrefix(claim, "human") || claim == "userShellAccess" || claim == "agentEnvironmentUserAccessible" {
+				if strings.HasPrefix(claim, "human") || claim == "userShellAccess" || claim == "noProcessEntered" || claim == "agentEnvironmentUserAccessible" {
 					observed = append(observed, claim)
 				}
 			}

@@ -35,7 +35,7 @@ func (s *Service) Budget(ctx context.Context, eventID string) (Budget, error) {
 
 // Unsent says that a post never left: there was no connection to its upstream. The event can pay for another one of this action then,
 // not for the same binding. Only the runtime that claimed the event may say so, while its session is open. To say it twice of one
-// post is no error. After maxUnsent posts of an action it is refused with event_budget_spent.
+// post is no error. After maxUnsent posts of an action it is refused with event_closed.
 func (s *Service) Unsent(ctx context.Context, eventID, runtime, action, bindingHash string) error {
 	err := s.store.unsent(ctx, eventID, runtime, action, bindingHash, s.o.Now())
 	if err == nil {
@@ -73,7 +73,7 @@ func (s store) unsent(ctx context.Context, id, runtime, action, binding string, 
 			return err
 		}
 		if e.ClaimedBy != runtime {
-			return refusal.New("event_claimed", "another runtime has claimed the event %s", id)
+			return refusal.New("event_closed", "another runtime has claimed the event %s", id)
 		}
 		n, err := affected(tx.Exec(`UPDATE uses SET unsent = 1 WHERE event = ? AND action = ? AND binding = ? AND NOT unsent`, id, action, binding))
 		if n == 0 {
@@ -84,7 +84,7 @@ func (s store) unsent(ctx context.Context, id, runtime, action, binding string, 
 			return err
 		}
 		if all > maxUnsent {
-			return refusal.New("event_budget_spent", "the event %s has been given back %d posts of the action %.80q already, and is given no more", id, maxUnsent, action)
+			return refusal.New("event_closed", "the event %s has been given back %d posts of the action %.80q already, and is given no more", id, maxUnsent, action)
 		}
 		_, err = tx.Exec(uncountUse, id, action)
 		return err

@@ -29,15 +29,15 @@ func TestUnsent(t *testing.T) {
 	refused := func() {
 		t.Helper()
 		_, err := c.Evidence(t.Context(), id, binding("create_post"))
-		wantCode(t, err, "event_budget_spent")
+		wantCode(t, err, "event_closed")
 	}
 
 	spent(0)
 	first := pay()
 	spent(1)
-	wantCode(t, c.Unsent(t.Context(), id, "another", first.Action, first.Hash()), "event_claimed")
-	wantCode(t, c.Unsent(t.Context(), "evt_none", runtime, first.Action, first.Hash()), "event_unknown")
-	wantCode(t, second(c.Budget(t.Context(), "evt_none")), "event_unknown")
+	wantCode(t, c.Unsent(t.Context(), id, "another", first.Action, first.Hash()), "event_closed")
+	wantCode(t, c.Unsent(t.Context(), "evt_none", runtime, first.Action, first.Hash()), "not_found")
+	wantCode(t, second(c.Budget(t.Context(), "evt_none")), "not_found")
 	for name, b := range map[string]evidence.Binding{"not paid for": binding("create_post"), "another action": {Action: "delete_post"}} {
 		if err := unsent(b); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -55,7 +55,7 @@ func TestUnsent(t *testing.T) {
 	k.restart(t)
 	c, _ = k.serve(t)
 	_, err := c.Evidence(t.Context(), id, first)
-	wantCode(t, err, "event_budget_spent") // the same post is paid for once
+	wantCode(t, err, "event_closed") // the same post is paid for once
 	last := pay()
 	spent(1)
 	refused()
@@ -70,13 +70,13 @@ func TestUnsent(t *testing.T) {
 		}
 		last = pay()
 	}
-	wantCode(t, unsent(last), "event_budget_spent")
+	wantCode(t, unsent(last), "event_closed")
 	spent(1)
 	refused()
 
 	must(k.Evidence(t.Context(), id, binding("delete_post")))(t)
 	must(c.Done(t.Context(), id, runtime))(t)
-	wantCode(t, unsent(last), "event_done")
+	wantCode(t, unsent(last), "event_closed")
 }
 
 // TestABudgetThatCannotBeRead is an error, and never a budget of which nothing is spent.

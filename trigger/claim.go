@@ -21,8 +21,8 @@ type Claim struct {
 	Wait    time.Duration // how long to wait for one, at most a minute, where EventID is empty
 }
 
-// Claim gives an event to a runtime, once, durably. It is refused with event_unknown, trigger_human, trigger_unverified,
-// event_expired or event_claimed, and with event_none where none came in time, or the service is ending.
+// Claim gives an event to a runtime, once, durably. It is refused with not_found, human_involved, trigger_unverified,
+// event_closed, and with event_none where none came in time, or the service is ending.
 func (s *Service) Claim(ctx context.Context, c Claim) (Event, error) {
 	if !isID(c.Runtime) {
 		return Event{}, refusal.New("query_malformed", "a claim names its runtime, in at most %d printable characters", maxID)
@@ -71,7 +71,7 @@ func (s *Service) claimed(ctx context.Context, e Event) (Event, error) {
 }
 
 // Release gives an event back that its runtime has opened no session with after all: another claim may take it. An event that has
-// paid for a post already is refused with event_budget_spent, another runtime's with event_claimed.
+// paid for a post already is refused with event_closed, another runtime's with event_closed.
 func (s *Service) Release(ctx context.Context, id, runtime string) (Event, error) {
 	e, err := s.store.finish(ctx, id, runtime, Received, s.o.Now())
 	if err == nil {
@@ -82,7 +82,7 @@ func (s *Service) Release(ctx context.Context, id, runtime string) (Event, error
 }
 
 // Done says that the session of an event has ended: it pays for nothing more. Saying so twice is no error; another runtime's event is
-// refused with event_claimed.
+// refused with event_closed.
 func (s *Service) Done(ctx context.Context, id, runtime string) (Event, error) {
 	e, err := s.store.finish(ctx, id, runtime, Done, s.o.Now())
 	if err == nil {

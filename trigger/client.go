@@ -8,7 +8,7 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 )
 
-// Client asks a trigger service. Refusals keep their codes; trigger_unavailable means that there was no proper answer, and then
+// Client asks a trigger service. Refusals keep their codes; process_unavailable means that there was no proper answer, and then
 // what was asked for may have been done. It is safe for concurrent use.
 type Client struct {
 	base string
@@ -17,8 +17,11 @@ type Client struct {
 
 // NewClient makes a client for the service at base, such as http://mediator over a unix socket that c dials.
 func NewClient(base string, c *http.Client) *Client {
-	return &Client{base: base, peer: wire.Peer{HTTP: c, Name: "the trigger service", Unavailable: "trigger_unavailable"}}
+	return &Client{base: base, peer: wire.Peer{HTTP: c, Name: "the trigger service", Unavailable: "process_unavailable"}}
 }
+
+// Ready asks whether the service would serve its callers now.
+func (c *Client) Ready(ctx context.Context) error { return c.peer.Ready(ctx, c.base) }
 
 // Evidence asks for the origin proof and the trigger receipt of an event for a binding. See [Service.Evidence].
 func (c *Client) Evidence(ctx context.Context, eventID string, b evidence.Binding) (Evidence, error) {

@@ -22,8 +22,8 @@ type Accepted struct {
 
 // Webhooks answers POST /hooks/{source}: 202 once the delivery is durable, 202 and {"ignored":true} for one of no interest, and 200
 // and {"duplicate":true} for one that is known, for senders repeat what they are not sure of, and would repeat a failure for ever.
-// Refusals are problem documents: webhook_unknown 404, webhook_malformed and webhook_payload 400, webhook_signature and
-// webhook_timestamp 401, webhook_too_large 413.
+// Refusals are problem documents: not_found 404, event_malformed 400, webhook_signature 401,
+// content_too_large 413.
 func (s *Service) Webhooks() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /hooks/{source}", func(w http.ResponseWriter, r *http.Request) {
@@ -56,13 +56,13 @@ func (s *Service) sourceOf(r *http.Request) string {
 func (s *Service) deliver(w http.ResponseWriter, r *http.Request) (Accepted, error) {
 	hook, ok := s.from.Load().hooks[r.PathValue("source")]
 	if !ok {
-		return Accepted{}, refusal.New("webhook_unknown", "no webhook has the name %.80q", r.PathValue("source"))
+		return Accepted{}, refusal.New("not_found", "no webhook has the name %.80q", r.PathValue("source"))
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(s.o.MaxPayload)))
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
-		return Accepted{}, refusal.New("webhook_too_large", "the delivery is larger than %d bytes", s.o.MaxPayload)
+		return Accepted{}, refusal.New("content_too_large", "the delivery is larger than %d bytes", s.o.MaxPayload)
 	} else if err != nil {
-		return Accepted{}, refusal.New("webhook_malformed", "the delivery broke off")
+		return Accepted{}, refusal.New("event_malformed", "the delivery broke off")
 	}
 	a, class, err := hook.accept(r.Header, body, s.o.Now())
 	if err != nil {

@@ -53,11 +53,11 @@ var origins = map[string]string{
 	evidence.MethodPolicyEngineDecision: evidence.TriggerAutonomousPolicy,
 }
 
-// Verified refuses an event that cannot be the reason of a post: one that a human asked for (trigger_human), or whose origin rests
+// Verified refuses an event that cannot be the reason of a post: one that a human asked for (human_involved), or whose origin rests
 // on somebody's word (trigger_unverified).
 func (e Event) Verified() error {
 	if e.HumanInitiated || e.Kind == evidence.TriggerHumanRequest {
-		return refusal.New("trigger_human", "the event %s was asked for by a human, so it stands behind no post", e.ID)
+		return refusal.New("human_involved", "the event %s was asked for by a human, so it stands behind no post", e.ID)
 	}
 	if kind, ok := origins[e.Method]; !ok || kind != e.Kind {
 		return refusal.New("trigger_unverified", "the origin of the event %s was not verified: it is %s by %s", e.ID, e.Kind, e.Method)
@@ -86,7 +86,7 @@ type arrival struct {
 func (a arrival) event(now time.Time, maxAge time.Duration, maxPayload int) (Event, error) {
 	switch {
 	case len(a.payload) > maxPayload:
-		return Event{}, refusal.New("event_too_large", "the event's payload has %d bytes; at most %d are kept", len(a.payload), maxPayload)
+		return Event{}, refusal.New("content_too_large", "the event's payload has %d bytes; at most %d are kept", len(a.payload), maxPayload)
 	case !utf8.Valid(a.payload):
 		return Event{}, refusal.New("event_malformed", "the event's payload is neither JSON nor text in UTF-8")
 	case !isID(a.evidenceID) || !isID(a.source):

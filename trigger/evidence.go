@@ -22,15 +22,14 @@ type Evidence struct {
 // no human asked for, inside its age and its budget; the budget is spent, durably, before anything is signed, and given
 // back if nothing could be signed. Whoever loses the answer has lost one post: the same binding is paid for once. See [Service.Unsent].
 //
-// Refusals: binding_malformed, event_unknown, trigger_human, trigger_unverified, event_unclaimed, event_expired,
-// event_done, event_budget_spent.
+// Refusals: artifact_malformed, not_found, human_involved, trigger_unverified, event_closed.
 func (s *Service) Evidence(ctx context.Context, eventID string, b evidence.Binding) (Evidence, error) {
 	if err := b.CheckNonce(); err != nil {
 		return Evidence{}, err
 	}
 	binding := b.Hash()
 	if !evidence.IsHash(binding) {
-		return Evidence{}, refusal.New("binding_malformed", "the binding has no canonical form")
+		return Evidence{}, refusal.New("artifact_malformed", "the binding has no canonical form")
 	}
 	failpoint.Reach("asked")
 	e, err := s.store.spend(ctx, eventID, b.Action, binding, s.o.Budget, s.o.Now())

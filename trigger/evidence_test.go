@@ -56,8 +56,8 @@ func TestVerified(t *testing.T) {
 		{trigger.Event{}, "trigger_unverified"},
 		{trigger.Event{Kind: evidence.TriggerScheduled, Method: evidence.MethodWebhookSignature}, "trigger_unverified"},
 		{trigger.Event{Kind: evidence.TriggerSourceEvent, Method: evidence.MethodManual}, "trigger_unverified"},
-		{trigger.Event{Kind: evidence.TriggerHumanRequest, Method: evidence.MethodWebhookSignature}, "trigger_human"},
-		{trigger.Event{Kind: evidence.TriggerSourceEvent, Method: evidence.MethodWebhookSignature, HumanInitiated: true}, "trigger_human"},
+		{trigger.Event{Kind: evidence.TriggerHumanRequest, Method: evidence.MethodWebhookSignature}, "human_involved"},
+		{trigger.Event{Kind: evidence.TriggerSourceEvent, Method: evidence.MethodWebhookSignature, HumanInitiated: true}, "human_involved"},
 	} {
 		if err := c.event.Verified(); c.code != "" {
 			wantCode(t, err, c.code)
@@ -74,43 +74,43 @@ func TestEvidenceRefused(t *testing.T) {
 		event      func(t *testing.T, k *kit) string
 		binding    func(*evidence.Binding)
 	}{
-		{name: "unknown event", code: "event_unknown", event: func(*testing.T, *kit) string { return "evt_none" }},
-		{name: "unclaimed", code: "event_unclaimed", event: func(t *testing.T, k *kit) string { return k.release(t) }},
-		{name: "human", code: "trigger_human", event: func(t *testing.T, k *kit) string {
+		{name: "unknown event", code: "not_found", event: func(*testing.T, *kit) string { return "evt_none" }},
+		{name: "unclaimed", code: "event_closed", event: func(t *testing.T, k *kit) string { return k.release(t) }},
+		{name: "human", code: "human_involved", event: func(t *testing.T, k *kit) string {
 			return k.deliver(t, fromGitHub("workflow_dispatch", "d", `{}`)).EventID
 		}},
-		{name: "reported by an operator", code: "trigger_human", event: func(t *testing.T, k *kit) string {
+		{name: "reported by an operator", code: "human_involved", event: func(t *testing.T, k *kit) string {
 			return must(k.Report(t.Context(), evidence.TriggerHumanRequest, evidence.MethodManual, "cli", nil))(t)
 		}},
 		{name: "reported by the agent", code: "trigger_unverified", event: func(t *testing.T, k *kit) string {
 			return must(k.Report(t.Context(), evidence.TriggerUnknown, evidence.MethodSelfReported, "agent", []byte("text")))(t)
 		}},
-		{name: "too old", code: "event_expired", event: func(t *testing.T, k *kit) string {
+		{name: "too old", code: "event_closed", event: func(t *testing.T, k *kit) string {
 			id := k.claimed(t)
 			k.clock.advance(trigger.DefaultMaxAge)
 			return id
 		}},
-		{name: "too old, after a restart", code: "event_expired", event: func(t *testing.T, k *kit) string {
+		{name: "too old, after a restart", code: "event_closed", event: func(t *testing.T, k *kit) string {
 			id := k.claimed(t)
 			k.clock.advance(trigger.DefaultMaxAge)
 			k.restart(t)
 			return id
 		}},
-		{name: "done", code: "event_done", event: func(t *testing.T, k *kit) string {
+		{name: "done", code: "event_closed", event: func(t *testing.T, k *kit) string {
 			id := k.claimed(t)
 			must(k.Done(t.Context(), id, runtime))(t)
 			return id
 		}},
-		{name: "given back", code: "event_unclaimed", event: func(t *testing.T, k *kit) string {
+		{name: "given back", code: "event_closed", event: func(t *testing.T, k *kit) string {
 			id := k.claimed(t)
 			must(k.Release(t.Context(), id, runtime))(t)
 			return id
 		}},
-		{name: "no nonce", code: "binding_malformed", binding: func(b *evidence.Binding) { b.Nonce = "" }},
-		{name: "no action", code: "binding_malformed", binding: func(b *evidence.Binding) { b.Action = "" }},
-		{name: "action too long", code: "binding_malformed", binding: func(b *evidence.Binding) { b.Action = long }},
-		{name: "content hash in capitals", code: "binding_malformed", binding: func(b *evidence.Binding) { b.ContentHash = strings.ToUpper(b.ContentHash) }},
-		{name: "no canonical form", code: "binding_malformed", binding: func(b *evidence.Binding) { b.Subject = "a\xffb" }},
+		{name: "no nonce", code: "artifact_malformed", binding: func(b *evidence.Binding) { b.Nonce = "" }},
+		{name: "no action", code: "artifact_malformed", binding: func(b *evidence.Binding) { b.Action = "" }},
+		{name: "action too long", code: "artifact_malformed", binding: func(b *evidence.Binding) { b.Action = long }},
+		{name: "content hash in capitals", code: "artifact_malformed", binding: func(b *evidence.Binding) { b.ContentHash = strings.ToUpper(b.ContentHash) }},
+		{name: "no canonical form", code: "artifact_malformed", binding: func(b *evidence.Binding) { b.Subject = "a\xffb" }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k := newKit(t)
@@ -141,7 +141,7 @@ func TestBudgetRace(t *testing.T) {
 			_, err := k.Evidence(context.Background(), id, binding(fmt.Sprint("action-", i%2)))
 			if err == nil {
 				paid[i%2].Add(1)
-			} else if code := problem.DetailsOf(err).Code; code != "event_budget_spent" {
+			} else if code := problem.DetailsOf(err).Code; code != "event_closed" {
 				t.Errorf("refused with %s: %v", code, err)
 			}
 		})
@@ -158,13 +158,13 @@ func TestBudget(t *testing.T) {
 	id, b := k.claimed(t), binding("create_post")
 	must(k.Evidence(t.Context(), id, b))(t)
 	_, err := k.Evidence(t.Context(), id, b)
-	wantCode(t, err, "event_budget_spent") // the same post, although there is something left
+	wantCode(t, err, "event_closed") // the same post, although there is something left
 	k.restart(t)
 	_, err = k.Evidence(t.Context(), id, b)
-	wantCode(t, err, "event_budget_spent")
+	wantCode(t, err, "event_closed")
 	must(k.Evidence(t.Context(), id, binding("create_post")))(t)
 	_, err = k.Evidence(t.Context(), id, binding("create_post"))
-	wantCode(t, err, "event_budget_spent")
+	wantCode(t, err, "event_closed")
 	must(k.Evidence(t.Context(), id, binding("delete_post")))(t)
 }
 
@@ -195,7 +195,7 @@ func TestUnsignedCostsNothing(t *testing.T) {
 	k.restart(t)
 	must(k.Evidence(t.Context(), id, binding("create_post")))(t)
 	_, err := k.Evidence(t.Context(), id, binding("create_post"))
-	wantCode(t, err, "event_budget_spent")
+	wantCode(t, err, "event_closed")
 }
 
 func TestNewRefused(t *testing.T) {

@@ -91,7 +91,7 @@ func TestDeliveryFlood(t *testing.T) {
 				}
 			}
 		}
-		const kinds = 4 // webhook_signature, webhook_unknown, webhook_malformed, and known already
+		const kinds = 4 // webhook_signature, not_found, event_malformed, and known already
 		if said := log.take(); len(said) > kinds*flood.Lines*lineSize || strings.Count(said, "\n") != kinds*flood.Lines {
 			t.Errorf("%d deliveries left %d bytes in the log", 5*each, len(said))
 		}
@@ -103,7 +103,7 @@ func TestDeliveryFlood(t *testing.T) {
 		said := log.take()
 		for _, want := range []string{
 			`"lines":990,"line":"delivery refused","code":"webhook_signature","source":"github"`,
-			`"lines":490,"line":"delivery refused","code":"webhook_unknown","source":""`, `"lines":490,"line":"known already"`,
+			`"lines":490,"line":"delivery refused","code":"not_found","source":""`, `"lines":490,"line":"known already"`,
 		} {
 			if !strings.Contains(said, want) {
 				t.Errorf("the log does not say %s: %s", want, said)

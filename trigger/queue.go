@@ -296,7 +296,7 @@ func readMessage(path string, maxSize int, owners []uint32) ([]byte, error) {
 	}
 	raw, err := io.ReadAll(io.LimitReader(f, int64(maxSize)+1))
 	if len(raw) > maxSize {
-		return nil, refusal.New("event_too_large", "the message is larger than %d bytes", maxSize)
+		return nil, refusal.New("content_too_large", "the message is larger than %d bytes", maxSize)
 	}
 	return raw, err
 }

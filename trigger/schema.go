@@ -1,6 +1,6 @@
 package trigger
 
-import "github.com/actionproof/mediator/ledger"
+import "github.com/actionproof/mediator/ledger/sqlite"
 
 const forgets = "which deliveries were seen: old signed ones would open sessions again"
 
@@ -8,7 +8,7 @@ const forgets = "which deliveries were seen: old signed ones would open sessions
 //
 // The rows of seen are kept for ever: a webhook's signature may have no time in it, and is then good for as long as its
 // secret is.
-var schema = ledger.Schema{Version: 2, Forgets: forgets, Statements: `
+var schema = sqlite.Schema{Version: 2, Forgets: forgets, Statements: `
 CREATE TABLE events (
 	seq        INTEGER PRIMARY KEY,
 	id         TEXT NOT NULL UNIQUE,

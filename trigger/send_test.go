@@ -33,7 +33,7 @@ func TestSend(t *testing.T) {
 		{"a named event", hub, "issues", `{"n":1}`, "issues"},
 		{"an event of no interest", hub, "star", `{"n":2}`, "ignored"},
 		{"another secret", other, "issues", `{"n":3}`, "webhook_signature"},
-		{"a body that is no object", hub, "issues", `[]`, "webhook_payload"},
+		{"a body that is no object", hub, "issues", `[]`, "event_malformed"},
 		{"a Standard Webhook", hooks, "", `{"type":"made"}`, "made"},
 		{"a Standard Webhook with an event", hooks, "made", `{"type":"made"}`, "internal"},
 	} {

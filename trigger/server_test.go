@@ -51,7 +51,7 @@ func TestClientRefusals(t *testing.T) {
 	k := newKit(t)
 	c, server := k.serve(t)
 	id := k.claimed(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // the claims wait for nothing
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // the claims wait for nothing
 	defer cancel()
 	b := binding("create_post")
 	must(c.Evidence(t.Context(), id, b))(t)
@@ -60,22 +60,25 @@ func TestClientRefusals(t *testing.T) {
 	report := func(kind, method, source string, payload []byte) error {
 		return second(c.Report(t.Context(), kind, method, source, payload))
 	}
-	for code, err := range map[string]error{
-		"event_budget_spent": second(c.Evidence(t.Context(), id, b)),
-		"binding_malformed":  second(c.Evidence(t.Context(), id, other)),
-		"event_unknown":      second(c.Evidence(t.Context(), "evt_none", b)),
-		"event_none":         second(c.Claim(ctx, trigger.Claim{Runtime: runtime})),
-		"event_claimed":      second(c.Claim(ctx, trigger.Claim{EventID: id, Runtime: runtime})),
-		"query_malformed":    second(c.Claim(t.Context(), trigger.Claim{})),
-		"event_unclaimed":    second(c.Done(t.Context(), k.release(t), runtime)),
-		"trigger_unverified": report(evidence.TriggerSourceEvent, evidence.MethodManual, "cli", nil),
-		"event_malformed":    report(evidence.TriggerUnknown, evidence.MethodManual, "", nil),
+	for _, c := range []struct {
+		code string
+		err  error
+	}{
+		{"event_closed", second(c.Evidence(t.Context(), id, b))},
+		{"artifact_malformed", second(c.Evidence(t.Context(), id, other))},
+		{"not_found", second(c.Evidence(t.Context(), "evt_none", b))},
+		{"event_none", second(c.Claim(ctx, trigger.Claim{Runtime: runtime}))},
+		{"event_closed", second(c.Claim(ctx, trigger.Claim{EventID: id, Runtime: runtime}))},
+		{"query_malformed", second(c.Claim(t.Context(), trigger.Claim{}))},
+		{"event_closed", second(c.Done(t.Context(), k.release(t), runtime))},
+		{"trigger_unverified", report(evidence.TriggerSourceEvent, evidence.MethodManual, "cli", nil)},
+		{"event_malformed", report(evidence.TriggerUnknown, evidence.MethodManual, "", nil)},
 	} {
-		wantCode(t, err, code)
+		wantCode(t, c.err, c.code)
 	}
 	wantCode(t, report(evidence.TriggerUnknown, evidence.MethodWebhookSignature, "cli", nil), "trigger_unverified")
 	server.Close()
-	wantCode(t, second(c.Evidence(t.Context(), id, b)), "trigger_unavailable")
+	wantCode(t, second(c.Evidence(t.Context(), id, b)), "process_unavailable")
 }
 
 // TestServerRefuses sends what no client would.
@@ -90,10 +93,10 @@ func TestServerRefuses(t *testing.T) {
 		{"an unknown member", "POST", "/v1/evidence", `{"eventId":"` + id + `","binding":` + bind + `,"budget":9}`, "query_malformed"},
 		{"a member twice", "POST", "/v1/evidence", `{"eventId":"` + id + `","eventId":"` + id + `","binding":` + bind + `}`, "query_malformed"},
 		{"a second value", "POST", "/v1/evidence", `{"eventId":"` + id + `","binding":` + bind + `}{}`, "query_malformed"},
-		{"no binding", "POST", "/v1/evidence", `{"eventId":"` + id + `"}`, "binding_malformed"},
+		{"no binding", "POST", "/v1/evidence", `{"eventId":"` + id + `"}`, "artifact_malformed"},
 		{"too much", "POST", "/v1/evidence", `{"eventId":"` + strings.Repeat("x", 1<<20) + `"}`, "query_malformed"},
-		{"a claim for years", "POST", "/v1/events/claim", `{"eventId":"` + id + `","runtime":"w","waitMillis":9007199254740991}`, "event_claimed"},
-		{"an unknown event", "GET", "/v1/events/evt_none", "", "event_unknown"},
+		{"a claim for years", "POST", "/v1/events/claim", `{"eventId":"` + id + `","runtime":"w","waitMillis":9007199254740991}`, "event_closed"},
+		{"an unknown event", "GET", "/v1/events/evt_none", "", "not_found"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := must(http.NewRequestWithContext(t.Context(), c.method, server.URL+c.path, strings.NewReader(c.body)))(t)

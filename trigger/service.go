@@ -3,6 +3,7 @@ package trigger
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"math"
@@ -146,6 +147,11 @@ func (s *Service) sweep(ctx context.Context) {
 	}
 }
 
+// Ready says why nothing could be made durable now.
+func (s *Service) Ready(ctx context.Context) error {
+	return s.store.write(ctx, func(*sql.Tx) error { return nil })
+}
+
 // Close closes the event store.
 func (s *Service) Close() error {
 	s.end()
@@ -180,7 +186,7 @@ func (s *Service) wake() {
 	s.arrived = make(chan struct{})
 }
 
-// Get returns one event, or event_unknown.
+// Get returns one event, or not_found.
 func (s *Service) Get(ctx context.Context, id string) (Event, error) {
 	return s.store.get(ctx, id, s.o.Now())
 }

@@ -42,7 +42,7 @@ func TestSetSourcesOfDeliveries(t *testing.T) {
 		sources []trigger.Source
 		code    string
 	}{
-		{[]trigger.Source{other}, "webhook_signature"}, {nil, "webhook_unknown"},
+		{[]trigger.Source{other}, "webhook_signature"}, {nil, "not_found"},
 		{[]trigger.Source{must(trigger.NewStandard("hooks", []string{vectorSecret}))(t)}, ""},
 	} {
 		if err := k.SetSources(c.sources); err != nil {

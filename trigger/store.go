@@ -9,18 +9,19 @@ import (
 
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/sqlite"
 )
 
 // store keeps events durably in an SQLite file of its own.
 type store struct {
-	db *ledger.DB
+	db *sqlite.DB
 
 	selectFacts, insertUse, countUse *sql.Stmt // prepared once, because every post needs them
 }
 
 // openStore opens or creates the file at path.
 func openStore(ctx context.Context, path string) (store, error) {
-	db, err := ledger.OpenDB(ctx, path, schema)
+	db, err := sqlite.OpenDB(ctx, path, schema)
 	if err != nil {
 		return store{}, err
 	}
@@ -36,7 +37,7 @@ func openStore(ctx context.Context, path string) (store, error) {
 	return s, nil
 }
 
-// write runs do in a transaction: see [ledger.DB.Write]. What the database could not do has a code.
+// write runs do in a transaction: see [sqlite.DB.Write]. What the database could not do has a code.
 func (s store) write(ctx context.Context, do func(tx *sql.Tx) error) error {
 	err := s.db.Write(ctx, do)
 	var coded interface{ Code() string }
@@ -129,7 +130,7 @@ func scan(scan func(...any) error, now time.Time) (Event, error) {
 func one(row *sql.Row, id string, now time.Time) (Event, error) {
 	e, err := scan(row.Scan, now)
 	if errors.Is(err, sql.ErrNoRows) {
-		return e, refusal.New("event_unknown", "no event has the id %.80q", id)
+		return e, refusal.New("not_found", "no event has the id %.80q", id)
 	}
 	return e, unread(err)
 }
@@ -221,7 +222,7 @@ func (e Event) claimable() error {
 	case Expired:
 		return tooOld(e)
 	default:
-		return refusal.New("event_claimed", "the event %s has opened a session already", e.ID)
+		return refusal.New("event_closed", "the event %s has opened a session already", e.ID)
 	}
 }
 
@@ -236,14 +237,14 @@ func (e Event) payable() error {
 	case Expired:
 		return tooOld(e)
 	case Done:
-		return refusal.New("event_done", "the session of the event %s has ended", e.ID)
+		return refusal.New("event_closed", "the session of the event %s has ended", e.ID)
 	default:
-		return refusal.New("event_unclaimed", "the event %s has opened no session", e.ID)
+		return refusal.New("event_closed", "the event %s has opened no session", e.ID)
 	}
 }
 
 func tooOld(e Event) error {
-	return refusal.New("event_expired", "the event %s has been too old since %s", e.ID, e.ExpiresAt.UTC().Format(time.RFC3339))
+	return refusal.New("event_closed", "the event %s has been too old since %s", e.ID, e.ExpiresAt.UTC().Format(time.RFC3339))
 }
 
 const (
@@ -271,7 +272,7 @@ func (s store) spend(ctx context.Context, id, action, binding string, budget int
 			return err
 		}
 		if n == 0 {
-			return refusal.New("event_budget_spent",
+			return refusal.New("event_closed",
 				"the event %s has paid for this post of the action %.80q, or for all %d that it pays for", id, action, budget)
 		}
 		_, err = tx.Stmt(s.countUse).Exec(id, action)
@@ -302,13 +303,13 @@ func (s store) finish(ctx context.Context, id, runtime string, to State, now tim
 		}
 		switch {
 		case e.ClaimedBy == "":
-			return refusal.New("event_unclaimed", "the event %s has opened no session", id)
+			return refusal.New("event_closed", "the event %s has opened no session", id)
 		case e.ClaimedBy != runtime:
-			return refusal.New("event_claimed", "another runtime has claimed the event %s", id)
+			return refusal.New("event_closed", "another runtime has claimed the event %s", id)
 		case e.State == to || e.State == Expired:
 			return nil
 		case e.State != Claimed:
-			return refusal.New("event_done", "the session of the event %s has ended", id)
+			return refusal.New("event_closed", "the session of the event %s has ended", id)
 		}
 		e.State = to
 		if to == Received {
@@ -317,7 +318,7 @@ func (s store) finish(ctx context.Context, id, runtime string, to State, now tim
 				return err
 			}
 			if paid {
-				return refusal.New("event_budget_spent", "the event %s has paid for a post, so no other session opens for it", id)
+				return refusal.New("event_closed", "the event %s has paid for a post, so no other session opens for it", id)
 			}
 			e.ClaimedBy = ""
 		}

@@ -148,7 +148,7 @@ func TestNothingToGiveBack(t *testing.T) {
 		})
 		id := k.claimed(t)
 		k.sql(t, "CREATE TRIGGER t BEFORE DELETE ON uses BEGIN SELECT "+c.does+"; END")
-		for _, code := range []string{"custody_unavailable", "event_budget_spent"} {
+		for _, code := range []string{"custody_unavailable", "event_closed"} {
 			_, err := k.Evidence(t.Context(), id, binding("create_post"))
 			wantCode(t, err, code)
 		}

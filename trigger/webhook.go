@@ -134,7 +134,7 @@ func (w *Webhook) verify(h http.Header, body []byte) (d delivery, signature stri
 		return d, "", err
 	}
 	if !isID(d.id) {
-		return d, "", refusal.New("webhook_malformed", "the header %s is not 1 to %d printable ASCII characters", s.idHeader, maxID)
+		return d, "", refusal.New("event_malformed", "the header %s is not 1 to %d printable ASCII characters", s.idHeader, maxID)
 	}
 	if s.timestampHeader != "" {
 		if d.timestamp, err = only(h, s.timestampHeader); err != nil {
@@ -165,10 +165,10 @@ func timely(d delivery, now time.Time) error {
 	}
 	seconds, err := strconv.ParseInt(d.timestamp, 10, 64)
 	if err != nil {
-		return refusal.New("webhook_malformed", "the delivery's timestamp is not a Unix time")
+		return refusal.New("event_malformed", "the delivery's timestamp is not a Unix time")
 	}
 	if off := now.Sub(time.Unix(seconds, 0)).Abs(); off > webhookTolerance {
-		return refusal.New("webhook_timestamp", "the delivery's timestamp is %s away from the clock here; at most %s are accepted", off.Round(time.Second), webhookTolerance)
+		return refusal.New("webhook_signature", "the delivery's timestamp is %s away from the clock here; at most %s are accepted", off.Round(time.Second), webhookTolerance)
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func timely(d delivery, now time.Time) error {
 func only(h http.Header, name string) (string, error) {
 	v := h.Values(name)
 	if len(v) != 1 || v[0] == "" || len(v[0]) > maxHeader {
-		return "", refusal.New("webhook_malformed", "the header %s must be there exactly once, with at most %d bytes", name, maxHeader)
+		return "", refusal.New("event_malformed", "the header %s must be there exactly once, with at most %d bytes", name, maxHeader)
 	}
 	return v[0], nil
 }
@@ -186,7 +186,7 @@ func only(h http.Header, name string) (string, error) {
 func object(body []byte) (map[string]json.RawMessage, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil || members == nil {
-		return nil, refusal.New("webhook_payload", "the delivery's payload is not a JSON object")
+		return nil, refusal.New("event_malformed", "the delivery's payload is not a JSON object")
 	}
 	return members, nil
 }

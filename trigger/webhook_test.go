@@ -30,7 +30,7 @@ func TestGitHubExample(t *testing.T) {
 		t.Errorf("the test signs with %s", d.header.Get("X-Hub-Signature-256"))
 	}
 	d.header.Set("X-Hub-Signature-256", signature)
-	if a := k.deliver(t, d); a.Code != "webhook_payload" || a.Status != http.StatusBadRequest {
+	if a := k.deliver(t, d); a.Code != "event_malformed" || a.Status != http.StatusBadRequest {
 		t.Errorf("answered with %+v", a)
 	}
 	d.header.Set("X-Hub-Signature-256", strings.Replace(signature, "757", "758", 1))
@@ -92,15 +92,15 @@ func TestDeliveryRefused(t *testing.T) {
 		status     int
 		change     func(d *delivery)
 	}{
-		{"unknown webhook", "webhook_unknown", 404, func(d *delivery) { d.source = "nobody" }},
-		{"a source that is no webhook", "webhook_unknown", 404, func(d *delivery) { d.source = "hourly" }},
+		{"unknown webhook", "not_found", 404, func(d *delivery) { d.source = "nobody" }},
+		{"a source that is no webhook", "not_found", 404, func(d *delivery) { d.source = "hourly" }},
 		{"no signature", "webhook_signature", 401, func(d *delivery) { d.header.Del("X-Hub-Signature-256") }},
-		{"an empty signature", "webhook_malformed", 400, func(d *delivery) { d.header.Set("X-Hub-Signature-256", "") }},
+		{"an empty signature", "event_malformed", 400, func(d *delivery) { d.header.Set("X-Hub-Signature-256", "") }},
 		{"SHA-1", "webhook_signature", 401, func(d *delivery) {
 			d.header.Set("X-Hub-Signature", "sha1=0000")
 			d.header.Del("X-Hub-Signature-256")
 		}},
-		{"two signatures", "webhook_malformed", 400, func(d *delivery) {
+		{"two signatures", "event_malformed", 400, func(d *delivery) {
 			d.header.Add("X-Hub-Signature-256", d.header.Get("X-Hub-Signature-256"))
 		}},
 		{"another prefix", "webhook_signature", 401, func(d *delivery) {
@@ -115,21 +115,21 @@ func TestDeliveryRefused(t *testing.T) {
 		{"no hex", "webhook_signature", 401, func(d *delivery) { d.header.Set("X-Hub-Signature-256", "sha256=zz") }},
 		{"a signature and more", "webhook_signature", 401, func(d *delivery) { d.header.Set("X-Hub-Signature-256", d.header.Get("X-Hub-Signature-256")+"zz") }},
 		{"another body", "webhook_signature", 401, func(d *delivery) { d.body = `{"ref":"main" }` }},
-		{"an endless header", "webhook_malformed", 400, func(d *delivery) { d.header.Set("X-Hub-Signature-256", strings.Repeat("a", 1<<16)) }},
-		{"no delivery id", "webhook_malformed", 400, func(d *delivery) { d.header.Del("X-GitHub-Delivery") }},
-		{"two delivery ids", "webhook_malformed", 400, func(d *delivery) { d.header.Add("X-GitHub-Delivery", "other") }},
-		{"a delivery id with a space", "webhook_malformed", 400, func(d *delivery) { d.header.Set("X-GitHub-Delivery", "a b") }},
-		{"a long delivery id", "webhook_malformed", 400, func(d *delivery) { d.header.Set("X-GitHub-Delivery", strings.Repeat("a", 201)) }},
-		{"a delivery id of bytes", "webhook_malformed", 400, func(d *delivery) { d.header.Set("X-GitHub-Delivery", "\xff") }},
+		{"an endless header", "event_malformed", 400, func(d *delivery) { d.header.Set("X-Hub-Signature-256", strings.Repeat("a", 1<<16)) }},
+		{"no delivery id", "event_malformed", 400, func(d *delivery) { d.header.Del("X-GitHub-Delivery") }},
+		{"two delivery ids", "event_malformed", 400, func(d *delivery) { d.header.Add("X-GitHub-Delivery", "other") }},
+		{"a delivery id with a space", "event_malformed", 400, func(d *delivery) { d.header.Set("X-GitHub-Delivery", "a b") }},
+		{"a long delivery id", "event_malformed", 400, func(d *delivery) { d.header.Set("X-GitHub-Delivery", strings.Repeat("a", 201)) }},
+		{"a delivery id of bytes", "event_malformed", 400, func(d *delivery) { d.header.Set("X-GitHub-Delivery", "\xff") }},
 		{"an event name of bytes", "event_malformed", 400, func(d *delivery) { d.header.Set("X-GitHub-Event", "\xff") }},
-		{"no event name", "webhook_malformed", 400, func(d *delivery) { d.header.Del("X-GitHub-Event") }},
-		{"two event names", "webhook_malformed", 400, func(d *delivery) { d.header.Add("X-GitHub-Event", "push") }},
-		{"a form", "webhook_payload", 400, func(d *delivery) { *d = fromGitHub("push", "d", "payload=%7B%7D") }},
-		{"a list", "webhook_payload", 400, func(d *delivery) { *d = fromGitHub("push", "d", "[]") }},
-		{"null", "webhook_payload", 400, func(d *delivery) { *d = fromGitHub("push", "d", "null") }},
-		{"nothing", "webhook_payload", 400, func(d *delivery) { *d = fromGitHub("push", "d", "") }},
+		{"no event name", "event_malformed", 400, func(d *delivery) { d.header.Del("X-GitHub-Event") }},
+		{"two event names", "event_malformed", 400, func(d *delivery) { d.header.Add("X-GitHub-Event", "push") }},
+		{"a form", "event_malformed", 400, func(d *delivery) { *d = fromGitHub("push", "d", "payload=%7B%7D") }},
+		{"a list", "event_malformed", 400, func(d *delivery) { *d = fromGitHub("push", "d", "[]") }},
+		{"null", "event_malformed", 400, func(d *delivery) { *d = fromGitHub("push", "d", "null") }},
+		{"nothing", "event_malformed", 400, func(d *delivery) { *d = fromGitHub("push", "d", "") }},
 		{"not UTF-8", "event_malformed", 400, func(d *delivery) { *d = fromGitHub("push", "d", "{\"a\":\"\xff\"}") }},
-		{"too large", "webhook_too_large", 413, func(d *delivery) {
+		{"too large", "content_too_large", 413, func(d *delivery) {
 			*d = fromGitHub("push", "d", `{"a":"`+strings.Repeat("x", trigger.DefaultMaxPayload)+`"}`)
 		}},
 	} {
@@ -166,7 +166,7 @@ func TestDeliveryBounds(t *testing.T) {
 	for i, c := range []struct {
 		typ, header int
 		code        string
-	}{{128, 2048, ""}, {129, 2048, "event_malformed"}, {128, 2049, "webhook_malformed"}} {
+	}{{128, 2048, ""}, {129, 2048, "event_malformed"}, {128, 2049, "event_malformed"}} {
 		d := delivery{source: "hooks", body: `{"type":"` + strings.Repeat("x", c.typ) + `"}`}
 		d.sign(sixteen, fmt.Sprint(i), strconv.FormatInt(start.Unix(), 10))
 		signature := d.header.Get("Webhook-Signature")
@@ -185,7 +185,7 @@ func TestDeliveryBounds(t *testing.T) {
 	r.Header = d.header
 	w := httptest.NewRecorder()
 	k.Webhooks().ServeHTTP(w, r)
-	wantCode(t, problem.Read(w.Result()), "webhook_malformed")
+	wantCode(t, problem.Read(w.Result()), "event_malformed")
 }
 
 // TestEvidenceHash asks what the evidence hash of a delivery is over.
@@ -310,8 +310,8 @@ func TestStandardWebhooks(t *testing.T) {
 		}},
 		{"at the edge, early", "", 202, func(k *kit, _ *delivery) { k.clock.advance(-5 * time.Minute) }},
 		{"at the edge, late", "", 202, func(k *kit, _ *delivery) { k.clock.advance(5 * time.Minute) }},
-		{"too early", "webhook_timestamp", 401, func(k *kit, _ *delivery) { k.clock.advance(-5*time.Minute - time.Second) }},
-		{"too late", "webhook_timestamp", 401, func(k *kit, _ *delivery) { k.clock.advance(5*time.Minute + time.Second) }},
+		{"too early", "webhook_signature", 401, func(k *kit, _ *delivery) { k.clock.advance(-5*time.Minute - time.Second) }},
+		{"too late", "webhook_signature", 401, func(k *kit, _ *delivery) { k.clock.advance(5*time.Minute + time.Second) }},
 		{"another time", "webhook_signature", 401, func(_ *kit, d *delivery) { d.header.Set("Webhook-Timestamp", strconv.Itoa(vectorTime+1)) }},
 		{"another id", "webhook_signature", 401, func(_ *kit, d *delivery) { d.header.Set("Webhook-Id", "msg_other") }},
 		{"another body", "webhook_signature", 401, func(_ *kit, d *delivery) { d.body = `{"test": 2432232315}` }},
@@ -323,12 +323,12 @@ func TestStandardWebhooks(t *testing.T) {
 			d.header.Set("Webhook-Signature", strings.Replace(vectorSignature, "v1", "v2", 1))
 		}},
 		{"no signature", "webhook_signature", 401, func(_ *kit, d *delivery) { d.header.Del("Webhook-Signature") }},
-		{"two signature headers", "webhook_malformed", 400, func(_ *kit, d *delivery) { d.header.Add("Webhook-Signature", vectorSignature) }},
-		{"no timestamp", "webhook_malformed", 400, func(_ *kit, d *delivery) { d.header.Del("Webhook-Timestamp") }},
-		{"no id", "webhook_malformed", 400, func(_ *kit, d *delivery) { d.header.Del("Webhook-Id") }},
-		{"signed, but no time", "webhook_malformed", 400, func(_ *kit, d *delivery) { d.sign(vectorSecret, "id", "soon") }},
-		{"signed, but an absurd time", "webhook_timestamp", 401, func(_ *kit, d *delivery) { d.sign(vectorSecret, "id", "-9223372036854775808") }},
-		{"signed, but no object", "webhook_payload", 400, func(_ *kit, d *delivery) {
+		{"two signature headers", "event_malformed", 400, func(_ *kit, d *delivery) { d.header.Add("Webhook-Signature", vectorSignature) }},
+		{"no timestamp", "event_malformed", 400, func(_ *kit, d *delivery) { d.header.Del("Webhook-Timestamp") }},
+		{"no id", "event_malformed", 400, func(_ *kit, d *delivery) { d.header.Del("Webhook-Id") }},
+		{"signed, but no time", "event_malformed", 400, func(_ *kit, d *delivery) { d.sign(vectorSecret, "id", "soon") }},
+		{"signed, but an absurd time", "webhook_signature", 401, func(_ *kit, d *delivery) { d.sign(vectorSecret, "id", "-9223372036854775808") }},
+		{"signed, but no object", "event_malformed", 400, func(_ *kit, d *delivery) {
 			d.body = `7`
 			d.sign(vectorSecret, "id", strconv.Itoa(vectorTime))
 		}},

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
@@ -26,8 +27,8 @@ import (
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
-	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -283,14 +284,14 @@ func TestCertifyWhatIsNotPublished(t *testing.T) {
 // TestCertifyWhatWasSeen: what a process has seen bears a declaration out, and is then named as observed, or refuses it.
 func TestCertifyWhatWasSeen(t *testing.T) {
 	d := newTeam(t)
-	held := func(contradicted string) []observe.Observation {
-		var looks []observe.Observation
-		for _, name := range []string{observe.Process, observe.Files, observe.Apart} {
-			result := observe.Holds
+	held := func(contradicted string) []look.Observation {
+		var looks []look.Observation
+		for _, name := range []string{look.Process, look.Files, look.Apart} {
+			result := look.Holds
 			if name == contradicted {
-				result = observe.Contradicts
+				result = look.Contradicts
 			}
-			looks = append(looks, observe.New(name, result, name+" was seen.").For(evidence.PurposeActionGrant))
+			looks = append(looks, look.New(name, result, name+" was seen.").For(evidence.PurposeActionGrant))
 		}
 		return looks
 	}
@@ -303,9 +304,9 @@ func TestCertifyWhatWasSeen(t *testing.T) {
 	}{
 		{"all holds", "", safe, "", []string{"accessibleToAgent", "keyExportable"}},
 		{"all holds, nothing is declared", "", nil, "", []string{"keyExportable"}},
-		{"the agent reaches the files", observe.Files, safe, "is not certified to be out of the agent's reach: files was seen.", nil},
-		{"the agent reaches the files, and that is what is declared", observe.Files, nil, "", []string{"keyExportable"}},
-		{"the token may use other keys", observe.Apart, nil, "no key of the role action_grant is certified for it alone: apart was seen.", nil},
+		{"the agent reaches the files", look.Files, safe, "is not certified to be out of the agent's reach: files was seen.", nil},
+		{"the agent reaches the files, and that is what is declared", look.Files, nil, "", []string{"keyExportable"}},
+		{"the token may use other keys", look.Apart, nil, "no key of the role action_grant is certified for it alone: apart was seen.", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := &daemon.Observer{Roles: []daemon.Role{role(evidence.PurposeActionGrant, "authz", rotating(memoryKey(t, "grant-key")))}, FromConfig: held(tt.contradicted)}
@@ -378,6 +379,53 @@ func TestCertifyWatch(t *testing.T) {
 	if said := <-done; !strings.Contains(said, "keys certified") {
 		t.Errorf("said %s", said)
 	}
+}
+
+// TestCertifyWatchBacklog: a registry whose key signs two certificates and then fails keeps both, says so each time, and goes on from there.
+func TestCertifyWatchBacklog(t *testing.T) {
+	d := newTeam(t, "--post-quantum")
+	r := d.registry(t)
+	grant, decision, proof := memoryKey(t, "grant-key"), memoryKey(t, "decision-key"), memoryKey(t, "proof-key")
+	at := publish(t, "serve", role(evidence.PurposeActionGrant, "authz", rotating(grant)), role(evidence.PurposePolicyDecision, "policy", rotating(decision)),
+		role(evidence.PurposeRequestProof, "mediator", rotating(proof)))
+	p, err := keyring.ReadPublished(t.Context(), []string{at})
+	must(t, err)
+	for range 2 {
+		for _, k := range []*custody.Memory{grant, decision, proof} {
+			must(t, k.Rotate())
+		}
+	}
+	second := r.Options.Second
+	log, lines := observer.New(zapcore.InfoLevel)
+	left := 9
+	for left > 0 {
+		r.Options.Second = &failing{second, 2}
+		err := r.CertifyDue(t.Context(), at, p.RolesByEndpoint[at], keyring.Declaration{}, zap.New(log))
+		left = max(0, left-2)
+		if (err != nil) != (left > 0) {
+			t.Errorf("with %d left: %v", left, err)
+		}
+		said := lines.TakeAll()
+		if len(said) != 1 || said[0].Message != "keys certified" || said[0].ContextMap()["left"] != int64(left) {
+			t.Fatalf("with %d left it says %v", left, said)
+		}
+		if got := len(d.trust(t).Certified()); got != 9-left {
+			t.Errorf("with %d left %d versions are certified", left, got)
+		}
+	}
+}
+
+// failing is a key that fails after some signatures.
+type failing struct {
+	evidence.Key
+	good int
+}
+
+func (k *failing) Sign(ctx context.Context, message []byte) ([]byte, error) {
+	if k.good--; k.good < 0 {
+		return nil, errors.New("the token is gone")
+	}
+	return k.Key.Sign(ctx, message)
 }
 
 // TestCertifyWatchKeepsToRoles: a process that somebody has taken over is not certified for another role, or for its own under another name,
@@ -524,12 +572,13 @@ func TestRevocationReachesARunningProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	p.Trust.Add(s)
+	certified, err := p.WaitForCertificates(ctx, c)
+	must(t, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		w := &daemon.TrustFollowers{}
-		w.Add(s)
-		w.Watch(ctx)
+		certified.Watch(ctx)
 	}()
 	defer func() {
 		stop()
@@ -548,7 +597,7 @@ func TestRevocationReachesARunningProcess(t *testing.T) {
 	wantSaid(t, said, "trust bundle taken over")
 	wantRevoked := func() {
 		t.Helper()
-		if err := s.Verifier.NotRevoked("grant", "action-grant-key:v1"); !errors.Is(err, refusal.New("key_revoked", "")) {
+		if err := s.Verifier.NotRevoked("grant", "action-grant-key:v1"); !errors.Is(err, refusal.New("revoked", "")) {
 			t.Errorf("got %v", err)
 		}
 	}

@@ -120,8 +120,10 @@ func (r *rig) agent(t *testing.T) accrual.Agent {
 	return agent
 }
 
-// lasting has events be good for longer than a slow machine takes, unless their age has been set: it is the demo that waits for one to expire.
+// lasting has events and evidence be good for longer than a slow machine takes, unless their age has been set: it is the
+// demo that waits for an event to expire.
 func lasting(file []byte) []byte {
+	file = bytes.ReplaceAll(file, []byte("s: 15000\n"), []byte("s: 60000\n"))
 	return bytes.Replace(file, []byte("maxAge: "+demo.MaxAge.String()), []byte("maxAge: 10m"), 1)
 }
 
@@ -233,9 +235,9 @@ func TestClients(t *testing.T) {
 		{"curl posts with Expect", join(curl, "-H", "Expect: 100-continue", "-H", "Content-Type: application/json", "-d", body, comments), "201"},
 		{"curl posts chunked", join(curl, "-H", "Transfer-Encoding: chunked", "-H", "Content-Type: application/json", "-d", body, comments), "201"},
 		{"curl is refused", join(curl, "-H", "Content-Type: application/json", "-d", body, milestones), `"code":"action_unmatched"`},
-		{"curl is refused a form", join(curl, "-d", "a=b", comments), `"code":"content_type"`},
-		{"curl is refused another spelling", join(curl, "--path-as-is", "-d", body, base+"/repos/acme/site/issues/7//comments"), `"code":"path_ambiguous"`},
-		{"curl is refused a query", join(curl, "-H", "Content-Type: application/json", "-d", body, comments+"?x=1"), `"code":"query_refused"`},
+		{"curl is refused a form", join(curl, "-d", "a=b", comments), `"code":"content_malformed"`},
+		{"curl is refused another spelling", join(curl, "--path-as-is", "-d", body, base+"/repos/acme/site/issues/7//comments"), `"code":"request_malformed"`},
+		{"curl is refused a query", join(curl, "-H", "Content-Type: application/json", "-d", body, comments+"?x=1"), `"code":"override_refused"`},
 		{"curl is refused a duplicate key", join(curl, "-H", "Content-Type: application/json", "-d", `{"a":1,"a":2}`, comments), `"code":"content_malformed"`},
 		{"curl asks for its event", join(curl, "http://mediator.internal/v1/event"), `"kind":"source_event"`},
 		{"requests reads", []string{python, "testdata/client.py", "requests", "GET", repo}, "200"},

@@ -48,15 +48,15 @@ var elsewhere = []crash{
 	{process: "serve", points: []string{"deployment"}},
 	{process: "serve", points: []string{"content"}},
 	{process: "serve", points: []string{"challenge"}},
-	{process: "trigger", points: []string{"asked"}, state: ledger.StateRefused, code: "trigger_unavailable"},
-	{process: "trigger", points: []string{"asked", "ledger begun"}, state: ledger.StateRefused, code: "trigger_unavailable"},
-	{process: "trigger", points: []string{"asked", "ledger written"}, state: ledger.StateRefused, code: "trigger_unavailable"},
-	{process: "trigger", points: []string{"asked", "ledger committed"}, state: ledger.StateRefused, code: "trigger_unavailable"},
-	{process: "trigger", points: []string{"spent"}, state: ledger.StateRefused, code: "trigger_unavailable"},
-	{process: "trigger", points: []string{"receipt signed"}, state: ledger.StateRefused, code: "trigger_unavailable"},
+	{process: "trigger", points: []string{"asked"}, state: ledger.StateRefused, code: "process_unavailable"},
+	{process: "trigger", points: []string{"asked", "ledger begun"}, state: ledger.StateRefused, code: "process_unavailable"},
+	{process: "trigger", points: []string{"asked", "ledger written"}, state: ledger.StateRefused, code: "process_unavailable"},
+	{process: "trigger", points: []string{"asked", "ledger committed"}, state: ledger.StateRefused, code: "process_unavailable"},
+	{process: "trigger", points: []string{"spent"}, state: ledger.StateRefused, code: "process_unavailable"},
+	{process: "trigger", points: []string{"receipt signed"}, state: ledger.StateRefused, code: "process_unavailable"},
 	{process: "serve", points: []string{"trigger"}},
-	{process: "control", points: []string{"allowed"}, state: ledger.StateRefused, code: "control_unavailable"},
-	{process: "control", points: []string{"granted"}, state: ledger.StateRefused, code: "control_unavailable"},
+	{process: "control", points: []string{"allowed"}, state: ledger.StateRefused, code: "process_unavailable"},
+	{process: "control", points: []string{"granted"}, state: ledger.StateRefused, code: "process_unavailable"},
 	{process: "serve", points: []string{"decision"}},
 	{process: "serve", points: []string{"attest"}},
 	{process: "serve", points: []string{"gate"}},
@@ -134,7 +134,7 @@ func (r *crashRig) play(t *testing.T, c crash) {
 	r.compare(t, c, event, r.consumed(t)-keys)
 	_, err = r.open(ctx, event) // the event has opened a session, which has gone with the process
 	var refused *problem.Error
-	if !errors.As(err, &refused) || refused.Code() != "event_claimed" {
+	if !errors.As(err, &refused) || refused.Code() != "event_closed" {
 		t.Errorf("the event opened a second session: %v", err)
 	}
 	if got := r.arrived(path); got != c.sent {

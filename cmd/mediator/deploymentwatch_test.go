@@ -60,7 +60,7 @@ func TestRenewDeployment(t *testing.T) {
 		"the bundle has none": {renewed: true, change: func(t *testing.T, d team, _ string) {
 			must(t, keyring.UpdateBundle(d.bundle, func(b *evidence.Bundle) error { b.DeploymentCertificate = ""; return nil }))
 		}},
-		"the bundle has another manifest's": {after: 13 * time.Hour, code: "deployment_manifest_mismatch", change: func(t *testing.T, d team, _ string) {
+		"the bundle has another manifest's": {after: 13 * time.Hour, code: "deployment_mismatch", change: func(t *testing.T, d team, _ string) {
 			path := filepath.Join("..", "..", "configs", devstack.ManifestFile)
 			raw, err := os.ReadFile(path)
 			must(t, err)
@@ -71,7 +71,7 @@ func TestRenewDeployment(t *testing.T) {
 				t.Fatal(said)
 			}
 		}},
-		"it was revoked": {after: 13 * time.Hour, code: "artifact_revoked", change: func(t *testing.T, d team, id string) {
+		"it was revoked": {after: 13 * time.Hour, code: "revoked", change: func(t *testing.T, d team, id string) {
 			must(t, keyring.UpdateBundle(d.bundle, func(b *evidence.Bundle) error { b.Revocations = ""; return nil }))
 			if status, _, said := d.do(t, "revoke", "--artifact", id, "--reason", "a drill"); status != exitDone {
 				t.Fatal(said)
@@ -124,7 +124,7 @@ func TestDeploymentWatch(t *testing.T) {
 		done <- out.String() + diag.String()
 	}()
 	seen := map[string]bool{first.ID: true}
-	until(t, time.Minute, "a renewed certificate", func() bool {
+	until(t, patience, "a renewed certificate", func() bool {
 		c := d.deployment(t)
 		seen[c.ID] = true
 		return len(seen) >= 3 && c.ManifestHash == first.ManifestHash // the first, that of the watch's start, and its renewal

@@ -99,12 +99,14 @@ func TestDoctor(t *testing.T) {
 			if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=1&flow=post", &posts); err != nil || posts[0].Code != "deployment_contradicted" {
 				t.Errorf("%d records, the last with code %q, %v", len(posts), posts[0].Code, err)
 			}
+			r.untilReadyz(t, "deployment_contradicted")
 			if err := os.Chmod(path, tt.back); err != nil {
 				t.Fatal(err)
 			}
 			if status, text, _ = r.doctor(t); status != 0 || post() != "posted" {
 				t.Errorf("it does not recover: status %d\n%s", status, text)
 			}
+			r.untilReadyz(t, "")
 		})
 	}
 	node := r.process("reputation")
@@ -128,6 +130,20 @@ func TestDoctor(t *testing.T) {
 	if status, text, controls := r.doctor(t); status != exitRefused || len(controls[policy.ObservedFalse]) > 0 || !strings.Contains(text, "mediator: what mediator control sees is not known") {
 		t.Errorf("without the control plane: status %d\n%s", status, text)
 	}
+	r.untilReadyz(t, "process_unavailable")
+	service := r.process("trigger")
+	must(t, service.Cmd.Process.Signal(syscall.SIGTERM))
+	<-service.Done
+	r.untilReadyz(t, "process_unavailable")
+}
+
+// untilReadyz waits until /readyz of the sidecar says that posts are refused with a code, or for none that they are not.
+func (r *rig) untilReadyz(t *testing.T, code string) {
+	t.Helper()
+	until(t, patience, "/readyz to say what a post meets: "+code, func() bool {
+		err := admin.Get(t.Context(), r.Stack.Admin(), "/readyz", nil)
+		return code == "" && err == nil || code != "" && err != nil && strings.Contains(err.Error(), "("+code+")")
+	})
 }
 
 // process returns the process of a name that was started last.

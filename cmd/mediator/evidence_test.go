@@ -20,6 +20,7 @@ import (
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/test/gatetest"
@@ -143,7 +144,7 @@ func writeReceipts(t *testing.T, k *gatetest.Kit, dir string) {
 	record.Receipts = nil
 	bare, err := json.MarshalIndent(record, "", "  ")
 	must(t, err)
-	l, err := ledger.Open(t.Context(), filepath.Join(dir, "observed.db"), ledger.Options{Now: k.Clock.Now})
+	l, err := sqlite.Open(t.Context(), filepath.Join(dir, "observed.db"), sqlite.Options{Now: k.Clock.Now})
 	must(t, err)
 	defer l.Close()
 	must(t, l.Add(t.Context(), post))
@@ -160,7 +161,7 @@ func writeReceipts(t *testing.T, k *gatetest.Kit, dir string) {
 // writeLedger writes a ledger with three posts, of which the last one says another subject than its evidence, and a read.
 func writeLedger(t *testing.T, k *gatetest.Kit, path string) {
 	t.Helper()
-	l, err := ledger.Open(t.Context(), path, ledger.Options{Now: k.Clock.Now})
+	l, err := sqlite.Open(t.Context(), path, sqlite.Options{Now: k.Clock.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +169,7 @@ func writeLedger(t *testing.T, k *gatetest.Kit, path string) {
 	for i := range 3 {
 		p := k.Post(t)
 		p.ID, p.Started = fmt.Sprint("post_", i+1), k.Clock.Now().Add(time.Duration(i)*time.Second)
-		if i == 2 {
+		if p.Finished = p.Started; i == 2 {
 			p.Subject = "agent:mallory"
 		}
 		must(t, l.Add(t.Context(), p))
@@ -219,7 +220,7 @@ func (r *rig) verifyRecord(t *testing.T, id string) string {
 	in := func(name string) string { return filepath.Join(r.Dir, name) }
 	trust := []string{"--registry", in(devstack.RegistryFile), "--auditor", in(devstack.AuditorFile), "--bundle", in(devstack.BundleFile), "--manifest", in(devstack.ManifestFile)}
 	said := program(append([]string{"evidence", "verify", record}, trust...)...)
-	if strings.Count(said, " ok\n") != 9 {
+	if strings.Count(said, " ok\n") != 10 {
 		t.Errorf("evidence verify: %s", said)
 	}
 	file := filepath.Join(t.TempDir(), "export.jsonl")
@@ -244,7 +245,7 @@ func TestEvidenceReceipts(t *testing.T) {
 		if status, out, said := invoke(t, append([]string{"evidence", "receipts", "ses_1"}, from...)...); status != exitDone || out != want {
 			t.Errorf("%v: status %d, %d of %d bytes, %s", from, status, len(out), len(want), said)
 		}
-		if status, out, said := invoke(t, append([]string{"evidence", "receipts", "ses_2"}, from...)...); status != exitRefused || out != "" || !strings.Contains(said, "receipts_unknown") {
+		if status, out, said := invoke(t, append([]string{"evidence", "receipts", "ses_2"}, from...)...); status != exitRefused || out != "" || !strings.Contains(said, "not_found") {
 			t.Errorf("%v: status %d, %q, %s", from, status, out, said)
 		}
 	}

@@ -24,7 +24,7 @@ func TestSecondDev(t *testing.T) {
 	}
 	before := list()
 	status, _, said := invoke(t, "dev", "--dir", dir)
-	if want := fmt.Sprintf("mediator: process %d runs in %s already: end it first, or give this one a folder of its own with --dir (folder_in_use)\n", os.Getpid(), dir); status != exitRefused || said != want {
+	if want := fmt.Sprintf("mediator: process %d runs in %s already: end it first, or give this one a folder of its own with --dir (listen_failed)\n", os.Getpid(), dir); status != exitRefused || said != want {
 		t.Errorf("%d %q, want %q", status, said, want)
 	}
 	if after := list(); after != before || strings.Contains(after, devstack.SidecarFile) {

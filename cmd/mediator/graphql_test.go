@@ -85,14 +85,14 @@ func TestGraphQLClients(t *testing.T) {
 		{"gh lists pull requests", gh, []string{"pr", "list", "-R", "acme/site", "--json", "title"}, "[]", 0, ""},
 		{"gh shows an issue", gh, []string{"issue", "view", "7", "-R", "acme/site"}, "An issue", 0, ""},
 		{"gh comments", gh, []string{"issue", "comment", "7", "-R", "acme/site", "--body", "released"}, "issuecomment-", 1, ""},
-		{"gh closes an issue", gh, []string{"issue", "close", "7", "-R", "acme/site"}, "graphql_unmatched: no rule names the mutation closeIssue", 0, "graphql_unmatched"},
-		{"gh sends a mutation", gh, []string{"api", "graphql", "-f", "query=mutation { deleteIssue(input: {}) { clientMutationId } }"}, "graphql_unmatched", 0, "graphql_unmatched"},
-		{"gh sends a mutation by GET, in the URL", gh, []string{"api", "-X", "GET", "graphql", "-f", "query=mutation { addComment(input: {}) { clientMutationId } }"}, "(HTTP 403)", 0, "graphql_get_refused"},
+		{"gh closes an issue", gh, []string{"issue", "close", "7", "-R", "acme/site"}, "action_unmatched: no rule names the mutation closeIssue", 0, "action_unmatched"},
+		{"gh sends a mutation", gh, []string{"api", "graphql", "-f", "query=mutation { deleteIssue(input: {}) { clientMutationId } }"}, "action_unmatched", 0, "action_unmatched"},
+		{"gh sends a mutation by GET, in the URL", gh, []string{"api", "-X", "GET", "graphql", "-f", "query=mutation { addComment(input: {}) { clientMutationId } }"}, "(HTTP 403)", 0, "graphql_refused"},
 		{"Octokit asks by an alias", octokit, []string{"viewer"}, `"me":{"login":"octocat"}`, 0, ""},
 		{"Octokit comments", octokit, []string{"comment"}, "issuecomment-", 1, ""},
 		{"Octokit comments by a fragment and an alias", octokit, []string{"fragment"}, "issuecomment-", 1, ""},
-		{"Octokit hides a mutation behind an alias", octokit, []string{"delete"}, "403 graphql_unmatched: no rule names the mutation deleteIssue", 0, "graphql_unmatched"},
-		{"Octokit picks the query beside a mutation", octokit, []string{"pick"}, "403 graphql_unmatched: no rule names the mutation deleteIssue", 0, "graphql_unmatched"},
+		{"Octokit hides a mutation behind an alias", octokit, []string{"delete"}, "403 action_unmatched: no rule names the mutation deleteIssue", 0, "action_unmatched"},
+		{"Octokit picks the query beside a mutation", octokit, []string{"pick"}, "403 action_unmatched: no rule names the mutation deleteIssue", 0, "action_unmatched"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before, refused := r.posts.Load(), len(r.records(t, "", tt.refused))

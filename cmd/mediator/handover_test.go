@@ -20,7 +20,7 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/problem"
-	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/autonomy"
 	nodeclient "github.com/actionproof/mediator/reputation/client"
@@ -128,7 +128,7 @@ func (r *handoverRig) delivery(t *testing.T) (s nodeclient.Status) {
 func (r *handoverRig) arrived(t *testing.T, want int) (stored []interaction.Receipt, score autonomy.Claims) {
 	t.Helper()
 	stored = r.waitForReceipts(t, r.Session.Session, want)
-	file, err := ledger.OpenCopy(t.Context(), filepath.Join(r.Dir, "state", "ledger.db"))
+	file, err := sqlite.OpenCopy(t.Context(), filepath.Join(r.Dir, "state", "ledger.db"))
 	must(t, err)
 	last, err := file.LastReceipt(t.Context(), r.Session.Session)
 	must(t, errors.Join(err, file.Close()))
@@ -243,7 +243,9 @@ func TestHandoverAnew(t *testing.T) {
 	_ = r.supervisor.Wait()
 	db, err := sql.Open("sqlite", filepath.Join(r.Dir, "state", "ledger.db"))
 	must(t, err)
-	_, err = db.ExecContext(t.Context(), "DROP TABLE deliveries")
+	_, err = db.ExecContext(t.Context(), `INSERT INTO deliveries (session, number, due, refused)
+		SELECT session, 0, 0, '' FROM receipts WHERE number = 1
+		ON CONFLICT (session) DO UPDATE SET number = 0, due = 0, refused = ''`)
 	must(t, errors.Join(err, db.Close()))
 	r.start(t)
 	until(t, 2*patience, "the node to know the session again", func() bool { return r.node.get(t, path, nil) == http.StatusOK })

@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -91,8 +92,11 @@ var layers = []string{
 	"custody/pkcs11",
 	"custody",
 	"ledger/postgres",
+	"ledger/sqlite",
+	"ledger/internal/tables",
 	"ledger",
 	"internal/observe",
+	"look",
 	"internal/confine",
 	"internal/guard",
 	"configs",
@@ -101,6 +105,7 @@ var layers = []string{
 	"internal/flood",
 	"internal/every",
 	"internal/lru",
+	"internal/share",
 	"internal/failpoint",
 	"internal/freeport",
 	"internal/runas",
@@ -116,6 +121,29 @@ var forbidden = map[string][]string{
 	"proxy/upstream":   {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"}, // nor do upstreams
 	"proxy/echo":       {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"}, // nor does the search of answers
 	"internal/problem": {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"},
+}
+
+// verifiers are what the owner of an API links, and heavy what none of them may bring along: a database that the owner
+// did not choose, and what looks at this machine.
+var (
+	verifiers = []string{"./gate", "./evidence/...", "./policy", "./ledger", "./ledger/postgres"}
+	heavy     = []string{"modernc.org/", "github.com/prometheus/", "github.com/hashicorp/", "google/cel", "internal/observe"}
+)
+
+// TestVerifierLinksLittle lists everything that a verifier's binary is linked from.
+func TestVerifierLinksLittle(t *testing.T) {
+	list := exec.CommandContext(t.Context(), "go", append([]string{"list", "-deps"}, verifiers...)...)
+	list.Dir = "../.."
+	out, err := list.Output()
+	must(t, err)
+	if !bytes.Contains(out, []byte("mediator/gate\n")) {
+		t.Fatalf("go list says %.200q", out)
+	}
+	for path := range strings.FieldsSeq(string(out)) {
+		if slices.ContainsFunc(heavy, func(part string) bool { return strings.Contains(path, part) }) {
+			t.Errorf("a verifier links %s", path)
+		}
+	}
 }
 
 // TestImports holds the imports of the source against the layers. Every package has a layer, but for those below test/ and examples/, and a
@@ -135,7 +163,8 @@ func TestImports(t *testing.T) {
 		if err != nil || !d.IsDir() {
 			return err
 		}
-		if slices.Contains([]string{".git", "node_modules", "testdata", "test", "examples", "bin", "dist"}, d.Name()) {
+		other := []string{".git", "node_modules", "testdata", "test", "examples", "bin", "dist"}
+		if slices.Contains(other, d.Name()) || name == "../../tools" { // tools is a module of its own
 			return filepath.SkipDir
 		}
 		files, err := filepath.Glob(filepath.Join(name, "*.go"))

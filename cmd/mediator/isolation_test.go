@@ -240,10 +240,9 @@ func TestHiddenShell(t *testing.T) {
 		}
 		a.tell("post")
 		a.hear(" 201")
-		if _, c := r.receipt(t); c.UserShellAccess || !slices.Contains(c.Observed, "userShellAccess") {
-			t.Errorf("%+v", c)
-		}
-		if _, text, controls := r.doctor(t); !slices.Contains(controls[policy.ObservedTrue], shellControl) || !strings.Contains(text, "Root and the container runtime can") {
+		_, c := r.receipt(t)
+		wantEntered(t, c, true)
+		if _, text, controls := r.doctor(t); !slices.Contains(controls[policy.DeclaredOnly], shellControl) || !strings.Contains(text, "Root and the container runtime can") {
 			t.Errorf("%s", text)
 		}
 		a.tell(`tr '\0' '\n' </proc/self/environ | grep -c -e ses_ -e @; echo`)
@@ -254,9 +253,8 @@ func TestHiddenShell(t *testing.T) {
 		a := r.startObedient(t, "--uid", strconv.Itoa(demo.User()))
 		a.tell("post")
 		a.hear(" 201")
-		if _, c := r.receipt(t); slices.Contains(c.Observed, "userShellAccess") {
-			t.Errorf("what is only declared is said to be observed: %+v", c)
-		}
+		_, c := r.receipt(t)
+		wantEntered(t, c, false)
 		if _, text, controls := r.doctor(t); !slices.Contains(controls[policy.DeclaredOnly], shellControl) {
 			t.Errorf("%s", text)
 		}
@@ -265,6 +263,31 @@ func TestHiddenShell(t *testing.T) {
 		a.tell("post")
 		a.hear(`"code":"session_tainted"`)
 	})
+}
+
+// TestTypedCommands lets another user type into an isolated run through a FIFO, and through a file that the agent follows.
+// No process entered the run, and that alone is observed: that no user has a shell stays declared.
+func TestTypedCommands(t *testing.T) {
+	r := newSessionRig(t)
+	a := r.startObedient(t)
+	must(t, os.Chmod(a.tells, 0o666))
+	file := filepath.Join(filepath.Dir(a.tells), "file")
+	must(t, errors.Join(os.WriteFile(file, nil, 0), os.Chmod(file, 0o666)))
+	for _, to := range []string{a.tells, file} {
+		if to == file {
+			a.tell(`tail -n +1 -f "${0%/*}/file" | while read -r line; do eval "$line"; done &`)
+		}
+		typing := exec.Command("sh", "-c", `echo post >>"$0"`, to)
+		typing.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 60573, Gid: 60573}, Pdeathsig: syscall.SIGKILL}
+		must(t, typing.Run())
+		a.hear(" 201")
+		_, c := r.receipt(t)
+		wantEntered(t, c, true)
+		if _, text, controls := r.doctor(t); !slices.Contains(controls[policy.DeclaredOnly], shellControl) ||
+			!strings.Contains(text, "no process was put in from outside") || !strings.Contains(text, "a file, a FIFO, a socket") {
+			t.Error(text)
+		}
+	}
 }
 
 // TestRunNotIsolated falls back and says why, claims nothing, and refuses where isolation is required.
@@ -281,9 +304,8 @@ func TestRunNotIsolated(t *testing.T) {
 			if err != nil || !strings.HasSuffix(stdout, " 201\n") || !strings.Contains(stderr, "only declared") || tt.none != strings.Contains(stderr, "max_user_namespaces") {
 				t.Errorf("%v %s %s", err, stdout, stderr)
 			}
-			if _, c := r.receipt(t); slices.Contains(c.Observed, "userShellAccess") {
-				t.Errorf("%+v", c)
-			}
+			_, c := r.receipt(t)
+			wantEntered(t, c, false)
 		})
 	}
 	event, err := r.DeliverRelease(t.Context())
@@ -354,7 +376,7 @@ func TestListenerOfASession(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	must(t, err)
 	for name, file := range map[string]*os.File{"a listener in the network of the sidecar": ours, "no socket": null} {
-		if _, code := open(file); code != "listener_refused" {
+		if _, code := open(file); code != "isolation_unavailable" {
 			t.Errorf("%s: %q", name, code)
 		}
 	}
@@ -362,7 +384,7 @@ func TestListenerOfASession(t *testing.T) {
 	if code != "" || first.ProxyURL != "http://"+isolate.ListenAddress {
 		t.Fatalf("%q, %+v", code, first)
 	}
-	if _, code := open(p.Listener); code != "listener_refused" {
+	if _, code := open(p.Listener); code != "isolation_unavailable" {
 		t.Errorf("the listener of one session is taken for another: %q", code)
 	}
 	get := func(args ...string) string {
@@ -378,14 +400,14 @@ func TestListenerOfASession(t *testing.T) {
 	if out := get("-x", "http://x:y@"+isolate.ListenAddress, event); !strings.Contains(out, first.Session) {
 		t.Errorf("a connection to the listener, with other credentials: %s", out)
 	}
-	if out, _ := exec.Command("curl", "-sS", "-x", "http://"+first.Session+":@"+r.Listen, event).CombinedOutput(); !strings.Contains(string(out), "session_credentials") {
+	if out, _ := exec.Command("curl", "-sS", "-x", "http://"+first.Session+":@"+r.Listen, event).CombinedOutput(); !strings.Contains(string(out), "session_required") {
 		t.Errorf("the session by its id, at the shared port: %s", out)
 	}
 	must(t, admin.Call(t.Context(), r.Stack.Admin(), http.MethodDelete, "/v1/sessions/"+first.Session, nil, nil))
 	if out := get("-x", first.ProxyURL, event); !strings.Contains(out, "curl: (7) ") { // not connected, which is not the same as not answered
 		t.Errorf("the listener outlives its session, though this process has it still: %s", out)
 	}
-	if _, code := open(p.Listener); code != "listener_refused" {
+	if _, code := open(p.Listener); code != "isolation_unavailable" {
 		t.Errorf("a listener whose session has ended is taken for another: %s", code)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/sqlite"
 )
 
 // listed runs keys list as JSON and returns one line for each version: kid, state, whether it signs, and what else is known of it.
@@ -97,6 +98,25 @@ func TestKeysList(t *testing.T) {
 		t.Fatal(said)
 	}
 	wants(append([]string{"--from", carried}, books...), "grant-key:v1 retired until", "grant-key:v2 revoked created until at published.json")
+	revoked := func() *keyring.Revoked {
+		t.Helper()
+		_, out, _ := invoke(t, append([]string{"keys", "list", "--json", "--from", carried}, books...)...)
+		var versions []keyring.Version
+		must(t, json.Unmarshal([]byte(out), &versions))
+		if versions[0].Revocation != nil || versions[1].Revocation == nil {
+			t.Fatalf("said %s", out)
+		}
+		return versions[1].Revocation
+	}
+	first := revoked()
+	if first.Reason != "a drill" || first.At == nil || time.Since(*first.At) > time.Hour {
+		t.Errorf("%+v", first)
+	}
+	// A later certification signs the list again, and the revocation keeps its time.
+	certify(carried)
+	if again := revoked(); again.Reason != first.Reason || again.At == nil || !again.At.Equal(*first.At) {
+		t.Errorf("%+v, and then %+v", first, again)
+	}
 
 	// A process that does not answer hides no other.
 	got, said := listed(t, exitRefused, "--from", "unix:"+filepath.Join(d.dir, "absent"), "--from", carried)
@@ -119,7 +139,7 @@ func TestKeysList(t *testing.T) {
 // TestKeysListUse: the record says since when it counts, when each version signed first and last, and behind how many posts it stands.
 func TestKeysListUse(t *testing.T) {
 	from := recordsFrom.AddDate(100, 0, 0) // after the keys were made
-	l, err := ledger.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Now: func() time.Time { return from }})
+	l, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqlite.Options{Now: func() time.Time { return from }})
 	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	token := func(kid string) string {

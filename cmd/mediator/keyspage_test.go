@@ -84,7 +84,8 @@ func TestKeysPage(t *testing.T) {
 		var out strings.Builder
 		cmd := exec.CommandContext(t.Context(), "bash", "-eo", "pipefail", "-c", here.Replace(command))
 		cmd.Dir, cmd.Stdout, cmd.Stderr = r.Dir, &out, &out
-		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "VAULT_ADDR="+v.Address, "VAULT_CACERT="+v.CAFile, "VAULT_TOKEN="+v.Token, "GITHUB_TOKEN="+demo.Token, "SSL_CERT_FILE="+v.CAFile)
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "VAULT_ADDR="+v.Address, "VAULT_CACERT="+v.CAFile, "VAULT_TOKEN="+v.Token, "GITHUB_TOKEN="+demo.Token, "SSL_CERT_FILE="+v.CAFile,
+			"MEDIATOR_ADMIN=unix:"+run+"admin.sock")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 		must(t, cmd.Start())
 		return cmd, &out
@@ -166,7 +167,7 @@ func TestKeysPage(t *testing.T) {
 		}
 		if certified && len(s.commands) > 0 {
 			a := (&vaultRig{rig: r}).openAgent(t)
-			took := until(t, time.Minute, "a post after "+s.title, func() bool { return a.post().code == "" })
+			took := until(t, patience, "a post after "+s.title, func() bool { return a.post().code == "" })
 			t.Logf("%s: a post goes out after %s", s.title, took.Round(time.Millisecond))
 		}
 	}

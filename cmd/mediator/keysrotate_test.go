@@ -195,7 +195,7 @@ func TestVaultRotateAll(t *testing.T) {
 			t.Errorf("nothing of %s is said: %s", r.Key, out)
 		}
 	}
-	until(t, time.Minute, "a post with the new versions alone", func() bool {
+	until(t, patience, "a post with the new versions alone", func() bool {
 		if o := a.post(); o.code != "" {
 			t.Fatalf("a post is lost: %+v", o)
 		}

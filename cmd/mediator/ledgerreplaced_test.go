@@ -67,7 +67,7 @@ func TestLedgerReplaced(t *testing.T) {
 
 	r.Stack.Stop()
 	accept := []string{"ledger", "accept", "--config", in(devstack.SidecarFile), "--reason", "a drill"}
-	if status, _, said := invoke(t, accept...); status != exitRefused || !strings.Contains(said, "(ledger_not_replaced)") {
+	if status, _, said := invoke(t, accept...); status != exitRefused || !strings.Contains(said, "(query_malformed)") {
 		t.Errorf("status %d: %s", status, said)
 	}
 	must(t, os.WriteFile(file, older, 0o600))
@@ -101,7 +101,7 @@ func TestLedgerReplaced(t *testing.T) {
 	if status, out, said := invoke(t, "ledger", "show", "--admin", r.Stack.Admin()); status != exitDone || !strings.Contains(out, "in the place of ledger "+accepted.Was.ID) || !strings.HasSuffix(out, ": a drill\n") {
 		t.Errorf("status %d: %s%s", status, out, said)
 	}
-	if status, _, said := invoke(t, accept...); status != exitRefused || !strings.Contains(said, "in use by another process") && !strings.Contains(said, "ledger_not_replaced") {
+	if status, _, said := invoke(t, accept...); status != exitRefused || !strings.Contains(said, "in use by another process") && !strings.Contains(said, "query_malformed") {
 		t.Errorf("status %d: %s", status, said)
 	}
 }

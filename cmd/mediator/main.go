@@ -85,7 +85,7 @@ func rootCommand() *cobra.Command {
   mediator events send github event.json
   mediator run --dir .mediator -- ./agent
   mediator posts list --dir .mediator --follow
-  mediator explain event_budget_spent`,
+  mediator explain event_closed`,
 		Args: cli.NoOtherCommand,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}

@@ -102,11 +102,11 @@ func TestMCPTools(t *testing.T) {
 		posts                  int // that went out
 	}{
 		{"the first generation", "v1", "/mcp", []string{"list", echo, sum, sum, env, echo},
-			[]string{"tools", "Echo: hi", "The sum of 1 and 2 is 3.", refused(403, "event_budget_spent"), refused(403, "mcp_tool_refused"), "Echo: hi"}, 1},
+			[]string{"tools", "Echo: hi", "The sum of 1 and 2 is 3.", refused(403, "event_closed"), refused(403, "action_unmatched"), "Echo: hi"}, 1},
 		{"the second generation", "v2", "/mcp", []string{"list", echo, sum, sum, env, echo},
-			[]string{"tools", "Echo: hi", "The sum of 1 and 2 is 3.", refused(403, "event_budget_spent"), refused(403, "mcp_tool_refused"), "Echo: hi"}, 1},
+			[]string{"tools", "Echo: hi", "The sum of 1 and 2 is 3.", refused(403, "event_closed"), refused(403, "action_unmatched"), "Echo: hi"}, 1},
 		{"revision 2026-07-28", "v2-modern", "/modern", []string{"list", "echo={}", "sum={}", "sum={}", "reset={}", "echo={}"},
-			[]string{"tools", "echo done", "sum done", refused(403, "event_budget_spent"), refused(403, "mcp_tool_refused"), "echo done"}, 1},
+			[]string{"tools", "echo done", "sum done", refused(403, "event_closed"), refused(403, "action_unmatched"), "echo done"}, 1},
 		{"a human answers the first generation", "v1", "/mcp", []string{"trigger-elicitation-request={}", sum, echo},
 			[]string{"✅ User provided the requested information! User inputs:", refused(403, "session_tainted"), "Echo: hi"}, 0},
 		{"a human answers the second generation", "v2", "/mcp", []string{"trigger-elicitation-request={}", sum},

@@ -298,7 +298,7 @@ func TestNode(t *testing.T) {
 			}
 			for _, path := range []string{"/metrics", "/v1/roles", "/v1/looks", "/readyz", "/v1/reload", "/v1/reputation", "/v1/sessions/ses_1/challenges"} {
 				var p struct{ Code string }
-				if status := n.get(t, path, &p); status != http.StatusNotFound || p.Code != "node_endpoint_unknown" {
+				if status := n.get(t, path, &p); status != http.StatusNotFound || p.Code != "not_found" {
 					t.Errorf("%s at the public address: %d %s", path, status, p.Code)
 				}
 			}
@@ -449,7 +449,7 @@ func TestNodeReplicas(t *testing.T) {
 					if s.Problem.Code == "" {
 						break
 					}
-					if s.Problem.Code != "node_busy" {
+					if s.Problem.Code != "overloaded" {
 						done <- fmt.Errorf("%+v", s)
 						return
 					}

@@ -20,7 +20,8 @@ import (
 )
 
 // others are names on the pages that are not of the source.
-var others = []string{"--ca-certificate", "--content-on-error", "ca_certs", "grpc_proxy", "io_uring", "max_connections", "no_new_privs", "rest_route", "set_tunnel"}
+var others = []string{"--ca-certificate", "--content-on-error", "ca_certs", "grpc_proxy", "io_uring", "max_connections", "no_new_privs", "rest_route", "set_tunnel",
+	"tools/call"}
 
 // inArtifacts begin names of claims as well as of settings.
 var inArtifacts = []string{"runtime", "session", "trigger"}
@@ -145,8 +146,11 @@ func isPartOf(at reflect.Type, text string) bool {
 		slices.ContainsFunc(config.KeysOf(at), func(f config.Key) bool { return isPartOf(f.Type, text) }))
 }
 
-// headings are the anchors of a page's headings.
+// headings are the anchors of a page: its headings and its elements <a id="...">.
 func headings(text string) (anchors []string) {
+	for _, m := range regexp.MustCompile(`<a id="([^"]+)">`).FindAllStringSubmatch(text, -1) {
+		anchors = append(anchors, m[1])
+	}
 	for line := range strings.Lines(text) {
 		if title, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && strings.HasPrefix(line, "#") {
 			plain := regexp.MustCompile(`[^\w\- ]`).ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), "")

@@ -25,6 +25,7 @@ import (
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/proxy/session"
 )
 
@@ -57,10 +58,10 @@ var recordsFrom = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
 // fillLedger makes a ledger of n records, one each minute, and returns its file. The key request-proof-key:v1 has signed the first half of
 // them, and v2 the others.
-func fillLedger(t *testing.T, n int) (l *ledger.Ledger, path string) {
+func fillLedger(t *testing.T, n int) (l *sqlite.Ledger, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "ledger.db")
-	l, err := ledger.Open(t.Context(), path, ledger.Options{Now: time.Now})
+	l, err := sqlite.Open(t.Context(), path, sqlite.Options{Now: time.Now})
 	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	records := make([]ledger.Record, n)

@@ -44,7 +44,7 @@ func TestReadme(t *testing.T) {
 			paste += "until curl -sko api.answer https://127.0.0.1:9443; do sleep .1; done\n"
 		}
 	}
-	paste += `until grep -q '"code":"event_budget_spent"' dev.log; do sleep .1; done` + "\n" // mediator dev shows the calls
+	paste += `until grep -q '"code":"event_closed"' dev.log; do sleep .1; done` + "\n" // mediator dev shows the calls
 	for shell, args := range map[string][]string{"bash": {"--norc", "-e"}, "zsh": {"-f", "-e", "+o", "interactive_comments", "-s"}} {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
@@ -54,7 +54,7 @@ func TestReadme(t *testing.T) {
 			cmd := exec.CommandContext(ctx, need(t, "unshare"), inside...)
 			cmd.Dir, cmd.Stdin = t.TempDir(), strings.NewReader(paste)
 			cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
-			cmd.WaitDelay = 10 * time.Second
+			cmd.WaitDelay = time.Minute
 			raw, err := cmd.CombinedOutput()
 			out := string(raw)
 			if err != nil {
@@ -62,7 +62,7 @@ func TestReadme(t *testing.T) {
 				t.Fatalf("%v\n%s\nmediator dev: %s", err, out, started)
 			}
 			for _, want := range []string{
-				": reloaded: ", `"kind":"source_event"`, `the API got {"title": "hello"} with Bearer token-of-the-api`, `"code":"event_budget_spent"`,
+				": reloaded: ", `"kind":"source_event"`, `the API got {"title": "hello"} with Bearer token-of-the-api`, `"code":"event_closed"`,
 				"POST api.test:443/posts", "1 verified, 1 verified in part (the mediator refused the post), 0 REFUSED by this check",
 			} {
 				if !strings.Contains(out, want) {

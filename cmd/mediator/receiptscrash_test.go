@@ -16,6 +16,7 @@ import (
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/postgres"
+	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
@@ -182,7 +183,7 @@ func (r *crashRig) stored(t *testing.T, session string) []ledger.Receipt {
 	}
 	var err error
 	if r.dsn == "" {
-		from, err = ledger.OpenCopy(t.Context(), filepath.Join(r.Dir, "state", "ledger.db"))
+		from, err = sqlite.OpenCopy(t.Context(), filepath.Join(r.Dir, "state", "ledger.db"))
 	} else {
 		from, err = postgres.Open(t.Context(), r.dsn, postgres.Options{Now: time.Now, Instance: "the test"})
 	}

@@ -61,7 +61,7 @@ func TestReputationShow(t *testing.T) {
 	if status, _, text := ask(internal, "show", "agent:worker-1"); status != exitRefused || !strings.Contains(text, "query_malformed") {
 		t.Errorf("status %d, %s", status, text)
 	}
-	if status, _, text := ask(public, "list"); status != exitRefused || !strings.Contains(text, "node_endpoint_unknown") {
+	if status, _, text := ask(public, "list"); status != exitRefused || !strings.Contains(text, "not_found") {
 		t.Errorf("status %d, %s", status, text)
 	}
 

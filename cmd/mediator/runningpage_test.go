@@ -68,7 +68,7 @@ func TestRunningPage(t *testing.T) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, need(t, "unshare"), "--mount", "--net", "--pid", "--mount-proc", "--fork", "--kill-child", need(t, "bash"), "-euo", "pipefail", "-c", script)
 	cmd.Env = append(os.Environ(), "T="+t.TempDir(), "SELF="+self, "CONFIGS="+configs, "PATH=/usr/local/bin:"+os.Getenv("PATH"))
-	cmd.WaitDelay = 10 * time.Second
+	cmd.WaitDelay = time.Minute
 	raw, err := cmd.CombinedOutput()
 	out := string(raw)
 	if err != nil {

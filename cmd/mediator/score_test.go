@@ -54,7 +54,7 @@ func TestScoreShow(t *testing.T) {
 	if bars := strings.Count(out, "....") + strings.Count(out, "####"); bars < 5 {
 		t.Errorf("no bars:\n%s", out)
 	}
-	if status, _, text := show("ses_2"); status != exitRefused || !strings.Contains(text, "score_session_unknown") {
+	if status, _, text := show("ses_2"); status != exitRefused || !strings.Contains(text, "not_found") {
 		t.Errorf("status %d, %s", status, text)
 	}
 
@@ -113,10 +113,10 @@ func TestScoreShowOverHTTPS(t *testing.T) {
 	if out, text, status = show(authority, server.URL, evidence.HashToken(s.Receipts[0])); status != exitDone || !strings.Contains(out, "ses_1 of agent:worker-1, closed") {
 		t.Errorf("status %d\n%s%s", status, out, text)
 	}
-	if out, text, status = show(authority, server.URL, "ses_2"); status != exitRefused || !strings.Contains(text, "score_session_unknown") {
+	if out, text, status = show(authority, server.URL, "ses_2"); status != exitRefused || !strings.Contains(text, "not_found") {
 		t.Errorf("status %d\n%s%s", status, out, text)
 	}
-	if out, text, status = show(authority, server.URL+"/none", "ses_1"); status != exitRefused || !strings.Contains(text, "node_endpoint_unknown") {
+	if out, text, status = show(authority, server.URL+"/none", "ses_1"); status != exitRefused || !strings.Contains(text, "not_found") {
 		t.Errorf("status %d\n%s%s", status, out, text)
 	}
 	if out, text, status = show(os.DevNull, server.URL, "ses_1"); status == exitDone || !strings.Contains(text, "certificate") {

@@ -25,6 +25,7 @@ import (
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/full"
 )
@@ -146,7 +147,7 @@ func endBeside(cmd *exec.Cmd) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 	_ = cmd.Wait()
-	for began := time.Now(); time.Since(began) < 5*time.Second; time.Sleep(5 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(5 * time.Millisecond) {
 		if !slices.ContainsFunc(below, func(pid int) bool { return syscall.Kill(pid, 0) == nil }) {
 			return
 		}
@@ -210,6 +211,16 @@ const (
 	operatorControl = "agentSessionAllowsHumanOperators"
 )
 
+// wantEntered checks that a receipt of a run without findings lists noProcessEntered if the run is isolated, and never
+// lists userShellAccess.
+func wantEntered(t *testing.T, c evidence.SessionReceipt, isolated bool) {
+	t.Helper()
+	listed := slices.Contains(c.Observed, signer.NoProcessEntered)
+	if c.UserShellAccess || slices.Contains(c.Observed, "userShellAccess") || listed != isolated {
+		t.Errorf("the receipt of a run that is isolated (%t): %+v", isolated, c)
+	}
+}
+
 // TestQuietRun posts; its receipt says what was looked at, and its daemons are no strangers and do not outlive it.
 func TestQuietRun(t *testing.T) {
 	r := newSessionRig(t)
@@ -222,11 +233,13 @@ func TestQuietRun(t *testing.T) {
 	a.tell("post")
 	a.hear(" 201")
 	_, text, controls := r.doctor(t)
-	if len(controls[policy.ObservedFalse]) > 0 || !slices.Contains(controls[policy.ObservedTrue], shellControl) || slices.Contains(controls[policy.ObservedTrue], operatorControl) {
+	declared := controls[policy.DeclaredOnly]
+	if len(controls[policy.ObservedFalse]) > 0 || !slices.Contains(declared, shellControl) || !slices.Contains(declared, operatorControl) {
 		t.Errorf("with a quiet session:\n%s", text)
 	}
 	post, c := r.receipt(t)
-	if post.State != ledger.StateForwarded || c.UserShellAccess || !slices.Contains(c.Observed, "userShellAccess") || slices.Contains(c.Observed, "humanOperatorPresent") {
+	wantEntered(t, c, true)
+	if post.State != ledger.StateForwarded || slices.Contains(c.Observed, "humanOperatorPresent") {
 		t.Errorf("%s, receipt %+v", post.State, c)
 	}
 	a.end()
@@ -258,7 +271,7 @@ func TestRunEnds(t *testing.T) {
 }
 
 // TestTaintedRun has something in its run that an unattended run does not have. Its posts are refused, also when that has ended; the receipt,
-// the record and the doctor say what it was.
+// the record and the doctor say what it was. Of other sessions the posts of those are refused that share its user.
 func TestTaintedRun(t *testing.T) {
 	r := newSessionRig(t)
 	for _, tt := range []struct {
@@ -339,12 +352,14 @@ func TestTaintedRun(t *testing.T) {
 			}
 			end()
 			check() // still
-			if out, err := r.asAgent(t, need(t, "curl"), "-sS", "-H", "Content-Type: application/json", "-d", `{"body":"x"}`, "https://"+r.Plain()+"/repos/acme/site/issues/7/comments"); err != nil ||
-				!strings.Contains(out, `"code":"deployment_contradicted"`) {
-				t.Errorf("another session, while the manifest is contradicted: %s %v", out, err)
+			for i, says := range []string{" 201", map[bool]string{true: `"code":"deployment_contradicted"`, false: " 201"}[tt.shared]} {
+				other := r.startObedient(t, []string{"--uid", strconv.Itoa(demo.User())}[:2*i]...) // isolated, and with the agent's user
+				other.tell("post")
+				other.hear(says)
+				other.end()
 			}
-			if r.posts.Load() != before {
-				t.Error("a post went out")
+			if got := r.posts.Load() - before; got == 0 || got == 2 == tt.shared {
+				t.Errorf("%d posts went out", got)
 			}
 			a.end()
 			if status, text, _ := r.doctor(t); status != 0 {
@@ -371,7 +386,8 @@ func TestSessionThatIsNotSeen(t *testing.T) {
 		t.Fatalf("%s %v", out, err)
 	}
 	post, c := r.receipt(t)
-	if slices.Contains(c.Observed, "userShellAccess") || slices.ContainsFunc(post.Checks, func(k ledger.Check) bool { return k.Name == "unattended run" }) {
+	wantEntered(t, c, false)
+	if slices.ContainsFunc(post.Checks, func(k ledger.Check) bool { return k.Name == "unattended run" }) {
 		t.Errorf("the record claims to have seen something: %+v %+v", c, post.Checks)
 	}
 	_, text, controls := r.doctor(t)

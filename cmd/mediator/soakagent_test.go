@@ -22,8 +22,9 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 )
 
-// soakPatience is after how long a call counts as hanging: several times what all of its timeouts bring together.
-const soakPatience = 90 * time.Second
+// soakPatience is after how long a call counts as hanging: several times what all of its timeouts bring together, on a
+// machine that does much else.
+const soakPatience = 15 * time.Minute
 
 // soakAgent is one agent: it calls in a session of its own, over HTTP/1 or HTTP/2, and now and then as badly as agents do.
 type soakAgent struct {
@@ -34,7 +35,9 @@ type soakAgent struct {
 	draw    *rand.Rand
 	session admin.Session
 	client  *http.Client // nil outside of a session
-	connect int          // how often it tries to get a connection for a call; once if 0
+
+	// connects has it try to connect for a call until it can, and keep idle connections. Otherwise it tries once.
+	connects bool
 }
 
 func (s *soak) newAgent(t *testing.T, number int) *soakAgent {
@@ -102,7 +105,7 @@ var errBroken = errors.New("broken off")
 
 // enter opens a session for a new event. While the trigger service is away there is none.
 func (a *soakAgent) enter(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	a.webhooks.Lock()
 	event, err := a.DeliverRelease(ctx)
@@ -123,10 +126,14 @@ func (a *soakAgent) enter(ctx context.Context) bool {
 	if err != nil || !pool.AppendCertsFromPEM(raw) {
 		a.t.Errorf("no CA: %v", err)
 	}
-	a.client = &http.Client{Timeout: soakPatience, Transport: &http.Transport{
-		Proxy: http.ProxyURL(proxy), DialContext: a.dial, ForceAttemptHTTP2: a.number%2 == 0, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
-		IdleConnTimeout: 5 * time.Second, // what was in use when its session ended would be kept for good
-	}}
+	transport := &http.Transport{
+		Proxy: http.ProxyURL(proxy), DialContext: a.dial, ForceAttemptHTTP2: a.number%2 == 0,
+		TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+	}
+	if !a.connects {
+		transport.IdleConnTimeout = 5 * time.Second // what was in use when its session ended would be kept for good
+	}
+	a.client = &http.Client{Timeout: soakPatience, Transport: transport}
 	return true
 }
 
@@ -137,7 +144,7 @@ func (a *soakAgent) leave() {
 	}
 	a.client.CloseIdleConnections()
 	a.client = nil
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	// The session has ended also where the trigger service cannot be told.
 	_ = admin.Call(ctx, a.Stack.Admin(), http.MethodDelete, "/v1/sessions/"+a.session.Session, nil, nil)
@@ -181,9 +188,9 @@ func (a *soakAgent) call(method, kind string, body io.Reader, patience int) {
 	}
 }
 
-// send sends a call. It tries again while there was no connection to send it on.
+// send sends a call. An agent that connects tries again while there was no connection to send it on.
 func (a *soakAgent) send(ctx context.Context, method, url string, body io.Reader) (*http.Response, error) {
-	for tries := 1; ; tries++ {
+	for began := time.Now(); ; {
 		connected := false
 		trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected = true }}
 		req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), method, url, body)
@@ -192,7 +199,7 @@ func (a *soakAgent) send(ctx context.Context, method, url string, body io.Reader
 		}
 		req.Header.Set("Content-Type", "application/json")
 		resp, err := a.client.Do(req)
-		if err == nil || connected || tries >= a.connect {
+		if err == nil || connected || !a.connects || time.Since(began) > soakPatience {
 			return resp, err
 		}
 	}

@@ -99,7 +99,7 @@ func (a *sampler) add(name string, got sample) int {
 // wait returns the first sample of a process.
 func (a *sampler) wait(t *testing.T, name string) (first sample) {
 	t.Helper()
-	until(t, time.Minute, "a sample of "+name, func() bool {
+	until(t, patience, "a sample of "+name, func() bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if len(a.seen[name]) == 0 {
@@ -125,7 +125,7 @@ func (s *soak) measure(name string) (out sample, err error) {
 	}
 	client, base := daemon.Client(e)
 	defer client.CloseIdleConnections()
-	client.Timeout = 5 * time.Second
+	client.Timeout = patience
 	resp, err := client.Get(base + "/metrics")
 	if err != nil {
 		return out, err

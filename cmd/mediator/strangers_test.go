@@ -101,14 +101,14 @@ func TestLinksInAQueue(t *testing.T) {
 		}
 		return n
 	}
-	until(t, time.Minute, "every message to be an event", func() bool { return taken() == messages })
+	until(t, patience, "every message to be an event", func() bool { return taken() == messages })
 	before := sizes(t, r.Dir, "trigger.log")
 	for i := range 2 { // several rounds later
 		id := fmt.Sprint("later-", i)
 		if err := os.WriteFile(filepath.Join(fresh, id), []byte("{}"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		until(t, time.Minute, "a later message to be an event", func() bool { return taken() == messages+1+i })
+		until(t, patience, "a later message to be an event", func() bool { return taken() == messages+1+i })
 	}
 	if grown := sizes(t, r.Dir, "trigger.log") - before; grown > 4<<10 {
 		t.Errorf("the log grew by %d bytes", grown)

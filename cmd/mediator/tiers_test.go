@@ -190,7 +190,7 @@ func TestTiers(t *testing.T) {
 	}
 	var coded *problem.Error
 	until(t, patience, "the control plane to refuse the old reputation itself", func() bool { return errors.As(r.decide(t, r.reputation(t, last)), &coded) })
-	if coded.Code() != "too_old" {
+	if coded.Code() != "expired" {
 		t.Errorf("a sidecar that sends an old reputation is refused: %v", coded)
 	}
 

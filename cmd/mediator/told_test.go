@@ -37,7 +37,7 @@ func wantNothingTold(t *testing.T, answer string) {
 func TestTheReasonIsForTheRecord(t *testing.T) {
 	t.Parallel()
 	r := newClientsRig(t, manyPosts, func(file string) string { // for what does not answer
-		return strings.Replace(file, "session: {standing: true}", "timeouts: {step: 3s}\nsession: {standing: true}", 1)
+		return strings.Replace(file, "session: {standing: true}", "timeouts: {step: 10s}\nsession: {standing: true}", 1)
 	})
 	a := r.openAgent(t)
 	signal := func(name string, s syscall.Signal) func(t *testing.T) {
@@ -61,8 +61,8 @@ func TestTheReasonIsForTheRecord(t *testing.T) {
 		codes        []string
 		reason       string // a part of what the record says
 	}{
-		{"the trigger service hangs", signal("trigger", syscall.SIGSTOP), signal("trigger", syscall.SIGCONT), []string{"trigger_unavailable"}, "the trigger service does not answer"},
-		{"the control plane hangs", signal("control", syscall.SIGSTOP), signal("control", syscall.SIGCONT), []string{"control_unavailable"}, "the control plane does not answer"},
+		{"the trigger service hangs", signal("trigger", syscall.SIGSTOP), signal("trigger", syscall.SIGCONT), []string{"process_unavailable"}, "the trigger service does not answer"},
+		{"the control plane hangs", signal("control", syscall.SIGSTOP), signal("control", syscall.SIGCONT), []string{"process_unavailable"}, "the control plane does not answer"},
 		{"a key without a certificate", replace(without(t, whole, "runtime-key")), replace(whole), []string{"key_unknown", "custody_unavailable"}, "runtime-key"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

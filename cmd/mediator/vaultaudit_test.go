@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/vaultaudit"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/sqlite"
 )
 
 // compared is what vault audit --json prints.
@@ -135,7 +136,7 @@ func TestVaultAudit(t *testing.T) {
 
 	// Over a copy of the ledger, in which nothing is: as people read it.
 	empty := filepath.Join(t.TempDir(), "empty.db")
-	l, err := ledger.Open(t.Context(), empty, ledger.Options{Now: time.Now})
+	l, err := sqlite.Open(t.Context(), empty, sqlite.Options{Now: time.Now})
 	must(t, err)
 	must(t, l.Close())
 	status, out, said := invoke(t, "vault", "audit", log, "--until", "2100-01-01", "--ledger", empty)

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/test/full"
@@ -110,7 +109,7 @@ upstreams:
 	}
 	put(secret)
 	seen := ""
-	until(t, time.Minute, "the new credential", func() bool {
+	until(t, patience, "the new credential", func() bool {
 		seen = run()
 		return strings.Contains(seen, "welcome")
 	})

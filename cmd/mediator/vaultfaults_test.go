@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -21,9 +20,6 @@ import (
 	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
-
-// answerWithin is how soon a post has to be refused while Vault is away: it is there to find a post that hangs, also on a busy machine.
-const answerWithin = 30 * time.Second
 
 // fault is something that goes wrong with Vault, or on the way to it.
 type fault struct {
@@ -194,34 +190,37 @@ func (v *vaultRig) suffer(t *testing.T, f fault, a agent, before held, all *read
 		}
 		return o
 	}
-	var pace time.Duration                          // of sound posts
 	until(t, patience, "sound posts", func() bool { // one can go out before each key that Vault was too slow for has been read again
-		crowded := atOnce(crowd, post)
-		pace = slices.MaxFunc(crowded, func(a, b outcome) int { return cmp.Compare(a.took, b.took) }).took
-		return !slices.ContainsFunc(crowded, func(o outcome) bool { return o.code != "" })
+		return !slices.ContainsFunc(atOnce(crowd, post), func(o outcome) bool { return o.code != "" })
 	})
 	f.strike(t, v, func() bool { return post().code == "" })
 	row, because, slowest := "goes out", "", time.Duration(0)
 	var again time.Duration
 	if f.harmless > 0 {
 		again = until(t, patience, "a post", func() bool { return post().code == "" })
-		for began := time.Now(); time.Since(began) < f.harmless; {
+		out := 0
+		for began := time.Now(); time.Since(began) < f.harmless || out == 0 && time.Since(began) < patience; {
 			o := post()
 			slowest = max(slowest, o.took)
-			if busy := pace > time.Second && o.code != "" && strings.Contains(a.reason(o), "in time"); o.code != "" && !busy {
+			switch {
+			case o.code == "":
+				out++
+			case !strings.Contains(a.reason(o), "in time"): // as a busy machine can be late
 				t.Errorf("a post is refused: %+v", o)
 			}
+		}
+		if out == 0 {
+			t.Error("no further post goes out")
 		}
 		f.mend(t, v)
 	} else {
 		for _, o := range atOnce(crowd, post) {
 			slowest = max(slowest, o.took)
 			// A post before the fault may have left a receipt that could not be signed any more: the next is refused for that.
-			code := o.code == "custody_unavailable" || o.code == "interaction_unsigned"
-			if !code || o.status != http.StatusServiceUnavailable || o.retry < 1 || o.took > answerWithin {
+			if o.code != "custody_unavailable" || o.status != http.StatusServiceUnavailable || o.retry < 1 {
 				t.Errorf("got %+v", o)
 			}
-			if because == "" || o.code == "custody_unavailable" {
+			if !strings.Contains(because, "key") {
 				row, because = fmt.Sprintf("%d %s, Retry-After: %d", o.status, o.code, o.retry), a.reason(o)
 			}
 		}
@@ -232,7 +231,7 @@ func (v *vaultRig) suffer(t *testing.T, f fault, a agent, before held, all *read
 		if f.stale {
 			until(t, patience, "posts to be refused without asking", func() bool {
 				o := post()
-				return o.code == "custody_unavailable" && o.took < time.Second && strings.Contains(a.reason(o), "is not known: the key")
+				return o.code == "custody_unavailable" && strings.Contains(a.reason(o), "is not known: the key")
 			})
 		}
 		f.mend(t, v)

@@ -52,31 +52,35 @@ func (v *vaultRig) kids(t *testing.T) map[string]string {
 	return kids
 }
 
-// TestVaultRotation rotates keys twenty times, once a second, while agents post: by the command and behind the mediator's back, each key in
-// turn and one of them every time. No post is lost, and soon afterwards every artifact is signed with the newest version of its key.
-func TestVaultRotation(t *testing.T) {
-	t.Parallel()
-	v := newVaultRig(t, manyPosts, speaking)
-	var wait sync.WaitGroup
-	var posts atomic.Int64
-	done := make(chan struct{})
-	for range 4 {
+// keepPosting has so many agents post until stop, which may be called twice, has returned. No post may be refused.
+func (v *vaultRig) keepPosting(t *testing.T, agents int) (posts *atomic.Int64, stop func()) {
+	t.Helper()
+	posts = new(atomic.Int64)
+	var all sync.WaitGroup
+	var done atomic.Bool
+	for range agents {
 		a := v.openAgent(t)
-		wait.Go(func() {
-			for {
-				select {
-				case <-done:
-					return
-				default:
-				}
+		all.Go(func() {
+			for !done.Load() {
 				if o := a.post(); o.code != "" {
-					t.Errorf("a post is lost: %+v", o)
+					t.Errorf("a post is refused: %+v: %s", o, a.reason(o))
 					return
 				}
 				posts.Add(1)
 			}
 		})
 	}
+	return posts, func() { done.Store(true); all.Wait() }
+}
+
+// TestVaultRotation rotates keys twenty times, once a second, while agents post: by the command and behind the mediator's
+// back, each key in turn and one of them every time. No post is lost, and soon afterwards every artifact is signed with
+// the newest version of its key.
+func TestVaultRotation(t *testing.T) {
+	t.Parallel()
+	v := newVaultRig(t, manyPosts, speaking)
+	posts, stop := v.keepPosting(t, 4)
+	defer stop()
 	var all []string
 	for _, r := range rolesOfPosts() {
 		all = append(all, r.Key)
@@ -95,7 +99,7 @@ func TestVaultRotation(t *testing.T) {
 		}
 		<-tick.C
 	}
-	took := until(t, time.Minute, "signatures with the newest versions", func() bool {
+	took := until(t, patience, "signatures with the newest versions", func() bool {
 		kids := v.kids(t)
 		for key, n := range newest {
 			if kids[key] != fmt.Sprintf("%s:v%d", key, n+1) {
@@ -104,8 +108,7 @@ func TestVaultRotation(t *testing.T) {
 		}
 		return true
 	})
-	close(done)
-	wait.Wait()
+	stop()
 	t.Logf("%d posts; every artifact is signed with the newest version of its key %s after the last second", posts.Load(), took.Round(time.Millisecond))
 	if n := v.posts.Load(); n != posts.Load() {
 		t.Errorf("%d posts arrived, and agents saw %d answers", n, posts.Load())
@@ -130,7 +133,7 @@ func (v *vaultRig) verifyAll(t *testing.T, newest map[string]int, posts int64) {
 	for key, n := range newest {
 		v.asOwner(t, "keys", "retire", key, "--oldest", fmt.Sprint(n+1))
 	}
-	until(t, time.Minute, "a bundle without the retired versions", func() bool {
+	until(t, patience, "a bundle without the retired versions", func() bool {
 		b, _, err := config.ReadBundle(in(devstack.BundleFile))
 		return err == nil && len(b.Certificates) == len(bootstrap.Roles)
 	})

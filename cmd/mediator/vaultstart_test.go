@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -97,3 +99,70 @@ func TestStartBeforeVault(t *testing.T) {
 		})
 	}
 }
+
+// TestStartSparesSecretIDs starts each process on files that it must refuse. A wrapped secret id is good for one login, so
+// a process that refuses to start must not have used one.
+func TestStartSparesSecretIDs(t *testing.T) {
+	full.Only(t, "a Vault server")
+	t.Parallel()
+	v := newVault(t)
+	unused := func(t *testing.T) {
+		t.Helper()
+		files, err := filepath.Glob(filepath.Join(v.auth, "*.secret-id"))
+		must(t, err)
+		for _, file := range files {
+			wrapping, err := os.ReadFile(file)
+			must(t, err)
+			lookup := map[string]any{"token": strings.TrimSpace(string(wrapping))}
+			if _, err := v.vault.Client(t).Logical().Write("sys/wrapping/lookup", lookup); err != nil {
+				t.Errorf("%s is used up: %v", filepath.Base(file), err)
+			}
+		}
+	}
+	unpinned := strings.Repeat("0", 64)
+	for _, tt := range []struct {
+		name, process, config string
+		change                map[string]func(string) string
+		said                  string
+	}{
+		{"another environment is pinned", "serve", devstack.SidecarFile, nil, "pin_mismatch"},
+		{"other rules are pinned", "control", devstack.ControlFile, nil, "pin_mismatch"},
+		{"no root key for the trigger service", "trigger", devstack.TriggerFile, map[string]func(string) string{devstack.RegistryFile: junk}, "pinned root key"},
+		{"no root key for the node", "reputation", devstack.ReputationFile, map[string]func(string) string{devstack.RegistryFile: junk}, "pinned root key"},
+		{"a ledger that is none", "serve", devstack.SidecarFile, map[string]func(string) string{
+			devstack.ManifestFile: nil, filepath.Join("state", "ledger.db"): junk,
+		}, "the ledger of"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := &demo.Deployment{
+				Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2",
+			}
+			files := d.Files(demo.Rules)
+			for name, raw := range files {
+				files[name] = []byte(v.config(string(raw)))
+			}
+			manifest := regexp.MustCompile(`(required(?:Policy|Environment)Hash: ).*`)
+			files[devstack.ManifestFile] = manifest.ReplaceAll(files[devstack.ManifestFile], []byte(`${1}"`+unpinned+`"`))
+			for name, change := range tt.change {
+				if change == nil {
+					delete(files, name)
+				} else {
+					files[name] = []byte(change(string(files[name])))
+				}
+			}
+			files[filepath.Join("secrets", "api-token")] = []byte(demo.Token)
+			must(t, devstack.Prepare(d.Dir, files))
+			must(t, demo.WriteCertificates(d.Dir))
+			ctx, stop := context.WithTimeout(t.Context(), patience)
+			defer stop()
+			process := exec.CommandContext(ctx, "/proc/self/exe", tt.process, "--config", filepath.Join(d.Dir, tt.config))
+			said, err := process.CombinedOutput()
+			if err == nil || !strings.Contains(string(said), tt.said) {
+				t.Errorf("it ended with %v and said\n%s", err, said)
+			}
+			unused(t)
+		})
+	}
+}
+
+func junk(string) string { return "this is neither a key nor a database" }

@@ -162,7 +162,7 @@ func TestVerificationAtTheMediator(t *testing.T) {
 			t.Errorf("%s, %v", out, err)
 		}
 		out, err = r.asAgent(t, append(curl, callOf("register_plugin", "{}"))...)
-		if err != nil || !strings.Contains(out, "verification_") {
+		if err != nil || !strings.Contains(out, "query_malformed") {
 			t.Errorf("%s, %v", out, err)
 		}
 	})
@@ -170,7 +170,7 @@ func TestVerificationAtTheMediator(t *testing.T) {
 		_, egress, _ := strings.Cut(ownVerificationRules, "egress:")
 		r := newOwnVerificationRig(t, "\nactions: []\negress:"+egress)
 		out, err := r.asAgentIn(t, "../..", append(slices.Clone(agent), "cmd/mediator/testdata/node/verify.mjs", "v1", url, "wait")...)
-		if err == nil || !strings.Contains(err.Error(), "mcp_tool_refused") {
+		if err == nil || !strings.Contains(err.Error(), "action_unmatched") {
 			t.Errorf("%s, %v", out, err)
 		}
 	})
@@ -349,14 +349,14 @@ func TestVerificationCallers(t *testing.T) {
 				want                         string
 			}{
 				{"a sidecar", sidecar, base, "", token, list, "{}", 200, "calendar"},
-				{"a token twice", sidecar, base, "", token, list, "{}", 409, "caller_used"},
-				{"a token for another request", sidecar, base, "", n.callerToken(t, "{}"), list, "{}", 403, "caller_request"},
-				{"no token of a sidecar", sidecar, base, "", "", list, "{}", 401, "caller_missing"},
+				{"a token twice", sidecar, base, "", token, list, "{}", 401, "caller_invalid"},
+				{"a token for another request", sidecar, base, "", n.callerToken(t, "{}"), list, "{}", 401, "caller_invalid"},
+				{"no token of a sidecar", sidecar, base, "", "", list, "{}", 401, "caller_invalid"},
 				{"the public address", n.https, "https://" + n.public, "", "", list, "{}", 200, "calendar"},
 				{"its name", n.https, "https://" + n.public, "node.example", "", list, "{}", 200, "calendar"},
 				{"another name", n.https, "https://" + n.public, "evil.example", "", list, "{}", 421, "another name"},
 				{"a sidecar elsewhere", n.https, "https://" + n.public, "other.example", n.callerToken(t, callOf(list, "{}")), list, "{}", 200, "calendar"},
-				{"a token that is none", n.https, "https://" + n.public, "", "x", list, "{}", 403, "jws_malformed"},
+				{"a token that is none", n.https, "https://" + n.public, "", "x", list, "{}", 403, "artifact_malformed"},
 				{"a session of a sidecar", sidecar, base, "", n.callerToken(t, callOf(challenge, key)), challenge, key, 200, `"success":true`},
 				{"which gives the agent canaries", sidecar, base, "", n.callerToken(t, callOf(list, `{ }`)), list, `{ }`, 200, `"canary":`},
 			} {
@@ -379,7 +379,7 @@ func TestVerificationCallers(t *testing.T) {
 		n := newNodeRig(t, "")
 		n.start(t)
 		var p struct{ Code string }
-		if status := n.get(t, "/mcp", &p); status != http.StatusNotFound || p.Code != "node_endpoint_unknown" {
+		if status := n.get(t, "/mcp", &p); status != http.StatusNotFound || p.Code != "not_found" {
 			t.Errorf("%d %s", status, p.Code)
 		}
 	})

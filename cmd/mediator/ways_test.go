@@ -74,7 +74,7 @@ var ways = []way{
 	{name: "another listener on loopback", try: dial("tcp", "127.0.0.1:9999", "GET / HTTP/1.1\r\nHost: a\r\n\r\n"), counter: guard.CountLoopback, inside: true},
 	{name: "UDP on loopback", try: send("udp", "127.0.0.1:9999"), counter: guard.CountLoopback},
 	{name: "the mediator's sockets with a path, and abstract ones", try: unixSockets, says: "permission denied for [serve trigger control], and no abstract socket"},
-	{name: "the transparent listener itself", try: dial("tcp", "127.0.0.1:8183", "GET / HTTP/1.1\r\nHost: api.example.org\r\n\r\n"), code: "not_redirected"},
+	{name: "the transparent listener itself", try: dial("tcp", "127.0.0.1:8183", "GET / HTTP/1.1\r\nHost: api.example.org\r\n\r\n"), code: "not_a_proxy_request"},
 
 	// Past the proxy at a redirected port: led to the mediator and refused there.
 	{name: "HTTPS to an address", try: straight("203.0.113.9:443", withTLS("", writing("a secret"))), code: "egress_denied", open: true},
@@ -83,14 +83,14 @@ var ways = []way{
 	{name: "the cloud's metadata", try: dial("tcp", "169.254.169.254:80", "GET /latest/meta-data/ HTTP/1.1\r\nHost: 169.254.169.254\r\n\r\n"), code: "egress_address_denied", open: true},
 	{name: "the pod's own address at a redirected port", try: dial("tcp", podAddress+":80", "GET / HTTP/1.1\r\nHost: "+podAddress+"\r\n\r\n"), code: "egress_denied"},
 	{name: "DNS over HTTPS", try: straight("203.0.113.53:443", withTLS("dns.example", writing("GET /dns-query HTTP/1.1", "Host: dns.example"))), code: "egress_denied", open: true},
-	{name: "an allowed name at another address", try: straight("203.0.113.9:443", withTLS(worldHost, writing("a secret"))), code: "destination_mismatch", asks: true, open: true},
-	{name: "an allowed name in cleartext at another address", try: dial("tcp", "203.0.113.9:80", "GET / HTTP/1.1\r\nHost: "+worldHost+"\r\n\r\n"), code: "destination_mismatch", asks: true, open: true},
+	{name: "an allowed name at another address", try: straight("203.0.113.9:443", withTLS(worldHost, writing("a secret"))), code: "target_mismatch", asks: true, open: true},
+	{name: "an allowed name in cleartext at another address", try: dial("tcp", "203.0.113.9:80", "GET / HTTP/1.1\r\nHost: "+worldHost+"\r\n\r\n"), code: "target_mismatch", asks: true, open: true},
 	{name: "domain fronting past the proxy", try: straight(worldAddress+":443", withTLS(worldHost, writing("GET / HTTP/1.1", "Host: other.example.org"))), code: "target_mismatch", asks: true, open: true},
-	{name: "SSH to port 443", try: dial("tcp", "203.0.113.9:443", "SSH-2.0-OpenSSH_9.9\r\n"), code: "not_http", open: true},
+	{name: "SSH to port 443", try: dial("tcp", "203.0.113.9:443", "SSH-2.0-OpenSSH_9.9\r\n"), code: "not_a_proxy_request", open: true},
 	{name: "HTTP without TLS to port 443", try: dial("tcp", "203.0.113.9:443", "GET / HTTP/1.1\r\nHost: 203.0.113.9:443\r\n\r\n"), code: "egress_denied", open: true},
 	{name: "a URL to another host past the proxy", try: dial("tcp", worldAddress+":80", "GET http://other.example.org/ HTTP/1.1\r\nHost: "+worldHost+"\r\n\r\n"), code: "egress_denied", open: true},
 	{name: "HTTP/2 in cleartext to another authority", try: straight(worldAddress+":80", overHTTP2(":method", "GET", ":scheme", "http", ":authority", "other.example.org", ":path", "/")), code: "egress_denied", open: true},
-	{name: "mediator.internal past the proxy", try: dial("tcp", "203.0.113.9:80", "GET /v1/posts HTTP/1.1\r\nHost: mediator.internal\r\n\r\n"), code: "internal_unknown", open: true},
+	{name: "mediator.internal past the proxy", try: dial("tcp", "203.0.113.9:80", "GET /v1/posts HTTP/1.1\r\nHost: mediator.internal\r\n\r\n"), code: "not_found", open: true},
 	{name: "a message to the node past the proxy", try: dial("tcp", "203.0.113.9:80", "POST /mcp HTTP/1.1\r\nHost: mediator.internal\r\nContent-Length: 0\r\n\r\n"), code: "action_unmatched", open: true},
 
 	// Through the proxy, by another name or address.
@@ -100,30 +100,30 @@ var ways = []way{
 	{name: "CONNECT, then another server name", try: inTunnel(worldHost+":443", withTLS("other.example.org", writing("a secret"))), code: "target_mismatch"},
 	{name: "domain fronting", try: inTunnel(worldHost+":443", withTLS(worldHost, writing("GET / HTTP/1.1", "Host: other.example.org"))), code: "target_mismatch"},
 	{name: "a URL to another host in a tunnel", try: inTunnel(worldHost+":443", withTLS(worldHost, writing("GET https://other.example.org/ HTTP/1.1", "Host: "+worldHost))), code: "target_mismatch"},
-	{name: "a tunnel in a tunnel", try: inTunnel(worldHost+":443", withTLS(worldHost, writing("CONNECT other.example.org:443 HTTP/1.1", "Host: other.example.org:443"))), code: "connect_malformed"},
-	{name: "HTTP in a tunnel to port 443", try: inTunnel(worldHost+":443", writing("GET / HTTP/1.1", "Host: "+worldHost)), code: "cleartext_refused"},
+	{name: "a tunnel in a tunnel", try: inTunnel(worldHost+":443", withTLS(worldHost, writing("CONNECT other.example.org:443 HTTP/1.1", "Host: other.example.org:443"))), code: "request_malformed"},
+	{name: "HTTP in a tunnel to port 443", try: inTunnel(worldHost+":443", writing("GET / HTTP/1.1", "Host: "+worldHost)), code: "not_a_proxy_request"},
 	{name: "HTTP/2 for another authority", try: inTunnel(worldHost+":443", withTLS(worldHost, overHTTP2(":method", "GET", ":scheme", "https", ":authority", "other.example.org", ":path", "/"), "h2")), code: "target_mismatch"},
 	{name: "HTTP/2 with a Host beside its authority", try: inTunnel(worldHost+":443", withTLS(worldHost, overHTTP2(":method", "GET", ":scheme", "https", ":authority", worldHost, ":path", "/", "host", "other.example.org"), "h2")), code: "target_mismatch"},
-	{name: "HTTP/2 CONNECT", try: inTunnel(worldHost+":443", withTLS(worldHost, overHTTP2(":method", "CONNECT", ":authority", "other.example.org:443"), "h2")), code: "connect_malformed"},
-	{name: "WebSocket", try: inTunnel(worldHost+":443", withTLS(worldHost, writing("GET / HTTP/1.1", "Host: "+worldHost, "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="))), code: "upgrade_refused"},
-	{name: "upgrade to HTTP/2", try: proxied("GET http://"+worldHost+"/ HTTP/1.1", "Host: "+worldHost, "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"), code: "upgrade_refused"},
+	{name: "HTTP/2 CONNECT", try: inTunnel(worldHost+":443", withTLS(worldHost, overHTTP2(":method", "CONNECT", ":authority", "other.example.org:443"), "h2")), code: "request_malformed"},
+	{name: "WebSocket", try: inTunnel(worldHost+":443", withTLS(worldHost, writing("GET / HTTP/1.1", "Host: "+worldHost, "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="))), code: "egress_denied"},
+	{name: "upgrade to HTTP/2", try: proxied("GET http://"+worldHost+"/ HTTP/1.1", "Host: "+worldHost, "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"), code: "egress_denied"},
 	{name: "a post that no rule names", try: inTunnel(worldHost+":443", withTLS(worldHost, writing("POST /other HTTP/1.1", "Host: "+worldHost, "Content-Length: 0"))), code: "action_unmatched"},
-	{name: "a page of mediator.internal that it does not have", try: get("http://mediator.internal/v1/posts", "mediator.internal"), code: "internal_unknown"},
+	{name: "a page of mediator.internal that it does not have", try: get("http://mediator.internal/v1/posts", "mediator.internal"), code: "not_found"},
 	{name: "mediator.internal in a tunnel to an allowed host", try: inTunnel(worldHost+":443", withTLS(worldHost, writing("GET /v1/posts HTTP/1.1", "Host: mediator.internal"))), code: "target_mismatch"},
 	{name: "a message to the node that no rule names", try: proxied("POST http://mediator.internal/mcp HTTP/1.1", "Host: mediator.internal", "Content-Length: 0"), code: "action_unmatched"},
-	{name: "a message to the node in another spelling", try: proxied("POST http://mediator.internal/%6Dcp HTTP/1.1", "Host: mediator.internal", "Content-Length: 0"), code: "internal_unknown"},
-	{name: "what sidecars alone send to the node", try: proxied("POST http://mediator.internal/v1/receipts HTTP/1.1", "Host: mediator.internal", "Content-Length: 0"), code: "internal_unknown"},
+	{name: "a message to the node in another spelling", try: proxied("POST http://mediator.internal/%6Dcp HTTP/1.1", "Host: mediator.internal", "Content-Length: 0"), code: "not_found"},
+	{name: "what sidecars alone send to the node", try: proxied("POST http://mediator.internal/v1/receipts HTTP/1.1", "Host: mediator.internal", "Content-Length: 0"), code: "not_found"},
 	{name: "a message to the node in a tunnel to an allowed host", try: inTunnel(worldHost+":443", withTLS(worldHost, writing("POST http://mediator.internal/mcp HTTP/1.1", "Host: "+worldHost, "Content-Length: 0"))), code: "target_mismatch"},
 	{name: "the proxy through the proxy", try: get("http://127.0.0.1:8181/", "127.0.0.1:8181"), code: "egress_address_denied"},
 	{name: "the transparent listener through the proxy", try: get("http://127.0.0.1:8183/", "127.0.0.1:8183"), code: "egress_address_denied"},
 	{name: "the webhook port through the proxy", try: get("http://127.0.0.1:8182/", "127.0.0.1:8182"), code: "egress_denied"},
 	{name: "0.0.0.0", try: get("http://0.0.0.0:8182/", "0.0.0.0:8182"), code: "egress_denied"},
-	{name: "a decimal address", try: get("http://2852039166/", "2852039166"), code: "target_invalid"},
-	{name: "an octal address", try: get("http://0251.0376.0251.0376/", "0251.0376.0251.0376"), code: "target_invalid"},
-	{name: "a hexadecimal address", try: get("http://0xa9fea9fe/", "0xa9fea9fe"), code: "target_invalid"},
-	{name: "a short address", try: get("http://127.1/", "127.1"), code: "target_invalid"},
-	{name: "an IPv4-mapped address", try: get("http://[::ffff:169.254.169.254]/", "[::ffff:169.254.169.254]"), code: "target_invalid"},
-	{name: "an address with a zone", try: get("http://[fe80::1%25eth0]/", "[fe80::1%25eth0]"), code: "target_invalid"},
+	{name: "a decimal address", try: get("http://2852039166/", "2852039166"), code: "request_malformed"},
+	{name: "an octal address", try: get("http://0251.0376.0251.0376/", "0251.0376.0251.0376"), code: "request_malformed"},
+	{name: "a hexadecimal address", try: get("http://0xa9fea9fe/", "0xa9fea9fe"), code: "request_malformed"},
+	{name: "a short address", try: get("http://127.1/", "127.1"), code: "request_malformed"},
+	{name: "an IPv4-mapped address", try: get("http://[::ffff:169.254.169.254]/", "[::ffff:169.254.169.254]"), code: "request_malformed"},
+	{name: "an address with a zone", try: get("http://[fe80::1%25eth0]/", "[fe80::1%25eth0]"), code: "request_malformed"},
 	{name: "a NAT64 address through the proxy", try: get("http://[64:ff9b::a9fe:a9fe]/", "[64:ff9b::a9fe:a9fe]"), code: "egress_denied"},
 	{name: "the cloud's metadata through the proxy", try: get("http://169.254.169.254/latest/meta-data/", "169.254.169.254"), code: "egress_address_denied"},
 	{name: "a name that is the cloud's metadata", try: get("http://metadata.example.org/", "metadata.example.org"), code: "egress_address_denied", asks: true},
@@ -131,13 +131,13 @@ var ways = []way{
 	{name: "a name that is the metadata behind 6to4", try: get("http://6to4.example.org/", "6to4.example.org"), code: "egress_address_denied", asks: true},
 	{name: "a name that is an IPv4-mapped address", try: get("http://mapped.example.org/", "mapped.example.org"), code: "egress_address_denied", asks: true},
 	{name: "DNS rebinding to loopback", try: inTunnel("rebinding.example.org:443", withTLS("rebinding.example.org", writing("GET / HTTP/1.1", "Host: rebinding.example.org"))), code: "egress_address_denied", asks: true},
-	{name: "gopher", try: get("gopher://203.0.113.9:25/_a%20secret", "203.0.113.9"), code: "target_invalid"},
-	{name: "ftp", try: get("ftp://203.0.113.9/", "203.0.113.9"), code: "target_invalid"},
-	{name: "a URL without a host", try: get("http:///etc/passwd", worldHost), code: "target_invalid"},
+	{name: "gopher", try: get("gopher://203.0.113.9:25/_a%20secret", "203.0.113.9"), code: "request_malformed"},
+	{name: "ftp", try: get("ftp://203.0.113.9/", "203.0.113.9"), code: "request_malformed"},
+	{name: "a URL without a host", try: get("http:///etc/passwd", worldHost), code: "request_malformed"},
 	{name: "a trailing dot", try: get("http://other.example.org./", "other.example.org."), code: "egress_denied"},
-	{name: "two trailing dots", try: get("http://"+worldHost+"../", worldHost+".."), code: "target_invalid"},
-	{name: "user information", try: get("http://"+worldHost+"@203.0.113.9/", worldHost), code: "target_invalid"},
-	{name: "user information in a CONNECT", try: proxied("CONNECT "+worldHost+":443@203.0.113.9:443 HTTP/1.1", "Host: "+worldHost), code: "target_invalid"},
+	{name: "two trailing dots", try: get("http://"+worldHost+"../", worldHost+".."), code: "request_malformed"},
+	{name: "user information", try: get("http://"+worldHost+"@203.0.113.9/", worldHost), code: "request_malformed"},
+	{name: "user information in a CONNECT", try: proxied("CONNECT "+worldHost+":443@203.0.113.9:443 HTTP/1.1", "Host: "+worldHost), code: "request_malformed"},
 	{name: "a percent sign in a host", try: get("http://api%2eexample.org/", worldHost), code: "request_malformed"},
 	{name: "letters that look alike", try: connectTo("xn--pi-6kc.example.org:443"), code: "egress_denied"},
 	{name: "a redirect to the cloud's metadata", try: client("GET", "https://"+worldHost+"/redirect"), code: "egress_address_denied", first: true},
@@ -321,13 +321,13 @@ func TestGuardMissing(t *testing.T) {
 		}
 	}
 	p.guardSeen("a datagram to 192.0.2.1 is not refused")
-	posts("guard_missing")
+	posts("deployment_contradicted")
 	p.install()
 	p.guardSeen(`"msg":"the rules of guard stand"`)
 	posts("")
 	p.pod.sh(t, "nft delete chain inet mediator redirected || nft flush chain inet mediator redirected")
 	p.guardSeen("does not come back to the transparent listener")
-	posts("guard_missing")
+	posts("deployment_contradicted")
 }
 
 // guardSeen waits until the sidecar has said what it saw of the rules.

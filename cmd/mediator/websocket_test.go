@@ -76,11 +76,11 @@ func TestWebSockets(t *testing.T) {
 			t.Errorf("recorded was %+v", rec)
 		}
 		for _, path := range []string{"/other", "/comments"} {
-			if out, err := r.asAgent(t, append(slices.Clone(node), "echo", base+path)...); err != nil || out != "403 upgrade_refused" {
+			if out, err := r.asAgent(t, append(slices.Clone(node), "echo", base+path)...); err != nil || out != "403 egress_denied" {
 				t.Errorf("%s: got %q, %v", path, out, err)
 			}
 		}
-		if n := len(r.records(t, "", "upgrade_refused")); n != 2 {
+		if n := len(r.records(t, "", "egress_denied")); n != 2 {
 			t.Errorf("%d refusals are recorded", n)
 		}
 	})
@@ -93,7 +93,7 @@ func TestWebSockets(t *testing.T) {
 		if out, err := r.asAgent(t, append(slices.Clone(node), "echo", base+"/other")...); err != nil || !strings.HasPrefix(out, "error socket hang up") {
 			t.Errorf("got %q, %v", out, err)
 		}
-		if n := len(r.records(t, "", "upgrade_refused")); n != 1 {
+		if n := len(r.records(t, "", "egress_denied")); n != 1 {
 			t.Errorf("%d refusals are recorded", n)
 		}
 		// What is open when the mediator ends is closed, and nothing waits for it.

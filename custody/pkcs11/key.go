@@ -15,7 +15,7 @@ import (
 	"github.com/miekg/pkcs11"
 
 	"github.com/actionproof/mediator/custody"
-	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/look"
 )
 
 // key is one named key of a token.
@@ -81,31 +81,31 @@ func (k *key) Properties() custody.Properties {
 }
 
 // Observe says what the token says of the key's versions.
-func (k *key) Observe(ctx context.Context, _ time.Duration) []observe.Observation {
-	custodyLook := func() observe.Observation {
+func (k *key) Observe(ctx context.Context, _ time.Duration) []look.Observation {
+	custodyLook := func() look.Observation {
 		all, err := k.all(ctx)
 		switch {
 		case err != nil:
-			return observe.New(observe.Custody, observe.NotObserved, fmt.Sprintf("The token %s could not be asked about the key %s.", k.token.o.Token, k.name))
+			return look.New(look.Custody, look.NotObserved, fmt.Sprintf("The token %s could not be asked about the key %s.", k.token.o.Token, k.name))
 		case !kept(all):
-			return observe.New(observe.Custody, observe.Contradicts, fmt.Sprintf("The token %s says that a version of the key %s can be extracted, or was once outside of it.", k.token.o.Token, k.name))
+			return look.New(look.Custody, look.Contradicts, fmt.Sprintf("The token %s says that a version of the key %s can be extracted, or was once outside of it.", k.token.o.Token, k.name))
 		}
-		return observe.New(observe.Custody, observe.Holds, fmt.Sprintf("The token %s says that it made the key %s and has never let it out.", k.token.o.Token, k.name))
+		return look.New(look.Custody, look.Holds, fmt.Sprintf("The token %s says that it made the key %s and has never let it out.", k.token.o.Token, k.name))
 	}
-	return []observe.Observation{custodyLook(), k.apartLook(ctx)}
+	return []look.Observation{custodyLook(), k.apartLook(ctx)}
 }
 
 // apartLook is whether the PIN, by which the token knows who signs, opens no key but those of this process. What others are for the token does
 // not say.
-func (k *key) apartLook(ctx context.Context) observe.Observation {
+func (k *key) apartLook(ctx context.Context) look.Observation {
 	others, err := k.token.others(ctx)
 	switch {
 	case err != nil:
-		return observe.New(observe.Apart, observe.NotObserved, fmt.Sprintf("The token %s could not be asked which keys its PIN opens.", k.token.o.Token))
+		return look.New(look.Apart, look.NotObserved, fmt.Sprintf("The token %s could not be asked which keys its PIN opens.", k.token.o.Token))
 	case len(others) > 0:
-		return observe.New(observe.Apart, observe.NotObserved, fmt.Sprintf("The PIN of the token %s opens keys that are not this process's: %q.", k.token.o.Token, others))
+		return look.New(look.Apart, look.NotObserved, fmt.Sprintf("The PIN of the token %s opens keys that are not this process's: %q.", k.token.o.Token, others))
 	}
-	return observe.New(observe.Apart, observe.Holds, fmt.Sprintf("The key %s is a key of its own in the token %s, whose PIN opens no key but this process's.", k.name, k.token.o.Token))
+	return look.New(look.Apart, look.Holds, fmt.Sprintf("The key %s is a key of its own in the token %s, whose PIN opens no key but this process's.", k.name, k.token.o.Token))
 }
 
 func kept(all []version) bool {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/custody/pkcs11"
-	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/test/custodytest"
 	"github.com/actionproof/mediator/test/full"
 )
@@ -174,12 +174,12 @@ func TestWhatTheTokenSays(t *testing.T) {
 		extractable bool
 		change      func(*pkcs11.Options)
 		want        custody.Properties
-		look        observe.Result
+		look        look.Result
 	}{
-		{"a token in software", false, nil, custody.Properties{Custody: custody.ExternalMediator, Observed: []string{"keyExportable"}}, observe.Holds},
+		{"a token in software", false, nil, custody.Properties{Custody: custody.ExternalMediator, Observed: []string{"keyExportable"}}, look.Holds},
 		{"one that is declared to be hardware", false, func(o *pkcs11.Options) { o.Hardware = true },
-			custody.Properties{Custody: custody.HardwareBacked, Observed: []string{"keyExportable"}}, observe.Holds},
-		{"a key that can be extracted", true, nil, custody.Properties{Custody: custody.ExternalMediator, Exportable: true, Observed: []string{"keyExportable"}}, observe.Contradicts},
+			custody.Properties{Custody: custody.HardwareBacked, Observed: []string{"keyExportable"}}, look.Holds},
+		{"a key that can be extracted", true, nil, custody.Properties{Custody: custody.ExternalMediator, Exportable: true, Observed: []string{"keyExportable"}}, look.Contradicts},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			token := newToken(t, tt.change)
@@ -190,7 +190,7 @@ func TestWhatTheTokenSays(t *testing.T) {
 			if got := k.Properties(); fmt.Sprint(got) != fmt.Sprint(tt.want) {
 				t.Errorf("got %+v", got)
 			}
-			if looks := k.Observe(t.Context(), 0); looks[0].Name != observe.Custody || looks[0].Result != tt.look {
+			if looks := k.Observe(t.Context(), 0); looks[0].Name != look.Custody || looks[0].Result != tt.look {
 				t.Errorf("got %+v", looks)
 			}
 		})
@@ -202,21 +202,21 @@ func TestWhatThePINOpens(t *testing.T) {
 	token := newToken(t, nil)
 	generate(t, token, "k", 1)
 	generate(t, token, "of another process", 1)
-	apart := func(k custody.Key) observe.Observation {
-		for _, look := range k.Observe(t.Context(), 0) {
-			if look.Name == observe.Apart {
-				return look
+	apart := func(k custody.Key) look.Observation {
+		for _, l := range k.Observe(t.Context(), 0) {
+			if l.Name == look.Apart {
+				return l
 			}
 		}
-		return observe.Observation{}
+		return look.Observation{}
 	}
 	k := open(t, token, "k")
-	if look := apart(k); look.Result != observe.NotObserved || !strings.Contains(look.Seen, "of another process") {
-		t.Errorf("got %+v", look)
+	if l := apart(k); l.Result != look.NotObserved || !strings.Contains(l.Seen, "of another process") {
+		t.Errorf("got %+v", l)
 	}
 	open(t, token, "of another process")
-	if look := apart(k); look.Result != observe.Holds {
-		t.Errorf("with all of them opened: %+v", look)
+	if l := apart(k); l.Result != look.Holds {
+		t.Errorf("with all of them opened: %+v", l)
 	}
 }
 

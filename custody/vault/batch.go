@@ -3,7 +3,6 @@ package vault
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -120,11 +119,7 @@ func (b *batcher) ask(batch []*wanted) ([]result, error) {
 	var answer struct {
 		Results []result `json:"batch_results"`
 	}
-	if secret != nil {
-		if raw, err := json.Marshal(secret.Data); err == nil {
-			_ = json.Unmarshal(raw, &answer) // what cannot be read has no results
-		}
-	}
+	_ = decode(secret, &answer) // what cannot be read has no results
 	if len(answer.Results) != len(batch) {
 		return nil, custody.Unavailable(nil, "Vault gave %d signatures of the key %s for %d messages", len(answer.Results), b.key.name, len(batch))
 	}

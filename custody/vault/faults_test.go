@@ -32,7 +32,7 @@ func TestFaultsLeaveNothing(t *testing.T) {
 	role := newAppRole(t)
 	role.deliver(t)
 	before := goleak.IgnoreCurrent()
-	s := open(t, server, vault.Options{Address: proxy.Address, Mount: role.name, Timeout: time.Second})
+	s := open(t, server, vault.Options{Address: proxy.Address, Mount: role.name, Timeout: time.Minute})
 	k, err := s.Key(t.Context(), "key", role)
 	if err != nil {
 		t.Fatal(err)

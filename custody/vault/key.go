@@ -63,10 +63,13 @@ func (s *Server) Key(ctx context.Context, name string, auth Auth, others ...stri
 	return k, nil
 }
 
-// Prepare is the part of [Server.Key] that asks Vault for nothing. [Key.Open] is the other one, for whoever tries until it succeeds.
+// Prepare makes a key and asks Vault nothing. Until [Key.Open] has succeeded nothing is known of the key: it has no versions, and counts
+// as exportable.
 func (s *Server) Prepare(name string, auth Auth, others ...string) *Key {
 	others = slices.DeleteFunc(slices.Clone(others), func(o string) bool { return o == name })
-	return &Key{session: s.session("key "+name, auth), name: name, others: others, pinned: make(map[int]custody.Version)}
+	k := &Key{session: s.session("key "+name, auth), name: name, others: others, pinned: make(map[int]custody.Version)}
+	k.state.Store(&state{flags: flags{Exportable: true}})
+	return k
 }
 
 // Open logs in and reads the key. After an error it can be called again: it logs in again only if that is what failed.
@@ -186,7 +189,7 @@ func (k *Key) describe(ctx context.Context) error {
 		return custody.Unavailable(nil, "Vault has no key %s in %s: make it as `mediator vault bootstrap --print` shows", k.name, o.Mount)
 	}
 	var d described
-	if raw, err := json.Marshal(secret.Data); err != nil || json.Unmarshal(raw, &d) != nil {
+	if err := decode(secret, &d); err != nil {
 		return custody.Unavailable(err, "Vault's description of the key %s cannot be read", k.name)
 	}
 	if d.Type != "ed25519" || d.Derived {
@@ -246,7 +249,7 @@ func (k *Key) version(number int, public ed25519.PublicKey) custody.Version {
 // note says in the log which versions have come and gone.
 func (k *Key) note(now []custody.Version) {
 	before := k.state.Load()
-	if before == nil {
+	if before.read.IsZero() {
 		return
 	}
 	kids := func(all []custody.Version) []string {
@@ -310,6 +313,9 @@ func (k *Key) fresh(maxAge time.Duration) (*state, error) {
 		because := ""
 		if lately != nil {
 			because = ": " + lately.Error()
+		}
+		if s.read.IsZero() {
+			return nil, custody.Unavailable(lately, "the key %s has not been read yet%s", k.name, because)
 		}
 		return nil, custody.Unavailable(lately, "what has become of the key %s since %s ago is not known%s", k.name, age.Round(time.Second), because)
 	}

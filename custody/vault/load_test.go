@@ -19,7 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/custody/vault"
-	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
@@ -133,7 +133,7 @@ func TestLoadWhenIdle(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			for _, k := range keys {
 				for _, l := range k.Observe(t.Context(), 5*time.Minute) {
-					if l.Result != observe.Holds {
+					if l.Result != look.Holds {
 						t.Fatalf("%+v", l)
 					}
 				}

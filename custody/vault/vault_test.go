@@ -1,6 +1,7 @@
 package vault_test
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -46,6 +47,7 @@ func open(t testing.TB, v *vaulttest.Server, o vault.Options) *vault.Server {
 	if o.Address == "" {
 		o.Address = v.Address
 	}
+	o.Timeout = cmp.Or(o.Timeout, time.Minute)
 	o.CAFile, o.Log, o.Now = v.CAFile, zap.NewNop(), time.Now
 	s, err := vault.NewServer(o)
 	if err != nil {

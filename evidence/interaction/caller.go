@@ -57,7 +57,7 @@ func checkCaller(c *Caller) error {
 // Calls refuses a request other than the one that the token is for. path is as it came, and body the whole of it.
 func (c Caller) Calls(method, path string, body []byte) error {
 	if c.Method != method || c.Path != path || c.BodyHash != evidence.HashBytes(body) {
-		return refusal.New("caller_request", "the caller token is for another request than %.32s %.100q with this body", method, path)
+		return refusal.New("caller_invalid", "the caller token is for another request than %.32s %.100q with this body", method, path)
 	}
 	return nil
 }

@@ -36,20 +36,20 @@ func TestCallers(t *testing.T) {
 		code  string // empty: it is taken
 	}{
 		"one that is whole":     {func(*caller) {}, ""},
-		"too long a life":       {func(c *caller) { c.Expires++ }, "lifetime_too_long"},
-		"no custody":            {func(c *caller) { c.KeyCustody = "" }, "claims_malformed"},
-		"no agent":              {func(c *caller) { c.Agent = "" }, "claims_malformed"},
-		"a long agent":          {func(c *caller) { c.Agent = long }, "claims_malformed"},
-		"no owner":              {func(c *caller) { c.Owner = "" }, "claims_malformed"},
-		"no session":            {func(c *caller) { c.Session = "" }, "claims_malformed"},
-		"a long session":        {func(c *caller) { c.Session = long }, "claims_malformed"},
-		"no event":              {func(c *caller) { c.EventID = "" }, "claims_malformed"},
-		"no method":             {func(c *caller) { c.Method = "" }, "claims_malformed"},
-		"no path":               {func(c *caller) { c.Path = "" }, "claims_malformed"},
-		"a long path":           {func(c *caller) { c.Path = long }, "claims_malformed"},
-		"fewer calls than none": {func(c *caller) { c.ModelCalls = -1 }, "claims_malformed"},
-		"no body":               {func(c *caller) { c.BodyHash = "" }, "claims_malformed"},
-		"a hash in capital":     {func(c *caller) { c.BodyHash = strings.ToUpper(c.BodyHash) }, "claims_malformed"},
+		"too long a life":       {func(c *caller) { c.Expires++ }, "artifact_malformed"},
+		"no custody":            {func(c *caller) { c.KeyCustody = "" }, "artifact_malformed"},
+		"no agent":              {func(c *caller) { c.Agent = "" }, "artifact_malformed"},
+		"a long agent":          {func(c *caller) { c.Agent = long }, "artifact_malformed"},
+		"no owner":              {func(c *caller) { c.Owner = "" }, "artifact_malformed"},
+		"no session":            {func(c *caller) { c.Session = "" }, "artifact_malformed"},
+		"a long session":        {func(c *caller) { c.Session = long }, "artifact_malformed"},
+		"no event":              {func(c *caller) { c.EventID = "" }, "artifact_malformed"},
+		"no method":             {func(c *caller) { c.Method = "" }, "artifact_malformed"},
+		"no path":               {func(c *caller) { c.Path = "" }, "artifact_malformed"},
+		"a long path":           {func(c *caller) { c.Path = long }, "artifact_malformed"},
+		"fewer calls than none": {func(c *caller) { c.ModelCalls = -1 }, "artifact_malformed"},
+		"no body":               {func(c *caller) { c.BodyHash = "" }, "artifact_malformed"},
+		"a hash in capital":     {func(c *caller) { c.BodyHash = strings.ToUpper(c.BodyHash) }, "artifact_malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := aCaller()
@@ -64,7 +64,7 @@ func TestCallers(t *testing.T) {
 			if got, err := evidence.UnverifiedClaims(interaction.CallerKind, token); err != nil || got != c {
 				t.Errorf("%+v, %v", got, err)
 			}
-			if _, err := evidence.UnverifiedClaims(interaction.Kind, token); codeOf(err) != "jws_type" {
+			if _, err := evidence.UnverifiedClaims(interaction.Kind, token); codeOf(err) != "artifact_malformed" {
 				t.Errorf("read as a receipt: %v", err)
 			}
 		})
@@ -77,10 +77,10 @@ func TestCallerIsForOneRequest(t *testing.T) {
 		method, path, body, code string
 	}{
 		"its own":        {"POST", "/v1/challenge/issue", "{}", ""},
-		"another method": {"PUT", "/v1/challenge/issue", "{}", "caller_request"},
-		"another path":   {"POST", "/v1/challenge/commit", "{}", "caller_request"},
-		"another body":   {"POST", "/v1/challenge/issue", "{} ", "caller_request"},
-		"no body":        {"POST", "/v1/challenge/issue", "", "caller_request"},
+		"another method": {"PUT", "/v1/challenge/issue", "{}", "caller_invalid"},
+		"another path":   {"POST", "/v1/challenge/commit", "{}", "caller_invalid"},
+		"another body":   {"POST", "/v1/challenge/issue", "{} ", "caller_invalid"},
+		"no body":        {"POST", "/v1/challenge/issue", "", "caller_invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := c.Calls(tt.method, tt.path, []byte(tt.body)); codeOf(err) != tt.code {

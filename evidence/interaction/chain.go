@@ -70,6 +70,10 @@ func (c *Chain) Add(token string) (evidence.Opened[Receipt], error) {
 	if err != nil {
 		return evidence.Opened[Receipt]{}, err
 	}
+	if c.want.Owner == "" || c.want.Owner != claims.Owner { // before its signature: another owner's key can have the same id
+		return evidence.Opened[Receipt]{}, refusal.New("roots_not_pinned", "the receipt names the owner %s, whose key registry is not the pinned one, %s",
+			claims.Owner, c.want.Owner)
+	}
 	o, err := c.open(token, claims)
 	if err != nil {
 		return evidence.Opened[Receipt]{}, err
@@ -87,6 +91,23 @@ func (c *Chain) Add(token string) (evidence.Opened[Receipt], error) {
 	return o, nil
 }
 
+// AddClosed adds the next receipt of the chain by its hash alone. The receipt after it has to name that hash; nothing else of it is verified.
+func (c *Chain) AddClosed(hash string) error {
+	switch {
+	case !evidence.IsHash(hash):
+		return refusal.New("evidence_malformed", "what stands for a closed receipt is no SHA-256")
+	case c.Closed():
+		return refusal.New("chain_broken", "a closed receipt follows receipt %d, which closes the session", c.Len())
+	case len(c.hashes) == MaxReceipts:
+		return refusal.New("session_full", "a chain has at most %d receipts", MaxReceipts)
+	}
+	c.hashes = append(c.hashes, hash)
+	return nil
+}
+
+// Head returns the hash of the last receipt.
+func (c *Chain) Head() string { return c.hash(c.Len()) }
+
 // follows refuses a receipt that is not the next one of the chain.
 func (c *Chain) follows(r *Receipt, hash string) error {
 	number, count, begun := r.Chain.SequenceNumber, c.Len(), len(c.hashes) > 0
@@ -98,29 +119,27 @@ func (c *Chain) follows(r *Receipt, hash string) error {
 		count = number - 1
 	}
 	switch {
-	case c.want.Owner == "" || c.want.Owner != r.Owner:
-		return refusal.New("interaction_owner", "the receipt names the owner %s, whose key registry is not the pinned one, %s", r.Owner, c.want.Owner)
 	case session != "" && session != r.Chain.SessionID:
-		return refusal.New("interaction_session", "the receipt is of session %.80q, and the chain of %.80q", r.Chain.SessionID, session)
+		return refusal.New("chain_broken", "the receipt is of session %.80q, and the chain of %.80q", r.Chain.SessionID, session)
 	case agent != "" && agent != r.Agent:
-		return refusal.New("interaction_agent", "the receipt is about agent %.80q, and the chain about %.80q", r.Agent, agent)
+		return refusal.New("chain_broken", "the receipt is about agent %.80q, and the chain about %.80q", r.Agent, agent)
 	case begun && c.last.Closing != nil:
-		return refusal.New("interaction_after_closing", "receipt %d follows receipt %d, which closes the session", number, count)
+		return refusal.New("chain_broken", "receipt %d follows receipt %d, which closes the session", number, count)
 	case len(c.hashes) == MaxReceipts:
-		return refusal.New("interaction_chain_too_long", "a chain has at most %d receipts", MaxReceipts)
+		return refusal.New("session_full", "a chain has at most %d receipts", MaxReceipts)
 	case number > count+1:
-		return refusal.New("interaction_gap", "receipt %d follows receipt %d: those between them are missing", number, count)
+		return refusal.New("chain_incomplete", "receipt %d follows receipt %d: those between them are missing", number, count)
 	case number <= count && c.hash(number) != hash && number > c.before:
-		return refusal.New("interaction_fork", "there are two receipts with the number %d", number)
+		return refusal.New("chain_broken", "there are two receipts with the number %d", number)
 	case number <= count:
-		return refusal.New("interaction_order", "receipt %d follows receipt %d", number, count)
+		return refusal.New("chain_broken", "receipt %d follows receipt %d", number, count)
 	case begun && r.Chain.PreviousReceiptHash != c.hash(count):
-		return refusal.New("interaction_fork", "receipt %d names another receipt before it than receipt %d", number, count)
+		return refusal.New("chain_broken", "receipt %d names another receipt before it than receipt %d", number, count)
 	}
 	if other, ok := c.numbers[r.RequestID]; ok {
-		return refusal.New("interaction_duplicate", "receipts %d and %d are both about %.80q", other, number, r.RequestID)
+		return refusal.New("chain_broken", "receipts %d and %d are both about %.80q", other, number, r.RequestID)
 	}
-	if !begun {
+	if c.last.RequestID == "" { // there is none, or all of them are closed
 		return nil
 	}
 	return c.agrees(r)
@@ -131,11 +150,11 @@ func (c *Chain) agrees(r *Receipt) error {
 	number, before, now := r.Chain.SequenceNumber, c.last.Session, r.Session
 	switch {
 	case r.EventID != c.last.EventID || r.RuntimeID != c.last.RuntimeID || now.OpenedMS != before.OpenedMS:
-		return refusal.New("interaction_session", "receipt %d names another event, runtime or opening of the session than the one before it", number)
+		return refusal.New("chain_broken", "receipt %d names another event, runtime or opening of the session than the one before it", number)
 	case r.IssuedAt < c.last.IssuedAt:
-		return refusal.New("interaction_time", "receipt %d was signed %d s before the one before it", number, c.last.IssuedAt-r.IssuedAt)
+		return refusal.New("chain_broken", "receipt %d was signed %d s before the one before it", number, c.last.IssuedAt-r.IssuedAt)
 	case now.Calls < before.Calls || now.CallsObserved < before.CallsObserved || now.BytesOut < before.BytesOut || now.BytesOutObserved < before.BytesOutObserved:
-		return refusal.New("interaction_totals", "receipt %d counts less of the session than the one before it", number)
+		return refusal.New("chain_broken", "receipt %d counts less of the session than the one before it", number)
 	}
 	return nil
 }
@@ -168,15 +187,15 @@ func (c *Chain) Closed() bool { return c.last.Closing != nil }
 func (c *Chain) Names(head evidence.InteractionHead) error {
 	none := head.Number == 0 && head.HeadHash == "" // as a session receipt names it
 	if there := head.Number > 0 && head.HeadHash != "" && c.hash(head.Number) == head.HeadHash; !none && !there {
-		return refusal.New("interaction_head_mismatch", "the session receipt names receipt %d, %.80s, which is not in the chain of receipts %d to %d", head.Number, head.HeadHash, c.First(), c.Len())
+		return refusal.New("chain_broken", "the session receipt names receipt %d, %.80s, which is not in the chain of receipts %d to %d", head.Number, head.HeadHash, c.First(), c.Len())
 	}
 	for _, id := range head.OpenCalls {
 		number, ok := c.numbers[id]
 		switch {
 		case ok && number <= head.Number:
-			return refusal.New("interaction_open_call", "the session receipt says that %.80q was open after receipt %d, but receipt %d is about it", id, head.Number, number)
+			return refusal.New("chain_broken", "the session receipt says that %.80q was open after receipt %d, but receipt %d is about it", id, head.Number, number)
 		case !ok && c.Closed():
-			return refusal.New("interaction_open_call", "%.80q was open after receipt %d, and the chain is closed without a receipt for it", id, head.Number)
+			return refusal.New("chain_broken", "%.80q was open after receipt %d, and the chain is closed without a receipt for it", id, head.Number)
 		}
 	}
 	return nil

@@ -70,7 +70,7 @@ func TestChain(t *testing.T) {
 		t.Error(err)
 	}
 	for _, none := range []evidence.InteractionHead{{Number: -1}, {Number: -1, HeadHash: head.HeadHash}, {HeadHash: head.HeadHash}, {Number: 9}} {
-		wantCode(t, c.Names(none), "interaction_head_mismatch")
+		wantCode(t, c.Names(none), "chain_broken")
 	}
 }
 
@@ -81,62 +81,62 @@ func TestChainsThatAreRefused(t *testing.T) {
 		code  string
 		spoil func(t *testing.T, k *gatetest.Kit, s *gatetest.Session) []string
 	}{
-		"one is missing": {"interaction_gap", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+		"one is missing": {"chain_incomplete", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
 			return slices.Delete(s.Receipts, 1, 2)
 		}},
-		"the first is missing": {"interaction_gap", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string { return s.Receipts[1:] }},
-		"one comes twice": {"interaction_order", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+		"the first is missing": {"chain_incomplete", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string { return s.Receipts[1:] }},
+		"one comes twice": {"chain_broken", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
 			return append(s.Receipts, s.Receipts[1])
 		}},
-		"two are exchanged": {"interaction_gap", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+		"two are exchanged": {"chain_incomplete", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
 			return []string{s.Receipts[0], s.Receipts[2], s.Receipts[1]}
 		}},
-		"the end comes first": {"interaction_gap", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+		"the end comes first": {"chain_incomplete", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
 			slices.Reverse(s.Receipts)
 			return s.Receipts
 		}},
-		"two have one number": {"interaction_fork", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+		"two have one number": {"chain_broken", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
 			return append(s.Receipts, again(t, s, 2))
 		}},
-		"it forks further back": {"interaction_fork", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+		"it forks further back": {"chain_broken", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
 			return append(s.Receipts[:1:1], again(t, s, 1), s.Receipts[2])
 		}},
-		"another before it": {"interaction_fork", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+		"another before it": {"chain_broken", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
 			s.Call(t, func(c *receipt) { c.Chain.PreviousReceiptHash = evidence.HashBytes(nil) })
 			return s.Receipts
 		}},
-		"another session's": {"interaction_session", func(t *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
+		"another session's": {"chain_broken", func(t *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
 			other := k.Session(t, "ses_2")
 			for range 4 {
 				other.Call(t, nil)
 			}
 			return append(s.Receipts, other.Receipts[3])
 		}},
-		"another session's id":  {"interaction_session", next(func(c *receipt) { c.Chain.SessionID = "ses_2" })},
-		"another event":         {"interaction_session", next(func(c *receipt) { c.EventID = "evt_2" })},
-		"another runtime":       {"interaction_session", next(func(c *receipt) { c.RuntimeID = "worker-2" })},
-		"another opening":       {"interaction_session", next(func(c *receipt) { c.Session.OpenedMS++ })},
-		"another agent":         {"interaction_agent", next(func(c *receipt) { c.Agent = "agent:worker-2" })},
-		"another owner":         {"interaction_owner", next(func(c *receipt) { c.Owner = strings.Repeat("o", 43) })},
-		"a second for one call": {"interaction_duplicate", next(func(c *receipt) { c.RequestID = "post_ses_1_000002" })},
-		"fewer calls":           {"interaction_totals", next(func(c *receipt) { c.Session.Calls, c.Session.CallsObserved = 2, 2 })},
-		"fewer calls observed":  {"interaction_totals", next(func(c *receipt) { c.Session.CallsObserved = 2 })},
-		"fewer bytes":           {"interaction_totals", next(func(c *receipt) { c.Session.BytesOut, c.Session.BytesOutObserved = 9, 9 })},
-		"fewer bytes observed":  {"interaction_totals", next(func(c *receipt) { c.Session.BytesOutObserved = 9 })},
-		"fewer calls in all":    {"interaction_totals", next(func(c *receipt) { c.Session.Calls = 99 }, nil)},
-		"fewer bytes in all":    {"interaction_totals", next(func(c *receipt) { c.Session.BytesOut = 1 << 20 }, nil)},
-		"a time that falls":     {"interaction_time", earlier},
-		"one after the end": {"interaction_after_closing", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+		"another session's id":  {"chain_broken", next(func(c *receipt) { c.Chain.SessionID = "ses_2" })},
+		"another event":         {"chain_broken", next(func(c *receipt) { c.EventID = "evt_2" })},
+		"another runtime":       {"chain_broken", next(func(c *receipt) { c.RuntimeID = "worker-2" })},
+		"another opening":       {"chain_broken", next(func(c *receipt) { c.Session.OpenedMS++ })},
+		"another agent":         {"chain_broken", next(func(c *receipt) { c.Agent = "agent:worker-2" })},
+		"another owner":         {"roots_not_pinned", next(func(c *receipt) { c.Owner = strings.Repeat("o", 43) })},
+		"a second for one call": {"chain_broken", next(func(c *receipt) { c.RequestID = "post_ses_1_000002" })},
+		"fewer calls":           {"chain_broken", next(func(c *receipt) { c.Session.Calls, c.Session.CallsObserved = 2, 2 })},
+		"fewer calls observed":  {"chain_broken", next(func(c *receipt) { c.Session.CallsObserved = 2 })},
+		"fewer bytes":           {"chain_broken", next(func(c *receipt) { c.Session.BytesOut, c.Session.BytesOutObserved = 9, 9 })},
+		"fewer bytes observed":  {"chain_broken", next(func(c *receipt) { c.Session.BytesOutObserved = 9 })},
+		"fewer calls in all":    {"chain_broken", next(func(c *receipt) { c.Session.Calls = 99 }, nil)},
+		"fewer bytes in all":    {"chain_broken", next(func(c *receipt) { c.Session.BytesOut = 1 << 20 }, nil)},
+		"a time that falls":     {"chain_broken", earlier},
+		"one after the end": {"chain_broken", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
 			s.Close(t)
 			s.Call(t, nil)
 			return s.Receipts
 		}},
-		"a second end": {"interaction_after_closing", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+		"a second end": {"chain_broken", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
 			s.Close(t)
 			s.Close(t)
 			return s.Receipts
 		}},
-		"another token": {"jws_type", func(_ *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
+		"another token": {"artifact_malformed", func(_ *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
 			return append(s.Receipts, k.Certificates[evidence.PurposeAgentSession])
 		}},
 		"no token": {"artifact_missing", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string { return append(s.Receipts, "") }},
@@ -145,15 +145,15 @@ func TestChainsThatAreRefused(t *testing.T) {
 		}},
 		"a stranger's key":          {"key_unknown", signedBy(func(t *testing.T, _ *gatetest.Kit) evidence.Key { return gatetest.StrangerKey(t, "stranger:v1") })},
 		"another role's key":        {"key_purpose", signedBy(func(t *testing.T, k *gatetest.Kit) evidence.Key { return k.Key(t, evidence.PurposeAgentSession) })},
-		"a key that is not allowed": {"key_not_allowed", otherwise(func(k *gatetest.Kit) { k.Strict.Interaction.KeyIDs = []string{"other-key"} })},
-		"another issuer":            {"issuer_not_allowed", otherwise(func(k *gatetest.Kit) { k.Strict.Interaction.Issuers = []string{"other"} })},
-		"another audience":          {"audience_not_allowed", otherwise(func(k *gatetest.Kit) { k.Strict.Interaction.Audiences = []string{"other"} })},
-		"a manifest without them":   {"expectation_missing", otherwise(func(k *gatetest.Kit) { k.Strict.Interaction = evidence.Expected{} })},
-		"a revoked key": {"key_revoked", func(t *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
+		"a key that is not allowed": {"not_allowed", otherwise(func(k *gatetest.Kit) { k.Strict.Interaction.KeyIDs = []string{"other-key"} })},
+		"another issuer":            {"not_allowed", otherwise(func(k *gatetest.Kit) { k.Strict.Interaction.Issuers = []string{"other"} })},
+		"another audience":          {"not_allowed", otherwise(func(k *gatetest.Kit) { k.Strict.Interaction.Audiences = []string{"other"} })},
+		"a manifest without them":   {"not_allowed", otherwise(func(k *gatetest.Kit) { k.Strict.Interaction = evidence.Expected{} })},
+		"a revoked key": {"revoked", func(t *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
 			k.Revoke(t, evidence.Revocation{Kind: "key", ID: k.Key(t, evidence.PurposeInteraction).KeyID()})
 			return s.Receipts
 		}},
-		"of the future": {"not_yet_valid", func(_ *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
+		"of the future": {"clock_skew", func(_ *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
 			k.Clock.Advance(-time.Minute)
 			return s.Receipts
 		}},
@@ -248,10 +248,10 @@ func TestChainOf(t *testing.T) {
 	}{
 		"its owner":         {"", interaction.Expected{Owner: k.Owner(t)}},
 		"all of it":         {"", interaction.Expected{Owner: k.Owner(t), Session: "ses_1", Agent: "agent:worker-1"}},
-		"nobody's":          {"interaction_owner", interaction.Expected{}},
-		"another owner's":   {"interaction_owner", interaction.Expected{Owner: strings.Repeat("o", 43)}},
-		"another session's": {"interaction_session", interaction.Expected{Owner: k.Owner(t), Session: "ses_2"}},
-		"another agent's":   {"interaction_agent", interaction.Expected{Owner: k.Owner(t), Agent: "agent:worker-2"}},
+		"nobody's":          {"roots_not_pinned", interaction.Expected{}},
+		"another owner's":   {"roots_not_pinned", interaction.Expected{Owner: strings.Repeat("o", 43)}},
+		"another session's": {"chain_broken", interaction.Expected{Owner: k.Owner(t), Session: "ses_2"}},
+		"another agent's":   {"chain_broken", interaction.Expected{Owner: k.Owner(t), Agent: "agent:worker-2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := add(interaction.NewChain(interaction.Past(k.Past(t), k.Strict.Interaction, k.Clock.Now()), tt.want), s.Receipts...)
@@ -280,15 +280,15 @@ func TestHeads(t *testing.T) {
 		"none yet":                   {heads[0], "", ""},
 		"after two":                  {heads[2], "", ""},
 		"after all":                  {end, "", ""},
-		"of another chain":           {evidence.InteractionHead{Number: 2, HeadHash: evidence.HashBytes(nil)}, "interaction_head_mismatch", "interaction_head_mismatch"},
-		"of another number":          {evidence.InteractionHead{Number: 3, HeadHash: heads[2].HeadHash}, "interaction_head_mismatch", "interaction_head_mismatch"},
-		"beyond the chain":           {evidence.InteractionHead{Number: 9, HeadHash: end.HeadHash}, "interaction_head_mismatch", "interaction_head_mismatch"},
-		"the next, which is another": {evidence.InteractionHead{Number: 5, HeadHash: end.HeadHash}, "interaction_head_mismatch", "interaction_head_mismatch"},
-		"after its end":              {evidence.InteractionHead{Number: 6, HeadHash: end.HeadHash}, "interaction_head_mismatch", "interaction_head_mismatch"},
-		"open, and ended with it":    {evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_2"}}, "interaction_open_call", "interaction_open_call"},
+		"of another chain":           {evidence.InteractionHead{Number: 2, HeadHash: evidence.HashBytes(nil)}, "chain_broken", "chain_broken"},
+		"of another number":          {evidence.InteractionHead{Number: 3, HeadHash: heads[2].HeadHash}, "chain_broken", "chain_broken"},
+		"beyond the chain":           {evidence.InteractionHead{Number: 9, HeadHash: end.HeadHash}, "chain_broken", "chain_broken"},
+		"the next, which is another": {evidence.InteractionHead{Number: 5, HeadHash: end.HeadHash}, "chain_broken", "chain_broken"},
+		"after its end":              {evidence.InteractionHead{Number: 6, HeadHash: end.HeadHash}, "chain_broken", "chain_broken"},
+		"open, and ended with it":    {evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_2"}}, "chain_broken", "chain_broken"},
 		"open, and ended later":      {evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_3", "post_4"}}, "", ""},
-		"open, and ended before":     {evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_1"}}, "interaction_open_call", "interaction_open_call"},
-		"open, and never ended":      {evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_9"}}, "", "interaction_open_call"},
+		"open, and ended before":     {evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_1"}}, "chain_broken", "chain_broken"},
+		"open, and never ended":      {evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_9"}}, "", "chain_broken"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range []struct {
@@ -334,16 +334,16 @@ func TestTails(t *testing.T) {
 		}
 	}
 	for _, head := range []evidence.InteractionHead{{Number: 9, HeadHash: heads[4].HeadHash}, {Number: 9, HeadHash: heads[1].HeadHash}, {Number: 1, HeadHash: heads[1].HeadHash}} {
-		wantCode(t, c.Names(head), "interaction_head_mismatch")
+		wantCode(t, c.Names(head), "chain_broken")
 	}
 	for _, tt := range []struct {
 		code   string
 		tokens []string
 	}{
-		{"interaction_gap", []string{s.Receipts[2], s.Receipts[4]}}, {"interaction_order", []string{s.Receipts[2], s.Receipts[2]}},
-		{"interaction_order", []string{s.Receipts[2], s.Receipts[1]}}, {"interaction_fork", []string{s.Receipts[2], other.Receipts[2]}},
-		{"interaction_fork", []string{s.Receipts[2], other.Receipts[3]}}, {"interaction_order", []string{s.Receipts[2], s.Receipts[0]}},
-		{"interaction_order", []string{s.Receipts[2], other.Receipts[1]}},
+		{"chain_incomplete", []string{s.Receipts[2], s.Receipts[4]}}, {"chain_broken", []string{s.Receipts[2], s.Receipts[2]}},
+		{"chain_broken", []string{s.Receipts[2], s.Receipts[1]}}, {"chain_broken", []string{s.Receipts[2], other.Receipts[2]}},
+		{"chain_broken", []string{s.Receipts[2], other.Receipts[3]}}, {"chain_broken", []string{s.Receipts[2], s.Receipts[0]}},
+		{"chain_broken", []string{s.Receipts[2], other.Receipts[1]}},
 	} {
 		_, err := tail(tt.tokens...)
 		wantCode(t, err, tt.code)
@@ -359,7 +359,7 @@ func TestTheLongestChain(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Fill()
-	wantCode(t, add(c, s.Call(t, nil)), "interaction_chain_too_long")
+	wantCode(t, add(c, s.Call(t, nil)), "session_full")
 }
 
 // TestOpeners: a chain asks its opener only about what can be read, and its owner has no default, whatever is opened.
@@ -374,7 +374,7 @@ func TestOpeners(t *testing.T) {
 	if asked != 0 {
 		t.Error("the opener is asked about nothing")
 	}
-	wantCode(t, add(c, token), "interaction_owner")
+	wantCode(t, add(c, token), "roots_not_pinned")
 	if _, err := interaction.Past(k.Past(t), k.Strict.Interaction, k.Clock.Now())("", receipt{}); err == nil {
 		t.Error("nothing is opened")
 	}

@@ -94,7 +94,7 @@ func (c *Receipt) checkAbout() error {
 	if c.Model != nil {
 		n++
 		actions = []string{ActionGeneric, ActionChallengeResponse, ActionConfidentialCall}
-		outcomes = []string{OutcomeCompleted, OutcomeFailed, OutcomeUnfinished, OutcomeCut, OutcomeIndeterminate, OutcomeNotMeasured}
+		outcomes = []string{OutcomeCompleted, OutcomeFailed, OutcomeUnfinished, OutcomeCut, OutcomeLeft, OutcomeIndeterminate, OutcomeNotMeasured}
 	}
 	if c.Post != nil {
 		n++

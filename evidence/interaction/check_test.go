@@ -133,7 +133,7 @@ func TestClaimsThatAreRefused(t *testing.T) {
 			}
 			spoil(&c)
 			_, err := sign(t, c)
-			wantCode(t, err, "claims_malformed")
+			wantCode(t, err, "artifact_malformed")
 		})
 	}
 	for name, spoil := range map[string]func(*receipt){
@@ -157,13 +157,13 @@ func TestClaimsThatAreRefused(t *testing.T) {
 			c.Post.Artifacts = slices.Clone(c.Post.Artifacts)
 			spoil(&c)
 			_, err := sign(t, c)
-			wantCode(t, err, "claims_malformed")
+			wantCode(t, err, "artifact_malformed")
 		})
 	}
 	c := closing()
 	c.Closing.Reason = "other"
 	_, err := sign(t, c)
-	wantCode(t, err, "claims_malformed")
+	wantCode(t, err, "artifact_malformed")
 	if err == nil || !strings.Contains(err.Error(), "interaction-receipt+jwt") {
 		t.Errorf("%v does not say what is malformed", err)
 	}
@@ -186,7 +186,7 @@ func TestFiguresOfAnotherState(t *testing.T) {
 				c := modelCall()
 				reflect.ValueOf(&c.Model.Figures).Elem().FieldByIndex(field.Index).FieldByName("State").SetString(state)
 				_, err := sign(t, c)
-				wantCode(t, err, "claims_malformed")
+				wantCode(t, err, "artifact_malformed")
 			})
 		}
 	}
@@ -284,7 +284,7 @@ func TestSessionReceiptsThatNameAChain(t *testing.T) {
 				InputSource: "s", Interactions: tt.head, PolicyHash: hash, RuntimeID: "r", SessionID: "s", TranscriptHash: hash,
 			})
 			if !tt.ok {
-				wantCode(t, err, "claims_malformed")
+				wantCode(t, err, "artifact_malformed")
 				return
 			}
 			if err != nil {

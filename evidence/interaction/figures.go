@@ -75,13 +75,16 @@ type Probe struct {
 // the duration. So is the speed of reading: it is the words by the turnaround. A receipt has all figures. What is kept of an open
 // call leaves out those that are not known yet, which would be half of its text; [ModelFigures.Complete] adds them.
 type ModelFigures struct {
-	Duration   Figure `json:"duration_ms,omitzero"`   // observed: from the request sent to the end of the answer; an agent that takes the answer slowly makes it longer
-	FirstDelta Figure `json:"ttft_ms,omitzero"`       // observed: from the request sent to the first content, of a stream
-	Turnaround Figure `json:"turnaround_ms,omitzero"` // observed: from the end of the answer to the call to a model before this one in the chain until this request had come whole, with the time in which the agent did not take what had come of that answer; not measured where there was none, where one was still open, or where a later one ended before this one
-	Deltas     Figure `json:"deltas,omitzero"`        // observed: pieces in which a stream came
+	Duration   Figure `json:"duration_ms,omitzero"` // observed: from the request sent to the end of the answer; an agent that takes the answer slowly makes it longer
+	FirstDelta Figure `json:"ttft_ms,omitzero"`     // observed: from the request sent to the first content, of a stream
+	// Turnaround is observed: from the last content of the answer to the call to a model before this one in the chain until this request had come
+	// whole, with the time in which the agent did not take what had come of that answer. It is not measured where there was none, where this request
+	// had begun before that answer ended, or where a later call ended before this one.
+	Turnaround Figure `json:"turnaround_ms,omitzero"`
+	Deltas     Figure `json:"deltas,omitzero"` // observed: pieces in which a stream came
 
-	InputTokens     Figure `json:"input_tokens,omitzero"`     // declared by the provider, or estimated of what was sent
-	OutputTokens    Figure `json:"output_tokens,omitzero"`    // declared by the provider, or estimated of what came
+	InputTokens     Figure `json:"input_tokens,omitzero"`     // declared by the provider, or estimated of what was sent if it completed an answer without them
+	OutputTokens    Figure `json:"output_tokens,omitzero"`    // declared by the provider, or estimated of what came of a completed answer; not measured of one that was cut or left
 	CachedTokens    Figure `json:"cached_tokens,omitzero"`    // declared by the provider: those of the input that came from its cache
 	ReasoningTokens Figure `json:"reasoning_tokens,omitzero"` // declared by the provider: those of the output that were not shown
 	HostedCalls     Figure `json:"hosted_calls,omitzero"`     // declared by the provider: what its own tools did, as the answer shows it
@@ -93,11 +96,11 @@ type ModelFigures struct {
 
 	ToolCallsMade    Figure `json:"tool_calls_made,omitzero"`   // observed: calls of tools that the answer asks for
 	UnmatchedResults Figure `json:"unmatched_results,omitzero"` // observed: results in the request for ids that no observed answer of the session has made
-	SelfReferences   Figure `json:"self_references,omitzero"`   // observed: blocks of earlier answers of the session that come back in this request for the first time
-	// Depth and DepthRelayed are the longest path of calls of which each has in its arguments a value of the result of the one before it, and
-	// whose last is a call of this answer: 0 where it asks for no call. In Depth a result is what the agent's requests say it is: declared.
-	// DepthRelayed follows only calls that an answer has asked for in these words, and results that an MCP server gave to them through the mediator:
-	// observed.
+	SelfReferences   Figure `json:"self_references,omitzero"`   // observed: blocks of earlier answers of the session that come back in this request, as the model's own words, for the first time
+	// Depth is the longest path of calls of which each has in its arguments a value of the result of the one before it, and whose last is a call of
+	// this answer: 0 where it asks for no call. A result is what the agent's requests say it is: declared. DepthRelayed is the longest such path of
+	// calls that an MCP server has answered through the mediator, and whose last result gave a value to a call of this answer: observed. Each of them
+	// was asked for by an answer in these words, and counts once.
 	Depth        Figure `json:"depth,omitzero"`
 	DepthRelayed Figure `json:"depth_relayed,omitzero"`
 

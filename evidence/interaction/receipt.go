@@ -24,10 +24,11 @@ const (
 
 // How an interaction has ended.
 const (
-	OutcomeCompleted     = "completed"     // the answer came to its end; of a post: the upstream answered
+	OutcomeCompleted     = "completed"     // the answer came to its own end, as its API marks it; of a post: the upstream answered
 	OutcomeFailed        = "failed"        // the provider says that it could not answer; of a post: nothing was sent
 	OutcomeUnfinished    = "unfinished"    // the provider goes on after its answer
-	OutcomeCut           = "cut"           // the answer broke off
+	OutcomeCut           = "cut"           // the answer broke off before its end
+	OutcomeLeft          = "left"          // the agent went away before the answer's end
 	OutcomeIndeterminate = "indeterminate" // it may have been sent, and nobody on this side knows what became of it
 	OutcomeNotMeasured   = "not_measured"  // it was answered, and the mediator did not follow the answer: Model.Unread says why
 )
@@ -62,7 +63,7 @@ const (
 // A receipt says what passed the mediator. Each claim that Observed names was seen, counted or timed by the mediator's own clock, and cannot
 // be made false by the agent. A [Figure] says for itself how it is known. All else is what the agent or the provider says.
 //
-// Nothing of what was said can be guessed from a receipt. A tag is the first 128 bits of an HMAC-SHA256 under a key of the session, which
+// Nothing that was said to a model or by it can be guessed from a receipt; the content of a post can, by its contentHash. A tag is the first 128 bits of an HMAC-SHA256 under a key of the session, which
 // never leaves the mediator's memory and ends with the session: equal tags in one chain mean equal texts, and nothing else can be learnt.
 type Receipt struct {
 	evidence.Registered

@@ -83,7 +83,7 @@ func OpenStatement(trust *evidence.PastTrust, want evidence.Expected, token stri
 // States refuses a document other than the one that the statement is for. documentHash is that of its canonical JSON without its member signature.
 func (s Statement) States(kind, documentHash string) error {
 	if s.Kind != kind || s.StatementHash != documentHash {
-		return refusal.New("statement_document", "the statement is for another document than this %.32s", kind)
+		return refusal.New("statement_mismatch", "the statement is for another document than this %.32s", kind)
 	}
 	return nil
 }

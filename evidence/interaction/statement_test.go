@@ -22,7 +22,7 @@ func aStatement() statement {
 }
 
 func TestStatements(t *testing.T) {
-	const bad = "claims_malformed"
+	const bad = "artifact_malformed"
 	for name, tt := range map[string]struct {
 		spoil func(*statement)
 		code  string // empty: it is taken
@@ -33,7 +33,7 @@ func TestStatements(t *testing.T) {
 		"names of most bytes": {func(s *statement) {
 			s.Agent, s.EventID, s.Session = strings.Repeat("a", 256), strings.Repeat("e", 256), strings.Repeat("s", 128)
 		}, ""},
-		"too long a life":       {func(s *statement) { s.Expires++ }, "lifetime_too_long"},
+		"too long a life":       {func(s *statement) { s.Expires++ }, "artifact_malformed"},
 		"too short a life":      {func(s *statement) { s.Expires-- }, bad},
 		"no custody":            {func(s *statement) { s.KeyCustody = "" }, bad},
 		"no agent":              {func(s *statement) { s.Agent = "" }, bad},
@@ -64,7 +64,7 @@ func TestStatements(t *testing.T) {
 			if got, err := evidence.UnverifiedClaims(interaction.StatementKind, token); err != nil || got != s {
 				t.Errorf("%+v, %v", got, err)
 			}
-			if _, err := evidence.UnverifiedClaims(interaction.Kind, token); codeOf(err) != "jws_type" {
+			if _, err := evidence.UnverifiedClaims(interaction.Kind, token); codeOf(err) != "artifact_malformed" {
 				t.Errorf("read as a receipt: %v", err)
 			}
 		})
@@ -90,7 +90,7 @@ func TestOpenStatement(t *testing.T) {
 		t.Errorf("two days and a key later: %+v, %v", opened.Claims(), err)
 	}
 	_, err = interaction.OpenStatement(k.Past(t, first), want, made.Token(), k.Clock.Now().Add(-50*time.Hour))
-	wantCode(t, err, "not_yet_valid")
+	wantCode(t, err, "clock_skew")
 	_, err = interaction.OpenStatement(k.Past(t), want, made.Token(), k.Clock.Now())
 	wantCode(t, err, "key_retired")
 	forged := gatetest.StrangerKey(t, made.KeyID())
@@ -101,10 +101,10 @@ func TestOpenStatement(t *testing.T) {
 	_, err = interaction.OpenStatement(k.Past(t, first), want, token, k.Clock.Now())
 	wantCode(t, err, "signature_invalid")
 	_, err = interaction.OpenStatement(k.Past(t, first), want, "no token", k.Clock.Now())
-	wantCode(t, err, "jws_malformed")
+	wantCode(t, err, "artifact_malformed")
 	k.Revoke(t, evidence.Revocation{Kind: "key", ID: made.KeyID()})
 	_, err = interaction.OpenStatement(k.Past(t, first), want, made.Token(), k.Clock.Now())
-	wantCode(t, err, "key_revoked")
+	wantCode(t, err, "revoked")
 }
 
 // TestReceiptKeySignsNoStatement: what the sidecar has seen, and what the agent says, are signed by keys that cannot stand in for each other.
@@ -126,9 +126,9 @@ func TestStatementIsForOneDocument(t *testing.T) {
 	other := evidence.HashBytes([]byte("other"))
 	for name, tt := range map[string]struct{ kind, hash, code string }{
 		"its own":          {interaction.StatesSignal, hash, ""},
-		"another kind":     {interaction.StatesContract, hash, "statement_document"},
-		"another document": {interaction.StatesSignal, other, "statement_document"},
-		"none":             {interaction.StatesSignal, "", "statement_document"},
+		"another kind":     {interaction.StatesContract, hash, "statement_mismatch"},
+		"another document": {interaction.StatesSignal, other, "statement_mismatch"},
+		"none":             {interaction.StatesSignal, "", "statement_mismatch"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := s.States(tt.kind, tt.hash); codeOf(err) != tt.code {

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/gate"
-	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/sqlite"
 )
 
 func main() {
@@ -30,7 +30,7 @@ func main() {
 
 func serve(ctx context.Context, listen, dir string) error {
 	in := func(name string) string { return filepath.Join(dir, name) }
-	used, err := ledger.Open(ctx, in("used.db"), ledger.Options{Now: time.Now})
+	used, err := sqlite.Open(ctx, in("used.db"), sqlite.Options{Now: time.Now})
 	if err != nil {
 		return err
 	}

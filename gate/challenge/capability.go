@@ -88,13 +88,13 @@ func openCapability(secret evidence.Secret, token string, want WantCapability) (
 func (w WantCapability) admits(c evidence.Capability) error {
 	switch {
 	case !c.Binding.SameAction(w.Binding):
-		return refusal.New("capability_binding_mismatch", "the capability is for another subject, action, resource or content")
+		return refusal.New("artifacts_mismatch", "the capability is for another subject, action, resource or content")
 	case !c.VerificationConsumed && !w.AllowUnconsumed:
-		return refusal.New("capability_unconsumed", "the capability was minted from a verification that had not been consumed")
+		return refusal.New("artifact_missing", "the capability was minted from a verification that had not been consumed")
 	case w.RequireEvidence && (c.Runtime == nil || c.Session == nil), w.Runtime != nil && c.Runtime == nil:
-		return refusal.New("capability_without_evidence", "the capability carries no runtime attestation or no session receipt")
+		return refusal.New("artifact_missing", "the capability carries no runtime attestation or no session receipt")
 	case w.RequireGrant && (c.DecisionID == "" || c.GrantID == ""):
-		return refusal.New("capability_without_grant", "the capability carries no policy decision or no action grant")
+		return refusal.New("artifact_missing", "the capability carries no policy decision or no action grant")
 	}
 	if err := free(c.Session); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (w WantCapability) admits(c evidence.Capability) error {
 // free refuses a session that a human could reach.
 func free(s *evidence.SessionSummary) error {
 	if s != nil && (s.HumanPromptPresent || s.HumanOperatorPresent || s.UserShellAccess || s.AgentEnvironmentUserAccessible) {
-		return refusal.New("capability_human_session", "the capability rests on a session with a human prompt, operator, shell or access to its environment")
+		return refusal.New("human_involved", "the capability rests on a session with a human prompt, operator, shell or access to its environment")
 	}
 	return nil
 }
@@ -127,12 +127,12 @@ func (w WantRuntime) admits(r evidence.RuntimeSummary, now time.Time, skew time.
 		{"environment hash", w.EnvironmentHash != "" && r.EnvironmentHash == w.EnvironmentHash},
 	} {
 		if !c.ok {
-			return refusal.New("capability_runtime_not_allowed", "the policy does not allow the %s of the runtime attestation behind the capability", c.what)
+			return refusal.New("not_allowed", "the policy does not allow the %s of the runtime attestation behind the capability", c.what)
 		}
 	}
 	age := now.Sub(time.Unix(r.IssuedAt, 0))
 	if w.MaxAge <= 0 || age > w.MaxAge+skew || age < -skew {
-		return refusal.New("capability_attestation_too_old", "the runtime attestation behind the capability is %s old; at most %s is accepted", age.Round(time.Second), w.MaxAge)
+		return refusal.New("expired", "the runtime attestation behind the capability is %s old; at most %s is accepted", age.Round(time.Second), w.MaxAge)
 	}
 	return nil
 }

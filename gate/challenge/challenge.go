@@ -41,17 +41,17 @@ const (
 func ParseChallenge(raw []byte) (Challenge, error) {
 	var ch Challenge
 	if len(raw) > maxChallenge {
-		return Challenge{}, refusal.New("challenge_malformed", "the challenge has %d bytes; at most %d are read", len(raw), maxChallenge)
+		return Challenge{}, refusal.New("challenge_refused", "the challenge has %d bytes; at most %d are read", len(raw), maxChallenge)
 	}
 	if err := strictjson.Parse(raw, &ch); err != nil {
-		return Challenge{}, refusal.New("challenge_malformed", "the challenge is malformed: %w", err)
+		return Challenge{}, refusal.New("challenge_refused", "the challenge is malformed: %w", err)
 	}
 	if ch.ID == "" || ch.Token == "" || len(ch.Tasks) == 0 || len(ch.Tasks) > maxTasks {
-		return Challenge{}, refusal.New("challenge_malformed", "the challenge lacks its id, its token or its tasks, or has more than %d", maxTasks)
+		return Challenge{}, refusal.New("challenge_refused", "the challenge lacks its id, its token or its tasks, or has more than %d", maxTasks)
 	}
 	for _, t := range ch.Tasks {
 		if t.ID == "" || t.Kind == "" || len(t.Input) == 0 {
-			return Challenge{}, refusal.New("challenge_malformed", "a task of the challenge lacks its id, its kind or its input")
+			return Challenge{}, refusal.New("challenge_refused", "a task of the challenge lacks its id, its kind or its input")
 		}
 	}
 	return ch, nil
@@ -61,17 +61,17 @@ func ParseChallenge(raw []byte) (Challenge, error) {
 func ParseResponse(raw []byte) (evidence.Response, error) {
 	var r evidence.Response
 	if len(raw) > maxResponse {
-		return evidence.Response{}, refusal.New("response_malformed", "the response has %d bytes; at most %d are read", len(raw), maxResponse)
+		return evidence.Response{}, refusal.New("challenge_refused", "the response has %d bytes; at most %d are read", len(raw), maxResponse)
 	}
 	if err := strictjson.Parse(raw, &r); err != nil {
-		return evidence.Response{}, refusal.New("response_malformed", "the response is malformed: %w", err)
+		return evidence.Response{}, refusal.New("challenge_refused", "the response is malformed: %w", err)
 	}
 	if r.ChallengeID == "" || len(r.Answers) == 0 || len(r.Answers) > maxTasks {
-		return evidence.Response{}, refusal.New("response_malformed", "the response lacks its challengeId or its answers, or has more than %d", maxTasks)
+		return evidence.Response{}, refusal.New("challenge_refused", "the response lacks its challengeId or its answers, or has more than %d", maxTasks)
 	}
 	for id, answer := range r.Answers {
 		if !evidence.IsHash(answer) {
-			return evidence.Response{}, refusal.New("response_malformed", "the answer for task %.64q is not 64 lowercase hex characters", id)
+			return evidence.Response{}, refusal.New("challenge_refused", "the answer for task %.64q is not 64 lowercase hex characters", id)
 		}
 	}
 	return r, nil
@@ -81,7 +81,7 @@ func ParseResponse(raw []byte) (evidence.Response, error) {
 func hashTasks(tasks []Task) (string, error) {
 	hash, err := evidence.HashValue(tasks)
 	if err != nil {
-		return "", refusal.New("challenge_malformed", "the challenge's tasks are malformed: %w", err)
+		return "", refusal.New("challenge_refused", "the challenge's tasks are malformed: %w", err)
 	}
 	return hash, nil
 }
@@ -98,14 +98,14 @@ func (ch Challenge) intact(t evidence.ChallengeToken) error {
 	unbound := ch.Binding == nil && t.Binding == nil
 	bound := ch.Binding != nil && t.Binding != nil && *ch.Binding == *t.Binding
 	if ch.ID != t.ID || string(ch.Difficulty) != t.Difficulty || ch.ExpiresAt != t.Expires || !unbound && !bound {
-		return refusal.New("challenge_altered", "the challenge's id, difficulty, binding or expiry is not what it was issued with")
+		return refusal.New("challenge_refused", "the challenge's id, difficulty, binding or expiry is not what it was issued with")
 	}
 	hash, err := hashTasks(ch.Tasks)
 	if err != nil {
 		return err
 	}
 	if subtle.ConstantTimeCompare([]byte(hash), []byte(t.TasksHash)) != 1 {
-		return refusal.New("challenge_tasks_altered", "the tasks are not those that the challenge was issued with")
+		return refusal.New("challenge_refused", "the tasks are not those that the challenge was issued with")
 	}
 	return nil
 }

@@ -126,7 +126,7 @@ func TestByHand(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			answers, err := challenge.Solve(context.Background(), []challenge.Task{{ID: "t", Kind: tt.kind, Input: json.RawMessage(tt.input)}})
 			if tt.text == "" {
-				wantCode(t, err, "challenge_malformed")
+				wantCode(t, err, "challenge_refused")
 				return
 			}
 			if err != nil || answers["t"] != evidence.HashBytes([]byte(tt.text)) {

@@ -51,7 +51,7 @@ func TestParseResponse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, err := challenge.ParseResponse([]byte(tt.raw))
 			if !tt.ok {
-				wantCode(t, err, "response_malformed")
+				wantCode(t, err, "challenge_refused")
 				return
 			}
 			if err != nil || !reflect.DeepEqual(r, evidence.Response{ChallengeID: "c", Answers: map[string]string{"t1": hash}}) {
@@ -102,7 +102,7 @@ func TestParseChallenge(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				_, err := challenge.ParseChallenge([]byte(spoilt))
-				wantCode(t, err, "challenge_malformed")
+				wantCode(t, err, "challenge_refused")
 			})
 		}
 	}
@@ -111,11 +111,11 @@ func TestParseChallenge(t *testing.T) {
 // TestParseSaysWhatIsWrong: the sentence names the member, whatever else is missing because of it.
 func TestParseSaysWhatIsWrong(t *testing.T) {
 	_, err := challenge.ParseChallenge([]byte(`{"id":1}`))
-	if wantCode(t, err, "challenge_malformed"); !strings.Contains(err.Error(), "id must be a text") {
+	if wantCode(t, err, "challenge_refused"); !strings.Contains(err.Error(), "id must be a text") {
 		t.Error(err)
 	}
 	_, err = challenge.ParseResponse([]byte(`{"challengeId":1}`))
-	if wantCode(t, err, "response_malformed"); !strings.Contains(err.Error(), "challengeId must be a text") {
+	if wantCode(t, err, "challenge_refused"); !strings.Contains(err.Error(), "challengeId must be a text") {
 		t.Error(err)
 	}
 }

@@ -109,7 +109,7 @@ func TestHostileTasks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := challenge.Solve(context.Background(), []challenge.Task{{ID: "t", Kind: tt.kind, Input: json.RawMessage(tt.input)}})
-			wantCode(t, err, "challenge_malformed")
+			wantCode(t, err, "challenge_refused")
 		})
 	}
 }
@@ -131,15 +131,15 @@ func TestSolveRefuses(t *testing.T) {
 		code  string
 		tasks []challenge.Task
 	}{
-		"no tasks":       {"challenge_malformed", nil},
-		"too many tasks": {"challenge_malformed", many},
-		"an id twice":    {"challenge_malformed", altered(func(*challenge.Task) {})},
-		"no id":          {"challenge_malformed", altered(func(t *challenge.Task) { t.ID = "" })},
-		"a long id":      {"challenge_malformed", altered(func(t *challenge.Task) { t.ID = strings.Repeat("t", 65) })},
-		"a large input": {"challenge_malformed", altered(func(t *challenge.Task) {
+		"no tasks":       {"challenge_refused", nil},
+		"too many tasks": {"challenge_refused", many},
+		"an id twice":    {"challenge_refused", altered(func(*challenge.Task) {})},
+		"no id":          {"challenge_refused", altered(func(t *challenge.Task) { t.ID = "" })},
+		"a long id":      {"challenge_refused", altered(func(t *challenge.Task) { t.ID = strings.Repeat("t", 65) })},
+		"a large input": {"challenge_refused", altered(func(t *challenge.Task) {
 			t.ID, t.Input = "t2", append(bytes.Repeat([]byte(" "), 32<<10), t.Input...)
 		})},
-		"no input":         {"challenge_malformed", altered(func(t *challenge.Task) { t.ID, t.Input = "t2", nil })},
+		"no input":         {"challenge_refused", altered(func(t *challenge.Task) { t.ID, t.Input = "t2", nil })},
 		"an unknown kind":  {"challenge_unsolved", altered(func(t *challenge.Task) { t.ID, t.Kind = "t2", "riddle" })},
 		"a kind in case":   {"challenge_unsolved", altered(func(t *challenge.Task) { t.ID, t.Kind = "t2", "VM" })},
 		"no kind":          {"challenge_unsolved", altered(func(t *challenge.Task) { t.ID, t.Kind = "t2", "" })},

@@ -100,5 +100,5 @@ func decodeInput(raw []byte, v any) bool {
 
 // errUnsolvable is the refusal of a task that no honest issuer makes.
 func errUnsolvable(kind string) error {
-	return refusal.New("challenge_malformed", "a %s task of the challenge is malformed, too large, or has not exactly one answer", kind)
+	return refusal.New("challenge_refused", "a %s task of the challenge is malformed, too large, or has not exactly one answer", kind)
 }

@@ -38,7 +38,7 @@ func (i *Issuer) Verify(_ context.Context, ch Challenge, r evidence.Response, wa
 // consumes nothing; the caller reserves the returned token's id before it rests anything on it.
 func (i *Issuer) VerifyToken(_ context.Context, token string, r evidence.Response, want Want) (evidence.ChallengeToken, error) {
 	if want.Binding == (evidence.Binding{}) {
-		return evidence.ChallengeToken{}, refusal.New("expectation_missing", "no binding is demanded of the challenge, so nothing is accepted")
+		return evidence.ChallengeToken{}, refusal.New("not_allowed", "no binding is demanded of the challenge, so nothing is accepted")
 	}
 	c, err := i.open(token, want)
 	if err != nil {
@@ -59,7 +59,7 @@ func (i *Issuer) open(token string, want Want) (evidence.ChallengeToken, error) 
 		return c, err
 	}
 	if want.Binding != (evidence.Binding{}) && (c.Binding == nil || !c.Binding.SameAction(want.Binding)) {
-		return c, refusal.New("challenge_binding_mismatch", "the challenge is bound to another subject, action, resource or content")
+		return c, refusal.New("challenge_refused", "the challenge is bound to another subject, action, resource or content")
 	}
 	return c, nil
 }
@@ -67,27 +67,27 @@ func (i *Issuer) open(token string, want Want) (evidence.ChallengeToken, error) 
 // answered refuses a response that does not answer exactly the tasks of c, each rightly.
 func answered(c evidence.ChallengeToken, r evidence.Response) error {
 	if r.ChallengeID != c.ID {
-		return refusal.New("response_other_challenge", "the response answers another challenge")
+		return refusal.New("challenge_refused", "the response answers another challenge")
 	}
 	if len(r.Answers) != len(c.Answers) {
-		return refusal.New("response_incomplete", "the response has %d answers; the challenge has %d tasks", len(r.Answers), len(c.Answers))
+		return refusal.New("challenge_refused", "the response has %d answers; the challenge has %d tasks", len(r.Answers), len(c.Answers))
 	}
 	for _, a := range c.Answers {
 		if _, ok := r.Answers[a.ID]; !ok {
-			return refusal.New("response_incomplete", "the response has no answer for task %s", a.ID)
+			return refusal.New("challenge_refused", "the response has no answer for task %s", a.ID)
 		}
 	}
 	right := 1
 	for _, a := range c.Answers {
 		answer := r.Answers[a.ID]
 		if !evidence.IsHash(answer) {
-			return refusal.New("response_malformed", "the answer for task %s is not 64 lowercase hex characters", a.ID)
+			return refusal.New("challenge_refused", "the answer for task %s is not 64 lowercase hex characters", a.ID)
 		}
 		// All of them are compared, so that neither the time nor the refusal says which one was wrong.
 		right &= subtle.ConstantTimeCompare([]byte(a.Hash), []byte(salted(a.Salt, c.ID, a.ID, answer)))
 	}
 	if right != 1 {
-		return refusal.New("response_wrong", "at least one answer is wrong")
+		return refusal.New("challenge_refused", "at least one answer is wrong")
 	}
 	return nil
 }

@@ -46,44 +46,44 @@ func TestVerifyRefuses(t *testing.T) {
 		spoil      func(*attempt)
 	}{
 		{"a token altered", "signature_invalid", false, func(a *attempt) { a.ch.Token = a.ch.Token[:len(a.ch.Token)-43] + strings.Repeat("A", 43) }},
-		{"a token cut off", "jws_malformed", false, func(a *attempt) { a.ch.Token = a.ch.Token[:40] }},
+		{"a token cut off", "artifact_malformed", false, func(a *attempt) { a.ch.Token = a.ch.Token[:40] }},
 		{"no token", "artifact_missing", false, func(a *attempt) { a.ch.Token = "" }},
-		{"a huge token", "artifact_too_large", false, func(a *attempt) { a.ch.Token = strings.Repeat("A", 1<<20) }},
-		{"a capability for a token", "jws_type", false, func(a *attempt) { a.ch.Token = mint(a) }},
-		{"the age left open", "expectation_missing", false, func(a *attempt) { a.want.MaxAge = 0 }},
-		{"before its time", "not_yet_valid", false, func(a *attempt) { a.now = start.Add(-3 * time.Second) }},
-		{"too old", "too_old", false, func(a *attempt) { a.now = start.Add(18 * time.Second) }},
+		{"a huge token", "artifact_malformed", false, func(a *attempt) { a.ch.Token = strings.Repeat("A", 1<<20) }},
+		{"a capability for a token", "artifact_malformed", false, func(a *attempt) { a.ch.Token = mint(a) }},
+		{"the age left open", "not_allowed", false, func(a *attempt) { a.want.MaxAge = 0 }},
+		{"before its time", "clock_skew", false, func(a *attempt) { a.now = start.Add(-3 * time.Second) }},
+		{"too old", "expired", false, func(a *attempt) { a.now = start.Add(18 * time.Second) }},
 		{"expired", "expired", false, func(a *attempt) { a.now, a.want.MaxAge = start.Add(32*time.Second), time.Hour }},
-		{"another subject", "challenge_binding_mismatch", false, func(a *attempt) { a.want.Binding.Subject = "user_124" }},
-		{"another action", "challenge_binding_mismatch", false, func(a *attempt) { a.want.Binding.Action = "delete_post" }},
-		{"another resource", "challenge_binding_mismatch", false, func(a *attempt) { a.want.Binding.Resource = "POST /posts/" }},
-		{"other content", "challenge_binding_mismatch", false, func(a *attempt) { a.want.Binding.ContentHash = evidence.HashBytes(nil) }},
-		{"half a binding", "challenge_binding_mismatch", false, func(a *attempt) { a.want.Binding = evidence.Binding{Subject: binding.Subject} }},
-		{"another challenge's answers", "response_other_challenge", false, func(a *attempt) { a.r = solve(t, other) }},
-		{"another challenge's token", "response_other_challenge", false, func(a *attempt) { a.ch = other }},
-		{"an empty response", "response_other_challenge", false, func(a *attempt) { a.r = evidence.Response{} }},
-		{"an answer too few", "response_incomplete", false, func(a *attempt) { delete(a.r.Answers, "t1") }},
-		{"an answer too many", "response_incomplete", false, func(a *attempt) { a.r.Answers["t9"] = a.r.Answers["t1"] }},
-		{"an answer to no task", "response_incomplete", false, func(a *attempt) { a.r.Answers["t9"] = a.r.Answers["t1"]; delete(a.r.Answers, "t1") }},
-		{"no answers", "response_incomplete", false, func(a *attempt) { a.r.Answers = nil }},
-		{"an answer in upper case", "response_malformed", false, func(a *attempt) { a.r.Answers["t1"] = strings.ToUpper("a" + a.r.Answers["t1"][1:]) }},
-		{"an answer too short", "response_malformed", false, func(a *attempt) { a.r.Answers["t1"] = a.r.Answers["t1"][1:] }},
-		{"the answer text itself", "response_malformed", false, func(a *attempt) { a.r.Answers["t1"] = "3-0-7:19" }},
-		{"a wrong answer", "response_wrong", false, func(a *attempt) { a.r.Answers["t4"] = evidence.HashBytes(nil) }},
-		{"answers exchanged", "response_wrong", false, func(a *attempt) {
+		{"another subject", "challenge_refused", false, func(a *attempt) { a.want.Binding.Subject = "user_124" }},
+		{"another action", "challenge_refused", false, func(a *attempt) { a.want.Binding.Action = "delete_post" }},
+		{"another resource", "challenge_refused", false, func(a *attempt) { a.want.Binding.Resource = "POST /posts/" }},
+		{"other content", "challenge_refused", false, func(a *attempt) { a.want.Binding.ContentHash = evidence.HashBytes(nil) }},
+		{"half a binding", "challenge_refused", false, func(a *attempt) { a.want.Binding = evidence.Binding{Subject: binding.Subject} }},
+		{"another challenge's answers", "challenge_refused", false, func(a *attempt) { a.r = solve(t, other) }},
+		{"another challenge's token", "challenge_refused", false, func(a *attempt) { a.ch = other }},
+		{"an empty response", "challenge_refused", false, func(a *attempt) { a.r = evidence.Response{} }},
+		{"an answer too few", "challenge_refused", false, func(a *attempt) { delete(a.r.Answers, "t1") }},
+		{"an answer too many", "challenge_refused", false, func(a *attempt) { a.r.Answers["t9"] = a.r.Answers["t1"] }},
+		{"an answer to no task", "challenge_refused", false, func(a *attempt) { a.r.Answers["t9"] = a.r.Answers["t1"]; delete(a.r.Answers, "t1") }},
+		{"no answers", "challenge_refused", false, func(a *attempt) { a.r.Answers = nil }},
+		{"an answer in upper case", "challenge_refused", false, func(a *attempt) { a.r.Answers["t1"] = strings.ToUpper("a" + a.r.Answers["t1"][1:]) }},
+		{"an answer too short", "challenge_refused", false, func(a *attempt) { a.r.Answers["t1"] = a.r.Answers["t1"][1:] }},
+		{"the answer text itself", "challenge_refused", false, func(a *attempt) { a.r.Answers["t1"] = "3-0-7:19" }},
+		{"a wrong answer", "challenge_refused", false, func(a *attempt) { a.r.Answers["t4"] = evidence.HashBytes(nil) }},
+		{"answers exchanged", "challenge_refused", false, func(a *attempt) {
 			a.r.Answers["t1"], a.r.Answers["t2"] = a.r.Answers["t2"], a.r.Answers["t1"]
 		}},
-		{"another id", "challenge_altered", true, func(a *attempt) { a.ch.ID = other.ID }},
-		{"another difficulty", "challenge_altered", true, func(a *attempt) { a.ch.Difficulty = challenge.Lite }},
-		{"another expiry", "challenge_altered", true, func(a *attempt) { a.ch.ExpiresAt++ }},
-		{"another nonce", "challenge_altered", true, func(a *attempt) { a.ch.Binding = other.Binding }},
-		{"the binding left out", "challenge_altered", true, func(a *attempt) { a.ch.Binding = nil }},
-		{"a task renamed", "challenge_tasks_altered", true, func(a *attempt) { a.ch.Tasks[0].ID = "t7" }},
-		{"a task too few", "challenge_tasks_altered", true, func(a *attempt) { a.ch.Tasks = a.ch.Tasks[:3] }},
-		{"tasks exchanged", "challenge_tasks_altered", true, func(a *attempt) { a.ch.Tasks[0], a.ch.Tasks[1] = a.ch.Tasks[1], a.ch.Tasks[0] }},
-		{"another challenge's tasks", "challenge_tasks_altered", true, func(a *attempt) { a.ch.Tasks = other.Tasks }},
-		{"other instructions", "challenge_tasks_altered", true, func(a *attempt) { a.ch.Tasks[0].Instructions += " Or do not." }},
-		{"an input that is no JSON", "challenge_malformed", true, func(a *attempt) { a.ch.Tasks[0].Input = json.RawMessage(`{`) }},
+		{"another id", "challenge_refused", true, func(a *attempt) { a.ch.ID = other.ID }},
+		{"another difficulty", "challenge_refused", true, func(a *attempt) { a.ch.Difficulty = challenge.Lite }},
+		{"another expiry", "challenge_refused", true, func(a *attempt) { a.ch.ExpiresAt++ }},
+		{"another nonce", "challenge_refused", true, func(a *attempt) { a.ch.Binding = other.Binding }},
+		{"the binding left out", "challenge_refused", true, func(a *attempt) { a.ch.Binding = nil }},
+		{"a task renamed", "challenge_refused", true, func(a *attempt) { a.ch.Tasks[0].ID = "t7" }},
+		{"a task too few", "challenge_refused", true, func(a *attempt) { a.ch.Tasks = a.ch.Tasks[:3] }},
+		{"tasks exchanged", "challenge_refused", true, func(a *attempt) { a.ch.Tasks[0], a.ch.Tasks[1] = a.ch.Tasks[1], a.ch.Tasks[0] }},
+		{"another challenge's tasks", "challenge_refused", true, func(a *attempt) { a.ch.Tasks = other.Tasks }},
+		{"other instructions", "challenge_refused", true, func(a *attempt) { a.ch.Tasks[0].Instructions += " Or do not." }},
+		{"an input that is no JSON", "challenge_refused", true, func(a *attempt) { a.ch.Tasks[0].Input = json.RawMessage(`{`) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			verify := func(a *attempt) (whole, token error) {
@@ -124,21 +124,21 @@ func TestRefusalsComeInOrder(t *testing.T) {
 		code string
 		mend func()
 	}{
-		{"jws_malformed", func() { bad.ch.Token = good.ch.Token[:len(good.ch.Token)-43] + strings.Repeat("A", 43) }},
+		{"artifact_malformed", func() { bad.ch.Token = good.ch.Token[:len(good.ch.Token)-43] + strings.Repeat("A", 43) }},
 		{"signature_invalid", func() { bad.ch.Token = good.ch.Token }},
 		{"expired", func() { now = start.Add(10 * time.Second) }},
-		{"too_old", func() { bad.want.MaxAge = 15 * time.Second }},
-		{"challenge_binding_mismatch", func() { bad.want.Binding = binding }},
-		{"challenge_altered", func() { bad.ch.ID, bad.ch.Binding = good.ch.ID, good.ch.Binding }},
-		{"challenge_tasks_altered", func() { bad.ch.Tasks = good.ch.Tasks }},
-		{"response_other_challenge", func() { bad.r.ChallengeID = good.ch.ID }},
-		{"response_incomplete", func() { bad.r.Answers = map[string]string{"t1": "x", "t2": "x", "t3": "x", "t4": "x"} }},
-		{"response_malformed", func() {
+		{"expired", func() { bad.want.MaxAge = 15 * time.Second }},
+		{"challenge_refused", func() { bad.want.Binding = binding }},
+		{"challenge_refused", func() { bad.ch.ID, bad.ch.Binding = good.ch.ID, good.ch.Binding }},
+		{"challenge_refused", func() { bad.ch.Tasks = good.ch.Tasks }},
+		{"challenge_refused", func() { bad.r.ChallengeID = good.ch.ID }},
+		{"challenge_refused", func() { bad.r.Answers = map[string]string{"t1": "x", "t2": "x", "t3": "x", "t4": "x"} }},
+		{"challenge_refused", func() {
 			for id := range bad.r.Answers {
 				bad.r.Answers[id] = evidence.HashBytes(nil)
 			}
 		}},
-		{"response_wrong", func() { bad.r = good.r }},
+		{"challenge_refused", func() { bad.r = good.r }},
 	} {
 		_, err := i.Verify(context.Background(), bad.ch, bad.r, bad.want)
 		wantCode(t, err, step.code)
@@ -161,8 +161,8 @@ func TestOnlyItsOwnTokens(t *testing.T) {
 		i    *challenge.Issuer
 	}{
 		{"signature_invalid", stranger},
-		{"issuer_not_allowed", newIssuer(t, challenge.Options{Issuer: "other", Audience: "api"})},
-		{"audience_not_allowed", newIssuer(t, challenge.Options{Issuer: "api", Audience: "other"})},
+		{"not_allowed", newIssuer(t, challenge.Options{Issuer: "other", Audience: "api"})},
+		{"not_allowed", newIssuer(t, challenge.Options{Issuer: "api", Audience: "other"})},
 	} {
 		_, err := tt.i.Verify(context.Background(), a.ch, a.r, a.want)
 		wantCode(t, err, tt.code)
@@ -185,16 +185,16 @@ func TestUnbound(t *testing.T) {
 			t.Errorf("with the challenge's own binding: %v", err)
 		}
 		_, err := i.VerifyToken(ctx, ch.Token, solve(t, ch), open)
-		wantCode(t, err, "expectation_missing")
+		wantCode(t, err, "not_allowed")
 	}
 	claimed := unbound
 	claimed.Binding = bound.Binding
 	_, err := i.Verify(ctx, claimed, solve(t, unbound), open)
-	wantCode(t, err, "challenge_altered")
+	wantCode(t, err, "challenge_refused")
 	_, err = i.Verify(ctx, unbound, solve(t, unbound), want)
-	wantCode(t, err, "challenge_binding_mismatch")
+	wantCode(t, err, "challenge_refused")
 	_, err = i.VerifyToken(ctx, unbound.Token, solve(t, unbound), want)
-	wantCode(t, err, "challenge_binding_mismatch")
+	wantCode(t, err, "challenge_refused")
 }
 
 // TestReencodedTasks is about clients that read the challenge into their own types and write it again.

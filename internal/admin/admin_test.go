@@ -16,13 +16,13 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/problem"
-	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/proxy/session"
 )
 
 // TestAdminRefusals asks the admin endpoint, over a TCP endpoint with a token, for what it does not have.
 func TestAdminRefusals(t *testing.T) {
-	record, err := ledger.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Now: time.Now})
+	record, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqlite.Options{Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestAdminRefusals(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {
-		served <- daemon.Serve(ctx, l, daemon.RequireToken(config.Endpoint{TCP: "x", Token: token}, a.Handler()), daemon.Limits{}, time.Second, p.Log)
+		served <- daemon.Serve(ctx, l, daemon.RequireToken(config.Endpoint{TCP: "x", Token: token}, a.Handler()), daemon.Limits{}, time.Minute, p.Log)
 	}()
 	defer func() {
 		cancel()
@@ -52,7 +52,7 @@ func TestAdminRefusals(t *testing.T) {
 		{"GET", "/readyz", token, "not_ready"},
 		{"POST", "/v1/reload", token, "not_ready"},
 		{"POST", "/v1/reload", "", "endpoint_token"},
-		{"GET", "/v1/posts/post_absent", token, "post_unknown"},
+		{"GET", "/v1/posts/post_absent", token, "not_found"},
 		{"GET", "/v1/posts?limit=x", token, "query_malformed"},
 		{"GET", "/v1/posts?limit=-1", token, "query_malformed"},
 		{"GET", "/v1/posts?limit=0", token, "query_malformed"},
@@ -61,10 +61,10 @@ func TestAdminRefusals(t *testing.T) {
 		{"GET", "/v1/posts?since=2026-01-31T00:00:00Z&until=2026-01-31T00:00:00Z", token, "query_malformed"},
 		{"GET", "/v1/posts?order=random", token, "query_malformed"},
 		{"GET", "/v1/posts?before=post_1", token, "query_malformed"}, // what is not known is not ignored
-		{"GET", "/v1/posts?cursor=post_absent", token, "post_unknown"},
+		{"GET", "/v1/posts?cursor=post_absent", token, "not_found"},
 		{"GET", "/v1/posts?state=indeterminat", token, "query_malformed"},
 		{"GET", "/v1/posts?flow=get", token, "query_malformed"},
-		{"DELETE", "/v1/sessions/ses_absent", token, "session_unknown"},
+		{"DELETE", "/v1/sessions/ses_absent", token, "not_found"},
 		{"POST", "/v1/sessions", token, "query_malformed"},
 		{"GET", "/v1/sessions/ses_absent/receipts", token, ""},
 		{"GET", "/v1/sessions/ses_absent/receipts?from=2&limit=3", token, ""},

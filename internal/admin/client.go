@@ -14,9 +14,9 @@ import (
 
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
-	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/wire"
+	"github.com/actionproof/mediator/look"
 )
 
 // ErrNoAnswer is the error of a request to an endpoint where no process answers.
@@ -106,10 +106,10 @@ type Peer struct {
 const peerTimeout = 3 * time.Second
 
 // Observations returns what the peer observes of its deployment. See [daemon.Observer.Observe].
-func (p Peer) Observations(ctx context.Context, maxAge time.Duration) (observations []observe.Observation, err error) {
+func (p Peer) Observations(ctx context.Context, maxAge time.Duration) (observations []look.Observation, err error) {
 	err = p.ask(ctx, "/v1/looks?maxAge="+maxAge.String(), &observations)
 	if p.Purpose != "" {
-		observations = slices.DeleteFunc(observations, func(l observe.Observation) bool { return l.Purpose != p.Purpose })
+		observations = slices.DeleteFunc(observations, func(l look.Observation) bool { return l.Purpose != p.Purpose })
 	}
 	return observations, err
 }

@@ -38,12 +38,12 @@ func (a *listeners) take(file *os.File, ready bool) (*listener, error) {
 	}
 	inherited, err := net.FileListener(file)
 	if err != nil {
-		return nil, refusal.New("listener_refused", "the descriptor that came with the request is no listener")
+		return nil, refusal.New("isolation_unavailable", "the descriptor that came with the request is no listener")
 	}
 	tcp, ok := inherited.(*net.TCPListener)
 	if !ok || !tcp.Addr().(*net.TCPAddr).IP.IsLoopback() {
 		_ = inherited.Close()
-		return nil, refusal.New("listener_refused", "the listener that came with the request is not one for TCP on loopback")
+		return nil, refusal.New("isolation_unavailable", "the listener that came with the request is not one for TCP on loopback")
 	}
 	l := &listener{TCPListener: tcp, all: a}
 	if err := l.check(file); err != nil {
@@ -54,7 +54,7 @@ func (a *listeners) take(file *os.File, ready bool) (*listener, error) {
 	defer a.mu.Unlock()
 	if a.open[l.cookie] {
 		_ = tcp.Close()
-		return nil, refusal.New("listener_refused", "the listener that came with the request is that of another session")
+		return nil, refusal.New("isolation_unavailable", "the listener that came with the request is that of another session")
 	}
 	if a.open == nil {
 		a.open = make(map[uint64]bool)
@@ -73,12 +73,12 @@ func (l *listener) check(file *os.File) error {
 	defer unix.Close(own)
 	accepts, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
 	if err != nil || accepts == 0 {
-		return refusal.New("listener_refused", "the socket that came with the request does not listen")
+		return refusal.New("isolation_unavailable", "the socket that came with the request does not listen")
 	}
 	network, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
 	ownNetwork, err2 := unix.GetsockoptUint64(own, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
 	if err != nil || err2 != nil || network == ownNetwork {
-		return refusal.New("listener_refused", "the listener that came with the request is not known to be in a network of its own")
+		return refusal.New("isolation_unavailable", "the listener that came with the request is not known to be in a network of its own")
 	}
 	if l.cookie, err = unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_COOKIE); err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
-	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/wire"
+	"github.com/actionproof/mediator/look"
 )
 
 // TestPeerOfOnePurpose: a peer that has a say in one purpose is not heard in anything else.
@@ -23,15 +23,15 @@ func TestPeerOfOnePurpose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := []observe.Observation{
-		observe.New(observe.Human, observe.Holds, "No human is behind anything."),
-		observe.New(observe.Custody, observe.Contradicts, "The sidecar's key can be exported.").For("request_proof"),
-		observe.New(observe.Custody, observe.Holds, "Its own key cannot be exported.").For("appraiser"),
+	seen := []look.Observation{
+		look.New(look.Human, look.Holds, "No human is behind anything."),
+		look.New(look.Custody, look.Contradicts, "The sidecar's key can be exported.").For("request_proof"),
+		look.New(look.Custody, look.Holds, "Its own key cannot be exported.").For("appraiser"),
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {
-		served <- daemon.Serve(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { wire.Write(w, seen, nil) }), daemon.Limits{}, time.Second, zap.NewNop())
+		served <- daemon.Serve(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { wire.Write(w, seen, nil) }), daemon.Limits{}, time.Minute, zap.NewNop())
 	}()
 	defer func() {
 		cancel()

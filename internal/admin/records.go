@@ -44,7 +44,7 @@ func Assess(r ledger.Record) *policy.Assurance {
 func (s *Server) showRecord(w http.ResponseWriter, r *http.Request) {
 	found, err := s.Ledger.Get(r.Context(), r.PathValue("id"))
 	if errors.Is(err, ledger.ErrNotFound) {
-		err = refusal.New("post_unknown", "no record has an id that begins with %.80q", r.PathValue("id"))
+		err = refusal.New("not_found", "no record has an id that begins with %.80q", r.PathValue("id"))
 	}
 	shown := Record{Record: found, Assurance: Assess(found)}
 	if err == nil {

@@ -10,17 +10,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy"
 )
 
 // Selection selects records, as an operator asks for them. Empty fields select all.
-type Selection struct {
-	ledger.Query
-	Key string // only records with an artifact that this key has signed: a kid, or a name for all its versions
-}
+type Selection struct{ ledger.Query }
 
 // Source is a ledger, or a copy of one.
 type Source interface {
@@ -30,34 +26,15 @@ type Source interface {
 // Records yields what is selected from a ledger: see [ledger.Store].
 func (s Selection) Records(ctx context.Context, from Source) iter.Seq2[ledger.Record, error] {
 	return func(yield func(ledger.Record, error) bool) {
-		q := s.Query
-		if s.Key != "" {
-			q.Limit = 0 // of those with the key
-		}
-		left := s.Limit // without a limit it never becomes zero
-		for r, err := range from.Records(ctx, q) {
-			switch {
-			case errors.Is(err, ledger.ErrNotFound):
-				yield(ledger.Record{}, refusal.New("post_unknown", "the cursor %.80q is the id of no record that is kept", s.Cursor))
-				return
-			case err != nil:
-				yield(ledger.Record{}, err)
-				return
-			case s.Key != "" && !signedBy(r, s.Key):
-				continue
+		for r, err := range from.Records(ctx, s.Query) {
+			if errors.Is(err, ledger.ErrNotFound) {
+				err = refusal.New("not_found", "the cursor %.80q is the id of no record that is kept", s.Cursor)
 			}
-			if left--; !yield(r, nil) || left == 0 {
+			if !yield(r, err) || err != nil {
 				return
 			}
 		}
 	}
-}
-
-// signedBy reports whether a record holds an artifact that the key has signed: a kid, or a name for all its versions.
-func signedBy(r ledger.Record, key string) bool {
-	return slices.ContainsFunc(r.Artifacts, func(a ledger.Artifact) bool {
-		return evidence.MatchKeyID([]string{key}, evidence.KeyIDOf(a.Token))
-	})
 }
 
 // Check refuses a selection that no record can match, such as one with a misspelt state. An empty list would read as if
@@ -100,6 +77,9 @@ func (s Selection) values() url.Values {
 	set("flow", s.Flow)
 	set("cursor", s.Cursor)
 	set("key", s.Key)
+	if s.Keys {
+		set("keys", "true")
+	}
 	return v
 }
 
@@ -133,6 +113,8 @@ func parseSelection(v url.Values) (s Selection, err error) {
 			s.Cursor = text
 		case "key":
 			s.Key = text
+		case "keys":
+			s.Keys, err = strconv.ParseBool(text)
 		default:
 			return s, refusal.New("query_malformed", "a query for records has no %.40q", name)
 		}

@@ -25,6 +25,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/session"
@@ -67,6 +68,8 @@ type Server struct {
 	Agent      *uint32 // the agent's user; nil if the configuration names none
 	Peers      []Peer  // the trigger service, the control plane and, where there is one, the node
 	Ready      atomic.Bool
+	// Posts checks whether a post would be refused now, whoever makes it.
+	Posts daemon.Check
 
 	deployment atomic.Pointer[Deployment]      // nil until the first snapshot is in force
 	proxy      atomic.Pointer[intercept.Proxy] // nil until the proxy port is open
@@ -106,7 +109,7 @@ type Session struct {
 
 // Handler returns the handler for all requests of operators.
 func (s *Server) Handler() http.Handler {
-	mux := s.Mux(s.Ready.Load)
+	mux := s.Mux(s.Ready.Load, s.Posts)
 	mux.HandleFunc("GET /v1/controls", s.controls)
 	mux.HandleFunc("GET /v1/confinement", s.confinement)
 	mux.HandleFunc("POST /v1/sessions", s.openSession)
@@ -207,8 +210,14 @@ func (s *Server) open(r *http.Request, ask SessionRequest, l *listener) (Session
 	} else {
 		opened, err = s.Sessions.OpenListening(event, s.Runtime, run)
 	}
+	gone := r.Context().Err() != nil || run.Report().Has(look.Launcher)
+	if err == nil && gone && s.Sessions.Close(opened.ID) { // nobody else would close it
+		err = refusal.New("client_gone", "the caller went away before it had its session, and the event waits again")
+	}
 	if err != nil {
 		run.End()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
+		defer cancel()
 		if _, back := s.Triggers.Release(ctx, event.ID, s.Runtime); back != nil {
 			err = errors.Join(err, back)
 		}
@@ -250,7 +259,7 @@ func (s *Server) Abandoned(ctx context.Context, run *observe.Run) {
 func (s *Server) closeSession(w http.ResponseWriter, r *http.Request) {
 	opened, open := s.Sessions.Get(r.PathValue("id"))
 	if !open || !s.Sessions.Close(opened.ID) {
-		problem.Write(w, refusal.New("session_unknown", "no session %.80q is open", r.PathValue("id")))
+		problem.Write(w, refusal.New("not_found", "no session %.80q is open", r.PathValue("id")))
 		return
 	}
 	if err := s.finish(r.Context(), opened); err != nil {

@@ -2,9 +2,11 @@ package admin_test
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/proxy/session"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -22,16 +25,51 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
 
-// TestCloseSession: the event of a session that is closed is done, also when the caller has gone meanwhile.
-func TestCloseSession(t *testing.T) {
+// newServer makes a server whose trigger service is a function.
+func newServer(t *testing.T, service transport) *admin.Server {
+	t.Helper()
 	p := &daemon.Process{Log: zap.NewNop(), Metrics: prometheus.NewRegistry()}
 	var err error
-	if p.Reloader, err = daemon.NewReloader(p.Log, p.Metrics); err != nil {
-		t.Fatal(err)
+	p.Reloader, err = daemon.NewReloader(p.Log, p.Metrics)
+	check.Must(t, err)
+	return &admin.Server{
+		Process: p, Sessions: session.NewSet(time.Now), Runtime: "runtime-1",
+		Triggers: trigger.NewClient("http://trigger", &http.Client{Transport: service}),
 	}
+}
+
+// TestOpenForNobody: a caller that has gone when its event is claimed gets no session, and the event waits again.
+func TestOpenForNobody(t *testing.T) {
+	caller, leave := context.WithCancel(t.Context())
+	var asked []string
+	a := newServer(t, func(r *http.Request) (*http.Response, error) {
+		if err := r.Context().Err(); err != nil {
+			return nil, err
+		}
+		asked = append(asked, r.URL.Path)
+		leave()
+		raw, err := json.Marshal(trigger.Event{ID: "evt_1"})
+		said := httptest.NewRecorder()
+		said.Header().Set("Content-Type", "application/json")
+		_, _ = said.Write(raw)
+		return said.Result(), err
+	})
+	answer := httptest.NewRecorder()
+	ask := strings.NewReader(`{"event":"evt_1"}`)
+	a.Handler().ServeHTTP(answer, httptest.NewRequestWithContext(caller, http.MethodPost, "/v1/sessions", ask))
+	if runs := a.Sessions.Runs(); len(runs) > 0 {
+		t.Errorf("%d sessions are open; the answer was %s", len(runs), answer.Body)
+	}
+	if want := []string{"/v1/events/claim", "/v1/events/release"}; !slices.Equal(asked, want) {
+		t.Errorf("the trigger service was asked %q, want %q", asked, want)
+	}
+}
+
+// TestCloseSession: the event of a session that is closed is done, also when the caller has gone meanwhile.
+func TestCloseSession(t *testing.T) {
 	caller, leave := context.WithCancel(t.Context())
 	var done []string
-	service := transport(func(r *http.Request) (*http.Response, error) {
+	a := newServer(t, func(r *http.Request) (*http.Response, error) {
 		leave()
 		if err := r.Context().Err(); err != nil {
 			return nil, err
@@ -40,10 +78,6 @@ func TestCloseSession(t *testing.T) {
 		done = append(done, r.URL.Path+" "+string(asked))
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(`{}`)), Request: r}, err
 	})
-	a := &admin.Server{
-		Process: p, Sessions: session.NewSet(time.Now), Runtime: "runtime-1",
-		Triggers: trigger.NewClient("http://trigger", &http.Client{Transport: service}),
-	}
 	opened, _, err := a.Sessions.Open(trigger.Event{ID: "evt_1"}, "runtime-1", nil)
 	if err != nil {
 		t.Fatal(err)

@@ -47,7 +47,7 @@ func openAppraised[C any](t *Trust, k evidence.Kind[C], c evidence.Registered, t
 	if err != nil {
 		return o, err
 	}
-	past, err := t.past(m)
+	past, err := t.believed(m)
 	if err != nil {
 		return o, err
 	}

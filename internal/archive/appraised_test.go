@@ -51,17 +51,17 @@ func TestAppraised(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.code)
 		}
 	}
-	if got := judge(archive.Archive{w.read()}, gatetest.Resign(t, w.Kit, accrual.Kind, own, func(c *accrual.Claims) { c.Issuer = "x" })); got != "issuer_mismatch" {
+	if got := judge(archive.Archive{w.read()}, gatetest.Resign(t, w.Kit, accrual.Kind, own, func(c *accrual.Claims) { c.Issuer = "x" })); got != "key_purpose" {
 		t.Errorf("under another name: %q", got)
 	}
 	if got := judge(archive.Archive{w.read()}, old); got == "" {
 		t.Error("a token of roots that are not pinned is believed")
 	}
-	if _, err := archive.JudgeAppraised(all(), verification.Kind, func(c verification.Result) evidence.Registered { return c.Registered }, own, now); codeOf(err) != "jws_type" {
+	if _, err := archive.JudgeAppraised(all(), verification.Kind, func(c verification.Result) evidence.Registered { return c.Registered }, own, now); codeOf(err) != "artifact_malformed" {
 		t.Errorf("a reputation as a verification: %v", err)
 	}
 	w.revoke("key", w.Key(t, evidence.PurposeAppraiser).KeyID(), 90*24*time.Hour)
-	if got := judge(archive.Archive{w.read()}, own); got != "key_revoked" {
+	if got := judge(archive.Archive{w.read()}, own); got != "revoked" {
 		t.Errorf("with a key that is revoked: %q", got)
 	}
 }

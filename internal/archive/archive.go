@@ -36,8 +36,10 @@ import (
 type Trust struct {
 	Roots   []evidence.Root // the registry's, then the auditor's
 	Bundle  evidence.Bundle
-	History evidence.History
+	History evidence.History // of files without the certificates, which segments read
 
+	segments  []evidence.Segment
+	base      *evidence.PastTrust  // the certificates of all times, by the policy of some manifest; nil until it is needed
 	files     roots                // the public files of the roots
 	pins      *evidence.Trust      // the roots alone
 	manifests map[string]*manifest // by hash
@@ -79,10 +81,10 @@ func Read(from config.Trust, today string) (*Trust, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.Bundle, _, err = config.ReadBundle(from.Bundle); err != nil {
+	if t.Bundle, _, err = ReadAnyBundle(from.Bundle); err != nil {
 		return nil, err
 	}
-	if t.History, err = config.ReadHistory(from.Bundle); err != nil {
+	if t.History, t.segments, err = ReadHistory(from.Bundle, t.Bundle); err != nil {
 		return nil, err
 	}
 	for _, text := range t.History.Manifests {
@@ -159,10 +161,15 @@ func (t *Trust) manifest(hash, what string) (*manifest, error) {
 	return nil, refusal.New("manifest_unknown", "the %s was judged by manifest %q, which is not there: give it with --manifest", what, hash)
 }
 
-// past returns the certificates that a manifest believes, of all times.
-func (t *Trust) past(m *manifest) (_ *evidence.PastTrust, err error) {
-	if m.archive == nil {
-		m.archive, err = evidence.NewPastTrust(t.Roots, t.Bundle, t.History, m.strict.Signers)
+// believed returns the certificates of all times that a manifest believes.
+func (t *Trust) believed(m *manifest) (_ *evidence.PastTrust, err error) {
+	switch {
+	case m.archive != nil:
+	case t.base == nil:
+		t.base, err = evidence.ReadPastTrust(t.Roots, t.Bundle, t.History.Revocations, m.strict.Signers, t.past()...)
+		m.archive = t.base
+	default:
+		m.archive, err = t.base.Under(m.strict.Signers)
 	}
 	return m.archive, err
 }
@@ -188,7 +195,7 @@ func (t *Trust) verify(ctx context.Context, r ledger.Record, s *sessions) (v Ver
 	if err != nil {
 		return v, err
 	}
-	past, err := t.past(m)
+	past, err := t.believed(m)
 	if err != nil {
 		return v, err
 	}
@@ -197,31 +204,53 @@ func (t *Trust) verify(ctx context.Context, r ledger.Record, s *sessions) (v Ver
 		return v, err
 	}
 	v.Checks, v.Whole = gate.VerifyRecord(ctx, verifier, m.strict, r)
-	head := named(r)
-	if head == nil || v.Refused().Code != "" {
+	if v.Refused().Code == "" {
+		v.add(CheckRecord, checkRecord(r, m.strict.ManifestHash, s.now))
+	}
+	if v.Refused().Code != "" {
 		return v, nil
 	}
-	v.Interactions = &Interactions{InteractionHead: *head}
-	if s.from == nil {
-		return v, nil
+	var post *madePost
+	if head := named(r); head != nil {
+		v.Interactions = &Interactions{InteractionHead: *head}
+		if post, err = s.interactions(ctx, t, r, &v); err != nil {
+			return v, err
+		}
 	}
-	chain, err := s.verify(ctx, t, r, *head)
-	if chain == nil {
-		return v, err
-	}
-	v.Interactions.First = chain.First()
-	if v.Interactions.Verified = err == nil; err != nil {
-		v.Checks, v.Whole = append(v.Checks, failed(CheckReceipts, err)), false
-	} else {
-		v.Checks = append(v.Checks, ledger.Check{Name: CheckReceipts, OK: true})
-	}
+	v.Unproven = unproven(v.Checks, post)
 	return v, nil
+}
+
+// interactions verifies the interaction receipts that a record rests on, if there are any, and returns what that of the post itself says, which
+// is nil if it is not there.
+func (s *sessions) interactions(ctx context.Context, t *Trust, r ledger.Record, v *Verdict) (*madePost, error) {
+	if s.from == nil {
+		return nil, nil
+	}
+	chain, post, err := s.verify(ctx, t, r, v.Interactions.InteractionHead)
+	if chain == nil {
+		return nil, err
+	}
+	v.Interactions.First, v.Interactions.Verified = chain.First(), err == nil
+	v.add(CheckReceipts, err)
+	return post, nil
+}
+
+// add adds the result of a check.
+func (v *Verdict) add(name string, err error) {
+	if err != nil {
+		v.Checks, v.Whole = append(v.Checks, failed(name, err)), false
+		return
+	}
+	v.Checks = append(v.Checks, ledger.Check{Name: name, OK: true})
 }
 
 // Verdict is the result of verifying a record.
 type Verdict struct {
 	Checks []ledger.Check
 	Whole  bool // every artifact of the chain is there and valid
+	// Unproven names the members of the record, as JSON has them, that are the record's own word; nil if it is refused.
+	Unproven []string
 	// Interactions is what the session receipt names of interaction receipts; nil where it names none, or is not valid.
 	Interactions *Interactions
 }
@@ -275,12 +304,12 @@ func (a Archive) Pinned(own Archive) Archive {
 	out := make(Archive, len(a))
 	for i, t := range a {
 		pinned := *t
-		pinned.foreign, pinned.manifests = true, make(map[string]*manifest)
+		pinned.foreign, pinned.base, pinned.manifests = true, nil, make(map[string]*manifest)
 		for hash, m := range t.manifests {
 			pinned.manifests[hash] = &manifest{text: m.text, strict: m.strict}
 		}
 		for _, o := range own {
-			if reflect.DeepEqual(o.Roots, t.Roots) {
+			if sameRoots(o, t) {
 				pinned.foreign = false
 				pinned.join(o)
 			}
@@ -290,15 +319,13 @@ func (a Archive) Pinned(own Archive) Archive {
 	return out
 }
 
+func sameRoots(t, o *Trust) bool { return reflect.DeepEqual(t.Roots, o.Roots) }
+
 // join adds what o has. Of two certificates that were issued in one second the later in the list counts, so those of o come last: they
 // may know of a retirement that t does not know of.
 func (t *Trust) join(o *Trust) {
-	theirs := make(map[string]bool)
-	for _, token := range slices.Concat(o.History.Certificates, o.Bundle.Certificates) {
-		theirs[token] = true
-	}
-	mine := slices.DeleteFunc(slices.Concat(t.History.Certificates, t.Bundle.Certificates), func(token string) bool { return theirs[token] })
-	t.History.Certificates, t.Bundle.Certificates = append(mine, o.History.Certificates...), o.Bundle.Certificates
+	t.segments = append(append(t.past(), evidence.Certificates(t.Bundle.Certificates)), o.past()...)
+	t.History.Certificates, t.Bundle.Certificates = nil, o.Bundle.Certificates
 	lists := slices.Concat(t.History.Revocations, o.History.Revocations)
 	newer, older := o, t
 	if o.revocationsSigned().Before(t.revocationsSigned()) {
@@ -310,14 +337,16 @@ func (t *Trust) join(o *Trust) {
 	t.Bundle.Revocations, t.History.Revocations = newer.Bundle.Revocations, lists
 }
 
-// lastSigned returns when the last artifact of a record was signed, by its own word. This is the request proof, or the start of a post
-// that did not get as far.
+// lastSigned returns when the last artifact of a record was signed, by its own word: the request proof, or the last that a post has which did
+// not get as far. A record without one has its start.
 func lastSigned(r ledger.Record) time.Time {
-	c, err := evidence.UnverifiedClaims(evidence.RequestProofKind, artifact(r, "requestProof"))
-	if err != nil {
-		return r.Started
+	if c, err := evidence.UnverifiedClaims(evidence.RequestProofKind, artifact(r, "requestProof")); err == nil {
+		return time.Unix(c.IssuedAt, 0)
 	}
-	return time.Unix(c.IssuedAt, 0)
+	if _, last := signedTimes(r); !last.IsZero() {
+		return last
+	}
+	return r.Started
 }
 
 func artifact(r ledger.Record, name string) (token string) {

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy/decide"
@@ -28,7 +29,7 @@ const (
 	lineEarlierRevocations = "earlierRevocations"   // text: one of the history
 	lineManifest           = "manifest"             // text: the canonical JSON of a manifest
 	linePolicy             = "policy"               // text: a policy file
-	lineReceipt            = "receipt"              // text: an interaction receipt; those of a session up to the one that the record after them names
+	lineReceipt            = "receipt"              // text: an interaction receipt; those of a session up to the one that the record after them names, and its own
 	lineRecord             = "record"               // a record
 	lineEnd                = "end"                  // ending: the last line
 	version                = 1
@@ -66,13 +67,15 @@ type writer struct {
 	to      *bufio.Writer
 	archive Archive
 	records int
+	shared  int              // bytes of the lines before the records
 	from    Receipts         // nil: there are none
 	written map[string]int64 // how many receipts of each session are written
+	posts   map[string]bool  // ids of posts whose receipts are written, and whose records are not
 }
 
 // newWriter writes everything of an export that comes before the records: what the archive answers for, and the text of policies.
 func newWriter(to io.Writer, a Archive, receipts Receipts, policies []string) (*writer, error) {
-	w := &writer{to: bufio.NewWriter(to), archive: a, from: receipts, written: make(map[string]int64)}
+	w := &writer{to: bufio.NewWriter(to), archive: a, from: receipts, written: make(map[string]int64), posts: make(map[string]bool)}
 	err := w.line(lineHeader, header{version})
 	for _, t := range a {
 		if err == nil {
@@ -108,7 +111,10 @@ func (a Archive) checkPolicies(texts []string) error {
 func (w *writer) trust(t *Trust) error {
 	err := w.line(lineRoots, t.files)
 	err = w.texts(err, lineCertificate, t.Bundle.Certificates)
-	err = w.texts(err, lineEarlierCertificate, t.History.Certificates)
+	for _, segment := range t.past() {
+		tokens, bad := segment()
+		err = w.texts(cmp.Or(err, bad), lineEarlierCertificate, tokens)
+	}
 	if t.Bundle.Revocations != "" {
 		err = w.texts(err, lineRevocations, []string{t.Bundle.Revocations})
 	}
@@ -134,6 +140,10 @@ func (w *writer) line(name string, value any) error {
 	if err != nil {
 		return err
 	}
+	if w.shared += len(raw); name != lineRecord && name != lineReceipt && name != lineEnd && w.shared > maxShared {
+		return refusal.New("evidence_malformed", "certificates, lists and manifests have more than %d bytes, which no reader of an export takes: "+
+			"export fewer records, with --since and --until", maxShared)
+	}
 	if len(raw) >= maxLine {
 		return refusal.New("evidence_malformed", "a %s has %d bytes; a line of an export has less than %d", name, len(raw), maxLine)
 	}
@@ -148,7 +158,7 @@ func (w *writer) record(ctx context.Context, r ledger.Record) error {
 		return refusal.New("manifest_unknown", "%s was judged by manifest %q, which is not there: give it with --manifest", r.ID, r.Manifest)
 	}
 	if head := named(r); head != nil && w.from != nil {
-		if err := w.receipts(ctx, r.Session, head.Number); err != nil {
+		if err := w.receipts(ctx, r, head.Number); err != nil {
 			return err
 		}
 	}
@@ -156,18 +166,30 @@ func (w *writer) record(ctx context.Context, r ledger.Record) error {
 	return w.line(lineRecord, r)
 }
 
-// receipts writes the receipts of a session up to a number, but for those that are written already.
-func (w *writer) receipts(ctx context.Context, session string, to int64) error {
-	for w.written[session] < to {
-		tokens, err := w.from(ctx, session, w.written[session]+1, int(min(readAtOnce, to-w.written[session])))
+// receipts writes the receipts of a record's session up to a number, and then up to that of the post itself if the post has one, but for those
+// that are written already.
+func (w *writer) receipts(ctx context.Context, r ledger.Record, to int64) error {
+	wants := func() bool { return w.written[r.Session] < to || r.State.Outcome() && !w.posts[r.ID] }
+	for wants() {
+		limit := int(min(readAtOnce, max(readAfter, to-w.written[r.Session])))
+		tokens, err := w.from(ctx, r.Session, w.written[r.Session]+1, limit)
 		if err != nil || len(tokens) == 0 {
 			return err
 		}
-		w.written[session] += int64(len(tokens))
-		if err := w.texts(nil, lineReceipt, tokens); err != nil {
-			return err
+		for _, token := range tokens {
+			if !wants() {
+				break
+			}
+			if err := w.line(lineReceipt, token); err != nil {
+				return err
+			}
+			w.written[r.Session]++
+			if c, err := evidence.UnverifiedClaims(interaction.Kind, token); err == nil && c.Post != nil {
+				w.posts[c.RequestID] = true
+			}
 		}
 	}
+	delete(w.posts, r.ID)
 	return nil
 }
 
@@ -182,25 +204,58 @@ func (w *writer) end() error {
 // For returns of an archive what these records need: the roots that they belong to, the certificates of the keys that signed them, and
 // the manifests that they name. Where one rests on interaction receipts, all certificates for those and all manifests stay.
 func (a Archive) For(records []ledger.Record) Archive {
-	var out Archive
-	for _, t := range a {
-		kids, hashes, receipts := make(map[string]bool), make(map[string]bool), false
+	out, _ := a.ForAll(func(yield func(ledger.Record, error) bool) {
 		for _, r := range records {
-			if a.Of(r) != t {
-				continue
+			if !yield(r, nil) {
+				return
 			}
-			for _, artifact := range r.Artifacts {
-				kids[evidence.KeyIDOf(artifact.Token)] = true
-			}
-			receipts = receipts || named(r) != nil
-			hashes[cmp.Or(r.Manifest, t.today)] = true
 		}
-		if len(kids) > 0 {
-			out = append(out, t.narrowed(kids, hashes, receipts))
-		}
-	}
+	})
 	return out
 }
+
+// ForAll is [Archive.For] for records that are read one by one.
+func (a Archive) ForAll(records iter.Seq2[ledger.Record, error]) (out Archive, err error) {
+	type need struct {
+		kids, hashes map[string]bool
+		receipts     bool
+	}
+	needs := make(map[*Trust]*need)
+	for r, err := range records {
+		if err != nil {
+			return nil, err
+		}
+		t := a.Of(r)
+		n := needs[t]
+		if n == nil {
+			n = &need{kids: make(map[string]bool), hashes: make(map[string]bool)}
+			needs[t] = n
+		}
+		for _, artifact := range r.Artifacts {
+			n.kids[evidence.KeyIDOf(artifact.Token)] = true
+		}
+		n.receipts = n.receipts || named(r) != nil
+		n.hashes[cmp.Or(r.Manifest, t.today)] = true
+	}
+	for _, t := range a {
+		if n := needs[t]; n != nil && len(n.kids) > 0 {
+			out = append(out, t.narrowed(n.kids, n.hashes, n.receipts))
+		}
+	}
+	return out, nil
+}
+
+// Large reports whether an export of everything that the archive holds would be mostly certificates, or too large for its reader.
+func (a Archive) Large() bool {
+	segments := 0
+	for _, t := range a {
+		segments += len(t.segments)
+	}
+	return segments > largeHistory
+}
+
+// largeHistory is how many segments of a history an export holds whole: some 8 MiB.
+const largeHistory = 32
 
 func (t *Trust) narrowed(kids, hashes map[string]bool, receipts bool) *Trust {
 	n := *t
@@ -209,7 +264,13 @@ func (t *Trust) narrowed(kids, hashes map[string]bool, receipts bool) *Trust {
 		return err != nil || !kids[c.SubjectKeyID] && !(receipts && c.Purposes[0] == evidence.PurposeInteraction)
 	}
 	n.Bundle.Certificates = slices.DeleteFunc(slices.Clone(t.Bundle.Certificates), other)
-	n.History.Certificates = slices.DeleteFunc(slices.Clone(t.History.Certificates), other)
+	n.base, n.segments, n.History.Certificates = nil, nil, nil
+	for _, segment := range t.past() {
+		n.segments = append(n.segments, func() ([]string, error) {
+			tokens, err := segment()
+			return slices.DeleteFunc(slices.Clone(tokens), other), err
+		})
+	}
 	n.manifests = maps.Clone(t.manifests)
 	if !receipts { // which name manifests too
 		maps.DeleteFunc(n.manifests, func(hash string, _ *manifest) bool { return !hashes[hash] })

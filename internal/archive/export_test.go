@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"iter"
 	"os"
 	"path/filepath"
@@ -51,7 +52,7 @@ func judge(text string, own archive.Archive, now time.Time) (outcomes []string, 
 	if own != nil {
 		a = a.Pinned(own)
 	}
-	for j, err := range a.Judge(context.Background(), r.Records(), r.Receipts, now) {
+	for j, err := range a.NewJudge(r.Receipts, now).Records(context.Background(), r.Records()) {
 		if err != nil {
 			return outcomes, codeOf(err)
 		}
@@ -136,9 +137,9 @@ func TestExportKnowsNoMore(t *testing.T) {
 	w.revoke(evidence.RevokedKey, w.Key(t, key).KeyID(), 24*time.Hour)
 	w.Clock.Advance(time.Minute)
 	wantOutcomes(t, text, w.pins(), w.Clock.Now(), "verified")
-	wantOutcomes(t, text, archive.Archive{w.read()}, w.Clock.Now(), "refused key_revoked")
+	wantOutcomes(t, text, archive.Archive{w.read()}, w.Clock.Now(), "refused revoked")
 	later := export(t, archive.Archive{w.read()}, nil, r)
-	wantOutcomes(t, later, w.pins(), w.Clock.Now(), "refused key_revoked")
+	wantOutcomes(t, later, w.pins(), w.Clock.Now(), "refused revoked")
 
 	// An export with a list of before does not undo what the verifier knows himself, whichever list is the later one.
 	before := evidence.Bundle{}
@@ -148,7 +149,7 @@ func TestExportKnowsNoMore(t *testing.T) {
 	old, err := archive.ReadRoots(w.files.Registry, w.files.Auditor)
 	must(t, err)
 	old.Bundle = before
-	wantOutcomes(t, later, archive.Archive{old}, w.Clock.Now(), "refused key_revoked")
+	wantOutcomes(t, later, archive.Archive{old}, w.Clock.Now(), "refused revoked")
 
 	// A certificate of before the retirement does not bring the retired key back.
 	v := newWorld(t, false)
@@ -188,7 +189,9 @@ func TestEarlierRoots(t *testing.T) {
 	w.Clock.Advance(time.Minute)
 	before.Clock.Advance(time.Minute)
 	now := w.Clock.Now()
-	text := export(t, all, nil, before.Post(t), w.Post(t))
+	first := before.Post(t)
+	first.ID = "post_before"
+	text := export(t, all, nil, first, w.Post(t))
 	wantOutcomes(t, text, all, now, "verified", "verified")
 	wantOutcomes(t, text, w.pins(), now, "refused roots_not_pinned", "verified")
 
@@ -222,8 +225,7 @@ func TestReaderRefuses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
 	w.Clock.Advance(time.Minute)
-	r := w.Post(t)
-	good := export(t, archive.Archive{w.read()}, []string{string(configs.Policy())}, r, r)
+	good := export(t, archive.Archive{w.read()}, []string{string(configs.Policy())}, w.Post(t), w.Post(t))
 	lines := strings.SplitAfter(good, "\n")
 	lines = lines[:len(lines)-1]
 	at := func(name string) int {
@@ -256,6 +258,8 @@ func TestReaderRefuses(t *testing.T) {
 		"cut off after a line":         without(last, last+1),
 		"a record left out":            without(record, record+1),
 		"a record more":                insert(record, lines[record]),
+		"another export after it":      good + good,
+		"the header twice":             insert(1, lines[0]),
 		"something after the end":      good + lines[last],
 		"a certificate after a record": insert(record+1, lines[at("certificate")]),
 		"two members in a line":        replace(`{"roots":`, `{"end":{},"roots":`),
@@ -284,8 +288,8 @@ func TestReaderRefuses(t *testing.T) {
 		"no certificate":               {without(at("certificate"), at("certificate")+7), "refused key_unknown"},
 		"another registry's":           {insert(2, `{"certificate":"`+newWorld(t, false).read().Bundle.Certificates[0]+"\"}\n"), "refused signature_invalid"},
 		"no manifest":                  {without(at("manifest"), at("policy")+1), "refused manifest_unknown"},
-		"a list that is no JWS":        {insert(2, `{"revocations":"x"}`+"\n"), "refused revocations_missing"},
-		"earlier lists without a list": {insert(2, `{"earlierRevocations":"x"}`+"\n"), "refused revocations_missing"},
+		"a list that is no JWS":        {insert(2, `{"revocations":"x"}`+"\n"), "refused revocations_stale"},
+		"earlier lists without a list": {insert(2, `{"earlierRevocations":"x"}`+"\n"), "refused revocations_stale"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -329,13 +333,63 @@ func BenchmarkVerify(b *testing.B) {
 	w := newWorld(b, false)
 	w.Clock.Advance(time.Minute)
 	records := make([]ledger.Record, b.N)
-	r := w.Post(b)
 	for i := range records {
-		records[i] = r
+		records[i] = w.Post(b)
 	}
 	text := export(b, archive.Archive{w.read()}, nil, records...)
 	b.ResetTimer()
 	if outcomes, code := judge(text, w.pins(), w.Clock.Now()); code != "" || len(outcomes) != b.N {
 		b.Fatal(code)
+	}
+}
+
+// repeated is a reader of a text that comes so many times.
+type repeated struct {
+	text  string
+	times int
+	rest  string
+}
+
+func (r *repeated) Read(to []byte) (int, error) {
+	if r.rest == "" {
+		if r.times--; r.times < 0 {
+			return 0, io.EOF
+		}
+		r.rest = r.text
+	}
+	n := copy(to, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}
+
+// TestReaderIsBounded: no part of an export, however small or large, makes its reader keep more than a bound.
+func TestReaderIsBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	w.Clock.Advance(time.Minute)
+	good := export(t, archive.Archive{w.read()}, nil, w.Post(t))
+	before := good[:strings.Index(good, `{"record":`)]
+	for name, tt := range map[string]repeated{
+		"empty receipts": {text: `{"receipt":""}` + "\n", times: 2 << 20},
+		"receipts with long sessions": {text: `{"receipt":""}` + "\n" + `{"record":{"session":"` +
+			strings.Repeat("s", 1<<19) + `%09d","artifacts":[{"name":"grant","token":"x"}]}}` + "\n", times: 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var in io.Reader = &tt
+			if strings.Contains(tt.text, "%") {
+				var all []io.Reader
+				for i := range tt.times {
+					all = append(all, &repeated{text: fmt.Sprintf(tt.text, i), times: 1})
+				}
+				in = io.MultiReader(all...)
+			}
+			r, err := archive.NewReader(bufio.NewReader(io.MultiReader(strings.NewReader(before), in)))
+			must(t, err)
+			for _, err = range r.Records() {
+			}
+			if codeOf(err) != "evidence_malformed" || !strings.Contains(err.Error(), "belong to records that are not verified") {
+				t.Errorf("%v", err)
+			}
+		})
 	}
 }

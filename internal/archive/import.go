@@ -27,13 +27,17 @@ type Reader struct {
 	policies []string
 	receipts []string            // before the record that is read
 	held     map[string][]string // by session: those that nobody has asked for yet
-	bytes    int                 // of those that are held
+	bytes    int                 // of those that are held, and of the names of their sessions
 }
+
+// cost is for what a text of an export counts towards the bounds of its reader: even an empty one takes memory.
+func cost(text string) int { return 64 + len(text) }
 
 // part is one line.
 type part struct {
 	name  string
 	value json.RawMessage
+	line  int // bytes of the line without its end, as the writer counts them
 }
 
 // IsExport reports whether in begins as an export does, compressed or not. It takes nothing away from in.
@@ -76,7 +80,7 @@ func NewReader(in *bufio.Reader) (*Reader, error) {
 		if slices.Contains([]string{lineReceipt, lineRecord, lineEnd}, r.next.name) {
 			return r, r.checkShared()
 		}
-		if r.shared += len(r.next.value); r.shared > maxShared {
+		if r.shared += r.next.line; r.shared > maxShared {
 			return nil, r.malformed("more than %d bytes come before the records", maxShared)
 		}
 		if err := r.share(); err != nil {
@@ -105,7 +109,7 @@ func (r *Reader) read() error {
 		return r.malformed("it has %d members; each line has one", len(members))
 	}
 	for name, value := range members {
-		r.next = part{name, value}
+		r.next = part{name, value, len(raw) - 1}
 	}
 	return nil
 }
@@ -223,12 +227,23 @@ func (r *Reader) Receipts(_ context.Context, session string, _ int64, limit int)
 	tokens := r.held[session]
 	tokens = tokens[:min(limit, len(tokens))]
 	for _, token := range tokens {
-		r.bytes -= len(token)
+		r.bytes -= cost(token)
 	}
 	if r.held[session] = r.held[session][len(tokens):]; len(r.held[session]) == 0 {
 		delete(r.held, session)
+		if len(tokens) > 0 {
+			r.bytes -= cost(session)
+		}
 	}
 	return tokens, nil
+}
+
+// Unasked returns how many receipts nobody has asked for: of what the export should have, each belongs to a record that rests on it.
+func (r *Reader) Unasked() (n int) {
+	for _, tokens := range r.held {
+		n += len(tokens)
+	}
+	return n
 }
 
 // receipt reads the line as a receipt, and the next line.
@@ -237,11 +252,19 @@ func (r *Reader) receipt() error {
 	if err := r.parse(lineReceipt, &token); err != nil {
 		return err
 	}
-	if r.bytes += len(token); r.bytes > maxShared {
-		return r.malformed("more than %d bytes of receipts belong to records that are not verified", maxShared)
+	if err := r.hold(token); err != nil {
+		return err
 	}
 	r.receipts = append(r.receipts, token)
 	return r.read()
+}
+
+// hold counts a text that stays in memory until somebody asks for it.
+func (r *Reader) hold(text string) error {
+	if r.bytes += cost(text); r.bytes > maxShared {
+		return r.malformed("more than %d bytes of receipts belong to records that are not verified", maxShared)
+	}
+	return nil
 }
 
 // record reads the line as a record, or as the end after n records, which is io.EOF.
@@ -256,8 +279,16 @@ func (r *Reader) record(n int) (record ledger.Record, err error) {
 			return record, err
 		}
 		if len(r.receipts) > 0 {
+			if len(r.held[record.Session]) == 0 {
+				if err := r.hold(record.Session); err != nil {
+					return record, err
+				}
+			}
 			r.held[record.Session] = append(r.held[record.Session], r.receipts...)
 			r.receipts = nil
+		}
+		if len(record.Artifacts) == 0 {
+			return record, r.malformed("the record has no artifacts")
 		}
 		return record, checkArtifacts(record, fmt.Sprintf("line %d of the export", r.number))
 	}

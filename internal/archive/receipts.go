@@ -2,7 +2,10 @@ package archive
 
 import (
 	"context"
+	"crypto/sha256"
+	"errors"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
@@ -43,12 +46,20 @@ type sessions struct {
 	from   Receipts // nil: there are none
 	alone  bool     // they came with one record: they may be the end of its chain, and all of them are verified
 	now    time.Time
-	chains map[string]*interaction.Chain // by session
+	chains map[string]*session // by id
 	count  int
+	once   map[[16]byte]bool // the ids and the bindings of the records
+}
+
+// session is the chain of one session, as far as it is verified.
+type session struct {
+	*interaction.Chain
+	posts map[string]madePost // by id: those that have a receipt, and of which no record has come yet
+	ids   map[string]string   // of these posts, by binding
 }
 
 func newSessions(from Receipts, now time.Time) *sessions {
-	return &sessions{from: from, now: now, chains: make(map[string]*interaction.Chain)}
+	return &sessions{from: from, now: now, chains: make(map[string]*session), once: make(map[[16]byte]bool)}
 }
 
 // named returns what the session receipt of a record says of the chain; nil if it says nothing. It verifies nothing.
@@ -60,67 +71,77 @@ func named(r ledger.Record) *evidence.InteractionHead {
 	return c.Interactions
 }
 
-// verify verifies the receipts of a record's session up to the one that its session receipt names, and holds the two against each other.
-// The session receipt is verified already. It returns no chain where there are no receipts.
-func (s *sessions) verify(ctx context.Context, t *Trust, r ledger.Record, head evidence.InteractionHead) (*interaction.Chain, error) {
-	if s.alone {
-		return s.verifyAll(ctx, t, r, head)
-	}
+// verify verifies the receipts of a record's session up to the one that its session receipt names, and up to that of the post itself if there is
+// one, and holds them against the record. The session receipt is verified already. It returns no chain where there are no receipts.
+func (s *sessions) verify(ctx context.Context, t *Trust, r ledger.Record, head evidence.InteractionHead) (*session, *madePost, error) {
 	chain := s.chains[r.Session]
-	if chain == nil {
-		chain = interaction.NewChain(t.opener(s.now), t.expected(r))
+	switch {
+	case s.alone:
+		chain = &session{interaction.NewTail(t.opener(s.now), t.expected(r)), make(map[string]madePost), make(map[string]string)}
+	case chain == nil:
+		chain = &session{interaction.NewChain(t.opener(s.now), t.expected(r)), make(map[string]madePost), make(map[string]string)}
 		s.chains[r.Session] = chain
 	}
-	for chain.Len() < head.Number {
-		n, err := s.read(ctx, chain, r, head.Number-chain.Len())
-		if err != nil {
-			return chain, err
+	for s.wants(chain, r, head) {
+		n, err := s.read(ctx, chain, r, head)
+		if errors.Is(err, refusal.New("roots_not_pinned", "")) && chain.Len() > 0 && chain.Len() >= head.Number {
+			break // a later start under other roots made the rest: it says nothing about the record
 		}
-		if n == 0 && chain.Len() == 0 {
-			return nil, nil
+		if err != nil {
+			return chain, nil, err
 		}
 		if n == 0 {
 			break
 		}
 	}
-	return chain, holds(chain, r, head)
-}
-
-// verifyAll verifies the receipts that came with a record: the end of its session's chain, with what has come since.
-func (s *sessions) verifyAll(ctx context.Context, t *Trust, r ledger.Record, head evidence.InteractionHead) (*interaction.Chain, error) {
-	chain := interaction.NewTail(t.opener(s.now), t.expected(r))
-	for {
-		n, err := s.read(ctx, chain, r, readAtOnce)
-		if err != nil {
-			return chain, err
-		}
-		if n == 0 && chain.Len() == 0 {
-			return nil, nil
-		}
-		if n == 0 {
-			return chain, holds(chain, r, head)
-		}
+	if chain.Len() == 0 && (head.Number > 0 || s.alone) {
+		return nil, nil, nil
 	}
+	if err := holds(chain.Chain, r, head); err != nil {
+		return chain, nil, err
+	}
+	post, ok := chain.posts[r.ID]
+	switch id := chain.ids[r.BindingHash]; {
+	case id != "" && id != r.ID:
+		return chain, nil, refusal.New("record_mismatch", "the receipt of the post names the id %.80q, and the record %.80q", id, r.ID)
+	case !ok:
+		return chain, nil, nil
+	}
+	delete(chain.posts, r.ID)
+	delete(chain.ids, r.BindingHash)
+	return chain, &post, post.check(r)
 }
 
-// read adds the next receipts of a record's session to its chain, at most so many, and holds the record's own against it.
-func (s *sessions) read(ctx context.Context, chain *interaction.Chain, r ledger.Record, most int64) (int, error) {
-	tokens, err := s.from(ctx, r.Session, chain.Len()+1, int(min(readAtOnce, most)))
+// wants reports whether more receipts of a session are read for a record: those that came with it, those that it names, and its own.
+func (s *sessions) wants(chain *session, r ledger.Record, head evidence.InteractionHead) bool {
+	_, own := chain.posts[r.ID]
+	_, other := chain.ids[r.BindingHash]
+	return s.alone || chain.Len() < head.Number || !own && !other && r.State.Outcome()
+}
+
+// readAfter is how many receipts are read at once after the one that a record names, to find that of its post: it is one of the next.
+const readAfter = 16
+
+// read adds the next receipts of a record's session to its chain, and returns how many.
+func (s *sessions) read(ctx context.Context, chain *session, r ledger.Record, head evidence.InteractionHead) (int, error) {
+	limit := readAtOnce
+	if !s.alone {
+		limit = int(min(readAtOnce, max(readAfter, head.Number-chain.Len())))
+	}
+	tokens, err := s.from(ctx, r.Session, chain.Len()+1, limit)
 	if err != nil {
 		return 0, err
 	}
 	if s.count += len(tokens); s.count > maxSession {
-		return 0, refusal.New("interaction_chain_too_long", "more than %d receipts are to be verified at once", maxSession)
+		return 0, refusal.New("session_full", "more than %d receipts are to be verified at once", maxSession)
 	}
 	for _, token := range tokens {
 		o, err := chain.Add(token)
 		if err != nil {
 			return 0, err
 		}
-		if c := o.Claims(); c.Post != nil && c.RequestID == r.ID {
-			if err := holdsPost(c.Post, r); err != nil {
-				return 0, err
-			}
+		if c := o.Claims(); c.Post != nil {
+			chain.posts[c.RequestID], chain.ids[c.Post.BindingHash] = newMadePost(&c), c.RequestID
 		}
 	}
 	return len(tokens), nil
@@ -130,20 +151,28 @@ func (s *sessions) read(ctx context.Context, chain *interaction.Chain, r ledger.
 func holds(chain *interaction.Chain, r ledger.Record, head evidence.InteractionHead) error {
 	last := chain.Last()
 	if last.EventID != "" && last.EventID != r.Event {
-		return refusal.New("interaction_session", "the receipts are of a session of event %.80q, and the record of one of %.80q", last.EventID, r.Event)
+		return refusal.New("chain_broken", "the receipts are of a session of event %.80q, and the record of one of %.80q", last.EventID, r.Event)
 	}
 	return chain.Names(head)
 }
 
-// holdsPost refuses the receipt of a post that names other artifacts than the post's record has.
-func holdsPost(p *interaction.PostMade, r ledger.Record) error {
-	if p.BindingHash != r.BindingHash {
-		return refusal.New("record_mismatch", "the receipt of the post names another binding than the record")
-	}
-	for _, a := range p.Artifacts {
-		if evidence.HashToken(artifact(r, a.Name)) != a.Hash {
-			return refusal.New("record_mismatch", "the receipt of the post names another %.60s than the record has", a.Name)
+// maxRecords bounds the records that are verified at once.
+const maxRecords = 1 << 21
+
+// first refuses a record whose id or whose binding another record has: each is of one post, and each post has one record.
+func (s *sessions) first(r ledger.Record) error {
+	for _, what := range []struct{ name, value string }{{"id", r.ID}, {"binding", r.BindingHash}} {
+		sum := sha256.Sum256([]byte(what.name + " " + what.value))
+		key := [16]byte(sum[:])
+		switch {
+		case what.value == "":
+			continue
+		case s.once[key]:
+			return refusal.New("record_mismatch", "there is another record with this %s", what.name)
+		case len(s.once) >= 2*maxRecords:
+			return refusal.New("evidence_malformed", "more than %d records are to be verified at once", maxRecords)
 		}
+		s.once[key] = true
 	}
 	return nil
 }
@@ -168,7 +197,7 @@ func (t *Trust) opener(now time.Time) interaction.Opener {
 			return o, err
 		}
 		if by[m] == nil {
-			past, err := t.past(m)
+			past, err := t.believed(m)
 			if err != nil {
 				return o, err
 			}
@@ -188,20 +217,55 @@ type Interactions struct {
 
 // JudgedReceipts is the result of verifying interaction receipts by themselves.
 type JudgedReceipts struct {
-	Last   interaction.Receipt
-	Head   string // hash of the last
-	Chain  bool   // they are the chain of a session, from its first receipt on; otherwise it is one receipt from the middle of one
-	Closed bool   // the last closes the session; otherwise receipts may be missing at the end
+	Last   interaction.Receipt // of those whose claims are there
+	Head   string              // hash of the last
+	Number int64               // of the last
+	Chain  bool                // they are the chain of a session, from its first receipt on; otherwise it is one receipt from the middle of one
+	Closed bool                // the last closes the session; otherwise receipts may be missing at the end
+	Hidden int64               // receipts before the last that are there by their hash alone
+	After  int64               // hashes after the last: no receipt names them, so anybody can have added them
+	Lost   int64               // receipts after these that the next start made, under other roots, of what a crash had left open
+	// LostVerified: the roots of those are pinned too, and those receipts are valid and go on with the chain.
+	LostVerified bool
 }
 
-// JudgeReceipts verifies the receipts of one session: all from number 1 on, or a single one of whatever number. An error of tokens ends it. Of a
-// chain it calls each, unless that is nil, with each receipt in turn.
+// HiddenReceipt begins a line that stands for a receipt by its hash alone.
+const HiddenReceipt = "closed:"
+
+// Hide returns the line that stands for the receipt of a post, whose output_clean_hash is the SHA-256 of the post's content: who can guess that
+// could confirm it. Any other receipt stays as it is.
+func Hide(token string) (string, error) {
+	c, err := evidence.UnverifiedClaims(interaction.Kind, token)
+	if err != nil || c.Post == nil {
+		return token, err
+	}
+	return HiddenReceipt + evidence.HashToken(token), nil
+}
+
+// JudgeReceipts verifies the receipts of one session: all from number 1 on, or a single one of whatever number. Lines of [Hide] may stand for
+// some. An error of tokens ends it. Of a chain it calls each, unless that is nil, with each receipt in turn; none may be hidden or lost then.
 func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time, each func(hash string, r *interaction.Receipt)) (j JudgedReceipts, err error) {
-	var chain *interaction.Chain
+	var chain, lost *interaction.Chain
 	var t *Trust
+	var hidden []string // before the first receipt
 	for token, err := range tokens {
 		if err != nil {
 			return j, err
+		}
+		if hash, is := strings.CutPrefix(token, HiddenReceipt); is && each == nil {
+			switch {
+			case chain != nil:
+				err = chain.AddClosed(hash)
+			case !evidence.IsHash(hash) || len(hidden) == interaction.MaxReceipts:
+				err = refusal.New("evidence_malformed", "what stands for a closed receipt is no SHA-256, or there are too many")
+			default:
+				hidden = append(hidden, hash)
+			}
+			if err != nil {
+				return j, err
+			}
+			j.After++
+			continue
 		}
 		if t == nil {
 			c, err := evidence.UnverifiedClaims(interaction.Kind, token)
@@ -212,32 +276,69 @@ func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time, e
 				return j, err
 			}
 			chain = interaction.NewChain(t.opener(now), interaction.Expected{Owner: t.owner()})
-			if c.Chain.SequenceNumber > 1 {
+			for _, hash := range hidden {
+				if err := chain.AddClosed(hash); err != nil {
+					return j, err
+				}
+			}
+			if c.Chain.SequenceNumber > 1 && len(hidden) == 0 {
 				if j, err = t.judgeReceipt(token, c, now); err != nil {
 					return j, err
 				}
 				continue
 			}
 		}
+		if c, err := evidence.UnverifiedClaims(interaction.Kind, token); err == nil && chain.Len() > 0 && c.Owner != t.owner() && each == nil {
+			if lost, err = a.judgeLost(token, c, chain, lost, now); err != nil {
+				return j, err
+			}
+			j.Lost++
+			continue
+		}
 		o, err := chain.Add(token)
 		if err != nil {
 			return j, err
 		}
-		j = JudgedReceipts{Last: o.Claims(), Head: o.Hash(), Chain: true, Closed: chain.Closed()}
-		if each != nil {
+		j.Last, j.Head, j.Number, j.Chain = o.Claims(), o.Hash(), chain.Len(), true
+		if j.Hidden, j.After = j.Hidden+j.After, 0; each != nil {
 			each(j.Head, &j.Last)
 		}
 	}
 	if t == nil {
 		return j, refusal.New("evidence_malformed", "there is no receipt")
 	}
+	j.Closed = j.Chain && chain.Closed()
+	if j.LostVerified = lost != nil; lost != nil {
+		j.Closed = lost.Closed()
+	}
 	return j, nil
+}
+
+// judgeLost verifies a receipt that follows a chain and is of other roots than it: a process with new roots made it of what the one before had left
+// open. It returns the chain of those receipts; nil where their roots are not pinned, so that nothing of them is verified.
+func (a Archive) judgeLost(token string, c interaction.Receipt, before, lost *interaction.Chain, now time.Time) (*interaction.Chain, error) {
+	t, err := a.ofOwner(c.Owner)
+	if err != nil {
+		return nil, nil //nolint:nilerr // they stay unverified
+	}
+	if lost == nil {
+		last := before.Last()
+		if c.Chain.SequenceNumber != before.Len()+1 || c.Chain.PreviousReceiptHash != before.Head() {
+			return nil, refusal.New("chain_broken", "receipt %d is of other roots, and does not follow receipt %d", c.Chain.SequenceNumber, before.Len())
+		}
+		lost = interaction.NewTail(t.opener(now), interaction.Expected{Owner: t.owner(), Session: last.Chain.SessionID, Agent: last.Agent})
+	}
+	if left := c.Outcome == interaction.OutcomeIndeterminate || c.Closing != nil && c.Closing.Reason == interaction.ClosedLost; !left {
+		return nil, refusal.New("roots_not_pinned", "receipt %d is of other roots, and does not say that it was lost", c.Chain.SequenceNumber)
+	}
+	_, err = lost.Add(token)
+	return lost, err
 }
 
 // judgeReceipt verifies a receipt from the middle of a chain.
 func (t *Trust) judgeReceipt(token string, c interaction.Receipt, now time.Time) (j JudgedReceipts, err error) {
 	o, err := t.opener(now)(token, c)
-	return JudgedReceipts{Last: o.Claims(), Head: o.Hash()}, err
+	return JudgedReceipts{Last: o.Claims(), Head: o.Hash(), Number: c.Chain.SequenceNumber}, err
 }
 
 // ofOwner returns the trust whose registry an owner is named by.
@@ -247,5 +348,5 @@ func (a Archive) ofOwner(owner string) (*Trust, error) {
 			return t, nil
 		}
 	}
-	return nil, refusal.New("interaction_owner", "the receipt names the owner %s, whose key registry is not pinned", owner)
+	return nil, refusal.New("roots_not_pinned", "the receipt names the owner %s, whose key registry is not pinned", owner)
 }

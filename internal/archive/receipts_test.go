@@ -49,23 +49,26 @@ func receiptsOf(of map[string]*gatetest.Session) archive.Receipts {
 	}
 }
 
-// TestRecordsWithReceipts exports posts of a session with its receipts, and verifies them elsewhere: each post brings the chain up to what
-// its session receipt names.
+// TestRecordsWithReceipts exports posts of a session with its receipts, and verifies them elsewhere: each post brings the chain up to its own
+// receipt.
 func TestRecordsWithReceipts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
 	w.Clock.Advance(time.Minute)
 	before := w.Post(t)
+	before.ID = "post_before"
 	s := w.session("ses_1")
 	empty := w.post("post_empty", s.Head())
+	s.PostOf(t, empty, nil)
 	s.Call(t, nil)
+	first := w.post("post_1", s.Head("post_ses_1_000005"))
 	s.Call(t, nil)
-	first := w.post("post_1", s.Head("post_ses_1_000004"))
-	s.Post(t, "post_1", []interaction.NamedArtifact{{Name: "requestProof", Hash: evidence.HashToken(first.Artifacts[9].Token)}}, nil)
+	s.PostOf(t, first, nil)
 	for range 700 { // more than are read at once
 		s.Call(t, nil)
 	}
 	second := w.post("post_2", s.Head())
+	s.PostOf(t, second, nil)
 	s.Close(t)
 	w.Clock.Advance(time.Minute)
 	now, from := w.Clock.Now(), receiptsOf(map[string]*gatetest.Session{"ses_1": s})
@@ -74,8 +77,8 @@ func TestRecordsWithReceipts(t *testing.T) {
 	var to bytes.Buffer
 	_, _, err := archive.Export(t.Context(), &to, archive.Archive{w.read()}, list(records...), from)
 	must(t, err)
-	if n := strings.Count(to.String(), "\n{\"receipt\":"); n != 703 {
-		t.Errorf("%d receipts are exported, and 703 are named", n)
+	if n := strings.Count(to.String(), "\n{\"receipt\":"); n != 705 {
+		t.Errorf("%d receipts are exported, and the posts have 705", n)
 	}
 	wantOutcomes(t, to.String(), w.pins(), now, "verified", "verified", "verified", "verified")
 	one := new(bytes.Buffer)
@@ -88,7 +91,7 @@ func TestRecordsWithReceipts(t *testing.T) {
 	lines := strings.SplitAfter(to.String(), "\n")
 	at := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, `{"receipt":`) })
 	without := strings.Join(slices.Delete(slices.Clone(lines), at, at+1), "")
-	wantOutcomes(t, without, w.pins(), now, "verified", "verified", "refused interaction_gap", "refused interaction_gap")
+	wantOutcomes(t, without, w.pins(), now, "verified", "verified", "refused chain_incomplete", "refused chain_incomplete")
 	end := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, `{"end":`) })
 	if _, code := judge(strings.Join(slices.Insert(slices.Clone(lines), end, lines[at]), ""), w.pins(), now); code != "evidence_malformed" {
 		t.Errorf("a receipt that belongs to no record: %q", code)
@@ -111,11 +114,7 @@ func TestARecordWithReceipts(t *testing.T) {
 	// own are the receipts up to that of the post itself.
 	own := func(edit func(*interaction.Receipt)) []string {
 		s.Receipts = slices.Clone(chain)
-		s.Post(t, r.ID, []interaction.NamedArtifact{{Name: "requestProof", Hash: evidence.HashToken(r.Artifacts[9].Token)}}, func(c *interaction.Receipt) {
-			if c.Post.BindingHash = r.BindingHash; edit != nil {
-				edit(c)
-			}
-		})
+		s.PostOf(t, r, edit)
 		all := s.Receipts
 		s.Receipts = chain
 		return all
@@ -137,8 +136,8 @@ func TestARecordWithReceipts(t *testing.T) {
 	}{
 		"all":                           {s.Receipts, r, "", true},
 		"none":                          {nil, r, "", false},
-		"too few":                       {s.Receipts[:2], r, "interaction_head_mismatch", false},
-		"a gap":                         {[]string{s.Receipts[0], s.Receipts[2]}, r, "interaction_gap", false},
+		"too few":                       {s.Receipts[:2], r, "chain_broken", false},
+		"a gap":                         {[]string{s.Receipts[0], s.Receipts[2]}, r, "chain_incomplete", false},
 		"the end of it":                 {s.Receipts[1:], r, "", true},
 		"the post's own too":            {own(nil), r, "", true},
 		"another artifact in its own":   {own(func(c *interaction.Receipt) { c.Post.Artifacts[0].Hash = evidence.HashBytes(nil) }), r, "record_mismatch", false},
@@ -146,9 +145,9 @@ func TestARecordWithReceipts(t *testing.T) {
 		"another binding in its own":    {own(func(c *interaction.Receipt) { c.Post.BindingHash = evidence.HashBytes(nil) }), r, "record_mismatch", false},
 		"the chain has gone on":         {followed(nil), r, "", true},
 		"another artifact, long before": {followed(func(c *interaction.Receipt) { c.Post.Artifacts[0].Hash = evidence.HashBytes(nil) }), r, "record_mismatch", false},
-		"another chain":                 {other.Receipts, r, "interaction_session", false},
-		"an open call that was not":     {s.Receipts, w.post("post_1", s.Head("post_ses_1_000002")), "interaction_open_call", false},
-		"another head":                  {s.Receipts, w.post("post_1", other.Head()), "interaction_head_mismatch", false},
+		"another chain":                 {other.Receipts, r, "chain_broken", false},
+		"an open call that was not":     {s.Receipts, w.post("post_1", s.Head("post_ses_1_000002")), "chain_broken", false},
+		"another head":                  {s.Receipts, w.post("post_1", other.Head()), "chain_broken", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			raw, err := json.Marshal(struct {
@@ -200,11 +199,11 @@ func TestJudgeReceipts(t *testing.T) {
 		"one that goes on":       {s.Receipts[:3], "", true, false, 3},
 		"the first":              {s.Receipts[:1], "", true, false, 1},
 		"one from the middle":    {s.Receipts[2:3], "", false, false, 3},
-		"two from the middle":    {s.Receipts[2:4], "interaction_gap", false, false, 0},
-		"somebody else's":        {theirs.Receipts, "interaction_owner", false, false, 0},
-		"one of somebody else's": {theirs.Receipts[1:], "interaction_owner", false, false, 0},
+		"two from the middle":    {s.Receipts[2:4], "chain_incomplete", false, false, 0},
+		"somebody else's":        {theirs.Receipts, "roots_not_pinned", false, false, 0},
+		"one of somebody else's": {theirs.Receipts[1:], "roots_not_pinned", false, false, 0},
 		"none":                   {nil, "evidence_malformed", false, false, 0},
-		"no token":               {[]string{"eyJ"}, "jws_malformed", false, false, 0},
+		"no token":               {[]string{"eyJ"}, "artifact_malformed", false, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j, err := a.JudgeReceipts(texts(tt.tokens), w.Clock.Now(), nil)

@@ -1,10 +1,17 @@
 package archive
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
+	"strings"
+	"time"
 
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/ledger"
@@ -44,4 +51,168 @@ func checkArtifacts(r ledger.Record, name string) error {
 		}
 	}
 	return nil
+}
+
+// CheckRecord is the name of the check that compares a record with what its artifacts say of its flow, its times and its session's receipts.
+const CheckRecord = "record"
+
+// maxBefore bounds how long before its first signature a post starts: it is many times what reading a body takes by default.
+const maxBefore = time.Hour
+
+// checkRecord refuses a record that its artifacts contradict. They have been verified, by this manifest. now is the time of today.
+func checkRecord(r ledger.Record, manifest string, now time.Time) error {
+	switch {
+	case r.Flow != "post": // no other call has evidence
+		return refusal.New("record_mismatch", "the record has evidence, and its flow is %.40q and not post", r.Flow)
+	case len(r.Keys) > 0: // of a list without artifacts
+		return refusal.New("record_mismatch", "the record names keys beside its artifacts")
+	case r.Manifest != manifest && artifact(r, "deploymentCertificate") != "":
+		return refusal.New("record_mismatch", "the record names another manifest than its deployment certificate")
+	}
+	first, last := signedTimes(r)
+	switch {
+	case first.IsZero():
+	case r.Started.After(first.Add(time.Second + evidence.MaxSkew)):
+		return refusal.New("record_mismatch", "the record starts %s after its first artifact was signed", r.Started.Sub(first).Round(time.Second))
+	case first.Sub(r.Started) > maxBefore:
+		return refusal.New("record_mismatch", "the record starts %s before its first artifact was signed", first.Sub(r.Started).Round(time.Second))
+	case !r.Finished.IsZero() && last.Sub(r.Finished) > evidence.MaxSkew:
+		return refusal.New("record_mismatch", "the record ends %s before its last artifact was signed", last.Sub(r.Finished).Round(time.Second))
+	}
+	if !r.Finished.IsZero() && (r.Finished.Before(r.Started) || r.Finished.After(now.Add(evidence.MaxSkew))) {
+		return refusal.New("record_mismatch", "the record ends before it starts, or in the future")
+	}
+	if artifact(r, "sessionReceipt") == "" {
+		return nil
+	}
+	var want *ledger.Standing
+	if head := named(r); head != nil {
+		want = &ledger.Standing{Number: head.Number, Head: head.HeadHash, Open: head.OpenCalls}
+	}
+	if !reflect.DeepEqual(r.Interactions, want) {
+		return refusal.New("record_mismatch", "the record names other interaction receipts than its session receipt")
+	}
+	return nil
+}
+
+// signedForPost are the artifacts that are signed while the post is under way, by a key that is verified.
+var signedForPost = []string{
+	"originProof", "triggerReceipt", "policyDecision", "grant", "runtimeAttestation", "sessionReceipt", "requestProof", "agentStatement",
+}
+
+// signedTimes returns when the first and the last artifact of a post were signed, by their own word; zero if there is none.
+func signedTimes(r ledger.Record) (first, last time.Time) {
+	for _, a := range r.Artifacts {
+		if !slices.Contains(signedForPost, a.Name) {
+			continue
+		}
+		_, rest, _ := strings.Cut(a.Token, ".")
+		payload, _, _ := strings.Cut(rest, ".")
+		var claims struct {
+			IssuedAt int64 `json:"iat"`
+		}
+		raw, err := base64.RawURLEncoding.DecodeString(payload)
+		if err != nil || json.Unmarshal(raw, &claims) != nil || claims.IssuedAt == 0 {
+			continue
+		}
+		at := time.Unix(claims.IssuedAt, 0)
+		if first.IsZero() || at.Before(first) {
+			first = at
+		}
+		if at.After(last) {
+			last = at
+		}
+	}
+	return first, last
+}
+
+// madePost is what the verified interaction receipt of a post says of the post's record.
+type madePost struct {
+	outcome   string
+	status    int64
+	started   int64 // Unix milliseconds
+	binding   string
+	artifacts string // hash of the hashes of all artifacts
+}
+
+func newMadePost(c *interaction.Receipt) madePost {
+	return madePost{c.Outcome, c.Post.Status, c.Timing.RequestReceived, c.Post.BindingHash, hashArtifacts(c.Post.Artifacts)}
+}
+
+func hashArtifacts(artifacts []interaction.NamedArtifact) string {
+	text := ""
+	for _, a := range artifacts {
+		text += "\n" + a.Name + " " + a.Hash
+	}
+	return evidence.HashBytes([]byte(text))
+}
+
+// states are the states of a record that a receipt's outcome allows. A receipt that was made after a crash says indeterminate, whatever the
+// record has kept.
+var states = map[string][]ledger.State{
+	interaction.OutcomeCompleted:     {ledger.StateForwarded},
+	interaction.OutcomeFailed:        {ledger.StateFailed, ledger.StateRefused},
+	interaction.OutcomeIndeterminate: {ledger.StateForwarded, ledger.StateFailed, ledger.StateIndeterminate, ledger.StateForwarding},
+}
+
+// check refuses a record that the receipt of its post contradicts.
+func (p madePost) check(r ledger.Record) error {
+	var artifacts []interaction.NamedArtifact
+	for _, a := range r.Artifacts {
+		artifacts = append(artifacts, interaction.NamedArtifact{Name: a.Name, Hash: evidence.HashToken(a.Token)})
+	}
+	switch {
+	case r.BindingHash != p.binding || hashArtifacts(artifacts) != p.artifacts:
+		return refusal.New("record_mismatch", "the receipt of the post names another binding or other artifacts than the record")
+	case r.Started.UnixMilli() != p.started:
+		return refusal.New("record_mismatch", "the receipt of the post names another start than the record")
+	case !slices.Contains(states[p.outcome], r.State):
+		return refusal.New("record_mismatch", "the receipt of the post says %s, and the record %.40s", p.outcome, r.State)
+	case p.outcome != interaction.OutcomeIndeterminate && int64(r.Status) != p.status:
+		return refusal.New("record_mismatch", "the receipt of the post names the status %d, and the record %d", p.status, r.Status)
+	}
+	return nil
+}
+
+// unproven returns the members of a record that no signature holds, by their names in JSON. They are the record's own word: the record would
+// verify with other values, or without them. checks are those that the record has passed, and post what its own receipt says; nil without one.
+func unproven(checks []ledger.Check, post *madePost) (names []string) {
+	held := func(name string) bool {
+		return slices.ContainsFunc(checks, func(k ledger.Check) bool { return k.Name == name && k.OK })
+	}
+	trigger, session := held(gate.CheckTrigger), held(gate.CheckSession)
+	outcome := post != nil && post.outcome != interaction.OutcomeIndeterminate
+	for _, f := range []struct {
+		name string
+		held bool
+	}{
+		{"id", post != nil},
+		{"flow", true}, // checkRecord
+		{"state", outcome && post.outcome == interaction.OutcomeCompleted},
+		{"session", session},
+		{"event", trigger},
+		{"rule", false},
+		{"subject", trigger}, {"action", trigger}, {"resource", trigger}, {"method", trigger},
+		{"host", false},
+		{"path", trigger}, {"message", trigger},
+		{"result", false},
+		{"model", false},
+		{"interactions", session},
+		{"contentHash", trigger}, {"bindingHash", trigger},
+		{"capabilityId", held(gate.CheckProof)},
+		{"started", post != nil}, // else only bounded, as finished is
+		{"finished", false},
+		{"manifest", held(gate.CheckDeployment)},
+		{"code", false}, {"step", false}, {"reason", false},
+		{"status", outcome},
+		{"bytesOut", false}, {"bytesIn", false},
+		{"artifacts", post != nil}, // that none is missing, and the two that only the gate can verify
+		{"checks", false}, {"steps", false},
+		{"keys", true}, // checkRecord
+	} {
+		if !f.held {
+			names = append(names, f.name)
+		}
+	}
+	return names
 }

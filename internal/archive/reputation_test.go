@@ -37,14 +37,14 @@ func TestRecordsWithReputation(t *testing.T) {
 	if code := w.verify(w.read(), with(token)); code != "" {
 		t.Errorf("the record is refused: %s", code)
 	}
-	if code := w.verify(w.read(), with(other)); code != "decision_other_reputation" {
+	if code := w.verify(w.read(), with(other)); code != "artifacts_mismatch" {
 		t.Errorf("with another token: %q", code)
 	}
 	if v, err := w.read().Verify(t.Context(), post, nil, w.Clock.Now()); err != nil || v.Whole {
 		t.Errorf("without the token: %+v, %v", v, err)
 	}
 	w.revoke(evidence.RevokedKey, evidence.KeyIDOf(token), time.Hour)
-	if code := w.verify(w.read(), with(token)); code != "key_revoked" {
+	if code := w.verify(w.read(), with(token)); code != "revoked" {
 		t.Errorf("once its key is revoked: %q", code)
 	}
 }

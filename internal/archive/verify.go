@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -21,44 +22,69 @@ const (
 
 // Judged is one record with what its verification comes to.
 type Judged struct {
-	Record  ledger.Record
-	Outcome Outcome
-	Refusal ledger.Check // why it is refused
-	By      *Trust       // what it was judged by
+	Record   ledger.Record
+	Outcome  Outcome
+	Refusal  ledger.Check // why it is refused
+	Unproven []string     // see [Verdict]
+	By       *Trust       // what it was judged by
 }
 
-// Judge verifies each record that has evidence, as of its own time. An error is the last thing that it yields; without one all were read.
-// receipts has the interaction receipts that the records rest on; it may be nil.
-func (a Archive) Judge(ctx context.Context, records iter.Seq2[ledger.Record, error], receipts Receipts, now time.Time) iter.Seq2[Judged, error] {
+// Judge verifies many records, each as of its own time, and all of them against each other.
+type Judge struct {
+	archive Archive
+	seen    *sessions
+}
+
+// NewJudge returns a judge of records. receipts has the interaction receipts that they rest on; it may be nil. now is the time of today.
+func (a Archive) NewJudge(receipts Receipts, now time.Time) *Judge {
+	return &Judge{a, newSessions(receipts, now)}
+}
+
+// Records verifies each record that has evidence. An error is the last thing that it yields; without one all were read.
+func (j *Judge) Records(ctx context.Context, records iter.Seq2[ledger.Record, error]) iter.Seq2[Judged, error] {
 	return func(yield func(Judged, error) bool) {
-		seen := newSessions(receipts, now)
 		for r, err := range records {
 			if err != nil {
 				yield(Judged{}, err)
 				return
 			}
-			if len(r.Artifacts) > 0 && !yield(a.judge(ctx, r, seen), nil) {
+			if len(r.Artifacts) > 0 && !yield(j.judge(ctx, r), nil) {
 				return
 			}
 		}
 	}
 }
 
-func (a Archive) judge(ctx context.Context, r ledger.Record, seen *sessions) Judged {
-	t := a.Of(r)
-	v, err := t.verify(ctx, r, seen)
-	j := Judged{Record: r, Outcome: Refused, Refusal: v.Refused(), By: t}
+// Missing returns the ids of the posts whose receipts were verified and whose records were not there.
+func (j *Judge) Missing() (ids []string) {
+	for _, chain := range j.seen.chains {
+		ids = slices.AppendSeq(ids, maps.Keys(chain.posts))
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func (j *Judge) judge(ctx context.Context, r ledger.Record) Judged {
+	t := j.archive.Of(r)
+	v, err := t.verify(ctx, r, j.seen)
+	out := Judged{Record: r, Outcome: Refused, Refusal: v.Refused(), Unproven: v.Unproven, By: t}
+	if err == nil && out.Refusal.Code == "" {
+		if again := j.seen.first(r); again != nil {
+			out.Refusal, out.Unproven = failed(CheckRecord, again), nil
+			return out
+		}
+	}
 	switch {
 	case err != nil:
-		j.Refusal = failed("trust", err)
+		out.Refusal = failed("trust", err)
 	case v.Whole:
-		j.Outcome = Verified
-	case j.Refusal.Code == "" && r.State == ledger.StateRefused:
-		j.Outcome = Incomplete
-	case j.Refusal.Code == "":
-		j.Refusal = v.Checks[slices.IndexFunc(v.Checks, func(k ledger.Check) bool { return !k.OK })]
+		out.Outcome = Verified
+	case out.Refusal.Code == "" && r.State == ledger.StateRefused:
+		out.Outcome = Incomplete
+	case out.Refusal.Code == "":
+		out.Refusal = v.Checks[slices.IndexFunc(v.Checks, func(k ledger.Check) bool { return !k.OK })]
 	}
-	return j
+	return out
 }
 
 // failed is a check that refuses.

@@ -29,7 +29,7 @@ func For[T any](ctx context.Context, log *zap.Logger, what string, try func() (T
 	var because error
 	for {
 		v, err := try()
-		if err == nil || !pending(err) {
+		if err == nil || !Pending(err) {
 			return v, err
 		}
 		if because == nil {
@@ -46,7 +46,8 @@ func For[T any](ctx context.Context, log *zap.Logger, what string, try func() (T
 	}
 }
 
-func pending(err error) bool {
+// Pending reports whether For would try again after err.
+func Pending(err error) bool {
 	var unavailable *custody.Error
 	switch {
 	case custody.IsUnfit(err):

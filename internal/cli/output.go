@@ -76,6 +76,23 @@ func (p plainWriter) Write(text []byte) (int, error) {
 // Unbroken replaces line ends and tabs in what an agent, or an artifact, says, so that it cannot draw lines or columns of its own.
 func Unbroken(s string) string { return strings.NewReplacer("\n", "?", "\t", "?").Replace(s) }
 
+// Lines returns a writer of lines for a terminal, as [Plain] does. Each Write has to be one line: a value in it cannot
+// draw lines or columns of its own.
+func Lines(w io.Writer) io.Writer { return lineWriter{Plain(w)} }
+
+type lineWriter struct{ w io.Writer }
+
+func (l lineWriter) Write(line []byte) (int, error) {
+	text, end := strings.CutSuffix(string(line), "\n")
+	if text = Unbroken(text); end {
+		text += "\n"
+	}
+	if _, err := io.WriteString(l.w, text); err != nil {
+		return 0, err
+	}
+	return len(line), nil
+}
+
 // Coloured reports whether text for w may have colours: if w is a terminal, and the environment variable NO_COLOR is empty.
 func Coloured(w io.Writer) bool { return os.Getenv("NO_COLOR") == "" && IsTerminal(w) }
 
@@ -103,8 +120,26 @@ func (i indentWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Table returns a writer that draws rows, whose columns end with tabs, in columns of two spaces between. It has to be flushed.
-func Table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
+// Grid draws rows in columns with two spaces between them. It has to be flushed.
+type Grid struct{ *tabwriter.Writer }
+
+// Table returns a grid with a row of heads, if there are any.
+func Table(w io.Writer, heads ...any) Grid {
+	t := Grid{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
+	if len(heads) > 0 {
+		t.Row(heads...)
+	}
+	return t
+}
+
+// Row adds a row. A value cannot draw rows or columns of its own.
+func (t Grid) Row(cells ...any) {
+	row := make([]string, len(cells))
+	for i, cell := range cells {
+		row[i] = Unbroken(fmt.Sprint(cell))
+	}
+	fmt.Fprintln(t, strings.Join(row, "\t"))
+}
 
 // Time returns a time as commands print it.
 func Time(t time.Time) string { return t.UTC().Format(time.RFC3339) }

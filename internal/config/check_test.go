@@ -17,12 +17,12 @@ func TestRetention(t *testing.T) {
 	const def, forever = 90 * 24 * time.Hour, -1
 	for text, want := range map[string]time.Duration{"{}": def, "retention:": def, "retention: 0s": forever, "retention: 48h": 48 * time.Hour} {
 		var c struct {
-			Retention *Duration `yaml:"retention"`
+			Retention *Retention `yaml:"retention"`
 		}
 		if err := yaml.Unmarshal([]byte(text), &c); err != nil {
 			t.Fatal(err)
 		}
-		if got := c.Retention.RetentionOr(def, forever); got != want {
+		if got := c.Retention.Or(def, forever); got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
 	}

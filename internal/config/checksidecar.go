@@ -184,7 +184,7 @@ func (c *Sidecar) addAction(key string, a Action, f *findings) {
 		if a.Credential != nil && a.Credential.Header != "" && !strings.EqualFold(a.Credential.Header, "Authorization") {
 			f.Add(key+".credential.header", "an API that takes part verifies the access token in Authorization")
 		}
-		if _, err := gate.NewClient(gate.ClientOptions{ChallengeURL: a.API.Challenge, VerifyURL: a.API.Verify, HTTP: http.DefaultClient, Now: time.Now}); err != nil {
+		if _, err := gate.NewClient(gate.ClientOptions{ChallengeURL: a.API.Challenge, VerifyURL: a.API.Verify, HTTP: new(http.Client), Now: time.Now}); err != nil {
 			f.Add(key+".api", "%v", err)
 		}
 	default:

@@ -1,6 +1,6 @@
 // Package config holds the configuration of the processes: its types, how it is read and checked, and its reference.
 //
-//	sidecar.go, trigger.go, control.go, reputation.go   the four configuration files; config.go has the parts that they share
+//	sidecar.go, trigger.go, control.go, reputation.go   the four configuration files; config.go has shared parts
 //	load.go      reads a file strictly, and makes its paths absolute
 //	check*.go    check a file and report every finding at once
 //	setup.go     the files beside it: manifest, policy, trust bundle, pinned root keys
@@ -12,35 +12,37 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
 
 // This file has the parts that the configuration files share; the files themselves are in sidecar.go, trigger.go,
-// control.go and reputation.go. Each file is decoded strictly: an unknown key, a duplicate key, a key without a value or a second
-// document is an error with its line. A file never holds a secret, only the path of the file with the secret. Relative
+// control.go and reputation.go. Each file is decoded strictly: an unknown key, a duplicate key, a key without a value or
+// a second document is an error with its line. A file never holds a secret, only the path of the file with the secret. Relative
 // paths start at the configuration file's own folder. The comments of the fields are the configuration reference
 // (docs/configuration.md). A reload takes over the keys with the tag reload; all other keys are bound to the process.
 
-// Agent names the user that the agent runs as. A process that knows this user checks whether the user can reach the
-// process's memory or files. While it can, the process does not start and forwards no post.
+// Agent names the user of the agent. A process that knows this user checks whether the user can reach the process's
+// memory or files. While it can, the process does not start and forwards no post.
 type Agent struct {
-	// UID is the user of an agent that has no user of its own, as an isolated one has, and who runs nothing but agents that mediator run
-	// starts: in the sidecar any other process of this user taints the sessions of agents that are not isolated. Default: the process does not look, and what the manifest says of the agent's reach is only declared.
+	// UID is the user of an agent that is not isolated. Only agents that mediator run starts may run as this user: any
+	// other process of this user taints their sessions. Default: the process does not check what the agent can reach,
+	// so the manifest's statements about it are only declared.
 	UID *uint32 `yaml:"uid"`
-	// GIDs are the agent's groups besides the one with its user's number. Default none: mediator run gives it no others.
+	// GIDs are the agent's groups besides the one with its user's number. Default none: mediator run sets no others.
 	GIDs []uint32 `yaml:"gids"`
 }
 
 // Endpoint is an address on which a process listens, or at which another process answers.
 type Endpoint struct {
-	// Unix is the path of a unix socket. Either this or TCP.
+	// Unix is the path of a unix socket. Either unix or tcp.
 	Unix string `yaml:"unix" is:"path"`
-	// UIDs are the users, besides the mediator's own and root, whose processes may connect to the socket. Default none.
+	// UIDs are users that may connect to the socket, besides the mediator's user and root. Default none.
 	UIDs []uint32 `yaml:"uids"`
-	// TCP is a host:port; it needs a token.
+	// TCP is a host:port. It needs tokenFile.
 	TCP string `yaml:"tcp"`
-	// TokenFile holds the bearer token that a TCP endpoint demands, at least 32 bytes.
+	// TokenFile holds the bearer token of a TCP endpoint, at least 32 bytes.
 	TokenFile string `yaml:"tokenFile" is:"path"`
 
 	// Token is the content of TokenFile.
@@ -49,37 +51,40 @@ type Endpoint struct {
 
 // Postgres names a database.
 type Postgres struct {
-	// DSNFile holds the connection URL or keyword/value string, with its password, as libpq takes them. A server on another machine
-	// needs sslmode=verify-full. What it leaves out comes from libpq's variables, such as PGHOST. Required.
+	// DSNFile holds a libpq connection URL or keyword/value string, with its password. A remote server needs
+	// sslmode=verify-full. Missing values come from libpq's variables, such as PGHOST. Required.
 	DSNFile string `yaml:"dsnFile" is:"path"`
 }
 
 // Custody says where the signing keys are.
 type Custody struct {
-	// Type is memory (keys that are made at each start, live in the process's memory alone and are never written out), vault (keys in
-	// HashiCorp Vault's Transit engine) or pkcs11 (keys in a token, such as a hardware security module). Required.
+	// Type is memory (keys made at each start, never written), vault (HashiCorp Vault's Transit engine) or pkcs11 (a
+	// token, such as a hardware security module). Required.
 	Type string `yaml:"type"`
-	// Vault says where Vault is; only with type: vault.
+	// Vault locates Vault; only with type: vault.
 	Vault *Vault `yaml:"vault"`
-	// PKCS11 names the token; only with type: pkcs11.
+	// PKCS11 names the token; only with type: pkcs11. A private Ed25519 key's label is the key's name, and its id is
+	// the version.
 	PKCS11 *PKCS11 `yaml:"pkcs11"`
 }
 
-// Vault says where Vault is and how this process logs in. Each signing role has a Vault role of its own. In a name or
-// path of auth, {role} stands for the role: trigger_origin_proof, trigger_receipt, runtime_attestation, agent_session,
+// Vault locates Vault and says how this process logs in. Each signing role has a Vault role of its own. In a name or
+// path of auth, {role} is the role: trigger_origin_proof, trigger_receipt, runtime_attestation, agent_session,
 // request_proof, interaction_receipt, policy_decision, action_grant, appraiser, or api_credential for a credential.
 type Vault struct {
 	// Address is https://host:port. Required.
 	Address string `yaml:"address"`
-	// CA is the path of PEM certificates that sign Vault's certificate. Default: the system's.
+	// CA is a PEM file of authorities for Vault's certificate. Default: the system's.
 	CA string `yaml:"ca" is:"path"`
 	// Transit is the mount of the Transit engine. Default transit.
 	Transit string `yaml:"transit"`
 	// Timeout bounds each request to Vault. Default 2s.
 	Timeout Duration `yaml:"timeout"`
-	// Keys are the names of all signing keys of the deployment. That a role's token can use none but its own is looked at. Required.
+	// Keys are the names of all signing keys of the deployment. The process checks that a role's token can use only
+	// its own key. Required.
 	Keys []string `yaml:"keys"`
-	// Auth says how to log in.
+	// Auth is the login: exactly one of the following. {role} in its names and paths is the signing role, such as
+	// runtime_attestation.
 	Auth VaultAuth `yaml:"auth"`
 }
 
@@ -89,29 +94,29 @@ type VaultAuth struct {
 	AppRole *AppRole `yaml:"appRole"`
 	// Kubernetes logs in with the pod's service account.
 	Kubernetes *Kubernetes `yaml:"kubernetes"`
-	// TokenFile is the path of a token that somebody else keeps, such as Vault Agent.
+	// TokenFile is a token that another program renews, such as Vault Agent.
 	TokenFile string `yaml:"tokenFile" is:"path"`
 }
 
 // AppRole configures AppRole.
 type AppRole struct {
-	// Mount of the auth method. Default approle.
+	// Mount is the path of the auth method. Default approle.
 	Mount string `yaml:"mount"`
 	// Role is the name of the AppRole, such as mediator-{role}. Required.
 	Role string `yaml:"role"`
 	// RoleIDFile holds the role id. Required.
 	RoleIDFile string `yaml:"roleIDFile" is:"path"`
-	// SecretIDFile holds the secret id, or a response-wrapping token for it. It is read again at each login. Required.
+	// SecretIDFile holds a response-wrapping token for the secret id. It is read again at each login. Required.
 	SecretIDFile string `yaml:"secretIDFile" is:"path"`
-	// Unwrapped says that SecretIDFile holds the secret id itself. Default false: it holds a wrapping token, which is good once.
+	// Unwrapped says that secretIDFile holds the secret id itself. Default false.
 	Unwrapped bool `yaml:"unwrapped"`
 }
 
 // Kubernetes configures the Kubernetes auth method.
 type Kubernetes struct {
-	// Mount of the auth method. Default kubernetes.
+	// Mount is the path of the auth method. Default kubernetes.
 	Mount string `yaml:"mount"`
-	// Role is the name of Vault's role, such as mediator-{role}. Required.
+	// Role is the name of the Vault role, such as mediator-{role}. Required.
 	Role string `yaml:"role"`
 	// TokenFile is the service account's token. Default /var/run/secrets/kubernetes.io/serviceaccount/token.
 	TokenFile string `yaml:"tokenFile" is:"path"`
@@ -126,7 +131,7 @@ type PKCS11 struct {
 	Token string `yaml:"token"`
 	// PINFile holds the PIN of the token's user. Required.
 	PINFile string `yaml:"pinFile" is:"path"`
-	// Hardware declares that the token is a hardware module, where its slot does not say so. Default false.
+	// Hardware declares a hardware token if its slot does not report one. Default false.
 	Hardware bool `yaml:"hardware"`
 }
 
@@ -134,14 +139,14 @@ type PKCS11 struct {
 type RootKey struct {
 	File `yaml:"-"`
 
-	// Purpose is signer_certificate for the key registry's key and deployment_certificate for the auditor's; {role} in custody.vault.auth
-	// stands for it. Required.
+	// Purpose is signer_certificate for the key registry's key, and deployment_certificate for the auditor's. It
+	// replaces {role} in custody.vault.auth. Required.
 	Purpose string `yaml:"purpose"`
 	// Key is the name of the key, without a version. Required.
 	Key string `yaml:"key"`
-	// Version is the one that is pinned: what another version signs is refused by everyone. Default 1.
+	// Version is the pinned one. Signatures of other versions are refused everywhere. Default 1.
 	Version int `yaml:"version"`
-	// Custody says where the key is; its type is vault or pkcs11. Required.
+	// Custody is where the key is, of type vault or pkcs11. Required.
 	Custody Custody `yaml:"custody"`
 }
 
@@ -149,21 +154,21 @@ type RootKey struct {
 type SigningKey struct {
 	// Key is the name of the key, without a version. Required.
 	Key string `yaml:"key"`
-	// Issuer is the iss of what it signs. Required.
+	// Issuer is the iss of its signatures. Required.
 	Issuer string `yaml:"issuer"`
-	// Lifetime is exp - iat of what it signs. Default 60s.
+	// Lifetime is exp - iat of its signatures. Default 60s.
 	Lifetime Duration `yaml:"lifetime"`
 }
 
 // Trust names the keys and the bundle that a process trusts.
 type Trust struct {
-	// Registry is the path of the pinned public key (JWK) of the key registry, which signs custody certificates. Required.
+	// Registry is the pinned public key (JWK) of the key registry, which signs custody certificates. Required.
 	Registry string `yaml:"registry" is:"path"`
-	// Auditor is the path of the pinned public key (JWK) of the deployment auditor. Required.
+	// Auditor is the pinned public key (JWK) of the deployment auditor. Required.
 	Auditor string `yaml:"auditor" is:"path"`
-	// Bundle is the path of the trust bundle, as mediator keys certify writes it; it is read again when it changes. Required.
+	// Bundle is the trust bundle that mediator keys certify writes. It is read again when it changes. Required.
 	Bundle string `yaml:"bundle" is:"path"`
-	// ClockSkew is the clock difference that is tolerated, at most 1m. Default 2s.
+	// ClockSkew is the tolerated difference of clocks, at most 1m. Default 2s.
 	ClockSkew Duration `yaml:"clockSkew"`
 }
 
@@ -177,45 +182,62 @@ type Log struct {
 // it does not need, writes no core dump, cannot be debugged by its own user, and gets no privileges by executing a
 // program.
 type Confine struct {
-	// Landlock holds the process to the folders of the files that this configuration names, and to its TCP ports: best_effort (as far as the
-	// kernel can; the log and mediator doctor say how far), required (Linux 6.12 with Landlock, or the process does not start) or off.
-	// Default best_effort.
+	// Landlock restricts the process to the configured files' folders and TCP ports: best_effort (the part that the
+	// kernel supports; see mediator doctor), required (fails without Landlock of Linux 6.12) or off. Default
+	// best_effort.
 	Landlock string `yaml:"landlock"`
-	// Seccomp holds the process to the system calls of a program that starts no other: required or off. Default required.
+	// Seccomp blocks the system calls that the process does not need, such as those that start programs: required or
+	// off. Default required.
 	Seccomp string `yaml:"seccomp"`
-	// Read are more files and folders that may be read, such as the settings of a PKCS #11 module. Default none.
+	// Read are further readable files and folders, such as the settings of a PKCS #11 module. Default none.
 	Read []string `yaml:"read" is:"path"`
-	// Write are more files and folders that may be written as well, such as the store of a token in software. Default none.
+	// Write are further writable files and folders, such as the store of a software token. Default none.
 	Write []string `yaml:"write" is:"path"`
-	// Connect are more TCP ports to which it may connect, such as that of a token on the network. Default none.
+	// Connect are further TCP ports to connect to, such as that of a network token. Default none.
 	Connect []uint16 `yaml:"connect"`
-	// AnyPort lets it connect to every TCP port, so that a reload takes rules for ports that nobody knew of at the start. Landlock does not
-	// hold a process that is taken over to the ports of its rules then, and mediator doctor says so. Default false.
+	// AnyPort allows connections to every TCP port, so that a reload can add rules for new ports. Landlock then no
+	// longer restricts an attacker to the ports of the rules; mediator doctor reports this. Default false.
 	AnyPort bool `yaml:"anyPort"`
 }
 
-// Duration is a time.Duration in the form 15s.
+// Duration is a time.Duration in the form 15s. Zero means that the file does not set it.
 type Duration time.Duration
 
-// UnmarshalText reads a duration such as 15s.
+// UnmarshalText reads a duration such as 15s. It refuses 0s, which the default would replace unseen.
 func (d *Duration) UnmarshalText(text []byte) error {
 	parsed, err := time.ParseDuration(string(text))
 	if err != nil || parsed < 0 {
 		return fmt.Errorf("must be a duration such as 15s, not %.40q", text)
 	}
+	if parsed == 0 {
+		return errors.New("must be above 0s; leave it out for the default")
+	}
 	*d = Duration(parsed)
 	return nil
 }
 
-// RetentionOr returns how long something is kept: def if nothing is set, and forever if 0s is.
-func (d *Duration) RetentionOr(def, forever time.Duration) time.Duration {
+// Retention is a period in the form 48h; 0s is for ever.
+type Retention time.Duration
+
+// UnmarshalText reads a retention such as 48h, or 0s.
+func (r *Retention) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	if err != nil || parsed < 0 {
+		return fmt.Errorf("must be a duration such as 48h, or 0s for ever, not %.40q", text)
+	}
+	*r = Retention(parsed)
+	return nil
+}
+
+// Or returns how long something is kept: def if nothing is set, and forever if 0s is.
+func (r *Retention) Or(def, forever time.Duration) time.Duration {
 	switch {
-	case d == nil:
+	case r == nil:
 		return def
-	case *d == 0:
+	case *r == 0:
 		return forever
 	}
-	return time.Duration(*d)
+	return time.Duration(*r)
 }
 
 // Or returns d, or def if d is zero.

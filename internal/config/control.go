@@ -6,25 +6,25 @@ import "github.com/actionproof/mediator/policy/decide"
 type Control struct {
 	File `yaml:"-"`
 
-	// Internal is where sidecars reach it, out of the agent's reach. Required.
+	// Internal is the endpoint for sidecars, out of the agent's reach. Required.
 	Internal Endpoint `yaml:"internal"`
-	// Custody says where its two signing keys are.
+	// Custody holds the two signing keys. Required.
 	Custody Custody `yaml:"custody"`
-	// Keys names the two signing roles.
+	// Keys are the two signing keys. Required.
 	Keys ControlKeys `yaml:"keys"`
-	// Agent is the user that the agent runs as.
+	// Agent is the agent's user.
 	Agent Agent `yaml:"agent"`
-	// Audience is the aud of what it signs: the APIs that verify it. Required.
+	// Audience is the aud of its signatures: the APIs that verify them. Required.
 	Audience string `yaml:"audience"`
-	// Trust pins the two root keys and names the trust bundle.
+	// Trust pins the root keys. Required.
 	Trust Trust `yaml:"trust"`
 	// Manifest is the path of the strict deployment manifest. Required.
 	Manifest string `yaml:"manifest" is:"path" reload:"yes"`
-	// Policy is the path of the policy file with its CEL rules. Required.
+	// Policy is the path of the policy file with the CEL rules. Required.
 	Policy string `yaml:"policy" is:"path" reload:"yes"`
-	// Confine says what the process keeps for itself once it serves.
+	// Confine restricts the process before it listens.
 	Confine Confine `yaml:"confine"`
-	// Log configures the log on standard error.
+	// Log is on standard error.
 	Log Log `yaml:"log"`
 
 	// Rules are the rules of Policy.
@@ -33,8 +33,8 @@ type Control struct {
 
 // ControlKeys are the control plane's two roles.
 type ControlKeys struct {
-	// Decision is the policy engine, which signs policy decisions.
+	// Decision is the policy engine's key, for policy decisions. Required.
 	Decision SigningKey `yaml:"decision"`
-	// Grant is the authorization service, which signs action grants.
+	// Grant is the authorization service's key, for action grants. Required.
 	Grant SigningKey `yaml:"grant"`
 }

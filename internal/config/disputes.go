@@ -10,36 +10,36 @@ import (
 
 // Disputes offers signals, which agents publish, and disputes between agents.
 type Disputes struct {
-	// Windows are how long signals can be disputed. A signal keeps the window that it was published with.
+	// Windows are the times in which signals can be disputed. A signal keeps the window of its publication.
 	Windows Windows `yaml:"windows"`
-	// Deadline is how long a dispute waits for its resolution; then it ends inconclusive. Default 72h.
+	// Deadline ends an unresolved dispute as inconclusive. Default 72h.
 	Deadline Duration `yaml:"deadline"`
-	// Arbiter is the path of the public key (JWK) that resolves disputes of type general. Its private key stays offline, and belongs to no agent's
-	// owner. Default: nobody resolves them, so they end inconclusive at their deadline.
+	// Arbiter is the public key (JWK) that resolves disputes of type general. Its private key stays offline and
+	// belongs to no agent's owner. Default: such disputes end inconclusive at their deadline.
 	Arbiter string `yaml:"arbiter" is:"path"`
-	// OpenSignals is how many signals of each agent can be within their windows; further ones are refused (dispute_full). All agents of one owner
-	// can have a hundred times as many, and so can all agents without an owner together. At most and by default 64.
+	// OpenSignals bounds the signals of one agent that are open to dispute (too_many_open). All agents of one owner
+	// have a hundred times as many, and so have all agents without an owner. Default and maximum 64.
 	OpenSignals int64 `yaml:"openSignals"`
-	// OpenDisputes is how many disputes of each challenger can wait for their resolution, likewise. Default 20.
+	// OpenDisputes bounds the unresolved disputes of one challenger in the same way. Default 20.
 	OpenDisputes int64 `yaml:"openDisputes"`
 
 	// ArbiterRoot is what Arbiter holds; nil without it.
 	ArbiterRoot *evidence.Root `yaml:"-" of:"arbiter"`
 }
 
-// Windows are how long signals can be disputed, by their horizon.
+// Windows are the times in which signals can be disputed, by horizon.
 type Windows struct {
-	// Short is for signals of the horizon short. Default 24h.
+	// Short is for signals of horizon short. Default 24h.
 	Short Duration `yaml:"short"`
-	// Long is for signals of the horizon long. Default 72h.
+	// Long is for signals of horizon long. Default 72h.
 	Long Duration `yaml:"long"`
 }
 
-// BelievedStatements say which statements of an owner's agents are believed: signals and disputes that the sidecars sign for them.
+// BelievedStatements selects the accepted statements of an owner's agents: signals and disputes that sidecars sign.
 type BelievedStatements struct {
-	// Issuers are those of the sidecars' keys.agentStatement. Required.
+	// Issuers of the sidecars' keys.agentStatement. Required.
 	Issuers []string `yaml:"issuers"`
-	// Audiences are those of the sidecars. Required.
+	// Audiences of the sidecars. Required.
 	Audiences []string `yaml:"audiences"`
 	// Keys are the names of the sidecars' keys, without a version. Required.
 	Keys []string `yaml:"keys"`
@@ -52,7 +52,7 @@ func (d *Disputes) Rules() dispute.Rules {
 	}
 }
 
-// maxWait bounds windows and deadlines: what is provisional for longer is of use to nobody.
+// maxWait bounds windows and deadlines.
 const maxWait = 90 * 24 * time.Hour
 
 // check adds the mistakes in the disputes to f, and reads the arbiter's key.

@@ -8,10 +8,10 @@ import (
 
 // Generate says what a rule offers to agents that ask the mediator for a model's answer.
 type Generate struct {
-	// Models are the names of the models that an agent may ask for; no other rule offers one of them. The first model of the first rule is the
+	// Models are the names of the models on offer; no other rule offers them. The first model of the first rule is the
 	// default. Required.
 	Models []string `yaml:"models"`
-	// MaxTokens is the most tokens that an agent may ask for, and what it gets if it does not say. Default 1024.
+	// MaxTokens is the largest number of tokens that an agent may request, and the default. Default 1024.
 	MaxTokens int `yaml:"maxTokens"`
 }
 

@@ -10,8 +10,8 @@ import (
 // Node says where the node is that appraises this sidecar's receipts.
 type Node struct {
 	Endpoint `yaml:",inline"`
-	// Audience is the name of the node, as its configuration has it: what the sidecar signs of an agent that calls the node is meant for
-	// that node alone. Required.
+	// Audience is the audience of the node's own configuration. Tokens about a calling agent are valid for that node
+	// alone. Required.
 	Audience string `yaml:"audience"`
 }
 
@@ -36,7 +36,8 @@ func (c *Sidecar) checkNode(f *findings) {
 	}
 }
 
-// checkNodeRules checks the rules for the mediator's own name: the node is where they lead, and it takes who calls from the sidecar alone.
+// checkNodeRules checks the rules for the mediator's own name, whose calls go to the node. The node believes the sidecar
+// alone about the caller.
 func (c *Sidecar) checkNodeRules(f *findings) {
 	check := func(key, host string, credential *Credential) bool {
 		if host != proxy.InternalHost {

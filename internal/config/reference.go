@@ -125,7 +125,7 @@ func Schema(name string) (map[string]any, error) {
 			return s, nil
 		}
 	}
-	return nil, fmt.Errorf("%q is none of serve, trigger, control, reputation, root", name)
+	return nil, fmt.Errorf("%q is not serve, trigger, control, reputation or root", name)
 }
 
 func schema(t reflect.Type, options map[string][]optionDoc) map[string]any {

@@ -7,7 +7,11 @@ import (
 	"io"
 	"os"
 	"reflect"
+	"regexp"
+	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v4"
 )
 
 var update = flag.Bool("update", false, "write the page that the test compares with")
@@ -33,6 +37,38 @@ func TestDocsConfiguration(t *testing.T) {
 	}
 }
 
+// shared are the blocks that several keys have, with an example of each.
+var shared = []struct {
+	title   string
+	block   reflect.Type
+	example string
+}{
+	{"Agent", reflect.TypeFor[Agent](), "agent: {uid: 2000}"},
+	{"Audience key", reflect.TypeFor[AudienceKey](),
+		"origin: {key: origin-proof-key, issuer: mediator-source-verifier, audience: mediator-trigger}"},
+	{"Confine", reflect.TypeFor[Confine](), "confine: {landlock: required, connect: [5696]}"},
+	{"Credential", reflect.TypeFor[Credential](), `credential: {prefix: "Bearer ", file: secrets/github-token}`},
+	{"Custody", reflect.TypeFor[Custody](), `custody:
+  type: vault
+  vault:
+    address: https://vault.internal:8200
+    keys: [runtime-key, session-key, request-proof-key]
+    auth: {kubernetes: {role: "mediator-{role}"}}`},
+	{"Endpoint", reflect.TypeFor[Endpoint](), "internal: {unix: /run/mediator/trigger.sock, uids: [1001]}"},
+	{"Log", reflect.TypeFor[Log](), "log: {level: debug}"},
+	{"Match", reflect.TypeFor[Match](),
+		`match: {url: "https://api.github.com/repos/{owner}/{repo}/issues", methods: [POST]}`},
+	{"Postgres", reflect.TypeFor[Postgres](), "postgres: {dsnFile: secrets/postgres}"},
+	{"Rate", reflect.TypeFor[Rate](), "session: {perSecond: 20, burst: 60}"},
+	{"Signing key", reflect.TypeFor[SigningKey](), "runtime: {key: runtime-key, issuer: mediator-runtime, lifetime: 30s}"},
+	{"Trust", reflect.TypeFor[Trust](), `trust:
+  registry: /etc/mediator/trust/registry.jwk
+  auditor: /etc/mediator/trust/auditor.jwk
+  bundle: /etc/mediator/trust/trust.json`},
+	{"Webhook", reflect.TypeFor[Webhook](), "standardWebhooks: {secretFiles: [secrets/billing]}"},
+	{"XRay server", reflect.TypeFor[XRayServer](), "govern: {url: https://xray.internal/mcp, tokenFile: secrets/xray}"},
+}
+
 // writeReference writes docs/configuration.md.
 func writeReference(w io.Writer) error {
 	options, err := configDocs()
@@ -41,22 +77,51 @@ func writeReference(w io.Writer) error {
 	}
 	fmt.Fprint(w, `# Configuration
 
-Made from the configuration types by `+"`make docs`"+`; do not edit it by hand. The files are YAML, read strictly: an unknown key, a key
-twice, a key without a value or a second document is an error with its line. `+"`mediator config check FILE`"+` reads a file as the process would;
-`+"`mediator config schema serve|trigger|control|reputation|root`"+` prints a JSON Schema for editors. Relative paths are taken from the file's own folder.
-Durations are written like 15s. What is *reloadable* can change while the process runs ([operations/reload.md](operations/reload.md)); all
-else needs a restart. Complete examples are in [configs](../configs).
+Made from the configuration types by `+"`make docs`"+`; do not edit it by hand.
+
+- Files are YAML and read strictly. An unknown key, a duplicate key, a key without a value or a second document is an
+  error with its line.
+- `+"`mediator config check FILE`"+` checks a file as the process would.
+- `+"`mediator config schema serve|trigger|control|reputation|root`"+` prints a JSON Schema for editors.
+- Relative paths start at the file's own folder. Durations are written like 15s.
+- A [reload](operations/reload.md) takes over *reloadable* keys. All other keys need a restart.
+- [configs](../configs) has complete examples.
 `)
 	for _, root := range FileKinds {
-		fmt.Fprintf(w, "\n## %s\n", root.Title)
+		fmt.Fprintf(w, "\n## %s\n\n", root.Title)
 		writeOptions(w, root.Type, "", options)
+	}
+	fmt.Fprint(w, "\n## Shared blocks\n")
+	for _, s := range shared {
+		if err := isExample(s.block, s.example); err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "\n### %s\n\n```yaml\n%s\n```\n\n", s.title, s.example)
+		writeOptions(w, s.block, "", options)
 	}
 	return nil
 }
 
-// writeOptions lists the keys of a type and, indented, those of the types below it.
+// isExample reads a key with a block as strictly as a process would.
+func isExample(block reflect.Type, example string) error {
+	file := reflect.New(reflect.MapOf(reflect.TypeFor[string](), block))
+	if err := yaml.Load([]byte(example), file.Interface(), yaml.WithKnownFields()); err != nil {
+		return fmt.Errorf("the example of %s: %w", block.Name(), err)
+	}
+	return nil
+}
+
+// writeOptions lists the keys of a type and, indented, the keys below them. It links to a shared block instead.
 func writeOptions(w io.Writer, t reflect.Type, indent string, options map[string][]optionDoc) {
+	for i := range t.NumField() {
+		if f := t.Field(i); strings.HasSuffix(f.Tag.Get("yaml"), ",inline") {
+			fmt.Fprintf(w, "%s- The keys of %s.\n", indent, linkTo(f.Type))
+		}
+	}
 	for _, f := range KeysOf(t) {
+		if f.owner != t.Name() {
+			continue
+		}
 		comment := ""
 		for _, o := range options[f.owner] {
 			if o.key == f.Name {
@@ -66,13 +131,70 @@ func writeOptions(w io.Writer, t reflect.Type, indent string, options map[string
 		if f.reload {
 			comment += " *Reloadable.*"
 		}
-		fmt.Fprintf(w, "%s- %s\n", indent, comment)
 		below := f.Type
 		for below.Kind() == reflect.Pointer || below.Kind() == reflect.Slice {
 			below = below.Elem()
 		}
-		if below.Kind() == reflect.Struct {
+		if link := linkTo(below); link != "" {
+			comment += " See " + link + "."
+		}
+		writeItem(w, indent, isOrAre.ReplaceAllString(comment, "$1: "))
+		if below.Kind() == reflect.Struct && linkTo(below) == "" {
 			writeOptions(w, below, indent+"  ", options)
+		}
+	}
+}
+
+// writeItem writes an item of a list in lines of at most 120 characters.
+func writeItem(w io.Writer, indent, text string) {
+	line := indent + "-"
+	for _, word := range strings.Fields(text) {
+		if len(line)+1+len(word) > 120 {
+			fmt.Fprintln(w, line)
+			line = indent + " "
+		}
+		line += " " + word
+	}
+	fmt.Fprintln(w, line)
+}
+
+// isOrAre is the verb after a key, for which the page has a colon.
+var isOrAre = regexp.MustCompile("^(`\\w+`) (?:is|are) ")
+
+// linkTo links to the shared block of a type; it is empty for any other type.
+func linkTo(t reflect.Type) string {
+	for _, s := range shared {
+		if s.block == t {
+			return fmt.Sprintf("[%s](#%s)", s.title, strings.ReplaceAll(strings.ToLower(s.title), " ", "-"))
+		}
+	}
+	return ""
+}
+
+// TestSharedBlocks finds a block that several keys have and that is not shown once.
+func TestSharedBlocks(t *testing.T) {
+	uses := make(map[reflect.Type]int)
+	var walk func(reflect.Type)
+	walk = func(at reflect.Type) {
+		for _, f := range KeysOf(at) {
+			below := f.Type
+			for below.Kind() == reflect.Pointer || below.Kind() == reflect.Slice {
+				below = below.Elem()
+			}
+			if below.Kind() != reflect.Struct {
+				continue
+			}
+			if uses[below]++; uses[below] == 1 {
+				walk(below)
+			}
+		}
+	}
+	for _, root := range FileKinds {
+		walk(root.Type)
+	}
+	for block, n := range uses {
+		if n > 1 && linkTo(block) == "" {
+			t.Errorf("%d keys have the block %s: list it in shared, with an example", n, block.Name())
 		}
 	}
 }

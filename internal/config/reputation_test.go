@@ -78,6 +78,7 @@ func TestReputationMistakes(t *testing.T) {
 		"disputes as they are":     {"believedHosts", "verification: {}\ndisputes: {}\nbelievedHosts", ""},
 		"disputes of strangers":    {"believedHosts", "disputes: {}\nbelievedHosts", "line 16, column 11: disputes: needs verification: only registered agents can dispute"},
 		"a window of no time":      {"believedHosts", "verification: {}\ndisputes: {windows: {short: 10ms}}\nbelievedHosts", "line 17, column 29: disputes.windows.short: 10ms is not between 1s and 2160h0m0s"},
+		"a window of zero":         {"believedHosts", "verification: {}\ndisputes: {windows: {short: 0s}}\nbelievedHosts", "line 17, column 29: disputes.windows.short: must be above 0s; leave it out for the default"},
 		"a deadline for ever":      {"believedHosts", "verification: {}\ndisputes: {deadline: 2161h}\nbelievedHosts", "line 17, column 22: disputes.deadline: 2161h0m0s is not between 1s and 2160h0m0s"},
 		"statements of any key":    {"believedHosts", "    statements: {issuers: [s], audiences: [a]}\nbelievedHosts", "line 16, column 17: owners[0].statements.keys: is required: what is left open is not believed"},
 		"an unknown key":           {"audience: mediator-reputation", "audiense: mediator-reputation", "line 8, column 1: audiense: is not known; did you mean audience?"},

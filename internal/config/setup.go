@@ -3,10 +3,8 @@ package config
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -71,27 +69,10 @@ func ReadBundle(path string) (evidence.Bundle, []byte, error) {
 	return b, raw, nil
 }
 
-// HistoryFile returns the path of the history that lies beside a trust bundle.
+// HistoryFile returns the path of the first segment of the history that lies beside a trust bundle.
 func HistoryFile(bundle string) string {
 	ext := filepath.Ext(bundle)
 	return strings.TrimSuffix(bundle, ext) + "-history" + ext
-}
-
-// ReadHistory reads the history beside a trust bundle. Where there is none, nothing was ever replaced.
-func ReadHistory(bundle string) (evidence.History, error) {
-	path := HistoryFile(bundle)
-	raw, err := files.Read(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return evidence.History{}, nil
-	}
-	if err != nil {
-		return evidence.History{}, fmt.Errorf("history of the trust bundle: %w", err)
-	}
-	h, err := evidence.ParseHistory(raw)
-	if err != nil {
-		return h, fmt.Errorf("history %s: %w", path, err)
-	}
-	return h, nil
 }
 
 // ReadRoots reads the two pinned root keys: the registry's, then the auditor's.

@@ -8,26 +8,28 @@ import (
 
 // SidecarKeys are the sidecar's roles.
 type SidecarKeys struct {
-	// Runtime signs runtime attestations.
+	// Runtime signs runtime attestations. Required.
 	Runtime SigningKey `yaml:"runtime"`
-	// Session signs agent session receipts.
+	// Session signs agent session receipts. Required.
 	Session SigningKey `yaml:"session"`
-	// RequestProof signs request proofs.
+	// RequestProof signs request proofs. Required.
 	RequestProof SigningKey `yaml:"requestProof"`
-	// InteractionReceipt signs interaction receipts, which are valid for ten minutes: it has no lifetime. Only with receipts.
+	// InteractionReceipt signs interaction receipts. It takes no lifetime: they are valid for ten minutes. Only with
+	// receipts.
 	InteractionReceipt *SigningKey `yaml:"interactionReceipt"`
-	// AgentStatement signs for the agent what it publishes by http://mediator.internal/v1/signals and /v1/dispute, which only an action lets out.
-	// A statement is valid for ten minutes: the key has no lifetime. Needed by such an action; it needs receipts and reputation.
+	// AgentStatement signs the agent's documents for http://mediator.internal/v1/signals and /v1/dispute. It takes no
+	// lifetime: statements are valid for ten minutes. Actions with those URLs need it, and it needs receipts and
+	// reputation.
 	AgentStatement *SigningKey `yaml:"agentStatement"`
 }
 
 // Receipts configures interaction receipts.
 type Receipts struct {
-	// Subject is the agent that they are about: the subject of every action, at most 256 bytes. Required.
+	// Subject is the agent of the receipts: the subject of every action, at most 256 bytes. Required.
 	Subject string `yaml:"subject"`
 }
 
-// checkKeys checks the keys, and whether receipts can be made wherever a rule asks for one.
+// checkKeys checks the keys, and that receipts can be made for every rule that needs them.
 func (c *Sidecar) checkKeys(f *findings) {
 	keys := []namedKey{{"keys.runtime", c.Keys.Runtime}, {"keys.session", c.Keys.Session}, {"keys.requestProof", c.Keys.RequestProof}}
 	key := c.Keys.InteractionReceipt

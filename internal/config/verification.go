@@ -16,57 +16,58 @@ import (
 
 // Verification offers the verification of agents over MCP, at the path /mcp of both addresses of the node.
 type Verification struct {
-	// Mode is observed, where the node's own record has to support each check, or seed, where the agent's trace alone is accepted and marked as
-	// declared. Default observed.
+	// Mode is observed (the node's own record must support each check) or seed (the agent's trace is accepted and
+	// marked as declared). Default observed.
 	Mode string `yaml:"mode"`
-	// Tasks is the path of a JSON list of tasks, which are given out in turn. Default: the built-in ones.
+	// Tasks is a JSON file with a list of tasks, used in turn. Default: the built-in tasks.
 	Tasks string `yaml:"tasks" is:"path" reload:"yes"`
-	// Hosts are the host names under which agents reach the public address. A request for another name is refused, unless it is for an IP
-	// address or comes through a sidecar. Default none.
+	// Hosts are the names of the public address. Requests for other names are refused, except for IP addresses and
+	// requests through a sidecar. Default none.
 	Hosts []string `yaml:"hosts"`
-	// Servers are the MCP servers that list_mcp_servers names to agents. Default none.
+	// Servers are the MCP servers that list_mcp_servers names. Default none.
 	Servers []ListedServer `yaml:"servers"`
-	// XRay names the servers of the xray bridge, which are asked about an agent. Default: none is asked.
+	// XRay names servers that judge an agent. Default: none.
 	XRay XRay `yaml:"xray"`
 
 	// TaskList is what Tasks holds; empty without Tasks.
 	TaskList []verification.Task `yaml:"-" of:"tasks" reload:"yes"`
 }
 
-// ListedServer is an MCP server that agents are told of.
+// ListedServer is an MCP server that agents can look up.
 type ListedServer struct {
-	// Name is what it is called. Required.
+	// Name of the server. Required.
 	Name string `yaml:"name"`
-	// Role says what it is for, in a few words.
+	// Role is its purpose, in a few words.
 	Role string `yaml:"role"`
 	// URL is its endpoint.
 	URL string `yaml:"url"`
 }
 
-// XRay names three MCP servers. One that does not answer is skipped, and the result of the verification says so.
+// XRay names three MCP servers. A server that does not answer is skipped, and the result of the verification reports
+// this.
 type XRay struct {
 	// Orchestrate has the tool orchestrate-task.
 	Orchestrate *XRayServer `yaml:"orchestrate"`
-	// Govern has the tool govern_proposals. It can reject an agent, and shorten the way of one.
+	// Govern has the tool govern_proposals. It can reject an agent or shorten its verification.
 	Govern *XRayServer `yaml:"govern"`
-	// Enforce has the tool codex-enforcement. It reads the agent's reasoning, and scores it.
+	// Enforce has the tool codex-enforcement. It scores the agent's reasoning.
 	Enforce *XRayServer `yaml:"enforce"`
-	// Timeout bounds each question to a server; at most 5s. Default 5s.
+	// Timeout bounds each request to a server. Default and maximum 5s.
 	Timeout Duration `yaml:"timeout"`
 }
 
 // XRayServer is one server of the xray bridge.
 type XRayServer struct {
-	// URL is its endpoint, https; http only at an address of this machine. Required.
+	// URL is its https endpoint; http only at an address of this machine. Required.
 	URL string `yaml:"url"`
-	// CA is the path of PEM certificates that sign its certificate, besides the system's.
+	// CA is a PEM file of authorities for its certificate, besides the system's.
 	CA string `yaml:"ca" is:"path"`
-	// TokenFile holds a token that it demands.
+	// TokenFile holds its token.
 	TokenFile string `yaml:"tokenFile" is:"path"`
-	// Header has the token as it is, such as X-Api-Key. Default Authorization, as a bearer token.
+	// Header carries the token as it is, such as X-Api-Key. Default Authorization, as a bearer token.
 	Header string `yaml:"header"`
 
-	// RootCAs are those of CA and of the system; nil stands for the system's alone.
+	// RootCAs are the authorities of CA and of the system; nil means the system's alone.
 	RootCAs *x509.CertPool `yaml:"-"`
 	// Token is the content of TokenFile.
 	Token string `yaml:"-" of:"tokenFile"`

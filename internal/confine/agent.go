@@ -77,8 +77,8 @@ func agentSyscalls() error {
 
 // agentFilter makes the filter of agents. A network namespace separates unix, IP and netlink sockets; others, such as
 // those of virtual machines (AF_VSOCK), lead out of it. io_uring makes sockets that no filter sees. Keyrings are
-// inherited from the launcher. A set-user-ID file in a folder of the machine would make whoever executes it the agent's
-// user, which nobody outside may be.
+// inherited from the launcher. A set-user-ID or set-group-ID file in a folder of the machine would give the agent's user
+// or group to everybody who executes it.
 func agentFilter() ([]bpf.Instruction, error) {
 	native, err := arch.GetInfo("")
 	if err != nil {
@@ -90,7 +90,7 @@ func agentFilter() ([]bpf.Instruction, error) {
 	policy := seccomp.Policy{DefaultAction: seccomp.ActionAllow, Syscalls: []seccomp.SyscallGroup{
 		{Names: []string{"io_uring_setup", "io_uring_enter", "io_uring_register", "add_key", "request_key", "keyctl"}, Action: seccomp.ActionErrno},
 		{NamesWithCondtions: []seccomp.NameWithConditions{other("socket"), other("socketpair")}, Action: seccomp.ActionErrno | seccomp.Action(unix.EAFNOSUPPORT)},
-		{NamesWithCondtions: setUserID(native), Action: seccomp.ActionErrno},
+		{NamesWithCondtions: setID(native), Action: seccomp.ActionErrno},
 		{Names: []string{"openat2"}, Action: seccomp.ActionErrno | seccomp.Action(unix.ENOSYS)}, // whose mode no filter sees
 	}}
 	judged, err := policy.Assemble()
@@ -107,15 +107,18 @@ func agentFilter() ([]bpf.Instruction, error) {
 	}, judged...), nil
 }
 
-// setUserID are the calls by which an architecture makes a set-user-ID file.
-func setUserID(native *arch.Info) []seccomp.NameWithConditions {
-	const temporary = unix.O_TMPFILE &^ unix.O_DIRECTORY
+// setID returns the calls by which a program makes a set-user-ID or set-group-ID file.
+func setID(native *arch.Info) []seccomp.NameWithConditions {
+	const (
+		bits      = unix.S_ISUID | unix.S_ISGID // either of them
+		temporary = unix.O_TMPFILE &^ unix.O_DIRECTORY
+	)
 	calls := []seccomp.NameWithConditions{
-		only("chmod", has(1, unix.S_ISUID)), only("fchmod", has(1, unix.S_ISUID)), only("fchmodat", has(2, unix.S_ISUID)), only("fchmodat2", has(2, unix.S_ISUID)),
-		only("creat", has(1, unix.S_ISUID)), only("mknod", has(1, unix.S_ISUID)), only("mknodat", has(2, unix.S_ISUID)),
+		only("chmod", has(1, bits)), only("fchmod", has(1, bits)), only("fchmodat", has(2, bits)), only("fchmodat2", has(2, bits)),
+		only("creat", has(1, bits)), only("mknod", has(1, bits)), only("mknodat", has(2, bits)),
 	}
 	for _, makes := range []uint64{unix.O_CREAT, temporary} { // other flags ignore the mode
-		calls = append(calls, only("open", has(1, makes), has(2, unix.S_ISUID)), only("openat", has(2, makes), has(3, unix.S_ISUID)))
+		calls = append(calls, only("open", has(1, makes), has(2, bits)), only("openat", has(2, makes), has(3, bits)))
 	}
 	return slices.DeleteFunc(calls, func(c seccomp.NameWithConditions) bool {
 		_, known := native.SyscallNames[c.Name]

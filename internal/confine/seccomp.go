@@ -110,7 +110,7 @@ var links = []string{"readlink", "readlinkat", "newfstatat", "stat"}
 // files are the calls that work with files.
 var files = []string{
 	"access", "chmod", "copy_file_range", "faccessat", "faccessat2", "fadvise64", "fallocate", "fchmod", "fchmodat", "fdatasync", "flock", "fstat", "fstatfs", "fsync",
-	"ftruncate", "getcwd", "getdents64", "getxattr", "lgetxattr", "lseek", "lstat", "mkdir", "mkdirat", "msync", "newfstatat", "open", "openat", "pread64", "preadv",
+	"ftruncate", "getcwd", "getdents64", "getxattr", "inotify_add_watch", "inotify_init1", "lgetxattr", "lseek", "lstat", "mkdir", "mkdirat", "msync", "newfstatat", "open", "openat", "pread64", "preadv",
 	"preadv2", "pwrite64", "pwritev", "pwritev2", "readlink", "readlinkat", "rename", "renameat", "renameat2", "rmdir", "sendfile", "splice", "stat", "statfs", "statx",
 	"sync_file_range", "umask", "unlink", "unlinkat", "utimensat",
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/policy/decide"
 	"github.com/actionproof/mediator/signer"
 )
@@ -44,37 +45,30 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := daemon.CheckPlaces(path, daemon.PlaceOf("internal", c.Internal)); err != nil {
-		return err
-	}
-	log, err := daemon.NewLogger(c.Log, "control", stderr)
-	if err != nil {
-		return err
-	}
-	common, err := daemon.New(log, c.Custody)
-	if err != nil {
-		return err
-	}
-	defer common.Keys.Close()
-	p := &process{Process: common, config: c}
-	return p.run(ctx)
+	s := daemon.Start{File: path, Name: "control", Log: c.Log, Custody: c.Custody, Places: []daemon.Place{daemon.PlaceOf("internal", c.Internal)}}
+	return daemon.Run(ctx, s, stderr, func(ctx context.Context, p *daemon.Process) error {
+		return (&process{Process: p, config: c}).run(ctx)
+	})
 }
 
 // run makes the parts of the process and serves until ctx ends.
 func (p *process) run(ctx context.Context) (err error) {
 	c := p.config
-	if p.decision, err = daemon.NewIssuer(ctx, p.Process, evidence.PolicyDecisionKind, c.Keys.Decision, c.Audience); err != nil {
+	if p.decision, err = daemon.NewIssuer(p.Process, evidence.PolicyDecisionKind, c.Keys.Decision, c.Audience); err != nil {
 		return err
 	}
-	if p.grant, err = daemon.NewIssuer(ctx, p.Process, evidence.ActionGrantKind, c.Keys.Grant, c.Audience); err != nil {
+	if p.grant, err = daemon.NewIssuer(p.Process, evidence.ActionGrantKind, c.Keys.Grant, c.Audience); err != nil {
 		return err
 	}
 	o := Observer(c, p.Roles)
-	if err := o.CheckStart(ctx); err != nil {
+	p.Observer.Store(o)
+	if err := p.CheckFiles(c.Trust, c.Manifest, p.checkManifest); err != nil {
 		return err
 	}
-	p.Observer.Store(o)
 	if err := p.Confine(Resources(c, o), c.Confine); err != nil {
+		return err
+	}
+	if err := p.OpenKeys(ctx); err != nil {
 		return err
 	}
 	l, err := daemon.Listen(c.Internal, p.Log)
@@ -96,25 +90,24 @@ func (p *process) run(ctx context.Context) (err error) {
 // start waits for the manifest and the trust bundle. Then it puts the first ruling in force, and the service answers.
 func (p *process) start(ctx context.Context, group *errgroup.Group, service *daemon.LateHandler) error {
 	c := p.config
-	_, strict, err := p.WaitForManifest(ctx, c.Manifest)
+	m, strict, err := p.WaitForManifest(ctx, c.Manifest)
 	if err != nil {
 		return err
 	}
-	if err := cmp.Or(strict.Pins(c.Rules.Hash()), p.CheckAllowed(strict, c.Audience)); err != nil {
+	if err := p.checkManifest(m, strict); err != nil {
 		return fmt.Errorf("%s: %w", c.Manifest, err)
 	}
 	if err := p.WaitForRoots(ctx, c.Trust); err != nil {
-		return err
-	}
-	trust, err := p.WaitForTrust(ctx, c.Trust, strict)
-	if err != nil {
 		return err
 	}
 	certified, err := p.WaitForCertificates(ctx, c.Trust)
 	if err != nil {
 		return err
 	}
-	group.Go(func() error { certified.Watch(ctx); return nil })
+	trust, err := p.WaitForTrust(ctx, c.Trust, strict)
+	if err != nil {
+		return err
+	}
 	first, err := p.build(c, trust, p.Observer.Load())
 	if err != nil {
 		return err
@@ -125,8 +118,13 @@ func (p *process) start(ctx context.Context, group *errgroup.Group, service *dae
 	p.Reloader.Start(first.status(), p.reload)
 	service.Set(decide.NewServer(&p.engines))
 	p.Log.Info("ready", zap.String("policyHash", c.Rules.Hash()))
-	p.Trust.Watch(ctx)
+	certified.Watch(ctx)
 	return nil
+}
+
+// checkManifest refuses a manifest that pins other rules, or does not allow what this process signs.
+func (p *process) checkManifest(_ *policy.Manifest, strict *policy.Strict) error {
+	return cmp.Or(strict.Pins(p.config.Rules.Hash()), p.CheckAllowed(strict, p.config.Audience))
 }
 
 // reload reads the files again and puts the result in force as the next ruling. If it fails, nothing has changed.

@@ -13,48 +13,52 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/await"
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/every"
+	"github.com/actionproof/mediator/internal/files"
 )
 
-// certificateSettle is how long the bundle must have certified a new key version before the version signs. By then
-// every verifier has read the trust bundle again. An API with a copy of its own has to fetch it as often
-// (docs/api-owners.md).
+// certificateSettle is how long the bundle must have certified a new key version before the version signs. Verifiers
+// that ask for signatures say which versions they accept. An API cannot say so: it has this long to read the bundle
+// again (docs/api-owners.md).
 const certificateSettle = 2 * time.Second
 
 // CertificateFollower makes the process's roles sign only with key versions that the trust bundle certifies.
 type CertificateFollower struct {
-	path  string
-	roots []evidence.Root
-	roles []Role
-	log   *zap.Logger
-	raw   string // content of the bundle that the roles follow
+	path      string
+	roots     []evidence.Root
+	roles     []Role
+	verifying *TrustFollowers // what this process verifies by; its roles sign with no version that is not known there
+	log       *zap.Logger
 
 	followed atomic.Pointer[followedBundle] // nil until the roles follow one
 }
 
-// followedBundle is the bundle that the roles follow.
+// followedBundle is a trust bundle that was read.
 type followedBundle struct {
 	trust *evidence.Trust
 	hash  string
+	full  float64 // see [evidence.Bundle.Full]
 }
 
 // WaitForCertificates waits for a trust bundle that certifies the key of each role. It has to wait, because at the first
-// start the security team can only certify keys that exist.
+// start the security team can only certify keys that exist. A process that verifies reads its trust afterwards, so that
+// it accepts what it signs from the first post on.
 func (p *Process) WaitForCertificates(ctx context.Context, c config.Trust) (*CertificateFollower, error) {
-	f := &CertificateFollower{path: c.Bundle, roots: p.Roots, roles: p.Roles, log: p.Log}
+	f := &CertificateFollower{path: c.Bundle, roots: p.Roots, roles: p.Roles, verifying: &p.Trust, log: p.Log}
 	p.certificates.Store(f)
 	_, err := WaitFor(ctx, p, "a trust bundle that certifies this process's keys", func() (struct{}, error) {
-		return struct{}{}, f.read(ctx)
+		return struct{}{}, f.follow(ctx)
 	})
 	return f, err
 }
 
-// Watch makes the roles follow the bundle until ctx ends. If a bundle certifies no version of a role's key, the roles
-// keep their versions; verifiers apply the new bundle all the same. Watch logs each error once.
+// Watch makes what the process verifies by, and then its roles, follow the bundle until ctx ends. If a bundle certifies
+// no version of a role's key, the roles keep their versions; verifiers apply the new bundle all the same. Watch logs
+// each error once.
 func (f *CertificateFollower) Watch(ctx context.Context) {
 	said := ""
-	for range every.Tick(ctx, trustPoll) {
-		switch err := f.read(ctx); {
+	for range files.Watch(ctx, f.path, trustPoll) {
+		f.verifying.follow()
+		switch err := f.follow(ctx); {
 		case err == nil:
 			said = ""
 		case err.Error() != said:
@@ -64,27 +68,47 @@ func (f *CertificateFollower) Watch(ctx context.Context) {
 	}
 }
 
-// read reads the bundle file and, if its content is new, makes the roles follow it.
-func (f *CertificateFollower) read(ctx context.Context) error {
-	b, raw, err := config.ReadBundle(f.path)
-	if err != nil || string(raw) == f.raw {
+// follow makes the roles follow the bundle if it is new.
+func (f *CertificateFollower) follow(ctx context.Context) error {
+	next, err := f.read()
+	if err != nil || next == nil {
 		return err
 	}
-	trust, err := evidence.NewTrust(f.roots, b, evidence.SignerPolicy{})
-	if err != nil {
-		return fmt.Errorf("trust bundle %s: %w", f.path, err)
-	}
 	for _, r := range f.roles {
-		if err := certifies(ctx, trust, r); err != nil {
+		if err := certifies(ctx, next.trust, r); err != nil {
 			return err
 		}
 	}
 	for _, r := range f.roles {
-		r.Key.Follow(trust)
+		r.Key.Follow(next.trust)
 	}
-	f.raw = string(raw)
-	f.followed.Store(&followedBundle{trust, evidence.HashBytes(raw)})
+	f.followed.Store(next)
 	return nil
+}
+
+// read returns the bundle by which the process verifies or, if it verifies nothing, that of the file; nil if the roles
+// follow it.
+func (f *CertificateFollower) read() (*followedBundle, error) {
+	last := f.followed.Load()
+	if taken, verifies := f.verifying.taken(); verifies {
+		if taken == nil || last != nil && taken.hash == last.hash {
+			return nil, nil
+		}
+		return taken, nil
+	}
+	b, raw, err := config.ReadBundle(f.path)
+	if err != nil {
+		return nil, err
+	}
+	hash := evidence.HashBytes(raw)
+	if last != nil && hash == last.hash {
+		return nil, nil
+	}
+	trust, err := evidence.NewTrust(f.roots, b, evidence.SignerPolicy{})
+	if err != nil {
+		return nil, fmt.Errorf("trust bundle %s: %w", f.path, err)
+	}
+	return &followedBundle{trust, hash, b.Full()}, nil
 }
 
 // certifies fails unless trust certifies a version of the role's key.

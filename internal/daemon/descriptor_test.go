@@ -43,7 +43,7 @@ func TestDescriptors(t *testing.T) {
 			flags, errFlags := unix.FcntlInt(f.Fd(), unix.F_GETFD, 0)
 			_, errWrite := io.WriteString(f, "x")
 			fmt.Fprintf(w, "%d bytes, %v, close on exec %t", len(body), errors.Join(err, errFlags, errWrite), flags == unix.FD_CLOEXEC)
-		}), Limits{}, time.Second, zap.NewNop())
+		}), Limits{}, time.Minute, zap.NewNop())
 	}()
 	pipe := func() (r, w *os.File) {
 		r, w, err := os.Pipe()
@@ -112,7 +112,7 @@ func TestReloadOverDescriptors(t *testing.T) {
 	go func() {
 		_ = Serve(t.Context(), TakeDescriptors(l), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, mayReload(r))
-		}), Limits{}, time.Second, zap.NewNop())
+		}), Limits{}, time.Minute, zap.NewNop())
 	}()
 	client, base := Client(e)
 	defer client.CloseIdleConnections()

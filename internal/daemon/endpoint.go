@@ -54,24 +54,36 @@ func Listen(e config.Endpoint, log *zap.Logger) (net.Listener, error) {
 	return &peerListener{Listener: l, allowed: append([]uint32{0, uint32(os.Geteuid())}, e.UIDs...), log: flood.Logger(log)}, nil
 }
 
-// removeStaleSocket removes a socket on which no process listens. It never removes the socket of a running process.
+// removeStaleSocket removes a socket on which no process listens, and nothing else.
 func removeStaleSocket(path string) error {
-	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
-		return nil
+	stale, err := isStale(path)
+	if stale && err == nil {
+		err = os.Remove(path)
 	}
-	if listens(path) {
-		return fmt.Errorf("another process listens on %s", path)
-	}
-	return os.Remove(path)
+	return err
 }
 
-// listens reports whether a process listens on a unix socket.
-func listens(path string) bool {
-	c, err := net.DialTimeout("unix", path, time.Second)
-	if err == nil {
-		c.Close()
+// isStale reports whether there is a socket at path that its process has left behind. It fails for anything else there.
+func isStale(path string) (bool, error) {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, err
+	case info.Mode().Type() != os.ModeSocket:
+		return false, fmt.Errorf("%s is there and is no socket: move it away, or name another", path)
 	}
-	return err == nil
+	c, err := net.DialTimeout("unix", path, time.Second)
+	switch {
+	case err == nil:
+		c.Close()
+	case errors.Is(err, unix.ECONNREFUSED):
+		return true, nil
+	case !errors.Is(err, unix.EAGAIN): // which says that as many connections as can wait do so
+		return false, fmt.Errorf("%s is there and cannot be reached (%w): remove it, or name another socket", path, err)
+	}
+	return false, fmt.Errorf("another process listens on %s: end it, or name another socket", path)
 }
 
 // peerListener closes connections from processes whose user is not allowed (SO_PEERCRED).
@@ -206,7 +218,10 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, b Limits, grace 
 	s := &http.Server{
 		Handler: handling(h), ReadHeaderTimeout: cmp.Or(b.Header, 30*time.Second), IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ReadTimeout: b.Request, WriteTimeout: b.Request,
-		ErrorLog:    zap.NewStdLog(log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))),
+		ErrorLog: zap.NewStdLog(log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))),
+		BaseContext: func(net.Listener) context.Context {
+			return context.WithValue(context.Background(), endingKey{}, ctx.Done())
+		},
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 	}
 	done := make(chan error, 1)
@@ -223,6 +238,15 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, b Limits, grace 
 	}
 	<-done
 	return nil
+}
+
+// endingKey is the context key of what ending returns.
+type endingKey struct{}
+
+// ending returns a channel that is closed when the server of a request begins to end. A request that only waits ends then.
+func ending(ctx context.Context) <-chan struct{} {
+	done, _ := ctx.Value(endingKey{}).(<-chan struct{})
+	return done
 }
 
 // EndpointError is the error for a text on a command line that is not an endpoint.

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -57,7 +58,7 @@ func TestStrangersAreNotWaitedFor(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(10 * strangerTimeout))
+		_ = c.SetDeadline(time.Now().Add(3 * time.Minute))
 		if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\n"+body); err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +96,7 @@ func TestSocketsAdmitByUser(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() {
-				done <- Serve(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("in")) }), Limits{}, time.Second, zap.NewNop())
+				done <- Serve(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("in")) }), Limits{}, time.Minute, zap.NewNop())
 			}()
 			cmd := exec.CommandContext(t.Context(), "curl", "-sS", "--unix-socket", path, "http://x/")
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: other, Gid: other}}
@@ -114,12 +115,11 @@ func TestSocketsAdmitByUser(t *testing.T) {
 	}
 }
 
-// TestPublicBounds: a request whose body never comes ends, and lets the next one in.
-func TestPublicBounds(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+// TestPublicBounds: a request whose body never comes ends, and lets the next one in. The time is that of a bubble.
+func TestPublicBounds(t *testing.T) { synctest.Test(t, publicBounds) }
+
+func publicBounds(t *testing.T) {
+	l := &pipeListener{waiting: make(chan net.Conn, 2), closed: make(chan struct{})}
 	ctx, cancel := context.WithCancel(t.Context())
 	done, errs, begun := make(chan error, 1), make(chan error, 2), make(chan struct{}, 2)
 	var inside atomic.Int32
@@ -136,14 +136,10 @@ func TestPublicBounds(t *testing.T) {
 		done <- Serve(ctx, l, read, Limits{Connections: 1, Request: 50 * time.Millisecond}, time.Second, zap.NewNop())
 	}()
 	for i := range 2 { // the second one waits until the first has ended
-		c, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := l.dial("10.0.0.1")
 		defer c.Close()
-		if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf"); err != nil {
-			t.Fatal(err)
-		}
+		go func() { _, _ = io.Copy(io.Discard, c) }()
+		go func() { _, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf") }()
 		if i == 0 {
 			<-begun // until then it says nothing, and would give way
 		}

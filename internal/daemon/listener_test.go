@@ -67,7 +67,7 @@ func publicServer(t *testing.T, limits Limits, over *tls.Config, log *zap.Logger
 		}
 		_, _ = io.WriteString(w, "in")
 	})
-	go func() { done <- Serve(ctx, l, h, limits, 10*time.Second, log) }()
+	go func() { done <- Serve(ctx, l, h, limits, time.Minute, log) }()
 	release = func() { close(held) }
 	t.Cleanup(func() {
 		cancel()
@@ -186,7 +186,9 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 }
 
 // TestSlowRequestsGiveWay: a request that takes longer than requests do gives its place to a new connection.
-func TestSlowRequestsGiveWay(t *testing.T) {
+func TestSlowRequestsGiveWay(t *testing.T) { synctest.Test(t, slowRequestsGiveWay) }
+
+func slowRequestsGiveWay(t *testing.T) {
 	l := newBoundedListener(nil, Limits{Connections: 3, PerAddress: 2, Request: time.Hour}, zap.NewNop())
 	at := func(from string, handling time.Duration) *boundedConn {
 		one, other := net.Pipe()

@@ -20,6 +20,7 @@ var (
 	revocationsUntil = describe("mediator_revocation_list_until_seconds", "When the revocation list ends, after which nothing is believed. Missing if there is no list.")
 	deploymentUntil  = describe("mediator_deployment_certificate_until_seconds", "When the deployment certificate in force ends, after which every post is refused. Missing before there is one.")
 	bundleInfo       = describe("mediator_trust_bundle_info", "1 for the trust bundle in force by which this process signs or verifies.", "use", "sha256")
+	bundleFull       = describe("mediator_trust_bundle_full_ratio", "How full the trust bundle is, from 0 to 1: by its certificates, bytes or revocation list. A full one takes no more.")
 	signingVersion   = describe("mediator_signing_version", "The version of a key that signs now. Missing if none may.", "key", "purpose")
 	signingMade      = describe("mediator_signing_version_created_seconds", "When the custody made the version that signs now. Missing if it does not say.", "key", "purpose")
 	keyVersions      = describe("mediator_key_versions", "How many versions of a key its custody accepts: those that nobody has retired.", "key", "purpose")
@@ -35,7 +36,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 // Describe implements [prometheus.Collector].
 func (s stateCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		certificateUntil, lastCertified, revocationsUntil, deploymentUntil, bundleInfo, signingVersion, signingMade, keyVersions, vaultUntil, vaultReachable, vaultTokenUntil,
+		certificateUntil, lastCertified, revocationsUntil, deploymentUntil, bundleInfo, bundleFull, signingVersion, signingMade, keyVersions, vaultUntil, vaultReachable, vaultTokenUntil,
 	} {
 		ch <- d
 	}
@@ -81,7 +82,7 @@ func (s stateCollector) trust(gauge func(*prometheus.Desc, float64, ...string), 
 	maxAge := time.Duration(0)
 	if verifying != nil {
 		gauge(deploymentUntil, float64(verifying.until.Load()))
-		gauge(bundleInfo, 1, "verify", *verifying.hash.Load())
+		gauge(bundleInfo, 1, "verify", verifying.inForce.Load().hash)
 		maxAge = verifying.Strict.Signers.MaxAge
 	}
 	f := s.p.certificates.Load()
@@ -93,6 +94,7 @@ func (s stateCollector) trust(gauge func(*prometheus.Desc, float64, ...string), 
 		return
 	}
 	gauge(bundleInfo, 1, "sign", signing.hash)
+	gauge(bundleFull, signing.full)
 	trust := signing.trust
 	if verifying != nil {
 		trust = verifying.Verifier.Trust()

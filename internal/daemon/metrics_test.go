@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -79,6 +82,9 @@ func TestMetricsOfTrust(t *testing.T) {
 	for _, use := range []string{"sign", "verify"} {
 		want("mediator_trust_bundle_info "+use, time.Unix(1, 0))
 	}
+	if full := values()["mediator_trust_bundle_full_ratio"]; full <= 0 || full > 0.1 {
+		t.Errorf("the bundle is full to %v", full)
+	}
 }
 
 // TestReadyzSaysWhatItWaitsFor asks a process that has no manifest yet.
@@ -131,5 +137,47 @@ func TestReadyzSaysWhatItWaitsFor(t *testing.T) {
 	cancel()
 	if _, _, err := p.WaitForManifest(ctx, path+".absent"); err == nil {
 		t.Error("it found a manifest that is not there")
+	}
+}
+
+// TestReadyzSaysWhatCallersMeet: a ready process makes its checks when it is asked, once for all who ask together.
+func TestReadyzSaysWhatCallersMeet(t *testing.T) {
+	p, err := daemon.New(zap.NewNop(), config.Custody{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Reloader.Start(daemon.ConfigStatus{}, nil)
+	var asked atomic.Int32
+	var meets atomic.Pointer[refusal.Refusal]
+	meets.Store(refusal.New("deployment_contradicted", "a key can be exported"))
+	mux := p.Mux(func() bool { return true }, func(context.Context) error {
+		asked.Add(1)
+		if err := meets.Load(); err != nil {
+			return err
+		}
+		return nil
+	})
+	readyz := func() *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+		return w
+	}
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() {
+			if w := readyz(); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "a key can be exported (deployment_contradicted)") {
+				t.Errorf("got %d %s", w.Code, w.Body)
+			}
+		})
+	}
+	all.Wait()
+	if n := asked.Load(); n == 100 {
+		t.Errorf("100 callers made the process check %d times", n)
+	}
+	meets.Store(nil)
+	for end := time.Now().Add(time.Minute); readyz().Code != http.StatusOK; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it is mended, and not ready")
+		}
 	}
 }

@@ -12,16 +12,17 @@ import (
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
+	"github.com/actionproof/mediator/look"
 )
 
 // Observer observes what one process can see of its deployment: at its start and on request.
 type Observer struct {
 	Agent      config.Agent
 	Roles      []Role
-	Paths      []observe.Path        // the agent must not change them, nor read secret ones
-	FromConfig []observe.Observation // observations that follow from the configuration
+	Paths      []observe.Path     // the agent must not change them, nor read secret ones
+	FromConfig []look.Observation // observations that follow from the configuration
 	// Extra, if set, makes observations that only one of the processes can make.
-	Extra func(ctx context.Context, maxAge time.Duration) []observe.Observation
+	Extra func(ctx context.Context, maxAge time.Duration) []look.Observation
 }
 
 // lookTimeout bounds the observations that Observe makes.
@@ -30,18 +31,12 @@ const lookTimeout = 2 * time.Second
 // Observe makes each observation once. It observes all keys at the same time: if a custody does not answer, its timeout
 // passes once, and the other observations are made in time. What a custody said of a key at most maxAge ago may be told
 // again, because each look leaves lines in the custody's audit log.
-func (o *Observer) Observe(ctx context.Context, maxAge time.Duration) []observe.Observation {
+func (o *Observer) Observe(ctx context.Context, maxAge time.Duration) []look.Observation {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	var all, ofAgent []observe.Observation
-	if o.Agent.UID != nil {
-		// mediator run gives the agent the group with its user's number.
-		agent := observe.Agent{UID: *o.Agent.UID, GIDs: append(slices.Clone(o.Agent.GIDs), *o.Agent.UID)}
-		// A user whom the deployment does not know may be the agent's for one run.
-		users := []observe.Agent{agent, observe.Anyone()}
-		ofAgent = append(ofAgent, agent.Process(uint32(os.Geteuid())), observe.LookAtFiles(users, o.Paths...))
-	}
-	ofKeys := make([][]observe.Observation, len(o.Roles))
+	var all []look.Observation
+	ofAgent := o.ofAgent()
+	ofKeys := make([][]look.Observation, len(o.Roles))
 	var wait sync.WaitGroup
 	for i, r := range o.Roles {
 		wait.Go(func() { ofKeys[i] = r.Key.Observe(ctx, maxAge) })
@@ -51,18 +46,37 @@ func (o *Observer) Observe(ctx context.Context, maxAge time.Duration) []observe.
 	}
 	wait.Wait()
 	for i, r := range o.Roles {
-		for _, l := range append(slices.Clone(ofAgent), ofKeys[i]...) {
+		for _, l := range ofKeys[i] {
 			all = append(all, l.For(r.Purpose))
 		}
 	}
-	return append(all, o.FromConfig...)
+	return slices.Concat(all, ofAgent, o.FromConfig)
+}
+
+// ofAgent observes which of the process's files the agent can reach, and whether the agent can reach the process.
+func (o *Observer) ofAgent() (all []look.Observation) {
+	if o.Agent.UID == nil {
+		return nil
+	}
+	// mediator run gives the agent the group with its user's number.
+	agent := observe.Agent{UID: *o.Agent.UID, GIDs: append(slices.Clone(o.Agent.GIDs), *o.Agent.UID)}
+	// A user whom the deployment does not know may be the agent's for one run.
+	users := []observe.Agent{agent, observe.Anyone()}
+	process, reached := agent.Process(uint32(os.Geteuid())), observe.LookAtFiles(users, o.Paths...)
+	for _, r := range o.Roles {
+		all = append(all, process.For(r.Purpose), reached.For(r.Purpose))
+	}
+	return all
 }
 
 // CheckStart makes each observation once for a process that is about to start. It refuses the start if one of them
 // contradicts a control.
-func (o *Observer) CheckStart(ctx context.Context) error {
-	for _, l := range o.Observe(ctx, 0) {
-		if l.Result == observe.Contradicts {
+func (o *Observer) CheckStart(ctx context.Context) error { return holds(o.Observe(ctx, 0)) }
+
+// holds refuses a start if an observation contradicts a control.
+func holds(all []look.Observation) error {
+	for _, l := range all {
+		if l.Result == look.Contradicts {
 			return refusal.New("deployment_contradicted", "this process does not start: %s (%s)", l.Seen, l.ID())
 		}
 	}

@@ -1,7 +1,7 @@
 // Package daemon holds what the sidecar, the trigger service, the control plane and the node have in common as processes.
 //
 //	process.go       the parts of each process
-//	start.go         whether it can listen where its configuration says
+//	start.go         how it starts, and whether it can listen where its configuration says
 //	endpoint.go      where other processes reach it, and which users it admits
 //	listener.go      how many connections strangers may hold
 //	tls.go           the TLS certificate of a listener, and how a new one is taken over
@@ -11,11 +11,13 @@
 //	observer.go      what it observes of its own deployment
 //	confinement.go   what it takes from itself before it serves
 //	reload.go        how it takes over a changed configuration
+//	ready.go         what its callers would meet now
 //	metrics.go       what its metrics say of trust, keys and Vault
 //	log.go           its log
 package daemon
 
 import (
+	"context"
 	"net/http"
 	"regexp"
 	"slices"
@@ -35,6 +37,7 @@ import (
 // Process holds the parts of each process, for as long as it runs.
 type Process struct {
 	Log      *zap.Logger
+	LogLater *zap.Logger // its lines may wait
 	Metrics  *prometheus.Registry
 	Reloader *Reloader
 	Keys     keystore.Store
@@ -67,17 +70,18 @@ func New(log *zap.Logger, c config.Custody) (*Process, error) {
 }
 
 // Mux answers what operators ask every process: its public keys, its observations, its confinement, metrics, health,
-// and a reload. ready reports whether the process does its work yet.
-func (p *Process) Mux(ready func() bool) *http.ServeMux {
+// and a reload. ready reports whether the process does its work yet; checks say what its callers would meet then.
+func (p *Process) Mux(ready func() bool, checks ...Check) *http.ServeMux {
+	meets := &probe{checks: append([]Check{p.signs, p.judges}, checks...)}
 	mux := http.NewServeMux()
-	rolesHandler(mux, p.Roles)
+	p.rolesHandler(mux)
 	p.observations(mux)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(p.Metrics, promhttp.HandlerOpts{}))
-	p.Reloader.Handle(mux, func() error {
-		if ready() {
-			return nil
+	p.Reloader.Handle(mux, func(ctx context.Context) error {
+		if !ready() {
+			return p.notReady()
 		}
-		return p.notReady()
+		return meets.ask(ctx)
 	})
 	return mux
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -176,21 +177,28 @@ func mayReload(r *http.Request) bool {
 	return err == nil && (peer.Uid == 0 || peer.Uid == uint32(os.Geteuid()))
 }
 
-// Handle answers POST /v1/reload, for root and the user of this process, and /healthz and /readyz. ready says
-// why the process is not ready.
-func (r *Reloader) Handle(mux *http.ServeMux, ready func() error) {
+// Handle answers POST /v1/reload, for root and the user of this process, /healthz, /startupz (the process has begun its
+// work) and /readyz (its callers would not be refused now). ready says why the process is not ready.
+func (r *Reloader) Handle(mux *http.ServeMux, ready Check) {
 	mux.HandleFunc("POST /v1/reload", func(w http.ResponseWriter, req *http.Request) {
 		if !mayReload(req) {
-			problem.Write(w, refusal.New("reload_forbidden", "who asks is neither the process's own user nor root"))
+			problem.Write(w, refusal.New("reload_refused", "who asks is neither the process's own user nor root"))
 			return
 		}
 		c, err := r.Reload(context.WithoutCancel(req.Context())) // a reload that has begun ends, also if the client goes away
 		wire.Write(w, c, err)
 	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { wire.Write(w, map[string]bool{"healthy": true}, nil) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /startupz", func(w http.ResponseWriter, req *http.Request) {
+		var err error
+		if r.inForce.Load() == nil {
+			err = cmp.Or(ready(req.Context()), error(errStarting))
+		}
+		wire.Write(w, map[string]bool{"started": true}, err)
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, req *http.Request) {
 		c := r.inForce.Load()
-		err := ready()
+		err := ready(req.Context())
 		if err == nil && c == nil {
 			err = errStarting
 		}

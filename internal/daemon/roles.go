@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"slices"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/keystore"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
@@ -58,24 +60,33 @@ type UnreadKey struct {
 	Because string `json:"because"`
 }
 
-// NewIssuer opens the key of a role, makes its signer, and adds the role to the process.
-func NewIssuer[C any](ctx context.Context, p *Process, kind evidence.Kind[C], k config.SigningKey, audience string) (*signer.Issuer[C], error) {
-	key, err := p.AddRole(ctx, kind.Purpose, k)
+// NewIssuer makes the signer of a role and adds the role to the process.
+func NewIssuer[C any](p *Process, kind evidence.Kind[C], k config.SigningKey, audience string) (*signer.Issuer[C], error) {
+	key, err := p.AddRole(kind.Purpose, k)
 	if err != nil {
 		return nil, err
 	}
 	return signer.New(kind, key, signer.Options{Issuer: k.Issuer, Audience: audience, Lifetime: k.Lifetime.Or(time.Minute), Now: time.Now})
 }
 
-// AddRole opens the key of a role and adds the role to the process, for a role that signs more than one kind.
-func (p *Process) AddRole(ctx context.Context, purpose string, k config.SigningKey) (*signer.Rotation, error) {
-	held, err := p.Keys.Key(ctx, purpose, k.Key)
+// AddRole adds a role to the process. Its key signs nothing before OpenKeys.
+func (p *Process) AddRole(purpose string, k config.SigningKey) (*signer.Rotation, error) {
+	held, err := p.Keys.Key(purpose, k.Key)
 	if err != nil {
 		return nil, err
 	}
 	key := signer.NewRotation(held, certificateSettle, time.Now)
 	p.Roles = append(p.Roles, Role{Purpose: purpose, Issuer: k.Issuer, Key: key})
 	return key, nil
+}
+
+// OpenKeys opens the keys of all roles and makes each observation once. It is the last step before the process listens:
+// a login uses up a wrapped secret id, so everything that can refuse the start without a login comes first.
+func (p *Process) OpenKeys(ctx context.Context) error {
+	if err := p.Keys.Open(ctx); err != nil {
+		return err
+	}
+	return p.Observer.Load().CheckStart(ctx)
 }
 
 // documents describes each role. A key that cannot be read does not hide the others.
@@ -106,10 +117,54 @@ func documents(ctx context.Context, roles []Role) []RoleDocument {
 	return out
 }
 
+// RolesState tells two states of a process's roles apart.
+type RolesState struct {
+	State string `json:"state"`
+}
+
+// RolesWait bounds a request that waits for another state, and rolesPoll is how often the process looks for one
+// meanwhile: a custody does not say when it makes a version.
+const RolesWait, rolesPoll = 5 * time.Second, 250 * time.Millisecond
+
+// nextState waits until the roles are in another state than known, until ctx or the process ends, or for RolesWait. It
+// returns the state that they are in then.
+func (p *Process) nextState(ctx context.Context, known string) (RolesState, error) {
+	wait := time.NewTimer(RolesWait)
+	defer wait.Stop()
+	var look <-chan time.Time // nil for keys in memory, which never change
+	if keystore.Changes(p.Keys) {
+		tick := time.NewTicker(rolesPoll)
+		defer tick.Stop()
+		look = tick.C
+	}
+	for {
+		raw, err := json.Marshal(documents(ctx, p.Roles))
+		now := RolesState{evidence.HashBytes(raw)}
+		if err != nil || now.State != known {
+			return now, err
+		}
+		select {
+		case <-look:
+		case <-wait.C:
+			return now, nil
+		case <-ctx.Done():
+			return now, nil
+		case <-ending(ctx):
+			return now, nil
+		}
+	}
+}
+
 // rolesHandler answers with public keys: GET /v1/roles for the key registry, and GET /v1/jwks as a JWK Set (RFC 7517).
-func rolesHandler(mux *http.ServeMux, roles []Role) {
+// GET /v1/roles/state answers once what /v1/roles says is not in the state unlike any more.
+func (p *Process) rolesHandler(mux *http.ServeMux) {
+	roles := p.Roles
 	mux.HandleFunc("GET /v1/roles", func(w http.ResponseWriter, r *http.Request) {
 		wire.Write(w, documents(r.Context(), roles), nil)
+	})
+	mux.HandleFunc("GET /v1/roles/state", func(w http.ResponseWriter, r *http.Request) {
+		now, err := p.nextState(r.Context(), r.URL.Query().Get("unlike"))
+		wire.Write(w, now, err)
 	})
 	mux.HandleFunc("GET /v1/jwks", func(w http.ResponseWriter, r *http.Request) {
 		keys := make([]custody.Key, len(roles))
@@ -127,10 +182,10 @@ func (p *Process) CheckAllowed(strict *policy.Strict, audience string) error {
 	for _, r := range p.Roles {
 		want := strict.Expected(r.Purpose)
 		if !slices.Contains(want.Issuers, r.Issuer) || !slices.Contains(want.Audiences, audience) {
-			return refusal.New("issuer_mismatch", "the manifest does not allow the issuer %s with the audience %s, as which this process signs (%s)", r.Issuer, audience, r.Purpose)
+			return refusal.New("key_purpose", "the manifest does not allow the issuer %s with the audience %s, as which this process signs (%s)", r.Issuer, audience, r.Purpose)
 		}
 		if !slices.ContainsFunc(want.KeyIDs, func(kid string) bool { return evidence.KeyName(kid) == r.Key.Name() }) {
-			return refusal.New("key_not_allowed", "the manifest does not allow the key %s, with which this process signs (%s)", r.Key.Name(), r.Purpose)
+			return refusal.New("not_allowed", "the manifest does not allow the key %s, with which this process signs (%s)", r.Key.Name(), r.Purpose)
 		}
 	}
 	return nil

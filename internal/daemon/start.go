@@ -1,8 +1,10 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -11,6 +13,34 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/refusal"
 )
+
+// Start says with what a process starts.
+type Start struct {
+	File    string // its configuration
+	Name    string // of the process, in its log
+	Places  []Place
+	Log     config.Log
+	Custody config.Custody
+}
+
+// Run makes the parts of a process and runs it until ctx ends. It refuses first what could not listen: see CheckPlaces.
+func Run(ctx context.Context, s Start, stderr io.Writer, run func(context.Context, *Process) error) error {
+	if err := CheckPlaces(s.File, s.Places...); err != nil {
+		return err
+	}
+	log, later, err := NewLoggers(s.Log, s.Name, stderr)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Sync() }()
+	p, err := New(log, s.Custody)
+	if err != nil {
+		return err
+	}
+	defer p.Keys.Close()
+	p.LogLater = later
+	return run(ctx, p)
+}
 
 // Place is an address on which a process listens, with the key of its configuration that names it. One of Address and Unix is set, or
 // none where the key is left out.
@@ -37,10 +67,8 @@ func (p Place) check() error {
 		if _, err := os.Stat(filepath.Dir(p.Unix)); err != nil {
 			return fmt.Errorf("the folder of the socket %s cannot be used (%w): make it, or name another", p.Unix, errors.Unwrap(err))
 		}
-		if listens(p.Unix) {
-			return fmt.Errorf("another process listens on %s: end it, or name another socket", p.Unix)
-		}
-		return nil
+		_, err := isStale(p.Unix)
+		return err
 	}
 	if p.Address == "" {
 		return nil

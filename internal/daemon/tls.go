@@ -8,7 +8,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/files"
 )
 
@@ -52,11 +51,11 @@ func (s *ServerCertificate) put() error {
 	return err
 }
 
-// Watch reads the files again and again until ctx ends. While one of them cannot be read, or the two do not belong together, as in the middle
+// Watch reads the files whenever they may have changed, until ctx ends. While one of them cannot be read, or the two do not belong together, as in the middle
 // of a renewal, the certificate before stays in force; that is logged once.
 func (s *ServerCertificate) Watch(ctx context.Context) {
 	said := ""
-	for range every.Tick(ctx, trustPoll) {
+	for range files.Watch(ctx, s.certificate, trustPoll) {
 		switch err := s.follow(); {
 		case err == nil:
 			said = ""

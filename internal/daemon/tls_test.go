@@ -71,7 +71,7 @@ func TestServerCertificate(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- Serve(ctx, l, http.NotFoundHandler(), PublicLimits, time.Second, zap.NewNop()) }()
+	go func() { ended <- Serve(ctx, l, http.NotFoundHandler(), PublicLimits, time.Minute, zap.NewNop()) }()
 	go s.Watch(ctx)
 	defer func() {
 		cancel()

@@ -14,7 +14,6 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/await"
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/policy"
@@ -39,6 +38,47 @@ func WaitFor[T any](ctx context.Context, p *Process, what string, try func() (T,
 		}
 		return v, err
 	})
+}
+
+// CheckFiles refuses a start that the files there now would end later, after the keys are open. It skips a file that the
+// process would wait for. check judges the manifest; a process that reads none has no manifest and no check.
+func (p *Process) CheckFiles(c config.Trust, manifest string, check func(*policy.Manifest, *policy.Strict) error) error {
+	if err := holds(p.Observer.Load().ofAgent()); err != nil {
+		return err
+	}
+	var strict *policy.Strict
+	if manifest != "" {
+		m, s, err := config.ReadAuditedManifest(manifest)
+		if err == nil {
+			if err := check(m, s); err != nil {
+				return fmt.Errorf("%s: %w", manifest, err)
+			}
+		} else if !await.Pending(err) {
+			return err
+		}
+		strict = s
+	}
+	var err error
+	if p.Roots, err = config.ReadRoots(c.Registry, c.Auditor); err == nil {
+		if strict != nil {
+			_, err = p.ReadTrust(c, strict)
+		} else {
+			err = checkBundle(c.Bundle, p.Roots)
+		}
+	}
+	if err != nil && !await.Pending(err) {
+		return err
+	}
+	return nil
+}
+
+// checkBundle refuses a trust bundle that the roots have not signed.
+func checkBundle(path string, roots []evidence.Root) error {
+	b, _, err := config.ReadBundle(path)
+	if err == nil {
+		_, err = evidence.NewTrust(roots, b, evidence.SignerPolicy{})
+	}
+	return err
 }
 
 // WaitForRoots waits for the pinned root keys. mediator dev makes them once the processes run.
@@ -70,15 +110,16 @@ type TrustFollower struct {
 	roots    []evidence.Root
 	Strict   *policy.Strict
 	Verifier *evidence.Verifier
-	raw      string // content that was read last; after Add only TrustFollowers uses it
+	raw      string // content that was read last; after Add only TrustFollowers.follow uses it
 	deployed atomic.Pointer[string]
-	until    atomic.Int64           // when the deployment certificate ends, in Unix seconds
-	hash     atomic.Pointer[string] // of the bundle in force
+	until    atomic.Int64 // when the deployment certificate ends, in Unix seconds
+	inForce  atomic.Pointer[followedBundle]
 	log      *zap.Logger
 }
 
-// trustPoll is how often the bundle file is read.
-const trustPoll = 250 * time.Millisecond
+// trustPoll is how often a process reads a file that it follows if the kernel reports no change of it. It is less than
+// certificateSettle.
+const trustPoll = time.Second
 
 // WaitForTrust reads the trust of a process whose manifest audits clean. It waits while the bundle does not exist or lacks
 // the certificate of the deployment.
@@ -92,20 +133,20 @@ func (p *Process) WaitForTrust(ctx context.Context, c config.Trust, strict *poli
 // of.
 func (p *Process) ReadTrust(c config.Trust, strict *policy.Strict) (*TrustFollower, error) {
 	s := &TrustFollower{path: c.Bundle, roots: p.Roots, Strict: strict, log: p.Log}
-	trust, b, err := s.read()
+	next, b, err := s.read()
 	if err != nil {
 		return nil, err
 	}
-	s.Verifier, err = evidence.NewVerifier(trust, evidence.VerifierOptions{Now: time.Now, Skew: time.Duration(c.ClockSkew)})
+	s.Verifier, err = evidence.NewVerifier(next.trust, evidence.VerifierOptions{Now: time.Now, Skew: time.Duration(c.ClockSkew)})
 	if err != nil {
 		return nil, err
 	}
-	s.noteHash()
+	s.inForce.Store(next)
 	return s, s.deploy(b)
 }
 
 // read reads the bundle file.
-func (s *TrustFollower) read() (*evidence.Trust, evidence.Bundle, error) {
+func (s *TrustFollower) read() (*followedBundle, evidence.Bundle, error) {
 	b, raw, err := config.ReadBundle(s.path)
 	if err != nil {
 		return nil, b, err
@@ -118,13 +159,7 @@ func (s *TrustFollower) read() (*evidence.Trust, evidence.Bundle, error) {
 	if b.DeploymentCertificate == "" {
 		return nil, b, fmt.Errorf("the deployment: %w", await.ErrPending)
 	}
-	return trust, b, nil
-}
-
-// noteHash keeps the hash of the bundle that was read last: it is in force now.
-func (s *TrustFollower) noteHash() {
-	hash := evidence.HashBytes([]byte(s.raw))
-	s.hash.Store(&hash)
+	return &followedBundle{trust, evidence.HashBytes(raw), b.Full()}, b, nil
 }
 
 // deploy takes over the bundle's deployment certificate if it certifies the manifest in force.
@@ -148,19 +183,23 @@ func (s *TrustFollower) DeploymentCertificate() string { return *s.deployed.Load
 
 // follow takes over a bundle that has changed. If the bundle is not trusted, the old one stays in force and follow logs
 // an error. What the registry signed and revoked counts at once. A deployment certificate of another manifest does not
-// count: it waits for the reload that brings its manifest.
-func (s *TrustFollower) follow() {
-	trust, b, err := s.read()
+// count: it waits for the reload that brings its manifest. A trust that a reload has replaced keeps the certificate of
+// its own manifest, because the bundle no longer has it.
+func (s *TrustFollower) follow(replaced bool) {
+	next, b, err := s.read()
 	if err == nil {
-		err = trust.Succeeds(s.Verifier.Trust())
+		err = next.trust.Succeeds(s.Verifier.Trust())
 	}
 	if err != nil {
 		s.log.Error("the new trust bundle is not taken over", zap.Error(err))
 		return
 	}
-	s.Verifier.SetTrust(trust)
-	s.noteHash()
+	s.Verifier.SetTrust(next.trust)
+	s.inForce.Store(next)
 	s.log.Info("trust bundle taken over", zap.String("path", s.path), zap.String("manifest", s.Strict.ManifestHash))
+	if replaced {
+		return
+	}
 	if err := s.deploy(b); err != nil {
 		s.log.Warn("the deployment certificate is not taken over; a changed manifest and its certificate are taken together, by a reload", zap.Error(err))
 	}
@@ -190,6 +229,21 @@ func (w *TrustFollowers) inForce() *TrustFollower {
 	return w.stores[len(w.stores)-1]
 }
 
+// taken returns the bundle that every trust has taken over, or nil while they differ. verifies is false while there is
+// no trust.
+func (w *TrustFollowers) taken() (b *followedBundle, verifies bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.stores {
+		next := s.inForce.Load()
+		if b != nil && b.hash != next.hash {
+			return nil, true
+		}
+		b = next
+	}
+	return b, len(w.stores) > 0
+}
+
 // Drop stops s from following the bundle.
 func (w *TrustFollowers) Drop(s *TrustFollower) {
 	w.mu.Lock()
@@ -197,17 +251,15 @@ func (w *TrustFollowers) Drop(s *TrustFollower) {
 	w.stores = slices.DeleteFunc(slices.Clone(w.stores), func(o *TrustFollower) bool { return o == s })
 }
 
-// Watch reads the bundle file again and again until ctx ends.
-func (w *TrustFollowers) Watch(ctx context.Context) {
-	for range every.Tick(ctx, trustPoll) {
-		w.mu.Lock()
-		stores := slices.Clone(w.stores)
-		w.mu.Unlock()
-		for _, s := range stores {
-			if raw, _ := files.Read(s.path); string(raw) != s.raw { // a file that cannot be read counts as empty
-				s.follow()
-				s.raw = string(raw) // so that an error is logged once for each content
-			}
+// follow reads the bundle file for each trust.
+func (w *TrustFollowers) follow() {
+	w.mu.Lock()
+	stores := slices.Clone(w.stores)
+	w.mu.Unlock()
+	for i, s := range stores {
+		if raw, _ := files.Read(s.path); string(raw) != s.raw { // a file that cannot be read counts as empty
+			s.follow(i < len(stores)-1)
+			s.raw = string(raw) // so that an error is logged once for each content
 		}
 	}
 }

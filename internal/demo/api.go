@@ -29,7 +29,7 @@ import (
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/sidecar"
-	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/sqlite"
 )
 
 // SeenPost is what a demo API keeps of a post: enough to show what arrived, and for a thief to send it again.
@@ -65,7 +65,7 @@ func ServeAPI(ctx context.Context, dir, listen string, aware bool) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /posts", a.list)
 	if aware {
-		record, err := ledger.Open(ctx, filepath.Join(dir, "state", "api.db"), ledger.Options{Now: time.Now})
+		record, err := sqlite.Open(ctx, filepath.Join(dir, "state", "api.db"), sqlite.Options{Now: time.Now})
 		if err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func ServeAPI(ctx context.Context, dir, listen string, aware bool) error {
 
 // newAPIGate makes everything that an API owner has to add: the pinned roots, the manifest, a secret and a durable
 // ledger.
-func newAPIGate(dir string, record *ledger.Ledger) (*gate.Server, error) {
+func newAPIGate(dir string, record *sqlite.Ledger) (*gate.Server, error) {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	_, strict, err := config.ReadAuditedManifest(in(devstack.ManifestFile))
 	if err != nil {

@@ -67,10 +67,10 @@ type Deployment struct {
 func User() int { return 60578 + os.Getpid()%600 }
 
 // MaxAge is how long the demo's events are good for: long enough for a slow machine, short enough to wait for.
-const MaxAge = 8 * time.Second
+const MaxAge = 20 * time.Second
 
 // patience bounds the wait for what follows soon: a machine that does much else takes long.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // eventually tries until a try succeeds, and reports whether one has in time: what processes do is seen a little later.
 func eventually(ctx context.Context, try func(ctx context.Context) bool) bool {
@@ -175,7 +175,7 @@ func (d *Deployment) scenarios() []scenario {
 			r, err := d.agent(ctx, "http://"+d.Listen, "POST", plain, "--body", body("x"))
 			return r.Outcome(), err
 		}},
-		{"an event that a human asked for", "trigger_human", func(ctx context.Context) (string, error) {
+		{"an event that a human asked for", "human_involved", func(ctx context.Context) (string, error) {
 			event, err := d.Webhook(ctx, "workflow_dispatch", `{"sender":{"login":"alice"}}`)
 			if err != nil {
 				return "", err
@@ -189,11 +189,11 @@ func (d *Deployment) scenarios() []scenario {
 			}
 			return d.OpenSession(ctx, event)
 		}},
-		{"a second post on the same event", "event_budget_spent", func(ctx context.Context) (string, error) {
+		{"a second post on the same event", "event_closed", func(ctx context.Context) (string, error) {
 			r, err := d.byWebhook(ctx, "POST", plain, "--times", "2", "--body", body("five"))
 			return r.Outcome(), err
 		}},
-		{"a second session on the same event", "event_claimed", func(ctx context.Context) (string, error) {
+		{"a second session on the same event", "event_closed", func(ctx context.Context) (string, error) {
 			event, err := d.DeliverRelease(ctx)
 			if err != nil {
 				return "", err
@@ -203,7 +203,7 @@ func (d *Deployment) scenarios() []scenario {
 			}
 			return d.OpenSession(ctx, event)
 		}},
-		{"content altered on the way to the API", "capability_binding_mismatch", func(ctx context.Context) (string, error) {
+		{"content altered on the way to the API", "artifacts_mismatch", func(ctx context.Context) (string, error) {
 			return d.steal(ctx, func(p *SeenPost) { p.Body = json.RawMessage(body("altered")) })
 		}},
 		{"the same request a second time", "replayed", func(ctx context.Context) (string, error) {
@@ -223,7 +223,7 @@ func (d *Deployment) scenarios() []scenario {
 			}
 			return r.Outcome() + ", a post", err
 		}},
-		{"an agent calls a tool that no rule names", "mcp_tool_refused", func(ctx context.Context) (string, error) {
+		{"an agent calls a tool that no rule names", "action_unmatched", func(ctx context.Context) (string, error) {
 			r, err := d.byWebhook(ctx, "POST", tools, "--tool", "get_note,delete_notes")
 			return r.Outcome(), err
 		}},
@@ -245,7 +245,7 @@ func (d *Deployment) scenarios() []scenario {
 			r, err := d.byWebhook(ctx, "POST", plain, "--host", d.Aware(), "--body", body("x"))
 			return r.Outcome(), err
 		}},
-		{"an event that is too old", "event_expired", func(ctx context.Context) (string, error) {
+		{"an event that is too old", "event_closed", func(ctx context.Context) (string, error) {
 			if err := waitFor(ctx, time.Until(d.oldAt.Add(MaxAge+100*time.Millisecond))); err != nil {
 				return "", err
 			}

@@ -70,7 +70,7 @@ func WithDisputes(node, disputes string) string {
 }
 
 // window is how long a signal of the demo can be disputed: long enough on a slow machine for an agent to start and post, short enough to wait for.
-const window = 6 * time.Second
+const window = 20 * time.Second
 
 // dispute has the agents of both owners publish and dispute at the node, and an arbiter decide.
 func (d *Deployment) dispute(content map[string][]byte) error {

@@ -83,7 +83,7 @@ func Start(ctx context.Context, dir string) (_ *Stack, err error) {
 		return nil, err
 	}
 	for _, p := range s.Processes {
-		if err := s.WaitFor(ctx, p, "/readyz"); err != nil {
+		if err := s.WaitFor(ctx, p, "/startupz"); err != nil {
 			return nil, err
 		}
 	}
@@ -206,7 +206,7 @@ func (s *Stack) WriteTrust(ctx context.Context, manifest *policy.Manifest, regis
 	if _, err := r.Certify(ctx, p, keyring.Declaration{}); err != nil {
 		return nil, err
 	}
-	_, err = keyring.PutDeployment(r.Bundle, certificate, manifest) // last: the processes wait for it, and then all the rest is there
+	err = keyring.PutDeployment(r.Bundle, certificate, manifest) // last: the processes wait for it, and then all the rest is there
 	return r, err
 }
 
@@ -239,7 +239,7 @@ func (s *Stack) Reload(ctx context.Context) (daemon.ConfigStatus, error) {
 	if err != nil {
 		return daemon.ConfigStatus{}, err
 	}
-	if _, err := keyring.PutDeployment(s.bundle(), certificate, manifest); err != nil {
+	if err := keyring.PutDeployment(s.bundle(), certificate, manifest); err != nil {
 		return daemon.ConfigStatus{}, err
 	}
 	var now daemon.ConfigStatus
@@ -375,7 +375,7 @@ func (s *Stack) Serve(ctx context.Context) error {
 	}
 	r.Start(daemon.ConfigStatus{}, s.Reload)
 	mux := http.NewServeMux()
-	r.Handle(mux, func() error { return nil })
+	r.Handle(mux, func(context.Context) error { return nil })
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return daemon.Serve(ctx, l, mux, daemon.Limits{}, time.Second, zap.NewNop()) })
 	group.Go(func() error { return s.Wait(ctx) })

@@ -17,7 +17,7 @@ const holdFile = "dev.lock"
 
 // Hold makes this process the only one that runs a stack in dir, until release is called or the process ends, however it ends. It
 // makes the folder and writes nothing else. A second stack would put the roots, the CA and the logs of the first aside, so it is
-// refused: folder_in_use.
+// refused: listen_failed.
 func Hold(dir string) (release func(), err error) {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func Hold(dir string) (release func(), err error) {
 	}
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		err = refusal.New("folder_in_use", "%s runs in %s already: end it first, or give this one a folder of its own with --dir", holder(f), dir)
+		err = refusal.New("listen_failed", "%s runs in %s already: end it first, or give this one a folder of its own with --dir", holder(f), dir)
 	}
 	if err == nil {
 		if err = f.Truncate(0); err == nil {

@@ -17,7 +17,7 @@ func TestHold(t *testing.T) {
 		release, err := devstack.Hold(dir)
 		check.Must(t, err)
 		_, err = devstack.Hold(dir)
-		check.WantCode(t, err, "folder_in_use")
+		check.WantCode(t, err, "listen_failed")
 		if want := fmt.Sprintf("process %d runs in %s already", os.Getpid(), dir); !strings.Contains(err.Error(), want) {
 			t.Errorf("%q does not say %q", err, want)
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/proxy/intercept"
 )
@@ -19,7 +20,14 @@ const maxEarlier = 256
 // setAside moves the public files of the start before into a folder of their own. The keys behind them are gone, and the records of their
 // posts are verified with these files.
 func (s *Stack) setAside(now time.Time) error {
-	names := []string{RegistryFile, AuditorFile, filepath.Base(config.HistoryFile(s.bundle())), BundleFile}
+	names := []string{RegistryFile, AuditorFile}
+	history, err := archive.HistoryFiles(s.bundle())
+	if err != nil {
+		return err
+	}
+	for _, path := range append(history, s.bundle()) {
+		names = append(names, filepath.Base(path))
+	}
 	at := func(name string) string { return filepath.Join(s.Dir, name) }
 	if _, err := os.Stat(at(BundleFile)); err == nil {
 		if err := s.keepEarlier(now, names); err != nil {

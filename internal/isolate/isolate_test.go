@@ -2,6 +2,7 @@ package isolate_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -93,10 +95,11 @@ print(sum(libc.inotify_init() >= 0 for i in range(100)))'`, "32\n", 0},
 			`for f in /tmp/a /var/tmp/b /run/agent/home/c /dev/shm/d; do head -c 3M /dev/zero >$f 2>/dev/null && echo $f; done; true`, "/tmp/a\n/var/tmp/b\n", 0},
 		{"how many empty files it may keep in memory", func(o *isolate.Options) { o.Bounds.TempMiB = 1 },
 			`cd /tmp && touch $(seq 1000) 2>/dev/null; test $(ls | wc -l) -lt 256 && echo bounded`, "bounded\n", 0},
-		{"no files that make others its user", nil, `cd /tmp; cp /bin/true a; chmod u+s a 2>/dev/null || echo refused; chmod 2755 a; /usr/bin/python3 -c 'import os
-for make in (lambda: os.open("b", os.O_CREAT, 0o4755), lambda: os.mknod("c", 0o104755), lambda: os.open(".", os.O_TMPFILE | os.O_RDWR, 0o4755), lambda: os.fchmod(os.open("a", 0), 0o6755)):
-    try: make()
-    except PermissionError: print("refused")'; find . -perm /4000`, "refused\nrefused\nrefused\nrefused\nrefused\n", 0},
+		{"no files that make others its user or group", nil, `cd /tmp; cp /bin/true a; for who in u g; do chmod $who+s a 2>/dev/null || echo refused; done; /usr/bin/python3 -c 'import os
+for mode in 0o4755, 0o2755, 0o6755:
+    for make in (lambda: os.open("b", os.O_CREAT, mode), lambda: os.mknod("c", 0o100000 | mode), lambda: os.open(".", os.O_TMPFILE | os.O_RDWR, mode), lambda: os.fchmod(os.open("a", 0), mode)):
+        try: make()
+        except PermissionError: print("refused")'; find . -perm /6000`, strings.Repeat("refused\n", 2+3*4), 0},
 		{"its end", nil, `exit 3`, "", 3},
 		{"its end by a signal", nil, `kill -TERM $$`, "", 128 + 15},
 		{"its daemons end with it", nil, `(setsid sh -c 'trap "" TERM; echo begun; >/tmp/begun; while :; do sleep 1000; done' &); while [ ! -e /tmp/begun ]; do sleep 0.01; done; exit 4`, "begun\n", 4},
@@ -122,6 +125,119 @@ for make in (lambda: os.open("b", os.O_CREAT, 0o4755), lambda: os.mknod("c", 0o1
 			}
 		})
 	}
+}
+
+// reached is an agent that offers each way in, and says its pid; reaches tries the ways from outside.
+const (
+	reached = `
+import ctypes, os, socket, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+libc.prctl(4, 1, 0, 0, 0) # dumpable
+libc.prctl(0x59616d61, -1, 0, 0, 0) # any process may trace this one (Yama)
+s = socket.socket(socket.AF_UNIX); s.bind("\0" + sys.argv[1]); s.listen()
+m = libc.shmget(int(sys.argv[1]), 4096, 0o1666)
+q = libc.mq_open(b"/" + sys.argv[1].encode(), 0o102, 0o666, None)
+print(os.getpid() if m >= 0 and q >= 0 else "not ready", flush=True)
+time.sleep(1000)`
+	reaches = `
+import ctypes, os, signal, socket, sys
+name, pid = sys.argv[1], int(sys.argv[2])
+libc = ctypes.CDLL(None, use_errno=True)
+def call(name, *args):
+    if getattr(libc, name)(*args) < 0: raise OSError(ctypes.get_errno(), name)
+here = ctypes.create_string_buffer(8)
+class part(ctypes.Structure): _fields_ = [("at", ctypes.c_void_p), ("size", ctypes.c_size_t)]
+local, far = part(ctypes.addressof(here), 8), part(int(open(f"/proc/{os.getpid()}/maps").readline().split("-")[0], 16), 8)
+def memory(name):
+    if getattr(libc, name)(pid, ctypes.byref(local), 1, ctypes.byref(far), 1, 0) < 0 and ctypes.get_errno() == 1: raise PermissionError
+for way, do in {
+    "signal": lambda: os.kill(pid, 0), "ptrace": lambda: call("ptrace", 16, pid, 0, 0),
+    "read memory": lambda: memory("process_vm_readv"), "write memory": lambda: memory("process_vm_writev"),
+    "mem": lambda: os.open(f"/proc/{pid}/mem", os.O_RDWR), "output": lambda: os.readlink(f"/proc/{pid}/fd/1"),
+    "environ": lambda: os.open(f"/proc/{pid}/environ", 0), "root": lambda: os.listdir(f"/proc/{pid}/root"),
+    "namespace": lambda: os.open(f"/proc/{pid}/ns/mnt", 0), "socket": lambda: socket.socket(socket.AF_UNIX).connect("\0" + name),
+    "shared memory": lambda: call("shmget", int(name), 4096, 0o666), "queue": lambda: call("mq_open", b"/" + name.encode(), 2, 0, None),
+}.items():
+    try: do(); print("open:", way)
+    except OSError: print("closed:", way)
+libc.shmctl(libc.shmget(int(name), 0, 0), 0, 0) # remove it, where there is one
+libc.mq_unlink(b"/" + name.encode())`
+)
+
+// TestNoWayIntoAPlace has another user try the ways into an agent that offers all of them. The same user gets into the
+// same agent outside of a place.
+func TestNoWayIntoAPlace(t *testing.T) {
+	full.Only(t, "root")
+	other := &syscall.Credential{Uid: uint32(60000 + os.Getpid()%500), Gid: 60573}
+	try := func(name string, pid int) string {
+		cmd := exec.Command("/usr/bin/python3", "-c", reaches, name, fmt.Sprint(pid))
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: other, Pdeathsig: syscall.SIGKILL}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("%v %s", err, out)
+		}
+		return string(out)
+	}
+	line := func(r io.Reader) (pid int) {
+		if _, err := fmt.Fscanln(r, &pid); err != nil {
+			t.Fatal(err)
+		}
+		return pid
+	}
+	name := fmt.Sprint(1_000_000 + os.Getpid())
+
+	r, w := io.Pipe()
+	ctx, cancel := context.WithCancel(t.Context())
+	p, err := isolate.Start(ctx, isolate.Options{
+		Users: isolate.Users{Own: true}, Programs: []string{"/usr/bin/python3"}, Dir: "/", Bounds: isolate.DefaultBounds, Stdout: w, Stderr: os.Stderr,
+	})
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() { ended <- p.Run(isolate.Agent{Args: []string{"python3", "-c", reached, name}}) }()
+	line(r)
+	for _, pid := range below(t, p.Init) {
+		if out := try(name, pid); strings.Contains(out, "open:") || strings.Count(out, "closed:") != 12 {
+			t.Error(out)
+		}
+	}
+	cancel()
+	<-ended
+
+	agent := exec.Command("/usr/bin/python3", "-c", reached, name)
+	agent.SysProcAttr = &syscall.SysProcAttr{Credential: other, Pdeathsig: syscall.SIGKILL}
+	said, err := agent.StdoutPipe()
+	if err := errors.Join(err, agent.Start()); err != nil {
+		t.Fatal(err)
+	}
+	pid := line(said)
+	if out := try(name, pid); strings.Contains(out, "closed:") {
+		t.Errorf("what is closed outside of a place shows nothing:\n%s", out)
+	}
+	_ = agent.Process.Kill()
+	_ = agent.Wait()
+}
+
+// below returns the processes that a process has started.
+func below(t *testing.T, pid int) (pids []int) {
+	t.Helper()
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, list := range lists {
+		raw, _ := os.ReadFile(list)
+		for _, field := range strings.Fields(string(raw)) {
+			child, err := strconv.Atoi(field)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pids = append(pids, child)
+		}
+	}
+	if len(pids) == 0 {
+		t.Fatal("the place has no process")
+	}
+	return pids
 }
 
 // TestOwnUsers has several runs begin together where one block of user ids is left. One of them gets it at most.

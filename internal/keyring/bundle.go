@@ -2,7 +2,6 @@ package keyring
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,42 +10,73 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/policy"
 )
 
-// bundleEdit is a change of the registry's bundle. The earlier content of the bundle has been verified as signed by the
-// registry.
+// bundleEdit is a change of the registry's bundle. The bundle's content before the change has been verified as
+// signed by the registry.
 type bundleEdit struct {
 	*Registry
-	b     *evidence.Bundle
-	trust *evidence.Trust
-	old   string // the revocation list of before
+	b           *evidence.Bundle
+	trust       *evidence.Trust
+	before      []string // the certificates before the change
+	revocations []string // lists for the history
+	kept        int      // certificates that stay because signing their end failed
+	stopped     error    // why not everything was signed
 }
 
-// editBundle lets do change the bundle. It refuses a bundle with certificates of another registry: to write the bundle is
-// to answer for its content, which this registry has not checked.
-func (r *Registry) editBundle(do func(*bundleEdit) error) error {
-	return UpdateBundle(r.Bundle, func(b *evidence.Bundle) error {
-		trust, err := evidence.NewTrust(r.roots(), *b, evidence.SignerPolicy{})
+// editBundle lets do change the bundle, and moves the certificates that leave it to the history. It refuses a
+// bundle with certificates of another registry: to write the bundle is to answer for its content, which this
+// registry has not checked.
+func (r *Registry) editBundle(ctx context.Context, do func(*bundleEdit) error) error {
+	return updateBundle(r.Bundle, r.verify, func(b *evidence.Bundle) error {
+		trust, err := r.trust(*b)
 		if err != nil {
-			return fmt.Errorf("%s is not all signed by %s; move it away first, and certify every process and the deployment again: %w", r.Bundle, r.Key.KeyID(), err)
+			return fmt.Errorf("%s is not all signed by %s; move it away first (%s), and certify every process and the deployment again: %w",
+				r.Bundle, r.Key.KeyID(), whereTo, err)
 		}
-		return do(&bundleEdit{r, b, trust, b.Revocations})
+		e := &bundleEdit{Registry: r, b: b, trust: trust, before: b.Certificates}
+		if err := do(e); err != nil {
+			return err
+		}
+		e.fit()
+		return e.remember(ctx)
 	})
 }
+
+// whereTo says where a bundle that is moved away still verifies old records.
+const whereTo = "into a folder below earlier, beside copies of its history and of the public files of both roots"
 
 func (r *Registry) roots() []evidence.Root {
 	return []evidence.Root{r.Key.Pinned(evidence.PurposeSignerCertificate)}
 }
 
+// trust verifies a bundle as this registry's.
+func (r *Registry) trust(b evidence.Bundle) (*evidence.Trust, error) {
+	return evidence.NewTrust(r.roots(), b, evidence.SignerPolicy{})
+}
+
+// verify reads a bundle as every process does.
+func (r *Registry) verify(b evidence.Bundle) error {
+	_, err := r.trust(b)
+	return err
+}
+
 // UpdateBundle changes the trust bundle under a lock, so that no process undoes the change of another.
 func UpdateBundle(path string, change func(*evidence.Bundle) error) error {
+	return updateBundle(path, func(evidence.Bundle) error { return nil }, change)
+}
+
+// updateBundle is [UpdateBundle]. It reads a bundle that is over the bounds of verifiers, which change may mend.
+// It writes none that is over the bounds, or that verify refuses.
+func updateBundle(path string, verify func(evidence.Bundle) error, change func(*evidence.Bundle) error) error {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return err
@@ -55,7 +85,7 @@ func UpdateBundle(path string, change func(*evidence.Bundle) error) error {
 	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
 		return fmt.Errorf("lock %s: %w", dir.Name(), err)
 	}
-	b, before, err := config.ReadBundle(path)
+	b, before, err := archive.ReadAnyBundle(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -66,93 +96,101 @@ func UpdateBundle(path string, change func(*evidence.Bundle) error) error {
 	if raw = append(raw, '\n'); err != nil || bytes.Equal(raw, before) {
 		return err
 	}
+	again, err := evidence.ParseBundle(raw)
+	if err == nil {
+		err = verify(again)
+	}
+	if err != nil {
+		return fmt.Errorf("%s stays as it was, because no process would read the new one: %w", path, err)
+	}
 	return files.Replace(path, raw, 0o644)
 }
 
-// PutDeployment puts a deployment certificate into the trust bundle, and its manifest into the history, so that the posts that are
-// judged by it can be verified after the next one. It returns how many of the oldest manifests and certificates the history has lost for
-// that.
-func PutDeployment(bundle, certificate string, m *policy.Manifest) (forgotten int, err error) {
-	err = UpdateBundle(bundle, func(b *evidence.Bundle) (err error) {
-		forgotten, err = putDeployment(b, bundle, certificate, m)
-		return err
-	})
-	return forgotten, err
+// PutDeployment puts a deployment certificate into the trust bundle, and its manifest into the history, so that
+// the posts that are judged by it can be verified after the next one.
+func PutDeployment(bundle, certificate string, m *policy.Manifest) error {
+	return UpdateBundle(bundle, func(b *evidence.Bundle) error { return putDeployment(b, bundle, certificate, m) })
 }
 
 // putDeployment is [PutDeployment] for b, the content of the bundle, whose lock its caller has.
-func putDeployment(b *evidence.Bundle, bundle, certificate string, m *policy.Manifest) (forgotten int, err error) {
-	h, err := config.ReadHistory(bundle)
-	if err != nil {
-		return 0, err
-	}
-	text, err := m.Canonical()
-	if err == nil && (len(h.Manifests) == 0 || h.Manifests[len(h.Manifests)-1] != text) {
-		h.Manifests = append(slices.DeleteFunc(h.Manifests, func(old string) bool { return old == text }), text)
-		forgotten, err = writeHistory(bundle, h)
-	}
+func putDeployment(b *evidence.Bundle, bundle, certificate string, m *policy.Manifest) error {
 	b.DeploymentCertificate = certificate
-	return forgotten, err
-}
-
-// rememberCertificates adds to the history the certificates in before that the bundle has no more. It returns how many of the oldest the
-// history has lost for that.
-//
-// The certificate of a version that was retired gets its retirement as its end, and is signed again: who has kept the key could otherwise
-// sign on until the end that the certificate had, and make records of that time. Its id stays, by which it may be revoked.
-func (e *bundleEdit) rememberCertificates(ctx context.Context, before []string) (forgotten int, err error) {
-	certified := make(map[string]bool)
-	for _, token := range e.b.Certificates {
-		certified[subject(token)] = true
-	}
-	var gone []string
-	for _, token := range before {
-		switch {
-		case slices.Contains(e.b.Certificates, token):
-			continue
-		case !certified[subject(token)]:
-			if token, err = e.end(ctx, token); err != nil {
-				return 0, err
-			}
-		}
-		gone = append(gone, token)
-	}
-	if len(gone) == 0 {
-		return 0, nil
-	}
-	h, err := e.history()
+	text, err := m.Canonical()
 	if err != nil {
-		return 0, err
-	}
-	for _, token := range gone { // one that is there has come from a change of the bundle that was not completed
-		id := idOf(token)
-		h.Certificates = slices.DeleteFunc(h.Certificates, func(old string) bool { return idOf(old) == id })
-		h.Certificates = append(h.Certificates, token)
-	}
-	return writeHistory(e.Bundle, h)
-}
-
-// rememberRevocations adds the bundle's revocation list to the history.
-func (e *bundleEdit) rememberRevocations() error {
-	h, err := e.history()
-	if err != nil || slices.Contains(h.Revocations, e.old) {
 		return err
 	}
-	h.Revocations = append(h.Revocations, e.old)
-	_, err = writeHistory(e.Bundle, h)
-	return err
+	return appendHistory(bundle, b, evidence.History{Manifests: []string{text}}, nil)
 }
 
-// history reads the history beside the bundle. It refuses one that is not all signed by the registry, as editBundle does.
-func (e *bundleEdit) history() (evidence.History, error) {
-	h, err := config.ReadHistory(e.Bundle)
-	if err == nil {
-		_, err = evidence.NewPastTrust(e.roots(), evidence.Bundle{Revocations: e.old}, h, evidence.SignerPolicy{})
+// fit makes a bundle smaller that has more certificates than are read, as a bundle does that was put together by
+// hand. The oldest versions of each key leave it for the history.
+func (e *bundleEdit) fit() {
+	if len(e.b.Certificates) <= evidence.MaxCertificates {
+		return
 	}
-	if err != nil {
-		return h, fmt.Errorf("%s is not all signed by %s; move it away first: %w", config.HistoryFile(e.Bundle), e.Key.KeyID(), err)
+	versions := make(map[string][]int) // by key name
+	for _, token := range e.b.Certificates {
+		kid := subject(token)
+		versions[evidence.KeyName(kid)] = append(versions[evidence.KeyName(kid)], evidence.KeyVersion(kid))
 	}
-	return h, nil
+	oldest := make(map[string]int)
+	for name, of := range versions {
+		slices.Sort(of)
+		of = slices.Compact(of)
+		oldest[name] = of[max(0, len(of)-shareOf(len(versions)))]
+	}
+	seen := make(map[string]bool)
+	var stay []string
+	for _, token := range slices.Backward(e.b.Certificates) { // of two certificates of one version the last one counts
+		kid := subject(token)
+		if !seen[kid] && evidence.KeyVersion(kid) >= oldest[evidence.KeyName(kid)] {
+			stay = append(stay, token)
+		}
+		seen[kid] = true
+	}
+	slices.Reverse(stay)
+	e.b.Certificates = stay
+}
+
+// remember adds to the history the certificates that the bundle no longer has, and the lists of the revocations
+// that were made.
+//
+// The certificate of a retired version is signed again with its retirement as its end. Otherwise, whoever kept the
+// key could sign on until the certificate's own end, and make records of that time. The certificate keeps its id,
+// by which it may be revoked. If that signature fails, the certificate stays in the bundle until the next change.
+func (e *bundleEdit) remember(ctx context.Context) error {
+	certified, stays := make(map[string]bool), make(map[string]bool)
+	for _, token := range e.b.Certificates {
+		certified[subject(token)], stays[token] = true, true
+	}
+	gone := evidence.History{Certificates: []string{}, Revocations: e.revocations}
+	for _, token := range e.before {
+		ended := token
+		if stays[token] {
+			continue
+		}
+		if !certified[subject(token)] {
+			var err error
+			if ended, err = e.end(ctx, token); err != nil {
+				e.b.Certificates = append(e.b.Certificates, token)
+				e.kept, e.stopped = e.kept+1, errors.Join(e.stopped, err)
+				continue
+			}
+		}
+		gone.Certificates = append(gone.Certificates, ended)
+	}
+	return appendHistory(e.Bundle, e.b, gone, func(h evidence.History) error {
+		// The bundle has no list if the first revocation was not completed.
+		list := append(slices.Clone(h.Revocations), e.b.Revocations)[0]
+		past, err := evidence.NewPastTrust(e.roots(), evidence.Bundle{Revocations: list}, h, evidence.SignerPolicy{})
+		if err == nil {
+			err = past.VerifyAll(nil)
+		}
+		if err != nil {
+			return fmt.Errorf("the last history of %s is not all signed by %s; move it away first: %w", e.Bundle, e.Key.KeyID(), err)
+		}
+		return nil
+	})
 }
 
 // end signs a certificate again, with this moment as its end.
@@ -161,6 +199,9 @@ func (e *bundleEdit) end(ctx context.Context, token string) (string, error) {
 	now := max(e.Options.Now().Unix(), c.IssuedAt+1)
 	if err != nil || c.Expires <= now {
 		return token, err
+	}
+	if err := ctx.Err(); err != nil {
+		return "", err
 	}
 	c.Expires = now
 	key, err := e.Key.Current(ctx)
@@ -182,25 +223,120 @@ func claimsOf(token string) evidence.SignerCertificate {
 
 func subject(token string) string { return claimsOf(token).SubjectKeyID }
 
-func idOf(token string) string { return claimsOf(token).ID }
+// segmentBytes is from which size on a segment of the history gets no more: it is far below what is read of one.
+const segmentBytes = 256 << 10
 
-// writeHistory writes the history beside a bundle. Of a history that is full it leaves out the manifests that were certified first and the
-// certificates that ended first, and returns how many.
-func writeHistory(bundle string, h evidence.History) (forgotten int, err error) {
-	drop := max(0, len(h.Manifests)-evidence.MaxManifests)
-	h.Manifests, forgotten = h.Manifests[drop:], drop
-	slices.SortStableFunc(h.Certificates, func(x, y string) int { return cmp.Compare(claimsOf(x).Expires, claimsOf(y).Expires) })
-	for drop := max(0, len(h.Certificates)-evidence.MaxHistory); ; drop = min(16, len(h.Certificates)) {
-		h.Certificates, forgotten = h.Certificates[drop:], forgotten+drop
-		raw, err := json.MarshalIndent(h, "", "  ")
-		if err != nil {
-			return 0, err
+// appendHistory adds to the history beside a bundle: to its last segment, or to new ones once that is full. It puts the
+// new end of the history into b. verify, unless it is nil, may refuse the last segment as it was. A text that is there
+// already is not added again to the same segment: it is of a change of the bundle that was not completed.
+func appendHistory(bundle string, b *evidence.Bundle, add evidence.History, verify func(evidence.History) error) error {
+	if add.Texts() == 0 {
+		return nil
+	}
+	numbers, err := archive.HistorySegments(bundle)
+	if err != nil {
+		return err
+	}
+	var end evidence.HistoryEnd
+	if b.History != nil {
+		end = *b.History
+	}
+	// A key can be revoked although files of the history were lost. Verifiers of records go on to notice it: by the gap,
+	// or by the number of texts.
+	s := segment{number: end.Segment + 1, bundle: bundle}
+	if last := len(numbers) - 1; last >= 0 && numbers[last] >= end.Segment {
+		s.number = numbers[last]
+		if s.h, err = archive.ReadSegment(s.path()); err != nil {
+			return err
 		}
-		if raw = append(raw, '\n'); len(raw) <= evidence.MaxBundle {
-			return forgotten, files.Replace(config.HistoryFile(bundle), raw, 0o644)
+		if s.number == end.Segment {
+			s.lost = max(0, end.Texts-s.h.Texts())
 		}
-		if len(h.Certificates) == 0 {
-			return 0, fmt.Errorf("the history of %s would have %d bytes; at most %d are read: move it away, and keep it for the records of its time", bundle, len(raw), evidence.MaxBundle)
+		if verify != nil {
+			if err := verify(s.h); err != nil {
+				return err
+			}
 		}
 	}
+	for _, kind := range []struct {
+		texts []string
+		of    func(*evidence.History) *[]string
+	}{
+		{add.Revocations, func(h *evidence.History) *[]string { return &h.Revocations }},
+		{add.Manifests, func(h *evidence.History) *[]string { return &h.Manifests }},
+		{add.Certificates, func(h *evidence.History) *[]string { return &h.Certificates }},
+	} {
+		for _, text := range kind.texts {
+			if err := s.begin(len(text)); err != nil {
+				return err
+			}
+			if to := kind.of(&s.h); len(*to) == 0 || (*to)[len(*to)-1] != text {
+				*to = append(*to, text)
+			}
+		}
+	}
+	b.History = &evidence.HistoryEnd{Segment: s.number, Texts: s.h.Texts() + s.lost}
+	return s.write()
+}
+
+// segment is the last segment of a history.
+type segment struct {
+	h      evidence.History
+	number int
+	bundle string
+	size   int // bytes; zero until it is known
+	lost   int // texts that the bundle knows of and the file lacks
+}
+
+func (s *segment) path() string { return archive.SegmentFile(s.bundle, s.number) }
+
+// begin begins the next segment if another text of so many bytes would fill this one.
+func (s *segment) begin(text int) error {
+	if s.size == 0 {
+		for _, t := range slices.Concat(s.h.Certificates, s.h.Revocations, s.h.Manifests) {
+			s.size += len(t)
+		}
+	}
+	if s.size > 0 && s.size+text > segmentBytes {
+		if err := s.write(); err != nil {
+			return err
+		}
+		s.h, s.number, s.size, s.lost = evidence.History{}, s.number+1, 0, 0
+	}
+	s.size += text
+	return nil
+}
+
+// write replaces the segment's file, with what a verifier of records reads.
+func (s *segment) write() error {
+	if s.h.Certificates == nil {
+		s.h.Certificates = []string{}
+	}
+	raw, err := json.MarshalIndent(s.h, "", "  ")
+	if err != nil {
+		return err
+	}
+	raw = append(raw, '\n')
+	if _, err := evidence.ParseHistory(raw); err != nil {
+		return fmt.Errorf("%s stays as it was, because nobody would read the new one: %w", s.path(), err)
+	}
+	return files.Replace(s.path(), raw, 0o644)
+}
+
+// revokedAt returns when each entry of the revocation lists in a history was first revoked.
+func revokedAt(h evidence.History) map[string]time.Time {
+	at := make(map[string]time.Time)
+	for _, token := range h.Revocations {
+		list, err := evidence.UnverifiedClaims(evidence.RevocationListKind, token)
+		if err != nil {
+			continue // who calls has verified all of them
+		}
+		issued := time.Unix(list.IssuedAt, 0).UTC()
+		for _, r := range list.Revoked {
+			if before, ok := at[r.Kind+" "+r.ID]; !ok || issued.Before(before) {
+				at[r.Kind+" "+r.ID] = issued
+			}
+		}
+	}
+	return at
 }

@@ -85,8 +85,7 @@ func RenewDeployment(ctx context.Context, auditor RootKey, m *policy.Manifest, o
 			return err
 		}
 		until = end
-		_, err = putDeployment(b, bundle, token, m)
-		return err
+		return putDeployment(b, bundle, token, m)
 	})
 	return until, err
 }
@@ -111,7 +110,7 @@ func renewalDue(auditor RootKey, b evidence.Bundle, strict *policy.Strict, now t
 			return false, err
 		}
 		if slices.ContainsFunc(list.Revoked, func(r evidence.Revocation) bool { return r.Kind == evidence.RevokedArtifact && r.ID == cert.ID }) {
-			return false, refusal.New("artifact_revoked", "the certificate of deployment %s was revoked, and is not renewed; certify the deployment again if it is to count", cert.DeploymentID)
+			return false, refusal.New("revoked", "the certificate of deployment %s was revoked, and is not renewed; certify the deployment again if it is to count", cert.DeploymentID)
 		}
 	}
 	half := strict.Until(cert).Sub(issued) / 2

@@ -2,76 +2,133 @@ package keyring
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/daemon"
-	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// registryPoll is how often the registry asks a process for its keys, and followTimeout bounds one request.
-const registryPoll, followTimeout = 250 * time.Millisecond, 3 * time.Second
+// registryPause is the pause before the registry asks again after an error, and fileWait how often it reads a file.
+// followTimeout bounds a request that does not wait, and certifyTimeout the signatures for one process: the others wait
+// for them.
+const (
+	registryPause  = 250 * time.Millisecond
+	fileWait       = time.Second
+	followTimeout  = 3 * time.Second
+	certifyTimeout = 30 * time.Second
+)
 
 // CertifyContinuously certifies what each process publishes whenever that is due, until ctx ends. It certifies new versions of the
 // keys that each process was certified for at first (as), and no other keys: an attacker who takes a process over could
-// otherwise have it certified for every role. A process that does not answer keeps its certificates. Watch logs each
-// error once.
+// otherwise have it certified for every role. A process that does not answer keeps its certificates.
+// CertifyContinuously logs each error once. A process says when its keys change; a certificate that expires and a change
+// of the bundle are seen seconds later.
 func (r *Registry) CertifyContinuously(ctx context.Context, endpoints []string, as map[string][]string, say Declaration, log *zap.Logger) {
-	said := make(map[string]string)
-	for range every.Tick(ctx, registryPoll) {
-		for _, at := range endpoints {
-			within, cancel := context.WithTimeout(ctx, followTimeout)
-			err := r.CertifyDue(within, at, as[at], say, log)
-			cancel()
-			before, failing := said[at]
-			switch {
-			case err == nil:
-				delete(said, at)
-			case ctx.Err() == nil && (!failing || before != daemon.CodeOf(err)):
-				said[at] = daemon.CodeOf(err)
-				log.Error("a process's keys are not certified anew", zap.String("from", at), zap.Error(err))
+	var turn sync.Mutex // one process is certified at a time
+	var all sync.WaitGroup
+	for _, at := range endpoints {
+		all.Go(func() {
+			var failing error
+			for state := ""; ctx.Err() == nil; {
+				next, err := awaitChange(ctx, at, state)
+				if err == nil {
+					turn.Lock()
+					err = r.CertifyDue(ctx, at, as[at], say, log)
+					turn.Unlock()
+				}
+				switch {
+				case err == nil:
+					state = next
+				case ctx.Err() == nil:
+					if failing == nil || daemon.CodeOf(failing) != daemon.CodeOf(err) {
+						log.Error("a process's keys are not certified anew", zap.String("from", at), zap.Error(err))
+					}
+					state = "" // the next request waits for nothing
+					pause(ctx, registryPause)
+				}
+				failing = err
 			}
+		})
+	}
+	all.Wait()
+}
+
+// awaitChange waits until a process's keys are in another state than known, or for some seconds. It returns their state.
+// A file says nothing of its changes, and is read each fileWait.
+func awaitChange(ctx context.Context, at, known string) (string, error) {
+	if _, ok := PublishedFile(at); ok {
+		if known != "" {
+			pause(ctx, fileWait)
 		}
+		return "file", nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, daemon.RolesWait+followTimeout)
+	defer cancel()
+	var now daemon.RolesState
+	err := admin.Get(ctx, at, "/v1/roles/state?unlike="+known, &now)
+	return now.State, err
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
 	}
 }
 
 // CertifyDue certifies what one process publishes, if that is due. certifiedAs is what the process was certified for at
-// first; see [Published].
+// first; see [Published]. What it has certified when it is interrupted counts, and it says what is left.
 func (r *Registry) CertifyDue(ctx context.Context, at string, certifiedAs []string, say Declaration, log *zap.Logger) error {
+	p, err := r.due(ctx, at, certifiedAs)
+	if err != nil || p == nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, certifyTimeout)
+	defer cancel()
+	done, err := r.Certify(ctx, *p, say)
+	if done.Certified+done.Dropped > 0 {
+		log.Info("keys certified", zap.String("from", at), zap.Int("versions", done.Certified), zap.Int("left", done.Left), zap.Int("waiting", done.Waiting))
+	}
+	return err
+}
+
+// due returns what a process publishes, or nil if nothing of it has to be certified.
+func (r *Registry) due(ctx context.Context, at string, certifiedAs []string) (*Published, error) {
+	ctx, cancel := context.WithTimeout(ctx, followTimeout)
+	defer cancel()
 	roles, err := ReadRoles(ctx, []string{at})
 	if err == nil {
 		err = sameRoles(at, certifiedAs, signsAs(roles))
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	due := false
-	err = r.editBundle(func(e *bundleEdit) error {
-		left, err := e.withoutRetired(roles)
-		due = err == nil && e.needsRenewal(left)
+	due, waiting := false, 0
+	err = r.editBundle(ctx, func(e *bundleEdit) error {
+		wanted, n, err := e.wanted(roles)
+		due, waiting = err == nil && e.needsRenewal(wanted), n
 		return err
 	})
-	if err != nil || !due {
-		return err
+	switch {
+	case err == nil && !due && waiting > 0:
+		return nil, fmt.Errorf("%d new versions wait for a certificate, because earlier versions of their keys fill the trust bundle: "+
+			"rotate less often, or retire versions", waiting)
+	case err != nil || !due:
+		return nil, err
 	}
 	p, err := ReadPublished(ctx, []string{at})
 	if err == nil {
 		err = sameRoles(at, certifiedAs, p.RolesByEndpoint[at]) // the second answer may differ from the first
 	}
-	if err != nil {
-		return err
-	}
-	return r.editBundle(func(e *bundleEdit) error {
-		done, err := e.certify(ctx, p, say)
-		if err == nil {
-			log.Info("keys certified", zap.String("from", at), zap.Int("versions", done.Certified))
-		}
-		return err
-	})
+	return &p, err
 }
 
 // sameRoles refuses a process that publishes other roles, issuers or keys than those that it was certified for.

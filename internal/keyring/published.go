@@ -11,14 +11,14 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/files"
-	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/strictjson"
+	"github.com/actionproof/mediator/look"
 )
 
 // Publication is what a process publishes: its roles with their keys, and its observations.
 type Publication struct {
 	Roles        []daemon.RoleDocument `json:"roles"`
-	Observations []observe.Observation `json:"looks"`
+	Observations []look.Observation    `json:"looks"`
 }
 
 // Published is what several processes publish.
@@ -30,7 +30,7 @@ type Published struct {
 // ReadPublished asks processes for the roles whose keys they hold, and for their observations. Instead of a process it
 // can read a file with the output of mediator keys publish.
 func ReadPublished(ctx context.Context, from []string) (Published, error) {
-	p := Published{Publication{[]daemon.RoleDocument{}, []observe.Observation{}}, make(map[string][]string)}
+	p := Published{Publication{[]daemon.RoleDocument{}, []look.Observation{}}, make(map[string][]string)}
 	for _, at := range from {
 		one, err := readPublication(ctx, at)
 		if err != nil {

@@ -25,8 +25,8 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/daemon"
-	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
 )
@@ -46,85 +46,166 @@ func NewRegistry(key RootKey, o signer.Options, bundle string) *Registry {
 // Declaration is what the security team declares about the keys that it certifies.
 type Declaration struct{ AccessibleToAgent, AccessibleToUsers bool }
 
-// certify gives each accepted version of each role's key a custody certificate. A certificate that stands stays as it is, byte for
-// byte: records rest on it. What is replaced goes to the history. A revocation list is signed again.
+// certify gives each key version that needs one a custody certificate. A certificate that stands stays as it is,
+// byte for byte: records rest on it. A revocation list is signed again. If a signature fails, or ctx ends, what
+// was signed so far counts, and the bundle keeps the certificates that it has.
 func (e *bundleEdit) certify(ctx context.Context, p Published, say Declaration) (done Certification, err error) {
-	if p.Roles, err = e.withoutRetired(p.Roles); err != nil {
+	if p.Roles, done.Waiting, err = e.wanted(p.Roles); err != nil {
 		return done, err
 	}
-	before := e.b.Certificates
-	tokens, err := e.certificates(ctx, p, say)
+	tokens, left, err := e.certificates(ctx, p, say)
 	if err != nil {
 		return done, err
 	}
-	others, err := e.remaining(p.Roles)
-	if err != nil {
-		return done, err
-	}
-	e.b.Certificates = append(tokens, others...)
-	for _, token := range e.b.Certificates {
-		if slices.Contains(before, token) {
+	certified := make(map[string]bool)
+	for _, token := range tokens {
+		certified[subject(token)] = true
+		if slices.Contains(e.before, token) {
 			done.Kept++
 		} else {
 			done.Certified++
 		}
 	}
-	done.Dropped = len(before) - done.Kept
-	if e.b.Revocations != "" {
-		if e.b.Revocations, _, err = e.revoke(ctx, nil); err != nil {
-			return done, err
+	for _, token := range e.remaining(p.Roles) {
+		if !certified[subject(token)] {
+			tokens = append(tokens, token)
+			done.Kept++
 		}
 	}
-	done.Forgotten, err = e.rememberCertificates(ctx, before)
-	return done, err
+	e.b.Certificates, done.Left = tokens, left
+	if done.Dropped = len(e.before) - done.Kept; e.b.Revocations == "" || e.stopped != nil {
+		return done, nil
+	}
+	if list, _, err := e.revoke(ctx, nil); err != nil {
+		e.stopped = err
+	} else {
+		e.b.Revocations = list
+	}
+	return done, nil
 }
 
-// withoutRetired removes retired key versions from roles. A version is retired if the bundle has later versions of its key
-// and not this one. It stays retired if a process publishes it again: a process that knows of the retirement would
-// refuse a bundle that certifies the version.
-func (e *bundleEdit) withoutRetired(roles []daemon.RoleDocument) ([]daemon.RoleDocument, error) {
-	out := slices.Clone(roles)
-	for i, r := range out {
-		newest := 0
-		out[i].Keys = slices.DeleteFunc(slices.Clone(e.withoutSuperseded(r.Keys)), func(k jose.JSONWebKey) (retired bool) {
-			newest, retired = e.trust.Retired(k.KeyID)
+// A version of a key needs a certificate while something signs with it, and until what it has signed has expired.
+// Otherwise the bundle would grow with each rotation, whether or not somebody retires the versions in their
+// custody.
+const (
+	// superseded is for how long a later version of a key has to be certified before the versions before it get no
+	// certificate. Nothing of a post is valid for so long. supersededMany is the time for a key with more than
+	// manyVersions.
+	superseded, supersededMany = time.Hour, 15 * time.Minute
+	manyVersions               = 16
+	// maxVersions bounds the certified versions of one key. A key that is rotated faster has its newest version
+	// certified later.
+	maxVersions = 64
+)
+
+// shareOf is how many certified versions a key may have where there are so many keys.
+func shareOf(keys int) int {
+	return max(1, min(maxVersions, evidence.MaxCertificates*3/4/max(1, keys)))
+}
+
+// wanted returns roles with the key versions that need a certificate: those that are neither retired nor
+// superseded. Of many, those that were never certified go too, but for the newest and the one that signs: they
+// have signed nothing. waiting is how many newest versions have to wait.
+func (e *bundleEdit) wanted(roles []daemon.RoleDocument) (wanted []daemon.RoleDocument, waiting int, err error) {
+	certified, keys := make(map[string]evidence.Certified), keyNames(roles)
+	for _, c := range e.trust.Certified() {
+		certified[c.Certificate.SubjectKeyID] = c
+		keys[evidence.KeyName(c.Certificate.SubjectKeyID)] = true
+	}
+	wanted = slices.Clone(roles)
+	for i, r := range wanted {
+		if len(r.Keys) == 0 {
+			continue
+		}
+		newest := r.Keys[len(r.Keys)-1].KeyID
+		left := slices.DeleteFunc(slices.Clone(e.withoutSuperseded(r.Keys, certified, superseded)), func(k jose.JSONWebKey) bool {
+			_, retired := e.trust.Retired(k.KeyID)
 			return retired
 		})
-		if len(out[i].Keys) == 0 && newest > 0 {
-			return nil, refusal.New("key_retired", "what %s is signed with, %s, was retired: version %d is in force. Rotate the key past that; or, where it is another key of that name, "+
-				"move %s away, certify every process and the deployment again, and restart the processes", r.Purpose, r.Keys[len(r.Keys)-1].KeyID, newest, e.Bundle)
+		if len(left) == 0 {
+			in, _ := e.trust.Retired(newest)
+			return nil, 0, refusal.New("key_retired", "what %s is signed with, %s, was retired: version %d is in force. Rotate the key past that; or, where it is another key of that name, "+
+				"move %s away (%s), certify every process and the deployment again, and restart the processes", r.Purpose, newest, in, e.Bundle, whereTo)
 		}
+		if len(left) > manyVersions {
+			left = slices.DeleteFunc(e.withoutSuperseded(left, certified, supersededMany), func(k jose.JSONWebKey) bool {
+				_, has := certified[k.KeyID]
+				return !has && k.KeyID != newest && k.KeyID != r.Signs
+			})
+		}
+		for over := len(left) - shareOf(len(keys)); over > 0; over-- {
+			drop := slices.IndexFunc(left, func(k jose.JSONWebKey) bool { return certified[k.KeyID].Revoked }) // it is refused anyway
+			if _, has := certified[newest]; drop < 0 && !has {
+				drop = len(left) - 1
+				waiting++
+			}
+			if drop < 0 {
+				break
+			}
+			left = slices.Delete(left, drop, drop+1)
+		}
+		wanted[i].Keys = left
 	}
-	return out, nil
+	return wanted, waiting, nil
 }
 
-// superseded is for how long a later version of a key has to be certified before the versions before it get no
-// certificate any more. Nothing that they signed is good for so long: the bundle does not grow with each rotation,
-// whether or not somebody retires the versions in their custody.
-const superseded = time.Hour
-
-// withoutSuperseded removes the key versions that a later one has superseded. Versions are published oldest first.
-func (e *bundleEdit) withoutSuperseded(keys []jose.JSONWebKey) []jose.JSONWebKey {
-	certified := make(map[string]bool) // for long enough
-	for _, c := range e.trust.Certified() {
-		issued := time.Unix(c.Certificate.IssuedAt, 0)
-		certified[c.Certificate.SubjectKeyID] = !c.Revoked && !e.Options.Now().Before(issued.Add(superseded))
-	}
+// withoutSuperseded removes the key versions that a later one has superseded for some time. Versions are published
+// oldest first.
+func (e *bundleEdit) withoutSuperseded(keys []jose.JSONWebKey, certified map[string]evidence.Certified, after time.Duration) []jose.JSONWebKey {
 	for i, k := range slices.Backward(keys) {
-		if certified[k.KeyID] {
+		c, ok := certified[k.KeyID]
+		if ok && !c.Revoked && !e.Options.Now().Before(time.Unix(c.Certificate.IssuedAt, 0).Add(after)) {
 			return keys[i:]
 		}
 	}
 	return keys
 }
 
-// certificates returns a certificate for each key of p: the one that the bundle has, if it stands, or a new one.
-func (e *bundleEdit) certificates(ctx context.Context, p Published, say Declaration) ([]string, error) {
+// certificates returns a certificate for each key version of p: the one that the bundle has, if it stands, or a
+// new one. After a signature that failed it signs no more, and returns the certificates that the bundle has. left
+// is how many are to be signed yet.
+func (e *bundleEdit) certificates(ctx context.Context, p Published, say Declaration) (tokens []string, left int, err error) {
 	issuer, err := signer.New(evidence.SignerCertificateKind, e.Key, e.Options)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	var tokens []string
+	all, err := subjects(p, say)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, c := range all {
+		token, stands := e.standing(c)
+		if !stands && e.stopped == nil {
+			if e.stopped = ctx.Err(); e.stopped == nil {
+				token, _, e.stopped = issuer.Sign(ctx, c)
+			}
+			if e.stopped != nil {
+				e.stopped = fmt.Errorf("certify key %s: %w", c.SubjectKeyID, e.stopped)
+			}
+		}
+		if !stands && e.stopped != nil {
+			left++
+			token = e.tokenOf(c)
+		}
+		if token != "" {
+			tokens = append(tokens, token)
+		}
+	}
+	return tokens, left, nil
+}
+
+// tokenOf returns the bundle's certificate for the key that c is about, or nothing.
+func (e *bundleEdit) tokenOf(c evidence.SignerCertificate) string {
+	for _, old := range e.trust.Certified() {
+		if old.Certificate.SubjectKeyID == c.SubjectKeyID && old.Certificate.SubjectPublicKeyHash == c.SubjectPublicKeyHash {
+			return old.Token
+		}
+	}
+	return ""
+}
+
+// subjects returns what there is to say of each key version of p. Processes that share a key publish it several times.
+func subjects(p Published, say Declaration) (all []evidence.SignerCertificate, err error) {
 	for _, r := range p.Roles {
 		if r.Unread != nil {
 			continue // remaining keeps the certificates of its key
@@ -144,20 +225,16 @@ func (e *bundleEdit) certificates(ctx context.Context, p Published, say Declarat
 			}
 			c := claim
 			c.SubjectKeyID, c.SubjectPublicKey, c.SubjectPublicKeyHash = kid, evidence.EncodePublicKey(public), evidence.HashBytes(public)
-			token, stands := e.standing(c)
-			if !stands {
-				if token, _, err = issuer.Sign(ctx, c); err != nil {
-					return nil, fmt.Errorf("certify key %s: %w", kid, err)
-				}
+			if !slices.ContainsFunc(all, func(o evidence.SignerCertificate) bool { return reflect.DeepEqual(o, c) }) {
+				all = append(all, c)
 			}
-			tokens = append(tokens, token)
 		}
 	}
-	return tokens, nil
+	return all, nil
 }
 
-// standing returns the bundle's certificate that says what c says, if it is not revoked, and neither due for renewal nor good for longer
-// than what is signed now.
+// standing returns the bundle's certificate that says what c says, if it is not revoked, and neither due for
+// renewal nor good for longer than what is signed now.
 func (e *bundleEdit) standing(c evidence.SignerCertificate) (token string, stands bool) {
 	for _, old := range e.trust.Certified() {
 		said := old.Certificate
@@ -183,41 +260,38 @@ func (e *bundleEdit) due(c evidence.SignerCertificate) bool {
 
 // claims makes the claims about a role's key: what its process knows, what was observed, and what is declared. It
 // refuses a claim that an observation contradicts.
-func claims(r daemon.RoleDocument, observations []observe.Observation, say Declaration) (evidence.SignerCertificate, error) {
+func claims(r daemon.RoleDocument, observations []look.Observation, say Declaration) (evidence.SignerCertificate, error) {
 	c := evidence.SignerCertificate{
 		AccessibleToAgent: say.AccessibleToAgent, AccessibleToUsers: say.AccessibleToUsers, KeyCustody: r.KeyCustody, KeyExportable: r.KeyExportable,
 		Observed: slices.Clone(r.Observed), Purposes: []string{r.Purpose}, SubjectIssuer: r.Issuer,
 	}
-	if apart, against := policy.Apart(r.Purpose, observations); apart == observe.Contradicts {
+	if apart, against := policy.Apart(r.Purpose, observations); apart == look.Contradicts {
 		return c, refusal.New("deployment_contradicted", "no key of the role %s is certified for it alone: %s", r.Purpose, against)
 	}
 	reach, against := policy.OutOfReach(r.Purpose, observations)
 	switch {
 	case say.AccessibleToAgent: // the certificate declares the worse case already
-	case reach == observe.Contradicts:
+	case reach == look.Contradicts:
 		return c, refusal.New("deployment_contradicted", "the key of the role %s is not certified to be out of the agent's reach: %s", r.Purpose, against)
-	case reach == observe.Holds:
+	case reach == look.Holds:
 		c.Observed = append(c.Observed, "accessibleToAgent")
 		slices.Sort(c.Observed)
 	}
 	return c, nil
 }
 
-// remaining returns the certificates of the bundle that stay beside those for the keys of roles: certificates of other
-// keys that have not expired. A version that its process no longer publishes is retired, and gets no certificate.
-func (e *bundleEdit) remaining(roles []daemon.RoleDocument) ([]string, error) {
+// remaining returns the certificates of the bundle that stay beside those for the keys of roles: certificates of
+// other keys that have not expired. A version that its process no longer publishes is retired, and gets no
+// certificate. Once signing has failed, all stay.
+func (e *bundleEdit) remaining(roles []daemon.RoleDocument) (kept []string) {
 	asked := keyNames(roles)
-	var kept []string
-	for _, token := range e.b.Certificates {
-		c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind, token) // editBundle has verified all of them
-		if err != nil {
-			return nil, err
-		}
-		if !asked[evidence.KeyName(c.SubjectKeyID)] && e.Options.Now().Before(time.Unix(c.Expires, 0)) {
+	for _, token := range e.before {
+		c := claimsOf(token)
+		if e.stopped != nil || !asked[evidence.KeyName(c.SubjectKeyID)] && e.Options.Now().Before(time.Unix(c.Expires, 0)) {
 			kept = append(kept, token)
 		}
 	}
-	return kept, nil
+	return kept
 }
 
 func keyNames(roles []daemon.RoleDocument) map[string]bool {
@@ -230,8 +304,8 @@ func keyNames(roles []daemon.RoleDocument) map[string]bool {
 	return names
 }
 
-// needsRenewal reports whether the bundle's certificates for the roles' keys have to be renewed: a version is new or gone, its
-// process states other properties, or half of a certificate's lifetime is over.
+// needsRenewal reports whether the bundle's certificates for the roles' keys have to be renewed: a version is new
+// or gone, its process states other properties, or half of a certificate's lifetime is over.
 func (e *bundleEdit) needsRenewal(roles []daemon.RoleDocument) bool {
 	certified := make(map[string]evidence.Certified)
 	asked := keyNames(roles)
@@ -256,16 +330,30 @@ func (e *bundleEdit) needsRenewal(roles []daemon.RoleDocument) bool {
 	return published != len(certified)
 }
 
-// Certification is what [Registry.Certify] has done: how many certificates are new, how many stay in the bundle, how many the bundle
-// has no more, and how many of the oldest the history has no more.
-type Certification struct{ Certified, Kept, Dropped, Forgotten int }
+// Certification is what [Registry.Certify] has done.
+type Certification struct {
+	Certified int // new certificates
+	Kept      int // certificates that stay in the bundle
+	Dropped   int // certificates that left the bundle for the history
+	Left      int // certificates that are not signed yet, because a signature failed
+	Waiting   int // versions that are certified once earlier versions of their keys have left the bundle
+	Full      float64
+}
 
-// Certify gives each published version of each key a custody certificate: the one that the bundle has, if it still says what is to be
-// said and half of its lifetime is not over, or a new one.
+// Certify gives each published version of each key that needs one a custody certificate: the one that the bundle
+// has, if it still says what is to be said and half of its lifetime is not over, or a new one. If it could not
+// sign everything, the bundle has what was signed, and the error says why.
 func (r *Registry) Certify(ctx context.Context, p Published, say Declaration) (done Certification, err error) {
-	err = r.editBundle(func(e *bundleEdit) (err error) {
+	var e *bundleEdit
+	err = r.editBundle(ctx, func(edit *bundleEdit) (err error) {
+		e = edit
 		done, err = e.certify(ctx, p, say)
 		return err
 	})
-	return done, err
+	if err != nil {
+		return Certification{}, err
+	}
+	done.Left, done.Full = done.Left+e.kept, e.b.Full()
+	done.Kept, done.Dropped = done.Kept+e.kept, done.Dropped-e.kept
+	return done, e.stopped
 }

@@ -6,48 +6,71 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/signer"
 )
 
-// revoke signs the revocation list again, with the entries in add and without those that have ended. The last list with an
-// entry that has ended goes to the history, because records are older than what is still valid. revoke returns the token and its entries.
+// revoke signs the revocation list again, with the entries in add and without those that have ended: the history
+// has had them since they were made. It returns the token and its entries. If the list gets too long, entries of
+// versions that have left the bundle go as well, because they are refused without it.
 func (e *bundleEdit) revoke(ctx context.Context, add []evidence.Revocation) (string, []evidence.Revocation, error) {
 	entries := append([]evidence.Revocation{}, add...)
 	old, _ := e.trust.Revocations()
-	ended := false
 	for _, r := range old.Revoked {
 		again := func(n evidence.Revocation) bool { return n.Kind == r.Kind && n.ID == r.ID }
-		switch {
-		case slices.ContainsFunc(add, again):
-		case e.Options.Now().Before(time.Unix(r.Expires, 0)):
+		if !slices.ContainsFunc(add, again) && e.Options.Now().Before(time.Unix(r.Expires, 0)) {
 			entries = append(entries, r)
-		default:
-			ended = true
 		}
 	}
-	if ended {
-		if err := e.rememberRevocations(); err != nil {
-			return "", nil, err
-		}
+	token, err := e.signList(ctx, entries, e.Options)
+	if err != nil || len(token) <= longList {
+		return token, entries, err
 	}
-	issuer, err := signer.New(evidence.RevocationListKind, e.Key, e.Options)
-	if err != nil {
-		return "", nil, err
+	o := e.Options
+	if o.Now().Unix() <= old.IssuedAt { // of two lists of one second, verifiers do not take the one with less in it
+		o.Now = func() time.Time { return time.Unix(old.IssuedAt+1, 0) }
 	}
-	token, _, err := issuer.Sign(ctx, evidence.RevocationList{Revoked: entries})
+	entries = slices.DeleteFunc(entries, func(r evidence.Revocation) bool {
+		_, retired := e.trust.Retired(r.ID)
+		return r.Kind == evidence.RevokedKey && retired
+	})
+	token, err = e.signList(ctx, entries, o)
+	artifact := func(r evidence.Revocation) bool { return r.Kind == evidence.RevokedArtifact }
+	if len(token) > longList && slices.ContainsFunc(add, artifact) {
+		return "", nil, refusal.New("trust_malformed",
+			"the revocation list is nearly full, and takes no more artifacts: revoke the keys that signed them")
+	}
 	return token, entries, err
 }
 
-// Revoke adds entries to the bundle's revocation list, signs the list again, and returns all of its entries. It calls
-// unknown for each key id in add for which the bundle has no certificate.
+// longList is from how many bytes on the revocation list takes no more artifacts, so that keys can be revoked at
+// any time.
+const longList = evidence.MaxRevocations / 4 * 3
+
+func (e *bundleEdit) signList(ctx context.Context, entries []evidence.Revocation, o signer.Options) (string, error) {
+	issuer, err := signer.New(evidence.RevocationListKind, e.Key, o)
+	if err != nil {
+		return "", err
+	}
+	token, _, err := issuer.Sign(ctx, evidence.RevocationList{Revoked: entries})
+	return token, err
+}
+
+// Revoke adds entries to the bundle's revocation list, signs the list again, and returns all of its entries. The
+// history gets a list of the new entries alone: it says when they were revoked, and has them for good. Revoke
+// calls unknown for each key id in add for which the bundle has no certificate.
 func (r *Registry) Revoke(ctx context.Context, add []evidence.Revocation, unknown func(kid string)) (all []evidence.Revocation, err error) {
-	err = r.editBundle(func(e *bundleEdit) (err error) {
+	err = r.editBundle(ctx, func(e *bundleEdit) (err error) {
 		for _, n := range add {
 			if n.Kind == evidence.RevokedKey && !e.certifies(n.ID) {
 				unknown(n.ID)
 			}
 		}
-		e.b.Revocations, all, err = e.revoke(ctx, add)
+		if e.b.Revocations, all, err = e.revoke(ctx, add); err != nil || len(add) == 0 {
+			return err
+		}
+		added, err := e.signList(ctx, add, e.Options)
+		e.revocations = []string{added}
 		return err
 	})
 	return all, err

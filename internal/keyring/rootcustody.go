@@ -14,7 +14,7 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/keystore"
-	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/look"
 )
 
 // rootKeyWait is how long a command waits for the custody that holds its root key.
@@ -54,12 +54,15 @@ func OpenRootKey(ctx context.Context, path string, stderr io.Writer, purposes ..
 func pinnedVersion(ctx context.Context, c *config.RootKey, ring keystore.Store) (custody.Version, error) {
 	ctx, cancel := context.WithTimeout(ctx, rootKeyWait)
 	defer cancel()
-	key, err := ring.Key(ctx, c.Purpose, c.Key)
+	key, err := ring.Key(c.Purpose, c.Key)
 	if err != nil {
 		return custody.Version{}, err
 	}
+	if err := ring.Open(ctx); err != nil {
+		return custody.Version{}, err
+	}
 	for _, l := range key.Observe(ctx, 0) {
-		if l.Name == observe.Custody && l.Result != observe.Holds {
+		if l.Name == look.Custody && l.Result != look.Holds {
 			return custody.Version{}, custody.Unavailable(nil, "it signs nothing: %s", l.Seen)
 		}
 	}

@@ -3,14 +3,12 @@ package keyring
 import (
 	"cmp"
 	"crypto/ed25519"
-	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/ledger"
@@ -22,7 +20,7 @@ const (
 	NotCertified = "not certified" // yet
 	Ended        = "ended"         // its certificate has, and no other one was signed
 	Retired      = "retired"
-	Revoked      = "revoked"
+	StateRevoked = "revoked"
 )
 
 // Version is what is known of one version of a key: of a version that a process publishes, what the process says; by a trust bundle, what
@@ -38,9 +36,16 @@ type Version struct {
 	Signs      *bool      `json:"signs,omitempty"` // whether the process signs with it now
 	State      string     `json:"state,omitempty"`
 	Until      *time.Time `json:"certifiedUntil,omitempty"` // the end of its certificate
+	Revocation *Revoked   `json:"revocation,omitempty"`     // nil if it is not revoked
 	Use        *Use       `json:"use,omitempty"`            // nil if no record was asked
 
 	public ed25519.PublicKey
+}
+
+// Revoked says when and why the registry revoked a version, by the revocation that came first.
+type Revoked struct {
+	At     *time.Time `json:"time,omitempty"` // nil if the history does not say
+	Reason string     `json:"reason"`
 }
 
 // Use is what records say of a version: the record's own word.
@@ -118,9 +123,12 @@ func VersionsOf(at string, roles []daemon.RoleDocument) []Version {
 
 // Books are a trust bundle and the history beside it, verified with the pinned key of the registry.
 type Books struct {
-	trust *evidence.Trust
-	past  []evidence.SignerCertificate // of the history
-	now   time.Time
+	trust   *evidence.Trust
+	past    []evidence.SignerCertificate   // of the history
+	revoked map[string]evidence.Revocation // by kind and id: what was ever revoked
+	since   map[string]time.Time           // by kind and id, as far as the history says
+	lists   []evidence.RevocationList      // of the history and the bundle
+	now     time.Time
 }
 
 // ReadBooks reads a trust bundle, and its history if there is one. registry names the public file of the key registry.
@@ -133,25 +141,36 @@ func ReadBooks(registry, bundle string, now time.Time) (*Books, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", registry, err)
 	}
-	b, _, err := config.ReadBundle(bundle)
+	b, _, err := archive.ReadAnyBundle(bundle)
 	if err != nil {
 		return nil, err
 	}
 	roots := []evidence.Root{root}
-	trust, err := evidence.NewTrust(roots, b, evidence.SignerPolicy{})
-	if err != nil {
+	books := &Books{now: now, revoked: make(map[string]evidence.Revocation)}
+	if books.trust, err = evidence.NewTrust(roots, b, evidence.SignerPolicy{}); err != nil {
 		return nil, fmt.Errorf("%s: %w", bundle, err)
 	}
-	h, err := config.ReadHistory(bundle)
+	h, segments, err := archive.ReadHistory(bundle, b)
+	if err != nil {
+		return nil, err
+	}
+	past, err := evidence.ReadPastTrust(roots, b, h.Revocations, evidence.SignerPolicy{}, segments...)
 	if err == nil {
-		_, err = evidence.NewPastTrust(roots, b, h, evidence.SignerPolicy{})
+		err = past.VerifyAll(func(c evidence.SignerCertificate) { books.past = append(books.past, c) })
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w", config.HistoryFile(bundle), err)
+	if err != nil {
+		return nil, fmt.Errorf("the history beside %s: %w", bundle, err)
 	}
-	books := &Books{trust: trust, now: now}
-	for _, token := range h.Certificates {
-		books.past = append(books.past, claimsOf(token)) // NewPastTrust has verified all of them
+	books.since = revokedAt(h)
+	for _, token := range append(h.Revocations, b.Revocations) {
+		if token == "" {
+			continue
+		}
+		list, _ := evidence.UnverifiedClaims(evidence.RevocationListKind, token) // verified above
+		books.lists = append(books.lists, list)
+		for _, r := range list.Revoked {
+			books.revoked[r.Kind+" "+r.ID] = r
+		}
 	}
 	return books, nil
 }
@@ -172,7 +191,7 @@ func (b *Books) Complete(published []Version) []Version {
 		if ok {
 			v.certify(c.Certificate)
 		}
-		v.State = b.state(v.KeyID, c.Certificate, ok)
+		b.judge(&v, c.Certificate, ok)
 		all = append(all, v)
 	}
 	add := func(c evidence.SignerCertificate, inForce bool) {
@@ -180,7 +199,8 @@ func (b *Books) Complete(published []Version) []Version {
 			return
 		}
 		seen[c.SubjectKeyID] = true
-		v := Version{Purpose: c.Purposes[0], KeyID: c.SubjectKeyID, Issuer: c.SubjectIssuer, Custody: c.KeyCustody, Exportable: c.KeyExportable, State: b.state(c.SubjectKeyID, c, inForce)}
+		v := Version{Purpose: c.Purposes[0], KeyID: c.SubjectKeyID, Issuer: c.SubjectIssuer, Custody: c.KeyCustody, Exportable: c.KeyExportable}
+		b.judge(&v, c, inForce)
 		v.certify(c)
 		all = append(all, v)
 	}
@@ -201,22 +221,42 @@ func (v *Version) certify(c evidence.SignerCertificate) {
 	v.Until = &until
 }
 
-// state is what has become of a version. c is its certificate, if it has one, and inForce whether the bundle has c.
-func (b *Books) state(kid string, c evidence.SignerCertificate, inForce bool) string {
-	list, _ := b.trust.Revocations()
-	_, retired := b.trust.Retired(kid)
+// revocation returns the first revocation of a version, and when it was made if the history says so. id is that of its certificate.
+func (b *Books) revocation(kid, id string) (first *Revoked) {
+	for _, key := range []string{evidence.RevokedKey + " " + kid, evidence.RevokedKey + " " + evidence.KeyName(kid), evidence.RevokedArtifact + " " + id} {
+		r, ok := b.revoked[key]
+		if !ok {
+			continue
+		}
+		found := &Revoked{Reason: r.Reason}
+		if at, ok := b.since[key]; ok {
+			found.At = &at
+		}
+		if first == nil || found.At != nil && (first.At == nil || found.At.Before(*first.At)) {
+			first = found
+		}
+	}
+	return first
+}
+
+// judge says what has become of a version. c is its certificate, if it has one, and inForce whether the bundle has c.
+func (b *Books) judge(v *Version, c evidence.SignerCertificate, inForce bool) {
+	id := ""
+	if inForce {
+		id = c.ID
+	}
+	v.Revocation = b.revocation(v.KeyID, id)
+	_, retired := b.trust.Retired(v.KeyID)
 	switch {
-	case slices.ContainsFunc(list.Revoked, func(r evidence.Revocation) bool {
-		return r.Kind == evidence.RevokedKey && evidence.MatchKeyID([]string{r.ID}, kid) || r.Kind == evidence.RevokedArtifact && inForce && r.ID == c.ID
-	}):
-		return Revoked
+	case v.Revocation != nil:
+		v.State = StateRevoked
 	case retired:
-		return Retired
+		v.State = Retired
 	case inForce && b.now.Before(time.Unix(c.Expires, 0)):
-		return Certified
+		v.State = Certified
 	case c.Expires > 0 && !b.now.Before(time.Unix(c.Expires, 0)):
-		return Ended
+		v.State = Ended
 	default:
-		return NotCertified
+		v.State = NotCertified
 	}
 }

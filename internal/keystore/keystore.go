@@ -19,8 +19,11 @@ import (
 
 // Store opens the keys of one process. All of them are in the same custody.
 type Store interface {
-	// Key opens the key of a role by its name. If the custody is Vault, Key waits until Vault answers.
-	Key(ctx context.Context, role, name string) (custody.Key, error)
+	// Key returns the key of a role by its name. It logs in nowhere.
+	Key(role, name string) (custody.Key, error)
+	// Open logs in for each key that Key has returned, and waits until the custody answers. A login can use up what it
+	// logs in with.
+	Open(ctx context.Context) error
 	// Close closes the custody.
 	Close() error
 }
@@ -39,10 +42,9 @@ func Open(c config.Custody, log *zap.Logger) (Store, error) {
 // memoryStore makes keys that exist only in the memory of this process.
 type memoryStore struct{}
 
-func (memoryStore) Key(_ context.Context, _, name string) (custody.Key, error) {
-	return custody.NewMemory(name)
-}
-func (memoryStore) Close() error { return nil }
+func (memoryStore) Key(_, name string) (custody.Key, error) { return custody.NewMemory(name) }
+func (memoryStore) Open(context.Context) error              { return nil }
+func (memoryStore) Close() error                            { return nil }
 
 // pkcs11Store opens keys in a PKCS #11 token.
 type pkcs11Store struct{ *pkcs11.Token }
@@ -59,15 +61,15 @@ func openToken(c *config.PKCS11) (Store, error) {
 	return pkcs11Store{t}, nil
 }
 
-func (t pkcs11Store) Key(_ context.Context, _, name string) (custody.Key, error) {
-	return t.Token.Key(name)
-}
+func (t pkcs11Store) Key(_, name string) (custody.Key, error) { return t.Token.Key(name) }
+func (pkcs11Store) Open(context.Context) error                { return nil }
 
 // vaultStore opens keys in Vault.
 type vaultStore struct {
 	c      *config.Vault
 	server *vault.Server
 	log    *zap.Logger
+	closed []*vault.Key // not open yet
 }
 
 func openVault(c *config.Vault, log *zap.Logger) (Store, error) {
@@ -75,20 +77,38 @@ func openVault(c *config.Vault, log *zap.Logger) (Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return vaultStore{c, server, log}, nil
+	return &vaultStore{c: c, server: server, log: log}, nil
 }
 
-// Key opens a key and waits until Vault answers. All tries use the same login.
-func (v vaultStore) Key(ctx context.Context, role, name string) (custody.Key, error) {
+func (v *vaultStore) Key(role, name string) (custody.Key, error) {
 	key := v.server.Prepare(name, login(v.c.Auth.For(role)), v.c.Keys...)
-	return await.For(ctx, v.log, "Vault", func() (*vault.Key, error) { return key, key.Open(ctx) })
+	v.closed = append(v.closed, key)
+	return key, nil
 }
 
-func (v vaultStore) Close() error { return v.server.Close() }
+// Open tries again until Vault answers. All tries for a key use the same login.
+func (v *vaultStore) Open(ctx context.Context) error {
+	for ; len(v.closed) > 0; v.closed = v.closed[1:] {
+		key := v.closed[0]
+		open := func() (*vault.Key, error) { return key, key.Open(ctx) }
+		if _, err := await.For(ctx, v.log, "Vault", open); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *vaultStore) Close() error { return v.server.Close() }
+
+// Changes reports whether a key of the custody can get new versions while the process runs.
+func Changes(s Store) bool {
+	_, memory := s.(memoryStore)
+	return !memory
+}
 
 // Secrets returns the secrets that a role can read in the custody. It fails unless the custody is Vault.
 func Secrets(s Store, role string) (*vault.Secrets, error) {
-	v, ok := s.(vaultStore)
+	v, ok := s.(*vaultStore)
 	if !ok {
 		return nil, fmt.Errorf("credentials in Vault need custody in Vault, not %T", s)
 	}
@@ -97,7 +117,7 @@ func Secrets(s Store, role string) (*vault.Secrets, error) {
 
 // Health returns what was last seen of Vault. ok is false unless the custody is Vault.
 func Health(s Store) (h vault.Health, ok bool) {
-	v, ok := s.(vaultStore)
+	v, ok := s.(*vaultStore)
 	if !ok {
 		return h, false
 	}

@@ -1,3 +1,4 @@
+// Package observe looks at what a process can see of its own deployment. Package look has the form of what it saw.
 package observe
 
 import (
@@ -5,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/actionproof/mediator/look"
 )
 
 // Agent is the user that the agent runs as.
@@ -30,14 +33,14 @@ func (a Agent) String() string {
 
 // Process observes whether the agent's user could reach the memory of a process that runs as uid. A process of the same
 // user can (ptrace, /proc), and root can reach everything.
-func (a Agent) Process(uid uint32) Observation {
+func (a Agent) Process(uid uint32) look.Observation {
 	switch a.UID {
 	case 0:
-		return look(Process, Contradicts, "The agent runs as root, which reaches every process here.")
+		return looked(look.Process, look.Contradicts, "The agent runs as root, which reaches every process here.")
 	case uid:
-		return look(Process, Contradicts, "This process and the agent both run as user %d.", uid)
+		return looked(look.Process, look.Contradicts, "This process and the agent both run as user %d.", uid)
 	}
-	return look(Process, Holds, "This process runs as user %d and the agent as user %d.", uid, a.UID)
+	return looked(look.Process, look.Holds, "This process runs as user %d and the agent as user %d.", uid, a.UID)
 }
 
 // Path is a file, folder or socket that the agent must not change, nor read if it is secret.
@@ -53,7 +56,7 @@ type Path struct {
 // at each folder and each symbolic link on the way to a path. A path that does not exist is judged by the folders in
 // which it would be. LookAtFiles goes by owners and modes as this process sees them. What it cannot judge, such as an
 // access control list, makes the result NotObserved, unless something else contradicts.
-func LookAtFiles(users []Agent, paths ...Path) Observation {
+func LookAtFiles(users []Agent, paths ...Path) look.Observation {
 	var against, unseen parts
 	for _, p := range paths {
 		for _, u := range users {
@@ -69,15 +72,15 @@ func LookAtFiles(users []Agent, paths ...Path) Observation {
 	}
 	switch {
 	case len(against) > 0:
-		return look(Files, Contradicts, "By owner and mode, %s.", append(against, unseen...))
+		return looked(look.Files, look.Contradicts, "By owner and mode, %s.", append(against, unseen...))
 	case len(unseen) > 0:
-		return look(Files, NotObserved, "%s.", unseen)
+		return looked(look.Files, look.NotObserved, "%s.", unseen)
 	}
 	var names []string
 	for _, u := range users {
 		names = append(names, u.String())
 	}
-	return look(Files, Holds, "By owner and mode, this process's %d files and folders can be neither changed nor replaced, nor the secret ones read, by %s.",
+	return looked(look.Files, look.Holds, "By owner and mode, this process's %d files and folders can be neither changed nor replaced, nor the secret ones read, by %s.",
 		len(paths), strings.Join(names, " or by "))
 }
 
@@ -99,4 +102,8 @@ func (p parts) String() string {
 		p = append(slices.Clone(p[:maxParts]), fmt.Sprintf("and %d more", n))
 	}
 	return strings.Join(p, "; ")
+}
+
+func looked(name string, result look.Result, format string, args ...any) look.Observation {
+	return look.New(name, result, fmt.Sprintf(format, args...))
 }

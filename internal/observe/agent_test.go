@@ -12,20 +12,21 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/look"
 )
 
 func TestProcess(t *testing.T) {
 	for _, tt := range []struct {
 		agent, process uint32
-		want           observe.Result
+		want           look.Result
 	}{
-		{2000, 1000, observe.Holds},
-		{2000, 0, observe.Holds},
-		{1000, 1000, observe.Contradicts},
-		{0, 1000, observe.Contradicts},
-		{0, 0, observe.Contradicts},
+		{2000, 1000, look.Holds},
+		{2000, 0, look.Holds},
+		{1000, 1000, look.Contradicts},
+		{0, 1000, look.Contradicts},
+		{0, 0, look.Contradicts},
 	} {
-		if got := (observe.Agent{UID: tt.agent}).Process(tt.process); got.Result != tt.want || got.Name != observe.Process || got.Seen == "" {
+		if got := (observe.Agent{UID: tt.agent}).Process(tt.process); got.Result != tt.want || got.Name != look.Process || got.Seen == "" {
 			t.Errorf("agent %d, process %d: %+v", tt.agent, tt.process, got)
 		}
 	}
@@ -39,23 +40,23 @@ func TestFiles(t *testing.T) {
 		name         string
 		agent        observe.Agent
 		folder, file os.FileMode
-		want         observe.Result
+		want         look.Result
 		word         string
 	}{
-		{"others may read", stranger, 0o755, 0o644, observe.Contradicts, "read"},
-		{"others may write", stranger, 0o755, 0o622, observe.Contradicts, "write"},
-		{"others may do nothing", stranger, 0o755, 0o600, observe.Holds, ""},
-		{"the folder is closed to others", stranger, 0o750, 0o644, observe.Holds, ""},
-		{"others may list the folder and not pass", stranger, 0o754, 0o644, observe.Holds, ""},
-		{"others may write to the folder", stranger, 0o777, 0o600, observe.Contradicts, "replace"},
-		{"the folder is sticky", stranger, 0o777 | os.ModeSticky, 0o600, observe.Holds, ""},
-		{"others may write to a folder that they cannot pass", stranger, 0o752, 0o600, observe.Holds, ""},
-		{"the group may read", member, 0o755, 0o640, observe.Contradicts, "read"},
-		{"the group may read, and is not the agent's", stranger, 0o755, 0o640, observe.Holds, ""},
-		{"the group may not, others may", member, 0o755, 0o604, observe.Holds, ""},
-		{"the folder is open to the group", member, 0o770, 0o600, observe.Contradicts, "replace"},
-		{"the owner", observe.Agent{UID: own}, 0o700, 0o400, observe.Contradicts, "replace"},
-		{"root", observe.Agent{UID: 0}, 0o000, 0o000, observe.Contradicts, "replace"},
+		{"others may read", stranger, 0o755, 0o644, look.Contradicts, "read"},
+		{"others may write", stranger, 0o755, 0o622, look.Contradicts, "write"},
+		{"others may do nothing", stranger, 0o755, 0o600, look.Holds, ""},
+		{"the folder is closed to others", stranger, 0o750, 0o644, look.Holds, ""},
+		{"others may list the folder and not pass", stranger, 0o754, 0o644, look.Holds, ""},
+		{"others may write to the folder", stranger, 0o777, 0o600, look.Contradicts, "replace"},
+		{"the folder is sticky", stranger, 0o777 | os.ModeSticky, 0o600, look.Holds, ""},
+		{"others may write to a folder that they cannot pass", stranger, 0o752, 0o600, look.Holds, ""},
+		{"the group may read", member, 0o755, 0o640, look.Contradicts, "read"},
+		{"the group may read, and is not the agent's", stranger, 0o755, 0o640, look.Holds, ""},
+		{"the group may not, others may", member, 0o755, 0o604, look.Holds, ""},
+		{"the folder is open to the group", member, 0o770, 0o600, look.Contradicts, "replace"},
+		{"the owner", observe.Agent{UID: own}, 0o700, 0o400, look.Contradicts, "replace"},
+		{"root", observe.Agent{UID: 0}, 0o000, 0o000, look.Contradicts, "replace"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			root := t.TempDir()
@@ -79,12 +80,12 @@ func TestFiles(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 			open := files(tt.agent, observe.Path{Name: file})
-			if want := map[bool]observe.Result{true: observe.Contradicts, false: observe.Holds}[tt.word == "write" || tt.word == "replace"]; open.Result != want {
+			if want := map[bool]look.Result{true: look.Contradicts, false: look.Holds}[tt.word == "write" || tt.word == "replace"]; open.Result != want {
 				t.Errorf("as a file that is not secret: %+v", open)
 			}
 			if tt.word == "replace" { // then a file that is not there yet can be put there
 				got = files(tt.agent, observe.Path{Name: filepath.Join(dir, "later")})
-				if got.Result != observe.Contradicts {
+				if got.Result != look.Contradicts {
 					t.Errorf("a file that is not there: %+v", got)
 				}
 			}
@@ -102,18 +103,18 @@ func TestFilesOfOthers(t *testing.T) {
 		folder     os.FileMode
 		fileOwner  int
 		file, path string // the path looked at, from the folder; where it is another one than the file
-		want       observe.Result
+		want       look.Result
 		word       string
 	}{
-		{"the agent's folder", agent, agent, 0o500, other, "f", "", observe.Contradicts, "replace"},
-		{"the agent's file", agent, other, 0o555, agent, "f", "", observe.Contradicts, "read"},
-		{"root", 0, other, 0o000, other, "f", "", observe.Contradicts, "replace"},
-		{"the agent's file in a sticky folder", agent, other, 0o777 | os.ModeSticky, agent, "f", "", observe.Contradicts, "replace"},
-		{"another's file in a sticky folder", agent, other, 0o777 | os.ModeSticky, other, "f", "", observe.Holds, ""},
-		{"nobody's file in a sticky folder", agent, other, 0o777 | os.ModeSticky, other, "f", "later", observe.Contradicts, "replace"},
-		{"nobody's file in a folder that the agent may not write to", agent, other, 0o755, other, "f", "later", observe.Holds, ""},
-		{"a folder that is not there", agent, other, 0o755, other, "f", "absent/later", observe.NotObserved, "absent: no such file"},
-		{"an open folder in a closed one", agent, other, 0o700, other, "open/f", "", observe.Holds, ""},
+		{"the agent's folder", agent, agent, 0o500, other, "f", "", look.Contradicts, "replace"},
+		{"the agent's file", agent, other, 0o555, agent, "f", "", look.Contradicts, "read"},
+		{"root", 0, other, 0o000, other, "f", "", look.Contradicts, "replace"},
+		{"the agent's file in a sticky folder", agent, other, 0o777 | os.ModeSticky, agent, "f", "", look.Contradicts, "replace"},
+		{"another's file in a sticky folder", agent, other, 0o777 | os.ModeSticky, other, "f", "", look.Holds, ""},
+		{"nobody's file in a sticky folder", agent, other, 0o777 | os.ModeSticky, other, "f", "later", look.Contradicts, "replace"},
+		{"nobody's file in a folder that the agent may not write to", agent, other, 0o755, other, "f", "later", look.Holds, ""},
+		{"a folder that is not there", agent, other, 0o755, other, "f", "absent/later", look.NotObserved, "absent: no such file"},
+		{"an open folder in a closed one", agent, other, 0o700, other, "open/f", "", look.Holds, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			root := t.TempDir()
@@ -146,13 +147,13 @@ func TestFilesWithAList(t *testing.T) {
 		list = binary.LittleEndian.AppendUint32(list, e.user)
 	}
 	must(t, unix.Setxattr(path, "system.posix_acl_access", list, 0))
-	if got := files(observe.Agent{UID: 4242}, observe.Path{Name: path, Secret: true}); got.Result != observe.NotObserved || !strings.Contains(got.Seen, "access control list") {
+	if got := files(observe.Agent{UID: 4242}, observe.Path{Name: path, Secret: true}); got.Result != look.NotObserved || !strings.Contains(got.Seen, "access control list") {
 		t.Errorf("got %+v", got)
 	}
 }
 
 // files looks at files for one user.
-func files(user observe.Agent, paths ...observe.Path) observe.Observation {
+func files(user observe.Agent, paths ...observe.Path) look.Observation {
 	return observe.LookAtFiles([]observe.Agent{user}, paths...)
 }
 
@@ -183,7 +184,7 @@ func TestALinkIsFollowed(t *testing.T) {
 	if err := os.Symlink(secret, link); err != nil {
 		t.Fatal(err)
 	}
-	if got := files(observe.Agent{UID: 4242}, observe.Path{Name: link, Secret: true}); got.Result != observe.Contradicts || !strings.Contains(got.Seen, link) {
+	if got := files(observe.Agent{UID: 4242}, observe.Path{Name: link, Secret: true}); got.Result != look.Contradicts || !strings.Contains(got.Seen, link) {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -204,14 +205,14 @@ func TestSockets(t *testing.T) {
 		path  string
 		dir   os.FileMode
 		users []uint32
-		want  observe.Result
+		want  look.Result
 		word  string
 	}{
-		{"others may connect and are dropped", path, 0o711, []uint32{1}, observe.Holds, ""},
-		{"the agent is admitted", path, 0o711, []uint32{1, 4242}, observe.Contradicts, "connect to"},
-		{"the agent is to be admitted", filepath.Join(root, "later.sock"), 0o711, []uint32{4242}, observe.Contradicts, "connect to"},
-		{"the agent is admitted and cannot get there", path, 0o700, []uint32{4242}, observe.Holds, ""},
-		{"the agent can put another socket there", path, 0o777, nil, observe.Contradicts, "replace"},
+		{"others may connect and are dropped", path, 0o711, []uint32{1}, look.Holds, ""},
+		{"the agent is admitted", path, 0o711, []uint32{1, 4242}, look.Contradicts, "connect to"},
+		{"the agent is to be admitted", filepath.Join(root, "later.sock"), 0o711, []uint32{4242}, look.Contradicts, "connect to"},
+		{"the agent is admitted and cannot get there", path, 0o700, []uint32{4242}, look.Holds, ""},
+		{"the agent can put another socket there", path, 0o777, nil, look.Contradicts, "replace"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for path, mode := range map[string]os.FileMode{path: 0o666, root: tt.dir} {

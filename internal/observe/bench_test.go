@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/look"
 )
 
 // BenchmarkLook is one look on a machine with the processes that this one has.
 func BenchmarkLook(b *testing.B) {
 	l, _ := isolated(b, "sh", "-c", waits)
-	w := observe.NewWatcher(&agent, time.Now, func(*observe.Run, observe.Finding) {})
+	w := observe.NewWatcher(&agent, time.Now, func(*observe.Run, look.Finding) {})
 	run := w.Begin("evt_1", l)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -116,11 +116,11 @@ func (p *processes) listensIn(l Launch) error {
 	return errors.New("its connections come from another network than its own")
 }
 
-// entered reports whether a process that does not descend from the first one of the run is in the run nevertheless: by one of
-// its users, or in its process namespace.
+// entered reports whether a process that does not descend from the first one of the run is in the run nevertheless: it
+// has one of the run's users or groups, or is in the run's process namespace.
 func (i *isolation) entered(p *processes, q process, s []status) (bool, error) {
 	for _, thread := range s {
-		if slices.ContainsFunc(thread.users, i.ids.has) {
+		if slices.ContainsFunc(thread.users, i.ids.has) || slices.ContainsFunc(thread.groups, i.ids.has) {
 			return true, nil
 		}
 	}

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/look"
 )
 
 // firstOwn returns the first user id of an isolated run, as this process sees it.
@@ -49,17 +49,23 @@ func TestIsolated(t *testing.T) {
 		{"a process of agent.uid beside it", []string{"sh", "-c", waits}, func(t *testing.T, _ observe.Launch, _ string) { start(t, asAgent, "sh", "-c", waits) }, nil},
 		{"a process that entered all its namespaces", []string{"sh", "-c", waits}, func(t *testing.T, l observe.Launch, _ string) {
 			enter(t, l, "--all", "sh", "-c", waits)
-		}, []string{observe.Stranger}},
+		}, []string{look.Stranger}},
 		{"a process that entered its process namespace alone", []string{"sh", "-c", waits}, func(t *testing.T, l observe.Launch, _ string) {
 			enter(t, l, "--pid", "sh", "-c", waits)
-		}, []string{observe.Stranger}},
+		}, []string{look.Stranger}},
 		{"a shell on a terminal that entered it", []string{"sh", "-c", waits}, func(t *testing.T, l observe.Launch, _ string) {
 			start(t, nil, "script", "-qc", "nsenter --target "+itoa(l.Init)+" --all sh -c '"+waits+"'", "/dev/null")
-		}, []string{observe.Stdin, observe.Stranger}},
+		}, []string{look.Stdin, look.Stranger}},
 		{"a process outside with one of its users, whose first thread has ended", []string{"sh", "-c", waits}, func(t *testing.T, l observe.Launch, _ string) {
 			own := firstOwn(t, l) + 7
 			start(t, func(c *exec.Cmd) { c.SysProcAttr.Credential = &syscall.Credential{Uid: own, Gid: own} }, "/usr/bin/python3", "-c", headless)
-		}, []string{observe.Stranger}},
+		}, []string{look.Stranger}},
+		{"a process outside with one of its groups", []string{"sh", "-c", waits}, func(t *testing.T, l observe.Launch, _ string) {
+			group := firstOwn(t, l) + 7
+			start(t, func(c *exec.Cmd) {
+				c.SysProcAttr.Credential = &syscall.Credential{Uid: agent, Gid: agent, Groups: []uint32{group}}
+			}, "sh", "-c", waits)
+		}, []string{look.Stranger}},
 		{"a debugger from outside", []string{"sh", "-c", "echo $$; sleep 1000; :"}, func(t *testing.T, l observe.Launch, _ string) {
 			children, err := os.ReadFile("/proc/" + itoa(l.Init) + "/task/" + itoa(l.Init) + "/children")
 			if err != nil {
@@ -73,11 +79,11 @@ func TestIsolated(t *testing.T) {
 				}
 			}
 			debug(t, strings.Fields(string(children))[0])
-		}, []string{observe.Debugger}},
+		}, []string{look.Debugger}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l, said := isolated(t, tt.agent...)
-			w := observe.NewWatcher(&agent, time.Now, func(*observe.Run, observe.Finding) {})
+			w := observe.NewWatcher(&agent, still, func(*observe.Run, look.Finding) {})
 			run := w.Begin("evt_1", l)
 			if tt.outside != nil {
 				tt.outside(t, l, said)
@@ -87,15 +93,15 @@ func TestIsolated(t *testing.T) {
 				t.Fatalf("found %v, want %v, %v", report.Found, tt.want, err)
 			}
 			for _, o := range observe.OfRuns([]*observe.Run{run}) {
-				byConstruction := o.Name == observe.Stranger || o.Name == observe.Debugger
-				want := observe.NotObserved // who hands a terminal to a process of the run is not seen
+				byConstruction := o.Name == look.Stranger || o.Name == look.Debugger
+				want := look.NotObserved // who hands a terminal to a process of the run is not seen
 				switch {
 				case slices.Contains(tt.want, o.Name):
-					want = observe.Contradicts
+					want = look.Contradicts
 				case byConstruction:
-					want = observe.Holds
+					want = look.Holds
 				}
-				if o.Result != want || report.Covered(o.Name) != byConstruction || want == observe.Holds && !strings.Contains(o.Seen, "Root and the container runtime can") {
+				if o.Result != want || report.Covered(o.Name) != byConstruction || want == look.Holds && !strings.Contains(o.Seen, "Root and the container runtime can") {
 					t.Errorf("%+v, want %q", o, want)
 				}
 			}
@@ -145,7 +151,7 @@ func TestNotIsolated(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			changed := l
 			tt.change(&changed)
-			run := observe.NewWatcher(nil, time.Now, func(_ *observe.Run, f observe.Finding) { t.Errorf("found %s", f) }).Begin("evt_1", changed)
+			run := observe.NewWatcher(nil, still, func(_ *observe.Run, f look.Finding) { t.Errorf("found %s", f) }).Begin("evt_1", changed)
 			if _, err := run.Look(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -1,13 +1,17 @@
 package observe
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/actionproof/mediator/look"
+)
 
 // KeepContradictions returns the observations of now, and those contradictions of before that could not be observed again. A
 // contradiction stays until it is observed to be mended.
-func KeepContradictions(before, now []Observation) []Observation {
+func KeepContradictions(before, now []look.Observation) []look.Observation {
 	out := slices.Clone(now)
 	for _, b := range before {
-		if b.Result == Contradicts && !madeAgain(b.ID(), now) {
+		if b.Result == look.Contradicts && !madeAgain(b.ID(), now) {
 			out = append(out, b)
 		}
 	}
@@ -15,10 +19,10 @@ func KeepContradictions(before, now []Observation) []Observation {
 }
 
 // madeAgain reports whether every observation with this id could be made.
-func madeAgain(id string, now []Observation) bool {
+func madeAgain(id string, now []look.Observation) bool {
 	made := false
 	for _, l := range now {
-		if l.ID() == id && l.Result == NotObserved {
+		if l.ID() == id && l.Result == look.NotObserved {
 			return false
 		}
 		made = made || l.ID() == id

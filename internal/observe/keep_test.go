@@ -6,29 +6,30 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/look"
 )
 
 func TestKeep(t *testing.T) {
-	look := func(result observe.Result, seen string) observe.Observation {
-		return observe.New(observe.Files, result, seen).For("request_proof")
+	saw := func(result look.Result, seen string) look.Observation {
+		return look.New(look.Files, result, seen).For("request_proof")
 	}
-	against, holds, unseen := look(observe.Contradicts, "before"), look(observe.Holds, "now"), look(observe.NotObserved, "now")
-	other, blind := observe.New(observe.Gate, observe.Holds, "gate"), observe.New(observe.Gate, observe.NotObserved, "gate")
+	against, holds, unseen := saw(look.Contradicts, "before"), saw(look.Holds, "now"), saw(look.NotObserved, "now")
+	other, blind := look.New(look.Gate, look.Holds, "gate"), look.New(look.Gate, look.NotObserved, "gate")
 	for _, tt := range []struct {
 		name        string
-		before, now []observe.Observation
-		want        []observe.Observation
+		before, now []look.Observation
+		want        []look.Observation
 	}{
-		{"it holds again", []observe.Observation{against, other}, []observe.Observation{holds}, []observe.Observation{holds}},
-		{"it holds again, and so does something else", []observe.Observation{against}, []observe.Observation{holds, other}, []observe.Observation{holds, other}},
-		{"it holds again, and something else cannot be looked at", []observe.Observation{against}, []observe.Observation{holds, blind}, []observe.Observation{holds, blind}},
-		{"it cannot be looked at again", []observe.Observation{against}, []observe.Observation{unseen}, []observe.Observation{unseen, against}},
-		{"who looked answers no more", []observe.Observation{against, other}, []observe.Observation{other}, []observe.Observation{other, against}},
-		{"nobody answers", []observe.Observation{against, other}, nil, []observe.Observation{against}},
-		{"one of two that look cannot", []observe.Observation{holds, against}, []observe.Observation{holds, unseen}, []observe.Observation{holds, unseen, against}},
-		{"it is still so", []observe.Observation{against}, []observe.Observation{look(observe.Contradicts, "now")}, []observe.Observation{look(observe.Contradicts, "now")}},
-		{"the same of another role", []observe.Observation{against}, []observe.Observation{holds.For("agent_session")}, []observe.Observation{holds.For("agent_session"), against}},
-		{"nothing was against it", []observe.Observation{holds, unseen}, nil, nil},
+		{"it holds again", []look.Observation{against, other}, []look.Observation{holds}, []look.Observation{holds}},
+		{"it holds again, and so does something else", []look.Observation{against}, []look.Observation{holds, other}, []look.Observation{holds, other}},
+		{"it holds again, and something else cannot be looked at", []look.Observation{against}, []look.Observation{holds, blind}, []look.Observation{holds, blind}},
+		{"it cannot be looked at again", []look.Observation{against}, []look.Observation{unseen}, []look.Observation{unseen, against}},
+		{"who looked answers no more", []look.Observation{against, other}, []look.Observation{other}, []look.Observation{other, against}},
+		{"nobody answers", []look.Observation{against, other}, nil, []look.Observation{against}},
+		{"one of two that look cannot", []look.Observation{holds, against}, []look.Observation{holds, unseen}, []look.Observation{holds, unseen, against}},
+		{"it is still so", []look.Observation{against}, []look.Observation{saw(look.Contradicts, "now")}, []look.Observation{saw(look.Contradicts, "now")}},
+		{"the same of another role", []look.Observation{against}, []look.Observation{holds.For("agent_session")}, []look.Observation{holds.For("agent_session"), against}},
+		{"nothing was against it", []look.Observation{holds, unseen}, nil, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := observe.KeepContradictions(tt.before, tt.now); !slices.Equal(got, tt.want) {
@@ -39,8 +40,8 @@ func TestKeep(t *testing.T) {
 }
 
 func TestID(t *testing.T) {
-	l := observe.New(observe.Files, observe.Holds, "seen")
-	if l.ID() != observe.Files || l.For("p").ID() != observe.Files+":p" {
+	l := look.New(look.Files, look.Holds, "seen")
+	if l.ID() != look.Files || l.For("p").ID() != look.Files+":p" {
 		t.Errorf("%s, %s", l.ID(), l.For("p").ID())
 	}
 }
@@ -48,19 +49,19 @@ func TestID(t *testing.T) {
 // TestFindingsAreSentences: what was found is read by operators, and goes into the looks.
 func TestFindingsAreSentences(t *testing.T) {
 	for kind, want := range map[string]string{
-		observe.Terminal: "has a controlling terminal", observe.Stdin: "reads a terminal as its standard input", observe.Debugger: "is traced by a debugger",
-		observe.Stranger: "was not started by the agent", observe.Launcher: "was to launch the agent and has ended",
+		look.Terminal: "has a controlling terminal", look.Stdin: "reads a terminal as its standard input", look.Debugger: "is traced by a debugger",
+		look.Stranger: "was not started by the agent", look.Launcher: "was to launch the agent and has ended",
 	} {
-		if got := (observe.Finding{Kind: kind, PID: 7, Command: "cmd"}).String(); got != "process 7 (cmd) "+want {
+		if got := (look.Finding{Kind: kind, PID: 7, Command: "cmd"}).String(); got != "process 7 (cmd) "+want {
 			t.Error(got)
 		}
 	}
-	if got := (observe.Finding{Kind: observe.Answer}).String(); got != "a human has answered a question of a tool" {
+	if got := (look.Finding{Kind: look.Answer}).String(); got != "a human has answered a question of a tool, or may have" {
 		t.Error(got)
 	}
 	unseen := observe.OfRuns([]*observe.Run{nil})
 	for i, want := range []string{"had a controlling terminal", "read a terminal as its standard input", "was traced from outside", "was put in from outside"} {
-		if got := unseen[i]; got.Result != observe.NotObserved || !strings.Contains(got.Seen, "That no process "+want+" is not observed") {
+		if got := unseen[i]; got.Result != look.NotObserved || !strings.Contains(got.Seen, "That no process "+want+" is not observed") {
 			t.Errorf("%+v", got)
 		}
 	}
@@ -71,13 +72,13 @@ func TestNoRun(t *testing.T) {
 	var none *observe.Run
 	none.End()
 	report := none.Report()
-	if report.AnyCovered() || (observe.Report{}).AnyCovered() {
+	if report.AnyCovered() || (look.Report{}).AnyCovered() {
 		t.Error("something was looked at")
 	}
-	if report.Found = []observe.Finding{{Kind: observe.Terminal}}; !report.AnyCovered() {
+	if report.Found = []look.Finding{{Kind: look.Terminal}}; !report.AnyCovered() {
 		t.Error("what was found was not looked at")
 	}
-	whole := observe.NewReport(nil, map[string]string{observe.Terminal: "nobody looked"})
+	whole := look.NewReport(nil, map[string]string{look.Terminal: "nobody looked"})
 	if !whole.AnyCovered() {
 		t.Error("nothing was looked at")
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/test/full"
 )
 
@@ -76,37 +77,37 @@ func TestTheWholeWayIsLookedAt(t *testing.T) {
 		name string
 		tree []string
 		path string
-		want observe.Result
+		want look.Result
 		seen string // ROOT stands for the folder of the tree
 	}{
-		{"a link in a folder of the agent", []string{"dir /safe 0 755", "file /safe/f 0 600", "dir /conf 4242 700", "link /conf/link /safe/f 0"}, "/conf/link", observe.Contradicts, "replace ROOT/conf/link"},
-		{"a link in an open folder", []string{"dir /safe 0 755", "file /safe/f 0 600", "dir /conf 0 777", "link /conf/link ../safe/f 0"}, "/conf/link", observe.Contradicts, "replace ROOT/conf/link"},
-		{"a folder that is a link in an open folder", []string{"dir /safe 0 755", "file /safe/f 0 600", "dir /conf 0 777", "link /conf/link /safe 0"}, "/conf/link/f", observe.Contradicts, "replace ROOT/conf/link/f, at ROOT/conf/link"},
-		{"a link between links", []string{"dir /safe 0 755", "file /safe/f 0 600", "dir /mid 0 777", "link /mid/link /safe/f 0", "link /link /mid/link 0"}, "/link", observe.Contradicts, "replace ROOT/link, at ROOT/mid/link"},
-		{"the target's folder is open", []string{"dir /open 0 777", "dir /open/in 0 755", "file /open/in/f 0 600", "dir /conf 0 755", "link /conf/link /open/in/f 0"}, "/conf/link", observe.Contradicts, "replace ROOT/conf/link, at ROOT/open/in"},
-		{"the target can be read", []string{"dir /safe 0 755", "file /safe/f 0 644", "link /link safe/f 0"}, "/link", observe.Contradicts, "read ROOT/link, at ROOT/safe/f"},
-		{"a closed folder holds a link to an open one", []string{"dir /open 0 777", "file /open/f 0 600", "dir /closed 0 700", "link /closed/link /open/f 0"}, "/closed/link", observe.Contradicts, "at ROOT/open/f"},
-		{"a relative link in a closed folder leaves it", []string{"dir /open 0 777", "file /open/f 0 600", "dir /closed 0 700", "link /closed/link ../open/f 0"}, "/closed/link", observe.Contradicts, "at ROOT/open/f"},
-		{"the folder above a link's target, not above the link", []string{"dir /b 0 777", "dir /b/c 0 755", "file /b/f 0 600", "dir /a 0 755", "file /a/f 0 600", "link /a/link /b/c 0"}, "/a/link/../f", observe.Contradicts, "at ROOT/b/c"},
-		{"the folder above a link's target is closed", []string{"dir /b 0 700", "dir /b/c 0 755", "file /b/f 0 644", "dir /a 0 755", "file /a/f 0 644", "link /a/link /b/c 0"}, "/a/link/../f", observe.Holds, ""},
-		{"a link to a missing file in an open folder", []string{"dir /open 0 777", "link /link open/later 0"}, "/link", observe.Contradicts, "replace ROOT/link, at ROOT/open/later"},
-		{"a link to a missing file in a closed folder", []string{"dir /safe 0 755", "link /link safe/later 0"}, "/link", observe.Holds, ""},
-		{"a link to a missing folder", []string{"dir /safe 0 755", "link /link safe/later 0"}, "/link/f", observe.NotObserved, "lstat ROOT/safe/later: no such file"},
-		{"a missing folder in an open one", []string{"dir /open 0 1777"}, "/open/later/f", observe.Contradicts, "at ROOT/open/later"},
-		{"a missing folder in a closed one", []string{"dir /closed 0 700"}, "/closed/later/f", observe.Holds, ""},
-		{"a circle of links", []string{"link /a b 0", "link /b a 0"}, "/a/f", observe.NotObserved, "too many levels"},
-		{"a circle of links, one of them in an open folder", []string{"dir /open 0 777", "link /open/a /b 0", "link /b open/a 0"}, "/b", observe.Contradicts, "at ROOT/open/a"},
-		{"as many links as the kernel follows", many, "/l40", observe.Holds, ""},
-		{"more links than the kernel follows", many, "/l41", observe.NotObserved, "too many levels"},
-		{"a file for a folder", []string{"file /f 0 600"}, "/f/g", observe.NotObserved, "not a directory"},
-		{"a sticky folder of the agent", []string{"dir /s 4242 1777", "file /s/f 4243 600"}, "/s/f", observe.Contradicts, "replace"},
-		{"a sticky folder of the agent that it may not write to yet", []string{"dir /s 4242 1555", "file /s/f 4243 600"}, "/s/f", observe.Contradicts, "replace"},
-		{"the agent's link in a sticky folder", []string{"file /f 0 600", "dir /s 0 1777", "link /s/link ../f 4242"}, "/s/link", observe.Contradicts, "replace"},
-		{"another's link in a sticky folder", []string{"file /f 0 600", "dir /s 0 1777", "link /s/link ../f 4243"}, "/s/link", observe.Holds, ""},
-		{"another's folder in a sticky folder", []string{"dir /s 0 1777", "dir /s/d 4243 755", "file /s/d/f 4243 600"}, "/s/d/f", observe.Holds, ""},
-		{"the agent's folder in a sticky folder", []string{"dir /s 0 1777", "dir /s/d 4242 555", "file /s/d/f 4243 600"}, "/s/d/f", observe.Contradicts, "at ROOT/s/d"},
-		{"needless parts", []string{"dir /d 0 755", "file /d/f 0 644"}, "/./d//.././d/f", observe.Contradicts, "read"},
-		{"a folder by the one above a folder in it", []string{"dir /d 0 777", "dir /d/e 0 700"}, "/d/e/..", observe.Contradicts, "at ROOT/d"},
+		{"a link in a folder of the agent", []string{"dir /safe 0 755", "file /safe/f 0 600", "dir /conf 4242 700", "link /conf/link /safe/f 0"}, "/conf/link", look.Contradicts, "replace ROOT/conf/link"},
+		{"a link in an open folder", []string{"dir /safe 0 755", "file /safe/f 0 600", "dir /conf 0 777", "link /conf/link ../safe/f 0"}, "/conf/link", look.Contradicts, "replace ROOT/conf/link"},
+		{"a folder that is a link in an open folder", []string{"dir /safe 0 755", "file /safe/f 0 600", "dir /conf 0 777", "link /conf/link /safe 0"}, "/conf/link/f", look.Contradicts, "replace ROOT/conf/link/f, at ROOT/conf/link"},
+		{"a link between links", []string{"dir /safe 0 755", "file /safe/f 0 600", "dir /mid 0 777", "link /mid/link /safe/f 0", "link /link /mid/link 0"}, "/link", look.Contradicts, "replace ROOT/link, at ROOT/mid/link"},
+		{"the target's folder is open", []string{"dir /open 0 777", "dir /open/in 0 755", "file /open/in/f 0 600", "dir /conf 0 755", "link /conf/link /open/in/f 0"}, "/conf/link", look.Contradicts, "replace ROOT/conf/link, at ROOT/open/in"},
+		{"the target can be read", []string{"dir /safe 0 755", "file /safe/f 0 644", "link /link safe/f 0"}, "/link", look.Contradicts, "read ROOT/link, at ROOT/safe/f"},
+		{"a closed folder holds a link to an open one", []string{"dir /open 0 777", "file /open/f 0 600", "dir /closed 0 700", "link /closed/link /open/f 0"}, "/closed/link", look.Contradicts, "at ROOT/open/f"},
+		{"a relative link in a closed folder leaves it", []string{"dir /open 0 777", "file /open/f 0 600", "dir /closed 0 700", "link /closed/link ../open/f 0"}, "/closed/link", look.Contradicts, "at ROOT/open/f"},
+		{"the folder above a link's target, not above the link", []string{"dir /b 0 777", "dir /b/c 0 755", "file /b/f 0 600", "dir /a 0 755", "file /a/f 0 600", "link /a/link /b/c 0"}, "/a/link/../f", look.Contradicts, "at ROOT/b/c"},
+		{"the folder above a link's target is closed", []string{"dir /b 0 700", "dir /b/c 0 755", "file /b/f 0 644", "dir /a 0 755", "file /a/f 0 644", "link /a/link /b/c 0"}, "/a/link/../f", look.Holds, ""},
+		{"a link to a missing file in an open folder", []string{"dir /open 0 777", "link /link open/later 0"}, "/link", look.Contradicts, "replace ROOT/link, at ROOT/open/later"},
+		{"a link to a missing file in a closed folder", []string{"dir /safe 0 755", "link /link safe/later 0"}, "/link", look.Holds, ""},
+		{"a link to a missing folder", []string{"dir /safe 0 755", "link /link safe/later 0"}, "/link/f", look.NotObserved, "lstat ROOT/safe/later: no such file"},
+		{"a missing folder in an open one", []string{"dir /open 0 1777"}, "/open/later/f", look.Contradicts, "at ROOT/open/later"},
+		{"a missing folder in a closed one", []string{"dir /closed 0 700"}, "/closed/later/f", look.Holds, ""},
+		{"a circle of links", []string{"link /a b 0", "link /b a 0"}, "/a/f", look.NotObserved, "too many levels"},
+		{"a circle of links, one of them in an open folder", []string{"dir /open 0 777", "link /open/a /b 0", "link /b open/a 0"}, "/b", look.Contradicts, "at ROOT/open/a"},
+		{"as many links as the kernel follows", many, "/l40", look.Holds, ""},
+		{"more links than the kernel follows", many, "/l41", look.NotObserved, "too many levels"},
+		{"a file for a folder", []string{"file /f 0 600"}, "/f/g", look.NotObserved, "not a directory"},
+		{"a sticky folder of the agent", []string{"dir /s 4242 1777", "file /s/f 4243 600"}, "/s/f", look.Contradicts, "replace"},
+		{"a sticky folder of the agent that it may not write to yet", []string{"dir /s 4242 1555", "file /s/f 4243 600"}, "/s/f", look.Contradicts, "replace"},
+		{"the agent's link in a sticky folder", []string{"file /f 0 600", "dir /s 0 1777", "link /s/link ../f 4242"}, "/s/link", look.Contradicts, "replace"},
+		{"another's link in a sticky folder", []string{"file /f 0 600", "dir /s 0 1777", "link /s/link ../f 4243"}, "/s/link", look.Holds, ""},
+		{"another's folder in a sticky folder", []string{"dir /s 0 1777", "dir /s/d 4243 755", "file /s/d/f 4243 600"}, "/s/d/f", look.Holds, ""},
+		{"the agent's folder in a sticky folder", []string{"dir /s 0 1777", "dir /s/d 4242 555", "file /s/d/f 4243 600"}, "/s/d/f", look.Contradicts, "at ROOT/s/d"},
+		{"needless parts", []string{"dir /d 0 755", "file /d/f 0 644"}, "/./d//.././d/f", look.Contradicts, "read"},
+		{"a folder by the one above a folder in it", []string{"dir /d 0 777", "dir /d/e 0 700"}, "/d/e/..", look.Contradicts, "at ROOT/d"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			root := tree(t, tt.tree...)
@@ -127,7 +128,7 @@ func TestARelativePathStartsWhereTheProcessIs(t *testing.T) {
 		if wd != root {
 			prefix = "../conf/"
 		}
-		for path, want := range map[string]observe.Result{"f": observe.Holds, "open/f": observe.Contradicts, "open/../f": observe.Holds} {
+		for path, want := range map[string]look.Result{"f": look.Holds, "open/f": look.Contradicts, "open/../f": look.Holds} {
 			if got := files(observe.Agent{UID: agentUID}, observe.Path{Name: prefix + path}); got.Result != want {
 				t.Errorf("in %s: %+v", wd, got)
 			}
@@ -147,19 +148,19 @@ func TestAnErrorHidesNoContradiction(t *testing.T) {
 		name  string
 		user  observe.Agent
 		paths []string
-		want  observe.Result
+		want  look.Result
 		seen  []string
 	}{
-		{"a missing folder, then an open one", observe.Agent{UID: agentUID}, []string{missing, replaced}, observe.Contradicts, []string{"replace " + replaced + ";", missing + " could not be looked at"}},
-		{"a list, then an open folder", observe.Agent{UID: agentUID}, []string{list, replaced}, observe.Contradicts, []string{"replace " + replaced + ";", list + " could not be looked at"}},
-		{"two that cannot be looked at", observe.Agent{UID: agentUID}, []string{missing, list}, observe.NotObserved, []string{missing + " could not be looked at: lstat", list + " could not be looked at: an access control list adds to the mode of " + root + "/listed"}},
-		{"two open ones", observe.Agent{UID: agentUID}, []string{root + "/open", replaced}, observe.Contradicts, []string{"write " + root + "/open;", "replace " + replaced + "."}},
-		{"an open folder behind a list", observe.Agent{UID: agentUID}, []string{root + "/out"}, observe.Contradicts, []string{"replace " + root + "/out, at " + replaced}},
-		{"an open folder below a list", observe.Agent{UID: agentUID}, []string{root + "/listed/open/later"}, observe.NotObserved, []string{"an access control list"}},
-		{"the owner of what has a list", observe.Agent{UID: 0}, []string{list}, observe.Contradicts, []string{"replace"}},
-		{"a list in a closed folder", observe.Agent{UID: agentUID}, []string{root + "/closed/f"}, observe.Holds, nil},
-		{"a user whom no list names", observe.Anyone(), []string{list}, observe.Holds, nil},
-		{"an open folder below a list, for a user whom no list names", observe.Anyone(), []string{root + "/listed/open/later"}, observe.Contradicts, []string{"a user who owns nothing and is in no group can replace"}},
+		{"a missing folder, then an open one", observe.Agent{UID: agentUID}, []string{missing, replaced}, look.Contradicts, []string{"replace " + replaced + ";", missing + " could not be looked at"}},
+		{"a list, then an open folder", observe.Agent{UID: agentUID}, []string{list, replaced}, look.Contradicts, []string{"replace " + replaced + ";", list + " could not be looked at"}},
+		{"two that cannot be looked at", observe.Agent{UID: agentUID}, []string{missing, list}, look.NotObserved, []string{missing + " could not be looked at: lstat", list + " could not be looked at: an access control list adds to the mode of " + root + "/listed"}},
+		{"two open ones", observe.Agent{UID: agentUID}, []string{root + "/open", replaced}, look.Contradicts, []string{"write " + root + "/open;", "replace " + replaced + "."}},
+		{"an open folder behind a list", observe.Agent{UID: agentUID}, []string{root + "/out"}, look.Contradicts, []string{"replace " + root + "/out, at " + replaced}},
+		{"an open folder below a list", observe.Agent{UID: agentUID}, []string{root + "/listed/open/later"}, look.NotObserved, []string{"an access control list"}},
+		{"the owner of what has a list", observe.Agent{UID: 0}, []string{list}, look.Contradicts, []string{"replace"}},
+		{"a list in a closed folder", observe.Agent{UID: agentUID}, []string{root + "/closed/f"}, look.Holds, nil},
+		{"a user whom no list names", observe.Anyone(), []string{list}, look.Holds, nil},
+		{"an open folder below a list, for a user whom no list names", observe.Anyone(), []string{root + "/listed/open/later"}, look.Contradicts, []string{"a user who owns nothing and is in no group can replace"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var paths []observe.Path
@@ -227,7 +228,7 @@ func FuzzLookAtFiles(f *testing.F) {
 		w := newWood(t, r)
 		type judged struct {
 			path   observe.Path
-			result observe.Observation
+			result look.Observation
 			theft  theft
 		}
 		var all []judged
@@ -239,13 +240,13 @@ func FuzzLookAtFiles(f *testing.F) {
 		for _, j := range all {
 			done := ""
 			user.act(func() { done = j.theft.commit() })
-			if done != "" && j.result.Result == observe.Holds {
+			if done != "" && j.result.Result == look.Holds {
 				t.Errorf("%+v: user %d could %s, and the look says: %s\n%s", j.path, user.uid, done, j.result.Seen, w)
 			}
-			if done == "" && j.result.Result == observe.Contradicts && j.theft.physical != "" {
+			if done == "" && j.result.Result == look.Contradicts && j.theft.physical != "" {
 				t.Errorf("%+v: user %d could do nothing, and the look says: %s\n%s", j.path, user.uid, j.result.Seen, w)
 			}
-			if j.result.Result == observe.NotObserved && j.theft.physical != "" && !w.listed {
+			if j.result.Result == look.NotObserved && j.theft.physical != "" && !w.listed {
 				t.Errorf("%+v: nothing hinders a look: %s\n%s", j.path, j.result.Seen, w)
 			}
 		}

@@ -157,6 +157,7 @@ type status struct {
 	tgid   int      // of its process
 	tracer int      // the thread that traces it; 0 if none does
 	users  []uint32 // real, effective, saved, of the file system
+	groups []uint32 // likewise, and the supplementary ones
 	pids   []int    // its own in each process namespace, from that of this process down
 }
 
@@ -176,10 +177,9 @@ func (p *processes) status(tid int) (status, error) {
 		case "TracerPid":
 			s.tracer, err = strconv.Atoi(strings.TrimSpace(value))
 		case "Uid":
-			for _, f := range strings.Fields(value) {
-				id, bad := strconv.ParseUint(f, 10, 32)
-				s.users, err = append(s.users, uint32(id)), errors.Join(err, bad)
-			}
+			s.users, err = ids(s.users, value)
+		case "Gid", "Groups":
+			s.groups, err = ids(s.groups, value)
 		case "NSpid": // after all others
 			for _, f := range strings.Fields(value) {
 				id, bad := strconv.Atoi(f)
@@ -192,6 +192,18 @@ func (p *processes) status(tid int) (status, error) {
 		}
 	}
 	return s, fmt.Errorf("%s/%d/status is not whole", p.path, tid)
+}
+
+// ids appends the user or group ids of a line of a status file.
+func ids(to []uint32, line string) ([]uint32, error) {
+	for _, f := range strings.Fields(line) {
+		id, err := strconv.ParseUint(f, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		to = append(to, uint32(id))
+	}
+	return to, nil
 }
 
 // statuses reads the status file of each thread of a process that has not ended. The first thread can have ended: what
@@ -226,20 +238,27 @@ func (p *processes) statuses(q process) ([]status, error) {
 	return out, nil
 }
 
-// roots maps the processes from which all others of a run descend to their runs.
+// roots maps processes of runs to their runs: at first those from which all others of a run descend, and then each that
+// was found below them. A process never leaves its run. So a look follows no part of a chain of parents twice, however
+// deep an agent makes it.
 type roots map[id][]*Run
 
 // of finds the runs that a process belongs to. It calls parent for each process above it. whole reports whether the
 // chain of parents is complete. A chain breaks if a parent has ended or if its pid belongs to a younger process; a
 // broken chain shows nothing.
 func (r roots) of(q process, parent func(pid int) (process, error)) (runs []*Run, whole bool) {
+	var way []id
 	for range maxLineage {
-		if runs, ok := r[q.id]; ok {
+		if runs := r[q.id]; runs != nil {
+			for _, id := range way {
+				r[id] = runs
+			}
 			return runs, true
 		}
 		if q.parent == 0 { // the first process of the namespace, or one that entered it from outside
 			return nil, true
 		}
+		way = append(way, q.id)
 		p, err := parent(q.parent)
 		if err != nil || p.start > q.start {
 			return nil, false

@@ -2,42 +2,11 @@ package observe
 
 import (
 	"context"
-	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
+
+	"github.com/actionproof/mediator/look"
 )
-
-// Launcher is the kind of the finding that a run's launcher has ended before its session. What the launcher left behind
-// is out of sight.
-const Launcher = "launcher"
-
-// Answer is the kind of the finding that a human has answered a question of a tool. It is seen in a message, and not of a
-// process, so it is none of kinds.
-const Answer = "answer"
-
-// kinds are all kinds of findings, in the order in which they are reported.
-var kinds = []string{Terminal, Stdin, Debugger, Stranger, Launcher}
-
-// Finding is something about a process that an unattended run does not have, such as a terminal.
-type Finding struct {
-	Kind    string // Terminal, Stdin, Debugger, Stranger, Launcher or Answer
-	PID     int
-	Command string // as the process names itself
-}
-
-// String returns the finding as one clause.
-func (f Finding) String() string {
-	if f.Kind == Answer {
-		return "a human has answered a question of a tool"
-	}
-	what := map[string]string{
-		Terminal: "has a controlling terminal", Stdin: "reads a terminal as its standard input", Debugger: "is traced by a debugger",
-		Stranger: "was not started by the agent", Launcher: "was to launch the agent and has ended",
-	}[f.Kind]
-	return fmt.Sprintf("process %d (%s) %s", f.PID, f.Command, what)
-}
 
 // Run is what was observed of one run of an agent: of a launcher and of all processes that descend from it. Findings
 // stay. A nil Run stands for a session that was not observed. A Run is safe for concurrent use.
@@ -54,7 +23,7 @@ type Run struct {
 
 	mu     sync.Mutex // guards the fields below
 	ended  bool
-	found  map[string]Finding
+	found  map[string]look.Finding
 	unseen map[string]string // why a kind could not be observed
 }
 
@@ -69,25 +38,20 @@ func (r *Run) End() {
 	r.ended = true
 }
 
+// Isolated reports whether the run was found to be isolated when it began, so that what is found in it is about no other.
+func (r *Run) Isolated() bool { return r != nil && r.own != nil }
+
 func (r *Run) over() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.ended
 }
 
-// Report is what was observed of a run so far.
-type Report struct {
-	// Found is the first finding of each kind.
-	Found []Finding
-	// unseen says, by kind, why an observation could not be made each time.
-	unseen map[string]string
-}
-
 // noLauncher says why a session without a Run is not observed.
 const noLauncher = "its agent was not started by mediator run"
 
 // Look observes the run now, and returns what has been observed since it began.
-func (r *Run) Look(ctx context.Context) (Report, error) {
+func (r *Run) Look(ctx context.Context) (look.Report, error) {
 	if r == nil {
 		return r.Report(), nil
 	}
@@ -96,49 +60,27 @@ func (r *Run) Look(ctx context.Context) (Report, error) {
 }
 
 // Report returns what has been observed since the run began.
-func (r *Run) Report() Report {
+func (r *Run) Report() look.Report {
 	if r == nil {
 		unseen := make(map[string]string)
-		for _, kind := range kinds {
+		for _, kind := range look.Kinds() {
 			unseen[kind] = noLauncher
 		}
-		return NewReport(nil, unseen)
+		return look.NewReport(nil, unseen)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var found []Finding
-	for _, kind := range kinds {
+	var found []look.Finding
+	for _, kind := range look.Kinds() {
 		if f, ok := r.found[kind]; ok {
 			found = append(found, f)
 		}
 	}
-	return NewReport(found, r.unseen)
+	return look.NewReport(found, r.unseen)
 }
-
-// NewReport returns a report of findings. unseen says, by kind, why an observation could not be made each time.
-func NewReport(found []Finding, unseen map[string]string) Report {
-	out := Report{Found: found, unseen: make(map[string]string)}
-	maps.Copy(out.unseen, unseen)
-	return out
-}
-
-// Has reports whether there is a finding of this kind.
-func (r Report) Has(kind string) bool {
-	return slices.ContainsFunc(r.Found, func(f Finding) bool { return f.Kind == kind })
-}
-
-// Covered reports whether every observation so far covered this kind. Only then does it mean something that nothing was
-// found.
-func (r Report) Covered(kind string) bool {
-	_, blind := r.unseen[kind]
-	return r.unseen != nil && !blind
-}
-
-// AnyCovered reports whether anything could be observed.
-func (r Report) AnyCovered() bool { return len(r.Found) > 0 || slices.ContainsFunc(kinds, r.Covered) }
 
 // find keeps the first finding of each kind, and reports whether f is the first.
-func (r *Run) find(f Finding) bool {
+func (r *Run) find(f look.Finding) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, known := r.found[f.Kind]; known {
@@ -161,36 +103,38 @@ func (r *Run) miss(why string, kinds ...string) {
 
 // none completes, for each kind, the sentence that begins with "no process".
 var none = map[string]string{
-	Terminal: "had a controlling terminal", Stdin: "read a terminal as its standard input", Debugger: "was traced from outside", Stranger: "was put in from outside",
+	look.Terminal: "had a controlling terminal", look.Stdin: "read a terminal as its standard input", look.Debugger: "was traced from outside", look.Stranger: "was put in from outside",
 }
 
-// whoEnters names those whom no observation of a run can exclude.
-const whoEnters = "Root and the container runtime can; that they do not is only declared"
+// notSeen names those whom no observation of a run can exclude.
+const notSeen = "Root and the container runtime can; that they do not is only declared. So is that nobody types into the run " +
+	"through a file, a FIFO, a socket or an allowed host that the agent reads"
 
 // OfRuns returns what was observed of the runs of all open sessions. A nil run stands for a session that was not
 // observed. A finding in one run contradicts; otherwise one run that is not isolated leaves the result unseen.
-func OfRuns(runs []*Run) []Observation {
-	var out []Observation
-	for _, kind := range []string{Terminal, Stdin, Debugger, Stranger} {
+func OfRuns(runs []*Run) []look.Observation {
+	var out []look.Observation
+	for _, kind := range []string{look.Terminal, look.Stdin, look.Debugger, look.Stranger} {
 		out = append(out, lookAt(kind, runs))
 	}
 	return out
 }
 
-func lookAt(kind string, runs []*Run) Observation {
+func lookAt(kind string, runs []*Run) look.Observation {
 	if len(runs) == 0 {
-		return look(kind, NotObserved, "No session is open whose processes could be looked at.")
+		return looked(kind, look.NotObserved, "No session is open whose processes could be looked at.")
 	}
-	result := look(kind, Holds, "Each of %d open sessions has namespaces and users of its own, which nobody else can enter, and no process %s. %s.", len(runs), none[kind], whoEnters)
+	result := looked(kind, look.Holds, "Each of %d open sessions has namespaces and users of its own, which nobody else can enter, "+
+		"and no process %s. %s.", len(runs), none[kind], notSeen)
 	for _, r := range runs {
 		report := r.Report()
 		for _, f := range report.Found {
 			if f.Kind == kind {
-				return look(kind, Contradicts, "In the session for the event %s, %s.", r.Name, f)
+				return looked(kind, look.Contradicts, "In the session for the event %s, %s.", r.Name, f)
 			}
 		}
-		if why, blind := report.unseen[kind]; blind {
-			result = look(kind, NotObserved, "That no process %s is not observed in each open session: %s.", none[kind], why)
+		if why := report.Unseen(kind); why != "" {
+			result = looked(kind, look.NotObserved, "That no process %s is not observed in each open session: %s.", none[kind], why)
 		}
 	}
 	return result

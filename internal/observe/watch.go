@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/every"
+	"github.com/actionproof/mediator/look"
 )
 
 // Period is how often the processes of runs are observed, besides observations on request. A process that begins and
@@ -26,7 +27,7 @@ type Watcher struct {
 	blind error   // why no process can be observed
 	user  *uint32 // the agent's user; nil if it is not configured
 	now   func() time.Time
-	found func(*Run, Finding)
+	found func(*Run, look.Finding)
 
 	mu   sync.Mutex // guards the two fields below
 	runs []*Run     // runs whose launcher still ran when last observed
@@ -41,7 +42,7 @@ type batch struct{ done chan struct{} }
 // NewWatcher makes a Watcher on /proc. user is the agent's user, who runs nothing but what launchers start: in a run that
 // is not isolated, another process of this user is a stranger. now is the clock. The Watcher calls found once for each
 // finding of a run.
-func NewWatcher(user *uint32, now func() time.Time, found func(*Run, Finding)) *Watcher {
+func NewWatcher(user *uint32, now func() time.Time, found func(*Run, look.Finding)) *Watcher {
 	return newWatch("/proc", user, now, found)
 }
 
@@ -53,7 +54,7 @@ func (w *Watcher) UseLooker(l *LookerClient) {
 	}
 }
 
-func newWatch(path string, user *uint32, now func() time.Time, found func(*Run, Finding)) *Watcher {
+func newWatch(path string, user *uint32, now func() time.Time, found func(*Run, look.Finding)) *Watcher {
 	w := &Watcher{user: user, now: now, found: found}
 	w.proc, w.blind = openProcesses(path)
 	return w
@@ -63,9 +64,9 @@ func newWatch(path string, user *uint32, now func() time.Time, found func(*Run, 
 // the launcher. If the run is isolated, nobody but root can put a process into it; if it is not, what is found in it is
 // reported, and that nothing is found shows nothing.
 func (w *Watcher) Begin(name string, l Launch) *Run {
-	r := &Run{Name: name, watch: w, found: make(map[string]Finding), unseen: make(map[string]string)}
+	r := &Run{Name: name, watch: w, found: make(map[string]look.Finding), unseen: make(map[string]string)}
 	if err := w.begin(r, l); err != nil {
-		r.miss(err.Error(), kinds...)
+		r.miss(err.Error(), look.Kinds()...)
 		return r
 	}
 	w.mu.Lock()
@@ -100,11 +101,11 @@ func (w *Watcher) begin(r *Run, l Launch) error {
 	}
 	if r.own, err = w.proc.isolated(l, launcher, all); err != nil {
 		r.own = nil
-		r.miss(err.Error(), kinds...)
+		r.miss(err.Error(), look.Kinds()...)
 		return nil
 	}
 	r.root = all[l.Init]
-	r.miss("a process of it can be handed a terminal from outside over a socket", Terminal, Stdin)
+	r.miss("a process of it can be handed a terminal from outside over a socket", look.Terminal, look.Stdin)
 	return nil
 }
 
@@ -159,12 +160,12 @@ func (w *Watcher) look() {
 	runs := w.launched()
 	for _, r := range runs {
 		if gap := now.Sub(r.looked); gap > maxGap {
-			w.miss([]*Run{r}, fmt.Errorf("nobody looked for %s", gap.Round(time.Second)), kinds...)
+			w.miss([]*Run{r}, fmt.Errorf("nobody looked for %s", gap.Round(time.Second)), look.Kinds()...)
 		}
 		r.looked = now
 	}
 	if err != nil {
-		w.miss(runs, err, kinds...)
+		w.miss(runs, err, look.Kinds()...)
 		return
 	}
 	first := make(roots)
@@ -184,8 +185,8 @@ func (w *Watcher) look() {
 		}
 		if own, _ := first.of(q, parent); own != nil {
 			threads, err := w.proc.statuses(q)
-			w.miss(own, err, Debugger, Stranger)
-			w.lookAt(q, threads, own)
+			w.miss(own, err, look.Debugger, look.Stranger)
+			w.lookAt(q, threads, first, own)
 			continue
 		}
 		// Of a process outside the first thread is enough, if there is one: only a process with rights over several users
@@ -194,7 +195,7 @@ func (w *Watcher) look() {
 			q.threads = 1
 		}
 		threads, err := w.proc.statuses(q)
-		w.miss(runs, err, Stranger)
+		w.miss(runs, err, look.Stranger)
 		if reached := w.reached(q, threads, runs); len(reached) > 0 {
 			w.lookAtOther(q, threads, first, reached)
 		}
@@ -207,12 +208,12 @@ func (w *Watcher) launched() []*Run {
 	defer w.mu.Unlock()
 	w.runs = slices.DeleteFunc(w.runs, func(r *Run) bool {
 		q, err := w.proc.read(r.launcher.pid)
-		w.miss([]*Run{r}, err, kinds...)
+		w.miss([]*Run{r}, err, look.Kinds()...)
 		if err != nil && !errors.Is(err, errGone) || err == nil && q.id == r.launcher.id && !q.ended {
 			return false
 		}
 		if !r.over() {
-			w.find([]*Run{r}, Launcher, r.launcher)
+			w.find([]*Run{r}, look.Launcher, r.launcher)
 		}
 		return true
 	})
@@ -220,8 +221,8 @@ func (w *Watcher) launched() []*Run {
 }
 
 // lookAt observes one process of runs.
-func (w *Watcher) lookAt(q process, threads []status, own []*Run) {
-	w.lookForDebugger(q, threads, own)
+func (w *Watcher) lookAt(q process, threads []status, first roots, own []*Run) {
+	w.lookForDebugger(q, threads, first, own)
 	root := own[0].root
 	if q.id == root.id || q.forked && q.parent == root.pid && q.session == root.session {
 		return // the launcher, or its child before it executes the agent: they have the operator's terminal
@@ -239,7 +240,7 @@ func (w *Watcher) reached(q process, threads []status, runs []*Run) []*Run {
 			return !agents && (q.parent != 0 || r.first[q.id])
 		}
 		entered, err := r.own.entered(w.proc, q, threads)
-		w.miss([]*Run{r}, err, Stranger)
+		w.miss([]*Run{r}, err, look.Stranger)
 		return !entered
 	})
 }
@@ -247,13 +248,13 @@ func (w *Watcher) reached(q process, threads []status, runs []*Run) []*Run {
 // lookAtOther observes a process that can reach runs, and finds a stranger if it belongs to none.
 func (w *Watcher) lookAtOther(q process, threads []status, first roots, runs []*Run) {
 	own, err := first.read(w.proc, q)
-	w.miss(runs, err, Stranger)
+	w.miss(runs, err, look.Stranger)
 	if err != nil || own != nil {
 		return
 	}
-	w.find(runs, Stranger, q)
+	w.find(runs, look.Stranger, q)
 	w.lookForTerminal(q, threads, runs)
-	w.lookForDebugger(q, threads, runs)
+	w.lookForDebugger(q, threads, first, runs)
 }
 
 // lookForTerminal finds terminals. An isolated run has terminals of its own, at which nobody from outside is.
@@ -262,38 +263,38 @@ func (w *Watcher) lookForTerminal(q process, threads []status, runs []*Run) {
 	major := q.terminal >> 8 & 0xfff
 	for _, r := range runs {
 		if q.terminal != 0 && (r.own == nil || major < firstPTY || major > lastPTY) {
-			w.find([]*Run{r}, Terminal, q)
+			w.find([]*Run{r}, look.Terminal, q)
 		}
 	}
 	for _, s := range threads {
 		owner, is, err := w.proc.terminal(s.tid)
-		w.miss(runs, err, Stdin)
+		w.miss(runs, err, look.Stdin)
 		for _, r := range runs {
 			if is && (r.own == nil || !r.own.ids.has(owner)) {
-				w.find([]*Run{r}, Stdin, q)
+				w.find([]*Run{r}, look.Stdin, q)
 			}
 		}
 	}
 }
 
 // lookForDebugger finds tracers. In an isolated run the agent can trace what it has started.
-func (w *Watcher) lookForDebugger(q process, threads []status, runs []*Run) {
+func (w *Watcher) lookForDebugger(q process, threads []status, first roots, runs []*Run) {
 	for _, s := range threads {
 		if s.tracer == 0 {
 			continue
 		}
 		for _, r := range runs {
-			inside, err := w.inside(s.tracer, r)
-			w.miss([]*Run{r}, err, Debugger)
+			inside, err := w.inside(s.tracer, r, first)
+			w.miss([]*Run{r}, err, look.Debugger)
 			if err == nil && !inside {
-				w.find([]*Run{r}, Debugger, q)
+				w.find([]*Run{r}, look.Debugger, q)
 			}
 		}
 	}
 }
 
 // inside reports whether a thread is one of an isolated run.
-func (w *Watcher) inside(tid int, r *Run) (bool, error) {
+func (w *Watcher) inside(tid int, r *Run, first roots) (bool, error) {
 	if r.own == nil {
 		return false, nil
 	}
@@ -305,12 +306,12 @@ func (w *Watcher) inside(tid int, r *Run) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	own, err := roots{r.root.id: {r}}.read(w.proc, q)
-	return own != nil, err
+	own, err := first.read(w.proc, q)
+	return slices.Contains(own, r), err
 }
 
 func (w *Watcher) find(runs []*Run, kind string, q process) {
-	f := Finding{Kind: kind, PID: q.pid, Command: q.command}
+	f := look.Finding{Kind: kind, PID: q.pid, Command: q.command}
 	for _, r := range runs {
 		if r.find(f) {
 			w.found(r, f)
@@ -324,6 +325,6 @@ func (w *Watcher) miss(runs []*Run, err error, kinds ...string) {
 		return
 	}
 	for _, r := range runs {
-		r.miss(err.Error(), kinds...)
+		r.miss(err.Error(), look.Kinds()...)
 	}
 }

@@ -21,12 +21,16 @@ import (
 
 	"github.com/actionproof/mediator/internal/isolate"
 	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/full"
 )
 
 // agent is a user that nobody else has, neither on this machine nor in another run of these tests.
 var agent = uint32(60578 + os.Getpid()%600)
+
+// still is the clock of watchers whose looks are never too far apart, however busy the machine is.
+func still() time.Time { return time.Unix(1_700_000_000, 0) }
 
 // TestMain is also the launcher of the tests' agents, as mediator run is one.
 func TestMain(m *testing.M) {
@@ -65,7 +69,7 @@ func lookAt(launch string) int {
 	if json.Unmarshal([]byte(launch), &l) != nil {
 		return 1
 	}
-	run := observe.NewWatcher(nil, time.Now, func(*observe.Run, observe.Finding) {}).Begin("evt_1", l)
+	run := observe.NewWatcher(nil, still, func(*observe.Run, look.Finding) {}).Begin("evt_1", l)
 	if _, err := run.Look(context.Background()); err != nil {
 		return 1
 	}
@@ -169,7 +173,7 @@ func itoa(n int) string { return strconv.Itoa(n) }
 const waits = "echo $$; exec sleep 1000"
 
 // kindsOf returns what a look found, one of each kind.
-func kindsOf(r observe.Report) []string {
+func kindsOf(r look.Report) []string {
 	out := []string{}
 	for _, f := range r.Found {
 		out = append(out, f.Kind)
@@ -177,7 +181,7 @@ func kindsOf(r observe.Report) []string {
 	return out
 }
 
-var all = []string{observe.Terminal, observe.Stdin, observe.Debugger, observe.Stranger}
+var all = []string{look.Terminal, look.Stdin, look.Debugger, look.Stranger}
 
 // TestWatch looks at runs that are not isolated: what is found counts, and that nothing is found shows nothing.
 func TestWatch(t *testing.T) {
@@ -203,47 +207,47 @@ func TestWatch(t *testing.T) {
 		{"with a controlling terminal", func(t *testing.T) *exec.Cmd {
 			l, _ := launched(t, nil, "script", "-qc", "exec </dev/null; "+waits, "/dev/null")
 			return l
-		}, []string{observe.Terminal}},
+		}, []string{look.Terminal}},
 		{"with a terminal to read from", func(t *testing.T) *exec.Cmd {
 			stdin := terminal(t)
 			l, _ := launched(t, func(c *exec.Cmd) { c.Stdin = stdin }, "sh", "-c", waits)
 			return l
-		}, []string{observe.Stdin}},
+		}, []string{look.Stdin}},
 		{"with a debugger", func(t *testing.T) *exec.Cmd {
 			l, pid := launched(t, nil, "sh", "-c", "echo $$; sleep 1000; :") // not about to execute another program
 			debug(t, pid)
 			return l
-		}, []string{observe.Debugger}},
+		}, []string{look.Debugger}},
 		{"with a debugger at the launcher", func(t *testing.T) *exec.Cmd {
 			l, _ := launched(t, nil, "sh", "-c", waits)
 			debug(t, itoa(l.Process.Pid))
 			return l
-		}, []string{observe.Debugger}},
+		}, []string{look.Debugger}},
 		{"with an exec by another process", func(t *testing.T) *exec.Cmd {
 			l, _ := launched(t, nil, "sh", "-c", waits)
 			start(t, asAgent, "sh", "-c", waits)
 			return l
-		}, []string{observe.Stranger}},
+		}, []string{look.Stranger}},
 		{"with an interactive exec", func(t *testing.T) *exec.Cmd {
 			l, _ := launched(t, nil, "sh", "-c", waits)
 			start(t, asAgent, "script", "-qc", waits, "/dev/null")
 			return l
-		}, []string{observe.Terminal, observe.Stdin, observe.Stranger}},
+		}, []string{look.Terminal, look.Stdin, look.Stranger}},
 		{"with an exec whose first thread has ended", func(t *testing.T) *exec.Cmd {
 			l, _ := launched(t, nil, "sh", "-c", waits)
 			start(t, asAgent, "/usr/bin/python3", "-c", headless)
 			return l
-		}, []string{observe.Stranger}},
+		}, []string{look.Stranger}},
 		{"with a debugger at a process whose first thread has ended", func(t *testing.T) *exec.Cmd {
 			l, pid := launched(t, nil, "/usr/bin/python3", "-c", headless)
 			debug(t, thread(t, pid))
 			return l
-		}, []string{observe.Debugger}},
+		}, []string{look.Debugger}},
 		{"with a terminal to read from, in a process whose first thread has ended", func(t *testing.T) *exec.Cmd {
 			stdin := terminal(t)
 			l, _ := launched(t, func(c *exec.Cmd) { c.Stdin = stdin }, "/usr/bin/python3", "-c", headless)
 			return l
-		}, []string{observe.Stdin}},
+		}, []string{look.Stdin}},
 		{"beside other users' processes", func(t *testing.T) *exec.Cmd {
 			l, _ := launched(t, nil, "sh", "-c", waits)
 			start(t, nil, "script", "-qc", waits, "/dev/null")
@@ -253,7 +257,7 @@ func TestWatch(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			launcher := tt.begin(t)
 			var told []string
-			w := observe.NewWatcher(&agent, time.Now, func(r *observe.Run, f observe.Finding) { told = append(told, r.Name+" "+f.Kind) })
+			w := observe.NewWatcher(&agent, still, func(r *observe.Run, f look.Finding) { told = append(told, r.Name+" "+f.Kind) })
 			run := w.Begin("evt_1", of(launcher))
 			for range 3 { // what was found is told once
 				report, err := run.Look(t.Context())
@@ -275,9 +279,9 @@ func TestWatch(t *testing.T) {
 				t.Errorf("told %q, want one of each of %q", told, tt.want)
 			}
 			for _, l := range observe.OfRuns([]*observe.Run{run}) {
-				want := observe.NotObserved // it is not isolated
+				want := look.NotObserved // it is not isolated
 				if slices.Contains(tt.want, l.Name) {
-					want = observe.Contradicts
+					want = look.Contradicts
 				}
 				if l.Result != want || l.Seen == "" {
 					t.Errorf("%+v, want %s", l, want)
@@ -336,10 +340,10 @@ func TestStartOfARun(t *testing.T) {
 	}{
 		{"in the launcher's session", "stay()", nil},
 		{"in a session of its own", "os.setsid(); stay()", nil},
-		{"executed in the launcher's session", "os.execvp('sh', ['sh', '-c', 'echo $PPID; exec sleep 1000'])", []string{observe.Terminal}},
-		{"a child of the child", "pid = os.fork()\n    if pid == 0: stay()\n    os.waitpid(pid, 0)", []string{observe.Terminal}},
+		{"executed in the launcher's session", "os.execvp('sh', ['sh', '-c', 'echo $PPID; exec sleep 1000'])", []string{look.Terminal}},
+		{"a child of the child", "pid = os.fork()\n    if pid == 0: stay()\n    os.waitpid(pid, 0)", []string{look.Terminal}},
 		{"a child of the child in a session of its own", "os.setsid()\n    pid = os.fork()\n    if pid == 0: stay()\n    os.waitpid(pid, 0)", nil},
-		{"with a terminal of its own", "os.setsid(); fd = os.open(os.ttyname(os.openpty()[1]), os.O_RDWR); stay()", []string{observe.Terminal}},
+		{"with a terminal of its own", "os.setsid(); fd = os.open(os.ttyname(os.openpty()[1]), os.O_RDWR); stay()", []string{look.Terminal}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			fork := `exec python3 -c "
@@ -356,7 +360,7 @@ os.wait()" </dev/null`
 			if err != nil {
 				t.Fatalf("%q: %v", said, err)
 			}
-			run := observe.NewWatcher(&agent, time.Now, func(*observe.Run, observe.Finding) {}).Begin("evt_1", observe.Launch{PID: launcher})
+			run := observe.NewWatcher(&agent, still, func(*observe.Run, look.Finding) {}).Begin("evt_1", observe.Launch{PID: launcher})
 			report, err := run.Look(t.Context())
 			if got := kindsOf(report); err != nil || !slices.Equal(got, append([]string{}, tt.found...)) {
 				t.Errorf("%+v, %v", report, err)
@@ -375,13 +379,13 @@ func TestShortLives(t *testing.T) {
 	script := []string{"sh", "-c", "echo ready; for i in $(seq 200); do (sh -c '(sh -c : &)' &); done; exec sleep 1000"}
 	launcher, _ := launched(t, nil, script...)
 	alone, _ := isolated(t, script...)
-	w := observe.NewWatcher(&agent, time.Now, func(*observe.Run, observe.Finding) {})
+	w := observe.NewWatcher(&agent, still, func(*observe.Run, look.Finding) {})
 	shared, own := w.Begin("evt_1", of(launcher)), w.Begin("evt_2", alone)
 	for range 20 {
 		if report, err := shared.Look(t.Context()); err != nil || len(report.Found) > 0 {
 			t.Fatalf("%+v, %v", report, err)
 		}
-		if report := own.Report(); len(report.Found) > 0 || !report.Covered(observe.Stranger) {
+		if report := own.Report(); len(report.Found) > 0 || !report.Covered(look.Stranger) {
 			t.Fatalf("%+v", report)
 		}
 	}
@@ -390,7 +394,7 @@ func TestShortLives(t *testing.T) {
 // TestLookThatNobodyWaitsFor ends when its context does: the caller must not take what it has not seen for nothing.
 func TestLookThatNobodyWaitsFor(t *testing.T) {
 	launcher, _ := launched(t, nil, "sh", "-c", waits)
-	run := observe.NewWatcher(&agent, time.Now, func(*observe.Run, observe.Finding) {}).Begin("evt_1", of(launcher))
+	run := observe.NewWatcher(&agent, still, func(*observe.Run, look.Finding) {}).Begin("evt_1", of(launcher))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := run.Look(ctx); !errors.Is(err, context.Canceled) {
@@ -401,17 +405,17 @@ func TestLookThatNobodyWaitsFor(t *testing.T) {
 // TestFindingsStay after what was found has ended.
 func TestFindingsStay(t *testing.T) {
 	launcher, _ := launched(t, nil, "sh", "-c", waits)
-	w := observe.NewWatcher(&agent, time.Now, func(*observe.Run, observe.Finding) {})
+	w := observe.NewWatcher(&agent, still, func(*observe.Run, look.Finding) {})
 	before, later := w.Begin("evt_1", of(launcher)), (*observe.Run)(nil)
 	exec, _ := start(t, asAgent, "sh", "-c", waits)
-	if err := w.Look(t.Context()); err != nil || !before.Report().Has(observe.Stranger) {
+	if err := w.Look(t.Context()); err != nil || !before.Report().Has(look.Stranger) {
 		t.Fatalf("%+v, %v", before.Report(), err)
 	}
 	if err := errors.Join(exec.Process.Kill(), ignore(exec.Wait())); err != nil {
 		t.Fatal(err)
 	}
 	later = w.Begin("evt_2", of(launcher))
-	if err := w.Look(t.Context()); err != nil || !before.Report().Has(observe.Stranger) || len(later.Report().Found) > 0 {
+	if err := w.Look(t.Context()); err != nil || !before.Report().Has(look.Stranger) || len(later.Report().Found) > 0 {
 		t.Errorf("%+v, %+v, %v", before.Report(), later.Report(), err)
 	}
 }
@@ -422,7 +426,7 @@ func ignore(error) error { return nil }
 func TestLauncherEnds(t *testing.T) {
 	for _, tt := range []struct{ over, waited bool }{{false, true}, {false, false}, {true, true}} {
 		launcher, _ := launched(t, nil, "sh", "-c", waits)
-		w := observe.NewWatcher(nil, time.Now, func(*observe.Run, observe.Finding) {})
+		w := observe.NewWatcher(nil, still, func(*observe.Run, look.Finding) {})
 		run := w.Begin("evt_1", of(launcher))
 		other := w.Begin("evt_2", observe.Launch{PID: os.Getpid()})
 		if tt.over {
@@ -438,7 +442,7 @@ func TestLauncherEnds(t *testing.T) {
 		}
 		for range 2 {
 			report, err := run.Look(t.Context())
-			if err != nil || report.Has(observe.Launcher) == tt.over || len(report.Found) > 1 || other.Report().Has(observe.Launcher) {
+			if err != nil || report.Has(look.Launcher) == tt.over || len(report.Found) > 1 || other.Report().Has(look.Launcher) {
 				t.Errorf("%+v: %+v, %v", tt, report, err)
 			}
 		}
@@ -473,7 +477,7 @@ func TestUnseen(t *testing.T) {
 		{"an agent of another user", "/proc", &other, pid, 0, all, "no namespaces of its own"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w := observe.NewWatchOn(tt.proc, tt.user, time.Now, func(_ *observe.Run, f observe.Finding) { t.Errorf("found %s", f) })
+			w := observe.NewWatchOn(tt.proc, tt.user, time.Now, func(_ *observe.Run, f look.Finding) { t.Errorf("found %s", f) })
 			run := w.Begin("evt_1", observe.Launch{PID: tt.pid, UID: tt.uid})
 			if _, err := run.Look(t.Context()); err != nil {
 				t.Fatal(err)
@@ -488,12 +492,12 @@ func TestUnseen(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, said := start(t, func(c *exec.Cmd) { c.SysProcAttr.Credential = &syscall.Credential{Uid: other, Gid: other} }, self(t), "look", string(raw))
-		var looks []observe.Observation
+		var looks []look.Observation
 		if err := json.Unmarshal([]byte(said), &looks); err != nil || len(looks) != len(all) {
 			t.Fatalf("%s %v", said, err)
 		}
 		for _, l := range looks {
-			if l.Result != observe.NotObserved || !strings.Contains(l.Seen, "permission denied") {
+			if l.Result != look.NotObserved || !strings.Contains(l.Seen, "permission denied") {
 				t.Errorf("%+v", l)
 			}
 		}
@@ -506,13 +510,13 @@ func TestUnseen(t *testing.T) {
 	})
 	t.Run("no session", func(t *testing.T) {
 		for _, l := range observe.OfRuns(nil) {
-			if l.Result != observe.NotObserved || !strings.Contains(l.Seen, "No session is open") {
+			if l.Result != look.NotObserved || !strings.Contains(l.Seen, "No session is open") {
 				t.Errorf("%+v", l)
 			}
 		}
 	})
 	t.Run("nothing was reported", func(t *testing.T) {
-		if (observe.Report{}).Covered(observe.Terminal) {
+		if (look.Report{}).Covered(look.Terminal) {
 			t.Error("the zero report says that something was looked at")
 		}
 	})
@@ -522,11 +526,11 @@ func TestUnseen(t *testing.T) {
 func TestGap(t *testing.T) {
 	l, _ := isolated(t, "sh", "-c", waits)
 	now := time.Unix(1_800_000_000, 0)
-	w := observe.NewWatcher(&agent, func() time.Time { return now }, func(_ *observe.Run, f observe.Finding) { t.Errorf("found %s", f) })
+	w := observe.NewWatcher(&agent, func() time.Time { return now }, func(_ *observe.Run, f look.Finding) { t.Errorf("found %s", f) })
 	saw := func(run *observe.Run, want bool) {
 		t.Helper()
 		report, err := run.Look(t.Context())
-		if err != nil || report.Covered(observe.Stranger) != want || report.Covered(observe.Debugger) != want {
+		if err != nil || report.Covered(look.Stranger) != want || report.Covered(look.Debugger) != want {
 			t.Errorf("%+v, %v, want seen %t", report, err, want)
 		}
 	}
@@ -569,7 +573,7 @@ func wantUnseen(t *testing.T, run *observe.Run, unseen []string, sentence string
 	report := run.Report()
 	for _, l := range observe.OfRuns([]*observe.Run{run}) {
 		hidden := slices.Contains(unseen, l.Name)
-		if (l.Result == observe.NotObserved) != hidden || report.Covered(l.Name) == hidden || hidden && !strings.Contains(l.Seen, sentence) {
+		if (l.Result == look.NotObserved) != hidden || report.Covered(l.Name) == hidden || hidden && !strings.Contains(l.Seen, sentence) {
 			t.Errorf("%+v, saw %t", l, report.Covered(l.Name))
 		}
 	}
@@ -605,7 +609,7 @@ func TestEntered(t *testing.T) {
 		return
 	}
 	launcher, _ := launched(t, nil, "sh", "-c", waits)
-	w := observe.NewWatcher(&agent, time.Now, func(*observe.Run, observe.Finding) {})
+	w := observe.NewWatcher(&agent, still, func(*observe.Run, look.Finding) {})
 	run := w.Begin("evt_1", of(launcher))
 	if report, err := run.Look(t.Context()); err != nil || len(report.Found) > 0 {
 		t.Fatalf("%+v, %v", report, err)
@@ -614,7 +618,7 @@ func TestEntered(t *testing.T) {
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
-	if report, err := run.Look(t.Context()); err != nil || !slices.Equal(kindsOf(report), []string{observe.Stranger}) {
+	if report, err := run.Look(t.Context()); err != nil || !slices.Equal(kindsOf(report), []string{look.Stranger}) {
 		t.Errorf("%+v, %v", report, err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 )
 
@@ -41,7 +40,7 @@ func (c Code) Text() string {
 }
 
 // table holds every code by name.
-var table = collect(generalCodes, evidenceCodes, challengeCodes, triggerCodes, policyCodes, gateCodes, proxyCodes, receiptCodes, autonomyCodes, reputationCodes, nodeCodes, verificationCodes, disputeCodes)
+var table = collect(generalCodes, evidenceCodes, callCodes, nodeCodes)
 
 func collect(lists ...[]Code) map[string]Code {
 	t := make(map[string]Code)
@@ -70,14 +69,4 @@ func Codes() []Code {
 	return slices.SortedFunc(maps.Values(table), func(a, b Code) int {
 		return cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(a.Name, b.Name))
 	})
-}
-
-var generalCodes = []Code{
-	{Name: "reload_refused", Status: http.StatusUnprocessableEntity, Step: "config", Title: "A changed configuration was refused; the one before stays in force", Remedy: "Mend what the sentence names (mediator config check reads the files as the process would) and reload again."},
-	{Name: "restart_required", Status: http.StatusConflict, Step: "config", Title: "What was changed is bound to the process; the configuration before stays in force", Remedy: "Restart the process, or take the change back and reload again."},
-	{Name: "roles_changed", Status: http.StatusForbidden, Step: "config", Title: "A process publishes other roles, issuers or keys than it was certified for", Remedy: "Find out why. If it is meant, start mediator keys certify again; if not, somebody may have taken the process over."},
-	{Name: "listen_failed", Status: http.StatusConflict, Step: "config", Title: "A process cannot listen where its configuration says", Remedy: "Do what the sentence says; it names the key and the file."},
-	{Name: "folder_in_use", Status: http.StatusConflict, Step: "config", Title: "A mediator dev runs in this folder already", Remedy: "End the process that the sentence names, or give another folder with --dir."},
-	{Name: "reload_forbidden", Status: http.StatusForbidden, Step: "config", Title: "Only the process's own user and root may reload it", Remedy: "Run mediator reload as the mediator's user, or send SIGHUP as it."},
-	{Name: internal, Public: true, Status: http.StatusInternalServerError, Step: "any", Title: "The mediator failed", Remedy: "Ask the operator to look for this time in the mediator's log; nothing was sent."},
 }

@@ -43,14 +43,25 @@ func TestDocsErrors(t *testing.T) {
 
 func page() string {
 	var b strings.Builder
-	b.WriteString("# Errors\n\nMade from the table of codes by `make docs`; do not edit it by hand. A refusal that is answered over HTTP is an RFC 9457 problem\n(`application/problem+json`) with a stable `code`, the `step` of the way that refused, a `detail` for this occurrence, and the id of its record (`post`)\nwhere there is one.\nAn agent is not trusted: it gets the `detail` of a code only where this page says so. Of every other code it gets the title, and the operator finds the\nreason in the record, by `mediator posts show` with the id.\nThe member `error` holds `code` and `detail` once more, the latter as `message`, for SDKs that look only there.\n")
+	b.WriteString(`# Errors
+
+Made from the table of codes by ` + "`make docs`" + `; do not edit it by hand.
+
+A refusal over HTTP is an RFC 9457 problem (` + "`application/problem+json`" + `) with these members:
+
+- ` + "`code`" + ` is stable. Each line below has a code, its HTTP status, what failed, and what to do.
+- ` + "`step`" + ` is the step that refused. The codes are grouped by it.
+- ` + "`detail`" + ` describes this occurrence. Agents are not trusted: they get the title instead, unless the line says otherwise.
+- ` + "`post`" + ` is the id of the record, if there is one. ` + "`mediator posts show`" + ` shows operators the whole reason.
+- ` + "`error`" + ` repeats ` + "`code`, and `detail` as `message`" + `, for SDKs that read nothing else.
+`)
 	step := ""
 	for _, c := range problem.Codes() {
 		if c.Step != step {
 			step = c.Step
-			fmt.Fprintf(&b, "\n## Step: %s\n", step)
+			fmt.Fprintf(&b, "\n## Step: %s\n\n", step)
 		}
-		fmt.Fprintf(&b, "\n### %s\n\n%s\n", c.Name, c.Text())
+		fmt.Fprintf(&b, "- <a id=%q></a>`%s` %s\n", c.Name, c.Name, c.Text())
 	}
 	return b.String()
 }
@@ -219,10 +230,10 @@ func TestForAgent(t *testing.T) {
 		post string
 		want string
 	}{
-		"no record":                      {refusal.New("custody_unavailable", hidden), "", "A signature could not be made"},
-		"a public code of another error": {plain("event_none"), "", "No event waits"},
+		"no record":                      {refusal.New("custody_unavailable", hidden), "", "A key or a credential is unavailable"},
+		"a public code of another error": {plain("event_none"), "", "No event is waiting"},
 		"what another process says":      {&problem.Error{Details: problem.Details{Code: "event_none", Detail: "no event came"}}, "", "no event came"},
-		"what it says of its own":        {&problem.Error{Details: problem.Details{Code: "key_unknown", Detail: hidden}}, "", "An artifact is signed by a key without a custody certificate"},
+		"what it says of its own":        {&problem.Error{Details: problem.Details{Code: "key_unknown", Detail: hidden}}, "", "A key has no custody certificate from the pinned registry"},
 		"no code":                        {errors.New(hidden), "p", "the call could not be handled, for a reason that is not for its caller; nothing was sent"},
 		"no code that is known":          {plain("no_such_code"), "", "the call could not be handled, for a reason that is not for its caller; nothing was sent"},
 	} {

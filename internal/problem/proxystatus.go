@@ -33,7 +33,7 @@ var proxyErrors = map[string]string{
 	"upstream_lost":                  "http_response_incomplete",
 	"egress_address_denied":          "destination_ip_prohibited",
 	"request_malformed":              "http_request_error",
-	"too_many_tunnels":               "connection_limit_reached",
+	"overloaded":                     "connection_limit_reached",
 }
 
 // ProxyStatus returns d as the value of a Proxy-Status field (RFC 9209), for an answer that the proxy itself has made.

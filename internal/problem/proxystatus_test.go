@@ -20,8 +20,8 @@ func TestProxyStatus(t *testing.T) {
 			`mediator; error=dns_error; details="upstream_unresolvable: the name a.example could not be resolved"`},
 		{refusal.New("target_mismatch", "it names \"x\\\"\r\nSet-Cookie: a=b\u2028é"), `target_mismatch: it names "x\"??Set-Cookie: a=b??`,
 			`mediator; error=http_request_denied; details="target_mismatch: it names \"x\\\"??Set-Cookie: a=b??"`},
-		{refusal.New("control_unavailable", "10.0.0.1 does not answer"), "control_unavailable: The control plane does not answer; the operator can see why: mediator posts show post_1",
-			`mediator; error=proxy_internal_error; details="control_unavailable: The control plane does not answer; the operator can see why: mediator posts show post_1"`},
+		{refusal.New("process_unavailable", "10.0.0.1 does not answer"), "process_unavailable: Another process of the mediator does not answer; the operator can see why: mediator posts show post_1",
+			`mediator; error=proxy_internal_error; details="process_unavailable: Another process of the mediator does not answer; the operator can see why: mediator posts show post_1"`},
 		{errors.New("a secret"), "internal: the call could not be handled, for a reason that is not for its caller; nothing was sent",
 			`mediator; error=proxy_internal_error; details="internal: the call could not be handled, for a reason that is not for its caller; nothing was sent"`},
 	} {

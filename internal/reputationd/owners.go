@@ -12,6 +12,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/files"
@@ -25,6 +26,10 @@ type owner struct {
 	from    config.Owner
 	stamp   string // of the files; see stampOf
 	refused bool   // its files have changed since, and are not believed
+
+	revocations string              // the bundle's list
+	whole       *evidence.PastTrust // of the history that was read last
+	lacks       error               // why the history beside the bundle cannot be read; nil if it can
 }
 
 // owners are the owners in force. Their bundles and histories are read again when they change.
@@ -49,6 +54,9 @@ func (o *owners) take(c *config.Reputation) error {
 	var next []*owner
 	for _, of := range c.Owners {
 		read, err := o.read(of)
+		if err == nil {
+			err = read.lacks
+		}
 		if err != nil {
 			return err
 		}
@@ -90,7 +98,8 @@ func (o *owners) read(c config.Owner) (*owner, error) {
 	return read, nil
 }
 
-// open reads the files of an owner, and verifies everything in them.
+// open reads the files of an owner, and verifies everything in them. It returns an owner without its past, and why, if
+// the history alone cannot be read.
 func (o *owners) open(c config.Owner) (*owner, error) {
 	read := &owner{from: c, stamp: stampOf(c)}
 	raw, err := files.Read(c.Registry)
@@ -105,18 +114,21 @@ func (o *owners) open(c config.Owner) (*owner, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := config.ReadHistory(c.Bundle)
-	if err != nil {
-		return nil, err
-	}
 	roots, certificates := []evidence.Root{root}, certificatePolicy(c, root)
 	live, err := evidence.NewTrust(roots, b, certificates)
 	if err != nil {
 		return nil, fmt.Errorf("trust bundle %s: %w", c.Bundle, err)
 	}
-	read.ID, read.Name = interaction.Owner(root.Public), c.Name
-	if read.Past, err = evidence.NewPastTrust(roots, b, h, certificates); err != nil {
-		return nil, fmt.Errorf("trust bundle %s and its history: %w", c.Bundle, err)
+	read.ID, read.Name, read.revocations = interaction.Owner(root.Public), c.Name, b.Revocations
+	h, segments, err := archive.ReadHistory(c.Bundle, b)
+	if err == nil {
+		read.whole, err = evidence.ReadPastTrust(roots, b, h.Revocations, certificates, segments...)
+	}
+	if err == nil {
+		err = read.whole.VerifyAll(nil)
+	}
+	if read.Past = read.whole; err != nil {
+		read.lacks = fmt.Errorf("the owner %s: trust bundle %s and its history: %w", c.Name, c.Bundle, err)
 	}
 	if read.Live, err = evidence.NewVerifier(live, evidence.VerifierOptions{Now: time.Now, Skew: o.skew}); err != nil {
 		return nil, err
@@ -142,9 +154,10 @@ func certificatePolicy(c config.Owner, root evidence.Root) evidence.SignerPolicy
 	return p
 }
 
-// stampOf tells two states of an owner's bundle and history apart, without reading them: a history has up to eight megabytes.
+// stampOf tells two states of an owner's bundle and history apart, without reading them: a history may be large.
 func stampOf(c config.Owner) (stamp string) {
-	for _, path := range []string{c.Bundle, config.HistoryFile(c.Bundle)} {
+	history, _ := archive.HistoryFiles(c.Bundle) // reading says what is wrong with the folder
+	for _, path := range append(history, c.Bundle) {
 		var is unix.Stat_t
 		if unix.Stat(path, &is) == nil { // a file that is not there has no stamp
 			stamp += fmt.Sprintln(is.Ino, is.Size, is.Mtim)
@@ -174,10 +187,20 @@ func (o *owners) follow() {
 		if err == nil && read.ID != before.ID {
 			err = refusal.New("restart_required", "the owner %s: another key registry is taken over by a reload alone", before.Name)
 		}
-		if err != nil {
-			o.log.Error("the new trust bundle of an owner is not taken over", zap.Error(err))
+		lacks := err
+		if err == nil {
+			lacks = read.lacks
+		}
+		if lacks != nil {
+			o.log.Error("the new trust bundle of an owner is not taken over", zap.Error(lacks))
 			kept := *before
 			kept.stamp, kept.refused = stamp, true
+			if err == nil { // what is revoked counts at once, whatever became of the history
+				kept.Live, changed = read.Live, true
+				if kept.Past, err = before.whole.Revoking(read.revocations); err != nil {
+					kept.Past = before.Past // not to be expected: the list was verified with the bundle
+				}
+			}
 			next[i] = &kept
 			continue
 		}

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"path/filepath"
 	"time"
 
@@ -20,8 +21,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/await"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/api"
@@ -63,33 +66,23 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 	if c.Public != nil {
 		places = append(places, daemon.Place{Key: "public.listen", Address: c.Public.Listen})
 	}
-	if err := daemon.CheckPlaces(path, places...); err != nil {
-		return err
-	}
-	log, err := daemon.NewLogger(c.Log, "reputation", stderr)
-	if err != nil {
-		return err
-	}
-	common, err := daemon.New(log, c.Custody)
-	if err != nil {
-		return err
-	}
-	defer common.Keys.Close()
-	p := &process{Process: common, config: c}
-	return p.run(ctx)
+	s := daemon.Start{File: path, Name: "reputation", Log: c.Log, Custody: c.Custody, Places: places}
+	return daemon.Run(ctx, s, stderr, func(ctx context.Context, p *daemon.Process) error {
+		return (&process{Process: p, config: c}).run(ctx)
+	})
 }
 
 // run makes the parts of the process and serves until ctx ends.
 func (p *process) run(ctx context.Context) error {
 	c := p.config
-	if err := p.openAppraiser(ctx); err != nil {
+	if err := p.openAppraiser(); err != nil {
 		return err
 	}
 	o := Observer(c, p.Roles)
-	if err := o.CheckStart(ctx); err != nil {
+	p.Observer.Store(o)
+	if err := p.CheckFiles(c.Trust, "", nil); err != nil {
 		return err
 	}
-	p.Observer.Store(o)
 	if err := p.openService(ctx); err != nil {
 		return err
 	}
@@ -111,7 +104,13 @@ func (p *process) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := p.owners.take(c); err != nil && !await.Pending(err) {
+		return err
+	}
 	if err := p.Confine(needs, c.Confine); err != nil {
+		return err
+	}
+	if err := p.OpenKeys(ctx); err != nil {
 		return err
 	}
 	internal, err := daemon.Listen(c.Internal, p.Log)
@@ -125,7 +124,7 @@ func (p *process) run(ctx context.Context) error {
 		}
 	}
 	mux := p.Mux(p.internal.Ready)
-	mux.Handle("/", &p.internal)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { p.internal.ServeHTTP(w, r.WithContext(wire.Context(r))) })
 	group.Go(func() error {
 		return daemon.Serve(ctx, internal, daemon.RequireToken(c.Internal, mux), daemon.Limits{}, grace, p.Log)
 	})
@@ -134,10 +133,11 @@ func (p *process) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// openAppraiser opens the key of the appraiser, which signs scores, reputations, results of verifications, and how disputes end.
-func (p *process) openAppraiser(ctx context.Context) error {
+// openAppraiser makes the signers of scores, reputations, results of verifications and ends of disputes. All of them use the appraiser's
+// key.
+func (p *process) openAppraiser() error {
 	role := p.config.Keys.Appraiser
-	key, err := p.AddRole(ctx, autonomy.Kind.Purpose, role.SigningKey)
+	key, err := p.AddRole(autonomy.Kind.Purpose, role.SigningKey)
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (p *process) openService(ctx context.Context) (err error) {
 		p.disputes.Now = p.store.Clock()
 	}
 	p.service, err = reputation.New(reputation.Options{
-		Store: p.store, Score: p.score, Reputation: p.reputation, Verified: p.verifiedOf, Disputes: p.disputes, Retention: c.Retention.RetentionOr(reputation.DefaultRetention, forever), Limits: c.Limits.Of(),
+		Store: p.store, Score: p.score, Reputation: p.reputation, Verified: p.verifiedOf, Disputes: p.disputes, Retention: c.Retention.Or(reputation.DefaultRetention, forever), Limits: c.Limits.Of(),
 		Now: time.Now, Log: p.Log, Metrics: p.Metrics,
 	})
 	if err != nil {

@@ -140,7 +140,7 @@ func namedOrFrom(s *reputation.Service) func(*http.Request) (verification.Caller
 		}
 		from, ok := api.Network(r.RemoteAddr)
 		if !ok {
-			return verification.Caller{}, refusal.New("caller_missing", "the request has no header %s, and comes from no network address", interaction.CallerHeader)
+			return verification.Caller{}, refusal.New("caller_invalid", "the request has no header %s, and comes from no network address", interaction.CallerHeader)
 		}
 		return verification.Caller{Subject: from.String()}, nil
 	}

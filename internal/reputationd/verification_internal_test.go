@@ -33,13 +33,13 @@ func TestCallers(t *testing.T) {
 		code       string // at the public address; empty for a caller
 		internal   string // the code at the internal address
 	}{
-		{"an IPv4 address", "192.0.2.1:7", nil, body, verification.Caller{Subject: "192.0.2.1/32"}, "", "caller_missing"},
-		{"an IPv6 address", "[2001:db8::1]:7", nil, body, verification.Caller{Subject: "2001:db8::/64"}, "", "caller_missing"},
-		{"a socket", "@", nil, body, verification.Caller{}, "caller_missing", "caller_missing"},
+		{"an IPv4 address", "192.0.2.1:7", nil, body, verification.Caller{Subject: "192.0.2.1/32"}, "", "caller_invalid"},
+		{"an IPv6 address", "[2001:db8::1]:7", nil, body, verification.Caller{Subject: "2001:db8::/64"}, "", "caller_invalid"},
+		{"a socket", "@", nil, body, verification.Caller{}, "caller_invalid", "caller_invalid"},
 		{"two tokens", "192.0.2.1:7", []string{token(body), token(body)}, body, verification.Caller{}, "query_malformed", "query_malformed"},
-		{"another body", "192.0.2.1:7", []string{token(nil)}, body, verification.Caller{}, "caller_request", "caller_request"},
-		{"a large body", "192.0.2.1:7", []string{token(large)}, large, verification.Caller{}, "node_body", "node_body"},
-		{"a token", "192.0.2.1:7", []string{token(body)}, body, agent, "", "caller_used"},
+		{"another body", "192.0.2.1:7", []string{token(nil)}, body, verification.Caller{}, "caller_invalid", "caller_invalid"},
+		{"a large body", "192.0.2.1:7", []string{token(large)}, large, verification.Caller{}, "content_too_large", "content_too_large"},
+		{"a token", "192.0.2.1:7", []string{token(body)}, body, agent, "", "caller_invalid"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ask := func(caller func(*http.Request) (verification.Caller, error)) (verification.Caller, string) {

@@ -2,6 +2,8 @@ package sidecar
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -17,9 +19,9 @@ import (
 // credentialRole is the role in which the sidecar logs in to Vault for API credentials.
 const credentialRole = "api_credential"
 
-// openCredentials reads the credentials of the rules once, and returns them by the names of the rules. If mayWait is
-// set, it waits for credentials that cannot be read from Vault yet.
-func (p *process) openCredentials(ctx context.Context, c *config.Sidecar, mayWait bool) (map[string]*forward.Credential, error) {
+// makeCredentials makes the credentials of the rules, by the names of the rules. It reads those in files. Those in Vault
+// it returns unread: readSecrets reads them, which needs a login.
+func (p *process) makeCredentials(c *config.Sidecar) (map[string]*forward.Credential, []*vault.Secret, error) {
 	all := make(map[string]*forward.Credential)
 	shared := make(map[config.VaultSecret]*vault.Secret) // rules can name the same secret
 	for rule, r := range c.Credentials() {
@@ -30,34 +32,43 @@ func (p *process) openCredentials(ctx context.Context, c *config.Sidecar, mayWai
 		} else {
 			at := config.VaultSecret{Path: strings.ReplaceAll(r.Vault.Path, "{rule}", rule), Field: r.Vault.Field}
 			if shared[at] == nil {
-				shared[at], err = p.openVaultSecret(ctx, at, mayWait)
+				shared[at], err = p.vaultSecret(at)
 			}
 			source = shared[at]
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if all[rule], err = forward.NewCredential(r.HeaderName(), r.Prefix, r.Half(), source); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return all, nil
+	return all, slices.Collect(maps.Values(shared)), nil
 }
 
-func (p *process) openVaultSecret(ctx context.Context, at config.VaultSecret, mayWait bool) (s *vault.Secret, err error) {
+func (p *process) vaultSecret(at config.VaultSecret) (_ *vault.Secret, err error) {
 	if p.secrets == nil {
 		if p.secrets, err = keystore.Secrets(p.Keys, credentialRole); err != nil {
 			return nil, err
 		}
 	}
-	s = p.secrets.Secret(at.Path, at.Field)
-	read := func() (string, error) { return s.Secret(ctx) }
-	if mayWait {
-		_, err = await.For(ctx, p.Log, s.String(), read)
-	} else {
-		_, err = read()
+	return p.secrets.Secret(at.Path, at.Field), nil
+}
+
+// readSecrets reads each secret once. If mayWait is set, it waits for a secret that cannot be read from Vault yet.
+func (p *process) readSecrets(ctx context.Context, secrets []*vault.Secret, mayWait bool) (err error) {
+	for _, s := range secrets {
+		read := func() (string, error) { return s.Secret(ctx) }
+		if mayWait {
+			_, err = await.For(ctx, p.Log, s.String(), read)
+		} else {
+			_, err = read()
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return s, err
+	return nil
 }
 
 // fileSecret is a secret in a file. It is read at the start, and again after an upstream has refused it: to replace a
@@ -82,7 +93,7 @@ func (f *fileSecret) Secret(context.Context) (string, error) {
 	if f.stale {
 		secret, err := files.ReadSecret(f.path, 1)
 		if err != nil {
-			return "", refusal.New("credential_unavailable", "the file of the credential cannot be read any more")
+			return "", refusal.New("custody_unavailable", "the file of the credential cannot be read any more")
 		}
 		f.secret, f.stale = secret, false
 	}

@@ -42,7 +42,7 @@ func TestFileSecret(t *testing.T) {
 	}
 	want(f, "two")
 	f.Refused("two")
-	if s, err := f.Secret(t.Context()); err == nil || daemon.CodeOf(err) != " (credential_unavailable)" {
+	if s, err := f.Secret(t.Context()); err == nil || daemon.CodeOf(err) != " (custody_unavailable)" {
 		t.Errorf("got %q, %v", s, err)
 	}
 	write("three")

@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,23 +16,33 @@ import (
 	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/policy"
 )
 
 // deployment compares the manifest with what this sidecar and the other processes observe, again and again.
 type deployment struct {
 	own      *daemon.Observer
-	more     func() []observe.Observation                // observations that need the trust bundle
-	sessions func(context.Context) []observe.Observation // not kept, since a finding ends with its session
+	more     func() []look.Observation            // observations that need the trust bundle
+	runs     func(context.Context) []*observe.Run // of the sessions; not kept, since a finding ends with its session
 	peers    []admin.Peer
 	manifest *policy.Manifest
+	hash     string // of the manifest
 	log      *zap.Logger
 	// reputation looks for the reputation of the agent that posts.
 	reputation func(context.Context) *admin.Reputation
 
-	mu   sync.Mutex            // held while observing
-	all  []observe.Observation // the last observations
-	seen atomic.Pointer[[]policy.ObservedControl]
+	mu   sync.Mutex         // held while observing
+	all  []look.Observation // the last observations
+	seen atomic.Pointer[contradictions]
+}
+
+// contradictions are the controls with what was seen of them, and what follows for posts.
+type contradictions struct {
+	controls []policy.ObservedControl
+	all      error // refuses the posts of all sessions
+	shared   error // refuses those of sessions that are not isolated, besides
 }
 
 // lookPeriod is how often the deployment is observed, and custodyPeriod how often a custody is asked for that. Each
@@ -48,22 +59,31 @@ func (d *deployment) observe(ctx context.Context, maxAge time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.all = observe.KeepContradictions(d.all, d.collect(ctx, maxAge))
-	controls := d.manifest.Observe(slices.Concat(d.all, d.sessions(ctx)))
-	now, before := policy.Contradicted(controls), error(nil)
-	if last := d.seen.Swap(&controls); last != nil {
-		before = policy.Contradicted(*last)
+	runs := d.runs(ctx)
+	with := func(runs []*observe.Run) []policy.ObservedControl {
+		return d.manifest.Observe(slices.Concat(d.all, observe.OfRuns(runs)))
+	}
+	now := &contradictions{
+		controls: with(runs), all: policy.Contradicted(with(nil)),
+		shared: policy.Contradicted(with(slices.DeleteFunc(slices.Clone(runs), (*observe.Run).Isolated))),
+	}
+	before := d.seen.Swap(now)
+	if before == nil {
+		before = new(contradictions)
 	}
 	switch {
-	case now != nil && before == nil:
-		d.log.Error("posts are refused until this is mended", zap.Error(now))
-	case now == nil && before != nil:
+	case now.all != nil && before.all == nil:
+		d.log.Error("posts are refused until this is mended", zap.Error(now.all))
+	case now.shared != nil && before.shared == nil:
+		d.log.Error("posts of sessions that are not isolated are refused until this is mended", zap.Error(now.shared))
+	case now.shared == nil && before.shared != nil:
 		d.log.Info("what was seen contradicts the manifest no more")
 	}
 }
 
 // collect asks all processes for their observations, at the same time.
-func (d *deployment) collect(ctx context.Context, maxAge time.Duration) []observe.Observation {
-	of := make([][]observe.Observation, 1+len(d.peers))
+func (d *deployment) collect(ctx context.Context, maxAge time.Duration) []look.Observation {
+	of := make([][]look.Observation, 1+len(d.peers))
 	var wait sync.WaitGroup
 	wait.Go(func() { of[0] = append(d.own.Observe(ctx, maxAge), d.more()...) })
 	for i, p := range d.peers {
@@ -85,20 +105,48 @@ func (d *deployment) watch(ctx context.Context) {
 }
 
 // lastObservations returns the last observations.
-func (d *deployment) lastObservations() []observe.Observation {
+func (d *deployment) lastObservations() []look.Observation {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.all
 }
 
-// contradicted returns an error if the last observations contradict the manifest. look has to run before it.
-func (d *deployment) contradicted() error {
-	return policy.Contradicted(*d.seen.Load())
+// contradicted returns an error if the last observations contradict the manifest for a session with this run, nil of
+// one that is not observed. What was found in the run of another session is about this one only if neither is isolated:
+// such sessions share a user, who can act for each of them. observe has to run before it.
+func (d *deployment) contradicted(run *observe.Run) error {
+	seen := d.seen.Load()
+	if run.Isolated() {
+		return seen.all
+	}
+	return seen.shared
+}
+
+// posts says why a post would be refused now, whoever makes it: it asks all that a post needs.
+func (p *process) posts(ctx context.Context) error {
+	d := p.observed.Load()
+	for _, check := range []daemon.Check{
+		func(context.Context) error { return cmp.Or(d.seen.Load().all, p.guard.check(), p.record.Full("")) },
+		func(ctx context.Context) error { return p.record.Consume(ctx) }, // no key: the ledger has to be there
+		p.triggers.Ready, p.control.Ready,
+		func(ctx context.Context) error {
+			honoured, err := p.control.Manifests(ctx)
+			if err == nil && !slices.Contains(honoured, d.hash) {
+				err = refusal.New("deployment_mismatch", "the control plane does not decide by the manifest %s", d.hash)
+			}
+			return err
+		},
+	} {
+		if err := check(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // contradictions returns how many controls the last observations contradict.
 func (d *deployment) contradictions() (n int) {
-	for _, c := range *d.seen.Load() {
+	for _, c := range d.seen.Load().controls {
 		if c.State == policy.ObservedFalse {
 			n++
 		}
@@ -109,7 +157,7 @@ func (d *deployment) contradictions() (n int) {
 // Controls makes every observation once, and returns each control of the manifest with the result.
 func (d *deployment) Controls(ctx context.Context) []policy.ObservedControl {
 	d.observe(ctx, 0)
-	return *d.seen.Load()
+	return d.seen.Load().controls
 }
 
 // Reputation returns the reputation that a post would have now; nil if the manifest believes none.
@@ -119,13 +167,13 @@ func (d *deployment) Reputation(ctx context.Context) *admin.Reputation { return 
 // are observed to be mended.
 func (p *process) openDeployment(ctx context.Context, s *snapshot) *deployment {
 	d := &deployment{
-		own: s.observer, manifest: s.manifest, log: p.Log, peers: p.admin.Peers,
-		more: func() []observe.Observation { return []observe.Observation{observeKeys(s.trust.Verifier.Trust())} },
-		sessions: func(ctx context.Context) []observe.Observation {
+		own: s.observer, manifest: s.manifest, hash: s.strict.ManifestHash, log: p.Log, peers: p.admin.Peers,
+		more: func() []look.Observation { return []look.Observation{observeKeys(s.trust.Verifier.Trust())} },
+		runs: func(ctx context.Context) []*observe.Run {
 			ctx, cancel := context.WithTimeout(ctx, sessionsTimeout) // other observations do not wait for one that hangs
 			defer cancel()
 			_ = p.watch.Look(ctx)
-			return observe.OfRuns(p.sessions.Runs())
+			return p.sessions.Runs()
 		},
 		reputation: func(ctx context.Context) *admin.Reputation { return p.reputation(ctx, s) },
 	}
@@ -137,16 +185,16 @@ func (p *process) openDeployment(ctx context.Context, s *snapshot) *deployment {
 }
 
 // observeKeys observes whether each certified key has one purpose only.
-func observeKeys(trust *evidence.Trust) observe.Observation {
+func observeKeys(trust *evidence.Trust) look.Observation {
 	purposes := make(map[string]string)
 	for _, c := range trust.Certified() {
 		public := string(c.Public)
 		for _, purpose := range c.Certificate.Purposes {
 			if other, ok := purposes[public]; ok && other != purpose {
-				return observe.New(observe.Keys, observe.Contradicts, fmt.Sprintf("One key is certified for %s and for %s.", other, purpose))
+				return look.New(look.Keys, look.Contradicts, fmt.Sprintf("One key is certified for %s and for %s.", other, purpose))
 			}
 			purposes[public] = purpose
 		}
 	}
-	return observe.New(observe.Keys, observe.Holds, fmt.Sprintf("%d keys are certified, each for one purpose.", len(purposes)))
+	return look.New(look.Keys, look.Holds, fmt.Sprintf("%d keys are certified, each for one purpose.", len(purposes)))
 }

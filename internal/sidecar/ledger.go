@@ -14,6 +14,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/postgres"
+	"github.com/actionproof/mediator/ledger/sqlite"
 )
 
 // openLedger opens the ledger that the configuration names, and refuses one that was replaced since this sidecar used it.
@@ -40,11 +41,11 @@ func markFile(c *config.Sidecar) string { return filepath.Join(c.State, "ledger-
 
 // openStore opens the ledger that the configuration names: a file, or a PostgreSQL database. A file that is known is not made anew.
 func openStore(ctx context.Context, c *config.Sidecar, known bool) (ledger.Identified, error) {
-	retention := c.Retention.RetentionOr(ledger.DefaultRetention, 0)
+	retention := c.Retention.Or(ledger.DefaultRetention, 0)
 	if c.LedgerDSN == "" {
-		return ledger.Open(ctx, filepath.Join(c.State, "ledger.db"), ledger.Options{Now: time.Now, Retention: retention, Known: known})
+		return sqlite.Open(ctx, filepath.Join(c.State, "ledger.db"), sqlite.Options{Now: time.Now, Retention: retention, Known: known})
 	}
-	name, held, err := ledger.Instance(c.State)
+	name, held, err := postgres.Instance(c.State)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +84,7 @@ func AcceptLedger(ctx context.Context, path, reason string) (a AcceptedLedger, e
 	}
 	last, seen, unread := ledger.LastSeen(markFile(c)) // one that cannot be read is replaced too
 	if !seen && unread == nil {
-		return a, refusal.New("ledger_not_replaced", "the sidecar of %s has used no ledger yet, so there is nothing to accept", path)
+		return a, refusal.New("query_malformed", "the sidecar of %s has used no ledger yet, so there is nothing to accept", path)
 	}
 	s, err := openStore(ctx, c, false)
 	if err != nil {
@@ -99,7 +100,7 @@ func AcceptLedger(ctx context.Context, path, reason string) (a AcceptedLedger, e
 		case err != nil:
 			return a, err
 		case follows:
-			return a, refusal.New("ledger_not_replaced", "the ledger is the one that the sidecar used last, so there is nothing to accept")
+			return a, refusal.New("query_malformed", "the ledger is the one that the sidecar used last, so there is nothing to accept")
 		}
 	}
 	now := time.Now().UTC()

@@ -14,9 +14,9 @@ import (
 // TestLedgerRetention: records are kept for 90 days, unless the configuration says otherwise.
 func TestLedgerRetention(t *testing.T) {
 	const day = 24 * time.Hour
-	duration := func(d time.Duration) *config.Duration { return (*config.Duration)(&d) }
+	duration := func(d time.Duration) *config.Retention { return (*config.Retention)(&d) }
 	for name, tt := range map[string]struct {
-		retention *config.Duration
+		retention *config.Retention
 		age       time.Duration
 		kept      bool
 	}{

@@ -11,8 +11,8 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
-	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/ledger/postgres"
+	"github.com/actionproof/mediator/look"
 )
 
 // Resources lists what the sidecar uses while it serves.
@@ -65,8 +65,8 @@ func Resources(c *config.Sidecar, o *daemon.Observer) (daemon.Resources, error) 
 func (p *process) observe(c *config.Sidecar) *daemon.Observer {
 	o := Observer(c, p.Roles)
 	if usesVault(c) { // the process with the runtime's key holds the token for credentials too
-		o.Extra = func(ctx context.Context, maxAge time.Duration) []observe.Observation {
-			return []observe.Observation{p.secrets.Look(ctx, maxAge).For(evidence.PurposeRuntimeAttestation)}
+		o.Extra = func(ctx context.Context, maxAge time.Duration) []look.Observation {
+			return []look.Observation{p.secrets.Look(ctx, maxAge).For(evidence.PurposeRuntimeAttestation)}
 		}
 	}
 	return o
@@ -106,13 +106,13 @@ func Observer(c *config.Sidecar, roles []daemon.Role) *daemon.Observer {
 		public = append(public, u.CA)
 	}
 	return &daemon.Observer{
-		Agent: c.Agent, Roles: roles, FromConfig: []observe.Observation{observeGate(c)},
+		Agent: c.Agent, Roles: roles, FromConfig: []look.Observation{observeGate(c)},
 		Paths: slices.Concat(daemon.SecretPaths(secret...), daemon.PublicPaths(public...), daemon.SocketPath(c.Admin)),
 	}
 }
 
 // observeGate returns what the sidecar's configuration shows of its gate.
-func observeGate(c *config.Sidecar) observe.Observation {
+func observeGate(c *config.Sidecar) look.Observation {
 	var remote []string
 	for _, a := range c.Actions {
 		if a.API != nil {
@@ -120,8 +120,8 @@ func observeGate(c *config.Sidecar) observe.Observation {
 		}
 	}
 	if len(remote) > 0 {
-		return observe.New(observe.Gate, observe.NotObserved, "These actions are judged by their APIs, which this sidecar does not see: "+strings.Join(remote, ", ")+".")
+		return look.New(look.Gate, look.NotObserved, "These actions are judged by their APIs, which this sidecar does not see: "+strings.Join(remote, ", ")+".")
 	}
-	return observe.New(observe.Gate, observe.Holds,
+	return look.New(look.Gate, look.Holds,
 		fmt.Sprintf("Every action (%d) passes this sidecar's own gate, which demands the whole chain and consumes it in the transaction of the post's intent.", len(c.Actions)))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/daemon"
@@ -18,15 +19,15 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// openObserver opens the key of the observer, which signs receipts, and says to the node which agent calls it; and the key of the speaker, which
-// signs what the agent publishes at the node.
-func (p *process) openObserver(ctx context.Context) (err error) {
+// addObserver makes the signers of two roles. The observer signs receipts, and tells the node which agent calls it. The speaker signs what
+// the agent publishes at the node.
+func (p *process) addObserver() (err error) {
 	c := p.config
 	if c.Keys.InteractionReceipt == nil {
 		return nil
 	}
 	role := *c.Keys.InteractionReceipt
-	key, err := p.AddRole(ctx, interaction.Kind.Purpose, role)
+	key, err := p.AddRole(interaction.Kind.Purpose, role)
 	if err != nil {
 		return err
 	}
@@ -39,7 +40,7 @@ func (p *process) openObserver(ctx context.Context) (err error) {
 		return err
 	}
 	role = *c.Keys.AgentStatement
-	if key, err = p.AddRole(ctx, interaction.StatementKind.Purpose, role); err != nil {
+	if key, err = p.AddRole(interaction.StatementKind.Purpose, role); err != nil {
 		return err
 	}
 	o = signer.Options{Issuer: role.Issuer, Audience: c.Audience, Lifetime: interaction.Lifetime, Now: time.Now}
@@ -62,7 +63,9 @@ func (p *process) openNode() error {
 	}
 	p.node = node.New(at)
 	var err error
-	if p.reputations, err = reputations.New(reputations.Options{Source: source{to, p.owner()}, Now: time.Now, Log: p.Log}); err != nil {
+	if p.reputations, err = reputations.New(reputations.Options{
+		Source: source{p, to}, Accepts: p.accepts, Now: time.Now, Log: p.Log,
+	}); err != nil {
 		return err
 	}
 	return errors.Join(p.sender.Register(p.Metrics), p.reputations.Register(p.Metrics))
@@ -77,13 +80,26 @@ func (p *process) closeNode() {
 
 // source asks the node for the reputations of this sidecar's owner's agents.
 type source struct {
-	node  *client.Client
-	owner string
+	process *process
+	node    *client.Client
 }
 
-// Reputation implements [reputations.Source].
+// Reputation implements [reputations.Source]. The token is one that the control plane can verify.
 func (s source) Reputation(ctx context.Context, subject string) (string, error) {
-	return s.node.Reputation(ctx, accrual.Agent{Owner: s.owner, Subject: subject}.String())
+	if a := s.process.accepted.Load(); a != nil {
+		both, err := a.get(ctx)
+		if err != nil {
+			return "", err
+		}
+		ctx = evidence.WithAccepted(ctx, both.Node)
+	}
+	return s.node.Reputation(ctx, accrual.Agent{Owner: s.process.owner(), Subject: subject}.String())
+}
+
+// accepts reports whether the key version kid of the node has not been revoked or retired.
+func (p *process) accepts(kid string) bool {
+	a := p.accepted.Load()
+	return a == nil || a.verifier.Knows(kid)
 }
 
 // reputation returns what a post by this snapshot would have as the reputation of its agent; nil if its manifest believes none.

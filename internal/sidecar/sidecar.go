@@ -6,6 +6,7 @@
 //	guardwatch.go  checks that the kernel's rules of mediator guard are in force
 //	credential.go  the credentials that rules inject
 //	gates.go       the mediator's own gate
+//	accepts.go     which key versions the other processes may sign with
 //	receipts.go    what makes interaction receipts
 //	node.go        what hands them over to the node, relays agents' requests, and asks for reputations
 //	ledger.go      where consumed keys and records are kept
@@ -39,6 +40,7 @@ import (
 	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy"
 	"github.com/actionproof/mediator/proxy/intercept"
@@ -55,9 +57,8 @@ import (
 // process is the running sidecar. A reload replaces its snapshot; everything else stays.
 type process struct {
 	*daemon.Process
-	config   *config.Sidecar // as read at the start
-	logLater *zap.Logger     // its lines may wait
-	life     context.Context //nolint:containedctx // ends with the process, and everything that watches for a snapshot with it
+	config *config.Sidecar // as read at the start
+	life   context.Context //nolint:containedctx // ends with the process, and everything that watches for a snapshot with it
 
 	runtime      *signer.Issuer[evidence.RuntimeAttestation]
 	session      *signer.Issuer[evidence.SessionReceipt]
@@ -86,6 +87,7 @@ type process struct {
 	handler  *proxy.Handler
 	inForce  *snapshot                  // nil until start; only a reload changes it
 	observed atomic.Pointer[deployment] // of inForce, for the metrics
+	accepted atomic.Pointer[accepted]   // of inForce, for reputations
 }
 
 // Run runs the sidecar until ctx ends.
@@ -98,46 +100,37 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 	if c.Transparent != nil {
 		places = append(places, daemon.Place{Key: "transparent.listen", Address: c.Transparent.Listen})
 	}
-	if err := daemon.CheckPlaces(path, places...); err != nil {
-		return err
-	}
+	s := daemon.Start{File: path, Name: "serve", Log: c.Log, Custody: c.Custody, Places: places}
+	return daemon.Run(ctx, s, stderr, func(ctx context.Context, p *daemon.Process) error {
+		return (&process{Process: p, config: c}).run(ctx)
+	})
+}
+
+// run makes the parts of the process and serves until ctx ends.
+func (p *process) run(ctx context.Context) (err error) {
+	c := p.config
 	environment, err := config.EnvironmentHash(c.Raw)
 	if err != nil {
 		return err
 	}
-	log, logLater, err := daemon.NewLoggers(c.Log, "serve", stderr)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = log.Sync() }()
-	common, err := daemon.New(log, c.Custody)
-	if err != nil {
-		return err
-	}
-	defer common.Keys.Close()
-	p := &process{Process: common, config: c, logLater: logLater}
-	return p.run(ctx, environment)
-}
-
-// run makes the parts of the process and serves until ctx ends.
-func (p *process) run(ctx context.Context, environment string) (err error) {
-	c := p.config
 	p.warnFileLimit()
 	if p.metrics, err = proxy.NewMetrics(p.Metrics); err != nil {
 		return err
 	}
-	if err := p.openKeys(ctx); err != nil {
+	if err := p.addRoles(); err != nil {
 		return err
 	}
 	first := &snapshot{config: c, environment: environment}
-	if first.credentials, err = p.openCredentials(ctx, c, true); err != nil {
+	var inVault []*vault.Secret
+	if first.credentials, inVault, err = p.makeCredentials(c); err != nil {
 		return err
 	}
 	first.observer = p.observe(c)
-	if err := first.observer.CheckStart(ctx); err != nil {
+	p.Observer.Store(first.observer)
+	check := func(_ *policy.Manifest, strict *policy.Strict) error { return p.checkManifest(c, environment, strict) }
+	if err := p.CheckFiles(c.Trust, c.Manifest, check); err != nil {
 		return err
 	}
-	p.Observer.Store(first.observer)
 	if p.ca, err = openCA(c); err != nil {
 		return fmt.Errorf("ca in %s: %w", c.Path, err)
 	}
@@ -169,6 +162,12 @@ func (p *process) run(ctx context.Context, environment string) (err error) {
 	if err := p.Confine(needs, c.Confine); err != nil {
 		return err
 	}
+	if err := p.readSecrets(ctx, inVault, true); err != nil {
+		return err
+	}
+	if err := p.OpenKeys(ctx); err != nil {
+		return err
+	}
 	listener, err := daemon.Listen(c.Admin, p.Log)
 	if err != nil {
 		return fmt.Errorf("admin: %w", err)
@@ -186,18 +185,19 @@ func (p *process) run(ctx context.Context, environment string) (err error) {
 
 func (p *process) grace() time.Duration { return p.config.Timeouts.Shutdown.Or(20 * time.Second) }
 
-func (p *process) openKeys(ctx context.Context) (err error) {
+// addRoles makes the signers of all roles and reads the gate's secret.
+func (p *process) addRoles() (err error) {
 	c := p.config
-	if p.runtime, err = daemon.NewIssuer(ctx, p.Process, evidence.RuntimeAttestationKind, c.Keys.Runtime, c.Audience); err != nil {
+	if p.runtime, err = daemon.NewIssuer(p.Process, evidence.RuntimeAttestationKind, c.Keys.Runtime, c.Audience); err != nil {
 		return err
 	}
-	if p.session, err = daemon.NewIssuer(ctx, p.Process, evidence.SessionReceiptKind, c.Keys.Session, c.Audience); err != nil {
+	if p.session, err = daemon.NewIssuer(p.Process, evidence.SessionReceiptKind, c.Keys.Session, c.Audience); err != nil {
 		return err
 	}
-	if p.requestProof, err = daemon.NewIssuer(ctx, p.Process, evidence.RequestProofKind, c.Keys.RequestProof, c.Audience); err != nil {
+	if p.requestProof, err = daemon.NewIssuer(p.Process, evidence.RequestProofKind, c.Keys.RequestProof, c.Audience); err != nil {
 		return err
 	}
-	if err := p.openObserver(ctx); err != nil {
+	if err := p.addObserver(); err != nil {
 		return err
 	}
 	p.gateKey, err = GateSecret(c.GateSecret)
@@ -208,9 +208,9 @@ func (p *process) openKeys(ctx context.Context) (err error) {
 func (p *process) connect() {
 	c := p.config
 	p.sessions = session.NewSet(time.Now)
-	p.watch = observe.NewWatcher(c.Agent.UID, time.Now, func(r *observe.Run, f observe.Finding) {
+	p.watch = observe.NewWatcher(c.Agent.UID, time.Now, func(r *observe.Run, f look.Finding) {
 		p.Log.Warn("a session is tainted: its posts are refused from now on", zap.String("event", r.Name), zap.String("kind", f.Kind), zap.Stringer("found", f))
-		if f.Kind == observe.Launcher {
+		if f.Kind == look.Launcher {
 			go p.admin.Abandoned(p.life, r)
 		}
 	})
@@ -221,7 +221,7 @@ func (p *process) connect() {
 	p.guard = newGuardWatch(c, p.Log)
 	p.admin = &admin.Server{
 		Process: p.Process, Sessions: p.sessions, Ledger: p.record, Identified: p.ledger, Triggers: p.triggers, Watch: p.watch,
-		Runtime: c.Runtime, Proxy: c.Listen, CAFile: c.CAFile(), Agent: c.Agent.UID,
+		Runtime: c.Runtime, Proxy: c.Listen, CAFile: c.CAFile(), Agent: c.Agent.UID, Posts: p.posts,
 		Peers: []admin.Peer{{Name: "trigger", At: c.Trigger}, {Name: "control", At: c.Control}},
 	}
 	if n := c.Reputation; n != nil {
@@ -236,17 +236,17 @@ func (p *process) start(ctx context.Context, group *errgroup.Group, first *snaps
 	if first.manifest, first.strict, err = p.WaitForManifest(ctx, c.Manifest); err != nil {
 		return err
 	}
-	if err := p.checkManifest(first); err != nil {
+	if err := p.checkManifest(c, first.environment, first.strict); err != nil {
 		return fmt.Errorf("%s: %w", c.Manifest, err)
 	}
 	if err := p.WaitForRoots(ctx, c.Trust); err != nil {
 		return err
 	}
-	if first.trust, err = p.WaitForTrust(ctx, c.Trust, first.strict); err != nil {
-		return err
-	}
 	certified, err := p.WaitForCertificates(ctx, c.Trust)
 	if err != nil {
+		return err
+	}
+	if first.trust, err = p.WaitForTrust(ctx, c.Trust, first.strict); err != nil {
 		return err
 	}
 	if err := p.openReceipts(ctx); err != nil {
@@ -255,8 +255,6 @@ func (p *process) start(ctx context.Context, group *errgroup.Group, first *snaps
 	if err := p.openNode(); err != nil {
 		return err
 	}
-	group.Go(func() error { certified.Watch(ctx); return nil })
-	group.Go(func() error { p.Trust.Watch(ctx); return nil })
 	group.Go(func() error { prune(ctx, p.record, p.Log); return nil })
 	if p.sender != nil {
 		group.Go(func() error { p.sender.Run(ctx); return nil })
@@ -279,6 +277,7 @@ func (p *process) start(ctx context.Context, group *errgroup.Group, first *snaps
 	}
 	p.handler = proxy.NewHandler(first.pipeline)
 	p.activate(first)
+	group.Go(func() error { certified.Watch(ctx); return nil }) // now that there is a trust that verifies what it signs
 	p.Reloader.Start(first.status(), p.reload)
 	return p.serveProxy(ctx, group, listener, redirected)
 }
@@ -320,7 +319,7 @@ func (p *process) warnFileLimit() {
 // serveProxy serves the proxy port and, if there is one, the transparent port. From then on the sidecar is ready.
 func (p *process) serveProxy(ctx context.Context, group *errgroup.Group, l, redirected net.Listener) error {
 	o := intercept.Options{
-		CA: p.ca, Handler: p.handler, Connect: p.handler.Connect, Refuse: p.handler.Refuse, Refused: p.handler.Refused,
+		CA: p.ca, Handler: p.handler, Connect: p.handler.Connect, Refuse: p.handler.Refuse, Refused: p.handler.Refused, Party: p.handler.Party,
 		Limits: p.config.Limits.Listeners(), Log: flood.Logger(p.Log), Now: time.Now,
 	}
 	if p.guard != nil {

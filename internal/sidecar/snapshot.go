@@ -11,10 +11,12 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy"
@@ -35,6 +37,7 @@ type snapshot struct {
 	trust       *daemon.TrustFollower
 
 	// Made by build.
+	accepted   *accepted
 	deployment *deployment
 	transport  *upstream.Transport
 	pipeline   *proxy.Pipeline
@@ -82,7 +85,7 @@ func (p *process) read(ctx context.Context) (*snapshot, error) {
 	if s.manifest, s.strict, err = config.ReadAuditedManifest(c.Manifest); err != nil {
 		return nil, err
 	}
-	if err := p.checkManifest(s); err != nil {
+	if err := p.checkManifest(c, s.environment, s.strict); err != nil {
 		return nil, err
 	}
 	if s.trust, err = p.ReadTrust(c.Trust, s.strict); err != nil {
@@ -94,7 +97,11 @@ func (p *process) read(ctx context.Context) (*snapshot, error) {
 	if err := p.checkControl(ctx, s.strict); err != nil {
 		return nil, err
 	}
-	if s.credentials, err = p.openCredentials(ctx, c, false); err != nil {
+	var inVault []*vault.Secret
+	if s.credentials, inVault, err = p.makeCredentials(c); err != nil {
+		return nil, err
+	}
+	if err := p.readSecrets(ctx, inVault, false); err != nil {
 		return nil, err
 	}
 	return s, s.observer.CheckStart(ctx)
@@ -115,13 +122,14 @@ func (p *process) checkBound(c *config.Sidecar) error {
 
 // checkManifest refuses a manifest under which every post of this process would be refused: it pins another
 // environment, or does not allow what this process's roles sign.
-func (p *process) checkManifest(s *snapshot) error {
-	for _, want := range []string{s.strict.Runtime.EnvironmentHash, s.strict.Session.EnvironmentHash} {
-		if want != s.environment {
-			return refusal.New("environment_mismatch", "the manifest requires the environment %s, but this program with this configuration is %s: pin that, and certify the manifest", want, s.environment)
+func (p *process) checkManifest(c *config.Sidecar, environment string, strict *policy.Strict) error {
+	for _, want := range []string{strict.Runtime.EnvironmentHash, strict.Session.EnvironmentHash} {
+		if want != environment {
+			return refusal.New("pin_mismatch",
+				"the manifest requires the environment %s, but this program with this configuration is %s: pin that, and certify the manifest", want, environment)
 		}
 	}
-	return cmp.Or(s.strict.CheckRuntime(s.config.Runtime), p.CheckAllowed(s.strict, s.config.Audience))
+	return cmp.Or(strict.CheckRuntime(c.Runtime), p.CheckAllowed(strict, c.Audience))
 }
 
 // checkControl refuses a manifest that the control plane does not decide by. The control plane would refuse every post.
@@ -131,7 +139,7 @@ func (p *process) checkControl(ctx context.Context, strict *policy.Strict) error
 		return err
 	}
 	if len(now) == 0 || now[0] != strict.ManifestHash {
-		return refusal.New("manifest_mismatch", "the control plane decides by another manifest than %s: reload it first", strict.ManifestHash)
+		return refusal.New("deployment_mismatch", "the control plane decides by another manifest than %s: reload it first", strict.ManifestHash)
 	}
 	return nil
 }
@@ -149,19 +157,33 @@ func (p *process) build(ctx context.Context, s *snapshot) (err error) {
 	if err != nil {
 		return err
 	}
+	s.accepted = &accepted{verifier: s.trust.Verifier, strict: s.strict, control: p.control}
+	timeouts := c.Timeouts
 	o := proxy.PipelineOptions{
-		Rules: rules, Sessions: p.sessions, Triggers: p.triggers, Control: p.control, Record: p.record,
-		Verifier: s.trust.Verifier, Strict: s.strict, DeploymentCertificate: s.trust.DeploymentCertificate,
-		Deployment: func() error { return cmp.Or(s.deployment.contradicted(), p.guard.check()) },
-		Attest: signer.NewAttester(p.runtime, p.session, signer.Access{
-			HumanPromptPresent: c.Session.Access.HumanPrompt, HumanOperatorPresent: c.Session.Access.HumanOperator,
-			UserShellAccess: c.Session.Access.UserShell, AgentEnvironmentUserAccessible: c.Session.Access.UserEnvironment,
-		}),
-		Prove: p.requestProof, Receipts: p.receipts, Node: p.node, Transport: s.transport, Destination: s.destination(), RuntimeID: c.Runtime, EnvironmentHash: s.environment,
-		Standing: c.Session.Standing, HangUp: c.WebSocketRefusal == "close", CAPEM: p.ca.CertificatePEM(), SpoolDir: c.State,
-		Timeouts: proxy.Timeouts{Step: time.Duration(c.Timeouts.Step), Forward: time.Duration(c.Timeouts.Forward), WebSocketIdle: time.Duration(c.Timeouts.WebSocketIdle)},
-		Load:     c.Limits.Load(),
-		Metrics:  p.metrics, Log: p.Log, LogLater: p.logLater, Now: time.Now,
+		Rules: rules, Sessions: p.sessions, Standing: c.Session.Standing, Now: time.Now,
+		EvidenceOptions: proxy.EvidenceOptions{
+			Triggers: triggers{p.triggers, s.accepted},
+			Control:  control{p.control, s.trust.Verifier, s.strict},
+			Verifier: s.trust.Verifier, Strict: s.strict, DeploymentCertificate: s.trust.DeploymentCertificate,
+			Deployment: func(run *observe.Run) error { return cmp.Or(s.deployment.contradicted(run), p.guard.check()) },
+			Attest: signer.NewAttester(p.runtime, p.session, signer.Access{
+				HumanPromptPresent: c.Session.Access.HumanPrompt, HumanOperatorPresent: c.Session.Access.HumanOperator,
+				UserShellAccess: c.Session.Access.UserShell, AgentEnvironmentUserAccessible: c.Session.Access.UserEnvironment,
+			}),
+			Prove: p.requestProof, Receipts: p.receipts, RuntimeID: c.Runtime, EnvironmentHash: s.environment,
+		},
+		RecordOptions: proxy.RecordOptions{Record: p.record, Metrics: p.metrics, Log: p.Log, LogLater: p.LogLater},
+		NetworkOptions: proxy.NetworkOptions{
+			Transport: s.transport, Node: p.node, Destination: s.destination(), HangUp: c.WebSocketRefusal == "close",
+			CAPEM: p.ca.CertificatePEM(),
+		},
+		BoundsOptions: proxy.BoundsOptions{
+			Timeouts: proxy.Timeouts{
+				Step: time.Duration(timeouts.Step), Forward: time.Duration(timeouts.Forward),
+				WebSocketIdle: time.Duration(timeouts.WebSocketIdle),
+			},
+			Load: c.Limits.Load(), SpoolDir: c.State,
+		},
 	}
 	if p.reputations != nil {
 		o.Reputations = p.reputations
@@ -198,6 +220,7 @@ func (p *process) activate(next *snapshot) {
 	p.Observer.Store(next.observer)
 	p.admin.SetDeployment(next.deployment)
 	p.observed.Store(next.deployment)
+	p.accepted.Store(next.accepted)
 	if old := p.inForce; old != nil {
 		old.stop()
 		old.transport.CloseIdleConnections()
@@ -227,7 +250,7 @@ func (p *process) rules(s *snapshot) (*proxy.Rules, error) {
 		if err != nil {
 			return nil, fmt.Errorf("action %s: %w", a.Name, err)
 		}
-		a.Gate = client
+		a.Gate, a.TakesPart = client, true
 	}
 	for i := range egress {
 		egress[i].Credential = s.credentials[egress[i].Name]

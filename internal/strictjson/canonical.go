@@ -55,13 +55,13 @@ func checkBounds(raw []byte) error {
 		}
 		switch {
 		case items > MaxItems:
-			return refusal.New("content_too_many", "the JSON content holds more than %d names and values; send less at once, or configure the action with content: raw", MaxItems)
+			return refusal.New("content_malformed", "the JSON content holds more than %d names and values; send less at once, or configure the action with content: raw", MaxItems)
 		case c == '"':
 			i = skipString(raw, i)
 			continue
 		case c == '{' || c == '[':
 			if depth++; depth > MaxDepth {
-				return refusal.New("content_too_deep", "the JSON content is nested deeper than %d levels at %s", MaxDepth, position(raw, i))
+				return refusal.New("content_malformed", "the JSON content is nested deeper than %d levels at %s", MaxDepth, position(raw, i))
 			}
 		case c == '}' || c == ']':
 			depth--
@@ -71,7 +71,7 @@ func checkBounds(raw []byte) error {
 				end++
 			}
 			if !faithful(string(raw[i:end])) {
-				return refusal.New("content_number_lossy", "the number %.40s at %s does not fit an IEEE 754 double exactly enough for RFC 8785; send it as a string, or configure the action with content: raw", raw[i:end], position(raw, i))
+				return refusal.New("content_malformed", "the number %.40s at %s does not fit an IEEE 754 double exactly enough for RFC 8785; send it as a string, or configure the action with content: raw", raw[i:end], position(raw, i))
 			}
 			i = end
 			continue

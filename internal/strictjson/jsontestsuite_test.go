@@ -20,7 +20,7 @@ const (
 
 // Why a file is refused, by its code.
 const (
-	lossy     = "content_number_lossy"
+	lossy     = "content_malformed"
 	malformed = "content_malformed"
 )
 
@@ -63,8 +63,8 @@ var undecided = map[string]string{
 	"i_string_truncated-utf-8.json":                malformed,
 	"i_string_utf16BE_no_BOM.json":                 malformed,
 	"i_string_utf16LE_no_BOM.json":                 malformed,
-	"i_structure_UTF-8_BOM_empty_object.json":      malformed,          // a byte order mark is not added (RFC 8259 section 8.1), and here not ignored
-	"i_structure_500_nested_arrays.json":           "content_too_deep", // MaxDepth
+	"i_structure_UTF-8_BOM_empty_object.json":      malformed,           // a byte order mark is not added (RFC 8259 section 8.1), and here not ignored
+	"i_structure_500_nested_arrays.json":           "content_malformed", // MaxDepth
 }
 
 // duplicates are the only valid files (y_) that are refused: readers disagree about which of two equal names counts.

@@ -84,17 +84,17 @@ func TestParseCanonical(t *testing.T) {
 
 // TestParseIsBounded: what is kept as raw JSON, which nobody looks into, is bounded too.
 func TestParseIsBounded(t *testing.T) {
-	for code, text := range map[string]string{
-		"content_number_lossy": `{"raw":9007199254740993}`,
-		"content_too_deep":     `{"raw":` + strings.Repeat("[", strictjson.MaxDepth) + strings.Repeat("]", strictjson.MaxDepth) + `}`,
-		"content_too_many":     `{"raw":[` + strings.Repeat("1,", strictjson.MaxItems) + `1]}`,
+	for name, text := range map[string]string{
+		"a number": `{"raw":9007199254740993}`,
+		"depth":    `{"raw":` + strings.Repeat("[", strictjson.MaxDepth) + strings.Repeat("]", strictjson.MaxDepth) + `}`,
+		"items":    `{"raw":[` + strings.Repeat("1,", strictjson.MaxItems) + `1]}`,
 	} {
 		var v struct {
 			Raw json.RawMessage `json:"raw"`
 		}
-		wantCode(t, strictjson.Parse([]byte(text), &v), code)
+		wantCode(t, strictjson.Parse([]byte(text), &v), "content_malformed")
 		if v.Raw != nil {
-			t.Errorf("%s: something was read", code)
+			t.Errorf("%s: something was read", name)
 		}
 	}
 }
@@ -291,7 +291,7 @@ func TestMaxItems(t *testing.T) {
 			t.Errorf("%.20q…: %v", text, err)
 		}
 		_, err := strictjson.Canonical([]byte("[" + text + "]"))
-		wantCode(t, err, "content_too_many")
+		wantCode(t, err, "content_malformed")
 	}
 }
 

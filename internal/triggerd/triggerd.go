@@ -18,7 +18,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
-	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -39,20 +39,12 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := daemon.CheckPlaces(path, daemon.PlaceOf("internal", c.Internal), daemon.Place{Key: "listen", Address: c.Listen}); err != nil {
-		return err
-	}
-	log, err := daemon.NewLogger(c.Log, "trigger", stderr)
-	if err != nil {
-		return err
-	}
-	common, err := daemon.New(log, c.Custody)
-	if err != nil {
-		return err
-	}
-	defer common.Keys.Close()
-	p := &process{Process: common, config: c, inForce: c}
-	return p.run(ctx)
+	s := daemon.Start{File: path, Name: "trigger", Log: c.Log, Custody: c.Custody, Places: []daemon.Place{
+		daemon.PlaceOf("internal", c.Internal), {Key: "listen", Address: c.Listen},
+	}}
+	return daemon.Run(ctx, s, stderr, func(ctx context.Context, p *daemon.Process) error {
+		return (&process{Process: p, config: c, inForce: c}).run(ctx)
+	})
 }
 
 // run makes the parts of the process and serves until ctx ends.
@@ -65,12 +57,15 @@ func (p *process) run(ctx context.Context) error {
 	if err := p.Confine(Resources(c, p.Observer.Load()), c.Confine); err != nil {
 		return err
 	}
+	if err := p.OpenKeys(ctx); err != nil {
+		return err
+	}
 	internal, err := daemon.Listen(c.Internal, p.Log)
 	if err != nil {
 		return err
 	}
 	var ready atomic.Bool
-	mux := p.Mux(ready.Load)
+	mux := p.Mux(ready.Load, p.service.Ready)
 	mux.Handle("/", trigger.NewServer(p.service))
 	group, ctx := errgroup.WithContext(ctx)
 	var webhooks net.Listener
@@ -93,26 +88,25 @@ func (p *process) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// openService opens the keys and the event store, and checks the deployment.
+// openService checks the files of the deployment and opens the event store.
 func (p *process) openService(ctx context.Context) error {
 	c := p.config
-	origin, err := daemon.NewIssuer(ctx, p.Process, evidence.TriggerOriginProofKind, c.Keys.Origin.SigningKey, c.Keys.Origin.Audience)
+	origin, err := daemon.NewIssuer(p.Process, evidence.TriggerOriginProofKind, c.Keys.Origin.SigningKey, c.Keys.Origin.Audience)
 	if err != nil {
 		return err
 	}
-	receipt, err := daemon.NewIssuer(ctx, p.Process, evidence.TriggerReceiptKind, c.Keys.Receipt.SigningKey, c.Keys.Receipt.Audience)
+	receipt, err := daemon.NewIssuer(p.Process, evidence.TriggerReceiptKind, c.Keys.Receipt.SigningKey, c.Keys.Receipt.Audience)
 	if err != nil {
 		return err
 	}
-	o := Observer(c, p.Roles)
-	if err := o.CheckStart(ctx); err != nil {
+	p.Observer.Store(Observer(c, p.Roles))
+	if err := p.CheckFiles(c.Trust, "", nil); err != nil {
 		return err
 	}
-	p.Observer.Store(o)
 	p.service, err = trigger.New(ctx, trigger.Options{
 		Path: filepath.Join(c.State, "events.db"), Origin: origin, Receipt: receipt, Sources: c.SourceList,
 		MaxAge: time.Duration(c.MaxAge), Budget: c.Budget,
-		Retention: c.Retention.RetentionOr(trigger.DefaultRetention, trigger.Forever), Now: time.Now, Log: p.Log,
+		Retention: c.Retention.Or(trigger.DefaultRetention, trigger.Forever), Now: time.Now, Log: p.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("state in %s: %w", c.Path, err)
@@ -196,11 +190,11 @@ func Observer(c *config.Trigger, roles []daemon.Role) *daemon.Observer {
 			secret = append(secret, s.Queue.Dir)
 		}
 	}
-	human := observe.New(observe.Human, observe.Holds, "This trigger service verifies its sources itself ("+strings.Join(names, ", ")+") and signs nothing for an event that its configuration lists as a human's, or that somebody only reported.")
+	human := look.New(look.Human, look.Holds, "This trigger service verifies its sources itself ("+strings.Join(names, ", ")+") and signs nothing for an event that its configuration lists as a human's, or that somebody only reported.")
 	secret = append(secret, daemon.CustodySecrets(c.Custody, roles)...)
 	public := append(c.Custody.PublicFiles(), c.Path, c.TLSCertificate, c.Trust.Registry, c.Trust.Auditor, c.Trust.Bundle)
 	return &daemon.Observer{
-		Agent: c.Agent, Roles: roles, FromConfig: []observe.Observation{human},
+		Agent: c.Agent, Roles: roles, FromConfig: []look.Observation{human},
 		Paths: slices.Concat(daemon.SecretPaths(secret...), daemon.PublicPaths(public...), daemon.SocketPath(c.Internal)),
 	}
 }

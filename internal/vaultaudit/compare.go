@@ -30,6 +30,7 @@ var errWindow = errors.New("too many signatures lie within the window of time: c
 // both what lies within the window, and the artifacts that calls under way had signed later than others started.
 func (c Comparison) Run(ctx context.Context, log *Logs, records iter.Seq2[ledger.Record, error]) (Summary, error) {
 	j := join{Comparison: c, waiting: make(map[string][]*held), seen: make(map[string]bool), summary: Summary{Since: c.Since, Until: c.Until}}
+	log.inRange = c.inRange
 	nextSignature, stop := iter.Pull2(j.shown(c.near(log.Signatures())))
 	defer stop()
 	s, err, moreSignatures := nextSignature()
@@ -149,9 +150,6 @@ func (j *join) signature(s Signature) error {
 		return nil
 	}
 	j.seen[s.Value] = true
-	if j.inRange(s.Time) {
-		j.summary.Signatures++
-	}
 	return j.add(&held{at: s.Time, common: j.common(s.Key, s.Value), value: s.Value, Difference: onlyVault(s)})
 }
 
@@ -166,9 +164,6 @@ func (j *join) recorded(a item) error {
 		}
 		j.refused = append(j.refused, a.refused)
 		return nil
-	}
-	if j.inRange(a.Time) {
-		j.summary.Artifacts++
 	}
 	return j.add(&held{at: a.Time, common: j.common(a.Key, a.Value), Difference: Difference{
 		Only: OnlyRecord, Time: a.Time, Key: a.Key, Post: a.Post, Artifact: a.Name,
@@ -196,8 +191,10 @@ func (j *join) add(h *held) error {
 	}
 	h.matched, others[0].matched = true, true
 	j.leave(others[0])
-	if j.inRange(h.at) || j.inRange(others[0].at) {
+	if j.inRange(h.at) || j.inRange(others[0].at) { // one of the two may lie just beside the range
 		j.summary.Matched++
+		j.summary.Signatures++
+		j.summary.Artifacts++
 	}
 	return nil
 }
@@ -239,8 +236,10 @@ func (j *join) release(n int) error {
 		}
 		if h.Only == OnlyVault {
 			h.Refused = j.refusedAt(h.at)
+			j.summary.Signatures++
 			j.summary.OnlyVault++
 		} else {
+			j.summary.Artifacts++
 			j.summary.OnlyRecord++
 		}
 		if err := j.Found(h.Difference); err != nil {

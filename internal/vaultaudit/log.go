@@ -29,6 +29,7 @@ type Logs struct {
 	// Note is told of what does not end the reading.
 	Note func(sentence string)
 
+	inRange   func(at time.Time) bool // whether a signature is counted; nil counts all
 	otherKeys int
 }
 
@@ -74,7 +75,7 @@ func (l *Logs) Signatures() iter.Seq2[Signature, error] {
 	return func(yield func(Signature, error) bool) {
 		heads := make([]*head, len(l.Files))
 		for i, f := range l.Files {
-			next, stop := iter.Pull2(l.file(f))
+			next, stop := iter.Pull2(l.file(f, l.signatures))
 			defer stop()
 			heads[i] = &head{next: next}
 			heads[i].advance()
@@ -104,9 +105,40 @@ type head struct {
 
 func (h *head) advance() { h.s, h.err, h.more = h.next() }
 
-// file yields the signatures of one file. A last line without an end is being written, or was cut off; it is left out with
+// Rotations yields the requests to rotate a key that Vault has carried out, one file after the other. An error is the last thing that it yields.
+func (l *Logs) Rotations() iter.Seq2[Signature, error] {
+	return func(yield func(Signature, error) bool) {
+		for _, f := range l.Files {
+			for s, err := range l.file(f, l.rotation) {
+				if !yield(s, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// rotation returns the rotation that one line shows, if it shows one.
+func (l *Logs) rotation(line []byte) ([]Signature, error) {
+	e, err := parseEntry(line)
+	name, ok := strings.CutPrefix(e.Request.Path, l.Mount+"/keys/")
+	name, rotates := strings.CutSuffix(name, "/rotate")
+	if err != nil || !ok || !rotates || e.Type != "response" {
+		return nil, err
+	}
+	var a answer
+	if err := json.Unmarshal(line, &a); err != nil {
+		return nil, errors.New("the answer to a request to rotate a key has another form than Vault's")
+	}
+	if a.Error != "" || a.Response.Data.Error != nil {
+		return nil, nil
+	}
+	return []Signature{{Time: e.Time, Key: name, Request: a.Request.ID, By: a.Auth.DisplayName, Remote: a.Request.Remote}}, nil
+}
+
+// file yields what read finds in the lines of one file. A last line without an end is being written, or was cut off; it is left out with
 // a note.
-func (l *Logs) file(f Log) iter.Seq2[Signature, error] {
+func (l *Logs) file(f Log, read func(line []byte) ([]Signature, error)) iter.Seq2[Signature, error] {
 	return func(yield func(Signature, error) bool) {
 		in := bufio.NewReaderSize(f.From, 64<<10)
 		for n := 1; ; n++ {
@@ -118,7 +150,7 @@ func (l *Logs) file(f Log) iter.Seq2[Signature, error] {
 			case !whole && len(line) == 0:
 				return
 			}
-			found, err := l.signatures(line)
+			found, err := read(line)
 			if err != nil && !whole {
 				l.Note(fmt.Sprintf("%s: the last line has no end, and was left out", f.Name))
 				return
@@ -154,14 +186,22 @@ func readLine(in *bufio.Reader) (line []byte, whole bool, err error) {
 	}
 }
 
-// signatures returns the signatures that one line shows. Only the answer to a request shows which were made.
-func (l *Logs) signatures(line []byte) ([]Signature, error) {
-	var e entry
+// parseEntry reads what every line has.
+func parseEntry(line []byte) (e entry, err error) {
 	if err := json.Unmarshal(line, &e); err != nil {
-		return nil, errors.New("this is no entry of an audit log in JSON")
+		return e, errors.New("this is no entry of an audit log in JSON")
 	}
 	if e.Type == "" || e.Time.IsZero() {
-		return nil, errors.New("an entry of Vault's audit log has a type and a time")
+		return e, errors.New("an entry of Vault's audit log has a type and a time")
+	}
+	return e, nil
+}
+
+// signatures returns the signatures that one line shows. Only the answer to a request shows which were made.
+func (l *Logs) signatures(line []byte) ([]Signature, error) {
+	e, err := parseEntry(line)
+	if err != nil {
+		return nil, err
 	}
 	what, ok := strings.CutPrefix(e.Request.Path, l.Mount+"/sign/")
 	if !ok || e.Type != "response" {
@@ -188,7 +228,7 @@ func (l *Logs) signatures(line []byte) ([]Signature, error) {
 		case m.Version < 1 || m.Signature == "":
 			return nil, errors.New("a signature has no version")
 		case !l.Keys[name]:
-			l.otherKeys++
+			l.countOther(e.Time)
 			continue
 		}
 		out = append(out, Signature{
@@ -211,8 +251,15 @@ func (l *Logs) hidden(at time.Time, key string, a answer) []Signature {
 		return nil
 	}
 	if !l.Keys[key] {
-		l.otherKeys++
+		l.countOther(at)
 		return nil
 	}
 	return []Signature{s}
+}
+
+// countOther counts a signature of a key that is not compared.
+func (l *Logs) countOther(at time.Time) {
+	if l.inRange == nil || l.inRange(at) {
+		l.otherKeys++
+	}
 }

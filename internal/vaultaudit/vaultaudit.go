@@ -65,7 +65,8 @@ const (
 	OnlyRecord = "record"
 )
 
-// Summary says what was compared.
+// Summary says what was compared. Signatures is Matched plus OnlyVault, and Artifacts is Matched plus OnlyRecord: a pair counts if its signature
+// or its artifact lies in the range.
 type Summary struct {
 	// Exact is whether signatures were compared themselves. Otherwise only their keys, times and number were: a signature that
 	// nobody recorded is then taken for one that is missing in the log at about the same time, and what was signed is not

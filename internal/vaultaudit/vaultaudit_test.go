@@ -94,6 +94,9 @@ func compare(t *testing.T, c vaultaudit.Comparison, files []string, records iter
 		c.Window = 10 * time.Second
 	}
 	s, err = c.Run(t.Context(), logs, records)
+	if err == nil && (s.Signatures != s.Matched+s.OnlyVault || s.Artifacts != s.Matched+s.OnlyRecord) {
+		t.Errorf("the numbers do not add up: %+v", s)
+	}
 	return found, s, notes, err
 }
 
@@ -146,6 +149,15 @@ func TestCompare(t *testing.T) {
 			"other keys, other mounts and other requests", []string{
 				line(at(1), "transit/sign/registry", 8) + line(at(1), "other/sign/k", 9) + line(at(1), "transit/verify/k") + strings.Replace(line(at(1), sign, 10), `"type":"response"`, `"type":"request"`, 1),
 			}, nil, vaultaudit.Comparison{}, nil, func(s vaultaudit.Summary) bool { return s.OtherKeys == 1 && s.Signatures == 0 },
+		},
+		{
+			"pairs of which one half lies beside the range", []string{line(at(9), sign, 1) + line(at(11), sign, 2) + line(at(20), sign, 3)},
+			[]ledger.Record{record(at(9), 2), record(at(10), 1), record(at(19), 3)}, vaultaudit.Comparison{Since: at(10), Until: at(20), Window: 3 * time.Second}, nil,
+			func(s vaultaudit.Summary) bool { return s.Signatures == 3 && s.Artifacts == 3 && s.Matched == 3 },
+		},
+		{
+			"other keys beside the range", []string{line(at(1), "transit/sign/registry", 8) + line(at(15), "transit/sign/registry", 9) + line(at(21), "transit/sign/registry", 10)}, nil,
+			vaultaudit.Comparison{Since: at(10), Until: at(20)}, nil, func(s vaultaudit.Summary) bool { return s.OtherKeys == 1 },
 		},
 		{"with a hash algorithm in the path", []string{line(at(1), sign+"/sha2-512", 1)}, nil, vaultaudit.Comparison{}, []string{"vault request-[1] 0"}, nil},
 	} {
@@ -384,4 +396,26 @@ func FuzzLog(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestRotations names who has rotated which keys: only what Vault has carried out.
+func TestRotations(t *testing.T) {
+	entry := func(kind, path, rest string) string {
+		return `{"type":"` + kind + `","time":"` + at(1).Format(time.RFC3339) + `","auth":{"display_name":"token-owner"},"request":{"id":"r","path":"` + path + `","remote_address":"10.0.0.1"}` + rest + "}\n"
+	}
+	log := entry("request", "transit/keys/k/rotate", "") + entry("response", "transit/keys/k/rotate", `,"response":{"data":{}}`) +
+		entry("response", "transit/keys/k/rotate", `,"error":"permission denied"`) + entry("response", "other/keys/k/rotate", "") +
+		entry("response", "transit/keys/k", "") + entry("response", "transit/sign/k", "")
+	logs := &vaultaudit.Logs{Mount: "transit", Note: func(string) {}, Files: []vaultaudit.Log{{Name: "log", From: strings.NewReader(log)}}}
+	var found []vaultaudit.Signature
+	for r, err := range logs.Rotations() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, r)
+	}
+	want := []vaultaudit.Signature{{Time: at(1), Key: "k", Request: "r", By: "token-owner", Remote: "10.0.0.1"}}
+	if !slices.Equal(found, want) {
+		t.Errorf("got %+v", found)
+	}
 }

@@ -29,7 +29,7 @@ func CheckWebSocket(r *http.Request) error {
 	default:
 		return nil
 	}
-	return refusal.New("websocket_malformed", "the handshake %s", why)
+	return refusal.New("request_malformed", "the handshake %s", why)
 }
 
 // isNonce reports whether s is the Base64 of 16 bytes, in its one spelling.

@@ -59,7 +59,7 @@ func Handle[Ask, Answer any](do func(ctx context.Context, ask Ask) (Answer, erro
 		var answer Answer
 		err := Read(w, r, &ask)
 		if err == nil {
-			answer, err = do(r.Context(), ask)
+			answer, err = do(Context(r), ask)
 		}
 		Write(w, answer, err)
 	}
@@ -96,6 +96,18 @@ func (p Peer) Call(ctx context.Context, url string, ask, answer any) error {
 	return nil
 }
 
+// Ready asks the process at base whether it would serve its callers now.
+func (p Peer) Ready(ctx context.Context, base string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	if _, err = p.Do(req); err != nil {
+		return refusal.New(p.Unavailable, "%s is not ready: %v", p.Name, err)
+	}
+	return nil
+}
+
 // Do sends a request once, and returns the body of its answer, of at most [MaxAnswer] bytes. It fails as [Peer.Call] does.
 func (p Peer) Do(req *http.Request) ([]byte, error) {
 	resp, err := p.Send(req)
@@ -121,6 +133,7 @@ func (p Peer) Do(req *http.Request) ([]byte, error) {
 // Send sends a request once, and returns its answer, whatever that is. The caller closes its body.
 func (p Peer) Send(req *http.Request) (*http.Response, error) {
 	req.GetBody = nil // never repeat a request: most calls consume something
+	sendAccepted(req.Context(), req.Header)
 	resp, err := p.HTTP.Do(req)
 	if err != nil {
 		return nil, refusal.New(p.Unavailable, "%s does not answer (%s)", p.Name, why(err))

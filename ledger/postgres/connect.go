@@ -78,16 +78,14 @@ func parse(dsn string) (*pgx.ConnConfig, error) {
 	return config, nil
 }
 
-// connect returns a pool whose every connection has shown that its commits are durable. Names without a schema are looked up in schema, unless
-// it is empty. It does not connect yet.
+// connect returns a pool whose every connection has shown that its commits are durable. Names without a schema are looked up in schema.
+// It does not connect yet.
 func connect(dsn, schema string) (*sql.DB, error) {
 	config, err := parse(dsn)
 	if err != nil {
 		return nil, err
 	}
-	if schema != "" {
-		config.RuntimeParams["search_path"] = schema
-	}
+	config.RuntimeParams["search_path"] = schema
 	db := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
 		var commit, fsync string
 		if err := c.QueryRow(ctx, `SELECT current_setting('synchronous_commit'), current_setting('fsync')`).Scan(&commit, &fsync); err != nil {

@@ -1,7 +1,7 @@
 // Package postgres keeps the ledger in a PostgreSQL database that several processes share: the replicas of a sidecar,
 // or of an API that takes part. It promises what package ledger promises, to all of them together.
 //
-// Everything lies in the schema actionproof. The role needs CREATE on the database for the first start, and afterwards
+// Everything lies in the schema  The role needs CREATE on the database for the first start, and afterwards
 // USAGE on the schema and SELECT, INSERT, UPDATE and DELETE on its tables. A failover to a standby keeps the promise
 // only where commits wait for that standby (synchronous_standby_names); a restored copy never does.
 //
@@ -9,19 +9,18 @@
 //
 //	postgres.go  Ledger: its transactions, and how records are written
 //	consume.go   Consume: keys in a transaction, of the ledger's or of an API's own
-//	query.go     lists, and one record
 //	keyuse.go    which signing keys posts and receipts rest on
-//	receipt.go   chains of receipts, and the calls of which receipts are to be made
-//	delivery.go  how far receipts have been handed over
+//	receipt.go   chains of receipts, the calls of which receipts are to be made, and how far receipts were handed over
 //	prune.go     what it removes when keys and records have grown old
-//	identity.go  what tells the ledger from another, and from an older copy of itself
 //	schema.go    its tables
 //	db.go        transactions; DB: a schema of its own for other state that replicas share
+//	instance.go  the name under which a process shares a database
 //	connect.go   what a DSN may ask for, and how a connection shows that its commits are durable
 package postgres
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -31,6 +30,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/internal/tables"
 )
 
 // Options configures a [Ledger].
@@ -47,12 +47,13 @@ type Options struct {
 // Ledger is the [ledger.Store] in a PostgreSQL database. It lives through the loss of the database: what is asked
 // meanwhile fails, and what is asked afterwards is answered again.
 type Ledger struct {
+	tables.Reader
 	pool
 	o      Options
 	pruned atomic.Int64 // receipts that were removed before they were handed over
 }
 
-var _ ledger.Store = (*Ledger)(nil)
+var _ ledger.Identified = (*Ledger)(nil)
 
 // Open connects to the database that dsn names (a URL or keyword/value string, as libpq takes them). The first process
 // to come makes the tables. Open refuses a database with another schema version, one that does not commit durably, and
@@ -63,12 +64,21 @@ func Open(ctx context.Context, dsn string, o Options) (*Ledger, error) {
 	if o.Now == nil || o.Instance == "" {
 		return nil, errors.New("postgres: a clock and the name of this instance are required")
 	}
-	db, err := connect(dsn, "")
+	db, err := connect(dsn, ledgerSchema.Name)
 	if err != nil {
 		return nil, ledger.Unavailable("connect", err)
 	}
-	l := &Ledger{pool: pool{db: db}, o: o}
-	err = makeSchema(ctx, db, o.Now())
+	l := &Ledger{Reader: tables.NewReader(db, dialect), pool: pool{db: db}, o: o}
+	err = l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		err := ledgerSchema.ensure(ctx, tx)
+		if err == nil {
+			_, err = tx.ExecContext(ctx, tables.InsertIdentity, rand.Text())
+		}
+		if err == nil {
+			_, err = tx.ExecContext(ctx, tables.InsertSince, o.Now().UnixMilli())
+		}
+		return err
+	})
 	if err == nil {
 		err = l.settle(ctx, `instance = $1`, o.Instance)
 	}
@@ -94,6 +104,27 @@ func (l *Ledger) Begin(ctx context.Context, r ledger.Record, keys ...ledger.Key)
 			return err
 		}
 		return Consume(ctx, tx, keys...)
+	})
+}
+
+const forgetUntil = `INSERT INTO forgotten (one, expires) VALUES (1, $1)
+ON CONFLICT (one) DO UPDATE SET expires = greatest(forgotten.expires, excluded.expires)`
+
+// Accept keeps an acceptance: see [ledger.Identified].
+func (l *Ledger) Accept(ctx context.Context, a ledger.Acceptance, until time.Time) error {
+	text, err := tables.EncodeAcceptance(a)
+	if err != nil {
+		return err
+	}
+	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, tables.InsertAcceptance, text)
+		if err == nil {
+			_, err = tx.ExecContext(ctx, forgetUntil, until.Unix())
+		}
+		if err != nil {
+			return ledger.Unavailable("write the acceptance", err)
+		}
+		return nil
 	})
 }
 
@@ -131,15 +162,15 @@ func (l *Ledger) Write(ctx context.Context, outcomes, records []ledger.Record, r
 const (
 	// insertPosts inserts in the order of the arrays: where two records started together, the last is the newest.
 	insertPosts = `
-INSERT INTO actionproof.posts (id, instance, flow, state, session, started, record, artifacts)
-SELECT id, $1, flow, state, session, started, record, nullif(artifacts, '')
-FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[])
-	WITH ORDINALITY AS r (id, flow, state, session, started, record, artifacts, n)
-ORDER BY n`
+WITH added AS (SELECT * FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[], $9::bigint[], $10::text[])
+	WITH ORDINALITY AS r (id, flow, state, session, started, record, artifacts, keys, kids, n)),
+     sets AS (INSERT INTO key_sets (id, kids) SELECT DISTINCT keys, kids FROM added WHERE keys > 0 ORDER BY keys ON CONFLICT DO NOTHING)
+INSERT INTO posts (id, instance, flow, state, session, started, record, artifacts, keys)
+SELECT id, $1, flow, state, session, started, record, nullif(artifacts, ''), keys FROM added ORDER BY n`
 	// updatePosts finds posts by their ids. A plain state = 'forwarding' would let it read all of posts_forwarding, which
 	// holds an entry for each post that has ended since the last vacuum.
 	updatePosts = `
-UPDATE actionproof.posts SET state = r.state, record = r.record
+UPDATE posts SET state = r.state, record = r.record
 FROM unnest($1::text[], $2::text[], $3::text[]) AS r (id, state, record)
 WHERE posts.id = r.id AND posts.state || '' = 'forwarding'`
 )
@@ -149,18 +180,23 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Tx, records ...ledger.Recor
 	if len(records) == 0 {
 		return nil
 	}
-	var ids, flows, states, sessions, texts, artifacts []string
-	var started []int64
+	var ids, flows, states, sessions, texts, artifacts, kids []string
+	var started, keys []int64
 	for _, r := range records {
-		text, attached, err := r.Encode()
-		if err := errors.Join(r.Check(), err); err != nil {
+		text, attached, err := tables.Encode(r)
+		if err != nil {
 			return err
 		}
 		ids, flows, states = append(ids, r.ID), append(flows, r.Flow), append(states, string(r.State))
 		sessions, started = append(sessions, r.Session), append(started, r.Started.UnixMilli())
 		texts, artifacts = append(texts, text), append(artifacts, attached)
+		set := tables.KeySetOf(r.Artifacts)
+		if !tables.Storable(set.Kids) {
+			set = tables.KeySet{}
+		}
+		keys, kids = append(keys, set.ID), append(kids, set.Kids)
 	}
-	_, err := tx.ExecContext(ctx, insertPosts, l.o.Instance, ids, flows, states, sessions, started, texts, artifacts)
+	_, err := tx.ExecContext(ctx, insertPosts, l.o.Instance, ids, flows, states, sessions, started, texts, artifacts, keys, kids)
 	if err != nil {
 		return ledger.Unavailable("write the record", err)
 	}
@@ -175,18 +211,14 @@ func update(ctx context.Context, tx *sql.Tx, outcomes ...ledger.Record) error {
 	}
 	var ids, states, texts []string
 	for _, r := range outcomes {
-		if !r.State.Outcome() {
-			return ledger.ErrState
-		}
-		r.Artifacts = nil
-		text, _, err := r.Encode()
+		text, err := tables.Outcome(r)
 		if err != nil {
 			return err
 		}
 		ids, states, texts = append(ids, r.ID), append(states, string(r.State)), append(texts, text)
 	}
 	// Planned each time (QueryExecModeExec): a plan that was made while the table was small would read all of it.
-	n, err := affected(tx.ExecContext(ctx, updatePosts, pgx.QueryExecModeExec, ids, states, texts))
+	n, err := tables.Affected(tx.ExecContext(ctx, updatePosts, pgx.QueryExecModeExec, ids, states, texts))
 	if err != nil {
 		return ledger.Unavailable("write the record", err)
 	}
@@ -199,14 +231,14 @@ func update(ctx context.Context, tx *sql.Tx, outcomes ...ledger.Record) error {
 // settle marks posts in flight, of those that where selects, whose process has ended.
 func (l *Ledger) settle(ctx context.Context, where string, arg any) error {
 	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		inFlight, err := ledger.Scan(tx.QueryContext(ctx,
-			`SELECT record, artifacts FROM actionproof.posts WHERE state = 'forwarding' AND `+where, arg))
+		inFlight, err := tables.Posts(tx.QueryContext(ctx,
+			dialect.Posts()+`WHERE state = 'forwarding' AND `+where, arg))
 		if err != nil {
 			return err
 		}
 		var settled []ledger.Record
 		for _, r := range inFlight {
-			switch err := update(ctx, tx, r.Lost(l.o.Now())); {
+			switch err := update(ctx, tx, tables.Lost(r, l.o.Now())); {
 			case err == nil:
 				settled = append(settled, r)
 			case !errors.Is(err, ledger.ErrState): // it has ended meanwhile
@@ -215,11 +247,4 @@ func (l *Ledger) settle(ctx context.Context, where string, arg any) error {
 		}
 		return l.countKeyUses(ctx, tx, settled, nil)
 	})
-}
-
-func affected(r sql.Result, err error) (int64, error) {
-	if err != nil {
-		return 0, err
-	}
-	return r.RowsAffected()
 }

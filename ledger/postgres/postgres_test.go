@@ -105,6 +105,9 @@ func TestReceipts(t *testing.T) { ledgertest.RunReceipts(t, hourly(t)) }
 // TestKeyUses runs the suite of what is counted of signing keys.
 func TestKeyUses(t *testing.T) { ledgertest.RunKeyUses(t, hourly(t)) }
 
+// TestKeyLists runs the suite of lists by keys.
+func TestKeyLists(t *testing.T) { ledgertest.RunKeyLists(t, hourly(t)) }
+
 // TestKeyUsesOfReplicas: what two instances have counted of a key is told as one.
 func TestKeyUsesOfReplicas(t *testing.T) {
 	dsn := pgtest.Start(t).Database(t)
@@ -136,22 +139,6 @@ func TestDeliveriesOfReplicas(t *testing.T) {
 		instance++
 		return open(t, dsn, strconv.Itoa(instance))
 	})
-}
-
-// TestDeliveriesOfAnEarlierProgram: receipts of a program that handed none over are handed over.
-func TestDeliveriesOfAnEarlierProgram(t *testing.T) {
-	dsn := pgtest.Start(t).Database(t)
-	l := open(t, dsn, "one")
-	for n := int64(1); n <= 2; n++ {
-		r := ledger.Receipt{Session: "ses_1", Number: n, Call: "post_" + strconv.FormatInt(n, 10), Signed: ledgertest.Now(), Token: "e30"}
-		if err := l.AddReceipts(t.Context(), r); err != nil {
-			t.Fatal(err)
-		}
-	}
-	exec(t, dsn, `DROP TABLE actionproof.deliveries`)
-	if got, err := open(t, dsn, "two").ClaimDeliveries(t.Context(), ledgertest.Now(), ledgertest.Now(), 10); err != nil || len(got) != 1 || got[0].Session != "ses_1" {
-		t.Errorf("%+v, %v", got, err)
-	}
 }
 
 // TestOpenCallsOfReplicas: an instance is told of its own open calls only.

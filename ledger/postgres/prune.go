@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/internal/tables"
 )
 
 const (
@@ -18,13 +19,14 @@ const (
 
 const (
 	forgetKeys = `
-WITH oldest AS (SELECT max(expires) AS until FROM (SELECT expires FROM actionproof.consumed WHERE expires < $1 ORDER BY expires LIMIT $2) AS o),
-     forget AS (INSERT INTO actionproof.forgotten (one, expires) SELECT 1, until FROM oldest WHERE until IS NOT NULL
+WITH oldest AS (SELECT max(expires) AS until FROM (SELECT expires FROM consumed WHERE expires < $1 ORDER BY expires LIMIT $2) AS o),
+     forget AS (INSERT INTO forgotten (one, expires) SELECT 1, until FROM oldest WHERE until IS NOT NULL
                 ON CONFLICT (one) DO UPDATE SET expires = greatest(forgotten.expires, excluded.expires))
-DELETE FROM actionproof.consumed WHERE expires <= (SELECT until FROM oldest)`
+DELETE FROM consumed WHERE expires <= (SELECT until FROM oldest)`
+	keepMark   = `UPDATE identity SET pruned = greatest(pruned, (SELECT max(seq) FROM posts))`
 	prunePosts = `
-DELETE FROM actionproof.posts WHERE seq IN (
-	SELECT seq FROM actionproof.posts WHERE started < $1 AND state <> 'forwarding' ORDER BY started LIMIT $2
+DELETE FROM posts WHERE seq IN (
+	SELECT seq FROM posts WHERE started < $1 AND state <> 'forwarding' ORDER BY started LIMIT $2
 )`
 )
 
@@ -44,7 +46,7 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 	}
 	oldest := now.Add(-l.o.Retention).UnixMilli()
 	for _, remove := range []func(context.Context, *sql.Tx) (int64, error){
-		plainly(prunePosts, oldest, pruneChunk), l.removeReceipts(oldest), plainly(pruneOpenCalls, oldest, pruneChunk), plainly(pruneDeliveries, pruneChunk),
+		plainly(prunePosts, oldest, pruneChunk), l.removeReceipts(oldest), plainly(pruneOpenCalls, oldest, pruneChunk), plainly(tables.PruneDeliveries, pruneChunk),
 	} {
 		if err := l.inChunks(ctx, remove); err != nil {
 			return err
@@ -56,7 +58,7 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 // plainly returns what removes the rows that one statement removes.
 func plainly(statement string, args ...any) func(context.Context, *sql.Tx) (int64, error) {
 	return func(ctx context.Context, tx *sql.Tx) (int64, error) {
-		return affected(tx.ExecContext(ctx, statement, args...))
+		return tables.Affected(tx.ExecContext(ctx, statement, args...))
 	}
 }
 

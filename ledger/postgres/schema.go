@@ -4,9 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/actionproof/mediator/ledger/internal/tables"
 )
 
 // versionTable holds the version of a schema.
@@ -14,20 +15,28 @@ const versionTable = `
 CREATE TABLE %[1]s.schema_version (one int PRIMARY KEY CHECK (one = 1), version int NOT NULL);
 INSERT INTO %[1]s.schema_version VALUES (1, %[2]d);`
 
+// dialect is what PostgreSQL says otherwise than SQLite. Identity reads rows and not the sequence behind them: others see a
+// row once it is durable.
+var dialect = tables.Dialect{
+	Identity:  `SELECT id, greatest(pruned, (SELECT max(seq) FROM posts)), (SELECT count(*) FROM accepted) FROM identity`,
+	Artifacts: `artifacts`,
+	Sets:      `SELECT value::bigint FROM json_array_elements_text($8::json)`,
+}
+
 // ledgerSchema is the ledger's. Ids are compared byte by byte (COLLATE "C"): this is faster, and a beginning is a range.
-var ledgerSchema = Schema{Name: "actionproof", Version: 1, Forgets: "the records, and which keys are consumed: they could be used again", Statements: `
-CREATE TABLE actionproof.consumed (
+var ledgerSchema = Schema{Name: "actionproof", Version: 2, Forgets: "the records, and which keys are consumed: they could be used again", Statements: `
+CREATE TABLE consumed (
 	kind    text COLLATE "C" NOT NULL,
 	id      text COLLATE "C" NOT NULL,
 	expires bigint NOT NULL, -- Unix seconds
 	PRIMARY KEY (kind, id)
 );
-CREATE INDEX consumed_expires ON actionproof.consumed (expires);
-CREATE TABLE actionproof.forgotten ( -- one row, once something has been pruned
+CREATE INDEX consumed_expires ON consumed (expires);
+CREATE TABLE forgotten ( -- one row, once something has been pruned
 	one     int PRIMARY KEY CHECK (one = 1),
 	expires bigint NOT NULL -- Unix seconds: keys that expired by then are not known any more
 );
-CREATE TABLE actionproof.posts (
+CREATE TABLE posts (
 	seq       bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
 	id        text COLLATE "C" NOT NULL UNIQUE,
 	instance  text COLLATE "C" NOT NULL, -- the process whose post it is
@@ -35,34 +44,67 @@ CREATE TABLE actionproof.posts (
 	state     text COLLATE "C" NOT NULL,
 	session   text COLLATE "C" NOT NULL,
 	started   bigint NOT NULL, -- Unix milliseconds
+	keys      bigint NOT NULL, -- of key_sets; 0 without evidence
 	record    text NOT NULL,   -- the Record without its artifacts, JSON
 	artifacts text             -- JSON
 );
-CREATE INDEX posts_forwarding ON actionproof.posts (instance) WHERE state = 'forwarding';
-CREATE INDEX posts_started ON actionproof.posts (started, seq);
-CREATE INDEX posts_state ON actionproof.posts (state, started, seq);
-CREATE INDEX posts_session ON actionproof.posts (session, started, seq);
+CREATE INDEX posts_forwarding ON posts (instance) WHERE state = 'forwarding';
+CREATE INDEX posts_started ON posts (started, seq);
+CREATE INDEX posts_state ON posts (state, started, seq);
+CREATE INDEX posts_session ON posts (session, started, seq);
+CREATE INDEX posts_keys ON posts (started, seq, keys) WHERE keys > 0;
+CREATE TABLE key_sets ( -- few: a record changes nothing here unless a key was rotated. Pruning leaves them
+	id   bigint PRIMARY KEY,
+	kids text NOT NULL -- JSON
+);
+CREATE TABLE receipts (
+	session text COLLATE "C" NOT NULL,
+	number  bigint NOT NULL,
+	call    text COLLATE "C" NOT NULL, -- id of a record, or of the session
+	signed  bigint NOT NULL,           -- Unix milliseconds
+	token   text NOT NULL,
+	PRIMARY KEY (session, number)
+);
+CREATE INDEX receipts_signed ON receipts (signed);
+CREATE TABLE open_calls (
+	id       text COLLATE "C" PRIMARY KEY, -- of a record, or of a session
+	instance text COLLATE "C" NOT NULL,    -- the process whose call it is
+	session  text COLLATE "C" NOT NULL,
+	started  bigint NOT NULL,              -- Unix milliseconds
+	draft    text NOT NULL
+);
+CREATE TABLE key_uses ( -- of each instance its own: two that count the same key do not wait for each other
+	kid      text COLLATE "C" NOT NULL,
+	instance text COLLATE "C" NOT NULL,
+	first    bigint NOT NULL, -- Unix milliseconds
+	last     bigint NOT NULL, -- Unix milliseconds
+	posts    bigint NOT NULL,
+	PRIMARY KEY (kid, instance)
+);
+CREATE TABLE key_uses_since ( -- one row
+	one   int PRIMARY KEY CHECK (one = 1),
+	since bigint NOT NULL -- Unix milliseconds
+);
+CREATE TABLE deliveries (
+	session text COLLATE "C" PRIMARY KEY,
+	number  bigint NOT NULL, -- of the last receipt that was acknowledged
+	due     bigint NOT NULL, -- Unix milliseconds
+	refused text NOT NULL
+);
+CREATE INDEX deliveries_due ON deliveries (due);
+CREATE TABLE identity ( -- one row
+	one    int PRIMARY KEY CHECK (one = 1),
+	id     text NOT NULL,
+	pruned bigint NOT NULL -- the greatest seq of posts when they were pruned last
+);
+CREATE TABLE accepted (
+	seq        bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+	acceptance text NOT NULL -- JSON
+);
 `}
 
 // lockID is the advisory lock under which one process at a time makes the schema or prunes: "actionpr" in ASCII.
 const lockID = 0x616374696f6e7072
-
-// makeSchema makes the schema where there is none, by the time now, and refuses another version of it. A process that comes meanwhile
-// waits.
-//
-// A role that may not create anything can use tables that are there, and one that may not create a schema can be given
-// it. Therefore the schema is asked for first: CREATE SCHEMA IF NOT EXISTS would need the right all the same.
-func makeSchema(ctx context.Context, db *sql.DB, now time.Time) error {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback() //nolint:errcheck // does nothing after Commit
-	if err := ledgerSchema.ensure(ctx, tx); err != nil {
-		return err
-	}
-	return identify(ctx, tx, now)
-}
 
 // Schema is what a program expects in a schema of its own in the database.
 type Schema struct {
@@ -72,7 +114,11 @@ type Schema struct {
 	Forgets    string // what a new database would forget; said where a schema is refused, so that it is not replaced lightly
 }
 
-// ensure makes the schema in a transaction, unless it is there, and refuses another version of it.
+// ensure makes the schema in a transaction, unless it is there, and refuses another version of it. A process that comes
+// meanwhile waits.
+//
+// A role that may not create anything can use tables that are there, and one that may not create a schema can be given
+// it. Therefore the schema is asked for first: CREATE SCHEMA IF NOT EXISTS would need the right all the same.
 func (s Schema) ensure(ctx context.Context, tx *sql.Tx) error {
 	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(lockID)); err != nil {
 		return err

@@ -94,7 +94,7 @@ func (a *appraised) whether() any {
 }
 
 // errUnverified is what a reputation of an agent that does not count as verified is refused with.
-var errUnverified = refusal.New("reputation_unverified", "")
+var errUnverified = refusal.New("reputation_insufficient", "")
 
 // value returns what of says of the reputation, or nil if it is not known.
 func (a *appraised) value(of func(c *accrual.Claims) any) any {
@@ -122,7 +122,7 @@ func (a *appraised) ofVerification(of func(v *accrual.Verified) any) any {
 func (a *appraised) ofRating(of func(r *accrual.Rated) any) any {
 	return a.value(func(c *accrual.Claims) any {
 		if c.Rating == nil {
-			a.missed = refusal.New("reputation_unrated", "the %s has no rating of the agent: there is too little to rate it by", accrual.Kind.Typ)
+			a.missed = refusal.New("reputation_insufficient", "the %s has no rating of the agent: there is too little to rate it by", accrual.Kind.Typ)
 			return nil
 		}
 		return of(c.Rating)

@@ -128,7 +128,7 @@ func TestConditionsOnDisputes(t *testing.T) {
 		check.Must(t, err)
 		return signed
 	}
-	const missing, unrated, denied = "reputation_missing", "reputation_unrated", "policy_denied"
+	const missing, unrated, denied = "reputation_missing", "reputation_insufficient", "policy_denied"
 	for _, c := range []struct {
 		when  string
 		codes []string // as all; empty allows
@@ -212,7 +212,7 @@ func TestConditionsOnVerification(t *testing.T) {
 	strict := func(*policy.Manifest) {}
 	lenient := func(m *policy.Manifest) { m.AutonomyPolicy.AllowDegraded = true }
 	required := func(m *policy.Manifest) { m.AutonomyPolicy.RequireVerification = true }
-	const unverified, missing, denied = "reputation_unverified", "reputation_missing", "policy_denied"
+	const unverified, missing, denied = "reputation_insufficient", "reputation_missing", "policy_denied"
 	for name, c := range map[string]struct {
 		when  string
 		edit  func(*policy.Manifest)
@@ -257,7 +257,7 @@ func TestConditionsOnVerification(t *testing.T) {
 		check.Must(t, err)
 		r.Clock.Advance(time.Minute)
 		_, err = r.decide(t, token)
-		check.WantCode(t, err, "reputation_unverified", "the last one is over")
+		check.WantCode(t, err, "reputation_insufficient", "the last one is over")
 	})
 }
 
@@ -324,7 +324,7 @@ func TestReputationsThatAreNotBelieved(t *testing.T) {
 			token := r.Reputation(t, r.Agent(t), 500, 90)
 			r.Clock.Advance(63 * time.Second)
 			return token
-		}, "too_old"},
+		}, "expired"},
 		"one that has ended": {func(t *testing.T, r ruling) string {
 			token := r.Reputation(t, r.Agent(t), 500, 90)
 			r.Clock.Advance(accrual.Lifetime + 3*time.Second)
@@ -335,24 +335,24 @@ func TestReputationsThatAreNotBelieved(t *testing.T) {
 			token := r.Reputation(t, r.Agent(t), 500, 90)
 			r.Clock.Advance(-time.Minute)
 			return token
-		}, "not_yet_valid"},
+		}, "clock_skew"},
 		"another owner's": {func(t *testing.T, r ruling) string {
 			return r.Reputation(t, accrual.Agent{Owner: strings.Repeat("x", 43), Subject: r.Agent(t).Subject}, 500, 90)
-		}, "reputation_owner_mismatch"},
+		}, "reputation_mismatch"},
 		"another agent's": {func(t *testing.T, r ruling) string {
 			return r.Reputation(t, accrual.Agent{Owner: r.Owner(t), Subject: "agent:worker-2"}, 500, 90)
-		}, "reputation_agent_mismatch"},
+		}, "reputation_mismatch"},
 		"by other formulas": {func(t *testing.T, r ruling) string {
 			return sign(t, r, func(c *accrual.Claims) { c.ScoringHash = other })
-		}, "reputation_scoring_mismatch"},
-		"for another audience": {func(t *testing.T, r ruling) string { return sign(t, r, func(c *accrual.Claims) { c.Audience = "x" }) }, "audience_not_allowed"},
-		"under another name":   {func(t *testing.T, r ruling) string { return sign(t, r, func(c *accrual.Claims) { c.Issuer = "x" }) }, "issuer_mismatch"},
+		}, "pin_mismatch"},
+		"for another audience": {func(t *testing.T, r ruling) string { return sign(t, r, func(c *accrual.Claims) { c.Audience = "x" }) }, "not_allowed"},
+		"under another name":   {func(t *testing.T, r ruling) string { return sign(t, r, func(c *accrual.Claims) { c.Issuer = "x" }) }, "key_purpose"},
 		"another issuer's": {func(t *testing.T, r ruling) string {
 			token := sign(t, r, func(c *accrual.Claims) { c.Issuer = "x" })
 			r.Certificates[evidence.PurposeAppraiser] = r.Vouch(t, r.Key(t, evidence.PurposeAppraiser), evidence.PurposeAppraiser, "x")
 			r.Verifier.SetTrust(r.Trust(t))
 			return token
-		}, "issuer_not_allowed"},
+		}, "not_allowed"},
 		"by a key for another purpose": {func(t *testing.T, r ruling) string {
 			c, err := evidence.UnverifiedClaims(accrual.Kind, r.Reputation(t, r.Agent(t), 500, 90))
 			check.Must(t, err)
@@ -373,9 +373,9 @@ func TestReputationsThatAreNotBelieved(t *testing.T) {
 			r.Revoke(t, evidence.Revocation{Kind: "key", ID: r.Key(t, evidence.PurposeAppraiser).KeyID()})
 			r.Verifier.SetTrust(r.Trust(t))
 			return token
-		}, "key_revoked"},
-		"another artifact": {func(t *testing.T, r ruling) string { return r.request(t, "").OriginProof }, "jws_type"},
-		"no token":         {func(*testing.T, ruling) string { return "x" }, "jws_malformed"},
+		}, "revoked"},
+		"another artifact": {func(t *testing.T, r ruling) string { return r.request(t, "").OriginProof }, "artifact_malformed"},
+		"no token":         {func(*testing.T, ruling) string { return "x" }, "artifact_malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRuling(t, file("r allow autonomy.tierRank > 0"), gatetest.Autonomous)
@@ -416,7 +416,7 @@ func TestReputationIsJudgedForEachPost(t *testing.T) {
 		"the agent": {func(t *testing.T, r ruling, next *policy.Request) {
 			next.Binding.Subject = "agent:worker-2"
 			next.OriginProof, next.TriggerReceipt = r.Trigger(t, gatetest.Plan{}, next.Binding)
-		}, "reputation_agent_mismatch"},
+		}, "reputation_mismatch"},
 		"the signature": {func(_ *testing.T, _ ruling, next *policy.Request) {
 			last := map[bool]string{true: "AA", false: "BA"}[strings.HasSuffix(next.Reputation, "BA")]
 			next.Reputation = next.Reputation[:len(next.Reputation)-2] + last
@@ -448,7 +448,7 @@ func TestWithoutAutonomyPolicy(t *testing.T) {
 	token = r.Reputation(t, r.Agent(t), 500, 90)
 	r.Strict.Autonomy = policy.AutonomyExpected{}
 	_, err = r.decide(t, token)
-	check.WantCode(t, err, "expectation_missing")
+	check.WantCode(t, err, "not_allowed")
 
 	r = newRuling(t, file("r allow request.size < 10"), gatetest.Autonomous)
 	for _, token := range []string{"", "no token", r.Reputation(t, r.Agent(t), 500, 90)} {

@@ -35,7 +35,7 @@ type Engine struct {
 	reputations *reputations
 }
 
-// NewEngine makes an Engine. Rules other than those that the manifest pins are refused as policy_hash_mismatch.
+// NewEngine makes an Engine. Rules other than those that the manifest pins are refused as pin_mismatch.
 func NewEngine(rules *Rules, v *evidence.Verifier, s *policy.Strict, decision *signer.Issuer[evidence.PolicyDecision], grant *signer.Issuer[evidence.ActionGrant], o EngineOptions) (*Engine, error) {
 	if rules == nil || v == nil || s == nil || decision == nil || grant == nil || o.Now == nil || o.Log == nil {
 		return nil, errors.New("decide: the engine lacks one of its parts")
@@ -97,7 +97,7 @@ func (e *Engine) admits(r policy.Request) error {
 		return otherManifest(r.ManifestHash)
 	}
 	if r.EnvironmentHash != e.strict.Runtime.EnvironmentHash {
-		return refusal.New("environment_mismatch", "the runtime runs another environment than the manifest requires")
+		return refusal.New("pin_mismatch", "the runtime runs another environment than the manifest requires")
 	}
 	return e.strict.CheckRuntime(r.RuntimeID)
 }
@@ -106,11 +106,11 @@ func (e *Engine) admits(r policy.Request) error {
 func (e *Engine) verifyTrigger(r policy.Request) (evidence.TriggerOriginProof, error) {
 	o, err := evidence.Open(e.verifier, evidence.TriggerOriginProofKind, r.OriginProof, e.strict.Origin.Expected)
 	if err != nil {
-		return evidence.TriggerOriginProof{}, err
+		return evidence.TriggerOriginProof{}, evidence.Stale(err)
 	}
 	receipt, err := evidence.Open(e.verifier, evidence.TriggerReceiptKind, r.TriggerReceipt, e.strict.Receipt.Expected)
 	if err != nil {
-		return evidence.TriggerOriginProof{}, err
+		return evidence.TriggerOriginProof{}, evidence.Stale(err)
 	}
 	return o.Claims(), policy.CheckTrigger(e.strict, o.Claims(), receipt.Claims(), o.Hash(), r.Binding.Hash())
 }
@@ -136,7 +136,7 @@ func (e *Engine) sign(ctx context.Context, r policy.Request, o evidence.TriggerO
 		return policy.Decision{}, err
 	}
 	if e.decision.Name() == e.grant.Name() || evidence.KeyName(evidence.KeyIDOf(tokens[0])) == evidence.KeyName(evidence.KeyIDOf(tokens[1])) {
-		return policy.Decision{}, refusal.New("roles_not_separated", "the policy engine and the authorization service have the same issuer or the same key")
+		return policy.Decision{}, refusal.New("key_purpose", "the policy engine and the authorization service have the same issuer or the same key")
 	}
 	failpoint.Reach("granted")
 	return policy.Decision{PolicyDecision: tokens[0], Grant: tokens[1]}, nil

@@ -71,58 +71,58 @@ func TestDecideRefuses(t *testing.T) {
 		change change
 		code   string
 	}{
-		"no nonce":            {ask(func(r *policy.Request) { r.Binding.Nonce = "" }), "binding_malformed"},
-		"no content hash":     {ask(func(r *policy.Request) { r.Binding.ContentHash = "" }), "binding_malformed"},
-		"no challenge":        {ask(func(r *policy.Request) { r.ChallengeID = "" }), "decision_request_malformed"},
-		"no session":          {ask(func(r *policy.Request) { r.SessionID = "" }), "decision_request_malformed"},
-		"no runtime":          {ask(func(r *policy.Request) { r.RuntimeID = "" }), "decision_request_malformed"},
-		"no host":             {ask(func(r *policy.Request) { r.Call.Host = "" }), "decision_request_malformed"},
-		"a long rule":         {ask(func(r *policy.Request) { r.Call.Rule = strings.Repeat("r", 257) }), "decision_request_malformed"},
-		"a long path":         {ask(func(r *policy.Request) { r.Call.Path = strings.Repeat("/", 2049) }), "decision_request_malformed"},
-		"a negative size":     {ask(func(r *policy.Request) { r.Call.Size = -1 }), "decision_request_malformed"},
-		"another method":      {ask(func(r *policy.Request) { r.Call.Method = "PUT" }), "call_mismatch"},
-		"another path":        {ask(func(r *policy.Request) { r.Call.Path = "/posts/" }), "call_mismatch"},
-		"another manifest":    {ask(func(r *policy.Request) { r.ManifestHash = other }), "manifest_mismatch"},
-		"no manifest":         {ask(func(r *policy.Request) { r.ManifestHash = "" }), "manifest_mismatch"},
-		"another environment": {ask(func(r *policy.Request) { r.EnvironmentHash = other }), "environment_mismatch"},
-		"no environment":      {ask(func(r *policy.Request) { r.EnvironmentHash = "" }), "environment_mismatch"},
-		"another runtime":     {ask(func(r *policy.Request) { r.RuntimeID = "worker-2" }), "runtime_not_allowed"},
+		"no nonce":            {ask(func(r *policy.Request) { r.Binding.Nonce = "" }), "artifact_malformed"},
+		"no content hash":     {ask(func(r *policy.Request) { r.Binding.ContentHash = "" }), "artifact_malformed"},
+		"no challenge":        {ask(func(r *policy.Request) { r.ChallengeID = "" }), "query_malformed"},
+		"no session":          {ask(func(r *policy.Request) { r.SessionID = "" }), "query_malformed"},
+		"no runtime":          {ask(func(r *policy.Request) { r.RuntimeID = "" }), "query_malformed"},
+		"no host":             {ask(func(r *policy.Request) { r.Call.Host = "" }), "query_malformed"},
+		"a long rule":         {ask(func(r *policy.Request) { r.Call.Rule = strings.Repeat("r", 257) }), "query_malformed"},
+		"a long path":         {ask(func(r *policy.Request) { r.Call.Path = strings.Repeat("/", 2049) }), "query_malformed"},
+		"a negative size":     {ask(func(r *policy.Request) { r.Call.Size = -1 }), "query_malformed"},
+		"another method":      {ask(func(r *policy.Request) { r.Call.Method = "PUT" }), "artifacts_mismatch"},
+		"another path":        {ask(func(r *policy.Request) { r.Call.Path = "/posts/" }), "artifacts_mismatch"},
+		"another manifest":    {ask(func(r *policy.Request) { r.ManifestHash = other }), "deployment_mismatch"},
+		"no manifest":         {ask(func(r *policy.Request) { r.ManifestHash = "" }), "deployment_mismatch"},
+		"another environment": {ask(func(r *policy.Request) { r.EnvironmentHash = other }), "pin_mismatch"},
+		"no environment":      {ask(func(r *policy.Request) { r.EnvironmentHash = "" }), "pin_mismatch"},
+		"another runtime":     {ask(func(r *policy.Request) { r.RuntimeID = "worker-2" }), "not_allowed"},
 
-		"another binding":   {ask(func(r *policy.Request) { r.Binding.Nonce = "other" }), "origin_binding_mismatch"},
-		"other content":     {ask(func(r *policy.Request) { r.Binding.ContentHash = other }), "origin_binding_mismatch"},
-		"receipt's binding": {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { r.BindingHash = other }), "receipt_binding_mismatch"},
-		"receipt's origin":  {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { r.OriginProofHash = other }), "receipt_other_origin"},
-		"receipt's event":   {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { r.EventID = "event-2" }), "receipt_event_mismatch"},
-		"receipt's payload": {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { r.PayloadHash = other }), "receipt_event_mismatch"},
-		"receipt's kind":    {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { r.Kind = "scheduled" }), "receipt_source_mismatch"},
-		"receipt's source":  {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { r.Source = "hooks" }), "receipt_source_mismatch"},
-		"a human":           {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { r.HumanInitiated = true }), "trigger_human"},
+		"another binding":   {ask(func(r *policy.Request) { r.Binding.Nonce = "other" }), "artifacts_mismatch"},
+		"other content":     {ask(func(r *policy.Request) { r.Binding.ContentHash = other }), "artifacts_mismatch"},
+		"receipt's binding": {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { r.BindingHash = other }), "artifacts_mismatch"},
+		"receipt's origin":  {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { r.OriginProofHash = other }), "artifacts_mismatch"},
+		"receipt's event":   {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { r.EventID = "event-2" }), "artifacts_mismatch"},
+		"receipt's payload": {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { r.PayloadHash = other }), "artifacts_mismatch"},
+		"receipt's kind":    {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { r.Kind = "scheduled" }), "artifacts_mismatch"},
+		"receipt's source":  {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { r.Source = "hooks" }), "artifacts_mismatch"},
+		"a human":           {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { r.HumanInitiated = true }), "human_involved"},
 		"a human's request": {both(func(o *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) {
 			o.Kind, r.Kind = "human_request", "human_request"
-		}), "trigger_kind_not_allowed"},
+		}), "not_allowed"},
 		"an unknown kind": {both(func(o *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) {
 			o.Kind, r.Kind = "unknown", "unknown"
-		}), "trigger_kind_not_allowed"},
+		}), "not_allowed"},
 		"a kind not allowed": {both(func(o *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) {
 			o.Kind, r.Kind = "autonomous_policy", "autonomous_policy"
-		}), "trigger_kind_not_allowed"},
+		}), "not_allowed"},
 		"a source not allowed": {both(func(o *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) {
 			o.Source, r.Source = "gitlab", "gitlab"
-		}), "trigger_source_not_allowed"},
-		"a method not allowed": {both(func(o *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) { o.VerificationMethod = "queue_claim" }), "trigger_method_not_allowed"},
-		"by hand":              {both(func(o *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) { o.VerificationMethod = "manual" }), "trigger_method_not_allowed"},
+		}), "not_allowed"},
+		"a method not allowed": {both(func(o *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) { o.VerificationMethod = "queue_claim" }), "not_allowed"},
+		"by hand":              {both(func(o *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) { o.VerificationMethod = "manual" }), "not_allowed"},
 		"self-reported": {both(func(o *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) {
 			o.VerificationMethod = "self_reported"
-		}), "trigger_method_not_allowed"},
+		}), "not_allowed"},
 		"method of another kind": {both(func(o *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) {
 			o.VerificationMethod = "scheduler_lock"
 		}), "policy_denied"},
 
-		"no origin proof":                 {ask(func(r *policy.Request) { r.OriginProof = "-" }), "jws_malformed"},
-		"no receipt":                      {ask(func(r *policy.Request) { r.TriggerReceipt = "-" }), "jws_malformed"},
+		"no origin proof":                 {ask(func(r *policy.Request) { r.OriginProof = "-" }), "artifact_malformed"},
+		"no receipt":                      {ask(func(r *policy.Request) { r.TriggerReceipt = "-" }), "artifact_malformed"},
 		"a stranger's origin proof":       {ask(func(r *policy.Request) { r.OriginProof = stranger.request(nil).OriginProof }), "signature_invalid"},
 		"a stranger's receipt":            {ask(func(r *policy.Request) { r.TriggerReceipt = stranger.request(nil).TriggerReceipt }), "signature_invalid"},
-		"the receipt as the origin proof": {ask(func(r *policy.Request) { r.OriginProof = w.request(nil).TriggerReceipt }), "jws_type"},
+		"the receipt as the origin proof": {ask(func(r *policy.Request) { r.OriginProof = w.request(nil).TriggerReceipt }), "artifact_malformed"},
 		"the trigger mediator's proof": {ask(func(r *policy.Request) {
 			var err error
 			r.OriginProof, _, err = policytest.Issuer(t, evidence.TriggerOriginProofKind, w.Keys["trigger-receipt-key"], "mediator-source-verifier", "mediator-trigger", time.Minute).Sign(t.Context(), evidence.TriggerOriginProof{
@@ -172,7 +172,7 @@ func TestPinnedTriggerEvidence(t *testing.T) {
 				check.Must(t, err)
 				return
 			}
-			check.WantCode(t, err, "trigger_pin_mismatch", c.want)
+			check.WantCode(t, err, "not_allowed", c.want)
 		})
 	}
 }
@@ -184,7 +184,7 @@ func TestRuntimeMayBeLeftToTheSessionPolicy(t *testing.T) {
 	_, err = w.engine().Decide(t.Context(), w.request(func(r *policy.Request, _ *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) {
 		r.RuntimeID = "worker-2"
 	}))
-	check.WantCode(t, err, "runtime_not_allowed")
+	check.WantCode(t, err, "not_allowed")
 
 	// Nor does the session policy allow what the runtime policy does not, or the other way round.
 	for _, pinned := range [][2][]string{{{"worker-1", "worker-2"}, {"worker-2"}}, {{"worker-2"}, {"worker-1", "worker-2"}}} {
@@ -192,7 +192,7 @@ func TestRuntimeMayBeLeftToTheSessionPolicy(t *testing.T) {
 			m.RuntimePolicy.AllowedRuntimeIDs, m.AgentSessionReceiptPolicy.AllowedRuntimeIDs = pinned[0], pinned[1]
 		})
 		_, err = w.engine().Decide(t.Context(), w.request(nil))
-		check.WantCode(t, err, "runtime_not_allowed")
+		check.WantCode(t, err, "not_allowed")
 	}
 }
 
@@ -202,12 +202,12 @@ func TestEngineRefusesOtherRules(t *testing.T) {
 	check.Must(t, err)
 	for _, rules := range []*decide.Rules{other, {}} {
 		_, err := decide.NewEngine(rules, w.Verifier, w.Strict, w.decision, w.grant, decide.EngineOptions{Now: policytest.Clock, Log: zap.NewNop()})
-		check.WantCode(t, err, "policy_hash_mismatch")
+		check.WantCode(t, err, "pin_mismatch")
 	}
 	open := *w.Strict
 	open.Runtime.PolicyHash = ""
 	_, err = decide.NewEngine(&decide.Rules{}, w.Verifier, &open, w.decision, w.grant, decide.EngineOptions{Now: policytest.Clock, Log: zap.NewNop()})
-	check.WantCode(t, err, "policy_hash_mismatch")
+	check.WantCode(t, err, "pin_mismatch")
 }
 
 func TestEngineNeedsAllItsParts(t *testing.T) {
@@ -275,11 +275,11 @@ func TestRequestAtItsLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for text, code := range map[string]string{
-				"": "decision_request_malformed", strings.Repeat("x", c.max+1): "decision_request_malformed", strings.Repeat("x", c.max): "environment_mismatch",
+				"": "query_malformed", strings.Repeat("x", c.max+1): "query_malformed", strings.Repeat("x", c.max): "pin_mismatch",
 			} {
 				r := whole
-				if *c.field(&r) = text; code == "environment_mismatch" && (name == "call.method" || name == "call.path") {
-					code = "call_mismatch" // it is no longer what is bound; what is checked after that is not reached
+				if *c.field(&r) = text; code == "pin_mismatch" && (name == "call.method" || name == "call.path") {
+					code = "artifacts_mismatch" // it is no longer what is bound; what is checked after that is not reached
 				}
 				_, err := e.Decide(t.Context(), r)
 				check.WantCode(t, err, code)
@@ -298,7 +298,7 @@ func TestRolesMustBeSeparate(t *testing.T) {
 			e, err := decide.NewEngine(w.rules, w.Verifier, w.Strict, w.decision, grant, decide.EngineOptions{Now: policytest.Clock, Log: zap.NewNop()})
 			check.Must(t, err)
 			d, err := e.Decide(t.Context(), w.request(nil))
-			check.WantCode(t, err, "roles_not_separated")
+			check.WantCode(t, err, "key_purpose")
 			if d != (policy.Decision{}) {
 				t.Error("the artifacts were given out")
 			}

@@ -56,21 +56,36 @@ func (e *Engines) Manifests() []string {
 	return out
 }
 
-// Decide has the engine decide whose manifest the request names; without one it is refused as manifest_mismatch.
+// Decide has the engine decide whose manifest the request names; without one it is refused as deployment_mismatch.
 func (e *Engines) Decide(ctx context.Context, r policy.Request) (policy.Decision, error) {
-	e.mu.RLock()
-	i := slices.IndexFunc(e.list, func(engine *Engine) bool { return engine.manifest() == r.ManifestHash })
-	var engine *Engine
-	if i >= 0 {
-		engine = e.list[i]
-	}
-	e.mu.RUnlock()
-	if engine == nil {
-		return policy.Decision{}, otherManifest(r.ManifestHash)
+	engine, err := e.of(r.ManifestHash)
+	if err != nil {
+		return policy.Decision{}, err
 	}
 	return engine.Decide(ctx, r)
 }
 
+// Accepts returns the key versions that the engine of a manifest accepts now.
+func (e *Engines) Accepts(_ context.Context, r policy.AcceptsRequest) (policy.Accepted, error) {
+	engine, err := e.of(r.ManifestHash)
+	if err != nil {
+		return policy.Accepted{}, err
+	}
+	return engine.strict.AcceptedBy(engine.verifier), nil
+}
+
+// of returns the engine that decides by a manifest.
+func (e *Engines) of(manifest string) (*Engine, error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	for _, engine := range e.list {
+		if engine.manifest() == manifest {
+			return engine, nil
+		}
+	}
+	return nil, otherManifest(manifest)
+}
+
 func otherManifest(hash string) error {
-	return refusal.New("manifest_mismatch", "the sidecar judges this post by the manifest %.64q, which is not in force in the control plane", hash)
+	return refusal.New("deployment_mismatch", "the sidecar judges this post by the manifest %.64q, which is not in force in the control plane", hash)
 }

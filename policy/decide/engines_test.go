@@ -18,7 +18,7 @@ func TestEngines(t *testing.T) {
 	engines := [...]*decide.Engine{old.engine(), fresh.engine()}
 	var e decide.Engines
 	_, err := e.Decide(t.Context(), old.request(nil))
-	check.WantCode(t, err, "manifest_mismatch")
+	check.WantCode(t, err, "deployment_mismatch")
 
 	check.Must(t, e.Set(engines[0]))
 	check.Must(t, e.Set(engines[1]))
@@ -36,7 +36,7 @@ func TestEngines(t *testing.T) {
 		t.Error("the engine before is not retired once")
 	}
 	_, err = e.Decide(t.Context(), old.request(nil))
-	check.WantCode(t, err, "manifest_mismatch")
+	check.WantCode(t, err, "deployment_mismatch")
 	_, err = e.Decide(t.Context(), fresh.request(nil))
 	check.Must(t, err)
 

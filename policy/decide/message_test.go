@@ -121,20 +121,20 @@ func TestMessagesThatAreRefused(t *testing.T) {
 		resource string
 		code     string
 	}{
-		"another tool than is bound":   {mcp("delete_repo", ``), bound, "call_mismatch"},
-		"no message, and a tool bound": {nil, bound, "call_mismatch"},
-		"a message, and none bound":    {mcp("create_issue", ``), "POST /posts", "call_mismatch"},
-		"a query in the wrong place":   {mcp("create_issue", ``), bound + "?a=b", "call_mismatch"},
-		"no tool":                      {mcp("", ``), "POST /posts tools/call ", "decision_request_malformed"},
-		"a long tool":                  {mcp(strings.Repeat("t", 257), ``), bound, "decision_request_malformed"},
-		"too many arguments":           {mcp("create_issue", `{"a":"`+strings.Repeat("a", policy.MaxArguments)+`"}`), bound, "decision_request_malformed"},
-		"arguments in a list":          {mcp("create_issue", `[1]`), bound, "decision_request_malformed"},
-		"null arguments":               {mcp("create_issue", `null`), bound, "decision_request_malformed"},
-		"nothing":                      {&policy.Message{}, "POST /posts", "decision_request_malformed"},
-		"both":                         {&policy.Message{MCP: &policy.MCP{Server: "s", Tool: "t"}, GraphQL: &policy.GraphQL{Type: "query", Fields: []string{"a"}}}, bound, "decision_request_malformed"},
-		"no fields":                    {graphql(), "POST /posts mutation ", "decision_request_malformed"},
-		"an empty field":               {graphql("a", ""), "POST /posts mutation a,", "decision_request_malformed"},
-		"too many fields":              {graphql(make([]string, 65)...), "POST /posts", "decision_request_malformed"},
+		"another tool than is bound":   {mcp("delete_repo", ``), bound, "artifacts_mismatch"},
+		"no message, and a tool bound": {nil, bound, "artifacts_mismatch"},
+		"a message, and none bound":    {mcp("create_issue", ``), "POST /posts", "artifacts_mismatch"},
+		"a query in the wrong place":   {mcp("create_issue", ``), bound + "?a=b", "artifacts_mismatch"},
+		"no tool":                      {mcp("", ``), "POST /posts tools/call ", "query_malformed"},
+		"a long tool":                  {mcp(strings.Repeat("t", 257), ``), bound, "query_malformed"},
+		"too many arguments":           {mcp("create_issue", `{"a":"`+strings.Repeat("a", policy.MaxArguments)+`"}`), bound, "query_malformed"},
+		"arguments in a list":          {mcp("create_issue", `[1]`), bound, "query_malformed"},
+		"null arguments":               {mcp("create_issue", `null`), bound, "query_malformed"},
+		"nothing":                      {&policy.Message{}, "POST /posts", "query_malformed"},
+		"both":                         {&policy.Message{MCP: &policy.MCP{Server: "s", Tool: "t"}, GraphQL: &policy.GraphQL{Type: "query", Fields: []string{"a"}}}, bound, "query_malformed"},
+		"no fields":                    {graphql(), "POST /posts mutation ", "query_malformed"},
+		"an empty field":               {graphql("a", ""), "POST /posts mutation a,", "query_malformed"},
+		"too many fields":              {graphql(make([]string, 65)...), "POST /posts", "query_malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, file("r allow true"), nil)

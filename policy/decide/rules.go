@@ -60,7 +60,7 @@ type rule struct {
 }
 
 // ParseRules reads a policy file of at most 256 KiB strictly, and compiles and type-checks every condition. A file with anything
-// wrong is refused as policy_malformed, which says all that is wrong at once, with lines.
+// wrong is refused as config_malformed, which says all that is wrong at once, with lines.
 func ParseRules(raw []byte) (*Rules, error) {
 	var f File
 	file, err := strict.Read(raw, &f, strict.Options{Complete: true, MaxBytes: policy.MaxFile})
@@ -73,7 +73,7 @@ func ParseRules(raw []byte) (*Rules, error) {
 			return r, nil
 		}
 	}
-	return nil, refusal.New("policy_malformed", "the policy file is malformed: %w", err)
+	return nil, refusal.New("config_malformed", "the policy file is malformed: %w", err)
 }
 
 // Hash returns the lowercase hex SHA-256 of the canonical JSON of the rules: the policyHash of artifacts and manifest. How the file

@@ -64,7 +64,7 @@ func TestParseRulesRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := decide.ParseRules([]byte(c.raw))
-			check.WantCode(t, err, "policy_malformed", c.want...)
+			check.WantCode(t, err, "config_malformed", c.want...)
 			if r != nil {
 				t.Error("malformed rules were given back")
 			}
@@ -85,7 +85,7 @@ func TestFindingsAreCut(t *testing.T) {
 			rules[i] = "R" + rules[i]
 		}
 		_, err := decide.ParseRules([]byte(file(rules...)))
-		if check.WantCode(t, err, "policy_malformed", "rules[199].name", more); more == "" && strings.Contains(err.Error(), " more") {
+		if check.WantCode(t, err, "config_malformed", "rules[199].name", more); more == "" && strings.Contains(err.Error(), " more") {
 			t.Error("there is nothing more to say")
 		}
 	}
@@ -204,7 +204,7 @@ func FuzzParseRules(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		r, err := decide.ParseRules(raw)
 		if err != nil {
-			check.WantCode(t, err, "policy_malformed")
+			check.WantCode(t, err, "config_malformed")
 			return
 		}
 		if !evidence.IsHash(r.Hash()) {

@@ -51,7 +51,7 @@ func TestServerRefusesMalformedRequests(t *testing.T) {
 		"no JSON":          {"x", http.StatusBadRequest, "query_malformed"},
 		"nothing":          {"", http.StatusBadRequest, "query_malformed"},
 		"too large":        {`{"runtimeId": "` + strings.Repeat("a", 1<<20) + `"}`, http.StatusBadRequest, "query_malformed"},
-		"empty object":     {"{}", http.StatusForbidden, "manifest_mismatch"},
+		"empty object":     {"{}", http.StatusForbidden, "deployment_mismatch"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rec := httptest.NewRecorder()
@@ -71,11 +71,11 @@ func TestServerRefusesMalformedRequests(t *testing.T) {
 
 // TestCodesAreInTheTable finds a code that this package gives and nobody explains.
 func TestCodesAreInTheTable(t *testing.T) {
-	for code := range strings.FieldsSeq(`manifest_malformed policy_malformed deployment_unsafe deployment_id_not_allowed deployment_manifest_mismatch
-		deployment_controls_mismatch policy_hash_mismatch environment_mismatch runtime_not_allowed policy_denied policy_error control_unavailable
-		origin_binding_mismatch receipt_binding_mismatch receipt_other_origin receipt_event_mismatch receipt_source_mismatch trigger_human
-		trigger_kind_not_allowed trigger_source_not_allowed trigger_method_not_allowed trigger_pin_mismatch decision_request_malformed call_mismatch
-		roles_not_separated`) {
+	for code := range strings.FieldsSeq(`config_malformed config_malformed deployment_unsafe deployment_mismatch deployment_mismatch
+		deployment_mismatch pin_mismatch pin_mismatch not_allowed policy_denied policy_error process_unavailable
+		artifacts_mismatch artifacts_mismatch artifacts_mismatch artifacts_mismatch artifacts_mismatch human_involved
+		not_allowed not_allowed not_allowed not_allowed query_malformed artifacts_mismatch
+		key_purpose`) {
 		if d := problem.DetailsOf(refusal.New(code, "x")); d.Code != code || d.Title == "" || d.Remedy == "" {
 			t.Errorf("%s is not in the table of codes", code)
 		}

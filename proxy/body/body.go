@@ -14,10 +14,9 @@ import (
 	"runtime"
 	"sync"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/share"
 	"github.com/actionproof/mediator/internal/wire"
 )
 
@@ -34,8 +33,9 @@ const (
 	maxAnswers = 64 << 20
 )
 
-// Limits bounds what the bodies of all posts that are on their way take together, in bytes. A body counts as it comes, not as it is
-// announced; the call that would go beyond is refused (overloaded). What is streamed, as by egress rules, is not held and does not count.
+// Limits bounds what the bodies of all posts that are on their way take together, in bytes. The bodies of one session take at most as much
+// as they leave free ([share.Pool]). A body counts as it comes, not as it is announced; the call that would go beyond is refused
+// (overloaded). What is streamed, as by egress rules, is not held and does not count.
 type Limits struct {
 	Memory int64 // held in memory: JSON, and what else has no more than 1 MiB; 64 MiB if 0
 	Spool  int64 // held in unlinked files; 1 GiB if 0
@@ -44,17 +44,17 @@ type Limits struct {
 // Store holds bodies while their calls are verified and sent. It is safe for concurrent use.
 type Store struct {
 	dir           string
-	memory, spool budget
-	answers       budget // of MCP servers, while they are read
+	memory, spool *budget
+	answers       *budget // of MCP servers, while they are read
 	// reading admits as many readings of JSON as there are processors: each takes many times the memory of its text.
-	reading *semaphore.Weighted
+	reading *share.Turns
 }
 
 // NewStore makes a store whose larger bodies are in unlinked files in dir.
 func NewStore(l Limits, dir string) *Store {
 	return &Store{
 		dir: dir, memory: newBudget("memory", cmp.Or(l.Memory, 64<<20)), spool: newBudget("the spool", cmp.Or(l.Spool, 1<<30)), answers: newBudget("answers", maxAnswers),
-		reading: semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0))),
+		reading: share.NewTurns(runtime.GOMAXPROCS(0)),
 	}
 }
 
@@ -62,23 +62,22 @@ func NewStore(l Limits, dir string) *Store {
 type budget struct {
 	kind  string
 	limit int64
-	left  *semaphore.Weighted
+	share.Pool
 }
 
-func newBudget(kind string, limit int64) budget {
-	return budget{kind, limit, semaphore.NewWeighted(limit)}
-}
+func newBudget(kind string, limit int64) *budget { return &budget{kind: kind, limit: limit} }
 
-// Share is what one body has of a bound.
+// Share is what one body of a session has of a bound.
 type Share struct {
-	budget
-	taken int64
+	of      *budget
+	session string
+	taken   int64
 }
 
 // Take takes n bytes more, or refuses.
 func (s *Share) Take(n int) error {
-	if !s.left.TryAcquire(int64(n)) {
-		return refusal.New("overloaded", "the bodies of posts take the %d bytes of %s that they may take together; nothing was sent", s.limit, s.kind)
+	if !s.of.Take(s.session, int64(n), s.of.limit) {
+		return refusal.New("overloaded", "the bodies of the session's posts take its part of the %d bytes of %s; nothing was sent", s.of.limit, s.of.kind)
 	}
 	s.taken += int64(n)
 	return nil
@@ -86,7 +85,7 @@ func (s *Share) Take(n int) error {
 
 // Free gives back all that was taken.
 func (s *Share) Free() {
-	s.left.Release(s.taken)
+	s.of.Give(s.session, s.taken)
 	s.taken = 0
 }
 
@@ -121,8 +120,8 @@ type Body struct {
 
 // hold reads body to its end, into memory or, from inMemory bytes on, into an unlinked file, whose bytes it hashes. announced is its length, or
 // less where that is not known.
-func (b *Store) hold(body io.Reader, announced, inMemory int64) (*Body, error) {
-	c := &Body{memory: Share{budget: b.memory}, spool: Share{budget: b.spool}}
+func (b *Store) hold(session string, body io.Reader, announced, inMemory int64) (*Body, error) {
+	c := &Body{memory: Share{of: b.memory, session: session}, spool: Share{of: b.spool, session: session}}
 	if err := c.read(body, announced, inMemory, b.dir); err != nil {
 		c.Close()
 		return nil, err
@@ -159,11 +158,11 @@ func (c *Body) read(body io.Reader, announced, inMemory int64, dir string) error
 func unlinkedFile(dir string) (*os.File, error) {
 	f, err := os.CreateTemp(dir, "body-*")
 	if err != nil {
-		return nil, refusal.New("content_spool", "the body could not be kept while it is verified; the mediator's disk may be full")
+		return nil, refusal.New("ledger_unavailable", "the body could not be kept while it is verified; the mediator's disk may be full")
 	}
 	if err := os.Remove(f.Name()); err != nil {
 		_ = f.Close()
-		return nil, refusal.New("content_spool", "the body could not be kept privately while it is verified")
+		return nil, refusal.New("ledger_unavailable", "the body could not be kept privately while it is verified")
 	}
 	return f, nil
 }
@@ -174,17 +173,17 @@ type spoolFile struct{ f *os.File }
 func (s spoolFile) Write(p []byte) (int, error) {
 	n, err := s.f.Write(p)
 	if err != nil {
-		return n, refusal.New("content_spool", "the body could not be kept while it is verified; the mediator's disk may be full")
+		return n, refusal.New("ledger_unavailable", "the body could not be kept while it is verified; the mediator's disk may be full")
 	}
 	return n, nil
 }
 
-// Answers returns a share of what may be held of answers to be read.
-func (b *Store) Answers() *Share { return &Share{budget: b.answers} }
+// Answers returns a share of what may be held of answers to a session to be read.
+func (b *Store) Answers(session string) *Share { return &Share{of: b.answers, session: session} }
 
-// HashJSON hashes JSON text in its canonical form, once it is its turn.
-func (b *Store) HashJSON(ctx context.Context, text []byte) (string, error) {
-	done, err := b.Turn(ctx, len(text))
+// HashJSON hashes a session's JSON text in its canonical form, once it is its turn.
+func (b *Store) HashJSON(ctx context.Context, session string, text []byte) (string, error) {
+	done, err := b.Turn(ctx, session, len(text))
 	if err != nil {
 		return "", err
 	}
@@ -192,15 +191,16 @@ func (b *Store) HashJSON(ctx context.Context, text []byte) (string, error) {
 	return evidence.HashJSON(text)
 }
 
-// Turn waits until a text of so many bytes may be read, and returns how to say that it was. Small ones do not wait for large ones.
-func (b *Store) Turn(ctx context.Context, size int) (done func(), err error) {
+// Turn waits until a session's text of so many bytes may be read. The caller calls done when it is read. Small texts do not wait for large
+// ones, and a session's text waits for one text of each other session at most.
+func (b *Store) Turn(ctx context.Context, session string, size int) (done func(), err error) {
 	if size <= small {
 		return func() {}, nil
 	}
-	if b.reading.Acquire(ctx, 1) != nil {
+	if done, err = b.reading.Wait(ctx, session); err != nil {
 		return nil, refusal.New("overloaded", "the body did not get its turn to be read in time; nothing was sent")
 	}
-	return func() { b.reading.Release(1) }, nil
+	return done, nil
 }
 
 // Reader returns the body from its start.
@@ -223,10 +223,10 @@ func (c *Body) Close() {
 	})
 }
 
-// Read reads the body of a request, which may have so many bytes. It is JSON, or any bytes.
-func (b *Store) Read(w http.ResponseWriter, r *http.Request, limit int64, isJSON bool) (*Body, error) {
+// Read reads the body of a session's request, which may have limit bytes. It is JSON, or any bytes.
+func (b *Store) Read(w http.ResponseWriter, r *http.Request, session string, limit int64, isJSON bool) (*Body, error) {
 	if len(r.Trailer) > 0 {
-		return nil, refusal.New("content_trailers", "the request announces trailers, which the content hash would not cover")
+		return nil, refusal.New("request_malformed", "the request announces trailers, which the content hash would not cover")
 	}
 	inMemory := int64(spoolAt)
 	if isJSON {
@@ -239,7 +239,7 @@ func (b *Store) Read(w http.ResponseWriter, r *http.Request, limit int64, isJSON
 		return nil, TooLarge(limit)
 	}
 	body := http.MaxBytesReader(w, r.Body, limit)
-	c, err := b.hold(body, r.ContentLength, inMemory)
+	c, err := b.hold(session, body, r.ContentLength, inMemory)
 	if err != nil {
 		return nil, readError(err, limit)
 	}
@@ -248,7 +248,7 @@ func (b *Store) Read(w http.ResponseWriter, r *http.Request, limit int64, isJSON
 	}
 	if len(r.Trailer) > 0 { // unannounced trailers appear only once the body has been read
 		c.Close()
-		return nil, refusal.New("content_trailers", "the request carries trailers, which the content hash would not cover")
+		return nil, refusal.New("request_malformed", "the request carries trailers, which the content hash would not cover")
 	}
 	return c, nil
 }

@@ -2,6 +2,7 @@ package body
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"runtime"
 	"testing"
@@ -18,27 +19,27 @@ func TestFullSpool(t *testing.T) {
 	check.Must(t, err)
 	defer full.Close()
 	_, err = spoolFile{full}.Write([]byte("x"))
-	check.WantCode(t, err, "content_spool")
+	check.WantCode(t, err, "ledger_unavailable")
 }
 
 // TestTurns admits as many readings of large texts as there are processors. Small ones do not wait for them.
 func TestTurns(t *testing.T) {
 	b := NewStore(Limits{}, t.TempDir())
 	var taken []func()
-	for range runtime.GOMAXPROCS(0) {
-		done, err := b.Turn(t.Context(), small+1)
+	for i := range runtime.GOMAXPROCS(0) {
+		done, err := b.Turn(t.Context(), fmt.Sprint(i), small+1)
 		check.Must(t, err)
 		taken = append(taken, done)
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := b.Turn(over, small+1)
+	_, err := b.Turn(over, "other", small+1)
 	check.WantCode(t, err, "overloaded")
-	done, err := b.Turn(over, small)
+	done, err := b.Turn(over, "other", small)
 	check.Must(t, err)
 	done()
 	taken[0]()
-	done, err = b.Turn(t.Context(), small+1)
+	done, err = b.Turn(t.Context(), "other", small+1)
 	check.Must(t, err)
 	done()
 }

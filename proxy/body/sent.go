@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"time"
 )
 
 // Sending returns a body that was held to be judged, as it is sent. It is closed with its end, and is free from then on: its answer may take long.
@@ -33,20 +34,48 @@ func (b *sending) Close() error {
 }
 
 // Streamed is a body that is sent as the agent sends it. It keeps why it could not be read to its end: the transport knows only that it has
-// nothing to send.
+// nothing to send. Until the upstream answers, each piece has to come in time.
 type Streamed struct {
 	io.ReadCloser
-	mu   sync.Mutex // guards the others: the transport reads in a goroutine of its own
-	err  error
-	read int64
+	within   time.Duration // for the next piece
+	deadline func(time.Time) error
+
+	mu       sync.Mutex // guards all below: the transport reads in a goroutine of its own
+	answered bool
+	err      error
+	read     int64
+}
+
+// Stream makes a body of which each piece has to come within a time. deadline sets until when it may be read.
+func Stream(body io.ReadCloser, within time.Duration, deadline func(time.Time) error) *Streamed {
+	return &Streamed{ReadCloser: body, within: within, deadline: deadline}
+}
+
+// Answered says that the upstream has answered: from now on the body may come at any time.
+func (b *Streamed) Answered() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.answered = true
+	_ = b.deadline(time.Time{})
 }
 
 // Read reads a piece of the body.
 func (b *Streamed) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	if !b.answered {
+		_ = b.deadline(time.Now().Add(b.within))
+	}
+	b.mu.Unlock()
 	n, err := b.ReadCloser.Read(p)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.read += int64(n)
+	if err != nil && !b.answered {
+		_ = b.deadline(time.Time{}) // net/http goes on to watch the connection
+	}
 	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader's contract
 		err = readError(err, 0)
 		b.err = err

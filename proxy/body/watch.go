@@ -7,7 +7,7 @@ import (
 
 // Watcher reads the body of an answer on its way.
 type Watcher interface {
-	// Write takes a piece. What it returns is not looked at.
+	// Write takes a piece. An error ends the body before this piece.
 	io.Writer
 	// End says how the body has ended: by [io.EOF] as a whole.
 	End(err error)
@@ -24,7 +24,9 @@ type watched struct {
 func (w *watched) Read(p []byte) (int, error) {
 	n, err := w.ReadCloser.Read(p)
 	if n > 0 {
-		_, _ = w.by.Write(p[:n])
+		if _, refused := w.by.Write(p[:n]); refused != nil {
+			n, err = 0, refused
+		}
 	}
 	if err != nil {
 		w.by.End(err)

@@ -19,8 +19,8 @@ func Hides(name string) bool { return slices.Contains(hiding, name) }
 // encodings are the headers that say that what follows is compressed.
 var encodings = []string{"Content-Encoding", "Grpc-Encoding", "Connect-Content-Encoding"}
 
-// Guard searches an answer. It refuses one with the secret in its header (credential_echoed), and one that is compressed
-// (answer_encoded). The body then ends with credential_echoed at the secret, or if it is in the trailers. Informational answers have to be
+// Guard searches an answer. It refuses one with the secret in its header (answer_withheld), and one that is compressed
+// (answer_withheld). The body then ends with answer_withheld at the secret, or if it is in the trailers. Informational answers have to be
 // kept from the agent.
 func (s *Secret) Guard(resp *http.Response) error {
 	if s.inHeader(resp.Header) {
@@ -29,7 +29,7 @@ func (s *Secret) Guard(resp *http.Response) error {
 	for _, name := range encodings {
 		for _, coding := range resp.Header[name] {
 			if compresses(coding) && !empty(resp) {
-				return refusal.New("answer_encoded", "the answer has the %s %.40q, although identity was asked for: it cannot be searched for the credential", name, coding)
+				return refusal.New("answer_withheld", "the answer has the %s %.40q, although identity was asked for: it cannot be searched for the credential", name, coding)
 			}
 		}
 	}

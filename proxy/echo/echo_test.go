@@ -249,7 +249,7 @@ func TestReader(t *testing.T) {
 			for _, size := range []int{7, 16 << 10} {
 				for _, from := range []io.Reader{&pieces{whole, []int{cut + 1, 1 << 20}}, iotest.DataErrReader(&pieces{whole, []int{cut + 1, 40}})} {
 					all, err := reads(s.Reader(from), size)
-					check.WantCode(t, err, "credential_echoed")
+					check.WantCode(t, err, "answer_withheld")
 					if got := strings.Join(all, ""); !strings.HasPrefix(whole[:begin], got) {
 						t.Fatalf("%s, cut at %d, read by %d: %q came through", way, cut, size, got)
 					}
@@ -352,13 +352,13 @@ func TestGuard(t *testing.T) {
 			r.Header = http.Header{"Content-Encoding": {"", "Identity"}, "Location": {"/a"}}
 			r.Trailer = http.Header{"X-Sum": {"1"}}
 		}},
-		{name: "in the header", header: "credential_echoed", set: func(r *http.Response) { r.Header.Set("Location", "/?t="+url.QueryEscape(token)) }},
-		{name: "in the second value of a header", header: "credential_echoed", set: func(r *http.Response) { r.Header["X-Seen"] = []string{"a", "Bearer " + token} }},
-		{name: "in the body", body: "you sent " + token, readCode: "credential_echoed"},
-		{name: "in a trailer", body: "ok", readCode: "credential_echoed", set: func(r *http.Response) { r.Trailer = http.Header{"Grpc-Message": {url.PathEscape(token)}} }},
-		{name: "compressed", body: packed.String(), header: "answer_encoded", set: func(r *http.Response) { r.Header.Set("Content-Encoding", "gzip") }},
-		{name: "compressed twice", header: "answer_encoded", set: func(r *http.Response) { r.Header["Content-Encoding"] = []string{"identity", "br"} }},
-		{name: "gRPC, compressed", header: "answer_encoded", set: func(r *http.Response) { r.Header.Set("Grpc-Encoding", "gzip") }},
+		{name: "in the header", header: "answer_withheld", set: func(r *http.Response) { r.Header.Set("Location", "/?t="+url.QueryEscape(token)) }},
+		{name: "in the second value of a header", header: "answer_withheld", set: func(r *http.Response) { r.Header["X-Seen"] = []string{"a", "Bearer " + token} }},
+		{name: "in the body", body: "you sent " + token, readCode: "answer_withheld"},
+		{name: "in a trailer", body: "ok", readCode: "answer_withheld", set: func(r *http.Response) { r.Trailer = http.Header{"Grpc-Message": {url.PathEscape(token)}} }},
+		{name: "compressed", body: packed.String(), header: "answer_withheld", set: func(r *http.Response) { r.Header.Set("Content-Encoding", "gzip") }},
+		{name: "compressed twice", header: "answer_withheld", set: func(r *http.Response) { r.Header["Content-Encoding"] = []string{"identity", "br"} }},
+		{name: "gRPC, compressed", header: "answer_withheld", set: func(r *http.Response) { r.Header.Set("Grpc-Encoding", "gzip") }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			resp := &http.Response{Header: http.Header{}, Body: io.NopCloser(strings.NewReader(tt.body))}

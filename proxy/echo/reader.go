@@ -20,7 +20,7 @@ type Reader struct {
 }
 
 // Reader returns a reader of what stands before the secret in from. At the secret its error has the code
-// credential_echoed. Neither that nor anything of the secret is read before.
+// answer_withheld. Neither that nor anything of the secret is read before.
 func (s *Secret) Reader(from io.Reader) *Reader { return &Reader{from: from, secret: s} }
 
 // spareRead is how much is read where the caller's own buffer has no room beside what is held back.
@@ -71,5 +71,5 @@ func (s *Secret) settled(text []byte) int {
 }
 
 func errEchoed() error {
-	return refusal.New("credential_echoed", "the answer repeats the credential that the mediator has put into the call, and is not passed on")
+	return refusal.New("answer_withheld", "the answer repeats the credential that the mediator has put into the call, and is not passed on")
 }

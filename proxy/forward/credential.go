@@ -18,7 +18,7 @@ import (
 
 // SecretSource knows the secret of a credential, which may change. It is safe for concurrent use.
 type SecretSource interface {
-	// Secret returns the secret as it is now. Its errors have the code credential_unavailable and do not hold it.
+	// Secret returns the secret as it is now. Its errors have the code custody_unavailable and do not hold it.
 	Secret(ctx context.Context) (string, error)
 	// Refused tells that an upstream answered 401 to secret: it may have been replaced, and is to be read again before its next use. No
 	// call is sent again for that.
@@ -78,11 +78,11 @@ func (c *Credential) Now(ctx context.Context) (SecretHeader, error) {
 		return *last, nil
 	}
 	if !httpguts.ValidHeaderFieldValue(secret) {
-		return SecretHeader{}, refusal.New("credential_unavailable", "the credential that the rule injects holds what no header can, such as the end of a line")
+		return SecretHeader{}, refusal.New("custody_unavailable", "the credential that the rule injects holds what no header can, such as the end of a line")
 	}
 	find, err := echo.New(c.prefix, secret, c.half)
 	if err != nil {
-		return SecretHeader{}, refusal.New("credential_unavailable", "the rule's credential is not used: %w", err)
+		return SecretHeader{}, refusal.New("custody_unavailable", "the rule's credential is not used: %w", err)
 	}
 	s := SecretHeader{c, secret, find}
 	c.last.Store(&s)

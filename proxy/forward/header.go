@@ -40,23 +40,23 @@ func CheckHeader(r *http.Request) error {
 	h := r.Header
 	// HTTP/1 has been judged by strictConn. In HTTP/2 net/http takes the first of several lengths, and any for no body.
 	if lengths := h["Content-Length"]; len(lengths) > 1 || len(lengths) == 1 && lengths[0] != strconv.FormatInt(r.ContentLength, 10) {
-		return refusal.New("framing_ambiguous", "the header gives the body's length as %.40q, which it does not have", strings.Join(lengths, ", "))
+		return refusal.New("request_malformed", "the header gives the body's length as %.40q, which it does not have", strings.Join(lengths, ", "))
 	}
 	if name := wire.QueryOverride(r.Method, r.URL.RawQuery); name != "" {
-		return refusal.New("query_override", "the parameter %.40q of the query would change the method that the call is bound to", name)
+		return refusal.New("override_refused", "the parameter %.40q of the query would change the method that the call is bound to", name)
 	}
 	for name := range h {
 		dashed := wire.CGIName(name)
 		if what := overridden(dashed); what != "" {
-			return refusal.New("header_refused", "the header %s would change the %s that the call is bound to", name, what)
+			return refusal.New("override_refused", "the header %s would change the %s that the call is bound to", name, what)
 		}
 		if dashed != name && (HasMeaning(dashed) || slices.Contains(wire.HopByHop, dashed)) {
-			return refusal.New("header_refused", "some servers take the header %s for %s", name, dashed)
+			return refusal.New("override_refused", "some servers take the header %s for %s", name, dashed)
 		}
 	}
 	for _, name := range wire.ConnectionOptions(h) {
 		if HasMeaning(wire.CGIName(name)) {
-			return refusal.New("header_refused", "Connection names %.40q, which is not for the next hop alone", name)
+			return refusal.New("override_refused", "Connection names %.40q, which is not for the next hop alone", name)
 		}
 	}
 	return nil

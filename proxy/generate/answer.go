@@ -107,7 +107,7 @@ func (c *Call) Answer(resp *http.Response, asked *inference.Request) error {
 }
 
 func unread(format string, args ...any) error {
-	return refusal.New("generate_unread", "the answer of the model's API "+format, args...)
+	return refusal.New("generate_refused", "the answer of the model's API "+format, args...)
 }
 
 // output reads the answer of a model, and is the answer to the agent.

@@ -33,7 +33,7 @@ func FuzzRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string) {
 		coded := func(err error) {
 			var refused *refusal.Refusal
-			if !errors.As(err, &refused) || refused.Code() != "generate_malformed" {
+			if !errors.As(err, &refused) || refused.Code() != "query_malformed" {
 				t.Fatal(err)
 			}
 		}

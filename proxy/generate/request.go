@@ -31,7 +31,7 @@ type Request struct {
 }
 
 func malformed(format string, args ...any) error {
-	return refusal.New("generate_malformed", "the request to "+Path+" "+format, args...)
+	return refusal.New("query_malformed", "the request to "+Path+" "+format, args...)
 }
 
 // Read reads a request, strictly. A refusal repeats nothing of it.

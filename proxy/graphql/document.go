@@ -18,6 +18,7 @@ const (
 	maxDocument = 256 << 10 // bytes
 	maxTokens   = 20_000    // comments included
 	maxFields   = 256       // different fields at the top of all operations
+	maxSelected = 50_000    // selections that are followed, each once for every operation that reaches it
 )
 
 // Operation is one operation of a document.
@@ -30,7 +31,7 @@ type Operation struct {
 // and fields behind @skip and @include.
 func readDocument(text string) ([]Operation, error) {
 	if len(text) > maxDocument {
-		return nil, refusal.New("graphql_too_large", "the document has more than %d bytes", maxDocument)
+		return nil, refusal.New("content_too_large", "the document has more than %d bytes", maxDocument)
 	}
 	if err := checkText(text); err != nil {
 		return nil, err
@@ -66,7 +67,7 @@ func notParsed(err error) error {
 	if errors.As(err, &at) && len(at.Locations) > 0 {
 		return malformed("the document is no GraphQL at line %d, column %d", at.Locations[0].Line, at.Locations[0].Column)
 	}
-	return refusal.New("graphql_too_large", "the document has more than %d tokens", maxTokens)
+	return refusal.New("content_too_large", "the document has more than %d tokens", maxTokens)
 }
 
 // checkText refuses text in which parsers find the end of a comment or of a string at different places: what one takes for a
@@ -92,20 +93,24 @@ func checkText(text string) error {
 }
 
 func ambiguous(format string, args ...any) error {
-	return refusal.New("graphql_ambiguous", "the document "+format, args...)
+	return refusal.New("message_ambiguous", "the document "+format, args...)
 }
 
 // document resolves the fragments of one.
 type document struct {
 	fragments map[string]ast.SelectionSet
+	selected  int // of maxSelected
 }
 
 // fields returns the fields at the top of an operation.
-func (d document) fields(top ast.SelectionSet) ([]string, error) {
+func (d *document) fields(top ast.SelectionSet) ([]string, error) {
 	var fields []string
 	known := make(map[string]bool)
 	spread := make(map[string]bool) // so that a fragment in itself ends, and one in many others is read once
 	for queue := []ast.SelectionSet{top}; len(queue) > 0; queue = queue[1:] {
+		if d.selected += len(queue[0]); d.selected > maxSelected {
+			return nil, refusal.New("content_too_large", "the operations select more than %d fields and fragments", maxSelected)
+		}
 		for _, s := range queue[0] {
 			switch s := s.(type) {
 			case *ast.Field:
@@ -130,7 +135,7 @@ func (d document) fields(top ast.SelectionSet) ([]string, error) {
 		}
 	}
 	if len(fields) > maxFields {
-		return nil, refusal.New("graphql_too_large", "an operation has more than %d different fields at its top", maxFields)
+		return nil, refusal.New("content_too_large", "an operation has more than %d different fields at its top", maxFields)
 	}
 	if len(fields) == 0 {
 		return nil, malformed("an operation selects no field")

@@ -26,19 +26,19 @@ type parameters struct {
 // ReadPost reads the request of a POST. Its body has been bounded; url is the call's.
 func ReadPost(header http.Header, url *url.URL, body []byte) ([]Operation, error) {
 	if url.RawQuery != "" || url.ForceQuery {
-		return nil, refusal.New("query_refused", "a POST with a GraphQL request takes no query in its URL: some servers read the document there")
+		return nil, refusal.New("override_refused", "a POST with a GraphQL request takes no query in its URL: some servers read the document there")
 	}
 	if kind, _, err := mime.ParseMediaType(header.Get("Content-Type")); err != nil || kind != "application/json" || len(header["Content-Type"]) != 1 {
-		return nil, refusal.New("content_type", "a GraphQL request is sent as application/json; application/graphql, forms and uploads are not taken")
+		return nil, refusal.New("content_malformed", "a GraphQL request is sent as application/json; application/graphql, forms and uploads are not taken")
 	}
 	if text := bytes.TrimLeft(body, " \t\r\n"); len(text) > 0 && text[0] == '[' {
-		return nil, refusal.New("graphql_batch_refused", "the body is a batch of requests; each goes in a call of its own")
+		return nil, refusal.New("message_malformed", "the body is a batch of requests; each goes in a call of its own")
 	}
 	if !utf8.Valid(body) {
 		return nil, malformed("the body is not UTF-8")
 	}
 	if jsonread.TooMany(body) {
-		return nil, refusal.New("graphql_too_large", "the body has more than %d names and values", jsonread.MaxItems)
+		return nil, refusal.New("content_too_large", "the body has more than %d names and values", jsonread.MaxItems)
 	}
 	var p parameters
 	if err := strictjson.ParseMembers(body, &p); err != nil {
@@ -89,15 +89,15 @@ func parseQuery(query string) (map[string]string, error) {
 func (p *parameters) operations() ([]Operation, error) {
 	for name := range p.Extensions {
 		if strings.EqualFold(name, "persistedQuery") { // with a document as well: the server may go by the hash
-			return nil, refusal.New("graphql_persisted_refused", "the request names a persisted query; what that does is not to be seen")
+			return nil, refusal.New("graphql_refused", "the request names a persisted query; what that does is not to be seen")
 		}
 	}
 	if p.Query == "" {
-		return nil, refusal.New("graphql_persisted_refused", "the request has no document")
+		return nil, refusal.New("graphql_refused", "the request has no document")
 	}
 	return readDocument(p.Query)
 }
 
 func malformed(format string, args ...any) error {
-	return refusal.New("graphql_malformed", format, args...)
+	return refusal.New("message_malformed", format, args...)
 }

@@ -77,7 +77,7 @@ func (r request) judge() (int, []graphql.Operation, error) {
 	}
 	i, err := graphql.Choose(operations, rules)
 	if err == nil && rules[i].Type == graphql.Mutation && r.method != http.MethodPost {
-		err = refusal.New("graphql_get_refused", "")
+		err = refusal.New("graphql_refused", "")
 	}
 	return i, operations, err
 }
@@ -104,7 +104,7 @@ func TestRequests(t *testing.T) {
 // TestCodesAreCovered wants each code of this package in the corpus or in TestBounds.
 func TestCodesAreCovered(t *testing.T) {
 	all := readRequests(t)
-	for _, code := range []string{"graphql_malformed", "graphql_ambiguous", "graphql_batch_refused", "graphql_persisted_refused", "graphql_unmatched", "graphql_get_refused"} {
+	for _, code := range []string{"message_malformed", "message_ambiguous", "message_malformed", "graphql_refused", "action_unmatched", "graphql_refused"} {
 		if !slices.ContainsFunc(all, func(r request) bool { return r.want == code }) {
 			t.Errorf("no request is refused as %s", code)
 		}
@@ -120,19 +120,20 @@ func TestBounds(t *testing.T) {
 		return b.String()
 	}
 	for _, tt := range []struct{ name, document, want string }{
-		{"bytes", "{ a(x: \"" + strings.Repeat("x", 256<<10) + "\") }", "graphql_too_large"},
+		{"bytes", "{ a(x: \"" + strings.Repeat("x", 256<<10) + "\") }", "content_too_large"},
 		{"bytes that are taken", "{ a(x: \"" + strings.Repeat("x", 255<<10) + "\") }", ""},
-		{"tokens", "{ a { " + strings.Repeat("b ", 20_000) + "} }", "graphql_too_large"},
-		{"comments", "{ a } " + strings.Repeat("#\n", 30_000), "graphql_too_large"},
-		{"fields", "{" + fields(257) + "}", "graphql_too_large"},
+		{"tokens", "{ a { " + strings.Repeat("b ", 20_000) + "} }", "content_too_large"},
+		{"comments", "{ a } " + strings.Repeat("#\n", 30_000), "content_too_large"},
+		{"fields", "{" + fields(257) + "}", "content_too_large"},
 		{"fields that are taken", "{" + fields(256) + "}", ""},
-		{"depth", strings.Repeat("{ a ", 6000) + strings.Repeat("}", 6000), "graphql_malformed"},
-		{"depth of a value", "{ a(x: " + strings.Repeat("[", 6000) + strings.Repeat("]", 6000) + ") }", "graphql_malformed"},
-		{"depth of an object", "{ a(x: " + strings.Repeat("{a:", 6000) + "1" + strings.Repeat("}", 6000) + ") }", "graphql_malformed"},
-		{"depth of a type", "query($x: " + strings.Repeat("[", 6000) + "Int" + strings.Repeat("]", 6000) + ") { a }", "graphql_malformed"},
-		{"inline fragments", "{" + strings.Repeat("...{", 3000) + "a" + strings.Repeat("}", 3000) + "}", "graphql_malformed"},
+		{"depth", strings.Repeat("{ a ", 6000) + strings.Repeat("}", 6000), "message_malformed"},
+		{"depth of a value", "{ a(x: " + strings.Repeat("[", 6000) + strings.Repeat("]", 6000) + ") }", "message_malformed"},
+		{"depth of an object", "{ a(x: " + strings.Repeat("{a:", 6000) + "1" + strings.Repeat("}", 6000) + ") }", "message_malformed"},
+		{"depth of a type", "query($x: " + strings.Repeat("[", 6000) + "Int" + strings.Repeat("]", 6000) + ") { a }", "message_malformed"},
+		{"inline fragments", "{" + strings.Repeat("...{", 3000) + "a" + strings.Repeat("}", 3000) + "}", "message_malformed"},
 		{"spreads of spreads", spreads(600), ""},
-		{"bytes that are no UTF-8", "", "graphql_malformed"},
+		{"bytes that are no UTF-8", "", "message_malformed"},
+		{"spreads of spreads, in many operations", strings.Repeat("query A { ...F0 } ", 900) + spreads(900), "content_too_large"},
 		{"operations", strings.Repeat("query A { a } ", 3000), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -219,7 +220,7 @@ func TestRules(t *testing.T) {
 // TestWriteProblem answers as gh, Octokit and GraphQL clients read errors.
 func TestWriteProblem(t *testing.T) {
 	w := httptest.NewRecorder()
-	graphql.WriteProblem(w, problem.DetailsOf(refusal.New("graphql_unmatched", "no rule names it")))
+	graphql.WriteProblem(w, problem.DetailsOf(refusal.New("action_unmatched", "no rule names it")))
 	var got struct {
 		Code, Message string
 		Status        int
@@ -229,9 +230,9 @@ func TestWriteProblem(t *testing.T) {
 		}
 	}
 	check.Must(t, json.Unmarshal(w.Body.Bytes(), &got))
-	const message = "graphql_unmatched: no rule names it"
-	if w.Code != http.StatusForbidden || w.Header().Get("Content-Type") != "application/json" || got.Code != "graphql_unmatched" || got.Message != message ||
-		len(got.Errors) != 1 || got.Errors[0].Message != message || got.Errors[0].Extensions.Code != "graphql_unmatched" {
+	const message = "action_unmatched: no rule names it"
+	if w.Code != http.StatusForbidden || w.Header().Get("Content-Type") != "application/json" || got.Code != "action_unmatched" || got.Message != message ||
+		len(got.Errors) != 1 || got.Errors[0].Message != message || got.Errors[0].Extensions.Code != "action_unmatched" {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
 }

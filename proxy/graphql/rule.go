@@ -101,11 +101,11 @@ func unmatched(operations []Operation, rules []*Rule) error {
 	for _, o := range operations {
 		for _, f := range o.Fields {
 			if !slices.ContainsFunc(rules, func(r *Rule) bool { return r != nil && r.Type == o.Type && r.hasField(f) }) {
-				return refusal.New("graphql_unmatched", "no rule names the %s %.128s", o.Type, f)
+				return refusal.New("action_unmatched", "no rule names the %s %.128s", o.Type, f)
 			}
 		}
 	}
-	return refusal.New("graphql_unmatched", "no one rule names all of what the document does: %.200s", Does(operations))
+	return refusal.New("action_unmatched", "no one rule names all of what the document does: %.200s", Does(operations))
 }
 
 // Fields returns the fields at the top of all operations, each once, sorted.

@@ -48,18 +48,18 @@ var answers = []struct {
 		"complete |c m|\nin 2 estimated, out 3 estimated, cached 0 not_measured, reasoning 0 not_measured, hosted 0 declared\nstops [{0 tool_calls} {1 content_filter}]\ncall a f 2 hashed\ncall b g 2 hashed\ntext 2 hashed\nrefusal 5 hashed\n",
 	},
 	{
-		"deviations: CRLF, comments, no space, no usage, no end, no indexes, reasoning", inference.OpenAIChat, eventStream,
+		"deviations: CRLF, comments, no space, no usage, no indexes, reasoning", inference.OpenAIChat, eventStream,
 		": keep-alive\r\n\r\nevent: message\r\nid: 1\r\nretry: 3000\r\ndata:{\"choices\":[]}\r\n\r\ndata:{\"model\":\"llama\",\"choices\":[{\"delta\":{\"reasoning_content\":\"hm\"}}]}\r\n\r\n: ping\r\n" +
-			"data:{\"choices\":[{\"delta\":{\"content\":\"hel\",\"tool_calls\":null}}]}\r\n\r\ndata:{\"choices\":[{\"delta\":{\"content\":\"lo\",\"tool_calls\":[{\"id\":\"x\",\"function\":{\"name\":\"f\",\"arguments\":{\"a\": 1}}}]},\"finish_reason\":\"stop\"}]}\r\n\r\n",
+			"data:{\"choices\":[{\"delta\":{\"content\":\"hel\",\"tool_calls\":null}}]}\r\n\r\ndata:{\"choices\":[{\"delta\":{\"content\":\"lo\",\"tool_calls\":[{\"id\":\"x\",\"function\":{\"name\":\"f\",\"arguments\":{\"a\": 1}}}]},\"finish_reason\":\"stop\"}]}\r\n\r\ndata:[DONE]\r\n\r\n",
 		"complete | llama|\nin 2 estimated, out 4 estimated, cached 0 not_measured, reasoning 0 not_measured, hosted 0 declared\nstops [{0 stop}]\nreasoning 2 hashed\ntext 5 hashed\ncall x f 8 hashed\n",
 	},
 	{
 		"error in mid-stream", inference.OpenAIChat, eventStream, stream(`{"id":"c","model":"m","choices":[{"index":0,"delta":{"content":"hel"}}]}`, `{"error":{"message":"the text of it","type":"server_error","code":null}}`),
-		"failed |c m|server_error\nin 2 estimated, out 1 estimated, cached 0 not_measured, reasoning 0 not_measured, hosted 0 declared\nstops []\ntext 3 hashed\n",
+		"failed |c m|server_error\nin 0 not_measured, out 0 not_measured, cached 0 not_measured, reasoning 0 not_measured, hosted 0 declared\nstops []\ntext 3 hashed\n",
 	},
 	{
 		"cut", inference.OpenAIChat, eventStream, stream(`{"id":"c","model":"m","choices":[{"index":0,"delta":{"content":"hel"}}]}`),
-		"cut |c m|\nin 2 estimated, out 1 estimated, cached 0 not_measured, reasoning 0 not_measured, hosted 0 declared\nstops []\ntext 3 hashed\n",
+		"cut |c m|\nin 0 not_measured, out 0 not_measured, cached 0 not_measured, reasoning 0 not_measured, hosted 0 declared\nstops []\ntext 3 hashed\n",
 	},
 	{
 		"JSON", inference.OpenAIChat, jsonType, `{"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"gpt-4o","choices":[{"index":0,"message":{"role":"assistant","content":"hi","refusal":null,"annotations":[],"tool_calls":[{"id":"call_1","type":"custom","custom":{"name":"sql","input":"select 1"}}]},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":1,"total_tokens":4}}`,
@@ -100,15 +100,15 @@ var answers = []struct {
 	},
 	{
 		"failed", inference.OpenAIResponses, eventStream, stream(`{"type":"response.failed","response":{"id":"r","model":"m","status":"failed","error":{"code":"rate_limit_exceeded","message":"the text of it"}}}`),
-		"failed |r m|rate_limit_exceeded\nin 2 estimated, out 0 estimated, cached 0 not_measured, reasoning 0 not_measured, hosted 0 declared\nstops []\n",
+		"failed |r m|rate_limit_exceeded\nin 0 not_measured, out 0 not_measured, cached 0 not_measured, reasoning 0 not_measured, hosted 0 declared\nstops []\n",
 	},
 	{
 		"error event", inference.OpenAIResponses, eventStream, stream(`{"type":"error","code":"ERR_SOMETHING","message":"the text of it","param":null,"sequence_number":1}`),
-		"failed | |ERR_SOMETHING\nin 2 estimated, out 0 estimated, cached 0 not_measured, reasoning 0 not_measured, hosted 0 declared\nstops []\n",
+		"failed | |ERR_SOMETHING\nin 0 not_measured, out 0 not_measured, cached 0 not_measured, reasoning 0 not_measured, hosted 0 declared\nstops []\n",
 	},
 	{
 		"error in an event", inference.OpenAIResponses, eventStream, stream(`{"type":"error","error":{"type":"invalid_request_error","code":null,"message":"the text of it"}}`),
-		"failed | |invalid_request_error\nin 2 estimated, out 0 estimated, cached 0 not_measured, reasoning 0 not_measured, hosted 0 declared\nstops []\n",
+		"failed | |invalid_request_error\nin 0 not_measured, out 0 not_measured, cached 0 not_measured, reasoning 0 not_measured, hosted 0 declared\nstops []\n",
 	},
 	{
 		"JSON", inference.OpenAIResponses, jsonType, `{"id":"resp_1","object":"response","status":"completed","model":"gpt-5","error":null,"incomplete_details":null,"output":[{"type":"message","id":"m","role":"assistant","content":[{"type":"output_text","text":"hi","annotations":[]}]},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}],"usage":{"input_tokens":1,"output_tokens":2}}`,
@@ -140,7 +140,20 @@ var answers = []struct {
 	},
 	{
 		"JSON of an error", inference.AnthropicMessages, jsonType, `{"type":"error","error":{"type":"overloaded_error","message":"the text of it"}}`,
-		"failed | |overloaded_error\nin 2 estimated, out 0 estimated, cached 0 not_measured, reasoning 0 not_measured, hosted 0 declared\nstops []\n",
+		"failed | |overloaded_error\nin 0 not_measured, out 0 not_measured, cached 0 not_measured, reasoning 0 not_measured, hosted 0 declared\nstops []\n",
+	},
+	{
+		"no message_stop", inference.AnthropicMessages, eventStream, stream(
+			`{"type":"message_start","message":{"id":"msg_1","model":"m","usage":{"input_tokens":2,"output_tokens":1}}}`,
+			`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"Hello"}}`,
+			`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":3}}`),
+		"cut |msg_1 m|\nin 2 declared, out 0 not_measured, cached 0 not_measured, reasoning 0 not_measured, hosted 0 declared\nstops [{0 end_turn}]\ntext 5 hashed\n",
+	},
+	{
+		"no response.completed", inference.OpenAIResponses, eventStream, stream(
+			`{"type":"response.created","response":{"id":"r","model":"m"}}`,
+			`{"type":"response.output_item.done","output_index":0,"item":{"type":"message","status":"completed","content":[{"type":"output_text","text":"Hello"}]}}`),
+		"cut |r m|\nin 0 not_measured, out 0 not_measured, cached 0 not_measured, reasoning 0 not_measured, hosted 0 declared\nstops []\ntext 5 hashed\n",
 	},
 	{
 		"half a JSON", inference.AnthropicMessages, jsonType, `{"id":"msg_1","type":"mess`,

@@ -7,7 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// chat reads answers of chat completions, and of servers that deviate a little: without usage, without an end, with empty choices, with
+// chat reads answers of chat completions, and of servers that deviate a little: without usage, with empty choices, with
 // reasoning beside the content, with calls that have no index.
 type chat struct{}
 
@@ -67,7 +67,7 @@ func readChat(t *tally, data []byte) bool {
 		}
 		m.read(t, c.Index)
 		if c.Finish != "" {
-			t.finish(c.Index, c.Finish) // some servers send no [DONE]
+			t.stop(c.Index, c.Finish) // which ends nothing: usage may follow
 		}
 	}
 	a.Usage.tokens().declare(t)

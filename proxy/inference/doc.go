@@ -1,7 +1,7 @@
 // Package inference reads calls to models on their way: what is asked, and what is answered when. It sends and serves nothing.
 //
 //	dialect.go      the shapes of APIs that are read, and what of a request makes a provider do more than answer
-//	request.go      judges a request, before it is sent; content.go reads what it says to the model
+//	request.go      judges a request, before it is sent; content.go reads what it says to the model; path.go which model its path names
 //	observer.go     takes the answer as it passes, and hands it to a reader beside it
 //	reader.go       reads an answer for somebody who passes on what it says
 //	measure.go      what is taken besides, where receipts are made of the calls

@@ -40,7 +40,8 @@ const (
 	OutcomeComplete   Outcome = "complete"
 	OutcomeFailed     Outcome = "failed"     // the provider says that it could not answer, or not to the end
 	OutcomeUnfinished Outcome = "unfinished" // the provider goes on when the answer has ended
-	OutcomeCut        Outcome = "cut"        // the answer ended before its end
+	OutcomeCut        Outcome = "cut"        // the answer broke off before its end
+	OutcomeLeft       Outcome = "left"       // the client went away before the answer's end; the caller of the observer says so
 	OutcomeUnread     Outcome = "not_measured"
 )
 
@@ -71,12 +72,6 @@ type Block struct {
 	Measured *Measured
 }
 
-// Delta is a piece of content in a stream. The series of them stays in memory: such times tell much of what was said.
-type Delta struct {
-	Micros uint32 // since the request was received
-	Size   uint32 // bytes of text
-}
-
 // Stop is why a choice has ended, as the provider says.
 type Stop struct {
 	Choice int
@@ -93,11 +88,10 @@ type Interaction struct {
 
 	// Sent is when the head of the request had been written, First when the first piece of content had come, of a stream.
 	Received, Sent, Head, First, End Moment
-	// Waited is how much of the time until End passed while the client did not take what had come. It could read that meanwhile.
-	Waited time.Duration
-	// Deltas are the first 1,024 of DeltaCount.
-	Deltas     []Delta
-	DeltaCount Count
+	// Ready is when the client could have read all that was said: when the last content came, less the time for which the client had not
+	// taken what had come before it. What follows the content of a stream, such as pings, does not delay it.
+	Ready      time.Time
+	DeltaCount Count // pieces in which a stream came
 
 	ID       string // of the answer, as the provider says
 	Model    string // that has answered, as the provider says

@@ -3,6 +3,7 @@ package inference
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"io"
 	"mime"
@@ -63,11 +64,13 @@ type Observer struct {
 	charged int    // how much memory the queue has got; the first of it is free
 	reading bool   // there is a reader, to whom tally and events belong
 	ended   bool
-	broken  bool // the answer did not end as a whole
+	whole   bool // the body came to its own end
+	broken  bool // the body broke off, and not because the client went away
 	gzip    bool
-	whole   bool      // the answer is no stream
-	done    bool      // the figures are made
-	brought time.Time // when the piece came that the client has not taken yet; zero where there is none
+	json    bool          // the answer is no stream
+	waited  time.Duration // for which the client has not taken what had come
+	done    bool          // the figures are made
+	brought time.Time     // when the piece came that the client has not taken yet; zero where there is none
 
 	tally  tally
 	events *sse.Reader
@@ -76,8 +79,9 @@ type Observer struct {
 
 // piece is what one Write has brought.
 type piece struct {
-	size int
-	at   time.Time
+	size   int
+	at     time.Time
+	waited time.Duration // before it, as in Observer
 }
 
 // Observe begins to time a call, whose request has come at received.
@@ -138,7 +142,7 @@ func (f *followed) Read(p []byte) (int, error) {
 // taken says that the client has taken the piece before, or will not. The caller holds b.mu.
 func (b *Observer) taken(now time.Time) {
 	if !b.brought.IsZero() && !b.ended {
-		b.in.Waited += max(0, now.Sub(b.brought))
+		b.waited += max(0, now.Sub(b.brought))
 	}
 	b.brought = time.Time{}
 }
@@ -153,7 +157,7 @@ func (b *Observer) head(status int, header http.Header) {
 		b.in.Streamed, b.tally.stream = true, true
 		b.events = sse.NewReader(maxEvent)
 	case kind == "application/json" || strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json"):
-		b.whole = true
+		b.json = true
 	default:
 		b.lose(ReasonType)
 	}
@@ -182,7 +186,7 @@ func (b *Observer) Write(p []byte) (int, error) {
 	b.brought = now
 	switch {
 	case b.lost != ReasonNone || b.ended || len(p) == 0:
-	case b.whole || b.gzip:
+	case b.json || b.gzip:
 		b.hold(p)
 	default:
 		b.start(readAt)
@@ -205,7 +209,7 @@ func (b *Observer) put(p []byte, now time.Time) {
 		b.charged = behind
 	}
 	b.queue = append(b.queue, p...)
-	b.pieces = append(b.pieces, piece{len(p), now})
+	b.pieces = append(b.pieces, piece{len(p), now, b.waited})
 }
 
 // start starts a reader if at least so many bytes are to be read and there is no reader yet. The caller holds b.mu.
@@ -265,7 +269,7 @@ func (b *Observer) read(queue []byte, pieces []piece) (reason string, took int) 
 	}()
 	before := max(b.events.Held()+b.tally.held(), keptQueue)
 	for _, p := range pieces {
-		b.tally.at = p.at
+		b.tally.now = p
 		b.events.Write(queue[:p.size], func(e sse.Event) {
 			if reason == ReasonNone && !readEvent(b.answer, &b.tally, e.Data) {
 				reason = ReasonFormat
@@ -282,7 +286,11 @@ func (b *Observer) read(queue []byte, pieces []piece) (reason string, took int) 
 	return ReasonNone, max(0, b.events.Held()+b.tally.held()-before)
 }
 
-// End says how the answer, or the call without one, has ended: by [io.EOF] as a whole. Only the first End counts.
+// errLeft ends an answer that nobody read to its end.
+var errLeft = errors.New("inference: the answer was not read to its end")
+
+// End says how the answer, or the call without one, has ended: by [io.EOF] as a whole, by [context.Canceled] because its client has gone. Only
+// the first End counts.
 func (b *Observer) End(err error) {
 	now := b.o.Now()
 	if b.o.Ended != nil {
@@ -291,14 +299,16 @@ func (b *Observer) End(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.taken(now); !b.ended {
-		b.ended, b.broken, b.in.End = true, !errors.Is(err, io.EOF), Moment{now, Observed}
+		b.ended, b.whole, b.in.End = true, errors.Is(err, io.EOF), Moment{now, Observed}
+		b.broken = !b.whole && !errors.Is(err, context.Canceled) && !errors.Is(err, errLeft)
 	}
 }
 
 // Interaction waits until what was taken of the answer is read, and returns what is known of the call. It gives back all memory.
-// The answer counts as broken off if it has not ended before.
+// An answer that has not ended before was given up by its client. It is complete all the same if its own end had come by then: nothing of what
+// was said is missing.
 func (b *Observer) Interaction() Interaction {
-	b.End(io.ErrUnexpectedEOF)
+	b.End(errLeft)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.start(0)
@@ -309,10 +319,14 @@ func (b *Observer) Interaction() Interaction {
 		return b.in
 	}
 	b.done = true
-	if b.lost == ReasonNone && (b.whole || b.gzip) {
+	if b.lost == ReasonNone && (b.json || b.gzip) {
 		b.lost = b.readHeld()
 	}
+	b.tally.ended = b.tally.ended && !b.broken
 	b.tally.conclude(b.lost)
+	if b.in.Ready.IsZero() {
+		b.in.Ready = b.in.End.At.Add(-b.waited)
+	}
 	b.held, b.queue, b.spare, b.events = nil, nil, nil, nil
 	b.o.Free()
 	return b.in
@@ -334,17 +348,17 @@ func (b *Observer) readHeld() (reason string) {
 	}
 	b.tally.stream = false
 	switch {
-	case b.whole && b.broken:
+	case b.json && !b.whole:
 		return ReasonNone // half of a JSON text says nothing
-	case b.whole && !readWhole(b.answer, &b.tally, body):
+	case b.json && !readWhole(b.answer, &b.tally, body):
 		return ReasonFormat
-	case b.whole:
+	case b.json:
 		return ReasonNone
 	}
 	b.tally.stream = true
 	reason, _ = b.read(body, []piece{{size: len(body)}})
 	b.tally.stream = false
-	b.in.First, b.in.Deltas, b.in.DeltaCount = Moment{}, nil, Count{}
+	b.in.First, b.in.Ready, b.in.DeltaCount = Moment{}, time.Time{}, Count{}
 	return reason
 }
 

@@ -40,7 +40,7 @@ func TestTimes(t *testing.T) {
 			t.Errorf("%s: %d ms %s, want %d ms", tt.name, got, tt.got.State, tt.want)
 		}
 	}
-	if got := fmt.Sprintf("%v %s %t", in.Deltas, count(in.DeltaCount), in.Streamed); got != "[{5000 3} {6000 2} {6000 6}] 3 observed true" {
+	if got := fmt.Sprintf("%s %t", count(in.DeltaCount), in.Streamed); got != "3 observed true" {
 		t.Errorf("deltas: %s", got)
 	}
 }
@@ -48,8 +48,8 @@ func TestTimes(t *testing.T) {
 // TestSeries: of many deltas the first are kept, and all are counted.
 func TestSeries(t *testing.T) {
 	in := observe(t, inference.OpenAIChat, eventStream, strings.Repeat(stream(`{"choices":[{"delta":{"content":"x"}}]}`), 3000), 100, options())
-	if len(in.Deltas) != 1024 || count(in.DeltaCount) != "3000 observed" || in.Said[0].Size != 3000 {
-		t.Errorf("%d deltas, %s, %v", len(in.Deltas), count(in.DeltaCount), in.Said)
+	if count(in.DeltaCount) != "3000 observed" || in.Said[0].Size != 3000 {
+		t.Errorf("%s, %v", count(in.DeltaCount), in.Said)
 	}
 }
 
@@ -159,7 +159,7 @@ func TestGzip(t *testing.T) {
 		write(t, b, compress(t, tt.body), 10)
 		b.End(io.EOF)
 		in := b.Interaction()
-		if got := figures(in); got != tt.want || in.First.State != inference.NotMeasured || in.DeltaCount.State != inference.NotMeasured || in.Deltas != nil {
+		if got := figures(in); got != tt.want || in.First.State != inference.NotMeasured || in.DeltaCount.State != inference.NotMeasured {
 			t.Errorf("%s: got\n%s, want\n%s; first %v, deltas %v", tt.name, got, tt.want, in.First, in.DeltaCount)
 		}
 	}
@@ -167,6 +167,9 @@ func TestGzip(t *testing.T) {
 
 // TestEnds: how a call ends that gets no answer, an answer that breaks off, and one that says that it failed.
 func TestEnds(t *testing.T) {
+	const four = `{"choices":[{"delta":{"content":"four"}}]}`
+	const finished = `{"choices":[{"delta":{"content":"four"},"finish_reason":"stop"}]}`
+	const usage = `{"choices":[],"usage":{"completion_tokens":9}}`
 	for _, tt := range []struct {
 		name    string
 		status  int // 0 for no answer
@@ -176,10 +179,18 @@ func TestEnds(t *testing.T) {
 		outcome inference.Outcome
 		output  string
 	}{
-		{"no answer", 0, "", "", io.ErrUnexpectedEOF, inference.OutcomeCut, "0 estimated"},
-		{"JSON that broke off", 200, jsonType, `{"choices":[{"mess`, io.ErrUnexpectedEOF, inference.OutcomeCut, "0 estimated"},
-		{"stream that broke off", 200, eventStream, stream(`{"choices":[{"delta":{"content":"four"}}]}`), io.ErrUnexpectedEOF, inference.OutcomeCut, "1 estimated"},
-		{"client that leaves after the end", 200, eventStream, stream(`{"choices":[{"delta":{"content":"four"},"finish_reason":"stop"}]}`, "[DONE]"), context.Canceled, inference.OutcomeComplete, "1 estimated"},
+		{"no answer", 0, "", "", io.ErrUnexpectedEOF, inference.OutcomeCut, "0 not_measured"},
+		{"JSON that broke off", 200, jsonType, `{"choices":[{"mess`, io.ErrUnexpectedEOF, inference.OutcomeCut, "0 not_measured"},
+		{"whole JSON, and no end of the body", 200, jsonType, `{"choices":[]}`, io.ErrUnexpectedEOF, inference.OutcomeCut, "0 not_measured"},
+		{"stream that broke off", 200, eventStream, stream(four), io.ErrUnexpectedEOF, inference.OutcomeCut, "0 not_measured"},
+		{"body that ends before its stream", 200, eventStream, stream(four), io.EOF, inference.OutcomeCut, "0 not_measured"},
+		{"body that ends after the finish reason", 200, eventStream, stream(finished), io.EOF, inference.OutcomeCut, "0 not_measured"},
+		{"client that leaves after the finish reason", 200, eventStream, stream(finished), context.Canceled, inference.OutcomeCut, "0 not_measured"},
+		{"client that leaves after the usage", 200, eventStream, stream(finished, usage), context.Canceled, inference.OutcomeCut, "0 not_measured"},
+		{"end of the stream, and no end of the body", 200, eventStream, stream(finished, usage, "[DONE]"), io.ErrUnexpectedEOF, inference.OutcomeCut, "0 not_measured"},
+		{"client that leaves after the end", 200, eventStream, stream(finished, "[DONE]"), context.Canceled, inference.OutcomeComplete, "1 estimated"},
+		{"client that leaves after usage and end", 200, eventStream, stream(finished, usage, "[DONE]"), context.Canceled, inference.OutcomeComplete, "9 declared"},
+		{"usage twice, of which the last counts", 200, eventStream, stream(finished, `{"choices":[],"usage":{"completion_tokens":1}}`, usage, "[DONE]"), io.EOF, inference.OutcomeComplete, "9 declared"},
 		{"429", 429, jsonType, `{"error":{"code":"rate_limit_exceeded","message":"x"}}`, io.EOF, inference.OutcomeFailed, "0 not_measured"},
 		{"502 of a gateway", 502, "text/html", `<html>`, io.EOF, inference.OutcomeFailed, "0 not_measured"},
 		{"500 with a stream", 500, eventStream, stream(`{"choices":[]}`), io.EOF, inference.OutcomeFailed, "0 not_measured"},
@@ -210,12 +221,13 @@ func TestSeveralChoices(t *testing.T) {
 		outcome       inference.Outcome
 		sample        string
 	}{
-		{"one of one", `null`, stream(event(0, "one", `"stop"`)), inference.OutcomeComplete, "one"},
+		{"one of one", `null`, stream(event(0, "one", `"stop"`), "[DONE]"), inference.OutcomeComplete, "one"},
 		{"one of two", `2`, stream(event(0, "one", `null`), event(1, "two", `null`), event(0, " more", `"stop"`)), inference.OutcomeCut, "one more"},
 		{"the first of two in turn", `2`, stream(event(0, "one", `"stop"`)), inference.OutcomeCut, "one"},
 		{"one twice", `2`, stream(event(1, "two", `"stop"`), event(1, "", `"stop"`)), inference.OutcomeCut, ""},
-		{"two of two", `2`, stream(event(0, "o", `null`), event(1, "tw", `null`), event(0, "ne", `"stop"`), event(1, "o", `"stop"`)), inference.OutcomeComplete, "one"},
+		{"two of two", `2`, stream(event(0, "o", `null`), event(1, "tw", `null`), event(0, "ne", `"stop"`), event(1, "o", `"stop"`), "[DONE]"), inference.OutcomeComplete, "one"},
 		{"all, as its last event says", `3`, stream(event(0, "one", `"stop"`), "[DONE]"), inference.OutcomeComplete, "one"},
+		{"all, without the end", `2`, stream(event(0, "one", `"stop"`), event(1, "two", `"stop"`)), inference.OutcomeCut, "one"},
 		{"a number that is not read", `1.5`, stream(event(0, "one", `"stop"`)), inference.OutcomeCut, "one"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -43,7 +43,7 @@ func decodeObject[T any](raw jsontext.Value, v *T, what string) (others jsonread
 	}
 	known := membersOf[T]()
 	if has, meant, found := all.OtherCase(known...); found {
-		return nil, refusal.New("model_request_ambiguous", "%s in the request to the model has the member %.60q, which some parsers take for %s", what, has, meant)
+		return nil, refusal.New("message_ambiguous", "%s in the request to the model has the member %.60q, which some parsers take for %s", what, has, meant)
 	}
 	return slices.DeleteFunc(all, func(m jsonread.Member) bool { return slices.Contains(known, m.Name) }), nil
 }

@@ -29,9 +29,8 @@ const (
 // Request is what a call asks of a model.
 type Request struct {
 	Dialect Dialect
-	Model   string   // empty if the request names none
+	Model   string   // as the body says, or in its place the path: see [ModelInPath]. Empty if none names one
 	Stream  bool     // whether the answer is asked for as a stream
-	Choices int      // how many choices the answer is to have; more than there can be where the request says it in a way that is not read
 	Tools   []string // names of the tools that the agent runs, at most 256
 	Hosted  []string // what the provider may do by itself, as the rule lists it: what it does then is not seen
 	// Asked are the blocks of content, in their order: the last 1,024 of AskedCount.
@@ -42,7 +41,7 @@ type Request struct {
 }
 
 // Read judges the request of a call, before it is sent. It refuses what two parsers could read differently
-// (model_request_ambiguous, model_request_malformed), and what would make the provider do by itself what rule does not list
+// (message_ambiguous, message_malformed), and what would make the provider do by itself what rule does not list
 // (model_hosted_tool). key is that of the HMACs, of at least [MinKey] bytes.
 func Read(rule Rule, body, key []byte) (*Request, error) { return ReadMeasured(rule, body, key, nil) }
 
@@ -54,7 +53,7 @@ func ReadMeasured(rule Rule, body, key []byte, m *Measure) (*Request, error) {
 	top, err := jsonread.Strict(body, 1)
 	switch {
 	case errors.Is(err, jsonread.ErrAmbiguous):
-		return nil, refusal.New("model_request_ambiguous", "two parsers could read the request to the model differently: a member stands in it twice, or in two cases")
+		return nil, refusal.New("message_ambiguous", "two parsers could read the request to the model differently: a member stands in it twice, or in two cases")
 	case err != nil:
 		return nil, malformed("it is not one JSON object in UTF-8, of at most %d levels and %d names and values", jsonread.MaxDepth, jsonread.MaxItems)
 	}
@@ -67,7 +66,7 @@ func ReadMeasured(rule Rule, body, key []byte, m *Measure) (*Request, error) {
 
 // malformed says what is wrong with a request. It repeats nothing of it.
 func malformed(format string, args ...any) error {
-	return refusal.New("model_request_malformed", "the request to the model: "+format, args...)
+	return refusal.New("message_malformed", "the request to the model: "+format, args...)
 }
 
 // reading is a request that is read.
@@ -110,7 +109,6 @@ func (r *reading) members(top jsonread.Object) error {
 			return err
 		}
 	}
-	r.Choices = r.choices(top)
 	if err := r.tools(top.Get("tools").Value, ""); err != nil {
 		return err
 	}
@@ -122,15 +120,6 @@ func (r *reading) members(top jsonread.Object) error {
 	}
 	r.Asked = slices.Clone(r.Asked[max(0, len(r.Asked)-maxBlocks):])
 	return nil
-}
-
-// choices returns how many choices a request asks for.
-func (r *reading) choices(top jsonread.Object) int {
-	n, raw := 1, top.Get("n").Value
-	if r.Dialect == OpenAIChat && raw != nil && json2.Unmarshal(raw, &n) != nil {
-		return maxStops + 1
-	}
-	return max(n, 1)
 }
 
 // isUnset reports whether a value is one by which nothing is asked for.

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	ambiguous = "model_request_ambiguous"
-	malformed = "model_request_malformed"
+	ambiguous = "message_ambiguous"
+	malformed = "message_malformed"
 	hosted    = "model_hosted_tool"
 )
 

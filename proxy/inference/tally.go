@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"hash"
 	"net/http"
-	"slices"
-	"time"
 
 	json2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -16,7 +14,6 @@ import (
 // Bounds on what is kept of an answer.
 const (
 	maxSaid      = 256      // blocks
-	maxDeltas    = 1024     // of the series
 	maxStops     = 128      // choices
 	maxArguments = 64 << 10 // bytes of the arguments of a call, which are hashed when it is whole
 )
@@ -62,7 +59,7 @@ type said struct {
 type tally struct {
 	in  *Interaction
 	key []byte
-	at  time.Time // when the piece came that is read
+	now piece // that is read
 
 	blocks []*said
 	full   bool // there are blocks that are not kept
@@ -70,9 +67,8 @@ type tally struct {
 	bytes  int  // of all text
 	event  int  // of the event that is read
 	hosted int
-	done   []int // the choices that have said why they ended
-	ended  bool  // the answer has said that this was its end
-	closed bool  // and clients read nothing after it
+	ended  bool // the answer has said that this was its end
+	closed bool // and clients read nothing after it
 	stream bool
 	said   func(k Kind, text string) // gets the text of the first choice, if set
 
@@ -174,13 +170,10 @@ func (t *tally) endEvent() {
 	t.bytes += t.event
 	if t.stream {
 		if t.in.DeltaCount.N == 0 {
-			t.in.First = Moment{t.at, Observed}
+			t.in.First = Moment{t.now.at, Observed}
 		}
+		t.in.Ready = t.now.at.Add(-t.now.waited)
 		t.in.DeltaCount.N++
-		if len(t.in.Deltas) < maxDeltas {
-			micros := max(0, t.at.Sub(t.in.Received.At).Microseconds())
-			t.in.Deltas = append(t.in.Deltas, Delta{uint32(min(micros, 1<<32-1)), uint32(min(t.event, 1<<32-1))})
-		}
 	}
 	t.event = 0
 }
@@ -189,15 +182,6 @@ func (t *tally) stop(choice int, reason string) {
 	if reason = nameOf(reason); reason != "" && len(t.in.Stops) < maxStops {
 		t.in.Stops = append(t.in.Stops, Stop{choice, reason})
 	}
-}
-
-// finish notes that a choice has ended, and the answer once all have that were asked for.
-func (t *tally) finish(choice int, reason string) {
-	t.stop(choice, reason)
-	if len(t.done) < maxStops && !slices.Contains(t.done, choice) {
-		t.done = append(t.done, choice)
-	}
-	t.ended = t.ended || len(t.done) >= t.in.Request.Choices
 }
 
 // named notes the names of the answer.
@@ -277,7 +261,10 @@ func (t *tally) conclude(lost string) {
 		in.Outcome = OutcomeFailed
 		return
 	}
-	if in.Outcome == OutcomeUnfinished {
+	if in.Outcome == OutcomeCut { // what was declared by then is not of the whole answer
+		in.Output, in.Reasoning = Count{}, Count{}
+	}
+	if in.Outcome != OutcomeComplete {
 		return
 	}
 	if in.Input.State == NotMeasured {
@@ -294,6 +281,6 @@ func (in *Interaction) unread() {
 	if in.Status >= http.StatusBadRequest {
 		in.Outcome = OutcomeFailed
 	}
-	in.Said, in.Deltas, in.Stops, in.Error, in.Sample = nil, nil, nil, "", nil
+	in.Said, in.Stops, in.Error, in.Sample = nil, nil, "", nil
 	in.DeltaCount, in.Input, in.Output, in.Cached, in.Reasoning = Count{}, Count{}, Count{}, Count{}, Count{}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	xhttp2 "golang.org/x/net/http2"
@@ -21,7 +22,7 @@ import (
 // What a client can do over time: hold on to what it does not use, or make the proxy work for nothing. Each test ends by a limit of
 // the proxy, made small, and not by one of its own.
 
-// brief is the limit that a test waits for: short, but longer than a busy machine takes to open a tunnel.
+// brief is the limit that a test waits for, by the clock of its bubble.
 const brief = time.Second
 
 // wantCut demands that the proxy ends a connection on which it is not owed anything.
@@ -41,8 +42,10 @@ func untouched(t *testing.T) func(*intercept.Options) {
 }
 
 // Clients that open what they can and send nothing more.
-func TestHalfOpen(t *testing.T) {
-	r := newRig(t, untouched(t))
+func TestHalfOpen(t *testing.T) { synctest.Test(t, halfOpen) }
+
+func halfOpen(t *testing.T) {
+	r := newBubbleRig(t, untouched(t))
 	opened := make(map[string]net.Conn)
 	for name, open := range map[string]func() net.Conn{
 		"connection": r.Dial,
@@ -59,13 +62,16 @@ func TestHalfOpen(t *testing.T) {
 		opened[name] = open()
 	}
 	for name, c := range opened {
-		t.Run(name, func(t *testing.T) { wantCut(t, c) })
+		t.Log(name)
+		wantCut(t, c)
 	}
 }
 
 // Slowloris: heads that never end.
-func TestSlowHead(t *testing.T) {
-	r := newRig(t, untouched(t))
+func TestSlowHead(t *testing.T) { synctest.Test(t, slowHead) }
+
+func slowHead(t *testing.T) {
+	r := newBubbleRig(t, untouched(t))
 	var opened []net.Conn
 	for _, part := range []string{"G", "GET / HTTP/1.1", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: a.example\r\nX: ", "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example\r\n"} {
 		for _, c := range []net.Conn{r.Dial(), r.MustTunnel("a.example:443")} {
@@ -79,8 +85,10 @@ func TestSlowHead(t *testing.T) {
 }
 
 // The head of a second request has until the connection counts as idle.
-func TestSlowSecondHead(t *testing.T) {
-	r := newRig(t, func(o *intercept.Options) {
+func TestSlowSecondHead(t *testing.T) { synctest.Test(t, slowSecondHead) }
+
+func slowSecondHead(t *testing.T) {
+	r := newBubbleRig(t, func(o *intercept.Options) {
 		o.Limits.IdleTimeout = brief
 		o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	})
@@ -91,8 +99,10 @@ func TestSlowSecondHead(t *testing.T) {
 }
 
 // The body of a call that is refused is not waited for without end.
-func TestSlowBodyOfARefusedCall(t *testing.T) {
-	r := newRig(t, func(o *intercept.Options) {
+func TestSlowBodyOfARefusedCall(t *testing.T) { synctest.Test(t, slowBodyOfARefusedCall) }
+
+func slowBodyOfARefusedCall(t *testing.T) {
+	r := newBubbleRig(t, func(o *intercept.Options) {
 		o.Limits.HeaderTimeout = brief
 		o.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { testRefuse(w, r, errors.New("refused")) })
 	})
@@ -137,8 +147,10 @@ func TestCutAnswerWithUnreadBody(t *testing.T) {
 
 // The body of a call that has its whole answer is not waited for without end, also where a transport still reads it. What
 // comes of it later is no request: it would have passed the reader of HTTP/1 as a body.
-func TestSlowBodyOfAnAnsweredCall(t *testing.T) {
-	r := newRig(t, func(o *intercept.Options) {
+func TestSlowBodyOfAnAnsweredCall(t *testing.T) { synctest.Test(t, slowBodyOfAnAnsweredCall) }
+
+func slowBodyOfAnAnsweredCall(t *testing.T) {
+	r := newBubbleRig(t, func(o *intercept.Options) {
 		o.Limits.HeaderTimeout = brief
 		o.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Half") == "" {
@@ -195,9 +207,11 @@ type zeros struct{}
 func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
 // A client that never reads its answer loses it.
-func TestNeverReading(t *testing.T) {
+func TestNeverReading(t *testing.T) { synctest.Test(t, neverReading) }
+
+func neverReading(t *testing.T) {
 	ended := make(chan error, 1)
-	r := newRig(t, func(o *intercept.Options) {
+	r := newBubbleRig(t, func(o *intercept.Options) {
 		o.Limits.WriteTimeout = brief
 		o.Handler = endless(ended)
 	})
@@ -212,18 +226,16 @@ func TestNeverReading(t *testing.T) {
 		"HTTP/2":   func() net.Conn { return askHTTP2(t, r, 1<<31-1) },
 		"window 0": func() net.Conn { return askHTTP2(t, r, 0) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			c := ask()
-			select {
-			case err := <-ended:
-				if err == nil {
-					t.Error("the answer has an end")
-				}
-			case <-time.After(20 * time.Second):
-				t.Error("the answer is still being written")
+		c := ask()
+		select {
+		case err := <-ended:
+			if err == nil {
+				t.Errorf("%s: the answer has an end", name)
 			}
-			_ = c.Close()
-		})
+		case <-time.After(20 * time.Second):
+			t.Errorf("%s: the answer is still being written", name)
+		}
+		_ = c.Close()
 	}
 }
 
@@ -241,8 +253,10 @@ func askHTTP2(t *testing.T, r *rig, window uint32) net.Conn {
 }
 
 // A short answer is written after its handler has returned; a window of nothing does not hold its stream for ever.
-func TestWindowZeroOfAShortAnswer(t *testing.T) {
-	r := newRig(t, func(o *intercept.Options) {
+func TestWindowZeroOfAShortAnswer(t *testing.T) { synctest.Test(t, windowZeroOfAShortAnswer) }
+
+func windowZeroOfAShortAnswer(t *testing.T) {
+	r := newBubbleRig(t, func(o *intercept.Options) {
 		o.Limits.WriteTimeout = brief
 		o.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "short") })
 	})
@@ -342,8 +356,10 @@ func bytesOf(t *testing.T, write func(*xhttp2.Framer) error) []byte {
 }
 
 // A client that has the proxy answer its pings and reads none of the answers: they must not pile up.
-func TestPingFlood(t *testing.T) {
-	r := newRig(t, func(o *intercept.Options) { o.Limits.WriteTimeout = brief })
+func TestPingFlood(t *testing.T) { synctest.Test(t, pingFlood) }
+
+func pingFlood(t *testing.T) {
+	r := newBubbleRig(t, func(o *intercept.Options) { o.Limits.WriteTimeout = brief })
 	c, err := r.Tunnel("a.example:443", "a.example", http2)
 	must(t, err)
 	newFrames(t, c)
@@ -367,8 +383,10 @@ func TestSettingsFlood(t *testing.T) {
 }
 
 // CONTINUATION flood (CVE-2023-45288): a header block that never ends.
-func TestContinuationFlood(t *testing.T) {
-	r := newRig(t, untouched(t))
+func TestContinuationFlood(t *testing.T) { synctest.Test(t, continuationFlood) }
+
+func continuationFlood(t *testing.T) {
+	r := newBubbleRig(t, untouched(t))
 	c, err := r.Tunnel("a.example:443", "a.example", http2)
 	must(t, err)
 	f := newFrames(t, c)

@@ -25,9 +25,12 @@ type conn struct {
 	socket   *socket
 	http1    http1Reader               // judges HTTP/1 before net/http reads it
 	bodyOf   int32                     // the last request whose body did not come with its head, as in http1.unfinished
-	ended    atomic.Bool               // nothing that comes is read any more, see idle
+	ended    atomic.Bool               // nothing that comes is read any more, see changed
+	ahead    atomic.Bool               // the request that is handled began to come before the answer to the one before it ended
 	session  string                    // of the listener; empty if sessions share it
 	bodyBy   atomic.Pointer[time.Time] // until when a body has to come once its request has been handled; a transport may still read that body
+	waiting  *waiting                  // of the listener; nil for that of one session
+	place    place                     // in waiting
 
 	// All below are of a tunnel, and zero before there is one.
 	route    Route
@@ -37,7 +40,8 @@ type conn struct {
 	timer    *time.Timer        // ends the TLS handshake
 	refused  error              // why the name in the TLS handshake was refused
 	served   bool               // handed over to net/http, which closes it from then on
-	counted  bool               // in p.count, and guarded by p.mu
+	party    string             // for whom the tunnel counts
+	counted  bool               // as a tunnel of party; guarded by p.mu
 }
 
 // socket is the agent's own connection, below TLS.
@@ -56,7 +60,7 @@ type socket struct {
 func newConn(p *Proxy, accepted net.Conn, release func()) *conn {
 	s := &socket{Conn: accepted, release: release}
 	s.conn = &conn{Conn: s, p: p, socket: s}
-	s.conn.http1 = http1Reader{from: s, limit: p.o.Limits.HeaderBytes}
+	s.conn.http1 = newHTTP1Reader(s, p.o.Limits.HeaderBytes, false)
 	return s.conn
 }
 
@@ -67,6 +71,12 @@ func (c *conn) Read(b []byte) (int, error) {
 		return 0, cmp.Or(err, io.EOF)
 	}
 	return c.http1.Read(b)
+}
+
+// Write counts the writes, so that a request that comes before the end of an answer is noticed.
+func (c *conn) Write(b []byte) (int, error) {
+	c.http1.writes.Add(1)
+	return c.Conn.Write(b)
 }
 
 // SetReadDeadline sets the deadline that net/http wants. net/http clears deadlines also where it goes on to read the rest
@@ -81,12 +91,31 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 // lingering is how long a client has to read its answer where the connection is closed and not all was read from it.
 const lingering = 500 * time.Millisecond
 
-// idle is called by net/http when a connection changes its state. A connection that becomes idle ends here where its
+// changed is called by net/http when a connection changes its state. A connection that becomes idle ends here where its
 // last request's body has not come as a whole: net/http would read the rest as a request, and http1Reader would not
 // judge it.
-func idle(served net.Conn, to http.ConnState) {
+func changed(served net.Conn, to http.ConnState) {
+	if to != http.StateHijacked && to != http.StateClosed {
+		connUnder(served).waits(to != http.StateActive)
+	}
 	c, ok := served.(*conn)
-	if !ok || to != http.StateIdle || c.bodyBy.Swap(nil) == nil {
+	if !ok { // HTTP/2
+		return
+	}
+	switch to {
+	case http.StateActive: // a request
+		select {
+		case began := <-c.http1.came:
+			c.ahead.Store(began < c.http1.answered)
+		default: // HTTP/2 has no order of requests
+		}
+		return
+	case http.StateIdle:
+		c.http1.answered = c.http1.writes.Load()
+	default:
+		return
+	}
+	if c.bodyBy.Swap(nil) == nil {
 		return
 	}
 	if c.bodyOf != 0 && c.http1.unfinished.Load() == c.bodyOf {
@@ -107,6 +136,13 @@ func connOf(ctx context.Context) *conn {
 	return c
 }
 
+// CameAhead reports whether a request began to come before the answer to the one before it on its connection ended
+// (HTTP/1.1 pipelining): it was read later than it was sent.
+func CameAhead(ctx context.Context) bool {
+	c := connOf(ctx)
+	return c != nil && c.ahead.Load()
+}
+
 // SessionOf returns the session of the listener that a request came to, also before the request has a [Route]; empty for a listener that
 // sessions share.
 func SessionOf(ctx context.Context) string {
@@ -116,13 +152,18 @@ func SessionOf(ctx context.Context) string {
 	return ""
 }
 
+// connUnder returns the conn of a connection that net/http serves.
+func connUnder(served net.Conn) *conn {
+	if over, ok := served.(*tls.Conn); ok { // HTTP/2
+		return over.NetConn().(*socket).conn
+	}
+	return served.(*conn)
+}
+
 // context gives every request the connection that it came over. A request in a tunnel has the tunnel's context and
 // route as well.
 func (p *Proxy) context(ctx context.Context, served net.Conn) context.Context {
-	if over, ok := served.(*tls.Conn); ok { // HTTP/2
-		served = over.NetConn().(*socket).conn
-	}
-	c := served.(*conn)
+	c := connUnder(served)
 	if c.requests != nil {
 		ctx = WithRoute(context.WithValue(c.requests, http.ServerContextKey, ctx.Value(http.ServerContextKey)), c.route)
 	}
@@ -141,15 +182,15 @@ func (c *conn) hijacked(read *bufio.Reader) {
 // net/http cancels the context of a CONNECT once its connection has been taken over.
 func (c *conn) enter(ctx context.Context, route Route) error {
 	p := c.p
+	c.party = p.o.Party(route)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return refusal.New("shutting_down", "the mediator is shutting down")
 	}
-	if p.count >= p.o.Limits.Tunnels {
-		return refusal.New("too_many_tunnels", "%d tunnels are open already", p.count)
+	if !p.open.Take(c.party, 1, int64(p.o.Limits.Tunnels)) {
+		return refusal.New("overloaded", "the session has its part of the %d open tunnels already", p.o.Limits.Tunnels)
 	}
-	p.count++
 	p.lastTunnel++
 	p.starting.Add(1)
 	c.counted = true
@@ -164,7 +205,7 @@ func (c *conn) leave() {
 	c.p.mu.Lock()
 	counted := c.counted
 	if c.counted = false; counted {
-		c.p.count--
+		c.p.open.Give(c.party, 1)
 	}
 	c.p.mu.Unlock()
 	if counted {

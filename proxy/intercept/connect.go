@@ -53,10 +53,10 @@ func (p *Proxy) serveConnect(w http.ResponseWriter, r *http.Request) {
 // enterConnect makes the connection a tunnel to where a CONNECT leads.
 func (c *conn) enterConnect(r *http.Request) error {
 	if r.ProtoMajor != 1 {
-		return refusal.New("connect_malformed", "CONNECT is taken over HTTP/1.1 only")
+		return refusal.New("request_malformed", "CONNECT is taken over HTTP/1.1 only")
 	}
 	if r.ContentLength != 0 {
-		return refusal.New("connect_malformed", "the CONNECT has a body")
+		return refusal.New("request_malformed", "the CONNECT has a body")
 	}
 	target, err := upstream.ParseConnect(r.RequestURI)
 	if err != nil {
@@ -137,6 +137,7 @@ func (l goproxyLog) Printf(format string, args ...any) { l.log.Debugf(format, ar
 // tunnel brings a tunnel to where it can carry requests, and gives it to the server. Otherwise it closes the
 // connection.
 func (c *conn) tunnel() {
+	c.waits(true)
 	stop := context.AfterFunc(c.p.stopping, func() { _ = c.socket.Close() })
 	defer func() {
 		if !c.served {
@@ -184,7 +185,7 @@ func (c *conn) begin() error {
 		c.requests = c.life // decided request by request, see redirectedRequest
 	}
 	c.route.Target.Scheme = "http"
-	c.http1 = http1Reader{from: c.socket, limit: o.Limits.HeaderBytes, mayBeHTTP2: true}
+	c.http1 = newHTTP1Reader(c.socket, o.Limits.HeaderBytes, true)
 	return nil
 }
 
@@ -202,7 +203,7 @@ func (c *conn) handshake() error {
 	}
 	c.route.Intercepted = true
 	c.Conn = over
-	c.http1 = http1Reader{from: over, limit: c.p.o.Limits.HeaderBytes}
+	c.http1 = newHTTP1Reader(over, c.p.o.Limits.HeaderBytes, false)
 	return nil
 }
 

@@ -16,5 +16,5 @@ func (p *Proxy) SetDispatch(h http.Handler) { p.dispatch = h }
 func (p *Proxy) OpenTunnels() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.count
+	return int(p.open.Taken())
 }

@@ -23,6 +23,7 @@ var (
 	wantBody     = proxytest.WantBody
 	get          = proxytest.Get
 	newRig       = proxytest.New
+	newBubbleRig = proxytest.NewInBubble
 )
 
 type (

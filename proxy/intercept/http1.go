@@ -44,6 +44,19 @@ type http1Reader struct {
 	// unfinished is the number of the last head until its body has been passed on as a whole, and 0 after that. It is for
 	// other goroutines.
 	unfinished atomic.Int32
+
+	// Which requests a client sends before it has the answer to the one before (HTTP/1.1 pipelining): writes counts the
+	// writes to the client, and came has, for each head in turn, how many there had been when its first byte was read.
+	writes   atomic.Int64
+	answered int64 // writes at the end of the last answer; only for net/http's goroutine that serves the connection
+	came     chan int64
+	filled   int64 // the number of writes when buf was filled last
+	begun    int64 // the same when the head under judgment began to come
+}
+
+// newHTTP1Reader returns a reader of a client's requests. limit bounds a head, in bytes.
+func newHTTP1Reader(from io.Reader, limit int, mayBeHTTP2 bool) http1Reader {
+	return http1Reader{from: from, limit: limit, mayBeHTTP2: mayBeHTTP2, came: make(chan int64, 4)}
 }
 
 // preface begins every connection over HTTP/2 (RFC 9113 section 3.4). What only begins like it net/http reads as
@@ -119,6 +132,9 @@ func (r *http1Reader) fill() error {
 	}
 	n, err := r.from.Read(r.buf[len(r.buf):cap(r.buf)])
 	r.buf = r.buf[:len(r.buf)+n]
+	if r.filled = r.writes.Load(); r.part == partRequest && len(r.buf) == n {
+		r.begun = r.filled
+	}
 	if n > 0 {
 		return nil // an error comes again
 	}
@@ -199,7 +215,7 @@ func (r *http1Reader) line(line string) (follows int64, whole bool, err error) {
 		return size + 2, true, err // with the CRLF after it, which net/http demands
 	default:
 		if line == "" {
-			r.part = partRequest
+			r.part, r.begun = partRequest, r.filled
 			return 0, true, nil
 		}
 		_, _, err := field(line)
@@ -213,9 +229,9 @@ func (r *http1Reader) malformed(why string) error {
 	case partRequest:
 		return refusal.New("request_malformed", "the request line is not that of HTTP/1.1: %s", why)
 	case partChunk:
-		return refusal.New("chunk_malformed", "a chunk of the body is not in order: %s", why)
+		return refusal.New("request_malformed", "a chunk of the body is not in order: %s", why)
 	}
-	return refusal.New("header_malformed", "the header is not in order: %s", why)
+	return refusal.New("request_malformed", "the header is not in order: %s", why)
 }
 
 // header judges a line of a head.
@@ -229,7 +245,7 @@ func (r *http1Reader) header(line string) error {
 	case "Host":
 		h.hosts++
 		if !httpguts.ValidHostHeader(value) {
-			return refusal.New("host_ambiguous", "the Host %.100q is no host", value)
+			return refusal.New("request_malformed", "the Host %.100q is no host", value)
 		}
 	case "Content-Length":
 		h.lengths++
@@ -238,19 +254,19 @@ func (r *http1Reader) header(line string) error {
 	case "Transfer-Encoding":
 		h.codings++
 		if h.chunked = isChunked(value); !h.chunked || h.http10 {
-			return refusal.New("framing_ambiguous",
+			return refusal.New("request_malformed",
 				"the body's transfer coding is %.40q; only chunked is taken, and only in HTTP/1.1", value)
 		}
 	case "Trailer":
 		for key := range strings.SplitSeq(value, ",") {
 			switch http.CanonicalHeaderKey(strings.Trim(key, " \t")) {
 			case "Transfer-Encoding", "Trailer", "Content-Length":
-				return refusal.New("header_refused", "the request announces the trailer %.40q, which says where its body ends", key)
+				return refusal.New("override_refused", "the request announces the trailer %.40q, which says where its body ends", key)
 			}
 		}
 	case "Expect":
 		if !strings.EqualFold(value, "100-continue") {
-			return refusal.New("expectation_refused", "the request expects %.40q; only 100-continue can be met", value)
+			return refusal.New("request_malformed", "the request expects %.40q; only 100-continue can be met", value)
 		}
 	}
 	return nil
@@ -266,13 +282,18 @@ func (r *http1Reader) endHead() (follows int64, whole bool, err error) {
 	h := r.head
 	switch {
 	case h.hosts > 1 || h.hosts == 0 && !h.http10:
-		return 0, false, refusal.New("host_ambiguous", "the request has %d Host headers instead of one", h.hosts)
+		return 0, false, refusal.New("request_malformed", "the request has %d Host headers instead of one", h.hosts)
 	case h.lengths+h.codings > 1:
-		return 0, false, refusal.New("framing_ambiguous",
+		return 0, false, refusal.New("request_malformed",
 			"the request gives its body's length %d times, by Content-Length and Transfer-Encoding; once is enough", h.lengths+h.codings)
 	}
 	r.heads++
 	r.unfinished.Store(r.heads)
+	select {
+	case r.came <- r.begun:
+	default: // more heads than net/http reads ahead
+	}
+	r.begun = r.filled
 	switch {
 	case h.connect:
 		return math.MaxInt64, true, nil // what follows is the tunnel's

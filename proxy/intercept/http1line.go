@@ -43,7 +43,7 @@ func validTarget(target string, connect bool) bool {
 func field(line string) (name, value string, err error) {
 	name, value, ok := strings.Cut(line, ":")
 	if !ok || !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
-		return "", "", refusal.New("header_malformed",
+		return "", "", refusal.New("request_malformed",
 			"the header is not in order: each line is a name, a colon and a value without control bytes")
 	}
 	return http.CanonicalHeaderKey(name), strings.Trim(value, " \t"), nil
@@ -53,7 +53,7 @@ func field(line string) (name, value string, err error) {
 func decimal(s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || len(s) > 18 || signed(s) || s[0] == '0' && s != "0" {
-		return 0, refusal.New("framing_ambiguous", "the Content-Length %.40q is no number in its usual form", s)
+		return 0, refusal.New("request_malformed", "the Content-Length %.40q is no number in its usual form", s)
 	}
 	return n, nil
 }
@@ -63,7 +63,7 @@ func decimal(s string) (int64, error) {
 func chunkSize(line string) (int64, error) {
 	n, err := strconv.ParseInt(line, 16, 64)
 	if err != nil || len(line) > 15 || signed(line) {
-		return 0, refusal.New("chunk_malformed",
+		return 0, refusal.New("request_malformed",
 			"the size of a chunk is not 1 to 15 hexadecimal digits alone; chunk extensions are not taken")
 	}
 	return n, nil

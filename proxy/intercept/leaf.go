@@ -12,6 +12,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/actionproof/mediator/internal/lru"
 )
 
 const (
@@ -26,7 +28,7 @@ type leaves struct {
 	now func() time.Time
 
 	mu     sync.Mutex // guards byHost, and is held while a certificate is minted
-	byHost map[string]*leaf
+	byHost *lru.Cache[string, *leaf]
 }
 
 type leaf struct {
@@ -35,24 +37,21 @@ type leaf struct {
 }
 
 func newLeaves(ca *CA, now func() time.Time) *leaves {
-	return &leaves{ca: ca, now: now, byHost: make(map[string]*leaf)}
+	return &leaves{ca: ca, now: now, byHost: lru.New[string, *leaf](leafCapacity)}
 }
 
 // certificate returns a certificate for host, a normalised name or IP address, that is valid for a while yet.
 func (l *leaves) certificate(host string) (*tls.Certificate, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if kept, ok := l.byHost[host]; ok && l.now().Before(kept.renewAt) {
+	if kept, ok := l.byHost.Get(host); ok && l.now().Before(kept.renewAt) {
 		return kept.cert, nil
 	}
 	minted, err := l.mint(host)
 	if err != nil {
 		return nil, err
 	}
-	if len(l.byHost) >= leafCapacity {
-		clear(l.byHost) // those in use are minted again
-	}
-	l.byHost[host] = minted
+	l.byHost.Put(host, minted)
 	return minted.cert, nil
 }
 

@@ -70,14 +70,16 @@ func TestLeafCacheIsBounded(t *testing.T) {
 	check.Must(t, err)
 	l := newLeaves(ca, time.Now)
 	for i := range leafCapacity {
-		l.byHost[fmt.Sprintf("h%d.example", i)] = &leaf{cert: new(tls.Certificate), renewAt: time.Now().Add(time.Hour)} // without the price of a signature
+		l.byHost.Put(fmt.Sprintf("h%d.example", i), &leaf{cert: new(tls.Certificate), renewAt: time.Now().Add(time.Hour)}) // without the price of a signature
 	}
 	for range 2 {
 		_, err := l.certificate("a.example")
 		check.Must(t, err)
 	}
-	if len(l.byHost) > leafCapacity || l.byHost["a.example"] == nil {
-		t.Errorf("%d hosts are kept", len(l.byHost))
+	_, used := l.byHost.Get("a.example")
+	_, recent := l.byHost.Get(fmt.Sprintf("h%d.example", leafCapacity-1))
+	if l.byHost.Len() > leafCapacity || !used || !recent {
+		t.Errorf("%d hosts are kept", l.byHost.Len())
 	}
 }
 

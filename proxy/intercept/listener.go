@@ -4,70 +4,97 @@ import (
 	"context"
 	"net"
 	"sync"
+
+	"github.com/actionproof/mediator/internal/share"
 )
 
-// limitListener accepts at most so many connections at once; further ones wait in the kernel's queue.
+// limitListener accepts at most so many connections at once. Where it is full and sessions share it, a new connection
+// takes the place of one that waits for its client. At the listener of one session further ones wait in the kernel's
+// queue, and one is closed if the session has its part of the connections of all sessions.
 type limitListener struct {
 	net.Listener
 	p       *Proxy
 	session string          // of all its connections; empty if sessions share the listener
 	life    context.Context //nolint:containedctx // of its connections; nil if they do not end with the listener
-	slots   []chan struct{} // a connection takes one of each
+	slots   chan struct{}   // a connection takes one
+	all     *share.Pool     // and of these, which sessions share; nil if they share the listener
+	waiting *waiting        // nil if all is not
 	closed  chan struct{}
 	once    sync.Once
 }
 
 func newLimitListener(l net.Listener, p *Proxy) *limitListener {
-	return &limitListener{Listener: l, p: p, slots: []chan struct{}{make(chan struct{}, p.o.Limits.Connections)}, closed: make(chan struct{})}
+	return &limitListener{
+		Listener: l, p: p, slots: make(chan struct{}, p.o.Limits.Connections), waiting: newWaiting(), closed: make(chan struct{}),
+	}
 }
 
 // shareOfSession is the part of Limits.Connections that the listener of one session can have.
 const shareOfSession = 16
 
-// newSessionListener makes a listener of one session. The listeners of all sessions have Limits.Connections together.
+// newSessionListener makes a listener of one session. The listeners of all sessions have Limits.Connections together,
+// of which no session has more than it leaves free.
 func newSessionListener(ctx context.Context, l net.Listener, p *Proxy, session string) *limitListener {
 	own := make(chan struct{}, max(1, p.o.Limits.Connections/shareOfSession))
-	return &limitListener{Listener: l, p: p, session: session, life: ctx, slots: []chan struct{}{own, p.ofSessions}, closed: make(chan struct{})}
+	return &limitListener{
+		Listener: l, p: p, session: session, life: ctx, slots: own, all: &p.ofSessions, closed: make(chan struct{}),
+	}
 }
 
 // Accept returns a *conn.
 func (l *limitListener) Accept() (net.Conn, error) {
-	if !l.take(l.slots[0]) {
+	if l.all == nil {
+		return l.acceptShared()
+	}
+	select {
+	case l.slots <- struct{}{}:
+	case <-l.closed:
 		return nil, net.ErrClosed
 	}
 	accepted, err := l.Listener.Accept()
+	for err == nil && !l.all.Take(l.session, 1, int64(l.p.o.Limits.Connections)) {
+		_ = accepted.Close()
+		accepted, err = l.Listener.Accept()
+	}
 	if err != nil {
-		free(l.slots[:1])
+		<-l.slots
 		return nil, err
 	}
-	for i, s := range l.slots[1:] { // which others share: a listener that waits for a connection must hold none
-		if !l.take(s) {
-			_ = accepted.Close()
-			free(l.slots[:i+1])
-			return nil, net.ErrClosed
-		}
-	}
-	c := newConn(l.p, accepted, func() { free(l.slots) })
-	if c.session = l.session; l.life != nil {
-		stop := context.AfterFunc(l.life, func() { _ = c.socket.Close() })
-		c.socket.release = func() { stop(); free(l.slots) }
-	}
+	free := func() { l.all.Give(l.session, 1); <-l.slots }
+	c := newConn(l.p, accepted, free)
+	c.session = l.session
+	stop := context.AfterFunc(l.life, func() { _ = c.socket.Close() })
+	c.socket.release = func() { stop(); free() }
 	return c, nil
 }
 
-// take waits for a slot. It reports false if the listener is closed first.
-func (l *limitListener) take(slot chan struct{}) bool {
-	select {
-	case slot <- struct{}{}:
-		return true
-	case <-l.closed:
-		return false
+// acceptShared makes room for a connection once there is one.
+func (l *limitListener) acceptShared() (net.Conn, error) {
+	accepted, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
 	}
-}
-
-func free(slots []chan struct{}) {
-	for _, s := range slots {
-		<-s
+	c := newConn(l.p, accepted, nil)
+	c.waiting = l.waiting
+	c.socket.release = func() { l.waiting.remove(c, true); <-l.slots }
+	for {
+		select {
+		case l.slots <- struct{}{}:
+			return c, nil
+		default:
+		}
+		if other := l.waiting.longest(); other != nil {
+			_ = other.socket.Close()
+			continue
+		}
+		select {
+		case l.slots <- struct{}{}:
+			return c, nil
+		case <-l.waiting.came:
+		case <-l.closed:
+			_ = accepted.Close()
+			return nil, net.ErrClosed
+		}
 	}
 }
 

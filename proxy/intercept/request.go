@@ -21,7 +21,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		p.serveConnect(w, r)
 	// "OPTIONS *", "GET mailto:a@b".
 	case r.ProtoMajor != 1 || r.URL.Host == "" && r.RequestURI != "" && r.RequestURI[0] != '/':
-		p.o.Refuse(w, r, refusal.New("target_invalid", "the request target is neither absolute nor a path"))
+		p.o.Refuse(w, r, refusal.New("request_malformed", "the request target is neither absolute nor a path"))
 	case r.URL.Host == "" && r.URL.Scheme == "":
 		p.o.Refuse(w, r, refusal.New("not_a_proxy_request",
 			"this port is a proxy; send it requests by way of HTTP_PROXY and HTTPS_PROXY"))
@@ -71,10 +71,10 @@ func stripProxyHeaders(h http.Header) {
 // parseRequest reads the absolute-form target of a request to a proxy (RFC 9112 section 3.2.2). https is taken as well
 // as http: some clients send it instead of a CONNECT, and it ends at the same handler. The Host header is not compared:
 // for this form the RFC has a proxy ignore it, and net/http has already replaced it by the target's. Every refusal is
-// target_invalid.
+// request_malformed.
 func parseRequest(r *http.Request) (upstream.Target, error) {
 	if r.URL == nil || r.URL.Opaque != "" || r.URL.User != nil || r.URL.Scheme != "http" && r.URL.Scheme != "https" {
-		return upstream.Target{}, refusal.New("target_invalid", "the request target is no plain http or https URL")
+		return upstream.Target{}, refusal.New("request_malformed", "the request target is no plain http or https URL")
 	}
 	return upstream.ParseOrigin(r.URL.Scheme, r.URL.Host)
 }
@@ -85,11 +85,11 @@ func checkTunnelled(r *http.Request, route Route) error {
 	case !wire.IsMethod(r.Method): // of HTTP/2, where it can be any text
 		return refusal.New("request_malformed", "the method is not in capitals")
 	case !route.Intercepted && route.Target.Port == 443:
-		return refusal.New("cleartext_refused", "the tunnel to %s carries HTTP without TLS", route.Target.Address())
+		return refusal.New("not_a_proxy_request", "the tunnel to %s carries HTTP without TLS", route.Target.Address())
 	case r.Method == http.MethodConnect:
-		return refusal.New("connect_malformed", "a CONNECT inside a tunnel is not taken")
+		return refusal.New("request_malformed", "a CONNECT inside a tunnel is not taken")
 	case r.RequestURI == "*" || r.URL == nil || r.URL.Host == "" && !strings.HasPrefix(r.URL.Path, "/"):
-		return refusal.New("target_invalid", "the request target is neither absolute nor a path")
+		return refusal.New("request_malformed", "the request target is neither absolute nor a path")
 	}
 	return agree(r, route.Target)
 }

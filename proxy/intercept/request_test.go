@@ -30,10 +30,10 @@ func TestParseRequestTarget(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = parseRequest(&http.Request{URL: u})
-		check.WantCode(t, err, "target_invalid")
+		check.WantCode(t, err, "request_malformed")
 	}
 	_, err := parseRequest(&http.Request{})
-	check.WantCode(t, err, "target_invalid")
+	check.WantCode(t, err, "request_malformed")
 }
 
 func TestAgree(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/internal/share"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -43,6 +44,9 @@ type Options struct {
 	Probe func(original netip.AddrPort, from net.Addr) bool
 	// Original returns where a redirected connection was made to; nil asks the kernel (SO_ORIGINAL_DST).
 	Original func(net.Conn) (netip.AddrPort, error)
+	// Party names for whom a tunnel counts: no party holds more tunnels than it leaves free ([share.Pool]). By default that is
+	// the session of the listener.
+	Party func(Route) string
 	// Log is optional.
 	Log *zap.Logger
 	// Limits may be left zero, field by field.
@@ -60,9 +64,11 @@ type Limits struct {
 	IdleTimeout      time.Duration // for a connection from one request to the next header; 5 min if 0
 	WriteTimeout     time.Duration // for a client that takes nothing of what is written to it; 5 min if 0
 	HeaderBytes      int           // of a request's header, with 32 more for each line; 64 KiB if 0
-	Connections      int           // open at once, at each listener and at those of all sessions together; further ones wait to be accepted; 4096 if 0
-	Tunnels          int           // open at once; further CONNECTs are refused (too_many_tunnels); 2048 if 0
-	Streams          int           // HTTP/2 streams of one tunnel at once; 250 if 0
+	// Connections are those open at once, at each listener and at those of all sessions together; 4096 if 0. At a full
+	// listener that sessions share, a new one takes the place of one that waits for its client; others wait.
+	Connections int
+	Tunnels     int // open at once; further CONNECTs are refused (overloaded); 2048 if 0
+	Streams     int // HTTP/2 streams of one tunnel at once; 250 if 0
 }
 
 // Check says what makes no sense.
@@ -99,7 +105,7 @@ type Proxy struct {
 	tls      *tls.Config // of all tunnels
 	begin    sync.Once   // serving tunnels
 	// ofSessions holds the connections to the listeners that sessions have of their own.
-	ofSessions chan struct{}
+	ofSessions share.Pool
 
 	// stopping is done once Shutdown has begun: tunnels that do not carry requests yet are cut, and other protocols.
 	stopping context.Context
@@ -109,7 +115,7 @@ type Proxy struct {
 	starting sync.WaitGroup // what net/http does not wait for: tunnels that carry no requests yet, and other protocols
 
 	mu         sync.Mutex // guards all below
-	count      int        // tunnels that are open
+	open       share.Pool // tunnels
 	lastTunnel TunnelID
 	closed     bool
 }
@@ -129,10 +135,13 @@ func New(o Options) (*Proxy, error) {
 	if o.Refused == nil {
 		o.Refused = func(context.Context, upstream.Target, error) {}
 	}
+	if o.Party == nil {
+		o.Party = func(r Route) string { return r.Session }
+	}
 	if o.Original == nil {
 		o.Original = originalDestination
 	}
-	p := &Proxy{o: o, tunnels: newTunnelListener(), ofSessions: make(chan struct{}, o.Limits.Connections)}
+	p := &Proxy{o: o, tunnels: newTunnelListener()}
 	p.stopping, p.stop = context.WithCancel(context.Background())
 	p.dispatch = p.newDispatch()
 	p.tls = p.newTLS()
@@ -148,7 +157,7 @@ func (p *Proxy) newServer() *http.Server {
 	s := &http.Server{
 		Handler:                      recovering(&p.o, p.serve),
 		ConnContext:                  p.context,
-		ConnState:                    idle,
+		ConnState:                    changed,
 		ReadHeaderTimeout:            p.o.Limits.HeaderTimeout,
 		IdleTimeout:                  p.o.Limits.IdleTimeout,
 		MaxHeaderBytes:               p.o.Limits.HeaderBytes,

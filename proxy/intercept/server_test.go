@@ -60,10 +60,10 @@ func TestPlainRequests(t *testing.T) {
 		{"GET http://a.example:80 HTTP/1.1\r\nHost: ignored", "", "http://a.example  http://a.example/ a.example"},
 		{"GET https://a.example/ HTTP/1.1\r\nHost: a.example", "", "https://a.example  https://a.example/ a.example"},
 		{"GET http://a.example:8080/ HTTP/1.0", "", "http://a.example:8080  http://a.example:8080/ a.example:8080"},
-		{"GET http://0x7f.1/ HTTP/1.1\r\nHost: x", "target_invalid", ""},
-		{"GET ftp://a.example/ HTTP/1.1\r\nHost: x", "target_invalid", ""},
-		{"GET http://u:p@a.example/ HTTP/1.1\r\nHost: x", "target_invalid", ""},
-		{"GET mailto:a@b.example HTTP/1.1\r\nHost: x", "target_invalid", ""},
+		{"GET http://0x7f.1/ HTTP/1.1\r\nHost: x", "request_malformed", ""},
+		{"GET ftp://a.example/ HTTP/1.1\r\nHost: x", "request_malformed", ""},
+		{"GET http://u:p@a.example/ HTTP/1.1\r\nHost: x", "request_malformed", ""},
+		{"GET mailto:a@b.example HTTP/1.1\r\nHost: x", "request_malformed", ""},
 		{"PRI * HTTP/2.0", "request_malformed", ""},
 		{"GET / HTTP/1.1\r\nHost: a.example", "not_a_proxy_request", ""},
 		{"GET //a.example/x HTTP/1.1\r\nHost: a.example", "not_a_proxy_request", ""},
@@ -98,12 +98,12 @@ func TestConnectRefused(t *testing.T) {
 		{"CONNECT denied.example:443 HTTP/1.1", "egress_denied"},
 		{"CONNECT nil.example:443 HTTP/1.1", "internal"},
 		{"CONNECT panic.example:443 HTTP/1.1", "internal"},
-		{"CONNECT 0177.0.0.1:443 HTTP/1.1", "target_invalid"},
-		{"CONNECT a.example HTTP/1.1", "target_invalid"},
-		{"CONNECT u@a.example:443 HTTP/1.1", "target_invalid"},
-		{"CONNECT /x HTTP/1.1", "target_invalid"},
-		{"CONNECT a.example:443 HTTP/1.1\r\nContent-Length: 1", "connect_malformed"},
-		{"CONNECT a.example:443 HTTP/1.1\r\nTransfer-Encoding: chunked", "connect_malformed"},
+		{"CONNECT 0177.0.0.1:443 HTTP/1.1", "request_malformed"},
+		{"CONNECT a.example HTTP/1.1", "request_malformed"},
+		{"CONNECT u@a.example:443 HTTP/1.1", "request_malformed"},
+		{"CONNECT /x HTTP/1.1", "request_malformed"},
+		{"CONNECT a.example:443 HTTP/1.1\r\nContent-Length: 1", "request_malformed"},
+		{"CONNECT a.example:443 HTTP/1.1\r\nTransfer-Encoding: chunked", "request_malformed"},
 		{"CONNECT a.example:443 HTTP/1.1\r\nProxy-Authorization: Basic eDp5", ""},
 	} {
 		c := r.Dial()
@@ -145,7 +145,7 @@ func TestTunnelLimit(t *testing.T) {
 	} {
 		c := r.Connect(host)
 		over := roundTripRaw(t, r.Dial(), "CONNECT "+host+" HTTP/1.1\r\nHost: x\r\n\r\n")
-		if code := over.Header.Get(codeHeader); code != "too_many_tunnels" {
+		if code := over.Header.Get(codeHeader); code != "overloaded" {
 			t.Errorf("%s: a second tunnel got the code %q", name, code)
 		}
 		end(c)
@@ -153,12 +153,41 @@ func TestTunnelLimit(t *testing.T) {
 	}
 }
 
+// TestTunnelsOfOneParty has one party open all the tunnels that it can: another opens one all the same.
+func TestTunnelsOfOneParty(t *testing.T) {
+	r := newRig(t, func(o *intercept.Options) {
+		o.Limits.Tunnels = 8
+		o.Party = func(r intercept.Route) string { return r.ProxyAuthorization }
+	})
+	connect := func(party string) string {
+		t.Helper()
+		resp := roundTripRaw(t, r.Dial(), "CONNECT a.example:443 HTTP/1.1\r\nHost: x\r\nProxy-Authorization: "+party+"\r\n\r\n")
+		return resp.Header.Get(codeHeader)
+	}
+	for i := 0; connect("hostile") != "overloaded"; i++ {
+		if i == 8 {
+			t.Fatal("no tunnel was refused")
+		}
+	}
+	if code := connect("other"); code != "" {
+		t.Errorf("the other party's tunnel is refused: %s", code)
+	}
+}
+
 func TestConnectionLimit(t *testing.T) {
-	r := newRig(t, func(o *intercept.Options) { o.Limits.Connections = 1 })
-	first, second := r.Dial(), r.Dial()
-	request := "GET /x HTTP/1.1\r\nHost: a\r\n\r\n"
-	wantAnswer(t, roundTripRaw(t, first, request), nil, "not_a_proxy_request")
-	_, _ = io.WriteString(second, request)
+	began := make(chan struct{})
+	r := newRig(t, func(o *intercept.Options) {
+		o.Limits.Connections = 1
+		o.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			began <- struct{}{}
+			<-r.Context().Done()
+		})
+	})
+	first := r.Dial()
+	_, _ = io.WriteString(first, "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n")
+	<-began
+	second := r.Dial()
+	_, _ = io.WriteString(second, "GET /x HTTP/1.1\r\nHost: a\r\n\r\n")
 	_ = first.Close() // only this lets the second in
 	wantAnswer(t, readRaw(t, bufio.NewReader(second), "GET"), nil, "not_a_proxy_request")
 }
@@ -203,9 +232,9 @@ func TestCleartextInTunnel(t *testing.T) {
 	wantBody(t, roundTripRaw(t, r.Connect("a.example:80"), "GET /x HTTP/1.1\r\nHost: a.example\r\n\r\n"), "http://a.example http://a.example/x")
 	wantBody(t, roundTripRaw(t, r.Connect("a.example:8443"), "GET /x HTTP/1.1\r\nHost: a.example:8443\r\n\r\n"), "http://a.example:8443 http://a.example:8443/x")
 	wantAnswer(t, roundTripRaw(t, r.Connect("a.example:80"), "GET /x HTTP/1.1\r\nHost: b.example\r\n\r\n"), nil, "target_mismatch")
-	wantAnswer(t, roundTripRaw(t, r.Connect("a.example:80"), "PRI * HTTP/1.1\r\nHost: a.example\r\n\r\n"), nil, "target_invalid")
+	wantAnswer(t, roundTripRaw(t, r.Connect("a.example:80"), "PRI * HTTP/1.1\r\nHost: a.example\r\n\r\n"), nil, "request_malformed")
 	c := r.Connect("a.example:443")
-	wantAnswer(t, roundTripRaw(t, c, "GET /x HTTP/1.1\r\nHost: a.example:443\r\n\r\n"), nil, "cleartext_refused")
+	wantAnswer(t, roundTripRaw(t, c, "GET /x HTTP/1.1\r\nHost: a.example:443\r\n\r\n"), nil, "not_a_proxy_request")
 	wantAnswer(t, roundTripRaw(t, r.Connect("a.example:22"), "SSH-2.0-OpenSSH_9.9\r\n\r\n"), nil, "request_malformed")
 }
 

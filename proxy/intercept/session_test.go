@@ -3,6 +3,7 @@ package intercept_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -67,7 +68,7 @@ func TestServeSession(t *testing.T) {
 		t.Errorf("at its end: %v", err)
 	}
 	for _, c := range []net.Conn{tunnel, third} {
-		_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+		_ = c.SetReadDeadline(time.Now().Add(3 * time.Minute))
 		if n, err := c.Read(make([]byte, 1)); n > 0 || err == nil || isTimeout(err) {
 			t.Error("a connection outlives its session")
 		}
@@ -96,11 +97,43 @@ func TestIdleSessions(t *testing.T) {
 		t.Cleanup(func() { end(); <-served })
 		c, err := net.Dial("tcp", l.Addr().String())
 		must(t, err)
-		must(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+		must(t, c.SetDeadline(time.Now().Add(3*time.Minute)))
 		resp := roundTripRaw(t, c, "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n")
 		if resp.StatusCode != http.StatusOK {
 			t.Errorf("status %d", resp.StatusCode)
 		}
 		_ = c.Close()
+	}
+}
+
+// TestConnectionsOfManySessions: however many connections the sessions of one agent hold, another session gets one.
+func TestConnectionsOfManySessions(t *testing.T) {
+	r := newRig(t, func(o *intercept.Options) { o.Limits.Connections = 64 }) // four for each session
+	serve := func(session string) (dial func() net.Conn) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		served := make(chan error, 1)
+		ctx, end := context.WithCancel(t.Context())
+		go func() { served <- r.Proxy.ServeSession(ctx, l, session) }()
+		t.Cleanup(func() { end(); <-served })
+		return func() net.Conn {
+			c, err := net.Dial("tcp", l.Addr().String())
+			must(t, err)
+			t.Cleanup(func() { c.Close() })
+			must(t, c.SetDeadline(time.Now().Add(3*time.Minute)))
+			return c
+		}
+	}
+	const plain = "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n"
+	for i := range 16 {
+		dial := serve(fmt.Sprint("ses_", i))
+		for range 4 {
+			c := dial()
+			_, _ = io.WriteString(c, plain)
+			_, _ = c.Read(make([]byte, 1)) // it is held, or was closed
+		}
+	}
+	if resp := roundTripRaw(t, serve("ses_other")(), plain); resp.StatusCode != http.StatusOK {
+		t.Errorf("status %d", resp.StatusCode)
 	}
 }

@@ -133,7 +133,7 @@ func (p *Proxy) redirectedRequest(r *http.Request, route Route) (*http.Request, 
 // originalDestination asks the kernel where a redirected connection was made to (SO_ORIGINAL_DST, IPv4).
 func originalDestination(conn net.Conn) (netip.AddrPort, error) {
 	refuse := func() (netip.AddrPort, error) {
-		return netip.AddrPort{}, refusal.New("not_redirected",
+		return netip.AddrPort{}, refusal.New("not_a_proxy_request",
 			"a connection to the transparent listener was not redirected by the kernel, so nobody knows where it was meant to go")
 	}
 	inner, ok := conn.(syscall.Conn)
@@ -171,13 +171,13 @@ func (c *conn) checkMethod() error {
 	for i := 0; ; i++ {
 		begun, err := c.socket.peek(i + 1)
 		if err != nil {
-			return refusal.New("not_http", "the connection to %s ended before a request", c.route.Original)
+			return refusal.New("not_a_proxy_request", "the connection to %s ended before a request", c.route.Original)
 		}
 		switch b := begun[i]; {
 		case b == ' ' && i > 0:
 			return c.socket.SetReadDeadline(time.Time{})
 		case b < 'A' || b > 'Z' || i >= maxMethod:
-			return refusal.New("not_http", "what the client sent to %s is neither TLS nor HTTP", c.route.Original)
+			return refusal.New("not_a_proxy_request", "what the client sent to %s is neither TLS nor HTTP", c.route.Original)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/actionproof/mediator/internal/refusal"
@@ -70,11 +71,11 @@ func TestRedirectedRequestsThatAreRefused(t *testing.T) {
 		{"another port", "192.0.2.7:80", "GET / HTTP/1.1\r\nHost: a.example:8080", "target_mismatch"},
 		{"another address", "192.0.2.7:80", "GET / HTTP/1.1\r\nHost: 192.0.2.8", "target_mismatch"},
 		{"no host", "192.0.2.7:80", "GET / HTTP/1.0\r\nX: y", "target_mismatch"},
-		{"decimal address", "192.0.2.7:80", "GET / HTTP/1.1\r\nHost: 3221225991", "target_invalid"},
+		{"decimal address", "192.0.2.7:80", "GET / HTTP/1.1\r\nHost: 3221225991", "request_malformed"},
 		{"absolute form to another host", "192.0.2.7:80", "GET http://b.example/ HTTP/1.1\r\nHost: a.example", ""},
 		{"absolute form of another scheme", "192.0.2.7:80", "GET https://a.example/ HTTP/1.1\r\nHost: a.example", "target_mismatch"},
 		{"CONNECT", "192.0.2.7:80", "CONNECT b.example:443 HTTP/1.1\r\nHost: a.example", "target_mismatch"},
-		{"without TLS to port 443", "192.0.2.7:443", "GET / HTTP/1.1\r\nHost: a.example:443", "cleartext_refused"},
+		{"without TLS to port 443", "192.0.2.7:443", "GET / HTTP/1.1\r\nHost: a.example:443", "not_a_proxy_request"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, func(o *intercept.Options) { o.Handler = http.HandlerFunc(describing) })
@@ -94,10 +95,10 @@ func TestRedirectedConnectionsThatAreRefused(t *testing.T) {
 		send func(r *rig, c net.Conn)
 		code string
 	}{
-		{"another protocol", func(_ *rig, c net.Conn) { _, _ = io.WriteString(c, "SSH-2.0-OpenSSH_9.9\r\n") }, "not_http"},
-		{"bytes", func(_ *rig, c net.Conn) { _, _ = c.Write([]byte{0, 1, 2}) }, "not_http"},
-		{"a method without end", func(_ *rig, c net.Conn) { _, _ = io.WriteString(c, strings.Repeat("A", 1000)) }, "not_http"},
-		{"half a method", func(_ *rig, c net.Conn) { _, _ = io.WriteString(c, "GE"); _ = c.(*net.TCPConn).CloseWrite() }, "not_http"},
+		{"another protocol", func(_ *rig, c net.Conn) { _, _ = io.WriteString(c, "SSH-2.0-OpenSSH_9.9\r\n") }, "not_a_proxy_request"},
+		{"bytes", func(_ *rig, c net.Conn) { _, _ = c.Write([]byte{0, 1, 2}) }, "not_a_proxy_request"},
+		{"a method without end", func(_ *rig, c net.Conn) { _, _ = io.WriteString(c, strings.Repeat("A", 1000)) }, "not_a_proxy_request"},
+		{"half a method", func(_ *rig, c net.Conn) { _, _ = io.WriteString(c, "GE"); _ = c.(*net.TCPConn).CloseWrite() }, "not_a_proxy_request"},
 		{"half a handshake", func(_ *rig, c net.Conn) {
 			_, _ = c.Write([]byte{0x16, 3, 1, 0, 200, 1})
 			_ = c.(*net.TCPConn).CloseWrite()
@@ -105,7 +106,7 @@ func TestRedirectedConnectionsThatAreRefused(t *testing.T) {
 		{"no handshake", func(_ *rig, c net.Conn) { _, _ = c.Write([]byte{0x16, 3, 1, 0, 4, 9, 0, 0, 0}) }, "tls_handshake_failed"},
 		{"SNI that no host has", func(_ *rig, c net.Conn) {
 			_ = tls.Client(c, &tls.Config{InsecureSkipVerify: true, ServerName: "a..example"}).Handshake()
-		}, "target_invalid"},
+		}, "request_malformed"},
 		{"CA not trusted", func(_ *rig, c net.Conn) { _ = tls.Client(c, &tls.Config{ServerName: "a.example"}).Handshake() }, "tls_handshake_failed"},
 		{"refused host", func(r *rig, c net.Conn) {
 			_ = tls.Client(c, &tls.Config{ServerName: "refused.example", RootCAs: r.Roots()}).Handshake()
@@ -151,7 +152,7 @@ func TestRedirectedAuthority(t *testing.T) {
 func TestNotRedirected(t *testing.T) {
 	r := newRig(t, func(o *intercept.Options) { o.Original = nil })
 	c := r.ServeTransparent()()
-	wantCode(t, <-r.Ended, "not_redirected")
+	wantCode(t, <-r.Ended, "not_a_proxy_request")
 	if _, err := c.Read(make([]byte, 1)); err == nil || isTimeout(err) {
 		t.Errorf("the connection stays open: %v", err)
 	}
@@ -171,31 +172,33 @@ func TestSlowDecisionOfARedirectedConnection(t *testing.T) {
 		{"allows in time", "", func(context.Context) error { time.Sleep(limit * 6 / 10); return nil }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := newRig(t, func(o *intercept.Options) {
-				o.Limits.HandshakeTimeout = limit
-				o.Handler = http.HandlerFunc(describing)
-				o.Connect = func(r *http.Request, _ upstream.Target) (context.Context, error) {
-					return r.Context(), tt.decide(r.Context())
+			synctest.Test(t, func(t *testing.T) {
+				r := newBubbleRig(t, func(o *intercept.Options) {
+					o.Limits.HandshakeTimeout = limit
+					o.Handler = http.HandlerFunc(describing)
+					o.Connect = func(r *http.Request, _ upstream.Target) (context.Context, error) {
+						return r.Context(), tt.decide(r.Context())
+					}
+				})
+				raw := r.Redirect("192.0.2.7:443")()
+				_, _ = raw.Write([]byte{0x16}) // the handshake begins
+				time.Sleep(limit * 6 / 10)
+				c := tls.Client(&begun{Conn: raw}, &tls.Config{ServerName: "a.example", RootCAs: r.Roots()})
+				if err := c.Handshake(); (err == nil) != (tt.code == "") {
+					t.Errorf("handshake: %v", err)
+				}
+				if tt.code == "" {
+					resp := roundTripRaw(t, c, "GET /x HTTP/1.1\r\nHost: a.example\r\n\r\n")
+					wantBody(t, resp, "https://a.example 192.0.2.7:443 HTTP/1.1 https://a.example/x")
+				} else {
+					wantCode(t, <-r.Ended, tt.code)
+				}
+				_ = c.Close()
+				must(t, r.Proxy.Shutdown(context.Background()))
+				if len(r.Ended) != 0 {
+					t.Errorf("told again: %v", <-r.Ended)
 				}
 			})
-			raw := r.Redirect("192.0.2.7:443")()
-			_, _ = raw.Write([]byte{0x16}) // the handshake begins
-			time.Sleep(limit * 6 / 10)
-			c := tls.Client(&begun{Conn: raw}, &tls.Config{ServerName: "a.example", RootCAs: r.Roots()})
-			if err := c.Handshake(); (err == nil) != (tt.code == "") {
-				t.Errorf("handshake: %v", err)
-			}
-			if tt.code == "" {
-				resp := roundTripRaw(t, c, "GET /x HTTP/1.1\r\nHost: a.example\r\n\r\n")
-				wantBody(t, resp, "https://a.example 192.0.2.7:443 HTTP/1.1 https://a.example/x")
-			} else {
-				wantCode(t, <-r.Ended, tt.code)
-			}
-			_ = c.Close()
-			must(t, r.Proxy.Shutdown(context.Background()))
-			if len(r.Ended) != 0 {
-				t.Errorf("told again: %v", <-r.Ended)
-			}
 		})
 	}
 }
@@ -289,5 +292,5 @@ func TestPriorKnowledgeInATunnel(t *testing.T) {
 	wantAnswer(t, resp, err, "target_mismatch")
 	c := r.Connect("a.example:443")
 	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a.example:443\r\n\r\n")
-	wantAnswer(t, readRaw(t, bufio.NewReader(c), "GET"), nil, "cleartext_refused")
+	wantAnswer(t, readRaw(t, bufio.NewReader(c), "GET"), nil, "not_a_proxy_request")
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func ambiguousPath(path, why string) error {
-	return refusal.New("path_ambiguous", "the path %.200q %s; write it in its normal form", path, why)
+	return refusal.New("request_malformed", "the path %.200q %s; write it in its normal form", path, why)
 }
 
 // CheckSpelling refuses a target that would go out in another spelling than it came in, or whose query has a character that ends it

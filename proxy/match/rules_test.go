@@ -77,30 +77,30 @@ func TestFind(t *testing.T) {
 		{"POST", "https://api.example.com/other", "action_unmatched"}, // the domain's rule does not take what the host's actions did not
 		{"POST", "https://api.example.com/Posts", "action_unmatched"},
 		{"POST", "https://api.example.com/posts/", "action_unmatched"},
-		{"POST", "https://api.example.com/repos/a//comments", "path_ambiguous"},
+		{"POST", "https://api.example.com/repos/a//comments", "request_malformed"},
 		{"POST", "https://api.example.com/repos/a/comments", "action_unmatched"},
 		{"DELETE", "https://api.example.com/posts", "action_unmatched"},
 		{"GET", "https://example.com/x", "egress_denied"},
 		{"GET", "http://api.example.com/x", "egress_denied"},
 		{"GET", "https://api.example.com:444/x", "egress_denied"},
 		{"GET", "https://plain.example.org/x", "egress_denied"},
-		{"GET", "https://api.example.com/a/../posts", "path_ambiguous"},
-		{"GET", "https://api.example.com/./x", "path_ambiguous"},
-		{"GET", "https://api.example.com/%2e%2E/x", "path_ambiguous"},
-		{"GET", "https://api.example.com//x", "path_ambiguous"},
-		{"GET", "https://api.example.com/%41", "path_ambiguous"},
-		{"GET", "https://api.example.com/%5Cx", "path_ambiguous"},
-		{"GET", "https://api.example.com/%00", "path_ambiguous"},
-		{"GET", "https://api.example.com/x/..%252fposts", "path_ambiguous"},
-		{"GET", "https://api.example.com/x/..%25252Fposts", "path_ambiguous"},
-		{"GET", "https://api.example.com/x/..%255cposts", "path_ambiguous"},
-		{"GET", "https://api.example.com/x/%25252e%25252e/posts", "path_ambiguous"},
-		{"GET", "https://api.example.com/x/..%253b/posts", "path_ambiguous"},
+		{"GET", "https://api.example.com/a/../posts", "request_malformed"},
+		{"GET", "https://api.example.com/./x", "request_malformed"},
+		{"GET", "https://api.example.com/%2e%2E/x", "request_malformed"},
+		{"GET", "https://api.example.com//x", "request_malformed"},
+		{"GET", "https://api.example.com/%41", "request_malformed"},
+		{"GET", "https://api.example.com/%5Cx", "request_malformed"},
+		{"GET", "https://api.example.com/%00", "request_malformed"},
+		{"GET", "https://api.example.com/x/..%252fposts", "request_malformed"},
+		{"GET", "https://api.example.com/x/..%25252Fposts", "request_malformed"},
+		{"GET", "https://api.example.com/x/..%255cposts", "request_malformed"},
+		{"GET", "https://api.example.com/x/%25252e%25252e/posts", "request_malformed"},
+		{"GET", "https://api.example.com/x/..%253b/posts", "request_malformed"},
 		{"GET", "https://api.example.com/100%25/a%252Fb", "reads"},
-		{"GET", "https://api.example.com/%zz", "path_ambiguous"},
-		{"GET", "https://api.example.com/%4", "path_ambiguous"},
-		{"GET", `https://api.example.com/a\b`, "path_ambiguous"},
-		{"GET", "https://api.example.com/\u00e9", "path_ambiguous"},
+		{"GET", "https://api.example.com/%zz", "request_malformed"},
+		{"GET", "https://api.example.com/%4", "request_malformed"},
+		{"GET", `https://api.example.com/a\b`, "request_malformed"},
+		{"GET", "https://api.example.com/\u00e9", "request_malformed"},
 	} {
 		t.Run(tt.method+" "+tt.url, func(t *testing.T) {
 			scheme, rest, _ := strings.Cut(tt.url, "://")
@@ -140,13 +140,13 @@ func TestPathsOfOtherActions(t *testing.T) {
 		{"POST", "/issues/1;v=2", "issue"},
 		{"POST", "/issues/group%2F1", "issue"},
 
-		{"POST", "/repos/a%2Fcomments", "path_ambiguous"},
-		{"POST", "/repos/a%2fComments", "path_ambiguous"},
-		{"POST", "/repos/a%252Fcomments", "path_ambiguous"},
-		{"POST", "/repos/a%255ccomments", "path_ambiguous"},
-		{"POST", "/repos/a%2F%2Fcomments%2F", "path_ambiguous"},
-		{"POST", "/repos/a%2Fcomments;v=2", "path_ambiguous"},
-		{"POST", "/issues/1%2Fclose", "path_ambiguous"},
+		{"POST", "/repos/a%2Fcomments", "request_malformed"},
+		{"POST", "/repos/a%2fComments", "request_malformed"},
+		{"POST", "/repos/a%252Fcomments", "request_malformed"},
+		{"POST", "/repos/a%255ccomments", "request_malformed"},
+		{"POST", "/repos/a%2F%2Fcomments%2F", "request_malformed"},
+		{"POST", "/repos/a%2Fcomments;v=2", "request_malformed"},
+		{"POST", "/issues/1%2Fclose", "request_malformed"},
 	} {
 		t.Run(tt.method+" "+tt.path, func(t *testing.T) {
 			r, err := rules.Find(upstream.Target{Scheme: "https", Host: "api.example.com", Port: 443}, tt.method, tt.path)
@@ -222,7 +222,7 @@ func TestMessageRules(t *testing.T) {
 	for _, tt := range []struct{ method, path, want string }{
 		{"POST", "/mcp", "post, other post, reads, more reads"},
 		{"GET", "/mcp", "post, other post, reads, more reads"},
-		{"GET", "/MCP", "path_ambiguous"}, // to some servers it is the endpoint, whose messages would go unread
+		{"GET", "/MCP", "request_malformed"}, // to some servers it is the endpoint, whose messages would go unread
 		{"POST", "/MCP", "action_unmatched"},
 		{"PUT", "/mcp", "action_unmatched"},
 	} {

@@ -3,6 +3,7 @@ package mcp
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"io"
 	"mime"
@@ -76,35 +77,42 @@ type Answer struct {
 	stream *sse.Reader
 	held   []byte
 	result Result
+	status int
 	blind  bool     // some of the answer was not read
+	cut    error    // why no more of the answer may pass
 	events []string // ids of the last events
 }
 
 // NewAnswer begins to read an answer by its status and its header.
 func NewAnswer(w Watch, status int, header http.Header) *Answer {
-	a := &Answer{Watch: w, peer: w.Peer, lastEvent: w.Header.Get("Last-Event-Id")}
+	a := &Answer{Watch: w, peer: w.Peer, lastEvent: w.Header.Get("Last-Event-Id"), status: status}
 	if given := header.Get("Mcp-Session-Id"); given != "" && a.Sent != nil && a.Sent.Method == initialize {
 		a.peer.Session = given
 	}
-	failed := status >= http.StatusBadRequest
+	failed, redirected := status >= http.StatusBadRequest, status/100 == 3
 	if failed && a.isRequest() {
 		a.result = ResultError
 	}
 	encoding := strings.Join(header["Content-Encoding"], ", ")
 	plain := encoding == "" || encoding == "identity"
-	kind, _, _ := mime.ParseMediaType(header.Get("Content-Type"))
+	said := strings.ToLower(strings.Join(header["Content-Type"], ", "))
+	kind, params, err := mime.ParseMediaType(said)
+	if c := params["charset"]; err != nil || c != "" && c != "utf-8" && c != "utf8" { // some clients decode by it
+		plain = false
+	}
+	stream := kind == "text/event-stream"
+	text := kind == "application/json" && a.Sent != nil // some clients read a GET's answer as a stream, whatever its type
+	meant := a.Sent != nil && (strings.Contains(said, "/event-stream") || strings.Contains(said, "application/json"))
+	awaited := a.Sent == nil || a.isRequest() && status != http.StatusAccepted
 	switch {
-	case a.Sent != nil && !a.isRequest(), status == http.StatusAccepted, status == http.StatusNoContent: // nothing is answered
-	case kind == "application/json" && plain:
-		a.json = true
+	case stream && plain:
+		a.stream = sse.NewReader(maxAnswer)
+	case text && plain:
+		a.json, a.length = true, -1
 		if n, err := strconv.Atoi(header.Get("Content-Length")); err == nil {
 			a.length = n
-		} else {
-			a.length = -1
 		}
-	case kind == "text/event-stream" && plain:
-		a.stream = sse.NewReader(maxAnswer)
-	case !failed:
+	case stream, meant, redirected, awaited && !failed && status != http.StatusNoContent:
 		a.lose()
 	}
 	return a
@@ -131,9 +139,10 @@ func (a *Answer) miss() {
 	a.Memory.missed(a.peer.Server)
 }
 
-// Write takes a piece of the answer. It never fails, and never waits.
+// Write takes a piece of the answer, and never waits. It fails if the piece may not pass: the server asks too much.
 func (a *Answer) Write(p []byte) (int, error) {
 	switch {
+	case a.cut != nil:
 	case a.json && len(a.held) == 0 && len(p) == a.length: // nothing has to be held of an answer that comes in one piece
 		a.json = false
 		a.message(p)
@@ -147,19 +156,46 @@ func (a *Answer) Write(p []byte) (int, error) {
 	case a.stream != nil:
 		before := a.stream.Held()
 		a.stream.Write(p, a.event)
+		if a.stream.Odd() {
+			a.miss()
+		}
 		if after := a.stream.Held(); a.stream.Over() || after > before && !a.Take(after-before) {
 			a.lose()
 		}
+	}
+	if a.cut != nil {
+		return 0, a.cut
 	}
 	return len(p), nil
 }
 
 // End says how the answer has ended: by [io.EOF] as a whole.
 func (a *Answer) End(err error) {
-	if a.json && errors.Is(err, io.EOF) {
+	switch {
+	case a.json && errors.Is(err, io.EOF) && (len(a.held) > 0 || a.status != http.StatusAccepted):
 		a.message(a.held)
+	case a.json:
+		a.rest(a.held)
+	case a.stream != nil:
+		a.rest(a.stream.End())
+		if a.stream.Odd() {
+			a.miss()
+		}
 	}
 	a.held = nil
+}
+
+// rest reads a message whose end was not seen. Some clients take it nevertheless if it is whole.
+func (a *Answer) rest(text []byte) {
+	o, err := jsonread.Lenient(text, 3)
+	switch {
+	case err != nil && json.Valid(text), err == nil && unclear(o):
+		a.miss()
+	case err == nil && o.Get("method").Value != nil:
+		a.asks(o)
+	case err == nil:
+		a.show(o.Get("result").Members, false)
+	}
 }
 
 // Result returns what became of the request; it is empty for a message that asks for no answer.
@@ -194,78 +230,82 @@ func (a *Answer) event(e sse.Event) {
 	case len(bytes.TrimSpace(e.Data)) == 0:
 	case e.Type == "" || e.Type == "message":
 		a.message(e.Data)
-	default:
-		a.other(e.Data)
-	}
-}
-
-// other reads an event of a type that is none of the protocol. Some clients pass it over, and some take it for a message: what it asks may be
-// answered, and what it answers is not known to have been taken.
-func (a *Answer) other(data []byte) {
-	o, err := jsonread.Lenient(data, 3)
-	if err != nil {
-		return
-	}
-	if o.Get("result").Value != nil || o.Get("error").Value != nil {
+	case strings.TrimSpace(e.Type) == "message", mayBeMessage(e.Data): // of any type: which some clients do not look at
 		a.miss()
-		return
 	}
-	a.asks(o)
 }
 
 // message reads one message of the server.
 func (a *Answer) message(text []byte) {
 	o, err := jsonread.Lenient(text, 3)
 	if err != nil {
-		a.miss()
+		a.blind = true
+		if mayBeMessage(text) {
+			a.miss()
+		}
 		return
 	}
-	if _, isCall := o.Get("method").Text(); isCall {
+	switch {
+	case unclear(o):
+		a.miss()
+		return
+	case o.Get("method").Value != nil:
 		a.asks(o)
 		return
 	}
 	id, err := readID(o.Get("id").Value)
-	switch {
-	case err != nil: // an error without an id, or what no client can have asked for
-		a.Memory.missed(a.peer.Server)
-	case a.Sent != nil && id == a.Sent.ID:
+	a.sendsHuman(o)
+	if err == nil && a.isRequest() && id == a.Sent.ID {
 		a.response(o)
-	default:
-		if a.Memory.strayed(a.peer, id) {
-			a.show(o.Get("result").Members)
-		}
-		if a.Sent == nil {
-			a.Memory.resume(a.peer, a.lastEvent, id, resultOf(o, true))
-		}
+		return
+	}
+	taken := err == nil && a.Memory.strayed(a.peer, id)
+	if _, like, ok := questionID(o.Get("id").Value); ok {
+		a.Memory.resembled(a.peer, id, like)
+	}
+	a.show(o.Get("result").Members, taken)
+	if err == nil && a.Sent == nil {
+		a.Memory.resume(a.peer, a.lastEvent, id, resultOf(o, true))
 	}
 }
 
 // asks notes a request of the server, by which it may be answered.
 func (a *Answer) asks(o object) {
-	method, _ := o.Get("method").Text()
-	id, err := readID(o.Get("id").Value)
-	if err != nil { // a notification
+	v := o.Get("id").Value
+	if v == nil || v.Kind() == 'n' { // a notification
 		return
 	}
-	if len(method) > maxMethod {
-		method = method[:maxMethod]
+	method, isText := o.Get("method").Text()
+	id, like, ok := questionID(v)
+	if !ok || !isText {
+		a.miss()
+		return
 	}
-	a.Memory.ask(question{a.peer, id, method})
+	a.ask(question{peer: a.peer, id: id, like: like, asks: map[string]string{"": bounded(method)}})
 }
 
-// response reads the result of the request: the first one that comes, which is what a client takes.
+// ask notes a question. The answer is cut off where there are too many.
+func (a *Answer) ask(q question) {
+	if err := a.Memory.ask(q); err != nil {
+		a.cut = err
+		a.miss()
+	}
+}
+
+// response reads a result of the request. The first one counts, which a client takes; but all definitions are noted.
 func (a *Answer) response(o object) {
-	if a.result != "" {
+	result := o.Get("result").Members
+	first := a.result == ""
+	if a.Sent.Method == listTools {
+		a.show(result, first && a.Memory.takes(a.Flight))
+	}
+	if !first {
 		return
 	}
 	a.result = resultOf(o, a.Sent.IsCall())
 	a.Memory.settle(a.Flight, a.result)
-	result := o.Get("result").Members
 	if a.Returned != nil && a.Sent.IsCall() {
 		a.Returned(o.Get("result").Value)
-	}
-	if a.Sent.Method == listTools && a.Memory.shows(a.Flight) {
-		a.show(result)
 	}
 	if a.result != ResultUnfinished {
 		return
@@ -273,9 +313,8 @@ func (a *Answer) response(o object) {
 	if result.Get("task").Value != nil {
 		a.Memory.goesOn(a.Flight)
 	}
-	u := unfinished{server: a.peer.Server, method: a.Sent.Method, name: a.Sent.Name, asks: make(map[string]string)}
 	state, _ := result.Get("requestState").Text()
-	u.state = stateHash(state)
+	q := question{peer: a.peer, of: continued(a.Sent.Method, a.Sent.Name, state), asks: make(map[string]string)}
 	if asks := result.Get("inputRequests").Value; asks != nil {
 		requests, err := jsonread.Lenient(asks, 2)
 		if err != nil || len(requests) > maxInputs {
@@ -283,10 +322,15 @@ func (a *Answer) response(o object) {
 			return
 		}
 		for _, r := range requests {
-			u.asks[r.Name], _ = r.Members.Get("method").Text()
+			if _, _, found := r.Members.OtherCase("method"); found || len(r.Name) > maxID {
+				a.miss()
+				return
+			}
+			method, _ := r.Members.Get("method").Text()
+			q.asks[r.Name] = bounded(method)
 		}
 	}
-	a.Memory.wantMore(u)
+	a.ask(q)
 }
 
 // resultOf reads what became of a request, which may be the call of a tool.
@@ -312,8 +356,8 @@ func resultOf(o object, call bool) Result {
 	return ResultOK
 }
 
-// show notes the definitions of tools in a result.
-func (a *Answer) show(result object) {
+// show notes the definitions of tools in a result. taken says that the client takes it for the list that it asked for.
+func (a *Answer) show(result object, taken bool) {
 	tools := result.Get("tools").Value
 	if tools == nil || tools.Kind() != '[' {
 		return
@@ -329,14 +373,18 @@ func (a *Answer) show(result object) {
 			return
 		}
 		tool, now, err := define(raw)
-		if !isToolName(tool) {
+		switch {
+		case err != nil && tool == "":
+			a.miss()
+			continue
+		case !isToolName(tool):
 			continue // which no rule can name
 		}
 		if err != nil {
 			now = definition{}
 		}
 		named := slices.ContainsFunc(a.Rules, func(r *Rule) bool { return slices.Contains(r.Tools, tool) })
-		before := a.Memory.show(a.peer.tools(), tool, now, named)
+		before := a.Memory.show(a.peer.tools(), tool, now, named, taken)
 		if elsewhere := a.Shared.show(a.peer.Server, tool, now, named); before == "" {
 			before = elsewhere
 		}

@@ -9,6 +9,7 @@ import (
 // Call is a call to an MCP server on its way.
 type Call struct {
 	Watch
+	Verdict Verdict
 	// Unread is set where nothing is to be learnt from the answer.
 	Unread bool
 	// Answer reads the answer; nil until there is one, and where it is not read.
@@ -28,6 +29,9 @@ func (c *Call) Begin(resp *http.Response) {
 	if c.Unread {
 		return
 	}
+	if resp.ContentLength < 0 { // over HTTP/2 there may be a length that net/http does not believe
+		resp.Header.Del("Content-Length")
+	}
 	c.Answer = NewAnswer(c.Watch, resp.StatusCode, resp.Header)
 	body.Watch(resp, c.Answer)
 }
@@ -39,4 +43,7 @@ func (c *Call) Done(sent bool) {
 		result = c.Answer.Result()
 	}
 	c.Memory.End(c.Flight, result, sent)
+	if !sent {
+		c.Memory.notSent(c.Verdict)
+	}
 }

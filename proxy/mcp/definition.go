@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"math"
 	"net/http"
@@ -29,6 +28,9 @@ type definition struct {
 	hash string // of its canonical JSON; empty if it has none
 	// params holds, by the canonical name of a header, the path of the argument that the header repeats (x-mcp-header).
 	params map[string][]string
+
+	era     int  // of the memory when the client was last shown it; -1 for never
+	changed bool // another definition was shown before
 }
 
 // definitions are the definitions of tools that were shown last. Those that a rule names are kept apart, so that a server cannot have one of them
@@ -56,6 +58,9 @@ func (d *definitions) isNamed(server, tool string) bool {
 	_, ok := d.named.Get([2]string{server, tool})
 	return ok
 }
+
+// full reports whether no other tool that a rule names can be kept without one being forgotten.
+func (d *definitions) full() bool { return d.named != nil && d.named.Len() >= maxTools }
 
 // put keeps a definition and returns the hash of the one before, which is empty if there was none.
 func (d *definitions) put(server, tool string, now definition, named bool) (before string) {
@@ -90,8 +95,8 @@ func define(raw jsontext.Value) (tool string, d definition, err error) {
 		return "", d, err
 	}
 	tool, ok := o.Get("name").Text()
-	if !ok {
-		return "", d, fmt.Errorf("a tool has no name")
+	if _, _, found := o.OtherCase("name"); found || !ok {
+		return "", d, fmt.Errorf("a tool has no name, or two")
 	}
 	if d.hash, err = evidence.HashJSON(raw); err != nil {
 		return tool, d, err
@@ -122,82 +127,99 @@ func (d *definition) collect(schema jsontext.Value, path []string) {
 
 // checkHeaders holds the headers of a call against the arguments that they repeat.
 func (d definition) checkHeaders(c *Message, header http.Header) error {
+	if len(d.params) == 0 {
+		return nil
+	}
+	args := c.arguments(maxParamDepth)
 	for name, path := range d.params {
-		values, arg := header[name], argument(c.Arguments, path)
+		values, arg := header[name], argument(args, path)
 		absent := arg.Value == nil || arg.Value.Kind() == 'n'
 		switch {
 		case absent && len(values) == 0:
 		case absent:
 			return mismatch("the header %s repeats an argument that the call does not have", name)
 		case len(values) == 0 && header.Get("Mcp-Protocol-Version") < headersMirror: // no revision before demands it
-		case len(values) != 1 || !repeats(values[0], arg.Value):
+		case len(values) != 1 || !repeatable(object{{Value: arg.Value}}).has(values[0]):
 			return mismatch("the header %s does not say what the argument %s says", name, strings.Join(path, "."))
 		}
 	}
 	return nil
 }
 
+// arguments returns the arguments of the call, with the members of their members down to the level keep.
+func (m *Message) arguments(keep int) object {
+	o, _ := jsonread.Lenient(m.Arguments, keep) // which were read before; there are none where this fails
+	return o
+}
+
 // argument returns the argument at a path.
-func argument(args json.RawMessage, path []string) (found member) {
-	value := jsontext.Value(args)
+func argument(args object, path []string) (found member) {
 	for _, name := range path {
-		if value == nil || value.Kind() != '{' {
-			return member{}
-		}
-		o, err := jsonread.Lenient(value, 1)
-		if err != nil {
-			return member{}
-		}
-		found = o.Get(name)
-		value = found.Value
+		found = args.Get(name)
+		args = found.Members
 	}
 	return found
 }
 
-// hasArgument refuses a header Mcp-Param-* that repeats no argument of the call. Which one it has to repeat is known only where the server
-// has shown the definition of the tool: see [definition.checkHeaders].
-func (m *Message) hasArgument(name, param string, values []string) error {
-	if len(values) == 1 && param != "" && m.IsCall() && anyRepeats(values[0], jsontext.Value(m.Arguments), 0) {
-		return nil
-	}
-	return mismatch("the header %.80s repeats no argument of the call", name)
-}
-
-func anyRepeats(header string, value jsontext.Value, depth int) bool {
-	if value == nil || depth > jsonread.MaxDepth {
-		return false
-	}
-	if value.Kind() != '{' {
-		return repeats(header, value)
-	}
-	o, err := jsonread.Lenient(value, 1)
-	if err != nil {
-		return false
-	}
-	for _, m := range o {
-		if anyRepeats(header, m.Value, depth+1) {
-			return true
+// hasArguments refuses a header Mcp-Param-* that repeats no argument of the call. Which one it has to repeat is known
+// only where the server has shown the definition of the tool: see [definition.checkHeaders]. The arguments are read once,
+// however many headers there are.
+func (m *Message) hasArguments(header http.Header) error {
+	var all values
+	for name, values := range header {
+		param, ok := strings.CutPrefix(name, "Mcp-Param-")
+		if !ok {
+			continue
+		}
+		if all.texts == nil {
+			all = repeatable(m.arguments(jsonread.MaxDepth))
+		}
+		if len(values) != 1 || param == "" || !m.IsCall() || !all.has(values[0]) {
+			return mismatch("the header %.80s repeats no argument of the call", name)
 		}
 	}
-	return false
+	return nil
 }
 
-// repeats reports whether a header says what a text, an integer or a truth value says. Integers are compared as numbers.
-func repeats(header string, value jsontext.Value) bool {
+// values are what a header can repeat: texts, truth values and integers, which are compared as numbers.
+type values struct {
+	texts    map[string]bool
+	integers map[float64]bool
+}
+
+// repeatable returns the values of an object and of the objects in it.
+func repeatable(o object) values {
+	v := values{make(map[string]bool), make(map[float64]bool)}
+	v.add(o)
+	return v
+}
+
+func (v values) add(o object) {
+	for _, m := range o {
+		switch m.Value.Kind() {
+		case '{':
+			v.add(m.Members)
+		case '"':
+			if text, ok := m.Text(); ok {
+				v.texts[text] = true
+			}
+		case 't', 'f':
+			v.texts[string(m.Value)] = true
+		case '0':
+			if n, ok := integer(string(m.Value)); ok {
+				v.integers[n] = true
+			}
+		}
+	}
+}
+
+func (v values) has(header string) bool {
 	said, ok := decodeHeader(header)
-	if !ok {
-		return false
-	}
-	switch value.Kind() {
-	case '"':
-		text, ok := member{Value: value}.Text()
-		return ok && text == said
-	case 't', 'f':
-		return said == string(value)
-	case '0':
-		a, err := strconv.ParseFloat(said, 64)
-		b, err2 := strconv.ParseFloat(string(value), 64)
-		return err == nil && err2 == nil && a == b && a == math.Trunc(a) && math.Abs(a) <= maxInteger
-	}
-	return false
+	n, isInteger := integer(said)
+	return ok && (v.texts[said] || isInteger && v.integers[n])
+}
+
+func integer(text string) (float64, bool) {
+	n, err := strconv.ParseFloat(text, 64)
+	return n, err == nil && n == math.Trunc(n) && math.Abs(n) <= maxInteger
 }

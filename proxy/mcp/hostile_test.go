@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"runtime"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -64,18 +64,38 @@ func pinned(t testing.TB) []*mcp.Rule {
 	return of
 }
 
-// grown returns how much more memory is held after a function.
-func grown(f func()) int {
-	held := func() int {
-		runtime.GC() // twice: the first leaves what is in pools
-		runtime.GC()
-		var now runtime.MemStats
-		runtime.ReadMemStats(&now)
-		return int(now.HeapAlloc)
+// texts returns how many bytes of text a value holds, in all that it points to.
+func texts(v reflect.Value, seen map[uintptr]bool) (n int) {
+	switch v.Kind() {
+	case reflect.String:
+		return v.Len()
+	case reflect.Pointer:
+		if v.IsNil() || seen[v.Pointer()] {
+			return 0
+		}
+		seen[v.Pointer()] = true
+		return texts(v.Elem(), seen)
+	case reflect.Interface:
+		if !v.IsNil() {
+			return texts(v.Elem(), seen)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			n += texts(v.Field(i), seen)
+		}
+	case reflect.Slice, reflect.Array:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return v.Len()
+		}
+		for i := range v.Len() {
+			n += texts(v.Index(i), seen)
+		}
+	case reflect.Map:
+		for i := v.MapRange(); i.Next(); {
+			n += texts(i.Key(), seen) + texts(i.Value(), seen)
+		}
 	}
-	before := held()
-	f()
-	return held() - before
+	return n
 }
 
 func judgeCall(t testing.TB, of []*mcp.Rule, memory *mcp.Memory) (mcp.Verdict, error) {
@@ -146,6 +166,65 @@ func TestPinsHold(t *testing.T) {
 			say(own, tools("1", "good"))
 			end()
 		},
+		"after the other one by an id that no client takes": func(memory *mcp.Memory) {
+			own, end := send(t, memory, list, 1, stream, http.StatusOK)
+			_, _ = io.WriteString(own, "id: e1\ndata: \n\n")
+			say(own, tools("1.5", "good"))
+			end()
+			resume(memory, at, "e1", "data: "+strings.Replace(tools("1", "evil"), `{`, `{"x":1,"x":1,`, 1)+"\n\n")
+		},
+		"in an event of another type": func(memory *mcp.Memory) {
+			own, end := send(t, memory, list, 1, stream, http.StatusOK)
+			resume(memory, at, "", "event: note\ndata: "+tools("1", "evil")+"\n\n")
+			say(own, tools("1", "good"))
+			end()
+		},
+		"in a second odd line": func(memory *mcp.Memory) {
+			w := watch(nil, memory)
+			w.Peer = at
+			opened := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {stream}})
+			_, _ = io.WriteString(opened, "note: a\n\n")
+			own, end := send(t, memory, list, 1, stream, http.StatusOK)
+			_, _ = io.WriteString(opened, ":\u2028data: "+tools("1", "evil")+"\n\n")
+			say(own, tools("1", "good"))
+			end()
+		},
+		"on a stream that came with the status Accepted": func(memory *mcp.Memory) {
+			own, end := send(t, memory, list, 1, stream, http.StatusOK)
+			w := watch(nil, memory)
+			w.Peer = at
+			_, _ = io.WriteString(mcp.NewAnswer(w, http.StatusAccepted, http.Header{}), "data: "+tools("1", "evil")+"\n\n")
+			say(own, tools("1", "good"))
+			end()
+		},
+		"in a list of another case": func(memory *mcp.Memory) {
+			own, end := send(t, memory, list, 1, stream, http.StatusOK)
+			say(own, strings.Replace(tools("1", "evil"), `"tools"`, `"Tools"`, 1))
+			end()
+			own, end = send(t, memory, list, 2, stream, http.StatusOK)
+			say(own, tools("2", "good"))
+			end()
+		},
+		"by a name in another case": func(memory *mcp.Memory) {
+			own, end := send(t, memory, list, 1, stream, http.StatusOK)
+			say(own, strings.Replace(tools("1", "evil"), `"name"`, `"name":"a","Name"`, 1))
+			end()
+			own, end = send(t, memory, list, 2, stream, http.StatusOK)
+			say(own, tools("2", "good"))
+			end()
+		},
+		"behind a length that is not the answer's": func(memory *mcp.Memory) {
+			own, end := send(t, memory, list, 1, stream, http.StatusOK)
+			c := mcp.Call{Watch: watch(read(t, `{"jsonrpc":"2.0","id":2,"method":"ping"}`), memory)}
+			c.Peer = at
+			resp := &http.Response{StatusCode: http.StatusOK, ContentLength: -1, Header: http.Header{"Content-Type": {plain}, "Content-Length": {"2", "500"}}}
+			resp.Body = io.NopCloser(strings.NewReader("  " + tools("1", "evil")))
+			c.Begin(resp)
+			_, _ = io.CopyN(io.Discard, resp.Body, 2)
+			_, _ = io.Copy(io.Discard, resp.Body)
+			say(own, tools("1", "good"))
+			end()
+		},
 		"on a stream that the client resumed, where it cannot be read": func(memory *mcp.Memory) {
 			own, end := send(t, memory, list, 1, stream, http.StatusOK)
 			_, _ = io.WriteString(own, "id: e1\ndata: \n\n")
@@ -157,6 +236,47 @@ func TestPinsHold(t *testing.T) {
 			say(own, tools("1", "evil"))
 			end()
 			resume(memory, at, "", "data: "+tools("77", "good")+"\n\n")
+		},
+		"beside the other one, in one list": func(memory *mcp.Memory) {
+			own, end := send(t, memory, list, 1, stream, http.StatusOK)
+			say(own, strings.Replace(tools("1", "evil"), `"inputSchema":{}}`, `"inputSchema":{}},{"name":"get_issue","description":"good","inputSchema":{}}`, 1))
+			end()
+		},
+		"on the first of two pages": func(memory *mcp.Memory) {
+			for id, about := range []string{"evil", "good"} {
+				own, end := send(t, memory, list, id, plain, http.StatusOK)
+				_, _ = io.WriteString(own, tools(fmt.Sprint(id), about))
+				end()
+			}
+		},
+		"and then a list that breaks off": func(memory *mcp.Memory) {
+			own, end := send(t, memory, list, 1, stream, http.StatusOK)
+			say(own, tools("1", "evil"))
+			end()
+			_, end = send(t, memory, list, 2, stream, http.StatusOK)
+			end()
+		},
+		"in an event without its end": func(memory *mcp.Memory) {
+			own, end := send(t, memory, list, 1, stream, http.StatusOK)
+			_, _ = io.WriteString(own, "data: "+tools("1", "evil"))
+			end()
+		},
+		"in a line that only some readers find": func(memory *mcp.Memory) {
+			own, end := send(t, memory, list, 1, stream, http.StatusOK)
+			_, _ = io.WriteString(own, "data:\r"+tools("1", "evil")+"\n\n")
+			say(own, tools("1", "good"))
+			end()
+		},
+		"on a resumed stream, after many lists that broke off": func(memory *mcp.Memory) {
+			for id := range 20 {
+				_, end := send(t, memory, list, 100+id, stream, http.StatusOK)
+				end()
+			}
+			resume(memory, at, "", "data: "+strings.Replace(tools("100", "evil"), `{`, `{"x":1,"x":1,`, 1)+"\n\n")
+		},
+		"where the server sends the client elsewhere": func(memory *mcp.Memory) {
+			_, end := send(t, memory, list, 1, "", http.StatusTemporaryRedirect)
+			end()
 		},
 		"and then the other one once more": func(memory *mcp.Memory) {
 			own, end := send(t, memory, list, 1, stream, http.StatusOK)
@@ -180,8 +300,8 @@ func TestPinsHold(t *testing.T) {
 			own, end = send(t, memory, list, 5, stream, http.StatusOK)
 			say(own, tools("5", "good"))
 			end()
-			if _, err := judgeCall(t, of, memory); err != nil {
-				t.Errorf("after a new list: %v", err)
+			if _, err := judgeCall(t, of, memory); check.CodeOf(err) != "mcp_tool_changed" && check.CodeOf(err) != "mcp_tool_unseen" {
+				t.Errorf("after a new list, which takes nothing back: %v", err)
 			}
 		})
 	}
@@ -215,6 +335,15 @@ func TestFirstResult(t *testing.T) {
 			resume(memory, at, "", "data: "+bad+"\n\n")
 			say(own, good)
 		}, 200, mcp.ResultUnseen},
+		"by an id that some clients take for its own": {func(_ *mcp.Memory, own io.Writer) {
+			say(own, strings.Replace(bad, `"id":1`, `"id":1.0`, 1), good)
+		}, 200, mcp.ResultUnseen},
+		"by an id as a text": {func(_ *mcp.Memory, own io.Writer) {
+			say(own, strings.Replace(bad, `"id":1`, `"id":"1"`, 1), good)
+		}, 200, mcp.ResultUnseen},
+		"failed in another case": {func(_ *mcp.Memory, own io.Writer) {
+			say(own, strings.Replace(good, `"content"`, `"IsError":true,"content"`, 1))
+		}, 200, mcp.ResultUnseen},
 		"typed as a message": {func(_ *mcp.Memory, own io.Writer) { _, _ = io.WriteString(own, "event: message\ndata: "+good+"\n\n") }, 200, mcp.ResultOK},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -234,11 +363,11 @@ func TestOneIDTwice(t *testing.T) {
 	_, end := send(t, memory, "tools/call", 7, stream, http.StatusOK)
 	call := read(t, `{"jsonrpc":"2.0","id":7,"method":"ping"}`)
 	_, err := memory.Begin(call, at, true)
-	check.WantCode(t, err, "mcp_message_ambiguous")
+	check.WantCode(t, err, "message_ambiguous")
 	_, err = memory.Begin(call, mcp.Peer{Server: at.Server, Session: at.Session, Query: "another"}, true)
-	check.WantCode(t, err, "mcp_message_ambiguous")
+	check.WantCode(t, err, "message_ambiguous")
 	_, err = memory.Begin(call, mcp.Peer{Server: "https://alias.example.com/mcp", Session: at.Session}, true)
-	check.WantCode(t, err, "mcp_message_ambiguous")
+	check.WantCode(t, err, "message_ambiguous")
 	for _, other := range []mcp.Peer{{Server: at.Server, Session: "s2"}, {Server: at.Server}, {Server: at.Server}} {
 		if _, err := memory.Begin(call, other, true); err != nil {
 			t.Errorf("%+v: %v", other, err)
@@ -250,35 +379,21 @@ func TestOneIDTwice(t *testing.T) {
 	}
 }
 
-// TestOneQuestionTwice: an answer may be to any question of its id, so that a human's answer is none to a harmless one.
-func TestOneQuestionTwice(t *testing.T) {
-	for _, order := range [][]string{{"elicitation/create", "ping"}, {"ping", "elicitation/create"}} {
-		for allowed, want := range map[string]string{"": "mcp_elicitation_refused", "elicitation": "pass reads human"} {
-			memory := new(mcp.Memory)
-			for _, method := range order {
-				show(t, memory, `{"jsonrpc":"2.0","id":1,"method":"`+method+`"}`)
-			}
-			if got := judge(entry{"body": {`{"jsonrpc":"2.0","id":1,"result":{}}`}, "rules": {allowed}}, memory); got != want {
-				t.Errorf("%v with %q: %s, want %s", order, allowed, got, want)
-			}
-		}
-	}
-	memory := new(mcp.Memory)
-	a := mcp.NewAnswer(watch(nil, memory), http.StatusOK, http.Header{"Content-Type": {stream}})
-	_, _ = io.WriteString(a, "event: x\ndata: "+`{"jsonrpc":"2.0","id":1,"method":"elicitation/create"}`+"\n\n")
-	if got := judge(entry{"body": {`{"jsonrpc":"2.0","id":1,"result":{}}`}}, memory); got != "mcp_elicitation_refused" {
-		t.Errorf("a question in an event of another type: %s", got)
-	}
+// humanAnswers lets a human answer a server, with leave.
+func humanAnswers(t *testing.T, memory *mcp.Memory) error {
+	t.Helper()
+	show(t, memory, `{"jsonrpc":"2.0","id":"human","method":"elicitation/create"}`)
+	_, err := mcp.Judge(read(t, `{"jsonrpc":"2.0","id":"human","result":{"action":"accept"}}`), entry{}.header(), rules("elicitation"), peer, memory)
+	return err
 }
 
 // TestHumanBesidesPost: no human answers a server while a post is on its way, or has no result yet.
 func TestHumanBesidesPost(t *testing.T) {
-	memory, tainted := new(mcp.Memory), 0
-	taint := func() { tainted++ }
+	memory := new(mcp.Memory)
 	post := read(t, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"create_issue"}}`)
 	f, err := memory.Begin(post, at, true)
 	check.Must(t, err)
-	check.WantCode(t, memory.HumanAnswers(taint), "mcp_elicitation_refused")
+	check.WantCode(t, humanAnswers(t, memory), "mcp_answer_refused")
 	w := watch(post, memory)
 	w.Peer, w.Flight = at, f
 	a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {stream}})
@@ -286,10 +401,13 @@ func TestHumanBesidesPost(t *testing.T) {
 	a.End(errors.New("broken"))
 	memory.Keep(a, 1<<40, func(mcp.Result) {})
 	memory.End(f, a.Result(), true)
-	check.WantCode(t, memory.HumanAnswers(taint), "mcp_elicitation_refused")
+	check.WantCode(t, humanAnswers(t, memory), "mcp_answer_refused")
+	if memory.Prompted() {
+		t.Error("an answer that was refused counts")
+	}
 	resume(memory, at, "e1", `data: {"jsonrpc":"2.0","id":7,"result":{}}`+"\n\n")
-	if err := memory.HumanAnswers(taint); err != nil || tainted != 1 {
-		t.Errorf("after the result: %v, %d", err, tainted)
+	if err := humanAnswers(t, memory); err != nil || !memory.Prompted() {
+		t.Errorf("after the result: %v, %t", err, memory.Prompted())
 	}
 }
 
@@ -307,7 +425,7 @@ func TestHumanAfterPost(t *testing.T) {
 		f, err := memory.Begin(read(t, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"create_issue"}}`), at, true)
 		check.Must(t, err)
 		memory.End(f, tt.result, tt.sent)
-		if err := memory.HumanAnswers(func() {}); (err != nil) != tt.refused {
+		if err := humanAnswers(t, memory); (err != nil) != tt.refused {
 			t.Errorf("%q, sent %t: %v", tt.result, tt.sent, err)
 		}
 	}
@@ -321,14 +439,14 @@ func TestHumanAfterPost(t *testing.T) {
 		text := `{"jsonrpc":"2.0","id":7,"result":{` + answer + `}}`
 		a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {plain}, "Content-Length": {fmt.Sprint(len(text))}})
 		_, _ = io.WriteString(a, text[:5])
-		check.WantCode(t, memory.HumanAnswers(func() {}), "mcp_elicitation_refused")
+		check.WantCode(t, humanAnswers(t, memory), "mcp_answer_refused")
 		_, _ = io.WriteString(a, text[5:]) // the client has its answer now, and may go on before the call is over here
-		if err := memory.HumanAnswers(func() {}); (err != nil) != refused {
+		if err := humanAnswers(t, memory); (err != nil) != refused {
 			t.Errorf("%s: %v", answer, err)
 		}
 		a.End(io.EOF)
 		memory.End(w.Flight, a.Result(), true)
-		if err := memory.HumanAnswers(func() {}); (err != nil) != refused {
+		if err := humanAnswers(t, memory); (err != nil) != refused {
 			t.Errorf("%s: %v", answer, err)
 		}
 	}
@@ -374,27 +492,23 @@ func TestManyTools(t *testing.T) {
 		t.Errorf("after many URLs changed are %q", changed)
 	}
 	long := strings.Repeat("x", 1<<20)
-	held := func() { // names that no rule can have, and headers that no server takes
-		list(60, `{"name":"`+long+`"},{"name":"get_issue","inputSchema":{"properties":{"`+long+`":{"x-mcp-header":"A"},"b":{"x-mcp-header":"`+long+`"}}}}`)
-	}
-	if kept := grown(held); kept > 1<<19 {
+	// Names that no rule can have, and headers that no server takes.
+	list(60, `{"name":"`+long+`"},{"name":"get_issue","inputSchema":{"properties":{"`+long+`":{"x-mcp-header":"A"},"b":{"x-mcp-header":"`+long+`"}}}}`)
+	if kept := texts(reflect.ValueOf([]any{memory, shared}), make(map[uintptr]bool)); kept == 0 || kept > 1<<19 {
 		t.Errorf("%d bytes of the texts of a server are kept", kept)
 	}
-	runtime.KeepAlive(long)
-	runtime.KeepAlive(memory)
-	runtime.KeepAlive(shared)
 }
 
 // TestLongHeaders refuses what would be kept of a header if it is long.
 func TestLongHeaders(t *testing.T) {
 	for name, n := range map[string]int{"Mcp-Session-Id": 4097, "Last-Event-Id": 4097} {
-		check.WantCode(t, mcp.CheckStream(http.Header{name: {strings.Repeat("x", n)}}), "mcp_message_malformed")
+		check.WantCode(t, mcp.CheckStream(http.Header{name: {strings.Repeat("x", n)}}), "message_malformed")
 		if err := mcp.CheckStream(http.Header{name: {strings.Repeat("x", n-1)}}); err != nil {
 			t.Error(err)
 		}
 	}
 	_, err := mcp.Read([]byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`), http.Header{"Mcp-Session-Id": {strings.Repeat("x", 4097)}})
-	check.WantCode(t, err, "mcp_message_malformed")
+	check.WantCode(t, err, "message_malformed")
 }
 
 // TestSameConnection: where the operator says that answers come on the connection of the call, a post need not show it.
@@ -426,4 +540,23 @@ func TestWhatAPostAccepts(t *testing.T) {
 			t.Errorf("a read that accepts %q: %v", accept, err)
 		}
 	}
+}
+
+// TestManyParamHeaders: the arguments are read once for all headers that repeat them. Read for each header and each level,
+// these would take longer than a test may.
+func TestManyParamHeaders(t *testing.T) {
+	args := `{"z":"` + strings.Repeat("x", 1<<20) + `","a":"v"}`
+	for range 55 {
+		args = `{"a":` + args + `}`
+	}
+	body := `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"get_issue","arguments":` + args + `}}`
+	h := make(http.Header)
+	for i := range 4000 {
+		h.Set(fmt.Sprintf("Mcp-Param-%d", i), "v")
+	}
+	_, err := mcp.Read([]byte(body), h)
+	check.Must(t, err)
+	h.Set("Mcp-Param-0", "w")
+	_, err = mcp.Read([]byte(body), h)
+	check.WantCode(t, err, "mcp_header_mismatch")
 }

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 
@@ -21,17 +22,35 @@ func readMessage(text []byte) (object, error) {
 	o, err := jsonread.Strict(text, 3)
 	switch {
 	case errors.Is(err, jsonread.ErrList):
-		return nil, refusal.New("mcp_batch_refused", "the body is a batch of messages; each message goes in a request of its own")
+		return nil, refusal.New("message_malformed", "the body is a batch of messages; each message goes in a request of its own")
 	case errors.Is(err, jsonread.ErrAmbiguous):
-		return nil, refusal.New("mcp_message_ambiguous", "the message could be read in two ways: %w", err)
+		return nil, refusal.New("message_ambiguous", "the message could be read in two ways: %w", err)
 	case err != nil:
 		return nil, malformed("the body is not a message: %w", err)
 	}
 	return o, nil
 }
 
+// mayBeMessage reports whether a text says to be a message, or cannot be read and may be one.
+func mayBeMessage(text []byte) bool {
+	o, err := jsonread.Lenient(text, 1)
+	if err != nil {
+		return bytes.ContainsAny(text, "{[") // no client takes anything else for a message
+	}
+	_, _, found := o.OtherCase("jsonrpc")
+	return found || o.Get("jsonrpc").Value != nil
+}
+
+// unclear reports whether some clients read a message differently from others.
+func unclear(o object) bool {
+	_, _, found := o.OtherCase("jsonrpc", "id", "method", "params", "result", "error")
+	_, _, inResult := o.Get("result").Members.OtherCase("tools", "inputRequests", "requestState", "resultType", "task", "isError")
+	answer := o.Get("result").Value != nil || o.Get("error").Value != nil
+	return found || inResult || answer && o.Get("method").Value != nil
+}
+
 func malformed(format string, args ...any) error {
-	return refusal.New("mcp_message_malformed", format, args...)
+	return refusal.New("message_malformed", format, args...)
 }
 
 // quote returns a text as JSON.

@@ -6,16 +6,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Bounds on what is kept of one session of an agent. The oldest goes first; what it was needed for is refused from then on.
+// Bounds on what is kept of one session of an agent.
 const (
-	maxQuestions  = 64 // of servers, not yet answered
-	maxUnfinished = 64 // requests to which a server wants more
-	maxTools      = 1024
-	maxOpen       = 16 // calls whose answer broke off
+	maxTools   = 1024
+	maxOpen    = 16 // calls whose answer broke off
+	maxServers = 64 // that are told apart in a [servers]
 )
 
 // Peer is a server as a session talks to it: its endpoint, and the session that it has given the client. Query is the hash of the URL's query, by
@@ -28,37 +26,42 @@ func (p Peer) same(o Peer) bool { return p.Server == o.Server && p.Session == o.
 // tools names the server whose tools are shown.
 func (p Peer) tools() string { return p.Server + "?" + p.Query }
 
-// Memory is what the servers of one session of an agent have asked and shown. The zero value is empty. It is safe for concurrent use.
+// Memory is what the servers of one session of an agent have asked and shown. The zero value is empty. It is safe for
+// concurrent use.
 type Memory struct {
-	mu         sync.Mutex // guards all below
-	questions  []question
-	unfinished []unfinished
-	tools      definitions
+	mu        sync.Mutex // guards all below
+	questions []question // not yet answered
+	unread    servers    // that sent a message which could not be read: it counts as any question
+	prompted  bool       // a human has answered a server, or may have
+
+	tools  definitions
+	era    int     // grows when a list of tools is lost: no tool is known until it is shown again
+	misled servers // whose lists of tools may have been another one for the client
+
 	flights    []*Flight
 	open       []*open
 	unresolved bool // there is a post that will have no result any more
 }
 
-// question is a request of a server to its client.
-type question struct {
-	peer   Peer
-	id     ID
-	method string
-}
-
-// unfinished is a request to which a server wants more (InputRequiredResult of 2026-07-28).
-type unfinished struct {
-	server, method, name string
-	state                string            // hash of requestState, empty for none
-	asks                 map[string]string // the method of each of inputRequests, by its key
-}
-
-// ask notes a request of a server. Of two with one id nobody can tell which one an answer is for: both stay.
-func (m *Memory) ask(q question) {
+// Prompted reports whether a human has answered a server in this session, or may have.
+func (m *Memory) Prompted() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !slices.Contains(m.questions, q) {
-		m.questions = last(append(m.questions, q), maxQuestions)
+	return m.prompted
+}
+
+// servers is a set of servers. It holds every server once it has more than maxServers.
+type servers struct {
+	names []string
+	all   bool
+}
+
+func (s *servers) has(server string) bool { return s.all || slices.Contains(s.names, server) }
+
+func (s *servers) add(server string) {
+	if !s.has(server) {
+		s.names = append(s.names, server)
+		s.all = len(s.names) > maxServers
 	}
 }
 
@@ -70,87 +73,50 @@ func last[T any](s []T, n int) []T {
 	return slices.Delete(s, 0, len(s)-n)
 }
 
-// asked returns the methods of the requests of a server with this id that are not yet answered.
-func (m *Memory) asked(peer Peer, id ID) (methods []string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, q := range m.questions {
-		if q.peer.same(peer) && q.id == id {
-			methods = append(methods, q.method)
-		}
-	}
-	return methods
-}
-
-// answered forgets the requests of a server with this id.
-func (m *Memory) answered(peer Peer, id ID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.questions = slices.DeleteFunc(m.questions, func(q question) bool { return q.peer.same(peer) && q.id == id })
-}
-
-// wantMore notes that a server wants more to a request.
-func (m *Memory) wantMore(u unfinished) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.unfinished = last(append(m.unfinished, u), maxUnfinished)
-}
-
-// askedBefore returns the methods of what a retried request answers, or why it is no retry: nobody has asked for it.
-func (m *Memory) askedBefore(r *Message, peer Peer) ([]string, error) {
-	state := stateHash(r.state)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var methods []string // of all requests that may be meant: a server tells them apart, and the mediator cannot
-	found := false
-	for _, u := range m.unfinished {
-		if u.server != peer.Server || u.method != r.Method || u.name != r.Name || u.state != state {
-			continue
-		}
-		answers := make([]string, 0, len(r.inputs))
-		for _, key := range r.inputs {
-			if method, ok := u.asks[key]; ok {
-				answers = append(answers, method)
-			}
-		}
-		if len(answers) == len(r.inputs) {
-			methods, found = append(methods, answers...), true
-		}
-	}
-	if found {
-		return methods, nil
-	}
-	return nil, refusal.New("mcp_answer_unasked", "the server has not asked for what this request brings in inputResponses and requestState")
-}
-
-func stateHash(state string) string {
-	if state == "" {
-		return ""
-	}
-	return evidence.HashBytes([]byte(state))
-}
-
-// checkTool refuses the call of a tool whose definition is not the pinned one, and headers that do not repeat the arguments that the
-// definition says.
+// checkTool refuses the call of a pinned tool unless the session was shown the pinned definition and no other one. It also
+// refuses headers that do not repeat the arguments that the definition names.
 func (m *Memory) checkTool(c *Message, header http.Header, peer Peer, pin string) error {
 	m.mu.Lock()
-	d, seen := m.tools.get(peer.tools(), c.Name)
+	d, shown := m.tools.get(peer.tools(), c.Name)
+	current := shown && d.era == m.era
+	misled := m.misled.has(peer.Server)
 	m.mu.Unlock()
 	switch {
-	case pin != "" && !seen:
-		return refusal.New("mcp_tool_unseen", "the definition of the tool %s is pinned, and the server has not shown it in this session", c.Name)
-	case pin != "" && d.hash != pin:
-		return refusal.New("mcp_tool_changed", "the definition of the tool %s is not the pinned one: its hash is %s", c.Name, d.hash)
-	case seen:
+	case pin != "" && shown && d.hash != pin:
+		return refusal.New("mcp_tool_changed",
+			"the definition of the tool %s is not the pinned one: its hash is %s", c.Name, d.hash)
+	case pin != "" && shown && d.changed:
+		return refusal.New("mcp_tool_changed",
+			"the tool %s is pinned, and the server has shown another definition of it in this session", c.Name)
+	case pin != "" && misled:
+		return refusal.New("mcp_tool_unseen",
+			"the tool %s is pinned, and the server may have shown a definition in this session that could not be read", c.Name)
+	case pin != "" && !current:
+		return refusal.New("mcp_tool_unseen",
+			"the definition of the tool %s is pinned, and the server has not shown it in this session", c.Name)
+	case current:
 		return d.checkHeaders(c, header)
 	}
 	return nil
 }
 
-// show notes the definition of a tool.
-func (m *Memory) show(server, tool string, d definition, named bool) (before string) {
+// show notes the definition of a tool, and returns the hash of the one before. taken says that the client takes the list it
+// stands in. If it may not, the definition counts as another one, but does not make the tool known.
+func (m *Memory) show(server, tool string, d definition, named, taken bool) (before string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	old, known := m.tools.get(server, tool)
+	if named && !known && m.tools.full() { // or the server could have one forgotten: it stays unknown
+		return ""
+	}
+	d.era = -1
+	if known && !taken {
+		d.era = old.era
+	}
+	if taken {
+		d.era = m.era
+	}
+	d.changed = known && (old.changed || old.hash != d.hash)
 	return m.tools.put(server, tool, d, named)
 }
 
@@ -158,6 +124,7 @@ func (m *Memory) show(server, tool string, d definition, named bool) (before str
 type open struct {
 	peer   Peer
 	id     ID
+	of     string // as [Flight] has it
 	post   bool
 	events []string // ids of the events of its answer, by which a client may resume it
 	done   func(Result)
@@ -167,7 +134,10 @@ type open struct {
 // Keep keeps a request whose answer broke off for so long at most, until its result comes with a resumed answer. done is called once, by
 // another goroutine, with [ResultLost] if no result came.
 func (m *Memory) Keep(a *Answer, wait time.Duration, done func(Result)) {
-	o := &open{peer: a.peer, id: a.Sent.ID, post: a.Flight != nil && a.Flight.post, events: slices.Clone(a.events), done: done}
+	o := &open{
+		peer: a.peer, id: a.Sent.ID, of: continued(a.Sent.Method, a.Sent.Name, ""),
+		post: a.Flight != nil && a.Flight.post, events: slices.Clone(a.events), done: done,
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o.timer = time.AfterFunc(wait, func() { m.giveUp(func(other *open) bool { return other == o }) })

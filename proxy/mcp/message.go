@@ -33,6 +33,8 @@ const (
 	initialize  = "initialize"
 	elicitation = "elicitation/create"
 	sampling    = "sampling/createMessage"
+	listRoots   = "roots/list"
+	ping        = "ping"
 )
 
 // Bounds on texts of a message, in bytes.
@@ -58,9 +60,10 @@ type Message struct {
 	Name      string // of the tool, the prompt or the resource that a request is about
 	Arguments json.RawMessage
 
-	params object
-	inputs []string // the keys of inputResponses
-	state  string   // of a retried call
+	params         object
+	result, failed member // of a response
+	inputs         object // inputResponses
+	state          string // of a retried call
 }
 
 // Does says what the message is, for a record.
@@ -154,6 +157,7 @@ func (m *Message) envelope(o object) (err error) {
 	if m.ID == "" || (result.Value == nil) == (failure.Value == nil) || o.Get("params").Value != nil {
 		return malformed("the message is neither a request nor a notification nor a response")
 	}
+	m.result, m.failed = result, failure
 	return nil
 }
 
@@ -193,9 +197,7 @@ func (m *Message) retry() error {
 		if responses.Value.Kind() != '{' || len(responses.Members) > maxInputs {
 			return malformed("inputResponses is not an object of up to %d members", maxInputs)
 		}
-		for _, r := range responses.Members {
-			m.inputs = append(m.inputs, r.Name)
-		}
+		m.inputs = responses.Members
 	}
 	if state := m.params.Get("requestState"); state.Value != nil {
 		var ok bool
@@ -209,7 +211,7 @@ func (m *Message) retry() error {
 // spelled refuses an object that has one of names in another case, which some parsers take for it.
 func spelled(o object, names ...string) error {
 	if has, meant, found := o.OtherCase(names...); found {
-		return refusal.New("mcp_message_ambiguous", "the message has the member %.60q, which some parsers take for %s", has, meant)
+		return refusal.New("message_ambiguous", "the message has the member %.60q, which some parsers take for %s", has, meant)
 	}
 	return nil
 }
@@ -262,7 +264,7 @@ func atMostOnce(header http.Header, name string) error {
 func (m *Message) agree(header http.Header) error {
 	for name := range header {
 		if dashed := wire.CGIName(name); dashed != name && strings.HasPrefix(dashed, "Mcp-") {
-			return refusal.New("header_refused", "some servers take the header %.60s for %.60s", name, dashed)
+			return refusal.New("override_refused", "some servers take the header %.60s for %.60s", name, dashed)
 		}
 	}
 	if err := atMostOnce(header, "Mcp-Session-Id"); err != nil {
@@ -279,14 +281,7 @@ func (m *Message) agree(header http.Header) error {
 	if err := m.mirrored(header, "Mcp-Name", m.Name, mirrors && m.Name != ""); err != nil {
 		return err
 	}
-	for name := range header {
-		if param, ok := strings.CutPrefix(name, "Mcp-Param-"); ok {
-			if err := m.hasArgument(name, param, header[name]); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return m.hasArguments(header)
 }
 
 // version returns the revision that a message is of: what its header says, and what it says itself if it does.

@@ -11,8 +11,8 @@ import (
 // JSON-RPC error codes that the protocol gives a meaning. Any other refusal has its HTTP status as its code: the protocol leaves
 // that range to applications.
 var errorCodes = map[string]int{
-	"mcp_header_mismatch": -32020, "mcp_version_unsupported": -32022, "mcp_message_malformed": -32600, "mcp_message_ambiguous": -32600,
-	"mcp_batch_refused": -32600, "mcp_method_refused": -32601,
+	"mcp_header_mismatch": -32020, "mcp_version_unsupported": -32022, "message_malformed": -32600, "message_ambiguous": -32600,
+	"mcp_method_refused": -32601,
 }
 
 // WriteProblem answers a message with a refusal as clients of the protocol show it: a JSON-RPC error with the problem document as

@@ -100,18 +100,20 @@ func CheckRules(rules []*Rule) (i int, err error) {
 // Verdict is what became of a message.
 type Verdict struct {
 	Rule  int  // which of the rules names it
-	Human bool // it carries what a human has said
+	Human bool // it carries what a human has said, or may carry it: the session makes no posts any more
+
+	answered *question // nil for a message that answers none
 }
 
-// Judge returns the rule of a message, or why none lets it pass. What the message answers is no longer asked after that.
+// Judge returns the rule of a message, or why none lets it pass. A question is no longer asked once its answer passes.
 func Judge(m *Message, header http.Header, rules []*Rule, peer Peer, memory *Memory) (Verdict, error) {
 	if m.Method == "" {
-		return judgeAnswer(m, rules, peer, memory)
+		return memory.answer(m, peer, rules)
 	}
 	i := slices.IndexFunc(rules, func(r *Rule) bool { return r.names(m) })
 	switch {
 	case i < 0 && m.Method == callTool:
-		return Verdict{}, refusal.New("mcp_tool_refused", "no rule names the tool %.128q", m.Name)
+		return Verdict{}, refusal.New("action_unmatched", "no rule names the tool %.128q", m.Name)
 	case i < 0:
 		return Verdict{}, refusal.New("mcp_method_refused", "no rule names the method %.128q", m.Method)
 	case m.Method == callTool && m.ID == "":
@@ -129,14 +131,13 @@ func Judge(m *Message, header http.Header, rules []*Rule, peer Peer, memory *Mem
 		}
 	}
 	if !m.IsRetry() {
-		return v, nil
-	}
-	asked, err := memory.askedBefore(m, peer)
-	if err != nil {
+		var err error
+		v.Human, err = memory.repeats(m, peer, rules)
 		return v, err
 	}
-	v.Human, err = mayAnswer(asked, rules)
-	return v, err
+	answer, err := memory.answer(m, peer, rules)
+	answer.Rule = i
+	return answer, err
 }
 
 func (r *Rule) names(m *Message) bool {
@@ -144,23 +145,6 @@ func (r *Rule) names(m *Message) bool {
 		return slices.Contains(r.Tools, m.Name)
 	}
 	return slices.Contains(r.methods(), m.Method)
-}
-
-// judgeAnswer judges the answer to what a server has asked.
-func judgeAnswer(m *Message, rules []*Rule, peer Peer, memory *Memory) (v Verdict, err error) {
-	methods := memory.asked(peer, m.ID)
-	if len(methods) == 0 {
-		return v, refusal.New("mcp_answer_unasked", "the server has not asked what this message answers")
-	}
-	if v.Human, err = mayAnswer(methods, rules); err != nil {
-		return v, err
-	}
-	v.Rule = slices.IndexFunc(rules, func(r *Rule) bool { return r.answers(methods[0]) })
-	if v.Rule < 0 {
-		return v, refusal.New("mcp_method_refused", "no egress rule lets answers to this server pass")
-	}
-	memory.answered(peer, m.ID)
-	return v, nil
 }
 
 // answers reports whether the rule lets answers to a method of a server pass.
@@ -172,28 +156,6 @@ func (r *Rule) answers(method string) bool {
 		return r.Sampling
 	}
 	return !r.Post
-}
-
-// mayAnswer reports whether the answers to what a server has asked may pass, and whether a human gives one.
-func mayAnswer(methods []string, rules []*Rule) (human bool, err error) {
-	for _, method := range methods {
-		allowed := slices.ContainsFunc(rules, func(r *Rule) bool { return r.answers(method) })
-		switch method {
-		case elicitation:
-			if !allowed {
-				return false, refusal.New("mcp_elicitation_refused", "the message answers the server with what a human has said, which no rule allows")
-			}
-			human = true
-		case sampling:
-			if !allowed {
-				return false, refusal.New("mcp_sampling_refused", "the message answers the server with what a model has said, which no rule allows")
-			}
-		case "roots/list", "ping":
-		default:
-			return false, refusal.New("mcp_method_refused", "the message answers a %.128q of the server, which no rule allows", method)
-		}
-	}
-	return human, nil
 }
 
 // streams reports whether a request takes its answer on its own connection in both forms, as Streamable HTTP demands. Clients of the

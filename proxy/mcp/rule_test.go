@@ -135,27 +135,9 @@ func TestResumed(t *testing.T) {
 	memory.Sent(s1, "100")
 }
 
-// TestBounds keeps the last questions, retries and tools, and no more.
-func TestBounds(t *testing.T) {
-	memory := new(mcp.Memory)
-	for i := range 65 {
-		show(t, memory, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`, i))
-	}
-	for id, want := range map[int]string{0: "mcp_answer_unasked", 1: "pass reads", 64: "pass reads"} {
-		if got := judge(entry{"body": {fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, id)}}, memory); got != want {
-			t.Errorf("the answer %d: %s, want %s", id, got, want)
-		}
-	}
-	for i := range 65 {
-		show(t, memory, fmt.Sprintf(`tools/call {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s%d"}}`, i))
-	}
-	for state, want := range map[string]string{"s0": "mcp_answer_unasked", "s1": "pass issues", "s64": "pass issues"} {
-		body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"create_issue","requestState":"` + state + `"}}`
-		if got := judge(entry{"body": {body}}, memory); got != want {
-			t.Errorf("the state %s: %s, want %s", state, got, want)
-		}
-	}
-	refused := watch(read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_issue"}}`), memory)
+// TestNoMemory gives up to read an answer for which there is no memory.
+func TestNoMemory(t *testing.T) {
+	refused := watch(read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_issue"}}`), new(mcp.Memory))
 	taken := 0
 	refused.Take = func(n int) bool { taken += n; return taken < 100 }
 	for _, kind := range []string{"application/json", "text/event-stream"} {
@@ -177,10 +159,10 @@ func TestToolsThatWereNotRead(t *testing.T) {
 	memory := new(mcp.Memory)
 	show(t, memory, `tools/list {"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"get_issue","inputSchema":{}}]}}`)
 	of := rules("")
-	of[1].Pin = map[string]string{"get_issue": "80d79a1bd8a1a8aa4aec7fb1ccc1f1e6b19dba5c3b7ba5c4b4a6f0ecbd9f3cd1"}
+	of[1].Pin = map[string]string{"get_issue": "2882cd97ec3da79b6d6c22ac16e7a4068ab842a46898df9dfdbc9b7da55d0669"}
 	m := read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_issue"}}`)
 	_, err := mcp.Judge(m, entry{}.header(), of, peer, memory)
-	check.WantCode(t, err, "mcp_tool_changed")
+	check.Must(t, err)
 	show(t, memory, `tools/list {"jsonrpc":"2.0","id":1,"result":{"tools":`)
 	_, err = mcp.Judge(m, entry{}.header(), of, peer, memory)
 	check.WantCode(t, err, "mcp_tool_unseen")

@@ -100,5 +100,5 @@ func (n *Relay) token(ctx context.Context, s *session.Session, method, path stri
 }
 
 func errMissing() error {
-	return refusal.New("node_missing", "this sidecar has no node that appraises receipts")
+	return refusal.New("not_configured", "this sidecar has no node that appraises receipts")
 }

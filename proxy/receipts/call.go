@@ -27,8 +27,9 @@ type Call struct {
 	known  bool        // the ledger knows that it is open
 	// overtaken is set once another call to a model, which was asked later, has ended before it.
 	overtaken bool
-	signed    evidence.Opened[interaction.Receipt]
-	made      bool // signed is there
+	made      bool // the ledger has taken its receipt
+
+	signed evidence.Opened[interaction.Receipt] // belongs to the goroutine that signs until made is set
 
 	// The figures of a call to a model that rest on what is remembered of the session when it ends.
 	depth, depthRelayed interaction.Figure
@@ -133,12 +134,12 @@ func (call *Call) end(remember func(), result func(*Call)) {
 // Receipt waits for the receipt of a call that is over, until it is signed and stored, and returns its token.
 func (call *Call) Receipt(ctx context.Context) (string, error) {
 	if call == nil {
-		return "", refusal.New("interaction_unsigned", "no receipt is made of this call")
+		return "", refusal.New("custody_unavailable", "no receipt is made of this call")
 	}
 	c := call.chain
 	c.mu.Lock()
-	err := c.wait(ctx, func() bool { return call.made && !c.waits(call) || c.failure != nil })
-	if err != nil || !call.made || c.waits(call) {
+	err := c.wait(ctx, func() bool { return call.made || c.failure != nil })
+	if err != nil || !call.made {
 		err = c.unsigned()
 		c.mu.Unlock()
 		return "", err
@@ -147,9 +148,6 @@ func (call *Call) Receipt(ctx context.Context) (string, error) {
 	c.mu.Unlock()
 	return token, c.keeper.settle(ctx, c)
 }
-
-// waits reports whether a call has no receipt in the chain yet. The caller holds c.mu.
-func (c *Chain) waits(call *Call) bool { return len(c.ended) > 0 && c.ended[0] == call }
 
 // end is the end of the session. The caller holds c.mu.
 func (c *Chain) end() *Call {

@@ -147,6 +147,39 @@ func (c *Chain) next() *Call {
 	return nil
 }
 
+// takeNext returns the call whose receipt the chain's goroutine makes next; nil if there is none, and the goroutine ends.
+// The end of the session is kept like another call until it has its receipt.
+func (c *Chain) takeNext() *Call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	call := c.next()
+	switch {
+	case call == nil:
+		c.working = false
+		if c.closed {
+			c.keeper.forget(c)
+		}
+	case len(c.ended) == 0:
+		call.claims.Closing = &interaction.Closing{Reason: c.closing}
+		c.ended, c.closed = append(c.ended, call), true
+	}
+	return call
+}
+
+// attempted notes that the receipt of the next call was made, or why not.
+func (c *Chain) attempted(call *Call, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failure = err; err == nil {
+		claims := call.signed.Claims()
+		c.number, c.head = claims.Chain.SequenceNumber, call.signed.Hash()
+		c.issued, c.totals = claims.IssuedAt, claims.Session
+		c.memory.told(min(claims.RelayedCount, c.memory.relayCount)) // nothing is relayed in a chain that was left open
+		call.made, c.ended = true, c.ended[1:]
+	}
+	c.notify()
+}
+
 // standing waits until every call that has ended has its receipt, and returns where the chain stands.
 func (c *Chain) standing(ctx context.Context) (*evidence.InteractionHead, error) {
 	c.mu.Lock()
@@ -170,7 +203,7 @@ func (c *Chain) standing(ctx context.Context) (*evidence.InteractionHead, error)
 
 // unsigned refuses a call because receipts of the session lack their signature. The caller holds c.mu.
 func (c *Chain) unsigned() error {
-	err := refusal.New("interaction_unsigned", "%d calls of this session have ended and have no receipt yet", len(c.ended))
+	err := refusal.New("custody_unavailable", "%d calls of this session have ended and have no receipt yet", len(c.ended))
 	if c.failure != nil {
 		return err.ForOperator("the last attempt to make one failed: %v", c.failure)
 	}
@@ -186,7 +219,7 @@ func (c *Chain) admit() error {
 	case c.closing != "":
 		return refusal.New("session_required", "the session of the call has ended")
 	case c.number+int64(len(c.ended)+len(c.open)) > interaction.MaxReceipts-thisAndTheLast:
-		return refusal.New("interaction_chain_too_long", "the session has as many receipts, and calls that will have one, as the %d of a chain allow", interaction.MaxReceipts)
+		return refusal.New("session_full", "the session has as many receipts, and calls that will have one, as the %d of a chain allow", interaction.MaxReceipts)
 	case len(c.ended) >= maxUnsigned:
 		return c.unsigned()
 	}

@@ -58,7 +58,7 @@ func (c *Chain) Probe(id string) (prompt string, err error) {
 	return prompt, nil
 }
 
-var errProbe = refusal.New("probe_unknown", "the last challenge of this session has no probe with this id that was not sent yet")
+var errProbe = refusal.New("not_found", "the last challenge of this session has no probe with this id that was not sent yet")
 
 // meet notes in the claims of a call which challenge is in force as it is sent, and uses its probe up. The caller holds the chain's mutex.
 func (call *Call) meet() error {

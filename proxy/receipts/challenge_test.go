@@ -121,12 +121,12 @@ func (r *rig) probe(c *receipts.Chain, id string) (*receipts.Call, error) {
 func TestProbes(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
-	if _, err := c.Probe("p1"); code(err) != "probe_unknown" {
+	if _, err := c.Probe("p1"); code(err) != "not_found" {
 		t.Errorf("without a challenge: %v", err)
 	}
 	c.Challenged("n0", map[string]string{"old": "Q"})
 	c.Challenged("n1", map[string]string{"p1": "Q1", "p2": "Q2", "p3": "Q3", "p4": "Q4"})
-	if _, err := r.probe(c, "old"); code(err) != "probe_unknown" {
+	if _, err := r.probe(c, "old"); code(err) != "not_found" {
 		t.Errorf("of the challenge before: %v", err)
 	}
 	for _, tt := range []struct{ id, answer string }{{"p1", "The  Answer is\n42."}, {"p2", "the answer is 42"}, {"p3", "the answer is 43"}} {
@@ -138,7 +138,7 @@ func TestProbes(t *testing.T) {
 		call.Answered(tt.answer)
 		call.EndModel(ledger.StateForwarded, inference.Interaction{}, time.Time{})
 		c.Challenged("n1", map[string]string{tt.id: "again"})
-		if _, err := r.probe(c, tt.id); code(err) != "probe_unknown" {
+		if _, err := r.probe(c, tt.id); code(err) != "not_found" {
 			t.Errorf("%s once more: %v", tt.id, err)
 		}
 	}
@@ -185,7 +185,7 @@ func TestProbeIsSentOnce(t *testing.T) {
 	}
 	all.Wait()
 	for _, err := range errs {
-		if err != nil && code(err) != "probe_unknown" {
+		if err != nil && code(err) != "not_found" {
 			t.Error(err)
 		}
 	}

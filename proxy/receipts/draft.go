@@ -65,6 +65,7 @@ func (c *Chain) closingDraft() interaction.Receipt {
 // ModelRequest is what is known of a call to a model before it is sent.
 type ModelRequest struct {
 	Record  ledger.Record // with id, host, manifest and start
+	Ahead   bool          // the agent had sent the request before it had the answer to another one: see [intercept.CameAhead]
 	Rule    string        // the egress rule
 	Probe   string        // the id of the probe whose prompt the call is; empty for any other call
 	Request *inference.Request
@@ -92,7 +93,7 @@ func (k *Keeper) Model(c *Chain, q ModelRequest) *Call {
 	if q.Probe != "" {
 		claims.Model.Probe = &interaction.Probe{ID: q.Probe}
 	}
-	c.memory.asked(c, q.Request, k.o.Now(), claims.Model)
+	c.memory.asked(c, q, k.o.Now(), claims.Model)
 	call := &Call{chain: c, id: r.ID, started: r.Started, claims: claims}
 	c.memory.asks(call)
 	return call

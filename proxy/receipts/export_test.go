@@ -13,5 +13,5 @@ func (c *Chain) Pass(receipts int64) {
 func (k *Keeper) Remembered() (bytes int64, chains int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.memory.Load(), len(k.active)
+	return k.memory.Taken(), len(k.active)
 }

@@ -54,7 +54,7 @@ func TestFigures(t *testing.T) {
 	first := user("find the order of Ada")
 	one := r.say(c, asking(first), asksFor("I will look that up.", "call_1", `{"name":"Ada"}`))
 	f := one.Model.Figures
-	if f.NewInputWords != o(5) || f.OutputWords != o(5) || f.ToolCallsMade != o(1) || f.Depth != d(1) || f.DepthRelayed != o(1) || f.SelfReferences != o(0) || f.UnmatchedResults != o(0) || f.Turnaround != interaction.NotMeasured {
+	if f.NewInputWords != o(5) || f.OutputWords != o(5) || f.ToolCallsMade != o(1) || f.Depth != d(1) || f.DepthRelayed != o(0) || f.SelfReferences != o(0) || f.UnmatchedResults != o(0) || f.Turnaround != interaction.NotMeasured {
 		t.Errorf("the first call: %+v", f)
 	}
 	if f.InputTokens.State != interaction.StateEstimated || f.SampleBytes != interaction.NotMeasured || f.HostedCalls != d(0) {
@@ -65,7 +65,7 @@ func TestFigures(t *testing.T) {
 	second := []string{first, assistant("I will look that up.", "call_1", `{"name":"Ada"}`), result("call_1", `{"order":"ord-4711","items":3}`)}
 	two := r.say(c, asking(second...), asksFor("And now the items.", "call_2", `{"order":"ord-4711"}`))
 	f = two.Model.Figures
-	if f.SelfReferences != o(2) || f.UnmatchedResults != o(0) || f.Depth != d(2) || f.DepthRelayed != o(2) || f.Turnaround.State != interaction.StateObserved {
+	if f.SelfReferences != o(2) || f.UnmatchedResults != o(0) || f.Depth != d(2) || f.DepthRelayed != o(1) || f.Turnaround.State != interaction.StateObserved {
 		t.Errorf("the second call: %+v", f)
 	}
 	id := one.Model.ToolCalls[0].ID
@@ -75,7 +75,7 @@ func TestFigures(t *testing.T) {
 	third := append(second, assistant("And now the items.", "call_2", `{"order":"ord-4711"}`), result("call_2", "item sku-00991 in blue"), result("call_9", "an invention"))
 	three := r.say(c, asking(third...), asksFor("", "call_3", `{"query":"where is sku-00991?"}`, "call_4", `{"name":"Ada"}`))
 	f = three.Model.Figures
-	if f.Depth != d(3) || f.DepthRelayed != o(1) || f.ToolCallsMade != o(2) || f.UnmatchedResults != o(1) || f.SelfReferences != o(2) || three.RelayedCount != 0 {
+	if f.Depth != d(3) || f.DepthRelayed != o(0) || f.ToolCallsMade != o(2) || f.UnmatchedResults != o(1) || f.SelfReferences != o(2) || three.RelayedCount != 0 {
 		t.Errorf("the third call: %+v", f)
 	}
 	if calls := three.Model.ToolCalls; calls[1].Arguments != one.Model.ToolCalls[0].Arguments || calls[0].Arguments == calls[1].Arguments {
@@ -118,8 +118,50 @@ func TestDepthRelayed(t *testing.T) {
 			Host: "mcp.example.com:443", Tool: "echo", Arguments: fmt.Appendf(nil, `{"text":"value-%d value-%d"}`, i, i+1), Gave: r.keeper.Values(c, fmt.Appendf(nil, `"value-%d"`, i+1)),
 		})
 	}
-	if f := r.say(c, hello, asksFor("I look.", "call_1", `{"text":"value-5"}`)).Model.Figures; f.DepthRelayed != interaction.Observed(1) {
+	if f := r.say(c, hello, asksFor("I look.", "call_1", `{"text":"value-5"}`)).Model.Figures; f.DepthRelayed != interaction.Observed(0) {
 		t.Errorf("the path has the length %+v", f.DepthRelayed)
+	}
+}
+
+// TestDepthOfRepeatedCalls: what a model has asked for once is one step of a path, however often the agent calls the tool for it.
+func TestDepthOfRepeatedCalls(t *testing.T) {
+	r := newRig(t)
+	c := r.chain("ses_1")
+	arguments := `{"text":"value-1"}`
+	r.say(c, hello, asksFor("I look.", "call_1", arguments))
+	for range 5 { // the tool gives back what it is given
+		r.keeper.Relay(c, receipts.Relayed{Host: "mcp.example.com:443", Tool: "look", Arguments: []byte(arguments), Gave: r.keeper.Values(c, []byte(arguments))})
+	}
+	if f := r.say(c, hello, asksFor("And on.", "call_2", arguments)).Model.Figures; f.DepthRelayed != interaction.Observed(1) {
+		t.Errorf("the path has the length %+v", f.DepthRelayed)
+	}
+}
+
+// TestSelfReferences: only what a request brings back as the model's own words refers to them.
+func TestSelfReferences(t *testing.T) {
+	as := func(role, text string) string { return fmt.Sprintf(`{"role":%q,"content":%q}`, role, text) }
+	const said = "good day to you"
+	for name, tt := range map[string]struct {
+		messages []string
+		want     int64
+	}{
+		"the model's own words":          {[]string{as("assistant", said)}, 1},
+		"the same, twice":                {[]string{as("assistant", said), as("assistant", said)}, 1},
+		"a user's message":               {[]string{as("user", said)}, 0},
+		"a system's message":             {[]string{as("system", said)}, 0},
+		"a developer's message":          {[]string{as("developer", said)}, 0},
+		"the result of a tool":           {[]string{result("call_1", said)}, 0},
+		"a user's, and then the model's": {[]string{as("user", said), as("assistant", said)}, 1},
+		"what no model has said":         {[]string{as("assistant", "good night")}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			c := r.chain("ses_1")
+			r.say(c, hello, answer)
+			if f := r.say(c, asking(tt.messages...), answer).Model.Figures; f.SelfReferences != interaction.Observed(tt.want) {
+				t.Errorf("%+v, want %d", f.SelfReferences, tt.want)
+			}
+		})
 	}
 }
 
@@ -170,7 +212,7 @@ func TestBounds(t *testing.T) {
 		blocks = append(blocks, user(fmt.Sprint("other ", i)))
 	}
 	f := r.say(c, asking(blocks...), asksFor("x", "call_1", "{}")).Model.Figures
-	if f.NewInputWords != interaction.NotMeasured || f.SelfReferences != interaction.NotMeasured || f.Depth != interaction.NotMeasured || f.DepthRelayed != interaction.Observed(1) || f.InputBytes.State != interaction.StateObserved {
+	if f.NewInputWords != interaction.NotMeasured || f.SelfReferences != interaction.NotMeasured || f.Depth != interaction.NotMeasured || f.DepthRelayed != interaction.Observed(0) || f.InputBytes.State != interaction.StateObserved {
 		t.Errorf("of a request with too many blocks: %+v", f)
 	}
 	for n := range 4 { // more than are kept of a session

@@ -20,6 +20,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/receipts"
 	"github.com/actionproof/mediator/signer"
@@ -93,7 +94,7 @@ type rig struct {
 	testing.TB
 	dir    string
 	keys   *custody.Memory
-	store  *ledger.Ledger
+	store  *sqlite.Ledger
 	queue  *ledger.Queue
 	fault  *switched
 	keeper *receipts.Keeper
@@ -116,7 +117,7 @@ func newRig(t testing.TB) *rig {
 func (r *rig) start() {
 	r.Helper()
 	var err error
-	r.store, err = ledger.Open(context.Background(), filepath.Join(r.dir, "ledger.db"), ledger.Options{Now: time.Now})
+	r.store, err = sqlite.Open(context.Background(), filepath.Join(r.dir, "ledger.db"), sqlite.Options{Now: time.Now})
 	must(r, err)
 	r.queue = ledger.NewQueue(r.store, func(rec ledger.Record, err error) { r.Errorf("lost: %s, %v", rec.ID, err) })
 	issuer, err := signer.New(interaction.Kind, r.keys, signer.Options{Issuer: "sidecar", Audience: "aud", Lifetime: 10 * time.Minute, Now: r.now})

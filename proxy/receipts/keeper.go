@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -17,6 +16,7 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/share"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/inference"
 )
@@ -57,7 +57,7 @@ type Options struct {
 // Keeper makes receipts. It is safe for concurrent use. To all methods but Close nil is one that makes none.
 type Keeper struct {
 	o       Options
-	memory  atomic.Int64 // bytes of what is remembered of all sessions
+	memory  share.Pool // bytes of what is remembered of all sessions
 	workers sync.WaitGroup
 	life    context.Context //nolint:containedctx // ends with Close
 	stop    context.CancelFunc
@@ -84,15 +84,15 @@ func New(ctx context.Context, o Options) (*Keeper, error) {
 	}
 	k.workers.Go(func() {
 		for session, calls := range sessions {
-			k.recover(session, calls)
+			k.closeLeft(session, calls)
 		}
 	})
 	return k, nil
 }
 
-// recover makes the receipts of what an earlier process has left open in a session, and closes its chain. Nobody else does, so it goes on
+// closeLeft makes the receipts of what an earlier process has left open in a session, and closes its chain. Nobody else does, so it goes on
 // until it succeeds.
-func (k *Keeper) recover(session string, left []ledger.OpenCall) {
+func (k *Keeper) closeLeft(session string, left []ledger.OpenCall) {
 	c := &Chain{session: session, keeper: k, known: true, closing: interaction.ClosedLost, working: true}
 	read := retrying(k.life, func() error {
 		last, err := k.o.Ledger.LastReceipt(k.life, session)
@@ -158,79 +158,57 @@ func retrying(ctx context.Context, try func() error, failed func(error)) bool {
 	}
 }
 
-// sign makes the receipts of a chain, one after the other, until there is none to be made. It gives up a chain that has forked: the session makes no
-// post any more, and the next start tries again to close what is open.
+// sign makes the receipts of a chain, one after the other, until there is none to be made. It gives up a chain that has
+// forked: the session makes no post any more, and the next start tries again to close what is open.
 func (k *Keeper) sign(c *Chain) {
-	for {
-		c.mu.Lock()
-		call := c.next()
-		if call == nil {
-			c.working = false
-			if c.closed {
-				k.forget(c)
-			}
-			c.mu.Unlock()
-			return
-		}
-		if len(c.ended) == 0 { // the end of the session is kept like another call until it has its receipt
-			call.claims.Closing = &interaction.Closing{Reason: c.closing}
-			c.ended, c.closed = append(c.ended, call), true
-		}
-		c.mu.Unlock()
+	for call := c.takeNext(); call != nil; call = c.takeNext() {
 		if call.result != nil {
 			call.result(call)
 			call.result = nil
 		}
 		made := retrying(k.life, func() error { return k.attempt(c, call) }, func(err error) {
-			k.o.Log.Error("the receipt of a call could not be made: the session makes no posts until it is", zap.String("session", c.session), zap.String("post", call.id), zap.Error(err))
+			k.o.Log.Error("the receipt of a call could not be made: the session makes no posts until it is",
+				zap.String("session", c.session), zap.String("post", call.id), zap.Error(err))
 		})
 		if !made {
 			c.mu.Lock()
+			defer c.mu.Unlock()
 			k.forget(c)
-			c.mu.Unlock()
 			return // what is open is closed at the next start
 		}
 	}
 }
 
-// attempt signs the receipt of the call that is the next of a chain, and hands it to the ledger. Once there is a signature, no other receipt
-// gets its number.
-func (k *Keeper) attempt(c *Chain, call *Call) (err error) {
-	defer func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.failure = err; err == nil {
-			c.ended = c.ended[1:]
-		}
-		c.notify()
-	}()
-	if !call.made {
-		claims := c.unsignedClaims(call)
-		ctx, cancel := context.WithTimeout(k.life, signTimeout)
-		defer cancel()
-		signed, err := k.o.Issuer.Issue(ctx, claims)
-		if err != nil {
-			return err
-		}
-		if signed.Claims().IssuedAt < c.issued {
-			return errors.New("receipts: the clock stands before the time of the receipt before")
-		}
-		c.mu.Lock()
-		call.signed, call.made = signed, true
-		c.mu.Unlock()
-		failpoint.Reach("receipt signed")
+// attempt signs the receipt of the call that is the next of a chain, and hands it to the ledger.
+func (k *Keeper) attempt(c *Chain, call *Call) error {
+	err := k.issue(c, call)
+	if err == nil {
+		claims := call.signed.Claims()
+		err = k.o.Ledger.AddReceiptLater(ledger.Receipt{
+			Session: c.session, Number: claims.Chain.SequenceNumber, Call: call.id,
+			Signed: time.Unix(claims.IssuedAt, 0), Token: call.signed.Token(),
+		})
 	}
-	claims := call.signed.Claims()
-	err = k.o.Ledger.AddReceiptLater(ledger.Receipt{
-		Session: c.session, Number: claims.Chain.SequenceNumber, Call: call.id, Signed: time.Unix(claims.IssuedAt, 0), Token: call.signed.Token(),
-	})
+	c.attempted(call, err)
+	return err
+}
+
+// issue signs the receipt of a call, once: no other receipt gets its number.
+func (k *Keeper) issue(c *Chain, call *Call) error {
+	if call.signed.Token() != "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(k.life, signTimeout)
+	defer cancel()
+	signed, err := k.o.Issuer.Issue(ctx, c.unsignedClaims(call))
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.number, c.head, c.issued, c.totals = claims.Chain.SequenceNumber, call.signed.Hash(), claims.IssuedAt, claims.Session
-	c.memory.told(min(claims.RelayedCount, c.memory.relayCount)) // nothing is relayed in a chain that was left open
+	if signed.Claims().IssuedAt < c.issued {
+		return errors.New("receipts: the clock stands before the time of the receipt before")
+	}
+	call.signed = signed
+	failpoint.Reach("receipt signed")
 	return nil
 }
 
@@ -270,7 +248,7 @@ func (c *Chain) unsignedClaims(call *Call) interaction.Receipt {
 }
 
 // Head waits until the receipts of all calls of a session are stored that have ended, and returns where its chain stands. It refuses
-// (interaction_unsigned) while one cannot be signed.
+// (custody_unavailable) while one cannot be signed.
 func (k *Keeper) Head(ctx context.Context, c *Chain) (*evidence.InteractionHead, error) {
 	if k == nil {
 		return nil, nil
@@ -286,7 +264,7 @@ func (k *Keeper) Head(ctx context.Context, c *Chain) (*evidence.InteractionHead,
 func (k *Keeper) settle(ctx context.Context, c *Chain) error {
 	err := k.o.Ledger.SettleReceipts(ctx, c.session)
 	if errors.Is(err, ledger.ErrForked) {
-		return refusal.New("interaction_unsigned", "no receipt of this session is kept any more").ForOperator("%v", err)
+		return refusal.New("custody_unavailable", "no receipt of this session is kept any more").ForOperator("%v", err)
 	}
 	return err
 }
@@ -312,7 +290,7 @@ func (k *Keeper) forget(c *Chain) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.active, c)
-	k.memory.Add(-c.memory.taken)
+	k.memory.Give(c.session, c.memory.taken)
 	c.memory, c.gone = memory{}, true
 }
 
@@ -326,18 +304,9 @@ func (k *Keeper) start(c *Chain) bool {
 	return !k.closed
 }
 
-// take takes n bytes of what may be remembered of all sessions, and reports whether there were as many.
-func (k *Keeper) take(n int64) bool {
-	if k.memory.Add(n) > maxMemory {
-		k.memory.Add(-n)
-		return false
-	}
-	return true
-}
-
 // take takes n bytes for what is remembered of a session, and reports whether there were as many. The caller holds c.mu.
 func (c *Chain) take(n int64) bool {
-	if c.gone || !c.keeper.take(n) { // nobody would give back what is taken for a session that is gone
+	if c.gone || !c.keeper.memory.Take(c.session, n, maxMemory) { // nobody would give back what is taken for a session that is gone
 		return false
 	}
 	c.memory.taken += n

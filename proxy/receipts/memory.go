@@ -21,11 +21,11 @@ type memory struct {
 	totals interaction.SessionTotals
 
 	lastEnd time.Time        // of the last answered call to a model in the chain
-	waited  time.Duration    // of that time, while the agent did not take what had come
+	ready   time.Time        // when the agent could have read that answer: see [inference.Interaction]
 	asking  map[*Call]bool   // calls to models that are open
 	blocks  map[tag]block    // of requests and answers, by their hash
 	calls   map[tag]*toolUse // of tools, that answers have asked for, by the tag of their id
-	byWork  map[tag]tag      // the same by tool and arguments: the tag of the last one's id
+	byWork  map[tag]work     // the last of them with the same tool and arguments
 	lost    bool             // there were more blocks or calls
 	given   values           // of results in requests
 	relayed values           // of results that came from MCP servers
@@ -45,6 +45,12 @@ type block struct {
 type toolUse struct {
 	returned bool
 	depth    int64
+}
+
+// work is the last call that an answer has asked for of a tool with the same arguments.
+type work struct {
+	id      tag
+	relayed bool // an MCP server was called for it; a second such call is the agent's own
 }
 
 // values are the values of results, each with the greatest depth of the call that gave it.
@@ -80,14 +86,13 @@ func (v *values) keep(c *Chain, of inference.Values, depth int64) {
 	}
 }
 
-// next returns the depth of a call whose arguments have these values.
-func (v *values) next(of inference.Values) int64 {
-	deepest := int64(0)
+// deepest returns the greatest depth of the results that have one of these values; 0 if none has.
+func (v *values) deepest(of inference.Values) (depth int64) {
 	v.lost = v.lost || !of.All
 	for _, h := range of.Hashes {
-		deepest = max(deepest, v.depth[h])
+		depth = max(depth, v.depth[h])
 	}
-	return deepest + 1
+	return depth
 }
 
 // figure returns a depth as a figure, if nothing is missing.
@@ -116,13 +121,14 @@ func (c *Chain) knows(b inference.Block) bool {
 }
 
 // asked makes the figures of a request that has come whole by now, and remembers what it says. The caller holds c.mu.
-func (m *memory) asked(c *Chain, q *inference.Request, now time.Time, call *interaction.ModelCall) {
-	f := &call.Figures
+func (m *memory) asked(c *Chain, of ModelRequest, now time.Time, call *interaction.ModelCall) {
+	q, f := of.Request, &call.Figures
 	f.InputBytes = interaction.Observed(int64(q.AskedBytes))
-	// An agent can send the head of a request long before it knows what to ask, and can leave the end of an answer that it has read for as long. Neither
-	// makes this time shorter.
-	if !m.lastEnd.IsZero() && len(m.asking) == 0 && !now.Before(m.lastEnd) {
-		f.Turnaround = millis(now.Sub(m.lastEnd) + m.waited)
+	// A request that began before the answer had ended does not follow from it: a client can send requests ahead (HTTP/1.1 pipelining). A request that
+	// comes slowly, and an answer whose end the agent leaves unread, only make this time longer.
+	follows := !m.lastEnd.IsZero() && len(m.asking) == 0 && !of.Ahead && !of.Record.Started.Before(m.lastEnd)
+	if follows && !now.Before(m.lastEnd) {
+		f.Turnaround = millis(now.Sub(m.ready))
 	}
 	words, unmatched, references := int64(0), int64(0), int64(0)
 	for _, b := range q.Asked {
@@ -143,12 +149,17 @@ func (m *memory) asked(c *Chain, q *inference.Request, now time.Time, call *inte
 	}
 }
 
-// brought remembers a block of a request, and reports whether it is the first to bring back what a model has said.
+// roleModel is the role in which a request says what the model itself has said.
+const roleModel = "assistant"
+
+// brought remembers a block of a request, and reports whether it is the first to bring back, as the model's own words, what a model has said. Equal
+// words of a user, or of a tool's result, are theirs.
 func (m *memory) brought(c *Chain, b inference.Block) bool {
 	key := tag(b.Hash[:16])
 	was := m.blocks[key]
-	first := was.said && !was.returned && b.Size > 0
-	was.returned = was.said
+	own := was.said && b.Role == roleModel && b.Kind != inference.KindResult
+	first := own && !was.returned && b.Size > 0
+	was.returned = was.returned || own
 	m.lost = m.lost || !put(c, &m.blocks, key, was, maxBlocks)
 	return first
 }
@@ -192,7 +203,7 @@ func (m *memory) answered(call *Call, in inference.Interaction) {
 		other.overtaken = true
 	}
 	if in.Head.State == inference.Observed {
-		m.lastEnd, m.waited = in.End.At, in.Waited
+		m.lastEnd, m.ready = in.End.At, in.Ready
 	}
 	deepest, deepestRelayed := int64(0), int64(0)
 	for _, b := range in.Said {
@@ -209,8 +220,8 @@ func (m *memory) answered(call *Call, in inference.Interaction) {
 		if b.Measured != nil {
 			of = b.Measured.Values
 		}
-		use := &toolUse{depth: m.given.next(of)}
-		deepest, deepestRelayed = max(deepest, use.depth), max(deepestRelayed, m.relayed.next(of))
+		use := &toolUse{depth: m.given.deepest(of) + 1}
+		deepest, deepestRelayed = max(deepest, use.depth), max(deepestRelayed, m.relayed.deepest(of))
 		if b.ID == "" {
 			continue
 		}
@@ -218,7 +229,7 @@ func (m *memory) answered(call *Call, in inference.Interaction) {
 		if m.calls[id] == nil { // an id that comes twice is the first call's
 			m.lost = m.lost || !put(c, &m.calls, id, use, maxCalls)
 		}
-		m.relayed.lost = !put(c, &m.byWork, c.workOf(b.Name, key), id, maxCalls) || m.relayed.lost
+		m.relayed.lost = !put(c, &m.byWork, c.workOf(b.Name, key), work{id: id}, maxCalls) || m.relayed.lost
 	}
 	call.depth, call.depthRelayed = m.given.figure(interaction.StateDeclared, deepest), m.relayed.figure(interaction.StateObserved, deepestRelayed)
 }
@@ -259,10 +270,13 @@ func (k *Keeper) Relay(c *Chain, r Relayed) {
 		return // no receipt of the session follows
 	}
 	m := &c.memory
-	depth := int64(0) // of a call that no model has asked for: an agent can make any path of those
-	if id, ok := m.byWork[c.workOf(r.Tool, arguments)]; ok && r.Arguments != nil {
-		relayed.CallID = id.String()
-		depth = m.relayed.next(brought)
+	depth, key := int64(0), c.workOf(r.Tool, arguments) // of a call that no model has asked for: an agent can make any path of those
+	if asked, ok := m.byWork[key]; ok && r.Arguments != nil {
+		relayed.CallID = asked.id.String()
+		if !asked.relayed {
+			depth = m.relayed.deepest(brought) + 1
+			m.byWork[key] = work{asked.id, true}
+		}
 	}
 	m.relayed.lost = m.relayed.lost || r.Arguments == nil
 	m.relayed.keep(c, r.Gave, depth)

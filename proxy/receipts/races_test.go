@@ -215,7 +215,7 @@ func TestForkStopsOneSession(t *testing.T) {
 	r.mustAsk(forked, hello).answer(t, answer)
 	refused := func() {
 		t.Helper()
-		if _, err := r.keeper.Head(t.Context(), forked); code(err) != "interaction_unsigned" {
+		if _, err := r.keeper.Head(t.Context(), forked); code(err) != "custody_unavailable" {
 			t.Errorf("the session that has forked stands: %v", err)
 		}
 	}
@@ -267,7 +267,7 @@ func TestEndsWithAFullLedger(t *testing.T) {
 	c := r.chain("ses_1")
 	r.fault.Ledger = full{r.fault.Ledger}
 	r.mustAsk(c, hello).answer(t, answer)
-	if _, err := r.keeper.Head(t.Context(), c); code(err) != "interaction_unsigned" {
+	if _, err := r.keeper.Head(t.Context(), c); code(err) != "custody_unavailable" {
 		t.Fatal(err)
 	}
 	r.crash()

@@ -102,12 +102,12 @@ func TestLongestChain(t *testing.T) {
 	second := r.mustAsk(c, hello)
 	refused := func() {
 		t.Helper()
-		if _, err := r.ask(c, hello); code(err) != "interaction_chain_too_long" {
+		if _, err := r.ask(c, hello); code(err) != "session_full" {
 			t.Errorf("a call to a model: %v", err)
 		}
 		p, err := r.keeper.Post(c, receipts.PostRequest{Record: r.record("post"), Body: strings.NewReader("{}")})
 		must(t, err)
-		if _, err := p.Open(); code(err) != "interaction_chain_too_long" {
+		if _, err := p.Open(); code(err) != "session_full" {
 			t.Errorf("a post: %v", err)
 		}
 	}
@@ -151,7 +151,7 @@ func TestKeyOutage(t *testing.T) {
 	for {
 		a, err := r.ask(c, hello)
 		if err != nil {
-			if code(err) != "interaction_unsigned" {
+			if code(err) != "custody_unavailable" {
 				t.Fatal(err)
 			}
 			break
@@ -162,7 +162,7 @@ func TestKeyOutage(t *testing.T) {
 	if ended != 65 {
 		t.Errorf("%d calls were sent", ended)
 	}
-	if h, err := r.keeper.Head(t.Context(), c); code(err) != "interaction_unsigned" {
+	if h, err := r.keeper.Head(t.Context(), c); code(err) != "custody_unavailable" {
 		t.Errorf("a head is named that is not signed: %+v, %v", h, err)
 	}
 	if h := r.settled(other); h.Number != 0 {
@@ -280,7 +280,7 @@ func TestManyAtOnce(t *testing.T) {
 						return r.ask(c, hello)
 					}
 					a, err := ask()
-					for ; code(err) == "interaction_unsigned"; a, err = ask() { // the signing is behind
+					for ; code(err) == "custody_unavailable"; a, err = ask() { // the signing is behind
 						r.settled(c)
 					}
 					must(t, err)
@@ -354,7 +354,7 @@ func TestNil(t *testing.T) {
 	k.Count(c, 1, true)
 	k.Relay(c, receipts.Relayed{})
 	c.Close(interaction.ClosedEnded)
-	if _, err := call.Receipt(context.Background()); code(err) != "interaction_unsigned" {
+	if _, err := call.Receipt(context.Background()); code(err) != "custody_unavailable" {
 		t.Error(err)
 	}
 }

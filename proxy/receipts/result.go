@@ -64,7 +64,8 @@ func (c *Chain) answered(call *Call, in inference.Interaction) {
 // outcomes of an answer that came.
 var outcomes = map[inference.Outcome]string{
 	inference.OutcomeComplete: interaction.OutcomeCompleted, inference.OutcomeFailed: interaction.OutcomeFailed,
-	inference.OutcomeUnfinished: interaction.OutcomeUnfinished, inference.OutcomeCut: interaction.OutcomeCut, inference.OutcomeUnread: interaction.OutcomeNotMeasured,
+	inference.OutcomeUnfinished: interaction.OutcomeUnfinished, inference.OutcomeCut: interaction.OutcomeCut,
+	inference.OutcomeLeft: interaction.OutcomeLeft, inference.OutcomeUnread: interaction.OutcomeNotMeasured,
 }
 
 // conclude completes the claims of a call to a model.

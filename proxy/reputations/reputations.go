@@ -24,6 +24,9 @@ type Source interface {
 // Options configure a [Cache]. Source, Now and Log are required.
 type Options struct {
 	Source Source
+	// Accepts reports whether a token by the key version kid is still believed. Where it is not, the token counts as
+	// ended. Nil believes every one.
+	Accepts func(kid string) bool
 	// Wait is how long a post waits for a token, where none is known that is still good; default 250 ms.
 	Wait time.Duration
 	// Timeout bounds one question to the node, for which nobody may be waiting any more; default 5 s.
@@ -58,7 +61,7 @@ type Cache struct {
 
 // agent is what is known of one agent.
 type agent struct {
-	token       string
+	token, kid  string // kid is the key version that has signed token
 	issued, end time.Time
 	asking      chan struct{} // closed when the question that is asked now is over; nil while there is none
 	notBefore   time.Time     // of the next question
@@ -93,7 +96,7 @@ func (c *Cache) Forget(subject string) {
 	if !ok {
 		return
 	}
-	next := &agent{token: a.token, issued: a.issued, end: a.end, failed: a.failed, forgotten: true}
+	next := &agent{token: a.token, kid: a.kid, issued: a.issued, end: a.end, failed: a.failed, forgotten: true}
 	if a.failed != nil {
 		next.notBefore = a.notBefore // who is away is asked no more often for it
 	}
@@ -160,11 +163,12 @@ func (c *Cache) look(subject string, maxAge time.Duration) (token string, asking
 		c.agents.Put(subject, a)
 	}
 	now, end := c.o.Now(), a.until(maxAge)
-	if now.Before(end) {
+	believed := a.token == "" || c.o.Accepts == nil || c.o.Accepts(a.kid)
+	if now.Before(end) && believed {
 		token = a.token
 	}
 	half := a.issued.Add(end.Sub(a.issued) / 2)
-	if (a.forgotten || !now.Before(half)) && a.asking == nil && !now.Before(a.notBefore) && c.life.Err() == nil {
+	if (a.forgotten || !believed || !now.Before(half)) && a.asking == nil && !now.Before(a.notBefore) && c.life.Err() == nil {
 		a.asking = make(chan struct{})
 		c.wait.Go(func() { c.ask(subject, a) })
 	}
@@ -209,6 +213,7 @@ func (c *Cache) ask(subject string, a *agent) {
 		}
 	}
 	if err == nil {
-		a.token, a.issued, a.end, a.forgotten = token, time.Unix(claims.IssuedAt, 0), time.Unix(claims.Expires, 0), false
+		a.token, a.kid, a.forgotten = token, evidence.KeyIDOf(token), false
+		a.issued, a.end = time.Unix(claims.IssuedAt, 0), time.Unix(claims.Expires, 0)
 	}
 }

@@ -389,3 +389,23 @@ func TestCacheNeedsItsParts(t *testing.T) {
 		}
 	}
 }
+
+// TestTokenOfARevokedVersion: a token by a key version that is believed no more is not sent again.
+func TestTokenOfARevokedVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		gone := ""
+		c, err := reputations.New(reputations.Options{
+			Source: n, Accepts: func(kid string) bool { return kid != gone }, Now: time.Now, Log: zap.NewNop(),
+		})
+		check.Must(t, err)
+		defer c.Close()
+		first := c.Token(t.Context(), agent, age)
+		gone = evidence.KeyIDOf(first)
+		n.kit.Rotate(t, evidence.PurposeAppraiser)
+		time.Sleep(3 * time.Second) // of the bubble's clock: after the pause between two questions
+		if next := c.Token(t.Context(), agent, age); next == "" || evidence.KeyIDOf(next) == gone {
+			t.Errorf("the next token is by %q", evidence.KeyIDOf(next))
+		}
+	})
+}

@@ -10,7 +10,6 @@ import (
 	"encoding/base64"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -18,8 +17,10 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/mcp"
@@ -39,7 +40,7 @@ type Session struct {
 	// Run is what is seen of the agent's processes; nil where it was not mediator run that started the agent.
 	Run *observe.Run
 
-	// Memory is what MCP servers have asked and shown.
+	// Memory is what MCP servers have asked and shown, and whether a human may have answered one.
 	Memory mcp.Memory
 
 	// Chain is that of the session's interaction receipts.
@@ -47,8 +48,6 @@ type Session struct {
 
 	// Content is the key by which blocks of content are hashed; it never leaves the process.
 	Content [inference.MinKey]byte
-
-	prompted atomic.Bool // a human has answered an MCP server
 
 	secret [sha256.Size]byte // hash of the proxy password, which is not kept; zero where connections name the session
 	life   context.Context   //nolint:containedctx // done at the end of the session
@@ -59,6 +58,7 @@ type Session struct {
 	bucket     *rate.Limiter // see Bucket
 	node       *rate.Limiter // see Node
 	refusals   []Refusal     // the oldest first
+	records    *flood.Quota  // see Records
 }
 
 // Life returns a context that is done when the session ends.
@@ -79,22 +79,19 @@ func (s *Session) Transcript() string {
 }
 
 // Look looks at the session's run now, and returns what was seen of the session so far.
-func (s *Session) Look(ctx context.Context) (observe.Report, error) {
+func (s *Session) Look(ctx context.Context) (look.Report, error) {
 	_, err := s.Run.Look(ctx)
 	return s.Report(), err
 }
 
 // Report returns what was seen of the session: of its run, and of what went out for it.
-func (s *Session) Report() observe.Report {
+func (s *Session) Report() look.Report {
 	r := s.Run.Report()
-	if s.prompted.Load() {
-		r.Found = append(r.Found, observe.Finding{Kind: observe.Answer})
+	if s.Memory.Prompted() {
+		r.Found = append(r.Found, look.Finding{Kind: look.Answer})
 	}
 	return r
 }
-
-// Prompted notes that a human has answered an MCP server: the session makes no posts any more.
-func (s *Session) Prompted() { s.prompted.Store(true) }
 
 // Bucket returns the session's own bucket of a rate, full at its first call; where the rate has changed, what is in it stays. It goes
 // with the session, so there are no more of them than sessions.
@@ -113,6 +110,16 @@ func (s *Session) Bucket(perSecond rate.Limit, burst int, now time.Time) *rate.L
 
 // What a session may ask of the node: a fraction of what the node takes from all agents of an owner.
 const nodePerSecond, nodeBurst = 5, 50
+
+// Records is the quota of records of calls that rest on nothing, such as refusals. The first call of Records makes it.
+func (s *Session) Records(first func() *flood.Quota) *flood.Quota {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.records == nil {
+		s.records = first()
+	}
+	return s.records
+}
 
 // Node is the bucket of the session's requests to the node. It is full at the first of them.
 func (s *Session) Node() *rate.Limiter {
@@ -161,7 +168,7 @@ func (s *Set) open(event trigger.Event, runtime string, run *observe.Run, secret
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.byID) >= maxSessions {
-		return nil, refusal.New("sessions_exhausted", "%d sessions are open already", maxSessions)
+		return nil, refusal.New("overloaded", "%d sessions are open already", maxSessions)
 	}
 	s.byID[session.ID] = session
 	return session, nil
@@ -302,7 +309,7 @@ func (s *Set) Find(proxyAuthorization string) (*Session, error) {
 	}
 	id, password, ok := basicCredentials(proxyAuthorization)
 	if !ok {
-		return nil, refusal.New("session_credentials", "the proxy credentials are not of the form that mediator run gives out")
+		return nil, refusal.New("session_required", "the proxy credentials are not of the form that mediator run gives out")
 	}
 	session, open := s.Get(id)
 	got := sha256.Sum256(password)
@@ -311,7 +318,7 @@ func (s *Set) Find(proxyAuthorization string) (*Session, error) {
 		want = session.secret
 	}
 	if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-		return nil, refusal.New("session_credentials", "the proxy credentials belong to no open session; it may have ended")
+		return nil, refusal.New("session_required", "the proxy credentials belong to no open session; it may have ended")
 	}
 	return session, nil
 }

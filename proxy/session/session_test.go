@@ -18,7 +18,7 @@ func TestSessionsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := s.Open(trigger.Event{ID: "evt"}, "worker-1", nil); !errors.Is(err, refusal.New("sessions_exhausted", "")) {
+	if _, _, err := s.Open(trigger.Event{ID: "evt"}, "worker-1", nil); !errors.Is(err, refusal.New("overloaded", "")) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,7 +1,11 @@
 // Package sse reads streams of server-sent events (HTML standard, section 9.2.6) as they pass.
 package sse
 
-import "bytes"
+import (
+	"bytes"
+	"strings"
+	"unicode/utf8"
+)
 
 // Event is one event of a stream. Its data is valid only while it is looked at.
 type Event struct {
@@ -22,6 +26,7 @@ type Reader struct {
 	hasData bool
 	cr      bool // the last byte was a CR, whose LF ends no other line
 	over    bool // an event was larger than most: nothing after that is read
+	odd     bool // some readers may find another event in a line of the last piece
 }
 
 // NewReader returns a reader of events of up to most bytes.
@@ -33,15 +38,22 @@ func (e *Reader) Held() int { return cap(e.line) + cap(e.data) }
 // Over reports whether an event was larger than the reader takes. It reads nothing after that.
 func (e *Reader) Over() bool { return e.over }
 
+// Odd reports whether the last piece, or the end, had a line in which some readers may find another event: one that is no
+// field of the standard, ends with a CR alone, begins with a byte order mark, or has a character that some languages end
+// lines with.
+func (e *Reader) Odd() bool { return e.odd }
+
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
 // Write reads a piece of the stream, and calls event for each event that ends in it.
 func (e *Reader) Write(p []byte, event func(Event)) {
+	e.odd = false
 	for len(p) > 0 && !e.over {
 		if e.cr && p[0] == '\n' {
 			e.cr, p = false, p[1:]
 			continue
 		}
+		e.odd = e.odd || e.cr
 		e.cr = false
 		end := bytes.IndexAny(p, "\r\n")
 		if end < 0 {
@@ -52,6 +64,16 @@ func (e *Reader) Write(p []byte, event func(Event)) {
 		e.cr, p = p[end] == '\r', p[end+1:]
 		e.endLine(event)
 	}
+}
+
+// End returns the data of an event that lacks its end, of whatever type: some readers take it.
+func (e *Reader) End() []byte {
+	odd := splitElsewhere(e.line)
+	if len(e.line) > 0 {
+		e.endLine(func(Event) {})
+	}
+	e.odd = odd // a line that broke off may be no field
+	return e.data
 }
 
 func (e *Reader) add(p []byte) {
@@ -69,6 +91,7 @@ func (e *Reader) endLine(event func(Event)) {
 	line := e.line
 	if !e.begun {
 		line, e.begun = bytes.TrimPrefix(line, byteOrderMark), true
+		e.odd = e.odd || len(line) < len(e.line)
 	}
 	e.line = e.line[:0]
 	if len(line) == 0 {
@@ -79,6 +102,7 @@ func (e *Reader) endLine(event func(Event)) {
 		return
 	}
 	field, value, _ := bytes.Cut(line, []byte(":"))
+	e.odd = e.odd || splitElsewhere(line) || string(field) != "data" && bytes.ContainsAny(line, lineEnds)
 	value = bytes.TrimPrefix(value, []byte(" "))
 	switch string(field) {
 	case "data":
@@ -92,5 +116,26 @@ func (e *Reader) endLine(event func(Event)) {
 		if bytes.IndexByte(value, 0) < 0 {
 			e.id = string(value)
 		}
+	case "", "retry":
+	default:
+		e.odd = true
+	}
+}
+
+// lineEnds are the characters that end a line in Python's str.splitlines, by which httpx reads lines, but not in the standard.
+const lineEnds = "\v\f\x1c\x1d\x1e\u0085\u2028\u2029"
+
+// splitElsewhere reports whether data stands in the line behind a character of lineEnds, where it begins a field for some
+// readers.
+func splitElsewhere(line []byte) bool {
+	for {
+		at := bytes.Index(line, []byte("data"))
+		if at < 0 {
+			return false
+		}
+		if before, _ := utf8.DecodeLastRune(line[:at]); strings.ContainsRune(lineEnds, before) {
+			return true
+		}
+		line = line[at+len("data"):]
 	}
 }

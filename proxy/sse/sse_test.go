@@ -124,3 +124,33 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// TestOdd: a line is odd if some reader finds an event in it that the standard does not.
+func TestOdd(t *testing.T) {
+	for name, tt := range map[string]struct {
+		stream string
+		odd    bool
+	}{
+		"fields of the standard":             {"event: a\nid: 1\nretry: 10\n: comment\ndata: {\"data\": \"data\"}\n\n", false},
+		"a line separator in a text":         {"data: {\"a\": \"\u2028\u2028b\"}\n\n", false},
+		"line ends of CRLF":                  {"id: 1\r\ndata: a\r\n\r\n", false},
+		"a line end of CR":                   {":\rid: 1\n\n", true},
+		"a byte order mark":                  {"\ufeffevent: a\n\n", true},
+		"a line separator in an id":          {"id: 1\u2028\n\n", true},
+		"another field":                      {"DATA: a\n\n", true},
+		"a field behind a line separator":    {"data: {\"a\": \"\u2028\u2028data: b\u2028\u2028\"}\n\n", true},
+		"a field behind a paragraph's end":   {"data: a\u2029data: b\n\n", true},
+		"a field behind a next line":         {"id: 1\u0085data: b\n\n", true},
+		"a field behind a form feed":         {": comment\fdata: b\n\n", true},
+		"a field behind a group's end":       {"retry: 1\x1ddata\n\n", true},
+		"data behind a text, and then again": {"data: data data\u2028data\n\n", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := sse.NewReader(100)
+			read(r, tt.stream)
+			if r.Odd() != tt.odd {
+				t.Errorf("%q is odd: %v, want %v", tt.stream, r.Odd(), tt.odd)
+			}
+		})
+	}
+}

@@ -102,7 +102,7 @@ func (d *Dialer) CheckDestination(ctx context.Context, t Target, dialled netip.A
 		return err
 	}
 	if !slices.ContainsFunc(addrs, func(a netip.Addr) bool { return a.Unmap() == dialled }) {
-		return refusal.New("destination_mismatch",
+		return refusal.New("target_mismatch",
 			"the connection was made to %s, which is no address of %s", dialled, t.Host)
 	}
 	return nil

@@ -113,7 +113,7 @@ func TestDialer(t *testing.T) {
 		{"an address in its place that may not be dialled", "unknown.example.com:443", "egress_address_denied", at("10.9.8.7:" + port)},
 		{"an own address in its place", "unknown.example.com:443", "egress_address_denied", at("127.0.0.1:"+port, own...)},
 		{"nobody listens", "a.example.com:1", "upstream_unreachable", Dialer{Hosts: local}},
-		{"no target", "0x7f.1:80", "target_invalid", Dialer{Hosts: local}},
+		{"no target", "0x7f.1:80", "request_malformed", Dialer{Hosts: local}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.dialer.Resolver = names{
@@ -199,11 +199,11 @@ func TestCheckDestination(t *testing.T) {
 	for _, tt := range []struct{ host, dialled, code string }{
 		{"a.example", "192.0.2.1", ""},
 		{"a.example", "192.0.2.2", ""},
-		{"a.example", "192.0.2.3", "destination_mismatch"},
+		{"a.example", "192.0.2.3", "target_mismatch"},
 		{"pinned.example", "192.0.2.3", ""},
 		{"pinned.example", "192.0.2.1", "upstream_unresolvable"},
 		{"192.0.2.4", "192.0.2.4", ""},
-		{"192.0.2.4", "192.0.2.5", "destination_mismatch"},
+		{"192.0.2.4", "192.0.2.5", "target_mismatch"},
 	} {
 		err := d.CheckDestination(context.Background(), Target{"https", tt.host, 443}, netip.MustParseAddr(tt.dialled))
 		if tt.code != "" {

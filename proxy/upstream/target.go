@@ -49,19 +49,19 @@ func (t Target) String() string { return t.Scheme + "://" + t.Authority() }
 
 // ParseConnect reads the authority-form target of a CONNECT (RFC 9110 section 9.3.6): host and port, both required.
 // The scheme is https, what a tunnel is opened for; the tunnel's first byte may still say http.
-// Every refusal is target_invalid.
+// Every refusal is request_malformed.
 func ParseConnect(authority string) (Target, error) {
 	host, port, err := ParseAuthority(authority)
 	if err != nil {
 		return Target{}, err
 	}
 	if port == 0 {
-		return Target{}, refusal.New("target_invalid", "the CONNECT target %.300q names no port", authority)
+		return Target{}, refusal.New("request_malformed", "the CONNECT target %.300q names no port", authority)
 	}
 	return Target{Scheme: "https", Host: host, Port: port}, nil
 }
 
-// ParseOrigin reads an authority of a scheme, whose default port it may omit. Every refusal is target_invalid.
+// ParseOrigin reads an authority of a scheme, whose default port it may omit. Every refusal is request_malformed.
 func ParseOrigin(scheme, authority string) (Target, error) {
 	host, port, err := ParseAuthority(authority)
 	if err != nil {
@@ -71,7 +71,7 @@ func ParseOrigin(scheme, authority string) (Target, error) {
 		port = defaultPort(scheme)
 	}
 	if port == 0 {
-		return Target{}, refusal.New("target_invalid", "the scheme %.20q is neither http nor https", scheme)
+		return Target{}, refusal.New("request_malformed", "the scheme %.20q is neither http nor https", scheme)
 	}
 	return Target{Scheme: scheme, Host: host, Port: port}, nil
 }
@@ -91,7 +91,7 @@ func defaultPort(scheme string) uint16 {
 // given.
 func ParseAuthority(s string) (host string, port uint16, err error) {
 	invalid := func(why string) (string, uint16, error) {
-		return "", 0, refusal.New("target_invalid", "the target %.300q %s", s, why)
+		return "", 0, refusal.New("request_malformed", "the target %.300q %s", s, why)
 	}
 	if len(s) > 300 {
 		return invalid("is too long")

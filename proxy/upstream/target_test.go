@@ -80,7 +80,7 @@ func TestParseConnect(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ParseConnect(in)
-			check.WantCode(t, err, "target_invalid")
+			check.WantCode(t, err, "request_malformed")
 		})
 	}
 }
@@ -109,7 +109,7 @@ func FuzzParseConnect(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		target, err := ParseConnect(s)
 		if err != nil {
-			check.WantCode(t, err, "target_invalid")
+			check.WantCode(t, err, "request_malformed")
 			return
 		}
 		if strings.Trim(target.Host, "abcdefghijklmnopqrstuvwxyz0123456789.-_:") != "" || target.Port == 0 || len(target.Host) > 253 {

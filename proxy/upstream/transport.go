@@ -169,7 +169,7 @@ func provesConnection(r *http.Request) bool {
 }
 
 // CheckDestination refuses an address to which a client connected for the target if the target's name, as it resolves
-// here, does not have it (destination_mismatch), or does not resolve (upstream_unresolvable). For
+// here, does not have it (target_mismatch), or does not resolve (upstream_unresolvable). For
 // PipelineOptions.Destination.
 func (t *Transport) CheckDestination(ctx context.Context, target Target, dialled netip.Addr) error {
 	return t.dialer.CheckDestination(ctx, target, dialled)

@@ -129,7 +129,7 @@ func TestClaimsThatAreNoReputation(t *testing.T) {
 			c := claims(t)
 			edit(&c)
 			_, err := evidence.Sign(t.Context(), key, accrual.Kind, c)
-			check.WantCode(t, err, "claims_malformed")
+			check.WantCode(t, err, "artifact_malformed")
 		})
 	}
 	c := claims(t)
@@ -137,7 +137,7 @@ func TestClaimsThatAreNoReputation(t *testing.T) {
 	check.Must(t, err)
 	c.Expires = c.IssuedAt + int64(accrual.Lifetime/time.Second) + 1
 	_, err = evidence.Sign(t.Context(), key, accrual.Kind, c)
-	check.WantCode(t, err, "lifetime_too_long")
+	check.WantCode(t, err, "artifact_malformed")
 }
 
 // FuzzClaims: whatever claims are read from a token are those of a reputation that holds together, and are written again as they were.

@@ -113,7 +113,7 @@ func Handler(s *reputation.Service, o Options) http.Handler {
 		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		a.refuse(w, refusal.New("node_endpoint_unknown", "the node has no endpoint %.100q", r.URL.Path))
+		a.refuse(w, refusal.New("not_found", "the node has no endpoint %.100q", r.URL.Path))
 	})
 	return mux
 }
@@ -213,7 +213,7 @@ func write(w http.ResponseWriter, answer any) error {
 func read(w http.ResponseWriter, r *http.Request, bound int64) ([]byte, error) {
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bound)) // w may be nil: then the connection stays open
 	if err != nil {
-		return nil, refusal.New("node_body", "the body is larger than %d bytes, or broke off", bound)
+		return nil, refusal.New("content_too_large", "the body is larger than %d bytes, or broke off", bound)
 	}
 	return raw, nil
 }

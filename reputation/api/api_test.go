@@ -340,7 +340,7 @@ func TestWhatIsRevealed(t *testing.T) {
 			t.Errorf("operators are not told %s: %s", want, told)
 		}
 	}
-	c.refused("score_session_unknown", "GET", "/v1/sessions/ses_2/challenges", "", nil)
+	c.refused("not_found", "GET", "/v1/sessions/ses_2/challenges", "", nil)
 	inside := c.handler
 	c.handler = api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop()})
 	if w, got := c.do("GET", operators, "", nil); w.StatusCode != http.StatusNotFound {
@@ -374,31 +374,31 @@ func TestRefusals(t *testing.T) {
 	n.Delivered(t, 4, s.Receipts...)
 	unknown := evidence.HashBytes(nil)
 
-	c.refused("node_endpoint_unknown", "GET", "/", "", nil)
+	c.refused("not_found", "GET", "/", "", nil)
 	c.refused("query_malformed", "GET", "/v1/reputation/agent:worker-1", "", nil)
 	c.refused("owner_unknown", "GET", "/v1/reputation/"+strings.Repeat("o", 43)+":agent:worker-1", "", nil)
 	c.refused("node_method", "POST", "/v1/reputation/"+n.Kit.Agent(t).String(), "", empty)
-	c.refused("node_endpoint_unknown", "POST", "/v1/disputed", "", empty)
+	c.refused("not_found", "POST", "/v1/disputed", "", empty)
 	c.refused("node_method", "GET", "/v1/receipts", "", nil)
 	c.refused("node_method", "POST", "/v1/score/"+unknown, "", empty)
-	c.refused("score_receipt_unknown", "GET", "/v1/score/"+unknown, "", nil)
-	c.refused("score_session_unknown", "GET", "/v1/sessions/ses_2/score", "", nil)
-	c.refused("baseline_unknown", "GET", "/v1/baselines/"+unknown, "", nil)
-	c.refused("scoring_unknown", "GET", "/v1/scoring/"+unknown, "", nil)
+	c.refused("not_found", "GET", "/v1/score/"+unknown, "", nil)
+	c.refused("not_found", "GET", "/v1/sessions/ses_2/score", "", nil)
+	c.refused("not_found", "GET", "/v1/baselines/"+unknown, "", nil)
+	c.refused("not_found", "GET", "/v1/scoring/"+unknown, "", nil)
 	for _, body := range []string{"", "[]", "{}", `{"receipts": null, "more": 1}`, `{"receipts": [], "receipts": []}`, `{"receipts": [1]}`, `{"receipts": []} {}`} {
 		c.refused("query_malformed", "POST", "/v1/receipts", "", []byte(body))
 	}
 	c.refused("query_malformed", "POST", "/v1/receipts", "", encode(t, m{"receipts": slices.Repeat(s.Receipts[:1], 201)}))
-	c.refused("jws_malformed", "POST", "/v1/receipts", "", encode(t, m{"receipts": []string{"x"}}))
-	c.refused("node_body", "POST", "/v1/receipts", "", bytes.Repeat([]byte(" "), api.MaxReceipts+1))
-	c.refused("node_body", "POST", issue, "", bytes.Repeat([]byte(" "), api.MaxRequest+1))
+	c.refused("artifact_malformed", "POST", "/v1/receipts", "", encode(t, m{"receipts": []string{"x"}}))
+	c.refused("content_too_large", "POST", "/v1/receipts", "", bytes.Repeat([]byte(" "), api.MaxReceipts+1))
+	c.refused("content_too_large", "POST", issue, "", bytes.Repeat([]byte(" "), api.MaxRequest+1))
 
-	c.refused("caller_missing", "POST", issue, "", empty)
-	c.refused("caller_request", "POST", issue, token("ses_1", commit, empty), empty)
+	c.refused("caller_invalid", "POST", issue, "", empty)
+	c.refused("caller_invalid", "POST", issue, token("ses_1", commit, empty), empty)
 	once := token("ses_1", issue, empty)
 	var issued reputation.Issued
 	c.ok("POST", issue, once, empty, &issued)
-	c.refused("caller_used", "POST", issue, once, empty)
+	c.refused("caller_invalid", "POST", issue, once, empty)
 	c.refused("query_malformed", "POST", issue, token("ses_1", issue, []byte(`{"a": 1}`)), []byte(`{"a": 1}`))
 	raw, hash := nodetest.Plan(t, issued.Nonce, nil)
 	for _, row := range []struct {
@@ -408,12 +408,12 @@ func TestRefusals(t *testing.T) {
 		{"query_malformed", m{"challenge_nonce": issued.Nonce}},
 		{"query_malformed", m{"challenge_nonce": issued.Nonce, "commitment_hash": hash, "salt": nodetest.Salt, "strategy": raw}},
 		{"query_malformed", m{"challenge_nonce": issued.Nonce, "commitment_hash": "x"}},
-		{"vin_challenge_unknown", m{"challenge_nonce": "x", "commitment_hash": hash}},
-		{"vin_commitment_missing", m{"challenge_nonce": issued.Nonce, "salt": nodetest.Salt, "strategy": raw}},
-		{"strategy_malformed", m{"challenge_nonce": issued.Nonce, "salt": nodetest.Salt, "strategy": m{}}},
+		{"not_found", m{"challenge_nonce": "x", "commitment_hash": hash}},
+		{"commitment_refused", m{"challenge_nonce": issued.Nonce, "salt": nodetest.Salt, "strategy": raw}},
+		{"query_malformed", m{"challenge_nonce": issued.Nonce, "salt": nodetest.Salt, "strategy": m{}}},
 		{"", m{"challenge_nonce": issued.Nonce, "commitment_hash": hash}},
-		{"vin_commitment_other", m{"challenge_nonce": issued.Nonce, "commitment_hash": unknown}},
-		{"vin_commitment_mismatch", m{"challenge_nonce": issued.Nonce, "salt": "BBBBBBBBBBBBBBBBBBBBBB"[:21] + "A", "strategy": raw}},
+		{"commitment_refused", m{"challenge_nonce": issued.Nonce, "commitment_hash": unknown}},
+		{"commitment_refused", m{"challenge_nonce": issued.Nonce, "salt": "BBBBBBBBBBBBBBBBBBBBBB"[:21] + "A", "strategy": raw}},
 	} {
 		body := encode(t, row.body)
 		if row.code == "" {
@@ -422,34 +422,34 @@ func TestRefusals(t *testing.T) {
 		}
 		c.refused(row.code, "POST", commit, token("ses_1", commit, body), body)
 	}
-	c.refused("vin_challenge_open", "POST", issue, token("ses_1", issue, empty), empty)
+	c.refused("commitment_refused", "POST", issue, token("ses_1", issue, empty), empty)
 	s.Close(t)
 	n.Delivered(t, 5, s.Receipts...)
 	body := encode(t, m{"challenge_nonce": issued.Nonce, "salt": nodetest.Salt, "strategy": raw})
-	c.refused("vin_session_closed", "POST", commit, token("ses_1", commit, body), body)
-	c.refused("vin_session_closed", "POST", issue, token("ses_1", issue, empty), empty)
+	c.refused("session_full", "POST", commit, token("ses_1", commit, body), body)
+	c.refused("session_full", "POST", issue, token("ses_1", issue, empty), empty)
 	var late reputation.Issued
 	c.ok("POST", issue, token("ses_3", issue, empty), empty, &late)
 	n.Kit.Clock.Advance(reputation.ChallengeLifetime)
 	body = encode(t, m{"challenge_nonce": late.Nonce, "commitment_hash": hash})
-	c.refused("vin_challenge_expired", "POST", commit, token("ses_3", commit, body), body)
+	c.refused("commitment_refused", "POST", commit, token("ses_3", commit, body), body)
 	for range reputation.MaxChallenges - 1 {
 		c.ok("POST", issue, token("ses_3", issue, empty), empty, &late)
 		n.Kit.Clock.Advance(reputation.ChallengeLifetime)
 	}
-	c.refused("vin_challenge_limit", "POST", issue, token("ses_3", issue, empty), empty)
+	c.refused("session_full", "POST", issue, token("ses_3", issue, empty), empty)
 
 	// Refusals of the receipts of one session stand in the answer.
 	other := n.Calls(t, "ses_4", 2)
 	w, got := c.do("POST", "/v1/receipts", "", encode(t, m{"receipts": other.Receipts[1:]}))
-	if w.StatusCode != 200 || !strings.Contains(string(got), `"code":"interaction_gap"`) || !strings.Contains(string(got), `"next":1`) {
+	if w.StatusCode != 200 || !strings.Contains(string(got), `"code":"chain_incomplete"`) || !strings.Contains(string(got), `"next":1`) {
 		t.Errorf("%s", got)
 	}
 	must(t, n.Store.Fork(t.Context(), store.Receipt{Owner: s.Owner, Session: "ses_1", Number: 1, Token: "other"}, n.Kit.Clock.Now()))
-	c.refused("interaction_fork", "GET", "/v1/sessions/ses_1/score", "", nil)
+	c.refused("chain_broken", "GET", "/v1/sessions/ses_1/score", "", nil)
 
-	c.seen["interaction_expired"] = true                                                                                     // TestRemovedForItsAge
-	c.seen["owner_unknown"], c.seen["owner_full"], c.seen["node_busy"], c.seen["node_rate_limited"] = true, true, true, true // the other tests
+	c.seen["interaction_expired"] = true                                                                                 // TestRemovedForItsAge
+	c.seen["owner_unknown"], c.seen["owner_full"], c.seen["overloaded"], c.seen["rate_limited"] = true, true, true, true // the other tests
 	for _, code := range problem.Codes() {
 		if code.Step == "reputation" && !c.seen[code.Name] {
 			t.Errorf("nothing is refused with %s", code.Name)
@@ -489,7 +489,7 @@ func TestBoundsOfAgents(t *testing.T) {
 	for range 8 {
 		c.ok("POST", issue, ask("ses_1"), empty, &reputation.Issued{})
 	}
-	c.refused("node_rate_limited", "POST", issue, ask("ses_1"), empty)
+	c.refused("rate_limited", "POST", issue, ask("ses_1"), empty)
 }
 
 // TestFailuresSayNothing: a failure of the node itself does not tell of its insides.
@@ -726,7 +726,7 @@ func TestDescription(t *testing.T) {
 			if w.Code != 200 {
 				must(t, json.Unmarshal(w.Body.Bytes(), &got))
 			}
-			if got.Code == "node_endpoint_unknown" || got.Code == "node_method" || (got.Code == "caller_missing") != needed(op.Security) {
+			if strings.HasPrefix(got.Detail, "the node has no endpoint") || got.Code == "node_method" || (got.Code == "caller_invalid") != needed(op.Security) {
 				t.Errorf("%s %s: %s", method, path, got.Code)
 			}
 		}
@@ -749,7 +749,7 @@ func (o overviews) Overview(_ context.Context, session string) (verification.Ove
 			return one, nil
 		}
 	}
-	return verification.Overview{}, refusal.New("verification_unknown", "none")
+	return verification.Overview{}, refusal.New("not_found", "none")
 }
 
 // TestVerifications: operators see verifications, and nobody else does.
@@ -758,7 +758,7 @@ func TestVerifications(t *testing.T) {
 	if w, body := c.do("GET", "/v1/verifications", "", nil); w.StatusCode != 200 || string(body) != `{"verifications":[]}`+"\n" {
 		t.Errorf("without any: %d %s", w.StatusCode, body)
 	}
-	c.refused("verification_unknown", "GET", "/v1/verifications/a", "", nil)
+	c.refused("not_found", "GET", "/v1/verifications/a", "", nil)
 	known := overviews{
 		{Session: "a", State: verification.InProgress, Subject: "192.0.2.1/32", SubjectBasis: "declared", Key: "00", Task: "survey", Opened: 1,
 			Calls: []verification.ServedCall{{Step: 1, Tool: "search_plugins", Turn: 1}}, Turns: []verification.Taken{{Step: 2, At: 3, Hash: evidence.HashBytes(nil), Tool: "search_plugins", Chained: true, Served: true, Used: true}},
@@ -773,13 +773,13 @@ func TestVerifications(t *testing.T) {
 	if w, body := c.do("GET", "/v1/verifications/b", "", nil); w.StatusCode != 200 || !strings.Contains(string(body), `"session":"b","state":"pending"`) {
 		t.Errorf("%d %s", w.StatusCode, body)
 	}
-	c.refused("verification_unknown", "GET", "/v1/verifications/c", "", nil)
+	c.refused("not_found", "GET", "/v1/verifications/c", "", nil)
 	o.Operators = false
 	c.handler = api.Handler(c.node.Service, o)
 	for _, path := range []string{"/v1/verifications", "/v1/verifications/b"} {
 		w := httptest.NewRecorder()
 		c.handler.ServeHTTP(w, httptest.NewRequest("GET", "http://node"+path, nil))
-		if w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "node_endpoint_unknown") {
+		if w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "not_found") {
 			t.Errorf("the public address answers %d %s", w.Code, w.Body)
 		}
 	}

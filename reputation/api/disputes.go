@@ -102,7 +102,7 @@ func (a *server) arbitrate(w http.ResponseWriter, r *http.Request) (any, error) 
 func (a *server) schema(_ http.ResponseWriter, r *http.Request) (any, error) {
 	schema, ok := dispute.Schema(r.PathValue("name"))
 	if !ok {
-		return nil, refusal.New("schema_unknown", "the node has no schema %.40q; it has signal, contract and challenge", r.PathValue("name"))
+		return nil, refusal.New("not_found", "the node has no schema %.40q; it has signal, contract and challenge", r.PathValue("name"))
 	}
 	return document{schema, never}, nil
 }

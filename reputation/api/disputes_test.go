@@ -188,8 +188,8 @@ func TestSchemas(t *testing.T) {
 		delete(schema, "$id")
 		check.WantEqual(t, document.Components.Schemas[of], schema)
 	}
-	c.refused("schema_unknown", "GET", "/v1/schemas/other", "", nil)
-	c.refused("schema_unknown", "GET", "/v1/schemas/..%2Fsignal", "", nil)
+	c.refused("not_found", "GET", "/v1/schemas/other", "", nil)
+	c.refused("not_found", "GET", "/v1/schemas/..%2Fsignal", "", nil)
 }
 
 // TestRefusedDisputes: each refusal is a problem that the OpenAPI document knows.
@@ -198,23 +198,23 @@ func TestRefusedDisputes(t *testing.T) {
 	n := c.node
 	one := n.Agent(t, "agent:one").String()
 	token, body := c.says(signals, n.SignalOf(one, "s-1"))
-	c.refused("caller_request", "POST", file, token, body)
-	c.refused("caller_request", "POST", signals, token, append(body, ' '))
+	c.refused("caller_invalid", "POST", file, token, body)
+	c.refused("caller_invalid", "POST", signals, token, append(body, ' '))
 	c.states = ""
-	c.refused("statement_missing", "POST", signals, token, body)
+	c.refused("statement_signature", "POST", signals, token, body)
 	c.refused("statement_signature", "POST", signals, "", body)
 	c.refused("statement_malformed", "POST", signals, "", []byte("{}"))
 	c.refused("statement_malformed", "POST", file, "", []byte("[]"))
-	c.refused("node_body", "POST", file, "", make([]byte, dispute.MaxSize+1))
-	c.refused("signal_unknown", "GET", signals+"/s-1", "", nil)
-	c.refused("dispute_unknown", "GET", "/v1/disputes/dsp_1", "", nil)
-	c.refused("dispute_unknown", "GET", "/v1/disputes/%00", "", nil)
+	c.refused("content_too_large", "POST", file, "", make([]byte, dispute.MaxSize+1))
+	c.refused("not_found", "GET", signals+"/s-1", "", nil)
+	c.refused("not_found", "GET", "/v1/disputes/dsp_1", "", nil)
+	c.refused("not_found", "GET", "/v1/disputes/%00", "", nil)
 	c.refused("query_malformed", "GET", signals, "", nil)
 	c.refused("query_malformed", "GET", "/v1/disputes?agent=nobody", "", nil)
 	for _, after := range []string{"-1", "x", "99999999999999999999"} {
 		c.refused("query_malformed", "GET", "/v1/disputes/log?after="+after, "", nil)
 	}
-	c.refused("dispute_no_arbiter", "POST", "/v1/disputes/dsp_1/resolution", "", []byte(`{"decision":"x"}`))
+	c.refused("not_configured", "POST", "/v1/disputes/dsp_1/resolution", "", []byte(`{"decision":"x"}`))
 	c.refused("query_malformed", "POST", "/v1/disputes/dsp_1/resolution", "", []byte(`{}x`))
 	c.refused("node_method", "GET", file, "", nil)
 
@@ -226,6 +226,6 @@ func TestRefusedDisputes(t *testing.T) {
 		t.Errorf("two statements: %d", w.Code)
 	}
 	off := callerOf(t, nodetest.New(t, gatetest.New(t), nil, func(o *reputation.Options) { o.Disputes = nil }))
-	off.refused("disputes_off", "POST", signals, "", body)
-	off.refused("disputes_off", "GET", "/v1/disputes/root", "", nil)
+	off.refused("not_configured", "POST", signals, "", body)
+	off.refused("not_configured", "GET", "/v1/disputes/root", "", nil)
 }

@@ -61,7 +61,7 @@ func (l *limits) admit(r *http.Request) error {
 	}
 	reserved.CancelAt(now)
 	return refusal.Later{
-		Refusal: refusal.New("node_rate_limited", "more than %d requests a second come from this address", l.rate),
+		Refusal: refusal.New("rate_limited", "more than %d requests a second come from this address", l.rate),
 		Seconds: int(min(wait, time.Minute)/time.Second) + 1,
 	}
 }
@@ -125,9 +125,9 @@ func (p *places) take(r *http.Request) (done func(), err error) {
 	defer p.mu.Unlock()
 	switch {
 	case p.taken >= p.most:
-		return nil, refusal.New("node_busy", "%d %s are being read", p.most, p.what)
+		return nil, refusal.New("overloaded", "%d %s are being read", p.most, p.what)
 	case counted && p.takenBy[from] >= p.one:
-		return nil, refusal.New("node_busy", "%d %s from this address are being read", p.one, p.what)
+		return nil, refusal.New("overloaded", "%d %s from this address are being read", p.one, p.what)
 	}
 	p.count(from, 1)
 	return func() {

@@ -18,7 +18,7 @@ type Verifications interface {
 
 // errNone refuses what a node without verifications is asked for.
 func errNone() error {
-	return refusal.New("verification_unknown", "the node offers no verification")
+	return refusal.New("not_found", "the node offers no verification")
 }
 
 func (a *server) overviews(_ http.ResponseWriter, r *http.Request) (any, error) {

@@ -141,7 +141,7 @@ func TestClaimsThatAreRefused(t *testing.T) {
 	} {
 		c := claims()
 		spoil(&c)
-		if token, err := signed(t, c); token != "" || !errors.Is(err, refusal.New("claims_malformed", "")) {
+		if token, err := signed(t, c); token != "" || !errors.Is(err, refusal.New("artifact_malformed", "")) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -9,7 +9,7 @@ type Part struct {
 	Points float64 `json:"points"`
 	Value  float64 `json:"value"` // what the points are made of
 	N      int64   `json:"n"`     // inputs
-	State  string  `json:"state"` // observed, estimated, declared or not_measured
+	State  string  `json:"state"` // observed, declared or not_measured
 }
 
 // Signal is what all signals have: their points, how they are known, and their parts.

@@ -26,17 +26,17 @@ func CheckHosts(hosts []string) error {
 	return nil
 }
 
-// state says how a figure is known, the strongest first. The zero state is the strongest, so that a part begins with it.
+// state says how a figure is known, the strongest first. The zero state is the strongest, so that a part begins with it. What a receipt only
+// estimates is not measured here: an agent could otherwise gain by keeping the provider's own count from coming.
 type state uint8
 
 const (
 	observed state = iota
-	estimated
 	declared
 	notMeasured
 )
 
-var stateNames = [...]string{interaction.StateObserved, interaction.StateEstimated, interaction.StateDeclared, interaction.StateNotMeasured}
+var stateNames = [...]string{interaction.StateObserved, interaction.StateDeclared, interaction.StateNotMeasured}
 
 func (s state) String() string { return stateNames[s] }
 

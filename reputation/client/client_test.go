@@ -58,8 +58,8 @@ func TestHandOver(t *testing.T) {
 		err    string
 	}{
 		"taken":                  {`{"sessions":[{"owner":"o","session":"ses_1","next":3}]}`, 3, "", ""},
-		"a gap":                  {`{"sessions":[{"owner":"o","session":"ses_1","next":2,"problem":{"code":"interaction_gap","status":403,"detail":"d","extra":1}}]}`, 2, "interaction_gap", ""},
-		"too many":               {`{"sessions":[{"owner":"o","session":"ses_1","next":2,"problem":{"code":"node_busy","status":503},"retry_after":9}]}`, 2, "node_busy", ""},
+		"a gap":                  {`{"sessions":[{"owner":"o","session":"ses_1","next":2,"problem":{"code":"chain_incomplete","status":403,"detail":"d","extra":1}}]}`, 2, "chain_incomplete", ""},
+		"too many":               {`{"sessions":[{"owner":"o","session":"ses_1","next":2,"problem":{"code":"overloaded","status":503},"retry_after":9}]}`, 2, "overloaded", ""},
 		"of another session":     {`{"sessions":[{"owner":"o","session":"ses_2","next":3}]}`, 0, "", "node_unavailable"},
 		"of two sessions":        {`{"sessions":[{"owner":"o","session":"ses_1","next":3},{"owner":"o","session":"ses_2","next":3}]}`, 0, "", "node_unavailable"},
 		"of none":                {`{"sessions":[]}`, 0, "", "node_unavailable"},

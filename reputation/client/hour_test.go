@@ -20,6 +20,7 @@ import (
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/policy/decide"
 	"github.com/actionproof/mediator/proxy/reputations"
@@ -132,7 +133,7 @@ func (w *whole) Reputation(ctx context.Context, subject string) (string, error) 
 // start starts the sidecar.
 func (w *whole) start() {
 	w.t.Helper()
-	l, err := ledger.Open(w.t.Context(), w.path, ledger.Options{Now: time.Now})
+	l, err := sqlite.Open(w.t.Context(), w.path, sqlite.Options{Now: time.Now})
 	check.Must(w.t, err)
 	w.queue = ledger.NewQueue(l, func(r ledger.Record, err error) { w.t.Errorf("%s is lost: %v", r.ID, err) })
 	w.cache, err = reputations.New(reputations.Options{Source: w, Now: time.Now, Log: zap.NewNop()})

@@ -34,6 +34,8 @@ const (
 	// busyPause is how long a session waits that the node cannot take now, and refusedPause one that it refuses: somebody may mend the
 	// reason.
 	busyPause, refusedPause = 10 * time.Second, time.Hour
+	// behindOthers puts a session that got no answer behind the others: the next pass begins with those.
+	behindOthers = firstPause / 2
 	// settleTimeout bounds the keeping of how far a pass came, also of the last one.
 	settleTimeout = 5 * time.Second
 	// maxReason bounds what is kept of a node's reason, in bytes.
@@ -56,7 +58,8 @@ type Ledger interface {
 // Sender hands the receipts in a ledger over to a node: those of each session in their order, for as long as it takes. Nobody waits for it,
 // and it holds no more than one batch in memory. What a crash leaves open is handed over again; the node takes each receipt once.
 //
-// Processes that share a ledger share the work. A session whose receipts the node refuses is left alone for an hour, and holds up no other.
+// Processes that share a ledger share the work. A session whose receipts the node refuses is left alone for an
+// hour. One whose receipts get no answer is tried after the others. Neither holds up another.
 type Sender struct {
 	node   Node
 	ledger Ledger
@@ -155,7 +158,9 @@ func (s *Sender) pass(ctx context.Context) (int, error) {
 		d := &claimed[i]
 		d.Due = s.now() // where nothing comes of it, it is given back
 		if err == nil && ctx.Err() == nil && d.Due.Sub(now) < maxPass {
-			err = s.handOver(ctx, d)
+			if err = s.handOver(ctx, d); err != nil {
+				d.Due = s.now().Add(behindOthers) // the failure may be of this session's receipts alone
+			}
 		}
 	}
 	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
@@ -212,7 +217,7 @@ func (s *Sender) refused(d *ledger.Delivery, taken Taken) {
 	switch {
 	case said.Status == http.StatusTooManyRequests || said.Status >= http.StatusInternalServerError:
 		d.Due = s.now().Add(min(max(busyPause, time.Duration(taken.Refused.RetryAfter())*time.Second), refusedPause))
-	case said.Code == "interaction_gap" && taken.Next > 0 && taken.Next <= d.Number: // the node was put back
+	case said.Code == "chain_incomplete" && taken.Next > 0 && taken.Next <= d.Number: // the node was put back
 		s.log.Warn("the node asks again for receipts of a session that it has acknowledged", zap.String("session", d.Session), zap.Int64("next", taken.Next))
 		d.Number, d.Due = taken.Next-1, s.now().Add(busyPause)
 	default:

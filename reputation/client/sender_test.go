@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/reputation/client"
 )
 
@@ -27,20 +29,21 @@ type node struct {
 	kept    map[string][]string
 	away    error
 	refused map[string]*problem.Error // by session
+	failed  map[string]error          // by session, in place of an answer
 	calls   int
 	again   int // receipts that were handed over again
 }
 
 func newNode() *node {
-	return &node{kept: make(map[string][]string), refused: make(map[string]*problem.Error)}
+	return &node{kept: make(map[string][]string), refused: make(map[string]*problem.Error), failed: make(map[string]error)}
 }
 
 func (n *node) HandOver(_ context.Context, session string, receipts []string) (client.Taken, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.calls++
-	if n.away != nil {
-		return client.Taken{}, n.away
+	if err := cmp.Or(n.away, n.failed[session]); err != nil {
+		return client.Taken{}, err
 	}
 	kept := n.kept[session]
 	next := func() int64 { return int64(len(kept)) + 1 }
@@ -54,7 +57,7 @@ func (n *node) HandOver(_ context.Context, session string, receipts []string) (c
 		}
 		if r != token(session, next()) {
 			n.kept[session] = kept
-			return client.Taken{Next: next(), Refused: &problem.Error{Details: problem.Details{Code: "interaction_gap", Status: 409}}}, nil
+			return client.Taken{Next: next(), Refused: &problem.Error{Details: problem.Details{Code: "chain_incomplete", Status: 409}}}, nil
 		}
 		kept = append(kept, r)
 	}
@@ -110,7 +113,7 @@ func (l lossy) SettleDeliveries(ctx context.Context, all ...ledger.Delivery) err
 // begin begins in a bubble: nothing in it waits for real time.
 func begin(t *testing.T, fail func() error) *stand {
 	t.Helper()
-	l, err := ledger.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Now: time.Now, Retention: 2 * time.Hour})
+	l, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqlite.Options{Now: time.Now, Retention: 2 * time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +279,7 @@ func TestCursorIsLost(t *testing.T) {
 }
 
 func TestRefusedSession(t *testing.T) {
-	fork := &problem.Error{Details: problem.Details{Code: "interaction_fork", Status: 403, Detail: strings.Repeat("two histories ", 100)}}
+	fork := &problem.Error{Details: problem.Details{Code: "chain_broken", Status: 403, Detail: strings.Repeat("two histories ", 100)}}
 	synctest.Test(t, func(t *testing.T) {
 		s := begin(t, nil)
 		s.node.do(func() { s.node.refused["ses_1"] = fork })
@@ -284,7 +287,7 @@ func TestRefusedSession(t *testing.T) {
 		s.add("ses_2", 3)
 		time.Sleep(10 * time.Second)
 		s.node.wantAll(t, "ses_2", 3)
-		if got := s.wantStatus(3, 1); !strings.HasPrefix(got.Reason, "interaction_fork: two histories") || len(got.Reason) > 300 || got.Away != "" {
+		if got := s.wantStatus(3, 1); !strings.HasPrefix(got.Reason, "chain_broken: two histories") || len(got.Reason) > 300 || got.Away != "" {
 			t.Errorf("%+v", got)
 		}
 		s.add("ses_2", 2)
@@ -305,6 +308,26 @@ func TestRefusedSession(t *testing.T) {
 		if s.lines("takes the receipts of a session again") != 1 {
 			t.Error("nobody is told that the session goes on")
 		}
+	})
+}
+
+// TestSessionWithoutAnAnswer: a session whose receipts get no answer holds up no other one, as where a proxy before the
+// node takes no request of their size.
+func TestSessionWithoutAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := begin(t, nil)
+		s.node.do(func() { s.node.failed["ses_1"] = errors.New("413 Request Entity Too Large") })
+		for i := range 5 {
+			s.add(fmt.Sprintf("ses_%d", i+1), 3)
+		}
+		time.Sleep(10 * time.Minute)
+		for i := range 4 {
+			s.node.wantAll(t, fmt.Sprintf("ses_%d", i+2), 3)
+		}
+		s.node.do(func() { delete(s.node.failed, "ses_1") })
+		time.Sleep(2 * time.Minute)
+		s.node.wantAll(t, "ses_1", 3)
+		s.wantStatus(0, 0)
 	})
 }
 
@@ -331,7 +354,7 @@ func TestTooManyRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := begin(t, nil)
 		s.node.do(func() {
-			s.node.away = &problem.Error{Details: problem.Details{Code: "node_rate_limited", Status: 429, RetryAfter: 20}}
+			s.node.away = &problem.Error{Details: problem.Details{Code: "rate_limited", Status: 429, RetryAfter: 20}}
 		})
 		s.add("ses_1", 3)
 		time.Sleep(15 * time.Second)

@@ -156,12 +156,14 @@ func (d *State) faults(f Finding) (all []string) {
 // accounts returns what an entry brings into the logs of agents.
 func (b *Book) accounts(e Entry, ending []ended) (all []Account, err error) {
 	add := func(id string, entry accrual.Entry) {
-		of, parsed := accrual.ParseAgent(id)
-		if parsed != nil {
-			err = parsed
+		if err != nil {
+			return
 		}
-		entry.At = e.At
-		all = append(all, Account{of, entry})
+		var of accrual.Agent
+		if of, err = accrual.ParseAgent(id); err == nil {
+			entry.At = e.At
+			all = append(all, Account{of, entry})
+		}
 	}
 	switch {
 	case e.Opened != nil:

@@ -438,7 +438,7 @@ func TestFinalSignalsAreSmall(t *testing.T) {
 	of := contractOf(bob, "c", "sig", n.now.Unix())
 	of.Contract.ChallengeType = dispute.TypeTiming
 	_, err := n.file(of)
-	check.WantCode(t, err, "dispute_window")
+	check.WantCode(t, err, "dispute_closed")
 	check.WantEqual(t, n.violations(bob), []string{dispute.RuleWindow})
 }
 

@@ -53,19 +53,19 @@ func (b *Book) Arbitrate(id string, decision evidence.Opened[Decision], arbiter 
 	d, c := b.disputes[id], decision.Claims()
 	switch {
 	case d == nil:
-		return Entry{}, refusal.New("dispute_unknown", "there is no dispute %.80q", id)
+		return Entry{}, refusal.New("not_found", "there is no dispute %.80q", id)
 	case d.Type != TypeGeneral:
-		return Entry{}, refusal.New("dispute_not_general", "the dispute is of type %s: receipts decide it, and no arbiter", d.Type)
+		return Entry{}, refusal.New("dispute_refused", "the dispute is of type %s: receipts decide it, and no arbiter", d.Type)
 	case c.DisputeID != id || c.Document != d.Document: // an id has only half of the hash
-		return Entry{}, refusal.New("dispute_decision_other", "the decision is about another dispute, or about another document than the one that was filed")
+		return Entry{}, refusal.New("dispute_refused", "the decision is about another dispute, or about another document than the one that was filed")
 	case d.Status == StatusResolved && d.Resolved.Decision == decision.Hash():
 		return Entry{}, errDecided
 	case d.Status == StatusResolved:
-		return Entry{}, refusal.New("dispute_resolved", "the dispute was resolved at %s by %s", time.Unix(d.ResolvedAt, 0).UTC().Format(time.RFC3339), d.Resolved.Resolver)
+		return Entry{}, refusal.New("dispute_closed", "the dispute was resolved at %s by %s", time.Unix(d.ResolvedAt, 0).UTC().Format(time.RFC3339), d.Resolved.Resolver)
 	case b.Late(id, now):
-		return Entry{}, refusal.New("dispute_deadline", "the dispute could be decided until %s", time.Unix(d.Deadline, 0).UTC().Format(time.RFC3339))
+		return Entry{}, refusal.New("dispute_closed", "the dispute could be decided until %s", time.Unix(d.Deadline, 0).UTC().Format(time.RFC3339))
 	case belongs(arbiter, d.Challenger) || belongs(arbiter, d.Target):
-		return Entry{}, refusal.New("dispute_arbiter_party", "the arbiter's key is that of one of the two agents, or of its owner")
+		return Entry{}, refusal.New("dispute_refused", "the arbiter's key is that of one of the two agents, or of its owner")
 	}
 	r := &Resolved{DisputeID: id, Resolver: ResolverArbiter, Decision: decision.Hash(), Finding: Finding{
 		Outcome: c.Outcome, Reason: c.Reason, Malicious: c.Malicious, Inputs: []string{d.Document},
@@ -74,7 +74,7 @@ func (b *Book) Arbitrate(id string, decision evidence.Opened[Decision], arbiter 
 }
 
 // errDecided refuses the token that has resolved the dispute already.
-var errDecided = refusal.New("dispute_resolved", "this decision has resolved the dispute already")
+var errDecided = refusal.New("dispute_closed", "this decision has resolved the dispute already")
 
 // belongs reports whether a key is an agent's, or its owner's key registry's.
 func belongs(key ed25519.PublicKey, id string) bool {

@@ -183,7 +183,7 @@ func fresh(d Document, now time.Time) error {
 		return nil
 	}
 	if off := now.Unix() - written; off > int64(MaxAge/time.Second) || off < -int64(MaxAge/time.Second) {
-		return refusal.New("statement_time", "the document's timestamp is %d s from the node's clock; at most %d s are taken", off, int64(MaxAge/time.Second))
+		return refusal.New("clock_skew", "the document's timestamp is %d s from the node's clock; at most %d s are taken", off, int64(MaxAge/time.Second))
 	}
 	return nil
 }

@@ -58,10 +58,10 @@ func (b *Book) Publish(r Rules, p Publication, now time.Time) (*Entry, error) {
 		if before.Document == hash {
 			return nil, nil
 		}
-		return nil, refusal.New("statement_exists", "there is another signal with the id %s", s.SignalID)
+		return nil, refusal.New("id_taken", "there is another signal with the id %s", s.SignalID)
 	}
 	if a := b.agents[s.AgentID]; a != nil && a.open >= MaxRunning {
-		return nil, refusal.New("signal_too_many", "the agent has %d signals whose window is open", a.open)
+		return nil, refusal.New("too_many_open", "the agent has %d signals whose window is open", a.open)
 	}
 	e := &Published{
 		SignalID: s.SignalID, Agent: s.AgentID, Document: hash, Horizon: s.Horizon, Written: s.Timestamp, Closes: at + seconds(r.window(s.Horizon)), Basis: BasisDeclared,
@@ -93,7 +93,7 @@ func seconds(d time.Duration) int64 { return max(1, int64(d/time.Second)) }
 
 func registered(d Document, by By) error {
 	if by.Registered.IsZero() {
-		return refusal.New("statement_unregistered", "the agent %.300q has passed no verification", d.Author())
+		return refusal.New("dispute_refused", "the agent %.300q has passed no verification", d.Author())
 	}
 	return nil
 }
@@ -171,16 +171,16 @@ func (b *Book) File(r Rules, f Filed, now time.Time) (id string, e *Entry, err e
 		return "", nil, err
 	}
 	if o.Challenger == o.Target {
-		return "", nil, refusal.New("dispute_self", "the agent disputes itself")
+		return "", nil, refusal.New("dispute_refused", "the agent disputes itself")
 	}
 	if !f.By.Registered.Before(time.Unix(disputed, 0)) {
-		return "", nil, refusal.New("dispute_key_young", "the agent was registered at %s, and not before what it disputes", f.By.Registered.UTC().Format(time.RFC3339))
+		return "", nil, refusal.New("dispute_refused", "the agent was registered at %s, and not before what it disputes", f.By.Registered.UTC().Format(time.RFC3339))
 	}
 	if rule, err := b.breaks(o, f.By, now); err != nil {
 		return "", b.violation(rule, o, now), err
 	}
 	if b.contracts[contractOf(&o)] {
-		return "", nil, refusal.New("statement_exists", "the agent has another contract with the id %s", o.ContractID)
+		return "", nil, refusal.New("id_taken", "the agent has another contract with the id %s", o.ContractID)
 	}
 	return o.DisputeID, &Entry{At: b.Time(now), Opened: &o}, nil
 }
@@ -194,7 +194,7 @@ func (b *Book) opening(r Rules, f Filed, hash string, now time.Time) (o Opened, 
 	if c := f.Filing.Contract; c != nil {
 		s := b.signals[c.OriginalSignalID]
 		if s == nil {
-			return o, 0, refusal.New("signal_unknown", "there is no signal %s", c.OriginalSignalID)
+			return o, 0, refusal.New("not_found", "there is no signal %s", c.OriginalSignalID)
 		}
 		o.Target, o.SignalID, o.ContractID, disputed = s.Agent, s.SignalID, c.ChallengeID, s.At
 		if s.Final {
@@ -249,10 +249,10 @@ func (b *Book) known(o *Opened, receipts []Known) error {
 // breaks returns which rule against spam a dispute breaks, with its refusal.
 func (b *Book) breaks(o Opened, by By, now time.Time) (rule string, err error) {
 	if s := b.signals[o.SignalID]; s != nil && (s.Final || b.Time(now) >= s.Closes) {
-		return RuleWindow, refusal.New("dispute_window", "the signal %s could be disputed until %s", s.SignalID, time.Unix(s.Closes, 0).UTC().Format(time.RFC3339))
+		return RuleWindow, refusal.New("dispute_closed", "the signal %s could be disputed until %s", s.SignalID, time.Unix(s.Closes, 0).UTC().Format(time.RFC3339))
 	}
 	if b.repeats(o.Substance) {
-		return RuleIdentical, refusal.New("dispute_identical", "the dispute %s says the same", b.substances[o.Substance])
+		return RuleIdentical, refusal.New("dispute_closed", "the dispute %s says the same", b.substances[o.Substance])
 	}
 	if wait := b.wait(o.Challenger, by.Tier, now); wait > 0 {
 		may := b.Allowed(o.Challenger, by.Tier, now)

@@ -53,10 +53,10 @@ func TestPublish(t *testing.T) {
 		edit func(*dispute.Signal)
 		code string
 	}{
-		"of another's id":  {func(s *dispute.Signal) { s.AgentID = bob }, "statement_exists"},
-		"changed":          {func(s *dispute.Signal) { s.Statement = "other" }, "statement_exists"},
-		"old":              {func(s *dispute.Signal) { s.SignalID, s.Timestamp = "x", begin-301 }, "statement_time"},
-		"of the future":    {func(s *dispute.Signal) { s.SignalID, s.Timestamp = "x", begin+301 }, "statement_time"},
+		"of another's id":  {func(s *dispute.Signal) { s.AgentID = bob }, "id_taken"},
+		"changed":          {func(s *dispute.Signal) { s.Statement = "other" }, "id_taken"},
+		"old":              {func(s *dispute.Signal) { s.SignalID, s.Timestamp = "x", begin-301 }, "clock_skew"},
+		"of the future":    {func(s *dispute.Signal) { s.SignalID, s.Timestamp = "x", begin+301 }, "clock_skew"},
 		"just not old":     {func(s *dispute.Signal) { s.SignalID, s.Timestamp = "x", begin-300 }, ""},
 		"just not future":  {func(s *dispute.Signal) { s.SignalID, s.Timestamp = "x", begin+300 }, ""},
 		"of another form":  {func(s *dispute.Signal) { s.SignalID = "" }, "statement_malformed"},
@@ -73,7 +73,7 @@ func TestPublish(t *testing.T) {
 		n.publish(alice, fmt.Sprint("more-", i))
 	}
 	_, err = publish(signalOf(alice, "too-many", begin), n.by)
-	check.WantCode(t, err, "signal_too_many")
+	check.WantCode(t, err, "too_many_open")
 	n.sleep(24*time.Hour).finalise().publish(alice, "one-more")
 }
 
@@ -124,49 +124,49 @@ func TestEligibility(t *testing.T) {
 		"when it has closed": {func(n *node) dispute.Filed {
 			n.sleep(24 * time.Hour)
 			return dispute.Filed{Filing: contractOf(bob, "c", "sig", n.now.Unix()), By: n.by}
-		}, "dispute_window", []string{"window"}},
+		}, "dispute_closed", []string{"window"}},
 		"when it is final": {func(n *node) dispute.Filed {
 			n.sleep(25 * time.Hour).finalise()
 			return dispute.Filed{Filing: contractOf(bob, "c", "sig", n.now.Unix()), By: n.by}
-		}, "dispute_window", []string{"window"}},
+		}, "dispute_closed", []string{"window"}},
 		"a signal that nobody published": {func(n *node) dispute.Filed {
 			return dispute.Filed{Filing: contractOf(bob, "c", "other", begin), By: n.by}
-		}, "signal_unknown", nil},
+		}, "not_found", nil},
 		"one's own signal": {func(n *node) dispute.Filed {
 			return dispute.Filed{Filing: contractOf(alice, "c", "sig", begin), By: n.by}
-		}, "dispute_self", nil},
+		}, "dispute_refused", nil},
 		"of the same owner": {func(n *node) dispute.Filed {
 			return dispute.Filed{Filing: contractOf(anna, "c", "sig", begin), By: n.by}
 		}, "", nil},
 		"oneself": {func(n *node) dispute.Filed {
 			f := challengeOf(alice, alice, "timing", hashOf(1))
 			return dispute.Filed{Filing: f, By: n.by, Receipts: n.receipts(f)}
-		}, "dispute_self", nil},
-		"not registered": {func(n *node) dispute.Filed { return dispute.Filed{Filing: contractOf(bob, "c", "sig", begin)} }, "statement_unregistered", nil},
+		}, "dispute_refused", nil},
+		"not registered": {func(n *node) dispute.Filed { return dispute.Filed{Filing: contractOf(bob, "c", "sig", begin)} }, "dispute_refused", nil},
 		"registered with the signal": {func(n *node) dispute.Filed {
 			return dispute.Filed{Filing: contractOf(bob, "c", "sig", begin), By: dispute.By{Registered: time.Unix(begin, 0), Tier: "verified"}}
-		}, "dispute_key_young", nil},
+		}, "dispute_refused", nil},
 		"registered a second before": {func(n *node) dispute.Filed {
 			return dispute.Filed{Filing: contractOf(bob, "c", "sig", begin), By: dispute.By{Registered: time.Unix(begin-1, 0), Tier: "new"}}
 		}, "", nil},
 		"registered after the receipts": {func(n *node) dispute.Filed {
 			f := challengeOf(bob, alice, "timing", hashOf(1))
 			return dispute.Filed{Filing: f, By: dispute.By{Registered: n.now, Tier: "new"}, Receipts: n.receipts(f)}
-		}, "dispute_key_young", nil},
+		}, "dispute_refused", nil},
 		"registered after one of the receipts": {func(n *node) dispute.Filed {
 			f := challengeOf(bob, alice, "timing", hashOf(1), hashOf(2))
 			receipts := n.receipts(f)
 			receipts[1].At++
 			return dispute.Filed{Filing: f, By: dispute.By{Registered: n.now, Tier: "new"}, Receipts: receipts}
-		}, "dispute_key_young", nil},
+		}, "dispute_refused", nil},
 		"registered before what is brought besides": {func(n *node) dispute.Filed {
 			f := challengeOf(bob, alice, "timing", hashOf(1))
 			besides := dispute.Known{Hash: hashOf(2), Agent: carol, Session: "other", At: n.now.Unix() + 1}
 			return dispute.Filed{Filing: f, By: dispute.By{Registered: n.now, Tier: "new"}, Receipts: append(n.receipts(f), besides)}
-		}, "dispute_key_young", nil},
+		}, "dispute_refused", nil},
 		"old": {func(n *node) dispute.Filed {
 			return dispute.Filed{Filing: contractOf(bob, "c", "sig", begin-301), By: n.by}
-		}, "statement_time", nil},
+		}, "clock_skew", nil},
 		"neither contract nor challenge": {func(n *node) dispute.Filed { return dispute.Filed{By: n.by} }, "statement_malformed", nil},
 		"of another form":                {func(n *node) dispute.Filed { return dispute.Filed{Filing: contractOf(bob, "", "sig", begin), By: n.by} }, "statement_malformed", nil},
 		"receipts that nobody has": {func(n *node) dispute.Filed {
@@ -260,7 +260,7 @@ func TestIdentical(t *testing.T) {
 				f := contractOf(bob, "c", "sig", begin+1)
 				f.Contract.ChallengeID = "d"
 				return f
-			}, "dispute_identical"},
+			}, "dispute_closed"},
 		"other words": {
 			func(*node) dispute.Filing { return contractOf(bob, "c", "sig", begin) },
 			func(n *node) dispute.Filing { return contractOf(bob, "d", "sig", begin) }, ""},
@@ -270,7 +270,7 @@ func TestIdentical(t *testing.T) {
 				f := contractOf(bob, "c", "sig", begin)
 				f.Contract.CounterClaim = "x"
 				return f
-			}, "statement_exists"},
+			}, "id_taken"},
 		"the id of another's contract": {
 			func(*node) dispute.Filing { return contractOf(bob, "c", "sig", begin) },
 			func(n *node) dispute.Filing { return contractOf(carol, "c", "sig", begin) }, ""},
@@ -285,14 +285,14 @@ func TestIdentical(t *testing.T) {
 			func(n *node) dispute.Filing { return challengeOf(bob, alice, "timing", hashOf(2)) }, ""},
 		"receipts in another order": {
 			func(*node) dispute.Filing { return challengeOf(bob, alice, "timing", hashOf(1), hashOf(2)) },
-			func(n *node) dispute.Filing { return challengeOf(bob, alice, "timing", hashOf(2), hashOf(1)) }, "dispute_identical"},
+			func(n *node) dispute.Filing { return challengeOf(bob, alice, "timing", hashOf(2), hashOf(1)) }, "dispute_closed"},
 		"other words where receipts decide": {
 			func(*node) dispute.Filing { return challengeOf(bob, alice, "timing", hashOf(1)) },
 			func(n *node) dispute.Filing {
 				f := challengeOf(bob, alice, "timing", hashOf(1))
 				f.Challenge.Evidence = "look"
 				return f
-			}, "dispute_identical"},
+			}, "dispute_closed"},
 		"other words where an arbiter decides": {
 			func(*node) dispute.Filing { return challengeOf(bob, alice, "general", hashOf(1)) },
 			func(n *node) dispute.Filing {
@@ -307,7 +307,7 @@ func TestIdentical(t *testing.T) {
 				f := challengeOf(bob, alice, "timing", hashOf(1))
 				f.Challenge.Evidence = "again"
 				return f
-			}, "dispute_identical"},
+			}, "dispute_closed"},
 		"what nobody has won": {
 			func(n *node) dispute.Filing { return challengeOf(bob, alice, "timing", hashOf(1)) },
 			func(n *node) dispute.Filing {
@@ -327,7 +327,7 @@ func TestIdentical(t *testing.T) {
 			if c.code == "" && id == first {
 				t.Error("both have one id")
 			}
-			if rules := n.violations(bob); len(rules) != btoi(c.code == "dispute_identical") {
+			if rules := n.violations(bob); len(rules) != btoi(c.code == "dispute_closed") {
 				t.Errorf("the violations are %q", rules)
 			}
 			entries := len(n.log)
@@ -414,17 +414,17 @@ func TestViolationsAreBounded(t *testing.T) {
 	late := contractOf(bob, "c", "sig", n.now.Unix())
 	for range 3 {
 		_, err := n.file(late)
-		check.WantCode(t, err, "dispute_window")
+		check.WantCode(t, err, "dispute_closed")
 	}
 	check.WantEqual(t, n.violations(bob), []string{"window"})
 	for i := range 20 {
 		_, err := n.file(contractOf(bob, fmt.Sprint("c", i), "sig", n.now.Unix()))
-		check.WantCode(t, err, "dispute_window")
+		check.WantCode(t, err, "dispute_closed")
 	}
 	check.WantEqual(t, len(n.violations(bob)), dispute.MaxViolations)
 	n.sleep(24 * time.Hour)
 	_, err := n.file(contractOf(bob, "tomorrow", "sig", n.now.Unix()))
-	check.WantCode(t, err, "dispute_window")
+	check.WantCode(t, err, "dispute_closed")
 	check.WantEqual(t, len(n.violations(bob)), dispute.MaxViolations+1)
 }
 

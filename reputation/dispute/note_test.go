@@ -96,7 +96,7 @@ func TestNotesOfDisputes(t *testing.T) {
 	again := contract
 	other := *contract.Contract
 	other.ChallengeID, again.Contract = "c2", &other
-	if _, err := n.file(again); check.CodeOf(err) != "dispute_identical" {
+	if _, err := n.file(again); check.CodeOf(err) != "dispute_closed" {
 		t.Errorf("the same again: %v", err)
 	}
 	n.end(about, accrual.ChallengerWins)

@@ -67,12 +67,12 @@ func TestArbitrate(t *testing.T) {
 	}{
 		"a decision":                    {kind: "general", challenger: bob},
 		"in the last second":            {kind: "general", challenger: bob, wait: 72*time.Hour - time.Second},
-		"too late":                      {kind: "general", challenger: bob, wait: 72 * time.Hour, code: "dispute_deadline"},
-		"of what receipts decide":       {kind: "timing", challenger: bob, code: "dispute_not_general"},
-		"about another":                 {kind: "general", challenger: bob, other: true, code: "dispute_decision_other"},
-		"by the key of the challenger":  {kind: "general", party: true, code: "dispute_arbiter_party"},
-		"by the key of the target":      {kind: "general", challenger: bob, accused: true, code: "dispute_arbiter_party"},
-		"by the key of its own owner's": {kind: "general", challenger: "owner", code: "dispute_arbiter_party"},
+		"too late":                      {kind: "general", challenger: bob, wait: 72 * time.Hour, code: "dispute_closed"},
+		"of what receipts decide":       {kind: "timing", challenger: bob, code: "dispute_refused"},
+		"about another":                 {kind: "general", challenger: bob, other: true, code: "dispute_refused"},
+		"by the key of the challenger":  {kind: "general", party: true, code: "dispute_refused"},
+		"by the key of the target":      {kind: "general", challenger: bob, accused: true, code: "dispute_refused"},
+		"by the key of its own owner's": {kind: "general", challenger: "owner", code: "dispute_refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
@@ -112,9 +112,9 @@ func TestArbitrate(t *testing.T) {
 				Finding: dispute.Finding{Outcome: wins, Reason: "the post was written by hand", Inputs: []string{d.Document}},
 			})
 			_, err = n.book.Arbitrate(id, o, k.public(), n.now)
-			check.WantCode(t, err, "dispute_resolved")
+			check.WantCode(t, err, "dispute_closed")
 			_, err = n.book.Arbitrate(dispute.DisputeID(hashOf(1)), o, k.public(), n.now)
-			check.WantCode(t, err, "dispute_unknown")
+			check.WantCode(t, err, "not_found")
 		})
 	}
 }
@@ -137,7 +137,7 @@ func TestDecisionsThatNoArbiterMakes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := decide(t, k, d, begin, edit)
-			check.WantCode(t, err, "claims_malformed")
+			check.WantCode(t, err, "artifact_malformed")
 		})
 	}
 	private, _ := keyOf("somebody")
@@ -232,7 +232,7 @@ func TestClaimsThatAreNoResolution(t *testing.T) {
 			c := resolution(t)
 			edit(&c)
 			_, err := evidence.Sign(t.Context(), key, dispute.ResolutionKind, c)
-			check.WantCode(t, err, "claims_malformed")
+			check.WantCode(t, err, "artifact_malformed")
 		})
 	}
 }

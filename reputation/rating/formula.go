@@ -21,7 +21,7 @@ const (
 
 const day = 86_400 // seconds
 
-// Inputs are what the factors are computed from, each as [accrual.Round] leaves it. docs/reputation.md says where each comes from.
+// Inputs are what the factors are computed from, each as [accrual.Round] leaves it.
 type Inputs struct {
 	Sigma        float64 `json:"sigma"`        // spread of the outcomes, 0 to 0.5
 	Drawdown     float64 `json:"drawdown"`     // 0 to 1

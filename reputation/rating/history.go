@@ -7,7 +7,7 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// What seed 002 leaves open. The simulation in test/simulate shows what each value does; docs/adr says why it is this one.
+// What seed 002 leaves open. The simulation in tools/simulate shows what each value does; docs/adr says why it is this one.
 const (
 	window     = 20   // how many events, and how many signals, the last ones, are looked at
 	levelOf    = 10   // how many outcomes in a row are a level; fewer are no measurement

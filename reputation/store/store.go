@@ -25,6 +25,7 @@ import (
 
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/postgres"
+	"github.com/actionproof/mediator/ledger/sqlite"
 )
 
 // What a caller tests for. Any other error has the code ledger_unavailable.
@@ -55,9 +56,9 @@ type tx struct {
 	ctx context.Context
 }
 
-// Open opens the SQLite file at path, or creates it. See [ledger.OpenDB].
+// Open opens the SQLite file at path, or creates it. See [sqlite.OpenDB].
 func Open(ctx context.Context, path string) (*Store, error) {
-	db, err := ledger.OpenDB(ctx, path, ledger.Schema{Version: version, Statements: tables, Forgets: forgets})
+	db, err := sqlite.OpenDB(ctx, path, sqlite.Schema{Version: version, Statements: tables, Forgets: forgets})
 	if err != nil {
 		return nil, err
 	}

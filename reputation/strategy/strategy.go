@@ -40,7 +40,7 @@ type Calls struct {
 	Min int64 `json:"min"`
 }
 
-// Parse reads a strategy. It refuses, as strategy_malformed, anything but the exact form: all four members, no other, and lists in order.
+// Parse reads a strategy. It refuses, as query_malformed, anything but the exact form: all four members, no other, and lists in order.
 func Parse(raw []byte) (Strategy, error) {
 	if len(raw) > MaxSize {
 		return Strategy{}, malformed("has %d bytes; at most %d are accepted", len(raw), MaxSize)
@@ -68,7 +68,7 @@ func (s Strategy) Check() error {
 }
 
 func malformed(format string, args ...any) error {
-	return refusal.New("strategy_malformed", "the strategy "+format, args...)
+	return refusal.New("query_malformed", "the strategy "+format, args...)
 }
 
 func names(list []string) bool {

@@ -57,7 +57,7 @@ func TestParse(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := strategy.Parse(raw)
-		if test.ok && (err != nil || !reflect.DeepEqual(got, s)) || !test.ok && !errors.Is(err, refusal.New("strategy_malformed", "")) {
+		if test.ok && (err != nil || !reflect.DeepEqual(got, s)) || !test.ok && !errors.Is(err, refusal.New("query_malformed", "")) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
@@ -66,7 +66,7 @@ func TestParse(t *testing.T) {
 		"another member of calls": `{"calls":{"max":1,"min":1,"mean":1},"hosts":[],"model":"m","tools":[]}`, "two": `{"calls":{"max":1,"min":1},"hosts":[],"model":"m","tools":[]}{}`,
 		"too large": strings.Repeat(" ", strategy.MaxSize) + `{"calls":{"max":1,"min":1},"hosts":[],"model":"m","tools":[]}`,
 	} {
-		if _, err := strategy.Parse([]byte(text)); !errors.Is(err, refusal.New("strategy_malformed", "")) {
+		if _, err := strategy.Parse([]byte(text)); !errors.Is(err, refusal.New("query_malformed", "")) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -100,7 +100,7 @@ func TestCommitment(t *testing.T) {
 		"a short salt": {"n", of(15), false}, "a long salt": {"n", of(65), false}, "no salt": {"n", "", false}, "padding": {"n", salt + "==", false}, "stray bits": {"n", salt[:21] + "B", false},
 		"another character": {"n", of(24) + "!", false},
 	} {
-		if _, err := strategy.Commitment(test.nonce, test.salt, plan()); test.ok != (err == nil) || !test.ok && !errors.Is(err, refusal.New("strategy_malformed", "")) {
+		if _, err := strategy.Commitment(test.nonce, test.salt, plan()); test.ok != (err == nil) || !test.ok && !errors.Is(err, refusal.New("query_malformed", "")) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

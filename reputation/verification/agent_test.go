@@ -247,9 +247,9 @@ func (a *agent) wantState(want verification.State) {
 	a.t.Helper()
 	_, err := a.s.Turn(context.Background(), a.by, a.session.ID, verification.Turn{ToolCall: "x"})
 	switch {
-	case want == verification.Expired && is(err, "verification_expired"):
+	case want == verification.Expired && is(err, "verification_closed"):
 	case want.Final() && is(err, "verification_closed") && strings.Contains(err.Error(), string(want)):
-	case !want.Final() && is(err, "verification_reasoning_short"):
+	case !want.Final() && is(err, "verification_turn"):
 	default:
 		a.t.Errorf("want state %s, got %v", want, err)
 	}

@@ -30,23 +30,23 @@ type Key struct {
 // ParseKey reads an Ed25519 key as PEM with a SubjectPublicKeyInfo (RFC 8410). It refuses what is not one such key, and weak keys.
 func ParseKey(text string) (Key, error) {
 	if len(text) > maxPEM {
-		return Key{}, refusal.New("verification_key_malformed", "the public key has %d bytes; at most %d are taken", len(text), maxPEM)
+		return Key{}, refusal.New("query_malformed", "the public key has %d bytes; at most %d are taken", len(text), maxPEM)
 	}
 	block, rest := pem.Decode([]byte(text))
 	if block == nil || block.Type != typePEM || len(block.Headers) > 0 || strings.TrimSpace(string(rest)) != "" {
-		return Key{}, refusal.New("verification_key_malformed", "the public key is not one PEM block %q", typePEM)
+		return Key{}, refusal.New("query_malformed", "the public key is not one PEM block %q", typePEM)
 	}
 	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
 	if err != nil {
-		return Key{}, refusal.New("verification_key_malformed", "the public key is no SubjectPublicKeyInfo")
+		return Key{}, refusal.New("query_malformed", "the public key is no SubjectPublicKeyInfo")
 	}
 	raw, ok := parsed.(stded25519.PublicKey)
 	if !ok {
-		return Key{}, refusal.New("verification_key_malformed", "the public key is not an Ed25519 key")
+		return Key{}, refusal.New("query_malformed", "the public key is not an Ed25519 key")
 	}
 	public, err := evidence.NewPublicKey(raw)
 	if err != nil {
-		return Key{}, refusal.New("verification_key_malformed", "%w", err)
+		return Key{}, refusal.New("query_malformed", "%w", err)
 	}
 	return Key{public}, nil
 }
@@ -70,7 +70,7 @@ func (k Key) DIDKey() string { return evidence.DIDKey(k.public) }
 // cut elsewhere.
 func (k Key) Possesses(nonce, payload, signature string) error {
 	if len(payload) > maxPayload {
-		return refusal.New("verification_too_large", "the payload has %d bytes; at most %d are taken", len(payload), maxPayload)
+		return refusal.New("content_too_large", "the payload has %d bytes; at most %d are taken", len(payload), maxPayload)
 	}
 	raw, err := hex.DecodeString(signature)
 	if err != nil || len(raw) != ed25519.SignatureSize || !ed25519.Verify(k.public, []byte(nonce+"|"+payload), raw) {

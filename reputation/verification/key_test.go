@@ -56,7 +56,7 @@ func TestKeysThatAreRefused(t *testing.T) {
 		"with headers":    strings.Replace(rfcPEM, "\n", "\nA: b\n\n", 1),
 		"more than it is": rfcPEM + strings.Repeat("\n", 1024),
 	} {
-		if _, err := verification.ParseKey(text); !is(err, "verification_key_malformed") {
+		if _, err := verification.ParseKey(text); !is(err, "query_malformed") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -85,7 +85,7 @@ func TestPossession(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := key.Possesses(nonce, strings.Repeat("p", 9<<10), good); !is(err, "verification_too_large") {
+	if err := key.Possesses(nonce, strings.Repeat("p", 9<<10), good); !is(err, "content_too_large") {
 		t.Errorf("a long payload: %v", err)
 	}
 }

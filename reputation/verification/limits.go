@@ -60,7 +60,7 @@ func (l *limits) take(now time.Time, subject string, also func(*rates) *rate.Lim
 		reserved := bucket.ReserveN(now, 1)
 		if wait := reserved.DelayFrom(now); wait > 0 {
 			reserved.CancelAt(now)
-			return later(refusal.New("verification_rate", "the caller has called too often"), wait)
+			return later(refusal.New("rate_limited", "the caller has called too often"), wait)
 		}
 	}
 	return nil

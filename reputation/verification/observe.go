@@ -49,12 +49,12 @@ func (s *Session) lastTold() *Call {
 func (s *Session) demand(t Turn, seen Taken) error {
 	switch {
 	case !seen.Chained:
-		return refusal.New("verification_hash_broken", "the turn's hash is not that of its content after the turn before; input, output, reasoning and timestamp have to come with it")
+		return refusal.New("verification_turn", "the turn's hash is not that of its content after the turn before; input, output, reasoning and timestamp have to come with it")
 	case !seen.Served:
-		return refusal.New("verification_not_served", "no call of %s that this node served in this session, after those of the turns before, has the turn's input and output: "+
+		return refusal.New("verification_turn", "no call of %s that this node served in this session, after those of the turns before, has the turn's input and output: "+
 			"call the tool with the sessionId, and give its arguments and its whole result as JSON", quote(t.ToolCall))
 	case !seen.Used:
-		return refusal.New("verification_canary_unused", "the turn's reasoning does not name the canary in the result of the turn before")
+		return refusal.New("verification_turn", "the turn's reasoning does not name the canary in the result of the turn before")
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func (s *Service) Overview(ctx context.Context, id string) (Overview, error) {
 }
 
 func errNotKnown() error {
-	return refusal.New("verification_unknown", "the node knows no such verification; it forgets those that are over after an hour")
+	return refusal.New("not_found", "the node knows no such verification; it forgets those that are over after an hour")
 }
 
 func overviewOf(s Session, now time.Time) Overview {

@@ -93,7 +93,7 @@ func (s *Service) Register(ctx context.Context, by Caller, r Registration) (Regi
 	session.end(verdict.Passed())
 	err = s.store.Update(ctx, session, effects)
 	if errors.Is(err, ErrConflict) {
-		return Registered{}, refusal.New("verification_busy", "another call has changed the verification while it was judged")
+		return Registered{}, refusal.New("overloaded", "another call has changed the verification while it was judged")
 	}
 	if err != nil {
 		return Registered{}, err
@@ -134,7 +134,7 @@ func (r Registration) check() (Key, string, error) {
 	}
 	manifest, err := strictjson.Canonical(r.Manifest)
 	if err != nil || manifest[0] != '{' || len(manifest) > maxManifest {
-		return Key{}, "", refusal.New("plugin_malformed", "uiManifest is not a JSON object of at most %d bytes", maxManifest)
+		return Key{}, "", refusal.New("query_malformed", "uiManifest is not a JSON object of at most %d bytes", maxManifest)
 	}
 	return key, string(manifest), nil
 }
@@ -142,15 +142,15 @@ func (r Registration) check() (Key, string, error) {
 // check refuses metadata that is too long or not printable.
 func (m Metadata) check() error {
 	if len(m.Tags) > maxTags {
-		return refusal.New("plugin_malformed", "metadata has more than %d tags", maxTags)
+		return refusal.New("query_malformed", "metadata has more than %d tags", maxTags)
 	}
 	for _, text := range append([]string{m.Name, m.Version}, m.Tags...) {
 		if len(text) > maxName || !printable(text) {
-			return refusal.New("plugin_malformed", "name, version or a tag has more than %d bytes, or characters that cannot be printed", maxName)
+			return refusal.New("query_malformed", "name, version or a tag has more than %d bytes, or characters that cannot be printed", maxName)
 		}
 	}
 	if len(m.Description) > maxDescription || !printable(m.Description) {
-		return refusal.New("plugin_malformed", "description has more than %d bytes, or characters that cannot be printed", maxDescription)
+		return refusal.New("query_malformed", "description has more than %d bytes, or characters that cannot be printed", maxDescription)
 	}
 	return nil
 }
@@ -174,10 +174,10 @@ func (s *Service) admit(ctx context.Context, session Session, by Caller, key Key
 		return err
 	}
 	if session.Key != key.String() || subtle.ConstantTimeCompare([]byte(session.Nonce), []byte(r.Nonce)) != 1 {
-		return refusal.New("verification_nonce", "key and nonce are not those of this verification")
+		return refusal.New("verification_possession", "key and nonce are not those of this verification")
 	}
 	if !now.Before(session.nonceExpires()) {
-		return refusal.New("verification_nonce", "the nonce is older than %v; ask for a new verification", NonceLifetime)
+		return refusal.New("verification_possession", "the nonce is older than %v; ask for a new verification", NonceLifetime)
 	}
 	return s.backoff(ctx, now, by, key)
 }

@@ -100,7 +100,7 @@ func (s *Service) Challenge(ctx context.Context, by Caller, pem string) (Session
 // enter counts a call against the caller's limits, and returns the time.
 func (s *Service) enter(ctx context.Context, by Caller, also func(*rates) *rate.Limiter) (time.Time, error) {
 	if by.Subject == "" {
-		return time.Time{}, refusal.New("verification_arguments", "nobody answers for the call")
+		return time.Time{}, refusal.New("query_malformed", "nobody answers for the call")
 	}
 	now, err := s.store.Now(ctx)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *Service) enter(ctx context.Context, by Caller, also func(*rates) *rate.
 func (s *Service) backoff(ctx context.Context, now time.Time, by Caller, key Key) error {
 	wait, err := s.wait(ctx, now, by, key)
 	if err == nil && wait > 0 {
-		err = later(refusal.New("verification_backoff", "too many verifications have failed in a row"), wait)
+		err = later(refusal.New("rate_limited", "too many verifications have failed in a row"), wait)
 	}
 	return err
 }
@@ -153,12 +153,12 @@ func (s *Service) change(ctx context.Context, by Caller, id string, do func(*Ses
 			return session, err
 		}
 	}
-	return Session{}, refusal.New("verification_busy", "too many calls change the verification at once")
+	return Session{}, refusal.New("overloaded", "too many calls change the verification at once")
 }
 
 // session returns an open session of the caller. One whose time is over is stored as expired.
 func (s *Service) session(ctx context.Context, by Caller, id string) (Session, time.Time, error) {
-	unknown := refusal.New("verification_unknown", "there is no such verification of this caller")
+	unknown := refusal.New("not_found", "there is no such verification of this caller")
 	if !isHex(id, idBytes) { // no store gets a text that no id can be
 		return Session{}, time.Time{}, unknown
 	}
@@ -192,10 +192,10 @@ const (
 // Search answers search_plugins. In a session the result has a canary, and the node remembers that it served the call.
 func (s *Service) Search(ctx context.Context, by Caller, id, query string) (json.RawMessage, error) {
 	if len(query) > maxName {
-		return nil, refusal.New("verification_too_large", "the query has %d bytes; at most %d are taken", len(query), maxName)
+		return nil, refusal.New("content_too_large", "the query has %d bytes; at most %d are taken", len(query), maxName)
 	}
 	if strings.ContainsRune(query, 0) {
-		return nil, refusal.New("verification_arguments", "the query has a character that no plugin can have")
+		return nil, refusal.New("query_malformed", "the query has a character that no plugin can have")
 	}
 	now, err := s.enter(ctx, by, nil)
 	if err != nil {
@@ -285,7 +285,7 @@ func (s *Service) Manifest(ctx context.Context, by Caller, did string) (json.Raw
 	if _, err := s.enter(ctx, by, nil); err != nil {
 		return nil, err
 	}
-	unknown := refusal.New("plugin_unknown", "no plugin is registered under this DID")
+	unknown := refusal.New("not_found", "no plugin is registered under this DID")
 	if digits, ok := strings.CutPrefix(did, didPrefix); !ok || !isHex(digits, didBytes) {
 		return nil, unknown
 	}

@@ -118,7 +118,7 @@ func TestEveryArrow(t *testing.T) {
 		if err != nil || kept.State != verification.Expired {
 			t.Errorf("kept as %s, %v", kept.State, err)
 		}
-		if _, err := a.s.Search(t.Context(), a.by, a.session.ID, "x"); !is(err, "verification_expired") {
+		if _, err := a.s.Search(t.Context(), a.by, a.session.ID, "x"); !is(err, "verification_closed") {
 			t.Errorf("a call after the end: %v", err)
 		}
 	}
@@ -256,7 +256,7 @@ func TestReasoning(t *testing.T) {
 	} {
 		turn := a.call(verification.ToolSearch, "x")
 		turn.Reasoning = reasoning
-		if err := a.submit(turn); taken != (err == nil) || !taken && !is(err, "verification_reasoning_short") {
+		if err := a.submit(turn); taken != (err == nil) || !taken && !is(err, "verification_turn") {
 			t.Errorf("%q: %v", reasoning, err)
 		}
 	}
@@ -304,7 +304,7 @@ func TestBackoffStays(t *testing.T) {
 	for name, b := range map[string]*agent{"itself": a, "another key": other, "another subject": elsewhere} {
 		_, err := r.replica(verification.Options{}).Challenge(t.Context(), b.by, b.pem)
 		var later interface{ RetryAfter() int }
-		if !is(err, "verification_backoff") || !asLater(err, &later) || later.RetryAfter() != 30 {
+		if !is(err, "rate_limited") || !asLater(err, &later) || later.RetryAfter() != 30 {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -351,19 +351,19 @@ func TestLimits(t *testing.T) {
 			t.Errorf("call %d: %v", n+1, err)
 		}
 	}
-	refused(30, "verification_rate", func() error { _, err := r.service.List(t.Context(), by, ""); return err })
+	refused(30, "rate_limited", func() error { _, err := r.service.List(t.Context(), by, ""); return err })
 	r.clock.pass(time.Hour)
 	key := newAgent(t)
-	refused(10, "verification_rate", func() error { _, err := r.service.Challenge(t.Context(), by, key.pem); return err })
+	refused(10, "rate_limited", func() error { _, err := r.service.Challenge(t.Context(), by, key.pem); return err })
 	r.clock.pass(time.Hour)
-	refused(5, "verification_rate", func() error { _, err := r.service.Register(t.Context(), by, key.registration()); return err })
+	refused(5, "rate_limited", func() error { _, err := r.service.Register(t.Context(), by, key.registration()); return err })
 	r.clock.pass(time.Hour)
-	refused(verification.OpenPerSubject, "verification_too_many", func() error {
+	refused(verification.OpenPerSubject, "too_many_open", func() error {
 		r.clock.pass(10 * time.Second)
 		_, err := r.service.Challenge(t.Context(), by, key.pem)
 		return err
 	})
-	if _, err := r.service.Challenge(t.Context(), verification.Caller{}, key.pem); !is(err, "verification_arguments") {
+	if _, err := r.service.Challenge(t.Context(), verification.Caller{}, key.pem); !is(err, "query_malformed") {
 		t.Errorf("nobody: %v", err)
 	}
 }
@@ -387,7 +387,7 @@ func TestMetadata(t *testing.T) {
 		a.start()
 		registration := a.registration()
 		change(&registration)
-		if _, err := a.s.Register(t.Context(), a.by, registration); !is(err, "plugin_malformed") {
+		if _, err := a.s.Register(t.Context(), a.by, registration); !is(err, "query_malformed") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -403,7 +403,7 @@ func TestMetadata(t *testing.T) {
 	if err != nil || string(manifest) != `{"a":"<x>","b":1}` {
 		t.Errorf("manifest %s, %v", manifest, err)
 	}
-	if _, err := a.s.Manifest(t.Context(), a.by, "did:groover:0"); !is(err, "plugin_unknown") {
+	if _, err := a.s.Manifest(t.Context(), a.by, "did:groover:0"); !is(err, "not_found") {
 		t.Error(err)
 	}
 }
@@ -448,7 +448,7 @@ func TestSearchAfterTheEnd(t *testing.T) {
 	if err := r.service.Prune(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.s.List(t.Context(), a.by, a.session.ID); !is(err, "verification_unknown") {
+	if _, err := a.s.List(t.Context(), a.by, a.session.ID); !is(err, "not_found") {
 		t.Errorf("pruned: %v", err)
 	}
 }

@@ -160,7 +160,7 @@ func (s *Session) open(now time.Time) error {
 	case Pending, InProgress:
 		return nil
 	case Expired:
-		return refusal.New("verification_expired", "the verification was not finished within %v", sessionLifetime)
+		return refusal.New("verification_closed", "the verification was not finished within %v", sessionLifetime)
 	}
 	return refusal.New("verification_closed", "the verification is %s; nothing follows", s.State)
 }
@@ -176,7 +176,7 @@ func (s *Session) end(passed bool) {
 // served records a call, and the canary in its result.
 func (s *Session) served(tool, query, input, output, canary string) error {
 	if len(s.Calls) == maxCalls {
-		return refusal.New("verification_too_large", "the verification has had %d calls; no more are served in it", maxCalls)
+		return refusal.New("content_too_large", "the verification has had %d calls; no more are served in it", maxCalls)
 	}
 	s.Step++
 	s.Calls = append(s.Calls, Call{Step: s.Step, Tool: tool, Query: query, Input: input, Output: output, Canary: canary})
@@ -190,13 +190,13 @@ func (s *Session) take(t Turn, by Caller, now time.Time, mode Mode) error {
 		return err
 	}
 	if len(s.Turns) == MaxTurns {
-		return refusal.New("verification_too_large", "the verification has %d turns; no more are taken", MaxTurns)
+		return refusal.New("content_too_large", "the verification has %d turns; no more are taken", MaxTurns)
 	}
 	if length(trim(t.Reasoning)) < leastReasoning {
-		return refusal.New("verification_reasoning_short", "the turn's reasoning has fewer than %d characters", leastReasoning)
+		return refusal.New("verification_turn", "the turn's reasoning has fewer than %d characters", leastReasoning)
 	}
 	if !evidence.IsHash(t.Hash) {
-		return refusal.New("verification_arguments", "the turn's hash is not a lowercase hex SHA-256")
+		return refusal.New("query_malformed", "the turn's hash is not a lowercase hex SHA-256")
 	}
 	seen, call := s.observe(t)
 	if mode != ModeSeed {

@@ -70,12 +70,12 @@ type Passed struct {
 
 // ErrTooMany refuses another open session.
 func ErrTooMany() error {
-	return refusal.New("verification_too_many", "too many verifications are open; finish one, or wait until one expires")
+	return refusal.New("too_many_open", "too many verifications are open; finish one, or wait until one expires")
 }
 
 // ErrTaken refuses a DID of another key.
 func ErrTaken(did string) error {
-	return refusal.New("plugin_taken", "%s is registered for another key", did)
+	return refusal.New("id_taken", "%s is registered for another key", did)
 }
 
 // Plugin is what is registered under the DID of a key.

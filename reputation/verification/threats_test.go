@@ -33,11 +33,11 @@ func TestThreatScriptReplay(t *testing.T) {
 	}
 	replayed := recorded
 	replayed.Trace.SessionID = a.session.ID
-	if _, err := a.s.Register(t.Context(), a.by, replayed); !is(err, "verification_nonce") {
+	if _, err := a.s.Register(t.Context(), a.by, replayed); !is(err, "verification_possession") {
 		t.Errorf("the nonce of another session: %v", err)
 	}
 	for i, turn := range recorded.Trace.Turns { // the turns are submitted again, as they were
-		if _, err := a.s.Turn(t.Context(), a.by, a.session.ID, turn); i == 0 && !is(err, "verification_not_served") || i > 0 && !is(err, "verification_hash_broken") {
+		if _, err := a.s.Turn(t.Context(), a.by, a.session.ID, turn); i == 0 && !is(err, "verification_turn") || i > 0 && !is(err, "verification_turn") {
 			t.Errorf("turn %d of another session: %v", i+1, err)
 		}
 	}
@@ -119,7 +119,7 @@ func TestThreatToolCallSpoofing(t *testing.T) {
 	} {
 		turn := a.call(verification.ToolSearch, "x")
 		change(&turn)
-		if err := a.submit(turn); !is(err, "verification_not_served") {
+		if err := a.submit(turn); !is(err, "verification_turn") {
 			t.Errorf("%s: %v", name, err)
 		}
 		r.clock.pass(2 * time.Second)
@@ -151,7 +151,7 @@ func TestThreatReasoningFiller(t *testing.T) {
 		a := r.agent()
 		turn := a.call(verification.ToolSearch, "x")
 		turn.Reasoning = "ok"
-		if err := a.submit(turn); !is(err, "verification_reasoning_short") {
+		if err := a.submit(turn); !is(err, "verification_turn") {
 			t.Errorf("%s: %v", mode, err)
 		}
 		turn.Reasoning = "this has 25 characters..."
@@ -223,7 +223,7 @@ func TestThreatBruteForce(t *testing.T) {
 				t.Fatal(err)
 			}
 			d := time.Duration(later.RetryAfter()) * time.Second
-			if is(err, "verification_backoff") {
+			if is(err, "rate_limited") {
 				wait += d
 			}
 			r.clock.pass(d)
@@ -237,7 +237,7 @@ func TestThreatBruteForce(t *testing.T) {
 			if err == nil {
 				break
 			}
-			if !is(err, "verification_rate") {
+			if !is(err, "rate_limited") {
 				t.Fatal(err)
 			}
 			r.clock.pass(12 * time.Minute)
@@ -287,7 +287,7 @@ func TestThreatStaticScriptLoops(t *testing.T) {
 			r.clock.pass(2 * time.Second)
 		}
 		before.Reasoning += a.canary + canaryOf(before)
-		if err := a.submit(before); !is(err, "verification_not_served") {
+		if err := a.submit(before); !is(err, "verification_turn") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -350,7 +350,7 @@ func TestAnotherKeysSession(t *testing.T) {
 	victim.walk(2 * time.Second)
 	thief := r.agent()
 	thief.session, thief.turns = victim.session, victim.turns
-	if _, err := thief.register(); !is(err, "verification_nonce") {
+	if _, err := thief.register(); !is(err, "verification_possession") {
 		t.Errorf("got %v", err)
 	}
 	if got, err := victim.register(); err != nil || got.Token == "" {
@@ -366,15 +366,15 @@ func TestCallersOfSidecars(t *testing.T) {
 	a.s, a.clock, a.by = r.service, r.clock, mine
 	a.start()
 	for _, by := range []verification.Caller{{Subject: "agent:worker-2", Session: "ses_1"}, {Subject: "agent:worker-1", Session: "ses_2"}, {Subject: "agent:worker-1"}} {
-		if _, err := r.service.List(t.Context(), by, a.session.ID); !is(err, "verification_unknown") {
+		if _, err := r.service.List(t.Context(), by, a.session.ID); !is(err, "not_found") {
 			t.Errorf("%v called in the session: %v", by, err)
 		}
-		if _, err := r.service.Turn(t.Context(), by, a.session.ID, verification.Turn{ToolCall: "x"}); !is(err, "verification_unknown") {
+		if _, err := r.service.Turn(t.Context(), by, a.session.ID, verification.Turn{ToolCall: "x"}); !is(err, "not_found") {
 			t.Errorf("%v submitted: %v", by, err)
 		}
 	}
 	outside := r.agent() // and the other way round: what a stranger began is not the agent's
-	if _, err := r.service.List(t.Context(), mine, outside.session.ID); !is(err, "verification_unknown") {
+	if _, err := r.service.List(t.Context(), mine, outside.session.ID); !is(err, "not_found") {
 		t.Errorf("a session of an address: %v", err)
 	}
 	for range 3 { // without a sessionId the sidecar's word tells whose call it is
@@ -394,7 +394,7 @@ func TestTwoSessionsAtOnce(t *testing.T) {
 	b.start()
 	turn := a.call(verification.ToolSearch, "x")
 	a.mustSubmit(turn)
-	if err := b.submit(turn); !is(err, "verification_not_served") {
+	if err := b.submit(turn); !is(err, "verification_turn") {
 		t.Errorf("the other session took it: %v", err)
 	}
 }
@@ -407,15 +407,15 @@ func TestACallCountsOnce(t *testing.T) {
 	a.mustSubmit(second)
 	for name, turn := range map[string]verification.Turn{"again": second, "one before it": first} {
 		turn.Reasoning += a.canary
-		if err := a.submit(turn); !is(err, "verification_not_served") {
+		if err := a.submit(turn); !is(err, "verification_turn") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := a.submit(third); !is(err, "verification_canary_unused") {
+	if err := a.submit(third); !is(err, "verification_turn") {
 		t.Errorf("without the canary: %v", err)
 	}
 	third.Reasoning += canaryOf(first)
-	if err := a.submit(third); !is(err, "verification_canary_unused") {
+	if err := a.submit(third); !is(err, "verification_turn") {
 		t.Errorf("with another canary: %v", err)
 	}
 	third.Reasoning += a.canary
@@ -478,23 +478,23 @@ func TestLargeTurns(t *testing.T) {
 	} {
 		turn := a.call(verification.ToolSearch, "x")
 		change(&turn)
-		if err := a.submit(turn); !is(err, "verification_too_large") {
+		if err := a.submit(turn); !is(err, "content_too_large") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	registration := a.registration()
 	registration.Trace.Turns = make([]verification.Turn, 17)
-	if _, err := a.s.Register(t.Context(), a.by, registration); !is(err, "verification_too_large") {
+	if _, err := a.s.Register(t.Context(), a.by, registration); !is(err, "content_too_large") {
 		t.Errorf("17 turns: %v", err)
 	}
-	if _, err := a.s.Search(t.Context(), a.by, a.session.ID, long); !is(err, "verification_too_large") {
+	if _, err := a.s.Search(t.Context(), a.by, a.session.ID, long); !is(err, "content_too_large") {
 		t.Errorf("a long query: %v", err)
 	}
 	calls := 0
 	for ; calls < 100; calls++ {
 		r.clock.pass(5 * time.Second)
 		if _, err := a.s.List(t.Context(), a.by, a.session.ID); err != nil {
-			if !is(err, "verification_too_large") {
+			if !is(err, "content_too_large") {
 				t.Error(err)
 			}
 			break
@@ -552,7 +552,7 @@ func TestInjectingDescriptions(t *testing.T) {
 	a.mustSubmit(read)
 	obeys := a.call(verification.ToolServers, "")
 	obeys.Reasoning = topic + forged
-	if err := a.submit(obeys); !is(err, "verification_canary_unused") {
+	if err := a.submit(obeys); !is(err, "verification_turn") {
 		t.Errorf("it names the forged canary: %v", err)
 	}
 	if _, err := a.s.Turn(t.Context(), a.by, evil.session.ID, obeys); !is(err, "verification_closed") {
@@ -647,7 +647,7 @@ func TestSessionsOpenedAhead(t *testing.T) {
 	}
 	for i, b := range ahead {
 		_, err := b.register()
-		if refused := is(err, "verification_backoff"); refused != (i == 3) {
+		if refused := is(err, "rate_limited"); refused != (i == 3) {
 			t.Errorf("registration %d: %v", i+1, err)
 		}
 	}
@@ -665,7 +665,7 @@ func TestNonceExpires(t *testing.T) {
 		t.Errorf("just before: %v, %+v", err, got.Verdict)
 	}
 	r.clock.pass(time.Millisecond)
-	if _, err := b.register(); !is(err, "verification_nonce") {
+	if _, err := b.register(); !is(err, "verification_possession") {
 		t.Errorf("after five minutes: %v", err)
 	}
 }

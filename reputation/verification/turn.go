@@ -71,14 +71,14 @@ func (t Turn) check() error {
 		{"output", len(t.Output), maxOutput}, {"reasoning", len(t.Reasoning), maxReasoning},
 	} {
 		if part.size > part.longest {
-			return refusal.New("verification_too_large", "the turn's %s has %d bytes; at most %d are taken", part.name, part.size, part.longest)
+			return refusal.New("content_too_large", "the turn's %s has %d bytes; at most %d are taken", part.name, part.size, part.longest)
 		}
 	}
 	if t.ToolCall == "" {
-		return refusal.New("verification_arguments", "the turn names no tool (toolCall)")
+		return refusal.New("query_malformed", "the turn names no tool (toolCall)")
 	}
 	if t.Timestamp > maxWhole || t.Timestamp < -maxWhole {
-		return refusal.New("verification_arguments", "the turn's timestamp is no number of milliseconds")
+		return refusal.New("query_malformed", "the turn's timestamp is no number of milliseconds")
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func (t Turn) check() error {
 // checkTrace refuses a trace that is larger than a trace may be.
 func checkTrace(t Trace) error {
 	if len(t.Turns) > MaxTurns {
-		return refusal.New("verification_too_large", "the trace has %d turns; at most %d are taken", len(t.Turns), MaxTurns)
+		return refusal.New("content_too_large", "the trace has %d turns; at most %d are taken", len(t.Turns), MaxTurns)
 	}
 	for _, turn := range t.Turns {
 		if err := turn.check(); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/cloudflare/circl/sign/ed25519"
 
 	"github.com/actionproof/mediator/custody"
-	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/look"
 )
 
 // Rotator is a key that can be given a new version.
@@ -98,13 +98,13 @@ func Run(t *testing.T, open func(t *testing.T, name string) Rotator) {
 		all.Wait()
 	})
 	t.Run("what can be seen of a good key speaks for it", func(t *testing.T) {
-		seen := make(map[string]observe.Result)
+		seen := make(map[string]look.Result)
 		for _, l := range open(t, "k").Observe(ctx, 0) {
 			if seen[l.Name] = l.Result; l.Seen == "" || l.Purpose != "" {
 				t.Errorf("%+v", l)
 			}
 		}
-		if len(seen) != 2 || seen[observe.Custody] != observe.Holds || seen[observe.Apart] != observe.Holds {
+		if len(seen) != 2 || seen[look.Custody] != look.Holds || seen[look.Apart] != look.Holds {
 			t.Errorf("%v", seen)
 		}
 	})

@@ -3,6 +3,7 @@ package gatetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -263,8 +264,12 @@ func (k *Kit) PostOf(t testing.TB, p Plan) ledger.Record {
 	earned := must(evidence.UnverifiedClaims(evidence.CapabilityKind, a.Capability))(t)
 	e, b := r.Envelope, r.Binding
 	method, path, _ := strings.Cut(b.Resource, " ")
+	var standing *ledger.Standing
+	if head := must(evidence.UnverifiedClaims(evidence.SessionReceiptKind, e.SessionReceipt))(t).Interactions; head != nil {
+		standing = &ledger.Standing{Number: head.Number, Head: head.HeadHash, Open: head.OpenCalls}
+	}
 	return ledger.Record{
-		ID: "post_1", Flow: "post", State: ledger.StateForwarded, Started: k.Clock.Now(), Finished: k.Clock.Now(), Method: method, Path: path,
+		ID: fmt.Sprint("post_", k.posts.Add(1)), Interactions: standing, Flow: "post", State: ledger.StateForwarded, Started: k.Clock.Now(), Finished: k.Clock.Now(), Method: method, Path: path,
 		Event: earned.Runtime.Trigger.ID, Session: earned.Session.SessionID, BindingHash: a.BindingHash, Manifest: k.Strict.ManifestHash,
 		Subject: b.Subject, Action: b.Action, Resource: b.Resource, ContentHash: b.ContentHash, CapabilityID: a.CapabilityID,
 		Artifacts: []ledger.Artifact{

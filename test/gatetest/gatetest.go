@@ -72,6 +72,7 @@ type Kit struct {
 	Deployment string
 
 	roles map[string]role // by purpose, the two roots' included
+	posts atomic.Int64    // records that were made
 }
 
 // New makes a deployment from the example manifest, which each edit may change before it is certified.

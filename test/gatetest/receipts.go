@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/signer"
@@ -18,6 +20,7 @@ import (
 type Session struct {
 	Receipts []string
 	Owner    string // that receipts name; of [Kit.Session] the kit's
+	Event    string // that receipts name; of [Kit.Session] evt_ and what follows ses_ in the session's id
 
 	kit    *Kit
 	issuer *signer.Issuer[interaction.Receipt]
@@ -64,7 +67,7 @@ func (k *Kit) Speak(t testing.TB) *signer.Issuer[interaction.Statement] {
 func (k *Kit) Session(t testing.TB, id string) *Session {
 	t.Helper()
 	k.Observe(t)
-	return &Session{kit: k, issuer: Signer(t, k, interaction.Kind), id: id, Owner: k.Owner(t)}
+	return &Session{kit: k, issuer: Signer(t, k, interaction.Kind), id: id, Owner: k.Owner(t), Event: "evt_" + strings.TrimPrefix(id, "ses_")}
 }
 
 // Owner is how receipts name the owner of the kit's keys.
@@ -122,6 +125,28 @@ func (s *Session) Post(t testing.TB, record string, artifacts []interaction.Name
 	return s.sign(t, c, edit)
 }
 
+// PostOf signs the receipt of the post that a record is of.
+func (s *Session) PostOf(t testing.TB, r ledger.Record, edit func(*interaction.Receipt)) string {
+	t.Helper()
+	var artifacts []interaction.NamedArtifact
+	for _, a := range r.Artifacts {
+		artifacts = append(artifacts, interaction.NamedArtifact{Name: a.Name, Hash: evidence.HashToken(a.Token)})
+	}
+	return s.Post(t, r.ID, artifacts, func(c *interaction.Receipt) {
+		c.Timing.RequestReceived, c.Timing.ResponseSent = r.Started.UnixMilli(), 0
+		c.Post.BindingHash, c.Post.Status = r.BindingHash, int64(r.Status)
+		switch r.State {
+		case ledger.StateFailed:
+			c.Outcome = interaction.OutcomeFailed
+		case ledger.StateIndeterminate:
+			c.Outcome = interaction.OutcomeIndeterminate
+		}
+		if edit != nil {
+			edit(c)
+		}
+	})
+}
+
 // Close signs the receipt that ends the session.
 func (s *Session) Close(t testing.TB) string {
 	t.Helper()
@@ -156,7 +181,7 @@ func (s *Session) next(t testing.TB) interaction.Receipt {
 		OutputTransportHash: hash("transport"),
 		Timing:              interaction.Timing{RequestReceived: now - 900, LLMStart: now - 890, LLMEnd: now - 90, ResponseSent: now - 89},
 		Chain:               interaction.ChainLink{SessionID: s.id, SequenceNumber: int64(n + 1)},
-		Owner:               s.Owner, Agent: "agent:worker-1", RuntimeID: "worker-1", EventID: "evt_" + strings.TrimPrefix(s.id, "ses_"), Outcome: interaction.OutcomeCompleted,
+		Owner:               s.Owner, Agent: "agent:worker-1", RuntimeID: "worker-1", EventID: s.Event, Outcome: interaction.OutcomeCompleted,
 		Session:       interaction.SessionTotals{OpenedMS: Start.UnixMilli(), Calls: int64(n + 1), CallsObserved: int64(n + 1), BytesOut: int64(n+1) * 5000, BytesOutObserved: int64(n+1) * 5000},
 		Probabilistic: true,
 	}
@@ -177,4 +202,18 @@ func (s *Session) sign(t testing.TB, c interaction.Receipt, edit func(*interacti
 	o := must(s.issuer.Issue(context.Background(), c))(t)
 	s.Receipts = append(s.Receipts, o.Token())
 	return o.Token()
+}
+
+// Restart gives a purpose another key under the same id, as a process with keys in memory has after each start.
+func (k *Kit) Restart(t testing.TB, purpose string) {
+	t.Helper()
+	r := k.roles[purpose]
+	r.key = must(custody.NewMemory(r.key.Name()))(t)
+	k.roles[purpose] = r
+}
+
+// Restarted has the session go on with the key of after a restart.
+func (s *Session) Restarted(t testing.TB) {
+	t.Helper()
+	s.issuer = Signer(t, s.kit, interaction.Kind)
 }

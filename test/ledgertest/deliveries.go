@@ -2,6 +2,7 @@ package ledgertest
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"slices"
 	"strings"
@@ -56,7 +57,7 @@ func RunDeliveries(t *testing.T, open func(t *testing.T, place string) ledger.St
 	})
 	t.Run("a refused session waits for its time", func(t *testing.T) {
 		s := open(t, t.TempDir())
-		refused := ledger.Delivery{Session: "ses_1", Number: 1, Due: Now().Add(time.Hour), Refused: "interaction_fork"}
+		refused := ledger.Delivery{Session: "ses_1", Number: 1, Due: Now().Add(time.Hour), Refused: "chain_broken"}
 		must(t, s.AddReceipts(ctx, receipt("ses_1", 1, Now()), receipt("ses_1", 2, Now())), s.SettleDeliveries(ctx, refused))
 		wantClaim(t, s, Now().Add(time.Hour-time.Millisecond))
 		refused.Due = time.Time{}
@@ -110,7 +111,7 @@ func RunSharedDeliveries(t *testing.T, open func(t *testing.T) ledger.Store) {
 	ctx := t.Context()
 	stores := []ledger.Store{open(t), open(t)}
 	for range 20 {
-		if err := stores[0].AddReceipts(ctx, receipt("ses_"+ledger.NewID(), 1, Now())); err != nil {
+		if err := stores[0].AddReceipts(ctx, receipt("ses_"+rand.Text(), 1, Now())); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -74,6 +74,8 @@ type Rig struct {
 	CA     *intercept.CA
 	Addr   string
 	served chan error
+	memory bool // its connections are in memory
+	l      net.Listener
 
 	mu     sync.Mutex
 	routes []intercept.Route // seen by the handler
@@ -91,9 +93,21 @@ func New(t testing.TB, change func(*intercept.Options), upstreams ...*httptest.S
 	for _, u := range upstreams {
 		t.Cleanup(u.Close)
 	}
+	return (&Rig{T: t}).start(change)
+}
+
+// NewInBubble is [New] for a test in a synctest bubble: the connections that [Rig.Dial] makes are in memory.
+func NewInBubble(t testing.TB, change func(*intercept.Options)) *Rig {
+	t.Helper()
+	return (&Rig{T: t, memory: true}).start(change)
+}
+
+func (r *Rig) start(change func(*intercept.Options)) *Rig {
+	t := r.T
+	t.Helper()
 	ca, err := intercept.NewCA(intercept.CAOptions{Now: time.Now})
 	check.Must(t, err)
-	r := &Rig{T: t, CA: ca, Ended: make(chan error, 100), served: make(chan error, 1)}
+	r.CA, r.Ended, r.served = ca, make(chan error, 100), make(chan error, 1)
 	o := intercept.Options{
 		CA:       ca,
 		Handler:  http.HandlerFunc(Echo),
@@ -109,12 +123,9 @@ func New(t testing.TB, change func(*intercept.Options), upstreams ...*httptest.S
 	o.Handler = r.record(o.Handler)
 	r.Proxy, err = intercept.New(o)
 	check.Must(t, err)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Addr = l.Addr().String()
-	go func() { r.served <- r.Proxy.Serve(l) }()
+	r.l = r.listen()
+	r.Addr = r.l.Addr().String()
+	go func() { r.served <- r.Proxy.Serve(r.l) }()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
@@ -124,6 +135,32 @@ func New(t testing.TB, change func(*intercept.Options), upstreams ...*httptest.S
 		}
 	})
 	return r
+}
+
+func (r *Rig) listen() net.Listener {
+	if r.memory {
+		return newMemory()
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	check.Must(r.T, err)
+	return l
+}
+
+// dial connects to a listener.
+func (r *Rig) dial(l net.Listener) net.Conn {
+	r.T.Helper()
+	var c net.Conn
+	var err error
+	patience := 3 * time.Minute // a bound for a broken test, not a measure
+	if m, ok := l.(*memory); ok {
+		c, patience = m.dial(), 20*time.Second // by the bubble's clock
+	} else {
+		c, err = net.Dial("tcp", l.Addr().String())
+	}
+	check.Must(r.T, err)
+	r.T.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(patience))
+	return c
 }
 
 // NewTransport reaches each upstream by its address, and by the name that [HostOf] gives it.
@@ -212,13 +249,7 @@ func (r *Rig) Client(p Protocol) *http.Client {
 // Dial opens a connection to the proxy itself.
 func (r *Rig) Dial() net.Conn {
 	r.T.Helper()
-	c, err := net.Dial("tcp", r.Addr)
-	if err != nil {
-		r.T.Fatal(err)
-	}
-	r.T.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second)) // a bound for a broken test, not a measure
-	return c
+	return r.dial(r.l)
 }
 
 // Connect opens a tunnel and returns what is inside of it.
@@ -287,8 +318,7 @@ func (r *Rig) Redirect(original string) func() net.Conn {
 // ServeTransparent serves a transparent listener and returns what makes connections to it.
 func (r *Rig) ServeTransparent() func() net.Conn {
 	r.T.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check.Must(r.T, err)
+	l := r.listen()
 	served := make(chan error, 1)
 	go func() { served <- r.Proxy.ServeTransparent(l) }()
 	r.T.Cleanup(func() {
@@ -301,11 +331,7 @@ func (r *Rig) ServeTransparent() func() net.Conn {
 	})
 	return func() net.Conn {
 		r.T.Helper()
-		c, err := net.Dial("tcp", l.Addr().String())
-		check.Must(r.T, err)
-		r.T.Cleanup(func() { _ = c.Close() })
-		_ = c.SetDeadline(time.Now().Add(20 * time.Second)) // a bound for a broken test, not a measure
-		return c
+		return r.dial(l)
 	}
 }
 

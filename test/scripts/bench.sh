@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures the mediator beside its peers and writes test/bench/results.json and test/bench/RESULTS.md. Flags go to the program: see go run ./test/bench -h.
+# Measures the mediator beside its peers and writes tools/bench/RESULTS.md. Flags go to the program.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -12,4 +12,5 @@ if ! command -v mitmdump >/dev/null || ! command -v squid >/dev/null; then
 	fi
 fi
 [ -x bin/vault ] || ./test/scripts/setup.sh
-exec "${GO:-go}" run ./test/bench "$@"
+"${GO:-go}" build -C tools -o ../bin/bench ./bench
+exec bin/bench "$@"

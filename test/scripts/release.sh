@@ -15,7 +15,7 @@ build() {
 		name=mediator-${platform//\//-}
 		CGO_ENABLED=0 GOOS=${platform%/*} GOARCH=${platform#*/} GOFLAGS= "${GO:-go}" build -mod=readonly -trimpath -buildvcs=false \
 			-ldflags="-s -w -buildid= -X main.version=$version" -o "$1/$name" ./cmd/mediator
-		"${GO:-go}" run ./test/sbom "$1/$name" >"$1/$name.cdx.json"
+		"${GO:-go}" run -C tools ./sbom "$(realpath "$1/$name")" >"$1/$name.cdx.json"
 	done
 	(cd "$1" && sha256sum mediator-* >SHA256SUMS)
 }

@@ -193,32 +193,32 @@ func (d deployment) envelopeFaults(e evidence.Envelope) []chainVector {
 	out := []chainVector{
 		{Name: "another nonce, which does not count", Binding: ptr(binding()), Verdict: "ok"},
 		{Name: "15 s later", At: at + 15, Verdict: "ok"},
-		{Name: "18 s later", At: at + 18, Verdict: "too_old"},
+		{Name: "18 s later", At: at + 18, Verdict: "expired"},
 		{Name: "a day later", At: at + 24*3600 + 2, Verdict: "expired"},
-		asked("other content", "challenge_binding_mismatch", func(b *evidence.Binding) { b.ContentHash = otherHash }),
-		asked("another subject", "challenge_binding_mismatch", func(b *evidence.Binding) { b.Subject = "agent:other" }),
-		asked("another action", "challenge_binding_mismatch", func(b *evidence.Binding) { b.Action = "delete_post" }),
-		asked("another resource", "challenge_binding_mismatch", func(b *evidence.Binding) { b.Resource = "POST /posts?draft=1" }),
-		asked("no subject", "binding_malformed", func(b *evidence.Binding) { b.Subject = "" }),
-		asked("a hash in capitals", "binding_malformed", func(b *evidence.Binding) { b.ContentHash = strings.ToUpper(b.ContentHash) }),
-		response("a response to another challenge", "response_other_challenge", "other", right),
-		response("an answer is missing", "response_incomplete", "challenge-1", map[string]string{"t1": right["t1"]}),
-		response("an answer too many", "response_incomplete", "challenge-1", map[string]string{"t1": right["t1"], "t2": right["t2"], "t3": otherHash}),
-		response("an answer to no task", "response_incomplete", "challenge-1", map[string]string{"t1": right["t1"], "t9": right["t2"]}),
-		response("an answer in capitals", "response_malformed", "challenge-1", map[string]string{"t1": right["t1"], "t2": strings.ToUpper(right["t2"])}),
-		response("a wrong answer", "response_wrong", "challenge-1", map[string]string{"t1": right["t1"], "t2": right["t1"]}),
+		asked("other content", "challenge_refused", func(b *evidence.Binding) { b.ContentHash = otherHash }),
+		asked("another subject", "challenge_refused", func(b *evidence.Binding) { b.Subject = "agent:other" }),
+		asked("another action", "challenge_refused", func(b *evidence.Binding) { b.Action = "delete_post" }),
+		asked("another resource", "challenge_refused", func(b *evidence.Binding) { b.Resource = "POST /posts?draft=1" }),
+		asked("no subject", "artifact_malformed", func(b *evidence.Binding) { b.Subject = "" }),
+		asked("a hash in capitals", "artifact_malformed", func(b *evidence.Binding) { b.ContentHash = strings.ToUpper(b.ContentHash) }),
+		response("a response to another challenge", "challenge_refused", "other", right),
+		response("an answer is missing", "challenge_refused", "challenge-1", map[string]string{"t1": right["t1"]}),
+		response("an answer too many", "challenge_refused", "challenge-1", map[string]string{"t1": right["t1"], "t2": right["t2"], "t3": otherHash}),
+		response("an answer to no task", "challenge_refused", "challenge-1", map[string]string{"t1": right["t1"], "t9": right["t2"]}),
+		response("an answer in capitals", "challenge_refused", "challenge-1", map[string]string{"t1": right["t1"], "t2": strings.ToUpper(right["t2"])}),
+		response("a wrong answer", "challenge_refused", "challenge-1", map[string]string{"t1": right["t1"], "t2": right["t1"]}),
 	}
 	for _, name := range []string{"deploymentCertificate", "challengeToken", "originProof", "triggerReceipt", "policyDecision", "grant", "attestation", "sessionReceipt"} {
 		out = append(out, member("no "+name, "artifact_missing", name, ""))
 	}
 	again := d.envelope(changes{evidence.TriggerOriginProofKind.Typ: {"jti": "again"}, evidence.TriggerReceiptKind.Typ: {"jti": "again"}, evidence.PolicyDecisionKind.Typ: {"jti": "again"}})
 	return append(out,
-		member("an origin proof that the receipt does not rest on", "receipt_other_origin", "originProof", again.OriginProof),
-		member("a receipt that the attestation does not rest on", "attestation_other_receipt", "triggerReceipt",
+		member("an origin proof that the receipt does not rest on", "artifacts_mismatch", "originProof", again.OriginProof),
+		member("a receipt that the attestation does not rest on", "artifacts_mismatch", "triggerReceipt",
 			d.signed(evidence.PurposeTriggerReceipt, evidence.TriggerReceiptKind.Typ, d.receiptClaims(e.OriginProof), changes{evidence.TriggerReceiptKind.Typ: {"jti": "again"}})),
-		member("a decision that the grant does not rest on", "grant_other_decision", "policyDecision", again.PolicyDecision),
-		member("the receipt in place of the origin proof", "jws_type", "originProof", e.TriggerReceipt),
-		member("a challenge by public key", "jws_algorithm", "challengeToken", e.Grant),
+		member("a decision that the grant does not rest on", "artifacts_mismatch", "policyDecision", again.PolicyDecision),
+		member("the receipt in place of the origin proof", "artifact_malformed", "originProof", e.TriggerReceipt),
+		member("a challenge by public key", "artifact_malformed", "challengeToken", e.Grant),
 	)
 }
 

@@ -138,11 +138,11 @@ func disputeLogs() (out []disputeVector) {
 	add(newCourt().state("nothing").come("a signal", "ok", newCourt().signal(workerA1, "sig-1", "short")).state("a signal").
 		come("a signal with a long horizon, on receipts", "ok", newCourt().signal(workerA1, "sig-2", "long", receiptHash(1))).
 		come("the same signal again", "ok", newCourt().signal(workerA1, "sig-1", "short")).
-		come("another signal of the same id", "statement_exists", newCourt().signal(workerA1, "sig-1", "long")).
-		come("a signal of another's id", "statement_exists", newCourt().signal(workerB, "sig-1", "short")).
-		wait(301*time.Second).come("a signal that is too old", "statement_time", newCourt().signal(workerA1, "sig-3", "short")).
+		come("another signal of the same id", "id_taken", newCourt().signal(workerA1, "sig-1", "long")).
+		come("a signal of another's id", "id_taken", newCourt().signal(workerB, "sig-1", "short")).
+		wait(301*time.Second).come("a signal that is too old", "clock_skew", newCourt().signal(workerA1, "sig-3", "short")).
 		wait(-time.Second).come("a signal that is just not too old", "ok", newCourt().signal(workerA1, "sig-3", "short"), registered(0)).
-		wait(-602*time.Second).come("a signal of the future", "statement_time", newCourt().signal(workerA1, "sig-4", "short")))
+		wait(-602*time.Second).come("a signal of the future", "clock_skew", newCourt().signal(workerA1, "sig-4", "short")))
 
 	known := dispute.By{Registered: time.Unix(at-1000, 0), Tier: accrual.TierNew}
 	add(newCourt().published(newCourt().signal(workerA1, "sig-1", "short", receiptHash(1)), dispute.Publication{By: known, Observed: true, Sources: true}).
@@ -153,12 +153,12 @@ func disputeLogs() (out []disputeVector) {
 
 	add(newCourt().opened(newCourt().signal(workerA1, "sig-2", "short")).opened(newCourt().signal(workerA1, "sig", "short")).come("a contract", "ok", newCourt().contract(workerB, "c-1", "sig")).state("a pending dispute").
 		come("the same contract again", "ok", newCourt().contract(workerB, "c-1", "sig")).
-		come("another contract of the same id", "statement_exists", newCourt().contract(workerB, "c-1", "sig-2")).
+		come("another contract of the same id", "id_taken", newCourt().contract(workerB, "c-1", "sig-2")).
 		come("another's contract of the same id", "ok", newCourt().contract(workerA2, "c-1", "sig-2")).
-		come("a contract about nothing", "signal_unknown", newCourt().contract(workerB, "c-2", "other")).
-		come("a contract about one's own signal", "dispute_self", newCourt().contract(workerA1, "c-2", "sig")).
-		come("a contract of nobody who is registered", "statement_unregistered", newCourt().contract(workerC, "c-2", "sig"), registered(0)).
-		come("a contract of who was registered with the signal", "dispute_key_young", newCourt().contract(workerC, "c-2", "sig"), registered(at)).
+		come("a contract about nothing", "not_found", newCourt().contract(workerB, "c-2", "other")).
+		come("a contract about one's own signal", "dispute_refused", newCourt().contract(workerA1, "c-2", "sig")).
+		come("a contract of nobody who is registered", "dispute_refused", newCourt().contract(workerC, "c-2", "sig"), registered(0)).
+		come("a contract of who was registered with the signal", "dispute_refused", newCourt().contract(workerC, "c-2", "sig"), registered(at)).
 		come("a contract of who was registered before", "ok", newCourt().contract(workerC, "c-2", "sig"), registered(at-1), tier("new")).
 		come("a contract of the same owner", "ok", newCourt().contract(workerA2, "c-3", "sig")).
 		come("a contract of an agent elsewhere", "ok", newCourt().contract(away, "c-4", "sig"), tier("new")).
@@ -168,8 +168,8 @@ func disputeLogs() (out []disputeVector) {
 	// The window, to the second.
 	c := newCourt().opened(newCourt().signal(workerA1, "sig", "short")).opened(newCourt().contract(workerB, "c-1", "sig")).wait(24*time.Hour - time.Second)
 	c.come("in the last second of the window", "ok", c.contract(workerC, "c-2", "sig")).wait(time.Second)
-	c.come("when the window has closed", "dispute_window", c.contract(workerA2, "c-3", "sig"))
-	c.finalise().state("a final signal").come("when the signal is final", "dispute_window", c.contract(workerA2, "c-4", "sig"))
+	c.come("when the window has closed", "dispute_closed", c.contract(workerA2, "c-3", "sig"))
+	c.finalise().state("a final signal").come("when the signal is final", "dispute_closed", c.contract(workerA2, "c-4", "sig"))
 	add(c)
 
 	// The same again.
@@ -181,14 +181,14 @@ func disputeLogs() (out []disputeVector) {
 	words := func(c *dispute.Challenge) { c.Evidence = "Look." }
 	none := func(*dispute.Challenge) {}
 	c = newCourt().come("a challenge", "ok", accuse(workerB, workerA1, "timing", 1, 2)).come("the same challenge again", "ok", accuse(workerB, workerA1, "timing", 1, 2)).
-		come("receipts in another order", "dispute_identical", same(none, "timing", 2, 1)).come("other words where receipts decide", "dispute_identical", same(words, "timing", 1, 2)).
+		come("receipts in another order", "dispute_closed", same(none, "timing", 2, 1)).come("other words where receipts decide", "dispute_closed", same(words, "timing", 1, 2)).
 		come("another type", "ok", same(none, "consistency", 1, 2)).come("fewer receipts", "ok", same(none, "timing", 1)).
 		come("an arbiter's", "ok", same(none, "general", 1)).come("other words where an arbiter decides", "ok", same(words, "general", 1))
 	add(c.state("two disputes that say the same"))
 	c = newCourt().opened(accuse(workerB, workerA1, "timing", 1)).end(nobody)
 	add(c.come("what nobody has won, again", "ok", same(words, "timing", 1)))
 	c = newCourt().opened(accuse(workerB, workerA1, "timing", 1)).wait(time.Second).end(loses).wait(time.Second)
-	add(c.come("what the challenger has lost, again", "dispute_identical", same(words, "timing", 1)))
+	add(c.come("what the challenger has lost, again", "dispute_closed", same(words, "timing", 1)))
 
 	// Receipts.
 	edit := func(change func(*knownJSON)) func(*filingJSON) {
@@ -196,7 +196,7 @@ func disputeLogs() (out []disputeVector) {
 	}
 	add(newCourt().come("receipts that nobody has", "dispute_receipts", accuse(workerB, workerA1, "timing", 1), func(f *filingJSON) { f.Receipts = nil }).
 		come("receipts of another agent", "dispute_receipts", accuse(workerB, workerA1, "timing", 1), edit(func(k *knownJSON) { k.Agent = workerC })).
-		come("of an agent that was registered after them", "dispute_key_young", accuse(workerB, workerA1, "timing", 1), registered(at)).
+		come("of an agent that was registered after them", "dispute_refused", accuse(workerB, workerA1, "timing", 1), registered(at)).
 		opened(newCourt().signal(workerA1, "sig", "short")).come("timing of a signal without receipts", "dispute_receipts", typed(newCourt().contract(workerB, "c", "sig"), "timing")))
 	c = newCourt().opened(newCourt().signal(workerA1, "sig", "short", receiptHash(1), receiptHash(2)))
 	add(c.come("timing of a signal with receipts", "ok", typed(c.contract(workerB, "c", "sig"), "timing")))
@@ -519,10 +519,10 @@ func (d deployment) disputeTokens() (out []disputeVector) {
 	}
 	for _, typ := range []string{resolution, root, decision} {
 		add(typ, "valid", "ok", nil)
-		add(typ, "for another audience", "audience_not_allowed", map[string]any{"aud": "other"})
-		add(typ, "an unknown claim", "claims_malformed", map[string]any{"surprise": 1})
+		add(typ, "for another audience", "not_allowed", map[string]any{"aud": "other"})
+		add(typ, "an unknown claim", "artifact_malformed", map[string]any{"surprise": 1})
 		out = append(out, disputeVector{Name: typ + ": by another role's key", Typ: typ, Token: d.signed(evidence.PurposePolicyDecision, typ, payloads[typ], nil), Verdict: "key_purpose"})
-		out = append(out, disputeVector{Name: typ + ": too old", Typ: typ, Token: d.signed(purposes[typ], typ, payloads[typ], nil), At: at + 303, Verdict: "too_old"})
+		out = append(out, disputeVector{Name: typ + ": too old", Typ: typ, Token: d.signed(purposes[typ], typ, payloads[typ], nil), At: at + 303, Verdict: "expired"})
 	}
 	out = append(out, disputeVector{Name: decision + ": by the registry's key", Typ: decision, Token: d.signed(evidence.PurposeSignerCertificate, decision, payloads[decision], nil), Verdict: "key_purpose"})
 	out = append(out, disputeVector{Name: resolution + ": by the arbiter's key", Typ: resolution, Token: d.signed(evidence.PurposeArbiter, resolution, payloads[resolution], nil), Verdict: "key_purpose"})
@@ -538,7 +538,7 @@ func (d deployment) disputeTokens() (out []disputeVector) {
 		{resolution, "log", map[string]any{"entries": 1, "head": otherHash}}, {resolution, "log", map[string]any{"entries": 2, "head": "x"}}, {resolution, "keyCustody", ""},
 		{decision, "dispute_id", "dsp_1"}, {decision, "document", otherHash}, {decision, "outcome", ""}, {decision, "reason", ""}, {root, "rfc6962Root", "x"}, {root, "log", map[string]any{"entries": -1, "head": otherHash}},
 	} {
-		add(row.typ, fmt.Sprintf("%s is %.70v", row.claim, row.value), "claims_malformed", map[string]any{row.claim: row.value})
+		add(row.typ, fmt.Sprintf("%s is %.70v", row.claim, row.value), "artifact_malformed", map[string]any{row.claim: row.value})
 	}
 	return out
 }

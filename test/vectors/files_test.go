@@ -66,7 +66,11 @@ func (t trustJSON) trust() (*evidence.Trust, error) {
 	if err != nil {
 		return nil, err
 	}
-	return evidence.NewTrust(roots, evidence.Bundle{Certificates: t.Certificates, Revocations: t.Revocations}, policy)
+	b := evidence.Bundle{Certificates: append([]string{}, t.Certificates...), Revocations: t.Revocations}
+	if b, err = evidence.ParseBundle(compact(b)); err != nil { // its bounds are a reader's
+		return nil, err
+	}
+	return evidence.NewTrust(roots, b, policy)
 }
 
 // parts are the roots, and what is demanded of custody certificates.

@@ -4,17 +4,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/reputation/strategy"
-	synthetic "github.com/actionproof/mediator/test/autonomy"
 )
 
 // independently computes the scores of a file by the program in js, which has been written from docs/autonomy.md and formulas.json alone. It
@@ -73,21 +74,51 @@ func TestIndependentScores(t *testing.T) {
 	}
 }
 
+// syntheticSession is a session that the tools module makes.
+type syntheticSession struct {
+	Kind     string
+	Receipts []interaction.Receipt
+}
+
+// syntheticSessions returns one synthetic session of each group.
+func syntheticSessions(t *testing.T) (sessions []syntheticSession) {
+	t.Helper()
+	cmd := exec.Command("go", "run", "./autonomy/judge", "-print", "-n", "1", "-seed", "18")
+	cmd.Dir = "../../tools"
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err == nil {
+		err = json.Unmarshal(out, &sessions)
+	}
+	if err != nil {
+		t.Fatalf("%v: %s", err, &stderr)
+	}
+	return sessions
+}
+
+// hostsOf returns the hosts of the models that a session called.
+func hostsOf(receipts []interaction.Receipt) []string {
+	hosts := make(map[string]bool)
+	for _, r := range receipts {
+		if r.Model != nil {
+			hosts[r.Model.Host] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(hosts))
+}
+
 // TestIndependentScoresOfSessions compares both implementations on synthetic and on random sessions, which have what no vector was written for. A
 // baseline is made of the sessions themselves, ten times over, so that it counts.
 func TestIndependentScoresOfSessions(t *testing.T) {
-	sessions, err := synthetic.Make(1, 18)
-	if err != nil {
-		t.Fatal(err)
-	}
-	hosts := append(append([]string{}, synthetic.BelievedHosts...), synthetic.FakeHosts...)
+	sessions := syntheticSessions(t)
 	f := scoresFile{Strategies: []strategyVector{}}
 	for seed := range uint64(40) {
 		f.Vectors = append(f.Vectors, randomSession(seed))
 	}
 	var samples []autonomy.Sample
 	for _, s := range sessions {
-		v := scoreVector{Name: s.Kind, ModelHosts: hosts}
+		v := scoreVector{Name: s.Kind, ModelHosts: hostsOf(s.Receipts)}
 		for i := range s.Receipts {
 			v.Receipts = append(v.Receipts, bare(&s.Receipts[i]))
 		}

@@ -25,9 +25,9 @@ func (d deployment) triggerFaults(e evidence.Envelope) []chainVector {
 			Envelope: differences(e, d.envelope(changes{evidence.TriggerOriginProofKind.Typ: c, evidence.TriggerReceiptKind.Typ: c}))}
 	}
 	return []chainVector{
-		both("kind human_request", "kind", "human_request", "trigger_kind_not_allowed"), both("kind unknown", "kind", "unknown", "trigger_kind_not_allowed"),
-		both("source other", "source", "other", "trigger_source_not_allowed"), both("source GitHub", "source", "GitHub", "trigger_source_not_allowed"),
-		both("another event", "eventId", "evt_2", "decision_event_mismatch"), both("another payload, which nothing else names", "payloadHash", otherHash, "ok"),
+		both("kind human_request", "kind", "human_request", "not_allowed"), both("kind unknown", "kind", "unknown", "not_allowed"),
+		both("source other", "source", "other", "not_allowed"), both("source GitHub", "source", "GitHub", "not_allowed"),
+		both("another event", "eventId", "evt_2", "artifacts_mismatch"), both("another payload, which nothing else names", "payloadHash", otherHash, "ok"),
 	}
 }
 
@@ -42,30 +42,30 @@ func (d deployment) manifestChains(e evidence.Envelope) []chainVector {
 	payload, delivery := evidence.HashBytes([]byte("payload")), evidence.HashBytes([]byte("delivery"))
 	two := []string{"worker-1", "worker-2"}
 	elsewhere := func(typ string) changes { return changes{typ: {"runtimeId": "worker-2"}} }
-	unsigned := under("which nobody has signed", "deployment_manifest_mismatch", nil, func(m *policy.Manifest) { m.MaxChallengeAgeMs = 14000 })
+	unsigned := under("which nobody has signed", "deployment_mismatch", nil, func(m *policy.Manifest) { m.MaxChallengeAgeMs = 14000 })
 	unsigned.Envelope = nil
 	return []chainVector{
 		unsigned,
-		under("which demands a second signature of its certificate", "second_signature_not_pinned", nil, func(m *policy.Manifest) { m.DeploymentCertificatePolicy.RequirePostQuantumSignature = true }),
+		under("which demands a second signature of its certificate", "roots_not_pinned", nil, func(m *policy.Manifest) { m.DeploymentCertificatePolicy.RequirePostQuantumSignature = true }),
 		under("which pins what the chain has", "ok", nil, func(m *policy.Manifest) {
 			receipt(m).RequiredPayloadHash, receipt(m).RequiredBindingHash = payload, binding().Hash()
 			origin(m).RequiredPayloadHash, origin(m).RequiredBindingHash, origin(m).RequiredEvidenceHash = payload, binding().Hash(), delivery
 		}),
-		under("which pins the receipt's payload", "trigger_pin_mismatch", nil, func(m *policy.Manifest) { receipt(m).RequiredPayloadHash = otherHash }),
-		under("which pins the receipt's binding", "trigger_pin_mismatch", nil, func(m *policy.Manifest) { receipt(m).RequiredBindingHash = otherHash }),
-		under("which pins the origin's payload", "trigger_pin_mismatch", nil, func(m *policy.Manifest) { origin(m).RequiredPayloadHash = otherHash }),
-		under("which pins the origin's binding", "trigger_pin_mismatch", nil, func(m *policy.Manifest) { origin(m).RequiredBindingHash = otherHash }),
-		under("which pins the origin's evidence", "trigger_pin_mismatch", nil, func(m *policy.Manifest) { origin(m).RequiredEvidenceHash = otherHash }),
-		under("with other kinds of receipts", "trigger_kind_not_allowed", nil, func(m *policy.Manifest) { receipt(m).AllowedKinds = []string{"scheduled"} }),
-		under("with other kinds of origins", "trigger_kind_not_allowed", nil, func(m *policy.Manifest) { origin(m).AllowedKinds = []string{"scheduled"} }),
-		under("with other sources of receipts", "trigger_source_not_allowed", nil, func(m *policy.Manifest) { receipt(m).AllowedSources = []string{"hooks"} }),
-		under("with other sources of origins", "trigger_source_not_allowed", nil, func(m *policy.Manifest) { origin(m).AllowedSources = []string{"hooks"} }),
-		under("with other kinds of triggers for the runtime", "attestation_trigger_kind", nil, func(m *policy.Manifest) { m.RuntimePolicy.AllowedTriggerKinds = []string{"scheduled"} }),
+		under("which pins the receipt's payload", "not_allowed", nil, func(m *policy.Manifest) { receipt(m).RequiredPayloadHash = otherHash }),
+		under("which pins the receipt's binding", "not_allowed", nil, func(m *policy.Manifest) { receipt(m).RequiredBindingHash = otherHash }),
+		under("which pins the origin's payload", "not_allowed", nil, func(m *policy.Manifest) { origin(m).RequiredPayloadHash = otherHash }),
+		under("which pins the origin's binding", "not_allowed", nil, func(m *policy.Manifest) { origin(m).RequiredBindingHash = otherHash }),
+		under("which pins the origin's evidence", "not_allowed", nil, func(m *policy.Manifest) { origin(m).RequiredEvidenceHash = otherHash }),
+		under("with other kinds of receipts", "not_allowed", nil, func(m *policy.Manifest) { receipt(m).AllowedKinds = []string{"scheduled"} }),
+		under("with other kinds of origins", "not_allowed", nil, func(m *policy.Manifest) { origin(m).AllowedKinds = []string{"scheduled"} }),
+		under("with other sources of receipts", "not_allowed", nil, func(m *policy.Manifest) { receipt(m).AllowedSources = []string{"hooks"} }),
+		under("with other sources of origins", "not_allowed", nil, func(m *policy.Manifest) { origin(m).AllowedSources = []string{"hooks"} }),
+		under("with other kinds of triggers for the runtime", "not_allowed", nil, func(m *policy.Manifest) { m.RuntimePolicy.AllowedTriggerKinds = []string{"scheduled"} }),
 		under("with any kind of trigger for the runtime that a receipt may have", "ok", nil, func(m *policy.Manifest) { m.RuntimePolicy.AllowedTriggerKinds = nil }),
 		under("with other keys for the runtime", "key_custody", nil, func(m *policy.Manifest) { m.RuntimePolicy.AllowedKeyCustody = []string{evidence.CustodyHardwareBacked} }),
-		under("with two runtimes, and an attestation by the other", "attestation_runtime_mismatch", elsewhere(evidence.RuntimeAttestationKind.Typ), func(m *policy.Manifest) { m.RuntimePolicy.AllowedRuntimeIDs = two }),
-		under("with any runtime, and an attestation by another", "attestation_runtime_mismatch", elsewhere(evidence.RuntimeAttestationKind.Typ), func(m *policy.Manifest) { m.RuntimePolicy.AllowedRuntimeIDs = nil }),
-		under("with two runtimes for sessions, and one of the other", "session_runtime_mismatch", elsewhere(evidence.SessionReceiptKind.Typ), func(m *policy.Manifest) { m.AgentSessionReceiptPolicy.AllowedRuntimeIDs = two }),
+		under("with two runtimes, and an attestation by the other", "artifacts_mismatch", elsewhere(evidence.RuntimeAttestationKind.Typ), func(m *policy.Manifest) { m.RuntimePolicy.AllowedRuntimeIDs = two }),
+		under("with any runtime, and an attestation by another", "artifacts_mismatch", elsewhere(evidence.RuntimeAttestationKind.Typ), func(m *policy.Manifest) { m.RuntimePolicy.AllowedRuntimeIDs = nil }),
+		under("with two runtimes for sessions, and one of the other", "artifacts_mismatch", elsewhere(evidence.SessionReceiptKind.Typ), func(m *policy.Manifest) { m.AgentSessionReceiptPolicy.AllowedRuntimeIDs = two }),
 	}
 }
 
@@ -77,10 +77,10 @@ func (d deployment) manifestPosts(capability func(map[string]any) string) []post
 	elsewhere := capability(map[string]any{"runtime": d.runtime("runtimeId", "worker-2")})
 	return []postVector{
 		under("with any runtime that sessions may have", "ok", "", func(m *policy.Manifest) { m.RuntimePolicy.AllowedRuntimeIDs = nil }),
-		under("with any runtime that sessions may have, and another", "capability_runtime_not_allowed", elsewhere, func(m *policy.Manifest) { m.RuntimePolicy.AllowedRuntimeIDs = nil }),
-		under("with other kinds of triggers", "capability_runtime_not_allowed", "", func(m *policy.Manifest) { m.RuntimePolicy.AllowedTriggerKinds = []string{"scheduled"} }),
-		under("with other kinds of receipts", "capability_runtime_not_allowed", "", func(m *policy.Manifest) { m.RuntimePolicy.TriggerReceiptPolicy.AllowedKinds = []string{"scheduled"} }),
-		under("with a policy that another hash is required of", "capability_runtime_not_allowed", "", func(m *policy.Manifest) {
+		under("with any runtime that sessions may have, and another", "not_allowed", elsewhere, func(m *policy.Manifest) { m.RuntimePolicy.AllowedRuntimeIDs = nil }),
+		under("with other kinds of triggers", "not_allowed", "", func(m *policy.Manifest) { m.RuntimePolicy.AllowedTriggerKinds = []string{"scheduled"} }),
+		under("with other kinds of receipts", "not_allowed", "", func(m *policy.Manifest) { m.RuntimePolicy.TriggerReceiptPolicy.AllowedKinds = []string{"scheduled"} }),
+		under("with a policy that another hash is required of", "not_allowed", "", func(m *policy.Manifest) {
 			m.RuntimePolicy.RequiredPolicyHash, m.AgentSessionReceiptPolicy.RequiredPolicyHash = otherHash, otherHash
 		}),
 	}
@@ -117,7 +117,7 @@ func (f chainsFile) requestFaults() []chainVector {
 		given("with a list of answers", "query_malformed", "response", map[string]any{"challengeId": "challenge-1", "answers": []string{}}),
 		given("with an answer that is no text", "query_malformed", "response", map[string]any{"challengeId": "challenge-1", "answers": map[string]any{"t1": 1, "t2": answers()["t2"]}}),
 		given("with an artifact that is null", "artifact_missing", "grant", nil),
-		given("with a response that is null", "response_other_challenge", "response", nil),
+		given("with a response that is null", "challenge_refused", "response", nil),
 		request("with text after it", "query_malformed", `{"binding":`, `{}{"binding":`),
 		request("that asks for the report too", "ok", `{"binding":`, `{"assurance":true,"binding":`),
 		{Name: "the request, nothing", Request: " ", Verdict: "query_malformed"},

@@ -201,20 +201,20 @@ func (d deployment) chainFaults(f receiptsFile) []receiptVector {
 	return []receiptVector{
 		chain("valid", "ok", numbers(1, 2, 3, 4, 5)...), chain("valid, not closed", "ok", numbers(1, 2)...), chain("empty", "ok"),
 		{Name: "valid, of the expected session and agent", Receipts: numbers(1, 2, 3, 4, 5), Session: receiptSession, Agent: "agent:worker-1", Verdict: "ok"},
-		chain("the second is missing", "interaction_gap", numbers(1, 3)...), chain("the first is missing", "interaction_gap", numbers(2, 3)...),
-		chain("the third before the second", "interaction_gap", numbers(1, 3, 2)...), chain("the second twice", "interaction_order", numbers(1, 2, 2)...),
-		chain("the first after the second", "interaction_order", numbers(1, 2, 1)...), chain("one after the end", "interaction_after_closing", numbers(1, 2, 3, 4, 5, 5)...),
-		chain("two with one number", "interaction_fork", 1, 2, second), chain("another second", "ok", 1, second), chain("it forks further back", "interaction_fork", 1, second, 3),
-		third("names another before it", "interaction_fork", func(c *interaction.Receipt) { c.Chain.PreviousReceiptHash = otherHash }),
+		chain("the second is missing", "chain_incomplete", numbers(1, 3)...), chain("the first is missing", "chain_incomplete", numbers(2, 3)...),
+		chain("the third before the second", "chain_incomplete", numbers(1, 3, 2)...), chain("the second twice", "chain_broken", numbers(1, 2, 2)...),
+		chain("the first after the second", "chain_broken", numbers(1, 2, 1)...), chain("one after the end", "chain_broken", numbers(1, 2, 3, 4, 5, 5)...),
+		chain("two with one number", "chain_broken", 1, 2, second), chain("another second", "ok", 1, second), chain("it forks further back", "chain_broken", 1, second, 3),
+		third("names another before it", "chain_broken", func(c *interaction.Receipt) { c.Chain.PreviousReceiptHash = otherHash }),
 		third("is valid", "ok", func(*interaction.Receipt) {}),
-		third("is of another session", "interaction_session", func(c *interaction.Receipt) { c.Chain.SessionID = "ses_2" }),
-		third("is of another event", "interaction_session", func(c *interaction.Receipt) { c.EventID = "evt_2" }),
-		third("is of another runtime", "interaction_session", func(c *interaction.Receipt) { c.RuntimeID = "worker-2" }),
-		third("names another opening", "interaction_session", func(c *interaction.Receipt) { c.Session.OpenedMS-- }),
-		third("is about another agent", "interaction_agent", func(c *interaction.Receipt) { c.Agent = "agent:other" }),
-		third("names another owner", "interaction_owner", func(c *interaction.Receipt) { c.Owner = owner }),
-		third("is about the call of the first", "interaction_duplicate", func(c *interaction.Receipt) { c.RequestID = "post_1" }),
-		third("is earlier", "interaction_time", func(c *interaction.Receipt) {
+		third("is of another session", "chain_broken", func(c *interaction.Receipt) { c.Chain.SessionID = "ses_2" }),
+		third("is of another event", "chain_broken", func(c *interaction.Receipt) { c.EventID = "evt_2" }),
+		third("is of another runtime", "chain_broken", func(c *interaction.Receipt) { c.RuntimeID = "worker-2" }),
+		third("names another opening", "chain_broken", func(c *interaction.Receipt) { c.Session.OpenedMS-- }),
+		third("is about another agent", "chain_broken", func(c *interaction.Receipt) { c.Agent = "agent:other" }),
+		third("names another owner", "roots_not_pinned", func(c *interaction.Receipt) { c.Owner = owner }),
+		third("is about the call of the first", "chain_broken", func(c *interaction.Receipt) { c.RequestID = "post_1" }),
+		third("is earlier", "chain_broken", func(c *interaction.Receipt) {
 			c.IssuedAt, c.Expires = at+1, at+601
 			c.Timing = interaction.Timing{RequestReceived: at * 1000}
 		}),
@@ -222,20 +222,20 @@ func (d deployment) chainFaults(f receiptsFile) []receiptVector {
 			c.IssuedAt, c.Expires = at+2, at+602
 			c.Timing = interaction.Timing{RequestReceived: at * 1000}
 		}),
-		third("counts fewer calls", "interaction_totals", func(c *interaction.Receipt) { c.Session.Calls, c.Session.CallsObserved = 1, 1 }),
-		third("counts fewer calls that were read", "interaction_totals", func(c *interaction.Receipt) { c.Session.CallsObserved = 1 }),
-		third("counts fewer bytes", "interaction_totals", func(c *interaction.Receipt) { c.Session.BytesOut, c.Session.BytesOutObserved = 9, 9 }),
-		third("counts fewer bytes that were read", "interaction_totals", func(c *interaction.Receipt) { c.Session.BytesOutObserved = 9 }),
-		third("is by another issuer", "issuer_mismatch", func(c *interaction.Receipt) { c.Issuer = "other" }),
-		{Name: "another owner is expected", Receipts: numbers(1), Owner: &owner, Verdict: "interaction_owner"},
-		{Name: "no owner is expected", Receipts: numbers(1), Owner: &nobody, Verdict: "interaction_owner"},
-		{Name: "another session is expected", Receipts: numbers(1), Session: "ses_2", Verdict: "interaction_session"},
-		{Name: "another agent is expected", Receipts: numbers(1), Agent: "agent:other", Verdict: "interaction_agent"},
-		{Name: "of the future", Receipts: numbers(1, 2, 3, 4, 5), At: at + 1, Verdict: "not_yet_valid"},
+		third("counts fewer calls", "chain_broken", func(c *interaction.Receipt) { c.Session.Calls, c.Session.CallsObserved = 1, 1 }),
+		third("counts fewer calls that were read", "chain_broken", func(c *interaction.Receipt) { c.Session.CallsObserved = 1 }),
+		third("counts fewer bytes", "chain_broken", func(c *interaction.Receipt) { c.Session.BytesOut, c.Session.BytesOutObserved = 9, 9 }),
+		third("counts fewer bytes that were read", "chain_broken", func(c *interaction.Receipt) { c.Session.BytesOutObserved = 9 }),
+		third("is by another issuer", "key_purpose", func(c *interaction.Receipt) { c.Issuer = "other" }),
+		{Name: "another owner is expected", Receipts: numbers(1), Owner: &owner, Verdict: "roots_not_pinned"},
+		{Name: "no owner is expected", Receipts: numbers(1), Owner: &nobody, Verdict: "roots_not_pinned"},
+		{Name: "another session is expected", Receipts: numbers(1), Session: "ses_2", Verdict: "chain_broken"},
+		{Name: "another agent is expected", Receipts: numbers(1), Agent: "agent:other", Verdict: "chain_broken"},
+		{Name: "of the future", Receipts: numbers(1, 2, 3, 4, 5), At: at + 1, Verdict: "clock_skew"},
 		{Name: "3 s before the clock", Receipts: numbers(1, 2, 3, 4, 5), At: at + 3, Verdict: "ok"},
-		{Name: "nothing is expected", Receipts: numbers(1), Expected: &expectedJSON{Issuers: []string{}, Audiences: []string{}, KeyIDs: []string{}}, Verdict: "expectation_missing"},
+		{Name: "nothing is expected", Receipts: numbers(1), Expected: &expectedJSON{Issuers: []string{}, Audiences: []string{}, KeyIDs: []string{}}, Verdict: "not_allowed"},
 		chain("of another role's key", "key_purpose", d.resigned(1, evidence.PurposeAgentSession)),
-		chain("another artifact", "jws_type", d.signed(evidence.PurposeRequestProof, evidence.RequestProofKind.Typ, d.proofClaims(), nil)),
+		chain("another artifact", "artifact_malformed", d.signed(evidence.PurposeRequestProof, evidence.RequestProofKind.Typ, d.proofClaims(), nil)),
 		chain("nothing", "artifact_missing", ""),
 		chain("another signature", "signature_invalid", strings.TrimSuffix(f.Receipts[0], f.Receipts[0][strings.LastIndexByte(f.Receipts[0], '.'):])+f.Receipts[1][strings.LastIndexByte(f.Receipts[1], '.'):]),
 	}
@@ -304,7 +304,7 @@ func (d deployment) receiptFaults() []receiptVector {
 	for _, row := range rows {
 		c := d.callTo(1, "")
 		row.edit(&c)
-		out = append(out, receiptVector{Name: "claims: " + row.name, Receipts: []any{d.signedReceipt(c)}, Verdict: "claims_malformed"})
+		out = append(out, receiptVector{Name: "claims: " + row.name, Receipts: []any{d.signedReceipt(c)}, Verdict: "artifact_malformed"})
 	}
 	whole := d.callTo(1, "")
 	whole.Observed = interaction.ObservedOf(whole)
@@ -314,8 +314,8 @@ func (d deployment) receiptFaults() []receiptVector {
 		return receiptVector{Name: fmt.Sprintf("claims: %s is %v", name, value), Receipts: []any{token}, Verdict: code}
 	}
 	return append(out,
-		member("prompt", "claims_malformed", "a text"), member("relayed_count", "claims_malformed", "0"), member("agent", "claims_not_canonical", nil),
-		member("relayed", "claims_not_canonical", []any{}), member("timing", "claims_malformed", []any{}),
+		member("prompt", "artifact_malformed", "a text"), member("relayed_count", "artifact_malformed", "0"), member("agent", "artifact_malformed", nil),
+		member("relayed", "artifact_malformed", []any{}), member("timing", "artifact_malformed", []any{}),
 	)
 }
 
@@ -332,13 +332,13 @@ func (d deployment) headVectors() (out []artifactVector) {
 		{"an empty chain", "ok", map[string]any{"number": 0}},
 		{"a chain", "ok", map[string]any{"number": 2, "headHash": otherHash, "openCalls": many[:2]}},
 		{"as many open calls as can be", "ok", map[string]any{"number": 0, "openCalls": many[:evidence.MaxOpenCalls]}},
-		{"one open call more", "claims_malformed", map[string]any{"number": 0, "openCalls": many}},
-		{"a head without a number", "claims_malformed", map[string]any{"number": 0, "headHash": otherHash}},
-		{"a number without a head", "claims_malformed", map[string]any{"number": 2}},
-		{"a head that is no hash", "claims_malformed", map[string]any{"number": 2, "headHash": "x"}},
-		{"open calls out of order", "claims_malformed", map[string]any{"number": 0, "openCalls": []string{"b", "a"}}},
-		{"no open calls", "claims_not_canonical", map[string]any{"number": 0, "openCalls": []string{}}},
-		{"no number", "claims_not_canonical", map[string]any{"headHash": otherHash}},
+		{"one open call more", "artifact_malformed", map[string]any{"number": 0, "openCalls": many}},
+		{"a head without a number", "artifact_malformed", map[string]any{"number": 0, "headHash": otherHash}},
+		{"a number without a head", "artifact_malformed", map[string]any{"number": 2}},
+		{"a head that is no hash", "artifact_malformed", map[string]any{"number": 2, "headHash": "x"}},
+		{"open calls out of order", "artifact_malformed", map[string]any{"number": 0, "openCalls": []string{"b", "a"}}},
+		{"no open calls", "artifact_malformed", map[string]any{"number": 0, "openCalls": []string{}}},
+		{"no number", "artifact_malformed", map[string]any{"headHash": otherHash}},
 	} {
 		typ := evidence.SessionReceiptKind.Typ
 		token := d.signed(evidence.PurposeAgentSession, typ, d.sessionClaims(), changes{typ: {"interactions": row.interactions}})
@@ -359,11 +359,11 @@ func headFaults(f receiptsFile) []receiptVector {
 	hash := func(n int) string { return evidence.HashToken(f.Receipts[n-1]) }
 	return []receiptVector{
 		head("none", "ok", 0, "", true), head("the second", "ok", 2, hash(2), true), head("the last", "ok", 5, hash(5), true),
-		head("of another chain", "interaction_head_mismatch", 2, otherHash, true), head("of another number", "interaction_head_mismatch", 3, hash(2), true),
-		head("below zero", "interaction_head_mismatch", -1, "", true), head("below zero, of a receipt", "interaction_head_mismatch", -1, hash(1), true),
-		head("none, of a receipt", "interaction_head_mismatch", 0, hash(1), true), head("beyond the chain, without a hash", "interaction_head_mismatch", 9, "", true),
-		head("beyond the chain", "interaction_head_mismatch", 5, hash(5), false), head("open, ended later", "ok", 2, hash(2), true, "post_3", "post_4"),
-		head("open, ended before", "interaction_open_call", 2, hash(2), true, "post_1"), head("open, never ended", "interaction_open_call", 2, hash(2), true, "post_9"),
+		head("of another chain", "chain_broken", 2, otherHash, true), head("of another number", "chain_broken", 3, hash(2), true),
+		head("below zero", "chain_broken", -1, "", true), head("below zero, of a receipt", "chain_broken", -1, hash(1), true),
+		head("none, of a receipt", "chain_broken", 0, hash(1), true), head("beyond the chain, without a hash", "chain_broken", 9, "", true),
+		head("beyond the chain", "chain_broken", 5, hash(5), false), head("open, ended later", "ok", 2, hash(2), true, "post_3", "post_4"),
+		head("open, ended before", "chain_broken", 2, hash(2), true, "post_1"), head("open, never ended", "chain_broken", 2, hash(2), true, "post_9"),
 		head("open, and the chain too", "ok", 2, hash(2), false, "post_9"),
 	}
 }

@@ -210,17 +210,17 @@ func (d deployment) reputationTokens(f reputationsFile) []reputationVector {
 	}
 	out := []reputationVector{
 		{Name: "valid", Token: signed(whole, nil), Verdict: "ok"}, {Name: "of an agent that nothing is known of", Token: signed(payload(f.Agent, nil, nil), nil), Verdict: "ok"},
-		{Name: "another agent's", Token: signed(payload("agent:worker-2", entries{}.sessions(2, 90), nil), nil), Verdict: "reputation_agent_mismatch"},
-		{Name: "another agent posts", Token: signed(whole, nil), Agent: "agent:worker-2", Verdict: "reputation_agent_mismatch"},
-		{Name: "another owner's", Token: signed(whole, map[string]any{"owner": strings.Repeat("x", 43), "agent_id": strings.Repeat("x", 43) + ":" + f.Agent}), Verdict: "reputation_owner_mismatch"},
-		{Name: "by other formulas", Token: signed(whole, nil), ScoringHash: otherHash, Verdict: "reputation_scoring_mismatch"},
-		{Name: "too old", Token: signed(whole, nil), At: at + 303, Verdict: "too_old"}, {Name: "just not too old", Token: signed(whole, nil), At: at + 302, Verdict: "ok"},
+		{Name: "another agent's", Token: signed(payload("agent:worker-2", entries{}.sessions(2, 90), nil), nil), Verdict: "reputation_mismatch"},
+		{Name: "another agent posts", Token: signed(whole, nil), Agent: "agent:worker-2", Verdict: "reputation_mismatch"},
+		{Name: "another owner's", Token: signed(whole, map[string]any{"owner": strings.Repeat("x", 43), "agent_id": strings.Repeat("x", 43) + ":" + f.Agent}), Verdict: "reputation_mismatch"},
+		{Name: "by other formulas", Token: signed(whole, nil), ScoringHash: otherHash, Verdict: "pin_mismatch"},
+		{Name: "too old", Token: signed(whole, nil), At: at + 303, Verdict: "expired"}, {Name: "just not too old", Token: signed(whole, nil), At: at + 302, Verdict: "ok"},
 		{Name: "expired", Token: signed(whole, map[string]any{"exp": at + 10}), At: at + 12, Verdict: "expired"},
-		{Name: "for too long", Token: signed(whole, map[string]any{"exp": at + 601}), Verdict: "lifetime_too_long"},
-		{Name: "of another issuer", Token: signed(whole, map[string]any{"iss": "other"}), Verdict: "issuer_mismatch"},
-		{Name: "for another audience", Token: signed(whole, map[string]any{"aud": "other"}), Verdict: "audience_not_allowed"},
+		{Name: "for too long", Token: signed(whole, map[string]any{"exp": at + 601}), Verdict: "artifact_malformed"},
+		{Name: "of another issuer", Token: signed(whole, map[string]any{"iss": "other"}), Verdict: "key_purpose"},
+		{Name: "for another audience", Token: signed(whole, map[string]any{"aud": "other"}), Verdict: "not_allowed"},
 		{Name: "by the key of another role", Token: d.signed(evidence.PurposePolicyDecision, typ, whole, nil), Verdict: "key_purpose"},
-		{Name: "another artifact", Token: d.signed(evidence.PurposeRequestProof, evidence.RequestProofKind.Typ, d.proofClaims(), nil), Verdict: "jws_type"},
+		{Name: "another artifact", Token: d.signed(evidence.PurposeRequestProof, evidence.RequestProofKind.Typ, d.proofClaims(), nil), Verdict: "artifact_malformed"},
 	}
 	for _, t := range []struct {
 		tier         string
@@ -238,7 +238,7 @@ func (d deployment) reputationTokens(f reputationsFile) []reputationVector {
 		out = append(out, reputationVector{Name: fmt.Sprintf("tier: %s with %v, %d and %d lost", t.tier, t.score, t.interactions, t.lost), Token: signed(p, nil), Verdict: "ok"})
 		for _, other := range []string{"new", "building", "established", "trusted", "verified"} {
 			if other != t.tier {
-				out = append(out, reputationVector{Name: fmt.Sprintf("tier: %s in place of %s with %v, %d and %d lost", other, t.tier, t.score, t.interactions, t.lost), Token: signed(p, map[string]any{"tier": other}), Verdict: "claims_malformed"})
+				out = append(out, reputationVector{Name: fmt.Sprintf("tier: %s in place of %s with %v, %d and %d lost", other, t.tier, t.score, t.interactions, t.lost), Token: signed(p, map[string]any{"tier": other}), Verdict: "artifact_malformed"})
 			}
 		}
 	}
@@ -250,14 +250,14 @@ func (d deployment) reputationTokens(f reputationsFile) []reputationVector {
 		claim, code string
 		value       any
 	}{
-		{"probabilistic", "claims_malformed", false}, {"nonHumanIdentityProven", "claims_malformed", true}, {"current_score", "claims_malformed", 91}, {"current_score", "claims_malformed", "90"},
-		{"lower", "claims_malformed", 91}, {"coverage", "claims_malformed", 0.8}, {"score_trend", "claims_malformed", "rising"}, {"provisional", "claims_malformed", true},
-		{"disputed", "claims_malformed", true}, {"disputes_pending", "claims_malformed", 1}, {"disputes_pending", "claims_not_canonical", 0}, {"dispute_points", "claims_malformed", 1}, {"dispute_points", "claims_malformed", -5},
-		{"disputes_won", "claims_malformed", 1}, {"disputes_lost", "claims_malformed", -1}, {"total_interactions", "claims_malformed", 21}, {"total_interactions", "claims_malformed", -1}, {"total_sessions", "claims_malformed", 19},
-		{"total_sessions", "claims_malformed", 21}, {"flagged_interactions", "claims_malformed", 1}, {"challenges_won", "claims_malformed", 1}, {"first_seen", "claims_malformed", 0},
-		{"agent_id", "claims_malformed", f.Agent}, {"scoringHash", "claims_malformed", "x"}, {"score_history", "claims_malformed", long}, {"score_history", "claims_malformed", []any{}},
-		{"log", "claims_malformed", map[string]any{"entries": 19, "head": otherHash}}, {"log", "claims_malformed", map[string]any{"entries": 20, "head": "x"}},
-		{"tier", "claims_not_canonical", nil}, {"surprise", "claims_malformed", 1},
+		{"probabilistic", "artifact_malformed", false}, {"nonHumanIdentityProven", "artifact_malformed", true}, {"current_score", "artifact_malformed", 91}, {"current_score", "artifact_malformed", "90"},
+		{"lower", "artifact_malformed", 91}, {"coverage", "artifact_malformed", 0.8}, {"score_trend", "artifact_malformed", "rising"}, {"provisional", "artifact_malformed", true},
+		{"disputed", "artifact_malformed", true}, {"disputes_pending", "artifact_malformed", 1}, {"disputes_pending", "artifact_malformed", 0}, {"dispute_points", "artifact_malformed", 1}, {"dispute_points", "artifact_malformed", -5},
+		{"disputes_won", "artifact_malformed", 1}, {"disputes_lost", "artifact_malformed", -1}, {"total_interactions", "artifact_malformed", 21}, {"total_interactions", "artifact_malformed", -1}, {"total_sessions", "artifact_malformed", 19},
+		{"total_sessions", "artifact_malformed", 21}, {"flagged_interactions", "artifact_malformed", 1}, {"challenges_won", "artifact_malformed", 1}, {"first_seen", "artifact_malformed", 0},
+		{"agent_id", "artifact_malformed", f.Agent}, {"scoringHash", "artifact_malformed", "x"}, {"score_history", "artifact_malformed", long}, {"score_history", "artifact_malformed", []any{}},
+		{"log", "artifact_malformed", map[string]any{"entries": 19, "head": otherHash}}, {"log", "artifact_malformed", map[string]any{"entries": 20, "head": "x"}},
+		{"tier", "artifact_malformed", nil}, {"surprise", "artifact_malformed", 1},
 	} {
 		out = append(out, reputationVector{Name: fmt.Sprintf("claims: %s is %.60v", row.claim, row.value), Token: signed(whole, map[string]any{row.claim: row.value}), Verdict: row.code})
 	}
@@ -268,7 +268,7 @@ func (d deployment) reputationTokens(f reputationsFile) []reputationVector {
 		}
 		return map[string]any{"verification": v}
 	}
-	const malformed, unverified = "claims_malformed", "reputation_unverified"
+	const malformed, unverified = "artifact_malformed", "reputation_insufficient"
 	for _, row := range []struct {
 		name              string
 		claims            map[string]any
@@ -282,7 +282,7 @@ func (d deployment) reputationTokens(f reputationsFile) []reputationVector {
 		{"to the end", passed("expires", at+1), true, true, "ok"}, {"for longer", passed("expires", at+86341), false, false, malformed},
 		{"that ended before it was", passed("expires", at-60), false, false, malformed}, {"without time", passed("at", 0), false, false, malformed},
 		{"in another mode", passed("mode", "both"), false, false, malformed}, {"by another result", passed("result", "x"), false, false, malformed},
-		{"of nothing", map[string]any{"verification": map[string]any{}}, false, false, "claims_not_canonical"}, {"with more", passed("more", 1), false, false, malformed},
+		{"of nothing", map[string]any{"verification": map[string]any{}}, false, false, "artifact_malformed"}, {"with more", passed("more", 1), false, false, malformed},
 	} {
 		out = append(out, reputationVector{Name: "verification: " + row.name, Token: signed(whole, row.claims), RequireVerification: row.require, AllowDegraded: row.degraded, Verdict: row.code})
 	}
@@ -298,11 +298,11 @@ func (d deployment) reputationTokens(f reputationsFile) []reputationVector {
 		{"r above 100", rated(100.5, 0, "S"), malformed}, {"r below 0", rated(-1, 0, "D"), malformed}, {"q above 3", rated(50, 3.5, "C"), malformed},
 		{"q below 0", rated(50, -0.5, "C"), malformed}, {"r that is not rounded", rated(0.12345678, 0, "D"), malformed}, {"another tier", rated(50, 0, "E"), malformed},
 		{"a higher tier than that of r", rated(84.999999, 0, "S"), malformed}, {"a lower one", rated(85, 0, "A"), malformed}, {"the last of a tier", rated(84.999999, 0, "A"), "ok"},
-		{"no tier", rated(50, 0, ""), malformed}, {"nothing", map[string]any{"rating": map[string]any{}}, "claims_not_canonical"}, {"a number", map[string]any{"rating": 72.5}, malformed},
+		{"no tier", rated(50, 0, ""), malformed}, {"nothing", map[string]any{"rating": map[string]any{}}, "artifact_malformed"}, {"a number", map[string]any{"rating": 72.5}, malformed},
 	} {
 		out = append(out, reputationVector{Name: "rating: " + row.name, Token: signed(whole, row.claims), Verdict: row.code})
 	}
-	for _, row := range []struct{ number, code string }{{"-0", "claims_malformed"}, {"90.0", "claims_not_canonical"}, {"9e1", "claims_not_canonical"}, {"90.0000001", "claims_malformed"}} {
+	for _, row := range []struct{ number, code string }{{"-0", "artifact_malformed"}, {"90.0", "artifact_malformed"}, {"9e1", "artifact_malformed"}, {"90.0000001", "artifact_malformed"}} {
 		spelt, k := strings.Replace(whole, `"lower":90,`, `"lower":`+row.number+",", 1), d.roles[evidence.PurposeAppraiser].key
 		out = append(out, reputationVector{Name: "claims: lower is spelt " + row.number, Verdict: row.code,
 			Token: token{`{"alg":"EdDSA","kid":"` + k.kid + `","typ":"` + typ + `"}`, spelt, k.signer()}.String()})

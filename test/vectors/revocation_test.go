@@ -76,18 +76,18 @@ func (d deployment) revocationVectors() []artifactVector {
 		listed("nothing is revoked", "ok", d.list(nil)),
 		listed("others are revoked", "ok", d.list(nil, revokes(evidence.RevokedKey, "request-proof-key:v2"), revokes(evidence.RevokedKey, "request-proof"),
 			revokes(evidence.RevokedKey, "request-proof-1"), revokes(evidence.RevokedArtifact, "request-proof-key:v1"), revokes(evidence.RevokedArtifact, "other"))),
-		listed("the key's version", "key_revoked", oneKey(proof.key.kid)),
-		listed("every version of the key", "key_revoked", oneKey("request-proof-key")),
-		listed("the last of 300 entries, in a list longer than other tokens", "artifact_revoked", d.list(nil, append(others, revokes(evidence.RevokedArtifact, "request-proof-1"))...)),
-		listed("the key and the artifact", "key_revoked", d.list(nil, revokes(evidence.RevokedArtifact, "request-proof-1"), revokes(evidence.RevokedKey, proof.key.kid))),
-		listed("the registry's key", "key_revoked", oneKey("registry")),
-		listed("the artifact", "artifact_revoked", oneArtifact("request-proof-1")),
-		listed("the second of two entries", "artifact_revoked", d.list(nil, revokes(evidence.RevokedArtifact, "other"), revokes(evidence.RevokedArtifact, "request-proof-1"))),
-		listed("an entry past its own end", "artifact_revoked", d.list(nil, evidence.Revocation{Expires: at - 1, ID: "request-proof-1", Kind: evidence.RevokedArtifact, Reason: "lost"})),
-		listed("the key's certificate", "artifact_revoked", oneArtifact("signer-custody-certificate-1")),
-		listedToken("an unknown key, and revoked", "key_revoked", forged, oneKey("stranger")),
-		listedToken("the artifact, which another issuer made", "artifact_revoked", altered("iss", "other"), oneArtifact("request-proof-1")),
-		listedToken("the artifact, whose claims are not right", "claims_malformed", altered("action", ""), oneArtifact("request-proof-1")),
+		listed("the key's version", "revoked", oneKey(proof.key.kid)),
+		listed("every version of the key", "revoked", oneKey("request-proof-key")),
+		listed("the last of 300 entries, in a list longer than other tokens", "revoked", d.list(nil, append(others, revokes(evidence.RevokedArtifact, "request-proof-1"))...)),
+		listed("the key and the artifact", "revoked", d.list(nil, revokes(evidence.RevokedArtifact, "request-proof-1"), revokes(evidence.RevokedKey, proof.key.kid))),
+		listed("the registry's key", "revoked", oneKey("registry")),
+		listed("the artifact", "revoked", oneArtifact("request-proof-1")),
+		listed("the second of two entries", "revoked", d.list(nil, revokes(evidence.RevokedArtifact, "other"), revokes(evidence.RevokedArtifact, "request-proof-1"))),
+		listed("an entry past its own end", "revoked", d.list(nil, evidence.Revocation{Expires: at - 1, ID: "request-proof-1", Kind: evidence.RevokedArtifact, Reason: "lost"})),
+		listed("the key's certificate", "revoked", oneArtifact("signer-custody-certificate-1")),
+		listedToken("an unknown key, and revoked", "revoked", forged, oneKey("stranger")),
+		listedToken("the artifact, which another issuer made", "revoked", altered("iss", "other"), oneArtifact("request-proof-1")),
+		listedToken("the artifact, whose claims are not right", "artifact_malformed", altered("action", ""), oneArtifact("request-proof-1")),
 		listedToken("the artifact, whose signature is wrong", "signature_invalid", t[:len(t)-10]+"AAAAAAAAAA", oneArtifact("request-proof-1")),
 
 		listed("a list that is over", "revocations_stale", d.list(map[string]any{"iat": at - 1000, "exp": at - 2})),
@@ -97,7 +97,7 @@ func (d deployment) revocationVectors() []artifactVector {
 		listed("a list for another audience", "revocations_stale", d.list(map[string]any{"aud": "other"})),
 		listed("a list that is over and revokes the artifact", "revocations_stale", d.list(map[string]any{"iat": at - 1000, "exp": at - 2}, revokes(evidence.RevokedArtifact, "request-proof-1"))),
 		listedToken("a list that is over, and an unknown key", "revocations_stale", forged, d.list(map[string]any{"iat": at - 1000, "exp": at - 2})),
-		demanded("demanded, and there is no list", "revocations_missing", ""),
+		demanded("demanded, and there is no list", "revocations_stale", ""),
 		demanded("demanded, and fresh", "ok", d.list(map[string]any{"iat": at - 62})),
 		demanded("demanded, and too old", "revocations_stale", d.list(map[string]any{"iat": at - 63})),
 
@@ -105,20 +105,20 @@ func (d deployment) revocationVectors() []artifactVector {
 		listed("a list by an unknown key under the registry's kid", "signature_invalid", by(key{registry.key.kid, stranger.private})),
 		listed("a list by the auditor", "key_purpose", by(auditor.key)),
 		listed("a list by a certified key", "key_purpose", by(proof.key)),
-		listed("a certificate in place of the list", "jws_type", d.certificate(proof, nil)),
-		listed("null in place of the list", "claims_malformed", d.signedList(strings.Replace(d.listClaims(), "[]", "null", 1))),
-		listed("no list in the list", "claims_not_canonical", d.list(map[string]any{"revoked": nil})),
-		listed("an entry of another kind", "claims_malformed", d.list(nil, revokes("grant", "x"))),
-		listed("an entry without an id", "claims_malformed", d.list(nil, revokes(evidence.RevokedKey, ""))),
-		listed("an entry without an end", "claims_malformed", d.list(nil, evidence.Revocation{ID: "x", Kind: evidence.RevokedKey, Reason: "lost"})),
-		listed("an entry without a reason", "claims_malformed", d.list(nil, evidence.Revocation{Expires: at, ID: "x", Kind: evidence.RevokedKey})),
-		listed("an entry with an id of 257 bytes", "claims_malformed", oneKey(strings.Repeat("x", 257))),
-		listed("an unknown member in an entry", "claims_malformed", d.list(map[string]any{"revoked": []map[string]any{{"exp": at, "id": "x", "kind": "key", "reason": "lost", "by": "me"}}})),
-		under("a second signature is pinned, and the list is signed once", "second_signature_missing", func(t *trustJSON) {
+		listed("a certificate in place of the list", "artifact_malformed", d.certificate(proof, nil)),
+		listed("null in place of the list", "artifact_malformed", d.signedList(strings.Replace(d.listClaims(), "[]", "null", 1))),
+		listed("no list in the list", "artifact_malformed", d.list(map[string]any{"revoked": nil})),
+		listed("an entry of another kind", "artifact_malformed", d.list(nil, revokes("grant", "x"))),
+		listed("an entry without an id", "artifact_malformed", d.list(nil, revokes(evidence.RevokedKey, ""))),
+		listed("an entry without an end", "artifact_malformed", d.list(nil, evidence.Revocation{ID: "x", Kind: evidence.RevokedKey, Reason: "lost"})),
+		listed("an entry without a reason", "artifact_malformed", d.list(nil, evidence.Revocation{Expires: at, ID: "x", Kind: evidence.RevokedKey})),
+		listed("an entry with an id of 257 bytes", "artifact_malformed", oneKey(strings.Repeat("x", 257))),
+		listed("an unknown member in an entry", "artifact_malformed", d.list(map[string]any{"revoked": []map[string]any{{"exp": at, "id": "x", "kind": "key", "reason": "lost", "by": "me"}}})),
+		under("a second signature is pinned, and the list is signed once", "signature_invalid", func(t *trustJSON) {
 			t.Certificates, t.Revocations = []string{}, d.list(nil)
 			t.Roots[0].PostQuantum = b64.EncodeToString(second.public.Bytes())
 		}),
-		under("a second signature is demanded", "second_signature_not_pinned", func(t *trustJSON) {
+		under("a second signature is demanded", "roots_not_pinned", func(t *trustJSON) {
 			t.Certificates, t.Revocations, t.Signers.RequirePostQuantum = []string{}, d.list(nil), true
 		}),
 	},
@@ -137,10 +137,10 @@ func (d deployment) signedList(payload string) string {
 func (d deployment) revokedChains() []chainVector {
 	var out []chainVector
 	for _, id := range []string{"deployment-certificate-1", "trigger-origin-proof-1", "trigger-receipt-1", "policy-decision-1", "action-grant-1", "runtime-attestation-1", "agent-session-receipt-1"} {
-		out = append(out, chainVector{Name: "revoked: " + id, Revoked: d.list(nil, revokes(evidence.RevokedArtifact, id)), Verdict: "artifact_revoked"})
+		out = append(out, chainVector{Name: "revoked: " + id, Revoked: d.list(nil, revokes(evidence.RevokedArtifact, id)), Verdict: "revoked"})
 	}
 	for _, name := range []string{"auditor", "registry", "origin-proof-key", "trigger-receipt-key:v1", "policy-decision-key", "action-grant-key", "runtime-key:v1", "session-key"} {
-		out = append(out, chainVector{Name: "revoked: every artifact by " + name, Revoked: d.list(nil, revokes(evidence.RevokedKey, name)), Verdict: "key_revoked"})
+		out = append(out, chainVector{Name: "revoked: every artifact by " + name, Revoked: d.list(nil, revokes(evidence.RevokedKey, name)), Verdict: "revoked"})
 	}
 	return append(out,
 		chainVector{Name: "revoked: what it does not rest on", Revoked: d.list(nil, revokes(evidence.RevokedKey, "request-proof-key"), revokes(evidence.RevokedArtifact, "challenge-1")), Verdict: "ok"},
@@ -151,10 +151,10 @@ func (d deployment) revokedChains() []chainVector {
 func (d deployment) revokedPosts() []postVector {
 	var out []postVector
 	for _, id := range []string{"capability-1", "policy-decision-1", "action-grant-1", "runtime-attestation-1", "agent-session-receipt-1", "request-proof-1"} {
-		out = append(out, postVector{Name: "revoked: " + id, Revoked: d.list(nil, revokes(evidence.RevokedArtifact, id)), Verdict: "artifact_revoked"})
+		out = append(out, postVector{Name: "revoked: " + id, Revoked: d.list(nil, revokes(evidence.RevokedArtifact, id)), Verdict: "revoked"})
 	}
 	for _, name := range []string{"runtime-key:v1", "request-proof-key", "registry:v1"} {
-		out = append(out, postVector{Name: "revoked: " + name, Revoked: d.list(nil, revokes(evidence.RevokedKey, name)), Verdict: "key_revoked"})
+		out = append(out, postVector{Name: "revoked: " + name, Revoked: d.list(nil, revokes(evidence.RevokedKey, name)), Verdict: "revoked"})
 	}
 	return append(out,
 		postVector{Name: "revoked: what it does not rest on", Revoked: d.list(nil, revokes(evidence.RevokedKey, "action-grant-key"), revokes(evidence.RevokedArtifact, "trigger-receipt-1")), Verdict: "ok"},

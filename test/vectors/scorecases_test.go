@@ -69,10 +69,10 @@ func timingCases() []*scored {
 		newScored("regression: longer answers take less time").calls(8, took(times(10), func(i int) int64 { return int64(9000 - 1000*i) })).expect("regression", 8, 0, 0, isDeclared),
 		newScored("regression: equal tokens").calls(8, took(always(10), times(1000))).expect("regression", 8, 0, 0, isDeclared),
 		newScored("regression: equal durations").calls(8, took(times(10), always(1000))).expect("regression", 8, 0, 0, isDeclared),
-		newScored("regression: estimated tokens").calls(8, rising, func(i int, r *receipt) { figures(r).OutputTokens.State = isEstimated }).expect("regression", 8, 1, 8, isEstimated),
-		newScored("regression: one declared, the others estimated").calls(8, rising, func(i int, r *receipt) {
-			if i > 0 {
-				figures(r).OutputTokens.State = isEstimated
+		newScored("regression: estimated tokens").calls(8, rising, func(i int, r *receipt) { figures(r).OutputTokens.State = isEstimated }).nothing("regression", 0),
+		newScored("regression: of estimated tokens and declared ones the declared count").calls(12, rising, func(i int, r *receipt) {
+			if i%3 == 2 {
+				figures(r).OutputTokens = interaction.Estimated(1)
 			}
 		}).expect("regression", 8, 1, 8, isDeclared),
 		newScored("regression: calls without tokens, or without a duration, do not count").calls(12, rising,
@@ -94,11 +94,7 @@ func timingCases() []*scored {
 		newScored("speed: at the edges").with(fiftyASecond).calls(8, speed(44, 44, 44, 56, 56, 56, 43, 57)).expect("speed", 8, 0.75, 4.5, isDeclared),
 		newScored("speed: a spread of 0").with(usually(speedOf("model-1", 10, 50, 0))).calls(8, speed(45, 45, 55, 55, 44, 44, 56, 56)).expect("speed", 8, 0.5, 3, isDeclared),
 		newScored("speed: 16 tokens are enough, 15 are not").with(fiftyASecond).calls(16, took(of(16, 15), of(320, 300))).expect("speed", 8, 1, 6, isDeclared),
-		newScored("speed: estimated").with(fiftyASecond).calls(8, speed(50), func(i int, r *receipt) { figures(r).OutputTokens.State = isEstimated }).expect("speed", 8, 1, 6, isEstimated),
-
-		newScored("speed: declared, beside a regression that is estimated").with(usually(speedOf("model-1", 10, 50, 2), speedOf("model-2", 10, 50, 2))).
-			calls(8, took(times(50), times(1000)), func(_ int, r *receipt) { figures(r).OutputTokens.State = isEstimated }).calls(1, speed(50), one(0, to(modelHost, "model-2"))).
-			expect("regression", 8, 1, 8, isEstimated).expect("speed", 9, 1, 6, isDeclared),
+		newScored("speed: estimated").with(fiftyASecond).calls(8, speed(50), func(i int, r *receipt) { figures(r).OutputTokens.State = isEstimated }).nothing("speed", 0),
 
 		newScored("regularity: 9 gaps").calls(10, gaps(always(100))).nothing("regularity", 9),
 		newScored("regularity: 10 equal gaps").calls(11, gaps(always(100))).expect("regularity", 10, 0, 6, isObserved),

@@ -65,15 +65,15 @@ type scoreTokenRow struct {
 }
 
 func scoreTokenRows() []scoreTokenRow {
-	const bad = "claims_malformed"
+	const bad = "artifact_malformed"
 	rows := []scoreTokenRow{
 		{"valid", "ok", nil}, {"without a baseline", "ok", map[string]any{"baselineHash": nil}}, {"of other formulas, with another score", "ok", map[string]any{"scoringHash": strings.Repeat("0", 64), "score": 50.5, "interval.lower": 50, "interval.upper": 51}},
 		{"of other formulas, with another band", "ok", map[string]any{"scoringHash": strings.Repeat("0", 64), "band": "middling"}},
 		{"as many calls as receipts", "ok", map[string]any{"n": 3, "otherCalls": 2, "headNumber": 5}}, {"more calls than receipts", bad, map[string]any{"n": 3, "otherCalls": 3, "headNumber": 5}},
 		{"32 model hosts", "ok", map[string]any{"modelHosts": hosts(32)}}, {"33 model hosts", bad, map[string]any{"modelHosts": hosts(33)}},
 		{"a host of 127 bytes", "ok", map[string]any{"modelHosts": []string{strings.Repeat("h", 127)}}}, {"a host of 128 bytes", bad, map[string]any{"modelHosts": []string{strings.Repeat("h", 128)}}},
-		{"a list is left out", "claims_not_canonical", map[string]any{"modelHosts": nil}}, {"a signal is left out", "claims_not_canonical", map[string]any{"signals.timing": nil}},
-		{"an empty baselineHash", "claims_not_canonical", map[string]any{"baselineHash": ""}},
+		{"a list is left out", "artifact_malformed", map[string]any{"modelHosts": nil}}, {"a signal is left out", "artifact_malformed", map[string]any{"signals.timing": nil}},
+		{"an empty baselineHash", "artifact_malformed", map[string]any{"baselineHash": ""}},
 		{"a part that was not measured, with points", bad, map[string]any{"signals.timing.parts.0.state": "not_measured"}},
 		{"points within the tolerance", "ok", map[string]any{"signals.timing.parts.0.of": 0, "signals.timing.parts.0.points": 1e-7, "signals.timing.score": 1e-7, "signals.timing.parts.1.points": 0, "signals.timing.parts.2.points": 0, "scoringHash": strings.Repeat("0", 64)}},
 	}

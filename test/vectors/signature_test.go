@@ -92,7 +92,7 @@ func (d deployment) signatureVectors() []artifactVector {
 		vector("right but for a cofactor, in R", "signature_invalid", d.proofClaims(), by(public, plusOrder2)),
 		vector("of 65 bytes", "signature_invalid", d.proofClaims(), func(input string) []byte { return append(k.signer()(input), 0) }),
 	}
-	for n, code := range []string{"signature_invalid", "artifact_too_large"} { // 16384 bytes, of which what the signature has too many is bytes too
+	for n, code := range []string{"signature_invalid", "artifact_malformed"} { // 16384 bytes, of which what the signature has too many is bytes too
 		v := out[0]
 		v.Name, v.Verdict = "signature, so long that the token has "+strconv.Itoa(16384+n)+" bytes", code
 		v.Token += strings.Repeat("A", 16384+n-len(v.Token))

@@ -44,10 +44,10 @@ func (d deployment) statements() artifactsFile {
 }
 
 func statementRows() []claimRow {
-	const bad = "claims_malformed"
+	const bad = "artifact_malformed"
 	rows := []claimRow{
 		{name: "valid", code: "ok"}, says("ok", "kind", "contract"), says("ok", "kind", "challenge"),
-		says("claims_not_canonical", "bindingHash", nil), says("lifetime_too_long", "exp", at+601),
+		says("artifact_malformed", "bindingHash", nil), says("artifact_malformed", "exp", at+601),
 	}
 	for _, name := range []string{"agent", "eventId", "session"} {
 		most := map[string]int{"agent": 256, "eventId": 256, "session": 128}[name]

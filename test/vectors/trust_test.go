@@ -35,37 +35,37 @@ func (d deployment) certificateFaults() []artifactVector {
 		under("none", "key_unknown", func(t *trustJSON) { t.Certificates = []string{} }),
 		certified("expired", "expired", map[string]any{"iat": at - 1000, "exp": at - 2}),
 		certified("expired 1 s ago", "ok", map[string]any{"iat": at - 1000, "exp": at - 1}),
-		certified("not yet valid", "not_yet_valid", map[string]any{"iat": at + 3}),
-		under("too old", "too_old", func(t *trustJSON) {
+		certified("not yet valid", "clock_skew", map[string]any{"iat": at + 3}),
+		under("too old", "expired", func(t *trustJSON) {
 			t.Certificates, t.Signers.MaxAge = []string{d.certificate(proof, map[string]any{"iat": at - 63})}, 60
 		}),
 		certified("for another purpose", "key_purpose", map[string]any{"purposes": []string{evidence.PurposeActionGrant}}),
 		certified("of a key in another custody", "key_custody", map[string]any{"keyCustody": "memory"}),
-		certified("of a key that can be exported", "key_exportable", map[string]any{"keyExportable": true}),
-		certified("of a key that the agent reaches", "key_agent_accessible", map[string]any{"accessibleToAgent": true}),
-		certified("of a key that users reach", "key_user_accessible", map[string]any{"accessibleToUsers": true}),
-		certified("by another issuer", "issuer_not_allowed", map[string]any{"iss": "other"}),
-		certified("for another audience", "audience_not_allowed", map[string]any{"aud": "other"}),
-		certified("for another issuer's key", "issuer_mismatch", map[string]any{"subjectIssuer": "other"}),
+		certified("of a key that can be exported", "key_custody", map[string]any{"keyExportable": true}),
+		certified("of a key that the agent reaches", "key_custody", map[string]any{"accessibleToAgent": true}),
+		certified("of a key that users reach", "key_custody", map[string]any{"accessibleToUsers": true}),
+		certified("by another issuer", "not_allowed", map[string]any{"iss": "other"}),
+		certified("for another audience", "not_allowed", map[string]any{"aud": "other"}),
+		certified("for another issuer's key", "key_purpose", map[string]any{"subjectIssuer": "other"}),
 		certified("of another key", "signature_invalid", otherKey),
-		demanded("by a registry key that is not demanded", "key_not_allowed", func(s *signersJSON) { s.KeyIDs = []string{"other"} }),
-		demanded("nothing is demanded", "expectation_missing", func(s *signersJSON) { s.Issuers = []string{} }),
-		demanded("a second signature is demanded", "second_signature_not_pinned", func(s *signersJSON) { s.RequirePostQuantum = true }),
-		certified("another hash than its key's", "certificate_key_mismatch", map[string]any{"subjectPublicKeyHash": evidence.HashBytes(other.public())}),
-		certified("a public key that is no base64url", "certificate_key_mismatch", map[string]any{"subjectPublicKey": "!"}),
-		certified("a public key of small order", "key_malformed", map[string]any{"subjectPublicKey": strings.Repeat("A", 43)}),
-		certified("a public key that is not reduced", "key_malformed", map[string]any{"subjectPublicKey": "8P_______________________________________38"}),
-		certified("a root as subject", "certificate_untrusted", map[string]any{"subjectKeyId": auditor.key.kid}),
-		certified("a root's purpose", "certificate_untrusted", map[string]any{"purposes": []string{evidence.PurposeSignerCertificate}}),
-		under("by the auditor", "certificate_untrusted", func(t *trustJSON) { t.Certificates = []string{by(auditor)} }),
-		under("by a role's key", "certificate_untrusted", func(t *trustJSON) { t.Certificates = []string{by(proof)} }),
-		under("by an unknown key", "certificate_untrusted", func(t *trustJSON) { t.Certificates = []string{by(role{key: other})} }),
+		demanded("by a registry key that is not demanded", "not_allowed", func(s *signersJSON) { s.KeyIDs = []string{"other"} }),
+		demanded("nothing is demanded", "not_allowed", func(s *signersJSON) { s.Issuers = []string{} }),
+		demanded("a second signature is demanded", "roots_not_pinned", func(s *signersJSON) { s.RequirePostQuantum = true }),
+		certified("another hash than its key's", "key_unknown", map[string]any{"subjectPublicKeyHash": evidence.HashBytes(other.public())}),
+		certified("a public key that is no base64url", "key_unknown", map[string]any{"subjectPublicKey": "!"}),
+		certified("a public key of small order", "trust_malformed", map[string]any{"subjectPublicKey": strings.Repeat("A", 43)}),
+		certified("a public key that is not reduced", "trust_malformed", map[string]any{"subjectPublicKey": "8P_______________________________________38"}),
+		certified("a root as subject", "key_unknown", map[string]any{"subjectKeyId": auditor.key.kid}),
+		certified("a root's purpose", "key_unknown", map[string]any{"purposes": []string{evidence.PurposeSignerCertificate}}),
+		under("by the auditor", "key_unknown", func(t *trustJSON) { t.Certificates = []string{by(auditor)} }),
+		under("by a role's key", "key_unknown", func(t *trustJSON) { t.Certificates = []string{by(proof)} }),
+		under("by an unknown key", "key_unknown", func(t *trustJSON) { t.Certificates = []string{by(role{key: other})} }),
 		under("by an unknown key under the registry's kid", "signature_invalid", func(t *trustJSON) {
 			t.Certificates = []string{by(role{key: key{registry.key.kid, other.private}})}
 		}),
 		under("one bad one among good ones", "artifact_missing", func(t *trustJSON) { t.Certificates = append(t.Certificates, "") }),
-		under("two keys under one kid", "certificate_key_mismatch", func(t *trustJSON) { t.Certificates = append(t.Certificates, d.certificate(proof, otherKey)) }),
-		under("two of one key, of which the later counts", "key_user_accessible", func(t *trustJSON) {
+		under("two keys under one kid", "key_unknown", func(t *trustJSON) { t.Certificates = append(t.Certificates, d.certificate(proof, otherKey)) }),
+		under("two of one key, of which the later counts", "key_custody", func(t *trustJSON) {
 			t.Certificates = []string{d.certificate(proof, map[string]any{"accessibleToUsers": true, "jti": "2"}), d.certificate(proof, map[string]any{"iat": at - 60})}
 		}),
 		under("a root that is pinned twice", "trust_malformed", func(t *trustJSON) { t.Roots = append(t.Roots, t.Roots[0]) }),
@@ -74,23 +74,23 @@ func (d deployment) certificateFaults() []artifactVector {
 			again.KeyID = "registry:v2"
 			t.Roots = append(t.Roots, again)
 		}),
-		certified("a root's public key", "certificate_untrusted", map[string]any{
+		certified("a root's public key", "key_unknown", map[string]any{
 			"subjectPublicKey": evidence.EncodePublicKey(auditor.key.public()), "subjectPublicKeyHash": evidence.HashBytes(auditor.key.public())}),
-		under("one key for two purposes", "key_shared", func(t *trustJSON) {
+		under("one key for two purposes", "key_purpose", func(t *trustJSON) {
 			t.Certificates = append(t.Certificates, d.certificate(proof, map[string]any{"subjectKeyId": "other:v1", "purposes": []string{evidence.PurposeActionGrant}}))
 		}),
 		under("one key under two kids, for one purpose", "ok", func(t *trustJSON) {
 			t.Certificates = append(t.Certificates, d.certificate(proof, map[string]any{"subjectKeyId": "other:v1"}))
 		}),
 		under("1025 of them", "trust_malformed", func(t *trustJSON) { t.Certificates = make([]string, 1025) }),
-		under("a root with a key for second signatures of another size", "key_malformed", func(t *trustJSON) { t.Roots[0].PostQuantum = "AAAA" }),
-		under("a root with a key for second signatures that is a seed alone", "key_malformed", func(t *trustJSON) {
+		under("a root with a key for second signatures of another size", "trust_malformed", func(t *trustJSON) { t.Roots[0].PostQuantum = "AAAA" }),
+		under("a root with a key for second signatures that is a seed alone", "trust_malformed", func(t *trustJSON) {
 			t.Roots[0].PostQuantum = b64.EncodeToString(append(bytes.Repeat([]byte{1}, 32), make([]byte, 1920)...))
 		}),
 		under("a root for a signer's purpose", "trust_malformed", func(t *trustJSON) {
 			t.Roots[1].Purpose = evidence.PurposeRequestProof
 		}),
-		under("a root of small order", "key_malformed", func(t *trustJSON) { t.Roots[0].Public = strings.Repeat("A", 43) }),
+		under("a root of small order", "trust_malformed", func(t *trustJSON) { t.Roots[0].Public = strings.Repeat("A", 43) }),
 	}
 }
 
@@ -117,17 +117,17 @@ func (d deployment) sharedVectors() []artifactVector {
 		vector("valid", "ok", valid, nil),
 		vector("one of two", "ok", valid, func(e *expectedJSON) { e.Secrets = []string{b64.EncodeToString(secretOf("other")), e.Secrets[0]} }),
 		vector("the verifier holds another", "key_unknown", valid, func(e *expectedJSON) { e.Secrets = []string{b64.EncodeToString(secretOf("other"))} }),
-		vector("the verifier holds none", "jws_algorithm", valid, func(e *expectedJSON) { e.Secrets = nil }),
-		vector("not among the keys that are demanded", "key_not_allowed", valid, func(e *expectedJSON) { e.KeyIDs = []string{"runtime-key"} }),
-		vector("a signature where a secret is demanded", "jws_algorithm", d.envelope(nil).Attestation, nil),
+		vector("the verifier holds none", "artifact_malformed", valid, func(e *expectedJSON) { e.Secrets = nil }),
+		vector("not among the keys that are demanded", "not_allowed", valid, func(e *expectedJSON) { e.KeyIDs = []string{"runtime-key"} }),
+		vector("a signature where a secret is demanded", "artifact_malformed", d.envelope(nil).Attestation, nil),
 		vector("another secret under the kid", "signature_invalid", token{header, claims, macSigner(secretOf("other"))}.String(), nil),
 		vector("custody is demanded", "key_custody", valid, func(e *expectedJSON) { e.Custody = []string{evidence.CustodyExternalMediator} }),
-		vector("a key that cannot be exported is demanded", "key_exportable", valid, func(e *expectedJSON) { e.RequireNonExportable = true }),
+		vector("a key that cannot be exported is demanded", "key_custody", valid, func(e *expectedJSON) { e.RequireNonExportable = true }),
 		vector("claims that are not true of a secret", "key_custody", token{header, with(claims, map[string]any{"keyExportable": false}), macSigner(secret)}.String(), nil),
-		vector("a public key as the secret", "secret_public_key", token{strings.Replace(header, s.KeyID(), p.KeyID(), 1), claims, macSigner(public)}.String(), func(e *expectedJSON) {
+		vector("a public key as the secret", "config_malformed", token{strings.Replace(header, s.KeyID(), p.KeyID(), 1), claims, macSigner(public)}.String(), func(e *expectedJSON) {
 			e.Secrets, e.KeyIDs = []string{b64.EncodeToString(public)}, []string{p.KeyID()}
 		}),
-		{Name: "shared secret, for another artifact", Typ: evidence.RequestProofKind.Typ, Token: valid, Expected: &expected, Verdict: "jws_algorithm"},
+		{Name: "shared secret, for another artifact", Typ: evidence.RequestProofKind.Typ, Token: valid, Expected: &expected, Verdict: "artifact_malformed"},
 	}
 }
 
@@ -150,19 +150,19 @@ func (d deployment) secondVectors() []artifactVector {
 	vector := func(name, code, token string, trust trustJSON) artifactVector {
 		return artifactVector{Name: "second signature, " + name, Typ: typ, Token: token, Trust: &trust, Verdict: code}
 	}
-	demanded := vector("demanded, and no key is pinned for it", "second_signature_not_pinned", valid, unpinned)
+	demanded := vector("demanded, and no key is pinned for it", "roots_not_pinned", valid, unpinned)
 	e := expectedJSON{Issuers: []string{auditor.issuer}, Audiences: []string{auditor.audience}, KeyIDs: []string{"auditor"}, MaxAge: 24 * 3600, RequirePostQuantum: true}
 	demanded.Expected = &e
 	return []artifactVector{
 		vector("valid", "ok", valid, pinned),
 		vector("of which only the form is judged", "ok", first+"~"+again(newSecond("other:v1"), auditor.key.kid, claims), unpinned),
-		vector("missing", "second_signature_missing", first, pinned),
+		vector("missing", "signature_invalid", first, pinned),
 		demanded,
-		vector("announced, and none", "jws_malformed", first+"~", unpinned),
-		vector("by another key", "second_signature_invalid", first+"~"+again(newSecond("other:v1"), auditor.key.kid, claims), pinned),
-		vector("under another kid", "second_signature_key", first+"~"+again(k, "other:v1", claims), pinned),
-		vector("over other claims", "second_signature_payload", first+"~"+again(k, auditor.key.kid, with(claims, map[string]any{"jti": "other"})), pinned),
-		vector("by Ed25519 again", "jws_algorithm", first+"~"+first, pinned),
+		vector("announced, and none", "artifact_malformed", first+"~", unpinned),
+		vector("by another key", "signature_invalid", first+"~"+again(newSecond("other:v1"), auditor.key.kid, claims), pinned),
+		vector("under another kid", "signature_invalid", first+"~"+again(k, "other:v1", claims), pinned),
+		vector("over other claims", "artifact_malformed", first+"~"+again(k, auditor.key.kid, with(claims, map[string]any{"jti": "other"})), pinned),
+		vector("by Ed25519 again", "artifact_malformed", first+"~"+first, pinned),
 		vector("a wrong first", "signature_invalid", first[:len(first)-10]+"AAAAAAAAAA~"+again(k, auditor.key.kid, claims), pinned),
 	}
 }

@@ -122,7 +122,7 @@ func (d deployment) verificationsVectors() verificationsFile {
 		token := d.signed(evidence.PurposeAppraiser, verification.Kind.Typ, canonicalOf(c), nil)
 		f.Vectors = append(f.Vectors, verificationVector{name, token, verdict})
 	}
-	const malformed = "claims_malformed"
+	const malformed = "artifact_malformed"
 	add("valid", "ok", func(*verification.Result) {})
 	add("valid, with a declared check in the mode seed", "ok", func(c *verification.Result) {
 		c.Mode, c.Checks[1].Basis, c.ObservedAll = "seed", "declared", false
@@ -134,7 +134,7 @@ func (d deployment) verificationsVectors() verificationsFile {
 		c.Privileged, c.Reasoning.Coverage, c.Reasoning.Band, c.Turns = true, 125, "marginal", 3
 		c.ModelCalls.BeforeTurn = []int64{0, 0, 0}
 	})
-	add("valid for longer than a day", "lifetime_too_long", func(c *verification.Result) { c.Expires++ })
+	add("valid for longer than a day", "artifact_malformed", func(c *verification.Result) { c.Expires++ })
 	add("that claims that no human was involved", malformed, func(c *verification.Result) { c.NonHumanIdentityProven = true })
 	add("that claims more than a likelihood", malformed, func(c *verification.Result) { c.Probabilistic = false })
 	add("with a declared check in the mode observed", malformed, func(c *verification.Result) { c.Checks[1].Basis, c.ObservedAll = "declared", false })

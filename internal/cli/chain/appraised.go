@@ -44,7 +44,8 @@ var appraisals = map[string]appraisal{
 		return fmt.Sprintf("verification of %s (%s)", c.Subject, c.SubjectBasis), says
 	}),
 	dispute.ResolutionKind.Typ: appraised(dispute.ResolutionKind, func(c dispute.Resolution) evidence.Registered { return c.Registered }, func(c dispute.Resolution) (what, says string) {
-		return "resolution of the dispute " + c.DisputeID, fmt.Sprintf("%s against %s: %s by %s, %s", c.Challenger, c.Target, c.Outcome, c.Resolver, cli.Unbroken(c.Reason))
+		return "resolution of the dispute " + c.DisputeID,
+			fmt.Sprintf("%s against %s: %s by %s, %s", c.Challenger, c.Target, c.Outcome, c.Resolver, c.Reason)
 	}),
 }
 
@@ -92,7 +93,9 @@ func verifyAppraisal(c *cobra.Command, by judgeFlags, token string, asJSON bool)
 	if now.Unix() >= all.Expires {
 		until += ", which is over"
 	}
-	return cli.Print(c, asJSON, v, strings.Join([]string{fmt.Sprintf("the %s is signed by the appraiser %s", what, v.Appraiser), says, until, whatAppraisalsShow}, "\n"))
+	signed := fmt.Sprintf("the %s is signed by the appraiser %s", what, v.Appraiser)
+	said := []string{cli.Unbroken(signed), cli.Unbroken(says), until, whatAppraisalsShow}
+	return cli.Print(c, asJSON, v, strings.Join(said, "\n"))
 }
 
 func at(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }

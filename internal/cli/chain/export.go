@@ -42,8 +42,8 @@ func evidenceExport() *cobra.Command {
 			}
 			return nil
 		},
-		Long: `Writes the records with these ids, or those that the flags select, oldest first: each record that has evidence, after the interaction receipts that it rests on, and once what all of them
-rest on: roots, certificates, revocations and manifests, of the policies those that --policy names. The file is JSON Lines, and compressed
+		Long: `Writes the records with these ids, or those that the flags select, oldest first: each record that has evidence, after the interaction receipts that it rests on and its own, and once what
+all of them rest on: roots, certificates, revocations and manifests, of the policies those that --policy names. The file is JSON Lines, and compressed
 if its name ends in .gz. mediator evidence verify reads it anywhere; give its reader the registry's and the auditor's public keys on another way.`,
 		RunE: func(c *cobra.Command, ids []string) error {
 			s, a, err := by.selection()
@@ -65,7 +65,12 @@ if its name ends in .gz. mediator evidence verify reads it anywhere; give its re
 				if err != nil {
 					return err
 				}
-				a, chosen = a.For(found), each(found)
+				chosen = each(found)
+			}
+			if len(ids) > 0 || a.Large() {
+				if a, err = a.ForAll(chosen); err != nil {
+					return err
+				}
 			}
 			made := exported{File: out}
 			write := func(to io.Writer) error {

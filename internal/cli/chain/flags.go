@@ -61,5 +61,5 @@ func (f *judgeFlags) with(today *archive.Trust, err error) (archive.Archive, err
 		return nil, err
 	}
 	earlier, err := archive.ReadEarlier(f.earlier, f.trust)
-	return append(archive.Archive{today}, earlier...), err
+	return archive.Join(today, earlier), err
 }

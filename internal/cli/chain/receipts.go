@@ -21,40 +21,50 @@ import (
 
 func evidenceReceipts() *cobra.Command {
 	var from records.Source
+	var closed bool
 	c := &cobra.Command{
 		Use: "receipts SESSION", Short: "Print the interaction receipts of a session, a token on each line", Args: cli.ExactArgs(1, "the id of a session"),
 		Example: `  mediator evidence receipts ses_... > receipts.txt
   mediator evidence verify receipts.txt`,
 		Long: `Prints the interaction receipts of a session in their order, as the ledger has them: one signed token on each line. mediator evidence verify
-reads them, and computes a score again from them (--score). Nothing is verified here.`,
+reads them, and computes a score again from them (--score). Nothing is verified here.
+
+The receipt of a post has the SHA-256 of the post's content, by which anybody can confirm a guess of it. With --closed the receipts of posts
+are left out, and their own hashes stand in their places: for readers who need not know what was posted.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			r, err := from.Open(c.Context())
 			if err != nil {
 				return err
 			}
 			defer r.Close()
-			return printReceipts(c.Context(), cli.Plain(c.OutOrStdout()), r, args[0])
+			return printReceipts(c.Context(), cli.Plain(c.OutOrStdout()), r, args[0], closed)
 		},
 	}
 	from.Add(c)
+	c.Flags().BoolVar(&closed, "closed", false, "leave out the receipts of posts; evidence verify then says that they are closed")
 	return c
 }
 
 // printReceipts prints the receipts of a session, some at a time: a reader returns only as many at once as its answer has room for.
-func printReceipts(ctx context.Context, out io.Writer, from *records.Reader, session string) error {
+func printReceipts(ctx context.Context, out io.Writer, from *records.Reader, session string, closed bool) error {
 	for next := int64(1); ; {
 		tokens, err := from.Receipts(ctx, session, next, ledger.MaxChain)
 		if err != nil {
 			return err
 		}
 		for _, token := range tokens {
+			if closed {
+				if token, err = archive.Hide(token); err != nil {
+					return err
+				}
+			}
 			if _, err := fmt.Fprintln(out, token); err != nil {
 				return err
 			}
 		}
 		switch next += int64(len(tokens)); {
 		case next == 1:
-			return refusal.New("receipts_unknown", "the ledger has no interaction receipt of the session %.80q", session)
+			return refusal.New("not_found", "the ledger has no interaction receipt of the session %.80q", session)
 		case len(tokens) == 0:
 			return nil
 		}
@@ -70,6 +80,9 @@ const maxHeader = 1024
 // areReceipts reports whether in begins as a token does, and not as one that a node has signed. It takes nothing away from in.
 func areReceipts(in *bufio.Reader) bool {
 	start, _ := in.Peek(maxHeader)
+	if strings.HasPrefix(string(start), archive.HiddenReceipt) {
+		return true
+	}
 	return strings.HasPrefix(string(start), "eyJ") && !archive.IsScore(string(start)) && appraisals[archive.TypeOf(string(start))] == nil // {" in base64url
 }
 
@@ -97,10 +110,14 @@ type verifiedReceipts struct {
 	Session                string `json:"session"`
 	Agent                  string `json:"agent"`
 	Owner                  string `json:"owner"`
-	Number                 int64  `json:"number"` // of the last receipt
-	Head                   string `json:"head"`   // its hash
-	Chain                  bool   `json:"chain"`  // all from the first on are there and valid
-	Closed                 bool   `json:"closed"` // the last closes the session
+	Number                 int64  `json:"number"`         // of the last receipt
+	Head                   string `json:"head"`           // its hash
+	Chain                  bool   `json:"chain"`          // all from the first on are there and valid
+	Closed                 bool   `json:"closed"`         // the last closes the session
+	Hidden                 int64  `json:"closedReceipts"` // before the last, that are there by their hash alone
+	After                  int64  `json:"closedAfter"`    // hashes after the last receipt, which no receipt names
+	Lost                   int64  `json:"lostReceipts"`   // after these, made under other roots of what a crash had left open
+	LostVerified           bool   `json:"lostVerified"`   // the roots of those are pinned, and they are valid
 	Probabilistic          bool   `json:"probabilistic"`
 	NonHumanIdentityProven bool   `json:"nonHumanIdentityProven"` // never
 }
@@ -117,19 +134,34 @@ func verifyReceipts(c *cobra.Command, by judgeFlags, in io.Reader, path string, 
 	}
 	last := j.Last
 	v := verifiedReceipts{
-		Session: last.Chain.SessionID, Agent: last.Agent, Owner: last.Owner, Number: last.Chain.SequenceNumber, Head: j.Head, Chain: j.Chain, Closed: j.Closed,
+		Session: last.Chain.SessionID, Agent: last.Agent, Owner: last.Owner, Number: j.Number, Head: j.Head, Chain: j.Chain, Closed: j.Closed,
+		Hidden: j.Hidden, After: j.After, Lost: j.Lost, LostVerified: j.LostVerified,
 		Probabilistic: true,
 	}
-	said := fmt.Sprintf("receipt %d of session %s is valid; by itself it does not show the chain that it is in\n", v.Number, v.Session)
+	session := cli.Unbroken(v.Session)
+	said := fmt.Sprintf("receipt %d of session %s is valid; by itself it does not show the chain that it is in\n", v.Number, session)
 	if v.Chain {
-		said = fmt.Sprintf("receipts 1 to %d of session %s are valid, and one chain\n", v.Number, v.Session)
+		said = fmt.Sprintf("receipts 1 to %d of session %s are valid, and one chain\n", v.Number, session)
+		if v.Hidden > 0 {
+			said += fmt.Sprintf("%d of them are closed: the chain has room for so many, and nothing else of them is verified\n", v.Hidden)
+		}
+		if v.After > 0 {
+			said += fmt.Sprintf("%d closed ones follow them: nothing of those is verified, not even that there are any\n", v.After)
+		}
+		if v.Lost > 0 {
+			said += fmt.Sprintf("%d receipts after them were made under other roots, by the start after a crash: what was open then is lost\n", v.Lost)
+		}
+		if v.Lost > 0 && !v.LostVerified {
+			said += "nothing of those is verified: their roots are not pinned\n"
+		}
 		if v.Closed {
 			said += "the last closes the session: the chain is whole\n"
 		} else {
 			said += "the session is not closed: receipts may be missing at its end\n"
 		}
 	}
-	return cli.Print(c, asJSON, v, said+fmt.Sprintf("agent %s of owner %s\nhead  %s\n", v.Agent, v.Owner, v.Head)+whatReceiptsShow)
+	said += fmt.Sprintf("agent %s of owner %s\nhead  %s\n", cli.Unbroken(v.Agent), v.Owner, v.Head)
+	return cli.Print(c, asJSON, v, said+whatReceiptsShow)
 }
 
 // whatReceiptsShow is printed after receipts that verify.

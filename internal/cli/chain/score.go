@@ -95,7 +95,8 @@ func printScore(c *cobra.Command, claims autonomy.Claims, why string, computed, 
 		Session: claims.Session, Agent: claims.Agent, Owner: claims.Owner, Appraiser: claims.Issuer, Score: claims.Composite, Band: claims.Band,
 		Number: claims.HeadNumber, Closed: claims.Closed, Computed: computed, NotComputed: why, Probabilistic: true,
 	}
-	said := []string{fmt.Sprintf("the score %.1f (%s) of session %s is signed by the appraiser %s", v.Score, v.Band, v.Session, v.Appraiser)}
+	said := []string{cli.Unbroken(fmt.Sprintf("the score %.1f (%s) of session %s is signed by the appraiser %s",
+		v.Score, v.Band, v.Session, v.Appraiser))}
 	if v.Computed {
 		said = append(said, fmt.Sprintf("computed again from receipts 1 to %d: it is the same", v.Number))
 	} else {
@@ -104,7 +105,7 @@ func printScore(c *cobra.Command, claims autonomy.Claims, why string, computed, 
 	if !v.Closed {
 		said = append(said, "the session was not closed: its score can have changed since")
 	}
-	said = append(said, fmt.Sprintf("agent %s of owner %s", v.Agent, v.Owner), whatScoresShow)
+	said = append(said, cli.Unbroken(fmt.Sprintf("agent %s of owner %s", v.Agent, v.Owner)), whatScoresShow)
 	return cli.Print(c, asJSON, v, strings.Join(said, "\n"))
 }
 

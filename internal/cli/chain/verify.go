@@ -2,11 +2,10 @@ package chain
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -118,7 +117,7 @@ func verifyRecord(c *cobra.Command, by judgeFlags, in io.Reader, path string, as
 		return err
 	}
 	if asJSON {
-		if err := cli.WriteJSON(c.OutOrStdout(), verifiedRecord{Checks: v.Checks, Whole: v.Whole, Interactions: v.Interactions}); err != nil || v.Whole {
+		if err := cli.WriteJSON(c.OutOrStdout(), verifiedRecord{Checks: v.Checks, Whole: v.Whole, Interactions: v.Interactions, Unproven: v.Unproven}); err != nil || v.Whole {
 			return err
 		}
 		return cli.ErrRefused
@@ -129,13 +128,13 @@ func verifyRecord(c *cobra.Command, by judgeFlags, in io.Reader, path string, as
 		if !k.OK {
 			line = "REFUSED " + k.Code + ": " + k.Detail
 		}
-		fmt.Fprintf(out, "%-34s %s\n", k.Name, line)
+		fmt.Fprintf(cli.Lines(out), "%-34s %s\n", k.Name, line)
 	}
 	if !v.Whole {
 		fmt.Fprint(out, "\nThis record does not show the chain of a post.\n")
 		return cli.ErrRefused
 	}
-	fmt.Fprint(out, namedReceipts(v.Interactions), whatVerifies)
+	fmt.Fprint(out, namedReceipts(v.Interactions), "\nNot proven, the record's own word: ", strings.Join(v.Unproven, ", "), ".\n", whatVerifies)
 	return nil
 }
 
@@ -144,6 +143,7 @@ type verifiedRecord struct {
 	Checks                 []ledger.Check `json:"checks"`
 	Whole                  bool           `json:"whole"`                  // every artifact of the chain is there and valid
 	NonHumanIdentityProven bool           `json:"nonHumanIdentityProven"` // never
+	Unproven               []string       `json:"unproven,omitempty"`     // members of the record that no signature holds
 
 	Interactions *archive.Interactions `json:"interactions,omitempty"` // what the session receipt names; nil if it names none
 }
@@ -151,7 +151,7 @@ type verifiedRecord struct {
 // whatVerifies is printed after every record that verifies.
 const whatVerifies = `
 Certified keys signed the artifacts, and all of them are about one call. The record says that the challenge was solved, that the capability was
-good, and that everything was used once: only the gate that issued them can confirm that. The call's host, outcome and times are the mediator's own word.
+good, and that everything was used once: only the gate that issued them can confirm that.
 No chain shows that no human was involved anywhere.
 nonHumanIdentityProven: false
 `
@@ -169,7 +169,8 @@ func verifyExport(c *cobra.Command, by judgeFlags, in *bufio.Reader, unpinned, a
 		}
 		a = a.Pinned(own)
 	}
-	return printJudged(c, a, r.Records(), r.Receipts, unpinned, asJSON)
+	j := &judging{archive: a, judge: a.NewJudge(r.Receipts, time.Now()), unasked: r.Unasked, unpinned: unpinned}
+	return j.print(c, r.Records(), asJSON)
 }
 
 func verifyCopy(c *cobra.Command, by judgeFlags, copied string, asJSON bool) error {
@@ -182,90 +183,6 @@ func verifyCopy(c *cobra.Command, by judgeFlags, copied string, asJSON bool) err
 		return err
 	}
 	defer r.Close()
-	return printJudged(c, a, r.Selected(c.Context(), s), r.Receipts, false, asJSON)
+	j := &judging{archive: a, judge: a.NewJudge(r.Receipts, time.Now())}
+	return j.print(c, r.Selected(c.Context(), s), asJSON)
 }
-
-// judgedPost is the result of verifying one record among many.
-type judgedPost struct {
-	ID     string `json:"id"`
-	State  string `json:"state"`
-	Result string `json:"result"`          // verified, consistent (of roots that nobody has pinned), incomplete or refused
-	Check  string `json:"check,omitempty"` // that refused it
-	Code   string `json:"code,omitempty"`
-	Detail string `json:"detail,omitempty"`
-}
-
-// printJudged prints the records that are refused, and how many are not; as JSON, all of them.
-func printJudged(c *cobra.Command, a archive.Archive, records iter.Seq2[ledger.Record, error], receipts archive.Receipts, unpinned, asJSON bool) error {
-	good := string(archive.Verified)
-	if unpinned {
-		good = "consistent"
-	}
-	out := cli.Plain(c.OutOrStdout())
-	array := cli.NewJSONArray[judgedPost](c.OutOrStdout())
-	count := make(map[archive.Outcome]int)
-	used := make(map[*archive.Trust]bool)
-	for j, err := range a.Judge(c.Context(), records, receipts, time.Now()) {
-		if err != nil {
-			return err
-		}
-		count[j.Outcome]++
-		used[j.By] = used[j.By] || j.Outcome != archive.Refused
-		post := judgedPost{j.Record.ID, string(j.Record.State), string(j.Outcome), j.Refusal.Name, j.Refusal.Code, j.Refusal.Detail}
-		if j.Outcome == archive.Verified {
-			post.Result = good
-		}
-		switch {
-		case asJSON:
-			err = array.Add(post)
-		case j.Outcome == archive.Refused:
-			_, err = fmt.Fprintf(out, "%s REFUSED at %s, %s: %s\n", post.ID, post.Check, post.Code, post.Detail)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if asJSON {
-		if err := array.End(); err != nil {
-			return err
-		}
-	} else {
-		fmt.Fprintf(out, "%d %s, %d %s in part (the mediator refused the post), %d REFUSED by this check\n", count[archive.Verified], good, count[archive.Incomplete], good, count[archive.Refused])
-		fmt.Fprint(out, basis(a, used, unpinned))
-	}
-	switch {
-	case count[archive.Refused] > 0:
-		return cli.ErrRefused
-	case len(count) == 0:
-		return errors.New("there is no record with evidence: nothing was verified")
-	}
-	return nil
-}
-
-// basis says what the records were judged by that are not refused, and what that shows.
-func basis(a archive.Archive, used map[*archive.Trust]bool, unpinned bool) (text string) {
-	for _, t := range a {
-		if !used[t] {
-			continue
-		}
-		known := "no revocation list: what was revoked is not known"
-		if signed, ok := t.Revocations(); ok {
-			known = "the revocation list of " + signed.Format(time.RFC3339) + ": what was revoked later is not known"
-		}
-		text += fmt.Sprintf("Roots %s and %s, with %s.\n", t.Roots[0].KeyID, t.Roots[1].KeyID, known)
-	}
-	switch {
-	case text == "":
-		return ""
-	case unpinned:
-		return text + selfContained
-	}
-	return text + "\nOf the posts that this check did not refuse:" + whatVerifies
-}
-
-// selfContained is printed in place of whatVerifies where no root was pinned.
-const selfContained = `
-A SELF-CONTAINED CHECK, AND NO VERIFICATION: the roots are those in the file, and nobody has pinned them. Whoever made the file can have made
-them, and everything in it. Pin the registry's and the auditor's public keys with --registry and --auditor.
-nonHumanIdentityProven: false
-`

@@ -17,9 +17,10 @@ import (
 
 // author is who publishes a document, and where.
 type author struct {
-	node, file string
-	key        ed25519.PrivateKey // nil for the agent behind the mediator
-	id         string
+	node records.Node
+	file string
+	key  ed25519.PrivateKey // nil for the agent behind the mediator
+	id   string
 }
 
 // whoPublishes is the part of the help of a command that publishes.
@@ -31,10 +32,11 @@ verification start makes one) and publishes at --node.`
 
 func authorFlags(c *cobra.Command) *author {
 	a := new(author)
-	c.Flags().StringVar(&a.node, "node", "", "the node of an agent with a key, https://HOST or unix:PATH")
+	c.Flags().StringVar(&a.node.At, "node", "", "the node of an agent with a key, https://HOST or unix:PATH")
+	cli.CAFlag(c, &a.node.CA)
 	c.Flags().StringVar(&a.file, "key", "", "the private key of an agent that is behind no mediator")
 	cli.Check(c, func(c *cobra.Command) error {
-		if (a.file == "") != (a.node == "") {
+		if (a.file == "") != (a.node.At == "") {
 			return cli.Usagef("%s takes --key and --node together: an agent behind a mediator needs neither", c.CommandPath())
 		}
 		return nil
@@ -50,11 +52,11 @@ func (a *author) open(ctx context.Context) (err error) {
 		}
 		return err
 	}
-	a.node = records.Own
+	a.node.At = records.Own
 	var now struct {
 		Agent string `json:"agent"`
 	}
-	if err := records.AskNode(ctx, a.node, "/v1/event", &now); err != nil {
+	if err := a.node.Get(ctx, "/v1/event", &now); err != nil {
 		return err
 	}
 	if a.id = now.Agent; a.id == "" {
@@ -73,5 +75,5 @@ func (a *author) sign(d dispute.Document) (string, error) {
 }
 
 func (a *author) publish(ctx context.Context, path string, d dispute.Document, answer any) error {
-	return records.CallNode(ctx, a.node, http.MethodPost, path, d, answer)
+	return a.node.Call(ctx, http.MethodPost, path, d, answer)
 }

@@ -106,14 +106,13 @@ type disputes struct {
 
 func printDisputes(c *cobra.Command, asJSON bool, said disputes) error {
 	return cli.PrintText(c, asJSON, said.Disputes, func(w io.Writer) error {
-		t := cli.Table(w)
-		fmt.Fprintln(t, "NUMBER\tDISPUTE\tTYPE\tCHALLENGER\tTARGET\tSTATUS")
+		t := cli.Table(w, "NUMBER", "DISPUTE", "TYPE", "CHALLENGER", "TARGET", "STATUS")
 		for _, d := range said.Disputes {
 			o, err := openedOf(d)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\n", d.Number, d.DisputeID, o.Opened.Type, cli.Unbroken(o.Opened.Challenger), cli.Unbroken(o.Opened.Target), status(d))
+			t.Row(d.Number, d.DisputeID, o.Opened.Type, o.Opened.Challenger, o.Opened.Target, status(d))
 		}
 		return t.Flush()
 	})

@@ -60,7 +60,7 @@ func TestNoRedirect(t *testing.T) {
 	defer proxy.Close()
 	t.Setenv("HTTP_PROXY", proxy.URL)
 	var answer any
-	if err := records.CallNode(t.Context(), records.Own, http.MethodPost, "/v1/signals", map[string]string{}, &answer); err == nil || led {
+	if err := (records.Node{At: records.Own}).Call(t.Context(), http.MethodPost, "/v1/signals", map[string]string{}, &answer); err == nil || led {
 		t.Errorf("led: %t, %v", led, err)
 	}
 }

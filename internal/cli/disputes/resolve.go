@@ -24,7 +24,8 @@ const maxDispute = 1 << 20
 
 func resolve() *cobra.Command {
 	var d dispute.Decision
-	var key, audience, signed, at string
+	var key, audience, signed string
+	var node records.Node
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "resolve FILE", Short: "Decide a general dispute, as its arbiter", Args: cli.ExactArgs(1, "the file of a dispute, as mediator dispute show --json prints it"),
@@ -41,7 +42,7 @@ one. A decision is good for seven days.`,
 				return err
 			}
 			if signed != "" {
-				return deliver(c, asJSON, at, of, signed)
+				return deliver(c, asJSON, node, of, signed)
 			}
 			if d.Document, err = documentOf(of); err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
@@ -65,7 +66,7 @@ one. A decision is good for seven days.`,
 	c.Flags().StringVar(&key, "arbiter-key", "", "the arbiter's private key")
 	c.Flags().StringVar(&audience, "audience", "", "the node's audience, as its configuration has it")
 	c.Flags().StringVar(&signed, "decision", "", "a decision that was signed before, to hand over")
-	records.NodeFlag(c, &at)
+	node.Flags(c)
 	cli.Check(c, func(c *cobra.Command) error {
 		for _, name := range []string{"outcome", "reason", "arbiter-key", "audience"} {
 			if c.Flags().Changed(name) == (signed != "") {
@@ -115,14 +116,14 @@ func documentOf(d reputation.Dispute) (string, error) {
 }
 
 // deliver hands a decision over to a node.
-func deliver(c *cobra.Command, asJSON bool, at string, of reputation.Dispute, path string) error {
+func deliver(c *cobra.Command, asJSON bool, node records.Node, of reputation.Dispute, path string) error {
 	token, err := files.Read(path)
 	if err != nil {
 		return err
 	}
 	ask := map[string]string{"decision": strings.TrimSpace(string(token))}
 	var d reputation.Dispute
-	if err := records.CallNode(c.Context(), at, http.MethodPost, "/v1/disputes/"+url.PathEscape(of.DisputeID)+"/resolution", ask, &d); err != nil {
+	if err := node.Call(c.Context(), http.MethodPost, "/v1/disputes/"+url.PathEscape(of.DisputeID)+"/resolution", ask, &d); err != nil {
 		return err
 	}
 	return printDispute(c, asJSON, d)

@@ -73,7 +73,8 @@ func (a *auditFlags) run(c *cobra.Command, paths []string) error {
 	case (a.address == "") != (a.tokenFile == ""):
 		return cli.Usagef("--address and --token-file belong together")
 	}
-	logs := &vaultaudit.Logs{Mount: a.transit, Keys: map[string]bool{}, Note: func(sentence string) { fmt.Fprintln(cli.Plain(c.ErrOrStderr()), "mediator: "+sentence) }}
+	note := func(sentence string) { fmt.Fprintln(cli.Lines(c.ErrOrStderr()), "mediator: "+sentence) }
+	logs := &vaultaudit.Logs{Mount: a.transit, Keys: map[string]bool{}, Note: note}
 	for _, name := range a.keys {
 		logs.Keys[name] = true
 	}
@@ -167,7 +168,7 @@ func (t *differenceTable) Add(d vaultaudit.Difference) error {
 			what += "; perhaps for " + d.Refused + ", which was refused then"
 		}
 	}
-	_, err := fmt.Fprintf(t.out, columns, d.Only, cli.Time(d.Time), d.Key, what)
+	_, err := fmt.Fprintf(cli.Lines(t.out), columns, d.Only, cli.Time(d.Time), d.Key, what)
 	return err
 }
 

@@ -2,6 +2,7 @@ package keys
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -45,11 +46,13 @@ func (r *registryFlags) registry(ctx context.Context, stderr io.Writer) (*keyrin
 
 // certifiedKeys is the result of keys certify.
 type certifiedKeys struct {
-	Bundle    string `json:"bundle"`
-	Certified int    `json:"certified"`
-	Stay      int    `json:"stay"`
-	LeftOut   int    `json:"leftOut"`
-	Forgotten int    `json:"forgotten"` // of the history, which is full
+	Bundle    string  `json:"bundle"`
+	Certified int     `json:"certified"`
+	Stay      int     `json:"stay"`
+	LeftOut   int     `json:"leftOut"`
+	NotSigned int     `json:"notSigned"` // certificates that a failure kept from being signed
+	Waiting   int     `json:"waiting"`   // versions whose keys have too many certified ones
+	Full      float64 `json:"full"`      // how full the bundle is, from 0 to 1
 }
 
 func keysCertify() *cobra.Command {
@@ -66,7 +69,8 @@ where the process runs (file:PATH), and signs a custody certificate for each key
 a process has seen to be false is not certified; what bears out the declaration is named in the certificate as observed.
 A certificate that says what is to be said stays as it is, until half of its lifetime is over. Certificates of other processes' keys stay in
 the bundle until they expire; of the keys of the processes that are asked, a version that is no longer published is retired. A revocation
-list in the bundle is signed anew. What the bundle has no more goes to the history beside it (trust-history.json), for old records.
+list in the bundle is signed anew. Certificates that leave the bundle go to the history beside it (trust-history.json, trust-history-2.json
+and so on), for old records. If a signature fails, the bundle has what was signed before, and the status is 1.
 
 With --watch it goes on: whenever a key is rotated or a version of it is retired, and before certificates end, it certifies anew. A process
 that then publishes another role, issuer or key than at the beginning is certified for nothing more (roles_changed).`,
@@ -85,12 +89,13 @@ that then publishes another role, issuer or key than at the beginning is certifi
 				return err
 			}
 			made, err := registry.Certify(c.Context(), p, say)
-			done := certifiedKeys{r.bundle, made.Certified, made.Kept, made.Dropped, made.Forgotten}
-			if err == nil {
-				warnForgotten(c, r.bundle, done.Forgotten)
-				err = cli.Print(c, asJSON, done, fmt.Sprintf("certified %d keys into %s; %d certificates stay, %d are left out", done.Certified, done.Bundle, done.Stay, done.LeftOut))
+			if err == nil || made.Certified > 0 {
+				warn(c, r.bundle, made)
+				done := certifiedKeys{r.bundle, made.Certified, made.Kept, made.Dropped, made.Left, made.Waiting, made.Full}
+				err = errors.Join(cli.Print(c, asJSON, done, fmt.Sprintf("certified %d keys into %s; %d certificates stay, %d are left out",
+					done.Certified, done.Bundle, done.Stay, done.LeftOut)), err)
 			}
-			if err != nil {
+			if err != nil && !(watch && made.Certified > 0) { // a watch signs the others next
 				return err
 			}
 			if err := sayUnread(c, p.Roles); !watch {
@@ -113,9 +118,16 @@ that then publishes another role, issuer or key than at the beginning is certifi
 	return c
 }
 
-// warnForgotten says that the history of a bundle is full.
-func warnForgotten(c *cobra.Command, bundle string, forgotten int) {
-	if forgotten > 0 {
-		fmt.Fprintf(c.ErrOrStderr(), "%s is full: %d of its oldest certificates and manifests are gone, and records of their time are not verified with it any more\n", config.HistoryFile(bundle), forgotten)
+// warn says what keys certify left undone, and that the bundle gets too full.
+func warn(c *cobra.Command, bundle string, done keyring.Certification) {
+	w := c.ErrOrStderr()
+	if done.Left > 0 {
+		fmt.Fprintf(w, "%d certificates are not signed: run mediator keys certify again\n", done.Left)
+	}
+	if done.Waiting > 0 {
+		fmt.Fprintf(w, "%d new versions get no certificate yet, because their keys have many certified versions: certify again in 15 minutes, or retire versions\n", done.Waiting)
+	}
+	if done.Full > 0.5 {
+		fmt.Fprintf(w, "%s is %.0f %% full: when it is full, no more keys are certified into it\n", bundle, 100*done.Full)
 	}
 }

@@ -86,7 +86,7 @@ func deploymentCertify() *cobra.Command {
 		Long: `Signs the manifest with the auditor's key, and puts the certificate into the trust bundle.
 With --watch it goes on, and signs the same manifest again whenever half of the certificate's time is over. It does not read the file again: a
 manifest that was changed has to be certified by you. It renews nothing while the bundle has the certificate of another manifest
-(deployment_manifest_mismatch), or one that was revoked (artifact_revoked).`,
+(deployment_mismatch), or one that was revoked (revoked).`,
 		RunE: func(c *cobra.Command, args []string) error {
 			m, err := config.ReadManifest(args[0])
 			if err != nil {
@@ -102,11 +102,9 @@ manifest that was changed has to be certified by you. It renews nothing while th
 			if err != nil {
 				return err
 			}
-			forgotten, err := keyring.PutDeployment(bundleFile, token, m)
-			if err != nil {
+			if err := keyring.PutDeployment(bundleFile, token, m); err != nil {
 				return err
 			}
-			warnForgotten(c, bundleFile, forgotten)
 			done := certifiedDeployment{DeploymentID: m.DeploymentID, Manifest: m.Hash(), Until: until}
 			err = cli.Print(c, asJSON, done, fmt.Sprintf("certified manifest %s into %s; it holds until %s", done.Manifest, bundleFile, until.Format(time.RFC3339)))
 			if err != nil || !watch {

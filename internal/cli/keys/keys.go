@@ -14,7 +14,7 @@ import (
 
 // Keys returns the commands about signing keys.
 func Keys() *cobra.Command {
-	return cli.Group("keys", "Signing keys", keysList(), keysJWKS(), keysPublish(), keysRoot(), keysCertify(),
+	return cli.Group("keys", "Signing keys", keysList(), keysHistory(), keysJWKS(), keysPublish(), keysRoot(), keysCertify(),
 		keysRotate(), keysRetire(), keysRevoke())
 }
 
@@ -34,7 +34,7 @@ func fromOrDirFlag(c *cobra.Command, from *[]string, or string) {
 
 // sayUnread says which keys the processes cannot read, and why. It returns cli.ErrRefused if there is one.
 func sayUnread(c *cobra.Command, roles []daemon.RoleDocument) (err error) {
-	w := cli.Plain(c.ErrOrStderr())
+	w := cli.Lines(c.ErrOrStderr())
 	for _, r := range roles {
 		if r.Unread != nil {
 			fmt.Fprintf(w, "the key %s of the role %s cannot be read: %s (%s)\n", r.Unread.Name, r.Purpose, r.Unread.Because, r.Unread.Code)

@@ -38,7 +38,7 @@ A process or record that does not answer, or a key that cannot be read, is named
 			for _, at := range from {
 				roles, err := keyring.ReadRoles(c.Context(), []string{at})
 				if err != nil {
-					fmt.Fprintf(cli.Plain(c.ErrOrStderr()), "%s cannot be read: %v%s\n", at, err, daemon.CodeOf(err))
+					fmt.Fprintf(cli.Lines(c.ErrOrStderr()), "%s cannot be read: %v%s\n", at, err, daemon.CodeOf(err))
 					refused = cli.ErrRefused
 					continue
 				}
@@ -80,7 +80,7 @@ func addUse(c *cobra.Command, versions []keyring.Version, at []string) error {
 	for _, one := range at {
 		uses, err := admin.KeyUses(c.Context(), one)
 		if err != nil {
-			fmt.Fprintf(cli.Plain(c.ErrOrStderr()), "the record at %s cannot be read: %v%s\n", one, err, daemon.CodeOf(err))
+			fmt.Fprintf(cli.Lines(c.ErrOrStderr()), "the record at %s cannot be read: %v%s\n", one, err, daemon.CodeOf(err))
 			return cli.ErrRefused
 		}
 		all = append(all, uses)
@@ -92,8 +92,8 @@ func addUse(c *cobra.Command, versions []keyring.Version, at []string) error {
 }
 
 func printVersions(w io.Writer, versions []keyring.Version) error {
-	t := cli.Table(w)
-	fmt.Fprintln(t, "KEY\tROLE\tSTATE\tSIGNS NOW\tCREATED\tCERTIFIED UNTIL\tFIRST SIGNATURE\tLAST SIGNATURE\tPOSTS\tCUSTODY\tEXPORTABLE\tISSUER\tPROCESS")
+	t := cli.Table(w, "KEY", "ROLE", "STATE", "SIGNS NOW", "CREATED", "CERTIFIED UNTIL", "FIRST SIGNATURE", "LAST SIGNATURE", "POSTS",
+		"CUSTODY", "EXPORTABLE", "ISSUER", "PROCESS")
 	for _, v := range versions {
 		signs := ""
 		if v.Signs != nil {
@@ -106,8 +106,8 @@ func printVersions(w io.Writer, versions []keyring.Version) error {
 		if use.Posts != nil {
 			posts = strconv.FormatInt(*use.Posts, 10)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%t\t%s\t%s\n", v.KeyID, v.Purpose, cli.OrDash(v.State), cli.OrDash(signs),
-			timeOrDash(v.Created), timeOrDash(v.Until), timeOrDash(use.First), timeOrDash(use.Last), cli.OrDash(posts), v.Custody, v.Exportable, v.Issuer, cli.OrDash(v.Process))
+		t.Row(v.KeyID, v.Purpose, cli.OrDash(v.State), cli.OrDash(signs), timeOrDash(v.Created), timeOrDash(v.Until), timeOrDash(use.First),
+			timeOrDash(use.Last), cli.OrDash(posts), v.Custody, v.Exportable, v.Issuer, cli.OrDash(v.Process))
 	}
 	if len(versions) > 0 && versions[0].Use != nil {
 		fmt.Fprintf(t, "\nSignatures and posts were counted since %s.\n", versions[0].Use.Since.Format(time.RFC3339))

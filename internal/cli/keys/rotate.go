@@ -106,16 +106,9 @@ func (o *rotateFlags) check(c *cobra.Command, args []string) error {
 
 func (o *rotateFlags) rotate(c *cobra.Command, keys []string, owner *vault.Owner) error {
 	said := rotations{c: c, asJSON: o.asJSON}
-	r := keyring.Rotator{Owner: owner, From: o.from, RetireAfter: o.retireAfter, CertifiedWithin: certifiedWithin, Done: said.add}
+	r := &keyring.Rotator{Owner: owner, From: o.from, RetireAfter: o.retireAfter, CertifiedWithin: certifiedWithin, Done: said.add}
 	if o.every > 0 {
-		log, err := daemon.NewLogger(config.Log{}, "owner", c.ErrOrStderr())
-		if err != nil {
-			return err
-		}
-		r.RotateEvery(c.Context(), o.every, time.Now, func(err error) {
-			log.Error("not every key is rotated and its earlier versions retired", zap.Error(err))
-		})
-		return nil
+		return o.goOn(c, r)
 	}
 	var unread error
 	if o.all {
@@ -125,6 +118,27 @@ func (o *rotateFlags) rotate(c *cobra.Command, keys []string, owner *vault.Owner
 		}
 		keys, unread = keyring.KeysOf(roles), sayUnread(c, roles)
 	}
+	err := o.once(c, r, keys)
+	if err = errors.Join(said.print(o.all), err); err != nil {
+		return err
+	}
+	return unread
+}
+
+// goOn rotates keys as they reach the age of --every, until the command is ended.
+func (o *rotateFlags) goOn(c *cobra.Command, r *keyring.Rotator) error {
+	log, err := daemon.NewLogger(config.Log{}, "owner", c.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	r.RotateEvery(c.Context(), o.every, time.Now, func(err error) {
+		log.Error("not every key is rotated and its earlier versions retired", zap.Error(err))
+	})
+	return nil
+}
+
+// once rotates keys now, and retires their older versions as the flags say.
+func (o *rotateFlags) once(c *cobra.Command, r *keyring.Rotator, keys []string) error {
 	r.Waiting = func() {
 		fmt.Fprintf(c.ErrOrStderr(), "the new versions sign; the earlier ones are retired in %s\n", o.retireAfter)
 	}
@@ -137,10 +151,7 @@ func (o *rotateFlags) rotate(c *cobra.Command, keys []string, owner *vault.Owner
 	case o.retireAfter > 0:
 		err = errors.Join(err, r.RetireEarlier(c.Context(), versions))
 	}
-	if err = errors.Join(said.print(o.all), err); err != nil {
-		return err
-	}
-	return unread
+	return err
 }
 
 func keysRetire() *cobra.Command {

@@ -2,7 +2,6 @@ package keys
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -60,7 +59,7 @@ func printSecretIDs(w io.Writer, ids []bootstrap.SecretID) error {
 		if id.Pruned {
 			state = "destroyed"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", id.Process, id.Purpose, cli.Time(id.Created), id.Accessor, state)
+		table.Row(id.Process, id.Purpose, cli.Time(id.Created), id.Accessor, state)
 	}
 	return table.Flush()
 }

@@ -24,7 +24,7 @@ type vaultFlags struct{ address, ca, tokenFile, transit string }
 func (v *vaultFlags) add(c *cobra.Command, address, token string) {
 	f := c.Flags()
 	f.StringVar(&v.address, "address", "", "https://host:port of Vault"+address)
-	f.StringVar(&v.ca, "ca", "", "PEM certificates that sign Vault's; the system's if empty")
+	cli.CAFlag(c, &v.ca)
 	f.StringVar(&v.tokenFile, "token-file", "", token)
 	f.StringVar(&v.transit, "transit", "transit", "mount of the Transit engine")
 }

@@ -38,10 +38,9 @@ func eventsList() *cobra.Command {
 				return err
 			}
 			return cli.PrintText(c, asJSON, events, func(w io.Writer) error {
-				t := cli.Table(w)
-				fmt.Fprintln(t, "RECEIVED\tID\tSTATE\tKIND\tSOURCE\tMETHOD\tEVIDENCE")
+				t := cli.Table(w, "RECEIVED", "ID", "STATE", "KIND", "SOURCE", "METHOD", "EVIDENCE")
 				for _, e := range events {
-					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cli.Time(e.ReceivedAt), e.ID, e.State, e.Kind, e.Source, e.Method, e.EvidenceID)
+					t.Row(cli.Time(e.ReceivedAt), e.ID, e.State, e.Kind, e.Source, e.Method, e.EvidenceID)
 				}
 				return t.Flush()
 			})

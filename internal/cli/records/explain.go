@@ -28,7 +28,7 @@ func Explain() *cobra.Command {
 	c := &cobra.Command{
 		Use: "explain CODE", Short: "Explain the code of a refusal, and say what to do", Args: cli.ExactArgs(1, "one code"),
 		Long:    "Prints what docs/errors.md says of a code: what was refused, at which step, and what to do.",
-		Example: "  mediator explain event_budget_spent",
+		Example: "  mediator explain event_closed",
 		RunE: func(c *cobra.Command, args []string) error {
 			var names []string
 			for _, code := range problem.Codes() {

@@ -95,7 +95,7 @@ const callColumns = "%-20s  %-31s  %-8s  %-13s  %6s  %8s  %s\n"
 // PrintCall writes a call on a line and, of one that was refused or failed, on a second line its code and reason, and on
 // a third one what to do. What an agent can have chosen cannot steer the terminal.
 func PrintCall(w io.Writer, r ledger.Record, colour bool) error {
-	text := cli.Plain(w)
+	text := cli.Lines(w)
 	paint := func(s string) {
 		if colour {
 			_, _ = io.WriteString(w, s)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"text/tabwriter"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,9 +25,11 @@ func postsList() *cobra.Command {
 		Use: "list", Short: "List the record, newest first", Args: cli.NoArgs,
 		Example: `  mediator posts list --dir .mediator
   mediator posts list --since 24h --state refused
+  mediator posts list --key runtime-key:v3 --since 2026-03-02 --until 2026-03-09
+  mediator posts list --keys --since 2026-03-02 --until 2026-03-09
   mediator posts list --follow`,
 		Long: fmt.Sprintf(`Lists the records of calls, the newest first: as a table of %d, or with --json all of them, as one JSON array that is written as it is
-read. Where --limit leaves records out, a line on standard error says so, and with which --cursor to go on.
+read. --key and --keys read an index: --key lists what rests on a key, and --keys which keys have signed for each call, and nothing else of it. Where --limit leaves records out, a line on standard error says so, and with which --cursor to go on.
 
 With --follow it shows the newest %d, or --limit, oldest first, and then each call as it ends, until it is interrupted: with --json a line of JSON for each.`, rowsInTable, tailOfList),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -57,11 +59,12 @@ With --follow it shows the newest %d, or --limit, oldest first, and then each ca
 	flags.Add(c)
 	c.Flags().IntVar(&flags.Limit, "limit", 0, fmt.Sprintf("how many at most: %d in a table, and all with --json", rowsInTable))
 	c.Flags().StringVar(&flags.Cursor, "cursor", "", "go on after this record, by its whole id")
+	c.Flags().BoolVar(&flags.Keys, "keys", false, "only calls with evidence, with the keys that have signed it and nothing else")
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with each call as it ends")
 	from.Add(c)
 	cli.Check(c, func(*cobra.Command) error {
-		if follow && (from.Copy != "" || flags.Cursor != "" || flags.until != "") {
-			return cli.Usagef("--follow asks a sidecar for what happens from now on: leave out --ledger, --cursor and --until")
+		if follow && (from.Copy != "" || flags.Cursor != "" || flags.until != "" || flags.Keys) {
+			return cli.Usagef("--follow asks a sidecar for what happens from now on: leave out --ledger, --cursor, --until and --keys")
 		}
 		return nil
 	})
@@ -89,7 +92,7 @@ func followPosts(c *cobra.Command, s admin.Selection, from *Reader, asJSON bool)
 
 // listPosts prints what is selected. It asks for one record more than the limit, to know whether it leaves any out.
 func listPosts(c *cobra.Command, s admin.Selection, from *Reader, asJSON bool) error {
-	var list recordList = newTable(c.OutOrStdout())
+	var list recordList = newTable(c.OutOrStdout(), s.Keys)
 	if asJSON {
 		list = cli.NewJSONArray[ledger.Record](c.OutOrStdout())
 	}
@@ -113,7 +116,7 @@ func listPosts(c *cobra.Command, s admin.Selection, from *Reader, asJSON bool) e
 	if err := list.End(); err != nil || !more {
 		return err
 	}
-	_, err := fmt.Fprintf(cli.Plain(c.ErrOrStderr()),
+	_, err := fmt.Fprintf(cli.Lines(c.ErrOrStderr()),
 		"mediator: %d records are shown, and there are more: go on with --cursor %s, show more with --limit, or all with --json\n", shown, last)
 	return err
 }
@@ -139,22 +142,31 @@ func shortCall(p ledger.Record) string {
 
 // recordTable prints a line for each record.
 type recordTable struct {
-	*tabwriter.Writer
+	cli.Grid
 	rows int
+	keys bool // its records have keys, and no call
 }
 
-func newTable(w io.Writer) *recordTable {
-	t := &recordTable{Writer: cli.Table(cli.Plain(w))}
-	fmt.Fprintln(t, "TIME\tID\tFLOW\tSTATE\tCODE\tSTATUS\tMS\tCALL")
-	return t
+func newTable(w io.Writer, keys bool) *recordTable {
+	heads := []any{"TIME", "ID", "FLOW", "STATE", "CODE", "STATUS", "MS", "CALL"}
+	if keys {
+		heads = append(heads[:4], "SESSION", "KEYS")
+	}
+	return &recordTable{Grid: cli.Table(cli.Plain(w), heads...), keys: keys}
 }
 
 func (t *recordTable) Add(p ledger.Record) error {
-	status := "-"
-	if p.Status > 0 {
-		status = strconv.Itoa(p.Status)
+	row := []any{cli.Time(p.Started), p.ID, p.Flow, p.State}
+	if t.keys {
+		row = append(row, cli.OrDash(p.Session), strings.Join(p.Keys, " "))
+	} else {
+		status := "-"
+		if p.Status > 0 {
+			status = strconv.Itoa(p.Status)
+		}
+		row = append(row, cli.OrDash(p.Code), status, took(p), shortCall(p))
 	}
-	fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cli.Time(p.Started), p.ID, p.Flow, p.State, cli.OrDash(p.Code), status, took(p), shortCall(p))
+	t.Row(row...)
 	if t.rows++; t.rows%1000 == 0 { // columns are as wide as what is in memory
 		return t.Flush()
 	}

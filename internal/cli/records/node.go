@@ -21,10 +21,17 @@ import (
 	"github.com/actionproof/mediator/proxy/match"
 )
 
-// NodeFlag adds the flag that names the node.
-func NodeFlag(c *cobra.Command, at *string) {
-	c.Flags().StringVar(at, "node", "unix:/run/mediator/reputation.sock", "the node, unix:PATH or https://HOST")
+// Node is where a command reaches the node.
+type Node struct {
+	At string // unix:PATH, https://HOST, or Own
+	CA string // as of --ca
+}
+
+// Flags adds the flags that name the node.
+func (n *Node) Flags(c *cobra.Command) {
+	c.Flags().StringVar(&n.At, "node", "unix:/run/mediator/reputation.sock", "the node, unix:PATH or https://HOST")
 	cli.FromDir(c, "node", func(dir string) string { return "unix:" + devstack.New(dir).Socket("reputation") })
+	cli.CAFlag(c, &n.CA)
 }
 
 const (
@@ -32,21 +39,21 @@ const (
 	maxNodeAnswer = 4 << 20 // bytes
 )
 
-// public reports whether a node is asked at its public address.
-func public(at string) bool { return strings.HasPrefix(at, "https://") }
+// public reports whether the node is asked at its public address.
+func (n Node) public() bool { return strings.HasPrefix(n.At, "https://") }
 
 // Own is where an agent reaches the node through its mediator, by the proxy that the environment names.
 const Own = "http://" + match.Own
 
-// AskNode sends a GET request to a node.
-func AskNode(ctx context.Context, at, path string, answer any) error {
-	return CallNode(ctx, at, http.MethodGet, path, nil, answer)
+// Get sends a GET request to the node.
+func (n Node) Get(ctx context.Context, path string, answer any) error {
+	return n.Call(ctx, http.MethodGet, path, nil, answer)
 }
 
-// CallNode sends a request to a node with, unless ask is nil, a JSON body.
-func CallNode(ctx context.Context, at, method, path string, ask, answer any) error {
-	if !public(at) && at != Own {
-		return admin.Call(ctx, at, method, path, ask, answer)
+// Call sends a request to the node with, unless ask is nil, a JSON body.
+func (n Node) Call(ctx context.Context, method, path string, ask, answer any) error {
+	if !n.public() && n.At != Own {
+		return admin.Call(ctx, n.At, method, path, ask, answer)
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
@@ -57,17 +64,21 @@ func CallNode(ctx context.Context, at, method, path string, ask, answer any) err
 			return err
 		}
 	}
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(at, "/")+path, bytes.NewReader(raw))
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(n.At, "/")+path, bytes.NewReader(raw))
 	if err != nil {
 		return err
 	}
 	if ask != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if proxy, err := http.ProxyFromEnvironment(req); at == Own && (err != nil || proxy == nil) {
+	if proxy, err := http.ProxyFromEnvironment(req); n.At == Own && (err != nil || proxy == nil) {
 		return errors.New(`the environment names no proxy, by which an agent reaches its mediator: eval "$(mediator env)" first, or mediator run`)
 	}
-	client := &http.Client{CheckRedirect: wire.Stay}
+	transport, err := cli.Transport(n.CA)
+	if err != nil {
+		return err
+	}
+	client := &http.Client{Transport: transport, CheckRedirect: wire.Stay}
 	defer client.CloseIdleConnections()
 	resp, err := client.Do(req)
 	if err != nil {
@@ -77,7 +88,7 @@ func CallNode(ctx context.Context, at, method, path string, ask, answer any) err
 	if resp.StatusCode != http.StatusOK {
 		err := problem.Read(resp)
 		if said := (*problem.Error)(nil); !errors.As(err, &said) {
-			return fmt.Errorf("%s does not answer as a node: %w", at, err)
+			return fmt.Errorf("%s does not answer as a node: %w", n.At, err)
 		}
 		return err
 	}
@@ -86,16 +97,16 @@ func CallNode(ctx context.Context, at, method, path string, ask, answer any) err
 
 // Ask makes c a command that asks the node for what is at a path, which may depend on the arguments, and prints the answer.
 func Ask[Answer any](c *cobra.Command, path func(args []string) string, print func(c *cobra.Command, asJSON bool, answer Answer) error) *cobra.Command {
-	var at string
+	var node Node
 	var asJSON bool
 	c.RunE = func(c *cobra.Command, args []string) error {
 		var answer Answer
-		if err := AskNode(c.Context(), at, path(args), &answer); err != nil {
+		if err := node.Get(c.Context(), path(args), &answer); err != nil {
 			return err
 		}
 		return print(c, asJSON, answer)
 	}
-	NodeFlag(c, &at)
+	node.Flags(c)
 	cli.JSONFlag(c, &asJSON)
 	return c
 }

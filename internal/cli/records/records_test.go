@@ -142,7 +142,7 @@ func TestTimeline(t *testing.T) {
 // TestShowRemedy: the record of a refusal says what to do; one with a code of another version of this program does not.
 func TestShowRemedy(t *testing.T) {
 	for code, want := range map[string]string{
-		"egress_denied":  "  refused      egress_denied at step match: no\n  remedy       Add an egress rule for it.\n",
+		"egress_denied":  "  refused      egress_denied at step match: no\n  remedy       Add an egress rule for it, with ",
 		"of_another_day": "  refused      of_another_day at step match: no\n  ms ",
 		"":               "GET a.example.com:443/b\n  ms ",
 	} {
@@ -157,7 +157,7 @@ func TestShowRemedy(t *testing.T) {
 // TestListedCallsAreShort: a call with a long path must not hide the others of the list.
 func TestListedCallsAreShort(t *testing.T) {
 	var out bytes.Buffer
-	table := newTable(&out)
+	table := newTable(&out, false)
 	if err := errors.Join(
 		table.Add(ledger.Record{ID: "post_1", Method: "GET", Host: "a.example.com", Path: "/" + strings.Repeat("a", 60<<10)}),
 		table.Add(ledger.Record{ID: "post_2", Method: "GET", Host: "a.example.com", Path: "/b"}), table.End()); err != nil {

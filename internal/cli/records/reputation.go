@@ -35,33 +35,33 @@ func printReputation(c *cobra.Command, asJSON bool, said json.RawMessage) error 
 }
 
 func reputationList() *cobra.Command {
-	var at string
+	var node Node
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "list", Short: "List the agents that have a reputation", Args: cli.NoArgs,
 		Example: `  mediator reputation list --dir .mediator`,
 		Long:    `Asks the node, at its internal endpoint, for all agents of which it has scored a session.`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			all, err := allAgents(c.Context(), at)
+			all, err := allAgents(c.Context(), node)
 			if err != nil {
 				return err
 			}
 			return cli.PrintText(c, asJSON, all, func(w io.Writer) error { return drawAgents(w, all) })
 		},
 	}
-	NodeFlag(c, &at)
+	node.Flags(c)
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
 // allAgents asks the node for all agents, a page at a time.
-func allAgents(ctx context.Context, at string) ([]accrual.Reputation, error) {
+func allAgents(ctx context.Context, node Node) ([]accrual.Reputation, error) {
 	all, after := []accrual.Reputation{}, ""
 	for {
 		var page struct {
 			Agents []accrual.Reputation `json:"agents"`
 		}
-		if err := AskNode(ctx, at, "/v1/reputation?"+url.Values{"after": {after}}.Encode(), &page); err != nil {
+		if err := node.Get(ctx, "/v1/reputation?"+url.Values{"after": {after}}.Encode(), &page); err != nil {
 			return nil, err
 		}
 		if len(page.Agents) == 0 {
@@ -70,18 +70,17 @@ func allAgents(ctx context.Context, at string) ([]accrual.Reputation, error) {
 		all = append(all, page.Agents...)
 		last := page.Agents[len(page.Agents)-1].AgentID
 		if last <= after {
-			return nil, fmt.Errorf("%s does not answer as a node: its list does not go on after %.300q", at, after)
+			return nil, fmt.Errorf("%s does not answer as a node: its list does not go on after %.300q", node.At, after)
 		}
 		after = last
 	}
 }
 
 func drawAgents(w io.Writer, all []accrual.Reputation) error {
-	t := cli.Table(w)
-	fmt.Fprintln(t, "AGENT\tTIER\tSCORE\tTREND\tSESSIONS\tINTERACTIONS\tDISPUTES")
+	t := cli.Table(w, "AGENT", "TIER", "SCORE", "TREND", "SESSIONS", "INTERACTIONS", "DISPUTES")
 	for _, r := range all {
-		fmt.Fprintf(t, "%s\t%s\t%.1f%s\t%s\t%d\t%d\t%d received, %d lost%s\n", r.AgentID, r.Tier, r.CurrentScore, provisional(r), r.ScoreTrend, r.TotalSessions, r.Counted(),
-			r.ChallengesReceived, r.ChallengesLost, disputed(r))
+		t.Row(r.AgentID, r.Tier, fmt.Sprintf("%.1f%s", r.CurrentScore, provisional(r)), r.ScoreTrend, r.TotalSessions, r.Counted(),
+			fmt.Sprintf("%d received, %d lost%s", r.ChallengesReceived, r.ChallengesLost, disputed(r)))
 	}
 	return t.Flush()
 }
@@ -103,7 +102,7 @@ func disputed(r accrual.Reputation) string {
 // drawReputation draws a reputation.
 func drawReputation(w io.Writer, c accrual.Claims) error {
 	r := c.Reputation
-	fmt.Fprintf(w, "agent         %s\nowner         %s\n", r.Agent, cmp.Or(r.Owner, "none: the agent has a key of its own"))
+	fmt.Fprintf(w, "agent         %s\nowner         %s\n", cli.Unbroken(r.Agent), cmp.Or(r.Owner, "none: the agent has a key of its own"))
 	fmt.Fprintf(w, "tier          %s\n", r.Tier)
 	fmt.Fprintf(w, "score         %.1f of 100%s, %s; the 95 %% interval begins at %.1f\n", r.CurrentScore, provisional(r), r.ScoreTrend, r.Lower)
 	fmt.Fprintf(w, "coverage      %.0f %%\n", 100*r.Coverage)
@@ -114,7 +113,7 @@ func drawReputation(w io.Writer, c accrual.Claims) error {
 	fmt.Fprintf(w, "rating        %s\n", rated(c.Rating))
 	fmt.Fprintf(w, "log           %d entries, %s\nformulas      %s\n", r.Log.Entries, r.Log.Head, r.ScoringHash)
 	for _, s := range r.ScoreHistory {
-		fmt.Fprintf(w, "\n%s  %5.1f  %s", cli.Seconds(s.Timestamp), s.Score, s.SessionID)
+		fmt.Fprintf(w, "\n%s  %5.1f  %s", cli.Seconds(s.Timestamp), s.Score, cli.Unbroken(s.SessionID))
 	}
 	if len(r.ScoreHistory) > 0 {
 		fmt.Fprintln(w)

@@ -21,7 +21,8 @@ func Score() *cobra.Command {
 }
 
 func scoreShow() *cobra.Command {
-	var at, owner string
+	var node Node
+	var owner string
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "show RECEIPT|SESSION", Short: "Show the autonomy score of a session", Args: cli.ExactArgs(1, "the hash of a receipt, or the id of a session"),
@@ -40,28 +41,28 @@ challenges is computed again with it. Nothing is verified here.`,
 				path += "?" + url.Values{"owner": {owner}}.Encode()
 			}
 			var s archive.Score
-			if err := AskNode(c.Context(), at, path, &s); err != nil {
+			if err := node.Get(c.Context(), path, &s); err != nil {
 				return err
 			}
 			var claims autonomy.Claims
 			if err := json.Unmarshal(s.Score, &claims); err != nil {
 				return fmt.Errorf("the node's answer holds no score: %w", err)
 			}
-			if asJSON && claims.Closed && claims.Signals.Challenge.Issued > 0 && !public(at) {
+			if asJSON && claims.Closed && claims.Signals.Challenge.Issued > 0 && !node.public() {
 				path := "/v1/sessions/" + url.PathEscape(claims.Session) + "/challenges?" + url.Values{"owner": {claims.Owner}}.Encode()
-				if err := AskNode(c.Context(), at, path, &s); err != nil {
+				if err := node.Get(c.Context(), path, &s); err != nil {
 					return err
 				}
 			}
 			if asJSON && claims.BaselineHash != "" {
-				if err := AskNode(c.Context(), at, "/v1/baselines/"+claims.BaselineHash, &s.Baseline); err != nil {
+				if err := node.Get(c.Context(), "/v1/baselines/"+claims.BaselineHash, &s.Baseline); err != nil {
 					return err
 				}
 			}
 			return cli.PrintText(c, asJSON, s, func(w io.Writer) error { return drawScore(w, claims) })
 		},
 	}
-	NodeFlag(c, &at)
+	node.Flags(c)
 	c.Flags().StringVar(&owner, "owner", "", "the owner's thumbprint, if several owners have a session of this name")
 	cli.JSONFlag(c, &asJSON)
 	return c
@@ -73,7 +74,7 @@ func drawScore(w io.Writer, c autonomy.Claims) error {
 	if c.Closed {
 		state = "closed"
 	}
-	fmt.Fprintf(w, "session   %s of %s, %s\n", c.Session, c.Agent, state)
+	fmt.Fprintf(cli.Lines(w), "session   %s of %s, %s\n", c.Session, c.Agent, state)
 	fmt.Fprintf(w, "owner     %s\n", c.Owner)
 	fmt.Fprintf(w, "score     %.1f of 100, %s; %.0f %% interval %.1f to %.1f\n", c.Composite, c.Band, 100*c.Interval.Level, c.Interval.Lower, c.Interval.Upper)
 	fmt.Fprintf(w, "rests on  %d answered calls of models, in receipts 1 to %d\n\n", c.N, c.HeadNumber)

@@ -56,6 +56,7 @@ func took(p ledger.Record) string {
 
 // Print prints all of a record.
 func Print(w io.Writer, p admin.Record) {
+	w = cli.Lines(w)
 	fmt.Fprintf(w, "%s  %s  %s %s%s\n", p.ID, p.State, p.Method, p.Host, p.Path)
 	if p.Code != "" {
 		fmt.Fprintf(w, "  refused      %s at step %s: %s\n", p.Code, p.Step, p.Reason)

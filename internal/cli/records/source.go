@@ -13,6 +13,7 @@ import (
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/proxy"
 )
 
@@ -71,7 +72,7 @@ func (s *Source) Add(c *cobra.Command) {
 // Reader reads records from an open [Source].
 type Reader struct {
 	admin string
-	copy  *ledger.Copy // nil where a sidecar is asked
+	copy  *sqlite.Copy // nil where a sidecar is asked
 }
 
 // Open opens the source. The reader has to be closed.
@@ -79,7 +80,7 @@ func (s Source) Open(ctx context.Context) (*Reader, error) {
 	if s.Copy == "" {
 		return &Reader{admin: s.Admin}, nil
 	}
-	file, err := ledger.OpenCopy(ctx, s.Copy)
+	file, err := sqlite.OpenCopy(ctx, s.Copy)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +125,7 @@ func (r *Reader) Get(ctx context.Context, id string) (ledger.Record, error) {
 	}
 	found, err := r.copy.Get(ctx, id)
 	if errors.Is(err, ledger.ErrNotFound) {
-		err = refusal.New("post_unknown", "no record has an id that begins with %.80q", id)
+		err = refusal.New("not_found", "no record has an id that begins with %.80q", id)
 	}
 	return found, err
 }

@@ -37,10 +37,9 @@ type overviews struct {
 
 func printOverviews(c *cobra.Command, asJSON bool, said overviews) error {
 	return cli.PrintText(c, asJSON, said.Verifications, func(out io.Writer) error {
-		t := cli.Table(out)
-		fmt.Fprintln(t, "SESSION\tOPENED\tSTATE\tTASK\tTURNS\tCALLER")
+		t := cli.Table(out, "SESSION", "OPENED", "STATE", "TASK", "TURNS", "CALLER")
 		for _, o := range said.Verifications {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s (%s)\n", o.Session, clock(o.Opened), o.State, o.Task, len(o.Turns), o.Subject, o.SubjectBasis)
+			t.Row(o.Session, clock(o.Opened), o.State, o.Task, len(o.Turns), fmt.Sprintf("%s (%s)", o.Subject, o.SubjectBasis))
 		}
 		return t.Flush()
 	})
@@ -53,7 +52,8 @@ func printOverview(c *cobra.Command, asJSON bool, o verification.Overview) error
 }
 
 func drawOverview(out io.Writer, o verification.Overview) error {
-	fmt.Fprintf(out, "session   %s, %s\ncaller    %s (%s)\nkey       %s\ntask      %s\nopened    %s\n", o.Session, o.State, o.Subject, o.SubjectBasis, o.Key, o.Task, clock(o.Opened))
+	fmt.Fprintf(out, "session   %s, %s\ncaller    %s (%s)\nkey       %s\ntask      %s\nopened    %s\n",
+		o.Session, o.State, cli.Unbroken(o.Subject), o.SubjectBasis, o.Key, o.Task, clock(o.Opened))
 	for _, c := range o.Calls {
 		fmt.Fprintf(out, "%4d call  %s, %s\n", c.Step, c.Tool, toldBy(c.Turn))
 	}

@@ -2,14 +2,11 @@ package verifications
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
 	"net/url"
 	"strings"
 
@@ -65,17 +62,9 @@ func (w *walk) dial(ctx context.Context) (*client.Node, error) {
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 		return nil, cli.Usagef("%q is no URL of a node, such as https://node.example.com/mcp", w.URL)
 	}
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}}
-	if w.CA != "" {
-		raw, err := files.Read(w.CA)
-		if err != nil {
-			return nil, err
-		}
-		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(raw) {
-			return nil, fmt.Errorf("%s has no PEM certificate", w.CA)
-		}
-		transport.TLSClientConfig.RootCAs = pool
+	transport, err := cli.Transport(w.CA)
+	if err != nil {
+		return nil, err
 	}
 	return client.Dial(ctx, w.URL, transport)
 }
@@ -126,7 +115,7 @@ file is not there, a key is made. Where the environment names a proxy, the node 
 	}
 	fileFlag(c, &file)
 	c.Flags().StringVar(&w.Key, "key", "agent.key", "the agent's private key; it is made if it is not there")
-	c.Flags().StringVar(&w.CA, "ca", "", "PEM certificates that sign the node's certificate, in place of the system's")
+	cli.CAFlag(c, &w.CA)
 	cli.JSONFlag(c, &asJSON)
 	return c
 }

@@ -14,7 +14,7 @@ import (
 // TestDialIsRefused: whoever is refused is told why, and not the status alone.
 func TestDialIsRefused(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		problem.ForAgent(refusal.New("verification_host", "the verification has another name than %q", r.Host), "").Write(w)
+		problem.ForAgent(refusal.New("target_mismatch", "the verification has another name than %q", r.Host), "").Write(w)
 	}))
 	defer s.Close()
 	if _, err := client.Dial(t.Context(), s.URL, s.Client().Transport); err == nil || !strings.Contains(err.Error(), "the verification has another name than ") {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/postgres"
+	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
@@ -84,12 +85,12 @@ type tx struct {
 	ctx context.Context
 }
 
-// OpenSQLite opens the file at path, or creates it: see [ledger.OpenDB]. Its clock is now.
+// OpenSQLite opens the file at path, or creates it: see [sqlite.OpenDB]. Its clock is now.
 func OpenSQLite(ctx context.Context, path string, now func() time.Time) (*SQL, error) {
 	if now == nil {
 		return nil, errors.New("store: a clock is required")
 	}
-	db, err := ledger.OpenDB(ctx, path, ledger.Schema{Version: version, Statements: tables, Forgets: forgets})
+	db, err := sqlite.OpenDB(ctx, path, sqlite.Schema{Version: version, Statements: tables, Forgets: forgets})
 	if err != nil {
 		return nil, err
 	}

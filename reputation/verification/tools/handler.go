@@ -73,7 +73,7 @@ func NewHandler(service *verification.Service, o Options) (http.Handler, error) 
 			return
 		}
 		if caller.Session == "" && !o.named(r.Host) {
-			problem.ForAgent(refusal.New("verification_host", "the verification has another name than %.100q", r.Host), "").Write(w)
+			problem.ForAgent(refusal.New("target_mismatch", "the verification has another name than %.100q", r.Host), "").Write(w)
 			return
 		}
 		r = r.WithContext(context.WithValue(r.Context(), callerKey{}, caller))

@@ -13,7 +13,7 @@ import (
 )
 
 func malformed(err error) error {
-	return refusal.New("verification_arguments", "the arguments cannot be read: %w", err)
+	return refusal.New("query_malformed", "the arguments cannot be read: %w", err)
 }
 
 type challengeArguments struct {

@@ -61,7 +61,7 @@ func newNode(t *testing.T, mode verification.Mode, step time.Duration) *node {
 	}
 	handler, err := tools.NewHandler(service, tools.Options{Hosts: []string{"mediator.internal"}, Caller: func(r *http.Request) (verification.Caller, error) {
 		if r.Header.Get("X-Caller") == "nobody" {
-			return verification.Caller{}, refusal.New("caller_missing", "nobody")
+			return verification.Caller{}, refusal.New("caller_invalid", "nobody")
 		}
 		return verification.Caller{Subject: "agent:worker-1", Session: r.Header.Get("X-Session")}, nil
 	}})
@@ -430,7 +430,7 @@ func TestRevisions(t *testing.T) {
 	for host, want := range map[string]int{
 		"mediator.internal": 200, "Mediator.internal:80": 200, "[::1]:1": 200, "10.0.0.1": 200, "localhost": 421, "evil.example": 421, "127.0.0.1.evil.example:80": 421,
 	} {
-		if status, body := n.send(list, "Host", host); status != want || (status == http.StatusOK) == bytes.Contains(body, []byte(`"code":"verification_host"`)) {
+		if status, body := n.send(list, "Host", host); status != want || (status == http.StatusOK) == bytes.Contains(body, []byte(`"code":"target_mismatch"`)) {
 			t.Errorf("Host %s: %d %s", host, status, body)
 		}
 	}
@@ -447,23 +447,23 @@ func TestArguments(t *testing.T) {
 		arguments string
 		code      string
 	}{
-		{"get_registration_challenge", `{}`, "verification_key_malformed"},
-		{"get_registration_challenge", `{"pubkey": 1}`, "verification_arguments"},
-		{"get_registration_challenge", `{"pubkey": "x", "more": 1}`, "verification_arguments"},
-		{"get_registration_challenge", `{"Pubkey": "x"}`, "verification_arguments"},
-		{"submit_challenge_turn", `{"sessionId": "x", "toolCall": "x", "hash": "x"}`, "verification_unknown"},
-		{"submit_challenge_turn", `{"sessionId": "x", "sessionId": "y", "toolCall": "x", "hash": "x"}`, "verification_arguments"},
-		{"submit_challenge_turn", `{"sessionId": "x", "toolCall": "x", "hash": "x", "timestamp": 1.5}`, "verification_arguments"},
-		{"search_plugins", `{"sessionId": "x"}`, "verification_unknown"},
-		{"list_mcp_servers", `{"sessionId": "x"}`, "verification_unknown"},
-		{"search_plugins", `{"sessionId": "\u0000"}`, "verification_unknown"},
-		{"search_plugins", `{"query": "\u0000"}`, "verification_arguments"},
-		{"get_plugin_ui_manifest", `{"did": "did:groover:1"}`, "plugin_unknown"},
-		{"get_plugin_ui_manifest", `{"did": "did:groover:0123456789abcdef"}`, "plugin_unknown"},
-		{"get_plugin_ui_manifest", `{"did": "\u0000"}`, "plugin_unknown"},
-		{"register_plugin", `{"pubkey": "x", "payload": "", "signature": "", "challengeNonce": "", "challengeTrace": "{"}`, "verification_arguments"},
-		{"register_plugin", `{"pubkey": "x", "payload": "", "signature": "", "challengeNonce": "", "challengeTrace": {"turns": {}}}`, "verification_arguments"},
-		{"register_plugin", `{"pubkey": "x", "payload": "", "signature": "", "challengeNonce": "", "challengeTrace": {}, "metadata": {"role": "x"}}`, "verification_arguments"},
+		{"get_registration_challenge", `{}`, "query_malformed"},
+		{"get_registration_challenge", `{"pubkey": 1}`, "query_malformed"},
+		{"get_registration_challenge", `{"pubkey": "x", "more": 1}`, "query_malformed"},
+		{"get_registration_challenge", `{"Pubkey": "x"}`, "query_malformed"},
+		{"submit_challenge_turn", `{"sessionId": "x", "toolCall": "x", "hash": "x"}`, "not_found"},
+		{"submit_challenge_turn", `{"sessionId": "x", "sessionId": "y", "toolCall": "x", "hash": "x"}`, "query_malformed"},
+		{"submit_challenge_turn", `{"sessionId": "x", "toolCall": "x", "hash": "x", "timestamp": 1.5}`, "query_malformed"},
+		{"search_plugins", `{"sessionId": "x"}`, "not_found"},
+		{"list_mcp_servers", `{"sessionId": "x"}`, "not_found"},
+		{"search_plugins", `{"sessionId": "\u0000"}`, "not_found"},
+		{"search_plugins", `{"query": "\u0000"}`, "query_malformed"},
+		{"get_plugin_ui_manifest", `{"did": "did:groover:1"}`, "not_found"},
+		{"get_plugin_ui_manifest", `{"did": "did:groover:0123456789abcdef"}`, "not_found"},
+		{"get_plugin_ui_manifest", `{"did": "\u0000"}`, "not_found"},
+		{"register_plugin", `{"pubkey": "x", "payload": "", "signature": "", "challengeNonce": "", "challengeTrace": "{"}`, "query_malformed"},
+		{"register_plugin", `{"pubkey": "x", "payload": "", "signature": "", "challengeNonce": "", "challengeTrace": {"turns": {}}}`, "query_malformed"},
+		{"register_plugin", `{"pubkey": "x", "payload": "", "signature": "", "challengeNonce": "", "challengeTrace": {}, "metadata": {"role": "x"}}`, "query_malformed"},
 	} {
 		if got := n.call(tt.tool, json.RawMessage(tt.arguments)); got.Success || got.Code != tt.code || strings.Contains(got.text, "retryAfter") {
 			t.Errorf("%s %s: %s", tt.tool, tt.arguments, got.text)
@@ -480,7 +480,7 @@ func TestArguments(t *testing.T) {
 	fast := newNode(t, "", 0)
 	for i := range 31 {
 		got := fast.call("list_mcp_servers", map[string]any{})
-		if limited := got.Code == "verification_rate"; limited != (i == 30) || limited && got.RetryAfter != 2 {
+		if limited := got.Code == "rate_limited"; limited != (i == 30) || limited && got.RetryAfter != 2 {
 			t.Errorf("call %d: %s", i+1, got.text)
 		}
 	}

@@ -3,7 +3,7 @@ import { allEqual, byBytes, clamp, determination, greatest, mean, median, sum, v
 import { judgeChallenges } from './strategy.mjs';
 
 const NOT_MEASURED = 'not_measured';
-const STATES = ['observed', 'estimated', 'declared']; // the strongest first
+const STATES = ['observed', 'declared']; // the strongest first
 const weakest = (states) => states.reduce((a, b) => (STATES.indexOf(b) > STATES.indexOf(a) ? b : a), 'observed');
 
 /** The calls of a session that a score is made of: all, or those that are left in while a block is out. */

@@ -66,7 +66,7 @@ class Parser {
   }
 
   object(depth) {
-    refuseIf(depth > MAX_DEPTH, 'content_too_deep');
+    refuseIf(depth > MAX_DEPTH, 'content_malformed');
     this.at++;
     const out = Object.create(null);
     if (this.takes('}')) return out;
@@ -82,7 +82,7 @@ class Parser {
   }
 
   array(depth) {
-    refuseIf(depth > MAX_DEPTH, 'content_too_deep');
+    refuseIf(depth > MAX_DEPTH, 'content_malformed');
     this.at++;
     const out = [];
     if (this.takes(']')) return out;
@@ -114,7 +114,7 @@ function exactly(spelling) {
   const given = decimal(spelling);
   const lossy = spelling.length > MAX_NUMBER || !Number.isFinite(value) || (value === 0 && given.digits !== '') ||
     (Math.abs(value) >= 2 ** 53 && (given.digits !== decimal(String(value)).digits || given.exponent !== decimal(String(value)).exponent));
-  refuseIf(lossy, 'content_number_lossy');
+  refuseIf(lossy, 'content_malformed');
   return value;
 }
 

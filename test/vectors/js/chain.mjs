@@ -59,9 +59,9 @@ export class Gate {
   deployment(token) {
     const c = this.open('deployment-certificate+jwt', token);
     const { deploymentId, controls, deploymentCertificatePolicy } = this.manifest;
-    refuseIf(c.deploymentId !== deploymentId || !deploymentCertificatePolicy.allowedDeploymentIds.includes(c.deploymentId), 'deployment_id_not_allowed');
-    refuseIf(c.manifestHash !== hash(canonical(this.manifest)), 'deployment_manifest_mismatch');
-    refuseIf(c.controlsHash !== hash(canonical(controls)), 'deployment_controls_mismatch');
+    refuseIf(c.deploymentId !== deploymentId || !deploymentCertificatePolicy.allowedDeploymentIds.includes(c.deploymentId), 'deployment_mismatch');
+    refuseIf(c.manifestHash !== hash(canonical(this.manifest)), 'deployment_mismatch');
+    refuseIf(c.controlsHash !== hash(canonical(controls)), 'deployment_mismatch');
   }
 
   own(typ, token, milliseconds) {
@@ -71,81 +71,81 @@ export class Gate {
   work({ challengeToken, response }, asked) {
     checkBinding(asked);
     const c = this.own('challenge+jwt', challengeToken, this.manifest.maxChallengeAgeMs);
-    refuseIf(!c.binding || !sameAction(c.binding, asked), 'challenge_binding_mismatch');
-    refuseIf(response.challengeId !== c.jti, 'response_other_challenge');
+    refuseIf(!c.binding || !sameAction(c.binding, asked), 'challenge_refused');
+    refuseIf(response.challengeId !== c.jti, 'challenge_refused');
     const { answers } = response;
-    refuseIf(Object.keys(answers).length !== c.answers.length || c.answers.some(({ id }) => !Object.hasOwn(answers, id)), 'response_incomplete');
-    refuseIf(c.answers.some(({ id }) => !isHash(answers[id])), 'response_malformed');
+    refuseIf(Object.keys(answers).length !== c.answers.length || c.answers.some(({ id }) => !Object.hasOwn(answers, id)), 'challenge_refused');
+    refuseIf(c.answers.some(({ id }) => !isHash(answers[id])), 'challenge_refused');
     const right = c.answers.map(({ id, salt, hash: want }) => timingSafeEqual(Buffer.from(hash([salt, c.jti, id, answers[id]].join('\0'))), Buffer.from(want)));
-    refuseIf(right.includes(false), 'response_wrong');
+    refuseIf(right.includes(false), 'challenge_refused');
     return c;
   }
 
   trigger({ e, bindingHash: bound, origin: o, receipt: r }) {
     const [receipt, proof] = [this.policy('trigger-receipt+jwt'), this.policy('trigger-origin-proof+jwt')];
     demand([
-      [o.bindingHash, bound, 'origin_binding_mismatch'], [r.bindingHash, bound, 'receipt_binding_mismatch'], [r.originProofHash, tokenHash(e.originProof), 'receipt_other_origin'],
-      [r.eventId, o.eventId, 'receipt_event_mismatch'], [r.payloadHash, o.payloadHash, 'receipt_event_mismatch'],
-      [r.kind, o.kind, 'receipt_source_mismatch'], [r.source, o.source, 'receipt_source_mismatch'],
+      [o.bindingHash, bound, 'artifacts_mismatch'], [r.bindingHash, bound, 'artifacts_mismatch'], [r.originProofHash, tokenHash(e.originProof), 'artifacts_mismatch'],
+      [r.eventId, o.eventId, 'artifacts_mismatch'], [r.payloadHash, o.payloadHash, 'artifacts_mismatch'],
+      [r.kind, o.kind, 'artifacts_mismatch'], [r.source, o.source, 'artifacts_mismatch'],
     ]);
-    refuseIf(r.humanInitiated, 'trigger_human');
-    refuseIf(![KINDS, proof.allowedKinds, receipt.allowedKinds].every((list) => list.includes(o.kind)), 'trigger_kind_not_allowed');
-    refuseIf(![proof.allowedSources, receipt.allowedSources].every((list) => list.includes(o.source)), 'trigger_source_not_allowed');
-    refuseIf(![METHODS, proof.allowedVerificationMethods].every((list) => list.includes(o.verificationMethod)), 'trigger_method_not_allowed');
+    refuseIf(r.humanInitiated, 'human_involved');
+    refuseIf(![KINDS, proof.allowedKinds, receipt.allowedKinds].every((list) => list.includes(o.kind)), 'not_allowed');
+    refuseIf(![proof.allowedSources, receipt.allowedSources].every((list) => list.includes(o.source)), 'not_allowed');
+    refuseIf(![METHODS, proof.allowedVerificationMethods].every((list) => list.includes(o.verificationMethod)), 'not_allowed');
     for (const [pin, got] of [
       [receipt.requiredPayloadHash, r.payloadHash], [receipt.requiredBindingHash, r.bindingHash], [proof.requiredPayloadHash, o.payloadHash],
       [proof.requiredBindingHash, o.bindingHash], [proof.requiredEvidenceHash, o.evidenceHash],
-    ]) refuseIf(pin && pin !== got, 'trigger_pin_mismatch');
+    ]) refuseIf(pin && pin !== got, 'not_allowed');
   }
 
   decision({ work, binding: b, bindingHash: bound, origin: o, decision: d }) {
-    refuseIf(d.humanInitiated, 'decision_human');
+    refuseIf(d.humanInitiated, 'human_involved');
     demand([
-      [d.decision, 'allow', 'decision_not_allow'], [d.bindingHash, bound, 'decision_binding_mismatch'], [d.contentHash, b.contentHash, 'decision_content_mismatch'],
-      [d.subject, b.subject, 'decision_subject_mismatch'], [d.action, b.action, 'decision_action_mismatch'], [d.resource, b.resource, 'decision_resource_mismatch'],
-      [d.challengeId, work.jti, 'decision_challenge_mismatch'], [d.triggerEventId, o.eventId, 'decision_event_mismatch'],
-      [d.triggerKind, o.kind, 'decision_event_mismatch'], [d.triggerSource, o.source, 'decision_event_mismatch'],
-      [d.originVerificationMethod, o.verificationMethod, 'decision_origin_mismatch'], [d.originEvidenceId, o.evidenceId, 'decision_origin_mismatch'],
-      [d.originEvidenceHash, o.evidenceHash, 'decision_origin_mismatch'], ...pinned(d, this.manifest.runtimePolicy),
+      [d.decision, 'allow', 'policy_denied'], [d.bindingHash, bound, 'artifacts_mismatch'], [d.contentHash, b.contentHash, 'artifacts_mismatch'],
+      [d.subject, b.subject, 'artifacts_mismatch'], [d.action, b.action, 'artifacts_mismatch'], [d.resource, b.resource, 'artifacts_mismatch'],
+      [d.challengeId, work.jti, 'artifacts_mismatch'], [d.triggerEventId, o.eventId, 'artifacts_mismatch'],
+      [d.triggerKind, o.kind, 'artifacts_mismatch'], [d.triggerSource, o.source, 'artifacts_mismatch'],
+      [d.originVerificationMethod, o.verificationMethod, 'artifacts_mismatch'], [d.originEvidenceId, o.evidenceId, 'artifacts_mismatch'],
+      [d.originEvidenceHash, o.evidenceHash, 'artifacts_mismatch'], ...pinned(d, this.manifest.runtimePolicy),
     ]);
   }
 
   grant({ e, binding: b, bindingHash: bound, decision: d, grant: g }) {
     for (const [list, want, code] of [
-      [g.policyDecisionIds, d.jti, 'grant_other_decision'], [g.policyDecisionHashes, tokenHash(e.policyDecision), 'grant_other_decision'],
-      [g.actions, b.action, 'grant_action_mismatch'], [g.resources, b.resource, 'grant_resource_mismatch'],
-      [g.contentHashes, b.contentHash, 'grant_content_mismatch'], [g.bindingHashes, bound, 'grant_binding_mismatch'],
-      [g.runtimeIds, d.runtimeId, 'grant_runtime_mismatch'], [g.triggerEventIds, d.triggerEventId, 'grant_event_mismatch'],
-      [g.triggerSources, d.triggerSource, 'grant_event_mismatch'], [g.originVerificationMethods, d.originVerificationMethod, 'grant_origin_mismatch'],
-      [g.originEvidenceIds, d.originEvidenceId, 'grant_origin_mismatch'], [g.originEvidenceHashes, d.originEvidenceHash, 'grant_origin_mismatch'],
+      [g.policyDecisionIds, d.jti, 'artifacts_mismatch'], [g.policyDecisionHashes, tokenHash(e.policyDecision), 'artifacts_mismatch'],
+      [g.actions, b.action, 'artifacts_mismatch'], [g.resources, b.resource, 'artifacts_mismatch'],
+      [g.contentHashes, b.contentHash, 'artifacts_mismatch'], [g.bindingHashes, bound, 'artifacts_mismatch'],
+      [g.runtimeIds, d.runtimeId, 'artifacts_mismatch'], [g.triggerEventIds, d.triggerEventId, 'artifacts_mismatch'],
+      [g.triggerSources, d.triggerSource, 'artifacts_mismatch'], [g.originVerificationMethods, d.originVerificationMethod, 'artifacts_mismatch'],
+      [g.originEvidenceIds, d.originEvidenceId, 'artifacts_mismatch'], [g.originEvidenceHashes, d.originEvidenceHash, 'artifacts_mismatch'],
     ]) refuseIf(!list.includes(want), code);
-    demand([[g.subject, b.subject, 'grant_subject_mismatch'], [g.policyHash, d.policyHash, 'policy_hash_mismatch'], [g.environmentHash, d.environmentHash, 'environment_mismatch']]);
+    demand([[g.subject, b.subject, 'artifacts_mismatch'], [g.policyHash, d.policyHash, 'pin_mismatch'], [g.environmentHash, d.environmentHash, 'pin_mismatch']]);
   }
 
   attestation({ e, work, binding: b, bindingHash: bound, receipt: r, decision: d, runtime: a }) {
     const p = this.manifest.runtimePolicy;
-    refuseIf(a.humanInteractive, 'attestation_human');
-    refuseIf(p.allowedRuntimeIds?.length && !p.allowedRuntimeIds.includes(a.runtimeId), 'runtime_not_allowed');
-    refuseIf(!triggerKinds(p).includes(a.trigger.kind), 'attestation_trigger_kind');
+    refuseIf(a.humanInteractive, 'human_involved');
+    refuseIf(p.allowedRuntimeIds?.length && !p.allowedRuntimeIds.includes(a.runtimeId), 'not_allowed');
+    refuseIf(!triggerKinds(p).includes(a.trigger.kind), 'not_allowed');
     demand([
-      [a.mode, 'autonomous', 'attestation_mode'], [a.challengeId, work.jti, 'attestation_challenge_mismatch'], [a.bindingHash, bound, 'attestation_binding_mismatch'],
-      [a.contentHash, b.contentHash, 'attestation_content_mismatch'], [a.runtimeId, d.runtimeId, 'attestation_runtime_mismatch'],
-      [a.triggerReceiptHash, tokenHash(e.triggerReceipt), 'attestation_other_receipt'], [a.trigger.id, r.eventId, 'attestation_event_mismatch'],
-      [a.trigger.kind, r.kind, 'attestation_event_mismatch'], [a.trigger.source, r.source, 'attestation_event_mismatch'], ...pinned(a, p),
+      [a.mode, 'autonomous', 'human_involved'], [a.challengeId, work.jti, 'artifacts_mismatch'], [a.bindingHash, bound, 'artifacts_mismatch'],
+      [a.contentHash, b.contentHash, 'artifacts_mismatch'], [a.runtimeId, d.runtimeId, 'artifacts_mismatch'],
+      [a.triggerReceiptHash, tokenHash(e.triggerReceipt), 'artifacts_mismatch'], [a.trigger.id, r.eventId, 'artifacts_mismatch'],
+      [a.trigger.kind, r.kind, 'artifacts_mismatch'], [a.trigger.source, r.source, 'artifacts_mismatch'], ...pinned(a, p),
     ]);
   }
 
   session({ work, bindingHash: bound, receipt: r, runtime: a, session: s }) {
     const p = this.manifest.agentSessionReceiptPolicy;
-    refuseIf(s.humanPromptPresent, 'session_human_prompt');
-    refuseIf(s.humanOperatorPresent, 'session_human_operator');
-    refuseIf(s.userShellAccess, 'session_user_shell');
-    refuseIf(s.agentEnvironmentUserAccessible, 'session_user_environment');
-    refuseIf(p.deniedInputKinds.includes(s.inputKind) || !p.allowedInputKinds.includes(s.inputKind), 'session_input_kind');
-    refuseIf(!p.allowedRuntimeIds.includes(s.runtimeId), 'runtime_not_allowed');
+    refuseIf(s.humanPromptPresent, 'human_involved');
+    refuseIf(s.humanOperatorPresent, 'human_involved');
+    refuseIf(s.userShellAccess, 'human_involved');
+    refuseIf(s.agentEnvironmentUserAccessible, 'human_involved');
+    refuseIf(p.deniedInputKinds.includes(s.inputKind) || !p.allowedInputKinds.includes(s.inputKind), 'not_allowed');
+    refuseIf(!p.allowedRuntimeIds.includes(s.runtimeId), 'not_allowed');
     demand([
-      [s.runtimeId, a.runtimeId, 'session_runtime_mismatch'], [s.challengeId, work.jti, 'session_challenge_mismatch'], [s.bindingHash, bound, 'session_binding_mismatch'],
-      [s.eventId, r.eventId, 'session_event_mismatch'], [s.inputKind, r.kind, 'session_event_mismatch'], [s.inputSource, r.source, 'session_event_mismatch'], ...pinned(s, p),
+      [s.runtimeId, a.runtimeId, 'artifacts_mismatch'], [s.challengeId, work.jti, 'artifacts_mismatch'], [s.bindingHash, bound, 'artifacts_mismatch'],
+      [s.eventId, r.eventId, 'artifacts_mismatch'], [s.inputKind, r.kind, 'artifacts_mismatch'], [s.inputSource, r.source, 'artifacts_mismatch'], ...pinned(s, p),
     ]);
   }
 
@@ -153,18 +153,18 @@ export class Gate {
   authorize({ capability, requestProof, accessTokenHash, binding }) {
     checkBinding(binding);
     const c = this.own('capability+jwt', capability, this.manifest.maxCapabilityAgeMs);
-    refuseIf(!sameAction(c.binding, binding), 'capability_binding_mismatch');
-    refuseIf(!c.verificationConsumed, 'capability_unconsumed');
-    refuseIf(!c.runtime || !c.session, 'capability_without_evidence');
-    refuseIf(!c.decisionId || !c.grantId, 'capability_without_grant');
+    refuseIf(!sameAction(c.binding, binding), 'artifacts_mismatch');
+    refuseIf(!c.verificationConsumed, 'artifact_missing');
+    refuseIf(!c.runtime || !c.session, 'artifact_missing');
+    refuseIf(!c.decisionId || !c.grantId, 'artifact_missing');
     const { humanPromptPresent, humanOperatorPresent, userShellAccess, agentEnvironmentUserAccessible } = c.session;
-    refuseIf(humanPromptPresent || humanOperatorPresent || userShellAccess || agentEnvironmentUserAccessible, 'capability_human_session');
+    refuseIf(humanPromptPresent || humanOperatorPresent || userShellAccess || agentEnvironmentUserAccessible, 'human_involved');
     this.runtimeOf(c.runtime);
     this.trust.notRevoked(c.runtime.keyId, [c.jti, c.decisionId, c.grantId, c.runtime.attestationId, c.session.receiptId], this.clock);
     const p = this.open('request-proof+jwt', requestProof);
     demand([
-      [p.accessTokenHash, accessTokenHash, 'proof_access_token'], [p.capabilityId, c.jti, 'proof_other_capability'], [p.bindingHash, bindingHash(c.binding), 'proof_binding_mismatch'],
-      ...['contentHash', 'subject', 'action', 'resource'].map((name) => [p[name], c.binding[name], 'proof_binding_mismatch']),
+      [p.accessTokenHash, accessTokenHash, 'proof_access_token'], [p.capabilityId, c.jti, 'artifacts_mismatch'], [p.bindingHash, bindingHash(c.binding), 'artifacts_mismatch'],
+      ...['contentHash', 'subject', 'action', 'resource'].map((name) => [p[name], c.binding[name], 'artifacts_mismatch']),
     ]);
   }
 
@@ -174,9 +174,9 @@ export class Gate {
     const allowed = p.allowedIssuers.includes(r.issuer) && keyAmong(p.allowedKeyIds, r.keyId) && ids.includes(r.runtimeId) &&
       triggerKinds(p).includes(r.trigger.kind) && p.triggerReceiptPolicy.allowedSources.includes(r.trigger.source) &&
       r.policyHash === p.requiredPolicyHash && r.environmentHash === p.requiredEnvironmentHash;
-    refuseIf(!allowed, 'capability_runtime_not_allowed');
+    refuseIf(!allowed, 'not_allowed');
     const age = this.clock.at - r.issuedAt;
-    refuseIf(age > p.maxAttestationAgeMs / 1000 + this.clock.skew || age < -this.clock.skew, 'capability_attestation_too_old');
+    refuseIf(age > p.maxAttestationAgeMs / 1000 + this.clock.skew || age < -this.clock.skew, 'expired');
   }
 }
 
@@ -215,7 +215,7 @@ function demand(pairs) {
 }
 
 const pinned = (claims, policy) => [
-  [claims.policyHash, policy.requiredPolicyHash, 'policy_hash_mismatch'], [claims.environmentHash, policy.requiredEnvironmentHash, 'environment_mismatch'],
+  [claims.policyHash, policy.requiredPolicyHash, 'pin_mismatch'], [claims.environmentHash, policy.requiredEnvironmentHash, 'pin_mismatch'],
 ];
 
 const sameAction = (a, b) => ['subject', 'action', 'resource', 'contentHash'].every((name) => a[name] === b[name]);

@@ -124,7 +124,7 @@ export const kinds = {
 export function checkBinding(b, nonce) {
   const within = (text, bound) => typeof text === 'string' && text !== '' && bytesIn(text) <= bound;
   const good = within(b.subject, 256) && within(b.action, 256) && within(b.resource, 2048) && isHash(b.contentHash ?? '') && (!nonce || within(b.nonce, 256));
-  refuseIf(!good, 'binding_malformed');
+  refuseIf(!good, 'artifact_malformed');
 }
 
 export function bindingHash({ action, contentHash, nonce, resource, subject }) {
@@ -137,25 +137,25 @@ export function decode(kind, payload) {
   try {
     given = looseJSON(payload);
   } catch {
-    refuse('claims_malformed');
+    refuse('artifact_malformed');
   }
   const members = { ...registered, ...kind.claims };
   const claims = rebuilt(members, given);
-  refuseIf(!Buffer.from(canonical(claims)).equals(payload), 'claims_not_canonical');
-  for (const name of ['iss', 'aud', 'jti']) refuseIf(claims[name] === '' || bytesIn(claims[name]) > 256, 'claims_malformed');
-  refuseIf(claims.iat <= 0 || claims.exp <= claims.iat, 'lifetime_invalid');
-  refuseIf(claims.exp - claims.iat > (kind.lifetime ?? 600), 'lifetime_too_long');
+  refuseIf(!Buffer.from(canonical(claims)).equals(payload), 'artifact_malformed');
+  for (const name of ['iss', 'aud', 'jti']) refuseIf(claims[name] === '' || bytesIn(claims[name]) > 256, 'artifact_malformed');
+  refuseIf(claims.iat <= 0 || claims.exp <= claims.iat, 'artifact_malformed');
+  refuseIf(claims.exp - claims.iat > (kind.lifetime ?? 600), 'artifact_malformed');
   check(members, claims);
-  refuseIf(kind.check && !kind.check(claims), 'claims_malformed');
+  refuseIf(kind.check && !kind.check(claims), 'artifact_malformed');
   return claims;
 }
 
 /** The object with exactly the members of a type: what is missing has its empty value, what is optional and empty is not there. */
 function rebuilt(members, given) {
-  refuseIf(given === null || typeof given !== 'object' || Array.isArray(given), 'claims_malformed');
+  refuseIf(given === null || typeof given !== 'object' || Array.isArray(given), 'artifact_malformed');
   const out = {};
   const types = Object.fromEntries(Object.entries(members).map(([name, type]) => [name.replace('?', ''), [type, name.endsWith('?')]]));
-  refuseIf(Object.keys(given).some((name) => !Object.hasOwn(types, name)), 'claims_malformed');
+  refuseIf(Object.keys(given).some((name) => !Object.hasOwn(types, name)), 'artifact_malformed');
   for (const [name, [type, optional]] of Object.entries(types)) {
     const there = Object.hasOwn(given, name);
     const value = there ? typed(type, given[name]) : empty(type);
@@ -168,7 +168,7 @@ const isNumber = (value) => Number.isFinite(value) && !Object.is(value, -0);
 
 function typed(type, value) {
   if (Array.isArray(type)) {
-    refuseIf(!Array.isArray(value), 'claims_malformed');
+    refuseIf(!Array.isArray(value), 'artifact_malformed');
     return value.map((item) => rebuilt(type[0], item));
   }
   if (typeof type === 'object') return rebuilt(type, value);
@@ -176,7 +176,7 @@ function typed(type, value) {
     t: typeof value === 'string', h: typeof value === 'string', s: typeof value === 'string', b: typeof value === 'boolean', i: Number.isSafeInteger(value),
     d: isNumber(value), l: Array.isArray(value) && value.every((item) => typeof item === 'string'), m: Array.isArray(value) && value.every(isNumber),
   }[type];
-  refuseIf(!good, 'claims_malformed');
+  refuseIf(!good, 'artifact_malformed');
   return value;
 }
 
@@ -190,8 +190,8 @@ function check(members, claims) {
   for (const [name, type] of Object.entries(members)) {
     const value = claims[name.replace('?', '')];
     if (value === undefined) continue;
-    for (const text of { t: [value], l: value }[type] ?? []) refuseIf(text === '' || bytesIn(text) > 2048, 'claims_malformed');
-    if (type === 'h') refuseIf(!isHash(value), 'claims_malformed');
+    for (const text of { t: [value], l: value }[type] ?? []) refuseIf(text === '' || bytesIn(text) > 2048, 'artifact_malformed');
+    if (type === 'h') refuseIf(!isHash(value), 'artifact_malformed');
     if (Array.isArray(type)) value.forEach((item) => check(type[0], item));
     else if (typeof type === 'object') check(type, value);
   }

@@ -1,4 +1,4 @@
-// The log of disputes: what may come in, and what follows from it. See docs/vectors.md, Disputes.
+// The log of disputes: what may come in, and what follows from it. See docs/disputes.md.
 import { createPublicKey, verify } from 'node:crypto';
 import { canonical, strictJSON } from './canonical.mjs';
 import { Refusal, hash, isHash, refuse, refuseIf } from './refusal.mjs';
@@ -238,7 +238,7 @@ export class Book {
     checkTime(document, now);
     const there = this.signals.get(document.signal_id);
     if (there) {
-      refuseIf(there.document !== name, 'statement_exists');
+      refuseIf(there.document !== name, 'id_taken');
       return {};
     }
     const at = this.time(now);
@@ -255,17 +255,17 @@ export class Book {
     const id = `dsp_${name.slice(0, 32)}`;
     if (this.disputes.has(id)) return { id };
     checkTime(document, now);
-    refuseIf(registered === 0, 'statement_unregistered');
+    refuseIf(registered === 0, 'dispute_refused');
     const challenger = authorOf(document);
     const contract = kindOf(document) === 'contract';
     const type = document.challenge_type ?? 'general';
-    const signal = contract ? this.signals.get(document.original_signal_id) ?? refuse('signal_unknown') : undefined;
+    const signal = contract ? this.signals.get(document.original_signal_id) ?? refuse('not_found') : undefined;
     const target = signal?.agent_id ?? document.target_id;
     const receipts = document.target_receipts ?? (type === 'general' ? [] : signal.receipts ?? []);
     const since = signal ? signal.at : Math.min(this.time(now), ...known.filter((k) => receipts.includes(k.hash)).map((k) => k.at));
     if (!signal?.final) this.checkReceipts(receipts, known, { type, target });
-    refuseIf(challenger === target, 'dispute_self');
-    refuseIf(registered >= since, 'dispute_key_young');
+    refuseIf(challenger === target, 'dispute_refused');
+    refuseIf(registered >= since, 'dispute_refused');
     const words = type !== 'general' ? [] : contract ? [document.counter_claim, document.reasoning_trace] : [document.evidence ?? ''];
     const substance = hash(canonical({
       challenger_id: challenger, target_id: target, signal_id: signal?.signal_id ?? '', challenge_type: type, target_receipts: [...receipts].sort(), words,
@@ -273,7 +273,7 @@ export class Book {
     const at = this.time(now);
     const [rule, code] = this.broken({ signal, substance, challenger, tier, now }) ?? [];
     if (rule) return { code, entry: this.violation(challenger, rule, name, at) };
-    refuseIf(contract && [...this.disputes.values()].some((d) => d.challenger_id === challenger && d.challenge_id === document.challenge_id), 'statement_exists');
+    refuseIf(contract && [...this.disputes.values()].some((d) => d.challenger_id === challenger && d.challenge_id === document.challenge_id), 'id_taken');
     const opened = { dispute_id: id, challenger_id: challenger, target_id: target, challenge_type: type, document: name, substance, tier, deadline: at + deadline };
     if (contract) Object.assign(opened, { signal_id: signal.signal_id, challenge_id: document.challenge_id });
     if (receipts.length > 0) opened.target_receipts = receipts;
@@ -294,9 +294,9 @@ export class Book {
   /** The rule that a dispute breaks, and its code. */
   broken({ signal, substance, challenger, tier, now }) {
     const at = this.time(now);
-    if (signal && (signal.final || at >= signal.closes)) return ['window', 'dispute_window'];
+    if (signal && (signal.final || at >= signal.closes)) return ['window', 'dispute_closed'];
     const before = this.disputes.get(this.substances.get(substance));
-    if (before && before.outcome !== 'inconclusive') return ['identical', 'dispute_identical'];
+    if (before && before.outcome !== 'inconclusive') return ['identical', 'dispute_closed'];
     const opened = later(this.agents.get(challenger)?.opened ?? [], at - this.period(challenger, now));
     return opened.length >= (PER_DAY[tier] ?? 0) ? ['rate', 'dispute_rate'] : undefined;
   }
@@ -310,5 +310,5 @@ export class Book {
 }
 
 function checkTime(document, now) {
-  refuseIf(document.timestamp && Math.abs(now - document.timestamp) > 300, 'statement_time');
+  refuseIf(document.timestamp && Math.abs(now - document.timestamp) > 300, 'clock_skew');
 }

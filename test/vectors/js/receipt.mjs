@@ -77,7 +77,7 @@ function soundPost({ binding_hash: binding, status: code, artifacts }) {
 }
 
 function soundModel(m, outcome) {
-  if (!['completed', 'failed', 'unfinished', 'cut', 'indeterminate', 'not_measured'].includes(outcome)) return false;
+  if (!['completed', 'failed', 'unfinished', 'cut', 'left', 'indeterminate', 'not_measured'].includes(outcome)) return false;
   if (m.unread === undefined ? outcome === 'not_measured' : !['not_measured', 'failed'].includes(outcome)) return false;
   const { tool_calls: calls = [], returned_calls: returned = [], hosted_tools: hosted = [] } = m;
   const lists = hosted.length <= 8 && hosted.every(short) && returned.length <= 32 && returned.every(tag) && new Set(returned).size === returned.length;

@@ -17,7 +17,7 @@ export class ReceiptChain {
   /** Adds the next receipt, judged as of the second in which it was signed. */
   add(token) {
     const { iat } = decode(kinds[TYP], parse(token, 'EdDSA', TYP).payload);
-    refuseIf(iat > this.clock.at + this.clock.skew, 'not_yet_valid');
+    refuseIf(iat > this.clock.at + this.clock.skew, 'clock_skew');
     const c = this.trust.open(TYP, token, this.expected, { at: iat, skew: this.clock.skew });
     this.follows(c, tokenHash(token));
     this.hashes.push(tokenHash(token));
@@ -31,28 +31,28 @@ export class ReceiptChain {
     const count = this.hashes.length;
     const session = last?.chain.session_id ?? this.session;
     const agent = last?.agent ?? this.agent;
-    refuseIf(!this.owner || c.owner !== this.owner, 'interaction_owner');
-    refuseIf(session && link.session_id !== session, 'interaction_session');
-    refuseIf(agent && c.agent !== agent, 'interaction_agent');
-    refuseIf(last?.closing, 'interaction_after_closing');
-    refuseIf(count === MAX_RECEIPTS, 'interaction_chain_too_long');
-    refuseIf(link.sequence_number > count + 1, 'interaction_gap');
-    if (link.sequence_number <= count) refuse(this.hashes[link.sequence_number - 1] === hash ? 'interaction_order' : 'interaction_fork');
-    refuseIf(count > 0 && link.previous_receipt_hash !== this.hashes[count - 1], 'interaction_fork');
-    refuseIf(this.numbers.has(c.request_id), 'interaction_duplicate');
+    refuseIf(!this.owner || c.owner !== this.owner, 'roots_not_pinned');
+    refuseIf(session && link.session_id !== session, 'chain_broken');
+    refuseIf(agent && c.agent !== agent, 'chain_broken');
+    refuseIf(last?.closing, 'chain_broken');
+    refuseIf(count === MAX_RECEIPTS, 'session_full');
+    refuseIf(link.sequence_number > count + 1, 'chain_incomplete');
+    if (link.sequence_number <= count) refuse(this.hashes[link.sequence_number - 1] === hash ? 'chain_broken' : 'chain_broken');
+    refuseIf(count > 0 && link.previous_receipt_hash !== this.hashes[count - 1], 'chain_broken');
+    refuseIf(this.numbers.has(c.request_id), 'chain_broken');
     if (!last) return;
-    refuseIf(c.event_id !== last.event_id || c.runtime_id !== last.runtime_id || now.opened_ms !== last.session.opened_ms, 'interaction_session');
-    refuseIf(c.iat < last.iat, 'interaction_time');
-    refuseIf(COUNTS.some((name) => now[name] < last.session[name]), 'interaction_totals');
+    refuseIf(c.event_id !== last.event_id || c.runtime_id !== last.runtime_id || now.opened_ms !== last.session.opened_ms, 'chain_broken');
+    refuseIf(c.iat < last.iat, 'chain_broken');
+    refuseIf(COUNTS.some((name) => now[name] < last.session[name]), 'chain_broken');
   }
 
   /** Holds what a session receipt names against the chain. */
   names({ number, headHash, openCalls = [] }) {
     const none = number === 0 && !headHash;
-    refuseIf(!none && (!headHash || this.hashes[number - 1] !== headHash), 'interaction_head_mismatch');
+    refuseIf(!none && (!headHash || this.hashes[number - 1] !== headHash), 'chain_broken');
     for (const id of openCalls) {
       const ended = this.numbers.get(id);
-      refuseIf(ended === undefined ? this.last?.closing : ended <= number, 'interaction_open_call');
+      refuseIf(ended === undefined ? this.last?.closing : ended <= number, 'chain_broken');
     }
   }
 }

@@ -80,12 +80,12 @@ export function soundReputation(c) {
 
 /** Holds an opened token against the agent that posts. */
 export function checkReputation(c, { owner, agent, scoringHash, at, requireVerification, allowDegraded }) {
-  refuseIf(c.owner !== owner, 'reputation_owner_mismatch');
-  refuseIf(c.agent !== agent, 'reputation_agent_mismatch');
-  refuseIf(c.scoringHash !== scoringHash, 'reputation_scoring_mismatch');
+  refuseIf(c.owner !== owner, 'reputation_mismatch');
+  refuseIf(c.agent !== agent, 'reputation_mismatch');
+  refuseIf(c.scoringHash !== scoringHash, 'pin_mismatch');
   const { mode, expires, degraded } = c.verification ?? {};
   const counts = mode === 'observed' && at < expires && (!degraded || allowDegraded);
-  refuseIf(requireVerification && !counts, 'reputation_unverified');
+  refuseIf(requireVerification && !counts, 'reputation_insufficient');
 }
 
 /** The reputation that follows from a log. */

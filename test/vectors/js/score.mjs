@@ -25,7 +25,7 @@ const formulas = JSON.parse(source);
 const ours = hash(canonicalText(source));
 
 const TOLERANCE = 1e-6;
-const STATES = ['observed', 'estimated', 'declared', 'not_measured'];
+const STATES = ['observed', 'declared', 'not_measured'];
 const near = (a, b) => Math.abs(a - b) <= TOLERANCE;
 const within = (x, most) => x >= 0 && x <= most + TOLERANCE;
 const isName = (text) => text !== '' && bytesIn(text) <= 256;

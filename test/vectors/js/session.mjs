@@ -3,7 +3,7 @@ import { bytesIn } from './refusal.mjs';
 import { byBytes } from './numbers.mjs';
 
 const LONGEST_HOST = 128;
-const MEASURED = ['observed', 'declared', 'estimated'];
+const MEASURED = ['observed', 'declared'];
 
 /** A session of receipts, in their order, with the hosts that are believed. */
 export function measureSession(receipts, believed, formulas) {

@@ -27,12 +27,12 @@ export function parseStrategy(text) {
   try {
     return strictJSON(Buffer.from(text));
   } catch (error) {
-    throw error instanceof Refusal ? new Refusal('strategy_malformed') : error;
+    throw error instanceof Refusal ? new Refusal('query_malformed') : error;
   }
 }
 
 export function commitment(nonce, salt, strategy) {
-  refuseIf(!sound(strategy) || !soundSalt(salt), 'strategy_malformed');
+  refuseIf(!sound(strategy) || !soundSalt(salt), 'query_malformed');
   return hash(canonical({ nonce, salt, strategy }));
 }
 

@@ -10,23 +10,23 @@ const sizeOf = (typ) => kinds[typ].size ?? 16384;
 /** Takes a compact JWS apart. */
 export function parse(token, alg, typ) {
   refuseIf(token === '', 'artifact_missing');
-  refuseIf(bytesIn(token) > sizeOf(typ), 'artifact_too_large');
+  refuseIf(bytesIn(token) > sizeOf(typ), 'artifact_malformed');
   const parts = token.split('.');
-  refuseIf(parts.length !== 3, 'jws_malformed');
-  const [head, payload, signature] = parts.map((part) => fromBase64url(part) ?? refuse('jws_malformed'));
+  refuseIf(parts.length !== 3, 'artifact_malformed');
+  const [head, payload, signature] = parts.map((part) => fromBase64url(part) ?? refuse('artifact_malformed'));
   let header;
   try {
     header = looseJSON(head);
   } catch {
-    refuse('jws_malformed');
+    refuse('artifact_malformed');
   }
-  refuseIf(header === null || typeof header !== 'object' || Array.isArray(header), 'jws_malformed');
-  for (const name of ['alg', 'kid', 'typ']) refuseIf(name in header && typeof header[name] !== 'string', 'jws_malformed');
+  refuseIf(header === null || typeof header !== 'object' || Array.isArray(header), 'artifact_malformed');
+  for (const name of ['alg', 'kid', 'typ']) refuseIf(name in header && typeof header[name] !== 'string', 'artifact_malformed');
   const { kid = '' } = header;
-  refuseIf(header.alg !== alg, 'jws_algorithm');
-  refuseIf(header.typ !== typ, 'jws_type');
-  refuseIf(kid === '' || bytesIn(kid) > 256, 'jws_malformed');
-  refuseIf(!head.equals(Buffer.from(JSON.stringify({ alg, kid, typ }))), 'jws_header');
+  refuseIf(header.alg !== alg, 'artifact_malformed');
+  refuseIf(header.typ !== typ, 'artifact_malformed');
+  refuseIf(kid === '' || bytesIn(kid) > 256, 'artifact_malformed');
+  refuseIf(!head.equals(Buffer.from(JSON.stringify({ alg, kid, typ }))), 'artifact_malformed');
   return { kid, payload, signature, input: Buffer.from(`${parts[0]}.${parts[1]}`) };
 }
 
@@ -69,14 +69,14 @@ function authentic(secret, { input, signature }) {
 /** Holds registered claims and a key against what is expected. */
 function admit(expected, kid, claims, key, { at, skew }) {
   const { issuers = [], audiences = [], keyIds = [], maxAge = 0, custody = [], requireNonExportable = false } = expected;
-  refuseIf(!issuers.length || !audiences.length || !keyIds.length || maxAge <= 0, 'expectation_missing');
-  refuseIf(!issuers.includes(claims.iss), 'issuer_not_allowed');
-  refuseIf(!audiences.includes(claims.aud), 'audience_not_allowed');
-  refuseIf(!keyAmong(keyIds, kid), 'key_not_allowed');
-  refuseIf(at + skew < claims.iat, 'not_yet_valid');
+  refuseIf(!issuers.length || !audiences.length || !keyIds.length || maxAge <= 0, 'not_allowed');
+  refuseIf(!issuers.includes(claims.iss), 'not_allowed');
+  refuseIf(!audiences.includes(claims.aud), 'not_allowed');
+  refuseIf(!keyAmong(keyIds, kid), 'not_allowed');
+  refuseIf(at + skew < claims.iat, 'clock_skew');
   refuseIf(at - skew >= claims.exp, 'expired');
-  refuseIf(at - claims.iat > maxAge + skew, 'too_old');
-  refuseIf(requireNonExportable && key.keyExportable, 'key_exportable');
+  refuseIf(at - claims.iat > maxAge + skew, 'expired');
+  refuseIf(requireNonExportable && key.keyExportable, 'key_custody');
   refuseIf(custody.length > 0 && !custody.includes(key.keyCustody), 'key_custody');
 }
 
@@ -98,8 +98,8 @@ export class Trust {
     for (const root of roots) {
       refuseIf(!ROOTS.includes(root.purpose), 'trust_malformed');
       refuseIf(this.roots.has(root.kid) || this.pins(root.x), 'trust_malformed');
-      refuseIf(!soundKey(fromBase64url(root.x) ?? Buffer.alloc(0)), 'key_malformed');
-      refuseIf(root.pub !== undefined && !soundSecondKey(fromBase64url(root.pub) ?? Buffer.alloc(0)), 'key_malformed');
+      refuseIf(!soundKey(fromBase64url(root.x) ?? Buffer.alloc(0)), 'trust_malformed');
+      refuseIf(root.pub !== undefined && !soundSecondKey(fromBase64url(root.pub) ?? Buffer.alloc(0)), 'trust_malformed');
       this.roots.set(root.kid, root);
     }
     refuseIf(certificates.length > 1024, 'trust_malformed');
@@ -111,16 +111,16 @@ export class Trust {
     const typ = 'signer-custody-certificate+jwt';
     const jws = parseRooted(token, typ);
     const root = this.roots.get(jws.kid);
-    refuseIf(root?.purpose !== 'signer_certificate', 'certificate_untrusted');
+    refuseIf(root?.purpose !== 'signer_certificate', 'key_unknown');
     verifyRooted(root, jws, typ, this.policy.requirePostQuantum);
     const c = decode(kinds[typ], jws.payload);
-    refuseIf(ROOTS.includes(c.purposes[0]), 'certificate_untrusted');
-    const key = fromBase64url(c.subjectPublicKey) ?? refuse('certificate_key_mismatch');
-    refuseIf(!soundKey(key), 'key_malformed');
-    refuseIf(hash(key) !== c.subjectPublicKeyHash, 'certificate_key_mismatch');
-    refuseIf(this.roots.has(c.subjectKeyId) || this.pins(c.subjectPublicKey), 'certificate_untrusted');
+    refuseIf(ROOTS.includes(c.purposes[0]), 'key_unknown');
+    const key = fromBase64url(c.subjectPublicKey) ?? refuse('key_unknown');
+    refuseIf(!soundKey(key), 'trust_malformed');
+    refuseIf(hash(key) !== c.subjectPublicKeyHash, 'key_unknown');
+    refuseIf(this.roots.has(c.subjectKeyId) || this.pins(c.subjectPublicKey), 'key_unknown');
     const before = this.signers.get(c.subjectKeyId);
-    refuseIf(before && before.claims.subjectPublicKey !== c.subjectPublicKey, 'certificate_key_mismatch');
+    refuseIf(before && before.claims.subjectPublicKey !== c.subjectPublicKey, 'key_unknown');
     if (!before || before.claims.iat <= c.iat) this.signers.set(c.subjectKeyId, { claims: c, kid: jws.kid });
   }
 
@@ -132,7 +132,7 @@ export class Trust {
   /** Refuses a key or an artifact that is revoked, and everything while nobody knows what is. */
   notRevoked(kid, ids, clock) {
     const { maxRevocationAge = 0 } = this.policy;
-    if (!this.revocations) return refuseIf(maxRevocationAge > 0, 'revocations_missing');
+    if (!this.revocations) return refuseIf(maxRevocationAge > 0, 'revocations_stale');
     const { claims, kid: by } = this.revocations;
     try {
       admit({ ...this.policy, maxAge: maxRevocationAge || this.policy.maxAge, custody: [], requireNonExportable: false }, by, claims, {}, clock);
@@ -140,8 +140,8 @@ export class Trust {
       throw error instanceof Refusal ? new Refusal('revocations_stale') : error;
     }
     const revoked = (kind, names) => claims.revoked.some((entry) => entry.kind === kind && names.includes(entry.id));
-    refuseIf(revoked('key', [kid, cut(kid).name]), 'key_revoked');
-    refuseIf(revoked('artifact', ids), 'artifact_revoked');
+    refuseIf(revoked('key', [kid, cut(kid).name]), 'revoked');
+    refuseIf(revoked('artifact', ids), 'revoked');
   }
 
   /** The custody certificate of a key, and the key that signed it. */
@@ -173,18 +173,18 @@ export class Trust {
 
   openCertified(typ, token, expected, clock) {
     const jws = parse(token, 'EdDSA', typ);
-    refuseIf(expected.requirePostQuantum, 'second_signature_not_pinned');
+    refuseIf(expected.requirePostQuantum, 'roots_not_pinned');
     const { claims: certificate, kid } = this.certificateOf(jws.kid, clock);
     refuseIf(certificate.purposes[0] !== kinds[typ].purpose, 'key_purpose');
     const shared = [...this.signers.values()].some(({ claims: other }) => other.subjectPublicKey === certificate.subjectPublicKey && other.purposes[0] !== certificate.purposes[0]);
-    refuseIf(shared, 'key_shared');
+    refuseIf(shared, 'key_purpose');
     admit(this.policy, kid, certificate, certificate, clock);
-    refuseIf(this.policy.denyAgentAccessible && certificate.accessibleToAgent, 'key_agent_accessible');
-    refuseIf(this.policy.denyUserAccessible && certificate.accessibleToUsers, 'key_user_accessible');
+    refuseIf(this.policy.denyAgentAccessible && certificate.accessibleToAgent, 'key_custody');
+    refuseIf(this.policy.denyUserAccessible && certificate.accessibleToUsers, 'key_custody');
     refuseIf(!signedBy(certificate.subjectPublicKey, jws), 'signature_invalid');
     const claims = decode(kinds[typ], jws.payload);
     this.notRevoked(jws.kid, [claims.jti], clock);
-    refuseIf(claims.iss !== certificate.subjectIssuer, 'issuer_mismatch');
+    refuseIf(claims.iss !== certificate.subjectIssuer, 'key_purpose');
     if ('keyCustody' in claims) {
       refuseIf(claims.keyCustody !== certificate.keyCustody || claims.keyExportable !== certificate.keyExportable, 'key_custody');
     }
@@ -210,10 +210,10 @@ export class Trust {
   }
 
   openShared(typ, token, expected, clock) {
-    refuseIf(!kinds[typ].shared, 'jws_algorithm');
+    refuseIf(!kinds[typ].shared, 'artifact_malformed');
     const jws = parse(token, 'HS256', typ);
     const secret = expected.secrets.map((text) => Buffer.from(text, 'base64url')).find((s) => secretId(s) === jws.kid) ?? refuse('key_unknown');
-    refuseIf(this.publishes(secret), 'secret_public_key');
+    refuseIf(this.publishes(secret), 'config_malformed');
     refuseIf(!authentic(secret, jws), 'signature_invalid');
     const claims = decode(kinds[typ], jws.payload);
     refuseIf(claims.keyCustody !== 'shared_secret' || !claims.keyExportable, 'key_custody');
@@ -224,23 +224,23 @@ export class Trust {
 }
 
 function parseRooted(token, typ) {
-  refuseIf(bytesIn(token) > sizeOf(typ), 'artifact_too_large');
+  refuseIf(bytesIn(token) > sizeOf(typ), 'artifact_malformed');
   const [first, ...rest] = token.split('~');
   const jws = parse(first, 'EdDSA', typ);
   const second = rest.join('~');
-  refuseIf(rest.length > 0 && second === '', 'jws_malformed');
+  refuseIf(rest.length > 0 && second === '', 'artifact_malformed');
   return { ...jws, second };
 }
 
 function verifyRooted(root, jws, typ, required) {
   refuseIf(!signedBy(root.x, jws), 'signature_invalid');
-  refuseIf(required && !root.pub, 'second_signature_not_pinned');
-  refuseIf(root.pub && !jws.second, 'second_signature_missing');
+  refuseIf(required && !root.pub, 'roots_not_pinned');
+  refuseIf(root.pub && !jws.second, 'signature_invalid');
   if (!jws.second) return;
   const second = parse(jws.second, 'ML-DSA-65', typ);
-  refuseIf(second.kid !== jws.kid, 'second_signature_key');
-  refuseIf(!second.payload.equals(jws.payload), 'second_signature_payload');
-  refuseIf(root.pub && !signedBySecond(root.pub, second), 'second_signature_invalid');
+  refuseIf(second.kid !== jws.kid, 'signature_invalid');
+  refuseIf(!second.payload.equals(jws.payload), 'artifact_malformed');
+  refuseIf(root.pub && !signedBySecond(root.pub, second), 'signature_invalid');
 }
 
 const P = 2n ** 255n - 19n;

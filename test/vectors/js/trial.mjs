@@ -1,4 +1,4 @@
-// What loses a dispute that receipts decide. See docs/vectors.md, Disputes.
+// What loses a dispute that receipts decide. See docs/disputes.md.
 import { canonical } from './canonical.mjs';
 import { hash } from './refusal.mjs';
 import { broken } from './strategy.mjs';

@@ -1,0 +1,50 @@
+package vault_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/custody/vault"
+	"github.com/actionproof/mediator/look"
+)
+
+// TestUselessAnswers asks what a token may do. Vault, or something before it, answers with nothing, or without an end.
+func TestUselessAnswers(t *testing.T) {
+	nothing := func(status int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
+	}
+	endless := func(w http.ResponseWriter, r *http.Request) {
+		for _, err := io.WriteString(w, `{"data":"`); err == nil; _, err = io.WriteString(w, strings.Repeat("x", 1<<20)) {
+		}
+	}
+	for _, at := range []string{"/v1/auth/token/lookup-self", "/v1/sys/capabilities-self"} {
+		for what, answer := range map[string]http.HandlerFunc{"200": nothing(200), "204": nothing(204), "endless": endless} {
+			t.Run(at+" "+what, func(t *testing.T) {
+				fake := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.URL.Path == at {
+						answer(w, r)
+						return
+					}
+					fmt.Fprint(w, `{"data":{"policies":["default"]}}`)
+				}))
+				t.Cleanup(fake.Close)
+				v, err := vault.NewServer(vault.Options{Address: fake.URL, Log: zap.NewNop(), Now: time.Now, Timeout: time.Hour})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = v.Close() })
+				of := v.Secrets(&vault.TokenFile{Path: write(t, "a token")}, "key")
+				if seen := of.Look(t.Context(), 0); seen.Result != look.NotObserved {
+					t.Errorf("seen: %+v", seen)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package evidence
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// maxAccepted bounds the versions that [Verifier.Accepts] returns.
+const maxAccepted = 256
+
+// Accepts returns the ids of the key versions whose signatures v accepts now for a purpose and a policy, newest first.
+// A verifier tells them to the process that it has something signed by: see [WithAccepted].
+func (v *Verifier) Accepts(purpose string, want Expected) []string {
+	trust, at := v.Trust(), v.moment()
+	kids := []string{}
+	for kid, s := range trust.signers {
+		if s.cert.Purposes[0] != purpose || !MatchKeyID(want.KeyIDs, kid) {
+			continue
+		}
+		if _, err := trust.signer(kid, "", purpose, at); err == nil {
+			kids = append(kids, kid)
+		}
+	}
+	slices.SortFunc(kids, func(a, b string) int {
+		return cmp.Or(cmp.Compare(KeyVersion(b), KeyVersion(a)), strings.Compare(a, b))
+	})
+	return kids[:min(len(kids), maxAccepted)]
+}
+
+// Knows reports whether v's bundle certifies the key version kid, and has not revoked it.
+func (v *Verifier) Knows(kid string) bool {
+	t := v.Trust()
+	return t.signers[kid] != nil && !t.revocations.has(kid)
+}
+
+type acceptedKey struct{}
+
+// WithAccepted returns a context for signing on behalf of verifiers that accept the key versions with these ids alone.
+func WithAccepted(ctx context.Context, kids []string) context.Context {
+	return context.WithValue(ctx, acceptedKey{}, kids)
+}
+
+// Accepted returns what [WithAccepted] put into ctx. known is false if nobody has said what the verifiers accept.
+func Accepted(ctx context.Context) (kids []string, known bool) {
+	kids, known = ctx.Value(acceptedKey{}).([]string)
+	return kids, known
+}
+
+// IsAccepted reports whether the verifiers that ctx speaks of accept signatures of the key version kid, as far as that
+// is known.
+func IsAccepted(ctx context.Context, kid string) bool {
+	kids, known := Accepted(ctx)
+	return !known || slices.Contains(kids, kid)
+}
+
+// errNewer is the cause of the refusal of a key version that is newer than every certified version of its key.
+var errNewer = errors.New("of which only earlier versions have a custody certificate")
+
+// Stale turns the refusal of a live token into one that a later try can mend, if the token's key has been rotated and
+// the trust bundle may be older than the certificate of the new version. It returns any other err as it is.
+func Stale(err error) error {
+	if !errors.Is(err, errNewer) {
+		return err
+	}
+	return refusal.Later{Refusal: refusal.New("trust_stale", "%w: the trust bundle here may be older", err), Seconds: 2}
+}

@@ -1,0 +1,164 @@
+package archive
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// maxPastBundle bounds a bundle that only records are judged by.
+const maxPastBundle = 64 << 20
+
+// ReadAnyBundle reads a trust bundle that may be larger than verifiers of live calls accept. It also returns the
+// bytes of the file.
+func ReadAnyBundle(path string) (b evidence.Bundle, raw []byte, err error) {
+	if raw, err = files.ReadUpTo(path, maxPastBundle); err != nil {
+		return b, nil, fmt.Errorf("trust bundle: %w", err)
+	}
+	if b, err = evidence.ParseAnyBundle(raw); err != nil {
+		return b, nil, fmt.Errorf("trust bundle %s: %w", path, err)
+	}
+	return b, raw, nil
+}
+
+// A history is a row of files beside the trust bundle: trust-history.json, trust-history-2.json and so on. Text is
+// only ever added, to the last file or in a new one.
+
+// SegmentFile returns the path of a segment of the history beside a bundle. The first one is number 1.
+func SegmentFile(bundle string, number int) string {
+	first := config.HistoryFile(bundle)
+	if number == 1 {
+		return first
+	}
+	ext := filepath.Ext(first)
+	return fmt.Sprintf("%s-%d%s", strings.TrimSuffix(first, ext), number, ext)
+}
+
+// HistorySegments returns the numbers of the segments that are there, in order. It finds those after one that was lost.
+func HistorySegments(bundle string) ([]int, error) {
+	first := filepath.Base(config.HistoryFile(bundle))
+	ext := filepath.Ext(first)
+	entries, err := os.ReadDir(filepath.Dir(bundle))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var numbers []int
+	for _, e := range entries {
+		number, found := strings.CutPrefix(e.Name(), strings.TrimSuffix(first, ext)+"-")
+		n, bad := strconv.Atoi(strings.TrimSuffix(number, ext))
+		switch {
+		case e.Name() == first:
+			numbers = append(numbers, 1)
+		case found && bad == nil && n > 1 && e.Name() == filepath.Base(SegmentFile(bundle, n)):
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	return numbers, err
+}
+
+// HistoryFiles returns the paths of the segments that are there, in order.
+func HistoryFiles(bundle string) ([]string, error) {
+	numbers, err := HistorySegments(bundle)
+	paths := make([]string, len(numbers))
+	for i, n := range numbers {
+		paths[i] = SegmentFile(bundle, n)
+	}
+	return paths, err
+}
+
+// ReadSegment reads one segment.
+func ReadSegment(path string) (evidence.History, error) {
+	raw, err := files.Read(path)
+	if err != nil {
+		return evidence.History{}, fmt.Errorf("history of the trust bundle: %w", err)
+	}
+	h, err := evidence.ParseHistory(raw)
+	if err != nil {
+		return h, fmt.Errorf("history %s: %w", path, err)
+	}
+	return h, nil
+}
+
+// ReadHistory reads the history beside a bundle. Its certificates stay in the files, and segments read them.
+// A history that lacks a segment, or ends before the bundle b says, is refused: a revocation that only the lost texts
+// had would count no more.
+func ReadHistory(bundle string, b evidence.Bundle) (h evidence.History, segments []evidence.Segment, err error) {
+	paths, err := HistoryFiles(bundle)
+	if err != nil {
+		return h, nil, err
+	}
+	var end evidence.HistoryEnd
+	if b.History != nil {
+		end = *b.History
+	}
+	if len(paths) < end.Segment {
+		return h, nil, refusal.New("trust_malformed",
+			"the history lacks %s, which lay beside the trust bundle: copy or restore all of it", SegmentFile(bundle, end.Segment))
+	}
+	for i, path := range paths {
+		if want := SegmentFile(bundle, i+1); path != want {
+			return h, nil, refusal.New("trust_malformed", "the history lacks %s, which lay before %s", want, path)
+		}
+		one, err := ReadSegment(path)
+		if err != nil {
+			return h, nil, err
+		}
+		if i+1 == end.Segment && one.Texts() < end.Texts {
+			return h, nil, refusal.New("trust_malformed",
+				"%s has %d texts, and the trust bundle knows of %d: it is an older copy; restore what it lacks", path, one.Texts(), end.Texts)
+		}
+		h.Revocations, h.Manifests = append(h.Revocations, one.Revocations...), append(h.Manifests, one.Manifests...)
+		if len(one.Certificates) > 0 {
+			segments = append(segments, func() ([]string, error) {
+				again, err := ReadSegment(path)
+				return again.Certificates, err
+			})
+		}
+	}
+	return h, segments, nil
+}
+
+// past returns the segments of the history: those in files, and the certificates that came with an export.
+func (t *Trust) past() []evidence.Segment {
+	return append(slices.Clone(t.segments), evidence.Certificates(t.History.Certificates))
+}
+
+// Join puts the trusts of earlier folders behind today's. An earlier trust with the roots of another one is added
+// to that one: its bundle was moved away while the roots stayed.
+func Join(today *Trust, earlier Archive) Archive {
+	a := Archive{today}
+	for _, e := range earlier {
+		if i := slices.IndexFunc(a, func(t *Trust) bool { return sameRoots(t, e) }); i >= 0 {
+			a[i].precede(e)
+		} else {
+			a = append(a, e)
+		}
+	}
+	return a
+}
+
+// precede adds what e, an earlier trust of the same roots, has. Of two certificates that were issued in one
+// second, t's counts.
+func (t *Trust) precede(e *Trust) {
+	both := *e
+	both.join(t)
+	t.segments, t.History, t.Bundle, t.base = both.segments, both.History, both.Bundle, nil
+	for hash, m := range e.manifests {
+		t.manifests[hash] = cmp.Or(t.manifests[hash], m)
+	}
+	for _, m := range t.manifests {
+		m.archive = nil
+	}
+}

@@ -1,0 +1,199 @@
+package chain
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/archive"
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/ledger"
+)
+
+// judgedPost is the result of verifying one record among many.
+type judgedPost struct {
+	ID       string   `json:"id"`
+	State    string   `json:"state"`
+	Result   string   `json:"result"`          // verified, consistent (of roots that nobody has pinned), incomplete or refused
+	Check    string   `json:"check,omitempty"` // that refused it
+	Code     string   `json:"code,omitempty"`
+	Detail   string   `json:"detail,omitempty"`
+	Unproven []string `json:"unproven,omitempty"` // members of the record that no signature holds
+}
+
+// judgedFile is the summary of the verification of many records.
+type judgedFile struct {
+	Verified   int          `json:"verified"` // or consistent
+	Incomplete int          `json:"incomplete"`
+	Refused    int          `json:"refused"`
+	Roots      []judgedWith `json:"roots"`
+	// Missing are posts whose receipts are here and whose records are not, at most maxMissing, and MissingCount how many there are.
+	Missing      []string `json:"missing,omitempty"`
+	MissingCount int      `json:"missingCount"`
+	// Unproven says what no signature holds of the file as a whole.
+	Unproven               []string `json:"unproven"`
+	NonHumanIdentityProven bool     `json:"nonHumanIdentityProven"` // never
+}
+
+// judgedWith are roots that records were judged by.
+type judgedWith struct {
+	Registry    string     `json:"registry"`
+	Auditor     string     `json:"auditor"`
+	Revocations *time.Time `json:"revocations,omitempty"` // when the revocation list was signed; nil if there is none
+	Earlier     int        `json:"earlierRevocations"`    // how many earlier lists there are: entries leave the list when they end
+}
+
+// maxMissing bounds the posts without a record that are named.
+const maxMissing = 100
+
+// unprovenOfFile is what no signature holds of a file of records.
+var unprovenOfFile = []string{
+	"records: that none was left out", "receipts: that none is missing after the last one here",
+	"certificates, revocations: that none is missing",
+}
+
+// judging is the verification of many records.
+type judging struct {
+	archive  archive.Archive
+	judge    *archive.Judge
+	unasked  func() int // how many receipts belong to no record; nil if the records do not bring their receipts
+	unpinned bool
+
+	count    map[archive.Outcome]int
+	used     map[*archive.Trust]bool
+	unproven map[string]int // how many records do not prove a member
+	order    []string       // the members in unproven
+}
+
+// print verifies records, and prints those that are refused, how many are not, and what is not proven; as JSON, all of them.
+func (j *judging) print(c *cobra.Command, records iter.Seq2[ledger.Record, error], asJSON bool) error {
+	j.count, j.used, j.unproven = make(map[archive.Outcome]int), make(map[*archive.Trust]bool), make(map[string]int)
+	out := cli.Plain(c.OutOrStdout())
+	report := cli.NewJSONReport[judgedPost](c.OutOrStdout(), "records")
+	for judged, err := range j.judge.Records(c.Context(), records) {
+		if err != nil {
+			return err
+		}
+		post := j.add(judged)
+		switch {
+		case asJSON:
+			err = report.Add(post)
+		case judged.Outcome == archive.Refused:
+			_, err = fmt.Fprintf(cli.Lines(out), "%s REFUSED at %s, %s: %s\n", post.ID, post.Check, post.Code, post.Detail)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(j.count) == 0:
+		return errors.New("there is no record with evidence: nothing was verified")
+	case j.unasked != nil && j.count[archive.Refused] == 0 && j.unasked() > 0:
+		return refusal.New("evidence_malformed", "%d interaction receipts of the export belong to no record that rests on them", j.unasked())
+	}
+	s := j.summary()
+	var err error
+	if asJSON {
+		err = report.End(s)
+	} else {
+		err = j.printSummary(out, s)
+	}
+	if err == nil && s.Refused > 0 {
+		err = cli.ErrRefused
+	}
+	return err
+}
+
+// add counts what the verification of one record came to.
+func (j *judging) add(judged archive.Judged) judgedPost {
+	j.count[judged.Outcome]++
+	j.used[judged.By] = j.used[judged.By] || judged.Outcome != archive.Refused
+	r := judged.Refusal
+	post := judgedPost{judged.Record.ID, string(judged.Record.State), string(judged.Outcome), r.Name, r.Code, r.Detail, judged.Unproven}
+	if judged.Outcome == archive.Verified && j.unpinned {
+		post.Result = "consistent"
+	}
+	for _, name := range judged.Unproven {
+		if j.unproven[name]++; j.unproven[name] == 1 {
+			j.order = append(j.order, name)
+		}
+	}
+	return post
+}
+
+func (j *judging) summary() judgedFile {
+	s := judgedFile{
+		Verified: j.count[archive.Verified], Incomplete: j.count[archive.Incomplete], Refused: j.count[archive.Refused],
+		Roots: []judgedWith{}, Missing: j.judge.Missing(), Unproven: unprovenOfFile,
+	}
+	for _, t := range j.archive {
+		if !j.used[t] {
+			continue
+		}
+		with := judgedWith{Registry: t.Roots[0].KeyID, Auditor: t.Roots[1].KeyID, Earlier: len(t.History.Revocations)}
+		if signed, ok := t.Revocations(); ok {
+			with.Revocations = &signed
+		}
+		s.Roots = append(s.Roots, with)
+	}
+	s.MissingCount = len(s.Missing)
+	s.Missing = s.Missing[:min(maxMissing, len(s.Missing))]
+	return s
+}
+
+// printSummary prints what the records came to, what they were judged by, and what of them is not proven.
+func (j *judging) printSummary(out io.Writer, s judgedFile) error {
+	good := "verified"
+	if j.unpinned {
+		good = "consistent"
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "%d %s, %d %s in part (the mediator refused the post), %d REFUSED by this check\n", s.Verified, good, s.Incomplete, good, s.Refused)
+	if s.MissingCount > 0 {
+		fmt.Fprintf(cli.Lines(&text), "%d posts have a receipt here and no record: %s\n", s.MissingCount, strings.Join(s.Missing, ", "))
+	}
+	for _, r := range s.Roots {
+		known := "no revocation list: what was revoked is not known"
+		if r.Revocations != nil {
+			known = fmt.Sprintf("the revocation list of %s and %d earlier ones: what any other list revokes is not known",
+				r.Revocations.Format(time.RFC3339), r.Earlier)
+		}
+		fmt.Fprintf(cli.Lines(&text), "Roots %s and %s, with %s.\n", r.Registry, r.Auditor, known)
+	}
+	if len(s.Roots) > 0 {
+		fmt.Fprintf(&text, "\nNot proven, the records' own word: %s.\nNot proven of the file: %s.\n", j.unprovenMembers(s.Verified+s.Incomplete), strings.Join(s.Unproven, "; "))
+		if j.unpinned {
+			text.WriteString(selfContained)
+		} else {
+			text.WriteString("\nOf the posts that this check did not refuse:" + whatVerifies)
+		}
+	}
+	_, err := io.WriteString(out, text.String())
+	return err
+}
+
+// unprovenMembers names the members of records that are not proven, with the number of records if it is not all of them.
+func (j *judging) unprovenMembers(all int) string {
+	slices.SortStableFunc(j.order, func(a, b string) int { return j.unproven[b] - j.unproven[a] })
+	names := make([]string, len(j.order))
+	for i, name := range j.order {
+		if names[i] = name; j.unproven[name] < all {
+			names[i] = fmt.Sprintf("%s (of %d)", name, j.unproven[name])
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// selfContained is printed in place of whatVerifies where no root was pinned.
+const selfContained = `
+A SELF-CONTAINED CHECK, AND NO VERIFICATION: the roots are those in the file, and nobody has pinned them. Whoever made the file can have made
+them, and everything in it. Pin the registry's and the auditor's public keys with --registry and --auditor.
+nonHumanIdentityProven: false
+`

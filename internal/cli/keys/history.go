@@ -1,0 +1,101 @@
+package keys
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/internal/vaultaudit"
+)
+
+func keysHistory() *cobra.Command {
+	var registry, bundle, mount, since, until string
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "history [LOG...]", Short: "List who has certified, retired, revoked and rotated which keys, and when",
+		Example: `  mediator keys history --dir .mediator
+  mediator keys history --bundle trust.json --registry registry.jwk --since 2026-03-01 vault-audit.log`,
+		Long: `Lists, oldest first, what the key registry has signed in the trust bundle and the history beside it: each version's first certificate, which
+follows its rotation, renewals, retirements, and revocations with their reason. The time of a revocation is that of the first list here that has it. With
+the files of Vault's audit log it also lists each rotation that Vault carried out, with the name and the address of the token that asked for it.`,
+		RunE: func(c *cobra.Command, logs []string) error {
+			now := time.Now()
+			from, to := time.Time{}, now
+			var err error
+			if since != "" {
+				from, err = admin.ParseTime(since, now)
+			}
+			if until != "" && err == nil {
+				to, err = admin.ParseTime(until, now)
+			}
+			if err != nil {
+				return cli.Usage(err)
+			}
+			books, err := keyring.ReadBooks(registry, bundle, now)
+			if err != nil {
+				return err
+			}
+			events := books.Events()
+			for _, path := range logs {
+				rotated, err := loggedRotations(c, path, mount)
+				if err != nil {
+					return err
+				}
+				events = append(events, rotated...)
+			}
+			listed := []keyring.Event{}
+			for _, e := range keyring.Sorted(events) {
+				if !e.Time.Before(from) && e.Time.Before(to) {
+					listed = append(listed, e)
+				}
+			}
+			return cli.PrintText(c, asJSON, listed, func(w io.Writer) error { return printEvents(w, listed) })
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&bundle, "bundle", "", "the trust bundle (required)")
+	f.StringVar(&registry, "registry", "", "the public file of the key registry, which has signed the bundle (required)")
+	f.StringVar(&since, "since", "", "only what happened at this time or later: a time, a date, or how long ago, as for posts list")
+	f.StringVar(&until, "until", "", "only what happened before this time")
+	f.StringVar(&mount, "transit", "transit", "mount of the Transit engine, in Vault's audit log")
+	cli.Required(c, "bundle")
+	cli.Required(c, "registry")
+	cli.FileFromDir(c, "bundle", devstack.BundleFile)
+	cli.FileFromDir(c, "registry", devstack.RegistryFile)
+	cli.JSONFlag(c, &asJSON)
+	return c
+}
+
+// loggedRotations reads from a file of Vault's audit log who has rotated keys.
+func loggedRotations(c *cobra.Command, path, mount string) (events []keyring.Event, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	note := func(sentence string) { fmt.Fprintln(cli.Lines(c.ErrOrStderr()), "mediator: "+sentence) }
+	logs := vaultaudit.Logs{Mount: mount, Note: note, Files: []vaultaudit.Log{{Name: path, From: file}}}
+	for r, err := range logs.Rotations() {
+		if err != nil {
+			return nil, err
+		}
+		events = append(events, keyring.Event{Time: r.Time, Change: keyring.EventRotated, KeyID: r.Key, By: r.By + " from " + cli.OrDash(r.Remote)})
+	}
+	return events, nil
+}
+
+func printEvents(w io.Writer, events []keyring.Event) error {
+	t := cli.Table(w, "TIME", "CHANGE", "KEY", "ROLE", "BY", "REASON")
+	for _, e := range events {
+		t.Row(e.Time.Format(time.RFC3339), e.Change, e.KeyID, cli.OrDash(e.Purpose), e.By, cli.OrDash(e.Reason))
+	}
+	return t.Flush()
+}

@@ -1,0 +1,48 @@
+package records
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/autonomy"
+)
+
+// TestTextsOfRecords: what an agent, or the author of a ledger, chose draws no line and no column of its own.
+func TestTextsOfRecords(t *testing.T) {
+	const forged = "x\n  check        ok      grant\tforged"
+	r := ledger.Record{
+		ID: forged, Flow: forged, State: forged, Session: forged, Event: forged, Rule: forged, Subject: forged, Action: forged, Message: forged,
+		Code: forged, Step: forged, Reason: forged, Host: forged, Path: forged, Method: forged, Keys: []string{forged},
+		Model:  &ledger.ModelCall{API: forged, Model: forged, AnsweredBy: forged, Outcome: forged, Error: forged, Hosted: []string{forged}},
+		Checks: []ledger.Check{{Name: forged, Code: forged, Detail: forged}}, Steps: []ledger.Step{{Name: forged}},
+		Interactions: &ledger.Standing{Number: 1, Open: []string{forged}},
+	}
+	list := func(keys bool) func(*bytes.Buffer) {
+		return func(out *bytes.Buffer) {
+			table := newTable(out, keys)
+			_, _ = table.Add(r), table.End()
+		}
+	}
+	score := autonomy.Claims{Session: forged, Agent: forged, Owner: "o"}
+	standing := accrual.Reputation{ScoreHistory: []accrual.ScoredSession{{SessionID: forged}}}
+	standing.Agent, standing.AgentID = forged, forged
+	for name, print := range map[string]func(*bytes.Buffer){
+		"a record":      func(out *bytes.Buffer) { Print(out, admin.Record{Record: r}) },
+		"a call":        func(out *bytes.Buffer) { _ = PrintCall(out, r, false) },
+		"a list":        list(false),
+		"keys":          list(true),
+		"a score":       func(out *bytes.Buffer) { _ = drawScore(out, score) },
+		"a reputation":  func(out *bytes.Buffer) { _ = drawReputation(out, accrual.Claims{Reputation: standing}) },
+		"many of those": func(out *bytes.Buffer) { _ = drawAgents(out, []accrual.Reputation{standing}) },
+	} {
+		var out bytes.Buffer
+		print(&out)
+		if strings.Contains(out.String(), "\n  check        ok ") || strings.Contains(out.String(), "\t") || !strings.Contains(out.String(), "grant?forged") {
+			t.Errorf("%s:\n%s", name, out.String())
+		}
+	}
+}

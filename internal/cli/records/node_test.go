@@ -1,0 +1,71 @@
+package records_test
+
+import (
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/cli/disputes"
+	"github.com/actionproof/mediator/internal/cli/records"
+)
+
+// TestCA asks a node whose certificate the system does not trust.
+func TestCA(t *testing.T) {
+	t.Setenv("HTTPS_PROXY", "")
+	t.Setenv("https_proxy", "")
+	var asked int
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked++
+		_, _ = io.WriteString(w, `{}`)
+	}))
+	t.Cleanup(server.Close)
+	dir := t.TempDir()
+	ca, junk, key := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "junk.pem"), filepath.Join(dir, "agent.key")
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	for path, content := range map[string][]byte{ca: certificate, junk: []byte("junk")} {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := cli.TakeAgentKey(key); err != nil {
+		t.Fatal(err)
+	}
+	group := func(name string, commands ...*cobra.Command) func() *cobra.Command {
+		return func() *cobra.Command { c := &cobra.Command{Use: name}; c.AddCommand(commands...); return c }
+	}
+	for _, tt := range []struct {
+		name string
+		c    func() *cobra.Command
+		args []string
+	}{
+		{"score", records.Score, []string{"show", "ses_1"}},
+		{"reputation", group("reputation", records.Reputations()...), []string{"show", "a:b"}},
+		{"dispute", disputes.Dispute, []string{"show", "dsp_1"}},
+		{"dispute open", disputes.Dispute, []string{"open", "--against", "a:b", "--type", "timing", "--receipt", "00", "--key", key}},
+		{"signal", disputes.Signal, []string{"publish", "It will rain", "--key", key}},
+	} {
+		for _, with := range []struct {
+			ca    string
+			asked bool
+		}{{ca, true}, {junk, false}, {"", false}} {
+			t.Run(tt.name+" "+filepath.Base(with.ca), func(t *testing.T) {
+				asked = 0
+				c := tt.c()
+				c.SetArgs(append(tt.args, "--node", server.URL, "--ca", with.ca))
+				c.SetOut(io.Discard)
+				c.SetErr(io.Discard)
+				err := c.ExecuteContext(t.Context())
+				if (asked > 0) != with.asked {
+					t.Errorf("the node was asked %d times: %v", asked, err)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/actionproof/mediator/internal/keystore"
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// A Check returns why the callers of this process would be refused now, and nil if they would not.
+type Check func(context.Context) error
+
+const (
+	// probeAge is how long the result of a probe is told again.
+	probeAge = 500 * time.Millisecond
+	// probeTimeout bounds a probe.
+	probeTimeout = 3 * time.Second
+)
+
+// probe makes checks when it is asked, and never by itself. Callers that ask together share one round of checks.
+type probe struct {
+	checks []Check
+
+	mu  sync.Mutex // guards all below; held during the checks
+	at  time.Time
+	err error
+}
+
+// ask returns the first error of the checks, at most probeAge old.
+func (p *probe) ask(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if time.Since(p.at) < probeAge {
+		return p.err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
+	defer cancel()
+	p.err = nil
+	for _, check := range p.checks {
+		if err := check(ctx); err != nil {
+			p.err = refusal.New("not_ready", "callers are refused now: %w%s", err, CodeOf(err))
+			break
+		}
+	}
+	p.at = time.Now()
+	return p.err
+}
+
+// signs checks that each role has a key version that signs, and that Vault, where it holds the keys, answers. Vault is
+// asked only if it did not do what it was asked the last time.
+func (p *Process) signs(ctx context.Context) error {
+	for _, r := range p.Roles {
+		if _, err := r.Key.Signs(ctx); err != nil {
+			return err
+		}
+	}
+	if p.vaultAway() == "" {
+		return nil
+	}
+	for _, r := range p.Roles {
+		_ = r.Key.Observe(ctx, 0)
+	}
+	if login := p.vaultAway(); login != "" {
+		return errors.New("Vault does not do what it is asked for the " + login)
+	}
+	return nil
+}
+
+// vaultAway returns the first login for which Vault did not do what it was asked the last time.
+func (p *Process) vaultAway() string {
+	health, _ := keystore.Health(p.Keys)
+	for _, l := range health.Logins {
+		if !l.Reachable {
+			return l.For
+		}
+	}
+	return ""
+}
+
+// judges checks that the trust in force is within its times: otherwise it believes no artifact.
+func (p *Process) judges(context.Context) error {
+	trust := p.Trust.inForce()
+	if trust == nil {
+		return nil
+	}
+	now := time.Now()
+	if until, ok := trust.Verifier.Trust().RevocationsUntil(); ok && now.After(until) {
+		return errors.New("the revocation list ended at " + until.UTC().Format(time.RFC3339))
+	}
+	if until := time.Unix(trust.until.Load(), 0); now.After(until) {
+		return errors.New("the deployment certificate ended at " + until.UTC().Format(time.RFC3339))
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package files
+
+import (
+	"context"
+	"iter"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// written are the changes of a folder that can change what a file in it says: a program has closed a file that it
+	// wrote, or a name has come, gone or moved. A log that grows is none of them.
+	written = unix.IN_CLOSE_WRITE | unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO
+	// breath is the least time between two changes that Watch tells of.
+	breath = 20 * time.Millisecond
+	// unwatched is the period of Watch where the kernel does not say what changes.
+	unwatched = 250 * time.Millisecond
+)
+
+// Watch yields when something in the folder of a file has changed, until ctx ends. It also yields once each period,
+// because network file systems and links into other folders do not say when they change.
+func Watch(ctx context.Context, path string, period time.Duration) iter.Seq[struct{}] {
+	return func(yield func(struct{}) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		changes, err := watchFolder(ctx, filepath.Dir(path))
+		if err != nil {
+			period = min(period, unwatched)
+		}
+		tick := time.NewTicker(period)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-changes:
+			case <-tick.C:
+			}
+			if !yield(struct{}{}) {
+				return
+			}
+		}
+	}
+}
+
+// watchFolder makes the kernel send each change of a folder to the channel, until ctx ends.
+func watchFolder(ctx context.Context, dir string) (<-chan struct{}, error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return nil, err
+	}
+	events := os.NewFile(uintptr(fd), "inotify") //nolint:gosec // a descriptor is not negative
+	if _, err := unix.InotifyAddWatch(fd, dir, written); err != nil {
+		events.Close()
+		return nil, err
+	}
+	context.AfterFunc(ctx, func() { events.Close() })
+	changes := make(chan struct{}, 1)
+	go func() {
+		some := make([]byte, 4096) // one event needs at most 272
+		for {
+			if _, err := events.Read(some); err != nil {
+				return
+			}
+			select {
+			case changes <- struct{}{}:
+			default: // a change waits already
+			}
+			time.Sleep(breath)
+		}
+	}()
+	return changes, nil
+}

@@ -1,0 +1,62 @@
+package files_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/internal/files"
+)
+
+// TestWatch changes a file in each way in which one is delivered. The period is too long to see any of them.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(path string) error{
+		"written":  func(path string) error { return os.WriteFile(path, []byte("new"), 0o600) },
+		"replaced": func(path string) error { return files.Replace(path, []byte("new"), 0o600) },
+		"linked": func(path string) error { // as Kubernetes mounts a Secret: file -> ..data/file, and ..data -> a folder
+			dir := filepath.Dir(path)
+			if err := os.Symlink("after", filepath.Join(dir, "..next")); err != nil {
+				return err
+			}
+			return os.Rename(filepath.Join(dir, "..next"), filepath.Join(dir, "..data"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			path := filepath.Join(dir, "file")
+			for folder, content := range map[string]string{"before": "old", "after": "new"} {
+				if err := os.Mkdir(filepath.Join(dir, folder), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(dir, folder, "file"), []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.Symlink("before", filepath.Join(dir, "..data")); err != nil {
+				t.Fatal(err)
+			}
+			if name == "linked" {
+				if err := os.Symlink("..data/file", path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer cancel()
+			go func() { // until it is seen: the first may come before the watch
+				for ctx.Err() == nil && change(path) == nil {
+					time.Sleep(10 * time.Millisecond)
+				}
+			}()
+			for range files.Watch(ctx, path, time.Hour) {
+				if raw, _ := os.ReadFile(path); string(raw) == "new" {
+					return
+				}
+			}
+			t.Error("the change was not seen")
+		})
+	}
+}

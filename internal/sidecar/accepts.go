@@ -1,0 +1,76 @@
+package sidecar
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/trigger"
+)
+
+// accepted knows which key versions of the other processes this sidecar and its control plane both accept under one
+// manifest. The trigger service and the node sign by these alone, since both verify what they sign. It asks the control
+// plane again only when what this sidecar accepts has changed, or while the control plane lacks a version of it.
+type accepted struct {
+	verifier *evidence.Verifier
+	strict   *policy.Strict
+	control  *policy.Client
+	both     atomic.Pointer[policy.Accepted] // what the control plane last accepted all of; nil for nothing
+}
+
+// get returns what both accept.
+func (a *accepted) get(ctx context.Context) (policy.Accepted, error) {
+	own := a.strict.AcceptedBy(a.verifier) // anew each time: certificates begin and end without a change of the bundle
+	if both := a.both.Load(); both != nil && slices.Equal(both.Trigger, own.Trigger) && slices.Equal(both.Node, own.Node) {
+		return own, nil
+	}
+	theirs, err := a.control.Accepts(ctx, a.strict.ManifestHash)
+	if err != nil {
+		return policy.Accepted{}, err
+	}
+	both := policy.Accepted{Trigger: common(own.Trigger, theirs.Trigger), Node: common(own.Node, theirs.Node)}
+	if len(both.Trigger) == len(own.Trigger) && len(both.Node) == len(own.Node) {
+		a.both.Store(&both)
+	}
+	return both, nil
+}
+
+// common returns the elements of a that are in b.
+func common(a, b []string) []string {
+	in := make(map[string]bool, len(b))
+	for _, kid := range b {
+		in[kid] = true
+	}
+	return slices.DeleteFunc(slices.Clone(a), func(kid string) bool { return !in[kid] })
+}
+
+// triggers asks the trigger service for evidence that this sidecar and the control plane can verify.
+type triggers struct {
+	*trigger.Client
+	accepted *accepted
+}
+
+// Evidence implements [proxy.Triggers].
+func (t triggers) Evidence(ctx context.Context, eventID string, b evidence.Binding) (trigger.Evidence, error) {
+	both, err := t.accepted.get(ctx)
+	if err != nil {
+		return trigger.Evidence{}, err
+	}
+	return t.Client.Evidence(evidence.WithAccepted(ctx, both.Trigger), eventID, b)
+}
+
+// control asks the control plane for decisions that this sidecar can verify.
+type control struct {
+	*policy.Client
+	verifier *evidence.Verifier
+	strict   *policy.Strict
+}
+
+// Decide implements [proxy.Control].
+func (c control) Decide(ctx context.Context, r policy.Request) (policy.Decision, error) {
+	decision := c.verifier.Accepts(evidence.PurposePolicyDecision, c.strict.Decision)
+	grant := c.verifier.Accepts(evidence.PurposeActionGrant, c.strict.Grant)
+	return c.Client.Decide(evidence.WithAccepted(ctx, append(decision, grant...)), r)
+}

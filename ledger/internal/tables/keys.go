@@ -1,0 +1,120 @@
+package tables
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/actionproof/mediator/ledger"
+)
+
+// KeyUsesOf sums up which versions of keys outcomes and receipts rest on, in the order of their names.
+func KeyUsesOf(outcomes []ledger.Record, receipts []ledger.Receipt) []ledger.KeyUse {
+	uses := make(map[string]ledger.KeyUse)
+	add := func(token string, at time.Time, posts int64) {
+		kid := keyOf(token)
+		if kid == "" {
+			return
+		}
+		u, known := uses[kid]
+		if !known {
+			u = ledger.KeyUse{KeyID: kid, First: at, Last: at}
+		}
+		if at.Before(u.First) {
+			u.First = at
+		}
+		if at.After(u.Last) {
+			u.Last = at
+		}
+		u.Posts += posts
+		uses[kid] = u
+	}
+	for _, r := range outcomes {
+		counted := make(map[string]bool)
+		for _, a := range r.Artifacts {
+			posts := int64(0)
+			if kid := keyOf(a.Token); !counted[kid] && r.State != ledger.StateFailed {
+				counted[kid], posts = true, 1
+			}
+			add(a.Token, r.Started, posts)
+		}
+	}
+	for _, r := range receipts {
+		add(r.Token, r.Signed, 0)
+	}
+	return slices.SortedFunc(maps.Values(uses), func(a, b ledger.KeyUse) int { return cmp.Compare(a.KeyID, b.KeyID) })
+}
+
+// keyOf returns the kid in the header of a token, or nothing where it has none.
+func keyOf(token string) string {
+	head, _, _ := strings.Cut(token, ".")
+	raw, err := base64.RawURLEncoding.DecodeString(head)
+	if err != nil {
+		return ""
+	}
+	var h struct {
+		KeyID string `json:"kid"`
+	}
+	_ = json.Unmarshal(raw, &h) // without a kid nothing is counted
+	return h.KeyID
+}
+
+// KeySet names the keys that have signed the artifacts of a record.
+type KeySet struct {
+	ID   int64  // by the keys, and above zero; 0 if there are none
+	Kids string // in their order, each once, as JSON
+}
+
+// KeySetOf returns the keys that have signed artifacts. Of the challenge and the capability it returns none: they are secrets of a gate, which
+// may be another's.
+func KeySetOf(artifacts []ledger.Artifact) KeySet {
+	var kids []string
+	for _, a := range artifacts {
+		if kid := keyOf(a.Token); kid != "" && a.Name != "challenge" && a.Name != "capability" {
+			kids = append(kids, kid)
+		}
+	}
+	if len(kids) == 0 {
+		return KeySet{}
+	}
+	slices.Sort(kids)
+	raw, _ := json.Marshal(slices.Compact(kids)) // texts can be written
+	sum := sha256.Sum256(raw)
+	return KeySet{max(1, int64(binary.BigEndian.Uint64(sum[:])>>1)), string(raw)}
+}
+
+// keySets returns the ids of the key sets that a key is in, as JSON. The key is a kid, or a name for all its versions.
+func (r Reader) keySets(ctx context.Context, key string) (string, error) {
+	ids := []int64{}
+	err := r.each(ctx, selectKeySets, nil, func(rows *sql.Rows) error {
+		var id int64
+		var raw []byte
+		var kids []string
+		if err := rows.Scan(&id, &raw); err != nil {
+			return err
+		}
+		err := json.Unmarshal(raw, &kids)
+		if slices.ContainsFunc(kids, func(kid string) bool { return kid == key || isVersion(kid, key) }) {
+			ids = append(ids, id)
+		}
+		return err
+	})
+	text, _ := json.Marshal(ids) // numbers can be written
+	return string(text), err
+}
+
+// isVersion reports whether a kid is that of a version of the key with a name.
+func isVersion(kid, name string) bool {
+	number, ok := strings.CutPrefix(kid, name+":v")
+	_, err := strconv.ParseUint(number, 10, 32)
+	return ok && err == nil
+}

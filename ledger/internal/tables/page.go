@@ -1,0 +1,160 @@
+package tables
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"iter"
+	"math"
+
+	"github.com/actionproof/mediator/ledger"
+)
+
+// pageRows bounds the rows that are looked at in one piece: so long, and no longer, is a version of the data held for a
+// list, and so many records are in memory.
+const pageRows = 256
+
+// position is the place of a record in the order: when it started, in Unix milliseconds, and its number in the store.
+type position struct{ started, seq int64 }
+
+// page is what one look at the rows of a store has found.
+type page struct {
+	records []ledger.Record // those that match
+	rows    int             // how many rows were looked at
+	last    position        // of the last of them
+}
+
+// pages yields what a query selects, read from a store one page after the other: read looks at that many rows that
+// follow a position, and find returns the position of a record. Nothing is held open between two pages. An error is
+// the last thing that is yielded; without one the list is whole.
+func pages(q ledger.Query, find func(id string) (position, error), read func(from position, rows int) (page, error),
+) iter.Seq2[ledger.Record, error] {
+	return func(yield func(ledger.Record, error) bool) {
+		from := first(q)
+		if q.Cursor != "" {
+			at, err := find(q.Cursor)
+			if err != nil {
+				yield(ledger.Record{}, err)
+				return
+			}
+			from = later(q, from, at)
+		}
+		rows := pageRows
+		if q.Limit > 0 {
+			rows = min(rows, q.Limit)
+		}
+		for left := q.Limit; ; rows = pageRows { // without a limit, left never becomes zero
+			page, err := read(from, rows)
+			if err != nil {
+				yield(ledger.Record{}, err)
+				return
+			}
+			for _, r := range page.records {
+				if left--; !yield(r, nil) || left == 0 {
+					return
+				}
+			}
+			if page.rows < rows {
+				return
+			}
+			from = page.last
+		}
+	}
+}
+
+// first returns the position that the list follows.
+func first(q ledger.Query) position {
+	switch {
+	case q.OldestFirst && q.Since.IsZero():
+		return position{math.MinInt64, math.MinInt64}
+	case q.OldestFirst:
+		return position{q.Since.UnixMilli() - 1, math.MaxInt64}
+	case q.Until.IsZero():
+		return position{math.MaxInt64, math.MaxInt64}
+	default:
+		return position{q.Until.UnixMilli(), math.MinInt64}
+	}
+}
+
+// later returns the one of two positions that comes later in the list.
+func later(q ledger.Query, a, b position) position {
+	if less := a.started < b.started || a.started == b.started && a.seq < b.seq; less == q.OldestFirst {
+		return b
+	}
+	return a
+}
+
+// last returns the start that ends the list, in Unix milliseconds: the list goes down to it, or up to what is below it
+// if the oldest come first.
+func last(q ledger.Query) int64 {
+	switch {
+	case q.OldestFirst && q.Until.IsZero():
+		return math.MaxInt64
+	case q.OldestFirst:
+		return q.Until.UnixMilli()
+	case q.Since.IsZero():
+		return math.MinInt64
+	default:
+		return q.Since.UnixMilli()
+	}
+}
+
+// Of the rows that a page looks at, those that do not match come without their text: so a look costs the same however
+// few match, and lasts no longer.
+const (
+	matches  = `CASE WHEN ($5 = '' OR session = $5) AND ($6 = '' OR state = $6) AND ($7 = '' OR flow = $7) THEN `
+	keysOnly = `SELECT started, seq, id, flow, state, session, ` +
+		matches + `(SELECT kids FROM key_sets WHERE key_sets.id = posts.keys) END FROM posts `
+
+	newestFirst = `(started, seq) < ($1, $2) AND started >= $3 ORDER BY started DESC, seq DESC LIMIT $4`
+	oldestFirst = `(started, seq) > ($1, $2) AND started < $3 ORDER BY started, seq LIMIT $4`
+)
+
+// Statement returns the query for a page. SQLite uses an index that leaves rows out where the condition says that it
+// does too. flow has none, nor has the state forwarded: it is that of nearly every record, so those are found among all.
+func (d Dialect) Statement(q ledger.Query) string {
+	page, index := `SELECT started, seq, `+matches+`record END, `+matches+d.Artifacts+` END FROM posts `, `WHERE `
+	if q.Keys {
+		page = keysOnly
+	}
+	switch {
+	case q.Key != "":
+		index = d.ByKeys + `WHERE keys > 0 AND keys IN (` + d.Sets + `) AND `
+	case q.Keys:
+		index = d.ByKeys + `WHERE keys > 0 AND `
+	case q.Session != "":
+		index = `WHERE session = $5 AND session <> '' AND `
+	case q.State != "" && q.State != ledger.StateForwarded:
+		index = `WHERE state = $6 AND state <> 'forwarded' AND `
+	}
+	if q.OldestFirst {
+		return page + index + oldestFirst
+	}
+	return page + index + newestFirst
+}
+
+// page looks at the rows of one page.
+func (r Reader) page(ctx context.Context, q ledger.Query, args []any) (p page, err error) {
+	err = r.each(ctx, r.d.Statement(q), args, func(rows *sql.Rows) (err error) {
+		var found ledger.Record
+		var record, artifacts, kids []byte
+		if q.Keys {
+			err = rows.Scan(&p.last.started, &p.last.seq, &found.ID, &found.Flow, &found.State, &found.Session, &kids)
+		} else {
+			err = rows.Scan(&p.last.started, &p.last.seq, &record, &artifacts)
+		}
+		p.rows++
+		switch {
+		case err != nil || record == nil && kids == nil: // it does not match
+			return err
+		case q.Keys:
+			found.Started = at(p.last.started)
+			err = json.Unmarshal(kids, &found.Keys)
+		default:
+			found, err = decode(record, artifacts)
+		}
+		p.records = append(p.records, found)
+		return err
+	})
+	return p, err
+}

@@ -1,0 +1,240 @@
+// Package tables is what the ledgers in SQLite and PostgreSQL do alike: how records are kept in columns, and SQL that
+// both databases understand. $1 is the first parameter in both.
+//
+//	reader.go  what is read alike
+//	page.go    how a list is read in pages
+//	record.go  a record as its columns have it
+//	keys.go    which keys records and receipts rest on
+//	rows.go    how rows are read
+package tables
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"iter"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/actionproof/mediator/ledger"
+)
+
+// timeout bounds one look at the tables.
+const timeout = 10 * time.Second
+
+// Dialect is the SQL that differs.
+type Dialect struct {
+	Identity  string // selects the id, the mark, and how often the ledger was accepted
+	Artifacts string // the artifacts of a row of posts
+	ByKeys    string // says that the index posts_keys answers; empty where the database finds out
+	Sets      string // the numbers in $8, a JSON list
+}
+
+// Posts is the beginning of a statement whose rows [Posts] reads.
+func (d Dialect) Posts() string { return `SELECT record, ` + d.Artifacts + ` FROM posts ` }
+
+// Reader reads the tables of a ledger.
+type Reader struct {
+	db *sql.DB
+	d  Dialect
+}
+
+// NewReader makes a Reader.
+func NewReader(db *sql.DB, d Dialect) Reader { return Reader{db, d} }
+
+// Statements that write, the same in both databases.
+const (
+	InsertAcceptance = `INSERT INTO accepted (acceptance) VALUES ($1)`
+	InsertSince      = `INSERT INTO key_uses_since (one, since) VALUES (1, $1) ON CONFLICT DO NOTHING`
+	InsertIdentity   = `INSERT INTO identity (one, id, pruned) VALUES (1, $1, 0) ON CONFLICT DO NOTHING`
+	// PruneDeliveries forgets deliveries whose receipts have been removed.
+	PruneDeliveries = `DELETE FROM deliveries WHERE session IN (SELECT session FROM deliveries AS d
+		WHERE NOT EXISTS (SELECT 1 FROM receipts WHERE receipts.session = d.session) LIMIT $1)`
+
+	settleDelivery = `UPDATE deliveries SET number = $2, due = $3, refused = $4 WHERE session = $1`
+	endDelivery    = `DELETE FROM deliveries WHERE session = $1`
+)
+
+const (
+	selectReceipts    = `SELECT session, number, call, signed, token FROM receipts WHERE session = $1 `
+	selectAcceptances = `SELECT acceptance FROM accepted ORDER BY seq`
+	selectKeySets     = `SELECT id, kids FROM key_sets`
+	selectSince       = `SELECT since FROM key_uses_since`
+	selectKeyUses     = `SELECT kid, min(first), max(last), CAST(sum(posts) AS bigint) FROM key_uses GROUP BY kid ORDER BY kid`
+	lastNumber        = `(SELECT number FROM receipts AS r WHERE r.session = d.session ORDER BY number DESC LIMIT 1)`
+	selectBacklog     = `SELECT CAST(coalesce(sum(` + lastNumber + ` - number), 0) AS bigint), min((SELECT signed FROM receipts AS r
+		WHERE r.session = d.session AND r.number > d.number ORDER BY r.number LIMIT 1)),
+		count(nullif(refused, '')), coalesce(max(refused), '') FROM deliveries AS d`
+)
+
+// Records yields records: see [ledger.Store].
+func (r Reader) Records(ctx context.Context, q ledger.Query) iter.Seq2[ledger.Record, error] {
+	if !Storable(q.Session) || !Storable(q.Flow) || !Storable(string(q.State)) {
+		return func(func(ledger.Record, error) bool) {} // no record has it
+	}
+	args := []any{q.Session, string(q.State), q.Flow}
+	if q.Key != "" {
+		sets, err := r.keySets(ctx, q.Key)
+		if err != nil {
+			return func(yield func(ledger.Record, error) bool) { yield(ledger.Record{}, err) }
+		}
+		args = append(args, sets)
+	}
+	return pages(q, func(id string) (at position, err error) {
+		if !Storable(id) {
+			return at, ledger.ErrNotFound
+		}
+		err = r.one(ctx, `SELECT started, seq FROM posts WHERE id = $1`, []any{id}, &at.started, &at.seq)
+		return at, err
+	}, func(from position, rows int) (page, error) {
+		return r.page(ctx, q, append([]any{from.started, from.seq, last(q), rows}, args...))
+	})
+}
+
+// minPrefix is the shortest beginning of an id that names a record.
+const minPrefix = 6
+
+// Get returns one record: see [ledger.Store].
+func (r Reader) Get(ctx context.Context, id string) (ledger.Record, error) {
+	if len(id) < minPrefix || !Storable(id) {
+		return ledger.Record{}, ledger.ErrNotFound
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	found, err := Posts(r.db.QueryContext(ctx, r.d.Posts()+`WHERE id >= $1 AND id < $2 ORDER BY id LIMIT $3`,
+		id, id+"\U0010FFFF", ledger.MaxSeveral+1))
+	switch {
+	case err != nil:
+		return ledger.Record{}, err
+	case len(found) == 0:
+		return ledger.Record{}, ledger.ErrNotFound
+	case len(found) == 1 || found[0].ID == id: // an id that is the beginning of another comes first
+		return found[0], nil
+	}
+	several := &ledger.SeveralError{Prefix: id, More: len(found) > ledger.MaxSeveral}
+	for _, p := range found[:min(len(found), ledger.MaxSeveral)] {
+		several.IDs = append(several.IDs, p.ID)
+	}
+	return ledger.Record{}, several
+}
+
+// Chain returns receipts of a session: see [ledger.Receipts].
+func (r Reader) Chain(ctx context.Context, session string, from int64, limit int) (all []ledger.Receipt, err error) {
+	if !Storable(session) {
+		return nil, nil
+	}
+	err = r.each(ctx, selectReceipts+`AND number >= $2 ORDER BY number LIMIT $3`,
+		[]any{session, from, min(limit, ledger.MaxChain)}, func(rows *sql.Rows) error {
+			c, err := receipt(rows)
+			all = append(all, c)
+			return err
+		})
+	return all, err
+}
+
+// LastReceipt returns the last receipt of a session: see [ledger.Receipts].
+func (r Reader) LastReceipt(ctx context.Context, session string) (last ledger.Receipt, err error) {
+	if !Storable(session) {
+		return last, ledger.ErrNotFound
+	}
+	err = r.each(ctx, selectReceipts+`ORDER BY number DESC LIMIT 1`, []any{session}, func(rows *sql.Rows) (err error) {
+		last, err = receipt(rows)
+		return err
+	})
+	if err == nil && last.Token == "" {
+		err = ledger.ErrNotFound
+	}
+	return last, err
+}
+
+// Backlog returns what has not been handed over: see [ledger.Deliveries]. It does not know what was pruned.
+func (r Reader) Backlog(ctx context.Context) (b ledger.Backlog, err error) {
+	var oldest sql.NullInt64
+	err = r.one(ctx, selectBacklog, nil, &b.Receipts, &oldest, &b.Refused, &b.Reason)
+	if oldest.Valid {
+		b.Oldest = at(oldest.Int64)
+	}
+	return b, err
+}
+
+// SettleDeliveries keeps how far deliveries have come: see [ledger.Deliveries].
+func SettleDeliveries(ctx context.Context, tx *sql.Tx, all []ledger.Delivery) (err error) {
+	for _, d := range all {
+		if d.Whole {
+			_, err = tx.ExecContext(ctx, endDelivery, d.Session)
+		} else {
+			_, err = tx.ExecContext(ctx, settleDelivery, d.Session, d.Number, d.Due.UnixMilli(), d.Refused)
+		}
+		if err != nil {
+			return ledger.Unavailable("keep how far receipts were handed over", err)
+		}
+	}
+	return nil
+}
+
+// Acceptances returns what an operator has accepted: see [ledger.Identified].
+func (r Reader) Acceptances(ctx context.Context) ([]ledger.Acceptance, error) {
+	all := []ledger.Acceptance{}
+	err := r.each(ctx, selectAcceptances, nil, func(rows *sql.Rows) error {
+		var raw []byte
+		if err := rows.Scan(&raw); err != nil {
+			return err
+		}
+		var a ledger.Acceptance
+		err := json.Unmarshal(raw, &a)
+		all = append(all, a)
+		return err
+	})
+	return all, err
+}
+
+// Identity returns who the ledger is: see [ledger.Identified].
+func (r Reader) Identity(ctx context.Context) (i ledger.Identity, err error) {
+	err = r.one(ctx, r.d.Identity, nil, &i.ID, &i.Mark, &i.Accepted)
+	return i, err
+}
+
+// KeyUses returns which keys the posts and receipts on record rest on: see [ledger.Store].
+func (r Reader) KeyUses(ctx context.Context) (ledger.KeyUses, error) {
+	var since int64
+	if err := r.one(ctx, selectSince, nil, &since); err != nil {
+		return ledger.KeyUses{}, err
+	}
+	all := ledger.KeyUses{Since: at(since), Keys: []ledger.KeyUse{}}
+	err := r.each(ctx, selectKeyUses, nil, func(rows *sql.Rows) error {
+		var u ledger.KeyUse
+		var first, last int64
+		err := rows.Scan(&u.KeyID, &first, &last, &u.Posts)
+		u.First, u.Last = at(first), at(last)
+		all.Keys = append(all.Keys, u)
+		return err
+	})
+	return all, err
+}
+
+// one reads one row. Where there is none, it returns [ledger.ErrNotFound].
+func (r Reader) one(ctx context.Context, query string, args []any, to ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := r.db.QueryRowContext(ctx, query, args...).Scan(to...)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return ledger.ErrNotFound
+	case err != nil:
+		return ledger.Unavailable("read", err)
+	}
+	return nil
+}
+
+// each calls scan for each row of a query.
+func (r Reader) each(ctx context.Context, query string, args []any, scan func(*sql.Rows) error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	rows, err := r.db.QueryContext(ctx, query, args...)
+	return Each(rows, err, func() error { return scan(rows) })
+}
+
+// Storable reports whether PostgreSQL can hold s: then something there may equal it. No id has other bytes.
+func Storable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }

@@ -1,0 +1,67 @@
+package tables
+
+import (
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/actionproof/mediator/ledger"
+)
+
+// Encode returns a record as a store keeps it, in two JSON texts: all but the artifacts, which is replaced when a
+// post ends, and the artifacts, which are most of a record and stay as they are. artifacts is empty if there are none.
+func Encode(r ledger.Record) (record, artifacts string, err error) {
+	var rest, all []byte
+	if r.ID == "" || r.Started.IsZero() {
+		err = errors.New("it lacks its id or start")
+	}
+	if err == nil && len(r.Artifacts) > 0 {
+		all, err = json.Marshal(r.Artifacts)
+		r.Artifacts = nil
+	}
+	if err == nil {
+		rest, err = json.Marshal(r)
+	}
+	if err != nil {
+		return "", "", ledger.Unavailable("write the record", err)
+	}
+	return string(rest), string(all), nil
+}
+
+// Outcome returns the record of a post that has ended, without its artifacts: those of its beginning stay.
+func Outcome(r ledger.Record) (record string, err error) {
+	if !r.State.Outcome() {
+		return "", ledger.ErrState
+	}
+	r.Artifacts = nil
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return "", ledger.Unavailable("write the record", err)
+	}
+	return string(raw), nil
+}
+
+// decode reads the two texts that Encode has made. artifacts may be empty.
+func decode(record, artifacts []byte) (r ledger.Record, err error) {
+	if err = json.Unmarshal(record, &r); err == nil && len(artifacts) > 0 {
+		err = json.Unmarshal(artifacts, &r.Artifacts)
+	}
+	return r, err
+}
+
+// Lost returns the record of a post in flight whose process has ended without an outcome.
+func Lost(r ledger.Record, now time.Time) ledger.Record {
+	r.State, r.Code, r.Step = ledger.StateIndeterminate, "indeterminate", "forward"
+	r.Reason = "the mediator ended while the post was in flight; it may have been sent, and is not sent again"
+	r.Finished = now
+	return r
+}
+
+// EncodeAcceptance returns an acceptance as a store keeps it.
+func EncodeAcceptance(a ledger.Acceptance) (string, error) {
+	raw, err := json.Marshal(a)
+	if err != nil {
+		return "", ledger.Unavailable("write the acceptance", err)
+	}
+	return string(raw), nil
+}

@@ -1,0 +1,53 @@
+package postgres
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/ledger"
+)
+
+// instanceName is what Instance writes.
+var instanceName = regexp.MustCompile(`^[A-Z2-7]{26}\n$`)
+
+// Instance returns the name under which the process that owns the folder dir shares a ledger with others: random, made at its first
+// start and kept in dir. Until held is closed no other process gets it.
+func Instance(dir string) (name string, held io.Closer, err error) {
+	path := filepath.Join(dir, "instance")
+	defer func() {
+		if err != nil {
+			err = ledger.Unavailable("name this instance", err)
+		}
+	}()
+	l, err := files.Lock(path)
+	if err != nil {
+		return "", nil, err
+	}
+	if name, err = readInstance(path); err != nil {
+		return "", nil, errors.Join(err, l.Close())
+	}
+	return name, l, nil
+}
+
+func readInstance(path string) (string, error) {
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		raw = []byte(rand.Text() + "\n")
+		// Renamed when it is whole: half a name would be another one.
+		err = errors.Join(os.WriteFile(path+".new", raw, 0o600), os.Rename(path+".new", path))
+	}
+	if err != nil {
+		return "", err
+	}
+	if !instanceName.Match(raw) {
+		return "", fmt.Errorf("%s does not hold a name that was made here: remove it", path)
+	}
+	return string(raw[:len(raw)-1]), nil
+}

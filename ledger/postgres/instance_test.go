@@ -1,0 +1,48 @@
+package postgres_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/actionproof/mediator/ledger/postgres"
+)
+
+// TestInstance shows that a folder keeps its name, that two folders have two, and that one process at a time has it.
+func TestInstance(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	name, held, err := postgres.Instance(dir)
+	if err != nil || name == "" {
+		t.Fatal(name, err)
+	}
+	_, _, err = postgres.Instance(dir)
+	wantUnavailable(t, err, "in use")
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		dir  string
+		same bool
+	}{{dir, true}, {other, false}} {
+		again, held, err := postgres.Instance(tt.dir)
+		if err != nil || (again == name) != tt.same {
+			t.Errorf("got %q, %v, after %q", again, err, name)
+		}
+		held.Close()
+	}
+	for _, bad := range []string{"", "short\n"} {
+		if err := os.WriteFile(filepath.Join(dir, "instance"), []byte(bad), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = postgres.Instance(dir)
+		wantUnavailable(t, err, "remove it")
+	}
+	if err := os.Remove(filepath.Join(dir, "instance.lock")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = postgres.Instance(dir)
+	wantUnavailable(t, err, "no such file")
+}

@@ -1,0 +1,70 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/internal/tables"
+)
+
+// Copy is a copy of a ledger's file, opened to be read only. It changes nothing, and takes no lock.
+type Copy struct {
+	tables.Reader
+	db *sql.DB
+}
+
+// OpenCopy opens the copy of a ledger's file at path: with the file path-wal beside it, if the copy was made of a ledger in
+// use; without one the folder need not be writable. It refuses a file with another schema. The error has the code
+// ledger_unavailable.
+func OpenCopy(ctx context.Context, path string) (*Copy, error) {
+	c, err := openCopy(ctx, path)
+	if err != nil {
+		return nil, ledger.Unavailable("open "+filepath.Base(path), err)
+	}
+	return c, nil
+}
+
+func openCopy(ctx context.Context, path string) (*Copy, error) {
+	if _, err := os.Stat(path); err != nil { // SQLite would not say that it is not there
+		return nil, err
+	}
+	// SQLite cannot read a file in the folder of somebody else unless it is told that nobody writes to it. With a WAL it must
+	// not be told so: it would leave out what lies in there.
+	mode := "ro"
+	switch wal, err := os.Stat(path + "-wal"); {
+	case errors.Is(err, fs.ErrNotExist), err == nil && wal.Size() == 0:
+		mode = "immutable"
+	case err != nil:
+		return nil, err
+	}
+	db, err := openSQLite(path, mode, reading)
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(maxReaders)
+	if err := schema.check(ctx, db); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &Copy{tables.NewReader(db, dialect), db}, nil
+}
+
+// check refuses a file with another schema.
+func (s Schema) check(ctx context.Context, db *sql.DB) error {
+	var version int
+	if err := db.QueryRowContext(ctx, `SELECT user_version FROM pragma_user_version`).Scan(&version); err != nil {
+		return err
+	}
+	if version != s.Version {
+		return fmt.Errorf("it has schema version %d and this program reads %d: use the program that made it", version, s.Version)
+	}
+	return nil
+}
+
+// Close closes the file.
+func (c *Copy) Close() error { return c.db.Close() }

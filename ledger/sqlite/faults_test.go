@@ -1,0 +1,270 @@
+package sqlite_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/sqlite"
+	"github.com/actionproof/mediator/test/ledgertest"
+)
+
+// tmpfs mounts a small file system of its own.
+func tmpfs(t *testing.T, size string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
+		t.Fatalf("mount a file system: %v: run the tests as root", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+func numbered(n int) (ledger.Record, ledger.Key) {
+	id := fmt.Sprintf("post_%06d", n)
+	return ledger.Record{ID: id, Flow: "post", Started: ledgertest.Now()}, ledger.Key{Kind: "capability", ID: id, Expires: ledgertest.Now().Add(time.Minute)}
+}
+
+// begin begins numbered posts until one fails, and returns how many did not, and the error.
+func begin(l *sqlite.Ledger, from int) (next int, err error) {
+	for n := from; ; n++ {
+		p, k := numbered(n)
+		if err := l.Begin(context.Background(), p, k); err != nil {
+			return n, err
+		}
+	}
+}
+
+// wantPosts demands that exactly the posts below n have a record, in that state, and their key consumed.
+func wantPosts(t *testing.T, l *sqlite.Ledger, n int, state ledger.State) {
+	t.Helper()
+	for i := range n {
+		p, k := numbered(i)
+		if got, err := l.Get(context.Background(), p.ID); err != nil || got.State != state {
+			t.Fatalf("%s is %s, %v", p.ID, got.State, err)
+		}
+		if err := l.Consume(context.Background(), k); !errors.Is(err, ledger.ErrConsumed) {
+			t.Fatalf("the key of %s: %v", p.ID, err)
+		}
+	}
+	p, _ := numbered(n)
+	if got, err := l.Get(context.Background(), p.ID); !errors.Is(err, ledger.ErrNotFound) {
+		t.Errorf("a refused post has a record: %+v, %v", got, err)
+	}
+}
+
+// TestDiskFull fills the disk while posts begin. Those that were refused left nothing, the others everything; an outcome that finds no
+// room is refused too; once there is room again the same ledger goes on.
+func TestDiskFull(t *testing.T) {
+	dir := tmpfs(t, "1m")
+	l := open(t, dir)
+	filler := filepath.Join(dir, "filler")
+	fill := func() {
+		if err := os.WriteFile(filler, bytes.Repeat([]byte{1}, 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+			t.Fatalf("the disk is not full: %v", err)
+		}
+	}
+	last := 0
+	for range 3 {
+		p, k := numbered(last)
+		if err := l.Begin(context.Background(), p, k); err != nil {
+			t.Fatalf("there is room: %v", err)
+		}
+		fill()
+		next, err := begin(l, last+1)
+		wantUnavailable(t, err, "full")
+		last = next
+		wantPosts(t, l, last, ledger.StateForwarding)
+		p, _ = numbered(0)
+		p.State, p.Reason = ledger.StateForwarded, strings.Repeat("long ", 10000)
+		wantUnavailable(t, l.Finish(context.Background(), p), "full")
+		remove(t, filler)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantPosts(t, open(t, dir), last, ledger.StateIndeterminate)
+}
+
+// TestReadOnlyFileSystem opens a ledger on a file system that has become read-only, as one does after a fault of its disk.
+func TestReadOnlyFileSystem(t *testing.T) {
+	dir := tmpfs(t, "4m")
+	l := open(t, dir)
+	p, k := numbered(0)
+	if err := errors.Join(l.Begin(context.Background(), p, k), l.Close()); err != nil {
+		t.Fatal(err)
+	}
+	remount := func(flags uintptr) {
+		if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT|flags, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remount(syscall.MS_RDONLY)
+	_, err := sqlite.Open(context.Background(), filepath.Join(dir, "ledger.db"), sqlite.Options{Now: ledgertest.Now})
+	wantUnavailable(t, err, "read-only file system")
+	remount(0)
+	wantPosts(t, open(t, dir), 1, ledger.StateIndeterminate)
+}
+
+// crashedWith returns a folder with the files of a ledger whose process was killed after n posts, of which the last few are in the WAL alone.
+func crashedWith(t *testing.T, n, inWAL int) (dir string) {
+	t.Helper()
+	at, dir := t.TempDir(), t.TempDir()
+	l := open(t, at)
+	for i := range n {
+		if i == n-inWAL { // closing writes the WAL into the database
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			l = open(t, at)
+		}
+		p, k := numbered(i)
+		if err := l.Begin(context.Background(), p, k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"ledger.db", "ledger.db-wal"} {
+		raw, err := os.ReadFile(filepath.Join(at, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, name), raw)
+	}
+	return dir
+}
+
+// TestTornWAL cuts off the end of the WAL, or overwrites it, at many places, as a crash in the middle of a write does. What was
+// written before is kept whole; a post is there with its record and its key, or with neither.
+func TestTornWAL(t *testing.T) {
+	const posts, inWAL = 12, 8
+	crashed := crashedWith(t, posts, inWAL)
+	database, err := os.ReadFile(filepath.Join(crashed, "ledger.db"))
+	wal, bad := os.ReadFile(filepath.Join(crashed, "ledger.db-wal"))
+	if err := errors.Join(err, bad); err != nil {
+		t.Fatal(err)
+	}
+	left := make(map[int]bool)
+	for at := 0; at <= len(wal); at += 3001 { // a prime: at each part of a frame
+		for _, tail := range [][]byte{nil, bytes.Repeat([]byte{0xa5}, len(wal)-at)} {
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, "ledger.db"), database)
+			write(t, filepath.Join(dir, "ledger.db-wal"), append(bytes.Clone(wal[:at]), tail...))
+			l := open(t, dir)
+			records, err := ledgertest.List(context.Background(), l, ledger.Query{Limit: 100})
+			if err != nil || len(records) < posts-inWAL {
+				t.Fatalf("cut at %d: %d records, %v", at, len(records), err)
+			}
+			wantPosts(t, l, len(records), ledger.StateIndeterminate)
+			_, k := numbered(len(records))
+			if err := l.Consume(context.Background(), k); err != nil {
+				t.Errorf("cut at %d: the key of a post without a record: %v", at, err)
+			}
+			left[len(records)] = true
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if len(left) < inWAL {
+		t.Errorf("cutting left %v posts", left)
+	}
+}
+
+// TestDamagedPage overwrites each page of a ledger, one at a time. It is refused at the start, or each use that meets the page is; no
+// key is good a second time, and none is good whose record cannot be kept.
+func TestDamagedPage(t *testing.T) {
+	const posts, pageSize = 400, 4096
+	dir := t.TempDir()
+	l := open(t, dir)
+	for i := range posts {
+		p, k := numbered(i)
+		if err := l.Begin(context.Background(), p, k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(filepath.Join(dir, "ledger.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	for page := range len(whole) / pageSize {
+		for _, with := range []byte{0, 0xa5} {
+			raw := bytes.Clone(whole)
+			copy(raw[page*pageSize:], bytes.Repeat([]byte{with}, pageSize))
+			path := filepath.Join(t.TempDir(), "ledger.db")
+			write(t, path, raw)
+			l, err := sqlite.Open(context.Background(), path, sqlite.Options{Now: ledgertest.Now})
+			if err != nil {
+				wantUnavailable(t, err, "")
+				refused++
+				continue
+			}
+			for i := range posts {
+				_, k := numbered(i)
+				if err := l.Consume(context.Background(), k); err == nil {
+					t.Errorf("page %d: the key of post %d is good again", page+1, i)
+				} else if !errors.Is(err, ledger.ErrConsumed) {
+					wantUnavailable(t, err, "")
+				}
+			}
+			p, k := numbered(posts)
+			if err := l.Begin(context.Background(), p, k); err != nil {
+				wantUnavailable(t, err, "")
+			} else if got, err := l.Get(context.Background(), p.ID); err != nil || got.State != ledger.StateForwarding {
+				t.Errorf("page %d: a post has begun without its record: %v", page+1, err)
+			}
+			_ = l.Close() // it may say once more what is wrong
+		}
+	}
+	if refused == 0 {
+		t.Error("no damage was found at the start")
+	}
+}
+
+// TestFileRemoved takes a file away from a running ledger, or replaces it: what is written then would be lost with the process.
+func TestFileRemoved(t *testing.T) {
+	for _, name := range []string{"ledger.db", "ledger.db-wal", "."} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "state")
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			l := open(t, dir)
+			p, k := numbered(0)
+			if err := l.Begin(context.Background(), p, k); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(dir, name)
+			if err := os.Rename(path, filepath.Join(filepath.Dir(dir), "elsewhere")); err != nil {
+				t.Fatal(err)
+			}
+			p, k = numbered(1)
+			wantUnavailable(t, l.Begin(context.Background(), p, k), "has been removed")
+			if name == "ledger.db" {
+				write(t, path, nil)
+				wantUnavailable(t, l.Begin(context.Background(), p, k), "has been replaced")
+			}
+			if err := os.Rename(filepath.Join(filepath.Dir(dir), "elsewhere"), path); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Begin(context.Background(), p, k); err != nil {
+				t.Errorf("it was put back, and a write says: %v", err)
+			}
+		})
+	}
+}

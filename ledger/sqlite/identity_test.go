@@ -1,0 +1,52 @@
+package sqlite_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/sqlite"
+	"github.com/actionproof/mediator/test/ledgertest"
+)
+
+func TestIdentity(t *testing.T) {
+	open := func(t *testing.T, place string) ledger.Identified {
+		l, err := sqlite.Open(t.Context(), filepath.Join(place, "ledger.db"), sqlite.Options{Now: ledgertest.Now, Retention: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		return l
+	}
+	ledgertest.RunIdentity(t, open,
+		func(t *testing.T, place string) ledger.Identified {
+			remove(t, filepath.Join(place, "ledger.db"))
+			return open(t, place)
+		},
+		func(t *testing.T, place string) (back func()) {
+			path := filepath.Join(place, "ledger.db")
+			kept := read(t, path)
+			return func() {
+				if err := os.WriteFile(path, kept, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+}
+
+// TestKnownLedgerIsGone: in the place of a file that was used before, no other one is made.
+func TestKnownLedgerIsGone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	_, err := sqlite.Open(t.Context(), path, sqlite.Options{Now: ledgertest.Now, Known: true})
+	var replaced *ledger.ReplacedError
+	if !errors.As(err, &replaced) || !strings.Contains(replaced.Error(), "ledger.db is not there any more") {
+		t.Errorf("got %v", err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 0 {
+		t.Errorf("it left %v, %v", left, err)
+	}
+}

@@ -1,0 +1,243 @@
+package sqlite_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/sqlite"
+	"github.com/actionproof/mediator/test/ledgertest"
+)
+
+// crashVariable makes the test binary begin a post in the ledger that it names, and then kill itself.
+const crashVariable = "LEDGER_CRASH_AT"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(crashVariable); path != "" {
+		crash(path)
+	}
+	if path := os.Getenv(readOnlyVariable); path != "" {
+		openReadOnly(path)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func crash(path string) {
+	l, err := sqlite.Open(context.Background(), path, sqlite.Options{Now: ledgertest.Now})
+	if err == nil {
+		k := ledger.Key{Kind: "capability", ID: "c", Expires: ledgertest.Now()}
+		err = l.Begin(context.Background(), ledger.Record{ID: "post_crash", Started: ledgertest.Now()}, k)
+	}
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {}
+}
+
+func open(t testing.TB, dir string) *sqlite.Ledger {
+	t.Helper()
+	l, err := sqlite.Open(context.Background(), filepath.Join(dir, "ledger.db"), sqlite.Options{Now: ledgertest.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func TestSQLite(t *testing.T) {
+	ledgertest.Run(t, func(t *testing.T, place string) ledger.Store { return open(t, place) })
+}
+
+// hourly opens a ledger that keeps records for an hour.
+func hourly(t *testing.T, place string) ledger.Store {
+	t.Helper()
+	l, err := sqlite.Open(context.Background(), filepath.Join(place, "ledger.db"), sqlite.Options{Now: ledgertest.Now, Retention: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// TestPruning plays random histories.
+func TestPruning(t *testing.T) { ledgertest.RunPruning(t, hourly) }
+
+// TestReceipts runs the suite of chains of receipts.
+func TestReceipts(t *testing.T) { ledgertest.RunReceipts(t, hourly) }
+
+// TestKeyUses runs the suite of what is counted of signing keys.
+func TestKeyUses(t *testing.T) { ledgertest.RunKeyUses(t, hourly) }
+
+// TestKeyLists runs the suite of lists by keys.
+func TestKeyLists(t *testing.T) { ledgertest.RunKeyLists(t, hourly) }
+
+// TestDeliveries runs the suite of handing receipts over.
+func TestDeliveries(t *testing.T) { ledgertest.RunDeliveries(t, hourly) }
+
+// TestKilled kills a process between Begin and Finish.
+func TestKilled(t *testing.T) {
+	dir := t.TempDir()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), crashVariable+"="+filepath.Join(dir, "ledger.db"))
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Fatalf("the process was to kill itself: %v %s", err, out)
+	}
+	l := open(t, dir)
+	p, err := l.Get(context.Background(), "post_crash")
+	if err != nil || p.State != ledger.StateIndeterminate {
+		t.Errorf("got %+v, %v", p, err)
+	}
+	if err := l.Consume(context.Background(), ledger.Key{Kind: "capability", ID: "c", Expires: ledgertest.Now()}); !errors.Is(err, ledger.ErrConsumed) {
+		t.Errorf("the capability lives again: %v", err)
+	}
+}
+
+// TestArtifactsOfManyPosts: each of the posts that begin at the same time keeps its own artifacts, whole and as text, also when others have
+// given up.
+func TestArtifactsOfManyPosts(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	post := func(i int) ledger.Record {
+		return ledger.Record{ID: fmt.Sprintf("post_%d", i), Started: ledgertest.Now(), Artifacts: []ledger.Artifact{{Name: "grant", Token: strings.Repeat(strconv.Itoa(i%10), 1000+i)}}}
+	}
+	const posts = 200
+	var all sync.WaitGroup
+	begun := make([]bool, posts)
+	for i := range posts {
+		all.Go(func() {
+			ctx, cancel := context.WithCancel(context.Background())
+			if i%3 == 0 {
+				go cancel()
+			}
+			begun[i] = l.Begin(ctx, post(i)) == nil
+			cancel()
+		})
+	}
+	all.Wait()
+	for i := range posts {
+		got, err := l.Get(context.Background(), post(i).ID)
+		switch {
+		case !begun[i] && i%3 == 0:
+		case err != nil:
+			t.Error(err)
+		case !slices.Equal(got.Artifacts, post(i).Artifacts):
+			t.Errorf("post %d has other artifacts than it began with", i)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sqlite.OpenDB(context.Background(), filepath.Join(dir, "ledger.db"), sqlite.TheSchema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var other int
+	err = db.Write(context.Background(), func(tx *sql.Tx) error {
+		return tx.QueryRow(`SELECT count(*) FROM artifacts WHERE typeof(artifacts) <> 'text'`).Scan(&other)
+	})
+	if err != nil || other != 0 {
+		t.Errorf("%d rows of artifacts are no text: %v", other, err)
+	}
+}
+
+// TestInUse opens a ledger twice: the second one must not take the first one's posts in flight for those of a crash.
+func TestInUse(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	p := ledger.Record{ID: "post_1", Started: ledgertest.Now()}
+	if err := l.Begin(context.Background(), p); err != nil {
+		t.Fatal(err)
+	}
+	_, err := sqlite.Open(context.Background(), filepath.Join(dir, "ledger.db"), sqlite.Options{Now: ledgertest.Now})
+	wantUnavailable(t, err, "in use")
+	p.State = ledger.StateForwarded
+	if err := l.Finish(context.Background(), p); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRetention removes what is old, in more than one transaction, except what is in flight.
+func TestRetention(t *testing.T) {
+	const day = 24 * time.Hour
+	l, err := sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "ledger.db"), sqlite.Options{Now: ledgertest.Now, Retention: day})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	at := func(id string, started time.Time) ledger.Record {
+		return ledger.Record{ID: id, State: ledger.StateRefused, Started: started}
+	}
+	var all sync.WaitGroup
+	for i := range 600 {
+		all.Go(func() {
+			if err := l.Add(context.Background(), at(fmt.Sprintf("post_old_%d", i), ledgertest.Now().Add(-day-time.Second))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	err = errors.Join(
+		l.Begin(context.Background(), at("post_in_flight", ledgertest.Now().Add(-2*day))),
+		l.Add(context.Background(), at("post_young", ledgertest.Now())),
+		l.Prune(context.Background(), ledgertest.Now()),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := ledgertest.List(context.Background(), l, ledger.Query{})
+	if err != nil || len(left) != 2 || left[0].ID != "post_young" || left[1].ID != "post_in_flight" {
+		t.Errorf("%d records are left: %v", len(left), err)
+	}
+}
+
+// TestForgotten prunes by a clock that is years ahead: the keys that this removes stay refused, after reopening too.
+func TestForgotten(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	k := ledger.Key{Kind: "grant", ID: "a", Expires: ledgertest.Now().Add(time.Minute)}
+	for i := range 600 {
+		more := ledger.Key{Kind: "many", ID: fmt.Sprint(i), Expires: ledgertest.Now().Add(time.Duration(i%3) * time.Second)}
+		if err := l.Consume(context.Background(), more); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(l.Consume(context.Background(), k), l.Prune(context.Background(), ledgertest.Now().AddDate(5, 0, 0))); err != nil {
+		t.Fatal(err)
+	}
+	wantUnavailable(t, l.Consume(context.Background(), k), "clock")
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l = open(t, dir)
+	wantUnavailable(t, l.Consume(context.Background(), k), "clock")
+	k.Expires = k.Expires.Add(time.Second)
+	if err := l.Consume(context.Background(), k); err != nil {
+		t.Errorf("what expires later is not refused: %v", err)
+	}
+}
+
+// wantUnavailable asserts the code, and that the sentence says what is wrong.
+func wantUnavailable(t *testing.T, err error, sentence string) {
+	t.Helper()
+	var e *ledger.Error
+	if !errors.As(err, &e) || e.Code() != "ledger_unavailable" || !strings.Contains(err.Error(), sentence) {
+		t.Errorf("got %v, want ledger_unavailable with %q", err, sentence)
+	}
+}

@@ -1,0 +1,148 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+
+	modernc "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// pragma is a setting that every connection gets and then has to show: SQLite ignores a misspelt one in silence.
+type pragma struct{ name, value, want string }
+
+var (
+	// writing: synchronous=2 is FULL. With less, a consumed key could live again after a power cut. What SQLite keeps
+	// for a statement stays in memory (temp_store=2): the process may write nowhere but beside the ledger. A
+	// connection's pages are 1 MiB of the file (cache_size, in KiB below zero), half of SQLite's own default: each
+	// takes 8 KiB of memory, and what is written lies together, since ids begin with the time.
+	writing = []pragma{
+		{"busy_timeout", "5000", "5000"}, // milliseconds
+		{"journal_mode", "WAL", "wal"},
+		{"synchronous", "FULL", "2"},
+		{"foreign_keys", "ON", "1"},
+		{"temp_store", "MEMORY", "2"},
+		{"cache_size", "-1000", "-1000"},
+	}
+	reading = []pragma{
+		{"busy_timeout", "5000", "5000"},
+		{"query_only", "ON", "1"},
+		{"temp_store", "MEMORY", "2"},
+		{"cache_size", "-1000", "-1000"},
+	}
+)
+
+// create makes an empty file that only its owner may read. A file that exists is not even opened here: closing it would
+// drop the locks that SQLite holds on it for another connection of this process (https://sqlite.org/howtocorrupt.html
+// section 2.2).
+func create(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// openSQLite returns a pool whose every connection has shown its pragmas. mode is rw or ro, as in an SQLite URI, or
+// immutable: a file to read that nobody writes to.
+func openSQLite(path, mode string, pragmas []pragma) (*sql.DB, error) {
+	q := url.Values{"mode": {mode}}
+	switch mode {
+	case "rw":
+		q.Set("_txlock", "immediate") // a transaction that first reads must not find another writer when it comes to write
+	case "immutable":
+		q = url.Values{"mode": {"ro"}, "immutable": {"1"}}
+	}
+	for _, p := range pragmas {
+		q.Add("_pragma", p.name+"("+p.value+")")
+	}
+	c, err := modernc.NewConnector("file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode())
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(checked{c, pragmas}), nil
+}
+
+// checked is a connector that hands out no connection that lacks a pragma.
+type checked struct {
+	driver.Connector
+	pragmas []pragma
+}
+
+// Connect opens one connection.
+func (c checked) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range c.pragmas {
+		if err := p.verify(ctx, conn); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+	}
+	return conn, nil
+}
+
+func (p pragma) verify(ctx context.Context, conn driver.Conn) error {
+	q, ok := conn.(driver.QueryerContext)
+	if !ok {
+		return errors.New("the driver cannot read a pragma back")
+	}
+	rows, err := q.QueryContext(ctx, "PRAGMA "+p.name, nil)
+	if err != nil {
+		return fmt.Errorf("PRAGMA %s: %w", p.name, err)
+	}
+	got := make([]driver.Value, 1)
+	if err := errors.Join(rows.Next(got), rows.Close()); err != nil {
+		return fmt.Errorf("PRAGMA %s: %w", p.name, err)
+	}
+	if s := fmt.Sprint(got[0]); s != p.want {
+		return fmt.Errorf("PRAGMA %s is %s and not %s: this file system or build cannot keep the ledger's promise", p.name, s, p.want)
+	}
+	return nil
+}
+
+// apply gives an empty file the schema, and refuses a file with another one. PRAGMA user_version holds the version. It
+// is written each time, so that a file that cannot be written is found out here.
+func (s Schema) apply(ctx context.Context, db *sql.DB) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // does nothing after Commit
+	var version, tables int
+	err = tx.QueryRowContext(ctx, "SELECT user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_user_version").
+		Scan(&version, &tables)
+	if err != nil {
+		return err
+	}
+	if version == 0 && tables == 0 {
+		if _, err := tx.ExecContext(ctx, s.Statements); err != nil {
+			return fmt.Errorf("make the tables: %w", err)
+		}
+	} else if version != s.Version {
+		return fmt.Errorf("it has schema version %d and this program needs %d: use the program that made it. "+
+			"A new file would forget %s", version, s.Version, s.Forgets)
+	}
+	// A pragma takes no parameters.
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", s.Version)); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// isConstraint reports whether a statement has failed because a row of that key is there. SQLite has undone that
+// statement, and nothing else.
+func isConstraint(err error) bool {
+	var e *modernc.Error
+	return errors.As(err, &e) && (e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY || e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE)
+}

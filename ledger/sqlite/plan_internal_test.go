@@ -1,0 +1,74 @@
+package sqlite
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/ledger"
+)
+
+// TestPlans holds each list to the index that answers it without a look at other records.
+func TestPlans(t *testing.T) {
+	l, err := Open(context.Background(), filepath.Join(t.TempDir(), "ledger.db"), Options{Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, tt := range []struct {
+		name string
+		q    ledger.Query
+		want string
+	}{
+		{"all", ledger.Query{}, "USING INDEX posts_started (started>? AND started<?)"},
+		{"all, oldest first", ledger.Query{OldestFirst: true}, "USING INDEX posts_started (started>? AND started<?)"},
+		{"of a session", ledger.Query{Session: "s"}, "USING INDEX posts_session (session=? AND started>? AND started<?)"},
+		{"of a session, oldest first", ledger.Query{Session: "s", OldestFirst: true}, "USING INDEX posts_session (session=? AND started>? AND started<?)"},
+		{"of a session and state", ledger.Query{Session: "s", State: ledger.StateRefused}, "USING INDEX posts_session (session=? AND started>? AND started<?)"},
+		{"of a state", ledger.Query{State: ledger.StateRefused, Flow: "post"}, "USING INDEX posts_state (state=? AND started>? AND started<?)"},
+		{"of a state, oldest first", ledger.Query{State: ledger.StateForwarding, OldestFirst: true}, "USING INDEX posts_state (state=? AND started>? AND started<?)"},
+		{"forwarded", ledger.Query{State: ledger.StateForwarded}, "USING INDEX posts_started (started>? AND started<?)"},
+		{"of a key", ledger.Query{Key: "k", State: ledger.StateRefused}, "USING INDEX posts_keys (started>? AND started<?)"},
+		{"of a key, oldest first", ledger.Query{Key: "k", OldestFirst: true}, "USING INDEX posts_keys (started>? AND started<?)"},
+		{"with keys", ledger.Query{Keys: true, Session: "s"}, "USING INDEX posts_keys (started>? AND started<?)"},
+		{"of a flow", ledger.Query{Flow: "post"}, "USING INDEX posts_started (started>? AND started<?)"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			args := []any{0, 0, 0, 1, tt.q.Session, tt.q.State, tt.q.Flow}
+			if tt.q.Key != "" {
+				args = append(args, "[1,2]")
+			}
+			wantPlan(t, l, tt.want, dialect.Statement(tt.q), args...)
+		})
+	}
+	t.Run("in flight, as a start asks", func(t *testing.T) {
+		wantPlan(t, l, "USING INDEX posts_state (state=?)", selectInFlight)
+	})
+}
+
+// wantPlan holds a statement to an index, which also has to have its order: nothing is sorted.
+func wantPlan(t *testing.T, l *Ledger, want, statement string, args ...any) {
+	t.Helper()
+	rows, err := l.db.Read().Query(`EXPLAIN QUERY PLAN `+statement, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var plan []string
+	for rows.Next() {
+		var id, parent, unused int
+		var step string
+		if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
+			t.Fatal(err)
+		}
+		plan = append(plan, step)
+	}
+	if err := rows.Err(); err != nil {
+		t.Error(err)
+	}
+	if len(plan) == 0 || !strings.HasSuffix(plan[0], want) || strings.Contains(strings.Join(plan, ""), "TEMP") {
+		t.Errorf("the plan is %q, want %q", plan, want)
+	}
+}

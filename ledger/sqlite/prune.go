@@ -1,0 +1,144 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/internal/tables"
+)
+
+const (
+	// pruneChunk bounds what one transaction removes, so that a post never waits for a whole pruning.
+	pruneChunk = 256
+	// pruneWindow bounds how many of the oldest keys are looked at for one chunk. So many that live for long, all consumed before the others,
+	// would keep those in the file for as long.
+	pruneWindow = 16 * pruneChunk
+)
+
+const (
+	pruneKeys = `DELETE FROM used WHERE seq IN (SELECT seq FROM (SELECT seq, expires FROM used ORDER BY seq LIMIT ?) WHERE expires < ? LIMIT ?)
+		RETURNING expires`
+	oldPosts       = `WHERE seq IN (SELECT seq FROM posts WHERE started < ? AND +state <> 'forwarding' ORDER BY started LIMIT ?)`
+	pruneArtifacts = `DELETE FROM artifacts ` + oldPosts
+	prunePosts     = `DELETE FROM posts ` + oldPosts
+	// pruneReceipts removes whole chains: one of which the first receipts are missing could not be verified. It looks at
+	// the oldest rows, which are the first: an index would cost each receipt more.
+	pruneReceipts = `DELETE FROM receipts WHERE seq IN (SELECT seq FROM
+		(SELECT seq, session FROM receipts ORDER BY seq LIMIT ?3) AS r
+		WHERE (SELECT signed FROM receipts AS l WHERE l.session = r.session ORDER BY number DESC LIMIT 1) < ?1 LIMIT ?2)
+		RETURNING number > coalesce((SELECT number FROM deliveries AS d WHERE d.session = receipts.session), number)`
+	selectMark = `SELECT coalesce(max(seq), 0) FROM posts`
+	keepMark   = `UPDATE identity SET pruned = pruned + ? - coalesce((SELECT max(seq) FROM posts), 0)`
+)
+
+// Prune removes what can never be replayed and what is too old: see [ledger.Store]. The file does not shrink: its free pages are used again.
+func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
+	err := l.inChunks(ctx, func(tx *sql.Tx) (int64, error) { return l.forget(tx, now.Add(-ledger.KeyMargin).Unix()) })
+	if err != nil || l.o.Retention <= 0 {
+		return err
+	}
+	oldest := now.Add(-l.o.Retention).UnixMilli()
+	if err := l.inChunks(ctx, func(tx *sql.Tx) (int64, error) { return removePosts(tx, oldest) }); err != nil {
+		return err
+	}
+	err = l.inChunks(ctx, func(tx *sql.Tx) (int64, error) {
+		n, unsent, err := removeReceipts(tx, oldest)
+		l.pruned.Add(unsent)
+		return n, err
+	})
+	if err != nil {
+		return err
+	}
+	return l.inChunks(ctx, func(tx *sql.Tx) (int64, error) { return tables.Affected(tx.Exec(tables.PruneDeliveries, pruneChunk)) })
+}
+
+// removePosts removes at most pruneChunk of the posts that started before a time, in Unix milliseconds, and keeps the mark.
+func removePosts(tx *sql.Tx, oldest int64) (n int64, err error) {
+	var mark int64
+	if err := tx.QueryRow(selectMark).Scan(&mark); err != nil {
+		return 0, err
+	}
+	if _, err := tx.Exec(pruneArtifacts, oldest, pruneChunk); err != nil {
+		return 0, err
+	}
+	if n, err = tables.Affected(tx.Exec(prunePosts, oldest, pruneChunk)); err != nil || n == 0 {
+		return n, err
+	}
+	_, err = tx.Exec(keepMark, mark)
+	return n, err
+}
+
+// removeReceipts removes at most pruneChunk of the receipts whose chains have ended before a time, in Unix milliseconds.
+// It returns how many, and how many of them were never handed over.
+func removeReceipts(tx *sql.Tx, oldest int64) (n, unsent int64, err error) {
+	rows, err := tx.Query(pruneReceipts, oldest, pruneChunk, pruneWindow)
+	err = tables.Each(rows, err, func() error {
+		var lost bool
+		err := rows.Scan(&lost)
+		if n++; lost {
+			unsent++
+		}
+		return err
+	})
+	return n, unsent, err
+}
+
+// inChunks runs remove in one transaction after another until it finds nothing more. Other writes come in between.
+func (l *Ledger) inChunks(ctx context.Context, remove func(tx *sql.Tx) (int64, error)) error {
+	for {
+		var n int64
+		err := l.db.Write(ctx, func(tx *sql.Tx) (err error) {
+			if n, err = remove(tx); err != nil {
+				return ledger.Unavailable("prune", err)
+			}
+			return nil
+		})
+		if err != nil || n == 0 {
+			return err
+		}
+	}
+}
+
+// forget removes at most pruneChunk of the keys that expired before the Unix second before, those consumed first, and remembers the latest
+// expiry of them.
+func (l *Ledger) forget(tx *sql.Tx, before int64) (n int64, err error) {
+	rows, err := tx.Query(pruneKeys, pruneWindow, before, pruneChunk)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	latest := l.forgotten // keys that expire no later are refused, so it only rises
+	for ; rows.Next(); n++ {
+		var expires int64
+		if err := rows.Scan(&expires); err != nil {
+			return 0, err
+		}
+		latest = max(latest, expires)
+	}
+	if err := rows.Err(); err != nil || n == 0 {
+		return 0, err
+	}
+	return n, l.forgetUntil(tx, latest)
+}
+
+// forgetUntil remembers that nobody knows any more which keys were used that expire by a time, in Unix seconds.
+func (l *Ledger) forgetUntil(tx *sql.Tx, expires int64) error {
+	latest := max(l.forgotten, expires)
+	if _, err := tx.Exec(`INSERT INTO forgotten (one, expires) VALUES (1, ?1) ON CONFLICT DO UPDATE SET expires = ?1`, latest); err != nil {
+		return err
+	}
+	l.forgotten = latest // too much if the commit fails: the safe side
+	return nil
+}
+
+// recall reads how far earlier prunings came.
+func (l *Ledger) recall(tx *sql.Tx) error {
+	err := tx.QueryRow(`SELECT expires FROM forgotten`).Scan(&l.forgotten)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return ledger.Unavailable("read", err)
+	}
+	return nil
+}

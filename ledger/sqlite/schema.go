@@ -1,0 +1,115 @@
+package sqlite
+
+import "github.com/actionproof/mediator/ledger/internal/tables"
+
+// dialect is what SQLite says otherwise than PostgreSQL. The mark is the greatest seq of the records, and what prunings
+// have taken from it: SQLite gives the seq of the last record that was removed again. It costs a post nothing.
+var dialect = tables.Dialect{
+	Identity: `SELECT id, pruned + coalesce((SELECT max(seq) FROM posts), 0), (SELECT count(*) FROM accepted) FROM identity`,
+	// Without statistics that SQLite could go by, the statement says which index answers.
+	ByKeys:    `INDEXED BY posts_keys `,
+	Artifacts: `(SELECT artifacts FROM artifacts WHERE artifacts.seq = posts.seq)`,
+	Sets:      `SELECT value FROM json_each($8)`,
+}
+
+// schema is that of a ledger in an SQLite file.
+//
+// The cost of one post must not grow with the tables. Therefore seq only rises, and an index of a column that many rows
+// share ends in started and seq: every list is read from its end, newest first, and a new row comes near the end.
+var schema = Schema{Version: 2, Forgets: "the records, and which keys are consumed: they could be used again", Statements: `
+CREATE TABLE used ( -- in the order in which they were used, which is that in which they expire, but for a few
+	seq     INTEGER PRIMARY KEY,
+	id      TEXT NOT NULL,    -- see timeFirst
+	kind    TEXT NOT NULL,
+	expires INTEGER NOT NULL, -- Unix seconds
+	UNIQUE (id, kind)
+);
+CREATE TABLE forgotten ( -- one row, once something has been pruned
+	one     INTEGER PRIMARY KEY CHECK (one = 1),
+	expires INTEGER NOT NULL -- Unix seconds: keys that expired by then are not known any more
+);
+CREATE TABLE posts (
+	seq     INTEGER PRIMARY KEY,
+	id      TEXT NOT NULL UNIQUE,
+	flow    TEXT NOT NULL,
+	state   TEXT NOT NULL,
+	session TEXT NOT NULL,
+	started INTEGER NOT NULL, -- Unix milliseconds
+	keys    INTEGER NOT NULL, -- of key_sets; 0 without evidence
+	record  TEXT NOT NULL     -- the ledger.Record without its artifacts, JSON
+);
+CREATE INDEX posts_started ON posts (started);
+CREATE INDEX posts_state ON posts (state, started) WHERE state <> 'forwarded'; -- forwarded is that of nearly all
+CREATE INDEX posts_session ON posts (session, started) WHERE session <> '';
+CREATE INDEX posts_keys ON posts (started, seq, keys) WHERE keys > 0; -- in the order of time, so that a new row comes at the end
+CREATE TABLE key_sets ( -- few: a record changes nothing here unless a key was rotated. Pruning leaves them
+	id   INTEGER PRIMARY KEY,
+	kids TEXT NOT NULL -- JSON
+);
+CREATE TABLE artifacts ( -- of the record with the same seq
+	seq       INTEGER PRIMARY KEY,
+	artifacts TEXT NOT NULL -- JSON
+);
+CREATE TABLE receipts (
+	seq     INTEGER PRIMARY KEY,
+	session TEXT NOT NULL,
+	number  INTEGER NOT NULL,
+	call    TEXT NOT NULL,    -- id of a record, or of the session
+	signed  INTEGER NOT NULL, -- Unix milliseconds
+	token   TEXT NOT NULL,
+	UNIQUE (session, number)
+);
+CREATE TABLE open_calls (
+	id      TEXT PRIMARY KEY, -- of a record, or of a session
+	session TEXT NOT NULL,
+	started INTEGER NOT NULL, -- Unix milliseconds
+	draft   TEXT NOT NULL
+);
+CREATE TABLE key_uses (
+	kid   TEXT PRIMARY KEY,
+	first INTEGER NOT NULL, -- Unix milliseconds
+	last  INTEGER NOT NULL, -- Unix milliseconds
+	posts INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE key_uses_since ( -- one row
+	one   INTEGER PRIMARY KEY CHECK (one = 1),
+	since INTEGER NOT NULL -- Unix milliseconds
+);
+CREATE TABLE deliveries (
+	session TEXT PRIMARY KEY,
+	number  INTEGER NOT NULL, -- of the last receipt that was acknowledged
+	due     INTEGER NOT NULL, -- Unix milliseconds
+	refused TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX deliveries_due ON deliveries (due);
+CREATE TABLE identity ( -- one row
+	one    INTEGER PRIMARY KEY CHECK (one = 1),
+	id     TEXT NOT NULL,
+	pruned INTEGER NOT NULL -- by how much prunings have lowered the greatest seq of posts
+);
+CREATE TABLE accepted (
+	seq        INTEGER PRIMARY KEY,
+	acceptance TEXT NOT NULL -- JSON
+);`}
+
+const (
+	insertKey       = `INSERT INTO used (id, kind, expires) VALUES (?, ?, ?)`
+	insertPost      = `INSERT INTO posts (id, flow, state, session, started, keys, record) VALUES (?, ?, ?, ?, ?, ?, ?)`
+	insertKeySet    = `INSERT INTO key_sets (id, kids) VALUES (?, ?) ON CONFLICT DO NOTHING`
+	insertArtifacts = `INSERT INTO artifacts (seq, artifacts) VALUES (last_insert_rowid(), ?)`
+	updatePost      = `UPDATE posts SET state = ?, record = ? WHERE id = ? AND state = 'forwarding'`
+
+	insertOpenCall = `INSERT INTO open_calls (id, session, started, draft) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`
+	deleteOpenCall = `DELETE FROM open_calls WHERE id = ?`
+	selectOpen     = `SELECT id, session, started, draft FROM open_calls ORDER BY started, id`
+	insertReceipt  = `INSERT INTO receipts (session, number, call, signed, token) VALUES (?, ?, ?, ?, ?)`
+	selectToken    = `SELECT token FROM receipts WHERE session = ? AND number = ?`
+	insertDelivery = `INSERT INTO deliveries (session, number, due, refused) VALUES (?, 0, 0, '') ON CONFLICT DO NOTHING`
+	selectDue      = `SELECT session, number, due, refused FROM deliveries AS d WHERE due <= ? AND number <
+		(SELECT number FROM receipts WHERE session = d.session ORDER BY number DESC LIMIT 1) ORDER BY due LIMIT ?`
+	addKeyUse = `INSERT INTO key_uses (kid, first, last, posts) VALUES (?, ?, ?, ?) ON CONFLICT (kid) DO UPDATE
+		SET first = min(first, excluded.first), last = max(last, excluded.last), posts = posts + excluded.posts`
+)
+
+// selectInFlight says twice what it asks for, to be answered by posts_state: a start must not read every record.
+var selectInFlight = dialect.Posts() + `WHERE state = 'forwarding' AND state <> 'forwarded'`

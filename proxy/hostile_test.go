@@ -1,0 +1,210 @@
+package proxy
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/body"
+	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/upstream"
+	"github.com/actionproof/mediator/trigger"
+)
+
+// TestHostileSession has one session take all that it can of something that sessions share. The post of another session
+// passes all the same.
+func TestHostileSession(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		load   Load
+		attack func(l *loadRig, hostile string)
+	}{
+		{"calls in flight", Load{Calls: 40}, func(l *loadRig, hostile string) { l.hang(hostile, readA, "overloaded") }},
+		{"memory of bodies", Load{Bodies: body.Limits{Memory: 40}}, func(l *loadRig, hostile string) { l.hang(hostile, postA, "overloaded") }},
+		{"the rate of a host", Load{Host: Rate{PerSecond: 10}}, func(l *loadRig, hostile string) { l.exhaust(hostile, readA, "rate_limited") }},
+		{"the rate of a host, by many sessions", Load{Host: Rate{PerSecond: 100}}, func(l *loadRig, hostile string) {
+			for range 5 {
+				l.exhaust(l.open(), readA, "rate_limited")
+			}
+		}},
+		{"503s of a host, to many sessions", Load{}, func(l *loadRig, hostile string) {
+			l.fail(func() {
+				for range 20 {
+					l.call(l.open(), readA)
+				}
+			})
+		}},
+		{"503s of a host", Load{}, func(l *loadRig, hostile string) {
+			l.fail(func() { l.exhaust(hostile, readA, "upstream_suspended") })
+		}},
+		{"the trial of a suspended host", Load{Breaker: upstream.Breaker{Failures: 3, Pause: time.Second}}, func(l *loadRig, hostile string) {
+			l.fail(func() {
+				for range 3 {
+					l.call(l.open(), postA)
+				}
+			})
+			l.refused("upstream_suspended", http.StatusServiceUnavailable, 1, l.open(), postA)
+			time.Sleep(time.Second)
+			l.hang(hostile, readA, "upstream_suspended")
+		}},
+		{"trials that fail", Load{Breaker: upstream.Breaker{Failures: 3, Pause: time.Second}}, func(l *loadRig, hostile string) {
+			l.fail(func() {
+				for range 3 {
+					l.call(l.open(), postA)
+				}
+				for range 10 {
+					time.Sleep(time.Second)
+					l.exhaust(hostile, readA, "upstream_suspended")
+				}
+			})
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLoadRig(t, tt.load)
+				hostile, other := l.open(), l.open()
+				tt.attack(l, hostile)
+				l.want(http.StatusCreated, 1, other, postA)
+				l.release()
+			})
+		})
+	}
+}
+
+// hang makes calls whose answers do not come before release, until one is refused with a code. The upstream answers the
+// calls after that.
+func (l *loadRig) hang(session, line, code string) {
+	l.t.Helper()
+	hangs, done := new(atomic.Bool), make(chan struct{})
+	hangs.Store(true)
+	l.answer = func(*http.Request) (int, error) {
+		if hangs.Load() {
+			<-done
+		}
+		return http.StatusCreated, nil
+	}
+	var calls sync.WaitGroup
+	l.release = func() { close(done); calls.Wait() }
+	answered := make(chan string, 1)
+	for range 1000 {
+		calls.Go(func() {
+			w := l.call(session, line)
+			select {
+			case answered <- codeIn(w):
+			default:
+			}
+		})
+		synctest.Wait()
+		if len(answered) > 0 {
+			break
+		}
+	}
+	hangs.Store(false)
+	if len(answered) == 0 {
+		l.t.Fatal("no call was refused")
+	}
+	if got := <-answered; got != code {
+		l.t.Fatalf("the first call that was answered got %q, want %s", got, code)
+	}
+}
+
+// exhaust makes calls until one is refused with a code.
+func (l *loadRig) exhaust(session, line, code string) {
+	l.t.Helper()
+	for range 1000 {
+		if codeIn(l.call(session, line)) == code {
+			return
+		}
+	}
+	l.t.Fatalf("no call was refused with %s", code)
+}
+
+// codeIn returns the code of a refusal, or nothing of another answer.
+func codeIn(w *httptest.ResponseRecorder) string {
+	var d problem.Details
+	_ = json.Unmarshal(w.Body.Bytes(), &d)
+	return d.Code
+}
+
+// fail has the upstream answer 503 to what attack calls.
+func (l *loadRig) fail(attack func()) {
+	l.t.Helper()
+	before := l.answer
+	l.answer = func(*http.Request) (int, error) { return http.StatusServiceUnavailable, nil }
+	attack()
+	l.answer = before
+}
+
+// TestFailuresOfManySessions: a host that fails for one session after the other is suspended for all, so that an outage
+// does not cost each session its event.
+func TestFailuresOfManySessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoadRig(t, Load{Breaker: upstream.Breaker{Failures: 3, Pause: time.Second}})
+		l.answer = func(*http.Request) (int, error) { return 0, refusal.New("upstream_unreachable", "no connection") }
+		for range 3 {
+			l.want(http.StatusBadGateway, 1, l.open(), postA)
+		}
+		l.refused("upstream_suspended", http.StatusServiceUnavailable, 1, l.open(), postA)
+		time.Sleep(time.Second)
+		for range 2 {
+			l.want(http.StatusBadGateway, 1, l.open(), postA)
+		}
+		l.refused("upstream_suspended", http.StatusServiceUnavailable, 1, l.open(), postA)
+		time.Sleep(time.Second)
+		l.answer = func(*http.Request) (int, error) { return http.StatusCreated, nil }
+		l.want(http.StatusCreated, 3, l.open(), postA)
+	})
+}
+
+// TestHeadersOnly has a session open HTTP/2 streams whose bodies do not come: another session posts meanwhile, and the
+// streams end.
+func TestHeadersOnly(t *testing.T) {
+	for _, line := range [][2]string{{"POST", "/posts"}, {"PUT", "/inference"}} {
+		t.Run(line[0], func(t *testing.T) {
+			p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
+				o.Load.Calls, o.Timeouts.Step, o.Timeouts.Forward = 20, time.Second, time.Second
+			})
+			other, err := p.sessions.OpenListening(trigger.Event{ID: "evt_2"}, "worker-1", nil)
+			must(t, err)
+			c, err := p.Tunnel(at(0, p.upstream), hostOf(0), http2)
+			must(t, err)
+			f := newFrames(t, c)
+			const streams = 40
+			for i := range streams {
+				f.Send(fmt.Sprintf("HEADERS %d\n :method: %s\n :scheme: https\n :authority: %s\n :path: %s\n content-type: application/json\n content-length: 2\n",
+					1+2*i, line[0], at(0, p.upstream), line[1]))
+			}
+			for p.pipeline.load.calls.Taken() < 10 { // as many as the session can have
+				time.Sleep(time.Millisecond)
+			}
+			if status := p.postAs(other.ID); status != http.StatusCreated {
+				t.Errorf("the other session's post: %d", status)
+			}
+			for p.pipeline.load.calls.Taken() > 0 {
+				time.Sleep(time.Millisecond)
+			}
+			if _, n := p.record.last(); n != streams+1 {
+				t.Errorf("%d records", n)
+			}
+		})
+	}
+}
+
+// postAs makes a post as another session.
+func (p *postRig) postAs(session string) int {
+	r := httptest.NewRequest("POST", p.base+"/posts", strings.NewReader("{}"))
+	r.Header.Set("Content-Type", "application/json")
+	target := upstream.Target{Scheme: "https", Host: hostOf(0), Port: portOf(p.upstream)}
+	w := httptest.NewRecorder()
+	p.pipeline.ServeHTTP(w, r.WithContext(intercept.WithRoute(r.Context(), intercept.Route{Target: target, Session: session})))
+	return w.Code
+}

@@ -1,0 +1,39 @@
+package inference_test
+
+import (
+	"testing"
+
+	"github.com/actionproof/mediator/proxy/inference"
+)
+
+// TestModelInPath: where a provider chooses the model by the path, the path names it.
+func TestModelInPath(t *testing.T) {
+	for path, want := range map[string]string{
+		"/openai/deployments/gpt-small/chat/completions":                                     "gpt-small",
+		"/gateway/openai/deployments/gpt%2Dsmall/chat/completions":                           "gpt-small",
+		"/openai/deployments/a%20b/chat/completions":                                         "",
+		"/v1/engines/davinci/completions":                                                    "davinci",
+		"/model/anthropic.claude-3-haiku-20240307-v1%3A0/invoke":                             "anthropic.claude-3-haiku-20240307-v1:0",
+		"/v1beta/models/gemini-2.0-flash:generateContent":                                    "gemini-2.0-flash",
+		"/v1/projects/p/locations/l/publishers/anthropic/models/claude-x@1:streamRawPredict": "claude-x@1",
+		"/serving-endpoints/small/invocations":                                               "small",
+		"/openai/Deployments/gpt-small/chat/completions":                                     "gpt-small",
+		"/openai/deployments;v=1/gpt-small/chat/completions":                                 "gpt-small",
+		"/openai/deployments%2Fgpt-small/chat/completions":                                   "",
+		"/openai/deployments/gpt-small%2Fchat/completions":                                   "",
+		"/v1/chat/completions":                                                               "-",
+		"/v1/models/m/chat/completions":                                                      "-",
+		"/openai/v1/model":                                                                   "-",
+		"/openai/deployments":                                                                "-",
+		"/v1beta/models/:generateContent":                                                    "-",
+		"":                                                                                   "-",
+	} {
+		got, ok := inference.ModelInPath(path)
+		if !ok {
+			got += "-"
+		}
+		if got != want {
+			t.Errorf("%s names %q, want %q", path, got, want)
+		}
+	}
+}

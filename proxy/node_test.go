@@ -1,0 +1,348 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/proxy/upstream"
+)
+
+const ownMCP = "http://mediator.internal/mcp"
+
+// nodeRig is a choke point whose node answers every message with the same result.
+type nodeRig struct {
+	*postRig
+	node      *fakeNode
+	forgotten []string // agents whose reputation was forgotten
+}
+
+// Forget and Token make the rig the reputations of its choke point.
+func (r *nodeRig) Forget(subject string) { r.forgotten = append(r.forgotten, subject) }
+
+func (r *nodeRig) Token(context.Context, string, time.Duration) string { return "" }
+
+// newNodeRig makes the rig. with says which of the two rules for the verification at the node it has.
+func newNodeRig(t testing.TB, posts, reads bool) *nodeRig {
+	t.Helper()
+	r := &nodeRig{node: &fakeNode{answer: func(string, []byte) (string, error) { return `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`, nil }}}
+	r.postRig = newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
+		at, err := match.Parse(ownMCP, []string{"GET", "POST", "DELETE"})
+		must(t, err)
+		wide, err := match.Parse("http://*.internal/**", []string{"GET", "POST"})
+		must(t, err)
+		egress := []Egress{{Name: "wide", Match: wide}}
+		actions[0].Name, actions[0].Match, actions[0].MCP = "plugins", at, &mcp.Rule{Tools: []string{"register_plugin"}, Post: true}
+		actions[0].Match.Methods = []string{"POST"}
+		if !posts {
+			actions = actions[1:]
+		}
+		if reads {
+			egress = append(egress, Egress{Name: "verification", Match: at, MCP: &mcp.Rule{Tools: []string{"search_plugins"}}})
+		}
+		o.Rules, err = NewRules(actions, egress)
+		must(t, err)
+		o.Node, o.Reputations = relayTo(t, r.node), r
+	})
+	return r
+}
+
+func nodeTool(tool string) string {
+	return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":{}}}`
+}
+
+// TestRulesForTheNode: what an agent does at the node needs a rule, and what others can read of it the whole chain. The node is told by the sidecar
+// alone who calls.
+func TestRulesForTheNode(t *testing.T) {
+	forged := []string{
+		"ActionProof-Caller", "forged", "Agent-Statement", "forged", "Authorization", "mine", "Cookie", "mine", "Origin", "http://evil.example", "X-Forwarded-For", "10.0.0.1",
+		"Accept", "text/html", "Mcp-Protocol-Version", "2025-06-18",
+	}
+	for _, tt := range []struct {
+		tool         string
+		posts, reads bool
+		code, flow   string
+	}{
+		{"register_plugin", false, false, "action_unmatched", ""},
+		{"register_plugin", false, true, "action_unmatched", ""},
+		{"register_plugin", true, true, "", flowPost},
+		{"search_plugins", false, false, "action_unmatched", ""},
+		{"search_plugins", true, false, "action_unmatched", ""},
+		{"search_plugins", false, true, "", flowEgress},
+	} {
+		r := newNodeRig(t, tt.posts, tt.reads)
+		resp, answer := r.send("POST", ownMCP, nodeTool(tt.tool), forged...)
+		rec, n := r.record.last()
+		if tt.code != "" {
+			if n != 1 || rec.Code != tt.code || rec.State != ledger.StateRefused || len(r.node.asked) != 0 || !strings.Contains(answer, tt.code) {
+				t.Errorf("%s: %s, the record %+v, the node %+v", tt.tool, answer, rec, r.node.asked)
+			}
+			continue
+		}
+		if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "application/json" || !strings.Contains(answer, `"result"`) {
+			t.Errorf("%s: %d %v %s", tt.tool, resp.StatusCode, resp.Header, answer)
+		}
+		if n != 1 || rec.Flow != tt.flow || rec.State != ledger.StateForwarded || rec.Host != "mediator.internal:80" || rec.Path != "/mcp" {
+			t.Errorf("%s: %d records, %+v", tt.tool, n, rec)
+		}
+		if tt.flow == flowPost && (len(rec.Artifacts) != 10 || rec.Resource != "POST /mcp tools/call "+tt.tool || rec.ID != resp.Header.Get("ActionProof-Post")) {
+			t.Errorf("%s: %+v, %v", tt.tool, rec, resp.Header)
+		}
+		if posted := tt.flow == flowPost; posted != slices.Equal(r.forgotten, []string{rec.Subject}) || !posted && len(r.forgotten) > 0 {
+			t.Errorf("%s: the reputations of %q were forgotten", tt.tool, r.forgotten)
+		}
+		if len(r.node.asked) != 1 {
+			t.Fatalf("the node was asked %+v", r.node.asked)
+		}
+		asked := r.node.asked[0]
+		if c := asked.caller; c == nil || asked.body != nodeTool(tt.tool) || c.Session != r.session.ID || c.EventID != "evt_1" || c.Agent != "agent" || c.Owner != strings.Repeat("o", 43) || c.Audience != "node" {
+			t.Errorf("the node was asked %+v by %+v", asked, c)
+		}
+		if want := "Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\nMcp-Protocol-Version: 2025-06-18\r\n"; asked.header != want {
+			t.Errorf("the node was sent the header\n%s\nwant\n%s", asked.header, want)
+		}
+	}
+}
+
+// TestNodeAway: where there is no node, or none that answers, a post for it was not sent.
+func TestNodeAway(t *testing.T) {
+	r := newNodeRig(t, true, true)
+	r.node.answer = func(string, []byte) (string, error) {
+		return "", refusal.New("node_unavailable", "the node does not answer")
+	}
+	_, answer := r.send("POST", ownMCP, nodeTool("register_plugin"))
+	if rec, _ := r.record.last(); rec.Code != "node_unavailable" || rec.State != ledger.StateFailed || !strings.Contains(answer, "node_unavailable") {
+		t.Errorf("%s, %+v", answer, rec)
+	}
+	r.pipeline.o.Node = nil
+	_, answer = r.send("POST", ownMCP, nodeTool("register_plugin"))
+	if rec, _ := r.record.last(); rec.Code != "not_configured" || rec.State != ledger.StateFailed || !strings.Contains(answer, "not_configured") {
+		t.Errorf("%s, %+v", answer, rec)
+	}
+}
+
+// TestNodeIsLeftAlone: a post that the node did not take costs no event. So an agent cannot go on with it for ever: the node is left alone as any
+// upstream is. For those who go away before it answers it is not to blame.
+func TestNodeIsLeftAlone(t *testing.T) {
+	r := newNodeRig(t, true, true)
+	r.node.answer = func(string, []byte) (string, error) {
+		return "", refusal.New("node_unavailable", "the node does not answer")
+	}
+	for i := range 11 {
+		want := "node_unavailable"
+		if i == 10 {
+			want = "upstream_suspended"
+		}
+		_, answer := r.send("POST", ownMCP, nodeTool("register_plugin"))
+		if rec, _ := r.record.last(); rec.Code != want {
+			t.Fatalf("%d: %+v, %s, want %s", i, rec, answer, want)
+		}
+	}
+
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	c := r.pipeline.newCall(nil, nil)
+	c.target, c.session = upstream.Target{Scheme: "http", Host: InternalHost, Port: 80}, r.session
+	out, err := http.NewRequestWithContext(gone, "GET", ownMCP, http.NoBody)
+	must(t, err)
+	if _, err := c.roundTrip(out); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestAnswersOfTheNode: what no upstream may answer, the node may not.
+func TestAnswersOfTheNode(t *testing.T) {
+	for name, answer := range map[string]http.Response{
+		"another protocol": {StatusCode: http.StatusSwitchingProtocols, Header: http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}},
+		"no status":        {StatusCode: 99, Header: http.Header{}},
+		"a large header":   {StatusCode: http.StatusOK, Header: http.Header{"X": {strings.Repeat("x", 64<<10)}}},
+	} {
+		for _, tool := range []string{"register_plugin", "search_plugins"} {
+			r := newNodeRig(t, true, true)
+			r.node.sends = func() *http.Response {
+				a := answer
+				a.Body = io.NopCloser(strings.NewReader("{}"))
+				return &a
+			}
+			resp, body := r.send("POST", ownMCP, nodeTool(tool))
+			if rec, n := r.record.last(); n != 1 || rec.Code != "upstream_lost" || rec.State == ledger.StateForwarded || !strings.Contains(body, "upstream_lost") {
+				t.Errorf("%s to %s: %d %s, %+v", name, tool, resp.StatusCode, body, rec)
+			}
+		}
+	}
+}
+
+// TestSpellingsOfTheNode: other spellings of the mediator's name, of the path or of the method are refused, or are the same request, which the
+// rules judge.
+func TestSpellingsOfTheNode(t *testing.T) {
+	search, register := nodeTool("search_plugins"), nodeTool("register_plugin")
+	message := func(line, host, body string, header ...string) string {
+		h := ""
+		for i := 0; i+1 < len(header); i += 2 {
+			h += header[i] + ": " + header[i+1] + "\r\n"
+		}
+		return line + " HTTP/1.1\r\nHost: " + host + "\r\nContent-Type: application/json\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n" + h + "\r\n" + body
+	}
+	const same = "" // the request reaches the node once, as the agent of the session
+	for _, tt := range []struct{ name, connect, raw, code string }{
+		{"the absolute form", "", message("POST "+ownMCP, "mediator.internal", search), same},
+		{"in capitals, with a dot and the port", "", message("POST http://MEDIATOR.internal.:80/mcp", "x", search), same},
+		{"a Host that names another", "", message("POST "+ownMCP, "api.example.com", search), same},
+		{"another URL, with the mediator as Host", "", message("POST http://api.example.com/mcp", "mediator.internal", register), "action_unmatched"},
+		{"a tunnel to port 80", "mediator.internal:80", message("POST /mcp", "mediator.internal", search), same},
+		{"a tunnel with another Host", "mediator.internal:80", message("POST /mcp", "api.example.com", search), "target_mismatch"},
+		{"a tunnel without TLS to port 443", "mediator.internal:443", message("POST /mcp", "mediator.internal", search), "not_a_proxy_request"},
+		{"a tunnel to another port", "mediator.internal:8080", message("POST /mcp", "mediator.internal:8080", search), "action_unmatched"},
+		{"TLS to port 443", "mediator.internal:443 TLS", message("POST /mcp", "mediator.internal", register), "action_unmatched"},
+		{"TLS to port 443, with the URL of port 80", "mediator.internal:443 TLS", message("POST "+ownMCP, "mediator.internal", register), "target_mismatch"},
+		{"TLS to port 80", "mediator.internal:80 TLS", message("POST /mcp", "mediator.internal:80", register), "action_unmatched"},
+		{"a port of no digits", "", message("POST http://mediator.internal:/mcp", "x", register), "request_malformed"},
+		{"a port with a zero before it", "", message("POST http://mediator.internal:080/mcp", "x", register), "request_malformed"},
+		{"an escape in the name", "", message("POST http://mediator%2einternal/mcp", "x", register), "request_malformed"},
+		{"two dots after the name", "", message("POST http://mediator.internal../mcp", "x", register), "request_malformed"},
+		{"a fragment", "", message("POST "+ownMCP+"#x", "x", register), "request_malformed"},
+		{"a backslash", "", message("POST http://mediator.internal\\mcp", "x", register), "request_malformed"},
+		{"chunks", "", "POST " + ownMCP + " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" + strconv.FormatInt(int64(len(search)), 16) + "\r\n" + search + "\r\n0\r\nActionProof-Caller: forged\r\n\r\n", same},
+		{"another port", "", message("POST http://mediator.internal:8080/mcp", "x", register), "action_unmatched"},
+		{"https in the absolute form", "", message("POST https://mediator.internal/mcp", "x", register), "action_unmatched"},
+		{"a name below it", "", message("POST http://a.mediator.internal/mcp", "x", register), "upstream_unresolvable"},
+		{"two Hosts", "", message("POST "+ownMCP, "mediator.internal", register, "Host", "b.example"), "request_malformed"},
+		{"user information", "", message("POST http://a@mediator.internal/mcp", "x", register), "request_malformed"},
+		{"a slash at the end", "", message("POST "+ownMCP+"/", "x", register), "not_found"},
+		{"two slashes", "", message("POST http://mediator.internal//mcp", "x", register), "not_found"},
+		{"a dot segment", "", message("POST http://mediator.internal/./mcp", "x", register), "not_found"},
+		{"an escape", "", message("POST http://mediator.internal/%6dcp", "x", register), "not_found"},
+		{"capitals", "", message("POST http://mediator.internal/MCP", "x", register), "not_found"},
+		{"a parameter of the path", "", message("POST "+ownMCP+";x=1", "x", register), "not_found"},
+		{"a query", "", message("POST "+ownMCP+"?x=1", "x", register), "not_found"},
+		{"a query that is empty", "", message("POST "+ownMCP+"?", "x", register), "not_found"},
+		{"a method in small letters", "", message("post "+ownMCP, "x", register), "request_malformed"},
+		{"another method", "", message("PUT "+ownMCP, "x", register), "not_found"},
+		{"HEAD", "", message("HEAD "+ownMCP, "x", ""), "not_found"},
+		{"TRACE", "", message("TRACE "+ownMCP, "x", ""), "not_found"},
+		{"a method in a header", "", message("GET "+ownMCP, "x", "", "X-HTTP-Method-Override", "POST"), "override_refused"},
+		{"a path in a header", "", message("GET "+ownMCP, "x", "", "X-Original-URL", "/mcp"), "override_refused"},
+		{"the caller's header with underscores", "", message("POST "+ownMCP, "x", search, "ActionProof_Caller", "forged"), "override_refused"},
+		{"the caller's header named by Connection", "", message("POST "+ownMCP, "x", search, "Connection", "ActionProof-Caller"), "override_refused"},
+		{"an upgrade to a WebSocket", "", message("GET "+ownMCP, "x", "", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="), "egress_denied"},
+		{"an upgrade to HTTP/2", "", message("POST "+ownMCP, "x", register, "Connection", "Upgrade, HTTP2-Settings", "Upgrade", "h2c", "HTTP2-Settings", ""), "egress_denied"},
+		{"a GET that has a message", "", message("GET "+ownMCP, "x", register), "message_malformed"},
+		{"a DELETE that has a message", "", message("DELETE "+ownMCP, "x", register), "message_malformed"},
+		{"a batch", "", message("POST "+ownMCP, "x", "["+search+","+register+"]"), "message_malformed"},
+		{"the tool's name twice", "", message("POST "+ownMCP, "x", strings.Replace(search, `"name"`, `"name":"register_plugin","name"`, 1)), "message_ambiguous"},
+		{"the tool's name in capitals", "", message("POST "+ownMCP, "x", nodeTool("Register_Plugin")), "action_unmatched"},
+		{"a tool that no rule names", "", message("POST "+ownMCP, "x", register), "action_unmatched"},
+		{"two lengths", "", message("POST "+ownMCP, "x", search, "Content-Length", "1"), "request_malformed"},
+		{"a length and chunks", "", message("POST "+ownMCP, "x", search, "Transfer-Encoding", "chunked"), "request_malformed"},
+	} {
+		r := newNodeRig(t, false, true) // register_plugin has no rule
+		var err error
+		c := r.Dial()
+		if tt.connect != "" {
+			_ = c.Close()
+			if to, ok := strings.CutSuffix(tt.connect, " TLS"); ok {
+				c, err = r.Tunnel(to, "mediator.internal", http1)
+				must(t, err)
+			} else {
+				c = r.Connect(tt.connect)
+			}
+		}
+		_, err = io.WriteString(c, tt.raw)
+		must(t, err)
+		resp, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: tt.raw[:strings.Index(tt.raw, " ")]})
+		must(t, err)
+		answer, _ := io.ReadAll(resp.Body)
+		_ = c.Close()
+		rec, n := r.record.last()
+		switch {
+		case n != 1:
+			t.Errorf("%s: %d records, %s", tt.name, n, answer)
+		case tt.code != same && (rec.Code != tt.code || len(r.node.asked) != 0):
+			t.Errorf("%s: %s (%s), want %s; the node was asked %+v", tt.name, rec.Code, answer, tt.code, r.node.asked)
+		case tt.code == same && (rec.Rule != "verification" || rec.Host != "mediator.internal:80" || len(r.node.asked) != 1 || r.node.asked[0].caller.BodyHash != evidence.HashBytes([]byte(search))):
+			t.Errorf("%s: %s, %+v, the node was asked %+v", tt.name, answer, rec, r.node.asked)
+		}
+		if len(r.sent) != 0 {
+			t.Errorf("%s: an upstream saw it", tt.name)
+		}
+	}
+}
+
+// TestRulesOfTheMediatorsName: a rule for the mediator's own name that leads nowhere, or around the evidence, is refused.
+func TestRulesOfTheMediatorsName(t *testing.T) {
+	all := []string{"GET", "POST", "DELETE"}
+	for _, tt := range []struct {
+		url     string
+		methods []string
+		action  *mcp.Rule // of an action; an egress rule if nil
+		egress  *mcp.Rule
+		why     string
+	}{
+		{ownMCP, all, nil, &mcp.Rule{Tools: []string{"search_plugins"}}, ""},
+		{ownMCP, all[1:2], &mcp.Rule{Tools: []string{"register_plugin"}, Post: true}, nil, ""},
+		{ownMCP, all, nil, &mcp.Rule{Tools: []string{"register_plugin"}}, "others can read what register_plugin writes"},
+		{ownMCP, all, nil, nil, "is an MCP server"},
+		{"https://mediator.internal/mcp", all, nil, &mcp.Rule{}, "a rule is for /mcp"},
+		{"http://mediator.internal:8080/mcp", all, nil, &mcp.Rule{}, "a rule is for /mcp"},
+		{"http://mediator.internal/v1/event", all[:1], nil, nil, "a rule is for /mcp"},
+		{"http://mediator.internal/**", all[:1], nil, nil, "a rule is for /mcp"},
+		{"http://mediator.internal/{any}", all[:1], nil, nil, "a rule is for /mcp"},
+		{ownMCP, []string{"PUT"}, nil, nil, "takes no PUT"},
+	} {
+		m, err := match.Parse(tt.url, tt.methods)
+		must(t, err)
+		if tt.action != nil {
+			_, err = NewRules([]Action{{Name: "a", Match: m, MCP: tt.action}}, nil)
+		} else {
+			_, err = NewRules(nil, []Egress{{Name: "a", Match: m, MCP: tt.egress}})
+		}
+		if (err == nil) != (tt.why == "") || err != nil && !strings.Contains(err.Error(), tt.why) {
+			t.Errorf("%s %v: %v, want %q", tt.url, tt.methods, err, tt.why)
+		}
+	}
+}
+
+// TestRateAtTheNode: no session keeps the node from the others. It has its share whichever way it asks, and the others have theirs.
+func TestRateAtTheNode(t *testing.T) {
+	r := newNodeRig(t, true, true)
+	r.node.answer = func(string, []byte) (string, error) { return `{}`, nil }
+	now := time.Now()
+	r.pipeline.load.now = func() time.Time { return now }
+	ways := []struct{ method, url, body string }{
+		{"GET", "http://mediator.internal/v1/reputation/" + strings.Repeat("o", 43) + ":agent", ""}, {"POST", issueURL, "{}"},
+		{"POST", ownMCP, nodeTool("search_plugins")}, {"POST", ownMCP, nodeTool("register_plugin")},
+	}
+	for i := range 50 {
+		way := ways[i%2]
+		r.send(way.method, way.url, way.body)
+	}
+	if len(r.node.asked) != 50 {
+		t.Fatalf("the node was asked %d times", len(r.node.asked))
+	}
+	for _, way := range ways {
+		resp, answer := r.send(way.method, way.url, way.body)
+		if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") != "1" || !strings.Contains(answer, "rate_limited") {
+			t.Errorf("%s %s: %d %s", way.method, way.url, resp.StatusCode, answer)
+		}
+	}
+	if _, answer := r.send("GET", "http://mediator.internal/v1/event", ""); !strings.Contains(answer, "evt_1") {
+		t.Errorf("what the mediator answers by itself: %s", answer)
+	}
+	now = now.Add(time.Second)
+	r.send("POST", ownMCP, nodeTool("register_plugin"))
+	if rec, _ := r.record.last(); rec.State != ledger.StateForwarded {
+		t.Errorf("%+v", rec)
+	}
+}

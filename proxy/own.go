@@ -1,0 +1,93 @@
+package proxy
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/node"
+	"github.com/actionproof/mediator/proxy/own"
+)
+
+// InternalHost is the name under which an agent reaches the mediator itself, through the proxy.
+const InternalHost = match.Own
+
+// own takes a call to the mediator's own name: it answers a question, or reports that the call goes on, to the node by
+// a rule or as the call to a model.
+func (p *Pipeline) own(c *call, route intercept.Route) (goesOn bool, err error) {
+	asksModel, byRule := isPrompt(c), isForNode(c)
+	target, asksNode := node.Target(c.r.Method, c.r.URL.EscapedPath(), c.r.URL.RawQuery)
+	if !asksModel && !byRule {
+		c.record.Flow = flowInternal
+		if !asksNode {
+			return false, p.answerPage(c, route)
+		}
+	}
+	if err := p.findSession(c, route); err != nil {
+		return false, err
+	}
+	if asksModel {
+		err = c.prompt()
+		return err == nil, err
+	}
+	if err := p.load.node(c.session); err != nil || byRule {
+		return err == nil, err
+	}
+	return false, c.askNode(target)
+}
+
+// page begins the answer of the mediator itself, and returns its header.
+func (c *call) page(contentType string) http.Header {
+	c.answers()
+	c.forwarded(http.StatusOK)
+	h := c.w.Header()
+	h.Set("Content-Type", contentType)
+	return h
+}
+
+// offered are the pages. Those after the CA are the node's: proxy/node/read.go says how they are spelled.
+const offered = "GET /v1/event, /v1/event/next?wait=30s, /v1/refusals, /v1/rules, /v1/ca.pem, " +
+	"/v1/score/{receipt_hash}, /v1/reputation/{agent_id}, /v1/signals/{id}, /v1/signals?agent={agent_id}, " +
+	"/v1/disputes/{id}, /v1/disputes?agent={agent_id}, /v1/disputes/log, /v1/disputes/root and /v1/schemas/{name}, " +
+	"and POST /v1/generate, /v1/challenge/issue and /v1/challenge/commit"
+
+// answerPage answers what an agent asks about its own session.
+func (p *Pipeline) answerPage(c *call, route intercept.Route) error {
+	if c.r.Method == http.MethodGet && c.r.URL.Path == "/v1/ca.pem" {
+		c.page("application/x-pem-file")
+		_, err := c.w.Write(p.o.CAPEM)
+		return err
+	}
+	document, err := p.pages().Page(c.r, route)
+	switch {
+	case err != nil:
+		return err
+	case document == nil:
+		return refusal.New("not_found", "%s has no %.32s %.100q; it offers %s; by a rule also %s",
+			InternalHost, c.r.Method, c.r.URL.Path, offered, node.Paths())
+	}
+	c.page("application/json").Set("Cache-Control", "no-store")
+	return json.NewEncoder(c.w).Encode(document)
+}
+
+func (p *Pipeline) pages() own.Pages {
+	o := &p.o
+	return own.Pages{
+		Sessions: o.Sessions, Triggers: o.Triggers, Rules: o.Rules.shown, Agent: o.Node.AgentID(), Runtime: o.RuntimeID,
+		Standing: o.Standing, Admit: p.load.session, Step: o.Timeouts.Step, Now: o.Now, Log: o.Log,
+	}
+}
+
+// show returns the rules as agents see them.
+func show(actions []Action, egress []Egress) own.Rules {
+	all := make([]own.Rule, 0, len(actions)+len(egress))
+	for _, a := range actions {
+		all = append(all, own.Rule{Name: a.Name, Kind: own.Post, Action: a.Action}.About(a.Match, a.MCP, a.GraphQL))
+	}
+	for _, e := range egress {
+		all = append(all, own.Rule{Name: e.Name, Kind: own.Egress, WebSocket: e.WebSocket}.About(e.Match, e.MCP, e.GraphQL))
+	}
+	return own.Show(all)
+}

@@ -1,0 +1,126 @@
+package own
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/session"
+	"github.com/actionproof/mediator/trigger"
+)
+
+// MaxWait bounds how long an agent may wait for its next event.
+const MaxWait = 60 * time.Second
+
+// Triggers is what the pages need of the trigger service.
+type Triggers interface {
+	Claim(ctx context.Context, c trigger.Claim) (trigger.Event, error)
+	Done(ctx context.Context, eventID, runtime string) (trigger.Event, error)
+	Budget(ctx context.Context, eventID string) (trigger.Budget, error)
+}
+
+// Pages answer what an agent asks about its own session.
+type Pages struct {
+	Sessions *session.Set
+	Triggers Triggers
+	Rules    Rules // before anything is known of a session
+	// Agent is how the node names the agent, and is empty where there is no node. Runtime names this runtime.
+	Agent, Runtime string
+	// Standing lets an agent without credentials wait for the next event.
+	Standing bool
+	// Admit counts a page that asks the trigger service against the session's rate, and Step bounds its wait.
+	Admit func(*session.Session) error
+	Step  time.Duration
+	Now   func() time.Time
+	Log   *zap.Logger
+}
+
+// Event is the answer to GET /v1/event and GET /v1/event/next.
+type Event struct {
+	Session string        `json:"session"`
+	Runtime string        `json:"runtime"`
+	Agent   string        `json:"agent,omitempty"`
+	Event   trigger.Event `json:"event"`
+}
+
+// Page returns the document that a request asks for. It returns nil and no error if there is no such page.
+func (p Pages) Page(r *http.Request, route intercept.Route) (document any, err error) {
+	page := r.Method + " " + r.URL.Path
+	switch page {
+	case "GET /v1/event/next":
+		return p.nextEvent(r, route)
+	case "GET /v1/event", "GET /v1/refusals", "GET /v1/rules":
+	default:
+		return nil, nil
+	}
+	s, err := p.Sessions.Of(route)
+	switch {
+	case err != nil:
+		return nil, err
+	case page == "GET /v1/event":
+		return p.event(s), nil
+	case page == "GET /v1/refusals":
+		return Refusals{Session: s.ID, Refusals: s.Refusals()}, nil
+	}
+	return p.rules(r.Context(), s)
+}
+
+func (p Pages) event(s *session.Session) Event {
+	return Event{Session: s.ID, Runtime: s.Runtime, Agent: p.Agent, Event: s.Event}
+}
+
+// nextEvent waits for the next event, and then opens the pod's session for it in place of the one before. An agent that
+// was started for one event has a listener or credentials for that one alone.
+func (p Pages) nextEvent(r *http.Request, route intercept.Route) (any, error) {
+	if !p.Standing || route.ProxyAuthorization != "" || route.Session != "" {
+		return nil, refusal.New("event_closed",
+			"this agent was started for one event; only a pod's standing session waits for the next")
+	}
+	wait := 30 * time.Second
+	if q := r.URL.Query().Get("wait"); q != "" {
+		d, err := time.ParseDuration(q)
+		if err != nil || d < 0 || d > MaxWait {
+			return nil, refusal.New("query_malformed", "wait=%.40q is not a duration between 0s and %s", q, MaxWait)
+		}
+		wait = d
+	}
+	began, before := p.Now(), p.Sessions.Standing()
+	done, ok := p.Sessions.Turn(r.Context(), wait)
+	if !ok {
+		return nil, refusal.New("event_none", "no event came while another call waited for it, and this one for its turn")
+	}
+	defer done()
+	if s := p.Sessions.Standing(); s != nil && s != before {
+		return p.event(s), nil // another call waited as well: the pod has one session, which has the next event of both
+	}
+	claim := trigger.Claim{Runtime: p.Runtime, Wait: max(0, wait-p.Now().Sub(began))}
+	event, err := p.Triggers.Claim(r.Context(), claim)
+	if err != nil {
+		return nil, err
+	}
+	if ended := p.Sessions.CloseStanding(); ended != nil {
+		if _, err := p.Triggers.Done(r.Context(), ended.Event.ID, ended.Runtime); err != nil {
+			p.Log.Warn("the ended session's event is not marked as done; it stands behind no post without a session",
+				zap.String("event", ended.Event.ID), zap.Error(err))
+		}
+	}
+	return p.event(p.Sessions.OpenStanding(event, p.Runtime)), nil
+}
+
+// rules says what the agent may call, and what its event pays for if the trigger service says so.
+func (p Pages) rules(ctx context.Context, s *session.Session) (any, error) {
+	if err := p.Admit(s); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.Step)
+	defer cancel()
+	rules := p.Rules.Of(s)
+	if budget, err := p.Triggers.Budget(ctx, s.Event.ID); err == nil {
+		rules = rules.Paid(budget)
+	}
+	return rules, nil
+}

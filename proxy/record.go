@@ -1,0 +1,194 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/actionproof/mediator/internal/failpoint"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/session"
+)
+
+// Flows of a record.
+const (
+	flowPost     = "post"     // a posting call, with its chain of evidence
+	flowEgress   = "egress"   // a read, or a write that is no post
+	flowConnect  = "connect"  // a tunnel that was refused
+	flowInternal = "internal" // a call to the mediator itself
+)
+
+// Flows are what the flow of a record can be.
+var Flows = [...]string{flowPost, flowEgress, flowConnect, flowInternal}
+
+// refuse notes why a call ends here. Errors without a code may contain anything, so that only the log has them.
+func (p *Pipeline) refuse(c *call, err error) {
+	if c.answerable() && problem.DetailsOf(err).Code == "internal" {
+		p.flooded.Error("call failed", zap.String("post", c.record.ID), zap.Error(err))
+	}
+	c.refused(err)
+}
+
+// finish stores the one record of a call and its line in the log, whether or not the agent is still there. Calls that
+// cost their caller nothing have a quota ([load.records]): beyond it a call is counted and leaves neither.
+func (p *Pipeline) finish(ctx context.Context, c *call) error {
+	_, err := p.settle(ctx, c, false)
+	return err
+}
+
+// settle finishes a call and reports whether its outcome is durable. Something may rest on that: then wait is set.
+func (p *Pipeline) settle(ctx context.Context, c *call, wait bool) (durable bool, err error) {
+	if c.finished() {
+		return true, nil
+	}
+	c.conclude()
+	p.identify(ctx, c)
+	recorded := p.load.records(c)
+	if !recorded {
+		c.record.ID = ""
+	}
+	c.remember()
+	p.o.Metrics.observe(c.record)
+	if !recorded {
+		p.o.Metrics.leftOut.Inc()
+		return true, nil
+	}
+	durable, err = p.store(context.WithoutCancel(ctx), c, wait)
+	failpoint.Reach("left")
+	log, level := p.o.Log, zap.InfoLevel
+	switch {
+	case err != nil:
+		level = zap.ErrorLevel
+	case c.canWait():
+		log = p.o.LogLater
+	}
+	if entry := log.Check(level, "call"); entry != nil {
+		entry.Write(zap.Inline(c), zap.Error(err))
+	}
+	if err != nil {
+		return false, errors.Join(refusal.New("ledger_unavailable", "the record of the call could not be kept"), err)
+	}
+	return durable, nil
+}
+
+// conclude notes the end of a call, also in the session's chain of receipts.
+func (c *call) conclude() {
+	c.record.Finished = c.p.o.Now()
+	if c.record.State == ledger.StateRefused {
+		c.record.Method, c.record.Path = clip(c.record.Method, maxRefusedMethod), clip(c.record.Path, maxRefusedPath)
+	}
+	var handed time.Time
+	if c.record.Code == "" {
+		handed = c.p.o.Now()
+	}
+	c.conversation.end(handed)
+	if c.record.Flow == flowEgress && c.stage >= going && c.receipt == nil {
+		c.p.o.Receipts.Over(c.session.Chain)
+	}
+}
+
+// count counts a call that went out, and says whether it was read here. The call's receipt, which ends after it, counts
+// it too.
+func (c *call) count(read bool) {
+	if c.wentOut() {
+		c.p.o.Receipts.Count(c.session.Chain, c.sentBytes(), read)
+	}
+}
+
+// canWait reports whether nothing rests on the record: the call is over and needed no evidence.
+func (c *call) canWait() bool {
+	return !c.intended() && c.stage != unsure && c.record.State != ledger.StateRefused
+}
+
+// store stores the record, and reports whether it is durable. The agent waits for that of a refusal, unless the ledger
+// cannot be reached. An intent that may be durable although nothing was sent is closed as failed: it must not stay in
+// flight.
+func (p *Pipeline) store(ctx context.Context, c *call, wait bool) (durable bool, err error) {
+	switch {
+	case c.canWait():
+		return false, p.o.Record.AddLater(ctx, c.record)
+	case c.intended() && !wait:
+		return false, p.o.Record.FinishLater(ctx, c.record)
+	}
+	within, cancel := context.WithTimeout(ctx, p.o.Timeouts.Step)
+	defer cancel()
+	switch {
+	case c.intended():
+		if err = p.o.Record.Finish(within, c.record); err == nil {
+			return true, nil
+		}
+		return false, p.later(c, err, p.o.Record.FinishLater(ctx, c.record))
+	case c.stage == unsure:
+		failed := c.record
+		failed.State = ledger.StateFailed
+		if err = p.o.Record.Finish(within, failed); err == nil {
+			return true, nil
+		}
+	}
+	added := p.o.Record.Add(within, c.record)
+	if added == nil {
+		return true, nil
+	}
+	// The ledger cannot be reached: the record is kept in memory until it can, and only then is it known whether there
+	// is an intent.
+	last, cancelLast := context.WithTimeout(ctx, time.Second) // the first attempt may have used up its own
+	defer cancelLast()
+	return false, p.later(c, errors.Join(err, added), p.o.Record.AddLater(last, c.record))
+}
+
+// later says in the log why a record is stored later. It returns an error if the record was not taken for later either.
+func (p *Pipeline) later(c *call, now, later error) error {
+	if later != nil {
+		return errors.Join(now, later)
+	}
+	p.flooded.Warn("the record of a call could not be stored at once: it waits in memory",
+		zap.String("post", c.record.ID), zap.Error(now))
+	return nil
+}
+
+// Bounds on what is kept of a call that is refused, in bytes: its method and its path are the agent's, up to the size
+// of a header, and refusals cost it nothing. The last two bound what a session remembers.
+const (
+	maxRefusedMethod, maxRefusedPath       = 32, 1024
+	maxRememberedPath, maxRememberedDetail = 256, 512
+)
+
+// remember keeps why a call of a known session failed, for its agent to ask: many clients show nothing of a refused
+// CONNECT, and none can be told anything after a failed TLS handshake.
+func (c *call) remember() {
+	if c.session == nil || c.told.Code == "" || c.record.Flow == flowInternal {
+		return
+	}
+	c.session.Remember(session.Refusal{
+		Time: c.record.Finished, Post: c.record.ID, Method: clip(c.record.Method, maxRefusedMethod), Host: c.record.Host,
+		Path: clip(c.record.Path, maxRememberedPath), Code: c.told.Code,
+		Detail: clip(c.told.Detail, maxRememberedDetail), Remedy: c.told.Remedy, State: string(c.record.State),
+	})
+}
+
+// clip cuts s, which is ASCII, and marks the cut.
+func clip(s string, to int) string {
+	if len(s) <= to {
+		return s
+	}
+	return s[:to] + "…"
+}
+
+// MarshalLogObject writes what the log says of a call.
+func (c *call) MarshalLogObject(line zapcore.ObjectEncoder) error {
+	r := &c.record
+	for _, f := range [...]struct{ key, value string }{
+		{"post", r.ID}, {"flow", r.Flow}, {"state", string(r.State)}, {"code", r.Code}, {"session", r.Session},
+		{"event", r.Event}, {"rule", r.Rule}, {"method", r.Method}, {"host", r.Host}, {"path", r.Path},
+	} {
+		line.AddString(f.key, f.value)
+	}
+	line.AddInt("status", r.Status)
+	line.AddDuration("took", r.Finished.Sub(r.Started))
+	return nil
+}
