@@ -17,6 +17,7 @@ import (
 // layers is the order in which packages may import each other: each only those after it.
 var layers = []string{
 	"cmd/mediator",
+	"internal/program",
 	"internal/cli/start",
 	"internal/cli/operate",
 	"internal/cli/keys",

@@ -1,15 +1,22 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/actionproof/mediator/internal/program"
 )
+
+const (
+	exitDone    = program.Done
+	exitRefused = program.Refused
+	exitUsage   = program.Usage
+)
+
+var run, rootCommand = program.Run, program.Command
 
 // TestMain lets the test binary be the program too: a stack and the demo start their processes from the running executable. With the race
 // detector a process sleeps a second before it ends, which those that tests start, by the hundred and one after another, do without.
@@ -17,22 +24,17 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")); err != nil {
 		panic(err)
 	}
-	program := func() {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
-	}
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case "serve", "trigger", "control", "reputation", "looker", "inside", "demo", "run", "dev", "guard", "score":
-			program()
+			program.Main()
 		case "way":
 			os.Exit(runWay(os.Args[2]))
 		case "denied":
 			os.Exit(runDenied(os.Args[2], os.Args[3:]))
 		}
 	}
-	testscript.Main(m, map[string]func(){"mediator": program})
+	testscript.Main(m, map[string]func(){"mediator": program.Main})
 }
 
 func TestScripts(t *testing.T) {

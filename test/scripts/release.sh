@@ -14,7 +14,7 @@ build() {
 	for platform in "${platforms[@]}"; do
 		name=mediator-${platform//\//-}
 		CGO_ENABLED=0 GOOS=${platform%/*} GOARCH=${platform#*/} GOFLAGS= "${GO:-go}" build -mod=readonly -trimpath -buildvcs=false \
-			-ldflags="-s -w -buildid= -X main.version=$version" -o "$1/$name" ./cmd/mediator
+			-ldflags="-s -w -buildid= -X github.com/actionproof/mediator/internal/program.version=$version" -o "$1/$name" ./cmd/mediator
 		"${GO:-go}" run -C tools ./sbom "$(realpath "$1/$name")" >"$1/$name.cdx.json"
 	done
 	(cd "$1" && sha256sum mediator-* >SHA256SUMS)

@@ -1,0 +1,118 @@
+// Package program is the command mediator: the table of its commands, and what their errors print.
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	_ "time/tzdata" // the time zones, for a machine without them
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/cli/chain"
+	"github.com/actionproof/mediator/internal/cli/challenges"
+	"github.com/actionproof/mediator/internal/cli/disputes"
+	"github.com/actionproof/mediator/internal/cli/keys"
+	"github.com/actionproof/mediator/internal/cli/operate"
+	"github.com/actionproof/mediator/internal/cli/records"
+	"github.com/actionproof/mediator/internal/cli/start"
+	"github.com/actionproof/mediator/internal/cli/verifications"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/launch"
+)
+
+// Main runs the program as this process asks for it, and ends the process.
+func Main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// Exit statuses.
+const (
+	Done    = 0
+	Refused = 1 // refused, or failed
+	Usage   = 2 // not called as its help says
+)
+
+// Run runs the program with args. Results go to stdout, everything else to stderr.
+func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := Command()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	command, err := root.ExecuteContextC(ctx)
+	var usage cli.UsageError
+	var status launch.ExitStatus
+	var endpoint daemon.EndpointError
+	switch {
+	case err == nil:
+		return Done
+	case errors.As(err, &status):
+		return int(status)
+	case errors.Is(err, cli.ErrRefused):
+		return Refused
+	case errors.As(err, &usage), errors.As(err, &endpoint):
+		fmt.Fprintf(stderr, "mediator: %v\nRun \"mediator help\" for the commands.\n", err)
+		return Usage
+	default:
+		fmt.Fprintf(stderr, "mediator: %v%s\n", err, daemon.CodeOf(err))
+		if dir := command.Flags().Lookup("dir"); errors.Is(err, admin.ErrNoAnswer) && dir != nil && !dir.Changed {
+			fmt.Fprintf(stderr, "Of a mediator dev, give the folder: %s --dir %s\n", command.CommandPath(), devstack.DefaultFolder)
+		}
+		return Refused
+	}
+}
+
+// Command returns the command mediator with all its subcommands.
+func Command() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "mediator",
+		Short: "A sidecar mediator for AI agents: no post leaves without its whole chain of evidence",
+		// Errors and usage are printed by Run, once and in one form.
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Example: `  mediator dev
+  mediator events send github event.json
+  mediator run --dir .mediator -- ./agent
+  mediator posts list --dir .mediator --follow
+  mediator explain event_closed`,
+		Args: cli.NoOtherCommand,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		if strings.Contains(err.Error(), "shorthand") { // one thumbprint in 64 begins with a dash
+			err = fmt.Errorf("%w: what begins with - and is no flag, such as the id of an agent, stands after all flags and a --", err)
+		}
+		return cli.Usage(err)
+	})
+	root.Version = versions()
+	root.SetVersionTemplate("mediator {{.Version}}\n")
+	for _, group := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Try it, and start agents:", []*cobra.Command{start.Dev(), start.Env(), start.Run(), start.Demo()}},
+		{"Read what happened:", []*cobra.Command{records.Posts(), records.Events(), records.Explain(), chain.Evidence(), records.Score(), verifications.Verification(), disputes.Signal(), disputes.Dispute(), records.Ledger()}},
+		{"Run the processes:", []*cobra.Command{serveCommand(), triggerCommand(), controlCommand(), reputationCommand(), operate.Config(), operate.Reload(), operate.Doctor(), operate.Guard()}},
+		{"Keys and certificates, for the security team:", []*cobra.Command{keys.Keys(), keys.Deployment(), keys.CA(), keys.Vault()}},
+		{"Challenges, for API owners:", []*cobra.Command{challenges.Challenge(), challenges.Capability(), challenges.HashPayload()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
+		for _, c := range group.commands {
+			c.GroupID = group.title
+			root.AddCommand(c)
+		}
+	}
+	root.AddCommand(lookerCommand(), insideCommand(), versionCommand())
+	return root
+}
