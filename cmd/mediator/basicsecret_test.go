@@ -10,13 +10,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/trial"
 )
 
 // TestBasicSecret: an answer that repeats the half of a Basic credential that the configuration calls secret is cut.
 func TestBasicSecret(t *testing.T) {
 	const user, password = "user-0123456789", "password-0123456789"
-	r := newRig(t, []string{demo.PlainHost}, func(r *rig) (http.Handler, string) {
+	r := newRig(t, []string{trial.PlainHost}, func(r *rig) (http.Handler, string) {
 		file := filepath.Join(r.Dir, "secrets", "basic")
 		must(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(base64.StdEncoding.EncodeToString([]byte(user+":"+password))), 0o600)))
 		before, after, _ := strings.Cut(clientRules, "egress:\n")

@@ -22,8 +22,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/trial"
 )
 
 // TestThousandAgents has a thousand agents, each on a connection and in a session of its own, call at once. Each call is answered: it is done,
@@ -110,8 +110,8 @@ type capacityRig struct {
 
 func newCapacityRig(t *testing.T, limits string, upstream http.HandlerFunc) *capacityRig {
 	t.Helper()
-	prepared := prepareRig(t, []string{demo.PlainHost}, func(*rig) (http.Handler, string) { return upstream, capacityRules + limits }, func(file string) string {
-		return strings.Replace(file, "maxAge: "+demo.MaxAge.String(), "maxAge: 1h\nbudget: 1000000", 1)
+	prepared := prepareRig(t, []string{trial.PlainHost}, func(*rig) (http.Handler, string) { return upstream, capacityRules + limits }, func(file string) string {
+		return strings.Replace(file, "maxAge: "+trial.MaxAge.String(), "maxAge: 1h\nbudget: 1000000", 1)
 	})
 	c := &capacityRig{crashRig: &crashRig{Deployment: prepared.Deployment, sent: make(map[string]int)}, roots: x509.NewCertPool(), resumed: tls.NewLRUClientSessionCache(1)}
 	c.Self, c.Stack = buildProgram(t), devstack.New(prepared.Dir)
@@ -157,7 +157,7 @@ func (c *capacityRig) tunnel(ctx context.Context) (*tls.Conn, error) {
 	if _, err := io.ReadFull(conn, answer); err != nil || string(answer) != established {
 		return nil, errors.Join(conn.Close(), fmt.Errorf("CONNECT was answered %q: %w", answer, err))
 	}
-	secure := tls.Client(conn, &tls.Config{RootCAs: c.roots, ServerName: demo.PlainHost, MinVersion: tls.VersionTLS12, CurvePreferences: []tls.CurveID{tls.X25519}, ClientSessionCache: c.resumed})
+	secure := tls.Client(conn, &tls.Config{RootCAs: c.roots, ServerName: trial.PlainHost, MinVersion: tls.VersionTLS12, CurvePreferences: []tls.CurveID{tls.X25519}, ClientSessionCache: c.resumed})
 	if err := secure.HandshakeContext(ctx); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}

@@ -20,10 +20,10 @@ import (
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli/records"
-	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/freeport"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/reputation/accrual"
@@ -49,7 +49,7 @@ upstreams:
 
 // rig is a deployment with one upstream over HTTPS.
 type rig struct {
-	*demo.Deployment
+	*trial.Deployment
 	posts atomic.Int64 // how many arrived there
 }
 
@@ -77,7 +77,7 @@ func (r *rig) start(t *testing.T) {
 func prepareRig(t *testing.T, hosts []string, api func(*rig) (handler http.Handler, rules string), change ...func(file string) string) *rig {
 	t.Helper()
 	full.Only(t, "root, and clients")
-	r := &rig{Deployment: &demo.Deployment{Dir: t.TempDir(), DirectClient: http.DefaultClient}}
+	r := &rig{Deployment: &trial.Deployment{Dir: t.TempDir()}}
 	for _, at := range []*string{&r.Listen, &r.Hooks, &r.AwareAddr} {
 		address, err := freeport.Address()
 		if err != nil {
@@ -85,7 +85,7 @@ func prepareRig(t *testing.T, hosts []string, api func(*rig) (handler http.Handl
 		}
 		*at = address
 	}
-	if err := demo.WriteCertificates(r.Dir, hosts...); err != nil {
+	if err := trial.WriteCertificates(r.Dir, hosts...); err != nil {
 		t.Fatal(err)
 	}
 	handler, rules := api(r)
@@ -106,7 +106,7 @@ func prepareRig(t *testing.T, hosts []string, api func(*rig) (handler http.Handl
 		}
 		content[name] = lasting(raw)
 	}
-	if err := errors.Join(devstack.Prepare(r.Dir, content), files.WriteAbsent(filepath.Join(r.Dir, "secrets", "api-token"), []byte(demo.Token))); err != nil {
+	if err := errors.Join(devstack.Prepare(r.Dir, content), files.WriteAbsent(filepath.Join(r.Dir, "secrets", "api-token"), []byte(trial.Token))); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -124,13 +124,13 @@ func (r *rig) agent(t *testing.T) accrual.Agent {
 // demo that waits for an event to expire.
 func lasting(file []byte) []byte {
 	file = bytes.ReplaceAll(file, []byte("s: 15000\n"), []byte("s: 60000\n"))
-	return bytes.Replace(file, []byte("maxAge: "+demo.MaxAge.String()), []byte("maxAge: 10m"), 1)
+	return bytes.Replace(file, []byte("maxAge: "+trial.MaxAge.String()), []byte("maxAge: 10m"), 1)
 }
 
 // newClientsRig is a deployment in front of what answers as GitHub's API does, and serves one repository by git's own HTTP backend.
 func newClientsRig(t *testing.T, change ...func(file string) string) *rig {
 	t.Helper()
-	return newRig(t, []string{demo.PlainHost}, func(r *rig) (http.Handler, string) { return r.github(t), clientRules }, change...)
+	return newRig(t, []string{trial.PlainHost}, func(r *rig) (http.Handler, string) { return r.github(t), clientRules }, change...)
 }
 
 func (r *rig) github(t *testing.T) http.Handler {
@@ -141,7 +141,7 @@ func (r *rig) github(t *testing.T) http.Handler {
 	})
 	mux.HandleFunc("POST /repos/acme/site/issues/7/comments", func(w http.ResponseWriter, req *http.Request) {
 		body, err := io.ReadAll(req.Body)
-		if err != nil || !json.Valid(body) || req.Header.Get("Authorization") != "Bearer "+demo.Token || req.Header.Get("Idempotency-Key") == "" {
+		if err != nil || !json.Valid(body) || req.Header.Get("Authorization") != "Bearer "+trial.Token || req.Header.Get("Idempotency-Key") == "" {
 			http.Error(w, "no token, no key or no JSON", http.StatusUnauthorized)
 			return
 		}
@@ -266,7 +266,7 @@ func TestClients(t *testing.T) {
 			if got := r.posts.Load() - before; got != wantPosts {
 				t.Errorf("%d posts reached the upstream, not %d", got, wantPosts)
 			}
-			if strings.Contains(out, demo.Token) {
+			if strings.Contains(out, trial.Token) {
 				t.Error("the agent saw the API's credential")
 			}
 		})

@@ -26,11 +26,11 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/freeport"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/test/full"
 )
@@ -49,7 +49,7 @@ upstreams:
 
 // crashRig is a deployment of real processes, of a build with failpoints, in front of an upstream that notes what arrives.
 type crashRig struct {
-	*demo.Deployment
+	*trial.Deployment
 	dsn string // of the ledger; empty for a file
 
 	supervisor *exec.Cmd
@@ -92,7 +92,7 @@ func newCrashRig(t *testing.T, binary, dsn string, more ...string) *crashRig {
 // prepareCrashRig is newCrashRig without the start.
 func prepareCrashRig(t *testing.T, binary, dsn string, more ...string) *crashRig {
 	t.Helper()
-	r := &crashRig{Deployment: &demo.Deployment{Dir: t.TempDir(), Self: binary, DirectClient: http.DefaultClient}, dsn: dsn, sent: make(map[string]int)}
+	r := &crashRig{Deployment: &trial.Deployment{Dir: t.TempDir(), Self: binary}, dsn: dsn, sent: make(map[string]int)}
 	r.Stack = devstack.New(r.Dir) // for the paths of its sockets
 	var err error
 	for _, at := range []*string{&r.Listen, &r.Hooks, &r.AwareAddr} {
@@ -100,7 +100,7 @@ func prepareCrashRig(t *testing.T, binary, dsn string, more ...string) *crashRig
 			t.Fatal(err)
 		}
 	}
-	if err := demo.WriteCertificates(r.Dir, demo.PlainHost); err != nil {
+	if err := trial.WriteCertificates(r.Dir, trial.PlainHost); err != nil {
 		t.Fatal(err)
 	}
 	cert, err := tls.LoadX509KeyPair(filepath.Join(r.Dir, "api.pem"), filepath.Join(r.Dir, "api.key"))

@@ -16,7 +16,7 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
-	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/reputation/verification"
@@ -66,11 +66,11 @@ func prepareSpeakingRig(t *testing.T) tiersRig {
 	r := prepareTiersRig(t, func(file string) string {
 		switch {
 		case strings.Contains(file, "\ndeploymentId: "):
-			return string(demo.WithStatements([]byte(file)))
+			return string(trial.WithStatements([]byte(file)))
 		case strings.Contains(file, "\nbelievedHosts: "):
-			return demo.WithDisputes(file, "arbiter: arbiter.jwk, windows: {short: 5s}") + "verification: {}\n"
+			return trial.WithDisputes(file, "arbiter: arbiter.jwk, windows: {short: 5s}") + "verification: {}\n"
 		}
-		return demo.Speaking(file)
+		return trial.Speaking(file)
 	})
 	if status, _, said := invoke(t, "keys", "root", "--name", "arbiter", "--out", r.Dir); status != exitDone {
 		t.Fatal(said)

@@ -17,11 +17,11 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/controld"
 	"github.com/actionproof/mediator/internal/daemon"
-	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/reputationd"
 	"github.com/actionproof/mediator/internal/sidecar"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/internal/triggerd"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
@@ -57,7 +57,7 @@ func TestDoctor(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	must(t, os.Chown(filepath.Join(r.Dir, "secrets", "api-token"), 0, demo.User())) // the group that mediator run gives the agent
+	must(t, os.Chown(filepath.Join(r.Dir, "secrets", "api-token"), 0, trial.User())) // the group that mediator run gives the agent
 	post := func() string {
 		out, err := r.asAgent(t, need(t, "curl"), "-sS", "--fail-with-body", "-H", "Content-Type: application/json", "-d", `{"body":"x"}`, "https://"+r.Plain()+"/repos/acme/site/issues/7/comments")
 		if err != nil {
@@ -158,7 +158,7 @@ func (r *rig) process(name string) *devstack.Process {
 
 // TestWithoutNode: a deployment that has no node needs none, and nothing is said of one.
 func TestWithoutNode(t *testing.T) {
-	r := prepareRig(t, []string{demo.PlainHost}, func(r *rig) (http.Handler, string) { return r.github(t), clientRules }, func(file string) string {
+	r := prepareRig(t, []string{trial.PlainHost}, func(r *rig) (http.Handler, string) { return r.github(t), clientRules }, func(file string) string {
 		return strings.Replace(file, "\nreputation: ", "\n# reputation: ", 1)
 	})
 	must(t, os.Remove(filepath.Join(r.Dir, devstack.ReputationFile)))
@@ -180,10 +180,10 @@ func TestAProcessDoesNotStart(t *testing.T) {
 	for name, start := range map[string]func(context.Context, string, io.Writer) error{devstack.SidecarFile: sidecar.Run, devstack.TriggerFile: triggerd.Run, devstack.ControlFile: controld.Run, devstack.ReputationFile: reputationd.Run} {
 		for user, uid := range map[string]int{"its own user": os.Geteuid(), "root": 0} {
 			t.Run(name+" for "+user, func(t *testing.T) {
-				d := &demo.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2"}
-				content := d.Files(demo.Rules)
-				content[name] = append(bytes.Replace(content[name], []byte(fmt.Sprintf("agent: {uid: %d}", demo.User())), nil, 1), fmt.Sprintf("\nagent: {uid: %d}\n", uid)...)
-				if err := errors.Join(devstack.Prepare(d.Dir, content), files.WriteAbsent(filepath.Join(d.Dir, "secrets", "api-token"), []byte(demo.Token)), demo.WriteCertificates(d.Dir)); err != nil {
+				d := &trial.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2"}
+				content := d.Files(trial.Rules)
+				content[name] = append(bytes.Replace(content[name], []byte(fmt.Sprintf("agent: {uid: %d}", trial.User())), nil, 1), fmt.Sprintf("\nagent: {uid: %d}\n", uid)...)
+				if err := errors.Join(devstack.Prepare(d.Dir, content), files.WriteAbsent(filepath.Join(d.Dir, "secrets", "api-token"), []byte(trial.Token)), trial.WriteCertificates(d.Dir)); err != nil {
 					t.Fatal(err)
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -46,7 +46,7 @@ func newGitHub(t *testing.T, condition string) *rig {
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			raw, err := io.ReadAll(req.Body)
 			var ask struct{ Query string }
-			if err != nil || json.Unmarshal(raw, &ask) != nil || req.URL.Path != "/graphql" || req.Header.Get("Authorization") != "Bearer "+demo.Token {
+			if err != nil || json.Unmarshal(raw, &ask) != nil || req.URL.Path != "/graphql" || req.Header.Get("Authorization") != "Bearer "+trial.Token {
 				t.Errorf("%s %s, Authorization %q: %s", req.Method, req.URL, req.Header.Get("Authorization"), raw)
 			}
 			answerJSON(w, r.gitHubAnswer(ask.Query))
@@ -106,7 +106,7 @@ func TestGraphQLClients(t *testing.T) {
 			if tt.refused != "" && len(r.records(t, "", tt.refused)) == refused {
 				t.Errorf("nothing is recorded as %s", tt.refused)
 			}
-			if strings.Contains(out, demo.Token) {
+			if strings.Contains(out, trial.Token) {
 				t.Error("the agent saw the API's credential")
 			}
 		})

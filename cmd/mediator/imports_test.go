@@ -28,6 +28,7 @@ var layers = []string{
 	"internal/cli/records",
 	"internal/cli",
 	"internal/demo",
+	"internal/trial",
 	"internal/devstack",
 	"internal/launch",
 	"internal/isolate",

@@ -18,9 +18,9 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/isolate"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/policy"
 )
 
@@ -69,7 +69,7 @@ var runs = []struct {
 	none  bool // no namespaces can be made
 }{
 	{"isolated", nil, false},
-	{"with a shared user", []string{"--uid", strconv.Itoa(demo.User())}, false},
+	{"with a shared user", []string{"--uid", strconv.Itoa(trial.User())}, false},
 	{"with a shared network", []string{"--share-network"}, false},
 	{"without namespaces", nil, true},
 }
@@ -227,7 +227,7 @@ func TestHiddenShell(t *testing.T) {
 	comments := "https://" + r.Plain() + "/repos/acme/site/issues/7/comments"
 	shell := func(t *testing.T) (end func(), said string) {
 		t.Helper()
-		cmd, line := beside(t, demo.User(), "/usr/bin/python3", "-c", hiddenShell, "http://"+r.Listen, comments)
+		cmd, line := beside(t, trial.User(), "/usr/bin/python3", "-c", hiddenShell, "http://"+r.Listen, comments)
 		return func() { endBeside(cmd) }, line
 	}
 	t.Run("isolated", func(t *testing.T) {
@@ -250,7 +250,7 @@ func TestHiddenShell(t *testing.T) {
 		a.hear("")
 	})
 	t.Run("with a shared user", func(t *testing.T) {
-		a := r.startObedient(t, "--uid", strconv.Itoa(demo.User()))
+		a := r.startObedient(t, "--uid", strconv.Itoa(trial.User()))
 		a.tell("post")
 		a.hear(" 201")
 		_, c := r.receipt(t)

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
@@ -61,7 +61,7 @@ func TestKeysPage(t *testing.T) {
 	must(t, err)
 
 	var custody string
-	r := prepareRig(t, []string{demo.PlainHost}, func(r *rig) (http.Handler, string) { return r.github(t), clientRules }, manyPosts)
+	r := prepareRig(t, []string{trial.PlainHost}, func(r *rig) (http.Handler, string) { return r.github(t), clientRules }, manyPosts)
 	bin := t.TempDir()
 	self, err := os.Executable()
 	must(t, err)
@@ -84,7 +84,7 @@ func TestKeysPage(t *testing.T) {
 		var out strings.Builder
 		cmd := exec.CommandContext(t.Context(), "bash", "-eo", "pipefail", "-c", here.Replace(command))
 		cmd.Dir, cmd.Stdout, cmd.Stderr = r.Dir, &out, &out
-		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "VAULT_ADDR="+v.Address, "VAULT_CACERT="+v.CAFile, "VAULT_TOKEN="+v.Token, "GITHUB_TOKEN="+demo.Token, "SSL_CERT_FILE="+v.CAFile,
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "VAULT_ADDR="+v.Address, "VAULT_CACERT="+v.CAFile, "VAULT_TOKEN="+v.Token, "GITHUB_TOKEN="+trial.Token, "SSL_CERT_FILE="+v.CAFile,
 			"MEDIATOR_ADMIN=unix:"+run+"admin.sock")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 		must(t, cmd.Start())

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
@@ -24,7 +24,7 @@ func TestLedgerInPostgres(t *testing.T) {
 	const password = "hunter2-of-the-ledger"
 	server := pgtest.Start(t)
 	dsn := server.Database(t)
-	r := newRig(t, []string{demo.PlainHost}, func(r *rig) (http.Handler, string) {
+	r := newRig(t, []string{trial.PlainHost}, func(r *rig) (http.Handler, string) {
 		secrets := filepath.Join(r.Dir, "secrets")
 		if err := errors.Join(os.MkdirAll(secrets, 0o700), os.WriteFile(filepath.Join(secrets, "ledger-dsn"), []byte(dsn+"&password="+password+"\n"), 0o600)); err != nil {
 			t.Fatal(err)

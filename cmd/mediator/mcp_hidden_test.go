@@ -16,7 +16,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -86,7 +86,7 @@ func TestMCPHiddenQuestions(t *testing.T) {
 		})
 	}
 	legacy := &hidingServer{next: sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return stateful }, &sdk.StreamableHTTPOptions{DisableLocalhostProtection: true})}
-	rg := newRig(t, []string{demo.PlainHost}, func(*rig) (http.Handler, string) {
+	rg := newRig(t, []string{trial.PlainHost}, func(*rig) (http.Handler, string) {
 		mux := http.NewServeMux()
 		mux.Handle("/modern", server)
 		mux.Handle("/hidden", legacy)

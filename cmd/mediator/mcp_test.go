@@ -18,8 +18,8 @@ import (
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli/records"
-	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/freeport"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -87,7 +87,7 @@ func modernServer() http.Handler {
 func TestMCPTools(t *testing.T) {
 	t.Parallel()
 	node := nodeAgent(t)
-	r := newRig(t, []string{demo.PlainHost}, func(*rig) (http.Handler, string) {
+	r := newRig(t, []string{trial.PlainHost}, func(*rig) (http.Handler, string) {
 		mux := http.NewServeMux()
 		mux.Handle("/modern", modernServer())
 		everything := startEverything(t)

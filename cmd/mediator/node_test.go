@@ -21,8 +21,8 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
-	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/freeport"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/test/full"
 	"github.com/actionproof/mediator/test/gatetest"
@@ -52,7 +52,7 @@ func newNodeRig(t *testing.T, more string) *nodeRig {
 	if status != exitDone {
 		t.Fatal(said)
 	}
-	must(t, demo.WriteCertificates(n.dir, "node.example"))
+	must(t, trial.WriteCertificates(n.dir, "node.example"))
 	n.configure(t, more)
 	return n
 }

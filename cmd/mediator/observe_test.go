@@ -11,20 +11,20 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/controld"
 	"github.com/actionproof/mediator/internal/daemon"
-	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/reputationd"
 	"github.com/actionproof/mediator/internal/sidecar"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/internal/triggerd"
 )
 
 // TestEachFileIsLookedAt lists the files of each process by which somebody could do its work: those that are secret, and those that must
 // not be changed.
 func TestEachFileIsLookedAt(t *testing.T) {
-	d := &demo.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2"}
-	content := d.Files(demo.Rules)
+	d := &trial.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2"}
+	content := d.Files(trial.Rules)
 	for name, raw := range content {
 		content[name] = []byte(strings.NewReplacer("custody: {type: memory}", `custody:
   type: vault
@@ -35,8 +35,8 @@ func TestEachFileIsLookedAt(t *testing.T) {
 			"internal: {unix: run/reputation.sock}", "internal: {unix: run/reputation.sock, uids: [7]}").Replace(string(raw)))
 	}
 	must(t, devstack.Prepare(d.Dir, content))
-	must(t, files.WriteAbsent(filepath.Join(d.Dir, "secrets", "api-token"), []byte(demo.Token)))
-	must(t, demo.WriteCertificates(d.Dir))
+	must(t, files.WriteAbsent(filepath.Join(d.Dir, "secrets", "api-token"), []byte(trial.Token)))
+	must(t, trial.WriteCertificates(d.Dir))
 	roles := []daemon.Role{{Purpose: evidence.PurposeActionGrant}}
 	s, err := config.LoadSidecar(filepath.Join(d.Dir, devstack.SidecarFile))
 	must(t, err)

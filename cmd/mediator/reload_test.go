@@ -27,11 +27,11 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
-	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
@@ -66,7 +66,7 @@ func newReloadRig(t *testing.T, change ...func(string) string) *reloadRig {
 	own := func(file string) string { // the CA of the development files is constrained to the hosts of their rules
 		return strings.Replace(file, "ca: {certificateFile: ca.pem}   # made at the first start; its key stays in ca\n", "", 1)
 	}
-	r.rig = newRig(t, []string{demo.PlainHost}, func(*rig) (http.Handler, string) { return r, reloadRules }, append(change, manyPosts, own)...)
+	r.rig = newRig(t, []string{trial.PlainHost}, func(*rig) (http.Handler, string) { return r, reloadRules }, append(change, manyPosts, own)...)
 	return r
 }
 
@@ -432,7 +432,7 @@ func TestReloadRefuses(t *testing.T) {
 func TestReloadTakesNewHosts(t *testing.T) {
 	const later = "api.later.example"
 	r := &reloadRig{}
-	r.rig = newRig(t, []string{demo.PlainHost, later}, func(*rig) (http.Handler, string) {
+	r.rig = newRig(t, []string{trial.PlainHost, later}, func(*rig) (http.Handler, string) {
 		return r, strings.Replace(reloadRules, "unconstrained: true}", "permit: [later.example]}\nconfine: {anyPort: true}", 1)
 	}, func(file string) string {
 		return strings.Replace(file, "ca: {certificateFile: ca.pem}   # made at the first start; its key stays in ca\n", "", 1)

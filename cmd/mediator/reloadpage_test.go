@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/trial"
 )
 
 // TestReloadPage runs docs/operations/reload.md as it is written, with a shell and the three processes. Only where the processes are is put in.
@@ -18,7 +18,7 @@ func TestReloadPage(t *testing.T) {
 	own := func(file string) string {
 		return strings.Replace(file, "ca: {certificateFile: ca.pem}   # made at the first start; its key stays in ca\n", "", 1)
 	}
-	r.rig = prepareRig(t, []string{demo.PlainHost}, func(*rig) (http.Handler, string) { return r, reloadRules }, manyPosts, own)
+	r.rig = prepareRig(t, []string{trial.PlainHost}, func(*rig) (http.Handler, string) { return r, reloadRules }, manyPosts, own)
 	bin := t.TempDir()
 	self, err := os.Executable()
 	must(t, err)

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -19,7 +19,7 @@ import (
 // rules brings a new CA, because the old one does not cover it.
 func TestRestart(t *testing.T) {
 	curl := need(t, "curl")
-	r := prepareRig(t, []string{demo.PlainHost}, func(r *rig) (http.Handler, string) { return r.github(t), clientRules }, func(file string) string {
+	r := prepareRig(t, []string{trial.PlainHost}, func(r *rig) (http.Handler, string) { return r.github(t), clientRules }, func(file string) string {
 		return strings.Replace(file, "ca: {certificateFile", "ca: {dir: ca, certificateFile", 1)
 	})
 	in := func(name string) string { return filepath.Join(r.Dir, name) }

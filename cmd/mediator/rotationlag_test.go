@@ -15,9 +15,9 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
-	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/test/full"
 )
 
@@ -81,7 +81,7 @@ func TestVaultRotationWithASlowReader(t *testing.T) {
 	t.Parallel()
 	full.Only(t, "a Vault server")
 	v := newVault(t)
-	v.rig = prepareRig(t, []string{demo.PlainHost}, func(r *rig) (http.Handler, string) { return r.github(t), clientRules },
+	v.rig = prepareRig(t, []string{trial.PlainHost}, func(r *rig) (http.Handler, string) { return r.github(t), clientRules },
 		manyPosts, speaking, ownBundle, v.config)
 	d, nobody := &delivery{dir: v.Dir}, ""
 	d.held.Store(&nobody)

@@ -15,7 +15,7 @@ import (
 	seccomp "github.com/elastic/go-seccomp-bpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/trial"
 )
 
 // TestRunAsRoot refuses an agent that would run as root, by its number or because root starts it. No event is used up.
@@ -34,7 +34,7 @@ func TestRunByAnotherUser(t *testing.T) {
 	r := newSessionRig(t)
 	as := func(groups ...uint32) func(*exec.Cmd) {
 		return func(cmd *exec.Cmd) {
-			user := uint32(demo.User())
+			user := uint32(trial.User())
 			cmd.SysProcAttr.Credential = &syscall.Credential{Uid: user, Gid: user, Groups: groups}
 			cmd.Dir = "/"
 		}
@@ -55,7 +55,7 @@ func TestRunByAnotherUser(t *testing.T) {
 			t.Errorf("%s: %v %s", tt.name, err, stderr)
 		}
 	}
-	if _, stderr, _ := r.startRun(t, as(uint32(demo.User())), nil, "true"); strings.Contains(stderr, "groups") {
+	if _, stderr, _ := r.startRun(t, as(uint32(trial.User())), nil, "true"); strings.Contains(stderr, "groups") {
 		t.Errorf("without other groups: %s", stderr)
 	}
 }
@@ -85,7 +85,7 @@ git -c user.name=a -c user.email=a@b commit -qm 'the first commit'`, dir).Combin
 			if stdout, stderr, err := start(); err != nil || stdout != "the first commit\ntext\n" || strings.Contains(stderr, "dubious") {
 				t.Errorf("%v %q %s", err, stdout, stderr)
 			}
-			other := demo.User() + 1
+			other := trial.User() + 1
 			must(t, errors.Join(os.Chown(filepath.Join(dir, ".git"), other, other)))
 			defer func() { must(t, os.Chown(filepath.Join(dir, ".git"), 0, 0)) }()
 			if stdout, stderr, err := start(); err == nil || stdout != "" || !strings.Contains(stderr, "dubious") {

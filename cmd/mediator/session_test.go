@@ -20,9 +20,9 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/launch"
 	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
@@ -196,7 +196,7 @@ func newSessionRig(t *testing.T) *rig {
 		t.Fatal("only root can start an agent as a user of its own: run the tests as root")
 	}
 	r := newClientsRig(t, func(file string) string {
-		return strings.Replace(file, "\nmaxAge: "+demo.MaxAge.String(), "\nbudget: 5\nmaxAge: 10m", 1)
+		return strings.Replace(file, "\nmaxAge: "+trial.MaxAge.String(), "\nbudget: 5\nmaxAge: 10m", 1)
 	})
 	for _, dir := range []string{r.Dir, filepath.Dir(r.Dir)} {
 		if err := os.Chmod(dir, 0o711); err != nil {
@@ -262,7 +262,7 @@ func TestRunEnds(t *testing.T) {
 		{[]string{"no-such-agent"}, "and its event still waits: ", exitRefused},
 		{[]string{"sh", "-c", "kill -KILL $$"}, "", 128 + 9},
 	} {
-		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", append([]string{"run", "--admin", r.Stack.Admin(), "--event", event, "--uid", strconv.Itoa(demo.User()), "--"}, tt.command...)...)
+		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", append([]string{"run", "--admin", r.Stack.Admin(), "--event", event, "--uid", strconv.Itoa(trial.User()), "--"}, tt.command...)...)
 		out, _ := cmd.CombinedOutput()
 		if got := cmd.ProcessState.ExitCode(); got != tt.status || !strings.Contains(string(out), tt.says) {
 			t.Errorf("%s: %d, want %d: %s", tt.command, got, tt.status, out)
@@ -295,11 +295,11 @@ func TestTaintedRun(t *testing.T) {
 			return func() { endBeside(gdb) }
 		}, "is traced by a debugger", evidence.SessionReceipt{AgentEnvironmentUserAccessible: true}, "agentEnvironmentAccessibleToUsers"},
 		{"an exec by another process", true, func(t *testing.T, _ *obedient) func() {
-			cmd, _ := beside(t, demo.User(), "sh", "-c", "echo ready; exec sleep 1000")
+			cmd, _ := beside(t, trial.User(), "sh", "-c", "echo ready; exec sleep 1000")
 			return func() { endBeside(cmd) }
 		}, "was not started by the agent", evidence.SessionReceipt{UserShellAccess: true}, shellControl},
 		{"an interactive exec", true, func(t *testing.T, _ *obedient) func() {
-			cmd, _ := beside(t, demo.User(), "script", "-qc", "echo ready; exec sleep 1000", "/dev/null")
+			cmd, _ := beside(t, trial.User(), "script", "-qc", "echo ready; exec sleep 1000", "/dev/null")
 			return func() { endBeside(cmd) }
 		}, "reads a terminal as its standard input", evidence.SessionReceipt{HumanOperatorPresent: true, HumanPromptPresent: true, UserShellAccess: true}, shellControl},
 		{"a debugger of root at an isolated agent", false, func(t *testing.T, a *obedient) func() {
@@ -317,7 +317,7 @@ func TestTaintedRun(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var flags []string
 			if tt.shared {
-				flags = []string{"--uid", strconv.Itoa(demo.User())}
+				flags = []string{"--uid", strconv.Itoa(trial.User())}
 			}
 			a := r.startObedient(t, flags...)
 			a.tell("post")
@@ -353,7 +353,7 @@ func TestTaintedRun(t *testing.T) {
 			end()
 			check() // still
 			for i, says := range []string{" 201", map[bool]string{true: `"code":"deployment_contradicted"`, false: " 201"}[tt.shared]} {
-				other := r.startObedient(t, []string{"--uid", strconv.Itoa(demo.User())}[:2*i]...) // isolated, and with the agent's user
+				other := r.startObedient(t, []string{"--uid", strconv.Itoa(trial.User())}[:2*i]...) // isolated, and with the agent's user
 				other.tell("post")
 				other.hear(says)
 				other.end()

@@ -18,8 +18,8 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/test/full"
 )
 
@@ -85,8 +85,8 @@ func newAccounted(t *testing.T, rules string) *soak {
 		pace: rate.NewLimiter(rate.Limit(*soakRate), 1),
 		sent: make(map[string][]string), counts: make(map[string]int), draw: rand.New(rand.NewPCG(*soakSeed, 0)), lines: make(map[net.Conn]bool),
 	}
-	s.rig = newRig(t, []string{demo.PlainHost}, func(*rig) (http.Handler, string) { return s, rules }, func(file string) string {
-		return strings.Replace(strings.Replace(file, "@every 1s", "@every 1h", 1), "maxAge: "+demo.MaxAge.String(), "maxAge: 10m\nbudget: 1000000", 1)
+	s.rig = newRig(t, []string{trial.PlainHost}, func(*rig) (http.Handler, string) { return s, rules }, func(file string) string {
+		return strings.Replace(strings.Replace(file, "@every 1s", "@every 1h", 1), "maxAge: "+trial.MaxAge.String(), "maxAge: 10m\nbudget: 1000000", 1)
 	})
 	return s
 }

@@ -7,15 +7,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/trial"
 )
 
 // TestPortInUse starts a deployment while somebody else has one of its ports: it says which, in which file and key, and what to do, before
 // any line of a log, whichever process wanted it.
 func TestPortInUse(t *testing.T) {
 	for file, of := range map[string]func(*rig) string{devstack.TriggerFile: func(r *rig) string { return r.Hooks }, devstack.SidecarFile: func(r *rig) string { return r.Listen }} {
-		r := prepareRig(t, []string{demo.PlainHost}, func(r *rig) (http.Handler, string) { return r.github(t), clientRules })
+		r := prepareRig(t, []string{trial.PlainHost}, func(r *rig) (http.Handler, string) { return r.github(t), clientRules })
 		taken, err := net.Listen("tcp", of(r))
 		must(t, err)
 		defer taken.Close()

@@ -19,9 +19,9 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
-	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/reputation/store"
@@ -47,7 +47,7 @@ type tiersRig struct{ *rig }
 // prepareTiersRig does not start the processes yet. change changes their files further.
 func prepareTiersRig(t *testing.T, change ...func(file string) string) tiersRig {
 	t.Helper()
-	return tiersRig{prepareRig(t, []string{demo.PlainHost}, func(r *rig) (http.Handler, string) {
+	return tiersRig{prepareRig(t, []string{trial.PlainHost}, func(r *rig) (http.Handler, string) {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			r.posts.Add(1)
 			w.WriteHeader(http.StatusCreated)
@@ -57,7 +57,7 @@ func prepareTiersRig(t *testing.T, change ...func(file string) string) tiersRig 
 		case file == string(configs.Policy()):
 			return string(configs.PolicyReputation())
 		case strings.Contains(file, "\ndeploymentId: "):
-			return strings.Replace(string(demo.WithAutonomy([]byte(file))), "maxReputationAgeMs: 600000", "maxReputationAgeMs: 20000", 1)
+			return strings.Replace(string(trial.WithAutonomy([]byte(file))), "maxReputationAgeMs: 600000", "maxReputationAgeMs: 20000", 1)
 		}
 		return strings.Replace(file, "lifetime: 10m", "lifetime: 1m", 1)
 	}}, change...)...)}

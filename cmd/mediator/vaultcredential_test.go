@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/test/full"
 )
 
@@ -90,7 +90,7 @@ upstreams:
   - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
 `
 	}
-	v.rig = newRig(t, []string{demo.PlainHost}, api, manyPosts, v.config)
+	v.rig = newRig(t, []string{trial.PlainHost}, api, manyPosts, v.config)
 	for _, dir := range []string{v.Dir, filepath.Dir(v.Dir)} { // closed to others as they are made, which would hide what is below
 		must(t, os.Chmod(dir, 0o711))
 	}

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
-	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/test/full"
 	"github.com/actionproof/mediator/test/vaulttest"
@@ -22,15 +22,15 @@ import (
 
 // many lets one event pay for all posts of a test.
 func many(file string) string {
-	return strings.Replace(file, "maxAge: "+demo.MaxAge.String(), "maxAge: 1h\nbudget: 100000", 1)
+	return strings.Replace(file, "maxAge: "+trial.MaxAge.String(), "maxAge: 1h\nbudget: 100000", 1)
 }
 
 // speaking gives the sidecar the key that signs what its agent publishes, and allows it in the manifest.
 func speaking(file string) string {
 	if strings.Contains(file, "\ndeploymentId: ") {
-		return string(demo.WithStatements([]byte(file)))
+		return string(trial.WithStatements([]byte(file)))
 	}
-	return demo.Speaking(file)
+	return trial.Speaking(file)
 }
 
 // allow adds a rule to the policy of a role.
@@ -216,9 +216,9 @@ func TestVaultThatIsNotAsItShouldBe(t *testing.T) {
 		{name: "a token that can export", make: func(t *testing.T) { v.allow(t, grant, "transit/export/signing-key/"+grant.Key, "read") }, want: "The token for the key action-grant-key may do more than sign with it: read on transit/export/signing-key/action-grant-key. (apart:action_grant) (deployment_contradicted)"},
 		{name: "a token that can sign as another role", make: func(t *testing.T) { v.allow(t, grant, "transit/sign/request-proof-key", "update") }, want: "update on transit/sign/request-proof-key. (apart:action_grant) (deployment_contradicted)"},
 		{name: "a root token", edit: v.rootTokens(t), want: "everything: it is a root token"},
-		{name: "a secret id that the agent can read", make: func(t *testing.T) { v.open(t) }, want: fmt.Sprintf("/policy_decision.secret-id; the agent's user %d can read %s/action_grant.secret-id. (files:policy_decision) (deployment_contradicted)", demo.User(), v.auth)},
+		{name: "a secret id that the agent can read", make: func(t *testing.T) { v.open(t) }, want: fmt.Sprintf("/policy_decision.secret-id; the agent's user %d can read %s/action_grant.secret-id. (files:policy_decision) (deployment_contradicted)", trial.User(), v.auth)},
 		{name: "a socket that admits the agent", edit: func(file string) string {
-			return strings.Replace(file, "internal: {unix: run/control.sock}", fmt.Sprintf("internal: {unix: run/control.sock, uids: [%d]}", demo.User()), 1)
+			return strings.Replace(file, "internal: {unix: run/control.sock}", fmt.Sprintf("internal: {unix: run/control.sock, uids: [%d]}", trial.User()), 1)
 		}, want: "internal.uids: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -227,9 +227,9 @@ func TestVaultThatIsNotAsItShouldBe(t *testing.T) {
 			if tt.make != nil {
 				tt.make(t)
 			}
-			d := &demo.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2"}
+			d := &trial.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2"}
 			openTo(t, d.Dir)
-			files := d.Files(demo.Rules)
+			files := d.Files(trial.Rules)
 			for name, raw := range files {
 				file := v.config(string(raw))
 				if tt.edit != nil {

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
-	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
@@ -151,7 +151,7 @@ const slack = 6
 func TestVaultFaults(t *testing.T) {
 	t.Parallel()
 	v := newVaultRig(t, func(file string) string {
-		return strings.Replace(file, "maxAge: "+demo.MaxAge.String(), "maxAge: 1h\nbudget: 100000", 1)
+		return strings.Replace(file, "maxAge: "+trial.MaxAge.String(), "maxAge: 1h\nbudget: 100000", 1)
 	})
 	poster, reader := v.openAgent(t), v.openAgent(t)
 	for _, o := range atOnce(4*crowd, poster.post) { // more than later, for as many connections as are ever kept

@@ -17,15 +17,15 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
-	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
 )
 
 // manyPosts lets one event pay for many posts.
 func manyPosts(file string) string {
-	return strings.Replace(file, "maxAge: "+demo.MaxAge.String(), "maxAge: 1h\nbudget: 100000", 1)
+	return strings.Replace(file, "maxAge: "+trial.MaxAge.String(), "maxAge: 1h\nbudget: 100000", 1)
 }
 
 // asOwner runs a command of the keys' owner.

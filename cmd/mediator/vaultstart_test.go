@@ -17,8 +17,8 @@ import (
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/daemon"
-	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/test/full"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
@@ -68,8 +68,8 @@ func TestStartBeforeVault(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			v.redeliver(t)
-			d := &demo.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2"}
-			files := d.Files(demo.Rules)
+			d := &trial.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2"}
+			files := d.Files(trial.Rules)
 			for name, raw := range files {
 				files[name] = []byte(v.config(string(raw)))
 			}
@@ -134,10 +134,10 @@ func TestStartSparesSecretIDs(t *testing.T) {
 		}, "the ledger of"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			d := &demo.Deployment{
+			d := &trial.Deployment{
 				Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2",
 			}
-			files := d.Files(demo.Rules)
+			files := d.Files(trial.Rules)
 			for name, raw := range files {
 				files[name] = []byte(v.config(string(raw)))
 			}
@@ -150,9 +150,9 @@ func TestStartSparesSecretIDs(t *testing.T) {
 					files[name] = []byte(change(string(files[name])))
 				}
 			}
-			files[filepath.Join("secrets", "api-token")] = []byte(demo.Token)
+			files[filepath.Join("secrets", "api-token")] = []byte(trial.Token)
 			must(t, devstack.Prepare(d.Dir, files))
-			must(t, demo.WriteCertificates(d.Dir))
+			must(t, trial.WriteCertificates(d.Dir))
 			ctx, stop := context.WithTimeout(t.Context(), patience)
 			defer stop()
 			process := exec.CommandContext(ctx, "/proc/self/exe", tt.process, "--config", filepath.Join(d.Dir, tt.config))

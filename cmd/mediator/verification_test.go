@@ -26,7 +26,7 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
-	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/verification"
 )
@@ -61,7 +61,7 @@ func TestVerificationThroughTheProxy(t *testing.T) {
 	agent := verifier(t)
 	n := newNodeRig(t, verificationConfig)
 	n.start(t)
-	r := newRig(t, []string{demo.PlainHost}, func(*rig) (http.Handler, string) {
+	r := newRig(t, []string{trial.PlainHost}, func(*rig) (http.Handler, string) {
 		return &httputil.ReverseProxy{Transport: n.https.Transport, Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(&url.URL{Scheme: "https", Host: n.public})
 			p.Out.Host = "node.example"
@@ -117,7 +117,7 @@ func answerChat(w http.ResponseWriter, _ *http.Request) {
 // newOwnVerificationRig is a deployment whose node verifies agents at the mediator's name, by these rules.
 func newOwnVerificationRig(t *testing.T, rules string) *rig {
 	t.Helper()
-	return newRig(t, []string{demo.PlainHost}, func(*rig) (http.Handler, string) { return http.HandlerFunc(answerChat), rules }, func(file string) string {
+	return newRig(t, []string{trial.PlainHost}, func(*rig) (http.Handler, string) { return http.HandlerFunc(answerChat), rules }, func(file string) string {
 		return strings.Replace(file, "\nbelievedHosts:", "\n"+verificationConfig+"believedHosts:", 1)
 	})
 }

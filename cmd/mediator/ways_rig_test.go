@@ -25,10 +25,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/guard"
 	"github.com/actionproof/mediator/internal/launch"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/test/full"
 )
@@ -95,7 +95,7 @@ func (ns *netns) output(cmd *exec.Cmd) (string, error) {
 
 // pod is a mediator as a sidecar in a pod of its own, with an agent that has another user.
 type pod struct {
-	*demo.Deployment
+	*trial.Deployment
 	t          *testing.T
 	pod, world *netns
 	devices    []string // at which packet sockets are refused
@@ -145,7 +145,7 @@ func newPod(t *testing.T) *pod {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	p := &pod{t: t, pod: newNetNS(t), world: newNetNS(t), Deployment: &demo.Deployment{Dir: dir, Listen: "127.0.0.1:8181", Hooks: "127.0.0.1:8182", PlainAddr: worldAddress + ":443", AwareAddr: worldAddress + ":443"}}
+	p := &pod{t: t, pod: newNetNS(t), world: newNetNS(t), Deployment: &trial.Deployment{Dir: dir, Listen: "127.0.0.1:8181", Hooks: "127.0.0.1:8182", PlainAddr: worldAddress + ":443", AwareAddr: worldAddress + ":443"}}
 	p.connect()
 	p.startWorld()
 	p.startMediator()
@@ -234,7 +234,7 @@ func describeFrame(b []byte) string {
 
 // startWorld starts the API and the resolver.
 func (p *pod) startWorld() {
-	if err := demo.WriteCertificates(p.Dir, worldHost); err != nil {
+	if err := trial.WriteCertificates(p.Dir, worldHost); err != nil {
 		p.t.Fatal(err)
 	}
 	cert, err := tls.LoadX509KeyPair(filepath.Join(p.Dir, "api.pem"), filepath.Join(p.Dir, "api.key"))

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -34,7 +34,7 @@ upstreams:
 func newSocketsRig(t *testing.T, change ...func(string) string) (*rig, *nodeServer) {
 	t.Helper()
 	var server *nodeServer
-	r := newRig(t, []string{demo.PlainHost}, func(r *rig) (http.Handler, string) {
+	r := newRig(t, []string{trial.PlainHost}, func(r *rig) (http.Handler, string) {
 		server = startNode(t, r, "ws-server.mjs")
 		return http.NotFoundHandler(), strings.ReplaceAll(socketRules, "SOCKETS", server.address)
 	}, change...)
@@ -65,7 +65,7 @@ func TestWebSockets(t *testing.T) {
 		if want := "4 back, protocol echo, permessage-deflate, closed 1000"; err != nil || out != want {
 			t.Fatalf("got %q, %v; want %q", out, err, want)
 		}
-		if server.seen("open Bearer "+demo.Token) != 1 {
+		if server.seen("open Bearer "+trial.Token) != 1 {
 			t.Error("the upstream did not get the credential")
 		}
 		for len(r.records(t, "sockets", "")) == 0 { // it is stored after the end
@@ -102,7 +102,7 @@ func TestWebSockets(t *testing.T) {
 			out, _ := r.asAgent(t, append(slices.Clone(node), "stay", base+"/sockets/a")...)
 			stayed <- out
 		}()
-		for server.seen("open Bearer "+demo.Token) == 0 {
+		for server.seen("open Bearer "+trial.Token) == 0 {
 			time.Sleep(10 * time.Millisecond)
 		}
 		r.Stack.Stop()

@@ -2,22 +2,14 @@ package demo
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,97 +19,52 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/devstack"
-	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/sidecar"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger/sqlite"
 )
 
-// SeenPost is what a demo API keeps of a post: enough to show what arrived, and for a thief to send it again.
-type SeenPost struct {
-	Body          json.RawMessage `json:"body"`
-	Authorization string          `json:"authorization"`
-	Header        http.Header     `json:"header"`
+// seenPost is what an API keeps of a post: enough for a thief to send it again.
+type seenPost struct {
+	body   []byte
+	header http.Header
 }
 
-// api is a posting API over HTTPS. The aware API takes part: it issues challenges, verifies envelopes and uses the
-// gate's middleware. The plain API knows only a bearer token.
+// api is a posting API over HTTPS, which knows a bearer token.
 type api struct {
 	mu    sync.Mutex // guards posts
-	posts []SeenPost
+	posts []seenPost
 }
 
-// ServeAPI runs one of the demo's APIs until ctx ends.
-func ServeAPI(ctx context.Context, dir, listen string, aware bool) error {
-	cert, err := tls.LoadX509KeyPair(filepath.Join(dir, "api.pem"), filepath.Join(dir, "api.key"))
-	if err != nil {
-		return err
-	}
-	l, err := tls.Listen("tcp", listen, &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12})
-	if err != nil {
-		return err
-	}
-	token, err := files.ReadSecret(filepath.Join(dir, "secrets", "api-token"), 1)
-	if err != nil {
-		return err
-	}
-	a := &api{}
-	post := a.authenticated("Bearer "+token, http.HandlerFunc(a.post))
+// handler returns the API's handler. An API that takes part has a gate: it issues challenges, verifies envelopes and lets
+// only posts with evidence pass.
+func (a *api) handler(server *gate.Server) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /posts", a.list)
-	if aware {
-		record, err := sqlite.Open(ctx, filepath.Join(dir, "state", "api.db"), sqlite.Options{Now: time.Now})
-		if err != nil {
-			return err
-		}
-		defer record.Close()
-		server, err := newAPIGate(dir, record)
-		if err != nil {
-			return err
-		}
+	post := authenticated(a.post)
+	if server != nil {
 		mux.Handle("POST /challenge", server.Challenge())
 		mux.Handle("POST /verify", server.Verify())
-		post = server.Middleware(post, gate.Protect{Bind: func(*http.Request) (string, string) { return "agent:worker-1", "create_post" }})
+		post = server.Middleware(post, gate.Protect{
+			Bind: func(*http.Request) (subject, action string) { return "agent:worker-1", "create_post" },
+		})
 	}
-	mux.Handle("POST /posts", post)
-	mux.Handle("POST /solved", post)
-	mux.Handle("POST /tiers", post)
-	mux.Handle("POST /verified", post)
-	mux.Handle("POST /mcp", a.authenticated("Bearer "+token, http.HandlerFunc(serveTools)))
-	mux.Handle("POST /v1/messages", a.authenticated("Bearer "+token, http.HandlerFunc(serveModel)))
-	return daemon.Serve(ctx, l, mux, daemon.Limits{}, 5*time.Second, zap.NewNop())
-}
-
-// newAPIGate makes everything that an API owner has to add: the pinned roots, the manifest, a secret and a durable
-// ledger.
-func newAPIGate(dir string, record *sqlite.Ledger) (*gate.Server, error) {
-	in := func(name string) string { return filepath.Join(dir, name) }
-	_, strict, err := config.ReadAuditedManifest(in(devstack.ManifestFile))
-	if err != nil {
-		return nil, err
+	for _, path := range []string{"/posts", "/solved", "/tiers", "/verified"} {
+		mux.Handle("POST "+path, post)
 	}
-	v, _, err := config.OfflineVerifier(config.Trust{Registry: in(devstack.RegistryFile), Auditor: in(devstack.AuditorFile), Bundle: in(devstack.BundleFile)}, strict, time.Now)
-	if err != nil {
-		return nil, err
-	}
-	secret, err := sidecar.GateSecret("")
-	if err != nil {
-		return nil, err
-	}
-	g, err := sidecar.NewGate(config.Gate{Issuer: "aware-api"}, secret, v, strict)
-	if err != nil {
-		return nil, err
-	}
-	return gate.NewServer(g, record.Consume)
+	mux.HandleFunc("GET /posts", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, []string{}) })
+	mux.Handle("POST /mcp", authenticated(serveTools))
+	mux.Handle("POST /v1/messages", authenticated(serveModel))
+	return mux
 }
 
 // authenticated checks the bearer token, as every API does.
-func (a *api) authenticated(want string, next http.Handler) http.Handler {
+func authenticated(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != want {
+		if r.Header.Get("Authorization") != "Bearer "+trial.Token {
 			http.Error(w, "no valid token", http.StatusUnauthorized)
 			return
 		}
-		next.ServeHTTP(w, r)
+		next(w, r)
 	})
 }
 
@@ -129,58 +76,68 @@ func (a *api) post(w http.ResponseWriter, r *http.Request) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.posts = append(a.posts, SeenPost{Body: body, Authorization: r.Header.Get("Authorization"), Header: r.Header})
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusCreated)
-	fmt.Fprintf(w, "{\"id\":%d}\n", len(a.posts))
+	a.posts = append(a.posts, seenPost{body, r.Header.Clone()})
+	writeJSON(w, http.StatusCreated, map[string]int{"id": len(a.posts)})
 }
 
-func (a *api) list(w http.ResponseWriter, _ *http.Request) {
+// seen returns the posts that arrived.
+func (a *api) seen() []seenPost {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(a.posts)
+	return slices.Clone(a.posts)
 }
 
-// The names of the demo's APIs. They do not resolve; the sidecar's configuration has their addresses.
-const (
-	AwareHost = "aware.demo.test"
-	PlainHost = "plain.demo.test"
-)
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v)
+}
 
-// WriteCertificates makes a CA for the demo and a certificate for its APIs: api-ca.pem, api.pem, api.key.
-func WriteCertificates(dir string, hosts ...string) error {
-	now := time.Now()
-	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// newAPIGate makes what the owner of an API has to add: the pinned roots, the manifest, a secret and a durable ledger.
+func newAPIGate(ctx context.Context, dir string) (_ *gate.Server, closeLedger func() error, err error) {
+	in := func(name string) string { return filepath.Join(dir, name) }
+	_, strict, err := config.ReadAuditedManifest(in(devstack.ManifestFile))
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	ca := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "demo API CA"}, NotBefore: now.Add(-time.Minute), NotAfter: now.Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	trust := config.Trust{
+		Registry: in(devstack.RegistryFile), Auditor: in(devstack.AuditorFile), Bundle: in(devstack.BundleFile),
 	}
-	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, caKey.Public(), caKey)
+	v, _, err := config.OfflineVerifier(trust, strict, time.Now)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	secret, err := sidecar.GateSecret("")
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "demo API"}, NotBefore: now.Add(-time.Minute), NotAfter: now.Add(24 * time.Hour),
-		DNSNames: hosts, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, ca, key.Public(), caKey)
+	g, err := sidecar.NewGate(config.Gate{Issuer: "aware-api"}, secret, v, strict)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	record, err := sqlite.Open(ctx, in("state/api.db"), sqlite.Options{Now: time.Now})
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	write := func(name, kind string, der []byte, mode os.FileMode) error {
-		return os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), mode)
+	server, err := gate.NewServer(g, record.Consume)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w (%w)", err, record.Close())
 	}
-	return errors.Join(write("api-ca.pem", "CERTIFICATE", caDER, 0o644), write("api.pem", "CERTIFICATE", leafDER, 0o644), write("api.key", "PRIVATE KEY", keyDER, 0o600))
+	return server, record.Close, nil
+}
+
+// listen listens at an address with the certificate of the APIs.
+func listen(dir, address string) (net.Listener, error) {
+	cert, err := tls.LoadX509KeyPair(filepath.Join(dir, "api.pem"), filepath.Join(dir, "api.key"))
+	if err != nil {
+		return nil, err
+	}
+	return tls.Listen("tcp", address, &tls.Config{
+		Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12,
+	})
+}
+
+// serve serves until ctx ends.
+func serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	return daemon.Serve(ctx, l, h, daemon.Limits{}, time.Second, zap.NewNop())
 }

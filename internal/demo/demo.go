@@ -1,105 +1,54 @@
-// Package demo plays every scenario of a post with real processes, and compares what happened with what was expected.
+// Package demo plays every scenario of a post with real processes and compares what happened with what was expected.
 //
-//	demo.go        the scenarios
-//	tools.go       an MCP server, and the agent that calls its tools
-//	model.go       the provider of a model
-//	think.go       the agent that thinks
-//	score.go       the agent that takes a challenge of the node, and its score
-//	verify.go      the agent that passes a verification
-//	tiers.go       the agent whose tier decides what it may post
-//	disputes.go    the agents of two owners that dispute each other, and the arbiter
-//	other.go       the deployment of the other owner
-//	deployment.go  the three processes and the two APIs, and what an agent, an API owner and a thief do with them
-//	agent.go       the demo's agent
-//	api.go         the demo's two APIs
+//	demo.go       the two deployments and the player
+//	scenarios.go  the scenarios, one a row, and how each is played
+//	disputes.go   the scenarios in which two agents dispute each other's signals
+//	config.go     what the deployments' files say
+//	api.go        the two APIs, with an MCP server (tools.go) and the provider of a model (model.go)
+//	agent.go      the agent: one call, or a tool (tools.go), a model (think.go), a challenge or a verification (node.go)
 package demo
 
 import (
 	"context"
-	"encoding/json"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
-	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
-	"github.com/actionproof/mediator/internal/freeport"
 	"github.com/actionproof/mediator/internal/keyring"
-	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/reputation/dispute"
 )
 
-// Deployment is a deployment in a temporary folder: the three processes and two APIs. Each scenario starts an agent.
-type Deployment struct {
-	Dir          string
-	Self         string // a copy of this program that the agent's user can start
-	Listen       string // the proxy port
-	Hooks        string // the address for webhooks
-	AwareAddr    string
-	PlainAddr    string
-	Stack        *devstack.Stack
-	DirectClient *http.Client // goes past the mediator, as a thief would
-	processes    []*exec.Cmd
-	Deliveries   int
-	old          string           // an event that is too old for the last scenarios
-	oldAt        time.Time        // when it arrived
-	other        *Deployment      // of another owner, which has no node of its own
-	arbiter      keyring.RootKey  // decides disputes at the node
-	contested    dispute.Contract // by which the other owner's agent disputes a signal of this one's
-	firstPost    string           // the id of the record whose evidence is drawn
-	// Thought is the record of the post of the agent that thinks, with the receipts of what the agent did before.
+// Demo is the deployments of two owners in a temporary folder, with the APIs that they post to. Each scenario starts an
+// agent.
+type Demo struct {
+	// First is the record of the first post.
+	First admin.Record
+	// Thought is the record of the post of the agent that thinks, with the receipts of what it did before.
 	Thought admin.Record
+
+	own       *trial.Deployment // has the node
+	other     *trial.Deployment // of another owner, whose sidecar delivers to the node of own
+	aware     api               // takes part: it verifies evidence
+	plain     api               // knows only its bearer token
+	direct    *http.Client      // reaches the APIs past the mediator, as a thief would
+	stopAPIs  func()
+	old       string           // an event that is too old for the last scenarios
+	oldAt     time.Time        // when it arrived
+	arbiter   keyring.RootKey  // decides disputes at the node
+	contested dispute.Contract // by which the other owner's agent disputes a signal of this one's
 }
 
-// User returns the user of the demo's agents. Two demos at once need different users, because each takes processes of
-// its agents' user that it has not started for strangers. Debian and systemd leave these numbers free.
-func User() int { return 60578 + os.Getpid()%600 }
-
-// MaxAge is how long the demo's events are good for: long enough for a slow machine, short enough to wait for.
-const MaxAge = 20 * time.Second
-
-// patience bounds the wait for what follows soon: a machine that does much else takes long.
-const patience = 3 * time.Minute
-
-// eventually tries until a try succeeds, and reports whether one has in time: what processes do is seen a little later.
-func eventually(ctx context.Context, try func(ctx context.Context) bool) bool {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for !try(ctx) {
-		if waitFor(ctx, 20*time.Millisecond) != nil {
-			return false
-		}
-	}
-	return true
-}
-
-func waitFor(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// scenario is one play: the expected result, and how to play it.
-type scenario struct {
-	name, expect string
-	play         func(ctx context.Context) (string, error)
-}
-
-// Result is the result of a scenario.
+// Result is what one scenario should have led to, and what it led to.
 type Result struct {
 	Scenario string  `json:"scenario"`
 	Expected string  `json:"expected"`
@@ -108,185 +57,23 @@ type Result struct {
 	Millis   float64 `json:"ms"`
 }
 
-// Play plays the scenarios in order and calls each with every result. It returns the record of the first post.
-func (d *Deployment) Play(ctx context.Context, each func(Result)) (first ledger.Record, err error) {
+// Play plays the scenarios in order and calls each with every result.
+func (d *Demo) Play(ctx context.Context, each func(Result)) {
 	for _, s := range d.scenarios() {
-		each(playOne(ctx, s))
-	}
-	if d.firstPost != "" {
-		err = admin.Get(ctx, d.Stack.Admin(), "/v1/posts/"+d.firstPost, &first)
-	}
-	return first, err
-}
-
-func playOne(ctx context.Context, s scenario) Result {
-	began := time.Now()
-	happened, err := s.play(ctx)
-	if err != nil {
-		happened = "error: " + err.Error()
-	}
-	return Result{s.name, s.expect, happened, happened == s.expect, float64(time.Since(began).Microseconds()) / 1000}
-}
-
-// scenarios returns the scenarios in order.
-func (d *Deployment) scenarios() []scenario {
-	aware, plain, tools := "https://"+d.Aware()+"/posts", "https://"+d.Plain()+"/posts", "https://"+d.Plain()+"/mcp"
-	body := func(text string) string { return `{"title":"Agent update","body":"` + text + `"}` }
-	return []scenario{
-		{"a webhook leads to a post to the API that takes part", "201", func(ctx context.Context) (string, error) {
-			r, err := d.byWebhook(ctx, "POST", aware, "--body", body("one"))
-			d.firstPost = r.Post
-			return r.Outcome(), err
-		}},
-		{"a webhook leads to a post to the API that knows nothing, credential injected", "201, token injected", func(ctx context.Context) (string, error) {
-			r, err := d.byWebhook(ctx, "POST", plain, "--body", body("two"))
-			if err != nil {
-				return "", err
-			}
-			posts, err := d.Seen(ctx, d.PlainAddr)
-			if err != nil || len(posts) != 1 || posts[0].Authorization != "Bearer "+Token {
-				return r.Outcome(), err
-			}
-			return r.Outcome() + ", token injected", nil
-		}},
-		{"a schedule leads to a post", "201", func(ctx context.Context) (string, error) {
-			event, err := d.scheduled(ctx)
-			if err != nil {
-				return "", err
-			}
-			r, err := d.Run(ctx, event, "POST", plain, "--body", body("three"))
-			return r.Outcome(), err
-		}},
-		{"the agent solves the challenge itself", "201", func(ctx context.Context) (string, error) {
-			r, err := d.byWebhook(ctx, "POST", "https://"+d.Plain()+"/solved", "--solve", "--body", body("four"))
-			return r.Outcome(), err
-		}},
-		{"a read that an egress rule allows", "200", func(ctx context.Context) (string, error) {
-			r, err := d.byWebhook(ctx, "GET", plain)
-			return r.Outcome(), err
-		}},
-		{"an agent posts that was never verified, where the policy demands it", "policy_denied", d.postVerified},
-		{"an agent passes a verification, as a script, and registers its plugin by a post", wholeVerification, d.verified},
-		{"the agent posts again, now that it was verified", "201", d.postVerified},
-		{"the agent publishes a signal, and an agent of another owner disputes it through its own sidecar", "two posts, the dispute pending", d.accused},
-		{"the arbiter decides while the signal can still be disputed", "challenger_wins, provisional", d.decided},
-		{"the other agent publishes a signal in turn, and the agent disputes it through its own sidecar", "two posts, the dispute pending", d.accuses},
-		{"no session", "session_required", func(ctx context.Context) (string, error) {
-			r, err := d.agent(ctx, "http://"+d.Listen, "POST", plain, "--body", body("x"))
-			return r.Outcome(), err
-		}},
-		{"an event that a human asked for", "human_involved", func(ctx context.Context) (string, error) {
-			event, err := d.Webhook(ctx, "workflow_dispatch", `{"sender":{"login":"alice"}}`)
-			if err != nil {
-				return "", err
-			}
-			return d.OpenSession(ctx, event)
-		}},
-		{"an event that the agent's side reported itself", "trigger_unverified", func(ctx context.Context) (string, error) {
-			event, err := d.report(ctx)
-			if err != nil {
-				return "", err
-			}
-			return d.OpenSession(ctx, event)
-		}},
-		{"a second post on the same event", "event_closed", func(ctx context.Context) (string, error) {
-			r, err := d.byWebhook(ctx, "POST", plain, "--times", "2", "--body", body("five"))
-			return r.Outcome(), err
-		}},
-		{"a second session on the same event", "event_closed", func(ctx context.Context) (string, error) {
-			event, err := d.DeliverRelease(ctx)
-			if err != nil {
-				return "", err
-			}
-			if _, err := d.OpenSession(ctx, event); err != nil {
-				return "", err
-			}
-			return d.OpenSession(ctx, event)
-		}},
-		{"content altered on the way to the API", "artifacts_mismatch", func(ctx context.Context) (string, error) {
-			return d.steal(ctx, func(p *SeenPost) { p.Body = json.RawMessage(body("altered")) })
-		}},
-		{"the same request a second time", "replayed", func(ctx context.Context) (string, error) {
-			return d.steal(ctx, func(*SeenPost) {})
-		}},
-		{"a stolen bearer token straight to the API", "proof_missing", func(ctx context.Context) (string, error) {
-			return d.steal(ctx, func(p *SeenPost) { p.Header = http.Header{} })
-		}},
-		{"a post that no rule names", "action_unmatched", func(ctx context.Context) (string, error) {
-			r, err := d.byWebhook(ctx, "POST", "https://"+d.Plain()+"/other", "--body", body("x"))
-			return r.Outcome(), err
-		}},
-		{"an agent calls a tool that posts", "200, a post", func(ctx context.Context) (string, error) {
-			r, err := d.byWebhook(ctx, "POST", tools, "--tool", "create_note")
-			if r.Post == "" {
-				return r.Outcome(), err
-			}
-			return r.Outcome() + ", a post", err
-		}},
-		{"an agent calls a tool that no rule names", "action_unmatched", func(ctx context.Context) (string, error) {
-			r, err := d.byWebhook(ctx, "POST", tools, "--tool", "get_note,delete_notes")
-			return r.Outcome(), err
-		}},
-		{"a human answers a tool, and the agent posts", "session_tainted", func(ctx context.Context) (string, error) {
-			r, err := d.byWebhook(ctx, "POST", tools, "--tool", "ask,create_note")
-			return r.Outcome(), err
-		}},
-		{"an agent thinks: it asks a model, calls the tool that the model wants, and posts", thoughtExpected, d.thought},
-		{"an agent sends a prompt to the mediator, which asks the model", "200, with its receipt", d.generated},
-		{"an agent keeps to what it has committed to, and is scored", "calls scored: 1, challenges passed: 1 of 1", func(ctx context.Context) (string, error) { return d.scored(ctx, promised) }},
-		{"an agent calls the model more often than it has committed to, and is scored", "calls scored: 2, challenges passed: 0 of 1", func(ctx context.Context) (string, error) { return d.scored(ctx, promised+1) }},
-		{"an agent of the tier new posts a few words, which the policy allows it", "201, tier new", func(ctx context.Context) (string, error) { return d.byTier(ctx, fewWords/2) }},
-		{"an agent of the tier new posts many words, which the policy denies it", "policy_denied", func(ctx context.Context) (string, error) { return d.byTier(ctx, 2*fewWords) }},
-		{"a read from a private address", "egress_address_denied", func(ctx context.Context) (string, error) {
-			r, err := d.byWebhook(ctx, "GET", "http://10.0.0.1/data")
-			return r.Outcome(), err
-		}},
-		{"another host inside a tunnel than the CONNECT names", "target_mismatch", func(ctx context.Context) (string, error) {
-			r, err := d.byWebhook(ctx, "POST", plain, "--host", d.Aware(), "--body", body("x"))
-			return r.Outcome(), err
-		}},
-		{"an event that is too old", "event_closed", func(ctx context.Context) (string, error) {
-			if err := waitFor(ctx, time.Until(d.oldAt.Add(MaxAge+100*time.Millisecond))); err != nil {
-				return "", err
-			}
-			return d.OpenSession(ctx, d.old)
-		}},
-		{"once the signal is final, the reputations of both agents show who has won", "lost 1, disputed; won 1", d.settled},
-		{"a manifest with one control flipped", "deployment_unsafe", d.flippedControl},
-	}
-}
-
-// Token is the API credential, which the agent never holds.
-const Token = "demo-token-that-only-the-mediator-has"
-
-// New sets everything up. If New fails, the result still holds what it has started.
-func New(ctx context.Context) (*Deployment, error) {
-	dir, err := os.MkdirTemp("", "mediator-demo-")
-	if err != nil {
-		return nil, err
-	}
-	d := &Deployment{Dir: dir}
-	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // the agent's user passes through to the CA's certificate
-		return d, err
-	}
-	for _, at := range []*string{&d.Listen, &d.Hooks, &d.AwareAddr, &d.PlainAddr} {
-		if *at, err = freeport.Address(); err != nil {
-			return d, err
+		began := time.Now()
+		happened, err := s.play(ctx)
+		if err != nil {
+			happened = "error: " + err.Error()
 		}
+		took := float64(time.Since(began).Microseconds()) / 1000
+		each(Result{s.name, s.expect, happened, happened == s.expect, took})
 	}
-	content := d.Files(Rules)
-	askForTiers(content)
-	verifyAgents(content)
-	if err := d.dispute(content); err != nil {
-		return d, err
-	}
-	if err := devstack.Prepare(dir, content); err != nil {
-		return d, err
-	}
-	if err := errors.Join(files.WriteAbsent(filepath.Join(dir, "secrets", "api-token"), []byte(Token)), WriteCertificates(dir, AwareHost, PlainHost), d.CopySelf()); err != nil {
-		return d, err
-	}
-	if d.other, err = d.newOther(); err != nil {
+}
+
+// New starts both deployments and both APIs. If New fails, the result still holds what it has started.
+func New(ctx context.Context) (*Demo, error) {
+	d := &Demo{stopAPIs: func() {}}
+	if err := d.prepare(); err != nil {
 		return d, err
 	}
 	if err := d.start(ctx); err != nil {
@@ -295,50 +82,128 @@ func New(ctx context.Context) (*Deployment, error) {
 	if err := d.startAPIs(ctx); err != nil {
 		return d, err
 	}
-	if d.old, err = d.DeliverRelease(ctx); err != nil {
-		return d, err
-	}
+	var err error
+	d.old, err = d.own.DeliverRelease(ctx)
 	d.oldAt = time.Now()
-	return d, nil
+	return d, err
 }
 
-// start starts the processes of both owners at the same time. The node is ready only once the key registries of both are there.
-func (d *Deployment) start(ctx context.Context) error {
+// prepare writes the files of both deployments. The other one is a folder of the first.
+func (d *Demo) prepare() error {
+	dir, err := os.MkdirTemp("", "mediator-demo-")
+	if err != nil {
+		return err
+	}
+	if d.own, err = trial.New(dir); err != nil {
+		return err
+	}
+	if d.other, err = trial.New(filepath.Join(dir, otherFolder)); err != nil {
+		return err
+	}
+	if d.arbiter, _, err = keyring.GenerateRoot("arbiter", false); err != nil {
+		return err
+	}
+	content, err := d.ownFiles()
+	if err != nil {
+		return err
+	}
+	err = errors.Join(
+		os.Chmod(dir, 0o711), //nolint:gosec // the agent's user passes through to the CA's certificate
+		devstack.Prepare(dir, content),
+		files.WriteAbsent(filepath.Join(dir, "secrets", "api-token"), []byte(trial.Token)),
+		trial.WriteCertificates(dir, trial.AwareHost, trial.PlainHost),
+		d.own.CopySelf(),
+		devstack.Prepare(d.other.Dir, otherFiles(d.other)),
+	)
+	d.other.Self = d.own.Self
+	return err
+}
+
+// start starts both deployments at the same time: the node is ready only once the key registries of both owners are there.
+func (d *Demo) start(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, of := range []*Deployment{d, d.other} {
-		group.Go(func() (err error) {
-			of.Stack, err = devstack.Start(ctx, of.Dir)
+	for _, of := range []*trial.Deployment{d.own, d.other} {
+		group.Go(func() error {
+			started, err := devstack.Start(ctx, of.Dir)
+			if err == nil {
+				of.Stack = started
+			}
 			return err
 		})
 	}
 	return group.Wait()
 }
 
-// anyPort is the line of the development file by which any port may be connected to.
-var anyPort = regexp.MustCompile(`(?m)^confine: \{anyPort: true\}.*\n`)
+// startAPIs serves both APIs until the demo stops.
+func (d *Demo) startAPIs(ctx context.Context) error {
+	certificate, err := os.ReadFile(filepath.Join(d.own.Dir, "api-ca.pem"))
+	if err != nil {
+		return err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(certificate)
+	config := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	d.direct = &http.Client{Timeout: patience, Transport: &http.Transport{TLSClientConfig: config}}
+	protect, closeLedger, err := newAPIGate(ctx, d.own.Dir)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var serving errgroup.Group
+	d.stopAPIs = func() {
+		cancel()
+		_ = serving.Wait()
+		_ = closeLedger()
+	}
+	for address, handler := range map[string]http.Handler{
+		d.own.AwareAddr: d.aware.handler(protect),
+		d.own.PlainAddr: d.plain.handler(nil),
+	} {
+		l, err := listen(d.own.Dir, address)
+		if err != nil {
+			return err
+		}
+		serving.Go(func() error { return serve(ctx, l, handler) })
+	}
+	return nil
+}
 
-// Files returns the demo's configuration: the configuration of mediator dev, with other addresses and the given rules.
-func (d *Deployment) Files(rules string) map[string][]byte {
-	edit := func(raw []byte, oldnew ...string) []byte {
-		return []byte(strings.NewReplacer(oldnew...).Replace(string(raw)))
+// Stop ends everything that the demo started and removes its folder.
+func (d *Demo) Stop() {
+	d.stopAPIs()
+	for _, of := range []*trial.Deployment{d.other, d.own} { // the other one uses the node of own
+		if of != nil {
+			of.Stack.Stop()
+		}
 	}
-	dev := configs.Dev
-	serve, _, _ := strings.Cut(string(dev[devstack.SidecarFile]), "session: {standing: true}")
-	// The demo ends with its processes, and so does its CA. It knows its hosts and ports, and is held to them.
-	serve = strings.NewReplacer("dir: ca, ", "", ", unconstrained: true", "").Replace(serve)
-	serve = anyPort.ReplaceAllString(serve, "")
-	var agent string
-	if os.Geteuid() == 0 { // only root can give the agent a user of its own
-		agent = fmt.Sprintf("\nagent: {uid: %d}\n", User())
+	if d.own != nil {
+		_ = os.RemoveAll(d.own.Dir)
 	}
-	serve = strings.Replace(serve, "127.0.0.1:8181", d.Listen, 1) + agent + strings.NewReplacer("AWARE", d.Aware(), "PLAIN", d.Plain()).Replace(rules)
-	return map[string][]byte{
-		devstack.SidecarFile: []byte(serve),
-		devstack.TriggerFile: append(edit(dev[devstack.TriggerFile], "127.0.0.1:8182", d.Hooks, "sources:", "maxAge: "+MaxAge.String()+"\nsources:\n  - name: tick\n    schedule: {cron: \"@every 1s\"}",
-			"  - name: hourly\n    schedule: {cron: \"0 * * * *\"}\n", ""), agent...),
-		devstack.ControlFile:    append(slices.Clone(dev[devstack.ControlFile]), agent...),
-		devstack.ReputationFile: append(edit(dev[devstack.ReputationFile], "believedHosts: [", "believedHosts: [\""+d.Plain()+"\", "), agent...),
-		devstack.PolicyFile:     dev[devstack.PolicyFile],
-		devstack.ManifestFile:   edit(dev[devstack.ManifestFile], "allowedSources: [", "allowedSources: [tick, "),
+}
+
+// Logs returns the logs of all processes, to explain an unexpected result.
+func (d *Demo) Logs() string { return d.own.Logs() + d.other.Logs() }
+
+// patience bounds each wait, also on a slow machine.
+const patience = 3 * time.Minute
+
+// eventually tries until a try succeeds, and reports whether one did in time.
+func eventually(ctx context.Context, try func(ctx context.Context) bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for !try(ctx) {
+		if waitUntil(ctx, time.Now().Add(20*time.Millisecond)) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func waitUntil(ctx context.Context, at time.Time) error {
+	select {
+	case <-time.After(time.Until(at)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

@@ -8,18 +8,12 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"time"
-
-	"go.uber.org/zap"
-
-	"github.com/actionproof/mediator/internal/daemon"
 )
 
 // ModelName is the one model that the demo's provider has.
 const ModelName = "demo-model"
 
-// The shapes are those of Anthropic's Messages API, as far as the demo uses it: members and events as in the official SDK,
-// github.com/anthropics/anthropic-sdk-go v1.84.0, message.go.
+// The shapes are those of Anthropic's Messages API, as far as the demo uses it.
 type (
 	modelRequest struct {
 		Model     string         `json:"model"`
@@ -61,26 +55,27 @@ type (
 	}
 )
 
-// ServeModel serves the model by itself, without a credential, until ctx ends. It calls ready with the address where it listens.
-func ServeModel(ctx context.Context, listen string, ready func(address string)) error {
-	l, err := net.Listen("tcp", listen)
+// ServeModel serves the model without a credential until ctx ends. It calls ready with the address where it listens.
+func ServeModel(ctx context.Context, address string, ready func(address string)) error {
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
 	}
 	ready(l.Addr().String())
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/messages", serveModel)
-	return daemon.Serve(ctx, l, mux, daemon.Limits{}, time.Second, zap.NewNop())
+	return serve(ctx, l, mux)
 }
 
-// serveModel is the provider of a model, which answers as it is written here: it calls the first tool that it is offered, and then says what that has
+// serveModel is the provider of a model. The model calls the first tool that it is offered, and then says what the tool
 // returned.
 func serveModel(w http.ResponseWriter, r *http.Request) {
 	var ask modelRequest
-	if err := json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&ask); err != nil || ask.Model != ModelName || len(ask.Messages) == 0 {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusBadRequest)
-		_, _ = io.WriteString(w, `{"type":"error","error":{"type":"invalid_request_error","message":"the request is none for demo-model"}}`)
+	err := json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&ask)
+	if err != nil || ask.Model != ModelName || len(ask.Messages) == 0 {
+		writeJSON(w, http.StatusBadRequest, map[string]any{"type": "error", "error": map[string]string{
+			"type": "invalid_request_error", "message": "this is not a request to demo-model",
+		}})
 		return
 	}
 	said, stop := modelBlock{Type: "text", Text: "A mediator lets a post out only with its evidence."}, "end_turn"
@@ -90,7 +85,9 @@ func serveModel(w http.ResponseWriter, r *http.Request) {
 	case len(blocks) > 0 && blocks[0].Type == "tool_result":
 		said.Text = "I have read the note, and it says: " + blocks[0].Content
 	case len(ask.Tools) > 0:
-		said, stop = modelBlock{Type: "tool_use", ID: "toolu_demo", Name: ask.Tools[0].Name, Input: map[string]any{"title": "Agent update"}}, "tool_use"
+		said, stop = modelBlock{
+			Type: "tool_use", ID: "toolu_demo", Name: ask.Tools[0].Name, Input: map[string]any{"title": "Agent update"},
+		}, "tool_use"
 	}
 	answer := modelAnswer{
 		ID: "msg_demo", Type: "message", Role: "assistant", Model: ModelName, Content: []modelBlock{said}, StopReason: &stop,
@@ -100,42 +97,38 @@ func serveModel(w http.ResponseWriter, r *http.Request) {
 		streamModel(w, answer)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(answer)
+	writeJSON(w, http.StatusOK, answer)
 }
 
 // streamModel sends an answer as a stream of events.
 func streamModel(w http.ResponseWriter, a modelAnswer) {
 	w.Header().Set("Content-Type", "text/event-stream")
-	send := func(kind string, event map[string]any) {
-		event["type"] = kind
-		raw, err := json.Marshal(event)
-		if err != nil {
-			return // texts and numbers can be written
-		}
+	type event map[string]any
+	send := func(kind string, e event) {
+		e["type"] = kind
+		raw, _ := json.Marshal(e) // never fails: it holds texts and numbers
 		fmt.Fprintf(w, "event: %s\ndata: %s\n\n", kind, raw)
 		_ = http.NewResponseController(w).Flush()
 	}
 	block, stop, usage := a.Content[0], *a.StopReason, a.Usage
 	a.Content, a.StopReason, a.Usage.Output = []modelBlock{}, nil, 1
-	send("message_start", map[string]any{"message": a})
-	begun, pieces := map[string]any{"type": "text", "text": ""}, []map[string]any{}
+	send("message_start", event{"message": a})
+	start, pieces := event{"type": "text", "text": ""}, []event{}
 	for _, word := range strings.SplitAfter(block.Text, " ") {
-		pieces = append(pieces, map[string]any{"type": "text_delta", "text": word})
+		pieces = append(pieces, event{"type": "text_delta", "text": word})
 	}
 	if block.Type == "tool_use" {
-		begun = map[string]any{"type": "tool_use", "id": block.ID, "name": block.Name, "input": map[string]any{}}
-		input, err := json.Marshal(block.Input)
-		if err != nil {
-			return
-		}
-		pieces = []map[string]any{{"type": "input_json_delta", "partial_json": string(input)}}
+		input, _ := json.Marshal(block.Input)
+		start = event{"type": "tool_use", "id": block.ID, "name": block.Name, "input": event{}}
+		pieces = []event{{"type": "input_json_delta", "partial_json": string(input)}}
 	}
-	send("content_block_start", map[string]any{"index": 0, "content_block": begun})
+	send("content_block_start", event{"index": 0, "content_block": start})
 	for _, p := range pieces {
-		send("content_block_delta", map[string]any{"index": 0, "delta": p})
+		send("content_block_delta", event{"index": 0, "delta": p})
 	}
-	send("content_block_stop", map[string]any{"index": 0})
-	send("message_delta", map[string]any{"delta": map[string]any{"stop_reason": stop, "stop_sequence": nil}, "usage": map[string]any{"output_tokens": usage.Output}})
-	send("message_stop", map[string]any{})
+	send("content_block_stop", event{"index": 0})
+	send("message_delta", event{
+		"delta": event{"stop_reason": stop, "stop_sequence": nil}, "usage": event{"output_tokens": usage.Output},
+	})
+	send("message_stop", event{})
 }

@@ -8,12 +8,13 @@ import (
 	"net/http"
 
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/trial"
 )
 
-// toolRevision is the revision of the Model Context Protocol that the demo's MCP server and its client speak.
+// toolRevision is the revision of the Model Context Protocol that the MCP server and its client speak.
 const toolRevision = "2026-07-28"
 
-// toolMessage is what the demo reads and writes of the protocol.
+// toolMessage is the part of the protocol that the demo uses.
 type toolMessage struct {
 	Version string      `json:"jsonrpc"`
 	ID      int         `json:"id"`
@@ -41,26 +42,28 @@ type toolError struct {
 	Data    problem.Details `json:"data"`
 }
 
-// serveTools is an MCP server with any tool. The tool called ask wants a human's answer first.
+// serveTools is an MCP server that has every tool. The tool ask first wants a human's answer.
 func serveTools(w http.ResponseWriter, r *http.Request) {
 	var m toolMessage
 	if err := json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&m); err != nil || m.Params == nil {
 		http.Error(w, "the body is no call of a tool", http.StatusBadRequest)
 		return
 	}
-	result := &toolResult{Type: "complete", Content: []any{map[string]any{"type": "text", "text": m.Params.Name + " is done"}}}
+	done := map[string]any{"type": "text", "text": m.Params.Name + " is done"}
+	result := &toolResult{Type: "complete", Content: []any{done}}
 	if m.Params.Name == "ask" && m.Params.InputResponses == nil {
-		question := map[string]any{"message": "Really?", "requestedSchema": map[string]any{"type": "object", "properties": map[string]any{}}}
-		result = &toolResult{Type: "input_required", InputRequests: map[string]any{"really": map[string]any{"method": "elicitation/create", "params": question}}}
+		schema := map[string]any{"type": "object", "properties": map[string]any{}}
+		result = &toolResult{Type: "input_required", InputRequests: map[string]any{"really": map[string]any{
+			"method": "elicitation/create", "params": map[string]any{"message": "Really?", "requestedSchema": schema},
+		}}}
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(toolMessage{Version: "2.0", ID: m.ID, Result: result})
+	writeJSON(w, http.StatusOK, toolMessage{Version: "2.0", ID: m.ID, Result: result})
 }
 
 // callTool calls a tool. Where the server asks a human, it answers as one.
-func (c Call) callTool(ctx context.Context) (Answer, error) {
-	params := &toolParams{Meta: map[string]any{"io.modelcontextprotocol/protocolVersion": toolRevision}, Name: c.Tool, Arguments: map[string]any{"title": "Agent update"}}
-	answer, result, err := c.sendTool(ctx, 1, params)
+func (c Call) callTool(ctx context.Context) (trial.Answer, error) {
+	params := &toolParams{Name: c.Tool, Arguments: map[string]any{"title": "Agent update"}}
+	answer, result, err := sendTool(ctx, c.URL, 1, params)
 	if err != nil || result == nil || result.Type != "input_required" {
 		return answer, err
 	}
@@ -68,21 +71,25 @@ func (c Call) callTool(ctx context.Context) (Answer, error) {
 	for key := range result.InputRequests {
 		params.InputResponses[key] = map[string]any{"action": "accept"}
 	}
-	answer, _, err = c.sendTool(ctx, 2, params)
+	answer, _, err = sendTool(ctx, c.URL, 2, params)
 	return answer, err
 }
 
-func (c Call) sendTool(ctx context.Context, id int, params *toolParams) (Answer, *toolResult, error) {
-	header := map[string]string{"Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": toolRevision, "Mcp-Method": "tools/call", "Mcp-Name": c.Tool}
-	resp, raw, err := post(ctx, c.URL, header, toolMessage{Version: "2.0", ID: id, Method: "tools/call", Params: params})
+func sendTool(ctx context.Context, url string, id int, params *toolParams) (trial.Answer, *toolResult, error) {
+	params.Meta = map[string]any{"io.modelcontextprotocol/protocolVersion": toolRevision}
+	header := http.Header{
+		"Accept":               {"application/json, text/event-stream"},
+		"Mcp-Protocol-Version": {toolRevision}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {params.Name},
+	}
+	resp, raw, err := post(ctx, url, header, toolMessage{Version: "2.0", ID: id, Method: "tools/call", Params: params})
 	if err != nil {
-		return Answer{}, nil, err
+		return trial.Answer{}, nil, err
 	}
 	var m toolMessage
 	if err := json.Unmarshal(raw, &m); err != nil {
-		return Answer{}, nil, fmt.Errorf("the answer %s is no message: %w", resp.Status, err)
+		return trial.Answer{}, nil, fmt.Errorf("the answer %s is no message: %w", resp.Status, err)
 	}
-	answer := Answer{Status: resp.StatusCode, Post: resp.Header.Get("ActionProof-Post")}
+	answer := trial.Answer{Status: resp.StatusCode, Post: resp.Header.Get("ActionProof-Post")}
 	if m.Error != nil {
 		answer.Code, answer.Detail, answer.Post = m.Error.Data.Code, m.Error.Message, m.Error.Data.Post
 	}

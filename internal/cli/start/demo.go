@@ -24,7 +24,7 @@ func Demo() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object for each scenario")
-	c.AddCommand(demoModelCommand(), demoAgentCommand(), demoAPICommand())
+	c.AddCommand(demoModelCommand(), demoAgentCommand())
 	return c
 }
 
@@ -32,9 +32,7 @@ func runDemo(ctx context.Context, asJSON bool, stdout, stderr io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	d, err := demo.New(ctx)
-	if d != nil {
-		defer d.Stop()
-	}
+	defer d.Stop()
 	if err != nil {
 		return err
 	}
@@ -42,9 +40,9 @@ func runDemo(ctx context.Context, asJSON bool, stdout, stderr io.Writer) error {
 		fmt.Fprintln(stdout, "Each line is a scenario and what happened in it. A refusal is named by its code.")
 	}
 	all, good := 0, 0
-	first, err := d.Play(ctx, func(p demo.Result) {
+	d.Play(ctx, func(p demo.Result) {
 		if asJSON {
-			_ = cli.WriteJSONLine(stdout, p) // its exit status says how it went
+			_ = cli.WriteJSONLine(stdout, p) // the exit status tells enough
 		} else {
 			printPlayed(stdout, p)
 		}
@@ -52,20 +50,8 @@ func runDemo(ctx context.Context, asJSON bool, stdout, stderr io.Writer) error {
 			good++
 		}
 	})
-	if err != nil {
-		return err
-	}
 	if !asJSON {
-		if first.ID != "" {
-			fmt.Fprintln(stdout, "\nThe evidence of the first post:")
-			records.DrawChain(cli.Indent(stdout), first.Artifacts)
-			fmt.Fprintln(stdout)
-		}
-		if d.Thought.ID != "" {
-			fmt.Fprintln(stdout, "What the agent that thinks did, from its first call to its post:")
-			records.PrintTimeline(stdout, d.Thought)
-			fmt.Fprintln(stdout)
-		}
+		printDemo(stdout, d)
 		fmt.Fprintf(stdout, "demo: %d scenarios, %d as expected\n", all, good)
 	}
 	if good != all {
@@ -75,7 +61,21 @@ func runDemo(ctx context.Context, asJSON bool, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// printPlayed prints a scenario when it has been played. What was expected is printed only beside something else.
+// printDemo prints the evidence of the first post and the timeline of the agent that thinks.
+func printDemo(w io.Writer, d *demo.Demo) {
+	if d.First.ID != "" {
+		fmt.Fprintln(w, "\nThe evidence of the first post:")
+		records.DrawChain(cli.Indent(w), d.First.Artifacts)
+		fmt.Fprintln(w)
+	}
+	if d.Thought.ID != "" {
+		fmt.Fprintln(w, "What the agent that thinks did, from its first call to its post:")
+		records.PrintTimeline(w, d.Thought)
+		fmt.Fprintln(w)
+	}
+}
+
+// printPlayed prints a scenario and what happened. It prints what was expected only if something else happened.
 func printPlayed(w io.Writer, p demo.Result) {
 	mark, happened := "ok  ", p.Happened
 	if !p.OK {
@@ -135,18 +135,5 @@ func demoModelCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&listen, "listen", "127.0.0.1:8190", "address to listen on")
-	return c
-}
-
-func demoAPICommand() *cobra.Command {
-	var dir, listen string
-	var aware bool
-	c := &cobra.Command{
-		Use: "api", Short: "Run one of the demo's APIs", Hidden: true, Args: cli.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return demo.ServeAPI(c.Context(), dir, listen, aware) },
-	}
-	c.Flags().StringVar(&dir, "dir", "", "the demo's folder")
-	c.Flags().StringVar(&listen, "listen", "", "address to listen on")
-	c.Flags().BoolVar(&aware, "aware", false, "take part")
 	return c
 }

@@ -1,0 +1,150 @@
+package demo
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/trial"
+)
+
+const (
+	// otherFolder is the folder of the other owner's deployment, below that of the deployment with the node.
+	otherFolder = "other"
+	// nodeAudience is the name of the node. Sidecars and the arbiter sign for it.
+	nodeAudience = "mediator-reputation"
+	// window is how long a signal can be disputed: long enough for an agent to start and post on a slow machine, short
+	// enough to wait for.
+	window = 20 * time.Second
+	// fewWords is how many bytes an agent of the tier new may post by the rule post-by-tier.
+	fewWords = 1024
+)
+
+// posting returns an action rule for posts to a path of the plain API.
+func posting(name, path string, more ...string) string {
+	return fmt.Sprintf(`  - name: %s
+    match: {url: "https://PLAIN%s", methods: [POST]}
+    subject: agent:worker-1
+    action: create_post
+    credential: {prefix: "Bearer ", file: secrets/api-token}
+%s`, name, path, strings.Join(more, ""))
+}
+
+// registering and verifying are the rules by which an agent passes a verification.
+const (
+	registering = `  - name: register-plugin
+    match: {url: "http://mediator.internal/mcp", mcp: {tools: [register_plugin]}}
+    subject: agent:worker-1
+    action: register_plugin
+`
+	verifying = `  - name: verification
+    match:
+      url: "http://mediator.internal/mcp"
+      mcp: {tools: [get_registration_challenge, submit_challenge_turn, search_plugins, list_mcp_servers]}
+`
+)
+
+// rules returns the actions, egress rules and upstreams of the deployment with the node.
+func rules() string {
+	return "\nactions:\n" + registering + `  - name: post-aware
+    match: {url: "https://AWARE/posts", methods: [POST]}
+    subject: agent:worker-1
+    action: create_post
+    credential: {prefix: "Bearer ", file: secrets/api-token}
+    gate: api
+    api: {challenge: "https://AWARE/challenge", verify: "https://AWARE/verify"}
+` + posting("post-plain", "/posts") + posting("post-solved", "/solved", "    solver: agent\n") +
+		posting("post-verified", "/verified") + posting("post-by-tier", "/tiers") + `  - name: post-tool
+    match: {url: "https://PLAIN/mcp", mcp: {tools: [create_note]}}
+    subject: agent:worker-1
+    action: create_note
+    credential: {prefix: "Bearer ", file: secrets/api-token}
+egress:
+` + verifying + `  - name: read-tools
+    match: {url: "https://PLAIN/mcp", mcp: {tools: [get_note, ask], elicitation: true}}
+    credential: {prefix: "Bearer ", file: secrets/api-token}
+  - name: model
+    match: {url: "https://PLAIN/v1/messages", methods: [POST]}
+    observe: anthropic-messages
+    credential: {prefix: "Bearer ", file: secrets/api-token}
+    generate: {models: [demo-model], maxTokens: 256}
+  - name: read-plain
+    match: {url: "https://PLAIN/**", methods: [GET]}
+  - name: read-private
+    match: {url: "http://10.0.0.1/**", methods: [GET]}
+upstreams:
+  - {host: "AWARE", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
+  - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
+`
+}
+
+// task is the task of the verifications. The built-in tasks are alike but take three or four seconds.
+const task = `[{
+  "id": "demo",
+  "prompt": "Search the plugin registry, list the MCP servers of this deployment, and compare what both offer.",
+  "requiredTools": ["search_plugins", "list_mcp_servers"], "minTurns": 3, "minDurationMs": 0
+}]
+`
+
+// policyRules come after the rules of mediator dev.
+const policyRules = `
+  # Agents of the tier new post a few words. Those of a higher tier post as much as all other rules let them.
+  - name: few-words-at-first
+    effect: deny
+    when: request.rule == "post-by-tier" && !(autonomy.tierRank > 0 || request.size <= %d)
+
+  # One rule is for agents that have passed a verification in the last hour.
+  - name: verified-alone
+    effect: deny
+    when: request.rule == "post-verified" && !(autonomy.verified && autonomy.verifiedAge < duration("1h"))
+`
+
+// otherOwner is how the node knows the other owner: by the public files of its key registry.
+const otherOwner = `  - name: other
+    registry: ` + otherFolder + `/registry.jwk
+    bundle: ` + otherFolder + `/trust.json
+    certificates: {issuers: [key-registry], audiences: [posting-api]}
+    receipts: {issuers: [mediator-observer], audiences: [posting-api], keys: [interaction-receipt-key]}
+    statements: {issuers: [mediator-speaker], audiences: [posting-api], keys: [agent-statement-key]}
+`
+
+// ownFiles returns the files of the deployment that has the node.
+func (d *Demo) ownFiles() (map[string][]byte, error) {
+	content := d.own.Files(rules())
+	edit := func(name string, change func(string) string) { content[name] = []byte(change(string(content[name]))) }
+	edit(devstack.SidecarFile, trial.Speaking)
+	edit(devstack.PolicyFile, func(file string) string { return file + fmt.Sprintf(policyRules, fewWords) })
+	content[devstack.ManifestFile] = trial.WithStatements(trial.WithAutonomy(content[devstack.ManifestFile]))
+	edit(devstack.ReputationFile, func(file string) string {
+		file = trial.WithDisputes(file, "arbiter: arbiter.jwk, windows: {short: "+window.String()+"}")
+		return strings.Replace(file, "\nbelievedHosts:", "\n"+otherOwner+"believedHosts:", 1) +
+			"\nverification: {tasks: tasks.json, servers: [{name: notes, role: keeps notes}]}\n"
+	})
+	content["tasks.json"] = []byte(task)
+	var err error
+	content["arbiter.jwk"], err = d.arbiter.JWK()
+	return content, err
+}
+
+// otherFiles returns the files of the other owner's deployment. It has roots, keys and three processes of its own. The
+// users of both owners' agents are the same: no two agents run at the same time.
+func otherFiles(other *trial.Deployment) map[string][]byte {
+	content := other.Files("\nactions:\n" + registering + "egress:\n" + verifying)
+	delete(content, devstack.ReputationFile)
+	sidecar := trial.Speaking(string(content[devstack.SidecarFile]))
+	sidecar = strings.Replace(sidecar, "reputation: {unix: run/", "reputation: {unix: ../run/", 1)
+	content[devstack.SidecarFile] = []byte(sidecar)
+	content[devstack.ManifestFile] = trial.WithStatements(content[devstack.ManifestFile])
+	return content
+}
+
+// flippedFiles returns the files of a deployment whose manifest says that a bearer token alone can post.
+func flippedFiles(of *trial.Deployment) map[string][]byte {
+	content := of.Files("\nactions:\n" + registering + "egress:\n" + verifying)
+	content[devstack.ManifestFile] = bytes.Replace(slices.Clone(content[devstack.ManifestFile]),
+		[]byte("bearerTokenAloneCanPost: false"), []byte("bearerTokenAloneCanPost: true"), 1)
+	return content
+}

@@ -1,0 +1,446 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/launch"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/trial"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/autonomy"
+	"github.com/actionproof/mediator/trigger"
+)
+
+// play plays a scenario and returns what happened in a few words: the status of the answer or the code of a refusal, and
+// more where a status does not tell enough.
+type play func(ctx context.Context) (string, error)
+
+type scenario struct {
+	name, expect string
+	play         play
+}
+
+// scenarios returns the scenarios in order.
+func (d *Demo) scenarios() []scenario {
+	aware, plain := "https://"+d.own.Aware()+"/posts", "https://"+d.own.Plain()+"/posts"
+	solved, unnamed := "https://"+d.own.Plain()+"/solved", "https://"+d.own.Plain()+"/other"
+	tools := "https://" + d.own.Plain() + "/mcp"
+	body := func(text string) string { return `{"title":"Agent update","body":"` + text + `"}` }
+	return []scenario{
+		{"a webhook leads to a post to the API that takes part", "201",
+			d.firstPost(aware, body("one"))},
+		{"a webhook leads to a post to the API that knows nothing, credential injected", "201, token injected",
+			d.injected(plain, body("two"))},
+		{"a schedule leads to a post", "201",
+			d.scheduled(plain, body("three"))},
+		{"the agent solves the challenge itself", "201",
+			d.agent("POST", solved, "--solve", "--body", body("four"))},
+		{"a read that an egress rule allows", "200",
+			d.agent("GET", plain)},
+		{"an agent posts that was never verified, where the policy demands it", "policy_denied",
+			d.postVerified},
+		{"an agent passes a verification, as a script, and registers its plugin by a post", wholeVerification,
+			verified(d.own)},
+		{"the agent posts again, now that it was verified", "201",
+			d.postVerified},
+		{"the agent publishes a signal, and an agent of another owner disputes it through its own sidecar", pending,
+			d.accused},
+		{"the arbiter decides while the signal can still be disputed", "challenger_wins, provisional",
+			d.decided},
+		{"the other agent publishes a signal in turn, and the agent disputes it through its own sidecar", pending,
+			d.accuses},
+		{"no session", "session_required",
+			d.withoutSession("POST", plain, "--body", body("x"))},
+		{"an event that a human asked for", "human_involved",
+			d.session(func(ctx context.Context) (string, error) {
+				return d.own.Webhook(ctx, "workflow_dispatch", `{"sender":{"login":"alice"}}`)
+			})},
+		{"an event that the agent's side reported itself", "trigger_unverified",
+			d.session(d.report)},
+		{"a second post on the same event", "event_closed",
+			d.agent("POST", plain, "--times", "2", "--body", body("five"))},
+		{"a second session on the same event", "event_closed",
+			d.session(d.usedEvent)},
+		{"content altered on the way to the API", "artifacts_mismatch",
+			d.steal(aware, func(p *seenPost) { p.body = []byte(body("altered")) })},
+		{"the same request a second time", "replayed",
+			d.steal(aware, func(*seenPost) {})},
+		{"a stolen bearer token straight to the API", "proof_missing",
+			d.steal(aware, func(p *seenPost) { p.header = http.Header{"Authorization": p.header["Authorization"]} })},
+		{"a post that no rule names", "action_unmatched",
+			d.agent("POST", unnamed, "--body", body("x"))},
+		{"an agent calls a tool that posts", "200, a post",
+			d.postingTool(tools)},
+		{"an agent calls a tool that no rule names", "action_unmatched",
+			d.agent("POST", tools, "--tool", "get_note,delete_notes")},
+		{"a human answers a tool, and the agent posts", "session_tainted",
+			d.agent("POST", tools, "--tool", "ask,create_note")},
+		{"an agent thinks: it asks a model, calls the tool that the model wants, and posts", thoughtExpected,
+			d.thought(plain)},
+		{"an agent sends a prompt to the mediator, which asks the model", "200, with its receipt",
+			d.generated},
+		{"an agent keeps to what it has committed to, and is scored",
+			"calls scored: 1, challenges passed: 1 of 1",
+			d.scored(promised)},
+		{"an agent calls the model more often than it has committed to, and is scored",
+			"calls scored: 2, challenges passed: 0 of 1",
+			d.scored(promised + 1)},
+		{"an agent of the tier new posts a few words, which the policy allows it", "201, tier new",
+			d.byTier(fewWords / 2)},
+		{"an agent of the tier new posts many words, which the policy denies it", "policy_denied",
+			d.byTier(2 * fewWords)},
+		{"a read from a private address", "egress_address_denied",
+			d.agent("GET", "http://10.0.0.1/data")},
+		{"another host inside a tunnel than the CONNECT names", "target_mismatch",
+			d.agent("POST", plain, "--host", d.own.Aware(), "--body", body("x"))},
+		{"an event that is too old", "event_closed",
+			d.session(d.oldEvent)},
+		{"once the signal is final, the reputations of both agents show who has won", "lost 1, disputed; won 1",
+			d.settled},
+		{"a manifest with one control flipped", "deployment_unsafe",
+			d.flippedControl},
+	}
+}
+
+// run delivers a webhook and starts an agent in the session that its event opens.
+func run(ctx context.Context, d *trial.Deployment, agent ...string) (trial.Answer, error) {
+	event, err := d.DeliverRelease(ctx)
+	if err != nil {
+		return trial.Answer{}, err
+	}
+	return d.Run(ctx, event, agent...)
+}
+
+// agent plays an agent that a webhook starts.
+func (d *Demo) agent(args ...string) play {
+	return func(ctx context.Context) (string, error) {
+		r, err := run(ctx, d.own, args...)
+		return r.Outcome(), err
+	}
+}
+
+// withPost adds to what happened that it was a post.
+func withPost(happened string, r trial.Answer) string {
+	if r.Post == "" {
+		return happened
+	}
+	return happened + ", a post"
+}
+
+func (d *Demo) postingTool(url string) play {
+	return func(ctx context.Context) (string, error) {
+		r, err := run(ctx, d.own, "POST", url, "--tool", "create_note")
+		return withPost(r.Outcome(), r), err
+	}
+}
+
+// firstPost keeps the record of the post.
+func (d *Demo) firstPost(url, body string) play {
+	return func(ctx context.Context) (string, error) {
+		r, err := run(ctx, d.own, "POST", url, "--body", body)
+		if err != nil || r.Post == "" {
+			return r.Outcome(), err
+		}
+		return r.Outcome(), d.record(ctx, r.Post, &d.First)
+	}
+}
+
+// injected looks whether the API got the credential with the post.
+func (d *Demo) injected(url, body string) play {
+	return func(ctx context.Context) (string, error) {
+		r, err := run(ctx, d.own, "POST", url, "--body", body)
+		posts := d.plain.seen()
+		if err != nil || len(posts) != 1 || posts[0].header.Get("Authorization") != "Bearer "+trial.Token {
+			return r.Outcome(), err
+		}
+		return r.Outcome() + ", token injected", nil
+	}
+}
+
+// scheduled waits for an event of the schedule and starts an agent for it.
+func (d *Demo) scheduled(url, body string) play {
+	return func(ctx context.Context) (string, error) {
+		var event string
+		var err error
+		came := func(ctx context.Context) bool {
+			var events []trigger.Event
+			if err = admin.Get(ctx, d.triggerService(), "/v1/events", &events); err != nil {
+				return true
+			}
+			at := slices.IndexFunc(events, func(e trigger.Event) bool {
+				return e.Kind == evidence.TriggerScheduled && e.State == trigger.Received &&
+					time.Until(e.ExpiresAt) > trial.MaxAge/2
+			})
+			if at >= 0 {
+				event = events[at].ID
+			}
+			return at >= 0
+		}
+		if !eventually(ctx, came) {
+			return "", errors.New("no scheduled event came")
+		}
+		if err != nil {
+			return "", err
+		}
+		r, err := d.own.Run(ctx, event, "POST", url, "--body", body)
+		return r.Outcome(), err
+	}
+}
+
+// withoutSession starts the agent with the proxy's address alone.
+func (d *Demo) withoutSession(args ...string) play {
+	return func(ctx context.Context) (string, error) {
+		cmd := exec.CommandContext(ctx, d.own.Self, append([]string{"demo", "agent"}, args...)...) //nolint:gosec // this program
+		cmd.Env = launch.Environment(os.Environ(), "http://"+d.own.Listen, filepath.Join(d.own.Dir, "ca.pem"))
+		r, err := trial.LastAnswer(cmd)
+		return r.Outcome(), err
+	}
+}
+
+// session asks for a session for an event.
+func (d *Demo) session(event func(context.Context) (string, error)) play {
+	return func(ctx context.Context) (string, error) {
+		id, err := event(ctx)
+		if err != nil {
+			return "", err
+		}
+		return d.own.OpenSession(ctx, id)
+	}
+}
+
+// report records an event that no source has verified.
+func (d *Demo) report(ctx context.Context) (string, error) {
+	//nolint:gosec // this program itself
+	out, err := exec.CommandContext(ctx, d.own.Self, "events", "report", "--trigger", d.triggerService(),
+		"--kind", evidence.TriggerUnknown, "--method", evidence.MethodSelfReported).Output()
+	return strings.TrimSpace(string(out)), err
+}
+
+func (d *Demo) triggerService() string { return "unix:" + d.own.Stack.Socket("trigger") }
+
+// usedEvent returns an event that has opened a session already.
+func (d *Demo) usedEvent(ctx context.Context) (string, error) {
+	event, err := d.own.DeliverRelease(ctx)
+	if err != nil {
+		return "", err
+	}
+	_, err = d.own.OpenSession(ctx, event)
+	return event, err
+}
+
+// oldEvent waits until an event is too old and returns it.
+func (d *Demo) oldEvent(ctx context.Context) (string, error) {
+	return d.old, waitUntil(ctx, d.oldAt.Add(trial.MaxAge+100*time.Millisecond))
+}
+
+// steal plays a thief who has seen an accepted request with its bearer token, changes the request and sends it to the API.
+// It returns the code of the API's refusal.
+func (d *Demo) steal(url string, change func(*seenPost)) play {
+	return func(ctx context.Context) (string, error) {
+		// Steal a fresh request: an older one would be refused for its age.
+		made, err := run(ctx, d.own, "POST", url, "--body", `{"title":"Agent update","body":"worth stealing"}`)
+		if err != nil || made.Outcome() != "201" {
+			return made.Outcome(), err
+		}
+		posts := d.aware.seen()
+		stolen := posts[len(posts)-1]
+		change(&stolen)
+		at := "https://" + d.own.AwareAddr + "/posts"
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, at, bytes.NewReader(stolen.body))
+		if err != nil {
+			return "", err
+		}
+		req.Header = stolen.header
+		resp, err := d.direct.Do(req)
+		if err != nil {
+			return "", err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode == http.StatusCreated {
+			return "accepted", nil
+		}
+		var refused *problem.Error
+		if err := problem.Read(resp); !errors.As(err, &refused) {
+			return "", err
+		}
+		return refused.Code(), nil
+	}
+}
+
+// wholeVerification is what happens when an agent gets everything right in its verification.
+const wholeVerification = "105 of 105, a post"
+
+// verified plays an agent that passes a verification. It returns the score, and whether the registration was a post.
+func verified(d *trial.Deployment) play {
+	return func(ctx context.Context) (string, error) {
+		r, err := run(ctx, d, "POST", "http://"+proxy.InternalHost+"/mcp", "--verify")
+		if err != nil || r.Code != "" {
+			return r.Outcome(), err
+		}
+		return withPost(r.Detail, r), nil
+	}
+}
+
+// postVerified plays an agent that posts by the rule for agents that were verified.
+func (d *Demo) postVerified(ctx context.Context) (string, error) {
+	r, err := d.runRated(ctx, "POST", "https://"+d.own.Plain()+"/verified", "--body", `{"body":"verified"}`)
+	return r.Outcome(), err
+}
+
+// runRated starts an agent whose post needs its reputation, and again until the node has given it to the sidecar.
+func (d *Demo) runRated(ctx context.Context, agent ...string) (r trial.Answer, err error) {
+	eventually(ctx, func(ctx context.Context) bool {
+		r, err = run(ctx, d.own, agent...)
+		return err != nil || r.Code != "reputation_missing"
+	})
+	return r, err
+}
+
+// byTier plays an agent that posts so many bytes by the rule that asks for its tier. It returns the tier in the record.
+func (d *Demo) byTier(size int) play {
+	return func(ctx context.Context) (string, error) {
+		body := `{"body":"` + strings.Repeat("x", size) + `"}`
+		r, err := d.runRated(ctx, "POST", "https://"+d.own.Plain()+"/tiers", "--body", body)
+		if err != nil || r.Code != "" {
+			return r.Outcome(), err
+		}
+		var record admin.Record
+		if err := d.record(ctx, r.Post, &record); err != nil {
+			return "", err
+		}
+		at := slices.IndexFunc(record.Artifacts, func(a ledger.Artifact) bool { return a.Name == "reputation" })
+		if at < 0 {
+			return "", errors.New("the record has no reputation")
+		}
+		claims, err := evidence.UnverifiedClaims(accrual.Kind, record.Artifacts[at].Token)
+		return fmt.Sprintf("%s, tier %s", r.Outcome(), claims.Tier), err
+	}
+}
+
+// record asks the sidecar for a record.
+func (d *Demo) record(ctx context.Context, id string, into *admin.Record) error {
+	return admin.Get(ctx, d.own.Stack.Admin(), "/v1/posts/"+id, into)
+}
+
+// thoughtExpected is what the records of the agent that thinks say, in order.
+const thoughtExpected = "201, model complete, tool ok, model complete, post forwarded, 3 receipts"
+
+// thought plays the agent that thinks and keeps the record of its post.
+func (d *Demo) thought(url string) play {
+	return func(ctx context.Context) (happened string, err error) {
+		r, err := run(ctx, d.own, "POST", url, "--think")
+		if err != nil || r.Post == "" {
+			return r.Outcome(), err
+		}
+		eventually(ctx, func(ctx context.Context) bool { // receipts follow a little later
+			if err = d.record(ctx, r.Post, &d.Thought); err != nil {
+				return true
+			}
+			happened, err = d.did(ctx, d.Thought.Session)
+			happened = fmt.Sprintf("%s%s, %d receipts", r.Outcome(), happened, len(d.Thought.Receipts))
+			return err != nil || happened == thoughtExpected
+		})
+		return happened, err
+	}
+}
+
+// did returns what the records of a session say, in the order of its calls.
+func (d *Demo) did(ctx context.Context, session string) (all string, err error) {
+	query := admin.Selection{Query: ledger.Query{Session: session, OldestFirst: true}}
+	for r, err := range admin.Records(ctx, d.own.Stack.Admin(), query) {
+		switch {
+		case err != nil:
+			return "", err
+		case r.Model != nil:
+			all += ", model " + r.Model.Outcome
+		case r.Message != "":
+			all += ", tool " + r.Result
+		default:
+			all += ", " + r.Flow + " " + string(r.State)
+		}
+	}
+	return all, nil
+}
+
+// generate asks the mediator to ask the model.
+func (d *Demo) generate(ctx context.Context, more ...string) (trial.Answer, error) {
+	url := "http://" + proxy.InternalHost + "/v1/generate"
+	return run(ctx, d.own, append([]string{"POST", url, "--body", `{"prompt":"What is a mediator?"}`}, more...)...)
+}
+
+// generated looks whether the receipt that the agent got is that of the record.
+func (d *Demo) generated(ctx context.Context) (string, error) {
+	r, err := d.generate(ctx)
+	if err != nil || r.Receipt == "" {
+		return r.Outcome(), err
+	}
+	recorded := func(ctx context.Context) bool {
+		var record admin.Record
+		err = d.record(ctx, r.Record, &record)
+		return err == nil && slices.Contains(record.Receipts, r.Receipt)
+	}
+	if !eventually(ctx, recorded) {
+		return r.Outcome() + ", with a receipt that is not the record's", err
+	}
+	return r.Outcome() + ", with its receipt", nil
+}
+
+// scored plays an agent that commits to a number of calls to the model, makes so many, and returns the node's score.
+func (d *Demo) scored(calls int) play {
+	return func(ctx context.Context) (string, error) {
+		r, err := d.generate(ctx, "--commit", d.own.Plain(), "--calls", strconv.Itoa(calls))
+		if err != nil || r.Receipt == "" {
+			return r.Outcome(), err
+		}
+		var said struct {
+			Score autonomy.Claims `json:"score"`
+		}
+		closed := func(ctx context.Context) bool {
+			err = admin.Get(ctx, d.node(), "/v1/score/"+evidence.HashToken(r.Receipt), &said)
+			return err == nil && said.Score.Closed
+		}
+		if !eventually(ctx, closed) {
+			return "no score of the whole session", err
+		}
+		challenge := said.Score.Signals.Challenge
+		return fmt.Sprintf("calls scored: %d, challenges passed: %d of %d",
+			said.Score.N, challenge.Passed, challenge.Issued), nil
+	}
+}
+
+// flippedControl starts a sidecar whose manifest says that a bearer token alone can post.
+func (d *Demo) flippedControl(ctx context.Context) (string, error) {
+	flipped, err := trial.New(filepath.Join(d.own.Dir, "flipped"))
+	if err != nil {
+		return "", err
+	}
+	if err := devstack.Prepare(flipped.Dir, flippedFiles(flipped)); err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	config := filepath.Join(flipped.Dir, devstack.SidecarFile)
+	//nolint:gosec // this program itself
+	said, err := exec.CommandContext(ctx, d.own.Self, "serve", "--config", config).CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !bytes.Contains(said, []byte("(deployment_unsafe)")) {
+		return "", fmt.Errorf("the sidecar ended with %w: %s", err, said)
+	}
+	return "deployment_unsafe", nil
+}
