@@ -10,8 +10,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// maxUnsent bounds how many posts of one action an event gets back because they were never sent. The service has only the sidecar's
-// word for that, so a sidecar that lies gets no more evidence than this beyond the event's budget.
+// maxUnsent bounds how many posts of one action an event gets back because they were never sent. The service has only
+// the sidecar's word for that, so a sidecar that lies gets no more evidence than this beyond the event's budget.
 const maxUnsent = 8
 
 // Budget is what an event pays for.
@@ -33,19 +33,21 @@ func (s *Service) Budget(ctx context.Context, eventID string) (Budget, error) {
 	return Budget{Posts: s.o.Budget, Spent: spent}, err
 }
 
-// Unsent says that a post never left: there was no connection to its upstream. The event can pay for another one of this action then,
-// not for the same binding. Only the runtime that claimed the event may say so, while its session is open. To say it twice of one
-// post is no error. After maxUnsent posts of an action it is refused with event_closed.
+// Unsent says that a post never left: there was no connection to its upstream. The event can pay for another one of
+// this action then, not for the same binding. Only the runtime that claimed the event may say so, while its session is
+// open. To say it twice of one post is no error. After maxUnsent posts of an action it is refused with event_closed.
 func (s *Service) Unsent(ctx context.Context, eventID, runtime, action, bindingHash string) error {
 	err := s.store.unsent(ctx, eventID, runtime, action, bindingHash, s.o.Now())
 	if err == nil {
-		s.o.Log.Info("a post was not sent; its event can pay for another", zap.String("event", eventID), zap.String("action", action))
+		s.o.Log.Info("a post was not sent; its event can pay for another", zap.String("event", eventID),
+			zap.String("action", action))
 	}
 	return err
 }
 
 func (s store) spent(ctx context.Context, id string) (map[string]int, error) {
-	rows, err := s.db.Read().QueryContext(ctx, `SELECT action, posts FROM spent WHERE event = ? ORDER BY action LIMIT ?`, id, maxActions)
+	rows, err := s.db.Read().QueryContext(ctx, `SELECT action, posts FROM spent WHERE event = ? ORDER BY action LIMIT ?`,
+		id, maxActions)
 	if err != nil {
 		return nil, unread(err)
 	}
@@ -75,16 +77,21 @@ func (s store) unsent(ctx context.Context, id, runtime, action, binding string, 
 		if e.ClaimedBy != runtime {
 			return refusal.New("event_closed", "another runtime has claimed the event %s", id)
 		}
-		n, err := affected(tx.Exec(`UPDATE uses SET unsent = 1 WHERE event = ? AND action = ? AND binding = ? AND NOT unsent`, id, action, binding))
+		n, err := affected(
+			tx.Exec(`UPDATE uses SET unsent = 1 WHERE event = ? AND action = ? AND binding = ? AND NOT unsent`, id, action,
+				binding))
 		if n == 0 {
 			return err
 		}
 		var all int
-		if err := tx.QueryRow(`SELECT count(*) FROM uses WHERE event = ? AND action = ? AND unsent`, id, action).Scan(&all); err != nil {
+		if err := tx.QueryRow(`SELECT count(*) FROM uses WHERE event = ? AND action = ? AND unsent`, id,
+			action).Scan(&all); err != nil {
 			return err
 		}
 		if all > maxUnsent {
-			return refusal.New("event_closed", "the event %s has been given back %d posts of the action %.80q already, and is given no more", id, maxUnsent, action)
+			return refusal.New("event_closed",
+				"the event %s has been given back %d posts of the action %.80q already, and is given no more", id, maxUnsent,
+				action)
 		}
 		_, err = tx.Exec(uncountUse, id, action)
 		return err

@@ -38,7 +38,8 @@ func TestUnsent(t *testing.T) {
 	wantCode(t, c.Unsent(t.Context(), id, "another", first.Action, first.Hash()), "event_closed")
 	wantCode(t, c.Unsent(t.Context(), "evt_none", runtime, first.Action, first.Hash()), "not_found")
 	wantCode(t, second(c.Budget(t.Context(), "evt_none")), "not_found")
-	for name, b := range map[string]evidence.Binding{"not paid for": binding("create_post"), "another action": {Action: "delete_post"}} {
+	for name, b := range map[string]evidence.Binding{"not paid for": binding("create_post"),
+		"another action": {Action: "delete_post"}} {
 		if err := unsent(b); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

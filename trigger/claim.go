@@ -61,7 +61,8 @@ func (s *Service) arrival() <-chan struct{} {
 func (s *Service) claimed(ctx context.Context, e Event) (Event, error) {
 	if ctx.Err() != nil {
 		if _, err := s.Release(context.WithoutCancel(ctx), e.ID, e.ClaimedBy); err != nil {
-			s.o.Log.Error("an event was claimed by a caller that has gone away, and not given back", zap.String("event", e.ID), zap.Error(err))
+			s.o.Log.Error("an event was claimed by a caller that has gone away, and not given back", zap.String("event", e.ID),
+				zap.Error(err))
 		}
 		return Event{}, refusal.New("event_none", "the caller went away")
 	}
@@ -70,8 +71,8 @@ func (s *Service) claimed(ctx context.Context, e Event) (Event, error) {
 	return e, nil
 }
 
-// Release gives an event back that its runtime has opened no session with after all: another claim may take it. An event that has
-// paid for a post already is refused with event_closed, another runtime's with event_closed.
+// Release gives an event back that its runtime has opened no session with after all: another claim may take it. An
+// event that has paid for a post already is refused with event_closed, another runtime's with event_closed.
 func (s *Service) Release(ctx context.Context, id, runtime string) (Event, error) {
 	e, err := s.store.finish(ctx, id, runtime, Received, s.o.Now())
 	if err == nil {
@@ -81,8 +82,8 @@ func (s *Service) Release(ctx context.Context, id, runtime string) (Event, error
 	return e, err
 }
 
-// Done says that the session of an event has ended: it pays for nothing more. Saying so twice is no error; another runtime's event is
-// refused with event_closed.
+// Done says that the session of an event has ended: it pays for nothing more. Saying so twice is no error; another
+// runtime's event is refused with event_closed.
 func (s *Service) Done(ctx context.Context, id, runtime string) (Event, error) {
 	e, err := s.store.finish(ctx, id, runtime, Done, s.o.Now())
 	if err == nil {

@@ -48,7 +48,9 @@ func TestClaimTakesTheOldestThatCanBeAReason(t *testing.T) {
 			waits  time.Duration
 		}{{0, 0}, {-1, 0}, {-9223372036855, 0}, {1500, 1500 * time.Millisecond}, {9223372036855, time.Minute}} {
 			at, w := time.Now(), httptest.NewRecorder()
-			server.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/events/claim", strings.NewReader(fmt.Sprintf(`{"eventId":"","runtime":"r","waitMillis":%d}`, c.millis))))
+			server.ServeHTTP(w,
+				httptest.NewRequest(http.MethodPost, "/v1/events/claim",
+					strings.NewReader(fmt.Sprintf(`{"eventId":"","runtime":"r","waitMillis":%d}`, c.millis))))
 			wantCode(t, problem.Read(w.Result()), "event_none")
 			if waited := time.Since(at); waited != c.waits {
 				t.Errorf("a claim that asked to wait for %d ms waited for %s", c.millis, waited)
@@ -83,8 +85,11 @@ func TestClaimRefused(t *testing.T) {
 		{"no runtime", "query_malformed", trigger.Claim{}},
 		{"a runtime with a line break", "query_malformed", trigger.Claim{Runtime: "a\nb"}},
 		{"unknown", "not_found", trigger.Claim{EventID: "evt_none", Runtime: runtime}},
-		{"human", "human_involved", trigger.Claim{EventID: k.deliver(t, fromGitHub("workflow_dispatch", "d", `{}`)).EventID, Runtime: runtime}},
-		{"reported", "trigger_unverified", trigger.Claim{EventID: must(k.Report(t.Context(), evidence.TriggerUnknown, evidence.MethodManual, "cli", nil))(t), Runtime: runtime}},
+		{"human", "human_involved",
+			trigger.Claim{EventID: k.deliver(t, fromGitHub("workflow_dispatch", "d", `{}`)).EventID, Runtime: runtime}},
+		{"reported", "trigger_unverified",
+			trigger.Claim{EventID: must(k.Report(t.Context(), evidence.TriggerUnknown, evidence.MethodManual, "cli", nil))(t),
+				Runtime: runtime}},
 		{"claimed", "event_closed", trigger.Claim{EventID: k.claimed(t), Runtime: runtime}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -261,7 +266,8 @@ func TestSweep(t *testing.T) {
 		_, err = k.Evidence(t.Context(), id, binding("create_post"))
 		wantCode(t, err, "not_found")
 		var left int
-		if err := k.sql(t).QueryRow("SELECT (SELECT count(*) FROM uses) + (SELECT count(*) FROM spent)").Scan(&left); err != nil || left != 0 {
+		if err := k.sql(t).QueryRow("SELECT (SELECT count(*) FROM uses) + (SELECT count(*) FROM spent)").Scan(&left); err !=
+			nil || left != 0 {
 			t.Errorf("%d rows are left of it: %v", left, err)
 		}
 		if a := k.deliver(t, sent); !a.Duplicate || a.EventID != id {

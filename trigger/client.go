@@ -8,8 +8,8 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 )
 
-// Client asks a trigger service. Refusals keep their codes; process_unavailable means that there was no proper answer, and then
-// what was asked for may have been done. It is safe for concurrent use.
+// Client asks a trigger service. Refusals keep their codes; process_unavailable means that there was no proper answer,
+// and then what was asked for may have been done. It is safe for concurrent use.
 type Client struct {
 	base string
 	peer wire.Peer
@@ -33,7 +33,8 @@ func (c *Client) Evidence(ctx context.Context, eventID string, b evidence.Bindin
 // Unsent says that a post never left. See [Service.Unsent].
 func (c *Client) Unsent(ctx context.Context, eventID, runtime, action, bindingHash string) error {
 	var done struct{}
-	return c.peer.Call(ctx, c.base+"/v1/evidence/unsent", unsentRequest{EventID: eventID, Runtime: runtime, Action: action, BindingHash: bindingHash}, &done)
+	return c.peer.Call(ctx, c.base+"/v1/evidence/unsent",
+		unsentRequest{EventID: eventID, Runtime: runtime, Action: action, BindingHash: bindingHash}, &done)
 }
 
 // Budget asks what an event pays for. See [Service.Budget].
@@ -46,7 +47,8 @@ func (c *Client) Budget(ctx context.Context, eventID string) (Budget, error) {
 // Claim asks for an event to open a session with. See [Service.Claim].
 func (c *Client) Claim(ctx context.Context, claim Claim) (Event, error) {
 	var e Event
-	err := c.peer.Call(ctx, c.base+"/v1/events/claim", claimRequest{EventID: claim.EventID, Runtime: claim.Runtime, WaitMillis: claim.Wait.Milliseconds()}, &e)
+	err := c.peer.Call(ctx, c.base+"/v1/events/claim",
+		claimRequest{EventID: claim.EventID, Runtime: claim.Runtime, WaitMillis: claim.Wait.Milliseconds()}, &e)
 	return e, err
 }
 
@@ -67,6 +69,7 @@ func (c *Client) Done(ctx context.Context, eventID, runtime string) (Event, erro
 // Report puts an event on record that nobody verified, and returns its id. See [Service.Report].
 func (c *Client) Report(ctx context.Context, kind, method, source string, payload []byte) (string, error) {
 	var kept Accepted
-	err := c.peer.Call(ctx, c.base+"/v1/events", reportRequest{Kind: kind, Method: method, Source: source, Payload: payload}, &kept)
+	err := c.peer.Call(ctx, c.base+"/v1/events",
+		reportRequest{Kind: kind, Method: method, Source: source, Payload: payload}, &kept)
 	return kept.EventID, err
 }

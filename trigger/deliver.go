@@ -20,16 +20,17 @@ type Accepted struct {
 	Ignored   bool   `json:"ignored,omitempty"`   // it is verified, and of no interest
 }
 
-// Webhooks answers POST /hooks/{source}: 202 once the delivery is durable, 202 and {"ignored":true} for one of no interest, and 200
-// and {"duplicate":true} for one that is known, for senders repeat what they are not sure of, and would repeat a failure for ever.
-// Refusals are problem documents: not_found 404, event_malformed 400, webhook_signature 401,
-// content_too_large 413.
+// Webhooks answers POST /hooks/{source}: 202 once the delivery is durable, 202 and {"ignored":true} for one of no
+// interest, and 200 and {"duplicate":true} for one that is known, for senders repeat what they are not sure of, and
+// would repeat a failure for ever. Refusals are problem documents: not_found 404, event_malformed 400,
+// webhook_signature 401, content_too_large 413.
 func (s *Service) Webhooks() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /hooks/{source}", func(w http.ResponseWriter, r *http.Request) {
 		answer, err := s.deliver(w, r)
 		if err != nil {
-			s.strangers.Warn("delivery refused", zap.String("source", s.sourceOf(r)), zap.String("code", problem.DetailsOf(err).Code), zap.Error(err))
+			s.strangers.Warn("delivery refused", zap.String("source", s.sourceOf(r)),
+				zap.String("code", problem.DetailsOf(err).Code), zap.Error(err))
 			problem.Write(w, err)
 			return
 		}
@@ -44,8 +45,8 @@ func (s *Service) Webhooks() http.Handler {
 	return mux
 }
 
-// sourceOf returns the name of the source that a delivery is for. It returns nothing if there is no such source, because no
-// stranger may choose the kind of a line.
+// sourceOf returns the name of the source that a delivery is for. It returns nothing if there is no such source,
+// because no stranger may choose the kind of a line.
 func (s *Service) sourceOf(r *http.Request) string {
 	if hook, ok := s.from.Load().hooks[r.PathValue("source")]; ok {
 		return hook.name

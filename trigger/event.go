@@ -20,8 +20,8 @@ type Event struct {
 	EvidenceID string `json:"evidenceId"`
 	// EvidenceHash is the hash of the canonical JSON of what was verified, such as {deliveryId, payload, signature}.
 	EvidenceHash string `json:"evidenceHash"`
-	// PayloadHash is the hash of the payload's RFC 8785 canonical form or, where it has none (it is no JSON, names a member twice, or
-	// holds a number that no double can), of its bytes as they came.
+	// PayloadHash is the hash of the payload's RFC 8785 canonical form or, where it has none (it is no JSON, names a
+	// member twice, or holds a number that no double can), of its bytes as they came.
 	PayloadHash    string `json:"payloadHash"`
 	HumanInitiated bool   `json:"humanInitiated"`
 	Type           string `json:"type,omitempty"` // the source's own name for what happened, such as release.published
@@ -44,8 +44,8 @@ const (
 	Expired  State = "expired"  // grew too old before it was done
 )
 
-// origins says which kind of event each method of verification can stand behind. A method that no source of this package uses is
-// not here: nothing that it names was verified by this service.
+// origins says which kind of event each method of verification can stand behind. A method that no source of this
+// package uses is not here: nothing that it names was verified by this service.
 var origins = map[string]string{
 	evidence.MethodWebhookSignature:     evidence.TriggerSourceEvent,
 	evidence.MethodQueueClaim:           evidence.TriggerSourceEvent,
@@ -53,14 +53,15 @@ var origins = map[string]string{
 	evidence.MethodPolicyEngineDecision: evidence.TriggerAutonomousPolicy,
 }
 
-// Verified refuses an event that cannot be the reason of a post: one that a human asked for (human_involved), or whose origin rests
-// on somebody's word (trigger_unverified).
+// Verified refuses an event that cannot be the reason of a post: one that a human asked for (human_involved), or whose
+// origin rests on somebody's word (trigger_unverified).
 func (e Event) Verified() error {
 	if e.HumanInitiated || e.Kind == evidence.TriggerHumanRequest {
 		return refusal.New("human_involved", "the event %s was asked for by a human, so it stands behind no post", e.ID)
 	}
 	if kind, ok := origins[e.Method]; !ok || kind != e.Kind {
-		return refusal.New("trigger_unverified", "the origin of the event %s was not verified: it is %s by %s", e.ID, e.Kind, e.Method)
+		return refusal.New("trigger_unverified", "the origin of the event %s was not verified: it is %s by %s", e.ID, e.Kind,
+			e.Method)
 	}
 	return nil
 }
@@ -86,11 +87,14 @@ type arrival struct {
 func (a arrival) event(now time.Time, maxAge time.Duration, maxPayload int) (Event, error) {
 	switch {
 	case len(a.payload) > maxPayload:
-		return Event{}, refusal.New("content_too_large", "the event's payload has %d bytes; at most %d are kept", len(a.payload), maxPayload)
+		return Event{},
+			refusal.New("content_too_large", "the event's payload has %d bytes; at most %d are kept", len(a.payload), maxPayload)
 	case !utf8.Valid(a.payload):
 		return Event{}, refusal.New("event_malformed", "the event's payload is neither JSON nor text in UTF-8")
 	case !isID(a.evidenceID) || !isID(a.source):
-		return Event{}, refusal.New("event_malformed", "the event's id at its origin, or its source, is not 1 to %d printable ASCII characters without spaces", maxID)
+		return Event{},
+			refusal.New("event_malformed",
+				"the event's id at its origin, or its source, is not 1 to %d printable ASCII characters without spaces", maxID)
 	case len(a.typ) > maxType || !utf8.ValidString(a.typ):
 		return Event{}, refusal.New("event_malformed", "the event's type is longer than %d bytes or not UTF-8", maxType)
 	}
@@ -99,8 +103,10 @@ func (a arrival) event(now time.Time, maxAge time.Duration, maxPayload int) (Eve
 		return Event{}, err
 	}
 	return Event{
-		ID: "evt_" + evidence.NewOrderedID(now), Kind: a.kind, Source: a.source, Method: a.method, EvidenceID: a.evidenceID, EvidenceHash: hash,
-		PayloadHash: payloadHash(a.payload), HumanInitiated: a.kind == evidence.TriggerHumanRequest, Type: a.typ, Payload: asJSON(a.payload),
+		ID: "evt_" + evidence.NewOrderedID(now), Kind: a.kind, Source: a.source, Method: a.method, EvidenceID: a.evidenceID,
+		EvidenceHash: hash,
+		PayloadHash:  payloadHash(a.payload), HumanInitiated: a.kind == evidence.TriggerHumanRequest, Type: a.typ,
+		Payload:    asJSON(a.payload),
 		ReceivedAt: now, ExpiresAt: now.Add(maxAge), State: Received,
 	}, nil
 }
@@ -129,7 +135,8 @@ func asJSON(payload []byte) json.RawMessage {
 	return s
 }
 
-// isID reports whether s can stand in claims, in logs and in a file name's place without being anything else than a name.
+// isID reports whether s can stand in claims, in logs and in a file name's place without being anything else than a
+// name.
 func isID(s string) bool {
 	if s == "" || len(s) > maxID {
 		return false

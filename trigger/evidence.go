@@ -20,7 +20,8 @@ type Evidence struct {
 
 // Evidence signs for an event and a binding. It does so only for a claimed event that the service verified itself, that
 // no human asked for, inside its age and its budget; the budget is spent, durably, before anything is signed, and given
-// back if nothing could be signed. Whoever loses the answer has lost one post: the same binding is paid for once. See [Service.Unsent].
+// back if nothing could be signed. Whoever loses the answer has lost one post: the same binding is paid for once. See
+// [Service.Unsent].
 //
 // Refusals: artifact_malformed, not_found, human_involved, trigger_unverified, event_closed.
 func (s *Service) Evidence(ctx context.Context, eventID string, b evidence.Binding) (Evidence, error) {

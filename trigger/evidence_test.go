@@ -23,15 +23,21 @@ func TestEvidence(t *testing.T) {
 	b := binding("create_post")
 	got := must(k.Evidence(t.Context(), id, b))(t)
 
-	proof := must(evidence.Open(k.verifier, evidence.TriggerOriginProofKind, got.OriginProof, expect("source-verifier", "trigger-mediator", "origin-proof-key")))(t).Claims()
+	proof := must(
+		evidence.Open(k.verifier, evidence.TriggerOriginProofKind, got.OriginProof,
+			expect("source-verifier", "trigger-mediator", "origin-proof-key")))(t).Claims()
 	want := evidence.TriggerOriginProof{
-		Registered: proof.Registered, BindingHash: b.Hash(), EventID: id, EvidenceHash: event.EvidenceHash, EvidenceID: event.EvidenceID,
-		Kind: evidence.TriggerSourceEvent, PayloadHash: event.PayloadHash, Source: "github", VerificationMethod: evidence.MethodWebhookSignature,
+		Registered: proof.Registered, BindingHash: b.Hash(), EventID: id, EvidenceHash: event.EvidenceHash,
+		EvidenceID: event.EvidenceID,
+		Kind:       evidence.TriggerSourceEvent, PayloadHash: event.PayloadHash, Source: "github",
+		VerificationMethod: evidence.MethodWebhookSignature,
 	}
 	if proof != want {
 		t.Errorf("origin proof:\n%+v, want\n%+v", proof, want)
 	}
-	receipt := must(evidence.Open(k.verifier, evidence.TriggerReceiptKind, got.TriggerReceipt, expect("trigger-mediator", "runtime", "trigger-receipt-key")))(t).Claims()
+	receipt := must(
+		evidence.Open(k.verifier, evidence.TriggerReceiptKind, got.TriggerReceipt,
+			expect("trigger-mediator", "runtime", "trigger-receipt-key")))(t).Claims()
 	if want := (evidence.TriggerReceipt{
 		Registered: receipt.Registered, BindingHash: b.Hash(), EventID: id, Kind: evidence.TriggerSourceEvent,
 		OriginProofHash: evidence.HashToken(got.OriginProof), PayloadHash: event.PayloadHash, Source: "github",
@@ -57,7 +63,8 @@ func TestVerified(t *testing.T) {
 		{trigger.Event{Kind: evidence.TriggerScheduled, Method: evidence.MethodWebhookSignature}, "trigger_unverified"},
 		{trigger.Event{Kind: evidence.TriggerSourceEvent, Method: evidence.MethodManual}, "trigger_unverified"},
 		{trigger.Event{Kind: evidence.TriggerHumanRequest, Method: evidence.MethodWebhookSignature}, "human_involved"},
-		{trigger.Event{Kind: evidence.TriggerSourceEvent, Method: evidence.MethodWebhookSignature, HumanInitiated: true}, "human_involved"},
+		{trigger.Event{Kind: evidence.TriggerSourceEvent, Method: evidence.MethodWebhookSignature, HumanInitiated: true},
+			"human_involved"},
 	} {
 		if err := c.event.Verified(); c.code != "" {
 			wantCode(t, err, c.code)
@@ -109,7 +116,9 @@ func TestEvidenceRefused(t *testing.T) {
 		{name: "no nonce", code: "artifact_malformed", binding: func(b *evidence.Binding) { b.Nonce = "" }},
 		{name: "no action", code: "artifact_malformed", binding: func(b *evidence.Binding) { b.Action = "" }},
 		{name: "action too long", code: "artifact_malformed", binding: func(b *evidence.Binding) { b.Action = long }},
-		{name: "content hash in capitals", code: "artifact_malformed", binding: func(b *evidence.Binding) { b.ContentHash = strings.ToUpper(b.ContentHash) }},
+		{name: "content hash in capitals", code: "artifact_malformed", binding: func(b *evidence.Binding) {
+			b.ContentHash = strings.ToUpper(b.ContentHash)
+		}},
 		{name: "no canonical form", code: "artifact_malformed", binding: func(b *evidence.Binding) { b.Subject = "a\xffb" }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -176,7 +185,8 @@ func TestUnsignedCostsNothing(t *testing.T) {
 	origin, receipt := k.options.Origin, k.options.Receipt
 	for name, broken := range map[string]func(){
 		"the proof": func() {
-			k.options.Origin = issuer(t, evidence.TriggerOriginProofKind, brokenKey{}, "source-verifier", "trigger-mediator", k.clock.now)
+			k.options.Origin = issuer(t, evidence.TriggerOriginProofKind, brokenKey{}, "source-verifier", "trigger-mediator",
+				k.clock.now)
 		},
 		"the receipt": func() {
 			k.options.Receipt = issuer(t, evidence.TriggerReceiptKind, brokenKey{}, "trigger-mediator", "runtime", k.clock.now)
@@ -200,7 +210,8 @@ func TestUnsignedCostsNothing(t *testing.T) {
 
 func TestNewRefused(t *testing.T) {
 	k := newKit(t)
-	lacks, limit, named := "lacks one of its signers, its clock or its log", "a negative limit, or a payload bound over", "needs a name of its own"
+	lacks, limit, named := "lacks one of its signers, its clock or its log", "a negative limit, or a payload bound over",
+		"needs a name of its own"
 	for name, c := range map[string]struct {
 		says   string
 		change func(*trigger.Options)

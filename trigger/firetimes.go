@@ -39,7 +39,8 @@ func parseCron(spec string, zone *time.Location) (fireTimes, error) {
 	return wallClock{times: times, zone: zone}, nil
 }
 
-// multiples fires at the multiples of a period. The parser's own schedule would count from its start, which differs between schedulers.
+// multiples fires at the multiples of a period. The parser's own schedule would count from its start, which differs
+// between schedulers.
 type multiples time.Duration
 
 // Next returns the first multiple after t.
@@ -48,10 +49,10 @@ func (m multiples) Next(t time.Time) time.Time {
 	return t.Truncate(d).Add(d)
 }
 
-// wallClock fires once for each time of an expression, at the first moment at which the zone's wall clock shows that time or
-// a later one. So a time that the clock shows twice fires when it is shown first, and a time that the clock skips fires at the
-// end of the gap. The times of one gap fire together, as one fire time. The cron library fires twice for the former, and never
-// for the latter.
+// wallClock fires once for each time of an expression, at the first moment at which the zone's wall clock shows that
+// time or a later one. So a time that the clock shows twice fires when it is shown first, and a time that the clock
+// skips fires at the end of the gap. The times of one gap fire together, as one fire time. The cron library fires twice
+// for the former, and never for the latter.
 type wallClock struct {
 	times cron.Schedule
 	zone  *time.Location
@@ -67,8 +68,8 @@ func (w wallClock) Next(t time.Time) time.Time {
 	return firstShown(wanted, t)
 }
 
-// reading returns what the wall clock shows at t, as the time in UTC that bears the same date and hour. UTC has no gaps and
-// repeats nothing, so such readings can be compared and counted with.
+// reading returns what the wall clock shows at t, as the time in UTC that bears the same date and hour. UTC has no gaps
+// and repeats nothing, so such readings can be compared and counted with.
 func reading(t time.Time) time.Time {
 	_, offset := t.Zone()
 	return t.UTC().Add(time.Duration(offset) * time.Second)
@@ -77,8 +78,8 @@ func reading(t time.Time) time.Time {
 // maxSetBack is longer than any zone has ever set its clock back: a day, across the date line.
 const maxSetBack = 48 * time.Hour
 
-// latestReading returns the latest reading that the wall clock has shown until t. After the clock was set back, the reading at t
-// is an earlier one.
+// latestReading returns the latest reading that the wall clock has shown until t. After the clock was set back, the
+// reading at t is an earlier one.
 func latestReading(t time.Time) time.Time {
 	latest := reading(t)
 	for at := t; ; {
@@ -93,7 +94,8 @@ func latestReading(t time.Time) time.Time {
 	}
 }
 
-// firstShown returns the first moment after t at which the wall clock shows wanted or a later reading. It has not done so until t.
+// firstShown returns the first moment after t at which the wall clock shows wanted or a later reading. It has not done
+// so until t.
 func firstShown(wanted, t time.Time) time.Time {
 	for at := t; ; {
 		_, end := at.ZoneBounds()

@@ -12,13 +12,15 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// firesOn returns the fire times of an expression, in UTC, from noon in UTC of the day before a date to noon of the day after.
+// firesOn returns the fire times of an expression, in UTC, from noon in UTC of the day before a date to noon of the day
+// after.
 func firesOn(t *testing.T, spec, zone, date string) []string {
 	t.Helper()
 	s := must(trigger.NewSchedule("s", spec, zone, nil))(t)
 	day := must(time.Parse("2006-01-02 15:04", date+" 12:00"))(t)
 	var fired []string
-	for at := trigger.Next(s, day.AddDate(0, 0, -1)); at.Before(day.AddDate(0, 0, 1)) && !at.IsZero(); at = trigger.Next(s, at) {
+	for at := trigger.Next(s, day.AddDate(0, 0, -1)); at.Before(day.AddDate(0, 0, 1)) &&
+		!at.IsZero(); at = trigger.Next(s, at) {
 		fired = append(fired, at.UTC().Format("02T15:04"))
 	}
 	return fired
@@ -34,14 +36,17 @@ func TestClockChanges(t *testing.T) {
 		{"Europe/Berlin", "2026-03-29", "15 2 * * *", []string{"29T01:00", "30T00:15"}},
 		{"Europe/Berlin", "2026-03-29", "0 2 * * *", []string{"29T01:00", "30T00:00"}},
 		{"Europe/Berlin", "2026-03-29", "0 3 * * *", []string{"29T01:00", "30T01:00"}},
-		{"Europe/Berlin", "2026-03-29", "15,45 2,3 * * *", []string{"29T01:00", "29T01:15", "29T01:45", "30T00:15", "30T00:45", "30T01:15", "30T01:45"}},
-		{"Europe/Berlin", "2026-03-29", "*/30 1-4 29 3 *", []string{"29T00:00", "29T00:30", "29T01:00", "29T01:30", "29T02:00", "29T02:30"}},
+		{"Europe/Berlin", "2026-03-29", "15,45 2,3 * * *",
+			[]string{"29T01:00", "29T01:15", "29T01:45", "30T00:15", "30T00:45", "30T01:15", "30T01:45"}},
+		{"Europe/Berlin", "2026-03-29", "*/30 1-4 29 3 *",
+			[]string{"29T00:00", "29T00:30", "29T01:00", "29T01:30", "29T02:00", "29T02:30"}},
 		{"Europe/Berlin", "2026-03-29", "15 2 * * 0", []string{"29T01:00"}},
 		// From 03:00 to 02:00 at 01:00 UTC.
 		{"Europe/Berlin", "2026-10-25", "15 2 * * *", []string{"25T00:15", "26T01:15"}},
 		{"Europe/Berlin", "2026-10-25", "0 2 * * *", []string{"25T00:00", "26T01:00"}},
 		{"Europe/Berlin", "2026-10-25", "0 3 * * *", []string{"25T02:00", "26T02:00"}},
-		{"Europe/Berlin", "2026-10-25", "*/30 1-3 25 10 *", []string{"24T23:00", "24T23:30", "25T00:00", "25T00:30", "25T02:00", "25T02:30"}},
+		{"Europe/Berlin", "2026-10-25", "*/30 1-3 25 10 *",
+			[]string{"24T23:00", "24T23:30", "25T00:00", "25T00:30", "25T02:00", "25T02:30"}},
 		{"Europe/Berlin", "2026-10-25", "@daily", []string{"24T22:00", "25T23:00"}},
 		// From 02:00 to 03:00 at 07:00 UTC, and back at 06:00 UTC.
 		{"America/New_York", "2026-03-08", "30 2 * * *", []string{"08T07:00", "09T06:30"}},
@@ -50,7 +55,8 @@ func TestClockChanges(t *testing.T) {
 		{"Australia/Lord_Howe", "2026-10-04", "15 2 * * *", []string{"03T15:30", "04T15:15"}},
 		{"Australia/Lord_Howe", "2026-10-04", "*/15 2 4 10 *", []string{"03T15:30", "03T15:45"}},
 		{"Australia/Lord_Howe", "2026-04-05", "45 1 * * *", []string{"04T14:45", "05T15:15"}},
-		{"Australia/Lord_Howe", "2026-04-05", "*/15 1,2 5 4 *", []string{"04T14:00", "04T14:15", "04T14:30", "04T14:45", "04T15:30", "04T15:45", "04T16:00", "04T16:15"}},
+		{"Australia/Lord_Howe", "2026-04-05", "*/15 1,2 5 4 *",
+			[]string{"04T14:00", "04T14:15", "04T14:30", "04T14:45", "04T15:30", "04T15:45", "04T16:00", "04T16:15"}},
 		// At midnight: from 00:00 to 01:00 at 03:00 UTC, and from 00:00 to 23:00 of the day before at 02:00 UTC.
 		{"America/Sao_Paulo", "2018-11-04", "@daily", []string{"04T03:00", "05T02:00"}},
 		{"America/Sao_Paulo", "2018-11-04", "30 0 4 11 *", []string{"04T03:00"}},
@@ -65,7 +71,8 @@ func TestClockChanges(t *testing.T) {
 		// A whole day that never was: the 30th of December, until 10:00 UTC of which it was the 29th.
 		{"Pacific/Apia", "2011-12-30", "15 2 * * *", []string{"29T12:15", "30T10:00", "30T12:15"}},
 		// A period is no time on a clock.
-		{"Europe/Berlin", "2026-10-25", "@every 8h", []string{"24T16:00", "25T00:00", "25T08:00", "25T16:00", "26T00:00", "26T08:00"}},
+		{"Europe/Berlin", "2026-10-25", "@every 8h",
+			[]string{"24T16:00", "25T00:00", "25T08:00", "25T16:00", "26T00:00", "26T08:00"}},
 	} {
 		t.Run(c.zone+" "+c.date+" "+c.spec, func(t *testing.T) {
 			if got := firesOn(t, c.spec, c.zone, c.date); !slices.Equal(got, c.want) {
@@ -81,8 +88,10 @@ func TestFireTimesMinuteByMinute(t *testing.T) {
 		zone string
 		year int
 	}{
-		{"Europe/Berlin", 2026}, {"Europe/Dublin", 2050}, {"Australia/Lord_Howe", 2026}, {"America/Sao_Paulo", 2018}, {"Asia/Beirut", 2026},
-		{"Africa/Casablanca", 2026}, {"Antarctica/Troll", 2026}, {"Pacific/Apia", 2011}, {"Pacific/Kwajalein", 1993}, {"America/Caracas", 2016},
+		{"Europe/Berlin", 2026}, {"Europe/Dublin", 2050}, {"Australia/Lord_Howe", 2026}, {"America/Sao_Paulo", 2018},
+		{"Asia/Beirut", 2026},
+		{"Africa/Casablanca", 2026}, {"Antarctica/Troll", 2026}, {"Pacific/Apia", 2011}, {"Pacific/Kwajalein", 1993},
+		{"America/Caracas", 2016},
 	} {
 		t.Run(c.zone, func(t *testing.T) {
 			t.Parallel()
@@ -91,7 +100,8 @@ func TestFireTimesMinuteByMinute(t *testing.T) {
 			var shown []time.Time // by the minute of the year
 			for at := begin; at.Before(end); at = at.Add(time.Minute) {
 				local := at.In(zone)
-				shown = append(shown, time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), 0, 0, time.UTC))
+				shown = append(shown,
+					time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), 0, 0, time.UTC))
 			}
 			for _, spec := range []string{"15 2 * * *", "*/20 * * * *", "@daily", "30 0-3 29-31 * 0"} {
 				var want, got []time.Time
@@ -114,8 +124,8 @@ func TestFireTimesMinuteByMinute(t *testing.T) {
 	}
 }
 
-// TestScheduleOverClockChange runs a schedule over a change, with a restart in the hour that comes twice or just before the gap,
-// and with one that was away while its time passed.
+// TestScheduleOverClockChange runs a schedule over a change, with a restart in the hour that comes twice or just before
+// the gap, and with one that was away while its time passed.
 func TestScheduleOverClockChange(t *testing.T) {
 	const october, march = "2026-10-25T00:00:00Z", "2026-03-29T00:00:00Z"
 	for _, c := range []struct {
@@ -124,14 +134,20 @@ func TestScheduleOverClockChange(t *testing.T) {
 		runs, pause      time.Duration // it runs, pauses, and runs again
 		want             []string
 	}{
-		{"back, with a restart", october, "15 2 * * *", trigger.SkipMissed, 50 * time.Minute, time.Minute, []string{"2026-10-25T00:15:00Z"}},
-		{"back, with a restart that makes up", october, "15 2 * * *", trigger.FireLatest, 50 * time.Minute, time.Minute, []string{"2026-10-25T00:15:00Z"}},
-		{"back, with a restart in the second hour", october, "15 2 * * *", trigger.FireLatest, 65 * time.Minute, time.Minute, []string{"2026-10-25T00:15:00Z"}},
+		{"back, with a restart", october, "15 2 * * *", trigger.SkipMissed, 50 * time.Minute, time.Minute,
+			[]string{"2026-10-25T00:15:00Z"}},
+		{"back, with a restart that makes up", october, "15 2 * * *", trigger.FireLatest, 50 * time.Minute, time.Minute,
+			[]string{"2026-10-25T00:15:00Z"}},
+		{"back, with a restart in the second hour", october, "15 2 * * *", trigger.FireLatest, 65 * time.Minute, time.Minute,
+			[]string{"2026-10-25T00:15:00Z"}},
 		{"back, each quarter", october, "*/15 2,3 * * *", trigger.SkipMissed, 65 * time.Minute, time.Minute,
 			[]string{"2026-10-25T00:15:00Z", "2026-10-25T00:30:00Z", "2026-10-25T00:45:00Z", "2026-10-25T02:00:00Z"}},
-		{"forward, with a restart", march, "15 2 * * *", trigger.SkipMissed, 55 * time.Minute, time.Minute, []string{"2026-03-29T01:00:00Z"}},
-		{"forward, away", march, "15 1,2 * * *", trigger.SkipMissed, 55 * time.Minute, 10 * time.Minute, []string{"2026-03-29T00:15:00Z"}},
-		{"forward, away, and made up", march, "15 1,2 * * *", trigger.FireLatest, 55 * time.Minute, 10 * time.Minute, []string{"2026-03-29T00:15:00Z", "2026-03-29T01:00:00Z"}},
+		{"forward, with a restart", march, "15 2 * * *", trigger.SkipMissed, 55 * time.Minute, time.Minute,
+			[]string{"2026-03-29T01:00:00Z"}},
+		{"forward, away", march, "15 1,2 * * *", trigger.SkipMissed, 55 * time.Minute, 10 * time.Minute,
+			[]string{"2026-03-29T00:15:00Z"}},
+		{"forward, away, and made up", march, "15 1,2 * * *", trigger.FireLatest, 55 * time.Minute, 10 * time.Minute,
+			[]string{"2026-03-29T00:15:00Z", "2026-03-29T01:00:00Z"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

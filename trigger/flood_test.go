@@ -51,7 +51,8 @@ func (w *written) option(o *trigger.Options) {
 // lineSize is more than any line has here, in bytes.
 const lineSize = 1000
 
-// TestDeliveryFlood: deliveries without a signature, and repeated ones, leave a few lines in the log and nothing in the store.
+// TestDeliveryFlood: deliveries without a signature, and repeated ones, leave a few lines in the log and nothing in the
+// store.
 func TestDeliveryFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(written)
@@ -112,7 +113,8 @@ func TestDeliveryFlood(t *testing.T) {
 	})
 }
 
-// TestQueueOfLinks: links, FIFOs and the like are never opened, do not hide messages, and are said once for as long as they stay.
+// TestQueueOfLinks: links, FIFOs and the like are never opened, do not hide messages, and are said once for as long as
+// they stay.
 func TestQueueOfLinks(t *testing.T) {
 	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
 		log := new(written)

@@ -14,8 +14,8 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// FuzzWebhook delivers anything, signed properly or not. Whatever comes in without a proper signature is refused, and nothing that is
-// kept has an id or a type that could not be signed later.
+// FuzzWebhook delivers anything, signed properly or not. Whatever comes in without a proper signature is refused, and
+// nothing that is kept has an id or a type that could not be signed later.
 func FuzzWebhook(f *testing.F) {
 	k := newKit(f, func(o *trigger.Options) {
 		o.Sources = []trigger.Source{github(f), must(trigger.NewStandard("hooks", []string{vectorSecret}))(f)}
@@ -56,12 +56,15 @@ func FuzzWebhook(f *testing.F) {
 	})
 }
 
-// FuzzServer sends anything to the internal API: an answer or a problem document, and never evidence for an event that is not there.
+// FuzzServer sends anything to the internal API: an answer or a problem document, and never evidence for an event that
+// is not there.
 func FuzzServer(f *testing.F) {
 	k := newKit(f)
 	handler := trigger.NewServer(k.Service)
-	paths := []string{"/v1/evidence", "/v1/events/claim", "/v1/events/release", "/v1/events/done", "/v1/events", "/v1/evidence/unsent", "/v1/events/budget"}
-	f.Add(0, `{"eventId":"evt","binding":{"action":"a","contentHash":"`+evidence.HashBytes(nil)+`","nonce":"n","resource":"r","subject":"s"}}`)
+	paths := []string{"/v1/evidence", "/v1/events/claim", "/v1/events/release", "/v1/events/done", "/v1/events",
+		"/v1/evidence/unsent", "/v1/events/budget"}
+	f.Add(0, `{"eventId":"evt","binding":{"action":"a","contentHash":"`+evidence.HashBytes(nil)+
+		`","nonce":"n","resource":"r","subject":"s"}}`)
 	f.Add(1, `{"eventId":"evt","runtime":"r","waitMillis":0}`)
 	f.Add(2, `{"eventId":"evt","runtime":"r"}`)
 	f.Add(4, `{"kind":"unknown","method":"manual","source":"s","payload":{"a":[1,"\u2028"]}}`)
@@ -73,7 +76,8 @@ func FuzzServer(f *testing.F) {
 		defer cancel()
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, path, strings.NewReader(body)))
-		if !json.Valid(w.Body.Bytes()) || w.Code == http.StatusInternalServerError || w.Code == http.StatusOK && path != "/v1/events" {
+		if !json.Valid(w.Body.Bytes()) || w.Code == http.StatusInternalServerError || w.Code == http.StatusOK &&
+			path != "/v1/events" {
 			t.Fatalf("POST %s was answered with %d %s", path, w.Code, w.Body)
 		}
 	})
@@ -81,7 +85,8 @@ func FuzzServer(f *testing.F) {
 
 // FuzzSchedule reads any cron expression. What is accepted comes true, and always later.
 func FuzzSchedule(f *testing.F) {
-	for _, spec := range []string{"*/5 * * * *", "@every 1s", "@yearly", "0 0 29 2 *", "TZ=UTC * * * * *", "1-5/2,7 0 L * MON"} {
+	for _, spec := range []string{"*/5 * * * *", "@every 1s", "@yearly", "0 0 29 2 *", "TZ=UTC * * * * *",
+		"1-5/2,7 0 L * MON"} {
 		f.Add(spec)
 	}
 	f.Fuzz(func(t *testing.T, spec string) {

@@ -11,8 +11,8 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// github is GitHub's scheme: https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries. The older header
-// X-Hub-Signature (SHA-1) is never read.
+// github is GitHub's scheme: https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries. The
+// older header X-Hub-Signature (SHA-1) is never read.
 var github = scheme{
 	idHeader: "X-GitHub-Delivery", signatureHeader: "X-Hub-Signature-256", unsignedID: true,
 	signatures: func(header string) []candidate {
@@ -29,12 +29,13 @@ var github = scheme{
 
 const githubEvent = "X-GitHub-Event"
 
-// NewGitHub makes a source of GitHub's webhooks, of content type application/json. events are those that start a run, humans those
-// that a human asked for, each named as GitHub names it, alone or with its action: push, release.published. All others are of no
-// interest. secrets have at least 16 bytes each; several are for a rotation.
+// NewGitHub makes a source of GitHub's webhooks, of content type application/json. events are those that start a run,
+// humans those that a human asked for, each named as GitHub names it, alone or with its action: push,
+// release.published. All others are of no interest. secrets have at least 16 bytes each; several are for a rotation.
 //
-// GitHub signs neither the delivery's id nor the event's name, which are headers, but the body alone. So a body is good for one
-// event, whatever its headers say, and stays used up even when its event was of no interest: only the first delivery counts.
+// GitHub signs neither the delivery's id nor the event's name, which are headers, but the body alone. So a body is good
+// for one event, whatever its headers say, and stays used up even when its event was of no interest: only the first
+// delivery counts.
 func NewGitHub(name string, secrets []string, events, humans []string) (*Webhook, error) {
 	w := &Webhook{name: name, kind: evidence.TriggerSourceEvent, method: evidence.MethodWebhookSignature, scheme: github}
 	for _, s := range secrets {
@@ -48,7 +49,8 @@ func NewGitHub(name string, secrets []string, events, humans []string) (*Webhook
 	}
 	for _, e := range events {
 		if slices.Contains(humans, e) {
-			return nil, fmt.Errorf("trigger: webhook %s names the event %s as one that starts a run, and as one that a human asked for", name, e)
+			return nil, fmt.Errorf(
+				"trigger: webhook %s names the event %s as one that starts a run, and as one that a human asked for", name, e)
 		}
 	}
 	events, humans = slices.Clone(events), slices.Clone(humans)

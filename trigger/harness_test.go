@@ -61,8 +61,9 @@ func newKit(t testing.TB, change ...func(*trigger.Options)) *kit {
 	registry := memoryKey(t, "registry")
 	origin, receipt := memoryKey(t, "origin-proof-key"), memoryKey(t, "trigger-receipt-key")
 	k.options = trigger.Options{
-		Path:   filepath.Join(t.TempDir(), "events.db"),
-		Origin: issuer(t, evidence.TriggerOriginProofKind, origin, "source-verifier", "trigger-mediator", k.clock.now), Receipt: issuer(t, evidence.TriggerReceiptKind, receipt, "trigger-mediator", "runtime", k.clock.now),
+		Path:    filepath.Join(t.TempDir(), "events.db"),
+		Origin:  issuer(t, evidence.TriggerOriginProofKind, origin, "source-verifier", "trigger-mediator", k.clock.now),
+		Receipt: issuer(t, evidence.TriggerReceiptKind, receipt, "trigger-mediator", "runtime", k.clock.now),
 		Sources: []trigger.Source{github(t)}, Now: k.clock.now, Log: zap.NewNop(),
 	}
 	for _, c := range change {
@@ -71,8 +72,10 @@ func newKit(t testing.TB, change ...func(*trigger.Options)) *kit {
 	root := must(registry.Current(t.Context()))(t)
 	certify := func(key *custody.Memory, purpose, issuerName string) string {
 		v := must(key.Current(t.Context()))(t)
-		token, _, err := issuer(t, evidence.SignerCertificateKind, registry, "key-registry", "api", k.clock.now).Sign(t.Context(), evidence.SignerCertificate{
-			KeyCustody: evidence.CustodyExternalMediator, Purposes: []string{purpose}, SubjectIssuer: issuerName, SubjectKeyID: v.KeyID(),
+		token, _, err := issuer(t, evidence.SignerCertificateKind, registry, "key-registry", "api",
+			k.clock.now).Sign(t.Context(), evidence.SignerCertificate{
+			KeyCustody: evidence.CustodyExternalMediator, Purposes: []string{purpose}, SubjectIssuer: issuerName,
+			SubjectKeyID:     v.KeyID(),
 			SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public()),
 		})
 		if err != nil {
@@ -80,9 +83,13 @@ func newKit(t testing.TB, change ...func(*trigger.Options)) *kit {
 		}
 		return token
 	}
-	trust := must(evidence.NewTrust([]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeSignerCertificate}},
-		evidence.Bundle{Certificates: []string{certify(origin, evidence.PurposeTriggerOriginProof, "source-verifier"), certify(receipt, evidence.PurposeTriggerReceipt, "trigger-mediator")}},
-		evidence.SignerPolicy{Expected: expect("key-registry", "api", "registry")}))(t)
+	trust := must(
+		evidence.NewTrust(
+			[]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeSignerCertificate}},
+			evidence.Bundle{
+				Certificates: []string{certify(origin, evidence.PurposeTriggerOriginProof, "source-verifier"),
+					certify(receipt, evidence.PurposeTriggerReceipt, "trigger-mediator")}},
+			evidence.SignerPolicy{Expected: expect("key-registry", "api", "registry")}))(t)
 	k.verifier = must(evidence.NewVerifier(trust, evidence.VerifierOptions{Now: k.clock.now}))(t)
 	k.open(t)
 	return k
@@ -120,23 +127,30 @@ func memoryKey(t testing.TB, name string) *custody.Memory {
 	return must(custody.NewMemory(name))(t)
 }
 
-func issuer[C any](t testing.TB, kind evidence.Kind[C], key signer.Key, name, audience string, now func() time.Time) *signer.Issuer[C] {
+func issuer[C any](t testing.TB, kind evidence.Kind[C], key signer.Key, name, audience string,
+	now func() time.Time) *signer.Issuer[C] {
 	t.Helper()
-	return must(signer.New(kind, key, signer.Options{Issuer: name, Audience: audience, Lifetime: min(time.Hour, kind.MaxLifetime), Now: now}))(t)
+	return must(
+		signer.New(kind, key,
+			signer.Options{Issuer: name, Audience: audience, Lifetime: min(time.Hour, kind.MaxLifetime), Now: now}))(t)
 }
 
 func expect(issuerName, audience, key string) evidence.Expected {
-	return evidence.Expected{Issuers: []string{issuerName}, Audiences: []string{audience}, KeyIDs: []string{key}, MaxAge: time.Hour}
+	return evidence.Expected{Issuers: []string{issuerName}, Audiences: []string{audience}, KeyIDs: []string{key},
+		MaxAge: time.Hour}
 }
 
 func github(t testing.TB) *trigger.Webhook {
 	t.Helper()
-	return must(trigger.NewGitHub("github", []string{secret}, []string{"release.published", "push"}, []string{"workflow_dispatch"}))(t)
+	return must(
+		trigger.NewGitHub("github", []string{secret}, []string{"release.published", "push"}, []string{"workflow_dispatch"}))(
+		t)
 }
 
 // binding is a binding of a post of an action.
 func binding(action string) evidence.Binding {
-	return evidence.Binding{Action: action, ContentHash: evidence.HashBytes([]byte("content")), Nonce: evidence.NewID(), Resource: "POST /posts", Subject: "agent"}
+	return evidence.Binding{Action: action, ContentHash: evidence.HashBytes([]byte("content")), Nonce: evidence.NewID(),
+		Resource: "POST /posts", Subject: "agent"}
 }
 
 // delivery is one request to a webhook.
@@ -155,7 +169,8 @@ func sha256MAC(key, text string) []byte {
 // fromGitHub is a delivery as GitHub makes it.
 func fromGitHub(event, id, body string) delivery {
 	return delivery{source: "github", body: body, header: http.Header{
-		"X-Github-Event": {event}, "X-Github-Delivery": {id}, "X-Hub-Signature-256": {"sha256=" + hex.EncodeToString(sha256MAC(secret, body))},
+		"X-Github-Event": {event}, "X-Github-Delivery": {id},
+		"X-Hub-Signature-256": {"sha256=" + hex.EncodeToString(sha256MAC(secret, body))},
 	}}
 }
 
@@ -195,7 +210,8 @@ var releases atomic.Int64
 func (k *kit) release(t testing.TB) string {
 	t.Helper()
 	n := releases.Add(1)
-	a := k.deliver(t, fromGitHub("release", fmt.Sprintf("delivery-%d", n), fmt.Sprintf(`{"action":"published","release":{"id":%d}}`, n)))
+	a := k.deliver(t,
+		fromGitHub("release", fmt.Sprintf("delivery-%d", n), fmt.Sprintf(`{"action":"published","release":{"id":%d}}`, n)))
 	if a.Status != http.StatusAccepted || a.EventID == "" {
 		t.Fatalf("a release was answered with %+v", a)
 	}

@@ -40,17 +40,19 @@ const (
 	folderRefused = "refused" // no event, ever
 )
 
-// Queue is a source that claims messages from a spool directory, as a mail directory is used: a producer writes a file elsewhere
-// on the same file system and moves it into new; the service claims it by moving it into claimed, and into done once the event is
-// durable. The file's name is the message's id, good for one event; names that begin with a full stop are left alone. What is no
-// plain file of the right size and owner goes to refused; what cannot be moved there, such as a link where Landlock holds the process,
-// stays, and is said in the log once. So does a folder: what is in it could be without bounds, and not this user's to remove. Links,
-// FIFOs and the like are never opened. Files in done and in refused are removed once they have been there for the service's retention.
+// Queue is a source that claims messages from a spool directory, as a mail directory is used: a producer writes a file
+// elsewhere on the same file system and moves it into new; the service claims it by moving it into claimed, and into
+// done once the event is durable. The file's name is the message's id, good for one event; names that begin with a full
+// stop are left alone. What is no plain file of the right size and owner goes to refused; what cannot be moved there,
+// such as a link where Landlock holds the process, stays, and is said in the log once. So does a folder: what is in it
+// could be without bounds, and not this user's to remove. Links, FIFOs and the like are never opened. Files in done and
+// in refused are removed once they have been there for the service's retention.
 //
-// Whoever can move a file into new can start an agent. One service at a time works on the directory; a further one waits for it.
+// Whoever can move a file into new can start an agent. One service at a time works on the directory; a further one
+// waits for it.
 type Queue struct {
-	// Owners are the users whose messages are taken, besides the service's own user and the owner of the directory. It is set before
-	// Run.
+	// Owners are the users whose messages are taken, besides the service's own user and the owner of the directory. It is
+	// set before Run.
 	Owners []uint32
 
 	name string
@@ -58,8 +60,8 @@ type Queue struct {
 	poll time.Duration
 }
 
-// NewQueue makes a queue over a directory, which is looked at every poll (zero means 1 s). It touches nothing: what runs the queue makes its
-// folders.
+// NewQueue makes a queue over a directory, which is looked at every poll (zero means 1 s). It touches nothing: what
+// runs the queue makes its folders.
 func NewQueue(name, dir string, poll time.Duration) *Queue {
 	if poll <= 0 {
 		poll = time.Second
@@ -99,8 +101,8 @@ func (q *Queue) in(folder, id string) string { return filepath.Join(q.dir, folde
 // Name returns the source's name.
 func (q *Queue) Name() string { return q.name }
 
-// Run claims messages until ctx ends. A message that was claimed but not yet an event when an earlier process ended is taken
-// first: its id makes sure that it becomes one event and no more.
+// Run claims messages until ctx ends. A message that was claimed but not yet an event when an earlier process ended is
+// taken first: its id makes sure that it becomes one event and no more.
 func (q *Queue) Run(ctx context.Context, s *Service) error {
 	directory, err := os.Open(q.dir)
 	if err != nil {
@@ -142,7 +144,8 @@ type queueRun struct {
 	*Queue
 	service *Service
 	owners  []uint32
-	// told is what was said in the round before, and tells in this one, of what stays as it is. It is said once, until it has changed.
+	// told is what was said in the round before, and tells in this one, of what stays as it is. It is said once, until it
+	// has changed.
 	told, tells map[string]bool
 	strange     int // how many links, FIFOs and the like were found in this round
 }
@@ -157,8 +160,8 @@ func (w *queueRun) round(ctx context.Context) {
 	}
 }
 
-// takeAll takes the messages of a folder, so many at a time in the order of their names. All are looked at, so that those that cannot
-// be taken do not hide others.
+// takeAll takes the messages of a folder, so many at a time in the order of their names. All are looked at, so that
+// those that cannot be taken do not hide others.
 func (w *queueRun) takeAll(ctx context.Context, folder string) error {
 	d, err := os.Open(w.in(folder, ""))
 	if err != nil {
@@ -201,7 +204,8 @@ func (w *queueRun) say(level zapcore.Level, line, id string, err error) {
 }
 
 func (w *queueRun) log(level zapcore.Level, line, id string, err error) {
-	w.service.strangers.Log(level, line, zap.String("source", w.name), zap.String("message", id), zap.String("code", codeOf(err)), zap.Error(err))
+	w.service.strangers.Log(level, line, zap.String("source", w.name), zap.String("message", id),
+		zap.String("code", codeOf(err)), zap.Error(err))
 }
 
 // codeOf returns the code of a refusal, or nothing for any other error.
@@ -237,8 +241,10 @@ func (w *queueRun) take(ctx context.Context, folder string, entry os.DirEntry) e
 	if err == nil {
 		hash := evidence.HashBytes(payload)
 		_, _, err = w.service.add(ctx, arrival{
-			kind: evidence.TriggerSourceEvent, source: w.name, method: evidence.MethodQueueClaim, evidenceID: id, payload: payload,
-			verified: map[string]string{"queue": w.name, "messageId": id, "payload": hash, "claimedAt": w.service.o.Now().UTC().Format(time.RFC3339Nano)},
+			kind: evidence.TriggerSourceEvent, source: w.name, method: evidence.MethodQueueClaim, evidenceID: id,
+			payload: payload,
+			verified: map[string]string{"queue": w.name, "messageId": id, "payload": hash,
+				"claimedAt": w.service.o.Now().UTC().Format(time.RFC3339Nano)},
 		})
 	}
 	if codeOf(err) != "" { // it will not get better
@@ -273,8 +279,9 @@ var (
 	errFolder = refusal.New("event_malformed", "the message is a folder, and stays where it is: remove it")
 )
 
-// readMessage reads a bounded, plain file of a known owner. A symbolic or a hard link could make any file that the service can read,
-// or that one of the owners has written for something else, into a message. So it looks before it opens the file, and again after.
+// readMessage reads a bounded, plain file of a known owner. A symbolic or a hard link could make any file that the
+// service can read, or that one of the owners has written for something else, into a message. So it looks before it
+// opens the file, and again after.
 func readMessage(path string, maxSize int, owners []uint32) ([]byte, error) {
 	var info unix.Stat_t
 	if err := unix.Lstat(path, &info); err != nil {
@@ -317,8 +324,8 @@ func stat(f *os.File) (info unix.Stat_t, err error) {
 	return info, err
 }
 
-// sweep removes messages that have long been events, or refused. A file's change time says since when: the kernel sets it when the file is
-// moved, while its modification time is its producer's.
+// sweep removes messages that have long been events, or refused. A file's change time says since when: the kernel sets
+// it when the file is moved, while its modification time is its producer's.
 func (q *Queue) sweep(s *Service, before time.Time) {
 	failed := 0
 	var first error
@@ -345,6 +352,7 @@ func (q *Queue) sweep(s *Service, before time.Time) {
 		}
 	}
 	if failed > 0 {
-		s.o.Log.Error("old messages were not removed", zap.String("source", q.name), zap.Int("failures", failed), zap.Error(first))
+		s.o.Log.Error("old messages were not removed", zap.String("source", q.name), zap.Int("failures", failed),
+			zap.Error(first))
 	}
 }

@@ -111,7 +111,8 @@ func TestQueue(t *testing.T) {
 		s.want("claimed")
 		wantTimes(t, k, "a.txt", "b.json")
 		e := must(k.Claim(t.Context(), trigger.Claim{Runtime: runtime}))(t)
-		if e.Kind != evidence.TriggerSourceEvent || e.Method != evidence.MethodQueueClaim || string(e.Payload) != `"plain text"` || e.PayloadHash != evidence.HashBytes([]byte("plain text")) {
+		if e.Kind != evidence.TriggerSourceEvent || e.Method != evidence.MethodQueueClaim ||
+			string(e.Payload) != `"plain text"` || e.PayloadHash != evidence.HashBytes([]byte("plain text")) {
 			t.Errorf("claimed %+v", e)
 		}
 		k.wantEvidence(t, e, map[string]string{
@@ -167,7 +168,8 @@ func TestQueueRefuses(t *testing.T) {
 		s.put("bytes", "\xff\xfe")
 		s.put("a name with spaces", "{}")
 		refused := []string{"a name with spaces", "bytes", "fifo", "hardlink", "large", "socket", "symlink"}
-		says := []string{"printable ASCII", "UTF-8", "is a folder, and stays where it is", "plain file with one name", "plain file with one name", "larger than 262144 bytes", "not a plain file", "not a plain file"}
+		says := []string{"printable ASCII", "UTF-8", "is a folder, and stays where it is", "plain file with one name",
+			"plain file with one name", "larger than 262144 bytes", "not a plain file", "not a plain file"}
 		if os.Geteuid() == 0 { // only root can give a file away
 			s.put("stranger", "{}")
 			s.check(os.Chown(s.path("new", "stranger"), 12345, 12345))
@@ -228,7 +230,8 @@ func TestQueueHasOneService(t *testing.T) {
 	})
 }
 
-// TestQueueRemovesOldMessages looks for what is done after the retention, which begins when the service takes a message, however old its file is.
+// TestQueueRemovesOldMessages looks for what is done after the retention, which begins when the service takes a
+// message, however old its file is.
 func TestQueueRemovesOldMessages(t *testing.T) {
 	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
 		k.options.Now = s.clock()
@@ -249,8 +252,8 @@ func TestQueueRemovesOldMessages(t *testing.T) {
 	})
 }
 
-// TestQueueLeavesFolders: a folder stays in new, is said once, and neither keeps a later message of its name from being refused nor old ones
-// from being removed.
+// TestQueueLeavesFolders: a folder stays in new, is said once, and neither keeps a later message of its name from being
+// refused nor old ones from being removed.
 func TestQueueLeavesFolders(t *testing.T) {
 	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
 		k.options.Now = s.clock()
@@ -271,7 +274,8 @@ func TestQueueLeavesFolders(t *testing.T) {
 		wantLog(t, logs, "message refused: the event's payload is neither JSON nor text in UTF-8")
 		s.want("claimed")
 		s.want("refused", "id")
-		s.check(os.MkdirAll(s.path("refused", "folder/inside"), 0o700)) // a producer can put one in a file's place just before it is moved
+		// a producer can put one in a file's place just before it is moved
+		s.check(os.MkdirAll(s.path("refused", "folder/inside"), 0o700))
 		time.Sleep(3 * time.Hour)
 		synctest.Wait()
 		wantLog(t, logs)
@@ -279,7 +283,8 @@ func TestQueueLeavesFolders(t *testing.T) {
 	})
 }
 
-// TestQueueBoundsStrangeFiles: a round moves so many files away that are no messages, and leaves the others to the next.
+// TestQueueBoundsStrangeFiles: a round moves so many files away that are no messages, and leaves the others to the
+// next.
 func TestQueueBoundsStrangeFiles(t *testing.T) {
 	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
 		const most, more = 1024, 3
@@ -351,7 +356,8 @@ func TestQueueWithoutAFolder(t *testing.T) {
 		{"claimed", "next", []string{unread, stays}, []string{"first", "next"}, nil},
 		{"done", "next", []string{stays}, []string{"first", "next"}, nil},
 		{"refused", "a b", []string{"message refused: not 1 to 200", stays}, []string{"first"}, []string{"a b"}},
-		{"refused", "first", []string{"message refused: its id has been used before", stays}, []string{"first"}, []string{"first"}},
+		{"refused", "first", []string{"message refused: its id has been used before", stays}, []string{"first"},
+			[]string{"first"}},
 	} {
 		inQueue(t, func(t *testing.T, s *spool, q *trigger.Queue, k *kit) {
 			option, logs := logged()
@@ -381,7 +387,8 @@ func TestQueueWithoutAFolder(t *testing.T) {
 	}
 }
 
-// TestQueueWhoseEventsAreNotKept: a message stays claimed until it is an event, and another one of its name does not take its place.
+// TestQueueWhoseEventsAreNotKept: a message stays claimed until it is an event, and another one of its name does not
+// take its place.
 func TestQueueWhoseEventsAreNotKept(t *testing.T) {
 	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
 		stop := k.run(t)
@@ -421,7 +428,8 @@ func TestQueueNotMade(t *testing.T) {
 	dir := t.TempDir()
 	made := func(name string, mode os.FileMode, folder string) string {
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Join(path, folder), 0o700), os.Chmod(filepath.Join(path, folder), mode)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Join(path, folder), 0o700),
+			os.Chmod(filepath.Join(path, folder), mode)); err != nil {
 			t.Fatal(err)
 		}
 		return path
@@ -432,12 +440,13 @@ func TestQueueNotMade(t *testing.T) {
 	}
 	k := newKit(t)
 	for name, c := range map[string]struct{ path, says string }{
-		"a file":                  {file, "not a directory"},
-		"open to all":             {made("open", 0o777, ""), "every user may write to "},
-		"a folder open to all":    {made("open-folder", 0o777, "new"), "every user may write to "},
-		"cannot be made":          {"/proc/queue", "mkdir /proc/queue"},
-		"cannot be written":       {made("read-only", 0o500, ""), "is not this user's to read and write: permission denied"},
-		"a folder without access": {made("shut-folder", 0, "done"), "is not this user's to read and write: permission denied"},
+		"a file":               {file, "not a directory"},
+		"open to all":          {made("open", 0o777, ""), "every user may write to "},
+		"a folder open to all": {made("open-folder", 0o777, "new"), "every user may write to "},
+		"cannot be made":       {"/proc/queue", "mkdir /proc/queue"},
+		"cannot be written":    {made("read-only", 0o500, ""), "is not this user's to read and write: permission denied"},
+		"a folder without access": {made("shut-folder", 0, "done"),
+			"is not this user's to read and write: permission denied"},
 	} {
 		err := unprivileged(t, func() error { return k.SetSources([]trigger.Source{trigger.NewQueue("q", c.path, 0)}) })
 		if err == nil || !strings.Contains(err.Error(), "queue q: ") || !strings.Contains(err.Error(), c.says) {

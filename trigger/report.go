@@ -7,15 +7,18 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Report keeps an event that somebody reports, without any verification of its origin. It is there to be seen, and stands behind
-// no post: its kind is human_request or unknown, its method manual or self_reported.
+// Report keeps an event that somebody reports, without any verification of its origin. It is there to be seen, and
+// stands behind no post: its kind is human_request or unknown, its method manual or self_reported.
 func (s *Service) Report(ctx context.Context, kind, method, source string, payload []byte) (id string, err error) {
-	if kind != evidence.TriggerHumanRequest && kind != evidence.TriggerUnknown || method != evidence.MethodManual && method != evidence.MethodSelfReported {
-		return "", refusal.New("trigger_unverified", "a reported event is a human_request or unknown, and manual or self_reported")
+	if kind != evidence.TriggerHumanRequest && kind != evidence.TriggerUnknown || method != evidence.MethodManual &&
+		method != evidence.MethodSelfReported {
+		return "", refusal.New("trigger_unverified",
+			"a reported event is a human_request or unknown, and manual or self_reported")
 	}
 	reportID := "rep_" + evidence.NewID()
 	id, _, err = s.add(ctx, arrival{
-		kind: kind, source: source, method: method, evidenceID: reportID, payload: payload, verified: map[string]string{"reportId": reportID},
+		kind: kind, source: source, method: method, evidenceID: reportID, payload: payload,
+		verified: map[string]string{"reportId": reportID},
 	})
 	return id, err
 }

@@ -31,9 +31,10 @@ const (
 	FireLatest               // the latest of them is fired, once, as soon as a scheduler runs again
 )
 
-// Schedule is a source that makes an event at each time of a cron expression: one for each time that the expression names on the
-// zone's wall clock, also where the clock is set back or forward (see wallClock). The lock is durable: the fire time is good for one
-// event of the schedule, whatever the number of schedulers on one store, and wherever the clock is set.
+// Schedule is a source that makes an event at each time of a cron expression: one for each time that the expression
+// names on the zone's wall clock, also where the clock is set back or forward (see wallClock). The lock is durable: the
+// fire time is good for one event of the schedule, whatever the number of schedulers on one store, and wherever the
+// clock is set.
 type Schedule struct {
 	// Missed is the policy for missed fire times. It is set before Run.
 	Missed Missed
@@ -45,9 +46,9 @@ type Schedule struct {
 	payload []byte
 }
 
-// NewSchedule reads a cron expression of five fields, or a descriptor such as @hourly, in a time zone (an IANA name; empty is UTC).
-// "@every 30s" fires at the multiples of its period since the year 1, so that all schedulers agree. payload is handed to the agent
-// with each event.
+// NewSchedule reads a cron expression of five fields, or a descriptor such as @hourly, in a time zone (an IANA name;
+// empty is UTC). "@every 30s" fires at the multiples of its period since the year 1, so that all schedulers agree.
+// payload is handed to the agent with each event.
 func NewSchedule(name, spec, zone string, payload any) (*Schedule, error) {
 	fail := func(err error) (*Schedule, error) { return nil, fmt.Errorf("trigger: schedule %s: %w", name, err) }
 	location, err := time.LoadLocation(zone)
@@ -101,8 +102,8 @@ func (c *Schedule) Run(ctx context.Context, s *Service) error {
 	}
 }
 
-// start returns the time after which the next fire time is looked for, and fires what an earlier process missed where that is the
-// policy. A schedule that has never fired has missed nothing.
+// start returns the time after which the next fire time is looked for, and fires what an earlier process missed where
+// that is the policy. A schedule that has never fired has missed nothing.
 func (c *Schedule) start(ctx context.Context, s *Service) (time.Time, error) {
 	now := s.o.Now()
 	if c.Missed != FireLatest {
@@ -122,8 +123,8 @@ func (c *Schedule) start(ctx context.Context, s *Service) (time.Time, error) {
 	return now, nil
 }
 
-// latest returns the latest fire time after one time and not after another, or the zero time. It looks back in growing steps: the
-// times of a long pause are not all counted.
+// latest returns the latest fire time after one time and not after another, or the zero time. It looks back in growing
+// steps: the times of a long pause are not all counted.
 func (c *Schedule) latest(after, until time.Time) time.Time {
 	for back := time.Minute; back < maxBack; back *= 2 {
 		from := until.Add(-back)
@@ -146,7 +147,8 @@ func (c *Schedule) latest(after, until time.Time) time.Time {
 func (c *Schedule) fire(ctx context.Context, s *Service, at time.Time) {
 	stamp := at.UTC().Format(time.RFC3339)
 	_, _, err := s.add(ctx, arrival{
-		kind: evidence.TriggerScheduled, source: c.name, method: evidence.MethodSchedulerLock, evidenceID: stamp, typ: c.spec, payload: c.payload,
+		kind: evidence.TriggerScheduled, source: c.name, method: evidence.MethodSchedulerLock, evidenceID: stamp, typ: c.spec,
+		payload:  c.payload,
 		verified: map[string]string{"schedule": c.name, "cron": c.spec, "zone": c.zone.String(), "fireTime": stamp},
 	})
 	if err != nil && ctx.Err() == nil {

@@ -76,8 +76,10 @@ func TestScheduleFires(t *testing.T) {
 func TestScheduleEvidence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := bubble(t, func(o *trigger.Options) {
-			o.Sources = []trigger.Source{must(trigger.NewSchedule("nightly", "15 2 * * *", "", map[string]any{"task": "report"}))(t)}
-			o.Origin = issuer(t, evidence.TriggerOriginProofKind, memoryKey(t, "o"), "source-verifier", "trigger-mediator", time.Now)
+			o.Sources = []trigger.Source{
+				must(trigger.NewSchedule("nightly", "15 2 * * *", "", map[string]any{"task": "report"}))(t)}
+			o.Origin = issuer(t, evidence.TriggerOriginProofKind, memoryKey(t, "o"), "source-verifier", "trigger-mediator",
+				time.Now)
 			o.Receipt = issuer(t, evidence.TriggerReceiptKind, memoryKey(t, "r"), "trigger-mediator", "runtime", time.Now)
 		})
 		defer k.Close()
@@ -88,7 +90,8 @@ func TestScheduleEvidence(t *testing.T) {
 		if string(e.Payload) != `{"task":"report"}` || e.Source != "nightly" || e.EvidenceID != "2000-01-01T02:15:00Z" {
 			t.Errorf("claimed %+v", e)
 		}
-		k.wantEvidence(t, e, map[string]string{"schedule": "nightly", "cron": "15 2 * * *", "zone": "UTC", "fireTime": e.EvidenceID})
+		k.wantEvidence(t, e,
+			map[string]string{"schedule": "nightly", "cron": "15 2 * * *", "zone": "UTC", "fireTime": e.EvidenceID})
 		got := must(k.Evidence(t.Context(), e.ID, binding("create_post")))(t)
 		c := must(evidence.UnverifiedClaims(evidence.TriggerOriginProofKind, got.OriginProof))(t)
 		if c.Kind != evidence.TriggerScheduled || c.VerificationMethod != evidence.MethodSchedulerLock {
@@ -130,7 +133,8 @@ func TestMissed(t *testing.T) {
 		want   []string
 	}{
 		{"skip", trigger.SkipMissed, []string{"2000-01-01T01:00:00Z", "2000-01-01T07:00:00Z"}},
-		{"fire the latest", trigger.FireLatest, []string{"2000-01-01T01:00:00Z", "2000-01-01T06:00:00Z", "2000-01-01T07:00:00Z"}},
+		{"fire the latest", trigger.FireLatest,
+			[]string{"2000-01-01T01:00:00Z", "2000-01-01T06:00:00Z", "2000-01-01T07:00:00Z"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -225,7 +229,8 @@ func TestScheduleThatIsNotKept(t *testing.T) {
 	})
 }
 
-// TestScheduleThatEnds: 2096 has the last 29 February for eight years, which is longer than a cron expression is looked ahead.
+// TestScheduleThatEnds: 2096 has the last 29 February for eight years, which is longer than a cron expression is looked
+// ahead.
 func TestScheduleThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := must(trigger.NewSchedule("s", "0 0 29 2 *", "", nil))(t)
@@ -252,7 +257,8 @@ func TestLatest(t *testing.T) {
 	leap := time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC)
 	s := must(trigger.NewSchedule("s", "0 0 29 2 *", "", nil))(t)
 	for _, c := range []struct{ after, until, want time.Time }{
-		{time.Time{}, start, leap}, {leap.Add(-1), start, leap}, {leap, start, time.Time{}}, {leap.Add(-1), leap, leap}, {leap.Add(-2), leap.Add(-1), time.Time{}},
+		{time.Time{}, start, leap}, {leap.Add(-1), start, leap}, {leap, start, time.Time{}}, {leap.Add(-1), leap, leap},
+		{leap.Add(-2), leap.Add(-1), time.Time{}},
 		{time.Time{}, leap.AddDate(79, 0, 0), leap.AddDate(72, 0, 0)}, // and none comes for more than five years
 	} {
 		if got := trigger.Latest(s, c.after, c.until); !got.Equal(c.want) {

@@ -16,10 +16,11 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 )
 
-// Send signs a body as the source's sender does, with the first of its secrets, and delivers it to a URL. It is for trying a
-// source out. event is the name that GitHub sends beside the body; if it is empty, Send takes an event that
+// Send signs a body as the source's sender does, with the first of its secrets, and delivers it to a URL. It is for
+// trying a source out. event is the name that GitHub sends beside the body; if it is empty, Send takes an event that
 // starts a run and suits the body's action.
-func (w *Webhook) Send(ctx context.Context, client *http.Client, url, event string, body []byte, now time.Time) (Accepted, error) {
+func (w *Webhook) Send(ctx context.Context, client *http.Client, url, event string, body []byte,
+	now time.Time) (Accepted, error) {
 	payload, err := object(body)
 	if err != nil {
 		return Accepted{}, err
@@ -33,7 +34,8 @@ func (w *Webhook) Send(ctx context.Context, client *http.Client, url, event stri
 		return Accepted{}, fmt.Errorf("the source %s takes the event's name from the body", w.name)
 	case w.eventHeader != "" && event == "":
 		if event = w.suiting(text(payload, "action")); event == "" {
-			return Accepted{}, fmt.Errorf("the body suits none of the events that start a run (%s): name one", strings.Join(w.events, ", "))
+			return Accepted{},
+				fmt.Errorf("the body suits none of the events that start a run (%s): name one", strings.Join(w.events, ", "))
 		}
 	}
 	if w.eventHeader != "" {

@@ -13,7 +13,8 @@ import (
 
 // TestSend signs as each kind of sender does, and delivers to a service that verifies.
 func TestSend(t *testing.T) {
-	hub := must(trigger.NewGitHub("hub", []string{secret}, []string{"issues", "release.published"}, []string{"workflow_dispatch"}))(t)
+	hub := must(
+		trigger.NewGitHub("hub", []string{secret}, []string{"issues", "release.published"}, []string{"workflow_dispatch"}))(t)
 	other := must(trigger.NewGitHub("hub", []string{secret + ", and another"}, []string{"issues"}, nil))(t)
 	releases := must(trigger.NewGitHub("hub", []string{secret}, []string{"release.published"}, nil))(t)
 	hooks := must(trigger.NewStandard("hooks", []string{secret}))(t)
@@ -38,7 +39,8 @@ func TestSend(t *testing.T) {
 		{"a Standard Webhook with an event", hooks, "made", `{"type":"made"}`, "internal"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			answer, err := tt.from.Send(t.Context(), server.Client(), server.URL+"/hooks/"+tt.from.Name(), tt.event, []byte(tt.body), k.clock.now())
+			answer, err := tt.from.Send(t.Context(), server.Client(), server.URL+"/hooks/"+tt.from.Name(), tt.event,
+				[]byte(tt.body), k.clock.now())
 			got := ""
 			switch {
 			case err != nil:
@@ -60,14 +62,17 @@ func TestSend(t *testing.T) {
 		})
 	}
 	both := must(trigger.NewGitHub("hub", []string{secret}, []string{"push", "issues"}, nil))(t)
-	if answer, err := both.Send(t.Context(), server.Client(), server.URL+"/hooks/hub", "", []byte(`{"n":4}`), k.clock.now()); err != nil || !answer.Ignored {
+	if answer, err := both.Send(t.Context(), server.Client(), server.URL+"/hooks/hub", "", []byte(`{"n":4}`),
+		k.clock.now()); err != nil || !answer.Ignored {
 		t.Errorf("the first event that suits is push, which is of no interest: %+v, %v", answer, err)
 	}
 	if _, err := hooks.Send(t.Context(), server.Client(), "://", "", []byte(`{}`), k.clock.now()); err == nil {
 		t.Error("a delivery to no URL succeeds")
 	}
 	for name, answer := range map[string]string{"no JSON": "<html>", "too long": strings.Repeat(" ", 64<<10) + "{}"} {
-		strange := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }))
+		strange := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, answer)
+		}))
 		if got, err := hooks.Send(t.Context(), strange.Client(), strange.URL, "", []byte(`{}`), k.clock.now()); err == nil {
 			t.Errorf("an answer that is %s is taken: %+v", name, got)
 		}
@@ -76,7 +81,8 @@ func TestSend(t *testing.T) {
 	called := false
 	idle := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called = true }))
 	defer idle.Close()
-	if _, err := hub.Send(t.Context(), idle.Client(), idle.URL, "issues", []byte(`[]`), k.clock.now()); err == nil || called {
+	if _, err := hub.Send(t.Context(), idle.Client(), idle.URL, "issues", []byte(`[]`), k.clock.now()); err == nil ||
+		called {
 		t.Errorf("a body that is no object is delivered: %t, %v", called, err)
 	}
 	gone := httptest.NewServer(http.NotFoundHandler())

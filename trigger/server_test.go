@@ -35,12 +35,15 @@ func TestClient(t *testing.T) {
 	}
 	must(c.Claim(t.Context(), trigger.Claim{EventID: id, Runtime: runtime}))(t)
 	got := must(c.Evidence(t.Context(), id, binding("create_post")))(t)
-	must(evidence.Open(k.verifier, evidence.TriggerReceiptKind, got.TriggerReceipt, expect("trigger-mediator", "runtime", "trigger-receipt-key")))(t)
+	must(evidence.Open(k.verifier, evidence.TriggerReceiptKind, got.TriggerReceipt,
+		expect("trigger-mediator", "runtime", "trigger-receipt-key")))(t)
 	if e := must(c.Done(t.Context(), id, runtime))(t); e.State != trigger.Done {
 		t.Errorf("done %+v", e)
 	}
-	reported := must(c.Report(t.Context(), evidence.TriggerHumanRequest, evidence.MethodManual, "cli", []byte(`{"why":"<b>"}`)))(t)
-	if e := must(k.Get(t.Context(), reported))(t); !e.HumanInitiated || e.Method != evidence.MethodManual || e.Source != "cli" {
+	reported := must(
+		c.Report(t.Context(), evidence.TriggerHumanRequest, evidence.MethodManual, "cli", []byte(`{"why":"<b>"}`)))(t)
+	if e := must(k.Get(t.Context(), reported))(t); !e.HumanInitiated || e.Method != evidence.MethodManual ||
+		e.Source != "cli" {
 		t.Errorf("reported %+v", e)
 	}
 	must(c.Report(t.Context(), evidence.TriggerUnknown, evidence.MethodSelfReported, "agent", nil))(t)
@@ -90,12 +93,15 @@ func TestServerRefuses(t *testing.T) {
 	for _, c := range []struct{ name, method, path, body, code string }{
 		{"nothing", "POST", "/v1/evidence", "", "query_malformed"},
 		{"no JSON", "POST", "/v1/evidence", "{", "query_malformed"},
-		{"an unknown member", "POST", "/v1/evidence", `{"eventId":"` + id + `","binding":` + bind + `,"budget":9}`, "query_malformed"},
-		{"a member twice", "POST", "/v1/evidence", `{"eventId":"` + id + `","eventId":"` + id + `","binding":` + bind + `}`, "query_malformed"},
+		{"an unknown member", "POST", "/v1/evidence", `{"eventId":"` + id + `","binding":` + bind + `,"budget":9}`,
+			"query_malformed"},
+		{"a member twice", "POST", "/v1/evidence", `{"eventId":"` + id + `","eventId":"` + id + `","binding":` + bind + `}`,
+			"query_malformed"},
 		{"a second value", "POST", "/v1/evidence", `{"eventId":"` + id + `","binding":` + bind + `}{}`, "query_malformed"},
 		{"no binding", "POST", "/v1/evidence", `{"eventId":"` + id + `"}`, "artifact_malformed"},
 		{"too much", "POST", "/v1/evidence", `{"eventId":"` + strings.Repeat("x", 1<<20) + `"}`, "query_malformed"},
-		{"a claim for years", "POST", "/v1/events/claim", `{"eventId":"` + id + `","runtime":"w","waitMillis":9007199254740991}`, "event_closed"},
+		{"a claim for years", "POST", "/v1/events/claim",
+			`{"eventId":"` + id + `","runtime":"w","waitMillis":9007199254740991}`, "event_closed"},
 		{"an unknown event", "GET", "/v1/events/evt_none", "", "not_found"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -114,7 +120,8 @@ func TestList(t *testing.T) {
 	_, server := k.serve(t)
 	first, second := k.claimed(t), k.release(t)
 	events := must(k.List(t.Context(), 10))(t)
-	if len(events) != 2 || events[0].ID != second || events[1].ID != first || events[1].State != trigger.Claimed || events[0].Payload != nil {
+	if len(events) != 2 || events[0].ID != second || events[1].ID != first || events[1].State != trigger.Claimed ||
+		events[0].Payload != nil {
 		t.Errorf("listed %+v", events)
 	}
 	if events := must(k.List(t.Context(), 1))(t); len(events) != 1 || events[0].ID != second {
@@ -127,7 +134,8 @@ func TestList(t *testing.T) {
 		resp := must(server.Client().Get(server.URL + path))(t)
 		body := string(must(io.ReadAll(resp.Body))(t))
 		resp.Body.Close()
-		if resp.StatusCode != http.StatusOK || !strings.Contains(body, first) || strings.Contains(body, `"payload"`) != (path != "/v1/events") {
+		if resp.StatusCode != http.StatusOK || !strings.Contains(body, first) ||
+			strings.Contains(body, `"payload"`) != (path != "/v1/events") {
 			t.Errorf("GET %s: %d %s", path, resp.StatusCode, body)
 		}
 	}

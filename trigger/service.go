@@ -41,7 +41,8 @@ const sweepEvery = time.Minute
 type Options struct {
 	// Path of the event store, an SQLite file; its folder must exist. One service at a time has it open.
 	Path string
-	// Origin signs origin proofs as the source verifier, Receipt signs receipts as the trigger mediator: two keys, two issuers.
+	// Origin signs origin proofs as the source verifier, Receipt signs receipts as the trigger mediator: two keys, two
+	// issuers.
 	Origin  *signer.Issuer[evidence.TriggerOriginProof]
 	Receipt *signer.Issuer[evidence.TriggerReceipt]
 	// Sources are where events come from, at first; each has a name of its own. See [Service.SetSources].
@@ -52,8 +53,8 @@ type Options struct {
 	Budget int
 	// MaxPayload bounds an event's payload, in bytes; zero means DefaultMaxPayload. At most 512 KiB.
 	MaxPayload int
-	// Retention is how long an event is kept to be seen after it has expired, and a queue's message after it was taken or refused; zero
-	// means DefaultRetention. What was good for one event stays known for ever.
+	// Retention is how long an event is kept to be seen after it has expired, and a queue's message after it was taken or
+	// refused; zero means DefaultRetention. What was good for one event stays known for ever.
 	Retention time.Duration
 	// Now is the clock.
 	Now func() time.Time
@@ -116,8 +117,8 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	return s, nil
 }
 
-// Run brings events in from every source and sweeps old ones, until ctx ends or a source fails. It returns when all of that has
-// ended. Whoever waits in [Service.Claim] is sent away then.
+// Run brings events in from every source and sweeps old ones, until ctx ends or a source fails. It returns when all of
+// that has ended. Whoever waits in [Service.Claim] is sent away then.
 func (s *Service) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -158,8 +159,8 @@ func (s *Service) Close() error {
 	return s.store.db.Close()
 }
 
-// add keeps what a source has brought in, and wakes whoever waits for an event. Where one of its single-use keys is known, it gives
-// the first event's id (empty where it was of no interest then), and fresh is false.
+// add keeps what a source has brought in, and wakes whoever waits for an event. Where one of its single-use keys is
+// known, it gives the first event's id (empty where it was of no interest then), and fresh is false.
 func (s *Service) add(ctx context.Context, a arrival) (id string, fresh bool, err error) {
 	e, err := a.event(s.o.Now(), s.o.MaxAge, s.o.MaxPayload)
 	if err != nil {
@@ -170,10 +171,12 @@ func (s *Service) add(ctx context.Context, a arrival) (id string, fresh bool, er
 		return "", false, err
 	}
 	if !fresh {
-		s.strangers.Info("known already", zap.String("event", known), zap.String("source", e.Source), zap.String("evidence", e.EvidenceID))
+		s.strangers.Info("known already", zap.String("event", known), zap.String("source", e.Source),
+			zap.String("evidence", e.EvidenceID))
 		return known, false, nil
 	}
-	s.o.Log.Info("event kept", zap.String("event", e.ID), zap.String("kind", e.Kind), zap.String("source", e.Source), zap.String("method", e.Method), zap.String("evidence", e.EvidenceID))
+	s.o.Log.Info("event kept", zap.String("event", e.ID), zap.String("kind", e.Kind), zap.String("source", e.Source),
+		zap.String("method", e.Method), zap.String("evidence", e.EvidenceID))
 	s.wake()
 	return e.ID, true, nil
 }

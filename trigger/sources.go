@@ -36,8 +36,9 @@ func newSources(list []Source) (*sources, error) {
 	return s, nil
 }
 
-// SetSources has events come from other sources. A delivery that has begun is judged by the source that it began with. A source that was
-// there before, the same one, goes on without a pause; others begin, or end, as at a start and an end of the service.
+// SetSources has events come from other sources. A delivery that has begun is judged by the source that it began with.
+// A source that was there before, the same one, goes on without a pause; others begin, or end, as at a start and an end
+// of the service.
 func (s *Service) SetSources(list []Source) error {
 	next, err := newSources(list)
 	if err != nil {

@@ -62,7 +62,8 @@ func paidFor(b *testing.B, posts int) (store, time.Time) {
 	for n := 0; n < posts && err == nil; n += 1000 {
 		err = s.db.Write(context.Background(), func(tx *sql.Tx) (err error) {
 			for i := n; i < n+1000 && err == nil; i++ {
-				_, err = tx.Exec(`INSERT INTO uses (event, action, binding) VALUES ('evt', 'create_post', ?)`, hashLike(int64(-1-i)))
+				_, err = tx.Exec(`INSERT INTO uses (event, action, binding) VALUES ('evt', 'create_post', ?)`,
+					hashLike(int64(-1-i)))
 			}
 			return err
 		})

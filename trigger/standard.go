@@ -31,8 +31,9 @@ var standard = scheme{
 	signed: func(d delivery, body []byte) []byte { return append([]byte(d.id+"."+d.timestamp+"."), body...) },
 }
 
-// NewStandard makes a source of Standard Webhooks. Each delivery of the endpoint starts a run; its type is the payload's member type.
-// secrets are whsec_ and base64, or plain text, of at least 16 bytes each; several are for a rotation.
+// NewStandard makes a source of Standard Webhooks. Each delivery of the endpoint starts a run; its type is the
+// payload's member type. secrets are whsec_ and base64, or plain text, of at least 16 bytes each; several are for a
+// rotation.
 func NewStandard(name string, secrets []string) (*Webhook, error) {
 	w := &Webhook{name: name, kind: evidence.TriggerSourceEvent, method: evidence.MethodWebhookSignature, scheme: standard}
 	for _, s := range secrets {
@@ -55,8 +56,8 @@ func NewStandard(name string, secrets []string) (*Webhook, error) {
 }
 
 // NewEngine makes a source of a policy engine's decisions to act: events of kind autonomous_policy, verified by
-// policy_engine_decision. The engine signs each as a Standard Webhook with a secret of its own, so whoever verifies a decision could
-// also have made it: the secret must be the engine's and this service's alone.
+// policy_engine_decision. The engine signs each as a Standard Webhook with a secret of its own, so whoever verifies a
+// decision could also have made it: the secret must be the engine's and this service's alone.
 func NewEngine(name string, secrets []string) (*Webhook, error) {
 	w, err := NewStandard(name, secrets)
 	if err != nil {

@@ -60,7 +60,8 @@ func (s store) add(ctx context.Context, e Event, payload []byte, keys []string) 
 		if known, fresh, err = see(tx, e.Source, e.ID, keys); !fresh {
 			return err
 		}
-		_, err = tx.Exec(`INSERT INTO events (id, source, evidence, state, claimable, expires, event, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+		_, err = tx.Exec(
+			`INSERT INTO events (id, source, evidence, state, claimable, expires, event, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
 			e.ID, e.Source, e.EvidenceID, e.State, claimable, e.ExpiresAt.UnixMilli(), string(raw), payload)
 		return err
 	})
@@ -171,7 +172,8 @@ const waiting = `WHERE state = 'received' AND claimable AND expires > ? ORDER BY
 // errNothing means that no event waits.
 var errNothing = refusal.New("event_none", "no event waits for a runtime")
 
-// find returns the event with this id, or the oldest that waits where id is empty. It refuses one that opens no session.
+// find returns the event with this id, or the oldest that waits where id is empty. It refuses one that opens no
+// session.
 func find(query func(string, ...any) *sql.Row, id string, now time.Time) (e Event, err error) {
 	if id != "" {
 		e, err = one(query(selectEvent+`WHERE id = ?`, id), id, now)
@@ -244,7 +246,8 @@ func (e Event) payable() error {
 }
 
 func tooOld(e Event) error {
-	return refusal.New("event_closed", "the event %s has been too old since %s", e.ID, e.ExpiresAt.UTC().Format(time.RFC3339))
+	return refusal.New("event_closed", "the event %s has been too old since %s", e.ID,
+		e.ExpiresAt.UTC().Format(time.RFC3339))
 }
 
 const (
@@ -335,7 +338,8 @@ const pruneChunk = 256
 // single-use keys are kept.
 func (s store) sweep(ctx context.Context, now, before time.Time) error {
 	err := s.write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.Exec(`UPDATE events SET state = 'expired' WHERE state IN ('received', 'claimed') AND expires <= ?`, now.UnixMilli())
+		_, err := tx.Exec(`UPDATE events SET state = 'expired' WHERE state IN ('received', 'claimed') AND expires <= ?`,
+			now.UnixMilli())
 		return err
 	})
 	if err != nil {
@@ -355,7 +359,8 @@ func (s store) prune(ctx context.Context, before time.Time) (n int64, err error)
 	err = s.write(ctx, func(tx *sql.Tx) (err error) {
 		const oldest = `FROM events WHERE expires <= ? ORDER BY expires, seq LIMIT ?`
 		for _, table := range []string{"uses", "spent"} {
-			if _, err = tx.Exec(`DELETE FROM `+table+` WHERE event IN (SELECT id `+oldest+`)`, before.UnixMilli(), pruneChunk); err != nil {
+			if _, err = tx.Exec(`DELETE FROM `+table+` WHERE event IN (SELECT id `+oldest+`)`, before.UnixMilli(),
+				pruneChunk); err != nil {
 				return err
 			}
 		}

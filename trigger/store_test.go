@@ -37,7 +37,8 @@ func TestAStoreThatFails(t *testing.T) {
 		}
 	}
 	k.sql(t, "ALTER TABLE events RENAME TO gone_as_well")
-	if _, err := k.Claim(t.Context(), trigger.Claim{Runtime: runtime}); problem.DetailsOf(err).Code != "ledger_unavailable" {
+	if _, err := k.Claim(t.Context(), trigger.Claim{Runtime: runtime}); problem.DetailsOf(err).Code !=
+		"ledger_unavailable" {
 		t.Errorf("a claim: %v", err)
 	}
 }
@@ -68,7 +69,8 @@ func TestSeenThatFails(t *testing.T) {
 			k := newKit(t)
 			k.sql(t, statements)
 			for _, event := range []string{"push", "star"} {
-				if a := k.deliver(t, fromGitHub(event, "once", `{"ref":"main"}`)); a.Code != "ledger_unavailable" || a.EventID != "" {
+				if a := k.deliver(t, fromGitHub(event, "once", `{"ref":"main"}`)); a.Code != "ledger_unavailable" ||
+					a.EventID != "" {
 					t.Errorf("%s was answered with %+v", event, a)
 				}
 			}
@@ -114,7 +116,8 @@ func logged() (func(*trigger.Options), *observer.ObservedLogs) {
 	return func(o *trigger.Options) { o.Log = zap.New(core) }, logs
 }
 
-// wantLog asserts which warnings and errors were logged, each by its message and a piece of its error, and forgets them.
+// wantLog asserts which warnings and errors were logged, each by its message and a piece of its error, and forgets
+// them.
 func wantLog(t testing.TB, logs *observer.ObservedLogs, want ...string) {
 	t.Helper()
 	var got []string
@@ -141,7 +144,8 @@ func TestNothingToGiveBack(t *testing.T) {
 	for _, c := range []struct {
 		does string
 		says []string
-	}{{"RAISE(IGNORE)", nil}, {"RAISE(ABORT, 'stays')", []string{"an event has paid for a post that could not be signed: stays"}}} {
+	}{{"RAISE(IGNORE)", nil},
+		{"RAISE(ABORT, 'stays')", []string{"an event has paid for a post that could not be signed: stays"}}} {
 		option, logs := logged()
 		k := newKit(t, option, func(o *trigger.Options) {
 			o.Receipt = issuer(t, evidence.TriggerReceiptKind, brokenKey{}, "trigger-mediator", "runtime", o.Now)
@@ -165,8 +169,10 @@ func TestSweepThatFails(t *testing.T) {
 		says      []string
 	}{
 		{"SELECT 1", 0, nil},
-		{"CREATE TRIGGER t BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, 'no update'); END", 1, []string{notSwept + "no update"}},
-		{"CREATE TRIGGER t BEFORE DELETE ON spent BEGIN SELECT RAISE(ABORT, 'no delete'); END", 1, []string{notSwept + "no delete"}},
+		{"CREATE TRIGGER t BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, 'no update'); END", 1,
+			[]string{notSwept + "no update"}},
+		{"CREATE TRIGGER t BEFORE DELETE ON spent BEGIN SELECT RAISE(ABORT, 'no delete'); END", 1,
+			[]string{notSwept + "no delete"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			option, logs := logged()

@@ -24,7 +24,8 @@ const (
 	maxHeader = 2048
 )
 
-// Webhook is a source that signs what it delivers with HMAC-SHA256. One verifier serves every scheme. It is safe for concurrent use.
+// Webhook is a source that signs what it delivers with HMAC-SHA256. One verifier serves every scheme. It is safe for
+// concurrent use.
 type Webhook struct {
 	name         string
 	kind, method string // of its events
@@ -32,7 +33,8 @@ type Webhook struct {
 	scheme       scheme
 	// classify says what a verified delivery is: its type, and whether it starts a run.
 	classify func(h http.Header, payload map[string]json.RawMessage) (typ string, c class, err error)
-	// eventHeader has the event's name where the sender sends it beside the payload; empty elsewhere. events are those that start a run.
+	// eventHeader has the event's name where the sender sends it beside the payload; empty elsewhere. events are those
+	// that start a run.
 	eventHeader string
 	events      []string
 }
@@ -47,8 +49,8 @@ type scheme struct {
 	signature func(mac []byte) string
 	// signed is what the signature is over.
 	signed func(d delivery, body []byte) []byte
-	// unsignedID is set where the signature does not cover the delivery's id. Then the body is good for one event too: whoever has
-	// seen one delivery could otherwise repeat it for ever under fresh ids.
+	// unsignedID is set where the signature does not cover the delivery's id. Then the body is good for one event too:
+	// whoever has seen one delivery could otherwise repeat it for ever under fresh ids.
 	unsignedID bool
 }
 
@@ -108,7 +110,8 @@ func (w *Webhook) accept(h http.Header, body []byte, now time.Time) (arrival, cl
 	}
 	a := arrival{
 		kind: w.kind, source: w.name, method: w.method, evidenceID: d.id, typ: typ, payload: body,
-		verified: map[string]string{"deliveryId": d.id, "payload": evidence.HashBytes(body), "signature": signature, "timestamp": d.timestamp},
+		verified: map[string]string{"deliveryId": d.id, "payload": evidence.HashBytes(body), "signature": signature,
+			"timestamp": d.timestamp},
 	}
 	if c == human {
 		a.kind = evidence.TriggerHumanRequest
@@ -119,12 +122,13 @@ func (w *Webhook) accept(h http.Header, body []byte, now time.Time) (arrival, cl
 	return a, c, nil
 }
 
-// verify returns what the headers say and the signature that holds. Every pair of secret and signature is tried, each compared in
-// constant time.
+// verify returns what the headers say and the signature that holds. Every pair of secret and signature is tried, each
+// compared in constant time.
 func (w *Webhook) verify(h http.Header, body []byte) (d delivery, signature string, err error) {
 	s := w.scheme
 	if len(h.Values(s.signatureHeader)) == 0 {
-		return d, "", refusal.New("webhook_signature", "the delivery is not signed: it lacks the header %s", s.signatureHeader)
+		return d, "",
+			refusal.New("webhook_signature", "the delivery is not signed: it lacks the header %s", s.signatureHeader)
 	}
 	header, err := only(h, s.signatureHeader)
 	if err != nil {
@@ -134,7 +138,8 @@ func (w *Webhook) verify(h http.Header, body []byte) (d delivery, signature stri
 		return d, "", err
 	}
 	if !isID(d.id) {
-		return d, "", refusal.New("event_malformed", "the header %s is not 1 to %d printable ASCII characters", s.idHeader, maxID)
+		return d, "",
+			refusal.New("event_malformed", "the header %s is not 1 to %d printable ASCII characters", s.idHeader, maxID)
 	}
 	if s.timestampHeader != "" {
 		if d.timestamp, err = only(h, s.timestampHeader); err != nil {
@@ -168,16 +173,20 @@ func timely(d delivery, now time.Time) error {
 		return refusal.New("event_malformed", "the delivery's timestamp is not a Unix time")
 	}
 	if off := now.Sub(time.Unix(seconds, 0)).Abs(); off > webhookTolerance {
-		return refusal.New("webhook_signature", "the delivery's timestamp is %s away from the clock here; at most %s are accepted", off.Round(time.Second), webhookTolerance)
+		return refusal.New("webhook_signature",
+			"the delivery's timestamp is %s away from the clock here; at most %s are accepted", off.Round(time.Second),
+			webhookTolerance)
 	}
 	return nil
 }
 
-// only returns the one value of a header that must be there exactly once: of two, a proxy in between may have read the other one.
+// only returns the one value of a header that must be there exactly once: of two, a proxy in between may have read the
+// other one.
 func only(h http.Header, name string) (string, error) {
 	v := h.Values(name)
 	if len(v) != 1 || v[0] == "" || len(v[0]) > maxHeader {
-		return "", refusal.New("event_malformed", "the header %s must be there exactly once, with at most %d bytes", name, maxHeader)
+		return "", refusal.New("event_malformed", "the header %s must be there exactly once, with at most %d bytes", name,
+			maxHeader)
 	}
 	return v[0], nil
 }

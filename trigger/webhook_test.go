@@ -21,7 +21,8 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// TestGitHubExample is the example of GitHub's documentation. Its payload is no JSON, which is found out only behind the signature.
+// TestGitHubExample is the example of GitHub's documentation. Its payload is no JSON, which is found out only behind
+// the signature.
 func TestGitHubExample(t *testing.T) {
 	k := newKit(t)
 	const signature = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
@@ -46,10 +47,13 @@ func TestGitHub(t *testing.T) {
 		kind, typ         string
 		ignored           bool
 	}{
-		{name: "event and action", event: "release", body: `{"action":"published"}`, kind: evidence.TriggerSourceEvent, typ: "release.published"},
+		{name: "event and action", event: "release", body: `{"action":"published"}`, kind: evidence.TriggerSourceEvent,
+			typ: "release.published"},
 		{name: "event alone", event: "push", body: `{"ref":"main"}`, kind: evidence.TriggerSourceEvent, typ: "push"},
-		{name: "event with any action", event: "push", body: `{"action":"other"}`, kind: evidence.TriggerSourceEvent, typ: "push.other"},
-		{name: "human", event: "workflow_dispatch", body: `{"ref":"main","inputs":{}}`, kind: evidence.TriggerHumanRequest, typ: "workflow_dispatch"},
+		{name: "event with any action", event: "push", body: `{"action":"other"}`, kind: evidence.TriggerSourceEvent,
+			typ: "push.other"},
+		{name: "human", event: "workflow_dispatch", body: `{"ref":"main","inputs":{}}`, kind: evidence.TriggerHumanRequest,
+			typ: "workflow_dispatch"},
 		{name: "another action", event: "release", body: `{"action":"deleted"}`, ignored: true},
 		{name: "an action in capitals", event: "release", body: `{"Action":"published"}`, ignored: true},
 		{name: "an action that is no text", event: "release", body: `{"action":["published"]}`, ignored: true},
@@ -64,7 +68,8 @@ func TestGitHub(t *testing.T) {
 				return
 			}
 			e := must(k.Get(t.Context(), a.EventID))(t)
-			if e.Kind != c.kind || e.Type != c.typ || e.Method != evidence.MethodWebhookSignature || e.HumanInitiated != (c.kind == evidence.TriggerHumanRequest) {
+			if e.Kind != c.kind || e.Type != c.typ || e.Method != evidence.MethodWebhookSignature ||
+				e.HumanInitiated != (c.kind == evidence.TriggerHumanRequest) {
 				t.Errorf("kept %+v", e)
 			}
 			if string(e.Payload) != c.body || e.PayloadHash != must(evidence.HashJSON([]byte(c.body)))(t) {
@@ -113,13 +118,21 @@ func TestDeliveryRefused(t *testing.T) {
 			d.header.Set("X-Hub-Signature-256", d.header.Get("X-Hub-Signature-256")[:39])
 		}},
 		{"no hex", "webhook_signature", 401, func(d *delivery) { d.header.Set("X-Hub-Signature-256", "sha256=zz") }},
-		{"a signature and more", "webhook_signature", 401, func(d *delivery) { d.header.Set("X-Hub-Signature-256", d.header.Get("X-Hub-Signature-256")+"zz") }},
+		{"a signature and more", "webhook_signature", 401, func(d *delivery) {
+			d.header.Set("X-Hub-Signature-256", d.header.Get("X-Hub-Signature-256")+"zz")
+		}},
 		{"another body", "webhook_signature", 401, func(d *delivery) { d.body = `{"ref":"main" }` }},
-		{"an endless header", "event_malformed", 400, func(d *delivery) { d.header.Set("X-Hub-Signature-256", strings.Repeat("a", 1<<16)) }},
+		{"an endless header", "event_malformed", 400, func(d *delivery) {
+			d.header.Set("X-Hub-Signature-256", strings.Repeat("a", 1<<16))
+		}},
 		{"no delivery id", "event_malformed", 400, func(d *delivery) { d.header.Del("X-GitHub-Delivery") }},
 		{"two delivery ids", "event_malformed", 400, func(d *delivery) { d.header.Add("X-GitHub-Delivery", "other") }},
-		{"a delivery id with a space", "event_malformed", 400, func(d *delivery) { d.header.Set("X-GitHub-Delivery", "a b") }},
-		{"a long delivery id", "event_malformed", 400, func(d *delivery) { d.header.Set("X-GitHub-Delivery", strings.Repeat("a", 201)) }},
+		{"a delivery id with a space", "event_malformed", 400, func(d *delivery) {
+			d.header.Set("X-GitHub-Delivery", "a b")
+		}},
+		{"a long delivery id", "event_malformed", 400, func(d *delivery) {
+			d.header.Set("X-GitHub-Delivery", strings.Repeat("a", 201))
+		}},
 		{"a delivery id of bytes", "event_malformed", 400, func(d *delivery) { d.header.Set("X-GitHub-Delivery", "\xff") }},
 		{"an event name of bytes", "event_malformed", 400, func(d *delivery) { d.header.Set("X-GitHub-Event", "\xff") }},
 		{"no event name", "event_malformed", 400, func(d *delivery) { d.header.Del("X-GitHub-Event") }},
@@ -136,7 +149,8 @@ func TestDeliveryRefused(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			k := newKit(t, func(o *trigger.Options) {
 				o.Sources = []trigger.Source{
-					must(trigger.NewGitHub("github", []string{secret}, []string{"push", "\xff"}, nil))(t), must(trigger.NewSchedule("hourly", "@hourly", "", nil))(t),
+					must(trigger.NewGitHub("github", []string{secret}, []string{"push", "\xff"}, nil))(t),
+					must(trigger.NewSchedule("hourly", "@hourly", "", nil))(t),
 				}
 			})
 			d := fromGitHub("push", "d", body)
@@ -181,7 +195,8 @@ func TestDeliveryBounds(t *testing.T) {
 		t.Errorf("two ids were answered with %+v", a)
 	}
 	d = fromGitHub("push", "half", d.body)
-	r := httptest.NewRequest(http.MethodPost, "/hooks/github", io.MultiReader(strings.NewReader(d.body), iotest.ErrReader(io.ErrUnexpectedEOF)))
+	r := httptest.NewRequest(http.MethodPost, "/hooks/github",
+		io.MultiReader(strings.NewReader(d.body), iotest.ErrReader(io.ErrUnexpectedEOF)))
 	r.Header = d.header
 	w := httptest.NewRecorder()
 	k.Webhooks().ServeHTTP(w, r)
@@ -200,10 +215,12 @@ func TestEvidenceHash(t *testing.T) {
 	reported := must(k.Report(t.Context(), evidence.TriggerUnknown, evidence.MethodManual, "cli", nil))(t)
 	for id, verified := range map[string]map[string]string{
 		k.deliver(t, fromHub).EventID: {
-			"deliveryId": "once", "payload": evidence.HashBytes([]byte(fromHub.body)), "signature": fromHub.header.Get("X-Hub-Signature-256"), "timestamp": "",
+			"deliveryId": "once", "payload": evidence.HashBytes([]byte(fromHub.body)),
+			"signature": fromHub.header.Get("X-Hub-Signature-256"), "timestamp": "",
 		},
 		k.deliver(t, severalSigned).EventID: {
-			"deliveryId": vectorID, "payload": evidence.HashBytes([]byte(vectorBody)), "signature": vectorSignature, "timestamp": strconv.Itoa(vectorTime),
+			"deliveryId": vectorID, "payload": evidence.HashBytes([]byte(vectorBody)), "signature": vectorSignature,
+			"timestamp": strconv.Itoa(vectorTime),
 		},
 		reported: {"reportId": must(k.Get(t.Context(), reported))(t).EvidenceID},
 	} {
@@ -234,8 +251,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestReplayUnderAnotherName delivers what was of no interest, and what a human asked for, under the name of an event that starts a
-// run: the name is in a header that nobody signs.
+// TestReplayUnderAnotherName delivers what was of no interest, and what a human asked for, under the name of an event
+// that starts a run: the name is in a header that nobody signs.
 func TestReplayUnderAnotherName(t *testing.T) {
 	k := newKit(t)
 	for _, duplicate := range []bool{false, true} {
@@ -245,7 +262,8 @@ func TestReplayUnderAnotherName(t *testing.T) {
 	}
 	asked := k.deliver(t, fromGitHub("workflow_dispatch", "b", `{"inputs":1}`))
 	k.restart(t)
-	if a := k.deliver(t, fromGitHub("push", "c", `{"forkee":1}`)); a != (answer{Status: http.StatusOK, Duplicate: true, Ignored: true}) {
+	if a := k.deliver(t, fromGitHub("push", "c", `{"forkee":1}`)); a !=
+		(answer{Status: http.StatusOK, Duplicate: true, Ignored: true}) {
 		t.Errorf("answered with %+v", a)
 	}
 	if a := k.deliver(t, fromGitHub("push", "d", `{"inputs":1}`)); a.EventID != asked.EventID || !a.Duplicate {
@@ -292,7 +310,9 @@ func standardVector() delivery {
 
 func newStandardKit(t testing.TB, secrets ...string) *kit {
 	t.Helper()
-	k := newKit(t, func(o *trigger.Options) { o.Sources = []trigger.Source{must(trigger.NewStandard("hooks", secrets))(t)} })
+	k := newKit(t, func(o *trigger.Options) {
+		o.Sources = []trigger.Source{must(trigger.NewStandard("hooks", secrets))(t)}
+	})
 	k.clock.advance(time.Unix(vectorTime, 0).Sub(start))
 	return k
 }
@@ -312,10 +332,14 @@ func TestStandardWebhooks(t *testing.T) {
 		{"at the edge, late", "", 202, func(k *kit, _ *delivery) { k.clock.advance(5 * time.Minute) }},
 		{"too early", "webhook_signature", 401, func(k *kit, _ *delivery) { k.clock.advance(-5*time.Minute - time.Second) }},
 		{"too late", "webhook_signature", 401, func(k *kit, _ *delivery) { k.clock.advance(5*time.Minute + time.Second) }},
-		{"another time", "webhook_signature", 401, func(_ *kit, d *delivery) { d.header.Set("Webhook-Timestamp", strconv.Itoa(vectorTime+1)) }},
+		{"another time", "webhook_signature", 401, func(_ *kit, d *delivery) {
+			d.header.Set("Webhook-Timestamp", strconv.Itoa(vectorTime+1))
+		}},
 		{"another id", "webhook_signature", 401, func(_ *kit, d *delivery) { d.header.Set("Webhook-Id", "msg_other") }},
 		{"another body", "webhook_signature", 401, func(_ *kit, d *delivery) { d.body = `{"test": 2432232315}` }},
-		{"another signature", "webhook_signature", 401, func(_ *kit, d *delivery) { d.header.Set("Webhook-Signature", "v1,"+otherMAC) }},
+		{"another signature", "webhook_signature", 401, func(_ *kit, d *delivery) {
+			d.header.Set("Webhook-Signature", "v1,"+otherMAC)
+		}},
 		{"no version", "webhook_signature", 401, func(_ *kit, d *delivery) {
 			d.header.Set("Webhook-Signature", strings.TrimPrefix(vectorSignature, "v1,"))
 		}},
@@ -323,11 +347,15 @@ func TestStandardWebhooks(t *testing.T) {
 			d.header.Set("Webhook-Signature", strings.Replace(vectorSignature, "v1", "v2", 1))
 		}},
 		{"no signature", "webhook_signature", 401, func(_ *kit, d *delivery) { d.header.Del("Webhook-Signature") }},
-		{"two signature headers", "event_malformed", 400, func(_ *kit, d *delivery) { d.header.Add("Webhook-Signature", vectorSignature) }},
+		{"two signature headers", "event_malformed", 400, func(_ *kit, d *delivery) {
+			d.header.Add("Webhook-Signature", vectorSignature)
+		}},
 		{"no timestamp", "event_malformed", 400, func(_ *kit, d *delivery) { d.header.Del("Webhook-Timestamp") }},
 		{"no id", "event_malformed", 400, func(_ *kit, d *delivery) { d.header.Del("Webhook-Id") }},
 		{"signed, but no time", "event_malformed", 400, func(_ *kit, d *delivery) { d.sign(vectorSecret, "id", "soon") }},
-		{"signed, but an absurd time", "webhook_signature", 401, func(_ *kit, d *delivery) { d.sign(vectorSecret, "id", "-9223372036854775808") }},
+		{"signed, but an absurd time", "webhook_signature", 401, func(_ *kit, d *delivery) {
+			d.sign(vectorSecret, "id", "-9223372036854775808")
+		}},
 		{"signed, but no object", "event_malformed", 400, func(_ *kit, d *delivery) {
 			d.body = `7`
 			d.sign(vectorSecret, "id", strconv.Itoa(vectorTime))
@@ -352,7 +380,8 @@ func TestStandardWebhooks(t *testing.T) {
 func (d *delivery) sign(secret, id, timestamp string) {
 	key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 	mac := sha256MAC(string(key), id+"."+timestamp+"."+d.body)
-	d.header = http.Header{"Webhook-Id": {id}, "Webhook-Timestamp": {timestamp}, "Webhook-Signature": {"v1," + base64.StdEncoding.EncodeToString(mac)}}
+	d.header = http.Header{"Webhook-Id": {id}, "Webhook-Timestamp": {timestamp},
+		"Webhook-Signature": {"v1," + base64.StdEncoding.EncodeToString(mac)}}
 }
 
 // TestStandardWebhooksRetry has a sender repeat a message, with a new time and signature as the specification says.
@@ -366,7 +395,8 @@ func TestStandardWebhooksRetry(t *testing.T) {
 	if a := k.deliver(t, again); a != (answer{Status: http.StatusOK, EventID: first.EventID, Duplicate: true}) {
 		t.Errorf("answered with %+v", a)
 	}
-	again.sign(vectorSecret, "msg_next", strconv.Itoa(vectorTime+60)) // here the id is signed: an equal body is another event
+	// here the id is signed: an equal body is another event
+	again.sign(vectorSecret, "msg_next", strconv.Itoa(vectorTime+60))
 	if a := k.deliver(t, again); a.Status != http.StatusAccepted || a.EventID == first.EventID {
 		t.Errorf("answered with %+v", a)
 	}
@@ -395,8 +425,10 @@ func TestEngine(t *testing.T) {
 	d.sign(vectorSecret, "decision-1", strconv.FormatInt(start.Unix(), 10))
 	id := k.claim(t, k.deliver(t, d).EventID)
 	got := must(k.Evidence(t.Context(), id, binding("create_post")))(t)
-	c := must(evidence.Open(k.verifier, evidence.TriggerOriginProofKind, got.OriginProof, expect("source-verifier", "trigger-mediator", "origin-proof-key")))(t).Claims()
-	if c.Kind != evidence.TriggerAutonomousPolicy || c.VerificationMethod != evidence.MethodPolicyEngineDecision || c.EvidenceID != "decision-1" {
+	c := must(evidence.Open(k.verifier, evidence.TriggerOriginProofKind, got.OriginProof,
+		expect("source-verifier", "trigger-mediator", "origin-proof-key")))(t).Claims()
+	if c.Kind != evidence.TriggerAutonomousPolicy || c.VerificationMethod != evidence.MethodPolicyEngineDecision ||
+		c.EvidenceID != "decision-1" {
 		t.Errorf("the origin proof says %+v", c)
 	}
 }
@@ -410,7 +442,8 @@ func TestWebhookNotMade(t *testing.T) {
 		"one empty secret of two": second(trigger.NewGitHub("n", []string{secret, ""}, events, nil)),
 		"a short secret":          second(trigger.NewGitHub("n", []string{"fifteen bytes.."}, events, nil)),
 		"no events":               second(trigger.NewGitHub("n", []string{secret}, nil, []string{"push"})),
-		"events of both kinds":    second(trigger.NewGitHub("n", []string{secret}, []string{"push", "release"}, []string{"release"})),
+		"events of both kinds": second(
+			trigger.NewGitHub("n", []string{secret}, []string{"push", "release"}, []string{"release"})),
 		"standard, none":          second(trigger.NewStandard("n", nil)),
 		"standard, only a prefix": second(trigger.NewStandard("n", []string{"whsec_"})),
 		"standard, short":         second(trigger.NewStandard("n", []string{short})),

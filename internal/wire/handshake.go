@@ -8,15 +8,16 @@ import (
 	"syscall"
 )
 
-// HandshakeFailure says which side ended a TLS handshake, and what it said. peer names the other side, such as "the client"; byPeer is
-// true where that side ended it. Nothing is quoted that the peer has written: alerts are of a fixed set, and of an error of this side
-// only the words before its values are taken.
+// HandshakeFailure says which side ended a TLS handshake, and what it said. peer names the other side, such as "the
+// client"; byPeer is true where that side ended it. Nothing is quoted that the peer has written: alerts are of a fixed
+// set, and of an error of this side only the words before its values are taken.
 func HandshakeFailure(err error, peer string) (sentence string, byPeer bool) {
 	var op *net.OpError
 	switch {
 	case errors.As(err, &op) && op.Op == "remote error":
 		return peer + " ended it with the alert " + strings.TrimPrefix(op.Err.Error(), "tls: "), true
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET),
+		errors.Is(err, syscall.EPIPE):
 		return peer + " closed the connection without saying why", true
 	case op != nil:
 		err = op.Err

@@ -24,19 +24,23 @@ func TestHandshakeFailure(t *testing.T) {
 	}{
 		"a CA that is not trusted": {
 			func(c net.Conn) error { return tls.Client(c, &tls.Config{ServerName: "a.example"}).Handshake() },
-			"the client ended it with the alert bad certificate", "the mediator ended it, because of: failed to verify certificate", true,
+			"the client ended it with the alert bad certificate",
+			"the mediator ended it, because of: failed to verify certificate", true,
 		},
 		"an old version": {
 			func(c net.Conn) error {
-				return tls.Client(c, &tls.Config{ServerName: "a.example", MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}).Handshake()
+				return tls.Client(c,
+					&tls.Config{ServerName: "a.example", MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}).Handshake()
 			},
-			"the mediator ended it, because of: client offered only unsupported versions", "the client ended it with the alert protocol version not supported", false,
+			"the mediator ended it, because of: client offered only unsupported versions",
+			"the client ended it with the alert protocol version not supported", false,
 		},
 		"a protocol that the client made up": {
 			func(c net.Conn) error {
 				return tls.Client(c, &tls.Config{ServerName: "a.example", NextProtos: []string{"secret: words"}}).Handshake()
 			},
-			"the mediator ended it, because of: client requested unsupported application protocols", "the client ended it with the alert no application protocol", false,
+			"the mediator ended it, because of: client requested unsupported application protocols",
+			"the client ended it with the alert no application protocol", false,
 		},
 		"a client that goes": {
 			func(c net.Conn) error { return errors.Join(errors.New("tls: none"), c.Close()) },
@@ -47,7 +51,8 @@ func TestHandshakeFailure(t *testing.T) {
 				_, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: secret\r\n\r\n")
 				return errors.Join(errors.New("tls: none"), err)
 			},
-			"the mediator ended it, because of: first record does not look like a TLS handshake", "the mediator ended it, because of: none", false,
+			"the mediator ended it, because of: first record does not look like a TLS handshake",
+			"the mediator ended it, because of: none", false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +74,9 @@ func TestHandshakeFailure(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			err = tls.Server(c, &tls.Config{Certificates: server.TLS.Certificates, NextProtos: []string{"h2"}}).HandshakeContext(context.Background())
+			err = tls.Server(c,
+				&tls.Config{Certificates: server.TLS.Certificates, NextProtos: []string{"h2"}}).HandshakeContext(
+				context.Background())
 			if got, byPeer := wire.HandshakeFailure(err, "the client"); got != test.server || byPeer != test.byPeer {
 				t.Errorf("the server: %q, %t, of %v", got, byPeer, err)
 			}

@@ -8,9 +8,11 @@ import (
 )
 
 func TestRemoveHopByHop(t *testing.T) {
-	h := http.Header{"Accept": {"text/html"}, "Connection": {"X-Named , X-Absent", "X-Other"}, "X-Named": {"1"}, "X-Other": {"2"}, "X-Stays": {"3"}}
+	h := http.Header{"Accept": {"text/html"}, "Connection": {"X-Named , X-Absent", "X-Other"}, "X-Named": {"1"},
+		"X-Other": {"2"}, "X-Stays": {"3"}}
 	for _, name := range []string{
-		"Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Authentication-Info", "Te", "Trailer",
+		"Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Authentication-Info", "Te",
+		"Trailer",
 		"Transfer-Encoding", "Upgrade", "Http2-Settings",
 	} {
 		h.Set(name, "x")
@@ -22,7 +24,8 @@ func TestRemoveHopByHop(t *testing.T) {
 }
 
 func TestIsMethod(t *testing.T) {
-	for method, want := range map[string]bool{"GET": true, "M-SEARCH": true, "": false, "get": false, "G T": false, "GET1": false, "GÉT": false} {
+	for method, want := range map[string]bool{"GET": true, "M-SEARCH": true, "": false, "get": false, "G T": false,
+		"GET1": false, "GÉT": false} {
 		if got := wire.IsMethod(method); got != want {
 			t.Errorf("%q: %t", method, got)
 		}

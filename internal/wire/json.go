@@ -11,15 +11,18 @@ import (
 // CheckJSON refuses headers by which the receiver of a body would read other text than the text that was hashed.
 func CheckJSON(h http.Header) error {
 	if e := h.Values("Content-Encoding"); len(e) > 0 && !(len(e) == 1 && strings.EqualFold(e[0], "identity")) {
-		return refusal.New("content_malformed", "the body is sent with Content-Encoding %.40q; this action takes plain JSON", strings.Join(e, ", "))
+		return refusal.New("content_malformed", "the body is sent with Content-Encoding %.40q; this action takes plain JSON",
+			strings.Join(e, ", "))
 	}
 	types := h.Values("Content-Type")
 	if len(types) != 1 {
-		return refusal.New("content_malformed", "the request has %d Content-Type headers; this action takes exactly one, a JSON type", len(types))
+		return refusal.New("content_malformed",
+			"the request has %d Content-Type headers; this action takes exactly one, a JSON type", len(types))
 	}
 	t, params, err := mime.ParseMediaType(types[0])
 	if err != nil || t != "application/json" && !strings.HasSuffix(t, "+json") {
-		return refusal.New("content_malformed", "the Content-Type %.80q is not a JSON type; configure the action with content: raw for others", types[0])
+		return refusal.New("content_malformed",
+			"the Content-Type %.80q is not a JSON type; configure the action with content: raw for others", types[0])
 	}
 	if cs, ok := params["charset"]; ok && !strings.EqualFold(cs, "utf-8") {
 		return refusal.New("content_malformed", "the charset %.40q is not UTF-8", cs)

@@ -45,7 +45,10 @@ func QueryOverride(method, query string) string {
 		name, value, _ := strings.Cut(param, "=")
 		name, value = unescape(name), strings.TrimSpace(unescape(value))
 		switch folded := foldParameter(name); {
-		case slices.Contains(parameters, folded), folded == "method" && !strings.EqualFold(value, method) && slices.ContainsFunc(writes, func(w string) bool { return strings.EqualFold(value, w) }):
+		case slices.Contains(parameters, folded),
+			folded == "method" && !strings.EqualFold(value, method) && slices.ContainsFunc(writes, func(w string) bool {
+				return strings.EqualFold(value, w)
+			}):
 			return name
 		}
 	}

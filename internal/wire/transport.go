@@ -5,8 +5,8 @@ import (
 	"net/http"
 )
 
-// Stay follows no redirect, as the CheckRedirect of a client. The other side would otherwise send a request, with the token and the body that it
-// has, to any address that this process reaches.
+// Stay follows no redirect, as the CheckRedirect of a client. The other side would otherwise send a request, with the
+// token and the body that it has, to any address that this process reaches.
 func Stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Bearer returns a transport whose requests show a bearer token; next itself if there is none.

@@ -10,8 +10,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// CheckWebSocket refuses a request to upgrade that is not the opening handshake of a WebSocket in its one form (RFC 6455
-// section 4.2.1).
+// CheckWebSocket refuses a request to upgrade that is not the opening handshake of a WebSocket in its one form (RFC
+// 6455 section 4.2.1).
 func CheckWebSocket(r *http.Request) error {
 	key := r.Header["Sec-Websocket-Key"]
 	why := ""
@@ -38,8 +38,8 @@ func isNonce(s string) bool {
 	return err == nil && len(raw) == 16
 }
 
-// NamesWebSocket reports whether Upgrade names WebSocket and nothing else. It compares in ASCII: strings.EqualFold alone
-// takes a long s, of two bytes, for an s.
+// NamesWebSocket reports whether Upgrade names WebSocket and nothing else. It compares in ASCII: strings.EqualFold
+// alone takes a long s, of two bytes, for an s.
 func NamesWebSocket(h http.Header) bool {
 	to := h["Upgrade"]
 	return len(to) == 1 && len(to[0]) == len("websocket") && strings.EqualFold(to[0], "websocket")

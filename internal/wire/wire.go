@@ -108,7 +108,8 @@ func (p Peer) Ready(ctx context.Context, base string) error {
 	return nil
 }
 
-// Do sends a request once, and returns the body of its answer, of at most [MaxAnswer] bytes. It fails as [Peer.Call] does.
+// Do sends a request once, and returns the body of its answer, of at most [MaxAnswer] bytes. It fails as [Peer.Call]
+// does.
 func (p Peer) Do(req *http.Request) ([]byte, error) {
 	resp, err := p.Send(req)
 	if err != nil {

@@ -45,7 +45,9 @@ func codeOf(err error) string {
 func TestCall(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle("/double", wire.Handle(double))
-	mux.HandleFunc("/html", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", http.StatusBadGateway) })
+	mux.HandleFunc("/html", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "<html>", http.StatusBadGateway)
+	})
 	mux.HandleFunc("/broken", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{")) })
 	s := httptest.NewServer(mux)
 	defer s.Close()
@@ -73,7 +75,8 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// TestCallSaysWhy: whoever reads the refusal has to know where to look, and an agent that reads it nothing of where the peer is.
+// TestCallSaysWhy: whoever reads the refusal has to know where to look, and an agent that reads it nothing of where the
+// peer is.
 func TestCallSaysWhy(t *testing.T) {
 	hung := make(chan struct{})
 	mux := http.NewServeMux()
@@ -107,7 +110,8 @@ func TestCallSaysWhy(t *testing.T) {
 		{late, s.Client(), s.URL + "/hangs", "the peer does not answer (it took too long)"},
 		{ended, s.Client(), s.URL + "/hangs", "the peer does not answer (the caller has gone)"},
 	} {
-		err := wire.Peer{HTTP: tt.client, Name: "the peer", Unavailable: "gate_unavailable"}.Call(tt.ctx, tt.url, ask{}, &ask{})
+		err := wire.Peer{HTTP: tt.client, Name: "the peer", Unavailable: "gate_unavailable"}.Call(tt.ctx, tt.url, ask{},
+			&ask{})
 		if codeOf(err) != "gate_unavailable" || err.Error() != tt.want {
 			t.Errorf("got %v, want %s", err, tt.want)
 		}
@@ -118,7 +122,8 @@ func TestReadIsStrictAndBounded(t *testing.T) {
 	s := httptest.NewServer(wire.Handle(double))
 	defer s.Close()
 	for name, body := range map[string]string{
-		"an unknown member": `{"n":4,"m":1}`, "a duplicate": `{"n":4,"n":4}`, "another case": `{"N":4}`, "text after it": `{"n":4} x`, "nothing": ``,
+		"an unknown member": `{"n":4,"m":1}`, "a duplicate": `{"n":4,"n":4}`, "another case": `{"N":4}`,
+		"text after it": `{"n":4} x`, "nothing": ``,
 		"too large": `{"n":4` + strings.Repeat(" ", wire.MaxRequest) + `}`, "too deep": strings.Repeat("[", 200),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +133,8 @@ func TestReadIsStrictAndBounded(t *testing.T) {
 			}
 			defer resp.Body.Close()
 			said, err := io.ReadAll(resp.Body)
-			if err != nil || resp.StatusCode != http.StatusBadRequest || (name == "too large") != strings.Contains(string(said), "larger than 262144 bytes") {
+			if err != nil || resp.StatusCode != http.StatusBadRequest ||
+				(name == "too large") != strings.Contains(string(said), "larger than 262144 bytes") {
 				t.Errorf("got %d: %s, %v", resp.StatusCode, said, err)
 			}
 		})
@@ -140,7 +146,8 @@ func TestReadOfAnyLength(t *testing.T) {
 	s := httptest.NewServer(wire.Handle(double))
 	defer s.Close()
 	for head, want := range map[string]string{
-		"Transfer-Encoding: chunked\r\n\r\n7\r\n{\"n\":4}\r\n0\r\n\r\n": "200 ", "Content-Length: 1099511627776\r\n\r\n" + strings.Repeat(" ", wire.MaxRequest+1): "400 ",
+		"Transfer-Encoding: chunked\r\n\r\n7\r\n{\"n\":4}\r\n0\r\n\r\n":                  "200 ",
+		"Content-Length: 1099511627776\r\n\r\n" + strings.Repeat(" ", wire.MaxRequest+1): "400 ",
 	} {
 		c, err := net.Dial("tcp", s.Listener.Addr().String())
 		if err != nil {
@@ -199,9 +206,11 @@ func TestCallReadsNoFurther(t *testing.T) {
 	s := httptest.NewServer(mux)
 	defer s.Close()
 	p := wire.Peer{HTTP: s.Client(), Name: "the peer", Unavailable: "gate_unavailable"}
-	for path, want := range map[string]string{"/long": "broke off, or is larger", "/short": "broke off, or is larger", "/bound": ""} {
+	for path, want := range map[string]string{"/long": "broke off, or is larger", "/short": "broke off, or is larger",
+		"/bound": ""} {
 		err := p.Call(t.Context(), s.URL+path, ask{}, &ask{})
-		if want == "" && err != nil || want != "" && (codeOf(err) != "gate_unavailable" || !strings.Contains(err.Error(), want)) {
+		if want == "" && err != nil || want != "" &&
+			(codeOf(err) != "gate_unavailable" || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -217,10 +226,14 @@ func TestCheckJSON(t *testing.T) {
 	}{
 		{[]string{"application/json"}, nil, ""}, {[]string{"Application/JSON; charset=UTF-8"}, []string{"Identity"}, ""},
 		{[]string{"application/vnd.api+json; version=1"}, nil, ""},
-		{nil, nil, "0 Content-Type headers"}, {[]string{"application/json", "application/json"}, nil, "2 Content-Type headers"},
-		{[]string{"text/plain"}, nil, "not a JSON type"}, {[]string{"application/jsonp"}, nil, "not a JSON type"}, {[]string{"application/json; charset"}, nil, "not a JSON type"},
-		{[]string{"application/json; charset=utf-16"}, nil, `"utf-16" is not UTF-8`}, {[]string{"application/json; charset="}, nil, `not a JSON type`},
-		{[]string{"application/json"}, []string{"gzip"}, `Content-Encoding "gzip"`}, {[]string{"application/json"}, []string{"identity", "identity"}, `Content-Encoding "identity, identity"`},
+		{nil, nil, "0 Content-Type headers"},
+		{[]string{"application/json", "application/json"}, nil, "2 Content-Type headers"},
+		{[]string{"text/plain"}, nil, "not a JSON type"}, {[]string{"application/jsonp"}, nil, "not a JSON type"},
+		{[]string{"application/json; charset"}, nil, "not a JSON type"},
+		{[]string{"application/json; charset=utf-16"}, nil, `"utf-16" is not UTF-8`},
+		{[]string{"application/json; charset="}, nil, `not a JSON type`},
+		{[]string{"application/json"}, []string{"gzip"}, `Content-Encoding "gzip"`},
+		{[]string{"application/json"}, []string{"identity", "identity"}, `Content-Encoding "identity, identity"`},
 	} {
 		err := wire.CheckJSON(http.Header{"Content-Type": tt.types, "Content-Encoding": tt.encodings})
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
@@ -255,19 +268,26 @@ func TestCallIsStrictAndBounded(t *testing.T) {
 		"as asked": {whole, true}, "with white space": {" " + whole + "\n\n", true}, "nothing in it": {`{}`, true},
 		"null in it":     {`{"list":null,"map":null,"next":null,"raw":null}`, true},
 		"unknown member": {`{"x":1}`, false}, "unknown member in a list": {`{"list":[{"a":"x"},{"b":1}]}`, false},
-		"unknown member in a map": {`{"map":{"k":{"b":1}}}`, false}, "unknown member behind a pointer": {`{"next":{"b":1}}`, false},
-		"a member twice": {`{"e":1,"e":1}`, false}, "a key twice": {`{"names":{"k":"a","k":"b"}}`, false}, "another case": {`{"List":[]}`, false},
-		"text after it": {whole + `x`, false}, "two documents": {`{}{}`, false}, "half of it": {whole[:len(whole)-1], false}, "empty": {``, false},
-		"another type": {`{"list":{}}`, false}, "no object": {`[]`, false}, "too large": {`{}` + strings.Repeat(" ", wire.MaxAnswer), false},
+		"unknown member in a map":         {`{"map":{"k":{"b":1}}}`, false},
+		"unknown member behind a pointer": {`{"next":{"b":1}}`, false},
+		"a member twice":                  {`{"e":1,"e":1}`, false}, "a key twice": {`{"names":{"k":"a","k":"b"}}`, false},
+		"another case":  {`{"List":[]}`, false},
+		"text after it": {whole + `x`, false}, "two documents": {`{}{}`, false}, "half of it": {whole[:len(whole)-1], false},
+		"empty":        {``, false},
+		"another type": {`{"list":{}}`, false}, "no object": {`[]`, false},
+		"too large": {`{}` + strings.Repeat(" ", wire.MaxAnswer), false},
 	} {
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(tt.body)) }))
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(tt.body))
+		}))
 		p := wire.Peer{HTTP: s.Client(), Name: "the peer", Unavailable: "gate_unavailable"}
 		var got answer
 		err := p.Call(t.Context(), s.URL, ask{}, &got)
 		if tt.ok && err != nil || !tt.ok && codeOf(err) != "gate_unavailable" {
 			t.Errorf("%s: got %v", name, err)
 		}
-		if tt.body == whole && (got.E != 1 || len(got.List) != 2 || got.Next.A != "x" || len(got.Raw) == 0 || got.Time.IsZero()) {
+		if tt.body == whole &&
+			(got.E != 1 || len(got.List) != 2 || got.Next.A != "x" || len(got.Raw) == 0 || got.Time.IsZero()) {
 			t.Errorf("got %+v", got)
 		}
 		s.Close()
@@ -276,11 +296,16 @@ func TestCallIsStrictAndBounded(t *testing.T) {
 
 func TestQueryOverride(t *testing.T) {
 	for query, want := range map[string]string{
-		"": "", "a=b&c": "", "method=flickr.photos.search": "", "method=get": "", "methods=post": "", "a=_method": "", "x_method=DELETE": "",
-		"_method=DELETE": "_method", "a=b&_METHOD=put": "_METHOD", "a=b;_method": "_method", "%5Fmethod=DELETE": "_method", "_HttpMethod=PATCH": "_HttpMethod",
-		"$httpMethod=POST": "$httpMethod", ".method=DELETE": ".method", "+_method=DELETE": " _method", "%5Bmethod=DELETE": "[method", "_method%00x=DELETE": "_method\x00x",
-		"X-HTTP-Method-Override=DELETE": "X-HTTP-Method-Override", "method=post": "method", "Method=DELETE": "Method", "method=PUT": "",
-		"method=%70%4FST": "method", "method=+delete%20": "method", "method=%2570ost": "", "_method%00%=DELETE": "_method\x00%", "%5fmethod=%": "_method",
+		"": "", "a=b&c": "", "method=flickr.photos.search": "", "method=get": "", "methods=post": "", "a=_method": "",
+		"x_method=DELETE": "",
+		"_method=DELETE":  "_method", "a=b&_METHOD=put": "_METHOD", "a=b;_method": "_method", "%5Fmethod=DELETE": "_method",
+		"_HttpMethod=PATCH": "_HttpMethod",
+		"$httpMethod=POST":  "$httpMethod", ".method=DELETE": ".method", "+_method=DELETE": " _method",
+		"%5Bmethod=DELETE": "[method", "_method%00x=DELETE": "_method\x00x",
+		"X-HTTP-Method-Override=DELETE": "X-HTTP-Method-Override", "method=post": "method", "Method=DELETE": "Method",
+		"method=PUT":      "",
+		"method=%70%4FST": "method", "method=+delete%20": "method", "method=%2570ost": "",
+		"_method%00%=DELETE": "_method\x00%", "%5fmethod=%": "_method",
 		"x-http-method=a": "x-http-method", "x-method-override=a": "x-method-override", "method=patch": "method",
 	} {
 		if got := wire.QueryOverride(http.MethodPut, query); got != want {
@@ -291,7 +316,8 @@ func TestQueryOverride(t *testing.T) {
 
 func TestMethodOverride(t *testing.T) {
 	for name, want := range map[string]bool{
-		"X-HTTP-Method-Override": true, "x-http-method": true, "X-Method-Override": true, "X_HTTP_Method_Override": true, "X.Http.Method": true, "x*http~method'override": true, "X-Http-Methods": false, "Accept": false,
+		"X-HTTP-Method-Override": true, "x-http-method": true, "X-Method-Override": true, "X_HTTP_Method_Override": true,
+		"X.Http.Method": true, "x*http~method'override": true, "X-Http-Methods": false, "Accept": false,
 	} {
 		if got := wire.MethodOverride(http.Header{name: {""}, "Content-Type": {"a"}}); (got == name) != want {
 			t.Errorf("%s: got %q", name, got)

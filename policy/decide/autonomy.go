@@ -15,8 +15,8 @@ import (
 // maxReputations is how many opened tokens are remembered. Each has 16 KiB at most.
 const maxReputations = 256
 
-// reputations opens reputation tokens. An agent posts with one token for minutes, so each is opened once; what depends on the time and the
-// trust is judged for each post. It is safe for concurrent use.
+// reputations opens reputation tokens. An agent posts with one token for minutes, so each is opened once; what depends
+// on the time and the trust is judged for each post. It is safe for concurrent use.
 type reputations struct {
 	verifier *evidence.Verifier
 	strict   *policy.Strict
@@ -83,8 +83,9 @@ func (a *appraised) known() bool {
 	return a.err == nil
 }
 
-// whether returns what [appraised.known] reports, or nil if there is a reputation of an agent that the manifest requires to be verified, and that is not: nothing
-// of it is to be gone by, and neither is that nothing is known. Otherwise an agent that has lost a dispute would be better off unverified.
+// whether returns what [appraised.known] reports, or nil if there is a reputation of an agent that the manifest
+// requires to be verified, and that is not: nothing of it is to be gone by, and neither is that nothing is known.
+// Otherwise an agent that has lost a dispute would be better off unverified.
 func (a *appraised) whether() any {
 	if known := a.known(); known || !errors.Is(a.err, errUnverified) {
 		return known
@@ -122,7 +123,8 @@ func (a *appraised) ofVerification(of func(v *accrual.Verified) any) any {
 func (a *appraised) ofRating(of func(r *accrual.Rated) any) any {
 	return a.value(func(c *accrual.Claims) any {
 		if c.Rating == nil {
-			a.missed = refusal.New("reputation_insufficient", "the %s has no rating of the agent: there is too little to rate it by", accrual.Kind.Typ)
+			a.missed = refusal.New("reputation_insufficient",
+				"the %s has no rating of the agent: there is too little to rate it by", accrual.Kind.Typ)
 			return nil
 		}
 		return of(c.Rating)

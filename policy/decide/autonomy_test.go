@@ -31,7 +31,8 @@ func newRuling(t testing.TB, rules string, edits ...func(*policy.Manifest)) ruli
 	k := gatetest.New(t, append([]func(*policy.Manifest){func(m *policy.Manifest) {
 		m.RuntimePolicy.RequiredPolicyHash, m.AgentSessionReceiptPolicy.RequiredPolicyHash = r.Hash(), r.Hash()
 	}}, edits...)...)
-	e, err := decide.NewEngine(r, k.Verifier, k.Strict, gatetest.Signer(t, k, evidence.PolicyDecisionKind), gatetest.Signer(t, k, evidence.ActionGrantKind),
+	e, err := decide.NewEngine(r, k.Verifier, k.Strict, gatetest.Signer(t, k, evidence.PolicyDecisionKind),
+		gatetest.Signer(t, k, evidence.ActionGrantKind),
 		decide.EngineOptions{Now: k.Clock.Now, Log: zap.NewNop()})
 	check.Must(t, err)
 	return ruling{k, e}
@@ -44,9 +45,11 @@ func (r ruling) request(t testing.TB, reputation string) policy.Request {
 	b.Nonce = "nonce"
 	proof, receipt := r.Trigger(t, gatetest.Plan{}, b)
 	return policy.Request{
-		Binding: b, ChallengeID: "challenge-1", RuntimeID: "worker-1", SessionID: "session-1", EnvironmentHash: r.Strict.Runtime.EnvironmentHash,
-		ManifestHash: r.Strict.ManifestHash, OriginProof: proof, TriggerReceipt: receipt, Reputation: reputation,
-		Call: policy.Call{Method: "POST", Scheme: "https", Host: "api.example.com", Path: "/posts", Rule: "example-post", ContentKind: "json", Size: 7},
+		Binding: b, ChallengeID: "challenge-1", RuntimeID: "worker-1", SessionID: "session-1",
+		EnvironmentHash: r.Strict.Runtime.EnvironmentHash,
+		ManifestHash:    r.Strict.ManifestHash, OriginProof: proof, TriggerReceipt: receipt, Reputation: reputation,
+		Call: policy.Call{Method: "POST", Scheme: "https", Host: "api.example.com", Path: "/posts", Rule: "example-post",
+			ContentKind: "json", Size: 7},
 	}
 }
 
@@ -62,7 +65,8 @@ func (r ruling) decide(t testing.TB, reputation string) (evidence.PolicyDecision
 	return o.Claims(), nil
 }
 
-// TestConditionsOnReputation asks for each variable, of an agent with 120 sessions of 62.5 points, and of one that nothing is known of.
+// TestConditionsOnReputation asks for each variable, of an agent with 120 sessions of 62.5 points, and of one that
+// nothing is known of.
 func TestConditionsOnReputation(t *testing.T) {
 	for _, c := range []struct {
 		when, with, without string // codes; empty allows
@@ -105,8 +109,8 @@ func TestConditionsOnReputation(t *testing.T) {
 	}
 }
 
-// TestConditionsOnDisputes asks for each variable, of an agent that has lost a dispute, of one that is accused, of one that is rated, and of one
-// that nothing is known of.
+// TestConditionsOnDisputes asks for each variable, of an agent that has lost a dispute, of one that is accused, of one
+// that is rated, and of one that nothing is known of.
 func TestConditionsOnDisputes(t *testing.T) {
 	const lost, accused, rated, noToken = "lost", "accused", "rated", "no token"
 	all := []string{lost, accused, rated, noToken}
@@ -158,7 +162,8 @@ func TestConditionsOnDisputes(t *testing.T) {
 	}
 }
 
-// TestExamplePolicyOnDisputes: under the example's rules an agent that has lost a dispute is refused, and one that is only accused is not.
+// TestExamplePolicyOnDisputes: under the example's rules an agent that has lost a dispute is refused, and one that is
+// only accused is not.
 func TestExamplePolicyOnDisputes(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*accrual.Claims)
@@ -188,7 +193,8 @@ func TestExamplePolicyOnDisputes(t *testing.T) {
 	}
 }
 
-// TestConditionsOnVerification asks for each variable, of agents that have passed different verifications two hours ago, and of one that has none.
+// TestConditionsOnVerification asks for each variable, of agents that have passed different verifications two hours
+// ago, and of one that has none.
 func TestConditionsOnVerification(t *testing.T) {
 	const observed, degraded, seed, over, never, noToken = "observed", "degraded", "seed", "over", "never", "no token"
 	verified := func(t *testing.T, r ruling, which string) string {
@@ -218,23 +224,36 @@ func TestConditionsOnVerification(t *testing.T) {
 		edit  func(*policy.Manifest)
 		codes []string // as all; empty allows
 	}{
-		"verified":                  {`autonomy.verified`, strict, []string{"", denied, denied, denied, denied, missing}},
-		"not verified":              {`!autonomy.verified`, strict, []string{denied, "", "", "", "", missing}},
-		"degraded allowed":          {`autonomy.verified`, lenient, []string{"", "", denied, denied, denied, missing}},
-		"young":                     {`autonomy.verifiedAge <= duration("2h")`, strict, []string{"", unverified, unverified, unverified, unverified, missing}},
-		"too young":                 {`autonomy.verifiedAge < duration("2h")`, strict, []string{denied, unverified, unverified, unverified, unverified, missing}},
-		"old":                       {`autonomy.verifiedAge > duration("1h")`, lenient, []string{"", "", unverified, unverified, unverified, missing}},
-		"since":                     {`now - autonomy.verifiedAge > timestamp("2020-01-01T00:00:00Z")`, strict, []string{"", unverified, unverified, unverified, unverified, missing}},
-		"whole":                     {`!autonomy.degraded`, lenient, []string{"", denied, unverified, unverified, unverified, missing}},
-		"degraded":                  {`autonomy.degraded`, lenient, []string{denied, "", unverified, unverified, unverified, missing}},
-		"degraded, and not allowed": {`autonomy.degraded`, strict, []string{denied, unverified, unverified, unverified, unverified, missing}},
-		"either":                    {`autonomy.verified || autonomy.tierRank >= 0`, strict, []string{"", "", "", "", "", missing}},
-		"required for a score":      {`autonomy.score > 40`, required, []string{"", unverified, unverified, unverified, unverified, missing}},
-		"required, not asked":       {`request.size < 10`, required, []string{"", "", "", "", "", ""}},
-		"required, and not known":   {`!autonomy.known`, required, []string{denied, unverified, unverified, unverified, unverified, ""}},
-		"required, and known":       {`autonomy.known`, required, []string{"", unverified, unverified, unverified, unverified, denied}},
-		"required, beside a score":  {`!autonomy.known || autonomy.score > 40`, required, []string{"", unverified, unverified, unverified, unverified, ""}},
-		"required, if it is known":  {`autonomy.known ? autonomy.score > 40 : true`, required, []string{"", unverified, unverified, unverified, unverified, ""}},
+		"verified":         {`autonomy.verified`, strict, []string{"", denied, denied, denied, denied, missing}},
+		"not verified":     {`!autonomy.verified`, strict, []string{denied, "", "", "", "", missing}},
+		"degraded allowed": {`autonomy.verified`, lenient, []string{"", "", denied, denied, denied, missing}},
+		"young": {`autonomy.verifiedAge <= duration("2h")`, strict,
+			[]string{"", unverified, unverified, unverified, unverified, missing}},
+		"too young": {`autonomy.verifiedAge < duration("2h")`, strict,
+			[]string{denied, unverified, unverified, unverified, unverified, missing}},
+		"old": {`autonomy.verifiedAge > duration("1h")`, lenient,
+			[]string{"", "", unverified, unverified, unverified, missing}},
+		"since": {`now - autonomy.verifiedAge > timestamp("2020-01-01T00:00:00Z")`, strict,
+			[]string{"", unverified, unverified, unverified, unverified, missing}},
+		"whole": {`!autonomy.degraded`, lenient,
+			[]string{"", denied, unverified, unverified, unverified, missing}},
+		"degraded": {`autonomy.degraded`, lenient,
+			[]string{denied, "", unverified, unverified, unverified, missing}},
+		"degraded, and not allowed": {`autonomy.degraded`, strict,
+			[]string{denied, unverified, unverified, unverified, unverified, missing}},
+		"either": {`autonomy.verified || autonomy.tierRank >= 0`, strict,
+			[]string{"", "", "", "", "", missing}},
+		"required for a score": {`autonomy.score > 40`, required,
+			[]string{"", unverified, unverified, unverified, unverified, missing}},
+		"required, not asked": {`request.size < 10`, required, []string{"", "", "", "", "", ""}},
+		"required, and not known": {`!autonomy.known`, required,
+			[]string{denied, unverified, unverified, unverified, unverified, ""}},
+		"required, and known": {`autonomy.known`, required,
+			[]string{"", unverified, unverified, unverified, unverified, denied}},
+		"required, beside a score": {`!autonomy.known || autonomy.score > 40`, required,
+			[]string{"", unverified, unverified, unverified, unverified, ""}},
+		"required, if it is known": {`autonomy.known ? autonomy.score > 40 : true`, required,
+			[]string{"", unverified, unverified, unverified, unverified, ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i, which := range all {
@@ -261,7 +280,8 @@ func TestConditionsOnVerification(t *testing.T) {
 	})
 }
 
-// TestExampleOfVerified: by the example, a verification gives an agent on its way longer posts, and takes from nobody what it has without one.
+// TestExampleOfVerified: by the example, a verification gives an agent on its way longer posts, and takes from nobody
+// what it has without one.
 func TestExampleOfVerified(t *testing.T) {
 	for name, c := range map[string]struct {
 		sessions int
@@ -277,11 +297,19 @@ func TestExampleOfVerified(t *testing.T) {
 		"building and verified, long":  {20, keep, 0, 65 << 10, "building-verified"},
 		"building and verified, short": {20, keep, 0, 64 << 10, "building"},
 		"verified long ago":            {20, keep, 6 * time.Hour, 65 << 10, ""},
-		"degraded":                     {20, func(v *accrual.Verified) *accrual.Verified { v.Degraded = true; return v }, 0, 65 << 10, ""},
-		"in the mode seed":             {20, func(v *accrual.Verified) *accrual.Verified { v.Mode = accrual.ModeSeed; return v }, 0, 65 << 10, ""},
+		"degraded": {20, func(v *accrual.Verified) *accrual.Verified {
+			v.Degraded = true
+			return v
+		}, 0, 65 << 10, ""},
+		"in the mode seed": {20, func(v *accrual.Verified) *accrual.Verified {
+			v.Mode = accrual.ModeSeed
+			return v
+		}, 0, 65 << 10, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRuling(t, string(configs.PolicyReputation()), gatetest.Autonomous, func(m *policy.Manifest) { m.AutonomyPolicy.AllowDegraded = true })
+			r := newRuling(t, string(configs.PolicyReputation()), gatetest.Autonomous, func(m *policy.Manifest) {
+				m.AutonomyPolicy.AllowDegraded = true
+			})
 			var v *accrual.Verified
 			if c.verified != nil {
 				v = c.verified(r.Verified())
@@ -345,11 +373,16 @@ func TestReputationsThatAreNotBelieved(t *testing.T) {
 		"by other formulas": {func(t *testing.T, r ruling) string {
 			return sign(t, r, func(c *accrual.Claims) { c.ScoringHash = other })
 		}, "pin_mismatch"},
-		"for another audience": {func(t *testing.T, r ruling) string { return sign(t, r, func(c *accrual.Claims) { c.Audience = "x" }) }, "not_allowed"},
-		"under another name":   {func(t *testing.T, r ruling) string { return sign(t, r, func(c *accrual.Claims) { c.Issuer = "x" }) }, "key_purpose"},
+		"for another audience": {func(t *testing.T, r ruling) string {
+			return sign(t, r, func(c *accrual.Claims) { c.Audience = "x" })
+		}, "not_allowed"},
+		"under another name": {func(t *testing.T, r ruling) string {
+			return sign(t, r, func(c *accrual.Claims) { c.Issuer = "x" })
+		}, "key_purpose"},
 		"another issuer's": {func(t *testing.T, r ruling) string {
 			token := sign(t, r, func(c *accrual.Claims) { c.Issuer = "x" })
-			r.Certificates[evidence.PurposeAppraiser] = r.Vouch(t, r.Key(t, evidence.PurposeAppraiser), evidence.PurposeAppraiser, "x")
+			r.Certificates[evidence.PurposeAppraiser] = r.Vouch(t, r.Key(t, evidence.PurposeAppraiser),
+				evidence.PurposeAppraiser, "x")
 			r.Verifier.SetTrust(r.Trust(t))
 			return token
 		}, "not_allowed"},
@@ -364,7 +397,8 @@ func TestReputationsThatAreNotBelieved(t *testing.T) {
 		"by a stranger": {func(t *testing.T, r ruling) string {
 			c, err := evidence.UnverifiedClaims(accrual.Kind, r.Reputation(t, r.Agent(t), 500, 90))
 			check.Must(t, err)
-			token, err := evidence.Sign(ctx, gatetest.StrangerKey(t, r.Key(t, evidence.PurposeAppraiser).KeyID()), accrual.Kind, c)
+			token, err := evidence.Sign(ctx, gatetest.StrangerKey(t, r.Key(t, evidence.PurposeAppraiser).KeyID()), accrual.Kind,
+				c)
 			check.Must(t, err)
 			return token
 		}, "signature_invalid"},
@@ -374,8 +408,10 @@ func TestReputationsThatAreNotBelieved(t *testing.T) {
 			r.Verifier.SetTrust(r.Trust(t))
 			return token
 		}, "revoked"},
-		"another artifact": {func(t *testing.T, r ruling) string { return r.request(t, "").OriginProof }, "artifact_malformed"},
-		"no token":         {func(*testing.T, ruling) string { return "x" }, "artifact_malformed"},
+		"another artifact": {func(t *testing.T, r ruling) string {
+			return r.request(t, "").OriginProof
+		}, "artifact_malformed"},
+		"no token": {func(*testing.T, ruling) string { return "x" }, "artifact_malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRuling(t, file("r allow autonomy.tierRank > 0"), gatetest.Autonomous)
@@ -399,8 +435,8 @@ func TestReputationsThatAreNotBelieved(t *testing.T) {
 	})
 }
 
-// TestReputationIsJudgedForEachPost: a token that was opened for one post is not believed for the next where the time, the trust or the agent
-// have changed.
+// TestReputationIsJudgedForEachPost: a token that was opened for one post is not believed for the next where the time,
+// the trust or the agent have changed.
 func TestReputationIsJudgedForEachPost(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(t *testing.T, r ruling, next *policy.Request)
@@ -436,8 +472,8 @@ func TestReputationIsJudgedForEachPost(t *testing.T) {
 	}
 }
 
-// TestWithoutAutonomyPolicy: a manifest that says nothing of reputations believes none, and a decision whose rules ask for none is as it was
-// before there were any.
+// TestWithoutAutonomyPolicy: a manifest that says nothing of reputations believes none, and a decision whose rules ask
+// for none is as it was before there were any.
 func TestWithoutAutonomyPolicy(t *testing.T) {
 	k := gatetest.New(t, gatetest.Autonomous)
 	token := k.Reputation(t, k.Agent(t), 500, 90)
@@ -460,7 +496,8 @@ func TestWithoutAutonomyPolicy(t *testing.T) {
 	}
 }
 
-// BenchmarkDecideWithReputation decides posts whose rule asks for the tier, beside posts whose rule asks for something else.
+// BenchmarkDecideWithReputation decides posts whose rule asks for the tier, beside posts whose rule asks for something
+// else.
 func BenchmarkDecideWithReputation(b *testing.B) {
 	for name, when := range map[string]string{"with": "autonomy.tierRank > 0", "without": "request.size > 0"} {
 		b.Run(name, func(b *testing.B) {
@@ -476,14 +513,20 @@ func BenchmarkDecideWithReputation(b *testing.B) {
 	}
 }
 
-// TestNothingFollowsFromAMissingToken: however a condition is turned, it does not hold for want of a token that is believed: none, or an old one.
+// TestNothingFollowsFromAMissingToken: however a condition is turned, it does not hold for want of a token that is
+// believed: none, or an old one.
 func TestNothingFollowsFromAMissingToken(t *testing.T) {
 	for _, when := range []string{
-		`!autonomy.disputed`, `autonomy.disputed == false`, `autonomy.disputed != true`, `autonomy.disputed in [false]`, `[autonomy.disputed] == [false]`, `!(autonomy.disputed in [true])`,
-		`autonomy.disputed ? false : true`, `autonomy.disputed ? true : true`, `dyn(autonomy.disputed) != dyn("x")`, `type(autonomy.disputed) == bool`, `size([autonomy.disputed]) == 1`,
-		`{"a": autonomy.disputed}["a"] == false`, `string(autonomy.disputed) != "true"`, `!autonomy.verified`, `!autonomy.degraded`, `!(autonomy.disputesPending > 0)`, `autonomy.disputesPending < 1`,
-		`autonomy.verifiedAge < duration("1000h")`, `!(autonomy.verifiedAge > duration("1h"))`, `now - autonomy.verifiedAge < now + duration("1h")`, `!(autonomy.r < 1.0)`, `!(autonomy.q > 0.0)`,
-		`!autonomy.known && !autonomy.disputed`, `!autonomy.disputed && !autonomy.known`, `autonomy.known || !autonomy.disputed`, `!autonomy.disputed || autonomy.known`,
+		`!autonomy.disputed`, `autonomy.disputed == false`, `autonomy.disputed != true`, `autonomy.disputed in [false]`,
+		`[autonomy.disputed] == [false]`, `!(autonomy.disputed in [true])`,
+		`autonomy.disputed ? false : true`, `autonomy.disputed ? true : true`, `dyn(autonomy.disputed) != dyn("x")`,
+		`type(autonomy.disputed) == bool`, `size([autonomy.disputed]) == 1`,
+		`{"a": autonomy.disputed}["a"] == false`, `string(autonomy.disputed) != "true"`, `!autonomy.verified`,
+		`!autonomy.degraded`, `!(autonomy.disputesPending > 0)`, `autonomy.disputesPending < 1`,
+		`autonomy.verifiedAge < duration("1000h")`, `!(autonomy.verifiedAge > duration("1h"))`,
+		`now - autonomy.verifiedAge < now + duration("1h")`, `!(autonomy.r < 1.0)`, `!(autonomy.q > 0.0)`,
+		`!autonomy.known && !autonomy.disputed`, `!autonomy.disputed && !autonomy.known`,
+		`autonomy.known || !autonomy.disputed`, `!autonomy.disputed || autonomy.known`,
 		`autonomy.known ? true : !autonomy.disputed`,
 	} {
 		t.Run(when, func(t *testing.T) {

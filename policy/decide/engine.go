@@ -22,8 +22,8 @@ type EngineOptions struct {
 	Log *zap.Logger
 }
 
-// Engine decides single posts, and grants what it allows (seed: createAutonomousPolicyDecision, createAutonomousActionGrant). It is
-// safe for concurrent use.
+// Engine decides single posts, and grants what it allows (seed: createAutonomousPolicyDecision,
+// createAutonomousActionGrant). It is safe for concurrent use.
 type Engine struct {
 	rules    *Rules
 	verifier *evidence.Verifier
@@ -36,24 +36,28 @@ type Engine struct {
 }
 
 // NewEngine makes an Engine. Rules other than those that the manifest pins are refused as pin_mismatch.
-func NewEngine(rules *Rules, v *evidence.Verifier, s *policy.Strict, decision *signer.Issuer[evidence.PolicyDecision], grant *signer.Issuer[evidence.ActionGrant], o EngineOptions) (*Engine, error) {
+func NewEngine(rules *Rules, v *evidence.Verifier, s *policy.Strict, decision *signer.Issuer[evidence.PolicyDecision],
+	grant *signer.Issuer[evidence.ActionGrant], o EngineOptions) (*Engine, error) {
 	if rules == nil || v == nil || s == nil || decision == nil || grant == nil || o.Now == nil || o.Log == nil {
 		return nil, errors.New("decide: the engine lacks one of its parts")
 	}
 	if err := s.Pins(rules.Hash()); err != nil {
 		return nil, err
 	}
-	return &Engine{rules: rules, verifier: v, strict: s, decision: decision, grant: grant, o: o, reputations: newReputations(v, s)}, nil
+	return &Engine{rules: rules, verifier: v, strict: s, decision: decision, grant: grant, o: o,
+		reputations: newReputations(v, s)}, nil
 }
 
 // manifest returns the hash of the manifest that the engine decides by.
 func (e *Engine) manifest() string { return e.strict.ManifestHash }
 
-// Decide verifies the trigger evidence by itself, evaluates the rules, and signs a decision and, over its id and hash, a grant for
-// exactly this post. Whatever does not hold is refused with a code; then nothing that was signed is given out.
+// Decide verifies the trigger evidence by itself, evaluates the rules, and signs a decision and, over its id and hash,
+// a grant for exactly this post. Whatever does not hold is refused with a code; then nothing that was signed is given
+// out.
 func (e *Engine) Decide(ctx context.Context, r policy.Request) (policy.Decision, error) {
 	d, rule, err := e.decide(ctx, r)
-	log := e.o.Log.With(zap.String("action", r.Binding.Action), zap.String("resource", r.Binding.Resource), zap.String("session", r.SessionID))
+	log := e.o.Log.With(zap.String("action", r.Binding.Action), zap.String("resource", r.Binding.Resource),
+		zap.String("session", r.SessionID))
 	if err != nil {
 		log.Info("refused", zap.Error(err))
 		return policy.Decision{}, err
@@ -77,7 +81,8 @@ func (e *Engine) decide(ctx context.Context, r policy.Request) (d policy.Decisio
 	if err != nil {
 		return d, "", err
 	}
-	f := &facts{binding: r.Binding, call: r.Call, args: args, origin: origin, runtimeID: r.RuntimeID, sessionID: r.SessionID, now: e.o.Now()}
+	f := &facts{binding: r.Binding, call: r.Call, args: args, origin: origin, runtimeID: r.RuntimeID,
+		sessionID: r.SessionID, now: e.o.Now()}
 	f.autonomy = appraised{
 		open:     func() (*opened, error) { return e.reputations.open(r.Reputation, r.Binding.Subject) },
 		expected: e.strict.Autonomy, now: f.now,
@@ -116,18 +121,24 @@ func (e *Engine) verifyTrigger(r policy.Request) (evidence.TriggerOriginProof, e
 }
 
 // sign signs the decision and, over its id and hash, the grant. Every scope of the grant has exactly one element.
-func (e *Engine) sign(ctx context.Context, r policy.Request, o evidence.TriggerOriginProof, rule, reputationHash string) (policy.Decision, error) {
+func (e *Engine) sign(ctx context.Context, r policy.Request, o evidence.TriggerOriginProof, rule,
+	reputationHash string) (policy.Decision, error) {
 	b, bindingHash, policyHash := r.Binding, r.Binding.Hash(), e.rules.Hash()
 	tokens, err := signer.SignPair(ctx, e.decision, evidence.PolicyDecision{
-		Action: b.Action, BindingHash: bindingHash, ChallengeID: r.ChallengeID, ContentHash: b.ContentHash, Decision: evidence.DecisionAllow,
-		EnvironmentHash: r.EnvironmentHash, HumanInitiated: false, OriginEvidenceHash: o.EvidenceHash, OriginEvidenceID: o.EvidenceID,
-		OriginVerificationMethod: o.VerificationMethod, PolicyHash: policyHash, ReputationHash: reputationHash, Resource: b.Resource, Rule: rule, RuntimeID: r.RuntimeID,
+		Action: b.Action, BindingHash: bindingHash, ChallengeID: r.ChallengeID, ContentHash: b.ContentHash,
+		Decision:        evidence.DecisionAllow,
+		EnvironmentHash: r.EnvironmentHash, HumanInitiated: false, OriginEvidenceHash: o.EvidenceHash,
+		OriginEvidenceID:         o.EvidenceID,
+		OriginVerificationMethod: o.VerificationMethod, PolicyHash: policyHash, ReputationHash: reputationHash,
+		Resource: b.Resource, Rule: rule, RuntimeID: r.RuntimeID,
 		Subject: b.Subject, TriggerEventID: o.EventID, TriggerKind: o.Kind, TriggerSource: o.Source,
 	}, e.grant, func(decision evidence.PolicyDecision, hash string) evidence.ActionGrant {
 		return evidence.ActionGrant{
-			Actions: []string{b.Action}, BindingHashes: []string{bindingHash}, ContentHashes: []string{b.ContentHash}, EnvironmentHash: r.EnvironmentHash,
-			OriginEvidenceHashes: []string{o.EvidenceHash}, OriginEvidenceIDs: []string{o.EvidenceID}, OriginVerificationMethods: []string{o.VerificationMethod},
-			PolicyDecisionHashes: []string{hash}, PolicyDecisionIDs: []string{decision.ID}, PolicyHash: policyHash,
+			Actions: []string{b.Action}, BindingHashes: []string{bindingHash}, ContentHashes: []string{b.ContentHash},
+			EnvironmentHash:      r.EnvironmentHash,
+			OriginEvidenceHashes: []string{o.EvidenceHash}, OriginEvidenceIDs: []string{o.EvidenceID},
+			OriginVerificationMethods: []string{o.VerificationMethod},
+			PolicyDecisionHashes:      []string{hash}, PolicyDecisionIDs: []string{decision.ID}, PolicyHash: policyHash,
 			Resources: []string{b.Resource}, RuntimeIDs: []string{r.RuntimeID}, Subject: b.Subject,
 			TriggerEventIDs: []string{o.EventID}, TriggerSources: []string{o.Source},
 		}
@@ -135,8 +146,10 @@ func (e *Engine) sign(ctx context.Context, r policy.Request, o evidence.TriggerO
 	if err != nil {
 		return policy.Decision{}, err
 	}
-	if e.decision.Name() == e.grant.Name() || evidence.KeyName(evidence.KeyIDOf(tokens[0])) == evidence.KeyName(evidence.KeyIDOf(tokens[1])) {
-		return policy.Decision{}, refusal.New("key_purpose", "the policy engine and the authorization service have the same issuer or the same key")
+	if e.decision.Name() == e.grant.Name() ||
+		evidence.KeyName(evidence.KeyIDOf(tokens[0])) == evidence.KeyName(evidence.KeyIDOf(tokens[1])) {
+		return policy.Decision{},
+			refusal.New("key_purpose", "the policy engine and the authorization service have the same issuer or the same key")
 	}
 	failpoint.Reach("granted")
 	return policy.Decision{PolicyDecision: tokens[0], Grant: tokens[1]}, nil

@@ -33,16 +33,23 @@ func TestDecide(t *testing.T) {
 	b, evidenceHash := r.Binding, evidence.HashBytes([]byte("signature"))
 	key := evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator}
 	check.WantEqual(t, decision, evidence.PolicyDecision{
-		Registered: decision.Registered, KeyClaims: key, Action: b.Action, BindingHash: b.Hash(), ChallengeID: "challenge-1", ContentHash: b.ContentHash, Decision: "allow",
-		EnvironmentHash: r.EnvironmentHash, OriginEvidenceHash: evidenceHash, OriginEvidenceID: "delivery-1", OriginVerificationMethod: "webhook_signature",
-		PolicyHash: w.rules.Hash(), Resource: b.Resource, Rule: "verified-events", RuntimeID: "worker-1", Subject: b.Subject,
+		Registered: decision.Registered, KeyClaims: key, Action: b.Action, BindingHash: b.Hash(), ChallengeID: "challenge-1",
+		ContentHash: b.ContentHash, Decision: "allow",
+		EnvironmentHash: r.EnvironmentHash, OriginEvidenceHash: evidenceHash, OriginEvidenceID: "delivery-1",
+		OriginVerificationMethod: "webhook_signature",
+		PolicyHash:               w.rules.Hash(), Resource: b.Resource, Rule: "verified-events", RuntimeID: "worker-1",
+		Subject:        b.Subject,
 		TriggerEventID: "event-1", TriggerKind: "source_event", TriggerSource: "github",
 	})
 	check.WantEqual(t, grant, evidence.ActionGrant{
-		Registered: grant.Registered, KeyClaims: key, Actions: []string{b.Action}, BindingHashes: []string{b.Hash()}, ContentHashes: []string{b.ContentHash},
-		EnvironmentHash: r.EnvironmentHash, OriginEvidenceHashes: []string{evidenceHash}, OriginEvidenceIDs: []string{"delivery-1"},
-		OriginVerificationMethods: []string{"webhook_signature"}, PolicyDecisionHashes: []string{evidence.HashToken(d.PolicyDecision)},
-		PolicyDecisionIDs: []string{decision.ID}, PolicyHash: w.rules.Hash(), Resources: []string{b.Resource}, RuntimeIDs: []string{"worker-1"}, Subject: b.Subject,
+		Registered: grant.Registered, KeyClaims: key, Actions: []string{b.Action}, BindingHashes: []string{b.Hash()},
+		ContentHashes:   []string{b.ContentHash},
+		EnvironmentHash: r.EnvironmentHash, OriginEvidenceHashes: []string{evidenceHash},
+		OriginEvidenceIDs:         []string{"delivery-1"},
+		OriginVerificationMethods: []string{"webhook_signature"},
+		PolicyDecisionHashes:      []string{evidence.HashToken(d.PolicyDecision)},
+		PolicyDecisionIDs:         []string{decision.ID}, PolicyHash: w.rules.Hash(), Resources: []string{b.Resource},
+		RuntimeIDs: []string{"worker-1"}, Subject: b.Subject,
 		TriggerEventIDs: []string{"event-1"}, TriggerSources: []string{"github"},
 	})
 	if decision.Issuer == grant.Issuer || evidence.KeyIDOf(d.PolicyDecision) == evidence.KeyIDOf(d.Grant) {
@@ -88,15 +95,29 @@ func TestDecideRefuses(t *testing.T) {
 		"no environment":      {ask(func(r *policy.Request) { r.EnvironmentHash = "" }), "pin_mismatch"},
 		"another runtime":     {ask(func(r *policy.Request) { r.RuntimeID = "worker-2" }), "not_allowed"},
 
-		"another binding":   {ask(func(r *policy.Request) { r.Binding.Nonce = "other" }), "artifacts_mismatch"},
-		"other content":     {ask(func(r *policy.Request) { r.Binding.ContentHash = other }), "artifacts_mismatch"},
-		"receipt's binding": {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { r.BindingHash = other }), "artifacts_mismatch"},
-		"receipt's origin":  {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { r.OriginProofHash = other }), "artifacts_mismatch"},
-		"receipt's event":   {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { r.EventID = "event-2" }), "artifacts_mismatch"},
-		"receipt's payload": {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { r.PayloadHash = other }), "artifacts_mismatch"},
-		"receipt's kind":    {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { r.Kind = "scheduled" }), "artifacts_mismatch"},
-		"receipt's source":  {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { r.Source = "hooks" }), "artifacts_mismatch"},
-		"a human":           {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { r.HumanInitiated = true }), "human_involved"},
+		"another binding": {ask(func(r *policy.Request) { r.Binding.Nonce = "other" }), "artifacts_mismatch"},
+		"other content":   {ask(func(r *policy.Request) { r.Binding.ContentHash = other }), "artifacts_mismatch"},
+		"receipt's binding": {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) {
+			r.BindingHash = other
+		}), "artifacts_mismatch"},
+		"receipt's origin": {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) {
+			r.OriginProofHash = other
+		}), "artifacts_mismatch"},
+		"receipt's event": {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) {
+			r.EventID = "event-2"
+		}), "artifacts_mismatch"},
+		"receipt's payload": {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) {
+			r.PayloadHash = other
+		}), "artifacts_mismatch"},
+		"receipt's kind": {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) {
+			r.Kind = "scheduled"
+		}), "artifacts_mismatch"},
+		"receipt's source": {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) {
+			r.Source = "hooks"
+		}), "artifacts_mismatch"},
+		"a human": {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) {
+			r.HumanInitiated = true
+		}), "human_involved"},
 		"a human's request": {both(func(o *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) {
 			o.Kind, r.Kind = "human_request", "human_request"
 		}), "not_allowed"},
@@ -109,8 +130,12 @@ func TestDecideRefuses(t *testing.T) {
 		"a source not allowed": {both(func(o *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) {
 			o.Source, r.Source = "gitlab", "gitlab"
 		}), "not_allowed"},
-		"a method not allowed": {both(func(o *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) { o.VerificationMethod = "queue_claim" }), "not_allowed"},
-		"by hand":              {both(func(o *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) { o.VerificationMethod = "manual" }), "not_allowed"},
+		"a method not allowed": {both(func(o *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) {
+			o.VerificationMethod = "queue_claim"
+		}), "not_allowed"},
+		"by hand": {both(func(o *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) {
+			o.VerificationMethod = "manual"
+		}), "not_allowed"},
 		"self-reported": {both(func(o *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) {
 			o.VerificationMethod = "self_reported"
 		}), "not_allowed"},
@@ -118,15 +143,23 @@ func TestDecideRefuses(t *testing.T) {
 			o.VerificationMethod = "scheduler_lock"
 		}), "policy_denied"},
 
-		"no origin proof":                 {ask(func(r *policy.Request) { r.OriginProof = "-" }), "artifact_malformed"},
-		"no receipt":                      {ask(func(r *policy.Request) { r.TriggerReceipt = "-" }), "artifact_malformed"},
-		"a stranger's origin proof":       {ask(func(r *policy.Request) { r.OriginProof = stranger.request(nil).OriginProof }), "signature_invalid"},
-		"a stranger's receipt":            {ask(func(r *policy.Request) { r.TriggerReceipt = stranger.request(nil).TriggerReceipt }), "signature_invalid"},
-		"the receipt as the origin proof": {ask(func(r *policy.Request) { r.OriginProof = w.request(nil).TriggerReceipt }), "artifact_malformed"},
+		"no origin proof": {ask(func(r *policy.Request) { r.OriginProof = "-" }), "artifact_malformed"},
+		"no receipt":      {ask(func(r *policy.Request) { r.TriggerReceipt = "-" }), "artifact_malformed"},
+		"a stranger's origin proof": {ask(func(r *policy.Request) {
+			r.OriginProof = stranger.request(nil).OriginProof
+		}), "signature_invalid"},
+		"a stranger's receipt": {ask(func(r *policy.Request) {
+			r.TriggerReceipt = stranger.request(nil).TriggerReceipt
+		}), "signature_invalid"},
+		"the receipt as the origin proof": {ask(func(r *policy.Request) {
+			r.OriginProof = w.request(nil).TriggerReceipt
+		}), "artifact_malformed"},
 		"the trigger mediator's proof": {ask(func(r *policy.Request) {
 			var err error
-			r.OriginProof, _, err = policytest.Issuer(t, evidence.TriggerOriginProofKind, w.Keys["trigger-receipt-key"], "mediator-source-verifier", "mediator-trigger", time.Minute).Sign(t.Context(), evidence.TriggerOriginProof{
-				BindingHash: r.Binding.Hash(), EventID: "e", EvidenceHash: other, EvidenceID: "d", Kind: "source_event", PayloadHash: other, Source: "github", VerificationMethod: "webhook_signature",
+			r.OriginProof, _, err = policytest.Issuer(t, evidence.TriggerOriginProofKind, w.Keys["trigger-receipt-key"],
+				"mediator-source-verifier", "mediator-trigger", time.Minute).Sign(t.Context(), evidence.TriggerOriginProof{
+				BindingHash: r.Binding.Hash(), EventID: "e", EvidenceHash: other, EvidenceID: "d", Kind: "source_event",
+				PayloadHash: other, Source: "github", VerificationMethod: "webhook_signature",
 			})
 			check.Must(t, err)
 		}), "key_purpose"},
@@ -157,13 +190,24 @@ func TestPinnedTriggerEvidence(t *testing.T) {
 	}{
 		"all that match": {func(m *policy.Manifest) {
 			receipt(m).RequiredPayloadHash, receipt(m).RequiredBindingHash = payload, binding
-			origin(m).RequiredPayloadHash, origin(m).RequiredBindingHash, origin(m).RequiredEvidenceHash = payload, binding, signature
+			origin(m).RequiredPayloadHash, origin(m).RequiredBindingHash, origin(m).RequiredEvidenceHash = payload, binding,
+				signature
 		}, ""},
-		"receipt's payload": {func(m *policy.Manifest) { receipt(m).RequiredPayloadHash = other }, "trigger receipt's payloadHash"},
-		"receipt's binding": {func(m *policy.Manifest) { receipt(m).RequiredBindingHash = other }, "trigger receipt's bindingHash"},
-		"proof's payload":   {func(m *policy.Manifest) { origin(m).RequiredPayloadHash = other }, "origin proof's payloadHash"},
-		"proof's binding":   {func(m *policy.Manifest) { origin(m).RequiredBindingHash = other }, "origin proof's bindingHash"},
-		"proof's evidence":  {func(m *policy.Manifest) { origin(m).RequiredEvidenceHash = other }, "origin proof's evidenceHash"},
+		"receipt's payload": {func(m *policy.Manifest) {
+			receipt(m).RequiredPayloadHash = other
+		}, "trigger receipt's payloadHash"},
+		"receipt's binding": {func(m *policy.Manifest) {
+			receipt(m).RequiredBindingHash = other
+		}, "trigger receipt's bindingHash"},
+		"proof's payload": {func(m *policy.Manifest) {
+			origin(m).RequiredPayloadHash = other
+		}, "origin proof's payloadHash"},
+		"proof's binding": {func(m *policy.Manifest) {
+			origin(m).RequiredBindingHash = other
+		}, "origin proof's bindingHash"},
+		"proof's evidence": {func(m *policy.Manifest) {
+			origin(m).RequiredEvidenceHash = other
+		}, "origin proof's evidenceHash"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, string(configs.Policy()), c.pin)
@@ -181,13 +225,15 @@ func TestRuntimeMayBeLeftToTheSessionPolicy(t *testing.T) {
 	w := newWorld(t, string(configs.Policy()), func(m *policy.Manifest) { m.RuntimePolicy.AllowedRuntimeIDs = nil })
 	_, err := w.engine().Decide(t.Context(), w.request(nil))
 	check.Must(t, err)
-	_, err = w.engine().Decide(t.Context(), w.request(func(r *policy.Request, _ *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) {
-		r.RuntimeID = "worker-2"
-	}))
+	_, err = w.engine().Decide(t.Context(),
+		w.request(func(r *policy.Request, _ *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) {
+			r.RuntimeID = "worker-2"
+		}))
 	check.WantCode(t, err, "not_allowed")
 
 	// Nor does the session policy allow what the runtime policy does not, or the other way round.
-	for _, pinned := range [][2][]string{{{"worker-1", "worker-2"}, {"worker-2"}}, {{"worker-2"}, {"worker-1", "worker-2"}}} {
+	for _, pinned := range [][2][]string{{{"worker-1", "worker-2"}, {"worker-2"}},
+		{{"worker-2"}, {"worker-1", "worker-2"}}} {
 		w := newWorld(t, string(configs.Policy()), func(m *policy.Manifest) {
 			m.RuntimePolicy.AllowedRuntimeIDs, m.AgentSessionReceiptPolicy.AllowedRuntimeIDs = pinned[0], pinned[1]
 		})
@@ -201,12 +247,14 @@ func TestEngineRefusesOtherRules(t *testing.T) {
 	other, err := decide.ParseRules([]byte(file("yes allow true")))
 	check.Must(t, err)
 	for _, rules := range []*decide.Rules{other, {}} {
-		_, err := decide.NewEngine(rules, w.Verifier, w.Strict, w.decision, w.grant, decide.EngineOptions{Now: policytest.Clock, Log: zap.NewNop()})
+		_, err := decide.NewEngine(rules, w.Verifier, w.Strict, w.decision, w.grant,
+			decide.EngineOptions{Now: policytest.Clock, Log: zap.NewNop()})
 		check.WantCode(t, err, "pin_mismatch")
 	}
 	open := *w.Strict
 	open.Runtime.PolicyHash = ""
-	_, err = decide.NewEngine(&decide.Rules{}, w.Verifier, &open, w.decision, w.grant, decide.EngineOptions{Now: policytest.Clock, Log: zap.NewNop()})
+	_, err = decide.NewEngine(&decide.Rules{}, w.Verifier, &open, w.decision, w.grant,
+		decide.EngineOptions{Now: policytest.Clock, Log: zap.NewNop()})
 	check.WantCode(t, err, "pin_mismatch")
 }
 
@@ -221,11 +269,18 @@ func TestEngineNeedsAllItsParts(t *testing.T) {
 		o        decide.EngineOptions
 	}
 	for name, take := range map[string]func(*parts){
-		"rules": func(p *parts) { p.rules = nil }, "verifier": func(p *parts) { p.verifier = nil }, "strict policy": func(p *parts) { p.strict = nil },
-		"decision": func(p *parts) { p.decision = nil }, "grant": func(p *parts) { p.grant = nil }, "clock": func(p *parts) { p.o.Now = nil }, "log": func(p *parts) { p.o.Log = nil },
+		"rules": func(p *parts) {
+			p.rules = nil
+		}, "verifier": func(p *parts) { p.verifier = nil }, "strict policy": func(p *parts) { p.strict = nil },
+		"decision": func(p *parts) {
+			p.decision = nil
+		}, "grant": func(p *parts) {
+			p.grant = nil
+		}, "clock": func(p *parts) { p.o.Now = nil }, "log": func(p *parts) { p.o.Log = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := parts{w.rules, w.Verifier, w.Strict, w.decision, w.grant, decide.EngineOptions{Now: policytest.Clock, Log: zap.NewNop()}}
+			p := parts{w.rules, w.Verifier, w.Strict, w.decision, w.grant,
+				decide.EngineOptions{Now: policytest.Clock, Log: zap.NewNop()}}
 			take(&p)
 			if e, err := decide.NewEngine(p.rules, p.verifier, p.strict, p.decision, p.grant, p.o); err == nil || e != nil {
 				t.Errorf("an engine without it was made: %v", err)
@@ -241,11 +296,14 @@ func TestEngineWithoutAKey(t *testing.T) {
 		decision *signer.Issuer[evidence.PolicyDecision]
 		grant    *signer.Issuer[evidence.ActionGrant]
 	}{
-		"of decisions": {policytest.Issuer(t, evidence.PolicyDecisionKind, broken{}, "mediator-policy", "posting-api", time.Minute), w.grant},
-		"of grants":    {w.decision, policytest.Issuer(t, evidence.ActionGrantKind, broken{}, "mediator-authorization", "posting-api", time.Minute)},
+		"of decisions": {
+			policytest.Issuer(t, evidence.PolicyDecisionKind, broken{}, "mediator-policy", "posting-api", time.Minute), w.grant},
+		"of grants": {w.decision,
+			policytest.Issuer(t, evidence.ActionGrantKind, broken{}, "mediator-authorization", "posting-api", time.Minute)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, err := decide.NewEngine(w.rules, w.Verifier, w.Strict, c.decision, c.grant, decide.EngineOptions{Now: policytest.Clock, Log: zap.NewNop()})
+			e, err := decide.NewEngine(w.rules, w.Verifier, w.Strict, c.decision, c.grant,
+				decide.EngineOptions{Now: policytest.Clock, Log: zap.NewNop()})
 			check.Must(t, err)
 			if d, err := e.Decide(t.Context(), w.request(nil)); !errors.Is(err, errBroken) || d != (policy.Decision{}) {
 				t.Errorf("%+v, %v", d, err)
@@ -258,7 +316,8 @@ func TestEngineWithoutAKey(t *testing.T) {
 func TestRequestAtItsLimits(t *testing.T) {
 	w := newWorld(t, string(configs.Policy()), nil)
 	e := w.engine()
-	binding := evidence.Binding{Subject: "s", Action: "a", Resource: "POST /posts", ContentHash: evidence.HashBytes(nil), Nonce: "n"}
+	binding := evidence.Binding{Subject: "s", Action: "a", Resource: "POST /posts", ContentHash: evidence.HashBytes(nil),
+		Nonce: "n"}
 	whole := policy.Request{
 		Binding: binding, ChallengeID: "c", RuntimeID: "r", SessionID: "s", ManifestHash: w.Strict.ManifestHash,
 		Call: policy.Call{Method: "POST", Scheme: "https", Host: "h", Path: "/posts", Rule: "r", ContentKind: "json"},
@@ -267,10 +326,18 @@ func TestRequestAtItsLimits(t *testing.T) {
 		field func(*policy.Request) *string
 		max   int
 	}{
-		"challengeId": {func(r *policy.Request) *string { return &r.ChallengeID }, 256}, "runtimeId": {func(r *policy.Request) *string { return &r.RuntimeID }, 256},
-		"sessionId": {func(r *policy.Request) *string { return &r.SessionID }, 256}, "call.method": {func(r *policy.Request) *string { return &r.Call.Method }, 256},
-		"call.scheme": {func(r *policy.Request) *string { return &r.Call.Scheme }, 256}, "call.host": {func(r *policy.Request) *string { return &r.Call.Host }, 256},
-		"call.path": {func(r *policy.Request) *string { return &r.Call.Path }, 2048}, "call.rule": {func(r *policy.Request) *string { return &r.Call.Rule }, 256},
+		"challengeId": {func(r *policy.Request) *string {
+			return &r.ChallengeID
+		}, 256}, "runtimeId": {func(r *policy.Request) *string { return &r.RuntimeID }, 256},
+		"sessionId": {func(r *policy.Request) *string {
+			return &r.SessionID
+		}, 256}, "call.method": {func(r *policy.Request) *string { return &r.Call.Method }, 256},
+		"call.scheme": {func(r *policy.Request) *string {
+			return &r.Call.Scheme
+		}, 256}, "call.host": {func(r *policy.Request) *string { return &r.Call.Host }, 256},
+		"call.path": {func(r *policy.Request) *string {
+			return &r.Call.Path
+		}, 2048}, "call.rule": {func(r *policy.Request) *string { return &r.Call.Rule }, 256},
 		"call.contentKind": {func(r *policy.Request) *string { return &r.Call.ContentKind }, 256},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -291,11 +358,14 @@ func TestRequestAtItsLimits(t *testing.T) {
 func TestRolesMustBeSeparate(t *testing.T) {
 	w := newWorld(t, string(configs.Policy()), nil)
 	for name, grant := range map[string]*signer.Issuer[evidence.ActionGrant]{
-		"one key":    policytest.Issuer(t, evidence.ActionGrantKind, w.Keys["policy-decision-key"], "mediator-authorization", "posting-api", time.Minute),
-		"one issuer": policytest.Issuer(t, evidence.ActionGrantKind, w.Keys["action-grant-key"], "mediator-policy", "posting-api", time.Minute),
+		"one key": policytest.Issuer(t, evidence.ActionGrantKind, w.Keys["policy-decision-key"], "mediator-authorization",
+			"posting-api", time.Minute),
+		"one issuer": policytest.Issuer(t, evidence.ActionGrantKind, w.Keys["action-grant-key"], "mediator-policy",
+			"posting-api", time.Minute),
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, err := decide.NewEngine(w.rules, w.Verifier, w.Strict, w.decision, grant, decide.EngineOptions{Now: policytest.Clock, Log: zap.NewNop()})
+			e, err := decide.NewEngine(w.rules, w.Verifier, w.Strict, w.decision, grant,
+				decide.EngineOptions{Now: policytest.Clock, Log: zap.NewNop()})
 			check.Must(t, err)
 			d, err := e.Decide(t.Context(), w.request(nil))
 			check.WantCode(t, err, "key_purpose")

@@ -13,21 +13,25 @@ import (
 // maxEngines bounds the engines that are honoured at the same time.
 const maxEngines = 8
 
-// Engines are the engine in force and, for as long as their owner lets them, those before it: a post is decided by the manifest that its
-// sidecar took it by, also while some sidecars have another manifest than others. The zero value refuses every post. It is safe for
-// concurrent use.
+// Engines are the engine in force and, for as long as their owner lets them, those before it: a post is decided by the
+// manifest that its sidecar took it by, also while some sidecars have another manifest than others. The zero value
+// refuses every post. It is safe for concurrent use.
 type Engines struct {
 	mu   sync.RWMutex // guards list
 	list []*Engine    // the one in force is the last
 }
 
-// Set puts e in force. An engine with the same manifest is replaced. It fails if too many are honoured; then nothing has changed.
+// Set puts e in force. An engine with the same manifest is replaced. It fails if too many are honoured; then nothing
+// has changed.
 func (e *Engines) Set(engine *Engine) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	others := slices.DeleteFunc(slices.Clone(e.list), func(old *Engine) bool { return old.manifest() == engine.manifest() })
+	others := slices.DeleteFunc(slices.Clone(e.list), func(old *Engine) bool {
+		return old.manifest() == engine.manifest()
+	})
 	if len(others) >= maxEngines {
-		return errors.New("decide: too many manifests are honoured at the same time; those before are honoured for some minutes")
+		return errors.New(
+			"decide: too many manifests are honoured at the same time; those before are honoured for some minutes")
 	}
 	e.list = append(others, engine)
 	return nil
@@ -87,5 +91,6 @@ func (e *Engines) of(manifest string) (*Engine, error) {
 }
 
 func otherManifest(hash string) error {
-	return refusal.New("deployment_mismatch", "the sidecar judges this post by the manifest %.64q, which is not in force in the control plane", hash)
+	return refusal.New("deployment_mismatch",
+		"the sidecar judges this post by the manifest %.64q, which is not in force in the control plane", hash)
 }

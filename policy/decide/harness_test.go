@@ -38,14 +38,17 @@ func newWorld(t testing.TB, rules string, edit func(*policy.Manifest)) *world {
 			edit(m)
 		}
 	})
-	w.decision = policytest.Issuer(t, evidence.PolicyDecisionKind, w.Keys["policy-decision-key"], "mediator-policy", "posting-api", 15*time.Second)
-	w.grant = policytest.Issuer(t, evidence.ActionGrantKind, w.Keys["action-grant-key"], "mediator-authorization", "posting-api", 15*time.Second)
+	w.decision = policytest.Issuer(t, evidence.PolicyDecisionKind, w.Keys["policy-decision-key"], "mediator-policy",
+		"posting-api", 15*time.Second)
+	w.grant = policytest.Issuer(t, evidence.ActionGrantKind, w.Keys["action-grant-key"], "mediator-authorization",
+		"posting-api", 15*time.Second)
 	return w
 }
 
 func (w *world) engine() *decide.Engine {
 	w.t.Helper()
-	e, err := decide.NewEngine(w.rules, w.Verifier, w.Strict, w.decision, w.grant, decide.EngineOptions{Now: policytest.Clock, Log: zap.NewNop()})
+	e, err := decide.NewEngine(w.rules, w.Verifier, w.Strict, w.decision, w.grant,
+		decide.EngineOptions{Now: policytest.Clock, Log: zap.NewNop()})
 	check.Must(w.t, err)
 	return e
 }
@@ -59,33 +62,42 @@ func (w *world) engines() *decide.Engines {
 }
 
 // request is a valid request; change may alter what is asked, the proof or the receipt before they are signed.
-func (w *world) request(change func(*policy.Request, *evidence.TriggerOriginProof, *evidence.TriggerReceipt)) policy.Request {
+func (w *world) request(
+	change func(*policy.Request, *evidence.TriggerOriginProof, *evidence.TriggerReceipt)) policy.Request {
 	w.t.Helper()
 	r := policy.Request{
-		Binding:     evidence.Binding{Subject: "agent:worker-1", Action: "create_post", Resource: "POST /posts?draft=1", ContentHash: evidence.HashBytes([]byte("content")), Nonce: "nonce"},
-		ChallengeID: "challenge-1", RuntimeID: "worker-1", SessionID: "session-1", EnvironmentHash: w.Manifest.RuntimePolicy.RequiredEnvironmentHash,
-		ManifestHash: w.Strict.ManifestHash,
-		Call:         policy.Call{Method: "POST", Scheme: "https", Host: "api.example.com", Path: "/posts", Rule: "example-post", ContentKind: "json", Size: 7},
+		Binding: evidence.Binding{Subject: "agent:worker-1", Action: "create_post", Resource: "POST /posts?draft=1",
+			ContentHash: evidence.HashBytes([]byte("content")), Nonce: "nonce"},
+		ChallengeID: "challenge-1", RuntimeID: "worker-1", SessionID: "session-1",
+		EnvironmentHash: w.Manifest.RuntimePolicy.RequiredEnvironmentHash,
+		ManifestHash:    w.Strict.ManifestHash,
+		Call: policy.Call{Method: "POST", Scheme: "https", Host: "api.example.com", Path: "/posts",
+			Rule: "example-post", ContentKind: "json", Size: 7},
 	}
 	payload, bindingHash := evidence.HashBytes([]byte("payload")), r.Binding.Hash()
 	o := evidence.TriggerOriginProof{
-		BindingHash: bindingHash, EventID: "event-1", EvidenceHash: evidence.HashBytes([]byte("signature")), EvidenceID: "delivery-1",
-		Kind: evidence.TriggerSourceEvent, PayloadHash: payload, Source: "github", VerificationMethod: evidence.MethodWebhookSignature,
+		BindingHash: bindingHash, EventID: "event-1", EvidenceHash: evidence.HashBytes([]byte("signature")),
+		EvidenceID: "delivery-1",
+		Kind:       evidence.TriggerSourceEvent, PayloadHash: payload, Source: "github",
+		VerificationMethod: evidence.MethodWebhookSignature,
 	}
-	rec := evidence.TriggerReceipt{BindingHash: bindingHash, EventID: "event-1", Kind: evidence.TriggerSourceEvent, PayloadHash: payload, Source: "github"}
+	rec := evidence.TriggerReceipt{BindingHash: bindingHash, EventID: "event-1", Kind: evidence.TriggerSourceEvent,
+		PayloadHash: payload, Source: "github"}
 	if change != nil {
 		change(&r, &o, &rec)
 	}
 	var err error
 	if r.OriginProof == "" {
-		r.OriginProof, _, err = policytest.Issuer(w.t, evidence.TriggerOriginProofKind, w.Keys["origin-proof-key"], "mediator-source-verifier", "mediator-trigger", 15*time.Second).Sign(w.t.Context(), o)
+		r.OriginProof, _, err = policytest.Issuer(w.t, evidence.TriggerOriginProofKind, w.Keys["origin-proof-key"],
+			"mediator-source-verifier", "mediator-trigger", 15*time.Second).Sign(w.t.Context(), o)
 		check.Must(w.t, err)
 	}
 	if rec.OriginProofHash == "" {
 		rec.OriginProofHash = evidence.HashToken(r.OriginProof)
 	}
 	if r.TriggerReceipt == "" {
-		r.TriggerReceipt, _, err = policytest.Issuer(w.t, evidence.TriggerReceiptKind, w.Keys["trigger-receipt-key"], "mediator-trigger", "mediator-runtime", 15*time.Second).Sign(w.t.Context(), rec)
+		r.TriggerReceipt, _, err = policytest.Issuer(w.t, evidence.TriggerReceiptKind, w.Keys["trigger-receipt-key"],
+			"mediator-trigger", "mediator-runtime", 15*time.Second).Sign(w.t.Context(), rec)
 		check.Must(w.t, err)
 	}
 	return r

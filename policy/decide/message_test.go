@@ -14,7 +14,8 @@ import (
 // TestConditionsOnMessages decides calls by what their messages say.
 func TestConditionsOnMessages(t *testing.T) {
 	call := func(arguments string) *policy.Message {
-		return &policy.Message{MCP: &policy.MCP{Server: "api.example.com/posts", Tool: "create_issue", Arguments: json.RawMessage(arguments)}}
+		return &policy.Message{
+			MCP: &policy.MCP{Server: "api.example.com/posts", Tool: "create_issue", Arguments: json.RawMessage(arguments)}}
 	}
 	mutation := &policy.Message{GraphQL: &policy.GraphQL{Type: "mutation", Fields: []string{"addComment", "closeIssue"}}}
 	for _, tt := range []struct {
@@ -25,11 +26,13 @@ func TestConditionsOnMessages(t *testing.T) {
 		{"tool and server", `mcp.tool == "create_issue" && mcp.server == "api.example.com/posts"`, call(`{}`), ""},
 		{"another tool", `mcp.tool == "delete_repo"`, call(`{}`), "policy_denied"},
 		{"no message", `mcp.tool == "" && mcp.server == "" && graphql.type == "" && size(graphql.fields) == 0`, nil, ""},
-		{"graphql", `graphql.type == "mutation" && "addComment" in graphql.fields && !("deleteRepository" in graphql.fields)`, mutation, ""},
+		{"graphql", `graphql.type == "mutation" && "addComment" in graphql.fields && !("deleteRepository" in graphql.fields)`,
+			mutation, ""},
 		{"graphql without arguments", `args.a == 1`, mutation, "policy_error"},
 		{"an argument", `args.repo == "a/b"`, call(`{"repo":"a/b"}`), ""},
 		{"another argument", `args.repo == "a/b"`, call(`{"repo":"a/c"}`), "policy_denied"},
-		{"an argument in an argument", `args.target.repo == "a/b" && args["count"] == 2`, call(`{"target":{"repo":"a/b"},"count":2}`), ""},
+		{"an argument in an argument", `args.target.repo == "a/b" && args["count"] == 2`,
+			call(`{"target":{"repo":"a/b"},"count":2}`), ""},
 		{"a number with a fraction", `args.share < 0.5`, call(`{"share":0.25}`), ""},
 		{"a number that is 2", `args.count == 2`, call(`{"count":2.0}`), ""},
 		{"an argument that may be left out", `!("draft" in args) || args.draft == false`, call(`{}`), ""},
@@ -68,7 +71,8 @@ func TestConditionsOnMessages(t *testing.T) {
 			}
 		})
 	}
-	for _, wrong := range []string{`args == "a"`, `args.repo`, `mcp.tool == 1`, `graphql.fields == "addComment"`, `mcp.tol == "a"`} {
+	for _, wrong := range []string{`args == "a"`, `args.repo`, `mcp.tool == 1`, `graphql.fields == "addComment"`,
+		`mcp.tol == "a"`} {
 		if _, err := decide.ParseRules([]byte(file("r allow " + wrong))); err == nil {
 			t.Errorf("%s compiles", wrong)
 		}
@@ -110,7 +114,8 @@ func withMessage(m *policy.Message) change {
 // TestMessagesThatAreRefused asks for decisions about messages that do not say what is bound.
 func TestMessagesThatAreRefused(t *testing.T) {
 	mcp := func(tool, arguments string) *policy.Message {
-		return &policy.Message{MCP: &policy.MCP{Server: "api.example.com/mcp", Tool: tool, Arguments: json.RawMessage(arguments)}}
+		return &policy.Message{
+			MCP: &policy.MCP{Server: "api.example.com/mcp", Tool: tool, Arguments: json.RawMessage(arguments)}}
 	}
 	graphql := func(fields ...string) *policy.Message {
 		return &policy.Message{GraphQL: &policy.GraphQL{Type: "mutation", Fields: fields}}
@@ -127,21 +132,25 @@ func TestMessagesThatAreRefused(t *testing.T) {
 		"a query in the wrong place":   {mcp("create_issue", ``), bound + "?a=b", "artifacts_mismatch"},
 		"no tool":                      {mcp("", ``), "POST /posts tools/call ", "query_malformed"},
 		"a long tool":                  {mcp(strings.Repeat("t", 257), ``), bound, "query_malformed"},
-		"too many arguments":           {mcp("create_issue", `{"a":"`+strings.Repeat("a", policy.MaxArguments)+`"}`), bound, "query_malformed"},
-		"arguments in a list":          {mcp("create_issue", `[1]`), bound, "query_malformed"},
-		"null arguments":               {mcp("create_issue", `null`), bound, "query_malformed"},
-		"nothing":                      {&policy.Message{}, "POST /posts", "query_malformed"},
-		"both":                         {&policy.Message{MCP: &policy.MCP{Server: "s", Tool: "t"}, GraphQL: &policy.GraphQL{Type: "query", Fields: []string{"a"}}}, bound, "query_malformed"},
-		"no fields":                    {graphql(), "POST /posts mutation ", "query_malformed"},
-		"an empty field":               {graphql("a", ""), "POST /posts mutation a,", "query_malformed"},
-		"too many fields":              {graphql(make([]string, 65)...), "POST /posts", "query_malformed"},
+		"too many arguments": {mcp("create_issue", `{"a":"`+strings.Repeat("a", policy.MaxArguments)+`"}`), bound,
+			"query_malformed"},
+		"arguments in a list": {mcp("create_issue", `[1]`), bound, "query_malformed"},
+		"null arguments":      {mcp("create_issue", `null`), bound, "query_malformed"},
+		"nothing":             {&policy.Message{}, "POST /posts", "query_malformed"},
+		"both": {
+			&policy.Message{MCP: &policy.MCP{Server: "s", Tool: "t"},
+				GraphQL: &policy.GraphQL{Type: "query", Fields: []string{"a"}}}, bound, "query_malformed"},
+		"no fields":       {graphql(), "POST /posts mutation ", "query_malformed"},
+		"an empty field":  {graphql("a", ""), "POST /posts mutation a,", "query_malformed"},
+		"too many fields": {graphql(make([]string, 65)...), "POST /posts", "query_malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, file("r allow true"), nil)
-			d, err := w.engine().Decide(t.Context(), w.request(func(r *policy.Request, o *evidence.TriggerOriginProof, rec *evidence.TriggerReceipt) {
-				r.Call.Message, r.Binding.Resource = tt.message, tt.resource
-				o.BindingHash, rec.BindingHash = r.Binding.Hash(), r.Binding.Hash()
-			}))
+			d, err := w.engine().Decide(t.Context(),
+				w.request(func(r *policy.Request, o *evidence.TriggerOriginProof, rec *evidence.TriggerReceipt) {
+					r.Call.Message, r.Binding.Resource = tt.message, tt.resource
+					o.BindingHash, rec.BindingHash = r.Binding.Hash(), r.Binding.Hash()
+				}))
 			check.WantCode(t, err, tt.code)
 			if d != (policy.Decision{}) {
 				t.Error("something was signed")

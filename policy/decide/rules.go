@@ -46,9 +46,9 @@ type ruleFile struct {
 	When   string `yaml:"when" json:"when"`
 }
 
-// Rules are the compiled rules of a policy file, conditions in the Common Expression Language (https://cel.dev). A rule that denies
-// wins; at least one rule has to allow; a condition that cannot be evaluated denies. The zero value denies everything. Rules are
-// safe for concurrent use.
+// Rules are the compiled rules of a policy file, conditions in the Common Expression Language (https://cel.dev). A rule
+// that denies wins; at least one rule has to allow; a condition that cannot be evaluated denies. The zero value denies
+// everything. Rules are safe for concurrent use.
 type Rules struct {
 	denies, allows []rule
 	hash           string
@@ -59,8 +59,8 @@ type rule struct {
 	program cel.Program
 }
 
-// ParseRules reads a policy file of at most 256 KiB strictly, and compiles and type-checks every condition. A file with anything
-// wrong is refused as config_malformed, which says all that is wrong at once, with lines.
+// ParseRules reads a policy file of at most 256 KiB strictly, and compiles and type-checks every condition. A file with
+// anything wrong is refused as config_malformed, which says all that is wrong at once, with lines.
 func ParseRules(raw []byte) (*Rules, error) {
 	var f File
 	file, err := strict.Read(raw, &f, strict.Options{Complete: true, MaxBytes: policy.MaxFile})
@@ -76,16 +76,18 @@ func ParseRules(raw []byte) (*Rules, error) {
 	return nil, refusal.New("config_malformed", "the policy file is malformed: %w", err)
 }
 
-// Hash returns the lowercase hex SHA-256 of the canonical JSON of the rules: the policyHash of artifacts and manifest. How the file
-// is written does not matter; what the conditions say, to the letter, and their order do.
+// Hash returns the lowercase hex SHA-256 of the canonical JSON of the rules: the policyHash of artifacts and manifest.
+// How the file is written does not matter; what the conditions say, to the letter, and their order do.
 func (r *Rules) Hash() string { return r.hash }
 
-// newEnvironment has the standard functions, the variables and no macros: without all, exists and map nothing loops. Whole numbers and fractions
-// compare, as in autonomy.score >= 50.
+// newEnvironment has the standard functions, the variables and no macros: without all, exists and map nothing loops.
+// Whole numbers and fractions compare, as in autonomy.score >= 50.
 func newEnvironment() (*cel.Env, error) {
 	options := []cel.EnvOption{
-		cel.ClearMacros(), cel.CrossTypeNumericComparisons(true), cel.ParserExpressionSizeLimit(maxCondition), cel.ParserRecursionLimit(maxNesting),
-		cel.ASTValidators(cel.ValidateRegexLiterals(), cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateHomogeneousAggregateLiterals()),
+		cel.ClearMacros(), cel.CrossTypeNumericComparisons(true), cel.ParserExpressionSizeLimit(maxCondition),
+		cel.ParserRecursionLimit(maxNesting),
+		cel.ASTValidators(cel.ValidateRegexLiterals(), cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(),
+			cel.ValidateHomogeneousAggregateLiterals()),
 	}
 	for _, v := range variables {
 		options = append(options, cel.Variable(v.name, v.t))
@@ -143,7 +145,8 @@ func compileCondition(env *cel.Env, condition string) (cel.Program, error) {
 	if issues.Err() != nil {
 		var found []string
 		for _, e := range issues.Errors() {
-			found = append(found, fmt.Sprintf("at line %d column %d of the condition: %s", e.Location.Line(), e.Location.Column()+1, e.Message))
+			found = append(found,
+				fmt.Sprintf("at line %d column %d of the condition: %s", e.Location.Line(), e.Location.Column()+1, e.Message))
 		}
 		return nil, errors.New("does not compile, " + strings.Join(found, "; "))
 	}
@@ -161,7 +164,8 @@ func (r *Rules) decide(f *facts) (string, error) {
 			return "", err
 		}
 		if holds {
-			return "", refusal.New("policy_denied", "the rule %s denies %s on %s", rule.name, f.binding.Action, f.binding.Resource)
+			return "", refusal.New("policy_denied", "the rule %s denies %s on %s", rule.name, f.binding.Action,
+				f.binding.Resource)
 		}
 	}
 	for _, rule := range r.allows {
@@ -180,7 +184,8 @@ func (r *Rules) decide(f *facts) (string, error) {
 	return "", denied
 }
 
-// holds evaluates the condition. Where it fails for want of the agent's reputation, the refusal says why that is not known.
+// holds evaluates the condition. Where it fails for want of the agent's reputation, the refusal says why that is not
+// known.
 func (r rule) holds(f *facts) (bool, error) {
 	f.autonomy.missed = nil
 	v, _, err := r.program.Eval(activation{f})

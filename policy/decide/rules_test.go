@@ -32,35 +32,50 @@ func TestParseRulesRefuses(t *testing.T) {
 		raw  string
 		want []string
 	}{
-		"misspelt variable":      {condition(`request.metod == "POST"`), []string{"line 3, column 36: rules[0].when: (r) does not compile, at line 1 column 8 of the condition: undeclared reference to 'request.metod'"}},
-		"every misspelt one":     {condition(`foo && bar`), []string{"'foo'", "'bar'"}},
-		"in the second line":     {"version: \"1.0\"\nrules:\n  - name: r\n    when: |\n      true &&\n      nonsense\n", []string{"line 4, column 11: rules[0].when: (r)", "at line 2 column 1 of the condition"}},
-		"wrong types":            {condition(`request.size > "a"`), []string{"no matching overload for '_>_' applied to '(int, string)'"}},
-		"not a boolean":          {condition(`request.size`), []string{"is of type int; it must be true or false"}},
-		"dynamic":                {condition(`dyn(true)`), []string{"is of type dyn"}},
-		"mixed list":             {condition(`request.method in ["POST", 1]`), []string{"rules[0].when"}},
-		"empty condition":        {condition(` `), []string{"is empty"}},
-		"loop: exists":           {condition(`["a"].exists(x, x == request.method)`), []string{"undeclared reference to 'exists'"}},
+		"misspelt variable": {condition(`request.metod == "POST"`),
+			[]string{
+				"line 3, column 36: rules[0].when: (r) does not compile, at line 1 column 8 of the condition: undeclared " +
+					"reference to 'request.metod'"}},
+		"every misspelt one": {condition(`foo && bar`), []string{"'foo'", "'bar'"}},
+		"in the second line": {"version: \"1.0\"\nrules:\n  - name: r\n    when: |\n      true &&\n      nonsense\n",
+			[]string{"line 4, column 11: rules[0].when: (r)", "at line 2 column 1 of the condition"}},
+		"wrong types": {condition(`request.size > "a"`),
+			[]string{"no matching overload for '_>_' applied to '(int, string)'"}},
+		"not a boolean":   {condition(`request.size`), []string{"is of type int; it must be true or false"}},
+		"dynamic":         {condition(`dyn(true)`), []string{"is of type dyn"}},
+		"mixed list":      {condition(`request.method in ["POST", 1]`), []string{"rules[0].when"}},
+		"empty condition": {condition(` `), []string{"is empty"}},
+		"loop: exists": {condition(`["a"].exists(x, x == request.method)`),
+			[]string{"undeclared reference to 'exists'"}},
 		"loop: all":              {condition(`["a"].all(x, x == request.method)`), []string{"undeclared reference to 'all'"}},
 		"loop: map":              {condition(`["a"].map(x, x).size() > 0`), []string{"undeclared reference to 'map'"}},
 		"bad regular expression": {condition(`request.path.matches("(")`), []string{"invalid matches argument"}},
 		"bad duration":           {condition(`now + duration("1 day") > now`), []string{"invalid duration argument"}},
-		"too long":               {condition(`request.path == "` + strings.Repeat("a", 5000) + `"`), []string{"rules[0].when"}},
-		"too deep":               {condition(strings.Repeat("(", 300) + "true" + strings.Repeat(")", 300)), []string{"rules[0].when"}},
-		"one level too deep":     {condition(nested(64)), []string{"expression recursion limit exceeded: 64"}},
-		"unknown effect":         {file("r maybe true"), []string{`line 3, column 23: rules[0].effect: must be allow or deny, not "maybe"`}},
-		"empty effect":           {"version: \"1.0\"\nrules: [{name: r, effect: \"\", when: \"true\"}]", []string{"rules[0].effect: may be left out, but not be empty"}},
-		"condition that is true": {"version: \"1.0\"\nrules: [{name: r, when: true}]", []string{"rules[0].when: must be a text, in quotes"}},
-		"unknown key":            {"version: \"1.0\"\nrules: [{name: r, when: \"true\", then: deny}]", []string{"line 2, column 33: rules[0].then: is not known"}},
-		"missing condition":      {"version: \"1.0\"\nrules: [{name: r}]", []string{"rules[0].when: is missing"}},
-		"missing rules":          {"version: \"1.0\"", []string{"rules: is missing"}},
-		"other version":          {strings.Replace(file("r allow true"), "1.0", "2.0", 1), []string{`version: must be "1.0"`}},
-		"bad name":               {file("R/1 allow true"), []string{"line 3, column 12: rules[0].name: must match"}},
-		"name twice":             {file("r allow true", "r deny false"), []string{`line 4, column 12: rules[1].name: is "r", like that of an earlier rule`}},
-		"too many":               {file(many(257)...), []string{"at most 256"}},
-		"too large":              {file("r allow true") + strings.Repeat("#", 256<<10), []string{"at most 262144 are read"}},
-		"second document":        {file("r allow true") + "---\n" + file("r allow true"), []string{"second document"}},
-		"all that is wrong":      {file("a allow foo", "b deny bar", "c maybe true"), []string{"rules[0]", "rules[1]", "rules[2]"}},
+		"too long": {condition(`request.path == "` + strings.Repeat("a", 5000) + `"`),
+			[]string{"rules[0].when"}},
+		"too deep": {condition(strings.Repeat("(", 300) + "true" + strings.Repeat(")", 300)),
+			[]string{"rules[0].when"}},
+		"one level too deep": {condition(nested(64)), []string{"expression recursion limit exceeded: 64"}},
+		"unknown effect": {file("r maybe true"),
+			[]string{`line 3, column 23: rules[0].effect: must be allow or deny, not "maybe"`}},
+		"empty effect": {"version: \"1.0\"\nrules: [{name: r, effect: \"\", when: \"true\"}]",
+			[]string{"rules[0].effect: may be left out, but not be empty"}},
+		"condition that is true": {"version: \"1.0\"\nrules: [{name: r, when: true}]",
+			[]string{"rules[0].when: must be a text, in quotes"}},
+		"unknown key": {"version: \"1.0\"\nrules: [{name: r, when: \"true\", then: deny}]",
+			[]string{"line 2, column 33: rules[0].then: is not known"}},
+		"missing condition": {"version: \"1.0\"\nrules: [{name: r}]", []string{"rules[0].when: is missing"}},
+		"missing rules":     {"version: \"1.0\"", []string{"rules: is missing"}},
+		"other version": {strings.Replace(file("r allow true"), "1.0", "2.0", 1),
+			[]string{`version: must be "1.0"`}},
+		"bad name": {file("R/1 allow true"), []string{"line 3, column 12: rules[0].name: must match"}},
+		"name twice": {file("r allow true", "r deny false"),
+			[]string{`line 4, column 12: rules[1].name: is "r", like that of an earlier rule`}},
+		"too many":        {file(many(257)...), []string{"at most 256"}},
+		"too large":       {file("r allow true") + strings.Repeat("#", 256<<10), []string{"at most 262144 are read"}},
+		"second document": {file("r allow true") + "---\n" + file("r allow true"), []string{"second document"}},
+		"all that is wrong": {file("a allow foo", "b deny bar", "c maybe true"),
+			[]string{"rules[0]", "rules[1]", "rules[2]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := decide.ParseRules([]byte(c.raw))
@@ -85,7 +100,8 @@ func TestFindingsAreCut(t *testing.T) {
 			rules[i] = "R" + rules[i]
 		}
 		_, err := decide.ParseRules([]byte(file(rules...)))
-		if check.WantCode(t, err, "config_malformed", "rules[199].name", more); more == "" && strings.Contains(err.Error(), " more") {
+		if check.WantCode(t, err, "config_malformed", "rules[199].name", more); more == "" &&
+			strings.Contains(err.Error(), " more") {
 			t.Error("there is nothing more to say")
 		}
 	}
@@ -105,51 +121,76 @@ func many(n int) []string {
 
 func TestRulesDecide(t *testing.T) {
 	// Forty regular expressions over a long path cost more than one evaluation may.
-	costly := strings.TrimSuffix(strings.Repeat(`request.path.matches("^(/p|/q|/r|/s|/t|/u|/v|/w)+(a|b|c|d|e|f|g|h|i|j|k|l|m|n|o|p|q|r|s|t)*$") || `, 40), " || ")
+	costly := strings.TrimSuffix(
+		strings.Repeat(`request.path.matches("^(/p|/q|/r|/s|/t|/u|/v|/w)+(a|b|c|d|e|f|g|h|i|j|k|l|m|n|o|p|q|r|s|t)*$") || `,
+			40), " || ")
 	for name, c := range map[string]struct {
 		rules string
 		path  string
 		code  string // "" allows
 		want  string // the rule that allowed, or part of the sentence
 	}{
-		"one allows":                       {rules: file("yes allow true"), want: "yes"},
-		"allow is the default":             {rules: "version: \"1.0\"\nrules: [{name: yes-by-default, when: \"true\"}]", want: "yes-by-default"},
-		"the first that allows is named":   {rules: file("no allow false", "first allow true", "second allow true"), want: "first"},
-		"no rules":                         {rules: file(), code: "policy_denied", want: "no rule allows create_post on POST /posts"},
-		"none allows":                      {rules: file("no allow false"), code: "policy_denied", want: "no rule allows"},
-		"deny wins":                        {rules: file("yes allow true", "never deny true"), code: "policy_denied", want: "the rule never denies create_post"},
-		"a deny that does not hold":        {rules: file("never deny false", "yes allow true"), want: "yes"},
-		"denying alone allows nothing":     {rules: file("never deny false"), code: "policy_denied", want: "no rule allows"},
-		"an error in a deny denies":        {rules: file("broken deny 1 / (request.size - 7) == 1", "yes allow true"), code: "policy_error", want: "the rule broken"},
-		"an error in an allow denies":      {rules: file("broken allow 1 / (request.size - 7) == 1", "yes allow true"), code: "policy_error", want: "the rule broken"},
-		"an unknown time zone denies":      {rules: file(`broken deny now.getHours("Atlantis/Here") == 1`, "yes allow true"), code: "policy_error", want: "the rule broken"},
-		"cost within the limit":            {rules: file("costly deny !(" + costly + ")"), path: "/p", code: "policy_denied", want: "no rule allows"},
-		"cost over the limit denies":       {rules: file("costly allow " + costly), path: "/p" + strings.Repeat("0", 1500), code: "policy_error", want: "the rule costly cannot be evaluated, which denies: operation cancelled: actual cost limit exceeded"},
-		"request":                          {rules: file(`r allow request.method == "POST" && request.scheme == "https" && request.host == "api.example.com" && request.path == "/posts" && request.rule == "example-post" && request.contentKind == "json" && request.size == 7`), want: "r"},
-		"binding":                          {rules: file(`r allow binding.subject == "agent:worker-1" && binding.action == "create_post" && binding.resource == "POST /posts?draft=1" && size(binding.contentHash) == 64`), want: "r"},
-		"trigger":                          {rules: file(`r allow trigger.kind == "source_event" && trigger.source == "github" && trigger.eventId == "event-1" && trigger.method == "webhook_signature"`), want: "r"},
-		"runtime, session and now":         {rules: file(`r allow runtime.id == "worker-1" && session.id == "session-1" && now == timestamp("2026-11-21T12:00:00Z")`), want: "r"},
-		"functions":                        {rules: file(`r allow request.path.startsWith("/p") && request.path.endsWith("s") && request.path.contains("ost") && request.path.matches("^/[a-z]+$") && now.getDayOfWeek() in [0, 6]`), want: "r"},
-		"a comparison that does not hold":  {rules: file(`r allow request.path == "/admin"`), code: "policy_denied"},
-		"a short circuit hides the error":  {rules: file(`r allow true || 1 / (request.size - 7) == 1`), want: "r"},
-		"the example allows a post":        {rules: string(configs.Policy()), want: "verified-events"},
-		"the example denies cleartext":     {rules: string(configs.Policy()), path: "/cleartext", code: "policy_denied", want: "the rule no-cleartext"},
-		"the example denies what is large": {rules: string(configs.Policy()), path: "/large", code: "policy_denied", want: "the rule no-huge-posts"},
+		"one allows": {rules: file("yes allow true"), want: "yes"},
+		"allow is the default": {rules: "version: \"1.0\"\nrules: [{name: yes-by-default, when: \"true\"}]",
+			want: "yes-by-default"},
+		"the first that allows is named": {rules: file("no allow false", "first allow true", "second allow true"),
+			want: "first"},
+		"no rules": {rules: file(), code: "policy_denied",
+			want: "no rule allows create_post on POST /posts"},
+		"none allows": {rules: file("no allow false"), code: "policy_denied", want: "no rule allows"},
+		"deny wins": {rules: file("yes allow true", "never deny true"), code: "policy_denied",
+			want: "the rule never denies create_post"},
+		"a deny that does not hold":    {rules: file("never deny false", "yes allow true"), want: "yes"},
+		"denying alone allows nothing": {rules: file("never deny false"), code: "policy_denied", want: "no rule allows"},
+		"an error in a deny denies": {rules: file("broken deny 1 / (request.size - 7) == 1", "yes allow true"),
+			code: "policy_error", want: "the rule broken"},
+		"an error in an allow denies": {rules: file("broken allow 1 / (request.size - 7) == 1", "yes allow true"),
+			code: "policy_error", want: "the rule broken"},
+		"an unknown time zone denies": {rules: file(`broken deny now.getHours("Atlantis/Here") == 1`, "yes allow true"),
+			code: "policy_error", want: "the rule broken"},
+		"cost within the limit": {rules: file("costly deny !(" + costly + ")"), path: "/p", code: "policy_denied",
+			want: "no rule allows"},
+		"cost over the limit denies": {rules: file("costly allow " + costly), path: "/p" + strings.Repeat("0", 1500),
+			code: "policy_error",
+			want: "the rule costly cannot be evaluated, which denies: operation cancelled: actual cost limit exceeded"},
+		"request": {
+			rules: file(
+				`r allow request.method == "POST" && request.scheme == "https" && request.host == "api.example.com" && request.path == "/posts" && request.rule == "example-post" && request.contentKind == "json" && request.size == 7`), want: "r"},
+		"binding": {
+			rules: file(
+				`r allow binding.subject == "agent:worker-1" && binding.action == "create_post" && binding.resource == "POST /posts?draft=1" && size(binding.contentHash) == 64`), want: "r"},
+		"trigger": {
+			rules: file(
+				`r allow trigger.kind == "source_event" && trigger.source == "github" && trigger.eventId == "event-1" && trigger.method == "webhook_signature"`), want: "r"},
+		"runtime, session and now": {
+			rules: file(
+				`r allow runtime.id == "worker-1" && session.id == "session-1" && now == timestamp("2026-11-21T12:00:00Z")`), want: "r"},
+		"functions": {
+			rules: file(
+				`r allow request.path.startsWith("/p") && request.path.endsWith("s") && request.path.contains("ost") && request.path.matches("^/[a-z]+$") && now.getDayOfWeek() in [0, 6]`), want: "r"},
+		"a comparison that does not hold": {rules: file(`r allow request.path == "/admin"`), code: "policy_denied"},
+		"a short circuit hides the error": {rules: file(`r allow true || 1 / (request.size - 7) == 1`), want: "r"},
+		"the example allows a post":       {rules: string(configs.Policy()), want: "verified-events"},
+		"the example denies cleartext": {rules: string(configs.Policy()), path: "/cleartext", code: "policy_denied",
+			want: "the rule no-cleartext"},
+		"the example denies what is large": {rules: string(configs.Policy()), path: "/large", code: "policy_denied",
+			want: "the rule no-huge-posts"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, c.rules, nil)
-			d, err := w.engine().Decide(t.Context(), w.request(func(r *policy.Request, o *evidence.TriggerOriginProof, rec *evidence.TriggerReceipt) {
-				if c.path != "" {
-					r.Call.Path, r.Binding.Resource = c.path, "POST "+c.path
-					o.BindingHash, rec.BindingHash = r.Binding.Hash(), r.Binding.Hash()
-				}
-				switch c.path {
-				case "/large":
-					r.Call.Size = 5 << 20
-				case "/cleartext":
-					r.Call.Scheme = "http"
-				}
-			}))
+			d, err := w.engine().Decide(t.Context(),
+				w.request(func(r *policy.Request, o *evidence.TriggerOriginProof, rec *evidence.TriggerReceipt) {
+					if c.path != "" {
+						r.Call.Path, r.Binding.Resource = c.path, "POST "+c.path
+						o.BindingHash, rec.BindingHash = r.Binding.Hash(), r.Binding.Hash()
+					}
+					switch c.path {
+					case "/large":
+						r.Call.Size = 5 << 20
+					case "/cleartext":
+						r.Call.Scheme = "http"
+					}
+				}))
 			if c.code != "" {
 				check.WantCode(t, err, c.code, c.want)
 				if d != (policy.Decision{}) {
@@ -174,11 +215,15 @@ func TestRulesHashIsOfTheMeaning(t *testing.T) {
 		check.Must(t, err)
 		return r.Hash()
 	}
-	want := hash("version: \"1.0\"\nrules:\n  - name: a\n    when: request.size > 1\n  - {name: b, effect: deny, when: 'now == now'}\n")
+	want := hash(
+		"version: \"1.0\"\nrules:\n  - name: a\n    when: request.size > 1\n  - {name: b, effect: deny, when: 'now == " +
+			"now'}\n")
 	for name, same := range map[string]string{
-		"JSON":            `{"rules": [{"when": "request.size > 1", "name": "a", "effect": "allow"}, {"name": "b", "when": "now == now", "effect": "deny"}], "version": "1.0"}`,
-		"block scalars":   "# a comment\nversion: '1.0'\nrules:\n  - when: |\n      request.size > 1\n    name: a\n  - effect: deny\n    name: b\n    when: >-\n      now ==\n      now\n",
-		"the effect said": "version: \"1.0\"\nrules:\n  - {name: a, effect: allow, when: request.size > 1}\n  - {name: b, effect: deny, when: now == now}\n",
+		"JSON": `{"rules": [{"when": "request.size > 1", "name": "a", "effect": "allow"}, {"name": "b", "when": "now == now", "effect": "deny"}], "version": "1.0"}`,
+		"block scalars": "# a comment\nversion: '1.0'\nrules:\n  - when: |\n      request.size > 1\n    name: a\n  - " +
+			"effect: deny\n    name: b\n    when: >-\n      now ==\n      now\n",
+		"the effect said": "version: \"1.0\"\nrules:\n  - {name: a, effect: allow, when: request.size > 1}\n  - {name: b, " +
+			"effect: deny, when: now == now}\n",
 	} {
 		if hash(same) != want {
 			t.Errorf("%s: the hash depends on how the file is written", name)

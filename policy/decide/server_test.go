@@ -30,9 +30,10 @@ func TestClientAndServer(t *testing.T) {
 	check.Must(t, err)
 
 	// A refusal keeps its code and its sentence.
-	_, err = c.Decide(t.Context(), w.request(func(r *policy.Request, _ *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) {
-		r.Call.Size = 5 << 20
-	}))
+	_, err = c.Decide(t.Context(),
+		w.request(func(r *policy.Request, _ *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) {
+			r.Call.Size = 5 << 20
+		}))
 	check.WantCode(t, err, "policy_denied", "the rule no-huge-posts denies create_post on POST /posts?draft=1")
 }
 
@@ -71,7 +72,8 @@ func TestServerRefusesMalformedRequests(t *testing.T) {
 
 // TestCodesAreInTheTable finds a code that this package gives and nobody explains.
 func TestCodesAreInTheTable(t *testing.T) {
-	for code := range strings.FieldsSeq(`config_malformed config_malformed deployment_unsafe deployment_mismatch deployment_mismatch
+	for code := range strings.FieldsSeq(
+		`config_malformed config_malformed deployment_unsafe deployment_mismatch deployment_mismatch
 		deployment_mismatch pin_mismatch pin_mismatch not_allowed policy_denied policy_error process_unavailable
 		artifacts_mismatch artifacts_mismatch artifacts_mismatch artifacts_mismatch artifacts_mismatch human_involved
 		not_allowed not_allowed not_allowed not_allowed query_malformed artifacts_mismatch

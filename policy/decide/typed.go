@@ -9,8 +9,8 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// typedComparison makes a comparison an error where its two sides turn out to be of different types. To CEL such values are only
-// unequal, so that args.repo != "prod" would hold of ["prod"], and a tool that takes both would be called.
+// typedComparison makes a comparison an error where its two sides turn out to be of different types. To CEL such values
+// are only unequal, so that args.repo != "prod" would hold of ["prod"], and a tool that takes both would be called.
 func typedComparison() cel.ProgramOption {
 	return cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 		call, ok := i.(interpreter.InterpretableCall)
@@ -29,8 +29,8 @@ func typedComparison() cel.ProgramOption {
 	})
 }
 
-// comparison is a comparison of two operands that have to be comparable. It does not show that it is a call, or the optimizer would
-// replace it.
+// comparison is a comparison of two operands that have to be comparable. It does not show that it is a call, or the
+// optimizer would replace it.
 type comparison struct {
 	interpreter.InterpretableV2
 	call       interpreter.InterpretableCall

@@ -10,7 +10,8 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// facts are what a decision rests on. The binding and the origin proof are verified; the call is what the sidecar says of it.
+// facts are what a decision rests on. The binding and the origin proof are verified; the call is what the sidecar says
+// of it.
 type facts struct {
 	binding   evidence.Binding
 	call      policy.Call
@@ -22,18 +23,20 @@ type facts struct {
 	autonomy  appraised
 }
 
-// variable is one name that a condition may use. Where of returns nil it has no value, and a condition that rests on it cannot be evaluated.
+// variable is one name that a condition may use. Where of returns nil it has no value, and a condition that rests on it
+// cannot be evaluated.
 type variable struct {
 	name string
 	t    *cel.Type
 	of   func(*facts) any
 }
 
-// variables are all of them, each with its type, so that a misspelt name or a comparison of a number with a text does not compile.
-// Nothing loops over one: there are no macros. Those of messages are empty for a call without one, and args has no value there: a
-// condition on an argument that is not there, or is of another type, is an error. Those of the agent's reputation have a value if its token is
-// valid, but for autonomy.known, which says that; of an agent that has to be verified and is not, none has one. Those of its verification have one if the agent counts as verified, but for autonomy.verified;
-// and those of its rating if there is enough to rate it by.
+// variables are all of them, each with its type, so that a misspelt name or a comparison of a number with a text does
+// not compile. Nothing loops over one: there are no macros. Those of messages are empty for a call without one, and
+// args has no value there: a condition on an argument that is not there, or is of another type, is an error. Those of
+// the agent's reputation have a value if its token is valid, but for autonomy.known, which says that; of an agent that
+// has to be verified and is not, none has one. Those of its verification have one if the agent counts as verified, but
+// for autonomy.verified; and those of its rating if there is enough to rate it by.
 var variables = []variable{
 	{"request.method", cel.StringType, func(f *facts) any { return f.call.Method }},
 	{"request.scheme", cel.StringType, func(f *facts) any { return f.call.Scheme }},

@@ -19,60 +19,60 @@ import (
 )
 
 const (
-	maxAnswer = 4 << 20 // bytes of an answer that is held
-	maxSaid   = 1 << 10 // bytes of the text that [Call.Said] is told
-	pieceSize = 4 << 10 // bytes of an answer that are read at once
+	maxAnswer = 4 << 20 // bytes of an answer held in memory
+	maxSaid   = 1 << 10 // bytes of text passed to [Call.Said]
+	pieceSize = 4 << 10 // bytes read at once
 )
 
-// Call is one call on its way. Its fields are set before its answer comes.
+// Call is one call in progress. Its fields are set before its answer comes.
 type Call struct {
 	Stream bool   // the agent wants events
 	Record string // the id of the call's record
-	Key    []byte // as for [inference.Read]
-	// Take asks for n more bytes of memory. The caller gives all of them back when the call has ended.
+	Key    []byte // see [inference.Read]
+	// Take reserves n bytes of memory. The caller releases them when the call ends.
 	Take func(n int) error
-	// Said is told what the model has said, once all of it is there; nil if nobody asks. It is not called for no text, a
-	// refusal, or over 1 KiB.
+	// Said gets the model's complete text; nil if not needed. It is not called for an empty text, a refusal, or more
+	// than 1 KiB.
 	Said func(text string)
-	// Receipt returns the receipt of the call, whose answer has ended, or nil where none is made; the function is nil where none is ever made.
-	// Without its receipt an answer is refused.
+	// Receipt returns the receipt of the finished call. Nil if the session makes no receipts. If it fails, the answer
+	// is refused.
 	Receipt func() (*Receipt, error)
 }
 
-// usage are the tokens, as the provider counts them.
+// usage counts tokens as the provider does.
 type usage struct {
 	Input  int64 `json:"inputTokens"`
 	Output int64 `json:"outputTokens"`
 }
 
-// document is the answer to an agent. The last event of a stream has all of it but the output.
+// document is the answer to the agent. The last event of a stream has all of it but the output.
 type document struct {
 	Record string  `json:"record"`
-	Model  string  `json:"model,omitzero"` // that has answered, as the provider says
+	Model  string  `json:"model,omitzero"` // the model that answered, as the provider says
 	Output *string `json:"output,omitzero"`
 	Finish string  `json:"finishReason"`
 	Usage  *usage  `json:"usage,omitzero"`
 	*Receipt
 }
 
-// Receipt is the interaction receipt of a call, and what an agent that opens no tokens wants of it.
+// Receipt is the interaction receipt of a call, with the claims that agents use.
 type Receipt struct {
 	Token     string                    `json:"receipt"`
-	Hash      string                    `json:"receipt_hash"` // by which it has a score
+	Hash      string                    `json:"receipt_hash"` // names the receipt's score
 	Timing    interaction.Timing        `json:"timing"`
 	Chain     interaction.ChainLink     `json:"chain"`
 	Challenge *interaction.ChallengeRef `json:"challenge,omitzero"`
 }
 
-// finishReasons are the providers' reasons why an answer has ended, in our words. Any other is passed on as it is.
+// finishReasons translates the providers' finish reasons. Others pass unchanged.
 var finishReasons = map[string]string{
 	"stop": "stop", "completed": "stop", "end_turn": "stop", "stop_sequence": "stop",
 	"length": "length", "max_output_tokens": "length", "max_tokens": "length", "model_context_window_exceeded": "length",
 	"content_filter": "filtered", "refusal": "refused",
 }
 
-// Answer turns the answer of a model into the answer to the agent, in place: resp then has the translated header and body. asked is the request that was
-// sent. An error says that there is no answer to pass on. The body of a stream ends with an error after the event that tells of it.
+// Answer replaces resp, the model's answer to asked, with the answer to the agent. It fails if there is nothing to pass
+// on. A stream that fails later sends an error event, and then its body fails.
 func (c *Call) Answer(resp *http.Response, asked *inference.Request) error {
 	if resp.StatusCode != http.StatusOK {
 		body, err := io.ReadAll(io.LimitReader(resp.Body, maxFailure))
@@ -83,7 +83,8 @@ func (c *Call) Answer(resp *http.Response, asked *inference.Request) error {
 	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	events := kind == "text/event-stream"
-	if coding := resp.Header.Get("Content-Encoding"); !events && kind != "application/json" || coding != "" && !strings.EqualFold(coding, "identity") {
+	if coding := resp.Header.Get("Content-Encoding"); !events && kind != "application/json" || coding != "" &&
+		!strings.EqualFold(coding, "identity") {
 		return unread("is neither JSON nor a stream of events, or it is compressed")
 	}
 	o := &output{call: c, from: resp.Body, request: resp.Request, status: resp.StatusCode, events: events}
@@ -110,24 +111,24 @@ func unread(format string, args ...any) error {
 	return refusal.New("generate_refused", "the answer of the model's API "+format, args...)
 }
 
-// output reads the answer of a model, and is the answer to the agent.
+// output reads the answer of a model, and is the body of the answer to the agent.
 type output struct {
 	call    *Call
 	from    io.ReadCloser
-	request *http.Request // that was sent
+	request *http.Request // the request to the model
 	status  int
-	events  bool // the model answers by events
+	events  bool // the model sends events
 	reader  *inference.Reader
 
 	piece   [pieceSize]byte
-	held    []byte          // of a model's answer that is no stream
-	text    strings.Builder // of an answer that is no stream
-	said    []byte          // the first bytes of the text, for [Call.Said]: one more than it is told
-	refused bool            // the model has said that it refuses
+	held    []byte          // the model's answer, if it is not a stream
+	text    strings.Builder // the answer's text, if the agent wants no stream
+	said    []byte          // the beginning of the text for [Call.Said], with one byte more than its limit
+	refused bool            // the model refuses
 	failed  error           // why the text cannot be held
-	charged int             // bytes of memory that the reader has got
-	ready   []byte          // for the agent
-	end     error           // after what is ready
+	charged int             // bytes of memory reserved for the reader
+	ready   []byte          // bytes for the agent
+	end     error           // what ends the answer once ready is empty
 }
 
 // Close closes the model's answer.
@@ -143,7 +144,7 @@ func (o *output) Read(p []byte) (int, error) {
 	}
 	n := copy(p, o.ready)
 	if o.ready = o.ready[n:]; len(o.ready) == 0 {
-		o.ready = nil // a large event does not stay
+		o.ready = nil // so that a large event is not kept
 	}
 	return n, nil
 }
@@ -159,7 +160,7 @@ func (o *output) read() {
 	}
 	switch {
 	case err == io.EOF && o.gone() != nil: //nolint:errorlint // io.Reader's contract
-		o.fail(o.gone()) // a model that hears that nobody waits any more may end its answer as if that were all
+		o.fail(o.gone()) // a model that hears of the cancelled call may end its answer as if it were complete
 	case err == io.EOF: //nolint:errorlint // io.Reader's contract
 		o.conclude()
 	case err != nil:
@@ -167,7 +168,7 @@ func (o *output) read() {
 	}
 }
 
-// gone says why nobody waits for the answer any more; nil if somebody does.
+// gone reports why the agent no longer waits, or nil.
 func (o *output) gone() error {
 	if o.request == nil {
 		return nil
@@ -175,7 +176,7 @@ func (o *output) gone() error {
 	return upstream.Classify(o.request.Context().Err())
 }
 
-// take takes a piece of the model's answer.
+// take adds a piece of the model's answer.
 func (o *output) take(p []byte) error {
 	if o.events {
 		if _, err := o.reader.Write(p); err != nil {
@@ -225,7 +226,7 @@ func (o *output) say(k inference.Kind, text string) {
 	o.failed = o.call.Take(o.text.Cap() - before)
 }
 
-// conclude ends the answer to the agent, for the model's has ended.
+// conclude ends the answer to the agent after the model's.
 func (o *output) conclude() {
 	if !o.events {
 		if o.reader.Whole(o.held) != nil {
@@ -242,7 +243,9 @@ func (o *output) conclude() {
 	case inference.OutcomeComplete:
 	case inference.OutcomeFailed:
 		code := in.Error
-		o.fail(&Failure{refused: refusal.New("generate_refused", "%s", strings.TrimSpace("the model's API broke its answer off with an error "+code)), Status: o.status, Code: code})
+		o.fail(&Failure{
+			refused: refusal.New("generate_refused", "%s",
+				strings.TrimSpace("the model's API broke its answer off with an error "+code)), Status: o.status, Code: code})
 		return
 	case inference.OutcomeCut:
 		o.fail(refusal.New("upstream_lost", "the answer of the model's API ended before its end"))
@@ -283,11 +286,11 @@ func (o *output) conclude() {
 	}
 	text := o.text.String()
 	d.Output = &text
-	o.ready, _ = marshal(d) // texts and numbers, which can be written
+	o.ready, _ = marshal(d) // texts and numbers always marshal
 	o.ready = append(o.ready, '\n')
 }
 
-// fail ends the answer: an agent that gets events is told why.
+// fail ends the answer. A stream gets an error event.
 func (o *output) fail(err error) {
 	o.end = err
 	if !o.call.Stream {
@@ -301,12 +304,12 @@ func (o *output) fail(err error) {
 	o.event("error", d)
 }
 
-// marshal leaves out what a receipt leaves out: json2 alone would write a time of 0 for one that is not known.
+// marshal omits what a receipt omits: json2 alone would write an unknown time as 0.
 func marshal(v any) ([]byte, error) {
 	return json2.Marshal(v, jsonv1.OmitEmptyWithLegacySemantics(true))
 }
 
-// event leaves an event to the agent.
+// event queues an event for the agent.
 func (o *output) event(name string, data any) {
 	raw, err := marshal(data)
 	if err != nil {

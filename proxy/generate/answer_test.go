@@ -11,7 +11,7 @@ import (
 	"github.com/actionproof/mediator/proxy/inference"
 )
 
-// TestReceipt: an answer ends with its receipt, and without it is none.
+// TestReceipt checks that an answer ends with its receipt, and fails without it.
 func TestReceipt(t *testing.T) {
 	for _, stream := range []bool{false, true} {
 		for _, failure := range []error{nil, refusal.New("ledger_unavailable", "the receipt is not there")} {
@@ -22,28 +22,31 @@ func TestReceipt(t *testing.T) {
 			}
 			resp := &http.Response{
 				StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
-				Body: io.NopCloser(strings.NewReader(`{"choices":[{"index":0,"message":{"content":"hi"},"finish_reason":"stop"}]}`)),
+				Body: io.NopCloser(
+					strings.NewReader(`{"choices":[{"index":0,"message":{"content":"hi"},"finish_reason":"stop"}]}`)),
 			}
 			var got []byte
 			err := c.Answer(resp, &inference.Request{Dialect: inference.OpenAIChat})
 			if err == nil {
 				got, err = io.ReadAll(resp.Body)
 			}
-			if !errors.Is(err, failure) || asked != 1 || strings.Contains(string(got), "the-receipt") != (failure == nil) || stream && !strings.Contains(string(got), "event: text") {
+			if !errors.Is(err, failure) || asked != 1 || strings.Contains(string(got), "the-receipt") != (failure == nil) ||
+				stream && !strings.Contains(string(got), "event: text") {
 				t.Errorf("stream %t: %v, %q after %d questions", stream, err, got, asked)
 			}
 		}
 	}
 }
 
-// TestMemoryIsRefused: an answer that finds no memory is refused.
 func TestMemoryIsRefused(t *testing.T) {
 	full := refusal.New("overloaded", "no memory is left")
 	for _, body := range []struct{ kind, text string }{
-		{"application/json", `{"choices":[]}`}, {"text/event-stream", "data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\n"}, {"text/event-stream", "data: "},
+		{"application/json", `{"choices":[]}`},
+		{"text/event-stream", "data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\n"}, {"text/event-stream", "data: "},
 	} {
 		c := &Call{Key: make([]byte, inference.MinKey), Take: func(int) error { return full }}
-		resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {body.kind}}, Body: io.NopCloser(strings.NewReader(body.text))}
+		resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {body.kind}},
+			Body: io.NopCloser(strings.NewReader(body.text))}
 		if err := c.Answer(resp, &inference.Request{Dialect: inference.OpenAIChat}); !errors.Is(err, full) {
 			t.Errorf("%s: %v", body.text, err)
 		}

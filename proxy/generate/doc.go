@@ -1,10 +1,10 @@
-// Package generate translates between POST /v1/generate, by which an agent asks the mediator for a model's answer, and the APIs of models. It sends
-// nothing: the pipeline sends the translated request as if the agent had made the call to the model itself.
+// Package generate translates between POST /v1/generate, the mediator's own prompt endpoint, and the APIs of models. It
+// sends nothing: the pipeline treats the translated request like a call that the agent made to the model.
 //
 //	models.go   the models that egress rules offer
-//	request.go  reads what the agent asks for, and writes it as a request to a model
-//	answer.go   turns the answer of the model into the answer to the agent
-//	failure.go  says why a model gave no answer
+//	request.go  reads the agent's request and translates it for a model
+//	answer.go   translates the model's answer for the agent
+//	failure.go  explains why a model gave no answer
 //
-// The members of requests and answers are those of the sources that package inference names.
+// Package inference names the sources for the members of requests and answers.
 package generate

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	maxFailure    = 64 << 10 // bytes of an answer that is read for its error
-	maxMessage    = 512      // characters of what is repeated of it
+	maxFailure    = 64 << 10 // bytes read of an error answer
+	maxMessage    = 512      // characters of the API's message
 	maxRetryAfter = 3600     // seconds
 )
 
-// Failure is the refusal of a model's API to answer. Its sentence has a status and a name at most, and may stand in records. What else the API said is
-// for the agent alone: it may repeat the prompt.
+// Failure is an error answer of a model's API. Error has only its status and code, and is safe for records. The message
+// is for the agent alone, because it may repeat the prompt.
 type Failure struct {
 	refused error
-	// Status is that of the API's answer, Code and Message are of its error. The message is cut to 512 characters.
+	// Status is the HTTP status. Code and Message come from the answer's error; Message has at most 512 characters.
 	Status  int    `json:"status"`
 	Code    string `json:"code,omitzero"`
 	Message string `json:"message,omitzero"`
@@ -44,7 +44,7 @@ func (f *Failure) Document() []byte {
 	return raw
 }
 
-// failureOf reads an answer that is an error.
+// failureOf reads an error answer.
 func failureOf(status int, header http.Header, body []byte) error {
 	f := &Failure{Status: status}
 	f.Code, f.Message = readFailure(body)
@@ -60,7 +60,7 @@ func failureOf(status int, header http.Header, body []byte) error {
 	return f
 }
 
-// readFailure reads the error of any of the APIs: {"error": {"type", "code", "message"}}, or an error that is a text.
+// readFailure reads the error of any API: {"error": {"type", "code", "message"}}, or an error that is a text.
 func readFailure(body []byte) (code, message string) {
 	var top struct {
 		Error   jsontext.Value `json:"error"`
@@ -90,7 +90,7 @@ func readFailure(body []byte) (code, message string) {
 	return code, printable(message)
 }
 
-// printable returns the beginning of a text, without what a terminal would obey.
+// printable returns the beginning of a text, with spaces for characters that a terminal would obey.
 func printable(s string) string {
 	n := 0
 	return strings.Map(func(r rune) rune {

@@ -13,17 +13,21 @@ import (
 	"github.com/actionproof/mediator/proxy/match"
 )
 
-// FuzzRequest: a request that is read becomes one that is judged to be in order and to do nothing but answer, in every dialect; any other has a code.
+// FuzzRequest checks that a request is refused with a code, or becomes in every dialect a request that package
+// inference accepts without hosted tools.
 func FuzzRequest(f *testing.F) {
 	for _, s := range []string{
-		`{"prompt":"x"}`, `{"prompt":"\u2028\"}],\"tools\":[{\"type\":\"web_search\"}]","system":"y","model":"m","maxTokens":1,"temperature":0,"stream":true}`,
-		`{"prompt":"x","Prompt":"y"}`, `{"prompt":"\ud800"}`, `{"prompt":null}`, `{"prompt":"x","temperature":1e-300}`, `{"prompt":"x","maxTokens":9223372036854775808}`,
+		`{"prompt":"x"}`,
+		`{"prompt":"\u2028\"}],\"tools\":[{\"type\":\"web_search\"}]","system":"y","model":"m","maxTokens":1,"temperature":0,"stream":true}`,
+		`{"prompt":"x","Prompt":"y"}`, `{"prompt":"\ud800"}`, `{"prompt":null}`, `{"prompt":"x","temperature":1e-300}`,
+		`{"prompt":"x","maxTokens":9223372036854775808}`,
 		`{"probe":"p"}`, `{"probe":"p","prompt":"x"}`, `{"probe":"","prompt":"x"}`,
 	} {
 		f.Add(s)
 	}
 	var all Models
-	post := match.Match{Scheme: "https", Host: "api.example.com", Port: 443, Path: "/v1", Methods: []string{http.MethodPost}}
+	post := match.Match{Scheme: "https", Host: "api.example.com", Port: 443, Path: "/v1",
+		Methods: []string{http.MethodPost}}
 	for _, d := range inference.Dialects {
 		if err := all.Add(Rule{Models: []string{string(d)}, MaxTokens: 100}, &inference.Rule{Dialect: d}, post); err != nil {
 			f.Fatal(err)
@@ -63,20 +67,24 @@ func FuzzRequest(f *testing.F) {
 			if r.System != "" {
 				said++
 			}
-			if judged.Model != m.Name || judged.Stream != r.Stream || judged.AskedCount != said || judged.AskedBytes != len(r.Prompt)+len(r.System) {
+			if judged.Model != m.Name || judged.Stream != r.Stream || judged.AskedCount != said ||
+				judged.AskedBytes != len(r.Prompt)+len(r.System) {
 				t.Fatalf("%s is judged as %+v", raw, judged)
 			}
 		}
 	})
 }
 
-// FuzzAnswer: whatever a model's API answers, a stream comes to the agent as whole events, the last of which says how it ended; and the same answer without a
-// stream comes to the same end.
+// FuzzAnswer checks that a stream reaches the agent as whole events, of which the last says how it ended, and that the
+// same answer without a stream ends alike.
 func FuzzAnswer(f *testing.F) {
 	for _, s := range []string{
-		"data: {\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}\n\n", "data: {\"type\":\"error\",\"error\":{\"type\":\"x\"}}\n\n",
-		"data: {\"type\":\"response.output_text.delta\",\"delta\":\"x\\n\\nevent: done\"}\n\ndata: {\"type\":\"response.completed\",\"response\":{\"status\":\"completed\"}}\n\n",
-		"{\"type\":\"message\",\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}", "data: {\"type\":\"message_stop\"}\n\n", "data: [DONE]\n\n", "",
+		"data: {\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}\n\n",
+		"data: {\"type\":\"error\",\"error\":{\"type\":\"x\"}}\n\n",
+		"data: {\"type\":\"response.output_text.delta\",\"delta\":\"x\\n\\nevent: done\"}\n\ndata: " +
+			"{\"type\":\"response.completed\",\"response\":{\"status\":\"completed\"}}\n\n",
+		"{\"type\":\"message\",\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}", "data: {\"type\":\"message_stop\"}\n\n",
+		"data: [DONE]\n\n", "",
 	} {
 		for i := range inference.Dialects {
 			f.Add(i, true, s)
@@ -90,8 +98,11 @@ func FuzzAnswer(f *testing.F) {
 			kind = "text/event-stream"
 		}
 		answer := func(stream bool) (string, error) {
-			c := &Call{Stream: stream, Record: "post_1", Key: make([]byte, inference.MinKey), Take: func(int) error { return nil }}
-			resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(strings.NewReader(body))}
+			c := &Call{Stream: stream, Record: "post_1", Key: make([]byte, inference.MinKey), Take: func(int) error {
+				return nil
+			}}
+			resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {kind}},
+				Body: io.NopCloser(strings.NewReader(body))}
 			if err := c.Answer(resp, &inference.Request{Dialect: d}); err != nil {
 				return "", err
 			}
@@ -100,7 +111,8 @@ func FuzzAnswer(f *testing.F) {
 		}
 		streamed, failed := answer(true)
 		whole, failedToo := answer(false)
-		if (failed == nil) != (failedToo == nil) || failed != nil && failed.Error() != failedToo.Error() || failedToo == nil && !strings.HasSuffix(whole, "}\n") {
+		if (failed == nil) != (failedToo == nil) || failed != nil && failed.Error() != failedToo.Error() ||
+			failedToo == nil && !strings.HasSuffix(whole, "}\n") {
 			t.Fatalf("%v\n%v", failed, failedToo)
 		}
 		all := strings.Split(strings.TrimSuffix(streamed, "\n\n"), "\n\n")

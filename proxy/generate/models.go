@@ -19,10 +19,10 @@ import (
 
 const maxModels = 64
 
-// Rule says what an egress rule offers at [Path].
+// Rule lists the models that an egress rule offers at [Path].
 type Rule struct {
-	Models    []string // the names that a request may give
-	MaxTokens int      // of an answer; also what is asked for where a request does not say
+	Models    []string
+	MaxTokens int // the most tokens of an answer, and the default
 }
 
 // Check refuses a rule that offers nothing.
@@ -44,7 +44,7 @@ func (r Rule) Check() error {
 	return nil
 }
 
-// Models are the models that all rules offer, the default first. The zero Models offers none.
+// Models are the models that all rules offer, the default first.
 type Models []Model
 
 // Model is a model that an agent can ask for.
@@ -56,7 +56,7 @@ type Model struct {
 	path      *url.URL
 }
 
-// Add adds the models of one rule. observe says how the calls of that rule are read; nil if they are not.
+// Add adds the models of one rule. observe names the shape of the rule's API.
 func (all *Models) Add(r Rule, observe *inference.Rule, m match.Match) error {
 	if err := r.Check(); err != nil {
 		return err
@@ -75,7 +75,8 @@ func (all *Models) Add(r Rule, observe *inference.Rule, m match.Match) error {
 		if slices.ContainsFunc(*all, func(m Model) bool { return m.Name == name }) {
 			return fmt.Errorf("another rule offers the model %q", name)
 		}
-		*all = append(*all, Model{name, observe.Dialect, r.MaxTokens, upstream.Target{Scheme: m.Scheme, Host: m.Host, Port: m.Port}, path})
+		*all = append(*all,
+			Model{name, observe.Dialect, r.MaxTokens, upstream.Target{Scheme: m.Scheme, Host: m.Host, Port: m.Port}, path})
 	}
 	return nil
 }
@@ -94,7 +95,7 @@ func (all Models) Find(name string) (Model, error) {
 	return Model{}, refusal.New("generate_model", "no egress rule offers the model that the request names")
 }
 
-// Request returns the request to the model's API that asks for what r asks for. It takes the version of HTTP from by, the agent's own request.
+// Request translates r into a request to the model's API. It copies the HTTP version of by, the agent's request.
 func (m Model) Request(ctx context.Context, r *Request, by *http.Request) (*http.Request, error) {
 	header, body, err := r.to(m)
 	if err != nil {
@@ -102,7 +103,8 @@ func (m Model) Request(ctx context.Context, r *Request, by *http.Request) (*http
 	}
 	path := *m.path
 	return (&http.Request{
-		Method: http.MethodPost, URL: &path, Proto: by.Proto, ProtoMajor: by.ProtoMajor, ProtoMinor: by.ProtoMinor, Host: m.Target.Authority(),
+		Method: http.MethodPost, URL: &path, Proto: by.Proto, ProtoMajor: by.ProtoMajor, ProtoMinor: by.ProtoMinor,
+		Host:   m.Target.Authority(),
 		Header: header, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
 	}).WithContext(ctx), nil
 }

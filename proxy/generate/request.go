@@ -11,7 +11,7 @@ import (
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
-// Path is where a prompt is sent to, at the mediator itself.
+// Path is the mediator's own endpoint for prompts.
 const Path = "/v1/generate"
 
 // MaxRequest bounds the body of a request, in bytes.
@@ -19,10 +19,10 @@ const MaxRequest = 1 << 20
 
 const maxTemperature = 2
 
-// Request is what an agent asks for.
+// Request is an agent's request.
 type Request struct {
 	Prompt      string   `json:"prompt"`
-	Probe       string   `json:"probe"` // the id of a probe, whose prompt takes the place of Prompt
+	Probe       string   `json:"probe"` // the id of a probe; the probe's prompt replaces Prompt
 	System      string   `json:"system"`
 	Model       string   `json:"model"` // empty for the default
 	MaxTokens   *int     `json:"maxTokens"`
@@ -34,18 +34,20 @@ func malformed(format string, args ...any) error {
 	return refusal.New("query_malformed", "the request to "+Path+" "+format, args...)
 }
 
-// Read reads a request, strictly. A refusal repeats nothing of it.
+// Read reads a request strictly. Its errors quote nothing.
 func Read(body []byte) (*Request, error) {
 	if _, err := jsonread.Strict(body, 0); err != nil {
 		return nil, malformed("is not one JSON object in UTF-8 in which each member stands once")
 	}
 	r := new(Request)
 	if err := json2.Unmarshal(body, r, json2.RejectUnknownMembers(true)); err != nil {
-		return nil, malformed("has a member that is not known or not of its type: prompt, probe, system and model are texts, maxTokens and temperature numbers, stream true or false")
+		return nil, malformed(
+			"has a member that is not known or not of its type: prompt, probe, system and model are texts, maxTokens and " +
+				"temperature numbers, stream true or false")
 	}
 	switch {
 	case r.Probe != "" && (r.Prompt != "" || r.System != "" || r.MaxTokens != nil || r.Temperature != nil || r.Stream):
-		// A stream would show the agent an answer that it could break off before the receipt tells of it.
+		// The agent could break off a streamed answer before the receipt records it.
 		return nil, malformed("has more than model beside a probe, which is sent as the node has given it and answered whole")
 	case r.Probe == "" && strings.TrimSpace(r.Prompt) == "":
 		return nil, malformed("has no prompt")
@@ -57,7 +59,7 @@ func Read(body []byte) (*Request, error) {
 	return r, nil
 }
 
-// Put makes the request one for the prompt of its probe, which has to be answered alike each time.
+// Put asks for a probe's prompt. The temperature is 0, so that the model answers it alike each time.
 func (r *Request) Put(prompt string) { r.Prompt, r.Temperature = prompt, new(float64) }
 
 // message is a message of a chat, or of the Messages API.
@@ -66,7 +68,7 @@ type message struct {
 	Content string `json:"content"`
 }
 
-// asked is a request to a model, with the members of all three APIs.
+// asked has the members of all three APIs' requests.
 type asked struct {
 	Model         string         `json:"model"`
 	Messages      []message      `json:"messages,omitzero"`
@@ -86,7 +88,7 @@ type streamOptions struct {
 	IncludeUsage bool `json:"include_usage"`
 }
 
-// to writes r as a request to a model's API: its header and its body.
+// to translates r into the header and body of a request to a model's API.
 func (r *Request) to(m Model) (http.Header, []byte, error) {
 	tokens := m.MaxTokens
 	if r.MaxTokens != nil {
@@ -110,7 +112,7 @@ func (r *Request) to(m Model) (http.Header, []byte, error) {
 		}
 	case inference.OpenAIResponses:
 		out.MaxOutput, out.Input, out.Instructions = tokens, r.Prompt, r.System
-		out.Store = new(bool) // or the provider keeps what was said
+		out.Store = new(bool) // otherwise the provider keeps the conversation
 	case inference.AnthropicMessages:
 		out.MaxTokens, out.System, out.Messages = tokens, r.System, []message{user}
 		header.Set("Anthropic-Version", "2023-06-01")

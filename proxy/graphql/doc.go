@@ -1,8 +1,8 @@
-// Package graphql reads what a GraphQL request does: the type of its operations, and the fields at their top. It knows no
-// schema, looks into no variables, and sends nothing.
+// Package graphql reads the operations of a GraphQL request and their top-level fields. It knows no schema and reads no
+// variables.
 //
-//	request.go   reads a request, by POST or by GET, so that no server reads another document in it
-//	document.go  reads a document: operations, fragments, fields
-//	rule.go      which operations a rule names, and the rule of a document
-//	problem.go   a refusal as GraphQL clients show it
+//	request.go   reads a POST or GET request so that no server finds another document in it
+//	document.go  reads operations, fragments and fields
+//	rule.go      matches a document with the rule that names its operations
+//	problem.go   writes a refusal in the form that GraphQL clients show
 package graphql

@@ -13,22 +13,22 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Bounds on a document. The parser bounds its depth by itself.
+// Bounds on a document. The parser itself bounds the depth.
 const (
 	maxDocument = 256 << 10 // bytes
 	maxTokens   = 20_000    // comments included
-	maxFields   = 256       // different fields at the top of all operations
-	maxSelected = 50_000    // selections that are followed, each once for every operation that reaches it
+	maxFields   = 256       // different top-level fields of all operations
+	maxSelected = 50_000    // selections followed, counted once for every operation that reaches them
 )
 
 // Operation is one operation of a document.
 type Operation struct {
 	Type   string   // query, mutation or subscription
-	Fields []string // the names of the fields at its top, each once, sorted; no aliases
+	Fields []string // the top-level fields' names, without aliases, sorted and unique
 }
 
-// readDocument reads all operations of a document. Whatever could be run counts: operations that the request does not pick,
-// and fields behind @skip and @include.
+// readDocument reads all operations of a document. Everything that a server could run counts, including operations that
+// the request does not pick and fields behind @skip and @include.
 func readDocument(text string) ([]Operation, error) {
 	if len(text) > maxDocument {
 		return nil, refusal.New("content_too_large", "the document has more than %d bytes", maxDocument)
@@ -61,7 +61,7 @@ func readDocument(text string) ([]Operation, error) {
 	return operations, nil
 }
 
-// notParsed says where a document is no GraphQL, and repeats nothing of it.
+// notParsed says where a document is not GraphQL. It quotes nothing.
 func notParsed(err error) error {
 	var at *gqlerror.Error
 	if errors.As(err, &at) && len(at.Locations) > 0 {
@@ -70,11 +70,11 @@ func notParsed(err error) error {
 	return refusal.New("content_too_large", "the document has more than %d tokens", maxTokens)
 }
 
-// checkText refuses text in which parsers find the end of a comment or of a string at different places: what one takes for a
-// string is an operation to another.
-//   - Block strings: the parser that is used here ends """a"""" behind the last quotation mark, and others before it.
-//   - A carriage return alone, and the line ends of Unicode, which earlier versions of the specification knew.
-//   - Byte order marks, control characters, and bytes that are no UTF-8.
+// checkText refuses text in which parsers disagree about where a comment or a string ends: one parser's string is
+// another's operation.
+//   - Block strings: our parser ends """a"""" after the last quotation mark, others before it.
+//   - Lone carriage returns and Unicode line ends, which older versions of the specification allowed.
+//   - Byte order marks, control characters, and bytes that are not UTF-8.
 func checkText(text string) error {
 	if strings.Contains(text, `"""`) {
 		return ambiguous(`has a block string ("""): send such text in a variable`)
@@ -96,17 +96,17 @@ func ambiguous(format string, args ...any) error {
 	return refusal.New("message_ambiguous", "the document "+format, args...)
 }
 
-// document resolves the fragments of one.
+// document resolves fragments.
 type document struct {
 	fragments map[string]ast.SelectionSet
-	selected  int // of maxSelected
+	selected  int // counted against maxSelected
 }
 
-// fields returns the fields at the top of an operation.
+// fields returns the top-level fields of an operation.
 func (d *document) fields(top ast.SelectionSet) ([]string, error) {
 	var fields []string
 	known := make(map[string]bool)
-	spread := make(map[string]bool) // so that a fragment in itself ends, and one in many others is read once
+	spread := make(map[string]bool) // fragments already queued: cycles end, and shared fragments are read once
 	for queue := []ast.SelectionSet{top}; len(queue) > 0; queue = queue[1:] {
 		if d.selected += len(queue[0]); d.selected > maxSelected {
 			return nil, refusal.New("content_too_large", "the operations select more than %d fields and fragments", maxSelected)

@@ -6,9 +6,9 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 )
 
-// WriteProblem answers a request with a refusal as GraphQL clients show it: the problem document with its own status, and the
-// same once more as the errors of a GraphQL answer, and as the message that gh and Octokit show of an answer that is no 2xx.
-// It is application/json, because clients hand out any other type as bytes.
+// WriteProblem refuses a request. The body is the problem document, with its own status, plus the errors member that
+// GraphQL clients read and the message that gh and Octokit show. The type is application/json, because clients treat
+// any other type as opaque bytes.
 func WriteProblem(w http.ResponseWriter, d problem.Details) {
 	type failure struct {
 		Message    string            `json:"message"`

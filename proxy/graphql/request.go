@@ -14,8 +14,8 @@ import (
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
-// parameters are the members of a request (https://graphql.github.io/graphql-over-http). Some servers know others by which
-// a document is found that the request does not hold, so there are no others.
+// parameters are the members of a request (https://graphql.github.io/graphql-over-http). Other members are refused:
+// some servers use them to find a document that the request does not contain.
 type parameters struct {
 	Query         string                     `json:"query"`
 	OperationName string                     `json:"operationName"`
@@ -23,13 +23,16 @@ type parameters struct {
 	Extensions    map[string]json.RawMessage `json:"extensions"`
 }
 
-// ReadPost reads the request of a POST. Its body has been bounded; url is the call's.
+// ReadPost reads a POST request, whose body the caller has bounded.
 func ReadPost(header http.Header, url *url.URL, body []byte) ([]Operation, error) {
 	if url.RawQuery != "" || url.ForceQuery {
-		return nil, refusal.New("override_refused", "a POST with a GraphQL request takes no query in its URL: some servers read the document there")
+		return nil, refusal.New("override_refused",
+			"a POST with a GraphQL request takes no query in its URL: some servers read the document there")
 	}
-	if kind, _, err := mime.ParseMediaType(header.Get("Content-Type")); err != nil || kind != "application/json" || len(header["Content-Type"]) != 1 {
-		return nil, refusal.New("content_malformed", "a GraphQL request is sent as application/json; application/graphql, forms and uploads are not taken")
+	if kind, _, err := mime.ParseMediaType(header.Get("Content-Type")); err != nil || kind != "application/json" ||
+		len(header["Content-Type"]) != 1 {
+		return nil, refusal.New("content_malformed",
+			"a GraphQL request is sent as application/json; application/graphql, forms and uploads are not taken")
 	}
 	if text := bytes.TrimLeft(body, " \t\r\n"); len(text) > 0 && text[0] == '[' {
 		return nil, refusal.New("message_malformed", "the body is a batch of requests; each goes in a call of its own")
@@ -47,7 +50,7 @@ func ReadPost(header http.Header, url *url.URL, body []byte) ([]Operation, error
 	return p.operations()
 }
 
-// ReadGet reads the request of a GET, which is in the query of its URL.
+// ReadGet reads a GET request from the query of its URL.
 func ReadGet(url *url.URL) ([]Operation, error) {
 	values, err := parseQuery(url.RawQuery)
 	if err != nil {
@@ -64,7 +67,7 @@ func ReadGet(url *url.URL) ([]Operation, error) {
 	return p.operations()
 }
 
-// parseQuery reads the query of a URL, in which each parameter comes once.
+// parseQuery reads a URL's query, in which each parameter may occur once.
 func parseQuery(query string) (map[string]string, error) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
@@ -85,10 +88,10 @@ func parseQuery(query string) (map[string]string, error) {
 	return one, nil
 }
 
-// operations reads the document of a request.
+// operations reads the request's document.
 func (p *parameters) operations() ([]Operation, error) {
 	for name := range p.Extensions {
-		if strings.EqualFold(name, "persistedQuery") { // with a document as well: the server may go by the hash
+		if strings.EqualFold(name, "persistedQuery") { // even beside a document: the server may use the hash
 			return nil, refusal.New("graphql_refused", "the request names a persisted query; what that does is not to be seen")
 		}
 	}

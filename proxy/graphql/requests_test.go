@@ -18,14 +18,13 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// rules are those of testdata/requests.txt.
+// rules are the rules of testdata/requests.txt.
 var rules = []*graphql.Rule{
 	{Type: graphql.Mutation, Fields: []string{"addComment", "addReaction"}},
 	{Type: graphql.Mutation, Fields: []string{"createIssue"}},
 	{Type: graphql.Query},
 }
 
-// request is one of testdata/requests.txt.
 type request struct {
 	name, method, url, contentType, body, want string
 }
@@ -38,7 +37,9 @@ func readRequests(t testing.TB) []request {
 	for _, part := range strings.Split(string(text), "\n== ")[1:] {
 		lines := strings.Split(strings.TrimRight(part, "\n"), "\n")
 		r := request{name: lines[0]}
-		if len(lines) < 4 || !strings.HasPrefix(lines[1], "# ") || slices.ContainsFunc(all, func(o request) bool { return o.name == r.name }) {
+		if len(lines) < 4 || !strings.HasPrefix(lines[1], "# ") || slices.ContainsFunc(all, func(o request) bool {
+			return o.name == r.name
+		}) {
 			t.Fatalf("%s is not in order", r.name)
 		}
 		line, contentType, _ := strings.Cut(lines[2], " ")
@@ -54,13 +55,13 @@ func readRequests(t testing.TB) []request {
 			t.Fatalf("%s has no verdict", r.name)
 		}
 		r.want = want
-		r.body = strings.NewReplacer(`\r\n[`, "\r\n[", `--x\r\n`, "--x\r\n").Replace(strings.Join(lines[3:len(lines)-1], "\n"))
+		r.body = strings.NewReplacer(`\r\n[`, "\r\n[", `--x\r\n`,
+			"--x\r\n").Replace(strings.Join(lines[3:len(lines)-1], "\n"))
 		all = append(all, r)
 	}
 	return all
 }
 
-// judge reads a request and chooses its rule, as the pipeline does.
 func (r request) judge() (int, []graphql.Operation, error) {
 	u, err := url.Parse("https://api.example.com/graphql" + r.url)
 	if err != nil {
@@ -101,10 +102,10 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestCodesAreCovered wants each code of this package in the corpus or in TestBounds.
 func TestCodesAreCovered(t *testing.T) {
 	all := readRequests(t)
-	for _, code := range []string{"message_malformed", "message_ambiguous", "message_malformed", "graphql_refused", "action_unmatched", "graphql_refused"} {
+	for _, code := range []string{"message_malformed", "message_ambiguous", "message_malformed", "graphql_refused",
+		"action_unmatched", "graphql_refused"} {
 		if !slices.ContainsFunc(all, func(r request) bool { return r.want == code }) {
 			t.Errorf("no request is refused as %s", code)
 		}
@@ -128,12 +129,15 @@ func TestBounds(t *testing.T) {
 		{"fields that are taken", "{" + fields(256) + "}", ""},
 		{"depth", strings.Repeat("{ a ", 6000) + strings.Repeat("}", 6000), "message_malformed"},
 		{"depth of a value", "{ a(x: " + strings.Repeat("[", 6000) + strings.Repeat("]", 6000) + ") }", "message_malformed"},
-		{"depth of an object", "{ a(x: " + strings.Repeat("{a:", 6000) + "1" + strings.Repeat("}", 6000) + ") }", "message_malformed"},
-		{"depth of a type", "query($x: " + strings.Repeat("[", 6000) + "Int" + strings.Repeat("]", 6000) + ") { a }", "message_malformed"},
+		{"depth of an object", "{ a(x: " + strings.Repeat("{a:", 6000) + "1" + strings.Repeat("}", 6000) + ") }",
+			"message_malformed"},
+		{"depth of a type", "query($x: " + strings.Repeat("[", 6000) + "Int" + strings.Repeat("]", 6000) + ") { a }",
+			"message_malformed"},
 		{"inline fragments", "{" + strings.Repeat("...{", 3000) + "a" + strings.Repeat("}", 3000) + "}", "message_malformed"},
 		{"spreads of spreads", spreads(600), ""},
 		{"bytes that are no UTF-8", "", "message_malformed"},
-		{"spreads of spreads, in many operations", strings.Repeat("query A { ...F0 } ", 900) + spreads(900), "content_too_large"},
+		{"spreads of spreads, in many operations", strings.Repeat("query A { ...F0 } ", 900) + spreads(900),
+			"content_too_large"},
 		{"operations", strings.Repeat("query A { a } ", 3000), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -150,7 +154,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// spreads is a document in which each fragment spreads the next one twice: resolved one by one that would be 2^n fields.
+// spreads returns a document in which each fragment spreads the next one twice, which would expand to 2^n fields.
 func spreads(n int) string {
 	var b strings.Builder
 	b.WriteString("{ ...F0 }")
@@ -173,21 +177,25 @@ func TestRules(t *testing.T) {
 		{"an egress rule with fields", graphql.Rule{Type: "query", Fields: []string{"viewer", "__schema"}}, false, ""},
 		{"another type", graphql.Rule{Type: "subscription"}, false, "neither query nor mutation"},
 		{"no type", graphql.Rule{}, false, "neither query nor mutation"},
-		{"mutations without evidence", graphql.Rule{Type: "mutation", Fields: []string{"a"}}, false, "an action is for mutations"},
+		{"mutations without evidence", graphql.Rule{Type: "mutation", Fields: []string{"a"}}, false,
+			"an action is for mutations"},
 		{"queries that post", graphql.Rule{Type: "query", Fields: []string{"a"}}, true, "an action is for mutations"},
 		{"any mutation", graphql.Rule{Type: "mutation"}, true, "names its fields"},
 		{"an empty list", graphql.Rule{Type: "query", Fields: []string{}}, false, "names 0 fields"},
-		{"too many", graphql.Rule{Type: "query", Fields: strings.Split(strings.Repeat("a,", 60)+"a", ",")}, false, "names 61 fields"},
+		{"too many", graphql.Rule{Type: "query", Fields: strings.Split(strings.Repeat("a,", 60)+"a", ",")}, false,
+			"names 61 fields"},
 		{"a wildcard", graphql.Rule{Type: "query", Fields: []string{"*"}}, false, "not the name of a field"},
 		{"one twice", graphql.Rule{Type: "query", Fields: []string{"a", "a"}}, false, "twice"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := tt.rule.Check(tt.post); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			if err := tt.rule.Check(tt.post); (err == nil) != (tt.want == "") || err != nil &&
+				!strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v", err)
 			}
 		})
 	}
-	comments, more, queries, viewer := rules[0], &graphql.Rule{Type: "mutation", Fields: []string{"addReaction"}}, rules[2], &graphql.Rule{Type: "query", Fields: []string{"viewer"}}
+	comments, more, queries, viewer := rules[0], &graphql.Rule{Type: "mutation", Fields: []string{"addReaction"}},
+		rules[2], &graphql.Rule{Type: "query", Fields: []string{"viewer"}}
 	for _, tt := range []struct {
 		rules []*graphql.Rule
 		want  string
@@ -197,15 +205,17 @@ func TestRules(t *testing.T) {
 		{[]*graphql.Rule{queries, viewer}, "one of them every field"},
 		{[]*graphql.Rule{viewer, queries}, "one of them every field"},
 	} {
-		if i, err := graphql.CheckRules(tt.rules); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+		if i, err := graphql.CheckRules(tt.rules); (err == nil) != (tt.want == "") || err != nil &&
+			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("got %v, want %q", err, tt.want)
 		} else if err != nil && i != 1 {
 			t.Errorf("rule %d is the second of the two", i)
 		}
 	}
-	// A list of queries names no others, introspection included.
+	// A list of queries allows no others, introspection included.
 	for field, want := range map[string]bool{"viewer": true, "__typename": true, "__schema": false, "repository": false} {
-		if _, err := graphql.Choose([]graphql.Operation{{Type: "query", Fields: []string{field}}}, []*graphql.Rule{viewer}); (err == nil) != want {
+		if _, err := graphql.Choose([]graphql.Operation{{Type: "query", Fields: []string{field}}},
+			[]*graphql.Rule{viewer}); (err == nil) != want {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
@@ -217,7 +227,6 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestWriteProblem answers as gh, Octokit and GraphQL clients read errors.
 func TestWriteProblem(t *testing.T) {
 	w := httptest.NewRecorder()
 	graphql.WriteProblem(w, problem.DetailsOf(refusal.New("action_unmatched", "no rule names it")))
@@ -231,13 +240,14 @@ func TestWriteProblem(t *testing.T) {
 	}
 	check.Must(t, json.Unmarshal(w.Body.Bytes(), &got))
 	const message = "action_unmatched: no rule names it"
-	if w.Code != http.StatusForbidden || w.Header().Get("Content-Type") != "application/json" || got.Code != "action_unmatched" || got.Message != message ||
+	if w.Code != http.StatusForbidden || w.Header().Get("Content-Type") != "application/json" ||
+		got.Code != "action_unmatched" || got.Message != message ||
 		len(got.Errors) != 1 || got.Errors[0].Message != message || got.Errors[0].Extensions.Code != "action_unmatched" {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
 }
 
-// FuzzRequests: whatever comes is bounded, has a code where it is refused, and does what a rule names where it is not.
+// FuzzRequests checks that each refusal has a code, and that everything else fits the rule that was chosen.
 func FuzzRequests(f *testing.F) {
 	for _, r := range readRequests(f) {
 		f.Add(r.method == http.MethodPost, r.url, r.body)

@@ -9,29 +9,29 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Types of operations that a rule can name. Subscriptions are never let pass.
+// Types of operations that a rule can name. Subscriptions never pass.
 const (
 	Query    = "query"
 	Mutation = "mutation"
 )
 
-// typename is a field that every type has, and that does nothing.
+// typename is a field that every type has. It does nothing.
 const typename = "__typename"
 
 // Rule names operations that may pass.
 type Rule struct {
 	// Type is [Query] or [Mutation].
 	Type string
-	// Fields are the fields that may stand at the top of an operation. Nil names all of them.
+	// Fields are the top-level fields that operations may have. Nil allows all of them.
 	Fields []string
 }
 
-// maxNamed bounds how many fields a rule names.
+// maxNamed bounds the fields of one rule.
 const maxNamed = 60
 
 var fieldName = regexp.MustCompile(`^[_A-Za-z][_0-9A-Za-z]{0,127}$`)
 
-// Check refuses a rule that names what cannot be, or no more than its type where its operations post.
+// Check refuses a malformed rule. posts says whether its operations post.
 func (r *Rule) Check(posts bool) error {
 	switch {
 	case r.Type != Query && r.Type != Mutation:
@@ -41,7 +41,8 @@ func (r *Rule) Check(posts bool) error {
 	case posts && len(r.Fields) == 0:
 		return fmt.Errorf("an action names its fields")
 	case r.Fields != nil && len(r.Fields) == 0 || len(r.Fields) > maxNamed:
-		return fmt.Errorf("it names %d fields; up to %d can be named, and no list at all names every field", len(r.Fields), maxNamed)
+		return fmt.Errorf("it names %d fields; up to %d can be named, and no list at all names every field", len(r.Fields),
+			maxNamed)
 	}
 	for i, f := range r.Fields {
 		if !fieldName.MatchString(f) {
@@ -54,7 +55,7 @@ func (r *Rule) Check(posts bool) error {
 	return nil
 }
 
-// CheckRules refuses rules of one endpoint of which two name the same operation, and returns the second of the two.
+// CheckRules refuses rules of one endpoint that name the same operation, and returns the index of the second.
 func CheckRules(rules []*Rule) (int, error) {
 	for i, r := range rules {
 		for _, other := range rules[:i] {
@@ -74,20 +75,19 @@ func CheckRules(rules []*Rule) (int, error) {
 	return 0, nil
 }
 
-// Choose returns which of the rules every operation fits. A rule may be nil: nothing fits it.
+// Choose returns the index of the rule that names all operations.
 func Choose(operations []Operation, rules []*Rule) (int, error) {
 	if len(operations) == 0 {
 		return 0, malformed("there is no operation")
 	}
 	for i, r := range rules {
-		if r != nil && !slices.ContainsFunc(operations, func(o Operation) bool { return !r.names(o) }) {
+		if !slices.ContainsFunc(operations, func(o Operation) bool { return !r.names(o) }) {
 			return i, nil
 		}
 	}
 	return 0, unmatched(operations, rules)
 }
 
-// names reports whether the rule names an operation, with each of its fields.
 func (r *Rule) names(o Operation) bool {
 	return r.Type == o.Type && !slices.ContainsFunc(o.Fields, func(f string) bool { return !r.hasField(f) })
 }
@@ -96,19 +96,19 @@ func (r *Rule) hasField(name string) bool {
 	return r.Fields == nil || name == typename || slices.Contains(r.Fields, name)
 }
 
-// unmatched says which operation no rule names, and if there is none, that they fit no rule together.
+// unmatched names the operation that no rule allows. If each is allowed by some rule, no single rule allows them all.
 func unmatched(operations []Operation, rules []*Rule) error {
 	for _, o := range operations {
 		for _, f := range o.Fields {
-			if !slices.ContainsFunc(rules, func(r *Rule) bool { return r != nil && r.Type == o.Type && r.hasField(f) }) {
+			if !slices.ContainsFunc(rules, func(r *Rule) bool { return r.Type == o.Type && r.hasField(f) }) {
 				return refusal.New("action_unmatched", "no rule names the %s %.128s", o.Type, f)
 			}
 		}
 	}
-	return refusal.New("action_unmatched", "no one rule names all of what the document does: %.200s", Does(operations))
+	return refusal.New("action_unmatched", "no single rule names all operations of the document: %.200s", Does(operations))
 }
 
-// Fields returns the fields at the top of all operations, each once, sorted.
+// Fields returns the top-level fields of all operations, sorted and unique.
 func Fields(operations []Operation) []string {
 	var all []string
 	for _, o := range operations {
@@ -118,7 +118,7 @@ func Fields(operations []Operation) []string {
 	return slices.Compact(all)
 }
 
-// Does returns what the operations do, in one line.
+// Does describes the operations in one line.
 func Does(operations []Operation) string {
 	parts := make([]string, len(operations))
 	for i, o := range operations {

@@ -91,7 +91,8 @@ func unquoted(v jsontext.Value) []byte {
 	return v
 }
 
-// canonical returns the arguments of a call in the one spelling of their value, so that those of a stream are the same as those that come back.
+// canonical returns the arguments of a call in the one spelling of their value, so that those of a stream are the same
+// as those that come back.
 func canonical(arguments string) string {
 	if arguments == "" { // as a stream has an empty object
 		return "{}"
@@ -130,8 +131,8 @@ func (r *reading) content(top jsonread.Object) error {
 	})
 }
 
-// item reads a message, a part of one, or an item of an input. What it holds besides the members that are read may be to be fetched, unless it is
-// of a type that tells what has happened before.
+// item reads a message, a part of one, or an item of an input. What it holds besides the members that are read may be
+// to be fetched, unless it is of a type that tells what has happened before.
 func (r *reading) item(raw jsontext.Value, what string, past []string) (it item, err error) {
 	others, err := decodeObject(raw, &it, what)
 	if err != nil || slices.Contains(past, it.Type) {
@@ -177,10 +178,13 @@ func (r *reading) call(role, id, name, arguments string) {
 	r.add(Block{Role: role, Kind: KindCall, ID: idOf(r.key, id), Name: name}, []byte(canonical(arguments)))
 }
 
-// pastItems are what an input may hold besides messages and calls: what has happened before, and nothing that makes the provider act.
+// pastItems are what an input may hold besides messages and calls: what has happened before, and nothing that makes the
+// provider act.
 var pastItems = []string{
-	"computer_call", "local_shell_call", "local_shell_call_output", "shell_call", "shell_call_output", "apply_patch_call", "apply_patch_call_output",
-	"tool_search_call", "compaction", "compaction_trigger", "configuration_update", "image_generation_call", "code_interpreter_call", "file_search_call",
+	"computer_call", "local_shell_call", "local_shell_call_output", "shell_call", "shell_call_output", "apply_patch_call",
+	"apply_patch_call_output",
+	"tool_search_call", "compaction", "compaction_trigger", "configuration_update", "image_generation_call",
+	"code_interpreter_call", "file_search_call",
 	"web_search_call", "mcp_list_tools", "mcp_call", "mcp_approval_request",
 }
 
@@ -251,10 +255,13 @@ func (r *reading) parts(v jsontext.Value, role string) error {
 	})
 }
 
-// pastParts are parts of a message that hold URLs which the provider does not fetch: what its own tools have done before, and sources.
+// pastParts are parts of a message that hold URLs which the provider does not fetch: what its own tools have done
+// before, and sources.
 var pastParts = []string{
-	"server_tool_use", "web_search_tool_result", "web_fetch_tool_result", "code_execution_tool_result", "bash_code_execution_tool_result",
-	"text_editor_code_execution_tool_result", "tool_search_tool_result", "mcp_tool_use", "mcp_tool_result", "search_result", "tool_reference",
+	"server_tool_use", "web_search_tool_result", "web_fetch_tool_result", "code_execution_tool_result",
+	"bash_code_execution_tool_result",
+	"text_editor_code_execution_tool_result", "tool_search_tool_result", "mcp_tool_use", "mcp_tool_result",
+	"search_result", "tool_reference",
 	"redacted_thinking", "compaction",
 }
 

@@ -13,8 +13,10 @@ import (
 func FuzzRequest(f *testing.F) {
 	for i, d := range inference.Dialects {
 		f.Add(i, smallest[d])
-		f.Add(i, `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://x"}},{"type":"tool_result","content":[]}]}],"tools":[{"type":"namespace","tools":[{}]}]}`)
-		f.Add(i, `{"messages":[],"tools":[{"Type":"web_search_20250305"},{"type":"shell","environment":{"TYPE":"x","type ":"local"}}],"Mcp_Servers":[{}]}`)
+		f.Add(i,
+			`{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://x"}},{"type":"tool_result","content":[]}]}],"tools":[{"type":"namespace","tools":[{}]}]}`)
+		f.Add(i,
+			`{"messages":[],"tools":[{"Type":"web_search_20250305"},{"type":"shell","environment":{"TYPE":"x","type ":"local"}}],"Mcp_Servers":[{}]}`)
 		f.Add(i, `{"input":[{"type":"function_call_output","output":[{"type":"text","text":null}]}],"Model":1,"model":2}`)
 	}
 	f.Fuzz(func(t *testing.T, i int, body string) {
@@ -33,7 +35,8 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// wantSameTools demands that Go's own reader, which takes members in any case and the last of two, sees no tool that the provider runs.
+// wantSameTools demands that Go's own reader, which takes members in any case and the last of two, sees no tool that
+// the provider runs.
 func wantSameTools(t *testing.T, d inference.Dialect, body string) {
 	t.Helper()
 	var lenient struct {
@@ -47,14 +50,19 @@ func wantSameTools(t *testing.T, d inference.Dialect, body string) {
 		return
 	}
 	for _, tool := range lenient.Tools {
-		agents := tool.Type == "" || tool.Type == "namespace" || slices.ContainsFunc([]string{"function", "custom", "local_", "apply_patch", "computer", "bash_", "text_editor_", "memory_", "browser_toolset_"}, func(p string) bool {
-			return strings.HasPrefix(tool.Type, p)
-		})
-		if !agents && !(tool.Type == "shell" && tool.Environment.Type == "local") && !(tool.Type == "tool_search" && tool.Execution == "client") {
+		agents := tool.Type == "" || tool.Type == "namespace" ||
+			slices.ContainsFunc(
+				[]string{"function", "custom", "local_", "apply_patch", "computer", "bash_", "text_editor_", "memory_",
+					"browser_toolset_"}, func(p string) bool {
+					return strings.HasPrefix(tool.Type, p)
+				})
+		if !agents && !(tool.Type == "shell" && tool.Environment.Type == "local") &&
+			!(tool.Type == "tool_search" && tool.Execution == "client") {
 			t.Fatalf("%s: the tool %+v was let through in %s", d, tool, body)
 		}
 	}
-	if raw := string(lenient.MCPServers); raw != "" && raw != "null" && raw != "false" && strings.Trim(raw, "[] \t\r\n") != "" {
+	if raw := string(lenient.MCPServers); raw != "" && raw != "null" && raw != "false" &&
+		strings.Trim(raw, "[] \t\r\n") != "" {
 		t.Fatalf("%s: MCP servers were let through in %s", d, body)
 	}
 }

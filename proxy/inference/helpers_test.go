@@ -48,7 +48,8 @@ func mustRead(t testing.TB, d inference.Dialect, body string) *inference.Request
 }
 
 // observe gives an answer to an observer in pieces of so many bytes; 0 for one piece.
-func observe(t testing.TB, d inference.Dialect, kind, body string, size int, o inference.Options) inference.Interaction {
+func observe(t testing.TB, d inference.Dialect, kind, body string, size int,
+	o inference.Options) inference.Interaction {
 	t.Helper()
 	b := inference.Observe(mustRead(t, d, smallest[d]), start, o)
 	begin(b, http.StatusOK, http.Header{"Content-Type": {kind}})
@@ -97,7 +98,8 @@ func blocks(all []inference.Block) string {
 		if b.Hash == [32]byte{} {
 			hashed = "unhashed"
 		}
-		fmt.Fprintf(&out, "%s\n", strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s %d %s", b.Role, b.Kind, b.ID, b.Name, b.Size, hashed)), " "))
+		fmt.Fprintf(&out, "%s\n",
+			strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s %d %s", b.Role, b.Kind, b.ID, b.Name, b.Size, hashed)), " "))
 	}
 	return out.String()
 }
@@ -106,7 +108,8 @@ func blocks(all []inference.Block) string {
 func figures(in inference.Interaction) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s %s|%s %s|%s\n", in.Outcome, in.Reason, in.ID, in.Model, in.Error)
-	fmt.Fprintf(&out, "in %s, out %s, cached %s, reasoning %s, hosted %s\n", count(in.Input), count(in.Output), count(in.Cached), count(in.Reasoning), count(in.HostedCalls))
+	fmt.Fprintf(&out, "in %s, out %s, cached %s, reasoning %s, hosted %s\n", count(in.Input), count(in.Output),
+		count(in.Cached), count(in.Reasoning), count(in.HostedCalls))
 	fmt.Fprintf(&out, "stops %v\n", in.Stops)
 	return out.String() + blocks(in.Said)
 }

@@ -25,7 +25,8 @@ func list(element string, n int) string {
 	return "[" + strings.Repeat(element+",", n-1) + element + "]"
 }
 
-// TestMemoryOfRequests: a text of more values than a conversation has is refused before it takes a hundred times its own memory.
+// TestMemoryOfRequests: a text of more values than a conversation has is refused before it takes a hundred times its
+// own memory.
 func TestMemoryOfRequests(t *testing.T) {
 	const n = 2 * jsonread.MaxItems
 	for name, body := range map[string]string{
@@ -49,8 +50,10 @@ func TestMemoryOfRequests(t *testing.T) {
 		}
 	}
 	// What stands in texts is no value.
-	body := `{"model":"m","input":"x","messages":[{"role":"user","content":"` + strings.Repeat(`,:{[\"`, jsonread.MaxItems) + `"}]}`
-	if _, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat, Hosted: []string{"input"}}, []byte(body), key); err != nil {
+	body := `{"model":"m","input":"x","messages":[{"role":"user","content":"` +
+		strings.Repeat(`,:{[\"`, jsonread.MaxItems) + `"}]}`
+	if _, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat, Hosted: []string{"input"}}, []byte(body),
+		key); err != nil {
 		t.Errorf("a long text: %v", err)
 	}
 }
@@ -59,9 +62,11 @@ func TestMemoryOfRequests(t *testing.T) {
 func TestMemoryOfAnswers(t *testing.T) {
 	const n = 2 * jsonread.MaxItems
 	for name, body := range map[string]string{
-		"choices": `{"choices":` + list(`{}`, n) + `}`, "output": `{"output":` + list(`{}`, n) + `}`, "content": `{"content":` + list(`{}`, n) + `}`,
-		"calls": `{"choices":[{"message":{"tool_calls":` + list(`{}`, n) + `}}]}`, "parts": `{"output":[{"content":` + list(`{}`, n) + `}]}`,
-		"names": `{"a":{"x":0` + strings.Repeat(`,"x":0`, n/2) + `}}`,
+		"choices": `{"choices":` + list(`{}`, n) + `}`, "output": `{"output":` + list(`{}`, n) + `}`,
+		"content": `{"content":` + list(`{}`, n) + `}`,
+		"calls":   `{"choices":[{"message":{"tool_calls":` + list(`{}`, n) + `}}]}`,
+		"parts":   `{"output":[{"content":` + list(`{}`, n) + `}]}`,
+		"names":   `{"a":{"x":0` + strings.Repeat(`,"x":0`, n/2) + `}}`,
 	} {
 		for _, d := range inference.Dialects {
 			got := allocated(func() { observe(t, d, jsonType, body, 0, options()) })
@@ -75,7 +80,8 @@ func TestMemoryOfAnswers(t *testing.T) {
 // TestLongLists: a list that no provider sends is not followed, and one that a provider may send is.
 func TestLongLists(t *testing.T) {
 	for n, want := range map[int]string{1024: inference.ReasonNone, 1025: inference.ReasonFormat} {
-		in := observe(t, inference.OpenAIChat, jsonType, `{"choices":`+list(`{"message":{"content":"a"}}`, n)+`}`, 0, options())
+		in := observe(t, inference.OpenAIChat, jsonType, `{"choices":`+list(`{"message":{"content":"a"}}`, n)+`}`, 0,
+			options())
 		if in.Reason != want {
 			t.Errorf("%d choices: %q", n, in.Reason)
 		}
@@ -103,17 +109,26 @@ func TestOtherCase(t *testing.T) {
 		body    string
 		want    string
 	}{
-		{inference.AnthropicMessages, `{"messages":[],"tools":[{"Type":"web_search_20250305","name":"web_search"}]}`, ambiguous},
+		{inference.AnthropicMessages, `{"messages":[],"tools":[{"Type":"web_search_20250305","name":"web_search"}]}`,
+			ambiguous},
 		{inference.OpenAIChat, `{"messages":[],"tools":[{"type":"function","Function":{"name":"f"}}]}`, ambiguous},
-		{inference.OpenAIResponses, `{"input":"x","tools":[{"type":"shell","environment":{"type":"local"},"Tools":[]}]}`, ambiguous},
-		{inference.OpenAIResponses, `{"input":"x","tools":[{"type":"shell","environment":{"Type":"container_auto"}}]}`, ambiguous},
-		{inference.OpenAIResponses, `{"input":"x","tools":[{"type":"namespace","tools":[{"type":"function","Type ":1,"TYPE":"mcp"}]}]}`, ambiguous},
+		{inference.OpenAIResponses, `{"input":"x","tools":[{"type":"shell","environment":{"type":"local"},"Tools":[]}]}`,
+			ambiguous},
+		{inference.OpenAIResponses, `{"input":"x","tools":[{"type":"shell","environment":{"Type":"container_auto"}}]}`,
+			ambiguous},
+		{inference.OpenAIResponses,
+			`{"input":"x","tools":[{"type":"namespace","tools":[{"type":"function","Type ":1,"TYPE":"mcp"}]}]}`, ambiguous},
 		{inference.OpenAIResponses, `{"input":[{"role":"user","content":[],"TYPE":"item_reference"}]}`, ambiguous},
-		{inference.OpenAIChat, `{"messages":[{"role":"user","Content":[{"type":"image_url","image_url":"https://x"}]}]}`, ambiguous},
-		{inference.OpenAIChat, `{"messages":[{"role":"user","content":[{"Type":"image_url","image_url":{"url":"data:,"}}]}]}`, ambiguous},
-		{inference.OpenAIChat, `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"URL":"https://x"}}]}]}`, hosted},
-		{inference.OpenAIChat, `{"messages":[{"role":"user","content":[{"type":"image_url","Image_URL":"relative"}]}]}`, hosted},
-		{inference.AnthropicMessages, `{"messages":[{"role":"user","content":[{"type":"image","Source":{"TYPE":"url","Url":"https://x"}}]}]}`, hosted},
+		{inference.OpenAIChat, `{"messages":[{"role":"user","Content":[{"type":"image_url","image_url":"https://x"}]}]}`,
+			ambiguous},
+		{inference.OpenAIChat, `{"messages":[{"role":"user","content":[{"Type":"image_url","image_url":{"url":"data:,"}}]}]}`,
+			ambiguous},
+		{inference.OpenAIChat,
+			`{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"URL":"https://x"}}]}]}`, hosted},
+		{inference.OpenAIChat, `{"messages":[{"role":"user","content":[{"type":"image_url","Image_URL":"relative"}]}]}`,
+			hosted},
+		{inference.AnthropicMessages,
+			`{"messages":[{"role":"user","content":[{"type":"image","Source":{"TYPE":"url","Url":"https://x"}}]}]}`, hosted},
 		{inference.OpenAIChat, `{"messages":[],"tools\u0000":[{"type":"mcp"}]}`, ambiguous},
 	} {
 		if _, err := inference.Read(inference.Rule{Dialect: tt.dialect}, []byte(tt.body), key); code(err) != tt.want {
@@ -122,19 +137,29 @@ func TestOtherCase(t *testing.T) {
 	}
 }
 
-// TestAddresses: what the provider may fetch is refused, in whatever member a server has it, and a text that speaks of an address is not.
+// TestAddresses: what the provider may fetch is refused, in whatever member a server has it, and a text that speaks of
+// an address is not.
 func TestAddresses(t *testing.T) {
 	part := func(s string) string { return `{"role":"user","content":[` + s + `]}` }
 	for body, want := range map[string]string{
-		part(`{"type":"document_url","document_url":"https://x/?a"}`):                                                   hosted, // Mistral
-		part(`{"type":"file","file":{"filename":"a.pdf","file_data":"https://x/a.pdf"}}`):                               hosted, // OpenRouter
-		part(`{"type":"input_audio","input_audio":{"data":"https://x/a.wav"}}`):                                         hosted, // DashScope
-		part(`{"type":"video","video":["https://x/1.jpg","https://x/2.jpg"]}`):                                          hosted,
-		part(`{"type":"image","image":" HTTPS://x/1.jpg"}`):                                                             hosted,
-		part(`{"type":"image","image":"http:\\\\x"}`):                                                                   hosted,
-		part(`{"type":"file","file":{"file_data":"s3://bucket/key"}}`):                                                  hosted,
-		part(`{"type":"text","text":"a","image_url":{"url":"https://x"}}`):                                              hosted,
-		part(`{"type":"image","parts":[{"text":"a"},"https://x"]}`):                                                     hosted,
+		// Mistral
+		part(`{"type":"document_url","document_url":"https://x/?a"}`): hosted,
+		// OpenRouter
+		part(`{"type":"file","file":{"filename":"a.pdf","file_data":"https://x/a.pdf"}}`): hosted,
+		// DashScope
+		part(`{"type":"input_audio","input_audio":{"data":"https://x/a.wav"}}`): hosted,
+		part(
+			`{"type":"video","video":["https://x/1.jpg","https://x/2.jpg"]}`): hosted,
+		part(
+			`{"type":"image","image":" HTTPS://x/1.jpg"}`): hosted,
+		part(
+			`{"type":"image","image":"http:\\\\x"}`): hosted,
+		part(
+			`{"type":"file","file":{"file_data":"s3://bucket/key"}}`): hosted,
+		part(
+			`{"type":"text","text":"a","image_url":{"url":"https://x"}}`): hosted,
+		part(
+			`{"type":"image","parts":[{"text":"a"},"https://x"]}`): hosted,
 		`{"role":"user","content":"a","file_urls":["https://x"]}`:                                                       hosted,
 		`{"role":"user","content":"a","attachments":[{"type":"web","at":"https://x"}]}`:                                 hosted,
 		part(`{"type":"file","file":{"filename":"https://x","file_data":"data:,a"}}`):                                   "",
@@ -152,7 +177,8 @@ func TestAddresses(t *testing.T) {
 
 // TestAfterTheEnd: what comes after the end of a stream reaches no client, and counts for nothing.
 func TestAfterTheEnd(t *testing.T) {
-	const said = `data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}` + "\n\n" + `data: {"choices":[],"usage":{"completion_tokens":1}}` + "\n\ndata: [DONE]\n\n"
+	const said = `data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}` + "\n\n" +
+		`data: {"choices":[],"usage":{"completion_tokens":1}}` + "\n\ndata: [DONE]\n\n"
 	const more = `data: {"choices":[{"delta":{"content":"bcd","tool_calls":[{"id":"x","function":{"name":"f"}}]}}],"usage":{"completion_tokens":999}}` + "\n\n"
 	want := figures(observe(t, inference.OpenAIChat, eventStream, said, 0, options()))
 	if got := figures(observe(t, inference.OpenAIChat, eventStream, said+more, 0, options())); got != want {

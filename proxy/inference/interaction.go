@@ -41,8 +41,9 @@ const (
 	OutcomeFailed     Outcome = "failed"     // the provider says that it could not answer, or not to the end
 	OutcomeUnfinished Outcome = "unfinished" // the provider goes on when the answer has ended
 	OutcomeCut        Outcome = "cut"        // the answer broke off before its end
-	OutcomeLeft       Outcome = "left"       // the client went away before the answer's end; the caller of the observer says so
-	OutcomeUnread     Outcome = "not_measured"
+	// the client went away before the answer's end; the caller of the observer says so
+	OutcomeLeft   Outcome = "left"
+	OutcomeUnread Outcome = "not_measured"
 )
 
 // Why an answer was not followed to its end.
@@ -57,7 +58,8 @@ const (
 	ReasonFault    = "fault"     // of the reader
 )
 
-// Block is a block of content: a text, a call, a result. Of its text it has the size and an HMAC-SHA256 under the key of the session.
+// Block is a block of content: a text, a call, a result. Of its text it has the size and an HMAC-SHA256 under the key
+// of the session.
 type Block struct {
 	Role string // of a request: who says it
 	Kind Kind
@@ -88,8 +90,9 @@ type Interaction struct {
 
 	// Sent is when the head of the request had been written, First when the first piece of content had come, of a stream.
 	Received, Sent, Head, First, End Moment
-	// Ready is when the client could have read all that was said: when the last content came, less the time for which the client had not
-	// taken what had come before it. What follows the content of a stream, such as pings, does not delay it.
+	// Ready is when the client could have read all that was said: when the last content came, less the time for which the
+	// client had not taken what had come before it. What follows the content of a stream, such as pings, does not delay
+	// it.
 	Ready      time.Time
 	DeltaCount Count // pieces in which a stream came
 
@@ -107,7 +110,8 @@ type Interaction struct {
 	// Tokens. Input has all that the model was given, Cached what of it came from a cache; Reasoning is a part of Output.
 	Input, Output, Cached, Reasoning Count
 
-	// Of a call that is measured: Sample is the first text of the answer, of its first choice, and Transport the HMAC of the bytes of its body.
+	// Of a call that is measured: Sample is the first text of the answer, of its first choice, and Transport the HMAC of
+	// the bytes of its body.
 	Sample    []byte
 	Transport [sha256.Size]byte
 }

@@ -21,7 +21,8 @@ const (
 
 // Measure is what is asked of the reading of a call where receipts are made of a session.
 type Measure struct {
-	// Known reports whether a block of a request was in the session before. Of one that was not, words and values are taken.
+	// Known reports whether a block of a request was in the session before. Of one that was not, words and values are
+	// taken.
 	Known func(Block) bool
 	// Seed is that of the hashes of values. It never leaves the process.
 	Seed maphash.Seed
@@ -33,8 +34,8 @@ type Measured struct {
 	Values Values // of a result of a request, and of the arguments of a call of an answer
 }
 
-// Values are hashes of what a text says that can come back in another one: its JSON texts and numbers, and the words of texts that look like
-// names. They are in memory only.
+// Values are hashes of what a text says that can come back in another one: its JSON texts and numbers, and the words of
+// texts that look like names. They are in memory only.
 type Values struct {
 	Hashes []uint64
 	All    bool // there were no more than are kept

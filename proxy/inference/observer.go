@@ -33,8 +33,8 @@ const (
 type Options struct {
 	Key []byte // of the HMACs, as for [Read]
 	Now func() time.Time
-	// Take asks for n more bytes of memory, Free gives all of them back. Both are called from any goroutine, one at a time. What does not get its
-	// memory is not followed.
+	// Take asks for n more bytes of memory, Free gives all of them back. Both are called from any goroutine, one at a
+	// time. What does not get its memory is not followed.
 	Take func(n int) bool
 	Free func()
 
@@ -47,9 +47,10 @@ type Options struct {
 	Go func(read func())
 }
 
-// Observer times a call, and reads its answer as it passes: an [io.Writer] that takes what the client gets. Write only copies: a reader in
-// a goroutine of its own follows a stream, and is there only while enough is to be read that has been passed on. What is no stream is read by Interaction.
-// The calls of the methods belong to one goroutine, but for what Prepare gives to another. To Prepare and Begin nil is a call that is not observed.
+// Observer times a call, and reads its answer as it passes: an [io.Writer] that takes what the client gets. Write only
+// copies: a reader in a goroutine of its own follows a stream, and is there only while enough is to be read that has
+// been passed on. What is no stream is read by Interaction. The calls of the methods belong to one goroutine, but for
+// what Prepare gives to another. To Prepare and Begin nil is a call that is not observed.
 type Observer struct {
 	o Options
 
@@ -89,7 +90,8 @@ func Observe(r *Request, received time.Time, o Options) *Observer {
 	if o.Go == nil {
 		o.Go = func(read func()) { go read() }
 	}
-	b := &Observer{o: o, answer: r.Dialect.answer(), charged: keptQueue, in: Interaction{Request: r, Received: Moment{received, Observed}}}
+	b := &Observer{o: o, answer: r.Dialect.answer(), charged: keptQueue,
+		in: Interaction{Request: r, Received: Moment{received, Observed}}}
 	b.idle.L = &b.mu
 	b.tally = tally{in: &b.in, key: o.Key}
 	if o.Measure != nil {
@@ -124,8 +126,8 @@ func (b *Observer) Begin(resp *http.Response) {
 	resp.Body = &followed{resp.Body, b}
 }
 
-// followed is the body of an answer that is observed. Whoever comes for its next piece has passed on the one before: only then may that be read, so that the
-// reader does not compete with the relay for a processor.
+// followed is the body of an answer that is observed. Whoever comes for its next piece has passed on the one before:
+// only then may that be read, so that the reader does not compete with the relay for a processor.
 type followed struct {
 	io.ReadCloser
 	by *Observer
@@ -289,8 +291,8 @@ func (b *Observer) read(queue []byte, pieces []piece) (reason string, took int) 
 // errLeft ends an answer that nobody read to its end.
 var errLeft = errors.New("inference: the answer was not read to its end")
 
-// End says how the answer, or the call without one, has ended: by [io.EOF] as a whole, by [context.Canceled] because its client has gone. Only
-// the first End counts.
+// End says how the answer, or the call without one, has ended: by [io.EOF] as a whole, by [context.Canceled] because
+// its client has gone. Only the first End counts.
 func (b *Observer) End(err error) {
 	now := b.o.Now()
 	if b.o.Ended != nil {
@@ -304,9 +306,9 @@ func (b *Observer) End(err error) {
 	}
 }
 
-// Interaction waits until what was taken of the answer is read, and returns what is known of the call. It gives back all memory.
-// An answer that has not ended before was given up by its client. It is complete all the same if its own end had come by then: nothing of what
-// was said is missing.
+// Interaction waits until what was taken of the answer is read, and returns what is known of the call. It gives back
+// all memory. An answer that has not ended before was given up by its client. It is complete all the same if its own
+// end had come by then: nothing of what was said is missing.
 func (b *Observer) Interaction() Interaction {
 	b.End(errLeft)
 	b.mu.Lock()
@@ -362,7 +364,8 @@ func (b *Observer) readHeld() (reason string) {
 	return reason
 }
 
-// decompress returns what a gzip text holds; of one that is cut what comes before the cut. It asks take for the memory that this needs.
+// decompress returns what a gzip text holds; of one that is cut what comes before the cut. It asks take for the memory
+// that this needs.
 func decompress(body []byte, take func(n int) bool) (out []byte, reason string) {
 	r, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {

@@ -19,13 +19,15 @@ import (
 
 // TestTimes times a stream whose pieces come one by one.
 func TestTimes(t *testing.T) {
-	b := inference.Observe(mustRead(t, inference.OpenAIChat, smallest[inference.OpenAIChat]), start, options()) // each look at the clock is 1 ms later
+	// each look at the clock is 1 ms later
+	b := inference.Observe(mustRead(t, inference.OpenAIChat, smallest[inference.OpenAIChat]), start, options())
 	httptrace.ContextClientTrace(b.Prepare(httptest.NewRequest("POST", "/", nil)).Context()).WroteHeaders()
 	begin(b, http.StatusOK, http.Header{"Content-Type": {eventStream}})
 	for _, piece := range []string{
 		`data: {"choices":[{"delta":{"role":"assistant","content":""}}]}` + "\n\n",
 		`data: {"choices":[{"delta":{"content":"hel"}}]}` + "\n", "\n",
-		stream(`{"choices":[{"delta":{"content":"lo"}}]}`, `{"choices":[{"delta":{"content":" world"},"finish_reason":"stop"}]}`), stream(`[DONE]`),
+		stream(`{"choices":[{"delta":{"content":"lo"}}]}`,
+			`{"choices":[{"delta":{"content":" world"},"finish_reason":"stop"}]}`), stream(`[DONE]`),
 	} {
 		write(t, b, piece, 0)
 	}
@@ -35,7 +37,8 @@ func TestTimes(t *testing.T) {
 		name string
 		got  inference.Moment
 		want int
-	}{{"received", in.Received, 0}, {"sent", in.Sent, 1}, {"head", in.Head, 2}, {"first", in.First, 5}, {"end", in.End, 8}} {
+	}{{"received", in.Received, 0}, {"sent", in.Sent, 1}, {"head", in.Head, 2}, {"first", in.First, 5},
+		{"end", in.End, 8}} {
 		if got := tt.got.At.Sub(start).Milliseconds(); got != int64(tt.want) || tt.got.State != inference.Observed {
 			t.Errorf("%s: %d ms %s, want %d ms", tt.name, got, tt.got.State, tt.want)
 		}
@@ -47,7 +50,8 @@ func TestTimes(t *testing.T) {
 
 // TestSeries: of many deltas the first are kept, and all are counted.
 func TestSeries(t *testing.T) {
-	in := observe(t, inference.OpenAIChat, eventStream, strings.Repeat(stream(`{"choices":[{"delta":{"content":"x"}}]}`), 3000), 100, options())
+	in := observe(t, inference.OpenAIChat, eventStream,
+		strings.Repeat(stream(`{"choices":[{"delta":{"content":"x"}}]}`), 3000), 100, options())
 	if count(in.DeltaCount) != "3000 observed" || in.Said[0].Size != 3000 {
 		t.Errorf("%s, %v", count(in.DeltaCount), in.Said)
 	}
@@ -59,17 +63,22 @@ func TestManySaid(t *testing.T) {
 	for i := range calls {
 		calls[i] = fmt.Sprintf(`{"index":%d,"id":"call_%d","function":{"name":"f","arguments":"{}"}}`, i, i)
 	}
-	in := observe(t, inference.OpenAIChat, eventStream, stream(`{"choices":[{"delta":{"tool_calls":[`+strings.Join(calls, ",")+`]},"finish_reason":"tool_calls"}]}`), 0, options())
+	in := observe(t, inference.OpenAIChat, eventStream,
+		stream(`{"choices":[{"delta":{"tool_calls":[`+strings.Join(calls, ",")+`]},"finish_reason":"tool_calls"}]}`), 0,
+		options())
 	if len(in.Said) != 256 || in.SaidAll {
 		t.Errorf("%d blocks, all: %t", len(in.Said), in.SaidAll)
 	}
-	large := observe(t, inference.OpenAIChat, jsonType, `{"choices":[{"message":{"tool_calls":[{"id":"c","function":{"name":"f","arguments":"`+strings.Repeat("x", 70<<10)+`"}}]}}]}`, 0, options())
+	large := observe(t, inference.OpenAIChat, jsonType,
+		`{"choices":[{"message":{"tool_calls":[{"id":"c","function":{"name":"f","arguments":"`+strings.Repeat("x", 70<<10)+
+			`"}}]}}]}`, 0, options())
 	if got := blocks(large.Said); got != "call c f 71680 unhashed\n" || !large.SaidAll {
 		t.Errorf("large arguments: %s, all: %t", got, large.SaidAll)
 	}
 }
 
-// TestMemoryOfArguments: the arguments of calls that a stream asks for take memory until they are whole, and each byte of it is asked for.
+// TestMemoryOfArguments: the arguments of calls that a stream asks for take memory until they are whole, and each byte
+// of it is asked for.
 func TestMemoryOfArguments(t *testing.T) {
 	for most, reason := range map[int]string{1 << 20: inference.ReasonNoMemory, 8 << 20: inference.ReasonNone} {
 		taken := 0
@@ -80,7 +89,10 @@ func TestMemoryOfArguments(t *testing.T) {
 		b := inference.Observe(mustRead(t, inference.OpenAIChat, smallest[inference.OpenAIChat]), start, o)
 		begin(b, http.StatusOK, http.Header{"Content-Type": {eventStream}})
 		for i := range 64 {
-			write(t, b, stream(fmt.Sprintf(`{"choices":[{"delta":{"tool_calls":[{"index":%d,"id":"call_%d","function":{"name":"f","arguments":%q}}]}}]}`, i, i, strings.Repeat("x", 60<<10))), 0)
+			write(t, b, stream(
+				fmt.Sprintf(
+					`{"choices":[{"delta":{"tool_calls":[{"index":%d,"id":"call_%d","function":{"name":"f","arguments":%q}}]}}]}`, i,
+					i, strings.Repeat("x", 60<<10))), 0)
 			reader.Wait()
 		}
 		write(t, b, stream("[DONE]"), 0)
@@ -100,10 +112,12 @@ func TestNotFollowed(t *testing.T) {
 		change                     func(*inference.Options)
 		reason                     string
 	}{
-		{"more at once than the reader may be behind", eventStream, "", strings.Repeat(chat, 20_000), nil, inference.ReasonBehind},
+		{"more at once than the reader may be behind", eventStream, "", strings.Repeat(chat, 20_000), nil,
+			inference.ReasonBehind},
 		{"no memory for the queue", eventStream, "", strings.Repeat(chat, 1000), no, inference.ReasonNoMemory},
 		{"no memory for JSON", jsonType, "", `{"choices":[]}`, no, inference.ReasonNoMemory},
-		{"JSON that is too large", jsonType, "", `{"choices":[],"x":"` + strings.Repeat("x", 5<<20) + `"}`, nil, inference.ReasonTooLarge},
+		{"JSON that is too large", jsonType, "", `{"choices":[],"x":"` + strings.Repeat("x", 5<<20) + `"}`, nil,
+			inference.ReasonTooLarge},
 		{"type", "text/html", "", "<html>", nil, inference.ReasonType},
 		{"no type", "", "", "{}", nil, inference.ReasonType},
 		{"brotli", jsonType, "br", "{}", nil, inference.ReasonEncoding},
@@ -111,7 +125,8 @@ func TestNotFollowed(t *testing.T) {
 		{"by a second header", jsonType, "identity|gzip", `{"choices":[]}`, nil, inference.ReasonEncoding},
 		{"gzip that is none", jsonType, "gzip", "{}", nil, inference.ReasonEncoding},
 		{"gzip of too much", jsonType, "gzip", compress(t, strings.Repeat(" ", 17<<20)), nil, inference.ReasonTooLarge},
-		{"an event that is too large", eventStream, "gzip", compress(t, "data: "+strings.Repeat("x", 2<<20)), nil, inference.ReasonTooLarge},
+		{"an event that is too large", eventStream, "gzip", compress(t, "data: "+strings.Repeat("x", 2<<20)), nil,
+			inference.ReasonTooLarge},
 		{"not JSON", jsonType, "", "<html>", nil, inference.ReasonFormat},
 		{"event that is not JSON", eventStream, "", "data: hello\n\n", nil, inference.ReasonFormat},
 	} {
@@ -127,7 +142,8 @@ func TestNotFollowed(t *testing.T) {
 			write(t, b, tt.body, 0)
 			b.End(io.EOF)
 			in := b.Interaction()
-			if in.Outcome != inference.OutcomeUnread || in.Reason != tt.reason || in.Said != nil || in.Output.State != inference.NotMeasured || in.End.State != inference.Observed {
+			if in.Outcome != inference.OutcomeUnread || in.Reason != tt.reason || in.Said != nil ||
+				in.Output.State != inference.NotMeasured || in.End.State != inference.Observed {
 				t.Errorf("%+v", in)
 			}
 			if b.Interaction(); freed != 1 {
@@ -159,7 +175,8 @@ func TestGzip(t *testing.T) {
 		write(t, b, compress(t, tt.body), 10)
 		b.End(io.EOF)
 		in := b.Interaction()
-		if got := figures(in); got != tt.want || in.First.State != inference.NotMeasured || in.DeltaCount.State != inference.NotMeasured {
+		if got := figures(in); got != tt.want || in.First.State != inference.NotMeasured ||
+			in.DeltaCount.State != inference.NotMeasured {
 			t.Errorf("%s: got\n%s, want\n%s; first %v, deltas %v", tt.name, got, tt.want, in.First, in.DeltaCount)
 		}
 	}
@@ -180,18 +197,30 @@ func TestEnds(t *testing.T) {
 		output  string
 	}{
 		{"no answer", 0, "", "", io.ErrUnexpectedEOF, inference.OutcomeCut, "0 not_measured"},
-		{"JSON that broke off", 200, jsonType, `{"choices":[{"mess`, io.ErrUnexpectedEOF, inference.OutcomeCut, "0 not_measured"},
-		{"whole JSON, and no end of the body", 200, jsonType, `{"choices":[]}`, io.ErrUnexpectedEOF, inference.OutcomeCut, "0 not_measured"},
-		{"stream that broke off", 200, eventStream, stream(four), io.ErrUnexpectedEOF, inference.OutcomeCut, "0 not_measured"},
+		{"JSON that broke off", 200, jsonType, `{"choices":[{"mess`, io.ErrUnexpectedEOF, inference.OutcomeCut,
+			"0 not_measured"},
+		{"whole JSON, and no end of the body", 200, jsonType, `{"choices":[]}`, io.ErrUnexpectedEOF, inference.OutcomeCut,
+			"0 not_measured"},
+		{"stream that broke off", 200, eventStream, stream(four), io.ErrUnexpectedEOF, inference.OutcomeCut,
+			"0 not_measured"},
 		{"body that ends before its stream", 200, eventStream, stream(four), io.EOF, inference.OutcomeCut, "0 not_measured"},
-		{"body that ends after the finish reason", 200, eventStream, stream(finished), io.EOF, inference.OutcomeCut, "0 not_measured"},
-		{"client that leaves after the finish reason", 200, eventStream, stream(finished), context.Canceled, inference.OutcomeCut, "0 not_measured"},
-		{"client that leaves after the usage", 200, eventStream, stream(finished, usage), context.Canceled, inference.OutcomeCut, "0 not_measured"},
-		{"end of the stream, and no end of the body", 200, eventStream, stream(finished, usage, "[DONE]"), io.ErrUnexpectedEOF, inference.OutcomeCut, "0 not_measured"},
-		{"client that leaves after the end", 200, eventStream, stream(finished, "[DONE]"), context.Canceled, inference.OutcomeComplete, "1 estimated"},
-		{"client that leaves after usage and end", 200, eventStream, stream(finished, usage, "[DONE]"), context.Canceled, inference.OutcomeComplete, "9 declared"},
-		{"usage twice, of which the last counts", 200, eventStream, stream(finished, `{"choices":[],"usage":{"completion_tokens":1}}`, usage, "[DONE]"), io.EOF, inference.OutcomeComplete, "9 declared"},
-		{"429", 429, jsonType, `{"error":{"code":"rate_limit_exceeded","message":"x"}}`, io.EOF, inference.OutcomeFailed, "0 not_measured"},
+		{"body that ends after the finish reason", 200, eventStream, stream(finished), io.EOF, inference.OutcomeCut,
+			"0 not_measured"},
+		{"client that leaves after the finish reason", 200, eventStream, stream(finished), context.Canceled,
+			inference.OutcomeCut, "0 not_measured"},
+		{"client that leaves after the usage", 200, eventStream, stream(finished, usage), context.Canceled,
+			inference.OutcomeCut, "0 not_measured"},
+		{"end of the stream, and no end of the body", 200, eventStream, stream(finished, usage, "[DONE]"),
+			io.ErrUnexpectedEOF, inference.OutcomeCut, "0 not_measured"},
+		{"client that leaves after the end", 200, eventStream, stream(finished, "[DONE]"), context.Canceled,
+			inference.OutcomeComplete, "1 estimated"},
+		{"client that leaves after usage and end", 200, eventStream, stream(finished, usage, "[DONE]"), context.Canceled,
+			inference.OutcomeComplete, "9 declared"},
+		{"usage twice, of which the last counts", 200, eventStream,
+			stream(finished, `{"choices":[],"usage":{"completion_tokens":1}}`, usage, "[DONE]"), io.EOF,
+			inference.OutcomeComplete, "9 declared"},
+		{"429", 429, jsonType, `{"error":{"code":"rate_limit_exceeded","message":"x"}}`, io.EOF, inference.OutcomeFailed,
+			"0 not_measured"},
 		{"502 of a gateway", 502, "text/html", `<html>`, io.EOF, inference.OutcomeFailed, "0 not_measured"},
 		{"500 with a stream", 500, eventStream, stream(`{"choices":[]}`), io.EOF, inference.OutcomeFailed, "0 not_measured"},
 	} {
@@ -210,8 +239,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestSeveralChoices: an answer whose client leaves when some of its choices have ended, and not all that it has asked for, has not come to its end. Its
-// sample is of the first choice: of a stream the pieces of all come in turns.
+// TestSeveralChoices: an answer whose client leaves when some of its choices have ended, and not all that it has asked
+// for, has not come to its end. Its sample is of the first choice: of a stream the pieces of all come in turns.
 func TestSeveralChoices(t *testing.T) {
 	event := func(choice int, text, finish string) string {
 		return fmt.Sprintf(`{"choices":[{"index":%d,"delta":{"content":%q},"finish_reason":%s}]}`, choice, text, finish)
@@ -222,12 +251,16 @@ func TestSeveralChoices(t *testing.T) {
 		sample        string
 	}{
 		{"one of one", `null`, stream(event(0, "one", `"stop"`), "[DONE]"), inference.OutcomeComplete, "one"},
-		{"one of two", `2`, stream(event(0, "one", `null`), event(1, "two", `null`), event(0, " more", `"stop"`)), inference.OutcomeCut, "one more"},
+		{"one of two", `2`, stream(event(0, "one", `null`), event(1, "two", `null`), event(0, " more", `"stop"`)),
+			inference.OutcomeCut, "one more"},
 		{"the first of two in turn", `2`, stream(event(0, "one", `"stop"`)), inference.OutcomeCut, "one"},
 		{"one twice", `2`, stream(event(1, "two", `"stop"`), event(1, "", `"stop"`)), inference.OutcomeCut, ""},
-		{"two of two", `2`, stream(event(0, "o", `null`), event(1, "tw", `null`), event(0, "ne", `"stop"`), event(1, "o", `"stop"`), "[DONE]"), inference.OutcomeComplete, "one"},
+		{"two of two", `2`,
+			stream(event(0, "o", `null`), event(1, "tw", `null`), event(0, "ne", `"stop"`), event(1, "o", `"stop"`), "[DONE]"),
+			inference.OutcomeComplete, "one"},
 		{"all, as its last event says", `3`, stream(event(0, "one", `"stop"`), "[DONE]"), inference.OutcomeComplete, "one"},
-		{"all, without the end", `2`, stream(event(0, "one", `"stop"`), event(1, "two", `"stop"`)), inference.OutcomeCut, "one"},
+		{"all, without the end", `2`, stream(event(0, "one", `"stop"`), event(1, "two", `"stop"`)), inference.OutcomeCut,
+			"one"},
 		{"a number that is not read", `1.5`, stream(event(0, "one", `"stop"`)), inference.OutcomeCut, "one"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -248,9 +281,14 @@ func TestSeveralChoices(t *testing.T) {
 func TestNoText(t *testing.T) {
 	const secret = "the launch code is 0000"
 	for d, with := range map[inference.Dialect]string{
-		inference.OpenAIChat:        `{"model":"m","messages":[{"role":"` + secret + `","content":"` + secret + `"},{"role":"assistant","content":"x","tool_calls":[{"id":"` + secret + `","function":{"name":"` + secret + `","arguments":"` + secret + `"}}]}]}`,
-		inference.OpenAIResponses:   `{"model":"` + secret + `","instructions":"` + secret + `","input":"` + secret + `","tools":[{"type":"function","name":"` + secret + `"}]}`,
-		inference.AnthropicMessages: `{"model":"` + secret + `","system":"` + secret + `","messages":[{"role":"user","content":[{"type":"document","source":{"type":"text","data":"` + secret + `"}},{"type":"tool_result","tool_use_id":"` + secret + `","content":"` + secret + `"}]}]}`,
+		inference.OpenAIChat: `{"model":"m","messages":[{"role":"` + secret + `","content":"` + secret +
+			`"},{"role":"assistant","content":"x","tool_calls":[{"id":"` + secret + `","function":{"name":"` + secret +
+			`","arguments":"` + secret + `"}}]}]}`,
+		inference.OpenAIResponses: `{"model":"` + secret + `","instructions":"` + secret + `","input":"` + secret +
+			`","tools":[{"type":"function","name":"` + secret + `"}]}`,
+		inference.AnthropicMessages: `{"model":"` + secret + `","system":"` + secret +
+			`","messages":[{"role":"user","content":[{"type":"document","source":{"type":"text","data":"` + secret +
+			`"}},{"type":"tool_result","tool_use_id":"` + secret + `","content":"` + secret + `"}]}]}`,
 	} {
 		for _, tt := range answers {
 			if tt.dialect != d {
@@ -271,8 +309,11 @@ func TestNoText(t *testing.T) {
 				}
 			}
 		}
-		for _, body := range []string{`{"` + secret + `":1}`, `{"messages":"` + secret + `"}`, `{"input":[{"type":"` + secret + `"}]}`, `{"` + secret, `{"model":"` + secret + `","model":1}`, `{"tools":[{"type":"` + secret + `"}]}`} {
-			if _, err := inference.Read(inference.Rule{Dialect: d}, []byte(body), key); err == nil || strings.Contains(err.Error(), "launch") {
+		for _, body := range []string{`{"` + secret + `":1}`, `{"messages":"` + secret + `"}`,
+			`{"input":[{"type":"` + secret + `"}]}`, `{"` + secret, `{"model":"` + secret + `","model":1}`,
+			`{"tools":[{"type":"` + secret + `"}]}`} {
+			if _, err := inference.Read(inference.Rule{Dialect: d}, []byte(body), key); err == nil ||
+				strings.Contains(err.Error(), "launch") {
 				t.Errorf("%s %s: %v", d, body, err)
 			}
 		}

@@ -10,9 +10,10 @@ import (
 // (/serving-endpoints/NAME/invocations).
 var namesModel = map[string]bool{"deployments": true, "engines": true, "model": true, "serving-endpoints": true}
 
-// ModelInPath returns the model that the path of a request names, and whether it names one. Such a provider answers with that model, whatever
-// the body says. Google has models/NAME:METHOD. A name that does not look like one is empty, and so is one whose place depends on how the
-// provider takes an encoded slash. Some providers take either case, and leave out what stands behind a semicolon.
+// ModelInPath returns the model that the path of a request names, and whether it names one. Such a provider answers
+// with that model, whatever the body says. Google has models/NAME:METHOD. A name that does not look like one is empty,
+// and so is one whose place depends on how the provider takes an encoded slash. Some providers take either case, and
+// leave out what stands behind a semicolon.
 func ModelInPath(escaped string) (model string, ok bool) {
 	before := ""
 	segments := strings.Split(escaped, "/")

@@ -9,11 +9,12 @@ import (
 // TestModelInPath: where a provider chooses the model by the path, the path names it.
 func TestModelInPath(t *testing.T) {
 	for path, want := range map[string]string{
-		"/openai/deployments/gpt-small/chat/completions":                                     "gpt-small",
-		"/gateway/openai/deployments/gpt%2Dsmall/chat/completions":                           "gpt-small",
-		"/openai/deployments/a%20b/chat/completions":                                         "",
-		"/v1/engines/davinci/completions":                                                    "davinci",
-		"/model/anthropic.claude-3-haiku-20240307-v1%3A0/invoke":                             "anthropic.claude-3-haiku-20240307-v1:0",
+		"/openai/deployments/gpt-small/chat/completions":           "gpt-small",
+		"/gateway/openai/deployments/gpt%2Dsmall/chat/completions": "gpt-small",
+		"/openai/deployments/a%20b/chat/completions":               "",
+		"/v1/engines/davinci/completions":                          "davinci",
+		"/model/anthropic." +
+			"claude-3-haiku-20240307-v1%3A0/invoke": "anthropic.claude-3-haiku-20240307-v1:0",
 		"/v1beta/models/gemini-2.0-flash:generateContent":                                    "gemini-2.0-flash",
 		"/v1/projects/p/locations/l/publishers/anthropic/models/claude-x@1:streamRawPredict": "claude-x@1",
 		"/serving-endpoints/small/invocations":                                               "small",

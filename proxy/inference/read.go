@@ -16,14 +16,16 @@ import (
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
-// inPlace leaves the values in what is decoded where they are, instead of copying them: a prompt may be long, and the call waits until it is read. A
-// decoder reads a text in memory, such as that of [json2.Unmarshal], without moving it.
-var inPlace = json2.WithUnmarshalers(json2.UnmarshalFromFunc(func(dec *jsontext.Decoder, v *jsontext.Value) (err error) {
-	*v, err = dec.ReadValue()
-	return err
-}))
+// inPlace leaves the values in what is decoded where they are, instead of copying them: a prompt may be long, and the
+// call waits until it is read. A decoder reads a text in memory, such as that of [json2.Unmarshal], without moving it.
+var inPlace = json2.WithUnmarshalers(
+	json2.UnmarshalFromFunc(func(dec *jsontext.Decoder, v *jsontext.Value) (err error) {
+		*v, err = dec.ReadValue()
+		return err
+	}))
 
-// decode reads a part of a request. The whole request has one reading, so that no part of it can have two. Values in v are parts of raw.
+// decode reads a part of a request. The whole request has one reading, so that no part of it can have two. Values in v
+// are parts of raw.
 func decode(raw jsontext.Value, v any, what string) error {
 	if json2.Unmarshal(raw, v, inPlace) != nil {
 		return malformed("%s is not as the API has it", what)
@@ -31,8 +33,9 @@ func decode(raw jsontext.Value, v any, what string) error {
 	return nil
 }
 
-// decodeObject reads an object of a request into a struct. It refuses members that only differ in case from those of the struct: servers
-// that read names in any case would act on what was not judged. It returns the other members, which the struct does not have.
+// decodeObject reads an object of a request into a struct. It refuses members that only differ in case from those of
+// the struct: servers that read names in any case would act on what was not judged. It returns the other members, which
+// the struct does not have.
 func decodeObject[T any](raw jsontext.Value, v *T, what string) (others jsonread.Object, err error) {
 	if err := decode(raw, v, what); err != nil || raw.Kind() != '{' {
 		return nil, err
@@ -43,7 +46,8 @@ func decodeObject[T any](raw jsontext.Value, v *T, what string) (others jsonread
 	}
 	known := membersOf[T]()
 	if has, meant, found := all.OtherCase(known...); found {
-		return nil, refusal.New("message_ambiguous", "%s in the request to the model has the member %.60q, which some parsers take for %s", what, has, meant)
+		return nil, refusal.New("message_ambiguous",
+			"%s in the request to the model has the member %.60q, which some parsers take for %s", what, has, meant)
 	}
 	return slices.DeleteFunc(all, func(m jsonread.Member) bool { return slices.Contains(known, m.Name) }), nil
 }
@@ -130,8 +134,9 @@ var sources = []string{"annotations", "citations", "reasoning_details"}
 // address is a text that is nothing but the address of something to fetch.
 var address = regexp.MustCompile(`(?i)^(?:[a-z][a-z0-9+.-]*://|https?:|file:|ftp:)\S*$`)
 
-// fetched judges content that the provider would fetch: the fetch of a URL can carry out what the agent puts into it. Servers name such content
-// in members of many names, so that each text counts that is an address. member is the name of the value.
+// fetched judges content that the provider would fetch: the fetch of a URL can carry out what the agent puts into it.
+// Servers name such content in members of many names, so that each text counts that is an address. member is the name
+// of the value.
 func (r *reading) fetched(member string, v jsontext.Value) error {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(v))
 	for {

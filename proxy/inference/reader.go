@@ -10,8 +10,8 @@ import (
 // ErrUnread says that an answer is not as its API has it, or that one of its events is too large.
 var ErrUnread = errors.New("inference: the answer cannot be read")
 
-// Reader reads one answer for somebody who passes on what it says. Unlike an [Observer] it gives the text away, and keeps up with the answer. It is
-// not safe for concurrent use.
+// Reader reads one answer for somebody who passes on what it says. Unlike an [Observer] it gives the text away, and
+// keeps up with the answer. It is not safe for concurrent use.
 type Reader struct {
 	in     Interaction
 	tally  tally
@@ -20,10 +20,11 @@ type Reader struct {
 	failed bool
 }
 
-// NewReader returns a reader of an answer to r, which is a stream of events or one JSON text. said gets each piece of text of the first choice. key
-// is as for [Read].
+// NewReader returns a reader of an answer to r, which is a stream of events or one JSON text. said gets each piece of
+// text of the first choice. key is as for [Read].
 func NewReader(r *Request, stream bool, key []byte, said func(k Kind, text string)) *Reader {
-	b := &Reader{answer: r.Dialect.answer(), events: sse.NewReader(maxEvent), in: Interaction{Request: r, Streamed: stream}}
+	b := &Reader{answer: r.Dialect.answer(), events: sse.NewReader(maxEvent),
+		in: Interaction{Request: r, Streamed: stream}}
 	b.tally = tally{in: &b.in, key: key, stream: stream, said: said}
 	return b
 }

@@ -19,7 +19,8 @@ func (in Interaction) Record() *ledger.ModelCall {
 		if m.State == NotMeasured {
 			return nil
 		}
-		return &ledger.Figure{N: max(0, m.At.Sub(in.Received.At)).Round(time.Microsecond).Microseconds(), State: string(m.State)}
+		return &ledger.Figure{N: max(0, m.At.Sub(in.Received.At)).Round(time.Microsecond).Microseconds(),
+			State: string(m.State)}
 	}
 	calls := Count{}
 	if in.SaidAll {
@@ -31,9 +32,11 @@ func (in Interaction) Record() *ledger.ModelCall {
 		}
 	}
 	return &ledger.ModelCall{
-		API: string(in.Request.Dialect), Model: in.Request.Model, AnsweredBy: in.Model, Outcome: string(in.Outcome), Unread: in.Reason, Error: in.Error,
+		API: string(in.Request.Dialect), Model: in.Request.Model, AnsweredBy: in.Model, Outcome: string(in.Outcome),
+		Unread: in.Reason, Error: in.Error,
 		Streamed: in.Streamed, Hosted: slices.Clone(in.Request.Hosted),
-		Input: count(in.Input), Output: count(in.Output), Cached: count(in.Cached), Reasoning: count(in.Reasoning), Calls: count(calls), HostedCalls: count(in.HostedCalls),
+		Input: count(in.Input), Output: count(in.Output), Cached: count(in.Cached), Reasoning: count(in.Reasoning),
+		Calls: count(calls), HostedCalls: count(in.HostedCalls),
 		Sent: since(in.Sent), Head: since(in.Head), First: since(in.First), End: since(in.End),
 	}
 }

@@ -53,9 +53,11 @@ func ReadMeasured(rule Rule, body, key []byte, m *Measure) (*Request, error) {
 	top, err := jsonread.Strict(body, 1)
 	switch {
 	case errors.Is(err, jsonread.ErrAmbiguous):
-		return nil, refusal.New("message_ambiguous", "two parsers could read the request to the model differently: a member stands in it twice, or in two cases")
+		return nil, refusal.New("message_ambiguous",
+			"two parsers could read the request to the model differently: a member stands in it twice, or in two cases")
 	case err != nil:
-		return nil, malformed("it is not one JSON object in UTF-8, of at most %d levels and %d names and values", jsonread.MaxDepth, jsonread.MaxItems)
+		return nil, malformed("it is not one JSON object in UTF-8, of at most %d levels and %d names and values",
+			jsonread.MaxDepth, jsonread.MaxItems)
 	}
 	r := reading{Request: &Request{Dialect: rule.Dialect}, rule: rule, key: key, measure: m}
 	if err := r.members(top); err != nil {
@@ -81,7 +83,8 @@ type reading struct {
 // hosted notes what the provider would do by itself, if the rule lists it.
 func (r *reading) hosted(name string) error {
 	if !slices.Contains(r.rule.Hosted, name) {
-		return refusal.New("model_hosted_tool", "by %q the provider of the model would do more than answer, which cannot be seen here", nameOf(name))
+		return refusal.New("model_hosted_tool",
+			"by %q the provider of the model would do more than answer, which cannot be seen here", nameOf(name))
 	}
 	if !slices.Contains(r.Hosted, name) {
 		r.Hosted = append(r.Hosted, name)
@@ -261,7 +264,8 @@ func newMAC(key []byte, k Kind) hash.Hash {
 	return mac
 }
 
-// idOf returns what stands for the id of a call: the id itself if it looks like a name, and else its hash. Some providers put texts into ids.
+// idOf returns what stands for the id of a call: the id itself if it looks like a name, and else its hash. Some
+// providers put texts into ids.
 func idOf(key []byte, id string) string {
 	if nameOf(id) == id {
 		return id
@@ -273,15 +277,16 @@ func idOf(key []byte, id string) string {
 // IsName reports whether a name, such as that of a model, looks like one: letters, digits and _-.:/@+, at most 128.
 func IsName(s string) bool { return s != "" && nameOf(s) == s }
 
-// nameOf returns a name that an agent or a provider has chosen, if it looks like one, and else nothing: it stands in records, where no text
-// may get in.
+// nameOf returns a name that an agent or a provider has chosen, if it looks like one, and else nothing: it stands in
+// records, where no text may get in.
 func nameOf(s string) string {
 	if len(s) > maxName {
 		return ""
 	}
 	for i := range len(s) {
 		switch c := s[i]; {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '-', c == '.', c == ':', c == '/', c == '@', c == '+':
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '-', c == '.', c == ':',
+			c == '/', c == '@', c == '+':
 		default:
 			return ""
 		}

@@ -51,7 +51,8 @@ type responsePart struct {
 }
 
 // hostedItems are the items of an output by which the provider's own tools show themselves.
-var hostedItems = []string{"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call", "program"}
+var hostedItems = []string{"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call",
+	"mcp_call", "program"}
 
 func (responses) event(t *tally, data []byte) bool {
 	if string(data) == "[DONE]" { // of compatible servers

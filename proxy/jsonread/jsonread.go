@@ -18,10 +18,10 @@ import (
 // Bounds on a text.
 const (
 	MaxDepth = 64      // nesting
-	MaxItems = 200_000 // names and values; reading a member takes some forty times the memory of its shortest spelling
+	MaxItems = 200_000 // names and values; a member takes some forty times the memory of its shortest spelling
 )
 
-// Why a text is refused. An error wraps one of them, and says nothing of the text but the name of a member.
+// Reasons for a refusal. Each error wraps one of them, and quotes nothing of the text but the name of a member.
 var (
 	ErrMalformed = errors.New("it is not a JSON object in UTF-8")
 	ErrAmbiguous = errors.New("two parsers could read it differently")
@@ -35,10 +35,10 @@ type Object []Member
 type Member struct {
 	Name    string
 	Value   jsontext.Value
-	Members Object // of a value that is an object, as deep as was asked for
+	Members Object // of a value that is an object, down to the level that the caller asked for
 }
 
-// Get returns a member; its value is nil if the object does not have it.
+// Get returns a member. Its value is nil if the object does not have it.
 func (o Object) Get(name string) Member {
 	for _, m := range o {
 		if m.Name == name {
@@ -48,13 +48,12 @@ func (o Object) Get(name string) Member {
 	return Member{}
 }
 
-// OtherCase returns the first member that differs from one of names only in case, and that name: some parsers take the one for the
-// other.
+// OtherCase returns the first member that differs from one of names only in case, and that name. Some parsers take the
+// one for the other.
 func (o Object) OtherCase(names ...string) (has, meant string, found bool) {
 	for _, m := range o {
-		own := ToFold(m.Name)
 		for _, name := range names {
-			if m.Name != name && own.Same(ToFold(name)) {
+			if m.Name != name && strings.EqualFold(m.Name, name) {
 				return m.Name, name, true
 			}
 		}
@@ -62,7 +61,7 @@ func (o Object) OtherCase(names ...string) (has, meant string, found bool) {
 	return "", "", false
 }
 
-// Text returns a value that is a text.
+// Text returns the value of a member that is a text.
 func (m Member) Text() (string, bool) {
 	if m.Value.Kind() != '"' {
 		return "", false
@@ -71,9 +70,15 @@ func (m Member) Text() (string, bool) {
 	return string(raw), err == nil
 }
 
-// reader reads one JSON text. Names that come twice and text that is not UTF-8 it refuses everywhere. A strict reader also refuses
-// names that differ only in case: to some parsers they are the same. Servers' answers are not read strictly: what is not understood
-// of them is not used.
+// Strict reads a client's text, which must be one object. It keeps members down to the level keep. It refuses duplicate
+// names, names that differ only in case, and text that is not UTF-8.
+func Strict(text []byte, keep int) (Object, error) { return read(text, true, keep) }
+
+// Lenient reads a server's text like [Strict], but allows names that differ only in case: the mediator uses nothing of
+// an answer that it does not understand.
+func Lenient(text []byte, keep int) (Object, error) { return read(text, false, keep) }
+
+// reader reads one JSON text.
 type reader struct {
 	text   []byte
 	dec    *jsontext.Decoder
@@ -82,13 +87,6 @@ type reader struct {
 
 var decoders = sync.Pool{New: func() any { return new(jsontext.Decoder) }}
 
-// Strict reads a text of a client that is one object, with the members of its members down to the level keep. It refuses names that
-// differ only in case: to some parsers they are the same.
-func Strict(text []byte, keep int) (Object, error) { return read(text, true, keep) }
-
-// Lenient reads a text of a server as Strict does, but for names that differ only in case.
-func Lenient(text []byte, keep int) (Object, error) { return read(text, false, keep) }
-
 func read(text []byte, strict bool, keep int) (Object, error) {
 	if TooMany(text) {
 		return nil, fmt.Errorf("%w: it has more than %d names and values", ErrMalformed, MaxItems)
@@ -96,7 +94,7 @@ func read(text []byte, strict bool, keep int) (Object, error) {
 	r := reader{text: text, dec: decoders.Get().(*jsontext.Decoder), strict: strict}
 	defer decoders.Put(r.dec)
 	r.dec.Reset(bytes.NewBuffer(text))
-	defer r.dec.Reset(http.NoBody) // which keeps no text in the pool
+	defer r.dec.Reset(http.NoBody) // so that the pool keeps no text
 	switch r.dec.PeekKind() {
 	case '{':
 	case '[':
@@ -114,7 +112,8 @@ func read(text []byte, strict bool, keep int) (Object, error) {
 	return o, nil
 }
 
-// TooMany reports whether a JSON text has more than [MaxItems] names and values, counted by what stands between them. It takes no memory.
+// TooMany reports whether a JSON text has more than [MaxItems] names and values. It counts their separators, and
+// allocates nothing.
 func TooMany(text []byte) bool {
 	if len(text) <= MaxItems {
 		return false
@@ -133,15 +132,12 @@ func TooMany(text []byte) bool {
 	return items > MaxItems
 }
 
-// object reads an object. Its members are kept if keep is more than 0.
+// object reads an object, and keeps its members if keep is positive.
 func (r *reader) object(keep, depth int) (out Object, err error) {
-	if depth > MaxDepth {
-		return nil, fmt.Errorf("%w: it is nested deeper than %d levels", ErrMalformed, MaxDepth)
+	if err := r.open(depth); err != nil {
+		return nil, err
 	}
-	if _, err := r.dec.ReadToken(); err != nil {
-		return nil, broken(err)
-	}
-	var names folded
+	names := make(map[string]bool) // folded
 	if keep > 0 {
 		out = make(Object, 0, 6)
 	}
@@ -151,11 +147,15 @@ func (r *reader) object(keep, depth int) (out Object, err error) {
 			return nil, broken(err)
 		}
 		name := token.String()
-		if r.strict && strings.Contains(name, "\x00") {
-			return nil, fmt.Errorf("%w: it has a member whose name holds the character NUL, where some parsers end it", ErrAmbiguous)
-		}
-		if r.strict && names.add(name) {
-			return nil, fmt.Errorf("%w: it has the member %.60q beside one that differs only in case", ErrAmbiguous, name)
+		if r.strict {
+			if strings.Contains(name, "\x00") {
+				return nil, fmt.Errorf("%w: a member's name holds the character NUL, where some parsers end it", ErrAmbiguous)
+			}
+			folded := Fold(name)
+			if names[folded] {
+				return nil, fmt.Errorf("%w: it has two members %.60q that differ only in case", ErrAmbiguous, name)
+			}
+			names[folded] = true
 		}
 		m := Member{Name: name}
 		from := r.dec.InputOffset()
@@ -186,11 +186,8 @@ func (r *reader) value(keep, depth int) (Object, error) {
 }
 
 func (r *reader) list(depth int) error {
-	if depth > MaxDepth {
-		return fmt.Errorf("%w: it is nested deeper than %d levels", ErrMalformed, MaxDepth)
-	}
-	if _, err := r.dec.ReadToken(); err != nil {
-		return broken(err)
+	if err := r.open(depth); err != nil {
+		return err
 	}
 	for r.dec.PeekKind() != ']' {
 		if _, err := r.value(0, depth+1); err != nil {
@@ -201,7 +198,18 @@ func (r *reader) list(depth int) error {
 	return err
 }
 
-// broken says why a text is not JSON that is read in one way. It repeats nothing of the text.
+// open reads the beginning of an object or a list.
+func (r *reader) open(depth int) error {
+	if depth > MaxDepth {
+		return fmt.Errorf("%w: it is nested deeper than %d levels", ErrMalformed, MaxDepth)
+	}
+	if _, err := r.dec.ReadToken(); err != nil {
+		return broken(err)
+	}
+	return nil
+}
+
+// broken explains the decoder's error without quoting the text.
 func broken(err error) error {
 	if errors.Is(err, jsontext.ErrDuplicateName) {
 		return fmt.Errorf("%w: it has a member twice", ErrAmbiguous)
@@ -209,72 +217,18 @@ func broken(err error) error {
 	return ErrMalformed
 }
 
-// folded are the names of one object, without regard to case.
-type folded struct {
-	few  [fewNames]Foldable // the first ones
-	n    int                // how many there are
-	many map[string]bool    // all of them, once they are more
-}
-
-// fewNames is how many names are compared one by one.
-const fewNames = 8
-
-// add adds a name and reports whether another one differs from it only in case.
-func (f *folded) add(name string) bool {
-	if f.n < fewNames {
-		added := ToFold(name)
-		for _, other := range f.few[:f.n] {
-			if added.Same(other) {
-				return true
-			}
-		}
-		f.few[f.n] = added
-		f.n++
-		return false
-	}
-	if f.many == nil {
-		f.many = make(map[string]bool, 4*fewNames)
-		for _, other := range f.few {
-			f.many[Fold(other.name)] = true
-		}
-	}
-	key := Fold(name)
-	if f.many[key] {
-		return true
-	}
-	f.many[key] = true
-	return false
-}
-
-// Foldable is a name that is compared without regard to case.
-type Foldable struct {
-	name  string
-	ascii bool // no character outside of ASCII, so that what differs in length differs
-}
-
-// ToFold readies a name to be compared.
-func ToFold(name string) Foldable { return Foldable{name, isASCII(name)} }
-
-// Same reports whether two names differ at most in case.
-func (f Foldable) Same(o Foldable) bool {
-	return (len(f.name) == len(o.name) || !f.ascii || !o.ascii) && strings.EqualFold(f.name, o.name)
-}
-
-func isASCII(s string) bool {
-	for i := range len(s) {
-		if s[i] >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
-}
-
-// Fold returns one spelling of all texts that differ only in case: of each character the least that Unicode takes for the same.
+// Fold returns the same text for all texts that differ only in case, by Unicode's simple folding.
 func Fold(s string) string {
 	return strings.Map(func(r rune) rune {
+		if r < utf8.RuneSelf {
+			return unicode.ToLower(r)
+		}
 		least := r
 		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
 			least = min(least, next)
+		}
+		if least < utf8.RuneSelf { // the Kelvin sign is a k, and a long s an s
+			return unicode.ToLower(least)
 		}
 		return least
 	}, s)

@@ -14,8 +14,8 @@ func ambiguousPath(path, why string) error {
 	return refusal.New("request_malformed", "the path %.200q %s; write it in its normal form", path, why)
 }
 
-// CheckSpelling refuses a target that would go out in another spelling than it came in, or whose query has a character that ends it
-// for some readers.
+// CheckSpelling refuses a target that would go out in another spelling than it came in, or whose query has a character
+// that ends it for some readers.
 func CheckSpelling(u *url.URL) error {
 	if u.RawPath != "" && u.EscapedPath() != u.RawPath {
 		return ambiguousPath(u.RawPath, "has a character that must be escaped")
@@ -26,8 +26,9 @@ func CheckSpelling(u *url.URL) error {
 	return nil
 }
 
-// checkPath refuses a path that two servers could read differently: dot segments, empty segments, backslashes, and characters
-// escaped that need no escape (RFC 3986 sections 2.3 and 6.2.2). A rule for "/posts" must not be passed by "/%70osts" or "//posts".
+// checkPath refuses a path that two servers could read differently: dot segments, empty segments, backslashes, and
+// characters escaped that need no escape (RFC 3986 sections 2.3 and 6.2.2). A rule for "/posts" must not be passed by
+// "/%70osts" or "//posts".
 func checkPath(path string) error {
 	if !strings.HasPrefix(path, "/") {
 		return ambiguousPath(path, "does not begin with /")
@@ -46,8 +47,8 @@ func checkPath(path string) error {
 	return nil
 }
 
-// hasDots finds "." and ".." also where a server sees them that decodes first, once or more often, takes an encoded slash for a slash, or
-// leaves out what stands behind a semicolon.
+// hasDots finds "." and ".." also where a server sees them that decodes first, once or more often, takes an encoded
+// slash for a slash, or leaves out what stands behind a semicolon.
 func hasDots(segment string) bool {
 	for part := range strings.SplitSeq(decoded(segment), "/") {
 		part, _, _ = strings.Cut(part, ";")
@@ -68,11 +69,12 @@ func decoded(path string) string {
 
 var (
 	encodedTwice = regexp.MustCompile("%(25)+")
-	separators   = strings.NewReplacer("%2f", "/", "%2F", "/", "%5c", "/", "%5C", "/", "%3b", ";", "%3B", ";", "%2e", ".", "%2E", ".")
+	separators   = strings.NewReplacer("%2f", "/", "%2F", "/", "%5c", "/", "%5C", "/", "%3b", ";", "%3B", ";", "%2e", ".",
+		"%2E", ".")
 )
 
-// reading returns a path, or a pattern of paths, as the most lenient server reads it: separators decoded, nothing behind semicolons, no
-// empty segments and no slash at the end, in lower case.
+// reading returns a path, or a pattern of paths, as the most lenient server reads it: separators decoded, nothing
+// behind semicolons, no empty segments and no slash at the end, in lower case.
 func reading(path string) string {
 	var b strings.Builder
 	for s := range strings.SplitSeq(strings.ToLower(decoded(path)), "/") {

@@ -78,8 +78,8 @@ func (n *node) find(segments []string) *Endpoint {
 	return n.rest
 }
 
-// overlap reports whether an egress pattern matches some spelling of a path that the action pattern post is for. What lenient servers
-// take for the same counts as the same.
+// overlap reports whether an egress pattern matches some spelling of a path that the action pattern post is for. What
+// lenient servers take for the same counts as the same.
 func overlap(post, egress string) bool {
 	a, b := strings.Split(reading(post), "/"), strings.Split(reading(egress), "/")
 	for i, s := range b {

@@ -30,8 +30,8 @@ type Match struct {
 	Port uint16
 	// Methods are upper-case; an egress rule may name several.
 	Methods []string
-	// Path is a pattern over the path's segments: literal text, {name} for one non-empty segment, and ** at the end for any
-	// rest (egress rules only).
+	// Path is a pattern over the path's segments: literal text, {name} for one non-empty segment, and ** at the end for
+	// any rest (egress rules only).
 	Path string
 }
 
@@ -48,15 +48,15 @@ type Rule struct {
 	WebSocket bool
 }
 
-// Endpoint is what a call reaches: one rule, or all rules of one kind with the same origin and path pattern, of which the
-// call's message chooses one.
+// Endpoint is what a call reaches: one rule, or all rules of one kind with the same origin and path pattern, of which
+// the call's message chooses one.
 type Endpoint struct {
 	Kind  string
 	Rules []*Rule
 }
 
-// guarded reports whether no rule about other calls may take a spelling of a call by this method: where calls post, or are
-// told apart by their messages.
+// guarded reports whether no rule about other calls may take a spelling of a call by this method: where calls post, or
+// are told apart by their messages.
 func (r *Rule) guarded(method string) bool { return r.Post || r.Kind != "" && !isRead(method) }
 
 // check refuses a rule for posts, or about messages, that leaves open what it is for.
@@ -89,8 +89,8 @@ type origin struct {
 
 type methods struct {
 	trees map[string]*node
-	// guarded holds, by method, the guarded endpoints of this origin, and readings, by how lenient servers read their paths, those
-	// and the other endpoints about messages.
+	// guarded holds, by method, the guarded endpoints of this origin, and readings, by how lenient servers read their
+	// paths, those and the other endpoints about messages.
 	guarded  map[string][]guard
 	readings map[string]*node
 	messages map[string]*Endpoint // with a kind, by path pattern
@@ -123,7 +123,8 @@ func (e *RuleError) Error() string {
 // Unwrap returns what is wrong.
 func (e *RuleError) Unwrap() error { return e.Err }
 
-// New builds the rules and refuses those that contradict each other or leave a way around a post or around a message's rules.
+// New builds the rules and refuses those that contradict each other or leave a way around a post or around a message's
+// rules.
 func New(rules []*Rule) (*Rules, error) {
 	rs := &Rules{exact: make(map[origin]*methods), suffix: make(map[origin]*methods)}
 	names := make(map[string]bool, len(rules))
@@ -137,7 +138,8 @@ func New(rules []*Rule) (*Rules, error) {
 				continue
 			}
 			if names[r.Name] && r.Name != "" {
-				return nil, &RuleError{r, errors.New("another rule has this name, by which the record and the policy tell them apart")}
+				return nil, &RuleError{r,
+					errors.New("another rule has this name, by which the record and the policy tell them apart")}
 			}
 			names[r.Name] = true
 			if err := cmp.Or(r.checkWebSocket(rules), rs.add(r)); err != nil {
@@ -148,8 +150,8 @@ func New(rules []*Rule) (*Rules, error) {
 	return rs, nil
 }
 
-// checkWebSocket refuses a rule for WebSockets that takes a spelling of the URL of a rule about messages: what the server understands by POST it
-// may understand in a WebSocket too.
+// checkWebSocket refuses a rule for WebSockets that takes a spelling of the URL of a rule about messages: what the
+// server understands by POST it may understand in a WebSocket too.
 func (r *Rule) checkWebSocket(rules []*Rule) error {
 	if !r.WebSocket {
 		return nil
@@ -157,8 +159,10 @@ func (r *Rule) checkWebSocket(rules []*Rule) error {
 	for _, other := range rules {
 		a, b := r.Match, other.Match
 		domain, wild := strings.CutPrefix(a.Host, "*")
-		if other.Kind != "" && a.Port == b.Port && (a.Host == b.Host || wild && strings.HasSuffix(b.Host, domain)) && overlap(b.Path, a.Path) {
-			return fmt.Errorf("it allows WebSockets at the URL of the %s %s, which is about messages: name its paths one by one", other.kind(), other.Name)
+		if other.Kind != "" && a.Port == b.Port && (a.Host == b.Host || wild && strings.HasSuffix(b.Host, domain)) &&
+			overlap(b.Path, a.Path) {
+			return fmt.Errorf("it allows WebSockets at the URL of the %s %s, which is about messages: name its paths one by one",
+				other.kind(), other.Name)
 		}
 	}
 	return nil
@@ -177,7 +181,8 @@ func (r *Rules) add(rule *Rule) error {
 	ms := index[o]
 	if ms == nil {
 		ms = &methods{
-			trees: make(map[string]*node), guarded: make(map[string][]guard), readings: make(map[string]*node), messages: make(map[string]*Endpoint),
+			trees: make(map[string]*node), guarded: make(map[string][]guard), readings: make(map[string]*node),
+			messages: make(map[string]*Endpoint),
 		}
 		index[o] = ms
 	}
@@ -213,18 +218,22 @@ func (r *Rules) endpoint(ms *methods, rule *Rule) *Endpoint {
 func (ms *methods) add(method string, rule *Rule, to *Endpoint) error {
 	path := rule.Match.Path
 	if method == http.MethodTrace || method == http.MethodConnect {
-		return fmt.Errorf("%s is for no rule: CONNECT is not forwarded, and the answer to TRACE shows the injected credential", method)
+		return fmt.Errorf(
+			"%s is for no rule: CONNECT is not forwarded, and the answer to TRACE shows the injected credential", method)
 	}
 	for _, g := range ms.guarded[method] {
 		if g.to != to && !rule.Post && overlap(g.rule.Match.Path, path) {
 			// Another spelling of the guarded path would get through as a plain write.
-			return fmt.Errorf("%s %s also matches spellings of an %s's path %s: name its paths one by one", method, path, g.rule.kind(), g.rule.Match.Path)
+			return fmt.Errorf("%s %s also matches spellings of an %s's path %s: name its paths one by one", method, path,
+				g.rule.kind(), g.rule.Match.Path)
 		}
 	}
 	if rule.Kind == "" && !rule.Post && !isRead(method) {
 		for _, other := range ms.about { // there are servers that read a message by whatever method it comes
 			if overlap(other.Match.Path, path) {
-				return fmt.Errorf("%s %s also matches spellings of an %s's path %s, which is about messages: name its paths one by one", method, path, other.kind(), other.Match.Path)
+				return fmt.Errorf(
+					"%s %s also matches spellings of an %s's path %s, which is about messages: name its paths one by one", method,
+					path, other.kind(), other.Match.Path)
 			}
 		}
 	}
@@ -248,7 +257,8 @@ func (ms *methods) add(method string, rule *Rule, to *Endpoint) error {
 // Endpoints returns all endpoints.
 func (r *Rules) Endpoints() []*Endpoint { return r.endpoints }
 
-// Find returns the endpoint that a call to target reaches, or why there is none. escapedPath is the path as it will be sent.
+// Find returns the endpoint that a call to target reaches, or why there is none. escapedPath is the path as it will be
+// sent.
 func (r *Rules) Find(target upstream.Target, method, escapedPath string) (*Endpoint, error) {
 	if err := checkPath(escapedPath); err != nil {
 		return nil, err
@@ -262,7 +272,8 @@ func (r *Rules) Find(target upstream.Target, method, escapedPath string) (*Endpo
 		}
 		// An encoded slash makes one segment of several: what a pattern takes for a name may be the rest of an action's path.
 		if other := ms.readings[method].find(strings.Split(reading(escapedPath)[1:], "/")); other != nil && other != found {
-			return nil, ambiguousPath(escapedPath, "is to some servers a path of the "+other.Rules[0].kind()+" "+other.Rules[0].Name)
+			return nil, ambiguousPath(escapedPath,
+				"is to some servers a path of the "+other.Rules[0].kind()+" "+other.Rules[0].Name)
 		}
 		if found != nil {
 			return found, nil
@@ -280,9 +291,11 @@ func (r *Rules) Find(target upstream.Target, method, escapedPath string) (*Endpo
 
 func unmatched(target upstream.Target, method, path string) error {
 	if isRead(method) {
-		return refusal.New("egress_denied", "no egress rule allows %.32s %s://%s%.1024s", method, target.Scheme, target.Authority(), path)
+		return refusal.New("egress_denied", "no egress rule allows %.32s %s://%s%.1024s", method, target.Scheme,
+			target.Authority(), path)
 	}
-	return refusal.New("action_unmatched", "no action rule names %.32s %s://%s%.1024s", method, target.Scheme, target.Authority(), path)
+	return refusal.New("action_unmatched", "no action rule names %.32s %s://%s%.1024s", method, target.Scheme,
+		target.Authority(), path)
 }
 
 func (ms *methods) find(method string, segments []string) *Endpoint {

@@ -74,7 +74,8 @@ func TestFind(t *testing.T) {
 		{"PUT", "https://api.example.com/x", "domain"}, // no action of this host has the method
 		{"GET", "http://plain.example.org/x", "plain"},
 
-		{"POST", "https://api.example.com/other", "action_unmatched"}, // the domain's rule does not take what the host's actions did not
+		// the domain's rule does not take what the host's actions did not
+		{"POST", "https://api.example.com/other", "action_unmatched"},
 		{"POST", "https://api.example.com/Posts", "action_unmatched"},
 		{"POST", "https://api.example.com/posts/", "action_unmatched"},
 		{"POST", "https://api.example.com/repos/a//comments", "request_malformed"},
@@ -118,8 +119,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestPathsOfOtherActions: a path that a pattern takes for a name is refused where servers that decode first, or are lenient otherwise, read
-// the path of an action in it.
+// TestPathsOfOtherActions: a path that a pattern takes for a name is refused where servers that decode first, or are
+// lenient otherwise, read the path of an action in it.
 func TestPathsOfOtherActions(t *testing.T) {
 	rules, err := newRules([]match.Rule{
 		{Name: "comment", Match: parse(t, "https://api.example.com/repos/{repo}/comments", "POST")},
@@ -170,27 +171,44 @@ func TestRulesThatAreRefused(t *testing.T) {
 		egress  []match.Rule
 		want    string
 	}{
-		"a wildcard over an action":       {[]match.Rule{post}, egress("https://api.example.com/**", "POST"), "spellings"},
-		"a parameter over an action":      {[]match.Rule{post}, egress("https://api.example.com/{x}/{y}", "POST"), "spellings"},
-		"another case of an action":       {[]match.Rule{post}, egress("https://api.example.com/POSTS/1", "POST"), "spellings"},
-		"a slash after an action":         {[]match.Rule{post}, egress("https://api.example.com/posts/1/", "POST"), "spellings"},
-		"an encoded slash in an action":   {[]match.Rule{post}, egress("https://api.example.com/posts%2F1", "POST"), "spellings"},
-		"two actions but for a slash":     {[]match.Rule{post, {Name: "b", Match: parse(t, "https://api.example.com/posts/{id}/", "POST")}}, nil, "same path pattern"},
-		"an action that reads":            {[]match.Rule{{Name: "a", Match: parse(t, "https://x.example/y", "GET")}}, nil, "not one that only reads"},
-		"an answer that shows the call":   {nil, egress("https://x.example/y", "GET", "TRACE"), "TRACE is for no rule"},
-		"an action that is answered so":   {[]match.Rule{{Name: "a", Match: parse(t, "https://x.example/y", "TRACE")}}, nil, "TRACE is for no rule"},
-		"a tunnel":                        {nil, egress("https://x.example/y", "CONNECT"), "CONNECT is for no rule"},
-		"an action with two methods":      {[]match.Rule{{Name: "a", Match: parse(t, "https://x.example/y", "PUT", "POST")}}, nil, "exactly one method"},
-		"an action for a domain":          {[]match.Rule{{Name: "a", Match: parse(t, "https://*.example.com/y", "POST")}}, nil, "without * or **"},
-		"an action with a wildcard":       {[]match.Rule{{Name: "a", Match: parse(t, "https://x.example/**", "POST")}}, nil, "without * or **"},
+		"a wildcard over an action": {[]match.Rule{post}, egress("https://api.example.com/**", "POST"), "spellings"},
+		"a parameter over an action": {[]match.Rule{post}, egress("https://api.example.com/{x}/{y}", "POST"),
+			"spellings"},
+		"another case of an action": {[]match.Rule{post}, egress("https://api.example.com/POSTS/1", "POST"),
+			"spellings"},
+		"a slash after an action": {[]match.Rule{post}, egress("https://api.example.com/posts/1/", "POST"),
+			"spellings"},
+		"an encoded slash in an action": {[]match.Rule{post}, egress("https://api.example.com/posts%2F1", "POST"),
+			"spellings"},
+		"two actions but for a slash": {
+			[]match.Rule{post, {Name: "b", Match: parse(t, "https://api.example.com/posts/{id}/", "POST")}}, nil,
+			"same path pattern"},
+		"an action that reads": {[]match.Rule{{Name: "a", Match: parse(t, "https://x.example/y", "GET")}}, nil,
+			"not one that only reads"},
+		"an answer that shows the call": {nil, egress("https://x.example/y", "GET", "TRACE"), "TRACE is for no rule"},
+		"an action that is answered so": {[]match.Rule{{Name: "a", Match: parse(t, "https://x.example/y", "TRACE")}}, nil,
+			"TRACE is for no rule"},
+		"a tunnel": {nil, egress("https://x.example/y", "CONNECT"), "CONNECT is for no rule"},
+		"an action with two methods": {[]match.Rule{{Name: "a", Match: parse(t, "https://x.example/y", "PUT", "POST")}},
+			nil, "exactly one method"},
+		"an action for a domain": {[]match.Rule{{Name: "a", Match: parse(t, "https://*.example.com/y", "POST")}},
+			nil, "without * or **"},
+		"an action with a wildcard": {[]match.Rule{{Name: "a", Match: parse(t, "https://x.example/**", "POST")}}, nil,
+			"without * or **"},
 		"a wildcard in the middle":        {nil, egress("https://x.example/**/y", "GET"), "not at the end"},
 		"half a parameter":                {nil, egress("https://x.example/a{b}", "GET"), "neither literal"},
 		"the same pattern twice":          {[]match.Rule{post, {Name: "b", Match: post.Match}}, nil, "same path pattern"},
 		"an egress rule without a method": {nil, egress("https://x.example/"), "no method"},
-		"the same egress pattern twice":   {nil, []match.Rule{{Name: "a", Match: parse(t, "https://x.example/a", "GET")}, {Name: "b", Match: parse(t, "https://x.example/a", "GET")}}, "same path pattern"},
-		"two actions of one name":         {[]match.Rule{post, {Name: "post", Match: parse(t, "https://api.example.com/other", "POST")}}, nil, "post: another rule has this name"},
-		"an action's name once more":      {[]match.Rule{post}, []match.Rule{{Name: "post", Match: parse(t, "https://x.example/a", "GET")}}, "post: another rule has this name"},
-		"a parameter with another name":   {nil, append(egress("https://x.example/{a}", "GET"), egress("https://x.example/{b}", "GET")...), "same path pattern"},
+		"the same egress pattern twice": {nil,
+			[]match.Rule{{Name: "a", Match: parse(t, "https://x.example/a", "GET")},
+				{Name: "b", Match: parse(t, "https://x.example/a", "GET")}}, "same path pattern"},
+		"two actions of one name": {
+			[]match.Rule{post, {Name: "post", Match: parse(t, "https://api.example.com/other", "POST")}}, nil,
+			"post: another rule has this name"},
+		"an action's name once more": {[]match.Rule{post},
+			[]match.Rule{{Name: "post", Match: parse(t, "https://x.example/a", "GET")}}, "post: another rule has this name"},
+		"a parameter with another name": {nil,
+			append(egress("https://x.example/{a}", "GET"), egress("https://x.example/{b}", "GET")...), "same path pattern"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := newRules(tt.actions, tt.egress); err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -198,7 +216,8 @@ func TestRulesThatAreRefused(t *testing.T) {
 			}
 		})
 	}
-	for _, url := range []string{"api.example.com/x", "ftp://x.example/", "https://x.example", "https://x.example/a?b", "https://x.example/a#b", "https://u@x.example/", "https:///x", "https://0x7f.1/"} {
+	for _, url := range []string{"api.example.com/x", "ftp://x.example/", "https://x.example", "https://x.example/a?b",
+		"https://x.example/a#b", "https://u@x.example/", "https:///x", "https://0x7f.1/"} {
 		if _, err := match.Parse(url, []string{"GET"}); err == nil {
 			t.Errorf("%s was accepted", url)
 		}
@@ -243,20 +262,32 @@ func TestMessageRules(t *testing.T) {
 		actions, egress []match.Rule
 		want            string
 	}{
-		"a plain rule over an action":        {[]match.Rule{post}, []match.Rule{about("a", "", url, "POST")}, "spellings of an action's path"},
-		"a plain rule over another spelling": {[]match.Rule{post}, []match.Rule{about("a", "", "https://api.example.com/Mcp/", "POST")}, "spellings of an action's path"},
-		"a plain rule over all":              {[]match.Rule{post}, []match.Rule{about("a", "", "https://api.example.com/**", "DELETE", "POST")}, "spellings of an action's path"},
-		"a plain rule over message rules":    {nil, []match.Rule{about("a", "", "https://api.example.com/{x}", "POST"), reads}, "spellings of an egress rule's path"},
-		"a plain rule by another method":     {[]match.Rule{post}, []match.Rule{about("a", "", "https://api.example.com/**", "PUT")}, "about messages"},
-		"by a method of its own":             {nil, []match.Rule{reads, about("a", "", "https://api.example.com/{x}", "QUERY")}, "about messages"},
-		"another kind":                       {[]match.Rule{post}, []match.Rule{about("a", "graphql", url, "POST")}, "spellings of an action's path"},
-		"two kinds of reads":                 {nil, []match.Rule{reads, about("a", "graphql", url, "POST")}, "spellings of an egress rule's path"},
-		"another pattern of the same kind":   {[]match.Rule{post}, []match.Rule{about("a", "mcp", "https://api.example.com/{x}", "POST")}, "spellings of an action's path"},
-		"a plain action":                     {[]match.Rule{post, about("a", "", url, "POST")}, nil, "same path pattern"},
-		"an action of another kind":          {[]match.Rule{post, about("a", "graphql", url, "POST")}, nil, "same path pattern"},
-		"a plain event stream":               {nil, []match.Rule{reads, about("a", "", url, "GET")}, "same path pattern"},
-		"a domain":                           {nil, []match.Rule{about("a", "mcp", "https://*.example.com/mcp", "POST")}, "without * or **"},
-		"any path":                           {nil, []match.Rule{about("a", "mcp", "https://api.example.com/**", "POST")}, "without * or **"},
+		"a plain rule over an action": {[]match.Rule{post}, []match.Rule{about("a", "", url, "POST")},
+			"spellings of an action's path"},
+		"a plain rule over another spelling": {[]match.Rule{post},
+			[]match.Rule{about("a", "", "https://api.example.com/Mcp/", "POST")}, "spellings of an action's path"},
+		"a plain rule over all": {[]match.Rule{post},
+			[]match.Rule{about("a", "", "https://api.example.com/**", "DELETE", "POST")}, "spellings of an action's path"},
+		"a plain rule over message rules": {nil,
+			[]match.Rule{about("a", "", "https://api.example.com/{x}", "POST"), reads}, "spellings of an egress rule's path"},
+		"a plain rule by another method": {[]match.Rule{post},
+			[]match.Rule{about("a", "", "https://api.example.com/**", "PUT")}, "about messages"},
+		"by a method of its own": {nil,
+			[]match.Rule{reads, about("a", "", "https://api.example.com/{x}", "QUERY")}, "about messages"},
+		"another kind": {[]match.Rule{post}, []match.Rule{about("a", "graphql", url, "POST")},
+			"spellings of an action's path"},
+		"two kinds of reads": {nil, []match.Rule{reads, about("a", "graphql", url, "POST")},
+			"spellings of an egress rule's path"},
+		"another pattern of the same kind": {[]match.Rule{post},
+			[]match.Rule{about("a", "mcp", "https://api.example.com/{x}", "POST")}, "spellings of an action's path"},
+		"a plain action": {[]match.Rule{post, about("a", "", url, "POST")}, nil, "same path pattern"},
+		"an action of another kind": {[]match.Rule{post, about("a", "graphql", url, "POST")}, nil,
+			"same path pattern"},
+		"a plain event stream": {nil, []match.Rule{reads, about("a", "", url, "GET")}, "same path pattern"},
+		"a domain": {nil, []match.Rule{about("a", "mcp", "https://*.example.com/mcp", "POST")},
+			"without * or **"},
+		"any path": {nil, []match.Rule{about("a", "mcp", "https://api.example.com/**", "POST")},
+			"without * or **"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := newRules(tt.actions, tt.egress); err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -267,13 +298,16 @@ func TestMessageRules(t *testing.T) {
 }
 
 func FuzzFind(f *testing.F) {
-	rules, err := newRules([]match.Rule{{Name: "post", Match: parse(f, "https://api.example.com/posts/{id}/x", "POST")}}, nil)
+	rules, err := newRules([]match.Rule{{Name: "post", Match: parse(f, "https://api.example.com/posts/{id}/x", "POST")}},
+		nil)
 	must(f, err)
 	f.Add("/posts/1/x")
 	f.Add("/posts/%2e/x")
 	f.Fuzz(func(t *testing.T, path string) {
 		r, err := rules.Find(upstream.Target{Scheme: "https", Host: "api.example.com", Port: 443}, "POST", path)
-		if err == nil && (!r.Rules[0].Post || !strings.HasPrefix(path, "/posts/") || !strings.HasSuffix(path, "/x") || strings.Count(path, "/") != 3) {
+		if err == nil &&
+			(!r.Rules[0].Post || !strings.HasPrefix(path, "/posts/") || !strings.HasSuffix(path, "/x") ||
+				strings.Count(path, "/") != 3) {
 			t.Errorf("%q matches", path)
 		}
 	})
@@ -307,14 +341,16 @@ func BenchmarkFind(b *testing.B) {
 		b.Run(fmt.Sprintf("rules=%d", n), func(b *testing.B) {
 			var actions []match.Rule
 			for i := range n {
-				actions = append(actions, match.Rule{Name: fmt.Sprint(i), Match: parse(b, fmt.Sprintf("https://api.example.com/r%d/{id}", i), "POST")})
+				actions = append(actions,
+					match.Rule{Name: fmt.Sprint(i), Match: parse(b, fmt.Sprintf("https://api.example.com/r%d/{id}", i), "POST")})
 			}
 			rules, err := newRules(actions, nil)
 			must(b, err)
 			path := fmt.Sprintf("/r%d/7", n/2)
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := rules.Find(upstream.Target{Scheme: "https", Host: "api.example.com", Port: 443}, "POST", path); err != nil {
+				if _, err := rules.Find(upstream.Target{Scheme: "https", Host: "api.example.com", Port: 443}, "POST", path); err !=
+					nil {
 					b.Fatal(err)
 				}
 			}

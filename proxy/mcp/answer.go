@@ -31,7 +31,8 @@ const (
 	ResultUnseen     Result = "unseen"      // the answer could not be followed
 )
 
-// final reports whether the server is done with a request that has this result: with one to which it wants more, too, which comes as a new one.
+// final reports whether the server is done with a request that has this result: with one to which it wants more, too,
+// which comes as a new one.
 func (r Result) final() bool {
 	return r == ResultOK || r == ResultToolFailed || r == ResultError || r == ResultUnfinished
 }
@@ -58,15 +59,15 @@ type Watch struct {
 	Take func(n int) bool
 	// Free gives back what Take has given.
 	Free func()
-	// Changed is called for each tool whose definition has another hash than the one that was shown before, in this session or in
-	// another, or than the one that is pinned.
+	// Changed is called for each tool whose definition has another hash than the one that was shown before, in this
+	// session or in another, or than the one that is pinned.
 	Changed func(tool, before, now string)
 	// Returned, if set, is called with the result of a tool's call, as JSON.
 	Returned func(result []byte)
 }
 
-// Answer reads the answer to one request as it passes: an [io.Writer] that takes what the client gets. It notes in the session's memory what
-// the server asks and shows. It is not safe for concurrent use.
+// Answer reads the answer to one request as it passes: an [io.Writer] that takes what the client gets. It notes in the
+// session's memory what the server asks and shows. It is not safe for concurrent use.
 type Answer struct {
 	Watch
 	peer      Peer   // with the session that the server has given by this answer
@@ -149,7 +150,8 @@ func (a *Answer) Write(p []byte) (int, error) {
 	case a.json && (len(a.held)+len(p) > maxAnswer || !a.Take(len(p))):
 		a.lose()
 	case a.json:
-		if a.held = append(a.held, p...); len(a.held) == a.length { // a client may go on before the end of the connection's answer is read here
+		// a client may go on before the end of the connection's answer is read here
+		if a.held = append(a.held, p...); len(a.held) == a.length {
 			a.json = false
 			a.message(a.held)
 		}
@@ -343,7 +345,8 @@ func resultOf(o object, call bool) Result {
 		return ResultError
 	case result.Value == nil:
 		return ResultUnseen
-	case kind == "input_required", result.Members.Get("inputRequests").Value != nil, result.Members.Get("requestState").Value != nil,
+	case kind == "input_required", result.Members.Get("inputRequests").Value != nil,
+		result.Members.Get("requestState").Value != nil,
 		call && result.Members.Get("task").Value != nil:
 		return ResultUnfinished
 	case kind != "" && kind != "complete": // of an extension

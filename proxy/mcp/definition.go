@@ -33,8 +33,8 @@ type definition struct {
 	changed bool // another definition was shown before
 }
 
-// definitions are the definitions of tools that were shown last. Those that a rule names are kept apart, so that a server cannot have one of them
-// forgotten by showing many others.
+// definitions are the definitions of tools that were shown last. Those that a rule names are kept apart, so that a
+// server cannot have one of them forgotten by showing many others.
 type definitions struct {
 	named, others *lru.Cache[[2]string, definition]
 }
@@ -76,7 +76,8 @@ func (d *definitions) put(server, tool string, now definition, named bool) (befo
 	return old.hash
 }
 
-// Definitions are the definitions of tools that all sessions were shown last. It is safe for concurrent use; the zero value is empty.
+// Definitions are the definitions of tools that all sessions were shown last. It is safe for concurrent use; the zero
+// value is empty.
 type Definitions struct {
 	mu    sync.Mutex // guards known
 	known definitions
@@ -106,7 +107,8 @@ func define(raw jsontext.Value) (tool string, d definition, err error) {
 	return tool, d, nil
 }
 
-// collect takes over the headers that the properties of a schema name. Only those count that are reached by properties alone.
+// collect takes over the headers that the properties of a schema name. Only those count that are reached by properties
+// alone.
 func (d *definition) collect(schema jsontext.Value, path []string) {
 	if schema.Kind() != '{' || len(path) >= maxParamDepth || !bytes.Contains(schema, []byte("x-mcp-header")) {
 		return
@@ -162,8 +164,8 @@ func argument(args object, path []string) (found member) {
 }
 
 // hasArguments refuses a header Mcp-Param-* that repeats no argument of the call. Which one it has to repeat is known
-// only where the server has shown the definition of the tool: see [definition.checkHeaders]. The arguments are read once,
-// however many headers there are.
+// only where the server has shown the definition of the tool: see [definition.checkHeaders]. The arguments are read
+// once, however many headers there are.
 func (m *Message) hasArguments(header http.Header) error {
 	var all values
 	for name, values := range header {

@@ -24,22 +24,25 @@ type Flight struct {
 	unsure    bool // an answer has come that some clients take for its own
 }
 
-// Begin notes a request that is about to be sent. While another one with its id is not answered, it is refused: a server that tells the two
-// apart by their id answers the one as the other. A server without sessions cannot. One server may have several URLs, so that its session alone
-// tells which one it is.
+// Begin notes a request that is about to be sent. While another one with its id is not answered, it is refused: a
+// server that tells the two apart by their id answers the one as the other. A server without sessions cannot. One
+// server may have several URLs, so that its session alone tells which one it is.
 func (m *Memory) Begin(r *Message, peer Peer, post bool) (*Flight, error) {
 	f := &Flight{peer: peer, id: r.ID, of: continued(r.Method, r.Name, ""), post: post, list: r.Method == listTools}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if peer.Session != "" && slices.ContainsFunc(m.flights, func(o *Flight) bool { return !o.lost && !o.settled && o.peer.Session == peer.Session && o.id == r.ID }) {
-		return nil, refusal.New("message_ambiguous", "another request of this session has the id %s and is not answered yet", r.ID)
+	if peer.Session != "" && slices.ContainsFunc(m.flights, func(o *Flight) bool {
+		return !o.lost && !o.settled && o.peer.Session == peer.Session && o.id == r.ID
+	}) {
+		return nil, refusal.New("message_ambiguous", "another request of this session has the id %s and is not answered yet",
+			r.ID)
 	}
 	m.flights = append(m.flights, f)
 	return f, nil
 }
 
-// End says that a request is over, with the result that its own answer had, and whether it may have been sent. Without a result the client may have
-// tools that are not known here, and the server may still be at work on a post.
+// End says that a request is over, with the result that its own answer had, and whether it may have been sent. Without
+// a result the client may have tools that are not known here, and the server may still be at work on a post.
 func (m *Memory) End(f *Flight, result Result, sent bool) {
 	if f == nil {
 		return
@@ -101,8 +104,8 @@ func (m *Memory) resembled(peer Peer, id ID, like string) {
 	}
 }
 
-// strayed notes an answer that came elsewhere than where its request was sent. It reports whether the client takes it for
-// the answer to a request for tools.
+// strayed notes an answer that came elsewhere than where its request was sent. It reports whether the client takes it
+// for the answer to a request for tools.
 func (m *Memory) strayed(peer Peer, id ID) (listsTools bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -143,8 +146,8 @@ func (m *Memory) answeredElsewhere(f *Flight) bool {
 	return f != nil && (f.elsewhere || f.unsure)
 }
 
-// posting reports whether a post is on its way or has no result yet, at any server: its receipts say that no human had a
-// part in it. The caller holds m.mu.
+// posting reports whether a post is on its way or has no result yet, at any server: its receipts say that no human had
+// a part in it. The caller holds m.mu.
 func (m *Memory) posting() bool {
 	return m.unresolved || slices.ContainsFunc(m.flights, func(f *Flight) bool { return f.post && !f.settled }) ||
 		slices.ContainsFunc(m.open, func(o *open) bool { return o.post })

@@ -17,9 +17,11 @@ import (
 var at = mcp.Peer{Server: peer.Server, Session: "s1"}
 
 // send begins a request, and returns the reader of its answer and how to end it.
-func send(t testing.TB, memory *mcp.Memory, method string, id int, kind string, status int) (a *mcp.Answer, end func() mcp.Result) {
+func send(t testing.TB, memory *mcp.Memory, method string, id int, kind string, status int) (a *mcp.Answer,
+	end func() mcp.Result) {
 	t.Helper()
-	w := watch(read(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{"name":"get_issue"}}`, id, method)), memory)
+	w := watch(read(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{"name":"get_issue"}}`, id, method)),
+		memory)
 	w.Peer, w.Rules = at, rules("")
 	var err error
 	w.Flight, err = memory.Begin(w.Sent, at, false)
@@ -43,7 +45,8 @@ func say(a io.Writer, messages ...string) {
 }
 
 func tools(id, about string) string {
-	return `{"jsonrpc":"2.0","id":` + id + `,"result":{"tools":[{"name":"get_issue","description":"` + about + `","inputSchema":{}}]}}`
+	return `{"jsonrpc":"2.0","id":` + id + `,"result":{"tools":[{"name":"get_issue","description":"` + about +
+		`","inputSchema":{}}]}}`
 }
 
 // pinned returns rules that pin the definition of get_issue with the description "good".
@@ -100,11 +103,12 @@ func texts(v reflect.Value, seen map[uintptr]bool) (n int) {
 
 func judgeCall(t testing.TB, of []*mcp.Rule, memory *mcp.Memory) (mcp.Verdict, error) {
 	t.Helper()
-	return mcp.Judge(read(t, `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"get_issue"}}`), entry{}.header(), of, at, memory)
+	return mcp.Judge(read(t, `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"get_issue"}}`),
+		entry{}.header(), of, at, memory)
 }
 
-// TestPinsHold shows a client another definition than the pinned one, in every way in which a client takes it for the answer to its request. A pinned
-// tool is not called by what only the mediator was shown.
+// TestPinsHold shows a client another definition than the pinned one, in every way in which a client takes it for the
+// answer to its request. A pinned tool is not called by what only the mediator was shown.
 func TestPinsHold(t *testing.T) {
 	of := pinned(t)
 	const list, ping = "tools/list", "ping"
@@ -217,7 +221,8 @@ func TestPinsHold(t *testing.T) {
 			own, end := send(t, memory, list, 1, stream, http.StatusOK)
 			c := mcp.Call{Watch: watch(read(t, `{"jsonrpc":"2.0","id":2,"method":"ping"}`), memory)}
 			c.Peer = at
-			resp := &http.Response{StatusCode: http.StatusOK, ContentLength: -1, Header: http.Header{"Content-Type": {plain}, "Content-Length": {"2", "500"}}}
+			resp := &http.Response{StatusCode: http.StatusOK, ContentLength: -1,
+				Header: http.Header{"Content-Type": {plain}, "Content-Length": {"2", "500"}}}
 			resp.Body = io.NopCloser(strings.NewReader("  " + tools("1", "evil")))
 			c.Begin(resp)
 			_, _ = io.CopyN(io.Discard, resp.Body, 2)
@@ -239,7 +244,8 @@ func TestPinsHold(t *testing.T) {
 		},
 		"beside the other one, in one list": func(memory *mcp.Memory) {
 			own, end := send(t, memory, list, 1, stream, http.StatusOK)
-			say(own, strings.Replace(tools("1", "evil"), `"inputSchema":{}}`, `"inputSchema":{}},{"name":"get_issue","description":"good","inputSchema":{}}`, 1))
+			say(own, strings.Replace(tools("1", "evil"), `"inputSchema":{}}`,
+				`"inputSchema":{}},{"name":"get_issue","description":"good","inputSchema":{}}`, 1))
 			end()
 		},
 		"on the first of two pages": func(memory *mcp.Memory) {
@@ -294,13 +300,15 @@ func TestPinsHold(t *testing.T) {
 				t.Fatalf("the pinned tool: %v", err)
 			}
 			way(memory)
-			if _, err := judgeCall(t, of, memory); check.CodeOf(err) != "mcp_tool_changed" && check.CodeOf(err) != "mcp_tool_unseen" {
+			if _, err := judgeCall(t, of, memory); check.CodeOf(err) != "mcp_tool_changed" &&
+				check.CodeOf(err) != "mcp_tool_unseen" {
 				t.Errorf("the pinned tool is called: %v", err)
 			}
 			own, end = send(t, memory, list, 5, stream, http.StatusOK)
 			say(own, tools("5", "good"))
 			end()
-			if _, err := judgeCall(t, of, memory); check.CodeOf(err) != "mcp_tool_changed" && check.CodeOf(err) != "mcp_tool_unseen" {
+			if _, err := judgeCall(t, of, memory); check.CodeOf(err) != "mcp_tool_changed" &&
+				check.CodeOf(err) != "mcp_tool_unseen" {
 				t.Errorf("after a new list, which takes nothing back: %v", err)
 			}
 		})
@@ -316,9 +324,11 @@ func TestPinsHold(t *testing.T) {
 	}
 }
 
-// TestFirstResult: of several results the first counts, which is the one that a client takes. Where another one came elsewhere, none is claimed.
+// TestFirstResult: of several results the first counts, which is the one that a client takes. Where another one came
+// elsewhere, none is claimed.
 func TestFirstResult(t *testing.T) {
-	const good, bad = `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`, `{"jsonrpc":"2.0","id":1,"result":{"isError":true}}`
+	const good, bad = `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`,
+		`{"jsonrpc":"2.0","id":1,"result":{"isError":true}}`
 	for name, tt := range map[string]struct {
 		say    func(memory *mcp.Memory, own io.Writer)
 		status int
@@ -330,7 +340,9 @@ func TestFirstResult(t *testing.T) {
 			_, _ = io.WriteString(own, "event: x\ndata: "+good+"\n\n")
 			say(own, bad)
 		}, 200, mcp.ResultToolFailed},
-		"in the only event": {func(_ *mcp.Memory, own io.Writer) { _, _ = io.WriteString(own, "event: x\ndata: "+good+"\n\n") }, 200, mcp.ResultUnseen},
+		"in the only event": {func(_ *mcp.Memory, own io.Writer) {
+			_, _ = io.WriteString(own, "event: x\ndata: "+good+"\n\n")
+		}, 200, mcp.ResultUnseen},
 		"elsewhere": {func(memory *mcp.Memory, own io.Writer) {
 			resume(memory, at, "", "data: "+bad+"\n\n")
 			say(own, good)
@@ -344,7 +356,9 @@ func TestFirstResult(t *testing.T) {
 		"failed in another case": {func(_ *mcp.Memory, own io.Writer) {
 			say(own, strings.Replace(good, `"content"`, `"IsError":true,"content"`, 1))
 		}, 200, mcp.ResultUnseen},
-		"typed as a message": {func(_ *mcp.Memory, own io.Writer) { _, _ = io.WriteString(own, "event: message\ndata: "+good+"\n\n") }, 200, mcp.ResultOK},
+		"typed as a message": {func(_ *mcp.Memory, own io.Writer) {
+			_, _ = io.WriteString(own, "event: message\ndata: "+good+"\n\n")
+		}, 200, mcp.ResultOK},
 	} {
 		t.Run(name, func(t *testing.T) {
 			memory := new(mcp.Memory)
@@ -383,7 +397,8 @@ func TestOneIDTwice(t *testing.T) {
 func humanAnswers(t *testing.T, memory *mcp.Memory) error {
 	t.Helper()
 	show(t, memory, `{"jsonrpc":"2.0","id":"human","method":"elicitation/create"}`)
-	_, err := mcp.Judge(read(t, `{"jsonrpc":"2.0","id":"human","result":{"action":"accept"}}`), entry{}.header(), rules("elicitation"), peer, memory)
+	_, err := mcp.Judge(read(t, `{"jsonrpc":"2.0","id":"human","result":{"action":"accept"}}`), entry{}.header(),
+		rules("elicitation"), peer, memory)
 	return err
 }
 
@@ -422,14 +437,16 @@ func TestHumanAfterPost(t *testing.T) {
 		{mcp.ResultLost, true, true}, {mcp.ResultUnseen, true, true}, {mcp.ResultUnfinished, true, false}, {"", true, true},
 	} {
 		memory := new(mcp.Memory)
-		f, err := memory.Begin(read(t, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"create_issue"}}`), at, true)
+		f, err := memory.Begin(read(t, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"create_issue"}}`), at,
+			true)
 		check.Must(t, err)
 		memory.End(f, tt.result, tt.sent)
 		if err := humanAnswers(t, memory); (err != nil) != tt.refused {
 			t.Errorf("%q, sent %t: %v", tt.result, tt.sent, err)
 		}
 	}
-	for answer, refused := range map[string]bool{`"task":{"taskId":"t"}`: true, `"resultType":"input_required","requestState":"s"`: false} {
+	for answer, refused := range map[string]bool{`"task":{"taskId":"t"}`: true,
+		`"resultType":"input_required","requestState":"s"`: false} {
 		memory := new(mcp.Memory)
 		w := watch(read(t, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"create_issue"}}`), memory)
 		w.Peer = at
@@ -452,7 +469,8 @@ func TestHumanAfterPost(t *testing.T) {
 	}
 }
 
-// TestManyTools: what a server shows besides does not make a tool unknown that a rule names, and its texts are not kept.
+// TestManyTools: what a server shows besides does not make a tool unknown that a rule names, and its texts are not
+// kept.
 func TestManyTools(t *testing.T) {
 	memory, shared := new(mcp.Memory), new(mcp.Definitions)
 	var changed []string
@@ -493,7 +511,8 @@ func TestManyTools(t *testing.T) {
 	}
 	long := strings.Repeat("x", 1<<20)
 	// Names that no rule can have, and headers that no server takes.
-	list(60, `{"name":"`+long+`"},{"name":"get_issue","inputSchema":{"properties":{"`+long+`":{"x-mcp-header":"A"},"b":{"x-mcp-header":"`+long+`"}}}}`)
+	list(60, `{"name":"`+long+`"},{"name":"get_issue","inputSchema":{"properties":{"`+long+
+		`":{"x-mcp-header":"A"},"b":{"x-mcp-header":"`+long+`"}}}}`)
 	if kept := texts(reflect.ValueOf([]any{memory, shared}), make(map[uintptr]bool)); kept == 0 || kept > 1<<19 {
 		t.Errorf("%d bytes of the texts of a server are kept", kept)
 	}
@@ -507,7 +526,8 @@ func TestLongHeaders(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	_, err := mcp.Read([]byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`), http.Header{"Mcp-Session-Id": {strings.Repeat("x", 4097)}})
+	_, err := mcp.Read([]byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`),
+		http.Header{"Mcp-Session-Id": {strings.Repeat("x", 4097)}})
 	check.WantCode(t, err, "message_malformed")
 }
 
@@ -516,7 +536,8 @@ func TestSameConnection(t *testing.T) {
 	said := rules("")
 	said[0].SameConnection = true
 	post := read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"create_issue"}}`)
-	for _, h := range []http.Header{{}, {"Accept": {"*/*"}}, {"Mcp-Protocol-Version": {"2024-11-05"}, "Accept": {"application/json, text/event-stream"}}} {
+	for _, h := range []http.Header{{}, {"Accept": {"*/*"}},
+		{"Mcp-Protocol-Version": {"2024-11-05"}, "Accept": {"application/json, text/event-stream"}}} {
 		if v, err := mcp.Judge(post, h, said, peer, new(mcp.Memory)); err != nil || v.Rule != 0 {
 			t.Errorf("%v: %+v, %v", h, v, err)
 		}
@@ -529,21 +550,25 @@ func TestSameConnection(t *testing.T) {
 func TestWhatAPostAccepts(t *testing.T) {
 	for accept, want := range map[string]string{
 		"application/json, text/event-stream": "", "text/event-stream;q=0.5, application/json;charset=utf-8": "",
-		"application/json": "mcp_transport_unsupported", "text/event-stream": "mcp_transport_unsupported", "*/*": "mcp_transport_unsupported", "": "mcp_transport_unsupported",
+		"application/json": "mcp_transport_unsupported", "text/event-stream": "mcp_transport_unsupported",
+		"*/*": "mcp_transport_unsupported", "": "mcp_transport_unsupported",
 	} {
 		h := http.Header{"Accept": {accept}}
-		_, err := mcp.Judge(read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"create_issue"}}`), h, rules(""), peer, new(mcp.Memory))
-		if (err == nil) != (want == "") || err != nil && check.CodeOf(err) != want || err != nil && !strings.Contains(err.Error(), "send the header Accept: application/json, text/event-stream") {
+		_, err := mcp.Judge(read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"create_issue"}}`), h,
+			rules(""), peer, new(mcp.Memory))
+		if (err == nil) != (want == "") || err != nil && check.CodeOf(err) != want || err != nil &&
+			!strings.Contains(err.Error(), "send the header Accept: application/json, text/event-stream") {
 			t.Errorf("%q: %v", accept, err)
 		}
-		if _, err := mcp.Judge(read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_issue"}}`), h, rules(""), peer, new(mcp.Memory)); err != nil {
+		if _, err := mcp.Judge(read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_issue"}}`), h,
+			rules(""), peer, new(mcp.Memory)); err != nil {
 			t.Errorf("a read that accepts %q: %v", accept, err)
 		}
 	}
 }
 
-// TestManyParamHeaders: the arguments are read once for all headers that repeat them. Read for each header and each level,
-// these would take longer than a test may.
+// TestManyParamHeaders: the arguments are read once for all headers that repeat them. Read for each header and each
+// level, these would take longer than a test may.
 func TestManyParamHeaders(t *testing.T) {
 	args := `{"z":"` + strings.Repeat("x", 1<<20) + `","a":"v"}`
 	for range 55 {

@@ -16,13 +16,14 @@ type (
 	member = jsonread.Member
 )
 
-// readMessage reads a client's message strictly, with its members down to three levels. Servers' answers are not read strictly: what is
-// not understood of them is not used.
+// readMessage reads a client's message strictly, with its members down to three levels. Servers' answers are not read
+// strictly: what is not understood of them is not used.
 func readMessage(text []byte) (object, error) {
 	o, err := jsonread.Strict(text, 3)
 	switch {
 	case errors.Is(err, jsonread.ErrList):
-		return nil, refusal.New("message_malformed", "the body is a batch of messages; each message goes in a request of its own")
+		return nil, refusal.New("message_malformed",
+			"the body is a batch of messages; each message goes in a request of its own")
 	case errors.Is(err, jsonread.ErrAmbiguous):
 		return nil, refusal.New("message_ambiguous", "the message could be read in two ways: %w", err)
 	case err != nil:
@@ -44,7 +45,8 @@ func mayBeMessage(text []byte) bool {
 // unclear reports whether some clients read a message differently from others.
 func unclear(o object) bool {
 	_, _, found := o.OtherCase("jsonrpc", "id", "method", "params", "result", "error")
-	_, _, inResult := o.Get("result").Members.OtherCase("tools", "inputRequests", "requestState", "resultType", "task", "isError")
+	_, _, inResult := o.Get("result").Members.OtherCase("tools", "inputRequests", "requestState", "resultType", "task",
+		"isError")
 	answer := o.Get("result").Value != nil || o.Get("error").Value != nil
 	return found || inResult || answer && o.Get("method").Value != nil
 }

@@ -86,7 +86,8 @@ func read(t testing.TB, body string, header ...string) *mcp.Message {
 	return m
 }
 
-// show lets a memory see what a server has sent: a message on an event stream, or behind a method the answer to a request.
+// show lets a memory see what a server has sent: a message on an event stream, or behind a method the answer to a
+// request.
 func show(t testing.TB, memory *mcp.Memory, seen string) {
 	t.Helper()
 	method, answer, isAnswer := strings.Cut(seen, " ")
@@ -111,7 +112,8 @@ func show(t testing.TB, memory *mcp.Memory, seen string) {
 func rules(of string) []*mcp.Rule {
 	return []*mcp.Rule{
 		{Tools: []string{"create_issue"}, Post: true},
-		{Tools: []string{"get_issue"}, Elicitation: strings.Contains(of, "elicitation"), Sampling: strings.Contains(of, "sampling")},
+		{Tools: []string{"get_issue"}, Elicitation: strings.Contains(of, "elicitation"),
+			Sampling: strings.Contains(of, "sampling")},
 	}
 }
 

@@ -16,8 +16,9 @@ const (
 	maxServers = 64 // that are told apart in a [servers]
 )
 
-// Peer is a server as a session talks to it: its endpoint, and the session that it has given the client. Query is the hash of the URL's query, by
-// which some endpoints are several servers, each with tools of its own; to others it says nothing, so that it tells nothing else apart.
+// Peer is a server as a session talks to it: its endpoint, and the session that it has given the client. Query is the
+// hash of the URL's query, by which some endpoints are several servers, each with tools of its own; to others it says
+// nothing, so that it tells nothing else apart.
 type Peer struct{ Server, Session, Query string }
 
 // same reports whether messages to both may come to one session of a server.
@@ -73,8 +74,8 @@ func last[T any](s []T, n int) []T {
 	return slices.Delete(s, 0, len(s)-n)
 }
 
-// checkTool refuses the call of a pinned tool unless the session was shown the pinned definition and no other one. It also
-// refuses headers that do not repeat the arguments that the definition names.
+// checkTool refuses the call of a pinned tool unless the session was shown the pinned definition and no other one. It
+// also refuses headers that do not repeat the arguments that the definition names.
 func (m *Memory) checkTool(c *Message, header http.Header, peer Peer, pin string) error {
 	m.mu.Lock()
 	d, shown := m.tools.get(peer.tools(), c.Name)
@@ -100,8 +101,8 @@ func (m *Memory) checkTool(c *Message, header http.Header, peer Peer, pin string
 	return nil
 }
 
-// show notes the definition of a tool, and returns the hash of the one before. taken says that the client takes the list it
-// stands in. If it may not, the definition counts as another one, but does not make the tool known.
+// show notes the definition of a tool, and returns the hash of the one before. taken says that the client takes the
+// list it stands in. If it may not, the definition counts as another one, but does not make the tool known.
 func (m *Memory) show(server, tool string, d definition, named, taken bool) (before string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -131,8 +132,8 @@ type open struct {
 	timer  *time.Timer
 }
 
-// Keep keeps a request whose answer broke off for so long at most, until its result comes with a resumed answer. done is called once, by
-// another goroutine, with [ResultLost] if no result came.
+// Keep keeps a request whose answer broke off for so long at most, until its result comes with a resumed answer. done
+// is called once, by another goroutine, with [ResultLost] if no result came.
 func (m *Memory) Keep(a *Answer, wait time.Duration, done func(Result)) {
 	o := &open{
 		peer: a.peer, id: a.Sent.ID, of: continued(a.Sent.Method, a.Sent.Name, ""),
@@ -162,8 +163,8 @@ func (m *Memory) take(which func(*open) bool) (taken []*open) {
 	return taken
 }
 
-// Sent says that a request is sent. One with the same id whose answer broke off gets no result any more: nobody could tell which of the two
-// a resumed answer is for.
+// Sent says that a request is sent. One with the same id whose answer broke off gets no result any more: nobody could
+// tell which of the two a resumed answer is for.
 func (m *Memory) Sent(peer Peer, id ID) {
 	m.giveUp(func(o *open) bool { return o.peer.same(peer) && o.id == id })
 }

@@ -21,8 +21,9 @@ var Versions = []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"}
 // Revisions that differ in what is looked at.
 const (
 	headersMirror = "2026-07-28" // headers repeat the body, and every request says its revision
-	// oldTransport has HTTP with SSE: answers come on another connection. But some servers say it over Streamable HTTP, and their clients then say
-	// it too. So its messages are read as those of the next revision, and [Judge] lets no post be of it.
+	// oldTransport has HTTP with SSE: answers come on another connection. But some servers say it over Streamable HTTP,
+	// and their clients then say it too. So its messages are read as those of the next revision, and [Judge] lets no post
+	// be of it.
 	oldTransport = "2024-11-05"
 )
 
@@ -105,8 +106,8 @@ func (m *Message) BoundedArguments(most int) json.RawMessage {
 	return m.Arguments
 }
 
-// Read reads one message of a client strictly, and holds the headers of its request against it. With an error it still returns what
-// was read until then, such as the id, which the error is answered with; without an id the message is nil.
+// Read reads one message of a client strictly, and holds the headers of its request against it. With an error it still
+// returns what was read until then, such as the id, which the error is answered with; without an id the message is nil.
 func Read(body []byte, header http.Header) (*Message, error) {
 	o, err := readMessage(body)
 	if err != nil {
@@ -167,7 +168,8 @@ func (m *Message) parameters(params member) error {
 		return malformed("the parameters are not an object")
 	}
 	m.params = params.Members
-	if err := spelled(m.params, "_meta", "name", "uri", "arguments", "inputResponses", "requestState", "protocolVersion"); err != nil {
+	if err := spelled(m.params, "_meta", "name", "uri", "arguments", "inputResponses", "requestState",
+		"protocolVersion"); err != nil {
 		return err
 	}
 	if meta := m.params.Get("_meta"); meta.Value != nil && meta.Value.Kind() != '{' {
@@ -211,7 +213,8 @@ func (m *Message) retry() error {
 // spelled refuses an object that has one of names in another case, which some parsers take for it.
 func spelled(o object, names ...string) error {
 	if has, meant, found := o.OtherCase(names...); found {
-		return refusal.New("message_ambiguous", "the message has the member %.60q, which some parsers take for %s", has, meant)
+		return refusal.New("message_ambiguous", "the message has the member %.60q, which some parsers take for %s", has,
+			meant)
 	}
 	return nil
 }
@@ -236,7 +239,8 @@ func readID(v jsontext.Value) (ID, error) {
 	return "", malformed("the id is neither a text of up to %d bytes nor an integer that every parser holds", maxID)
 }
 
-// CheckStream refuses the headers of a request without a message, by which a client opens an event stream or ends a session.
+// CheckStream refuses the headers of a request without a message, by which a client opens an event stream or ends a
+// session.
 func CheckStream(header http.Header) error {
 	for _, name := range []string{"Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-Id"} {
 		if err := atMostOnce(header, name); err != nil {
@@ -260,7 +264,8 @@ func atMostOnce(header http.Header, name string) error {
 	return nil
 }
 
-// agree holds the headers of a request against its message. Who routes or judges by them must read what the server reads.
+// agree holds the headers of a request against its message. Who routes or judges by them must read what the server
+// reads.
 func (m *Message) agree(header http.Header) error {
 	for name := range header {
 		if dashed := wire.CGIName(name); dashed != name && strings.HasPrefix(dashed, "Mcp-") {
@@ -314,7 +319,8 @@ func known(version string) error {
 	if slices.Contains(Versions, version) || version == oldTransport {
 		return nil
 	}
-	return refusal.New("mcp_version_unsupported", "the revision %.40q of the protocol is none of those that are read: %s", version, strings.Join(Versions, ", "))
+	return refusal.New("mcp_version_unsupported", "the revision %.40q of the protocol is none of those that are read: %s",
+		version, strings.Join(Versions, ", "))
 }
 
 func mismatch(format string, args ...any) error {

@@ -19,13 +19,14 @@ const (
 	maxAllQuestions = 512
 )
 
-// question is what a server asks its client: by a request of its own, or by what it needs to go on with a request of the client
-// (InputRequiredResult, since revision 2026-07-28).
+// question is what a server asks its client: by a request of its own, or by what it needs to go on with a request of
+// the client (InputRequiredResult, since revision 2026-07-28).
 type question struct {
 	peer Peer
-	id   ID                // by which the client answers; empty where the server gave an id that no client can repeat
-	like string            // names all ids that some client or server may take for the same
-	of   string            // the request that goes on, by its method, name and state; empty for a request of the server's own
+	id   ID     // by which the client answers; empty where the server gave an id that no client can repeat
+	like string // names all ids that some client or server may take for the same
+	// the request that goes on, by its method, name and state; empty for a request of the server's own
+	of   string
 	asks map[string]string // the method of each thing asked, by its key, which is "" for a request of its own
 }
 
@@ -121,8 +122,8 @@ func (m *Message) answers() answers {
 }
 
 // answer judges a message by which a client answers questions. It passes if exactly one question waits under its id, or
-// under its request, state and keys, and if each answer has the shape of one to it. Anything else may be the answer of a
-// human to a question that the server hid from the mediator: it is refused, and the session makes no posts any more.
+// under its request, state and keys, and if each answer has the shape of one to it. Anything else may be the answer of
+// a human to a question that the server hid from the mediator: it is refused, and the session makes no posts any more.
 // The verdict names a rule that lets the answers pass. On an error it says only whether a human may have answered.
 func (m *Memory) answer(r *Message, peer Peer, rules []*Rule) (v Verdict, err error) {
 	given := r.answers()
@@ -220,8 +221,8 @@ func (m *Memory) notSent(v Verdict) {
 	}
 }
 
-// asked returns the question that a message answers. It returns -1 if there is none, if different questions may be meant,
-// or if the answers have another shape. The caller holds m.mu.
+// asked returns the question that a message answers. It returns -1 if there is none, if different questions may be
+// meant, or if the answers have another shape. The caller holds m.mu.
 func (m *Memory) asked(r *Message, peer Peer, given answers) int {
 	of, found, meant := continued(r.Method, r.Name, r.state), -1, -1
 	for i, q := range m.questions {
@@ -301,7 +302,8 @@ func (a answered) hasOnly(names ...string) bool {
 	})
 }
 
-// mayAnswer returns the first rule that lets answers to a method of a server pass; -1 for a harmless one that no rule names.
+// mayAnswer returns the first rule that lets answers to a method of a server pass; -1 for a harmless one that no rule
+// names.
 func mayAnswer(method string, rules []*Rule) (int, error) {
 	i := slices.IndexFunc(rules, func(r *Rule) bool { return r.answers(method) })
 	switch {

@@ -37,8 +37,9 @@ func listen(memory *mcp.Memory, from mcp.Peer, header http.Header, text string) 
 	return err
 }
 
-// TestQuestions gives a client's answer after what a server has said, of which it took some and the mediator some. It passes only as the answer to
-// the one question that waits for it. Whatever else it is, it is refused, and the session makes no posts any more.
+// TestQuestions gives a client's answer after what a server has said, of which it took some and the mediator some. It
+// passes only as the answer to the one question that waits for it. Whatever else it is, it is refused, and the session
+// makes no posts any more.
 func TestQuestions(t *testing.T) {
 	events := http.Header{"Content-Type": {asEvents}}
 	event := func(messages ...string) (out string) {
@@ -63,76 +64,124 @@ func TestQuestions(t *testing.T) {
 		want    string
 		tainted bool
 	}{
-		"a ping":                                    {says(event(pings)), "", empty, "pass reads", false},
-		"a ping, with metadata":                     {says(event(pings)), "", strings.Replace(empty, `{}`, `{"_meta":{},"resultType":"complete"}`, 1), "pass reads", false},
-		"a ping that the client cannot answer":      {says(event(pings)), "", cannot, "pass reads", false},
-		"a ping answered by a human":                {says(event(pings)), "", human, unasked, true},
-		"a ping answered by a human, with leave":    {says(event(pings)), "elicitation", human, unasked, true},
-		"a ping answered by a human's error":        {says(event(pings)), "elicitation", failure, unasked, true},
-		"a ping answered by a model":                {says(event(pings)), "sampling", byModel, unasked, true},
-		"roots answered by a human":                 {says(event(lists)), "elicitation", human, unasked, true},
-		"roots answered by a human's error":         {says(event(lists)), "elicitation", failure, unasked, true},
-		"roots, and what a human has said":          {says(event(lists)), "", strings.Replace(human, `"action"`, `"roots":[],"action"`, 1), unasked, true},
-		"roots that are no list":                    {says(event(lists)), "", strings.Replace(empty, `{}`, `{"roots":"a"}`, 1), unasked, true},
-		"no roots":                                  {says(event(lists)), "", cannot, "pass reads", false},
-		"a sample answered by a human":              {says(event(samples)), "sampling", human, unasked, true},
-		"a sample answered by a human, as a model":  {says(event(samples)), "sampling elicitation", strings.Replace(byModel, `"role"`, `"action":"accept","role"`, 1), unasked, true},
+		"a ping": {says(event(pings)), "", empty, "pass reads", false},
+		"a ping, with metadata": {says(event(pings)), "",
+			strings.Replace(empty, `{}`, `{"_meta":{},"resultType":"complete"}`, 1), "pass reads", false},
+		"a ping that the client cannot answer":   {says(event(pings)), "", cannot, "pass reads", false},
+		"a ping answered by a human":             {says(event(pings)), "", human, unasked, true},
+		"a ping answered by a human, with leave": {says(event(pings)), "elicitation", human, unasked, true},
+		"a ping answered by a human's error":     {says(event(pings)), "elicitation", failure, unasked, true},
+		"a ping answered by a model":             {says(event(pings)), "sampling", byModel, unasked, true},
+		"roots answered by a human":              {says(event(lists)), "elicitation", human, unasked, true},
+		"roots answered by a human's error":      {says(event(lists)), "elicitation", failure, unasked, true},
+		"roots, and what a human has said": {says(event(lists)), "",
+			strings.Replace(human, `"action"`, `"roots":[],"action"`, 1), unasked, true},
+		"roots that are no list": {says(event(lists)), "",
+			strings.Replace(empty, `{}`, `{"roots":"a"}`, 1), unasked, true},
+		"no roots":                     {says(event(lists)), "", cannot, "pass reads", false},
+		"a sample answered by a human": {says(event(samples)), "sampling", human, unasked, true},
+		"a sample answered by a human, as a model": {says(event(samples)), "sampling elicitation",
+			strings.Replace(byModel, `"role"`, `"action":"accept","role"`, 1), unasked, true},
 		"an elicitation answered by a model":        {says(event(elicits)), "elicitation", byModel, unasked, true},
 		"an elicitation":                            {says(event(elicits)), "elicitation", human, "pass reads human", true},
 		"an elicitation that failed":                {says(event(elicits)), "elicitation", failure, "pass reads human", true},
 		"an elicitation without leave":              {says(event(elicits)), "", human, "mcp_answer_refused", false},
 		"an elicitation without leave, as a ping's": {says(event(elicits)), "", empty, unasked, true},
 
-		"nothing":                               {says(""), "elicitation", human, unasked, true},
-		"a result that is a text":               {says(event(pings)), "", strings.Replace(empty, `{}`, `"a"`, 1), unasked, true},
-		"behind a ping":                         {says(event(pings, elicits)), "elicitation", human, unasked, true},
-		"before a ping":                         {says(event(elicits, pings)), "elicitation", human, unasked, true},
-		"behind a ping, and neither answers":    {says(event(elicits, pings)), "elicitation", cannot, unasked, true},
-		"behind a ping of the same text":        {says(event(strings.Replace(elicits, "7", `"7"`, 1), pings)), "elicitation", cannot, unasked, true},
-		"behind a ping of the same fraction":    {says(event(strings.Replace(elicits, "7", `7.5`, 1), pings)), "elicitation", cannot, unasked, true},
-		"behind a ping, after another fraction": {says(event(strings.Replace(elicits, "7", "6.5", 1), strings.Replace(elicits, "7", "7.5", 1), pings)), "", cannot, unasked, true},
-		"by another spelling of its id":         {says(event(strings.Replace(elicits, "7", "7.0", 1))), "elicitation", human, "pass reads human", true},
-		"behind a ping of another spelling":     {says(event(strings.Replace(elicits, "7", "7.0", 1), pings)), "elicitation", cannot, unasked, true},
-		"behind another spelling of a ping":     {says(event(strings.Replace(pings, "7", "70e-1", 1), elicits)), "elicitation", cannot, unasked, true},
-		"the same one on a resumed stream":      {says(event(elicits, elicits)), "elicitation", human, "pass reads human", true},
+		"nothing": {says(""), "elicitation", human, unasked, true},
+		"a result that is a text": {says(event(pings)), "", strings.Replace(empty, `{}`, `"a"`, 1), unasked,
+			true},
+		"behind a ping":                      {says(event(pings, elicits)), "elicitation", human, unasked, true},
+		"before a ping":                      {says(event(elicits, pings)), "elicitation", human, unasked, true},
+		"behind a ping, and neither answers": {says(event(elicits, pings)), "elicitation", cannot, unasked, true},
+		"behind a ping of the same text": {says(event(strings.Replace(elicits, "7", `"7"`, 1), pings)), "elicitation",
+			cannot, unasked, true},
+		"behind a ping of the same fraction": {says(event(strings.Replace(elicits, "7", `7.5`, 1), pings)), "elicitation",
+			cannot, unasked, true},
+		"behind a ping, after another fraction": {
+			says(event(strings.Replace(elicits, "7", "6.5", 1), strings.Replace(elicits, "7", "7.5", 1), pings)), "", cannot,
+			unasked, true},
+		"by another spelling of its id": {says(event(strings.Replace(elicits, "7", "7.0", 1))), "elicitation", human,
+			"pass reads human", true},
+		"behind a ping of another spelling": {says(event(strings.Replace(elicits, "7", "7.0", 1), pings)), "elicitation",
+			cannot, unasked, true},
+		"behind another spelling of a ping": {says(event(strings.Replace(pings, "7", "70e-1", 1), elicits)),
+			"elicitation", cannot, unasked, true},
+		"the same one on a resumed stream": {says(event(elicits, elicits)), "elicitation", human, "pass reads human",
+			true},
 
-		"in an event of another type":                 {says("event: x\ndata: " + elicits + "\n\n"), "elicitation", human, unasked, true},
-		"a ping in an event of another type":          {says("event: x\ndata: " + pings + "\n\n"), "", empty, unasked, true},
-		"a ping that some take for a message":         {says("event: message \ndata: " + pings + "\n\n" + event(pings)), "", empty, unasked, true},
-		"a ping in an event typed as a message":       {says("event: message\ndata: " + pings + "\n\n"), "", empty, "pass reads", false},
-		"a ping in an event whose type is taken back": {says("event: x\nevent:\ndata: " + pings + "\n\n"), "", empty, "pass reads", false},
-		"in an event that lacks its end":              {says(event(pings) + "data: " + elicits), "elicitation", cannot, unasked, true},
-		"half an event":                               {says(event(pings) + "data: " + elicits[:40]), "elicitation", empty, "pass reads", false},
-		"in half a line of an event":                  {says(event(pings) + "da"), "", empty, "pass reads", false},
-		"in a line that is none of an event":          {says("data:\r" + elicits + "\n\n" + event(pings)), "elicitation", cannot, unasked, true},
-		"behind a mark that some readers strip":       {says("\u00ef\u00bb\u00bfdata: " + elicits + "\n\n" + event(pings)), "elicitation", cannot, unasked, true},
+		"in an event of another type": {says("event: x\ndata: " + elicits + "\n\n"), "elicitation", human,
+			unasked, true},
+		"a ping in an event of another type": {says("event: x\ndata: " + pings + "\n\n"), "", empty, unasked, true},
+		"a ping that some take for a message": {says("event: message \ndata: " + pings + "\n\n" + event(pings)), "",
+			empty, unasked, true},
+		"a ping in an event typed as a message": {says("event: message\ndata: " + pings + "\n\n"), "", empty,
+			"pass reads", false},
+		"a ping in an event whose type is taken back": {says("event: x\nevent:\ndata: " + pings + "\n\n"), "", empty,
+			"pass reads", false},
+		"in an event that lacks its end": {says(event(pings) + "data: " + elicits), "elicitation", cannot,
+			unasked, true},
+		"half an event": {says(event(pings) + "data: " + elicits[:40]), "elicitation", empty,
+			"pass reads", false},
+		"in half a line of an event": {says(event(pings) + "da"), "", empty, "pass reads", false},
+		"in a line that is none of an event": {says("data:\r" + elicits + "\n\n" + event(pings)), "elicitation",
+			cannot, unasked, true},
+		"behind a mark that some readers strip": {says("\u00ef\u00bb\u00bfdata: " + elicits + "\n\n" + event(pings)),
+			"elicitation", cannot, unasked, true},
 
-		"behind a CR in a comment":               {says(":\revent: x\ndata: " + elicits + "\n\n" + event(pings)), "elicitation", cannot, unasked, true},
-		"behind a byte order mark":               {says("\ufeffevent: x\ndata: " + elicits + "\n\n" + event(pings)), "elicitation", cannot, unasked, true},
-		"between lines of a notification":        {says("data: {\"jsonrpc\":\"2.0\",\"method\":\"a\",\"params\":\nid:\u2028\ndata: " + elicits + "\nid:\u2028\ndata: }\n\n" + event(pings)), "elicitation", cannot, unasked, true},
-		"in an event of a type taken back":       {says("event: x\u2028event: message\ndata: " + elicits + "\n\n" + event(pings)), "elicitation", cannot, unasked, true},
-		"in the last line, which has no end":     {says(event(pings) + "data: \u2028data: " + elicits + "\u2028\u2028"), "elicitation", cannot, unasked, true},
-		"in an event of another type, behind":    {says("event: x\ndata: " + elicits + "\n\n" + event(pings)), "elicitation", cannot, unasked, true},
-		"in an event of a type that cannot be":   {says("event: x\ndata: " + twice + elicits[1:] + "\n\n" + event(pings)), "elicitation", cannot, unasked, true},
-		"signs of life in events of other types": {says("event: ping\ndata: {}\n\nevent: ping\ndata: 2026-11-23 21:00:00\n\nevent: time\ndata: {\"at\":1}\n\n: ping\r\n\r\n" + event(pings)), "", empty, "pass reads", false},
-		"in another encoding of characters":      {with(http.Header{"Content-Type": {asEvents + "; charset=utf-7"}}, "data: +AHs-\n\n"), "", empty, unasked, true},
-		"in an encoding that is not clear":       {with(http.Header{"Content-Type": {asEvents + "; charset=utf-7; ="}}, "data: +AHs-\n\n"), "", empty, unasked, true},
-		"a ping in UTF-8, as its type says":      {with(http.Header{"Content-Type": {asEvents + `; charset="UTF-8"`}}, ""), "", empty, "pass reads", false},
+		"behind a CR in a comment": {says(":\revent: x\ndata: " + elicits + "\n\n" + event(pings)),
+			"elicitation", cannot, unasked, true},
+		"behind a byte order mark": {says("\ufeffevent: x\ndata: " + elicits + "\n\n" + event(pings)),
+			"elicitation", cannot, unasked, true},
+		"between lines of a notification": {
+			says("data: {\"jsonrpc\":\"2.0\",\"method\":\"a\",\"params\":\nid:\u2028\ndata: " + elicits +
+				"\nid:\u2028\ndata: }\n\n" + event(pings)), "elicitation", cannot, unasked, true},
+		"in an event of a type taken back": {
+			says("event: x\u2028event: message\ndata: " + elicits + "\n\n" + event(pings)), "elicitation", cannot, unasked,
+			true},
+		"in the last line, which has no end": {says(event(pings) + "data: \u2028data: " + elicits + "\u2028\u2028"),
+			"elicitation", cannot, unasked, true},
+		"in an event of another type, behind": {says("event: x\ndata: " + elicits + "\n\n" + event(pings)), "elicitation",
+			cannot, unasked, true},
+		"in an event of a type that cannot be": {says("event: x\ndata: " + twice + elicits[1:] + "\n\n" + event(pings)),
+			"elicitation", cannot, unasked, true},
+		"signs of life in events of other types": {
+			says(
+				"event: ping\ndata: {}\n\nevent: ping\ndata: 2026-11-23 21:00:00\n\nevent: time\ndata: {\"at\":1}\n\n: " +
+					"ping\r\n\r\n" + event(pings)), "", empty, "pass reads", false},
+		"in another encoding of characters": {
+			with(http.Header{"Content-Type": {asEvents + "; charset=utf-7"}}, "data: +AHs-\n\n"), "", empty, unasked, true},
+		"in an encoding that is not clear": {
+			with(http.Header{"Content-Type": {asEvents + "; charset=utf-7; ="}}, "data: +AHs-\n\n"), "", empty, unasked, true},
+		"a ping in UTF-8, as its type says": {with(http.Header{"Content-Type": {asEvents + `; charset="UTF-8"`}}, ""),
+			"", empty, "pass reads", false},
 
-		"with a member twice":            {says(event(twice+elicits[1:], pings)), "", empty, unasked, true},
-		"with text that is no text":      {says(event(strings.Replace(elicits, "?", "\xff", 1), pings)), "", empty, unasked, true},
-		"nested deep":                    {says(event(strings.Replace(elicits, `"?"`, strings.Repeat("[", 20000)+strings.Repeat("]", 20000), 1), pings)), "", empty, unasked, true},
-		"in a batch":                     {says(event("["+elicits+"]", pings)), "", empty, unasked, true},
-		"in a message that is too large": {says(event(strings.Replace(elicits, "?", strings.Repeat("?", 5<<20), 1), pings)), "", empty, unasked, true},
-		"as a request and a response":    {says(event(strings.Replace(elicits, `"params"`, `"result":{},"params"`, 1), pings)), "", empty, unasked, true},
-		"with members in another case":   {says(event(strings.Replace(elicits, `"method"`, `"Method"`, 1), pings)), "", empty, unasked, true},
-		"with a number that is no id":    {says(event(strings.Replace(elicits, "7", "1e300", 1), pings)), "", empty, unasked, true},
-		"with a list as its id":          {says(event(strings.Replace(elicits, "7", "[7]", 1), pings)), "", empty, unasked, true},
-		"in words":                       {says(event("hello", pings)), "", empty, "pass reads", false},
-		"compressed":                     {with(http.Header{"Content-Type": {asEvents}, "Content-Encoding": {"gzip"}}, "x"), "", empty, unasked, true},
-		"in a stream of another type":    {with(http.Header{"Content-Type": {"text/plain"}}, event(elicits)), "", empty, unasked, true},
-		"in a stream of two types":       {with(http.Header{"Content-Type": {asEvents, plain}}, ""), "", empty, unasked, true},
-		"in a stream that says JSON":     {with(http.Header{"Content-Type": {"application/json"}}, event(elicits)), "", empty, unasked, true},
+		"with a member twice": {says(event(twice+elicits[1:], pings)), "", empty, unasked, true},
+		"with text that is no text": {says(event(strings.Replace(elicits, "?", "\xff", 1), pings)), "", empty, unasked,
+			true},
+		"nested deep": {
+			says(event(strings.Replace(elicits, `"?"`, strings.Repeat("[", 20000)+strings.Repeat("]", 20000), 1), pings)), "",
+			empty, unasked, true},
+		"in a batch": {says(event("["+elicits+"]", pings)), "", empty, unasked, true},
+		"in a message that is too large": {says(event(strings.Replace(elicits, "?", strings.Repeat("?", 5<<20), 1), pings)),
+			"", empty, unasked, true},
+		"as a request and a response": {
+			says(event(strings.Replace(elicits, `"params"`, `"result":{},"params"`, 1), pings)), "", empty, unasked, true},
+		"with members in another case": {says(event(strings.Replace(elicits, `"method"`, `"Method"`, 1), pings)), "", empty,
+			unasked, true},
+		"with a number that is no id": {says(event(strings.Replace(elicits, "7", "1e300", 1), pings)), "", empty, unasked,
+			true},
+		"with a list as its id": {says(event(strings.Replace(elicits, "7", "[7]", 1), pings)), "", empty, unasked,
+			true},
+		"in words": {says(event("hello", pings)), "", empty, "pass reads", false},
+		"compressed": {with(http.Header{"Content-Type": {asEvents}, "Content-Encoding": {"gzip"}}, "x"),
+			"", empty, unasked, true},
+		"in a stream of another type": {with(http.Header{"Content-Type": {"text/plain"}}, event(elicits)), "", empty,
+			unasked, true},
+		"in a stream of two types": {with(http.Header{"Content-Type": {asEvents, plain}}, ""), "", empty, unasked,
+			true},
+		"in a stream that says JSON": {with(http.Header{"Content-Type": {"application/json"}}, event(elicits)), "", empty,
+			unasked, true},
 
 		"behind many others": {func(_ *testing.T, memory *mcp.Memory) {
 			_ = listen(memory, peer, events, event(elicits))
@@ -142,13 +191,15 @@ func TestQuestions(t *testing.T) {
 			_ = listen(memory, peer, events, event(pings))
 		}, "elicitation", cannot, unasked, true},
 		"in an answer to another request, which breaks": {func(t *testing.T, memory *mcp.Memory) {
-			a := mcp.NewAnswer(watch(read(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`), memory), http.StatusOK, http.Header{"Content-Type": {plain}, "Content-Length": {"4000"}})
+			a := mcp.NewAnswer(watch(read(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`), memory), http.StatusOK,
+				http.Header{"Content-Type": {plain}, "Content-Length": {"4000"}})
 			_, _ = io.WriteString(a, elicits)
 			a.End(io.ErrUnexpectedEOF)
 			_ = listen(memory, peer, events, event(pings))
 		}, "", empty, unasked, true},
 		"in the answer to a notification": {func(t *testing.T, memory *mcp.Memory) {
-			a := mcp.NewAnswer(watch(read(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), memory), http.StatusOK, events)
+			a := mcp.NewAnswer(watch(read(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), memory), http.StatusOK,
+				events)
 			_, _ = io.WriteString(a, event(elicits))
 			a.End(io.EOF)
 			_ = listen(memory, peer, events, event(pings))
@@ -160,13 +211,15 @@ func TestQuestions(t *testing.T) {
 			_ = listen(memory, peer, events, event(pings))
 		}, "", empty, unasked, true},
 		"in the answer to a notification, of a type that is only like JSON": {func(t *testing.T, memory *mcp.Memory) {
-			a := mcp.NewAnswer(watch(read(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), memory), http.StatusOK, http.Header{"Content-Type": {plain + "x"}})
+			a := mcp.NewAnswer(watch(read(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), memory), http.StatusOK,
+				http.Header{"Content-Type": {plain + "x"}})
 			_, _ = io.WriteString(a, elicits)
 			a.End(io.EOF)
 			_ = listen(memory, peer, events, event(pings))
 		}, "", empty, unasked, true},
 		"words, in the answer to a notification": {func(t *testing.T, memory *mcp.Memory) {
-			a := mcp.NewAnswer(watch(read(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), memory), http.StatusOK, http.Header{"Content-Type": {"text/plain"}})
+			a := mcp.NewAnswer(watch(read(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), memory), http.StatusOK,
+				http.Header{"Content-Type": {"text/plain"}})
 			_, _ = io.WriteString(a, "Accepted")
 			a.End(io.EOF)
 			_ = listen(memory, peer, events, event(pings))
@@ -178,12 +231,14 @@ func TestQuestions(t *testing.T) {
 			_ = listen(memory, peer, events, event(pings))
 		}, "", empty, "pass reads", false},
 		"nothing, in the answer to a notification": {func(t *testing.T, memory *mcp.Memory) {
-			a := mcp.NewAnswer(watch(read(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), memory), http.StatusOK, http.Header{"Content-Type": {plain}})
+			a := mcp.NewAnswer(watch(read(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), memory), http.StatusOK,
+				http.Header{"Content-Type": {plain}})
 			a.End(io.EOF)
 			_ = listen(memory, peer, events, event(pings))
 		}, "", empty, "pass reads", false},
 		"at another address, where the server has sent the client": {func(t *testing.T, memory *mcp.Memory) {
-			mcp.NewAnswer(watch(read(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`), memory), http.StatusTemporaryRedirect, http.Header{}).End(io.EOF)
+			mcp.NewAnswer(watch(read(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`), memory), http.StatusTemporaryRedirect,
+				http.Header{}).End(io.EOF)
 			_ = listen(memory, mcp.Peer{Server: peer.Server + "2"}, events, event(elicits))
 			_ = listen(memory, peer, events, event(pings))
 		}, "elicitation", empty, unasked, true},
@@ -202,7 +257,8 @@ func TestQuestions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			memory := new(mcp.Memory)
 			tt.seen(t, memory)
-			if got := judge(entry{"body": {tt.answer}, "rules": {tt.allowed}}, memory); got != tt.want || memory.Prompted() != tt.tainted {
+			if got := judge(entry{"body": {tt.answer}, "rules": {tt.allowed}}, memory); got != tt.want ||
+				memory.Prompted() != tt.tainted {
 				t.Errorf("got %s, tainted %t; want %s, %t", got, memory.Prompted(), tt.want, tt.tainted)
 			}
 			if strings.HasPrefix(tt.want, "pass") {
@@ -218,11 +274,14 @@ func TestQuestions(t *testing.T) {
 func TestInputs(t *testing.T) {
 	header := []string{"Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call", "Mcp-Name: get_issue"}
 	asks := func(inputs, state string) string {
-		return `{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","inputRequests":{` + inputs + `},"requestState":"` + state + `"}}`
+		return `{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","inputRequests":{` + inputs +
+			`},"requestState":"` + state + `"}}`
 	}
 	const (
-		elicitK, rootsK, sampleK = `"k":{"method":"elicitation/create","params":{}}`, `"k":{"method":"roots/list"}`, `"k":{"method":"sampling/createMessage","params":{}}`
-		accept, roots, sampled   = `{"action":"accept","content":{"a":"b"}}`, `{"roots":[]}`, `{"role":"assistant","content":[],"model":"m"}`
+		elicitK, rootsK, sampleK = `"k":{"method":"elicitation/create","params":{}}`, `"k":{"method":"roots/list"}`,
+			`"k":{"method":"sampling/createMessage","params":{}}`
+		accept, roots, sampled = `{"action":"accept","content":{"a":"b"}}`, `{"roots":[]}`,
+			`{"role":"assistant","content":[],"model":"m"}`
 	)
 	for name, tt := range map[string]struct {
 		seen    []string // answers to the call
@@ -231,23 +290,34 @@ func TestInputs(t *testing.T) {
 		want    string
 		tainted bool
 	}{
-		"roots":                             {[]string{asks(rootsK, "s")}, "", `"k":` + roots, "pass reads", false},
-		"roots answered by a human":         {[]string{asks(rootsK, "s")}, "elicitation", `"k":` + accept, unasked, true},
-		"roots answered by a model":         {[]string{asks(rootsK, "s")}, "sampling", `"k":` + sampled, unasked, true},
-		"roots answered with a text":        {[]string{asks(rootsK, "s")}, "", `"k":"a"`, unasked, true},
-		"a sample":                          {[]string{asks(sampleK, "s")}, "sampling", `"k":` + sampled, "pass reads", false},
-		"a sample without leave":            {[]string{asks(sampleK, "s")}, "", `"k":` + sampled, "mcp_answer_refused", false},
-		"an elicitation":                    {[]string{asks(elicitK, "s")}, "elicitation", `"k":` + accept, "pass reads human", true},
-		"an elicitation without leave":      {[]string{asks(elicitK, "s")}, "", `"k":` + accept, "mcp_answer_refused", false},
-		"two questions under one key":       {[]string{asks(elicitK, "s"), asks(rootsK, "s")}, "elicitation", `"k":` + accept, unasked, true},
-		"two questions, the other way":      {[]string{asks(rootsK, "s"), asks(elicitK, "s")}, "elicitation", `"k":` + roots, unasked, true},
-		"one question twice":                {[]string{asks(rootsK, "s"), asks(rootsK, "s")}, "", `"k":` + roots, "pass reads", false},
-		"another key":                       {[]string{asks(rootsK, "s")}, "", `"l":` + roots, unasked, true},
-		"one of two that were asked":        {[]string{asks(rootsK+`,"l":{"method":"elicitation/create"}`, "s")}, "", `"k":` + roots, "pass reads", false},
-		"both of two, one by a human":       {[]string{asks(rootsK+`,"l":{"method":"elicitation/create"}`, "s")}, "elicitation", `"k":` + roots + `,"l":` + accept, "pass reads human", true},
-		"the wrong way round":               {[]string{asks(rootsK+`,"l":{"method":"elicitation/create"}`, "s")}, "elicitation", `"l":` + roots + `,"k":` + accept, unasked, true},
-		"behind one that could not be read": {[]string{twice + asks(elicitK, "s")[1:], asks(rootsK, "s")}, "", `"k":` + roots, unasked, true},
-		"a method that no rule names":       {[]string{asks(`"k":{"method":"tasks/result"}`, "s")}, "", `"k":` + accept, "mcp_method_refused", false},
+		"roots":                      {[]string{asks(rootsK, "s")}, "", `"k":` + roots, "pass reads", false},
+		"roots answered by a human":  {[]string{asks(rootsK, "s")}, "elicitation", `"k":` + accept, unasked, true},
+		"roots answered by a model":  {[]string{asks(rootsK, "s")}, "sampling", `"k":` + sampled, unasked, true},
+		"roots answered with a text": {[]string{asks(rootsK, "s")}, "", `"k":"a"`, unasked, true},
+		"a sample": {[]string{asks(sampleK, "s")}, "sampling", `"k":` + sampled, "pass reads",
+			false},
+		"a sample without leave": {[]string{asks(sampleK, "s")}, "", `"k":` + sampled, "mcp_answer_refused",
+			false},
+		"an elicitation": {[]string{asks(elicitK, "s")}, "elicitation", `"k":` + accept,
+			"pass reads human", true},
+		"an elicitation without leave": {[]string{asks(elicitK, "s")}, "", `"k":` + accept, "mcp_answer_refused", false},
+		"two questions under one key": {[]string{asks(elicitK, "s"), asks(rootsK, "s")}, "elicitation", `"k":` + accept,
+			unasked, true},
+		"two questions, the other way": {[]string{asks(rootsK, "s"), asks(elicitK, "s")}, "elicitation", `"k":` + roots,
+			unasked, true},
+		"one question twice": {[]string{asks(rootsK, "s"), asks(rootsK, "s")}, "", `"k":` + roots,
+			"pass reads", false},
+		"another key": {[]string{asks(rootsK, "s")}, "", `"l":` + roots, unasked, true},
+		"one of two that were asked": {[]string{asks(rootsK+`,"l":{"method":"elicitation/create"}`, "s")}, "",
+			`"k":` + roots, "pass reads", false},
+		"both of two, one by a human": {[]string{asks(rootsK+`,"l":{"method":"elicitation/create"}`, "s")},
+			"elicitation", `"k":` + roots + `,"l":` + accept, "pass reads human", true},
+		"the wrong way round": {[]string{asks(rootsK+`,"l":{"method":"elicitation/create"}`, "s")},
+			"elicitation", `"l":` + roots + `,"k":` + accept, unasked, true},
+		"behind one that could not be read": {[]string{twice + asks(elicitK, "s")[1:], asks(rootsK, "s")}, "", `"k":` + roots,
+			unasked, true},
+		"a method that no rule names": {[]string{asks(`"k":{"method":"tasks/result"}`, "s")}, "", `"k":` + accept,
+			"mcp_method_refused", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			memory := new(mcp.Memory)
@@ -257,24 +327,29 @@ func TestInputs(t *testing.T) {
 				_, _ = io.WriteString(a, answer)
 				a.End(io.EOF)
 			}
-			body := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"get_issue","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"inputResponses":{` + tt.inputs + `},"requestState":"s"}}`
+			body :=
+				`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"get_issue","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"inputResponses":{` + tt.inputs + `},"requestState":"s"}}`
 			for range len(tt.seen) {
-				if got := judge(entry{"body": {body}, "header": header, "rules": {tt.allowed}}, memory); got != tt.want || memory.Prompted() != tt.tainted {
+				if got := judge(entry{"body": {body}, "header": header, "rules": {tt.allowed}}, memory); got != tt.want ||
+					memory.Prompted() != tt.tainted {
 					t.Errorf("got %s, tainted %t; want %s, %t", got, memory.Prompted(), tt.want, tt.tainted)
 				}
 			}
-			if got := judge(entry{"body": {body}, "header": header, "rules": {tt.allowed}}, memory); strings.HasPrefix(tt.want, "pass") && got != unasked {
+			if got := judge(entry{"body": {body}, "header": header, "rules": {tt.allowed}}, memory); strings.HasPrefix(tt.want,
+				"pass") && got != unasked {
 				t.Errorf("the same answer once more: %s", got)
 			}
 		})
 	}
 }
 
-// TestTooManyQuestions cuts off a server before its client sees one question too many, by each way of asking, and other servers ask on.
+// TestTooManyQuestions cuts off a server before its client sees one question too many, by each way of asking, and other
+// servers ask on.
 func TestTooManyQuestions(t *testing.T) {
 	memory, events := new(mcp.Memory), http.Header{"Content-Type": {asEvents}}
 	asks := func(from string, i int) error {
-		return listen(memory, mcp.Peer{Server: from}, events, fmt.Sprintf(`data: {"jsonrpc":"2.0","id":%d,"method":"ping"}`+"\n\n", i))
+		return listen(memory, mcp.Peer{Server: from}, events,
+			fmt.Sprintf(`data: {"jsonrpc":"2.0","id":%d,"method":"ping"}`+"\n\n", i))
 	}
 	n := 0
 	for asks("a", n) == nil && n < 10_000 {
@@ -286,7 +361,8 @@ func TestTooManyQuestions(t *testing.T) {
 	check.WantCode(t, asks("a", n), "mcp_answer_unread")
 	w := watch(read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_issue"}}`), memory)
 	w.Peer.Server = "a"
-	_, err := io.WriteString(mcp.NewAnswer(w, http.StatusOK, events), `data: {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s"}}`+"\n\n")
+	_, err := io.WriteString(mcp.NewAnswer(w, http.StatusOK, events),
+		`data: {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s"}}`+"\n\n")
 	check.WantCode(t, err, "mcp_answer_unread")
 	if err := asks("b", 1); err != nil {
 		t.Errorf("another server: %v", err)

@@ -7,7 +7,8 @@ import (
 	"github.com/actionproof/mediator/proxy/mcp"
 )
 
-// wantSameReading demands that Go's own reader, which takes members in any case and the last of two, reads a message as it was judged.
+// wantSameReading demands that Go's own reader, which takes members in any case and the last of two, reads a message as
+// it was judged.
 func wantSameReading(t *testing.T, body []byte, m *mcp.Message) {
 	t.Helper()
 	var lenient struct {

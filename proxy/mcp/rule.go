@@ -24,15 +24,17 @@ type Rule struct {
 	Pin map[string]string
 	// Post says that the calls of the tools post. Then the rule names nothing else.
 	Post bool
-	// SameConnection is the operator's word that the server answers a post on its own connection, so that the client need not show that it takes
-	// its answer there.
+	// SameConnection is the operator's word that the server answers a post on its own connection, so that the client need
+	// not show that it takes its answer there.
 	SameConnection bool
 }
 
 // UsualMethods are what a rule lets pass that names no methods: a session, lists and reads, and no call of a tool.
 var UsualMethods = []string{
-	initialize, "notifications/initialized", "server/discover", "ping", "notifications/cancelled", "notifications/progress", "notifications/roots/list_changed",
-	listTools, "prompts/list", "prompts/get", "resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe",
+	initialize, "notifications/initialized", "server/discover", "ping", "notifications/cancelled",
+	"notifications/progress", "notifications/roots/list_changed",
+	listTools, "prompts/list", "prompts/get", "resources/list", "resources/templates/list", "resources/read",
+	"resources/subscribe", "resources/unsubscribe",
 	"subscriptions/listen", "completion/complete", "logging/setLevel",
 }
 
@@ -47,7 +49,8 @@ func (r *Rule) methods() []string {
 	return r.Methods
 }
 
-// isToolName reports whether a rule may name a tool so: 1 to 128 visible ASCII characters, which stand in a resource as one word.
+// isToolName reports whether a rule may name a tool so: 1 to 128 visible ASCII characters, which stand in a resource as
+// one word.
 func isToolName(name string) bool {
 	return name != "" && len(name) <= 128 && strings.IndexFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
@@ -76,7 +79,8 @@ func (r *Rule) Check() error {
 	return nil
 }
 
-// CheckRules refuses rules of one endpoint that name the same message, or tools that differ only in case. It returns the second of the two.
+// CheckRules refuses rules of one endpoint that name the same message, or tools that differ only in case. It returns
+// the second of the two.
 func CheckRules(rules []*Rule) (i int, err error) {
 	named := make(map[string]string)
 	for i, r := range rules {
@@ -89,7 +93,8 @@ func CheckRules(rules []*Rule) (i int, err error) {
 		}
 		for _, method := range r.methods() {
 			if _, taken := named["method "+method]; taken {
-				return i, fmt.Errorf("two rules of one MCP server name the method %q; a rule that leaves out methods names the usual ones", method)
+				return i, fmt.Errorf(
+					"two rules of one MCP server name the method %q; a rule that leaves out methods names the usual ones", method)
 			}
 			named["method "+method] = method
 		}
@@ -120,9 +125,15 @@ func Judge(m *Message, header http.Header, rules []*Rule, peer Peer, memory *Mem
 		return Verdict{}, malformed("the call of a tool has no id, so that nothing would say what became of it")
 	case !rules[i].Post || rules[i].SameConnection:
 	case header.Get("Mcp-Protocol-Version") == oldTransport:
-		return Verdict{}, refusal.New("mcp_transport_unsupported", "a call that posts cannot be of revision %s of the protocol, whose answers come on another connection", oldTransport)
+		return Verdict{},
+			refusal.New("mcp_transport_unsupported",
+				"a call that posts cannot be of revision %s of the protocol, whose answers come on another connection",
+				oldTransport)
 	case !streams(header):
-		return Verdict{}, refusal.New("mcp_transport_unsupported", "a call that posts has to accept its answer in both forms: send the header Accept: application/json, text/event-stream. Clients of the transport of %s do not, whose answers come on another connection", oldTransport)
+		return Verdict{},
+			refusal.New("mcp_transport_unsupported",
+				"a call that posts has to accept its answer in both forms: send the header Accept: application/json, "+
+					"text/event-stream. Clients of the transport of %s do not, whose answers come on another connection", oldTransport)
 	}
 	v := Verdict{Rule: i}
 	if m.Method == callTool {
@@ -158,8 +169,8 @@ func (r *Rule) answers(method string) bool {
 	return !r.Post
 }
 
-// streams reports whether a request takes its answer on its own connection in both forms, as Streamable HTTP demands. Clients of the
-// transport before it do not say so.
+// streams reports whether a request takes its answer on its own connection in both forms, as Streamable HTTP demands.
+// Clients of the transport before it do not say so.
 func streams(header http.Header) bool {
 	var json, events bool
 	for _, line := range header["Accept"] {

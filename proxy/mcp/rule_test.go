@@ -19,23 +19,32 @@ func TestRulesThatAreRefused(t *testing.T) {
 		rules []*mcp.Rule
 		want  string
 	}{
-		"a wildcard":                      {[]*mcp.Rule{{Tools: []string{"*"}}}, "not the name of a tool"},
-		"a name with a space":             {[]*mcp.Rule{{Tools: []string{"create issue"}}}, "not the name of a tool"},
-		"a name that is not ASCII":        {[]*mcp.Rule{{Tools: []string{"сreate_issue"}}}, "not the name of a tool"},
-		"an empty name":                   {[]*mcp.Rule{{Tools: []string{""}}}, "not the name of a tool"},
-		"an action without tools":         {[]*mcp.Rule{{Post: true}}, "an action names its tools"},
-		"tools/call as a method":          {[]*mcp.Rule{{Methods: []string{"tools/call"}}}, "name the tools"},
-		"a pin of another tool":           {[]*mcp.Rule{{Tools: []string{"a"}, Pin: map[string]string{"b": hash}}}, "which it does not name"},
-		"a pin that is no hash":           {[]*mcp.Rule{{Tools: []string{"a"}, Pin: map[string]string{"a": "sha256:" + hash}}}, "not a lowercase hex SHA-256"},
-		"a tool twice":                    {[]*mcp.Rule{{Tools: []string{"a"}, Post: true}, {Tools: []string{"a"}}}, `name the tools "a" and "a"`},
-		"a tool in another case":          {[]*mcp.Rule{{Tools: []string{"create_issue"}, Post: true}, {Tools: []string{"Create_Issue"}}}, "name the tools"},
-		"the usual methods twice":         {[]*mcp.Rule{{Tools: []string{"a"}}, {Tools: []string{"b"}}}, "a rule that leaves out methods names the usual ones"},
-		"a method twice":                  {[]*mcp.Rule{{Methods: []string{"ping"}}, {Methods: []string{"ping"}}}, `name the method "ping"`},
-		"two egress rules and an action":  {[]*mcp.Rule{{Tools: []string{"c"}, Post: true}, {Tools: []string{"a"}}, {Tools: []string{"b"}, Methods: []string{}}}, ""},
-		"a rule about methods alone":      {[]*mcp.Rule{{}}, ""},
-		"a pin":                           {[]*mcp.Rule{{Tools: []string{"a"}, Pin: map[string]string{"a": hash}}}, ""},
-		"a name of all kinds of letters":  {[]*mcp.Rule{{Tools: []string{"a.B-c_d/e:1"}}}, ""},
-		"two actions with tools of their": {[]*mcp.Rule{{Tools: []string{"a"}, Post: true}, {Tools: []string{"b"}, Post: true}}, ""},
+		"a wildcard":               {[]*mcp.Rule{{Tools: []string{"*"}}}, "not the name of a tool"},
+		"a name with a space":      {[]*mcp.Rule{{Tools: []string{"create issue"}}}, "not the name of a tool"},
+		"a name that is not ASCII": {[]*mcp.Rule{{Tools: []string{"сreate_issue"}}}, "not the name of a tool"},
+		"an empty name":            {[]*mcp.Rule{{Tools: []string{""}}}, "not the name of a tool"},
+		"an action without tools":  {[]*mcp.Rule{{Post: true}}, "an action names its tools"},
+		"tools/call as a method":   {[]*mcp.Rule{{Methods: []string{"tools/call"}}}, "name the tools"},
+		"a pin of another tool": {[]*mcp.Rule{{Tools: []string{"a"}, Pin: map[string]string{"b": hash}}},
+			"which it does not name"},
+		"a pin that is no hash": {
+			[]*mcp.Rule{{Tools: []string{"a"}, Pin: map[string]string{"a": "sha256:" + hash}}}, "not a lowercase hex SHA-256"},
+		"a tool twice": {[]*mcp.Rule{{Tools: []string{"a"}, Post: true}, {Tools: []string{"a"}}},
+			`name the tools "a" and "a"`},
+		"a tool in another case": {
+			[]*mcp.Rule{{Tools: []string{"create_issue"}, Post: true}, {Tools: []string{"Create_Issue"}}}, "name the tools"},
+		"the usual methods twice": {[]*mcp.Rule{{Tools: []string{"a"}}, {Tools: []string{"b"}}},
+			"a rule that leaves out methods names the usual ones"},
+		"a method twice": {[]*mcp.Rule{{Methods: []string{"ping"}}, {Methods: []string{"ping"}}},
+			`name the method "ping"`},
+		"two egress rules and an action": {
+			[]*mcp.Rule{{Tools: []string{"c"}, Post: true}, {Tools: []string{"a"}}, {Tools: []string{"b"}, Methods: []string{}}},
+			""},
+		"a rule about methods alone":     {[]*mcp.Rule{{}}, ""},
+		"a pin":                          {[]*mcp.Rule{{Tools: []string{"a"}, Pin: map[string]string{"a": hash}}}, ""},
+		"a name of all kinds of letters": {[]*mcp.Rule{{Tools: []string{"a.B-c_d/e:1"}}}, ""},
+		"two actions with tools of their": {
+			[]*mcp.Rule{{Tools: []string{"a"}, Post: true}, {Tools: []string{"b"}, Post: true}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := mcp.CheckRules(tt.rules)
@@ -66,7 +75,8 @@ func (r *results) of(name string) mcp.Result {
 // keep lets the answer to a call break off after an event, and keeps the call.
 func (r *results) keep(t *testing.T, memory *mcp.Memory, name string, id int, at mcp.Peer, event string) {
 	t.Helper()
-	w := watch(read(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"get_issue"}}`, id)), memory)
+	w := watch(read(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"get_issue"}}`, id)),
+		memory)
 	w.Peer = at
 	a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {"text/event-stream"}})
 	_, _ = io.WriteString(a, "id: "+event+"\ndata: \n\n")
@@ -97,14 +107,20 @@ func TestResumed(t *testing.T) {
 	r.keep(t, memory, "b", 2, s1, "e2")
 	const done, failed = `{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":1,"result":{"isError":true}}`
 	for name, way := range map[string]func(){
-		"another event":              func() { resume(memory, s1, "e2", "data: "+done+"\n\n") },
-		"no event":                   func() { resume(memory, s1, "", "data: "+done+"\n\n") },
-		"another session":            func() { resume(memory, s2, "e1", "data: "+done+"\n\n") },
-		"another server":             func() { resume(memory, mcp.Peer{Server: "https://x/mcp", Session: "s1"}, "e1", "data: "+done+"\n\n") },
-		"the result of another call": func() { resume(memory, s1, "e1", `data: {"jsonrpc":"2.0","id":2,"result":{}}`+"\n\n") },
-		"half a result":              func() { resume(memory, s1, "e1", "data: "+done) },
-		"a request of the server":    func() { resume(memory, s1, "e1", `data: {"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n\n") },
-		"another request's id":       func() { memory.Sent(s1, "3") },
+		"another event":   func() { resume(memory, s1, "e2", "data: "+done+"\n\n") },
+		"no event":        func() { resume(memory, s1, "", "data: "+done+"\n\n") },
+		"another session": func() { resume(memory, s2, "e1", "data: "+done+"\n\n") },
+		"another server": func() {
+			resume(memory, mcp.Peer{Server: "https://x/mcp", Session: "s1"}, "e1", "data: "+done+"\n\n")
+		},
+		"the result of another call": func() {
+			resume(memory, s1, "e1", `data: {"jsonrpc":"2.0","id":2,"result":{}}`+"\n\n")
+		},
+		"half a result": func() { resume(memory, s1, "e1", "data: "+done) },
+		"a request of the server": func() {
+			resume(memory, s1, "e1", `data: {"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n\n")
+		},
+		"another request's id": func() { memory.Sent(s1, "3") },
 	} {
 		if way(); r.of("a") != "" || r.of("b") != "" {
 			t.Fatalf("%s: %q, %q", name, r.of("a"), r.of("b"))
@@ -137,7 +153,8 @@ func TestResumed(t *testing.T) {
 
 // TestNoMemory gives up to read an answer for which there is no memory.
 func TestNoMemory(t *testing.T) {
-	refused := watch(read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_issue"}}`), new(mcp.Memory))
+	refused := watch(read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_issue"}}`),
+		new(mcp.Memory))
 	taken := 0
 	refused.Take = func(n int) bool { taken += n; return taken < 100 }
 	for _, kind := range []string{"application/json", "text/event-stream"} {
@@ -154,7 +171,8 @@ func TestNoMemory(t *testing.T) {
 	}
 }
 
-// TestToolsThatWereNotRead forgets the tools of a list that could not be read, so that no pinned tool is called by an older one.
+// TestToolsThatWereNotRead forgets the tools of a list that could not be read, so that no pinned tool is called by an
+// older one.
 func TestToolsThatWereNotRead(t *testing.T) {
 	memory := new(mcp.Memory)
 	show(t, memory, `tools/list {"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"get_issue","inputSchema":{}}]}}`)

@@ -18,8 +18,8 @@ type Call struct {
 	id      string // of its record
 	started time.Time
 
-	// Guarded by the chain's mutex, but for the claims: those belong to whoever has the call, which is its handler until End, and then the
-	// goroutine that signs.
+	// Guarded by the chain's mutex, but for the claims: those belong to whoever has the call, which is its handler until
+	// End, and then the goroutine that signs.
 	claims interaction.Receipt
 	result func(*Call) // completes the claims with what became of the call; nil where they are complete
 	ending bool        // its answer has come to its end
@@ -59,8 +59,9 @@ func (call *Call) Send(ctx context.Context) error {
 	return nil
 }
 
-// Open returns what has to be durable before the call is sent, for a caller that stores it with other things. The chain is not closed from now on
-// until the call ends or is dropped. The challenge in force now is the one that the receipt tells of. No post names the call before [Call.Sent]: one that is dropped never gets a receipt.
+// Open returns what has to be durable before the call is sent, for a caller that stores it with other things. The chain
+// is not closed from now on until the call ends or is dropped. The challenge in force now is the one that the receipt
+// tells of. No post names the call before [Call.Sent]: one that is dropped never gets a receipt.
 func (call *Call) Open() ([]ledger.OpenCall, error) {
 	if call == nil {
 		return nil, nil
@@ -115,7 +116,8 @@ func (call *Call) Ending() {
 	call.ending = true
 }
 
-// end says that the call is over. Its receipt is made beside its caller, who does not wait for it. Only the first end counts.
+// end says that the call is over. Its receipt is made beside its caller, who does not wait for it. Only the first end
+// counts.
 func (call *Call) end(remember func(), result func(*Call)) {
 	c := call.chain
 	c.mu.Lock()

@@ -21,7 +21,8 @@ const (
 	endingTimeout = time.Second
 )
 
-// Chain is the chain of one session. It is safe for concurrent use. It costs nothing until the first call of which a receipt is made.
+// Chain is the chain of one session. It is safe for concurrent use. It costs nothing until the first call of which a
+// receipt is made.
 type Chain struct {
 	session, event string
 	opened         time.Time
@@ -86,8 +87,8 @@ func (c *Chain) wait(ctx context.Context, until func() bool) error {
 	return nil
 }
 
-// settleEnding waits, for a short time, until the calls whose answer has come to its end have ended: an agent that has the whole answer may be
-// faster than the end of its call. The caller holds c.mu.
+// settleEnding waits, for a short time, until the calls whose answer has come to its end have ended: an agent that has
+// the whole answer may be faster than the end of its call. The caller holds c.mu.
 func (c *Chain) settleEnding(ctx context.Context) {
 	settled := func() bool {
 		for _, call := range c.open {
@@ -105,7 +106,8 @@ func (c *Chain) settleEnding(ctx context.Context) {
 	_ = c.wait(ctx, settled)
 }
 
-// Answers returns how many calls of the session to models have ended with a whole answer. It waits a short time for calls that are about to end.
+// Answers returns how many calls of the session to models have ended with a whole answer. It waits a short time for
+// calls that are about to end.
 func (c *Chain) Answers(ctx context.Context) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +115,8 @@ func (c *Chain) Answers(ctx context.Context) int64 {
 	return c.answers
 }
 
-// Close says that the session has ended. The chain is closed when every call is over and the last has its receipt. Only the first reason counts.
+// Close says that the session has ended. The chain is closed when every call is over and the last has its receipt. Only
+// the first reason counts.
 func (c *Chain) Close(reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,7 +128,8 @@ func (c *Chain) Close(reason string) {
 	}
 }
 
-// work has a goroutine sign what can be signed. A session that has ended without a receipt is forgotten. The caller holds c.mu.
+// work has a goroutine sign what can be signed. A session that has ended without a receipt is forgotten. The caller
+// holds c.mu.
 func (c *Chain) work() {
 	switch {
 	case c.working:
@@ -136,7 +140,8 @@ func (c *Chain) work() {
 	}
 }
 
-// next returns the call whose receipt is the next: one that has ended, or the end of the session once no call is open. The caller holds c.mu.
+// next returns the call whose receipt is the next: one that has ended, or the end of the session once no call is open.
+// The caller holds c.mu.
 func (c *Chain) next() *Call {
 	switch {
 	case len(c.ended) > 0:
@@ -147,8 +152,8 @@ func (c *Chain) next() *Call {
 	return nil
 }
 
-// takeNext returns the call whose receipt the chain's goroutine makes next; nil if there is none, and the goroutine ends.
-// The end of the session is kept like another call until it has its receipt.
+// takeNext returns the call whose receipt the chain's goroutine makes next; nil if there is none, and the goroutine
+// ends. The end of the session is kept like another call until it has its receipt.
 func (c *Chain) takeNext() *Call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,7 +200,8 @@ func (c *Chain) standing(ctx context.Context) (*evidence.InteractionHead, error)
 		}
 	}
 	if open := len(h.OpenCalls); open > evidence.MaxOpenCalls {
-		return nil, refusal.New("interaction_calls_open", "%d calls of this session are open, and its receipt can name %d", open, evidence.MaxOpenCalls)
+		return nil, refusal.New("interaction_calls_open", "%d calls of this session are open, and its receipt can name %d",
+			open, evidence.MaxOpenCalls)
 	}
 	slices.Sort(h.OpenCalls)
 	return h, nil
@@ -210,24 +216,26 @@ func (c *Chain) unsigned() error {
 	return err
 }
 
-// admit refuses a call of a session that has ended, that has too many calls without a receipt, or whose chain would have no room for the receipts
-// of its calls and for the last one: an agent could otherwise make its chain too long to be read, and its session would never count. The caller
-// holds c.mu.
+// admit refuses a call of a session that has ended, that has too many calls without a receipt, or whose chain would
+// have no room for the receipts of its calls and for the last one: an agent could otherwise make its chain too long to
+// be read, and its session would never count. The caller holds c.mu.
 func (c *Chain) admit() error {
 	const thisAndTheLast = 2
 	switch {
 	case c.closing != "":
 		return refusal.New("session_required", "the session of the call has ended")
 	case c.number+int64(len(c.ended)+len(c.open)) > interaction.MaxReceipts-thisAndTheLast:
-		return refusal.New("session_full", "the session has as many receipts, and calls that will have one, as the %d of a chain allow", interaction.MaxReceipts)
+		return refusal.New("session_full",
+			"the session has as many receipts, and calls that will have one, as the %d of a chain allow",
+			interaction.MaxReceipts)
 	case len(c.ended) >= maxUnsigned:
 		return c.unsigned()
 	}
 	return nil
 }
 
-// opening returns what the ledger keeps before a call is sent: the call, and with the first one that the session has a chain. The caller
-// holds c.mu.
+// opening returns what the ledger keeps before a call is sent: the call, and with the first one that the session has a
+// chain. The caller holds c.mu.
 func (c *Chain) opening(call *Call) ([]ledger.OpenCall, error) {
 	open, err := call.row(call.id, call.started)
 	if err != nil || c.known {

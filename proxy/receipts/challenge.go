@@ -17,8 +17,9 @@ type challenge struct {
 // open reports whether the agent has yet to answer.
 func (c challenge) open() bool { return c.ref != nil && !c.ref.CommitmentRevealed }
 
-// Challenged says that the agent was given a challenge, which takes the place of the one before, and its probes: prompts by their ids. The
-// chain keeps the map. The same challenge again changes nothing: its probes are not good once more.
+// Challenged says that the agent was given a challenge, which takes the place of the one before, and its probes:
+// prompts by their ids. The chain keeps the map. The same challenge again changes nothing: its probes are not good once
+// more.
 func (c *Chain) Challenged(nonce string, probes map[string]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -28,7 +29,8 @@ func (c *Chain) Challenged(nonce string, probes map[string]string) {
 	c.challenge = challenge{&interaction.ChallengeRef{ChallengeNonce: nonce}, probes}
 }
 
-// Committed says that the node keeps what the agent has committed to. Of a challenge other than the last it changes nothing.
+// Committed says that the node keeps what the agent has committed to. Of a challenge other than the last it changes
+// nothing.
 func (c *Chain) Committed(nonce, hash string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,8 +39,8 @@ func (c *Chain) Committed(nonce, hash string) {
 	}
 }
 
-// Revealed says that the agent has shown what hash is the commitment to, and that the node keeps it. Where that is not what the agent has
-// committed to in this session it changes nothing.
+// Revealed says that the agent has shown what hash is the commitment to, and that the node keeps it. Where that is not
+// what the agent has committed to in this session it changes nothing.
 func (c *Chain) Revealed(nonce, hash string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,9 +60,11 @@ func (c *Chain) Probe(id string) (prompt string, err error) {
 	return prompt, nil
 }
 
-var errProbe = refusal.New("not_found", "the last challenge of this session has no probe with this id that was not sent yet")
+var errProbe = refusal.New("not_found",
+	"the last challenge of this session has no probe with this id that was not sent yet")
 
-// meet notes in the claims of a call which challenge is in force as it is sent, and uses its probe up. The caller holds the chain's mutex.
+// meet notes in the claims of a call which challenge is in force as it is sent, and uses its probe up. The caller holds
+// the chain's mutex.
 func (call *Call) meet() error {
 	now := call.chain.challenge
 	claims := &call.claims
@@ -80,8 +84,8 @@ func (call *Call) meet() error {
 	return nil
 }
 
-// Answered says what the model has answered to the probe of a call. Answers that differ in case, in spaces, or in punctuation around them
-// are the same.
+// Answered says what the model has answered to the probe of a call. Answers that differ in case, in spaces, or in
+// punctuation around them are the same.
 func (call *Call) Answered(text string) {
 	if call == nil || call.claims.Model.Probe == nil {
 		return

@@ -81,7 +81,8 @@ func TestChallengeAsACallIsSent(t *testing.T) {
 	c := r.chain("ses_1")
 	c.Challenged("n1", nil)
 	rec := r.record("egress")
-	request, err := inference.ReadMeasured(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:], r.keeper.Measure(t.Context(), c))
+	request, err := inference.ReadMeasured(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:],
+		r.keeper.Measure(t.Context(), c))
 	must(t, err)
 	late := r.keeper.Model(c, receipts.ModelRequest{Record: rec, Rule: "model", Request: request, Body: []byte(hello)})
 	c.Committed("n1", commitment)
@@ -90,8 +91,8 @@ func TestChallengeAsACallIsSent(t *testing.T) {
 	wantChallenge(t, "the call", r.read("ses_1", 1)[0], interaction.ActionChallengeResponse, "n1", commitment, false)
 }
 
-// TestChallengeAfterACrash: what a crash leaves open tells of the challenge that was in force when it was sent, and the end of nothing that
-// nobody knows.
+// TestChallengeAfterACrash: what a crash leaves open tells of the challenge that was in force when it was sent, and the
+// end of nothing that nobody knows.
 func TestChallengeAfterACrash(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -111,9 +112,11 @@ func TestChallengeAfterACrash(t *testing.T) {
 // probe sends the prompt of a probe.
 func (r *rig) probe(c *receipts.Chain, id string) (*receipts.Call, error) {
 	r.Helper()
-	request, err := inference.ReadMeasured(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:], r.keeper.Measure(context.Background(), c))
+	request, err := inference.ReadMeasured(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:],
+		r.keeper.Measure(context.Background(), c))
 	must(r, err)
-	call := r.keeper.Model(c, receipts.ModelRequest{Record: r.record("egress"), Rule: "model", Probe: id, Request: request, Body: []byte(hello)})
+	call := r.keeper.Model(c,
+		receipts.ModelRequest{Record: r.record("egress"), Rule: "model", Probe: id, Request: request, Body: []byte(hello)})
 	return call, call.Send(context.Background())
 }
 
@@ -129,7 +132,8 @@ func TestProbes(t *testing.T) {
 	if _, err := r.probe(c, "old"); code(err) != "not_found" {
 		t.Errorf("of the challenge before: %v", err)
 	}
-	for _, tt := range []struct{ id, answer string }{{"p1", "The  Answer is\n42."}, {"p2", "the answer is 42"}, {"p3", "the answer is 43"}} {
+	for _, tt := range []struct{ id, answer string }{{"p1", "The  Answer is\n42."}, {"p2", "the answer is 42"},
+		{"p3", "the answer is 43"}} {
 		if prompt, err := c.Probe(tt.id); err != nil || prompt != "Q"+tt.id[1:] {
 			t.Errorf("%s: %q, %v", tt.id, prompt, err)
 		}
@@ -168,9 +172,11 @@ func TestProbeIsSentOnce(t *testing.T) {
 	calls := make([]*receipts.Call, 8)
 	errs := make([]error, len(calls))
 	for i := range calls {
-		request, err := inference.ReadMeasured(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:], r.keeper.Measure(t.Context(), c))
+		request, err := inference.ReadMeasured(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:],
+			r.keeper.Measure(t.Context(), c))
 		must(t, err)
-		calls[i] = r.keeper.Model(c, receipts.ModelRequest{Record: r.record("egress"), Rule: "model", Probe: "p1", Request: request, Body: []byte(hello)})
+		calls[i] = r.keeper.Model(c,
+			receipts.ModelRequest{Record: r.record("egress"), Rule: "model", Probe: "p1", Request: request, Body: []byte(hello)})
 	}
 	var all sync.WaitGroup
 	for i, call := range calls {

@@ -41,13 +41,15 @@ func (c *Chain) commit(id, name string, value any) string {
 	return hash
 }
 
-// base is what every receipt of the session says before its call is sent, but for its commitments. The caller holds c.mu.
+// base is what every receipt of the session says before its call is sent, but for its commitments. The caller holds
+// c.mu.
 func (c *Chain) base(id, action, manifest string, received time.Time) interaction.Receipt {
 	return interaction.Receipt{
 		RequestID: id, ActionType: action, PolicyID: manifest,
 		OutputCleanHash: hex.EncodeToString(c.mac("clean")), OutputTransportHash: hex.EncodeToString(c.mac("transport")),
 		Timing: interaction.Timing{RequestReceived: received.UnixMilli()},
-		Owner:  c.keeper.o.Owner, Agent: c.keeper.o.Agent, RuntimeID: c.keeper.o.Runtime, EventID: c.event, Outcome: interaction.OutcomeCompleted,
+		Owner:  c.keeper.o.Owner, Agent: c.keeper.o.Agent, RuntimeID: c.keeper.o.Runtime, EventID: c.event,
+		Outcome: interaction.OutcomeCompleted,
 		Session: c.counted(), Probabilistic: true,
 	}
 }
@@ -56,7 +58,8 @@ func (c *Chain) base(id, action, manifest string, received time.Time) interactio
 func (c *Chain) closingDraft() interaction.Receipt {
 	claims := c.base(c.session, interaction.ActionGeneric, c.policy, c.keeper.o.Now())
 	claims.Challenge = c.challenge.ref
-	for name, to := range map[string]*string{"inputs": &claims.InputsCommitment, "constraints": &claims.ConstraintsCommitment, "llm": &claims.LLMCommitment} {
+	for name, to := range map[string]*string{"inputs": &claims.InputsCommitment,
+		"constraints": &claims.ConstraintsCommitment, "llm": &claims.LLMCommitment} {
 		*to = c.commit(c.session, name, nil)
 	}
 	return claims
@@ -64,15 +67,17 @@ func (c *Chain) closingDraft() interaction.Receipt {
 
 // ModelRequest is what is known of a call to a model before it is sent.
 type ModelRequest struct {
-	Record  ledger.Record // with id, host, manifest and start
-	Ahead   bool          // the agent had sent the request before it had the answer to another one: see [intercept.CameAhead]
-	Rule    string        // the egress rule
-	Probe   string        // the id of the probe whose prompt the call is; empty for any other call
+	Record ledger.Record // with id, host, manifest and start
+	// the agent had sent the request before it had the answer to another one: see [intercept.CameAhead]
+	Ahead   bool
+	Rule    string // the egress rule
+	Probe   string // the id of the probe whose prompt the call is; empty for any other call
 	Request *inference.Request
 	Body    []byte // as it will be sent
 }
 
-// Model begins a call to a model. The caller sends it or drops it: until then no other call of the session has a turnaround.
+// Model begins a call to a model. The caller sends it or drops it: until then no other call of the session has a
+// turnaround.
 func (k *Keeper) Model(c *Chain, q ModelRequest) *Call {
 	if k == nil {
 		return nil
@@ -85,10 +90,13 @@ func (k *Keeper) Model(c *Chain, q ModelRequest) *Call {
 	sum := sha256.Sum256(q.Body)
 	claims := c.base(r.ID, interaction.ActionGeneric, r.Manifest, r.Started)
 	claims.InputsCommitment = c.commit(r.ID, "inputs", hex.EncodeToString(sum[:]))
-	claims.ConstraintsCommitment = c.commit(r.ID, "constraints", map[string]any{"rule": q.Rule, "hosted": q.Request.Hosted})
-	claims.LLMCommitment = c.commit(r.ID, "llm", map[string]string{"api": string(q.Request.Dialect), "host": r.Host, "model": q.Request.Model})
+	claims.ConstraintsCommitment = c.commit(r.ID, "constraints",
+		map[string]any{"rule": q.Rule, "hosted": q.Request.Hosted})
+	claims.LLMCommitment = c.commit(r.ID, "llm",
+		map[string]string{"api": string(q.Request.Dialect), "host": r.Host, "model": q.Request.Model})
 	claims.Model = &interaction.ModelCall{
-		API: string(q.Request.Dialect), Host: clipHost(r.Host), Rule: clipText(q.Rule, maxText), Model: q.Request.Model, HostedTools: clip(q.Request.Hosted, interaction.MaxHosted),
+		API: string(q.Request.Dialect), Host: clipHost(r.Host), Rule: clipText(q.Rule, maxText), Model: q.Request.Model,
+		HostedTools: clip(q.Request.Hosted, interaction.MaxHosted),
 	}
 	if q.Probe != "" {
 		claims.Model.Probe = &interaction.Probe{ID: q.Probe}
@@ -127,7 +135,8 @@ func (k *Keeper) Post(c *Chain, q PostRequest) (*Call, error) {
 	claims.OutputCleanHash, claims.OutputTransportHash = r.ContentHash, hex.EncodeToString(mac.Sum(nil))
 	claims.Post = &interaction.PostMade{BindingHash: r.BindingHash}
 	for _, a := range clip(r.Artifacts, interaction.MaxNamed) {
-		claims.Post.Artifacts = append(claims.Post.Artifacts, interaction.NamedArtifact{Name: a.Name, Hash: evidence.HashToken(a.Token)})
+		claims.Post.Artifacts = append(claims.Post.Artifacts,
+			interaction.NamedArtifact{Name: a.Name, Hash: evidence.HashToken(a.Token)})
 	}
 	return &Call{chain: c, id: r.ID, started: r.Started, claims: claims}, nil
 }
@@ -135,10 +144,12 @@ func (k *Keeper) Post(c *Chain, q PostRequest) (*Call, error) {
 // clip returns the first elements of s, at most n.
 func clip[T any](s []T, n int) []T { return s[:min(len(s), n)] }
 
-// maxText is the longest text of most that a receipt has, in bytes. One that is longer could not be signed, and the chain would stand still.
+// maxText is the longest text of most that a receipt has, in bytes. One that is longer could not be signed, and the
+// chain would stand still.
 const maxText = 128
 
-// clipHost returns the end of a host and port, which says whose host it is: under a domain of a rule the agent can choose a name of 253 bytes.
+// clipHost returns the end of a host and port, which says whose host it is: under a domain of a rule the agent can
+// choose a name of 253 bytes.
 func clipHost(host string) string { return host[max(0, len(host)-maxText):] }
 
 // clipText returns the beginning of a text, of at most n bytes, without what is no UTF-8.

@@ -9,7 +9,8 @@ func (c *Chain) Pass(receipts int64) {
 	c.number, c.head = receipts, evidence.HashToken("")
 }
 
-// Remembered returns how many bytes are taken for what is remembered of all sessions, and how many chains are in the keeper's care.
+// Remembered returns how many bytes are taken for what is remembered of all sessions, and how many chains are in the
+// keeper's care.
 func (k *Keeper) Remembered() (bytes int64, chains int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

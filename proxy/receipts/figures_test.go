@@ -18,14 +18,17 @@ import (
 func asksFor(text string, calls ...string) string {
 	var list []string
 	for i := 0; i < len(calls); i += 2 {
-		list = append(list, fmt.Sprintf(`{"id":%q,"type":"function","function":{"name":"look","arguments":%q}}`, calls[i], calls[i+1]))
+		list = append(list,
+			fmt.Sprintf(`{"id":%q,"type":"function","function":{"name":"look","arguments":%q}}`, calls[i], calls[i+1]))
 	}
-	return fmt.Sprintf(`{"model":"m-1","choices":[{"index":0,"message":{"role":"assistant","content":%q,"tool_calls":[%s]},"finish_reason":"stop"}]}`, text, strings.Join(list, ","))
+	return fmt.Sprintf(
+		`{"model":"m-1","choices":[{"index":0,"message":{"role":"assistant","content":%q,"tool_calls":[%s]},"finish_reason":"stop"}]}`, text, strings.Join(list, ","))
 }
 
 // asking is a request with these messages, as JSON.
 func asking(messages ...string) string {
-	return `{"model":"m","tools":[{"type":"function","function":{"name":"look"}}],"messages":[` + strings.Join(messages, ",") + `]}`
+	return `{"model":"m","tools":[{"type":"function","function":{"name":"look"}}],"messages":[` +
+		strings.Join(messages, ",") + `]}`
 }
 
 func user(text string) string { return fmt.Sprintf(`{"role":"user","content":%q}`, text) }
@@ -35,7 +38,8 @@ func result(id, text string) string {
 }
 
 func assistant(text, id, arguments string) string {
-	return fmt.Sprintf(`{"role":"assistant","content":%q,"tool_calls":[{"id":%q,"type":"function","function":{"name":"look","arguments":%q}}]}`, text, id, arguments)
+	return fmt.Sprintf(
+		`{"role":"assistant","content":%q,"tool_calls":[{"id":%q,"type":"function","function":{"name":"look","arguments":%q}}]}`, text, id, arguments)
 }
 
 // say makes a call to a model and returns the figures of its receipt.
@@ -54,34 +58,49 @@ func TestFigures(t *testing.T) {
 	first := user("find the order of Ada")
 	one := r.say(c, asking(first), asksFor("I will look that up.", "call_1", `{"name":"Ada"}`))
 	f := one.Model.Figures
-	if f.NewInputWords != o(5) || f.OutputWords != o(5) || f.ToolCallsMade != o(1) || f.Depth != d(1) || f.DepthRelayed != o(0) || f.SelfReferences != o(0) || f.UnmatchedResults != o(0) || f.Turnaround != interaction.NotMeasured {
+	if f.NewInputWords != o(5) || f.OutputWords != o(5) || f.ToolCallsMade != o(1) || f.Depth != d(1) ||
+		f.DepthRelayed != o(0) || f.SelfReferences != o(0) || f.UnmatchedResults != o(0) ||
+		f.Turnaround != interaction.NotMeasured {
 		t.Errorf("the first call: %+v", f)
 	}
-	if f.InputTokens.State != interaction.StateEstimated || f.SampleBytes != interaction.NotMeasured || f.HostedCalls != d(0) {
+	if f.InputTokens.State != interaction.StateEstimated || f.SampleBytes != interaction.NotMeasured ||
+		f.HostedCalls != d(0) {
 		t.Errorf("the first call: %+v", f)
 	}
 	// The tool is called through the mediator, with the arguments of the model spelled otherwise.
-	r.keeper.Relay(c, receipts.Relayed{Host: "mcp.example.com:443", Tool: "look", Arguments: []byte(`{ "name": "Ada" }`), Gave: r.keeper.Values(c, []byte(`{"content":[{"text":"order ord-4711 is open"}]}`))})
-	second := []string{first, assistant("I will look that up.", "call_1", `{"name":"Ada"}`), result("call_1", `{"order":"ord-4711","items":3}`)}
+	r.keeper.Relay(c,
+		receipts.Relayed{Host: "mcp.example.com:443", Tool: "look", Arguments: []byte(`{ "name": "Ada" }`),
+			Gave: r.keeper.Values(c, []byte(`{"content":[{"text":"order ord-4711 is open"}]}`))})
+	second := []string{first, assistant("I will look that up.", "call_1", `{"name":"Ada"}`),
+		result("call_1", `{"order":"ord-4711","items":3}`)}
 	two := r.say(c, asking(second...), asksFor("And now the items.", "call_2", `{"order":"ord-4711"}`))
 	f = two.Model.Figures
-	if f.SelfReferences != o(2) || f.UnmatchedResults != o(0) || f.Depth != d(2) || f.DepthRelayed != o(1) || f.Turnaround.State != interaction.StateObserved {
+	if f.SelfReferences != o(2) || f.UnmatchedResults != o(0) || f.Depth != d(2) || f.DepthRelayed != o(1) ||
+		f.Turnaround.State != interaction.StateObserved {
 		t.Errorf("the second call: %+v", f)
 	}
 	id := one.Model.ToolCalls[0].ID
-	if len(two.Model.ReturnedCalls) != 1 || two.Model.ReturnedCalls[0] != id || two.RelayedCount != 1 || two.Relayed[0] != (interaction.RelayedCall{Host: "mcp.example.com:443", Tool: "look", Arguments: one.Model.ToolCalls[0].Arguments, CallID: id}) {
+	if len(two.Model.ReturnedCalls) != 1 || two.Model.ReturnedCalls[0] != id || two.RelayedCount != 1 ||
+		two.Relayed[0] !=
+			(interaction.RelayedCall{Host: "mcp.example.com:443", Tool: "look", Arguments: one.Model.ToolCalls[0].Arguments,
+				CallID: id}) {
 		t.Errorf("what comes back: %v, %+v", two.Model.ReturnedCalls, two.Relayed)
 	}
-	third := append(second, assistant("And now the items.", "call_2", `{"order":"ord-4711"}`), result("call_2", "item sku-00991 in blue"), result("call_9", "an invention"))
-	three := r.say(c, asking(third...), asksFor("", "call_3", `{"query":"where is sku-00991?"}`, "call_4", `{"name":"Ada"}`))
+	third := append(second, assistant("And now the items.", "call_2", `{"order":"ord-4711"}`),
+		result("call_2", "item sku-00991 in blue"), result("call_9", "an invention"))
+	three := r.say(c, asking(third...),
+		asksFor("", "call_3", `{"query":"where is sku-00991?"}`, "call_4", `{"name":"Ada"}`))
 	f = three.Model.Figures
-	if f.Depth != d(3) || f.DepthRelayed != o(0) || f.ToolCallsMade != o(2) || f.UnmatchedResults != o(1) || f.SelfReferences != o(2) || three.RelayedCount != 0 {
+	if f.Depth != d(3) || f.DepthRelayed != o(0) || f.ToolCallsMade != o(2) || f.UnmatchedResults != o(1) ||
+		f.SelfReferences != o(2) || three.RelayedCount != 0 {
 		t.Errorf("the third call: %+v", f)
 	}
-	if calls := three.Model.ToolCalls; calls[1].Arguments != one.Model.ToolCalls[0].Arguments || calls[0].Arguments == calls[1].Arguments {
+	if calls := three.Model.ToolCalls; calls[1].Arguments != one.Model.ToolCalls[0].Arguments ||
+		calls[0].Arguments == calls[1].Arguments {
 		t.Errorf("the same tool with the same arguments: %+v", calls)
 	}
-	if again := r.say(c, asking(third...), answer).Model.Figures; again.NewInputWords != o(0) || again.SelfReferences != o(0) || again.Depth != d(0) || again.ToolCallsMade != o(0) {
+	if again := r.say(c, asking(third...), answer).Model.Figures; again.NewInputWords != o(0) ||
+		again.SelfReferences != o(0) || again.Depth != d(0) || again.ToolCallsMade != o(0) {
 		t.Errorf("what is sent again: %+v", again)
 	}
 }
@@ -91,7 +110,9 @@ func TestNewWords(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
 	r.say(c, asking(user("find the order")), asksFor("I will look", "call_1", "{}", "call_2", "{}"))
-	f := r.say(c, asking(result("call_1", "find the order"), result("call_2", "it is open now"), user("thanks a lot"), user("thanks a lot")), answer).Model.Figures
+	f := r.say(c,
+		asking(result("call_1", "find the order"), result("call_2", "it is open now"), user("thanks a lot"),
+			user("thanks a lot")), answer).Model.Figures
 	if f.NewInputWords != interaction.Observed(4+3) {
 		t.Errorf("%+v words are new", f.NewInputWords)
 	}
@@ -104,35 +125,43 @@ func TestIDsThatAreTexts(t *testing.T) {
 	long := strings.Repeat("thought=", 1000)
 	made := r.say(c, hello, asksFor("", "call|1 a", "{}", long, "{}")).Model.ToolCalls
 	got := r.say(c, asking(result("call|1 a", "x"), result(long, "y"), result("call|1 b", "z")), answer).Model
-	if f := got.Figures; f.UnmatchedResults != interaction.Observed(1) || len(got.ReturnedCalls) != 2 || got.ReturnedCalls[0] != made[0].ID || got.ReturnedCalls[1] != made[1].ID {
+	if f := got.Figures; f.UnmatchedResults != interaction.Observed(1) || len(got.ReturnedCalls) != 2 ||
+		got.ReturnedCalls[0] != made[0].ID || got.ReturnedCalls[1] != made[1].ID {
 		t.Errorf("%+v without a call, %v of %+v", f.UnmatchedResults, got.ReturnedCalls, made)
 	}
 }
 
-// TestDepthRelayed: an agent that calls a tool of a server by itself, each time with what it gave before, makes no path that counts.
+// TestDepthRelayed: an agent that calls a tool of a server by itself, each time with what it gave before, makes no path
+// that counts.
 func TestDepthRelayed(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
 	for i := range 5 {
 		r.keeper.Relay(c, receipts.Relayed{
-			Host: "mcp.example.com:443", Tool: "echo", Arguments: fmt.Appendf(nil, `{"text":"value-%d value-%d"}`, i, i+1), Gave: r.keeper.Values(c, fmt.Appendf(nil, `"value-%d"`, i+1)),
+			Host: "mcp.example.com:443", Tool: "echo", Arguments: fmt.Appendf(nil, `{"text":"value-%d value-%d"}`, i, i+1),
+			Gave: r.keeper.Values(c, fmt.Appendf(nil, `"value-%d"`, i+1)),
 		})
 	}
-	if f := r.say(c, hello, asksFor("I look.", "call_1", `{"text":"value-5"}`)).Model.Figures; f.DepthRelayed != interaction.Observed(0) {
+	if f := r.say(c, hello, asksFor("I look.", "call_1", `{"text":"value-5"}`)).Model.Figures; f.DepthRelayed !=
+		interaction.Observed(0) {
 		t.Errorf("the path has the length %+v", f.DepthRelayed)
 	}
 }
 
-// TestDepthOfRepeatedCalls: what a model has asked for once is one step of a path, however often the agent calls the tool for it.
+// TestDepthOfRepeatedCalls: what a model has asked for once is one step of a path, however often the agent calls the
+// tool for it.
 func TestDepthOfRepeatedCalls(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
 	arguments := `{"text":"value-1"}`
 	r.say(c, hello, asksFor("I look.", "call_1", arguments))
 	for range 5 { // the tool gives back what it is given
-		r.keeper.Relay(c, receipts.Relayed{Host: "mcp.example.com:443", Tool: "look", Arguments: []byte(arguments), Gave: r.keeper.Values(c, []byte(arguments))})
+		r.keeper.Relay(c,
+			receipts.Relayed{Host: "mcp.example.com:443", Tool: "look", Arguments: []byte(arguments),
+				Gave: r.keeper.Values(c, []byte(arguments))})
 	}
-	if f := r.say(c, hello, asksFor("And on.", "call_2", arguments)).Model.Figures; f.DepthRelayed != interaction.Observed(1) {
+	if f := r.say(c, hello, asksFor("And on.", "call_2", arguments)).Model.Figures; f.DepthRelayed !=
+		interaction.Observed(1) {
 		t.Errorf("the path has the length %+v", f.DepthRelayed)
 	}
 }
@@ -175,8 +204,10 @@ func TestSample(t *testing.T) {
 		t.Errorf("of 4,000 bytes: %+v", f)
 	}
 	f = r.say(c, hello, asksFor(text[4000:])).Model.Figures
-	// Three words of the same frequency have log2(3) = 1.585 bits; Miller and Madow add 2 / (2 · 1,024 · ln 2), and the cut word a little.
-	if f.SampleBytes != interaction.Observed(4096) || f.WordEntropy.Value < 1580 || f.WordEntropy.Value > 1610 || f.Compression.Value < 5 || f.Compression.Value > 30 {
+	// Three words of the same frequency have log2(3) = 1.585 bits; Miller and Madow add 2 / (2 · 1,024 · ln 2), and the
+	// cut word a little.
+	if f.SampleBytes != interaction.Observed(4096) || f.WordEntropy.Value < 1580 || f.WordEntropy.Value > 1610 ||
+		f.Compression.Value < 5 || f.Compression.Value > 30 {
 		t.Errorf("of 4 KiB: %+v", f)
 	}
 	for range 9 {
@@ -212,7 +243,9 @@ func TestBounds(t *testing.T) {
 		blocks = append(blocks, user(fmt.Sprint("other ", i)))
 	}
 	f := r.say(c, asking(blocks...), asksFor("x", "call_1", "{}")).Model.Figures
-	if f.NewInputWords != interaction.NotMeasured || f.SelfReferences != interaction.NotMeasured || f.Depth != interaction.NotMeasured || f.DepthRelayed != interaction.Observed(0) || f.InputBytes.State != interaction.StateObserved {
+	if f.NewInputWords != interaction.NotMeasured || f.SelfReferences != interaction.NotMeasured ||
+		f.Depth != interaction.NotMeasured || f.DepthRelayed != interaction.Observed(0) ||
+		f.InputBytes.State != interaction.StateObserved {
 		t.Errorf("of a request with too many blocks: %+v", f)
 	}
 	for n := range 4 { // more than are kept of a session
@@ -221,7 +254,8 @@ func TestBounds(t *testing.T) {
 		}
 		r.say(c, asking(blocks[:1000]...), answer)
 	}
-	if f := r.say(c, hello, answer).Model.Figures; f.NewInputWords != interaction.NotMeasured || f.UnmatchedResults != interaction.NotMeasured {
+	if f := r.say(c, hello, answer).Model.Figures; f.NewInputWords != interaction.NotMeasured ||
+		f.UnmatchedResults != interaction.NotMeasured {
 		t.Errorf("of a session with too many blocks: %+v", f)
 	}
 }
@@ -239,10 +273,12 @@ func TestHostileNames(t *testing.T) {
 		calls = append(calls, fmt.Sprint("call_", i), `{"a":"\ud800"`)
 	}
 	got := r.say(c, hello, strings.Replace(asksFor(long, calls...), "m-1", long, 1)+"")
-	if got.Outcome != interaction.OutcomeCompleted || got.Model.Figures.ToolCallsMade != interaction.Observed(100) || len(got.Model.ToolCalls) != interaction.MaxToolCalls {
+	if got.Outcome != interaction.OutcomeCompleted || got.Model.Figures.ToolCallsMade != interaction.Observed(100) ||
+		len(got.Model.ToolCalls) != interaction.MaxToolCalls {
 		t.Errorf("%s, %d calls of %+v", got.Outcome, len(got.Model.ToolCalls), got.Model.Figures.ToolCallsMade)
 	}
-	huge := r.say(c, hello, `{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9223372036854775807,"completion_tokens":-1}}`)
+	huge := r.say(c, hello,
+		`{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9223372036854775807,"completion_tokens":-1}}`)
 	if huge.Model.Figures.InputTokens != interaction.Declared(1<<53-1) {
 		t.Errorf("tokens: %+v", huge.Model.Figures.InputTokens)
 	}
@@ -256,30 +292,38 @@ func TestHostileNames(t *testing.T) {
 	a.EndModel(ledger.StateFailed, inference.Interaction{}, time.Now())
 	r.settled(c)
 	chain := r.read("ses_1", 3)
-	if far := chain[2]; far.Model.Host != named.Host[len(named.Host)-128:] || far.Relayed[0].Host != far.Model.Host || far.Model.Rule != long[:128] {
+	if far := chain[2]; far.Model.Host != named.Host[len(named.Host)-128:] || far.Relayed[0].Host != far.Model.Host ||
+		far.Model.Rule != long[:128] {
 		t.Errorf("of a long name: %+v, %+v", far.Model, far.Relayed)
 	}
-	for n, want := range map[int]int{64: 64, 65: 0, 128: 0} { // a name that is too long is left out, and not cut: that might be another tool's
+	// a name that is too long is left out, and not cut: that might be another tool's
+	for n, want := range map[int]int{64: 64, 65: 0, 128: 0} {
 		name := strings.Repeat("t", n)
-		called := r.say(c, strings.Replace(asking(user("go on")), "look", name, 1), strings.Replace(asksFor("", "call_x", "{}"), "look", name, 1))
+		called := r.say(c, strings.Replace(asking(user("go on")), "look", name, 1),
+			strings.Replace(asksFor("", "call_x", "{}"), "look", name, 1))
 		if got := called.Model.ToolCalls[0].Tool; got != name[:want] {
 			t.Errorf("a tool whose name has %d bytes is called %q", n, got)
 		}
 	}
 	unread := r.say(c, hello, "no JSON")
-	if unread.Outcome != interaction.OutcomeNotMeasured || unread.Model.Unread != "malformed" || unread.Model.Figures.OutputBytes != interaction.NotMeasured {
+	if unread.Outcome != interaction.OutcomeNotMeasured || unread.Model.Unread != "malformed" ||
+		unread.Model.Figures.OutputBytes != interaction.NotMeasured {
 		t.Errorf("an answer that cannot be read: %s, %+v", unread.Outcome, unread.Model)
 	}
 }
 
-// BenchmarkReceipt is what a receipt costs beside the call: from what is known before it is sent until it is signed, and until it is stored as
-// well, with as many others of the session.
+// BenchmarkReceipt is what a receipt costs beside the call: from what is known before it is sent until it is signed,
+// and until it is stored as well, with as many others of the session.
 func BenchmarkReceipt(b *testing.B) {
 	request, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:])
 	must(b, err)
-	observer := inference.Observe(request, time.Now(), inference.Options{Key: contentKey[:], Now: time.Now, Take: func(int) bool { return true }, Free: func() {}})
+	observer := inference.Observe(request, time.Now(),
+		inference.Options{Key: contentKey[:], Now: time.Now, Take: func(int) bool {
+			return true
+		}, Free: func() {}})
 	in := observer.Interaction()
-	in.Head, in.Sent = inference.Moment{At: time.Now(), State: inference.Observed}, inference.Moment{At: time.Now(), State: inference.Observed}
+	in.Head, in.Sent = inference.Moment{At: time.Now(), State: inference.Observed},
+		inference.Moment{At: time.Now(), State: inference.Observed}
 	for _, tt := range []struct {
 		name   string
 		stored bool
@@ -299,7 +343,8 @@ func BenchmarkReceipt(b *testing.B) {
 				for range tt.atOnce {
 					rec := r.record("egress")
 					calls.Go(func() {
-						call := r.keeper.Model(c, receipts.ModelRequest{Record: rec, Rule: "model", Request: request, Body: []byte(hello)})
+						call := r.keeper.Model(c,
+							receipts.ModelRequest{Record: rec, Rule: "model", Request: request, Body: []byte(hello)})
 						must(b, call.Send(b.Context()))
 						call.EndModel(ledger.StateForwarded, in, time.Now())
 						if _, err := call.Receipt(b.Context()); err != nil {

@@ -120,10 +120,13 @@ func (r *rig) start() {
 	r.store, err = sqlite.Open(context.Background(), filepath.Join(r.dir, "ledger.db"), sqlite.Options{Now: time.Now})
 	must(r, err)
 	r.queue = ledger.NewQueue(r.store, func(rec ledger.Record, err error) { r.Errorf("lost: %s, %v", rec.ID, err) })
-	issuer, err := signer.New(interaction.Kind, r.keys, signer.Options{Issuer: "sidecar", Audience: "aud", Lifetime: 10 * time.Minute, Now: r.now})
+	issuer, err := signer.New(interaction.Kind, r.keys,
+		signer.Options{Issuer: "sidecar", Audience: "aud", Lifetime: 10 * time.Minute, Now: r.now})
 	must(r, err)
 	r.fault = &switched{Ledger: r.queue, issuer: issuer}
-	r.keeper, err = receipts.New(context.Background(), receipts.Options{Issuer: r.fault, Ledger: r.fault, Owner: owner, Agent: "agent:worker-1", Runtime: "worker-1", Now: r.now, Log: zap.NewNop()})
+	r.keeper, err = receipts.New(context.Background(),
+		receipts.Options{Issuer: r.fault, Ledger: r.fault, Owner: owner, Agent: "agent:worker-1", Runtime: "worker-1",
+			Now: r.now, Log: zap.NewNop()})
 	must(r, err)
 	r.closed = false
 }
@@ -163,8 +166,10 @@ func (r *rig) record(flow string) ledger.Record {
 	r.posts++
 	hash := evidence.HashBytes([]byte(flow))
 	return ledger.Record{
-		ID: fmt.Sprintf("post_%06d", r.posts), Flow: flow, Session: "ses_1", Rule: "rule", Host: "api.example.com:443", State: ledger.StateForwarding, Started: r.now(), Manifest: hash,
-		ContentHash: hash, BindingHash: hash, Artifacts: []ledger.Artifact{{Name: "grant", Token: "e30.e30.AA"}, {Name: "sessionReceipt", Token: "e30.e31.AA"}},
+		ID: fmt.Sprintf("post_%06d", r.posts), Flow: flow, Session: "ses_1", Rule: "rule", Host: "api.example.com:443",
+		State: ledger.StateForwarding, Started: r.now(), Manifest: hash,
+		ContentHash: hash, BindingHash: hash,
+		Artifacts: []ledger.Artifact{{Name: "grant", Token: "e30.e30.AA"}, {Name: "sessionReceipt", Token: "e30.e31.AA"}},
 	}
 }
 
@@ -183,9 +188,11 @@ func (r *rig) ask(c *receipts.Chain, body string) (*call, error) {
 		r.slowly()
 	}
 	measure := r.keeper.Measure(context.Background(), c)
-	request, err := inference.ReadMeasured(inference.Rule{Dialect: inference.OpenAIChat}, []byte(body), contentKey[:], measure)
+	request, err := inference.ReadMeasured(inference.Rule{Dialect: inference.OpenAIChat}, []byte(body), contentKey[:],
+		measure)
 	must(r, err)
-	out.Call = r.keeper.Model(c, receipts.ModelRequest{Record: out.record, Rule: "model", Request: request, Body: []byte(body)})
+	out.Call = r.keeper.Model(c,
+		receipts.ModelRequest{Record: out.record, Rule: "model", Request: request, Body: []byte(body)})
 	out.observer = inference.Observe(request, out.record.Started, inference.Options{
 		Key: contentKey[:], Now: r.now, Take: func(int) bool { return true }, Free: func() {},
 		Measure: measure, Sample: r.keeper.Wants(c, out.record.Host, request.Model), Ended: out.Ending,
@@ -196,7 +203,8 @@ func (r *rig) ask(c *receipts.Chain, body string) (*call, error) {
 // answer ends a call with an answer.
 func (c *call) answer(t testing.TB, body string) {
 	t.Helper()
-	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body))}
+	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(strings.NewReader(body))}
 	c.observer.Begin(resp)
 	_, err := io.Copy(io.Discard, resp.Body)
 	must(t, err)
@@ -232,8 +240,8 @@ func (r *rig) settled(c *receipts.Chain) *evidence.InteractionHead {
 	return h
 }
 
-// read returns the stored chain of a session, once it has that many receipts, and demands that it is whole: numbers without a gap, each linked
-// to the one before.
+// read returns the stored chain of a session, once it has that many receipts, and demands that it is whole: numbers
+// without a gap, each linked to the one before.
 func (r *rig) read(session string, want int) []interaction.Receipt {
 	r.Helper()
 	var stored []ledger.Receipt

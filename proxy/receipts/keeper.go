@@ -67,9 +67,11 @@ type Keeper struct {
 	closed bool
 }
 
-// New makes a Keeper and takes over what an earlier process has left open: receipts that say so are made beside its caller.
+// New makes a Keeper and takes over what an earlier process has left open: receipts that say so are made beside its
+// caller.
 func New(ctx context.Context, o Options) (*Keeper, error) {
-	if o.Issuer == nil || o.Ledger == nil || o.Owner == "" || o.Agent == "" || o.Runtime == "" || o.Now == nil || o.Log == nil {
+	if o.Issuer == nil || o.Ledger == nil || o.Owner == "" || o.Agent == "" || o.Runtime == "" || o.Now == nil ||
+		o.Log == nil {
 		return nil, errors.New("receipts: the keeper lacks one of its parts")
 	}
 	left, err := o.Ledger.LeftOpen(ctx)
@@ -90,8 +92,8 @@ func New(ctx context.Context, o Options) (*Keeper, error) {
 	return k, nil
 }
 
-// closeLeft makes the receipts of what an earlier process has left open in a session, and closes its chain. Nobody else does, so it goes on
-// until it succeeds.
+// closeLeft makes the receipts of what an earlier process has left open in a session, and closes its chain. Nobody else
+// does, so it goes on until it succeeds.
 func (k *Keeper) closeLeft(session string, left []ledger.OpenCall) {
 	c := &Chain{session: session, keeper: k, known: true, closing: interaction.ClosedLost, working: true}
 	read := retrying(k.life, func() error {
@@ -107,18 +109,21 @@ func (k *Keeper) closeLeft(session string, left []ledger.OpenCall) {
 		c.totals, c.closed = claims.Session, claims.Closing != nil
 		return err
 	}, func(err error) {
-		k.o.Log.Error("the chain of a session that an earlier process has left open cannot be read", zap.String("session", session), zap.Error(err))
+		k.o.Log.Error("the chain of a session that an earlier process has left open cannot be read",
+			zap.String("session", session), zap.Error(err))
 	})
 	if !read || c.closed {
 		return
 	}
 	slices.SortStableFunc(left, func(a, b ledger.OpenCall) int { // the end of the session is the last
-		return cmp.Or(boolToInt(a.ID == session)-boolToInt(b.ID == session), a.Started.Compare(b.Started), strings.Compare(a.ID, b.ID))
+		return cmp.Or(boolToInt(a.ID == session)-boolToInt(b.ID == session), a.Started.Compare(b.Started),
+			strings.Compare(a.ID, b.ID))
 	})
 	for _, row := range left {
 		call := &Call{chain: c, id: row.ID}
 		if err := json.Unmarshal([]byte(row.Draft), &call.claims); err != nil {
-			k.o.Log.Error("what is known of a call that an earlier process has left open cannot be read", zap.String("post", row.ID), zap.Error(err))
+			k.o.Log.Error("what is known of a call that an earlier process has left open cannot be read",
+				zap.String("post", row.ID), zap.Error(err))
 			return
 		}
 		if row.ID != session {
@@ -137,7 +142,8 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-// retrying tries until try succeeds or ctx ends, or the chain has forked, and reports whether it has succeeded. failed is told of the first failure.
+// retrying tries until try succeeds or ctx ends, or the chain has forked, and reports whether it has succeeded. failed
+// is told of the first failure.
 func retrying(ctx context.Context, try func() error, failed func(error)) bool {
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
 		err := try()
@@ -219,12 +225,14 @@ func (c *Chain) counted() interaction.SessionTotals {
 	return t
 }
 
-// unsignedClaims returns the claims of a call as they are signed: at the end of the chain, with what was counted until now.
+// unsignedClaims returns the claims of a call as they are signed: at the end of the chain, with what was counted until
+// now.
 func (c *Chain) unsignedClaims(call *Call) interaction.Receipt {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	claims := call.claims
-	claims.Owner = c.keeper.o.Owner // by whose registry the key is certified that signs, also of what an earlier process has left open
+	// by whose registry the key is certified that signs, also of what an earlier process has left open
+	claims.Owner = c.keeper.o.Owner
 	claims.Chain = interaction.ChainLink{PreviousReceiptHash: c.head, SessionID: c.session, SequenceNumber: c.number + 1}
 	if !c.opened.IsZero() { // not of a session that an earlier process has left open, whose counts stand in the draft
 		claims.Session = c.counted()
@@ -233,8 +241,10 @@ func (c *Chain) unsignedClaims(call *Call) interaction.Receipt {
 	t := &claims.Session // no receipt counts less than the one before it: a draft was made earlier
 	t.Calls, t.CallsObserved = max(t.Calls, c.totals.Calls), max(t.CallsObserved, c.totals.CallsObserved)
 	t.BytesOut, t.BytesOutObserved = max(t.BytesOut, c.totals.BytesOut), max(t.BytesOutObserved, c.totals.BytesOutObserved)
-	latest := c.keeper.o.Now().UnixMilli() // the clock may have been set back, and no moment is later than one that followed it
-	for _, at := range []*int64{&claims.Timing.ResponseSent, &claims.Timing.LLMEnd, &claims.Timing.LLMStart, &claims.Timing.RequestReceived} {
+	// the clock may have been set back, and no moment is later than one that followed it
+	latest := c.keeper.o.Now().UnixMilli()
+	for _, at := range []*int64{&claims.Timing.ResponseSent, &claims.Timing.LLMEnd, &claims.Timing.LLMStart,
+		&claims.Timing.RequestReceived} {
 		if *at != 0 {
 			latest = min(*at, latest)
 			*at = latest
@@ -247,8 +257,8 @@ func (c *Chain) unsignedClaims(call *Call) interaction.Receipt {
 	return claims
 }
 
-// Head waits until the receipts of all calls of a session are stored that have ended, and returns where its chain stands. It refuses
-// (custody_unavailable) while one cannot be signed.
+// Head waits until the receipts of all calls of a session are stored that have ended, and returns where its chain
+// stands. It refuses (custody_unavailable) while one cannot be signed.
 func (k *Keeper) Head(ctx context.Context, c *Chain) (*evidence.InteractionHead, error) {
 	if k == nil {
 		return nil, nil
@@ -304,17 +314,19 @@ func (k *Keeper) start(c *Chain) bool {
 	return !k.closed
 }
 
-// take takes n bytes for what is remembered of a session, and reports whether there were as many. The caller holds c.mu.
+// take takes n bytes for what is remembered of a session, and reports whether there were as many. The caller holds
+// c.mu.
 func (c *Chain) take(n int64) bool {
-	if c.gone || !c.keeper.memory.Take(c.session, n, maxMemory) { // nobody would give back what is taken for a session that is gone
+	// nobody would give back what is taken for a session that is gone
+	if c.gone || !c.keeper.memory.Take(c.session, n, maxMemory) {
 		return false
 	}
 	c.memory.taken += n
 	return true
 }
 
-// Measure returns what the reading of a session's next call to a model is asked for, or nil. It waits a short time for calls that are about to
-// end: what they have said is to be remembered by then.
+// Measure returns what the reading of a session's next call to a model is asked for, or nil. It waits a short time for
+// calls that are about to end: what they have said is to be remembered by then.
 func (k *Keeper) Measure(ctx context.Context, c *Chain) *inference.Measure {
 	if k == nil {
 		return nil
@@ -326,7 +338,8 @@ func (k *Keeper) Measure(ctx context.Context, c *Chain) *inference.Measure {
 	return &inference.Measure{Seed: c.seed, Known: c.knows}
 }
 
-// Close closes the chains of all sessions, and waits until their receipts are stored, as long as ctx allows. What has none then is closed at the next start.
+// Close closes the chains of all sessions, and waits until their receipts are stored, as long as ctx allows. What has
+// none then is closed at the next start.
 func (k *Keeper) Close(ctx context.Context) {
 	k.mu.Lock()
 	chains := make([]*Chain, 0, len(k.active))

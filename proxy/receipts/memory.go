@@ -108,7 +108,8 @@ func (c *Chain) workOf(tool string, arguments tag) tag {
 	return tag(c.mac("work", arguments[:], []byte(tool))[:16])
 }
 
-// knows reports whether a block was in the session before. A result that comes back for the first time is always looked at.
+// knows reports whether a block was in the session before. A result that comes back for the first time is always looked
+// at.
 func (c *Chain) knows(b inference.Block) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,15 +125,17 @@ func (c *Chain) knows(b inference.Block) bool {
 func (m *memory) asked(c *Chain, of ModelRequest, now time.Time, call *interaction.ModelCall) {
 	q, f := of.Request, &call.Figures
 	f.InputBytes = interaction.Observed(int64(q.AskedBytes))
-	// A request that began before the answer had ended does not follow from it: a client can send requests ahead (HTTP/1.1 pipelining). A request that
-	// comes slowly, and an answer whose end the agent leaves unread, only make this time longer.
+	// A request that began before the answer had ended does not follow from it: a client can send requests ahead (HTTP/1.1
+	// pipelining). A request that comes slowly, and an answer whose end the agent leaves unread, only make this time
+	// longer.
 	follows := !m.lastEnd.IsZero() && len(m.asking) == 0 && !of.Ahead && !of.Record.Started.Before(m.lastEnd)
 	if follows && !now.Before(m.lastEnd) {
 		f.Turnaround = millis(now.Sub(m.ready))
 	}
 	words, unmatched, references := int64(0), int64(0), int64(0)
 	for _, b := range q.Asked {
-		if _, known := m.blocks[tag(b.Hash[:16])]; !known && b.Measured != nil { // a result is looked at also where its text is known
+		// a result is looked at also where its text is known
+		if _, known := m.blocks[tag(b.Hash[:16])]; !known && b.Measured != nil {
 			words += int64(b.Measured.Words)
 		}
 		if m.brought(c, b) {
@@ -145,15 +148,16 @@ func (m *memory) asked(c *Chain, of ModelRequest, now time.Time, call *interacti
 	if whole := len(q.Asked) == q.AskedCount; !whole {
 		m.given.lost = true
 	} else if !m.lost {
-		f.NewInputWords, f.UnmatchedResults, f.SelfReferences = interaction.Observed(words), interaction.Observed(unmatched), interaction.Observed(references)
+		f.NewInputWords, f.UnmatchedResults, f.SelfReferences = interaction.Observed(words), interaction.Observed(unmatched),
+			interaction.Observed(references)
 	}
 }
 
 // roleModel is the role in which a request says what the model itself has said.
 const roleModel = "assistant"
 
-// brought remembers a block of a request, and reports whether it is the first to bring back, as the model's own words, what a model has said. Equal
-// words of a user, or of a tool's result, are theirs.
+// brought remembers a block of a request, and reports whether it is the first to bring back, as the model's own words,
+// what a model has said. Equal words of a user, or of a tool's result, are theirs.
 func (m *memory) brought(c *Chain, b inference.Block) bool {
 	key := tag(b.Hash[:16])
 	was := m.blocks[key]
@@ -164,7 +168,8 @@ func (m *memory) brought(c *Chain, b inference.Block) bool {
 	return first
 }
 
-// result remembers the result of a call in a request, and reports whether an answer of the session has asked for the call.
+// result remembers the result of a call in a request, and reports whether an answer of the session has asked for the
+// call.
 func (m *memory) result(c *Chain, b inference.Block, call *interaction.ModelCall) bool {
 	if b.ID == "" {
 		return false
@@ -231,7 +236,8 @@ func (m *memory) answered(call *Call, in inference.Interaction) {
 		}
 		m.relayed.lost = !put(c, &m.byWork, c.workOf(b.Name, key), work{id: id}, maxCalls) || m.relayed.lost
 	}
-	call.depth, call.depthRelayed = m.given.figure(interaction.StateDeclared, deepest), m.relayed.figure(interaction.StateObserved, deepestRelayed)
+	call.depth, call.depthRelayed = m.given.figure(interaction.StateDeclared, deepest),
+		m.relayed.figure(interaction.StateObserved, deepestRelayed)
 }
 
 // Relayed is a call of a tool of an MCP server that has passed.
@@ -270,7 +276,8 @@ func (k *Keeper) Relay(c *Chain, r Relayed) {
 		return // no receipt of the session follows
 	}
 	m := &c.memory
-	depth, key := int64(0), c.workOf(r.Tool, arguments) // of a call that no model has asked for: an agent can make any path of those
+	// of a call that no model has asked for: an agent can make any path of those
+	depth, key := int64(0), c.workOf(r.Tool, arguments)
 	if asked, ok := m.byWork[key]; ok && r.Arguments != nil {
 		relayed.CallID = asked.id.String()
 		if !asked.relayed {

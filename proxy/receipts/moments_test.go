@@ -17,7 +17,8 @@ func TestMoments(t *testing.T) {
 	after := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
 	seen := func(ms int) inference.Moment { return inference.Moment{At: after(ms), State: inference.Observed} }
 	chain := r.chain("ses_1")
-	answered := inference.Interaction{Outcome: inference.OutcomeComplete, Status: 200, Sent: seen(30), Head: seen(500), End: seen(1700)}
+	answered := inference.Interaction{Outcome: inference.OutcomeComplete, Status: 200, Sent: seen(30), Head: seen(500),
+		End: seen(1700)}
 	left, refused := answered, inference.Interaction{Sent: seen(40)}
 	left.Outcome = inference.OutcomeCut
 	for _, tt := range []struct {
@@ -34,7 +35,8 @@ func TestMoments(t *testing.T) {
 		rec := r.record("egress")
 		rec.Started = began
 		measure := r.keeper.Measure(t.Context(), chain)
-		request, err := inference.ReadMeasured(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:], measure)
+		request, err := inference.ReadMeasured(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:],
+			measure)
 		must(t, err)
 		c := r.keeper.Model(chain, receipts.ModelRequest{Record: rec, Rule: "model", Request: request, Body: []byte(hello)})
 		must(t, c.Send(t.Context()))
@@ -46,7 +48,8 @@ func TestMoments(t *testing.T) {
 			}
 			return after(ms).UnixMilli()
 		}
-		want := interaction.Timing{RequestReceived: began.UnixMilli(), LLMStart: moment(tt.want[0]), LLMEnd: moment(tt.want[1]), ResponseSent: moment(tt.want[2])}
+		want := interaction.Timing{RequestReceived: began.UnixMilli(), LLMStart: moment(tt.want[0]),
+			LLMEnd: moment(tt.want[1]), ResponseSent: moment(tt.want[2])}
 		if got := r.read("ses_1", n)[n-1]; got.Timing != want {
 			t.Errorf("%s: %+v, want %+v", got.Outcome, got.Timing, want)
 		}

@@ -30,8 +30,8 @@ func (s *slow) OpenCalls(ctx context.Context, calls ...ledger.OpenCall) error {
 	return s.Ledger.OpenCalls(ctx, calls...)
 }
 
-// TestNamedCallsGetReceipts: what a post names as open gets a receipt in the end. A call that the ledger does not know of yet is not sent, and
-// may never be: no post names it.
+// TestNamedCallsGetReceipts: what a post names as open gets a receipt in the end. A call that the ledger does not know
+// of yet is not sent, and may never be: no post names it.
 func TestNamedCallsGetReceipts(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -76,7 +76,8 @@ func TestNothingIsRememberedOfTheGone(t *testing.T) {
 		c.Close(interaction.ClosedEnded)
 	}
 	r.read("ses_2", 2)
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // the last receipt is stored before its chain is left
+	// the last receipt is stored before its chain is left
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if _, chains := r.keeper.Remembered(); chains == 0 || time.Now().After(deadline) {
 			break
 		}
@@ -89,7 +90,8 @@ func TestNothingIsRememberedOfTheGone(t *testing.T) {
 	}
 	for _, c := range []*receipts.Chain{unused, used} {
 		gave := r.keeper.Values(c, []byte(`{"order":"ord-4711","items":30}`))
-		r.keeper.Relay(c, receipts.Relayed{Host: "mcp.example.com:443", Tool: "look", Arguments: []byte(`{"name":"Ada"}`), Gave: gave})
+		r.keeper.Relay(c,
+			receipts.Relayed{Host: "mcp.example.com:443", Tool: "look", Arguments: []byte(`{"name":"Ada"}`), Gave: gave})
 		wantNothing("a tool's call")
 		r.keeper.Count(c, 1, true)
 		r.keeper.Measure(t.Context(), c)
@@ -138,7 +140,8 @@ func TestTurnaround(t *testing.T) {
 			r.slowly = tt.slowly
 			r.mustAsk(c, hello).answer(t, answer)
 			r.slowly = nil
-			if f := r.read(name, 2)[1].Model.Figures.Turnaround; f.State != interaction.StateObserved || f.Value < time.Minute.Milliseconds() {
+			if f := r.read(name, 2)[1].Model.Figures.Turnaround; f.State != interaction.StateObserved ||
+				f.Value < time.Minute.Milliseconds() {
 				t.Errorf("the agent took a minute, and the receipt says %+v", f)
 			}
 			c.Close(interaction.ClosedEnded)
@@ -146,8 +149,9 @@ func TestTurnaround(t *testing.T) {
 	}
 }
 
-// TestTurnaroundBesideOthers: a turnaround is the time since the answer of the call before in the chain, or it is not measured. An agent with several
-// open calls could otherwise have a long answer stand before a short time that was measured from another one.
+// TestTurnaroundBesideOthers: a turnaround is the time since the answer of the call before in the chain, or it is not
+// measured. An agent with several open calls could otherwise have a long answer stand before a short time that was
+// measured from another one.
 func TestTurnaroundBesideOthers(t *testing.T) {
 	r := newRig(t)
 	think := func() { r.passed.Add(int64(time.Hour)) }
@@ -183,7 +187,9 @@ func TestTurnaroundBesideOthers(t *testing.T) {
 	must(t, err)
 	var both []*receipts.Call
 	for range 2 {
-		both = append(both, r.keeper.Model(atOnce, receipts.ModelRequest{Record: r.record("egress"), Rule: "model", Request: request, Body: []byte(hello)}))
+		both = append(both,
+			r.keeper.Model(atOnce,
+				receipts.ModelRequest{Record: r.record("egress"), Rule: "model", Request: request, Body: []byte(hello)}))
 	}
 	for _, call := range both {
 		must(t, call.Send(t.Context()))
@@ -200,12 +206,14 @@ func (c *call) begin(pieces ...string) io.Reader {
 	for _, p := range pieces {
 		all = append(all, strings.NewReader(p))
 	}
-	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(io.MultiReader(all...))}
+	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(io.MultiReader(all...))}
 	c.observer.Begin(resp)
 	return resp.Body
 }
 
-// TestForkStopsOneSession: a session whose chain has forked makes no post any more, whatever it does next. Others go on, and nothing waits for it.
+// TestForkStopsOneSession: a session whose chain has forked makes no post any more, whatever it does next. Others go
+// on, and nothing waits for it.
 func TestForkStopsOneSession(t *testing.T) {
 	r := newRig(t)
 	forked, other := r.chain("ses_1"), r.chain("ses_2")
@@ -234,7 +242,8 @@ func TestForkStopsOneSession(t *testing.T) {
 	}
 }
 
-// TestClosingWaitsForEveryCall: the receipt that closes a session counts every call of it, also one of which no receipt is made.
+// TestClosingWaitsForEveryCall: the receipt that closes a session counts every call of it, also one of which no receipt
+// is made.
 func TestClosingWaitsForEveryCall(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -261,7 +270,8 @@ func (full) AddReceiptLater(ledger.Receipt) error {
 	return ledger.Unavailable("keep another receipt", errors.New("as many as may be are waiting to be stored"))
 }
 
-// TestEndsWithAFullLedger: the process ends although a receipt that is signed can be handed to nobody. The next start makes one for its call.
+// TestEndsWithAFullLedger: the process ends although a receipt that is signed can be handed to nobody. The next start
+// makes one for its call.
 func TestEndsWithAFullLedger(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")

@@ -47,7 +47,8 @@ func TestChain(t *testing.T) {
 		{"post_000001", "model", interaction.OutcomeCompleted}, {rec.ID, "post", interaction.OutcomeCompleted},
 		{open.record.ID, "model", interaction.OutcomeCompleted}, {"ses_1", "end", interaction.OutcomeCompleted},
 	} {
-		about := map[bool]string{chain[i].Model != nil: "model", chain[i].Post != nil: "post", chain[i].Closing != nil: "end"}[true]
+		about := map[bool]string{chain[i].Model != nil: "model", chain[i].Post != nil: "post",
+			chain[i].Closing != nil: "end"}[true]
 		if chain[i].RequestID != want.id || about != want.about || chain[i].Outcome != want.outcome {
 			t.Errorf("receipt %d is of %s, %s, %s; want %+v", i+1, chain[i].RequestID, about, chain[i].Outcome, want)
 		}
@@ -58,7 +59,8 @@ func TestChain(t *testing.T) {
 	if last, err := r.store.Chain(t.Context(), "ses_1", 2, 1); err != nil || last[0].Token != token {
 		t.Errorf("the receipt of the post is another one: %v", err)
 	}
-	if post := chain[1].Post; post.Status != 201 || len(post.Artifacts) != 2 || post.Artifacts[0].Hash != evidence.HashToken("e30.e30.AA") {
+	if post := chain[1].Post; post.Status != 201 || len(post.Artifacts) != 2 ||
+		post.Artifacts[0].Hash != evidence.HashToken("e30.e30.AA") {
 		t.Errorf("the post: %+v", post)
 	}
 	if chain[3].Closing.Reason != interaction.ClosedEnded {
@@ -92,7 +94,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestLongestChain: a session gets no more receipts than a chain can have that is read, the one that closes it among them. Calls that are open count.
+// TestLongestChain: a session gets no more receipts than a chain can have that is read, the one that closes it among
+// them. Calls that are open count.
 func TestLongestChain(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -121,7 +124,8 @@ func TestLongestChain(t *testing.T) {
 	}
 }
 
-// TestClockSetBack: a clock that is set back while a call is open keeps nothing from being signed, and puts no moment before one that came earlier.
+// TestClockSetBack: a clock that is set back while a call is open keeps nothing from being signed, and puts no moment
+// before one that came earlier.
 func TestClockSetBack(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -140,7 +144,8 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
-// TestKeyOutage: while a receipt cannot be signed, the session makes no post, and after a while no call. Then its receipts are made.
+// TestKeyOutage: while a receipt cannot be signed, the session makes no post, and after a while no call. Then its
+// receipts are made.
 func TestKeyOutage(t *testing.T) {
 	r := newRig(t)
 	c, other := r.chain("ses_1"), r.chain("ses_2")
@@ -213,7 +218,8 @@ func TestCrash(t *testing.T) {
 	left, err := r.store.LeftOpen(t.Context())
 	must(t, err)
 	for _, of := range left { // half of a draft would be figures that nobody knows yet
-		if known := strings.Contains(of.Draft, `"input_bytes"`); known != strings.Contains(of.Draft, `"model_call"`) || strings.Contains(of.Draft, `"output_bytes"`) {
+		if known := strings.Contains(of.Draft, `"input_bytes"`); known != strings.Contains(of.Draft, `"model_call"`) ||
+			strings.Contains(of.Draft, `"output_bytes"`) {
 			t.Errorf("what is kept of an open call: %s", of.Draft)
 		}
 	}
@@ -222,16 +228,19 @@ func TestCrash(t *testing.T) {
 	chain := r.read("ses_1", 4)
 	for i, want := range []struct {
 		id, outcome string
-	}{{"post_000001", interaction.OutcomeCompleted}, {open.record.ID, interaction.OutcomeIndeterminate}, {rec.ID, interaction.OutcomeIndeterminate}, {"ses_1", interaction.OutcomeCompleted}} {
+	}{{"post_000001", interaction.OutcomeCompleted}, {open.record.ID, interaction.OutcomeIndeterminate},
+		{rec.ID, interaction.OutcomeIndeterminate}, {"ses_1", interaction.OutcomeCompleted}} {
 		if chain[i].RequestID != want.id || chain[i].Outcome != want.outcome {
 			t.Errorf("receipt %d is of %s, %s; want %+v", i+1, chain[i].RequestID, chain[i].Outcome, want)
 		}
 	}
 	lost := r.read("ses_2", 2)
-	if lost[0].RequestID != unsigned.record.ID || lost[0].Outcome != interaction.OutcomeIndeterminate || lost[0].Model.Figures.InputBytes != interaction.Observed(11) {
+	if lost[0].RequestID != unsigned.record.ID || lost[0].Outcome != interaction.OutcomeIndeterminate ||
+		lost[0].Model.Figures.InputBytes != interaction.Observed(11) {
 		t.Errorf("a call whose receipt was lost: %+v", lost[0])
 	}
-	want := interaction.ModelFigures{InputBytes: interaction.Observed(11), NewInputWords: interaction.Observed(2), UnmatchedResults: interaction.Observed(0), SelfReferences: interaction.Observed(0)}
+	want := interaction.ModelFigures{InputBytes: interaction.Observed(11), NewInputWords: interaction.Observed(2),
+		UnmatchedResults: interaction.Observed(0), SelfReferences: interaction.Observed(0)}
 	if want.Complete(); lost[0].Model.Figures != want {
 		t.Errorf("the figures of a call whose answer is lost: %+v", lost[0].Model.Figures)
 	}
@@ -258,12 +267,14 @@ func TestShutdown(t *testing.T) {
 		t.Errorf("the end: %+v", end)
 	}
 	chain := r.read("ses_2", 2)
-	if chain[0].RequestID != left.record.ID || chain[0].Outcome != interaction.OutcomeIndeterminate || chain[1].Closing.Reason != interaction.ClosedLost {
+	if chain[0].RequestID != left.record.ID || chain[0].Outcome != interaction.OutcomeIndeterminate ||
+		chain[1].Closing.Reason != interaction.ClosedLost {
 		t.Errorf("a call that was open at the end: %+v", chain)
 	}
 }
 
-// TestManyAtOnce: calls of two sessions, 50 at a time in each, while posts ask where the chain stands, and the key is rotated.
+// TestManyAtOnce: calls of two sessions, 50 at a time in each, while posts ask where the chain stands, and the key is
+// rotated.
 func TestManyAtOnce(t *testing.T) {
 	r := newRig(t)
 	chains := []*receipts.Chain{r.chain("ses_1"), r.chain("ses_2")}

@@ -10,7 +10,8 @@ import (
 	"github.com/actionproof/mediator/proxy/inference"
 )
 
-// EndPost says what became of a post. handed is when the agent had the whole answer; zero where it has not. Its receipt is made beside the caller.
+// EndPost says what became of a post. handed is when the agent had the whole answer; zero where it has not. Its receipt
+// is made beside the caller.
 func (call *Call) EndPost(r ledger.Record, handed time.Time) {
 	if call == nil {
 		return
@@ -45,7 +46,8 @@ func status(of int) int64 {
 	return int64(of)
 }
 
-// EndModel says what became of a call to a model. handed is as for EndPost. Its receipt is made beside the caller; what the answer has said is remembered at once.
+// EndModel says what became of a call to a model. handed is as for EndPost. Its receipt is made beside the caller; what
+// the answer has said is remembered at once.
 func (call *Call) EndModel(state ledger.State, in inference.Interaction, handed time.Time) {
 	if call == nil {
 		return
@@ -140,8 +142,9 @@ func (call *Call) said(in inference.Interaction) {
 	f.SampleBytes, f.WordEntropy, f.Compression = c.sampled(m.Host, m.Model, in.Sample)
 }
 
-// toolCall names a call of a tool. The name of a tool is the agent's if the request has offered it, and else whatever the model has said. A
-// longer name than a receipt holds is left out: with one it could not be signed, and cut it might be another tool's.
+// toolCall names a call of a tool. The name of a tool is the agent's if the request has offered it, and else whatever
+// the model has said. A longer name than a receipt holds is left out: with one it could not be signed, and cut it might
+// be another tool's.
 func (c *Chain) toolCall(b inference.Block, offered []string) (t interaction.ToolCall) {
 	if b.ID != "" {
 		t.ID = c.tagOf("call", b.ID).String()

@@ -11,8 +11,8 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 )
 
-// Of the first text that a model says in a session, entropy and compression are taken when there are 4, 8, 16 and 32 KiB of it: figures of
-// texts of one length can be compared.
+// Of the first text that a model says in a session, entropy and compression are taken when there are 4, 8, 16 and 32
+// KiB of it: figures of texts of one length can be compared.
 const (
 	maxSample  = 32 << 10
 	maxSamples = 4 // models of a session
@@ -43,8 +43,8 @@ func (k *Keeper) Wants(c *Chain, host, model string) int {
 	return maxSample - len(s.text)
 }
 
-// sampled adds the text of an answer to the sample of its model, and returns the figures of the sample. One goroutine at a time calls it for a
-// chain.
+// sampled adds the text of an answer to the sample of its model, and returns the figures of the sample. One goroutine
+// at a time calls it for a chain.
 func (c *Chain) sampled(host, model string, text []byte) (bytes, entropy, compressed interaction.Figure) {
 	c.mu.Lock()
 	s := c.memory.samples[host+" "+model]

@@ -15,13 +15,16 @@ type metrics struct {
 func newMetrics() *metrics {
 	m := &metrics{
 		questions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mediator_reputation_questions_total", Help: "Questions to the node for the reputation of an agent, by result: fetched or failed.",
+			Name: "mediator_reputation_questions_total",
+			Help: "Questions to the node for the reputation of an agent, by result: fetched or failed.",
 		}, []string{"result"}),
 		posts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mediator_reputation_posts_total", Help: "Posts of agents whose reputation the policy may ask for, by whether there was one: sent or missing.",
+			Name: "mediator_reputation_posts_total",
+			Help: "Posts of agents whose reputation the policy may ask for, by whether there was one: sent or missing.",
 		}, []string{"reputation"}),
 		signed: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "mediator_reputation_signed_seconds", Help: "When the reputation of the last post that had one was signed, in Unix seconds; 0 before the first.",
+			Name: "mediator_reputation_signed_seconds",
+			Help: "When the reputation of the last post that had one was signed, in Unix seconds; 0 before the first.",
 		}),
 	}
 	for _, result := range []string{"fetched", "failed"} {

@@ -1,4 +1,5 @@
-// Package reputations has the reputation tokens of the agents that post, as the node has signed them. It verifies none: the control plane does.
+// Package reputations has the reputation tokens of the agents that post, as the node has signed them. It verifies none:
+// the control plane does.
 package reputations
 
 import (
@@ -44,8 +45,8 @@ const (
 	margin = 5 * time.Second
 )
 
-// Cache has the last token of each agent, and asks the node for the next one before that ends. A post waits only while there is no token that is
-// good, and never long. It is safe for concurrent use.
+// Cache has the last token of each agent, and asks the node for the next one before that ends. A post waits only while
+// there is no token that is good, and never long. It is safe for concurrent use.
 type Cache struct {
 	o    Options
 	life context.Context // ends with Close
@@ -75,7 +76,8 @@ func New(o Options) (*Cache, error) {
 	if o.Source == nil || o.Now == nil || o.Log == nil {
 		return nil, errors.New("reputations: the cache lacks one of its parts")
 	}
-	o.Wait, o.Timeout, o.Pause = cmp.Or(o.Wait, 250*time.Millisecond), cmp.Or(o.Timeout, 5*time.Second), cmp.Or(o.Pause, 2*time.Second)
+	o.Wait, o.Timeout, o.Pause = cmp.Or(o.Wait, 250*time.Millisecond), cmp.Or(o.Timeout, 5*time.Second),
+		cmp.Or(o.Pause, 2*time.Second)
 	c := &Cache{o: o, agents: lru.New[string, *agent](maxAgents), metrics: newMetrics()}
 	c.life, c.stop = context.WithCancel(context.Background())
 	return c, nil
@@ -87,8 +89,8 @@ func (c *Cache) Close() {
 	c.wait.Wait()
 }
 
-// Forget says that the node may say something else of an agent now. The next post waits for a new token. Where none comes it has the last one,
-// as long as that is good: an agent cannot bring it about that its reputation is not known.
+// Forget says that the node may say something else of an agent now. The next post waits for a new token. Where none
+// comes it has the last one, as long as that is good: an agent cannot bring it about that its reputation is not known.
 func (c *Cache) Forget(subject string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,7 +138,8 @@ func (c *Cache) State(ctx context.Context, subject string, maxAge time.Duration)
 	return s
 }
 
-// wanted returns a token that is good. Where there is none, or one that was forgotten, it waits for one, but not for long.
+// wanted returns a token that is good. Where there is none, or one that was forgotten, it waits for one, but not for
+// long.
 func (c *Cache) wanted(ctx context.Context, subject string, maxAge time.Duration) string {
 	token, asking := c.look(subject, maxAge)
 	if asking == nil {
@@ -153,7 +156,8 @@ func (c *Cache) wanted(ctx context.Context, subject string, maxAge time.Duration
 	return token
 }
 
-// look returns the token that is good, and the question whose answer is worth waiting for. It asks one where it is time to.
+// look returns the token that is good, and the question whose answer is worth waiting for. It asks one where it is time
+// to.
 func (c *Cache) look(subject string, maxAge time.Duration) (token string, asking <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,7 +172,8 @@ func (c *Cache) look(subject string, maxAge time.Duration) (token string, asking
 		token = a.token
 	}
 	half := a.issued.Add(end.Sub(a.issued) / 2)
-	if (a.forgotten || !believed || !now.Before(half)) && a.asking == nil && !now.Before(a.notBefore) && c.life.Err() == nil {
+	if (a.forgotten || !believed || !now.Before(half)) && a.asking == nil && !now.Before(a.notBefore) &&
+		c.life.Err() == nil {
 		a.asking = make(chan struct{})
 		c.wait.Go(func() { c.ask(subject, a) })
 	}
@@ -207,7 +212,8 @@ func (c *Cache) ask(subject string, a *agent) {
 	if failed := err != nil; failed != c.failed {
 		c.failed = failed
 		if failed {
-			c.o.Log.Warn("the node gives no reputation; posts are decided without it once the last one has ended", zap.String("agent", subject), zap.Error(err))
+			c.o.Log.Warn("the node gives no reputation; posts are decided without it once the last one has ended",
+				zap.String("agent", subject), zap.Error(err))
 		} else {
 			c.o.Log.Info("the node gives reputations again", zap.String("agent", subject))
 		}

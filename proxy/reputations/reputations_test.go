@@ -53,7 +53,8 @@ func (n *node) Reputation(ctx context.Context, subject string) (string, error) {
 		return gives, fails
 	}
 	c := n.kit.ReputationOf(n.t, accrual.Agent{Owner: n.kit.Owner(n.t), Subject: subject}, 3, 50)
-	accrual.Kind.Stamp(&c, evidence.NewRegistered("mediator-appraiser", "posting-api", time.Now(), n.lifetime), evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator})
+	accrual.Kind.Stamp(&c, evidence.NewRegistered("mediator-appraiser", "posting-api", time.Now(), n.lifetime),
+		evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator})
 	return evidence.Sign(ctx, n.kit.Key(n.t, evidence.PurposeAppraiser), accrual.Kind, c)
 }
 
@@ -138,8 +139,8 @@ func TestForget(t *testing.T) {
 	})
 }
 
-// TestForgetWhileTheNodeIsAway: a post to the node does not make the agent one that nothing is known of, for which other rules hold. The node is
-// asked no more often than without such posts.
+// TestForgetWhileTheNodeIsAway: a post to the node does not make the agent one that nothing is known of, for which
+// other rules hold. The node is asked no more often than without such posts.
 func TestForgetWhileTheNodeIsAway(t *testing.T) {
 	for name, away := range map[string]struct {
 		after time.Duration
@@ -178,7 +179,8 @@ func TestForgetWhileTheNodeIsAway(t *testing.T) {
 	})
 }
 
-// TestNextTokenBeforeTheLastEnds: while a token is good no post waits for the next, and there is never a moment without one.
+// TestNextTokenBeforeTheLastEnds: while a token is good no post waits for the next, and there is never a moment without
+// one.
 func TestNextTokenBeforeTheLastEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
 		n.set(time.Second, nil)
@@ -323,7 +325,8 @@ func TestMetrics(t *testing.T) {
 			if !signed.IsZero() {
 				seconds = int(signed.Unix())
 			}
-			want := map[string]int{"questions_total fetched": fetched, "questions_total failed": failed, "posts_total sent": sent, "posts_total missing": missing, "signed_seconds": seconds}
+			want := map[string]int{"questions_total fetched": fetched, "questions_total failed": failed,
+				"posts_total sent": sent, "posts_total missing": missing, "signed_seconds": seconds}
 			if !maps.Equal(got, want) {
 				t.Errorf("%v, want %v", got, want)
 			}
@@ -359,7 +362,8 @@ func TestState(t *testing.T) {
 		}
 		n.set(0, away)
 		time.Sleep(age)
-		if old := c.State(t.Context(), agent, age); old.Token != "" || !errors.Is(old.Failed, away) || !old.Issued.Equal(s.Issued) || old.Until.After(time.Now()) {
+		if old := c.State(t.Context(), agent, age); old.Token != "" || !errors.Is(old.Failed, away) ||
+			!old.Issued.Equal(s.Issued) || old.Until.After(time.Now()) {
 			t.Errorf("%+v", old)
 		}
 	})
@@ -383,7 +387,8 @@ func TestClose(t *testing.T) {
 }
 
 func TestCacheNeedsItsParts(t *testing.T) {
-	for _, o := range []reputations.Options{{}, {Source: &node{}, Now: time.Now}, {Source: &node{}, Log: zap.NewNop()}, {Now: time.Now, Log: zap.NewNop()}} {
+	for _, o := range []reputations.Options{{}, {Source: &node{}, Now: time.Now}, {Source: &node{}, Log: zap.NewNop()},
+		{Now: time.Now, Log: zap.NewNop()}} {
 		if c, err := reputations.New(o); err == nil || c != nil {
 			t.Errorf("%+v makes a cache", o)
 		}

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Event is one event of a stream. Its data is valid only while it is looked at.
+// Event is one event of a stream. Its data is valid only during the callback that gets it.
 type Event struct {
-	Type string // empty where the stream names none, which is the type message
+	Type string // empty where the stream names none, which means message
 	ID   string
 	Data []byte
 }
@@ -19,14 +19,14 @@ type Reader struct {
 	most int // bytes of one event
 	line []byte
 	data []byte
-	kind string // the type of the event that is read
-	id   string // of the same
+	kind string // type of the current event
+	id   string // its id
 
 	begun   bool // something was read
 	hasData bool
-	cr      bool // the last byte was a CR, whose LF ends no other line
-	over    bool // an event was larger than most: nothing after that is read
-	odd     bool // some readers may find another event in a line of the last piece
+	cr      bool // the last byte was a CR: an LF that follows ends no other line
+	over    bool
+	odd     bool
 }
 
 // NewReader returns a reader of events of up to most bytes.
@@ -35,12 +35,12 @@ func NewReader(most int) *Reader { return &Reader{most: most} }
 // Held returns how many bytes of memory the reader holds.
 func (e *Reader) Held() int { return cap(e.line) + cap(e.data) }
 
-// Over reports whether an event was larger than the reader takes. It reads nothing after that.
+// Over reports whether an event was too large. The reader reads nothing after that.
 func (e *Reader) Over() bool { return e.over }
 
-// Odd reports whether the last piece, or the end, had a line in which some readers may find another event: one that is no
-// field of the standard, ends with a CR alone, begins with a byte order mark, or has a character that some languages end
-// lines with.
+// Odd reports whether some clients may find another event in the last piece, or at the end. A line is odd if it is no
+// field of the standard, ends with a lone CR, begins with a byte order mark, or has a character that ends lines in some
+// languages.
 func (e *Reader) Odd() bool { return e.odd }
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
@@ -66,13 +66,13 @@ func (e *Reader) Write(p []byte, event func(Event)) {
 	}
 }
 
-// End returns the data of an event that lacks its end, of whatever type: some readers take it.
+// End returns the data of an event that lacks its end, whatever its type: some clients take it.
 func (e *Reader) End() []byte {
 	odd := splitElsewhere(e.line)
 	if len(e.line) > 0 {
 		e.endLine(func(Event) {})
 	}
-	e.odd = odd // a line that broke off may be no field
+	e.odd = odd // a line that broke off need not be a field
 	return e.data
 }
 
@@ -122,11 +122,10 @@ func (e *Reader) endLine(event func(Event)) {
 	}
 }
 
-// lineEnds are the characters that end a line in Python's str.splitlines, by which httpx reads lines, but not in the standard.
+// lineEnds are the characters that end a line in Python's str.splitlines, which httpx uses, but not in the standard.
 const lineEnds = "\v\f\x1c\x1d\x1e\u0085\u2028\u2029"
 
-// splitElsewhere reports whether data stands in the line behind a character of lineEnds, where it begins a field for some
-// readers.
+// splitElsewhere reports whether "data" follows a character of lineEnds, where some clients read it as a field.
 func splitElsewhere(line []byte) bool {
 	for {
 		at := bytes.Index(line, []byte("data"))

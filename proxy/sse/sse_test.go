@@ -23,22 +23,24 @@ func TestEvents(t *testing.T) {
 		stream string
 		want   []string
 	}{
-		"nothing":                       {"", nil},
-		"one event":                     {"data: a\n\n", []string{"=a"}},
-		"two events":                    {"data: a\n\ndata: b\n\n", []string{"=a", "=b"}},
-		"CRLF":                          {"data: a\r\n\r\ndata: b\r\n\r\n", []string{"=a", "=b"}},
-		"CR":                            {"data: a\r\rdata: b\r\r", []string{"=a", "=b"}},
-		"line ends of all kinds":        {"data: a\ndata: b\r\ndata: c\rdata: d\r\n\ndata: e\n\r\n", []string{"=a\nb\nc\nd", "=e"}},
-		"an event without its end":      {"data: a\n\ndata: b\n", []string{"=a"}},
-		"a line without its end":        {"data: a\n\ndata: b", []string{"=a"}},
-		"several lines":                 {"data: a\ndata: b\n\n", []string{"=a\nb"}},
-		"empty lines of data":           {"data\ndata\n\n", []string{"=\n"}},
-		"empty data":                    {"data:\n\n", []string{"="}},
-		"no space":                      {"data:a\n\n", []string{"=a"}},
-		"one space of two":              {"data:  a\n\n", []string{"= a"}},
-		"a colon in the data":           {"data: a: b\n\n", []string{"=a: b"}},
-		"a comment":                     {": data: x\n\n:\n\ndata: a\n: y\n\n", []string{"=a"}},
-		"other fields":                  {"event: message\nretry: 10\nDATA: x\ndata : x\n data: x\ndata: a\n\n", []string{"=a"}},
+		"nothing":    {"", nil},
+		"one event":  {"data: a\n\n", []string{"=a"}},
+		"two events": {"data: a\n\ndata: b\n\n", []string{"=a", "=b"}},
+		"CRLF":       {"data: a\r\n\r\ndata: b\r\n\r\n", []string{"=a", "=b"}},
+		"CR":         {"data: a\r\rdata: b\r\r", []string{"=a", "=b"}},
+		"line ends of all kinds": {"data: a\ndata: b\r\ndata: c\rdata: d\r\n\ndata: e\n\r\n",
+			[]string{"=a\nb\nc\nd", "=e"}},
+		"an event without its end": {"data: a\n\ndata: b\n", []string{"=a"}},
+		"a line without its end":   {"data: a\n\ndata: b", []string{"=a"}},
+		"several lines":            {"data: a\ndata: b\n\n", []string{"=a\nb"}},
+		"empty lines of data":      {"data\ndata\n\n", []string{"=\n"}},
+		"empty data":               {"data:\n\n", []string{"="}},
+		"no space":                 {"data:a\n\n", []string{"=a"}},
+		"one space of two":         {"data:  a\n\n", []string{"= a"}},
+		"a colon in the data":      {"data: a: b\n\n", []string{"=a: b"}},
+		"a comment":                {": data: x\n\n:\n\ndata: a\n: y\n\n", []string{"=a"}},
+		"other fields": {"event: message\nretry: 10\nDATA: x\ndata : x\n data: x\ndata: a\n\n",
+			[]string{"=a"}},
 		"an id":                         {"id: 7\ndata: a\n\ndata: b\n\n", []string{"7=a", "=b"}},
 		"an id without data":            {"id: 7\n\n", []string{"7="}},
 		"the last id of an event":       {"id: 7\nid: 8\ndata: a\n\n", []string{"8=a"}},
@@ -96,7 +98,8 @@ func TestOver(t *testing.T) {
 	}
 }
 
-// FuzzRead: how a stream is cut changes nothing, no event is larger than the bound, and neither is what is held for long.
+// FuzzRead: how a stream is cut changes nothing, no event is larger than the bound, and neither is what is held for
+// long.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("id: 1\ndata: a\r\ndata: b\n\n"), uint8(3))
 	f.Add([]byte("\xef\xbb\xbfdata: a\r\r\ndata: b\r\n\n: x\n\n"), uint8(1))
@@ -112,7 +115,8 @@ func FuzzRead(f *testing.F) {
 		}
 		got := read(parts, pieces...)
 		if !slices.Equal(got, want) || parts.Over() != whole.Over() {
-			t.Errorf("cut into pieces of %d it is %q (over: %t), and as a whole %q (over: %t)", int(size)+1, got, parts.Over(), want, whole.Over())
+			t.Errorf("cut into pieces of %d it is %q (over: %t), and as a whole %q (over: %t)", int(size)+1, got, parts.Over(),
+				want, whole.Over())
 		}
 		for _, e := range got {
 			if len(e) > 2*most { // an id and data
@@ -131,7 +135,8 @@ func TestOdd(t *testing.T) {
 		stream string
 		odd    bool
 	}{
-		"fields of the standard":             {"event: a\nid: 1\nretry: 10\n: comment\ndata: {\"data\": \"data\"}\n\n", false},
+		"fields of the standard": {"event: a\nid: 1\nretry: 10\n: comment\ndata: {\"data\": \"data\"}\n\n",
+			false},
 		"a line separator in a text":         {"data: {\"a\": \"\u2028\u2028b\"}\n\n", false},
 		"line ends of CRLF":                  {"id: 1\r\ndata: a\r\n\r\n", false},
 		"a line end of CR":                   {":\rid: 1\n\n", true},

@@ -1,4 +1,4 @@
-// Package websocket relays WebSockets: what either side sends to the other, byte by byte. It reads no frame.
+// Package websocket relays the bytes of a WebSocket in both directions. It parses no frames.
 package websocket
 
 import (
@@ -11,26 +11,26 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// Conn is a connection of which each direction can end by itself.
+// Conn is a connection whose directions can end separately.
 type Conn interface {
 	io.ReadWriteCloser
 	CloseWrite() error
 }
 
-// closing bounds the time from the end of one direction to the end of the other.
+// closing bounds the time between the ends of the two directions.
 const closing = 10 * time.Second
 
-// relay is a WebSocket that is open.
+// relay is an open WebSocket.
 type relay struct {
 	agent, upstream Conn
-	in, out         int64       // bytes from the upstream and to it
-	idle            *time.Timer // begins anew with whatever comes
+	in, out         int64       // bytes from the upstream, and to it
+	idle            *time.Timer // restarts with each piece that arrives
 	limit           time.Duration
 }
 
-// Relay brings what either side sends to the other, and returns once both directions have ended: how many bytes came from
-// the upstream, and how many went to it. It ends them itself once ended is closed, and if nothing has come from either side
-// for limit. The error says what has ended them, if neither side has. Both connections are closed then.
+// Relay copies both directions until both have ended, and closes the connections. It also ends them when ended is
+// closed, or when neither side has sent anything for limit. It returns the bytes from the upstream and to it, and an
+// error if neither side ended the WebSocket properly.
 func Relay(agent, upstream Conn, limit time.Duration, ended <-chan struct{}) (in, out int64, err error) {
 	r := &relay{agent: agent, upstream: upstream, idle: time.NewTimer(limit), limit: limit}
 	defer r.idle.Stop()
@@ -50,11 +50,11 @@ func (r *relay) run(ended <-chan struct{}) (err error) {
 			running--
 			half = time.After(closing)
 		case <-half:
-			err = refusal.New("websocket_closed", "the mediator closed the WebSocket: one side had ended, and the other did not within %s", closing)
+			err = closed("the other side did not end within %s of the first", closing)
 		case <-r.idle.C:
-			err = refusal.New("websocket_closed", "the mediator closed the WebSocket: nothing came from either side for %s", r.limit)
+			err = closed("neither side sent anything for %s", r.limit)
 		case <-ended:
-			err = refusal.New("websocket_closed", "the mediator closed the WebSocket: its session has ended")
+			err = closed("its session has ended")
 		}
 	}
 	_ = r.agent.Close()
@@ -65,13 +65,17 @@ func (r *relay) run(ended <-chan struct{}) (err error) {
 	return err
 }
 
-// bufferSize is what one record of TLS holds at most.
+func closed(why string, args ...any) error {
+	return refusal.New("websocket_closed", "the mediator closed the WebSocket: "+why, args...)
+}
+
+// bufferSize is the largest payload of a TLS record.
 const bufferSize = 16 << 10
 
 var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
 
-// pass brings what from sends to its other side, and counts it in n, until from ends its direction. reading and writing name
-// what fails.
+// pass copies one direction until from ends it, and counts its bytes in n. reading and writing classify the errors of
+// the two sides.
 func (r *relay) pass(to, from Conn, n *int64, reading, writing func(error) error) error {
 	buf := buffers.Get().(*[bufferSize]byte)
 	defer buffers.Put(buf)
@@ -95,7 +99,7 @@ func (r *relay) pass(to, from Conn, n *int64, reading, writing func(error) error
 	}
 }
 
-// lostAgent says why the connection of the agent has ended, if it is known.
+// lostAgent classifies an error of the agent's connection.
 func lostAgent(err error) error {
 	var refused *refusal.Refusal
 	if errors.As(err, &refused) {

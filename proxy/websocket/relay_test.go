@@ -37,15 +37,15 @@ func TestRelayEndsInTime(t *testing.T) {
 		took time.Duration
 		why  string
 	}{
-		{"nothing comes", func(half, half) {}, limit, "nothing came"},
+		{"nothing comes", func(half, half) {}, limit, "neither side"},
 		{"something comes from the upstream", func(agent, upstream half) {
 			go func() { _, _ = io.Copy(io.Discard, agent) }()
 			for range 5 {
 				time.Sleep(limit - 1)
 				_, _ = io.WriteString(upstream, "x")
 			}
-		}, 5*(limit-1) + limit, "nothing came"},
-		{"the upstream does not end", func(agent, _ half) { _ = agent.CloseWrite() }, closing, "one side had ended"},
+		}, 5*(limit-1) + limit, "neither side"},
+		{"the upstream does not end", func(agent, _ half) { _ = agent.CloseWrite() }, closing, "the other side did not end"},
 		{"the agent does not end, and goes on", func(agent, upstream half) {
 			_ = upstream.CloseWrite()
 			go func() { _, _ = io.Copy(io.Discard, upstream) }()
@@ -55,7 +55,7 @@ func TestRelayEndsInTime(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 			}
-		}, closing, "one side had ended"},
+		}, closing, "the other side did not end"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -65,7 +65,8 @@ func TestRelayEndsInTime(t *testing.T) {
 				var running sync.WaitGroup
 				running.Go(func() { tt.run(theirs, other) })
 				_, _, err := websocket.Relay(agent, upstream, limit, nil)
-				if took := time.Since(began); took != tt.took || check.CodeOf(err) != "websocket_closed" || !strings.Contains(err.Error(), tt.why) {
+				if took := time.Since(began); took != tt.took || check.CodeOf(err) != "websocket_closed" ||
+					!strings.Contains(err.Error(), tt.why) {
 					t.Errorf("ended after %s: %v", took, err)
 				}
 				_ = errors.Join(theirs.Close(), other.Close())
