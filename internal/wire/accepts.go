@@ -9,11 +9,11 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// acceptsHeader names the key versions with which the answer to a request between the mediator's processes may be
-// signed: those that each process accepts that verifies it.
+// acceptsHeader lists the key versions that may sign the answer to a request between the mediator's processes: those
+// that every process which verifies it accepts.
 const acceptsHeader = "Mediator-Accepts"
 
-// sendAccepted writes into h what the caller's verifiers accept.
+// sendAccepted sets the header to the key versions that ctx says are accepted.
 func sendAccepted(ctx context.Context, h http.Header) {
 	kids, known := evidence.Accepted(ctx)
 	if !known {
@@ -26,8 +26,7 @@ func sendAccepted(ctx context.Context, h http.Header) {
 	h.Set(acceptsHeader, strings.Join(escaped, ","))
 }
 
-// Context returns the context of a request of another process of the mediator, with what that process's verifiers
-// accept, if it says so.
+// Context returns the context of a request from another process, with the key versions that the process accepts.
 func Context(r *http.Request) context.Context {
 	said, ok := r.Header[acceptsHeader]
 	if !ok {

@@ -11,7 +11,6 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 )
 
-// TestAcceptedTravels: what a caller accepts arrives as it was said, whatever its key ids look like.
 func TestAcceptedTravels(t *testing.T) {
 	for name, said := range map[string][]string{
 		"nothing is said": nil, "some": {"a:v2", "a:v1"}, "odd ones": {"a, b:v1", "\u2028\n%2C:v3", "é:v1"},

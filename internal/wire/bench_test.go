@@ -7,7 +7,7 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 )
 
-// BenchmarkCall is one call of another process over a kept connection, with nothing done there.
+// BenchmarkCall calls another process over a kept connection, without work there.
 func BenchmarkCall(b *testing.B) {
 	s := httptest.NewServer(wire.Handle(double))
 	defer s.Close()

@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// HandshakeFailure says which side ended a TLS handshake, and what it said. peer names the other side, such as "the
-// client"; byPeer is true where that side ended it. Nothing is quoted that the peer has written: alerts are of a fixed
-// set, and of an error of this side only the words before its values are taken.
+// HandshakeFailure explains why a TLS handshake failed. peer names the other side, such as "the client"; byPeer reports
+// whether that side ended the handshake. The sentence quotes nothing that the peer wrote: alerts come from a fixed set,
+// and this side's own errors are cut before their first value.
 func HandshakeFailure(err error, peer string) (sentence string, byPeer bool) {
 	var op *net.OpError
 	switch {

@@ -13,7 +13,6 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 )
 
-// TestHandshakeFailure has real handshakes fail, and asks both sides who ended them.
 func TestHandshakeFailure(t *testing.T) {
 	server := httptest.NewTLSServer(nil) // for its certificate
 	defer server.Close()

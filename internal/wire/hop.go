@@ -5,15 +5,14 @@ import (
 	"strings"
 )
 
-// HopByHop are the fields that are meant for the next hop only (RFC 9110 section 7.6.1), besides those that Connection
-// names.
+// HopByHop are the header fields for the next hop only (RFC 9110 section 7.6.1), besides those that Connection names.
 var HopByHop = []string{
 	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
 	"Proxy-Authentication-Info",
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Http2-Settings",
 }
 
-// RemoveHopByHop removes from h what is meant for the next hop only.
+// RemoveHopByHop removes the fields for the next hop only.
 func RemoveHopByHop(h http.Header) {
 	for _, name := range ConnectionOptions(h) {
 		h.Del(name)
@@ -23,7 +22,6 @@ func RemoveHopByHop(h http.Header) {
 	}
 }
 
-// ConnectionOptions returns the names of the fields that Connection names.
 func ConnectionOptions(h http.Header) []string {
 	var names []string
 	for _, line := range h["Connection"] {

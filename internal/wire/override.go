@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// IsMethod reports whether a call may have the method s: only capitals and hyphens. HTTP allows more.
+// IsMethod reports whether s is an acceptable method: capitals and hyphens only. HTTP allows more.
 func IsMethod(s string) bool { return s != "" && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") == "" }
 
-// MethodOverride returns the name of a header in h by which a server may act on another method than the request shows.
-// The evidence is bound to the method that the request shows. The result is empty if there is no such header.
+// MethodOverride returns the name of a header that makes some servers act on another method than the request's, to
+// which the evidence is bound. It returns "" if there is none.
 func MethodOverride(h http.Header) string {
 	for name := range h {
 		if OverridesMethod(CGIName(name)) {
@@ -22,13 +22,13 @@ func MethodOverride(h http.Header) string {
 	return ""
 }
 
-// OverridesMethod reports whether a header is a method override. dashed is the header's name as [Dashed] returns it.
+// OverridesMethod reports whether a header is a method override. dashed is its [CGIName].
 func OverridesMethod(dashed string) bool { return slices.Contains(headers, dashed) }
 
 var headers = []string{"X-Http-Method", "X-Http-Method-Override", "X-Method-Override"}
 
-// CGIName returns a header's name in canonical form, as servers know it that pass headers on as CGI does (RFC 3875
-// section 4.1.18). To some of them, such as lighttpd, all characters that are neither letters nor digits are the same.
+// CGIName returns a header's canonical name as servers see it that pass headers on as CGI does (RFC 3875 section
+// 4.1.18). To some of them, such as lighttpd, all characters other than letters and digits are the same.
 func CGIName(name string) string {
 	return http.CanonicalHeaderKey(strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
@@ -38,8 +38,8 @@ func CGIName(name string) string {
 	}, name))
 }
 
-// QueryOverride returns the name of a query parameter by which a server may act on another method than method, which is
-// the request's own. The result is empty if there is no such parameter.
+// QueryOverride returns the name of a query parameter that makes some servers act on another method than method. It
+// returns "" if there is none.
 func QueryOverride(method, query string) string {
 	for param := range strings.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
 		name, value, _ := strings.Cut(param, "=")
@@ -55,7 +55,7 @@ func QueryOverride(method, query string) string {
 	return ""
 }
 
-// unescape decodes a part of a query. Like many servers, it leaves a malformed escape as it is.
+// unescape decodes a part of a query. Like many servers, it keeps a malformed escape.
 func unescape(s string) string {
 	if !strings.ContainsAny(s, "%+") {
 		return s
@@ -68,16 +68,16 @@ func unescape(s string) string {
 
 var escape = regexp.MustCompile("%[0-9A-Fa-f]{2}")
 
-// parameters are the names of method parameters: _method of WordPress, Laravel, Symfony, Rails and others, _HttpMethod
-// of Salesforce, $httpMethod of Google; some servers take the headers' names. A parameter called method, as Facebook
-// has it, counts only if its value is one of writes.
+// parameters name the method in a query: _method in WordPress, Laravel, Symfony, Rails and others, _HttpMethod in
+// Salesforce, $httpMethod at Google. Some servers take the headers' names. A parameter called method, as at Facebook,
+// counts only if its value is in writes.
 var (
 	parameters = []string{"_method", "_httpmethod", "x_http_method", "x_http_method_override", "x_method_override"}
 	writes     = []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 )
 
-// foldParameter returns a parameter's name in lower case, with _ for each character that is neither letter nor digit:
-// PHP takes .method for _method.
+// foldParameter returns a parameter's name in lower case, with _ for everything but letters and digits: PHP reads
+// .method as _method.
 func foldParameter(name string) string {
 	name, _, _ = strings.Cut(strings.TrimLeft(name, " "), "\x00")
 	return strings.Map(func(r rune) rune {

@@ -5,11 +5,11 @@ import (
 	"net/http"
 )
 
-// Stay follows no redirect, as the CheckRedirect of a client. The other side would otherwise send a request, with the
-// token and the body that it has, to any address that this process reaches.
+// Stay makes a client follow no redirects. Otherwise the other side could send a request, with its token and body, to
+// any address that this process reaches.
 func Stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// Bearer returns a transport whose requests show a bearer token; next itself if there is none.
+// Bearer returns a transport that adds a bearer token, or next if the token is empty.
 func Bearer(token string, next http.RoundTripper) http.RoundTripper {
 	if token == "" {
 		return next
@@ -17,7 +17,7 @@ func Bearer(token string, next http.RoundTripper) http.RoundTripper {
 	return Header("Authorization", "Bearer "+token, next)
 }
 
-// Header returns a transport whose requests have a header field.
+// Header returns a transport that adds a header field.
 func Header(name, value string, next http.RoundTripper) http.RoundTripper {
 	return header{name, value, next}
 }
@@ -34,7 +34,7 @@ func (h header) RoundTrip(r *http.Request) (*http.Response, error) {
 	return h.next.RoundTrip(r)
 }
 
-// Bounded returns a transport that reads so many bytes of the body of an answer, as if it ended there.
+// Bounded returns a transport that reads at most most bytes of an answer's body, as if it ended there.
 func Bounded(most int64, next http.RoundTripper) http.RoundTripper { return bounded{most, next} }
 
 type bounded struct {

@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// TestTransports: a token is shown, an answer is bounded, and a redirect is not followed.
 func TestTransports(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/away" {

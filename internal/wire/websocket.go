@@ -10,8 +10,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// CheckWebSocket refuses a request to upgrade that is not the opening handshake of a WebSocket in its one form (RFC
-// 6455 section 4.2.1).
+// CheckWebSocket refuses an upgrade that is not a WebSocket opening handshake (RFC 6455 section 4.2.1) in its plain
+// form.
 func CheckWebSocket(r *http.Request) error {
 	key := r.Header["Sec-Websocket-Key"]
 	why := ""
@@ -32,36 +32,36 @@ func CheckWebSocket(r *http.Request) error {
 	return refusal.New("request_malformed", "the handshake %s", why)
 }
 
-// isNonce reports whether s is the Base64 of 16 bytes, in its one spelling.
+// isNonce reports whether s is the canonical Base64 of 16 bytes.
 func isNonce(s string) bool {
 	raw, err := base64.StdEncoding.Strict().DecodeString(s)
 	return err == nil && len(raw) == 16
 }
 
-// NamesWebSocket reports whether Upgrade names WebSocket and nothing else. It compares in ASCII: strings.EqualFold
-// alone takes a long s, of two bytes, for an s.
+// NamesWebSocket reports whether Upgrade names WebSocket and nothing else. The length check excludes a long s, which
+// takes two bytes: strings.EqualFold alone takes it for an s.
 func NamesWebSocket(h http.Header) bool {
 	to := h["Upgrade"]
 	return len(to) == 1 && len(to[0]) == len("websocket") && strings.EqualFold(to[0], "websocket")
 }
 
-// isUpgrade reports whether a header switches to WebSocket and to nothing else.
+// isUpgrade reports whether the headers switch to WebSocket and nothing else.
 func isUpgrade(h http.Header) bool {
 	return NamesWebSocket(h) &&
 		slices.ContainsFunc(ConnectionOptions(h), func(o string) bool { return strings.EqualFold(o, "upgrade") })
 }
 
-// isOfHandshake reports whether a header that Connection names belongs to the handshake, which would go out without it.
+// isOfHandshake reports whether a field that Connection names belongs to the handshake. The proxy would remove it.
 func isOfHandshake(name string) bool {
 	return strings.HasPrefix(strings.ToLower(name), "sec-websocket-")
 }
 
-// AskWebSocket sets what a proxy has to say anew of a handshake, because it is for the next hop only.
+// AskWebSocket sets the handshake's fields that are for the next hop only.
 func AskWebSocket(h http.Header) {
 	h["Connection"], h["Upgrade"] = []string{"Upgrade"}, []string{"websocket"}
 }
 
-// IsWebSocketAnswer reports whether answer, the header of a 101, answers the handshake whose header is asked (RFC 6455
+// IsWebSocketAnswer reports whether answer, the header of a 101, answers the handshake with the header asked (RFC 6455
 // section 4.1).
 func IsWebSocketAnswer(asked, answer http.Header) bool {
 	if !isUpgrade(asked) || !isUpgrade(answer) || len(asked["Sec-Websocket-Key"]) != 1 {
@@ -72,7 +72,7 @@ func IsWebSocketAnswer(asked, answer http.Header) bool {
 		len(answer["Content-Length"])+len(answer["Transfer-Encoding"]) == 0 && isOffered(asked, answer)
 }
 
-// isOffered reports whether the answer chooses none but one of the subprotocols that were offered.
+// isOffered reports whether the answer chooses no subprotocol, or one that was offered.
 func isOffered(asked, answer http.Header) bool {
 	chosen := answer["Sec-Websocket-Protocol"]
 	if len(chosen) == 0 {

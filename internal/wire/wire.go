@@ -1,6 +1,5 @@
-// Package wire carries requests between the mediator's processes, and between the mediator and an API that takes part.
-// It sends JSON over HTTP, strict and bounded in both directions. A refusal travels as a problem document and keeps its
-// code. transport.go has what clients of other servers share.
+// Package wire carries strict, bounded JSON over HTTP between the mediator's processes, and between the mediator and an
+// API that takes part. A refusal travels as a problem document and keeps its code.
 package wire
 
 import (
@@ -36,7 +35,7 @@ func Read(w http.ResponseWriter, r *http.Request, v any) error {
 	return nil
 }
 
-// Write answers with v, or with the problem document for err if err is not nil.
+// Write answers with v, or with the problem document of err.
 func Write(w http.ResponseWriter, v any, err error) {
 	if err != nil {
 		problem.Write(w, err)
@@ -52,7 +51,7 @@ func Write(w http.ResponseWriter, v any, err error) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
-// Handle makes a handler of a function that takes a request and returns an answer.
+// Handle makes a handler of a function that answers a request.
 func Handle[Ask, Answer any](do func(ctx context.Context, ask Ask) (Answer, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var ask Ask
@@ -68,14 +67,12 @@ func Handle[Ask, Answer any](do func(ctx context.Context, ask Ask) (Answer, erro
 // Peer is the other side of a call.
 type Peer struct {
 	HTTP *http.Client
-	// Name is the name of the other side in a refusal. Unavailable is the code of the refusal if it gives no proper
-	// answer.
+	// Name names the other side in refusals. Unavailable is the code of a refusal without a proper answer.
 	Name, Unavailable string
 }
 
-// Call posts ask to url and reads the answer strictly: one document, with no other members than answer has. If the
-// answer is a problem document, Call fails with its code. If anything else goes wrong, it fails with the code
-// Unavailable.
+// Call posts ask to url and reads the answer strictly: one document, without members that answer lacks. It fails with
+// the code of a problem document, and with Unavailable if anything else goes wrong.
 func (p Peer) Call(ctx context.Context, url string, ask, answer any) error {
 	body, err := json.Marshal(ask)
 	if err != nil {
@@ -96,7 +93,7 @@ func (p Peer) Call(ctx context.Context, url string, ask, answer any) error {
 	return nil
 }
 
-// Ready asks the process at base whether it would serve its callers now.
+// Ready asks the process at base whether it is ready.
 func (p Peer) Ready(ctx context.Context, base string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/readyz", nil)
 	if err != nil {
@@ -108,8 +105,7 @@ func (p Peer) Ready(ctx context.Context, base string) error {
 	return nil
 }
 
-// Do sends a request once, and returns the body of its answer, of at most [MaxAnswer] bytes. It fails as [Peer.Call]
-// does.
+// Do sends a request once, and returns the body of its answer, at most [MaxAnswer] bytes. It fails like [Peer.Call].
 func (p Peer) Do(req *http.Request) ([]byte, error) {
 	resp, err := p.Send(req)
 	if err != nil {
@@ -131,7 +127,7 @@ func (p Peer) Do(req *http.Request) ([]byte, error) {
 	return raw, nil
 }
 
-// Send sends a request once, and returns its answer, whatever that is. The caller closes its body.
+// Send sends a request once, and returns any answer. The caller closes its body.
 func (p Peer) Send(req *http.Request) (*http.Response, error) {
 	req.GetBody = nil // never repeat a request: most calls consume something
 	sendAccepted(req.Context(), req.Header)
@@ -142,7 +138,7 @@ func (p Peer) Send(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// why says why a request got no answer. It does not say where the request went: the refusal names the other side.
+// why explains a request without an answer. It does not reveal the address.
 func why(err error) string {
 	var number syscall.Errno
 	var timeout net.Error

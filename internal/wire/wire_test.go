@@ -75,8 +75,7 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// TestCallSaysWhy: whoever reads the refusal has to know where to look, and an agent that reads it nothing of where the
-// peer is.
+// TestCallSaysWhy checks that a refusal names the other side, but not its address: an agent may read it.
 func TestCallSaysWhy(t *testing.T) {
 	hung := make(chan struct{})
 	mux := http.NewServeMux()
@@ -141,7 +140,7 @@ func TestReadIsStrictAndBounded(t *testing.T) {
 	}
 }
 
-// TestReadOfAnyLength reads a body whose length nobody announced, and one of which nobody would believe it.
+// TestReadOfAnyLength reads bodies without a length, and with a false one.
 func TestReadOfAnyLength(t *testing.T) {
 	s := httptest.NewServer(wire.Handle(double))
 	defer s.Close()
@@ -164,7 +163,6 @@ func TestReadOfAnyLength(t *testing.T) {
 	}
 }
 
-// TestWriteOfWhatIsNoJSON: neither side sends half a document.
 func TestWriteOfWhatIsNoJSON(t *testing.T) {
 	s := httptest.NewServer(wire.Handle(func(context.Context, ask) (float64, error) { return math.NaN(), nil }))
 	defer s.Close()
@@ -182,7 +180,7 @@ func TestWriteOfWhatIsNoJSON(t *testing.T) {
 	}
 }
 
-// TestCallReadsNoFurther has an answer go on behind its bound, and end before the length that it announced.
+// TestCallReadsNoFurther bounds an answer that goes on too long, and one that ends before its length.
 func TestCallReadsNoFurther(t *testing.T) {
 	const whole = 64 << 20
 	sent := make(chan int, 1)
@@ -222,7 +220,7 @@ func TestCallReadsNoFurther(t *testing.T) {
 func TestCheckJSON(t *testing.T) {
 	for _, tt := range []struct {
 		types, encodings []string
-		want             string // of the refusal; none where it is empty
+		want             string
 	}{
 		{[]string{"application/json"}, nil, ""}, {[]string{"Application/JSON; charset=UTF-8"}, []string{"Identity"}, ""},
 		{[]string{"application/vnd.api+json; version=1"}, nil, ""},
@@ -242,7 +240,6 @@ func TestCheckJSON(t *testing.T) {
 	}
 }
 
-// TestCallIsStrictAndBounded gives answers that are not of the form that was asked for.
 func TestCallIsStrictAndBounded(t *testing.T) {
 	type inner struct {
 		A string `json:"a"`
@@ -323,7 +320,7 @@ func TestMethodOverride(t *testing.T) {
 			t.Errorf("%s: got %q", name, got)
 		}
 	}
-	for c := rune(' '); c < 0x7f; c++ { // in the place of a sign
+	for c := rune(' '); c < 0x7f; c++ {
 		plain := c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
 		name := "X" + string(c) + "Http-Method"
 		if got := wire.MethodOverride(http.Header{name: {""}}); (got == name) == plain {

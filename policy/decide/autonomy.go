@@ -12,11 +12,11 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// maxReputations is how many opened tokens are remembered. Each has 16 KiB at most.
+// maxReputations bounds the opened tokens in memory, of at most 16 KiB each.
 const maxReputations = 256
 
-// reputations opens reputation tokens. An agent posts with one token for minutes, so each is opened once; what depends
-// on the time and the trust is judged for each post. It is safe for concurrent use.
+// reputations opens each reputation token once: an agent posts with the same token for minutes. Time and trust are
+// judged for each post. It is safe for concurrent use.
 type reputations struct {
 	verifier *evidence.Verifier
 	strict   *policy.Strict
@@ -25,7 +25,7 @@ type reputations struct {
 	opened *lru.Cache[string, *opened]
 }
 
-// opened is a token that was opened, and its hash.
+// opened is an opened token and its hash.
 type opened struct {
 	evidence.Opened[accrual.Claims]
 	hash string
@@ -57,21 +57,21 @@ func (r *reputations) open(token, subject string) (*opened, error) {
 	return o, nil
 }
 
-// appraised is the reputation of the agent that posts. Its token is opened when a condition asks for it, and only then.
+// appraised is the posting agent's reputation. Its token is opened when a condition first asks for it.
 type appraised struct {
 	open     func() (*opened, error)
 	expected policy.AutonomyExpected
 	now      time.Time
 
 	asked  bool
-	hash   string // names the token that a condition has asked; empty if none has, or there is none
+	hash   string // of the token; empty if no condition asked, or there is none
 	claims accrual.Claims
-	err    error // why it is not known
-	// missed is set once a condition has asked for a value, and there is none. It says why.
+	err    error // why the reputation is not known
+	// missed is why the last value that a condition asked for is missing.
 	missed error
 }
 
-// known reports whether there is a reputation to go by.
+// known reports whether the agent has a believed reputation.
 func (a *appraised) known() bool {
 	if !a.asked {
 		a.asked = true
@@ -83,9 +83,8 @@ func (a *appraised) known() bool {
 	return a.err == nil
 }
 
-// whether returns what [appraised.known] reports, or nil if there is a reputation of an agent that the manifest
-// requires to be verified, and that is not: nothing of it is to be gone by, and neither is that nothing is known.
-// Otherwise an agent that has lost a dispute would be better off unverified.
+// whether returns [appraised.known]. It returns nil, no value, if the manifest requires a verified agent and this one
+// is not: otherwise an agent that lost a dispute could gain by being unverified.
 func (a *appraised) whether() any {
 	if known := a.known(); known || !errors.Is(a.err, errUnverified) {
 		return known
@@ -94,10 +93,10 @@ func (a *appraised) whether() any {
 	return nil
 }
 
-// errUnverified is what a reputation of an agent that does not count as verified is refused with.
+// errUnverified refuses the reputation of an unverified agent.
 var errUnverified = refusal.New("reputation_insufficient", "")
 
-// value returns what of says of the reputation, or nil if it is not known.
+// value returns a value of the reputation, or nil if it is not known.
 func (a *appraised) value(of func(c *accrual.Claims) any) any {
 	if !a.known() {
 		a.missed = a.err
@@ -106,10 +105,10 @@ func (a *appraised) value(of func(c *accrual.Claims) any) any {
 	return of(&a.claims)
 }
 
-// unverified says why the agent of a reputation that is known does not count as verified; nil if it does.
+// unverified says why the agent of a known reputation does not count as verified, or nil.
 func (a *appraised) unverified() error { return a.expected.CheckVerified(&a.claims, a.now) }
 
-// ofVerification returns what of says of the verification, or nil if the agent does not count as verified.
+// ofVerification returns a value of the verification, or nil if the agent does not count as verified.
 func (a *appraised) ofVerification(of func(v *accrual.Verified) any) any {
 	return a.value(func(c *accrual.Claims) any {
 		if a.missed = a.unverified(); a.missed != nil {
@@ -119,7 +118,7 @@ func (a *appraised) ofVerification(of func(v *accrual.Verified) any) any {
 	})
 }
 
-// ofRating returns what of says of the rating, or nil if the node has not rated the agent.
+// ofRating returns a value of the rating, or nil if the node has not rated the agent.
 func (a *appraised) ofRating(of func(r *accrual.Rated) any) any {
 	return a.value(func(c *accrual.Claims) any {
 		if c.Rating == nil {

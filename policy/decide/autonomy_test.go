@@ -18,7 +18,6 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// ruling is a deployment with an engine for some rules.
 type ruling struct {
 	*gatetest.Kit
 	engine *decide.Engine
@@ -38,7 +37,6 @@ func newRuling(t testing.TB, rules string, edits ...func(*policy.Manifest)) ruli
 	return ruling{k, e}
 }
 
-// request is a valid request with a reputation token, or without one where that is empty.
 func (r ruling) request(t testing.TB, reputation string) policy.Request {
 	t.Helper()
 	b := gatetest.Binding()
@@ -53,7 +51,7 @@ func (r ruling) request(t testing.TB, reputation string) policy.Request {
 	}
 }
 
-// decide decides a post with a reputation token, and returns the claims of the decision.
+// decide returns the claims of the decision.
 func (r ruling) decide(t testing.TB, reputation string) (evidence.PolicyDecision, error) {
 	t.Helper()
 	d, err := r.engine.Decide(t.Context(), r.request(t, reputation))
@@ -65,8 +63,8 @@ func (r ruling) decide(t testing.TB, reputation string) (evidence.PolicyDecision
 	return o.Claims(), nil
 }
 
-// TestConditionsOnReputation asks for each variable, of an agent with 120 sessions of 62.5 points, and of one that
-// nothing is known of.
+// TestConditionsOnReputation asks for each variable of an agent with 120 sessions of 62.5 points, and of an unknown
+// one.
 func TestConditionsOnReputation(t *testing.T) {
 	for _, c := range []struct {
 		when, with, without string // codes; empty allows
@@ -109,8 +107,8 @@ func TestConditionsOnReputation(t *testing.T) {
 	}
 }
 
-// TestConditionsOnDisputes asks for each variable, of an agent that has lost a dispute, of one that is accused, of one
-// that is rated, and of one that nothing is known of.
+// TestConditionsOnDisputes asks for each variable of an agent that has lost a dispute, an accused one, a rated one, and
+// an unknown one.
 func TestConditionsOnDisputes(t *testing.T) {
 	const lost, accused, rated, noToken = "lost", "accused", "rated", "no token"
 	all := []string{lost, accused, rated, noToken}
@@ -162,8 +160,6 @@ func TestConditionsOnDisputes(t *testing.T) {
 	}
 }
 
-// TestExamplePolicyOnDisputes: under the example's rules an agent that has lost a dispute is refused, and one that is
-// only accused is not.
 func TestExamplePolicyOnDisputes(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*accrual.Claims)
@@ -193,8 +189,8 @@ func TestExamplePolicyOnDisputes(t *testing.T) {
 	}
 }
 
-// TestConditionsOnVerification asks for each variable, of agents that have passed different verifications two hours
-// ago, and of one that has none.
+// TestConditionsOnVerification asks for each variable of agents that passed different verifications two hours ago, and
+// of one that has none.
 func TestConditionsOnVerification(t *testing.T) {
 	const observed, degraded, seed, over, never, noToken = "observed", "degraded", "seed", "over", "never", "no token"
 	verified := func(t *testing.T, r ruling, which string) string {
@@ -280,8 +276,7 @@ func TestConditionsOnVerification(t *testing.T) {
 	})
 }
 
-// TestExampleOfVerified: by the example, a verification gives an agent on its way longer posts, and takes from nobody
-// what it has without one.
+// TestExampleOfVerified checks the example: a verification allows longer posts, and short posts need none.
 func TestExampleOfVerified(t *testing.T) {
 	for name, c := range map[string]struct {
 		sessions int
@@ -332,7 +327,6 @@ func TestExampleOfVerified(t *testing.T) {
 
 func keep(v *accrual.Verified) *accrual.Verified { return v }
 
-// TestReputationsThatAreNotBelieved: each is as good as none, and the refusal says why it is not believed.
 func TestReputationsThatAreNotBelieved(t *testing.T) {
 	ctx := context.Background()
 	other := evidence.HashBytes([]byte("other"))
@@ -435,8 +429,8 @@ func TestReputationsThatAreNotBelieved(t *testing.T) {
 	})
 }
 
-// TestReputationIsJudgedForEachPost: a token that was opened for one post is not believed for the next where the time,
-// the trust or the agent have changed.
+// TestReputationIsJudgedForEachPost checks that an opened token loses its value when the time, the trust or the agent
+// changes.
 func TestReputationIsJudgedForEachPost(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(t *testing.T, r ruling, next *policy.Request)
@@ -472,8 +466,6 @@ func TestReputationIsJudgedForEachPost(t *testing.T) {
 	}
 }
 
-// TestWithoutAutonomyPolicy: a manifest that says nothing of reputations believes none, and a decision whose rules ask
-// for none is as it was before there were any.
 func TestWithoutAutonomyPolicy(t *testing.T) {
 	k := gatetest.New(t, gatetest.Autonomous)
 	token := k.Reputation(t, k.Agent(t), 500, 90)
@@ -496,8 +488,6 @@ func TestWithoutAutonomyPolicy(t *testing.T) {
 	}
 }
 
-// BenchmarkDecideWithReputation decides posts whose rule asks for the tier, beside posts whose rule asks for something
-// else.
 func BenchmarkDecideWithReputation(b *testing.B) {
 	for name, when := range map[string]string{"with": "autonomy.tierRank > 0", "without": "request.size > 0"} {
 		b.Run(name, func(b *testing.B) {
@@ -513,8 +503,7 @@ func BenchmarkDecideWithReputation(b *testing.B) {
 	}
 }
 
-// TestNothingFollowsFromAMissingToken: however a condition is turned, it does not hold for want of a token that is
-// believed: none, or an old one.
+// TestNothingFollowsFromAMissingToken checks that no condition holds because a believed token is missing.
 func TestNothingFollowsFromAMissingToken(t *testing.T) {
 	for _, when := range []string{
 		`!autonomy.disputed`, `autonomy.disputed == false`, `autonomy.disputed != true`, `autonomy.disputed in [false]`,

@@ -1,10 +1,10 @@
-// Package decide is the control plane's part: it decides single posts.
+// Package decide is the control plane: it decides single posts.
 //
-//	rules.go      the policy file: conditions in CEL, compiled once; variables.go and typed.go say what they may ask
-//	engine.go     [Engine] verifies the trigger evidence behind one post, evaluates the rules, and signs a decision and a grant
-//	autonomy.go   the agent's reputation, opened when a condition asks for it
-//	engines.go    [Engines] are the engine in force and those before it, which are honoured for some minutes
-//	server.go     the internal API that sidecars ask; package policy has its client and its messages
+//	rules.go      compiles the policy file's conditions, written in CEL; variables.go and typed.go have their variables
+//	engine.go     [Engine] verifies a post's trigger evidence, evaluates the rules, and signs a decision and a grant
+//	autonomy.go   opens the agent's reputation when a condition asks for it
+//	engines.go    [Engines] hold the current engine and, for some minutes, earlier ones
+//	server.go     the internal API for sidecars; package policy has its client and messages
 //
-// It is a package of its own so that what only verifies links neither CEL nor a logger.
+// It is separate from package policy so that a verifier links neither CEL nor a logger.
 package decide

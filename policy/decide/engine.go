@@ -14,16 +14,16 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// EngineOptions configure an [Engine]; all are required.
+// EngineOptions configure an [Engine]. All are required.
 type EngineOptions struct {
-	// Now is the clock that conditions see as now.
+	// Now is the time that conditions see.
 	Now func() time.Time
-	// Log gets one line a decision, without content.
+	// Log gets one line for each decision, without content.
 	Log *zap.Logger
 }
 
-// Engine decides single posts, and grants what it allows (seed: createAutonomousPolicyDecision,
-// createAutonomousActionGrant). It is safe for concurrent use.
+// Engine decides and grants single posts (seed: createAutonomousPolicyDecision, createAutonomousActionGrant). It is
+// safe for concurrent use.
 type Engine struct {
 	rules    *Rules
 	verifier *evidence.Verifier
@@ -35,7 +35,7 @@ type Engine struct {
 	reputations *reputations
 }
 
-// NewEngine makes an Engine. Rules other than those that the manifest pins are refused as pin_mismatch.
+// NewEngine makes an Engine. It refuses rules that the manifest does not pin (pin_mismatch).
 func NewEngine(rules *Rules, v *evidence.Verifier, s *policy.Strict, decision *signer.Issuer[evidence.PolicyDecision],
 	grant *signer.Issuer[evidence.ActionGrant], o EngineOptions) (*Engine, error) {
 	if rules == nil || v == nil || s == nil || decision == nil || grant == nil || o.Now == nil || o.Log == nil {
@@ -48,12 +48,11 @@ func NewEngine(rules *Rules, v *evidence.Verifier, s *policy.Strict, decision *s
 		reputations: newReputations(v, s)}, nil
 }
 
-// manifest returns the hash of the manifest that the engine decides by.
+// manifest returns the hash of the engine's manifest.
 func (e *Engine) manifest() string { return e.strict.ManifestHash }
 
-// Decide verifies the trigger evidence by itself, evaluates the rules, and signs a decision and, over its id and hash,
-// a grant for exactly this post. Whatever does not hold is refused with a code; then nothing that was signed is given
-// out.
+// Decide verifies the trigger evidence, evaluates the rules, and signs a decision and a grant for exactly this post. If
+// anything does not hold, it gives out nothing.
 func (e *Engine) Decide(ctx context.Context, r policy.Request) (policy.Decision, error) {
 	d, rule, err := e.decide(ctx, r)
 	log := e.o.Log.With(zap.String("action", r.Binding.Action), zap.String("resource", r.Binding.Resource),
@@ -96,7 +95,7 @@ func (e *Engine) decide(ctx context.Context, r policy.Request) (d policy.Decisio
 	return d, rule, err
 }
 
-// admits holds the runtime against the manifest.
+// admits checks the runtime against the manifest.
 func (e *Engine) admits(r policy.Request) error {
 	if r.ManifestHash != e.strict.ManifestHash {
 		return otherManifest(r.ManifestHash)
@@ -107,7 +106,7 @@ func (e *Engine) admits(r policy.Request) error {
 	return e.strict.CheckRuntime(r.RuntimeID)
 }
 
-// verifyTrigger verifies an origin proof and the trigger receipt that rests on it completely, for the binding.
+// verifyTrigger verifies the origin proof and the trigger receipt that rests on it, for the binding.
 func (e *Engine) verifyTrigger(r policy.Request) (evidence.TriggerOriginProof, error) {
 	o, err := evidence.Open(e.verifier, evidence.TriggerOriginProofKind, r.OriginProof, e.strict.Origin.Expected)
 	if err != nil {
@@ -120,7 +119,7 @@ func (e *Engine) verifyTrigger(r policy.Request) (evidence.TriggerOriginProof, e
 	return o.Claims(), policy.CheckTrigger(e.strict, o.Claims(), receipt.Claims(), o.Hash(), r.Binding.Hash())
 }
 
-// sign signs the decision and, over its id and hash, the grant. Every scope of the grant has exactly one element.
+// sign signs the decision and, over its id and hash, the grant. Each scope of the grant has exactly one element.
 func (e *Engine) sign(ctx context.Context, r policy.Request, o evidence.TriggerOriginProof, rule,
 	reputationHash string) (policy.Decision, error) {
 	b, bindingHash, policyHash := r.Binding, r.Binding.Hash(), e.rules.Hash()

@@ -231,7 +231,7 @@ func TestRuntimeMayBeLeftToTheSessionPolicy(t *testing.T) {
 		}))
 	check.WantCode(t, err, "not_allowed")
 
-	// Nor does the session policy allow what the runtime policy does not, or the other way round.
+	// The session policy must not allow what the runtime policy forbids, nor the other way round.
 	for _, pinned := range [][2][]string{{{"worker-1", "worker-2"}, {"worker-2"}},
 		{{"worker-2"}, {"worker-1", "worker-2"}}} {
 		w := newWorld(t, string(configs.Policy()), func(m *policy.Manifest) {
@@ -289,7 +289,7 @@ func TestEngineNeedsAllItsParts(t *testing.T) {
 	}
 }
 
-// TestEngineWithoutAKey: nothing is given out where one of the two artifacts cannot be signed.
+// TestEngineWithoutAKey checks that nothing is given out if one of the artifacts cannot be signed.
 func TestEngineWithoutAKey(t *testing.T) {
 	w := newWorld(t, string(configs.Policy()), nil)
 	for name, c := range map[string]struct {
@@ -312,7 +312,6 @@ func TestEngineWithoutAKey(t *testing.T) {
 	}
 }
 
-// TestRequestAtItsLimits is about the longest texts of a request that a condition sees.
 func TestRequestAtItsLimits(t *testing.T) {
 	w := newWorld(t, string(configs.Policy()), nil)
 	e := w.engine()
@@ -346,7 +345,7 @@ func TestRequestAtItsLimits(t *testing.T) {
 			} {
 				r := whole
 				if *c.field(&r) = text; code == "pin_mismatch" && (name == "call.method" || name == "call.path") {
-					code = "artifacts_mismatch" // it is no longer what is bound; what is checked after that is not reached
+					code = "artifacts_mismatch" // the binding differs, and later checks are not reached
 				}
 				_, err := e.Decide(t.Context(), r)
 				check.WantCode(t, err, code)
@@ -395,7 +394,7 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// broken is a key that cannot be reached.
+// broken is an unreachable key.
 type broken struct{}
 
 var errBroken = errors.New("the key is out of reach")

@@ -10,19 +10,19 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// maxEngines bounds the engines that are honoured at the same time.
+// maxEngines bounds the engines at one time.
 const maxEngines = 8
 
-// Engines are the engine in force and, for as long as their owner lets them, those before it: a post is decided by the
-// manifest that its sidecar took it by, also while some sidecars have another manifest than others. The zero value
-// refuses every post. It is safe for concurrent use.
+// Engines hold the current engine and earlier ones until their owner retires them. A post is decided by the manifest
+// that its sidecar took it by, even while sidecars have different manifests. The zero value refuses every post. It is
+// safe for concurrent use.
 type Engines struct {
 	mu   sync.RWMutex // guards list
-	list []*Engine    // the one in force is the last
+	list []*Engine    // the current one is last
 }
 
-// Set puts e in force. An engine with the same manifest is replaced. It fails if too many are honoured; then nothing
-// has changed.
+// Set makes engine the current one. It replaces an engine with the same manifest. It fails, and changes nothing, if
+// there are too many.
 func (e *Engines) Set(engine *Engine) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -37,7 +37,7 @@ func (e *Engines) Set(engine *Engine) error {
 	return nil
 }
 
-// Retire honours engine no more and reports whether it was. The one in force stays.
+// Retire removes an engine, unless it is the current one, and reports whether it did.
 func (e *Engines) Retire(engine *Engine) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -49,7 +49,7 @@ func (e *Engines) Retire(engine *Engine) bool {
 	return true
 }
 
-// Manifests returns the hashes of the manifests that are honoured, the one in force first.
+// Manifests returns the hashes of the accepted manifests, the current one first.
 func (e *Engines) Manifests() []string {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -60,7 +60,7 @@ func (e *Engines) Manifests() []string {
 	return out
 }
 
-// Decide has the engine decide whose manifest the request names; without one it is refused as deployment_mismatch.
+// Decide decides with the engine whose manifest the request names. Without one it refuses (deployment_mismatch).
 func (e *Engines) Decide(ctx context.Context, r policy.Request) (policy.Decision, error) {
 	engine, err := e.of(r.ManifestHash)
 	if err != nil {
@@ -78,7 +78,7 @@ func (e *Engines) Accepts(_ context.Context, r policy.AcceptsRequest) (policy.Ac
 	return engine.strict.AcceptedBy(engine.verifier), nil
 }
 
-// of returns the engine that decides by a manifest.
+// of returns the engine of a manifest.
 func (e *Engines) of(manifest string) (*Engine, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -92,5 +92,5 @@ func (e *Engines) of(manifest string) (*Engine, error) {
 
 func otherManifest(hash string) error {
 	return refusal.New("deployment_mismatch",
-		"the sidecar judges this post by the manifest %.64q, which is not in force in the control plane", hash)
+		"the sidecar judges this post by the manifest %.64q, which the control plane does not use", hash)
 }

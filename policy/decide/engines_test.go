@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// TestEngines: a post is decided by the manifest that its request names, for as long as that is honoured.
 func TestEngines(t *testing.T) {
 	old := newWorld(t, string(configs.Policy()), nil)
 	fresh := newWorld(t, strings.Replace(string(configs.Policy()), "rules:", "rules: # changed", 1), nil)
@@ -25,7 +24,7 @@ func TestEngines(t *testing.T) {
 	if got, want := e.Manifests(), []string{fresh.Strict.ManifestHash, old.Strict.ManifestHash}; !slices.Equal(got, want) {
 		t.Errorf("honoured: %v, want %v", got, want)
 	}
-	for _, w := range []*world{old, fresh} { // keys of its own each: no other engine could verify what it is asked with
+	for _, w := range []*world{old, fresh} { // each has its own keys, so no other engine could verify its requests
 		_, err := e.Decide(t.Context(), w.request(nil))
 		check.Must(t, err)
 	}
@@ -41,13 +40,12 @@ func TestEngines(t *testing.T) {
 	check.Must(t, err)
 
 	again := fresh.engine()
-	check.Must(t, e.Set(again)) // the same manifest takes the place
+	check.Must(t, e.Set(again)) // it replaces the engine with the same manifest
 	if e.Retire(engines[1]) || len(e.Manifests()) != 1 {
 		t.Errorf("honoured: %v", e.Manifests())
 	}
 }
 
-// TestEnginesAreBounded: more manifests than can be told apart are refused, and those that are honoured stay.
 func TestEnginesAreBounded(t *testing.T) {
 	var e decide.Engines
 	for i := range 9 {

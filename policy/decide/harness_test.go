@@ -16,7 +16,7 @@ import (
 	"github.com/actionproof/mediator/test/policytest"
 )
 
-// world is a deployment of the example manifest: keys, trust, trigger evidence and an engine.
+// world is a deployment of the example manifest.
 type world struct {
 	*policytest.World
 	t        testing.TB
@@ -25,7 +25,7 @@ type world struct {
 	grant    *signer.Issuer[evidence.ActionGrant]
 }
 
-// newWorld makes a world with the given policy file; edit may change the example manifest.
+// newWorld makes a world with a policy file. edit may change the example manifest.
 func newWorld(t testing.TB, rules string, edit func(*policy.Manifest)) *world {
 	t.Helper()
 	w := &world{t: t}
@@ -53,7 +53,6 @@ func (w *world) engine() *decide.Engine {
 	return e
 }
 
-// engines has the world's one engine in force.
 func (w *world) engines() *decide.Engines {
 	w.t.Helper()
 	var e decide.Engines
@@ -61,7 +60,7 @@ func (w *world) engines() *decide.Engines {
 	return &e
 }
 
-// request is a valid request; change may alter what is asked, the proof or the receipt before they are signed.
+// request makes a valid request. change may alter it, the proof or the receipt before they are signed.
 func (w *world) request(
 	change func(*policy.Request, *evidence.TriggerOriginProof, *evidence.TriggerReceipt)) policy.Request {
 	w.t.Helper()
@@ -103,7 +102,7 @@ func (w *world) request(
 	return r
 }
 
-// claimsText returns the claims of a token as they are written.
+// claimsText returns the JSON of a token's claims.
 func claimsText(t testing.TB, token string) string {
 	t.Helper()
 	raw, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])

@@ -11,7 +11,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// TestConditionsOnMessages decides calls by what their messages say.
 func TestConditionsOnMessages(t *testing.T) {
 	call := func(arguments string) *policy.Message {
 		return &policy.Message{
@@ -79,7 +78,7 @@ func TestConditionsOnMessages(t *testing.T) {
 	}
 }
 
-// TestWhyAConditionFails: an operator has to see what a condition met that could not be compared.
+// TestWhyAConditionFails checks that the operator learns which types could not be compared.
 func TestWhyAConditionFails(t *testing.T) {
 	for _, tt := range []struct{ when, arguments, want string }{
 		{`args.repo == "a"`, `{}`, "no such key: repo"},
@@ -100,7 +99,7 @@ func TestWhyAConditionFails(t *testing.T) {
 	}
 }
 
-// withMessage makes a request one for a call with a message, bound to what that does.
+// withMessage turns a request into one for a call with a message.
 func withMessage(m *policy.Message) change {
 	return func(r *policy.Request, o *evidence.TriggerOriginProof, rec *evidence.TriggerReceipt) {
 		r.Call.Message = m
@@ -111,7 +110,6 @@ func withMessage(m *policy.Message) change {
 	}
 }
 
-// TestMessagesThatAreRefused asks for decisions about messages that do not say what is bound.
 func TestMessagesThatAreRefused(t *testing.T) {
 	mcp := func(tool, arguments string) *policy.Message {
 		return &policy.Message{

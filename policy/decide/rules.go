@@ -28,13 +28,13 @@ const (
 	maxRules     = 256
 	maxCondition = 4096   // code points of one condition
 	maxNesting   = 64     // levels of one condition
-	maxRuleCost  = 10_000 // of one evaluation, in CEL's cost units; a comparison costs about one
+	maxRuleCost  = 10_000 // of one evaluation, in CEL's units; a comparison costs about one
 )
 
-// ruleName is what a rule may be called: the name goes into signed decisions, logs and metrics.
+// ruleName restricts names, which go into signed decisions, logs and metrics.
 var ruleName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
-// File is a policy file, as it is written.
+// File is a policy file as written.
 type File struct {
 	Version string     `yaml:"version" json:"version"`
 	Rules   []ruleFile `yaml:"rules" json:"rules"`
@@ -42,12 +42,12 @@ type File struct {
 
 type ruleFile struct {
 	Name   string `yaml:"name" json:"name"`
-	Effect string `yaml:"effect,omitempty" json:"effect"` // allow where it is left out
+	Effect string `yaml:"effect,omitempty" json:"effect"` // default: allow
 	When   string `yaml:"when" json:"when"`
 }
 
-// Rules are the compiled rules of a policy file, conditions in the Common Expression Language (https://cel.dev). A rule
-// that denies wins; at least one rule has to allow; a condition that cannot be evaluated denies. The zero value denies
+// Rules are the compiled rules of a policy file, with conditions in the Common Expression Language (https://cel.dev). A
+// rule that denies wins; at least one must allow; a condition that cannot be evaluated denies. The zero value denies
 // everything. Rules are safe for concurrent use.
 type Rules struct {
 	denies, allows []rule
@@ -59,8 +59,8 @@ type rule struct {
 	program cel.Program
 }
 
-// ParseRules reads a policy file of at most 256 KiB strictly, and compiles and type-checks every condition. A file with
-// anything wrong is refused as config_malformed, which says all that is wrong at once, with lines.
+// ParseRules reads a policy file of at most 256 KiB strictly, and compiles and type-checks every condition. Its error
+// (config_malformed) lists all findings with their lines.
 func ParseRules(raw []byte) (*Rules, error) {
 	var f File
 	file, err := strict.Read(raw, &f, strict.Options{Complete: true, MaxBytes: policy.MaxFile})
@@ -77,11 +77,11 @@ func ParseRules(raw []byte) (*Rules, error) {
 }
 
 // Hash returns the lowercase hex SHA-256 of the canonical JSON of the rules: the policyHash of artifacts and manifest.
-// How the file is written does not matter; what the conditions say, to the letter, and their order do.
+// It depends on the conditions' text and order, but not on the file's layout.
 func (r *Rules) Hash() string { return r.hash }
 
-// newEnvironment has the standard functions, the variables and no macros: without all, exists and map nothing loops.
-// Whole numbers and fractions compare, as in autonomy.score >= 50.
+// newEnvironment has the standard functions, the variables and no macros: nothing can loop without all, exists and map.
+// Integers and fractions compare, as in autonomy.score >= 50.
 func newEnvironment() (*cel.Env, error) {
 	options := []cel.EnvOption{
 		cel.ClearMacros(), cel.CrossTypeNumericComparisons(true), cel.ParserExpressionSizeLimit(maxCondition),
@@ -132,11 +132,11 @@ func compile(file *strict.File, f *File) (*Rules, error) {
 			file.Add(key+".effect", "must be %s or %s, not %.40q", effectAllow, effectDeny, src.Effect)
 		}
 	}
-	r.hash, _ = evidence.HashValue(f) // of a text that is not valid UTF-8 it is empty, which no manifest requires
+	r.hash, _ = evidence.HashValue(f) // empty for text that is not UTF-8, which no manifest accepts
 	return r, file.Err("")
 }
 
-// compileCondition says of each error where in the condition it is.
+// compileCondition compiles a condition. Its errors give their positions in it.
 func compileCondition(env *cel.Env, condition string) (cel.Program, error) {
 	if condition == "" {
 		return nil, errors.New("is empty")
@@ -156,7 +156,7 @@ func compileCondition(env *cel.Env, condition string) (cel.Program, error) {
 	return env.Program(ast, cel.CostLimit(maxRuleCost), cel.EvalOptions(cel.OptOptimize), typedComparison())
 }
 
-// decide returns the name of the first rule that allows, or why nothing does: policy_denied or policy_error.
+// decide returns the name of the first rule that allows, or why none does (policy_denied or policy_error).
 func (r *Rules) decide(f *facts) (string, error) {
 	for _, rule := range r.denies {
 		holds, err := rule.holds(f)
@@ -178,14 +178,13 @@ func (r *Rules) decide(f *facts) (string, error) {
 		}
 	}
 	denied := refusal.New("policy_denied", "no rule allows %s on %s", f.binding.Action, f.binding.Resource)
-	if f.autonomy.err != nil { // a rule might have, had it been known
+	if f.autonomy.err != nil { // a rule might have allowed, had it been known
 		denied = denied.ForOperator("whose agent's reputation is not known: %v", f.autonomy.err)
 	}
 	return "", denied
 }
 
-// holds evaluates the condition. Where it fails for want of the agent's reputation, the refusal says why that is not
-// known.
+// holds evaluates the condition. If it fails because the agent's reputation is missing, the error says why.
 func (r rule) holds(f *facts) (bool, error) {
 	f.autonomy.missed = nil
 	v, _, err := r.program.Eval(activation{f})

@@ -12,7 +12,7 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// file makes a policy file of rules, each "name effect condition".
+// file makes a policy file. Each rule is "name effect condition".
 func file(rules ...string) string {
 	var b strings.Builder
 	b.WriteString("version: \"1.0\"\nrules:\n")
@@ -87,12 +87,11 @@ func TestParseRulesRefuses(t *testing.T) {
 	}
 }
 
-// nested is a condition of so many levels.
+// nested makes a condition with nesting of this depth.
 func nested(levels int) string {
 	return strings.Repeat("(true && ", levels) + "true" + strings.Repeat(")", levels)
 }
 
-// TestFindingsAreCut says two hundred sentences about a file, and how many there would be more.
 func TestFindingsAreCut(t *testing.T) {
 	for n, more := range map[int]string{200: "", 201: "and 1 more"} {
 		rules := many(n)
@@ -105,7 +104,7 @@ func TestFindingsAreCut(t *testing.T) {
 			t.Error("there is nothing more to say")
 		}
 	}
-	for _, raw := range []string{file(many(256)...), file("r allow " + nested(60))} { // what is still taken
+	for _, raw := range []string{file(many(256)...), file("r allow " + nested(60))} { // just within the bounds
 		_, err := decide.ParseRules([]byte(raw))
 		check.Must(t, err)
 	}
@@ -120,7 +119,7 @@ func many(n int) []string {
 }
 
 func TestRulesDecide(t *testing.T) {
-	// Forty regular expressions over a long path cost more than one evaluation may.
+	// Forty regular expressions over a long path exceed the cost of one evaluation.
 	costly := strings.TrimSuffix(
 		strings.Repeat(`request.path.matches("^(/p|/q|/r|/s|/t|/u|/v|/w)+(a|b|c|d|e|f|g|h|i|j|k|l|m|n|o|p|q|r|s|t)*$") || `,
 			40), " || ")
@@ -128,7 +127,7 @@ func TestRulesDecide(t *testing.T) {
 		rules string
 		path  string
 		code  string // "" allows
-		want  string // the rule that allowed, or part of the sentence
+		want  string // the rule that allowed, or part of the error
 	}{
 		"one allows": {rules: file("yes allow true"), want: "yes"},
 		"allow is the default": {rules: "version: \"1.0\"\nrules: [{name: yes-by-default, when: \"true\"}]",

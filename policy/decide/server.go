@@ -8,9 +8,8 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// NewServer answers the internal API, which sidecars use: POST /v1/decide with a
-// [policy.Request], POST /v1/accepts and POST /v1/manifests. Whoever reaches it
-// may have decisions signed, so it must be out of the agent's reach.
+// NewServer serves the internal API for sidecars: POST /v1/decide, /v1/accepts and /v1/manifests. A caller can have
+// decisions signed, so keep it out of the agent's reach.
 func NewServer(e *Engines) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /v1/decide", wire.Handle(e.Decide))

@@ -70,7 +70,6 @@ func TestServerRefusesMalformedRequests(t *testing.T) {
 	}
 }
 
-// TestCodesAreInTheTable finds a code that this package gives and nobody explains.
 func TestCodesAreInTheTable(t *testing.T) {
 	for code := range strings.FieldsSeq(
 		`config_malformed config_malformed deployment_unsafe deployment_mismatch deployment_mismatch

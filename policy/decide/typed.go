@@ -9,8 +9,8 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// typedComparison makes a comparison an error where its two sides turn out to be of different types. To CEL such values
-// are only unequal, so that args.repo != "prod" would hold of ["prod"], and a tool that takes both would be called.
+// typedComparison makes a comparison of two types an error. CEL only calls such values unequal: args.repo != "prod"
+// would hold for ["prod"], and a tool that takes both forms would be called.
 func typedComparison() cel.ProgramOption {
 	return cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 		call, ok := i.(interpreter.InterpretableCall)
@@ -29,8 +29,8 @@ func typedComparison() cel.ProgramOption {
 	})
 }
 
-// comparison is a comparison of two operands that have to be comparable. It does not show that it is a call, or the
-// optimizer would replace it.
+// comparison compares two operands of comparable types. It hides that it is a call, because the optimizer would replace
+// it.
 type comparison struct {
 	interpreter.InterpretableV2
 	call       interpreter.InterpretableCall
@@ -68,10 +68,10 @@ func unequal(left, right ref.Val) ref.Val { return types.Bool(types.Equal(left, 
 
 func contained(value, in ref.Val) ref.Val { return in.(traits.Container).Contains(value) }
 
-// sameType reports whether two values are of one type; all numbers are.
+// sameType reports whether two values have one type. All numbers do.
 func sameType(left, right ref.Val) bool { return kindOf(left) == kindOf(right) }
 
-// mayHold reports whether a list or a map can hold a value of this type. An empty one holds nothing of any type.
+// mayHold reports whether a list or a map can hold a value of this type. An empty one can hold any.
 func mayHold(value, in ref.Val) bool {
 	if _, ok := in.(traits.Mapper); ok {
 		return value.Type() == types.StringType

@@ -10,12 +10,11 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// facts are what a decision rests on. The binding and the origin proof are verified; the call is what the sidecar says
-// of it.
+// facts are the input of a decision. The binding and the origin proof are verified; the call is the sidecar's word.
 type facts struct {
 	binding   evidence.Binding
 	call      policy.Call
-	args      map[string]any // of a tool; nil where there are none to judge
+	args      map[string]any // a tool's; nil if there are none to judge
 	origin    evidence.TriggerOriginProof
 	runtimeID string
 	sessionID string
@@ -23,20 +22,17 @@ type facts struct {
 	autonomy  appraised
 }
 
-// variable is one name that a condition may use. Where of returns nil it has no value, and a condition that rests on it
-// cannot be evaluated.
+// variable is a name that conditions may use. If of returns nil, the variable has no value, and conditions on it fail.
 type variable struct {
 	name string
 	t    *cel.Type
 	of   func(*facts) any
 }
 
-// variables are all of them, each with its type, so that a misspelt name or a comparison of a number with a text does
-// not compile. Nothing loops over one: there are no macros. Those of messages are empty for a call without one, and
-// args has no value there: a condition on an argument that is not there, or is of another type, is an error. Those of
-// the agent's reputation have a value if its token is valid, but for autonomy.known, which says that; of an agent that
-// has to be verified and is not, none has one. Those of its verification have one if the agent counts as verified, but
-// for autonomy.verified; and those of its rating if there is enough to rate it by.
+// variables are all names, with types, so that a misspelt name or a comparison of a number with a text does not
+// compile. A call without a message has empty message variables and no args. The autonomy variables have values only if
+// the token is valid, except autonomy.known. None has a value if the agent must be verified and is not. Those of the
+// verification need a verified agent, except autonomy.verified; those of the rating need a rating.
 var variables = []variable{
 	{"request.method", cel.StringType, func(f *facts) any { return f.call.Method }},
 	{"request.scheme", cel.StringType, func(f *facts) any { return f.call.Scheme }},
@@ -89,17 +85,15 @@ var variables = []variable{
 	{"now", cel.TimestampType, func(f *facts) any { return f.now }},
 }
 
-// reputation returns what of says of the agent's reputation.
 func reputation(of func(c *accrual.Claims) any) func(*facts) any {
 	return func(f *facts) any { return f.autonomy.value(of) }
 }
 
-// rating returns what of says of the agent's rating.
 func rating(of func(r *accrual.Rated) any) func(*facts) any {
 	return func(f *facts) any { return f.autonomy.ofRating(of) }
 }
 
-// activation gives a program the values of the variables that it asks for, and computes no other.
+// activation computes only the variables that a program asks for.
 type activation struct{ facts *facts }
 
 var _ cel.Activation = activation{}
@@ -115,5 +109,5 @@ func (a activation) ResolveName(name string) (any, bool) {
 	return nil, false
 }
 
-// Parent returns nil: there is nothing else to ask.
+// Parent returns nil.
 func (activation) Parent() cel.Activation { return nil }

@@ -24,7 +24,7 @@ func many(n int, more string) string {
 	return "{" + strings.Join(append(members, more), ",") + "}"
 }
 
-// TestRead gives each text to the reader of clients' texts and to that of servers' answers.
+// TestRead reads each text as a client's and as a server's.
 func TestRead(t *testing.T) {
 	for name, tt := range map[string]struct {
 		text            string
@@ -84,7 +84,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestKeep: members are kept down to the level that is asked for, in their order, with the bytes of their values.
+// TestKeep checks which members are kept, in which order, and with which bytes.
 func TestKeep(t *testing.T) {
 	const text = "{\"b\": {\"d\" : {\"e\":1} , \"c\":2},\n\"a\":\t[ {\"x\":1} ], \"\\u0066\":\"\\u0067\\n\"}"
 	for keep, want := range []string{
@@ -130,7 +130,7 @@ func written(o jsonread.Object) string {
 	return strings.Join(all, " ")
 }
 
-// TestTooMany holds the count of names and values against texts in which what separates them stands in a text too.
+// TestTooMany has texts that contain separators.
 func TestTooMany(t *testing.T) {
 	for _, tt := range []struct {
 		text string
@@ -171,7 +171,7 @@ func TestOtherCase(t *testing.T) {
 	}
 }
 
-// TestErrorsRepeatNothing: what is wrong is said without the values, which may be secret.
+// TestErrorsRepeatNothing: a value may be secret.
 func TestErrorsRepeatNothing(t *testing.T) {
 	for _, text := range []string{`{"a":"secret"`, `{"a":"secret","a":1}`, `{"a":"secret","A":1}`, `{"a":"secret"} {}`,
 		"{\"a\":\"secret\xff\"}", nested(jsonread.MaxDepth+1, `["secret",`, `]`)} {
@@ -185,7 +185,7 @@ func TestErrorsRepeatNothing(t *testing.T) {
 	}
 }
 
-// TestFold holds what is the same but for case, in both ways in which it is asked.
+// TestFold checks that Fold agrees with strings.EqualFold.
 func TestFold(t *testing.T) {
 	for _, tt := range []struct {
 		a, b string

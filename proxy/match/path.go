@@ -14,8 +14,8 @@ func ambiguousPath(path, why string) error {
 	return refusal.New("request_malformed", "the path %.200q %s; write it in its normal form", path, why)
 }
 
-// CheckSpelling refuses a target that would go out in another spelling than it came in, or whose query has a character
-// that ends it for some readers.
+// CheckSpelling refuses a target whose spelling would change on the way, and a query with a character that ends it for
+// some readers.
 func CheckSpelling(u *url.URL) error {
 	if u.RawPath != "" && u.EscapedPath() != u.RawPath {
 		return ambiguousPath(u.RawPath, "has a character that must be escaped")
@@ -27,8 +27,7 @@ func CheckSpelling(u *url.URL) error {
 }
 
 // checkPath refuses a path that two servers could read differently: dot segments, empty segments, backslashes, and
-// characters escaped that need no escape (RFC 3986 sections 2.3 and 6.2.2). A rule for "/posts" must not be passed by
-// "/%70osts" or "//posts".
+// needless escapes (RFC 3986 sections 2.3 and 6.2.2). "/%70osts" or "//posts" must not get around a rule for "/posts".
 func checkPath(path string) error {
 	if !strings.HasPrefix(path, "/") {
 		return ambiguousPath(path, "does not begin with /")
@@ -47,8 +46,8 @@ func checkPath(path string) error {
 	return nil
 }
 
-// hasDots finds "." and ".." also where a server sees them that decodes first, once or more often, takes an encoded
-// slash for a slash, or leaves out what stands behind a semicolon.
+// hasDots finds "." and ".." as any server may see them: decoded once or more often, with an encoded slash as a slash,
+// or cut at a semicolon.
 func hasDots(segment string) bool {
 	for part := range strings.SplitSeq(decoded(segment), "/") {
 		part, _, _ = strings.Cut(part, ";")
@@ -59,7 +58,7 @@ func hasDots(segment string) bool {
 	return false
 }
 
-// decoded returns a path with the characters decoded that make segments of it, however often they were encoded.
+// decoded decodes the characters that separate segments, however often they were encoded.
 func decoded(path string) string {
 	if !strings.Contains(path, "%") {
 		return path
@@ -73,8 +72,8 @@ var (
 		"%2E", ".")
 )
 
-// reading returns a path, or a pattern of paths, as the most lenient server reads it: separators decoded, nothing
-// behind semicolons, no empty segments and no slash at the end, in lower case.
+// reading returns a path, or a pattern, as the most lenient server reads it: separators decoded, nothing after
+// semicolons, no empty segments, no slash at the end, in lower case.
 func reading(path string) string {
 	var b strings.Builder
 	for s := range strings.SplitSeq(strings.ToLower(decoded(path)), "/") {
@@ -104,7 +103,7 @@ func checkEscapes(path string) error {
 			}
 		}
 	}
-	// Overlong UTF-8 hides dots and slashes from those who do not decode it.
+	// Overlong UTF-8 hides dots and slashes from readers that do not decode it.
 	if decoded, err := url.PathUnescape(path); err != nil || !utf8.ValidString(decoded) {
 		return ambiguousPath(path, "escapes bytes that are no UTF-8")
 	}

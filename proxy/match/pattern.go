@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// node is one segment of a tree of patterns.
+// node is a segment in a tree of patterns.
 type node struct {
 	literal map[string]*node
 	param   *node
-	end     *Endpoint // a pattern ends here
-	rest    *Endpoint // a pattern ends here with **
+	end     *Endpoint // of a pattern that ends here
+	rest    *Endpoint // of a pattern that ends here with **
 }
 
-// add gives the calls that a pattern matches to target.
+// add adds a pattern for target.
 func (n *node) add(pattern string, target *Endpoint) error {
 	if !strings.HasPrefix(pattern, "/") {
 		return fmt.Errorf("the path pattern %q does not begin with /", pattern)
@@ -54,7 +54,7 @@ func set(at **Endpoint, target *Endpoint, pattern string) error {
 	return nil
 }
 
-// find returns the endpoint with the most literal pattern, or nil.
+// find returns the endpoint of the most literal matching pattern, or nil.
 func (n *node) find(segments []string) *Endpoint {
 	if n == nil {
 		return nil
@@ -78,8 +78,8 @@ func (n *node) find(segments []string) *Endpoint {
 	return n.rest
 }
 
-// overlap reports whether an egress pattern matches some spelling of a path that the action pattern post is for. What
-// lenient servers take for the same counts as the same.
+// overlap reports whether an egress pattern matches some spelling of a path of the action pattern post, as lenient
+// servers read it.
 func overlap(post, egress string) bool {
 	a, b := strings.Split(reading(post), "/"), strings.Split(reading(egress), "/")
 	for i, s := range b {

@@ -1,8 +1,8 @@
-// Package match finds the rule for a call, by its origin, its method and its path.
+// Package match finds the rule for a call by its origin, method and path.
 //
-//	rules.go    the rules, and which of them a call matches
-//	pattern.go  the patterns of paths
-//	path.go     refuses what two servers could read differently
+//	rules.go    the rules and the search
+//	pattern.go  patterns of paths
+//	path.go     refuses paths that two servers could read differently
 package match
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// Own is the name of the mediator itself. Only a rule that names it is for it: a rule for subdomains is not.
+// Own is the mediator's own name. Rules for subdomains do not cover it.
 const Own = "mediator.internal"
 
-// Match says which calls a rule is for.
+// Match describes the calls of a rule.
 type Match struct {
 	// Scheme is "https" unless a rule says "http".
 	Scheme string
@@ -30,36 +30,35 @@ type Match struct {
 	Port uint16
 	// Methods are upper-case; an egress rule may name several.
 	Methods []string
-	// Path is a pattern over the path's segments: literal text, {name} for one non-empty segment, and ** at the end for
-	// any rest (egress rules only).
+	// Path is a pattern of segments: literal text, {name} for one non-empty segment, and ** at the end for any rest
+	// (egress rules only).
 	Path string
 }
 
-// Rule is one rule: the calls that it is for, and whether those post.
+// Rule is one rule.
 type Rule struct {
 	Name  string
 	Match Match
-	// Post says that the calls of this rule post. No rule for other calls may take a spelling of one of them.
+	// Post says that the rule's calls post. No other rule may match a spelling of such a call.
 	Post bool
-	// Kind is empty for a rule about origin, method and path alone. A rule with a kind is about what a call's message says
-	// besides: several such rules may have one URL.
+	// Kind is empty for a rule about origin, method and path alone. A rule with a kind also judges the call's message;
+	// several may share one URL.
 	Kind string
-	// WebSocket says that a call may become what no rule about messages can read.
+	// WebSocket says that a call may become a WebSocket, which no message rule can read.
 	WebSocket bool
 }
 
-// Endpoint is what a call reaches: one rule, or all rules of one kind with the same origin and path pattern, of which
-// the call's message chooses one.
+// Endpoint is one rule, or all rules of one kind with the same origin and path pattern: the message chooses among them.
 type Endpoint struct {
 	Kind  string
 	Rules []*Rule
 }
 
-// guarded reports whether no rule about other calls may take a spelling of a call by this method: where calls post, or
-// are told apart by their messages.
+// guarded reports whether no other rule may match a spelling of a call by this method, because such calls post or are
+// told apart by their messages.
 func (r *Rule) guarded(method string) bool { return r.Post || r.Kind != "" && !isRead(method) }
 
-// check refuses a rule for posts, or about messages, that leaves open what it is for.
+// check refuses a rule about posts or messages that is too wide.
 func (r *Rule) check() error {
 	wide := strings.HasPrefix(r.Match.Host, "*.") || strings.HasSuffix(r.Match.Path, "**")
 	switch {
@@ -75,7 +74,7 @@ func (r *Rule) check() error {
 	return nil
 }
 
-// Rules finds the rule for a call. It is built once and never changes.
+// Rules finds the rule for a call. It never changes once built.
 type Rules struct {
 	exact     map[origin]*methods
 	suffix    map[origin]*methods // by the domain after "*."
@@ -89,15 +88,15 @@ type origin struct {
 
 type methods struct {
 	trees map[string]*node
-	// guarded holds, by method, the guarded endpoints of this origin, and readings, by how lenient servers read their
-	// paths, those and the other endpoints about messages.
+	// guarded has the guarded endpoints of this origin by method. readings has those, and the other message endpoints,
+	// by their paths as lenient servers read them.
 	guarded  map[string][]guard
 	readings map[string]*node
 	messages map[string]*Endpoint // with a kind, by path pattern
 	about    []*Rule              // with a kind
 }
 
-// guard is a guarded endpoint by the rule that brought it.
+// guard is a guarded endpoint and the rule that made it so.
 type guard struct {
 	rule *Rule
 	to   *Endpoint
@@ -110,7 +109,7 @@ func (r *Rule) kind() string {
 	return "egress rule"
 }
 
-// RuleError says what is wrong with a rule.
+// RuleError is an error about a rule.
 type RuleError struct {
 	Rule *Rule
 	Err  error
@@ -120,15 +119,15 @@ func (e *RuleError) Error() string {
 	return fmt.Sprintf("%s %s: %v", e.Rule.kind(), e.Rule.Name, e.Err)
 }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the error.
 func (e *RuleError) Unwrap() error { return e.Err }
 
-// New builds the rules and refuses those that contradict each other or leave a way around a post or around a message's
-// rules.
+// New builds the rules. It refuses rules that contradict each other, or that leave a way around a post or a message
+// rule.
 func New(rules []*Rule) (*Rules, error) {
 	rs := &Rules{exact: make(map[origin]*methods), suffix: make(map[origin]*methods)}
 	names := make(map[string]bool, len(rules))
-	for _, pick := range []func(*Rule) bool{ // what is guarded first
+	for _, pick := range []func(*Rule) bool{ // guarded rules first
 		func(r *Rule) bool { return r.Post },
 		func(r *Rule) bool { return !r.Post && r.Kind != "" },
 		func(r *Rule) bool { return !r.Post && r.Kind == "" },
@@ -150,8 +149,8 @@ func New(rules []*Rule) (*Rules, error) {
 	return rs, nil
 }
 
-// checkWebSocket refuses a rule for WebSockets that takes a spelling of the URL of a rule about messages: what the
-// server understands by POST it may understand in a WebSocket too.
+// checkWebSocket refuses a WebSocket rule that matches a spelling of a message rule's URL: the server may understand
+// the same messages in a WebSocket.
 func (r *Rule) checkWebSocket(rules []*Rule) error {
 	if !r.WebSocket {
 		return nil
@@ -201,7 +200,7 @@ func (r *Rules) add(rule *Rule) error {
 	return nil
 }
 
-// endpoint returns the endpoint that a rule is for: its own, or for a rule with a kind that of its path pattern.
+// endpoint returns the rule's own endpoint, or, for a rule with a kind, the endpoint of its path pattern.
 func (r *Rules) endpoint(ms *methods, rule *Rule) *Endpoint {
 	to := ms.messages[rule.Match.Path]
 	if rule.Kind == "" || to == nil || to.Kind != rule.Kind {
@@ -223,13 +222,13 @@ func (ms *methods) add(method string, rule *Rule, to *Endpoint) error {
 	}
 	for _, g := range ms.guarded[method] {
 		if g.to != to && !rule.Post && overlap(g.rule.Match.Path, path) {
-			// Another spelling of the guarded path would get through as a plain write.
+			// Otherwise another spelling of the guarded path would pass as a plain write.
 			return fmt.Errorf("%s %s also matches spellings of an %s's path %s: name its paths one by one", method, path,
 				g.rule.kind(), g.rule.Match.Path)
 		}
 	}
 	if rule.Kind == "" && !rule.Post && !isRead(method) {
-		for _, other := range ms.about { // there are servers that read a message by whatever method it comes
+		for _, other := range ms.about { // some servers read messages sent by other methods
 			if overlap(other.Match.Path, path) {
 				return fmt.Errorf(
 					"%s %s also matches spellings of an %s's path %s, which is about messages: name its paths one by one", method,
@@ -254,11 +253,9 @@ func (ms *methods) add(method string, rule *Rule, to *Endpoint) error {
 	return ms.trees[method].add(path, to)
 }
 
-// Endpoints returns all endpoints.
 func (r *Rules) Endpoints() []*Endpoint { return r.endpoints }
 
-// Find returns the endpoint that a call to target reaches, or why there is none. escapedPath is the path as it will be
-// sent.
+// Find returns the endpoint of a call, or why there is none. escapedPath is the path as it will be sent.
 func (r *Rules) Find(target upstream.Target, method, escapedPath string) (*Endpoint, error) {
 	if err := checkPath(escapedPath); err != nil {
 		return nil, err
@@ -267,10 +264,11 @@ func (r *Rules) Find(target upstream.Target, method, escapedPath string) (*Endpo
 	if ms := r.exact[origin{target.Scheme, target.Host, target.Port}]; ms != nil {
 		found := ms.find(method, segments)
 		if found == nil && len(ms.guarded[method]) > 0 {
-			// A wider rule for the whole domain must not take what this host's actions did not.
+			// A rule for the whole domain must not allow what this host's actions did not.
 			return nil, unmatched(target, method, escapedPath)
 		}
-		// An encoded slash makes one segment of several: what a pattern takes for a name may be the rest of an action's path.
+		// An encoded slash turns several segments into one: what a pattern takes for a name may end in an action's
+		// path.
 		if other := ms.readings[method].find(strings.Split(reading(escapedPath)[1:], "/")); other != nil && other != found {
 			return nil, ambiguousPath(escapedPath,
 				"is to some servers a path of the "+other.Rules[0].kind()+" "+other.Rules[0].Name)
@@ -302,7 +300,7 @@ func (ms *methods) find(method string, segments []string) *Endpoint {
 	return ms.trees[method].find(segments)
 }
 
-// Knows reports whether any rule could match a call to target: whether a CONNECT to it makes sense.
+// Knows reports whether any rule could match a call to target, so that a CONNECT to it makes sense.
 func (r *Rules) Knows(scheme, host string, port uint16) bool {
 	if r.exact[origin{scheme, host, port}] != nil {
 		return true
@@ -315,7 +313,7 @@ func (r *Rules) Knows(scheme, host string, port uint16) bool {
 	return false
 }
 
-// domainsAbove are the domains that host is a subdomain of, the nearest first. The mediator's own name has none.
+// domainsAbove yields the parent domains of host, the nearest first. The mediator's own name has none.
 func domainsAbove(host string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if host == Own {

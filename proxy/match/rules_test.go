@@ -33,7 +33,6 @@ func wantCode(t *testing.T, err error, code string) {
 	}
 }
 
-// newRules makes the rules of actions, which post, and of other rules.
 func newRules(actions, egress []match.Rule) (*match.Rules, error) {
 	var all []*match.Rule
 	for _, a := range actions {
@@ -74,7 +73,7 @@ func TestFind(t *testing.T) {
 		{"PUT", "https://api.example.com/x", "domain"}, // no action of this host has the method
 		{"GET", "http://plain.example.org/x", "plain"},
 
-		// the domain's rule does not take what the host's actions did not
+		// the host's actions go before the domain's rule
 		{"POST", "https://api.example.com/other", "action_unmatched"},
 		{"POST", "https://api.example.com/Posts", "action_unmatched"},
 		{"POST", "https://api.example.com/posts/", "action_unmatched"},
@@ -119,8 +118,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestPathsOfOtherActions: a path that a pattern takes for a name is refused where servers that decode first, or are
-// lenient otherwise, read the path of an action in it.
+// TestPathsOfOtherActions refuses a path that a pattern takes for a name, if lenient servers read an action's path in
+// it.
 func TestPathsOfOtherActions(t *testing.T) {
 	rules, err := newRules([]match.Rule{
 		{Name: "comment", Match: parse(t, "https://api.example.com/repos/{repo}/comments", "POST")},
@@ -227,7 +226,6 @@ func TestRulesThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestMessageRules finds the rules of one endpoint, of which a call's message chooses one.
 func TestMessageRules(t *testing.T) {
 	about := func(name, kind, url string, methods ...string) match.Rule {
 		return match.Rule{Name: name, Kind: kind, Match: parse(t, url, methods...)}
@@ -241,7 +239,7 @@ func TestMessageRules(t *testing.T) {
 	for _, tt := range []struct{ method, path, want string }{
 		{"POST", "/mcp", "post, other post, reads, more reads"},
 		{"GET", "/mcp", "post, other post, reads, more reads"},
-		{"GET", "/MCP", "request_malformed"}, // to some servers it is the endpoint, whose messages would go unread
+		{"GET", "/MCP", "request_malformed"}, // some servers take it for the endpoint, and its messages would go unread
 		{"POST", "/MCP", "action_unmatched"},
 		{"PUT", "/mcp", "action_unmatched"},
 	} {
@@ -313,7 +311,7 @@ func FuzzFind(f *testing.F) {
 	})
 }
 
-// FuzzParse reads any rule: what is accepted makes a rule that means the same when it is written out.
+// FuzzParse checks that an accepted rule keeps its meaning when it is written out.
 func FuzzParse(f *testing.F) {
 	f.Add("https://api.example.com/posts/{id}/x", "POST")
 	f.Add("https://API.example.com.:8443/**", "GET")

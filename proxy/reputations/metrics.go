@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics count the questions to the node, and the posts that had a token or had none.
+// metrics count the questions to the node, and the posts with and without a token.
 type metrics struct {
 	questions, posts *prometheus.CounterVec
 	signed           prometheus.Gauge
@@ -46,7 +46,6 @@ func (c *Cache) Register(r prometheus.Registerer) error {
 	return nil
 }
 
-// asked counts a question, which failed with err.
 func (m *metrics) asked(err error) {
 	result := "fetched"
 	if err != nil {
@@ -55,11 +54,9 @@ func (m *metrics) asked(err error) {
 	m.questions.WithLabelValues(result).Inc()
 }
 
-// sent counts a post that had a token, signed then.
 func (m *metrics) sent(signed time.Time) {
 	m.posts.WithLabelValues("sent").Inc()
 	m.signed.Set(float64(signed.Unix()))
 }
 
-// missing counts a post that had none.
 func (m *metrics) missing() { m.posts.WithLabelValues("missing").Inc() }

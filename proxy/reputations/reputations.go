@@ -1,5 +1,4 @@
-// Package reputations has the reputation tokens of the agents that post, as the node has signed them. It verifies none:
-// the control plane does.
+// Package reputations caches the agents' reputation tokens, which the node signs. The control plane verifies them.
 package reputations
 
 import (
@@ -18,60 +17,59 @@ import (
 
 // Source is the node.
 type Source interface {
-	// Reputation returns a reputation token of an agent of this sidecar's owner, by its subject.
+	// Reputation returns a token of an agent of this sidecar's owner.
 	Reputation(ctx context.Context, subject string) (token string, err error)
 }
 
 // Options configure a [Cache]. Source, Now and Log are required.
 type Options struct {
 	Source Source
-	// Accepts reports whether a token by the key version kid is still believed. Where it is not, the token counts as
-	// ended. Nil believes every one.
+	// Accepts reports whether the key version kid is still trusted. A token by another version counts as ended. Nil
+	// trusts every version.
 	Accepts func(kid string) bool
-	// Wait is how long a post waits for a token, where none is known that is still good; default 250 ms.
+	// Wait bounds how long a post waits for a token if it has none. Default 250 ms.
 	Wait time.Duration
-	// Timeout bounds one question to the node, for which nobody may be waiting any more; default 5 s.
+	// Timeout bounds one request to the node. Default 5 s.
 	Timeout time.Duration
-	// Pause is how long after a question that failed no other is asked, and no post waits; default 2 s.
+	// Pause is the time between requests to the node for one agent. Default 2 s.
 	Pause time.Duration
 	Now   func() time.Time
 	Log   *zap.Logger
 }
 
 const (
-	// maxAgents is how many agents a cache knows. Each has a token of 16 KiB at most.
+	// maxAgents bounds the agents in a cache. Each token has at most 16 KiB.
 	maxAgents = 256
-	// margin is how long before its end a token is not sent any more: it is judged a moment later, elsewhere.
+	// margin is how long before its end a token is no longer sent: the control plane judges it a moment later.
 	margin = 5 * time.Second
 )
 
-// Cache has the last token of each agent, and asks the node for the next one before that ends. A post waits only while
-// there is no token that is good, and never long. It is safe for concurrent use.
+// Cache keeps the last token of each agent, and renews it before it ends. A post waits briefly, and only if it has no
+// valid token. It is safe for concurrent use.
 type Cache struct {
 	o    Options
 	life context.Context // ends with Close
 	stop context.CancelFunc
-	wait sync.WaitGroup // for questions
+	wait sync.WaitGroup // running requests
 
-	mu     sync.Mutex // guards all below, and what the agents hold
+	mu     sync.Mutex // guards all below, and the agents' fields
 	agents *lru.Cache[string, *agent]
-	failed bool // the last question
+	failed bool // the last request failed
 
 	metrics *metrics
 }
 
-// agent is what is known of one agent.
+// agent is the state of one agent.
 type agent struct {
-	token, kid  string // kid is the key version that has signed token
+	token, kid  string // kid is the key version that signed token
 	issued, end time.Time
-	asking      chan struct{} // closed when the question that is asked now is over; nil while there is none
-	notBefore   time.Time     // of the next question
-	failed      error         // why the last question failed; nil if it did not
-	// forgotten says that the node may say something else by now than the token does.
+	asking      chan struct{} // closed when the current request ends; nil if there is none
+	notBefore   time.Time     // earliest time of the next request
+	failed      error         // why the last request failed, or nil
+	// forgotten says that the node may have a newer opinion than the token.
 	forgotten bool
 }
 
-// New makes an empty cache.
 func New(o Options) (*Cache, error) {
 	if o.Source == nil || o.Now == nil || o.Log == nil {
 		return nil, errors.New("reputations: the cache lacks one of its parts")
@@ -83,14 +81,14 @@ func New(o Options) (*Cache, error) {
 	return c, nil
 }
 
-// Close ends the questions that are asked, and waits for them.
+// Close cancels the running requests and waits for them.
 func (c *Cache) Close() {
 	c.stop()
 	c.wait.Wait()
 }
 
-// Forget says that the node may say something else of an agent now. The next post waits for a new token. Where none
-// comes it has the last one, as long as that is good: an agent cannot bring it about that its reputation is not known.
+// Forget says that the agent's reputation may have changed. The next post waits for a new token. If none comes, it gets
+// the old one while that is valid: an agent must not be able to make its reputation unknown.
 func (c *Cache) Forget(subject string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,12 +98,12 @@ func (c *Cache) Forget(subject string) {
 	}
 	next := &agent{token: a.token, kid: a.kid, issued: a.issued, end: a.end, failed: a.failed, forgotten: true}
 	if a.failed != nil {
-		next.notBefore = a.notBefore // who is away is asked no more often for it
+		next.notBefore = a.notBefore // an absent node must not be asked more often
 	}
-	c.agents.Put(subject, next) // the answer to a question that is being asked goes to the agent that was there
+	c.agents.Put(subject, next) // the answer to a running request goes to the old entry
 }
 
-// Token returns a token of the agent that posts which is no older than maxAge, or nothing where there is none.
+// Token returns a token that is at most maxAge old, or "" if there is none.
 func (c *Cache) Token(ctx context.Context, subject string, maxAge time.Duration) string {
 	token := c.wanted(ctx, subject, maxAge)
 	c.mu.Lock()
@@ -118,15 +116,15 @@ func (c *Cache) Token(ctx context.Context, subject string, maxAge time.Duration)
 	return token
 }
 
-// State is what is known of the reputation of one agent.
+// State is what the cache knows of an agent's reputation.
 type State struct {
-	Token  string    // as a post would have it now; empty where there is none
-	Issued time.Time // when the last token was signed that the node has given; zero where it has given none
-	Until  time.Time // until when posts have that token
-	Failed error     // why the last question to the node failed; nil if it did not
+	Token  string    // as a post would have it now; empty if there is none
+	Issued time.Time // of the last token; zero if there was none
+	Until  time.Time // when posts stop sending the token
+	Failed error     // why the last request to the node failed, or nil
 }
 
-// State looks for a token of an agent as [Cache.Token] does, for somebody who does not post.
+// State looks for a token as [Cache.Token] does, but counts no post.
 func (c *Cache) State(ctx context.Context, subject string, maxAge time.Duration) State {
 	token := c.wanted(ctx, subject, maxAge)
 	c.mu.Lock()
@@ -138,8 +136,7 @@ func (c *Cache) State(ctx context.Context, subject string, maxAge time.Duration)
 	return s
 }
 
-// wanted returns a token that is good. Where there is none, or one that was forgotten, it waits for one, but not for
-// long.
+// wanted returns a valid token. If there is none, or it was forgotten, it waits briefly for one.
 func (c *Cache) wanted(ctx context.Context, subject string, maxAge time.Duration) string {
 	token, asking := c.look(subject, maxAge)
 	if asking == nil {
@@ -156,8 +153,8 @@ func (c *Cache) wanted(ctx context.Context, subject string, maxAge time.Duration
 	return token
 }
 
-// look returns the token that is good, and the question whose answer is worth waiting for. It asks one where it is time
-// to.
+// look returns the valid token and, if the caller should wait, the running request. It starts a request when it is
+// time.
 func (c *Cache) look(subject string, maxAge time.Duration) (token string, asking <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,7 +180,7 @@ func (c *Cache) look(subject string, maxAge time.Duration) (token string, asking
 	return token, a.asking
 }
 
-// until returns until when the last token is sent.
+// until returns when the last token is no longer sent.
 func (a *agent) until(maxAge time.Duration) time.Time {
 	end := a.issued.Add(maxAge)
 	if a.end.Before(end) {
@@ -192,7 +189,7 @@ func (a *agent) until(maxAge time.Duration) time.Time {
 	return end.Add(-margin)
 }
 
-// ask asks the node for a token of the agent, and keeps it.
+// ask asks the node for a token and keeps it.
 func (c *Cache) ask(subject string, a *agent) {
 	ctx, cancel := context.WithTimeout(c.life, c.o.Timeout)
 	defer cancel()
@@ -205,7 +202,7 @@ func (c *Cache) ask(subject string, a *agent) {
 	defer c.mu.Unlock()
 	close(a.asking)
 	a.asking = nil
-	// Also after a success: a token that ends at once must not make a question of each post.
+	// Also after a success: a token that ends at once must not cause a request for each post.
 	a.notBefore = c.o.Now().Add(c.o.Pause)
 	a.failed = err
 	c.metrics.asked(err)

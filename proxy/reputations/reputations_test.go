@@ -20,7 +20,7 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// node signs reputations by the clock of the bubble.
+// node signs reputations by the bubble's clock.
 type node struct {
 	t        testing.TB
 	kit      *gatetest.Kit
@@ -30,7 +30,7 @@ type node struct {
 	asked int
 	takes time.Duration
 	fails error
-	gives string // in place of a token
+	gives string // instead of a token
 }
 
 func newNode(t testing.TB) *node {
@@ -72,7 +72,7 @@ func (n *node) questions() int {
 
 const agent, age = "agent:worker-1", 10 * time.Minute
 
-// bubble runs a test by a clock of its own.
+// bubble runs a test with its own clock.
 func bubble(t *testing.T, test func(t *testing.T, n *node, c *reputations.Cache)) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
@@ -83,14 +83,14 @@ func bubble(t *testing.T, test func(t *testing.T, n *node, c *reputations.Cache)
 	})
 }
 
-// took returns how long a post waited for its token.
 func took(c *reputations.Cache, ctx context.Context, subject string) (string, time.Duration) {
 	began := time.Now()
 	token := c.Token(ctx, subject, age)
 	return token, time.Since(began)
 }
 
-// TestOneTokenForManyPosts: the first post waits for the token, and the next ones have it; another agent has another.
+// TestOneTokenForManyPosts checks that the first post waits, that the next ones do not, and that each agent has its
+// own.
 func TestOneTokenForManyPosts(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
 		n.set(100*time.Millisecond, nil)
@@ -110,7 +110,7 @@ func TestOneTokenForManyPosts(t *testing.T) {
 	})
 }
 
-// TestForget: the next post has a token that was signed since, also if a question was being asked.
+// TestForget checks that the next post has a newer token, also while a request is running.
 func TestForget(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
 		n.set(100*time.Millisecond, nil)
@@ -139,8 +139,7 @@ func TestForget(t *testing.T) {
 	})
 }
 
-// TestForgetWhileTheNodeIsAway: a post to the node does not make the agent one that nothing is known of, for which
-// other rules hold. The node is asked no more often than without such posts.
+// TestForgetWhileTheNodeIsAway checks that the agent keeps its old token, and that the node is not asked more often.
 func TestForgetWhileTheNodeIsAway(t *testing.T) {
 	for name, away := range map[string]struct {
 		after time.Duration
@@ -158,7 +157,7 @@ func TestForgetWhileTheNodeIsAway(t *testing.T) {
 		})
 	}
 	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
-		c.Forget(agent) // nothing is known of it yet
+		c.Forget(agent) // it is unknown yet
 		first, _ := took(c, t.Context(), agent)
 		n.set(0, errors.New("away"))
 		before := n.questions()
@@ -179,14 +178,12 @@ func TestForgetWhileTheNodeIsAway(t *testing.T) {
 	})
 }
 
-// TestNextTokenBeforeTheLastEnds: while a token is good no post waits for the next, and there is never a moment without
-// one.
 func TestNextTokenBeforeTheLastEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
 		n.set(time.Second, nil)
 		n.lifetime = 5 * time.Minute
 		time.Sleep(time.Second)
-		c.Token(t.Context(), agent, age) // asks, and does not wait so long
+		c.Token(t.Context(), agent, age) // starts a request without waiting
 		time.Sleep(2 * time.Second)
 		seen := map[string]bool{}
 		for range 60 * 60 {
@@ -204,7 +201,7 @@ func TestNextTokenBeforeTheLastEnds(t *testing.T) {
 	})
 }
 
-// TestNodeIsAway: posts wait a bounded time, once, and then have no token; it is there again when the node is.
+// TestNodeIsAway checks that posts wait once, for a bounded time, and get tokens again when the node is back.
 func TestNodeIsAway(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
 		n.set(time.Hour, nil) // it does not answer
@@ -212,7 +209,7 @@ func TestNodeIsAway(t *testing.T) {
 		if token != "" || waited != 250*time.Millisecond {
 			t.Fatalf("%q after %s", token, waited)
 		}
-		time.Sleep(8 * time.Second) // the question has timed out, and the pause after it is over
+		time.Sleep(8 * time.Second) // until the request has timed out and the pause is over
 		n.set(0, errors.New("away"))
 		took(c, t.Context(), agent)
 		for range 10 {
@@ -229,7 +226,6 @@ func TestNodeIsAway(t *testing.T) {
 	})
 }
 
-// TestTokenEndsWhileTheNodeIsAway: the last token is sent until shortly before its end, and no longer.
 func TestTokenEndsWhileTheNodeIsAway(t *testing.T) {
 	for name, c := range map[string]struct{ age, until time.Duration }{
 		"its end":                            {age, accrual.Lifetime - 5*time.Second},
@@ -256,7 +252,7 @@ func TestTokenEndsWhileTheNodeIsAway(t *testing.T) {
 	}
 }
 
-// TestManyPostsAskOnce: posts that come at once wait for one question. One whose client goes away waits no longer.
+// TestManyPostsAskOnce checks that concurrent posts share one request, and that a cancelled post stops waiting.
 func TestManyPostsAskOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
 		n.set(200*time.Millisecond, nil)
@@ -280,7 +276,7 @@ func TestManyPostsAskOnce(t *testing.T) {
 	})
 }
 
-// TestTokensThatAreNone: what cannot be read, or has ended, is no token, and makes no question of each post.
+// TestTokensThatAreNone checks that an unreadable or expired token is none, and does not cause a request for each post.
 func TestTokensThatAreNone(t *testing.T) {
 	for name, gives := range map[string]func(n *node){
 		"no token":  func(n *node) { n.gives = "x" },
@@ -302,7 +298,7 @@ func TestTokensThatAreNone(t *testing.T) {
 	}
 }
 
-// TestMetrics counts questions and posts. Who only looks at the state of a token is no post.
+// TestMetrics checks that a look at the state counts no post.
 func TestMetrics(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
 		r := prometheus.NewPedanticRegistry()
@@ -346,7 +342,6 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// TestState: the state of an agent's token is what a post would find, with why there is none.
 func TestState(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
 		away := errors.New("away")
@@ -369,7 +364,6 @@ func TestState(t *testing.T) {
 	})
 }
 
-// TestClose ends a question that is being asked; afterwards none is asked.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
@@ -395,7 +389,6 @@ func TestCacheNeedsItsParts(t *testing.T) {
 	}
 }
 
-// TestTokenOfARevokedVersion: a token by a key version that is believed no more is not sent again.
 func TestTokenOfARevokedVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
@@ -408,7 +401,7 @@ func TestTokenOfARevokedVersion(t *testing.T) {
 		first := c.Token(t.Context(), agent, age)
 		gone = evidence.KeyIDOf(first)
 		n.kit.Rotate(t, evidence.PurposeAppraiser)
-		time.Sleep(3 * time.Second) // of the bubble's clock: after the pause between two questions
+		time.Sleep(3 * time.Second) // the bubble's clock passes the pause between two requests
 		if next := c.Token(t.Context(), agent, age); next == "" || evidence.KeyIDOf(next) == gone {
 			t.Errorf("the next token is by %q", evidence.KeyIDOf(next))
 		}
