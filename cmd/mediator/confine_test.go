@@ -16,12 +16,12 @@ import (
 
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/confine"
-	"github.com/actionproof/mediator/internal/controld"
-	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/devstack"
-	"github.com/actionproof/mediator/internal/reputationd"
-	"github.com/actionproof/mediator/internal/sidecar"
-	"github.com/actionproof/mediator/internal/triggerd"
+	"github.com/actionproof/mediator/internal/process/control"
+	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/node"
+	"github.com/actionproof/mediator/internal/process/sidecar"
+	"github.com/actionproof/mediator/internal/process/trigger"
 )
 
 // kernelSays returns fields of a process's status, as the kernel tells them to everybody (proc_pid_status(5)).
@@ -177,9 +177,9 @@ func TestNeeds(t *testing.T) {
 	must(t, err)
 	n, err := config.LoadReputation(filepath.Join(dir, "reputation.yaml"))
 	must(t, err)
-	ofNode, err := reputationd.Resources(n, reputationd.Observer(n, nil))
+	ofNode, err := node.Resources(n, node.Observer(n, nil))
 	must(t, err)
-	ofTrigger := triggerd.Resources(trig, triggerd.Observer(trig, nil))
+	ofTrigger := trigger.Resources(trig, trigger.Observer(trig, nil))
 	low := ofTrigger
 	low.Bind = []string{":443"}
 	for _, tt := range []struct {
@@ -191,7 +191,7 @@ func TestNeeds(t *testing.T) {
 		{"serve", ofSidecar, s.Confine, "read [. ./secrets] write [/var/lib/mediator] move [] listen [/run/mediator] bind [8181] connect [53 443] keep []"},
 		{"trigger", ofTrigger, trig.Confine, "read [. ./secrets] write [/var/lib/mediator-trigger] move [/var/spool/mediator-jobs] listen [/run/mediator] bind [8182] connect [] keep []"},
 		{"trigger on a port of root's", low, trig.Confine, "read [. ./secrets] write [/var/lib/mediator-trigger] move [/var/spool/mediator-jobs] listen [/run/mediator] bind [443] connect [] keep [cap_net_bind_service]"},
-		{"control", controld.Resources(c, controld.Observer(c, nil)), c.Confine, "read [.] write [] move [] listen [/run/mediator] bind [] connect [] keep []"},
+		{"control", control.Resources(c, control.Observer(c, nil)), c.Confine, "read [.] write [] move [] listen [/run/mediator] bind [] connect [] keep []"},
 		{"reputation", ofNode, n.Confine, "read [.] write [/var/lib/mediator-reputation] move [] listen [/run/mediator] bind [8443] connect [] keep []"},
 	} {
 		l, err := tt.needs.Limits(tt.config)
@@ -214,7 +214,7 @@ func TestConfineIsChecked(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "control.yaml")
 		must(t, os.WriteFile(path, []byte("confine: "+section+"\n"), 0o600))
-		if err := controld.Run(t.Context(), path, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+		if err := control.Run(t.Context(), path, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", section, err)
 		}
 	}

@@ -21,7 +21,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/test/full"
 	"github.com/actionproof/mediator/test/gatetest"

@@ -15,14 +15,14 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/controld"
-	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
-	"github.com/actionproof/mediator/internal/reputationd"
-	"github.com/actionproof/mediator/internal/sidecar"
+	"github.com/actionproof/mediator/internal/process/control"
+	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/node"
+	"github.com/actionproof/mediator/internal/process/sidecar"
+	"github.com/actionproof/mediator/internal/process/trigger"
 	"github.com/actionproof/mediator/internal/trial"
-	"github.com/actionproof/mediator/internal/triggerd"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/test/full"
@@ -177,7 +177,7 @@ func TestWithoutNode(t *testing.T) {
 
 // TestAProcessDoesNotStart while the agent could reach it.
 func TestAProcessDoesNotStart(t *testing.T) {
-	for name, start := range map[string]func(context.Context, string, io.Writer) error{devstack.SidecarFile: sidecar.Run, devstack.TriggerFile: triggerd.Run, devstack.ControlFile: controld.Run, devstack.ReputationFile: reputationd.Run} {
+	for name, start := range map[string]func(context.Context, string, io.Writer) error{devstack.SidecarFile: sidecar.Run, devstack.TriggerFile: trigger.Run, devstack.ControlFile: control.Run, devstack.ReputationFile: node.Run} {
 		for user, uid := range map[string]int{"its own user": os.Geteuid(), "root": 0} {
 			t.Run(name+" for "+user, func(t *testing.T) {
 				d := &trial.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2"}

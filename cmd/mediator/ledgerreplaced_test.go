@@ -11,7 +11,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/devstack"
-	"github.com/actionproof/mediator/internal/sidecar"
+	"github.com/actionproof/mediator/internal/process/sidecar"
 	"github.com/actionproof/mediator/ledger"
 )
 

@@ -9,15 +9,15 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/controld"
-	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/observe"
-	"github.com/actionproof/mediator/internal/reputationd"
-	"github.com/actionproof/mediator/internal/sidecar"
+	"github.com/actionproof/mediator/internal/process/control"
+	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/node"
+	"github.com/actionproof/mediator/internal/process/sidecar"
+	"github.com/actionproof/mediator/internal/process/trigger"
 	"github.com/actionproof/mediator/internal/trial"
-	"github.com/actionproof/mediator/internal/triggerd"
 )
 
 // TestEachFileIsLookedAt lists the files of each process by which somebody could do its work: those that are secret, and those that must
@@ -53,9 +53,9 @@ func TestEachFileIsLookedAt(t *testing.T) {
 		want []string
 	}{
 		{"serve", sidecar.Observer(s, roles), []string{"api-ca.pem", "manifest.yaml", "mediator.yaml", "run/control.sock", "run/reputation.sock", "run/serve.sock [7]", "run/trigger.sock", "secrets/api-token (secret)", "state/ledger.db (secret)"}},
-		{"control", controld.Observer(c, roles), []string{"control.yaml", "manifest.yaml", "policy.yaml", "run/control.sock [7]"}},
-		{"reputation", reputationd.Observer(n, roles), []string{"reputation.yaml", "reputation/reputation.db (secret)", "run/reputation.sock [7]"}},
-		{"trigger", triggerd.Observer(g, roles), []string{"events/events.db (secret)", "run/trigger.sock [7]", "secrets/webhook (secret)", "trigger.yaml"}},
+		{"control", control.Observer(c, roles), []string{"control.yaml", "manifest.yaml", "policy.yaml", "run/control.sock [7]"}},
+		{"reputation", node.Observer(n, roles), []string{"reputation.yaml", "reputation/reputation.db (secret)", "run/reputation.sock [7]"}},
+		{"trigger", trigger.Observer(g, roles), []string{"events/events.db (secret)", "run/trigger.sock [7]", "secrets/webhook (secret)", "trigger.yaml"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []string

@@ -14,8 +14,8 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/policy"
 )
 

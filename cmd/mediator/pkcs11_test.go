@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/policy"
 )
 

@@ -14,9 +14,9 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/test/full"
 )

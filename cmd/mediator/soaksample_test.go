@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/process/daemon"
 )
 
 // sample is what a process says of itself at one moment.

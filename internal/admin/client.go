@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/look"
 )

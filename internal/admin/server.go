@@ -19,9 +19,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/confine"
-	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/trigger"

@@ -17,9 +17,9 @@ import (
 
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/devstack"
-	"github.com/actionproof/mediator/internal/sidecar"
+	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/sidecar"
 	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger/sqlite"
 )

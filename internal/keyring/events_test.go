@@ -11,8 +11,8 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/signer"
 )
 

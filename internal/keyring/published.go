@@ -9,8 +9,8 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/look"
 )

@@ -24,7 +24,7 @@ import (
 	jose "github.com/go-jose/go-jose/v4"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/policy"

@@ -12,8 +12,8 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/keystore"
+	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/look"
 )
 

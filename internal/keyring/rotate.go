@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/every"
+	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/refusal"
 )
 

@@ -5,11 +5,11 @@ import (
 
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/cli/records"
-	"github.com/actionproof/mediator/internal/controld"
 	"github.com/actionproof/mediator/internal/isolate"
-	"github.com/actionproof/mediator/internal/reputationd"
-	"github.com/actionproof/mediator/internal/sidecar"
-	"github.com/actionproof/mediator/internal/triggerd"
+	"github.com/actionproof/mediator/internal/process/control"
+	"github.com/actionproof/mediator/internal/process/node"
+	"github.com/actionproof/mediator/internal/process/sidecar"
+	"github.com/actionproof/mediator/internal/process/trigger"
 )
 
 func serveCommand() *cobra.Command {
@@ -28,7 +28,7 @@ func triggerCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "trigger --config FILE", Short: "Run the trigger service: events in, origin proofs and receipts out", Args: cli.NoArgs,
 		Example: `  mediator trigger --config trigger.yaml`,
-		RunE:    func(c *cobra.Command, _ []string) error { return triggerd.Run(c.Context(), path, c.ErrOrStderr()) },
+		RunE:    func(c *cobra.Command, _ []string) error { return trigger.Run(c.Context(), path, c.ErrOrStderr()) },
 	}
 	cli.ConfigFlag(c, &path, "trigger.yaml")
 	return c
@@ -39,7 +39,7 @@ func controlCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "control --config FILE", Short: "Run the control plane: policy decisions and action grants", Args: cli.NoArgs,
 		Example: `  mediator control --config control.yaml`,
-		RunE:    func(c *cobra.Command, _ []string) error { return controld.Run(c.Context(), path, c.ErrOrStderr()) },
+		RunE:    func(c *cobra.Command, _ []string) error { return control.Run(c.Context(), path, c.ErrOrStderr()) },
 	}
 	cli.ConfigFlag(c, &path, "control.yaml")
 	return c
@@ -50,7 +50,7 @@ func reputationCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "reputation --config FILE", Short: "Run the node: receipts in, autonomy scores and reputations out", Args: cli.NoArgs,
 		Example: `  mediator reputation --config reputation.yaml`,
-		RunE:    func(c *cobra.Command, _ []string) error { return reputationd.Run(c.Context(), path, c.ErrOrStderr()) },
+		RunE:    func(c *cobra.Command, _ []string) error { return node.Run(c.Context(), path, c.ErrOrStderr()) },
 	}
 	cli.ConfigFlag(c, &path, "reputation.yaml")
 	c.AddCommand(records.Reputations()...)

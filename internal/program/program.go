@@ -24,9 +24,9 @@ import (
 	"github.com/actionproof/mediator/internal/cli/records"
 	"github.com/actionproof/mediator/internal/cli/start"
 	"github.com/actionproof/mediator/internal/cli/verifications"
-	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/launch"
+	"github.com/actionproof/mediator/internal/process/daemon"
 )
 
 // Main runs the program as this process asks for it, and ends the process.

@@ -12,8 +12,8 @@ import (
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/internal/process/daemon"
 )
 
 // ownerFlags are the flags of commands that work on keys in Vault with the token of their owner.

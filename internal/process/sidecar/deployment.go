@@ -13,9 +13,9 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/policy"

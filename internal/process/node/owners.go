@@ -1,4 +1,4 @@
-package reputationd
+package node
 
 import (
 	"context"

@@ -1,5 +1,5 @@
-// Package controld runs the control plane: mediator control.
-package controld
+// Package control runs the control plane: mediator control.
+package control
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/policy/decide"
 	"github.com/actionproof/mediator/signer"

@@ -1,11 +1,11 @@
-package reputationd
+package node
 
 import (
 	"path/filepath"
 	"slices"
 
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/ledger/postgres"
 )
 

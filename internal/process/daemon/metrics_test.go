@@ -16,7 +16,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/test/gatetest"
 )

@@ -1,4 +1,4 @@
-package reputationd
+package node
 
 import (
 	"encoding/json"
@@ -20,8 +20,8 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/test/gatetest"

@@ -1,12 +1,12 @@
-// Package reputationd runs the node: mediator reputation.
+// Package node runs the node: mediator reputation.
 //
-//	reputationd.go  the process: its parts, how it begins, reloads and ends
+//	node.go         the process: its parts, how it begins, reloads and ends
 //	owners.go       the owners whose receipts it takes, and how it follows their trust bundles
 //	verification.go the verification of agents over MCP
 //	disputes.go     signals and disputes
 //	metrics.go      requests that it answered, and owners whose bundles are not taken over
 //	needs.go        what the process uses, and what it observes of its deployment
-package reputationd
+package node
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/await"
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/reputation/accrual"

@@ -1,5 +1,5 @@
-// Package triggerd runs the trigger service: mediator trigger.
-package triggerd
+// Package trigger runs the trigger service: mediator trigger.
+package trigger
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/trigger"
 )
