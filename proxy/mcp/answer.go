@@ -18,73 +18,71 @@ import (
 	"github.com/actionproof/mediator/proxy/sse"
 )
 
-// Result is what became of a request, by the server's answer.
+// Result is the outcome of a request, by the server's answer.
 type Result string
 
-// The results.
 const (
 	ResultOK         Result = "ok"
-	ResultToolFailed Result = "tool_failed" // isError: the tool says that it failed
-	ResultError      Result = "error"       // a JSON-RPC error
-	ResultUnfinished Result = "unfinished"  // the server wants more, or goes on by itself
-	ResultLost       Result = "lost"        // the answer broke off before the result
-	ResultUnseen     Result = "unseen"      // the answer could not be followed
+	ResultToolFailed Result = "tool_failed" // the tool reports isError
+	ResultError      Result = "error"
+	ResultUnfinished Result = "unfinished" // the server wants more, or goes on by itself
+	ResultLost       Result = "lost"       // the answer broke off before the result
+	ResultUnseen     Result = "unseen"     // the answer could not be followed
 )
 
-// final reports whether the server is done with a request that has this result: with one to which it wants more, too,
-// which comes as a new one.
+// final reports whether the server is done with the request. A request of which it wants more comes again as a new one.
 func (r Result) final() bool {
 	return r == ResultOK || r == ResultToolFailed || r == ResultError || r == ResultUnfinished
 }
 
-// maxAnswer bounds how much of one message of a server is held to be read, in bytes.
+// maxAnswer bounds the bytes held of one message of a server.
 const maxAnswer = 4 << 20
 
-// maxEvents is how many ids of events are kept, of the last ones.
+// maxEvents bounds the ids of the last events that are kept.
 const maxEvents = 32
 
-// maxEventID bounds the id of an event that is kept, in bytes.
+// maxEventID bounds an event's id, in bytes.
 const maxEventID = 256
 
-// Watch is what an [Answer] is read for.
+// Watch says which answer an [Answer] reads, and what to do with it.
 type Watch struct {
 	Sent   *Message // nil for an event stream that the client opens
-	Flight *Flight  // of Sent; nil where it asks for no answer
+	Flight *Flight  // of Sent; nil if Sent expects no answer
 	Header http.Header
 	Peer   Peer
 	Memory *Memory
 	Shared *Definitions
-	Rules  []*Rule // of the endpoint
-	// Take asks for n more bytes of memory. What it does not get it cannot follow.
+	Rules  []*Rule
+	// Take reserves n bytes of memory. If it fails, the answer is no longer followed.
 	Take func(n int) bool
-	// Free gives back what Take has given.
+	// Free releases what Take has reserved.
 	Free func()
-	// Changed is called for each tool whose definition has another hash than the one that was shown before, in this
-	// session or in another, or than the one that is pinned.
+	// Changed is called for each tool whose definition differs from the pinned one, or from one shown before in any
+	// session.
 	Changed func(tool, before, now string)
-	// Returned, if set, is called with the result of a tool's call, as JSON.
+	// Returned, if set, gets the result of a tool's call as JSON.
 	Returned func(result []byte)
 }
 
-// Answer reads the answer to one request as it passes: an [io.Writer] that takes what the client gets. It notes in the
-// session's memory what the server asks and shows. It is not safe for concurrent use.
+// Answer is an [io.Writer] that reads the answer to one request as the client gets it, and notes in the session's
+// memory what the server asks and shows. It is not safe for concurrent use.
 type Answer struct {
 	Watch
-	peer      Peer   // with the session that the server has given by this answer
-	lastEvent string // by which the client resumes an answer
+	peer      Peer   // with the session that this answer gives the client
+	lastEvent string // with which the client resumes an answer
 
 	json   bool
-	length int // of the answer, as its header says; less than 0 where it does not
+	length int // from the header; negative if unknown
 	stream *sse.Reader
 	held   []byte
 	result Result
 	status int
-	blind  bool     // some of the answer was not read
-	cut    error    // why no more of the answer may pass
-	events []string // ids of the last events
+	blind  bool
+	cut    error // why the rest of the answer must not pass
+	events []string
 }
 
-// NewAnswer begins to read an answer by its status and its header.
+// NewAnswer makes a reader for an answer with this status and header.
 func NewAnswer(w Watch, status int, header http.Header) *Answer {
 	a := &Answer{Watch: w, peer: w.Peer, lastEvent: w.Header.Get("Last-Event-Id"), status: status}
 	if given := header.Get("Mcp-Session-Id"); given != "" && a.Sent != nil && a.Sent.Method == initialize {
@@ -98,11 +96,12 @@ func NewAnswer(w Watch, status int, header http.Header) *Answer {
 	plain := encoding == "" || encoding == "identity"
 	said := strings.ToLower(strings.Join(header["Content-Type"], ", "))
 	kind, params, err := mime.ParseMediaType(said)
-	if c := params["charset"]; err != nil || c != "" && c != "utf-8" && c != "utf8" { // some clients decode by it
+	// some clients decode by the charset
+	if c := params["charset"]; err != nil || c != "" && c != "utf-8" && c != "utf8" {
 		plain = false
 	}
 	stream := kind == "text/event-stream"
-	text := kind == "application/json" && a.Sent != nil // some clients read a GET's answer as a stream, whatever its type
+	text := kind == "application/json" && a.Sent != nil // some clients read any answer to a GET as a stream
 	meant := a.Sent != nil && (strings.Contains(said, "/event-stream") || strings.Contains(said, "application/json"))
 	awaited := a.Sent == nil || a.isRequest() && status != http.StatusAccepted
 	switch {
@@ -119,38 +118,35 @@ func NewAnswer(w Watch, status int, header http.Header) *Answer {
 	return a
 }
 
-// isRequest reports whether the answer is to a request, and not a stream that the client has opened.
 func (a *Answer) isRequest() bool { return a.Sent != nil && a.Sent.IsRequest() }
 
-// Close ends the reading, and gives back the memory that it took.
+// Close ends the reading and releases its memory.
 func (a *Answer) Close() {
 	a.json, a.stream, a.held = false, nil, nil
 	a.Free()
 }
 
-// lose gives up to follow the answer.
 func (a *Answer) lose() {
 	a.json, a.stream, a.held = false, nil, nil
 	a.miss()
 }
 
-// miss says that a message of the answer was not read.
 func (a *Answer) miss() {
 	a.blind = true
 	a.Memory.missed(a.peer.Server)
 }
 
-// Write takes a piece of the answer, and never waits. It fails if the piece may not pass: the server asks too much.
+// Write reads a piece of the answer. It fails if the piece must not pass because the server asks too much.
 func (a *Answer) Write(p []byte) (int, error) {
 	switch {
 	case a.cut != nil:
-	case a.json && len(a.held) == 0 && len(p) == a.length: // nothing has to be held of an answer that comes in one piece
+	case a.json && len(a.held) == 0 && len(p) == a.length: // an answer in one piece need not be held
 		a.json = false
 		a.message(p)
 	case a.json && (len(a.held)+len(p) > maxAnswer || !a.Take(len(p))):
 		a.lose()
 	case a.json:
-		// a client may go on before the end of the connection's answer is read here
+		// The client may go on before End is called.
 		if a.held = append(a.held, p...); len(a.held) == a.length {
 			a.json = false
 			a.message(a.held)
@@ -171,7 +167,7 @@ func (a *Answer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// End says how the answer has ended: by [io.EOF] as a whole.
+// End ends the answer; [io.EOF] means that it is complete.
 func (a *Answer) End(err error) {
 	switch {
 	case a.json && errors.Is(err, io.EOF) && (len(a.held) > 0 || a.status != http.StatusAccepted):
@@ -187,7 +183,7 @@ func (a *Answer) End(err error) {
 	a.held = nil
 }
 
-// rest reads a message whose end was not seen. Some clients take it nevertheless if it is whole.
+// rest reads a message without its end. Some clients take it if it is whole.
 func (a *Answer) rest(text []byte) {
 	o, err := jsonread.Lenient(text, 3)
 	switch {
@@ -200,12 +196,12 @@ func (a *Answer) rest(text []byte) {
 	}
 }
 
-// Result returns what became of the request; it is empty for a message that asks for no answer.
+// Result returns the outcome of the request, or "" if the message expects no answer.
 func (a *Answer) Result() Result {
 	switch {
 	case !a.isRequest():
 		return ""
-	case a.Memory.answeredElsewhere(a.Flight): // and which of the two the client takes is not known
+	case a.Memory.answeredElsewhere(a.Flight): // it is unknown which of the two the client takes
 		return ResultUnseen
 	case a.result != "":
 		return a.result
@@ -215,10 +211,10 @@ func (a *Answer) Result() Result {
 	return ResultLost
 }
 
-// Followed reports whether all messages of the answer were read until now.
+// Followed reports whether all messages so far were read.
 func (a *Answer) Followed() bool { return !a.blind }
 
-// Resumable reports whether the client can ask for the rest of an answer that broke off.
+// Resumable reports whether the client can resume the answer, which broke off.
 func (a *Answer) Resumable() bool { return a.Result() == ResultLost && len(a.events) > 0 }
 
 func (a *Answer) event(e sse.Event) {
@@ -232,12 +228,11 @@ func (a *Answer) event(e sse.Event) {
 	case len(bytes.TrimSpace(e.Data)) == 0:
 	case e.Type == "" || e.Type == "message":
 		a.message(e.Data)
-	case strings.TrimSpace(e.Type) == "message", mayBeMessage(e.Data): // of any type: which some clients do not look at
+	case strings.TrimSpace(e.Type) == "message", mayBeMessage(e.Data): // some clients ignore the type
 		a.miss()
 	}
 }
 
-// message reads one message of the server.
 func (a *Answer) message(text []byte) {
 	o, err := jsonread.Lenient(text, 3)
 	if err != nil {
@@ -271,7 +266,6 @@ func (a *Answer) message(text []byte) {
 	}
 }
 
-// asks notes a request of the server, by which it may be answered.
 func (a *Answer) asks(o object) {
 	v := o.Get("id").Value
 	if v == nil || v.Kind() == 'n' { // a notification
@@ -286,7 +280,7 @@ func (a *Answer) asks(o object) {
 	a.ask(question{peer: a.peer, id: id, like: like, asks: map[string]string{"": bounded(method)}})
 }
 
-// ask notes a question. The answer is cut off where there are too many.
+// ask notes a question. If there are too many, it cuts the answer off.
 func (a *Answer) ask(q question) {
 	if err := a.Memory.ask(q); err != nil {
 		a.cut = err
@@ -294,7 +288,7 @@ func (a *Answer) ask(q question) {
 	}
 }
 
-// response reads a result of the request. The first one counts, which a client takes; but all definitions are noted.
+// response reads a result of the request. Only the first counts, which a client takes, but all definitions are noted.
 func (a *Answer) response(o object) {
 	result := o.Get("result").Members
 	first := a.result == ""
@@ -335,7 +329,7 @@ func (a *Answer) response(o object) {
 	a.ask(q)
 }
 
-// resultOf reads what became of a request, which may be the call of a tool.
+// resultOf returns the outcome that a response gives. call says that the request calls a tool.
 func resultOf(o object, call bool) Result {
 	result := o.Get("result")
 	kind, _ := result.Members.Get("resultType").Text()
@@ -353,13 +347,13 @@ func resultOf(o object, call bool) Result {
 		return ResultUnseen
 	case call && failed.Kind() == 't':
 		return ResultToolFailed
-	case call && failed != nil && failed.Kind() != 'f' && failed.Kind() != 'n': // which some clients take for true
+	case call && failed != nil && failed.Kind() != 'f' && failed.Kind() != 'n': // some clients take it for true
 		return ResultUnseen
 	}
 	return ResultOK
 }
 
-// show notes the definitions of tools in a result. taken says that the client takes it for the list that it asked for.
+// show notes the tools' definitions in a result. taken says that the client takes the result for the list it asked for.
 func (a *Answer) show(result object, taken bool) {
 	tools := result.Get("tools").Value
 	if tools == nil || tools.Kind() != '[' {
@@ -381,7 +375,7 @@ func (a *Answer) show(result object, taken bool) {
 			a.miss()
 			continue
 		case !isToolName(tool):
-			continue // which no rule can name
+			continue // no rule can name it
 		}
 		if err != nil {
 			now = definition{}

@@ -16,25 +16,24 @@ import (
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
-// Bounds on what is kept of a definition.
+// Bounds on a definition.
 const (
 	maxParams     = 32
 	maxParamDepth = 16
-	maxParamSize  = 1 << 10 // bytes of the name of a header and of the path to its argument
+	maxParamSize  = 1 << 10 // bytes of a header's name and the path to its argument
 )
 
-// definition is what is kept of the definition of a tool.
 type definition struct {
 	hash string // of its canonical JSON; empty if it has none
-	// params holds, by the canonical name of a header, the path of the argument that the header repeats (x-mcp-header).
+	// params maps the canonical name of a header to the path of the argument that it repeats (x-mcp-header).
 	params map[string][]string
 
-	era     int  // of the memory when the client was last shown it; -1 for never
-	changed bool // another definition was shown before
+	era     int  // the memory's era when the client saw it; -1 for never
+	changed bool // the session has seen another definition
 }
 
-// definitions are the definitions of tools that were shown last. Those that a rule names are kept apart, so that a
-// server cannot have one of them forgotten by showing many others.
+// definitions are the latest definitions of tools. Those that a rule names are kept apart, so that a server cannot push
+// one out by showing many others.
 type definitions struct {
 	named, others *lru.Cache[[2]string, definition]
 }
@@ -59,14 +58,14 @@ func (d *definitions) isNamed(server, tool string) bool {
 	return ok
 }
 
-// full reports whether no other tool that a rule names can be kept without one being forgotten.
+// full reports whether another named tool would push one out.
 func (d *definitions) full() bool { return d.named != nil && d.named.Len() >= maxTools }
 
-// put keeps a definition and returns the hash of the one before, which is empty if there was none.
+// put keeps a definition, and returns the hash of the previous one, or "".
 func (d *definitions) put(server, tool string, now definition, named bool) (before string) {
 	old, _ := d.get(server, tool)
 	to := &d.others
-	if named || d.isNamed(server, tool) { // by the rules as they were
+	if named || d.isNamed(server, tool) { // named when it was kept first
 		to = &d.named
 	}
 	if *to == nil {
@@ -76,10 +75,9 @@ func (d *definitions) put(server, tool string, now definition, named bool) (befo
 	return old.hash
 }
 
-// Definitions are the definitions of tools that all sessions were shown last. It is safe for concurrent use; the zero
-// value is empty.
+// Definitions are the latest definitions shown in all sessions. It is safe for concurrent use; the zero value is empty.
 type Definitions struct {
-	mu    sync.Mutex // guards known
+	mu    sync.Mutex
 	known definitions
 }
 
@@ -89,7 +87,6 @@ func (d *Definitions) show(server, tool string, now definition, named bool) (bef
 	return d.known.put(server, tool, now, named)
 }
 
-// define reads the definition of a tool.
 func define(raw jsontext.Value) (tool string, d definition, err error) {
 	o, err := jsonread.Lenient(raw, 2)
 	if err != nil {
@@ -107,8 +104,7 @@ func define(raw jsontext.Value) (tool string, d definition, err error) {
 	return tool, d, nil
 }
 
-// collect takes over the headers that the properties of a schema name. Only those count that are reached by properties
-// alone.
+// collect adds the headers that a schema's properties name. Only a chain of properties counts.
 func (d *definition) collect(schema jsontext.Value, path []string) {
 	if schema.Kind() != '{' || len(path) >= maxParamDepth || !bytes.Contains(schema, []byte("x-mcp-header")) {
 		return
@@ -127,7 +123,7 @@ func (d *definition) collect(schema jsontext.Value, path []string) {
 	}
 }
 
-// checkHeaders holds the headers of a call against the arguments that they repeat.
+// checkHeaders compares headers with the arguments that they repeat.
 func (d definition) checkHeaders(c *Message, header http.Header) error {
 	if len(d.params) == 0 {
 		return nil
@@ -140,7 +136,8 @@ func (d definition) checkHeaders(c *Message, header http.Header) error {
 		case absent && len(values) == 0:
 		case absent:
 			return mismatch("the header %s repeats an argument that the call does not have", name)
-		case len(values) == 0 && header.Get("Mcp-Protocol-Version") < headersMirror: // no revision before demands it
+		// earlier revisions do not require it
+		case len(values) == 0 && header.Get("Mcp-Protocol-Version") < headersMirror:
 		case len(values) != 1 || !repeatable(object{{Value: arg.Value}}).has(values[0]):
 			return mismatch("the header %s does not say what the argument %s says", name, strings.Join(path, "."))
 		}
@@ -148,13 +145,11 @@ func (d definition) checkHeaders(c *Message, header http.Header) error {
 	return nil
 }
 
-// arguments returns the arguments of the call, with the members of their members down to the level keep.
 func (m *Message) arguments(keep int) object {
-	o, _ := jsonread.Lenient(m.Arguments, keep) // which were read before; there are none where this fails
+	o, _ := jsonread.Lenient(m.Arguments, keep) // the message was read before, so this cannot fail
 	return o
 }
 
-// argument returns the argument at a path.
 func argument(args object, path []string) (found member) {
 	for _, name := range path {
 		found = args.Get(name)
@@ -163,9 +158,8 @@ func argument(args object, path []string) (found member) {
 	return found
 }
 
-// hasArguments refuses a header Mcp-Param-* that repeats no argument of the call. Which one it has to repeat is known
-// only where the server has shown the definition of the tool: see [definition.checkHeaders]. The arguments are read
-// once, however many headers there are.
+// hasArguments refuses a header Mcp-Param-* that repeats no argument of the call. [definition.checkHeaders] knows which
+// one it must repeat, but only if the server has shown the definition. The arguments are read once for all headers.
 func (m *Message) hasArguments(header http.Header) error {
 	var all values
 	for name, values := range header {
@@ -183,13 +177,12 @@ func (m *Message) hasArguments(header http.Header) error {
 	return nil
 }
 
-// values are what a header can repeat: texts, truth values and integers, which are compared as numbers.
+// values are the values that a header can repeat: texts, booleans, and integers, which are compared as numbers.
 type values struct {
 	texts    map[string]bool
 	integers map[float64]bool
 }
 
-// repeatable returns the values of an object and of the objects in it.
 func repeatable(o object) values {
 	v := values{make(map[string]bool), make(map[float64]bool)}
 	v.add(o)

@@ -6,27 +6,27 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// maxLostLists bounds the requests for tools whose answer broke off and may still come with a resumed one.
+// maxLostLists bounds the lists of tools that broke off and may be resumed.
 const maxLostLists = 16
 
-// Flight is a request on its way, until what became of it is known.
+// Flight is a request whose outcome is not final yet.
 type Flight struct {
 	peer Peer
 	id   ID
-	of   string // names the request, as [continued] does
-	post bool   // it posts
-	list bool   // it asks for the tools
+	of   string // identifies the request, see [continued]
+	post bool
+	list bool // it asks for the tools
 
 	// The memory's mutex guards all below.
-	settled   bool // its result has come, and passes on to the client
+	settled   bool // its result has come, and goes to the client
 	lost      bool // its own answer ended without a result
-	elsewhere bool // an answer to it has come, but not as its own
-	unsure    bool // an answer has come that some clients take for its own
+	elsewhere bool // it was answered on another connection
+	unsure    bool // some clients take another answer for its own
 }
 
-// Begin notes a request that is about to be sent. While another one with its id is not answered, it is refused: a
-// server that tells the two apart by their id answers the one as the other. A server without sessions cannot. One
-// server may have several URLs, so that its session alone tells which one it is.
+// Begin notes a request about to be sent. It refuses one whose id another open request has: a server that tells them
+// apart by id could answer one as the other. Requests belong together by their session alone, because one server may
+// have several URLs.
 func (m *Memory) Begin(r *Message, peer Peer, post bool) (*Flight, error) {
 	f := &Flight{peer: peer, id: r.ID, of: continued(r.Method, r.Name, ""), post: post, list: r.Method == listTools}
 	m.mu.Lock()
@@ -41,8 +41,8 @@ func (m *Memory) Begin(r *Message, peer Peer, post bool) (*Flight, error) {
 	return f, nil
 }
 
-// End says that a request is over, with the result that its own answer had, and whether it may have been sent. Without
-// a result the client may have tools that are not known here, and the server may still be at work on a post.
+// End notes the result of a request's own answer. sent says that the request may have been sent. Without a result the
+// client may know tools that the memory does not, and the server may still work on a post.
 func (m *Memory) End(f *Flight, result Result, sent bool) {
 	if f == nil {
 		return
@@ -64,7 +64,7 @@ func (m *Memory) End(f *Flight, result Result, sent bool) {
 	m.flights = slices.DeleteFunc(m.flights, func(o *Flight) bool { return o == f })
 }
 
-// settle notes the result of a request before the client has it, who may go on at once.
+// settle notes a result before the client sees it, because the client may go on at once.
 func (m *Memory) settle(f *Flight, result Result) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -73,14 +73,14 @@ func (m *Memory) settle(f *Flight, result Result) {
 	}
 }
 
-// goesOn says that the server goes on with a request although it has answered.
+// goesOn notes that the server goes on with a request that it has answered.
 func (m *Memory) goesOn(f *Flight) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.unresolved = m.unresolved || f != nil && f.post
 }
 
-// lostLists counts the requests for tools whose answer broke off. The caller holds m.mu.
+// lostLists counts lists of tools that broke off. The caller holds m.mu.
 func (m *Memory) lostLists() (n int) {
 	for _, f := range m.flights {
 		if f.lost {
@@ -90,7 +90,7 @@ func (m *Memory) lostLists() (n int) {
 	return n
 }
 
-// resembled notes an answer by an id that only some clients take for that of a request (see [ID.like]).
+// resembled notes an answer with an id that only some clients take for a request's own (see [ID.like]).
 func (m *Memory) resembled(peer Peer, id ID, like string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -104,8 +104,8 @@ func (m *Memory) resembled(peer Peer, id ID, like string) {
 	}
 }
 
-// strayed notes an answer that came elsewhere than where its request was sent. It reports whether the client takes it
-// for the answer to a request for tools.
+// strayed notes an answer that came on another connection than its request's. It reports whether the client takes it
+// for a list of tools that it asked for.
 func (m *Memory) strayed(peer Peer, id ID) (listsTools bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -121,8 +121,8 @@ func (m *Memory) strayed(peer Peer, id ID) (listsTools bool) {
 	return f.list
 }
 
-// missed notes a message of a server that could not be read. To the client it may have been any question, and while the
-// client waits for a list of tools, that list.
+// missed notes an unreadable message of a server. It may have been any question, or the list of tools that the client
+// waits for.
 func (m *Memory) missed(server string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -132,22 +132,22 @@ func (m *Memory) missed(server string) {
 	}
 }
 
-// takes reports whether the client takes the own answer to its request for tools.
+// takes reports whether the client still takes a list's own answer.
 func (m *Memory) takes(f *Flight) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return f == nil || !f.elsewhere
 }
 
-// answeredElsewhere reports whether an answer to a request has come elsewhere, which the client may have taken.
+// answeredElsewhere reports whether the client may have taken another answer than the request's own.
 func (m *Memory) answeredElsewhere(f *Flight) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return f != nil && (f.elsewhere || f.unsure)
 }
 
-// posting reports whether a post is on its way or has no result yet, at any server: its receipts say that no human had
-// a part in it. The caller holds m.mu.
+// posting reports whether a post at any server has no result yet. Its receipts will say that no human took part. The
+// caller holds m.mu.
 func (m *Memory) posting() bool {
 	return m.unresolved || slices.ContainsFunc(m.flights, func(f *Flight) bool { return f.post && !f.settled }) ||
 		slices.ContainsFunc(m.open, func(o *open) bool { return o.post })

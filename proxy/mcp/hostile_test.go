@@ -13,10 +13,10 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// at is the peer of these tests: a server that gave the client a session.
+// at is a server that gave the client a session.
 var at = mcp.Peer{Server: peer.Server, Session: "s1"}
 
-// send begins a request, and returns the reader of its answer and how to end it.
+// send begins a request. end ends it and returns its result.
 func send(t testing.TB, memory *mcp.Memory, method string, id int, kind string, status int) (a *mcp.Answer,
 	end func() mcp.Result) {
 	t.Helper()
@@ -37,7 +37,7 @@ func send(t testing.TB, memory *mcp.Memory, method string, id int, kind string, 
 
 const stream, plain = "text/event-stream", "application/json"
 
-// say writes messages of a server as events.
+// say writes events.
 func say(a io.Writer, messages ...string) {
 	for _, m := range messages {
 		_, _ = io.WriteString(a, "data: "+m+"\n\n")
@@ -49,7 +49,6 @@ func tools(id, about string) string {
 		`","inputSchema":{}}]}}`
 }
 
-// pinned returns rules that pin the definition of get_issue with the description "good".
 func pinned(t testing.TB) []*mcp.Rule {
 	t.Helper()
 	memory := new(mcp.Memory)
@@ -67,7 +66,7 @@ func pinned(t testing.TB) []*mcp.Rule {
 	return of
 }
 
-// texts returns how many bytes of text a value holds, in all that it points to.
+// texts returns the bytes of text that a value holds.
 func texts(v reflect.Value, seen map[uintptr]bool) (n int) {
 	switch v.Kind() {
 	case reflect.String:
@@ -107,8 +106,8 @@ func judgeCall(t testing.TB, of []*mcp.Rule, memory *mcp.Memory) (mcp.Verdict, e
 		entry{}.header(), of, at, memory)
 }
 
-// TestPinsHold shows a client another definition than the pinned one, in every way in which a client takes it for the
-// answer to its request. A pinned tool is not called by what only the mediator was shown.
+// TestPinsHold shows the client another definition than the pinned one, in each way in which a client may take it for
+// the answer to its request. The pinned tool must not be called.
 func TestPinsHold(t *testing.T) {
 	of := pinned(t)
 	const list, ping = "tools/list", "ping"
@@ -313,7 +312,7 @@ func TestPinsHold(t *testing.T) {
 			}
 		})
 	}
-	// A list that is resumed is one that was shown.
+	// A resumed list counts as shown.
 	memory := new(mcp.Memory)
 	own, end := send(t, memory, list, 1, stream, http.StatusOK)
 	_, _ = io.WriteString(own, "id: e1\ndata: \n\n")
@@ -324,8 +323,7 @@ func TestPinsHold(t *testing.T) {
 	}
 }
 
-// TestFirstResult: of several results the first counts, which is the one that a client takes. Where another one came
-// elsewhere, none is claimed.
+// TestFirstResult checks that the first result counts, as for a client. If another one came elsewhere, none counts.
 func TestFirstResult(t *testing.T) {
 	const good, bad = `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`,
 		`{"jsonrpc":"2.0","id":1,"result":{"isError":true}}`
@@ -371,7 +369,7 @@ func TestFirstResult(t *testing.T) {
 	}
 }
 
-// TestOneIDTwice refuses a request whose id another one of its session has, which a server could answer in its place.
+// TestOneIDTwice refuses a request with the id of an open one, because a server could answer it in the other's place.
 func TestOneIDTwice(t *testing.T) {
 	memory := new(mcp.Memory)
 	_, end := send(t, memory, "tools/call", 7, stream, http.StatusOK)
@@ -393,7 +391,7 @@ func TestOneIDTwice(t *testing.T) {
 	}
 }
 
-// humanAnswers lets a human answer a server, with leave.
+// humanAnswers has a human answer a server, which a rule allows.
 func humanAnswers(t *testing.T, memory *mcp.Memory) error {
 	t.Helper()
 	show(t, memory, `{"jsonrpc":"2.0","id":"human","method":"elicitation/create"}`)
@@ -402,7 +400,7 @@ func humanAnswers(t *testing.T, memory *mcp.Memory) error {
 	return err
 }
 
-// TestHumanBesidesPost: no human answers a server while a post is on its way, or has no result yet.
+// TestHumanBesidesPost refuses a human's answer while a post has no result.
 func TestHumanBesidesPost(t *testing.T) {
 	memory := new(mcp.Memory)
 	post := read(t, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"create_issue"}}`)
@@ -426,7 +424,7 @@ func TestHumanBesidesPost(t *testing.T) {
 	}
 }
 
-// TestHumanAfterPost: no human answers a server that may still be at work on a post.
+// TestHumanAfterPost refuses a human's answer to a server that may still work on a post.
 func TestHumanAfterPost(t *testing.T) {
 	for _, tt := range []struct {
 		result  mcp.Result
@@ -457,7 +455,7 @@ func TestHumanAfterPost(t *testing.T) {
 		a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {plain}, "Content-Length": {fmt.Sprint(len(text))}})
 		_, _ = io.WriteString(a, text[:5])
 		check.WantCode(t, humanAnswers(t, memory), "mcp_answer_refused")
-		_, _ = io.WriteString(a, text[5:]) // the client has its answer now, and may go on before the call is over here
+		_, _ = io.WriteString(a, text[5:]) // the client has its answer now, and may go on at once
 		if err := humanAnswers(t, memory); (err != nil) != refused {
 			t.Errorf("%s: %v", answer, err)
 		}
@@ -469,8 +467,7 @@ func TestHumanAfterPost(t *testing.T) {
 	}
 }
 
-// TestManyTools: what a server shows besides does not make a tool unknown that a rule names, and its texts are not
-// kept.
+// TestManyTools checks that a server cannot push out a named tool, and that its texts are not kept.
 func TestManyTools(t *testing.T) {
 	memory, shared := new(mcp.Memory), new(mcp.Definitions)
 	var changed []string
@@ -497,7 +494,7 @@ func TestManyTools(t *testing.T) {
 		t.Errorf("changed are %q", changed)
 	}
 	changed = nil
-	for i := range 1100 { // URLs that the agent makes up
+	for i := range 1100 { // of URLs that the agent makes up
 		w := watch(read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`), new(mcp.Memory))
 		w.Shared, w.Rules, w.Peer.Query = shared, rules(""), fmt.Sprint(i)
 		a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {plain}})
@@ -518,7 +515,6 @@ func TestManyTools(t *testing.T) {
 	}
 }
 
-// TestLongHeaders refuses what would be kept of a header if it is long.
 func TestLongHeaders(t *testing.T) {
 	for name, n := range map[string]int{"Mcp-Session-Id": 4097, "Last-Event-Id": 4097} {
 		check.WantCode(t, mcp.CheckStream(http.Header{name: {strings.Repeat("x", n)}}), "message_malformed")
@@ -531,7 +527,6 @@ func TestLongHeaders(t *testing.T) {
 	check.WantCode(t, err, "message_malformed")
 }
 
-// TestSameConnection: where the operator says that answers come on the connection of the call, a post need not show it.
 func TestSameConnection(t *testing.T) {
 	said := rules("")
 	said[0].SameConnection = true
@@ -546,7 +541,7 @@ func TestSameConnection(t *testing.T) {
 	}
 }
 
-// TestWhatAPostAccepts: a client that takes its answer in one form alone is told what to send.
+// TestWhatAPostAccepts checks that the refusal says what to send.
 func TestWhatAPostAccepts(t *testing.T) {
 	for accept, want := range map[string]string{
 		"application/json, text/event-stream": "", "text/event-stream;q=0.5, application/json;charset=utf-8": "",
@@ -567,8 +562,8 @@ func TestWhatAPostAccepts(t *testing.T) {
 	}
 }
 
-// TestManyParamHeaders: the arguments are read once for all headers that repeat them. Read for each header and each
-// level, these would take longer than a test may.
+// TestManyParamHeaders checks that the arguments are read once for all headers: reading them for each would take too
+// long.
 func TestManyParamHeaders(t *testing.T) {
 	args := `{"z":"` + strings.Repeat("x", 1<<20) + `","a":"v"}`
 	for range 55 {

@@ -16,8 +16,7 @@ type (
 	member = jsonread.Member
 )
 
-// readMessage reads a client's message strictly, with its members down to three levels. Servers' answers are not read
-// strictly: what is not understood of them is not used.
+// readMessage reads a client's message strictly, with members down to three levels.
 func readMessage(text []byte) (object, error) {
 	o, err := jsonread.Strict(text, 3)
 	switch {
@@ -32,7 +31,7 @@ func readMessage(text []byte) (object, error) {
 	return o, nil
 }
 
-// mayBeMessage reports whether a text says to be a message, or cannot be read and may be one.
+// mayBeMessage reports whether a client may take a text for a message.
 func mayBeMessage(text []byte) bool {
 	o, err := jsonread.Lenient(text, 1)
 	if err != nil {
@@ -42,7 +41,7 @@ func mayBeMessage(text []byte) bool {
 	return found || o.Get("jsonrpc").Value != nil
 }
 
-// unclear reports whether some clients read a message differently from others.
+// unclear reports whether clients may read a message differently.
 func unclear(o object) bool {
 	_, _, found := o.OtherCase("jsonrpc", "id", "method", "params", "result", "error")
 	_, _, inResult := o.Get("result").Members.OtherCase("tools", "inputRequests", "requestState", "resultType", "task",
@@ -55,7 +54,6 @@ func malformed(format string, args ...any) error {
 	return refusal.New("message_malformed", format, args...)
 }
 
-// quote returns a text as JSON.
 func quote(s string) json.RawMessage {
 	raw, err := jsontext.AppendQuote(nil, s)
 	if err != nil {

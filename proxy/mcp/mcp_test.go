@@ -14,20 +14,20 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// peer is the server of these tests.
+// peer is a server without sessions.
 var peer = mcp.Peer{Server: "https://api.example.com/mcp"}
 
-// entry is one entry of a corpus: the values of its lines, by their keys.
+// entry is one entry of a corpus: the values of its lines by key.
 type entry map[string][]string
 
 func (e entry) one(key string) string { return strings.Join(e[key], "\n") }
 
-// readCorpus reads a file of entries, which blank lines separate.
+// readCorpus reads entries, separated by blank lines.
 func readCorpus(t testing.TB, name string) (entries []entry) {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/" + name)
 	check.Must(t, err)
-	_, raw2, _ := strings.Cut(string(raw), "\n\n") // what the file is
+	_, raw2, _ := strings.Cut(string(raw), "\n\n") // after the file's description
 	for block := range strings.SplitSeq(strings.TrimSuffix(raw2, "\n"), "\n\n") {
 		e := make(entry)
 		for line := range strings.SplitSeq(block, "\n") {
@@ -41,7 +41,7 @@ func readCorpus(t testing.TB, name string) (entries []entry) {
 
 var short = regexp.MustCompile(`\$\{(?:(.+?)\*(\d+)|([0-9a-f]+))\}`)
 
-// expand writes out what stands short in a corpus.
+// expand expands the abbreviations of a corpus.
 func expand(t testing.TB, s string) string {
 	return short.ReplaceAllStringFunc(s, func(m string) string {
 		parts := short.FindStringSubmatch(m)
@@ -56,7 +56,7 @@ func expand(t testing.TB, s string) string {
 	})
 }
 
-// header returns the header of an entry, with what a client of Streamable HTTP sends besides.
+// header returns the headers of an entry and those of every Streamable HTTP client.
 func (e entry) header() http.Header {
 	h := http.Header{"Accept": {"application/json, text/event-stream"}}
 	replaced := false
@@ -70,7 +70,6 @@ func (e entry) header() http.Header {
 	return h
 }
 
-// watch is what an answer is read for.
 func watch(sent *mcp.Message, memory *mcp.Memory) mcp.Watch {
 	return mcp.Watch{
 		Sent: sent, Header: http.Header{}, Peer: peer, Memory: memory, Shared: new(mcp.Definitions),
@@ -78,7 +77,7 @@ func watch(sent *mcp.Message, memory *mcp.Memory) mcp.Watch {
 	}
 }
 
-// read reads a message that is in order.
+// read reads a valid message.
 func read(t testing.TB, body string, header ...string) *mcp.Message {
 	t.Helper()
 	m, err := mcp.Read([]byte(body), entry{"header": header}.header())
@@ -86,8 +85,7 @@ func read(t testing.TB, body string, header ...string) *mcp.Message {
 	return m
 }
 
-// show lets a memory see what a server has sent: a message on an event stream, or behind a method the answer to a
-// request.
+// show shows a memory what a server sent: a message on an event stream or, after a method, the answer to a request.
 func show(t testing.TB, memory *mcp.Memory, seen string) {
 	t.Helper()
 	method, answer, isAnswer := strings.Cut(seen, " ")
@@ -117,7 +115,7 @@ func rules(of string) []*mcp.Rule {
 	}
 }
 
-// judge reads and judges a message, and says what became of it as the corpus does.
+// judge judges a message and returns its verdict as the corpus writes it.
 func judge(e entry, memory *mcp.Memory) string {
 	h := e.header()
 	m, err := mcp.Read([]byte(e.one("body")), h)
@@ -137,7 +135,6 @@ func judge(e entry, memory *mcp.Memory) string {
 	return verdict
 }
 
-// TestMessages judges every message of the corpus.
 func TestMessages(t *testing.T) {
 	entries := readCorpus(t, "messages.txt")
 	if len(entries) < 120 {
@@ -156,7 +153,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestAnswers reads every answer of the corpus, whole and byte by byte.
+// TestAnswers reads each answer whole and byte by byte.
 func TestAnswers(t *testing.T) {
 	for _, e := range readCorpus(t, "answers.txt") {
 		answer := strings.NewReplacer(`\n`, "\n", `\r`, "\r").Replace(e.one("answer"))
@@ -188,7 +185,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// FuzzMessage reads any message: what passes says the same to Go's own lenient reader.
+// FuzzMessage checks that Go's lenient reader reads every accepted message alike.
 func FuzzMessage(f *testing.F) {
 	for _, e := range readCorpus(f, "messages.txt") {
 		f.Add([]byte(e.one("body")))
@@ -204,7 +201,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// FuzzAnswer reads any answer in two pieces, and comes to the same result as in one.
+// FuzzAnswer checks that an answer in two pieces has the same result as in one.
 func FuzzAnswer(f *testing.F) {
 	for _, e := range readCorpus(f, "answers.txt") {
 		if answer := e.one("answer"); len(answer) < 1<<10 {

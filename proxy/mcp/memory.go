@@ -9,49 +9,48 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Bounds on what is kept of one session of an agent.
+// Bounds on the memory of one session.
 const (
 	maxTools   = 1024
 	maxOpen    = 16 // calls whose answer broke off
-	maxServers = 64 // that are told apart in a [servers]
+	maxServers = 64 // in one [servers]
 )
 
-// Peer is a server as a session talks to it: its endpoint, and the session that it has given the client. Query is the
-// hash of the URL's query, by which some endpoints are several servers, each with tools of its own; to others it says
-// nothing, so that it tells nothing else apart.
+// Peer is a server as a session sees it: its endpoint, and the MCP session that it gave the client. Query is the hash
+// of the URL's query. At some endpoints it selects one of several servers with their own tools; elsewhere it means
+// nothing, so it separates nothing but tools.
 type Peer struct{ Server, Session, Query string }
 
-// same reports whether messages to both may come to one session of a server.
+// same reports whether messages to both may reach one session of a server.
 func (p Peer) same(o Peer) bool { return p.Server == o.Server && p.Session == o.Session }
 
-// tools names the server whose tools are shown.
 func (p Peer) tools() string { return p.Server + "?" + p.Query }
 
-// Memory is what the servers of one session of an agent have asked and shown. The zero value is empty. It is safe for
-// concurrent use.
+// Memory is what the servers of one session have asked and shown. The zero value is empty. It is safe for concurrent
+// use.
 type Memory struct {
 	mu        sync.Mutex // guards all below
-	questions []question // not yet answered
-	unread    servers    // that sent a message which could not be read: it counts as any question
-	prompted  bool       // a human has answered a server, or may have
+	questions []question // without an answer
+	unread    servers    // sent an unreadable message, which counts as any question
+	prompted  bool       // a human may have answered a server
 
 	tools  definitions
-	era    int     // grows when a list of tools is lost: no tool is known until it is shown again
-	misled servers // whose lists of tools may have been another one for the client
+	era    int     // grows when a list of tools is lost: all tools are unknown until shown again
+	misled servers // may have shown the client another list of tools
 
 	flights    []*Flight
 	open       []*open
-	unresolved bool // there is a post that will have no result any more
+	unresolved bool // a post will never have a result
 }
 
-// Prompted reports whether a human has answered a server in this session, or may have.
+// Prompted reports whether a human may have answered a server in this session.
 func (m *Memory) Prompted() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.prompted
 }
 
-// servers is a set of servers. It holds every server once it has more than maxServers.
+// servers is a set of servers. With more than maxServers it contains every server.
 type servers struct {
 	names []string
 	all   bool
@@ -66,7 +65,6 @@ func (s *servers) add(server string) {
 	}
 }
 
-// last returns the last elements of s, at most n.
 func last[T any](s []T, n int) []T {
 	if len(s) <= n {
 		return s
@@ -74,7 +72,7 @@ func last[T any](s []T, n int) []T {
 	return slices.Delete(s, 0, len(s)-n)
 }
 
-// checkTool refuses the call of a pinned tool unless the session was shown the pinned definition and no other one. It
+// checkTool refuses the call of a pinned tool unless the session has seen the pinned definition and no other one. It
 // also refuses headers that do not repeat the arguments that the definition names.
 func (m *Memory) checkTool(c *Message, header http.Header, peer Peer, pin string) error {
 	m.mu.Lock()
@@ -101,13 +99,13 @@ func (m *Memory) checkTool(c *Message, header http.Header, peer Peer, pin string
 	return nil
 }
 
-// show notes the definition of a tool, and returns the hash of the one before. taken says that the client takes the
-// list it stands in. If it may not, the definition counts as another one, but does not make the tool known.
+// show notes a tool's definition and returns the hash of the previous one. taken says that the client takes the list
+// that contains it; otherwise the definition counts as a different one, but does not make the tool known.
 func (m *Memory) show(server, tool string, d definition, named, taken bool) (before string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	old, known := m.tools.get(server, tool)
-	if named && !known && m.tools.full() { // or the server could have one forgotten: it stays unknown
+	if named && !known && m.tools.full() { // otherwise the server could push another tool out
 		return ""
 	}
 	d.era = -1
@@ -125,15 +123,15 @@ func (m *Memory) show(server, tool string, d definition, named, taken bool) (bef
 type open struct {
 	peer   Peer
 	id     ID
-	of     string // as [Flight] has it
+	of     string
 	post   bool
-	events []string // ids of the events of its answer, by which a client may resume it
+	events []string // ids of events with which a client may resume the answer
 	done   func(Result)
 	timer  *time.Timer
 }
 
-// Keep keeps a request whose answer broke off for so long at most, until its result comes with a resumed answer. done
-// is called once, by another goroutine, with [ResultLost] if no result came.
+// Keep keeps a request whose answer broke off until a resumed answer brings its result, or wait has passed. done is
+// called once, by another goroutine, with [ResultLost] if no result came.
 func (m *Memory) Keep(a *Answer, wait time.Duration, done func(Result)) {
 	o := &open{
 		peer: a.peer, id: a.Sent.ID, of: continued(a.Sent.Method, a.Sent.Name, ""),
@@ -148,7 +146,7 @@ func (m *Memory) Keep(a *Answer, wait time.Duration, done func(Result)) {
 	}
 }
 
-// take removes open requests, so that each is done once.
+// take removes the matching requests, so that each is done once.
 func (m *Memory) take(which func(*open) bool) (taken []*open) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -163,8 +161,7 @@ func (m *Memory) take(which func(*open) bool) (taken []*open) {
 	return taken
 }
 
-// Sent says that a request is sent. One with the same id whose answer broke off gets no result any more: nobody could
-// tell which of the two a resumed answer is for.
+// Sent gives up a broken-off request with the same id as one that is sent now: a resumed answer could belong to either.
 func (m *Memory) Sent(peer Peer, id ID) {
 	m.giveUp(func(o *open) bool { return o.peer.same(peer) && o.id == id })
 }
@@ -180,7 +177,7 @@ func (m *Memory) giveUp(which func(*open) bool) {
 	}
 }
 
-// follow notes an event of a resumed answer, by which the client may resume it once more.
+// follow notes an event of a resumed answer, with which the client may resume it again.
 func (m *Memory) follow(peer Peer, lastEvent, event string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -191,7 +188,7 @@ func (m *Memory) follow(peer Peer, lastEvent, event string) {
 	}
 }
 
-// resume gives a result that came with a resumed answer to the request that it is for.
+// resume passes the result in a resumed answer to its request.
 func (m *Memory) resume(peer Peer, lastEvent string, id ID, result Result) {
 	for _, o := range m.take(func(o *open) bool {
 		return o.peer.same(peer) && o.id == id && lastEvent != "" && slices.Contains(o.events, lastEvent)

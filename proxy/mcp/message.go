@@ -15,19 +15,19 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 )
 
-// Versions are the revisions of the protocol that are read, the latest first.
+// Versions are the supported revisions of the protocol, the latest first.
 var Versions = []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"}
 
-// Revisions that differ in what is looked at.
+// Revisions with rules of their own.
 const (
-	headersMirror = "2026-07-28" // headers repeat the body, and every request says its revision
-	// oldTransport has HTTP with SSE: answers come on another connection. But some servers say it over Streamable HTTP,
-	// and their clients then say it too. So its messages are read as those of the next revision, and [Judge] lets no post
-	// be of it.
+	headersMirror = "2026-07-28" // headers repeat the body, and each request names its revision
+	// oldTransport uses HTTP with SSE, where answers come on another connection. Some servers name it over Streamable
+	// HTTP, and their clients repeat it. So its messages are read like those of the next revision, but [Judge] allows
+	// no posts.
 	oldTransport = "2024-11-05"
 )
 
-// Methods that are judged by more than their name.
+// Methods with rules of their own.
 const (
 	callTool    = "tools/call"
 	listTools   = "tools/list"
@@ -38,36 +38,36 @@ const (
 	ping        = "ping"
 )
 
-// Bounds on texts of a message, in bytes.
+// Bounds on a message, in bytes.
 const (
 	maxID     = 256
 	maxMethod = 128
 	maxName   = 2048 // of a tool, a prompt or a resource
 	maxState  = 64 << 10
-	maxHeader = 4 << 10 // of a session's or an event's id in a header
-	maxInputs = 64      // of a retried call
+	maxHeader = 4 << 10 // of the id of a session or an event
+	maxInputs = 64      // inputResponses
 )
 
-// versionMember is where a message of 2026-07-28 says its revision.
+// versionMember is the member of _meta that names the revision since 2026-07-28.
 const versionMember = "io.modelcontextprotocol/protocolVersion"
 
-// ID is a JSON-RPC id as it stands in a message in its shortest spelling; empty for none.
+// ID is a JSON-RPC id in its shortest spelling; empty for none.
 type ID string
 
 // Message is one JSON-RPC message of a client.
 type Message struct {
 	ID        ID     // empty for a notification
 	Method    string // empty for a response
-	Name      string // of the tool, the prompt or the resource that a request is about
+	Name      string // of the tool, prompt or resource of a request
 	Arguments json.RawMessage
 
 	params         object
-	result, failed member // of a response
+	result, failed member
 	inputs         object // inputResponses
-	state          string // of a retried call
+	state          string
 }
 
-// Does says what the message is, for a record.
+// Does describes the message in a record.
 func (m *Message) Does() string {
 	switch {
 	case m.Method == "":
@@ -78,7 +78,7 @@ func (m *Message) Does() string {
 	return printable(m.Method)
 }
 
-// printable returns a name as it stands in a rule, and in quotes and cut what can stand in none.
+// printable returns a name, quoted and cut if no rule can contain it.
 func printable(name string) string {
 	if isToolName(name) {
 		return name
@@ -92,10 +92,10 @@ func (m *Message) IsCall() bool { return m.Method == callTool && m.ID != "" }
 // IsRequest reports whether the message asks for an answer.
 func (m *Message) IsRequest() bool { return m.Method != "" && m.ID != "" }
 
-// IsRetry reports whether the message says to go on with an earlier request.
+// IsRetry reports whether the message continues an earlier request.
 func (m *Message) IsRetry() bool { return len(m.inputs) > 0 || m.state != "" }
 
-// BoundedArguments returns the arguments of a tool if they have no more than so many bytes.
+// BoundedArguments returns a tool's arguments, or nil if they have more than most bytes.
 func (m *Message) BoundedArguments(most int) json.RawMessage {
 	switch {
 	case m.Arguments == nil:
@@ -106,8 +106,8 @@ func (m *Message) BoundedArguments(most int) json.RawMessage {
 	return m.Arguments
 }
 
-// Read reads one message of a client strictly, and holds the headers of its request against it. With an error it still
-// returns what was read until then, such as the id, which the error is answered with; without an id the message is nil.
+// Read reads one message strictly and compares the request's headers with it. If it fails, it still returns what it has
+// read so far, such as the id for the answer; nil if that has no id.
 func Read(body []byte, header http.Header) (*Message, error) {
 	o, err := readMessage(body)
 	if err != nil {
@@ -130,7 +130,6 @@ func (m *Message) orNil() *Message {
 	return m
 }
 
-// envelope reads the members of JSON-RPC.
 func (m *Message) envelope(o object) (err error) {
 	if err := spelled(o, "jsonrpc", "id", "method", "params", "result", "error"); err != nil {
 		return err
@@ -162,7 +161,6 @@ func (m *Message) envelope(o object) (err error) {
 	return nil
 }
 
-// parameters reads those of the parameters that are judged.
 func (m *Message) parameters(params member) error {
 	if params.Value != nil && params.Value.Kind() != '{' {
 		return malformed("the parameters are not an object")
@@ -193,7 +191,7 @@ func (m *Message) parameters(params member) error {
 	return m.retry()
 }
 
-// retry reads by what a request goes on with an earlier one (2026-07-28, Multi Round-Trip Requests).
+// retry reads the members that continue an earlier request (2026-07-28, Multi Round-Trip Requests).
 func (m *Message) retry() error {
 	if responses := m.params.Get("inputResponses"); responses.Value != nil {
 		if responses.Value.Kind() != '{' || len(responses.Members) > maxInputs {
@@ -210,7 +208,7 @@ func (m *Message) retry() error {
 	return nil
 }
 
-// spelled refuses an object that has one of names in another case, which some parsers take for it.
+// spelled refuses an object with one of names in another case, which some parsers take for it.
 func spelled(o object, names ...string) error {
 	if has, meant, found := o.OtherCase(names...); found {
 		return refusal.New("message_ambiguous", "the message has the member %.60q, which some parsers take for %s", has,
@@ -219,10 +217,10 @@ func spelled(o object, names ...string) error {
 	return nil
 }
 
-// maxInteger is the largest integer that all parsers of JSON hold.
+// maxInteger is the largest integer that every JSON parser represents exactly.
 const maxInteger = 1<<53 - 1
 
-// readID reads an id: a text, or an integer that all parsers hold.
+// readID reads an id: a text, or an integer that every parser represents exactly.
 func readID(v jsontext.Value) (ID, error) {
 	switch v.Kind() {
 	case '"':
@@ -232,15 +230,14 @@ func readID(v jsontext.Value) (ID, error) {
 		}
 	case '0':
 		n, err := strconv.ParseInt(string(v), 10, 64)
-		if err == nil && n <= maxInteger && n >= -maxInteger && strconv.FormatInt(n, 10) == string(v) { // and not -0
+		if err == nil && n <= maxInteger && n >= -maxInteger && strconv.FormatInt(n, 10) == string(v) { // excludes -0
 			return ID(v), nil
 		}
 	}
 	return "", malformed("the id is neither a text of up to %d bytes nor an integer that every parser holds", maxID)
 }
 
-// CheckStream refuses the headers of a request without a message, by which a client opens an event stream or ends a
-// session.
+// CheckStream checks the headers of a request without a message, which opens an event stream or ends a session.
 func CheckStream(header http.Header) error {
 	for _, name := range []string{"Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-Id"} {
 		if err := atMostOnce(header, name); err != nil {
@@ -253,19 +250,18 @@ func CheckStream(header http.Header) error {
 	return nil
 }
 
-// atMostOnce refuses a header of which two readers could take another one, and one that is too long to be kept.
+// atMostOnce refuses a repeated header, because readers differ in which value they take, and one that is too long.
 func atMostOnce(header http.Header, name string) error {
 	switch values := header[name]; {
 	case len(values) > 1:
-		return mismatch("the header %s stands there %d times", name, len(values))
+		return mismatch("the header %s occurs %d times", name, len(values))
 	case len(values) == 1 && len(values[0]) > maxHeader:
 		return malformed("the header %s has more than %d bytes", name, maxHeader)
 	}
 	return nil
 }
 
-// agree holds the headers of a request against its message. Who routes or judges by them must read what the server
-// reads.
+// agree compares the headers with the message. Whoever routes or judges by them must read what the server reads.
 func (m *Message) agree(header http.Header) error {
 	for name := range header {
 		if dashed := wire.CGIName(name); dashed != name && strings.HasPrefix(dashed, "Mcp-") {
@@ -289,12 +285,12 @@ func (m *Message) agree(header http.Header) error {
 	return m.hasArguments(header)
 }
 
-// version returns the revision that a message is of: what its header says, and what it says itself if it does.
+// version returns the message's revision by its header, which must agree with the body.
 func (m *Message) version(header http.Header) (string, error) {
 	if err := atMostOnce(header, "Mcp-Protocol-Version"); err != nil {
 		return "", err
 	}
-	version := Versions[len(Versions)-1] // which had no such header
+	version := Versions[len(Versions)-1] // the first revision had no such header
 	if said := header["Mcp-Protocol-Version"]; len(said) == 1 {
 		version = said[0]
 		if err := known(version); err != nil {
@@ -327,14 +323,14 @@ func mismatch(format string, args ...any) error {
 	return refusal.New("mcp_header_mismatch", format, args...)
 }
 
-// mirrored holds a header against the text in the body that it repeats. It may be left out unless it is required.
+// mirrored compares a header with the text of the body that it repeats.
 func (m *Message) mirrored(header http.Header, name, want string, required bool) error {
 	values := header[name]
 	if len(values) == 0 && !required {
 		return nil
 	}
 	if len(values) != 1 {
-		return mismatch("the header %s stands there %d times", name, len(values))
+		return mismatch("the header %s occurs %d times", name, len(values))
 	}
 	if got, ok := decodeHeader(values[0]); !ok || got != want || want == "" {
 		return mismatch("the header %s does not say what the message says", name)
@@ -342,7 +338,7 @@ func (m *Message) mirrored(header http.Header, name, want string, required bool)
 	return nil
 }
 
-// decodeHeader returns the value that a header carries: plain, or in Base64 between =?base64? and ?=.
+// decodeHeader returns a header's value, which may be Base64 between =?base64? and ?=.
 func decodeHeader(value string) (string, bool) {
 	encoded, ok := strings.CutPrefix(value, "=?base64?")
 	if !ok || !strings.HasSuffix(encoded, "?=") {

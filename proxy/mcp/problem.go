@@ -8,18 +8,17 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 )
 
-// JSON-RPC error codes that the protocol gives a meaning. Any other refusal has its HTTP status as its code: the
-// protocol leaves that range to applications.
+// errorCodes are the JSON-RPC codes with a meaning in the protocol. Other refusals use their HTTP status, a range that
+// the protocol leaves to applications.
 var errorCodes = map[string]int{
 	"mcp_header_mismatch": -32020, "mcp_version_unsupported": -32022, "message_malformed": -32600,
 	"message_ambiguous":  -32600,
 	"mcp_method_refused": -32601,
 }
 
-// WriteProblem answers a message with a refusal as clients of the protocol show it: a JSON-RPC error with the problem
-// document as its data. The official SDKs show the error of an answer 200, whatever else they make of a 4xx; only what
-// the protocol itself answers with 400 is so answered here. Any other message, and what was no message, gets the
-// problem's own status, which is all that its client looks at.
+// WriteProblem refuses a message in the form that clients show: a JSON-RPC error with the problem document as its data.
+// The official SDKs show an error only in an answer 200, so a request gets that, except where the protocol itself
+// requires 400. Clients look only at the status of other answers, so those have the problem's own.
 func WriteProblem(w http.ResponseWriter, d problem.Details, m *Message) {
 	var id ID
 	if m != nil && m.IsRequest() {

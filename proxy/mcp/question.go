@@ -13,21 +13,21 @@ import (
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
-// Bounds on the questions that wait for an answer. None is forgotten: the answer that brings one more is cut off.
+// Bounds on open questions. None is ever forgotten: one question too many cuts its answer off.
 const (
 	maxQuestions    = 128 // of one server
 	maxAllQuestions = 512
 )
 
-// question is what a server asks its client: by a request of its own, or by what it needs to go on with a request of
-// the client (InputRequiredResult, since revision 2026-07-28).
+// question is what a server asks its client: in a request of its own, or as a condition for continuing the client's
+// request (InputRequiredResult, since revision 2026-07-28).
 type question struct {
 	peer Peer
-	id   ID     // by which the client answers; empty where the server gave an id that no client can repeat
-	like string // names all ids that some client or server may take for the same
-	// the request that goes on, by its method, name and state; empty for a request of the server's own
+	id   ID     // of the client's answer; empty if the server's id cannot be repeated
+	like string // common to all ids that a client or server may take for this one
+	// the request to be continued, by method, name and state; empty for a request of the server's own
 	of   string
-	asks map[string]string // the method of each thing asked, by its key, which is "" for a request of its own
+	asks map[string]string // the method of each part by its key; "" for a request of the server's own
 }
 
 // same reports whether two questions cannot be told apart, as when a server repeats one on a resumed stream.
@@ -35,13 +35,11 @@ func (q question) same(o question) bool {
 	return q.of == "" && o.of == "" && q.peer == o.peer && q.id == o.id && q.like == o.like && q.asks[""] == o.asks[""]
 }
 
-// bounded returns a method as it is kept.
 func bounded(method string) string { return strings.Clone(method[:min(len(method), maxMethod)]) }
 
-// size is how much a question counts in the bounds.
 func (q question) size() int { return max(1, len(q.asks)) }
 
-// ask notes a question before the client sees it, or refuses it if too many wait for an answer.
+// ask notes a question before the client sees it. It refuses one question too many.
 func (m *Memory) ask(q question) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -57,21 +55,21 @@ func (m *Memory) ask(q question) error {
 	}
 	if own > maxQuestions || all > maxAllQuestions {
 		m.unread.add(q.peer.Server)
-		return refusal.New("mcp_answer_unread", "too many questions of the server wait for an answer")
+		return refusal.New("mcp_answer_unread", "the server has asked too many questions without an answer")
 	}
 	m.questions = append(m.questions, q)
 	return nil
 }
 
-// questionID returns the id by which a client answers a request with this id, and what names all ids that may be
-// taken for it. It fails for an id that some client may change beyond that.
+// questionID returns the id of a client's answer to a request with this id, and what it has in common with all ids that
+// may be taken for it. It fails for an id that a client may change in other ways.
 func questionID(v jsontext.Value) (id ID, like string, ok bool) {
 	if v.Kind() == '0' {
 		f, err := strconv.ParseFloat(string(v), 64)
 		if err != nil || math.Abs(f) > maxInteger {
 			return "", "", false
 		}
-		like = strconv.FormatInt(int64(f), 10) // as a client does that has no fractions
+		like = strconv.FormatInt(int64(f), 10) // as a client without fractions reads it
 		if f == math.Trunc(f) {
 			id = ID(like)
 		}
@@ -81,7 +79,7 @@ func questionID(v jsontext.Value) (id ID, like string, ok bool) {
 	return id, id.like(), err == nil
 }
 
-// like names all ids that may be taken for this one: a text of digits and the number are one.
+// like returns the same for all ids that may be confused: a text of digits and its number are one.
 func (id ID) like() string {
 	if v := jsontext.Value(id); v.Kind() == '"' {
 		text, _ := member{Value: v}.Text()
@@ -94,21 +92,20 @@ func (id ID) like() string {
 	return string(id)
 }
 
-// continued names a request that goes on, with the server's state.
+// continued identifies a request that continues with the server's state.
 func continued(method, name, state string) string {
 	return evidence.HashBytes([]byte(strings.Join([]string{method, name, state}, "\x00")))
 }
 
-// answers are what a message of a client answers, by the keys of a [question].
+// answers are the answers in a client's message, by the keys of a [question].
 type answers map[string]answered
 
-// answered is one answer.
 type answered struct {
 	result object
-	failed member // the error of JSON-RPC in place of a result
+	failed member // a JSON-RPC error instead of a result
 }
 
-// answers returns what the message answers. What is no object has the shape of no answer.
+// answers returns the answers in a message. Something other than an object has no answer's shape.
 func (m *Message) answers() answers {
 	if m.Method == "" {
 		return answers{"": {m.result.Members, m.failed}}
@@ -121,10 +118,10 @@ func (m *Message) answers() answers {
 	return all
 }
 
-// answer judges a message by which a client answers questions. It passes if exactly one question waits under its id, or
-// under its request, state and keys, and if each answer has the shape of one to it. Anything else may be the answer of
-// a human to a question that the server hid from the mediator: it is refused, and the session makes no posts any more.
-// The verdict names a rule that lets the answers pass. On an error it says only whether a human may have answered.
+// answer judges a message that answers questions. It passes only if exactly one open question has its id, or its
+// request, state and keys, and each answer has that question's shape. Anything else may be a human's answer to a
+// question that the server hid from the mediator: it is refused, and the session makes no more posts. The verdict names
+// a rule that allows the answers. On an error it says only whether a human may have answered.
 func (m *Memory) answer(r *Message, peer Peer, rules []*Rule) (v Verdict, err error) {
 	given := r.answers()
 	m.mu.Lock()
@@ -133,7 +130,7 @@ func (m *Memory) answer(r *Message, peer Peer, rules []*Rule) (v Verdict, err er
 	if i < 0 || m.unread.has(peer.Server) {
 		m.prompted = true
 		return Verdict{Human: true}, refusal.New("mcp_answer_unasked",
-			"the message is not the answer to the one question of the server that waits under its id")
+			"the message does not answer the one open question of the server with its id")
 	}
 	q := m.questions[i]
 	v.answered = &q
@@ -154,11 +151,11 @@ func (m *Memory) answer(r *Message, peer Peer, rules []*Rule) (v Verdict, err er
 	return v, nil
 }
 
-// byURL is the code of the error by which a server refuses a request until a human has answered at a URL
-// (URLElicitationRequiredError, since revision 2025-11-25). The client then sends the request once more, as it was.
+// byURL is the error code with which a server refuses a request until a human has answered at a URL
+// (URLElicitationRequiredError, since revision 2025-11-25). The client then repeats the request.
 const byURL = -32042
 
-// sendsHuman notes such an error, before the client sees it, as a question that the repeated request answers.
+// sendsHuman notes such an error as a question, which the repeated request answers.
 func (a *Answer) sendsHuman(o object) {
 	code, err := strconv.ParseFloat(string(o.Get("error").Members.Get("code").Value), 64)
 	_, like, ok := questionID(o.Get("id").Value)
@@ -170,7 +167,7 @@ func (a *Answer) sendsHuman(o object) {
 	}
 }
 
-// named returns what names the requests that may be answered now by an id like this one.
+// named identifies the open requests that an id like this one may answer.
 func (m *Memory) named(peer Peer, like string) (all []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -187,8 +184,7 @@ func (m *Memory) named(peer Peer, like string) (all []string) {
 	return all
 }
 
-// repeats judges a request that goes on with nothing. If the server has sent a human elsewhere before it answers this
-// request, the human may have answered meanwhile.
+// repeats judges a request that may repeat one refused with byURL: the human may have answered meanwhile.
 func (m *Memory) repeats(r *Message, peer Peer, rules []*Rule) (human bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -211,18 +207,17 @@ func (m *Memory) repeats(r *Message, peer Peer, rules []*Rule) (human bool, err 
 
 func errPosting() error {
 	return refusal.New("mcp_answer_refused",
-		"the message answers a server with what a human has said, while a post of the session has no result yet")
+		"the message carries a human's answer, and a post of the session has no result yet")
 }
 
-// notSent says that the message of a verdict was not sent: the question that it answers still waits.
 func (m *Memory) notSent(v Verdict) {
 	if v.answered != nil {
-		_ = m.ask(*v.answered) // which fails where the server has asked too much meanwhile: then it counts as unread
+		_ = m.ask(*v.answered) // if it fails, the server has asked too much and counts as unread
 	}
 }
 
-// asked returns the question that a message answers. It returns -1 if there is none, if different questions may be
-// meant, or if the answers have another shape. The caller holds m.mu.
+// asked returns the index of the question that a message answers. It returns -1 if there is none, if different
+// questions fit, or if an answer has the wrong shape. The caller holds m.mu.
 func (m *Memory) asked(r *Message, peer Peer, given answers) int {
 	of, found, meant := continued(r.Method, r.Name, r.state), -1, -1
 	for i, q := range m.questions {
@@ -242,42 +237,34 @@ func (m *Memory) asked(r *Message, peer Peer, given answers) int {
 	return found
 }
 
-// has reports whether the question asks for all that is given.
+func (g answers) all(ok func(key string, a answered) bool) bool {
+	for key, a := range g {
+		if !ok(key, a) {
+			return false
+		}
+	}
+	return true
+}
+
 func (q question) has(given answers) bool {
-	for key := range given {
-		if _, ok := q.asks[key]; !ok {
-			return false
-		}
-	}
-	return true
+	return given.all(func(key string, _ answered) bool { _, ok := q.asks[key]; return ok })
 }
 
-// asksAs reports whether another question asks for the same by the keys of what is given.
 func (q question) asksAs(o question, given answers) bool {
-	for key := range given {
-		if q.asks[key] != o.asks[key] {
-			return false
-		}
-	}
-	return true
+	return given.all(func(key string, _ answered) bool { return q.asks[key] == o.asks[key] })
 }
 
-// fits reports whether all that is given has the shape of an answer to the question.
 func (q question) fits(given answers) bool {
-	for key, a := range given {
-		if !a.fits(q.asks[key]) {
-			return false
-		}
-	}
-	return true
+	return given.all(func(key string, a answered) bool { return a.fits(q.asks[key]) })
 }
 
-// fits reports whether an answer has the shape of one to a method. What a human or a model has said fits nothing else.
-// A method that no rule can let pass takes any shape.
+// fits reports whether an answer has the shape that a method requires. A human's or a model's answer fits no other
+// method. Methods that no rule can allow take any shape.
 func (a answered) fits(method string) bool {
-	if a.failed.Value != nil { // the text of an error may be anything
+	if a.failed.Value != nil { // an error's text may say anything
 		code := string(a.failed.Members.Get("code").Value)
-		return method != ping && method != listRoots || code == "-32601" || code == "-32600" // the client cannot do it
+		// the client does not support it
+		return method != ping && method != listRoots || code == "-32601" || code == "-32600"
 	}
 	is := func(name string, kind jsontext.Kind) bool { return a.result.Get(name).Value.Kind() == kind }
 	switch method {
@@ -295,24 +282,24 @@ func (a answered) fits(method string) bool {
 	return true
 }
 
-// hasOnly reports whether the result has no other members than these, and those that every result may have.
+// hasOnly reports whether the result has no members but these and those of every result.
 func (a answered) hasOnly(names ...string) bool {
 	return !slices.ContainsFunc(a.result, func(m member) bool {
 		return m.Name != "_meta" && m.Name != "resultType" && !slices.Contains(names, m.Name)
 	})
 }
 
-// mayAnswer returns the first rule that lets answers to a method of a server pass; -1 for a harmless one that no rule
-// names.
+// mayAnswer returns the first rule that allows answers to a server's method, or -1 for a harmless method without a
+// rule.
 func mayAnswer(method string, rules []*Rule) (int, error) {
 	i := slices.IndexFunc(rules, func(r *Rule) bool { return r.answers(method) })
 	switch {
 	case method == elicitation && i < 0:
 		return 0, refusal.New("mcp_answer_refused",
-			"the message answers the server with what a human has said, which no rule allows")
+			"the message carries a human's answer, which no rule allows")
 	case method == sampling && i < 0:
 		return 0, refusal.New("mcp_answer_refused",
-			"the message answers the server with what a model has said, which no rule allows")
+			"the message carries a model's answer, which no rule allows")
 	case method != elicitation && method != sampling && method != listRoots && method != ping:
 		return 0, refusal.New("mcp_method_refused",
 			"the message answers a %.128q of the server, which no rule allows", method)

@@ -27,7 +27,7 @@ const (
 	asEvents = "text/event-stream"
 )
 
-// listen reads a stream that the client opens, and ends it.
+// listen reads a stream that the client opens.
 func listen(memory *mcp.Memory, from mcp.Peer, header http.Header, text string) error {
 	w := watch(nil, memory)
 	w.Peer = from
@@ -37,9 +37,8 @@ func listen(memory *mcp.Memory, from mcp.Peer, header http.Header, text string) 
 	return err
 }
 
-// TestQuestions gives a client's answer after what a server has said, of which it took some and the mediator some. It
-// passes only as the answer to the one question that waits for it. Whatever else it is, it is refused, and the session
-// makes no posts any more.
+// TestQuestions judges a client's answer after messages that the client and the mediator may read differently. It
+// passes only as the answer to the one open question. Anything else is refused, and the session makes no more posts.
 func TestQuestions(t *testing.T) {
 	events := http.Header{"Content-Type": {asEvents}}
 	event := func(messages ...string) (out string) {
@@ -270,7 +269,7 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// TestInputs does the same for what a server asks to go on with a request (2026-07-28).
+// TestInputs does the same for questions on which a request waits (2026-07-28).
 func TestInputs(t *testing.T) {
 	header := []string{"Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call", "Mcp-Name: get_issue"}
 	asks := func(inputs, state string) string {
@@ -343,8 +342,8 @@ func TestInputs(t *testing.T) {
 	}
 }
 
-// TestTooManyQuestions cuts off a server before its client sees one question too many, by each way of asking, and other
-// servers ask on.
+// TestTooManyQuestions checks that one question too many is cut off, by each way of asking, and that other servers may
+// go on.
 func TestTooManyQuestions(t *testing.T) {
 	memory, events := new(mcp.Memory), http.Header{"Content-Type": {asEvents}}
 	asks := func(from string, i int) error {
@@ -378,8 +377,7 @@ func TestTooManyQuestions(t *testing.T) {
 	}
 }
 
-// TestHumanElsewhere: a server refuses a call until a human has answered at a URL. The repeated call is an answer of a
-// human, and no other is.
+// TestHumanElsewhere checks that the call repeated after byURL counts as a human's answer, and no other call does.
 func TestHumanElsewhere(t *testing.T) {
 	const (
 		refuses  = `{"jsonrpc":"2.0","id":7,"error":{"code":-32042,"message":"","data":{"elicitations":[{"mode":"url"}]}}}`

@@ -7,8 +7,7 @@ import (
 	"github.com/actionproof/mediator/proxy/mcp"
 )
 
-// wantSameReading demands that Go's own reader, which takes members in any case and the last of two, reads a message as
-// it was judged.
+// wantSameReading checks that Go's own reader, which ignores case and takes the last of two members, reads the same.
 func wantSameReading(t *testing.T, body []byte, m *mcp.Message) {
 	t.Helper()
 	var lenient struct {
@@ -20,7 +19,7 @@ func wantSameReading(t *testing.T, body []byte, m *mcp.Message) {
 		}
 	}
 	if err := json.Unmarshal(body, &lenient); err != nil {
-		return // which reads none of it
+		return // it reads none of it
 	}
 	if lenient.Method != m.Method {
 		t.Errorf("the method %q is read as %q", m.Method, lenient.Method)

@@ -12,24 +12,24 @@ import (
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
-// Rule names messages that may pass. What no rule of an endpoint names is refused.
+// Rule names messages that may pass. All others are refused.
 type Rule struct {
-	// Tools are the tools that may be called.
+	// Tools may be called.
 	Tools []string
-	// Methods are the other methods that may be used; nil for [UsualMethods].
+	// Methods are the other allowed methods; nil means [UsualMethods].
 	Methods []string
-	// Elicitation lets answers pass by which a human answers a server, and Sampling those of a model.
+	// Elicitation allows a human's answers to a server, and Sampling a model's.
 	Elicitation, Sampling bool
-	// Pin holds, by tool, the hash that its definition must have: the lowercase hex SHA-256 of its canonical JSON.
+	// Pin maps tools to the required hash of their definition: the lowercase hex SHA-256 of its canonical JSON.
 	Pin map[string]string
-	// Post says that the calls of the tools post. Then the rule names nothing else.
+	// Post says that the tools' calls post. Such a rule allows nothing else.
 	Post bool
-	// SameConnection is the operator's word that the server answers a post on its own connection, so that the client need
-	// not show that it takes its answer there.
+	// SameConnection is the operator's word that the server answers posts on their own connection. The client then need
+	// not show that it expects this.
 	SameConnection bool
 }
 
-// UsualMethods are what a rule lets pass that names no methods: a session, lists and reads, and no call of a tool.
+// UsualMethods are the default methods of a rule: sessions, lists and reads, but no calls of tools.
 var UsualMethods = []string{
 	initialize, "notifications/initialized", "server/discover", "ping", "notifications/cancelled",
 	"notifications/progress", "notifications/roots/list_changed",
@@ -38,7 +38,6 @@ var UsualMethods = []string{
 	"subscriptions/listen", "completion/complete", "logging/setLevel",
 }
 
-// methods are those that the rule names, besides the tools.
 func (r *Rule) methods() []string {
 	switch {
 	case r.Post:
@@ -49,13 +48,12 @@ func (r *Rule) methods() []string {
 	return r.Methods
 }
 
-// isToolName reports whether a rule may name a tool so: 1 to 128 visible ASCII characters, which stand in a resource as
-// one word.
+// isToolName reports whether a rule can name a tool: 1 to 128 visible ASCII characters, one word in a resource.
 func isToolName(name string) bool {
 	return name != "" && len(name) <= 128 && strings.IndexFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
-// Check refuses a rule that names what cannot be, or more than it says.
+// Check refuses a malformed rule.
 func (r *Rule) Check() error {
 	for _, tool := range r.Tools {
 		if !isToolName(tool) || tool == "*" {
@@ -80,7 +78,7 @@ func (r *Rule) Check() error {
 }
 
 // CheckRules refuses rules of one endpoint that name the same message, or tools that differ only in case. It returns
-// the second of the two.
+// the index of the second.
 func CheckRules(rules []*Rule) (i int, err error) {
 	named := make(map[string]string)
 	for i, r := range rules {
@@ -102,15 +100,15 @@ func CheckRules(rules []*Rule) (i int, err error) {
 	return 0, nil
 }
 
-// Verdict is what became of a message.
+// Verdict is the judgement of a message.
 type Verdict struct {
-	Rule  int  // which of the rules names it
-	Human bool // it carries what a human has said, or may carry it: the session makes no posts any more
+	Rule  int  // index of the rule that allows it
+	Human bool // it may carry a human's answer: the session makes no more posts
 
-	answered *question // nil for a message that answers none
+	answered *question // nil if it answers no question
 }
 
-// Judge returns the rule of a message, or why none lets it pass. A question is no longer asked once its answer passes.
+// Judge returns the rule that allows a message, or a refusal. It closes the question that the message answers.
 func Judge(m *Message, header http.Header, rules []*Rule, peer Peer, memory *Memory) (Verdict, error) {
 	if m.Method == "" {
 		return memory.answer(m, peer, rules)
@@ -158,7 +156,7 @@ func (r *Rule) names(m *Message) bool {
 	return slices.Contains(r.methods(), m.Method)
 }
 
-// answers reports whether the rule lets answers to a method of a server pass.
+// answers reports whether the rule allows answers to a server's method.
 func (r *Rule) answers(method string) bool {
 	switch method {
 	case elicitation:
@@ -169,8 +167,8 @@ func (r *Rule) answers(method string) bool {
 	return !r.Post
 }
 
-// streams reports whether a request takes its answer on its own connection in both forms, as Streamable HTTP demands.
-// Clients of the transport before it do not say so.
+// streams reports whether a request accepts its answer on its own connection in both forms, as Streamable HTTP demands.
+// Clients of the older transport do not.
 func streams(header http.Header) bool {
 	var json, events bool
 	for _, line := range header["Accept"] {

@@ -60,7 +60,7 @@ func TestRulesThatAreRefused(t *testing.T) {
 	}
 }
 
-// results are those that open calls got, by their names.
+// results are the results of open calls by name.
 type results struct {
 	mu  sync.Mutex // guards got
 	got map[string]mcp.Result
@@ -72,7 +72,7 @@ func (r *results) of(name string) mcp.Result {
 	return r.got[name]
 }
 
-// keep lets the answer to a call break off after an event, and keeps the call.
+// keep breaks off the answer to a call after an event, and keeps the call.
 func (r *results) keep(t *testing.T, memory *mcp.Memory, name string, id int, at mcp.Peer, event string) {
 	t.Helper()
 	w := watch(read(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"get_issue"}}`, id)),
@@ -90,7 +90,7 @@ func (r *results) keep(t *testing.T, memory *mcp.Memory, name string, id int, at
 	})
 }
 
-// resume opens an event stream after an event, in which a result comes.
+// resume opens an event stream after an event.
 func resume(memory *mcp.Memory, at mcp.Peer, lastEvent string, stream string) {
 	w := watch(nil, memory)
 	w.Peer, w.Header = at, http.Header{"Last-Event-Id": {lastEvent}}
@@ -99,7 +99,7 @@ func resume(memory *mcp.Memory, at mcp.Peer, lastEvent string, stream string) {
 	a.End(io.EOF)
 }
 
-// TestResumed gives a result to the call whose answer the client resumes, and to no other.
+// TestResumed checks that a resumed answer's result goes to its own call only.
 func TestResumed(t *testing.T) {
 	memory, r := new(mcp.Memory), &results{got: make(map[string]mcp.Result)}
 	s1, s2 := mcp.Peer{Server: peer.Server, Session: "s1"}, mcp.Peer{Server: peer.Server, Session: "s2"}
@@ -151,7 +151,6 @@ func TestResumed(t *testing.T) {
 	memory.Sent(s1, "100")
 }
 
-// TestNoMemory gives up to read an answer for which there is no memory.
 func TestNoMemory(t *testing.T) {
 	refused := watch(read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_issue"}}`),
 		new(mcp.Memory))
@@ -171,8 +170,7 @@ func TestNoMemory(t *testing.T) {
 	}
 }
 
-// TestToolsThatWereNotRead forgets the tools of a list that could not be read, so that no pinned tool is called by an
-// older one.
+// TestToolsThatWereNotRead checks that after an unreadable list no pinned tool is called by an older one.
 func TestToolsThatWereNotRead(t *testing.T) {
 	memory := new(mcp.Memory)
 	show(t, memory, `tools/list {"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"get_issue","inputSchema":{}}]}}`)
