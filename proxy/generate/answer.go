@@ -266,8 +266,8 @@ func (o *output) conclude() {
 	if o.refused {
 		d.Finish = "refused"
 	}
-	if in.Input.State == inference.Declared && in.Output.State == inference.Declared {
-		d.Usage = &usage{in.Input.N, in.Output.N}
+	if in.Input.State == interaction.StateDeclared && in.Output.State == interaction.StateDeclared {
+		d.Usage = &usage{in.Input.Value, in.Output.Value}
 	}
 	if o.call.Said != nil && !o.refused && len(o.said) > 0 && len(o.said) <= maxSaid {
 		o.call.Said(string(o.said))

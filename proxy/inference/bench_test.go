@@ -58,7 +58,7 @@ func BenchmarkFollow(b *testing.B) {
 			_, _ = observer.Write(chunk)
 		}
 		observer.End(io.EOF)
-		if in := observer.Interaction(); in.DeltaCount.N != pieces {
+		if in := observer.Interaction(); in.Deltas.Value != pieces {
 			b.Fatal(in.Outcome, in.Reason)
 		}
 	}

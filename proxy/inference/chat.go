@@ -12,11 +12,10 @@ import (
 type chat struct{}
 
 type chatAnswer struct {
-	ID      string           `json:"id"`
 	Model   string           `json:"model"`
 	Error   jsontext.Value   `json:"error"`
 	Choices list[chatChoice] `json:"choices"`
-	Usage   chatUsage        `json:"usage"`
+	Usage   usage            `json:"usage"`
 }
 
 type chatChoice struct {
@@ -56,7 +55,7 @@ func readChat(t *tally, data []byte) bool {
 	if json2.Unmarshal(data, &a) != nil {
 		return false
 	}
-	t.named(a.ID, a.Model)
+	t.model(a.Model)
 	if a.Error.Kind() != jsontext.KindInvalid && a.Error.Kind() != 'n' {
 		t.failure(a.Error)
 	}
@@ -70,7 +69,7 @@ func readChat(t *tally, data []byte) bool {
 			t.stop(c.Index, c.Finish) // which ends nothing: usage may follow
 		}
 	}
-	a.Usage.tokens().declare(t)
+	a.Usage.declare(t.in)
 	return true
 }
 

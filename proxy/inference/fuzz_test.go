@@ -75,8 +75,8 @@ func FuzzAnswer(f *testing.F) { fuzzAnswer(f, jsonType) }
 
 func fuzzAnswer(f *testing.F, kind string) {
 	for i, d := range inference.Dialects {
-		for _, tt := range answers {
-			if tt.dialect == d && tt.kind == kind {
+		for _, tt := range corpus(f, "answers.txtar") {
+			if tt.dialect == d && tt.kind() == kind {
 				f.Add(i, tt.body)
 			}
 		}
@@ -87,7 +87,7 @@ func fuzzAnswer(f *testing.F, kind string) {
 		}
 		d := inference.Dialects[uint(i)%uint(len(inference.Dialects))]
 		whole, pieces := observe(t, d, kind, body, 0, options()), observe(t, d, kind, body, 1, options())
-		if figures(whole) != figures(pieces) || hashes(whole) != hashes(pieces) || whole.DeltaCount != pieces.DeltaCount {
+		if figures(whole) != figures(pieces) || hashes(whole) != hashes(pieces) || whole.Deltas != pieces.Deltas {
 			t.Fatalf("%s\n%s", figures(whole), figures(pieces))
 		}
 	})

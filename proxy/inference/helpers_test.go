@@ -2,6 +2,7 @@ package inference_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -11,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/inference"
 )
@@ -88,7 +92,9 @@ func code(err error) string {
 	return ""
 }
 
-func count(c inference.Count) string { return fmt.Sprintf("%d %s", c.N, c.State) }
+func count(f interaction.Figure) string {
+	return fmt.Sprintf("%d %s", f.Value, cmp.Or(f.State, interaction.StateNotMeasured))
+}
 
 // blocks writes blocks one a line: role, kind, id, name, size and whether they are hashed.
 func blocks(all []inference.Block) string {
@@ -104,14 +110,70 @@ func blocks(all []inference.Block) string {
 	return out.String()
 }
 
-// figures writes what an answer comes to, without its times.
+// figures writes the outcome of an answer without its times. It leaves out what was not measured.
 func figures(in inference.Interaction) string {
-	var out strings.Builder
-	fmt.Fprintf(&out, "%s %s|%s %s|%s\n", in.Outcome, in.Reason, in.ID, in.Model, in.Error)
-	fmt.Fprintf(&out, "in %s, out %s, cached %s, reasoning %s, hosted %s\n", count(in.Input), count(in.Output),
-		count(in.Cached), count(in.Reasoning), count(in.HostedCalls))
-	fmt.Fprintf(&out, "stops %v\n", in.Stops)
-	return out.String() + blocks(in.Said)
+	out := []string{strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s", in.Outcome, in.Reason, in.Model, in.Error)), " ")}
+	var counts []string
+	for _, f := range []struct {
+		name string
+		interaction.Figure
+	}{{"in", in.Input}, {"out", in.Output}, {"cached", in.Cached}, {"reasoning", in.Reasoning}, {"hosted", in.HostedCalls}} {
+		if f.State != "" && (f.name != "hosted" || f.Value > 0) {
+			counts = append(counts, fmt.Sprintf("%s %d %s", f.name, f.Value, f.State))
+		}
+	}
+	if counts != nil {
+		out = append(out, strings.Join(counts, ", "))
+	}
+	for _, stop := range in.Stops {
+		out = append(out, fmt.Sprintf("stop %d %s", stop.Choice, stop.Reason))
+	}
+	return strings.Join(out, "\n") + "\n" + blocks(in.Said)
+}
+
+// entry is an entry of a corpus.
+type entry struct {
+	name    string
+	dialect inference.Dialect
+	body    string
+	want    string // lines that begin with "< "
+}
+
+// kind returns the media type of an answer.
+func (e entry) kind() string {
+	if strings.HasPrefix(e.body, "{") {
+		return jsonType
+	}
+	return eventStream
+}
+
+// corpus reads a file of entries. In it, <CR> is a carriage return, and <FF> the byte 0xFF.
+func corpus(t testing.TB, name string) (entries []entry) {
+	t.Helper()
+	archive, err := txtar.ParseFile("testdata/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range archive.Files {
+		dialect, _, _ := strings.Cut(f.Name, "/")
+		e := entry{name: f.Name, dialect: inference.Dialect(dialect)}
+		for line := range strings.Lines(string(f.Data)) {
+			if want, ok := strings.CutPrefix(line, "< "); ok {
+				e.want += want
+			} else {
+				e.body += line
+			}
+		}
+		e.body = strings.NewReplacer("<CR>", "\r", "<FF>", "\xff").Replace(e.body)
+		if strings.Count(e.body, "\n") == 1 {
+			e.body = strings.TrimSuffix(e.body, "\n")
+		}
+		entries = append(entries, e)
+	}
+	if len(entries) == 0 {
+		t.Fatalf("%s has no entries", name)
+	}
+	return entries
 }
 
 func hashes(in inference.Interaction) string {

@@ -1,36 +1,11 @@
 package inference
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"time"
+
+	"github.com/actionproof/mediator/evidence/interaction"
 )
-
-// State says how a figure is known.
-type State string
-
-// The states.
-const (
-	NotMeasured State = ""
-	Observed    State = "observed"  // seen or timed here
-	Declared    State = "declared"  // the provider says so, which cannot be checked
-	Estimated   State = "estimated" // made of what was seen
-)
-
-// String returns the state as records have it.
-func (s State) String() string { return cmp.Or(string(s), "not_measured") }
-
-// Moment is a time by the clock of the mediator.
-type Moment struct {
-	At    time.Time
-	State State
-}
-
-// Count is a number.
-type Count struct {
-	N     int64
-	State State
-}
 
 // Outcome is how a call has ended.
 type Outcome string
@@ -80,38 +55,35 @@ type Stop struct {
 	Reason string
 }
 
-// Interaction is what is known of one call to a model.
+// Interaction is what the mediator knows of one call to a model. A zero time was not seen, and a figure without a state
+// was not measured.
 type Interaction struct {
 	Request *Request
 	Outcome Outcome
-	// Reason says why the answer was not followed; what was not seen then is not measured.
-	Reason string
-	Status int // of HTTP; 0 if there was no answer
+	Reason  string // why the answer was not followed; the rest is then not measured
+	Status  int    // of HTTP; 0 without an answer
 
-	// Sent is when the head of the request had been written, First when the first piece of content had come, of a stream.
-	Received, Sent, Head, First, End Moment
-	// Ready is when the client could have read all that was said: when the last content came, less the time for which the
-	// client had not taken what had come before it. What follows the content of a stream, such as pings, does not delay
-	// it.
-	Ready      time.Time
-	DeltaCount Count // pieces in which a stream came
+	// Sent is when the request's head had been written, Head when the answer's head came, First when the first content of
+	// a stream came.
+	Received, Sent, Head, First, End time.Time
+	// Ready is when the client could have read the whole answer: when the last content came, less the time for which the
+	// client left earlier content unread. Pings and the like after the content do not delay it.
+	Ready  time.Time
+	Deltas interaction.Figure // pieces of a stream's content
 
-	ID       string // of the answer, as the provider says
-	Model    string // that has answered, as the provider says
+	Model    string // that answered, as the provider says
 	Streamed bool
 	Stops    []Stop
-	Error    string // the provider's code for what went wrong
-	// Said are the blocks of the answer in the order in which they began. There are more if SaidAll is not set.
-	Said      []Block
-	SaidAll   bool
-	SaidBytes int // of text, and of arguments
-	// HostedCalls counts what the provider's own tools did, as the answer shows it.
-	HostedCalls Count
-	// Tokens. Input has all that the model was given, Cached what of it came from a cache; Reasoning is a part of Output.
-	Input, Output, Cached, Reasoning Count
+	Error    string // the provider's error code
+	// Said are the blocks of the answer in the order in which they began; all of them only if SaidAll is set.
+	Said        []Block
+	SaidAll     bool
+	SaidBytes   int                // of text and arguments
+	HostedCalls interaction.Figure // calls of the provider's own tools, as the answer shows them
+	// Tokens. Cached is a part of Input, Reasoning a part of Output.
+	Input, Output, Cached, Reasoning interaction.Figure
 
-	// Of a call that is measured: Sample is the first text of the answer, of its first choice, and Transport the HMAC of
-	// the bytes of its body.
+	// For a measured call: the first text of the first choice, and the HMAC of the body's bytes.
 	Sample    []byte
 	Transport [sha256.Size]byte
 }

@@ -16,7 +16,7 @@ type messageEvent struct {
 	Message message        `json:"message"`
 	Block   messageBlock   `json:"content_block"`
 	Error   jsontext.Value `json:"error"`
-	Usage   messageUsage   `json:"usage"`
+	Usage   usage          `json:"usage"`
 	Delta   struct {
 		Type     string `json:"type"`
 		Text     string `json:"text"`
@@ -28,11 +28,10 @@ type messageEvent struct {
 
 type message struct {
 	Type    string             `json:"type"`
-	ID      string             `json:"id"`
 	Model   string             `json:"model"`
 	Content list[messageBlock] `json:"content"`
 	Stop    string             `json:"stop_reason"`
-	Usage   messageUsage       `json:"usage"`
+	Usage   usage              `json:"usage"`
 	Error   jsontext.Value     `json:"error"`
 }
 
@@ -56,8 +55,8 @@ func (messages) event(t *tally, data []byte) bool {
 	at := position{item: e.Index}
 	switch e.Type {
 	case "message_start":
-		t.named(e.Message.ID, e.Message.Model)
-		e.Message.Usage.tokens().declare(t)
+		t.model(e.Message.Model)
+		e.Message.Usage.declare(t.in)
 	case "content_block_start":
 		e.Block.read(t, e.Index)
 	case "content_block_delta":
@@ -75,7 +74,7 @@ func (messages) event(t *tally, data []byte) bool {
 		}
 	case "message_delta":
 		t.stop(0, e.Delta.Stop)
-		e.Usage.tokens().declare(t)
+		e.Usage.declare(t.in)
 	case "message_stop":
 		t.ended = true
 	case "error":
@@ -95,12 +94,12 @@ func (messages) whole(t *tally, body []byte) bool {
 		t.failure(m.Error)
 		return true
 	}
-	t.named(m.ID, m.Model)
+	t.model(m.Model)
 	for i, b := range m.Content {
 		b.read(t, i)
 	}
 	t.stop(0, m.Stop)
-	m.Usage.tokens().declare(t)
+	m.Usage.declare(t.in)
 	return true
 }
 
@@ -120,8 +119,4 @@ func (b messageBlock) read(t *tally, i int) {
 	case slices.Contains(hostedBlocks, b.Type):
 		t.hosted++
 	}
-}
-
-func (t *tally) has(at position) bool {
-	return slices.ContainsFunc(t.blocks, func(s *said) bool { return s.at == at })
 }

@@ -91,7 +91,7 @@ func Observe(r *Request, received time.Time, o Options) *Observer {
 		o.Go = func(read func()) { go read() }
 	}
 	b := &Observer{o: o, answer: r.Dialect.answer(), charged: keptQueue,
-		in: Interaction{Request: r, Received: Moment{received, Observed}}}
+		in: Interaction{Request: r, Received: received}}
 	b.idle.L = &b.mu
 	b.tally = tally{in: &b.in, key: o.Key}
 	if o.Measure != nil {
@@ -109,7 +109,7 @@ func (b *Observer) Prepare(out *http.Request) *http.Request {
 	return out.WithContext(httptrace.WithClientTrace(out.Context(), &httptrace.ClientTrace{WroteHeaders: func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.in.Sent = Moment{b.o.Now(), Observed}
+		b.in.Sent = b.o.Now()
 	}}))
 }
 
@@ -152,7 +152,7 @@ func (b *Observer) taken(now time.Time) {
 func (b *Observer) head(status int, header http.Header) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.in.Head, b.in.Status = Moment{b.o.Now(), Observed}, status
+	b.in.Head, b.in.Status = b.o.Now(), status
 	kind, _, _ := mime.ParseMediaType(header.Get("Content-Type"))
 	switch {
 	case kind == "text/event-stream":
@@ -301,7 +301,7 @@ func (b *Observer) End(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.taken(now); !b.ended {
-		b.ended, b.whole, b.in.End = true, errors.Is(err, io.EOF), Moment{now, Observed}
+		b.ended, b.whole, b.in.End = true, errors.Is(err, io.EOF), now
 		b.broken = !b.whole && !errors.Is(err, context.Canceled) && !errors.Is(err, errLeft)
 	}
 }
@@ -327,7 +327,7 @@ func (b *Observer) Interaction() Interaction {
 	b.tally.ended = b.tally.ended && !b.broken
 	b.tally.conclude(b.lost)
 	if b.in.Ready.IsZero() {
-		b.in.Ready = b.in.End.At.Add(-b.waited)
+		b.in.Ready = b.in.End.Add(-b.waited)
 	}
 	b.held, b.queue, b.spare, b.events = nil, nil, nil, nil
 	b.o.Free()
@@ -360,7 +360,7 @@ func (b *Observer) readHeld() (reason string) {
 	b.tally.stream = true
 	reason, _ = b.read(body, []piece{{size: len(body)}})
 	b.tally.stream = false
-	b.in.First, b.in.Ready, b.in.DeltaCount = Moment{}, time.Time{}, Count{}
+	b.in.First, b.in.Ready, b.in.Deltas = time.Time{}, time.Time{}, unmeasured
 	return reason
 }
 

@@ -35,15 +35,15 @@ func TestTimes(t *testing.T) {
 	in := b.Interaction()
 	for _, tt := range []struct {
 		name string
-		got  inference.Moment
+		got  time.Time
 		want int
 	}{{"received", in.Received, 0}, {"sent", in.Sent, 1}, {"head", in.Head, 2}, {"first", in.First, 5},
 		{"end", in.End, 8}} {
-		if got := tt.got.At.Sub(start).Milliseconds(); got != int64(tt.want) || tt.got.State != inference.Observed {
-			t.Errorf("%s: %d ms %s, want %d ms", tt.name, got, tt.got.State, tt.want)
+		if got := tt.got.Sub(start).Milliseconds(); got != int64(tt.want) {
+			t.Errorf("%s: %d ms, want %d ms", tt.name, got, tt.want)
 		}
 	}
-	if got := fmt.Sprintf("%s %t", count(in.DeltaCount), in.Streamed); got != "3 observed true" {
+	if got := fmt.Sprintf("%s %t", count(in.Deltas), in.Streamed); got != "3 observed true" {
 		t.Errorf("deltas: %s", got)
 	}
 }
@@ -52,8 +52,8 @@ func TestTimes(t *testing.T) {
 func TestSeries(t *testing.T) {
 	in := observe(t, inference.OpenAIChat, eventStream,
 		strings.Repeat(stream(`{"choices":[{"delta":{"content":"x"}}]}`), 3000), 100, options())
-	if count(in.DeltaCount) != "3000 observed" || in.Said[0].Size != 3000 {
-		t.Errorf("%s, %v", count(in.DeltaCount), in.Said)
+	if count(in.Deltas) != "3000 observed" || in.Said[0].Size != 3000 {
+		t.Errorf("%s, %v", count(in.Deltas), in.Said)
 	}
 }
 
@@ -143,7 +143,7 @@ func TestNotFollowed(t *testing.T) {
 			b.End(io.EOF)
 			in := b.Interaction()
 			if in.Outcome != inference.OutcomeUnread || in.Reason != tt.reason || in.Said != nil ||
-				in.Output.State != inference.NotMeasured || in.End.State != inference.Observed {
+				in.Output.State != "" || in.End.IsZero() {
 				t.Errorf("%+v", in)
 			}
 			if b.Interaction(); freed != 1 {
@@ -169,15 +169,15 @@ func compress(t testing.TB, text string) string {
 
 // TestGzip: a compressed answer has its figures, but no times of its pieces.
 func TestGzip(t *testing.T) {
-	for _, tt := range answers {
+	for _, tt := range corpus(t, "answers.txtar") {
 		b := inference.Observe(mustRead(t, tt.dialect, smallest[tt.dialect]), start, options())
-		begin(b, http.StatusOK, http.Header{"Content-Type": {tt.kind}, "Content-Encoding": {"gzip"}})
+		begin(b, http.StatusOK, http.Header{"Content-Type": {tt.kind()}, "Content-Encoding": {"gzip"}})
 		write(t, b, compress(t, tt.body), 10)
 		b.End(io.EOF)
 		in := b.Interaction()
-		if got := figures(in); got != tt.want || in.First.State != inference.NotMeasured ||
-			in.DeltaCount.State != inference.NotMeasured {
-			t.Errorf("%s: got\n%s, want\n%s; first %v, deltas %v", tt.name, got, tt.want, in.First, in.DeltaCount)
+		if got := figures(in); got != tt.want || !in.First.IsZero() ||
+			in.Deltas.State != "" {
+			t.Errorf("%s: got\n%s, want\n%s; first %v, deltas %v", tt.name, got, tt.want, in.First, in.Deltas)
 		}
 	}
 }
@@ -290,12 +290,12 @@ func TestNoText(t *testing.T) {
 			`","messages":[{"role":"user","content":[{"type":"document","source":{"type":"text","data":"` + secret +
 			`"}},{"type":"tool_result","tool_use_id":"` + secret + `","content":"` + secret + `"}]}]}`,
 	} {
-		for _, tt := range answers {
+		for _, tt := range corpus(t, "answers.txtar") {
 			if tt.dialect != d {
 				continue
 			}
 			b := inference.Observe(mustRead(t, d, with), start, options())
-			begin(b, http.StatusOK, http.Header{"Content-Type": {tt.kind}})
+			begin(b, http.StatusOK, http.Header{"Content-Type": {tt.kind()}})
 			body := tt.body
 			for _, said := range []string{"Let's", "look", "hello", "hm", "world", "select 1", "the text of it", "Hello"} {
 				body = strings.ReplaceAll(body, said, secret)
@@ -323,6 +323,7 @@ func TestNoText(t *testing.T) {
 // TestConcurrent reads many streams while others write, as a sidecar does. The race detector looks at it.
 func TestConcurrent(t *testing.T) {
 	t.Parallel()
+	first := corpus(t, "answers.txtar")[0]
 	done := make(chan string)
 	for range 20 {
 		go func() {
@@ -331,13 +332,13 @@ func TestConcurrent(t *testing.T) {
 			b := inference.Observe(mustRead(t, inference.OpenAIChat, smallest[inference.OpenAIChat]), time.Now(), o)
 			httptrace.ContextClientTrace(b.Prepare(httptest.NewRequest("POST", "/", nil)).Context()).WroteHeaders()
 			begin(b, http.StatusOK, http.Header{"Content-Type": {eventStream}})
-			write(t, b, answers[0].body, 50)
+			write(t, b, first.body, 50)
 			b.End(io.EOF)
 			done <- figures(b.Interaction())
 		}()
 	}
 	for range 20 {
-		if got := <-done; got != answers[0].want {
+		if got := <-done; got != first.want {
 			t.Errorf("%s", got)
 		}
 	}

@@ -4,36 +4,37 @@ import (
 	"slices"
 	"time"
 
+	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/ledger"
 )
 
-// Record returns what the record of a call keeps: figures and names.
+// Record returns the figures and names of a call for its record.
 func (in Interaction) Record() *ledger.ModelCall {
-	count := func(c Count) *ledger.Figure {
-		if c.State == NotMeasured {
+	count := func(f interaction.Figure) *ledger.Figure {
+		if f == unmeasured {
 			return nil
 		}
-		return &ledger.Figure{N: c.N, State: string(c.State)}
+		return &ledger.Figure{N: f.Value, State: f.State}
 	}
-	since := func(m Moment) *ledger.Figure {
-		if m.State == NotMeasured {
+	since := func(at time.Time) *ledger.Figure {
+		if at.IsZero() {
 			return nil
 		}
-		return &ledger.Figure{N: max(0, m.At.Sub(in.Received.At)).Round(time.Microsecond).Microseconds(),
-			State: string(m.State)}
+		micros := max(0, at.Sub(in.Received)).Round(time.Microsecond).Microseconds()
+		return count(interaction.Observed(micros))
 	}
-	calls := Count{}
+	var calls interaction.Figure
 	if in.SaidAll {
-		calls.State = Observed
+		calls = interaction.Observed(0)
 	}
 	for _, b := range in.Said {
 		if b.Kind == KindCall {
-			calls.N++
+			calls.Value++
 		}
 	}
 	return &ledger.ModelCall{
-		API: string(in.Request.Dialect), Model: in.Request.Model, AnsweredBy: in.Model, Outcome: string(in.Outcome),
-		Unread: in.Reason, Error: in.Error,
+		API: string(in.Request.Dialect), Model: in.Request.Model, AnsweredBy: in.Model,
+		Outcome: string(in.Outcome), Unread: in.Reason, Error: in.Error,
 		Streamed: in.Streamed, Hosted: slices.Clone(in.Request.Hosted),
 		Input: count(in.Input), Output: count(in.Output), Cached: count(in.Cached), Reasoning: count(in.Reasoning),
 		Calls: count(calls), HostedCalls: count(in.HostedCalls),

@@ -1,6 +1,8 @@
 package inference
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	json2 "github.com/go-json-experiment/json"
@@ -23,7 +25,6 @@ type responseEvent struct {
 }
 
 type response struct {
-	ID         string         `json:"id"`
 	Model      string         `json:"model"`
 	Status     string         `json:"status"`
 	Error      jsontext.Value `json:"error"`
@@ -31,7 +32,7 @@ type response struct {
 		Reason string `json:"reason"`
 	} `json:"incomplete_details"`
 	Output list[responseItem] `json:"output"`
-	Usage  responseUsage      `json:"usage"`
+	Usage  usage              `json:"usage"`
 }
 
 type responseItem struct {
@@ -89,7 +90,7 @@ func (responses) event(t *tally, data []byte) bool {
 			t.failure(e.Error)
 		}
 	case "response.created", "response.in_progress", "response.queued":
-		t.named(e.Response.ID, e.Response.Model)
+		t.model(e.Response.Model)
 	case "response.completed", "response.incomplete", "response.failed":
 		t.ended = true
 		e.Response.end(t)
@@ -116,10 +117,8 @@ func (o responseItem) isCall() bool { return o.Type == "function_call" || o.Type
 
 // begin notes an item as it begins. What it says comes later.
 func (o responseItem) begin(t *tally, i int) {
-	for _, kind := range hostedItems {
-		if o.Type == kind {
-			t.hosted++
-		}
+	if slices.Contains(hostedItems, o.Type) {
+		t.hosted++
 	}
 	if o.isCall() {
 		t.call(position{item: i}, o.CallID, o.Name, "")
@@ -152,28 +151,21 @@ func (o responseItem) end(t *tally, i int) {
 
 // unlessSaid notes a text that has not come in pieces before.
 func (t *tally) unlessSaid(at position, text string) {
-	for _, s := range t.blocks {
-		if s.at == at {
-			return
-		}
+	if !t.has(at) {
+		t.text(at, text)
 	}
-	t.text(at, text)
 }
 
 // end reads what stands in an answer when it has ended.
 func (r response) end(t *tally) {
-	t.named(r.ID, r.Model)
-	r.Usage.tokens().declare(t)
+	t.model(r.Model)
+	r.Usage.declare(t.in)
 	switch {
 	case r.Error.Kind() == '{' || r.Status == "failed":
 		t.failure(r.Error)
 	case r.Status == "queued" || r.Status == "in_progress":
 		t.in.Outcome = OutcomeUnfinished
 	default:
-		reason := r.Incomplete.Reason
-		if reason == "" {
-			reason = strings.TrimSpace(r.Status)
-		}
-		t.stop(0, reason)
+		t.stop(0, cmp.Or(r.Incomplete.Reason, strings.TrimSpace(r.Status)))
 	}
 }

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"hash"
 	"net/http"
+	"slices"
 
 	json2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
@@ -169,11 +171,11 @@ func (t *tally) endEvent() {
 	}
 	t.bytes += t.event
 	if t.stream {
-		if t.in.DeltaCount.N == 0 {
-			t.in.First = Moment{t.now.at, Observed}
+		if t.in.Deltas.Value == 0 {
+			t.in.First = t.now.at
 		}
 		t.in.Ready = t.now.at.Add(-t.now.waited)
-		t.in.DeltaCount.N++
+		t.in.Deltas.Value++
 	}
 	t.event = 0
 }
@@ -184,14 +186,16 @@ func (t *tally) stop(choice int, reason string) {
 	}
 }
 
-// named notes the names of the answer.
-func (t *tally) named(id, model string) {
-	if t.in.ID == "" {
-		t.in.ID = nameOf(id)
-	}
+// model notes the model that answers, as the provider first says.
+func (t *tally) model(name string) {
 	if t.in.Model == "" {
-		t.in.Model = nameOf(model)
+		t.in.Model = nameOf(name)
 	}
+}
+
+// has reports whether a block has begun.
+func (t *tally) has(at position) bool {
+	return slices.ContainsFunc(t.blocks, func(s *said) bool { return s.at == at })
 }
 
 // failure notes that the provider could not answer.
@@ -211,11 +215,11 @@ func (t *tally) failure(v jsontext.Value) {
 	}
 }
 
-// declare notes a figure of the provider. Without one the figure stays as it is.
-func declare(to *Count, n *int64) {
-	if n != nil && *n >= 0 {
-		*to = Count{*n, Declared}
-	}
+// unmeasured is a figure that was not measured.
+var unmeasured interaction.Figure
+
+func estimate(bytes int) interaction.Figure {
+	return interaction.Estimated(int64(bytes+bytesPerToken-1) / bytesPerToken)
 }
 
 // conclude makes the figures of what was read. lost says why the answer was not followed to its end.
@@ -247,9 +251,9 @@ func (t *tally) conclude(lost string) {
 	if t.transport != nil {
 		t.transport.Sum(in.Transport[:0])
 	}
-	in.HostedCalls = Count{int64(t.hosted), Declared} // an answer shows of them what the provider likes
+	in.HostedCalls = interaction.Declared(int64(t.hosted)) // an answer shows of them what the provider likes
 	if t.stream {
-		in.DeltaCount.State = Observed
+		in.Deltas.State = interaction.StateObserved
 	}
 	if in.Outcome == "" {
 		in.Outcome = OutcomeComplete
@@ -262,16 +266,16 @@ func (t *tally) conclude(lost string) {
 		return
 	}
 	if in.Outcome == OutcomeCut { // what was declared by then is not of the whole answer
-		in.Output, in.Reasoning = Count{}, Count{}
+		in.Output, in.Reasoning = unmeasured, unmeasured
 	}
 	if in.Outcome != OutcomeComplete {
 		return
 	}
-	if in.Input.State == NotMeasured {
-		in.Input = Count{int64(in.Request.AskedBytes+bytesPerToken-1) / bytesPerToken, Estimated}
+	if in.Input == unmeasured {
+		in.Input = estimate(in.Request.AskedBytes)
 	}
-	if in.Output.State == NotMeasured {
-		in.Output = Count{int64(t.bytes+bytesPerToken-1) / bytesPerToken, Estimated}
+	if in.Output == unmeasured {
+		in.Output = estimate(t.bytes)
 	}
 }
 
@@ -282,5 +286,5 @@ func (in *Interaction) unread() {
 		in.Outcome = OutcomeFailed
 	}
 	in.Said, in.Stops, in.Error, in.Sample = nil, nil, "", nil
-	in.DeltaCount, in.Input, in.Output, in.Cached, in.Reasoning = Count{}, Count{}, Count{}, Count{}, Count{}
+	in.Deltas, in.Input, in.Output, in.Cached, in.Reasoning = unmeasured, unmeasured, unmeasured, unmeasured, unmeasured
 }

@@ -322,8 +322,7 @@ func BenchmarkReceipt(b *testing.B) {
 			return true
 		}, Free: func() {}})
 	in := observer.Interaction()
-	in.Head, in.Sent = inference.Moment{At: time.Now(), State: inference.Observed},
-		inference.Moment{At: time.Now(), State: inference.Observed}
+	in.Head, in.Sent = time.Now(), time.Now()
 	for _, tt := range []struct {
 		name   string
 		stored bool

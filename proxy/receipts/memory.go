@@ -207,8 +207,8 @@ func (m *memory) answered(call *Call, in inference.Interaction) {
 	for other := range m.asking { // what they were measured from is no more the call before them in the chain
 		other.overtaken = true
 	}
-	if in.Head.State == inference.Observed {
-		m.lastEnd, m.ready = in.End.At, in.Ready
+	if !in.Head.IsZero() {
+		m.lastEnd, m.ready = in.End, in.Ready
 	}
 	deepest, deepestRelayed := int64(0), int64(0)
 	for _, b := range in.Said {

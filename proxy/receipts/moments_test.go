@@ -15,11 +15,10 @@ func TestMoments(t *testing.T) {
 	r := newRig(t)
 	began := time.UnixMilli(time.Now().UnixMilli() - 9000)
 	after := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
-	seen := func(ms int) inference.Moment { return inference.Moment{At: after(ms), State: inference.Observed} }
 	chain := r.chain("ses_1")
-	answered := inference.Interaction{Outcome: inference.OutcomeComplete, Status: 200, Sent: seen(30), Head: seen(500),
-		End: seen(1700)}
-	left, refused := answered, inference.Interaction{Sent: seen(40)}
+	answered := inference.Interaction{Outcome: inference.OutcomeComplete, Status: 200, Sent: after(30), Head: after(500),
+		End: after(1700)}
+	left, refused := answered, inference.Interaction{Sent: after(40)}
 	left.Outcome = inference.OutcomeCut
 	for _, tt := range []struct {
 		state  ledger.State

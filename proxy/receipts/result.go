@@ -77,10 +77,10 @@ func (call *Call) conclude(state ledger.State, in inference.Interaction, handed 
 		m.Figures.Turnaround = interaction.NotMeasured
 	}
 	claims.Timing.ResponseSent = moment(handed)
-	if in.Sent.State == inference.Observed {
-		claims.Timing.LLMStart = max(in.Sent.At.UnixMilli(), claims.Timing.RequestReceived)
+	if !in.Sent.IsZero() {
+		claims.Timing.LLMStart = max(in.Sent.UnixMilli(), claims.Timing.RequestReceived)
 	}
-	answered := in.Head.State == inference.Observed
+	answered := !in.Head.IsZero()
 	switch {
 	case answered:
 		claims.Outcome = outcomes[in.Outcome]
@@ -91,26 +91,26 @@ func (call *Call) conclude(state ledger.State, in inference.Interaction, handed 
 		claims.Outcome = interaction.OutcomeIndeterminate
 		return
 	}
-	end := in.End.At
+	end := in.End
 	claims.Timing.LLMEnd = max(end.UnixMilli(), claims.Timing.LLMStart, claims.Timing.RequestReceived)
 	if !handed.IsZero() {
 		claims.Timing.ResponseSent = max(claims.Timing.ResponseSent, claims.Timing.LLMEnd)
 	}
 	m.AnsweredBy, m.Status, m.Streamed, m.Unread = in.Model, status(in.Status), in.Streamed, in.Reason
 	f := &m.Figures
-	if in.Sent.State == inference.Observed {
-		f.Duration = millis(end.Sub(in.Sent.At))
-		if in.First.State == inference.Observed {
-			f.FirstDelta = millis(in.First.At.Sub(in.Sent.At))
+	if !in.Sent.IsZero() {
+		f.Duration = millis(end.Sub(in.Sent))
+		if !in.First.IsZero() {
+			f.FirstDelta = millis(in.First.Sub(in.Sent))
 		}
 	}
-	f.Deltas = counted(in.DeltaCount)
-	f.InputTokens, f.OutputTokens = counted(in.Input), counted(in.Output)
-	f.CachedTokens, f.ReasoningTokens = declared(in.Cached), declared(in.Reasoning)
+	f.Deltas = in.Deltas
+	f.InputTokens, f.OutputTokens = in.Input, in.Output
+	f.CachedTokens, f.ReasoningTokens = in.Cached, in.Reasoning
 	if in.Reason != inference.ReasonNone {
 		return
 	}
-	f.HostedCalls = declared(in.HostedCalls)
+	f.HostedCalls = in.HostedCalls
 	call.said(in)
 }
 
@@ -161,22 +161,3 @@ func (c *Chain) toolCall(b inference.Block, offered []string) (t interaction.Too
 func millis(d time.Duration) interaction.Figure {
 	return interaction.Observed(max(0, d.Milliseconds()))
 }
-
-// counted returns a figure with the state that it has.
-func counted(c inference.Count) interaction.Figure {
-	if c.State == inference.NotMeasured {
-		return interaction.NotMeasured
-	}
-	return interaction.Figure{State: string(c.State), Value: bounded(c.N)}
-}
-
-// declared returns a figure that is the provider's word, however it was read.
-func declared(c inference.Count) interaction.Figure {
-	if c.State == inference.NotMeasured {
-		return interaction.NotMeasured
-	}
-	return interaction.Declared(bounded(c.N))
-}
-
-// bounded returns a number that a claim can be: a provider can say any.
-func bounded(n int64) int64 { return min(max(n, 0), 1<<53-1) }
