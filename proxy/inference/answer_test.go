@@ -12,12 +12,12 @@ const (
 	jsonType    = "application/json"
 )
 
-// stream makes a stream of events of their data.
+// stream makes a stream of events.
 func stream(events ...string) string {
 	return "data: " + strings.Join(events, "\n\ndata: ") + "\n\n"
 }
 
-// TestAnswers reads answers whole, and in pieces of several sizes.
+// TestAnswers reads each answer whole and in pieces.
 func TestAnswers(t *testing.T) {
 	for _, tt := range corpus(t, "answers.txtar") {
 		t.Run(tt.name, func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestSaidIsAsked: what a model has said has the same hash when the agent sends it again, in a stream or not.
+// TestSaidIsAsked checks that a model's words have the same hash when the agent sends them back.
 func TestSaidIsAsked(t *testing.T) {
 	said := make(map[inference.Dialect][]inference.Block)
 	for _, tt := range corpus(t, "answers.txtar") {

@@ -12,7 +12,7 @@ import (
 	"github.com/actionproof/mediator/proxy/inference"
 )
 
-// chunk is one event of a stream, of the size that is usual.
+// chunk is an event of the usual size.
 var chunk = []byte(
 	stream(
 		`{"id":"chatcmpl-A3Tguz3LSXTHBTY2NAPBCSyfBltxF","object":"chat.completion.chunk","created":1725392480,"model":"gpt-4o-2024-05-13","system_fingerprint":"fp_157b3831f5","choices":[{"index":0,"delta":{"content":" weather"},"logprobs":null,"finish_reason":null}],"usage":null}`))
@@ -25,9 +25,9 @@ func began(b *testing.B) *inference.Observer {
 	return observer
 }
 
-// BenchmarkWrite is what a piece of a stream waits for, the copy to the reader beside it, and a plain copy.
+// BenchmarkWrite compares a Write with a plain copy.
 func BenchmarkWrite(b *testing.B) {
-	const pieces = 1000 // of one answer: not more than the reader may be behind
+	const pieces = 1000 // of one answer: no more than may be queued
 	b.Run("observed", func(b *testing.B) {
 		b.ReportAllocs()
 		n := 0
@@ -48,7 +48,7 @@ func BenchmarkWrite(b *testing.B) {
 	})
 }
 
-// BenchmarkFollow is what a piece of a stream costs in all.
+// BenchmarkFollow includes the reader.
 func BenchmarkFollow(b *testing.B) {
 	b.ReportAllocs()
 	const pieces = 100
@@ -78,7 +78,7 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// BenchmarkOpenStreams is the memory of 1,000 streams that are open, each after 200 pieces.
+// BenchmarkOpenStreams measures the memory of 1,000 open streams after 200 pieces each.
 func BenchmarkOpenStreams(b *testing.B) {
 	const streams = 1000
 	for b.Loop() {

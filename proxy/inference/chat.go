@@ -7,8 +7,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// chat reads answers of chat completions, and of servers that deviate a little: without usage, with empty choices, with
-// reasoning beside the content, with calls that have no index.
+// chat reads answers of chat completions. It allows small deviations: no usage, empty choices, reasoning beside the
+// content, calls without an index.
 type chat struct{}
 
 type chatAnswer struct {
@@ -29,13 +29,13 @@ type chatMessage struct {
 	Content   jsontext.Value `json:"content"`
 	Refusal   string         `json:"refusal"`
 	Thought   string         `json:"reasoning_content"`
-	Reasoning jsontext.Value `json:"reasoning"` // of servers that do not call it reasoning_content
+	Reasoning jsontext.Value `json:"reasoning"` // some servers use this name
 	Calls     list[toolCall] `json:"tool_calls"`
 	Call      *named         `json:"function_call"`
 }
 
 func (chat) event(t *tally, data []byte) bool {
-	if t.closed { // no client reads on
+	if t.closed { // clients read no further
 		return true
 	}
 	if bytes.Equal(bytes.TrimSpace(data), []byte("[DONE]")) {
@@ -66,7 +66,7 @@ func readChat(t *tally, data []byte) bool {
 		}
 		m.read(t, c.Index)
 		if c.Finish != "" {
-			t.stop(c.Index, c.Finish) // which ends nothing: usage may follow
+			t.stop(c.Index, c.Finish) // ends nothing: usage may follow
 		}
 	}
 	a.Usage.declare(t.in)
@@ -78,7 +78,7 @@ func (m chatMessage) read(t *tally, choice int) {
 	if m.Thought == "" && m.Reasoning.Kind() == '"' {
 		t.text(position{choice: choice, kind: KindReasoning}, textOf(m.Reasoning))
 	}
-	if m.Content.Kind() == '[' { // of servers that answer in parts
+	if m.Content.Kind() == '[' { // some servers answer in parts
 		var parts list[item]
 		if json2.Unmarshal(m.Content, &parts) == nil {
 			for i, p := range parts {

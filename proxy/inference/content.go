@@ -3,26 +3,26 @@ package inference
 import (
 	"bytes"
 	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
-// Kind is what a block of content is.
+// Kind is the kind of a block of content.
 type Kind string
 
-// The kinds.
 const (
 	KindText      Kind = "text"
 	KindRefusal   Kind = "refusal"   // the model refuses to answer
 	KindReasoning Kind = "reasoning" // as far as the provider shows it
-	KindCall      Kind = "call"      // the model calls a tool that the agent runs
-	KindResult    Kind = "result"    // what such a tool has returned
-	KindOther     Kind = "other"     // images, files, and what the provider's own tools have done
+	KindCall      Kind = "call"      // a call of a tool that the agent runs
+	KindResult    Kind = "result"    // the result of such a call
+	KindOther     Kind = "other"     // images, files, and the work of the provider's own tools
 )
 
-// item is a message, a part of one, or an item of an input: the members that are read, of all dialects.
+// item is a message, a part of one, or an item of an input, with the members of all dialects that are read.
 type item struct {
 	Type       string         `json:"type"`
 	Role       string         `json:"role"`
@@ -45,7 +45,7 @@ type item struct {
 	Call       *named         `json:"function_call"`
 }
 
-// toolCall is a call of a tool in a chat. A custom tool takes a text in place of arguments.
+// toolCall is a tool call in a chat. A custom tool takes a text instead of arguments.
 type toolCall struct {
 	Index    *int   `json:"index"`
 	ID       string `json:"id"`
@@ -59,7 +59,6 @@ type named struct {
 	Input     jsontext.Value `json:"input"`
 }
 
-// read returns the name and the arguments of the call.
 func (c toolCall) read() (name, arguments string) {
 	if f := c.Function; f != nil {
 		return nameOf(f.Name), textOf(f.Arguments)
@@ -70,10 +69,10 @@ func (c toolCall) read() (name, arguments string) {
 	return "", ""
 }
 
-// textOf returns the text that a value is, or its own spelling.
+// textOf returns the text of a value, or else its JSON.
 func textOf(v jsontext.Value) string { return string(unquoted(v)) }
 
-// unquoted returns what textOf does. It is a part of the value where that is possible.
+// unquoted is textOf, but returns a part of the value if possible.
 func unquoted(v jsontext.Value) []byte {
 	switch v.Kind() {
 	case '"':
@@ -91,10 +90,10 @@ func unquoted(v jsontext.Value) []byte {
 	return v
 }
 
-// canonical returns the arguments of a call in the one spelling of their value, so that those of a stream are the same
-// as those that come back.
+// canonical returns arguments in their canonical JSON, so that streamed arguments equal those that the agent sends
+// back.
 func canonical(arguments string) string {
-	if arguments == "" { // as a stream has an empty object
+	if arguments == "" { // how a stream has an empty object
 		return "{}"
 	}
 	v := jsontext.Value(bytes.Clone([]byte(arguments)))
@@ -104,7 +103,6 @@ func canonical(arguments string) string {
 	return string(v)
 }
 
-// content reads what a request says to the model.
 func (r *reading) content(top jsonread.Object) error {
 	said, instructions := top.Get("messages").Value, top.Get("system").Value
 	if r.Dialect == OpenAIResponses {
@@ -131,8 +129,8 @@ func (r *reading) content(top jsonread.Object) error {
 	})
 }
 
-// item reads a message, a part of one, or an item of an input. What it holds besides the members that are read may be
-// to be fetched, unless it is of a type that tells what has happened before.
+// item reads a message, a part of one, or an item of an input. Its unknown members may make the provider fetch
+// something, unless its type is one of past, which only report earlier events.
 func (r *reading) item(raw jsontext.Value, what string, past []string) (it item, err error) {
 	others, err := decodeObject(raw, &it, what)
 	if err != nil || slices.Contains(past, it.Type) {
@@ -149,7 +147,7 @@ func (r *reading) item(raw jsontext.Value, what string, past []string) (it item,
 	return it, nil
 }
 
-// message reads a message of a chat, or of messages.
+// message reads a message of the chat or Messages API.
 func (r *reading) message(it item) error {
 	role := nameOf(it.Role)
 	if it.Reasoning != "" {
@@ -178,17 +176,14 @@ func (r *reading) call(role, id, name, arguments string) {
 	r.add(Block{Role: role, Kind: KindCall, ID: idOf(r.key, id), Name: name}, []byte(canonical(arguments)))
 }
 
-// pastItems are what an input may hold besides messages and calls: what has happened before, and nothing that makes the
-// provider act.
-var pastItems = []string{
-	"computer_call", "local_shell_call", "local_shell_call_output", "shell_call", "shell_call_output", "apply_patch_call",
-	"apply_patch_call_output",
-	"tool_search_call", "compaction", "compaction_trigger", "configuration_update", "image_generation_call",
-	"code_interpreter_call", "file_search_call",
-	"web_search_call", "mcp_list_tools", "mcp_call", "mcp_approval_request",
-}
+// pastItems are items of an input besides messages and calls. They report the past, and make the provider do nothing.
+var pastItems = strings.Fields(`
+	computer_call local_shell_call local_shell_call_output shell_call shell_call_output apply_patch_call
+	apply_patch_call_output tool_search_call compaction compaction_trigger configuration_update
+	image_generation_call code_interpreter_call file_search_call web_search_call mcp_list_tools mcp_call
+	mcp_approval_request`)
 
-// inputItem reads an item of the input of responses.
+// inputItem reads an item of the Responses API's input.
 func (r *reading) inputItem(raw jsontext.Value, it item) error {
 	role := nameOf(it.Role)
 	switch it.Type {
@@ -222,7 +217,7 @@ func (r *reading) inputItem(raw jsontext.Value, it item) error {
 	return nil
 }
 
-// result reads what a tool has returned.
+// result reads a tool's result.
 func (r *reading) result(v jsontext.Value, id, role string) error {
 	if r.answers != nil {
 		return malformed("a result stands in another one")
@@ -255,15 +250,11 @@ func (r *reading) parts(v jsontext.Value, role string) error {
 	})
 }
 
-// pastParts are parts of a message that hold URLs which the provider does not fetch: what its own tools have done
-// before, and sources.
-var pastParts = []string{
-	"server_tool_use", "web_search_tool_result", "web_fetch_tool_result", "code_execution_tool_result",
-	"bash_code_execution_tool_result",
-	"text_editor_code_execution_tool_result", "tool_search_tool_result", "mcp_tool_use", "mcp_tool_result",
-	"search_result", "tool_reference",
-	"redacted_thinking", "compaction",
-}
+// pastParts hold URLs that the provider does not fetch: work of its own tools, and sources.
+var pastParts = strings.Fields(`
+	server_tool_use web_search_tool_result web_fetch_tool_result code_execution_tool_result
+	bash_code_execution_tool_result text_editor_code_execution_tool_result tool_search_tool_result mcp_tool_use
+	mcp_tool_result search_result tool_reference redacted_thinking compaction`)
 
 func (r *reading) part(raw jsontext.Value, it item, role string) error {
 	switch it.Type {

@@ -9,7 +9,7 @@ import (
 	"github.com/actionproof/mediator/proxy/inference"
 )
 
-// FuzzRequest: a request that is read has one reading, so that it is read as the same again; any other has a code.
+// FuzzRequest checks that a request is refused with a code, or has no hosted tools.
 func FuzzRequest(f *testing.F) {
 	for i, d := range inference.Dialects {
 		f.Add(i, smallest[d])
@@ -35,8 +35,8 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// wantSameTools demands that Go's own reader, which takes members in any case and the last of two, sees no tool that
-// the provider runs.
+// wantSameTools checks that Go's own reader, which ignores case and takes the last of two members, finds no hosted
+// tools.
 func wantSameTools(t *testing.T, d inference.Dialect, body string) {
 	t.Helper()
 	var lenient struct {
@@ -67,10 +67,9 @@ func wantSameTools(t *testing.T, d inference.Dialect, body string) {
 	}
 }
 
-// FuzzStream: a stream comes to the same however it is cut into pieces.
+// FuzzStream checks that the size of the pieces changes nothing.
 func FuzzStream(f *testing.F) { fuzzAnswer(f, eventStream) }
 
-// FuzzAnswer: so does an answer that is no stream.
 func FuzzAnswer(f *testing.F) { fuzzAnswer(f, jsonType) }
 
 func fuzzAnswer(f *testing.F, kind string) {
@@ -82,7 +81,7 @@ func fuzzAnswer(f *testing.F, kind string) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, i int, body string) {
-		if len(body) > 4096 { // pieces, of which as many wait
+		if len(body) > 4096 { // no more pieces than may be queued
 			return
 		}
 		d := inference.Dialects[uint(i)%uint(len(inference.Dialects))]

@@ -21,7 +21,7 @@ import (
 
 var key = bytes.Repeat([]byte{7}, inference.MinKey)
 
-// clock counts milliseconds, one more each time that it is read.
+// clock advances by a millisecond each time it is read.
 type clock struct{ n int }
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -35,7 +35,6 @@ func options() inference.Options {
 	return inference.Options{Key: key, Now: (&clock{}).now, Take: func(int) bool { return true }, Free: func() {}}
 }
 
-// smallest are requests of each dialect that ask for little.
 var smallest = map[inference.Dialect]string{
 	inference.OpenAIChat:        `{"model":"m","messages":[{"role":"user","content":"hello"}]}`,
 	inference.OpenAIResponses:   `{"model":"m","input":"hello"}`,
@@ -51,7 +50,7 @@ func mustRead(t testing.TB, d inference.Dialect, body string) *inference.Request
 	return r
 }
 
-// observe gives an answer to an observer in pieces of so many bytes; 0 for one piece.
+// observe lets an observer read an answer in pieces of size bytes, or in one piece if size is 0.
 func observe(t testing.TB, d inference.Dialect, kind, body string, size int,
 	o inference.Options) inference.Interaction {
 	t.Helper()
@@ -62,7 +61,6 @@ func observe(t testing.TB, d inference.Dialect, kind, body string, size int,
 	return b.Interaction()
 }
 
-// begin gives the head of an answer to an observer.
 func begin(b *inference.Observer, status int, header http.Header) {
 	b.Begin(&http.Response{StatusCode: status, Header: header, Body: http.NoBody})
 }
@@ -96,7 +94,7 @@ func count(f interaction.Figure) string {
 	return fmt.Sprintf("%d %s", f.Value, cmp.Or(f.State, interaction.StateNotMeasured))
 }
 
-// blocks writes blocks one a line: role, kind, id, name, size and whether they are hashed.
+// blocks writes one block a line.
 func blocks(all []inference.Block) string {
 	var out strings.Builder
 	for _, b := range all {

@@ -11,7 +11,6 @@ import (
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
-// allocated returns how many bytes of memory a function takes in all.
 func allocated(f func()) int {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -20,13 +19,11 @@ func allocated(f func()) int {
 	return int(after.TotalAlloc - before.TotalAlloc)
 }
 
-// list writes a JSON list of n elements.
 func list(element string, n int) string {
 	return "[" + strings.Repeat(element+",", n-1) + element + "]"
 }
 
-// TestMemoryOfRequests: a text of more values than a conversation has is refused before it takes a hundred times its
-// own memory.
+// TestMemoryOfRequests checks that a text of too many values is refused before it takes much memory.
 func TestMemoryOfRequests(t *testing.T) {
 	const n = 2 * jsonread.MaxItems
 	for name, body := range map[string]string{
@@ -49,7 +46,7 @@ func TestMemoryOfRequests(t *testing.T) {
 			}
 		}
 	}
-	// What stands in texts is no value.
+	// Separators within texts do not count.
 	body := `{"model":"m","input":"x","messages":[{"role":"user","content":"` +
 		strings.Repeat(`,:{[\"`, jsonread.MaxItems) + `"}]}`
 	if _, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat, Hosted: []string{"input"}}, []byte(body),
@@ -58,7 +55,6 @@ func TestMemoryOfRequests(t *testing.T) {
 	}
 }
 
-// TestMemoryOfAnswers: so does an answer.
 func TestMemoryOfAnswers(t *testing.T) {
 	const n = 2 * jsonread.MaxItems
 	for name, body := range map[string]string{
@@ -77,7 +73,6 @@ func TestMemoryOfAnswers(t *testing.T) {
 	}
 }
 
-// TestLongLists: a list that no provider sends is not followed, and one that a provider may send is.
 func TestLongLists(t *testing.T) {
 	for n, want := range map[int]string{1024: inference.ReasonNone, 1025: inference.ReasonFormat} {
 		in := observe(t, inference.OpenAIChat, jsonType, `{"choices":`+list(`{"message":{"content":"a"}}`, n)+`}`, 0,
@@ -88,7 +83,7 @@ func TestLongLists(t *testing.T) {
 	}
 }
 
-// TestMemoryOfCompressedAnswers: what a compressed answer holds counts as it is decompressed.
+// TestMemoryOfCompressedAnswers checks that decompressed bytes count.
 func TestMemoryOfCompressedAnswers(t *testing.T) {
 	packed := compress(t, `{"a":"`+strings.Repeat("x", 15<<20)+`"}`)
 	o, taken := options(), 0
@@ -102,7 +97,7 @@ func TestMemoryOfCompressedAnswers(t *testing.T) {
 	}
 }
 
-// TestAfterTheEnd: what comes after the end of a stream reaches no client, and counts for nothing.
+// TestAfterTheEnd checks that nothing counts after the end of a stream: clients do not read it.
 func TestAfterTheEnd(t *testing.T) {
 	const said = `data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}` + "\n\n" +
 		`data: {"choices":[],"usage":{"completion_tokens":1}}` + "\n\ndata: [DONE]\n\n"

@@ -7,49 +7,48 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 )
 
-// Outcome is how a call has ended.
+// Outcome is how a call ended.
 type Outcome string
 
-// The outcomes.
 const (
 	OutcomeComplete   Outcome = "complete"
-	OutcomeFailed     Outcome = "failed"     // the provider says that it could not answer, or not to the end
-	OutcomeUnfinished Outcome = "unfinished" // the provider goes on when the answer has ended
-	OutcomeCut        Outcome = "cut"        // the answer broke off before its end
-	// the client went away before the answer's end; the caller of the observer says so
+	OutcomeFailed     Outcome = "failed"     // the provider could not answer, or not to the end
+	OutcomeUnfinished Outcome = "unfinished" // the provider goes on after its answer
+	OutcomeCut        Outcome = "cut"        // the answer broke off
+	// The client left before the end. The observer's caller sets it.
 	OutcomeLeft   Outcome = "left"
 	OutcomeUnread Outcome = "not_measured"
 )
 
-// Why an answer was not followed to its end.
+// Reasons why an answer was not followed to its end.
 const (
 	ReasonNone     = ""
 	ReasonBehind   = "behind"    // the reader was slower than the answer
 	ReasonTooLarge = "too_large" // the answer, or an event of it
 	ReasonNoMemory = "no_memory" // too many answers are read at once
-	ReasonEncoding = "encoding"  // it is compressed otherwise than by gzip, or not by gzip
-	ReasonType     = "type"      // it is neither JSON nor a stream of events
-	ReasonFormat   = "malformed" // it is not as the API has it
+	ReasonEncoding = "encoding"  // neither plain nor gzip
+	ReasonType     = "type"      // neither JSON nor events
+	ReasonFormat   = "malformed" // it does not follow its API
 	ReasonFault    = "fault"     // of the reader
 )
 
-// Block is a block of content: a text, a call, a result. Of its text it has the size and an HMAC-SHA256 under the key
-// of the session.
+// Block is a block of content: a text, a call, a result. It holds no text, only a size and an HMAC-SHA256 under the
+// session's key.
 type Block struct {
-	Role string // of a request: who says it
+	Role string // in a request: who says it
 	Kind Kind
-	ID   string // of a call or a result: the provider's id of the call, or what stands for one that is no name
+	ID   string // of a call or result: the provider's id of the call, or a hash if that is not a name
 	Name string // of a call: the tool
-	// Size is in bytes of UTF-8: for a call that of its arguments.
+	// Size is in bytes of UTF-8; of a call, the size of its arguments.
 	Size int
-	// Hash is of the text, for a call of the canonical JSON of its arguments. Zero: the block was too large to be hashed.
+	// Hash is of the text, or of the canonical JSON of a call's arguments. It is zero if the block was too large.
 	Hash [sha256.Size]byte
 
-	// Measured is there where the call is measured; of a request if the block was not in the session before.
+	// Measured is set for a measured call; in a request, only for a block that is new in the session.
 	Measured *Measured
 }
 
-// Stop is why a choice has ended, as the provider says.
+// Stop is the provider's reason for ending a choice.
 type Stop struct {
 	Choice int
 	Reason string

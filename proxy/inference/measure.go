@@ -12,36 +12,34 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Bounds on the values that are taken of a text.
+// Bounds on the values taken from a text.
 const (
-	maxValues = 1024 // of one text
-	minValue  = 6    // bytes of one: shorter ones meet by chance
+	maxValues = 1024
+	minValue  = 6 // bytes of one; shorter ones match by chance
 	maxValue  = 256
 )
 
-// Measure is what is asked of the reading of a call where receipts are made of a session.
+// Measure says what to measure in a call that gets a receipt.
 type Measure struct {
-	// Known reports whether a block of a request was in the session before. Of one that was not, words and values are
-	// taken.
+	// Known reports whether the session has seen a block before. Words and values are taken only from new blocks.
 	Known func(Block) bool
-	// Seed is that of the hashes of values. It never leaves the process.
+	// Seed is for the hashes of values. It never leaves the process.
 	Seed maphash.Seed
 }
 
-// Measured is what is taken of a block besides.
+// Measured has the additional measurements of a block.
 type Measured struct {
 	Words  int    // of a text
-	Values Values // of a result of a request, and of the arguments of a call of an answer
+	Values Values // of a result in a request, and of a call's arguments in an answer
 }
 
-// Values are hashes of what a text says that can come back in another one: its JSON texts and numbers, and the words of
-// texts that look like names. They are in memory only.
+// Values are hashes of the values in a text that another text may repeat: JSON texts and numbers, and words that look
+// like names. They stay in memory.
 type Values struct {
 	Hashes []uint64
-	All    bool // there were no more than are kept
+	All    bool // none was left out
 }
 
-// ValuesOf returns the values of a text.
 func (m *Measure) ValuesOf(text string) Values {
 	v := Values{All: true}
 	dec := jsontext.NewDecoder(strings.NewReader(text))
@@ -59,7 +57,7 @@ func (m *Measure) ValuesOf(text string) Values {
 		case '0':
 			v.add(m.Seed, token.String())
 		case '"':
-			if in == '{' && n%2 == 1 { // a name
+			if in == '{' && n%2 == 1 { // a member's name
 				continue
 			}
 			s := token.String()
@@ -82,7 +80,7 @@ func (v *Values) add(seed maphash.Seed, s string) {
 	}
 }
 
-// words takes the words that look like names: others stand in many texts.
+// words adds the words that look like names. Other words occur in many texts.
 func (v *Values) words(seed maphash.Seed, text string) {
 	for word := range strings.FieldsSeq(text) {
 		word = strings.Trim(word, ".,;:!?()[]{}<>\"'`")
@@ -95,7 +93,7 @@ func (v *Values) words(seed maphash.Seed, text string) {
 	}
 }
 
-// wordCount counts the words of a text that comes in pieces.
+// wordCount counts the words of a text in pieces.
 type wordCount struct {
 	n  int
 	in bool // the last piece ended within a word
@@ -121,28 +119,27 @@ func wordsOf(text string) int {
 	return w.n
 }
 
-// newTransportMAC makes the HMAC of the bytes of an answer.
 func newTransportMAC(key []byte) hash.Hash {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte("transport\x00"))
 	return mac
 }
 
-// carried takes bytes of the answer's body.
+// carried notes bytes of the answer's body.
 func (t *tally) carried(p []byte) {
 	if t.transport != nil {
 		t.transport.Write(p)
 	}
 }
 
-// keep appends a piece of an answer's text to its sample, if more of it is wanted.
+// keep adds text to the sample until it is full.
 func (t *tally) keep(text string) {
 	if more := t.wanted - len(t.in.Sample); more > 0 {
 		t.in.Sample = append(t.in.Sample, text[:min(len(text), more)]...)
 	}
 }
 
-// HashArguments returns the hash of the arguments of a call of a tool, as that of a [Block] of such a call.
+// HashArguments returns the hash that a [Block] of a call with these arguments has.
 func HashArguments(key []byte, arguments []byte) [sha256.Size]byte {
 	return hashOf(key, KindCall, []byte(canonical(string(bytes.TrimSpace(arguments)))))
 }

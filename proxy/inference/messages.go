@@ -1,8 +1,6 @@
 package inference
 
 import (
-	"slices"
-
 	json2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -44,15 +42,11 @@ type messageBlock struct {
 	Input    jsontext.Value `json:"input"`
 }
 
-// hostedBlocks are the blocks by which the provider's own tools show themselves.
-var hostedBlocks = []string{"server_tool_use", "mcp_tool_use"}
-
 func (messages) event(t *tally, data []byte) bool {
 	var e messageEvent
 	if json2.Unmarshal(data, &e) != nil {
 		return false
 	}
-	at := position{item: e.Index}
 	switch e.Type {
 	case "message_start":
 		t.model(e.Message.Model)
@@ -62,13 +56,11 @@ func (messages) event(t *tally, data []byte) bool {
 	case "content_block_delta":
 		switch e.Delta.Type {
 		case "text_delta":
-			at.kind = KindText
-			t.text(at, e.Delta.Text)
+			t.text(position{item: e.Index, kind: KindText}, e.Delta.Text)
 		case "thinking_delta":
-			at.kind = KindReasoning
-			t.text(at, e.Delta.Thinking)
+			t.text(position{item: e.Index, kind: KindReasoning}, e.Delta.Thinking)
 		case "input_json_delta":
-			if at.kind = KindCall; t.has(at) { // and not the input of one of the provider's own tools
+			if at := (position{item: e.Index, kind: KindCall}); t.has(at) { // not the input of a provider's own tool
 				t.call(at, "", "", e.Delta.JSON)
 			}
 		}
@@ -103,20 +95,20 @@ func (messages) whole(t *tally, body []byte) bool {
 	return true
 }
 
-// read notes a block as it begins, with what it says until then.
+// read notes the beginning of a block.
 func (b messageBlock) read(t *tally, i int) {
-	switch {
-	case b.Type == "text":
+	switch b.Type {
+	case "text":
 		t.text(position{item: i, kind: KindText}, b.Text)
-	case b.Type == "thinking":
+	case "thinking":
 		t.text(position{item: i, kind: KindReasoning}, b.Thinking)
-	case b.Type == "tool_use":
+	case "tool_use":
 		input := textOf(b.Input)
-		if t.stream { // where it is an empty object, whose members come in pieces
+		if t.stream { // an empty object here; the members follow in pieces
 			input = ""
 		}
 		t.call(position{item: i}, b.ID, b.Name, input)
-	case slices.Contains(hostedBlocks, b.Type):
+	case "server_tool_use", "mcp_tool_use": // the provider's own
 		t.hosted++
 	}
 }

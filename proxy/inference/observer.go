@@ -18,74 +18,73 @@ import (
 	"github.com/actionproof/mediator/proxy/sse"
 )
 
-// Bounds on what an observer holds, in bytes.
+// Bounds on an observer, in bytes.
 const (
-	maxBehind  = 1 << 20  // of a stream that the reader has not come to
-	maxPieces  = 4096     // in which that has come
-	maxEvent   = 1 << 20  // of one event
-	maxAnswer  = 4 << 20  // of an answer that is no stream, or of a compressed one
-	maxDecoded = 16 << 20 // of a compressed answer
-	keptQueue  = 4 << 10  // of the queue while nothing is in it
-	readAt     = 2 << 10  // of a stream, at which a reader starts: each start takes time from the relay
+	maxBehind  = 1 << 20 // of a stream that waits for the reader
+	maxPieces  = 4096    // in number, of the same
+	maxEvent   = 1 << 20
+	maxAnswer  = 4 << 20 // of a compressed answer, or one that is no stream
+	maxDecoded = 16 << 20
+	keptQueue  = 4 << 10 // of an empty queue
+	readAt     = 2 << 10 // bytes that start a reader: each start delays the relay
 )
 
-// Options are what an [Observer] works with. All but the last four are required.
+// Options configure an [Observer]. All but the last four are required.
 type Options struct {
-	Key []byte // of the HMACs, as for [Read]
+	Key []byte // for the HMACs, see [Read]
 	Now func() time.Time
-	// Take asks for n more bytes of memory, Free gives all of them back. Both are called from any goroutine, one at a
-	// time. What does not get its memory is not followed.
+	// Take reserves n bytes of memory, and Free releases all. They are called from any goroutine, one at a time. If
+	// Take fails, the answer is no longer followed.
 	Take func(n int) bool
 	Free func()
 
-	// Measure is set where a receipt is made of the call. Sample is how much text of the answer is wanted then, in bytes.
+	// Measure is set for a call that gets a receipt. Sample is then the wanted text of the answer, in bytes.
 	Measure *Measure
 	Sample  int
-	// Ended, if set, is called when the answer has come to its end, before the client has the last of it.
+	// Ended, if set, is called at the end of the answer, before the client has the last piece.
 	Ended func()
-	// Go runs the reader in a goroutine of its own. It must not wait.
+	// Go runs the reader in another goroutine. It must not wait.
 	Go func(read func())
 }
 
-// Observer times a call, and reads its answer as it passes: an [io.Writer] that takes what the client gets. Write only
-// copies: a reader in a goroutine of its own follows a stream, and is there only while enough is to be read that has
-// been passed on. What is no stream is read by Interaction. The calls of the methods belong to one goroutine, but for
-// what Prepare gives to another. To Prepare and Begin nil is a call that is not observed.
+// Observer times a call, and is an [io.Writer] that reads the answer as the client gets it. Write only copies: a reader
+// in another goroutine follows a stream while there is enough to read. Other answers are read at the end. One goroutine
+// calls all methods. A nil Observer ignores Prepare and Begin.
 type Observer struct {
 	o Options
 
 	mu      sync.Mutex  // guards all below
-	idle    sync.Cond   // the reader has read what there was
-	in      Interaction // but for what the tally writes, while there is a reader
+	idle    sync.Cond   // the reader has read everything
+	in      Interaction // the tally writes to it while there is a reader
 	lost    string      // why the answer is not followed
-	held    []byte      // of an answer that is no stream, or that is compressed
+	held    []byte      // a compressed answer, or one that is no stream
 	queue   []byte      // of a stream
 	pieces  []piece
-	spare   []byte // for queue, when the reader is done with it
-	charged int    // how much memory the queue has got; the first of it is free
-	reading bool   // there is a reader, to whom tally and events belong
+	spare   []byte // a free buffer for queue
+	charged int    // memory reserved for the queue; its first bytes are free
+	reading bool   // a reader runs, and owns tally and events
 	ended   bool
-	whole   bool // the body came to its own end
-	broken  bool // the body broke off, and not because the client went away
+	whole   bool // the body came to its end
+	broken  bool // the body broke off, though the client had not left
 	gzip    bool
-	json    bool          // the answer is no stream
-	waited  time.Duration // for which the client has not taken what had come
-	done    bool          // the figures are made
-	brought time.Time     // when the piece came that the client has not taken yet; zero where there is none
+	json    bool
+	waited  time.Duration // time for which the client left content unread
+	done    bool
+	brought time.Time // when the piece came that the client has not read yet, or zero
 
 	tally  tally
 	events *sse.Reader
 	answer answer
 }
 
-// piece is what one Write has brought.
+// piece is the data of one Write.
 type piece struct {
 	size   int
 	at     time.Time
-	waited time.Duration // before it, as in Observer
+	waited time.Duration // see Observer
 }
 
-// Observe begins to time a call, whose request has come at received.
+// Observe begins to time a call whose request came at received.
 func Observe(r *Request, received time.Time, o Options) *Observer {
 	if o.Go == nil {
 		o.Go = func(read func()) { go read() }
@@ -100,12 +99,12 @@ func Observe(r *Request, received time.Time, o Options) *Observer {
 	return b
 }
 
-// Prepare readies the request that is sent, and sees when its head has been written.
+// Prepare prepares the request that is sent, and notes when its head is written.
 func (b *Observer) Prepare(out *http.Request) *http.Request {
 	if b == nil {
 		return out
 	}
-	out.Header.Set("Accept-Encoding", "identity") // or the answer could not be followed
+	out.Header.Set("Accept-Encoding", "identity") // other encodings could not be followed
 	return out.WithContext(httptrace.WithClientTrace(out.Context(), &httptrace.ClientTrace{WroteHeaders: func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -113,10 +112,9 @@ func (b *Observer) Prepare(out *http.Request) *http.Request {
 	}}))
 }
 
-// Request returns what the call asks of the model.
 func (b *Observer) Request() *Request { return b.in.Request }
 
-// Begin takes the head of the answer, and has the observer take its body as it passes.
+// Begin notes the answer's head, and follows its body.
 func (b *Observer) Begin(resp *http.Response) {
 	if b == nil {
 		return
@@ -126,8 +124,8 @@ func (b *Observer) Begin(resp *http.Response) {
 	resp.Body = &followed{resp.Body, b}
 }
 
-// followed is the body of an answer that is observed. Whoever comes for its next piece has passed on the one before:
-// only then may that be read, so that the reader does not compete with the relay for a processor.
+// followed is the body of an observed answer. A caller that reads on has passed on the previous piece: the reader
+// starts only then, so that it does not compete with the relay for a processor.
 type followed struct {
 	io.ReadCloser
 	by *Observer
@@ -141,7 +139,7 @@ func (f *followed) Read(p []byte) (int, error) {
 	return f.ReadCloser.Read(p)
 }
 
-// taken says that the client has taken the piece before, or will not. The caller holds b.mu.
+// taken notes that the client has read the last piece, or will not. The caller holds b.mu.
 func (b *Observer) taken(now time.Time) {
 	if !b.brought.IsZero() && !b.ended {
 		b.waited += max(0, now.Sub(b.brought))
@@ -172,7 +170,7 @@ func (b *Observer) head(status int, header http.Header) {
 	}
 }
 
-// lose gives up to follow the answer.
+// lose stops following the answer.
 func (b *Observer) lose(reason string) {
 	if b.lost == ReasonNone {
 		b.lost = reason
@@ -180,7 +178,7 @@ func (b *Observer) lose(reason string) {
 	b.held, b.queue, b.pieces, b.spare = nil, nil, nil, nil
 }
 
-// Write takes a piece of the answer. It never fails, and never waits for the reader.
+// Write takes a piece of the answer. It never fails or waits for the reader.
 func (b *Observer) Write(p []byte) (int, error) {
 	now := b.o.Now()
 	b.mu.Lock()
@@ -197,7 +195,7 @@ func (b *Observer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// put leaves a piece of a stream to the reader.
+// put queues a piece of a stream.
 func (b *Observer) put(p []byte, now time.Time) {
 	behind := len(b.queue) + len(p)
 	switch more := behind - b.charged; {
@@ -214,7 +212,7 @@ func (b *Observer) put(p []byte, now time.Time) {
 	b.pieces = append(b.pieces, piece{len(p), now, b.waited})
 }
 
-// start starts a reader if at least so many bytes are to be read and there is no reader yet. The caller holds b.mu.
+// start starts a reader, if there is none, for at least from bytes. The caller holds b.mu.
 func (b *Observer) start(from int) {
 	if len(b.pieces) > 0 && len(b.queue) >= from && !b.reading {
 		b.reading = true
@@ -222,7 +220,6 @@ func (b *Observer) start(from int) {
 	}
 }
 
-// hold keeps a piece of an answer that is read at its end.
 func (b *Observer) hold(p []byte) {
 	before := cap(b.held)
 	if len(b.held)+len(p) > maxAnswer {
@@ -235,13 +232,13 @@ func (b *Observer) hold(p []byte) {
 	}
 }
 
-// follow reads what is in the queue, until it is empty.
+// follow reads the queue until it is empty.
 func (b *Observer) follow() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for len(b.pieces) > 0 && b.lost == ReasonNone {
 		queue, pieces := b.queue, b.pieces
-		b.queue, b.pieces, b.spare = b.spare[:0], nil, nil // or the spare one would be given out again while it is read
+		b.queue, b.pieces, b.spare = b.spare[:0], nil, nil // a spare in use must not be given out again
 		b.mu.Unlock()
 		b.tally.carried(queue)
 		reason, took := b.read(queue, pieces)
@@ -262,10 +259,10 @@ func (b *Observer) follow() {
 	b.idle.Broadcast()
 }
 
-// read reads pieces of a stream. It returns why it cannot, and how much more memory the reader holds.
+// read reads pieces of a stream. It returns why it failed, and how much more memory it holds.
 func (b *Observer) read(queue []byte, pieces []piece) (reason string, took int) {
 	defer func() {
-		if recover() != nil { // what it was may hold a text
+		if recover() != nil { // the value may hold a text
 			reason = ReasonFault
 		}
 	}()
@@ -288,11 +285,11 @@ func (b *Observer) read(queue []byte, pieces []piece) (reason string, took int) 
 	return ReasonNone, max(0, b.events.Held()+b.tally.held()-before)
 }
 
-// errLeft ends an answer that nobody read to its end.
+// errLeft ends an answer that was not read to its end.
 var errLeft = errors.New("inference: the answer was not read to its end")
 
-// End says how the answer, or the call without one, has ended: by [io.EOF] as a whole, by [context.Canceled] because
-// its client has gone. Only the first End counts.
+// End ends the answer, or a call without one: [io.EOF] means a complete answer, [context.Canceled] that the client has
+// gone. Only the first call counts.
 func (b *Observer) End(err error) {
 	now := b.o.Now()
 	if b.o.Ended != nil {
@@ -306,9 +303,8 @@ func (b *Observer) End(err error) {
 	}
 }
 
-// Interaction waits until what was taken of the answer is read, and returns what is known of the call. It gives back
-// all memory. An answer that has not ended before was given up by its client. It is complete all the same if its own
-// end had come by then: nothing of what was said is missing.
+// Interaction waits for the reader, returns what is known of the call, and releases all memory. If the answer has not
+// ended, the client gave it up; it is complete if the API's own end has come.
 func (b *Observer) Interaction() Interaction {
 	b.End(errLeft)
 	b.mu.Lock()
@@ -334,7 +330,7 @@ func (b *Observer) Interaction() Interaction {
 	return b.in
 }
 
-// readHeld reads an answer that was held. Of a compressed stream nothing says when it came.
+// readHeld reads an answer that was held. The times of a compressed stream's pieces are unknown.
 func (b *Observer) readHeld() (reason string) {
 	defer func() {
 		if recover() != nil {
@@ -351,7 +347,7 @@ func (b *Observer) readHeld() (reason string) {
 	b.tally.stream = false
 	switch {
 	case b.json && !b.whole:
-		return ReasonNone // half of a JSON text says nothing
+		return ReasonNone // half a JSON text says nothing
 	case b.json && !readWhole(b.answer, &b.tally, body):
 		return ReasonFormat
 	case b.json:
@@ -364,8 +360,7 @@ func (b *Observer) readHeld() (reason string) {
 	return reason
 }
 
-// decompress returns what a gzip text holds; of one that is cut what comes before the cut. It asks take for the memory
-// that this needs.
+// decompress returns the content of a gzip text, up to its end or a cut. It reserves the memory with take.
 func decompress(body []byte, take func(n int) bool) (out []byte, reason string) {
 	r, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {

@@ -17,9 +17,8 @@ import (
 	"github.com/actionproof/mediator/proxy/inference"
 )
 
-// TestTimes times a stream whose pieces come one by one.
 func TestTimes(t *testing.T) {
-	// each look at the clock is 1 ms later
+	// Each reading of the clock takes 1 ms.
 	b := inference.Observe(mustRead(t, inference.OpenAIChat, smallest[inference.OpenAIChat]), start, options())
 	httptrace.ContextClientTrace(b.Prepare(httptest.NewRequest("POST", "/", nil)).Context()).WroteHeaders()
 	begin(b, http.StatusOK, http.Header{"Content-Type": {eventStream}})
@@ -48,7 +47,6 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestSeries: of many deltas the first are kept, and all are counted.
 func TestSeries(t *testing.T) {
 	in := observe(t, inference.OpenAIChat, eventStream,
 		strings.Repeat(stream(`{"choices":[{"delta":{"content":"x"}}]}`), 3000), 100, options())
@@ -57,7 +55,6 @@ func TestSeries(t *testing.T) {
 	}
 }
 
-// TestManySaid: an answer of many blocks says that not all of them are kept.
 func TestManySaid(t *testing.T) {
 	calls := make([]string, 300)
 	for i := range calls {
@@ -77,8 +74,7 @@ func TestManySaid(t *testing.T) {
 	}
 }
 
-// TestMemoryOfArguments: the arguments of calls that a stream asks for take memory until they are whole, and each byte
-// of it is asked for.
+// TestMemoryOfArguments checks that memory for unfinished arguments is reserved.
 func TestMemoryOfArguments(t *testing.T) {
 	for most, reason := range map[int]string{1 << 20: inference.ReasonNoMemory, 8 << 20: inference.ReasonNone} {
 		taken := 0
@@ -103,7 +99,7 @@ func TestMemoryOfArguments(t *testing.T) {
 	}
 }
 
-// TestNotFollowed: what cannot be followed is not measured, and Write takes it all the same.
+// TestNotFollowed checks that nothing is measured, and that Write still succeeds.
 func TestNotFollowed(t *testing.T) {
 	chat := stream(`{"id":"c","choices":[{"delta":{"content":"a secret"},"finish_reason":"stop"}]}`)
 	no := func(o *inference.Options) { o.Take = func(int) bool { return false } }
@@ -167,7 +163,7 @@ func compress(t testing.TB, text string) string {
 	return out.String()
 }
 
-// TestGzip: a compressed answer has its figures, but no times of its pieces.
+// TestGzip checks that a compressed answer has figures, but no times of its pieces.
 func TestGzip(t *testing.T) {
 	for _, tt := range corpus(t, "answers.txtar") {
 		b := inference.Observe(mustRead(t, tt.dialect, smallest[tt.dialect]), start, options())
@@ -182,7 +178,7 @@ func TestGzip(t *testing.T) {
 	}
 }
 
-// TestEnds: how a call ends that gets no answer, an answer that breaks off, and one that says that it failed.
+// TestEnds checks the outcomes of calls without an answer, of answers that break off, and of errors.
 func TestEnds(t *testing.T) {
 	const four = `{"choices":[{"delta":{"content":"four"}}]}`
 	const finished = `{"choices":[{"delta":{"content":"four"},"finish_reason":"stop"}]}`
@@ -239,8 +235,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestSeveralChoices: an answer whose client leaves when some of its choices have ended, and not all that it has asked
-// for, has not come to its end. Its sample is of the first choice: of a stream the pieces of all come in turns.
+// TestSeveralChoices checks that an answer whose client leaves after some of its choices is not complete, and that the
+// sample is of the first choice alone, though a stream mixes them.
 func TestSeveralChoices(t *testing.T) {
 	event := func(choice int, text, finish string) string {
 		return fmt.Sprintf(`{"choices":[{"index":%d,"delta":{"content":%q},"finish_reason":%s}]}`, choice, text, finish)
@@ -277,7 +273,7 @@ func TestSeveralChoices(t *testing.T) {
 	}
 }
 
-// TestNoText: nothing of what was said is in what is known of a call, however it is printed.
+// TestNoText checks that an interaction prints no text.
 func TestNoText(t *testing.T) {
 	const secret = "the launch code is 0000"
 	for d, with := range map[inference.Dialect]string{
@@ -320,7 +316,6 @@ func TestNoText(t *testing.T) {
 	}
 }
 
-// TestConcurrent reads many streams while others write, as a sidecar does. The race detector looks at it.
 func TestConcurrent(t *testing.T) {
 	t.Parallel()
 	first := corpus(t, "answers.txtar")[0]

@@ -5,15 +5,14 @@ import (
 	"strings"
 )
 
-// namesModel are the segments of a path after which a provider has the name of the model or deployment: Azure OpenAI
-// (/openai/deployments/NAME/...), its older form (/engines/NAME/...), Amazon Bedrock (/model/ID/invoke), and Databricks
+// namesModel are path segments before the name of a model or deployment: Azure OpenAI (/openai/deployments/NAME/...)
+// and its older form (/engines/NAME/...), Amazon Bedrock (/model/ID/invoke), and Databricks
 // (/serving-endpoints/NAME/invocations).
 var namesModel = map[string]bool{"deployments": true, "engines": true, "model": true, "serving-endpoints": true}
 
-// ModelInPath returns the model that the path of a request names, and whether it names one. Such a provider answers
-// with that model, whatever the body says. Google has models/NAME:METHOD. A name that does not look like one is empty,
-// and so is one whose place depends on how the provider takes an encoded slash. Some providers take either case, and
-// leave out what stands behind a semicolon.
+// ModelInPath returns the model that a path names, if it names one: such a provider ignores the model in the body.
+// Google has models/NAME:METHOD. The model is empty if it does not look like a name, or if its place depends on how the
+// provider reads an encoded slash. Case and everything after a semicolon are ignored, as some providers do.
 func ModelInPath(escaped string) (model string, ok bool) {
 	before := ""
 	segments := strings.Split(escaped, "/")
@@ -33,7 +32,7 @@ func ModelInPath(escaped string) (model string, ok bool) {
 			ok = namesModel[before] && i+2 < len(segments)
 		}
 		if ok {
-			if before != "model" && strings.Contains(name, "/") { // an id of Amazon can have slashes
+			if before != "model" && strings.Contains(name, "/") { // Amazon's ids may contain slashes
 				return "", true
 			}
 			return nameOf(name), true

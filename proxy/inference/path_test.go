@@ -6,7 +6,6 @@ import (
 	"github.com/actionproof/mediator/proxy/inference"
 )
 
-// TestModelInPath: where a provider chooses the model by the path, the path names it.
 func TestModelInPath(t *testing.T) {
 	for path, want := range map[string]string{
 		"/openai/deployments/gpt-small/chat/completions":           "gpt-small",

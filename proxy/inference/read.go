@@ -16,16 +16,15 @@ import (
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
-// inPlace leaves the values in what is decoded where they are, instead of copying them: a prompt may be long, and the
-// call waits until it is read. A decoder reads a text in memory, such as that of [json2.Unmarshal], without moving it.
+// inPlace decodes values as parts of the text instead of copies, because a prompt may be long. The decoder does not
+// move a text in memory, such as that of [json2.Unmarshal].
 var inPlace = json2.WithUnmarshalers(
 	json2.UnmarshalFromFunc(func(dec *jsontext.Decoder, v *jsontext.Value) (err error) {
 		*v, err = dec.ReadValue()
 		return err
 	}))
 
-// decode reads a part of a request. The whole request has one reading, so that no part of it can have two. Values in v
-// are parts of raw.
+// decode reads a part of a request. Values in v are parts of raw. The whole request was read strictly before.
 func decode(raw jsontext.Value, v any, what string) error {
 	if json2.Unmarshal(raw, v, inPlace) != nil {
 		return malformed("%s is not as the API has it", what)
@@ -33,9 +32,8 @@ func decode(raw jsontext.Value, v any, what string) error {
 	return nil
 }
 
-// decodeObject reads an object of a request into a struct. It refuses members that only differ in case from those of
-// the struct: servers that read names in any case would act on what was not judged. It returns the other members, which
-// the struct does not have.
+// decodeObject reads an object into a struct and returns the unknown members. It refuses members in another case:
+// servers that ignore case would act on what was not judged.
 func decodeObject[T any](raw jsontext.Value, v *T, what string) (others jsonread.Object, err error) {
 	if err := decode(raw, v, what); err != nil || raw.Kind() != '{' {
 		return nil, err
@@ -52,10 +50,10 @@ func decodeObject[T any](raw jsontext.Value, v *T, what string) (others jsonread
 	return slices.DeleteFunc(all, func(m jsonread.Member) bool { return slices.Contains(known, m.Name) }), nil
 }
 
-// members are the names of the members of each struct that was asked for: each call to a model asks for the same few.
+// members caches the results of membersOf.
 var members sync.Map
 
-// membersOf returns the names of the members that a struct reads.
+// membersOf returns the member names of a struct.
 func membersOf[T any]() []string {
 	t := reflect.TypeFor[T]()
 	if names, ok := members.Load(t); ok {
@@ -71,7 +69,7 @@ func membersOf[T any]() []string {
 	return names
 }
 
-// each reads a list value by value. A list of structs would take hundreds of times the memory of its text.
+// each reads a list value by value. A slice of structs would take hundreds of times the memory of its text.
 func each(raw jsontext.Value, what string, do func(jsontext.Value) error) error {
 	if raw.Kind() == 'n' {
 		return nil
@@ -92,15 +90,13 @@ func each(raw jsontext.Value, what string, do func(jsontext.Value) error) error 
 	return nil
 }
 
-// maxList bounds a list of structs that is read as a whole.
 const maxList = 1024
 
 var errTooMany = errors.New("inference: a list is too long")
 
-// list is a list of at most [maxList] structs. A longer one cannot be read.
+// list is a list of at most maxList structs. A longer one cannot be read.
 type list[T any] []T
 
-// UnmarshalJSONFrom reads the list.
 func (l *list[T]) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	if dec.PeekKind() == 'n' {
 		return dec.SkipValue()
@@ -122,26 +118,25 @@ func (l *list[T]) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return err
 }
 
-// addresses are members by which content names what the provider is to fetch.
+// addresses are members that tell the provider what to fetch.
 var addresses = []string{"url", "image_url", "file_url", "video_url", "audio_url", "document_url"}
 
-// texts are members that are shown to the model as they are, even if they are addresses.
+// texts are members that the model sees as they are, even if they are addresses.
 var texts = []string{"text", "title", "context", "filename", "name"}
 
-// sources are members that say where an earlier answer has its words from.
+// sources are members with the sources of an earlier answer.
 var sources = []string{"annotations", "citations", "reasoning_details"}
 
-// address is a text that is nothing but the address of something to fetch.
+// address is a text that is nothing but an address.
 var address = regexp.MustCompile(`(?i)^(?:[a-z][a-z0-9+.-]*://|https?:|file:|ftp:)\S*$`)
 
-// fetched judges content that the provider would fetch: the fetch of a URL can carry out what the agent puts into it.
-// Servers name such content in members of many names, so that each text counts that is an address. member is the name
-// of the value.
+// fetched judges content that the provider may fetch: a URL can carry out data of the agent. Servers use many member
+// names for it, so every text that is an address counts. member is the name of the value.
 func (r *reading) fetched(member string, v jsontext.Value) error {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(v))
 	for {
 		token, err := dec.ReadToken()
-		if err != nil { // the whole request is JSON: this is its end
+		if err != nil { // the end, because the request is valid JSON
 			return nil
 		}
 		switch token.Kind() {
@@ -170,5 +165,5 @@ func isAddress(member, text string) bool {
 	return !slices.ContainsFunc(texts, is) && address.MatchString(text)
 }
 
-// isData reports whether a URL holds its content itself (RFC 2397).
+// isData reports whether a URL contains its data (RFC 2397).
 func isData(url string) bool { return len(url) >= 5 && strings.EqualFold(url[:5], "data:") }

@@ -7,11 +7,11 @@ import (
 	"github.com/actionproof/mediator/proxy/sse"
 )
 
-// ErrUnread says that an answer is not as its API has it, or that one of its events is too large.
+// ErrUnread means that an answer does not follow its API, or has an event that is too large.
 var ErrUnread = errors.New("inference: the answer cannot be read")
 
-// Reader reads one answer for somebody who passes on what it says. Unlike an [Observer] it gives the text away, and
-// keeps up with the answer. It is not safe for concurrent use.
+// Reader reads one answer for a caller that passes on its text. Unlike an [Observer] it reads at once. It is not safe
+// for concurrent use.
 type Reader struct {
 	in     Interaction
 	tally  tally
@@ -20,8 +20,8 @@ type Reader struct {
 	failed bool
 }
 
-// NewReader returns a reader of an answer to r, which is a stream of events or one JSON text. said gets each piece of
-// text of the first choice. key is as for [Read].
+// NewReader returns a reader of an answer to r, which is a stream or one JSON text. said gets each piece of text of the
+// first choice. For key see [Read].
 func NewReader(r *Request, stream bool, key []byte, said func(k Kind, text string)) *Reader {
 	b := &Reader{answer: r.Dialect.answer(), events: sse.NewReader(maxEvent),
 		in: Interaction{Request: r, Streamed: stream}}
@@ -29,7 +29,7 @@ func NewReader(r *Request, stream bool, key []byte, said func(k Kind, text strin
 	return b
 }
 
-// Write reads a piece of a stream. After an error it reads nothing more.
+// Write reads a piece of a stream.
 func (b *Reader) Write(p []byte) (int, error) {
 	b.events.Write(p, func(e sse.Event) { b.failed = b.failed || !readEvent(b.answer, &b.tally, e.Data) })
 	if b.failed || b.events.Over() {
@@ -46,10 +46,10 @@ func (b *Reader) Whole(body []byte) error {
 	return nil
 }
 
-// Held returns how many bytes of memory the reader holds of an event that has not ended.
+// Held returns the bytes of memory that an unfinished event takes.
 func (b *Reader) Held() int { return b.events.Held() }
 
-// Interaction returns what is known of the answer, which has ended. It says nothing of times.
+// Interaction returns what is known of the complete answer, without times.
 func (b *Reader) Interaction() Interaction {
 	b.tally.conclude(ReasonNone)
 	return b.in

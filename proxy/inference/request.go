@@ -16,36 +16,35 @@ import (
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
-// MinKey is the least length of a key for the HMACs of content, in bytes.
+// MinKey is the least length of a key for HMACs of content, in bytes.
 const MinKey = 32
 
-// Bounds on what is kept of a request.
 const (
-	maxBlocks = 1024 // the last ones
-	maxTools  = 256  // names
-	maxName   = 128  // bytes of one
+	maxBlocks = 1024 // of content, the last ones
+	maxTools  = 256
+	maxName   = 128 // bytes
 )
 
-// Request is what a call asks of a model.
+// Request is a request to a model.
 type Request struct {
 	Dialect Dialect
-	Model   string   // as the body says, or in its place the path: see [ModelInPath]. Empty if none names one
-	Stream  bool     // whether the answer is asked for as a stream
-	Tools   []string // names of the tools that the agent runs, at most 256
-	Hosted  []string // what the provider may do by itself, as the rule lists it: what it does then is not seen
-	// Asked are the blocks of content, in their order: the last 1,024 of AskedCount.
+	Model   string   // from the path if it names one (see [ModelInPath]), or else from the body; may be empty
+	Stream  bool     // the agent asks for a stream
+	Tools   []string // names of the agent's tools, at most 256
+	Hosted  []string // what the rule lets the provider do unseen
+	// Asked are the last 1,024 of the AskedCount blocks of content.
 	Asked      []Block
 	AskedCount int
-	// AskedBytes is how much text they hold.
+	// AskedBytes is the size of all blocks.
 	AskedBytes int
 }
 
-// Read judges the request of a call, before it is sent. It refuses what two parsers could read differently
-// (message_ambiguous, message_malformed), and what would make the provider do by itself what rule does not list
-// (model_hosted_tool). key is that of the HMACs, of at least [MinKey] bytes.
+// Read judges a request before it is sent. It refuses what two parsers could read differently (message_ambiguous,
+// message_malformed), and what would make the provider do more than rule allows (model_hosted_tool). key has at least
+// [MinKey] bytes.
 func Read(rule Rule, body, key []byte) (*Request, error) { return ReadMeasured(rule, body, key, nil) }
 
-// ReadMeasured is Read for a session of which receipts are made, unless m is nil.
+// ReadMeasured is Read with measurements for a receipt, unless m is nil.
 func ReadMeasured(rule Rule, body, key []byte, m *Measure) (*Request, error) {
 	if len(key) < MinKey {
 		return nil, errors.New("inference: the key of the content is too short")
@@ -66,21 +65,20 @@ func ReadMeasured(rule Rule, body, key []byte, m *Measure) (*Request, error) {
 	return r.Request, nil
 }
 
-// malformed says what is wrong with a request. It repeats nothing of it.
+// malformed refuses a request without quoting it.
 func malformed(format string, args ...any) error {
 	return refusal.New("message_malformed", "the request to the model: "+format, args...)
 }
 
-// reading is a request that is read.
 type reading struct {
 	*Request
 	rule    Rule
 	key     []byte
-	measure *Measure // nil if nothing is measured
-	answers *string  // the id of the call whose result is read
+	measure *Measure // may be nil
+	answers *string  // the id of the call whose result is being read
 }
 
-// hosted notes what the provider would do by itself, if the rule lists it.
+// hosted notes what the provider would do by itself, and refuses it unless the rule allows it.
 func (r *reading) hosted(name string) error {
 	if !slices.Contains(r.rule.Hosted, name) {
 		return refusal.New("model_hosted_tool",
@@ -94,7 +92,7 @@ func (r *reading) hosted(name string) error {
 
 func (r *reading) members(top jsonread.Object) error {
 	for _, m := range top {
-		if !slices.Contains(r.Dialect.plain(), m.Name) && !isUnset(m.Value) {
+		if !slices.Contains(apis[r.Dialect].members, m.Name) && !isUnset(m.Value) {
 			if err := r.hosted(m.Name); err != nil {
 				return err
 			}
@@ -115,7 +113,7 @@ func (r *reading) members(top jsonread.Object) error {
 	if err := r.tools(top.Get("tools").Value, ""); err != nil {
 		return err
 	}
-	if err := r.tools(top.Get("functions").Value, "function"); err != nil { // which tools has replaced
+	if err := r.tools(top.Get("functions").Value, "function"); err != nil { // the predecessor of tools
 		return err
 	}
 	if err := r.content(top); err != nil {
@@ -125,7 +123,7 @@ func (r *reading) members(top jsonread.Object) error {
 	return nil
 }
 
-// isUnset reports whether a value is one by which nothing is asked for.
+// isUnset reports whether a value asks for nothing.
 func isUnset(v jsontext.Value) bool {
 	switch v.Kind() {
 	case 'n', 'f':
@@ -147,18 +145,16 @@ type tool struct {
 	Execution   string         `json:"execution"`
 	Tools       jsontext.Value `json:"tools"`
 
-	runsIn string // the type of the environment
+	runsIn string // the environment's type
 }
 
-// environment is where a tool runs.
 type environment struct {
 	Type string `json:"type"`
 }
 
-// isAgents reports whether the agent runs the tool.
 func (t tool) isAgents(d Dialect) bool {
 	switch {
-	case slices.Contains(d.agentTools(), t.Type):
+	case slices.Contains(apis[d].agentTools, t.Type):
 		return true
 	case d == AnthropicMessages:
 		return t.Type == ""
@@ -170,7 +166,7 @@ func (t tool) isAgents(d Dialect) bool {
 	return false
 }
 
-// tools judges a list of tools. One that does not say its type is of the type untyped.
+// tools judges a list of tools. Tools without a type have the type untyped.
 func (r *reading) tools(raw jsontext.Value, untyped string) error {
 	if raw == nil {
 		return nil
@@ -203,7 +199,7 @@ func readTool(raw jsontext.Value) (t tool, err error) {
 	return t, err
 }
 
-// judge notes a tool that the agent runs, and one that the provider runs if the rule lists it.
+// judge judges a tool.
 func (r *reading) judge(t tool, untyped string) error {
 	t.Type = cmp.Or(t.Type, untyped)
 	if !t.isAgents(r.Dialect) {
@@ -223,7 +219,7 @@ func (r *reading) tool(t tool) {
 	}
 }
 
-// add notes a block of content. What is hashed is only compared with blocks of the same session.
+// add notes a block of content.
 func (r *reading) add(b Block, text []byte) {
 	if r.answers != nil {
 		b.ID = *r.answers
@@ -246,7 +242,7 @@ func (r *reading) add(b Block, text []byte) {
 	}
 }
 
-// hashOf hashes a block. The arguments of a call have a domain of their own.
+// hashOf hashes a block. Arguments have a domain of their own.
 func hashOf(key []byte, k Kind, text []byte) (h [sha256.Size]byte) {
 	mac := newMAC(key, k)
 	mac.Write(text)
@@ -264,8 +260,7 @@ func newMAC(key []byte, k Kind) hash.Hash {
 	return mac
 }
 
-// idOf returns what stands for the id of a call: the id itself if it looks like a name, and else its hash. Some
-// providers put texts into ids.
+// idOf returns a call's id, or its hash if it does not look like a name: some providers put texts into ids.
 func idOf(key []byte, id string) string {
 	if nameOf(id) == id {
 		return id
@@ -274,11 +269,10 @@ func idOf(key []byte, id string) string {
 	return hex.EncodeToString(hash[:])
 }
 
-// IsName reports whether a name, such as that of a model, looks like one: letters, digits and _-.:/@+, at most 128.
+// IsName reports whether a text looks like a name: letters, digits and _-.:/@+, at most 128.
 func IsName(s string) bool { return s != "" && nameOf(s) == s }
 
-// nameOf returns a name that an agent or a provider has chosen, if it looks like one, and else nothing: it stands in
-// records, where no text may get in.
+// nameOf returns a name if it looks like one, and else "": records must not hold texts.
 func nameOf(s string) string {
 	if len(s) > maxName {
 		return ""

@@ -40,7 +40,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestManyBlocks: a long conversation is counted whole, and its last blocks are kept.
+// TestManyBlocks checks that all blocks are counted and the last are kept.
 func TestManyBlocks(t *testing.T) {
 	var body strings.Builder
 	for i := range 5000 {
@@ -53,7 +53,6 @@ func TestManyBlocks(t *testing.T) {
 	}
 }
 
-// TestRule refuses rules that name what cannot be.
 func TestRule(t *testing.T) {
 	for _, tt := range []struct {
 		rule inference.Rule
@@ -73,7 +72,7 @@ func TestRule(t *testing.T) {
 	}
 }
 
-// TestShortKey: without a key of its own a session's texts could be guessed from their hashes.
+// TestShortKey refuses a key with which hashes could be guessed.
 func TestShortKey(t *testing.T) {
 	if _, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(smallest[inference.OpenAIChat]),
 		key[1:]); err == nil {

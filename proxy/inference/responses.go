@@ -51,29 +51,25 @@ type responsePart struct {
 	Refusal string `json:"refusal"`
 }
 
-// hostedItems are the items of an output by which the provider's own tools show themselves.
+// hostedItems are output items of the provider's own tools.
 var hostedItems = []string{"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call",
 	"mcp_call", "program"}
 
 func (responses) event(t *tally, data []byte) bool {
-	if string(data) == "[DONE]" { // of compatible servers
+	if string(data) == "[DONE]" { // sent by compatible servers
 		return true
 	}
 	var e responseEvent
 	if json2.Unmarshal(data, &e) != nil {
 		return false
 	}
-	at := position{item: e.Output, part: e.Content}
 	switch e.Type {
 	case "response.output_text.delta":
-		at.kind = KindText
-		t.text(at, e.Delta)
+		t.text(position{item: e.Output, part: e.Content, kind: KindText}, e.Delta)
 	case "response.refusal.delta":
-		at.kind = KindRefusal
-		t.text(at, e.Delta)
+		t.text(position{item: e.Output, part: e.Content, kind: KindRefusal}, e.Delta)
 	case "response.reasoning_text.delta":
-		at.kind = KindReasoning
-		t.text(at, e.Delta)
+		t.text(position{item: e.Output, part: e.Content, kind: KindReasoning}, e.Delta)
 	case "response.reasoning_summary_text.delta":
 		t.text(position{item: e.Output, part: -1 - e.Summary, kind: KindReasoning}, e.Delta)
 	case "response.function_call_arguments.delta", "response.custom_tool_call_input.delta":
@@ -112,10 +108,10 @@ func (responses) whole(t *tally, body []byte) bool {
 	return true
 }
 
-// isCall reports whether the item is the call of a tool that the agent runs, with arguments.
+// isCall reports whether the item calls a tool that the agent runs.
 func (o responseItem) isCall() bool { return o.Type == "function_call" || o.Type == "custom_tool_call" }
 
-// begin notes an item as it begins. What it says comes later.
+// begin notes the beginning of an item.
 func (o responseItem) begin(t *tally, i int) {
 	if slices.Contains(hostedItems, o.Type) {
 		t.hosted++
@@ -125,7 +121,7 @@ func (o responseItem) begin(t *tally, i int) {
 	}
 }
 
-// end notes what an item has said, unless it has come in pieces.
+// end notes an item's content, unless it has come in pieces.
 func (o responseItem) end(t *tally, i int) {
 	if o.isCall() {
 		if s := t.find(position{item: i, kind: KindCall}); s != nil && s.block.Size == 0 {
@@ -149,14 +145,13 @@ func (o responseItem) end(t *tally, i int) {
 	}
 }
 
-// unlessSaid notes a text that has not come in pieces before.
 func (t *tally) unlessSaid(at position, text string) {
 	if !t.has(at) {
 		t.text(at, text)
 	}
 }
 
-// end reads what stands in an answer when it has ended.
+// end reads the complete response.
 func (r response) end(t *tally) {
 	t.model(r.Model)
 	r.Usage.declare(t.in)

@@ -13,21 +13,21 @@ import (
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
-// Bounds on what is kept of an answer.
+// Bounds on an answer.
 const (
 	maxSaid      = 256      // blocks
 	maxStops     = 128      // choices
-	maxArguments = 64 << 10 // bytes of the arguments of a call, which are hashed when it is whole
+	maxArguments = 64 << 10 // bytes of a call's arguments, which are hashed when they are complete
 )
 
-// bytesPerToken is what an estimate takes for the size of a token: of English text it is close to 4.
+// bytesPerToken is for estimates. English text has about 4.
 const bytesPerToken = 4
 
 // answer reads the answers of one dialect.
 type answer interface {
-	// event reads an event of a stream, and reports whether it is one.
+	// event reads an event of a stream. It reports whether the event is valid.
 	event(t *tally, data []byte) bool
-	// whole reads an answer that is no stream.
+	// whole reads an answer that is no stream. It reports whether the answer is valid.
 	whole(t *tally, body []byte) bool
 }
 
@@ -41,13 +41,12 @@ func (d Dialect) answer() answer {
 	return messages{}
 }
 
-// position is where a block stands in an answer: as the dialect counts.
+// position is the place of a block in an answer, as the dialect counts.
 type position struct {
 	choice, item, part int
 	kind               Kind
 }
 
-// said is a block that is being said.
 type said struct {
 	at        position
 	block     Block
@@ -57,30 +56,29 @@ type said struct {
 	tooLarge  bool
 }
 
-// tally counts what an answer says. It belongs to one goroutine at a time.
+// tally counts an answer's content. It belongs to one goroutine at a time.
 type tally struct {
 	in  *Interaction
 	key []byte
-	now piece // that is read
+	now piece // being read
 
 	blocks []*said
-	full   bool // there are blocks that are not kept
-	kept   int  // bytes of arguments, as they were kept
-	bytes  int  // of all text
-	event  int  // of the event that is read
+	full   bool // some blocks were not kept
+	kept   int  // memory of arguments, in bytes
+	bytes  int  // of text
+	event  int  // of text in the current event
 	hosted int
-	ended  bool // the answer has said that this was its end
-	closed bool // and clients read nothing after it
+	ended  bool // the API's own end has come
+	closed bool // clients read no further
 	stream bool
-	said   func(k Kind, text string) // gets the text of the first choice, if set
+	said   func(k Kind, text string) // gets the first choice's text; may be nil
 
-	// Nil and zero of a call that is not measured.
+	// Only for a measured call.
 	measure   *Measure
-	transport hash.Hash // of the bytes of the answer
+	transport hash.Hash // of the body's bytes
 	wanted    int       // bytes of the sample
 }
 
-// readEvent reads an event of a stream, and reports whether it is one.
 func readEvent(by answer, t *tally, data []byte) bool {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return true
@@ -90,14 +88,13 @@ func readEvent(by answer, t *tally, data []byte) bool {
 	return ok
 }
 
-// readWhole reads an answer that is no stream, and reports whether it is one.
 func readWhole(by answer, t *tally, body []byte) bool {
 	ok := !jsonread.TooMany(body) && by.whole(t, body)
 	t.endEvent()
 	return ok
 }
 
-// find returns a block, which begins if it is not there; nil if there are too many.
+// find returns a block, and begins it if necessary. It returns nil if there are too many.
 func (t *tally) find(at position) *said {
 	for i := len(t.blocks) - 1; i >= 0; i-- {
 		if t.blocks[i].at == at {
@@ -116,7 +113,6 @@ func (t *tally) find(at position) *said {
 	return s
 }
 
-// text notes a piece of a text.
 func (t *tally) text(at position, text string) {
 	if text == "" {
 		return
@@ -130,14 +126,14 @@ func (t *tally) text(at position, text string) {
 		s.mac.Write([]byte(text))
 		if t.measure != nil {
 			s.words.add(text)
-			if at.choice == 0 { // in a stream pieces of several choices come in turns
+			if at.choice == 0 { // a stream mixes the pieces of several choices
 				t.keep(text)
 			}
 		}
 	}
 }
 
-// call notes a call of a tool, or a piece of its arguments.
+// call notes a call of a tool, or more of its arguments.
 func (t *tally) call(at position, id, name, arguments string) {
 	at.kind = KindCall
 	s := t.find(at)
@@ -161,10 +157,10 @@ func (t *tally) call(at position, id, name, arguments string) {
 	t.kept += cap(s.arguments) - before
 }
 
-// held returns how many bytes of memory the tally holds of what was said.
+// held returns the bytes of memory that the tally holds.
 func (t *tally) held() int { return cap(t.in.Sample) + t.kept }
 
-// endEvent ends an event of a stream: what it says is one delta.
+// endEvent ends an event of a stream, which is one delta if it has text.
 func (t *tally) endEvent() {
 	if t.event == 0 {
 		return
@@ -186,14 +182,12 @@ func (t *tally) stop(choice int, reason string) {
 	}
 }
 
-// model notes the model that answers, as the provider first says.
 func (t *tally) model(name string) {
 	if t.in.Model == "" {
 		t.in.Model = nameOf(name)
 	}
 }
 
-// has reports whether a block has begun.
 func (t *tally) has(at position) bool {
 	return slices.ContainsFunc(t.blocks, func(s *said) bool { return s.at == at })
 }
@@ -215,14 +209,13 @@ func (t *tally) failure(v jsontext.Value) {
 	}
 }
 
-// unmeasured is a figure that was not measured.
 var unmeasured interaction.Figure
 
 func estimate(bytes int) interaction.Figure {
 	return interaction.Estimated(int64(bytes+bytesPerToken-1) / bytesPerToken)
 }
 
-// conclude makes the figures of what was read. lost says why the answer was not followed to its end.
+// conclude makes the final figures. lost says why the answer was not followed to its end.
 func (t *tally) conclude(lost string) {
 	in := t.in
 	for _, s := range t.blocks {
@@ -251,7 +244,7 @@ func (t *tally) conclude(lost string) {
 	if t.transport != nil {
 		t.transport.Sum(in.Transport[:0])
 	}
-	in.HostedCalls = interaction.Declared(int64(t.hosted)) // an answer shows of them what the provider likes
+	in.HostedCalls = interaction.Declared(int64(t.hosted)) // the answer shows what the provider likes
 	if t.stream {
 		in.Deltas.State = interaction.StateObserved
 	}
@@ -265,7 +258,7 @@ func (t *tally) conclude(lost string) {
 		in.Outcome = OutcomeFailed
 		return
 	}
-	if in.Outcome == OutcomeCut { // what was declared by then is not of the whole answer
+	if in.Outcome == OutcomeCut { // figures declared before a cut are incomplete
 		in.Output, in.Reasoning = unmeasured, unmeasured
 	}
 	if in.Outcome != OutcomeComplete {
@@ -279,7 +272,7 @@ func (t *tally) conclude(lost string) {
 	}
 }
 
-// unread takes back what cannot be known of an answer that was not followed to its end.
+// unread removes what cannot be known of an answer that was not followed to its end.
 func (in *Interaction) unread() {
 	in.Outcome = OutcomeUnread
 	if in.Status >= http.StatusBadRequest {
