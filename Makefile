@@ -54,7 +54,7 @@ mutate: ## change the code of PACKAGES in one place after the other; a test shou
 	for p in $(PACKAGES); do nice -n 10 bin/gremlins unleash ./$$p || exit 1; done
 
 soak: ## the processes under load and faults for DURATION (default 2m), with the race detector
-	nice -n 5 $(GO) test -race -count=1 -v -timeout=24h -run='^TestSoak$$' ./cmd/mediator -soak.duration=$(DURATION) -soak.seed=$(SEED)
+	nice -n 5 $(GO) test -race -count=1 -v -timeout=24h -run='^TestSoak$$' ./test/e2e/plays -soak.duration=$(DURATION) -soak.seed=$(SEED)
 
 bench: build ## measure the mediator beside its peers: tools/bench/RESULTS.md
 	@./test/scripts/bench.sh $(FLAGS)

@@ -44,7 +44,7 @@ fi
 # Vectors that are read from the module cache (internal/strictjson/jsontestsuite_test.go).
 go mod download github.com/nst/JSONTestSuite@v0.0.0-20241122125541-1ef36fa01286
 
-cd cmd/mediator/testdata/node
+cd test/e2e/testdata/node
 if [ ! -e node_modules/.ok ] || [ package-lock.json -nt node_modules/.ok ]; then
 	npm ci --no-audit --no-fund --ignore-scripts --loglevel=error
 	touch node_modules/.ok

@@ -366,7 +366,7 @@ func like(got, want any) error {
 // TestOfficialSDK has the official TypeScript SDK pass a verification, in each of its generations.
 func TestOfficialSDK(t *testing.T) {
 	full.Only(t, "Node's packages, which make setup installs")
-	const scripts = "../../../cmd/mediator/testdata/node/"
+	const scripts = "../../../test/e2e/testdata/node/"
 	if _, err := os.Stat(scripts + "node_modules/.ok"); err != nil {
 		t.Fatal("Node's packages are not installed: run make setup")
 	}

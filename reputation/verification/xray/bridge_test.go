@@ -33,7 +33,7 @@ type server struct {
 func start(t *testing.T, port string, answers map[string]any) *server {
 	t.Helper()
 	full.Only(t, "Node's packages, which make setup installs")
-	const scripts = "../../../cmd/mediator/testdata/node/"
+	const scripts = "../../../test/e2e/testdata/node/"
 	if _, err := os.Stat(scripts + "node_modules/.ok"); err != nil {
 		t.Fatal("Node's packages are not installed: run make setup")
 	}

@@ -1,0 +1,206 @@
+package mediator_test
+
+import (
+	"bytes"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/test/check"
+)
+
+// layers is the order in which packages may import each other: each only those after it.
+var layers = []string{
+	"cmd/mediator",
+	"internal/program",
+	"internal/cli/start",
+	"internal/cli/operate",
+	"internal/cli/keys",
+	"internal/cli/challenges",
+	"internal/cli/verifications",
+	"internal/cli/disputes",
+	"internal/cli/chain",
+	"internal/cli/records",
+	"internal/cli",
+	"internal/demo",
+	"internal/trial",
+	"internal/devstack",
+	"internal/launch",
+	"internal/isolate",
+	"internal/process/sidecar",
+	"internal/process/trigger",
+	"internal/process/control",
+	"internal/process/node",
+	"internal/keyring",
+	"internal/vaultaudit",
+	"internal/admin",
+	"internal/process/daemon",
+	"internal/keystore",
+	"internal/await",
+	"internal/archive",
+	"internal/config",
+	"proxy",
+	"proxy/own",
+	"proxy/node",
+	"proxy/session",
+	"proxy/receipts",
+	"proxy/reputations",
+	"proxy/intercept",
+	"proxy/generate",
+	"proxy/match",
+	"proxy/mcp",
+	"proxy/inference",
+	"proxy/sse",
+	"proxy/graphql",
+	"proxy/jsonread",
+	"proxy/websocket",
+	"proxy/body",
+	"proxy/forward",
+	"proxy/upstream",
+	"proxy/echo",
+	"reputation/client",
+	"reputation/api",
+	"reputation",
+	"reputation/store",
+	"gate",
+	"gate/challenge",
+	"trigger",
+	"policy/decide",
+	"policy",
+	"signer",
+	"reputation/verification/client",
+	"reputation/verification/tools",
+	"reputation/verification/xray",
+	"reputation/verification/store",
+	"reputation/verification",
+	"internal/wire",
+	"internal/problem",
+	"reputation/dispute",
+	"reputation/rating",
+	"reputation/accrual",
+	"reputation/autonomy",
+	"reputation/strategy",
+	"evidence/interaction",
+	"evidence",
+	"internal/strictjson",
+	"internal/refusal",
+	"custody/vault/bootstrap",
+	"custody/vault",
+	"custody/pkcs11",
+	"custody",
+	"ledger/postgres",
+	"ledger/sqlite",
+	"ledger/internal/tables",
+	"ledger",
+	"internal/observe",
+	"look",
+	"internal/confine",
+	"internal/guard",
+	"configs",
+	"internal/files",
+	"internal/strict",
+	"internal/flood",
+	"internal/every",
+	"internal/lru",
+	"internal/share",
+	"internal/failpoint",
+	"internal/freeport",
+	"internal/runas",
+}
+
+// forbidden are imports that a package must not have, whatever its place.
+var forbidden = map[string][]string{
+	"evidence":         {"net/http", "github.com/hashicorp/vault/api"},                                         // artifacts know nothing of how they travel
+	"custody":          {"github.com/actionproof/mediator/evidence", "net/http"},                               // keys know nothing of artifacts
+	"ledger":           {"github.com/actionproof/mediator/evidence", "net/http"},                               // nor does the record
+	"proxy/intercept":  {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"}, // connections know nothing of posts
+	"proxy/match":      {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"}, // nor do rules
+	"proxy/upstream":   {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"}, // nor do upstreams
+	"proxy/echo":       {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"}, // nor does the search of answers
+	"internal/problem": {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"},
+}
+
+// verifiers are what the owner of an API links, and heavy what none of them may bring along: a database that the owner
+// did not choose, and what looks at this machine.
+var (
+	verifiers = []string{"./gate", "./evidence/...", "./policy", "./ledger", "./ledger/postgres"}
+	heavy     = []string{"modernc.org/", "github.com/prometheus/", "github.com/hashicorp/", "google/cel", "internal/observe"}
+)
+
+// TestVerifierLinksLittle lists everything that a verifier's binary is linked from.
+func TestVerifierLinksLittle(t *testing.T) {
+	list := exec.CommandContext(t.Context(), "go", append([]string{"list", "-deps"}, verifiers...)...)
+	out, err := list.Output()
+	check.Must(t, err)
+	if !bytes.Contains(out, []byte("mediator/gate\n")) {
+		t.Fatalf("go list says %.200q", out)
+	}
+	for path := range strings.FieldsSeq(string(out)) {
+		if slices.ContainsFunc(heavy, func(part string) bool { return strings.Contains(path, part) }) {
+			t.Errorf("a verifier links %s", path)
+		}
+	}
+}
+
+// TestImports holds the imports of the source against the layers. Every package has a layer, but for those below test/ and examples/, and a
+// line in docs/architecture.md.
+func TestImports(t *testing.T) {
+	const module = "github.com/actionproof/mediator/"
+	page, err := os.ReadFile("docs/architecture.md")
+	check.Must(t, err)
+	_, page, _ = bytes.Cut(page, []byte("## Packages"))
+	listed, _, _ := bytes.Cut(page, []byte("## Follow one post"))
+	for _, layer := range layers {
+		if !bytes.Contains(listed, []byte("`"+layer+"`")) {
+			t.Errorf("docs/architecture.md does not say what the package %s is for", layer)
+		}
+	}
+	check.Must(t, filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() || name == "." {
+			return err
+		}
+		other := []string{".git", "node_modules", "testdata", "test", "examples", "bin", "dist"}
+		if slices.Contains(other, d.Name()) || name == "tools" { // tools is a module of its own
+			return filepath.SkipDir
+		}
+		files, err := filepath.Glob(filepath.Join(name, "*.go"))
+		if len(files) > 0 && !slices.Contains(layers, name) {
+			t.Errorf("the package %s has no layer", name)
+		}
+		return err
+	}))
+	for i, layer := range layers {
+		files, err := filepath.Glob(layer + "/*.go")
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, %v", layer, len(files), err)
+		}
+		for _, name := range files {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, spec := range f.Imports {
+				path, err := strconv.Unquote(spec.Path.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if slices.Contains(forbidden[layer], path) {
+					t.Errorf("%s imports %s", name, path)
+				}
+				if ours, ok := strings.CutPrefix(path, module); ok && !slices.Contains(layers[i+1:], ours) {
+					t.Errorf("%s imports %s, which does not stand below it", name, ours)
+				}
+			}
+		}
+	}
+}

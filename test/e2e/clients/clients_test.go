@@ -1,0 +1,103 @@
+package clients
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/trial"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/e2e/kit"
+)
+
+// TestClients sends unmodified clients through the proxy: a read, a post with its evidence, and posts that are refused.
+func TestClients(t *testing.T) {
+	t.Parallel()
+	r := kit.NewClientsRig(t)
+	base := "https://" + r.Plain()
+	repo, comments, milestones := base+"/repos/acme/site", base+"/repos/acme/site/issues/7/comments", base+"/repos/acme/site/milestones"
+	const body = `{"body":"released"}`
+	node := kit.NodeAgent(t)
+	curl := []string{kit.Need(t, "curl"), "-sS", "-w", " %{http_code}"}
+	const python = "/usr/bin/python3" // Debian's own, which Debian's packages are for
+	join := func(a []string, b ...string) []string { return append(append([]string{}, a...), b...) }
+	for _, tt := range []struct {
+		name string
+		args []string
+		want string // what the output ends with, or holds
+	}{
+		{"curl reads", join(curl, repo), "200"},
+		{"curl reads by HTTP/1.1", join(curl, "--http1.1", repo), "200"},
+		{"curl posts", join(curl, "-H", "Content-Type: application/json", "-d", body, comments), "201"},
+		{"curl posts with Expect", join(curl, "-H", "Expect: 100-continue", "-H", "Content-Type: application/json", "-d", body, comments), "201"},
+		{"curl posts chunked", join(curl, "-H", "Transfer-Encoding: chunked", "-H", "Content-Type: application/json", "-d", body, comments), "201"},
+		{"curl is refused", join(curl, "-H", "Content-Type: application/json", "-d", body, milestones), `"code":"action_unmatched"`},
+		{"curl is refused a form", join(curl, "-d", "a=b", comments), `"code":"content_malformed"`},
+		{"curl is refused another spelling", join(curl, "--path-as-is", "-d", body, base+"/repos/acme/site/issues/7//comments"), `"code":"request_malformed"`},
+		{"curl is refused a query", join(curl, "-H", "Content-Type: application/json", "-d", body, comments+"?x=1"), `"code":"override_refused"`},
+		{"curl is refused a duplicate key", join(curl, "-H", "Content-Type: application/json", "-d", `{"a":1,"a":2}`, comments), `"code":"content_malformed"`},
+		{"curl asks for its event", join(curl, "http://mediator.internal/v1/event"), `"kind":"source_event"`},
+		{"requests reads", []string{python, kit.Scripts + "client.py", "requests", "GET", repo}, "200"},
+		{"requests posts", []string{python, kit.Scripts + "client.py", "requests", "POST", comments, body}, "201"},
+		{"requests is refused", []string{python, kit.Scripts + "client.py", "requests", "POST", milestones, body}, "403 action_unmatched"},
+		{"httpx reads", []string{python, kit.Scripts + "client.py", "httpx", "GET", repo}, "200"},
+		{"httpx posts", []string{python, kit.Scripts + "client.py", "httpx", "POST", comments, body}, "201"},
+		{"httpx is refused", []string{python, kit.Scripts + "client.py", "httpx", "POST", milestones, body}, "403 action_unmatched"},
+		{"fetch reads", join(node, kit.Scripts+"node/fetch.mjs", "GET", repo), "200"},
+		{"fetch posts", join(node, kit.Scripts+"node/fetch.mjs", "POST", comments, body), "201"},
+		{"fetch is refused", join(node, kit.Scripts+"node/fetch.mjs", "POST", milestones, body), "403 action_unmatched"},
+		{"Octokit reads", join(node, kit.Scripts+"node/octokit.mjs", "read", base), "200"},
+		{"Octokit posts", join(node, kit.Scripts+"node/octokit.mjs", "comment", base), "201"},
+		{"Octokit is refused", join(node, kit.Scripts+"node/octokit.mjs", "milestone", base), "403 action_unmatched"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			before := r.Posts.Load()
+			out, err := r.AsAgent(t, tt.args...)
+			if err != nil || !strings.Contains(out, tt.want) {
+				t.Fatalf("got %q, %v; want %q", out, err, tt.want)
+			}
+			wantPosts := int64(0)
+			if tt.want == "201" {
+				wantPosts = 1
+			}
+			if got := r.Posts.Load() - before; got != wantPosts {
+				t.Errorf("%d posts reached the upstream, not %d", got, wantPosts)
+			}
+			if strings.Contains(out, trial.Token) {
+				t.Error("the agent saw the API's credential")
+			}
+		})
+	}
+	t.Run("git reads", func(t *testing.T) {
+		out, err := r.AsAgent(t, "sh", "-c", `cd "$TMPDIR" && git clone -q "$0" site && git -C site log --format=%s`, base+"/git/site.git")
+		if err != nil || out != "first" {
+			t.Errorf("got %q, %v", out, err)
+		}
+	})
+	t.Run("git may not push", func(t *testing.T) {
+		_, err := r.AsAgent(t, "sh", "-c", `cd "$TMPDIR" && git clone -q "$0" site && git -C site push -q "$0" main:other`, base+"/git/site.git")
+		if err == nil || !strings.Contains(err.Error(), "403") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("each call left one record", func(t *testing.T) {
+		var posts []ledger.Record
+		if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=1000", &posts); err != nil {
+			t.Fatal(err)
+		}
+		forwarded := 0
+		for _, p := range posts {
+			r.WantAssurance(t, p)
+			if p.State == ledger.StateForwarding {
+				t.Errorf("%s has no outcome", p.ID)
+			}
+			if p.Flow == "post" && p.State == ledger.StateForwarded {
+				forwarded++
+			}
+		}
+		if int64(forwarded) != r.Posts.Load() {
+			t.Errorf("%d posts are recorded as forwarded; %d reached the upstream", forwarded, r.Posts.Load())
+		}
+	})
+}

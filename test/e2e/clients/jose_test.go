@@ -1,0 +1,154 @@
+package clients
+
+import (
+	"context"
+	stded25519 "crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/e2e/kit"
+)
+
+// signedTyps are the artifacts of one post that a public key verifies, by their names in the record.
+var signedTyps = map[string]string{
+	"originProof": evidence.TriggerOriginProofKind.Typ, "triggerReceipt": evidence.TriggerReceiptKind.Typ,
+	"policyDecision": evidence.PolicyDecisionKind.Typ, "grant": evidence.ActionGrantKind.Typ,
+	"runtimeAttestation": evidence.RuntimeAttestationKind.Typ, "sessionReceipt": evidence.SessionReceiptKind.Typ,
+	"deploymentCertificate": evidence.DeploymentCertificateKind.Typ, "requestProof": evidence.RequestProofKind.Typ,
+}
+
+// typed is one token with the typ that it has to have.
+type typed struct {
+	Typ   string `json:"typ"`
+	Token string `json:"token"`
+}
+
+// TestJose has npm's jose verify every token of one real post, and of the trust bundle behind it, with the published JWKS and the two
+// pinned keys; and has it refuse each of them once one bit of it is another.
+func TestJose(t *testing.T) {
+	kit.NodeAgent(t) // says what to run where Node's packages are missing
+	r := kit.NewClientsRig(t)
+	post := []string{kit.Need(t, "curl"), "-sS", "-H", "Content-Type: application/json", "-d", `{"body":"verify me"}`, "https://" + r.Plain() + "/repos/acme/site/issues/7/comments"}
+	if out, err := r.AsAgent(t, post...); err != nil {
+		t.Fatalf("%s %v", out, err)
+	}
+	jwks, tokens := published(r, t), signed(r, t)
+	for i, line := range josed(t, jwks, tokens) {
+		payload, err := base64.RawURLEncoding.DecodeString(strings.Split(tokens[i].Token, ".")[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := evidence.KeyIDOf(tokens[i].Token) + " " + evidence.HashBytes(payload); line != want {
+			t.Errorf("%s: jose says %q, want %q", tokens[i].Typ, line, want)
+		}
+	}
+	var altered []typed
+	for _, k := range tokens {
+		for part := range 3 {
+			altered = append(altered, typed{k.Typ, flipped(k.Token, part)})
+		}
+	}
+	for i, line := range josed(t, jwks, altered) {
+		if !strings.HasPrefix(line, "refused ERR_J") {
+			t.Errorf("%s, altered in part %d: jose says %q", altered[i].Typ, i%3+1, line)
+		}
+	}
+}
+
+// signed lists every signed token of the one post that was forwarded, and of the trust bundle.
+func signed(r *kit.Rig, t *testing.T) []typed {
+	t.Helper()
+	var posts []ledger.Record
+	if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=10&state=forwarded", &posts); err != nil || len(posts) != 1 {
+		t.Fatalf("%d posts, %v", len(posts), err)
+	}
+	var post admin.Record
+	if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts/"+posts[0].ID, &post); err != nil {
+		t.Fatal(err)
+	}
+	var out []typed
+	for _, a := range post.Artifacts {
+		if typ, ok := signedTyps[a.Name]; ok {
+			out = append(out, typed{typ, a.Token})
+		}
+	}
+	if len(out) != len(signedTyps) {
+		t.Fatalf("the record holds %d signed artifacts; there are %d", len(out), len(signedTyps))
+	}
+	b, _, err := config.ReadBundle(filepath.Join(r.Dir, devstack.BundleFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range b.Certificates {
+		out = append(out, typed{evidence.SignerCertificateKind.Typ, c})
+	}
+	return out
+}
+
+// published is the JWKS of the three processes, and the two pinned keys beside it.
+func published(r *kit.Rig, t *testing.T) jose.JSONWebKeySet {
+	t.Helper()
+	var all jose.JSONWebKeySet
+	for _, p := range r.Stack.Processes {
+		var set jose.JSONWebKeySet
+		if err := admin.Get(context.Background(), p.Endpoint, "/v1/jwks", &set); err != nil {
+			t.Fatal(err)
+		}
+		all.Keys = append(all.Keys, set.Keys...)
+	}
+	roots, err := config.ReadRoots(filepath.Join(r.Dir, devstack.RegistryFile), filepath.Join(r.Dir, devstack.AuditorFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, root := range roots {
+		all.Keys = append(all.Keys, jose.JSONWebKey{Key: stded25519.PublicKey(root.Public), KeyID: root.KeyID, Algorithm: "EdDSA", Use: "sig"})
+	}
+	if len(all.Keys) != 11 {
+		t.Fatalf("%d keys are published", len(all.Keys))
+	}
+	return all
+}
+
+// josed gives tokens to jose and returns what it says of each.
+func josed(t *testing.T, jwks jose.JSONWebKeySet, tokens []typed) []string {
+	t.Helper()
+	in, err := json.Marshal(map[string]any{"jwks": jwks, "tokens": tokens})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(kit.Need(t, "node"), kit.Scripts+"node/jose.mjs")
+	cmd.Dir = kit.Top
+	cmd.Stdin = strings.NewReader(string(in))
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if len(lines) != len(tokens) {
+		t.Fatalf("jose says %d lines of %d tokens", len(lines), len(tokens))
+	}
+	return lines
+}
+
+// flipped changes one bit in the middle of one part of a token.
+func flipped(token string, part int) string {
+	parts := strings.Split(token, ".")
+	raw, err := base64.RawURLEncoding.DecodeString(parts[part])
+	if err != nil {
+		panic(err)
+	}
+	raw[len(raw)/2] ^= 1
+	parts[part] = base64.RawURLEncoding.EncodeToString(raw)
+	return strings.Join(parts, ".")
+}

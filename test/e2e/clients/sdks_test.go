@@ -1,0 +1,229 @@
+package clients
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/e2e/kit"
+)
+
+// exampleRules are the actions and egress rules of configs/mediator.yaml, as they stand there, in front of local servers.
+func exampleRules(t *testing.T, mcp string) string {
+	t.Helper()
+	raw, err := os.ReadFile("../../../configs/mediator.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rules, ok := strings.Cut(string(raw), "# Calls that post.")
+	if !ok {
+		t.Fatal("configs/mediator.yaml has no calls that post")
+	}
+	rules += "\nupstreams:\n"
+	for host, address := range map[string]string{
+		"api.openai.com": "UPSTREAM", "api.anthropic.com": "UPSTREAM", "slack.com": "UPSTREAM", "api.github.com": "UPSTREAM", "api.githubcopilot.com": mcp,
+	} {
+		rules += fmt.Sprintf("  - {host: \"%s:443\", address: \"%s\", networks: [127.0.0.0/8], ca: api-ca.pem}\n", host, address)
+	}
+	return rules
+}
+
+// vendors answers as OpenAI, Anthropic and Slack do, by Host. A streamed answer goes on only when the client has said, by another call, that it
+// has the first event: were an answer held back until it is complete, the stream would end in an error.
+type vendors struct {
+	*kit.Rig
+	seen chan struct{}
+}
+
+func (v *vendors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	raw, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	var ask struct{ Stream bool }
+	_ = json.Unmarshal(raw, &ask)
+	header := func(name, want string) bool { return slices.Equal(r.Header.Values(name), []string{want}) }
+	switch call := r.Method + " " + r.Host + r.URL.Path; {
+	case call == "GET api.github.com/seen":
+		v.seen <- struct{}{}
+	case call == "POST api.openai.com/v1/chat/completions" && header("Authorization", "Bearer secret-openai-key"):
+		if ask.Stream {
+			v.stream(w, `{"choices":[{"index":0,"delta":{"content":"hello "}}]}`, `{"choices":[{"index":0,"delta":{"content":"world"}}]}`, `[DONE]`)
+			return
+		}
+		answerJSON(w, `{"choices":[{"index":0,"message":{"role":"assistant","content":"hello world"}}]}`)
+	case call == "POST api.openai.com/v1/responses" && header("Authorization", "Bearer secret-openai-key"):
+		v.stream(w, `{"type":"response.output_text.delta","delta":"hello "}`, `{"type":"response.output_text.delta","delta":"world"}`,
+			`{"type":"response.completed","response":{"id":"resp_1","status":"completed","output":[]}}`)
+	case call == "POST api.anthropic.com/v1/messages" && header("X-Api-Key", "secret-anthropic-key"):
+		if ask.Stream {
+			v.stream(w, `{"type":"message_start","message":{"id":"m1","type":"message","role":"assistant","content":[],"usage":{"input_tokens":1,"output_tokens":1}}}`,
+				`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`, `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hello "}}`,
+				`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"world"}}`, `{"type":"content_block_stop","index":0}`,
+				`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}}`, `{"type":"message_stop"}`)
+			return
+		}
+		answerJSON(w, `{"id":"m1","type":"message","role":"assistant","content":[{"type":"text","text":"hello world"}]}`)
+	case call == "POST slack.com/api/chat.postMessage" && header("Authorization", "Bearer secret-slack-token") && r.Header.Get("Idempotency-Key") != "":
+		v.Posts.Add(1)
+		answerJSON(w, fmt.Sprintf(`{"ok":true,"channel":"C1","ts":"%d.1"}`, len(raw)))
+	default:
+		http.Error(w, "unexpected: "+call, http.StatusTeapot)
+	}
+}
+
+func answerJSON(w http.ResponseWriter, body string) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, body)
+}
+
+// stream sends the first event that holds hello, and with it what precedes it; the others once the client has seen that.
+func (v *vendors) stream(w http.ResponseWriter, events ...string) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	for _, e := range events {
+		var typed struct{ Type string }
+		if json.Unmarshal([]byte(e), &typed) == nil && typed.Type != "" {
+			fmt.Fprintf(w, "event: %s\n", typed.Type)
+		}
+		fmt.Fprintf(w, "data: %s\n\n", e)
+		_ = http.NewResponseController(w).Flush()
+		if !strings.Contains(e, "hello") {
+			continue
+		}
+		select {
+		case <-v.seen:
+		case <-time.After(kit.Patience):
+			panic(http.ErrAbortHandler) // the client did not get the event: break the stream
+		}
+	}
+}
+
+// nodeServer is a server in Node, and what it printed.
+type nodeServer struct {
+	address string
+
+	mu    sync.Mutex // guards lines
+	lines []string
+}
+
+// startNode starts a server that speaks HTTPS with the certificate of the deployment.
+func startNode(t *testing.T, r *kit.Rig, script string) *nodeServer {
+	t.Helper()
+	cmd := exec.Command(kit.Need(t, "node"), "--no-warnings", kit.Scripts+"node/"+script, filepath.Join(r.Dir, "api.pem"), filepath.Join(r.Dir, "api.key"))
+	cmd.Dir, cmd.Stderr = kit.Top, os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err := errors.Join(err, cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	m, lines := &nodeServer{}, bufio.NewScanner(out)
+	if !lines.Scan() {
+		t.Fatalf("%s does not start", script)
+	}
+	m.address = "127.0.0.1:" + strings.TrimPrefix(lines.Text(), "listening ")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for lines.Scan() {
+			m.mu.Lock()
+			m.lines = append(m.lines, lines.Text())
+			m.mu.Unlock()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-done
+		_ = cmd.Wait()
+	})
+	return m
+}
+
+func (m *nodeServer) seen(line string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := 0
+	for _, l := range m.lines {
+		if l == line {
+			n++
+		}
+	}
+	return n
+}
+
+// TestSDKs sends the vendors' own SDKs through the example configuration: streamed answers, a post, an MCP session, and what is refused.
+func TestSDKs(t *testing.T) {
+	t.Parallel()
+	node := kit.NodeAgent(t)
+	var mcp *nodeServer
+	hosts := []string{"api.openai.com", "api.anthropic.com", "slack.com", "api.github.com", "api.githubcopilot.com"}
+	r := kit.NewRig(t, hosts, func(r *kit.Rig) (http.Handler, string) {
+		mcp = startNode(t, r, "mcp-server.mjs")
+		if err := os.Mkdir(filepath.Join(r.Dir, "secrets"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"github-token", "slack-token", "own-token", "openai-key", "anthropic-key"} {
+			if err := files.WriteAbsent(filepath.Join(r.Dir, "secrets", name), []byte("secret-"+name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return &vendors{Rig: r, seen: make(chan struct{})}, exampleRules(t, mcp.address)
+	})
+	for _, tt := range []struct{ name, script, what, want, rule, state string }{
+		{"OpenAI streams a chat", "openai.mjs", "chat", "hello world", "openai-chat", "forwarded"},
+		{"OpenAI streams a response", "openai.mjs", "responses", "hello world", "openai-responses", "forwarded"},
+		{"OpenAI answers at once", "openai.mjs", "plain", "hello world", "openai-chat", "forwarded"},
+		{"OpenAI is refused another call", "openai.mjs", "files", "403 action_unmatched 403 no action rule names DELETE", "", "refused"},
+		{"Anthropic streams", "anthropic.mjs", "stream", "hello world", "anthropic-messages", "forwarded"},
+		{"Anthropic answers at once", "anthropic.mjs", "plain", "hello world", "anthropic-messages", "forwarded"},
+		{"Anthropic is refused another call", "anthropic.mjs", "batch", "403 action_unmatched", "", "refused"},
+		{"Slack posts", "slack.mjs", "message", "ok ", "slack-message", "forwarded"},
+		{"Slack is refused another call", "slack.mjs", "delete", "403 action_unmatched", "", "refused"},
+		{"MCP holds a session", "mcp.mjs", "", "issue_read echo: hello told", "github-tool-reads", "forwarded"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			before := r.Posts.Load()
+			out, err := r.AsAgent(t, append(slices.Clone(node), kit.Scripts+"node/"+tt.script, tt.what)...)
+			if err != nil || !strings.HasPrefix(out, tt.want) {
+				t.Fatalf("got %q, %v; want %q", out, err, tt.want)
+			}
+			if strings.Contains(out, "secret-") {
+				t.Error("the agent saw a credential")
+			}
+			var posts []ledger.Record
+			if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=1000&state="+tt.state, &posts); err != nil {
+				t.Fatal(err)
+			}
+			i := slices.IndexFunc(posts, func(p ledger.Record) bool { return p.Rule == tt.rule })
+			if i < 0 {
+				t.Errorf("no call by rule %q is recorded as %s", tt.rule, tt.state)
+			}
+			model := tt.state == "forwarded" && (tt.script == "openai.mjs" || tt.script == "anthropic.mjs")
+			if i >= 0 && model && (posts[i].Model == nil || posts[i].Model.Outcome != "complete" || posts[i].Model.API != tt.rule) {
+				t.Errorf("of the call to the model is recorded %+v", posts[i].Model)
+			}
+			if posted := r.Posts.Load() - before; posted != 0 && tt.script != "slack.mjs" || posted != 1 && tt.name == "Slack posts" {
+				t.Errorf("%d posts arrived", posted)
+			}
+		})
+	}
+	for _, method := range []string{"POST", "GET", "DELETE"} {
+		if mcp.seen(method+" Bearer secret-github-token") == 0 {
+			t.Errorf("no %s with the injected credential reached the MCP server", method)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package clients
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/trial"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/e2e/kit"
+)
+
+const socketRules = `
+actions:
+  - name: comment
+    match: {url: "https://PLAIN/comments", methods: [POST]}
+    subject: agent:worker-1
+    action: create_comment
+egress:
+  - name: sockets
+    match: {url: "https://PLAIN/sockets/{name}", methods: [GET]}
+    credential: {prefix: "Bearer ", file: secrets/api-token}
+    websocket: true
+  - name: reads
+    match: {url: "https://PLAIN/**", methods: [GET]}
+upstreams:
+  - {host: "PLAIN", address: "SOCKETS", networks: [127.0.0.0/8], ca: api-ca.pem}
+`
+
+// newSocketsRig is a deployment in front of a WebSocket server on npm's ws.
+func newSocketsRig(t *testing.T, change ...func(string) string) (*kit.Rig, *nodeServer) {
+	t.Helper()
+	var server *nodeServer
+	r := kit.NewRig(t, []string{trial.PlainHost}, func(r *kit.Rig) (http.Handler, string) {
+		server = startNode(t, r, "ws-server.mjs")
+		return http.NotFoundHandler(), strings.ReplaceAll(socketRules, "SOCKETS", server.address)
+	}, change...)
+	return r, server
+}
+
+// records returns the records of a rule, or of none, with this code.
+func records(r *kit.Rig, t *testing.T, rule, code string) []ledger.Record {
+	t.Helper()
+	var all []ledger.Record
+	if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=1000", &all); err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(p ledger.Record) bool { return p.Rule != rule || p.Code != code })
+}
+
+// TestWebSockets has npm's ws speak with npm's ws through the proxy: texts and bytes, compressed, with a subprotocol and the credential that
+// the agent never sees; and be refused where no rule allows it.
+func TestWebSockets(t *testing.T) {
+	t.Parallel()
+	node := []string{kit.Need(t, "node"), "--no-warnings", kit.Scripts + "node/ws.mjs"}
+	kit.NodeAgent(t) // whose packages have to be there
+	t.Run("answered", func(t *testing.T) {
+		t.Parallel()
+		r, server := newSocketsRig(t)
+		base := "wss://" + r.Plain()
+		out, err := r.AsAgent(t, append(slices.Clone(node), "echo", base+"/sockets/a")...)
+		if want := "4 back, protocol echo, permessage-deflate, closed 1000"; err != nil || out != want {
+			t.Fatalf("got %q, %v; want %q", out, err, want)
+		}
+		if server.seen("open Bearer "+trial.Token) != 1 {
+			t.Error("the upstream did not get the credential")
+		}
+		for len(records(r, t, "sockets", "")) == 0 { // it is stored after the end
+			time.Sleep(10 * time.Millisecond)
+		}
+		rec := records(r, t, "sockets", "")[0]
+		if rec.State != ledger.StateForwarded || rec.Status != http.StatusSwitchingProtocols || rec.BytesIn == 0 || rec.BytesOut == 0 || !rec.Finished.After(rec.Started) {
+			t.Errorf("recorded was %+v", rec)
+		}
+		for _, path := range []string{"/other", "/comments"} {
+			if out, err := r.AsAgent(t, append(slices.Clone(node), "echo", base+path)...); err != nil || out != "403 egress_denied" {
+				t.Errorf("%s: got %q, %v", path, out, err)
+			}
+		}
+		if n := len(records(r, t, "", "egress_denied")); n != 2 {
+			t.Errorf("%d refusals are recorded", n)
+		}
+	})
+	t.Run("closed", func(t *testing.T) {
+		t.Parallel()
+		r, server := newSocketsRig(t, func(file string) string {
+			return strings.Replace(file, "\nactions:", "\nwebsocketRefusal: close\nactions:", 1)
+		})
+		base := "wss://" + r.Plain()
+		if out, err := r.AsAgent(t, append(slices.Clone(node), "echo", base+"/other")...); err != nil || !strings.HasPrefix(out, "error socket hang up") {
+			t.Errorf("got %q, %v", out, err)
+		}
+		if n := len(records(r, t, "", "egress_denied")); n != 1 {
+			t.Errorf("%d refusals are recorded", n)
+		}
+		// What is open when the mediator ends is closed, and nothing waits for it.
+		stayed := make(chan string, 1)
+		go func() {
+			out, _ := r.AsAgent(t, append(slices.Clone(node), "stay", base+"/sockets/a")...)
+			stayed <- out
+		}()
+		for server.seen("open Bearer "+trial.Token) == 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		r.Stack.Stop()
+		if out := <-stayed; !strings.HasSuffix(out, "closed 1006") {
+			t.Errorf("got %q at the end", out)
+		}
+	})
+}

@@ -1,0 +1,139 @@
+package commands
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/internal/program"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
+)
+
+// certifiedBundle makes a team whose bundle has a certificate of the example manifest, good for a day, and returns the arguments that
+// certify it, and its claims.
+func certifiedBundle(t *testing.T) (d kit.Team, args []string, claims evidence.DeploymentCertificate) {
+	t.Helper()
+	d = kit.NewTeam(t)
+	if status, _, said := kit.Invoke(t, "keys", "root", "--name", "auditor", "--out", d.Dir); status != program.Done {
+		t.Fatal(said)
+	}
+	args = []string{"deployment", "certify", filepath.Join("..", "..", "..", "configs", devstack.ManifestFile),
+		"--auditor-key", filepath.Join(d.Dir, "auditor.key.jwk"), "--audience", "posting-api", "--bundle", d.Bundle}
+	if status, _, said := kit.Invoke(t, args...); status != program.Done {
+		t.Fatal(said)
+	}
+	return d, args, deployment(d, t)
+}
+
+// deployment returns the claims of the bundle's deployment certificate.
+func deployment(d kit.Team, t *testing.T) evidence.DeploymentCertificate {
+	t.Helper()
+	b, _, err := config.ReadBundle(d.Bundle)
+	check.Must(t, err)
+	claims, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind, b.DeploymentCertificate)
+	check.Must(t, err)
+	return claims
+}
+
+// TestRenewDeployment: the certificate of the manifest is renewed when half of its time is over, and never in place of what the auditor has
+// not signed for this manifest, or of what was revoked.
+func TestRenewDeployment(t *testing.T) {
+	for name, tt := range map[string]struct {
+		after   time.Duration
+		change  func(t *testing.T, d kit.Team, id string)
+		renewed bool
+		code    string
+	}{
+		"before half of its time": {after: 11 * time.Hour},
+		"after half of its time":  {after: 13 * time.Hour, renewed: true},
+		"after its end":           {after: 50 * time.Hour, renewed: true},
+		"the bundle has none": {renewed: true, change: func(t *testing.T, d kit.Team, _ string) {
+			check.Must(t, keyring.UpdateBundle(d.Bundle, func(b *evidence.Bundle) error { b.DeploymentCertificate = ""; return nil }))
+		}},
+		"the bundle has another manifest's": {after: 13 * time.Hour, code: "deployment_mismatch", change: func(t *testing.T, d kit.Team, _ string) {
+			path := filepath.Join("..", "..", "..", "configs", devstack.ManifestFile)
+			raw, err := os.ReadFile(path)
+			check.Must(t, err)
+			other := filepath.Join(d.Dir, "other.yaml")
+			check.Must(t, os.WriteFile(other, []byte(strings.Replace(string(raw), "maxCertificateAgeMs: 86400000", "maxCertificateAgeMs: 86300000", 1)), 0o600))
+			status, _, said := kit.Invoke(t, "deployment", "certify", other, "--auditor-key", filepath.Join(d.Dir, "auditor.key.jwk"), "--audience", "posting-api", "--bundle", d.Bundle)
+			if status != program.Done {
+				t.Fatal(said)
+			}
+		}},
+		"it was revoked": {after: 13 * time.Hour, code: "revoked", change: func(t *testing.T, d kit.Team, id string) {
+			check.Must(t, keyring.UpdateBundle(d.Bundle, func(b *evidence.Bundle) error { b.Revocations = ""; return nil }))
+			if status, _, said := d.Do(t, "revoke", "--artifact", id, "--reason", "a drill"); status != program.Done {
+				t.Fatal(said)
+			}
+		}},
+		"another auditor has signed it": {after: 13 * time.Hour, code: "signature_invalid", change: func(t *testing.T, d kit.Team, _ string) {
+			if status, _, said := kit.Invoke(t, "keys", "root", "--name", "auditor", "--out", filepath.Join(d.Dir, "again")); status != program.Done {
+				t.Fatal(said)
+			}
+			check.Must(t, os.Rename(filepath.Join(d.Dir, "again", "auditor.key.jwk"), filepath.Join(d.Dir, "auditor.key.jwk")))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, args, first := certifiedBundle(t)
+			if tt.change != nil {
+				tt.change(t, d, first.ID)
+			}
+			auditor, err := keyring.OpenRootKey(t.Context(), filepath.Join(d.Dir, "auditor.key.jwk"), io.Discard, evidence.PurposeDeploymentCertificate)
+			check.Must(t, err)
+			m, err := config.ReadManifest(args[2])
+			check.Must(t, err)
+			before, err := os.ReadFile(d.Bundle)
+			check.Must(t, err)
+			now := time.Unix(first.IssuedAt, 0).Add(tt.after)
+			o := signer.Options{Issuer: first.Issuer, Audience: first.Audience, Lifetime: 24 * time.Hour, Now: func() time.Time { return now }}
+			until, err := keyring.RenewDeployment(t.Context(), auditor, m, o, d.Bundle)
+			if tt.code == "" && err != nil || tt.code != "" && !errors.Is(err, refusal.New(tt.code, "")) {
+				t.Errorf("got %v, want %q", err, tt.code)
+			}
+			after, err := os.ReadFile(d.Bundle)
+			check.Must(t, err)
+			if until.IsZero() == tt.renewed || bytes.Equal(before, after) == tt.renewed {
+				t.Fatalf("good until %s; the bundle has changed: %t, want %t", until, !bytes.Equal(before, after), tt.renewed)
+			}
+			if c := deployment(d, t); tt.renewed && (c.ManifestHash != first.ManifestHash || c.ID == first.ID || c.Expires != now.Add(24*time.Hour).Unix()) {
+				t.Errorf("the new certificate says %+v", c)
+			}
+		})
+	}
+}
+
+// TestDeploymentWatch: a certificate of a few seconds is renewed by itself, for the manifest that was certified at first.
+func TestDeploymentWatch(t *testing.T) {
+	d, args, first := certifiedBundle(t)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan string)
+	go func() {
+		var out, diag bytes.Buffer
+		program.Run(ctx, append(args, "--watch", "--lifetime", "4s"), strings.NewReader(""), &out, &diag)
+		done <- out.String() + diag.String()
+	}()
+	seen := map[string]bool{first.ID: true}
+	kit.Until(t, kit.Patience, "a renewed certificate", func() bool {
+		c := deployment(d, t)
+		seen[c.ID] = true
+		return len(seen) >= 3 && c.ManifestHash == first.ManifestHash // the first, that of the watch's start, and its renewal
+	})
+	stop()
+	if said := <-done; !strings.Contains(said, "the deployment is certified anew") {
+		t.Errorf("said %s", said)
+	}
+}

@@ -1,0 +1,35 @@
+package commands
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/internal/program"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
+	"github.com/actionproof/mediator/test/full"
+)
+
+// TestEnvInFish: fish reads from mediator env what was meant, whatever the folder is called.
+func TestEnvInFish(t *testing.T) {
+	full.Only(t, "fish")
+	dir := filepath.Join(t.TempDir(), `it's \here\`)
+	check.Must(t, os.MkdirAll(filepath.Join(dir, "state"), 0o700))
+	raw, err := os.ReadFile("../../../configs/dev/mediator.yaml")
+	check.Must(t, err)
+	check.Must(t, os.WriteFile(filepath.Join(dir, "mediator.yaml"), raw, 0o600))
+	status, script, said := kit.Invoke(t, "env", "--shell", "fish", "--dir", dir)
+	if status != program.Done {
+		t.Fatal(said)
+	}
+	cmd := exec.Command(kit.Need(t, "fish"), "--no-config")
+	cmd.Stdin = strings.NewReader(script + "printenv CURL_CA_BUNDLE HTTPS_PROXY; set -q NO_PROXY; or echo unset\n")
+	cmd.Env = append(os.Environ(), "NO_PROXY=*", "HOME="+t.TempDir())
+	out, err := cmd.CombinedOutput()
+	if want := dir + "/ca.pem\nhttp://127.0.0.1:8181\nunset\n"; err != nil || string(out) != want {
+		t.Errorf("got %s, %v, want %s", out, err, want)
+	}
+}

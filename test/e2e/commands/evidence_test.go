@@ -1,0 +1,221 @@
+package commands
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/archive"
+	"github.com/actionproof/mediator/internal/program"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/sqlite"
+	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
+	"github.com/actionproof/mediator/test/gatetest"
+	"github.com/actionproof/mediator/test/nodetest"
+)
+
+// writeEvidence writes what mediator evidence verify reads: a manifest, the trust behind it, and the records of three posts, one of
+// which says what steers a terminal. It returns
+// their folder.
+func writeEvidence(t *testing.T) string {
+	t.Helper()
+	dir, k := t.TempDir(), gatetest.New(t)
+	manifest, err := yaml.Marshal(k.Manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "manifest.yaml"), manifest, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bundle := evidence.Bundle{DeploymentCertificate: k.Deployment}
+	k.Observe(t)
+	k.Appraiser(t)
+	for _, purpose := range append(slices.Clone(gatetest.Roles), evidence.PurposeInteraction, evidence.PurposeAppraiser) {
+		bundle.Certificates = append(bundle.Certificates, k.Certificates[purpose])
+	}
+	registry, auditor := k.Key(t, evidence.PurposeSignerCertificate), k.Key(t, evidence.PurposeDeploymentCertificate)
+	steering := k.Post(t)
+	steering.Artifacts[3].Token = gatetest.Resign(t, k, evidence.PolicyDecisionKind, steering.Artifacts[3].Token, func(c *evidence.PolicyDecision) {
+		c.Rule = "\x1b[2Jposts\nrequest proof\u202e"
+	})
+	for name, v := range map[string]any{
+		"steering.json": steering,
+		"trust.json":    bundle, "registry.jwk": jwk(registry), "auditor.jwk": jwk(auditor), "record.json": k.Post(t), "other.json": k.Post(t),
+	} {
+		raw, err := json.MarshalIndent(v, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writeLedger(t, k, filepath.Join(dir, "ledger.db"))
+	writeReceipts(t, k, dir)
+	writeScores(t, k, dir)
+	return dir
+}
+
+// writeScores writes the receipts of two sessions and their scores, as a node gives them to mediator score show --json: of one that is closed,
+// with a challenge and a baseline, and of one that is open.
+func writeScores(t *testing.T, k *gatetest.Kit, dir string) {
+	t.Helper()
+	n := nodetest.New(t, k, nil, func(o *reputation.Options) {
+		o.Verified = func(context.Context, accrual.Agent) (*accrual.Verified, error) { return k.Verified(), nil }
+	})
+	for i := range 2 {
+		id := fmt.Sprint("ses_before_", i)
+		s := n.Calls(t, id, 10)
+		s.Close(t)
+		n.Delivered(t, 12, s.Receipts...)
+	}
+	check.Must(t, n.Sample(t.Context()))
+	for _, id := range []string{"ses_closed", "ses_open"} {
+		issued, err := n.Issue(t.Context(), n.By(t, id))
+		check.Must(t, err)
+		raw, hash := nodetest.Plan(t, issued.Nonce, nil)
+		_, err = n.Commit(t.Context(), n.By(t, id), issued.Nonce, hash)
+		check.Must(t, err)
+		ref := interaction.ChallengeRef{ChallengeNonce: issued.Nonce, CommitmentHash: hash}
+		s := k.Session(t, id)
+		for call := range 12 {
+			s.Call(t, func(c *interaction.Receipt) {
+				ref.CommitmentRevealed = call == 11
+				named := ref
+				c.Challenge, c.ActionType = &named, interaction.ActionChallengeResponse
+			})
+		}
+		_, err = n.Reveal(t.Context(), n.By(t, id), issued.Nonce, nodetest.Salt, raw)
+		check.Must(t, err)
+		if id == "ses_closed" {
+			s.Close(t)
+		}
+		n.Delivered(t, int64(len(s.Receipts))+1, s.Receipts...)
+		answer, err := n.SessionScore(t.Context(), "", id)
+		check.Must(t, err)
+		revealed, err := n.Revealed(t.Context(), "", id)
+		check.Must(t, err)
+		score := archive.Score{Score: answer.Score, Token: answer.Token, Challenges: answer.Challenges, Revealed: revealed}
+		baseline, err := n.Baseline(t.Context(), n.Scored(t, id).BaselineHash)
+		check.Must(t, err)
+		check.Must(t, json.Unmarshal(baseline, &score.Baseline))
+		text, err := json.MarshalIndent(score, "", "  ")
+		check.Must(t, err)
+		for name, text := range map[string]string{".json": string(text), ".jwt": answer.Token + "\n", ".txt": strings.Join(s.Receipts, "\n") + "\n"} {
+			check.Must(t, os.WriteFile(filepath.Join(dir, id+name), []byte(text), 0o600))
+		}
+	}
+	check.Must(t, n.Enter(t.Context()))
+	reputed, err := n.Reputation(t.Context(), k.Agent(t).String())
+	check.Must(t, err)
+	text, err := json.Marshal(reputed)
+	check.Must(t, err)
+	check.Must(t, os.WriteFile(filepath.Join(dir, "reputation.json"), text, 0o600))
+	check.Must(t, os.WriteFile(filepath.Join(dir, "reputation.jwt"), []byte(reputed.Token+"\n"), 0o600))
+}
+
+// writeReceipts writes the interaction receipts of a session, and the record of a post that names them.
+func writeReceipts(t *testing.T, k *gatetest.Kit, dir string) {
+	t.Helper()
+	s := k.Session(t, "ses_1")
+	s.Call(t, nil)
+	s.Call(t, nil)
+	head := s.Head("post_open")
+	post := k.PostOf(t, gatetest.Plan{Session: func(c *evidence.SessionReceipt) { c.Interactions = &head }})
+	record := struct {
+		ledger.Record
+		Receipts []string `json:"receipts"`
+	}{post, s.Receipts}
+	whole, err := json.MarshalIndent(record, "", "  ")
+	check.Must(t, err)
+	record.Receipts = nil
+	bare, err := json.MarshalIndent(record, "", "  ")
+	check.Must(t, err)
+	l, err := sqlite.Open(t.Context(), filepath.Join(dir, "observed.db"), sqlite.Options{Now: k.Clock.Now})
+	check.Must(t, err)
+	defer l.Close()
+	check.Must(t, l.Add(t.Context(), post))
+	for i, token := range s.Receipts {
+		check.Must(t, l.AddReceipts(t.Context(), ledger.Receipt{Session: "ses_1", Number: int64(i + 1), Call: fmt.Sprint("post_", i), Signed: k.Clock.Now(), Token: token}))
+	}
+	s.Close(t)
+	lines := strings.Join(s.Receipts, "\n") + "\n"
+	for name, text := range map[string]string{"observed.json": string(whole), "bare.json": string(bare), "receipts.txt": lines} {
+		check.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+}
+
+// writeLedger writes a ledger with three posts, of which the last one says another subject than its evidence, and a read.
+func writeLedger(t *testing.T, k *gatetest.Kit, path string) {
+	t.Helper()
+	l, err := sqlite.Open(t.Context(), path, sqlite.Options{Now: k.Clock.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for i := range 3 {
+		p := k.Post(t)
+		p.ID, p.Started = fmt.Sprint("post_", i+1), k.Clock.Now().Add(time.Duration(i)*time.Second)
+		if p.Finished = p.Started; i == 2 {
+			p.Subject = "agent:mallory"
+		}
+		check.Must(t, l.Add(t.Context(), p))
+	}
+	check.Must(t, l.Add(t.Context(), ledger.Record{ID: "post_4", Flow: "egress", State: ledger.StateForwarded, Started: k.Clock.Now()}))
+}
+
+func jwk(key custody.Version) map[string]string {
+	return map[string]string{"kty": "OKP", "crv": "Ed25519", "kid": key.KeyID(), "x": evidence.EncodePublicKey(key.Public())}
+}
+
+// TestEvidenceOfARealPost takes the record of a post through the processes as an operator does, and verifies it with public keys alone.
+func TestEvidenceOfARealPost(t *testing.T) {
+	r := kit.NewClientsRig(t, kit.ManyPosts)
+	post := []string{kit.Need(t, "curl"), "-sS", "-H", "Content-Type: application/json", "-d", `{"body":"verify me"}`, "https://" + r.Plain() + "/repos/acme/site/issues/7/comments"}
+	twice := slices.Concat(post, []string{"--next"}, post[1:]) // in one session
+	if out, err := r.AsAgent(t, twice...); err != nil {
+		t.Fatalf("%s %v", out, err)
+	}
+	var posts []ledger.Record
+	if err := admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?limit=10&state=forwarded", &posts); err != nil || len(posts) != 2 {
+		t.Fatalf("%d posts, %v", len(posts), err)
+	}
+	if said := r.VerifyRecord(t, posts[0].ID); !strings.Contains(said, "The session receipt names interaction receipt 1 (") {
+		t.Errorf("the second post rests on the receipt of the first: %s", said)
+	}
+}
+
+// TestEvidenceReceipts prints all receipts of a session, more than any page holds, from a sidecar and from a copy of its ledger.
+func TestEvidenceReceipts(t *testing.T) {
+	l, path := fillLedger(t, 1)
+	want := ""
+	receipts := make([]ledger.Receipt, ledger.MaxChain+7)
+	for i := range receipts {
+		receipts[i] = ledger.Receipt{Session: "ses_1", Number: int64(i + 1), Call: fmt.Sprint("call_", i), Signed: recordsFrom, Token: fmt.Sprint("token-", i)}
+		want += receipts[i].Token + "\n"
+	}
+	check.Must(t, l.AddReceipts(t.Context(), receipts...))
+	for _, from := range [][]string{{"--admin", serveRecords(t, l)}, {"--ledger", path}} {
+		if status, out, said := kit.Invoke(t, append([]string{"evidence", "receipts", "ses_1"}, from...)...); status != program.Done || out != want {
+			t.Errorf("%v: status %d, %d of %d bytes, %s", from, status, len(out), len(want), said)
+		}
+		if status, out, said := kit.Invoke(t, append([]string{"evidence", "receipts", "ses_2"}, from...)...); status != program.Refused || out != "" || !strings.Contains(said, "not_found") {
+			t.Errorf("%v: status %d, %q, %s", from, status, out, said)
+		}
+	}
+}

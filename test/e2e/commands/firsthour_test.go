@@ -1,0 +1,36 @@
+package commands
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/program"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
+)
+
+// TestSecondDev: mediator dev in a folder in which one runs changes nothing there, and names the process that does.
+func TestSecondDev(t *testing.T) {
+	dir := t.TempDir()
+	release, err := devstack.Hold(dir)
+	check.Must(t, err)
+	defer release()
+	check.Must(t, os.WriteFile(filepath.Join(dir, devstack.BundleFile), []byte("{}"), 0o600)) // what a start would set aside
+	list := func() string {
+		all, err := os.ReadDir(dir)
+		check.Must(t, err)
+		return fmt.Sprint(all)
+	}
+	before := list()
+	status, _, said := kit.Invoke(t, "dev", "--dir", dir)
+	if want := fmt.Sprintf("mediator: process %d runs in %s already: end it first, or give this one a folder of its own with --dir (listen_failed)\n", os.Getpid(), dir); status != program.Refused || said != want {
+		t.Errorf("%d %q, want %q", status, said, want)
+	}
+	if after := list(); after != before || strings.Contains(after, devstack.SidecarFile) {
+		t.Errorf("the folder was changed, from\n%s\nto\n%s", before, after)
+	}
+}

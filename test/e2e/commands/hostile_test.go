@@ -1,0 +1,82 @@
+package commands
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/program"
+	"github.com/actionproof/mediator/test/e2e/kit"
+)
+
+// TestHostileFiles gives every command that reads a file files that are large in one way each. Each is refused with status 1, in few
+// words, by a process that may have no more memory than stands here: the kernel refuses it more, and Go's runtime ends it then.
+func TestHostileFiles(t *testing.T) {
+	const most = "196608"                                // KiB of data; Go's runtime takes some 100,000 of them for itself
+	dir, binary := writeEvidence(t), kit.BuildProgram(t) // the test's own binary may be instrumented
+	files := hostileFiles(t)
+	t.Setenv("ACTIONPROOF_SECRET", "replace-this-with-a-long-random-secret")
+	binding := "--subject a --action b --resource c --content-hash " + evidence.HashBytes(nil)
+	for _, command := range []string{
+		"hash-payload --json FILE", "challenge solve --challenge FILE", "challenge verify --challenge FILE --response record.json",
+		"challenge verify --challenge challenge.json --response FILE", "capability verify --capability FILE " + binding,
+		"evidence show FILE", "evidence verify FILE", "evidence verify record.json --bundle FILE", "evidence verify record.json --registry FILE",
+		"evidence verify record.json --manifest FILE", "deployment audit FILE", "deployment hash FILE", "config check FILE",
+	} {
+		t.Run(command[:min(len(command), 50)], func(t *testing.T) {
+			t.Parallel()
+			for name, file := range files {
+				args := strings.Fields(command)
+				for i := range args {
+					if args[i] == "FILE" {
+						args[i] = file
+					}
+				}
+				if name == "kid" && args[0] == "hash-payload" {
+					continue // JSON like any other
+				}
+				c := exec.Command("sh", append([]string{"-c", "ulimit -d " + most + `; exec "$0" "$@"`, binary}, args...)...)
+				c.Dir = dir
+				out, err := c.CombinedOutput()
+				var exit *exec.ExitError
+				if !errors.As(err, &exit) || exit.ExitCode() != program.Refused || len(out) == 0 || len(out) > 3000 || bytes.Contains(out, []byte("goroutine")) {
+					t.Errorf("%s: %v: %.300s", name, err, out)
+				}
+			}
+		})
+	}
+}
+
+// hostileFiles writes the files, and returns their paths by what they are.
+func hostileFiles(t *testing.T) map[string]string {
+	t.Helper()
+	dir, files := t.TempDir(), make(map[string]string)
+	var members bytes.Buffer
+	for i := range 1_000_000 {
+		members.WriteString(`,"k` + strconv.Itoa(i) + `":0`)
+	}
+	kid := strings.Repeat("k", 1<<20)
+	for name, content := range map[string]string{
+		"100 MB":                 `{"id":"` + strings.Repeat("a", 100<<20) + `"}`,
+		"100000 deep":            strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000),
+		"objects 100000 deep":    strings.Repeat(`{"id":`, 100_000) + "0" + strings.Repeat("}", 100_000),
+		"a million members":      "{" + members.String()[1:] + "}",
+		"a million values":       "[" + strings.Repeat("0,", 1_000_000) + "0]",
+		"kid":                    `{"kty":"OKP","crv":"Ed25519","kid":"` + kid + `","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}`,
+		"an endless line of key": kid + ": 0\n",
+	} {
+		path := filepath.Join(dir, strconv.Itoa(len(files))+".json")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		files[name] = path
+	}
+	files["a file without end"] = "/dev/zero"
+	return files
+}

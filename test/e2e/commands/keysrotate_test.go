@@ -1,0 +1,180 @@
+package commands
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/internal/program"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
+)
+
+// memoryOwner owns keys in memory. It records what it retires.
+type memoryOwner struct {
+	keys    map[string]*custody.Memory
+	retired []string
+}
+
+func (o *memoryOwner) Rotate(ctx context.Context, key string) (int, error) {
+	k := o.keys[key]
+	if k == nil {
+		return 0, custody.Refused(nil, "there is no key %s", key)
+	}
+	if err := k.Rotate(); err != nil {
+		return 0, err
+	}
+	versions, err := k.Versions(ctx)
+	return len(versions), err
+}
+
+func (o *memoryOwner) Retire(_ context.Context, key string, oldest int) error {
+	o.retired = append(o.retired, fmt.Sprintf("%s before %d", key, oldest))
+	return nil
+}
+
+// TestRotateAllAndRetire: the earlier versions of a key are retired only if every process is known to sign with the new one.
+func TestRotateAllAndRetire(t *testing.T) {
+	const grantDone, proofDone = "grant-key before 2", "proof-key before 2"
+	for name, tt := range map[string]struct {
+		uncertified string // the process whose keys are not certified anew
+		stopped     bool   // the process serve does not answer any more
+		without     string // the key that its custody does not rotate
+		notAsked    bool   // the process serve is not named
+		retired     []string
+		code, says  string
+	}{
+		"all sign with the new versions": {retired: []string{grantDone, proofDone}},
+		"one does not":                   {uncertified: "serve", retired: []string{grantDone}, code: "version_unused", says: "signs with proof-key:v1"},
+		"none does":                      {uncertified: "control and serve", code: "version_unused", says: "signs with grant-key:v1"},
+		"one does not answer":            {stopped: true, code: "version_unused", says: "does not say what it signs with"},
+		"one was not asked":              {notAsked: true, retired: []string{grantDone}, code: "version_unused", says: "no process of those that were asked signs with it"},
+		"one cannot be rotated":          {without: "grant-key", retired: []string{proofDone}, code: "custody_refused", says: "there is no key grant-key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := kit.NewTeam(t)
+			owner := &memoryOwner{keys: map[string]*custody.Memory{"grant-key": kit.MemoryKey(t, "grant-key"), "proof-key": kit.MemoryKey(t, "proof-key")}}
+			grant, proof := kit.Rotating(owner.keys["grant-key"]), kit.Rotating(owner.keys["proof-key"])
+			control := kit.Publish(t, "control", kit.Role(evidence.PurposeActionGrant, "authz", grant))
+			serve := kit.Publish(t, "serve", kit.Role(evidence.PurposeRequestProof, "mediator", proof))
+			follow := func(uncertified string) {
+				for _, at := range []string{control, serve} {
+					if status, _, said := d.Do(t, "certify", "--from", at); status != program.Done {
+						t.Fatal(said)
+					}
+				}
+				if !strings.Contains(uncertified, "control") {
+					grant.Follow(d.Trust(t))
+				}
+				if !strings.Contains(uncertified, "serve") {
+					proof.Follow(d.Trust(t))
+				}
+			}
+			follow("")
+			delete(owner.keys, tt.without)
+
+			r := keyring.Rotator{Owner: owner, From: []string{control, serve}, RetireAfter: time.Millisecond, CertifiedWithin: time.Millisecond, Done: func(keyring.Rotated) {}}
+			if tt.notAsked {
+				r.From = []string{control}
+			}
+			versions, err := r.Rotate(t.Context(), []string{"grant-key", "proof-key"})
+			follow(tt.uncertified)
+			if tt.stopped {
+				check.Must(t, os.Remove(strings.TrimPrefix(serve, "unix:")))
+			}
+			err = errors.Join(err, r.RetireEarlier(t.Context(), versions))
+			if !slices.Equal(owner.retired, tt.retired) {
+				t.Errorf("retired %q, want %q", owner.retired, tt.retired)
+			}
+			var coded interface{ Code() string }
+			switch {
+			case tt.code == "" && err != nil:
+				t.Errorf("got %v", err)
+			case tt.code != "" && (!errors.As(err, &coded) || coded.Code() != tt.code || !strings.Contains(err.Error(), tt.says)):
+				t.Errorf("got %v, want %s with %q", err, tt.code, tt.says)
+			}
+		})
+	}
+}
+
+// TestRotateAsksAgain: a process that signs with the version before again, when the time is over, keeps it.
+func TestRotateAsksAgain(t *testing.T) {
+	d := kit.NewTeam(t)
+	key := kit.MemoryKey(t, "proof-key")
+	proof := kit.Rotating(key)
+	at := kit.Publish(t, "serve", kit.Role(evidence.PurposeRequestProof, "mediator", proof))
+	certify := func() {
+		t.Helper()
+		if status, _, said := d.Do(t, "certify", "--from", at); status != program.Done {
+			t.Fatal(said)
+		}
+	}
+	certify()
+	before := d.Trust(t)
+	check.Must(t, key.Rotate())
+	certify()
+	proof.Follow(d.Trust(t))
+	owner := &memoryOwner{keys: map[string]*custody.Memory{"proof-key": key}}
+	asked := 0
+	r := keyring.Rotator{Owner: owner, From: []string{at}, CertifiedWithin: time.Minute, RetireAfter: time.Millisecond, Done: func(keyring.Rotated) {}}
+	r.Waiting = func() { asked++; proof.Follow(before) }
+	err := r.RetireEarlier(t.Context(), map[string]int{"proof-key": 2})
+	if !errors.Is(err, refusal.New("version_unused", "")) || len(owner.retired) != 0 || asked != 1 {
+		t.Errorf("got %v, retired %q, waited %d times", err, owner.retired, asked)
+	}
+}
+
+// TestRotateDue: a key is rotated when its newest version is old enough, whatever process is asked first, and once in a period.
+func TestRotateDue(t *testing.T) {
+	old, unread := kit.MemoryKey(t, "grant-key"), &breakable{Memory: kit.MemoryKey(t, "decision-key")}
+	unread.unfit.Store(true)
+	owner := &memoryOwner{keys: map[string]*custody.Memory{"grant-key": old}}
+	at := kit.Publish(t, "control", kit.Role(evidence.PurposeActionGrant, "authz", kit.Rotating(old)))
+	broken := kit.Publish(t, "broken", kit.Role(evidence.PurposePolicyDecision, "policy", signer.NewRotation(unread, 0, time.Now)))
+	var done []string
+	r := keyring.Rotator{Owner: owner, From: []string{at}, Done: func(d keyring.Rotated) { done = append(done, fmt.Sprintf("%s:v%d", d.Key, d.Version)) }}
+	made := time.Now()
+	for _, tt := range []struct {
+		after time.Duration
+		want  []string
+	}{
+		{0, nil}, {30 * time.Minute, nil}, {90 * time.Minute, []string{"grant-key:v2"}},
+		{91 * time.Minute, nil}, // though by this clock the version that was made just now is old
+		{151 * time.Minute, []string{"grant-key:v3"}},
+	} {
+		done = nil
+		if err := r.RotateDue(t.Context(), time.Hour, made.Add(tt.after)); err != nil || !slices.Equal(done, tt.want) {
+			t.Errorf("after %s: %q, want %q; %v", tt.after, done, tt.want, err)
+		}
+	}
+	// A process that does not answer, and a key that cannot be read, keep no other key from being rotated.
+	r.From, done = []string{"unix:/absent", broken, at}, nil
+	err := r.RotateDue(t.Context(), time.Hour, made.Add(300*time.Minute))
+	if err == nil || !strings.Contains(err.Error(), "no answer at unix:/absent") || !strings.Contains(err.Error(), "cannot read the key decision-key") || !slices.Equal(done, []string{"grant-key:v4"}) {
+		t.Errorf("%q, %v", done, err)
+	}
+}
+
+// TestRotateUsage: flags that do not belong together are refused before Vault is asked.
+func TestRotateUsage(t *testing.T) {
+	for _, args := range [][]string{
+		{}, {"key", "--all"}, {"key", "other"}, {"--all"}, {"key", "--retire-after", "10m"}, {"--all", "--from", "file:x"}, {"--all", "--retire", "--from", "unix:/x"},
+		{"key", "--every", "720h", "--from", "unix:/x"}, {"--all", "--every", "1m", "--from", "unix:/x"}, {"--all", "--every", "720h", "--json", "--from", "unix:/x"},
+		{"key", "--retire", "--retire-after", "10m", "--from", "unix:/x"}, {"key", "--retire-after", "-1s", "--from", "unix:/x"},
+	} {
+		status, _, said := kit.Invoke(t, append([]string{"keys", "rotate", "--address", "https://127.0.0.1:1", "--token-file", "absent"}, args...)...)
+		if status != program.Usage {
+			t.Errorf("%q: status %d: %s", args, status, said)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package commands
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/internal/program"
+	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
+)
+
+// breakable is a key that its custody can find to be unfit.
+type breakable struct {
+	*custody.Memory
+	unfit atomic.Bool
+}
+
+func (b *breakable) Versions(ctx context.Context) ([]custody.Version, error) {
+	if b.unfit.Load() {
+		return nil, custody.Unfit("somebody has replaced the key %s", b.Name())
+	}
+	return b.Memory.Versions(ctx)
+}
+
+// TestUnfitKeyHidesNoOther: the other keys of the process are listed, published and certified. The unfit key is named with the reason,
+// keeps its certificate, and is certified again once it can be read.
+func TestUnfitKeyHidesNoOther(t *testing.T) {
+	d := kit.NewTeam(t)
+	bad, good := &breakable{Memory: kit.MemoryKey(t, "decision-key")}, kit.MemoryKey(t, "grant-key")
+	at := kit.Publish(t, "control", kit.Role(evidence.PurposePolicyDecision, "policy", signer.NewRotation(bad, 0, time.Now)),
+		kit.Role(evidence.PurposeActionGrant, "authz", kit.Rotating(good)))
+	if status, _, said := d.Do(t, "certify", "--from", at); status != program.Done {
+		t.Fatal(said)
+	}
+	before, err := keyring.ReadPublished(t.Context(), []string{at})
+	check.Must(t, err)
+	bad.unfit.Store(true)
+	check.Must(t, good.Rotate())
+
+	const why = "the key decision-key of the role policy_decision cannot be read: somebody has replaced the key decision-key (custody_unfit)"
+	for _, tt := range []struct {
+		verb  string
+		shows bool
+	}{{"list", true}, {"publish", true}, {"jwks", false}} { // a set without one key would be taken for the whole
+		status, out, said := kit.Invoke(t, "keys", tt.verb, "--from", at)
+		if status != program.Refused || strings.Contains(out, "grant-key:v2") != tt.shows || !strings.Contains(said, why) {
+			t.Errorf("keys %s: status %d: %s%s", tt.verb, status, out, said)
+		}
+	}
+	if status, _, said := d.Do(t, "certify", "--from", at); status != program.Refused || !strings.Contains(said, why) {
+		t.Errorf("status %d: %s", status, said)
+	}
+	d.WantKeys(t, "decision-key:v1", "grant-key:v1", "grant-key:v2")
+
+	follow := func() {
+		t.Helper()
+		check.Must(t, d.Registry(t).CertifyDue(t.Context(), at, before.RolesByEndpoint[at], keyring.Declaration{}, zap.NewNop()))
+	}
+	check.Must(t, good.Rotate())
+	follow()
+	d.WantKeys(t, "decision-key:v1", "grant-key:v1", "grant-key:v2", "grant-key:v3")
+	bad.unfit.Store(false)
+	check.Must(t, bad.Rotate())
+	follow()
+	d.WantKeys(t, "decision-key:v1", "decision-key:v2", "grant-key:v1", "grant-key:v2", "grant-key:v3")
+}

@@ -1,0 +1,276 @@
+package commands
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/program"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/sqlite"
+	"github.com/actionproof/mediator/proxy/session"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
+)
+
+// serveRecords serves the API for operators over a store, and returns its endpoint.
+func serveRecords(t *testing.T, store ledger.Store) string {
+	t.Helper()
+	p := &daemon.Process{Log: zap.NewNop(), Metrics: prometheus.NewRegistry()}
+	var err error
+	p.Reloader, err = daemon.NewReloader(p.Log, p.Metrics)
+	check.Must(t, err)
+	a := &admin.Server{Process: p, Sessions: session.NewSet(time.Now), Ledger: store}
+	path := filepath.Join(t.TempDir(), "admin.sock")
+	l, err := net.Listen("unix", path)
+	check.Must(t, err)
+	s := &http.Server{Handler: a.Handler()}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.Serve(l)
+	}()
+	t.Cleanup(func() {
+		_ = s.Close()
+		<-done
+	})
+	return "unix:" + path
+}
+
+// recordsFrom is when the first of the records of fillLedger started.
+var recordsFrom = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+
+// fillLedger makes a ledger of n records, one each minute, and returns its file. The key request-proof-key:v1 has signed the first half of
+// them, and v2 the others.
+func fillLedger(t *testing.T, n int) (l *sqlite.Ledger, path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "ledger.db")
+	l, err := sqlite.Open(t.Context(), path, sqlite.Options{Now: time.Now})
+	check.Must(t, err)
+	t.Cleanup(func() { l.Close() })
+	records := make([]ledger.Record, n)
+	for i := range records {
+		head := fmt.Sprintf(`{"alg":"EdDSA","kid":"request-proof-key:v%d","typ":"request-proof+jwt"}`, 1+2*i/n)
+		records[i] = ledger.Record{
+			ID: fmt.Sprintf("post_%05d", i), Flow: "post", State: ledger.StateForwarded, Session: fmt.Sprint("ses_", i%3), Method: "POST", Host: "api.example.com",
+			Started:   recordsFrom.Add(time.Duration(i) * time.Minute),
+			Artifacts: []ledger.Artifact{{Name: "requestProof", Token: base64.RawURLEncoding.EncodeToString([]byte(head)) + ".e30.AA"}},
+		}
+		if i%100 == 0 {
+			records[i].Flow, records[i].State = "egress", ledger.StateRefused
+		}
+	}
+	check.Must(t, l.Write(t.Context(), nil, records))
+	return l, path
+}
+
+// idsOf returns the numbers of the records that a list shows, as JSON or as a table.
+func idsOf(t *testing.T, out string) (ids []string) {
+	t.Helper()
+	if strings.HasPrefix(out, "[") {
+		var posts []ledger.Record
+		if err := json.Unmarshal([]byte(out), &posts); err != nil {
+			t.Fatalf("no JSON: %v", err)
+		}
+		for _, p := range posts {
+			ids = append(ids, p.ID)
+		}
+		return ids
+	}
+	for line := range strings.Lines(out) {
+		if f := strings.Fields(line); len(f) > 1 && f[1] != "ID" {
+			ids = append(ids, f[1])
+		}
+	}
+	return ids
+}
+
+// TestPostsListIsWhole lists more records than any page holds. What is left out is said, and can be had.
+func TestPostsListIsWhole(t *testing.T) {
+	const n = 1200
+	l, path := fillLedger(t, n)
+	at := serveRecords(t, l)
+	newest := func(from, to int) (ids []string) { // numbers from one down to another
+		for i := from; i >= to; i-- {
+			ids = append(ids, fmt.Sprintf("post_%05d", i))
+		}
+		return ids
+	}
+	for _, tt := range []struct {
+		args   string
+		want   []string
+		notice string
+	}{
+		{"", newest(n-1, n-50), "50 records are shown, and there are more: go on with --cursor post_01150,"},
+		{"--cursor post_01150", newest(1149, 1100), "--cursor post_01100"},
+		{"--cursor post_00050", newest(49, 0), ""},
+		{"--cursor post_00000", nil, ""},
+		{"--limit 1200", newest(n-1, 0), ""},
+		{"--limit 1199", newest(n-1, 1), "1199 records are shown"},
+		{"--limit 5000", newest(n-1, 0), ""},
+		{"--json", newest(n-1, 0), ""},
+		{"--json --limit 1200", newest(n-1, 0), ""},
+		{"--json --limit 7", newest(n-1, n-7), "7 records are shown"},
+		{"--json --since 2026-03-01T00:10:00Z --until 2026-03-01T00:20:00Z", newest(19, 10), ""},
+		{"--json --since 2026-03-01T01:10:00+01:00 --until 2026-03-01T01:20:00+01:00", newest(19, 10), ""},
+		{"--json --until 2026-03-02 --since 2026-03-01T19:55:00Z", newest(n-1, 1195), ""},
+		{"--json --until 2026-03-01", nil, ""},
+		{"--json --since 1h", nil, ""},
+		{"--json --until 1h --cursor post_00010", newest(9, 0), ""},
+		{"--json --key request-proof-key:v1", newest(599, 0), ""},
+		{"--json --key request-proof-key:v2", newest(n-1, 600), ""},
+		{"--json --key request-proof-key", newest(n-1, 0), ""},
+		{"--key request-proof-key:v1", newest(599, 550), "go on with --cursor post_00550"},
+		{"--key request-proof-key:v1 --cursor post_00550 --limit 1", newest(549, 549), "--cursor post_00549"},
+		{"--json --key request-proof-key:v1 --limit 600", newest(599, 0), ""},
+		{"--json --key request-proof-key:v3", nil, ""},
+		{"--json --state refused --since 2026-03-01T15:00:00Z", []string{"post_01100", "post_01000", "post_00900"}, ""},
+		{"--json --flow egress --until 2026-03-01T05:00:00Z", []string{"post_00200", "post_00100", "post_00000"}, ""},
+	} {
+		for _, from := range [][]string{{"--admin", at}, {"--ledger", path}} {
+			status, out, said := kit.Invoke(t, slices.Concat([]string{"posts", "list"}, strings.Fields(tt.args), from)...)
+			if got := idsOf(t, out); status != program.Done || !slices.Equal(got, tt.want) {
+				t.Errorf("posts list %s %s: status %d, %d records, want %d: %s", tt.args, from[0], status, len(got), len(tt.want), said)
+			}
+			if (said == "") != (tt.notice == "") || !strings.Contains(said, tt.notice) {
+				t.Errorf("posts list %s %s: it says %q, want %q", tt.args, from[0], said, tt.notice)
+			}
+		}
+	}
+	for _, from := range [][]string{{"--admin", at}, {"--ledger", path}} {
+		status, out, said := kit.Invoke(t, slices.Concat([]string{"posts", "list", "--json", "--cursor", "post_absent"}, from)...)
+		if status != program.Refused || out != "" || !strings.Contains(said, "the cursor \"post_absent\" is the id of no record") {
+			t.Errorf("an unknown cursor, %s: status %d, %q, %q", from[0], status, out, said)
+		}
+	}
+}
+
+// TestPostsListAsBefore holds the JSON of a list to the form of everything else that is printed.
+func TestPostsListAsBefore(t *testing.T) {
+	for _, n := range []int{0, 1, 3} {
+		l, path := fillLedger(t, n)
+		records := []ledger.Record{}
+		for r, err := range l.Records(t.Context(), ledger.Query{}) {
+			check.Must(t, err)
+			records = append(records, r)
+		}
+		var want bytes.Buffer
+		check.Must(t, cli.WriteJSON(&want, records))
+		if status, out, said := kit.Invoke(t, "posts", "list", "--json", "--ledger", path); status != program.Done || out != want.String() {
+			t.Errorf("%d %s: got %s, want %s", status, said, out, &want)
+		}
+	}
+}
+
+// brokenStore loses its database after some records.
+type brokenStore struct {
+	ledger.Store
+	after int
+}
+
+func (b brokenStore) Records(ctx context.Context, q ledger.Query) iter.Seq2[ledger.Record, error] {
+	return func(yield func(ledger.Record, error) bool) {
+		n := 0
+		for r, err := range b.Store.Records(ctx, q) {
+			if n++; n > b.after {
+				yield(ledger.Record{}, ledger.Unavailable("read", errors.New("it went away")))
+				return
+			}
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+// TestPostsListBreaksOff: half a list is never taken for a whole one.
+func TestPostsListBreaksOff(t *testing.T) {
+	l, _ := fillLedger(t, 1000)
+	for after, want := range map[int]string{0: "ledger_unavailable", 1: "not whole", 500: "not whole", 999: "not whole"} {
+		at := serveRecords(t, brokenStore{l, after})
+		if err := rawList(t, at); after > 0 && err == nil {
+			t.Errorf("after %d: the answer seems to be whole to who reads no JSON", after)
+		}
+		for _, args := range [][]string{{"--json"}, {"--limit", "1000"}} {
+			status, out, said := kit.Invoke(t, slices.Concat([]string{"posts", "list", "--admin", at}, args)...)
+			if status != program.Refused || !strings.Contains(said, want) {
+				t.Errorf("%v after %d: status %d, %q", args, after, status, said)
+			}
+			if json.Valid([]byte(out)) {
+				t.Errorf("%v after %d: half a list is JSON: %.100s", args, after, out)
+			}
+		}
+	}
+}
+
+// rawList reads a list as any client of HTTP does, and returns the error of its body.
+func rawList(t *testing.T, at string) error {
+	t.Helper()
+	e, err := daemon.ParseEndpoint(at)
+	check.Must(t, err)
+	client, base := daemon.Client(e)
+	defer client.CloseIdleConnections()
+	resp, err := client.Get(base + "/v1/posts")
+	check.Must(t, err)
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err
+}
+
+// endlessStore has records without end, and says when nobody reads them any more.
+type endlessStore struct {
+	ledger.Store
+	read atomic.Int64
+	over chan struct{}
+}
+
+func (e *endlessStore) Records(ctx context.Context, q ledger.Query) iter.Seq2[ledger.Record, error] {
+	if q.Limit == 1 {
+		return func(func(ledger.Record, error) bool) {}
+	}
+	return func(yield func(ledger.Record, error) bool) {
+		defer close(e.over)
+		for ctx.Err() == nil && yield(ledger.Record{ID: fmt.Sprint("post_", e.read.Add(1)), State: ledger.StateForwarded, Reason: strings.Repeat("x", 1<<10)}, nil) {
+		}
+	}
+}
+
+// TestPostsListIsStreamed reads the beginning of a list without end: the sidecar makes no more of it than is read, and stops when its client goes.
+func TestPostsListIsStreamed(t *testing.T) {
+	store := &endlessStore{over: make(chan struct{})}
+	at := serveRecords(t, store)
+	const enough = 2000 // so many are made that the sidecar waits, unless it keeps them
+	read := 0
+	for r, err := range admin.Records(t.Context(), at, admin.Selection{}) {
+		check.Must(t, err)
+		if read++; r.ID != fmt.Sprint("post_", read) {
+			t.Fatalf("got %s, want post_%d", r.ID, read)
+		}
+		if read == enough {
+			break
+		}
+	}
+	<-store.over
+	if ahead := store.read.Load() - enough; ahead > 20_000 { // what lies in buffers, of 1 KiB each
+		t.Errorf("%d records were made that nobody has read", ahead)
+	}
+}

@@ -1,0 +1,72 @@
+package custody
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/e2e/kit"
+)
+
+// softToken makes a token in software, SoftHSM's, with keys, and returns the custody section that names it.
+func softToken(t *testing.T, keys ...string) string {
+	t.Helper()
+	const module, pin = "/usr/lib/softhsm/libsofthsm2.so", "567890"
+	dir := t.TempDir()
+	conf, pinFile := filepath.Join(dir, "softhsm2.conf"), filepath.Join(dir, "pin")
+	for name, content := range map[string]string{conf: "directories.tokendir = " + dir + "\nobjectstore.backend = file\n", pinFile: pin} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("SOFTHSM2_CONF", conf)
+	sh := func(args ...string) {
+		if out, err := exec.Command(kit.Need(t, args[0]), args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v %s", args, err, out)
+		}
+	}
+	sh("softhsm2-util", "--init-token", "--free", "--label", "mediator", "--so-pin", "12345678", "--pin", pin)
+	for _, key := range keys {
+		sh("pkcs11-tool", "--module", module, "--token-label", "mediator", "--login", "--pin", pin, "--keypairgen", "--key-type", "EC:edwards25519", "--label", key, "--id", "01")
+	}
+	return fmt.Sprintf("custody: {type: pkcs11, pkcs11: {module: %s, token: mediator, pinFile: %s, hardware: true}}", module, pinFile)
+}
+
+// TestPKCS11 makes a post with every key in a PKCS #11 token.
+func TestPKCS11(t *testing.T) {
+	custody := softToken(t, "runtime-key", "session-key", "request-proof-key", "interaction-receipt-key", "agent-statement-key", "origin-proof-key", "trigger-receipt-key", "policy-decision-key", "action-grant-key", "appraiser-key")
+	store := filepath.Dir(os.Getenv("SOFTHSM2_CONF"))
+	r := kit.NewClientsRig(t, func(file string) string {
+		return strings.Replace(kit.Speaking(file), "custody: {type: memory}", custody+"\nconfine: {write: ["+store+"]}", 1)
+	})
+	out, err := r.AsAgent(t, kit.Need(t, "curl"), "-sS", "-w", " %{http_code}", "-H", "Content-Type: application/json", "-d", `{"body":"x"}`,
+		"https://"+r.Plain()+"/repos/acme/site/issues/7/comments")
+	if err != nil || !strings.HasSuffix(out, " 201") {
+		t.Fatalf("%s, %v", out, err)
+	}
+	var roles []daemon.RoleDocument
+	if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/roles", &roles); err != nil || len(roles) != 5 {
+		t.Fatalf("%v, %v", roles, err)
+	}
+	for _, role := range roles {
+		// That the token is hardware is declared here, and so not said to be observed.
+		if role.KeyCustody != "hardware_backed" || role.KeyExportable || fmt.Sprint(role.Observed) != "[keyExportable]" {
+			t.Errorf("%+v", role)
+		}
+	}
+	_, text, controls := r.Doctor(t)
+	if !strings.Contains(text, "The token mediator says that it made the key runtime-key and has never let it out.") {
+		t.Errorf("doctor does not say what the token says:\n%s", text)
+	}
+	if !slices.Contains(controls[policy.DeclaredOnly], "triggerCanBeMintedByRuntimeSigner") {
+		t.Errorf("one PIN opens the keys of all processes, and it is not only declared that none signs for another:\n%s", text)
+	}
+}

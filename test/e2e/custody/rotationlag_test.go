@@ -1,0 +1,160 @@
+package custody
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/trial"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
+	"github.com/actionproof/mediator/test/full"
+)
+
+// verifying are the processes that read a trust bundle of their own here.
+var verifying = []string{"trigger", "control", "serve"}
+
+var bundleSetting = regexp.MustCompile(`(?m)^(trust: .*bundle: )trust\.json`)
+
+// ownBundle gives each of these processes a copy of the trust bundle.
+func ownBundle(file string) string {
+	for name, has := range map[string]string{"trigger": "\nsources:", "control": "\npolicy:", "serve": "\nactions:"} {
+		if strings.Contains(file, has) && !strings.Contains(file, "\nowners:") {
+			if !bundleSetting.MatchString(file) {
+				panic("the configuration of " + name + " names no trust bundle")
+			}
+			return bundleSetting.ReplaceAllString(file, "${1}"+name+"-trust.json")
+		}
+	}
+	return file
+}
+
+// delivery brings the bundle to each process, except to the one that is held up.
+type delivery struct {
+	dir  string
+	held atomic.Pointer[string]
+}
+
+// run delivers until ctx ends.
+func (d *delivery) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		raw, err := os.ReadFile(filepath.Join(d.dir, devstack.BundleFile))
+		for _, name := range verifying {
+			at := filepath.Join(d.dir, name+"-trust.json")
+			if before, _ := os.ReadFile(at); err == nil && *d.held.Load() != name && string(before) != string(raw) {
+				_ = files.Replace(at, raw, 0o644)
+			}
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// follows reports whether a process signs by the bundle with this hash.
+func (v *vaultRig) follows(t *testing.T, name, hash string) bool {
+	t.Helper()
+	at, err := daemon.ParseEndpoint("unix:" + v.Stack.Socket(name))
+	check.Must(t, err)
+	client, base := daemon.Client(at)
+	resp, err := client.Get(base + "/metrics")
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	return err == nil && resp.StatusCode == http.StatusOK && strings.Contains(string(raw), `sha256="`+hash+`",use="sign"`)
+}
+
+// TestVaultRotationWithASlowReader rotates every key again and again while agents post and one process, each in turn,
+// does not get the trust bundle. No post is refused: meanwhile the versions sign that this process knows, and soon after
+// it has the bundle the newest ones do.
+func TestVaultRotationWithASlowReader(t *testing.T) {
+	t.Parallel()
+	full.Only(t, "a Vault server")
+	v := newVault(t)
+	v.Rig = kit.PrepareRig(t, []string{trial.PlainHost}, func(r *kit.Rig) (http.Handler, string) { return r.Github(t), kit.ClientRules },
+		kit.ManyPosts, kit.Speaking, ownBundle, v.config)
+	d, nobody := &delivery{dir: v.Dir}, ""
+	d.held.Store(&nobody)
+	go d.run(t.Context())
+	v.Start(t)
+
+	posts, stop := v.keepPosting(t, 3)
+	defer stop()
+
+	const rotations = 8
+	version := 1
+	for _, held := range verifying {
+		d.held.Store(&held)
+		for range rotations {
+			for _, r := range rolesOfPosts() {
+				v.vault.Write(t, "transit/keys/"+r.Key+"/rotate", nil)
+			}
+		}
+		before := version
+		version += rotations
+		kit.Until(t, 5*time.Minute, "all others to sign by a bundle that certifies every new version and has settled", func() bool {
+			hash, newest := v.certified(t, version)
+			for _, name := range verifying {
+				if hash == "" || name != held && !v.follows(t, name, hash) {
+					return false
+				}
+			}
+			return time.Since(newest) > 4*time.Second || t.Failed()
+		})
+		more := posts.Load() + 30
+		kit.Until(t, 5*time.Minute, "more posts", func() bool { return posts.Load() >= more || t.Failed() })
+		for key, kid := range v.kids(t) { // the trigger service's are verified by the other two, and signed by itself
+			ofTrigger := strings.HasPrefix(key, "trigger-")
+			if ofTrigger && evidence.KeyVersion(kid) != before {
+				t.Errorf("while %s does not know it, %s signs", held, kid)
+			}
+		}
+		d.held.Store(&nobody)
+		kit.Until(t, 5*time.Minute, "signatures by the newest versions", func() bool {
+			kids, newest := v.kids(t), true
+			for _, r := range rolesOfPosts() {
+				newest = newest && evidence.KeyVersion(kids[r.Key]) == version
+			}
+			return newest || t.Failed()
+		})
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%d posts, none refused", posts.Load())
+}
+
+// certified returns the hash of the trust bundle, and when its newest certificate was signed. The hash is empty until
+// the bundle certifies that version of each key.
+func (v *vaultRig) certified(t *testing.T, version int) (hash string, newest time.Time) {
+	t.Helper()
+	b, raw, err := config.ReadBundle(filepath.Join(v.Dir, devstack.BundleFile))
+	check.Must(t, err)
+	found := 0
+	for _, token := range b.Certificates {
+		c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind, token)
+		check.Must(t, err)
+		if evidence.KeyVersion(c.SubjectKeyID) == version {
+			found++
+		}
+		if at := time.Unix(c.IssuedAt, 0); at.After(newest) {
+			newest = at
+		}
+	}
+	if found < len(rolesOfPosts()) {
+		return "", newest
+	}
+	return evidence.HashBytes(raw), newest
+}

@@ -1,0 +1,210 @@
+package custody
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/program"
+	"github.com/actionproof/mediator/internal/vaultaudit"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/sqlite"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
+)
+
+// compared is what vault audit --json prints.
+type compared struct {
+	Differences []vaultaudit.Difference `json:"differences"`
+	Summary     vaultaudit.Summary      `json:"summary"`
+}
+
+// denySome has the policy deny comments on one issue.
+func denySome(file string) string {
+	return strings.Replace(file, "\nrules:\n", "\nrules:\n  - name: not-there\n    effect: deny\n    when: request.path.endsWith(\"/8/comments\")\n", 1)
+}
+
+// TestVaultAudit compares the log of a real audit device with the record of real posts: nothing differs until a key is used past the mediator,
+// until a part of the log is missing, or until a record is.
+func TestVaultAudit(t *testing.T) {
+	t.Parallel()
+	log := filepath.Join(t.TempDir(), "audit.log")
+	v := newVaultRig(t, kit.ManyPosts, denySome)
+	v.vault.Write(t, "sys/audit/file", map[string]any{"type": "file", "options": map[string]string{"file_path": log}})
+	a := v.OpenAgent(t)
+	const posts = 5
+	for range posts {
+		if o := a.Post(); o.Code != "" {
+			t.Fatalf("%+v", o)
+		}
+	}
+	if o := a.Call(http.MethodPost, "/repos/acme/site/issues/8/comments", `{"body":"denied"}`); o.Code != "policy_denied" {
+		t.Fatalf("%+v", o)
+	}
+	var records []ledger.Record
+	kit.Until(t, kit.Patience, "the records", func() bool {
+		check.Must(t, admin.Get(t.Context(), v.Stack.Admin(), "/v1/posts?flow=post", &records))
+		return len(records) == posts+1 && !slices.ContainsFunc(records, func(r ledger.Record) bool { return r.State == ledger.StateForwarding })
+	})
+	const artifacts = 7*posts + 4 // of a post that is denied, there is what rests on no decision
+
+	token := filepath.Join(t.TempDir(), "token")
+	secret := v.vault.TokenFor(t, "auditor", `path "sys/audit-hash/file" { capabilities = ["update"] }`, time.Hour)
+	check.Must(t, os.WriteFile(token, []byte(secret), 0o600))
+	exact := []string{"--address", v.vault.Address, "--ca", v.vault.CAFile, "--token-file", token, "--device", "file"}
+	audit := func(log string, flags ...string) (got compared, status int, said string) {
+		t.Helper()
+		args := slices.Concat([]string{"vault", "audit", log, "--until", "2100-01-01", "--json", "--admin", v.Stack.Admin()}, flags)
+		status, out, said := kit.Invoke(t, args...)
+		if out != "" {
+			check.Must(t, json.Unmarshal([]byte(out), &got))
+		}
+		return got, status, said
+	}
+	// both asks in both ways: by the signatures, and by their number.
+	both := func(what, log string, want func(t *testing.T, got compared, status int)) {
+		t.Helper()
+		for _, flags := range [][]string{exact, nil} {
+			got, status, said := audit(log, flags...)
+			if got.Summary.Exact != (flags != nil) || said != "" {
+				t.Errorf("%s: %+v, it says %q", what, got.Summary, said)
+			}
+			t.Run(fmt.Sprintf("%s, exact %t", what, flags != nil), func(t *testing.T) { want(t, got, status) })
+		}
+	}
+	lines := func() []string { return strings.SplitAfter(string(kit.Read(t, log)), "\n") }
+	write := func(lines []string) string {
+		path := filepath.Join(t.TempDir(), "audit.log")
+		check.Must(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
+		return path
+	}
+
+	both("nothing differs", log, func(t *testing.T, got compared, status int) {
+		if s := got.Summary; status != program.Done || len(got.Differences) != 0 || s.Signatures != artifacts || s.Artifacts != artifacts || s.Matched != artifacts {
+			t.Errorf("status %d, %+v", status, got)
+		}
+	})
+
+	// A part of the log is missing: that of one request for a grant.
+	cut := lines()
+	n := slices.IndexFunc(cut, func(l string) bool {
+		return strings.Contains(l, `"type":"response"`) && strings.Contains(l, `"path":"transit/sign/action-grant-key"`)
+	})
+	cut = slices.Delete(cut, n, n+1)
+	both("the log is cut", write(cut), func(t *testing.T, got compared, status int) {
+		if status != program.Refused || len(got.Differences) != 1 || got.Summary.OnlyRecord != 1 || got.Summary.OnlyVault != 0 {
+			t.Fatalf("status %d, %+v", status, got)
+		}
+		d := got.Differences[0]
+		if d.Only != vaultaudit.OnlyRecord || d.Key != "action-grant-key:v1" || d.Artifact != "grant" || !slices.ContainsFunc(records, func(r ledger.Record) bool { return r.ID == d.Post }) {
+			t.Errorf("got %+v", d)
+		}
+	})
+
+	// A key signs past the mediator.
+	foreign := base64.StdEncoding.EncodeToString([]byte("a request proof of somebody else's"))
+	v.vault.Write(t, "transit/sign/request-proof-key", map[string]any{"input": foreign})
+	both("a signature for somebody else", log, func(t *testing.T, got compared, status int) {
+		if status != program.Refused || len(got.Differences) != 1 || got.Summary.OnlyVault != 1 || got.Summary.OnlyRecord != 0 {
+			t.Fatalf("status %d, %+v", status, got)
+		}
+		if d := got.Differences[0]; d.Only != vaultaudit.OnlyVault || d.Key != "request-proof-key:v1" || d.By != "root" || d.Request == "" || d.Remote != "127.0.0.1" || d.Time.IsZero() {
+			t.Errorf("got %+v", d)
+		}
+	})
+	// With one of the record's missing in the log at that time, only the signatures themselves tell.
+	hidden := lines()
+	n = slices.IndexFunc(hidden, func(l string) bool {
+		return strings.Contains(l, `"type":"response"`) && strings.Contains(l, `"path":"transit/sign/request-proof-key"`) && !strings.Contains(l, `"display_name":"root"`)
+	})
+	both("a signature in the place of another", write(slices.Delete(hidden, n, n+1)), func(t *testing.T, got compared, status int) {
+		if !got.Summary.Exact {
+			if status != program.Done {
+				t.Errorf("status %d, %+v", status, got)
+			}
+			return
+		}
+		if status != program.Refused || got.Summary.OnlyVault != 1 || got.Summary.OnlyRecord != 1 {
+			t.Errorf("status %d, %+v", status, got)
+		}
+	})
+
+	// Over a copy of the ledger, in which nothing is: as people read it.
+	empty := filepath.Join(t.TempDir(), "empty.db")
+	l, err := sqlite.Open(t.Context(), empty, sqlite.Options{Now: time.Now})
+	check.Must(t, err)
+	check.Must(t, l.Close())
+	status, out, said := kit.Invoke(t, "vault", "audit", log, "--until", "2100-01-01", "--ledger", empty)
+	if status != program.Refused || strings.Count(out, "\nvault ") != artifacts+1 || !strings.Contains(out, fmt.Sprintf("only in Vault's log: %d; only in the record: 0;", artifacts+1)) || !strings.Contains(out, "Only keys, times and number were compared") {
+		t.Errorf("status %d: %s%s", status, out, said)
+	}
+
+	// What cannot be compared is refused, and nothing is printed that looks like a result.
+	check.Must(t, os.WriteFile(token, []byte(v.vault.TokenFor(t, "nobody", `path "none" { capabilities = ["read"] }`, time.Hour)), 0o600))
+	for name, tt := range map[string]struct {
+		log   string
+		flags []string
+		want  string
+	}{
+		"a token without the right": {log, exact, "permission denied"},
+		"no device of that name":    {log, append(slices.Clone(exact), "--device", "other"), ""},
+		"a line that is none":       {write(append([]string{"none\n"}, lines()...)), nil, "line 1: this is no entry"},
+	} {
+		got, status, said := audit(tt.log, tt.flags...)
+		if status != program.Refused || got.Differences != nil || !strings.Contains(said, tt.want) {
+			t.Errorf("%s: status %d, %+v, %q", name, status, got, said)
+		}
+	}
+
+	// An audit device can log signatures as they are. Then nobody has to be asked.
+	plain := filepath.Join(t.TempDir(), "plain.log")
+	v.vault.Write(t, "sys/audit/plain", map[string]any{"type": "file", "options": map[string]string{"file_path": plain, "log_raw": "true"}})
+	since := time.Now()
+	if o := a.Post(); o.Code != "" {
+		t.Fatalf("%+v", o)
+	}
+	v.vault.Write(t, "transit/sign/runtime-key", map[string]any{"input": foreign})
+	kit.Until(t, kit.Patience, "the record", func() bool {
+		check.Must(t, admin.Get(t.Context(), v.Stack.Admin(), "/v1/posts?flow=post&state=forwarded", &records))
+		return len(records) == posts+1
+	})
+	got, status, said := audit(plain, "--since", since.Truncate(time.Second).Format(time.RFC3339), "--keys", "runtime-key,session-key")
+	if status != program.Refused || !got.Summary.Exact || got.Summary.OnlyVault != 1 || got.Differences[0].Key != "runtime-key:v1" {
+		t.Errorf("status %d, %+v, %s", status, got, said)
+	}
+
+	// A wrapped answer gives a signature that no log shows. A request that fails gives none.
+	c := v.vault.Client(t)
+	for _, wrong := range []map[string]any{{"input": "no Base64"}, {"input": foreign, "key_version": 7}, {"batch_input": []any{}}, {"batch_input": []any{map[string]any{"input": "no Base64"}}}} {
+		if answer, err := c.Logical().Write("transit/sign/runtime-key", wrong); err == nil && answer.Data["batch_results"] == nil {
+			t.Errorf("signed %v: %v", wrong, answer.Data)
+		}
+	}
+	c.SetWrappingLookupFunc(func(string, string) string { return "60s" })
+	wrapped, err := c.Logical().Write("transit/sign/runtime-key", map[string]any{"input": foreign})
+	check.Must(t, err)
+	c.SetWrappingLookupFunc(nil)
+	answer, err := c.Logical().Unwrap(wrapped.WrapInfo.Token)
+	check.Must(t, err)
+	if sig, ok := answer.Data["signature"].(string); !ok || !strings.HasPrefix(sig, "vault:v1:") {
+		t.Fatalf("got %v", answer.Data)
+	}
+	for _, path := range []string{plain, log} {
+		got, status, said := audit(path, "--since", since.Truncate(time.Second).Format(time.RFC3339), "--keys", "runtime-key,session-key")
+		hidden := slices.IndexFunc(got.Differences, func(d vaultaudit.Difference) bool { return d.Hidden == vaultaudit.HiddenWrapped })
+		if status != program.Refused || got.Summary.OnlyVault != 2 || hidden < 0 || got.Differences[hidden].Key != "runtime-key" || got.Differences[hidden].By != "root" || got.Differences[hidden].Request == "" {
+			t.Errorf("%s: status %d, %+v, %s", path, status, got, said)
+		}
+	}
+	if _, out, _ := kit.Invoke(t, "vault", "audit", plain, "--until", "2100-01-01", "--admin", v.Stack.Admin()); !strings.Contains(out, "what the log does not show (wrapped) of the request ") {
+		t.Errorf("got %s", out)
+	}
+}

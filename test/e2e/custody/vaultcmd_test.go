@@ -1,0 +1,110 @@
+package custody
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/configs"
+	"github.com/actionproof/mediator/custody/vault/bootstrap"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/program"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/vaulttest"
+)
+
+// TestVaultBootstrap carries a bootstrap out from the command line, twice.
+func TestVaultBootstrap(t *testing.T) {
+	v, dir := vaulttest.New(t), t.TempDir()
+	token, out := filepath.Join(dir, "token"), filepath.Join(dir, "secrets")
+	if err := os.WriteFile(token, []byte(v.Token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"vault", "bootstrap", "--apply", "--address", v.Address, "--ca", v.CAFile, "--token-file", token, "--out", out}
+	for _, want := range []string{"transit/keys/runtime-key: made\n", "transit/keys/runtime-key: is there\n"} {
+		var stdout, stderr bytes.Buffer
+		if status := program.Run(t.Context(), args, nil, &stdout, &stderr); status != program.Done || !strings.Contains(stdout.String(), want) {
+			t.Fatalf("%d, %s%s", status, &stdout, &stderr)
+		}
+	}
+	// Another secret id for each role of a process, in one step; and all of them listed, and pruned.
+	at := []string{"--address", v.Address, "--ca", v.CAFile, "--token-file", token, "--json"}
+	var done []bootstrap.Done
+	command := func(into any, args ...string) {
+		t.Helper()
+		var stdout, stderr bytes.Buffer
+		if status := program.Run(t.Context(), append(args, at...), nil, &stdout, &stderr); status != program.Done {
+			t.Fatalf("%d, %s%s", status, &stdout, &stderr)
+		}
+		check.Must(t, json.Unmarshal(stdout.Bytes(), into))
+	}
+	command(&done, "vault", "bootstrap", "--deliver", "control", "--out", out)
+	if len(done) != 2 || done[0].What != filepath.Join(out, "policy_decision.secret-id") || done[0].Did != "written, to be unwrapped within 1h0m0s" {
+		t.Errorf("it did %+v", done)
+	}
+	var ids []bootstrap.SecretID
+	command(&ids, "vault", "secret-ids")
+	roles := len(bootstrap.Roles)
+	if len(ids) != roles+2 {
+		t.Errorf("there are %+v", ids)
+	}
+	command(&ids, "vault", "secret-ids", "--prune-older-than", "1ns")
+	if i := slices.IndexFunc(ids, func(id bootstrap.SecretID) bool { return id.Pruned }); len(ids) != roles+2 || i < 1 || ids[i].Process != "control" || ids[i-1].Pruned {
+		t.Errorf("there are %+v", ids)
+	}
+	command(&ids, "vault", "secret-ids")
+	if len(ids) != roles {
+		t.Errorf("there are %+v", ids)
+	}
+	command(&done, "vault", "bootstrap", "--apply", "--out", out)
+	if len(done) < 20 || done[0] != (bootstrap.Done{What: "transit", Did: "is there"}) {
+		t.Errorf("it did %+v", done)
+	}
+	for _, policy := range bootstrap.Roles {
+		text, err := configs.VaultPolicy(policy.Purpose)
+		is, err2 := v.Client(t).Sys().GetPolicy("mediator-" + policy.Purpose)
+		if err != nil || err2 != nil || is != text {
+			t.Errorf("%s is not as in configs/vault: %s, %v, %v", policy.Purpose, is, err, err2)
+		}
+	}
+}
+
+// TestVaultRoles compares what a bootstrap makes with the example configurations and with the purposes of keys.
+func TestVaultRoles(t *testing.T) {
+	purposes := map[string]string{
+		"origin": evidence.PurposeTriggerOriginProof, "receipt": evidence.PurposeTriggerReceipt, "decision": evidence.PurposePolicyDecision, "grant": evidence.PurposeActionGrant,
+		"runtime": evidence.PurposeRuntimeAttestation, "session": evidence.PurposeAgentSession, "requestProof": evidence.PurposeRequestProof,
+		"interactionReceipt": evidence.PurposeInteraction, "appraiser": evidence.PurposeAppraiser,
+		"agentStatement": evidence.PurposeStatement,
+	}
+	files := map[string]string{"trigger": "trigger.yaml", "control": "control.yaml", "serve": "mediator.yaml", "reputation": "reputation.yaml"}
+	named := make(map[string]string) // "process purpose key"
+	for process, file := range files {
+		raw, err := os.ReadFile("../../../configs/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(raw)) {
+			name, rest, ok := strings.Cut(strings.TrimLeft(line, "# "), ":") // one stands in a comment: few deployments use it
+			if key, isKey := strings.CutPrefix(strings.TrimSpace(rest), "{key: "); ok && isKey {
+				key, _, _ = strings.Cut(key, ",")
+				named[process+" "+purposes[name]] = key
+			}
+		}
+	}
+	for _, r := range bootstrap.Roles {
+		if named[r.Process+" "+r.Purpose] != r.Key {
+			t.Errorf("%+v: the example names the key %q", r, named[r.Process+" "+r.Purpose])
+		}
+	}
+	if len(named) != len(bootstrap.Roles) {
+		t.Errorf("the examples name %d keys: %v", len(named), named)
+	}
+	if r := bootstrap.Roots; len(r) != 2 || r[0].Purpose != evidence.PurposeSignerCertificate || r[1].Purpose != evidence.PurposeDeploymentCertificate {
+		t.Errorf("%+v", r)
+	}
+}

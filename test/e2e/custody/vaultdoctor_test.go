@@ -1,0 +1,263 @@
+package custody
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/custody/vault/bootstrap"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/program"
+	"github.com/actionproof/mediator/internal/trial"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
+	"github.com/actionproof/mediator/test/full"
+	"github.com/actionproof/mediator/test/vaulttest"
+)
+
+// allow adds a rule to the policy of a role.
+func (v *vaultRig) allow(t *testing.T, role bootstrap.Role, path, capability string) {
+	t.Helper()
+	c := v.vault.Client(t)
+	text, err := c.Sys().GetPolicyWithContext(t.Context(), "mediator-"+role.Purpose)
+	check.Must(t, err)
+	check.Must(t, c.Sys().PutPolicyWithContext(t.Context(), "mediator-"+role.Purpose, text+fmt.Sprintf("\npath %q { capabilities = [%q] }\n", path, capability)))
+}
+
+// set changes the configuration of a key in Vault.
+func (v *vaultRig) set(t *testing.T, key, property string, to bool) {
+	t.Helper()
+	v.vault.Write(t, "transit/keys/"+key+"/config", map[string]any{property: to})
+}
+
+// change is something that somebody does in Vault or on the machine that a manifest says is not so.
+type change struct {
+	name string
+	make func(*testing.T, *vaultRig)
+	said string // what is seen of it
+}
+
+// changesOfRights give a role's token more than it needs.
+func changesOfRights() []change {
+	var out []change
+	for i, r := range bootstrap.Roles {
+		other := bootstrap.Roles[(i+1)%len(bootstrap.Roles)]
+		out = append(out, change{r.Purpose + " can sign as another", func(t *testing.T, v *vaultRig) { v.allow(t, r, "transit/sign/"+other.Key, "update") }, "update on transit/sign/" + other.Key})
+	}
+	runtime := bootstrap.Roles[4]
+	for path, capability := range map[string]string{
+		"transit/export/signing-key/runtime-key": "read", "transit/byok-export/session-key/runtime-key": "read", "transit/backup/runtime-key": "read",
+		"transit/export/signing-key/session-key": "read", "transit/restore/runtime-key": "update",
+		"transit/keys/runtime-key/config": "update", "transit/keys/runtime-key/rotate": "update", "transit/keys/session-key": "read",
+		"auth/token/create": "update", "sys/policies/acl/*": "update", "sys/auth/*": "sudo",
+	} {
+		out = append(out, change{capability + " on " + path, func(t *testing.T, v *vaultRig) { v.allow(t, runtime, path, capability) }, strings.TrimSuffix(path, "*")})
+	}
+	return append(out, change{"a wildcard", func(t *testing.T, v *vaultRig) { v.allow(t, runtime, "transit/sign/*", "update") }, "update on transit/sign/"})
+}
+
+// TestDoctorAsksVault has somebody change in Vault what the manifest rests on, one thing after the other, while the deployment runs: each
+// is seen, posts are refused with its code, and go out again once it is undone.
+func TestDoctorAsksVault(t *testing.T) {
+	t.Parallel()
+	v := newVaultRig(t, kit.ManyPosts, kit.Speaking)
+	a := v.OpenAgent(t)
+	status, text, controls := v.Doctor(t)
+	if status != 0 || len(controls[policy.ObservedTrue]) < 25 || len(controls[policy.ObservedFalse]) != 0 || a.Post().Code != "" {
+		t.Fatalf("a sound deployment: status %d\n%s", status, text)
+	}
+	for _, r := range bootstrap.Roles {
+		held := "Vault says that the key " + r.Key + " is Ed25519, and that it can be neither exported, nor backed up in plaintext, nor deleted."
+		apart := "Vault says that the token for the key " + r.Key + " (policies mediator-" + r.Purpose + ", good for "
+		if slices.Contains([]string{"runtime_attestation", "trigger_receipt", "policy_decision", "action_grant"}, r.Purpose) && !strings.Contains(text, apart) {
+			t.Errorf("doctor does not say %q", apart)
+		}
+		// No control is about the reach of these; what is against them is against their certificates.
+		if !slices.Contains([]string{"action_grant", "interaction_receipt", "agent_statement", "appraiser"}, r.Purpose) && !strings.Contains(text, held) {
+			t.Errorf("doctor does not say %q", held)
+		}
+	}
+	undo := func(t *testing.T, v *vaultRig) { v.apply(t) } // the bootstrap puts policies and deletion_allowed right again
+	changes := append(changesOfRights(), change{"the key for receipts can be deleted", func(t *testing.T, v *vaultRig) { v.set(t, "interaction-receipt-key", "deletion_allowed", true) }, "the key interaction-receipt-key can be deleted"}, change{"a key can be deleted", func(t *testing.T, v *vaultRig) { v.set(t, "action-grant-key", "deletion_allowed", true) }, "the key action-grant-key can be deleted"})
+	for _, c := range changes {
+		t.Run(c.name, func(t *testing.T) {
+			c.make(t, v)
+			v.wantContradicted(t, a, c.said)
+			undo(t, v)
+			kit.Until(t, kit.Patience, "doctor to be content", func() bool { status, _, _ := v.Doctor(t); return status == 0 })
+			if o := a.Post(); o.Code != "" {
+				t.Errorf("posts do not go out again: %+v", o)
+			}
+		})
+	}
+	t.Run("and then Vault is gone", func(t *testing.T) {
+		c := changes[0]
+		c.make(t, v)
+		v.wantContradicted(t, a, c.said)
+		v.proxy.Set(t, vaulttest.Fault{Refuse: true})
+		if status, text, _ := v.Doctor(t); status != program.Refused || !strings.Contains(text, c.said) {
+			t.Errorf("what was seen is forgotten: status %d\n%s", status, text)
+		}
+		v.proxy.Set(t, vaulttest.Fault{})
+		undo(t, v)
+		kit.Until(t, kit.Patience, "posts", func() bool { v.Doctor(t); return a.Post().Code == "" })
+	})
+	t.Run("an exportable key", func(t *testing.T) { v.exportable(t, a) })
+	t.Run("a key that was replaced", func(t *testing.T) { v.replaced(t, a) })
+}
+
+// wantContradicted has doctor look, and demands that it says so and that a post is refused.
+func (v *vaultRig) wantContradicted(t *testing.T, a kit.Agent, said string) {
+	t.Helper()
+	v.wantSaid(t, said)
+	sent := v.Posts.Load()
+	if o := a.Post(); o.Code != "deployment_contradicted" || o.Retry == 0 || !strings.Contains(a.Reason(o), said) {
+		t.Errorf("got %+v", o)
+	}
+	if v.Posts.Load() != sent {
+		t.Error("a post went out")
+	}
+}
+
+// wantSaid waits until doctor says what was seen.
+func (v *vaultRig) wantSaid(t *testing.T, said string) {
+	t.Helper()
+	kit.Until(t, kit.Patience, "doctor to say "+said, func() bool {
+		status, text, controls := v.Doctor(t)
+		return status == program.Refused && len(controls[policy.ObservedFalse]) > 0 && strings.Contains(text, said)
+	})
+}
+
+// exportable has a key made exportable, which Vault never takes back, and nobody run doctor. Posts are refused as soon as the key was read
+// again, because its artifacts say what it is, and as a contradiction with the next look at the latest.
+func (v *vaultRig) exportable(t *testing.T, a kit.Agent) {
+	v.set(t, "session-key", "exportable", true)
+	began, met := time.Now(), make(map[string]string)
+	kit.Until(t, kit.Patience, "posts to be refused as contradicted", func() bool {
+		o := a.Post()
+		if met[o.Code] == "" {
+			met[o.Code] = time.Since(began).Round(time.Millisecond).String()
+		}
+		if !slices.Contains([]string{"", "key_custody", "deployment_contradicted"}, o.Code) {
+			t.Errorf("got %+v", o)
+		}
+		if o.Code == "" && met["key_custody"] != "" {
+			t.Error("a post went out again")
+		}
+		return o.Code == "deployment_contradicted"
+	})
+	t.Logf("after a key was made exportable, posts met first: %v (those without a code went out)", met)
+	v.wantContradicted(t, a, "the key session-key can be exported")
+}
+
+// replaced has a key deleted and another one made under its name.
+func (v *vaultRig) replaced(t *testing.T, a kit.Agent) {
+	const key = "policy-decision-key"
+	v.set(t, key, "deletion_allowed", true)
+	_, err := v.vault.Client(t).Logical().DeleteWithContext(t.Context(), "transit/keys/"+key)
+	check.Must(t, err)
+	v.vault.Write(t, "transit/keys/"+key, map[string]any{"type": "ed25519"})
+	v.wantSaid(t, "version 1 of the key "+key+" in Vault is another key than before: somebody has replaced it")
+	if o := a.Post(); o.Code != "deployment_contradicted" {
+		t.Errorf("got %+v", o)
+	}
+}
+
+// TestVaultThatIsNotAsItShouldBe: no process starts on a key, or with a token, that the manifest does not allow.
+func TestVaultThatIsNotAsItShouldBe(t *testing.T) {
+	full.Only(t, "time: processes ask a Vault that answers wrongly")
+	t.Parallel()
+	v := newVault(t)
+	grant := bootstrap.Roles[slices.IndexFunc(bootstrap.Roles, func(r bootstrap.Role) bool { return r.Purpose == "action_grant" })]
+	remake := func(t *testing.T, how map[string]any) {
+		v.set(t, grant.Key, "deletion_allowed", true)
+		_, err := v.vault.Client(t).Logical().DeleteWithContext(t.Context(), "transit/keys/"+grant.Key)
+		check.Must(t, err)
+		v.vault.Write(t, "transit/keys/"+grant.Key, how)
+	}
+	good := map[string]any{"type": "ed25519"}
+	with := func(more ...any) map[string]any {
+		how := maps.Clone(good)
+		for i := 0; i < len(more); i += 2 {
+			how[more[i].(string)] = more[i+1]
+		}
+		return how
+	}
+	for _, tt := range []struct {
+		name string
+		make func(*testing.T)
+		edit func(string) string
+		want string
+	}{
+		{name: "an RSA key", make: func(t *testing.T) { remake(t, with("type", "rsa-2048")) }, want: "is of the type rsa-2048 and not a plain ed25519: make another one with a name of its own (custody_unfit)"},
+		{name: "a key for encryption", make: func(t *testing.T) { remake(t, with("type", "aes256-gcm96")) }, want: "is of the type aes256-gcm96 and not a plain ed25519: make another one with a name of its own (custody_unfit)"},
+		{name: "a derived key", make: func(t *testing.T) { remake(t, with("derived", true)) }, want: "and not a plain ed25519: make another one with a name of its own (custody_unfit)"},
+		{name: "an exportable key", make: func(t *testing.T) { remake(t, with("exportable", true)) }, want: "this process does not start: Vault says that the key action-grant-key can be exported. (custody:action_grant) (deployment_contradicted)"},
+		{name: "a plaintext backup", make: func(t *testing.T) { remake(t, with("allow_plaintext_backup", true)) }, want: "can be had as a plaintext backup. (custody:action_grant) (deployment_contradicted)"},
+		{name: "a key that can be deleted", make: func(t *testing.T) { v.set(t, grant.Key, "deletion_allowed", true) }, want: "can be deleted and made again. (custody:action_grant) (deployment_contradicted)"},
+		{name: "a token that can export", make: func(t *testing.T) { v.allow(t, grant, "transit/export/signing-key/"+grant.Key, "read") }, want: "The token for the key action-grant-key may do more than sign with it: read on transit/export/signing-key/action-grant-key. (apart:action_grant) (deployment_contradicted)"},
+		{name: "a token that can sign as another role", make: func(t *testing.T) { v.allow(t, grant, "transit/sign/request-proof-key", "update") }, want: "update on transit/sign/request-proof-key. (apart:action_grant) (deployment_contradicted)"},
+		{name: "a root token", edit: v.rootTokens(t), want: "everything: it is a root token"},
+		{name: "a secret id that the agent can read", make: func(t *testing.T) { v.open(t) }, want: fmt.Sprintf("/policy_decision.secret-id; the agent's user %d can read %s/action_grant.secret-id. (files:policy_decision) (deployment_contradicted)", trial.User(), v.auth)},
+		{name: "a socket that admits the agent", edit: func(file string) string {
+			return strings.Replace(file, "internal: {unix: run/control.sock}", fmt.Sprintf("internal: {unix: run/control.sock, uids: [%d]}", trial.User()), 1)
+		}, want: "internal.uids: "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			remake(t, good)
+			v.redeliver(t)
+			if tt.make != nil {
+				tt.make(t)
+			}
+			d := &trial.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2"}
+			kit.OpenTo(t, d.Dir)
+			files := d.Files(trial.Rules)
+			for name, raw := range files {
+				file := v.config(string(raw))
+				if tt.edit != nil {
+					file = tt.edit(file)
+				}
+				files[name] = []byte(file)
+			}
+			check.Must(t, devstack.Prepare(d.Dir, files))
+			kit.OpenTo(t, filepath.Join(d.Dir, "run"))
+			ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
+			defer cancel()
+			process := exec.CommandContext(ctx, "/proc/self/exe", "control", "--config", filepath.Join(d.Dir, devstack.ControlFile)) // which confines itself for good
+			if said, err := process.CombinedOutput(); err == nil || !strings.Contains(string(said), tt.want) || ctx.Err() != nil {
+				t.Errorf("got %v\n%s", err, said)
+			}
+		})
+	}
+}
+
+// rootTokens has every role log in with a root token.
+func (v *vaultRig) rootTokens(t *testing.T) func(string) string {
+	for _, r := range bootstrap.Roles {
+		check.Must(t, os.WriteFile(filepath.Join(v.auth, r.Purpose+".token"), []byte(v.vault.Token), 0o600))
+	}
+	return func(file string) string {
+		before, _, ok := strings.Cut(file, "      appRole:")
+		_, after, _ := strings.Cut(file, `.secret-id"`)
+		if !ok {
+			return file
+		}
+		return before + fmt.Sprintf("      tokenFile: \"%s/{role}.token\"", v.auth) + after
+	}
+}
+
+// open lets everybody read what the roles log in with.
+func (v *vaultRig) open(t *testing.T) {
+	kit.OpenTo(t, v.auth)
+	for _, r := range bootstrap.Roles {
+		check.Must(t, os.Chmod(filepath.Join(v.auth, r.Purpose+".secret-id"), 0o644)) //nolint:gosec // on purpose
+	}
+}

@@ -1,0 +1,252 @@
+package custody
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/actionproof/mediator/custody/vault/bootstrap"
+	"github.com/actionproof/mediator/internal/trial"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
+	"github.com/actionproof/mediator/test/vaulttest"
+)
+
+// fault is something that goes wrong with Vault, or on the way to it.
+type fault struct {
+	name string
+	// strike makes it so; post makes a post and tells whether it goes out.
+	strike func(t *testing.T, v *vaultRig, post func() bool)
+	mend   func(*testing.T, *vaultRig)
+	// harmless says for how long posts go on all the same; 0 where they are refused.
+	harmless time.Duration
+	// stale says that it lasts until what was read of the keys counts no more, and posts are refused without asking.
+	stale bool
+}
+
+// vaultFaults is every fault, one after the other on the same deployment.
+func vaultFaults() []fault {
+	network := func(name string, f vaulttest.Fault) fault {
+		return fault{name: name,
+			strike: func(t *testing.T, v *vaultRig, _ func() bool) { v.proxy.Set(t, f) },
+			mend:   func(t *testing.T, v *vaultRig) { v.proxy.Set(t, vaulttest.Fault{}) },
+		}
+	}
+	harmless := func(d time.Duration, f fault) fault {
+		f.harmless = d
+		return f
+	}
+	clock := func(name string, wrong time.Duration) fault { // with tokens that have to be renewed, and got anew, meanwhile
+		return fault{name: name, harmless: 5 * time.Second,
+			strike: func(t *testing.T, v *vaultRig, _ func() bool) {
+				v.proxy.Set(t, vaulttest.Fault{Clock: wrong})
+				v.tokenLifetime(t, "2s", "4s")
+				v.revokeTokens(t)
+			},
+			mend: func(t *testing.T, v *vaultRig) {
+				v.proxy.Set(t, vaulttest.Fault{})
+				v.apply(t)
+			},
+		}
+	}
+	kill := func(t *testing.T, v *vaultRig, _ func() bool) {
+		v.proxy.Set(t, vaulttest.Fault{Refuse: true})
+		check.Must(t, v.vault.Kill())
+	}
+	start := func(t *testing.T, v *vaultRig) {
+		check.Must(t, v.vault.Start())
+		v.proxy.Set(t, vaulttest.Fault{})
+		check.Must(t, v.vault.Unseal())
+	}
+	nothing := func(*testing.T, *vaultRig) {}
+	deliver := func(t *testing.T, v *vaultRig) { v.redeliver(t) }
+	return []fault{
+		{name: "sealed", strike: func(t *testing.T, v *vaultRig, _ func() bool) { check.Must(t, v.vault.Seal()) }, mend: func(t *testing.T, v *vaultRig) { check.Must(t, v.vault.Unseal()) }},
+		{name: "killed", strike: kill, mend: start},
+		harmless(time.Second, fault{name: "restarted", strike: func(t *testing.T, v *vaultRig, _ func() bool) { kill(t, v, nil); start(t, v) }, mend: nothing}),
+		{name: "frozen", stale: true, strike: func(t *testing.T, v *vaultRig, _ func() bool) { check.Must(t, v.vault.Freeze()) }, mend: func(t *testing.T, v *vaultRig) { check.Must(t, v.vault.Thaw()) }},
+		harmless(time.Second, network("500 ms slower", vaulttest.Fault{Delay: 500 * time.Millisecond})),
+		network("3 s slower", vaulttest.Fault{Delay: 3 * time.Second}),
+		{name: "its audit disk full", strike: fillAudit, mend: emptyAudit},
+		network("answers 403", vaulttest.Fault{Status: http.StatusForbidden}),
+		network("answers 429", vaulttest.Fault{Status: http.StatusTooManyRequests}),
+		network("answers 500", vaulttest.Fault{Status: http.StatusInternalServerError}),
+		network("half-closes connections", vaulttest.Fault{HalfClose: true}),
+		network("resets connections", vaulttest.Fault{Reset: true}),
+		network("its certificate expired", vaulttest.Fault{Expired: true}),
+		clock("its clock a day behind", -24*time.Hour),
+		clock("its clock a day ahead", 24*time.Hour),
+		harmless(time.Second, fault{name: "tokens revoked", strike: func(t *testing.T, v *vaultRig, _ func() bool) { v.revokeTokens(t) }, mend: nothing}),
+		{name: "tokens revoked, logins refused", strike: func(t *testing.T, v *vaultRig, _ func() bool) {
+			v.loseSecretIDs(t, bootstrap.Roles...)
+			v.revokeTokens(t)
+		}, mend: deliver},
+		{name: "tokens expired, logins refused", strike: expireTokens, mend: deliver},
+	}
+}
+
+// loginFaults takes from one role after the other what it logs in with, so that each step of a post that signs has to fail closed.
+func loginFaults() []fault {
+	var out []fault
+	for _, role := range rolesOfPosts() {
+		out = append(out, fault{name: "no login for " + role.Purpose,
+			strike: func(t *testing.T, v *vaultRig, _ func() bool) {
+				v.loseSecretIDs(t, role)
+				v.revokeTokens(t)
+			},
+			mend: func(t *testing.T, v *vaultRig) { v.redeliver(t) },
+		})
+	}
+	return out
+}
+
+// auditDisk is a file system of 1 MiB under the rig's folder.
+func auditDisk(v *vaultRig) string { return filepath.Join(v.Dir, "audit") }
+
+// fillAudit has Vault write its audit log to a small disk, and fills that. Vault answers no request that it cannot log.
+func fillAudit(t *testing.T, v *vaultRig, _ func() bool) {
+	disk := auditDisk(v)
+	check.Must(t, os.Mkdir(disk, 0o700))
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=1m"); err != nil {
+		t.Fatalf("mounting a small disk (%v): run the tests as root", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(disk, syscall.MNT_DETACH) })
+	v.vault.Write(t, "sys/audit/file", map[string]any{"type": "file", "options": map[string]string{"file_path": filepath.Join(disk, "audit.log")}})
+	if err := os.WriteFile(filepath.Join(disk, "filler"), make([]byte, 2<<20), 0o600); err == nil {
+		t.Fatal("2 MiB fit on the disk")
+	}
+}
+
+func emptyAudit(t *testing.T, v *vaultRig) {
+	check.Must(t, os.Remove(filepath.Join(auditDisk(v), "filler")))
+	if _, err := v.vault.Client(t).Logical().Delete("sys/audit/file"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// expireTokens gives each role a token of two seconds, and then none.
+func expireTokens(t *testing.T, v *vaultRig, post func() bool) {
+	v.tokenLifetime(t, "2s", "2s")
+	v.revokeTokens(t)
+	kit.Until(t, kit.Patience, "posts with tokens of two seconds", post)
+	v.loseSecretIDs(t, bootstrap.Roles...)
+	kit.Until(t, kit.Patience, "the tokens' end", func() bool { return !post() })
+}
+
+// slack is by how much what a process holds may differ from before: a connection that is kept for later here, one that is closed there.
+const slack = 6
+
+// TestVaultFaults lets everything go wrong with Vault, one thing after the other, while an agent posts and another one reads. Posts are
+// refused, and say so and when to come back; reads go on; posts go out again by themselves soon after Vault is back; nothing is left
+// behind.
+func TestVaultFaults(t *testing.T) {
+	t.Parallel()
+	v := newVaultRig(t, func(file string) string {
+		return strings.Replace(file, "maxAge: "+trial.MaxAge.String(), "maxAge: 1h\nbudget: 100000", 1)
+	})
+	poster, reader := v.OpenAgent(t), v.OpenAgent(t)
+	for _, o := range atOnce(4*crowd, poster.Post) { // more than later, for as many connections as are ever kept
+		if o.Code != "" {
+			t.Fatalf("a sound deployment does not post: %+v", o)
+		}
+	}
+	var all reads
+	ctx, stop := context.WithCancel(t.Context())
+	var wait sync.WaitGroup
+	wait.Go(func() { all.keepReading(ctx, reader) })
+	defer wait.Wait()
+	defer stop()
+	before := v.held(t)
+	var text strings.Builder
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "VAULT\tA POST\tTAKES AT MOST\tPOSTS AFTER\tREADS\tSLOWEST\tHELD AFTER\tBECAUSE")
+	for _, f := range append(vaultFaults(), loginFaults()...) {
+		t.Run(f.name, func(t *testing.T) {
+			v.suffer(t, f, poster, before, &all, table)
+		})
+	}
+	table.Flush()
+	t.Logf("held before: %s\n%s", before, &text)
+}
+
+// suffer has one fault strike and mends it, and adds a row to the table.
+func (v *vaultRig) suffer(t *testing.T, f fault, a kit.Agent, before held, all *reads, table io.Writer) {
+	all.take()
+	sent := v.Posts.Load()
+	var seen atomic.Int64
+	post := func() kit.Outcome {
+		o := a.Post()
+		if o.Code == "" {
+			seen.Add(1)
+		}
+		return o
+	}
+	kit.Until(t, kit.Patience, "sound posts", func() bool { // one can go out before each key that Vault was too slow for has been read again
+		return !slices.ContainsFunc(atOnce(crowd, post), func(o kit.Outcome) bool { return o.Code != "" })
+	})
+	f.strike(t, v, func() bool { return post().Code == "" })
+	row, because, slowest := "goes out", "", time.Duration(0)
+	var again time.Duration
+	if f.harmless > 0 {
+		again = kit.Until(t, kit.Patience, "a post", func() bool { return post().Code == "" })
+		out := 0
+		for began := time.Now(); time.Since(began) < f.harmless || out == 0 && time.Since(began) < kit.Patience; {
+			o := post()
+			slowest = max(slowest, o.Took)
+			switch {
+			case o.Code == "":
+				out++
+			case !strings.Contains(a.Reason(o), "in time"): // as a busy machine can be late
+				t.Errorf("a post is refused: %+v", o)
+			}
+		}
+		if out == 0 {
+			t.Error("no further post goes out")
+		}
+		f.mend(t, v)
+	} else {
+		for _, o := range atOnce(crowd, post) {
+			slowest = max(slowest, o.Took)
+			// A post before the fault may have left a receipt that could not be signed any more: the next is refused for that.
+			if o.Code != "custody_unavailable" || o.Status != http.StatusServiceUnavailable || o.Retry < 1 {
+				t.Errorf("got %+v", o)
+			}
+			if !strings.Contains(because, "key") {
+				row, because = fmt.Sprintf("%d %s, Retry-After: %d", o.Status, o.Code, o.Retry), a.Reason(o)
+			}
+		}
+		if !strings.Contains(because, "key") {
+			t.Errorf("the record names no key: %q", because)
+		}
+		v.OpenAgent(t) // events and sessions go on
+		if f.stale {
+			kit.Until(t, kit.Patience, "posts to be refused without asking", func() bool {
+				o := post()
+				return o.Code == "custody_unavailable" && strings.Contains(a.Reason(o), "is not known: the key")
+			})
+		}
+		f.mend(t, v)
+		again = kit.Until(t, kit.Patience, "a post after Vault is back", func() bool { return post().Code == "" })
+	}
+	if arrived := v.Posts.Load() - sent; arrived != seen.Load() {
+		t.Errorf("%d posts reached the upstream, and %d were said to go out", arrived, seen.Load())
+	}
+	n, slow, failed := all.take()
+	if n == 0 || len(failed) > 0 {
+		t.Errorf("of %d reads these failed: %+v", n, failed)
+	}
+	var now held
+	kit.Until(t, kit.Patience, "descriptors and goroutines to be given back", func() bool { now = v.held(t); return now.within(before, slack) })
+	fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", f.name, row, slowest.Round(time.Millisecond), again.Round(time.Millisecond), n, slow.Round(time.Millisecond), now, because)
+}

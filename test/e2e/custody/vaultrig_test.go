@@ -1,0 +1,128 @@
+package custody
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/custody/vault/bootstrap"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
+	"github.com/actionproof/mediator/test/full"
+	"github.com/actionproof/mediator/test/vaulttest"
+)
+
+// vaultRig is a deployment with every key in a Vault server of its own, prepared as mediator vault bootstrap does it.
+type vaultRig struct {
+	*kit.Rig
+	vault *vaulttest.Server
+	proxy *vaulttest.Proxy // between the processes and the server
+	plan  *bootstrap.Plan
+	auth  string // the folder of what the roles log in with
+}
+
+// newVault prepares a server for a deployment.
+func newVault(t *testing.T) *vaultRig {
+	t.Helper()
+	v := &vaultRig{vault: vaulttest.New(t), auth: t.TempDir()}
+	v.proxy = v.vault.NewProxy(t)
+	var err error
+	v.plan, err = bootstrap.New(v.options())
+	check.Must(t, err)
+	v.apply(t)
+	return v
+}
+
+func (v *vaultRig) options() bootstrap.Options {
+	return bootstrap.Options{Transit: "transit", AppRole: &bootstrap.AppRole{Mount: "approle", Dir: v.auth, Wrap: time.Hour}}
+}
+
+// rolesOfPosts are the roles whose artifacts stand in the record of every post. Interaction receipts and scores are no part of one, and statements
+// only of one that publishes a signal or a dispute.
+func rolesOfPosts() []bootstrap.Role {
+	return slices.DeleteFunc(slices.Clone(bootstrap.Roles), func(r bootstrap.Role) bool {
+		return slices.Contains([]string{evidence.PurposeInteraction, evidence.PurposeStatement, evidence.PurposeAppraiser}, r.Purpose)
+	})
+}
+
+// apply makes what is not there, and sets again what the roles' tokens are like.
+func (v *vaultRig) apply(t *testing.T) {
+	t.Helper()
+	v.carryOut(t, v.plan)
+}
+
+func (v *vaultRig) carryOut(t *testing.T, plan *bootstrap.Plan) {
+	t.Helper()
+	_, err := plan.Apply(t.Context(), v.vault.Client(t))
+	check.Must(t, err)
+}
+
+// config puts the keys of one process's configuration into Vault.
+func (v *vaultRig) config(file string) string {
+	var keys []string
+	for _, r := range bootstrap.Roles {
+		keys = append(keys, r.Key)
+	}
+	return strings.Replace(file, "custody: {type: memory}", fmt.Sprintf(`custody:
+  type: vault
+  vault:
+    address: %s
+    ca: %s
+    keys: [%s]
+    auth:
+      appRole:
+        role: "mediator-{role}"
+        roleIDFile: "%[4]s/{role}.role-id"
+        secretIDFile: "%[4]s/{role}.secret-id"`,
+		v.proxy.Address, v.vault.CAFile, strings.Join(keys, ", "), v.auth), 1)
+}
+
+// newVaultRig starts the processes on keys in Vault; change may alter each file of their configuration.
+func newVaultRig(t *testing.T, change ...func(file string) string) *vaultRig {
+	t.Helper()
+	full.Only(t, "a Vault server")
+	v := newVault(t)
+	v.Rig = kit.NewClientsRig(t, append(change, v.config)...)
+	return v
+}
+
+// loseSecretIDs has Vault forget the secret ids of roles.
+func (v *vaultRig) loseSecretIDs(t *testing.T, roles ...bootstrap.Role) {
+	t.Helper()
+	for _, r := range roles {
+		at := "auth/approle/role/mediator-" + r.Purpose
+		list, err := v.vault.Client(t).Logical().ListWithContext(t.Context(), at+"/secret-id")
+		check.Must(t, err)
+		for _, accessor := range list.Data["keys"].([]any) {
+			v.vault.Write(t, at+"/secret-id-accessor/destroy", map[string]any{"secret_id_accessor": accessor})
+		}
+	}
+}
+
+// redeliver gives each role a new secret id, and lets new tokens last as long as at first.
+func (v *vaultRig) redeliver(t *testing.T) {
+	t.Helper()
+	for _, process := range []string{"trigger", "control", "reputation", "serve"} {
+		plan, err := bootstrap.Deliver(v.options(), process)
+		check.Must(t, err)
+		v.carryOut(t, plan)
+	}
+	v.apply(t)
+}
+
+// revokeTokens revokes every token that a role has got.
+func (v *vaultRig) revokeTokens(t *testing.T) {
+	t.Helper()
+	v.vault.Write(t, "sys/leases/revoke-prefix/auth/approle/login", map[string]any{"sync": true})
+}
+
+// tokenLifetime says how long the tokens of later logins last.
+func (v *vaultRig) tokenLifetime(t *testing.T, ttl, longest string) {
+	t.Helper()
+	for _, r := range bootstrap.Roles {
+		v.vault.Write(t, "auth/approle/role/mediator-"+r.Purpose, map[string]any{"token_ttl": ttl, "token_max_ttl": longest})
+	}
+}

@@ -1,0 +1,241 @@
+package custody
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/custody/vault/bootstrap"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/program"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
+)
+
+// TestVaultRotateAll: one command rotates every key, and retires the earlier versions once the new ones sign. No post is lost.
+func TestVaultRotateAll(t *testing.T) {
+	t.Parallel()
+	v := newVaultRig(t, kit.ManyPosts, kit.Speaking)
+	a := v.OpenAgent(t)
+	if o := a.Post(); o.Code != "" {
+		t.Fatalf("%+v", o)
+	}
+	args := []string{"keys", "rotate", "--all", "--retire-after", "1s"}
+	for _, at := range []string{"trigger", "control", "reputation", "serve"} {
+		args = append(args, "--from", "unix:"+v.Stack.Socket(at))
+	}
+	out := v.asOwner(t, args...)
+	for _, r := range bootstrap.Roles { // the observer's and the node's too
+		if !strings.Contains(out, r.Key+":v2 is there") || !strings.Contains(out, "versions of "+r.Key+" before 2 are retired") {
+			t.Errorf("nothing of %s is said: %s", r.Key, out)
+		}
+	}
+	kit.Until(t, kit.Patience, "a post with the new versions alone", func() bool {
+		if o := a.Post(); o.Code != "" {
+			t.Fatalf("a post is lost: %+v", o)
+		}
+		kids := v.kids(t)
+		return !slices.ContainsFunc(rolesOfPosts(), func(r bootstrap.Role) bool { return kids[r.Key] != r.Key+":v2" })
+	})
+}
+
+// asOwner runs a command of the keys' owner.
+func (v *vaultRig) asOwner(t *testing.T, args ...string) string {
+	t.Helper()
+	token := filepath.Join(t.TempDir(), "token")
+	check.Must(t, os.WriteFile(token, []byte(v.vault.Token), 0o600))
+	status, out, said := kit.Invoke(t, append(slices.Clone(args), "--address", v.vault.Address, "--ca", v.vault.CAFile, "--token-file", token)...)
+	if status != 0 {
+		t.Fatalf("%v: status %d: %s%s", args, status, out, said)
+	}
+	return out
+}
+
+// kids returns the keys that signed the artifacts of the newest forwarded post.
+func (v *vaultRig) kids(t *testing.T) map[string]string {
+	t.Helper()
+	var posts []ledger.Record
+	check.Must(t, admin.Get(t.Context(), v.Stack.Admin(), "/v1/posts?limit=1&flow=post&state=forwarded", &posts))
+	kids := make(map[string]string)
+	for _, a := range posts[0].Artifacts {
+		kids[evidence.KeyName(evidence.KeyIDOf(a.Token))] = evidence.KeyIDOf(a.Token)
+	}
+	return kids
+}
+
+// keepPosting has so many agents post until stop, which may be called twice, has returned. No post may be refused.
+func (v *vaultRig) keepPosting(t *testing.T, agents int) (posts *atomic.Int64, stop func()) {
+	t.Helper()
+	posts = new(atomic.Int64)
+	var all sync.WaitGroup
+	var done atomic.Bool
+	for range agents {
+		a := v.OpenAgent(t)
+		all.Go(func() {
+			for !done.Load() {
+				if o := a.Post(); o.Code != "" {
+					t.Errorf("a post is refused: %+v: %s", o, a.Reason(o))
+					return
+				}
+				posts.Add(1)
+			}
+		})
+	}
+	return posts, func() { done.Store(true); all.Wait() }
+}
+
+// TestVaultRotation rotates keys twenty times, once a second, while agents post: by the command and behind the mediator's
+// back, each key in turn and one of them every time. No post is lost, and soon afterwards every artifact is signed with
+// the newest version of its key.
+func TestVaultRotation(t *testing.T) {
+	t.Parallel()
+	v := newVaultRig(t, kit.ManyPosts, kit.Speaking)
+	posts, stop := v.keepPosting(t, 4)
+	defer stop()
+	var all []string
+	for _, r := range rolesOfPosts() {
+		all = append(all, r.Key)
+	}
+	newest := map[string]int{}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for i := range 20 {
+		for _, key := range []string{"request-proof-key", all[i%len(all)]} {
+			newest[key]++
+			if i%2 == 0 {
+				v.asOwner(t, "keys", "rotate", key)
+			} else {
+				v.vault.Write(t, "transit/keys/"+key+"/rotate", nil)
+			}
+		}
+		<-tick.C
+	}
+	took := kit.Until(t, kit.Patience, "signatures with the newest versions", func() bool {
+		kids := v.kids(t)
+		for key, n := range newest {
+			if kids[key] != fmt.Sprintf("%s:v%d", key, n+1) {
+				return false
+			}
+		}
+		return true
+	})
+	stop()
+	t.Logf("%d posts; every artifact is signed with the newest version of its key %s after the last second", posts.Load(), took.Round(time.Millisecond))
+	if n := v.Posts.Load(); n != posts.Load() {
+		t.Errorf("%d posts arrived, and agents saw %d answers", n, posts.Load())
+	}
+
+	// The certificates and the JWKS have followed by themselves.
+	for _, at := range []string{"trigger", "control", "reputation", "serve"} {
+		_, out, _ := kit.Invoke(t, "keys", "jwks", "--from", "unix:"+v.Stack.Socket(at))
+		for key, n := range newest {
+			if kid := fmt.Sprintf(`"%s:v%d"`, key, n+1); strings.Contains(out, `"`+key+`:v1"`) && !strings.Contains(out, kid) {
+				t.Errorf("the keys of %s are without %s", at, kid)
+			}
+		}
+	}
+	v.verifyAll(t, newest, posts.Load())
+}
+
+// verifyAll retires all versions of keys but the newest, and verifies every post that was made, from an export.
+func (v *vaultRig) verifyAll(t *testing.T, newest map[string]int, posts int64) {
+	t.Helper()
+	in := func(name string) string { return filepath.Join(v.Dir, name) }
+	for key, n := range newest {
+		v.asOwner(t, "keys", "retire", key, "--oldest", fmt.Sprint(n+1))
+	}
+	kit.Until(t, kit.Patience, "a bundle without the retired versions", func() bool {
+		b, _, err := config.ReadBundle(in(devstack.BundleFile))
+		return err == nil && len(b.Certificates) == len(bootstrap.Roles)
+	})
+	file := filepath.Join(t.TempDir(), "posts.jsonl.gz")
+	status, out, said := kit.Invoke(t, "evidence", "export", "--out", file, "--flow", "post", "--admin", v.Stack.Admin(), "--manifest", in(devstack.ManifestFile),
+		"--registry", in(devstack.RegistryFile), "--auditor", in(devstack.AuditorFile), "--bundle", in(devstack.BundleFile))
+	if status != program.Done {
+		t.Fatalf("%s%s", out, said)
+	}
+	status, out, said = kit.Invoke(t, "evidence", "verify", file, "--registry", in(devstack.RegistryFile), "--auditor", in(devstack.AuditorFile))
+	if want := fmt.Sprintf("%d verified, 0 verified in part (the mediator refused the post), 0 REFUSED by this check\n", posts); status != program.Done || !strings.HasPrefix(out, want) {
+		t.Errorf("%d: %.3000s%s, want %s", status, out, said, want)
+	}
+}
+
+// TestVaultRetireNow: a version that may be in wrong hands is retired. What it has signed is refused (in about half a second: a
+// loaded machine may take longer), the record shows what that is, and posts go on with the next version.
+func TestVaultRetireNow(t *testing.T) {
+	t.Parallel()
+	v := newVaultRig(t, kit.ManyPosts, kit.Speaking)
+	a := v.OpenAgent(t)
+	for range 3 {
+		if o := a.Post(); o.Code != "" {
+			t.Fatalf("%+v", o)
+		}
+	}
+	var posts []ledger.Record
+	check.Must(t, admin.Get(t.Context(), v.Stack.Admin(), "/v1/posts?limit=1&flow=post", &posts))
+	i := slices.IndexFunc(posts[0].Artifacts, func(a ledger.Artifact) bool { return a.Name == "runtimeAttestation" })
+	token := posts[0].Artifacts[i].Token
+	roots, err := config.ReadRoots(filepath.Join(v.Dir, devstack.RegistryFile), filepath.Join(v.Dir, devstack.AuditorFile))
+	check.Must(t, err)
+	verify := func() error {
+		b, _, err := config.ReadBundle(filepath.Join(v.Dir, devstack.BundleFile))
+		check.Must(t, err)
+		trust, err := evidence.NewTrust(roots, b, evidence.SignerPolicy{})
+		check.Must(t, err)
+		verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return posts[0].Started }, Skew: time.Minute})
+		check.Must(t, err)
+		_, err = evidence.Open(verifier, evidence.RuntimeAttestationKind, token, evidence.Expected{})
+		return err
+	}
+	if err := verify(); err != nil && daemon.CodeOf(err) == " (key_retired)" {
+		t.Fatal(err)
+	}
+
+	out := v.asOwner(t, "keys", "rotate", "runtime-key", "--retire")
+	if !strings.Contains(out, "runtime-key:v2 is there") || !strings.Contains(out, "versions of runtime-key before 2 are retired") {
+		t.Errorf("said %s", out)
+	}
+	refused := kit.Until(t, kit.Patience, "the refusal of what the retired version has signed", func() bool {
+		var r *refusal.Refusal
+		return errors.As(verify(), &r) && r.Code() == "key_retired"
+	})
+	again := kit.Until(t, kit.Patience, "a post with the next version", func() bool { return a.Post().Code == "" })
+	t.Logf("refused after %s; a post went out %s later", refused.Round(time.Millisecond), again.Round(time.Millisecond))
+	if kid := v.kids(t)["runtime-key"]; kid != "runtime-key:v2" {
+		t.Errorf("signed with %s", kid)
+	}
+
+	for key, want := range map[string]int{"runtime-key:v1": 3, "runtime-key:v2": 1, "runtime-key": 4, "runtime-key:v3": 0} {
+		_, out, said := kit.Invoke(t, "posts", "list", "--admin", v.Stack.Admin(), "--key", key, "--state", "forwarded")
+		if got := strings.Count(out, "POST"); got != want {
+			t.Errorf("%d posts with an artifact of %s, want %d: %s%s", got, key, want, out, said)
+		}
+	}
+
+	// What Vault accepts again stays retired: no verifier would take a bundle that certifies it, and so nothing else that is in it.
+	v.vault.Write(t, "transit/keys/runtime-key/config", map[string]any{"min_decryption_version": 1})
+	kit.Until(t, kit.Patience, "the process to publish the first version again", func() bool {
+		_, out, _ := kit.Invoke(t, "keys", "list", "--from", v.Stack.Admin())
+		return strings.Contains(out, "runtime-key:v1")
+	})
+	if out := v.asOwner(t, "keys", "rotate", "runtime-key", "--retire", "--json"); !strings.Contains(out, `"version": 3,`) || !strings.Contains(out, `"oldest": 3`) {
+		t.Errorf("said %s", out)
+	}
+	kit.Until(t, kit.Patience, "a post with the version after it", func() bool { return a.Post().Code == "" && v.kids(t)["runtime-key"] == "runtime-key:v3" })
+	if err := verify(); daemon.CodeOf(err) != " (key_retired)" {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,170 @@
+package custody
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/trial"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
+	"github.com/actionproof/mediator/test/full"
+	"github.com/actionproof/mediator/test/vaulttest"
+)
+
+// lockedBuffer is a log that is read while it is written.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) has(what string) bool { return l.count(what) > 0 }
+
+func (l *lockedBuffer) count(what string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.b.String(), what)
+}
+
+// TestStartBeforeVault starts a process while Vault cannot be used: it says once what it waits for, and is there by itself once Vault is,
+// with the secret ids that were delivered before, each of which can be unwrapped once. It logs in no more than that takes.
+func TestStartBeforeVault(t *testing.T) {
+	full.Only(t, "time: processes wait for a Vault that is not there")
+	t.Parallel()
+	v := newVault(t)
+	const policy = "sys/policies/acl/mediator-policy_decision"
+	network := func(f vaulttest.Fault) func() { return func() { v.proxy.Set(t, f) } }
+	well := network(vaulttest.Fault{})
+	for _, tt := range []struct {
+		name         string
+		strike, mend func()
+		said         string
+	}{
+		{"sealed", func() { check.Must(t, v.vault.Seal()) }, func() { check.Must(t, v.vault.Unseal()) }, "Vault is sealed (503)"},
+		{"frozen", func() { check.Must(t, v.vault.Freeze()) }, func() { check.Must(t, v.vault.Thaw()) }, "Vault does not answer in time"},
+		{"not there", network(vaulttest.Fault{Refuse: true}), well, "Vault cannot be reached"},
+		{"resets connections", network(vaulttest.Fault{Reset: true}), well, "Vault cannot be reached"},
+		{"answers 500", network(vaulttest.Fault{Status: http.StatusInternalServerError}), well, "Vault fails (500)"},
+		{"answers 429", network(vaulttest.Fault{Status: http.StatusTooManyRequests}), well, "Vault has too many requests (429)"},
+		{"its certificate expired", network(vaulttest.Fault{Expired: true}), well, "certificate has expired"},
+		{"denies the key", func() { v.vault.Write(t, policy, map[string]any{"policy": "# nothing"}) }, func() { v.apply(t) }, "Vault denies it to this role (403)"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			v.redeliver(t)
+			d := &trial.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2"}
+			files := d.Files(trial.Rules)
+			for name, raw := range files {
+				files[name] = []byte(v.config(string(raw)))
+			}
+			check.Must(t, devstack.Prepare(d.Dir, files))
+			tt.strike()
+			ctx, stop := context.WithCancel(t.Context())
+			var log lockedBuffer
+			ended := make(chan error, 1)
+			process := exec.CommandContext(ctx, "/proc/self/exe", "control", "--config", filepath.Join(d.Dir, devstack.ControlFile)) // which confines itself for good
+			process.Cancel = func() error { return process.Process.Signal(syscall.SIGTERM) }
+			process.Stderr = &log
+			go func() { ended <- process.Run() }()
+			kit.Until(t, kit.Patience, "the log to say "+tt.said, func() bool { return log.has("not ready: waiting for Vault") && log.has(tt.said) })
+			tt.mend()
+			took := kit.Until(t, kit.Patience, "the process to publish its keys", func() bool {
+				var roles []daemon.RoleDocument
+				return admin.Get(ctx, "unix:"+filepath.Join(d.Dir, "run", "control.sock"), "/v1/roles", &roles) == nil && len(roles) == 2
+			})
+			t.Logf("its keys are published after %s", took.Round(time.Millisecond))
+			if n := log.count(`"msg":"logged in to Vault","for":"key policy-decision-key"`); n != 1 {
+				t.Errorf("it logged in %d times", n)
+			}
+			stop()
+			if err := <-ended; err != nil && !errors.Is(err, context.Canceled) && !log.has("stopped while waiting") {
+				t.Errorf("it ended with %v", err)
+			}
+		})
+	}
+}
+
+// TestStartSparesSecretIDs starts each process on files that it must refuse. A wrapped secret id is good for one login, so
+// a process that refuses to start must not have used one.
+func TestStartSparesSecretIDs(t *testing.T) {
+	full.Only(t, "a Vault server")
+	t.Parallel()
+	v := newVault(t)
+	unused := func(t *testing.T) {
+		t.Helper()
+		files, err := filepath.Glob(filepath.Join(v.auth, "*.secret-id"))
+		check.Must(t, err)
+		for _, file := range files {
+			wrapping, err := os.ReadFile(file)
+			check.Must(t, err)
+			lookup := map[string]any{"token": strings.TrimSpace(string(wrapping))}
+			if _, err := v.vault.Client(t).Logical().Write("sys/wrapping/lookup", lookup); err != nil {
+				t.Errorf("%s is used up: %v", filepath.Base(file), err)
+			}
+		}
+	}
+	unpinned := strings.Repeat("0", 64)
+	for _, tt := range []struct {
+		name, process, config string
+		change                map[string]func(string) string
+		said                  string
+	}{
+		{"another environment is pinned", "serve", devstack.SidecarFile, nil, "pin_mismatch"},
+		{"other rules are pinned", "control", devstack.ControlFile, nil, "pin_mismatch"},
+		{"no root key for the trigger service", "trigger", devstack.TriggerFile, map[string]func(string) string{devstack.RegistryFile: junk}, "pinned root key"},
+		{"no root key for the node", "reputation", devstack.ReputationFile, map[string]func(string) string{devstack.RegistryFile: junk}, "pinned root key"},
+		{"a ledger that is none", "serve", devstack.SidecarFile, map[string]func(string) string{
+			devstack.ManifestFile: nil, filepath.Join("state", "ledger.db"): junk,
+		}, "the ledger of"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := &trial.Deployment{
+				Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2",
+			}
+			files := d.Files(trial.Rules)
+			for name, raw := range files {
+				files[name] = []byte(v.config(string(raw)))
+			}
+			manifest := regexp.MustCompile(`(required(?:Policy|Environment)Hash: ).*`)
+			files[devstack.ManifestFile] = manifest.ReplaceAll(files[devstack.ManifestFile], []byte(`${1}"`+unpinned+`"`))
+			for name, change := range tt.change {
+				if change == nil {
+					delete(files, name)
+				} else {
+					files[name] = []byte(change(string(files[name])))
+				}
+			}
+			files[filepath.Join("secrets", "api-token")] = []byte(trial.Token)
+			check.Must(t, devstack.Prepare(d.Dir, files))
+			check.Must(t, trial.WriteCertificates(d.Dir))
+			ctx, stop := context.WithTimeout(t.Context(), kit.Patience)
+			defer stop()
+			process := exec.CommandContext(ctx, "/proc/self/exe", tt.process, "--config", filepath.Join(d.Dir, tt.config))
+			said, err := process.CombinedOutput()
+			if err == nil || !strings.Contains(string(said), tt.said) {
+				t.Errorf("it ended with %v and said\n%s", err, said)
+			}
+			unused(t)
+		})
+	}
+}
+
+func junk(string) string { return "this is neither a key nor a database" }

@@ -1,0 +1,185 @@
+package node
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/program"
+	"github.com/actionproof/mediator/internal/trial"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/reputation/store"
+	"github.com/actionproof/mediator/reputation/verification"
+	verifications "github.com/actionproof/mediator/reputation/verification/store"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
+	"github.com/actionproof/mediator/test/nodetest"
+)
+
+// registered has a node that does not run know agents as registered since an hour ago, as if they had passed a verification then.
+func registered(t *testing.T, state string, agents ...string) {
+	t.Helper()
+	s, err := verifications.OpenSQLite(t.Context(), filepath.Join(state, "verification.db"), time.Now)
+	check.Must(t, err)
+	defer s.Close()
+	at := time.Now().Add(-time.Hour)
+	session := verification.Session{ID: "registered", Opened: at.UnixMilli(), State: verification.Completed}
+	check.Must(t, s.Open(t.Context(), session, 1, 1))
+	check.Must(t, s.Update(t.Context(), session, verification.Effects{Agents: agents, At: at}))
+}
+
+// TestDisputeScripts publishes and disputes by hand, at a real node, and decides as an arbiter.
+func TestDisputeScripts(t *testing.T) {
+	t.Parallel()
+	n := kit.NewNode(t, quickConfig+"disputes: {arbiter: arbiter.jwk, windows: {short: 1h}}\n")
+	quickly(n, t)
+	if status, _, said := kit.Invoke(t, "keys", "root", "--name", "arbiter", "--out", n.Dir); status != program.Done {
+		t.Fatal(said)
+	}
+	agent := func(name string) string {
+		key, err := cli.TakeAgentKey(n.At(name + ".key"))
+		check.Must(t, err)
+		return evidence.DIDKey([]byte(key.Public().(ed25519.PublicKey)))
+	}
+	one, two := agent("one"), agent("two")
+	registered(t, n.At(n.Name), one, two)
+	n.Start(t)
+	testscript.Run(t, testscript.Params{Dir: "testdata/dispute", Setup: func(e *testscript.Env) error {
+		for name, value := range map[string]string{"NODE": "unix:" + n.Socket(), "KEYS": n.Dir, "ONE": one, "TWO": two, "GORACE": os.Getenv("GORACE")} {
+			e.Setenv(name, value)
+		}
+		return nil
+	}})
+}
+
+// prepareSpeakingRig is a [tiersRig] whose agent publishes at the node. A rule of its policy refuses agents that have lost a dispute.
+func prepareSpeakingRig(t *testing.T) tiersRig {
+	t.Helper()
+	r := prepareTiersRig(t, func(file string) string {
+		switch {
+		case strings.Contains(file, "\ndeploymentId: "):
+			return string(trial.WithStatements([]byte(file)))
+		case strings.Contains(file, "\nbelievedHosts: "):
+			return trial.WithDisputes(file, "arbiter: arbiter.jwk, windows: {short: 5s}") + "verification: {}\n"
+		}
+		return trial.Speaking(file)
+	})
+	if status, _, said := kit.Invoke(t, "keys", "root", "--name", "arbiter", "--out", r.Dir); status != program.Done {
+		t.Fatal(said)
+	}
+	return r
+}
+
+// TestDisputes has an agent behind a sidecar publish a signal, dispute another agent and lose a dispute. An accusation changes nothing. The agent that
+// has lost is refused, and the record says why, until it has shown again what it does.
+func TestDisputes(t *testing.T) {
+	r := prepareSpeakingRig(t)
+	r.Start(t) // the roots are made, and so the owner is known
+	agent := r.agent(t)
+	key, err := cli.TakeAgentKey(filepath.Join(r.Dir, "other.key"))
+	check.Must(t, err)
+	other := evidence.DIDKey([]byte(key.Public().(ed25519.PublicKey)))
+	r.stopNode(t)
+	registered(t, filepath.Join(r.Dir, "reputation"), agent.String(), other)
+	s, err := store.Open(t.Context(), filepath.Join(r.Dir, "reputation", "reputation.db"))
+	check.Must(t, err)
+	nodetest.Log(t, s, agent, time.Now(), 12, 45)
+	check.Must(t, s.Close())
+	r.startNode(t)
+	r.decided(t, fewWords, "")
+
+	check.Must(t, errors.Join(os.Chmod(filepath.Dir(r.Dir), 0o711), os.Chmod(r.Dir, 0o711), r.CopySelf())) // the agent's user starts it
+	self := r.Self
+	byAgent := func(args ...string) string {
+		t.Helper()
+		out, err := r.AsAgent(t, append([]string{self}, args...)...)
+		check.Must(t, err)
+		return out
+	}
+	node := "unix:" + r.Stack.Socket("reputation")
+	byOther := func(args ...string) string {
+		t.Helper()
+		status, text, said := kit.Invoke(t, args...)
+		if status != program.Done {
+			t.Fatal(said)
+		}
+		return text
+	}
+	if said := byAgent("signal", "publish", "The build is green.", "--id", "sig_1"); !strings.Contains(said, agent.String()) || !strings.Contains(said, "provisional") {
+		t.Fatalf("%s", said)
+	}
+	r.stated(t, "signals", interaction.StatesSignal)
+
+	file := filepath.Join(t.TempDir(), "dispute.json")
+	open := byOther("dispute", "open", "sig_1", "--claim", "It is red.", "--reasoning", "I looked.", "--key", filepath.Join(r.Dir, "other.key"), "--node", node, "--json")
+	check.Must(t, os.WriteFile(file, []byte(open), 0o600))
+	kit.Until(t, kit.Patience, "the reputation to name the accusation", func() bool {
+		_, text, _ := kit.Invoke(t, "reputation", "show", "--node", node, "--json", "--", agent.String())
+		return strings.Contains(text, `"disputes_pending": 1`)
+	})
+	r.decided(t, fewWords, "") // an accusation alone blocks nobody
+
+	decision := byOther("dispute", "resolve", file, "--outcome", "challenger_wins", "--reason", "It was red.", "--arbiter-key", filepath.Join(r.Dir, "arbiter.key.jwk"), "--audience", "mediator-reputation")
+	check.Must(t, os.WriteFile(file+".jwt", []byte(decision), 0o600))
+	resolved := byOther("dispute", "resolve", file, "--decision", file+".jwt", "--node", node, "--json")
+	check.Must(t, os.WriteFile(file+".resolved", []byte(resolved), 0o600))
+	if status, text, said := kit.Invoke(t, "evidence", "verify", file+".resolved", "--dir", r.Dir); status != program.Done || !strings.Contains(text, ": challenger_wins by arbiter, It was red.") {
+		t.Errorf("the resolution does not verify:\n%s%s", text, said)
+	}
+	refused := r.decided(t, fewWords, "policy_denied") // once the window of the signal has closed
+	_, text, said := kit.Invoke(t, "posts", "show", refused.Post, "--admin", r.Stack.Admin())
+	if !strings.Contains(text, "lost-a-dispute") {
+		t.Errorf("the record does not say why:\n%s%s", text, said)
+	}
+
+	byOther("signal", "publish", "It is red.", "--id", "sig_2", "--horizon", "long", "--key", filepath.Join(r.Dir, "other.key"), "--node", node)
+	if said, err := r.AsAgent(t, self, "dispute", "open", "sig_2", "--claim", "It is green.", "--reasoning", "I looked too."); err == nil || !strings.Contains(err.Error(), "policy_denied") {
+		t.Errorf("an agent that has lost disputes: %s, %v", said, err)
+	}
+
+	r.stopNode(t)
+	s, err = store.Open(t.Context(), filepath.Join(r.Dir, "reputation", "reputation.db"))
+	check.Must(t, err)
+	nodetest.Log(t, s, agent, time.Now(), 20, 45)
+	check.Must(t, s.Close())
+	r.startNode(t)
+	r.decided(t, fewWords, "")
+	byAgent("dispute", "open", "sig_2", "--claim", "It is green.", "--reasoning", "I looked too.")
+	r.stated(t, "disputes", interaction.StatesContract)
+}
+
+// stated demands that the record of the last post by a rule has a statement of this kind, and verifies.
+func (r tiersRig) stated(t *testing.T, rule, kind string) {
+	t.Helper()
+	var found ledger.Record
+	kit.Until(t, kit.Patience, "the record of the post by "+rule, func() bool {
+		var posts []ledger.Record
+		check.Must(t, admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?limit=20", &posts))
+		at := slices.IndexFunc(posts, func(p ledger.Record) bool { return p.Rule == rule && p.State == ledger.StateForwarded })
+		if at >= 0 {
+			found = posts[at]
+		}
+		return at >= 0
+	})
+	status, text, said := kit.Invoke(t, "posts", "show", found.ID, "--admin", r.Stack.Admin())
+	if status != program.Done || !strings.Contains(text, "agent statement        "+kind+" ") {
+		t.Errorf("the record has no statement of a %s:\n%s%s", kind, text, said)
+	}
+	file := filepath.Join(t.TempDir(), "record.json")
+	_, text, _ = kit.Invoke(t, "posts", "show", found.ID, "--json", "--admin", r.Stack.Admin())
+	check.Must(t, os.WriteFile(file, []byte(text), 0o600))
+	if status, text, said := kit.Invoke(t, "evidence", "verify", file, "--dir", r.Dir); status != program.Done {
+		t.Errorf("the record does not verify:\n%s%s", text, said)
+	}
+}

@@ -1,0 +1,245 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/configs"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/program"
+	"github.com/actionproof/mediator/internal/trial"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/store"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
+	"github.com/actionproof/mediator/test/nodetest"
+	"github.com/actionproof/mediator/trigger"
+)
+
+const tierRules = `
+actions:
+  - name: post
+    match: {url: "https://PLAIN/posts", methods: [POST]}
+    subject: agent:worker-1
+    action: create_post
+upstreams:
+  - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
+`
+
+const fewWords, manyWords = 10, 8 << 10
+
+// tiersRig is a deployment by configs/policy-reputation.yaml, with a manifest that asks for reputations which are 20 seconds old at most.
+type tiersRig struct{ *kit.Rig }
+
+// prepareTiersRig does not start the processes yet. change changes their files further.
+func prepareTiersRig(t *testing.T, change ...func(file string) string) tiersRig {
+	t.Helper()
+	return tiersRig{kit.PrepareRig(t, []string{trial.PlainHost}, func(r *kit.Rig) (http.Handler, string) {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			r.Posts.Add(1)
+			w.WriteHeader(http.StatusCreated)
+		}), tierRules
+	}, append([]func(string) string{func(file string) string {
+		switch {
+		case file == string(configs.Policy()):
+			return string(configs.PolicyReputation())
+		case strings.Contains(file, "\ndeploymentId: "):
+			return strings.Replace(string(trial.WithAutonomy([]byte(file))), "maxReputationAgeMs: 600000", "maxReputationAgeMs: 20000", 1)
+		}
+		return strings.Replace(file, "lifetime: 10m", "lifetime: 1m", 1)
+	}}, change...)...)}
+}
+
+// agent returns the deployment's agent as the node knows it.
+func (r tiersRig) agent(t *testing.T) accrual.Agent {
+	t.Helper()
+	agent, err := r.Agent()
+	check.Must(t, err)
+	return agent
+}
+
+// post opens a session for a new event, and posts so many words.
+func (r tiersRig) post(t *testing.T, words int) kit.Outcome {
+	t.Helper()
+	return r.OpenAgent(t).Call(http.MethodPost, "/posts", `{"body":"`+strings.Repeat("x ", words)+`"}`)
+}
+
+// decided posts until the post is decided as it should be: the node may not have answered yet, nor the control plane have read the certificate
+// of the node's new key. It returns the last outcome.
+func (r tiersRig) decided(t *testing.T, words int, code string) (o kit.Outcome) {
+	t.Helper()
+	kit.Until(t, kit.Patience, fmt.Sprintf("a post of %d words with the code %q", words, code), func() bool {
+		o = r.post(t, words)
+		return o.Code == code
+	})
+	return o
+}
+
+// shown demands what posts show says of a post that went out by a rule: the decision, and below it the reputation that it relied on.
+func (r tiersRig) shown(t *testing.T, o kit.Outcome, rule, reputation string) {
+	t.Helper()
+	status, text, said := kit.Invoke(t, "posts", "show", o.Post, "--admin", r.Stack.Admin())
+	_, below, found := strings.Cut(text, "allow by rule "+rule+",")
+	if status != program.Done || !found || !strings.Contains(below, "reputation             "+reputation) {
+		t.Errorf("status %d, want rule %s and %s in\n%s%s", status, rule, reputation, text, said)
+	}
+}
+
+// reputation returns the token that the record of a post names.
+func (r tiersRig) reputation(t *testing.T, o kit.Outcome) (token string) {
+	t.Helper()
+	var record ledger.Record
+	check.Must(t, admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts/"+o.Post, &record))
+	at := slices.IndexFunc(record.Artifacts, func(a ledger.Artifact) bool { return a.Name == "reputation" })
+	if at < 0 {
+		t.Fatalf("the record of a post has no reputation: %+v", record)
+	}
+	return record.Artifacts[at].Token
+}
+
+// stopNode ends the node.
+func (r tiersRig) stopNode(t *testing.T) {
+	t.Helper()
+	node := r.Process("reputation")
+	check.Must(t, node.Cmd.Process.Signal(syscall.SIGTERM))
+	<-node.Done
+}
+
+// startNode starts the node again, with a new key.
+func (r tiersRig) startNode(t *testing.T) {
+	t.Helper()
+	check.Must(t, r.Stack.StartProcess("reputation", devstack.ReputationFile))
+	check.Must(t, r.Stack.WaitFor(t.Context(), r.Process("reputation"), "/readyz"))
+}
+
+// decide asks the control plane for a decision, as a sidecar would that sends a reputation whatever its age.
+func (r tiersRig) decide(t *testing.T, reputation string) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
+	defer cancel()
+	event, err := r.DeliverRelease(ctx)
+	check.Must(t, err)
+	over, base := daemon.Client(config.Endpoint{Unix: r.Stack.Socket("trigger")})
+	defer over.CloseIdleConnections()
+	triggers := trigger.NewClient(base, over)
+	_, err = triggers.Claim(ctx, trigger.Claim{EventID: event, Runtime: "worker-1"})
+	check.Must(t, err)
+	b := evidence.Binding{Action: "create_post", ContentHash: evidence.HashBytes(nil), Nonce: "nonce", Resource: "POST /posts", Subject: "agent:worker-1"}
+	e, err := triggers.Evidence(ctx, event, b)
+	check.Must(t, err)
+	over, base = daemon.Client(config.Endpoint{Unix: r.Stack.Socket("control")})
+	defer over.CloseIdleConnections()
+	control := policy.NewClient(base, over)
+	manifests, err := control.Manifests(ctx)
+	check.Must(t, err)
+	raw, err := os.ReadFile(filepath.Join(r.Dir, devstack.SidecarFile))
+	check.Must(t, err)
+	environment, err := config.EnvironmentHash(raw)
+	check.Must(t, err)
+	_, err = control.Decide(ctx, policy.Request{
+		Binding: b, ChallengeID: "chal", RuntimeID: "worker-1", SessionID: "ses", EnvironmentHash: environment, ManifestHash: manifests[0],
+		OriginProof: e.OriginProof, TriggerReceipt: e.TriggerReceipt, Reputation: reputation,
+		Call: policy.Call{Method: "POST", Scheme: "https", Host: r.Plain(), Path: "/posts", Rule: "post", ContentKind: "json", Size: 2},
+	})
+	return err
+}
+
+// TestTiers lets a reputation decide the posts of a whole deployment. Without one nothing is posted. A new agent posts under the tight budget of
+// the example policy, and one that has shown what it does posts more. While the node is away posts go on until the last token is too old.
+func TestTiers(t *testing.T) {
+	r := prepareTiersRig(t)
+	r.Start(t)
+	r.stopNode(t)
+	if o := r.post(t, fewWords); o.Code != "reputation_missing" || r.Posts.Load() != 0 {
+		t.Fatalf("without a reputation: %+v, %d posts", o, r.Posts.Load())
+	}
+	if status, text, _ := r.Doctor(t); status != program.Refused || !strings.Contains(text, "none           reputation_missing: the node gives none: ") || !strings.Contains(text, "remedy         Ask the operator whether the node answers") {
+		t.Errorf("doctor, without a reputation: status %d\n%s", status, text)
+	}
+	r.startNode(t)
+	first := r.decided(t, fewWords, "")
+	kit.Until(t, kit.Patience, "doctor to be content with the reputation", func() bool {
+		status, text, _ := r.Doctor(t)
+		return status == program.Done && strings.Contains(text, "believed       tier new, signed at ")
+	})
+	r.shown(t, first, "newcomers", "new: score 0.0 (at least 0.0), 0 interactions")
+	r.decided(t, manyWords, "policy_denied")
+	if r.Posts.Load() != 1 {
+		t.Errorf("%d posts came to the API, want 1", r.Posts.Load())
+	}
+	r.verified(t, first)
+
+	last := r.decided(t, fewWords, "")
+	r.stopNode(t)
+	var refused kit.Outcome
+	kit.Until(t, kit.Patience, "the last reputation to be too old", func() bool {
+		o := r.post(t, fewWords)
+		if o.Code == "" {
+			last = o
+		}
+		refused = o
+		return o.Code != ""
+	})
+	if refused.Code != "reputation_missing" {
+		t.Errorf("once the last reputation is too old: %+v", refused)
+	}
+	var coded *problem.Error
+	kit.Until(t, kit.Patience, "the control plane to refuse the old reputation itself", func() bool { return errors.As(r.decide(t, r.reputation(t, last)), &coded) })
+	if coded.Code() != "expired" {
+		t.Errorf("a sidecar that sends an old reputation is refused: %v", coded)
+	}
+
+	s, err := store.Open(t.Context(), filepath.Join(r.Dir, "reputation", "reputation.db"))
+	check.Must(t, err)
+	nodetest.Log(t, s, r.agent(t), time.Now(), 12, 45)
+	check.Must(t, s.Close())
+	before := r.Posts.Load()
+	r.startNode(t)
+	more := r.decided(t, manyWords, "")
+	if r.Posts.Load() != before+1 {
+		t.Errorf("%d posts came to the API, want 1", r.Posts.Load()-before)
+	}
+	r.shown(t, more, "building", "building: score 45.0 (at least 45.0), 12 interactions, 100 % observed")
+	check.Must(t, r.decide(t, r.reputation(t, more)))
+}
+
+// verified verifies the record of a post with public keys alone, with the reputation that its decision names.
+func (r tiersRig) verified(t *testing.T, o kit.Outcome) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "record.json")
+	status, text, said := kit.Invoke(t, "posts", "show", o.Post, "--json", "--admin", r.Stack.Admin())
+	if status != program.Done {
+		t.Fatal(said)
+	}
+	check.Must(t, os.WriteFile(file, []byte(text), 0o600))
+	verify := func() (int, string) {
+		status, text, said := kit.Invoke(t, "evidence", "verify", file, "--dir", r.Dir)
+		return status, text + said
+	}
+	if status, said := verify(); status != program.Done {
+		t.Errorf("the record does not verify:\n%s", said)
+	}
+	raw := []byte(text)
+	token := r.reputation(t, o)
+	check.Must(t, os.WriteFile(file, bytes.Replace(raw, []byte(token), []byte(token[:len(token)-8]+"AAAAAAAA"), 1), 0o600))
+	if status, said := verify(); status != program.Refused {
+		t.Errorf("a record with another reputation verifies:\n%s", said)
+	}
+}

@@ -1,0 +1,416 @@
+package node
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/program"
+	"github.com/actionproof/mediator/internal/trial"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/verification"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
+)
+
+const verificationConfig = "verification: {hosts: [node.example], servers: [{name: calendar, role: reads calendars}]}\n"
+
+// verificationRules let an agent be verified by a node: what others can read of it is a post.
+const verificationRules = `
+actions:
+  - name: plugins
+    match: {url: "https://PLAIN/mcp", mcp: {tools: [register_plugin]}}
+    subject: agent:worker-1
+    action: register_plugin
+egress:
+  - name: verification
+    match: {url: "https://PLAIN/mcp", mcp: {tools: [get_registration_challenge, submit_challenge_turn, search_plugins, list_mcp_servers, get_plugin_ui_manifest]}}
+upstreams:
+  - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
+`
+
+// TestVerificationThroughTheProxy has agents by the official TypeScript SDK, both generations, be verified by a node at its public address. The
+// registration is a post with its whole evidence, once for each event; the result verifies with the public keys that the team has signed.
+func TestVerificationThroughTheProxy(t *testing.T) {
+	t.Parallel()
+	agent := kit.NodeAgent(t)
+	n := kit.NewNode(t, verificationConfig)
+	n.Start(t)
+	r := kit.NewRig(t, []string{trial.PlainHost}, func(*kit.Rig) (http.Handler, string) {
+		return &httputil.ReverseProxy{Transport: n.HTTPS.Transport, Rewrite: func(p *httputil.ProxyRequest) {
+			p.SetURL(&url.URL{Scheme: "https", Host: n.Public})
+			p.Out.Host = "node.example"
+		}}, verificationRules
+	})
+	for i, generation := range []string{"v1", "v2", "v2-modern"} {
+		out, err := r.AsAgent(t, append(slices.Clone(agent), kit.Scripts+"node/verify.mjs", generation, "https://"+r.Plain()+"/mcp", "wait")...)
+		if err != nil {
+			t.Fatal(generation, err)
+		}
+		var said struct {
+			Registered struct{ Verification string }
+		}
+		check.Must(t, json.Unmarshal([]byte(out), &said))
+		v, err := evidence.NewVerifier(n.Trusted(t), evidence.VerifierOptions{Now: time.Now})
+		check.Must(t, err)
+		o, err := evidence.Open(v, verification.Kind, said.Registered.Verification, evidence.Expected{
+			Issuers: []string{"mediator-appraiser"}, Audiences: []string{"posting-api"}, KeyIDs: []string{"appraiser-one"}, MaxAge: verification.Lifetime,
+		})
+		check.Must(t, err)
+		if c := o.Claims(); !c.ObservedAll || c.Score != verification.MaxScore || c.Subject != "127.0.0.1/32" || c.SubjectBasis != verification.BasisDeclared || c.ModelCalls.Basis != verification.BasisNotMeasured {
+			t.Errorf("%s: %+v", generation, c)
+		}
+		kit.Until(t, kit.Patience, "the registration to be recorded as a post", func() bool { return r.ToolPosts(t) == i+1 })
+	}
+	n.WantMetrics(t, `mediator_verification_calls_total{code="",tool="register_plugin"} 3`, `mediator_verification_calls_total{code="",tool="get_registration_challenge"} 3`)
+}
+
+// ownVerificationRules let an agent be verified by its own node, at the mediator's name.
+const ownVerificationRules = `
+actions:
+  - name: plugins
+    match: {url: "http://mediator.internal/mcp", mcp: {tools: [register_plugin]}}
+    subject: agent:worker-1
+    action: register_plugin
+egress:
+  - name: verification
+    match: {url: "http://mediator.internal/mcp", mcp: {tools: [get_registration_challenge, submit_challenge_turn, search_plugins, list_mcp_servers, get_plugin_ui_manifest]}}
+  - name: model
+    match: {url: "https://PLAIN/v1/chat/completions", methods: [POST]}
+    observe: openai-chat
+    generate: {models: [m], maxTokens: 100}
+upstreams:
+  - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
+`
+
+// answerChat answers as a model does.
+func answerChat(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, `{"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"search"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":1}}`)
+}
+
+// newOwnVerificationRig is a deployment whose node verifies agents at the mediator's name, by these rules.
+func newOwnVerificationRig(t *testing.T, rules string) *kit.Rig {
+	t.Helper()
+	return kit.NewRig(t, []string{trial.PlainHost}, func(*kit.Rig) (http.Handler, string) { return http.HandlerFunc(answerChat), rules }, func(file string) string {
+		return strings.Replace(file, "\nbelievedHosts:", "\n"+verificationConfig+"believedHosts:", 1)
+	})
+}
+
+// TestVerificationAtTheMediator has agents by the official TypeScript SDK, both generations, be verified at the mediator's own name. The node knows
+// the agent by its owner and its name, from the sidecar; no call names the verification. The registration is a post, and refused without an action.
+func TestVerificationAtTheMediator(t *testing.T) {
+	t.Parallel()
+	agent := kit.NodeAgent(t)
+	const url = "http://mediator.internal/mcp"
+	t.Run("with an action", func(t *testing.T) {
+		r := newOwnVerificationRig(t, ownVerificationRules)
+		for i, generation := range []string{"v1", "v2", "v2-modern"} {
+			out, err := r.AsAgent(t, append(slices.Clone(agent), kit.Scripts+"node/verify.mjs", generation, url, "wait")...)
+			if err != nil {
+				t.Fatal(generation, err)
+			}
+			var said struct {
+				Registered struct{ Verification string }
+			}
+			check.Must(t, json.Unmarshal([]byte(out), &said))
+			c, err := evidence.UnverifiedClaims(verification.Kind, said.Registered.Verification)
+			check.Must(t, err)
+			owner, subject, _ := strings.Cut(c.Subject, ":")
+			if m := c.ModelCalls; m.Basis != verification.BasisObserved || !slices.Equal(m.BeforeTurn, []int64{1, 1, 1, 1}) {
+				t.Errorf("%s: the calls to models %+v", generation, m)
+			}
+			if !c.ObservedAll || c.Score != verification.MaxScore || c.SubjectBasis != verification.BasisObserved || len(owner) != 43 || subject != "agent:worker-1" {
+				t.Errorf("%s: %+v", generation, c)
+			}
+			result := filepath.Join(t.TempDir(), "result.jwt")
+			check.Must(t, os.WriteFile(result, []byte(said.Registered.Verification), 0o600))
+			if status, text, said := kit.Invoke(t, "evidence", "verify", result, "--dir", r.Dir); status != program.Done || !strings.Contains(text, "the verification of "+c.Subject+" (observed) is signed by") {
+				t.Errorf("%s: the result does not verify:\n%s%s", generation, text, said)
+			}
+			kit.Until(t, kit.Patience, "the registration to be recorded as a post", func() bool { return r.ToolPosts(t) == i+1 })
+		}
+		// A client of the original: no session of MCP, and no Accept.
+		curl := []string{kit.Need(t, "curl"), "-sS", "-H", "Accept:", "-H", "Content-Type: application/json", url, "-d"}
+		out, err := r.AsAgent(t, append(curl, callOf("list_mcp_servers", "{}"))...)
+		if err != nil || !strings.Contains(out, "calendar") {
+			t.Errorf("%s, %v", out, err)
+		}
+		out, err = r.AsAgent(t, append(curl, callOf("register_plugin", "{}"))...)
+		if err != nil || !strings.Contains(out, "query_malformed") {
+			t.Errorf("%s, %v", out, err)
+		}
+	})
+	t.Run("without one", func(t *testing.T) {
+		_, egress, _ := strings.Cut(ownVerificationRules, "egress:")
+		r := newOwnVerificationRig(t, "\nactions: []\negress:"+egress)
+		out, err := r.AsAgent(t, append(slices.Clone(agent), kit.Scripts+"node/verify.mjs", "v1", url, "wait")...)
+		if err == nil || !strings.Contains(err.Error(), "action_unmatched") {
+			t.Errorf("%s, %v", out, err)
+		}
+	})
+}
+
+// TestVerifiedReputation: what an agent passes through its sidecar stands in its reputation, signed, and what it passes at the public address, as
+// nobody that a sidecar names, does not.
+func TestVerifiedReputation(t *testing.T) {
+	t.Parallel()
+	r := newOwnVerificationRig(t, ownVerificationRules)
+	check.Must(t, errors.Join(os.Chmod(filepath.Dir(r.Dir), 0o711), os.Chmod(r.Dir, 0o711), r.CopySelf())) // the agent's user starts it
+	node := "unix:" + r.Stack.Socket("reputation")
+	raw, err := os.ReadFile(r.Dir + "/registry.jwk")
+	check.Must(t, err)
+	root, err := evidence.ParseRoot(raw, evidence.PurposeSignerCertificate)
+	check.Must(t, err)
+	agent := interaction.Owner(root.Public) + ":agent:worker-1"
+	verified := func() (string, *accrual.Verified) {
+		t.Helper()
+		status, out, said := kit.Invoke(t, "reputation", "show", "--node", node, "--", agent)
+		if status != program.Done {
+			t.Fatal(said)
+		}
+		var answer accrual.Claims
+		check.Must(t, admin.Get(t.Context(), node, "/v1/reputation/"+url.PathEscape(agent), &answer))
+		return out, answer.Verification
+	}
+	if out, v := verified(); v != nil || !strings.Contains(out, "verification  none") {
+		t.Errorf("before: %+v\n%s", v, out)
+	}
+	event, err := r.DeliverRelease(t.Context())
+	check.Must(t, err)
+	got, err := r.Run(t.Context(), event, "POST", "http://mediator.internal/mcp", "--verify")
+	if err != nil || got.Detail != "105 of 105" || got.Post == "" {
+		t.Fatal(got, err)
+	}
+	out, v := verified()
+	if v == nil || v.Mode != accrual.ModeObserved || v.Degraded || v.Expires-v.At != int64(verification.Lifetime/time.Second) || !strings.Contains(out, "verification  passed ") {
+		t.Errorf("after: %+v\n%s", v, out)
+	}
+	status, out, said := kit.Invoke(t, "verification", "list", "--node", node)
+	if status != program.Done || strings.Count(out, "\n") != 2 || !strings.Contains(out, " completed ") || !strings.Contains(out, agent+" (observed)") {
+		t.Errorf("status %d, %s%s", status, out, said)
+	}
+	// The example's agent, as its README starts it: what makes Node follow the proxy is its own.
+	out, err = r.AsAgent(t, kit.NodeAgent(t)[0], "--no-warnings", kit.Scripts+"node/example.mjs")
+	if err != nil || !strings.Contains(out, `"score": 105,`) {
+		t.Errorf("%s, %v", out, err)
+	}
+	kit.Until(t, kit.Patience, "the example's registration to be recorded as a post", func() bool { return r.ToolPosts(t) == 2 })
+}
+
+// quickTask can be done at once, for tests that wait for no clock.
+const quickTask = `[{"id": "compare", "prompt": "Compare the plugins of the registry with the servers of this deployment.", "requiredTools": ["list_mcp_servers"], "minTurns": 2, "minDurationMs": 0}]`
+
+// quickly has the node give out quickTask.
+func quickly(n *kit.Node, t *testing.T) {
+	t.Helper()
+	check.Must(t, os.WriteFile(n.At("tasks.json"), []byte(quickTask), 0o600))
+}
+
+const quickConfig = "verification: {hosts: [node.example], tasks: tasks.json, servers: [{name: calendar, role: reads calendars}]}\n"
+
+// TestVerificationScripts walks verifications by hand, at a real node.
+func TestVerificationScripts(t *testing.T) {
+	t.Parallel()
+	n := kit.NewNode(t, quickConfig)
+	quickly(n, t)
+	n.Start(t)
+	testscript.Run(t, testscript.Params{Dir: "testdata/verification", Setup: func(e *testscript.Env) error {
+		for name, value := range map[string]string{
+			"NODE": "https://" + n.Public + "/mcp", "CA": n.At("api-ca.pem"), "SOCKET": "unix:" + n.Socket(), "GORACE": os.Getenv("GORACE"),
+		} {
+			e.Setenv(name, value)
+		}
+		return nil
+	}})
+}
+
+// TestVerificationTasks: a reload takes the tasks that the file has now, or those of the program; a list that is wrong changes nothing.
+func TestVerificationTasks(t *testing.T) {
+	t.Parallel()
+	n := kit.NewNode(t, quickConfig)
+	quickly(n, t)
+	n.Start(t)
+	given := func() (task string) {
+		t.Helper()
+		dir := t.TempDir()
+		status, out, said := kit.Invoke(t, "verification", "start", "https://"+n.Public+"/mcp", "--ca", n.At("api-ca.pem"), "--key", dir+"/key", "--file", dir+"/walk", "--json")
+		var v struct{ Task struct{ Prompt string } }
+		if status != program.Done || json.Unmarshal([]byte(out), &v) != nil {
+			t.Fatal(status, out, said)
+		}
+		first, _, _ := strings.Cut(v.Task.Prompt, " ")
+		return first
+	}
+	replace := func(name, content string) {
+		t.Helper()
+		check.Must(t, os.WriteFile(n.At("new"), []byte(content), 0o600))
+		check.Must(t, os.Rename(n.At("new"), n.At(name)))
+	}
+	reload := func(want string) {
+		t.Helper()
+		if status, _, said := kit.Invoke(t, "reload", "unix:"+n.Socket()); (status == program.Done) != (want == "") || !strings.Contains(said, want) {
+			t.Errorf("status %d: %s; want %q", status, said, want)
+		}
+	}
+	if got := given(); got != "Compare" {
+		t.Errorf("at the start: %s", got)
+	}
+	replace("tasks.json", strings.Replace(quickTask, "Compare", "Judge", 1))
+	if got := given(); got != "Compare" {
+		t.Errorf("before the reload: %s", got)
+	}
+	reload("")
+	if got := given(); got != "Judge" {
+		t.Errorf("after the reload: %s", got)
+	}
+	for _, wrong := range []string{"[]", strings.Replace(quickTask, "list_mcp_servers", "delete_files", 1), strings.Replace(quickTask, `"minTurns": 2`, `"minTurns": 16`, 1)} {
+		replace("tasks.json", wrong)
+		reload("reload_refused")
+	}
+	if got := given(); got != "Judge" {
+		t.Errorf("after reloads that were refused: %s", got)
+	}
+	raw, err := os.ReadFile(n.At("one.yaml"))
+	check.Must(t, err)
+	replace("tasks.json", strings.TrimSuffix(quickTask, "]")+","+strings.NewReplacer("Compare", "Judge", `"compare"`, `"judge"`).Replace(strings.TrimPrefix(quickTask, "[")))
+	reload("")
+	if first, second, third := given(), given(), given(); first == second || first != third {
+		t.Errorf("of two tasks it gives %s, %s, %s", first, second, third)
+	}
+	replace("one.yaml", strings.Replace(string(raw), ", tasks: tasks.json", "", 1))
+	reload("")
+	if got := given(); got != "Search" {
+		t.Errorf("without a file: %s", got)
+	}
+	replace("one.yaml", strings.Replace(string(raw), "verification: {", "verification: {mode: seed, ", 1))
+	reload("verification.mode (restart_required)")
+}
+
+// TestVerificationCallers: a caller token names the caller, for one request; at the public address others are known by their network
+// address. Sessions outlast the process, and a node that is not configured to do so verifies nobody.
+func TestVerificationCallers(t *testing.T) {
+	for name, store := range nodeStores(t) {
+		t.Run(name, func(t *testing.T) {
+			gate, more := newGate(t)
+			n := kit.NewNode(t, store(t)+strings.Replace(verificationConfig, "}\n", ", "+more+"}\n", 1))
+			n.Start(t)
+			sidecar, base := daemon.Client(config.Endpoint{Unix: n.Socket()})
+			t.Cleanup(sidecar.CloseIdleConnections)
+			call := func(c *http.Client, url, host, token, tool, arguments string) (status int, said string) {
+				t.Helper()
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/mcp", strings.NewReader(callOf(tool, arguments)))
+				check.Must(t, err)
+				req.Host = host
+				req.Header.Set("Content-Type", "application/json")
+				if token != "" {
+					req.Header.Set(interaction.CallerHeader, token)
+				}
+				resp, err := c.Do(req)
+				check.Must(t, err)
+				defer resp.Body.Close()
+				raw, err := io.ReadAll(resp.Body)
+				check.Must(t, err)
+				return resp.StatusCode, string(bytes.ReplaceAll(raw, []byte(`\"`), []byte(`"`)))
+			}
+			const list, challenge = "list_mcp_servers", "get_registration_challenge"
+			const key = `{"pubkey":"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n"}`
+			token := callerToken(n, t, callOf(list, "{}"))
+			for _, tt := range []struct {
+				name                         string
+				client                       *http.Client
+				url, host, token, tool, args string
+				status                       int
+				want                         string
+			}{
+				{"a sidecar", sidecar, base, "", token, list, "{}", 200, "calendar"},
+				{"a token twice", sidecar, base, "", token, list, "{}", 401, "caller_invalid"},
+				{"a token for another request", sidecar, base, "", callerToken(n, t, "{}"), list, "{}", 401, "caller_invalid"},
+				{"no token of a sidecar", sidecar, base, "", "", list, "{}", 401, "caller_invalid"},
+				{"the public address", n.HTTPS, "https://" + n.Public, "", "", list, "{}", 200, "calendar"},
+				{"its name", n.HTTPS, "https://" + n.Public, "node.example", "", list, "{}", 200, "calendar"},
+				{"another name", n.HTTPS, "https://" + n.Public, "evil.example", "", list, "{}", 421, "another name"},
+				{"a sidecar elsewhere", n.HTTPS, "https://" + n.Public, "other.example", callerToken(n, t, callOf(list, "{}")), list, "{}", 200, "calendar"},
+				{"a token that is none", n.HTTPS, "https://" + n.Public, "", "x", list, "{}", 403, "artifact_malformed"},
+				{"a session of a sidecar", sidecar, base, "", callerToken(n, t, callOf(challenge, key)), challenge, key, 200, `"success":true`},
+				{"which gives the agent canaries", sidecar, base, "", callerToken(n, t, callOf(list, `{ }`)), list, `{ }`, 200, `"canary":`},
+			} {
+				if status, said := call(tt.client, tt.url, tt.host, tt.token, tt.tool, tt.args); status != tt.status || !strings.Contains(said, tt.want) {
+					t.Errorf("%s: %d %s, want %d with %s", tt.name, status, said, tt.status, tt.want)
+				}
+			}
+			n.WantMetrics(t, `mediator_verification_calls_total{code="",tool="get_registration_challenge"} 1`)
+			if token := gate(); token != "Bearer gate-token" {
+				t.Errorf("the governance server was asked with %q", token)
+			}
+			check.Must(t, n.End(t, syscall.SIGTERM))
+			n.Start(t)
+			if status, said := call(sidecar, base, "", callerToken(n, t, callOf(list, `{}`)), list, `{}`); status != 200 || !strings.Contains(said, `"canary":`) {
+				t.Errorf("the session is over with the process: %d %s", status, said)
+			}
+		})
+	}
+	t.Run("off by default", func(t *testing.T) {
+		n := kit.NewNode(t, "")
+		n.Start(t)
+		var p struct{ Code string }
+		if status := n.Get(t, "/mcp", &p); status != http.StatusNotFound || p.Code != "not_found" {
+			t.Errorf("%d %s", status, p.Code)
+		}
+	})
+}
+
+// newGate starts a server of the xray bridge that answers nothing, and returns how it was asked last, and the configuration that names it.
+func newGate(t *testing.T) (asked func() string, more string) {
+	t.Helper()
+	var token atomic.Value
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token.Store(r.Header.Get("Authorization"))
+		http.Error(w, "away", http.StatusServiceUnavailable)
+	}))
+	t.Cleanup(server.Close)
+	dir := t.TempDir()
+	check.Must(t, os.WriteFile(dir+"/ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
+	check.Must(t, os.WriteFile(dir+"/token", []byte("gate-token\n"), 0o600))
+	return func() string { s, _ := token.Load().(string); return s },
+		`xray: {govern: {url: "` + server.URL + `/mcp", ca: ` + dir + `/ca.pem, tokenFile: ` + dir + `/token}}`
+}
+
+// callOf is the message that calls a tool.
+func callOf(tool, arguments string) string {
+	return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":` + arguments + `}}`
+}
+
+// callerToken is what the owner's sidecar says of the agent that sends body.
+func callerToken(n *kit.Node, t *testing.T, body string) string {
+	t.Helper()
+	token, err := evidence.Sign(t.Context(), n.Kit.Key(t, evidence.PurposeInteraction), interaction.CallerKind, interaction.Caller{
+		Registered: evidence.NewRegistered(n.Kit.Issuer(evidence.PurposeInteraction), "node", time.Now(), time.Minute),
+		KeyClaims:  evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator},
+		Agent:      "agent:worker-1", Owner: n.Kit.Owner(t), Session: "ses_1", EventID: "evt_1",
+		Method: http.MethodPost, Path: "/mcp", BodyHash: evidence.HashBytes([]byte(body)),
+	})
+	check.Must(t, err)
+	return token
+}

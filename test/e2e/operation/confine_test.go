@@ -1,0 +1,223 @@
+package operation
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
+
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/confine"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/process/control"
+	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/node"
+	"github.com/actionproof/mediator/internal/process/sidecar"
+	"github.com/actionproof/mediator/internal/process/trigger"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
+)
+
+// kernelSays returns fields of a process's status, as the kernel tells them to everybody (proc_pid_status(5)).
+func kernelSays(t *testing.T, pid int, fields ...string) string {
+	t.Helper()
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for line := range strings.Lines(string(raw)) {
+		if name, value, _ := strings.Cut(line, ":"); slices.Contains(fields, name) {
+			out = append(out, name+" "+strings.TrimSpace(value))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// childrenOf returns the processes that a process has started.
+func childrenOf(t *testing.T, pid int) (out []int) {
+	t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		raw, _ := os.ReadFile(name) // empty for a thread that has ended
+		for _, s := range strings.Fields(string(raw)) {
+			child, err := strconv.Atoi(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, child)
+		}
+	}
+	return out
+}
+
+// TestConfined asks the kernel about the processes of a deployment that was started as root, and compares what they say of themselves.
+func TestConfined(t *testing.T) {
+	r := kit.NewClientsRig(t)
+	fields := []string{"CapInh", "CapPrm", "CapEff", "CapAmb", "NoNewPrivs", "Seccomp"}
+	const none, looks = "0000000000000000", "0000000000080004" // CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH
+	want := func(caps string) string {
+		return fmt.Sprintf("CapInh %s, CapPrm %s, CapEff %s, CapAmb %s, NoNewPrivs 1, Seccomp 2", none, caps, caps, none)
+	}
+	for _, p := range r.Stack.Processes {
+		if got := kernelSays(t, p.Cmd.Process.Pid, fields...); got != want(none) {
+			t.Errorf("%s: %s", p.Name, got)
+		}
+		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", p.Cmd.Process.Pid))
+		if err != nil || !strings.Contains(strings.Join(strings.Fields(string(raw)), " "), "Max core file size 0 0 bytes") {
+			t.Errorf("%s has another core limit than 0: %v", p.Name, err)
+		}
+		children := childrenOf(t, p.Cmd.Process.Pid)
+		if p.Name != "serve" {
+			if len(children) != 0 {
+				t.Errorf("%s has started %d processes", p.Name, len(children))
+			}
+			continue
+		}
+		if len(children) != 1 || !kit.Eventually(func() bool { return kernelSays(t, children[0], fields...) == want(looks) }) {
+			t.Errorf("the sidecar's looker: %v", children)
+		}
+	}
+	_, text, _ := r.Doctor(t)
+	for _, name := range []string{"serve", "trigger", "control", "reputation"} {
+		if !strings.Contains(text, "confinement of mediator "+name+"\n") {
+			t.Errorf("doctor says nothing of %s", name)
+		}
+	}
+	inForce := 4
+	switch abi, err := ll.LandlockGetABIVersion(); {
+	case err != nil:
+		if !strings.Contains(text, "Landlock is not supported by this kernel") {
+			t.Error("doctor does not say that the kernel has no Landlock")
+		}
+	case abi >= 4:
+		inForce = 6
+	default:
+		inForce = 5
+	}
+	if got := strings.Count(text, "\nin force "); got != 4*inForce {
+		t.Errorf("%d layers are in force, want %d:\n%s", got, 4*inForce, text)
+	}
+}
+
+// TestReadsOnlyItsFolders has a file that the configuration names lead out of the folder that it names: the sidecar reads the trust bundle
+// again, and cannot.
+func TestReadsOnlyItsFolders(t *testing.T) {
+	r := kit.NewClientsRig(t)
+	bundle, elsewhere := filepath.Join(r.Dir, devstack.BundleFile), filepath.Join(t.TempDir(), "elsewhere.json")
+	raw, err := os.ReadFile(bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check.Must(t, os.WriteFile(elsewhere, append(raw, '\n'), 0o644)) //nolint:gosec // on purpose
+	refused := elsewhereRefused
+	if _, err := ll.LandlockGetABIVersion(); err != nil {
+		refused = "" // nothing holds it here, which TestConfined finds it to say
+	}
+	kit.Until(t, kit.Patience, "the sidecar to be refused what is elsewhere", func() bool {
+		if info, err := os.Lstat(bundle); err != nil || info.Mode().IsRegular() { // also where the registry has written it anew
+			check.Must(t, os.Symlink(elsewhere, bundle+".led"))
+			check.Must(t, os.Rename(bundle+".led", bundle))
+		}
+		log, err := os.ReadFile(filepath.Join(r.Dir, "serve.log"))
+		return err == nil && bytes.Contains(log, []byte(refused))
+	})
+}
+
+const elsewhereRefused = devstack.BundleFile + ": permission denied"
+
+// TestLookerEnds ends the sidecar as a crash does: its child does not outlive it.
+func TestLookerEnds(t *testing.T) {
+	questions, asks, err := os.Pipe()
+	check.Must(t, err)
+	cmd := exec.Command("/proc/self/exe", "looker")
+	cmd.Stdin = questions
+	check.Must(t, cmd.Start())
+	questions.Close()
+	asks.Close() // as the kernel does for a process that has ended
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNeeds compares the table of the shipped examples with what their configurations name.
+func TestNeeds(t *testing.T) {
+	dir := t.TempDir()
+	check.Must(t, os.CopyFS(dir, os.DirFS("../../../configs")))
+	for _, name := range []string{"github-token", "slack-token", "own-token", "openai-key", "anthropic-key", "github-webhook", "billing-webhook", "engine-webhook"} {
+		kit.WriteSecret(t, filepath.Join(dir, "secrets", name))
+	}
+	in := func(l confine.Limits, use confine.Use) (out []string) {
+		for _, f := range l.Files {
+			if rest, ok := strings.CutPrefix(f.Path, dir); ok && f.Use == use {
+				out = append(out, "."+rest)
+			} else if f.Use == use && use != confine.Read {
+				out = append(out, f.Path)
+			}
+		}
+		slices.Sort(out)
+		return out
+	}
+	s, err := config.LoadSidecar(filepath.Join(dir, "mediator.yaml"))
+	check.Must(t, err)
+	ofSidecar, err := sidecar.Resources(s, sidecar.Observer(s, nil))
+	check.Must(t, err)
+	trig, err := config.LoadTrigger(filepath.Join(dir, "trigger.yaml"))
+	check.Must(t, err)
+	c, err := config.LoadControl(filepath.Join(dir, "control.yaml"))
+	check.Must(t, err)
+	n, err := config.LoadReputation(filepath.Join(dir, "reputation.yaml"))
+	check.Must(t, err)
+	ofNode, err := node.Resources(n, node.Observer(n, nil))
+	check.Must(t, err)
+	ofTrigger := trigger.Resources(trig, trigger.Observer(trig, nil))
+	low := ofTrigger
+	low.Bind = []string{":443"}
+	for _, tt := range []struct {
+		name   string
+		needs  daemon.Resources
+		config config.Confine
+		want   string
+	}{
+		{"serve", ofSidecar, s.Confine, "read [. ./secrets] write [/var/lib/mediator] move [] listen [/run/mediator] bind [8181] connect [53 443] keep []"},
+		{"trigger", ofTrigger, trig.Confine, "read [. ./secrets] write [/var/lib/mediator-trigger] move [/var/spool/mediator-jobs] listen [/run/mediator] bind [8182] connect [] keep []"},
+		{"trigger on a port of root's", low, trig.Confine, "read [. ./secrets] write [/var/lib/mediator-trigger] move [/var/spool/mediator-jobs] listen [/run/mediator] bind [443] connect [] keep [cap_net_bind_service]"},
+		{"control", control.Resources(c, control.Observer(c, nil)), c.Confine, "read [.] write [] move [] listen [/run/mediator] bind [] connect [] keep []"},
+		{"reputation", ofNode, n.Confine, "read [.] write [/var/lib/mediator-reputation] move [] listen [/run/mediator] bind [8443] connect [] keep []"},
+	} {
+		l, err := tt.needs.Limits(tt.config)
+		check.Must(t, err)
+		got := fmt.Sprint("read ", in(l, confine.Read), " write ", in(l, confine.Write), " move ", in(l, confine.Move), " listen ", in(l, confine.Listen),
+			" bind ", l.Bind, " connect ", l.Connect, " keep ", l.Capabilities)
+		if got != tt.want {
+			t.Errorf("%s: %s\nwant %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestConfineIsChecked reads confine sections that mean nothing.
+func TestConfineIsChecked(t *testing.T) {
+	for section, want := range map[string]string{
+		"{landlock: on}":         `confine.landlock: "on" is none of best_effort, required, off`,
+		"{seccomp: best_effort}": `confine.seccomp: "best_effort" is none of required, off`,
+		"{connect: [70000]}":     "70000",
+		"{read: [a], files: b}":  "files",
+	} {
+		path := filepath.Join(t.TempDir(), "control.yaml")
+		check.Must(t, os.WriteFile(path, []byte("confine: "+section+"\n"), 0o600))
+		if err := control.Run(t.Context(), path, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", section, err)
+		}
+	}
+}

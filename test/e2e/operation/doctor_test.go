@@ -1,0 +1,174 @@
+package operation
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/process/control"
+	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/node"
+	"github.com/actionproof/mediator/internal/process/sidecar"
+	"github.com/actionproof/mediator/internal/process/trigger"
+	"github.com/actionproof/mediator/internal/program"
+	"github.com/actionproof/mediator/internal/trial"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
+	"github.com/actionproof/mediator/test/full"
+)
+
+// TestDoctor holds the demo's deployment against its manifest, opens it to the agent in each way that is looked for, and sees posts refused
+// while it is open.
+func TestDoctor(t *testing.T) {
+	full.Only(t, "root")
+	if os.Geteuid() != 0 {
+		t.Fatal("only root can start an agent as a user of its own: run the tests as root")
+	}
+	r := kit.NewClientsRig(t)
+	for _, dir := range []string{r.Dir, filepath.Dir(r.Dir), filepath.Join(r.Dir, "secrets")} { // closed to others as they are made, which would hide what is below
+		if err := os.Chmod(dir, 0o711); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check.Must(t, os.Chown(filepath.Join(r.Dir, "secrets", "api-token"), 0, trial.User())) // the group that mediator run gives the agent
+	post := func() string {
+		out, err := r.AsAgent(t, kit.Need(t, "curl"), "-sS", "--fail-with-body", "-H", "Content-Type: application/json", "-d", `{"body":"x"}`, "https://"+r.Plain()+"/repos/acme/site/issues/7/comments")
+		if err != nil {
+			t.Logf("%v\n%s", err, out)
+			return "refused"
+		}
+		return "posted"
+	}
+	status, text, controls := r.Doctor(t)
+	if status != 0 || len(controls[policy.ObservedFalse]) > 0 || len(controls[policy.ObservedTrue]) < 25 || !strings.Contains(text, "44 controls: ") {
+		t.Fatalf("status %d, %d observed true\n%s", status, len(controls[policy.ObservedTrue]), text)
+	}
+	if post() != "posted" {
+		t.Fatal("a sound deployment does not post")
+	}
+	for _, tt := range []struct {
+		name, path string
+		mode, back os.FileMode
+		controls   string
+	}{
+		{"a credential that the agent can read", "secrets/api-token", 0o644, 0o600, "runtimeSignerAccessibleToAgent"},
+		{"a credential that the agent's own group can read", "secrets/api-token", 0o640, 0o600, "runtimeSignerAccessibleToAgent"},
+		{"a pinned key that the agent can change", "registry.jwk", 0o666, 0o644, "policyDecisionSignerAccessibleToAgent"},
+		{"a socket that the agent can replace", "run", 0o777, 0o711, "triggerSignerAccessibleToAgent"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(r.Dir, tt.path)
+			if err := os.Chmod(path, tt.mode); err != nil {
+				t.Fatal(err)
+			}
+			status, text, controls := r.Doctor(t)
+			if status != program.Refused || !strings.Contains(strings.Join(controls[policy.ObservedFalse], " "), tt.controls) {
+				t.Errorf("status %d\n%s", status, text)
+			}
+			if post() != "refused" {
+				t.Error("a post went out")
+			}
+			var posts []ledger.Record
+			if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=1&flow=post", &posts); err != nil || posts[0].Code != "deployment_contradicted" {
+				t.Errorf("%d records, the last with code %q, %v", len(posts), posts[0].Code, err)
+			}
+			untilReadyz(r, t, "deployment_contradicted")
+			if err := os.Chmod(path, tt.back); err != nil {
+				t.Fatal(err)
+			}
+			if status, text, _ = r.Doctor(t); status != 0 || post() != "posted" {
+				t.Errorf("it does not recover: status %d\n%s", status, text)
+			}
+			untilReadyz(r, t, "")
+		})
+	}
+	node := r.Process("reputation")
+	check.Must(t, node.Cmd.Process.Signal(syscall.SIGTERM))
+	<-node.Done
+	if status, text, controls := r.Doctor(t); status != program.Refused || len(controls[policy.ObservedFalse]) > 0 || !strings.Contains(text, "mediator: what mediator reputation sees is not known") {
+		t.Errorf("without the node: status %d\n%s", status, text)
+	}
+	if post() != "posted" {
+		t.Error("no post goes out while the node is away")
+	}
+	check.Must(t, r.Stack.StartProcess("reputation", devstack.ReputationFile))
+	check.Must(t, r.Stack.WaitFor(t.Context(), r.Process("reputation"), "/readyz")) // with a new key, which the registry certifies
+	kit.Until(t, kit.Patience, "doctor to be content with the node, which has the receipts of meanwhile", func() bool {
+		status, text, _ := r.Doctor(t)
+		return status == 0 && strings.Contains(text, "in order       0 not handed over")
+	})
+	control := r.Process("control")
+	check.Must(t, control.Cmd.Process.Signal(syscall.SIGTERM))
+	<-control.Done
+	if status, text, controls := r.Doctor(t); status != program.Refused || len(controls[policy.ObservedFalse]) > 0 || !strings.Contains(text, "mediator: what mediator control sees is not known") {
+		t.Errorf("without the control plane: status %d\n%s", status, text)
+	}
+	untilReadyz(r, t, "process_unavailable")
+	service := r.Process("trigger")
+	check.Must(t, service.Cmd.Process.Signal(syscall.SIGTERM))
+	<-service.Done
+	untilReadyz(r, t, "process_unavailable")
+}
+
+// untilReadyz waits until /readyz of the sidecar says that posts are refused with a code, or for none that they are not.
+func untilReadyz(r *kit.Rig, t *testing.T, code string) {
+	t.Helper()
+	kit.Until(t, kit.Patience, "/readyz to say what a post meets: "+code, func() bool {
+		err := admin.Get(t.Context(), r.Stack.Admin(), "/readyz", nil)
+		return code == "" && err == nil || code != "" && err != nil && strings.Contains(err.Error(), "("+code+")")
+	})
+}
+
+// TestWithoutNode: a deployment that has no node needs none, and nothing is said of one.
+func TestWithoutNode(t *testing.T) {
+	r := kit.PrepareRig(t, []string{trial.PlainHost}, func(r *kit.Rig) (http.Handler, string) { return r.Github(t), kit.ClientRules }, func(file string) string {
+		return strings.Replace(file, "\nreputation: ", "\n# reputation: ", 1)
+	})
+	check.Must(t, os.Remove(filepath.Join(r.Dir, devstack.ReputationFile)))
+	r.Start(t)
+	if p := r.Process("reputation"); p != nil {
+		t.Error("a node runs")
+	}
+	status, text, controls := r.Doctor(t)
+	if status != 0 || len(controls[policy.ObservedFalse]) > 0 || strings.Contains(text, "reputation") || strings.Contains(text, "appraiser") {
+		t.Errorf("status %d\n%s", status, text)
+	}
+	if o := r.OpenAgent(t).Post(); o.Code != "" {
+		t.Errorf("%+v", o)
+	}
+}
+
+// TestAProcessDoesNotStart while the agent could reach it.
+func TestAProcessDoesNotStart(t *testing.T) {
+	for name, start := range map[string]func(context.Context, string, io.Writer) error{devstack.SidecarFile: sidecar.Run, devstack.TriggerFile: trigger.Run, devstack.ControlFile: control.Run, devstack.ReputationFile: node.Run} {
+		for user, uid := range map[string]int{"its own user": os.Geteuid(), "root": 0} {
+			t.Run(name+" for "+user, func(t *testing.T) {
+				d := &trial.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2"}
+				content := d.Files(trial.Rules)
+				content[name] = append(bytes.Replace(content[name], []byte(fmt.Sprintf("agent: {uid: %d}", trial.User())), nil, 1), fmt.Sprintf("\nagent: {uid: %d}\n", uid)...)
+				if err := errors.Join(devstack.Prepare(d.Dir, content), files.WriteAbsent(filepath.Join(d.Dir, "secrets", "api-token"), []byte(trial.Token)), trial.WriteCertificates(d.Dir)); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), kit.Patience)
+				defer cancel()
+				err := start(ctx, filepath.Join(d.Dir, name), io.Discard)
+				if err == nil || daemon.CodeOf(err) != " (deployment_contradicted)" {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package operation
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/trial"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/e2e/kit"
+	"github.com/actionproof/mediator/test/ledgertest/pgtest"
+)
+
+// TestLedgerInPostgres runs a sidecar whose ledger is a database: it posts, it does not post while the database is away, and posts
+// again once it is back.
+func TestLedgerInPostgres(t *testing.T) {
+	const password = "hunter2-of-the-ledger"
+	server := pgtest.Start(t)
+	dsn := server.Database(t)
+	r := kit.NewRig(t, []string{trial.PlainHost}, func(r *kit.Rig) (http.Handler, string) {
+		secrets := filepath.Join(r.Dir, "secrets")
+		if err := errors.Join(os.MkdirAll(secrets, 0o700), os.WriteFile(filepath.Join(secrets, "ledger-dsn"), []byte(dsn+"&password="+password+"\n"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		return r.Github(t), kit.ClientRules + "ledger: {postgres: {dsnFile: secrets/ledger-dsn}}\n"
+	})
+	post := func() string {
+		out, err := r.AsAgent(t, kit.Need(t, "curl"), "-sS", "-w", " %{http_code}", "-H", "Content-Type: application/json", "-d", `{"body":"released"}`,
+			"https://"+r.Plain()+"/repos/acme/site/issues/7/comments")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	recorded := func(n int) {
+		kit.Until(t, kit.Patience, fmt.Sprintf("%d records", n), func() bool {
+			var posts []ledger.Record
+			err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?state=forwarded", &posts)
+			return err == nil && len(posts) == n
+		})
+	}
+	for _, step := range []struct {
+		before func()
+		want   string
+		posts  int64
+	}{
+		{func() {}, "201", 1},
+		{func() { recorded(1); server.Kill(t) }, `"code":"ledger_unavailable"`, 1},
+		{func() { server.Restart(t) }, "201", 2},
+	} {
+		step.before()
+		if out := post(); !strings.Contains(out, step.want) || r.Posts.Load() != step.posts {
+			t.Errorf("got %s and %d posts, want %s and %d", out, r.Posts.Load(), step.want, step.posts)
+		}
+	}
+
+	recorded(2)
+	db, err := sql.Open("pgx", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var keys int
+	if err := db.QueryRow(`SELECT count(*) FROM actionproof.consumed`).Scan(&keys); err != nil || keys != 2*9 {
+		t.Errorf("%d keys, %v", keys, err)
+	}
+	if _, err := os.Stat(filepath.Join(r.Dir, "state", "ledger.db")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("there is a ledger in a file too: %v", err)
+	}
+	log, err := os.ReadFile(filepath.Join(r.Dir, "serve.log"))
+	if err != nil || bytes.Contains(log, []byte(password)) {
+		t.Errorf("the log shows the password, or cannot be read: %v", err)
+	}
+}

@@ -1,0 +1,93 @@
+package operation
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/internal/process/control"
+	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/node"
+	"github.com/actionproof/mediator/internal/process/sidecar"
+	"github.com/actionproof/mediator/internal/process/trigger"
+	"github.com/actionproof/mediator/internal/trial"
+	"github.com/actionproof/mediator/test/check"
+)
+
+// TestEachFileIsLookedAt lists the files of each process by which somebody could do its work: those that are secret, and those that must
+// not be changed.
+func TestEachFileIsLookedAt(t *testing.T) {
+	d := &trial.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2"}
+	content := d.Files(trial.Rules)
+	for name, raw := range content {
+		content[name] = []byte(strings.NewReplacer("custody: {type: memory}", `custody:
+  type: vault
+  vault: {address: "https://127.0.0.1:1", ca: vault-ca.pem, keys: [k], auth: {tokenFile: "auth/{role}.token"}}`,
+			"admin: {unix: run/serve.sock}", "admin: {unix: run/serve.sock, uids: [7]}",
+			"internal: {unix: run/trigger.sock}", "internal: {unix: run/trigger.sock, uids: [7]}",
+			"internal: {unix: run/control.sock}", "internal: {unix: run/control.sock, uids: [7]}",
+			"internal: {unix: run/reputation.sock}", "internal: {unix: run/reputation.sock, uids: [7]}").Replace(string(raw)))
+	}
+	check.Must(t, devstack.Prepare(d.Dir, content))
+	check.Must(t, files.WriteAbsent(filepath.Join(d.Dir, "secrets", "api-token"), []byte(trial.Token)))
+	check.Must(t, trial.WriteCertificates(d.Dir))
+	roles := []daemon.Role{{Purpose: evidence.PurposeActionGrant}}
+	s, err := config.LoadSidecar(filepath.Join(d.Dir, devstack.SidecarFile))
+	check.Must(t, err)
+	c, err := config.LoadControl(filepath.Join(d.Dir, devstack.ControlFile))
+	check.Must(t, err)
+	g, err := config.LoadTrigger(filepath.Join(d.Dir, devstack.TriggerFile))
+	check.Must(t, err)
+	n, err := config.LoadReputation(filepath.Join(d.Dir, devstack.ReputationFile))
+	check.Must(t, err)
+	everywhere := []string{"PROGRAM", "auditor.jwk", "auth/action_grant.token (secret)", "registry.jwk", "trust.json", "vault-ca.pem"}
+	for _, tt := range []struct {
+		name string
+		o    *daemon.Observer
+		want []string
+	}{
+		{"serve", sidecar.Observer(s, roles), []string{"api-ca.pem", "manifest.yaml", "mediator.yaml", "run/control.sock", "run/reputation.sock", "run/serve.sock [7]", "run/trigger.sock", "secrets/api-token (secret)", "state/ledger.db (secret)"}},
+		{"control", control.Observer(c, roles), []string{"control.yaml", "manifest.yaml", "policy.yaml", "run/control.sock [7]"}},
+		{"reputation", node.Observer(n, roles), []string{"reputation.yaml", "reputation/reputation.db (secret)", "run/reputation.sock [7]"}},
+		{"trigger", trigger.Observer(g, roles), []string{"events/events.db (secret)", "run/trigger.sock [7]", "secrets/webhook (secret)", "trigger.yaml"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var got []string
+			for _, p := range tt.o.Paths {
+				got = append(got, describePath(t, d.Dir, p))
+			}
+			want := append(slices.Clone(everywhere), tt.want...)
+			slices.Sort(got)
+			slices.Sort(want)
+			if got = slices.Compact(got); !slices.Equal(got, want) {
+				t.Errorf("looked at:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+		})
+	}
+}
+
+// describePath says what is looked at for, in a few words.
+func describePath(t *testing.T, dir string, p observe.Path) string {
+	t.Helper()
+	self, err := os.Executable()
+	check.Must(t, err)
+	if p.Name == self {
+		return "PROGRAM"
+	}
+	name, err := filepath.Rel(dir, p.Name)
+	check.Must(t, err)
+	if p.Secret {
+		name += " (secret)"
+	}
+	if slices.Equal(p.Users, []uint32{7}) {
+		name += " [7]"
+	}
+	return name
+}

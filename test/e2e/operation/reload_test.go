@@ -1,0 +1,615 @@
+package operation
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/program"
+	"github.com/actionproof/mediator/internal/trial"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
+)
+
+// reloadRules let an agent post notes; {more} is where a test adds a rule.
+const reloadRules = `
+ca: {certificateFile: ca.pem, unconstrained: true}
+actions:
+  - name: note
+    match: {url: "https://PLAIN/notes", methods: [POST]}
+    subject: agent:worker-1
+    action: create_note
+    credential: {prefix: "Bearer ", file: secrets/api-token}
+egress:
+  - name: reads
+    match: {url: "https://PLAIN/notes", methods: [GET]}
+upstreams:
+  - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
+`
+
+// reloadRig is a deployment whose configuration changes while it runs.
+type reloadRig struct {
+	*kit.Rig
+	arrived atomic.Int64 // posts at the upstream
+	token   atomic.Pointer[string]
+}
+
+func newReloadRig(t *testing.T, change ...func(string) string) *reloadRig {
+	t.Helper()
+	r := &reloadRig{}
+	own := func(file string) string { // the CA of the development files is constrained to the hosts of their rules
+		return strings.Replace(file, "ca: {certificateFile: ca.pem}   # made at the first start; its key stays in ca\n", "", 1)
+	}
+	r.Rig = kit.NewRig(t, []string{trial.PlainHost}, func(*kit.Rig) (http.Handler, string) { return r, reloadRules }, append(change, kit.ManyPosts, own)...)
+	return r
+}
+
+func (r *reloadRig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	_, _ = io.Copy(io.Discard, req.Body)
+	if req.Method == http.MethodPost {
+		token := req.Header.Get("Authorization")
+		r.arrived.Add(1)
+		r.token.Store(&token)
+	}
+	w.WriteHeader(http.StatusCreated)
+}
+
+// edit changes a file, and returns what takes the change back.
+func (r *reloadRig) edit(t *testing.T, name, old, new string) (undo func()) {
+	t.Helper()
+	path := filepath.Join(r.Dir, name)
+	raw, err := os.ReadFile(path)
+	check.Must(t, err)
+	if !strings.Contains(string(raw), old) {
+		t.Fatalf("%s does not hold %q:\n%s", name, old, raw)
+	}
+	check.Must(t, files.Replace(path, []byte(strings.Replace(string(raw), old, new, 1)), 0o600))
+	return func() { check.Must(t, files.Replace(path, raw, 0o600)) }
+}
+
+// certify pins what the files say and certifies it, as the security team does.
+func (r *reloadRig) certify(t *testing.T) {
+	t.Helper()
+	m, err := r.Stack.PinHashes()
+	check.Must(t, err)
+	token, err := r.Stack.CertifyManifest(t.Context(), m)
+	check.Must(t, err)
+	check.Must(t, keyring.UpdateBundle(filepath.Join(r.Dir, devstack.BundleFile), func(b *evidence.Bundle) error {
+		b.DeploymentCertificate = token
+		return nil
+	}))
+}
+
+// reload has processes reload, as mediator reload does, and returns what is said.
+func (r *reloadRig) reload(t *testing.T, names ...string) (status int, said string) {
+	t.Helper()
+	args := []string{"reload"}
+	for _, name := range names {
+		args = append(args, "unix:"+r.Stack.Socket(name))
+	}
+	status, out, errs := kit.Invoke(t, args...)
+	return status, out + errs
+}
+
+func (r *reloadRig) mustReload(t *testing.T, names ...string) {
+	t.Helper()
+	if status, said := r.reload(t, names...); status != 0 || strings.Count(said, "reloaded: configuration ") != len(names) {
+		t.Fatalf("status %d: %s", status, said)
+	}
+}
+
+// readiness is what a process says of its configuration.
+func (r *reloadRig) readiness(t *testing.T, name string) (c daemon.ConfigStatus) {
+	t.Helper()
+	check.Must(t, admin.Get(t.Context(), "unix:"+r.Stack.Socket(name), "/readyz", &c))
+	return c
+}
+
+func (r *reloadRig) metric(t *testing.T, name, line string) bool {
+	t.Helper()
+	client, base := daemon.Client(config.Endpoint{Unix: r.Stack.Socket(name)})
+	defer client.CloseIdleConnections()
+	resp, err := client.Get(base + "/metrics")
+	check.Must(t, err)
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	check.Must(t, err)
+	return bytes.Contains(raw, []byte("\n"+line+"\n"))
+}
+
+// newest returns the newest record of a flow.
+func (r *reloadRig) newest(t *testing.T, flow string) ledger.Record {
+	t.Helper()
+	var posts []ledger.Record
+	check.Must(t, admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?limit=1&flow="+flow, &posts))
+	if len(posts) == 0 {
+		t.Fatalf("there is no record of flow %s", flow)
+	}
+	return posts[0]
+}
+
+func (r *reloadRig) agent(t *testing.T) kit.Agent { return r.OpenAgent(t) }
+
+func note(a kit.Agent) kit.Outcome { return a.Call(http.MethodPost, "/notes", `{"note":1}`) }
+
+// wantTunnel makes a call and demands that it goes through the tunnel that is open already.
+func wantTunnel(t *testing.T, a kit.Agent, method, path, code string) {
+	t.Helper()
+	req, err := http.NewRequest(method, a.Base+path, strings.NewReader(`{"note":1}`))
+	check.Must(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	reused := false
+	resp, err := a.Do(req.WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})))
+	check.Must(t, err)
+	defer resp.Body.Close()
+	var d problem.Details
+	if raw, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode >= 300 && json.Unmarshal(raw, &d) != nil || d.Code != code || !reused {
+		t.Errorf("%s %s: %d %s (%v), want %q; by the open tunnel: %t", method, path, resp.StatusCode, raw, err, code, reused)
+	}
+}
+
+// TestReload changes rules, credentials, limits and the policy of running processes. What is in force after a reload is in force inside
+// tunnels that were open before, and those stay open.
+func TestReload(t *testing.T) {
+	r := newReloadRig(t)
+	a := r.agent(t)
+	if got := note(a); got.Code != "" {
+		t.Fatalf("%+v", got)
+	}
+	before := r.newest(t, "post").Manifest
+	if got := r.readiness(t, "serve"); got.Manifest != before || got.Manifest != r.readiness(t, "control").Manifest {
+		t.Errorf("the record names the manifest %s; %+v", before, got)
+	}
+
+	// A rule for another call, and a new credential.
+	wantTunnel(t, a, http.MethodPost, "/drafts", "action_unmatched")
+	r.edit(t, devstack.SidecarFile, "egress:\n", `  - name: draft
+    match: {url: "https://`+r.Plain()+`/drafts", methods: [POST]}
+    subject: agent:worker-1
+    action: create_draft
+egress:
+`)
+	check.Must(t, os.WriteFile(filepath.Join(r.Dir, "secrets", "api-token"), []byte("another-token"), 0o600))
+	r.certify(t)
+	kit.Until(t, kit.Patience, "the bundle to be seen", func() bool {
+		log, err := os.ReadFile(filepath.Join(r.Dir, "serve.log"))
+		return err == nil && bytes.Contains(log, []byte("the deployment certificate is not taken over"))
+	})
+	wantTunnel(t, a, http.MethodPost, "/drafts", "action_unmatched") // not before the reload
+	wantTunnel(t, a, http.MethodPost, "/notes", "")
+	if p := r.newest(t, "post"); p.Manifest != before || p.State != ledger.StateForwarded {
+		t.Errorf("with another certificate in the bundle: %+v", p)
+	}
+	r.mustReload(t, "control", "serve")
+	wantTunnel(t, a, http.MethodPost, "/drafts", "")
+	wantTunnel(t, a, http.MethodPost, "/notes", "")
+	if got := *r.token.Load(); got != "Bearer another-token" {
+		t.Errorf("the upstream got %q", got)
+	}
+	now := r.newest(t, "post")
+	if c := r.readiness(t, "serve"); now.Manifest == before || c.Manifest != now.Manifest || c.Refused != nil || !r.metric(t, "serve", `mediator_reloads_total{result="taken"} 1`) {
+		t.Errorf("the record names %s; %+v", now.Manifest, c)
+	}
+
+	// Another certificate of the manifest in force is nothing to warn of, although the trust of the manifest before follows the bundle too.
+	const followed, warning = "trust bundle taken over", "the deployment certificate is not taken over"
+	taken, warned := r.logged(t, "control", followed), r.logged(t, "control", warning)
+	r.certify(t)
+	kit.Until(t, kit.Patience, "both trusts to follow the bundle", func() bool { return r.logged(t, "control", followed) >= taken+2 })
+	if n := r.logged(t, "control", warning); n != warned {
+		t.Errorf("%d warnings after the reload", n-warned)
+	}
+
+	// A policy that denies what was allowed.
+	r.edit(t, devstack.PolicyFile, "rules:\n", "rules:\n  - name: no-drafts\n    effect: deny\n    when: binding.action == \"create_draft\"\n")
+	r.certify(t)
+	r.mustReload(t, "control")
+	wantTunnel(t, a, http.MethodPost, "/drafts", "") // the sidecar's manifest is still the one before, which is honoured for some minutes
+	r.mustReload(t, "serve")
+	wantTunnel(t, a, http.MethodPost, "/drafts", "policy_denied")
+	wantTunnel(t, a, http.MethodPost, "/notes", "")
+
+	// A limit, by SIGHUP.
+	r.edit(t, devstack.SidecarFile, "egress:\n", "limits: {session: {perSecond: 0.001, burst: 1}}\negress:\n")
+	r.certify(t)
+	for _, name := range []string{"control", "serve"} {
+		since := r.readiness(t, name).Since
+		r.hangUp(t, name)
+		kit.Until(t, kit.Patience, "the reload of "+name, func() bool { return r.readiness(t, name).Since.After(since) })
+	}
+	wantTunnel(t, a, http.MethodGet, "/notes", "")
+	wantTunnel(t, a, http.MethodGet, "/notes", "rate_limited")
+
+	// A source of events, and what the others were.
+	r.edit(t, devstack.TriggerFile, "  - name: tick\n    schedule: {cron: \"@every 1s\"}\n", "  - name: tick\n    schedule: {cron: \"@every 1s\"}\n  - name: extra\n    standardWebhooks: {secretFiles: [secrets/extra]}\n")
+	kit.WriteSecret(t, filepath.Join(r.Dir, "secrets", "extra"))
+	wantHook(t, r, "extra", "not_found")
+	r.mustReload(t, "trigger")
+	wantHook(t, r, "extra", "webhook_signature")
+	wantHook(t, r, "github", "webhook_signature")
+}
+
+// TestTimeZones names time zones in a rule, which looks one up for each post, and in a schedule, which a reload looks up again: both do so in
+// a process that has confined itself.
+func TestTimeZones(t *testing.T) {
+	r := newReloadRig(t)
+	r.edit(t, devstack.PolicyFile, "rules:\n", "rules:\n  - name: closed\n    effect: deny\n    when: now.getHours(\"Europe/Berlin\") == 24\n")
+	r.edit(t, devstack.TriggerFile, `{cron: "@every 1s"}`, `{cron: "@every 1s", timezone: America/New_York}`)
+	r.certify(t)
+	r.mustReload(t, "control", "trigger", "serve")
+	if got := note(r.agent(t)); got.Code != "" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestCertifiedUntil: the sidecar's metric says when the certificate in force ends, also after the next one is there.
+func TestCertifiedUntil(t *testing.T) {
+	r := newReloadRig(t)
+	for range 2 {
+		b, _, err := config.ReadBundle(filepath.Join(r.Dir, devstack.BundleFile))
+		check.Must(t, err)
+		c, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind, b.DeploymentCertificate)
+		check.Must(t, err)
+		line := "mediator_deployment_certificate_until_seconds " + strconv.FormatFloat(float64(c.Expires), 'g', -1, 64)
+		kit.Until(t, kit.Patience, line, func() bool { return r.metric(t, "serve", line) })
+		m, err := config.ReadManifest(filepath.Join(r.Dir, devstack.ManifestFile))
+		check.Must(t, err)
+		token, err := policy.Certify(t.Context(), r.Stack.Auditor, m, signer.Options{Issuer: c.Issuer, Audience: c.Audience, Lifetime: time.Hour, Now: time.Now})
+		check.Must(t, err)
+		check.Must(t, keyring.UpdateBundle(filepath.Join(r.Dir, devstack.BundleFile), func(b *evidence.Bundle) error {
+			b.DeploymentCertificate = token
+			return nil
+		}))
+	}
+}
+
+// logged returns how often a process has said something in its log.
+func (r *reloadRig) logged(t *testing.T, name, text string) int {
+	t.Helper()
+	log, err := os.ReadFile(filepath.Join(r.Dir, name+".log"))
+	check.Must(t, err)
+	return bytes.Count(log, []byte(text))
+}
+
+// hangUp sends SIGHUP to a process.
+func (r *reloadRig) hangUp(t *testing.T, name string) {
+	t.Helper()
+	for _, p := range r.Stack.Processes {
+		if p.Name == name {
+			check.Must(t, p.Cmd.Process.Signal(syscall.SIGHUP))
+			return
+		}
+	}
+	t.Fatalf("there is no process %s", name)
+}
+
+// wantHook sends an unsigned delivery and demands this refusal.
+func wantHook(t *testing.T, r *reloadRig, source, code string) {
+	t.Helper()
+	resp, err := http.Post("http://"+r.Hooks+"/hooks/"+source, "application/json", strings.NewReader(`{}`))
+	check.Must(t, err)
+	defer resp.Body.Close()
+	var p *problem.Error
+	if err := problem.Read(resp); !errors.As(err, &p) || p.Code() != code {
+		t.Errorf("a delivery to %s: %v, want %s", source, err, code)
+	}
+}
+
+// TestReloadRefuses has processes reload what must not be in force. Each time the reload is refused with its code and its reason, the process
+// says so where operators look, and posts go out as before.
+func TestReloadRefuses(t *testing.T) {
+	r := newReloadRig(t)
+	a := r.agent(t)
+	if got := note(a); got.Code != "" {
+		t.Fatalf("%+v", got)
+	}
+	before := r.newest(t, "post").Manifest
+	names := []string{devstack.SidecarFile, devstack.TriggerFile, devstack.ControlFile, devstack.PolicyFile, devstack.ManifestFile, devstack.BundleFile, devstack.RegistryFile, devstack.AuditorFile, "secrets/api-token", "secrets/webhook"}
+	keep := make(map[string][]byte)
+	for _, name := range names {
+		raw, err := os.ReadFile(filepath.Join(r.Dir, name))
+		check.Must(t, err)
+		keep[name] = raw
+	}
+	restore := func() {
+		for name, raw := range keep {
+			check.Must(t, files.Replace(filepath.Join(r.Dir, name), raw, 0o600))
+		}
+	}
+	refused := map[string]int{}
+	for _, tt := range []struct {
+		name, process, file, old, new string
+		certify                       bool // what the manifest pins, and the manifest
+		code, reason                  string
+	}{
+		{"syntax", "serve", devstack.SidecarFile, "egress:\n", "egress: [\n", false, "reload_refused", "mediator.yaml"},
+		{"an unknown key", "serve", devstack.SidecarFile, "egress:\n", "egres: []\negress:\n", false, "reload_refused", "egres"},
+		{"a rule that leaves a way around", "serve", devstack.SidecarFile, "methods: [GET]", "methods: [GET, POST]", false, "reload_refused", "also matches spellings of an action's path"},
+		{"a limit out of range", "serve", devstack.SidecarFile, "egress:\n", "limits: {host: {perSecond: -1}}\negress:\n", false, "reload_refused", "limits"},
+		{"a credential that is not there", "serve", devstack.SidecarFile, "secrets/api-token", "secrets/none", false, "reload_refused", "secrets/none"},
+		{"a configuration that the manifest does not pin", "serve", devstack.SidecarFile, "egress:\n", "# x\negress:\n", false, "reload_refused", "(pin_mismatch)"},
+		{"a manifest that does not allow this runtime", "serve", devstack.ManifestFile, "allowedRuntimeIds: [worker-1]", "allowedRuntimeIds: [worker-2]", false, "reload_refused", "(not_allowed)"},
+		{"another listener", "serve", devstack.SidecarFile, "listen: ", "listen: 127.0.0.1:1 # ", false, "restart_required", "listen"},
+		{"another custody", "serve", devstack.SidecarFile, "custody: {type: memory}", "custody: {type: pkcs11, pkcs11: {module: /m, token: t, pinFile: p}}", false, "restart_required", "custody.pkcs11, custody.type"},
+		{"another key", "serve", devstack.SidecarFile, "key: runtime-key", "key: other-key", false, "restart_required", "keys.runtime.key"},
+		{"another state", "serve", devstack.SidecarFile, "state: state", "state: other", false, "restart_required", "state"},
+		{"other users of a socket", "serve", devstack.SidecarFile, "run/serve.sock}", "run/serve.sock, uids: [7]}", false, "restart_required", "admin.uids"},
+		{"a root that cannot be read", "serve", devstack.AuditorFile, "Ed25519", "Ed448", false, "reload_refused", "auditor.jwk"},
+		{"another root", "serve", devstack.RegistryFile, "registry:v1", "registry:v2", false, "restart_required", "trust.registry"},
+		{"a flipped control", "serve", devstack.ManifestFile, "bearerTokenAloneCanPost: false", "bearerTokenAloneCanPost: true", false, "reload_refused", "(deployment_unsafe)"},
+		{"a manifest without its certificate", "serve", devstack.ManifestFile, "deploymentId:", "# same\ndeploymentId:", false, "", ""},
+		{"another manifest without its certificate", "serve", devstack.ManifestFile, "maxAttestationAgeMs: 60000", "maxAttestationAgeMs: 14000", false, "reload_refused", "(deployment_mismatch)"},
+		{"a manifest that the control plane has not", "serve", devstack.SidecarFile, "egress:\n", "# x\negress:\n", true, "reload_refused", "(deployment_mismatch)"},
+		{"an address beyond what the process confined itself to", "serve", devstack.SidecarFile, "address: 127.0.0.1,", "address: '127.0.0.1:9',", false, "restart_required", "port 9"},
+		{"a bundle without a certificate", "serve", devstack.BundleFile, `"deploymentCertificate": "`, `"deploymentCertificate": "x`, false, "reload_refused", "trust"},
+
+		{"policy syntax", "control", devstack.PolicyFile, "rules:", "rules: [", false, "reload_refused", "policy.yaml"},
+		{"a policy with an unknown key", "control", devstack.PolicyFile, "effect: deny", "efect: deny", false, "reload_refused", "efect"},
+		{"a condition of the wrong type", "control", devstack.PolicyFile, "request.size > 4", "request.scheme > 4", false, "reload_refused", "no-huge-posts"},
+		{"a policy that the manifest does not pin", "control", devstack.PolicyFile, "request.size > 4", "request.size > 5", false, "reload_refused", "(pin_mismatch)"},
+		{"another audience", "control", devstack.ControlFile, "audience: posting-api", "audience: other", false, "restart_required", "audience"},
+		{"another socket", "control", devstack.ControlFile, "run/control.sock", "run/other.sock", false, "restart_required", "internal.unix"},
+		{"a flipped control, in the control plane", "control", devstack.ManifestFile, "bearerTokenAloneCanPost: false", "bearerTokenAloneCanPost: true", false, "reload_refused", "(deployment_unsafe)"},
+
+		{"a schedule that never comes", "trigger", devstack.TriggerFile, "@every 1s", "0 0 31 2 *", false, "reload_refused", "tick"},
+		{"two sources of one name", "trigger", devstack.TriggerFile, "name: github", "name: tick", false, "reload_refused", "tick"},
+		{"a queue beyond what the process confined itself to", "trigger", devstack.TriggerFile, "sources:\n", "sources:\n  - {name: files, queue: {dir: files}}\n", false, "restart_required", "/files"},
+		{"another budget", "trigger", devstack.TriggerFile, "budget: 100000", "budget: 2", false, "restart_required", "budget"},
+		{"a secret that is too short", "trigger", "secrets/webhook", "whsec_", "\n", false, "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			defer restore()
+			r.edit(t, tt.file, tt.old, tt.new)
+			if tt.certify {
+				r.certify(t)
+			}
+			status, said := r.reload(t, tt.process)
+			if tt.code == "" { // nothing that counts has changed
+				if status != 0 {
+					t.Errorf("status %d: %s", status, said)
+				}
+				refused[tt.process] = 0
+				return
+			}
+			c := r.readiness(t, tt.process)
+			if status != program.Refused || !strings.HasSuffix(strings.TrimSpace(said), "("+tt.code+")") || !strings.Contains(said, tt.reason) {
+				t.Errorf("status %d: %s\nwant %q and (%s)", status, said, tt.reason, tt.code)
+			}
+			if c.Refused == nil || c.Refused.Code != tt.code || !strings.Contains(c.Refused.Detail, tt.reason) || tt.process != "trigger" && c.Manifest != before {
+				t.Errorf("readiness: %+v %+v", c, c.Refused)
+			}
+			refused[tt.process]++
+			if !r.metric(t, tt.process, "mediator_reload_refused 1") {
+				t.Error("the metric does not say that the reload was refused")
+			}
+			wantTunnel(t, a, http.MethodPost, "/notes", "")
+			if p := r.newest(t, "post"); p.Manifest != before || p.State != ledger.StateForwarded {
+				t.Errorf("the post: %+v", p)
+			}
+		})
+	}
+	for _, name := range []string{"serve", "control", "trigger"} {
+		r.mustReload(t, name)
+		if c := r.readiness(t, name); c.Refused != nil || !r.metric(t, name, "mediator_reload_refused 0") {
+			t.Errorf("%s after a reload that was taken: %+v", name, c.Refused)
+		}
+		log, err := os.ReadFile(filepath.Join(r.Dir, name+".log"))
+		check.Must(t, err)
+		if n := bytes.Count(log, []byte("not reloaded: the configuration before stays in force")); n == 0 {
+			t.Errorf("%s did not say in its log what was refused", name)
+		}
+	}
+}
+
+// TestReloadTakesNewHosts: a reload takes a rule for a host and a port that nobody had named at the start, where the CA permits the host and
+// the process may connect to any port. Another host needs a restart.
+func TestReloadTakesNewHosts(t *testing.T) {
+	const later = "api.later.example"
+	r := &reloadRig{}
+	r.Rig = kit.NewRig(t, []string{trial.PlainHost, later}, func(*kit.Rig) (http.Handler, string) {
+		return r, strings.Replace(reloadRules, "unconstrained: true}", "permit: [later.example]}\nconfine: {anyPort: true}", 1)
+	}, func(file string) string {
+		return strings.Replace(file, "ca: {certificateFile: ca.pem}   # made at the first start; its key stays in ca\n", "", 1)
+	})
+	cert, err := tls.LoadX509KeyPair(filepath.Join(r.Dir, "api.pem"), filepath.Join(r.Dir, "api.key"))
+	check.Must(t, err)
+	up := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "later") }))
+	up.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+	up.StartTLS()
+	t.Cleanup(up.Close)
+	_, port, err := net.SplitHostPort(up.Listener.Addr().String())
+	check.Must(t, err)
+	add := func(host string) (undo func()) {
+		return r.edit(t, devstack.SidecarFile, "egress:\n", "egress:\n  - {name: new, match: {url: \"https://"+host+":"+port+"/x\", methods: [GET]}}\n")
+	}
+
+	undo := add("api.other.example")
+	if status, said := r.reload(t, "serve"); status != program.Refused || !strings.Contains(said, "a rule names api.other.example, for which the interception CA") || !strings.Contains(said, "ca.permit") || !strings.Contains(said, "(restart_required)") {
+		t.Errorf("a host that the CA does not permit: %d %s", status, said)
+	}
+	undo()
+	add(later)
+	r.edit(t, devstack.SidecarFile, "upstreams:\n", "upstreams:\n  - {host: \""+later+":"+port+"\", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}\n")
+	r.certify(t)
+	r.mustReload(t, "control", "serve")
+	out, err := r.AsAgent(t, kit.Need(t, "curl"), "-sS", "--fail-with-body", "https://"+later+":"+port+"/x")
+	if err != nil || out != "later" {
+		t.Errorf("%s, %v", out, err)
+	}
+}
+
+// TestReloadUnderLoad flips between two configurations fifty times while agents post. No post is lost or refused, and each was judged by one
+// configuration in both processes: manifest, policy and environment are those of one of the two.
+func TestReloadUnderLoad(t *testing.T) {
+	r := newReloadRig(t)
+	type side struct{ serve, policy []byte }
+	read := func() (s side) {
+		var err error
+		s.serve, err = os.ReadFile(filepath.Join(r.Dir, devstack.SidecarFile))
+		check.Must(t, err)
+		s.policy, err = os.ReadFile(filepath.Join(r.Dir, devstack.PolicyFile))
+		check.Must(t, err)
+		return s
+	}
+	sides := []side{read()}
+	r.edit(t, devstack.SidecarFile, "egress:\n", "# the other one\negress:\n")
+	r.edit(t, devstack.PolicyFile, "request.size > 4", "request.size > 5")
+	sides = append(sides, read())
+	known := make(map[string]daemon.ConfigStatus) // by manifest
+	flip := func(i int) {
+		t.Helper()
+		check.Must(t, files.Replace(filepath.Join(r.Dir, devstack.SidecarFile), sides[i%2].serve, 0o600))
+		check.Must(t, files.Replace(filepath.Join(r.Dir, devstack.PolicyFile), sides[i%2].policy, 0o600))
+		r.certify(t)
+		r.mustReload(t, "control", "serve")
+		c := r.readiness(t, "serve")
+		c.Policy = r.readiness(t, "control").Policy
+		known[c.Manifest] = c
+	}
+	flip(0)
+
+	ctx, stop := context.WithCancel(t.Context())
+	var agents sync.WaitGroup
+	var sent atomic.Int64
+	for range 4 {
+		a := r.agent(t)
+		agents.Go(func() {
+			for ctx.Err() == nil {
+				if got := note(a); got.Code != "" {
+					t.Errorf("a post was not made: %+v", got)
+				}
+				sent.Add(1)
+			}
+		})
+	}
+	began := time.Now()
+	for i := range 50 {
+		flip(i + 1)
+	}
+	took := time.Since(began)
+	stop()
+	agents.Wait()
+	if r.arrived.Load() != sent.Load() {
+		t.Errorf("%d posts were made, %d arrived", sent.Load(), r.arrived.Load())
+	}
+	if len(known) != 2 {
+		t.Fatalf("%d configurations were in force", len(known))
+	}
+	judged := r.judgedBy(t, known)
+	for manifest, c := range known {
+		if judged[manifest] == 0 {
+			t.Errorf("no post was judged by %+v", c)
+		}
+	}
+	t.Logf("50 reloads of two processes in %s, %d posts meanwhile: %v", took.Round(time.Millisecond), sent.Load(), judged)
+}
+
+// judgedBy counts the posts of the record by manifest, and demands that everything in each of them belongs to one configuration.
+func (r *reloadRig) judgedBy(t *testing.T, known map[string]daemon.ConfigStatus) map[string]int {
+	t.Helper()
+	count, next := make(map[string]int), ""
+	for {
+		var posts []ledger.Record
+		check.Must(t, admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?limit=200&flow=post&cursor="+next, &posts))
+		if len(posts) == 0 {
+			return count
+		}
+		for _, p := range posts {
+			next = p.ID
+			if err := belongs(p, known); err != nil {
+				t.Errorf("post %s: %v", p.ID, err)
+			}
+			count[p.Manifest]++
+		}
+	}
+}
+
+// belongs holds what a record says of its configuration against the configurations that were in force.
+func belongs(p ledger.Record, known map[string]daemon.ConfigStatus) error {
+	c, ok := known[p.Manifest]
+	if !ok || p.State != ledger.StateForwarded {
+		return fmt.Errorf("it is %s (%s), by manifest %s", p.State, p.Code, p.Manifest)
+	}
+	tokens := make(map[string]string)
+	for _, a := range p.Artifacts {
+		tokens[a.Name] = a.Token
+	}
+	decision, err1 := evidence.UnverifiedClaims(evidence.PolicyDecisionKind, tokens["policyDecision"])
+	grant, err2 := evidence.UnverifiedClaims(evidence.ActionGrantKind, tokens["grant"])
+	attested, err3 := evidence.UnverifiedClaims(evidence.RuntimeAttestationKind, tokens["runtimeAttestation"])
+	receipt, err4 := evidence.UnverifiedClaims(evidence.SessionReceiptKind, tokens["sessionReceipt"])
+	deployed, err5 := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind, tokens["deploymentCertificate"])
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+		return err
+	}
+	for what, pair := range map[string][2]string{
+		"certificate's manifest": {deployed.ManifestHash, c.Manifest}, "decision's policy": {decision.PolicyHash, c.Policy},
+		"grant's policy": {grant.PolicyHash, c.Policy}, "attestation's policy": {attested.PolicyHash, c.Policy}, "receipt's policy": {receipt.PolicyHash, c.Policy},
+		"decision's environment": {decision.EnvironmentHash, c.Environment}, "grant's environment": {grant.EnvironmentHash, c.Environment},
+		"attestation's environment": {attested.EnvironmentHash, c.Environment}, "receipt's environment": {receipt.EnvironmentHash, c.Environment},
+	} {
+		if pair[0] != pair[1] {
+			return fmt.Errorf("the %s is %s, want %s", what, pair[0], pair[1])
+		}
+	}
+	return nil
+}
+
+// TestWhoMayReload: a user whom a socket admits, such as the sidecar's at the control plane's, may not have it reload.
+func TestWhoMayReload(t *testing.T) {
+	const other = 60001
+	r := newReloadRig(t, func(file string) string {
+		return strings.Replace(file, "internal: {unix: run/control.sock}", fmt.Sprintf("internal: {unix: run/control.sock, uids: [%d]}", other), 1)
+	})
+	for _, dir := range []string{filepath.Join(r.Dir, "run"), r.Dir, filepath.Dir(r.Dir)} {
+		check.Must(t, os.Chmod(dir, 0o711))
+	}
+	before := r.readiness(t, "control")
+	ask := func(path string) string {
+		cmd := exec.CommandContext(t.Context(), kit.Need(t, "curl"), "--silent", "--show-error", "--max-time", "120", "--unix-socket", r.Stack.Socket("control"), "--data", "{}", "http://mediator"+path)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: other, Gid: other}}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return string(out)
+	}
+	if got := ask("/v1/manifests"); !strings.Contains(got, before.Manifest) {
+		t.Errorf("the user is not admitted: %s", got)
+	}
+	if got := ask("/v1/reload"); !strings.Contains(got, "reload_refused") {
+		t.Errorf("got %s", got)
+	}
+	if after := r.readiness(t, "control"); !after.Since.Equal(before.Since) {
+		t.Error("it was reloaded all the same")
+	}
+}

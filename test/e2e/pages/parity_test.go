@@ -1,0 +1,164 @@
+package pages
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/program"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
+)
+
+// seeds are the functions, commands and documents that the specifications name.
+var seeds = strings.Fields(`
+	createChallenge solvePublicTask verifyResponse verifyCapability hashActionPayload hashChallengeBinding
+	createTriggerOriginProof createTriggerReceipt createRuntimeAttestation verifyRuntimeAttestation
+	createAutonomousAgentSessionReceipt verifyAutonomousAgentSessionReceipt createAutonomousRequestProof
+	verifyAutonomousRequestProof createAutonomousPolicyDecision verifyAutonomousPolicyDecision
+	hashAutonomousPolicyDecision createAutonomousActionGrant createSignerCustodyCertificate
+	createStrictAutonomousDeploymentCertificate verifyStrictAutonomousDeploymentCertificate
+	createAutonomousRuntimePolicy createStrictAutonomousActionPolicy auditAutonomousActionPolicy
+	auditStrictAutonomousDeploymentManifest hashStrictAutonomousDeploymentManifest
+	createStrictAutonomousDeploymentPolicy assessAutonomousPostingAssurance verifyAutonomousAction
+	verifyStrictAutonomousResponse verifyStrictAutonomousAction verifyStrictAutonomousDeploymentResponse
+	verifyStrictAutonomousDeploymentAction verifyStrictGrantedAutonomousAction
+	verifyStrictGrantedAutonomousDeploymentAction createStrictGrantedAutonomousPostingProof
+	verifyStrictGrantedAutonomousPosting generate verify verify-capability hash-payload
+	ReceiptV1 AgentReputation Challenge challenge_type status outcome resolver`)
+
+// endpoints are those that the specifications name.
+var endpoints = []string{
+	"POST /v1/challenge/issue", "POST /v1/challenge/commit", "POST /v1/generate", "GET /v1/score/:receipt_hash",
+	"GET /v1/reputation/:agent_id", "POST /v1/dispute",
+}
+
+// TestParity checks docs/parity.md. Each name of the specifications has a row, and what the rows name exists: Go names
+// in the column here, commands in command, codes in code and tests in test.
+func TestParity(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/parity.md")
+	check.Must(t, err)
+	source := sourceByPackage(t)
+	declares := func(pkg, declaration string) bool {
+		found, err := regexp.MatchString(declaration, source[pkg])
+		check.Must(t, err)
+		return found
+	}
+	exists := map[string]func(name string) bool{
+		"here": func(name string) bool {
+			pkg, rest, _ := strings.Cut(name, ".")
+			return declares(pkg, `\b`+rest[strings.LastIndex(rest, ".")+1:]+`\b`)
+		},
+		"command": commandExists,
+		"code": func(name string) bool {
+			return slices.ContainsFunc(problem.Codes(), func(c problem.Code) bool { return c.Name == name })
+		},
+		"test": func(name string) bool {
+			test, part, _ := strings.Cut(name, "/")
+			pkg, function, _ := strings.Cut(test, ".")
+			if function == "TestScripts" {
+				_, err := os.Stat("../commands/testdata/script/" + part + ".txtar")
+				return err == nil
+			}
+			return declares(pkg, `func `+function+`\(`)
+		},
+	}
+	rows := make(map[string]bool)
+	for _, row := range tableRows(string(page)) {
+		for _, name := range row.names(row.columns[0]) {
+			rows[name] = true
+		}
+		if len(row.names("test")) == 0 {
+			t.Errorf("the row %q names no test", row.cells[row.columns[0]])
+		}
+		for column, exists := range exists {
+			for _, name := range row.names(column) {
+				if !exists(name) {
+					t.Errorf("the row %q names the %s %s, which does not exist", row.cells[row.columns[0]], column, name)
+				}
+			}
+		}
+	}
+	for _, name := range append(endpoints, seeds...) {
+		if !rows[name] {
+			t.Errorf("%s has no row", name)
+		}
+	}
+}
+
+// tableRow is one row of a Markdown table, by the names of its columns.
+type tableRow struct {
+	columns []string
+	cells   map[string]string
+}
+
+var inBackticks = regexp.MustCompile("`([^`]+)`")
+
+// names returns what stands between backticks in a column.
+func (r tableRow) names(column string) (all []string) {
+	for _, m := range inBackticks.FindAllStringSubmatch(r.cells[column], -1) {
+		all = append(all, m[1])
+	}
+	return all
+}
+
+func tableRows(page string) (rows []tableRow) {
+	var columns []string
+	for line := range strings.Lines(page) {
+		line = strings.TrimSpace(line)
+		if !strings.HasPrefix(line, "|") {
+			columns = nil
+			continue
+		}
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		switch {
+		case columns == nil:
+			columns = cells
+		case !strings.HasPrefix(cells[0], "--"):
+			row := tableRow{columns, make(map[string]string)}
+			for i, c := range cells {
+				row.cells[columns[i]] = c
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// commandExists reports whether the program has a command with the flags that follow it.
+func commandExists(command string) bool {
+	words, flags, _ := strings.Cut(command+" ", " -")
+	c, rest, err := program.Command().Find(strings.Fields(words))
+	if err != nil || len(rest) > 0 {
+		return false
+	}
+	for flag := range strings.FieldsSeq(flags) {
+		if c.Flags().Lookup(strings.TrimLeft(flag, "-")) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// sourceByPackage returns the Go source of each folder, by the last part of its path.
+func sourceByPackage(t *testing.T) map[string]string {
+	t.Helper()
+	source := make(map[string]string)
+	for _, pattern := range []string{"*", "*/*", "*/*/*"} {
+		files, err := filepath.Glob(filepath.Join(kit.Top, pattern, "*.go"))
+		check.Must(t, err)
+		for _, file := range files {
+			raw, err := os.ReadFile(file)
+			check.Must(t, err)
+			source[filepath.Base(filepath.Dir(file))] += string(raw)
+		}
+	}
+	return source
+}

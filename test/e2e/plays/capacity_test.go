@@ -1,0 +1,394 @@
+package plays
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/trial"
+	"github.com/actionproof/mediator/test/e2e/kit"
+)
+
+// TestThousandAgents has a thousand agents, each on a connection and in a session of its own, call at once. Each call is answered: it is done,
+// or it is refused and told when to try again. Each post arrived once and has one record, or has not arrived.
+func TestThousandAgents(t *testing.T) {
+	const agents = 1000
+	s := newAccounted(t, strings.Replace(soakRules, "timeouts: {forward: 5s, responseHeader: 5s}\nlimits: {", "timeouts: {step: 2m, forward: 2m, responseHeader: 2m}\nlimits: {calls: 64, ", 1))
+	all := make([]*soakAgent, agents)
+	var entering errgroup.Group
+	entering.SetLimit(16)
+	for i := range all {
+		entering.Go(func() error {
+			all[i] = s.newAgent(t, i)
+			all[i].connects = true // a busy machine can take longer for a handshake than it may take
+			if !all[i].enter(t.Context()) {
+				return errors.New("an agent gets no session")
+			}
+			all[i].call(http.MethodGet, "reads", nil, 0) // which connects
+			return nil
+		})
+	}
+	if err := entering.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	before := len(s.answers)
+	var calling sync.WaitGroup
+	for _, a := range all {
+		calling.Go(func() {
+			a.call(http.MethodGet, "reads", nil, 0)
+			a.call(http.MethodPost, "posts", a.content(), 0)
+			a.call(http.MethodPut, "uploads", bytes.NewReader(make([]byte, 1000)), 0)
+		})
+	}
+	calling.Wait()
+	if got := len(s.answers) - before; got != 3*agents {
+		t.Errorf("%d of %d calls were answered", got, 3*agents)
+	}
+	for _, a := range s.answers {
+		if a.status/100 != 2 && a.status != http.StatusServiceUnavailable { // which call has demanded a Retry-After of
+			t.Errorf("%s was answered %d %s", a.path, a.status, a.code)
+		}
+	}
+	for _, a := range all {
+		a.client.CloseIdleConnections()
+	}
+	s.end(t)
+	total := s.agree(t)
+	if total.sent == 0 {
+		t.Error("no post was made")
+	}
+	t.Log(s.outcomes(total))
+}
+
+// capacityRules let agents post and upload large bodies.
+const capacityRules = `
+actions:
+  - name: file
+    match: {url: "https://PLAIN/files", methods: [POST]}
+    subject: agent:worker-1
+    action: create_file
+    content: raw
+    maxBody: 104857600
+  - name: text
+    match: {url: "https://PLAIN/texts", methods: [POST]}
+    subject: agent:worker-1
+    action: create_text
+    maxBody: 8388608
+egress:
+  - name: read
+    match: {url: "https://PLAIN/**", methods: [GET]}
+  - name: upload
+    match: {url: "https://PLAIN/**", methods: [PUT]}
+upstreams:
+  - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
+`
+
+// capacityRig is a deployment of the program as it is released, whose memory can be measured.
+type capacityRig struct {
+	*crashRig
+	roots   *x509.CertPool
+	session *url.URL // the proxy, with the session's credentials
+	resumed tls.ClientSessionCache
+}
+
+func newCapacityRig(t *testing.T, limits string, upstream http.HandlerFunc) *capacityRig {
+	t.Helper()
+	prepared := kit.PrepareRig(t, []string{trial.PlainHost}, func(*kit.Rig) (http.Handler, string) { return upstream, capacityRules + limits }, func(file string) string {
+		return strings.Replace(file, "maxAge: "+trial.MaxAge.String(), "maxAge: 1h\nbudget: 1000000", 1)
+	})
+	c := &capacityRig{crashRig: &crashRig{Deployment: prepared.Deployment, sent: make(map[string]int)}, roots: x509.NewCertPool(), resumed: tls.NewLRUClientSessionCache(1)}
+	c.Self, c.Stack = kit.BuildProgram(t), devstack.New(prepared.Dir)
+	c.startUntilEnd(t)
+	event, err := c.DeliverRelease(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.open(t.Context(), event)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(s.CAFile)
+	if err != nil || !c.roots.AppendCertsFromPEM(raw) {
+		t.Fatalf("no CA: %v", err)
+	}
+	if c.session, err = url.Parse(s.ProxyURL); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// resources says what the sidecar holds.
+func (c *capacityRig) resources(t *testing.T) sample {
+	t.Helper()
+	got, err := (&soak{Rig: &kit.Rig{Deployment: c.Deployment}}).measure("serve")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// tunnel opens a tunnel and makes TLS in it, without ML-KEM, which the race detector makes dearer than all else that an idle tunnel costs.
+func (c *capacityRig) tunnel(ctx context.Context) (*tls.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", c.session.Host)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %[1]s\r\nProxy-Authorization: Basic %s\r\n\r\n", c.Plain(), base64.StdEncoding.EncodeToString([]byte(c.session.User.String())))
+	const established = "HTTP/1.1 200 Connection Established\r\n\r\n"
+	answer := make([]byte, len(established))
+	if _, err := io.ReadFull(conn, answer); err != nil || string(answer) != established {
+		return nil, errors.Join(conn.Close(), fmt.Errorf("CONNECT was answered %q: %w", answer, err))
+	}
+	secure := tls.Client(conn, &tls.Config{RootCAs: c.roots, ServerName: trial.PlainHost, MinVersion: tls.VersionTLS12, CurvePreferences: []tls.CurveID{tls.X25519}, ClientSessionCache: c.resumed})
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return secure, nil
+}
+
+// ask makes a call in a tunnel and reads the start of its answer, which is all of it where the upstream says nothing.
+func (c *capacityRig) ask(conn net.Conn) (string, error) {
+	if _, err := fmt.Fprintf(conn, "GET /x HTTP/1.1\r\nHost: %s\r\n\r\n", c.Plain()); err != nil {
+		return "", err
+	}
+	answer := make([]byte, 4096)
+	n, err := conn.Read(answer)
+	return string(answer[:n]), err
+}
+
+// client is an agent of the session.
+func (c *capacityRig) client() *http.Client {
+	return &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(c.session), TLSClientConfig: &tls.Config{RootCAs: c.roots, MinVersion: tls.VersionTLS12}}}
+}
+
+// openFiles raises how many descriptors this process, and what it starts, can have.
+func openFiles(t *testing.T, n uint64) {
+	t.Helper()
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if limit.Cur >= n {
+		return
+	}
+	want := syscall.Rlimit{Cur: n, Max: max(n, limit.Max)}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &want); err != nil {
+		t.Fatalf("this test needs %d open files and may have %d (%v): raise the hard limit (ulimit -Hn), or run the tests as root", n, limit.Max, err)
+	}
+}
+
+// TestIdleConnections holds ten thousand tunnels open, each after a call, and makes a call and a post beside them.
+func TestIdleConnections(t *testing.T) {
+	const idle = 10_000
+	openFiles(t, idle+2000)
+	c := newCapacityRig(t, "limits: {connections: 22000, tunnels: 21000, session: {perSecond: 100000}, host: {perSecond: 100000}}\n", func(http.ResponseWriter, *http.Request) {})
+	before := c.resources(t)
+	conns := make([]*tls.Conn, idle)
+	defer func() {
+		for _, conn := range conns {
+			if conn != nil {
+				_ = conn.NetConn().Close()
+			}
+		}
+	}()
+	var opening errgroup.Group
+	opening.SetLimit(32)
+	for i := range conns {
+		opening.Go(func() (err error) {
+			if conns[i], err = c.tunnel(t.Context()); err != nil {
+				return err
+			}
+			answer, err := c.ask(conns[i])
+			if err == nil && !strings.HasPrefix(answer, "HTTP/1.1 200") {
+				err = fmt.Errorf("answered %q", answer)
+			}
+			return err
+		})
+	}
+	if err := opening.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	held := c.resources(t)
+	client := c.client()
+	defer client.CloseIdleConnections()
+	for _, call := range []struct {
+		method, path, body string
+	}{{http.MethodGet, "/y", ""}, {http.MethodPost, "/texts", `{"a":1}`}} {
+		req, err := http.NewRequestWithContext(t.Context(), call.method, "https://"+c.Plain()+call.path, strings.NewReader(call.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("%s beside idle connections: %s", call.method, resp.Status)
+		}
+	}
+	t.Logf("%d idle tunnels: %.1f KiB of RSS and %.2f goroutines each, %.0f descriptors", idle, (held.rss-before.rss)/idle/1024,
+		(held.goroutines-before.goroutines)/idle, held.descriptors)
+	if held.descriptors < idle {
+		t.Errorf("only %.0f connections are still open", held.descriptors)
+	}
+}
+
+// TestFloods has two hundred agents' connections send bodies without end, as posts and as uploads that the upstream does not take. The
+// sidecar's spool stays within its bound, and a small post goes through once they have ended.
+func TestFloods(t *testing.T) {
+	const spool = 96 << 20
+	release := make(chan struct{})
+	letGo := sync.OnceFunc(func() { close(release) })
+	c := newCapacityRig(t, fmt.Sprintf("limits: {bodies: {spool: %d}}\ntimeouts: {step: 30s}\n", spool), func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/stuck" {
+			<-release
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+	})
+	defer letGo() // so that a test that fails ends
+	before := c.resources(t)
+	pid := c.serving(t)
+	ctx, stop := context.WithCancel(t.Context())
+	var flooding, posts sync.WaitGroup
+	statuses := make(chan string, 400)
+	flood := func(wg *sync.WaitGroup, method, path, contentType string, h2 bool) {
+		wg.Go(func() {
+			client := c.client()
+			client.Transport.(*http.Transport).ForceAttemptHTTP2 = h2
+			defer client.CloseIdleConnections()
+			req, err := http.NewRequestWithContext(ctx, method, "https://"+c.Plain()+path, io.LimitReader(endless{}, 200<<20))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			req.Header.Set("Content-Type", contentType)
+			resp, err := client.Do(req)
+			if err != nil { // such as one whose body was still on its way when it was refused
+				return
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+			statuses <- path + " " + resp.Status
+		})
+	}
+	for i := range 50 {
+		flood(&posts, http.MethodPost, "/files", "application/octet-stream", i%2 == 0)
+		flood(&posts, http.MethodPost, "/texts", "application/json", i%2 == 0)
+		flood(&flooding, http.MethodPut, "/stuck", "application/octet-stream", i%2 == 0)
+		flood(&flooding, http.MethodPut, "/stuck", "application/octet-stream", i%2 == 0)
+	}
+	over := make(chan struct{})
+	go func() { posts.Wait(); close(over) }()
+	spooled := int64(0)
+	for flooded := false; !flooded; {
+		select {
+		case <-over:
+			flooded = true
+		case <-time.After(50 * time.Millisecond):
+		}
+		spooled = max(spooled, spooledBy(t, pid))
+	}
+	stop()
+	letGo()
+	flooding.Wait()
+	close(statuses)
+	counts := make(map[string]int)
+	for s := range statuses {
+		counts[s]++
+	}
+	rss := peakMemory(t, pid)
+	t.Logf("RSS %.0f MiB before, at most %d MiB; spool at most %d MiB; answers: %s", before.rss/(1<<20), rss>>20, spooled>>20, counted(counts))
+	if spooled > spool*3/2 { // files come and go while they are counted
+		t.Errorf("the spool took %d bytes", spooled)
+	}
+	kit.Until(t, kit.Patience, "the spool to be empty", func() bool { return spooledBy(t, pid) == 0 })
+	if left, err := filepath.Glob(filepath.Join(c.Dir, "state", "body-*")); err != nil || len(left) > 0 {
+		t.Errorf("the spool left %v, %v", left, err)
+	}
+	client := c.client()
+	defer client.CloseIdleConnections()
+	kit.Until(t, kit.Patience, "a small post afterwards", func() bool { // what is refused last may still hold memory
+		resp, err := client.Post("https://"+c.Plain()+"/texts", "application/json", strings.NewReader(`{"a":1}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+}
+
+// endless is a body that never ends. As JSON it is a list that never does.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = '['
+	}
+	return len(p), nil
+}
+
+// serving returns the sidecar's process id.
+func (c *capacityRig) serving(t *testing.T) int {
+	t.Helper()
+	pid := c.pid(t, "serve")
+	if pid == 0 {
+		t.Fatal("there is no sidecar")
+	}
+	return pid
+}
+
+// peakMemory returns the most that a process's resident set has been, in bytes.
+func peakMemory(t *testing.T, pid int) (bytes int64) {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, peak, _ := strings.Cut(string(status), "VmHWM:")
+	if _, err := fmt.Sscan(peak, &bytes); err != nil {
+		t.Fatal(err)
+	}
+	return bytes << 10 // from KiB
+}
+
+// spooledBy returns how many bytes of unlinked files a process holds.
+func spooledBy(t *testing.T, pid int) (total int64) {
+	t.Helper()
+	fds := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(fds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		at := filepath.Join(fds, e.Name())
+		if to, err := os.Readlink(at); err != nil || !strings.Contains(to, "body-") {
+			continue // closed since, or something else
+		}
+		if info, err := os.Stat(at); err == nil {
+			total += info.Size()
+		}
+	}
+	return total
+}

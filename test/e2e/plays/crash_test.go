@@ -1,0 +1,258 @@
+package plays
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/e2e/kit"
+	"github.com/actionproof/mediator/test/ledgertest/pgtest"
+	"github.com/actionproof/mediator/trigger"
+)
+
+// keysOfAPost is how many single-use keys the mediator's own gate consumes for a post.
+const keysOfAPost = 9
+
+// crash is one play: a process is killed at a point of a post's way. What is left has to be exactly this.
+type crash struct {
+	process string
+	points  []string     // of package failpoint; the last one ends the process
+	at      string       // or what the upstream has seen, or given, when it is killed
+	sent    int          // posts that arrived upstream
+	state   ledger.State // of the only record; empty for none
+	code    string       // of the record
+}
+
+func (c crash) name() string { return c.process + " at " + strings.Join(c.points, ", ") + c.at }
+
+// inLedger are the crashes on the way of a post that are within a transaction of the ledger.
+var inLedger = []crash{
+	{process: "serve", points: []string{"proof", "ledger begun"}},
+	{process: "serve", points: []string{"proof", "ledger written"}},
+	{process: "serve", points: []string{"proof", "ledger committed"}, state: ledger.StateIndeterminate, code: "indeterminate"},
+	{process: "serve", points: []string{"relayed", "ledger begun"}, sent: 1, state: ledger.StateIndeterminate, code: "indeterminate"},
+	{process: "serve", points: []string{"relayed", "ledger written"}, sent: 1, state: ledger.StateIndeterminate, code: "indeterminate"},
+	{process: "serve", points: []string{"relayed", "ledger committed"}, sent: 1, state: ledger.StateForwarded},
+}
+
+// elsewhere are the others, in the order of the way.
+var elsewhere = []crash{
+	{process: "serve", points: []string{"deployment"}},
+	{process: "serve", points: []string{"content"}},
+	{process: "serve", points: []string{"challenge"}},
+	{process: "trigger", points: []string{"asked"}, state: ledger.StateRefused, code: "process_unavailable"},
+	{process: "trigger", points: []string{"asked", "ledger begun"}, state: ledger.StateRefused, code: "process_unavailable"},
+	{process: "trigger", points: []string{"asked", "ledger written"}, state: ledger.StateRefused, code: "process_unavailable"},
+	{process: "trigger", points: []string{"asked", "ledger committed"}, state: ledger.StateRefused, code: "process_unavailable"},
+	{process: "trigger", points: []string{"spent"}, state: ledger.StateRefused, code: "process_unavailable"},
+	{process: "trigger", points: []string{"receipt signed"}, state: ledger.StateRefused, code: "process_unavailable"},
+	{process: "serve", points: []string{"trigger"}},
+	{process: "control", points: []string{"allowed"}, state: ledger.StateRefused, code: "process_unavailable"},
+	{process: "control", points: []string{"granted"}, state: ledger.StateRefused, code: "process_unavailable"},
+	{process: "serve", points: []string{"decision"}},
+	{process: "serve", points: []string{"attest"}},
+	{process: "serve", points: []string{"gate"}},
+	{process: "serve", points: []string{"proof"}},
+	{process: "serve", points: []string{"consume"}, state: ledger.StateIndeterminate, code: "indeterminate"},
+	{process: "serve", points: []string{"connected"}, state: ledger.StateIndeterminate, code: "indeterminate"},
+	{process: "serve", at: "the request's head", sent: 1, state: ledger.StateIndeterminate, code: "indeterminate"},
+	{process: "serve", at: "the whole request", sent: 1, state: ledger.StateIndeterminate, code: "indeterminate"},
+	{process: "serve", points: []string{"answered"}, sent: 1, state: ledger.StateIndeterminate, code: "indeterminate"},
+	{process: "serve", at: "half its answer", sent: 1, state: ledger.StateIndeterminate, code: "indeterminate"},
+	{process: "serve", points: []string{"relayed"}, sent: 1, state: ledger.StateIndeterminate, code: "indeterminate"},
+	{process: "serve", points: []string{"left"}, sent: 1, state: ledger.StateIndeterminate, code: "indeterminate"},
+	{process: "serve", points: []string{"recorded"}, sent: 1, state: ledger.StateForwarded},
+}
+
+// TestCrash kills real processes at every step of the way of a post, and starts them again. No post is sent twice, none is sent without
+// its record and its keys, and what nobody can know is recorded as indeterminate. An agent that tries again, with the same event, does
+// not get a second post.
+func TestCrash(t *testing.T) {
+	t.Parallel()
+	binary := buildWithFailpoints(t)
+	for _, store := range []struct {
+		name    string
+		dsn     func() string
+		crashes []crash
+	}{
+		{"file", func() string { return "" }, append(elsewhere, inLedger...)},
+		{"database", func() string { return pgtest.Start(t).Database(t) }, inLedger},
+	} {
+		t.Run(store.name, func(t *testing.T) {
+			t.Parallel()
+			r := newCrashRig(t, binary, store.dsn())
+			for _, c := range store.crashes {
+				t.Run(c.name(), func(t *testing.T) { r.play(t, c) })
+			}
+		})
+	}
+}
+
+// play lets a process crash during a post, starts everything again and compares.
+func (r *crashRig) play(t *testing.T, c crash) {
+	ctx, cancel := context.WithTimeout(context.Background(), kit.Patience)
+	defer cancel()
+	event, err := r.DeliverRelease(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := r.open(ctx, event)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, path := r.consumed(t), "/posts/"+event
+	if c.at != "" {
+		r.holdAt(t, c)
+	} else {
+		r.arm(t, c.process, c.points...)
+	}
+	tried := make(chan struct{})
+	go func() { // what the agent learns of it is not what counts here
+		defer close(tried)
+		body := `{"text":"` + strings.Repeat("x", 3<<20) + `"}`
+		resp, err := r.agentOf(t, s).Post("https://"+r.Plain()+path, "application/json", strings.NewReader(body))
+		if err == nil {
+			_, _ = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		}
+	}()
+	r.crashed(t, c.process)
+	<-tried
+	r.mu.Lock()
+	r.hold = nil
+	r.mu.Unlock()
+	r.start(t)
+
+	r.compare(t, c, event, r.consumed(t)-keys)
+	_, err = r.open(ctx, event) // the event has opened a session, which has gone with the process
+	var refused *problem.Error
+	if !errors.As(err, &refused) || refused.Code() != "event_closed" {
+		t.Errorf("the event opened a second session: %v", err)
+	}
+	if got := r.arrived(path); got != c.sent {
+		t.Errorf("%d posts arrived, want %d", got, c.sent)
+	}
+}
+
+// compare holds record and keys against what the upstream has seen.
+func (r *crashRig) compare(t *testing.T, c crash, event string, keys int) {
+	t.Helper()
+	if got := r.arrived("/posts/" + event); got != c.sent {
+		t.Errorf("%d posts arrived, want %d", got, c.sent)
+	}
+	records, wantKeys := r.records(t, event), 0
+	switch {
+	case c.state == "" && len(records) != 0, c.state != "" && len(records) != 1:
+		t.Errorf("%d records: %+v", len(records), records)
+	case c.state != "" && (records[0].State != c.state || records[0].Code != c.code):
+		t.Errorf("recorded as %s %s, want %s %s", records[0].State, records[0].Code, c.state, c.code)
+	}
+	if c.state.Outcome() {
+		wantKeys = keysOfAPost
+	}
+	if keys != wantKeys {
+		t.Errorf("%d keys were consumed, want %d", keys, wantKeys)
+	}
+}
+
+// holdAt has the upstream kill the process when it has seen so much, and answer no further.
+func (r *crashRig) holdAt(t *testing.T, c crash) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hold = func(req *http.Request, w http.ResponseWriter) {
+		switch c.at {
+		case "the whole request":
+			_, _ = io.Copy(io.Discard, req.Body)
+		case "half its answer":
+			_, _ = io.Copy(io.Discard, req.Body)
+			w.Header().Set("Content-Length", "10")
+			_, _ = io.WriteString(w, "half ")
+			_ = http.NewResponseController(w).Flush()
+		}
+		r.kill(t, c.process, syscall.SIGKILL)
+		if _, err := io.Copy(io.Discard, req.Body); err == nil {
+			<-req.Context().Done()
+		}
+	}
+}
+
+// TestCrashWhileDelivering kills the trigger service while an event is delivered and claimed. Its sender delivers again what was not
+// answered: there is one event in the end, and it opens one session at most.
+func TestCrashWhileDelivering(t *testing.T) {
+	t.Parallel()
+	r := newCrashRig(t, buildWithFailpoints(t), "")
+	ctx, cancel := context.WithTimeout(context.Background(), kit.Patience)
+	defer cancel()
+	for _, tt := range []struct {
+		points []string
+		again  string // what a second delivery of the same is answered with
+		opens  bool   // a session
+	}{
+		{[]string{"delivered"}, "202 Accepted", true},
+		{[]string{"delivered", "ledger begun"}, "202 Accepted", true},
+		{[]string{"delivered", "ledger written"}, "202 Accepted", true},
+		{[]string{"delivered", "ledger committed"}, "200 OK", true},
+		{[]string{"kept"}, "200 OK", true},
+		{[]string{"claimed"}, "200 OK", false},
+	} {
+		t.Run(strings.Join(tt.points, " "), func(t *testing.T) {
+			before := len(r.events(t))
+			r.arm(t, "trigger", tt.points...)
+			event, err := r.DeliverRelease(ctx)
+			if err == nil { // it is the claim that crashes
+				_, err = r.open(ctx, event)
+			}
+			if err == nil {
+				t.Fatal("the trigger service did not crash")
+			}
+			r.crashed(t, "trigger")
+			r.start(t)
+			r.Deliveries--
+			if _, err := r.DeliverRelease(ctx); (err == nil) != (tt.again == "202 Accepted") || err != nil && !strings.Contains(err.Error(), tt.again) {
+				t.Errorf("delivered again: %v, want %s", err, tt.again)
+			}
+			events := r.events(t)
+			if len(events) != before+1 {
+				t.Fatalf("%d events, want one more than %d", len(events), before)
+			}
+			if _, err := r.open(ctx, events[0].ID); (err == nil) != tt.opens {
+				t.Errorf("a session: %v", err)
+			}
+			if _, err := r.open(ctx, events[0].ID); err == nil {
+				t.Error("the event opened two sessions")
+			}
+		})
+	}
+}
+
+func (r *crashRig) events(t *testing.T) (events []trigger.Event) {
+	t.Helper()
+	if err := admin.Get(context.Background(), "unix:"+r.Stack.Socket("trigger"), "/v1/events", &events); err != nil {
+		t.Fatal(err)
+	}
+	return events
+}
+
+// TestReleaseHasNoFailpoints builds the program as it is released: nothing in it is of package failpoint.
+func TestReleaseHasNoFailpoints(t *testing.T) {
+	for binary, want := range map[string]bool{kit.BuildProgram(t): false, buildWithFailpoints(t): true} {
+		raw, err := os.ReadFile(binary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, trace := range []string{"internal/failpoint", "MEDIATOR_FAILPOINT", "ledger written"} {
+			if bytes.Contains(raw, []byte(trace)) != want {
+				t.Errorf("that %s holds %q is not %t", binary, trace, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,247 @@
+package plays
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/program"
+	"github.com/actionproof/mediator/ledger/sqlite"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/autonomy"
+	nodeclient "github.com/actionproof/mediator/reputation/client"
+	"github.com/actionproof/mediator/reputation/strategy"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
+)
+
+// generateRule lets the agent call a model, also through the mediator.
+const generateRule = `
+egress:
+  - name: model
+    match: {url: "https://PLAIN/v1/chat/completions", methods: [POST]}
+    observe: openai-chat
+    generate: {models: [m]}
+`
+
+// handoverRig is a deployment whose sidecar hands its receipts over to a node that starts and ends by itself.
+type handoverRig struct {
+	*crashRig
+	node  *kit.Node
+	agent *http.Client
+	admin.Session
+}
+
+func newHandoverRig(t *testing.T) *handoverRig {
+	t.Helper()
+	r := &handoverRig{crashRig: prepareCrashRig(t, kit.ThisProgram(t), "", generateRule), node: kit.NewNode(t, "")}
+	check.Must(t, os.Remove(filepath.Join(r.Dir, devstack.ReputationFile)))
+	kit.Edit(t, filepath.Join(r.Dir, devstack.SidecarFile), "reputation: {unix: run/reputation.sock, audience: mediator-reputation}", "reputation: {unix: "+r.node.Socket()+", audience: node}")
+	kit.Edit(t, r.node.At("one.yaml"), "registry: owner/registry.jwk", "registry: "+r.Dir+"/registry.jwk")
+	kit.Edit(t, r.node.At("one.yaml"), "bundle: owner/bundle.json", "bundle: "+r.Dir+"/"+devstack.BundleFile)
+	kit.Edit(t, r.node.At("one.yaml"), "[api.openai.com]", `["`+r.Plain()+`"]`)
+	said := 0
+	r.hold = func(req *http.Request, w http.ResponseWriter) {
+		_, _ = io.Copy(io.Discard, req.Body)
+		said++ // the rig's mutex is not held, but the agent makes one call after the other
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"id":"c%d","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"This is answer %[1]d."},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":6}}`, said)
+	}
+	r.startUntilEnd(t)
+	ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
+	defer cancel()
+	event, err := r.DeliverRelease(ctx)
+	check.Must(t, err)
+	r.Session, err = r.open(ctx, event)
+	check.Must(t, err)
+	r.agent = r.agentOf(t, r.Session)
+	return r
+}
+
+// ask sends a request of the agent to the mediator, and returns the answer, or the code of a refusal.
+func (r *handoverRig) ask(t *testing.T, method, path, body string, into any) (code string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://mediator.internal"+path, strings.NewReader(body))
+	check.Must(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := r.agent.Do(req)
+	check.Must(t, err)
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	check.Must(t, err)
+	if resp.StatusCode != http.StatusOK {
+		var d problem.Details
+		check.Must(t, json.Unmarshal(raw, &d))
+		return d.Code
+	}
+	if into != nil {
+		check.Must(t, json.Unmarshal(raw, into))
+	}
+	return ""
+}
+
+// calls has the agent call the model, directly, so many times.
+func (r *handoverRig) calls(t *testing.T, n int) {
+	t.Helper()
+	for range n {
+		resp, err := r.agent.Post("https://"+r.Plain()+"/v1/chat/completions", "application/json", strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"and now?"}]}`))
+		check.Must(t, err)
+		_, err = io.Copy(io.Discard, resp.Body)
+		check.Must(t, errors.Join(err, resp.Body.Close()))
+		if resp.StatusCode != http.StatusOK {
+			t.Fatalf("the model's answer is %d", resp.StatusCode)
+		}
+	}
+}
+
+// delivery is what the sidecar says of the way of its receipts.
+func (r *handoverRig) delivery(t *testing.T) (s nodeclient.Status) {
+	t.Helper()
+	check.Must(t, admin.Get(t.Context(), r.Stack.Admin(), "/v1/delivery", &s))
+	return s
+}
+
+// arrived waits until the node has as many receipts as the session has made, and wants the score to be of all of them.
+func (r *handoverRig) arrived(t *testing.T, want int) (stored []interaction.Receipt, score autonomy.Claims) {
+	t.Helper()
+	stored = r.waitForReceipts(t, r.Session.Session, want)
+	file, err := sqlite.OpenCopy(t.Context(), filepath.Join(r.Dir, "state", "ledger.db"))
+	check.Must(t, err)
+	last, err := file.LastReceipt(t.Context(), r.Session.Session)
+	check.Must(t, errors.Join(err, file.Close()))
+	kit.Until(t, 2*kit.Patience, "the receipts at the node", func() bool {
+		s := r.delivery(t)
+		return s.Undelivered == 0 && s.Away == "" && s.Refused == 0
+	})
+	score = r.node.Scored(t, last.Token)
+	if score.HeadNumber != int64(want) || score.HeadHash != evidence.HashToken(last.Token) {
+		t.Errorf("the node has the receipts up to %d (%s), want %d (%s)", score.HeadNumber, score.HeadHash, want, evidence.HashToken(last.Token))
+	}
+	return stored, score
+}
+
+// TestHandover: an agent asks the node for a challenge, commits, calls a model and reveals, while the node is away, is killed, and comes back.
+// Each receipt is at the node in the end, once and in its order, and the challenge is passed.
+func TestHandover(t *testing.T) {
+	r := newHandoverRig(t)
+	r.calls(t, 3)
+	kit.Until(t, kit.Patience, "the sidecar to see that the node is away", func() bool { s := r.delivery(t); return s.Away != "" && s.Undelivered == 3 })
+	if code := r.ask(t, "POST", "/v1/challenge/issue", `{}`, nil); code != "node_unavailable" {
+		t.Errorf("a challenge of a node that is away: %q", code)
+	}
+	if status, out, _ := kit.Invoke(t, "doctor", "--admin", r.Stack.Admin()); status == program.Done || !strings.Contains(out, "3 not handed over") {
+		t.Errorf("doctor says %d, %s", status, out)
+	}
+	r.node.Start(t)
+	_, before := r.arrived(t, 3)
+	var begun accrual.Claims
+	if code := r.ask(t, "GET", "/v1/reputation/"+before.Owner+":"+before.Agent, ``, &begun); code != "" || begun.Tier != accrual.TierNew {
+		t.Fatalf("%q, %+v", code, begun)
+	}
+
+	var issued struct {
+		Nonce  string `json:"challenge_nonce"`
+		Probes []struct{ ID, Prompt string }
+	}
+	if code := r.ask(t, "POST", "/v1/challenge/issue", `{}`, &issued); code != "" || issued.Nonce == "" {
+		t.Fatalf("%q, %+v", code, issued)
+	}
+	const salt = "AAAAAAAAAAAAAAAAAAAAAA"
+	plan := strategy.Strategy{Tools: []string{}, Hosts: []string{r.Plain()}, Model: "m", Calls: strategy.Calls{Min: 1, Max: 1000}}
+	hash, err := strategy.Commitment(issued.Nonce, salt, plan)
+	check.Must(t, err)
+	if code := r.ask(t, "POST", "/v1/challenge/commit", fmt.Sprintf(`{"challenge_nonce":%q,"commitment_hash":%q}`, issued.Nonce, hash), nil); code != "" {
+		t.Fatal(code)
+	}
+	r.calls(t, 2)
+	_ = r.node.End(t, syscall.SIGKILL)
+	reveal, err := json.Marshal(map[string]any{"challenge_nonce": issued.Nonce, "salt": salt, "strategy": plan})
+	check.Must(t, err)
+	if code := r.ask(t, "POST", "/v1/challenge/commit", string(reveal), nil); code != "node_unavailable" {
+		t.Errorf("a reveal to a node that is away: %q", code)
+	}
+	r.calls(t, 200)
+	kit.Until(t, kit.Patience, "the receipts of all calls to be kept for the node", func() bool { return r.delivery(t).Undelivered >= 200 })
+	r.node.Start(t)
+	r.arrived(t, 205)
+	var killed sync.WaitGroup
+	killed.Go(func() { _ = r.node.End(t, syscall.SIGKILL) }) // while receipts come in
+	r.calls(t, 5)
+	killed.Wait()
+	r.node.Start(t)
+	chain, score := r.arrived(t, 210)
+	if last := chain[209].Challenge; last == nil || last.ChallengeNonce != issued.Nonce || last.CommitmentHash != hash || last.CommitmentRevealed || score.Closed {
+		t.Errorf("the last receipt tells of %+v", last)
+	}
+
+	if code := r.ask(t, "POST", "/v1/challenge/commit", string(reveal), nil); code != "" {
+		t.Fatal(code)
+	}
+	check.Must(t, admin.Call(t.Context(), r.Stack.Admin(), http.MethodDelete, "/v1/sessions/"+r.Session.Session, nil, nil))
+	chain, score = r.arrived(t, 211)
+	if end := chain[210]; end.Closing == nil || end.Challenge == nil || !end.Challenge.CommitmentRevealed {
+		t.Errorf("the end tells of %+v", end.Challenge)
+	}
+	if c := score.Signals.Challenge; !score.Closed || c.Issued != 1 || c.Passed != 1 {
+		t.Errorf("the score says of the challenge %+v", c)
+	}
+	_ = r.node.End(t, syscall.SIGKILL) // it may or may not have entered the session
+	r.node.Start(t)
+	kit.Until(t, kit.Patience, "the session to count", func() bool {
+		var known accrual.Claims
+		id := accrual.Agent{Owner: score.Owner, Subject: score.Agent}.String()
+		if err := admin.Get(t.Context(), "unix:"+r.node.Socket(), "/v1/reputation/"+id, &known); err != nil {
+			return false
+		}
+		return known.Log.Entries == 1 && known.TotalInteractions == 1 && known.CurrentScore == accrual.Round(score.Composite)
+	})
+}
+
+// TestHandoverAnew: a node that was put back learns of a session that had ended once the sidecar's ledger has forgotten how far it was handed
+// over, as docs/operations/reputation.md says.
+func TestHandoverAnew(t *testing.T) {
+	r := newHandoverRig(t)
+	r.node.Start(t)
+	r.calls(t, 3)
+	check.Must(t, admin.Call(t.Context(), r.Stack.Admin(), http.MethodDelete, "/v1/sessions/"+r.Session.Session, nil, nil))
+	chain, _ := r.arrived(t, 4)
+	check.Must(t, r.node.End(t, syscall.SIGTERM))
+	files, err := filepath.Glob(r.node.At("one/reputation.db*"))
+	check.Must(t, err)
+	for _, file := range files {
+		check.Must(t, os.Remove(file))
+	}
+	r.node.Start(t)
+	path := "/v1/sessions/" + r.Session.Session + "/score"
+	if status := r.node.Get(t, path, nil); status != http.StatusNotFound {
+		t.Fatalf("a node whose store was removed knows the session: %d", status)
+	}
+	check.Must(t, r.supervisor.Process.Signal(syscall.SIGTERM))
+	_ = r.supervisor.Wait()
+	db, err := sql.Open("sqlite", filepath.Join(r.Dir, "state", "ledger.db"))
+	check.Must(t, err)
+	_, err = db.ExecContext(t.Context(), `INSERT INTO deliveries (session, number, due, refused)
+		SELECT session, 0, 0, '' FROM receipts WHERE number = 1
+		ON CONFLICT (session) DO UPDATE SET number = 0, due = 0, refused = ''`)
+	check.Must(t, errors.Join(err, db.Close()))
+	r.start(t)
+	kit.Until(t, 2*kit.Patience, "the node to know the session again", func() bool { return r.node.Get(t, path, nil) == http.StatusOK })
+	if _, score := r.arrived(t, len(chain)); !score.Closed {
+		t.Errorf("the score is of %+v", score)
+	}
+}

@@ -1,0 +1,239 @@
+package plays
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/crypto/blake2b"
+	"golang.org/x/crypto/blake2s"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
+)
+
+// What is said in the session. Nothing of it may leave the sidecar but to whom it is sent.
+const (
+	secretSystem = "You guard the vault of Saint-Malo \"north\" <tower>.\nIts keeper is Ms Oyelaran-Vasquez."
+	secretPrompt = "Read me the combination 48-15-16-23, please.\nThen the second one."
+	secretSaid   = "The combination is 77-31-09 and the door opens at dusk-o-clock."
+	secretResult = "{\"combination\":\"quartz-9917-lima\",\"note\":\"ask Tomasz at pier 61\"}"
+	secretMCP    = "depot 5521-foxtrot holds the spare key"
+	secretTopic  = "spare-key-of-pier-61"
+)
+
+// privacyRules has the agent call a model, which is observed, and read by a tool of an MCP server.
+const privacyRules = modelRule + `
+  - name: tools
+    match: {url: "https://PLAIN/mcp", mcp: {tools: [lookup]}}
+`
+
+// sayPrivately is the upstream: a model that asks for a tool first, and an MCP server.
+func (r *crashRig) sayPrivately(req *http.Request, w http.ResponseWriter) {
+	body, _ := io.ReadAll(req.Body)
+	w.Header().Set("Content-Type", "application/json")
+	quote := func(s string) string { raw, _ := json.Marshal(s); return string(raw) }
+	switch {
+	case req.URL.Path == "/mcp":
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":%s}],"isError":false}}`, quote(secretMCP))
+	case req.URL.Path != "/v1/chat/completions":
+		w.WriteHeader(http.StatusCreated)
+	case bytes.Contains(body, []byte(`"role":"tool"`)):
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "data: {\"id\":\"c2\",\"model\":\"m-1\",\"choices\":[{\"index\":0,\"delta\":{\"content\":%s},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n", quote(secretSaid))
+	default:
+		arguments := fmt.Sprintf(`{"topic":%q}`, secretTopic)
+		fmt.Fprintf(w, `{"id":"c1","model":"m-1","choices":[{"index":0,"message":{"role":"assistant","content":%s,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"lookup","arguments":%s}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":30,"completion_tokens":9}}`, quote(secretSaid), quote(arguments))
+	}
+}
+
+// TestReceiptsPrivacy: a session in which secrets are said to a model, by it, and by tools. None of them, no part of one, and no hash that
+// somebody could compare a guess with, stands in what leaves the sidecar: its ledger and other files, its log, its metrics, and what its API answers.
+func TestReceiptsPrivacy(t *testing.T) {
+	t.Parallel()
+	r := newCrashRig(t, kit.BuildProgram(t), "", privacyRules)
+	r.hold = r.sayPrivately
+	ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
+	defer cancel()
+	event, err := r.DeliverRelease(ctx)
+	check.Must(t, err)
+	s, err := r.open(ctx, event)
+	check.Must(t, err)
+	agent := r.agentOf(t, s)
+	send := func(path string, body any) {
+		t.Helper()
+		raw, err := json.Marshal(body)
+		check.Must(t, err)
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+r.Plain()+path, bytes.NewReader(raw))
+		check.Must(t, err)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "application/json, text/event-stream")
+		resp, err := agent.Do(req)
+		check.Must(t, err)
+		defer resp.Body.Close()
+		if answer, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode >= 300 {
+			t.Fatalf("%s: %d %s, %v", path, resp.StatusCode, answer, err)
+		}
+	}
+	type object = map[string]any
+	messages := []any{object{"role": "system", "content": secretSystem}, object{"role": "user", "content": secretPrompt}}
+	tools := []any{object{"type": "function", "function": object{"name": "lookup"}}}
+	send("/v1/chat/completions", object{"model": "m", "messages": messages, "tools": tools})
+	send("/mcp", object{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": object{"name": "lookup", "arguments": object{"topic": secretTopic}}})
+	messages = append(messages,
+		object{"role": "assistant", "content": secretSaid, "tool_calls": []any{object{"id": "call_1", "type": "function", "function": object{"name": "lookup", "arguments": fmt.Sprintf(`{"topic":%q}`, secretTopic)}}}},
+		object{"role": "tool", "tool_call_id": "call_1", "content": secretResult})
+	send("/v1/chat/completions", object{"model": "m", "messages": messages, "tools": tools, "stream": true})
+	send("/posts/"+event, object{"a": 1})
+	chain := r.waitForReceipts(t, s.Session, 3)
+	if second := chain[1].Model; second == nil || len(second.ReturnedCalls) != 1 || chain[1].RelayedCount != 1 || chain[1].Relayed[0].CallID != second.ReturnedCalls[0] {
+		t.Errorf("the session was not followed: %+v", chain[1])
+	}
+
+	left := make(map[string][]byte)
+	for _, path := range []string{"/v1/posts?limit=1000", "/v1/controls", "/v1/confinement", "/v1/ledger", "/metrics"} {
+		left[path] = r.answerOf(ctx, t, path)
+	}
+	var all []ledger.Record
+	check.Must(t, admin.Get(ctx, r.Stack.Admin(), "/v1/posts?limit=1000", &all))
+	for _, p := range all {
+		left[p.ID] = r.answerOf(ctx, t, "/v1/posts/"+p.ID)
+	}
+	check.Must(t, admin.Call(ctx, r.Stack.Admin(), http.MethodDelete, "/v1/sessions/"+s.Session, nil, nil))
+	r.waitForReceipts(t, s.Session, 4)
+	check.Must(t, r.supervisor.Process.Signal(syscall.SIGTERM)) // or lines of the log may wait to be written
+	check.Must(t, r.supervisor.Wait())
+	r.supervisor = nil
+	check.Must(t, filepath.WalkDir(r.Dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		left[name], err = os.ReadFile(name)
+		return err
+	}))
+	log := left[filepath.Join(r.Dir, "serve.log")]
+
+	found := func(in []byte) (what string) {
+		for _, secret := range []string{secretSystem, secretPrompt, secretSaid, secretResult, secretMCP, secretTopic, fmt.Sprintf(`{"topic":%q}`, secretTopic)} {
+			if what := findSecret(in, secret); what != "" {
+				return what
+			}
+		}
+		return ""
+	}
+	for name, raw := range left {
+		if what := found(append(raw, decoded(raw)...)); what != "" {
+			t.Errorf("%s has %s", name, what)
+		}
+	}
+	if !bytes.Contains(log, []byte(s.Session)) || found([]byte("x "+hex.EncodeToString(hashes[0]([]byte(secretTopic))))) == "" {
+		t.Errorf("the search finds nothing in %d files and answers, and a log of %d bytes", len(left), len(log))
+	}
+}
+
+// encoded is what may be base64url, as the parts of a token are.
+var encoded = regexp.MustCompile(`[A-Za-z0-9_-]{24,}`)
+
+// decoded returns what a text holds in base64url.
+func decoded(text []byte) (all []byte) {
+	for _, part := range encoded.FindAll(text, -1) {
+		if raw, err := base64.RawURLEncoding.DecodeString(string(part)); err == nil {
+			all = append(append(all, '\n'), raw...)
+		}
+	}
+	return all
+}
+
+// hashes are those by which somebody could try a guess.
+var hashes = []func([]byte) []byte{
+	func(b []byte) []byte { h := sha256.Sum256(b); return h[:] },
+	func(b []byte) []byte { h := sha512.Sum512(b); return h[:] },
+	func(b []byte) []byte { h := sha1.Sum(b); return h[:] }, //nolint:gosec // it is looked for
+	func(b []byte) []byte { h := md5.Sum(b); return h[:] },  //nolint:gosec // it is looked for
+	func(b []byte) []byte { h := blake2b.Sum256(b); return h[:] },
+	func(b []byte) []byte { h := blake2b.Sum512(b); return h[:] },
+	func(b []byte) []byte { h := blake2s.Sum256(b); return h[:] },
+}
+
+// findSecret says in what form a secret, a line of it or a long word of it stands in a text; nothing if it does not.
+func findSecret(in []byte, secret string) string {
+	parts := append([]string{secret}, strings.Split(secret, "\n")...)
+	for _, word := range strings.Fields(secret) {
+		if word = strings.Trim(word, `.,<>"{}`); len(word) >= 9 {
+			parts = append(parts, word)
+		}
+	}
+	for _, part := range parts {
+		escaped, _ := json.Marshal(part)
+		for _, text := range []string{part, string(escaped), string(escaped[1 : len(escaped)-1])} {
+			if bytes.Contains(in, []byte(text)) {
+				return "the text " + text
+			}
+			for _, code := range encodings([]byte(text)) {
+				if bytes.Contains(in, code) {
+					return fmt.Sprintf("%s, encoded as %s", text, code)
+				}
+			}
+			for i, hash := range hashes {
+				sum := hash([]byte(text))
+				for _, code := range append(encodings(sum), sum, sum[:16]) {
+					if bytes.Contains(in, code) {
+						return fmt.Sprintf("hash %d of %s, as %s", i, text, code)
+					}
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// encodings returns the ways in which bytes are written as text. Of base64 it leaves out the end, which depends on what follows.
+func encodings(b []byte) (all [][]byte) {
+	whole := len(b) / 3 * 3
+	lower := hex.EncodeToString(b)
+	for _, text := range []string{
+		lower, strings.ToUpper(lower), lower[:min(len(lower), 32)],
+		base64.StdEncoding.EncodeToString(b[:whole]), base64.URLEncoding.EncodeToString(b[:whole]),
+	} {
+		all = append(all, []byte(text))
+	}
+	return all
+}
+
+// answerOf returns what the API for operators answers.
+func (r *crashRig) answerOf(ctx context.Context, t *testing.T, path string) []byte {
+	t.Helper()
+	client, base := daemon.Client(config.Endpoint{Unix: strings.TrimPrefix(r.Stack.Admin(), "unix:")})
+	defer client.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, nil)
+	check.Must(t, err)
+	resp, err := client.Do(req)
+	check.Must(t, err)
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	check.Must(t, err)
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("%s: %d %s", path, resp.StatusCode, raw)
+	}
+	return raw
+}

@@ -1,0 +1,290 @@
+package plays
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/e2e/kit"
+	"github.com/actionproof/mediator/test/full"
+	"github.com/actionproof/mediator/test/ledgertest/pgtest"
+)
+
+// replicas are sidecars of one configuration, each in a folder of its own, which share a trigger service, a control plane and a ledger.
+type replicas struct {
+	*crashRig
+	all      []*replica
+	manifest *policy.Manifest
+	registry keyring.RootKey
+	auditor  keyring.RootKey
+}
+
+type replica struct {
+	*devstack.Stack
+	listen string // its proxy port
+}
+
+// replicaRules add to crashRules: the agent solves challenges, and any replica takes those of another.
+const replicaRules = `gate: {secretFile: secrets/gate-secret, difficulty: lite}
+`
+
+// newReplicas starts n sidecars. The first one's folder is also that of the trigger service and the control plane.
+func newReplicas(ctx context.Context, t *testing.T, dsn string, n int, more ...string) *replicas {
+	t.Helper()
+	full.Only(t, "PostgreSQL")
+	c := &replicas{crashRig: prepareCrashRig(t, kit.ThisProgram(t), dsn, append(more, replicaRules)...)}
+	config, err := os.ReadFile(filepath.Join(c.Dir, devstack.SidecarFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(string(config), "listen: "+c.Listen, "listen: 127.0.0.1:0", 1)
+	text = strings.Replace(text, "    action: create_post\n", "    action: create_post\n    solver: agent\n", 1)
+	if err := os.WriteFile(filepath.Join(c.Dir, devstack.SidecarFile), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := files.WriteAbsent(filepath.Join(c.Dir, "secrets", "gate-secret"), []byte(strings.Repeat("secret of the gate ", 3))); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, r := range c.all { // the first one's trigger service and control plane go last
+			defer r.Stop()
+		}
+	})
+	for i := range n {
+		dir := c.Dir
+		if i > 0 {
+			dir = c.copied(t)
+		}
+		c.all = append(c.all, &replica{Stack: devstack.New(dir)})
+	}
+	c.startReplicas(ctx, t)
+	return c
+}
+
+// copied returns another folder with the same configuration, whose other processes are the first one's.
+func (c *replicas) copied(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "run"), 0o700), os.MkdirAll(filepath.Join(dir, "state"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{devstack.SidecarFile, devstack.ManifestFile, devstack.PolicyFile, "secrets", "api-ca.pem", "run/trigger.sock", "run/control.sock"} {
+		if err := os.Symlink(filepath.Join(c.Dir, name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// startReplicas starts all processes, and certifies each sidecar's keys in its own bundle: they have the same names.
+func (c *replicas) startReplicas(ctx context.Context, t *testing.T) {
+	t.Helper()
+	var err, bad error
+	if c.manifest, err = c.all[0].PinHashes(); err != nil {
+		t.Fatal(err)
+	}
+	c.registry, _, err = keyring.GenerateRoot("registry", false)
+	c.auditor, _, bad = keyring.GenerateRoot("auditor", false)
+	err = errors.Join(err, bad, c.all[0].Stack.StartProcess("trigger", devstack.TriggerFile), c.all[0].Stack.StartProcess("control", devstack.ControlFile))
+	for _, r := range c.all {
+		err = errors.Join(err, r.Stack.StartProcess("serve", devstack.SidecarFile))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range c.all {
+		c.certify(ctx, t, r)
+	}
+	for _, r := range c.all {
+		r.ready(ctx, t)
+	}
+}
+
+// certify certifies the keys of a replica, and of what it shares.
+func (c *replicas) certify(ctx context.Context, t *testing.T, r *replica) {
+	t.Helper()
+	for _, p := range r.Processes {
+		if err := r.WaitFor(ctx, p, "/healthz"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.Auditor = c.auditor
+	p, err := keyring.ReadPublished(ctx, []string{"unix:" + c.all[0].Socket("trigger"), "unix:" + c.all[0].Socket("control"), r.Admin()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.WriteTrust(ctx, c.manifest, c.registry, p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ready waits until a replica is ready.
+func (r *replica) ready(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for _, p := range r.Processes {
+		if err := r.WaitFor(ctx, p, "/readyz"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.listen = r.port(ctx, t)
+}
+
+// port reads from the log of a sidecar where its proxy listens.
+func (r *replica) port(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	says := regexp.MustCompile(`"proxy":"(127\.0\.0\.1:\d+)"`)
+	for ctx.Err() == nil { // it is ready a moment before it says so
+		log, err := os.ReadFile(filepath.Join(r.Dir, "serve.log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := says.FindSubmatch(log); found != nil {
+			return string(found[1])
+		}
+	}
+	t.Fatal("a sidecar does not say where it listens")
+	return ""
+}
+
+// agent opens a session for a new event at a replica.
+func (c *replicas) agent(ctx context.Context, t *testing.T, r *replica) *http.Client {
+	t.Helper()
+	agent, _ := c.session(ctx, t, r)
+	return agent
+}
+
+// session is agent, and says which session it is.
+func (c *replicas) session(ctx context.Context, t *testing.T, r *replica) (agent *http.Client, id string) {
+	t.Helper()
+	event, err := c.DeliverRelease(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s admin.Session
+	if err := admin.Call(ctx, r.Admin(), http.MethodPost, "/v1/sessions", map[string]string{"event": event}, &s); err != nil {
+		t.Fatal(err)
+	}
+	s.ProxyURL = strings.Replace(s.ProxyURL, "127.0.0.1:0", r.listen, 1)
+	return c.agentOf(t, s), s.Session
+}
+
+// solvedBy asks a replica for a challenge and solves it.
+func (c *replicas) solvedBy(ctx context.Context, t *testing.T, r *replica, path string) http.Header {
+	t.Helper()
+	_, d := c.try(ctx, t, c.agent(ctx, t, r), path, nil)
+	answer, err := demo.Solve(ctx, d.Challenge)
+	if err != nil {
+		t.Fatalf("%s: %v", d.Code, err)
+	}
+	return answer
+}
+
+// TestReplicasShareALedger runs three sidecars on one database. 64 agents, each with an event of its own, show all of them the same solved
+// challenge: one post is made. Then the database is lost, and comes back.
+func TestReplicasShareALedger(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), kit.Patience)
+	defer cancel()
+	server := pgtest.Start(t)
+	c := newReplicas(ctx, t, server.Database(t), 3)
+	for round, issuer := range c.all {
+		c.race(ctx, t, issuer, "/posts/round-"+string(rune('a'+round)))
+	}
+	if got := c.consumed(t); got != len(c.all)*keysOfAPost {
+		t.Errorf("%d keys are consumed, want %d", got, len(c.all)*keysOfAPost)
+	}
+
+	server.Kill(t)
+	for _, r := range c.all {
+		resp, d := c.try(ctx, t, c.agent(ctx, t, r), "/posts/lost", c.solvedBy(ctx, t, r, "/posts/lost"))
+		if resp.StatusCode != http.StatusServiceUnavailable || d.Code != "ledger_unavailable" || resp.Header.Get("Retry-After") != "5" {
+			t.Errorf("without the database: %d %s, Retry-After %q", resp.StatusCode, d.Code, resp.Header.Get("Retry-After"))
+		}
+	}
+	if n := c.arrived("/posts/lost"); n != 0 {
+		t.Errorf("%d posts arrived without a record", n)
+	}
+	server.Restart(t)
+	back := time.Now()
+	for i, r := range c.all {
+		path := "/posts/back-" + string(rune('a'+i))
+		resp, d := c.try(ctx, t, c.agent(ctx, t, r), path, c.solvedBy(ctx, t, r, path))
+		for resp.StatusCode != http.StatusCreated && ctx.Err() == nil {
+			t.Logf("not yet: %d %s", resp.StatusCode, d.Code)
+			resp, d = c.try(ctx, t, c.agent(ctx, t, r), path, c.solvedBy(ctx, t, r, path))
+		}
+		if n := c.arrived(path); n != 1 {
+			t.Errorf("%d posts arrived", n)
+		}
+	}
+	t.Logf("all three post again %s after the database is back", time.Since(back).Round(time.Millisecond))
+	kit.Until(t, kit.Patience, "the records of the posts that were refused without it", func() bool {
+		return c.states(ctx, t, c.all[0], "/posts/lost")["refused ledger_unavailable"] == len(c.all)
+	})
+}
+
+// race shows one challenge, issued by one replica, to all of them 64 times at once.
+func (c *replicas) race(ctx context.Context, t *testing.T, issuer *replica, path string) {
+	t.Helper()
+	const clients = 64
+	agents := make([]*http.Client, clients)
+	for i := range agents {
+		agents[i] = c.agent(ctx, t, c.all[i%len(c.all)])
+	}
+	answer := c.solvedBy(ctx, t, issuer, path) // good for less time than so many sessions may take to open
+	var mu sync.Mutex                          // guards got
+	got := make(map[string]int)
+	var all sync.WaitGroup
+	for _, agent := range agents {
+		all.Go(func() {
+			resp, d := c.try(ctx, t, agent, path, answer)
+			mu.Lock()
+			defer mu.Unlock()
+			got[http.StatusText(resp.StatusCode)+" "+d.Code]++
+		})
+	}
+	all.Wait()
+	if got["Created "] != 1 || got["Conflict replayed"] != clients-1 {
+		t.Errorf("%d clients got %v", clients, got)
+	}
+	if n := c.arrived(path); n != 1 {
+		t.Errorf("%d posts arrived", n)
+	}
+	var states map[string]int
+	if !kit.Eventually(func() bool { // the others store their outcomes soon after their answers
+		states = c.states(ctx, t, issuer, path)
+		return states["forwarded "] == 1 && states["refused replayed"] == clients-1
+	}) {
+		t.Errorf("the records are %v", states)
+	}
+}
+
+// states counts the records of a path by state and code.
+func (c *replicas) states(ctx context.Context, t *testing.T, r *replica, path string) map[string]int {
+	t.Helper()
+	var records []ledger.Record
+	if err := admin.Get(ctx, r.Admin(), "/v1/posts?limit=1000", &records); err != nil {
+		t.Fatal(err)
+	}
+	states := make(map[string]int)
+	for _, p := range records {
+		if p.Path == path {
+			states[string(p.State)+" "+p.Code]++
+		}
+	}
+	return states
+}

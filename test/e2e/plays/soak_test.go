@@ -1,0 +1,237 @@
+package plays
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/sqlite"
+	"github.com/actionproof/mediator/test/e2e/kit"
+)
+
+var (
+	soakFor  = flag.Duration("soak.duration", 2*time.Minute, "how long TestSoak has agents call")
+	soakRate = flag.Float64("soak.rate", 30, "how many calls the agents of TestSoak make each second, together")
+	soakSeed = flag.Uint64("soak.seed", 1, "the order of what TestSoak breaks, and of what its agents do")
+)
+
+const soakAgents = 24
+
+// TestSoak lets agents read and post at a steady rate while, in an order drawn from a seed, everything around the sidecar breaks for some
+// seconds. In the end no process has grown, none has raced, each call was answered, and every post stands once in the record as it stands in the
+// upstream's own log. make soak runs it for longer.
+func TestSoak(t *testing.T) {
+	t.Parallel()
+	s := newSoak(t)
+	samples := s.sample(t)
+	rest := samples.wait(t, "serve")
+
+	ctx, cancel := context.WithTimeout(t.Context(), *soakFor)
+	defer cancel()
+	var running sync.WaitGroup
+	for i := range soakAgents {
+		running.Go(func() { s.newAgent(t, i).run(ctx) })
+	}
+	running.Go(func() { s.breakThings(ctx, t) })
+	running.Wait()
+	measured := samples.stop()
+
+	s.comesToRest(t, rest)
+	s.end(t)
+	total := s.agree(t)
+	s.report(t, measured, total)
+}
+
+// growth is how far the median of the last tenth may be over that of the first, as a factor and in units on top: what is in flight differs
+// with what is broken at the time, and so does what the allocator keeps. Of what is held for good comesToRest allows nothing. The resident
+// set is only printed.
+var growth = map[string]struct {
+	factor, more float64
+	unit         string
+	scale        float64
+}{
+	"goroutines":  {1.2, 10 * soakAgents, "", 1},
+	"descriptors": {1.2, 4 * soakAgents, "", 1},
+	"live heap":   {unit: " MiB", scale: 1 << 20},
+	"Go's memory": {unit: " MiB", scale: 1 << 20},
+	"RSS":         {unit: " MiB", scale: 1 << 20},
+}
+
+// report prints what was measured, and fails what has grown.
+func (s *soak) report(t *testing.T, measured map[string][]sample, total tally) {
+	t.Helper()
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 1, ' ', 0)
+	fmt.Fprintf(w, "| process | measure | first tenth | last tenth | most |\n|---|---|---|---|---|\n")
+	for _, process := range soakProcesses {
+		list := sinceItsStart(measured[process])
+		if len(list) < 10 {
+			t.Errorf("%s: only %d samples", process, len(list))
+			continue
+		}
+		for _, m := range sampleMeasures {
+			first, last, most := m.ends(list)
+			g := growth[m.name]
+			fmt.Fprintf(w, "| %s | %s | %.4g%[6]s | %.4[4]g%[6]s | %.4[5]g%[6]s |\n", process, m.name, first/g.scale, last/g.scale, most/g.scale, g.unit)
+			if g.factor > 0 && last > first*g.factor+g.more {
+				t.Errorf("%s: %s grew from %.0f to %.0f", process, m.name, first, last)
+			}
+		}
+	}
+	_ = w.Flush()
+	fmt.Fprintf(&b, "\n%s at %g calls/s, seed %d, %d CPUs, %d agents.\n%s", *soakFor, *soakRate, *soakSeed, runtime.NumCPU(), soakAgents, s.outcomes(total))
+	t.Log("\n" + b.String())
+}
+
+// What the sidecar may hold at rest beside what it held before its first call.
+const (
+	idleMore    = 8     // goroutines of idle connections, and the connections' descriptors
+	readersMore = 8 + 2 // descriptors: SQLite closes those of its file, one a reader, only with the last of them, and two readers wait with the WAL open
+)
+
+// comesToRest waits until the sidecar holds no more than before its first call, once nobody calls it and all that it talked to is gone. It
+// keeps an idle connection to an upstream for a minute and a half.
+func (s *soak) comesToRest(t *testing.T, before sample) {
+	t.Helper()
+	s.stopUpstream()
+	s.kill(t, "control")
+	s.kill(t, "trigger")
+	s.kill(t, "reputation")
+	defer func() {
+		if t.Failed() {
+			t.Logf("%s It holds:\n%s\nIt does:\n%s", s.atRest, s.descriptors("serve"), s.stacks("serve"))
+		}
+	}()
+	kit.Until(t, 2*kit.Patience, "the sidecar's rest", func() bool {
+		now, err := s.measure("serve")
+		if err != nil {
+			return false
+		}
+		s.atRest = fmt.Sprintf("At rest the sidecar has %.0f goroutines and %.0f descriptors; before the first call it had %.0f and %.0f.",
+			now.goroutines, now.descriptors, before.goroutines, before.descriptors)
+		return now.goroutines <= before.goroutines+idleMore && now.descriptors <= before.descriptors+idleMore+readersMore
+	})
+}
+
+// descriptors lists what a process has open.
+func (s *soak) descriptors(name string) string {
+	open, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", s.Process(name).Cmd.Process.Pid))
+	for i, fd := range open {
+		to, _ := os.Readlink(fd) // it may be closed by now
+		open[i] = to
+	}
+	slices.Sort(open)
+	return strings.Join(open, "\n") + fmt.Sprintf("\n%d, %v", len(open), err)
+}
+
+// stacks ends a process and returns what its goroutines did.
+func (s *soak) stacks(name string) string {
+	p := s.Process(name)
+	if err := p.Cmd.Process.Signal(syscall.SIGQUIT); err != nil {
+		return err.Error()
+	}
+	<-p.Done
+	log, err := os.ReadFile(filepath.Join(s.Dir, name+".log"))
+	if err != nil {
+		return err.Error()
+	}
+	_, stacks, _ := strings.Cut(string(log), "SIGQUIT")
+	return stacks
+}
+
+// quiet fails what the race detector has written to a process's log so far.
+func (s *soak) quiet(t *testing.T, name string) {
+	t.Helper()
+	log, err := os.ReadFile(filepath.Join(s.Dir, name+".log"))
+	if err != nil {
+		t.Error(err)
+	}
+	if _, report, raced := strings.Cut(string(log), "WARNING: DATA RACE"); raced {
+		t.Errorf("%s raced: %.4000s", name, report)
+	}
+}
+
+// tally counts what agree has compared.
+type tally struct {
+	records, posts, sent int
+	states               map[ledger.State]int
+}
+
+// agree holds the record against what the agents were answered and against what the upstream has seen. An intent whose outcome could not be
+// written is settled when the ledger is opened.
+func (s *soak) agree(t *testing.T) tally {
+	t.Helper()
+	store, err := sqlite.Open(t.Context(), filepath.Join(s.Dir, "state", "ledger.db"), sqlite.Options{Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	total := tally{states: make(map[ledger.State]int)}
+	byPath, byID := make(map[string]int), make(map[string]ledger.State)
+	for p, err := range store.Records(t.Context(), ledger.Query{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		total.records++
+		byPath[p.Path]++
+		byID[p.ID] = p.State
+		if p.Flow == "post" {
+			total.posts++
+			total.states[p.State]++
+			s.agreePost(t, p)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for path, keys := range s.sent {
+		total.sent++
+		if len(keys) != 1 || byPath[path] != 1 {
+			t.Errorf("%s arrived %d times and has %d records", path, len(keys), byPath[path])
+		}
+	}
+	for _, a := range s.answers {
+		state, kept := byID[a.post]
+		switch {
+		case a.code == "ledger_unavailable" || a.unledgered:
+		case a.post != "" && !kept:
+			t.Errorf("%s was answered %d %s, and its record %s is not there", a.path, a.status, a.code, a.post)
+		case a.post == "" && a.code == "overloaded" && byPath[a.path] == 0: // above the bound on records of refused calls
+		case byPath[a.path] < 1 || byPath[a.path] > 1 && !a.again:
+			t.Errorf("%s was answered %d %s, and has %d records", a.path, a.status, a.code, byPath[a.path])
+		case a.post != "" && a.code == "" && state != ledger.StateForwarded:
+			t.Errorf("%s was answered %d, and its record says %s", a.path, a.status, state)
+		}
+	}
+	return total
+}
+
+// agreePost holds one record against the upstream's log.
+func (s *soak) agreePost(t *testing.T, p ledger.Record) {
+	t.Helper()
+	s.mu.Lock()
+	keys := s.sent[p.Path]
+	s.mu.Unlock()
+	most, least := 1, 0
+	switch p.State {
+	case ledger.StateForwarded:
+		least = 1
+	case ledger.StateIndeterminate:
+	default:
+		most = 0
+	}
+	if len(keys) < least || len(keys) > most || len(keys) == 1 && keys[0] != p.CapabilityID {
+		t.Errorf("%s of %s is %s (%s) and arrived with the keys %q; its own is %s", p.ID, p.Path, p.State, cmp.Or(p.Code, "no code"), keys, p.CapabilityID)
+	}
+}

@@ -1,0 +1,138 @@
+package plays
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/keyring"
+)
+
+// breakage is something that goes wrong for some time.
+type breakage struct {
+	name string
+	// kills says that it ends a process. That is left for the first half of a run, so that in the second each process shows whether it grows.
+	kills bool
+	// play makes it so, and whole again after at least the time that is given.
+	play func(ctx context.Context, t *testing.T, s *soak, last time.Duration)
+}
+
+func breakages() []breakage {
+	var all []breakage
+	for _, name := range []string{"control", "trigger", "reputation"} {
+		all = append(all,
+			breakage{name + " killed", true, func(ctx context.Context, t *testing.T, s *soak, last time.Duration) {
+				s.kill(t, name)
+				pause(ctx, last)
+				s.restart(t, name)
+			}},
+			breakage{name + " frozen", false, func(ctx context.Context, t *testing.T, s *soak, last time.Duration) {
+				s.signal(t, name, syscall.SIGSTOP)
+				pause(ctx, last)
+				s.signal(t, name, syscall.SIGCONT)
+			}})
+	}
+	for _, mode := range []string{"resets", "hangs", "answers slowly", "answers 500", "answers 503", "breaks off"} {
+		all = append(all, breakage{"upstream " + mode, false, func(ctx context.Context, _ *testing.T, s *soak, last time.Duration) {
+			s.set(mode)
+			pause(ctx, last)
+			s.set("")
+		}})
+	}
+	return append(all,
+		breakage{"ledger busy", false, busyLedger},
+		breakage{"ledger locked", false, func(ctx context.Context, t *testing.T, s *soak, last time.Duration) {
+			busyLedger(ctx, t, s, last+6*time.Second) // longer than the sidecar waits
+		}},
+		breakage{"bundle rewritten", false, rewriteBundle},
+		breakage{"all connections closed", false, func(_ context.Context, _ *testing.T, s *soak, _ time.Duration) { s.hangUp() }},
+	)
+}
+
+// breakThings plays one breakage after the other until ctx ends, in an order drawn anew for each round.
+func (s *soak) breakThings(ctx context.Context, t *testing.T) {
+	draw := rand.New(rand.NewPCG(*soakSeed, 1<<32))
+	half := time.Now().Add(*soakFor / 2)
+	for round := 0; ctx.Err() == nil; round++ {
+		all := breakages()
+		draw.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		if round == 0 { // so that a short run has them
+			slices.SortStableFunc(all, func(a, b breakage) int { return cmp.Compare(rank(a.kills), rank(b.kills)) })
+		}
+		for _, b := range all {
+			last, gap := time.Duration(500+draw.IntN(2000))*time.Millisecond, time.Duration(200+draw.IntN(1000))*time.Millisecond
+			if !b.kills || time.Now().Before(half) {
+				b.play(ctx, t, s, last)
+				s.mu.Lock()
+				s.broken = append(s.broken, b.name)
+				s.mu.Unlock()
+			}
+			if !pause(ctx, gap) {
+				return
+			}
+		}
+	}
+}
+
+func rank(first bool) int {
+	if first {
+		return 0
+	}
+	return 1
+}
+
+// pause waits, and reports whether ctx still lives.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// busyLedger keeps the ledger's writer waiting, as a backup would that does not know better.
+func busyLedger(ctx context.Context, t *testing.T, s *soak, last time.Duration) {
+	s.mu.Lock()
+	s.busyTill = time.Now().Add(time.Hour)
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.busyTill = time.Now()
+		s.mu.Unlock()
+	}()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.Dir, "state", "ledger.db")+"?_pragma=busy_timeout(30000)&_txlock=immediate")
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer db.Close()
+	tx, err := db.BeginTx(context.Background(), nil)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	pause(ctx, last)
+	if err := tx.Rollback(); err != nil {
+		t.Error(err)
+	}
+}
+
+// rewriteBundle changes the bytes of the trust bundle, and nothing of what it says.
+func rewriteBundle(_ context.Context, t *testing.T, s *soak, _ time.Duration) {
+	err := keyring.UpdateBundle(filepath.Join(s.Dir, devstack.BundleFile), func(b *evidence.Bundle) error {
+		slices.Reverse(b.Certificates)
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

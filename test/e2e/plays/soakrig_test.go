@@ -1,0 +1,284 @@
+package plays
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/trial"
+	"github.com/actionproof/mediator/test/e2e/kit"
+	"github.com/actionproof/mediator/test/full"
+)
+
+// soakRules let agents post and read under paths of their own, so that each call can be found again in every log.
+const soakRules = `
+actions:
+  - name: post
+    match: {url: "https://PLAIN/posts/{n}", methods: [POST]}
+    subject: agent:worker-1
+    action: create_post
+egress:
+  - name: read
+    match: {url: "https://PLAIN/reads/{n}", methods: [GET]}
+  - name: upload
+    match: {url: "https://PLAIN/uploads/{n}", methods: [PUT]}
+upstreams:
+  - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
+timeouts: {forward: 5s, responseHeader: 5s}
+limits: {breaker: {pause: 1s}}
+`
+
+var soakProcesses = []string{"serve", "trigger", "control", "reputation"}
+
+// soak is a deployment of real processes in front of an upstream that keeps a log, with all that TestSoak counts.
+type soak struct {
+	*kit.Rig
+	pace   *rate.Limiter
+	atRest string
+
+	processes sync.Mutex // held while a process is killed and started
+	webhooks  sync.Mutex // one delivery at a time
+
+	mu       sync.Mutex          // guards all below
+	sent     map[string][]string // the idempotency keys with which each path arrived
+	answers  []answer
+	counts   map[string]int // of outcomes, as agents see them
+	broken   []string       // what was broken, in this order
+	mode     string         // what the upstream does instead of answering
+	draw     *rand.Rand     // for the upstream
+	server   *http.Server
+	busyTill time.Time         // until when the ledger may have refused a record
+	lines    map[net.Conn]bool // the agents' connections
+}
+
+// answer is what an agent was told of one call.
+type answer struct {
+	path, post, code string
+	status           int
+	again            bool // the agent's HTTP client makes such a call again where its connection was lost
+	unledgered       bool // the ledger was being kept from its work meanwhile
+}
+
+func newSoak(t *testing.T) *soak {
+	t.Helper()
+	full.Only(t, "minutes")
+	return newAccounted(t, soakRules)
+}
+
+// newAccounted is a deployment of which each call is found again in every log.
+func newAccounted(t *testing.T, rules string) *soak {
+	t.Helper()
+	s := &soak{
+		pace: rate.NewLimiter(rate.Limit(*soakRate), 1),
+		sent: make(map[string][]string), counts: make(map[string]int), draw: rand.New(rand.NewPCG(*soakSeed, 0)), lines: make(map[net.Conn]bool),
+	}
+	s.Rig = kit.NewRig(t, []string{trial.PlainHost}, func(*kit.Rig) (http.Handler, string) { return s, rules }, func(file string) string {
+		return strings.Replace(strings.Replace(file, "@every 1s", "@every 1h", 1), "maxAge: "+trial.MaxAge.String(), "maxAge: 10m\nbudget: 1000000", 1)
+	})
+	return s
+}
+
+// signal sends a signal to a process.
+func (s *soak) signal(t *testing.T, name string, signal syscall.Signal) {
+	t.Helper()
+	s.processes.Lock()
+	defer s.processes.Unlock()
+	if err := s.Process(name).Cmd.Process.Signal(signal); err != nil {
+		t.Errorf("%s: %v", name, err)
+	}
+}
+
+// kill ends a process as a crash does.
+func (s *soak) kill(t *testing.T, name string) {
+	t.Helper()
+	s.signal(t, name, syscall.SIGKILL)
+	s.processes.Lock()
+	defer s.processes.Unlock()
+	<-s.Process(name).Done
+}
+
+// restart starts a process that has been killed. Its keys are new, and the registry certifies them.
+func (s *soak) restart(t *testing.T, name string) {
+	t.Helper()
+	s.processes.Lock()
+	defer s.processes.Unlock()
+	s.quiet(t, name) // its log begins anew
+	s.Stack.Processes = slices.DeleteFunc(s.Stack.Processes, func(p *devstack.Process) bool { return p.Name == name })
+	if err := s.Stack.StartProcess(name, name+".yaml"); err != nil {
+		t.Errorf("%s: %v", name, err)
+	}
+	if err := s.Stack.WaitFor(t.Context(), s.Process(name), "/readyz"); err != nil {
+		t.Error(err)
+	}
+}
+
+// end ends what is left as an operator does, and fails a process that does not end well.
+func (s *soak) end(t *testing.T) {
+	t.Helper()
+	s.Stack.Stop()
+	if p := s.Process("serve"); p.Err != nil {
+		t.Error(s.Stack.ExitError(p))
+	}
+	for _, name := range soakProcesses {
+		s.quiet(t, name)
+	}
+}
+
+// stopUpstream closes the connections to the upstream.
+func (s *soak) stopUpstream() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.server.SetKeepAlivesEnabled(false)
+}
+
+// dial is how agents reach the proxy.
+func (s *soak) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lines[conn] = true
+	return line{conn, s}, nil
+}
+
+// line is an agent's connection.
+type line struct {
+	net.Conn
+	s *soak
+}
+
+func (l line) Close() error {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	delete(l.s.lines, l.Conn)
+	return l.Conn.Close()
+}
+
+// hangUp closes all of the agents' connections, whatever is in flight on them.
+func (s *soak) hangUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for conn := range s.lines {
+		_ = conn.Close()
+	}
+}
+
+// set makes the upstream do something else than answer, or answer if mode is empty.
+func (s *soak) set(mode string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mode = mode
+}
+
+// ServeHTTP is the upstream. While it is in a mode, it does that with some of the requests.
+func (s *soak) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	s.server = r.Context().Value(http.ServerContextKey).(*http.Server)
+	if r.Method == http.MethodPost {
+		s.sent[r.URL.Path] = append(s.sent[r.URL.Path], r.Header.Get("Idempotency-Key"))
+	}
+	mode := s.mode
+	if mode != "answers 503" && s.draw.IntN(3) > 0 {
+		mode = ""
+	}
+	s.mu.Unlock()
+	if _, err := io.Copy(io.Discard, r.Body); err != nil {
+		return
+	}
+	switch mode {
+	case "resets":
+		reset(w)
+	case "hangs":
+		<-r.Context().Done()
+	case "answers slowly":
+		drip(w, r)
+	case "answers 500":
+		w.WriteHeader(http.StatusInternalServerError)
+	case "answers 503":
+		w.WriteHeader(http.StatusServiceUnavailable)
+	case "breaks off":
+		w.Header().Set("Content-Length", "1000")
+		fmt.Fprint(w, "not so much")
+	default:
+		s.answer(w, r)
+	}
+}
+
+func (s *soak) answer(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		w.WriteHeader(http.StatusCreated)
+	}
+	if r.URL.Path[len(r.URL.Path)-1] == '7' { // some answers are long
+		for range 64 {
+			if _, err := w.Write(make([]byte, 8<<10)); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// reset ends a connection with a TCP reset.
+func reset(w http.ResponseWriter) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	_ = conn.(*tls.Conn).NetConn().(*net.TCPConn).SetLinger(0)
+	_ = conn.(*tls.Conn).NetConn().Close()
+}
+
+// drip answers over a second.
+func drip(w http.ResponseWriter, r *http.Request) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for range 10 {
+		fmt.Fprintln(w, "more")
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-tick.C:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// outcomes says what came of the calls, and what was broken how often.
+func (s *soak) outcomes(total tally) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	calls := 0
+	for _, n := range s.counts {
+		calls += n
+	}
+	broken := make(map[string]int)
+	for _, b := range s.broken {
+		broken[b]++
+	}
+	return fmt.Sprintf("%d calls ended as: %s.\n%d records, of them %d posts: %s; %d posts arrived at the upstream.\n%s\nBroken: %s.",
+		calls, counted(s.counts), total.records, total.posts, counted(total.states), total.sent, s.atRest, counted(broken))
+}
+
+func counted[K ~string](counts map[K]int) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		out = append(out, fmt.Sprintf("%s %d", name, counts[name]))
+	}
+	return strings.Join(out, ", ")
+}

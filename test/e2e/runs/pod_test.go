@@ -1,0 +1,77 @@
+package runs
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/test/check"
+)
+
+// The example pod: one container may change rules, and is gone before the others start; nobody else has any capability, and the agent is
+// another user than the mediator.
+func TestGuardPod(t *testing.T) {
+	raw, err := os.ReadFile("../../../configs/kubernetes/pod.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type container struct {
+		Name         string
+		Args         []string
+		VolumeMounts []struct {
+			MountPath string `yaml:"mountPath"`
+			ReadOnly  bool   `yaml:"readOnly"`
+		} `yaml:"volumeMounts"`
+		SecurityContext struct {
+			RunAsUser                int64 `yaml:"runAsUser"`
+			AllowPrivilegeEscalation *bool `yaml:"allowPrivilegeEscalation"`
+			Capabilities             struct{ Drop, Add []string }
+		} `yaml:"securityContext"`
+	}
+	var pod struct {
+		Spec struct {
+			InitContainers []container `yaml:"initContainers"`
+			Containers     []container
+		}
+	}
+	if err := yaml.Unmarshal(raw, &pod); err != nil {
+		t.Fatal(err)
+	}
+	all := append(pod.Spec.InitContainers, pod.Spec.Containers...)
+	if len(all) != 3 || all[0].Name != "guard" || all[1].Name != "mediator" || all[2].Name != "agent" || all[0].Args[0] != "guard" || all[1].Args[0] != "serve" {
+		t.Fatalf("%+v", all)
+	}
+	users := make(map[int64]bool)
+	for _, c := range all {
+		s := c.SecurityContext
+		users[s.RunAsUser] = true
+		if !slices.Equal(s.Capabilities.Drop, []string{"ALL"}) || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation {
+			t.Errorf("%s keeps more than it needs: %+v", c.Name, s)
+		}
+		if want := []string{"NET_ADMIN"}; c.Name == "guard" && !slices.Equal(s.Capabilities.Add, want) || c.Name != "guard" && len(s.Capabilities.Add) > 0 {
+			t.Errorf("%s has %v", c.Name, s.Capabilities.Add)
+		}
+	}
+	if len(users) != 3 || !users[mediatorUID] || all[2].SecurityContext.RunAsUser == 0 {
+		t.Errorf("users %v", users)
+	}
+
+	// What the example configuration has the sidecar write is in volumes of its own: its root folder cannot be written.
+	raw, err = os.ReadFile("../../../configs/mediator.yaml")
+	check.Must(t, err)
+	var c config.Sidecar
+	check.Must(t, yaml.Load(raw, &c))
+	for _, name := range []string{c.State, filepath.Dir(c.Admin.Unix), filepath.Dir(c.CA.CertificateFile)} {
+		written := false
+		for _, m := range all[1].VolumeMounts {
+			written = written || m.MountPath == name && !m.ReadOnly
+		}
+		if !written {
+			t.Errorf("the sidecar writes %s, which is no volume", name)
+		}
+	}
+}

