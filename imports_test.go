@@ -95,6 +95,7 @@ var layers = []string{
 	"custody/vault",
 	"custody/pkcs11",
 	"custody",
+	"reputation/internal/db",
 	"ledger/postgres",
 	"ledger/sqlite",
 	"ledger/internal/tables",

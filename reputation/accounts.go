@@ -23,13 +23,13 @@ import (
 	"github.com/actionproof/mediator/reputation/store"
 )
 
-// Reputed is the reputation of an agent as it is known now: the claims, and the token that carries them.
+// Reputed is the current reputation of an agent: the claims and the token that carries them.
 type Reputed struct {
 	Reputation json.RawMessage // an object
 	Token      string
 }
 
-// MarshalJSON writes the claims with the token beside them, so that the members of seed 003's AgentReputation are the answer's own.
+// MarshalJSON writes the claims with the token as one more member, as in seed 003's AgentReputation.
 func (r Reputed) MarshalJSON() ([]byte, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(r.Reputation, &members); err != nil {
@@ -44,28 +44,28 @@ func (r Reputed) MarshalJSON() ([]byte, error) {
 }
 
 const (
-	// maxAccounts is how many logs are kept in memory. The others are read when they are needed.
+	// maxAccounts bounds the agents' logs in memory; the others are read when needed.
 	maxAccounts = 1024
-	// enterChunk bounds the closed sessions that are entered at once.
+	// enterChunk bounds the closed sessions entered at once.
 	enterChunk = 64
 )
 
-// accounts keeps the logs that were read last, so that of each only the entries that have come since are read.
+// accounts caches agents' logs, so that only new entries are read.
 type accounts struct {
 	mu   sync.Mutex // guards byID
 	byID *lru.Cache[string, *account]
 }
 
-// account is the log of one agent, as far as it was read.
+// account is the log of one agent as far as it has been read.
 type account struct {
 	agent accrual.Agent
-	held  chan struct{}    // holds one value while somebody uses what follows; a channel, so that waiting can end
-	log   *accrual.Account // nil where it has to be read from the start
+	held  chan struct{}    // full while in use; a channel, so that waiting can be cancelled
+	log   *accrual.Account // nil if it must be read from the start
 	rated *rating.Account  // of the same entries
-	last  *reputed         // the last answer; nil while there is none
+	last  *reputed         // the last answer, if any
 }
 
-// add goes on with the log, and reports whether the entry says anything new.
+// add adds an entry to the log and reports whether it says anything new.
 func (a *account) add(e accrual.Entry) (added bool, err error) {
 	added, err = a.log.Add(e)
 	if added {
@@ -74,7 +74,7 @@ func (a *account) add(e accrual.Entry) (added bool, err error) {
 	return added, err
 }
 
-// goOn goes on with the log by an entry that is to be kept, and returns it as the store keeps it; nil for one that says nothing new.
+// goOn adds an entry and returns it as the store keeps it, or nil if it says nothing new.
 func (a *account) goOn(e accrual.Entry) (*store.Entry, error) {
 	text, err := e.Encode()
 	if err != nil {
@@ -87,7 +87,7 @@ func (a *account) goOn(e accrual.Entry) (*store.Entry, error) {
 	return &store.Entry{Agent: a.agent.String(), Number: log.Entries, Head: log.Head, Text: string(text)}, nil
 }
 
-// rating returns the rating at a time; nil where too little is known.
+// rating returns the rating at a time, or nil if too little is known.
 func (a *account) rating(now time.Time) *accrual.Rated {
 	r := a.rated.Rating(now.Unix())
 	if !r.Measured {
@@ -96,17 +96,17 @@ func (a *account) rating(now time.Time) *accrual.Rated {
 	return &accrual.Rated{R: r.R, Q: r.Factors.Q, Tier: r.Tier}
 }
 
-// reputed is an answer, and what it was made of.
+// reputed is an answer and what it was computed from.
 type reputed struct {
 	log      accrual.Log
 	verified *accrual.Verified
-	until    time.Time // when it is made anew though nothing has changed
+	until    time.Time // after this it is signed again even if nothing changed
 	answer   Reputed
 }
 
 func newAccounts() *accounts { return &accounts{byID: lru.New[string, *account](maxAccounts)} }
 
-// take returns the account of an agent for its caller alone, until release is called.
+// take locks the account of an agent until release is called.
 func (a *accounts) take(ctx context.Context, agent accrual.Agent) (of *account, release func(), err error) {
 	a.mu.Lock()
 	of, ok := a.byID.Get(agent.String())
@@ -123,7 +123,7 @@ func (a *accounts) take(ctx context.Context, agent accrual.Agent) (of *account, 
 	}
 }
 
-// account returns the log of an agent up to its last entry, for its caller alone until release is called.
+// account returns the complete log of an agent, locked until release is called.
 func (s *Service) account(ctx context.Context, agent accrual.Agent) (a *account, release func(), err error) {
 	a, release, err = s.accounts.take(ctx, agent)
 	if err != nil {
@@ -137,7 +137,7 @@ func (s *Service) account(ctx context.Context, agent accrual.Agent) (a *account,
 	return a, release, nil
 }
 
-// replay reads the entries of a log that have come since it was read.
+// replay reads the entries added since the last read.
 func (s *Service) replay(ctx context.Context, a *account) (err error) {
 	if a.log == nil {
 		if a.log, err = accrual.NewAccount(a.agent); err != nil {
@@ -158,9 +158,9 @@ func (s *Service) replay(ctx context.Context, a *account) (err error) {
 			if _, err := a.add(e); err != nil {
 				return fmt.Errorf("entry %d: %w", one.Number, err)
 			}
-			// The database is not believed for more than order.
+			// Only the order is trusted to the database.
 			if got := a.log.Log(); got != (accrual.Log{Entries: one.Number, Head: one.Head}) {
-				return fmt.Errorf("entry %d is missing, was changed, or says nothing new: the log is not the one that was kept", one.Number)
+				return fmt.Errorf("entry %d is missing, was changed, or repeats another: the log has been altered", one.Number)
 			}
 		}
 		more = len(entries) == store.MaxEntries
@@ -168,8 +168,8 @@ func (s *Service) replay(ctx context.Context, a *account) (err error) {
 	return nil
 }
 
-// Reputation returns the reputation of an agent of an owner that is believed, or of one elsewhere. One of which nothing is known has the reputation that follows
-// from an empty log: a policy can let it begin.
+// Reputation returns the reputation of an agent of a trusted owner, or of an agent with a key of its own. An unknown
+// agent has the reputation of an empty log, so that a policy can let it begin.
 func (s *Service) Reputation(ctx context.Context, agentID string) (Reputed, error) {
 	answer, err := s.reputation(ctx, agentID)
 	s.metrics.noReputation(err)
@@ -181,7 +181,7 @@ func (s *Service) reputation(ctx context.Context, agentID string) (Reputed, erro
 	if err != nil {
 		return Reputed{}, refusal.New("query_malformed", "%v", err)
 	}
-	if agent.Owner != "" { // an agent elsewhere has none
+	if agent.Owner != "" { // an agent with a key of its own has no owner
 		if _, err := s.believed.Load().owner(agent.Owner); err != nil {
 			return Reputed{}, err
 		}
@@ -199,7 +199,8 @@ func (s *Service) reputation(ctx context.Context, agentID string) (Reputed, erro
 	if err != nil {
 		return Reputed{}, err
 	}
-	if last := a.last; last != nil && last.log == a.log.Log() && reflect.DeepEqual(last.verified, verified) && now.Before(last.until) &&
+	if last := a.last; last != nil && last.log == a.log.Log() && reflect.DeepEqual(last.verified, verified) &&
+		now.Before(last.until) &&
 		evidence.IsAccepted(ctx, evidence.KeyIDOf(last.answer.Token)) {
 		s.metrics.reputations.WithLabelValues("same").Inc()
 		return last.answer, nil
@@ -220,7 +221,7 @@ func (s *Service) reputation(ctx context.Context, agentID string) (Reputed, erro
 	return a.last.answer, nil
 }
 
-// verified returns the last verification that an agent has passed, unless it is over.
+// verified returns the last verification that an agent passed, unless it has expired.
 func (s *Service) verified(ctx context.Context, agent accrual.Agent, now time.Time) (*accrual.Verified, error) {
 	if s.o.Verified == nil {
 		return nil, nil
@@ -232,11 +233,10 @@ func (s *Service) verified(ctx context.Context, agent accrual.Agent, now time.Ti
 	return v, nil
 }
 
-// ListChunk bounds how many agents [Service.Agents] returns.
+// ListChunk bounds the length of the lists that the service returns.
 const ListChunk = 100
 
-// Agents returns the reputations of the agents that have a log, in the order of their ids, from the first one after a text on, at most
-// [ListChunk]. They are not signed.
+// Agents returns the unsigned reputations of the agents whose ids follow after, in order, at most [ListChunk].
 func (s *Service) Agents(ctx context.Context, after string) ([]accrual.Reputation, error) {
 	ids, err := s.o.Store.Agents(ctx, after, ListChunk)
 	if err != nil {
@@ -258,8 +258,8 @@ func (s *Service) Agents(ctx context.Context, after string) ([]accrual.Reputatio
 	return all, nil
 }
 
-// Enter enters the sessions that were closed since in the logs of their agents, and those again that have receipts since. Each session is
-// entered once, whatever replica does it. What an owner's session lacks holds up nobody else's.
+// Enter enters each closed session in the log of its agent, and again after late receipts. Each session is entered
+// once, by any replica. A failure for one owner does not delay the others.
 func (s *Service) Enter(ctx context.Context) error {
 	var failed []error
 	for _, owner := range slices.Sorted(maps.Keys(s.believed.Load().owners)) {
@@ -273,7 +273,7 @@ func (s *Service) Enter(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// enterOf enters the closed sessions of one owner, for as long as it gets on. Another replica that was faster is no error.
+// enterOf enters the closed sessions of one owner while it makes progress. Being overtaken by a replica is no error.
 func (s *Service) enterOf(ctx context.Context, owner string) error {
 	for on := true; on; {
 		due, err := s.o.Store.Unentered(ctx, owner, enterChunk)
@@ -292,7 +292,7 @@ func (s *Service) enterOf(ctx context.Context, owner string) error {
 	return nil
 }
 
-// enter enters one closed session. One that is not believed any more is passed over for good.
+// enter enters one closed session, or skips it for good if its receipts are no longer trusted.
 func (s *Service) enter(ctx context.Context, one store.Session) error {
 	scored, err := s.scored(ctx, one)
 	if err == nil {
@@ -305,7 +305,7 @@ func (s *Service) enter(ctx context.Context, one store.Session) error {
 	return s.passOver(ctx, one, err)
 }
 
-// scored returns the score of a closed session, as it stands in a log. It returns [store.ErrMoved] if the session has changed since one was read.
+// scored returns the score of a closed session for the log, or [store.ErrMoved] if the session has changed.
 func (s *Service) scored(ctx context.Context, one store.Session) (*accrual.Session, error) {
 	r, release, err := s.read(ctx, one)
 	if err != nil {
@@ -321,12 +321,13 @@ func (s *Service) scored(ctx context.Context, one store.Session) (*accrual.Sessi
 	}
 	c := autonomy.NewClaims(r.measured, hash, autonomy.Appraise(r.measured, challenges, baseline))
 	return &accrual.Session{
-		ID: one.Session, EventID: r.measured.Event(), Score: accrual.Round(c.Composite), Coverage: accrual.Round(c.Coverage.Share),
+		ID: one.Session, EventID: r.measured.Event(), Score: accrual.Round(c.Composite),
+		Coverage:    accrual.Round(c.Coverage.Share),
 		ScoringHash: c.ScoringHash, Interactions: c.N, Hosts: c.ModelHosts,
 	}, nil
 }
 
-// enterScored goes on with the log of the session's agent, unless the log has the same already.
+// enterScored adds a session to the log of its agent, unless the log has the same already.
 func (s *Service) enterScored(ctx context.Context, one store.Session, scored *accrual.Session) error {
 	a, release, err := s.account(ctx, accrual.Agent{Owner: one.Owner, Subject: one.Agent})
 	if err != nil {
@@ -343,7 +344,7 @@ func (s *Service) enterScored(ctx context.Context, one store.Session, scored *ac
 	}
 	failpoint.Reach("session scored")
 	if err := s.o.Store.Enter(ctx, one, entry); err != nil {
-		a.log = nil // it has an entry that may not be kept
+		a.log = nil // its last entry may not have been stored
 		return err
 	}
 	s.metrics.entries.WithLabelValues("entered").Inc()
@@ -351,9 +352,10 @@ func (s *Service) enterScored(ctx context.Context, one store.Session, scored *ac
 	return nil
 }
 
-// passOver notes that a session has no place in a log.
+// passOver marks a session as handled although no log takes it.
 func (s *Service) passOver(ctx context.Context, one store.Session, because error) error {
 	s.metrics.entries.WithLabelValues("refused").Inc()
-	s.o.Log.Warn("a closed session is not entered in the log of its agent", zap.String("owner", one.Owner), zap.String("session", one.Session), zap.Error(because))
+	s.o.Log.Warn("a closed session was not entered in the log of its agent",
+		zap.String("owner", one.Owner), zap.String("session", one.Session), zap.Error(because))
 	return s.o.Store.Enter(ctx, one, nil)
 }

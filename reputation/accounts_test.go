@@ -29,7 +29,8 @@ func reputed(t *testing.T, n *nodetest.Node) accrual.Claims {
 	answer, err := n.Reputation(t.Context(), n.Kit.Agent(t).String())
 	must(t, err)
 	o, err := evidence.Open(n.Kit.Verifier, accrual.Kind, answer.Token, evidence.Expected{
-		Issuers: []string{"appraiser"}, Audiences: []string{"relying-party"}, KeyIDs: []string{"appraiser-key"}, MaxAge: accrual.Lifetime,
+		Issuers: []string{"appraiser"}, Audiences: []string{"relying-party"}, KeyIDs: []string{"appraiser-key"},
+		MaxAge: accrual.Lifetime,
 	})
 	must(t, err)
 	var shown accrual.Claims
@@ -50,7 +51,8 @@ func closed(t testing.TB, n *nodetest.Node, id string, calls int) *gatetest.Sess
 	return s
 }
 
-// TestReputation: an agent begins with an empty log. A session is entered once it is closed, with its score, and counts once.
+// TestReputation: an agent begins with an empty log. A session is entered once it is closed, with its score, and counts
+// once.
 func TestReputation(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil)
 	ctx := t.Context()
@@ -68,10 +70,12 @@ func TestReputation(t *testing.T) {
 	n.Delivered(t, 14, open.Receipts...)
 	must(t, n.Enter(ctx))
 	c, score := reputed(t, n), n.Scored(t, "ses_1")
-	if c.Log.Entries != 1 || c.TotalSessions != 1 || c.TotalInteractions != 1 || c.FirstSeen != n.Kit.Clock.Now().Unix() || c.ScoringHash != autonomy.ScoringHash {
+	if c.Log.Entries != 1 || c.TotalSessions != 1 || c.TotalInteractions != 1 || c.FirstSeen != n.Kit.Clock.Now().Unix() ||
+		c.ScoringHash != autonomy.ScoringHash {
 		t.Errorf("%+v", c)
 	}
-	if len(c.ScoreHistory) != 1 || c.ScoreHistory[0].SessionID != "ses_1" || c.CurrentScore != accrual.Round(score.Composite) || c.Coverage != accrual.Round(score.Coverage.Share) {
+	if len(c.ScoreHistory) != 1 || c.ScoreHistory[0].SessionID != "ses_1" ||
+		c.CurrentScore != accrual.Round(score.Composite) || c.Coverage != accrual.Round(score.Coverage.Share) {
 		t.Errorf("%+v; the score is %v, %v", c, score.Composite, score.Coverage.Share)
 	}
 	for range 2 {
@@ -89,12 +93,14 @@ func TestReputation(t *testing.T) {
 	must(t, err)
 	e, err := accrual.ParseEntry([]byte(entries[0].Text))
 	must(t, err)
-	if len(entries) != 1 || e.Session.EventID != first(t, open).EventID || e.Session.Interactions != 12 || len(e.Session.Hosts) != 1 || e.Session.Hosts[0] != nodetest.Host {
+	if len(entries) != 1 || e.Session.EventID != first(t, open).EventID || e.Session.Interactions != 12 ||
+		len(e.Session.Hosts) != 1 || e.Session.Hosts[0] != nodetest.Host {
 		t.Errorf("%+v, %+v", entries, e.Session)
 	}
 }
 
-// TestReputationOfVerified: a token has what its agent has passed last until that is over, and a new one is signed at once when it changes.
+// TestReputationOfVerified: a token has what its agent has passed last until that is over, and a new one is signed at
+// once when it changes.
 func TestReputationOfVerified(t *testing.T) {
 	var passed *accrual.Verified
 	var failed error
@@ -139,10 +145,13 @@ func first(t *testing.T, s *gatetest.Session) interaction.Receipt {
 	return c
 }
 
-// TestReputationsThatAreRefused: of agents that are none, or of owners that the node does not know; and from logs that are not the kept ones.
+// TestReputationsThatAreRefused: of agents that are none, or of owners that the node does not know; and from logs that
+// are not the kept ones.
 func TestReputationsThatAreRefused(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil)
-	for id, code := range map[string]string{"": "query_malformed", "agent:a": "query_malformed", n.Kit.Owner(t) + ":": "query_malformed", n.Kit.Owner(t) + ":\x00": "query_malformed", n.Kit.Owner(t) + ":\xff": "query_malformed", fmt.Sprintf("%043d:agent:a", 0): "owner_unknown"} {
+	for id, code := range map[string]string{"": "query_malformed", "agent:a": "query_malformed",
+		n.Kit.Owner(t) + ":": "query_malformed", n.Kit.Owner(t) + ":\x00": "query_malformed",
+		n.Kit.Owner(t) + ":\xff": "query_malformed", fmt.Sprintf("%043d:agent:a", 0): "owner_unknown"} {
 		_, err := n.Reputation(t.Context(), id)
 		wantCode(t, err, code)
 	}
@@ -179,7 +188,8 @@ func TestReputationsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestEnterWithoutTheOwner: what is closed waits while its owner is not believed, and holds up nobody; nothing is lost when the owner is back, nor by a restart.
+// TestEnterWithoutTheOwner: what is closed waits while its owner is not believed, and holds up nobody; nothing is lost
+// when the owner is back, nor by a restart.
 func TestEnterWithoutTheOwner(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil)
 	for i := range 3 {

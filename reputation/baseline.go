@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// maxSamples bounds the sessions that a baseline is made of: those of an owner that were closed last.
+	// maxSamples bounds the sessions behind a baseline: the owner's last closed ones.
 	maxSamples = 1000
-	// baselineEvery is how long a baseline is in force at least, unless the samples of its owner have grown by a tenth.
+	// baselineEvery is the minimum age of a baseline before it is replaced, unless the samples have grown by a tenth.
 	baselineEvery = time.Hour
-	// sampleChunk bounds the closed sessions whose samples are taken at once.
+	// sampleChunk bounds the closed sessions sampled at once.
 	sampleChunk = 64
 )
 
-// Sample takes the samples of the sessions that were closed since, and makes a baseline of each owner whose samples have grown enough. Each
-// session gives one sample, whatever replica takes it, and the same samples make the same baseline.
+// Sample takes one sample of each closed session and makes a baseline for each owner with enough new samples. Replicas
+// may share the work: the same samples make the same baseline.
 func (s *Service) Sample(ctx context.Context) error {
 	for more := true; more; {
 		closed, err := s.o.Store.Unsampled(ctx, sampleChunk)
@@ -51,7 +51,7 @@ func (s *Service) Sample(ctx context.Context) error {
 	return nil
 }
 
-// sampleOf takes the sample of a closed session. One that is not believed any more, or says nothing of a model, gives none.
+// sampleOf samples a closed session. A session that is no longer trusted or names no model has no sample.
 func (s *Service) sampleOf(ctx context.Context, one store.Session) error {
 	sample := store.Sample{Owner: one.Owner, Session: one.Session, Closed: one.Updated}
 	read, release, err := s.read(ctx, one)
@@ -68,7 +68,8 @@ func (s *Service) sampleOf(ctx context.Context, one store.Session) error {
 			sample.Text = string(text)
 		}
 	case errors.As(err, &refused) && refused.Code() != errBusy.Code():
-		s.o.Log.Warn("a closed session gives no sample", zap.String("owner", one.Owner), zap.String("session", one.Session), zap.Error(err))
+		s.o.Log.Warn("a closed session has no sample",
+			zap.String("owner", one.Owner), zap.String("session", one.Session), zap.Error(err))
 	default:
 		return err
 	}
@@ -76,7 +77,7 @@ func (s *Service) sampleOf(ctx context.Context, one store.Session) error {
 	return s.o.Store.AddSample(ctx, sample)
 }
 
-// baselineOf makes a baseline of an owner, if it is time.
+// baselineOf makes a baseline for an owner if it is time.
 func (s *Service) baselineOf(ctx context.Context, g store.Grown) error {
 	last, err := s.o.Store.LastBaseline(ctx, g.Owner)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -106,9 +107,11 @@ func (s *Service) baselineOf(ctx context.Context, g store.Grown) error {
 		return err
 	}
 	failpoint.Reach("baseline made")
-	err = s.o.Store.AddBaseline(ctx, store.Baseline{Hash: hash, Owner: g.Owner, Number: last.Number + 1, Made: now, Samples: g.Samples, Document: string(document)})
+	err = s.o.Store.AddBaseline(ctx, store.Baseline{
+		Hash: hash, Owner: g.Owner, Number: last.Number + 1, Made: now, Samples: g.Samples, Document: string(document),
+	})
 	if errors.Is(err, store.ErrMoved) {
-		return nil // another replica was faster, or the samples make the same baseline as once before
+		return nil // a replica was faster, or the same baseline existed before
 	}
 	if err == nil {
 		s.o.Log.Info("baseline made", zap.String("owner", g.Owner), zap.String("hash", hash), zap.Int64("samples", g.Samples))
@@ -116,7 +119,7 @@ func (s *Service) baselineOf(ctx context.Context, g store.Grown) error {
 	return err
 }
 
-// inForce returns the baseline of an owner that is in force, and its hash; nil where there is none.
+// inForce returns the current baseline of an owner and its hash, or nil.
 func (s *Service) inForce(ctx context.Context, owner string) (*autonomy.Baseline, string, error) {
 	kept, err := s.o.Store.LastBaseline(ctx, owner)
 	if errors.Is(err, store.ErrNotFound) {
@@ -132,7 +135,7 @@ func (s *Service) inForce(ctx context.Context, owner string) (*autonomy.Baseline
 	return &b, kept.Hash, nil
 }
 
-// Baseline returns the snapshot that a score names by its hash, as JSON.
+// Baseline returns the snapshot with this hash, as JSON.
 func (s *Service) Baseline(ctx context.Context, hash string) ([]byte, error) {
 	kept, err := s.o.Store.Baseline(ctx, hash)
 	if errors.Is(err, store.ErrNotFound) {
@@ -141,10 +144,10 @@ func (s *Service) Baseline(ctx context.Context, hash string) ([]byte, error) {
 	return []byte(kept.Document), err
 }
 
-// Scoring returns the formulas that a score names by their hash, as JSON.
+// Scoring returns the formulas with this hash, as JSON.
 func (s *Service) Scoring(hash string) ([]byte, error) {
 	if hash != autonomy.ScoringHash {
-		return nil, refusal.New("not_found", "the node scores by the formulas %s", autonomy.ScoringHash)
+		return nil, refusal.New("not_found", "the node has only the formulas %s", autonomy.ScoringHash)
 	}
 	return autonomy.Formulas(), nil
 }

@@ -28,9 +28,10 @@ import (
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
-// BenchmarkReputationRead reads the reputations of agents over the node's API, in any order: AGENTS of them, 100 unless it is set, with 100
-// receipts each. The node keeps the logs of 1,024 agents in memory. Beside the mean it reports what the slowest hundredth takes at least: p99, and
-// p99-alone without the time that a read waits for a processor which has other work.
+// BenchmarkReputationRead reads the reputations of agents over the node's API, in any order: AGENTS of them, 100 unless
+// it is set, with 100 receipts each. The node keeps the logs of 1,024 agents in memory. Beside the mean it reports what
+// the slowest hundredth takes at least: p99, and p99-alone without the time that a read waits for a processor which has
+// other work.
 func BenchmarkReputationRead(b *testing.B) {
 	agents, err := strconv.Atoi(os.Getenv("AGENTS"))
 	if err != nil {
@@ -47,7 +48,8 @@ func BenchmarkReputationRead(b *testing.B) {
 	}
 	must(b, filled.Wait())
 	must(b, fill(b.Context(), n.Store, agent("long"), long, 1))
-	b.Logf("%d agents and %d receipts were stored in %s", agents+1, agents*sessions*receipts+long, time.Since(began).Round(time.Second))
+	b.Logf("%d agents and %d receipts were stored in %s", agents+1, agents*sessions*receipts+long,
+		time.Since(began).Round(time.Second))
 	read := func(b *testing.B, node http.Handler, name string) time.Duration {
 		began, answer, id := time.Now(), httptest.NewRecorder(), agent(name).String()
 		node.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/v1/reputation/"+url.PathEscape(id), nil))
@@ -77,7 +79,8 @@ func BenchmarkReputationRead(b *testing.B) {
 		var delivers errgroup.Group
 		delivers.Go(func() error {
 			for range every.Tick(ctx, 100*time.Millisecond) {
-				if err := n.Store.Append(context.WithoutCancel(ctx), delivery(agent("busy"), "ses_"+evidence.NewID(), 200)); err != nil {
+				if err := n.Store.Append(context.WithoutCancel(ctx), delivery(agent("busy"), "ses_"+evidence.NewID(), 200)); err !=
+					nil {
 					return err
 				}
 			}
@@ -108,16 +111,19 @@ func waited(b *testing.B) time.Duration {
 // newAPI is the API of a node that has just started on the store of another one.
 func newAPI(b *testing.B, n *nodetest.Node) http.Handler {
 	b.Helper()
-	return api.Handler(nodetest.New(b, n.Kit, n.Store).Service, api.Options{Now: time.Now, Log: zap.NewNop(), Rate: 1 << 20})
+	return api.Handler(nodetest.New(b, n.Kit, n.Store).Service,
+		api.Options{Now: time.Now, Log: zap.NewNop(), Rate: 1 << 20})
 }
 
 // delivery is so many receipts of a session, as large as they are. Nobody has signed them.
 func delivery(agent accrual.Agent, session string, receipts int) store.Addition {
-	a := store.Addition{Owner: agent.Owner, Agent: agent.Subject, Session: session, At: gatetest.Start, MaxSessions: 1 << 40, MaxReceipts: 1 << 40}
+	a := store.Addition{Owner: agent.Owner, Agent: agent.Subject, Session: session, At: gatetest.Start,
+		MaxSessions: 1 << 40, MaxReceipts: 1 << 40}
 	token := strings.Repeat("x", 3<<10)
 	for i := range receipts {
 		id := fmt.Sprintf("%s %d", session, i)
-		a.Receipts = append(a.Receipts, store.Receipt{Number: int64(i) + 1, Hash: evidence.HashBytes([]byte(id)), Request: id, Token: token})
+		a.Receipts = append(a.Receipts,
+			store.Receipt{Number: int64(i) + 1, Hash: evidence.HashBytes([]byte(id)), Request: id, Token: token})
 	}
 	return a
 }
@@ -132,7 +138,8 @@ func fill(ctx context.Context, s *store.Store, agent accrual.Agent, sessions, re
 		a := delivery(agent, fmt.Sprintf("ses_%s_%d", agent.Subject, i), receipts)
 		a.Closing = true
 		e := accrual.Entry{At: a.At.Unix(), Session: &accrual.Session{
-			ID: a.Session, EventID: "evt_" + a.Session, Score: accrual.Round(30 + 40*rand.Float64()), Coverage: 1, ScoringHash: autonomy.ScoringHash, Interactions: 10, Hosts: []string{nodetest.Host},
+			ID: a.Session, EventID: "evt_" + a.Session, Score: accrual.Round(30 + 40*rand.Float64()), Coverage: 1,
+			ScoringHash: autonomy.ScoringHash, Interactions: 10, Hosts: []string{nodetest.Host},
 		}}
 		if _, err := log.Add(e); err != nil {
 			return err
@@ -148,7 +155,9 @@ func fill(ctx context.Context, s *store.Store, agent accrual.Agent, sessions, re
 		if err != nil {
 			return err
 		}
-		if err := s.Enter(ctx, state, &store.Entry{Agent: agent.String(), Number: log.Log().Entries, Head: log.Log().Head, Text: string(text)}); err != nil {
+		if err := s.Enter(ctx, state,
+			&store.Entry{Agent: agent.String(), Number: log.Log().Entries, Head: log.Log().Head,
+				Text: string(text)}); err != nil {
 			return err
 		}
 	}

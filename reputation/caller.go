@@ -14,11 +14,11 @@ import (
 // Caller is the agent that makes a request, as its sidecar names it.
 type Caller struct {
 	Owner, Agent, Session, EventID string
-	// ModelCalls is how many calls of the session to models its sidecar has seen end with a whole answer.
+	// ModelCalls counts the session's model calls that the sidecar saw end with a whole answer.
 	ModelCalls int64
 }
 
-// Caller verifies a caller token for one request, and uses it up: exactly one request of all replicas gets the caller.
+// Caller verifies a caller token for one request and uses it up, once among all replicas.
 func (s *Service) Caller(ctx context.Context, token, method, path string, body []byte) (Caller, error) {
 	if token == "" {
 		return Caller{}, refusal.New("caller_invalid", "the request has no header %s", interaction.CallerHeader)
@@ -42,7 +42,7 @@ func (s *Service) Caller(ctx context.Context, token, method, path string, body [
 	if err := s.admit(s.ratesOf(c.Owner).calls, 1, "requests of agents"); err != nil {
 		return Caller{}, err
 	}
-	// The owner stands before the id: owners do not know each other's.
+	// Ids are unique only within an owner.
 	err = s.o.Store.Use(ctx, c.Owner+" "+c.ID, time.Unix(c.Expires, 0))
 	if errors.Is(err, store.ErrUsed) {
 		return Caller{}, refusal.New("caller_invalid", "the caller token %.80q was used before", c.ID)

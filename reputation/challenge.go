@@ -19,25 +19,25 @@ import (
 const (
 	// MaxChallenges bounds the challenges of one session.
 	MaxChallenges = 32
-	// ChallengeLifetime is how long a challenge can be committed to. What is committed to can be revealed until the session closes.
+	// ChallengeLifetime is the time to commit to a challenge. Revealing is possible until the session closes.
 	ChallengeLifetime = 10 * time.Minute
 )
 
-// Issued is a challenge as the agent gets it. Times are in Unix seconds.
+// Issued is a challenge as the agent gets it. Times are Unix seconds.
 type Issued struct {
 	Nonce     string  `json:"challenge_nonce"` // 32 random bytes, hex
 	IssuedAt  int64   `json:"issued_at"`
-	ExpiresAt int64   `json:"expires_at"` // until when it can be committed to
-	Probes    []Probe `json:"probes"`     // maybe none
+	ExpiresAt int64   `json:"expires_at"` // the end of the time to commit
+	Probes    []Probe `json:"probes"`     // may be empty
 }
 
-// Probe is a question that the agent can have put to its model, through its sidecar. Some of them ask the same: which do is not told.
+// Probe is a question for the agent's model. Some probes ask the same; the agent is not told which.
 type Probe struct {
 	ID     string `json:"id"`
 	Prompt string `json:"prompt"`
 }
 
-// Commitment is what the node keeps of what an agent has committed to. Times are in Unix seconds.
+// Commitment is the state of a commitment. Times are Unix seconds.
 type Commitment struct {
 	Nonce       string `json:"challenge_nonce"`
 	Hash        string `json:"commitment_hash"`
@@ -46,8 +46,8 @@ type Commitment struct {
 	RevealedAt  int64  `json:"revealed_at,omitempty"`
 }
 
-// Issue gives the session of a caller a challenge. It is durable when it returns. A challenge that can still be committed to is given again,
-// so a request whose answer was lost can be made again.
+// Issue gives the caller's session a challenge, durably. It returns an open challenge again, so a lost answer is no
+// problem.
 func (s *Service) Issue(ctx context.Context, by Caller) (Issued, error) {
 	if err := s.open(ctx, by); err != nil {
 		return Issued{}, err
@@ -62,7 +62,8 @@ func (s *Service) Issue(ctx context.Context, by Caller) (Issued, error) {
 			if last := had[n-1]; last.Commitment == "" && last.Agent == by.Agent {
 				return issued(last), nil
 			}
-			return Issued{}, refusal.New("commitment_refused", "the last challenge of the session is committed to, and not revealed")
+			return Issued{},
+				refusal.New("commitment_refused", "the last challenge of the session is committed to but not revealed")
 		}
 		if len(had) >= MaxChallenges {
 			return Issued{}, refusal.New("session_full", "the session has had %d challenges", len(had))
@@ -71,7 +72,7 @@ func (s *Service) Issue(ctx context.Context, by Caller) (Issued, error) {
 		err = s.o.Store.Issue(ctx, c, s.o.Limits.Challenges)
 		switch {
 		case errors.Is(err, store.ErrMoved):
-			continue // another replica was faster
+			continue // a replica was faster
 		case errors.Is(err, store.ErrFull):
 			return Issued{}, refusal.New("owner_full", "the owner has %d challenges at the node", s.o.Limits.Challenges)
 		case err != nil:
@@ -84,15 +85,15 @@ func (s *Service) Issue(ctx context.Context, by Caller) (Issued, error) {
 	return Issued{}, errContended
 }
 
-// newChallenge makes a challenge of a random nonce.
+// newChallenge makes a challenge with a random nonce.
 func (s *Service) newChallenge(by Caller, number int64, now time.Time) store.Challenge {
 	var nonce, seed [32]byte
-	_, _ = crand.Read(nonce[:]) // crypto/rand.Read never fails; it ends the process instead
+	_, _ = crand.Read(nonce[:]) // never fails; it ends the process instead
 	_, _ = crand.Read(seed[:])
 	return store.Challenge{
 		Nonce: hex.EncodeToString(nonce[:]), Owner: by.Owner, Session: by.Session, Agent: by.Agent, Number: number,
 		Issued: now, Expires: now.Add(ChallengeLifetime),
-		Probes: s.bank.draw(s.o.ProbePairs, rand.New(rand.NewChaCha8(seed)), evidence.NewID), //nolint:gosec // the seed is a secret of 256 bits
+		Probes: s.bank.draw(s.o.ProbePairs, rand.New(rand.NewChaCha8(seed)), evidence.NewID), //nolint:gosec // a secret seed
 	}
 }
 
@@ -104,9 +105,9 @@ func issued(c store.Challenge) Issued {
 	return answer
 }
 
-var errContended = refusal.New("overloaded", "the challenge is changed by other requests at the same time")
+var errContended = refusal.New("overloaded", "too many requests change the challenge at once")
 
-// Commit keeps the hash that the agent commits to. It is durable when it returns, and cannot be changed. The same hash again is fine.
+// Commit stores the agent's commitment durably and for good. Repeating the same hash is allowed.
 func (s *Service) Commit(ctx context.Context, by Caller, nonce, hash string) (Commitment, error) {
 	if !evidence.IsHash(hash) {
 		return Commitment{}, refusal.New("query_malformed", "commitment_hash is not a lowercase hex SHA-256")
@@ -122,7 +123,8 @@ func (s *Service) Commit(ctx context.Context, by Caller, nonce, hash string) (Co
 		case c.Commitment != "":
 			return Commitment{}, refusal.New("commitment_refused", "the challenge is committed to another hash")
 		case !s.o.Now().Before(c.Expires):
-			return Commitment{}, refusal.New("commitment_refused", "the challenge could be committed to until %s", c.Expires.Format(time.RFC3339))
+			return Commitment{},
+				refusal.New("commitment_refused", "the time to commit ended at %s", c.Expires.Format(time.RFC3339))
 		}
 		if err := s.open(ctx, by); err != nil {
 			return Commitment{}, err
@@ -134,7 +136,7 @@ func (s *Service) Commit(ctx context.Context, by Caller, nonce, hash string) (Co
 	return Commitment{}, errContended
 }
 
-// Reveal keeps the strategy that the agent had committed to, if its hash is the one that was committed to. The same again is fine.
+// Reveal stores the strategy if it matches the commitment. Repeating it is allowed.
 func (s *Service) Reveal(ctx context.Context, by Caller, nonce, salt string, raw json.RawMessage) (Commitment, error) {
 	committed, err := strategy.Parse(raw)
 	if err != nil {
@@ -146,14 +148,14 @@ func (s *Service) Reveal(ctx context.Context, by Caller, nonce, salt string, raw
 			return Commitment{}, err
 		}
 		if c.Commitment == "" {
-			return Commitment{}, refusal.New("commitment_refused", "nothing was committed to for this challenge")
+			return Commitment{}, refusal.New("commitment_refused", "the challenge has no commitment")
 		}
 		hash, err := strategy.Commitment(nonce, salt, committed)
 		if err != nil {
 			return Commitment{}, err
 		}
 		if hash != c.Commitment {
-			return Commitment{}, refusal.New("commitment_refused", "what is revealed has the hash %s", hash)
+			return Commitment{}, refusal.New("commitment_refused", "the revealed strategy has the other hash %s", hash)
 		}
 		if !c.Revealed.IsZero() {
 			return commitment(c), nil
@@ -168,7 +170,7 @@ func (s *Service) Reveal(ctx context.Context, by Caller, nonce, salt string, raw
 	return Commitment{}, errContended
 }
 
-// changed notes that a challenge was changed. That somebody else has changed it before is no error: the next look tells how.
+// changed counts a change of a challenge. A concurrent change is no error: the caller looks again.
 func (s *Service) changed(step string, err error) error {
 	if errors.Is(err, store.ErrMoved) {
 		return nil
@@ -191,7 +193,8 @@ func commitment(c store.Challenge) Commitment {
 // challenge returns a challenge of the caller's session.
 func (s *Service) challenge(ctx context.Context, by Caller, nonce string) (store.Challenge, error) {
 	c, err := s.o.Store.Challenge(ctx, nonce)
-	if errors.Is(err, store.ErrNotFound) || err == nil && (c.Owner != by.Owner || c.Session != by.Session || c.Agent != by.Agent) {
+	if errors.Is(err, store.ErrNotFound) || err == nil &&
+		(c.Owner != by.Owner || c.Session != by.Session || c.Agent != by.Agent) {
 		return c, refusal.New("not_found", "no challenge of this session has the nonce %.64q", nonce)
 	}
 	return c, err

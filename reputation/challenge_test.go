@@ -52,7 +52,8 @@ func TestChallenge(t *testing.T) {
 	wantCode(t, err, "query_malformed")
 	revealed, err := n.Reveal(ctx, by, issued.Nonce, nodetest.Salt, raw)
 	must(t, err)
-	if !revealed.Revealed || revealed.RevealedAt != n.Kit.Clock.Now().Unix() || revealed.CommittedAt != committed.CommittedAt || revealed.Hash != hash {
+	if !revealed.Revealed || revealed.RevealedAt != n.Kit.Clock.Now().Unix() ||
+		revealed.CommittedAt != committed.CommittedAt || revealed.Hash != hash {
 		t.Errorf("%+v", revealed)
 	}
 	n.Kit.Clock.Advance(time.Hour)
@@ -151,7 +152,8 @@ func TestProbes(t *testing.T) {
 		must(t, err)
 		pairs := make(map[int64][]string)
 		for j, p := range kept[0].Probes {
-			if ids[p.ID] || p.ID != issued.Probes[j].ID || p.Prompt != issued.Probes[j].Prompt || strings.ContainsAny(p.Prompt, "{}") {
+			if ids[p.ID] || p.ID != issued.Probes[j].ID || p.Prompt != issued.Probes[j].Prompt ||
+				strings.ContainsAny(p.Prompt, "{}") {
 				t.Errorf("%+v", p)
 			}
 			ids[p.ID] = true
@@ -180,15 +182,23 @@ func TestCaller(t *testing.T) {
 		code, token, method, path string
 		body                      []byte
 	}{
-		"none":               {"caller_invalid", "", "POST", path, body},
-		"another token":      {"artifact_malformed", n.Calls(t, "ses_1", 1).Receipts[0], "POST", path, body},
-		"another method":     {"caller_invalid", good, "PUT", path, body},
-		"another path":       {"caller_invalid", good, "POST", "/v1/challenge/commit", body},
-		"another body":       {"caller_invalid", good, "POST", path, []byte(`{"a":1}`)},
-		"another signature":  {"signature_invalid", nodetest.Resigned(good, n.CallerToken(t, "ses_2", path, body, nil)), "POST", path, body},
-		"another owner":      {"owner_unknown", n.CallerToken(t, "ses_1", path, body, func(c *interaction.Caller) { c.Owner = strings.Repeat("o", 43) }), "POST", path, body},
-		"of another node":    {"not_allowed", n.CallerToken(t, "ses_1", path, body, func(c *interaction.Caller) { c.Audience = "other" }), "POST", path, body},
-		"one that has ended": {"expired", n.CallerToken(t, "ses_1", path, body, func(c *interaction.Caller) { c.IssuedAt -= 70; c.Expires -= 70 }), "POST", path, body},
+		"none":           {"caller_invalid", "", "POST", path, body},
+		"another token":  {"artifact_malformed", n.Calls(t, "ses_1", 1).Receipts[0], "POST", path, body},
+		"another method": {"caller_invalid", good, "PUT", path, body},
+		"another path":   {"caller_invalid", good, "POST", "/v1/challenge/commit", body},
+		"another body":   {"caller_invalid", good, "POST", path, []byte(`{"a":1}`)},
+		"another signature": {"signature_invalid", nodetest.Resigned(good, n.CallerToken(t, "ses_2", path, body, nil)),
+			"POST", path, body},
+		"another owner": {"owner_unknown", n.CallerToken(t, "ses_1", path, body, func(c *interaction.Caller) {
+			c.Owner = strings.Repeat("o", 43)
+		}), "POST", path, body},
+		"of another node": {"not_allowed", n.CallerToken(t, "ses_1", path, body, func(c *interaction.Caller) {
+			c.Audience = "other"
+		}), "POST", path, body},
+		"one that has ended": {"expired", n.CallerToken(t, "ses_1", path, body, func(c *interaction.Caller) {
+			c.IssuedAt -= 70
+			c.Expires -= 70
+		}), "POST", path, body},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := n.Caller(t.Context(), row.token, row.method, row.path, row.body)

@@ -41,7 +41,8 @@ func newVictim(t *testing.T, k *gatetest.Kit) *victim {
 	full.Only(t, "time to build a program")
 	dir := t.TempDir()
 	v := &victim{dir: dir, trust: filepath.Join(dir, "trust.json"), program: filepath.Join(dir, "victim")}
-	out, err := exec.Command("go", "build", "-tags", "failpoint", "-o", v.program, "../test/nodetest/victim").CombinedOutput()
+	out, err := exec.Command("go", "build", "-tags", "failpoint", "-o", v.program,
+		"../test/nodetest/victim").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -62,9 +63,11 @@ func (v *victim) replica(t *testing.T, dsn string) *victim {
 // begin starts it, until the end of the test.
 func (v *victim) begin(t *testing.T) {
 	t.Helper()
-	v.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(v.dir, "socket"))
-	}}}
+	v.client = &http.Client{
+		Transport: &http.Transport{DisableKeepAlives: true,
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(v.dir, "socket"))
+			}}}
 	v.start(t)
 	t.Cleanup(func() { v.kill() })
 }
@@ -146,12 +149,13 @@ func (v *victim) ask(t *testing.T, point, path string, token func() string, body
 	}
 }
 
-// TestCrash ends the node at each point of each request. Whoever asks makes the request again: then nothing is counted twice, and nothing
-// is lost.
+// TestCrash ends the node at each point of each request. Whoever asks makes the request again: then nothing is counted
+// twice, and nothing is lost.
 func TestCrash(t *testing.T) {
 	k := gatetest.New(t)
 	n := nodetest.New(t, k, nil) // signs for the agents
-	points := []string{"ledger begun", "ledger written", "ledger committed", "challenge issued", "committed", "revealed", "session scored", "session entered", "sample taken", "baseline made"}
+	points := []string{"ledger begun", "ledger written", "ledger committed", "challenge issued", "committed", "revealed",
+		"session scored", "session entered", "sample taken", "baseline made"}
 	sessions := make([]*gatetest.Session, len(points))
 	for i := range points {
 		sessions[i] = n.Calls(t, "ses_"+strconv.Itoa(i), 40)
@@ -192,7 +196,8 @@ func TestCrash(t *testing.T) {
 		v.ask(t, point, "/closed", nil, m{}, nil)
 	}
 	v.kill()
-	// Three points are in every write, of which there are eight a session and its baseline; the others in one request each.
+	// Three points are in every write, of which there are eight a session and its baseline; the others in one request
+	// each.
 	if v.ended < 3*6+7 {
 		t.Errorf("the node has ended only %d times", v.ended)
 	}
@@ -205,7 +210,8 @@ func TestCrash(t *testing.T) {
 		must(t, err)
 		challenges, err := kept.Challenges(t.Context(), k.Owner(t), id)
 		must(t, err)
-		if len(receipts) != 41 || len(challenges) != 1 || challenges[0].Revealed.IsZero() || len(challenges[0].Probes) != 2*reputation.DefaultProbePairs {
+		if len(receipts) != 41 || len(challenges) != 1 || challenges[0].Revealed.IsZero() ||
+			len(challenges[0].Probes) != 2*reputation.DefaultProbePairs {
 			t.Errorf("%s: %d receipts, %+v", points[i], len(receipts), challenges)
 		}
 	}
@@ -229,7 +235,8 @@ func TestCrash(t *testing.T) {
 	}
 	// What is counted of the owner is what there is: there is room for exactly the rest.
 	owner := k.Owner(t)
-	fits := store.Addition{Owner: owner, Session: "more", MaxSessions: 11, MaxReceipts: 10*41 + 1, At: time.Now(), Receipts: []store.Receipt{{Number: 1, Hash: "h", Request: "r"}}}
+	fits := store.Addition{Owner: owner, Session: "more", MaxSessions: 11, MaxReceipts: 10*41 + 1, At: time.Now(),
+		Receipts: []store.Receipt{{Number: 1, Hash: "h", Request: "r"}}}
 	must(t, kept.Append(t.Context(), fits))
 	fits.Session, fits.Receipts[0].Hash = "too many", "i"
 	if kept.Append(t.Context(), fits) == nil {
@@ -237,8 +244,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestCrashOfAReplica ends one of two replicas at each point at which it enters sessions in the log of their agent. Then both enter them at once:
-// each session is there once, and both go on from the same log.
+// TestCrashOfAReplica ends one of two replicas at each point at which it enters sessions in the log of their agent.
+// Then both enter them at once: each session is there once, and both go on from the same log.
 func TestCrashOfAReplica(t *testing.T) {
 	k, dsn := gatetest.New(t), pgtest.Start(t).Database(t)
 	kept, err := store.OpenPostgres(t.Context(), dsn)

@@ -19,8 +19,8 @@ import (
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
-// TestDisputeCrash ends the node at each point of each step of a dispute. Whoever asks asks again, and the next start settles what is due: nothing is
-// counted twice, and nothing is lost.
+// TestDisputeCrash ends the node at each point of each step of a dispute. Whoever asks asks again, and the next start
+// settles what is due: nothing is counted twice, and nothing is lost.
 func TestDisputeCrash(t *testing.T) {
 	k := gatetest.New(t)
 	n := nodetest.New(t, k, nil) // signs for the agents
@@ -51,7 +51,8 @@ func TestDisputeCrash(t *testing.T) {
 		var opened reputation.Dispute
 		say(point, "/v1/dispute", n.Contract(agent("agent:contract-", i), "con-"+strconv.Itoa(i), signal.SignalID), &opened)
 		say(point, "/v1/dispute", dispute.Challenge{
-			ChallengerID: agent("agent:challenge-", i), TargetID: k.Agent(t).String(), ChallengeType: dispute.TypeTiming, TargetReceipts: []string{evidence.HashToken(session.Receipts[0])},
+			ChallengerID: agent("agent:challenge-", i), TargetID: k.Agent(t).String(), ChallengeType: dispute.TypeTiming,
+			TargetReceipts: []string{evidence.HashToken(session.Receipts[0])},
 		}, &opened)
 		v.ask(t, point, "/settled", nil, struct{}{}, nil)
 	}
@@ -69,7 +70,8 @@ func TestDisputeCrash(t *testing.T) {
 		v.ask(t, point, "/settled", nil, struct{}{}, nil)
 	}
 	v.kill()
-	// All points but one are in each of the four requests and in what ends windows; "trial held" is where disputes are settled.
+	// All points but one are in each of the four requests and in what ends windows; "trial held" is where disputes are
+	// settled.
 	if v.ended < 5*4 {
 		t.Errorf("the node has ended only %d times", v.ended)
 	}
@@ -84,7 +86,9 @@ func TestDisputeCrash(t *testing.T) {
 	all := len(points)
 	check.WantEqual(t, happened, map[string]int{"signal": all, "opened": 2 * all, "resolved": 2 * all, "final": all})
 	for i := range points {
-		if r := c.reputation(t, agent("agent:target-", i)); r.ChallengesReceived != 1 || r.DisputesPending != 0 || r.Log.Entries != 3 { // opened, ended, and what the signal was worth
+		// opened, ended, and what the signal was worth
+		if r := c.reputation(t, agent("agent:target-", i)); r.ChallengesReceived != 1 || r.DisputesPending != 0 ||
+			r.Log.Entries != 3 {
 			t.Errorf("%s: %+v", points[i], r)
 		}
 		if r := c.reputation(t, agent("agent:challenge-", i)); r.DisputesLost != 1 || r.Log.Entries != 1 {

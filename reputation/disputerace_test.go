@@ -36,8 +36,9 @@ func replicas(t *testing.T) (both [2]*court) {
 	return both
 }
 
-// TestLastSecond: 64 agents dispute the same signal in the last second of its window, at two replicas that close the window and settle meanwhile. Each
-// dispute is opened or refused for the window, once; all logs agree, and nothing is counted twice.
+// TestLastSecond: 64 agents dispute the same signal in the last second of its window, at two replicas that close the
+// window and settle meanwhile. Each dispute is opened or refused for the window, once; all logs agree, and nothing is
+// counted twice.
 func TestLastSecond(t *testing.T) {
 	both := replicas(t)
 	c, ctx := both[0], t.Context()
@@ -122,8 +123,8 @@ func rootOf(t *testing.T, c *court) accrual.Log {
 	}
 }
 
-// TestReplicasResolveOnce: two replicas settle the same disputes, an arbiter decides the same at both, and sessions of the same agents are entered
-// meanwhile: each dispute ends once, and each session is entered once.
+// TestReplicasResolveOnce: two replicas settle the same disputes, an arbiter decides the same at both, and sessions of
+// the same agents are entered meanwhile: each dispute ends once, and each session is entered once.
 func TestReplicasResolveOnce(t *testing.T) {
 	both := replicas(t)
 	c, ctx := both[0], t.Context()
@@ -132,10 +133,13 @@ func TestReplicasResolveOnce(t *testing.T) {
 	for i := range disputes {
 		id := fmt.Sprint("s-", i)
 		c.published(t, id)
-		d, err := both[i%2].File(ctx, c.Says(t, c.Contract(c.Agent(t, fmt.Sprint("agent:", i)).String(), fmt.Sprint("con-", i), id)))
+		d, err := both[i%2].File(ctx,
+			c.Says(t, c.Contract(c.Agent(t, fmt.Sprint("agent:", i)).String(), fmt.Sprint("con-", i), id)))
 		must(t, err)
 		ids = append(ids, d.DisputeID)
-		tokens = append(tokens, c.decide(func(of *dispute.Decision) { of.DisputeID, of.Document = d.DisputeID, documentOf(t, d) }))
+		tokens = append(tokens, c.decide(func(of *dispute.Decision) {
+			of.DisputeID, of.Document = d.DisputeID, documentOf(t, d)
+		}))
 	}
 	for i := range disputes {
 		s := c.Calls(t, fmt.Sprint("ses_", i), 3)
@@ -172,13 +176,15 @@ func TestReplicasResolveOnce(t *testing.T) {
 	for _, one := range c.log(t) {
 		happened[one]++
 	}
-	check.WantEqual(t, happened, map[string]int{"signal": disputes, "opened": disputes + 1, "resolved": disputes + 1, "final": disputes})
+	check.WantEqual(t, happened,
+		map[string]int{"signal": disputes, "opened": disputes + 1, "resolved": disputes + 1, "final": disputes})
 	for _, one := range both {
 		must(t, one.Enter(ctx))
 		if r := one.reputation(t, c.one); r.ChallengesLost != disputes || r.DisputesPending != 0 {
 			t.Errorf("%+v", r)
 		}
-		if r := one.reputation(t, c.Kit.Agent(t).String()); r.ChallengesWon != 1 || r.TotalSessions != disputes+1 || r.Log.Entries != disputes+1+2 {
+		if r := one.reputation(t, c.Kit.Agent(t).String()); r.ChallengesWon != 1 || r.TotalSessions != disputes+1 ||
+			r.Log.Entries != disputes+1+2 {
 			t.Errorf("%+v", r)
 		}
 		if got, err := one.Dispute(ctx, d.DisputeID); err != nil || got.Outcome != accrual.TargetWins {

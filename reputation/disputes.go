@@ -17,23 +17,24 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// Disputes are the signals and disputes that a service takes. Everything without a default is required.
+// Disputes configure signals and disputes. Everything without a default is required.
 type Disputes struct {
 	Rules dispute.Rules
-	// Resolution signs how disputes were resolved, and Root where the log stands, both as the appraiser.
+	// Resolution and Root sign as the appraiser.
 	Resolution *signer.Issuer[dispute.Resolution]
 	Root       *signer.Issuer[dispute.Root]
-	// Arbiter is the key whose decisions end general disputes; nil where nobody does. They have to be meant for Audience, the node's name.
+	// Arbiter is the key that decides general disputes, or nil. Audience, the node's name, must be in each decision.
 	Arbiter  *evidence.Root
 	Audience string
-	// Now is the clock of the log, the same for all replicas; nil is the service's own. A replica whose clock is ahead would close windows early, for all.
+	// Now is the log's clock, shared by all replicas: a fast clock would close windows early for all. nil means the
+	// service's own clock.
 	Now func(ctx context.Context) (time.Time, error)
-	// Registered says since when an agent is registered, and whether it is.
+	// Registered returns since when an agent is registered.
 	Registered func(ctx context.Context, agent accrual.Agent) (since time.Time, ok bool, err error)
-	// OpenSignals bounds the signals of an agent whose windows are open, and OpenDisputes the disputes that it has opened and that are not
-	// resolved. Zero values mean the defaults. All agents of one owner can have [OfOneOwner] times as many together.
+	// OpenSignals bounds an agent's open signals, and OpenDisputes its unresolved own disputes. Zero means the default.
+	// All agents of one owner may have [OfOneOwner] times as many together.
 	OpenSignals, OpenDisputes int64
-	// TrialTime bounds the judgement of one dispute: its receipts are read, and their signatures verified. Zero means the default.
+	// TrialTime bounds the judgement of one dispute. Zero means the default.
 	TrialTime time.Duration
 }
 
@@ -44,13 +45,13 @@ const (
 	DefaultTrialTime    = 10 * time.Minute
 )
 
-// OfOneOwner is how many times as much all agents of one owner can have open together as each of them.
+// OfOneOwner is the ratio of an owner's bound to that of each of its agents.
 const OfOneOwner = 100
 
-// defaults checks the options, and puts the defaults in.
+// defaults checks the options and sets the defaults.
 func (d *Disputes) defaults(now func() time.Time) error {
 	if d.Registered == nil || d.Resolution == nil || d.Root == nil || d.Rules == (dispute.Rules{}) {
-		return errors.New("reputation: the disputes lack their rules, a signer, or who is registered")
+		return errors.New("reputation: the disputes need their rules, both signers and Registered")
 	}
 	d.OpenSignals, d.OpenDisputes = cmp.Or(d.OpenSignals, DefaultOpenSignals), cmp.Or(d.OpenDisputes, DefaultOpenDisputes)
 	if d.Now == nil {
@@ -63,7 +64,7 @@ func (d *Disputes) defaults(now func() time.Time) error {
 	return nil
 }
 
-// verifier verifies the arbiter's decisions.
+// verifier verifies the arbiter's decisions. It is nil without an arbiter.
 func (d *Disputes) verifier(now func() time.Time) (*evidence.Verifier, error) {
 	if d == nil || d.Arbiter == nil {
 		return nil, nil
@@ -75,10 +76,10 @@ func (d *Disputes) verifier(now func() time.Time) (*evidence.Verifier, error) {
 	return evidence.NewVerifier(trust, evidence.VerifierOptions{Now: now})
 }
 
-// docket is the log of signals and disputes, as far as it was read.
+// docket is the log of signals and disputes as far as it has been read.
 type docket struct {
-	held   chan struct{} // holds one value while somebody uses what follows; a channel, so that waiting can end
-	book   *dispute.Book // has only what is durable
+	held   chan struct{} // full while in use; a channel, so that waiting can be cancelled
+	book   *dispute.Book // durable entries only
 	trials *trials
 	root   rooted // the last one
 }
@@ -87,9 +88,9 @@ func newDocket() *docket {
 	return &docket{held: make(chan struct{}, 1), book: dispute.NewBook(), trials: newTrials()}
 }
 
-var errOff = refusal.New("not_configured", "the node takes no signals and no disputes")
+var errOff = refusal.New("not_configured", "the node takes no signals or disputes")
 
-// openBook returns the log up to its last entry, and the time by its clock. The log is for its caller alone until release is called.
+// openBook returns the complete log, locked until release is called, and the time by its clock.
 func (s *Service) openBook(ctx context.Context) (book *dispute.Book, now time.Time, release func(), err error) {
 	if s.o.Disputes == nil {
 		return nil, now, nil, errOff
@@ -110,7 +111,7 @@ func (s *Service) openBook(ctx context.Context) (book *dispute.Book, now time.Ti
 	return s.docket.book, now, release, nil
 }
 
-// catchUpDocket reads the entries of the log that have come since it was read.
+// catchUpDocket reads the entries added since the last read.
 func (s *Service) catchUpDocket(ctx context.Context) error {
 	book := s.docket.book
 	for more := true; more; {
@@ -123,9 +124,9 @@ func (s *Service) catchUpDocket(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("entry %d: %w", one.Number, err)
 			}
-			// The database is not believed for more than order.
+			// Only the order is trusted to the database.
 			if next.Log != (accrual.Log{Entries: one.Number, Head: one.Head}) {
-				return fmt.Errorf("entry %d is missing or was changed: the log is not the one that was kept", one.Number)
+				return fmt.Errorf("entry %d is missing or was changed: the log has been altered", one.Number)
 			}
 			if err := book.Take(next); err != nil {
 				return err
@@ -136,10 +137,10 @@ func (s *Service) catchUpDocket(ctx context.Context) error {
 	return nil
 }
 
-// stepTries is how often a step is tried again after another replica was faster. Each time one of them gets on.
+// stepTries bounds how often a step is repeated because a replica was faster.
 const stepTries = 64
 
-// step judges by the log as it stands, and goes on with it. A step that another replica has overtaken is judged again.
+// step judges by the current log and adds to it. It starts again if a replica was faster.
 func (s *Service) step(ctx context.Context, judge func(book *dispute.Book, now time.Time) error) error {
 	var last error
 	for range stepTries {
@@ -153,10 +154,10 @@ func (s *Service) step(ctx context.Context, judge func(book *dispute.Book, now t
 			return last
 		}
 	}
-	return refusal.New("overloaded", "the log of disputes goes on too fast: %w", last)
+	return refusal.New("overloaded", "too many replicas add to the log of disputes: %w", last)
 }
 
-// proceed goes on with the log by an entry: see [Service.advance].
+// proceed adds an entry to the log: see [Service.advance].
 func (s *Service) proceed(ctx context.Context, book *dispute.Book, e dispute.Entry, one store.Step) error {
 	next, err := book.Next(e)
 	if err != nil {
@@ -165,8 +166,8 @@ func (s *Service) proceed(ctx context.Context, book *dispute.Book, e dispute.Ent
 	return s.advance(ctx, book, next, one)
 }
 
-// advance goes on with the log by a step, and with the logs of agents by what follows from it. What else the store keeps, one says. After
-// an error the book has not changed.
+// advance stores a step of the log together with its entries in agents' logs and whatever else one has set. After an
+// error the book has not changed.
 func (s *Service) advance(ctx context.Context, book *dispute.Book, next dispute.Step, one store.Step) error {
 	one.Number, one.Head, one.Text = next.Log.Entries, next.Log.Head, string(next.Text)
 	accounts, release, err := s.accountsOf(ctx, next.Accounts)
@@ -174,7 +175,7 @@ func (s *Service) advance(ctx context.Context, book *dispute.Book, next dispute.
 		return err
 	}
 	defer release()
-	// A log that fails on its way has entries that are not kept.
+	// After a failure some accounts have entries that are not stored.
 	forget := func(err error) error {
 		for _, a := range accounts {
 			a.log = nil
@@ -184,7 +185,7 @@ func (s *Service) advance(ctx context.Context, book *dispute.Book, next dispute.
 	for _, a := range next.Accounts {
 		entry, err := accounts[a.Agent.String()].goOn(a.Entry)
 		if err != nil || entry == nil {
-			// The log was read after that of disputes: where it knows how the dispute goes on, another replica was faster.
+			// The account was read later than the log of disputes: a replica was faster.
 			return forget(errors.Join(fmt.Errorf("%w: the log of %s", store.ErrMoved, a.Agent), err))
 		}
 		one.Entries = append(one.Entries, *entry)
@@ -198,9 +199,10 @@ func (s *Service) advance(ctx context.Context, book *dispute.Book, next dispute.
 	return book.Take(next)
 }
 
-// accountsOf returns the logs of agents by their ids, for its caller alone until release is called. They are taken in the order of the ids, so
-// no two callers wait for each other.
-func (s *Service) accountsOf(ctx context.Context, of []dispute.Account) (accounts map[string]*account, release func(), err error) {
+// accountsOf returns the logs of agents by id, locked until release is called. Locking in the order of the ids avoids
+// deadlocks.
+func (s *Service) accountsOf(ctx context.Context, of []dispute.Account) (accounts map[string]*account, release func(),
+	err error) {
 	accounts = make(map[string]*account)
 	var held []func()
 	release = func() {
@@ -224,7 +226,7 @@ func (s *Service) accountsOf(ctx context.Context, of []dispute.Account) (account
 	return accounts, release, nil
 }
 
-// stepOf names what an entry is about.
+// stepOf names the kind of an entry.
 func stepOf(e dispute.Entry) string {
 	switch {
 	case e.Signal != nil:

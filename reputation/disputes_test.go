@@ -36,7 +36,9 @@ func newCourt(t *testing.T, edits ...func(*reputation.Options)) *court {
 	k := gatetest.New(t)
 	c := new(court)
 	root, decide := nodetest.Arbiter(t, k)
-	c.Node, c.decide = nodetest.New(t, k, nil, append([]func(*reputation.Options){func(o *reputation.Options) { o.Disputes.Arbiter = &root }}, edits...)...), decide
+	c.Node, c.decide = nodetest.New(t, k, nil, append([]func(*reputation.Options){func(o *reputation.Options) {
+		o.Disputes.Arbiter = &root
+	}}, edits...)...), decide
 	c.one, c.two = c.Agent(t, "agent:one").String(), c.Agent(t, "agent:two").String()
 	return c
 }
@@ -94,7 +96,8 @@ func (c *court) log(t *testing.T) (happened []string) {
 	}
 }
 
-// TestGeneralDispute goes the whole way of a general dispute: published, disputed, decided by the arbiter, and counted once the window has closed.
+// TestGeneralDispute goes the whole way of a general dispute: published, disputed, decided by the arbiter, and counted
+// once the window has closed.
 func TestGeneralDispute(t *testing.T) {
 	c := newCourt(t)
 	ctx := t.Context()
@@ -113,14 +116,17 @@ func TestGeneralDispute(t *testing.T) {
 	for range 2 {
 		got, err := c.Arbitrate(ctx, d.DisputeID, token)
 		must(t, err)
-		if got.Status != dispute.StatusResolved || got.Outcome != accrual.ChallengerWins || got.Resolver != dispute.ResolverArbiter || !got.Provisional {
+		if got.Status != dispute.StatusResolved || got.Outcome != accrual.ChallengerWins ||
+			got.Resolver != dispute.ResolverArbiter || !got.Provisional {
 			t.Errorf("%+v", got)
 		}
 		o, err := evidence.Open(c.Kit.Verifier, dispute.ResolutionKind, got.Resolution, evidence.Expected{
-			Issuers: []string{"appraiser"}, Audiences: []string{"relying-party"}, KeyIDs: []string{"appraiser-key"}, MaxAge: time.Hour,
+			Issuers: []string{"appraiser"}, Audiences: []string{"relying-party"}, KeyIDs: []string{"appraiser-key"},
+			MaxAge: time.Hour,
 		})
 		must(t, err)
-		if r := o.Claims(); r.DisputeID != d.DisputeID || r.Log.Entries != 3 || r.Decision != evidence.HashToken(token) || r.Target != c.one {
+		if r := o.Claims(); r.DisputeID != d.DisputeID || r.Log.Entries != 3 || r.Decision != evidence.HashToken(token) ||
+			r.Target != c.one {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -159,7 +165,8 @@ func documentOf(t *testing.T, d reputation.Dispute) string {
 	return e.Opened.Document
 }
 
-// TestStatements: a document counts only with the word of its author: the sidecar's statement, or the signature of an agent elsewhere.
+// TestStatements: a document counts only with the word of its author: the sidecar's statement, or the signature of an
+// agent elsewhere.
 func TestStatements(t *testing.T) {
 	c := newCourt(t)
 	stranger, other := nodetest.NewStranger(t), nodetest.NewStranger(t)
@@ -177,10 +184,18 @@ func TestStatements(t *testing.T) {
 		"an agent elsewhere": {stranger.Says(t, c.SignalOf(stranger.ID, "s-2")), ""},
 		"no statement":       {with(mine("s-3"), func(s *reputation.Spoken) { s.Statement = "" }), "statement_signature"},
 		"no caller":          {with(mine("s-3"), func(s *reputation.Spoken) { s.By = nil }), "caller_invalid"},
-		"neither":            {with(mine("s-3"), func(s *reputation.Spoken) { s.By, s.Statement = nil, "" }), "statement_signature"},
-		"another caller":     {with(mine("s-3"), func(s *reputation.Spoken) { s.By.Agent = "agent:two" }), "statement_mismatch"},
-		"another session":    {with(mine("s-3"), func(s *reputation.Spoken) { s.By.Session = "ses_2" }), "statement_mismatch"},
-		"another document":   {with(mine("s-3"), func(s *reputation.Spoken) { s.Statement = c.Statement(t, mine("s-4"), nil) }), "statement_mismatch"},
+		"neither": {with(mine("s-3"), func(s *reputation.Spoken) {
+			s.By, s.Statement = nil, ""
+		}), "statement_signature"},
+		"another caller": {with(mine("s-3"), func(s *reputation.Spoken) {
+			s.By.Agent = "agent:two"
+		}), "statement_mismatch"},
+		"another session": {with(mine("s-3"), func(s *reputation.Spoken) {
+			s.By.Session = "ses_2"
+		}), "statement_mismatch"},
+		"another document": {with(mine("s-3"), func(s *reputation.Spoken) {
+			s.Statement = c.Statement(t, mine("s-4"), nil)
+		}), "statement_mismatch"},
 		"another kind": {with(mine("s-3"), func(s *reputation.Spoken) {
 			s.Statement = c.Statement(t, mine("s-3"), func(of *interaction.Statement) { of.Kind = interaction.StatesContract })
 		}), "statement_mismatch"},
@@ -194,12 +209,24 @@ func TestStatements(t *testing.T) {
 		"a wrong signature": {with(mine("s-3"), func(s *reputation.Spoken) {
 			s.Statement = nodetest.Resigned(s.Statement, c.Statement(t, mine("s-4"), nil))
 		}), "signature_invalid"},
-		"signed twice":             {c.Says(t, func() dispute.Signal { s := mine("s-3"); s.Signature = "mine"; return s }()), "statement_malformed"},
-		"a stranger for another":   {other.Says(t, c.SignalOf(stranger.ID, "s-3")), "statement_signature"},
-		"a stranger for an agent":  {stranger.Says(t, mine("s-3")), "statement_signature"},
-		"an old document":          {c.Says(t, func() dispute.Signal { s := mine("s-3"); s.Timestamp -= 301; return s }()), "clock_skew"},
-		"the id of another signal": {c.Says(t, func() dispute.Signal { s := mine("s-0"); s.Statement = "Another."; return s }()), "id_taken"},
-		"no JSON":                  {reputation.Spoken{Document: []byte("{")}, "statement_malformed"},
+		"signed twice": {c.Says(t, func() dispute.Signal {
+			s := mine("s-3")
+			s.Signature = "mine"
+			return s
+		}()), "statement_malformed"},
+		"a stranger for another":  {other.Says(t, c.SignalOf(stranger.ID, "s-3")), "statement_signature"},
+		"a stranger for an agent": {stranger.Says(t, mine("s-3")), "statement_signature"},
+		"an old document": {c.Says(t, func() dispute.Signal {
+			s := mine("s-3")
+			s.Timestamp -= 301
+			return s
+		}()), "clock_skew"},
+		"the id of another signal": {c.Says(t, func() dispute.Signal {
+			s := mine("s-0")
+			s.Statement = "Another."
+			return s
+		}()), "id_taken"},
+		"no JSON": {reputation.Spoken{Document: []byte("{")}, "statement_malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if row.code == "id_taken" {
@@ -241,7 +268,8 @@ func TestBasis(t *testing.T) {
 			must(t, err)
 			e, err := dispute.ParseEntry(got.Entry)
 			must(t, err)
-			check.WantEqual(t, dispute.Published{Basis: e.Signal.Basis, Sources: e.Signal.Sources, Cites: e.Signal.Cites}, row.want)
+			check.WantEqual(t, dispute.Published{Basis: e.Signal.Basis, Sources: e.Signal.Sources, Cites: e.Signal.Cites},
+				row.want)
 		})
 	}
 }
@@ -258,7 +286,8 @@ func (c *court) challenged(t *testing.T, kind string, s *gatetest.Session, numbe
 	return d
 }
 
-// TestReceiptsDecide: receipts decide the other types. What is missing is waited for until the deadline, and what is kept back helps nobody.
+// TestReceiptsDecide: receipts decide the other types. What is missing is waited for until the deadline, and what is
+// kept back helps nobody.
 func TestReceiptsDecide(t *testing.T) {
 	type want struct{ status, outcome, resolver, reason string }
 	for name, row := range map[string]struct {
@@ -304,7 +333,8 @@ func TestReceiptsDecide(t *testing.T) {
 				s.Close(t)
 				c.Delivered(t, 7, s.Receipts...)
 				must(t, c.Settle(t.Context())) // too soon after the last try
-				if all, err := c.Disputes(t.Context(), c.two, 0); err != nil || len(all) != 1 || all[0].Status != dispute.StatusReviewing {
+				if all, err := c.Disputes(t.Context(), c.two, 0); err != nil || len(all) != 1 ||
+					all[0].Status != dispute.StatusReviewing {
 					t.Errorf("%+v, %v", all, err)
 				}
 				c.Kit.Clock.Advance(time.Minute)
@@ -361,7 +391,8 @@ func TestReceiptsDecide(t *testing.T) {
 	}
 }
 
-// TestSlowClock: a sidecar whose clock is behind the node's loses nothing by that, as long as the node has taken its caller token.
+// TestSlowClock: a sidecar whose clock is behind the node's loses nothing by that, as long as the node has taken its
+// caller token.
 func TestSlowClock(t *testing.T) {
 	for name, row := range map[string]struct {
 		behind  time.Duration // when the challenge is issued
@@ -407,7 +438,8 @@ func TestBrought(t *testing.T) {
 	s := closed(t, c.Node, "ses_a", 5)
 	other := c.Calls(t, "ses_a", 2)
 	of := dispute.Challenge{ChallengerID: c.two, TargetID: c.Kit.Agent(t).String(), ChallengeType: dispute.TypeConsistency,
-		TargetReceipts: []string{evidence.HashToken(s.Receipts[0])}, Evidence: "It has signed another one: " + other.Receipts[1]}
+		TargetReceipts: []string{evidence.HashToken(s.Receipts[0])},
+		Evidence:       "It has signed another one: " + other.Receipts[1]}
 	d, err := c.File(t.Context(), c.Says(t, of))
 	must(t, err)
 	must(t, c.Settle(t.Context()))
@@ -425,13 +457,16 @@ func TestBrought(t *testing.T) {
 	wantCode(t, err, "dispute_receipts")
 }
 
-// TestATrialThatFails: a dispute that cannot be judged holds up no window, and is not tried again at once, also where its time is over.
+// TestATrialThatFails: a dispute that cannot be judged holds up no window, and is not tried again at once, also where
+// its time is over.
 func TestATrialThatFails(t *testing.T) {
 	c := newCourt(t)
 	ctx, now := t.Context(), c.Kit.Clock.Now()
 	c.published(t, "sig-1")
 	s := closed(t, c.Node, "ses_a", 5)
-	must(t, c.Store.Issue(ctx, store.Challenge{Nonce: "n", Owner: c.Kit.Owner(t), Session: "ses_a", Agent: "agent:worker-1", Number: 1, Issued: now, Expires: now.Add(time.Minute)}, 9))
+	must(t, c.Store.Issue(ctx,
+		store.Challenge{Nonce: "n", Owner: c.Kit.Owner(t), Session: "ses_a", Agent: "agent:worker-1", Number: 1, Issued: now,
+			Expires: now.Add(time.Minute)}, 9))
 	must(t, c.Store.Commit(ctx, "n", evidence.HashBytes(nil), now))
 	must(t, c.Store.Reveal(ctx, "n", nodetest.Salt, "no strategy", now))
 	d := c.challenged(t, dispute.TypeTiming, s, 1)
@@ -455,10 +490,12 @@ func TestATrialThatFails(t *testing.T) {
 	must(t, err)
 	e, err := dispute.ParseEntry(got.Resolved)
 	must(t, err)
-	check.WantEqual(t, []string{got.Outcome, got.Resolver, e.Resolved.Reason}, []string{accrual.Inconclusive, dispute.ResolverDeadline, dispute.ReasonFailed})
+	check.WantEqual(t, []string{got.Outcome, got.Resolver, e.Resolved.Reason},
+		[]string{accrual.Inconclusive, dispute.ResolverDeadline, dispute.ReasonFailed})
 }
 
-// TestWaitsOfTrials: a dispute that cannot be judged yet is tried again after a minute, and then after twice as long each time, up to six hours.
+// TestWaitsOfTrials: a dispute that cannot be judged yet is tried again after a minute, and then after twice as long
+// each time, up to six hours.
 func TestWaitsOfTrials(t *testing.T) {
 	c := newCourt(t)
 	s := c.Calls(t, "ses_a", 5)
@@ -485,7 +522,8 @@ func TestWaitsOfTrials(t *testing.T) {
 func TestTurnsOfTrials(t *testing.T) {
 	c := newCourt(t)
 	s, last := closed(t, c.Node, "ses_a", 2), ""
-	of := dispute.Challenge{TargetID: c.Kit.Agent(t).String(), ChallengeType: dispute.TypeTiming, TargetReceipts: []string{evidence.HashToken(s.Receipts[0])}, Timestamp: c.Kit.Clock.Now().Unix()}
+	of := dispute.Challenge{TargetID: c.Kit.Agent(t).String(), ChallengeType: dispute.TypeTiming,
+		TargetReceipts: []string{evidence.HashToken(s.Receipts[0])}, Timestamp: c.Kit.Clock.Now().Unix()}
 	for i := range 4 {
 		of.ChallengerID = c.Agent(t, fmt.Sprint("agent:", i)).String()
 		d, err := c.File(t.Context(), c.Says(t, of))
@@ -531,7 +569,8 @@ func TestATrialThatTakesTooLong(t *testing.T) {
 	must(t, err)
 	e, err := dispute.ParseEntry(got.Resolved)
 	must(t, err)
-	check.WantEqual(t, []string{got.Outcome, got.Resolver, e.Resolved.Reason}, []string{accrual.Inconclusive, dispute.ResolverDeadline, dispute.ReasonTooLong})
+	check.WantEqual(t, []string{got.Outcome, got.Resolver, e.Resolved.Reason},
+		[]string{accrual.Inconclusive, dispute.ResolverDeadline, dispute.ReasonTooLong})
 }
 
 // TestWindowsBetweenTrials: a window that ends while a dispute is judged is closed before the next one is.
@@ -560,7 +599,8 @@ func TestWindowsBetweenTrials(t *testing.T) {
 	check.WantEqual(t, c.log(t), []string{"signal", "opened", "opened", "resolved", "final", "resolved"})
 }
 
-// TestAContinuedSession: a session by which an agent has lost a dispute goes on. What it lost by lets it lose no other, and what comes afterwards does.
+// TestAContinuedSession: a session by which an agent has lost a dispute goes on. What it lost by lets it lose no other,
+// and what comes afterwards does.
 func TestAContinuedSession(t *testing.T) {
 	for outcome, edit := range map[string]func(*interaction.Receipt){
 		accrual.TargetWins:     nil,
@@ -571,7 +611,8 @@ func TestAContinuedSession(t *testing.T) {
 			s, target := c.Calls(t, "ses_a", 1), c.Kit.Agent(t).String()
 			s.Call(t, func(r *interaction.Receipt) { r.Model.Figures.Duration = interaction.Observed(99_000) })
 			c.Delivered(t, 3, s.Receipts...)
-			of := dispute.Challenge{ChallengerID: c.one, TargetID: target, ChallengeType: dispute.TypeTiming, TargetReceipts: []string{evidence.HashToken(s.Receipts[0])}}
+			of := dispute.Challenge{ChallengerID: c.one, TargetID: target, ChallengeType: dispute.TypeTiming,
+				TargetReceipts: []string{evidence.HashToken(s.Receipts[0])}}
 			_, err := c.File(t.Context(), c.Says(t, of))
 			must(t, err)
 			must(t, c.Settle(t.Context()))
@@ -592,7 +633,8 @@ func TestAContinuedSession(t *testing.T) {
 	}
 }
 
-// TestSeveralAtOnce: two agents dispute other receipts of one session at once, and both are right. The target loses once, and neither of them loses.
+// TestSeveralAtOnce: two agents dispute other receipts of one session at once, and both are right. The target loses
+// once, and neither of them loses.
 func TestSeveralAtOnce(t *testing.T) {
 	c := newCourt(t)
 	s, target := c.Calls(t, "ses_a", 1), c.Kit.Agent(t).String()
@@ -600,7 +642,8 @@ func TestSeveralAtOnce(t *testing.T) {
 	c.Delivered(t, 3, s.Receipts...)
 	first := c.challenged(t, dispute.TypeTiming, s, 1)
 	second, err := c.File(t.Context(), c.Says(t, dispute.Challenge{
-		ChallengerID: c.one, TargetID: target, ChallengeType: dispute.TypeTiming, TargetReceipts: []string{evidence.HashToken(s.Receipts[1])},
+		ChallengerID: c.one, TargetID: target, ChallengeType: dispute.TypeTiming,
+		TargetReceipts: []string{evidence.HashToken(s.Receipts[1])},
 	}))
 	must(t, err)
 	must(t, c.Settle(t.Context()))
@@ -612,13 +655,14 @@ func TestSeveralAtOnce(t *testing.T) {
 	if r := c.reputation(t, target); r.ChallengesReceived != 2 || r.ChallengesLost != 1 || r.DisputesPending != 0 {
 		t.Errorf("%+v", r)
 	}
-	if one, two := c.reputation(t, c.one), c.reputation(t, c.two); one.DisputesWon+two.DisputesWon != 1 || one.DisputesLost+two.DisputesLost != 0 {
+	if one, two := c.reputation(t, c.one),
+		c.reputation(t, c.two); one.DisputesWon+two.DisputesWon != 1 || one.DisputesLost+two.DisputesLost != 0 {
 		t.Errorf("%+v, %+v", one, two)
 	}
 }
 
-// TestBroughtOfOtherSessions: what is brought of a session that the dispute is not about decides nothing. Otherwise an agent could lose again and
-// again by what it has lost by, which everybody can read.
+// TestBroughtOfOtherSessions: what is brought of a session that the dispute is not about decides nothing. Otherwise an
+// agent could lose again and again by what it has lost by, which everybody can read.
 func TestBroughtOfOtherSessions(t *testing.T) {
 	c := newCourt(t)
 	s, target := closed(t, c.Node, "ses_a", 5), c.Kit.Agent(t).String()
@@ -648,7 +692,8 @@ func TestBroughtOfOtherSessions(t *testing.T) {
 	}
 }
 
-// TestViolations: breaches of the rules against spam are refused, and entered once each. Documents that nobody has signed enter nothing.
+// TestViolations: breaches of the rules against spam are refused, and entered once each. Documents that nobody has
+// signed enter nothing.
 func TestViolations(t *testing.T) {
 	c := newCourt(t)
 	ctx := t.Context()
@@ -702,14 +747,17 @@ func TestFilingsThatAreRefused(t *testing.T) {
 		from reputation.Spoken
 		code string
 	}{
-		"itself":                   {c.Says(t, c.Contract(c.one, "c-1", "s-1")), "dispute_refused"},
-		"an unregistered agent":    {c.Says(t, c.Contract(as("agent:new"), "c-1", "s-1")), "dispute_refused"},
-		"a young one":              {c.Says(t, c.Contract(as("agent:young"), "c-1", "s-1")), "dispute_refused"},
-		"no signal":                {c.Says(t, c.Contract(c.two, "c-1", "s-2")), "not_found"},
-		"no receipt":               {c.Says(t, dispute.Challenge{ChallengerID: c.two, TargetID: c.one, ChallengeType: dispute.TypeTiming, TargetReceipts: []string{evidence.HashBytes(nil)}}), "dispute_receipts"},
+		"itself":                {c.Says(t, c.Contract(c.one, "c-1", "s-1")), "dispute_refused"},
+		"an unregistered agent": {c.Says(t, c.Contract(as("agent:new"), "c-1", "s-1")), "dispute_refused"},
+		"a young one":           {c.Says(t, c.Contract(as("agent:young"), "c-1", "s-1")), "dispute_refused"},
+		"no signal":             {c.Says(t, c.Contract(c.two, "c-1", "s-2")), "not_found"},
+		"no receipt": {
+			c.Says(t, dispute.Challenge{ChallengerID: c.two, TargetID: c.one, ChallengeType: dispute.TypeTiming,
+				TargetReceipts: []string{evidence.HashBytes(nil)}}), "dispute_receipts"},
 		"an unregistered stranger": {unregistered.Says(t, c.Contract(unregistered.ID, "c-1", "s-1")), "dispute_refused"},
 		"one with an old document": {unregistered.Says(t, dispute.Contract{ // looked at no further
-			ChallengeID: "c-1", OriginalSignalID: "s-1", ChallengerAgentID: unregistered.ID, CounterClaim: "No.", ReasoningTrace: "No.", Timestamp: 1,
+			ChallengeID: "c-1", OriginalSignalID: "s-1", ChallengerAgentID: unregistered.ID, CounterClaim: "No.",
+			ReasoningTrace: "No.", Timestamp: 1,
 		}), "dispute_refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -730,12 +778,21 @@ func TestDecisions(t *testing.T) {
 	right := func(of *dispute.Decision) { of.DisputeID, of.Document = d.DisputeID, documentOf(t, d) }
 	_, stranger := nodetest.Arbiter(t, c.Kit)
 	for name, row := range map[string]struct{ token, id, code string }{
-		"another key":      {stranger(right), d.DisputeID, "signature_invalid"},
-		"another node":     {c.decide(func(of *dispute.Decision) { right(of); of.Audience = "other" }), d.DisputeID, "not_allowed"},
-		"another issuer":   {c.decide(func(of *dispute.Decision) { right(of); of.Issuer = "other" }), d.DisputeID, "not_allowed"},
-		"another dispute":  {c.decide(right), "dsp_" + evidence.HashBytes(nil)[:32], "not_found"},
-		"another document": {c.decide(func(of *dispute.Decision) { right(of); of.Document = of.Document[:60] + "0000" }), d.DisputeID, "dispute_refused"},
-		"no token":         {"", d.DisputeID, "artifact_missing"},
+		"another key": {stranger(right), d.DisputeID, "signature_invalid"},
+		"another node": {c.decide(func(of *dispute.Decision) {
+			right(of)
+			of.Audience = "other"
+		}), d.DisputeID, "not_allowed"},
+		"another issuer": {c.decide(func(of *dispute.Decision) {
+			right(of)
+			of.Issuer = "other"
+		}), d.DisputeID, "not_allowed"},
+		"another dispute": {c.decide(right), "dsp_" + evidence.HashBytes(nil)[:32], "not_found"},
+		"another document": {c.decide(func(of *dispute.Decision) {
+			right(of)
+			of.Document = of.Document[:60] + "0000"
+		}), d.DisputeID, "dispute_refused"},
+		"no token": {"", d.DisputeID, "artifact_missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := c.Arbitrate(t.Context(), row.id, row.token)
@@ -744,7 +801,10 @@ func TestDecisions(t *testing.T) {
 	}
 	_, err := c.Arbitrate(t.Context(), d.DisputeID, c.decide(right))
 	must(t, err)
-	_, err = c.Arbitrate(t.Context(), d.DisputeID, c.decide(func(of *dispute.Decision) { right(of); of.Outcome = accrual.TargetWins }))
+	_, err = c.Arbitrate(t.Context(), d.DisputeID, c.decide(func(of *dispute.Decision) {
+		right(of)
+		of.Outcome = accrual.TargetWins
+	}))
 	wantCode(t, err, "dispute_closed")
 	n := nodetest.New(t, c.Kit, c.Store)
 	_, err = n.Arbitrate(t.Context(), d.DisputeID, c.decide(right))
@@ -799,7 +859,8 @@ func TestListsAreBounded(t *testing.T) {
 	check.WantEqual(t, []int{lists, all}, []int{2, dispute.MaxRunning})
 }
 
-// TestDisputesAfterARestart: another service on the same store goes on where the last one was, also with what has become due meanwhile.
+// TestDisputesAfterARestart: another service on the same store goes on where the last one was, also with what has
+// become due meanwhile.
 func TestDisputesAfterARestart(t *testing.T) {
 	c := newCourt(t)
 	ctx := t.Context()
@@ -828,7 +889,8 @@ func TestDisputesAfterARestart(t *testing.T) {
 	check.WantEqual(t, c.log(t), []string{"signal", "opened", "resolved", "final"})
 }
 
-// TestRootIsSignedOnce: whoever asks for the root again gets the same token, until the log has gone on or the token has become old.
+// TestRootIsSignedOnce: whoever asks for the root again gets the same token, until the log has gone on or the token has
+// become old.
 func TestRootIsSignedOnce(t *testing.T) {
 	c := newCourt(t)
 	root := func() string {
@@ -851,7 +913,8 @@ func TestRootIsSignedOnce(t *testing.T) {
 	}
 }
 
-// TestReplicaAhead: a replica whose own clock is ahead closes no window and ends no dispute before the clock that all replicas share does.
+// TestReplicaAhead: a replica whose own clock is ahead closes no window and ends no dispute before the clock that all
+// replicas share does.
 func TestReplicaAhead(t *testing.T) {
 	c, ctx := newCourt(t), t.Context()
 	c.published(t, "s-1")

@@ -14,23 +14,22 @@ import (
 	"github.com/actionproof/mediator/reputation/store"
 )
 
-// Dispute is a dispute as it stands.
+// Dispute is a dispute and its state.
 type Dispute struct {
 	DisputeID string `json:"dispute_id"`
 	Number    int64  `json:"number"` // in the log
 	Status    string `json:"status"` // of package dispute
-	// Outcome and Resolver are there once it is resolved. Until the window of its signal has closed, the outcome is provisional: it counts for neither
-	// agent yet.
+	// Outcome and Resolver are set once it is resolved. The outcome is provisional until the signal's window closes.
 	Outcome     string          `json:"outcome,omitempty"`
 	Resolver    string          `json:"resolver,omitempty"`
 	Provisional bool            `json:"provisional"`
-	Filing      json.RawMessage `json:"filing"`               // as it was filed, with its signature
-	Opened      json.RawMessage `json:"opened"`               // entry of the log
-	Resolved    json.RawMessage `json:"resolved,omitempty"`   // entry of the log
+	Filing      json.RawMessage `json:"filing"`               // with its signature
+	Opened      json.RawMessage `json:"opened"`               // log entry
+	Resolved    json.RawMessage `json:"resolved,omitempty"`   // log entry
 	Resolution  string          `json:"resolution,omitempty"` // dispute-resolution+jwt
 }
 
-// File takes a dispute. The same document again is fine.
+// File opens a dispute. Filing the same document again is allowed.
 func (s *Service) File(ctx context.Context, from Spoken) (Dispute, error) {
 	id, err := s.file(ctx, from)
 	if err != nil {
@@ -75,7 +74,7 @@ func (s *Service) file(ctx context.Context, from Spoken) (id string, err error) 
 		var e *dispute.Entry
 		var refused error
 		if id, e, refused = book.File(s.o.Disputes.Rules, filed, now); e == nil {
-			return refused // or the same was filed before
+			return refused // or nil: the same was filed before
 		}
 		if refused != nil {
 			if err := s.proceed(ctx, book, *e, store.Step{}); err != nil {
@@ -83,23 +82,26 @@ func (s *Service) file(ctx context.Context, from Spoken) (id string, err error) 
 			}
 			return refused
 		}
-		d := &store.Dispute{ID: id, Challenger: e.Opened.Challenger, Target: e.Opened.Target, Signal: e.Opened.SignalID, Owner: bucket(author), Document: document}
+		d := &store.Dispute{
+			ID: id, Challenger: e.Opened.Challenger, Target: e.Opened.Target, Signal: e.Opened.SignalID,
+			Owner: bucket(author), Document: document,
+		}
 		count, err := s.o.Store.OpenDisputes(ctx, d.Challenger, d.Owner)
 		if err == nil {
-			err = full("disputes that are not resolved", count, s.o.Disputes.OpenDisputes)
+			err = full("unresolved disputes", count, s.o.Disputes.OpenDisputes)
 		}
 		if err != nil {
 			return err
 		}
 		err = s.proceed(ctx, book, *e, store.Step{Dispute: d})
 		if errors.Is(err, store.ErrDuplicate) {
-			return nil // the same document has opened a dispute that the book has forgotten
+			return nil // the same document opened a dispute that the book has forgotten
 		}
 		return err
 	})
 }
 
-// brought returns the receipts that a challenger brings, and whose signatures are right.
+// brought returns the receipts in a challenge that have valid signatures.
 func (s *Service) brought(ctx context.Context, f dispute.Filing) (all []shown, err error) {
 	if f.Challenge == nil {
 		return nil, nil
@@ -118,7 +120,7 @@ func (s *Service) brought(ctx context.Context, f dispute.Filing) (all []shown, e
 	return all, nil
 }
 
-// openPast opens a receipt of any owner that is believed as of the time of its signature.
+// openPast opens a receipt of a trusted owner as of the time of its signature.
 func (s *Service) openPast(token string) (o evidence.Opened[interaction.Receipt], err error) {
 	c, err := evidence.UnverifiedClaims(interaction.Kind, token)
 	if err != nil {
@@ -131,12 +133,12 @@ func (s *Service) openPast(token string) (o evidence.Opened[interaction.Receipt]
 	return s.past(owner)(token, c)
 }
 
-// shown is a receipt that the node holds, or that somebody has shown to it.
+// shown is a receipt that the node holds or that a challenger brought.
 type shown struct {
 	interaction.Receipt
 	hash   string
 	came   time.Time // when the node got the last receipt of the session
-	forked bool      // there are two chains for the session, of which neither counts
+	forked bool      // the session has two chains, so neither counts
 }
 
 func (r shown) agent() accrual.Agent { return accrual.Agent{Owner: r.Owner, Subject: r.Agent} }
@@ -145,7 +147,7 @@ func (r shown) known() dispute.Known {
 	return dispute.Known{Hash: r.hash, Agent: r.agent().String(), Session: r.Chain.SessionID, At: r.came.Unix()}
 }
 
-// held returns those of some receipts that the node holds. They were verified when they came.
+// held returns the receipts with these hashes that the node holds. They were verified on arrival.
 func (s *Service) held(ctx context.Context, hashes []string) (all []shown, err error) {
 	held, err := s.o.Store.Held(ctx, hashes)
 	if err != nil {
@@ -161,7 +163,7 @@ func (s *Service) held(ctx context.Context, hashes []string) (all []shown, err e
 	return all, nil
 }
 
-// came returns when the node got the last receipt of a session; now, where it has none.
+// came returns when the node got the last receipt of a session, or now.
 func (s *Service) came(ctx context.Context, r shown) (time.Time, error) {
 	session, err := s.o.Store.Session(ctx, r.Owner, r.Chain.SessionID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -170,7 +172,7 @@ func (s *Service) came(ctx context.Context, r shown) (time.Time, error) {
 	return session.Updated, err
 }
 
-// Dispute returns a dispute.
+// Dispute returns a dispute by id.
 func (s *Service) Dispute(ctx context.Context, id string) (Dispute, error) {
 	d, err := s.o.Store.Dispute(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -181,8 +183,8 @@ func (s *Service) Dispute(ctx context.Context, id string) (Dispute, error) {
 	return disputeOf(d)
 }
 
-// Disputes returns the disputes in which an agent is one of the two, in the order in which they were opened, from the first one after a number of
-// the log on, as many as [Service.Signals] returns.
+// Disputes returns the disputes of an agent on either side that follow a log number, in order, as many as
+// [Service.Signals] returns.
 func (s *Service) Disputes(ctx context.Context, agent string, after int64) ([]Dispute, error) {
 	return listed(ctx, s.o.Store.Disputes, disputeOf, agent, after)
 }
@@ -193,14 +195,15 @@ func (d Dispute) size() int {
 
 func disputeOf(d store.Dispute) (Dispute, error) {
 	answer := Dispute{
-		DisputeID: d.ID, Number: d.Number, Status: dispute.StatusPending, Provisional: d.Provisional, Filing: json.RawMessage(d.Document),
+		DisputeID: d.ID, Number: d.Number, Status: dispute.StatusPending, Provisional: d.Provisional,
+		Filing: json.RawMessage(d.Document),
 		Opened: json.RawMessage(d.Step), Resolution: d.Token,
 	}
 	switch {
 	case d.Resolved > 0:
 		e, err := dispute.ParseEntry([]byte(d.End))
 		if err != nil || e.Resolved == nil {
-			return Dispute{}, errors.Join(errors.New("reputation: the log does not say how a dispute was resolved"), err)
+			return Dispute{}, errors.Join(errors.New("reputation: the log has no resolution of a resolved dispute"), err)
 		}
 		answer.Resolved = json.RawMessage(d.End)
 		answer.Status, answer.Outcome, answer.Resolver = dispute.StatusResolved, e.Resolved.Outcome, e.Resolved.Resolver
@@ -217,7 +220,7 @@ type LogEntry struct {
 	Entry  json.RawMessage `json:"entry"`  // canonical JSON
 }
 
-// DisputeLog returns the entries of the log after a number, as many as [Service.Signals] returns.
+// DisputeLog returns the log entries that follow a number, as many as [Service.Signals] returns.
 func (s *Service) DisputeLog(ctx context.Context, after int64) ([]LogEntry, error) {
 	steps, err := s.o.Store.Steps(ctx, after+1, ListChunk)
 	if err != nil {
@@ -230,23 +233,23 @@ func (s *Service) DisputeLog(ctx context.Context, after int64) ([]LogEntry, erro
 
 func (e LogEntry) size() int { return len(e.Entry) }
 
-// Rooted is where the log stands: the claims, and the token that carries them.
+// Rooted is the state of the log: the claims and the token that carries them.
 type Rooted struct {
 	Root  json.RawMessage `json:"root"`
 	Token string          `json:"token"`
 }
 
-// rooted is a signed root: of which log, and until when it is not signed anew if the log stays as it is.
+// rooted is a signed root and how long it can be reused for the same log.
 type rooted struct {
 	log    accrual.Log
 	until  time.Time
 	answer Rooted
 }
 
-// rootAge is how old the date of a root can be.
+// rootAge bounds the age of a root.
 const rootAge = 10 * time.Minute
 
-// DisputeRoot returns the signed root of the log. It is signed once for each state of the log, and again when it has become old: everybody may ask.
+// DisputeRoot returns the signed root of the log. It signs at most once for each state and each rootAge.
 func (s *Service) DisputeRoot(ctx context.Context) (Rooted, error) {
 	book, now, release, err := s.openBook(ctx)
 	if err != nil {

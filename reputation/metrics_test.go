@@ -66,16 +66,22 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	want := map[string]float64{
-		"cached_receipts": 7, "entries_total entered": 1, "disputes_total published": 1, "statements_refused_total dispute_refused": 1, "logs_up_to_date_seconds": float64(upToDate.Unix()),
-		"reputations_total same": 1, "reputations_total signed": 1, "reputations_total refused": 1, "reputations_total failed": 1, "challenges_total committed": 1, "challenges_total issued": 1, "challenges_total revealed": 1,
-		"receipts_total kept": 6, "receipts_total known": 6, "refused_total chain_incomplete": 1, "scores_total same": 1, "scores_total signed": 1,
+		"cached_receipts": 7, "entries_total entered": 1, "disputes_total published": 1,
+		"statements_refused_total dispute_refused": 1, "logs_up_to_date_seconds": float64(upToDate.Unix()),
+		"reputations_total same": 1, "reputations_total signed": 1, "reputations_total refused": 1,
+		"reputations_total failed": 1, "challenges_total committed": 1, "challenges_total issued": 1,
+		"challenges_total revealed": 1,
+		"receipts_total kept":       6, "receipts_total known": 6, "refused_total chain_incomplete": 1,
+		"scores_total same":   1,
+		"scores_total signed": 1,
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
 
-// TestLargeReceiptsWeighMore: what is kept in memory is bounded by what it takes, also where each receipt has as much as it can.
+// TestLargeReceiptsWeighMore: what is kept in memory is bounded by what it takes, also where each receipt has as much
+// as it can.
 func TestLargeReceiptsWeighMore(t *testing.T) {
 	r := prometheus.NewRegistry()
 	n := nodetest.New(t, gatetest.New(t), nil, func(o *reputation.Options) { o.Metrics = r })
@@ -85,7 +91,9 @@ func TestLargeReceiptsWeighMore(t *testing.T) {
 		s.Call(t, func(c *interaction.Receipt) {
 			c.Model.ToolCalls, c.Model.ReturnedCalls = nil, nil
 			for j := range interaction.MaxToolCalls {
-				c.Model.ToolCalls = append(c.Model.ToolCalls, interaction.ToolCall{ID: gatetest.Tag("call", 100*i+j), Tool: "search", Arguments: gatetest.Tag("arguments", 100*i+j)})
+				c.Model.ToolCalls = append(c.Model.ToolCalls,
+					interaction.ToolCall{ID: gatetest.Tag("call", 100*i+j), Tool: "search",
+						Arguments: gatetest.Tag("arguments", 100*i+j)})
 				if i > 0 {
 					c.Model.ReturnedCalls = append(c.Model.ReturnedCalls, gatetest.Tag("call", 100*(i-1)+j))
 				}

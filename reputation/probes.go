@@ -15,20 +15,20 @@ import (
 //go:embed probes.json
 var bankText []byte
 
-// bank is the data that probes are made of. An answer is not among it: two probes of a pair ask the same in other words, and what counts is
-// that their answers agree.
+// bank holds the probe questions. It needs no answers: the two probes of a pair ask the same in other words, and only
+// whether the answers agree counts.
 type bank struct {
 	Version   string     `json:"version"`
 	Questions []question `json:"questions"`
 }
 
-// question has an exact, short answer for each choice of its values.
+// question has one short exact answer for each choice of values.
 type question struct {
 	Values map[string]choice `json:"values"`
-	Forms  []string          `json:"forms"` // each with {name} in the place of a value
+	Forms  []string          `json:"forms"` // with {name} for each value
 }
 
-// choice is what a value can be: a whole number of a range, or one of some words.
+// choice is the set of a value: a range of integers, or some words.
 type choice struct {
 	From int      `json:"from,omitempty"`
 	To   int      `json:"to,omitempty"`
@@ -43,8 +43,8 @@ func readBank() (bank, error) {
 	return b, nil
 }
 
-// draw makes pairs of probes, each pair of another question, in an order that does not tell which belong together. The same randomness
-// makes the same probes, but for their ids, which id makes.
+// draw draws pairs of probes in random order, each pair from another question. id makes their ids; all else follows
+// from r.
 func (b bank) draw(pairs int, r *rand.Rand, id func() string) []store.Probe {
 	var probes []store.Probe
 	for pair, at := range r.Perm(len(b.Questions))[:min(pairs, len(b.Questions))] {
@@ -55,7 +55,8 @@ func (b bank) draw(pairs int, r *rand.Rand, id func() string) []store.Probe {
 		}
 		forms := r.Perm(len(q.Forms))
 		for _, form := range forms[:2] {
-			probes = append(probes, store.Probe{ID: id(), Pair: int64(pair), Prompt: strings.NewReplacer(values...).Replace(q.Forms[form])})
+			probes = append(probes,
+				store.Probe{ID: id(), Pair: int64(pair), Prompt: strings.NewReplacer(values...).Replace(q.Forms[form])})
 		}
 	}
 	r.Shuffle(len(probes), func(i, j int) { probes[i], probes[j] = probes[j], probes[i] })

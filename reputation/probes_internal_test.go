@@ -34,7 +34,8 @@ func TestBank(t *testing.T) {
 	}
 }
 
-// TestDraw: the same randomness makes the same probes, and another one others; the two of a pair do not always stand beside each other.
+// TestDraw: the same randomness makes the same probes, and another one others; the two of a pair do not always stand
+// beside each other.
 func TestDraw(t *testing.T) {
 	b, err := readBank()
 	if err != nil {

@@ -16,12 +16,12 @@ import (
 	"github.com/actionproof/mediator/reputation/store"
 )
 
-// Signal is a signal as it stands.
+// Signal is a signal and its state.
 type Signal struct {
 	Number int64           `json:"number"` // in the log
-	Status string          `json:"status"` // provisional, or final once its window has closed
-	Signal json.RawMessage `json:"signal"` // as it was published, with its signature
-	Entry  json.RawMessage `json:"entry"`  // of the log
+	Status string          `json:"status"` // provisional, or final after its window
+	Signal json.RawMessage `json:"signal"` // with its signature
+	Entry  json.RawMessage `json:"entry"`  // log entry
 }
 
 // Statuses of signals.
@@ -30,7 +30,7 @@ const (
 	StatusFinal       = "final"
 )
 
-// Publish takes a signal. The same signal again is fine.
+// Publish publishes a signal. Publishing the same signal again is allowed.
 func (s *Service) Publish(ctx context.Context, from Spoken) (Signal, error) {
 	id, err := s.publish(ctx, from)
 	if err != nil {
@@ -66,35 +66,36 @@ func (s *Service) publish(ctx context.Context, from Spoken) (id string, err erro
 		n := &store.Signal{ID: signal.SignalID, Agent: signal.AgentID, Owner: bucket(author), Document: document}
 		count, err := s.o.Store.OpenSignals(ctx, n.Agent, n.Owner)
 		if err == nil {
-			err = full("signals whose windows are open", count, s.o.Disputes.OpenSignals)
+			err = full("open signals", count, s.o.Disputes.OpenSignals)
 		}
 		if err != nil {
 			return err
 		}
 		err = s.proceed(ctx, book, *e, store.Step{Signal: n})
 		if errors.Is(err, store.ErrDuplicate) {
-			return refusal.New("id_taken", "there was another signal with the id %s", signal.SignalID) // that the book has forgotten
+			return refusal.New("id_taken", "another signal had the id %s", signal.SignalID) // forgotten by the book
 		}
 		return err
 	})
 }
 
-// bucket is whose bound an agent counts for. All agents elsewhere share one: nobody knows whose they are.
+// bucket returns the name of the bound that an agent counts for. All agents without a sidecar share one.
 func bucket(agent accrual.Agent) string { return cmp.Or(agent.Owner, "did:key") }
 
-// full refuses one more than there may be.
+// full refuses an object above the bound most.
 func full(what string, is store.Count, most int64) error {
 	if is.Agent >= most {
-		return refusal.New("too_many_open", "the agent has %d %s; it can have %d", is.Agent, what, most)
+		return refusal.New("too_many_open", "the agent has %d %s; at most %d are allowed", is.Agent, what, most)
 	}
 	if is.Owner >= most*OfOneOwner {
-		return refusal.New("too_many_open", "the agents of the owner have %d %s together; they can have %d", is.Owner, what, most*OfOneOwner)
+		return refusal.New("too_many_open", "the owner's agents have %d %s together; at most %d are allowed", is.Owner, what,
+			most*OfOneOwner)
 	}
 	return nil
 }
 
-// by says who an agent is to the node. An agent elsewhere has to be registered: otherwise anybody could make as many, and have the node look at
-// as much for each.
+// by returns what the node knows of an author. An agent without a sidecar must be registered; otherwise anyone could
+// make unlimited agents.
 func (s *Service) by(ctx context.Context, agent accrual.Agent) (by dispute.By, err error) {
 	since, ok, err := s.o.Disputes.Registered(ctx, agent)
 	if err != nil {
@@ -104,7 +105,7 @@ func (s *Service) by(ctx context.Context, agent accrual.Agent) (by dispute.By, e
 	case ok:
 		by.Registered = since
 	case agent.Owner == "":
-		return by, refusal.New("dispute_refused", "the agent %.80s has no owner, and has passed no verification", agent)
+		return by, refusal.New("dispute_refused", "the agent %.80s has no owner and has passed no verification", agent)
 	}
 	a, release, err := s.account(ctx, agent)
 	if err != nil {
@@ -115,7 +116,7 @@ func (s *Service) by(ctx context.Context, agent accrual.Agent) (by dispute.By, e
 	return by, nil
 }
 
-// look says what the node finds of the receipts that a signal rests on.
+// look examines the receipts behind a signal.
 func (s *Service) look(ctx context.Context, author accrual.Agent, p *dispute.Publication) error {
 	on := p.Signal.RestsOn
 	if on == nil || len(on.Receipts) == 0 {
@@ -142,7 +143,7 @@ func (s *Service) look(ctx context.Context, author accrual.Agent, p *dispute.Pub
 	return nil
 }
 
-// Signal returns a signal.
+// Signal returns a signal by id.
 func (s *Service) Signal(ctx context.Context, id string) (Signal, error) {
 	n, err := s.o.Store.Signal(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -159,25 +160,27 @@ func signalOf(n store.Signal) (Signal, error) {
 	if n.Final {
 		status = StatusFinal
 	}
-	return Signal{Number: n.Number, Status: status, Signal: json.RawMessage(n.Document), Entry: json.RawMessage(n.Step)}, nil
+	return Signal{Number: n.Number, Status: status, Signal: json.RawMessage(n.Document), Entry: json.RawMessage(n.Step)},
+		nil
 }
 
-// Signals returns the signals of an agent in the order in which they were published, from the first one after a number of the log on, at most
-// [ListChunk], and fewer where they are large. The list is empty only at its end.
+// Signals returns the signals of an agent that follow a log number, in order, at most [ListChunk] and fewer if they are
+// large. The list is empty only at the end.
 func (s *Service) Signals(ctx context.Context, agent string, after int64) ([]Signal, error) {
 	return listed(ctx, s.o.Store.Signals, signalOf, agent, after)
 }
 
-// listBytes is how large what one list has may be, but for its last one. Everybody can ask for lists, and take them slowly.
+// listBytes bounds a list, except for its last item, because anyone can request lists and read them slowly.
 const listBytes = 1 << 20
 
-// sized is what a list has.
+// sized is an item of a list.
 type sized interface{ size() int }
 
 func (s Signal) size() int { return len(s.Signal) + len(s.Entry) }
 
-// listed reads a list of what an agent has.
-func listed[R any, A sized](ctx context.Context, read func(context.Context, string, int64, int) ([]R, error), answer func(R) (A, error), agent string, after int64) ([]A, error) {
+// listed reads a list of an agent's objects.
+func listed[R any, A sized](ctx context.Context, read func(context.Context, string, int64, int) ([]R, error),
+	answer func(R) (A, error), agent string, after int64) ([]A, error) {
 	if _, err := accrual.ParseAgent(agent); err != nil {
 		return nil, refusal.New("query_malformed", "%v", err)
 	}
@@ -188,7 +191,7 @@ func listed[R any, A sized](ctx context.Context, read func(context.Context, stri
 	return chunk(rows, answer)
 }
 
-// chunk returns the first answers of a list, as many as fit into one.
+// chunk converts the first rows, as many as fit in one list.
 func chunk[R any, A sized](rows []R, answer func(R) (A, error)) ([]A, error) {
 	all, size := []A{}, 0
 	for _, row := range rows {

@@ -16,26 +16,27 @@ import (
 // MaxBatch bounds the receipts of one delivery.
 const MaxBatch = 200
 
-// Received says where the chain of a session stands after a delivery.
+// Received is the state of a session's chain after a delivery.
 type Received struct {
 	Owner, Session string
-	Next           int64 // number of the receipt that is wanted; 0 where that is not known
-	Err            error // why receipts of the session were refused; those before the refused one are not kept either
+	Next           int64 // number of the next wanted receipt, or 0 if unknown
+	Err            error // why receipts were refused; then none of the session's were kept
 }
 
-// delivered are the receipts of one session in a delivery, in their order.
+// delivered is one session's receipts in a delivery, in order.
 type delivered struct {
 	owner, session string
 	tokens         []string
-	claims         []interaction.Receipt // what the tokens say; not verified
+	claims         []interaction.Receipt // unverified
 }
 
-// Receive takes receipts, of any sessions, each session's in the order of its chain. A receipt that is kept already is fine, so a delivery
-// can be tried again. Each session stands for itself: of one all receipts are kept durably, or none. Receive itself fails only if a
-// token cannot be read at all.
+// Receive takes receipts of any sessions, each session's in chain order. Known receipts are accepted, so a delivery can
+// be repeated. Of each session all receipts are kept durably, or none. Receive itself fails only if a token is
+// unreadable.
 func (s *Service) Receive(ctx context.Context, tokens []string) ([]Received, error) {
 	if len(tokens) > MaxBatch {
-		return nil, refusal.New("query_malformed", "%d receipts in one delivery; at most %d are taken", len(tokens), MaxBatch)
+		return nil, refusal.New("query_malformed", "the delivery has %d receipts; at most %d are allowed", len(tokens),
+			MaxBatch)
 	}
 	var all []*delivered
 	of := make(map[[2]string]*delivered)
@@ -56,17 +57,18 @@ func (s *Service) Receive(ctx context.Context, tokens []string) ([]Received, err
 		next, kept, err := s.receive(ctx, d)
 		s.metrics.delivered(len(d.tokens), kept, err)
 		if err != nil {
-			s.strangers.Warn("receipts refused", zap.String("owner", d.owner), zap.String("session", d.session), zap.Int64("next", next), zap.Error(err))
+			s.strangers.Warn("receipts refused", zap.String("owner", d.owner), zap.String("session", d.session),
+				zap.Int64("next", next), zap.Error(err))
 		}
 		answers = append(answers, Received{Owner: d.owner, Session: d.session, Next: next, Err: err})
 	}
 	return answers, nil
 }
 
-// tries is how often receipts are added again after another replica was faster.
+// tries bounds how often an operation is repeated because a replica was faster.
 const tries = 4
 
-// receive takes the receipts of one session, and returns the number that is wanted, and how many receipts were kept.
+// receive takes the receipts of one session and returns the next wanted number and how many were kept.
 func (s *Service) receive(ctx context.Context, d *delivered) (next int64, kept int, err error) {
 	owner, err := s.believed.Load().owner(d.owner)
 	if err != nil {
@@ -78,10 +80,10 @@ func (s *Service) receive(ctx context.Context, d *delivered) (next int64, kept i
 			return next, kept, err
 		}
 	}
-	return next, 0, refusal.New("overloaded", "other receipts of the session come in at the same time")
+	return next, 0, refusal.New("overloaded", "other receipts of the session arrive at the same time")
 }
 
-// add verifies receipts and adds those that are new. It returns [store.ErrMoved] if the chain has changed meanwhile.
+// add verifies receipts and stores the new ones. It returns [store.ErrMoved] if the chain changed meanwhile.
 func (s *Service) add(ctx context.Context, owner *Owner, d *delivered) (next int64, kept int, err error) {
 	state, err := s.o.Store.Session(ctx, d.owner, d.session)
 	switch {
@@ -98,37 +100,43 @@ func (s *Service) add(ctx context.Context, owner *Owner, d *delivered) (next int
 		return state.Next, 0, forked(d.session)
 	}
 	if first := fresh.claims[0].Chain.SequenceNumber; first > state.Next {
-		return state.Next, 0, refusal.New("chain_incomplete", "receipt %d was delivered, and the node wants receipt %d of the session", first, state.Next)
+		return state.Next, 0,
+			refusal.New("chain_incomplete", "the node wants receipt %[2]d of the session before receipt %[1]d", first,
+				state.Next)
 	}
-	// What was removed for its age must not come back: whoever has the receipts could deliver them without the challenges and the fork that
-	// belonged to them, and once more into the baselines.
+	// An expired session must not come back: without its challenges and its fork, and once more into the baselines.
 	if began := time.Unix(fresh.claims[0].IssuedAt, 0); state.Next == 1 && began.Before(s.o.Now().Add(-s.o.Retention)) {
-		return state.Next, 0, refusal.New("interaction_expired", "the session began at %s, and the node keeps sessions for %s", began.UTC().Format(time.RFC3339), s.o.Retention)
+		return state.Next, 0,
+			refusal.New("interaction_expired", "the session began at %s, and the node keeps sessions for %s",
+				began.UTC().Format(time.RFC3339), s.o.Retention)
 	}
 	receipts, err := s.verify(ctx, owner, state, fresh)
 	if err == nil {
-		err = s.admit(s.ratesOf(d.owner).receipts, len(receipts), "receipts") // only what is verified counts: a stranger uses nobody's rate up
+		// after verifying: strangers must not use up the rate
+		err = s.admit(s.ratesOf(d.owner).receipts, len(receipts), "receipts")
 	}
 	if err != nil {
 		return state.Next, 0, err
 	}
 	last := fresh.claims[len(fresh.claims)-1]
 	err = s.o.Store.Append(ctx, store.Addition{
-		Owner: d.owner, Session: d.session, Agent: last.Agent, Receipts: receipts, Closing: last.Closing != nil, At: s.o.Now(),
+		Owner: d.owner, Session: d.session, Agent: last.Agent, Receipts: receipts, Closing: last.Closing != nil,
+		At:          s.o.Now(),
 		MaxSessions: s.o.Limits.Sessions, MaxReceipts: s.o.Limits.Receipts,
 	})
 	switch {
 	case errors.Is(err, store.ErrDuplicate):
-		return state.Next, 0, refusal.New("chain_broken", "a call of the session has a receipt before these")
+		return state.Next, 0, refusal.New("chain_broken", "a call of the session already has another receipt")
 	case errors.Is(err, store.ErrFull):
-		return state.Next, 0, refusal.New("owner_full", "the owner has %d sessions or %d receipts at the node", s.o.Limits.Sessions, s.o.Limits.Receipts)
+		return state.Next, 0, refusal.New("owner_full", "the owner has %d sessions or %d receipts at the node",
+			s.o.Limits.Sessions, s.o.Limits.Receipts)
 	case err != nil:
 		return state.Next, 0, err
 	}
 	return last.Chain.SequenceNumber + 1, len(receipts), nil
 }
 
-// fresh returns the receipts that are not kept yet. One that contradicts a kept one is refused and, if its signature is right, remembered.
+// fresh returns the receipts not kept yet. A validly signed receipt that contradicts a kept one is recorded as a fork.
 func (s *Service) fresh(ctx context.Context, owner *Owner, state store.Session, d *delivered) (delivered, error) {
 	known := 0
 	for known < len(d.claims) && d.claims[known].Chain.SequenceNumber < state.Next {
@@ -150,33 +158,35 @@ func (s *Service) fresh(ctx context.Context, owner *Owner, state store.Session, 
 		number := d.claims[i].Chain.SequenceNumber
 		hash, looked := hashes[number]
 		if !looked {
-			return rest, refusal.New("chain_broken", "receipt %d does not stand in the order of the numbers", number)
+			return rest, refusal.New("chain_broken", "receipt %d is out of order", number)
 		}
 		if hash == evidence.HashToken(token) {
 			continue
 		}
 		if _, err := s.past(owner)(token, d.claims[i]); err != nil {
-			return rest, err // anybody could have written it
+			return rest, err // anyone could have made it
 		}
-		if err := s.o.Store.Fork(ctx, store.Receipt{Owner: d.owner, Session: d.session, Number: number, Token: token}, s.o.Now()); err != nil {
+		if err := s.o.Store.Fork(ctx, store.Receipt{Owner: d.owner, Session: d.session, Number: number, Token: token},
+			s.o.Now()); err != nil {
 			return rest, err
 		}
-		s.strangers.Error("an owner has signed two chains for one session", zap.String("owner", d.owner), zap.String("session", d.session), zap.Int64("number", number))
+		s.strangers.Error("an owner signed two chains for one session",
+			zap.String("owner", d.owner), zap.String("session", d.session), zap.Int64("number", number))
 		return rest, refusal.New("chain_broken", "the node has another receipt %d of the session", number)
 	}
 	return rest, nil
 }
 
 func forked(session string) error {
-	return refusal.New("chain_broken", "there are two chains for the session %.80q, of which neither counts", session)
+	return refusal.New("chain_broken", "the session %.80q has two chains, so neither counts", session)
 }
 
-// past opens receipts of an owner as of the time of their signature.
+// past opens an owner's receipts as of the time of their signature.
 func (s *Service) past(owner *Owner) interaction.Opener {
 	return interaction.Past(owner.Past, owner.Receipts, s.o.Now())
 }
 
-// verify verifies receipts that go on with a chain: each signature, all claims, and its place after the last one that is kept.
+// verify verifies receipts that continue a chain.
 func (s *Service) verify(ctx context.Context, owner *Owner, state store.Session, d delivered) ([]store.Receipt, error) {
 	chain, err := s.chain(ctx, owner, d.owner, d.session, state.Next)
 	if err != nil {
@@ -192,12 +202,13 @@ func (s *Service) verify(ctx context.Context, owner *Owner, state store.Session,
 			return nil, refusal.New("session_full", "a chain has at most %d receipts", interaction.MaxReceipts)
 		}
 		c := o.Claims()
-		receipts = append(receipts, store.Receipt{Number: c.Chain.SequenceNumber, Hash: o.Hash(), Request: c.RequestID, Token: token})
+		receipts = append(receipts,
+			store.Receipt{Number: c.Chain.SequenceNumber, Hash: o.Hash(), Request: c.RequestID, Token: token})
 	}
 	return receipts, nil
 }
 
-// chain begins the verification of receipts from the number next on. It rests on the last receipt before that, which is kept.
+// chain starts verifying at receipt next, after the last kept receipt.
 func (s *Service) chain(ctx context.Context, owner *Owner, id, session string, next int64) (*interaction.Chain, error) {
 	expected := interaction.Expected{Owner: id, Session: session}
 	if next == 1 {
@@ -208,7 +219,7 @@ func (s *Service) chain(ctx context.Context, owner *Owner, id, session string, n
 		return nil, err
 	}
 	if len(last) != 1 {
-		return nil, store.ErrMoved // it was removed meanwhile
+		return nil, store.ErrMoved // pruned meanwhile
 	}
 	chain := interaction.NewTail(s.past(owner), expected)
 	_, err = chain.Add(last[0].Token)

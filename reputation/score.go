@@ -16,27 +16,27 @@ import (
 	"github.com/actionproof/mediator/reputation/strategy"
 )
 
-// Scored is the score of a session as it is known now: the claims, and the token that carries them. Challenges are what became of
-// the session's, once it is closed. Nothing in it is a text that the agent has made up for the node: see [Service.Revealed].
+// Scored is the score of a session: the claims and the token that carries them. Challenges are set once the session is
+// closed. It has no text that the agent could have written for others to read: see [Service.Revealed].
 type Scored struct {
 	Score      json.RawMessage   `json:"score"`
 	Token      string            `json:"token"`
 	Challenges []autonomy.Judged `json:"challenges,omitempty"`
 }
 
-// appraised is an answer, and what it was made of.
+// appraised is an answer and what it was computed from.
 type appraised struct {
 	number     int64 // of the last receipt
 	baseline   string
 	challenges []autonomy.Challenge
-	until      time.Time // when it is made anew though nothing has changed
+	until      time.Time // after this it is signed again even if nothing changed
 	answer     Scored
 }
 
-// maxAppraisal bounds how long one request waits for a session to be read. What was read until then is kept for the next one.
+// maxAppraisal bounds how long a request waits for a session to be read. The next request continues.
 const maxAppraisal = 10 * time.Second
 
-// Score returns the score of the session that a receipt belongs to.
+// Score returns the score of the session with this receipt.
 func (s *Service) Score(ctx context.Context, receiptHash string) (Scored, error) {
 	r, err := s.o.Store.Receipt(ctx, receiptHash)
 	if errors.Is(err, store.ErrNotFound) {
@@ -48,7 +48,7 @@ func (s *Service) Score(ctx context.Context, receiptHash string) (Scored, error)
 	return s.SessionScore(ctx, r.Owner, r.Session)
 }
 
-// SessionScore returns the score of a session. owner may be empty if only one owner has a session of this name.
+// SessionScore returns the score of a session. owner may be empty if the session's name is unique.
 func (s *Service) SessionScore(ctx context.Context, owner, session string) (Scored, error) {
 	state, err := s.find(ctx, owner, session)
 	if err != nil {
@@ -62,9 +62,9 @@ func (s *Service) SessionScore(ctx context.Context, owner, session string) (Scor
 	return s.appraise(ctx, r)
 }
 
-// Revealed returns what the node has noted of the challenges of a session that is closed, with what its agent has revealed: who also has the
-// receipts can compute the score again. Of an open session it returns nothing, since it tells which probes ask the same. An agent reveals
-// what it likes, so this is for operators alone: if others could read it, it would be a post without evidence.
+// Revealed returns the challenges of a closed session with what its agent revealed, for computing the score again. An
+// open session returns nothing, since the record tells which probes ask the same. It is for operators alone: whatever
+// an agent reveals would otherwise be a post without evidence.
 func (s *Service) Revealed(ctx context.Context, owner, session string) ([]autonomy.Challenge, error) {
 	state, err := s.find(ctx, owner, session)
 	if err != nil || !state.Closed {
@@ -73,7 +73,7 @@ func (s *Service) Revealed(ctx context.Context, owner, session string) ([]autono
 	return s.challenges(ctx, sessionKey{state.Owner, state.Session})
 }
 
-// find returns a session. owner may be empty if only one owner has a session of this name.
+// find returns a session. owner may be empty if the session's name is unique.
 func (s *Service) find(ctx context.Context, owner, session string) (state store.Session, err error) {
 	if owner != "" {
 		state, err = s.o.Store.Session(ctx, owner, session)
@@ -86,12 +86,13 @@ func (s *Service) find(ctx context.Context, owner, session string) (state store.
 		}
 	}
 	if errors.Is(err, store.ErrNotFound) {
-		return state, refusal.New("not_found", "the node has no receipts of the session %.80q, or of several owners' sessions of this name", session)
+		return state,
+			refusal.New("not_found", "the node has no receipts of the session %.80q, or several owners have one", session)
 	}
 	return state, err
 }
 
-// read reads a session up to its last receipt, for its caller alone until release is called. Of one with two chains neither counts.
+// read reads a complete session, locked until release is called. It refuses one with two chains.
 func (s *Service) read(ctx context.Context, state store.Session) (r *reading, release func(), err error) {
 	if state.Forked {
 		return nil, nil, forked(state.Session)
@@ -109,18 +110,20 @@ func (s *Service) read(ctx context.Context, state store.Session) (r *reading, re
 	return r, release, nil
 }
 
-// appraise signs the score of what was read of a session, or returns the last answer where it would say the same.
+// appraise signs the score of a session, or returns the last answer if nothing changed.
 func (s *Service) appraise(ctx context.Context, r *reading) (Scored, error) {
 	challenges, baseline, hash, err := s.beside(ctx, r.key)
 	if err != nil {
 		return Scored{}, err
 	}
 	now := s.o.Now()
-	if last := r.last; last != nil && last.number == r.measured.Len() && last.baseline == hash && now.Before(last.until) && reflect.DeepEqual(last.challenges, challenges) {
+	if last := r.last; last != nil && last.number == r.measured.Len() && last.baseline == hash && now.Before(last.until) &&
+		reflect.DeepEqual(last.challenges, challenges) {
 		s.metrics.scores.WithLabelValues("same").Inc()
 		return last.answer, nil
 	}
-	token, signed, err := s.o.Score.Sign(ctx, autonomy.NewClaims(r.measured, hash, autonomy.Appraise(r.measured, challenges, baseline)))
+	token, signed, err := s.o.Score.Sign(ctx,
+		autonomy.NewClaims(r.measured, hash, autonomy.Appraise(r.measured, challenges, baseline)))
 	if err != nil {
 		return Scored{}, err
 	}
@@ -138,8 +141,9 @@ func (s *Service) appraise(ctx context.Context, r *reading) (Scored, error) {
 	return r.last.answer, nil
 }
 
-// beside returns what a session is appraised with beside its receipts: its challenges, and the baseline of its owner with its hash.
-func (s *Service) beside(ctx context.Context, key sessionKey) (challenges []autonomy.Challenge, baseline *autonomy.Baseline, hash string, err error) {
+// beside returns the inputs of a score besides the receipts: challenges, and the owner's baseline with its hash.
+func (s *Service) beside(ctx context.Context, key sessionKey) (challenges []autonomy.Challenge,
+	baseline *autonomy.Baseline, hash string, err error) {
 	if challenges, err = s.challenges(ctx, key); err != nil {
 		return nil, nil, "", err
 	}
@@ -147,7 +151,7 @@ func (s *Service) beside(ctx context.Context, key sessionKey) (challenges []auto
 	return challenges, baseline, hash, err
 }
 
-// payload returns the claims of a token as they are signed.
+// payload returns the claims of a token as signed.
 func payload(token string) (json.RawMessage, error) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -156,7 +160,7 @@ func payload(token string) (json.RawMessage, error) {
 	return base64.RawURLEncoding.DecodeString(parts[1])
 }
 
-// challenges returns what the node knows of the challenges of a session, as they are appraised.
+// challenges returns the node's records of a session's challenges.
 func (s *Service) challenges(ctx context.Context, key sessionKey) ([]autonomy.Challenge, error) {
 	kept, err := s.o.Store.Challenges(ctx, key.owner, key.session)
 	if err != nil {
@@ -164,7 +168,8 @@ func (s *Service) challenges(ctx context.Context, key sessionKey) ([]autonomy.Ch
 	}
 	var all []autonomy.Challenge
 	for _, c := range kept {
-		one := autonomy.Challenge{Nonce: c.Nonce, Issued: c.Issued.UnixMilli(), Commitment: c.Commitment, Salt: c.Salt, Probes: pairs(c.Probes)}
+		one := autonomy.Challenge{Nonce: c.Nonce, Issued: c.Issued.UnixMilli(), Commitment: c.Commitment, Salt: c.Salt,
+			Probes: pairs(c.Probes)}
 		if !c.Committed.IsZero() {
 			one.Committed = c.Committed.UnixMilli()
 		}

@@ -34,7 +34,8 @@ func TestScore(t *testing.T) {
 	s := n.Calls(t, "ses_1", 12)
 	n.Delivered(t, 13, s.Receipts...)
 	open := n.Scored(t, "ses_1")
-	if open.Closed || open.HeadNumber != 12 || open.HeadHash != evidence.HashToken(s.Receipts[11]) || open.N != 12 || open.Owner != s.Owner || open.BaselineHash != "" {
+	if open.Closed || open.HeadNumber != 12 || open.HeadHash != evidence.HashToken(s.Receipts[11]) || open.N != 12 ||
+		open.Owner != s.Owner || open.BaselineHash != "" {
 		t.Errorf("%+v", open)
 	}
 	s.Close(t)

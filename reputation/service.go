@@ -1,25 +1,20 @@
-// Package reputation is the node: it takes the interaction receipts of sidecars, issues challenges to their agents, and appraises what
-// the receipts show. In the words of RFC 9334, sidecars give evidence, and the node attestation results; what follows from them is the
-// business of a policy.
+// Package reputation is the node: it takes the interaction receipts of sidecars, issues challenges to their agents,
+// scores sessions, and judges disputes. In terms of RFC 9334, sidecars give evidence, and the node gives attestation
+// results.
 //
-// # Where things are
-//
-//	service.go   Service: what it is given, whom it believes, and what it does by itself
-//	receive.go   receipts come in
-//	caller.go    which agent makes a request
-//	challenge.go challenges: issued, committed to, revealed
-//	probes.go    the questions that come with a challenge
-//	score.go     the score of a session
-//	sessions.go  the sessions that were read last
-//	baseline.go  samples and baselines
-//	accounts.go  the logs of agents, and the reputations that follow from them
-//	statements.go who has written a document
-//	disputes.go  the log of signals and disputes, and how it goes on
-//	publish.go   signals come in
-//	file.go      disputes come in
-//	settle.go    windows end, and disputes are resolved
-//	trials.go    when disputes are judged, and by what
-//	metrics.go   what it counts
+//	service.go    the service, its options and the trusted owners
+//	receive.go    incoming receipts
+//	caller.go     the agent that makes a request
+//	challenge.go  challenges; probes.go their questions
+//	score.go      scores; sessions.go the sessions in memory
+//	baseline.go   samples and baselines
+//	accounts.go   agents' logs and reputations
+//	statements.go the author of a document
+//	disputes.go   the log of signals and disputes
+//	publish.go    incoming signals
+//	file.go       incoming disputes
+//	settle.go     the end of windows and disputes; trials.go when and how disputes are judged
+//	metrics.go    metrics
 package reputation
 
 import (
@@ -59,67 +54,65 @@ const (
 	DefaultRetention  = 90 * 24 * time.Hour
 )
 
-// Limits bound what one owner can make the node do and keep. Zero values mean the defaults.
+// Limits bound what one owner can use. Zero means the default.
 type Limits struct {
-	Sessions   int64 // that are kept of one owner
-	Receipts   int64 // that are kept of one owner
-	Challenges int64 // that are kept of one owner
-	Rate       int   // receipts that one owner can deliver in a second, on the average; ten times as many at once
-	Calls      int   // requests that the agents of one owner can make in a second, on the average; ten times as many at once
-	Cached     int   // receipts of a usual size, of all sessions that are kept in memory
+	Sessions   int64 // kept of one owner
+	Receipts   int64 // kept of one owner
+	Challenges int64 // kept of one owner
+	Rate       int   // receipts per second of one owner, on average; bursts of ten times as many
+	Calls      int   // requests per second by one owner's agents, on average; bursts of ten times as many
+	Cached     int   // receipts of usual size in memory, of all sessions
 }
 
 // Options configure a [Service]. Everything without a default is required.
 type Options struct {
 	// Store keeps the state. The service does not close it.
 	Store *store.Store
-	// Believed is whom the service believes at first. See [Service.Believe].
+	// Believed are the initially trusted owners and hosts. See [Service.Believe].
 	Believed Believed
-	// Score signs the scores, as the appraiser.
-	Score *signer.Issuer[autonomy.Claims]
-	// Reputation signs the reputations of agents, as the appraiser.
+	// Score and Reputation sign as the appraiser.
+	Score      *signer.Issuer[autonomy.Claims]
 	Reputation *signer.Issuer[accrual.Claims]
-	// Verified returns the last verification that an agent has passed, or nil; also if it is over. Left out, no agent has passed any.
+	// Verified returns the last verification that an agent passed, even if expired, or nil. A nil function means that
+	// none has passed.
 	Verified func(context.Context, accrual.Agent) (*accrual.Verified, error)
-	// Disputes are the signals and disputes that it takes; nil takes none.
+	// Disputes configure signals and disputes; nil takes none.
 	Disputes *Disputes
-	// ProbePairs is how many pairs of probes come with a challenge: zero means DefaultProbePairs, a negative number none.
+	// ProbePairs is the number of probe pairs per challenge: zero means DefaultProbePairs, a negative number none.
 	ProbePairs int
 	// Retention is how long a session is kept after its last receipt; zero means DefaultRetention.
 	Retention time.Duration
 	Limits    Limits
-	// Now is the clock.
-	Now func() time.Time
-	// Log gets what was refused, and what the service does by itself.
+	Now       func() time.Time
+	// Log gets refusals and background work.
 	Log *zap.Logger
-	// Metrics gets what the service counts; it may be nil.
+	// Metrics may be nil.
 	Metrics prometheus.Registerer
 }
 
-// Believed is whom a service believes. It is replaced as a whole, when a configuration or a trust bundle has changed.
+// Believed is what a service trusts. It is replaced as a whole when the configuration or a trust bundle changes.
 type Believed struct {
 	Owners []Owner
-	// Hosts are the hosts of models, with their ports, whose answers count. Calls to others count for nothing but coverage: their owner
-	// could have written the answers himself.
+	// Hosts are the trusted model hosts, with ports. Other hosts count only for coverage: an owner could run them itself.
 	Hosts []string
 }
 
-// Owner is one whose sidecars deliver receipts.
+// Owner is an owner whose sidecars deliver receipts.
 type Owner struct {
-	// ID is the thumbprint of the owner's key registry, as receipts have it: see [interaction.Owner].
+	// ID is the thumbprint of the owner's key registry: see [interaction.Owner].
 	ID string
-	// Name is for the log alone.
+	// Name is for the log.
 	Name string
-	// Past judges receipts as of the time of their signature, so that a sidecar can be away while its keys rotate.
+	// Past judges receipts as of the time of their signature, so that keys can rotate while a sidecar is away.
 	Past *evidence.PastTrust
-	// Live judges caller tokens, by the certificates of this moment.
+	// Live judges caller tokens by today's certificates.
 	Live *evidence.Verifier
-	// Receipts is what receipts have to be, and Callers what caller tokens have to be: the audience of these is the node's.
+	// Receipts and Callers are the expectations for receipts and caller tokens.
 	Receipts, Callers evidence.Expected
-	// Statements is what the statements of the owner's agents have to be; nil where they publish nothing.
+	// Statements are the expectations for statements; nil if the owner's agents publish nothing.
 	Statements *evidence.Expected
 
-	// generation is another one whenever what counts of the owner's receipts may have changed.
+	// generation changes whenever the owner's receipts must be judged again.
 	generation uint64
 }
 
@@ -127,10 +120,10 @@ type Owner struct {
 type believed struct {
 	owners     map[string]*Owner
 	hosts      []string
-	generation uint64 // the last one
+	generation uint64 // the latest
 }
 
-// knows reports whether the receipts of an owner are judged as they would be for o and hosts.
+// knows reports whether receipts of o are judged as before.
 func (b *believed) knows(o *Owner, hosts []string) bool {
 	had := b.owners[o.ID]
 	return had != nil && had.Past == o.Past && reflect.DeepEqual(had.Receipts, o.Receipts) && slices.Equal(b.hosts, hosts)
@@ -139,30 +132,32 @@ func (b *believed) knows(o *Owner, hosts []string) bool {
 // Service is the node. It is safe for concurrent use.
 type Service struct {
 	o         Options
-	strangers *zap.Logger // for lines that others can cause
+	strangers *zap.Logger // for lines that strangers can cause
 	bank      bank
 	believed  atomic.Pointer[believed]
 	sessions  *sessions
 	accounts  *accounts
 	docket    *docket
-	arbiter   *evidence.Verifier // of the arbiter's decisions; nil where there is none
+	arbiter   *evidence.Verifier // nil without an arbiter
 	metrics   *metrics
-	reads     chan struct{} // one value for each session that is being read: reading verifies, which takes a processor
+	reads     chan struct{} // bounds the sessions being read, which costs CPU time for verification
 
 	mu    sync.Mutex        // guards rates
-	rates map[string]*rates // by owner; only of those that were believed
+	rates map[string]*rates // by trusted owner
 }
 
-// rates are how fast one owner's sidecars and agents go.
+// rates limit one owner's sidecars and agents.
 type rates struct{ receipts, calls *rate.Limiter }
 
 // New makes a service.
 func New(o Options) (*Service, error) {
 	if o.Store == nil || o.Score == nil || o.Reputation == nil || o.Now == nil || o.Log == nil {
-		return nil, errors.New("reputation: the service lacks its store, a signer, its clock or its log")
+		return nil, errors.New("reputation: the service needs a store, two signers, a clock and a log")
 	}
-	o.Limits.Sessions, o.Limits.Receipts = cmp.Or(o.Limits.Sessions, DefaultSessions), cmp.Or(o.Limits.Receipts, DefaultReceipts)
-	o.Limits.Challenges, o.Limits.Cached = cmp.Or(o.Limits.Challenges, DefaultChallenges), cmp.Or(o.Limits.Cached, DefaultCached)
+	o.Limits.Sessions, o.Limits.Receipts = cmp.Or(o.Limits.Sessions, DefaultSessions),
+		cmp.Or(o.Limits.Receipts, DefaultReceipts)
+	o.Limits.Challenges, o.Limits.Cached = cmp.Or(o.Limits.Challenges, DefaultChallenges),
+		cmp.Or(o.Limits.Cached, DefaultCached)
 	o.Limits.Rate, o.Limits.Calls = cmp.Or(o.Limits.Rate, DefaultRate), cmp.Or(o.Limits.Calls, DefaultCalls)
 	o.ProbePairs, o.Retention = max(0, cmp.Or(o.ProbePairs, DefaultProbePairs)), cmp.Or(o.Retention, DefaultRetention)
 	l := o.Limits
@@ -180,7 +175,10 @@ func New(o Options) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{o: o, strangers: flood.Logger(o.Log), bank: bank, sessions: newSessions(o.Limits.Cached), accounts: newAccounts(), docket: newDocket(), reads: make(chan struct{}, maxReads), rates: make(map[string]*rates)}
+	s := &Service{
+		o: o, strangers: flood.Logger(o.Log), bank: bank, sessions: newSessions(o.Limits.Cached), accounts: newAccounts(),
+		docket: newDocket(), reads: make(chan struct{}, maxReads), rates: make(map[string]*rates),
+	}
 	if s.metrics, err = newMetrics(o.Metrics, s.sessions); err != nil {
 		return nil, err
 	}
@@ -191,7 +189,7 @@ func New(o Options) (*Service, error) {
 	return s, s.Believe(o.Believed)
 }
 
-// Believe replaces whom the service believes, for every request that starts afterwards. After an error nothing has changed.
+// Believe replaces what the service trusts, for all later requests. After an error nothing has changed.
 func (s *Service) Believe(b Believed) error {
 	next := &believed{owners: make(map[string]*Owner, len(b.Owners)), hosts: b.Hosts}
 	for _, o := range b.Owners {
@@ -208,7 +206,7 @@ func (s *Service) Believe(b Believed) error {
 	last := cmp.Or(s.believed.Load(), new(believed))
 	next.generation = last.generation + 1
 	for id, o := range next.owners {
-		// An owner whose bundle changes all the time must not have the sessions of the others read anew.
+		// An owner with a changing bundle must not cause the other owners' sessions to be read again.
 		if o.generation = next.generation; last.knows(o, next.hosts) {
 			o.generation = last.owners[id].generation
 		}
@@ -218,7 +216,7 @@ func (s *Service) Believe(b Believed) error {
 	return nil
 }
 
-// owner returns an owner that is believed, or owner_unknown.
+// owner returns a trusted owner, or refuses with owner_unknown.
 func (b *believed) owner(id string) (*Owner, error) {
 	if o := b.owners[id]; o != nil {
 		return o, nil
@@ -226,7 +224,7 @@ func (b *believed) owner(id string) (*Owner, error) {
 	return nil, refusal.New("owner_unknown", "the node knows no owner %.43q", id)
 }
 
-// ratesOf returns the rates of an owner that is believed.
+// ratesOf returns the rates of a trusted owner.
 func (s *Service) ratesOf(owner string) *rates {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,7 +240,7 @@ func (s *Service) ratesOf(owner string) *rates {
 	return r
 }
 
-// admit takes n from a rate, which is of what.
+// admit takes n from a limit on what.
 func (s *Service) admit(l *rate.Limiter, n int, what string) error {
 	now := s.o.Now()
 	r := l.ReserveN(now, n)
@@ -252,34 +250,35 @@ func (s *Service) admit(l *rate.Limiter, n int, what string) error {
 	}
 	r.CancelAt(now)
 	return refusal.Later{
-		Refusal: refusal.New("rate_limited", "the owner has more than %g %s a second", float64(l.Limit()), what),
+		Refusal: refusal.New("rate_limited", "the owner exceeds %g %s per second", float64(l.Limit()), what),
 		Seconds: int(min(wait, time.Minute)/time.Second) + 1,
 	}
 }
 
-// maxReads bounds the sessions that are read at once.
+// maxReads bounds concurrent reading of sessions.
 const maxReads = 2
 
 const (
-	closedEvery = time.Minute // looks for sessions that were closed
+	closedEvery = time.Minute
 	pruneEvery  = time.Hour
-	// keptTokens is how long a used caller token is kept after it has expired, in case the clock falls.
+	// keptTokens keeps used caller tokens beyond their expiry, in case the clock is set back.
 	keptTokens = time.Hour
 )
 
-// Run enters closed sessions in the logs of their agents, settles disputes, takes their samples, makes baselines and removes what is old, until ctx ends.
+// Run enters and samples closed sessions, makes baselines, settles disputes and prunes, until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	var pruned time.Time
 	work := func() {
 		if err := s.Enter(ctx); err != nil && ctx.Err() == nil {
-			s.o.Log.Error("not all closed sessions were entered in the logs of their agents", zap.Error(err))
+			s.o.Log.Error("some closed sessions were not entered in the logs of their agents", zap.Error(err))
 		}
 		if err := s.Sample(ctx); err != nil && ctx.Err() == nil {
 			s.o.Log.Error("the baselines were not made", zap.Error(err))
 		}
 		if now := s.o.Now(); now.Sub(pruned) >= pruneEvery {
-			if err := s.o.Store.Prune(ctx, store.Old{Sessions: now.Add(-s.o.Retention), Tokens: now.Add(-keptTokens), Samples: maxSamples}); err != nil && ctx.Err() == nil {
-				s.o.Log.Error("what is old was not removed", zap.Error(err))
+			old := store.Old{Sessions: now.Add(-s.o.Retention), Tokens: now.Add(-keptTokens), Samples: maxSamples}
+			if err := s.o.Store.Prune(ctx, old); err != nil && ctx.Err() == nil {
+				s.o.Log.Error("old state was not removed", zap.Error(err))
 			}
 			pruned = now
 		}

@@ -11,35 +11,35 @@ import (
 	"github.com/actionproof/mediator/reputation/store"
 )
 
-// sessions keeps what was measured of the sessions that were read last, so that of each only the receipts that have come since are read.
+// sessions caches the measurements of sessions, so that only new receipts are read.
 type sessions struct {
-	bound int // receipts of a usual size, of all sessions together
+	bound int // receipts of usual size
 
 	mu     sync.Mutex // guards all below
 	total  int        // receipts
 	byKey  map[sessionKey]*list.Element
-	recent *list.List // of *reading, most recently used first
+	recent *list.List // of *reading, most recent first
 }
 
 type sessionKey struct{ owner, session string }
 
-// reading is what was measured of one session.
+// reading is the measurement of one session.
 type reading struct {
 	key  sessionKey
-	held chan struct{} // holds one value while somebody uses what follows; a channel, so that waiting can end
-	// generation is that of the owner when reading began. Receipts that were believed then need not be now.
+	held chan struct{} // full while in use; a channel, so that waiting can be cancelled
+	// generation is the owner's when reading started. Later the same receipts may be untrusted.
 	generation uint64
 	measured   *autonomy.Session
-	last       *appraised // the last answer; nil while there is none
+	last       *appraised // the last answer, if any
 
-	weight int // receipts that count in the total; guarded by sessions.mu
+	weight int // share of the total; guarded by sessions.mu
 }
 
 func newSessions(bound int) *sessions {
 	return &sessions{bound: bound, byKey: make(map[sessionKey]*list.Element), recent: list.New()}
 }
 
-// take returns the reading of a session for its caller alone, until release is called.
+// take locks the reading of a session until release is called.
 func (s *sessions) take(ctx context.Context, key sessionKey) (r *reading, release func(), err error) {
 	s.mu.Lock()
 	e, ok := s.byKey[key]
@@ -62,8 +62,8 @@ func (s *sessions) take(ctx context.Context, key sessionKey) (r *reading, releas
 
 var errBusy = refusal.New("overloaded", "the session is being read")
 
-// grow notes how many receipts a reading holds, and drops what was not used for longest where that is too much. Who still uses what is
-// dropped goes on with it.
+// grow sets the weight of a reading and drops the least recently used ones above the bound. A dropped reading stays
+// usable for its holder.
 func (s *sessions) grow(r *reading, weight int) {
 	if s.byKey[r.key] == nil || s.byKey[r.key].Value.(*reading) != r {
 		return // it was dropped
@@ -76,21 +76,21 @@ func (s *sessions) grow(r *reading, weight int) {
 	}
 }
 
-// receipts returns how many receipts are kept in memory.
+// receipts returns the receipts in memory.
 func (s *sessions) receipts() float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return float64(s.total)
 }
 
-// weigh notes the weight of a reading.
+// weigh sets the weight of a reading.
 func (s *sessions) weigh(r *reading, weight int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.grow(r, weight)
 }
 
-// catchUp reads and verifies the receipts of a session that have come since it was read last. What was read stays read if ctx ends meanwhile.
+// catchUp reads and verifies a session's new receipts. It keeps what it has read if ctx ends.
 func (s *Service) catchUp(ctx context.Context, r *reading) error {
 	b := s.believed.Load()
 	owner, err := b.owner(r.key.owner)
@@ -117,7 +117,7 @@ func (s *Service) catchUp(ctx context.Context, r *reading) error {
 	return nil
 }
 
-// readOn reads a bounded number of receipts.
+// readOn reads the next receipts, a bounded number.
 func (s *Service) readOn(ctx context.Context, owner *Owner, r *reading) (more bool, err error) {
 	next := r.measured.Len() + 1
 	receipts, err := s.o.Store.Receipts(ctx, r.key.owner, r.key.session, next, store.MaxReceipts)

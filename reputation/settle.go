@@ -25,13 +25,13 @@ func (s *Service) settleAlways(ctx context.Context) {
 	}
 	for range every.Tick(ctx, settleEvery) {
 		if err := s.Settle(ctx); err != nil && ctx.Err() == nil {
-			s.o.Log.Error("not all disputes were settled", zap.Error(err))
+			s.o.Log.Error("some disputes were not settled", zap.Error(err))
 		}
 	}
 }
 
-// Settle closes the windows that have ended, and resolves the disputes that can be resolved. What one lacks holds up no other. Trials can take
-// long: before each one, everything that needs none is done, and whatever has come meanwhile has its turn.
+// Settle closes signals and resolves disputes that are due. A failure of one does not delay the others. Trials can be
+// slow: everything else that is due is done before each of them.
 func (s *Service) Settle(ctx context.Context) error {
 	if s.o.Disputes == nil {
 		return nil
@@ -66,7 +66,7 @@ func (s *Service) Settle(ctx context.Context) error {
 	}
 }
 
-// settleable returns the general disputes whose time is over, the signals whose window is, and the disputes that are to be judged now.
+// settleable returns the general disputes past their deadline, the signals to close, and the disputes to judge.
 func (s *Service) settleable(ctx context.Context) (expired, closing, trials []string, err error) {
 	book, now, release, err := s.openBook(ctx)
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *Service) settleable(ctx context.Context) (expired, closing, trials []st
 	return expired, book.Closing(now), s.docket.trials.due(open, late, now), nil
 }
 
-// finalise closes the window of a signal, unless another replica has.
+// finalise closes a signal, unless a replica has.
 func (s *Service) finalise(ctx context.Context, id string) error {
 	return s.step(ctx, func(book *dispute.Book, now time.Time) error {
 		if signal, _ := book.Signal(id); signal.Final {
@@ -100,14 +100,14 @@ func (s *Service) finalise(ctx context.Context, id string) error {
 	})
 }
 
-// expire ends a general dispute whose time is over.
+// expire ends a general dispute past its deadline.
 func (s *Service) expire(ctx context.Context, id string) error {
 	return s.step(ctx, func(book *dispute.Book, now time.Time) error {
 		return s.end(ctx, book, id, func() (dispute.Entry, error) { return book.Expire(id, now) })
 	})
 }
 
-// end resolves a dispute by an entry, unless it is resolved. Its resolution is signed before, so that none is without one.
+// end resolves an unresolved dispute. It signs the resolution first, so that no resolved dispute lacks one.
 func (s *Service) end(ctx context.Context, book *dispute.Book, id string, by func() (dispute.Entry, error)) error {
 	state, ok := book.Dispute(id)
 	if !ok || state.Status == dispute.StatusResolved {
@@ -130,7 +130,7 @@ func (s *Service) end(ctx context.Context, book *dispute.Book, id string, by fun
 	return s.advance(ctx, book, next, store.Step{Resolved: &store.Resolved{ID: id, Token: token}})
 }
 
-// Arbitrate ends a general dispute by the token of the arbiter's decision. The same token again is fine.
+// Arbitrate resolves a general dispute by an arbiter's decision. Repeating the same token is allowed.
 func (s *Service) Arbitrate(ctx context.Context, id, token string) (Dispute, error) {
 	if err := s.arbitrate(ctx, id, token); err != nil {
 		return Dispute{}, s.refused(Spoken{}, err)
@@ -151,7 +151,8 @@ func (s *Service) arbitrate(ctx context.Context, id, token string) error {
 			return nil
 		}
 		decision, err := evidence.Open(s.arbiter, dispute.DecisionKind, token, evidence.Expected{
-			Issuers: []string{root.KeyID}, Audiences: []string{s.o.Disputes.Audience}, KeyIDs: []string{root.KeyID}, MaxAge: dispute.DecisionLifetime,
+			Issuers: []string{root.KeyID}, Audiences: []string{s.o.Disputes.Audience}, KeyIDs: []string{root.KeyID},
+			MaxAge: dispute.DecisionLifetime,
 		})
 		if err != nil {
 			return err

@@ -14,24 +14,25 @@ import (
 	"github.com/actionproof/mediator/reputation/dispute"
 )
 
-// Spoken is a document of an agent, as it has come in.
+// Spoken is an incoming document of an agent.
 type Spoken struct {
 	Document []byte
-	// By is the agent that a sidecar names, and Statement the sidecar's token about the document. An agent elsewhere has neither: it signs the
-	// document itself.
+	// By is the agent named by its sidecar, and Statement the sidecar's token about the document. An agent without a
+	// sidecar has neither and signs the document itself.
 	By        *Caller
 	Statement string
 }
 
-// said verifies who has written a document, which from has as bytes and d as it was parsed. It returns the author, and the document's canonical
-// JSON with its signature: for an agent behind a sidecar, that is the sidecar's token.
+// said verifies the author of the document d. It returns the author and the document's canonical JSON with its
+// signature, which is the sidecar's token if there is one.
 func (s *Service) said(from Spoken, kind string, d dispute.Document) (author accrual.Agent, signed string, err error) {
 	if author, err = accrual.ParseAgent(d.Author()); err != nil {
 		return author, "", err
 	}
 	if from.By == nil {
 		if from.Statement != "" {
-			return author, "", refusal.New("caller_invalid", "the request has a header %s and no header %s", interaction.StatementHeader, interaction.CallerHeader)
+			return author, "", refusal.New("caller_invalid", "the request has the header %s but not %s",
+				interaction.StatementHeader, interaction.CallerHeader)
 		}
 		if err := dispute.VerifyOwn(d); err != nil {
 			return author, "", err
@@ -40,7 +41,8 @@ func (s *Service) said(from Spoken, kind string, d dispute.Document) (author acc
 		return author, string(text), err
 	}
 	if by := (accrual.Agent{Owner: from.By.Owner, Subject: from.By.Agent}); author != by {
-		return author, "", refusal.New("statement_mismatch", "the document is of the agent %.300q, and %.300q has sent it", author, by)
+		return author, "",
+			refusal.New("statement_mismatch", "the document names the agent %.300q, but %.300q sent it", author, by)
 	}
 	if err := s.stated(from, kind, d); err != nil {
 		return author, "", err
@@ -50,7 +52,8 @@ func (s *Service) said(from Spoken, kind string, d dispute.Document) (author acc
 		return author, "", err
 	}
 	if members["signature"] != nil {
-		return author, "", refusal.New("statement_malformed", "the document has a signature; the sidecar signs it, in the header %s", interaction.StatementHeader)
+		return author, "", refusal.New("statement_malformed",
+			"the document has a signature; its sidecar signs it instead, in the header %s", interaction.StatementHeader)
 	}
 	if members["signature"], err = json.Marshal(from.Statement); err != nil {
 		return author, "", err
@@ -59,7 +62,7 @@ func (s *Service) said(from Spoken, kind string, d dispute.Document) (author acc
 	return author, string(text), err
 }
 
-// stated verifies that the sidecar of a caller has signed the document for it.
+// stated verifies the sidecar's statement about the document.
 func (s *Service) stated(from Spoken, kind string, d dispute.Document) error {
 	owner, err := s.believed.Load().owner(from.By.Owner)
 	if err != nil {
@@ -67,7 +70,7 @@ func (s *Service) stated(from Spoken, kind string, d dispute.Document) error {
 	}
 	switch {
 	case owner.Statements == nil:
-		return refusal.New("owner_unknown", "the node believes no statements of the owner %s", owner.Name)
+		return refusal.New("owner_unknown", "the node does not accept statements of the owner %s", owner.Name)
 	case from.Statement == "":
 		return refusal.New("statement_signature", "the request has no header %s", interaction.StatementHeader)
 	}
@@ -77,7 +80,7 @@ func (s *Service) stated(from Spoken, kind string, d dispute.Document) error {
 	}
 	c := o.Claims()
 	if c.Owner != from.By.Owner || c.Agent != from.By.Agent || c.Session != from.By.Session {
-		return refusal.New("statement_mismatch", "the statement is of another agent or session than the caller's")
+		return refusal.New("statement_mismatch", "the statement is about another agent or session than the caller's")
 	}
 	hash, err := d.Hash()
 	if err != nil {
@@ -86,7 +89,7 @@ func (s *Service) stated(from Spoken, kind string, d dispute.Document) error {
 	return c.States(kind, hash)
 }
 
-// refused notes that a document was refused, and returns why.
+// refused logs and counts a refused document and returns err.
 func (s *Service) refused(from Spoken, err error) error {
 	s.metrics.statements.WithLabelValues(problem.DetailsOf(err).Code).Inc()
 	fields := []zap.Field{zap.Error(err)}

@@ -21,33 +21,33 @@ import (
 )
 
 const (
-	// triedFirst is how long a dispute waits until it is judged again, where something is missing. It waits twice as long each time, at most triedLast.
-	// Once its time is over it is judged at once; if that fails, the waits begin anew.
+	// triedFirst is the pause before the next trial if evidence is missing. It doubles up to triedLast. The deadline ends
+	// the pause, and the pauses start again.
 	triedFirst = time.Minute
 	triedLast  = 6 * time.Hour
-	// failsFor is for how long a dispute whose time is over is judged again, where its trials fail.
+	// failsFor is how long failing trials are repeated after the deadline.
 	failsFor = 24 * time.Hour
 )
 
-// trials are those of the disputes that have not ended. They are kept in memory alone: after a restart each dispute is judged once more.
+// trials records the trials of unresolved disputes, in memory only: after a restart each dispute is judged once more.
 type trials struct {
-	last  map[string]attempt // by the dispute's id
-	turns map[string]int64   // which of all trials was the last one of an owner's agents, as challengers
+	last  map[string]attempt // by dispute id
+	turns map[string]int64   // number of the last trial raised by an owner's agents
 	count int64
 }
 
-// attempt is a trial that has not ended its dispute.
+// attempt is a trial that did not end its dispute.
 type attempt struct {
 	at   time.Time
-	wait time.Duration // until the next one
-	late bool          // the dispute's time was over
+	wait time.Duration
+	late bool // after the deadline
 }
 
 func newTrials() *trials {
 	return &trials{last: make(map[string]attempt), turns: make(map[string]int64)}
 }
 
-// note notes that a trial begins.
+// note records the start of a trial.
 func (t *trials) note(d dispute.State, late bool, now time.Time) {
 	last := t.last[d.DisputeID]
 	wait := min(2*last.wait, triedLast)
@@ -58,8 +58,7 @@ func (t *trials) note(d dispute.State, late bool, now time.Time) {
 	t.last[d.DisputeID], t.turns[owner(d)] = attempt{now, wait, late}, t.count
 }
 
-// due returns which of the disputes that have not ended are to be judged now. Owners have their turns: whoever lets its agents open many disputes, or
-// large ones, waits for itself.
+// due returns the disputes to judge now. Owners take turns, so that many or large disputes delay only their own owner.
 func (t *trials) due(open []dispute.State, late func(id string) bool, now time.Time) (ids []string) {
 	unresolved, owners := make(map[string]bool), make(map[string]bool)
 	due := slices.DeleteFunc(slices.Clone(open), func(d dispute.State) bool {
@@ -68,10 +67,11 @@ func (t *trials) due(open []dispute.State, late func(id string) bool, now time.T
 		early := now.Sub(last.at).Abs() < last.wait // the clock may have been set back
 		return early && (last.late || !late(d.DisputeID))
 	})
-	maps.DeleteFunc(t.last, func(id string, _ attempt) bool { return !unresolved[id] }) // whichever replica has ended them
+	maps.DeleteFunc(t.last, func(id string, _ attempt) bool { return !unresolved[id] }) // a replica may have resolved them
 	maps.DeleteFunc(t.turns, func(id string, _ int64) bool { return !owners[id] })
 	slices.SortStableFunc(due, func(a, b dispute.State) int {
-		return cmp.Or(cmp.Compare(t.turns[owner(a)], t.turns[owner(b)]), t.last[a.DisputeID].at.Compare(t.last[b.DisputeID].at))
+		return cmp.Or(cmp.Compare(t.turns[owner(a)], t.turns[owner(b)]),
+			t.last[a.DisputeID].at.Compare(t.last[b.DisputeID].at))
 	})
 	for _, d := range due {
 		ids = append(ids, d.DisputeID)
@@ -79,17 +79,17 @@ func (t *trials) due(open []dispute.State, late func(id string) bool, now time.T
 	return ids
 }
 
-// owner is whose turn the trial of a dispute is.
+// owner returns whose turn the trial of a dispute uses.
 func owner(d dispute.State) string {
-	agent, _ := accrual.ParseAgent(d.Challenger) // what is no id is of no owner
+	agent, _ := accrual.ParseAgent(d.Challenger) // an invalid id has no owner
 	return bucket(agent)
 }
 
-// try judges a dispute, and ends it if nothing is missing, or if its time is over.
+// try judges a dispute and resolves it if the evidence is complete or the deadline has passed.
 func (s *Service) try(ctx context.Context, id string) error {
 	var d dispute.State
 	var trial *dispute.Trial
-	// It is noted before the trial, so that one that fails is not held again at once.
+	// The note comes first, so that a failing trial is not repeated at once.
 	err := s.step(ctx, func(book *dispute.Book, now time.Time) error {
 		d, _ = book.Dispute(id)
 		trial = dispute.NewTrial(d.Opened, book.Judged(id))
@@ -126,19 +126,20 @@ func (s *Service) try(ctx context.Context, id string) error {
 	})
 }
 
-// giveUp ends a dispute that cannot be judged, if its time has been over for so long: otherwise it would never end. Until then it is tried again.
+// giveUp resolves a dispute that cannot be judged, after its deadline and a further time.
 func (s *Service) giveUp(ctx context.Context, id, reason string, after time.Duration, because error) error {
 	return s.step(ctx, func(book *dispute.Book, now time.Time) error {
 		if state, _ := book.Dispute(id); now.Before(time.Unix(state.Deadline, 0).Add(after)) {
 			return because
 		}
-		s.o.Log.Error("a dispute ends without being judged", zap.String("dispute", id), zap.String("reason", reason), zap.Error(because))
+		s.o.Log.Error("a dispute ends without a judgement",
+			zap.String("dispute", id), zap.String("reason", reason), zap.Error(because))
 		finding := dispute.Finding{Outcome: accrual.Inconclusive, Reason: reason}
 		return s.end(ctx, book, id, func() (dispute.Entry, error) { return book.End(id, finding, now) })
 	})
 }
 
-// show shows a trial everything that the node has of the sessions that a dispute is about.
+// show gives a trial all evidence that the node has.
 func (s *Service) show(ctx context.Context, d dispute.State, trial *dispute.Trial) error {
 	target, err := accrual.ParseAgent(d.Target)
 	if err != nil {
@@ -175,7 +176,7 @@ func (s *Service) show(ctx context.Context, d dispute.State, trial *dispute.Tria
 	for _, token := range tokens {
 		c, err := evidence.UnverifiedClaims(interaction.Kind, token)
 		if err != nil || c.Owner != target.Owner || c.Agent != target.Subject {
-			continue // it is none of the target's
+			continue // not the target's
 		}
 		o, err := s.openPast(token)
 		if err != nil && problem.DetailsOf(err).Code == "signature_invalid" {
@@ -193,7 +194,7 @@ func (s *Service) show(ctx context.Context, d dispute.State, trial *dispute.Tria
 	}
 	for _, o := range others {
 		c := o.Claims()
-		// Only the sessions of the disputed receipts are judged: by those it was judged whether the dispute may be opened.
+		// Only sessions of disputed receipts are judged: opening the dispute was allowed on their account.
 		if r := records[c.Chain.SessionID]; r != nil {
 			r.Other(o.Hash(), &c)
 		}
@@ -201,7 +202,7 @@ func (s *Service) show(ctx context.Context, d dispute.State, trial *dispute.Tria
 	return nil
 }
 
-// broughtIn returns the receipts that a dispute has brought.
+// broughtIn returns the receipts that a challenge brought.
 func (s *Service) broughtIn(ctx context.Context, id string) ([]string, error) {
 	d, err := s.o.Store.Dispute(ctx, id)
 	if err != nil {
@@ -214,7 +215,7 @@ func (s *Service) broughtIn(ctx context.Context, id string) ([]string, error) {
 	return c.Brought(), nil
 }
 
-// showSession shows the receipts of a session, and the one that contradicts its chain. A receipt that is not believed any more ends them.
+// showSession gives a trial the chain of a session and a receipt that forks it. An untrusted receipt ends the chain.
 func (s *Service) showSession(ctx context.Context, key sessionKey, r *dispute.Record) error {
 	select {
 	case s.reads <- struct{}{}:
@@ -230,7 +231,8 @@ func (s *Service) showSession(ctx context.Context, key sessionKey, r *dispute.Re
 		for _, one := range receipts {
 			o, err := s.openPast(one.Token)
 			if err != nil {
-				s.strangers.Warn("a receipt in a dispute is not believed any more", zap.String("owner", key.owner), zap.String("session", key.session), zap.Error(err))
+				s.strangers.Warn("a receipt in a dispute is no longer trusted",
+					zap.String("owner", key.owner), zap.String("session", key.session), zap.Error(err))
 				return nil
 			}
 			c := o.Claims()

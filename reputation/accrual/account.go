@@ -7,22 +7,21 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// Account is the log of one agent, as far as it was read. Its reputation follows from it. An Account is not safe for concurrent use.
+// Account is the log of one agent; its reputation follows from it. It is not safe for concurrent use.
 type Account struct {
 	agent    Agent
 	log      Log
 	first    int64              // time of the first entry
 	events   []*event           // in the order of their first sessions
-	byEvent  map[string]*event  // by the event's id
-	eventOf  map[string]string  // the event's id by the session's
-	disputes map[string]Dispute // in which the agent is accused, by their ids
-	raised   map[string]Raised  // by their ids
-	points   []points           // in the order in which they came
-	// flagged is how many of the events came before the agent last lost a dispute. They count no more.
-	flagged int
+	byEvent  map[string]*event  // by event id
+	eventOf  map[string]string  // event id by session id
+	disputes map[string]Dispute // those that accuse the agent, by id
+	raised   map[string]Raised  // by id
+	points   []points           // in order
+	flagged  int                // events before the last lost dispute; they no longer count
 }
 
-// event is a verified event with the sessions that it has opened, in the order in which they came.
+// event is a verified event and the sessions it opened, in order.
 type event struct{ sessions []scored }
 
 type scored struct {
@@ -30,7 +29,7 @@ type scored struct {
 	at int64
 }
 
-// Log says which log a reputation was computed from.
+// Log identifies a state of a log.
 type Log struct {
 	Entries int64  `json:"entries"`
 	Head    string `json:"head"` // see [Account.Add]
@@ -43,7 +42,8 @@ func NewAccount(agent Agent) (*Account, error) {
 	}
 	return &Account{
 		agent: agent, log: Log{Head: evidence.HashBytes([]byte(agent.String()))},
-		byEvent: make(map[string]*event), eventOf: make(map[string]string), disputes: make(map[string]Dispute), raised: make(map[string]Raised),
+		byEvent: make(map[string]*event), eventOf: make(map[string]string), disputes: make(map[string]Dispute),
+		raised: make(map[string]Raised),
 	}, nil
 }
 
@@ -64,8 +64,8 @@ func Replay(agent Agent, entries []Entry) (*Account, error) {
 // Log returns how far the log was read.
 func (a *Account) Log() Log { return a.log }
 
-// Add takes in one entry. It reports false for one that says nothing new: that is no entry of the log. The new head is the
-// SHA-256 of the head before, a line feed, and the entry's canonical JSON. An entry that contradicts an earlier one is refused, and changes nothing.
+// Add adds one entry and reports whether it says anything new; otherwise the log does not change. The new head is the
+// SHA-256 of the old head, a line feed, and the entry's canonical JSON. A contradicting entry is refused.
 func (a *Account) Add(e Entry) (added bool, err error) {
 	raw, err := e.Encode()
 	if err != nil {
@@ -94,7 +94,7 @@ func (a *Account) Add(e Entry) (added bool, err error) {
 func (a *Account) addSession(s Session, at int64) (bool, error) {
 	if of, known := a.eventOf[s.ID]; known {
 		if of != s.EventID {
-			return false, fmt.Errorf("accrual: the session %s is of the event %.80q, and was of another", s.ID, s.EventID)
+			return false, fmt.Errorf("accrual: the session %s belongs to another event than %.80q", s.ID, s.EventID)
 		}
 		return a.byEvent[of].replace(s, at), nil
 	}
@@ -109,7 +109,7 @@ func (a *Account) addSession(s Session, at int64) (bool, error) {
 	return true, nil
 }
 
-// replace puts a session in the place of what was known of it, and reports whether that was something else.
+// replace replaces what was known of a session and reports whether that changed anything.
 func (e *event) replace(s Session, at int64) bool {
 	for i := range e.sessions {
 		old := &e.sessions[i]

@@ -46,7 +46,8 @@ func (l *script) dispute(id, outcome string) *script {
 // session is a session of an event of its own with one call that counts.
 func session(n int, score float64) accrual.Session {
 	return accrual.Session{
-		ID: fmt.Sprint("ses_", n), EventID: fmt.Sprint("evt_", n), Score: score, Coverage: 0.5, ScoringHash: scoring, Interactions: 3, Hosts: []string{"api.example.com:443"},
+		ID: fmt.Sprint("ses_", n), EventID: fmt.Sprint("evt_", n), Score: score, Coverage: 0.5, ScoringHash: scoring,
+		Interactions: 3, Hosts: []string{"api.example.com:443"},
 	}
 }
 
@@ -93,92 +94,165 @@ func TestRules(t *testing.T) {
 		"nothing": {newScript(), want{trend: "stable", tier: "new", provisional: true}},
 		"one session": {newScript().sessions(1, 40), want{
 			score: 40, coverage: 0.5, trend: "stable", tier: "new", sessions: 1, total: 1, provisional: true, history: 1}},
-		"two sessions have an interval, which begins at 0 at the earliest": {newScript().sessions(1, 40).sessions(1, 60), want{
-			score: 50, coverage: 0.5, trend: "stable", tier: "new", sessions: 2, total: 2, provisional: true, history: 2}},
+		"two sessions have an interval, which begins at 0 at the earliest": {newScript().sessions(1, 40).sessions(1, 60),
+			want{
+				score: 50, coverage: 0.5, trend: "stable", tier: "new", sessions: 2, total: 2, provisional: true, history: 2}},
 		"three sessions": {newScript().sessions(1, 49).sessions(1, 50).sessions(1, 51), want{ // 50 - 4.3027 / sqrt(3)
-			score: 50, lower: 47.515835, coverage: 0.5, trend: "stable", tier: "new", sessions: 3, total: 3, provisional: true, history: 3}},
+			score: 50, lower: 47.515835, coverage: 0.5, trend: "stable", tier: "new", sessions: 3, total: 3, provisional: true,
+			history: 3}},
 		"equal sessions have no spread": {newScript().sessions(9, 50), want{
-			score: 50, lower: 50, coverage: 0.5, trend: "stable", tier: "new", sessions: 9, total: 9, provisional: true, history: 9}},
+			score: 50, lower: 50, coverage: 0.5, trend: "stable", tier: "new", sessions: 9, total: 9, provisional: true,
+			history: 9}},
 		"the window is not full at 19": {newScript().sessions(19, 30), want{
-			score: 30, lower: 30, coverage: 0.5, trend: "stable", tier: "building", sessions: 19, total: 19, provisional: true, history: 19}},
+			score: 30, lower: 30, coverage: 0.5, trend: "stable", tier: "building", sessions: 19, total: 19, provisional: true,
+			history: 19}},
 		"and full at 20": {newScript().sessions(20, 30), want{
 			score: 30, lower: 30, coverage: 0.5, trend: "stable", tier: "building", sessions: 20, total: 20, history: 20}},
 		"what is older than 20 sessions counts no more": {newScript().sessions(30, 0).sessions(20, 100), want{
 			score: 100, lower: 100, coverage: 0.5, trend: "stable", tier: "building", sessions: 50, total: 50, history: 20}},
 
-		"a trend of exactly 2 is stable":    {newScript().sessions(15, 50).sessions(5, 52), want{score: 50.5, lower: 50.084163, coverage: 0.5, trend: "stable", tier: "building", sessions: 20, total: 20, history: 20}},
-		"above it rises":                    {newScript().sessions(15, 50).sessions(5, 52.000001), want{score: 50.5, lower: 50.084163, coverage: 0.5, trend: "rising", tier: "building", sessions: 20, total: 20, history: 20}},
-		"exactly 2 below is stable":         {newScript().sessions(15, 50).sessions(5, 48), want{score: 49.5, lower: 49.084163, coverage: 0.5, trend: "stable", tier: "building", sessions: 20, total: 20, history: 20}},
-		"below it falls":                    {newScript().sessions(15, 50).sessions(5, 47.999999), want{score: 49.5, lower: 49.084163, coverage: 0.5, trend: "falling", tier: "building", sessions: 20, total: 20, history: 20}},
-		"five sessions have none before":    {newScript().sessions(1, 0).sessions(4, 90), want{score: 72, lower: 22.0248, coverage: 0.5, trend: "stable", tier: "new", sessions: 5, total: 5, provisional: true, history: 5}},
-		"the sixth has one":                 {newScript().sessions(1, 0).sessions(5, 90), want{score: 75, lower: 36.441, coverage: 0.5, trend: "rising", tier: "new", sessions: 6, total: 6, provisional: true, history: 6}},
-		"a trend looks at the window alone": {newScript().sessions(30, 90).sessions(15, 50).sessions(5, 50), want{score: 50, lower: 50, coverage: 0.5, trend: "stable", tier: "building", sessions: 50, total: 50, history: 20}},
+		"a trend of exactly 2 is stable": {newScript().sessions(15, 50).sessions(5, 52),
+			want{score: 50.5, lower: 50.084163, coverage: 0.5, trend: "stable", tier: "building", sessions: 20, total: 20,
+				history: 20}},
+		"above it rises": {newScript().sessions(15, 50).sessions(5, 52.000001),
+			want{score: 50.5, lower: 50.084163, coverage: 0.5, trend: "rising", tier: "building", sessions: 20, total: 20,
+				history: 20}},
+		"exactly 2 below is stable": {newScript().sessions(15, 50).sessions(5, 48),
+			want{score: 49.5, lower: 49.084163, coverage: 0.5, trend: "stable", tier: "building", sessions: 20, total: 20,
+				history: 20}},
+		"below it falls": {newScript().sessions(15, 50).sessions(5, 47.999999),
+			want{score: 49.5, lower: 49.084163, coverage: 0.5, trend: "falling", tier: "building", sessions: 20, total: 20,
+				history: 20}},
+		"five sessions have none before": {newScript().sessions(1, 0).sessions(4, 90),
+			want{score: 72, lower: 22.0248, coverage: 0.5, trend: "stable", tier: "new", sessions: 5, total: 5,
+				provisional: true, history: 5}},
+		"the sixth has one": {newScript().sessions(1, 0).sessions(5, 90),
+			want{score: 75, lower: 36.441, coverage: 0.5, trend: "rising", tier: "new", sessions: 6, total: 6, provisional: true,
+				history: 6}},
+		"a trend looks at the window alone": {newScript().sessions(30, 90).sessions(15, 50).sessions(5, 50),
+			want{score: 50, lower: 50, coverage: 0.5, trend: "stable", tier: "building", sessions: 50, total: 50, history: 20}},
 
-		"building needs its score":        {newScript().sessions(10, 29.99), want{score: 29.99, lower: 29.99, coverage: 0.5, trend: "stable", tier: "new", sessions: 10, total: 10, provisional: true, history: 10}},
-		"and its interactions":            {newScript().sessions(9, 100), want{score: 100, lower: 100, coverage: 0.5, trend: "stable", tier: "new", sessions: 9, total: 9, provisional: true, history: 9}},
-		"and has it with both":            {newScript().sessions(10, 30), want{score: 30, lower: 30, coverage: 0.5, trend: "stable", tier: "building", sessions: 10, total: 10, provisional: true, history: 10}},
-		"established needs its score":     {newScript().sessions(100, 49.99), want{score: 49.99, lower: 49.99, coverage: 0.5, trend: "stable", tier: "building", sessions: 100, total: 100, history: 20}},
-		"and a hundred":                   {newScript().sessions(99, 50), want{score: 50, lower: 50, coverage: 0.5, trend: "stable", tier: "building", sessions: 99, total: 99, history: 20}},
-		"established":                     {newScript().sessions(100, 50), want{score: 50, lower: 50, coverage: 0.5, trend: "stable", tier: "established", sessions: 100, total: 100, history: 20}},
-		"trusted needs its score":         {newScript().sessions(500, 69.99), want{score: 69.99, lower: 69.99, coverage: 0.5, trend: "stable", tier: "established", sessions: 500, total: 500, history: 20}},
-		"and five hundred":                {newScript().sessions(499, 70), want{score: 70, lower: 70, coverage: 0.5, trend: "stable", tier: "established", sessions: 499, total: 499, history: 20}},
-		"trusted":                         {newScript().sessions(500, 70), want{score: 70, lower: 70, coverage: 0.5, trend: "stable", tier: "trusted", sessions: 500, total: 500, history: 20}},
-		"verified needs its score":        {newScript().sessions(1000, 84.99), want{score: 84.99, lower: 84.99, coverage: 0.5, trend: "stable", tier: "trusted", sessions: 1000, total: 1000, history: 20}},
-		"and a thousand":                  {newScript().sessions(999, 85), want{score: 85, lower: 85, coverage: 0.5, trend: "stable", tier: "trusted", sessions: 999, total: 999, history: 20}},
-		"verified":                        {newScript().sessions(1000, 85), want{score: 85, lower: 85, coverage: 0.5, trend: "stable", tier: "verified", sessions: 1000, total: 1000, history: 20}},
-		"the tier falls with the score":   {newScript().sessions(1000, 85).sessions(20, 10), want{score: 10, lower: 10, coverage: 0.5, trend: "stable", tier: "new", sessions: 1020, total: 1020, history: 20}},
-		"the tier is by the rounded mean": {newScript().sessions(9, 30).sessions(1, 29.999996), want{score: 30, lower: 29.999999, coverage: 0.5, trend: "stable", tier: "building", sessions: 10, total: 10, provisional: true, history: 10}},
+		"building needs its score": {newScript().sessions(10, 29.99),
+			want{score: 29.99, lower: 29.99, coverage: 0.5, trend: "stable", tier: "new", sessions: 10, total: 10,
+				provisional: true, history: 10}},
+		"and its interactions": {newScript().sessions(9, 100),
+			want{score: 100, lower: 100, coverage: 0.5, trend: "stable", tier: "new", sessions: 9, total: 9, provisional: true,
+				history: 9}},
+		"and has it with both": {newScript().sessions(10, 30),
+			want{score: 30, lower: 30, coverage: 0.5, trend: "stable", tier: "building", sessions: 10, total: 10,
+				provisional: true, history: 10}},
+		"established needs its score": {newScript().sessions(100, 49.99),
+			want{score: 49.99, lower: 49.99, coverage: 0.5, trend: "stable", tier: "building", sessions: 100, total: 100,
+				history: 20}},
+		"and a hundred": {newScript().sessions(99, 50),
+			want{score: 50, lower: 50, coverage: 0.5, trend: "stable", tier: "building", sessions: 99, total: 99, history: 20}},
+		"established": {newScript().sessions(100, 50),
+			want{score: 50, lower: 50, coverage: 0.5, trend: "stable", tier: "established", sessions: 100, total: 100,
+				history: 20}},
+		"trusted needs its score": {newScript().sessions(500, 69.99),
+			want{score: 69.99, lower: 69.99, coverage: 0.5, trend: "stable", tier: "established", sessions: 500, total: 500,
+				history: 20}},
+		"and five hundred": {newScript().sessions(499, 70),
+			want{score: 70, lower: 70, coverage: 0.5, trend: "stable", tier: "established", sessions: 499, total: 499,
+				history: 20}},
+		"trusted": {newScript().sessions(500, 70),
+			want{score: 70, lower: 70, coverage: 0.5, trend: "stable", tier: "trusted", sessions: 500, total: 500, history: 20}},
+		"verified needs its score": {newScript().sessions(1000, 84.99),
+			want{score: 84.99, lower: 84.99, coverage: 0.5, trend: "stable", tier: "trusted", sessions: 1000, total: 1000,
+				history: 20}},
+		"and a thousand": {newScript().sessions(999, 85),
+			want{score: 85, lower: 85, coverage: 0.5, trend: "stable", tier: "trusted", sessions: 999, total: 999, history: 20}},
+		"verified": {newScript().sessions(1000, 85),
+			want{score: 85, lower: 85, coverage: 0.5, trend: "stable", tier: "verified", sessions: 1000, total: 1000,
+				history: 20}},
+		"the tier falls with the score": {newScript().sessions(1000, 85).sessions(20, 10),
+			want{score: 10, lower: 10, coverage: 0.5, trend: "stable", tier: "new", sessions: 1020, total: 1020, history: 20}},
+		"the tier is by the rounded mean": {newScript().sessions(9, 30).sessions(1, 29.999996),
+			want{score: 30, lower: 29.999999, coverage: 0.5, trend: "stable", tier: "building", sessions: 10, total: 10,
+				provisional: true, history: 10}},
 
-		"a thousand calls of one session are one interaction": {newScript().add(with(0, 90, func(s *accrual.Session) { s.Interactions = 1000 })), want{
+		"a thousand calls of one session are one interaction": {newScript().add(with(0, 90, func(s *accrual.Session) {
+			s.Interactions = 1000
+		})), want{
 			score: 90, coverage: 0.5, trend: "stable", tier: "new", sessions: 1, total: 1, provisional: true, history: 1}},
-		"calls to other hosts are none": {newScript().add(with(0, 90, func(s *accrual.Session) { s.Interactions, s.Hosts = 0, []string{} })), want{
+		"calls to other hosts are none": {newScript().add(with(0, 90, func(s *accrual.Session) {
+			s.Interactions, s.Hosts = 0, []string{}
+		})), want{
 			score: 90, coverage: 0.5, trend: "stable", tier: "new", sessions: 1, provisional: true, history: 1}},
-		"two sessions of one event count once, by the lower score": {newScript().add(with(0, 40, of("e"))).add(with(1, 90, of("e"))), want{
-			score: 40, coverage: 0.5, trend: "stable", tier: "new", sessions: 1, total: 1, provisional: true, history: 1}},
+		"two sessions of one event count once, by the lower score": {
+			newScript().add(with(0, 40, of("e"))).add(with(1, 90, of("e"))), want{
+				score: 40, coverage: 0.5, trend: "stable", tier: "new", sessions: 1, total: 1, provisional: true, history: 1}},
 		"also where it came second": {newScript().add(with(0, 90, of("e"))).add(with(1, 40, of("e"))), want{
 			score: 40, coverage: 0.5, trend: "stable", tier: "new", sessions: 1, total: 1, provisional: true, history: 1}},
 		"an event counts where a later session of it made the call": {newScript().
-			add(with(0, 40, func(s *accrual.Session) { s.EventID, s.Interactions, s.Hosts = "e", 0, []string{} })).add(with(1, 90, of("e"))), want{
+			add(with(0, 40, func(s *accrual.Session) {
+				s.EventID, s.Interactions, s.Hosts = "e", 0, []string{}
+			})).add(with(1, 90, of("e"))), want{
 			score: 40, coverage: 0.5, trend: "stable", tier: "new", sessions: 1, total: 1, provisional: true, history: 1}},
 		"late receipts replace the score": {newScript().add(session(0, 40)).add(session(1, 60)).add(session(0, 80)), want{
 			score: 70, coverage: 0.5, trend: "stable", tier: "new", sessions: 2, total: 2, provisional: true, history: 2}},
-		"and the interactions": {newScript().add(with(0, 40, func(s *accrual.Session) { s.Interactions, s.Hosts = 0, []string{} })).add(session(0, 40)), want{
+		"and the interactions": {newScript().add(with(0, 40, func(s *accrual.Session) {
+			s.Interactions, s.Hosts = 0, []string{}
+		})).add(session(0, 40)), want{
 			score: 40, coverage: 0.5, trend: "stable", tier: "new", sessions: 1, total: 1, provisional: true, history: 1}},
-		"a score that late receipts lower is the event's": {newScript().add(with(0, 40, of("e"))).add(with(1, 90, of("e"))).add(with(1, 30, of("e"))), want{
-			score: 30, coverage: 0.5, trend: "stable", tier: "new", sessions: 1, total: 1, provisional: true, history: 1}},
-		"scores by other formulas are in no mean": {newScript().add(with(0, 90, func(s *accrual.Session) { s.ScoringHash = other })).add(session(1, 50)), want{
+		"a score that late receipts lower is the event's": {
+			newScript().add(with(0, 40, of("e"))).add(with(1, 90, of("e"))).add(with(1, 30, of("e"))), want{
+				score: 30, coverage: 0.5, trend: "stable", tier: "new", sessions: 1, total: 1, provisional: true, history: 1}},
+		"scores by other formulas are in no mean": {newScript().add(with(0, 90, func(s *accrual.Session) {
+			s.ScoringHash = other
+		})).add(session(1, 50)), want{
 			score: 50, coverage: 0.5, trend: "stable", tier: "new", sessions: 2, total: 2, provisional: true, history: 1}},
-		"until the session is scored again": {newScript().add(with(0, 90, func(s *accrual.Session) { s.ScoringHash = other })).add(session(1, 50)).add(session(0, 90)), want{
+		"until the session is scored again": {newScript().add(with(0, 90, func(s *accrual.Session) {
+			s.ScoringHash = other
+		})).add(session(1, 50)).add(session(0, 90)), want{
 			score: 70, coverage: 0.5, trend: "stable", tier: "new", sessions: 2, total: 2, provisional: true, history: 2}},
-		"the coverage is the mean of the window": {newScript().add(with(0, 50, func(s *accrual.Session) { s.Coverage = 0 })).add(with(1, 50, func(s *accrual.Session) { s.Coverage = 1 })), want{
-			score: 50, lower: 50, coverage: 0.5, trend: "stable", tier: "new", sessions: 2, total: 2, provisional: true, history: 2}},
+		"the coverage is the mean of the window": {newScript().add(with(0, 50, func(s *accrual.Session) {
+			s.Coverage = 0
+		})).add(with(1, 50, func(s *accrual.Session) { s.Coverage = 1 })), want{
+			score: 50, lower: 50, coverage: 0.5, trend: "stable", tier: "new", sessions: 2, total: 2, provisional: true,
+			history: 2}},
 
 		"an open dispute changes nothing but its count": {newScript().sessions(500, 70).dispute("d", ""), want{
-			score: 70, lower: 70, coverage: 0.5, trend: "stable", tier: "trusted", sessions: 500, total: 500, received: 1, history: 20}},
+			score: 70, lower: 70, coverage: 0.5, trend: "stable", tier: "trusted", sessions: 500, total: 500, received: 1,
+			history: 20}},
 		"nor does one that was won": {newScript().sessions(500, 70).dispute("d", "").dispute("d", "target_wins"), want{
-			score: 70, lower: 70, coverage: 0.5, trend: "stable", tier: "trusted", sessions: 500, total: 500, received: 1, won: 1, history: 20}},
+			score: 70, lower: 70, coverage: 0.5, trend: "stable", tier: "trusted", sessions: 500, total: 500, received: 1,
+			won: 1, history: 20}},
 		"nor one without a winner": {newScript().sessions(500, 70).dispute("d", "inconclusive"), want{
-			score: 70, lower: 70, coverage: 0.5, trend: "stable", tier: "trusted", sessions: 500, total: 500, received: 1, history: 20}},
+			score: 70, lower: 70, coverage: 0.5, trend: "stable", tier: "trusted", sessions: 500, total: 500, received: 1,
+			history: 20}},
 		"a lost one takes score, tier and interactions": {newScript().sessions(500, 70).dispute("d", "challenger_wins"), want{
-			trend: "stable", tier: "new", sessions: 500, total: 500, flags: 500, received: 1, lost: 1, provisional: true, disputed: true}},
-		"the score begins anew, and so do the interactions": {newScript().sessions(500, 70).dispute("d", "challenger_wins").sessions(10, 100), want{
-			score: 100, lower: 100, coverage: 0.5, trend: "stable", tier: "building", sessions: 510, total: 510, flags: 500, received: 1, lost: 1, provisional: true, disputed: true, history: 10}},
-		"the mark ends with a full window": {newScript().sessions(5, 70).dispute("d", "challenger_wins").sessions(20, 100), want{
-			score: 100, lower: 100, coverage: 0.5, trend: "stable", tier: "building", sessions: 25, total: 25, flags: 5, received: 1, lost: 1, history: 20}},
+			trend: "stable", tier: "new", sessions: 500, total: 500, flags: 500, received: 1, lost: 1, provisional: true,
+			disputed: true}},
+		"the score begins anew, and so do the interactions": {
+			newScript().sessions(500, 70).dispute("d", "challenger_wins").sessions(10, 100), want{
+				score: 100, lower: 100, coverage: 0.5, trend: "stable", tier: "building", sessions: 510, total: 510, flags: 500,
+				received: 1, lost: 1, provisional: true, disputed: true, history: 10}},
+		"the mark ends with a full window": {newScript().sessions(5, 70).dispute("d", "challenger_wins").sessions(20, 100),
+			want{
+				score: 100, lower: 100, coverage: 0.5, trend: "stable", tier: "building", sessions: 25, total: 25, flags: 5,
+				received: 1, lost: 1, history: 20}},
 		"who has lost one is never trusted again": {newScript().dispute("d", "challenger_wins").sessions(1000, 100), want{
-			score: 100, lower: 100, coverage: 0.5, trend: "stable", tier: "established", sessions: 1000, total: 1000, received: 1, lost: 1, history: 20}},
-		"a flagged session stays so when its receipts come late": {newScript().add(session(0, 50)).dispute("d", "challenger_wins").add(session(0, 90)), want{
-			trend: "stable", tier: "new", sessions: 1, total: 1, flags: 1, received: 1, lost: 1, provisional: true, disputed: true}},
-		"as does another session of a flagged event": {newScript().add(with(0, 50, of("e"))).dispute("d", "challenger_wins").add(with(1, 90, of("e"))), want{
-			trend: "stable", tier: "new", sessions: 1, total: 1, flags: 1, received: 1, lost: 1, provisional: true, disputed: true}},
+			score: 100, lower: 100, coverage: 0.5, trend: "stable", tier: "established", sessions: 1000, total: 1000,
+			received: 1, lost: 1, history: 20}},
+		"a flagged session stays so when its receipts come late": {
+			newScript().add(session(0, 50)).dispute("d", "challenger_wins").add(session(0, 90)), want{
+				trend: "stable", tier: "new", sessions: 1, total: 1, flags: 1, received: 1, lost: 1, provisional: true,
+				disputed: true}},
+		"as does another session of a flagged event": {
+			newScript().add(with(0, 50, of("e"))).dispute("d", "challenger_wins").add(with(1, 90, of("e"))), want{
+				trend: "stable", tier: "new", sessions: 1, total: 1, flags: 1, received: 1, lost: 1, provisional: true,
+				disputed: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := c.log.reputation(t)
 			check.WantEqual(t, want{
-				r.CurrentScore, r.Lower, r.Coverage, r.ScoreTrend, r.Tier, r.TotalSessions, r.TotalInteractions, r.FlaggedInteractions,
+				r.CurrentScore, r.Lower, r.Coverage, r.ScoreTrend, r.Tier, r.TotalSessions, r.TotalInteractions,
+				r.FlaggedInteractions,
 				r.ChallengesReceived, r.ChallengesWon, r.ChallengesLost, r.Provisional, r.Disputed, len(r.ScoreHistory),
 			}, c.want)
-			check.WantEqual(t, []string{r.AgentID, r.Owner, r.Agent, r.ScoringHash}, []string{agent.String(), agent.Owner, agent.Subject, scoring})
+			check.WantEqual(t, []string{r.AgentID, r.Owner, r.Agent, r.ScoringHash},
+				[]string{agent.String(), agent.Owner, agent.Subject, scoring})
 		})
 	}
 }
@@ -188,13 +262,15 @@ func TestHistory(t *testing.T) {
 	l := newScript().add(session(1, 10)).add(session(2, 20)).add(session(1, 15))
 	r, begin := l.reputation(t), int64(1_800_000_000)
 	check.WantEqual(t, r.ScoreHistory, []accrual.ScoredSession{
-		{Timestamp: begin + 3, Score: 15, SessionID: "ses_1", Coverage: 0.5}, {Timestamp: begin + 2, Score: 20, SessionID: "ses_2", Coverage: 0.5},
+		{Timestamp: begin + 3, Score: 15, SessionID: "ses_1", Coverage: 0.5},
+		{Timestamp: begin + 2, Score: 20, SessionID: "ses_2", Coverage: 0.5},
 	})
 	check.WantEqual(t, r.FirstSeen, begin+1)
 	check.WantEqual(t, r.Log.Entries, int64(3))
 }
 
-// TestWhatSaysNothingNew: an entry that is there already is no entry of the log, and one that contradicts it is refused.
+// TestWhatSaysNothingNew: an entry that is there already is no entry of the log, and one that contradicts it is
+// refused.
 func TestWhatSaysNothingNew(t *testing.T) {
 	a := newScript().add(session(1, 10)).dispute("d", "").dispute("d", "target_wins").dispute("f", "").replay(t)
 	before, log := a.Reputation(scoring), a.Log()
@@ -205,8 +281,9 @@ func TestWhatSaysNothingNew(t *testing.T) {
 		entry   accrual.Entry
 		refused bool
 	}{
-		"the session again":          {accrual.Entry{At: 1, Session: &same}, false},
-		"the dispute again":          {accrual.Entry{At: 1, Dispute: &accrual.Dispute{ID: "d", Outcome: "target_wins"}}, false},
+		"the session again": {accrual.Entry{At: 1, Session: &same}, false},
+		"the dispute again": {accrual.Entry{At: 1, Dispute: &accrual.Dispute{ID: "d", Outcome: "target_wins"}},
+			false},
 		"the dispute, open again":    {accrual.Entry{At: 1, Dispute: &accrual.Dispute{ID: "d"}}, false},
 		"the open dispute again":     {accrual.Entry{At: 1, Dispute: &accrual.Dispute{ID: "f"}}, false},
 		"the session as of an event": {accrual.Entry{At: 1, Session: &moved}, true},
@@ -225,8 +302,8 @@ func TestWhatSaysNothingNew(t *testing.T) {
 	}
 }
 
-// TestReplay: a log gives the same reputation, byte for byte, whether it is read at once or grows while it is asked, and however its entries
-// were written.
+// TestReplay: a log gives the same reputation, byte for byte, whether it is read at once or grows while it is asked,
+// and however its entries were written.
 func TestReplay(t *testing.T) {
 	for seed := range uint64(50) {
 		l := random(rand.New(rand.NewPCG(seed, 0)))
@@ -294,7 +371,8 @@ func random(r *rand.Rand) *script {
 	return l
 }
 
-// TestNothingIsFarmed adds, to logs of any kind, another session of an event that is there: it never counts, and never raises the score.
+// TestNothingIsFarmed adds, to logs of any kind, another session of an event that is there: it never counts, and never
+// raises the score.
 func TestNothingIsFarmed(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -306,7 +384,8 @@ func TestNothingIsFarmed(t *testing.T) {
 		added, err := a.Add(accrual.Entry{At: l.tick(), Session: &more})
 		check.Must(t, err)
 		after := a.Reputation(scoring)
-		if !added || after.TotalInteractions != before.TotalInteractions || after.TotalSessions != before.TotalSessions || after.CurrentScore > before.CurrentScore ||
+		if !added || after.TotalInteractions != before.TotalInteractions || after.TotalSessions != before.TotalSessions ||
+			after.CurrentScore > before.CurrentScore ||
 			accrual.Rank(after.Tier) > accrual.Rank(before.Tier) {
 			t.Fatalf("seed %d: before %+v, after %+v", seed, before, after)
 		}
@@ -342,7 +421,8 @@ func TestAgentIDs(t *testing.T) {
 		check.Must(t, err)
 		check.WantEqual(t, a.String(), id)
 	}
-	for _, id := range []string{"", "agent:worker-1", strings.Repeat("o", 43), strings.Repeat("o", 43) + ":", strings.Repeat("o", 42) + ":a", strings.Repeat("o", 43) + ":" + strings.Repeat("a", 257)} {
+	for _, id := range []string{"", "agent:worker-1", strings.Repeat("o", 43), strings.Repeat("o", 43) + ":",
+		strings.Repeat("o", 42) + ":a", strings.Repeat("o", 43) + ":" + strings.Repeat("a", 257)} {
 		if _, err := accrual.ParseAgent(id); err == nil {
 			t.Errorf("%q is taken", id)
 		}

@@ -9,9 +9,9 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// Agent is who has a reputation. It is a subject, such as agent:worker-1, of one owner, who is named by the thumbprint of the key registry
-// that certifies its sidecars (package interaction, Owner); another key of its sidecar changes nothing. Or it is an agent elsewhere, behind no
-// sidecar that the node knows: then Owner is empty, and Subject is the did:key of its own Ed25519 key. Nobody knows whose such an agent is.
+// Agent identifies an agent: a subject of an owner, such as agent:worker-1. Owner is the thumbprint of the key registry
+// that certifies the owner's sidecars (see [interaction.Owner]), so a new sidecar key changes nothing. An agent without
+// a sidecar has an empty Owner, and its Subject is the did:key of its Ed25519 key; its real owner is unknown.
 type Agent struct {
 	Owner   string
 	Subject string
@@ -45,7 +45,7 @@ func ParseAgent(id string) (Agent, error) {
 	return a, nil
 }
 
-// Key returns the key of an agent elsewhere. An agent of an owner has none of its own.
+// Key returns the key of an agent that has no owner.
 func (a Agent) Key() (key ed25519.PublicKey, ok bool) {
 	if a.Owner != "" {
 		return nil, false
@@ -54,21 +54,22 @@ func (a Agent) Key() (key ed25519.PublicKey, ok bool) {
 	return key, err == nil
 }
 
-// SameOwner reports whether two agents may belong to one owner. Of an agent elsewhere nobody knows that they do not.
+// SameOwner reports whether two agents may belong to one owner. An agent without a sidecar may belong to anyone.
 func (a Agent) SameOwner(b Agent) bool { return a.Owner == "" || b.Owner == "" || a.Owner == b.Owner }
 
 func (a Agent) check() error {
 	if a.Owner == "" {
 		if _, err := evidence.ParseDIDKey(a.Subject); err != nil {
-			return fmt.Errorf("accrual: the agent id %.80q names neither an owner and a subject nor a key: %w", a.String(), err)
+			return fmt.Errorf("accrual: the agent id %.80q is neither an owner and a subject nor a did:key: %w", a.String(), err)
 		}
 		return nil
 	}
 	if len(a.Owner) != thumbprintChars || strings.Contains(a.Owner, ":") {
-		return fmt.Errorf("accrual: the agent id %.80q does not begin with the thumbprint of an owner", a.String())
+		return fmt.Errorf("accrual: the agent id %.80q does not start with an owner's thumbprint", a.String())
 	}
 	if a.Subject == "" || len(a.Subject) > maxSubject {
-		return fmt.Errorf("accrual: the agent id %.80q names no subject of at most %d bytes", a.String(), maxSubject)
+		return fmt.Errorf("accrual: the subject in the agent id %.80q is empty or longer than %d bytes", a.String(),
+			maxSubject)
 	}
 	return nil
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// Entry is one entry of an agent's log. Exactly one member but At is there.
+// Entry is one entry of an agent's log: At and exactly one other member.
 type Entry struct {
-	At        int64      `json:"at"` // Unix seconds, by the clock of the node
+	At        int64      `json:"at"` // Unix seconds, by the node's clock
 	Session   *Session   `json:"session,omitempty"`
 	Dispute   *Dispute   `json:"dispute,omitempty"`
 	Raised    *Raised    `json:"raised,omitempty"`
@@ -21,41 +21,41 @@ type Entry struct {
 	Violation *Violation `json:"violation,omitempty"`
 }
 
-// Session is a session that has been closed, with its score. A later entry for the same session replaces it: receipts can come late, and
+// Session is a closed session with its score. A later entry for the same session replaces it, because late receipts can
 // change the score.
 type Session struct {
 	ID          string  `json:"session_id"`
-	EventID     string  `json:"event_id"`    // of the verified event that opened it
+	EventID     string  `json:"event_id"`    // the verified event that opened it
 	Score       float64 `json:"score"`       // the composite, 0 to 100, by [Round]
-	Coverage    float64 `json:"coverage"`    // the share of the session that was observed, 0 to 1, by [Round]
-	ScoringHash string  `json:"scoringHash"` // of the formulas that the score is by
-	// Interactions are the answered calls to models at hosts that the appraiser believes, and Hosts those of these hosts that were called, in
-	// ascending order. An agent may own any other host, and with it everything that comes from there.
+	Coverage    float64 `json:"coverage"`    // the observed share of the session, 0 to 1, by [Round]
+	ScoringHash string  `json:"scoringHash"` // of the formulas behind the score
+	// Interactions counts the answered model calls at hosts that the appraiser trusts; Hosts lists those hosts in
+	// ascending order. An agent may own any other host and forge its answers.
 	Interactions int64    `json:"interactions"`
 	Hosts        []string `json:"hosts"`
 }
 
-// Dispute is a dispute in which the agent is the one who is accused (seed: Challenge). While Outcome is empty it is open.
+// Dispute is a dispute that accuses the agent (seed: Challenge). It is open while Outcome is empty.
 type Dispute struct {
 	ID      string `json:"dispute_id"`
 	Outcome string `json:"outcome,omitempty"`
-	// Bonus says that the agent has won and gains points. Package dispute says when a dispute gives them.
+	// Bonus gives the winning agent points; package dispute decides when.
 	Bonus bool `json:"bonus,omitempty"`
-	// Other is the id of the other agent, and About the signal or the first of the receipts that were disputed, once it has ended.
+	// Other is the other agent, and About the disputed signal or first receipt; both are set once the dispute has ended.
 	Other string `json:"other,omitempty"`
 	About string `json:"about,omitempty"`
 }
 
-// Raised is a dispute that the agent has raised against another, and that has ended.
+// Raised is an ended dispute that the agent raised against another.
 type Raised struct {
 	ID      string `json:"dispute_id"`
 	Outcome string `json:"outcome"`
-	Bonus   bool   `json:"bonus,omitempty"` // this and the rest as of [Dispute]
+	Bonus   bool   `json:"bonus,omitempty"` // this and the rest as in [Dispute]
 	Other   string `json:"other,omitempty"`
 	About   string `json:"about,omitempty"`
 }
 
-// How a dispute has ended (seed: outcome).
+// Outcomes of a dispute.
 const (
 	ChallengerWins = "challenger_wins" // the agent has lost
 	TargetWins     = "target_wins"
@@ -65,12 +65,12 @@ const (
 // Bounds of an entry.
 const (
 	MaxHosts = 32
-	maxName  = 128      // bytes of a session's id, a dispute's or a host
+	maxName  = 128      // bytes of the id of a session or dispute, or of a host
 	maxEvent = 256      // bytes
 	maxEntry = 64 << 10 // bytes of an entry as text
 )
 
-// ParseEntry reads the canonical JSON of one entry, which [Entry.Encode] writes, and refuses any other spelling.
+// ParseEntry reads the canonical JSON that [Entry.Encode] writes and refuses any other spelling.
 func ParseEntry(raw []byte) (Entry, error) {
 	var e Entry
 	if err := strictjson.ParseCanonical(raw, &e, maxEntry); err != nil {
@@ -82,13 +82,13 @@ func ParseEntry(raw []byte) (Entry, error) {
 	return e, nil
 }
 
-// Encode returns the entry as RFC 8785 canonical JSON. It refuses an entry that no log may have.
+// Encode returns the entry as RFC 8785 canonical JSON. It refuses an invalid entry.
 func (e Entry) Encode() ([]byte, error) {
 	if err := e.check(); err != nil {
 		return nil, err
 	}
 	text, err := strictjson.CanonicalOf(e)
-	if err == nil && len(text) > maxEntry { // a log with such an entry could never be read again
+	if err == nil && len(text) > maxEntry { // such a log could never be read again
 		err = fmt.Errorf("accrual: an entry has %d bytes; at most %d are written", len(text), maxEntry)
 	}
 	return text, err
@@ -99,12 +99,12 @@ func (e Entry) check() error {
 	case e.At <= 0 || e.At > maxWhole:
 		return errors.New("accrual: an entry has no time")
 	case len(e.about()) != 1:
-		return fmt.Errorf("accrual: an entry is about %d things, and not about one", len(e.about()))
+		return fmt.Errorf("accrual: an entry must have exactly one subject, and has %d", len(e.about()))
 	}
 	return e.about()[0].check()
 }
 
-// about returns what the entry is about.
+// about returns the members that are set.
 func (e Entry) about() (all []interface{ check() error }) {
 	if e.Session != nil {
 		all = append(all, e.Session)
@@ -130,17 +130,18 @@ func (e Entry) about() (all []interface{ check() error }) {
 func (s *Session) check() error {
 	switch {
 	case !named(s.ID, maxName) || !named(s.EventID, maxEvent):
-		return errors.New("accrual: a session lacks its id or its event's, or one is too long")
+		return errors.New("accrual: the id of a session or of its event is missing or too long")
 	case !within(s.Score, 100) || !within(s.Coverage, 1):
-		return fmt.Errorf("accrual: the score or the coverage of the session %s is not within its bounds, or not rounded", s.ID)
+		return fmt.Errorf("accrual: the score or coverage of the session %s is out of range or not rounded", s.ID)
 	case !evidence.IsHash(s.ScoringHash):
-		return fmt.Errorf("accrual: the session %s does not say by which formulas it is scored", s.ID)
-	case s.Interactions < 0 || s.Interactions > maxWhole || s.Hosts == nil || len(s.Hosts) > MaxHosts || s.Interactions > 0 && len(s.Hosts) == 0:
-		return fmt.Errorf("accrual: the interactions of the session %s and their hosts do not fit together", s.ID)
+		return fmt.Errorf("accrual: the session %s names no scoring formulas", s.ID)
+	case s.Interactions < 0 || s.Interactions > maxWhole || s.Hosts == nil || len(s.Hosts) > MaxHosts ||
+		s.Interactions > 0 && len(s.Hosts) == 0:
+		return fmt.Errorf("accrual: the interactions and hosts of the session %s contradict each other", s.ID)
 	}
 	for i, host := range s.Hosts {
 		if !named(host, maxName) || i > 0 && host <= s.Hosts[i-1] {
-			return fmt.Errorf("accrual: the hosts of the session %s are no names in ascending order", s.ID)
+			return fmt.Errorf("accrual: the hosts of the session %s are not in ascending order", s.ID)
 		}
 	}
 	return nil
@@ -155,17 +156,17 @@ func (r *Raised) check() error {
 	return d.checkAs(ChallengerWins, ChallengerWins, TargetWins, Inconclusive)
 }
 
-// checkAs refuses what no dispute is of which the agent wins one outcome. Only who has won gains points.
+// checkAs checks a dispute in which the agent wins by one of the outcomes. Only the winner gains points.
 func (d *Dispute) checkAs(won string, outcomes ...string) error {
 	switch {
 	case !named(d.ID, maxName):
-		return errors.New("accrual: a dispute lacks its id, or it is too long")
+		return errors.New("accrual: the id of a dispute is missing or too long")
 	case !slices.Contains(outcomes, d.Outcome):
-		return fmt.Errorf("accrual: the dispute %s ended as %.40q, which is no outcome", d.ID, d.Outcome)
+		return fmt.Errorf("accrual: the dispute %s has the unknown outcome %.40q", d.ID, d.Outcome)
 	case d.Bonus && d.Outcome != won:
-		return fmt.Errorf("accrual: the dispute %s gives points to an agent that has not won it", d.ID)
+		return fmt.Errorf("accrual: the dispute %s gives points to an agent that did not win it", d.ID)
 	case (d.Other == "") != (d.About == "") || d.Other != "" && d.Outcome == "" || len(d.About) > maxName:
-		return fmt.Errorf("accrual: the dispute %s does not say with whom it was and about what, or says it before it has ended", d.ID)
+		return fmt.Errorf("accrual: the dispute %s must name its other agent and its subject exactly when it has ended", d.ID)
 	case d.Other == "":
 		return nil
 	}
@@ -173,10 +174,10 @@ func (d *Dispute) checkAs(won string, outcomes ...string) error {
 	return err
 }
 
-// maxWhole is the greatest whole number of which a double is no other number as well.
+// maxWhole is the greatest integer that a double represents uniquely.
 const maxWhole = 1<<53 - 1
 
 func named(text string, longest int) bool { return text != "" && len(text) <= longest }
 
-// within reports whether f is between 0 and most, and rounded. Of NaN nothing holds, and -0 is no number that a log has.
+// within reports whether f is rounded and between 0 and most. It refuses NaN and -0.
 func within(f, most float64) bool { return f >= 0 && f <= most && !math.Signbit(f) && f == Round(f) }

@@ -16,7 +16,8 @@ const entry = `{"at":1,"session":{"coverage":0.5,"event_id":"e","hosts":["a:443"
 
 // TestEntriesHaveOneSpelling: what is read is written again byte for byte, and anything else is refused.
 func TestEntriesHaveOneSpelling(t *testing.T) {
-	for _, text := range []string{entry, `{"at":1,"dispute":{"dispute_id":"d"}}`, `{"at":1,"dispute":{"dispute_id":"d","outcome":"inconclusive"}}`} {
+	for _, text := range []string{entry, `{"at":1,"dispute":{"dispute_id":"d"}}`,
+		`{"at":1,"dispute":{"dispute_id":"d","outcome":"inconclusive"}}`} {
 		e, err := accrual.ParseEntry([]byte(text))
 		check.Must(t, err)
 		raw, err := e.Encode()
@@ -24,9 +25,12 @@ func TestEntriesHaveOneSpelling(t *testing.T) {
 		check.WantEqual(t, string(raw), text)
 	}
 	for name, text := range map[string]string{
-		"nothing": "", "no object": "[]", "a space": " " + entry, "another order": `{"dispute":{"dispute_id":"d"},"at":1}`, "an unknown member": `{"at":1,"dispute":{"dispute_id":"d"},"x":1}`,
-		"a member twice": `{"at":1,"at":1,"dispute":{"dispute_id":"d"}}`, "another number": `{"at":1.0,"dispute":{"dispute_id":"d"}}`, "an empty outcome": `{"at":1,"dispute":{"dispute_id":"d","outcome":""}}`,
-		"no hosts": strings.Replace(entry, `["a:443"]`, "null", 1), "too long": strings.Repeat(" ", 70_000) + entry,
+		"nothing": "", "no object": "[]", "a space": " " + entry, "another order": `{"dispute":{"dispute_id":"d"},"at":1}`,
+		"an unknown member": `{"at":1,"dispute":{"dispute_id":"d"},"x":1}`,
+		"a member twice":    `{"at":1,"at":1,"dispute":{"dispute_id":"d"}}`,
+		"another number":    `{"at":1.0,"dispute":{"dispute_id":"d"}}`,
+		"an empty outcome":  `{"at":1,"dispute":{"dispute_id":"d","outcome":""}}`,
+		"no hosts":          strings.Replace(entry, `["a:443"]`, "null", 1), "too long": strings.Repeat(" ", 70_000) + entry,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if e, err := accrual.ParseEntry([]byte(text)); err == nil {
@@ -44,8 +48,12 @@ func TestEntriesThatNoLogHas(t *testing.T) {
 		"about nothing":          func(e *accrual.Entry) { e.Session = nil },
 		"about two":              func(e *accrual.Entry) { e.Dispute = &accrual.Dispute{ID: "d"} },
 		"a dispute without id":   func(e *accrual.Entry) { e.Session, e.Dispute = nil, &accrual.Dispute{} },
-		"a long dispute":         func(e *accrual.Entry) { e.Session, e.Dispute = nil, &accrual.Dispute{ID: strings.Repeat("d", 129)} },
-		"another outcome":        func(e *accrual.Entry) { e.Session, e.Dispute = nil, &accrual.Dispute{ID: "d", Outcome: "draw"} },
+		"a long dispute": func(e *accrual.Entry) {
+			e.Session, e.Dispute = nil, &accrual.Dispute{ID: strings.Repeat("d", 129)}
+		},
+		"another outcome": func(e *accrual.Entry) {
+			e.Session, e.Dispute = nil, &accrual.Dispute{ID: "d", Outcome: "draw"}
+		},
 		"no session id":          func(e *accrual.Entry) { e.Session.ID = "" },
 		"a long session id":      func(e *accrual.Entry) { e.Session.ID = strings.Repeat("s", 129) },
 		"no event":               func(e *accrual.Entry) { e.Session.EventID = "" },

@@ -11,7 +11,8 @@ import (
 
 var another = accrual.Agent{Owner: strings.Repeat("p", 43), Subject: "agent:worker-2"}.String()
 
-// TestNotes: what the rating alone rests on has one spelling, and changes nothing of the reputation but where the log stands.
+// TestNotes: what the rating alone rests on has one spelling, and changes nothing of the reputation but where the log
+// stands.
 func TestNotes(t *testing.T) {
 	for _, text := range []string{
 		`{"at":9,"signal":{"context":true,"schema":true,"signal_id":"s","sources":false,"timestamp":true,"trace":true,"verification":false}}`,
@@ -72,13 +73,15 @@ func TestNotesThatNoLogHas(t *testing.T) {
 		"cited by a long signal":    {At: 1, Cited: &accrual.Cited{By: another, SignalID: long}},
 		"a violation of nothing":    {At: 1, Violation: &accrual.Violation{}},
 		"a violation of a long one": {At: 1, Violation: &accrual.Violation{Rule: long}},
-		"two things":                {At: 1, Signal: &accrual.Signal{ID: "s"}, Violation: &accrual.Violation{Rule: "identical"}},
-		"no other agent":            dispute(func(d *accrual.Dispute) { d.Other = "" }),
-		"about nothing":             dispute(func(d *accrual.Dispute) { d.About = "" }),
-		"about something long":      dispute(func(d *accrual.Dispute) { d.About = long }),
-		"with no agent":             dispute(func(d *accrual.Dispute) { d.Other = "x" }),
-		"an open one":               dispute(func(d *accrual.Dispute) { d.Outcome = "" }),
-		"raised against no agent":   {At: 1, Raised: &accrual.Raised{ID: "d", Outcome: accrual.TargetWins, Other: "x", About: "s"}},
+		"two things": {At: 1, Signal: &accrual.Signal{ID: "s"},
+			Violation: &accrual.Violation{Rule: "identical"}},
+		"no other agent":       dispute(func(d *accrual.Dispute) { d.Other = "" }),
+		"about nothing":        dispute(func(d *accrual.Dispute) { d.About = "" }),
+		"about something long": dispute(func(d *accrual.Dispute) { d.About = long }),
+		"with no agent":        dispute(func(d *accrual.Dispute) { d.Other = "x" }),
+		"an open one":          dispute(func(d *accrual.Dispute) { d.Outcome = "" }),
+		"raised against no agent": {At: 1,
+			Raised: &accrual.Raised{ID: "d", Outcome: accrual.TargetWins, Other: "x", About: "s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if raw, err := e.Encode(); err == nil {

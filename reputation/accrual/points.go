@@ -2,17 +2,17 @@ package accrual
 
 import "fmt"
 
-// What the end of a dispute adds to a score, in points, or takes from it (seed: Consequences). The seed names no figures.
+// Points that the end of a dispute adds or takes (seed: Consequences; the figures are ours).
 const (
-	WonBonus    = 2 // who has raised a dispute and won it
-	KeptBonus   = 1 // who was accused and has won
-	RaisedLoss  = 5 // who has raised a dispute and lost it: taken
-	MaxBonus    = 5 // all that is added; agents of two owners can let each other win
+	WonBonus    = 2 // for winning a dispute one has raised
+	KeptBonus   = 1 // for winning as the accused
+	RaisedLoss  = 5 // taken for losing a dispute one has raised
+	MaxBonus    = 5 // in all: two owners could let each other's agents win
 	MaxLoss     = 100
-	PointsCount = Window // events that have to come until points count no more
+	PointsCount = Window // events after which points expire
 )
 
-// points are points, and how many events the log had when they came.
+// points are points and the number of events before them.
 type points struct {
 	value int64
 	after int
@@ -20,16 +20,17 @@ type points struct {
 
 func (a *Account) addPoints(value int64) { a.points = append(a.points, points{value, len(a.events)}) }
 
-// addDispute takes in a dispute in which the agent is accused. One that it loses takes what it has gained by others; what it has lost by them stays.
+// addDispute adds a dispute that accuses the agent. Losing it cancels points gained earlier, but not points lost.
 func (a *Account) addDispute(d Dispute) (bool, error) {
 	old, known := a.disputes[d.ID]
 	switch {
 	case known && (d == old || d.Outcome == ""):
 		return false, nil
 	case old.Outcome != "":
-		return false, fmt.Errorf("accrual: the dispute %s ended as %s, and cannot end again as %s", d.ID, old.Outcome, d.Outcome)
+		return false,
+			fmt.Errorf("accrual: the dispute %s ended as %s and cannot end again as %s", d.ID, old.Outcome, d.Outcome)
 	case a.raised[d.ID] != Raised{}:
-		return false, fmt.Errorf("accrual: the agent has raised the dispute %s, and cannot be accused in it", d.ID)
+		return false, fmt.Errorf("accrual: the agent raised the dispute %s and cannot be accused in it", d.ID)
 	}
 	a.disputes[d.ID] = d
 	switch {
@@ -48,7 +49,7 @@ func (a *Account) addDispute(d Dispute) (bool, error) {
 	return true, nil
 }
 
-// addRaised takes in the end of a dispute that the agent has raised.
+// addRaised adds the end of a dispute that the agent raised.
 func (a *Account) addRaised(r Raised) (bool, error) {
 	old, known := a.raised[r.ID]
 	_, accused := a.disputes[r.ID]
@@ -56,9 +57,10 @@ func (a *Account) addRaised(r Raised) (bool, error) {
 	case known && r == old:
 		return false, nil
 	case known:
-		return false, fmt.Errorf("accrual: the dispute %s ended as %s, and cannot end again as %s", r.ID, old.Outcome, r.Outcome)
+		return false,
+			fmt.Errorf("accrual: the dispute %s ended as %s and cannot end again as %s", r.ID, old.Outcome, r.Outcome)
 	case accused:
-		return false, fmt.Errorf("accrual: the agent is accused in the dispute %s, and cannot have raised it", r.ID)
+		return false, fmt.Errorf("accrual: the agent is accused in the dispute %s and cannot have raised it", r.ID)
 	}
 	a.raised[r.ID] = r
 	switch {
@@ -70,7 +72,7 @@ func (a *Account) addRaised(r Raised) (bool, error) {
 	return true, nil
 }
 
-// disputePoints returns the points that count now: those after which fewer than [PointsCount] events have come.
+// disputePoints returns the points that have not expired.
 func (a *Account) disputePoints() int64 {
 	gained, lost := int64(0), int64(0)
 	for _, p := range a.points {

@@ -15,13 +15,15 @@ import (
 
 // kept adds a dispute in which the agent was accused and won, with points.
 func (l *script) kept(id string) *script {
-	l.entries = append(l.entries, accrual.Entry{At: l.tick(), Dispute: &accrual.Dispute{ID: id, Outcome: accrual.TargetWins, Bonus: true}})
+	l.entries = append(l.entries,
+		accrual.Entry{At: l.tick(), Dispute: &accrual.Dispute{ID: id, Outcome: accrual.TargetWins, Bonus: true}})
 	return l
 }
 
 // raised adds the end of a dispute that the agent has raised.
 func (l *script) raised(id, outcome string, bonus bool) *script {
-	l.entries = append(l.entries, accrual.Entry{At: l.tick(), Raised: &accrual.Raised{ID: id, Outcome: outcome, Bonus: bonus}})
+	l.entries = append(l.entries,
+		accrual.Entry{At: l.tick(), Raised: &accrual.Raised{ID: id, Outcome: outcome, Bonus: bonus}})
 	return l
 }
 
@@ -33,7 +35,8 @@ func (l *script) losses(n int) *script {
 	return l
 }
 
-// TestConsequences has one log for each consequence of a dispute, on both sides (seed: Consequences), and for each edge of it.
+// TestConsequences has one log for each consequence of a dispute, on both sides (seed: Consequences), and for each edge
+// of it.
 func TestConsequences(t *testing.T) {
 	type want struct {
 		score, lower                  float64
@@ -47,38 +50,69 @@ func TestConsequences(t *testing.T) {
 		log  *script
 		want want
 	}{
-		"a pending dispute changes nothing but its count": {newScript().sessions(20, 60).dispute("d", ""), want{score: 60, lower: 60, tier: "building", pending: 1}},
-		"an ended one is not pending":                     {newScript().sessions(20, 60).dispute("d", "").dispute("d", nobody), want{score: 60, lower: 60, tier: "building"}},
+		"a pending dispute changes nothing but its count": {newScript().sessions(20, 60).dispute("d", ""),
+			want{score: 60, lower: 60, tier: "building", pending: 1}},
+		"an ended one is not pending": {
+			newScript().sessions(20, 60).dispute("d", "").dispute("d", nobody), want{score: 60, lower: 60, tier: "building"}},
 
-		"who has lost as the accused has 0, tier new and the mark": {newScript().sessions(100, 60).dispute("d", wins), want{tier: "new", challengesLost: 1, disputed: true}},
-		"and keeps no points that it had gained":                   {newScript().sessions(100, 60).raised("a", wins, true).dispute("d", wins).sessions(1, 50), want{score: 50, tier: "new", won: 1, challengesLost: 1, disputed: true}},
-		"but those that it had lost":                               {newScript().sessions(100, 60).losses(1).dispute("d", wins).sessions(1, 50), want{score: 45, tier: "new", points: -5, lost: 1, challengesLost: 1, disputed: true}},
-		"points give no score where there is none":                 {newScript().dispute("d", wins).raised("a", wins, true), want{tier: "new", points: 2, won: 1, challengesLost: 1, disputed: true}},
-		"who has won as the accused gains a little":                {newScript().sessions(20, 60).kept("d"), want{score: 61, lower: 60, tier: "building", points: 1, challengesWon: 1}},
-		"without a bonus nothing":                                  {newScript().sessions(20, 60).dispute("d", loses), want{score: 60, lower: 60, tier: "building", challengesWon: 1}},
+		"who has lost as the accused has 0, tier new and the mark": {newScript().sessions(100, 60).dispute("d", wins),
+			want{tier: "new", challengesLost: 1, disputed: true}},
+		"and keeps no points that it had gained": {
+			newScript().sessions(100, 60).raised("a", wins, true).dispute("d", wins).sessions(1, 50),
+			want{score: 50, tier: "new", won: 1, challengesLost: 1, disputed: true}},
+		"but those that it had lost": {
+			newScript().sessions(100, 60).losses(1).dispute("d", wins).sessions(1, 50),
+			want{score: 45, tier: "new", points: -5, lost: 1, challengesLost: 1, disputed: true}},
+		"points give no score where there is none": {newScript().dispute("d", wins).raised("a", wins, true),
+			want{tier: "new", points: 2, won: 1, challengesLost: 1, disputed: true}},
+		"who has won as the accused gains a little": {newScript().sessions(20, 60).kept("d"),
+			want{score: 61, lower: 60, tier: "building", points: 1, challengesWon: 1}},
+		"without a bonus nothing": {newScript().sessions(20, 60).dispute("d", loses),
+			want{score: 60, lower: 60, tier: "building", challengesWon: 1}},
 
-		"a challenger that wins gains points":  {newScript().sessions(20, 60).raised("a", wins, true), want{score: 62, lower: 60, tier: "building", points: 2, won: 1}},
-		"without a bonus it only wins":         {newScript().sessions(20, 60).raised("a", wins, false), want{score: 60, lower: 60, tier: "building", won: 1}},
-		"a challenger that loses loses points": {newScript().sessions(20, 60).losses(1), want{score: 55, lower: 55, tier: "building", points: -5, lost: 1}},
-		"for each dispute again":               {newScript().sessions(20, 60).losses(3), want{score: 45, lower: 45, tier: "building", points: -15, lost: 3}},
-		"down to 0":                            {newScript().sessions(20, 60).losses(13), want{tier: "new", points: -65, lost: 13}},
-		"and no further":                       {newScript().sessions(20, 60).losses(30), want{tier: "new", points: -100, lost: 30}},
-		"a loss can cost the tier":             {newScript().sessions(100, 52).losses(1), want{score: 47, lower: 47, tier: "building", points: -5, lost: 1}},
-		"what was gained makes up for no tier": {newScript().sessions(100, 49).raised("a", wins, true), want{score: 51, lower: 49, tier: "building", points: 2, won: 1}},
-		"but for a loss":                       {newScript().sessions(100, 52).losses(1).raised("a", wins, true).kept("b").kept("c").kept("e"), want{score: 52, lower: 52, tier: "established", points: 0, won: 1, lost: 1, challengesWon: 3}},
-		"nobody wins":                          {newScript().sessions(20, 60).raised("a", nobody, false), want{score: 60, lower: 60, tier: "building"}},
-		"all bonuses together are at most 5":   {newScript().sessions(20, 60).raised("a", wins, true).raised("b", wins, true).raised("c", wins, true), want{score: 65, lower: 60, tier: "building", points: 5, won: 3}},
-		"and the score at most 100":            {newScript().sessions(20, 99.5).raised("a", wins, true), want{score: 100, lower: 99.5, tier: "building", points: 2, won: 1}},
-		"points count for 19 events":           {newScript().sessions(20, 60).losses(1).sessions(19, 60), want{score: 55, lower: 55, tier: "building", points: -5, lost: 1}},
-		"and no more after 20":                 {newScript().sessions(20, 60).losses(1).sessions(20, 60), want{score: 60, lower: 60, tier: "building", lost: 1}},
-		"sessions of one event are one":        {newScript().sessions(20, 60).losses(1).again(30, 60), want{score: 55, lower: 55, tier: "building", points: -5, lost: 1}},
-		"a loss as a challenger bars no tier":  {newScript().sessions(480, 80).losses(1).sessions(20, 80), want{score: 80, lower: 80, tier: "trusted", lost: 1}},
+		"a challenger that wins gains points": {newScript().sessions(20, 60).raised("a", wins, true),
+			want{score: 62, lower: 60, tier: "building", points: 2, won: 1}},
+		"without a bonus it only wins": {newScript().sessions(20, 60).raised("a", wins, false),
+			want{score: 60, lower: 60, tier: "building", won: 1}},
+		"a challenger that loses loses points": {newScript().sessions(20, 60).losses(1),
+			want{score: 55, lower: 55, tier: "building", points: -5, lost: 1}},
+		"for each dispute again": {newScript().sessions(20, 60).losses(3),
+			want{score: 45, lower: 45, tier: "building", points: -15, lost: 3}},
+		"down to 0": {newScript().sessions(20, 60).losses(13),
+			want{tier: "new", points: -65, lost: 13}},
+		"and no further": {newScript().sessions(20, 60).losses(30),
+			want{tier: "new", points: -100, lost: 30}},
+		"a loss can cost the tier": {newScript().sessions(100, 52).losses(1),
+			want{score: 47, lower: 47, tier: "building", points: -5, lost: 1}},
+		"what was gained makes up for no tier": {newScript().sessions(100, 49).raised("a", wins, true),
+			want{score: 51, lower: 49, tier: "building", points: 2, won: 1}},
+		"but for a loss": {
+			newScript().sessions(100, 52).losses(1).raised("a", wins, true).kept("b").kept("c").kept("e"),
+			want{score: 52, lower: 52, tier: "established", points: 0, won: 1, lost: 1, challengesWon: 3}},
+		"nobody wins": {newScript().sessions(20, 60).raised("a", nobody, false),
+			want{score: 60, lower: 60, tier: "building"}},
+		"all bonuses together are at most 5": {
+			newScript().sessions(20, 60).raised("a", wins, true).raised("b", wins, true).raised("c", wins, true),
+			want{score: 65, lower: 60, tier: "building", points: 5, won: 3}},
+		"and the score at most 100": {newScript().sessions(20, 99.5).raised("a", wins, true),
+			want{score: 100, lower: 99.5, tier: "building", points: 2, won: 1}},
+		"points count for 19 events": {newScript().sessions(20, 60).losses(1).sessions(19, 60),
+			want{score: 55, lower: 55, tier: "building", points: -5, lost: 1}},
+		"and no more after 20": {newScript().sessions(20, 60).losses(1).sessions(20, 60),
+			want{score: 60, lower: 60, tier: "building", lost: 1}},
+		"sessions of one event are one": {newScript().sessions(20, 60).losses(1).again(30, 60),
+			want{score: 55, lower: 55, tier: "building", points: -5, lost: 1}},
+		"a loss as a challenger bars no tier": {newScript().sessions(480, 80).losses(1).sessions(20, 80),
+			want{score: 80, lower: 80, tier: "trusted", lost: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := c.log.reputation(t)
-			check.WantEqual(t, want{r.CurrentScore, r.Lower, r.Tier, r.DisputePoints, r.DisputesPending, r.DisputesWon, r.DisputesLost, r.ChallengesWon, r.ChallengesLost, r.Disputed}, c.want)
+			check.WantEqual(t,
+				want{r.CurrentScore, r.Lower, r.Tier, r.DisputePoints, r.DisputesPending, r.DisputesWon, r.DisputesLost,
+					r.ChallengesWon, r.ChallengesLost, r.Disputed}, c.want)
 			signed := accrual.ClaimsOf(r, nil)
-			accrual.Kind.Stamp(&signed, evidence.Registered{Issuer: "i", Audience: "a", ID: "j", IssuedAt: 1, Expires: 2}, evidence.KeyClaims{KeyCustody: "external_mediator"})
+			accrual.Kind.Stamp(&signed, evidence.Registered{Issuer: "i", Audience: "a", ID: "j", IssuedAt: 1, Expires: 2},
+				evidence.KeyClaims{KeyCustody: "external_mediator"})
 			_, err := evidence.Sign(t.Context(), key{}, accrual.Kind, signed)
 			check.Must(t, err)
 		})
@@ -159,7 +193,8 @@ func TestAgentsElsewhere(t *testing.T) {
 	if _, ok := agent.Key(); ok {
 		t.Error("an owner's agent has a key of its own")
 	}
-	for _, id := range []string{"did:key:", id + "1", id[:len(id)-1], strings.ToUpper(id), "did:web:example.org", "did:key:z" + strings.Repeat("1", 47), "did:key:z" + strings.Repeat("z", 47), "did:key:z0" + id[10:], ":" + id} {
+	for _, id := range []string{"did:key:", id + "1", id[:len(id)-1], strings.ToUpper(id), "did:web:example.org",
+		"did:key:z" + strings.Repeat("1", 47), "did:key:z" + strings.Repeat("z", 47), "did:key:z0" + id[10:], ":" + id} {
 		if _, err := accrual.ParseAgent(id); err == nil {
 			t.Errorf("%q is taken", id)
 		}

@@ -3,11 +3,11 @@ package accrual
 import "math"
 
 const (
-	// Window is how many sessions, the last ones, the current score is the mean of.
+	// Window is the number of recent sessions in the current score.
 	Window = 20
-	// recent is how many of them, the last ones, the trend holds against those before.
+	// recent is how many of them the trend compares with the earlier ones.
 	recent = 5
-	// steady is the difference in points up to which a trend is stable.
+	// steady is the largest difference in points of a stable trend.
 	steady = 2
 )
 
@@ -18,45 +18,45 @@ const (
 	TrendFalling = "falling"
 )
 
-// Reputation is what follows from an agent's log (seed: AgentReputation). The seed's fields bear the seed's names.
+// Reputation follows from an agent's log (seed: AgentReputation, whose field names it keeps).
 type Reputation struct {
 	AgentID string `json:"agent_id"` // [Agent.String]
 	Owner   string `json:"owner"`
 	Agent   string `json:"agent"` // the subject
 
-	// TotalInteractions are those that ever counted: at most one for each verified event, and only for a call to a model at a host that the
-	// appraiser believes. Otherwise a thousand could be made up in one session. For the tier those count that are not flagged.
+	// TotalInteractions counts at most one model call at a trusted host for each verified event; otherwise one session
+	// could make up a thousand. Flagged ones do not count for the tier.
 	TotalInteractions   int64 `json:"total_interactions"`
-	FlaggedInteractions int64 `json:"flagged_interactions"` // that came before the agent last lost a dispute
-	TotalSessions       int64 `json:"total_sessions"`       // all sessions of one verified event are one
-	FirstSeen           int64 `json:"first_seen"`           // Unix seconds; 0 for an agent without a log
+	FlaggedInteractions int64 `json:"flagged_interactions"` // before the last lost dispute
+	TotalSessions       int64 `json:"total_sessions"`       // all sessions of one event count as one
+	FirstSeen           int64 `json:"first_seen"`           // Unix seconds; 0 for an empty log
 
-	// CurrentScore is the mean of ScoreHistory with DisputePoints added, from 0 to 100, and 0 where the history is empty.
+	// CurrentScore is the mean of ScoreHistory plus DisputePoints, from 0 to 100; 0 without a history.
 	CurrentScore float64 `json:"current_score"`
 	ScoreTrend   string  `json:"score_trend"`
-	// Lower is where the 95 % interval of the mean begins, by Student's t; 0 for fewer than two sessions. Points that were lost lower it, and
-	// points that were gained do not raise it: agents of two owners can let each other win.
+	// Lower is the lower end of the mean's 95 % interval (Student's t); 0 for fewer than two sessions. Lost points lower
+	// it, but gained points do not raise it: two owners could let each other's agents win.
 	Lower    float64 `json:"lower"`
 	Coverage float64 `json:"coverage"` // the mean of ScoreHistory
-	// Provisional is a score that rests on fewer than Window sessions.
+	// Provisional marks a score from fewer than Window sessions.
 	Provisional bool `json:"provisional"`
-	// ScoreHistory are the last sessions, at most Window, that are scored by the formulas of ScoringHash and came after the agent last lost a
-	// dispute. Of several sessions of one event the one with the lowest score stands there.
+	// ScoreHistory has the last sessions, at most Window, scored by ScoringHash since the agent last lost a dispute. An
+	// event with several sessions counts with its lowest score.
 	ScoreHistory []ScoredSession `json:"score_history"`
 	ScoringHash  string          `json:"scoringHash"`
 
-	// Disputes in which the agent was accused (seed: challenges). An open one is received, and neither won nor lost.
+	// Disputes that accuse the agent (seed: challenges). An open one counts as received only.
 	ChallengesReceived int64 `json:"challenges_received"`
 	ChallengesWon      int64 `json:"challenges_won"`
 	ChallengesLost     int64 `json:"challenges_lost"`
-	// DisputesPending are those of them that are open. An accusation alone changes nothing.
+	// DisputesPending are the open ones among them. An accusation alone changes nothing.
 	DisputesPending int64 `json:"disputes_pending,omitempty"`
-	// Disputes that the agent has raised, and that have ended with a winner.
+	// Disputes that the agent raised and that ended with a winner.
 	DisputesWon  int64 `json:"disputes_won,omitempty"`
 	DisputesLost int64 `json:"disputes_lost,omitempty"`
-	// DisputePoints are what disputes have added to the score and taken from it: see [WonBonus]. They count until [PointsCount] events have come.
+	// DisputePoints are added to the score: see [WonBonus]. They expire after [PointsCount] events.
 	DisputePoints int64 `json:"dispute_points,omitempty"`
-	// Disputed is an agent that has lost a dispute, until Window sessions have been scored since.
+	// Disputed marks an agent that lost a dispute, until Window sessions have been scored since.
 	Disputed bool `json:"disputed"`
 
 	Tier string `json:"tier"`
@@ -65,18 +65,20 @@ type Reputation struct {
 
 // ScoredSession is one session of a score history.
 type ScoredSession struct {
-	Timestamp int64   `json:"timestamp"` // of the log's entry, Unix seconds
+	Timestamp int64   `json:"timestamp"` // of the log entry, Unix seconds
 	Score     float64 `json:"score"`
 	SessionID string  `json:"session_id"`
 	Coverage  float64 `json:"coverage"`
 }
 
-// Reputation returns the reputation by the formulas with this hash. Sessions that were scored by others have no part in the score. They do
-// count as sessions and interactions.
+// Reputation returns the reputation by the formulas with this hash. Sessions scored by other formulas count as sessions
+// and interactions, but not for the score.
 func (a *Account) Reputation(scoringHash string) Reputation {
 	r := Reputation{
-		AgentID: a.agent.String(), Owner: a.agent.Owner, Agent: a.agent.Subject, TotalSessions: int64(len(a.events)), FirstSeen: a.first,
-		ScoreHistory: a.history(scoringHash), ScoringHash: scoringHash, ChallengesReceived: int64(len(a.disputes)), DisputePoints: a.disputePoints(), Log: a.log,
+		AgentID: a.agent.String(), Owner: a.agent.Owner, Agent: a.agent.Subject, TotalSessions: int64(len(a.events)),
+		FirstSeen:    a.first,
+		ScoreHistory: a.history(scoringHash), ScoringHash: scoringHash, ChallengesReceived: int64(len(a.disputes)),
+		DisputePoints: a.disputePoints(), Log: a.log,
 	}
 	for i, e := range a.events {
 		if !e.counts() {
@@ -119,9 +121,9 @@ func (e *event) counts() bool {
 	return false
 }
 
-// history returns the sessions that the score is the mean of.
+// history returns the sessions behind the score.
 func (a *Account) history(scoringHash string) []ScoredSession {
-	last := make([]ScoredSession, 0, Window) // the last one first
+	last := make([]ScoredSession, 0, Window) // latest first
 	for i := len(a.events) - 1; i >= a.flagged && len(last) < Window; i-- {
 		if s, ok := a.events[i].lowest(scoringHash); ok {
 			last = append(last, s)
@@ -134,8 +136,7 @@ func (a *Account) history(scoringHash string) []ScoredSession {
 	return history
 }
 
-// lowest returns the event's session with the lowest score by these formulas, the first of several. An agent cannot raise the score of an
-// event by another session.
+// lowest returns the event's lowest-scored session by these formulas: another session cannot raise an event's score.
 func (e *event) lowest(scoringHash string) (lowest ScoredSession, ok bool) {
 	for _, s := range e.sessions {
 		if s.ScoringHash == scoringHash && (!ok || s.Score < lowest.Score) {
@@ -145,7 +146,7 @@ func (e *event) lowest(scoringHash string) (lowest ScoredSession, ok bool) {
 	return lowest, ok
 }
 
-// derive computes what follows from the history and the counts. A reader of a token computes it again.
+// derive computes what follows from the history and the counts. Readers of a token repeat it.
 func (r *Reputation) derive() {
 	n := len(r.ScoreHistory)
 	scores, coverages := make([]float64, n), make([]float64, n)
@@ -163,10 +164,10 @@ func (r *Reputation) derive() {
 	r.Tier = tierOf(min(r.CurrentScore, Round(average)), r.Counted(), r.ChallengesLost)
 }
 
-// Counted are the interactions that count for the tier.
+// Counted returns the interactions that count for the tier.
 func (r *Reputation) Counted() int64 { return r.TotalInteractions - r.FlaggedInteractions }
 
-// trend holds the last sessions against those before. Without any before it is stable.
+// trend compares the last sessions with those before. Without earlier ones it is stable.
 func trend(scores []float64) string {
 	if len(scores) <= recent {
 		return TrendStable
@@ -181,14 +182,14 @@ func trend(scores []float64) string {
 	return TrendStable
 }
 
-// student has the quantiles 0.975 of Student's t for 1 to 19 degrees of freedom.
+// student holds the 0.975 quantiles of Student's t for 1 to 19 degrees of freedom.
 var student = [Window - 1]float64{
 	12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
 	2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930,
 }
 
-// lower returns where the 95 % interval of the mean begins, and no less than 0. The conversions keep a compiler from joining a product with a
-// sum, which would round differently on some machines.
+// lower returns the lower end of the mean's 95 % interval, at least 0. The conversions prevent fused multiply-add,
+// which would round differently on some machines.
 func lower(scores []float64) float64 {
 	n := len(scores)
 	if n < 2 {
@@ -213,5 +214,5 @@ func mean(values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// Round rounds to six decimals, halves away from zero: the last digits of a score depend on the order of additions. A -0 becomes 0.
+// Round rounds to six decimals, because the last digits of a score depend on the order of additions. -0 becomes 0.
 func Round(f float64) float64 { return math.Round(f*1e6)/1e6 + 0 }

@@ -1,6 +1,6 @@
 package accrual
 
-// The tiers, from the lowest to the highest (seed: tier).
+// The tiers, lowest first (seed: tier).
 const (
 	TierNew         = "new"
 	TierBuilding    = "building"
@@ -9,7 +9,8 @@ const (
 	TierVerified    = "verified"
 )
 
-// tiers are the thresholds (seed: TIERS). A tier needs both; spotless are those that an agent who has lost a dispute never reaches.
+// tiers are the thresholds (seed: TIERS); a tier needs both. An agent that lost a dispute never reaches a spotless
+// tier.
 var tiers = []struct {
 	name         string
 	score        float64
@@ -23,7 +24,7 @@ var tiers = []struct {
 	{TierVerified, 85, 1000, true},
 }
 
-// tierOf returns the highest tier that an agent has reached. The score is one without points that disputes have added: they raise no tier.
+// tierOf returns the highest tier reached. score excludes points from disputes: they raise no tier.
 func tierOf(score float64, interactions, lost int64) string {
 	reached := TierNew
 	for _, t := range tiers {
@@ -34,7 +35,7 @@ func tierOf(score float64, interactions, lost int64) string {
 	return reached
 }
 
-// Rank returns the place of a tier among the tiers, from 0 for new to 4 for verified, and -1 for anything else.
+// Rank returns the position of a tier, from 0 (new) to 4 (verified), or -1 for an unknown tier.
 func Rank(tier string) int64 {
 	for i, t := range tiers {
 		if t.name == tier {

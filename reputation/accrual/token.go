@@ -11,20 +11,20 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// Lifetime is the longest that a reputation token may be good for: what changes meanwhile is seen that much later.
+// Lifetime is the longest lifetime of a reputation token: later changes are seen that much later.
 const Lifetime = 10 * time.Minute
 
 // Kind is the kind of reputation tokens.
 var Kind = evidence.NewKind("reputation+jwt", evidence.PurposeAppraiser, Lifetime, check)
 
-// Claims are the claims of a reputation token: an agent's reputation when it was issued.
+// Claims are the claims of a reputation token.
 type Claims struct {
 	evidence.Registered
 	evidence.KeyClaims
 	Reputation
-	// Verification is there if the agent has passed a verification that is not over.
+	// Verification is set if the agent has passed a verification that has not expired.
 	Verification *Verified `json:"verification,omitempty"`
-	// Rating is there if there is enough to rate the agent by.
+	// Rating is set if enough is known to rate the agent.
 	Rating *Rated `json:"rating,omitempty"`
 
 	// Probabilistic is always true, and NonHumanIdentityProven always false.
@@ -32,17 +32,17 @@ type Claims struct {
 	NonHumanIdentityProven bool `json:"nonHumanIdentityProven"`
 }
 
-// ClaimsOf returns the claims for a reputation, but for those that its signer stamps. The agent may have passed no verification: then v is nil.
+// ClaimsOf returns the claims that the signer completes. v may be nil.
 func ClaimsOf(r Reputation, v *Verified) Claims {
 	return Claims{Reputation: r, Verification: v, Probabilistic: true}
 }
 
-// check refuses claims that are no reputation. What follows from other claims it computes again.
+// check refuses inconsistent claims. It computes derived claims again.
 func check(c *Claims) error {
 	agent, err := ParseAgent(c.AgentID)
 	switch {
 	case !c.Probabilistic || c.NonHumanIdentityProven:
-		return errors.New("it claims more than a likelihood, or that no human was involved")
+		return errors.New("it claims certainty, or that no human was involved")
 	case !named(c.KeyCustody, maxName):
 		return errors.New("keyCustody is missing or too long")
 	case err != nil || agent != Agent{c.Owner, c.Agent}:
@@ -50,7 +50,7 @@ func check(c *Claims) error {
 	case !evidence.IsHash(c.ScoringHash) || !evidence.IsHash(c.Log.Head):
 		return errors.New("scoringHash or log.head is not a lowercase hex SHA-256")
 	case !c.countsFit():
-		return errors.New("its counts do not fit together")
+		return errors.New("its counts contradict each other")
 	case !c.historyFits():
 		return fmt.Errorf("score_history is no list of at most %d scored sessions", Window)
 	case !c.follows():
@@ -59,25 +59,27 @@ func check(c *Claims) error {
 	return cmp.Or(c.Verification.check(), c.Rating.check())
 }
 
-// follows reports whether everything that is computed from history and counts is what follows from them.
+// follows reports whether the derived claims follow from history and counts.
 func (r *Reputation) follows() bool {
 	derived := *r
 	derived.derive()
 	return reflect.DeepEqual(derived, *r)
 }
 
-// countsFit holds the counts against each other: whatever a log says, none of these can be exceeded.
+// countsFit reports whether some log could give these counts.
 func (r *Reputation) countsFit() bool {
-	return 0 <= r.FlaggedInteractions && r.FlaggedInteractions <= r.TotalInteractions && r.TotalInteractions <= r.TotalSessions &&
+	return 0 <= r.FlaggedInteractions && r.FlaggedInteractions <= r.TotalInteractions &&
+		r.TotalInteractions <= r.TotalSessions &&
 		int64(len(r.ScoreHistory)) <= r.TotalSessions &&
 		0 <= r.ChallengesWon && 0 <= r.ChallengesLost && r.ChallengesWon+r.ChallengesLost <= r.ChallengesReceived &&
 		0 <= r.DisputesPending && r.ChallengesWon+r.ChallengesLost+r.DisputesPending <= r.ChallengesReceived &&
 		0 <= r.DisputesWon && 0 <= r.DisputesLost && r.pointsFit() &&
 		(r.FlaggedInteractions == 0 || r.ChallengesLost > 0) &&
-		r.TotalSessions+r.ChallengesReceived+r.DisputesWon+r.DisputesLost <= r.Log.Entries && r.Log.Entries >= 0 && (r.FirstSeen > 0) == (r.Log.Entries > 0)
+		r.TotalSessions+r.ChallengesReceived+r.DisputesWon+r.DisputesLost <= r.Log.Entries && r.Log.Entries >= 0 &&
+		(r.FirstSeen > 0) == (r.Log.Entries > 0)
 }
 
-// pointsFit holds the points against the disputes that can have given and taken them.
+// pointsFit reports whether the disputes could have given and taken these points.
 func (r *Reputation) pointsFit() bool {
 	gained := min(MaxBonus, WonBonus*r.DisputesWon+KeptBonus*r.ChallengesWon)
 	lost := min(MaxLoss, RaisedLoss*r.DisputesLost)
@@ -92,7 +94,9 @@ func (r *Reputation) historyFits() bool {
 		if s.Timestamp <= 0 || !within(s.Score, 100) || !within(s.Coverage, 1) || !named(s.SessionID, maxName) {
 			return false
 		}
-		if slices.ContainsFunc(r.ScoreHistory[:i], func(before ScoredSession) bool { return before.SessionID == s.SessionID }) {
+		if slices.ContainsFunc(r.ScoreHistory[:i], func(before ScoredSession) bool {
+			return before.SessionID == s.SessionID
+		}) {
 			return false
 		}
 	}

@@ -15,14 +15,18 @@ import (
 
 // claims are stamped claims of an agent that has lost a dispute, and has three sessions since.
 func claims(t testing.TB) accrual.Claims {
-	c := accrual.ClaimsOf(newScript().sessions(30, 40).dispute("d", "challenger_wins").sessions(1, 49).sessions(1, 50).sessions(1, 51).reputation(t), passed())
-	accrual.Kind.Stamp(&c, evidence.NewRegistered("mediator-appraiser", "posting-api", gatetest.Start, accrual.Lifetime), evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator})
+	c := accrual.ClaimsOf(
+		newScript().sessions(30, 40).dispute("d", "challenger_wins").sessions(1, 49).sessions(1, 50).sessions(1,
+			51).reputation(t), passed())
+	accrual.Kind.Stamp(&c, evidence.NewRegistered("mediator-appraiser", "posting-api", gatetest.Start, accrual.Lifetime),
+		evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator})
 	return c
 }
 
 // passed is a verification that counts.
 func passed() *accrual.Verified {
-	return &accrual.Verified{Result: evidence.HashBytes([]byte("result")), At: gatetest.Start.Unix(), Expires: gatetest.Start.Add(24 * time.Hour).Unix(), Mode: accrual.ModeObserved}
+	return &accrual.Verified{Result: evidence.HashBytes([]byte("result")), At: gatetest.Start.Unix(),
+		Expires: gatetest.Start.Add(24 * time.Hour).Unix(), Mode: accrual.ModeObserved}
 }
 
 // TestToken: what is signed is what is read, and of the longest names a token is well below its bound.
@@ -41,7 +45,8 @@ func TestToken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := accrual.ClaimsOf(r, passed())
-			accrual.Kind.Stamp(&c, evidence.NewRegistered("mediator-appraiser", "posting-api", k.Clock.Now(), accrual.Lifetime), evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator})
+			accrual.Kind.Stamp(&c, evidence.NewRegistered("mediator-appraiser", "posting-api", k.Clock.Now(), accrual.Lifetime),
+				evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator})
 			token, err := evidence.Sign(t.Context(), key, accrual.Kind, c)
 			check.Must(t, err)
 			if len(token) > 12<<10 {
@@ -68,51 +73,61 @@ func TestClaimsThatAreNoReputation(t *testing.T) {
 	k.Appraise(t)
 	key := k.Key(t, evidence.PurposeAppraiser)
 	for name, edit := range map[string]func(*accrual.Claims){
-		"certain":                             func(c *accrual.Claims) { c.Probabilistic = false },
-		"a proof":                             func(c *accrual.Claims) { c.NonHumanIdentityProven = true },
-		"no custody":                          func(c *accrual.Claims) { c.KeyCustody = "" },
-		"another owner":                       func(c *accrual.Claims) { c.Owner = strings.Repeat("x", 43) },
-		"another agent":                       func(c *accrual.Claims) { c.Agent = "agent:worker-2" },
-		"no agent":                            func(c *accrual.Claims) { c.AgentID, c.Agent = c.Owner+":", "" },
-		"no formulas":                         func(c *accrual.Claims) { c.ScoringHash = "" },
-		"no head":                             func(c *accrual.Claims) { c.Log.Head = strings.ToUpper(c.Log.Head) },
-		"no entries":                          func(c *accrual.Claims) { c.Log.Entries = 0 },
-		"entries below 0":                     func(c *accrual.Claims) { c.Log.Entries = -1 },
-		"never seen":                          func(c *accrual.Claims) { c.FirstSeen = 0 },
-		"a better score":                      func(c *accrual.Claims) { c.CurrentScore = 51 },
-		"a better interval":                   func(c *accrual.Claims) { c.Lower = 50 },
-		"a better coverage":                   func(c *accrual.Claims) { c.Coverage = 1 },
-		"a better trend":                      func(c *accrual.Claims) { c.ScoreTrend = accrual.TrendRising },
-		"a better tier":                       func(c *accrual.Claims) { c.Tier = accrual.TierBuilding },
-		"no tier":                             func(c *accrual.Claims) { c.Tier = "" },
-		"final":                               func(c *accrual.Claims) { c.Provisional = false },
-		"undisputed":                          func(c *accrual.Claims) { c.Disputed = false },
-		"no lost dispute":                     func(c *accrual.Claims) { c.ChallengesLost, c.Disputed = 0, false },
-		"more won than received":              func(c *accrual.Claims) { c.ChallengesWon = 1 },
-		"won below 0":                         func(c *accrual.Claims) { c.ChallengesWon = -1 },
-		"lost below 0":                        func(c *accrual.Claims) { c.ChallengesLost = -1 },
-		"pending that was not received":       func(c *accrual.Claims) { c.DisputesPending = 1 },
-		"pending below 0":                     func(c *accrual.Claims) { c.DisputesPending = -1 },
-		"won as a challenger below 0":         func(c *accrual.Claims) { c.DisputesWon = -1 },
-		"lost as a challenger below 0":        func(c *accrual.Claims) { c.DisputesLost = -1 },
-		"more raised than entries":            func(c *accrual.Claims) { c.DisputesWon = 100 },
-		"points that nobody gave":             func(c *accrual.Claims) { c.DisputePoints, c.CurrentScore = 1, 51 },
-		"points that nobody took":             func(c *accrual.Claims) { c.DisputePoints, c.CurrentScore, c.Lower = -5, 45, 42.515835 },
-		"more points than can be":             func(c *accrual.Claims) { c.Log.Entries, c.DisputesWon, c.DisputePoints, c.CurrentScore = 100, 9, 6, 56 },
-		"points that are not counted":         func(c *accrual.Claims) { c.Log.Entries, c.DisputesWon, c.DisputePoints = 100, 1, 2 },
-		"more received than entries":          func(c *accrual.Claims) { c.ChallengesReceived = 100 },
-		"more flagged than there are":         func(c *accrual.Claims) { c.FlaggedInteractions = 34 },
-		"flagged below 0":                     func(c *accrual.Claims) { c.FlaggedInteractions = -1 },
-		"more interactions than events":       func(c *accrual.Claims) { c.TotalInteractions = 34 },
-		"more events than entries":            func(c *accrual.Claims) { c.TotalSessions = 100 },
-		"fewer sessions than history":         func(c *accrual.Claims) { c.TotalSessions, c.TotalInteractions, c.FlaggedInteractions = 2, 2, 0 },
-		"no history":                          func(c *accrual.Claims) { c.ScoreHistory = nil },
-		"another score in the history":        func(c *accrual.Claims) { c.ScoreHistory[0].Score = 50 },
-		"a score above 100":                   func(c *accrual.Claims) { c.ScoreHistory[0].Score = 101 },
-		"a score of many digits":              func(c *accrual.Claims) { c.ScoreHistory[0].Score = 49.00000001 },
-		"a coverage above 1":                  func(c *accrual.Claims) { c.ScoreHistory[0].Coverage = 2 },
-		"a session without id":                func(c *accrual.Claims) { c.ScoreHistory[0].SessionID = "" },
-		"a session twice":                     func(c *accrual.Claims) { c.ScoreHistory[0].SessionID = c.ScoreHistory[1].SessionID },
+		"certain":                       func(c *accrual.Claims) { c.Probabilistic = false },
+		"a proof":                       func(c *accrual.Claims) { c.NonHumanIdentityProven = true },
+		"no custody":                    func(c *accrual.Claims) { c.KeyCustody = "" },
+		"another owner":                 func(c *accrual.Claims) { c.Owner = strings.Repeat("x", 43) },
+		"another agent":                 func(c *accrual.Claims) { c.Agent = "agent:worker-2" },
+		"no agent":                      func(c *accrual.Claims) { c.AgentID, c.Agent = c.Owner+":", "" },
+		"no formulas":                   func(c *accrual.Claims) { c.ScoringHash = "" },
+		"no head":                       func(c *accrual.Claims) { c.Log.Head = strings.ToUpper(c.Log.Head) },
+		"no entries":                    func(c *accrual.Claims) { c.Log.Entries = 0 },
+		"entries below 0":               func(c *accrual.Claims) { c.Log.Entries = -1 },
+		"never seen":                    func(c *accrual.Claims) { c.FirstSeen = 0 },
+		"a better score":                func(c *accrual.Claims) { c.CurrentScore = 51 },
+		"a better interval":             func(c *accrual.Claims) { c.Lower = 50 },
+		"a better coverage":             func(c *accrual.Claims) { c.Coverage = 1 },
+		"a better trend":                func(c *accrual.Claims) { c.ScoreTrend = accrual.TrendRising },
+		"a better tier":                 func(c *accrual.Claims) { c.Tier = accrual.TierBuilding },
+		"no tier":                       func(c *accrual.Claims) { c.Tier = "" },
+		"final":                         func(c *accrual.Claims) { c.Provisional = false },
+		"undisputed":                    func(c *accrual.Claims) { c.Disputed = false },
+		"no lost dispute":               func(c *accrual.Claims) { c.ChallengesLost, c.Disputed = 0, false },
+		"more won than received":        func(c *accrual.Claims) { c.ChallengesWon = 1 },
+		"won below 0":                   func(c *accrual.Claims) { c.ChallengesWon = -1 },
+		"lost below 0":                  func(c *accrual.Claims) { c.ChallengesLost = -1 },
+		"pending that was not received": func(c *accrual.Claims) { c.DisputesPending = 1 },
+		"pending below 0":               func(c *accrual.Claims) { c.DisputesPending = -1 },
+		"won as a challenger below 0":   func(c *accrual.Claims) { c.DisputesWon = -1 },
+		"lost as a challenger below 0":  func(c *accrual.Claims) { c.DisputesLost = -1 },
+		"more raised than entries":      func(c *accrual.Claims) { c.DisputesWon = 100 },
+		"points that nobody gave":       func(c *accrual.Claims) { c.DisputePoints, c.CurrentScore = 1, 51 },
+		"points that nobody took": func(c *accrual.Claims) {
+			c.DisputePoints, c.CurrentScore, c.Lower = -5, 45, 42.515835
+		},
+		"more points than can be": func(c *accrual.Claims) {
+			c.Log.Entries, c.DisputesWon, c.DisputePoints, c.CurrentScore = 100, 9, 6, 56
+		},
+		"points that are not counted": func(c *accrual.Claims) {
+			c.Log.Entries, c.DisputesWon, c.DisputePoints = 100, 1, 2
+		},
+		"more received than entries":    func(c *accrual.Claims) { c.ChallengesReceived = 100 },
+		"more flagged than there are":   func(c *accrual.Claims) { c.FlaggedInteractions = 34 },
+		"flagged below 0":               func(c *accrual.Claims) { c.FlaggedInteractions = -1 },
+		"more interactions than events": func(c *accrual.Claims) { c.TotalInteractions = 34 },
+		"more events than entries":      func(c *accrual.Claims) { c.TotalSessions = 100 },
+		"fewer sessions than history": func(c *accrual.Claims) {
+			c.TotalSessions, c.TotalInteractions, c.FlaggedInteractions = 2, 2, 0
+		},
+		"no history":                   func(c *accrual.Claims) { c.ScoreHistory = nil },
+		"another score in the history": func(c *accrual.Claims) { c.ScoreHistory[0].Score = 50 },
+		"a score above 100":            func(c *accrual.Claims) { c.ScoreHistory[0].Score = 101 },
+		"a score of many digits":       func(c *accrual.Claims) { c.ScoreHistory[0].Score = 49.00000001 },
+		"a coverage above 1":           func(c *accrual.Claims) { c.ScoreHistory[0].Coverage = 2 },
+		"a session without id":         func(c *accrual.Claims) { c.ScoreHistory[0].SessionID = "" },
+		"a session twice": func(c *accrual.Claims) {
+			c.ScoreHistory[0].SessionID = c.ScoreHistory[1].SessionID
+		},
 		"a session without time":              func(c *accrual.Claims) { c.ScoreHistory[0].Timestamp = 0 },
 		"a verification by an unknown result": func(c *accrual.Claims) { c.Verification.Result = "" },
 		"a verification without time":         func(c *accrual.Claims) { c.Verification.At = 0 },
@@ -121,7 +136,8 @@ func TestClaimsThatAreNoReputation(t *testing.T) {
 		"a verification in another mode":      func(c *accrual.Claims) { c.Verification.Mode = "" },
 		"a long history": func(c *accrual.Claims) {
 			for i := range 18 {
-				c.ScoreHistory = append(c.ScoreHistory, accrual.ScoredSession{Timestamp: 1, Score: 50, SessionID: fmt.Sprint("x", i), Coverage: 0.5})
+				c.ScoreHistory = append(c.ScoreHistory,
+					accrual.ScoredSession{Timestamp: 1, Score: 50, SessionID: fmt.Sprint("x", i), Coverage: 0.5})
 			}
 		},
 	} {
@@ -140,13 +156,15 @@ func TestClaimsThatAreNoReputation(t *testing.T) {
 	check.WantCode(t, err, "artifact_malformed")
 }
 
-// FuzzClaims: whatever claims are read from a token are those of a reputation that holds together, and are written again as they were.
+// FuzzClaims: whatever claims are read from a token are those of a reputation that holds together, and are written
+// again as they were.
 func FuzzClaims(f *testing.F) {
 	k := gatetest.New(f, gatetest.Autonomous)
 	f.Add(payload(f, k.Reputation(f, agent, 3, 50)))
 	f.Add([]byte(`{"score_history":null}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		token := gatetest.Forge(t, k.Key(t, evidence.PurposeAppraiser), `{"alg":"EdDSA","kid":"appraiser-key:v1","typ":"reputation+jwt"}`, raw)
+		token := gatetest.Forge(t, k.Key(t, evidence.PurposeAppraiser),
+			`{"alg":"EdDSA","kid":"appraiser-key:v1","typ":"reputation+jwt"}`, raw)
 		c, err := evidence.UnverifiedClaims(accrual.Kind, token)
 		if err != nil {
 			return

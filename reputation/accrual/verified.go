@@ -14,20 +14,19 @@ const (
 	ModeSeed     = "seed"     // the agent's word was enough
 )
 
-// verifiedFor is the longest that a verification is good for.
+// verifiedFor is the longest validity of a verification.
 const verifiedFor = 24 * time.Hour
 
-// Verified are the facts of the last verification that an agent has passed, of which a sidecar had named it as the caller. The signed result,
-// which Result names, has all of them.
+// Verified describes the last verification that an agent, named by its sidecar, has passed. Result names the signed
+// result, which has all of these facts.
 type Verified struct {
 	Result   string `json:"result"`  // the hash of the verification-result+jwt
 	At       int64  `json:"at"`      // Unix seconds, when the node signed the result
 	Expires  int64  `json:"expires"` // Unix seconds
 	Mode     string `json:"mode"`
-	Degraded bool   `json:"degraded"` // a configured server of the xray bridge did not answer
+	Degraded bool   `json:"degraded"` // a configured xray server did not answer
 }
 
-// check refuses facts of no verification.
 func (v *Verified) check() error {
 	switch {
 	case v == nil:
@@ -42,13 +41,13 @@ func (v *Verified) check() error {
 	return nil
 }
 
-// Counts reports whether the verification counts at a time: its result is not over, and nothing of it rests on the agent's word alone. One that
-// is degraded counts only if degraded says so. It is safe to call it on nil, which never counts.
+// Counts reports whether the verification is valid at a time and fully observed. A degraded one counts only if degraded
+// is true. A nil Verified never counts.
 func (v *Verified) Counts(now time.Time, degraded bool) bool {
 	return v != nil && v.Mode == ModeObserved && now.Unix() < v.Expires && (degraded || !v.Degraded)
 }
 
-// Age returns how long ago the result was signed.
+// Age returns the time since the result was signed.
 func (v *Verified) Age(now time.Time) time.Duration {
 	return max(0, now.Sub(time.Unix(v.At, 0)))
 }

@@ -1,10 +1,8 @@
-// Package api is the HTTP interface of the node. GET /openapi.json describes it; the paths are those of VIN v0.4.
+// Package api is the HTTP interface of the node, with the paths of VIN v0.4. GET /openapi.json describes it.
 //
-//	api.go           the endpoints, and how they answer
-//	disputes.go      those about signals and disputes
-//	verifications.go what operators see of verifications
-//	limits.go        how much strangers may ask
-//	openapi.json     the description
+//	api.go       the endpoints and how they answer
+//	disputes.go  those for signals and disputes
+//	limits.go    limits on strangers
 package api
 
 import (
@@ -27,6 +25,7 @@ import (
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/autonomy"
+	"github.com/actionproof/mediator/reputation/verification"
 )
 
 // Bounds on the bodies of requests, in bytes.
@@ -45,27 +44,25 @@ func Description() []byte { return slices.Clone(description) }
 type Options struct {
 	// Now is the clock; required.
 	Now func() time.Time
-	// Log gets the failures of the node itself; required.
+	// Log gets the node's own failures; required.
 	Log *zap.Logger
-	// Operators is true where only operators, and what they run, reach the handler: it also answers what is for them alone, what agents have
-	// revealed and the list of agents.
+	// Operators opens the endpoints for operators. Set it only where no one else reaches the handler.
 	Operators bool
-	// Rate bounds the requests that one address makes in a second, on the average; zero means DefaultRate. Requests on a unix socket, which
-	// admits users by their ids, are not bounded.
+	// Rate bounds the requests of one address per second, on average; zero means DefaultRate. Requests on a unix socket
+	// are not bounded.
 	Rate int
-	// Verifications are what Operators see of verifications; left out, there are none.
-	Verifications Verifications
-	// MCP answers at MCPPath, if it is there. It reads bodies of a few megabytes at most.
+	// Verifications is shown to operators; nil if the node offers none.
+	Verifications *verification.Service
+	// MCP, if set, answers at MCPPath. It must bound the bodies it reads.
 	MCP http.Handler
 }
 
 // MCPPath is the path of Options.MCP.
 const MCPPath = "/mcp"
 
-// server answers requests.
 type server struct {
 	service       *reputation.Service
-	verifications Verifications
+	verifications *verification.Service
 	limits        *limits
 	log           *zap.Logger
 }
@@ -76,17 +73,17 @@ type endpoint struct {
 	answer       answer
 }
 
-// answer returns what a request is answered with: what is written as JSON, or a [document]. w is only for reading the body.
+// answer returns a [document], or a value to be written as JSON. w is only for reading the body.
 type answer func(w http.ResponseWriter, r *http.Request) (any, error)
 
-// document is JSON that is written as it is.
+// document is JSON that is written unchanged.
 type document struct {
 	text  []byte
-	cache string // for how long it can be kept
+	cache string // Cache-Control
 }
 
-// Handler answers the requests of sidecars and of everybody else. Who may reach it is the listener's business: receipts are signed, and
-// callers are named by their sidecars, so nothing rests on the listener.
+// Handler answers sidecars and everyone else. It trusts no listener: receipts are signed, and sidecars name callers in
+// signed tokens.
 func Handler(s *reputation.Service, o Options) http.Handler {
 	a := &server{service: s, verifications: o.Verifications, limits: newLimits(o), log: flood.Logger(o.Log)}
 	byPath := make(map[string][]endpoint)
@@ -132,13 +129,14 @@ func (a *server) endpoints(operators bool) []endpoint {
 	}
 	all = append(all, a.disputeEndpoints()...)
 	if operators {
-		all = append(all, endpoint{http.MethodGet, "/v1/sessions/{session}/challenges", a.revealed}, endpoint{http.MethodGet, "/v1/reputation", a.agents},
-			endpoint{http.MethodGet, "/v1/verifications", a.overviews}, endpoint{http.MethodGet, "/v1/verifications/{session}", a.overview})
+		all = append(all, endpoint{http.MethodGet, "/v1/sessions/{session}/challenges", a.revealed},
+			endpoint{http.MethodGet, "/v1/reputation", a.agents},
+			endpoint{http.MethodGet, "/v1/verifications", a.overviews},
+			endpoint{http.MethodGet, "/v1/verifications/{session}", a.overview})
 	}
 	return all
 }
 
-// only answers the methods of one path.
 func (a *server) only(of []endpoint) http.Handler {
 	var allow []string
 	for _, e := range of {
@@ -168,7 +166,7 @@ func (a *server) only(of []endpoint) http.Handler {
 	})
 }
 
-// public makes the document for err that everybody may read: a refusal speaks of the request, a failure of the node's insides.
+// public makes the public document for err. It explains refusals, but not the node's own failures.
 func public(err error) problem.Details {
 	d := problem.ForAgent(err, "")
 	if full := problem.DetailsOf(err); d.Status < http.StatusInternalServerError {
@@ -185,13 +183,13 @@ func (a *server) refuse(w http.ResponseWriter, err error) {
 	d.Write(w)
 }
 
-// Values of Cache-Control. What is named by its hash never changes.
+// Values of Cache-Control. Content named by its hash never changes.
 const (
 	never   = "no-store"
 	forEver = "public, max-age=31536000, immutable"
 )
 
-// write writes an answer. What is no document is not to be kept.
+// write writes an answer. Only documents may be cached.
 func write(w http.ResponseWriter, answer any) error {
 	d, ok := answer.(document)
 	if !ok {
@@ -209,9 +207,9 @@ func write(w http.ResponseWriter, answer any) error {
 	return nil
 }
 
-// read reads a bounded body.
+// read reads a bounded body. w may be nil; then an oversized body does not close the connection.
 func read(w http.ResponseWriter, r *http.Request, bound int64) ([]byte, error) {
-	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bound)) // w may be nil: then the connection stays open
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bound))
 	if err != nil {
 		return nil, refusal.New("content_too_large", "the body is larger than %d bytes, or broke off", bound)
 	}
@@ -229,7 +227,7 @@ type receiptsAnswer struct {
 	Sessions []sessionAnswer `json:"sessions"`
 }
 
-// sessionAnswer says where the chain of a session stands. Problem is there only if receipts of the session were refused.
+// sessionAnswer reports how far a session's chain has come. Problem is set if receipts were refused.
 type sessionAnswer struct {
 	Owner      string           `json:"owner"`
 	Session    string           `json:"session"`
@@ -250,7 +248,7 @@ func (a *server) receipts(w http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	received, err := a.receive(r.Context(), raw)
 	if err != nil {
-		a.limits.charge(r, len(raw)/MaxRequest) // reading it has cost as much as that many others
+		a.limits.charge(r, len(raw)/MaxRequest) // reading it cost as much as that many requests
 		return nil, err
 	}
 	answer, refused := receiptsAnswer{Sessions: []sessionAnswer{}}, 0
@@ -263,11 +261,10 @@ func (a *server) receipts(w http.ResponseWriter, r *http.Request) (any, error) {
 		}
 		answer.Sessions = append(answer.Sessions, s)
 	}
-	a.limits.charge(r, refused) // anybody can make receipts up, and each session costs a signature to verify
+	a.limits.charge(r, refused) // anyone can make receipts up, and each session costs a signature check
 	return answer, nil
 }
 
-// receive reads a delivery and takes its receipts.
 func (a *server) receive(ctx context.Context, raw []byte) ([]reputation.Received, error) {
 	var ask struct {
 		Receipts []string `json:"receipts"`
@@ -285,7 +282,7 @@ func (a *server) caller(r *http.Request) (reputation.Caller, []byte, error) {
 	return Caller(a.service, r, MaxRequest)
 }
 
-// Caller reads the body of a request, of at most bound bytes, and says which agent makes it.
+// Caller reads the body of a request, at most bound bytes, and returns the calling agent.
 func Caller(s *reputation.Service, r *http.Request, bound int64) (reputation.Caller, []byte, error) {
 	raw, err := read(nil, r, bound)
 	if err != nil {
@@ -293,7 +290,8 @@ func Caller(s *reputation.Service, r *http.Request, bound int64) (reputation.Cal
 	}
 	named := r.Header.Values(interaction.CallerHeader)
 	if len(named) > 1 {
-		return reputation.Caller{}, nil, refusal.New("query_malformed", "the request has %d headers %s", len(named), interaction.CallerHeader)
+		return reputation.Caller{}, nil,
+			refusal.New("query_malformed", "the request has %d headers %s", len(named), interaction.CallerHeader)
 	}
 	by, err := s.Caller(r.Context(), strings.Join(named, ""), r.Method, r.URL.EscapedPath(), raw)
 	return by, raw, err
@@ -330,7 +328,8 @@ func (a *server) commit(_ http.ResponseWriter, r *http.Request) (any, error) {
 	case ask.Hash == "" && ask.Strategy != nil:
 		return a.service.Reveal(r.Context(), by, ask.Nonce, ask.Salt, ask.Strategy)
 	}
-	return nil, refusal.New("query_malformed", "the request has neither commitment_hash, to commit, nor salt and strategy, to reveal")
+	return nil, refusal.New("query_malformed",
+		"the request needs either commitment_hash, to commit, or salt and strategy, to reveal")
 }
 
 func (a *server) score(_ http.ResponseWriter, r *http.Request) (any, error) {
@@ -341,7 +340,6 @@ func (a *server) sessionScore(_ http.ResponseWriter, r *http.Request) (any, erro
 	return a.service.SessionScore(r.Context(), r.URL.Query().Get("owner"), r.PathValue("session"))
 }
 
-// revealedAnswer is what agents have revealed in a session.
 type revealedAnswer struct {
 	Revealed []autonomy.Challenge `json:"revealed"`
 }
@@ -355,7 +353,7 @@ func (a *server) reputation(_ http.ResponseWriter, r *http.Request) (any, error)
 	return a.service.Reputation(r.Context(), r.PathValue("agent_id"))
 }
 
-// agents lists agents, without tokens. A list that is as long as it may be goes on after its last one.
+// agents lists agents without tokens. A full list continues after its last id.
 func (a *server) agents(_ http.ResponseWriter, r *http.Request) (any, error) {
 	all, err := a.service.Agents(r.Context(), r.URL.Query().Get("after"))
 	return struct {
@@ -375,4 +373,24 @@ func (a *server) scoring(_ http.ResponseWriter, r *http.Request) (any, error) {
 
 func (a *server) describe(_ http.ResponseWriter, _ *http.Request) (any, error) {
 	return document{description, never}, nil
+}
+
+func (a *server) overviews(_ http.ResponseWriter, r *http.Request) (any, error) {
+	all := []verification.Overview{}
+	if a.verifications != nil {
+		var err error
+		if all, err = a.verifications.Overviews(r.Context()); err != nil {
+			return nil, err
+		}
+	}
+	return struct {
+		Verifications []verification.Overview `json:"verifications"`
+	}{all}, nil
+}
+
+func (a *server) overview(_ http.ResponseWriter, r *http.Request) (any, error) {
+	if a.verifications == nil {
+		return nil, refusal.New("not_found", "the node offers no verification")
+	}
+	return a.verifications.Overview(r.Context(), r.PathValue("session"))
 }

@@ -25,7 +25,6 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/problem"
-	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/api"
@@ -33,6 +32,7 @@ import (
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/reputation/strategy"
 	"github.com/actionproof/mediator/reputation/verification"
+	verifications "github.com/actionproof/mediator/reputation/verification/store"
 	"github.com/actionproof/mediator/test/gatetest"
 	"github.com/actionproof/mediator/test/nodetest"
 )
@@ -106,7 +106,8 @@ func (d *described) judge(t *testing.T, r *http.Request, w *http.Response, body 
 			return
 		}
 		if described.Ref == "" {
-			pointer, content = "#/paths/"+escaped(template)+"/"+strings.ToLower(r.Method)+"/responses/"+status+"/content", "application/json"
+			pointer, content = "#/paths/"+escaped(template)+"/"+strings.ToLower(r.Method)+"/responses/"+status+"/content",
+				"application/json"
 		}
 	} else if w.StatusCode != http.StatusNotFound && w.StatusCode != http.StatusMethodNotAllowed {
 		t.Errorf("%s %s: %d, and the document has no such operation", r.Method, r.URL.Path, w.StatusCode)
@@ -142,7 +143,8 @@ func newCaller(t *testing.T, edits ...func(*reputation.Options)) *caller {
 func callerOf(t *testing.T, n *nodetest.Node) *caller {
 	t.Helper()
 	return &caller{
-		t: t, node: n, handler: api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop(), Operators: true}), document: describe(t), from: "@",
+		t: t, node: n, handler: api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop(), Operators: true}),
+		document: describe(t), from: "@",
 		seen: make(map[string]bool),
 	}
 }
@@ -256,7 +258,8 @@ func TestAPI(t *testing.T) {
 		Challenges []autonomy.Judged
 	}
 	c.ok("GET", "/v1/score/"+evidence.HashToken(s.Receipts[3]), "", nil, &scored)
-	if scored.Score.HeadNumber != 10 || scored.Score.Signals.Challenge.Issued != 1 || scored.Score.BaselineHash == "" || len(scored.Challenges) != 1 || scored.Challenges[0].Commitment != hash {
+	if scored.Score.HeadNumber != 10 || scored.Score.Signals.Challenge.Issued != 1 || scored.Score.BaselineHash == "" ||
+		len(scored.Challenges) != 1 || scored.Challenges[0].Commitment != hash {
 		t.Errorf("%+v", scored)
 	}
 	var revealed struct{ Revealed []autonomy.Challenge }
@@ -278,7 +281,8 @@ func TestAPI(t *testing.T) {
 	for id, sessions := range map[string]int64{n.Kit.Agent(t).String(): 1, n.Kit.Owner(t) + ":agent/nobody": 0} {
 		c.ok("GET", "/v1/reputation/"+url.PathEscape(id), "", nil, &reputed)
 		signed, err := evidence.UnverifiedClaims(accrual.Kind, reputed.Token)
-		if err != nil || !reflect.DeepEqual(signed, reputed.Claims) || signed.AgentID != id || signed.TotalSessions != sessions || signed.Tier != accrual.TierNew {
+		if err != nil || !reflect.DeepEqual(signed, reputed.Claims) || signed.AgentID != id ||
+			signed.TotalSessions != sessions || signed.Tier != accrual.TierNew {
 			t.Errorf("%+v, %v", reputed, err)
 		}
 	}
@@ -294,7 +298,8 @@ func TestAPI(t *testing.T) {
 		t.Errorf("%s, %v", got, err)
 	}
 	w, formulas := c.do("GET", "/v1/scoring/"+scored.Score.ScoringHash, "", nil)
-	if w.StatusCode != 200 || evidence.HashBytes(formulas) != scored.Score.ScoringHash || !strings.Contains(w.Header.Get("Cache-Control"), "immutable") {
+	if w.StatusCode != 200 || evidence.HashBytes(formulas) != scored.Score.ScoringHash ||
+		!strings.Contains(w.Header.Get("Cache-Control"), "immutable") {
 		t.Errorf("%s", formulas)
 	}
 	w, document := c.do("GET", "/openapi.json", "", nil)
@@ -306,8 +311,8 @@ func TestAPI(t *testing.T) {
 	}
 }
 
-// TestWhatIsRevealed: what an agent reveals, or claims to be a hash, is shown to operators alone. Everybody else, the agent's sidecar at the
-// internal endpoint included, learns what became of its challenges.
+// TestWhatIsRevealed: what an agent reveals, or claims to be a hash, is shown to operators alone. Everybody else, the
+// agent's sidecar at the internal endpoint included, learns what became of its challenges.
 func TestWhatIsRevealed(t *testing.T) {
 	c := newCaller(t)
 	n := c.node
@@ -352,7 +357,8 @@ func TestWhatIsRevealed(t *testing.T) {
 			var scored struct{ Challenges []autonomy.Judged }
 			_, got := c.do("GET", path, "", nil)
 			must(t, json.Unmarshal(got, &scored))
-			if all := scored.Challenges; len(all) != 2 || all[0].Commitment != revealed || all[0].Committed == 0 || all[1].Commitment != "" || all[1].Committed == 0 {
+			if all := scored.Challenges; len(all) != 2 || all[0].Commitment != revealed || all[0].Committed == 0 ||
+				all[1].Commitment != "" || all[1].Committed == 0 {
 				t.Errorf("%s: %s", where, got)
 			}
 			for _, text := range []string{"a-text-for-others", nodetest.Salt, own} {
@@ -385,7 +391,8 @@ func TestRefusals(t *testing.T) {
 	c.refused("not_found", "GET", "/v1/sessions/ses_2/score", "", nil)
 	c.refused("not_found", "GET", "/v1/baselines/"+unknown, "", nil)
 	c.refused("not_found", "GET", "/v1/scoring/"+unknown, "", nil)
-	for _, body := range []string{"", "[]", "{}", `{"receipts": null, "more": 1}`, `{"receipts": [], "receipts": []}`, `{"receipts": [1]}`, `{"receipts": []} {}`} {
+	for _, body := range []string{"", "[]", "{}", `{"receipts": null, "more": 1}`, `{"receipts": [], "receipts": []}`,
+		`{"receipts": [1]}`, `{"receipts": []} {}`} {
 		c.refused("query_malformed", "POST", "/v1/receipts", "", []byte(body))
 	}
 	c.refused("query_malformed", "POST", "/v1/receipts", "", encode(t, m{"receipts": slices.Repeat(s.Receipts[:1], 201)}))
@@ -406,14 +413,16 @@ func TestRefusals(t *testing.T) {
 		body m
 	}{
 		{"query_malformed", m{"challenge_nonce": issued.Nonce}},
-		{"query_malformed", m{"challenge_nonce": issued.Nonce, "commitment_hash": hash, "salt": nodetest.Salt, "strategy": raw}},
+		{"query_malformed",
+			m{"challenge_nonce": issued.Nonce, "commitment_hash": hash, "salt": nodetest.Salt, "strategy": raw}},
 		{"query_malformed", m{"challenge_nonce": issued.Nonce, "commitment_hash": "x"}},
 		{"not_found", m{"challenge_nonce": "x", "commitment_hash": hash}},
 		{"commitment_refused", m{"challenge_nonce": issued.Nonce, "salt": nodetest.Salt, "strategy": raw}},
 		{"query_malformed", m{"challenge_nonce": issued.Nonce, "salt": nodetest.Salt, "strategy": m{}}},
 		{"", m{"challenge_nonce": issued.Nonce, "commitment_hash": hash}},
 		{"commitment_refused", m{"challenge_nonce": issued.Nonce, "commitment_hash": unknown}},
-		{"commitment_refused", m{"challenge_nonce": issued.Nonce, "salt": "BBBBBBBBBBBBBBBBBBBBBB"[:21] + "A", "strategy": raw}},
+		{"commitment_refused",
+			m{"challenge_nonce": issued.Nonce, "salt": "BBBBBBBBBBBBBBBBBBBBBB"[:21] + "A", "strategy": raw}},
 	} {
 		body := encode(t, row.body)
 		if row.code == "" {
@@ -442,14 +451,18 @@ func TestRefusals(t *testing.T) {
 	// Refusals of the receipts of one session stand in the answer.
 	other := n.Calls(t, "ses_4", 2)
 	w, got := c.do("POST", "/v1/receipts", "", encode(t, m{"receipts": other.Receipts[1:]}))
-	if w.StatusCode != 200 || !strings.Contains(string(got), `"code":"chain_incomplete"`) || !strings.Contains(string(got), `"next":1`) {
+	if w.StatusCode != 200 || !strings.Contains(string(got), `"code":"chain_incomplete"`) ||
+		!strings.Contains(string(got), `"next":1`) {
 		t.Errorf("%s", got)
 	}
-	must(t, n.Store.Fork(t.Context(), store.Receipt{Owner: s.Owner, Session: "ses_1", Number: 1, Token: "other"}, n.Kit.Clock.Now()))
+	must(t, n.Store.Fork(t.Context(), store.Receipt{Owner: s.Owner, Session: "ses_1", Number: 1, Token: "other"},
+		n.Kit.Clock.Now()))
 	c.refused("chain_broken", "GET", "/v1/sessions/ses_1/score", "", nil)
 
-	c.seen["interaction_expired"] = true                                                                                 // TestRemovedForItsAge
-	c.seen["owner_unknown"], c.seen["owner_full"], c.seen["overloaded"], c.seen["rate_limited"] = true, true, true, true // the other tests
+	// TestRemovedForItsAge
+	c.seen["interaction_expired"] = true
+	// the other tests
+	c.seen["owner_unknown"], c.seen["owner_full"], c.seen["overloaded"], c.seen["rate_limited"] = true, true, true, true
 	for _, code := range problem.Codes() {
 		if code.Step == "reputation" && !c.seen[code.Name] {
 			t.Errorf("nothing is refused with %s", code.Name)
@@ -498,7 +511,8 @@ func TestFailuresSayNothing(t *testing.T) {
 	kept, err := store.Open(context.Background(), path)
 	must(t, err)
 	n := nodetest.New(t, gatetest.New(t), kept)
-	c := &caller{t: t, node: n, handler: api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop()}), document: describe(t), from: "@", seen: make(map[string]bool)}
+	c := &caller{t: t, node: n, handler: api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop()}),
+		document: describe(t), from: "@", seen: make(map[string]bool)}
 	must(t, kept.Close())
 	d := c.refused("ledger_unavailable", "GET", "/v1/sessions/ses_1/score", "", nil)
 	if strings.Contains(d.Detail, "closed") || strings.Contains(d.Detail, "secret") {
@@ -528,7 +542,8 @@ func TestRate(t *testing.T) {
 			t.Errorf("%s: %d, Retry-After %q", from, status, later)
 		}
 	}
-	for from, want := range map[string]int{"192.0.2.1:8": 429, "[2001:db8::ffff]:7": 429, "[2001:db8:0:1::1]:7": 200, "192.0.2.2:7": 200, "@": 200, "": 200} {
+	for from, want := range map[string]int{"192.0.2.1:8": 429, "[2001:db8::ffff]:7": 429, "[2001:db8:0:1::1]:7": 200,
+		"192.0.2.2:7": 200, "@": 200, "": 200} {
 		c.from = from
 		if status, _ := ask(); status != want {
 			t.Errorf("%s: %d, want %d", from, status, want)
@@ -655,19 +670,22 @@ func TestLargeAtOnce(t *testing.T) {
 	}
 }
 
-// TestMCP: what is asked over MCP counts as all else does, and only so many requests are answered at once. Without it the path is not there.
+// TestMCP: what is asked over MCP counts as all else does, and only so many requests are answered at once. Without it
+// the path is not there.
 func TestMCP(t *testing.T) {
 	c := newCaller(t)
 	if w, _ := c.do("POST", api.MCPPath, "", nil); w.StatusCode != http.StatusNotFound {
 		t.Errorf("without MCP: %d", w.StatusCode)
 	}
 	begun, done := make(chan struct{}), make(chan struct{})
-	c.handler = api.Handler(c.node.Service, api.Options{Now: c.node.Kit.Clock.Now, Log: zap.NewNop(), MCP: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if r.URL.RawQuery != "" {
-			begun <- struct{}{}
-			<-done
-		}
-	})})
+	c.handler = api.Handler(c.node.Service,
+		api.Options{Now: c.node.Kit.Clock.Now, Log: zap.NewNop(),
+			MCP: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if r.URL.RawQuery != "" {
+					begun <- struct{}{}
+					<-done
+				}
+			})})
 	ask := func(query string) int {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest("POST", "http://node"+api.MCPPath+query, nil)
@@ -720,13 +738,15 @@ func TestDescription(t *testing.T) {
 	for path, methods := range d.Paths {
 		for method, op := range methods {
 			var got problem.Details
-			r := httptest.NewRequest(strings.ToUpper(method), "http://node"+strings.NewReplacer("{", "", "}", "").Replace(path), nil)
+			r := httptest.NewRequest(strings.ToUpper(method), "http://node"+strings.NewReplacer("{", "", "}", "").Replace(path),
+				nil)
 			w := httptest.NewRecorder()
 			c.handler.ServeHTTP(w, r)
 			if w.Code != 200 {
 				must(t, json.Unmarshal(w.Body.Bytes(), &got))
 			}
-			if strings.HasPrefix(got.Detail, "the node has no endpoint") || got.Code == "node_method" || (got.Code == "caller_invalid") != needed(op.Security) {
+			if strings.HasPrefix(got.Detail, "the node has no endpoint") || got.Code == "node_method" ||
+				(got.Code == "caller_invalid") != needed(op.Security) {
 				t.Errorf("%s %s: %s", method, path, got.Code)
 			}
 		}
@@ -738,45 +758,49 @@ func needed(security []map[string][]any) bool {
 	return len(security) > 0 && !slices.ContainsFunc(security, func(way map[string][]any) bool { return len(way) == 0 })
 }
 
-// overviews are verifications that operators see.
-type overviews []verification.Overview
-
-func (o overviews) Overviews(context.Context) ([]verification.Overview, error) { return o, nil }
-
-func (o overviews) Overview(_ context.Context, session string) (verification.Overview, error) {
-	for _, one := range o {
-		if one.Session == session {
-			return one, nil
-		}
-	}
-	return verification.Overview{}, refusal.New("not_found", "none")
-}
-
-// TestVerifications: operators see verifications, and nobody else does.
+// TestVerifications: only operators see verifications.
 func TestVerifications(t *testing.T) {
 	c := newCaller(t)
-	if w, body := c.do("GET", "/v1/verifications", "", nil); w.StatusCode != 200 || string(body) != `{"verifications":[]}`+"\n" {
+	if w, body := c.do("GET", "/v1/verifications", "", nil); w.StatusCode != 200 ||
+		string(body) != `{"verifications":[]}`+"\n" {
 		t.Errorf("without any: %d %s", w.StatusCode, body)
 	}
 	c.refused("not_found", "GET", "/v1/verifications/a", "", nil)
-	known := overviews{
-		{Session: "a", State: verification.InProgress, Subject: "192.0.2.1/32", SubjectBasis: "declared", Key: "00", Task: "survey", Opened: 1,
-			Calls: []verification.ServedCall{{Step: 1, Tool: "search_plugins", Turn: 1}}, Turns: []verification.Taken{{Step: 2, At: 3, Hash: evidence.HashBytes(nil), Tool: "search_plugins", Chained: true, Served: true, Used: true}},
-			FollowUp: "?", Answered: verification.Answered{Step: 3, Observed: true}},
-		{Session: "b", State: verification.Pending, SubjectBasis: "observed", Calls: []verification.ServedCall{}, Turns: []verification.Taken{}},
+	now := c.node.Kit.Clock.Now
+	kept, err := verifications.OpenSQLite(t.Context(), filepath.Join(t.TempDir(), "v.db"), now)
+	must(t, err)
+	t.Cleanup(func() { _ = kept.Close() })
+	service, err := verification.New(kept, noSigner{}, verification.Options{})
+	must(t, err)
+	one := verification.Session{
+		ID: strings.Repeat("a1", 24), State: verification.InProgress, Caller: verification.Caller{Subject: "192.0.2.1/32"},
+		Key:  "00",
+		Task: verification.Task{ID: "survey"}, Opened: now().UnixMilli(),
+		Calls: []verification.Call{{Step: 1, Tool: "search_plugins", Turn: 1}},
+		Turns: []verification.Taken{
+			{Step: 2, At: 3, Hash: evidence.HashBytes(nil), Tool: "search_plugins", Chained: true, Served: true, Used: true}},
+		FollowUp: &verification.FollowUp{Prompt: "?"}, Answered: verification.Answered{Step: 3, Observed: true},
 	}
-	o := api.Options{Now: c.node.Kit.Clock.Now, Log: zap.NewNop(), Operators: true, Verifications: known}
+	must(t, kept.Open(t.Context(), one, 9, 9))
+	two := verification.Session{
+		ID: strings.Repeat("b2", 24), State: verification.Pending, Caller: verification.Caller{Subject: "a", Session: "s"},
+		Opened: now().UnixMilli(),
+	}
+	must(t, kept.Open(t.Context(), two, 9, 9))
+	o := api.Options{Now: now, Log: zap.NewNop(), Operators: true, Verifications: service}
 	c.handler = api.Handler(c.node.Service, o)
-	if w, body := c.do("GET", "/v1/verifications", "", nil); w.StatusCode != 200 || strings.Count(string(body), `"session"`) != 2 {
+	if w, body := c.do("GET", "/v1/verifications", "", nil); w.StatusCode != 200 ||
+		strings.Count(string(body), `"session"`) != 2 {
 		t.Errorf("%d %s", w.StatusCode, body)
 	}
-	if w, body := c.do("GET", "/v1/verifications/b", "", nil); w.StatusCode != 200 || !strings.Contains(string(body), `"session":"b","state":"pending"`) {
+	if w, body := c.do("GET", "/v1/verifications/"+two.ID, "", nil); w.StatusCode != 200 ||
+		!strings.Contains(string(body), two.ID+`","state":"pending"`) {
 		t.Errorf("%d %s", w.StatusCode, body)
 	}
 	c.refused("not_found", "GET", "/v1/verifications/c", "", nil)
 	o.Operators = false
 	c.handler = api.Handler(c.node.Service, o)
-	for _, path := range []string{"/v1/verifications", "/v1/verifications/b"} {
+	for _, path := range []string{"/v1/verifications", "/v1/verifications/" + two.ID} {
 		w := httptest.NewRecorder()
 		c.handler.ServeHTTP(w, httptest.NewRequest("GET", "http://node"+path, nil))
 		if w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "not_found") {
@@ -785,7 +809,10 @@ func TestVerifications(t *testing.T) {
 	}
 }
 
-// FuzzBodies: whatever body comes, the answer is one that the document knows, and nothing is kept of what is no receipt of the owner's.
+type noSigner struct{ verification.Signer }
+
+// FuzzBodies: whatever body comes, the answer is one that the document knows, and nothing is kept of what is no receipt
+// of the owner's.
 func FuzzBodies(f *testing.F) {
 	k := gatetest.New(f)
 	n := nodetest.New(f, k, nil, func(o *reputation.Options) { o.Limits.Calls = 1 << 20 })
@@ -794,7 +821,9 @@ func FuzzBodies(f *testing.F) {
 	f.Add(true, encode(f, m{"receipts": s.Receipts}))
 	f.Add(true, []byte(`{"receipts": [""]}`))
 	f.Add(false, []byte(`{"challenge_nonce": "n", "commitment_hash": "`+evidence.HashBytes(nil)+`"}`))
-	f.Add(false, []byte(`{"challenge_nonce": "n", "salt": "AAAAAAAAAAAAAAAAAAAAAA", "strategy": {"tools": [], "hosts": [], "model": "m", "calls": {"min": 1, "max": 2}}}`))
+	f.Add(false,
+		[]byte(
+			`{"challenge_nonce": "n", "salt": "AAAAAAAAAAAAAAAAAAAAAA", "strategy": {"tools": [], "hosts": [], "model": "m", "calls": {"min": 1, "max": 2}}}`))
 	f.Fuzz(func(t *testing.T, deliver bool, body []byte) {
 		c := &caller{t: t, node: n, handler: h, document: describe(t), from: "@", seen: make(map[string]bool)}
 		if deliver {
@@ -802,7 +831,8 @@ func FuzzBodies(f *testing.F) {
 		} else {
 			c.do("POST", commit, n.CallerToken(t, "ses_9", commit, body, nil), body)
 		}
-		if kept, err := n.Store.Receipts(t.Context(), s.Owner, "ses_1", 1, 10); err != nil || len(kept) > 2 || len(kept) > 0 && kept[0].Token != s.Receipts[0] {
+		if kept, err := n.Store.Receipts(t.Context(), s.Owner, "ses_1", 1, 10); err != nil || len(kept) > 2 ||
+			len(kept) > 0 && kept[0].Token != s.Receipts[0] {
 			t.Errorf("%d receipts, %v", len(kept), err)
 		}
 	})

@@ -21,15 +21,18 @@ func (a *server) disputeEndpoints() []endpoint {
 		{http.MethodGet, "/v1/disputes", list("disputes", a.service.Disputes)},
 		{http.MethodGet, "/v1/disputes/{id}", one(a.service.Dispute)},
 		{http.MethodPost, "/v1/disputes/{id}/resolution", a.arbitrate},
-		{http.MethodGet, "/v1/disputes/log", list("entries", func(ctx context.Context, _ string, after int64) ([]reputation.LogEntry, error) {
-			return a.service.DisputeLog(ctx, after)
+		{http.MethodGet, "/v1/disputes/log",
+			list("entries", func(ctx context.Context, _ string, after int64) ([]reputation.LogEntry, error) {
+				return a.service.DisputeLog(ctx, after)
+			})},
+		{http.MethodGet, "/v1/disputes/root", one(func(ctx context.Context, _ string) (reputation.Rooted, error) {
+			return a.service.DisputeRoot(ctx)
 		})},
-		{http.MethodGet, "/v1/disputes/root", one(func(ctx context.Context, _ string) (reputation.Rooted, error) { return a.service.DisputeRoot(ctx) })},
 		{http.MethodGet, "/v1/schemas/{name}", a.schema},
 	}
 }
 
-// spoken takes a document of an agent. A sidecar's agent has a caller token and a statement; an agent elsewhere signs the document itself.
+// spoken takes an agent's document. A sidecar adds a caller token and a statement; other agents sign the document.
 func spoken[Answer any](a *server, take func(context.Context, reputation.Spoken) (Answer, error)) answer {
 	return func(w http.ResponseWriter, r *http.Request) (any, error) {
 		from, err := a.readSpoken(w, r)
@@ -38,7 +41,7 @@ func spoken[Answer any](a *server, take func(context.Context, reputation.Spoken)
 		}
 		answer, err := take(r.Context(), from)
 		if err != nil && from.By == nil {
-			a.limits.charge(r, 1) // anybody can make documents up, and each costs a signature to verify
+			a.limits.charge(r, 1) // anyone can make documents up, and each costs a signature check
 		}
 		return answer, err
 	}
@@ -47,7 +50,8 @@ func spoken[Answer any](a *server, take func(context.Context, reputation.Spoken)
 func (a *server) readSpoken(w http.ResponseWriter, r *http.Request) (from reputation.Spoken, err error) {
 	statements := r.Header.Values(interaction.StatementHeader)
 	if len(statements) > 1 {
-		return from, refusal.New("query_malformed", "the request has %d headers %s", len(statements), interaction.StatementHeader)
+		return from,
+			refusal.New("query_malformed", "the request has %d headers %s", len(statements), interaction.StatementHeader)
 	}
 	from.Statement = strings.Join(statements, "")
 	if len(r.Header.Values(interaction.CallerHeader)) == 0 {
@@ -59,21 +63,21 @@ func (a *server) readSpoken(w http.ResponseWriter, r *http.Request) (from reputa
 	return from, err
 }
 
-// one answers with what the path names.
+// one answers with the object named in the path.
 func one[Answer any](get func(ctx context.Context, id string) (Answer, error)) answer {
 	return func(_ http.ResponseWriter, r *http.Request) (any, error) {
 		return get(r.Context(), r.PathValue("id"))
 	}
 }
 
-// list answers with a part of a list, after the number of the log that the query names.
+// list answers with the part of a list that follows the log number in the query.
 func list[Item any](name string, get func(ctx context.Context, agent string, after int64) ([]Item, error)) answer {
 	return func(_ http.ResponseWriter, r *http.Request) (any, error) {
 		after, query := int64(0), r.URL.Query()
 		if text := query.Get("after"); text != "" {
 			var err error
 			if after, err = strconv.ParseInt(text, 10, 64); err != nil || after < 0 || after > 1<<53 {
-				return nil, refusal.New("query_malformed", "after is %.40q, and no number of the log", text)
+				return nil, refusal.New("query_malformed", "after is %.40q, which is no log number", text)
 			}
 		}
 		all, err := get(r.Context(), query.Get("agent"), after)
@@ -102,7 +106,8 @@ func (a *server) arbitrate(w http.ResponseWriter, r *http.Request) (any, error) 
 func (a *server) schema(_ http.ResponseWriter, r *http.Request) (any, error) {
 	schema, ok := dispute.Schema(r.PathValue("name"))
 	if !ok {
-		return nil, refusal.New("not_found", "the node has no schema %.40q; it has signal, contract and challenge", r.PathValue("name"))
+		return nil, refusal.New("not_found", "the node has no schema %.40q; it has signal, contract and challenge",
+			r.PathValue("name"))
 	}
 	return document{schema, never}, nil
 }

@@ -31,10 +31,13 @@ func (c *caller) says(path string, d dispute.Document) (token string, body []byt
 	from := c.node.Says(c.t, d)
 	c.states = from.Statement
 	c.t.Cleanup(func() { c.states = "" })
-	return c.node.CallerToken(c.t, from.By.Session, path, from.Document, func(of *interaction.Caller) { of.Agent = from.By.Agent }), from.Document
+	return c.node.CallerToken(c.t, from.By.Session, path, from.Document, func(of *interaction.Caller) {
+		of.Agent = from.By.Agent
+	}), from.Document
 }
 
-// TestDisputes goes the way of disputes by both schemas, by agents behind a sidecar and by one elsewhere, and reads everything that there is then.
+// TestDisputes goes the way of disputes by both schemas, by agents behind a sidecar and by one elsewhere, and reads
+// everything that there is then.
 func TestDisputes(t *testing.T) {
 	var decide func(func(*dispute.Decision)) string
 	k := gatetest.New(t)
@@ -59,7 +62,9 @@ func TestDisputes(t *testing.T) {
 	s.Close(t)
 	n.Delivered(t, 5, s.Receipts...)
 	n.Kit.Clock.Advance(time.Second)
-	token, body = c.says(file, dispute.Challenge{ChallengerID: one, TargetID: k.Agent(t).String(), ChallengeType: dispute.TypeTiming, TargetReceipts: []string{evidence.HashToken(s.Receipts[0])}})
+	token, body = c.says(file,
+		dispute.Challenge{ChallengerID: one, TargetID: k.Agent(t).String(), ChallengeType: dispute.TypeTiming,
+			TargetReceipts: []string{evidence.HashToken(s.Receipts[0])}})
 	c.ok("POST", file, token, body, &challenge)
 	c.states = ""
 	own = stranger.Says(t, n.Contract(stranger.ID, "con-2", "s-1")).Document
@@ -71,7 +76,9 @@ func TestDisputes(t *testing.T) {
 	}
 	e, err := dispute.ParseEntry(contract.Opened)
 	must(t, err)
-	decided := encode(t, m{"decision": decide(func(of *dispute.Decision) { of.DisputeID, of.Document = contract.DisputeID, e.Opened.Document })})
+	decided := encode(t, m{"decision": decide(func(of *dispute.Decision) {
+		of.DisputeID, of.Document = contract.DisputeID, e.Opened.Document
+	})})
 	for range 2 {
 		c.ok("POST", "/v1/disputes/"+contract.DisputeID+"/resolution", "", decided, &contract)
 	}
@@ -93,10 +100,12 @@ func TestDisputes(t *testing.T) {
 	}
 	var filed struct{ Disputes []reputation.Dispute }
 	c.ok("GET", "/v1/disputes?agent="+url.QueryEscape(one), "", nil, &filed)
-	if len(filed.Disputes) != 3 || filed.Disputes[0].DisputeID != contract.DisputeID || filed.Disputes[1].DisputeID != challenge.DisputeID || filed.Disputes[2].DisputeID != again.DisputeID {
+	if len(filed.Disputes) != 3 || filed.Disputes[0].DisputeID != contract.DisputeID ||
+		filed.Disputes[1].DisputeID != challenge.DisputeID || filed.Disputes[2].DisputeID != again.DisputeID {
 		t.Errorf("%+v", filed)
 	}
-	c.ok("GET", fmt.Sprintf("/v1/disputes?after=%d&agent=%s", filed.Disputes[1].Number, url.QueryEscape(one)), "", nil, &filed)
+	c.ok("GET", fmt.Sprintf("/v1/disputes?after=%d&agent=%s", filed.Disputes[1].Number, url.QueryEscape(one)), "", nil,
+		&filed)
 	if len(filed.Disputes) != 1 {
 		t.Errorf("%+v", filed)
 	}
@@ -140,7 +149,8 @@ func TestLostByReceipts(t *testing.T) {
 	s.Call(t, func(r *interaction.Receipt) { r.Model.Figures.Duration = interaction.Observed(99_000) })
 	n.Delivered(t, 2, s.Receipts...)
 	n.Kit.Clock.Advance(time.Second)
-	of := dispute.Challenge{ChallengerID: n.Agent(t, "agent:one").String(), TargetID: n.Kit.Agent(t).String(), ChallengeType: dispute.TypeTiming, TargetReceipts: []string{evidence.HashToken(s.Receipts[0])}}
+	of := dispute.Challenge{ChallengerID: n.Agent(t, "agent:one").String(), TargetID: n.Kit.Agent(t).String(),
+		ChallengeType: dispute.TypeTiming, TargetReceipts: []string{evidence.HashToken(s.Receipts[0])}}
 	var d reputation.Dispute
 	token, body := c.says(file, of)
 	c.ok("POST", file, token, body, &d)
@@ -181,7 +191,8 @@ func TestSchemas(t *testing.T) {
 		Components struct{ Schemas map[string]m }
 	}
 	must(t, json.Unmarshal(api.Description(), &document))
-	for name, of := range map[string]string{"signal": "SignalDocument", "contract": "ContractDocument", "challenge": "ChallengeDocument"} {
+	for name, of := range map[string]string{"signal": "SignalDocument", "contract": "ContractDocument",
+		"challenge": "ChallengeDocument"} {
 		var schema m
 		c.ok("GET", "/v1/schemas/"+name, "", nil, &schema)
 		delete(schema, "$schema")

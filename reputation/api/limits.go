@@ -18,16 +18,16 @@ import (
 const DefaultRate = 20
 
 const (
-	// maxAddresses bounds the addresses whose rate is known. One that was not seen for longest begins anew.
+	// maxAddresses bounds the addresses with a known rate; the least recently seen are forgotten.
 	maxAddresses = 8192
-	// maxLarge bounds the deliveries of receipts that are read at once, since each can take much memory, and maxLargeOfOne those of one
-	// address, which could send them slowly to keep the others out.
+	// maxLarge bounds the deliveries read at once, for their memory. maxLargeOfOne bounds those of one address, which
+	// could send slowly to keep the others out.
 	maxLarge, maxLargeOfOne = 16, 4
-	// maxCalls and maxCallsOfOne bound the requests to Options.MCP that are answered at once, for the same reasons.
+	// maxCalls and maxCallsOfOne bound concurrent requests to Options.MCP for the same reasons.
 	maxCalls, maxCallsOfOne = 64, 16
 )
 
-// limits bound what one address can ask, and how much is read at once.
+// limits bounds the requests of each address, and concurrent reads.
 type limits struct {
 	now  func() time.Time
 	rate int
@@ -47,11 +47,11 @@ func newLimits(o Options) *limits {
 	}
 }
 
-// admit refuses a request of an address that makes too many.
+// admit refuses a request from an address that makes too many.
 func (l *limits) admit(r *http.Request) error {
 	from, ok := Network(r.RemoteAddr)
 	if !ok {
-		return nil // of a unix socket, which admits users by their ids
+		return nil // a unix socket
 	}
 	now := l.now()
 	reserved := l.of(from).ReserveN(now, 1)
@@ -66,7 +66,7 @@ func (l *limits) admit(r *http.Request) error {
 	}
 }
 
-// charge counts a request as n more, since it has cost that much: the next ones of its address wait for it.
+// charge delays the next requests of an address as if it had made n more.
 func (l *limits) charge(r *http.Request, n int) {
 	if from, ok := Network(r.RemoteAddr); ok && n > 0 {
 		limiter := l.of(from)
@@ -85,7 +85,7 @@ func (l *limits) of(from netip.Prefix) *rate.Limiter {
 	return limiter
 }
 
-// Network returns what is counted of the address of a request as one: of IPv6 what one subscriber has. A unix socket has none.
+// Network returns the network that shares one limit: an IPv4 address or an IPv6 /64. A unix socket has none.
 func Network(remote string) (netip.Prefix, bool) {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {
@@ -104,9 +104,9 @@ func Network(remote string) (netip.Prefix, bool) {
 	return p, err == nil
 }
 
-// places bound the requests of one kind that are read or answered at once, in all and of one address.
+// places bounds concurrent requests of one kind, in all and per address.
 type places struct {
-	what      string // they are for
+	what      string // for errors
 	most, one int
 
 	mu      sync.Mutex // guards all below
@@ -118,7 +118,7 @@ func newPlaces(what string, most, one int) *places {
 	return &places{what: what, most: most, one: one, takenBy: make(map[netip.Prefix]int)}
 }
 
-// take takes a place, until done is called.
+// take takes a place until done is called.
 func (p *places) take(r *http.Request) (done func(), err error) {
 	from, counted := Network(r.RemoteAddr)
 	p.mu.Lock()
@@ -137,7 +137,6 @@ func (p *places) take(r *http.Request) (done func(), err error) {
 	}, nil
 }
 
-// count notes that n more are being read.
 func (p *places) count(from netip.Prefix, n int) {
 	p.taken += n
 	if p.takenBy[from] += n; p.takenBy[from] == 0 {

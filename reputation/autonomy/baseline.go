@@ -8,18 +8,18 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// Distribution is the middle of values, and how far they lie from it.
+// Distribution is a median and a spread around it.
 type Distribution struct {
 	Median float64 `json:"median"`
 	Spread float64 `json:"spread"`
 }
 
-// Sample is what one session adds to a baseline of its owner.
+// Sample is one session's contribution to its owner's baseline.
 type Sample struct {
 	Models []ModelSample `json:"models"`
 }
 
-// ModelSample is what a session says of one model.
+// ModelSample is a session's sample of one model.
 type ModelSample struct {
 	Host  string       `json:"host"`
 	Model string       `json:"model"`
@@ -27,21 +27,21 @@ type ModelSample struct {
 	Texts []TextSample `json:"texts,omitempty"`
 }
 
-// SpeedSample is how fast a model answered, in tokens a second.
+// SpeedSample is a model's speed in tokens per second.
 type SpeedSample struct {
 	Median float64 `json:"median"`
 	MAD    float64 `json:"mad"`
 }
 
-// TextSample is what was told of a model's text of one class of size, as receipts tell it.
+// TextSample describes a model's text of one size class.
 type TextSample struct {
 	Class       int64   `json:"class"`
 	Entropy     float64 `json:"entropy"`
 	Compression float64 `json:"compression"`
 }
 
-// Baseline is a snapshot of what is usual for the models of one owner. It does not change: whoever computes a score again uses the snapshot
-// that the score names by its hash.
+// Baseline is an immutable snapshot of what is usual for an owner's models. A score names it by hash, so that anyone
+// can compute the score again.
 type Baseline struct {
 	Owner    string          `json:"owner"`
 	Version  string          `json:"version"` // of the formulas
@@ -49,7 +49,7 @@ type Baseline struct {
 	Models   []ModelBaseline `json:"models"`
 }
 
-// ModelBaseline is what is usual for one model.
+// ModelBaseline is the baseline of one model.
 type ModelBaseline struct {
 	Host  string         `json:"host"`
 	Model string         `json:"model"`
@@ -57,13 +57,13 @@ type ModelBaseline struct {
 	Texts []TextBaseline `json:"texts,omitempty"`
 }
 
-// SpeedBaseline is how fast a model usually answers, in tokens a second, in N sessions.
+// SpeedBaseline is a model's usual speed in tokens per second, from N sessions.
 type SpeedBaseline struct {
 	N int64 `json:"n"`
 	Distribution
 }
 
-// TextBaseline is what is usual for a model's text of one class of size, in N sessions.
+// TextBaseline describes a model's usual text of one size class, from N sessions.
 type TextBaseline struct {
 	Class       int64        `json:"class"`
 	N           int64        `json:"n"`
@@ -71,13 +71,15 @@ type TextBaseline struct {
 	Compression Distribution `json:"compression"`
 }
 
-// Sample returns what the session says so far. Only one sample of a session, once it is closed, belongs in a baseline.
+// Sample returns the session's sample so far. A baseline takes one sample of each closed session.
 func (s *Session) Sample() Sample {
 	out := Sample{Models: make([]ModelSample, len(s.models))}
 	for at, m := range s.models {
 		out.Models[at] = s.sampleOf(at, m)
 	}
-	slices.SortFunc(out.Models, func(a, b ModelSample) int { return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Model, b.Model)) })
+	slices.SortFunc(out.Models, func(a, b ModelSample) int {
+		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Model, b.Model))
+	})
 	return out
 }
 
@@ -108,7 +110,7 @@ func (s *Session) sampleOf(at int, m model) ModelSample {
 	return out
 }
 
-// NewBaseline makes the snapshot of an owner's samples, one for each session. Their order does not count.
+// NewBaseline makes a snapshot from one sample per session, in any order.
 func NewBaseline(owner string, samples []Sample) Baseline {
 	of := make(map[model][]ModelSample)
 	for _, s := range samples {
@@ -121,7 +123,8 @@ func NewBaseline(owner string, samples []Sample) Baseline {
 	slices.SortStableFunc(keys, func(a, b model) int { return len(of[b]) - len(of[a]) })
 	keys = keys[:min(len(keys), formula.Baseline.Models)]
 	slices.SortFunc(keys, compareModels)
-	out := Baseline{Owner: owner, Version: formula.Version, Sessions: int64(len(samples)), Models: make([]ModelBaseline, len(keys))}
+	out := Baseline{Owner: owner, Version: formula.Version, Sessions: int64(len(samples)),
+		Models: make([]ModelBaseline, len(keys))}
 	for i, key := range keys {
 		out.Models[i] = baselineOf(key, of[key])
 	}
@@ -153,7 +156,8 @@ func baselineOf(m model, samples []ModelSample) ModelBaseline {
 		for _, t := range texts[k] {
 			entropy, compression = append(entropy, t.Entropy), append(compression, t.Compression)
 		}
-		out.Texts = append(out.Texts, TextBaseline{k, int64(len(entropy)), distributionOf(entropy), distributionOf(compression)})
+		out.Texts = append(out.Texts,
+			TextBaseline{k, int64(len(entropy)), distributionOf(entropy), distributionOf(compression)})
 	}
 	return out
 }
@@ -163,13 +167,12 @@ func distributionOf(values []float64) Distribution {
 	return Distribution{middle, mad}
 }
 
-// Hash names the snapshot: the SHA-256 of its canonical JSON.
+// Hash returns the SHA-256 of the snapshot's canonical JSON.
 func (b Baseline) Hash() (string, error) { return evidence.HashValue(b) }
 
-// lookup is the baselines of the models of a session, by their index; nil where there is none.
+// lookup holds the baselines of a session's models by index; nil for none.
 type lookup struct{ models []*ModelBaseline }
 
-// of finds the baselines of the models of a session.
 func (b *Baseline) of(models []model) lookup {
 	out := lookup{make([]*ModelBaseline, len(models))}
 	if b == nil {
@@ -184,7 +187,7 @@ func (b *Baseline) of(models []model) lookup {
 	return out
 }
 
-// text returns what is usual for a sample of a model; nil without a sample, or where too few sessions say.
+// text returns the baseline for a sample, or nil if there is no sample or too few sessions.
 func (l lookup) text(model int, s sample) *TextBaseline {
 	b := l.models[model]
 	if b == nil || s.bytes == 0 {

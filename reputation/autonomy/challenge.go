@@ -7,48 +7,48 @@ import (
 	"github.com/actionproof/mediator/reputation/strategy"
 )
 
-// Challenge is what a node has noted of one of its challenges. Times are Unix milliseconds by its clock.
+// Challenge is the node's record of one challenge. Times are Unix milliseconds by its clock.
 type Challenge struct {
 	Nonce      string             `json:"nonce"`
 	Issued     int64              `json:"issued_ms"`
 	Committed  int64              `json:"committed_ms,omitempty"`
-	Commitment string             `json:"commitment_hash,omitempty"` // empty while the agent has not committed
-	Salt       string             `json:"salt,omitempty"`            // as it was revealed
-	Strategy   *strategy.Strategy `json:"strategy,omitempty"`        // as it was revealed; nil while it was not
-	Probes     [][2]string        `json:"probes,omitempty"`          // pairs of ids of probes with the same question
+	Commitment string             `json:"commitment_hash,omitempty"` // empty until the agent commits
+	Salt       string             `json:"salt,omitempty"`            // once revealed
+	Strategy   *strategy.Strategy `json:"strategy,omitempty"`        // once revealed
+	Probes     [][2]string        `json:"probes,omitempty"`          // pairs of ids of probes that ask the same
 }
 
-// Judged is what became of a [Challenge], without anything that the agent could have written: what others can read of an agent would be
-// a post. So there is no strategy, and a commitment only if it is the hash of one.
+// Judged is the outcome of a [Challenge] without any text that the agent could have written: publishing that would be a
+// post. So it has no strategy, and a commitment only if that is the hash of a revealed one.
 type Judged struct {
 	Nonce      string        `json:"nonce"`
 	Issued     int64         `json:"issued_ms"`
 	Committed  int64         `json:"committed_ms,omitempty"`
-	Commitment string        `json:"commitment_hash,omitempty"` // once its strategy was revealed
-	Holds      strategy.Held `json:"holds"`                     // which predicates of the strategy
+	Commitment string        `json:"commitment_hash,omitempty"` // once its strategy is revealed
+	Holds      strategy.Held `json:"holds"`
 	Passed     bool          `json:"passed"`
 }
 
-// seen is what the receipts say of a challenge.
+// seen is what the receipts say about a challenge.
 type seen struct {
-	early       bool // a model was called before the commitment was in the receipts
+	early       bool // a model was called before a receipt named the commitment
 	commitments []commitment
 }
 
-// commitment is what the receipts say since the first that names a commitment.
+// commitment is what the receipts show since the first one that names a commitment.
 type commitment struct {
 	hash     string
 	revealed bool
 	trace    strategy.Trace
 }
 
-// Bounds on what is kept of challenges that receipts name. A node issues fewer in a session; others come from a sidecar that makes them up.
+// Bounds on the challenges kept from receipts. A node issues fewer; a dishonest sidecar could make up more.
 const (
 	maxChallenges  = 64
 	maxCommitments = 4
 )
 
-// addTrace notes what a receipt says of challenges, and its calls in their traces.
+// addTrace records the challenge that a receipt names, and adds its calls to the traces.
 func (s *Session) addTrace(r *interaction.Receipt) {
 	if ref := r.Challenge; ref != nil {
 		at, ok := s.challenges[ref.ChallengeNonce]
@@ -67,7 +67,7 @@ func (s *Session) addTrace(r *interaction.Receipt) {
 	}
 }
 
-// name notes that a receipt names the challenge.
+// name records that a receipt names the challenge.
 func (s *seen) name(ref *interaction.ChallengeRef, call bool) {
 	if ref.CommitmentHash == "" {
 		s.early = s.early || call
@@ -89,7 +89,7 @@ func (s *seen) find(hash string) *commitment {
 	return nil
 }
 
-// follow adds what a receipt says to a trace.
+// follow adds a receipt to a trace.
 func follow(t *strategy.Trace, r *interaction.Receipt) {
 	if m := r.Model; m != nil {
 		t.Call(m.Host, m.Model)
@@ -100,7 +100,8 @@ func follow(t *strategy.Trace, r *interaction.Receipt) {
 			t.Tool(tool)
 		}
 		made := figureOf(m.Figures.ToolCallsMade)
-		if made.value > float64(len(m.ToolCalls)) || !made.measured() && r.Outcome != interaction.OutcomeFailed || len(m.HostedTools) == interaction.MaxHosted {
+		if made.value > float64(len(m.ToolCalls)) || !made.measured() && r.Outcome != interaction.OutcomeFailed ||
+			len(m.HostedTools) == interaction.MaxHosted {
 			t.ToolUnknown()
 		}
 	}
@@ -114,7 +115,7 @@ func follow(t *strategy.Trace, r *interaction.Receipt) {
 	}
 }
 
-// judge returns which predicates of a challenge's strategy held, and whether the challenge is passed.
+// judge returns which predicates held and whether the challenge is passed.
 func (s *Session) judge(c Challenge) (held strategy.Held, passed bool) {
 	at := s.challenges[c.Nonce]
 	if at == nil || c.Strategy == nil {
@@ -128,10 +129,11 @@ func (s *Session) judge(c Challenge) (held strategy.Held, passed bool) {
 		return held, false
 	}
 	held = c.Strategy.Judge(of.trace)
-	return held, held.Count() == strategy.Predicates && !at.early && !s.calledBetween(float64(c.Issued), float64(c.Committed))
+	return held,
+		held.Count() == strategy.Predicates && !at.early && !s.calledBetween(float64(c.Issued), float64(c.Committed))
 }
 
-// Broke reports whether the agent did what a strategy that it has committed to and revealed rules out (see [strategy.Strategy.Broken]).
+// Broke reports whether the agent broke a strategy that it committed to and revealed (see [strategy.Strategy.Broken]).
 func (s *Session) Broke(c Challenge) bool {
 	at := s.challenges[c.Nonce]
 	if at == nil || c.Strategy == nil {
@@ -145,7 +147,7 @@ func (s *Session) Broke(c Challenge) bool {
 	return err == nil && hash == c.Commitment && c.Strategy.Broken(of.trace, s.closed)
 }
 
-// Judge says what became of the challenges of the session, in their order.
+// Judge returns the outcomes of the session's challenges, in order.
 func (s *Session) Judge(challenges []Challenge) []Judged {
 	var all []Judged
 	for _, c := range challenges {
@@ -159,7 +161,7 @@ func (s *Session) Judge(challenges []Challenge) []Judged {
 	return all
 }
 
-// calledBetween reports whether a model was called from a time on and before another.
+// calledBetween reports whether a model was called in the half-open interval.
 func (s *Session) calledBetween(from, to float64) bool {
 	for _, at := range s.received {
 		if from <= at && at < to {
@@ -169,10 +171,10 @@ func (s *Session) calledBetween(from, to float64) bool {
 	return false
 }
 
-// outcome is what became of all challenges of a session.
+// outcome sums up the challenges of a session.
 type outcome struct {
 	issued, passed  int64
-	committed, held float64 // challenges with a commitment; predicates
+	committed, held float64 // challenges with a commitment; predicates that held
 }
 
 func (s *Session) judgeAll(challenges []Challenge) outcome {
@@ -198,14 +200,14 @@ func (o outcome) accuracy() float64 {
 	return o.held / (formula.Challenge.Commitments.Predicates * o.committed)
 }
 
-// measure makes the one part of the signal. The agent names its tools and the model that it asks for.
+// measure makes the signal's one part. It is declared: the agent names its tools and model.
 func (o outcome) measure() measure {
 	of := &formula.Challenge.Commitments
 	value := wilson(float64(o.passed), float64(o.issued), of.Z) * o.accuracy()
 	return measure{n: o.issued, value: value, points: of.Points * value, state: declared}
 }
 
-// wilson returns the lower bound of Wilson's interval of a share.
+// wilson returns the lower bound of Wilson's interval for a share.
 func wilson(passed, n, z float64) float64 {
 	if passed == 0 {
 		return 0

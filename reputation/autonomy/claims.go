@@ -10,14 +10,14 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// MaxLifetime bounds exp - iat of a score. The score of a session can change until the session ends, and its agent's standing after that.
+// MaxLifetime bounds exp - iat of a score, because a session and its agent's standing can change.
 const MaxLifetime = 10 * time.Minute
 
-// Kind is the kind of the tokens that carry a score: their typ, and the purpose that their key has to be certified for.
+// Kind is the kind of score tokens.
 var Kind = evidence.NewKind("autonomy-score+jwt", evidence.PurposeAppraiser, MaxLifetime, check)
 
-// Claims are those of a score of one session (RFC 9334: an attestation result). They name what they were computed from: the receipts up to
-// HeadHash, the formulas, the baseline, the believed hosts. Whoever has these can compute the score again.
+// Claims are the score of one session (an attestation result of RFC 9334). They name the receipts up to HeadHash, the
+// formulas, the baseline and the trusted hosts, from which anyone can compute the score again.
 type Claims struct {
 	evidence.Registered
 	evidence.KeyClaims
@@ -25,12 +25,12 @@ type Claims struct {
 	Owner        string `json:"owner"`                  // of the receipts; see package interaction
 	Agent        string `json:"agent"`                  // of the receipts
 	Session      string `json:"session_id"`             // of the receipts
-	HeadHash     string `json:"headHash"`               // hash of the last receipt
-	HeadNumber   int64  `json:"headNumber"`             // its number: how many there were
+	HeadHash     string `json:"headHash"`               // of the last receipt
+	HeadNumber   int64  `json:"headNumber"`             // of the last receipt
 	Closed       bool   `json:"closed"`                 // the last receipt closes the session
 	Version      string `json:"scoringVersion"`         // of the formulas
 	ScoringHash  string `json:"scoringHash"`            // of the formulas
-	BaselineHash string `json:"baselineHash,omitempty"` // of the baseline; left out where there was none
+	BaselineHash string `json:"baselineHash,omitempty"` // empty without a baseline
 
 	Score
 
@@ -39,8 +39,8 @@ type Claims struct {
 	NonHumanIdentityProven bool `json:"nonHumanIdentityProven"`
 }
 
-// NewClaims returns the claims of a score of a session that has taken at least one receipt. baselineHash is that of the baseline, or empty.
-// The signer adds the rest.
+// NewClaims returns the claims for a session with at least one receipt. baselineHash may be empty. The signer adds the
+// rest.
 func NewClaims(s *Session, baselineHash string, score Score) Claims {
 	return Claims{
 		Owner: s.owner, Agent: s.agent, Session: s.id, HeadHash: s.head, HeadNumber: s.number, Closed: s.closed,
@@ -57,20 +57,22 @@ const (
 func check(c *Claims) error {
 	for _, name := range []string{c.Owner, c.Agent, c.Session, c.Version, c.KeyCustody} {
 		if name == "" || len(name) > maxName {
-			return fmt.Errorf("owner, agent, session_id, scoringVersion or keyCustody is missing, or longer than %d bytes", maxName)
+			return fmt.Errorf("owner, agent, session_id, scoringVersion or keyCustody is missing, or longer than %d bytes",
+				maxName)
 		}
 	}
 	switch {
 	case !c.Probabilistic || c.NonHumanIdentityProven:
-		return errors.New("it claims more than a likelihood, or that no human was involved")
-	case c.HeadNumber < 1 || !evidence.IsHash(c.HeadHash) || !evidence.IsHash(c.ScoringHash) || c.BaselineHash != "" && !evidence.IsHash(c.BaselineHash):
+		return errors.New("it claims certainty, or that no human was involved")
+	case c.HeadNumber < 1 || !evidence.IsHash(c.HeadHash) || !evidence.IsHash(c.ScoringHash) || c.BaselineHash != "" &&
+		!evidence.IsHash(c.BaselineHash):
 		return errors.New("headHash, scoringHash or baselineHash is not a lowercase hex SHA-256, or headNumber is below 1")
 	case c.N < 0 || c.OtherCalls < 0 || c.OtherCalls > c.HeadNumber-c.N:
-		return errors.New("there are more calls than receipts")
+		return errors.New("it counts more calls than receipts")
 	case c.ModelHosts == nil || c.Interval.LeaveOut == nil || c.Signals.Knowledge.Domains == nil:
 		return errors.New("a list is null")
 	case CheckHosts(c.ModelHosts) != nil || !slices.IsSorted(c.ModelHosts):
-		return errors.New("modelHosts is no list of hosts in order")
+		return errors.New("modelHosts is not a sorted list of hosts")
 	}
 	if err := c.Score.check(c.ScoringHash == ScoringHash); err != nil {
 		return err
@@ -79,21 +81,22 @@ func check(c *Claims) error {
 }
 
 func (c Coverage) check() error {
-	if c.CallsObserved < 0 || c.CallsObserved > c.Calls || c.BytesObserved < 0 || c.BytesObserved > c.Bytes || !within(c.Share, 1) {
-		return errors.New("coverage has more that was observed than there was")
+	if c.CallsObserved < 0 || c.CallsObserved > c.Calls || c.BytesObserved < 0 || c.BytesObserved > c.Bytes ||
+		!within(c.Share, 1) {
+		return errors.New("coverage observes more than there was")
 	}
 	return nil
 }
 
-// within reports whether x is a number from 0 to most, but for the last digits.
+// within reports whether x is from 0 to most, within rounding.
 func within(x, most float64) bool { return x >= 0 && x <= most+maxDec }
 
-// check refuses a score that contradicts itself. Of other formulas than ours it only asks what holds for all.
+// check refuses a score that contradicts itself. Scores by other formulas get only the general checks.
 func (s *Score) check(ours bool) error {
 	i := s.Interval
 	switch {
 	case !within(i.Lower, s.Composite) || i.Upper < s.Composite-maxDec || !within(i.Upper, 100) || !within(i.Level, 1):
-		return errors.New("the interval is not around the score, and from 0 to 100")
+		return errors.New("the interval does not contain the score, or is not within 0 to 100")
 	case !within(s.SeedWeighted, 100):
 		return errors.New("seedWeighted is not from 0 to 100")
 	case s.Band == "" || len(s.Band) > maxName:
@@ -108,13 +111,14 @@ func (s *Score) check(ours bool) error {
 		composite += 100 * weights[at] * signal.Score / caps[at]
 		seed += weights[at] * signal.Score
 	}
-	if ours && (math.Abs(composite-s.Composite) > maxDec || math.Abs(seed-s.SeedWeighted) > maxDec || s.Band != bandOf(s.Composite)) {
-		return errors.New("the score is not that of its signals")
+	if ours && (math.Abs(composite-s.Composite) > maxDec || math.Abs(seed-s.SeedWeighted) > maxDec ||
+		s.Band != bandOf(s.Composite)) {
+		return errors.New("the score does not follow from its signals")
 	}
 	return nil
 }
 
-// list returns what all signals have, in their order.
+// list returns the signals in order.
 func (s *Signals) list() [5]*Signal {
 	return [5]*Signal{&s.Timing.Signal, &s.Recursion.Signal, &s.Knowledge.Signal, &s.Entropy.Signal, &s.Challenge.Signal}
 }
@@ -131,12 +135,12 @@ func (s *Signal) check() error {
 		case !within(p.Points, p.Of):
 			return fmt.Errorf("the part %.40q has more points than it can have", p.Name)
 		case p.State == notMeasured.String() && (p.Points != 0 || p.Value != 0):
-			return fmt.Errorf("the part %.40q was not measured, and has points", p.Name)
+			return fmt.Errorf("the part %.40q was not measured but has points", p.Name)
 		}
 		sum += p.Points
 	}
 	if !slices.Contains(stateNames[:], s.State) || math.Abs(sum-s.Score) > maxDec {
-		return errors.New("a signal does not have the points of its parts")
+		return errors.New("a signal has other points than its parts")
 	}
 	return nil
 }

@@ -42,7 +42,8 @@ func signed(t *testing.T, c autonomy.Claims) (string, error) {
 	if c.Audience == noCustody {
 		custody = ""
 	}
-	autonomy.Kind.Stamp(&c, evidence.NewRegistered("node", "relying-party", noon, autonomy.MaxLifetime), evidence.KeyClaims{KeyCustody: custody})
+	autonomy.Kind.Stamp(&c, evidence.NewRegistered("node", "relying-party", noon, autonomy.MaxLifetime),
+		evidence.KeyClaims{KeyCustody: custody})
 	return evidence.Sign(t.Context(), version, autonomy.Kind, c)
 }
 
@@ -57,9 +58,12 @@ func TestClaims(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.HeadNumber != 41 || got.HeadHash != strings.Repeat("a1", 32) || !got.Closed || got.Session != "ses_1" || got.Agent != "agent" || got.Owner != "owner" ||
-		got.ScoringHash != autonomy.ScoringHash || got.Version != autonomy.Version() || got.BaselineHash != c.BaselineHash || got.Composite != c.Composite ||
-		got.Signals.Timing.Score != c.Signals.Timing.Score || got.Interval.LeaveOut[9] != c.Interval.LeaveOut[9] || got.Coverage.Share != 0.1 {
+	if got.HeadNumber != 41 || got.HeadHash != strings.Repeat("a1", 32) || !got.Closed || got.Session != "ses_1" ||
+		got.Agent != "agent" || got.Owner != "owner" ||
+		got.ScoringHash != autonomy.ScoringHash || got.Version != autonomy.Version() || got.BaselineHash != c.BaselineHash ||
+		got.Composite != c.Composite ||
+		got.Signals.Timing.Score != c.Signals.Timing.Score || got.Interval.LeaveOut[9] != c.Interval.LeaveOut[9] ||
+		got.Coverage.Share != 0.1 {
 		t.Errorf("got %+v\nwant %+v", got, c)
 	}
 	if !got.Probabilistic || got.NonHumanIdentityProven {
@@ -114,8 +118,10 @@ func TestClaimsThatAreRefused(t *testing.T) {
 		"a score above 100": func(c *autonomy.Claims) {
 			c.ScoringHash, c.Composite, c.Interval.Upper = strings.Repeat("0f", 32), 101, 101
 		},
-		"another seed's score":          func(c *autonomy.Claims) { c.SeedWeighted += 0.001 },
-		"a seed's score below 0":        func(c *autonomy.Claims) { c.ScoringHash, c.SeedWeighted = strings.Repeat("0f", 32), -1 },
+		"another seed's score": func(c *autonomy.Claims) { c.SeedWeighted += 0.001 },
+		"a seed's score below 0": func(c *autonomy.Claims) {
+			c.ScoringHash, c.SeedWeighted = strings.Repeat("0f", 32), -1
+		},
 		"another band":                  func(c *autonomy.Claims) { c.Band = "very_high" },
 		"no band":                       func(c *autonomy.Claims) { c.ScoringHash, c.Band = strings.Repeat("0f", 32), "" },
 		"a long band":                   func(c *autonomy.Claims) { c.ScoringHash, c.Band = strings.Repeat("0f", 32), long },

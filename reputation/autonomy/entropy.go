@@ -2,7 +2,7 @@ package autonomy
 
 import "math"
 
-// samples returns the last sample of each model of the session; its bytes are 0 where there is none.
+// samples returns the last text sample of each model; its bytes are 0 if there is none.
 func (v *view) samples() []sample {
 	last := make([]sample, len(v.s.models))
 	v.each(func(_ int, c *call) {
@@ -13,7 +13,7 @@ func (v *view) samples() []sample {
 	return last
 }
 
-// class returns the class of size of a sample: the entropy of words grows with the text.
+// class returns the size class of a sample, because the entropy of words grows with the text.
 func (s sample) class() int64 {
 	k := int64(0)
 	for size := 2 * formula.Entropy.Text.ClassBytes; size <= s.bytes; size *= 2 {
@@ -22,7 +22,7 @@ func (s sample) class() int64 {
 	return k
 }
 
-// text is the share of the sampled text whose entropy, and whose compression, is like that of earlier sessions.
+// text returns the shares of the sampled text whose entropy and compression resemble earlier sessions.
 func (v *view) text(samples []sample) (entropy, compression measure) {
 	of := &formula.Entropy
 	all := 0.0
@@ -49,7 +49,7 @@ func (v *view) text(samples []sample) (entropy, compression measure) {
 	return entropy, compression
 }
 
-// response returns the entropy of the longest sample, in bits a word.
+// response returns the entropy of the longest sample, in bits per word.
 func (v *view) response() float64 {
 	longest := sample{}
 	for _, s := range v.samples() {
@@ -60,13 +60,13 @@ func (v *view) response() float64 {
 	return longest.entropy / 1000
 }
 
-// near reports whether x lies within so many deviations.
+// near reports whether x lies within maxZ deviations.
 func (d Distribution) near(x, maxZ float64) bool {
 	of := &formula.Entropy.Text
 	return math.Abs(x-d.Median) <= maxZ*max(of.Scale*d.Spread, of.Floor*d.Median)
 }
 
-// span returns how long the calls went on, in milliseconds.
+// span returns the time from the first call to the end of the last, in milliseconds.
 func (v *view) span() float64 {
 	first, last := math.Inf(1), math.Inf(-1)
 	v.each(func(_ int, c *call) {
@@ -75,7 +75,7 @@ func (v *view) span() float64 {
 	return max(0, last-first)
 }
 
-// endurance is how much and how long the agent worked.
+// endurance measures how much and how long the agent worked.
 func (v *view) endurance(span float64) measure {
 	of := &formula.Entropy.Endurance
 	n := float64(v.len())
@@ -83,7 +83,7 @@ func (v *view) endurance(span float64) measure {
 	return measure{n: int64(v.len()), value: value, points: of.Points * value}
 }
 
-// fatigue is how much slower the agent became, and whether it rests at the same hours of each day.
+// fatigue measures how much the agent slowed down, and whether it rests at the same hours each day.
 func (v *view) fatigue(span float64) measure {
 	of := &formula.Entropy.Fatigue
 	at, gaps := v.gaps()
@@ -98,7 +98,7 @@ func (v *view) fatigue(span float64) measure {
 	return measure{n: n, value: value, points: of.Points - value}
 }
 
-// quiet is how clearly the calls of a session of some days leave out the same hours of the day.
+// quiet measures how clearly the calls of a session of several days avoid the same hours.
 func (v *view) quiet(span float64) float64 {
 	of := &formula.Entropy.Fatigue
 	if span < of.RhythmMinSpan || !v.enough(int64(v.len()), of.RhythmMinCalls) {
@@ -108,7 +108,7 @@ func (v *view) quiet(span float64) float64 {
 	var busy [day]bool
 	v.each(func(_ int, c *call) { busy[int64(c.at)/hour%day] = true })
 	longest, run := 0, 0
-	for i := range 2 * day { // twice, for a run that goes on after midnight
+	for i := range 2 * day { // twice, for a run across midnight
 		if run++; busy[i%day] {
 			run = 0
 		}

@@ -11,7 +11,7 @@ import (
 //go:embed formulas.json
 var formulasJSON []byte
 
-// constants are those of formulas.json, where each has its name. docs/autonomy.md says what each is for.
+// constants are the contents of formulas.json. docs/autonomy.md explains each.
 type constants struct {
 	Version   string      `json:"version"`
 	Weights   perSignal   `json:"weights"`
@@ -69,7 +69,7 @@ type (
 			None    float64 `json:"none"`
 		} `json:"regularity"`
 	}
-	// counted is a part whose points grow with a number until it is full.
+	// counted is a part whose points grow with a number up to Full.
 	counted struct {
 		Points   float64 `json:"points"`
 		MinCalls int64   `json:"minCalls"`
@@ -138,7 +138,7 @@ type (
 	}
 )
 
-// formula are the constants. Nothing changes them.
+// formula holds the constants. It never changes.
 var formula = func() (c constants) {
 	if err := strictjson.Parse(formulasJSON, &c); err != nil {
 		panic("autonomy: formulas.json: " + err.Error())
@@ -146,7 +146,7 @@ var formula = func() (c constants) {
 	return c
 }()
 
-// ScoringHash names the formulas: the SHA-256 of their canonical JSON. Scores by other formulas are not comparable.
+// ScoringHash is the SHA-256 of the formulas' canonical JSON. Scores by different formulas are not comparable.
 var ScoringHash = evidence.HashBytes(canonicalFormulas)
 
 var canonicalFormulas = func() []byte {
@@ -160,5 +160,5 @@ var canonicalFormulas = func() []byte {
 // Version returns the version of the formulas.
 func Version() string { return formula.Version }
 
-// Formulas returns the formulas as canonical JSON, whose SHA-256 is [ScoringHash].
+// Formulas returns the canonical JSON behind [ScoringHash].
 func Formulas() []byte { return slices.Clone(canonicalFormulas) }

@@ -9,8 +9,8 @@ import (
 	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
-// TestWhatPartsCanBeMadeToSay holds some rows of docs/autonomy.md, "What each part can be made to say": what an agent can do so that a part is
-// high, although every receipt is true.
+// TestWhatPartsCanBeMadeToSay holds some rows of docs/autonomy.md, "What each part can be made to say": what an agent
+// can do so that a part is high, although every receipt is true.
 func TestWhatPartsCanBeMadeToSay(t *testing.T) {
 	paused := func(i int) bool { return i%3 == 2 }
 	person := func() []*interaction.Receipt { // who reads and types for five minutes before each third call
@@ -29,7 +29,8 @@ func TestWhatPartsCanBeMadeToSay(t *testing.T) {
 	}{
 		{"calls that fail take the pauses of a person out of the gaps", "regularity", person(), failing(person(), paused), 6},
 		{"and out of the blocks of words", "superhuman", person(), failing(person(), paused), 1},
-		{"five names of one's own server are five domains, without a model", "domains", toolless(40), relaying(toolless(40)), 6},
+		{"five names of one's own server are five domains, without a model", "domains", toolless(40), relaying(toolless(40)),
+			6},
 		{"an agent that takes answers slowly gives them an even speed", "regression", noisy(40), paced(noisy(40)), 7.99},
 		{"tools that give back anything make a chain", "chain", toolless(40), working(40, 1), 10},
 		{"one request that brings back all answers is enough", "self_references", silent(40), echoing(silent(40)), 8},
@@ -38,7 +39,8 @@ func TestWhatPartsCanBeMadeToSay(t *testing.T) {
 			if p := partOf(t, row.honest, row.part); p.Points > 0.5 {
 				t.Errorf("without it %+v", p)
 			}
-			if p := partOf(t, row.gamed, row.part); p.Points < row.least || row.part != "regression" && p.State != interaction.StateObserved {
+			if p := partOf(t, row.gamed, row.part); p.Points < row.least || row.part != "regression" &&
+				p.State != interaction.StateObserved {
 				t.Errorf("%+v, want at least %v points", p, row.least)
 			}
 		})
@@ -85,7 +87,8 @@ func toolless(n int) []*interaction.Receipt {
 
 func relaying(all []*interaction.Receipt) []*interaction.Receipt {
 	for i := range 5 {
-		all[i].Relayed, all[i].RelayedCount = []interaction.RelayedCall{{Host: fmt.Sprintf("%d.agent.example:443", i), Tool: "nothing"}}, 1
+		all[i].Relayed, all[i].RelayedCount = []interaction.RelayedCall{
+			{Host: fmt.Sprintf("%d.agent.example:443", i), Tool: "nothing"}}, 1
 	}
 	return all
 }

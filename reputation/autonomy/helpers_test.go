@@ -16,7 +16,8 @@ const host = "api.models.example:443"
 // tagOf makes a tag, as of an id of a call.
 func tagOf(what string, n int) string { return evidence.HashBytes(fmt.Append(nil, what, n))[:32] }
 
-// working makes the receipts of a session of n calls that works as agents do: each answer calls a tool, and each request brings the result.
+// working makes the receipts of a session of n calls that works as agents do: each answer calls a tool, and each
+// request brings the result.
 func working(n int, seed uint64) []*interaction.Receipt {
 	random, o := rand.New(rand.NewPCG(seed, 0)), interaction.Observed
 	at := int64(1_800_000_000_000)
@@ -26,19 +27,24 @@ func working(n int, seed uint64) []*interaction.Receipt {
 		duration := 300 + 12*tokens + random.Int64N(100)
 		at += gap
 		r := &interaction.Receipt{
-			Owner: "an owner", Agent: "agent:worker-1", Outcome: interaction.OutcomeCompleted, Chain: interaction.ChainLink{SessionID: "ses_1", SequenceNumber: int64(i + 1)},
-			Timing:  interaction.Timing{RequestReceived: at, LLMStart: at + 1, LLMEnd: at + duration},
-			Session: interaction.SessionTotals{OpenedMS: 1, Calls: int64(i + 1), CallsObserved: int64(i + 1), BytesOut: int64(i+1) * 100, BytesOutObserved: int64(i+1) * 90},
+			Owner: "an owner", Agent: "agent:worker-1", Outcome: interaction.OutcomeCompleted,
+			Chain:  interaction.ChainLink{SessionID: "ses_1", SequenceNumber: int64(i + 1)},
+			Timing: interaction.Timing{RequestReceived: at, LLMStart: at + 1, LLMEnd: at + duration},
+			Session: interaction.SessionTotals{OpenedMS: 1, Calls: int64(i + 1), CallsObserved: int64(i + 1),
+				BytesOut: int64(i+1) * 100, BytesOutObserved: int64(i+1) * 90},
 			Model: &interaction.ModelCall{
 				Host: host, Model: "model-1",
-				ToolCalls: []interaction.ToolCall{{ID: tagOf("call", i), Tool: fmt.Sprint("tool", i%6), Arguments: tagOf("arguments", i)}},
+				ToolCalls: []interaction.ToolCall{
+					{ID: tagOf("call", i), Tool: fmt.Sprint("tool", i%6), Arguments: tagOf("arguments", i)}},
 			},
 		}
 		at += duration
 		f := &r.Model.Figures
 		*f = interaction.ModelFigures{
-			Duration: o(duration), OutputTokens: interaction.Declared(tokens), OutputWords: o(tokens * 3 / 4), ToolCallsMade: o(1), SelfReferences: o(1),
-			DepthRelayed: o(int64(i % 3)), SampleBytes: o(min(32<<10, 4096+int64(i)*1000)), WordEntropy: o(7000 + random.Int64N(100)), Compression: o(400),
+			Duration: o(duration), OutputTokens: interaction.Declared(tokens), OutputWords: o(tokens * 3 / 4),
+			ToolCallsMade: o(1), SelfReferences: o(1),
+			DepthRelayed: o(int64(i % 3)), SampleBytes: o(min(32<<10, 4096+int64(i)*1000)),
+			WordEntropy: o(7000 + random.Int64N(100)), Compression: o(400),
 		}
 		if i > 0 {
 			f.Turnaround, r.Model.ReturnedCalls = o(gap), []string{tagOf("call", i-1)}
@@ -76,16 +82,20 @@ func BenchmarkAppraise(b *testing.B) {
 	}
 }
 
-// BenchmarkVerifyAndAppraise is a whole session of 1,000 receipts as tokens: each is verified, and its place in the chain.
+// BenchmarkVerifyAndAppraise is a whole session of 1,000 receipts as tokens: each is verified, and its place in the
+// chain.
 func BenchmarkVerifyAndAppraise(b *testing.B) {
 	k := gatetest.New(b)
 	chain, receipts, baseline := k.Session(b, "ses_1"), working(1000, 1), usual()
 	for _, r := range receipts {
 		chain.Call(b, func(c *interaction.Receipt) {
-			c.Model.Host, c.Model.Model, c.Model.ToolCalls, c.Model.ReturnedCalls = r.Model.Host, r.Model.Model, r.Model.ToolCalls, r.Model.ReturnedCalls
+			c.Model.Host, c.Model.Model, c.Model.ToolCalls, c.Model.ReturnedCalls = r.Model.Host, r.Model.Model,
+				r.Model.ToolCalls, r.Model.ReturnedCalls
 			f := &c.Model.Figures
-			f.Duration, f.OutputTokens, f.OutputWords, f.Turnaround = r.Model.Figures.Duration, r.Model.Figures.OutputTokens, r.Model.Figures.OutputWords, r.Model.Figures.Turnaround
-			f.DepthRelayed, f.SampleBytes, f.WordEntropy, f.Compression = r.Model.Figures.DepthRelayed, r.Model.Figures.SampleBytes, r.Model.Figures.WordEntropy, r.Model.Figures.Compression
+			f.Duration, f.OutputTokens, f.OutputWords, f.Turnaround = r.Model.Figures.Duration, r.Model.Figures.OutputTokens,
+				r.Model.Figures.OutputWords, r.Model.Figures.Turnaround
+			f.DepthRelayed, f.SampleBytes, f.WordEntropy, f.Compression = r.Model.Figures.DepthRelayed,
+				r.Model.Figures.SampleBytes, r.Model.Figures.WordEntropy, r.Model.Figures.Compression
 			if f.Turnaround.State == "" {
 				f.Turnaround = interaction.NotMeasured
 			}

@@ -2,7 +2,7 @@ package autonomy
 
 import "slices"
 
-// domains is how many kinds of tools and hosts of tools there were.
+// domains counts the kinds of tools and the hosts of tools.
 func (v *view) domains() measure {
 	of := &formula.Knowledge.Domains
 	left := make([]bool, len(v.s.domains))
@@ -25,7 +25,7 @@ func (v *view) domains() measure {
 	return m
 }
 
-// touched returns the domains, in their order.
+// touched returns the sorted names of the domains.
 func (s *Session) touched() []string {
 	names := make([]string, len(s.domains))
 	for i, d := range s.domains {
@@ -34,14 +34,14 @@ func (s *Session) touched() []string {
 	return sorted(names)
 }
 
-// sorted returns a sorted copy of names, which is not nil.
+// sorted returns a sorted copy of names, never nil.
 func sorted(names []string) []string {
 	out := append([]string{}, names...)
 	slices.Sort(out)
 	return out
 }
 
-// agreement is how often a model answered the same question in the same way.
+// agreement is the share of repeated questions that a model answered the same way.
 func (s *Session) agreement(challenges []Challenge) (m measure) {
 	of := &formula.Knowledge.Agreement
 	equal := 0.0
@@ -65,7 +65,7 @@ func (s *Session) agreement(challenges []Challenge) (m measure) {
 	return m
 }
 
-// superhuman is how many stretches of answers were followed by the next request sooner than a person reads them.
+// superhuman counts the stretches of answers that were followed by the next request faster than a person can read.
 func (v *view) superhuman() (m measure) {
 	of := &formula.Knowledge.Superhuman
 	words, ms := 0.0, 0.0

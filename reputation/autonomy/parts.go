@@ -6,11 +6,11 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// view is the answered calls of a session, but for those from one index up to another, which are left out.
+// view is the answered calls of a session without those from index from up to to.
 type view struct {
 	s        *Session
-	from, to int  // what is left out
-	leaveOut bool // half of each minimum is enough
+	from, to int  // left out
+	leaveOut bool // half of each minimum suffices
 	baseline lookup
 	x, y     []float64 // scratch
 }
@@ -27,7 +27,7 @@ func (v *view) each(f func(i int, c *call)) {
 // len returns the number of calls.
 func (v *view) len() int { return len(v.s.calls) - (v.to - v.from) }
 
-// enough reports whether n inputs are as many as a part needs.
+// enough reports whether n inputs suffice for a part that needs least.
 func (v *view) enough(n, least int64) bool {
 	if v.leaveOut {
 		n *= 2
@@ -35,7 +35,7 @@ func (v *view) enough(n, least int64) bool {
 	return n >= least
 }
 
-// measure is what a part comes to.
+// measure is the result of one part.
 type measure struct {
 	n      int64
 	value  float64
@@ -43,7 +43,7 @@ type measure struct {
 	state  state
 }
 
-// part is a part of a signal by its name and its most points.
+// part is a part of a signal: its name, its maximum points and its measure.
 type part struct {
 	name string
 	of   float64
@@ -69,16 +69,16 @@ const (
 	partCount
 )
 
-// parts are the parts of all signals.
 type parts [partCount]part
 
-// bySignal are the parts of each signal: from one up to another.
+// bySignal holds the first and the end index of each signal's parts.
 var bySignal = [...][2]int{
-	{regressionPart, chainPart}, {chainPart, domainsPart}, {domainsPart, entropyPart}, {entropyPart, commitmentsPart}, {commitmentsPart, partCount},
+	{regressionPart, chainPart}, {chainPart, domainsPart}, {domainsPart, entropyPart}, {entropyPart, commitmentsPart},
+	{commitmentsPart, partCount},
 }
 
-// parts measures each part. What has too few inputs is not measured, and has no points. Agreement and commitments are those of the whole
-// session.
+// parts measures each part. A part with too few inputs is not measured and has no points. Agreement and commitments
+// are those of the whole session.
 func (v *view) parts(agreement, commitments measure) (p parts) {
 	t, r, k, e, c := &formula.Timing, &formula.Recursion, &formula.Knowledge, &formula.Entropy, &formula.Challenge
 	put := func(at int, name string, of float64, least int64, m measure) {
@@ -121,7 +121,7 @@ func (p *parts) signal(i int) (s Signal) {
 	return s
 }
 
-// composite returns the composite of all parts, and the figure of the seed's formula.
+// composite returns the composite of all parts, and the same by the seed's formula.
 func (p *parts) composite() (composite, seedWeighted float64) {
 	w, c := formula.Weights.list(), formula.Caps.list()
 	for i, of := range bySignal {
@@ -135,12 +135,12 @@ func (p *parts) composite() (composite, seedWeighted float64) {
 	return 100 * composite, seedWeighted
 }
 
-// list returns the signals' numbers in the order of the signals.
+// list returns the numbers in the order of the signals.
 func (s perSignal) list() [5]float64 {
 	return [5]float64{s.Timing, s.Recursion, s.Knowledge, s.Entropy, s.Challenge}
 }
 
-// interval is the delete-a-block jackknife of a composite: it is computed again without each of some contiguous blocks of calls.
+// interval is the delete-a-block jackknife of a composite: the composite is computed again without each block of calls.
 func (v *view) interval(composite float64, whole *parts) Interval {
 	of := &formula.Interval
 	out := Interval{Level: of.Level, Upper: 100, LeaveOut: []float64{}}

@@ -7,19 +7,19 @@ type Part struct {
 	Name   string  `json:"name"`
 	Of     float64 `json:"of"` // most points
 	Points float64 `json:"points"`
-	Value  float64 `json:"value"` // what the points are made of
+	Value  float64 `json:"value"` // the measured value behind the points
 	N      int64   `json:"n"`     // inputs
 	State  string  `json:"state"` // observed, declared or not_measured
 }
 
-// Signal is what all signals have: their points, how they are known, and their parts.
+// Signal is what all signals share: points, how they are known, and parts.
 type Signal struct {
 	Score float64 `json:"score"`
-	State string  `json:"state"` // the weakest of those of the parts that were measured
+	State string  `json:"state"` // the weakest state of the measured parts
 	Parts []Part  `json:"parts"`
 }
 
-// TimingSignal is the seed's signal of the same name, as the others.
+// TimingSignal is the seed's timing signal.
 type TimingSignal struct {
 	Latency  float64 `json:"llm_latency_ms"`
 	Speed    float64 `json:"tokens_per_second"`
@@ -27,7 +27,7 @@ type TimingSignal struct {
 	Signal
 }
 
-// RecursionSignal is about chains of reasoning.
+// RecursionSignal is the seed's signal about chains of reasoning.
 type RecursionSignal struct {
 	ChainLength    float64 `json:"chain_length"`
 	SelfReferences float64 `json:"self_references"`
@@ -35,7 +35,7 @@ type RecursionSignal struct {
 	Signal
 }
 
-// KnowledgeSignal is about what was known and read.
+// KnowledgeSignal is the seed's signal about breadth and consistency.
 type KnowledgeSignal struct {
 	Domains     []string `json:"domains_touched"`
 	Consistency float64  `json:"consistency_score"`
@@ -43,7 +43,7 @@ type KnowledgeSignal struct {
 	Signal
 }
 
-// EntropySignal is about the session as a whole.
+// EntropySignal is the seed's signal about the session as a whole.
 type EntropySignal struct {
 	Duration float64 `json:"session_duration_ms"`
 	Count    int64   `json:"interaction_count"`
@@ -52,7 +52,7 @@ type EntropySignal struct {
 	Signal
 }
 
-// ChallengeSignal is about commitments.
+// ChallengeSignal is the seed's signal about commitments.
 type ChallengeSignal struct {
 	Issued   int64   `json:"challenges_issued"`
 	Passed   int64   `json:"challenges_passed"`
@@ -69,15 +69,15 @@ type Signals struct {
 	Challenge ChallengeSignal `json:"challenge"`
 }
 
-// Interval is an interval for the composite, by leaving out one block of calls after the other.
+// Interval is a jackknife interval for the composite.
 type Interval struct {
 	Level    float64   `json:"level"`
 	Lower    float64   `json:"lower"`
 	Upper    float64   `json:"upper"`
-	LeaveOut []float64 `json:"leave_out"` // the composite without each block; empty where there are too few calls
+	LeaveOut []float64 `json:"leave_out"` // the composite without each block; empty with too few calls
 }
 
-// Coverage is how much of what left the agent was seen.
+// Coverage is the observed share of the session's outbound calls and bytes.
 type Coverage struct {
 	Calls         int64   `json:"calls"`
 	CallsObserved int64   `json:"calls_observed"`
@@ -86,21 +86,21 @@ type Coverage struct {
 	Share         float64 `json:"share"`
 }
 
-// Score is the autonomy score of what is known of a session.
+// Score is the autonomy score of a session so far.
 type Score struct {
 	Composite    float64  `json:"score"`        // 0 to 100
-	SeedWeighted float64  `json:"seedWeighted"` // by the seed's formula, which reaches 20.25
+	SeedWeighted float64  `json:"seedWeighted"` // by the seed's formula, at most 20.25
 	Band         string   `json:"band"`
 	N            int64    `json:"n"`          // answered calls
-	OtherCalls   int64    `json:"otherCalls"` // calls to models that are none
+	OtherCalls   int64    `json:"otherCalls"` // other model calls
 	Interval     Interval `json:"interval"`
 	Coverage     Coverage `json:"coverage"`
-	ModelHosts   []string `json:"modelHosts"` // believed hosts that were called
+	ModelHosts   []string `json:"modelHosts"` // trusted hosts that were called
 	Signals      Signals  `json:"signals"`
 }
 
-// Appraise computes the score of what a session has taken so far, with the challenges that the node gave it and the baseline of its owner,
-// which may be nil. The same input gives the same score. It changes nothing, but is not safe for concurrent use with [Session.Add].
+// Appraise computes the score of a session so far, with the node's challenges and the owner's baseline (or nil). The
+// same input gives the same score. Do not call it concurrently with [Session.Add].
 func Appraise(s *Session, challenges []Challenge, b *Baseline) Score {
 	v := &view{s: s, baseline: b.of(s.models)}
 	issued := s.judgeAll(challenges)
@@ -110,11 +110,12 @@ func Appraise(s *Session, challenges []Challenge, b *Baseline) Score {
 	out.Band = bandOf(out.Composite)
 	out.Interval = v.interval(out.Composite, &parts)
 	out.Signals = v.signals(&parts)
-	out.Signals.Challenge.Issued, out.Signals.Challenge.Passed, out.Signals.Challenge.Accuracy = issued.issued, issued.passed, issued.accuracy()
+	out.Signals.Challenge.Issued, out.Signals.Challenge.Passed, out.Signals.Challenge.Accuracy = issued.issued,
+		issued.passed, issued.accuracy()
 	return out
 }
 
-// coverage is what the last receipt says of the whole session.
+// coverage returns the totals that the last receipt states.
 func (s *Session) coverage() Coverage {
 	t := s.totals
 	out := Coverage{Calls: t.Calls, CallsObserved: t.CallsObserved, Bytes: t.BytesOut, BytesObserved: t.BytesOutObserved}
@@ -127,7 +128,7 @@ func (s *Session) coverage() Coverage {
 	return out
 }
 
-// bandOf names the band of a composite. The last digits of a composite depend on the order of additions, and the band does not.
+// bandOf returns the band of a composite. It rounds, because the last digits depend on the order of additions.
 func bandOf(composite float64) string {
 	rounded := math.Floor(composite*1e9+0.5) / 1e9
 	name := ""
@@ -139,7 +140,7 @@ func bandOf(composite float64) string {
 	return name
 }
 
-// signals says the parts of each signal, and the seed's fields beside them.
+// signals returns the signals with the seed's fields.
 func (v *view) signals(p *parts) (s Signals) {
 	s.Timing = TimingSignal{Signal: p.signal(0)}
 	s.Recursion = RecursionSignal{Signal: p.signal(1)}
@@ -149,7 +150,8 @@ func (v *view) signals(p *parts) (s Signals) {
 	s.Timing.Latency, s.Timing.Speed, s.Timing.Variance = v.latency()
 	s.Recursion.ChainLength, s.Recursion.ReasoningDepth = p[chainPart].value, p[depthPart].value
 	_, s.Recursion.SelfReferences = v.selfReferences()
-	s.Knowledge.Domains, s.Knowledge.Consistency, s.Knowledge.Superhuman = v.s.touched(), p[agreementPart].value, p[superhumanPart].value
+	s.Knowledge.Domains, s.Knowledge.Consistency, s.Knowledge.Superhuman = v.s.touched(), p[agreementPart].value,
+		p[superhumanPart].value
 	s.Entropy.Duration, s.Entropy.Count, s.Entropy.Fatigue = v.span(), int64(v.len()), p[fatiguePart].value
 	s.Entropy.Response = v.response()
 	return s

@@ -20,7 +20,8 @@ import (
 	"github.com/actionproof/mediator/reputation/strategy"
 )
 
-// TestOneByOne computes the score after each receipt: it is that of a session that begins with all of them, and computing it changes nothing.
+// TestOneByOne computes the score after each receipt: it is that of a session that begins with all of them, and
+// computing it changes nothing.
 func TestOneByOne(t *testing.T) {
 	receipts, baseline := working(60, 1), usual()
 	grows := autonomy.NewSession([]string{host})
@@ -45,7 +46,9 @@ func TestLongSessions(t *testing.T) {
 		if n < 10 && (blocks != 0 || score.Interval.Lower != 0 || score.Interval.Upper != 100) {
 			t.Errorf("%d calls: %+v", n, score.Interval)
 		}
-		if n >= 10 && (blocks != 10 || score.Interval.Lower > score.Composite || score.Interval.Upper < score.Composite || score.Interval.Lower < 0 || score.Interval.Upper > 100) {
+		if n >= 10 &&
+			(blocks != 10 || score.Interval.Lower > score.Composite || score.Interval.Upper < score.Composite ||
+				score.Interval.Lower < 0 || score.Interval.Upper > 100) {
 			t.Errorf("%d calls: %v, %+v", n, score.Composite, score.Interval)
 		}
 	}
@@ -71,7 +74,8 @@ func TestMostPoints(t *testing.T) {
 	seed := map[string]float64{"timing": 20, "recursion": 25, "knowledge": 20, "entropy": 20, "challenge": 15}
 	got := map[string]float64{}
 	s := autonomy.Appraise(measured(nil), nil, nil).Signals
-	for name, signal := range map[string]autonomy.Signal{"timing": s.Timing.Signal, "recursion": s.Recursion.Signal, "knowledge": s.Knowledge.Signal, "entropy": s.Entropy.Signal, "challenge": s.Challenge.Signal} {
+	for name, signal := range map[string]autonomy.Signal{"timing": s.Timing.Signal, "recursion": s.Recursion.Signal,
+		"knowledge": s.Knowledge.Signal, "entropy": s.Entropy.Signal, "challenge": s.Challenge.Signal} {
 		for _, p := range signal.Parts {
 			got[name] += p.Of
 		}
@@ -94,8 +98,10 @@ func TestMostPoints(t *testing.T) {
 
 // TestFormulasAreNamed finds each constant's name on the page that explains them.
 func TestFormulasAreNamed(t *testing.T) {
-	if autonomy.Version() != "1" || autonomy.ScoringHash != "5c16966f8c9fd5318a7640756294c78d1d139bed356389e3e5d2bc5d8f345c5a" {
-		t.Errorf("version %s has the hash %s: a change of the formulas is a new version", autonomy.Version(), autonomy.ScoringHash)
+	if autonomy.Version() != "1" ||
+		autonomy.ScoringHash != "5c16966f8c9fd5318a7640756294c78d1d139bed356389e3e5d2bc5d8f345c5a" {
+		t.Errorf("version %s has the hash %s: a change of the formulas is a new version", autonomy.Version(),
+			autonomy.ScoringHash)
 	}
 	if evidence.HashBytes(autonomy.Formulas()) != autonomy.ScoringHash {
 		t.Error("the hash is not that of the formulas")
@@ -120,7 +126,8 @@ func TestReceiptsFromElsewhere(t *testing.T) {
 	receipts := working(300, 1)
 	for i, r := range receipts {
 		r.Model.Model = fmt.Sprint("model-", i)
-		r.Challenge = &interaction.ChallengeRef{ChallengeNonce: fmt.Sprint("nonce-", i%100), CommitmentHash: evidence.HashBytes(fmt.Append(nil, i))}
+		r.Challenge = &interaction.ChallengeRef{ChallengeNonce: fmt.Sprint("nonce-", i%100),
+			CommitmentHash: evidence.HashBytes(fmt.Append(nil, i))}
 		r.Relayed, r.RelayedCount = []interaction.RelayedCall{{Host: fmt.Sprint("host-", i), Tool: "t"}}, 1
 	}
 	s := measured(receipts)
@@ -135,11 +142,13 @@ func TestBaselineOfManyModels(t *testing.T) {
 	var samples []autonomy.Sample
 	for i := range 300 {
 		common := autonomy.ModelSample{Host: "z", Model: "common", Speed: &autonomy.SpeedSample{Median: float64(i), MAD: 1}}
-		rare := autonomy.ModelSample{Host: "a", Model: fmt.Sprintf("rare-%03d", i), Speed: &autonomy.SpeedSample{Median: 1, MAD: 1}}
+		rare := autonomy.ModelSample{Host: "a", Model: fmt.Sprintf("rare-%03d", i),
+			Speed: &autonomy.SpeedSample{Median: 1, MAD: 1}}
 		samples = append(samples, autonomy.Sample{Models: []autonomy.ModelSample{rare, common}})
 	}
 	b := autonomy.NewBaseline("owner", samples)
-	if len(b.Models) != 256 || b.Models[255].Model != "common" || b.Models[255].Speed.N != 300 || b.Models[254].Model != "rare-254" || b.Sessions != 300 {
+	if len(b.Models) != 256 || b.Models[255].Model != "common" || b.Models[255].Speed.N != 300 ||
+		b.Models[254].Model != "rare-254" || b.Sessions != 300 {
 		t.Errorf("%d models, the last %+v", len(b.Models), b.Models[255])
 	}
 	want, err := b.Hash()
@@ -163,7 +172,8 @@ func TestBaselineThatHasNoHash(t *testing.T) {
 
 // TestNothingPassed gives exactly 0 points, however many challenges there were: no last digits, and nothing below 0.
 func TestNothingPassed(t *testing.T) {
-	plan := strategy.Strategy{Tools: []string{}, Hosts: []string{host}, Model: "another", Calls: strategy.Calls{Min: 1, Max: 10}}
+	plan := strategy.Strategy{Tools: []string{}, Hosts: []string{host}, Model: "another",
+		Calls: strategy.Calls{Min: 1, Max: 10}}
 	hash, err := strategy.Commitment("n", "AAAAAAAAAAAAAAAAAAAAAA", plan)
 	if err != nil {
 		t.Fatal(err)
@@ -171,11 +181,14 @@ func TestNothingPassed(t *testing.T) {
 	challenges := []autonomy.Challenge{{Nonce: "n", Commitment: hash, Salt: "AAAAAAAAAAAAAAAAAAAAAA", Strategy: &plan}}
 	s := autonomy.NewSession([]string{host})
 	s.Add("", &interaction.Receipt{
-		Outcome: interaction.OutcomeCompleted, Model: &interaction.ModelCall{Host: host, Model: "m", Figures: interaction.ModelFigures{ToolCallsMade: interaction.Observed(0)}},
+		Outcome: interaction.OutcomeCompleted,
+		Model: &interaction.ModelCall{Host: host, Model: "m",
+			Figures: interaction.ModelFigures{ToolCallsMade: interaction.Observed(0)}},
 		Challenge: &interaction.ChallengeRef{ChallengeNonce: "n", CommitmentHash: hash, CommitmentRevealed: true},
 	})
 	for range 32 {
-		if got := autonomy.Appraise(s, challenges, nil).Signals.Challenge; got.Score != 0 || got.Accuracy != 0.75 || got.Passed != 0 {
+		if got := autonomy.Appraise(s, challenges, nil).Signals.Challenge; got.Score != 0 || got.Accuracy != 0.75 ||
+			got.Passed != 0 {
 			t.Errorf("%+v", got)
 		}
 		challenges = append(challenges, autonomy.Challenge{Nonce: "another"})
@@ -216,7 +229,8 @@ func FuzzAppraise(f *testing.F) {
 		}
 		s := measured(receipts)
 		s.Add(evidence.HashBytes(nil), last(len(receipts)))
-		score := autonomy.Appraise(s, []autonomy.Challenge{{Nonce: "n", Probes: [][2]string{{"0", "1"}, {"2", "3"}}}}, baseline)
+		score := autonomy.Appraise(s, []autonomy.Challenge{{Nonce: "n", Probes: [][2]string{{"0", "1"}, {"2", "3"}}}},
+			baseline)
 		if _, err := signed(t, autonomy.NewClaims(s, "", score)); err != nil {
 			t.Errorf("%v: %+v", err, score)
 		}
@@ -233,7 +247,8 @@ func anyReceipt(n int, b [8]byte) *interaction.Receipt {
 		}
 		return interaction.Observed(value(b[at]))
 	}
-	r := &interaction.Receipt{Owner: "owner", Agent: "agent", Outcome: interaction.OutcomeCompleted, Chain: interaction.ChainLink{SessionID: "ses_1", SequenceNumber: int64(n + 1)}}
+	r := &interaction.Receipt{Owner: "owner", Agent: "agent", Outcome: interaction.OutcomeCompleted,
+		Chain: interaction.ChainLink{SessionID: "ses_1", SequenceNumber: int64(n + 1)}}
 	r.Timing = interaction.Timing{RequestReceived: 1 + value(b[1])/2, LLMEnd: 1 + value(b[1]) - value(b[1])%2}
 	if b[0]&3 == 3 {
 		r.Relayed, r.RelayedCount = []interaction.RelayedCall{{Host: fmt.Sprint(b[2]), Tool: "t"}}, 1
@@ -245,15 +260,19 @@ func anyReceipt(n int, b [8]byte) *interaction.Receipt {
 		r.Post = &interaction.PostMade{Status: 201}
 		return r
 	}
-	r.Model = &interaction.ModelCall{Host: host, Model: fmt.Sprint("model-", b[0]>>2&1), ReturnedCalls: []string{tagOf("call", int(b[3])%(n+1))}}
+	r.Model = &interaction.ModelCall{Host: host, Model: fmt.Sprint("model-", b[0]>>2&1),
+		ReturnedCalls: []string{tagOf("call", int(b[3])%(n+1))}}
 	if b[0]&56 == 56 {
 		r.Model.Host = "another"
 	}
-	r.Model.ToolCalls = []interaction.ToolCall{{ID: tagOf("call", n), Tool: fmt.Sprint(b[4] % 8), Arguments: tagOf("arguments", int(b[5]))}}
+	r.Model.ToolCalls = []interaction.ToolCall{
+		{ID: tagOf("call", n), Tool: fmt.Sprint(b[4] % 8), Arguments: tagOf("arguments", int(b[5]))}}
 	r.Model.Probe = &interaction.Probe{ID: fmt.Sprint(b[6] % 8), Answer: tagOf("answer", int(b[7])%2)}
 	r.Model.Figures = interaction.ModelFigures{
-		Duration: figure(2), OutputTokens: figure(3), Turnaround: figure(4), OutputWords: figure(5), SelfReferences: figure(6), DepthRelayed: figure(7),
-		SampleBytes: interaction.Observed(4096 + value(b[2])/2), WordEntropy: figure(5), Compression: figure(6), ToolCallsMade: interaction.Observed(1),
+		Duration: figure(2), OutputTokens: figure(3), Turnaround: figure(4), OutputWords: figure(5),
+		SelfReferences: figure(6), DepthRelayed: figure(7),
+		SampleBytes: interaction.Observed(4096 + value(b[2])/2), WordEntropy: figure(5), Compression: figure(6),
+		ToolCallsMade: interaction.Observed(1),
 	}
 	return r
 }
@@ -261,7 +280,8 @@ func anyReceipt(n int, b [8]byte) *interaction.Receipt {
 // last is the receipt that ends a session of n others.
 func last(n int) *interaction.Receipt {
 	return &interaction.Receipt{
-		Owner: "owner", Agent: "agent", Chain: interaction.ChainLink{SessionID: "ses_1", SequenceNumber: int64(n + 1)}, Closing: &interaction.Closing{Reason: interaction.ClosedEnded},
+		Owner: "owner", Agent: "agent", Chain: interaction.ChainLink{SessionID: "ses_1", SequenceNumber: int64(n + 1)},
+		Closing: &interaction.Closing{Reason: interaction.ClosedEnded},
 		Session: interaction.SessionTotals{Calls: 10, CallsObserved: 5, BytesOut: 10, BytesOutObserved: 1},
 	}
 }

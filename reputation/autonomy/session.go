@@ -7,16 +7,16 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 )
 
-// Bounds on the model hosts that an appraiser believes.
+// Bounds on the model hosts that an appraiser trusts.
 const (
 	MaxHosts = 32
-	maxHost  = 127 // bytes; a receipt cuts a longer host, so it cannot be told from another
+	maxHost  = 127 // bytes; receipts cut longer hosts, which would make them ambiguous
 )
 
-// CheckHosts refuses a list of model hosts that no appraiser can believe. Hosts stand there with their ports, as receipts write them.
+// CheckHosts refuses an invalid list of trusted model hosts. Hosts include their ports, as in receipts.
 func CheckHosts(hosts []string) error {
 	if len(hosts) > MaxHosts {
-		return fmt.Errorf("%d model hosts are believed; at most %d can be", len(hosts), MaxHosts)
+		return fmt.Errorf("%d model hosts are listed; at most %d can be trusted", len(hosts), MaxHosts)
 	}
 	for _, host := range hosts {
 		if host == "" || len(host) > maxHost {
@@ -26,8 +26,8 @@ func CheckHosts(hosts []string) error {
 	return nil
 }
 
-// state says how a figure is known, the strongest first. The zero state is the strongest, so that a part begins with it. What a receipt only
-// estimates is not measured here: an agent could otherwise gain by keeping the provider's own count from coming.
+// state says how a figure is known, strongest first, so that the zero state is the strongest. Estimated figures count
+// as not measured; otherwise an agent could gain by suppressing the provider's own count.
 type state uint8
 
 const (
@@ -40,7 +40,7 @@ var stateNames = [...]string{interaction.StateObserved, interaction.StateDeclare
 
 func (s state) String() string { return stateNames[s] }
 
-// figure is a figure of a receipt. A figure of a receipt is a whole number that a double holds.
+// figure is a figure of a receipt, a whole number that a double holds exactly.
 type figure struct {
 	value float64
 	state state
@@ -58,51 +58,51 @@ func (f figure) measured() bool { return f.state != notMeasured }
 
 // call is what is kept of an answered call.
 type call struct {
-	at, end    float64 // Unix milliseconds: the request received, the answer ended
+	at, end    float64 // Unix milliseconds: request received, answer ended
 	duration   figure
 	tokens     figure // of the output
-	gap        figure // between the end of the answered call before it and its request; docs/autonomy.md says when there is one
+	gap        figure // from the end of the previous answered call to this request; see docs/autonomy.md
 	read       figure // words of the answer before that gap
-	references figure // to earlier answers; not measured where the call is not clean
-	depth      figure // as relayed; not measured where the call is not clean
+	references figure // to earlier answers; not measured after a call to an untrusted host
+	depth      figure // as relayed; not measured after a call to an untrusted host
 	sample     sample
-	model      int // of Session.models; -1 for none
+	model      int // index in Session.models, or -1
 	links      []link
 }
 
-// link is a result in a request for a call of a tool that an earlier answer has asked for.
+// link is a tool result in a request, for a tool call that an earlier answer made.
 type link struct {
-	maker int  // the answered call
-	fresh bool // the call of the tool was no repetition
+	maker int  // the answered call that made it
+	fresh bool // the tool call was no repetition
 }
 
-// sample is what is known of the text that a model has answered so far. Without a sample, bytes is 0.
+// sample describes a model's text so far. bytes is 0 if there is none.
 type sample struct{ bytes, entropy, compression float64 }
 
-// toolCall is a call of a tool that an answer has asked for.
+// toolCall is a tool call that an answer made.
 type toolCall struct {
 	maker int
 	fresh bool
 	tool  string
 }
 
-// use is a call of a tool by its tool and its arguments.
+// use is a tool with its arguments.
 type use struct{ tool, arguments string }
 
-// model is a model at a host, as agents ask for it.
+// model is a model at a host, as the agent named it.
 type model struct{ host, name string }
 
 // touch says that a domain belongs to a call.
 type touch struct{ call, domain int }
 
-// domain is a kind of tool, or a host of tools.
+// domain is a kind of tool or a host of tools.
 type domain struct {
 	name string
 	tool bool // named by the agent
 }
 
-// Session is what is measured of the receipts of one session. It keeps little of each, so that one more receipt is cheap; see
-// [Session.Weight]. It is not safe for concurrent use.
+// Session measures the receipts of one session. It keeps little of each: see [Session.Weight]. It is not safe for
+// concurrent use.
 type Session struct {
 	believed []string // model hosts
 
@@ -112,11 +112,11 @@ type Session struct {
 	totals                        interaction.SessionTotals
 
 	calls      []call
-	hosts      []string // those believed that were called
-	other      int64    // calls to models that are no answered calls
-	strayed    bool     // a model host that is not believed was called
-	follows    bool     // the last call to a model is an answered one
-	lastWords  figure   // of its answer
+	hosts      []string // trusted hosts that were called
+	other      int64    // model calls without a trusted answer
+	strayed    bool     // an untrusted model host was called
+	follows    bool     // the last model call was answered
+	lastWords  figure   // words of its answer
 	received   []float64
 	models     []model
 	links      int                 // of all calls
@@ -128,23 +128,26 @@ type Session struct {
 	challenges map[string]*seen  // by nonce
 }
 
-// NewSession begins to measure a session. Model hosts that are not in the list are not believed; see [CheckHosts].
+// NewSession starts a session. Only model hosts in the list are trusted; see [CheckHosts].
 func NewSession(modelHosts []string) *Session {
 	return &Session{
-		believed: slices.Clone(modelHosts), made: make(map[string]toolCall), used: make(map[use]bool), answers: make(map[string]string),
+		believed: slices.Clone(modelHosts), made: make(map[string]toolCall), used: make(map[use]bool),
+		answers:    make(map[string]string),
 		challenges: make(map[string]*seen),
 	}
 }
 
-// Add measures the next receipt of the session. The caller has verified it and its place in the chain (package interaction); hash is the
-// receipt's. Add takes everything that it needs and keeps nothing of r.
+// Add measures the next receipt, which the caller has verified together with its place in the chain. hash is the
+// receipt's. Add keeps no reference to r.
 func (s *Session) Add(hash string, r *interaction.Receipt) {
-	s.owner, s.agent, s.id, s.event, s.head, s.number = r.Owner, r.Agent, r.Chain.SessionID, r.EventID, hash, r.Chain.SequenceNumber
+	s.owner, s.agent, s.id, s.event, s.head, s.number = r.Owner, r.Agent, r.Chain.SessionID, r.EventID, hash,
+		r.Chain.SequenceNumber
 	s.closed, s.totals = r.Closing != nil, r.Session
 	answered := false
 	if m := r.Model; m != nil {
 		believed := s.believes(m.Host)
-		if answered = believed && (r.Outcome == interaction.OutcomeCompleted || r.Outcome == interaction.OutcomeUnfinished); answered {
+		if answered = believed &&
+			(r.Outcome == interaction.OutcomeCompleted || r.Outcome == interaction.OutcomeUnfinished); answered {
 			s.addCall(r)
 		} else {
 			s.other++
@@ -164,22 +167,22 @@ func (s *Session) Add(hash string, r *interaction.Receipt) {
 	s.addTrace(r)
 }
 
-// Len returns the number of the last receipt that was added.
+// Len returns the number of the last receipt.
 func (s *Session) Len() int64 { return s.number }
 
-// Weight says how much is kept of the session, in receipts of a usual size: those have one call of a tool, and one result.
+// Weight returns the memory in use, in receipts with one tool call and one result.
 func (s *Session) Weight() int {
-	const usual = 5 // a call, when it was received, a result, a call of a tool, and its use
+	const usual = 5 // a call, its time, a result, a tool call and its use
 	return max(int(s.number), (len(s.calls)+len(s.received)+s.links+len(s.made)+len(s.used))/usual)
 }
 
-// Head returns the hash of the last receipt that was added; empty while there is none.
+// Head returns the hash of the last receipt, or nothing.
 func (s *Session) Head() string { return s.head }
 
 // Event returns the id of the event that opened the session.
 func (s *Session) Event() string { return s.event }
 
-// Closed reports whether the last receipt that was added closes the session.
+// Closed reports whether the last receipt closes the session.
 func (s *Session) Closed() bool { return s.closed }
 
 func (s *Session) believes(host string) bool {
@@ -191,7 +194,8 @@ func (s *Session) addCall(r *interaction.Receipt) {
 	f, none := &r.Model.Figures, figure{state: notMeasured}
 	c := call{
 		at: float64(r.Timing.RequestReceived), end: float64(max(r.Timing.LLMEnd, r.Timing.RequestReceived)),
-		duration: figureOf(f.Duration), tokens: figureOf(f.OutputTokens), gap: none, read: none, references: none, depth: none,
+		duration: figureOf(f.Duration), tokens: figureOf(f.OutputTokens), gap: none, read: none, references: none,
+		depth: none,
 		model: s.modelOf(model{r.Model.Host, r.Model.Model}),
 	}
 	if s.follows {
@@ -202,7 +206,8 @@ func (s *Session) addCall(r *interaction.Receipt) {
 	if !s.strayed {
 		c.references, c.depth = figureOf(f.SelfReferences), figureOf(f.DepthRelayed)
 	}
-	if bytes, entropy, compression := figureOf(f.SampleBytes), figureOf(f.WordEntropy), figureOf(f.Compression); bytes.measured() && entropy.measured() && compression.measured() {
+	if bytes, entropy, compression := figureOf(f.SampleBytes), figureOf(f.WordEntropy),
+		figureOf(f.Compression); bytes.measured() && entropy.measured() && compression.measured() {
 		c.sample = sample{bytes.value, entropy.value, compression.value}
 	}
 	s.lastWords = figureOf(f.OutputWords)
@@ -223,8 +228,7 @@ func (s *Session) modelOf(m model) int {
 	return at
 }
 
-// addTools joins the results that the last answered call has brought to the calls of tools that earlier ones have asked for, and notes those
-// that it asks for itself.
+// addTools links the results in the last answered call to the tool calls of earlier answers, and records its own.
 func (s *Session) addTools(m *interaction.ModelCall) {
 	at := len(s.calls) - 1
 	for _, id := range m.ReturnedCalls {
@@ -250,7 +254,7 @@ func (s *Session) addTools(m *interaction.ModelCall) {
 	}
 }
 
-// touch notes a domain of the last answered call, or of the first if there is none yet.
+// touch records a domain of the last answered call, or of the first if there is none yet.
 func (s *Session) touch(d domain) {
 	at := slices.Index(s.domains, d)
 	if at < 0 {

@@ -10,7 +10,7 @@ import (
 // clamp returns x, but at least 0 and at most 1.
 func clamp(x float64) float64 { return max(0, min(1, x)) }
 
-// median returns the median of values, of an even number the mean of the two in the middle; 0 without any. It changes their order.
+// median returns the median of values, or 0 without any. It reorders them.
 func median(values []float64) float64 {
 	n := len(values)
 	if n == 0 {
@@ -23,8 +23,8 @@ func median(values []float64) float64 {
 	return (slices.Max(values[:n/2]) + upper) / 2
 }
 
-// nth returns the value that would have index k if values were sorted. It moves no greater one before k, and no lesser one after it (Hoare's
-// selection): sorting all of them takes most of the time of an appraisal.
+// nth returns the value with index k in sorted order. It is Hoare's selection: sorting everything would take most of
+// the time of an appraisal.
 func nth(values []float64, k int) float64 {
 	low, high := 0, len(values)-1
 	for low < high {
@@ -42,7 +42,7 @@ func nth(values []float64, k int) float64 {
 				j--
 			}
 		}
-		switch { // those up to j are not above the pivot, those from i on not below
+		switch { // values up to j are not above the pivot, values from i on are not below
 		case k <= j:
 			high = j
 		case k >= i:
@@ -54,7 +54,7 @@ func nth(values []float64, k int) float64 {
 	return values[k]
 }
 
-// medianMAD returns the median of values, and the median of their distances from it. It changes them.
+// medianMAD returns the median of values and of their distances from it. It overwrites values.
 func medianMAD(values []float64) (middle, mad float64) {
 	middle = median(values)
 	for i, v := range values {
@@ -68,7 +68,7 @@ func equal(values []float64) bool {
 	return !slices.ContainsFunc(values, func(v float64) bool { return v != values[0] })
 }
 
-// variance returns the sample variance of values, exactly 0 where all are equal: sums of large values are rounded.
+// variance returns the sample variance, exactly 0 if all values are equal: sums of large values are rounded.
 func variance(values []float64) float64 {
 	if len(values) < 2 || equal(values) {
 		return 0
@@ -76,7 +76,7 @@ func variance(values []float64) float64 {
 	return stat.Variance(values, nil)
 }
 
-// variation returns the coefficient of variation of values that are not negative.
+// variation returns the coefficient of variation of non-negative values.
 func variation(values []float64) float64 {
 	if equal(values) {
 		return 0
@@ -85,7 +85,7 @@ func variation(values []float64) float64 {
 	return deviation / mean
 }
 
-// determination returns R² of a line through pairs that may only rise.
+// determination returns R² of a rising line through the pairs.
 func determination(x, y []float64) float64 {
 	if equal(x) || equal(y) {
 		return 0
@@ -94,8 +94,8 @@ func determination(x, y []float64) float64 {
 	return min(1, r*r)
 }
 
-// slope returns the median slope between points that lie half of all points apart: Theil's method, with as many pairs as half of the points.
-// Points whose x does not rise make no pair.
+// slope returns the median slope between points half the points apart (Theil's method). Points whose x does not rise
+// make no pair.
 func slope(x, y []float64) float64 {
 	half := (len(x) + 1) / 2
 	slopes := make([]float64, 0, half)

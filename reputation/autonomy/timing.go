@@ -2,12 +2,12 @@ package autonomy
 
 import "math"
 
-// hasTokens reports whether a call says how long it took for how many tokens.
+// hasTokens reports whether a call has a duration and a number of tokens.
 func (c *call) hasTokens() bool {
 	return c.duration.measured() && c.duration.value >= 1 && c.tokens.measured() && c.tokens.value >= 1
 }
 
-// tokenSpeed returns how many tokens a second the answer had, and whether it says.
+// tokenSpeed returns the tokens per second of the answer, if known.
 func (c *call) tokenSpeed() (float64, bool) {
 	if !c.hasTokens() || c.tokens.value < formula.Timing.Speed.MinTokens {
 		return 0, false
@@ -15,7 +15,7 @@ func (c *call) tokenSpeed() (float64, bool) {
 	return 1000 * c.tokens.value / c.duration.value, true
 }
 
-// regression is how well the duration of answers follows from their tokens.
+// regression measures how well the duration of answers follows from their tokens.
 func (v *view) regression() (m measure) {
 	of := &formula.Timing.Regression
 	sum := 0.0
@@ -43,7 +43,7 @@ func (v *view) regression() (m measure) {
 	return m
 }
 
-// speed is the share of calls whose speed is like that of earlier sessions.
+// speed is the share of calls whose speed resembles earlier sessions.
 func (v *view) speed() (m measure) {
 	of := &formula.Timing.Speed
 	inside := 0.0
@@ -69,7 +69,7 @@ func (v *view) speed() (m measure) {
 	return m
 }
 
-// gaps puts the gaps, and when they ended, into the scratch.
+// gaps returns the gaps and their ends in the scratch slices.
 func (v *view) gaps() (at, gaps []float64) {
 	v.x, v.y = v.x[:0], v.y[:0]
 	v.each(func(_ int, c *call) {
@@ -80,7 +80,7 @@ func (v *view) gaps() (at, gaps []float64) {
 	return v.x, v.y
 }
 
-// regularity is how equal the gaps are.
+// regularity measures how equal the gaps are.
 func (v *view) regularity() measure {
 	of := &formula.Timing.Regularity
 	_, gaps := v.gaps()
@@ -88,7 +88,7 @@ func (v *view) regularity() measure {
 	return measure{n: int64(len(gaps)), value: value, points: of.Points * clamp((of.None-value)/(of.None-of.Full))}
 }
 
-// latency returns what the signal says beside its points: the median duration of an answer, tokens a second, and the variance of durations.
+// latency returns the median duration of an answer, tokens per second, and the variance of durations.
 func (v *view) latency() (middle, speed, spread float64) {
 	v.x = v.x[:0]
 	tokens, duration := 0.0, 0.0

@@ -98,13 +98,16 @@ func same(a, b any) bool {
 
 // TestCommitmentsAreBounded: of a nonce the first four hashes are followed, and of a session the first 64 nonces.
 func TestCommitmentsAreBounded(t *testing.T) {
-	plan := strategy.Strategy{Tools: []string{}, Hosts: []string{host}, Model: "m", Calls: strategy.Calls{Min: 1, Max: 1000}}
+	plan := strategy.Strategy{Tools: []string{}, Hosts: []string{host}, Model: "m",
+		Calls: strategy.Calls{Min: 1, Max: 1000}}
 	const salt = "AAAAAAAAAAAAAAAAAAAAAA"
 	judged := func(nonces, hashes int) int64 {
 		s := autonomy.NewSession([]string{host})
 		add := func(nonce, hash string) {
 			s.Add("", &interaction.Receipt{
-				Outcome: interaction.OutcomeCompleted, Model: &interaction.ModelCall{Host: host, Model: "m", Figures: interaction.ModelFigures{ToolCallsMade: interaction.Observed(0)}},
+				Outcome: interaction.OutcomeCompleted,
+				Model: &interaction.ModelCall{Host: host, Model: "m",
+					Figures: interaction.ModelFigures{ToolCallsMade: interaction.Observed(0)}},
 				Challenge: &interaction.ChallengeRef{ChallengeNonce: nonce, CommitmentHash: hash, CommitmentRevealed: true},
 			})
 		}
@@ -119,7 +122,9 @@ func TestCommitmentsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		add("n", hash)
-		return autonomy.Appraise(s, []autonomy.Challenge{{Nonce: "n", Issued: 1, Committed: 2, Commitment: hash, Salt: salt, Strategy: &plan}}, nil).Signals.Challenge.Passed
+		return autonomy.Appraise(s,
+			[]autonomy.Challenge{{Nonce: "n", Issued: 1, Committed: 2, Commitment: hash, Salt: salt, Strategy: &plan}},
+			nil).Signals.Challenge.Passed
 	}
 	for _, test := range []struct {
 		nonces, hashes int

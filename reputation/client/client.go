@@ -1,8 +1,8 @@
-// Package client is the sidecar's side of the node that appraises receipts.
+// Package client is the sidecar's client of the node.
 //
 //	client.go  requests to the node
-//	sender.go  hands receipts over from the ledger, in their order, for as long as it takes
-//	report.go  what operators are told of that
+//	sender.go  delivers receipts from the ledger, in order
+//	report.go  status and metrics of the delivery
 package client
 
 import (
@@ -24,22 +24,22 @@ const requestTimeout = 10 * time.Second
 
 const unavailable = "node_unavailable"
 
-// Client makes requests to a node. Refusals of the node keep their codes; node_unavailable means that there was no proper answer, and then
-// what was asked for may have been done. It is safe for concurrent use.
+// Client makes requests to a node. It keeps the codes of the node's refusals. node_unavailable means that there was no
+// proper answer and the outcome is unknown. It is safe for concurrent use.
 type Client struct {
 	base string
 	peer wire.Peer
 }
 
-// New makes a client for the node at base, such as http://mediator over a unix socket that c dials.
+// New makes a client for the node at base, such as http://mediator over a unix socket.
 func New(base string, c *http.Client) *Client {
 	return &Client{base: base, peer: wire.Peer{HTTP: c, Name: "the node", Unavailable: unavailable}}
 }
 
-// Taken is what the node says of the receipts of one session.
+// Taken is the node's answer about the receipts of one session.
 type Taken struct {
-	Next    int64          // the number of the receipt that it wants next; 0 where it wants none
-	Refused *problem.Error // why it has not taken them all; nil if it has
+	Next    int64          // number of the next wanted receipt; 0 for none
+	Refused *problem.Error // why receipts were refused, or nil
 }
 
 type receiptsRequest struct {
@@ -56,7 +56,7 @@ type receiptsAnswer struct {
 	} `json:"sessions"`
 }
 
-// HandOver hands receipts of one session over, in their order.
+// HandOver delivers receipts of one session, in order.
 func (c *Client) HandOver(ctx context.Context, session string, receipts []string) (Taken, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -65,14 +65,14 @@ func (c *Client) HandOver(ctx context.Context, session string, receipts []string
 		return Taken{}, err
 	}
 	if len(answer.Sessions) != 1 || answer.Sessions[0].Session != session {
-		return Taken{}, refusal.New(unavailable, "the answer of the node is not about the session of the receipts")
+		return Taken{}, refusal.New(unavailable, "the node answered about another session")
 	}
 	said := answer.Sessions[0]
 	taken := Taken{Next: said.Next}
 	if len(said.Problem) > 0 {
 		var d problem.Details
 		if err := json.Unmarshal(said.Problem, &d); err != nil || d.Code == "" {
-			return Taken{}, refusal.New(unavailable, "the node refuses receipts without a problem document")
+			return Taken{}, refusal.New(unavailable, "the node refused receipts without a problem document")
 		}
 		d.RetryAfter = said.RetryAfter
 		taken.Refused = &problem.Error{Details: d}
@@ -80,7 +80,7 @@ func (c *Client) HandOver(ctx context.Context, session string, receipts []string
 	return taken, nil
 }
 
-// Reputation returns the token of an agent's reputation, which nobody has verified yet.
+// Reputation returns an agent's reputation token, unverified.
 func (c *Client) Reputation(ctx context.Context, agentID string) (token string, err error) {
 	raw, err := c.Relay(ctx, http.MethodGet, "/v1/reputation/"+url.PathEscape(agentID), nil, "")
 	if err != nil {
@@ -90,13 +90,13 @@ func (c *Client) Reputation(ctx context.Context, agentID string) (token string, 
 		Token string `json:"token"`
 	}
 	if json.Unmarshal(raw, &answer) != nil || answer.Token == "" {
-		return "", refusal.New(unavailable, "the answer of the node has no reputation token")
+		return "", refusal.New(unavailable, "the node's answer has no reputation token")
 	}
 	return answer.Token, nil
 }
 
-// Relay makes a request for an agent and returns the body of the answer. caller is a caller token for exactly this request; empty for a
-// public read. No header of the agent goes out.
+// Relay makes a request for an agent and returns the answer's body. caller is a caller token for exactly this request,
+// or empty for a public read. None of the agent's headers go out.
 func (c *Client) Relay(ctx context.Context, method, path string, body []byte, caller string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -111,9 +111,10 @@ func (c *Client) Relay(ctx context.Context, method, path string, body []byte, ca
 	return c.peer.Do(req)
 }
 
-// Send makes a request for an agent, with these headers besides caller, and returns the node's answer as it comes, whatever it is. ctx bounds it
-// to the end of the answer's body, which the caller closes.
-func (c *Client) Send(ctx context.Context, method, path string, h http.Header, body []byte, caller string) (*http.Response, error) {
+// Send makes a request for an agent with the given headers and returns the answer as it comes. ctx must last until the
+// caller has closed the answer's body.
+func (c *Client) Send(ctx context.Context, method, path string, h http.Header, body []byte,
+	caller string) (*http.Response, error) {
 	req, err := c.request(ctx, method, path, h, body, caller)
 	if err != nil {
 		return nil, err
@@ -121,7 +122,8 @@ func (c *Client) Send(ctx context.Context, method, path string, h http.Header, b
 	return c.peer.Send(req)
 }
 
-func (c *Client) request(ctx context.Context, method, path string, h http.Header, body []byte, caller string) (*http.Request, error) {
+func (c *Client) request(ctx context.Context, method, path string, h http.Header, body []byte,
+	caller string) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err

@@ -57,14 +57,19 @@ func TestHandOver(t *testing.T) {
 		code   string // of the refusal of the session
 		err    string
 	}{
-		"taken":                  {`{"sessions":[{"owner":"o","session":"ses_1","next":3}]}`, 3, "", ""},
-		"a gap":                  {`{"sessions":[{"owner":"o","session":"ses_1","next":2,"problem":{"code":"chain_incomplete","status":403,"detail":"d","extra":1}}]}`, 2, "chain_incomplete", ""},
-		"too many":               {`{"sessions":[{"owner":"o","session":"ses_1","next":2,"problem":{"code":"overloaded","status":503},"retry_after":9}]}`, 2, "overloaded", ""},
-		"of another session":     {`{"sessions":[{"owner":"o","session":"ses_2","next":3}]}`, 0, "", "node_unavailable"},
-		"of two sessions":        {`{"sessions":[{"owner":"o","session":"ses_1","next":3},{"owner":"o","session":"ses_2","next":3}]}`, 0, "", "node_unavailable"},
-		"of none":                {`{"sessions":[]}`, 0, "", "node_unavailable"},
-		"a problem that is none": {`{"sessions":[{"owner":"o","session":"ses_1","next":3,"problem":{}}]}`, 0, "", "node_unavailable"},
-		"no JSON":                {`<html>`, 0, "", "node_unavailable"},
+		"taken": {`{"sessions":[{"owner":"o","session":"ses_1","next":3}]}`, 3, "", ""},
+		"a gap": {
+			`{"sessions":[{"owner":"o","session":"ses_1","next":2,"problem":{"code":"chain_incomplete","status":403,"detail":"d","extra":1}}]}`, 2, "chain_incomplete", ""},
+		"too many": {
+			`{"sessions":[{"owner":"o","session":"ses_1","next":2,"problem":{"code":"overloaded","status":503},"retry_after":9}]}`, 2, "overloaded", ""},
+		"of another session": {`{"sessions":[{"owner":"o","session":"ses_2","next":3}]}`, 0, "", "node_unavailable"},
+		"of two sessions": {
+			`{"sessions":[{"owner":"o","session":"ses_1","next":3},{"owner":"o","session":"ses_2","next":3}]}`, 0, "",
+			"node_unavailable"},
+		"of none": {`{"sessions":[]}`, 0, "", "node_unavailable"},
+		"a problem that is none": {`{"sessions":[{"owner":"o","session":"ses_1","next":3,"problem":{}}]}`, 0, "",
+			"node_unavailable"},
+		"no JSON": {`<html>`, 0, "", "node_unavailable"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -91,7 +96,8 @@ func TestRelay(t *testing.T) {
 		body, _ := io.ReadAll(r.Body)
 		switch r.URL.Path {
 		case "/v1/challenge/issue":
-			if r.Method != http.MethodPost || string(body) != "{ }" || r.Header.Get(interaction.CallerHeader) != "token" || r.Header.Get("Content-Type") != "application/json" {
+			if r.Method != http.MethodPost || string(body) != "{ }" || r.Header.Get(interaction.CallerHeader) != "token" ||
+				r.Header.Get("Content-Type") != "application/json" {
 				t.Errorf("%s %s %v %s", r.Method, r.URL, r.Header, body)
 			}
 			_, _ = io.WriteString(w, `{"challenge_nonce": "n"}`)
@@ -109,7 +115,8 @@ func TestRelay(t *testing.T) {
 	}))
 	defer s.Close()
 	c := client.New(s.URL, s.Client())
-	if got, err := c.Relay(t.Context(), http.MethodPost, "/v1/challenge/issue", []byte("{ }"), "token"); err != nil || string(got) != `{"challenge_nonce": "n"}` {
+	if got, err := c.Relay(t.Context(), http.MethodPost, "/v1/challenge/issue", []byte("{ }"), "token"); err != nil ||
+		string(got) != `{"challenge_nonce": "n"}` {
 		t.Errorf("%s, %v", got, err)
 	}
 	_, err := c.Relay(t.Context(), http.MethodGet, "/v1/score/a", nil, "")
@@ -117,7 +124,8 @@ func TestRelay(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	for _, path := range []string{"/v1/score/large", "/v1/score/none"} {
-		if _, err := c.Relay(t.Context(), http.MethodGet, path, nil, ""); codeOf(err) != "node_unavailable" || !errors.As(err, new(*refusal.Refusal)) {
+		if _, err := c.Relay(t.Context(), http.MethodGet, path, nil, ""); codeOf(err) != "node_unavailable" ||
+			!errors.As(err, new(*refusal.Refusal)) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

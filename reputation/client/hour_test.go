@@ -88,8 +88,8 @@ func (r *road) set(away, lossy bool) {
 	r.away, r.lossy = away, lossy
 }
 
-// whole is a deployment in one process: a sidecar's ledger, its sender and its reputations, the control plane's engine, and a node. Its posts are
-// decided by the example policy.
+// whole is a deployment in one process: a sidecar's ledger, its sender and its reputations, the control plane's engine,
+// and a node. Its posts are decided by the example policy.
 type whole struct {
 	t      *testing.T
 	kit    *gatetest.Kit
@@ -157,7 +157,8 @@ func (w *whole) session(id string, calls int) {
 	s := w.node.Calls(w.t, id, calls)
 	s.Close(w.t)
 	for i, token := range s.Receipts {
-		r := ledger.Receipt{Session: id, Number: int64(i) + 1, Call: fmt.Sprintf("post_%s_%d", id, i), Signed: time.Now(), Token: token}
+		r := ledger.Receipt{Session: id, Number: int64(i) + 1, Call: fmt.Sprintf("post_%s_%d", id, i), Signed: time.Now(),
+			Token: token}
 		if i == calls {
 			r.Call = id
 		}
@@ -175,9 +176,11 @@ func (w *whole) post() string {
 	b.Nonce = "nonce"
 	proof, receipt := w.kit.Trigger(w.t, gatetest.Plan{}, b)
 	d, err := w.engine.Decide(w.t.Context(), policy.Request{
-		Binding: b, ChallengeID: "challenge", RuntimeID: "worker-1", SessionID: "session", EnvironmentHash: w.kit.Strict.Runtime.EnvironmentHash,
-		ManifestHash: w.kit.Strict.ManifestHash, OriginProof: proof, TriggerReceipt: receipt, Reputation: token,
-		Call: policy.Call{Method: "POST", Scheme: "https", Host: "api.example.com", Path: "/posts", Rule: "posts", ContentKind: "json", Size: 100},
+		Binding: b, ChallengeID: "challenge", RuntimeID: "worker-1", SessionID: "session",
+		EnvironmentHash: w.kit.Strict.Runtime.EnvironmentHash,
+		ManifestHash:    w.kit.Strict.ManifestHash, OriginProof: proof, TriggerReceipt: receipt, Reputation: token,
+		Call: policy.Call{Method: "POST", Scheme: "https", Host: "api.example.com", Path: "/posts", Rule: "posts",
+			ContentKind: "json", Size: 100},
 	})
 	if err != nil {
 		return codeOf(err)
@@ -192,9 +195,10 @@ func (w *whole) post() string {
 
 const agentOfKit = "agent:worker-1"
 
-// TestAnHourWithoutTheNode: the node is away for an hour in which an agent makes 10,000 receipts (a quarter of them under the race detector). Its
-// posts are decided by the last reputation until that ends, and refused from then on. The sidecar is started again, and hands everything over when
-// the node is back, though answers are lost on the way. Each session counts once, and decides the posts that come then.
+// TestAnHourWithoutTheNode: the node is away for an hour in which an agent makes 10,000 receipts (a quarter of them
+// under the race detector). Its posts are decided by the last reputation until that ends, and refused from then on. The
+// sidecar is started again, and hands everything over when the node is back, though answers are lost on the way. Each
+// session counts once, and decides the posts that come then.
 func TestAnHourWithoutTheNode(t *testing.T) {
 	full.Only(t, "time to sign, hand over and score 10,000 receipts")
 	sessions, calls := 60, 167
@@ -262,7 +266,8 @@ func TestAnHourWithoutTheNode(t *testing.T) {
 		check.Must(t, err)
 		c, err := evidence.UnverifiedClaims(accrual.Kind, said)
 		check.Must(t, err)
-		if n := int64(sessions); c.Log.Entries != n || c.TotalSessions != n || c.TotalInteractions != n || c.Tier != accrual.TierBuilding {
+		if n := int64(sessions); c.Log.Entries != n || c.TotalSessions != n || c.TotalInteractions != n ||
+			c.Tier != accrual.TierBuilding {
 			t.Errorf("%+v", c.Reputation)
 		}
 		if got != "building" {

@@ -10,20 +10,20 @@ import (
 	"github.com/actionproof/mediator/internal/every"
 )
 
-// backlogPeriod is how often the sender looks at all that is not handed over, which takes a while where that is much.
+// backlogPeriod is the time between two counts of the backlog, which can be slow.
 const backlogPeriod = 15 * time.Second
 
-// Status says how far the receipts of a sidecar have come.
+// Status is the state of a sidecar's deliveries.
 type Status struct {
-	Away        string     `json:"away,omitempty"`   // why the node could not be asked the last time
+	Away        string     `json:"away,omitempty"`   // why the last pass failed
 	Undelivered int64      `json:"undelivered"`      // receipts that the node has not acknowledged
 	Oldest      *time.Time `json:"oldest,omitempty"` // when the oldest of them was signed
 	Refused     int64      `json:"refused"`          // sessions whose receipts the node refuses
-	Reason      string     `json:"reason,omitempty"` // why, of one of them
-	Pruned      int64      `json:"pruned"`           // receipts that were removed for their age before the node had them, since the process began
+	Reason      string     `json:"reason,omitempty"` // of one such refusal
+	Pruned      int64      `json:"pruned"`           // receipts removed undelivered since the process started
 }
 
-// Status looks in the ledger what is not handed over.
+// Status reads the backlog from the ledger.
 func (s *Sender) Status(ctx context.Context) (Status, error) {
 	b, err := s.ledger.Backlog(ctx)
 	if err != nil {
@@ -39,16 +39,17 @@ func (s *Sender) Status(ctx context.Context) (Status, error) {
 	return out, nil
 }
 
-// watch looks at what is not handed over, for the metrics, and says in the log what was removed too early.
+// watch counts the backlog for the metrics and logs receipts that were removed undelivered.
 func (s *Sender) watch(ctx context.Context) {
 	var pruned int64
 	look := func() {
 		b, err := s.ledger.Backlog(ctx)
 		if err != nil {
-			return // the log of the ledger says so
+			return // the ledger logs it
 		}
 		if b.Pruned > pruned {
-			s.log.Error("receipts were removed for their age before the node had them: their sessions cannot be appraised", zap.Int64("receipts", b.Pruned-pruned))
+			s.log.Error("receipts expired before they were delivered to the node: their sessions cannot be scored",
+				zap.Int64("receipts", b.Pruned-pruned))
 			pruned = b.Pruned
 		}
 		s.backlog.Store(&b)
@@ -65,12 +66,18 @@ func (s *Sender) Register(r prometheus.Registerer) error { return r.Register(col
 type collector struct{ s *Sender }
 
 var (
-	undelivered  = prometheus.NewDesc("mediator_receipts_undelivered", "Interaction receipts that the node has not acknowledged.", nil, nil)
-	oldest       = prometheus.NewDesc("mediator_receipts_undelivered_since_seconds", "When the oldest of them was signed, in Unix seconds; the present if there is none.", nil, nil)
-	refusedChain = prometheus.NewDesc("mediator_receipts_refused_sessions", "Sessions whose receipts the node refuses.", nil, nil)
-	prunedTotal  = prometheus.NewDesc("mediator_receipts_pruned_undelivered_total", "Receipts that were removed for their age before the node had them.", nil, nil)
-	deliveredAll = prometheus.NewDesc("mediator_receipts_delivered_total", "Receipts that the node has acknowledged to this process.", nil, nil)
-	reachable    = prometheus.NewDesc("mediator_node_reachable", "1 if the node took receipts the last time, or there were none; else 0.", nil, nil)
+	undelivered = prometheus.NewDesc("mediator_receipts_undelivered",
+		"Interaction receipts that the node has not acknowledged.", nil, nil)
+	oldest = prometheus.NewDesc("mediator_receipts_undelivered_since_seconds",
+		"When the oldest of them was signed, in Unix seconds; the present if there is none.", nil, nil)
+	refusedChain = prometheus.NewDesc("mediator_receipts_refused_sessions",
+		"Sessions whose receipts the node refuses.", nil, nil)
+	prunedTotal = prometheus.NewDesc("mediator_receipts_pruned_undelivered_total",
+		"Receipts that expired before they were delivered.", nil, nil)
+	deliveredAll = prometheus.NewDesc("mediator_receipts_delivered_total",
+		"Receipts that the node has acknowledged to this process.", nil, nil)
+	reachable = prometheus.NewDesc("mediator_node_reachable",
+		"1 if the last delivery succeeded or nothing was due; else 0.", nil, nil)
 )
 
 // Describe implements [prometheus.Collector].
@@ -92,7 +99,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	tell(reachable, prometheus.GaugeValue, up)
 	tell(deliveredAll, prometheus.CounterValue, float64(c.s.sent.Load()))
 	b := c.s.backlog.Load()
-	if b == nil { // nobody has looked yet
+	if b == nil { // not counted yet
 		return
 	}
 	tell(undelivered, prometheus.GaugeValue, float64(b.Receipts))

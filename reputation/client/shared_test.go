@@ -35,7 +35,8 @@ func TestSharedLedger(t *testing.T) {
 	for i := range sessions {
 		for n := int64(1); n <= each; n++ {
 			session := fmt.Sprintf("ses_%03d", i)
-			r := ledger.Receipt{Session: session, Number: n, Call: fmt.Sprintf("post_%d_%d", i, n), Signed: time.Now(), Token: token(session, n)}
+			r := ledger.Receipt{Session: session, Number: n, Call: fmt.Sprintf("post_%d_%d", i, n), Signed: time.Now(),
+				Token: token(session, n)}
 			if err := queues[0].AddReceipts(t.Context(), r); err != nil { // of a sidecar that hands nothing over
 				t.Fatal(err)
 			}

@@ -16,7 +16,7 @@ func (b *Book) admits(e Entry) error {
 	case e.Final != nil:
 		s := b.signals[e.Final.SignalID]
 		if s == nil || s.Final || e.At < s.Closes {
-			return fmt.Errorf("the signal %s does not become final: there is none, it is final, or its window is open", e.Final.SignalID)
+			return fmt.Errorf("the signal %s cannot become final: it is unknown, final, or still open", e.Final.SignalID)
 		}
 	case e.Opened != nil:
 		return b.admitsOpened(e.Opened, e.At)
@@ -28,7 +28,7 @@ func (b *Book) admits(e Entry) error {
 		return b.admitsResolved(e.Resolved, e.At)
 	case e.Violation != nil:
 		if b.noted(e.Violation.Agent, e.Violation.Document) {
-			return errors.New("the violation is there")
+			return errors.New("the violation is already in the log")
 		}
 	}
 	return nil
@@ -37,7 +37,7 @@ func (b *Book) admits(e Entry) error {
 func (b *Book) admitsSignal(p *Published, at int64) error {
 	switch {
 	case b.signals[p.SignalID] != nil:
-		return fmt.Errorf("there is a signal %s", p.SignalID)
+		return fmt.Errorf("the signal %s is already in the log", p.SignalID)
 	case p.Closes <= at:
 		return fmt.Errorf("the window of the signal %s closes before it opens", p.SignalID)
 	}
@@ -47,41 +47,41 @@ func (b *Book) admitsSignal(p *Published, at int64) error {
 func (b *Book) admitsOpened(o *Opened, at int64) error {
 	switch {
 	case b.disputes[o.DisputeID] != nil:
-		return fmt.Errorf("there is a dispute %s", o.DisputeID)
+		return fmt.Errorf("the dispute %s is already in the log", o.DisputeID)
 	case o.Challenger == o.Target:
 		return errors.New("an agent disputes itself")
 	case o.Deadline <= at:
-		return fmt.Errorf("the dispute %s ends before it is opened", o.DisputeID)
+		return fmt.Errorf("the deadline of the dispute %s is before its opening", o.DisputeID)
 	case b.repeats(o.Substance):
-		return fmt.Errorf("the dispute %s is another one again", o.DisputeID)
+		return fmt.Errorf("the dispute %s repeats an earlier one", o.DisputeID)
 	case o.SignalID == "":
 		return nil
 	}
 	s := b.signals[o.SignalID]
 	switch {
 	case s == nil || s.Final || at >= s.Closes:
-		return fmt.Errorf("the signal %s cannot be disputed: there is none, or its window has closed", o.SignalID)
+		return fmt.Errorf("the signal %s cannot be disputed: it is unknown or closed", o.SignalID)
 	case s.Agent != o.Target:
-		return fmt.Errorf("the signal %s is another agent's", o.SignalID)
+		return fmt.Errorf("the signal %s belongs to another agent", o.SignalID)
 	case b.contracts[contractOf(o)]:
-		return fmt.Errorf("there is a contract %s", o.ContractID)
+		return fmt.Errorf("the contract %s is already in the log", o.ContractID)
 	}
 	return nil
 }
 
-// repeats reports whether the same was disputed before. What ended as inconclusive can be disputed again: a party that has kept back what would
-// have decided it must not escape by that.
+// repeats reports whether the same was disputed before. An inconclusive dispute can be repeated: a party must not
+// escape by holding back what would have decided it.
 func (b *Book) repeats(substance string) bool {
 	before := b.disputes[b.substances[substance]]
 	return before != nil && (before.Status != StatusResolved || before.Resolved.Outcome != accrual.Inconclusive)
 }
 
-// admitsResolved holds who ends a dispute against its type: rules end what receipts decide, the arbiter the rest, and nobody's word counts
-// once the time is over.
+// admitsResolved checks who may end a dispute: rules for receipts, the arbiter for general disputes, and after the
+// deadline only "inconclusive".
 func (b *Book) admitsResolved(r *Resolved, at int64) error {
 	d := b.disputes[r.DisputeID]
 	if d == nil || d.Status == StatusResolved {
-		return fmt.Errorf("there is no dispute %s that is not resolved", r.DisputeID)
+		return fmt.Errorf("there is no unresolved dispute %s", r.DisputeID)
 	}
 	ok := false
 	switch r.Resolver {
@@ -93,25 +93,27 @@ func (b *Book) admitsResolved(r *Resolved, at int64) error {
 		ok = at >= d.Deadline && r.Outcome == accrual.Inconclusive
 	}
 	if !ok {
-		return fmt.Errorf("the dispute %s of type %s is not ended by %s as %s", r.DisputeID, d.Type, r.Resolver, r.Outcome)
+		return fmt.Errorf("%s cannot end the dispute %s of type %s as %s", r.Resolver, r.DisputeID, d.Type, r.Outcome)
 	}
 	return nil
 }
 
-// ending returns the disputes that count from an entry on, in the order in which they were resolved.
+// ending returns the disputes that take effect with an entry, in the order of their resolution.
 func (b *Book) ending(e Entry) (all []ended) {
 	end := func(d *State, f Finding) {
 		if f.Outcome == accrual.ChallengerWins && b.counted(d, f, all) {
 			f = Finding{Outcome: accrual.Inconclusive}
 		}
 		pair := pairOf(d)
-		met := b.pairs[pair] || slices.ContainsFunc(all, func(before ended) bool { return before.bonus && pairOf(before.dispute) == pair })
+		met := b.pairs[pair] || slices.ContainsFunc(all, func(before ended) bool {
+			return before.bonus && pairOf(before.dispute) == pair
+		})
 		all = append(all, ended{d, f, f.Outcome != accrual.Inconclusive && !sameOwner(d.Challenger, d.Target) && !met})
 	}
 	switch {
 	case e.Resolved != nil:
 		d := b.disputes[e.Resolved.DisputeID]
-		if s := b.signals[d.SignalID]; s == nil || s.Final { // a signal that is forgotten is final
+		if s := b.signals[d.SignalID]; s == nil || s.Final { // forgotten signals are final
 			end(d, e.Resolved.Finding)
 		}
 	case e.Final != nil:
@@ -122,18 +124,19 @@ func (b *Book) ending(e Entry) (all []ended) {
 	return all
 }
 
-// counted reports whether the target has lost another dispute by the same, whether that one counted or not: before, or by the same entry. Nobody
-// loses twice by one fault, however many dispute it.
+// counted reports whether the target has lost another dispute over the same fault, earlier or by the same entry. Nobody
+// loses twice over one fault, however many dispute it.
 func (b *Book) counted(d *State, f Finding, before []ended) bool {
 	is := d.faults(f)
 	same := func(faults []string) bool {
 		return slices.ContainsFunc(faults, func(fault string) bool { return slices.Contains(is, fault) })
 	}
 	return slices.ContainsFunc(b.falls(d.Target), func(lost fall) bool { return same(lost.faults) }) ||
-		slices.ContainsFunc(before, func(e ended) bool { return e.dispute.Resolved.Outcome == accrual.ChallengerWins }) // all are about one signal
+		// all are about one signal
+		slices.ContainsFunc(before, func(e ended) bool { return e.dispute.Resolved.Outcome == accrual.ChallengerWins })
 }
 
-// falls returns what is kept of the disputes that an agent has lost.
+// falls returns the recorded defeats of an agent.
 func (b *Book) falls(id string) []fall {
 	if a := b.agents[id]; a != nil {
 		return a.falls
@@ -141,8 +144,8 @@ func (b *Book) falls(id string) []fall {
 	return nil
 }
 
-// faults names what the target has lost by: its signal, and where receipts have decided, the part of the session. Of an arbiter's decision it is
-// what was disputed: the words cannot be compared.
+// faults names what the target lost over: its signal and, if receipts decided, the part of the session. For an
+// arbiter's decision it is the disputed object, since words cannot be compared.
 func (d *State) faults(f Finding) (all []string) {
 	if f.Fault != "" {
 		all = append(all, f.Fault)
@@ -153,17 +156,18 @@ func (d *State) faults(f Finding) (all []string) {
 	return all
 }
 
-// accounts returns what an entry brings into the logs of agents.
+// accounts returns the entries that e adds to the logs of agents.
 func (b *Book) accounts(e Entry, ending []ended) (all []Account, err error) {
+	entries := make([]struct {
+		agent string
+		accrual.Entry
+	}, 0, 2)
 	add := func(id string, entry accrual.Entry) {
-		if err != nil {
-			return
-		}
-		var of accrual.Agent
-		if of, err = accrual.ParseAgent(id); err == nil {
-			entry.At = e.At
-			all = append(all, Account{of, entry})
-		}
+		entry.At = e.At
+		entries = append(entries, struct {
+			agent string
+			accrual.Entry
+		}{id, entry})
 	}
 	switch {
 	case e.Opened != nil:
@@ -182,19 +186,28 @@ func (b *Book) accounts(e Entry, ending []ended) (all []Account, err error) {
 	for _, one := range ending {
 		d, outcome := one.dispute, one.finding.Outcome
 		add(d.Target, accrual.Entry{Dispute: &accrual.Dispute{
-			ID: d.DisputeID, Outcome: outcome, Bonus: one.bonus && outcome == accrual.TargetWins, Other: d.Challenger, About: d.about(),
+			ID: d.DisputeID, Outcome: outcome, Bonus: one.bonus && outcome == accrual.TargetWins, Other: d.Challenger,
+			About: d.about(),
 		}})
 		add(d.Challenger, accrual.Entry{Raised: &accrual.Raised{
-			ID: d.DisputeID, Outcome: outcome, Bonus: one.bonus && outcome == accrual.ChallengerWins, Other: d.Target, About: d.about(),
+			ID: d.DisputeID, Outcome: outcome, Bonus: one.bonus && outcome == accrual.ChallengerWins, Other: d.Target,
+			About: d.about(),
 		}})
 		if one.finding.Malicious {
 			add(d.Challenger, accrual.Entry{Violation: &accrual.Violation{Rule: RuleMalicious}})
 		}
 	}
-	return all, err
+	for _, one := range entries {
+		of, err := accrual.ParseAgent(one.agent)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, Account{of, one.Entry})
+	}
+	return all, nil
 }
 
-// apply changes the state by an entry that the log admits.
+// apply changes the state by an admitted entry.
 func (b *Book) apply(s Step) {
 	switch e := s.Entry; {
 	case e.Signal != nil:
@@ -208,11 +221,11 @@ func (b *Book) apply(s Step) {
 		b.of(signal.Agent).open--
 		b.over = append(b.over, past{at: e.At, signal: signal.SignalID})
 		for _, of := range signal.Cites {
-			if !sameOwner(signal.Agent, of) { // those never count, and an owner can make up any number
+			if !sameOwner(signal.Agent, of) { // citations within an owner never count, and could be unlimited
 				b.cites[citation(signal.Agent, of)] = true
 			}
 		}
-		signal.Receipts, signal.Cites = nil, nil // nothing asks for them any more, and an owner can have many signals
+		signal.Receipts, signal.Cites = nil, nil // no longer needed, and an owner can have many signals
 	case e.Opened != nil:
 		o := e.Opened
 		b.disputes[o.DisputeID] = &State{Opened: *o, At: e.At, Status: StatusPending}
@@ -240,7 +253,7 @@ func (b *Book) apply(s Step) {
 	}
 }
 
-// end notes that a dispute counts.
+// end records that a dispute takes effect.
 func (b *Book) end(one ended, at int64) {
 	d := one.dispute
 	d.Effective = true
@@ -256,7 +269,7 @@ func (b *Book) end(one ended, at int64) {
 	if outcome == accrual.ChallengerWins {
 		target.fell = at
 	}
-	if d.Resolved.Outcome == accrual.ChallengerWins { // whether it counts or not
+	if d.Resolved.Outcome == accrual.ChallengerWins { // even if it does not count
 		target.falls = append(target.falls, fall{at, d.faults(d.Resolved.Finding), d.Resolved.Inputs})
 		target.falls = target.falls[max(0, len(target.falls)-maxFalls):]
 	}
@@ -265,7 +278,7 @@ func (b *Book) end(one ended, at int64) {
 	}
 }
 
-// forget drops what is over for long. A signal stays while a dispute of it goes on.
+// forget drops what ended long ago. A signal stays while a dispute about it is open.
 func (b *Book) forget() {
 	for len(b.over) > 0 && b.over[0].at <= b.last-kept {
 		p := b.over[0]
@@ -283,34 +296,35 @@ func (b *Book) forget() {
 	}
 }
 
-// maxFalls is how many of an agent's falls are kept, the last ones.
-const maxFalls = 64
-
-// maxViolations is how many violations of an agent are kept, the last ones.
-const maxViolations = 64
+const (
+	maxFalls      = 64 // recorded defeats of an agent
+	maxViolations = 64 // recorded violations of an agent
+)
 
 func (a *agent) violate(v violated) {
 	a.violations = append(a.violations, v)
 	a.violations = a.violations[max(0, len(a.violations)-maxViolations):]
 }
 
-// noted reports whether a violation by a document is among those that are kept.
+// noted reports whether a violation by this document is recorded.
 func (b *Book) noted(id, document string) bool {
 	a := b.agents[id]
-	return a != nil && slices.ContainsFunc(a.violations, func(v violated) bool { return v.document == document && v.rule != RuleMalicious })
+	return a != nil && slices.ContainsFunc(a.violations, func(v violated) bool {
+		return v.document == document && v.rule != RuleMalicious
+	})
 }
 
-// sameOwner reports whether two agents may be of one owner.
+// sameOwner reports whether two agents may belong to one owner.
 func sameOwner(one, other string) bool {
 	a, err := accrual.ParseAgent(one)
 	b, err2 := accrual.ParseAgent(other)
 	return err != nil || err2 != nil || a.SameOwner(b)
 }
 
-// contractOf names a contract. An id is its challenger's alone: nobody can take it before.
+// contractOf names a contract. Ids are per challenger, so no one else can take an id first.
 func contractOf(o *Opened) [2]string { return [2]string{o.Challenger, o.ContractID} }
 
-// pairOf returns the agents of a dispute, in order: which of them disputes the other does not matter.
+// pairOf returns the two agents of a dispute in a fixed order.
 func pairOf(d *State) [2]string {
 	return [2]string{min(d.Challenger, d.Target), max(d.Challenger, d.Target)}
 }

@@ -42,7 +42,8 @@ func TestConsequences(t *testing.T) {
 			check.WantEqual(t, n.reputation(alice, 20, 60).DisputesPending, int64(1))
 			n.sleep(time.Minute).end(id, c.outcome)
 			target, challenger := n.reputation(alice, 20, 60), n.reputation(c.challenger, 20, 60)
-			check.WantEqual(t, []int64{target.DisputePoints, challenger.DisputePoints, target.DisputesPending}, []int64{c.points, c.challengerPoints, 0})
+			check.WantEqual(t, []int64{target.DisputePoints, challenger.DisputePoints, target.DisputesPending},
+				[]int64{c.points, c.challengerPoints, 0})
 			check.WantEqual(t, []float64{target.CurrentScore, challenger.CurrentScore}, []float64{c.score, c.challengerScore})
 			check.WantEqual(t, []bool{target.Disputed, challenger.Disputed}, []bool{c.disputed, false})
 			check.WantEqual(t, n.accounts[alice][1:], []accrual.Entry{{At: begin + 60, Dispute: &accrual.Dispute{
@@ -61,7 +62,8 @@ func (n *node) bonus(challenger, target string) bool {
 	return asked[len(asked)-1].Dispute.Bonus || raised[len(raised)-1].Raised.Bonus
 }
 
-// TestOneBonusAPair: of all disputes between two agents, whoever of them has opened them, the first with a winner gives points.
+// TestOneBonusAPair: of all disputes between two agents, whoever of them has opened them, the first with a winner gives
+// points.
 func TestOneBonusAPair(t *testing.T) {
 	n := newNode(t)
 	bonus := func(challenger, target, outcome string, receipt int) bool {
@@ -75,8 +77,10 @@ func TestOneBonusAPair(t *testing.T) {
 		challenger, target, outcome string
 		bonus                       bool
 	}{
-		{bob, alice, nobody, false}, {bob, alice, wins, true}, {bob, alice, wins, false}, {alice, bob, wins, false}, {bob, alice, loses, false}, {carol, alice, loses, true}, {alice, carol, loses, false},
-		{carol, bob, wins, true}, {dora, alice, wins, false}, {alice, dora, wins, false}, {dora, eve, loses, false}, {anna, alice, wins, false},
+		{bob, alice, nobody, false}, {bob, alice, wins, true}, {bob, alice, wins, false}, {alice, bob, wins, false},
+		{bob, alice, loses, false}, {carol, alice, loses, true}, {alice, carol, loses, false},
+		{carol, bob, wins, true}, {dora, alice, wins, false}, {alice, dora, wins, false}, {dora, eve, loses, false},
+		{anna, alice, wins, false},
 	} {
 		if got := bonus(c.challenger, c.target, c.outcome, i); got != c.bonus {
 			t.Errorf("dispute %d: a bonus: %t", i, got)
@@ -117,7 +121,8 @@ func TestProvisional(t *testing.T) {
 	about := accrual.Raised{Other: alice, About: "sig"}
 	lost, won := about, about
 	lost.ID, lost.Outcome, won.ID, won.Outcome = first, loses, second, wins // one pair has one bonus, and alice has it
-	check.WantEqual(t, n.accounts[bob], []accrual.Entry{{At: n.now.Unix(), Raised: &lost}, {At: n.now.Unix(), Raised: &won}})
+	check.WantEqual(t, n.accounts[bob],
+		[]accrual.Entry{{At: n.now.Unix(), Raised: &lost}, {At: n.now.Unix(), Raised: &won}})
 	r = n.reputation(alice, 20, 60)
 	check.WantEqual(t, []int64{r.DisputesPending, r.ChallengesLost, r.ChallengesWon, r.DisputePoints}, []int64{1, 1, 1, 0})
 	check.WantEqual(t, n.book.Allowed(bob, "new", n.now).Period, 48*time.Hour)
@@ -130,8 +135,8 @@ func TestProvisional(t *testing.T) {
 	check.WantEqual(t, n.reputation(alice, 20, 60).DisputesPending, int64(0))
 }
 
-// TestOneLoss: by one signal, and by one part of a session, an agent loses once, however many dispute it. What is found stays true, and whoever
-// was right loses nothing.
+// TestOneLoss: by one signal, and by one part of a session, an agent loses once, however many dispute it. What is found
+// stays true, and whoever was right loses nothing.
 func TestOneLoss(t *testing.T) {
 	// raised is a dispute of an agent, which it wins by a part of a session, or by an arbiter's word.
 	type raised struct {
@@ -202,7 +207,8 @@ func TestOneLoss(t *testing.T) {
 // TestJudged: a trial knows what the target had lost by when its dispute was opened, and nothing of later.
 func TestJudged(t *testing.T) {
 	n := newNode(t)
-	first, second := n.open(challengeOf(bob, alice, "timing", hashOf(1))), n.open(challengeOf(carol, alice, "timing", hashOf(2)))
+	first, second := n.open(challengeOf(bob, alice, "timing", hashOf(1))),
+		n.open(challengeOf(carol, alice, "timing", hashOf(2)))
 	n.sleep(time.Second).fell(first, hashOf("one"))
 	check.WantEqual(t, n.book.Judged(second), map[string]bool{})
 	n.sleep(time.Second)
@@ -210,7 +216,8 @@ func TestJudged(t *testing.T) {
 	n.sleep(time.Second).fell(second, hashOf("one")) // it counts no more
 	check.WantEqual(t, n.book.Judged(third), map[string]bool{hashOf(first): true})
 	n.sleep(time.Second)
-	check.WantEqual(t, n.book.Judged(n.open(challengeOf(bob, alice, "timing", hashOf(4)))), map[string]bool{hashOf(first): true, hashOf(second): true})
+	check.WantEqual(t, n.book.Judged(n.open(challengeOf(bob, alice, "timing", hashOf(4)))),
+		map[string]bool{hashOf(first): true, hashOf(second): true})
 	check.WantEqual(t, n.book.Judged(n.open(challengeOf(alice, bob, "timing", hashOf(5)))), map[string]bool{})
 	check.WantEqual(t, n.book.Judged("dsp"), map[string]bool{})
 }
@@ -241,24 +248,32 @@ func TestWhoEndsADispute(t *testing.T) {
 		edit func(*dispute.Resolved)
 		ok   bool
 	}{
-		"rules, for the challenger":   {"timing", false, resolved("automated", wins), true},
-		"rules, for the target":       {"knowledge", false, resolved("automated", loses), true},
-		"rules, for nobody":           {"consistency", false, resolved("automated", nobody), true},
-		"rules, late":                 {"timing", true, resolved("automated", wins), true},
-		"rules, of a general one":     {"general", false, resolved("automated", loses), false},
-		"an arbiter":                  {"general", false, resolved("arbiter", wins), true},
-		"an arbiter, late":            {"general", true, resolved("arbiter", wins), false},
-		"an arbiter, of receipts":     {"timing", false, resolved("arbiter", wins), false},
-		"the deadline, early":         {"general", false, resolved("deadline", nobody), false},
-		"the deadline":                {"general", true, resolved("deadline", nobody), true},
-		"the deadline, of receipts":   {"timing", true, resolved("deadline", nobody), true},
-		"the deadline, for somebody":  {"general", true, resolved("deadline", wins), false},
-		"somebody else":               {"general", false, resolved("target", loses), false},
-		"an arbiter without decision": {"general", false, func(r *dispute.Resolved) { r.Resolver, r.Outcome = "arbiter", wins }, false},
-		"rules with a decision":       {"timing", false, func(r *dispute.Resolved) { r.Resolver, r.Outcome, r.Decision = "automated", wins, hashOf(1) }, false},
-		"no outcome":                  {"timing", false, resolved("automated", ""), false},
-		"no reason":                   {"timing", false, func(r *dispute.Resolved) { r.Resolver, r.Outcome, r.Reason = "automated", wins, "" }, false},
-		"malicious, and won":          {"timing", false, func(r *dispute.Resolved) { r.Resolver, r.Outcome, r.Malicious = "automated", wins, true }, false},
+		"rules, for the challenger":  {"timing", false, resolved("automated", wins), true},
+		"rules, for the target":      {"knowledge", false, resolved("automated", loses), true},
+		"rules, for nobody":          {"consistency", false, resolved("automated", nobody), true},
+		"rules, late":                {"timing", true, resolved("automated", wins), true},
+		"rules, of a general one":    {"general", false, resolved("automated", loses), false},
+		"an arbiter":                 {"general", false, resolved("arbiter", wins), true},
+		"an arbiter, late":           {"general", true, resolved("arbiter", wins), false},
+		"an arbiter, of receipts":    {"timing", false, resolved("arbiter", wins), false},
+		"the deadline, early":        {"general", false, resolved("deadline", nobody), false},
+		"the deadline":               {"general", true, resolved("deadline", nobody), true},
+		"the deadline, of receipts":  {"timing", true, resolved("deadline", nobody), true},
+		"the deadline, for somebody": {"general", true, resolved("deadline", wins), false},
+		"somebody else":              {"general", false, resolved("target", loses), false},
+		"an arbiter without decision": {"general", false, func(r *dispute.Resolved) {
+			r.Resolver, r.Outcome = "arbiter", wins
+		}, false},
+		"rules with a decision": {"timing", false, func(r *dispute.Resolved) {
+			r.Resolver, r.Outcome, r.Decision = "automated", wins, hashOf(1)
+		}, false},
+		"no outcome": {"timing", false, resolved("automated", ""), false},
+		"no reason": {"timing", false, func(r *dispute.Resolved) {
+			r.Resolver, r.Outcome, r.Reason = "automated", wins, ""
+		}, false},
+		"malicious, and won": {"timing", false, func(r *dispute.Resolved) {
+			r.Resolver, r.Outcome, r.Malicious = "automated", wins, true
+		}, false},
 		"another dispute": {"timing", false, func(r *dispute.Resolved) {
 			r.Resolver, r.Outcome, r.DisputeID = "automated", wins, dispute.DisputeID(hashOf(9))
 		}, false},
@@ -324,7 +339,8 @@ func TestReviewing(t *testing.T) {
 	check.Must(t, err)
 	n.enter(e)
 	d, _ := n.book.Dispute(id)
-	check.WantEqual(t, []string{d.Status, d.Resolved.Outcome, d.Resolved.Resolver, d.Resolved.Reason}, []string{"resolved", nobody, "deadline", "no_arbiter"})
+	check.WantEqual(t, []string{d.Status, d.Resolved.Outcome, d.Resolved.Resolver, d.Resolved.Reason},
+		[]string{"resolved", nobody, "deadline", "no_arbiter"})
 }
 
 // TestEntriesThatNoLogHas: a log that contradicts itself is refused, whoever has written it.
@@ -352,13 +368,19 @@ func TestEntriesThatNoLogHas(t *testing.T) {
 		entry dispute.Entry
 		ok    bool
 	}{
-		"a dispute":                   {opened(fine), true},
-		"before the last entry":       {dispute.Entry{At: begin - 1, Opened: opened(fine).Opened}, false},
-		"without a time":              {dispute.Entry{Opened: opened(fine).Opened}, false},
-		"about nothing":               {dispute.Entry{At: begin}, false},
-		"about two":                   {dispute.Entry{At: begin, Opened: opened(fine).Opened, Final: &dispute.Final{SignalID: "sig"}}, false},
-		"the document again":          {opened(func(o *dispute.Opened) { o.Document = last.Document; o.DisputeID = last.DisputeID }), false},
-		"an id that is not its own":   {opened(func(o *dispute.Opened) { o.DisputeID = dispute.DisputeID(hashOf(1)) }), false},
+		"a dispute":             {opened(fine), true},
+		"before the last entry": {dispute.Entry{At: begin - 1, Opened: opened(fine).Opened}, false},
+		"without a time":        {dispute.Entry{Opened: opened(fine).Opened}, false},
+		"about nothing":         {dispute.Entry{At: begin}, false},
+		"about two": {
+			dispute.Entry{At: begin, Opened: opened(fine).Opened, Final: &dispute.Final{SignalID: "sig"}}, false},
+		"the document again": {opened(func(o *dispute.Opened) {
+			o.Document = last.Document
+			o.DisputeID = last.DisputeID
+		}), false},
+		"an id that is not its own": {opened(func(o *dispute.Opened) {
+			o.DisputeID = dispute.DisputeID(hashOf(1))
+		}), false},
 		"the substance again":         {opened(func(o *dispute.Opened) { o.Substance = last.Substance }), false},
 		"the contract again":          {opened(func(o *dispute.Opened) { o.ContractID = "c" }), false},
 		"no contract":                 {opened(func(o *dispute.Opened) { o.ContractID = "" }), false},
@@ -378,17 +400,30 @@ func TestEntriesThatNoLogHas(t *testing.T) {
 		"observed without receipts":   {published(func(p *dispute.Published) { p.Basis = "observed" }), false},
 		"sources without receipts":    {published(func(p *dispute.Published) { p.Sources = true }), false},
 		"cites without receipts":      {published(func(p *dispute.Published) { p.Cites = []string{bob} }), false},
-		"cites in disorder":           {published(func(p *dispute.Published) { p.Receipts, p.Cites = []string{hashOf(1), hashOf(2)}, []string{carol, bob} }), false},
-		"cites nobody":                {published(func(p *dispute.Published) { p.Receipts, p.Cites = []string{hashOf(1)}, []string{"x"} }), false},
-		"final too early":             {dispute.Entry{At: begin + 24*3600 - 1, Final: &dispute.Final{SignalID: "sig"}}, false},
-		"final":                       {dispute.Entry{At: begin + 24*3600, Final: &dispute.Final{SignalID: "sig"}}, true},
-		"final, of nothing":           {dispute.Entry{At: begin + 24*3600, Final: &dispute.Final{SignalID: "other"}}, false},
-		"a violation":                 {dispute.Entry{At: begin + 9999, Violation: &dispute.Violation{Agent: bob, Rule: "rate", Document: hashOf(1)}}, true},
-		"a violation of no rule":      {dispute.Entry{At: begin + 9999, Violation: &dispute.Violation{Agent: bob, Rule: "malicious", Document: hashOf(1)}}, false},
-		"a violation of nobody":       {dispute.Entry{At: begin + 9999, Violation: &dispute.Violation{Agent: "bob", Rule: "rate", Document: hashOf(1)}}, false},
-		"looking at nothing":          {dispute.Entry{At: begin + 9999, Reviewing: &dispute.Reviewing{DisputeID: dispute.DisputeID(hashOf(1))}}, false},
-		"looking at an id":            {dispute.Entry{At: begin + 9999, Reviewing: &dispute.Reviewing{DisputeID: "dsp_"}}, false},
-		"looking at it":               {dispute.Entry{At: begin + 9999, Reviewing: &dispute.Reviewing{DisputeID: open}}, true},
+		"cites in disorder": {published(func(p *dispute.Published) {
+			p.Receipts, p.Cites = []string{hashOf(1), hashOf(2)}, []string{carol, bob}
+		}), false},
+		"cites nobody": {published(func(p *dispute.Published) {
+			p.Receipts, p.Cites = []string{hashOf(1)}, []string{"x"}
+		}), false},
+		"final too early": {dispute.Entry{At: begin + 24*3600 - 1, Final: &dispute.Final{SignalID: "sig"}},
+			false},
+		"final":             {dispute.Entry{At: begin + 24*3600, Final: &dispute.Final{SignalID: "sig"}}, true},
+		"final, of nothing": {dispute.Entry{At: begin + 24*3600, Final: &dispute.Final{SignalID: "other"}}, false},
+		"a violation": {
+			dispute.Entry{At: begin + 9999, Violation: &dispute.Violation{Agent: bob, Rule: "rate", Document: hashOf(1)}}, true},
+		"a violation of no rule": {
+			dispute.Entry{At: begin + 9999, Violation: &dispute.Violation{Agent: bob, Rule: "malicious", Document: hashOf(1)}},
+			false},
+		"a violation of nobody": {
+			dispute.Entry{At: begin + 9999, Violation: &dispute.Violation{Agent: "bob", Rule: "rate", Document: hashOf(1)}},
+			false},
+		"looking at nothing": {
+			dispute.Entry{At: begin + 9999, Reviewing: &dispute.Reviewing{DisputeID: dispute.DisputeID(hashOf(1))}}, false},
+		"looking at an id": {dispute.Entry{At: begin + 9999, Reviewing: &dispute.Reviewing{DisputeID: "dsp_"}},
+			false},
+		"looking at it": {dispute.Entry{At: begin + 9999, Reviewing: &dispute.Reviewing{DisputeID: open}},
+			true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, err := dispute.Replay(n.log)
@@ -412,7 +447,8 @@ func TestEntriesThatNoLogHas(t *testing.T) {
 	if log := b.Log(); b.Take(next) == nil || b.Log() != log {
 		t.Error("a step is taken after the log has gone on")
 	}
-	if _, err := dispute.Replay(append(slices.Clone(n.log), v, v)); err == nil || !strings.Contains(err.Error(), "entry 4") {
+	if _, err := dispute.Replay(append(slices.Clone(n.log), v, v)); err == nil ||
+		!strings.Contains(err.Error(), "entry 4") {
 		t.Errorf("one violation twice: %v", err)
 	}
 	f := dispute.Entry{At: begin + 24*3600, Final: &dispute.Final{SignalID: "sig"}}
@@ -428,7 +464,8 @@ func TestTimeNeverFalls(t *testing.T) {
 	check.WantEqual(t, n.book.Time(n.now), begin)
 }
 
-// TestFinalSignalsAreSmall: of a signal whose window has closed, the receipts are forgotten. A dispute about them is still a breach of the window.
+// TestFinalSignalsAreSmall: of a signal whose window has closed, the receipts are forgotten. A dispute about them is
+// still a breach of the window.
 func TestFinalSignalsAreSmall(t *testing.T) {
 	n := newNode(t)
 	n.publishAs(n.resting(alice, "sig"), func(p *dispute.Publication) { p.Cites = []string{carol} })
@@ -490,7 +527,8 @@ func random(t testing.TB, seed uint64, agents []string, name string) *node {
 				_, _ = n.file(f)
 			}
 		case 3:
-			_, _ = n.file(challengeOf(one, other, []string{"timing", "consistency", "general"}[r.IntN(3)], hashOf(one, r.IntN(3))))
+			_, _ = n.file(
+				challengeOf(one, other, []string{"timing", "consistency", "general"}[r.IntN(3)], hashOf(one, r.IntN(3))))
 		case 4:
 			n.finalise()
 		default:
@@ -572,10 +610,12 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestOrderOfStrangers: disputes that have no agent in common do not change each other, whatever the order in which they come.
+// TestOrderOfStrangers: disputes that have no agent in common do not change each other, whatever the order in which
+// they come.
 func TestOrderOfStrangers(t *testing.T) {
 	for seed := range uint64(8) {
-		one, other := random(t, seed, []string{alice, bob}, "s"), random(t, seed+1000, []string{carol, agentOf("d", "agent:dan")}, "t")
+		one, other := random(t, seed, []string{alice, bob}, "s"),
+			random(t, seed+1000, []string{carol, agentOf("d", "agent:dan")}, "t")
 		r := rand.New(rand.NewPCG(seed, 3))
 		all := append(slices.Clone(one.log), other.log...)
 		everybody := []string{alice, bob, carol, agentOf("d", "agent:dan")}
@@ -642,8 +682,10 @@ func TestParseEntry(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"nothing": "", "a space": raw + " ", "another order": `{"final":{"signal_id":"a"},"at":1}`, "an unknown member": `{"at":1,"final":{"signal_id":"a"},"x":1}`,
-		"null": `{"at":1,"final":{"signal_id":"a"},"opened":null}`, "too long": strings.Repeat(" ", 70_000) + raw,
+		"nothing": "", "a space": raw + " ", "another order": `{"final":{"signal_id":"a"},"at":1}`,
+		"an unknown member": `{"at":1,"final":{"signal_id":"a"},"x":1}`,
+		"null":              `{"at":1,"final":{"signal_id":"a"},"opened":null}`,
+		"too long":          strings.Repeat(" ", 70_000) + raw,
 	} {
 		if e, err := dispute.ParseEntry([]byte(text)); err == nil {
 			t.Errorf("%s is taken as %+v", name, e)

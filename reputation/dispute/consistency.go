@@ -5,30 +5,32 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 )
 
-// contradicts reports whether a receipt cannot follow another one, whose hash is given, in a chain that one sidecar has made: see package
-// interaction. Where receipts between them are missing, nothing is known.
+// contradicts reports whether a receipt cannot follow another with the given hash in an honest chain (see package
+// interaction). Receipts that are not adjacent prove nothing.
 func contradicts(before *interaction.Receipt, hash string, c *interaction.Receipt) bool {
 	if c.Chain.SequenceNumber != before.Chain.SequenceNumber+1 {
 		return false
 	}
 	was, is := before.Session, c.Session
-	return c.Chain.PreviousReceiptHash != hash || before.Closing != nil || c.EventID != before.EventID || c.RuntimeID != before.RuntimeID ||
+	return c.Chain.PreviousReceiptHash != hash || before.Closing != nil || c.EventID != before.EventID ||
+		c.RuntimeID != before.RuntimeID ||
 		is.OpenedMS != was.OpenedMS || c.IssuedAt < before.IssuedAt ||
-		is.Calls < was.Calls || is.CallsObserved < was.CallsObserved || is.BytesOut < was.BytesOut || is.BytesOutObserved < was.BytesOutObserved
+		is.Calls < was.Calls || is.CallsObserved < was.CallsObserved || is.BytesOut < was.BytesOut ||
+		is.BytesOutObserved < was.BytesOutObserved
 }
 
-// toolCalls is what is kept of the calls of tools in a session.
+// toolCalls is what is kept of the tool calls in a session.
 type toolCalls struct {
-	made     map[string]bool // by their tags
+	made     map[string]bool // by tag
 	returned map[string]bool
-	unknown  bool // an answer has made calls that its receipt does not name
+	unknown  bool // an answer made calls that its receipt does not name
 }
 
-// consistencyRules find what contradicts itself: two chains, two receipts, a result without its call, and a strategy that the trace breaks.
+// consistencyRules find forked chains, contradicting receipts, results without calls, and broken strategies.
 type consistencyRules struct{}
 
 func (consistencyRules) add(r *Record, c *interaction.Receipt) {
-	r.measured.Add("", c) // for the traces of its challenges alone
+	r.measured.Add("", c) // only for the traces of its challenges
 	m := c.Model
 	if m == nil {
 		return
@@ -39,7 +41,8 @@ func (consistencyRules) add(r *Record, c *interaction.Receipt) {
 	}
 	made := m.Figures.ToolCallsMade
 	unanswered := c.Outcome == interaction.OutcomeFailed && c.Timing.LLMEnd == 0
-	calls.unknown = calls.unknown || !unanswered && made.State != interaction.StateObserved || made.Value > int64(len(m.ToolCalls))
+	calls.unknown = calls.unknown || !unanswered && made.State != interaction.StateObserved ||
+		made.Value > int64(len(m.ToolCalls))
 	for _, call := range m.ToolCalls {
 		calls.unknown = calls.unknown || call.ID == ""
 		calls.made[call.ID] = true
@@ -68,8 +71,8 @@ func (consistencyRules) end(r *Record) (found, doubt string) {
 	return "", doubt
 }
 
-// inputs returns the hashes of what the session was judged by: the head of its chain, which names all receipts before, and the node's notes
-// of its challenges, as canonical JSON.
+// inputs returns the hashes of the evidence in the session: the head of its chain, which fixes all earlier receipts,
+// and the canonical JSON of the node's challenge records.
 func (r *Record) inputs() (hashes []string) {
 	if n := len(r.hashes); n > 0 {
 		hashes = append(hashes, r.hashes[n-1])

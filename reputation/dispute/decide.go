@@ -14,18 +14,18 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// Review returns the entry that says that somebody looks at a dispute.
+// Review returns the entry that marks a dispute as being judged.
 func (b *Book) Review(id string, now time.Time) (Entry, error) {
 	return b.checked(Entry{At: b.Time(now), Reviewing: &Reviewing{DisputeID: id}})
 }
 
-// Late reports whether the time in which a dispute can be resolved is over.
+// Late reports whether the deadline of a dispute has passed.
 func (b *Book) Late(id string, now time.Time) bool {
 	d := b.disputes[id]
 	return d != nil && b.Time(now) >= d.Deadline
 }
 
-// End returns the entry that ends a dispute by what a [Trial] has found.
+// End returns the entry that ends a dispute by the finding of a [Trial].
 func (b *Book) End(id string, f Finding, now time.Time) (Entry, error) {
 	r := &Resolved{DisputeID: id, Finding: f, Resolver: ResolverRules}
 	if b.Late(id, now) && f.Outcome == accrual.Inconclusive {
@@ -34,12 +34,12 @@ func (b *Book) End(id string, f Finding, now time.Time) (Entry, error) {
 	return b.checked(Entry{At: b.Time(now), Resolved: r})
 }
 
-// Expire returns the entry that ends a dispute that no arbiter has decided in time.
+// Expire returns the entry that ends a dispute without a decision of the arbiter.
 func (b *Book) Expire(id string, now time.Time) (Entry, error) {
 	return b.End(id, Finding{Outcome: accrual.Inconclusive, Reason: ReasonNoArbiter}, now)
 }
 
-// checked returns an entry that the log admits.
+// checked returns an admitted entry.
 func (b *Book) checked(e Entry) (Entry, error) {
 	if err := b.admits(e); err != nil {
 		return Entry{}, fmt.Errorf("dispute: %w", err)
@@ -47,25 +47,28 @@ func (b *Book) checked(e Entry) (Entry, error) {
 	return e, nil
 }
 
-// Arbitrate returns the entry that ends a general dispute by the decision of an arbiter, whose token the caller has opened with the pinned key. The key
-// must belong to neither party.
-func (b *Book) Arbitrate(id string, decision evidence.Opened[Decision], arbiter ed25519.PublicKey, now time.Time) (Entry, error) {
+// Arbitrate returns the entry that ends a general dispute by an arbiter's decision. The caller has opened the decision
+// with the pinned key, which must belong to neither party.
+func (b *Book) Arbitrate(id string, decision evidence.Opened[Decision], arbiter ed25519.PublicKey,
+	now time.Time) (Entry, error) {
 	d, c := b.disputes[id], decision.Claims()
 	switch {
 	case d == nil:
 		return Entry{}, refusal.New("not_found", "there is no dispute %.80q", id)
 	case d.Type != TypeGeneral:
-		return Entry{}, refusal.New("dispute_refused", "the dispute is of type %s: receipts decide it, and no arbiter", d.Type)
-	case c.DisputeID != id || c.Document != d.Document: // an id has only half of the hash
-		return Entry{}, refusal.New("dispute_refused", "the decision is about another dispute, or about another document than the one that was filed")
+		return Entry{}, refusal.New("dispute_refused", "receipts decide a dispute of type %s; an arbiter cannot", d.Type)
+	case c.DisputeID != id || c.Document != d.Document: // the id holds only half of the hash
+		return Entry{}, refusal.New("dispute_refused", "the decision is about another dispute or document than the filed one")
 	case d.Status == StatusResolved && d.Resolved.Decision == decision.Hash():
 		return Entry{}, errDecided
 	case d.Status == StatusResolved:
-		return Entry{}, refusal.New("dispute_closed", "the dispute was resolved at %s by %s", time.Unix(d.ResolvedAt, 0).UTC().Format(time.RFC3339), d.Resolved.Resolver)
+		return Entry{}, refusal.New("dispute_closed", "the dispute was resolved at %s by %s",
+			time.Unix(d.ResolvedAt, 0).UTC().Format(time.RFC3339), d.Resolved.Resolver)
 	case b.Late(id, now):
-		return Entry{}, refusal.New("dispute_closed", "the dispute could be decided until %s", time.Unix(d.Deadline, 0).UTC().Format(time.RFC3339))
+		return Entry{}, refusal.New("dispute_closed", "the deadline of the dispute was %s",
+			time.Unix(d.Deadline, 0).UTC().Format(time.RFC3339))
 	case belongs(arbiter, d.Challenger) || belongs(arbiter, d.Target):
-		return Entry{}, refusal.New("dispute_refused", "the arbiter's key is that of one of the two agents, or of its owner")
+		return Entry{}, refusal.New("dispute_refused", "the arbiter's key belongs to one of the two agents or its owner")
 	}
 	r := &Resolved{DisputeID: id, Resolver: ResolverArbiter, Decision: decision.Hash(), Finding: Finding{
 		Outcome: c.Outcome, Reason: c.Reason, Malicious: c.Malicious, Inputs: []string{d.Document},
@@ -73,20 +76,20 @@ func (b *Book) Arbitrate(id string, decision evidence.Opened[Decision], arbiter 
 	return b.checked(Entry{At: b.Time(now), Resolved: r})
 }
 
-// errDecided refuses the token that has resolved the dispute already.
-var errDecided = refusal.New("dispute_closed", "this decision has resolved the dispute already")
+// errDecided refuses a decision that has already been applied.
+var errDecided = refusal.New("dispute_closed", "this decision has already resolved the dispute")
 
-// belongs reports whether a key is an agent's, or its owner's key registry's.
+// belongs reports whether a key is an agent's or its owner's registry key.
 func belongs(key ed25519.PublicKey, id string) bool {
 	a, err := accrual.ParseAgent(id)
 	if err != nil {
-		return true // nobody is known not to be a party
+		return true // an unknown agent could own any key
 	}
 	own, ok := a.Key()
 	return ok && bytes.Equal(own, key) || a.Owner == interaction.Owner(key)
 }
 
-// Brought returns the compact tokens in the evidence of a challenge: the receipts that the challenger brings with it.
+// Brought returns the tokens in the evidence of a challenge: receipts that the challenger brings along.
 func (c Challenge) Brought() (tokens []string) {
 	for word := range strings.FieldsSeq(c.Evidence) {
 		if strings.Count(word, ".") == 2 && strings.HasPrefix(word, "eyJ") && len(tokens) < maxBrought {

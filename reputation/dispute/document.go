@@ -14,27 +14,27 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// Bounds on documents. Lengths are in characters, as JSON Schema counts them, but for MaxSize.
+// Bounds on documents. Lengths are in characters, as in JSON Schema; MaxSize is in bytes.
 const (
-	MaxSize      = 64 << 10 // bytes of a whole document
-	MaxStatement = 4096     // of a signal, and of a counter claim
-	MaxTrace     = 16384    // of a reasoning trace, and of evidence
-	MaxReceipts  = 64       // that a document names
-	maxSignature = 16384    // that of a sidecar is a token
+	MaxSize      = 64 << 10 // of a whole document
+	MaxStatement = 4096     // of a signal or a counter claim
+	MaxTrace     = 16384    // of a reasoning trace or evidence
+	MaxReceipts  = 64       // named by one document
+	maxSignature = 16384    // a sidecar's signature is a token
 	maxReason    = 512
-	maxWhole     = 1<<53 - 1 // the greatest whole number of which a double is no other number as well
+	maxWhole     = 1<<53 - 1 // the greatest integer that a double represents uniquely
 )
 
-// MaxAge is how far the time in a document may lie from the node's. Who copies a document cannot use it later.
+// MaxAge bounds the distance of a document's time from the node's clock, so that copies cannot be used later.
 const MaxAge = 5 * time.Minute
 
-// The horizons of signals. They say how long a signal can be disputed.
+// Horizons of signals: they set how long a signal can be disputed.
 const (
 	HorizonShort = "short"
 	HorizonLong  = "long"
 )
 
-// The types of disputes (seed: challenge_type). Receipts decide the first three, and an arbiter the last.
+// Types of disputes (seed: challenge_type). Receipts decide the first three, an arbiter the last.
 const (
 	TypeTiming      = "timing"
 	TypeKnowledge   = "knowledge"
@@ -42,7 +42,7 @@ const (
 	TypeGeneral     = "general"
 )
 
-// Signal is a statement that an agent publishes, and that others may dispute.
+// Signal is a statement that an agent publishes and that others may dispute.
 type Signal struct {
 	SignalID  string   `json:"signal_id"`
 	AgentID   string   `json:"agent_id"`
@@ -53,14 +53,14 @@ type Signal struct {
 	Signature string   `json:"signature,omitempty"`
 }
 
-// RestsOn is what a signal rests on: receipts, or the record of a post.
+// RestsOn names the evidence of a signal: receipts, or the record of a post.
 type RestsOn struct {
 	Receipts []string `json:"receipts,omitempty"`
 	Record   string   `json:"record,omitempty"`
 }
 
-// Contract disputes a signal (seed 002: Challenge Contract). Without a type it is general. Without receipts it is about those that the signal
-// rests on.
+// Contract disputes a signal (seed 002: Challenge Contract). Its default type is general, and its default receipts are
+// those of the signal.
 type Contract struct {
 	ChallengeID       string   `json:"challenge_id"`
 	OriginalSignalID  string   `json:"original_signal_id"`
@@ -73,7 +73,7 @@ type Contract struct {
 	TargetReceipts    []string `json:"target_receipts,omitempty"`
 }
 
-// Challenge disputes what an agent's receipts show (seed 003: Challenge). An agent elsewhere, which signs by itself, says when.
+// Challenge disputes an agent's receipts (seed 003: Challenge). An agent that signs for itself must give a timestamp.
 type Challenge struct {
 	ChallengerID   string   `json:"challenger_id"`
 	TargetID       string   `json:"target_id"`
@@ -84,13 +84,13 @@ type Challenge struct {
 	Signature      string   `json:"signature,omitempty"`
 }
 
-// Document is what an agent has written.
+// Document is a document written by an agent.
 type Document interface {
-	// Author returns the id of the agent that has written it.
+	// Author returns the id of the agent that wrote it.
 	Author() string
-	// Hash returns the SHA-256 of the document's canonical JSON without its signature: it names the document, and is what is signed.
+	// Hash returns the SHA-256 of the canonical JSON without the signature. It names the document and is what is signed.
 	Hash() (string, error)
-	// Written returns when, in Unix seconds, by the agent's clock; 0 where the document does not say.
+	// Written returns the document's own time in Unix seconds, or 0.
 	Written() int64
 
 	signed() (signature string, unsigned any)
@@ -115,13 +115,13 @@ func (c Contract) Written() int64 { return c.Timestamp }
 // Written returns the timestamp, or 0.
 func (c Challenge) Written() int64 { return c.Timestamp }
 
-// Hash names the signal: see [Document].
+// Hash implements [Document].
 func (s Signal) Hash() (string, error) { return hashOf(s) }
 
-// Hash names the contract: see [Document].
+// Hash implements [Document].
 func (c Contract) Hash() (string, error) { return hashOf(c) }
 
-// Hash names the challenge: see [Document].
+// Hash implements [Document].
 func (c Challenge) Hash() (string, error) { return hashOf(c) }
 
 func (s Signal) signed() (string, any) {
@@ -147,14 +147,14 @@ func hashOf(d Document) (string, error) {
 	return evidence.HashValue(unsigned)
 }
 
-// Unsigned returns what an agent signs: the document's canonical JSON without its signature.
+// Unsigned returns the text that an agent signs: the document's canonical JSON without its signature.
 func Unsigned(d Document) ([]byte, error) {
 	_, unsigned := d.signed()
 	return strictjson.CanonicalOf(unsigned)
 }
 
-// VerifyOwn verifies the signature of an agent elsewhere over its own document: base64url of Ed25519 over [Unsigned], by the key that its did:key
-// names. An agent of an owner never signs; its sidecar does (package interaction).
+// VerifyOwn verifies the signature of an agent without a sidecar: base64url of Ed25519 over [Unsigned], by the key in
+// its did:key.
 func VerifyOwn(d Document) error {
 	agent, err := accrual.ParseAgent(d.Author())
 	if err != nil {
@@ -162,51 +162,55 @@ func VerifyOwn(d Document) error {
 	}
 	key, ok := agent.Key()
 	if !ok {
-		return refusal.New("statement_signature", "the agent %.300q is an owner's, whose sidecar signs for it; the request lacks the sidecar's statement", d.Author())
+		return refusal.New("statement_signature", "the agent %.300q has an owner, so its sidecar must send a statement",
+			d.Author())
 	}
 	if d.Written() == 0 {
-		return malformed("has no timestamp, which an agent that signs by itself has to give")
+		return malformed("has no timestamp, which an agent without a sidecar must give")
 	}
 	signature, _ := d.signed()
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(signature)
 	text, hashed := Unsigned(d)
 	if err != nil || hashed != nil || len(raw) != ed25519.SignatureSize || !ed25519.Verify(key, text, raw) {
-		return refusal.New("statement_signature", "the signature is not that of %.80q over the document's canonical JSON without its signature", d.Author())
+		return refusal.New("statement_signature", "the signature is not that of %.80q over the document's canonical JSON",
+			d.Author())
 	}
 	return nil
 }
 
-// fresh refuses a document whose time is too far from the node's.
+// fresh refuses a document whose time is too far from the node's clock.
 func fresh(d Document, now time.Time) error {
 	written := d.Written()
 	if written == 0 {
 		return nil
 	}
 	if off := now.Unix() - written; off > int64(MaxAge/time.Second) || off < -int64(MaxAge/time.Second) {
-		return refusal.New("clock_skew", "the document's timestamp is %d s from the node's clock; at most %d s are taken", off, int64(MaxAge/time.Second))
+		return refusal.New("clock_skew",
+			"the document's timestamp differs from the node's clock by %d s; at most %d s are allowed",
+			off, int64(MaxAge/time.Second))
 	}
 	return nil
 }
 
-// ParseSignal reads a signal. It refuses anything but the exact form, as statement_malformed.
+// ParseSignal reads a signal. It refuses any deviation from the form as statement_malformed.
 func ParseSignal(raw []byte) (Signal, error) {
 	return parse[Signal](raw)
 }
 
-// Filing is what opens a dispute: exactly one of a contract and a challenge.
+// Filing opens a dispute: it is a contract or a challenge.
 type Filing struct {
 	Contract  *Contract
 	Challenge *Challenge
 }
 
-// ParseFiling reads a contract or a challenge: it is a contract if it names a signal. It refuses anything but the exact form.
+// ParseFiling reads a contract, if a signal is named, or a challenge. It refuses any deviation from the form.
 func ParseFiling(raw []byte) (Filing, error) {
 	if len(raw) > MaxSize {
 		return Filing{}, malformed("has %d bytes; at most %d are accepted", len(raw), MaxSize)
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil {
-		return Filing{}, malformed("is no JSON object: %v", err)
+		return Filing{}, malformed("is not a JSON object: %v", err)
 	}
 	if _, ok := members["original_signal_id"]; ok {
 		c, err := parse[Contract](raw)
@@ -216,7 +220,7 @@ func ParseFiling(raw []byte) (Filing, error) {
 	return Filing{Challenge: &c}, err
 }
 
-// Document returns the one that is there; nil if none is.
+// Document returns the contract or the challenge, or nil.
 func (f Filing) Document() Document {
 	switch {
 	case f.Contract != nil:
@@ -242,14 +246,14 @@ func malformed(format string, args ...any) error {
 	return refusal.New("statement_malformed", "the document "+format, args...)
 }
 
-// parse reads a document whose canonical form has to be the one that the document is written as: otherwise its hash would be another's.
+// parse reads a document. Its text must have the canonical form of its value; otherwise its hash would be ambiguous.
 func parse[D Document](raw []byte) (d D, err error) {
 	var none D
 	if len(raw) > MaxSize {
 		return none, malformed("has %d bytes; at most %d are accepted", len(raw), MaxSize)
 	}
 	if err := strictjson.Parse(raw, &d); err != nil {
-		return none, malformed("has another form: %w", err)
+		return none, malformed("does not have the required form: %w", err)
 	}
 	if err := d.check(); err != nil {
 		return none, err
@@ -259,7 +263,7 @@ func parse[D Document](raw []byte) (d D, err error) {
 		return none, err
 	}
 	if got, err := strictjson.CanonicalOf(d); err != nil || !bytes.Equal(got, want) {
-		return none, malformed("has a member that is null or empty: leave it out")
+		return none, malformed("has a member that is null or empty: omit it")
 	}
 	return d, nil
 }

@@ -29,15 +29,20 @@ func parse(kind string, raw []byte) (dispute.Document, error) {
 func whole(kind string) map[string]any {
 	switch kind {
 	case dispute.SchemaSignal:
-		return map[string]any{"signal_id": "sig-1", "agent_id": alice, "statement": "it will rain", "horizon": "short", "timestamp": begin, "rests_on": map[string]any{"receipts": []any{hashOf(1), hashOf(2)}}, "signature": "x"}
+		return map[string]any{"signal_id": "sig-1", "agent_id": alice, "statement": "it will rain", "horizon": "short",
+			"timestamp": begin, "rests_on": map[string]any{"receipts": []any{hashOf(1), hashOf(2)}}, "signature": "x"}
 	case dispute.SchemaContract:
-		return map[string]any{"challenge_id": "c-1", "original_signal_id": "sig-1", "challenger_agent_id": bob, "counter_claim": "no", "reasoning_trace": "why", "timestamp": begin, "signature": "x", "challenge_type": "timing", "target_receipts": []any{hashOf(1)}}
+		return map[string]any{"challenge_id": "c-1", "original_signal_id": "sig-1", "challenger_agent_id": bob,
+			"counter_claim": "no", "reasoning_trace": "why", "timestamp": begin, "signature": "x", "challenge_type": "timing",
+			"target_receipts": []any{hashOf(1)}}
 	}
 	_, did := keyOf("dora")
-	return map[string]any{"challenger_id": did, "target_id": alice, "target_receipts": []any{hashOf(1)}, "challenge_type": "general", "evidence": "look", "timestamp": begin, "signature": "x"}
+	return map[string]any{"challenger_id": did, "target_id": alice, "target_receipts": []any{hashOf(1)},
+		"challenge_type": "general", "evidence": "look", "timestamp": begin, "signature": "x"}
 }
 
-// TestSchemasAndParsersAgree gives each document, changed in one place, to the parser and to a validator of the published schema.
+// TestSchemasAndParsersAgree gives each document, changed in one place, to the parser and to a validator of the
+// published schema.
 func TestSchemasAndParsersAgree(t *testing.T) {
 	many := func(n int) (all []any) {
 		for i := range n {
@@ -51,36 +56,57 @@ func TestSchemasAndParsersAgree(t *testing.T) {
 		ok     bool
 	}
 	both := func(member string, longest int) []change {
-		return []change{{member, strings.Repeat("é", longest), true}, {member, strings.Repeat("é", longest+1), false}, {member, "", false}, {member, 1, false}}
+		return []change{{member, strings.Repeat("é", longest), true}, {member, strings.Repeat("é", longest+1), false},
+			{member, "", false}, {member, 1, false}}
 	}
 	id := func(member string) []change {
-		return []change{{member, strings.Repeat("a", 128), true}, {member, "A.b_c:d-9", true}, {member, strings.Repeat("a", 129), false}, {member, "", false}, {member, "-a", false}, {member, "a b", false}, {member, "a\n", false}}
+		return []change{{member, strings.Repeat("a", 128), true}, {member, "A.b_c:d-9", true},
+			{member, strings.Repeat("a", 129), false}, {member, "", false}, {member, "-a", false}, {member, "a b", false},
+			{member, "a\n", false}}
 	}
 	agent := func(member string) []change {
 		_, did := keyOf("dora")
 		return []change{
-			{member, did, true}, {member, bob, true}, {member, strings.Repeat("b", 43) + ":a\nb", true}, {member, strings.Repeat("b", 43) + ":", false}, {member, strings.Repeat("b", 42) + ":a", false},
-			{member, strings.Repeat("=", 43) + ":a", false}, {member, strings.Repeat("b", 43) + ":" + strings.Repeat("a", 257), false}, {member, did + "1", false}, {member, "did:web:a", false}, {member, "agent:worker-1", false}, {member, nil, false},
+			{member, did, true}, {member, bob, true}, {member, strings.Repeat("b", 43) + ":a\nb", true},
+			{member, strings.Repeat("b", 43) + ":", false}, {member, strings.Repeat("b", 42) + ":a", false},
+			{member, strings.Repeat("=", 43) + ":a", false},
+			{member, strings.Repeat("b", 43) + ":" + strings.Repeat("a", 257), false}, {member, did + "1", false},
+			{member, "did:web:a", false}, {member, "agent:worker-1", false}, {member, nil, false},
 		}
 	}
 	receipts := func(member string) []change {
-		return []change{{member, many(64), true}, {member, many(65), false}, {member, []any{}, false}, {member, []any{hashOf(1), hashOf(1)}, false}, {member, []any{"x"}, false}, {member, []any{strings.ToUpper(hashOf(1))}, false}}
+		return []change{{member, many(64), true}, {member, many(65), false}, {member, []any{}, false},
+			{member, []any{hashOf(1), hashOf(1)}, false}, {member, []any{"x"}, false},
+			{member, []any{strings.ToUpper(hashOf(1))}, false}}
 	}
-	when := []change{{"timestamp", 1, true}, {"timestamp", 1<<53 - 1, true}, {"timestamp", 0, false}, {"timestamp", -1, false}, {"timestamp", 1.5, false}, {"timestamp", "2026-01-01T00:00:00Z", false}}
+	when := []change{{"timestamp", 1, true}, {"timestamp", 1<<53 - 1, true}, {"timestamp", 0, false},
+		{"timestamp", -1, false}, {"timestamp", 1.5, false}, {"timestamp", "2026-01-01T00:00:00Z", false}}
 	unknown := []change{{"surprise", 1, false}, {"signature", nil, true}, {"signature", strings.Repeat("x", 16385), false}}
 	cases := map[string][]change{
 		dispute.SchemaSignal: append([]change{
-			{"horizon", "long", true}, {"horizon", "medium", false}, {"horizon", nil, false}, {"signal_id", nil, false}, {"statement", nil, false}, {"timestamp", nil, false}, {"rests_on", nil, true},
-			{"rests_on", map[string]any{"record": hashOf(1)}, true}, {"rests_on", map[string]any{"record": "x"}, false}, {"rests_on", map[string]any{}, false}, {"rests_on", map[string]any{"receipts": many(64)}, true},
-			{"rests_on", map[string]any{"receipts": many(65)}, false}, {"rests_on", map[string]any{"receipts": []any{}}, false}, {"rests_on", map[string]any{"receipts": many(1), "record": hashOf(1)}, false}, {"rests_on", map[string]any{"x": 1}, false},
+			{"horizon", "long", true}, {"horizon", "medium", false}, {"horizon", nil, false}, {"signal_id", nil, false},
+			{"statement", nil, false}, {"timestamp", nil, false}, {"rests_on", nil, true},
+			{"rests_on", map[string]any{"record": hashOf(1)}, true}, {"rests_on", map[string]any{"record": "x"}, false},
+			{"rests_on", map[string]any{}, false}, {"rests_on", map[string]any{"receipts": many(64)}, true},
+			{"rests_on", map[string]any{"receipts": many(65)}, false}, {"rests_on", map[string]any{"receipts": []any{}}, false},
+			{"rests_on", map[string]any{"receipts": many(1), "record": hashOf(1)}, false},
+			{"rests_on", map[string]any{"x": 1}, false},
 		}, append(id("signal_id"), append(agent("agent_id"), append(both("statement", 4096), when...)...)...)...),
 		dispute.SchemaContract: append([]change{
-			{"challenge_id", nil, false}, {"counter_claim", nil, false}, {"reasoning_trace", nil, false}, {"timestamp", nil, false}, {"challenge_type", nil, true}, {"challenge_type", "knowledge", true},
+			{"challenge_id", nil, false}, {"counter_claim", nil, false}, {"reasoning_trace", nil, false},
+			{"timestamp", nil, false}, {"challenge_type", nil, true}, {"challenge_type", "knowledge", true},
 			{"challenge_type", "", false}, {"challenge_type", "other", false}, {"target_receipts", nil, true},
-		}, append(id("challenge_id"), append(id("original_signal_id"), append(agent("challenger_agent_id"), append(both("counter_claim", 4096), append(both("reasoning_trace", 16384), append(receipts("target_receipts"), when...)...)...)...)...)...)...),
+		}, append(id("challenge_id"),
+			append(id("original_signal_id"),
+				append(agent("challenger_agent_id"),
+					append(both("counter_claim", 4096),
+						append(both("reasoning_trace", 16384), append(receipts("target_receipts"), when...)...)...)...)...)...)...),
 		dispute.SchemaChallenge: append([]change{
-			{"challenge_type", nil, false}, {"challenge_type", "consistency", true}, {"challenge_type", "Timing", false}, {"target_receipts", nil, false}, {"evidence", nil, true}, {"timestamp", nil, true},
-		}, append(agent("challenger_id"), append(agent("target_id"), append(both("evidence", 16384), append(receipts("target_receipts"), when...)...)...)...)...),
+			{"challenge_type", nil, false}, {"challenge_type", "consistency", true}, {"challenge_type", "Timing", false},
+			{"target_receipts", nil, false}, {"evidence", nil, true}, {"timestamp", nil, true},
+		}, append(agent("challenger_id"),
+			append(agent("target_id"),
+				append(both("evidence", 16384), append(receipts("target_receipts"), when...)...)...)...)...),
 	}
 	for kind, changes := range cases {
 		schema := compile(t, kind)
@@ -130,7 +156,8 @@ func compile(t testing.TB, kind string) *jsonschema.Schema {
 // TestOneSpelling: what is signed is what was sent. A document that could be read in two ways is refused.
 func TestOneSpelling(t *testing.T) {
 	for name, raw := range map[string]string{
-		"nothing": "", "a list": "[]", "null": "null", "a member twice": `{"signal_id":"a","signal_id":"a"}`, "another case": `{"Signal_id":"a"}`,
+		"nothing": "", "a list": "[]", "null": "null", "a member twice": `{"signal_id":"a","signal_id":"a"}`,
+		"another case": `{"Signal_id":"a"}`,
 	} {
 		for _, kind := range []string{dispute.SchemaSignal, dispute.SchemaContract} {
 			t.Run(kind+": "+name, func(t *testing.T) {
@@ -140,7 +167,9 @@ func TestOneSpelling(t *testing.T) {
 		}
 	}
 	for kind, empty := range map[string][]string{
-		dispute.SchemaSignal: {"rests_on", "signature"}, dispute.SchemaContract: {"challenge_type", "target_receipts", "signature"}, dispute.SchemaChallenge: {"evidence", "timestamp", "signature"},
+		dispute.SchemaSignal:    {"rests_on", "signature"},
+		dispute.SchemaContract:  {"challenge_type", "target_receipts", "signature"},
+		dispute.SchemaChallenge: {"evidence", "timestamp", "signature"},
 	} {
 		for _, member := range empty {
 			members := whole(kind)
@@ -212,7 +241,8 @@ func TestOwnSignature(t *testing.T) {
 
 // TestBrought finds the tokens in evidence.
 func TestBrought(t *testing.T) {
-	c := dispute.Challenge{Evidence: "see eyJh.b.c, or\neyJi.b.c\teyJj.b eyJk.b.c.d x.y.z " + strings.Repeat(" eyJm.b.c", 40)}
+	c := dispute.Challenge{
+		Evidence: "see eyJh.b.c, or\neyJi.b.c\teyJj.b eyJk.b.c.d x.y.z " + strings.Repeat(" eyJm.b.c", 40)}
 	got := c.Brought()
 	if len(got) != 16 || got[0] != "eyJh.b.c," || got[1] != "eyJi.b.c" || got[2] != "eyJm.b.c" {
 		t.Errorf("got %q", got)

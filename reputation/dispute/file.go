@@ -9,42 +9,41 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Rules are what a node can set. They count for what comes in afterwards.
+// Rules are the node's settings for new signals and disputes.
 type Rules struct {
-	Short, Long time.Duration // how long signals can be disputed, by their horizon
-	Deadline    time.Duration // how long a dispute can be resolved
+	Short, Long time.Duration // windows of signals, by horizon
+	Deadline    time.Duration // time to resolve a dispute
 }
 
-// DefaultRules are the seed's windows, and three days for every dispute.
+// DefaultRules are the seed's windows, and three days for each dispute.
 var DefaultRules = Rules{Short: 24 * time.Hour, Long: 72 * time.Hour, Deadline: 72 * time.Hour}
 
-// Bounds on what comes in. A node may have less. How many disputes there are against one agent is not bounded: its friends would use that up.
+// Bounds on what comes in. Disputes against one agent are not bounded: its friends could use the bound up.
 const (
-	MaxRunning  = 64 // signals of one agent that are not final
-	MaxSessions = 16 // that the receipts of one dispute are of
-	// MaxViolations bounds the violations of one agent that are entered in one day. More would change nothing: Q has reached its bound.
+	MaxRunning  = 64 // open signals of one agent
+	MaxSessions = 16 // behind the receipts of one dispute
+	// MaxViolations bounds one agent's entered violations per day; more could not raise Q.
 	MaxViolations = 8
 )
 
-// By is who has written a document, as the node knows it when the document comes in. The node has verified the signature. Everybody may publish; only who
-// is registered may dispute.
+// By describes a document's author, whose signature the node has verified. Only registered agents may dispute.
 type By struct {
-	Registered time.Time // since when; zero for an agent that is not
-	Tier       string    // of package accrual; an agent elsewhere has the lowest
+	Registered time.Time // zero for an unregistered agent
+	Tier       string    // of package accrual
 }
 
-// Publication is a signal that has come in.
+// Publication is an incoming signal.
 type Publication struct {
 	Signal Signal
 	By     By
-	// Observed says that the node holds all receipts that the signal rests on, and that they are of the same agent. Sources and Cites
-	// are as in [Published], of those that the node holds.
+	// Observed says that the node holds all receipts of the signal, all of the same agent. Sources and Cites are as in
+	// [Published].
 	Observed bool
 	Sources  bool
 	Cites    []string
 }
 
-// Publish judges a signal that has come in. The entry is nil where the same signal was published before.
+// Publish checks an incoming signal. The entry is nil if the same signal was published before.
 func (b *Book) Publish(r Rules, p Publication, now time.Time) (*Entry, error) {
 	s, at := p.Signal, b.Time(now)
 	hash, err := s.Hash()
@@ -58,14 +57,14 @@ func (b *Book) Publish(r Rules, p Publication, now time.Time) (*Entry, error) {
 		if before.Document == hash {
 			return nil, nil
 		}
-		return nil, refusal.New("id_taken", "there is another signal with the id %s", s.SignalID)
+		return nil, refusal.New("id_taken", "another signal has the id %s", s.SignalID)
 	}
 	if a := b.agents[s.AgentID]; a != nil && a.open >= MaxRunning {
-		return nil, refusal.New("too_many_open", "the agent has %d signals whose window is open", a.open)
+		return nil, refusal.New("too_many_open", "the agent has %d open signals", a.open)
 	}
 	e := &Published{
-		SignalID: s.SignalID, Agent: s.AgentID, Document: hash, Horizon: s.Horizon, Written: s.Timestamp, Closes: at + seconds(r.window(s.Horizon)), Basis: BasisDeclared,
-		Verified: !p.By.Registered.IsZero(),
+		SignalID: s.SignalID, Agent: s.AgentID, Document: hash, Horizon: s.Horizon, Written: s.Timestamp,
+		Closes: at + seconds(r.window(s.Horizon)), Basis: BasisDeclared, Verified: !p.By.Registered.IsZero(),
 	}
 	if s.RestsOn != nil && len(s.RestsOn.Receipts) > 0 {
 		e.Receipts, e.Sources = s.RestsOn.Receipts, p.Sources
@@ -98,36 +97,37 @@ func registered(d Document, by By) error {
 	return nil
 }
 
-// Known is what the node knows of a receipt: it holds the receipt, or the filing brings it and its signature is right.
+// Known is a receipt that the node holds, or that the filing brings with a valid signature.
 type Known struct {
 	Hash    string
-	Agent   string // whose it is
+	Agent   string
 	Session string
-	// At is when the node got the last receipt of its session, by the node's clock, in Unix seconds; for a session of which the node holds none, now.
-	// When a receipt was signed is its sidecar's word.
+	// At is when the node got the last receipt of the session (Unix seconds), or now if it has none. The time of signing
+	// is only the sidecar's word.
 	At int64
 }
 
-// Filed is a filing that has come in.
+// Filed is an incoming filing.
 type Filed struct {
 	Filing   Filing
 	By       By
-	Receipts []Known // those of [Book.Named] that are known
+	Receipts []Known // the known ones among [Book.Named]
 }
 
-// Named returns the hashes of the receipts that a filing is about.
+// Named returns the hashes of the receipts that a filing disputes.
 func (b *Book) Named(f Filing) []string {
 	if f.Challenge != nil {
 		return f.Challenge.TargetReceipts
 	}
-	if s := b.signals[f.Contract.OriginalSignalID]; s != nil && len(f.Contract.TargetReceipts) == 0 && f.Type() != TypeGeneral {
+	if s := b.signals[f.Contract.OriginalSignalID]; s != nil && len(f.Contract.TargetReceipts) == 0 &&
+		f.Type() != TypeGeneral {
 		return s.Receipts
 	}
 	return f.Contract.TargetReceipts
 }
 
-// substance returns the hash of what a filing says: of two with the same the second one is a repetition. What an agent can change without saying
-// anything else has no part in it: ids, times, signatures, the order of receipts, and words where receipts decide.
+// substance returns the hash of a filing's meaning. It leaves out what an agent can change without saying anything new:
+// ids, times, signatures, the order of receipts, and words where receipts decide.
 func (b *Book) substance(f Filing, o Opened) (string, error) {
 	words := []string{}
 	switch {
@@ -148,9 +148,8 @@ func (b *Book) substance(f Filing, o Opened) (string, error) {
 	}{o.Challenger, o.Target, o.SignalID, o.Type, append([]string{}, receipts...), words})
 }
 
-// File judges a filing that has come in, and returns the id of its dispute and the entry that opens it. The entry is nil where the same document has
-// opened the dispute before: whoever sends a document again gets the same answer. A filing that is refused can come with an entry too, a
-// violation, which is to be entered.
+// File checks an incoming filing and returns the id of its dispute and the entry that opens it. The entry is nil if the
+// same document has opened the dispute before. A refused filing can come with a violation entry.
 func (b *Book) File(r Rules, f Filed, now time.Time) (id string, e *Entry, err error) {
 	d := f.Filing.Document()
 	if d == nil {
@@ -174,22 +173,23 @@ func (b *Book) File(r Rules, f Filed, now time.Time) (id string, e *Entry, err e
 		return "", nil, refusal.New("dispute_refused", "the agent disputes itself")
 	}
 	if !f.By.Registered.Before(time.Unix(disputed, 0)) {
-		return "", nil, refusal.New("dispute_refused", "the agent was registered at %s, and not before what it disputes", f.By.Registered.UTC().Format(time.RFC3339))
+		return "", nil, refusal.New("dispute_refused", "the agent was registered at %s, after the object that it disputes",
+			f.By.Registered.UTC().Format(time.RFC3339))
 	}
 	if rule, err := b.breaks(o, f.By, now); err != nil {
 		return "", b.violation(rule, o, now), err
 	}
 	if b.contracts[contractOf(&o)] {
-		return "", nil, refusal.New("id_taken", "the agent has another contract with the id %s", o.ContractID)
+		return "", nil, refusal.New("id_taken", "another contract of the agent has the id %s", o.ContractID)
 	}
 	return o.DisputeID, &Entry{At: b.Time(now), Opened: &o}, nil
 }
 
-// opening makes the dispute of a filing, and says from when on what it disputes was there.
+// opening makes the dispute of a filing and returns the time of the disputed object.
 func (b *Book) opening(r Rules, f Filed, hash string, now time.Time) (o Opened, disputed int64, err error) {
 	o = Opened{
-		DisputeID: DisputeID(hash), Challenger: f.Filing.Document().Author(), Type: f.Filing.Type(), Receipts: b.Named(f.Filing), Document: hash,
-		Tier: f.By.Tier, Deadline: b.Time(now) + seconds(r.Deadline),
+		DisputeID: DisputeID(hash), Challenger: f.Filing.Document().Author(), Type: f.Filing.Type(),
+		Receipts: b.Named(f.Filing), Document: hash, Tier: f.By.Tier, Deadline: b.Time(now) + seconds(r.Deadline),
 	}
 	if c := f.Filing.Contract; c != nil {
 		s := b.signals[c.OriginalSignalID]
@@ -198,13 +198,13 @@ func (b *Book) opening(r Rules, f Filed, hash string, now time.Time) (o Opened, 
 		}
 		o.Target, o.SignalID, o.ContractID, disputed = s.Agent, s.SignalID, c.ChallengeID, s.At
 		if s.Final {
-			return o, disputed, nil // it cannot be disputed, whatever the receipts are
+			return o, disputed, nil // refused later, whatever its receipts
 		}
 	} else {
 		o.Target = f.Filing.Challenge.TargetID
 		disputed = b.Time(now)
 		for _, k := range f.Receipts {
-			if slices.Contains(o.Receipts, k.Hash) { // whatever else is brought could be of any time
+			if slices.Contains(o.Receipts, k.Hash) { // other receipts could be of any time
 				disputed = min(disputed, k.At)
 			}
 		}
@@ -216,9 +216,8 @@ func (b *Book) opening(r Rules, f Filed, hash string, now time.Time) (o Opened, 
 	return o, disputed, err
 }
 
-// known refuses a dispute about receipts that nobody has shown, or that are another agent's. Without them nothing could be decided, and an agent
-// could be accused by hashes that are made up. It also refuses receipts from before a dispute that the target has lost: they count for nothing any
-// more, and nobody is to lose twice by them.
+// known refuses receipts that are unknown or another agent's: nobody may be accused by made-up hashes. It also refuses
+// receipts from before a lost dispute, since nobody loses twice by them.
 func (b *Book) known(o *Opened, receipts []Known) error {
 	sessions, lost := make(map[string]bool), int64(-1)
 	if a := b.agents[o.Target]; a != nil {
@@ -230,26 +229,31 @@ func (b *Book) known(o *Opened, receipts []Known) error {
 			return refusal.New("dispute_receipts", "the node has no receipt %s, and the dispute does not bring it", hash)
 		}
 		if receipts[at].Agent != o.Target {
-			return refusal.New("dispute_receipts", "the receipt %s is not of the agent that is accused", hash)
+			return refusal.New("dispute_receipts", "the receipt %s does not belong to the accused agent", hash)
 		}
 		if o.Type != TypeGeneral && receipts[at].At <= lost {
-			return refusal.New("dispute_receipts", "the receipt %s came before the agent lost a dispute at %s, and counts no more", hash, time.Unix(lost, 0).UTC().Format(time.RFC3339))
+			return refusal.New("dispute_receipts",
+				"the receipt %s is from before the agent lost a dispute at %s and no longer counts",
+				hash, time.Unix(lost, 0).UTC().Format(time.RFC3339))
 		}
 		sessions[receipts[at].Session] = true
 	}
 	switch {
 	case o.Type != TypeGeneral && len(o.Receipts) == 0:
-		return refusal.New("dispute_receipts", "a dispute of type %s names receipts, or a signal that rests on some", o.Type)
+		return refusal.New("dispute_receipts", "a dispute of type %s must name receipts, or a signal that rests on some",
+			o.Type)
 	case len(sessions) > MaxSessions:
-		return refusal.New("dispute_receipts", "the receipts are of %d sessions; at most %d are judged at once", len(sessions), MaxSessions)
+		return refusal.New("dispute_receipts", "the receipts span %d sessions; at most %d are allowed", len(sessions),
+			MaxSessions)
 	}
 	return nil
 }
 
-// breaks returns which rule against spam a dispute breaks, with its refusal.
+// breaks returns the rule against spam that a dispute breaks, with its refusal.
 func (b *Book) breaks(o Opened, by By, now time.Time) (rule string, err error) {
 	if s := b.signals[o.SignalID]; s != nil && (s.Final || b.Time(now) >= s.Closes) {
-		return RuleWindow, refusal.New("dispute_closed", "the signal %s could be disputed until %s", s.SignalID, time.Unix(s.Closes, 0).UTC().Format(time.RFC3339))
+		return RuleWindow, refusal.New("dispute_closed", "the signal %s could be disputed until %s",
+			s.SignalID, time.Unix(s.Closes, 0).UTC().Format(time.RFC3339))
 	}
 	if b.repeats(o.Substance) {
 		return RuleIdentical, refusal.New("dispute_closed", "the dispute %s says the same", b.substances[o.Substance])
@@ -257,14 +261,15 @@ func (b *Book) breaks(o Opened, by By, now time.Time) (rule string, err error) {
 	if wait := b.wait(o.Challenger, by.Tier, now); wait > 0 {
 		may := b.Allowed(o.Challenger, by.Tier, now)
 		return RuleRate, refusal.Later{
-			Refusal: refusal.New("dispute_rate", "an agent of tier %.20q may open %d disputes in %s", by.Tier, may.Disputes, may.Period),
+			Refusal: refusal.New("dispute_rate", "an agent of tier %.20q may open %d disputes in %s", by.Tier, may.Disputes,
+				may.Period),
 			Seconds: int(wait),
 		}
 	}
 	return "", nil
 }
 
-// violation returns the entry of a violation; nil where it is there, or where the agent has enough of today.
+// violation returns the entry of a violation, or nil if it is recorded or the agent has enough today.
 func (b *Book) violation(rule string, o Opened, now time.Time) *Entry {
 	at := b.Time(now)
 	if b.noted(o.Challenger, o.Document) {
@@ -284,7 +289,7 @@ func (b *Book) violation(rule string, o Opened, now time.Time) *Entry {
 	return &Entry{At: at, Violation: &Violation{Agent: o.Challenger, Rule: rule, Document: o.Document}}
 }
 
-// Finalise returns the entry that makes a signal final whose window has closed.
+// Finalise returns the entry that closes the window of a signal.
 func (b *Book) Finalise(signal string, now time.Time) (Entry, error) {
 	return b.checked(Entry{At: b.Time(now), Final: &Final{SignalID: signal}})
 }

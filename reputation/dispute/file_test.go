@@ -34,7 +34,8 @@ func TestPublish(t *testing.T) {
 	e, err := n.book.Publish(n.rules, p, n.now)
 	check.Must(t, err)
 	check.WantEqual(t, *e.Signal, dispute.Published{
-		SignalID: "sig-1", Agent: alice, Document: hash, Horizon: "long", Written: begin, Closes: begin + 72*3600, Basis: "observed", Receipts: []string{hashOf(2), hashOf(1)},
+		SignalID: "sig-1", Agent: alice, Document: hash, Horizon: "long", Written: begin, Closes: begin + 72*3600,
+		Basis: "observed", Receipts: []string{hashOf(2), hashOf(1)},
 		Sources: true, Cites: []string{bob, carol}, Verified: true,
 	})
 	n.enter(*e)
@@ -77,7 +78,8 @@ func TestPublish(t *testing.T) {
 	n.sleep(24*time.Hour).finalise().publish(alice, "one-more")
 }
 
-// TestPublishedEntriesCanBeRead: no signal makes an entry that is too large to be read again, however long the ids of those that it cites are.
+// TestPublishedEntriesCanBeRead: no signal makes an entry that is too large to be read again, however long the ids of
+// those that it cites are.
 func TestPublishedEntriesCanBeRead(t *testing.T) {
 	n := newNode(t)
 	s, cites := signalOf(alice, "sig-1", begin), []string(nil)
@@ -142,12 +144,16 @@ func TestEligibility(t *testing.T) {
 			f := challengeOf(alice, alice, "timing", hashOf(1))
 			return dispute.Filed{Filing: f, By: n.by, Receipts: n.receipts(f)}
 		}, "dispute_refused", nil},
-		"not registered": {func(n *node) dispute.Filed { return dispute.Filed{Filing: contractOf(bob, "c", "sig", begin)} }, "dispute_refused", nil},
+		"not registered": {func(n *node) dispute.Filed {
+			return dispute.Filed{Filing: contractOf(bob, "c", "sig", begin)}
+		}, "dispute_refused", nil},
 		"registered with the signal": {func(n *node) dispute.Filed {
-			return dispute.Filed{Filing: contractOf(bob, "c", "sig", begin), By: dispute.By{Registered: time.Unix(begin, 0), Tier: "verified"}}
+			return dispute.Filed{Filing: contractOf(bob, "c", "sig", begin),
+				By: dispute.By{Registered: time.Unix(begin, 0), Tier: "verified"}}
 		}, "dispute_refused", nil},
 		"registered a second before": {func(n *node) dispute.Filed {
-			return dispute.Filed{Filing: contractOf(bob, "c", "sig", begin), By: dispute.By{Registered: time.Unix(begin-1, 0), Tier: "new"}}
+			return dispute.Filed{Filing: contractOf(bob, "c", "sig", begin),
+				By: dispute.By{Registered: time.Unix(begin-1, 0), Tier: "new"}}
 		}, "", nil},
 		"registered after the receipts": {func(n *node) dispute.Filed {
 			f := challengeOf(bob, alice, "timing", hashOf(1))
@@ -162,13 +168,18 @@ func TestEligibility(t *testing.T) {
 		"registered before what is brought besides": {func(n *node) dispute.Filed {
 			f := challengeOf(bob, alice, "timing", hashOf(1))
 			besides := dispute.Known{Hash: hashOf(2), Agent: carol, Session: "other", At: n.now.Unix() + 1}
-			return dispute.Filed{Filing: f, By: dispute.By{Registered: n.now, Tier: "new"}, Receipts: append(n.receipts(f), besides)}
+			return dispute.Filed{Filing: f, By: dispute.By{Registered: n.now, Tier: "new"},
+				Receipts: append(n.receipts(f), besides)}
 		}, "dispute_refused", nil},
 		"old": {func(n *node) dispute.Filed {
 			return dispute.Filed{Filing: contractOf(bob, "c", "sig", begin-301), By: n.by}
 		}, "clock_skew", nil},
-		"neither contract nor challenge": {func(n *node) dispute.Filed { return dispute.Filed{By: n.by} }, "statement_malformed", nil},
-		"of another form":                {func(n *node) dispute.Filed { return dispute.Filed{Filing: contractOf(bob, "", "sig", begin), By: n.by} }, "statement_malformed", nil},
+		"neither contract nor challenge": {func(n *node) dispute.Filed {
+			return dispute.Filed{By: n.by}
+		}, "statement_malformed", nil},
+		"of another form": {func(n *node) dispute.Filed {
+			return dispute.Filed{Filing: contractOf(bob, "", "sig", begin), By: n.by}
+		}, "statement_malformed", nil},
 		"receipts that nobody has": {func(n *node) dispute.Filed {
 			return dispute.Filed{Filing: challengeOf(bob, alice, "timing", hashOf(1)), By: n.by}
 		}, "dispute_receipts", nil},
@@ -194,7 +205,8 @@ func TestEligibility(t *testing.T) {
 			f := challengeOf(dora, alice, "timing", hashOf(1))
 			f.Challenge.Timestamp = begin
 			f.Challenge.Signature = sign(n.t, key, *f.Challenge)
-			return dispute.Filed{Filing: f, By: dispute.By{Registered: n.by.Registered, Tier: accrual.TierNew}, Receipts: n.receipts(f)}
+			return dispute.Filed{Filing: f, By: dispute.By{Registered: n.by.Registered, Tier: accrual.TierNew},
+				Receipts: n.receipts(f)}
 		}, "", nil},
 		"of a tier that is none": {func(n *node) dispute.Filed {
 			return dispute.Filed{Filing: contractOf(bob, "c", "sig", begin), By: dispute.By{Registered: n.by.Registered}}
@@ -248,7 +260,8 @@ func TestSessionsOfADispute(t *testing.T) {
 	}
 }
 
-// TestIdentical: what says the same is a repetition, whatever ids, times and words it has. The same document again is none: it gets the same answer.
+// TestIdentical: what says the same is a repetition, whatever ids, times and words it has. The same document again is
+// none: it gets the same answer.
 func TestIdentical(t *testing.T) {
 	for name, c := range map[string]struct {
 		first, second func(n *node) dispute.Filing

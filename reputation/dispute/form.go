@@ -10,14 +10,14 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// The texts of documents, as their schemas have them too.
+// Forms of the texts in documents; the schemas have the same.
 var (
 	idForm    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
 	agentForm = regexp.MustCompile(`^([A-Za-z0-9_-]{43}:[\s\S]{1,256}|did:key:z6Mk[1-9A-HJ-NP-Za-km-z]{44})$`)
 	hashForm  = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
-// field is a text under check: its name, its value and its form.
+// field is a text to check against a form.
 type field struct {
 	name, value string
 	form        *regexp.Regexp
@@ -26,13 +26,13 @@ type field struct {
 func checkFields(fields ...field) error {
 	for _, f := range fields {
 		if !f.form.MatchString(f.value) {
-			return malformed("has a %s that is not of the form %s", f.name, f.form)
+			return malformed("has a %s that does not match %s", f.name, f.form)
 		}
 	}
 	return nil
 }
 
-// text is a text that agents write, with its longest length in characters.
+// text is an agent's text with its maximum length in characters.
 type text struct {
 	name, value string
 	longest     int
@@ -53,12 +53,12 @@ func checkAgent(name, id string) error {
 		return err
 	}
 	if _, err := accrual.ParseAgent(id); err != nil {
-		return malformed("has a %s that is no agent's: %v", name, err)
+		return malformed("has an invalid agent id as %s: %v", name, err)
 	}
 	return nil
 }
 
-// checkReceipts refuses a list of hashes that is too long or names one twice.
+// checkReceipts refuses a list of hashes that is too long or repeats one.
 func checkReceipts(name string, hashes []string) error {
 	seen := make(map[string]bool, len(hashes))
 	for _, h := range hashes {
@@ -71,21 +71,22 @@ func checkReceipts(name string, hashes []string) error {
 		seen[h] = true
 	}
 	if len(hashes) > MaxReceipts {
-		return malformed("names %d receipts in %s; at most %d can be", len(hashes), name, MaxReceipts)
+		return malformed("names %d receipts in %s; at most %d are allowed", len(hashes), name, MaxReceipts)
 	}
 	return nil
 }
 
 func checkTime(at int64) error {
 	if at < 1 || at > maxWhole {
-		return malformed("has a timestamp that is no time in Unix seconds")
+		return malformed("has a timestamp that is not a time in Unix seconds")
 	}
 	return nil
 }
 
 func oneOf(name, value string, of ...string) error {
 	if !slices.Contains(of, value) {
-		return malformed("has the %s %.40q, which is none of %s", name, value, strings.Join(slices.DeleteFunc(slices.Clone(of), func(one string) bool { return one == "" }), ", "))
+		known := slices.DeleteFunc(slices.Clone(of), func(one string) bool { return one == "" })
+		return malformed("has the %s %.40q instead of one of %s", name, value, strings.Join(known, ", "))
 	}
 	return nil
 }
@@ -103,7 +104,7 @@ func (r *RestsOn) check() error {
 	case r == nil:
 		return nil
 	case (len(r.Receipts) == 0) == (r.Record == ""):
-		return malformed("rests on other than either receipts or one record")
+		return malformed("must rest on either receipts or one record")
 	case r.Record != "":
 		return checkFields(field{"rests_on.record", r.Record, hashForm})
 	}
@@ -114,7 +115,11 @@ func (c Contract) check() error {
 	return cmp.Or(
 		checkFields(field{"challenge_id", c.ChallengeID, idForm}, field{"original_signal_id", c.OriginalSignalID, idForm}),
 		checkAgent("challenger_agent_id", c.ChallengerAgentID),
-		checkTexts(text{"counter_claim", c.CounterClaim, MaxStatement, false}, text{"reasoning_trace", c.ReasoningTrace, MaxTrace, false}, text{"signature", c.Signature, maxSignature, true}),
+		checkTexts(
+			text{"counter_claim", c.CounterClaim, MaxStatement, false},
+			text{"reasoning_trace", c.ReasoningTrace, MaxTrace, false},
+			text{"signature", c.Signature, maxSignature, true},
+		),
 		oneOf("challenge_type", c.ChallengeType, "", TypeTiming, TypeKnowledge, TypeConsistency, TypeGeneral),
 		checkTime(c.Timestamp), checkReceipts("target_receipts", c.TargetReceipts),
 	)
@@ -130,7 +135,8 @@ func (c Challenge) check() error {
 		}
 	}
 	return cmp.Or(
-		checkAgent("challenger_id", c.ChallengerID), checkAgent("target_id", c.TargetID), checkReceipts("target_receipts", c.TargetReceipts),
+		checkAgent("challenger_id", c.ChallengerID), checkAgent("target_id", c.TargetID),
+		checkReceipts("target_receipts", c.TargetReceipts),
 		oneOf("challenge_type", c.ChallengeType, TypeTiming, TypeKnowledge, TypeConsistency, TypeGeneral),
 		checkTexts(text{"evidence", c.Evidence, MaxTrace, true}, text{"signature", c.Signature, maxSignature, true}),
 	)

@@ -37,17 +37,21 @@ func keyOf(seed string) (ed25519.PrivateKey, string) {
 }
 
 func signalOf(agent, id string, at int64) dispute.Signal {
-	return dispute.Signal{SignalID: id, AgentID: agent, Statement: "it will rain", Horizon: dispute.HorizonShort, Timestamp: at}
+	return dispute.Signal{SignalID: id, AgentID: agent, Statement: "it will rain", Horizon: dispute.HorizonShort,
+		Timestamp: at}
 }
 
 func contractOf(challenger, id, signal string, at int64) dispute.Filing {
 	return dispute.Filing{Contract: &dispute.Contract{
-		ChallengeID: id, OriginalSignalID: signal, ChallengerAgentID: challenger, CounterClaim: "it will not", ReasoningTrace: "the sky is blue, says " + id, Timestamp: at,
+		ChallengeID: id, OriginalSignalID: signal, ChallengerAgentID: challenger, CounterClaim: "it will not",
+		ReasoningTrace: "the sky is blue, says " + id, Timestamp: at,
 	}}
 }
 
 func challengeOf(challenger, target, kind string, receipts ...string) dispute.Filing {
-	return dispute.Filing{Challenge: &dispute.Challenge{ChallengerID: challenger, TargetID: target, TargetReceipts: receipts, ChallengeType: kind}}
+	return dispute.Filing{
+		Challenge: &dispute.Challenge{ChallengerID: challenger, TargetID: target, TargetReceipts: receipts,
+			ChallengeType: kind}}
 }
 
 // node is a book with a clock, which a test moves, and what every agent is at it.
@@ -65,7 +69,8 @@ type node struct {
 func newNode(t testing.TB) *node {
 	return &node{
 		t: t, book: dispute.NewBook(), now: time.Unix(begin, 0), rules: dispute.DefaultRules,
-		by: dispute.By{Registered: time.Unix(begin-1000, 0), Tier: accrual.TierVerified}, accounts: map[string][]accrual.Entry{},
+		by:       dispute.By{Registered: time.Unix(begin-1000, 0), Tier: accrual.TierVerified},
+		accounts: map[string][]accrual.Entry{},
 	}
 }
 
@@ -147,7 +152,8 @@ func (n *node) open(f dispute.Filing) string {
 // end ends a dispute that receipts decide.
 func (n *node) end(id, outcome string) *node {
 	n.t.Helper()
-	e, err := n.book.End(id, dispute.Finding{Outcome: outcome, Reason: "because", Inputs: []string{hashOf("input")}}, n.now)
+	e, err := n.book.End(id, dispute.Finding{Outcome: outcome, Reason: "because", Inputs: []string{hashOf("input")}},
+		n.now)
 	check.Must(n.t, err)
 	n.enter(e)
 	return n
@@ -156,7 +162,9 @@ func (n *node) end(id, outcome string) *node {
 // fell ends a dispute that the challenger wins, by a part of a session, or as an arbiter would.
 func (n *node) fell(id, fault string) *node {
 	n.t.Helper()
-	r := &dispute.Resolved{DisputeID: id, Resolver: dispute.ResolverRules, Finding: dispute.Finding{Outcome: accrual.ChallengerWins, Reason: "because", Fault: fault, Inputs: []string{hashOf(id)}}}
+	r := &dispute.Resolved{DisputeID: id, Resolver: dispute.ResolverRules,
+		Finding: dispute.Finding{Outcome: accrual.ChallengerWins, Reason: "because", Fault: fault,
+			Inputs: []string{hashOf(id)}}}
 	if fault == "" {
 		r.Resolver, r.Decision = dispute.ResolverArbiter, hashOf("decision")
 	}
@@ -184,7 +192,8 @@ func (n *node) reputation(id string, sessions int, score float64) accrual.Reputa
 	check.Must(n.t, err)
 	for i := range sessions {
 		_, err := a.Add(accrual.Entry{At: 1, Session: &accrual.Session{
-			ID: fmt.Sprint("ses", i), EventID: fmt.Sprint("evt", i), Score: score, ScoringHash: hashOf("f"), Interactions: 1, Hosts: []string{"m:443"},
+			ID: fmt.Sprint("ses", i), EventID: fmt.Sprint("evt", i), Score: score, ScoringHash: hashOf("f"), Interactions: 1,
+			Hosts: []string{"m:443"},
 		}})
 		check.Must(n.t, err)
 	}

@@ -9,88 +9,88 @@ import (
 	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
-// maxInputs bounds what a finding names: for each session the head of its chain and its challenges, and what was brought besides.
-const maxInputs = 2*MaxSessions + maxBrought
-
-// maxBrought is how many receipts that contradict a chain, or that are forged, a finding names.
-const maxBrought = 16
-
-// Why a dispute has ended as it has. An arbiter gives reasons in words of its own.
 const (
-	// The challenger wins.
-	ReasonDuration       = "duration_impossible"    // a call took longer than the time between its beginning and its end
-	ReasonFirstDelta     = "first_delta_impossible" // the first piece of an answer came after its end
-	ReasonTurnaround     = "turnaround_impossible"  // the agent took longer for its next request than the session had lasted
-	ReasonOverlap        = "calls_overlap"          // a turnaround was measured while another call was open, where there is none
-	ReasonResultFirst    = "result_before_call"     // a request brings the result of a call before the model was asked that made the call
-	ReasonChallengeFirst = "challenge_before_issue" // a receipt names a challenge before it was issued
-	ReasonForked         = "chain_forked"           // two receipts are signed for one place of a chain, or one after its end; see also below
-	ReasonBroken         = "chain_broken"           // two receipts that follow each other contradict each other
-	ReasonResultWithout  = "result_without_call"    // a request brings the result of a call that no answer has made
-	ReasonStrategyBroken = "strategy_broken"        // the agent did what the strategy that it had committed to rules out
-	ReasonProbesDisagree = "probes_disagree"        // most questions that were put twice were answered both ways
-	// The target wins.
-	ReasonNothingFound = "nothing_found" // all is there, and nothing of it contradicts itself
-	// Nobody wins.
-	ReasonReceiptsMissing  = "receipts_missing"  // the node does not hold all of them
-	ReasonSessionOpen      = "session_open"      // a session was not closed in time
-	ReasonStrategyHidden   = "strategy_hidden"   // the agent has not revealed a strategy that it had committed to
-	ReasonProbesUnanswered = "probes_unanswered" // fewer questions were answered twice than can decide
-	ReasonProbesDivided    = "probes_divided"    // some were answered both ways, and not most
-	ReasonNoArbiter        = "no_arbiter"        // no arbiter has decided in time
-	ReasonTooLong          = "trial_too_long"    // there are more receipts than [MaxRead], or the node has not got through them in time
-	ReasonFailed           = "trial_failed"      // the node could not read or understand what it holds
+	// maxInputs bounds the inputs of a finding: the chain head and challenges of each session, and what was brought.
+	maxInputs = 2*MaxSessions + maxBrought
+	// maxBrought bounds the forked or forged receipts that a finding names.
+	maxBrought = 16
 )
 
-// Trial judges one dispute by receipts. The caller has verified every signature, and that the receipts are the target's. It is not safe for
-// concurrent use.
+// Reasons for the end of a dispute. An arbiter uses its own words.
+const (
+	// The challenger wins.
+	ReasonDuration       = "duration_impossible"    // a call took longer than the time from its start to its end
+	ReasonFirstDelta     = "first_delta_impossible" // the first piece of an answer came after its end
+	ReasonTurnaround     = "turnaround_impossible"  // a turnaround is longer than the session so far
+	ReasonOverlap        = "calls_overlap"          // a turnaround was measured while another call was open
+	ReasonResultFirst    = "result_before_call"     // a request brings the result of a call before that call was made
+	ReasonChallengeFirst = "challenge_before_issue" // a receipt names a challenge before it was issued
+	ReasonForked         = "chain_forked"           // two receipts for one place, or one after the end; also inconclusive
+	ReasonBroken         = "chain_broken"           // two adjacent receipts contradict each other
+	ReasonResultWithout  = "result_without_call"    // a request brings the result of a call that no answer made
+	ReasonStrategyBroken = "strategy_broken"        // the agent did what its committed strategy rules out
+	ReasonProbesDisagree = "probes_disagree"        // most repeated questions were answered both ways
+	// The target wins.
+	ReasonNothingFound = "nothing_found" // everything is there and consistent
+	// Nobody wins.
+	ReasonReceiptsMissing  = "receipts_missing"  // the node does not hold all receipts
+	ReasonSessionOpen      = "session_open"      // a session was not closed in time
+	ReasonStrategyHidden   = "strategy_hidden"   // the agent has not revealed a committed strategy
+	ReasonProbesUnanswered = "probes_unanswered" // too few repeated questions were answered
+	ReasonProbesDivided    = "probes_divided"    // some repeated questions were answered both ways
+	ReasonNoArbiter        = "no_arbiter"        // the arbiter did not decide in time
+	ReasonTooLong          = "trial_too_long"    // more receipts than [MaxRead], or no time to read them
+	ReasonFailed           = "trial_failed"      // the node could not read its own records
+)
+
+// Trial judges one dispute by receipts. The caller has verified all signatures and that the receipts are the target's.
+// It is not safe for concurrent use.
 type Trial struct {
 	of       Opened
 	rules    judge
-	judged   map[string]bool // what the target has lost other disputes by
-	wanted   map[string]bool // target receipts that were not shown yet
+	judged   map[string]bool // evidence of disputes that the target lost earlier
+	wanted   map[string]bool // disputed receipts not seen yet
 	sessions []*Record
 	forged   []string
 	read     int  // receipts
-	cut      bool // there are more
+	cut      bool // reading stopped at MaxRead
 }
 
-// MaxRead is how many receipts a trial looks at. An owner can have sessions of any length, and their trials would hold up all others.
+// MaxRead bounds the receipts of a trial: long sessions must not delay all other trials.
 const MaxRead = 100_000
 
-// judge has the rules of one type. A session that it finds against loses.
+// judge has the rules of one type.
 type judge interface {
-	// add looks at the next receipt of a session.
+	// add takes the next receipt of a session.
 	add(r *Record, c *interaction.Receipt)
-	// end returns what is found against the session of which all receipts that there are were added; empty if nothing is. doubt is
-	// why nobody can win though nothing was found.
+	// end returns the fault of the complete session, if any. doubt is why nobody can win although no fault was found.
 	end(r *Record) (found, doubt string)
 }
 
-// Record is what is looked at of one session of the target.
+// Record is the evidence of one session of the target.
 type Record struct {
 	trial      *Trial
 	challenges []autonomy.Challenge
 	hashes     []string // of the chain
-	start      string   // the first of them that is judged here
+	start      string   // the first receipt that is judged here
 	last       interaction.Receipt
 	others     []other
-	found      string // the first that was found
+	found      string // the first fault
 	timing     timing
 	calls      toolCalls
 	measured   *autonomy.Session
 	answers    map[string]string // to probes
-	broken     map[string]bool   // strategies that were broken by what has counted, by the nonces of their challenges
+	broken     map[string]bool   // nonces of challenges whose strategy was broken earlier, which has counted
 }
 
-// other is a receipt that the target's sidecar has signed, and that is not known to be of the chain.
+// other is a receipt signed by the target's sidecar that may be outside the chain.
 type other struct {
 	hash   string
 	number int64
 }
 
-// NewTrial begins to judge a dispute, which is not a general one. By judged the target has lost other disputes before this one was opened (see
-// [Book.Judged]): what a chain has up to such a receipt has counted, and so has a receipt beside the chain. Neither counts again. What is left of
+// NewTrial starts judging a dispute by receipts. judged is the evidence by which the target lost earlier disputes
+// ([Book.Judged]): a chain up to such a receipt, and such a receipt beside the chain, do not count again. The rest of
 // each session can count once ([Finding.Fault]).
 func NewTrial(of Opened, judged map[string]bool) *Trial {
 	t := &Trial{of: of, judged: judged, wanted: make(map[string]bool, len(of.Receipts))}
@@ -108,18 +108,20 @@ func NewTrial(of Opened, judged map[string]bool) *Trial {
 	return t
 }
 
-// Session begins with one session of the target: those of the target receipts, each once, and all that the node has noted of its challenges.
+// Session adds a session of the target with the node's challenge records. Add each session of the disputed receipts
+// once.
 func (t *Trial) Session(challenges []autonomy.Challenge) *Record {
-	r := &Record{trial: t, challenges: challenges, measured: autonomy.NewSession(nil), answers: make(map[string]string), broken: make(map[string]bool)}
+	r := &Record{trial: t, challenges: challenges, measured: autonomy.NewSession(nil), answers: make(map[string]string),
+		broken: make(map[string]bool)}
 	t.sessions = append(t.sessions, r)
 	return r
 }
 
-// Forged notes a receipt that the challenger has brought as the target's, and whose signature is wrong.
+// Forged records a receipt with an invalid signature that the challenger presented as the target's.
 func (t *Trial) Forged(hash string) { t.forged = append(t.forged, hash) }
 
-// Add looks at the next receipt of the chain that the node holds. The caller adds them in order, from the first on. Receipts after a gap are not
-// looked at: what is missing there could explain anything. It reports false for a receipt too many, which ends the trial: the caller need add no more.
+// Add takes the next receipt of the node's chain, in order from the first. Receipts after a gap are ignored, since the
+// gap could explain anything. It returns false when the trial has read enough.
 func (r *Record) Add(hash string, c *interaction.Receipt) bool {
 	if c.Chain.SequenceNumber != int64(len(r.hashes))+1 {
 		return true
@@ -143,7 +145,7 @@ func (r *Record) Add(hash string, c *interaction.Receipt) bool {
 	return true
 }
 
-// begin begins anew after what has counted. Calls of tools stay known: their results can come later.
+// begin starts anew after evidence that has counted. Tool calls stay known, because their results can come later.
 func (r *Record) begin() {
 	r.found, r.start, r.timing = "", "", timing{}
 	clear(r.answers)
@@ -153,20 +155,21 @@ func (r *Record) begin() {
 	}
 }
 
-// Other looks at a receipt of the session that the target's sidecar has signed, and that is not in the chain: the node has kept it as a fork, or the
-// challenger has brought it.
+// Other takes a receipt signed by the target's sidecar that may be outside the chain: a kept fork, or one that the
+// challenger brought.
 func (r *Record) Other(hash string, c *interaction.Receipt) {
 	r.others = append(r.others, other{hash, c.Chain.SequenceNumber})
 }
 
-// find notes what was found by the rules of a type, if they are those of the dispute.
+// find records the first fault by the rules of the dispute's type.
 func (r *Record) find(of, reason string) {
 	if r.found == "" && r.trial.of.Type == of {
 		r.found = reason
 	}
 }
 
-// forks returns the receipts that contradict the chain: another one has their place, or they come after its end.
+// forks returns the receipts that contradict the chain: another one has their place, or the chain has ended before
+// them.
 func (r *Record) forks() (hashes []string) {
 	for _, o := range r.others {
 		switch n := int64(len(r.hashes)); {
@@ -182,10 +185,10 @@ func (r *Record) forks() (hashes []string) {
 
 func (r *Record) closed() bool { return r.last.Closing != nil }
 
-// Judge ends the trial: all that there is was added. It reports false if more could come: receipts that the node does not hold, or the end of a
-// session. late says that there is no more time to wait for it; what is there is then judged as it is.
+// Judge returns the finding on the evidence so far. ended is false if waiting could bring missing receipts or the end
+// of a session; late says that there is no more time to wait.
 //
-// Who has kept something back does not win by that, and neither does who accuses another because something was lost: then nobody wins.
+// Holding evidence back does not win, and neither does accusing an agent whose evidence was lost: then nobody wins.
 func (t *Trial) Judge(late bool) (f Finding, ended bool) {
 	doubt, open := "", false
 	var inputs []string
@@ -195,7 +198,7 @@ func (t *Trial) Judge(late bool) (f Finding, ended bool) {
 		inputs = append(inputs, forks[:min(len(forks), max(0, maxBrought-len(t.forged)))]...)
 		if len(forks) > 0 {
 			r.find(TypeConsistency, ReasonForked)
-			doubt = cmp.Or(doubt, ReasonForked) // of two chains none says anything about the rest
+			doubt = cmp.Or(doubt, ReasonForked) // neither chain proves anything about the rest
 		}
 		open = open || !r.closed()
 		found, unsure := "", ""
@@ -208,7 +211,7 @@ func (t *Trial) Judge(late bool) (f Finding, ended bool) {
 		doubt = cmp.Or(doubt, unsure)
 	}
 	for _, r := range t.sessions {
-		if r.found != "" { // not by what was forged: its hash could be that of a receipt which is still to come
+		if r.found != "" { // without forged hashes: such a hash could belong to a receipt still to come
 			return Finding{Outcome: accrual.ChallengerWins, Reason: r.found, Fault: r.start, Inputs: sortedHashes(inputs)}, true
 		}
 	}
@@ -230,7 +233,7 @@ func (t *Trial) Judge(late bool) (f Finding, ended bool) {
 	return f, true
 }
 
-// sortedHashes returns hashes in their order, each once, and at most as many as a finding can have.
+// sortedHashes returns the distinct hashes in order, at most maxInputs.
 func sortedHashes(hashes []string) []string {
 	slices.Sort(hashes)
 	hashes = slices.Compact(hashes)

@@ -2,11 +2,11 @@ package dispute
 
 import "github.com/actionproof/mediator/evidence/interaction"
 
-// MinPairs is how many questions have to be answered twice in a session until they can decide. A good model errs now and then, and some
-// models never answer with the figure alone: so a single question decides nothing, and only most of them do.
+// MinPairs is the number of repeated questions needed for a decision. Good models err now and then, so one question
+// decides nothing, and only a majority does.
 const MinPairs = 3
 
-// knowledgeRules find questions that were answered both ways.
+// knowledgeRules find repeated questions that were answered both ways.
 type knowledgeRules struct{}
 
 func (knowledgeRules) add(r *Record, c *interaction.Receipt) {

@@ -7,18 +7,19 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// checked returns what the node has found of a signal, for the log of its agent. Whatever stands in this log is of the published form.
+// checked returns the node's findings about a signal, for the log of its agent.
 func (s *SignalState) checked() *accrual.Signal {
 	of, err := accrual.ParseAgent(s.Agent)
 	return &accrual.Signal{
-		ID: s.SignalID, Trace: s.Basis == BasisObserved, Sources: s.Sources, Context: err == nil && of.Owner != "", Verification: s.Verified,
-		Timestamp: off(s.At, s.Written) <= seconds(MaxAge), Schema: true,
+		ID: s.SignalID, Trace: s.Basis == BasisObserved, Sources: s.Sources, Context: err == nil && of.Owner != "",
+		Verification: s.Verified,
+		Timestamp:    off(s.At, s.Written) <= seconds(MaxAge), Schema: true,
 	}
 }
 
 func off(one, other int64) int64 { return max(one-other, other-one) }
 
-// about returns what is disputed: the signal, or the first of the receipts in their order; without either what was filed.
+// about returns the disputed signal, else the lowest disputed receipt, else the filing.
 func (d *State) about() string {
 	first := ""
 	if len(d.Receipts) > 0 {
@@ -27,7 +28,7 @@ func (d *State) about() string {
 	return cmp.Or(d.SignalID, first, d.Document)
 }
 
-// citation names an owner, by one of its agents, and an agent that it cites.
+// citation names the owner of an agent, and an agent that it cites.
 func citation(by, of string) [2]string {
 	a, err := accrual.ParseAgent(by)
 	if err != nil {

@@ -41,7 +41,8 @@ func TestNotesOfSignals(t *testing.T) {
 	}
 	n.sleep(24 * time.Hour).finalise()
 	found := func(id string, edit func(*accrual.Signal)) accrual.Entry {
-		s := accrual.Signal{ID: id, Trace: true, Sources: true, Context: true, Verification: true, Timestamp: true, Schema: true}
+		s := accrual.Signal{ID: id, Trace: true, Sources: true, Context: true, Verification: true, Timestamp: true,
+			Schema: true}
 		edit(&s)
 		return accrual.Entry{At: n.now.Unix(), Signal: &s}
 	}
@@ -53,12 +54,19 @@ func TestNotesOfSignals(t *testing.T) {
 		found("without-a-model", func(s *accrual.Signal) { s.Sources = false }),
 	}
 	got := n.accounts[alice]
-	slices.SortFunc(got, func(a, b accrual.Entry) int { return slices.Compare([]string{a.Signal.ID}, []string{b.Signal.ID}) })
+	slices.SortFunc(got, func(a, b accrual.Entry) int {
+		return slices.Compare([]string{a.Signal.ID}, []string{b.Signal.ID})
+	})
 	check.WantEqual(t, canonical(t, got), canonical(t, want))
-	check.WantEqual(t, canonical(t, n.accounts[distant]), canonical(t, []accrual.Entry{found("elsewhere", func(s *accrual.Signal) { nothing(s); s.Context = false })}))
+	check.WantEqual(t, canonical(t, n.accounts[distant]),
+		canonical(t, []accrual.Entry{found("elsewhere", func(s *accrual.Signal) {
+			nothing(s)
+			s.Context = false
+		})}))
 }
 
-// TestNotesOfCitations: a citation is entered once for each owner that cites, and never for the agent's own owner or for an agent elsewhere.
+// TestNotesOfCitations: a citation is entered once for each owner that cites, and never for the agent's own owner or
+// for an agent elsewhere.
 func TestNotesOfCitations(t *testing.T) {
 	_, distant := keyOf("distant")
 	n := newNode(t)
@@ -87,11 +95,13 @@ func TestNotesOfCitations(t *testing.T) {
 	check.WantEqual(t, cited(carol), []string{bob + " first"})
 }
 
-// TestNotesOfDisputes: both agents' logs say with whom a dispute was and about what, and the log of an agent that breaks a rule says so.
+// TestNotesOfDisputes: both agents' logs say with whom a dispute was and about what, and the log of an agent that
+// breaks a rule says so.
 func TestNotesOfDisputes(t *testing.T) {
 	n := newNode(t).publish(alice, "s1").sleep(time.Minute)
 	contract := contractOf(bob, "c1", "s1", n.now.Unix())
-	contract.Contract.ChallengeType, contract.Contract.TargetReceipts = dispute.TypeTiming, []string{hashOf("z"), hashOf("a")}
+	contract.Contract.ChallengeType, contract.Contract.TargetReceipts = dispute.TypeTiming,
+		[]string{hashOf("z"), hashOf("a")}
 	about := n.open(contract)
 	again := contract
 	other := *contract.Contract
@@ -113,11 +123,13 @@ func TestNotesOfDisputes(t *testing.T) {
 		{At: early, Violation: &accrual.Violation{Rule: dispute.RuleIdentical}},
 		{At: early, Raised: &accrual.Raised{ID: malicious, Outcome: accrual.TargetWins, Other: carol, About: smallest}},
 		{At: early, Violation: &accrual.Violation{Rule: dispute.RuleMalicious}},
-		{At: late, Raised: &accrual.Raised{ID: about, Outcome: accrual.ChallengerWins, Bonus: true, Other: alice, About: "s1"}},
+		{At: late, Raised: &accrual.Raised{ID: about, Outcome: accrual.ChallengerWins, Bonus: true, Other: alice,
+			About: "s1"}},
 	}))
 	check.WantEqual(t, canonical(t, n.accounts[carol]), canonical(t, []accrual.Entry{
 		{At: early, Dispute: &accrual.Dispute{ID: malicious}},
-		{At: early, Dispute: &accrual.Dispute{ID: malicious, Outcome: accrual.TargetWins, Bonus: true, Other: bob, About: smallest}},
+		{At: early, Dispute: &accrual.Dispute{ID: malicious, Outcome: accrual.TargetWins, Bonus: true, Other: bob,
+			About: smallest}},
 	}))
 	check.WantEqual(t, canonical(t, n.accounts[alice][len(n.accounts[alice])-1]), canonical(t, accrual.Entry{
 		At: late, Dispute: &accrual.Dispute{ID: about, Outcome: accrual.ChallengerWins, Other: bob, About: "s1"},

@@ -7,28 +7,28 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// perDay is how many disputes an agent of each tier may open in one period, which is a day for who has lost none lately.
+// perDay is the number of disputes that an agent of each tier may open per period: a day, if it has lost none lately.
 var perDay = map[string]int{
-	accrual.TierNew: 1, accrual.TierBuilding: 2, accrual.TierEstablished: 4, accrual.TierTrusted: 8, accrual.TierVerified: 16,
+	accrual.TierNew: 1, accrual.TierBuilding: 2, accrual.TierEstablished: 4, accrual.TierTrusted: 8,
+	accrual.TierVerified: 16,
 }
 
 const (
 	day = int64(24 * time.Hour / time.Second)
-	// lossCounts is how long a lost dispute makes the period longer: each doubles it, up to longest.
+	// lossCounts is how long a lost dispute doubles the period, up to longest.
 	lossCounts = 30 * day
 	longest    = 16 * day
-	// kept is how long times are kept.
-	kept = lossCounts
+	kept       = lossCounts // how long times are kept
 )
 
-// Allowed says how many disputes an agent may open in which time.
+// Allowed is a number of disputes per period.
 type Allowed struct {
 	Disputes int
 	Period   time.Duration
 }
 
-// Allowed returns what an agent of a tier may open now. Each dispute that it has opened and lost in the last 30 days makes the period twice as
-// long, up to 16 days (seed: Rate limit on challenger's future challenges).
+// Allowed returns what an agent of a tier may open now. Each dispute that it opened and lost in the last 30 days
+// doubles the period, up to 16 days (seed: Rate limit on challenger's future challenges).
 func (b *Book) Allowed(id, tier string, now time.Time) Allowed {
 	period := day
 	if a := b.agents[id]; a != nil {
@@ -39,11 +39,11 @@ func (b *Book) Allowed(id, tier string, now time.Time) Allowed {
 	return Allowed{perDay[tier], time.Duration(period) * time.Second}
 }
 
-// wait returns for how many seconds an agent may open no dispute; 0 if it may.
+// wait returns the seconds until an agent may open a dispute.
 func (b *Book) wait(id, tier string, now time.Time) int64 {
 	may, at := b.Allowed(id, tier, now), b.Time(now)
 	period := int64(may.Period / time.Second)
-	if may.Disputes == 0 { // the tier is none
+	if may.Disputes == 0 { // unknown tier
 		return period
 	}
 	a := b.agents[id]
@@ -57,7 +57,7 @@ func (b *Book) wait(id, tier string, now time.Time) int64 {
 	return recent[len(recent)-may.Disputes] + period - at
 }
 
-// since returns those of some times, which never fall, that are later than a moment.
+// since returns those of ascending times that are later than a moment.
 func since(times []int64, moment int64) []int64 {
 	at := slices.IndexFunc(times, func(t int64) bool { return t > moment })
 	if at < 0 {
@@ -66,5 +66,5 @@ func since(times []int64, moment int64) []int64 {
 	return times[at:]
 }
 
-// lately returns a copy of those of some times that can still count.
+// lately returns a copy of the times that can still count.
 func lately(times []int64, at int64) []int64 { return slices.Clone(since(times, at-kept)) }

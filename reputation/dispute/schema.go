@@ -5,15 +5,15 @@ import "embed"
 //go:embed schemas/*.json
 var schemas embed.FS
 
-// The documents of which there is a schema.
+// Names of schemas.
 const (
 	SchemaSignal    = "signal"
 	SchemaContract  = "contract"
 	SchemaChallenge = "challenge"
 )
 
-// Schema returns the JSON Schema (2020-12) of a document: one of the names above. What the schema takes, the parsers take, but for what no schema
-// can say: that an agent's key is on the curve, that a text is the canonical form of its value, and that a whole document is no larger than [MaxSize].
+// Schema returns a document's JSON Schema (2020-12). The parsers also check what no schema can: that an agent's key is
+// a curve point, that a text is canonical, and [MaxSize].
 func Schema(name string) ([]byte, bool) {
 	raw, err := schemas.ReadFile("schemas/" + name + ".json")
 	return raw, err == nil

@@ -9,32 +9,32 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 )
 
-// Slack is by how much the moments of receipts may be off, in milliseconds: clocks are set, and those of a sidecar and of the node differ. A
-// sidecar whose clock is set back by more within a session can sign what loses.
+// Slack is the tolerance for times in receipts, in milliseconds. A sidecar whose clock is set back by more within a
+// session can sign receipts that lose.
 const Slack = 30_000
 
-// callerSlack is by how much a receipt may come before the challenge that it names was issued, in milliseconds. A node issues challenges to sidecars
-// whose clocks are behind its own, as long as it takes their caller tokens: they must not lose by what it has accepted.
+// callerSlack is the tolerance for a receipt before the issue of its challenge, in milliseconds. The node issues
+// challenges to sidecars with slow clocks as long as it accepts their caller tokens.
 const callerSlack = Slack + int64((interaction.CallerLifetime+evidence.MaxSkew)/time.Millisecond)
 
 // timing is what is kept of the times of a session.
 type timing struct {
-	calls   []span           // calls to models
-	checked []span           // requests whose turnaround was measured: from the head of the request to its sending
-	asked   map[string]int64 // when the model was asked whose answer has made a call, by the tag of the call
+	calls   []span           // model calls
+	checked []span           // requests with a measured turnaround: from arrival to sending
+	asked   map[string]int64 // when the model that made a tool call was asked, by the call's tag
 	brought []result
 }
 
-// span is a time from one moment to another, in Unix milliseconds.
+// span is an interval in Unix milliseconds.
 type span struct{ from, to int64 }
 
-// result is the result of a call in a request that was sent at a time.
+// result is a tool result in a request that was sent at a time.
 type result struct {
 	call string
 	sent int64
 }
 
-// timingRules find what cannot have taken the times that receipts say.
+// timingRules find impossible times in receipts.
 type timingRules struct{}
 
 func (timingRules) add(r *Record, c *interaction.Receipt) {
@@ -45,7 +45,7 @@ func (timingRules) add(r *Record, c *interaction.Receipt) {
 	}
 	m, at := c.Model, c.Timing
 	if m == nil || at.LLMStart == 0 {
-		return // it is about no call that was sent
+		return // no call was sent
 	}
 	f, measured := &m.Figures, func(f interaction.Figure) bool { return f.State == interaction.StateObserved }
 	if at.LLMEnd != 0 {
@@ -89,17 +89,19 @@ func (timingRules) end(r *Record) (found, doubt string) {
 	return "", ""
 }
 
-// overlaps reports whether a call was open during the whole time in which a request came, though its receipt says that none was.
+// overlaps reports whether a call was open throughout a request whose receipt excludes that.
 func overlaps(calls, checked []span) bool {
 	calls = slices.Clone(calls)
 	slices.SortFunc(calls, func(a, b span) int { return cmp.Compare(a.from, b.from) })
-	// longest is, for each number of calls, the latest end of the first so many.
+	// longest[n] is the latest end among the first n calls.
 	longest := make([]int64, len(calls)+1)
 	for i, c := range calls {
 		longest[i+1] = max(longest[i], c.to)
 	}
 	for _, one := range checked {
-		before, _ := slices.BinarySearchFunc(calls, one.from-Slack+1, func(c span, at int64) int { return cmp.Compare(c.from, at) })
+		before, _ := slices.BinarySearchFunc(calls, one.from-Slack+1, func(c span, at int64) int {
+			return cmp.Compare(c.from, at)
+		})
 		if longest[before] >= one.to+Slack {
 			return true
 		}

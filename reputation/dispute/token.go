@@ -9,23 +9,23 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// What is signed here is about the past, and does not change: whoever was party to a dispute can show it for a year.
+// lifetime is long because these tokens are about the past and do not change.
 const lifetime = 400 * 24 * time.Hour
 
-// DecisionLifetime is the longest that an arbiter's decision may be good for. It has to reach the node before the dispute is over.
+// DecisionLifetime bounds the time in which an arbiter's decision must reach the node.
 const DecisionLifetime = 7 * 24 * time.Hour
 
 var (
 	// ResolutionKind is the kind of the node's tokens about resolved disputes.
 	ResolutionKind = evidence.NewKind("dispute-resolution+jwt", evidence.PurposeAppraiser, lifetime, checkResolution)
-	// DecisionKind is the kind of an arbiter's decisions, which its pinned key signs.
+	// DecisionKind is the kind of an arbiter's decisions, signed with its pinned key.
 	DecisionKind = evidence.NewKind("dispute-decision+jwt", evidence.PurposeArbiter, DecisionLifetime, checkDecision)
 	// RootKind is the kind of the node's tokens about its log.
 	RootKind = evidence.NewKind("dispute-root+jwt", evidence.PurposeAppraiser, lifetime, checkRoot)
 )
 
-// Resolution is what the node signs about a dispute that was resolved. It names what it was computed from, so whoever has that can
-// compute it again (package dispute, Trial).
+// Resolution is the node's statement about a resolved dispute. It names its evidence, so that anyone who has it can
+// repeat the [Trial].
 type Resolution struct {
 	evidence.Registered
 	evidence.KeyClaims
@@ -45,76 +45,82 @@ type Resolution struct {
 	Inputs     []string `json:"inputs,omitempty"`
 	Decision   string   `json:"decision,omitempty"`
 	ResolvedAt int64    `json:"resolved_at"`
-	// Log is the log of the node with the entry that resolved the dispute.
+	// Log is the node's log including the entry that resolved the dispute.
 	Log accrual.Log `json:"log"`
 
-	// Probabilistic is always true, and NonHumanIdentityProven always false: receipts that do not contradict themselves prove nothing.
+	// Probabilistic is always true and NonHumanIdentityProven always false: consistent receipts prove nothing.
 	Probabilistic          bool `json:"probabilistic"`
 	NonHumanIdentityProven bool `json:"nonHumanIdentityProven"`
 }
 
-// ResolutionOf returns the claims for a dispute, but for those that their signer stamps. It reports false for one that is not resolved.
+// ResolutionOf returns the claims that the signer completes; ok is false for an unresolved dispute.
 func ResolutionOf(d State) (c Resolution, ok bool) {
 	if d.Status != StatusResolved {
 		return c, false
 	}
 	r := d.Resolved
 	return Resolution{
-		DisputeID: d.DisputeID, Challenger: d.Challenger, Target: d.Target, Type: d.Type, SignalID: d.SignalID, Document: d.Document,
-		OpenedAt: d.At, Status: d.Status, Outcome: r.Outcome, Resolver: r.Resolver, Reason: r.Reason, Malicious: r.Malicious, Inputs: r.Inputs,
+		DisputeID: d.DisputeID, Challenger: d.Challenger, Target: d.Target, Type: d.Type, SignalID: d.SignalID,
+		Document: d.Document,
+		OpenedAt: d.At, Status: d.Status, Outcome: r.Outcome, Resolver: r.Resolver, Reason: r.Reason, Malicious: r.Malicious,
+		Inputs:   r.Inputs,
 		Decision: r.Decision, ResolvedAt: d.ResolvedAt, Log: d.Log, Probabilistic: true,
 	}, true
 }
 
 func checkResolution(c *Resolution) error {
-	o := Opened{
-		DisputeID: c.DisputeID, Challenger: c.Challenger, Target: c.Target, Type: c.Type, Receipts: []string{c.Document}, Document: c.Document, Substance: c.Document,
-		Tier: accrual.TierNew, Deadline: c.ResolvedAt,
-	} // what the claims do not have is put in such that it is not refused
-	r := Resolved{DisputeID: c.DisputeID, Resolver: c.Resolver, Decision: c.Decision, Finding: Finding{Outcome: c.Outcome, Reason: c.Reason, Malicious: c.Malicious, Inputs: c.Inputs}}
+	o := Opened{ // with valid values for what the claims lack
+		DisputeID: c.DisputeID, Challenger: c.Challenger, Target: c.Target, Type: c.Type, Receipts: []string{c.Document},
+		Document: c.Document, Substance: c.Document, Tier: accrual.TierNew, Deadline: c.ResolvedAt,
+	}
+	r := Resolved{DisputeID: c.DisputeID, Resolver: c.Resolver, Decision: c.Decision, Finding: Finding{
+		Outcome: c.Outcome, Reason: c.Reason, Malicious: c.Malicious, Inputs: c.Inputs,
+	}}
 	err := cmp.Or(o.check(), r.check())
 	switch {
 	case err != nil:
 		return err
 	case !c.Probabilistic || c.NonHumanIdentityProven:
-		return errors.New("it claims more than a likelihood, or that no human was involved")
+		return errors.New("it claims certainty, or that no human was involved")
 	case c.KeyCustody == "" || len(c.KeyCustody) > 128:
 		return errors.New("keyCustody is missing or too long")
 	case c.SignalID != "" && !idForm.MatchString(c.SignalID):
-		return errors.New("signal_id is of another form")
+		return errors.New("signal_id has the wrong form")
 	case c.Status != StatusResolved || c.Challenger == c.Target || c.OpenedAt < 1 || c.ResolvedAt < c.OpenedAt:
-		return errors.New("its status, parties or times do not fit together")
-	case (c.Resolver == ResolverArbiter) && c.Type != TypeGeneral || c.Resolver == ResolverRules && c.Type == TypeGeneral || c.Resolver == ResolverDeadline && c.Outcome != accrual.Inconclusive:
-		return errors.New("its resolver does not end disputes of this type so")
+		return errors.New("its status, parties or times contradict each other")
+	case c.Resolver == ResolverArbiter && c.Type != TypeGeneral || c.Resolver == ResolverRules && c.Type == TypeGeneral ||
+		c.Resolver == ResolverDeadline && c.Outcome != accrual.Inconclusive:
+		return errors.New("its resolver cannot end such a dispute so")
 	case c.Log.Entries < 2 || !evidence.IsHash(c.Log.Head):
-		return errors.New("log does not say where the log stood")
+		return errors.New("log is not a state of the log")
 	}
 	return nil
 }
 
-// Decision is what an arbiter decides about a general dispute. The arbiter's key is offline and pinned, and belongs to neither party.
+// Decision is an arbiter's decision about a general dispute. The arbiter's key is offline and pinned.
 type Decision struct {
 	evidence.Registered
 
 	DisputeID string `json:"dispute_id"`
-	Document  string `json:"document"` // hash of what was filed, so that the arbiter decides about what it has read
+	Document  string `json:"document"` // hash of the filing that the arbiter has read
 	Outcome   string `json:"outcome"`
 	Reason    string `json:"reason"`
-	Malicious bool   `json:"malicious,omitempty"` // the challenger has lost on forged or contradictory evidence
+	Malicious bool   `json:"malicious,omitempty"` // the challenger lost on forged or contradictory evidence
 }
 
 func checkDecision(c *Decision) error {
 	f := Finding{Outcome: c.Outcome, Reason: c.Reason, Malicious: c.Malicious}
-	if err := cmp.Or(checkDisputeID(c.DisputeID), checkFields(field{"document", c.Document, hashForm}), f.check()); err != nil {
+	if err := cmp.Or(checkDisputeID(c.DisputeID), checkFields(field{"document", c.Document, hashForm}), f.check()); err !=
+		nil {
 		return err
 	}
 	if c.DisputeID != DisputeID(c.Document) {
-		return errors.New("the dispute is not that of the document")
+		return errors.New("the dispute does not follow from the document")
 	}
 	return nil
 }
 
-// Root is what the node signs about its log: how many entries it has, its head, and the RFC 6962 tree head over them ([Book.Root]).
+// Root is the node's statement about its log, with the tree head of [Book.Root].
 type Root struct {
 	evidence.Registered
 	evidence.KeyClaims
@@ -124,8 +130,9 @@ type Root struct {
 }
 
 func checkRoot(c *Root) error {
-	if c.KeyCustody == "" || len(c.KeyCustody) > 128 || c.Log.Entries < 0 || !evidence.IsHash(c.Log.Head) || !evidence.IsHash(c.Root) {
-		return errors.New("keyCustody, log or rfc6962Root is missing or of another form")
+	if c.KeyCustody == "" || len(c.KeyCustody) > 128 || c.Log.Entries < 0 || !evidence.IsHash(c.Log.Head) ||
+		!evidence.IsHash(c.Root) {
+		return errors.New("keyCustody, log or rfc6962Root is missing or has the wrong form")
 	}
 	return nil
 }

@@ -34,11 +34,15 @@ func arbiter(t testing.TB, now time.Time) (offline, *evidence.Verifier, evidence
 	t.Helper()
 	private, _ := keyOf("arbiter")
 	k := offline{private}
-	trust, err := evidence.NewTrust([]evidence.Root{{KeyID: k.KeyID(), Public: k.public(), Purpose: evidence.PurposeArbiter}}, evidence.Bundle{}, evidence.SignerPolicy{})
+	trust, err := evidence.NewTrust(
+		[]evidence.Root{{KeyID: k.KeyID(), Public: k.public(), Purpose: evidence.PurposeArbiter}}, evidence.Bundle{},
+		evidence.SignerPolicy{})
 	check.Must(t, err)
 	v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return now }})
 	check.Must(t, err)
-	return k, v, evidence.Expected{Issuers: []string{"arbiter"}, Audiences: []string{"node"}, KeyIDs: []string{k.KeyID()}, MaxAge: dispute.DecisionLifetime}
+	return k, v,
+		evidence.Expected{Issuers: []string{"arbiter"}, Audiences: []string{"node"}, KeyIDs: []string{k.KeyID()},
+			MaxAge: dispute.DecisionLifetime}
 }
 
 // decide signs a decision.
@@ -146,7 +150,9 @@ func TestDecisionsThatNoArbiterMakes(t *testing.T) {
 	_, err = evidence.Open(v, dispute.DecisionKind, token, want)
 	check.WantCode(t, err, "signature_invalid")
 	// A registry's key is no arbiter's.
-	trust, err := evidence.NewTrust([]evidence.Root{{KeyID: k.KeyID(), Public: k.public(), Purpose: evidence.PurposeSignerCertificate}}, evidence.Bundle{}, evidence.SignerPolicy{})
+	trust, err := evidence.NewTrust(
+		[]evidence.Root{{KeyID: k.KeyID(), Public: k.public(), Purpose: evidence.PurposeSignerCertificate}},
+		evidence.Bundle{}, evidence.SignerPolicy{})
 	check.Must(t, err)
 	registry, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return n.now }})
 	check.Must(t, err)
@@ -170,7 +176,9 @@ func resolution(t testing.TB) dispute.Resolution {
 	if !ok {
 		t.Fatal("there is no resolution")
 	}
-	dispute.ResolutionKind.Stamp(&c, evidence.NewRegistered("mediator-appraiser", "posting-api", gatetest.Start, time.Hour), evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator})
+	dispute.ResolutionKind.Stamp(&c,
+		evidence.NewRegistered("mediator-appraiser", "posting-api", gatetest.Start, time.Hour),
+		evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator})
 	return c
 }
 
@@ -180,14 +188,19 @@ func TestResolution(t *testing.T) {
 	k.Appraise(t)
 	key := k.Key(t, evidence.PurposeAppraiser)
 	longest := resolution(t)
-	longest.Challenger, longest.Target = strings.Repeat("b", 43)+":"+strings.Repeat("é", 128), strings.Repeat("a", 43)+":"+strings.Repeat("\x01", 256)
-	longest.SignalID, longest.Reason, longest.Type, longest.Resolver, longest.Decision = strings.Repeat("a", 128), strings.Repeat("\x01", 512), "general", "arbiter", hashOf(1)
+	longest.Challenger, longest.Target = strings.Repeat("b", 43)+":"+strings.Repeat("é", 128),
+		strings.Repeat("a", 43)+":"+strings.Repeat("\x01", 256)
+	longest.SignalID, longest.Reason, longest.Type, longest.Resolver, longest.Decision = strings.Repeat("a", 128),
+		strings.Repeat("\x01", 512), "general", "arbiter", hashOf(1)
 	for i := range 48 {
-		longest.Inputs = append(longest.Inputs[:i:i], strings.Repeat("0", 62)+string(rune('a'+i/16%3))+string("0123456789abcdef"[i%16]))
+		longest.Inputs = append(longest.Inputs[:i:i],
+			strings.Repeat("0", 62)+string(rune('a'+i/16%3))+string("0123456789abcdef"[i%16]))
 	}
 	for name, c := range map[string]dispute.Resolution{"one": resolution(t), "the longest": longest} {
 		t.Run(name, func(t *testing.T) {
-			dispute.ResolutionKind.Stamp(&c, evidence.NewRegistered("mediator-appraiser", "posting-api", k.Clock.Now(), time.Hour), evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator})
+			dispute.ResolutionKind.Stamp(&c,
+				evidence.NewRegistered("mediator-appraiser", "posting-api", k.Clock.Now(), time.Hour),
+				evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator})
 			token, err := evidence.Sign(t.Context(), key, dispute.ResolutionKind, c)
 			check.Must(t, err)
 			o, err := evidence.Open(k.Verifier, dispute.ResolutionKind, token, k.Strict.Autonomy.Expected)
@@ -253,14 +266,19 @@ func TestRoot(t *testing.T) {
 	k := gatetest.New(t, gatetest.Autonomous)
 	k.Appraise(t)
 	c := dispute.Root{Log: n.book.Log(), Root: n.book.Root()}
-	dispute.RootKind.Stamp(&c, evidence.NewRegistered("mediator-appraiser", "posting-api", k.Clock.Now(), time.Hour), evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator})
+	dispute.RootKind.Stamp(&c, evidence.NewRegistered("mediator-appraiser", "posting-api", k.Clock.Now(), time.Hour),
+		evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator})
 	token, err := evidence.Sign(t.Context(), k.Key(t, evidence.PurposeAppraiser), dispute.RootKind, c)
 	check.Must(t, err)
 	o, err := evidence.Open(k.Verifier, dispute.RootKind, token, k.Strict.Autonomy.Expected)
 	check.Must(t, err)
 	check.WantEqual(t, o.Claims(), c)
 	for name, edit := range map[string]func(*dispute.Root){
-		"no root": func(c *dispute.Root) { c.Root = "" }, "no head": func(c *dispute.Root) { c.Log.Head = "x" }, "entries below 0": func(c *dispute.Root) { c.Log.Entries = -1 },
+		"no root": func(c *dispute.Root) {
+			c.Root = ""
+		}, "no head": func(c *dispute.Root) {
+			c.Log.Head = "x"
+		}, "entries below 0": func(c *dispute.Root) { c.Log.Entries = -1 },
 		"no custody": func(c *dispute.Root) { c.KeyCustody = "" },
 	} {
 		changed := c

@@ -6,22 +6,22 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// The constants of seed 002. Those that the seed leaves open stand in history.go.
+// The constants of seed 002. history.go has those that the seed leaves open.
 const (
 	drawdownWeight   = 1.5
 	logistic         = 1.2
-	schemaCap        = 0.30 // of the transparency of a signal that is none by the schema
-	verificationCap  = 0.60 // of an agent that was not verified
+	schemaCap        = 0.30 // of the transparency of a signal outside the schema
+	verificationCap  = 0.60 // of the transparency of an unverified agent
 	weightOfNew      = 0.15
 	weightOfOld      = 0.85
-	MaxStep          = 8.0     // points that one step moves R by, at most
-	violationPenalty = 0.25    // of Q, for each breach
-	halfLife         = 7 * day // of such a penalty
+	MaxStep          = 8.0     // points per step
+	violationPenalty = 0.25    // of Q, per violation
+	halfLife         = 7 * day // of that penalty
 )
 
 const day = 86_400 // seconds
 
-// Inputs are what the factors are computed from, each as [accrual.Round] leaves it.
+// Inputs are the inputs of the factors, each rounded by [accrual.Round].
 type Inputs struct {
 	Sigma        float64 `json:"sigma"`        // spread of the outcomes, 0 to 0.5
 	Drawdown     float64 `json:"drawdown"`     // 0 to 1
@@ -44,7 +44,7 @@ type Factors struct {
 	Q float64 `json:"Q"` // penalty for volatility, 0 to 3
 }
 
-// Factors returns the factors that follow from the inputs.
+// Factors computes the factors.
 func (i Inputs) Factors() Factors {
 	return Factors{
 		C: accrual.Round(math.Exp(-i.Sigma) * math.Exp(-drawdownWeight*i.Drawdown)),
@@ -55,21 +55,22 @@ func (i Inputs) Factors() Factors {
 	}
 }
 
-// R returns the rating that follows from the factors alone, 0 to 100, without what was before.
+// R returns the rating by the factors alone, 0 to 100.
 func (f Factors) R() float64 {
 	return accrual.Round(100 * clamp(f.C*f.T*f.P*f.V/(1+f.Q), 0, 1))
 }
 
-// Step returns the rating after one step from old towards the one that follows from today's factors.
+// Step returns the rating one step from old towards today's.
 func Step(old, today float64) float64 {
 	next := weighted(part{weightOfNew, today}, part{weightOfOld, old})
 	return accrual.Round(clamp(clamp(next, old-MaxStep, old+MaxStep), 0, 100))
 }
 
-// Transparency returns what one signal is worth, 0 to 1.
+// Transparency returns the worth of one signal, 0 to 1.
 func Transparency(s accrual.Signal) float64 {
 	sum := weighted(
-		part{0.20, one(s.Trace)}, part{0.20, one(s.Sources)}, part{0.15, one(s.Context)}, part{0.15, one(s.Verification)}, part{0.10, one(s.Timestamp)}, part{0.20, one(s.Schema)},
+		part{0.20, one(s.Trace)}, part{0.20, one(s.Sources)}, part{0.15, one(s.Context)}, part{0.15, one(s.Verification)},
+		part{0.10, one(s.Timestamp)}, part{0.20, one(s.Schema)},
 	)
 	if !s.Schema {
 		sum = min(sum, schemaCap)
@@ -80,10 +81,10 @@ func Transparency(s accrual.Signal) float64 {
 	return accrual.Round(sum)
 }
 
-// part is a value with its weight.
+// part is a weighted value.
 type part struct{ weight, value float64 }
 
-// weighted adds up parts. The conversion keeps a compiler from joining a product with a sum, which would round differently on some machines.
+// weighted adds parts. The conversion prevents fused multiply-add, which would round differently on some machines.
 func weighted(parts ...part) (sum float64) {
 	for _, p := range parts {
 		sum += float64(p.weight * p.value)
@@ -91,7 +92,7 @@ func weighted(parts ...part) (sum float64) {
 	return sum
 }
 
-// clamp returns the value within its bounds. NaN becomes the lower one.
+// clamp bounds a value. NaN becomes low.
 func clamp(v, low, high float64) float64 {
 	if !(v > low) {
 		return low

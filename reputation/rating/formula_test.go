@@ -46,20 +46,46 @@ func TestFactors(t *testing.T) {
 		of   rating.Inputs
 		want rating.Factors
 	}{
-		"nothing against it":           {half, rating.Factors{C: 1, P: 0.5, V: 0.5}},
-		"a spread":                     {with(func(i *rating.Inputs) { i.Sigma = 0.2 }), rating.Factors{C: 0.818731, P: 0.5, V: 0.5}},
-		"a fall":                       {with(func(i *rating.Inputs) { i.Drawdown = 0.2 }), rating.Factors{C: 0.740818, P: 0.5, V: 0.5}},
-		"a fall to nothing":            {with(func(i *rating.Inputs) { i.Drawdown = 1 }), rating.Factors{C: 0.22313, P: 0.5, V: 0.5}},
-		"both":                         {with(func(i *rating.Inputs) { i.Sigma, i.Drawdown = 0.2, 0.2 }), rating.Factors{C: 0.606531, P: 0.5, V: 0.5}},
-		"a good performance":           {with(func(i *rating.Inputs) { i.RAP = 1 }), rating.Factors{C: 1, P: 0.768525, V: 0.5}},
-		"a bad one":                    {with(func(i *rating.Inputs) { i.RAP = -1 }), rating.Factors{C: 1, P: 0.231475, V: 0.5}},
-		"transparent":                  {with(func(i *rating.Inputs) { i.Transparency = 0.9 }), rating.Factors{C: 1, T: 0.9, P: 0.5, V: 0.5}},
-		"adopted":                      {with(func(i *rating.Inputs) { i.Adoption = 1 }), rating.Factors{C: 1, P: 0.5, V: 0.675}},
-		"never refuted":                {with(func(i *rating.Inputs) { i.Survival = 1 }), rating.Factors{C: 1, P: 0.5, V: 0.725}},
-		"helpful":                      {with(func(i *rating.Inputs) { i.Helpfulness = 1 }), rating.Factors{C: 1, P: 0.5, V: 0.6}},
-		"each penalty ends at one":     {with(func(i *rating.Inputs) { i.Instability, i.BandAbuse, i.Spam = 2, 3, 4 }), rating.Factors{C: 1, P: 0.5, V: 0.5, Q: 3}},
-		"penalties add up":             {with(func(i *rating.Inputs) { i.Instability, i.BandAbuse, i.Spam = 0.1, 0.2, 0.25 }), rating.Factors{C: 1, P: 0.5, V: 0.5, Q: 0.55}},
-		"nobody has a word against it": {with(func(i *rating.Inputs) { i.Adoption, i.Survival, i.Helpfulness = 1, 1, 1 }), rating.Factors{C: 1, P: 0.5, V: 1}},
+		"nothing against it": {half, rating.Factors{C: 1, P: 0.5, V: 0.5}},
+		"a spread": {with(func(i *rating.Inputs) {
+			i.Sigma = 0.2
+		}), rating.Factors{C: 0.818731, P: 0.5, V: 0.5}},
+		"a fall": {with(func(i *rating.Inputs) {
+			i.Drawdown = 0.2
+		}), rating.Factors{C: 0.740818, P: 0.5, V: 0.5}},
+		"a fall to nothing": {with(func(i *rating.Inputs) {
+			i.Drawdown = 1
+		}), rating.Factors{C: 0.22313, P: 0.5, V: 0.5}},
+		"both": {with(func(i *rating.Inputs) {
+			i.Sigma, i.Drawdown = 0.2, 0.2
+		}), rating.Factors{C: 0.606531, P: 0.5, V: 0.5}},
+		"a good performance": {with(func(i *rating.Inputs) {
+			i.RAP = 1
+		}), rating.Factors{C: 1, P: 0.768525, V: 0.5}},
+		"a bad one": {with(func(i *rating.Inputs) {
+			i.RAP = -1
+		}), rating.Factors{C: 1, P: 0.231475, V: 0.5}},
+		"transparent": {with(func(i *rating.Inputs) {
+			i.Transparency = 0.9
+		}), rating.Factors{C: 1, T: 0.9, P: 0.5, V: 0.5}},
+		"adopted": {with(func(i *rating.Inputs) {
+			i.Adoption = 1
+		}), rating.Factors{C: 1, P: 0.5, V: 0.675}},
+		"never refuted": {with(func(i *rating.Inputs) {
+			i.Survival = 1
+		}), rating.Factors{C: 1, P: 0.5, V: 0.725}},
+		"helpful": {with(func(i *rating.Inputs) {
+			i.Helpfulness = 1
+		}), rating.Factors{C: 1, P: 0.5, V: 0.6}},
+		"each penalty ends at one": {with(func(i *rating.Inputs) {
+			i.Instability, i.BandAbuse, i.Spam = 2, 3, 4
+		}), rating.Factors{C: 1, P: 0.5, V: 0.5, Q: 3}},
+		"penalties add up": {with(func(i *rating.Inputs) {
+			i.Instability, i.BandAbuse, i.Spam = 0.1, 0.2, 0.25
+		}), rating.Factors{C: 1, P: 0.5, V: 0.5, Q: 0.55}},
+		"nobody has a word against it": {with(func(i *rating.Inputs) {
+			i.Adoption, i.Survival, i.Helpfulness = 1, 1, 1
+		}), rating.Factors{C: 1, P: 0.5, V: 1}},
 	} {
 		t.Run(name, func(t *testing.T) { check.WantEqual(t, row.of.Factors(), row.want) })
 	}
@@ -76,15 +102,17 @@ func TestTransparency(t *testing.T) {
 		of   accrual.Signal
 		want float64
 	}{
-		"nothing":                                {accrual.Signal{}, 0},
-		"everything":                             {all, 1},
-		"no trace":                               {without(func(c *accrual.Signal) { c.Trace = false }), 0.8},
-		"no sources":                             {without(func(c *accrual.Signal) { c.Sources = false }), 0.8},
-		"no context":                             {without(func(c *accrual.Signal) { c.Context = false }), 0.85},
-		"no time":                                {without(func(c *accrual.Signal) { c.Timestamp = false }), 0.9},
-		"no schema has at most 0.3":              {without(func(c *accrual.Signal) { c.Schema = false }), 0.3},
-		"no verification has at most 0.6":        {without(func(c *accrual.Signal) { c.Verification = false }), 0.6},
-		"neither":                                {without(func(c *accrual.Signal) { c.Schema, c.Verification = false, false }), 0.3},
+		"nothing":                         {accrual.Signal{}, 0},
+		"everything":                      {all, 1},
+		"no trace":                        {without(func(c *accrual.Signal) { c.Trace = false }), 0.8},
+		"no sources":                      {without(func(c *accrual.Signal) { c.Sources = false }), 0.8},
+		"no context":                      {without(func(c *accrual.Signal) { c.Context = false }), 0.85},
+		"no time":                         {without(func(c *accrual.Signal) { c.Timestamp = false }), 0.9},
+		"no schema has at most 0.3":       {without(func(c *accrual.Signal) { c.Schema = false }), 0.3},
+		"no verification has at most 0.6": {without(func(c *accrual.Signal) { c.Verification = false }), 0.6},
+		"neither": {without(func(c *accrual.Signal) {
+			c.Schema, c.Verification = false, false
+		}), 0.3},
 		"below the caps":                         {accrual.Signal{Trace: true}, 0.2},
 		"just below the cap of the schema":       {accrual.Signal{Context: true, Verification: true}, 0.3},
 		"just below the cap of the verification": {accrual.Signal{Trace: true, Sources: true, Schema: true}, 0.6},

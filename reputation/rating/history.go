@@ -7,35 +7,35 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// What seed 002 leaves open. The simulation in tools/simulate shows what each value does; docs/adr says why it is this one.
+// What seed 002 leaves open. tools/simulate shows the effect of each value, and docs/adr the reasons.
 const (
-	window     = 20   // how many events, and how many signals, the last ones, are looked at
-	levelOf    = 10   // how many outcomes in a row are a level; fewer are no measurement
-	lowBand    = 0.30 // an outcome there, where the seed's band of low confidence ends, is neither good nor bad
-	noise      = 0.12 // spread that the score of a steady agent has: nobody gains by less
+	window     = 20   // recent events, and recent signals, that count
+	levelOf    = 10   // consecutive outcomes that make a level; fewer are no measurement
+	lowBand    = 0.30 // the end of the seed's band of low confidence: a neutral outcome
+	noise      = 0.12 // the natural spread of a steady agent, below which nobody gains
 	maxRAP     = 3.0
-	jump       = 0.50 // between two outcomes that follow each other
-	prior      = 20   // how many words of others halve the way of a share from one half, where it begins, to 1
-	lossWeighs = 10   // how many words in favour one lost dispute weighs as much as
+	jump       = 0.50 // a large step between consecutive outcomes
+	prior      = 20   // statements by others that move a share halfway from 0.5 to 1
+	lossWeighs = 10   // favourable statements that outweigh one lost dispute
 )
 
-// history is what the log of an agent has said so far.
+// history is the log of an agent so far.
 type history struct {
 	agent       accrual.Agent
 	scoringHash string
 	events      []*event // in the order of their first sessions
 	byID        map[string]*event
-	flagged     int       // how many of the events came before the agent last lost a dispute
-	signals     []float64 // what each is worth
-	// Owners of the other agents. Each counts once, since an owner can have any number of agents.
+	flagged     int       // events before the last lost dispute
+	signals     []float64 // worth of each
+	// Owners of other agents. Each counts once, since an owner can have any number of agents.
 	citedBy, survived, refuted map[string]bool
-	lost                       map[string]bool // what the agent was accused of and lost
-	failed                     int             // disputes that it has raised and lost
-	spam                       float64         // Q's penalty for breaches of the rules, as of spamAt
+	lost                       map[string]bool // objects of disputes lost as the accused
+	failed                     int             // own disputes lost
+	spam                       float64         // Q's penalty for violations, as of spamAt
 	spamAt                     int64
 }
 
-// event is a verified event, with the sessions that it has opened.
+// event is a verified event and the sessions it opened.
 type event struct{ sessions []accrual.Session }
 
 func newHistory(agent accrual.Agent, scoringHash string) *history {
@@ -45,7 +45,7 @@ func newHistory(agent accrual.Agent, scoringHash string) *history {
 	}
 }
 
-// add takes in an entry of the agent's log.
+// add adds a log entry.
 func (h *history) add(e accrual.Entry, at int64) {
 	switch {
 	case e.Session != nil:
@@ -63,7 +63,7 @@ func (h *history) add(e accrual.Entry, at int64) {
 	}
 }
 
-// addSession takes in a session, in the place of what was known of it. Scores by other formulas cannot be compared with these.
+// addSession adds or replaces a session. Scores by other formulas are not comparable.
 func (h *history) addSession(s accrual.Session) {
 	if s.ScoringHash != h.scoringHash {
 		return
@@ -81,7 +81,7 @@ func (h *history) addSession(s accrual.Session) {
 	e.sessions = append(e.sessions, s)
 }
 
-// addDispute takes in a dispute in which the agent was accused. One that is open, or has no winner, changes nothing.
+// addDispute adds a dispute as the accused. Open and inconclusive ones change nothing.
 func (h *history) addDispute(d accrual.Dispute) {
 	switch d.Outcome {
 	case accrual.TargetWins:
@@ -92,7 +92,7 @@ func (h *history) addDispute(d accrual.Dispute) {
 	}
 }
 
-// addRaised takes in a dispute that the agent has raised.
+// addRaised adds an own dispute.
 func (h *history) addRaised(r accrual.Raised) {
 	switch r.Outcome {
 	case accrual.ChallengerWins:
@@ -102,29 +102,29 @@ func (h *history) addRaised(r accrual.Raised) {
 	}
 }
 
-// credit counts the owner of another agent, once. It may not be the agent's own, and of an agent elsewhere nobody knows that it is not.
+// credit counts another agent's owner once. It must certainly not be the agent's own.
 func (h *history) credit(owners map[string]bool, other string) {
-	of, _ := accrual.ParseAgent(other) // what is no id is of no owner
+	of, _ := accrual.ParseAgent(other) // an invalid id has no owner
 	if !h.agent.SameOwner(of) {
 		owners[of.Owner] = true
 	}
 }
 
-// spamOf returns the penalty at a time, of which half is gone after seven days.
+// spamOf returns the penalty at a time.
 func (h *history) spamOf(at int64) float64 {
 	return h.spam * math.Exp2(-float64(at-h.spamAt)/halfLife)
 }
 
-// outcome is what came of one event: the lowest score of its sessions, 0 to 1, and the hosts of models that it called.
+// outcome is the result of one event: the lowest score of its sessions, 0 to 1, and the model hosts called.
 type outcome struct {
 	value float64
 	hosts []string
-	lost  bool // before the agent lost a dispute: it counts as nothing
+	lost  bool // before a lost dispute: counts as 0
 }
 
-// outcomes returns those of the last events, at most window. Events without an interaction that the appraiser believes are none.
+// outcomes returns the last outcomes, at most window. Events without a trusted interaction have none.
 func (h *history) outcomes() []outcome {
-	last := make([]outcome, 0, window) // the last one first
+	last := make([]outcome, 0, window) // latest first
 	for i := len(h.events) - 1; i >= 0 && len(last) < window; i-- {
 		o, counts := outcome{value: 100, lost: i < h.flagged}, false
 		for _, s := range h.events[i].sessions {
@@ -145,7 +145,7 @@ func (h *history) outcomes() []outcome {
 	return last
 }
 
-// lacks says what there is too little of for a rating.
+// lacks names what is missing for a rating.
 func (h *history) lacks() (lacks []string) {
 	if len(h.outcomes()) < levelOf {
 		lacks = append(lacks, "sessions")
@@ -156,7 +156,7 @@ func (h *history) lacks() (lacks []string) {
 	return lacks
 }
 
-// inputs returns what follows from the log, but for the spam, which depends on the day too.
+// inputs returns the inputs except for the spam, which also depends on the day.
 func (h *history) inputs() Inputs {
 	outcomes := h.outcomes()
 	m, spread := meanAndSpread(outcomes)
@@ -164,7 +164,8 @@ func (h *history) inputs() Inputs {
 		Sigma: accrual.Round(max(0, spread-noise)), Drawdown: accrual.Round(drawdown(outcomes)),
 		Transparency: accrual.Round(mean(h.signals[max(0, len(h.signals)-window):])),
 		RAP:          accrual.Round(clamp((m-lowBand)/max(spread, noise), -maxRAP, maxRAP)),
-		Adoption:     share(len(h.citedBy), 0), Survival: share(len(h.survived), len(h.lost)), Helpfulness: share(len(h.refuted), h.failed),
+		Adoption:     share(len(h.citedBy), 0), Survival: share(len(h.survived), len(h.lost)),
+		Helpfulness: share(len(h.refuted), h.failed),
 		Instability: pairs(outcomes, func(a, b outcome) bool { return math.Abs(accrual.Round(a.value-b.value)) > jump }),
 		BandAbuse: pairs(outcomes, func(a, b outcome) bool {
 			return !slices.ContainsFunc(a.hosts, func(host string) bool { return slices.Contains(b.hosts, host) })
@@ -172,12 +173,12 @@ func (h *history) inputs() Inputs {
 	}
 }
 
-// share is the share of what speaks for an agent, by the rule of succession: 0.5 where nothing is known, and the first word decides little.
+// share returns the favourable share by the rule of succession: 0.5 without statements, and the first decide little.
 func share(favour, against int) float64 {
 	return accrual.Round(float64(prior/2+favour) / float64(prior+favour+lossWeighs*against))
 }
 
-// drawdown returns the largest fall from the mean of some outcomes in a row to a later one. A lost dispute is a fall to nothing.
+// drawdown returns the largest fall of the level. A lost dispute is a fall to 0.
 func drawdown(outcomes []outcome) (most float64) {
 	if slices.ContainsFunc(outcomes, func(o outcome) bool { return o.lost }) {
 		return 1
@@ -191,7 +192,7 @@ func drawdown(outcomes []outcome) (most float64) {
 	return most
 }
 
-// pairs returns the share of outcomes that follow each other of which something holds.
+// pairs returns the share of consecutive outcomes for which holds is true.
 func pairs(outcomes []outcome, holds func(a, b outcome) bool) float64 {
 	n := 0
 	for i := 1; i < len(outcomes); i++ {
@@ -202,7 +203,7 @@ func pairs(outcomes []outcome, holds func(a, b outcome) bool) float64 {
 	return accrual.Round(float64(n) / float64(len(outcomes)-1))
 }
 
-// meanAndSpread returns the mean of the outcomes and their standard deviation, as of a whole population.
+// meanAndSpread returns the mean and the population standard deviation.
 func meanAndSpread(outcomes []outcome) (m, spread float64) {
 	values := make([]float64, len(outcomes))
 	for i, o := range outcomes {

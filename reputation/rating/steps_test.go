@@ -19,14 +19,16 @@ func TestNotMeasured(t *testing.T) {
 		of   log
 		want []string
 	}{
-		"nothing":                 {nil, both},
-		"nine sessions":           {log{}.signal(whole).sessions(9, 50), []string{"sessions"}},
-		"ten sessions":            {log{}.signal(whole).sessions(10, 50), nil},
-		"no signal":               {log{}.sessions(20, 50), []string{"signals"}},
-		"a signal alone":          {log{}.signal(whole), []string{"sessions"}},
-		"sessions without a call": {log{}.signal(whole).sessions(20, 50, func(s *accrual.Session) { s.Interactions, s.Hosts = 0, []string{} }), []string{"sessions"}},
-		"a violation alone":       {log{}.violation(), both},
-		"disputes alone":          {log{}.accused(of("1"), accrual.TargetWins), both},
+		"nothing":        {nil, both},
+		"nine sessions":  {log{}.signal(whole).sessions(9, 50), []string{"sessions"}},
+		"ten sessions":   {log{}.signal(whole).sessions(10, 50), nil},
+		"no signal":      {log{}.sessions(20, 50), []string{"signals"}},
+		"a signal alone": {log{}.signal(whole), []string{"sessions"}},
+		"sessions without a call": {log{}.signal(whole).sessions(20, 50, func(s *accrual.Session) {
+			s.Interactions, s.Hosts = 0, []string{}
+		}), []string{"sessions"}},
+		"a violation alone": {log{}.violation(), both},
+		"disputes alone":    {log{}.accused(of("1"), accrual.TargetWins), both},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := row.of.after(t, 3)
@@ -39,7 +41,8 @@ func TestNotMeasured(t *testing.T) {
 	}
 }
 
-// TestDays: R begins at 0, goes one step at each midnight from the first one on at which it can be measured, and a day's facts count from its end on.
+// TestDays: R begins at 0, goes one step at each midnight from the first one on at which it can be measured, and a
+// day's facts count from its end on.
 func TestDays(t *testing.T) {
 	f := steady().wait(2 * day) // its last session comes on the third day: ten outcomes are there on the first
 	for after, want := range map[int64]float64{0: 0, 1: 0.15, 2: 0.2775, 3: 0.385875} {
@@ -112,7 +115,8 @@ func random(r *rand.Rand) log {
 	for range 10 + r.IntN(100) {
 		switch r.IntN(8) {
 		case 0:
-			l = l.signal(accrual.Signal{ID: "s", Trace: r.IntN(2) == 0, Context: true, Verification: r.IntN(4) > 0, Schema: true})
+			l = l.signal(
+				accrual.Signal{ID: "s", Trace: r.IntN(2) == 0, Context: true, Verification: r.IntN(4) > 0, Schema: true})
 		case 1:
 			l = l.violation()
 		default:
@@ -123,7 +127,8 @@ func random(r *rand.Rand) log {
 	return l
 }
 
-// attacked adds disputes of k owners at any times, which the agent wins if it is right, and else loses; and citations, if it is right.
+// attacked adds disputes of k owners at any times, which the agent wins if it is right, and else loses; and citations,
+// if it is right.
 func attacked(r *rand.Rand, l log, k int, right bool) log {
 	outcome := accrual.ChallengerWins
 	if right {
@@ -132,7 +137,8 @@ func attacked(r *rand.Rand, l log, k int, right bool) log {
 	all := slices.Clone(l)
 	for i := range r.IntN(20 * k) {
 		by := of(fmt.Sprint(r.IntN(k))).String()
-		e := accrual.Entry{At: l[r.IntN(len(l))].At, Dispute: &accrual.Dispute{ID: fmt.Sprint("d", i), About: fmt.Sprint("s", i), Other: by, Outcome: outcome}}
+		e := accrual.Entry{At: l[r.IntN(len(l))].At,
+			Dispute: &accrual.Dispute{ID: fmt.Sprint("d", i), About: fmt.Sprint("s", i), Other: by, Outcome: outcome}}
 		if right && i%3 == 0 {
 			e.Dispute, e.Cited = nil, &accrual.Cited{By: by, SignalID: "s"}
 		}
@@ -142,8 +148,9 @@ func attacked(r *rand.Rand, l log, k int, right bool) log {
 	return all
 }
 
-// TestThirdAgents: whatever k owners do, R of an agent that is right never falls by it, and rises by no more than what k owners are worth in V. R of one
-// that is wrong falls by at most 8 points a day. A dispute that it is no party of is not in its log.
+// TestThirdAgents: whatever k owners do, R of an agent that is right never falls by it, and rises by no more than what
+// k owners are worth in V. R of one that is wrong falls by at most 8 points a day. A dispute that it is no party of is
+// not in its log.
 func TestThirdAgents(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 21))
@@ -160,7 +167,8 @@ func TestThirdAgents(t *testing.T) {
 				t.Fatalf("seed %d, day %d: disputes of %d owners move R from %v to %v", seed, after, k, without.R, with.R)
 			}
 			if fallen.R < before.R-rating.MaxStep || fallen.R > without.R+1e-4 {
-				t.Fatalf("seed %d, day %d: R falls from %v to %v, and is %v without disputes", seed, after, before.R, fallen.R, without.R)
+				t.Fatalf("seed %d, day %d: R falls from %v to %v, and is %v without disputes", seed, after, before.R, fallen.R,
+					without.R)
 			}
 			before = fallen
 		}
@@ -181,8 +189,8 @@ func (l log) upToTime(at int64) log {
 	return l[:n]
 }
 
-// TestReplay: a log that is read entry by entry, with ratings between, gives what the whole log gives. Entries of one day may be in any order, but for the
-// sessions among each other and a lost dispute among them.
+// TestReplay: a log that is read entry by entry, with ratings between, gives what the whole log gives. Entries of one
+// day may be in any order, but for the sessions among each other and a lost dispute among them.
 func TestReplay(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 22))
@@ -215,7 +223,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestClocks: an entry with a time before that of the last one, as another replica's clock can give it, counts as of the same time.
+// TestClocks: an entry with a time before that of the last one, as another replica's clock can give it, counts as of
+// the same time.
 func TestClocks(t *testing.T) {
 	l := steady().wait(day).violation()
 	early, same := slices.Clone(l), slices.Clone(l)
@@ -243,7 +252,8 @@ func TestLongSilence(t *testing.T) {
 	for name, l := range map[string]log{"rated": steady().violation(), "not rated": log{}.violation(), "nothing": nil} {
 		a := rating.Replay(agent, l, scoring)
 		far := a.Rating(1 << 53)
-		if near := a.Rating(midnight + 2000*day); far.R != near.R || far.Inputs != near.Inputs || far.AsOf != (1<<53)-(1<<53)%day || far.Measured && far.Steps != (far.AsOf-midnight)/day {
+		if near := a.Rating(midnight + 2000*day); far.R != near.R || far.Inputs != near.Inputs ||
+			far.AsOf != (1<<53)-(1<<53)%day || far.Measured && far.Steps != (far.AsOf-midnight)/day {
 			t.Errorf("%s: after 2000 days %+v, at the end of time %+v", name, near, far)
 		}
 	}
@@ -259,15 +269,19 @@ func TestRatesInBounds(t *testing.T) {
 			got := l.upTo(after)
 			i := got.Inputs
 			for name, v := range map[string]float64{
-				"sigma": i.Sigma, "drawdown": i.Drawdown, "transparency": i.Transparency, "U": i.Adoption, "S": i.Survival, "H": i.Helpfulness,
-				"instability": i.Instability, "band abuse": i.BandAbuse, "spam": i.Spam, "C": got.Factors.C, "T": got.Factors.T, "P": got.Factors.P, "V": got.Factors.V,
+				"sigma": i.Sigma, "drawdown": i.Drawdown, "transparency": i.Transparency, "U": i.Adoption, "S": i.Survival,
+				"H":           i.Helpfulness,
+				"instability": i.Instability, "band abuse": i.BandAbuse, "spam": i.Spam, "C": got.Factors.C, "T": got.Factors.T,
+				"P": got.Factors.P, "V": got.Factors.V,
 				"Q / 3": got.Factors.Q / 3, "R / 100": got.R / 100,
 			} {
 				if !(v >= 0 && v <= 1) {
 					t.Fatalf("seed %d: %s is %v", seed, name, v)
 				}
 			}
-			if got.Measured && (got.Factors != i.Factors() || got.Today != got.Factors.R() || got.R != rating.Step(before, got.Today) || got.Tier != accrual.RatingTier(got.R)) {
+			if got.Measured &&
+				(got.Factors != i.Factors() || got.Today != got.Factors.R() || got.R != rating.Step(before, got.Today) ||
+					got.Tier != accrual.RatingTier(got.R)) {
 				t.Fatalf("seed %d: the figures do not follow from each other: %+v", seed, got)
 			}
 			before = got.R

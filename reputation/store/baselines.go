@@ -3,74 +3,76 @@ package store
 import (
 	"context"
 	"time"
+
+	"github.com/actionproof/mediator/reputation/internal/db"
 )
 
-// Sample is what one closed session gives to the baselines of its owner.
+// Sample is a closed session's contribution to its owner's baselines.
 type Sample struct {
 	Owner, Session string
 	Closed         time.Time
-	Text           string // JSON; empty where the session gives none
+	Text           string // JSON; empty without a sample
 }
 
-// Baseline is one snapshot of what the sessions of an owner are like.
+// Baseline is a snapshot of an owner's sessions.
 type Baseline struct {
 	Hash, Owner string
-	Number      int64 // of the owner's, from 1
+	Number      int64 // per owner, from 1
 	Made        time.Time
-	Samples     int64  // how many the owner had ever given
+	Samples     int64  // ever given by the owner
 	Document    string // JSON
 }
 
-// Unsampled returns closed sessions that have not given their sample, the first closed first, at most limit.
+// Unsampled returns closed sessions without a sample, earliest first, at most limit.
 func (s *Store) Unsampled(ctx context.Context, limit int) ([]Session, error) {
-	const doing = "read the closed sessions"
-	rows, err := s.query(ctx, selectSession+`WHERE closed > 0 AND sampled = 0 ORDER BY closed LIMIT $1`, limit)
-	return list(doing, rows, err, scanSession)
+	return db.Many(ctx, s.db, "read the closed sessions", scanSession,
+		selectSession+`WHERE closed > 0 AND sampled = 0 ORDER BY closed LIMIT $1`, limit)
 }
 
-// AddSample keeps what a session gives. Each session gives once: a second time nothing happens.
+// AddSample keeps the sample of a session. A second sample is ignored.
 func (s *Store) AddSample(ctx context.Context, one Sample) error {
 	return s.transact(ctx, "keep the sample", func(t tx) error {
-		n, err := t.exec(`UPDATE sessions SET sampled = 1 WHERE owner = $1 AND session = $2 AND sampled = 0`, one.Owner, one.Session)
+		n, err := t.Exec(`UPDATE sessions SET sampled = 1 WHERE owner = $1 AND session = $2 AND sampled = 0`, one.Owner,
+			one.Session)
 		if err != nil || n == 0 || one.Text == "" {
 			return err
 		}
-		if _, err := t.exec(`INSERT INTO samples (owner, session, closed, sample) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
+		if _, err := t.Exec(
+			`INSERT INTO samples (owner, session, closed, sample) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
 			one.Owner, one.Session, one.Closed.UnixMilli(), one.Text); err != nil {
 			return err
 		}
-		_, err = t.exec(`UPDATE owners SET samples = samples + 1 WHERE owner = $1`, one.Owner)
+		_, err = t.Exec(`UPDATE owners SET samples = samples + 1 WHERE owner = $1`, one.Owner)
 		return err
 	})
 }
 
-// Samples returns the samples of an owner whose sessions were closed last, at most limit, in the order in which they were closed.
+// Samples returns the samples of an owner's last closed sessions, at most limit, in the order of closing.
 func (s *Store) Samples(ctx context.Context, owner string, limit int) ([]Sample, error) {
-	const doing = "read the samples"
-	rows, err := s.query(ctx, `SELECT owner, session, closed, sample FROM (
-		SELECT owner, session, closed, sample FROM samples WHERE owner = $1 ORDER BY closed DESC, session DESC LIMIT $2) AS l ORDER BY closed, session`, owner, limit)
-	return list(doing, rows, err, func(scan func(...any) error) (one Sample, err error) {
+	return db.Many(ctx, s.db, "read the samples", func(scan func(...any) error) (one Sample, err error) {
 		var closed int64
 		err = scan(&one.Owner, &one.Session, &closed, &one.Text)
 		one.Closed = moment(closed)
 		return one, err
-	})
+	},
+		`SELECT owner, session, closed, sample FROM (
+		SELECT owner, session, closed, sample FROM samples WHERE owner = $1 ORDER BY closed DESC, session DESC
+		LIMIT $2) AS l ORDER BY closed, session`, owner, limit)
 }
 
 // Grown is an owner with samples.
 type Grown struct {
 	Owner   string
-	Samples int64 // that it has ever given
+	Samples int64 // ever given
 }
 
-// Grown returns how many samples each owner has given.
+// Grown returns the number of samples of each owner.
 func (s *Store) Grown(ctx context.Context) ([]Grown, error) {
-	const doing = "count the samples"
-	rows, err := s.query(ctx, `SELECT owner, samples FROM owners WHERE samples > 0 ORDER BY owner`)
-	return list(doing, rows, err, func(scan func(...any) error) (g Grown, err error) {
+	return db.Many(ctx, s.db, "count the samples", func(scan func(...any) error) (g Grown, err error) {
 		err = scan(&g.Owner, &g.Samples)
 		return g, err
-	})
+	},
+		`SELECT owner, samples FROM owners WHERE samples > 0 ORDER BY owner`)
 }
 
 const selectBaseline = `SELECT hash, owner, number, made, samples, document FROM baselines `
@@ -82,24 +84,24 @@ func scanBaseline(scan func(...any) error) (b Baseline, err error) {
 	return b, err
 }
 
-// AddBaseline keeps a snapshot. It returns [ErrMoved] if the owner has one with this number or this hash.
+// AddBaseline keeps a snapshot, or returns [ErrMoved] if the owner has one with this number or hash.
 func (s *Store) AddBaseline(ctx context.Context, b Baseline) error {
 	return s.transact(ctx, "keep the baseline", func(t tx) error {
-		return t.one(ErrMoved, `INSERT INTO baselines (hash, owner, number, made, samples, document) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`,
+		return t.One(ErrMoved,
+			`INSERT INTO baselines (hash, owner, number, made, samples, document) VALUES ($1, $2, $3, $4, $5, $6)
+				ON CONFLICT DO NOTHING`,
 			b.Hash, b.Owner, b.Number, b.Made.UnixMilli(), b.Samples, b.Document)
 	})
 }
 
 // Baseline returns the snapshot with this hash, or [ErrNotFound].
 func (s *Store) Baseline(ctx context.Context, hash string) (Baseline, error) {
-	const doing = "read the baseline"
-	rows, err := s.query(ctx, selectBaseline+`WHERE hash = $1`, hash)
-	return first(list(doing, rows, err, scanBaseline))
+	return db.One(ctx, s.db, "read the baseline", scanBaseline,
+		selectBaseline+`WHERE hash = $1`, hash)
 }
 
 // LastBaseline returns the last snapshot of an owner, or [ErrNotFound].
 func (s *Store) LastBaseline(ctx context.Context, owner string) (Baseline, error) {
-	const doing = "read the baseline"
-	rows, err := s.query(ctx, selectBaseline+`WHERE owner = $1 ORDER BY number DESC LIMIT 1`, owner)
-	return first(list(doing, rows, err, scanBaseline))
+	return db.One(ctx, s.db, "read the baseline", scanBaseline,
+		selectBaseline+`WHERE owner = $1 ORDER BY number DESC LIMIT 1`, owner)
 }

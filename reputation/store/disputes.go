@@ -1,107 +1,104 @@
 package store
 
-import "context"
+import (
+	"context"
 
-// Step is one entry of the log of signals and disputes, with everything that it changes.
+	"github.com/actionproof/mediator/reputation/internal/db"
+)
+
+// Step is an entry of the log of signals and disputes with all its effects.
 type Step struct {
 	Number int64  // in the log, from 1
-	Head   string // hash of the log up to this step
+	Head   string // of the log
 	Text   string // canonical JSON
 
-	Signal    *Signal   // that it publishes
-	Closed    string    // id of the signal whose window it closes
-	Dispute   *Dispute  // that it opens
-	Reviewing string    // id of the dispute that somebody looks at
-	Resolved  *Resolved // the dispute that it resolves
-	Entries   []Entry   // by which the logs of agents go on
+	Signal    *Signal   // published
+	Closed    string    // id of the closed signal
+	Dispute   *Dispute  // opened
+	Reviewing string    // id of the dispute being judged
+	Resolved  *Resolved // resolved dispute
+	Entries   []Entry   // for the logs of agents
 }
 
-// Signal is what an agent has published.
+// Signal is a published signal.
 type Signal struct {
 	ID       string
-	Number   int64 // of the step that published it
+	Number   int64 // of its step
 	Agent    string
 	Owner    string // whose bound it counts for
-	Final    bool   // the log says that its window has closed
+	Final    bool   // its window has closed
 	Document string // canonical JSON, with its signature
-	Step     string // text of the step that published it; set where it is read
+	Step     string // text of its step; only when read
 }
 
 // Dispute is a dispute between two agents.
 type Dispute struct {
 	ID                 string
-	Number             int64 // of the step that opened it
+	Number             int64 // of its opening step
 	Challenger, Target string
-	Signal             string // that is disputed; empty where none is
-	Provisional        bool   // the window of that signal is not closed
+	Signal             string // disputed, or empty
+	Provisional        bool   // that signal is open
 	Owner              string // whose bound it counts for: the challenger's
-	Reviewing          bool   // the log says that somebody looks at it
-	Resolved           int64  // number of the step that resolved it, or 0
-	Token              string // the signed resolution; empty until then
+	Reviewing          bool   // being judged
+	Resolved           int64  // number of the resolving step, or 0
+	Token              string // the signed resolution, or empty
 	Document           string // canonical JSON, with its signature
-	Step, End          string // texts of the steps that opened and resolved it; set where it is read
+	Step, End          string // texts of its opening and resolving steps; only when read
 }
 
 // Resolved is the end of a dispute.
 type Resolved struct{ ID, Token string }
 
-// Proceed goes on with the log by a step, with everything that it changes, or does nothing. It returns [ErrMoved] if the log, or that of an agent,
-// has an entry with one of the numbers, or if what the step closes is closed; and [ErrDuplicate] if there is a signal or a dispute of the same id.
+// Proceed adds a step with all its effects, or nothing. It returns [ErrMoved] if one of the logs has gone on or the
+// step closes something closed, and [ErrDuplicate] for a used id.
 func (s *Store) Proceed(ctx context.Context, one Step) error {
-	return s.transact(ctx, "go on with the log of disputes", func(t tx) error { return t.proceed(one) })
+	return s.transact(ctx, "add to the log of disputes", func(t tx) error { return t.proceed(one) })
 }
 
 func (t tx) proceed(one Step) error {
-	// Of two transactions that add the same step, the second waits here and then finds that it is there.
-	if err := t.one(ErrMoved, `INSERT INTO steps (number, head, step) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, one.Number, one.Head, one.Text); err != nil {
-		return err
+	// A concurrent transaction with the same step waits here and then finds it.
+	err := t.One(ErrMoved, `INSERT INTO steps (number, head, step) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
+		one.Number, one.Head, one.Text)
+	if n := one.Signal; err == nil && n != nil {
+		err = t.One(ErrDuplicate, `INSERT INTO signals (id, number, agent, owner, final, document)
+			VALUES ($1, $2, $3, $4, 0, $5) ON CONFLICT DO NOTHING`, n.ID, one.Number, n.Agent, n.Owner, n.Document)
 	}
-	if n := one.Signal; n != nil {
-		if err := t.one(ErrDuplicate, `INSERT INTO signals (id, number, agent, owner, final, document) VALUES ($1, $2, $3, $4, 0, $5) ON CONFLICT DO NOTHING`,
-			n.ID, one.Number, n.Agent, n.Owner, n.Document); err != nil {
-			return err
-		}
+	if err == nil && one.Closed != "" {
+		err = t.One(ErrMoved, `UPDATE signals SET final = 1 WHERE id = $1 AND final = 0`, one.Closed)
 	}
-	if one.Closed != "" {
-		if err := t.one(ErrMoved, `UPDATE signals SET final = 1 WHERE id = $1 AND final = 0`, one.Closed); err != nil {
-			return err
-		}
+	if d := one.Dispute; err == nil && d != nil {
+		err = t.One(ErrDuplicate, `INSERT INTO disputes
+			(id, number, challenger, target, signal, owner, reviewing, resolved, token, document)
+			VALUES ($1, $2, $3, $4, $5, $6, 0, 0, '', $7) ON CONFLICT DO NOTHING`,
+			d.ID, one.Number, d.Challenger, d.Target, d.Signal, d.Owner, d.Document)
 	}
-	if d := one.Dispute; d != nil {
-		if err := t.one(ErrDuplicate, `INSERT INTO disputes (id, number, challenger, target, signal, owner, reviewing, resolved, token, document)
-			VALUES ($1, $2, $3, $4, $5, $6, 0, 0, '', $7) ON CONFLICT DO NOTHING`, d.ID, one.Number, d.Challenger, d.Target, d.Signal, d.Owner, d.Document); err != nil {
-			return err
-		}
+	if err == nil && one.Reviewing != "" {
+		err = t.One(ErrMoved, `UPDATE disputes SET reviewing = 1 WHERE id = $1 AND reviewing = 0 AND resolved = 0`,
+			one.Reviewing)
 	}
-	if one.Reviewing != "" {
-		if err := t.one(ErrMoved, `UPDATE disputes SET reviewing = 1 WHERE id = $1 AND reviewing = 0 AND resolved = 0`, one.Reviewing); err != nil {
-			return err
-		}
-	}
-	if r := one.Resolved; r != nil {
-		if err := t.one(ErrMoved, `UPDATE disputes SET resolved = $1, token = $2 WHERE id = $3 AND resolved = 0`, one.Number, r.Token, r.ID); err != nil {
-			return err
-		}
+	if r := one.Resolved; err == nil && r != nil {
+		err = t.One(ErrMoved, `UPDATE disputes SET resolved = $1, token = $2 WHERE id = $3 AND resolved = 0`,
+			one.Number, r.Token, r.ID)
 	}
 	for _, e := range one.Entries {
-		if err := t.enter(e); err != nil {
-			return err
+		if err == nil {
+			err = t.enter(e)
 		}
 	}
-	return nil
+	return err
 }
 
-// Steps returns the steps of the log in their order, from a number on, at most limit and at most [MaxEntries].
+// Steps returns the steps from a number on, in order, at most limit and at most [MaxEntries].
 func (s *Store) Steps(ctx context.Context, from int64, limit int) ([]Step, error) {
-	const doing = "read the log of disputes"
-	rows, err := s.query(ctx, `SELECT number, head, step FROM steps WHERE number >= $1 ORDER BY number LIMIT $2`, from, min(limit, MaxEntries))
-	return list(doing, rows, err, func(scan func(...any) error) (one Step, err error) {
+	return db.Many(ctx, s.db, "read the log of disputes", func(scan func(...any) error) (one Step, err error) {
 		err = scan(&one.Number, &one.Head, &one.Text)
 		return one, err
-	})
+	},
+		`SELECT number, head, step FROM steps WHERE number >= $1 ORDER BY number LIMIT $2`, from, min(limit, MaxEntries))
 }
 
-const selectSignal = `SELECT n.id, n.number, n.agent, n.owner, n.final, n.document, p.step FROM signals AS n JOIN steps AS p ON p.number = n.number `
+const selectSignal = `SELECT n.id, n.number, n.agent, n.owner, n.final, n.document, p.step FROM signals AS n
+	JOIN steps AS p ON p.number = n.number `
 
 func scanSignal(scan func(...any) error) (n Signal, err error) {
 	var final int64
@@ -112,63 +109,65 @@ func scanSignal(scan func(...any) error) (n Signal, err error) {
 
 // Signal returns the signal with this id, or [ErrNotFound].
 func (s *Store) Signal(ctx context.Context, id string) (Signal, error) {
-	const doing = "read the signal"
-	rows, err := s.query(ctx, selectSignal+`WHERE n.id = $1`, id)
-	return first(list(doing, rows, err, scanSignal))
+	return db.One(ctx, s.db, "read the signal", scanSignal,
+		selectSignal+`WHERE n.id = $1`, id)
 }
 
-// Signals returns the signals of an agent in the order in which they were published, from the first one after a number of the log on, at most limit.
+// Signals returns the signals of an agent that follow a log number, in order, at most limit.
 func (s *Store) Signals(ctx context.Context, agent string, after int64, limit int) ([]Signal, error) {
-	const doing = "read the signals"
-	rows, err := s.query(ctx, selectSignal+`WHERE n.agent = $1 AND n.number > $2 ORDER BY n.number LIMIT $3`, agent, after, limit)
-	return list(doing, rows, err, scanSignal)
+	return db.Many(ctx, s.db, "read the signals", scanSignal,
+		selectSignal+`WHERE n.agent = $1 AND n.number > $2 ORDER BY n.number LIMIT $3`, agent, after, limit)
 }
 
-const selectDispute = `SELECT d.id, d.number, d.challenger, d.target, d.signal, coalesce(n.final, 1), d.owner, d.reviewing, d.resolved, d.token, d.document, o.step, coalesce(r.step, '')
-	FROM disputes AS d JOIN steps AS o ON o.number = d.number LEFT JOIN steps AS r ON r.number = d.resolved LEFT JOIN signals AS n ON n.id = d.signal `
+const selectDispute = `SELECT d.id, d.number, d.challenger, d.target, d.signal, coalesce(n.final, 1), d.owner,
+	d.reviewing, d.resolved, d.token, d.document, o.step, coalesce(r.step, '')
+	FROM disputes AS d JOIN steps AS o ON o.number = d.number LEFT JOIN steps AS r ON r.number = d.resolved LEFT
+	JOIN signals AS n ON n.id = d.signal `
 
 func scanDispute(scan func(...any) error) (d Dispute, err error) {
 	var final, reviewing int64
-	err = scan(&d.ID, &d.Number, &d.Challenger, &d.Target, &d.Signal, &final, &d.Owner, &reviewing, &d.Resolved, &d.Token, &d.Document, &d.Step, &d.End)
+	err = scan(&d.ID, &d.Number, &d.Challenger, &d.Target, &d.Signal, &final, &d.Owner, &reviewing, &d.Resolved, &d.Token,
+		&d.Document, &d.Step, &d.End)
 	d.Provisional, d.Reviewing = final == 0, reviewing > 0
 	return d, err
 }
 
 // Dispute returns the dispute with this id, or [ErrNotFound].
 func (s *Store) Dispute(ctx context.Context, id string) (Dispute, error) {
-	const doing = "read the dispute"
-	rows, err := s.query(ctx, selectDispute+`WHERE d.id = $1`, id)
-	return first(list(doing, rows, err, scanDispute))
+	return db.One(ctx, s.db, "read the dispute", scanDispute,
+		selectDispute+`WHERE d.id = $1`, id)
 }
 
-// Disputes returns the disputes in which an agent is one of the two, in the order in which they were opened, from the first one after a number of
-// the log on, at most limit.
+// Disputes returns the disputes of an agent on either side that follow a log number, in order, at most limit.
 func (s *Store) Disputes(ctx context.Context, agent string, after int64, limit int) ([]Dispute, error) {
-	const doing = "read the disputes"
 	const one, order = `SELECT id FROM disputes WHERE `, ` = $1 AND number > $2 ORDER BY number LIMIT $3`
-	rows, err := s.query(ctx, selectDispute+`WHERE d.id IN (SELECT id FROM (`+one+`challenger`+order+`) AS c UNION SELECT id FROM (`+one+`target`+order+`) AS t)
+	return db.Many(ctx, s.db, "read the disputes", scanDispute,
+		selectDispute+`WHERE d.id IN (SELECT id FROM (`+one+`challenger`+order+`) AS c UNION SELECT id FROM (`+one+`target`+
+			order+`) AS t)
 		ORDER BY d.number LIMIT $3`, agent, after, limit)
-	return list(doing, rows, err, scanDispute)
 }
 
-// Count is how much there is of one agent, and of all agents whose bound is the same.
+// Count is the number of objects of one agent, and of all agents that share its bound.
 type Count struct{ Agent, Owner int64 }
 
-// OpenSignals returns how many signals have windows that are not closed.
+// OpenSignals counts the open signals.
 func (s *Store) OpenSignals(ctx context.Context, agent, owner string) (Count, error) {
-	return s.count(ctx, `SELECT coalesce(sum(CASE WHEN agent = $1 THEN 1 ELSE 0 END), 0), count(*) FROM signals WHERE owner = $2 AND final = 0`, agent, owner)
+	return s.count(ctx,
+		`SELECT coalesce(sum(CASE WHEN agent = $1 THEN 1 ELSE 0 END), 0), count(*) FROM signals WHERE owner = $2
+			AND final = 0`, agent, owner)
 }
 
-// OpenDisputes returns how many disputes challengers have that are not resolved.
+// OpenDisputes counts the unresolved disputes of challengers.
 func (s *Store) OpenDisputes(ctx context.Context, challenger, owner string) (Count, error) {
-	return s.count(ctx, `SELECT coalesce(sum(CASE WHEN challenger = $1 THEN 1 ELSE 0 END), 0), count(*) FROM disputes WHERE owner = $2 AND resolved = 0`, challenger, owner)
+	return s.count(ctx,
+		`SELECT coalesce(sum(CASE WHEN challenger = $1 THEN 1 ELSE 0 END), 0), count(*) FROM disputes WHERE owner = $2
+			AND resolved = 0`, challenger, owner)
 }
 
 func (s *Store) count(ctx context.Context, query, agent, owner string) (Count, error) {
-	const doing = "count what is open"
-	rows, err := s.query(ctx, query, agent, owner)
-	return first(list(doing, rows, err, func(scan func(...any) error) (c Count, err error) {
+	return db.One(ctx, s.db, "count what is open", func(scan func(...any) error) (c Count, err error) {
 		err = scan(&c.Agent, &c.Owner)
 		return c, err
-	}))
+	},
+		query, agent, owner)
 }

@@ -23,7 +23,8 @@ func published(number int64, id, agent string) store.Step {
 
 func disputed(number int64, id, challenger, target string) store.Step {
 	s := step(number)
-	s.Dispute = &store.Dispute{ID: id, Challenger: challenger, Target: target, Signal: "s" + target[1:], Owner: "owner of " + challenger[:1], Document: "{}"}
+	s.Dispute = &store.Dispute{ID: id, Challenger: challenger, Target: target, Signal: "s" + target[1:],
+		Owner: "owner of " + challenger[:1], Document: "{}"}
 	return s
 }
 
@@ -56,16 +57,22 @@ func TestDisputes(t *testing.T) {
 		proceed(t, two, disputed(4, "d1", "b1", "a1"), disputed(5, "d2", "a1", "b1"), disputed(6, "d3", "a2", "b1"))
 		got, err := one.Signal(ctx, "s2")
 		must(t, err)
-		if got.Number != 2 || got.Agent != "a2" || got.Owner != "owner of a" || got.Final || got.Document != "{}" || got.Step != "step 2" {
+		if got.Number != 2 || got.Agent != "a2" || got.Owner != "owner of a" || got.Final || got.Document != "{}" ||
+			got.Step != "step 2" {
 			t.Errorf("%+v", got)
 		}
 		dispute, err := one.Dispute(ctx, "d2")
 		must(t, err)
-		if dispute.Number != 5 || dispute.Challenger != "a1" || dispute.Target != "b1" || dispute.Signal != "s1" || !dispute.Provisional || dispute.Resolved != 0 || dispute.Token != "" || dispute.Document != "{}" || dispute.Reviewing || dispute.Step != "step 5" || dispute.End != "" {
+		if dispute.Number != 5 || dispute.Challenger != "a1" || dispute.Target != "b1" || dispute.Signal != "s1" ||
+			!dispute.Provisional || dispute.Resolved != 0 || dispute.Token != "" || dispute.Document != "{}" ||
+			dispute.Reviewing || dispute.Step != "step 5" || dispute.End != "" {
 			t.Errorf("%+v", dispute)
 		}
 		for _, missing := range []error{
-			func() error { _, err := one.Signal(ctx, "d1"); return err }(), func() error { _, err := one.Dispute(ctx, "s1"); return err }(),
+			func() error {
+				_, err := one.Signal(ctx, "d1")
+				return err
+			}(), func() error { _, err := one.Dispute(ctx, "s1"); return err }(),
 		} {
 			wantErr(t, missing, store.ErrNotFound)
 		}
@@ -79,12 +86,14 @@ func TestDisputes(t *testing.T) {
 		end, over, looked := step(7), step(8), step(9)
 		looked.Reviewing = "d1"
 		end.Closed, over.Resolved = "s1", &store.Resolved{ID: "d3", Token: "token"}
-		over.Entries = []store.Entry{{Agent: "a2", Number: 1, Head: "h", Text: "e"}, {Agent: "b1", Number: 1, Head: "h", Text: "e"}}
+		over.Entries = []store.Entry{{Agent: "a2", Number: 1, Head: "h", Text: "e"},
+			{Agent: "b1", Number: 1, Head: "h", Text: "e"}}
 		proceed(t, one, end, over, looked)
 		if got, err := two.Signal(ctx, "s1"); err != nil || !got.Final {
 			t.Errorf("%+v, %v", got, err)
 		}
-		if got, err := two.Dispute(ctx, "d3"); err != nil || got.Resolved != 8 || got.Provisional || got.Token != "token" || got.End != "step 8" {
+		if got, err := two.Dispute(ctx, "d3"); err != nil || got.Resolved != 8 || got.Provisional || got.Token != "token" ||
+			got.End != "step 8" {
 			t.Errorf("%+v, %v", got, err)
 		}
 		if got, err := two.Dispute(ctx, "d1"); err != nil || !got.Reviewing || got.Resolved != 0 {
@@ -131,15 +140,25 @@ func TestStepsThatAreRefused(t *testing.T) {
 			edit func(*store.Step)
 			want error
 		}{
-			"a number that there is":        {func(s *store.Step) { s.Number = 4 }, store.ErrMoved},
-			"a signal that there is":        {func(s *store.Step) { s.Signal = published(5, "s1", "b1").Signal }, store.ErrDuplicate},
-			"a dispute that there is":       {func(s *store.Step) { s.Dispute = disputed(5, "d1", "c1", "a1").Dispute }, store.ErrDuplicate},
-			"a window that is closed":       {func(s *store.Step) { s.Closed = "s1" }, store.ErrMoved},
-			"a window of no signal":         {func(s *store.Step) { s.Closed = "s2" }, store.ErrMoved},
-			"a dispute that is resolved":    {func(s *store.Step) { s.Resolved = &store.Resolved{ID: "d1", Token: "u"} }, store.ErrMoved},
-			"a look at what is resolved":    {func(s *store.Step) { s.Reviewing = "d1" }, store.ErrMoved},
-			"no dispute":                    {func(s *store.Step) { s.Resolved = &store.Resolved{ID: "d2", Token: "u"} }, store.ErrMoved},
-			"an entry of a log that has it": {func(s *store.Step) { s.Entries = []store.Entry{{Agent: "a1", Number: 1}} }, store.ErrMoved},
+			"a number that there is": {func(s *store.Step) { s.Number = 4 }, store.ErrMoved},
+			"a signal that there is": {func(s *store.Step) {
+				s.Signal = published(5, "s1", "b1").Signal
+			}, store.ErrDuplicate},
+			"a dispute that there is": {func(s *store.Step) {
+				s.Dispute = disputed(5, "d1", "c1", "a1").Dispute
+			}, store.ErrDuplicate},
+			"a window that is closed": {func(s *store.Step) { s.Closed = "s1" }, store.ErrMoved},
+			"a window of no signal":   {func(s *store.Step) { s.Closed = "s2" }, store.ErrMoved},
+			"a dispute that is resolved": {func(s *store.Step) {
+				s.Resolved = &store.Resolved{ID: "d1", Token: "u"}
+			}, store.ErrMoved},
+			"a look at what is resolved": {func(s *store.Step) { s.Reviewing = "d1" }, store.ErrMoved},
+			"no dispute": {func(s *store.Step) {
+				s.Resolved = &store.Resolved{ID: "d2", Token: "u"}
+			}, store.ErrMoved},
+			"an entry of a log that has it": {func(s *store.Step) {
+				s.Entries = []store.Entry{{Agent: "a1", Number: 1}}
+			}, store.ErrMoved},
 		} {
 			bad := published(5, "s5", "c1")
 			row.edit(&bad)

@@ -5,26 +5,29 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/actionproof/mediator/reputation/internal/db"
 )
 
-// What one transaction removes at most, so that no other waits for a whole pruning.
+// Bounds on one transaction, so that others need not wait for a whole pruning.
 const (
 	pruneChunk     = 16 // sessions
 	tokenChunk     = 1000
 	challengeChunk = 256
 )
 
-// Old is what [Store.Prune] removes.
+// Old says what [Store.Prune] removes.
 type Old struct {
-	Sessions time.Time // sessions whose last receipt came before, whole, with their challenges
-	Tokens   time.Time // used tokens that expired before
-	Samples  int       // of each owner, those beyond the last so many
+	Sessions time.Time // sessions with their last receipt before, and all that belongs to them
+	Tokens   time.Time // used tokens expired before
+	Samples  int       // of each owner beyond the last ones
 }
 
-// Prune removes what is old. Baselines stay: scores name them.
+// Prune removes old state. Baselines stay, because scores name them.
 func (s *Store) Prune(ctx context.Context, old Old) error {
 	err := s.repeat(ctx, func(t tx) (bool, error) {
-		n, err := t.exec(`DELETE FROM used WHERE id IN (SELECT id FROM used WHERE expires < $1 ORDER BY expires LIMIT $2)`, old.Tokens.UnixMilli(), tokenChunk)
+		n, err := t.Exec(`DELETE FROM used WHERE id IN (SELECT id FROM used WHERE expires < $1 ORDER BY expires LIMIT $2)`,
+			old.Tokens.UnixMilli(), tokenChunk)
 		return n == tokenChunk, err
 	})
 	if err != nil {
@@ -39,10 +42,10 @@ func (s *Store) Prune(ctx context.Context, old Old) error {
 	return s.repeat(ctx, func(t tx) (bool, error) { return t.pruneChallenges(old.Sessions.UnixMilli()) })
 }
 
-// repeat runs a transaction as long as there is more to do.
+// repeat runs transactions while there is more to do.
 func (s *Store) repeat(ctx context.Context, do func(tx) (more bool, err error)) error {
 	for more := true; more; {
-		err := s.transact(ctx, "remove what is old", func(t tx) (err error) {
+		err := s.transact(ctx, "remove old state", func(t tx) (err error) {
 			more, err = do(t)
 			return err
 		})
@@ -53,7 +56,7 @@ func (s *Store) repeat(ctx context.Context, do func(tx) (more bool, err error)) 
 	return nil
 }
 
-// pruneSamples removes the samples of each owner beyond the last so many.
+// pruneSamples removes the samples of each owner beyond the last ones.
 func (s *Store) pruneSamples(ctx context.Context, last int) error {
 	owners, err := s.Grown(ctx)
 	if err != nil {
@@ -61,8 +64,9 @@ func (s *Store) pruneSamples(ctx context.Context, last int) error {
 	}
 	for _, o := range owners {
 		err := s.transact(ctx, "remove old samples", func(t tx) error {
-			_, err := t.exec(`DELETE FROM samples WHERE owner = $1 AND closed < (
-				SELECT closed FROM samples WHERE owner = $1 ORDER BY closed DESC, session DESC LIMIT 1 OFFSET $2)`, o.Owner, last-1)
+			_, err := t.Exec(`DELETE FROM samples WHERE owner = $1 AND closed < (
+				SELECT closed FROM samples WHERE owner = $1 ORDER BY closed DESC, session DESC
+				LIMIT 1 OFFSET $2)`, o.Owner, last-1)
 			return err
 		})
 		if err != nil {
@@ -72,17 +76,18 @@ func (s *Store) pruneSamples(ctx context.Context, last int) error {
 	return nil
 }
 
-// pruneSessions removes the sessions that were updated least recently, before a moment.
+// pruneSessions removes sessions that were last updated before a time.
 func (t tx) pruneSessions(before int64) (more bool, err error) {
-	rows, err := t.QueryContext(t.ctx, selectSession+`WHERE updated < $1 ORDER BY updated LIMIT $2`, before, pruneChunk)
-	old, err := list("read old sessions", rows, err, scanSession)
+	old, err := db.ManyIn(t.Tx, scanSession, selectSession+`WHERE updated < $1 ORDER BY updated LIMIT $2`, before,
+		pruneChunk)
 	if err != nil {
 		return false, err
 	}
 	removed := make(map[string]counts)
 	for _, one := range old {
-		// A receipt that came meanwhile keeps it.
-		n, err := t.exec(`DELETE FROM sessions WHERE owner = $1 AND session = $2 AND updated < $3`, one.Owner, one.Session, before)
+		// A receipt that came meanwhile saves the session.
+		n, err := t.Exec(`DELETE FROM sessions WHERE owner = $1 AND session = $2 AND updated < $3`, one.Owner, one.Session,
+			before)
 		if err != nil {
 			return false, err
 		}
@@ -96,9 +101,10 @@ func (t tx) pruneSessions(before int64) (more bool, err error) {
 			count *int64
 		}{
 			{`DELETE FROM receipts` + of, &gone.receipts}, {`DELETE FROM forks` + of, new(int64)},
-			{`DELETE FROM probes WHERE nonce IN (SELECT nonce FROM challenges` + of + `)`, new(int64)}, {`DELETE FROM challenges` + of, &gone.challenges},
+			{`DELETE FROM probes WHERE nonce IN (SELECT nonce FROM challenges` + of + `)`, new(int64)},
+			{`DELETE FROM challenges` + of, &gone.challenges},
 		} {
-			if *table.count, err = t.exec(table.query, one.Owner, one.Session); err != nil {
+			if *table.count, err = t.Exec(table.query, one.Owner, one.Session); err != nil {
 				return false, err
 			}
 		}
@@ -107,20 +113,20 @@ func (t tx) pruneSessions(before int64) (more bool, err error) {
 	return len(old) == pruneChunk, t.discount(removed)
 }
 
-// pruneChallenges removes old challenges of sessions that have sent no receipt.
+// pruneChallenges removes old challenges of sessions without receipts.
 func (t tx) pruneChallenges(before int64) (more bool, err error) {
-	rows, err := t.QueryContext(t.ctx, selectChallenge+`AS c WHERE issued < $1
-		AND NOT EXISTS (SELECT 1 FROM sessions AS s WHERE s.owner = c.owner AND s.session = c.session) ORDER BY issued LIMIT $2`, before, challengeChunk)
-	old, err := list("read old challenges", rows, err, scanChallenge)
+	old, err := db.ManyIn(t.Tx, scanChallenge, selectChallenge+`AS c WHERE issued < $1 AND NOT EXISTS
+		(SELECT 1 FROM sessions AS s WHERE s.owner = c.owner AND s.session = c.session) ORDER BY issued
+		LIMIT $2`, before, challengeChunk)
 	if err != nil {
 		return false, err
 	}
 	removed := make(map[string]counts)
 	for _, c := range old {
-		if _, err := t.exec(`DELETE FROM probes WHERE nonce = $1`, c.Nonce); err != nil {
+		if _, err := t.Exec(`DELETE FROM probes WHERE nonce = $1`, c.Nonce); err != nil {
 			return false, err
 		}
-		n, err := t.exec(`DELETE FROM challenges WHERE nonce = $1`, c.Nonce)
+		n, err := t.Exec(`DELETE FROM challenges WHERE nonce = $1`, c.Nonce)
 		if err != nil {
 			return false, err
 		}
@@ -129,19 +135,20 @@ func (t tx) pruneChallenges(before int64) (more bool, err error) {
 	return len(old) == challengeChunk, t.discount(removed)
 }
 
-// counts are how many an owner has of what it has a bound on.
+// counts are an owner's bounded objects.
 type counts struct{ sessions, receipts, challenges int64 }
 
 func (c counts) plus(d counts) counts {
 	return counts{c.sessions + d.sessions, c.receipts + d.receipts, c.challenges + d.challenges}
 }
 
-// discount notes what owners have no more. It comes last in a transaction, as where something is added, so no two transactions wait for each
-// other.
+// discount lowers the counts of owners. It comes last in a transaction, like counting up, which avoids deadlocks.
 func (t tx) discount(removed map[string]counts) error {
 	for _, owner := range slices.Sorted(maps.Keys(removed)) {
 		c := removed[owner]
-		if _, err := t.exec(`UPDATE owners SET sessions = sessions - $1, receipts = receipts - $2, challenges = challenges - $3 WHERE owner = $4`,
+		if _, err := t.Exec(
+			`UPDATE owners SET sessions = sessions - $1, receipts = receipts - $2, challenges = challenges - $3
+				WHERE owner = $4`,
 			c.sessions, c.receipts, c.challenges, owner); err != nil {
 			return err
 		}

@@ -5,22 +5,23 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/actionproof/mediator/reputation/internal/db"
 )
 
-// MaxReceipts bounds how many receipts one look at a chain returns.
+// MaxReceipts bounds one reading of a chain.
 const MaxReceipts = 1000
 
-// Session is where the chain of a session stands.
+// Session is the state of a session's chain.
 type Session struct {
 	Owner, Session, Agent string
-	Next                  int64  // number of the receipt that is wanted: one more than there are
-	Head                  string // hash of the last receipt
+	Next                  int64 // number of the next receipt
 	Updated               time.Time
 	Closed                bool // the last receipt closes the chain
-	Forked                bool // there are two chains
+	Forked                bool // it has two chains
 }
 
-// Receipt is one receipt in the chain of its session.
+// Receipt is a receipt in the chain of its session.
 type Receipt struct {
 	Owner, Session string
 	Number         int64
@@ -29,37 +30,35 @@ type Receipt struct {
 	Token          string
 }
 
-// Addition is a number of receipts that go on with a chain.
+// Addition is receipts that continue a chain.
 type Addition struct {
 	Owner, Session, Agent string
-	Receipts              []Receipt // in order; Owner and Session need not be set
+	Receipts              []Receipt // in order; without Owner and Session
 	Closing               bool      // the last one closes the chain
 	At                    time.Time
-	// MaxSessions and MaxReceipts bound what the owner may have.
+	// MaxSessions and MaxReceipts bound the owner's.
 	MaxSessions, MaxReceipts int64
 }
 
-const selectSession = `SELECT owner, session, agent, next, head, updated, closed, forked FROM sessions `
+const selectSession = `SELECT owner, session, agent, next, updated, closed, forked FROM sessions `
 
 func scanSession(scan func(...any) error) (s Session, err error) {
 	var updated, closed, forked int64
-	err = scan(&s.Owner, &s.Session, &s.Agent, &s.Next, &s.Head, &updated, &closed, &forked)
+	err = scan(&s.Owner, &s.Session, &s.Agent, &s.Next, &updated, &closed, &forked)
 	s.Updated, s.Closed, s.Forked = time.UnixMilli(updated).UTC(), closed > 0, forked > 0
 	return s, err
 }
 
-// Session returns where the chain of a session stands, or [ErrNotFound].
+// Session returns a session, or [ErrNotFound].
 func (s *Store) Session(ctx context.Context, owner, session string) (Session, error) {
-	const doing = "read the session"
-	rows, err := s.query(ctx, selectSession+`WHERE owner = $1 AND session = $2`, owner, session)
-	return first(list(doing, rows, err, scanSession))
+	return db.One(ctx, s.db, "read the session", scanSession,
+		selectSession+`WHERE owner = $1 AND session = $2`, owner, session)
 }
 
-// Sessions returns the sessions with this id, of different owners, the first limit of them.
+// Sessions returns the sessions of different owners with this id, at most limit.
 func (s *Store) Sessions(ctx context.Context, session string, limit int) ([]Session, error) {
-	const doing = "read the sessions"
-	rows, err := s.query(ctx, selectSession+`WHERE session = $1 ORDER BY owner LIMIT $2`, session, limit)
-	return list(doing, rows, err, scanSession)
+	return db.Many(ctx, s.db, "read the sessions", scanSession,
+		selectSession+`WHERE session = $1 ORDER BY owner LIMIT $2`, session, limit)
 }
 
 const selectReceipt = `SELECT owner, session, number, hash, request, token FROM receipts `
@@ -69,31 +68,28 @@ func scanReceipt(scan func(...any) error) (r Receipt, err error) {
 	return r, err
 }
 
-// Receipts returns receipts of a session in their order, from a number on, at most limit and at most [MaxReceipts].
+// Receipts returns the receipts of a session from a number on, in order, at most limit and at most [MaxReceipts].
 func (s *Store) Receipts(ctx context.Context, owner, session string, from int64, limit int) ([]Receipt, error) {
-	const doing = "read the receipts"
-	rows, err := s.query(ctx, selectReceipt+`WHERE owner = $1 AND session = $2 AND number >= $3 ORDER BY number LIMIT $4`,
+	return db.Many(ctx, s.db, "read the receipts", scanReceipt,
+		selectReceipt+`WHERE owner = $1 AND session = $2 AND number >= $3 ORDER BY number LIMIT $4`,
 		owner, session, from, min(limit, MaxReceipts))
-	return list(doing, rows, err, scanReceipt)
 }
 
 // Receipt returns the receipt with this hash, or [ErrNotFound].
 func (s *Store) Receipt(ctx context.Context, hash string) (Receipt, error) {
-	const doing = "read the receipt"
-	rows, err := s.query(ctx, selectReceipt+`WHERE hash = $1`, hash)
-	return first(list(doing, rows, err, scanReceipt))
+	return db.One(ctx, s.db, "read the receipt", scanReceipt,
+		selectReceipt+`WHERE hash = $1`, hash)
 }
 
-// Held is a receipt, when the last one of its session came, and whether there are two chains for the session.
+// Held is a receipt, the time of its session's last receipt, and whether the session has two chains.
 type Held struct {
 	Receipt
 	Updated time.Time
 	Forked  bool
 }
 
-// Held returns those of the receipts with some hashes that there are. There may be as many hashes as a document names, a few dozen.
+// Held returns the receipts with these hashes, which must be a few dozen at most.
 func (s *Store) Held(ctx context.Context, hashes []string) ([]Held, error) {
-	const doing = "read the receipts"
 	if len(hashes) == 0 {
 		return nil, nil
 	}
@@ -101,18 +97,19 @@ func (s *Store) Held(ctx context.Context, hashes []string) ([]Held, error) {
 	for i, hash := range hashes {
 		places[i], args[i] = fmt.Sprintf("$%d", i+1), hash
 	}
-	rows, err := s.query(ctx, `SELECT r.owner, r.session, r.number, r.hash, r.request, r.token, s.updated, s.forked FROM receipts AS r
-		JOIN sessions AS s ON s.owner = r.owner AND s.session = r.session WHERE r.hash IN (`+strings.Join(places, ", ")+`) ORDER BY r.hash`, args...)
-	return list(doing, rows, err, func(scan func(...any) error) (h Held, err error) {
+	return db.Many(ctx, s.db, "read the receipts", func(scan func(...any) error) (h Held, err error) {
 		var updated, forked int64
 		err = scan(&h.Owner, &h.Session, &h.Number, &h.Hash, &h.Request, &h.Token, &updated, &forked)
 		h.Updated, h.Forked = moment(updated), forked > 0
 		return h, err
-	})
+	},
+		`SELECT r.owner, r.session, r.number, r.hash, r.request, r.token, s.updated, s.forked FROM receipts AS r
+		JOIN sessions AS s ON s.owner = r.owner AND s.session = r.session WHERE r.hash IN (`+strings.Join(places, ", ")+`)
+		ORDER BY r.hash`, args...)
 }
 
-// Append goes on with a chain, with all receipts or none. It returns [ErrMoved] if the first of them is not the one that the session wants
-// now, [ErrDuplicate] if one of the calls has a receipt, and [ErrFull] if the owner has no room.
+// Append continues a chain with all receipts or none. It returns [ErrMoved] if the first is not the session's next one,
+// [ErrDuplicate] if one of the calls has a receipt, and [ErrFull] if the owner has no room.
 func (s *Store) Append(ctx context.Context, a Addition) error {
 	return s.transact(ctx, "add receipts", func(t tx) error { return t.add(a) })
 }
@@ -130,12 +127,13 @@ func (t tx) add(a Addition) error {
 	var err error
 	if from == 1 {
 		begun = 1
-		err = t.one(ErrMoved, `INSERT INTO sessions (owner, session, agent, next, head, began, updated, closed, forked, sampled, entered)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 0, 0) ON CONFLICT DO NOTHING`, a.Owner, a.Session, a.Agent, last.Number+1, last.Hash, at, at, closed)
+		err = t.One(ErrMoved, `INSERT INTO sessions (owner, session, agent, next, updated, closed, forked, sampled, entered)
+			VALUES ($1, $2, $3, $4, $5, $6, 0, 0, 0) ON CONFLICT DO NOTHING`,
+			a.Owner, a.Session, a.Agent, last.Number+1, at, closed)
 	} else {
-		// Of two transactions that add the same receipts, the second waits here and then finds that next has changed.
-		err = t.one(ErrMoved, `UPDATE sessions SET next = $1, head = $2, updated = $3, closed = $4 WHERE owner = $5 AND session = $6 AND next = $7 AND forked = 0`,
-			last.Number+1, last.Hash, at, closed, a.Owner, a.Session, from)
+		// A concurrent transaction with the same receipts waits here and then finds that next has changed.
+		err = t.One(ErrMoved, `UPDATE sessions SET next = $1, updated = $2, closed = $3
+			WHERE owner = $4 AND session = $5 AND next = $6 AND forked = 0`, last.Number+1, at, closed, a.Owner, a.Session, from)
 	}
 	if err != nil {
 		return err
@@ -144,7 +142,7 @@ func (t tx) add(a Addition) error {
 	for _, r := range a.Receipts {
 		rows = append(rows, []any{a.Owner, a.Session, r.Number, r.Hash, r.Request, r.Token})
 	}
-	added, err := t.insert(`INSERT INTO receipts (owner, session, number, hash, request, token)`, rows)
+	added, err := t.Insert(`INSERT INTO receipts (owner, session, number, hash, request, token)`, rows)
 	if err == nil && added != int64(n) {
 		err = ErrDuplicate
 	}
@@ -154,24 +152,28 @@ func (t tx) add(a Addition) error {
 	if err := t.know(a.Owner); err != nil {
 		return err
 	}
-	return t.one(ErrFull, `UPDATE owners SET sessions = sessions + $1, receipts = receipts + $2
-		WHERE owner = $3 AND (sessions < $4 OR $5 = 0) AND receipts <= $6`, begun, n, a.Owner, a.MaxSessions, begun, a.MaxReceipts-int64(n))
+	return t.One(ErrFull, `UPDATE owners SET sessions = sessions + $1, receipts = receipts + $2
+		WHERE owner = $3 AND (sessions < $4 OR $5 = 0) AND receipts <= $6`,
+		begun, n, a.Owner, a.MaxSessions, begun, a.MaxReceipts-int64(n))
 }
 
-// know makes the row of an owner, unless it is there.
+// know ensures that an owner has a row.
 func (t tx) know(owner string) error {
-	_, err := t.exec(`INSERT INTO owners (owner, sessions, receipts, samples, challenges) VALUES ($1, 0, 0, 0, 0) ON CONFLICT DO NOTHING`, owner)
+	_, err := t.Exec(
+		`INSERT INTO owners (owner, sessions, receipts, samples, challenges) VALUES ($1, 0, 0, 0, 0) ON CONFLICT DO NOTHING`,
+		owner)
 	return err
 }
 
-// Fork keeps a receipt that contradicts the kept one of the same number. The chain of the session goes on no more. Only the first
-// contradiction is kept.
+// Fork keeps the first receipt that contradicts a kept one of the same number. It ends the session's chain.
 func (s *Store) Fork(ctx context.Context, r Receipt, at time.Time) error {
 	return s.transact(ctx, "keep the fork", func(t tx) error {
-		if err := t.one(ErrNotFound, `UPDATE sessions SET forked = 1 WHERE owner = $1 AND session = $2`, r.Owner, r.Session); err != nil {
+		if err := t.One(ErrNotFound, `UPDATE sessions SET forked = 1 WHERE owner = $1 AND session = $2`, r.Owner,
+			r.Session); err != nil {
 			return err
 		}
-		_, err := t.exec(`INSERT INTO forks (owner, session, number, token, seen) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`,
+		_, err := t.Exec(
+			`INSERT INTO forks (owner, session, number, token, seen) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`,
 			r.Owner, r.Session, r.Number, r.Token, at.UnixMilli())
 		return err
 	})
@@ -179,10 +181,9 @@ func (s *Store) Fork(ctx context.Context, r Receipt, at time.Time) error {
 
 // Forked returns the receipt that contradicts the chain of a session, or [ErrNotFound].
 func (s *Store) Forked(ctx context.Context, owner, session string) (Receipt, error) {
-	const doing = "read the fork"
-	rows, err := s.query(ctx, `SELECT owner, session, number, token FROM forks WHERE owner = $1 AND session = $2`, owner, session)
-	return first(list(doing, rows, err, func(scan func(...any) error) (r Receipt, err error) {
+	return db.One(ctx, s.db, "read the fork", func(scan func(...any) error) (r Receipt, err error) {
 		err = scan(&r.Owner, &r.Session, &r.Number, &r.Token)
 		return r, err
-	}))
+	},
+		`SELECT owner, session, number, token FROM forks WHERE owner = $1 AND session = $2`, owner, session)
 }

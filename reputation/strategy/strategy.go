@@ -1,5 +1,5 @@
-// Package strategy holds what an agent can commit to before it meets a challenge: a strategy of four predicates, the commitment to it, and
-// what of it held for the calls that were seen. docs/autonomy.md has the rules.
+// Package strategy holds the strategies that agents commit to before a challenge, and checks them against what was
+// seen. docs/autonomy.md has the rules.
 package strategy
 
 import (
@@ -22,11 +22,10 @@ const (
 	maxNonce = 128       // bytes
 )
 
-// Predicates is how many predicates a strategy has.
+// Predicates is the number of predicates of a strategy.
 const Predicates = 4
 
-// Strategy is what an agent says that it will do from its commitment on: which tools it uses, which hosts it calls, which model it asks,
-// and how often.
+// Strategy is what an agent commits to: its tools, hosts and model, and its number of model calls.
 type Strategy struct {
 	Calls Calls    `json:"calls"`
 	Hosts []string `json:"hosts"`
@@ -34,20 +33,20 @@ type Strategy struct {
 	Tools []string `json:"tools"`
 }
 
-// Calls bounds the number of calls to models.
+// Calls bounds the number of model calls.
 type Calls struct {
 	Max int64 `json:"max"`
 	Min int64 `json:"min"`
 }
 
-// Parse reads a strategy. It refuses, as query_malformed, anything but the exact form: all four members, no other, and lists in order.
+// Parse reads a strategy. It refuses any deviation from the form as query_malformed.
 func Parse(raw []byte) (Strategy, error) {
 	if len(raw) > MaxSize {
 		return Strategy{}, malformed("has %d bytes; at most %d are accepted", len(raw), MaxSize)
 	}
 	var s Strategy
 	if err := strictjson.Parse(raw, &s); err != nil {
-		return Strategy{}, malformed("has another form: %w", err)
+		return Strategy{}, malformed("does not have the required form: %w", err)
 	}
 	return s, s.Check()
 }
@@ -58,7 +57,8 @@ func (s Strategy) Check() error {
 	case s.Tools == nil || s.Hosts == nil:
 		return malformed("lacks tools or hosts; a list may be empty")
 	case !names(s.Tools) || !names(s.Hosts):
-		return malformed("has a list that is not at most %d different names of 1 to %d bytes, in the order of their bytes", MaxNames, MaxName)
+		return malformed("has a list that is not at most %d different names of 1 to %d bytes, sorted by bytes", MaxNames,
+			MaxName)
 	case s.Model == "" || len(s.Model) > MaxName:
 		return malformed("has a model that is not a name of 1 to %d bytes", MaxName)
 	case s.Calls.Min < 1 || s.Calls.Max < s.Calls.Min || s.Calls.Max > MaxCalls:
@@ -80,13 +80,14 @@ func names(list []string) bool {
 	return len(list) <= MaxNames
 }
 
-// Commitment returns the commitment to a strategy: the lowercase hex SHA-256 of the canonical JSON of nonce, salt and strategy. The salt is
-// base64url of 16 to 64 bytes, so that nobody can guess the strategy from its commitment.
+// Commitment returns the lowercase hex SHA-256 of the canonical JSON of nonce, salt and strategy. The salt, base64url
+// of 16 to 64 bytes, keeps the strategy from being guessed.
 func Commitment(nonce, salt string, s Strategy) (string, error) {
 	if nonce == "" || len(nonce) > maxNonce {
 		return "", malformed("is for a nonce that is empty or longer than %d bytes", maxNonce)
 	}
-	if raw, err := base64.RawURLEncoding.Strict().DecodeString(salt); err != nil || len(raw) < minSalt || len(raw) > maxSalt {
+	if raw, err := base64.RawURLEncoding.Strict().DecodeString(salt); err != nil || len(raw) < minSalt ||
+		len(raw) > maxSalt {
 		return "", malformed("has a salt that is not base64url of %d to %d bytes without padding", minSalt, maxSalt)
 	}
 	if err := s.Check(); err != nil {
@@ -99,33 +100,32 @@ func Commitment(nonce, salt string, s Strategy) (string, error) {
 	}{nonce, salt, s})
 }
 
-// Trace is what was seen of an agent since its commitment, as far as a strategy speaks of it. It stays small however much was seen. The
-// zero Trace has seen nothing.
+// Trace is what was seen of an agent since its commitment. Its size is bounded. The zero Trace is empty.
 type Trace struct {
 	calls               int64
 	tools, hosts, model set
 }
 
-// ToolUnknown notes a use of a tool whose name was not seen.
+// ToolUnknown records the use of a tool without a visible name.
 func (t *Trace) ToolUnknown() { t.tools.unknown = true }
 
-// HostUnknown notes a call to a host that was not seen.
+// HostUnknown records a call to a host without a visible name.
 func (t *Trace) HostUnknown() { t.hosts.unknown = true }
 
-// Call notes a call to a model at a host. An empty model is one that no strategy names.
+// Call records a model call.
 func (t *Trace) Call(host, model string) {
 	t.calls++
 	t.hosts.add(host)
 	t.model.add(model)
 }
 
-// Tool notes the use of a tool. No strategy names one with an empty name.
+// Tool records the use of a tool.
 func (t *Trace) Tool(name string) { t.tools.add(name) }
 
-// Host notes a call to another host than that of a model.
+// Host records a call to a host other than a model's.
 func (t *Trace) Host(name string) { t.hosts.add(name) }
 
-// Held says which predicates of a strategy hold.
+// Held says which predicates hold.
 type Held struct {
 	Tools bool `json:"tools"`
 	Hosts bool `json:"hosts"`
@@ -144,7 +144,7 @@ func (h Held) Count() int64 {
 	return n
 }
 
-// Judge holds a strategy against a trace. Nothing holds for a trace without a call to a model.
+// Judge compares a strategy with a trace. Nothing holds for a trace without a model call.
 func (s Strategy) Judge(t Trace) Held {
 	if t.calls == 0 {
 		return Held{}
@@ -155,13 +155,14 @@ func (s Strategy) Judge(t Trace) Held {
 	}
 }
 
-// Broken reports whether a trace rules out that the strategy was kept to: something was seen that it does not allow. What was not seen breaks
-// nothing, as it may have been anything; nor does a tool without a name. closed says that nothing more can come.
+// Broken reports whether a trace shows something that the strategy rules out. What was not seen breaks nothing. closed
+// says that the trace is complete.
 func (s Strategy) Broken(t Trace, closed bool) bool {
-	return t.tools.beyond(s.Tools) || t.hosts.beyond(s.Hosts) || t.model.beyond([]string{s.Model}) || t.calls > s.Calls.Max || closed && t.calls < s.Calls.Min
+	return t.tools.beyond(s.Tools) || t.hosts.beyond(s.Hosts) || t.model.beyond([]string{s.Model}) ||
+		t.calls > s.Calls.Max || closed && t.calls < s.Calls.Min
 }
 
-// set is a set of names, in their order. More than a strategy can name become unknown.
+// set is a sorted set of names. More names than a strategy can have become unknown.
 type set struct {
 	names   []string
 	unknown bool
@@ -178,7 +179,7 @@ func (s *set) add(name string) {
 	}
 }
 
-// within reports whether all names are in an ordered list.
+// within reports whether all names are in a sorted list.
 func (s *set) within(list []string) bool {
 	return !s.unknown && !slices.ContainsFunc(s.names, func(name string) bool {
 		_, ok := slices.BinarySearch(list, name)
@@ -186,7 +187,7 @@ func (s *set) within(list []string) bool {
 	})
 }
 
-// beyond reports whether a name is not in an ordered list.
+// beyond reports whether some name is not in a sorted list.
 func (s *set) beyond(list []string) bool {
 	return slices.ContainsFunc(s.names, func(name string) bool {
 		_, ok := slices.BinarySearch(list, name)

@@ -19,7 +19,8 @@ const host = "api.models.example:443"
 var salt = base64.RawURLEncoding.EncodeToString(make([]byte, 16))
 
 func plan() strategy.Strategy {
-	return strategy.Strategy{Tools: []string{"fetch", "search"}, Hosts: []string{host, "mcp.example:443"}, Model: "m", Calls: strategy.Calls{Min: 2, Max: 3}}
+	return strategy.Strategy{Tools: []string{"fetch", "search"}, Hosts: []string{host, "mcp.example:443"}, Model: "m",
+		Calls: strategy.Calls{Min: 2, Max: 3}}
 }
 
 // names returns n names in order.
@@ -37,14 +38,30 @@ func TestParse(t *testing.T) {
 		edit func(*strategy.Strategy)
 		ok   bool
 	}{
-		"whole": {func(*strategy.Strategy) {}, true}, "nothing but a model": {func(s *strategy.Strategy) { s.Tools, s.Hosts = []string{}, []string{} }, true},
-		"64 tools": {func(s *strategy.Strategy) { s.Tools = names(64) }, true}, "65 tools": {func(s *strategy.Strategy) { s.Tools = names(65) }, false},
-		"65 hosts": {func(s *strategy.Strategy) { s.Hosts = names(65) }, false}, "a long name": {func(s *strategy.Strategy) { s.Tools = []string{long} }, true},
-		"a longer name": {func(s *strategy.Strategy) { s.Tools = []string{long + "x"} }, false}, "an empty name": {func(s *strategy.Strategy) { s.Hosts = []string{""} }, false},
-		"another order": {func(s *strategy.Strategy) { s.Tools = []string{"b", "a"} }, false}, "a name twice": {func(s *strategy.Strategy) { s.Tools = []string{"a", "a"} }, false},
-		"no list of tools": {func(s *strategy.Strategy) { s.Tools = nil }, false}, "no list of hosts": {func(s *strategy.Strategy) { s.Hosts = nil }, false},
-		"no model": {func(s *strategy.Strategy) { s.Model = "" }, false}, "a long model": {func(s *strategy.Strategy) { s.Model = long }, true},
-		"a longer model": {func(s *strategy.Strategy) { s.Model = long + "x" }, false}, "no call": {func(s *strategy.Strategy) { s.Calls.Min = 0 }, false},
+		"whole": {func(*strategy.Strategy) {}, true}, "nothing but a model": {func(s *strategy.Strategy) {
+			s.Tools, s.Hosts = []string{}, []string{}
+		}, true},
+		"64 tools": {func(s *strategy.Strategy) {
+			s.Tools = names(64)
+		}, true}, "65 tools": {func(s *strategy.Strategy) { s.Tools = names(65) }, false},
+		"65 hosts": {func(s *strategy.Strategy) {
+			s.Hosts = names(65)
+		}, false}, "a long name": {func(s *strategy.Strategy) { s.Tools = []string{long} }, true},
+		"a longer name": {func(s *strategy.Strategy) {
+			s.Tools = []string{long + "x"}
+		}, false}, "an empty name": {func(s *strategy.Strategy) { s.Hosts = []string{""} }, false},
+		"another order": {func(s *strategy.Strategy) {
+			s.Tools = []string{"b", "a"}
+		}, false}, "a name twice": {func(s *strategy.Strategy) { s.Tools = []string{"a", "a"} }, false},
+		"no list of tools": {func(s *strategy.Strategy) {
+			s.Tools = nil
+		}, false}, "no list of hosts": {func(s *strategy.Strategy) { s.Hosts = nil }, false},
+		"no model": {func(s *strategy.Strategy) {
+			s.Model = ""
+		}, false}, "a long model": {func(s *strategy.Strategy) { s.Model = long }, true},
+		"a longer model": {func(s *strategy.Strategy) {
+			s.Model = long + "x"
+		}, false}, "no call": {func(s *strategy.Strategy) { s.Calls.Min = 0 }, false},
 		"one number of calls": {func(s *strategy.Strategy) { s.Calls = strategy.Calls{Min: 1, Max: 1} }, true},
 		"less than more":      {func(s *strategy.Strategy) { s.Calls = strategy.Calls{Min: 3, Max: 2} }, false},
 		"as many calls":       {func(s *strategy.Strategy) { s.Calls.Max = strategy.MaxCalls }, true},
@@ -57,14 +74,18 @@ func TestParse(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := strategy.Parse(raw)
-		if test.ok && (err != nil || !reflect.DeepEqual(got, s)) || !test.ok && !errors.Is(err, refusal.New("query_malformed", "")) {
+		if test.ok && (err != nil || !reflect.DeepEqual(got, s)) || !test.ok &&
+			!errors.Is(err, refusal.New("query_malformed", "")) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
 	for name, text := range map[string]string{
-		"nothing": ``, "a list": `[]`, "null": `null`, "another member": `{"calls":{"max":1,"min":1},"hosts":[],"model":"m","tools":[],"more":1}`,
-		"another member of calls": `{"calls":{"max":1,"min":1,"mean":1},"hosts":[],"model":"m","tools":[]}`, "two": `{"calls":{"max":1,"min":1},"hosts":[],"model":"m","tools":[]}{}`,
-		"too large": strings.Repeat(" ", strategy.MaxSize) + `{"calls":{"max":1,"min":1},"hosts":[],"model":"m","tools":[]}`,
+		"nothing": ``, "a list": `[]`, "null": `null`,
+		"another member":          `{"calls":{"max":1,"min":1},"hosts":[],"model":"m","tools":[],"more":1}`,
+		"another member of calls": `{"calls":{"max":1,"min":1,"mean":1},"hosts":[],"model":"m","tools":[]}`,
+		"two":                     `{"calls":{"max":1,"min":1},"hosts":[],"model":"m","tools":[]}{}`,
+		"too large": strings.Repeat(" ", strategy.MaxSize) +
+			`{"calls":{"max":1,"min":1},"hosts":[],"model":"m","tools":[]}`,
 	} {
 		if _, err := strategy.Parse([]byte(text)); !errors.Is(err, refusal.New("query_malformed", "")) {
 			t.Errorf("%s: %v", name, err)
@@ -96,11 +117,14 @@ func TestCommitment(t *testing.T) {
 		nonce, salt string
 		ok          bool
 	}{
-		"as long as can be": {strings.Repeat("n", 128), of(64), true}, "no nonce": {"", salt, false}, "a long nonce": {strings.Repeat("n", 129), salt, false},
-		"a short salt": {"n", of(15), false}, "a long salt": {"n", of(65), false}, "no salt": {"n", "", false}, "padding": {"n", salt + "==", false}, "stray bits": {"n", salt[:21] + "B", false},
+		"as long as can be": {strings.Repeat("n", 128), of(64), true}, "no nonce": {"", salt, false},
+		"a long nonce": {strings.Repeat("n", 129), salt, false},
+		"a short salt": {"n", of(15), false}, "a long salt": {"n", of(65), false}, "no salt": {"n", "", false},
+		"padding": {"n", salt + "==", false}, "stray bits": {"n", salt[:21] + "B", false},
 		"another character": {"n", of(24) + "!", false},
 	} {
-		if _, err := strategy.Commitment(test.nonce, test.salt, plan()); test.ok != (err == nil) || !test.ok && !errors.Is(err, refusal.New("query_malformed", "")) {
+		if _, err := strategy.Commitment(test.nonce, test.salt, plan()); test.ok != (err == nil) || !test.ok &&
+			!errors.Is(err, refusal.New("query_malformed", "")) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -115,20 +139,57 @@ func TestJudge(t *testing.T) {
 		seen func(*strategy.Trace)
 		want strategy.Held
 	}{
-		"nothing":              {func(*strategy.Trace) {}, strategy.Held{}},
-		"tools and no call":    {func(t *strategy.Trace) { t.Tool("search") }, strategy.Held{}},
-		"as it says":           {func(t *strategy.Trace) { two(t); t.Tool("search"); t.Tool("search"); t.Host("mcp.example:443") }, strategy.Held{Tools: true, Hosts: true, Model: true, Calls: true}},
-		"one call":             {func(t *strategy.Trace) { t.Call(host, "m") }, strategy.Held{Tools: true, Hosts: true, Model: true}},
-		"three calls":          {func(t *strategy.Trace) { two(t); t.Call(host, "m") }, strategy.Held{Tools: true, Hosts: true, Model: true, Calls: true}},
-		"four calls":           {func(t *strategy.Trace) { two(t); two(t) }, strategy.Held{Tools: true, Hosts: true, Model: true}},
-		"another tool":         {func(t *strategy.Trace) { two(t); t.Tool("post") }, strategy.Held{Hosts: true, Model: true, Calls: true}},
-		"a tool without name":  {func(t *strategy.Trace) { two(t); t.Tool("") }, strategy.Held{Hosts: true, Model: true, Calls: true}},
-		"a tool not known":     {func(t *strategy.Trace) { two(t); t.ToolUnknown() }, strategy.Held{Hosts: true, Model: true, Calls: true}},
-		"another host":         {func(t *strategy.Trace) { two(t); t.Host("x") }, strategy.Held{Tools: true, Model: true, Calls: true}},
-		"a host not known":     {func(t *strategy.Trace) { two(t); t.HostUnknown() }, strategy.Held{Tools: true, Model: true, Calls: true}},
-		"a call elsewhere":     {func(t *strategy.Trace) { two(t); t.Call("x", "m") }, strategy.Held{Tools: true, Model: true, Calls: true}},
-		"another model":        {func(t *strategy.Trace) { two(t); t.Call(host, "n") }, strategy.Held{Tools: true, Hosts: true, Calls: true}},
-		"a model without name": {func(t *strategy.Trace) { two(t); t.Call(host, "") }, strategy.Held{Tools: true, Hosts: true, Calls: true}},
+		"nothing":           {func(*strategy.Trace) {}, strategy.Held{}},
+		"tools and no call": {func(t *strategy.Trace) { t.Tool("search") }, strategy.Held{}},
+		"as it says": {func(t *strategy.Trace) {
+			two(t)
+			t.Tool("search")
+			t.Tool("search")
+			t.Host("mcp.example:443")
+		}, strategy.Held{Tools: true, Hosts: true, Model: true, Calls: true}},
+		"one call": {func(t *strategy.Trace) {
+			t.Call(host, "m")
+		}, strategy.Held{Tools: true, Hosts: true, Model: true}},
+		"three calls": {func(t *strategy.Trace) {
+			two(t)
+			t.Call(host, "m")
+		}, strategy.Held{Tools: true, Hosts: true, Model: true, Calls: true}},
+		"four calls": {func(t *strategy.Trace) {
+			two(t)
+			two(t)
+		}, strategy.Held{Tools: true, Hosts: true, Model: true}},
+		"another tool": {func(t *strategy.Trace) {
+			two(t)
+			t.Tool("post")
+		}, strategy.Held{Hosts: true, Model: true, Calls: true}},
+		"a tool without name": {func(t *strategy.Trace) {
+			two(t)
+			t.Tool("")
+		}, strategy.Held{Hosts: true, Model: true, Calls: true}},
+		"a tool not known": {func(t *strategy.Trace) {
+			two(t)
+			t.ToolUnknown()
+		}, strategy.Held{Hosts: true, Model: true, Calls: true}},
+		"another host": {func(t *strategy.Trace) {
+			two(t)
+			t.Host("x")
+		}, strategy.Held{Tools: true, Model: true, Calls: true}},
+		"a host not known": {func(t *strategy.Trace) {
+			two(t)
+			t.HostUnknown()
+		}, strategy.Held{Tools: true, Model: true, Calls: true}},
+		"a call elsewhere": {func(t *strategy.Trace) {
+			two(t)
+			t.Call("x", "m")
+		}, strategy.Held{Tools: true, Model: true, Calls: true}},
+		"another model": {func(t *strategy.Trace) {
+			two(t)
+			t.Call(host, "n")
+		}, strategy.Held{Tools: true, Hosts: true, Calls: true}},
+		"a model without name": {func(t *strategy.Trace) {
+			two(t)
+			t.Call(host, "")
+		}, strategy.Held{Tools: true, Hosts: true, Calls: true}},
 	} {
 		var trace strategy.Trace
 		test.seen(&trace)

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -52,7 +53,12 @@ type rig struct {
 func newRig(t *testing.T, o verification.Options) *rig {
 	t.Helper()
 	r := &rig{T: t, clock: &clock{now: noon}}
-	r.store = store.NewMemory(r.clock.Now)
+	kept, err := store.OpenSQLite(t.Context(), filepath.Join(t.TempDir(), "v.db"), r.clock.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = kept.Close() })
+	r.store = kept
 	key, err := custody.NewMemory("appraiser-key")
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +102,8 @@ func newAgent(t *testing.T) *agent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &agent{t: t, pem: spki(t, public), private: private, by: verification.Caller{Subject: "agent:" + hex.EncodeToString(public[:4])}}
+	return &agent{t: t, pem: spki(t, public), private: private,
+		by: verification.Caller{Subject: "agent:" + hex.EncodeToString(public[:4])}}
 }
 
 // agent returns a new agent with a session.
@@ -118,7 +125,8 @@ func (a *agent) start() {
 }
 
 // topic is reasoning that names enough of both tasks.
-const topic = "The registry search shows which plugin and workflow exist, so governance, servers and execution of agents can be compared; failure notices are missing. "
+const topic = "The registry search shows which plugin and workflow exist, so governance, servers and execution of " +
+	"agents can be compared; failure notices are missing. "
 
 // call calls a tool in the session, and returns the turn about it, without its hash.
 func (a *agent) call(tool, query string) verification.Turn {
@@ -213,12 +221,14 @@ func (a *agent) trace() verification.Trace {
 		hashes = append(hashes, turn.Hash)
 	}
 	root := verification.MerkleRoot(hashes)
-	return verification.Trace{SessionID: a.session.ID, Turns: a.turns, MerkleRoot: root, Attestation: verification.Attestation(root, a.session.ID)}
+	return verification.Trace{SessionID: a.session.ID, Turns: a.turns, MerkleRoot: root,
+		Attestation: verification.Attestation(root, a.session.ID)}
 }
 
 func (a *agent) registration() verification.Registration {
 	return verification.Registration{
-		PEM: a.pem, Payload: "payload", Signature: a.sign(a.session.Nonce + "|payload"), Nonce: a.session.Nonce, Trace: a.trace(),
+		PEM: a.pem, Payload: "payload", Signature: a.sign(a.session.Nonce + "|payload"), Nonce: a.session.Nonce,
+		Trace:    a.trace(),
 		Metadata: verification.Metadata{Name: "plugin of " + a.by.Subject},
 	}
 }

@@ -3,19 +3,19 @@ package verification
 import "time"
 
 const (
-	freeFailures = 3 // the third failure in a row starts the waiting
+	freeFailures = 3 // consecutive failures before the first wait
 	firstBackoff = 30 * time.Second
 	maxBackoff   = 24 * time.Hour
 )
 
-// Failures counts the failed verifications in a row of one name: a subject or a key. A success removes it.
+// Failures counts the consecutive failed verifications of a subject or a key. A success resets it.
 type Failures struct {
 	Name  string
 	Count int64
 	Last  time.Time
 }
 
-// until returns when another try is allowed: 30 s after the third failure in a row, twice as long after each further one, at most 24 h.
+// until returns when another try is allowed: 30 s after the third failure, doubled for each further one, at most 24 h.
 func (f Failures) until() time.Time {
 	if f.Count < freeFailures {
 		return time.Time{}
@@ -27,6 +27,6 @@ func (f Failures) until() time.Time {
 	return f.Last.Add(wait)
 }
 
-// nameOfSubject and nameOfKey tell the names of subjects and keys apart.
+// nameOfSubject and nameOfKey make distinct names for [Failures].
 func nameOfSubject(subject string) string { return "subject:" + subject }
 func nameOfKey(key Key) string            { return "key:" + key.String() }

@@ -8,7 +8,7 @@ import (
 
 // Bands of reasoning coverage.
 const (
-	BandLow      = "low"      // a violation
+	BandLow      = "low"      // a violation, unless a server evaluates the reasoning
 	BandMarginal = "marginal" // neither a bonus nor a violation
 	BandFull     = "full"
 )
@@ -18,21 +18,26 @@ const (
 	leastCoverage           = 250
 	leastCoveragePrivileged = 125
 	fullCoverage            = 400
-	termPrefix              = 5 // letters that have to agree: plurals and tenses differ at the end
+	termPrefix              = 5 // letters compared, since plurals and tenses differ at the end
 )
 
-// stopWords are longer than four letters and say nothing of a task.
+// stopWords are longer than four letters but carry no meaning.
 var stopWords = []string{
-	"about", "above", "after", "again", "against", "almost", "along", "already", "although", "always", "among", "another", "around", "because",
-	"before", "being", "below", "between", "cannot", "could", "during", "either", "every", "everything", "first", "further", "having", "however",
-	"itself", "least", "maybe", "might", "nobody", "other", "others", "ought", "rather", "really", "second", "shall", "should", "since", "something",
-	"still", "their", "theirs", "themselves", "there", "these", "thing", "things", "third", "those", "though", "through", "together", "toward",
-	"under", "unless", "until", "using", "where", "whether", "which", "while", "whose", "within", "without", "would", "yours",
+	"about", "above", "after", "again", "against", "almost", "along", "already", "although", "always", "among", "another",
+	"around", "because",
+	"before", "being", "below", "between", "cannot", "could", "during", "either", "every", "everything", "first",
+	"further", "having", "however",
+	"itself", "least", "maybe", "might", "nobody", "other", "others", "ought", "rather", "really", "second", "shall",
+	"should", "since", "something",
+	"still", "their", "theirs", "themselves", "there", "these", "thing", "things", "third", "those", "though", "through",
+	"together", "toward",
+	"under", "unless", "until", "using", "where", "whether", "which", "while", "whose", "within", "without", "would",
+	"yours",
 }
 
-// Coverage returns which share of the prompt's terms the reasoning names, in thousandths (original: computeReasoningCoverage). A term is
-// a word of more than four letters that is no stop word; a word names it if its first five letters are the term's. Repeating the prompt
-// covers it all, so this is a weak measure: it stands in where no server evaluates the reasoning.
+// Coverage returns the share of the prompt's terms that the reasoning names, in thousandths (original:
+// computeReasoningCoverage). A term is a word of more than four letters except stop words; a word names it if the first
+// five letters agree. Echoing the prompt covers everything, so this is only a fallback without an evaluating server.
 func Coverage(prompt string, reasoning ...string) int64 {
 	wanted := terms(prompt)
 	if len(wanted) == 0 {
@@ -68,7 +73,7 @@ func band(coverage int64, privileged bool) string {
 	return BandFull
 }
 
-// terms returns the prefixes of the terms of a prompt, each once.
+// terms returns the distinct prefixes of the terms of a prompt.
 func terms(prompt string) []string {
 	var all []string
 	for _, word := range words(prompt) {
@@ -80,7 +85,9 @@ func terms(prompt string) []string {
 }
 
 func words(text string) []string {
-	return strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	return strings.FieldsFunc(strings.ToLower(text), func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	})
 }
 
 func prefix(word string) string {

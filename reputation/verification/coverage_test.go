@@ -8,7 +8,8 @@ import (
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
-// TestCoverage has the four rules: terms of more than four letters, no stop words, the first five letters decide, each term counts once.
+// TestCoverage has the four rules: terms of more than four letters, no stop words, the first five letters decide, each
+// term counts once.
 func TestCoverage(t *testing.T) {
 	for _, tt := range []struct {
 		name, prompt, reasoning string
@@ -35,7 +36,8 @@ func TestBands(t *testing.T) {
 		privileged bool
 		want       string
 	}{
-		{0, false, "low"}, {249, false, "low"}, {250, false, "marginal"}, {399, false, "marginal"}, {400, false, "full"}, {1000, false, "full"},
+		{0, false, "low"}, {249, false, "low"}, {250, false, "marginal"}, {399, false, "marginal"}, {400, false, "full"},
+		{1000, false, "full"},
 		{124, true, "low"}, {125, true, "marginal"}, {399, true, "marginal"}, {400, true, "full"},
 	} {
 		if got := verification.Band(tt.coverage, tt.privileged); got != tt.want {
@@ -47,7 +49,8 @@ func TestBands(t *testing.T) {
 func TestBackoff(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	for count, want := range map[int64]time.Duration{
-		3: 30 * time.Second, 4: time.Minute, 5: 2 * time.Minute, 10: 64 * time.Minute, 14: 30 * time.Second << 11, 15: 24 * time.Hour, 1 << 40: 24 * time.Hour,
+		3: 30 * time.Second, 4: time.Minute, 5: 2 * time.Minute, 10: 64 * time.Minute, 14: 30 * time.Second << 11,
+		15: 24 * time.Hour, 1 << 40: 24 * time.Hour,
 	} {
 		if got := (verification.Failures{Count: count, Last: at}).Until().Sub(at); got != want {
 			t.Errorf("%d failures: %v, want %v", count, got, want)

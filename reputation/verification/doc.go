@@ -1,20 +1,18 @@
-// Package verification is the verification challenge: an agent proves that it holds a key, calls tools over several turns, answers a
-// follow-up question, and hands in the whole trace. It gets a signed result, and its plugin is registered.
+// Package verification is the verification challenge: an agent proves possession of a key, calls tools over several
+// turns, answers a follow-up question and hands in the whole trace. It gets a signed result, and its plugin is
+// registered.
 //
-// The package holds the rules, and [Service] runs them. The node's state is behind [Store], the servers of the xray bridge are behind
-// [Gates], and package tools offers the service over MCP.
+// Each check says how it is known. It is observed if the node's own record supports it: the calls it served, the order
+// and time in which turns came. It is declared if only the agent's trace supports it. [ModeObserved] demands observed
+// checks; [ModeSeed] accepts declared ones, as the original system does. Reasoning is always the agent's own word.
 //
-// Every check says how it is known. A check is observed if the node's own record supports it: the calls that it served, the order in
-// which it received the turns, and its own clock. A check is declared if only the agent's trace supports it. [ModeObserved] demands that
-// every check is observed. [ModeSeed] accepts declared checks, as the system does that the challenge comes from. What a turn gives as its
-// reasoning is the agent's own word in both modes.
-//
+//   - service.go, register.go: the service; its state is behind store.go
 //   - turn.go, merkle.go: turns, traces and their hashes
 //   - key.go: keys, proof of possession, DIDs
-//   - task.go, followup.go: what the agent is asked to do
-//   - session.go, observe.go: the state of one verification, and what the node saw of it
-//   - coverage.go, validate.go: the score and the violations
-//   - backoff.go, limits.go: how often an agent may try
-//   - store.go, service.go, register.go: the service and its state
-//   - result.go: the signed result
+//   - task.go, followup.go: tasks and follow-up questions
+//   - session.go, observe.go: one verification and what the node saw of it
+//   - coverage.go, validate.go: score and violations
+//   - gates.go: the servers of the xray bridge
+//   - backoff.go, limits.go: limits on tries
+//   - result.go, modelcalls.go: the signed result; overview.go: the operator's view
 package verification

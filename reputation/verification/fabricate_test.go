@@ -64,7 +64,8 @@ func (w *witness) submit(random *rand.Rand, other *witness, honest int) {
 	if call.query != "" {
 		input = `{"query":"` + call.query + `"}`
 	}
-	turn := verification.Turn{ToolCall: call.tool, Input: input, Output: call.text, Timestamp: w.a.clock.Now().UnixMilli(), Reasoning: topic + call.tool + " " + call.canary + " " + w.a.canary}
+	turn := verification.Turn{ToolCall: call.tool, Input: input, Output: call.text, Timestamp: w.a.clock.Now().UnixMilli(),
+		Reasoning: topic + call.tool + " " + call.canary + " " + w.a.canary}
 	switch wrong := random.IntN(12 * honest); wrong {
 	case 0:
 		turn.Output = strings.Replace(turn.Output, "canary-", "canary-0", 1)
@@ -164,7 +165,8 @@ func (w *witness) confirms(check string, t verification.Trace, base int) bool {
 		}
 		return len(t.Turns) > base
 	case verification.CheckDuration:
-		return w.received[len(w.received)-1].at.Sub(w.received[0].at) >= time.Duration(w.a.session.Task.MinDurationMS)*time.Millisecond
+		return w.received[len(w.received)-1].at.Sub(w.received[0].at) >= time.Duration(
+			w.a.session.Task.MinDurationMS)*time.Millisecond
 	case verification.CheckTools:
 		for _, tool := range w.a.session.Task.RequiredTools {
 			if !slices.ContainsFunc(told, func(j int) bool { return j >= 0 && w.served[j].tool == tool }) {
@@ -175,7 +177,8 @@ func (w *witness) confirms(check string, t verification.Trace, base int) bool {
 	case verification.CheckFollowUp:
 		f := w.a.session.FollowUp
 		for i, j := range told {
-			if j >= w.asked && j >= 0 && w.served[j].tool == f.Tool && w.served[j].query == f.Query && strings.Contains(t.Turns[i].Reasoning, w.served[j].canary) {
+			if j >= w.asked && j >= 0 && w.served[j].tool == f.Tool && w.served[j].query == f.Query &&
+				strings.Contains(t.Turns[i].Reasoning, w.served[j].canary) {
 				return true
 			}
 		}
@@ -184,8 +187,9 @@ func (w *witness) confirms(check string, t verification.Trace, base int) bool {
 	return true // the other checks are about the hashes alone, which were compared above
 }
 
-// TestFabricators has scripts do the right thing most of the time, and every wrong thing at some time, in two sessions at once. Whatever they
-// do, no check is called observed that did not happen, and in ModeObserved nothing passes of which anything did not happen.
+// TestFabricators has scripts do the right thing most of the time, and every wrong thing at some time, in two sessions
+// at once. Whatever they do, no check is called observed that did not happen, and in ModeObserved nothing passes of
+// which anything did not happen.
 func TestFabricators(t *testing.T) {
 	seen := make(map[string]int)
 	for seed := range uint64(240) {
@@ -232,7 +236,8 @@ func TestFabricators(t *testing.T) {
 			seen[string(mode)+" rejected"]++
 		}
 	}
-	for _, want := range []string{"observed passed", "observed rejected", "seed passed", "seed rejected", "seed minimum_turns", "seed follow_up"} {
+	for _, want := range []string{"observed passed", "observed rejected", "seed passed", "seed rejected",
+		"seed minimum_turns", "seed follow_up"} {
 		if seen[want] < 5 {
 			t.Errorf("%s came up only %d times: %v", want, seen[want], seen)
 		}

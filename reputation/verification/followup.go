@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Tools whose calls count as turns in ModeObserved: the node serves them, and each of their results has a canary.
+// Tools whose calls can count as turns in ModeObserved: the node serves them with a canary in each result.
 const (
 	ToolSearch  = "search_plugins"
 	ToolServers = "list_mcp_servers"
@@ -16,36 +16,38 @@ const (
 var servedTools = []string{ToolSearch, ToolServers}
 
 const (
-	leastReasoning  = 20 // characters; a turn with fewer is not taken
-	enoughReasoning = 30 // characters; a turn with fewer is a violation
+	leastReasoning  = 20 // characters; shorter turns are refused
+	enoughReasoning = 30 // characters; shorter turns are a violation
 	maxQuoted       = 40 // characters of the agent's text in a follow-up
 )
 
-// newFollowUp makes a question that cannot be known before the turn was taken: it names a tool, and a word that the node has just drawn
-// (original: generateFollowUp). What it quotes of the turn is delimited and printable.
+// newFollowUp makes an unpredictable question about the last turn (original: generateFollowUp). It quotes the agent's
+// text delimited and printable.
 func newFollowUp(step int64, last Turn) *FollowUp {
 	begin := fmt.Sprintf("Your last turn called %s. ", quote(last.ToolCall))
-	const end = " Submit one more turn about that call. Its reasoning names the tool and the canary of the result, and says in at least 30 characters what the result adds to your analysis."
+	const end = " Submit one more turn about that call. Its reasoning names the tool and the canary of the result," +
+		" and says in at least 30 characters what the result adds to your analysis."
 	if draw(2) == 0 {
 		return &FollowUp{Step: step, Tool: ToolServers, Prompt: begin + "Now call " + ToolServers + " again." + end}
 	}
 	word := random(4)
-	return &FollowUp{Step: step, Tool: ToolSearch, Query: word, Prompt: begin + "Now call " + ToolSearch + " with the query " + word + "." + end}
+	return &FollowUp{Step: step, Tool: ToolSearch, Query: word,
+		Prompt: begin + "Now call " + ToolSearch + " with the query " + word + "." + end}
 }
 
-// answered reports whether a turn answers the follow-up. ModeObserved demands that the turn tells of a call which the node served after it
-// had asked, of the tool and with the query that it had named, and that the reasoning has data of its result.
+// answered reports whether a turn answers the follow-up. ModeObserved demands the requested call, served after the
+// question, and its canary in the reasoning.
 func (f *FollowUp) answered(t Turn, call *Call, mode Mode) bool {
 	return length(trim(t.Reasoning)) >= enoughReasoning && (mode == ModeSeed || f.observed(t, call))
 }
 
-// observed reports whether the node saw all that ModeObserved demands of an answer.
+// observed reports whether the node saw a complete answer.
 func (f *FollowUp) observed(t Turn, call *Call) bool {
 	return call != nil && call.Step > f.Step && call.Tool == f.Tool && call.Query == f.Query &&
 		strings.Contains(t.Reasoning, f.Tool) && strings.Contains(t.Reasoning, call.Canary)
 }
 
-// quote returns the agent's text between quotes: printable ASCII without quotes, and not much of it.
+// quote returns the start of the agent's text in quotes, as printable ASCII without quotes.
 func quote(text string) string {
 	kept := strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' || r == '"' || r == '`' || r == '\\' {

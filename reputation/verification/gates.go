@@ -2,7 +2,7 @@ package verification
 
 import "context"
 
-// The three gates, by the names of the calls that ask them.
+// The three gates.
 const (
 	GateOrchestrate = "orchestrate"
 	GateGovern      = "govern"
@@ -11,7 +11,7 @@ const (
 
 var gateNames = []string{GateOrchestrate, GateGovern, GateEnforce}
 
-// What a gate says. A gate that is not configured is no degradation: the deployment never had it.
+// Statuses of a gate. A gate that is not configured does not degrade the result.
 const (
 	GatePassed        = "passed"
 	GateFailed        = "failed"
@@ -21,31 +21,31 @@ const (
 
 const maxGateReason = 64 // bytes
 
-// Gate is what one gate said, as the result has it.
+// Gate is the result of one gate.
 type Gate struct {
 	Name   string `json:"gate"`
 	Status string `json:"status"`
-	Reason string `json:"reason,omitempty"` // of unavailable: a short word
-	Score  int64  `json:"score"`            // of enforce: 0 to 100, 100 where it did not answer; of the others zero
+	Reason string `json:"reason,omitempty"` // a short word, if unavailable
+	Score  int64  `json:"score"`            // of enforce: 0 to 100, and 100 without an answer
 }
 
-// Question is what the gates are asked about.
+// Question is what the gates judge.
 type Question struct {
 	DID     string
 	Prompt  string
 	Payload string
-	Turns   []Turn // none where the agent has only asked for a verification
+	Turns   []Turn // none before the registration
 }
 
-// Answer is what a server says to a question. The zero Answer is that of a gate that is not configured.
+// Answer is a gate's answer. The zero Answer means that the gate is not configured.
 type Answer struct {
-	Status    string // one of the four
-	Reason    string // of unavailable
+	Status    string
+	Reason    string // if unavailable
 	Resonance int64  // of govern: prior resonance, in thousandths
 	Score     int64  // of enforce: 0 to 100
 }
 
-// Gates asks the servers of the xray bridge. Each call ends within a bounded time and says by its answer what was wrong.
+// Gates asks the servers of the xray bridge. Each call takes a bounded time and reports failures in its answer.
 type Gates interface {
 	Orchestrate(ctx context.Context, q Question) Answer
 	Govern(ctx context.Context, q Question) Answer
@@ -55,10 +55,10 @@ type Gates interface {
 const (
 	privilegedResonance = 800 // thousandths
 	leastEnforcement    = 75  // of 100; a lower score rejects
-	fullEnforcement     = 100 // a lower score warns; also the score where no server answers
+	fullEnforcement     = 100 // a lower score warns; also the default without an answer
 )
 
-// asked is what the gates said to one question.
+// asked is what the gates answered.
 type asked struct {
 	gates      []Gate
 	privileged bool
@@ -67,7 +67,6 @@ type asked struct {
 	violations []string
 }
 
-// ask asks the gates in their order.
 func ask(ctx context.Context, gates Gates, q Question) asked {
 	var a asked
 	a.add(GateOrchestrate, gates.Orchestrate(ctx, q))
@@ -103,7 +102,7 @@ func (a *asked) add(name string, answer Answer) {
 	a.gates = append(a.gates, Gate{Name: name, Status: answer.Status, Reason: answer.Reason, Score: answer.Score})
 }
 
-// degraded reports whether a gate that is configured did not answer.
+// degraded reports whether a configured gate did not answer.
 func (a *asked) degraded() bool {
 	for _, g := range a.gates {
 		if g.Status == GateUnavailable {
@@ -113,7 +112,7 @@ func (a *asked) degraded() bool {
 	return false
 }
 
-// noGates is a deployment without the xray bridge.
+// noGates has no gate configured.
 type noGates struct{}
 
 func (noGates) Orchestrate(context.Context, Question) Answer { return Answer{} }

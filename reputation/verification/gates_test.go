@@ -43,15 +43,20 @@ func TestGates(t *testing.T) {
 		{"none is configured", gates{}, false, "not_configured 0, not_configured 0, not_configured 100", nil, false, false},
 		{"all are away", gates{away, away, away}, false, "unavailable 0, unavailable 0, unavailable 100", nil, true, false},
 		{"all have passed", gates{passed, passed, passed}, false, "passed 100, passed 100, passed 100", nil, false, false},
-		{"orchestrate is away", gates{away, passed, passed}, false, "unavailable 0, passed 100, passed 100", nil, true, false},
-		{"govern refuses", gates{passed, verification.Answer{Status: verification.GateFailed}, passed}, false, "passed 100, failed 0, passed 100",
+		{"orchestrate is away", gates{away, passed, passed}, false, "unavailable 0, passed 100, passed 100", nil, true,
+			false},
+		{"govern refuses", gates{passed, verification.Answer{Status: verification.GateFailed}, passed}, false,
+			"passed 100, failed 0, passed 100",
 			[]string{verification.ViolationGovernance}, false, false},
-		{"enforce 74", gates{passed, passed, enforced(74)}, false, "passed 100, passed 100, failed 74", []string{verification.ViolationReasoningRefused}, false, true},
+		{"enforce 74", gates{passed, passed, enforced(74)}, false, "passed 100, passed 100, failed 74",
+			[]string{verification.ViolationReasoningRefused}, false, true},
 		{"enforce 75", gates{passed, passed, enforced(75)}, false, "passed 100, passed 100, passed 75", nil, false, true},
 		{"enforce 99", gates{passed, passed, enforced(99)}, false, "passed 100, passed 100, passed 99", nil, false, true},
-		{"enforce is away, and keywords stand in", gates{passed, passed, away}, true, "passed 100, passed 100, unavailable 100",
+		{"enforce is away, and keywords stand in", gates{passed, passed, away}, true,
+			"passed 100, passed 100, unavailable 100",
 			[]string{verification.ViolationReasoningOff}, true, false},
-		{"enforce has passed, and keywords do not count", gates{passed, passed, passed}, true, "passed 100, passed 100, passed 100", nil, false, false},
+		{"enforce has passed, and keywords do not count", gates{passed, passed, passed}, true,
+			"passed 100, passed 100, passed 100", nil, false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, verification.Options{Gates: tt.gates})
@@ -70,14 +75,16 @@ func TestGates(t *testing.T) {
 			for i, g := range got.Gates {
 				said += []string{"", ", "}[min(i, 1)] + fmt.Sprint(g.Status, " ", g.Score)
 			}
-			if said != tt.want || !slices.Equal(got.Verdict.Violations, tt.violations) || got.Degraded != tt.degraded || got.Warned != tt.warned {
+			if said != tt.want || !slices.Equal(got.Verdict.Violations, tt.violations) || got.Degraded != tt.degraded ||
+				got.Warned != tt.warned {
 				t.Errorf("got %s, %v, degraded %t, warned %t", said, got.Verdict.Violations, got.Degraded, got.Warned)
 			}
 			if passed := got.Token != ""; passed != (tt.violations == nil) {
 				t.Fatalf("passed: %t", passed)
 			}
 			if got.Token != "" {
-				if c := claimsOf(t, got.Token); c.Degraded != tt.degraded || !slices.Equal(c.Gates, got.Gates) || (c.Reasoning.By == verification.ByServer) != (tt.gates.enforce.Status == verification.GatePassed) {
+				if c := claimsOf(t, got.Token); c.Degraded != tt.degraded || !slices.Equal(c.Gates, got.Gates) ||
+					(c.Reasoning.By == verification.ByServer) != (tt.gates.enforce.Status == verification.GatePassed) {
 					t.Errorf("claims %+v", c)
 				}
 			}

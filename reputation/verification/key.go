@@ -27,10 +27,10 @@ type Key struct {
 	public ed25519.PublicKey
 }
 
-// ParseKey reads an Ed25519 key as PEM with a SubjectPublicKeyInfo (RFC 8410). It refuses what is not one such key, and weak keys.
+// ParseKey reads one Ed25519 key as PEM (SubjectPublicKeyInfo, RFC 8410). It refuses weak keys.
 func ParseKey(text string) (Key, error) {
 	if len(text) > maxPEM {
-		return Key{}, refusal.New("query_malformed", "the public key has %d bytes; at most %d are taken", len(text), maxPEM)
+		return Key{}, refusal.New("query_malformed", "the public key has %d bytes; at most %d are allowed", len(text), maxPEM)
 	}
 	block, rest := pem.Decode([]byte(text))
 	if block == nil || block.Type != typePEM || len(block.Headers) > 0 || strings.TrimSpace(string(rest)) != "" {
@@ -38,7 +38,7 @@ func ParseKey(text string) (Key, error) {
 	}
 	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
 	if err != nil {
-		return Key{}, refusal.New("query_malformed", "the public key is no SubjectPublicKeyInfo")
+		return Key{}, refusal.New("query_malformed", "the public key is not a SubjectPublicKeyInfo")
 	}
 	raw, ok := parsed.(stded25519.PublicKey)
 	if !ok {
@@ -51,30 +51,30 @@ func ParseKey(text string) (Key, error) {
 	return Key{public}, nil
 }
 
-// String returns the key in hex: the one spelling by which the node knows it, however its PEM text was written.
+// String returns the key in hex, the node's only name for it.
 func (k Key) String() string { return hex.EncodeToString(k.public) }
 
-// DID returns did:groover:<the first 16 hex digits of the SHA-256 of the PEM text>. The text is the one that Node.js exports.
+// DID returns did:groover: and the first 16 hex digits of the SHA-256 of the PEM text that Node.js exports.
 func (k Key) DID() string {
 	der, err := x509.MarshalPKIXPublicKey(stded25519.PublicKey(k.public))
 	if err != nil {
-		panic(err) // it fails only for other types of keys
+		panic(err) // only for other key types
 	}
 	return didPrefix + evidence.HashBytes(pem.EncodeToMemory(&pem.Block{Type: typePEM, Bytes: der}))[:2*didBytes]
 }
 
-// DIDKey returns the key itself as did:key.
+// DIDKey returns the key as did:key.
 func (k Key) DIDKey() string { return evidence.DIDKey(k.public) }
 
-// Possesses refuses a signature (hex) that is not the key's over the nonce, a bar and the payload. The nonce is hex, so the two cannot be
-// cut elsewhere.
+// Possesses verifies a hex signature over the nonce, a bar and the payload. The nonce is hex, so the split is
+// unambiguous.
 func (k Key) Possesses(nonce, payload, signature string) error {
 	if len(payload) > maxPayload {
-		return refusal.New("content_too_large", "the payload has %d bytes; at most %d are taken", len(payload), maxPayload)
+		return refusal.New("content_too_large", "the payload has %d bytes; at most %d are allowed", len(payload), maxPayload)
 	}
 	raw, err := hex.DecodeString(signature)
 	if err != nil || len(raw) != ed25519.SignatureSize || !ed25519.Verify(k.public, []byte(nonce+"|"+payload), raw) {
-		return refusal.New("verification_possession", "the signature is not this key's over the nonce, a bar and the payload")
+		return refusal.New("verification_possession", "the signature does not match the key, nonce and payload")
 	}
 	return nil
 }

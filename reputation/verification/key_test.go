@@ -16,9 +16,10 @@ import (
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
-// The key of RFC 8032 section 7.1, test 1, as Node.js exports it; its DID is the SHA-256 of that text, and its did:key is that of the
-// did:key specification's encoding.
-const rfcPEM = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n-----END PUBLIC KEY-----\n"
+// The key of RFC 8032 section 7.1, test 1, as Node.js exports it; its DID is the SHA-256 of that text, and its did:key
+// is that of the did:key specification's encoding.
+const rfcPEM = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n-----END " +
+	"PUBLIC KEY-----\n"
 
 func TestKey(t *testing.T) {
 	key, err := verification.ParseKey(rfcPEM)

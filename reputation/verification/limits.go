@@ -11,17 +11,17 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Limits of one subject, as the original has them, and of open sessions.
+// Limits per subject, as in the original, and on open sessions.
 const (
 	callsPerMinute      = 30
 	challengesPerMinute = 10
 	registersPerHour    = 5
 	openPerSubject      = 16
 	openInAll           = 20_000
-	maxSubjects         = 10_000 // that a replica keeps rates of
+	maxSubjects         = 10_000 // with known rates, per replica
 )
 
-// limits keeps the rates of subjects, in one replica.
+// limits holds the rates of subjects in one replica.
 type limits struct {
 	mu       sync.Mutex // guards subjects
 	subjects *lru.Cache[string, *rates]
@@ -49,7 +49,7 @@ func (l *limits) of(subject string) *rates {
 	return r
 }
 
-// take refuses a call for which the subject has to wait. Each call counts against the general limit, and against the others given.
+// take counts a call against the general limit and the other one given.
 func (l *limits) take(now time.Time, subject string, also func(*rates) *rate.Limiter) error {
 	r := l.of(subject)
 	buckets := []*rate.Limiter{r.calls}
@@ -60,7 +60,7 @@ func (l *limits) take(now time.Time, subject string, also func(*rates) *rate.Lim
 		reserved := bucket.ReserveN(now, 1)
 		if wait := reserved.DelayFrom(now); wait > 0 {
 			reserved.CancelAt(now)
-			return later(refusal.New("rate_limited", "the caller has called too often"), wait)
+			return later(refusal.New("rate_limited", "the caller makes too many calls"), wait)
 		}
 	}
 	return nil

@@ -9,9 +9,9 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// MerkleRoot returns the root of the hashes of turns as the original computes it: it pairs the hex texts, pairs an odd one with itself,
-// takes a single one for the root, and hashes the text "empty" where there is none. That tree has two flaws: leaves and nodes are hashed
-// alike, and a repeated last leaf does not change the root. [RFC6962Root] has neither.
+// MerkleRoot returns the root as the original computes it: over pairs of hex texts, an odd one paired with itself, and
+// the hash of "empty" for none. It has two flaws that [Trace.RFC6962Root] avoids: leaves and nodes are hashed alike,
+// and a repeated last leaf does not change the root.
 func MerkleRoot(hashes []string) string {
 	if len(hashes) == 0 {
 		return evidence.HashBytes([]byte("empty"))
@@ -27,19 +27,19 @@ func MerkleRoot(hashes []string) string {
 	return level[0]
 }
 
-// Attestation returns what binds a root to a session as the original does it. It has no key: anybody can compute it. The signed result
-// is what others can rely on.
+// Attestation binds a root to a session as the original does, without a key: anyone can compute it. Only the signed
+// result proves anything.
 func Attestation(merkleRoot, sessionID string) string {
 	return evidence.HashBytes([]byte(merkleRoot + sessionID))
 }
 
-// RFC6962Root returns the Merkle tree head (RFC 6962 section 2.1, SHA-256) over the texts of which the turns' hashes are made, in hex.
+// RFC6962Root returns the RFC 6962 tree head (SHA-256) over the hashed texts of the turns, in hex.
 func (t Trace) RFC6962Root() string {
 	factory := compact.RangeFactory{Hash: rfc6962.DefaultHasher.HashChildren}
 	tree, previous := factory.NewEmptyRange(0), ChainSeed
 	for _, turn := range t.Turns {
 		if err := tree.Append(rfc6962.DefaultHasher.HashLeaf(turn.text(previous)), nil); err != nil {
-			panic(err) // it fails only for a tree with gaps
+			panic(err) // only for a tree with gaps
 		}
 		previous = turn.Hash
 	}
@@ -48,7 +48,7 @@ func (t Trace) RFC6962Root() string {
 	}
 	root, err := tree.GetRootHash(nil)
 	if err != nil {
-		panic(err) // it fails only for a range that does not begin at 0
+		panic(err) // only for a range that does not start at 0
 	}
 	return hex.EncodeToString(root)
 }

@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// ModelCalls says how many calls to models the agent's sidecar has seen end with a whole answer between the turns. It says neither what they were
-// about nor that a turn came of one: an agent can make calls for nothing.
+// ModelCalls counts the model calls with a whole answer that the agent's sidecar saw between the turns. It does not
+// show that a turn came of one: an agent can make calls for nothing.
 type ModelCalls struct {
-	// Basis is observed, or not_measured where no sidecar named the caller, or where turns have overtaken each other.
+	// Basis is observed, or not_measured without a sidecar or if turns overtook each other.
 	Basis string `json:"basis"`
-	// BeforeTurn has a count for each turn: since the turn before, or since the verification was asked for.
+	// BeforeTurn counts, for each turn, the calls since the turn before, or since the start.
 	BeforeTurn []int64 `json:"beforeTurn,omitempty"`
 }
 
 // BasisNotMeasured says that nothing is known.
 const BasisNotMeasured = "not_measured"
 
-// modelCalls compares what the sidecar said when it named the caller of each turn.
+// modelCalls compares the counts that the sidecar gave with the turns.
 func (s *Session) modelCalls() ModelCalls {
 	out, before := ModelCalls{Basis: BasisObserved}, s.Caller.ModelCalls
 	for _, t := range s.Turns {
@@ -36,10 +36,10 @@ func (r *Result) checkModelCalls() error {
 		return nil
 	}
 	if m.Basis != BasisObserved || r.SubjectBasis != BasisObserved || int64(len(m.BeforeTurn)) != r.Turns {
-		return errors.New("modelCalls are neither not_measured nor one count for each turn of a caller that a sidecar named")
+		return errors.New("modelCalls are neither not_measured nor one count for each turn of a caller named by a sidecar")
 	}
 	if slices.Min(m.BeforeTurn) < 0 { // there are turns: see checkResult
-		return errors.New("modelCalls has what is no count")
+		return errors.New("modelCalls has a negative count")
 	}
 	return nil
 }

@@ -12,12 +12,11 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// Registration is what an agent hands in (original: register_plugin).
+// Registration is the end of a verification as the agent hands it in (original: register_plugin).
 type Registration struct {
 	PEM       string
 	Payload   string
@@ -25,23 +24,22 @@ type Registration struct {
 	Nonce     string
 	Trace     Trace
 	Metadata  Metadata
-	Manifest  json.RawMessage // of a user interface; empty if there is none
+	Manifest  json.RawMessage // of a user interface; optional
 }
 
-// Registered is the answer to a registration that was judged.
+// Registered is the judgement of a registration.
 type Registered struct {
 	Plugin  Plugin
-	APIKey  string
-	Token   string
+	Token   string // empty after a rejection
 	Verdict Verdict
 	Gates   []Gate
-	// Degraded says that a gate that is configured did not answer, and Warned that the enforcement score is below 100.
+	// Degraded says that a configured gate did not answer, and Warned that the enforcement score is below 100.
 	Degraded, Warned bool
-	// Cooldown is how long the agent has to wait for another try, at least.
+	// Cooldown is the minimum wait after a rejection.
 	Cooldown time.Duration
 }
 
-// rejected is how long a rejected agent is asked to wait (original: cooldown).
+// rejected is the least wait after a rejection (original: cooldown).
 const rejected = 5 * time.Minute
 
 const (
@@ -51,8 +49,8 @@ const (
 	maxManifest    = 16 << 10
 )
 
-// Register ends a verification. The order is the original's: proof of possession, the gates, then the trace. A registration that is judged
-// and rejected returns a Registered without a token: the session has failed, and its nonce is spent, as after a success.
+// Register ends a verification in the original's order: proof of possession, gates, trace. A rejection returns a
+// Registered without a token; like a success it ends the session and spends the nonce.
 func (s *Service) Register(ctx context.Context, by Caller, r Registration) (Registered, error) {
 	if _, err := s.enter(ctx, by, func(r *rates) *rate.Limiter { return r.registers }); err != nil {
 		return Registered{}, err
@@ -68,7 +66,8 @@ func (s *Service) Register(ctx context.Context, by Caller, r Registration) (Regi
 	if err := s.admit(ctx, session, by, key, r, now); err != nil {
 		return Registered{}, err
 	}
-	gates := ask(ctx, s.o.Gates, Question{DID: key.DID(), Prompt: session.Task.Prompt, Payload: r.Payload, Turns: r.Trace.Turns})
+	gates := ask(ctx, s.o.Gates,
+		Question{DID: key.DID(), Prompt: session.Task.Prompt, Payload: r.Payload, Turns: r.Trace.Turns})
 	verdict := judge(session, r.Trace, conditions{s.o.Mode, gates.privileged, gates.evaluated, gates.violations})
 	out := Registered{Verdict: verdict, Gates: gates.gates, Degraded: gates.degraded(), Warned: gates.warned}
 	effects := Effects{At: now}
@@ -78,10 +77,11 @@ func (s *Service) Register(ctx context.Context, by Caller, r Registration) (Regi
 		if err != nil {
 			return Registered{}, err
 		}
-		out.Token, out.APIKey = token, "groover_"+random(32)
+		out.Token = token
 		out.Plugin = Plugin{
-			DID: key.DID(), Key: key.String(), DIDKey: key.DIDKey(), Subject: by.Subject, Metadata: r.Metadata, Manifest: manifest,
-			APIKeyHash: evidence.HashBytes([]byte(out.APIKey)), Result: token, Registered: now,
+			DID: key.DID(), Key: key.String(), DIDKey: key.DIDKey(), Subject: by.Subject, Metadata: r.Metadata,
+			Manifest: manifest,
+			Result:   token, Registered: now,
 		}
 		effects.Plugin, effects.Agents, effects.Reset = &out.Plugin, agents(by, key), names
 		if by.basis() == BasisObserved {
@@ -93,7 +93,7 @@ func (s *Service) Register(ctx context.Context, by Caller, r Registration) (Regi
 	session.end(verdict.Passed())
 	err = s.store.Update(ctx, session, effects)
 	if errors.Is(err, ErrConflict) {
-		return Registered{}, refusal.New("overloaded", "another call has changed the verification while it was judged")
+		return Registered{}, refusal.New("overloaded", "another call changed the verification while it was judged")
 	}
 	if err != nil {
 		return Registered{}, err
@@ -108,7 +108,7 @@ func (s *Service) Register(ctx context.Context, by Caller, r Registration) (Regi
 	return out, nil
 }
 
-// agents returns the ids of the agent that has passed: that of its key, and that by which its sidecar has named it.
+// agents returns the agent ids that passed: its key's, and the one named by its sidecar.
 func agents(by Caller, key Key) []string {
 	ids := []string{key.DIDKey()}
 	if by.basis() == BasisObserved {
@@ -117,7 +117,7 @@ func agents(by Caller, key Key) []string {
 	return ids
 }
 
-// check refuses what cannot be judged.
+// check refuses a registration that cannot be judged.
 func (r Registration) check() (Key, string, error) {
 	key, err := ParseKey(r.PEM)
 	if err != nil {
@@ -139,18 +139,18 @@ func (r Registration) check() (Key, string, error) {
 	return key, string(manifest), nil
 }
 
-// check refuses metadata that is too long or not printable.
+// check refuses metadata that is too long or unprintable.
 func (m Metadata) check() error {
 	if len(m.Tags) > maxTags {
 		return refusal.New("query_malformed", "metadata has more than %d tags", maxTags)
 	}
 	for _, text := range append([]string{m.Name, m.Version}, m.Tags...) {
 		if len(text) > maxName || !printable(text) {
-			return refusal.New("query_malformed", "name, version or a tag has more than %d bytes, or characters that cannot be printed", maxName)
+			return refusal.New("query_malformed", "name, version or a tag is longer than %d bytes or unprintable", maxName)
 		}
 	}
 	if len(m.Description) > maxDescription || !printable(m.Description) {
-		return refusal.New("query_malformed", "description has more than %d bytes, or characters that cannot be printed", maxDescription)
+		return refusal.New("query_malformed", "description is longer than %d bytes or unprintable", maxDescription)
 	}
 	return nil
 }
@@ -167,14 +167,14 @@ func printable(text string) bool {
 	return true
 }
 
-// admit refuses an agent that has not proven to hold the key for which the session was opened, or that has to wait. What it refuses ends no
-// session and counts for no key: anybody can send a wrong signature with the key of another agent.
+// admit refuses an agent that does not hold the session's key or must wait. Such a refusal ends no session and counts
+// against no key: anyone can send a wrong signature with another agent's key.
 func (s *Service) admit(ctx context.Context, session Session, by Caller, key Key, r Registration, now time.Time) error {
 	if err := key.Possesses(r.Nonce, r.Payload, r.Signature); err != nil {
 		return err
 	}
 	if session.Key != key.String() || subtle.ConstantTimeCompare([]byte(session.Nonce), []byte(r.Nonce)) != 1 {
-		return refusal.New("verification_possession", "key and nonce are not those of this verification")
+		return refusal.New("verification_possession", "the key or the nonce belongs to another verification")
 	}
 	if !now.Before(session.nonceExpires()) {
 		return refusal.New("verification_possession", "the nonce is older than %v; ask for a new verification", NonceLifetime)
@@ -182,13 +182,15 @@ func (s *Service) admit(ctx context.Context, session Session, by Caller, key Key
 	return s.backoff(ctx, now, by, key)
 }
 
-// result makes the claims about a verification that is passed.
+// result makes the claims for a passed verification.
 func (s *Service) result(session Session, by Caller, key Key, t Trace, v Verdict, gates asked) Result {
 	r := Result{
 		Session: session.ID, Nonce: session.Nonce, Subject: by.Subject, SubjectBasis: by.basis(),
 		PublicKey: base64.RawURLEncoding.EncodeToString(key.public), DID: key.DID(), DIDKey: key.DIDKey(),
-		Task: session.Task.ID, Mode: string(s.o.Mode), Checks: v.Checks, Score: v.Score, MaxScore: MaxScore, ObservedAll: true,
-		ModelCalls: session.modelCalls(), Turns: int64(len(session.Turns)), FirstTurn: session.Turns[0].At, LastTurn: session.Turns[len(session.Turns)-1].At,
+		Task: session.Task.ID, Mode: string(s.o.Mode), Checks: v.Checks, Score: v.Score, MaxScore: MaxScore,
+		ObservedAll: true,
+		ModelCalls:  session.modelCalls(), Turns: int64(len(session.Turns)),
+		FirstTurn: session.Turns[0].At, LastTurn: session.Turns[len(session.Turns)-1].At,
 		Reasoning:  Reasoning{Basis: BasisDeclared, By: ByKeywords, Coverage: v.Coverage, Band: v.Band},
 		Privileged: gates.privileged, Gates: gates.gates, Degraded: gates.degraded(),
 		MerkleRoot: t.MerkleRoot, Attestation: t.Attestation, RFC6962Root: t.RFC6962Root(), Probabilistic: true,

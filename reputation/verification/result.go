@@ -10,72 +10,71 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// Lifetime is how long a result is good: an agent that wants to stay verified is verified again.
+// Lifetime is the validity of a result. To stay verified, an agent is verified again.
 const Lifetime = 24 * time.Hour
 
-// maxSubject bounds Result.Subject, in bytes: the thumbprint of an owner, a colon, and the name of an agent.
+// maxSubject bounds Result.Subject in bytes: an owner's thumbprint, a colon and an agent's name.
 const maxSubject = 43 + 1 + 256
 
-// Kind is the kind of the results: their typ, and the purpose that their key has to be certified for.
+// Kind is the kind of verification results.
 var Kind = evidence.NewKind("verification-result+jwt", evidence.PurposeAppraiser, Lifetime, checkResult)
 
-// Result is what the node signs about a verification that was passed. It says what was done in one session by the holder of one key. It
-// proves neither that a model was involved nor that no human was.
+// Result is the node's statement about a passed verification: what the holder of one key did in one session. It does
+// not prove that a model was involved or that no human was.
 type Result struct {
 	evidence.Registered
 	evidence.KeyClaims
 
 	Session string `json:"session"`
 	Nonce   string `json:"nonce"`
-	// Subject is who called: observed if a sidecar named it (SubjectBasis), else an address.
+	// Subject is the caller: observed if a sidecar named it (SubjectBasis), else an address.
 	Subject      string `json:"subject"`
 	SubjectBasis string `json:"subjectBasis"`
-	// PublicKey is the Ed25519 key (base64url) whose possession was proven: observed. DID and DIDKey are its names.
+	// PublicKey is the Ed25519 key (base64url) whose possession was proven. DID and DIDKey are its names.
 	PublicKey string `json:"publicKey"`
 	DID       string `json:"did"`
 	DIDKey    string `json:"didKey"`
 
 	Task string `json:"task"`
 	Mode string `json:"mode"`
-	// Checks are the seven checks in their order, each with the basis on which it passed.
-	Checks   []Check `json:"checks"`
-	Score    int64   `json:"score"`
-	MaxScore int64   `json:"maxScore"`
-	// ObservedAll says that each check is observed.
-	ObservedAll bool  `json:"observedAll"`
-	Turns       int64 `json:"turns"`
-	FirstTurn   int64 `json:"firstTurnMs"` // Unix milliseconds of its receipt by the node
-	LastTurn    int64 `json:"lastTurnMs"`
-
-	// ModelCalls is what the agent's sidecar has seen of calls to models between the turns. No check rests on it.
+	// Checks are the seven checks in order. ObservedAll says that all are observed.
+	Checks      []Check `json:"checks"`
+	Score       int64   `json:"score"`
+	MaxScore    int64   `json:"maxScore"`
+	ObservedAll bool    `json:"observedAll"`
+	Turns       int64   `json:"turns"`
+	FirstTurn   int64   `json:"firstTurnMs"` // Unix milliseconds of arrival
+	LastTurn    int64   `json:"lastTurnMs"`
+	// ModelCalls is what the agent's sidecar saw between the turns. No check rests on it.
 	ModelCalls ModelCalls `json:"modelCalls"`
 
-	// Reasoning is what is said of the agent's own words. Its basis is always declared.
+	// Reasoning is the judgement of the agent's own words.
 	Reasoning  Reasoning `json:"reasoning"`
 	Privileged bool      `json:"privileged"`
-	// Gates are the three servers of the xray bridge. Degraded says that one that is configured did not answer.
+	// Gates are the servers of the xray bridge. Degraded says that a configured one did not answer.
 	Gates    []Gate `json:"gates"`
 	Degraded bool   `json:"degraded"`
 
-	// MerkleRoot and Attestation are the original's. RFC6962Root is over the texts of which the turns' hashes are made.
+	// MerkleRoot and Attestation are the original's.
 	MerkleRoot  string `json:"merkleRoot"`
 	Attestation string `json:"attestation"`
 	RFC6962Root string `json:"rfc6962Root"`
 
-	// Probabilistic is always true, and NonHumanIdentityProven always false: a script passes too, and so can a human with a script.
+	// Probabilistic is always true and NonHumanIdentityProven always false: a script passes too, and so may a human with
+	// one.
 	Probabilistic          bool `json:"probabilistic"`
 	NonHumanIdentityProven bool `json:"nonHumanIdentityProven"`
 }
 
-// Reasoning says how an agent's reasoning was judged.
+// Reasoning is the judgement of an agent's reasoning.
 type Reasoning struct {
 	Basis    string `json:"basis"`    // always declared
-	By       string `json:"by"`       // xray, or keywords where no server evaluated it
+	By       string `json:"by"`       // xray, or keywords without an evaluating server
 	Coverage int64  `json:"coverage"` // of the prompt's terms, in thousandths
 	Band     string `json:"band"`
 }
 
-// Who judges reasoning.
+// Judges of reasoning.
 const (
 	ByServer   = "xray"
 	ByKeywords = "keywords"
@@ -85,20 +84,24 @@ const (
 func checkResult(r *Result) error {
 	switch {
 	case !r.Probabilistic || r.NonHumanIdentityProven:
-		return errors.New("it claims more than a likelihood, or that no human was involved")
-	case !evidence.IsHash(r.MerkleRoot) || !evidence.IsHash(r.Attestation) || !evidence.IsHash(r.RFC6962Root) || !evidence.IsHash(r.Nonce):
-		return errors.New("a root, the attestation or the nonce is no lowercase hex of 32 bytes")
-	case r.Session == "" || len(r.Session) > 64 || r.Subject == "" || len(r.Subject) > maxSubject || r.Task == "" || len(r.Task) > 64 || r.DID == "" || r.DIDKey == "" || len(r.DID)+len(r.DIDKey) > 256 || len(r.PublicKey) != 43:
+		return errors.New("it claims certainty, or that no human was involved")
+	case !evidence.IsHash(r.MerkleRoot) || !evidence.IsHash(r.Attestation) || !evidence.IsHash(r.RFC6962Root) ||
+		!evidence.IsHash(r.Nonce):
+		return errors.New("a root, the attestation or the nonce is not 32 bytes in lowercase hex")
+	case r.Session == "" || len(r.Session) > 64 || r.Subject == "" || len(r.Subject) > maxSubject || r.Task == "" ||
+		len(r.Task) > 64 ||
+		r.DID == "" || r.DIDKey == "" || len(r.DID)+len(r.DIDKey) > 256 || len(r.PublicKey) != 43:
 		return errors.New("session, subject, task, key or a DID is missing or too long")
 	case r.SubjectBasis != BasisObserved && r.SubjectBasis != BasisDeclared:
 		return fmt.Errorf("subjectBasis is %.40q", r.SubjectBasis)
 	case r.Mode != string(ModeObserved) && r.Mode != string(ModeSeed):
 		return fmt.Errorf("mode is %.40q", r.Mode)
 	case r.Turns < 3 || r.Turns > MaxTurns || r.FirstTurn <= 0 || r.LastTurn < r.FirstTurn:
-		return errors.New("its turns and their times do not fit")
+		return errors.New("its turns and their times contradict each other")
 	case r.Reasoning.Basis != BasisDeclared || r.Reasoning.By != ByServer && r.Reasoning.By != ByKeywords ||
-		r.Reasoning.Coverage < 0 || r.Reasoning.Coverage > 1000 || r.Reasoning.Band != band(r.Reasoning.Coverage, r.Privileged):
-		return errors.New("reasoning does not fit")
+		r.Reasoning.Coverage < 0 || r.Reasoning.Coverage > 1000 ||
+		r.Reasoning.Band != band(r.Reasoning.Coverage, r.Privileged):
+		return errors.New("reasoning contradicts itself")
 	}
 	if err := cmp.Or(r.checkChecks(), r.checkModelCalls()); err != nil {
 		return err
@@ -124,7 +127,7 @@ func (r *Result) checkChecks() error {
 		score += c.Points
 	}
 	if r.Score != score || r.MaxScore != MaxScore || r.ObservedAll != observed {
-		return errors.New("score, maxScore or observedAll is not what the checks say")
+		return errors.New("score, maxScore or observedAll does not follow from the checks")
 	}
 	return nil
 }
@@ -135,16 +138,17 @@ func (r *Result) checkGates() error {
 		return fmt.Errorf("it has %d gates, not %d", len(r.Gates), len(gateNames))
 	}
 	for i, g := range r.Gates {
-		if g.Name != gateNames[i] || !slices.Contains([]string{GatePassed, GateFailed, GateUnavailable, GateNotConfigured}, g.Status) || len(g.Reason) > maxGateReason {
+		statuses := []string{GatePassed, GateFailed, GateUnavailable, GateNotConfigured}
+		if g.Name != gateNames[i] || !slices.Contains(statuses, g.Status) || len(g.Reason) > maxGateReason {
 			return fmt.Errorf("gate %d is not %s with a known status", i+1, gateNames[i])
 		}
 		if g.Status == GateFailed && g.Name != GateOrchestrate {
-			return fmt.Errorf("the gate %s has failed, so nothing was passed", g.Name)
+			return fmt.Errorf("the gate %s failed, so the verification cannot have passed", g.Name)
 		}
 		degraded = degraded || g.Status == GateUnavailable
 	}
 	if r.Degraded != degraded {
-		return errors.New("degraded is not what the gates say")
+		return errors.New("degraded does not follow from the gates")
 	}
 	return nil
 }

@@ -31,14 +31,17 @@ func TestPassedHonestly(t *testing.T) {
 			}
 		}
 		want := a.trace()
-		if c := claimsOf(t, got.Token); c.Session != a.session.ID || c.Nonce != a.session.Nonce || c.Subject != a.by.Subject || c.SubjectBasis != verification.BasisDeclared ||
-			c.DID != got.Plugin.DID || !c.ObservedAll || c.MerkleRoot != want.MerkleRoot || c.RFC6962Root != want.RFC6962Root() || c.Turns != 4 || c.LastTurn-c.FirstTurn != 6000 ||
-			c.Task != a.session.Task.ID || c.Mode != "observed" || c.Reasoning.By != verification.ByKeywords || c.NonHumanIdentityProven {
+		if c := claimsOf(t, got.Token); c.Session != a.session.ID || c.Nonce != a.session.Nonce ||
+			c.Subject != a.by.Subject || c.SubjectBasis != verification.BasisDeclared ||
+			c.DID != got.Plugin.DID || !c.ObservedAll || c.MerkleRoot != want.MerkleRoot ||
+			c.RFC6962Root != want.RFC6962Root() || c.Turns != 4 || c.LastTurn-c.FirstTurn != 6000 ||
+			c.Task != a.session.Task.ID || c.Mode != "observed" || c.Reasoning.By != verification.ByKeywords ||
+			c.NonHumanIdentityProven {
 			t.Errorf("claims %+v", c)
 		}
 		a.wantState(verification.Completed)
 		found, err := r.store.Search(t.Context(), a.by.Subject, 5)
-		if err != nil || len(found) != 1 || found[0].DID != got.Plugin.DID || found[0].APIKeyHash != sha256Hex(got.APIKey) {
+		if err != nil || len(found) != 1 || found[0].DID != got.Plugin.DID {
 			t.Errorf("registered %+v, %v", found, err)
 		}
 	}
@@ -60,7 +63,8 @@ func TestRegistersAgents(t *testing.T) {
 			t.Fatal(err, got.Verdict)
 		}
 		for id, want := range map[string]bool{got.Plugin.DIDKey: true, a.by.Subject: session != ""} {
-			if since, ok, err := r.store.Registered(t.Context(), id); err != nil || ok != want || ok && !since.Equal(r.clock.Now()) {
+			if since, ok, err := r.store.Registered(t.Context(), id); err != nil || ok != want || ok &&
+				!since.Equal(r.clock.Now()) {
 				t.Errorf("%s in the session %q: %v, %v, %v", id, session, since, ok, err)
 			}
 		}
@@ -91,8 +95,10 @@ func TestEveryArrow(t *testing.T) {
 	})
 	t.Run("pending to failed", func(t *testing.T) {
 		a := r.agent()
-		a.wantViolations(a.registration(), verification.ViolationAttestation, verification.ViolationFollowUpMissing, verification.ViolationChainBroken,
-			verification.ViolationMerkle, verification.ViolationReasoningOff, verification.ViolationTooFast, verification.ViolationToolsMissing, verification.ViolationTurnsMissing)
+		a.wantViolations(a.registration(), verification.ViolationAttestation, verification.ViolationFollowUpMissing,
+			verification.ViolationChainBroken,
+			verification.ViolationMerkle, verification.ViolationReasoningOff, verification.ViolationTooFast,
+			verification.ViolationToolsMissing, verification.ViolationTurnsMissing)
 	})
 	t.Run("in-progress to failed", func(t *testing.T) {
 		a := r.agent()
@@ -132,9 +138,11 @@ func TestFollowUpComesAfterTheBase(t *testing.T) {
 		base      int
 	}{
 		{verification.GatePassed, 0, 3}, {verification.GatePassed, 799, 3}, {verification.GatePassed, 800, 2},
-		{verification.GateFailed, 1000, 3}, {verification.GateUnavailable, 1000, 3}, {verification.GateNotConfigured, 1000, 3},
+		{verification.GateFailed, 1000, 3}, {verification.GateUnavailable, 1000, 3},
+		{verification.GateNotConfigured, 1000, 3},
 	} {
-		r := newRig(t, verification.Options{Gates: gates{govern: verification.Answer{Status: tt.status, Resonance: tt.resonance}}})
+		r := newRig(t,
+			verification.Options{Gates: gates{govern: verification.Answer{Status: tt.status, Resonance: tt.resonance}}})
 		a := r.agent()
 		for i := range tt.base {
 			if a.session.FollowUp != nil {
@@ -252,7 +260,8 @@ func TestReasoning(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	a := r.agent()
 	for reasoning, taken := range map[string]bool{
-		"": false, strings.Repeat("x", 19): false, "     " + strings.Repeat("x", 15): false, strings.Repeat("😀", 9) + "x": false, strings.Repeat("😀", 10): true,
+		"": false, strings.Repeat("x", 19): false, "     " + strings.Repeat("x", 15): false,
+		strings.Repeat("😀", 9) + "x": false, strings.Repeat("😀", 10): true,
 	} {
 		turn := a.call(verification.ToolSearch, "x")
 		turn.Reasoning = reasoning
@@ -266,7 +275,8 @@ func TestReasoning(t *testing.T) {
 	}
 	a.followUp()
 	got, err := a.register()
-	if err != nil || !slices.Equal(got.Verdict.Violations, []string{verification.ViolationReasoningShort}) || got.Verdict.Score != verification.MaxScore {
+	if err != nil || !slices.Equal(got.Verdict.Violations, []string{verification.ViolationReasoningShort}) ||
+		got.Verdict.Score != verification.MaxScore {
 		t.Errorf("20 characters: %v, %+v", err, got.Verdict)
 	}
 }
@@ -356,7 +366,10 @@ func TestLimits(t *testing.T) {
 	key := newAgent(t)
 	refused(10, "rate_limited", func() error { _, err := r.service.Challenge(t.Context(), by, key.pem); return err })
 	r.clock.pass(time.Hour)
-	refused(5, "rate_limited", func() error { _, err := r.service.Register(t.Context(), by, key.registration()); return err })
+	refused(5, "rate_limited", func() error {
+		_, err := r.service.Register(t.Context(), by, key.registration())
+		return err
+	})
 	r.clock.pass(time.Hour)
 	refused(verification.OpenPerSubject, "too_many_open", func() error {
 		r.clock.pass(10 * time.Second)
@@ -381,7 +394,9 @@ func TestMetadata(t *testing.T) {
 		"many tags":           func(r *verification.Registration) { r.Metadata.Tags = make([]string, 5) },
 		"a list as manifest":  func(r *verification.Registration) { r.Manifest = []byte("[]") },
 		"no JSON as manifest": func(r *verification.Registration) { r.Manifest = []byte("{") },
-		"a long manifest":     func(r *verification.Registration) { r.Manifest = []byte(`{"a":"` + strings.Repeat("x", 17<<10) + `"}`) },
+		"a long manifest": func(r *verification.Registration) {
+			r.Manifest = []byte(`{"a":"` + strings.Repeat("x", 17<<10) + `"}`)
+		},
 	} {
 		r.clock.pass(12 * time.Minute)
 		a.start()
@@ -408,7 +423,8 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// TestTheLongestResult: a turn can hold the longest result of a search, so nobody can bar searches by what is registered.
+// TestTheLongestResult: a turn can hold the longest result of a search, so nobody can bar searches by what is
+// registered.
 func TestTheLongestResult(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	for range 11 {
@@ -453,8 +469,8 @@ func TestSearchAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestPassed: what an agent behind a sidecar has passed is known by its name, until the next one, a day at most. Other callers, and
-// verifications that were not passed, change nothing.
+// TestPassed: what an agent behind a sidecar has passed is known by its name, until the next one, a day at most. Other
+// callers, and verifications that were not passed, change nothing.
 func TestPassed(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	const subject = "agent:worker-1"
@@ -508,7 +524,8 @@ func TestNewRefuses(t *testing.T) {
 		store  verification.Store
 		signer verification.Signer
 		o      verification.Options
-	}{{nil, r.signer, verification.Options{}}, {r.store, nil, verification.Options{}}, {r.store, r.signer, verification.Options{Mode: "both"}}} {
+	}{{nil, r.signer, verification.Options{}}, {r.store, nil, verification.Options{}},
+		{r.store, r.signer, verification.Options{Mode: "both"}}} {
 		if _, err := verification.New(tt.store, tt.signer, tt.o); err == nil {
 			t.Errorf("accepted %+v", tt)
 		}

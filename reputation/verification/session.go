@@ -12,66 +12,66 @@ import (
 // State is the state of a verification.
 type State string
 
-// The states. The last three are final.
+// The states; the last three are final.
 const (
-	Pending    State = "pending"     // asked for
-	InProgress State = "in-progress" // a turn was taken
-	Completed  State = "completed"   // registered
-	Failed     State = "failed"      // judged, and refused
-	Expired    State = "expired"     // not finished in time
+	Pending    State = "pending"     // requested
+	InProgress State = "in-progress" // has a turn
+	Completed  State = "completed"   // passed
+	Failed     State = "failed"      // rejected
+	Expired    State = "expired"
 )
 
-// Final reports whether nothing follows the state.
+// Final reports whether nothing can follow the state.
 func (s State) Final() bool { return s != Pending && s != InProgress }
 
-// Mode says what a verification demands.
+// Mode is what a verification demands.
 type Mode string
 
-// The modes. The zero value is ModeObserved.
+// The modes.
 const (
-	ModeObserved Mode = "observed" // each check has to be observed by the node
-	ModeSeed     Mode = "seed"     // what the original accepts, marked as declared
+	ModeObserved Mode = "observed" // all checks observed by the node
+	ModeSeed     Mode = "seed"     // as the original, with checks marked as declared
 )
 
-// NonceLifetime is how long an agent has to register after it has asked for a verification.
+// NonceLifetime is the time from the request to the registration.
 const NonceLifetime = 5 * time.Minute
 
 const (
 	sessionLifetime = 10 * time.Minute
-	maxCalls        = 64 // that the node keeps of one session
+	maxCalls        = 64 // recorded in one session
 	idBytes         = 24 // of a session's id
 	nonceBytes      = 32
 )
 
-// Session is the state of one verification. Its times are Unix milliseconds by the store's clock.
+// Session is one verification. Times are Unix milliseconds by the store's clock.
 type Session struct {
 	ID      string `json:"id"`
 	Nonce   string `json:"nonce"`
-	Key     string `json:"key"` // in hex: see Key.String
+	Key     string `json:"key"` // [Key.String]
 	Caller  Caller `json:"caller"`
 	Task    Task   `json:"task"`
 	State   State  `json:"state"`
 	Opened  int64  `json:"opened"`
-	Version int64  `json:"version"` // counts the updates: see Store
+	Version int64  `json:"version"` // counts updates: see [Store]
 
-	// Early says that the key's owner may have the privileged path, so that the follow-up comes a turn earlier. What counts is asked
-	// again when the agent registers and has proven that it holds the key.
+	// Early says that the key may have the privileged path, so that the follow-up comes a turn earlier. The gates decide
+	// again at the registration.
 	Early bool `json:"early,omitempty"`
 
-	Step     int64     `json:"step"` // of what happened last: calls, turns and the follow-up are numbered together
+	Step     int64     `json:"step"` // the last step; calls, turns and the follow-up are numbered together
 	Calls    []Call    `json:"calls,omitempty"`
 	Turns    []Taken   `json:"turns,omitempty"`
 	FollowUp *FollowUp `json:"followUp,omitempty"`
 	Answered Answered  `json:"answered,omitzero"`
 }
 
-// Caller says who calls, as the transport knows it.
+// Caller is the caller as the transport knows it.
 type Caller struct {
-	// Subject is who answers for the calls: an agent that a sidecar names, or a network address. Limits and failures stick to it.
+	// Subject is the agent named by a sidecar, or a network address. Limits and failures apply to it.
 	Subject string `json:"subject"`
-	// Session is the sidecar's session of the agent; empty for agents elsewhere.
+	// Session is the sidecar's session; empty without a sidecar.
 	Session string `json:"session,omitempty"`
-	// ModelCalls is how many calls of that session to models the sidecar had seen end with a whole answer when it named the caller.
+	// ModelCalls counts the session's model calls with a whole answer that the sidecar had seen.
 	ModelCalls int64 `json:"modelCalls,omitempty"`
 }
 
@@ -83,16 +83,16 @@ func (c Caller) basis() string {
 	return BasisDeclared
 }
 
-// same reports whether by may act in a session that c opened. A sidecar says for certain who calls, and then everything in the session has to
-// come from that caller. Without one, only the session's id is held against a caller: an address can change.
+// same reports whether by may act in a session that c opened. A caller named by a sidecar must be the same; other
+// callers need only know the session's id, since addresses change.
 func (c Caller) same(by Caller) bool { return c.Is(by) || c.Session == "" && by.Session == "" }
 
-// Is reports whether two callers are one agent in one session, or have one address.
+// Is reports whether two callers are the same agent in the same session, or have the same address.
 func (c Caller) Is(other Caller) bool {
 	return c.Subject == other.Subject && c.Session == other.Session
 }
 
-// Call is one tool call that the node served in a session.
+// Call is a tool call that the node served in a session.
 type Call struct {
 	Step   int64  `json:"step"`
 	Tool   string `json:"tool"`
@@ -100,58 +100,59 @@ type Call struct {
 	Output string `json:"output"` // SHA-256 of the canonical JSON of the result
 	Query  string `json:"query,omitempty"`
 	Canary string `json:"canary"`
-	Turn   int    `json:"turn,omitempty"` // the number, from 1, of the turn that names this call
+	Turn   int    `json:"turn,omitempty"` // number of the turn about it, from 1
 }
 
-// Taken is a turn that the node received. The turn's hash fixes all of its content at the time of receipt. What the flags say was seen when
-// the turn was received.
+// Taken is a received turn. Its hash fixes its content. The flags were set at its arrival.
 type Taken struct {
 	Step int64  `json:"step"`
 	At   int64  `json:"at"`
 	Hash string `json:"hash"`
 	Tool string `json:"tool"`
 
-	Chained bool `json:"chained,omitempty"` // the hash is that of the content, after the turn before
-	Served  bool `json:"served,omitempty"`  // the node had served the call that the turn tells of, with this result
-	Used    bool `json:"used,omitempty"`    // the reasoning has the canary of the turn before; the first has none to use
+	Chained bool `json:"chained,omitempty"` // the hash follows from the content and the turn before
+	Served  bool `json:"served,omitempty"`  // the node had served the turn's call with this result
+	Used    bool `json:"used,omitempty"`    // the reasoning has the previous canary; the first turn needs none
 
 	ModelCalls int64 `json:"modelCalls,omitempty"` // see Caller
 }
 
-// FollowUp is the question that the node asks after the base turns.
+// FollowUp is the node's question after the base turns.
 type FollowUp struct {
 	Step   int64  `json:"step"`
 	Prompt string `json:"prompt"`
 	Tool   string `json:"tool"`
-	Query  string `json:"query,omitempty"` // that the call has to have; empty for a tool without a query
+	Query  string `json:"query,omitempty"` // that the call must have
 }
 
-// Answered says how the follow-up was answered (original: followUpCompleted). A later answer that is observed takes the place of one that is
-// only declared.
+// Answered is the answer to the follow-up (original: followUpCompleted). An observed answer replaces a declared one.
 type Answered struct {
-	Step     int64 `json:"step"`     // of the turn; zero where there is no answer
-	Observed bool  `json:"observed"` // the turn tells of the call that the follow-up asked for, with data of its result
+	Step     int64 `json:"step"`     // of the turn, or 0
+	Observed bool  `json:"observed"` // the turn is about the requested call and uses its result
 }
 
-// newSession makes a pending session with a fresh id and nonce.
+// newSession makes a pending session with a random id and nonce.
 func newSession(key Key, by Caller, task Task, now time.Time) Session {
-	return Session{ID: random(idBytes), Nonce: random(nonceBytes), Key: key.String(), Caller: by, Task: task, State: Pending, Opened: now.UnixMilli()}
+	return Session{
+		ID: random(idBytes), Nonce: random(nonceBytes), Key: key.String(), Caller: by, Task: task, State: Pending,
+		Opened: now.UnixMilli(),
+	}
 }
 
 // random returns n random bytes in hex.
 func random(n int) string {
 	b := make([]byte, n)
-	_, _ = rand.Read(b) // crypto/rand.Read never fails; it ends the process instead
+	_, _ = rand.Read(b) // never fails; it ends the process instead
 	return hex.EncodeToString(b)
 }
 
-// Expires returns when the session ends by itself.
+// Expires returns when the session expires.
 func (s *Session) Expires() time.Time { return time.UnixMilli(s.Opened).Add(sessionLifetime) }
 
-// nonceExpires returns when the nonce is no longer taken.
+// nonceExpires returns when the nonce expires.
 func (s *Session) nonceExpires() time.Time { return time.UnixMilli(s.Opened).Add(NonceLifetime) }
 
-// open refuses a session in which nothing can happen any more. It sets the state of one whose time is over.
+// open refuses a session that has ended, and marks an expired one.
 func (s *Session) open(now time.Time) error {
 	if !s.State.Final() && !now.Before(s.Expires()) {
 		s.State = Expired
@@ -162,7 +163,7 @@ func (s *Session) open(now time.Time) error {
 	case Expired:
 		return refusal.New("verification_closed", "the verification was not finished within %v", sessionLifetime)
 	}
-	return refusal.New("verification_closed", "the verification is %s; nothing follows", s.State)
+	return refusal.New("verification_closed", "the verification has %s", s.State)
 }
 
 // end moves an open session to a final state.
@@ -176,21 +177,21 @@ func (s *Session) end(passed bool) {
 // served records a call, and the canary in its result.
 func (s *Session) served(tool, query, input, output, canary string) error {
 	if len(s.Calls) == maxCalls {
-		return refusal.New("content_too_large", "the verification has had %d calls; no more are served in it", maxCalls)
+		return refusal.New("content_too_large", "the verification has had %d calls, which is the limit", maxCalls)
 	}
 	s.Step++
 	s.Calls = append(s.Calls, Call{Step: s.Step, Tool: tool, Query: query, Input: input, Output: output, Canary: canary})
 	return nil
 }
 
-// take records a turn. In ModeObserved it refuses a turn that does not tell of a call as the node served it; the agent can send a better
+// take records a turn. ModeObserved refuses a turn that the node's record does not support; the agent can send a better
 // one. After the base turns it asks the follow-up.
 func (s *Session) take(t Turn, by Caller, now time.Time, mode Mode) error {
 	if err := t.check(); err != nil {
 		return err
 	}
 	if len(s.Turns) == MaxTurns {
-		return refusal.New("content_too_large", "the verification has %d turns; no more are taken", MaxTurns)
+		return refusal.New("content_too_large", "the verification has %d turns, which is the limit", MaxTurns)
 	}
 	if length(trim(t.Reasoning)) < leastReasoning {
 		return refusal.New("verification_turn", "the turn's reasoning has fewer than %d characters", leastReasoning)
@@ -215,7 +216,7 @@ func (s *Session) take(t Turn, by Caller, now time.Time, mode Mode) error {
 	return nil
 }
 
-// follow asks the follow-up after the base turns, and records the turn that answers it.
+// follow asks the follow-up after the base turns, and records the answer.
 func (s *Session) follow(t Turn, seen Taken, call *Call, mode Mode) {
 	switch {
 	case s.FollowUp == nil && len(s.Turns) >= s.Task.base(s.Early):

@@ -12,12 +12,12 @@ import (
 //go:embed tasks.json
 var builtin []byte
 
-// Task is what an agent is asked to do. Tasks are data; the built-in ones are in tasks.json.
+// Task is what the agent must do. The built-in tasks are in tasks.json.
 type Task struct {
 	ID            string   `json:"id"`
 	Prompt        string   `json:"prompt"`
 	RequiredTools []string `json:"requiredTools"`
-	MinTurns      int      `json:"minTurns"` // without the follow-up turn
+	MinTurns      int      `json:"minTurns"` // before the follow-up
 	MinDurationMS int64    `json:"minDurationMs"`
 }
 
@@ -30,32 +30,33 @@ func Tasks() []Task {
 	return tasks
 }
 
-// ParseTasks reads a JSON list of tasks. It refuses a task that no agent could do.
+// ParseTasks reads a JSON list of tasks. It refuses impossible ones.
 func ParseTasks(raw []byte) ([]Task, error) {
 	var tasks []Task
 	if err := strictjson.Parse(raw, &tasks); err != nil {
 		return nil, fmt.Errorf("tasks: %w", err)
 	}
 	if len(tasks) == 0 {
-		return nil, fmt.Errorf("tasks: there is none")
+		return nil, fmt.Errorf("tasks: the list is empty")
 	}
 	seen := make(map[string]bool)
 	for i, t := range tasks {
 		switch {
 		case t.ID == "" || len(t.ID) > 64 || seen[t.ID]:
-			return nil, fmt.Errorf("tasks: task %d has no id of its own with at most 64 bytes", i+1)
+			return nil, fmt.Errorf("tasks: task %d needs a unique id of at most 64 bytes", i+1)
 		case len(terms(t.Prompt)) == 0 || len(t.Prompt) > 4096:
-			return nil, fmt.Errorf("tasks: the prompt of %s has no word that reasoning can be held against, or more than 4096 bytes", t.ID)
+			return nil, fmt.Errorf("tasks: the prompt of %s has no usable word, or more than 4096 bytes", t.ID)
 		case t.MinTurns < 2 || t.MinTurns >= MaxTurns:
-			return nil, fmt.Errorf("tasks: %s asks for %d turns; it can be 2 to %d", t.ID, t.MinTurns, MaxTurns-1)
+			return nil, fmt.Errorf("tasks: %s asks for %d turns instead of 2 to %d", t.ID, t.MinTurns, MaxTurns-1)
 		case len(t.RequiredTools) == 0 || len(t.RequiredTools) > t.MinTurns:
 			return nil, fmt.Errorf("tasks: %s requires %d tools in %d turns", t.ID, len(t.RequiredTools), t.MinTurns)
 		case t.MinDurationMS < 0 || t.MinDurationMS > (NonceLifetime/2).Milliseconds():
-			return nil, fmt.Errorf("tasks: %s asks for %v; at most %v leave time to register", t.ID, time.Duration(t.MinDurationMS)*time.Millisecond, NonceLifetime/2)
+			return nil, fmt.Errorf("tasks: %s asks for %v; at most %v leave time to register",
+				t.ID, time.Duration(t.MinDurationMS)*time.Millisecond, NonceLifetime/2)
 		}
 		for _, tool := range t.RequiredTools {
 			if !slices.Contains(servedTools, tool) {
-				return nil, fmt.Errorf("tasks: %s requires %s, which is none of %v", t.ID, tool, servedTools)
+				return nil, fmt.Errorf("tasks: %s requires %s, which is not one of %v", t.ID, tool, servedTools)
 			}
 		}
 		seen[t.ID] = true
@@ -63,7 +64,7 @@ func ParseTasks(raw []byte) ([]Task, error) {
 	return tasks, nil
 }
 
-// base returns how many turns come before the follow-up.
+// base returns the number of turns before the follow-up.
 func (t Task) base(privileged bool) int {
 	if privileged {
 		return max(2, t.MinTurns-1)

@@ -9,8 +9,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// ChainSeed stands for the hash before the first turn. It is the original's constant, so that its clients work; the session's id, not
-// this text, is what makes the turns of one session differ from those of another.
+// ChainSeed takes the place of the hash before the first turn. It is the original's constant, for its clients; the
+// session's id is what tells sessions apart.
 const ChainSeed = "groover-challenge-seed-v1"
 
 // Bounds on what an agent sends, in bytes.
@@ -20,10 +20,10 @@ const (
 	maxInput     = 8 << 10
 	maxOutput    = 32 << 10
 	maxReasoning = 8 << 10
-	maxWhole     = 1<<53 - 1 // the greatest whole number that JavaScript keeps exactly
+	maxWhole     = 1<<53 - 1 // the greatest integer that JavaScript keeps exactly
 )
 
-// Turn is one step of a trace: the tool that was called, with which input and output, and why. The agent writes all of it.
+// Turn is one step of a trace: the tool called, its input and output, and the reason. The agent writes all of it.
 type Turn struct {
 	ToolCall  string `json:"toolCall"`
 	Input     string `json:"input"`
@@ -33,7 +33,7 @@ type Turn struct {
 	Hash      string `json:"hash"`
 }
 
-// Trace is what an agent hands in when it registers.
+// Trace is what an agent hands in at the registration.
 type Trace struct {
 	SessionID   string `json:"sessionId"`
 	Turns       []Turn `json:"turns"`
@@ -41,12 +41,12 @@ type Trace struct {
 	Attestation string `json:"attestation"`
 }
 
-// text returns the JSON text whose SHA-256 is the hash of the turn that follows previous, byte for byte as ECMAScript's JSON.stringify
-// writes it.
+// text returns the hashed text of the turn, byte for byte as ECMAScript's JSON.stringify writes it.
 func (t Turn) text(previous string) []byte {
 	b := make([]byte, 0, len(t.Input)+len(t.Output)+len(t.Reasoning)+256)
 	for i, member := range []struct{ name, value string }{
-		{"prevHash", previous}, {"toolCall", t.ToolCall}, {"input", t.Input}, {"output", t.Output}, {"reasoning", t.Reasoning},
+		{"prevHash", previous}, {"toolCall", t.ToolCall}, {"input", t.Input}, {"output", t.Output},
+		{"reasoning", t.Reasoning},
 	} {
 		b = append(b, "{,"[min(i, 1)])
 		b = appendString(b, member.name)
@@ -57,10 +57,10 @@ func (t Turn) text(previous string) []byte {
 	return append(strconv.AppendInt(b, t.Timestamp, 10), '}')
 }
 
-// HashAfter returns the hash that the turn has if it follows the turn with the hash previous; before the first comes [ChainSeed].
+// HashAfter returns the turn's hash after a turn with the hash previous, or after [ChainSeed].
 func (t Turn) HashAfter(previous string) string { return evidence.HashBytes(t.text(previous)) }
 
-// check refuses a turn that is larger than a turn may be.
+// check refuses an invalid or oversized turn.
 func (t Turn) check() error {
 	for _, part := range []struct {
 		name    string
@@ -71,22 +71,23 @@ func (t Turn) check() error {
 		{"output", len(t.Output), maxOutput}, {"reasoning", len(t.Reasoning), maxReasoning},
 	} {
 		if part.size > part.longest {
-			return refusal.New("content_too_large", "the turn's %s has %d bytes; at most %d are taken", part.name, part.size, part.longest)
+			return refusal.New("content_too_large", "the turn's %s has %d bytes; at most %d are allowed", part.name, part.size,
+				part.longest)
 		}
 	}
 	if t.ToolCall == "" {
 		return refusal.New("query_malformed", "the turn names no tool (toolCall)")
 	}
 	if t.Timestamp > maxWhole || t.Timestamp < -maxWhole {
-		return refusal.New("query_malformed", "the turn's timestamp is no number of milliseconds")
+		return refusal.New("query_malformed", "the turn's timestamp is not a number of milliseconds")
 	}
 	return nil
 }
 
-// checkTrace refuses a trace that is larger than a trace may be.
+// checkTrace refuses an invalid or oversized trace.
 func checkTrace(t Trace) error {
 	if len(t.Turns) > MaxTurns {
-		return refusal.New("content_too_large", "the trace has %d turns; at most %d are taken", len(t.Turns), MaxTurns)
+		return refusal.New("content_too_large", "the trace has %d turns; at most %d are allowed", len(t.Turns), MaxTurns)
 	}
 	for _, turn := range t.Turns {
 		if err := turn.check(); err != nil {
@@ -96,8 +97,8 @@ func checkTrace(t Trace) error {
 	return nil
 }
 
-// appendString appends s as ECMAScript's JSON.stringify writes it: it escapes the quote, the backslash and control characters below
-// U+0020, and nothing else. encoding/json also escapes <, >, &, U+2028 and U+2029.
+// appendString appends s as JSON.stringify writes it: it escapes only the quote, the backslash and control characters.
+// encoding/json also escapes <, >, &, U+2028 and U+2029.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	for i := range len(s) {
@@ -123,5 +124,5 @@ func appendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// length counts as JavaScript does: in UTF-16 code units.
+// length counts UTF-16 code units, as JavaScript does.
 func length(s string) int { return len(utf16.Encode([]rune(s))) }

@@ -84,11 +84,15 @@ func TestTurnHashIsJavaScripts(t *testing.T) {
 		for i := range texts {
 			var b strings.Builder
 			for range random.IntN(20) {
-				b.WriteRune([]rune("\x00\x01\x08\t\n\x0b\x0c\r\x1b\x1f \"'/<>&\\ab\x7f\u0080é\u2028\u2029\ufeff\ufffd\uffff😀")[random.IntN(27)])
+				b.WriteRune(
+					[]rune(
+						"\x00\x01\x08\t\n\x0b\x0c\r\x1b\x1f \"'/<>&\\ab\x7f\u0080é\u2028\u2029\ufeff\ufffd\uffff😀")[random.IntN(27)])
 			}
 			texts[i] = b.String()
 		}
-		turns = append(turns, verification.Turn{ToolCall: texts[0], Input: texts[1], Output: texts[2], Reasoning: texts[3], Timestamp: random.Int64N(1<<54) - 1<<53 + 1})
+		turns = append(turns,
+			verification.Turn{ToolCall: texts[0], Input: texts[1], Output: texts[2], Reasoning: texts[3],
+				Timestamp: random.Int64N(1<<54) - 1<<53 + 1})
 	}
 	raw, err := json.Marshal(turns)
 	if err != nil {
@@ -131,7 +135,9 @@ func FuzzTurnHash(f *testing.F) {
 			t.Fatalf("%q: %v", text, err)
 		}
 		valid := func(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
-		if len(valid(tool+input+output+reasoning)) == len(tool+input+output+reasoning) && (got.ToolCall != tool || got.Input != input || got.Output != output || got.Reasoning != reasoning || got.Timestamp != timestamp) {
+		if len(valid(tool+input+output+reasoning)) == len(tool+input+output+reasoning) &&
+			(got.ToolCall != tool || got.Input != input || got.Output != output || got.Reasoning != reasoning ||
+				got.Timestamp != timestamp) {
 			t.Errorf("%q is read as %+v", text, got)
 		}
 	})

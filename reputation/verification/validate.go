@@ -2,7 +2,7 @@ package verification
 
 import "slices"
 
-// The seven checks, and their points. Together they are 105.
+// The seven checks; together they have 105 points.
 const (
 	CheckTurns       = "minimum_turns"
 	CheckDuration    = "minimum_duration"
@@ -17,10 +17,11 @@ var pointsOf = []struct {
 	name   string
 	points int64
 }{
-	{CheckTurns, 25}, {CheckDuration, 10}, {CheckTools, 15}, {CheckChain, 20}, {CheckMerkle, 10}, {CheckAttestation, 10}, {CheckFollowUp, 15},
+	{CheckTurns, 25}, {CheckDuration, 10}, {CheckTools, 15}, {CheckChain, 20}, {CheckMerkle, 10}, {CheckAttestation, 10},
+	{CheckFollowUp, 15},
 }
 
-// MaxScore is what a trace without a fault has, and PassingScore the least that passes. A violation rejects whatever the score is.
+// MaxScore is the score of a faultless trace, PassingScore the least that passes. Any violation rejects.
 const (
 	MaxScore     = 105
 	PassingScore = 70
@@ -32,29 +33,29 @@ const (
 	BasisDeclared = "declared" // by the agent's trace alone
 )
 
-// Violations. A released code never changes its meaning; docs/verification.md explains each.
+// Violations: see docs/verification.md.
 const (
-	ViolationTurnsMissing     = "turns_missing"        // fewer turns than the base and the follow-up
-	ViolationTurnsNotServed   = "turns_not_served"     // a turn tells of a call that the node did not serve
-	ViolationCanaryUnused     = "canary_unused"        // a turn does not use the result of the turn before
-	ViolationTraceAltered     = "trace_altered"        // the trace is not what was submitted turn by turn
-	ViolationTooFast          = "too_fast"             // less time between the first and the last turn than the task demands
+	ViolationTurnsMissing     = "turns_missing"        // fewer turns than base and follow-up
+	ViolationTurnsNotServed   = "turns_not_served"     // a turn is about a call that the node did not serve
+	ViolationCanaryUnused     = "canary_unused"        // a turn does not use the previous result
+	ViolationTraceAltered     = "trace_altered"        // the trace differs from the submitted turns
+	ViolationTooFast          = "too_fast"             // the turns took less time than the task demands
 	ViolationTimeForged       = "time_forged"          // the turns claim more time than has passed
 	ViolationToolsMissing     = "tools_missing"        // a required tool was not called
-	ViolationChainBroken      = "hash_chain_broken"    // a hash is not that of its turn
-	ViolationMerkle           = "merkle_root_mismatch" // the root is not that of the hashes
-	ViolationAttestation      = "attestation_mismatch" // the attestation is not that of root and session
+	ViolationChainBroken      = "hash_chain_broken"    // a hash does not match its turn
+	ViolationMerkle           = "merkle_root_mismatch" // the root does not match the hashes
+	ViolationAttestation      = "attestation_mismatch" // the attestation does not match root and session
 	ViolationFollowUpMissing  = "follow_up_missing"    // the follow-up was not answered
 	ViolationReasoningShort   = "reasoning_short"      // a turn's reasoning has fewer than 30 characters
 	ViolationReasoningOff     = "reasoning_off_topic"  // the reasoning names too little of the task
-	ViolationReasoningRefused = "reasoning_rejected"   // the enforcement server scores the reasoning below 75
+	ViolationReasoningRefused = "reasoning_rejected"   // the enforcement server gave less than 75
 	ViolationGovernance       = "governance_rejected"  // the governance server does not approve
 )
 
-// clockTolerance is by how many milliseconds the times in a trace may span more than the node's clock saw pass.
+// clockTolerance is the tolerance for the times in a trace, in milliseconds.
 const clockTolerance = 1000
 
-// Check is one of the seven checks of a trace.
+// Check is the result of one check.
 type Check struct {
 	Name   string `json:"check"`
 	Basis  string `json:"basis"`
@@ -62,7 +63,7 @@ type Check struct {
 	Most   int64  `json:"most"`
 }
 
-// Verdict is what is thought of a trace.
+// Verdict is the judgement of a trace.
 type Verdict struct {
 	Checks     []Check
 	Score      int64 // 0 to MaxScore
@@ -74,16 +75,16 @@ type Verdict struct {
 // Passed reports whether the verification is passed.
 func (v Verdict) Passed() bool { return len(v.Violations) == 0 && v.Score >= PassingScore }
 
-// conditions are what a trace is judged under.
+// conditions are the circumstances of a judgement.
 type conditions struct {
 	mode       Mode
 	privileged bool
-	evaluated  bool     // a server has evaluated the reasoning, so that keywords do not count
-	violations []string // that the gates have found
+	evaluated  bool     // by a server, so keywords do not count
+	violations []string // found by the gates
 }
 
-// judge validates a trace against what the node knows of its session (original: validateTrace). A check passes if it is observed. In
-// ModeSeed it also passes if the trace alone supports it, and is then declared.
+// judge validates a trace against the node's record of its session (original: validateTrace). A check passes if it is
+// observed. In ModeSeed it also passes as declared if the trace alone supports it.
 func judge(s Session, t Trace, c conditions) Verdict {
 	k := known{s: s, t: t, base: s.Task.base(c.privileged)}
 	k.received = k.asReceived()
@@ -118,13 +119,12 @@ func judge(s Session, t Trace, c conditions) Verdict {
 	return v
 }
 
-// whole is the measure of a check that holds. Required tools can hold in part.
+// whole is the measure of a passed check. Required tools can pass in part.
 const whole = 1000
 
-// share returns the points of a check that holds in part, rounded.
 func share(holds, points int64) int64 { return (holds*points + whole/2) / whole }
 
-// known is a trace, and what is known of it.
+// known is a trace and the node's record of its session.
 type known struct {
 	s        Session
 	t        Trace
@@ -132,8 +132,8 @@ type known struct {
 	received bool // see asReceived
 }
 
-// asReceived reports whether the trace is what the node received turn by turn: the same hashes, and contents that have these hashes. What
-// was seen when a turn was received then holds for the turn in the trace.
+// asReceived reports whether the trace has exactly the turns that the node received, so that what was observed then
+// holds for the trace.
 func (k known) asReceived() bool {
 	if len(k.t.Turns) != len(k.s.Turns) || !k.chained() {
 		return false
@@ -157,14 +157,15 @@ func (k known) chained() bool {
 	return len(k.t.Turns) > 0
 }
 
-// check returns how far a check holds by the node's record, and by the trace alone.
+// check returns the measures of a check by the node's record and by the trace alone.
 func (k known) check(name string) (seen, declared int64) {
 	enough := len(k.t.Turns) > k.base
 	switch name {
 	case CheckTurns:
 		return all(k.received && enough && k.each(Taken.told)), all(enough)
 	case CheckDuration:
-		return all(k.received && k.passed() >= k.s.Task.MinDurationMS && !k.forged()), all(len(k.t.Turns) > 1 && k.claimed() >= k.s.Task.MinDurationMS)
+		return all(k.received && k.passed() >= k.s.Task.MinDurationMS && !k.forged()),
+			all(len(k.t.Turns) > 1 && k.claimed() >= k.s.Task.MinDurationMS)
 	case CheckTools:
 		return k.tools(k.called()), k.tools(k.named())
 	case CheckChain:
@@ -181,7 +182,7 @@ func (k known) check(name string) (seen, declared int64) {
 	return 0, 0
 }
 
-// fault returns the violation of a check that does not hold.
+// fault returns the violation of a failed check.
 func (k known) fault(name string, mode Mode) string {
 	if mode != ModeSeed && len(k.t.Turns) > 0 && !k.received && (name != CheckChain || k.chained()) {
 		return ViolationTraceAltered
@@ -212,14 +213,14 @@ func (k known) fault(name string, mode Mode) string {
 	return ViolationFollowUpMissing
 }
 
-// told reports whether everything in a turn but its reasoning was observed.
+// told reports whether everything but the reasoning was observed.
 func (t Taken) told() bool { return t.Chained && t.Served && t.Used }
 
 func (k known) each(is func(Taken) bool) bool {
 	return !slices.ContainsFunc(k.s.Turns, func(t Taken) bool { return !is(t) })
 }
 
-// passed returns how many milliseconds the node saw pass between the first and the last turn.
+// passed returns the milliseconds between the first and the last turn by the node's clock.
 func (k known) passed() int64 {
 	if len(k.s.Turns) == 0 {
 		return -1
@@ -227,17 +228,17 @@ func (k known) passed() int64 {
 	return k.s.Turns[len(k.s.Turns)-1].At - k.s.Turns[0].At
 }
 
-// claimed returns how many milliseconds the trace says there were.
+// claimed returns the same by the trace.
 func (k known) claimed() int64 {
 	return k.t.Turns[len(k.t.Turns)-1].Timestamp - k.t.Turns[0].Timestamp
 }
 
-// forged reports whether the trace claims more time than there was from the session's begin to its last turn.
+// forged reports whether the trace claims more time than passed since the start of the session.
 func (k known) forged() bool {
 	return k.claimed() > k.s.Turns[len(k.s.Turns)-1].At-k.s.Opened+clockTolerance
 }
 
-// called returns the tools of which the node served calls that the turns tell of, and named those that the trace names.
+// called returns the tools of the turns about served calls.
 func (k known) called() (tools []string) {
 	for _, turn := range k.s.Turns {
 		if k.received && turn.Served {
@@ -254,7 +255,7 @@ func (k known) named() (tools []string) {
 	return tools
 }
 
-// tools returns which share of the required tools there is.
+// tools returns the share of the required tools.
 func (k known) tools(there []string) int64 {
 	n := 0
 	for _, tool := range k.s.Task.RequiredTools {

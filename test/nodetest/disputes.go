@@ -96,13 +96,15 @@ func (n *Node) Statement(t testing.TB, d dispute.Document, edit func(*interactio
 
 // SignalOf is a signal of an agent, written now.
 func (n *Node) SignalOf(agent, id string) dispute.Signal {
-	return dispute.Signal{SignalID: id, AgentID: agent, Statement: "The tests pass.", Horizon: dispute.HorizonShort, Timestamp: n.Kit.Clock.Now().Unix()}
+	return dispute.Signal{SignalID: id, AgentID: agent, Statement: "The tests pass.", Horizon: dispute.HorizonShort,
+		Timestamp: n.Kit.Clock.Now().Unix()}
 }
 
 // Contract disputes a signal, in words of its own.
 func (n *Node) Contract(agent, id, signal string) dispute.Contract {
 	return dispute.Contract{
-		ChallengeID: id, OriginalSignalID: signal, ChallengerAgentID: agent, CounterClaim: "They do not.", ReasoningTrace: "I ran them: " + id, Timestamp: n.Kit.Clock.Now().Unix(),
+		ChallengeID: id, OriginalSignalID: signal, ChallengerAgentID: agent, CounterClaim: "They do not.",
+		ReasoningTrace: "I ran them: " + id, Timestamp: n.Kit.Clock.Now().Unix(),
 	}
 }
 
@@ -115,7 +117,8 @@ func Arbiter(t testing.TB, k *gatetest.Kit) (root evidence.Root, decide func(edi
 	must(t, err)
 	root = evidence.Root{KeyID: key.KeyID(), Public: key.Public(), Purpose: evidence.PurposeArbiter}
 	return root, func(edit func(*dispute.Decision)) string {
-		d := dispute.Decision{Registered: evidence.NewRegistered(key.KeyID(), Audience, k.Clock.Now(), time.Hour), Outcome: accrual.ChallengerWins, Reason: "The tests fail."}
+		d := dispute.Decision{Registered: evidence.NewRegistered(key.KeyID(), Audience, k.Clock.Now(), time.Hour),
+			Outcome: accrual.ChallengerWins, Reason: "The tests fail."}
 		edit(&d)
 		token, err := evidence.Sign(context.Background(), key, dispute.DecisionKind, d)
 		must(t, err)

@@ -51,9 +51,11 @@ func New(t testing.TB, k *gatetest.Kit, s *store.Store, edits ...func(*reputatio
 		must(t, err)
 		t.Cleanup(func() { s.Close() })
 	}
-	o := reputation.Options{Store: s, Believed: Believed(t, k), Score: k.Appraiser(t), Reputation: gatetest.Signer(t, k, accrual.Kind), Now: k.Clock.Now, Log: zap.NewNop()}
+	o := reputation.Options{Store: s, Believed: Believed(t, k), Score: k.Appraiser(t),
+		Reputation: gatetest.Signer(t, k, accrual.Kind), Now: k.Clock.Now, Log: zap.NewNop()}
 	o.Disputes = &reputation.Disputes{
-		Rules: dispute.DefaultRules, Resolution: gatetest.Signer(t, k, dispute.ResolutionKind), Root: gatetest.Signer(t, k, dispute.RootKind), Audience: Audience,
+		Rules: dispute.DefaultRules, Resolution: gatetest.Signer(t, k, dispute.ResolutionKind),
+		Root: gatetest.Signer(t, k, dispute.RootKind), Audience: Audience,
 		Registered: Registered(k.Clock.Now()),
 	}
 	for _, edit := range edits {
@@ -71,7 +73,8 @@ func Believed(t testing.TB, k *gatetest.Kit, earlier ...string) reputation.Belie
 	callers.Audiences, callers.MaxAge = []string{Audience}, interaction.CallerLifetime
 	k.Speak(t)
 	return reputation.Believed{Hosts: []string{Host}, Owners: []reputation.Owner{{
-		ID: k.Owner(t), Name: "us", Past: k.Past(t, earlier...), Live: k.Verifier, Receipts: k.Strict.Interaction, Callers: callers, Statements: Statements(),
+		ID: k.Owner(t), Name: "us", Past: k.Past(t, earlier...), Live: k.Verifier, Receipts: k.Strict.Interaction,
+		Callers: callers, Statements: Statements(),
 	}}}
 }
 
@@ -84,7 +87,8 @@ func Registered(now time.Time) func(context.Context, accrual.Agent) (time.Time, 
 // Statements is what the statements of a kit's sidecar are.
 func Statements() *evidence.Expected {
 	return &evidence.Expected{
-		Issuers: []string{"mediator-speaker"}, Audiences: []string{"posting-api"}, KeyIDs: []string{"agent-statement-key"}, MaxAge: interaction.Lifetime,
+		Issuers: []string{"mediator-speaker"}, Audiences: []string{"posting-api"}, KeyIDs: []string{"agent-statement-key"},
+		MaxAge: interaction.Lifetime,
 	}
 }
 
@@ -143,7 +147,8 @@ func (n *Node) Logged(t testing.TB, subject string) {
 	Log(t, n.Store, accrual.Agent{Owner: n.Kit.Owner(t), Subject: subject}, n.Kit.Clock.Now(), 1, 50)
 }
 
-// Log gives an agent a log of so many sessions, each of an event of its own and with the same score. Each has one receipt that nobody has sent.
+// Log gives an agent a log of so many sessions, each of an event of its own and with the same score. Each has one
+// receipt that nobody has sent.
 func Log(t testing.TB, s *store.Store, agent accrual.Agent, at time.Time, sessions int, score float64) {
 	t.Helper()
 	ctx := context.Background()
@@ -160,19 +165,22 @@ func Log(t testing.TB, s *store.Store, agent accrual.Agent, at time.Time, sessio
 	for i := range sessions {
 		of := fmt.Sprint(agent.Subject, "_", len(before)+i)
 		e := accrual.Entry{At: at.Unix(), Session: &accrual.Session{
-			ID: "ses_" + of, EventID: "evt_" + of, Score: score, Coverage: 1, ScoringHash: autonomy.ScoringHash, Interactions: 1, Hosts: []string{Host},
+			ID: "ses_" + of, EventID: "evt_" + of, Score: score, Coverage: 1, ScoringHash: autonomy.ScoringHash, Interactions: 1,
+			Hosts: []string{Host},
 		}}
 		_, err = a.Add(e)
 		must(t, err)
 		text, err := e.Encode()
 		must(t, err)
 		must(t, s.Append(ctx, store.Addition{
-			Owner: agent.Owner, Session: e.Session.ID, Agent: agent.Subject, Closing: true, At: at, MaxSessions: 1 << 20, MaxReceipts: 1 << 20,
-			Receipts: []store.Receipt{{Number: 1, Hash: evidence.HashBytes(text), Request: "r", Token: "t"}},
+			Owner: agent.Owner, Session: e.Session.ID, Agent: agent.Subject, Closing: true, At: at, MaxSessions: 1 << 20,
+			MaxReceipts: 1 << 20,
+			Receipts:    []store.Receipt{{Number: 1, Hash: evidence.HashBytes(text), Request: "r", Token: "t"}},
 		}))
 		state, err := s.Session(ctx, agent.Owner, e.Session.ID)
 		must(t, err)
-		must(t, s.Enter(ctx, state, &store.Entry{Agent: agent.String(), Number: a.Log().Entries, Head: a.Log().Head, Text: string(text)}))
+		must(t, s.Enter(ctx, state,
+			&store.Entry{Agent: agent.String(), Number: a.Log().Entries, Head: a.Log().Head, Text: string(text)}))
 	}
 }
 
@@ -188,7 +196,8 @@ func (n *Node) CallerToken(t testing.TB, session, path string, body []byte, edit
 	c := interaction.Caller{
 		Registered: evidence.NewRegistered(k.Issuer(evidence.PurposeInteraction), Audience, k.Clock.Now(), time.Minute),
 		KeyClaims:  evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator},
-		Agent:      "agent:worker-1", Owner: k.Owner(t), Session: session, EventID: "evt_1", Method: http.MethodPost, Path: path, BodyHash: evidence.HashBytes(body),
+		Agent:      "agent:worker-1", Owner: k.Owner(t), Session: session, EventID: "evt_1", Method: http.MethodPost,
+		Path: path, BodyHash: evidence.HashBytes(body),
 	}
 	if edit != nil {
 		edit(&c)
@@ -206,7 +215,8 @@ func (n *Node) By(t testing.TB, session string) reputation.Caller {
 // Plan is a strategy that the calls of [gatetest.Session.Call] fit, and its commitment.
 func Plan(t testing.TB, nonce string, edit func(*strategy.Strategy)) (raw json.RawMessage, hash string) {
 	t.Helper()
-	s := strategy.Strategy{Tools: []string{"search"}, Hosts: []string{Host}, Model: "gpt-5", Calls: strategy.Calls{Min: 1, Max: 100}}
+	s := strategy.Strategy{Tools: []string{"search"}, Hosts: []string{Host}, Model: "gpt-5",
+		Calls: strategy.Calls{Min: 1, Max: 100}}
 	if edit != nil {
 		edit(&s)
 	}

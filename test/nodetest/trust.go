@@ -35,11 +35,13 @@ func TrustOf(t testing.TB, k *gatetest.Kit) Trust {
 		of.Roots = append(of.Roots, evidence.Root{KeyID: key.KeyID(), Public: key.Public(), Purpose: purpose})
 	}
 	k.Speak(t)
-	of.Bundle.Certificates = []string{k.Certificates[evidence.PurposeInteraction], k.Certificates[evidence.PurposeStatement]}
+	of.Bundle.Certificates = []string{k.Certificates[evidence.PurposeInteraction],
+		k.Certificates[evidence.PurposeStatement]}
 	return of
 }
 
-// Options are those of a node that believes the owner, but for its store and its log. Its key lives as long as its process.
+// Options are those of a node that believes the owner, but for its store and its log. Its key lives as long as its
+// process.
 func (of Trust) Options() (o reputation.Options, err error) {
 	manifest, err := policy.ParseManifest(configs.Manifest())
 	if err != nil {
@@ -65,7 +67,8 @@ func (of Trust) Options() (o reputation.Options, err error) {
 	callers := strict.Interaction
 	callers.Audiences = []string{Audience}
 	o.Believed = reputation.Believed{Hosts: []string{Host}, Owners: []reputation.Owner{{
-		ID: of.Owner, Name: "us", Past: past, Live: live, Receipts: strict.Interaction, Callers: callers, Statements: Statements(),
+		ID: of.Owner, Name: "us", Past: past, Live: live, Receipts: strict.Interaction, Callers: callers,
+		Statements: Statements(),
 	}}}
 	key, err := custody.NewMemory("appraiser-key")
 	if err != nil {

@@ -43,7 +43,8 @@ func (m *model) answers(d random, t *conversation, request int, r reply, zip boo
 }
 
 // send cuts an answer into pieces.
-func (m *model) send(d random, t *conversation, id string, r reply, u usage, wait time.Duration, speed float64, zip bool) answer {
+func (m *model) send(d random, t *conversation, id string, r reply, u usage, wait time.Duration, speed float64,
+	zip bool) answer {
 	if !t.stream {
 		body := []byte(t.whole(id, m.as, r, u))
 		if zip {
@@ -92,6 +93,8 @@ func zipped(body []byte) []byte {
 // refusal is an answer by which the provider refuses a call.
 func (m *model) refusal(d random) answer {
 	status := pick(d, 429, 429, 500, 503, 529)
-	body := fmt.Sprintf(`{"type":"error","error":{"type":%q,"message":"try again later"}}`, map[int]string{429: "rate_limit_error", 500: "api_error", 503: "unavailable", 529: "overloaded_error"}[status])
-	return answer{status: status, kind: "application/json", pieces: []piece{{d.about(250*time.Millisecond, 0.6), []byte(body)}}}
+	body := fmt.Sprintf(`{"type":"error","error":{"type":%q,"message":"try again later"}}`,
+		map[int]string{429: "rate_limit_error", 500: "api_error", 503: "unavailable", 529: "overloaded_error"}[status])
+	return answer{status: status, kind: "application/json",
+		pieces: []piece{{d.about(250*time.Millisecond, 0.6), []byte(body)}}}
 }

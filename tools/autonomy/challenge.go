@@ -7,8 +7,8 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 )
 
-// Challenge is a challenge that an agent was given in a session, and what it did (VIN: issue, commit, reveal). Times are Unix milliseconds; 0
-// says that it never came to it.
+// Challenge is a challenge that an agent was given in a session, and what it did (VIN: issue, commit, reveal). Times
+// are Unix milliseconds; 0 says that it never came to it.
 type Challenge struct {
 	Nonce      string
 	Issued     int64
@@ -36,17 +36,21 @@ type habits struct {
 }
 
 var (
-	agentHabits   = habits{0.97, 3 * time.Second, 0.97, 0.92}         // a client that answers by itself; a plan can change
-	loopHabits    = habits{0.95, time.Second, 0.97, 0.98}             // the same, of an agent that does the same again and again
-	personHabits  = habits{0.45, 2 * time.Minute, 0.75, 0.6}          // by person, or not at all
-	helpedHabits  = habits{0.9, 3 * time.Second, 0.9, 0.7}            // a client that answers by itself; but a person decides what comes next
-	scriptHabits  = habits{0.3, time.Second, 0.9, 0.95}               // few scripts know challenges; those that do know what comes
+	agentHabits = habits{0.97, 3 * time.Second, 0.97, 0.92} // a client that answers by itself; a plan can change
+	// the same, of an agent that does the same again and again
+	loopHabits   = habits{0.95, time.Second, 0.97, 0.98}
+	personHabits = habits{0.45, 2 * time.Minute, 0.75, 0.6} // by person, or not at all
+	// a client that answers by itself; but a person decides what comes next
+	helpedHabits = habits{0.9, 3 * time.Second, 0.9, 0.7}
+	// few scripts know challenges; those that do know what comes
+	scriptHabits  = habits{0.3, time.Second, 0.9, 0.95}
 	fakeHabits    = habits{0.95, 2500 * time.Millisecond, 0.97, 0.9}  // made to look like an agent's
 	simpleHabits  = habits{0.1, 5 * time.Second, 0.9, 0.9}            // an agent whose client is older than challenges
 	trustedHabits = habits{0.97, 2500 * time.Millisecond, 0.98, 0.85} // an agent's client, beside which a person sits
 )
 
-// challenged goes on with the session's challenges before a call: the last one is revealed when its time has come, and a new one may be issued.
+// challenged goes on with the session's challenges before a call: the last one is revealed when its time has come, and
+// a new one may be issued.
 func (r *run) challenged() {
 	now := r.now().UnixMilli()
 	if n := len(r.challenges); n > 0 {
@@ -71,7 +75,8 @@ func (r *run) challenged() {
 
 // lapsed reports whether a challenge is over without an answer.
 func (c *Challenge) lapsed(now int64) bool {
-	return c.Revealed == 0 && (c.Commitment == "" && now > c.Issued+untilCommitted.Milliseconds() || now > c.Issued+untilRevealed.Milliseconds())
+	return c.Revealed == 0 &&
+		(c.Commitment == "" && now > c.Issued+untilCommitted.Milliseconds() || now > c.Issued+untilRevealed.Milliseconds())
 }
 
 // standing returns what a receipt says of the last challenge: until it has been revealed, and once after that.

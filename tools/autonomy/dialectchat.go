@@ -21,7 +21,8 @@ func (chatDialect) uses(r reply, indexed bool) string {
 		if indexed {
 			index = fmt.Sprintf(`"index":%d,`, i)
 		}
-		return fmt.Sprintf(`{%s"id":%q,"type":"function","function":{"name":%q,"arguments":%s}}`, index, u.id, u.tool, quote(u.arguments))
+		return fmt.Sprintf(`{%s"id":%q,"type":"function","function":{"name":%q,"arguments":%s}}`, index, u.id, u.tool,
+			quote(u.arguments))
 	})
 }
 
@@ -51,7 +52,8 @@ func (w chatDialect) request(t *conversation) string {
 }
 
 func (chatDialect) usage(u usage) string {
-	return fmt.Sprintf(`{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d},"completion_tokens_details":{"reasoning_tokens":%d}}`,
+	return fmt.Sprintf(
+		`{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d},"completion_tokens_details":{"reasoning_tokens":%d}}`,
 		u.input, u.output, u.input+u.output, u.cached, u.reasoning)
 }
 
@@ -70,12 +72,15 @@ func (w chatDialect) whole(id, model string, r reply, u usage) string {
 	if len(r.uses) > 0 {
 		m += `,"tool_calls":` + w.uses(r, false)
 	}
-	return fmt.Sprintf(`{"id":"chatcmpl-%s","object":"chat.completion","model":%q,"choices":[{"index":0,"message":%s},"finish_reason":%q}],"usage":%s}`, id, model, m, finish(r), w.usage(u))
+	return fmt.Sprintf(
+		`{"id":"chatcmpl-%s","object":"chat.completion","model":%q,"choices":[{"index":0,"message":%s},"finish_reason":%q}],"usage":%s}`, id, model, m, finish(r), w.usage(u))
 }
 
 func (w chatDialect) events(id, model string, r reply, u usage, cut func(string) []string) (out []event) {
 	delta := func(text, format string, args ...any) {
-		out = append(out, sse(float64(len(text))/bytesPerToken, `{"id":"chatcmpl-%s","model":%q,"choices":[{"index":0,"delta":%s}]}`, id, model, fmt.Sprintf(format, args...)))
+		out = append(out,
+			sse(float64(len(text))/bytesPerToken, `{"id":"chatcmpl-%s","model":%q,"choices":[{"index":0,"delta":%s}]}`, id,
+				model, fmt.Sprintf(format, args...)))
 	}
 	for _, p := range cut(r.thought) {
 		delta(p, `{"reasoning_content":%s}`, quote(p))
@@ -84,11 +89,14 @@ func (w chatDialect) events(id, model string, r reply, u usage, cut func(string)
 		delta(p, `{"content":%s}`, quote(p))
 	}
 	for i, use := range r.uses {
-		delta(use.tool, `{"tool_calls":[{"index":%d,"id":%q,"type":"function","function":{"name":%q,"arguments":""}}]}`, i, use.id, use.tool)
+		delta(use.tool, `{"tool_calls":[{"index":%d,"id":%q,"type":"function","function":{"name":%q,"arguments":""}}]}`, i,
+			use.id, use.tool)
 		for _, p := range cut(use.arguments) {
 			delta(p, `{"tool_calls":[{"index":%d,"function":{"arguments":%s}}]}`, i, quote(p))
 		}
 	}
-	out = append(out, sse(0, `{"id":"chatcmpl-%s","model":%q,"choices":[{"index":0,"delta":{},"finish_reason":%q}]}`, id, model, finish(r)))
-	return append(out, sse(0, `{"id":"chatcmpl-%s","model":%q,"choices":[],"usage":%s}`, id, model, w.usage(u)), event{"data: [DONE]\n\n", 0})
+	out = append(out,
+		sse(0, `{"id":"chatcmpl-%s","model":%q,"choices":[{"index":0,"delta":{},"finish_reason":%q}]}`, id, model, finish(r)))
+	return append(out, sse(0, `{"id":"chatcmpl-%s","model":%q,"choices":[],"usage":%s}`, id, model, w.usage(u)),
+		event{"data: [DONE]\n\n", 0})
 }

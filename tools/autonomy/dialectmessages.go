@@ -38,7 +38,9 @@ func (messagesDialect) returned(all []result) []string {
 }
 
 func (messagesDialect) tools(names []string) string {
-	return each(names, func(_ int, name string) string { return fmt.Sprintf(`{"name":%q,"input_schema":%s}`, name, anyObject) })
+	return each(names, func(_ int, name string) string {
+		return fmt.Sprintf(`{"name":%q,"input_schema":%s}`, name, anyObject)
+	})
 }
 
 func (messagesDialect) request(t *conversation) string {
@@ -60,21 +62,27 @@ func stopReason(r reply) string {
 }
 
 func (messagesDialect) inputs(u usage) string {
-	return fmt.Sprintf(`"input_tokens":%d,"cache_read_input_tokens":%d,"cache_creation_input_tokens":0`, u.input-u.cached, u.cached)
+	return fmt.Sprintf(`"input_tokens":%d,"cache_read_input_tokens":%d,"cache_creation_input_tokens":0`, u.input-u.cached,
+		u.cached)
 }
 
 func (w messagesDialect) whole(id, model string, r reply, u usage) string {
-	return fmt.Sprintf(`{"id":"msg_%s","type":"message","role":"assistant","model":%q,"content":%s,"stop_reason":%q,"usage":{%s,"output_tokens":%d}}`,
+	return fmt.Sprintf(
+		`{"id":"msg_%s","type":"message","role":"assistant","model":%q,"content":%s,"stop_reason":%q,"usage":{%s,"output_tokens":%d}}`,
 		id, model, w.parts(r), stopReason(r), w.inputs(u), u.output)
 }
 
 func (w messagesDialect) events(id, model string, r reply, u usage, cut func(string) []string) []event {
-	out := []event{sse(0, `{"type":"message_start","message":{"id":"msg_%s","type":"message","role":"assistant","model":%q,"content":[],"usage":{%s,"output_tokens":1}}}`, id, model, w.inputs(u))}
+	out := []event{
+		sse(0,
+			`{"type":"message_start","message":{"id":"msg_%s","type":"message","role":"assistant","model":%q,"content":[],"usage":{%s,"output_tokens":1}}}`, id, model, w.inputs(u))}
 	index := 0
 	block := func(start, delta, member, text string) {
 		out = append(out, sse(0, `{"type":"content_block_start","index":%d,"content_block":%s}`, index, start))
 		for _, p := range cut(text) {
-			out = append(out, sse(float64(len(p))/bytesPerToken, `{"type":"content_block_delta","index":%d,"delta":{"type":%q,%q:%s}}`, index, delta, member, quote(p)))
+			out = append(out,
+				sse(float64(len(p))/bytesPerToken, `{"type":"content_block_delta","index":%d,"delta":{"type":%q,%q:%s}}`, index,
+					delta, member, quote(p)))
 		}
 		out = append(out, sse(0, `{"type":"content_block_stop","index":%d}`, index))
 		index++
@@ -86,7 +94,10 @@ func (w messagesDialect) events(id, model string, r reply, u usage, cut func(str
 		block(`{"type":"text","text":""}`, "text_delta", "text", r.text)
 	}
 	for _, use := range r.uses {
-		block(fmt.Sprintf(`{"type":"tool_use","id":%q,"name":%q,"input":{}}`, use.id, use.tool), "input_json_delta", "partial_json", use.arguments)
+		block(fmt.Sprintf(`{"type":"tool_use","id":%q,"name":%q,"input":{}}`, use.id, use.tool), "input_json_delta",
+			"partial_json", use.arguments)
 	}
-	return append(out, sse(0, `{"type":"message_delta","delta":{"stop_reason":%q},"usage":{"output_tokens":%d}}`, stopReason(r), u.output), sse(0, `{"type":"message_stop"}`))
+	return append(out,
+		sse(0, `{"type":"message_delta","delta":{"stop_reason":%q},"usage":{"output_tokens":%d}}`, stopReason(r), u.output),
+		sse(0, `{"type":"message_stop"}`))
 }

@@ -1,5 +1,6 @@
-// Package autonomy makes synthetic sessions to judge an autonomy score with: groups of agents, and groups of people and scripts that pass
-// for agents. It was written without knowledge of the mediator's formulas. The README says what each group is, and what is assumed.
+// Package autonomy makes synthetic sessions to judge an autonomy score with: groups of agents, and groups of people and
+// scripts that pass for agents. It was written without knowledge of the mediator's formulas. The README says what each
+// group is, and what is assumed.
 //
 //	groups.go        the groups and their kinds; Make makes their sessions
 //	steady.go        agents; bursts.go agents that events wake; hard.go cases in which a score is likely to err

@@ -12,8 +12,8 @@ func (r *run) owned() model {
 	return m
 }
 
-// personEndpoint: a perfect agent asks, and a person writes the answers. The endpoint sends them as the person types, or at once as a stream,
-// and declares tokens of reasoning for the time that it took.
+// personEndpoint: a perfect agent asks, and a person writes the answers. The endpoint sends them as the person types,
+// or at once as a stream, and declares tokens of reasoning for the time that it took.
 func personEndpoint(r *run) {
 	a := newAgent(r, r.owned(), pick(r.random, coding, searching, helping))
 	a.writer = newWriter(r.random, a.workspace.toolset.domain, true)
@@ -90,7 +90,8 @@ func noisyEndpoint(r *run) {
 	endpointLoop(a, canned(a, 60+r.IntN(200)))
 }
 
-// endpointLoop is the loop of an agent whose model is its owner's: the calls, their ids and what follows from them are all as they should be.
+// endpointLoop is the loop of an agent whose model is its owner's: the calls, their ids and what follows from them are
+// all as they should be.
 func endpointLoop(a *agent, answers func(calls bool) reply) {
 	a.workspace.follows = 0.98
 	for a.more() {

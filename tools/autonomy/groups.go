@@ -131,7 +131,8 @@ func (k kind) make(id string, number int, seed uint64, most int) (Session, error
 	if err != nil {
 		return Session{}, err
 	}
-	r := &run{random: d, sidecar: s, want: d.spread(k.least, min(k.most, most)), habits: k.habits, connecting: d.about(35*time.Millisecond, 0.6)}
+	r := &run{random: d, sidecar: s, want: d.spread(k.least, min(k.most, most)), habits: k.habits,
+		connecting: d.about(35*time.Millisecond, 0.6)}
 	s.pending = r.standing
 	r.wait(d.about(800*time.Millisecond, 0.5))
 	k.simulate(r)

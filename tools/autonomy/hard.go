@@ -16,7 +16,8 @@ func slowLocal(r *run) {
 func longTools(r *run) {
 	s := coding
 	s.tools = []tool{
-		{"build", 4 * time.Minute, 0.8, 120, ""}, {"run_simulation", 25 * time.Minute, 0.9, 150, ""}, {"read_file", 60 * time.Millisecond, 0.8, 220, ""},
+		{"build", 4 * time.Minute, 0.8, 120, ""}, {"run_simulation", 25 * time.Minute, 0.9, 150, ""},
+		{"read_file", 60 * time.Millisecond, 0.8, 220, ""},
 		{"submit_job", 2 * time.Minute, 1.2, 30, "text"},
 	}
 	a := newAgent(r, r.provider(), s)
@@ -45,7 +46,8 @@ func noTools(r *run) {
 	rest := r.about(2*time.Second, 1.2) // it keeps to a limit of calls a minute
 	for r.more() {
 		r.request(m, t, reply{text: v.text(r.count(words, 0.5))})
-		t.ask(pick(r.random, "Judge what you have written, and name three weak points.", "Rewrite it.", "Write the next part."))
+		t.ask(pick(r.random, "Judge what you have written, and name three weak points.", "Rewrite it.",
+			"Write the next part."))
 		t.summarize(func() string { return v.text(150) })
 		r.wait(r.about(rest, 0.5))
 	}
@@ -117,9 +119,11 @@ func dictator(r *run) {
 	}
 }
 
-// answerer: an agent whose tool is a person: it asks, and the person writes the answer. What looks like a slow tool is human work.
+// answerer: an agent whose tool is a person: it asks, and the person writes the answer. What looks like a slow tool is
+// human work.
 func answerer(r *run) {
-	s := toolset{"research", "desk.internal:443", []tool{{"ask_desk", time.Second, 0.5, 40, "text"}, {"note", 20 * time.Millisecond, 0.5, 4, "text"}}}
+	s := toolset{"research", "desk.internal:443",
+		[]tool{{"ask_desk", time.Second, 0.5, 40, "text"}, {"note", 20 * time.Millisecond, 0.5, 4, "text"}}}
 	a, p := newAgent(r, r.provider(), s), newPerson(r, localGPU)
 	a.approve = func() {
 		p.heard = 30

@@ -22,8 +22,10 @@ type person struct {
 func newPerson(r *run, m model) *person {
 	domain := pick(r.random, "code", "research", "support", "finance", "letters")
 	p := &person{
-		run: r, model: m.under(r.random), prompts: newWriter(r.random, domain, true), replies: newWriter(r.random, domain, false),
-		types: 50 * r.factor(0.35), reads: 238 * r.factor(0.15), skims: 0.15 + 0.7*r.Float64(), thinks: r.about(9*time.Second, 0.5), began: r.now(),
+		run: r, model: m.under(r.random), prompts: newWriter(r.random, domain, true),
+		replies: newWriter(r.random, domain, false),
+		types:   50 * r.factor(0.35), reads: 238 * r.factor(0.15), skims: 0.15 + 0.7*r.Float64(),
+		thinks: r.about(9*time.Second, 0.5), began: r.now(),
 	}
 	system := ""
 	if r.chance(0.6) {

@@ -22,7 +22,8 @@ type agent struct {
 func newAgent(r *run, m model, s toolset) *agent {
 	a := &agent{
 		run: r, model: m.under(r.random), writer: newWriter(r.random, s.domain, false), workspace: newWorkspace(r.random, s),
-		overhead: r.about(60*time.Millisecond, 0.7), relayed: r.chance(0.4), parallel: 0.17, words: 40, final: float64(r.count(160, 0.4)),
+		overhead: r.about(60*time.Millisecond, 0.7), relayed: r.chance(0.4), parallel: 0.17, words: 40,
+		final: float64(r.count(160, 0.4)),
 	}
 	a.conversation = newConversation(a.model, a.writer.text(80+r.IntN(300)), s.names(), r.chance(0.75))
 	a.conversation.most = 24 + r.IntN(30)

@@ -2,8 +2,8 @@ package autonomy
 
 import "time"
 
-// pacedPerson: a person writes, and a proxy sends what was written at regular times: prompts that were written beforehand, or each at the next
-// full minute.
+// pacedPerson: a person writes, and a proxy sends what was written at regular times: prompts that were written
+// beforehand, or each at the next full minute.
 func pacedPerson(r *run) {
 	p := newPerson(r, r.provider())
 	ahead, tick := r.chance(0.5), pick(r.random, 20*time.Second, 30*time.Second, time.Minute, 2*time.Minute)
@@ -61,7 +61,8 @@ func echoedOutputs(r *run) {
 	}
 }
 
-// filler: between what a person writes, a proxy makes calls that look like an agent's steps. While the person thinks it goes on.
+// filler: between what a person writes, a proxy makes calls that look like an agent's steps. While the person thinks it
+// goes on.
 func filler(r *run) {
 	p := newPerson(r, r.provider())
 	workspace := newWorkspace(r.random, searching)

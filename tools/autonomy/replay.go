@@ -14,7 +14,8 @@ func (r *run) send(m *model, t *conversation, body []byte, said reply) {
 
 // sleep returns a script's pause between two requests: the same each time, but for what the machine adds.
 func (r *run) sleep() func() {
-	fixed := pick(r.random, 100*time.Millisecond, 500*time.Millisecond, time.Second, 2*time.Second, 5*time.Second, 30*time.Second, time.Minute)
+	fixed := pick(r.random, 100*time.Millisecond, 500*time.Millisecond, time.Second, 2*time.Second, 5*time.Second,
+		30*time.Second, time.Minute)
 	noise := pick(r.random, 0, 0, 0.1, 0.3)
 	return func() { r.wait(r.about(fixed, noise) + r.about(4*time.Millisecond, 0.5)) }
 }

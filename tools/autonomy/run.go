@@ -35,7 +35,8 @@ func (r *run) wait(d time.Duration) { r.until(r.now().Add(d)) }
 
 // newExchange begins a call.
 func (r *run) newExchange(m *model, body []byte) *exchange {
-	f := &exchange{to: m, body: body, upload: r.about(2*time.Millisecond, 0.6), connect: r.about(time.Millisecond, 0.5), slow: r.about(200*time.Microsecond, 0.8)}
+	f := &exchange{to: m, body: body, upload: r.about(2*time.Millisecond, 0.6), connect: r.about(time.Millisecond, 0.5),
+		slow: r.about(200*time.Microsecond, 0.8)}
 	if r.chance(0.15) { // a new connection
 		f.connect += r.about(r.connecting, 0.3)
 	}
@@ -52,8 +53,8 @@ func (r *run) exchange(all ...*exchange) {
 	r.err = r.carry(all...)
 }
 
-// request sends the request of a conversation, in which the model says what is given: the agent has its answer then. Calls that fail are tried
-// again, as clients do it.
+// request sends the request of a conversation, in which the model says what is given: the agent has its answer then.
+// Calls that fail are tried again, as clients do it.
 func (r *run) request(m *model, t *conversation, said reply) {
 	for attempt := 0; r.err == nil; attempt++ {
 		f := r.newExchange(m, t.body())

@@ -26,7 +26,8 @@ func sessions(t *testing.T) []Session {
 	return all
 }
 
-// TestMakeIsDeterministic: a seed gives the same sessions each time, however many are made, and another seed gives others.
+// TestMakeIsDeterministic: a seed gives the same sessions each time, however many are made, and another seed gives
+// others.
 func TestMakeIsDeterministic(t *testing.T) {
 	again, err := makeAll(2, 7, shorter)
 	if err != nil {
@@ -49,15 +50,17 @@ func TestMakeIsDeterministic(t *testing.T) {
 	}
 }
 
-// TestChains: the receipts of every session are a whole chain. They are signed again, as the key is known, and verified as a reader verifies them.
+// TestChains: the receipts of every session are a whole chain. They are signed again, as the key is known, and verified
+// as a reader verifies them.
 func TestChains(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, s := range sessions(t) {
 		seen[s.Group+s.Kind] = true
 		signed := make(map[string]evidence.Opened[interaction.Receipt])
-		chain := interaction.NewChain(func(token string, _ interaction.Receipt) (evidence.Opened[interaction.Receipt], error) {
-			return signed[token], nil
-		},
+		chain := interaction.NewChain(
+			func(token string, _ interaction.Receipt) (evidence.Opened[interaction.Receipt], error) {
+				return signed[token], nil
+			},
 			interaction.Expected{Owner: owner, Session: s.ID, Agent: "agent:worker-1"})
 		for i, c := range s.Receipts {
 			draft, err := evidence.Prepare(key, interaction.Kind, c)
@@ -84,7 +87,8 @@ func TestChains(t *testing.T) {
 	}
 }
 
-// TestLengths: sessions have about as many calls as their kind says. Calls that fail and those of a script's whole round come on top.
+// TestLengths: sessions have about as many calls as their kind says. Calls that fail and those of a script's whole
+// round come on top.
 func TestLengths(t *testing.T) {
 	for _, s := range sessions(t) {
 		k := kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.group == s.Group && k.name == s.Kind })]
@@ -152,7 +156,8 @@ func TestKinds(t *testing.T) {
 		{"is an agent's tool", "returned calls", returned, true},
 		{"supervises a loop", "returned calls", returned, true},
 	} {
-		if n := mean(sessions(t), row.kind, row.of); row.some && n < 0.1 || !row.some && n > 0.05 { // two can ask for the same by chance
+		// two can ask for the same by chance
+		if n := mean(sessions(t), row.kind, row.of); row.some && n < 0.1 || !row.some && n > 0.05 {
 			t.Errorf("%s: %.2f %s a call, want some: %t", row.kind, n, row.what, row.some)
 		}
 	}
@@ -176,7 +181,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestLinear: of the endpoint with linear times the times follow from the tokens that it declares, and of the one with noise they do not.
+// TestLinear: of the endpoint with linear times the times follow from the tokens that it declares, and of the one with
+// noise they do not.
 func TestLinear(t *testing.T) {
 	for _, s := range sessions(t) {
 		var x, y []float64
@@ -208,8 +214,8 @@ func worstResidual(x, y []float64) (worst float64) {
 	return worst
 }
 
-// TestVariety: what real sessions have is there, over all groups: calls that fail, break off or overlap, streams and whole answers, posts, all
-// dialects, estimated tokens, samples of text.
+// TestVariety: what real sessions have is there, over all groups: calls that fail, break off or overlap, streams and
+// whole answers, posts, all dialects, estimated tokens, samples of text.
 func TestVariety(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, s := range sessions(t) {
@@ -222,12 +228,14 @@ func TestVariety(t *testing.T) {
 				seen["whole"] = seen["whole"] || !m.Streamed && r.Outcome == interaction.OutcomeCompleted
 				seen["tokens "+m.Figures.OutputTokens.State] = true
 				seen["sample"] = seen["sample"] || m.Figures.Compression.State == interaction.StateObserved
-				seen["overlap"] = seen["overlap"] || s.Kind == "batch classifier" && r.Chain.SequenceNumber > 1 && m.Figures.Turnaround.State == interaction.StateNotMeasured
+				seen["overlap"] = seen["overlap"] || s.Kind == "batch classifier" && r.Chain.SequenceNumber > 1 &&
+					m.Figures.Turnaround.State == interaction.StateNotMeasured
 			}
 		}
 	}
 	for _, want := range []string{
-		interaction.OutcomeCompleted, interaction.OutcomeFailed, interaction.OutcomeCut, "post", "openai-chat", "openai-responses", "anthropic-messages",
+		interaction.OutcomeCompleted, interaction.OutcomeFailed, interaction.OutcomeCut, "post", "openai-chat",
+		"openai-responses", "anthropic-messages",
 		"stream", "whole", "tokens declared", "sample", "overlap",
 	} {
 		if !seen[want] {
@@ -243,7 +251,8 @@ func TestChallenges(t *testing.T) {
 		for _, c := range s.Challenges {
 			issued++
 			switch {
-			case c.Nonce == "" || c.Issued <= 0, (c.Committed != 0) != evidence.IsHash(c.Commitment), c.Committed != 0 && c.Committed < c.Issued,
+			case c.Nonce == "" || c.Issued <= 0, (c.Committed != 0) != evidence.IsHash(c.Commitment),
+				c.Committed != 0 && c.Committed < c.Issued,
 				c.Revealed != 0 && (c.Committed == 0 || c.Revealed < c.Committed), c.Kept && c.Revealed == 0:
 				t.Errorf("%s (%s) has the challenge %+v", s.ID, s.Kind, c)
 			}

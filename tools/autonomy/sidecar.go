@@ -28,12 +28,14 @@ var owner = interaction.Owner(key.Public())
 var key = func() custody.Version {
 	seed := sha256.Sum256([]byte("synthetic receipts"))
 	private := ed25519.NewKeyFromSeed(seed[:])
-	return custody.NewVersion("synthetic-receipts", 1, private.Public().(ed25519.PublicKey), func(_ context.Context, message []byte) ([]byte, error) {
-		return ed25519.Sign(private, message), nil
-	})
+	return custody.NewVersion("synthetic-receipts", 1, private.Public().(ed25519.PublicKey),
+		func(_ context.Context, message []byte) ([]byte, error) {
+			return ed25519.Sign(private, message), nil
+		})
 }()
 
-// sidecar measures one session with the code of the mediator: package inference reads the calls, and package receipts makes the receipts.
+// sidecar measures one session with the code of the mediator: package inference reads the calls, and package receipts
+// makes the receipts.
 type sidecar struct {
 	clock   atomic.Int64 // Unix nanoseconds
 	id      string
@@ -48,11 +50,14 @@ type sidecar struct {
 
 // newSidecar opens a session at a time.
 func newSidecar(id, agent string, opened time.Time) (*sidecar, error) {
-	s := &sidecar{id: id, secret: sha256.Sum256([]byte("content " + id)), signed: make(map[string]evidence.Opened[interaction.Receipt])}
+	s := &sidecar{id: id, secret: sha256.Sum256([]byte("content " + id)),
+		signed: make(map[string]evidence.Opened[interaction.Receipt])}
 	s.clock.Store(opened.UnixNano())
 	s.pending = func() *interaction.ChallengeRef { return nil }
 	var err error
-	s.keeper, err = receipts.New(context.Background(), receipts.Options{Issuer: issuer{s}, Ledger: nowhere{s}, Owner: owner, Agent: agent, Runtime: "worker-1", Now: s.now, Log: zap.NewNop()})
+	s.keeper, err = receipts.New(context.Background(),
+		receipts.Options{Issuer: issuer{s}, Ledger: nowhere{s}, Owner: owner, Agent: agent, Runtime: "worker-1", Now: s.now,
+			Log: zap.NewNop()})
 	s.chain = receipts.NewChain(id, "evt_"+id, opened, s.secret)
 	return s, err
 }
@@ -66,7 +71,8 @@ func (s *sidecar) until(at time.Time) { s.clock.Store(max(s.clock.Load(), at.Uni
 func (s *sidecar) record(flow, host string) ledger.Record {
 	s.calls++
 	return ledger.Record{
-		ID: fmt.Sprintf("post_%s_%04d", s.id, s.calls), Flow: flow, Session: s.id, Rule: flow, Host: host, State: ledger.StateForwarding,
+		ID: fmt.Sprintf("post_%s_%04d", s.id, s.calls), Flow: flow, Session: s.id, Rule: flow, Host: host,
+		State:   ledger.StateForwarding,
 		Started: s.now(), Manifest: hashOf("manifest"),
 	}
 }
@@ -87,7 +93,9 @@ func settled(call *receipts.Call) error {
 // relay is a call of a tool of an MCP server that passes the mediator.
 func (s *sidecar) relay(host, tool, arguments, result string) {
 	s.keeper.Count(s.chain, int64(len(arguments))+90, true)
-	s.keeper.Relay(s.chain, receipts.Relayed{Host: host, Tool: tool, Arguments: []byte(arguments), Gave: s.keeper.Values(s.chain, []byte(result))})
+	s.keeper.Relay(s.chain,
+		receipts.Relayed{Host: host, Tool: tool, Arguments: []byte(arguments),
+			Gave: s.keeper.Values(s.chain, []byte(result))})
 }
 
 // other is a call that passes and is not read, such as that of a page.
@@ -97,7 +105,8 @@ func (s *sidecar) other(sent int) { s.keeper.Count(s.chain, int64(sent), false) 
 func (s *sidecar) post(body string, takes time.Duration, status int) error {
 	r := s.record("post", "api.example.com:443")
 	r.ContentHash, r.BindingHash = hashOf(body), hashOf(body+r.ID)
-	r.Artifacts = []ledger.Artifact{{Name: "grant", Token: hashOf("grant")}, {Name: "sessionReceipt", Token: hashOf("session")}}
+	r.Artifacts = []ledger.Artifact{{Name: "grant", Token: hashOf("grant")},
+		{Name: "sessionReceipt", Token: hashOf("session")}}
 	call, err := s.keeper.Post(s.chain, receipts.PostRequest{Record: r, Body: strings.NewReader(body)})
 	if err == nil {
 		_, err = call.Open()
@@ -149,7 +158,8 @@ func (i issuer) Issue(ctx context.Context, c interaction.Receipt) (evidence.Open
 	}
 	now := i.s.now().Unix()
 	interaction.Kind.Stamp(&c, evidence.Registered{
-		Audience: "synthetic", Issuer: "synthetic-sidecar", ID: fmt.Sprintf("%s-%d", i.s.id, c.Chain.SequenceNumber), IssuedAt: now, Expires: now + int64(interaction.Lifetime/time.Second),
+		Audience: "synthetic", Issuer: "synthetic-sidecar", ID: fmt.Sprintf("%s-%d", i.s.id, c.Chain.SequenceNumber),
+		IssuedAt: now, Expires: now + int64(interaction.Lifetime/time.Second),
 	}, evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator})
 	draft, err := evidence.Prepare(key, interaction.Kind, c)
 	if err != nil {

@@ -35,7 +35,8 @@ func batchClassifier(r *run) {
 	m, v := r.provider().under(r.random), newWriter(r.random, pick(r.random, "support", "finance", "research"), false)
 	system, workers := v.text(150+r.IntN(200)), pick(r.random, 1, 1, 2, 4, 8)
 	zip := r.chance(0.3)
-	labels := []string{`{"label":"complaint","urgent":true}`, `{"label":"question","urgent":false}`, `{"label":"praise","urgent":false}`, `{"label":"other","urgent":false}`}
+	labels := []string{`{"label":"complaint","urgent":true}`, `{"label":"question","urgent":false}`,
+		`{"label":"praise","urgent":false}`, `{"label":"other","urgent":false}`}
 	for r.more() {
 		var all []*exchange
 		free := make([]time.Duration, workers)
@@ -100,7 +101,8 @@ func bookkeeper(r *run) {
 		a.task(a.prompt(), r.count(5, 0.5))
 		if r.err == nil {
 			r.wait(r.about(a.overhead, 0.5))
-			r.err = r.post(`{"text":`+quote(a.writer.text(50))+`}`, r.about(240*time.Millisecond, 0.5), pick(r.random, 200, 201, 201, 422))
+			r.err = r.post(`{"text":`+quote(a.writer.text(50))+`}`, r.about(240*time.Millisecond, 0.5),
+				pick(r.random, 200, 201, 201, 422))
 		}
 		r.wait(r.about(5*time.Second, 1))
 	}

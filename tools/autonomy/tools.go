@@ -26,23 +26,29 @@ type toolset struct {
 // Times of commands are spread as those of coding agents are: see the README.
 var (
 	coding = toolset{"code", "tools.internal:443", []tool{
-		{"bash", 850 * time.Millisecond, 2.2, 60, "text"}, {"read_file", 60 * time.Millisecond, 0.8, 220, ""}, {"edit_file", 90 * time.Millisecond, 0.7, 12, "text"},
-		{"grep", 140 * time.Millisecond, 0.9, 70, "query"}, {"run_tests", 9 * time.Second, 1.3, 120, ""}, {"list_dir", 30 * time.Millisecond, 0.6, 40, ""},
+		{"bash", 850 * time.Millisecond, 2.2, 60, "text"}, {"read_file", 60 * time.Millisecond, 0.8, 220, ""},
+		{"edit_file", 90 * time.Millisecond, 0.7, 12, "text"},
+		{"grep", 140 * time.Millisecond, 0.9, 70, "query"}, {"run_tests", 9 * time.Second, 1.3, 120, ""},
+		{"list_dir", 30 * time.Millisecond, 0.6, 40, ""},
 	}}
 	searching = toolset{"research", "search.internal:443", []tool{
-		{"web_search", 900 * time.Millisecond, 0.5, 140, "query"}, {"fetch_page", 1300 * time.Millisecond, 0.9, 420, ""}, {"note", 20 * time.Millisecond, 0.5, 4, "text"},
+		{"web_search", 900 * time.Millisecond, 0.5, 140, "query"}, {"fetch_page", 1300 * time.Millisecond, 0.9, 420, ""},
+		{"note", 20 * time.Millisecond, 0.5, 4, "text"},
 		{"query_table", 300 * time.Millisecond, 1.0, 90, "query"},
 	}}
 	helping = toolset{"support", "crm.internal:443", []tool{
-		{"lookup_order", 180 * time.Millisecond, 0.6, 50, ""}, {"search_articles", 250 * time.Millisecond, 0.5, 120, "query"}, {"update_ticket", 220 * time.Millisecond, 0.5, 8, "text"},
+		{"lookup_order", 180 * time.Millisecond, 0.6, 50, ""}, {"search_articles", 250 * time.Millisecond, 0.5, 120, "query"},
+		{"update_ticket", 220 * time.Millisecond, 0.5, 8, "text"},
 		{"issue_refund", 450 * time.Millisecond, 0.7, 8, ""},
 	}}
 	operating = toolset{"operations", "ops.internal:443", []tool{
-		{"query_metrics", 400 * time.Millisecond, 0.9, 90, "query"}, {"read_logs", 700 * time.Millisecond, 1.0, 260, "query"}, {"describe", 150 * time.Millisecond, 0.6, 80, ""},
+		{"query_metrics", 400 * time.Millisecond, 0.9, 90, "query"}, {"read_logs", 700 * time.Millisecond, 1.0, 260, "query"},
+		{"describe", 150 * time.Millisecond, 0.6, 80, ""},
 		{"restart", 6 * time.Second, 0.9, 10, ""}, {"open_ticket", 500 * time.Millisecond, 0.5, 8, "text"},
 	}}
 	accounting = toolset{"finance", "books.internal:443", []tool{
-		{"sql", 350 * time.Millisecond, 1.1, 110, "query"}, {"read_document", 120 * time.Millisecond, 0.7, 300, ""}, {"write_entry", 200 * time.Millisecond, 0.5, 10, "text"},
+		{"sql", 350 * time.Millisecond, 1.1, 110, "query"}, {"read_document", 120 * time.Millisecond, 0.7, 300, ""},
+		{"write_entry", 200 * time.Millisecond, 0.5, 10, "text"},
 	}}
 )
 

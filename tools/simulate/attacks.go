@@ -12,8 +12,8 @@ import (
 // tries is how many agents a figure is the mean of.
 const tries = 8
 
-// lives lets agents of a kind live for a month, each in a world of its own, and do something in the evenings. It returns the mean of R at midnights,
-// given by how many days lie before them.
+// lives lets agents of a kind live for a month, each in a world of its own, and do something in the evenings. It
+// returns the mean of R at midnights, given by how many days lie before them.
 func lives(k *kind, do act, midnights ...int) []float64 {
 	mean := make([]float64, len(midnights))
 	for seed := range uint64(tries) {
@@ -183,13 +183,16 @@ func attacks() (all []attack, collusions []collusion) {
 	all = []attack{
 		{name: "all three, with 100 agents of its own owner", identities: 100, kind: colluding, do: among(of("own"))},
 		{name: "all three, with 100 agents elsewhere", identities: 100, kind: colluding, do: among(elsewhere)},
-		{name: "all three, with 100 agents of one other owner", identities: 100, owners: 1, kind: colluding, do: among(of("other"))},
+		{name: "all three, with 100 agents of one other owner", identities: 100, owners: 1, kind: colluding,
+			do: among(of("other"))},
 		{name: "it has 50 sessions a day in place of 3", kind: hasty},
 		{name: "it opens a dispute on day 12, and loses it", kind: colluding, do: on(middle, 1, wrong)},
-		{name: "it opens one on day 12, loses it, and files the same 8 times again", kind: colluding, do: on(middle, 1, spams)},
+		{name: "it opens one on day 12, loses it, and files the same 8 times again", kind: colluding,
+			do: on(middle, 1, spams)},
 		{name: "it loses a dispute against it on day 12, and goes on", kind: colluding, do: on(middle, 1, lost)},
 		{name: "it loses ten on day 12, about ten signals, and goes on", kind: colluding, do: on(middle, 10, lost)},
-		{name: "it loses one on day 12, and takes another name", identities: 1, kind: colluding, do: join(on(middle, 1, lost), on(middle, 1, anew))},
+		{name: "it loses one on day 12, and takes another name", identities: 1, kind: colluding,
+			do: join(on(middle, 1, lost), on(middle, 1, anew))},
 	}
 	for i, a := range all {
 		all[i].r = end(a.kind, a.do)

@@ -10,8 +10,8 @@ type kind struct {
 	signals  float64
 	rests    float64 // share of the signals that rest on receipts
 	sound    float64 // share of the signals that stand a dispute
-	// looks is how many signals of others an agent looks at; of those that do not stand it disputes the share that it notices, and of the others those
-	// that it takes for wrong.
+	// looks is how many signals of others an agent looks at; of those that do not stand it disputes the share that it
+	// notices, and of the others those that it takes for wrong.
 	looks, notices, mistakes float64
 	renames                  bool // it takes another name once it has lost a dispute
 }
@@ -31,20 +31,24 @@ func mixed(short float64) func(*rand.Rand) float64 {
 	}
 }
 
-// The scores are those that the simulation of the autonomy score found: quartiles of 25 and 50 for steady agents, 22 and 30
-// for replayed scripts, 38 and 46 for fakes at a host that the verifier believes.
+// The scores are those that the simulation of the autonomy score found: quartiles of 25 and 50 for steady agents, 22
+// and 30 for replayed scripts, 38 and 46 for fakes at a host that the verifier believes.
 var (
 	honest = &kind{
-		name: "honest", sessions: 2, score: mixed(0.25), signals: 0.5, rests: 0.95, sound: 0.998, looks: 3, notices: 0.5, mistakes: 0.0005,
+		name: "honest", sessions: 2, score: mixed(0.25), signals: 0.5, rests: 0.95, sound: 0.998, looks: 3, notices: 0.5,
+		mistakes: 0.0005,
 	}
 	lazy = &kind{
-		name: "lazy", sessions: 0.7, score: mixed(0.5), signals: 0.3, rests: 0.4, sound: 0.93, looks: 0.5, notices: 0.2, mistakes: 0.05,
+		name: "lazy", sessions: 0.7, score: mixed(0.5), signals: 0.3, rests: 0.4, sound: 0.93, looks: 0.5, notices: 0.2,
+		mistakes: 0.05,
 	}
 	colluding = &kind{name: "colluding", sessions: 3, score: normal(42, 5), signals: 0.5, rests: 1, sound: 1}
-	sybil     = &kind{name: "Sybil", sessions: 1.5, score: normal(26, 5), signals: 0.5, rests: 0.5, sound: 0.9, renames: true}
-	givenUp   = &kind{name: "given up"} // a name
-	helping   = &kind{name: "helping"}  // with an attack, and nothing else
-	// These two are no groups: an agent that replays a script and does nothing else wrong, and the best that an agent can be.
+	sybil     = &kind{name: "Sybil", sessions: 1.5, score: normal(26, 5), signals: 0.5, rests: 0.5, sound: 0.9,
+		renames: true}
+	givenUp = &kind{name: "given up"} // a name
+	helping = &kind{name: "helping"}  // with an attack, and nothing else
+	// These two are no groups: an agent that replays a script and does nothing else wrong, and the best that an agent can
+	// be.
 	scripted = &kind{name: "scripted", sessions: 1.5, score: sybil.score, signals: 0.5, rests: 1, sound: 1}
 	perfect  = &kind{name: "perfect", sessions: 3, score: normal(90, 2), signals: 0.5, rests: 1, sound: 1}
 )

@@ -1,5 +1,5 @@
-// Command simulate lets a thousand agents live for a month by the rules of reputations and disputes, and writes what comes of it into
-// docs/reputation.md. It is no measurement: how agents behave is assumed.
+// Command simulate lets a thousand agents live for a month by the rules of reputations and disputes, and writes what
+// comes of it into docs/reputation.md. It is no measurement: how agents behave is assumed.
 //
 //	kinds.go       how agents behave
 //	world.go       what they do, and what the node knows of it

@@ -23,8 +23,10 @@ func up(r float64) float64 { return bottom - plotHeight*r/100 }
 
 // plot draws R of each kind of agents, over the days, and against the owners that an attack needs.
 func (s study) plot() []byte {
-	c := page.NewCanvas("The rating R of each kind of agents, over the days, and against how many owners collude", plotTotal, bottom+60)
-	for _, area := range []struct{ left, right float64 }{{groupsLeft, groupsLeft + column*float64(len(groups))}, {dayLeft, dayLeft + dayWidth}, {ownLeft, ownLeft + ownWidth}} {
+	c := page.NewCanvas("The rating R of each kind of agents, over the days, and against how many owners collude",
+		plotTotal, bottom+60)
+	for _, area := range []struct{ left, right float64 }{{groupsLeft, groupsLeft + column*float64(len(groups))},
+		{dayLeft, dayLeft + dayWidth}, {ownLeft, ownLeft + ownWidth}} {
 		for _, r := range []float64{0, 40, 55, 70, 85, 100} {
 			c.Line("grid", area.left, up(r), area.right, up(r))
 			c.Text("end", area.left-6, up(r)+4, fmt.Sprint(r))
@@ -82,9 +84,12 @@ func plotCollusions(c *page.Canvas, all []collusion) {
 // lineHeight keeps the names of curves apart.
 const lineHeight = 14
 
-// curves draws ratings from left to right, each with its name at its end: the highest one first, so that a name moves down where another is.
+// curves draws ratings from left to right, each with its name at its end: the highest one first, so that a name moves
+// down where another is.
 func curves(c *page.Canvas, all []course, left, width float64) {
-	byEnd := slices.SortedFunc(slices.Values(all), func(a, b course) int { return cmp.Compare(b.r[len(b.r)-1], a.r[len(a.r)-1]) })
+	byEnd := slices.SortedFunc(slices.Values(all), func(a, b course) int {
+		return cmp.Compare(b.r[len(b.r)-1], a.r[len(a.r)-1])
+	})
 	name := 0.0
 	for _, one := range byEnd {
 		step := width / float64(len(one.r)-1)

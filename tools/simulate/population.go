@@ -7,7 +7,8 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// people makes the thousand agents: 600 honest of 100 owners, 200 lazy of 50, 100 that collude of 10, and 100 Sybils of one.
+// people makes the thousand agents: 600 honest of 100 owners, 200 lazy of 50, 100 that collude of 10, and 100 Sybils of
+// one.
 func people(seed uint64) *world {
 	w := newWorld(seed)
 	for _, g := range []struct {
@@ -65,7 +66,8 @@ func (w *world) rename(a *agent) {
 	a.kind = givenUp
 }
 
-// rings are the agents of the owners that collude: the first of each is the one that shall profit, and the others are there to be used up.
+// rings are the agents of the owners that collude: the first of each is the one that shall profit, and the others are
+// there to be used up.
 func (w *world) rings() (rings [][]*agent) {
 	for _, a := range w.agents {
 		switch n := len(rings); {
@@ -79,7 +81,8 @@ func (w *world) rings() (rings [][]*agent) {
 	return rings
 }
 
-// collude lets one helper of each owner a day lose against an agent of another owner that shall profit: by turns as who disputes and as who is accused.
+// collude lets one helper of each owner a day lose against an agent of another owner that shall profit: by turns as who
+// disputes and as who is accused.
 func (w *world) collude(rings [][]*agent, today int) {
 	for i, ring := range rings {
 		profits := rings[(i+1+today)%len(rings)][0]

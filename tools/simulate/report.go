@@ -31,7 +31,8 @@ func (w *world) results(k *kind) (all []result) {
 
 // groups returns a row for each kind of agents.
 func (w *world) groups() string {
-	t := page.NewTable("agents", "names", "owners", "rated", "R: median", "quartiles", "highest", "tiers", "lost a dispute", "autonomy score: median")
+	t := page.NewTable("agents", "names", "owners", "rated", "R: median", "quartiles", "highest", "tiers",
+		"lost a dispute", "autonomy score: median")
 	for _, k := range groups {
 		owners, of, scores, inTier, lost := make(map[string]bool), []float64(nil), []float64(nil), make(map[string]int), 0
 		all := w.results(k)
@@ -53,7 +54,8 @@ func (w *world) groups() string {
 			}
 		}
 		t.Row(k.name, fmt.Sprint(len(all)), fmt.Sprint(len(owners)), fmt.Sprint(len(of)), figure(page.Quantile(of, 0.5)),
-			figure(page.Quantile(of, 0.25))+"–"+figure(page.Quantile(of, 0.75)), figure(page.Quantile(of, 1)), strings.Join(tiers, ", "), fmt.Sprint(lost), figure(page.Quantile(scores, 0.5)))
+			figure(page.Quantile(of, 0.25))+"–"+figure(page.Quantile(of, 0.75)), figure(page.Quantile(of, 1)),
+			strings.Join(tiers, ", "), fmt.Sprint(lost), figure(page.Quantile(scores, 0.5)))
 	}
 	return t.String()
 }
@@ -91,5 +93,6 @@ func (s study) text() string {
 	return fmt.Sprintf("%d agents over %d days, from the seed %d. The log of disputes has %d entries at the end.\n\n%s\n"+
 		"One agent with regular sessions, of which nobody takes notice, has R = %s. Means over %d worlds:\n\n%s\n%s\n"+
 		"An honest agent that has lost a dispute has less than one that takes another name from %d days later on.\n\n",
-		len(people(s.seed).agents), days, s.seed, s.world.book.Log().Entries, s.world.groups(), figure(s.collusions[0].r[0]), tries, ofCollusions(s.collusions), ofAttacks(s.attacks), pays(s.courses))
+		len(people(s.seed).agents), days, s.seed, s.world.book.Log().Entries, s.world.groups(), figure(s.collusions[0].r[0]),
+		tries, ofCollusions(s.collusions), ofAttacks(s.attacks), pays(s.courses))
 }

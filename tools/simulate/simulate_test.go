@@ -18,7 +18,9 @@ func TestPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reputation.md")
 	check.Must(t, err)
 	if got, ok := tables.In(string(page)); !ok || got != "\n"+s.text() {
-		t.Errorf("docs/reputation.md has other tables than the simulation writes; run make simulate, and see what has changed:\n%s", s.text())
+		t.Errorf(
+			"docs/reputation.md has other tables than the simulation writes; run make simulate, and see what has changed:\n%s",
+			s.text())
 	}
 	picture, err := os.ReadFile("../../docs/reputation.svg")
 	check.Must(t, err)
@@ -66,8 +68,10 @@ func holds(t *testing.T, s study) {
 		}
 	}
 	for _, falls := range [][]string{
-		{"it has 50 sessions a day in place of 3", "it opens a dispute on day 12, and loses it", "it opens one on day 12, loses it, and files the same 8 times again"},
-		{"it loses one on day 12, and takes another name", "it loses a dispute against it on day 12, and goes on", "it loses ten on day 12, about ten signals, and goes on"},
+		{"it has 50 sessions a day in place of 3", "it opens a dispute on day 12, and loses it",
+			"it opens one on day 12, loses it, and files the same 8 times again"},
+		{"it loses one on day 12, and takes another name", "it loses a dispute against it on day 12, and goes on",
+			"it loses ten on day 12, about ten signals, and goes on"},
 	} {
 		for i := range falls[1:] {
 			if r[falls[i+1]] >= r[falls[i]]-1 {

@@ -62,7 +62,8 @@ type world struct {
 }
 
 func newWorld(seed uint64) *world {
-	return &world{random: rand.New(rand.NewPCG(seed, 1)), now: start, byID: make(map[string]*agent), book: dispute.NewBook()}
+	return &world{random: rand.New(rand.NewPCG(seed, 1)), now: start, byID: make(map[string]*agent),
+		book: dispute.NewBook()}
 }
 
 // owner returns an owner's thumbprint.
@@ -75,7 +76,8 @@ func (w *world) know(k *kind, id accrual.Agent) *agent {
 	if a := w.byID[id.String()]; a != nil {
 		return a
 	}
-	a := &agent{Agent: id, kind: k, random: rand.New(rand.NewPCG(w.random.Uint64(), w.random.Uint64())), log: must(accrual.NewAccount(id))}
+	a := &agent{Agent: id, kind: k, random: rand.New(rand.NewPCG(w.random.Uint64(), w.random.Uint64())),
+		log: must(accrual.NewAccount(id))}
 	w.byID[id.String()] = a
 	return a
 }
@@ -129,9 +131,11 @@ func (w *world) publish(a *agent, sound bool, cites ...string) *signal {
 	s := &signal{id: w.id("signal-"), by: a, sound: sound}
 	s.receipt = dispute.Known{Hash: evidence.HashBytes([]byte(s.id)), Agent: a.String(), Session: s.id, At: w.now}
 	rests := a.random.Float64() < a.kind.rests
-	e := must(w.book.Publish(dispute.DefaultRules, dispute.Publication{By: a.of(), Observed: rests, Sources: rests, Cites: cites, Signal: dispute.Signal{
-		SignalID: s.id, AgentID: a.String(), Statement: "so it is", Horizon: dispute.HorizonShort, Timestamp: w.now, RestsOn: &dispute.RestsOn{Receipts: []string{s.receipt.Hash}},
-	}}, w.clock()))
+	e := must(w.book.Publish(dispute.DefaultRules,
+		dispute.Publication{By: a.of(), Observed: rests, Sources: rests, Cites: cites, Signal: dispute.Signal{
+			SignalID: s.id, AgentID: a.String(), Statement: "so it is", Horizon: dispute.HorizonShort, Timestamp: w.now,
+			RestsOn: &dispute.RestsOn{Receipts: []string{s.receipt.Hash}},
+		}}, w.clock()))
 	w.enter(*e)
 	w.today = append(w.today, s)
 	return s
@@ -167,14 +171,17 @@ func (w *world) contest(challenger *agent, s *signal) {
 	w.enter(must(w.book.End(id, f, w.clock())))
 }
 
-// file files a dispute. It returns what was entered: the dispute, or a violation; nil where the dispute is refused without one, since its receipts came
-// before the agent lost another.
+// file files a dispute. It returns what was entered: the dispute, or a violation; nil where the dispute is refused
+// without one, since its receipts came before the agent lost another.
 func (w *world) file(challenger *agent, s *signal) (id string, e *dispute.Entry) {
 	// A refusal is an answer here.
-	id, e, _ = w.book.File(dispute.DefaultRules, dispute.Filed{By: challenger.of(), Receipts: []dispute.Known{s.receipt}, Filing: dispute.Filing{Contract: &dispute.Contract{
-		ChallengeID: w.id("contract-"), OriginalSignalID: s.id, ChallengerAgentID: challenger.String(), CounterClaim: "so it is not", ReasoningTrace: "because", Timestamp: w.now,
-		ChallengeType: dispute.TypeTiming,
-	}}}, w.clock())
+	id, e, _ = w.book.File(dispute.DefaultRules,
+		dispute.Filed{By: challenger.of(), Receipts: []dispute.Known{s.receipt},
+			Filing: dispute.Filing{Contract: &dispute.Contract{
+				ChallengeID: w.id("contract-"), OriginalSignalID: s.id, ChallengerAgentID: challenger.String(),
+				CounterClaim: "so it is not", ReasoningTrace: "because", Timestamp: w.now,
+				ChallengeType: dispute.TypeTiming,
+			}}}, w.clock())
 	if e != nil {
 		w.enter(*e)
 	}

@@ -176,8 +176,8 @@ func register() *cobra.Command {
 	c := &cobra.Command{
 		Use: "register", Short: "Hand in the trace, and register the plugin", Args: cli.NoArgs,
 		Example: `  mediator verification register --name my-plugin --description "What it is for"`,
-		Long: `Ends the verification: signs the nonce with the agent's key, hands in all turns, and prints what the node says of each check. If they passed, it
-prints the signed result, and the API key of the plugin, which no other command shows. Others can read the name and the description.`,
+		Long: `Ends the verification: signs the nonce with the agent's key, hands in all turns, and prints the node's judgement of each
+check. If all pass, it prints the signed result. Others can read the name and the description.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			w, n, err := open(c.Context(), file)
 			if err != nil {
@@ -250,6 +250,6 @@ func drawRegistered(out io.Writer, r *client.Registered) error {
 	if !r.Success {
 		return nil
 	}
-	_, err := fmt.Fprintf(out, "did       %s\nAPI key   %s\nresult    %s\n", r.DID, r.Record.APIKey, r.Verification)
+	_, err := fmt.Fprintf(out, "did       %s\nresult    %s\n", r.DID, r.Verification)
 	return err
 }

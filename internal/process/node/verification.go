@@ -35,7 +35,7 @@ const (
 // verifier is the verification of agents as this node offers it.
 type verifier struct {
 	hosts   []string
-	store   *store.SQL
+	store   *store.Store
 	service *verification.Service
 	calls   *prometheus.CounterVec
 	log     *zap.Logger

@@ -1,8 +1,5 @@
-// Package client is the side of an agent in a verification: it asks for a challenge, calls the tools for real, submits a turn for each call,
-// and registers. What an agent has to remember between these steps is a [Verification], which can be kept as JSON.
-//
-//	client.go       the calls to the node
-//	verification.go the steps
+// Package client is the agent's side of a verification: it requests a challenge, calls the tools, submits a turn for
+// each call, and registers. A [Verification] holds the state between these steps and can be stored as JSON.
 package client
 
 import (
@@ -20,10 +17,8 @@ import (
 )
 
 const (
-	// timeout bounds one call.
-	timeout = 30 * time.Second
-	// maxAnswer bounds what a node answers to one request, in bytes.
-	maxAnswer = 1 << 20
+	timeout   = 30 * time.Second // of one call
+	maxAnswer = 1 << 20          // bytes
 )
 
 // Node is a connection to a node. It is safe for concurrent use.
@@ -32,8 +27,8 @@ type Node struct {
 	session *mcp.ClientSession
 }
 
-// Dial connects to the node at the URL of its MCP endpoint. The transport says how it is reached; nil stands for [http.DefaultTransport], which
-// takes the proxy that the environment names. No redirect is followed. Close the node in the end.
+// Dial connects to a node at the URL of its MCP endpoint. A nil transport means [http.DefaultTransport], which uses the
+// proxy from the environment. It follows no redirects. Close the node at the end.
 func Dial(ctx context.Context, url string, transport http.RoundTripper) (*Node, error) {
 	if transport == nil {
 		transport = http.DefaultTransport
@@ -41,7 +36,8 @@ func Dial(ctx context.Context, url string, transport http.RoundTripper) (*Node, 
 	transport = refusing{transport}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	client := mcp.NewClient(&mcp.Implementation{Name: "mediator"}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
+	client := mcp.NewClient(&mcp.Implementation{Name: "mediator"},
+		&mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
 	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
 		Endpoint: url, HTTPClient: &http.Client{Transport: wire.Bounded(maxAnswer, transport), CheckRedirect: wire.Stay},
 		MaxRetries: -1, DisableStandaloneSSE: true,
@@ -52,10 +48,10 @@ func Dial(ctx context.Context, url string, transport http.RoundTripper) (*Node, 
 	return &Node{url, session}, nil
 }
 
-// refusing makes an error of an answer that is a refusal: of such an answer the SDK would tell the status alone.
+// refusing turns an answer that is a refusal into an error; the SDK would report only its status.
 type refusing struct{ next http.RoundTripper }
 
-// RoundTrip makes the request.
+// RoundTrip implements [http.RoundTripper].
 func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := r.next.RoundTrip(req)
 	if err != nil || resp.StatusCode < http.StatusBadRequest || resp.Header.Get("Content-Type") != problem.ContentType {
@@ -66,17 +62,17 @@ func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // Close ends the connection.
-func (n *Node) Close() { _ = n.session.Close() } // every answer is there, or it is not
+func (n *Node) Close() { _ = n.session.Close() }
 
 // Refused is the node's refusal of a call.
 type Refused struct {
 	Reason  string `json:"code"`
 	Detail  string `json:"error"`
 	Remedy  string `json:"remedy"`
-	Seconds int    `json:"retryAfter"` // to wait; 0 where waiting does not help
+	Seconds int    `json:"retryAfter"` // 0 if waiting does not help
 }
 
-// Error says what was refused, and what to do.
+// Error returns the refusal with its remedy.
 func (r *Refused) Error() string {
 	text := "the node refused: " + r.Detail
 	if r.Remedy != "" {
@@ -91,7 +87,7 @@ func (r *Refused) Error() string {
 // Code returns the code of the refusal.
 func (r *Refused) Code() string { return r.Reason }
 
-// call calls a tool and returns the text of its result. A refusal is a [Refused].
+// call calls a tool and returns the text of its result, or a [Refused].
 func (n *Node) call(ctx context.Context, tool string, arguments any) (text string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -107,14 +103,14 @@ func (n *Node) call(ctx context.Context, tool string, arguments any) (text strin
 	return "", fmt.Errorf("%s at %s: the result has no text", tool, n.url)
 }
 
-// refusalOf returns the refusal that a result's text is, or nil. A registration that was judged and rejected is no refusal of the call.
+// refusalOf returns the refusal in a result's text, or nil. A rejected registration is not one.
 func refusalOf(isError bool, text string) error {
 	if !isError {
 		return nil
 	}
 	var r Refused
 	if err := json.Unmarshal([]byte(text), &r); err != nil || r.Reason == "" {
-		return errors.New("the node refused, and does not say why")
+		return errors.New("the node refused without a reason")
 	}
 	return &r
 }
@@ -126,7 +122,7 @@ func (n *Node) ask(ctx context.Context, tool string, arguments, result any) erro
 		return err
 	}
 	if err := json.Unmarshal([]byte(text), result); err != nil {
-		return fmt.Errorf("%s at %s answers in another shape: %w", tool, n.url, err)
+		return fmt.Errorf("%s at %s: the result has an unexpected form: %w", tool, n.url, err)
 	}
 	return nil
 }

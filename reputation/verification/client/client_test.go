@@ -17,7 +17,8 @@ func TestDialIsRefused(t *testing.T) {
 		problem.ForAgent(refusal.New("target_mismatch", "the verification has another name than %q", r.Host), "").Write(w)
 	}))
 	defer s.Close()
-	if _, err := client.Dial(t.Context(), s.URL, s.Client().Transport); err == nil || !strings.Contains(err.Error(), "the verification has another name than ") {
+	if _, err := client.Dial(t.Context(), s.URL, s.Client().Transport); err == nil ||
+		!strings.Contains(err.Error(), "the verification has another name than ") {
 		t.Fatal(err)
 	}
 }

@@ -14,20 +14,20 @@ import (
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
-// Verification is where an agent stands in a verification.
+// Verification is the state of an agent's verification.
 type Verification struct {
 	SessionID string              `json:"sessionId"`
 	Nonce     string              `json:"nonce"`
 	Task      Task                `json:"task"`
-	Turns     []verification.Turn `json:"turns"` // that the node has taken
-	// Call is what the last tool call was and has answered, until a turn about it is taken.
+	Turns     []verification.Turn `json:"turns"` // accepted by the node
+	// Call is the last tool call without a turn.
 	Call *Call `json:"call,omitempty"`
-	// FollowUp is the question that the node has asked after the base turns, and Answered whether a turn has answered it.
+	// FollowUp is the node's question after the base turns. Answered says that a turn has answered it.
 	FollowUp string `json:"followUp,omitempty"`
 	Answered bool   `json:"answered,omitempty"`
 }
 
-// Task is what the agent is asked to do.
+// Task is what the agent must do.
 type Task struct {
 	Prompt        string   `json:"prompt"`
 	RequiredTools []string `json:"requiredTools"`
@@ -35,23 +35,23 @@ type Task struct {
 	MinDurationMS int64    `json:"minDurationMs"` // between the first and the last turn
 }
 
-// Call is a call of a tool.
+// Call is a tool call.
 type Call struct {
 	Tool   string `json:"tool"`
 	Input  string `json:"input"`  // JSON
 	Output string `json:"output"` // JSON
 }
 
-// Canary returns the canary in the result, which the reasoning of the next turn has to name.
+// Canary returns the canary in the result, which the next turn's reasoning must name.
 func (c Call) Canary() string {
 	var out struct {
 		Canary string `json:"canary"`
 	}
-	_ = json.Unmarshal([]byte(c.Output), &out) // a result of another shape has none
+	_ = json.Unmarshal([]byte(c.Output), &out) // other results have no canary
 	return out.Canary
 }
 
-// Start asks for a verification of the holder of a key.
+// Start requests a verification for the holder of a key.
 func (n *Node) Start(ctx context.Context, key ed25519.PrivateKey) (*Verification, error) {
 	text, err := publicPEM(key)
 	if err != nil {
@@ -67,7 +67,8 @@ func (n *Node) Start(ctx context.Context, key ed25519.PrivateKey) (*Verification
 	if err := n.ask(ctx, "get_registration_challenge", map[string]string{"pubkey": text}, &said); err != nil {
 		return nil, err
 	}
-	return &Verification{SessionID: said.Session.ID, Nonce: said.Nonce, Task: said.Session.Task, Turns: []verification.Turn{}}, nil
+	return &Verification{SessionID: said.Session.ID, Nonce: said.Nonce, Task: said.Session.Task,
+		Turns: []verification.Turn{}}, nil
 }
 
 // Call calls a tool in the verification's session. Only search_plugins takes a query.
@@ -89,12 +90,15 @@ func (n *Node) Call(ctx context.Context, v *Verification, tool, query string) er
 	return nil
 }
 
-// Submit submits a turn about the last call, with the agent's reasoning.
+// Submit submits a turn about the last call with the agent's reasoning.
 func (n *Node) Submit(ctx context.Context, v *Verification, reasoning string) error {
 	if v.Call == nil {
-		return errors.New("there is no call that a turn could be about: call a tool first")
+		return errors.New("no call is waiting for a turn: call a tool first")
 	}
-	turn := verification.Turn{ToolCall: v.Call.Tool, Input: v.Call.Input, Output: v.Call.Output, Reasoning: reasoning, Timestamp: time.Now().UnixMilli()}
+	turn := verification.Turn{
+		ToolCall: v.Call.Tool, Input: v.Call.Input, Output: v.Call.Output, Reasoning: reasoning,
+		Timestamp: time.Now().UnixMilli(),
+	}
 	previous := verification.ChainSeed
 	if len(v.Turns) > 0 {
 		previous = v.Turns[len(v.Turns)-1].Hash
@@ -117,13 +121,10 @@ func (n *Node) Submit(ctx context.Context, v *Verification, reasoning string) er
 	return nil
 }
 
-// Registered is what a node says of a trace that it has judged.
+// Registered is the node's judgement of a trace.
 type Registered struct {
-	Success bool   `json:"success"`
-	DID     string `json:"did,omitempty"`
-	Record  struct {
-		APIKey string `json:"apiKey"` // shown once
-	} `json:"record"`
+	Success      bool                 `json:"success"`
+	DID          string               `json:"did,omitempty"`
 	Verification string               `json:"verification,omitempty"` // the signed result
 	Score        int64                `json:"score"`
 	MaxScore     int64                `json:"maxScore"`
@@ -134,9 +135,9 @@ type Registered struct {
 	Cooldown     int64                `json:"cooldown,omitempty"` // milliseconds
 }
 
-// Register ends the verification: it proves that the agent holds the key, and hands in the trace. A trace that was judged and rejected is no
-// error.
-func (n *Node) Register(ctx context.Context, v *Verification, key ed25519.PrivateKey, plugin verification.Metadata) (*Registered, error) {
+// Register ends the verification: it proves possession of the key and hands in the trace. A rejected trace is no error.
+func (n *Node) Register(ctx context.Context, v *Verification, key ed25519.PrivateKey,
+	plugin verification.Metadata) (*Registered, error) {
 	text, err := publicPEM(key)
 	if err != nil {
 		return nil, err
@@ -149,17 +150,20 @@ func (n *Node) Register(ctx context.Context, v *Verification, key ed25519.Privat
 	root := verification.MerkleRoot(hashes)
 	var said Registered
 	err = n.ask(ctx, "register_plugin", map[string]any{
-		"pubkey": text, "payload": payload, "challengeNonce": v.Nonce, "signature": hex.EncodeToString(ed25519.Sign(key, []byte(v.Nonce+"|"+payload))),
-		"challengeTrace": verification.Trace{SessionID: v.SessionID, Turns: v.Turns, MerkleRoot: root, Attestation: verification.Attestation(root, v.SessionID)},
-		"metadata":       plugin,
+		"pubkey": text, "payload": payload, "challengeNonce": v.Nonce,
+		"signature": hex.EncodeToString(ed25519.Sign(key, []byte(v.Nonce+"|"+payload))),
+		"challengeTrace": verification.Trace{
+			SessionID: v.SessionID, Turns: v.Turns, MerkleRoot: root, Attestation: verification.Attestation(root, v.SessionID),
+		},
+		"metadata": plugin,
 	}, &said)
 	return &said, err
 }
 
-// asked finds what a follow-up asks for.
+// asked finds the tool and the query in a follow-up.
 var asked = regexp.MustCompile(`Now call (\w+)(?: again| with the query ([0-9a-f]+))\.`)
 
-// Asked returns the tool and the query that a follow-up asks for. It returns nothing where the question has another form.
+// Asked returns the tool and the query that a follow-up asks for, or nothing if it has another form.
 func Asked(followUp string) (tool, query string) {
 	m := asked.FindStringSubmatch(followUp)
 	if m == nil {

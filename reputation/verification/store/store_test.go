@@ -18,12 +18,11 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // each runs a test over every implementation.
 func each(t *testing.T, test func(t *testing.T, s verification.Store)) {
-	t.Run("memory", func(t *testing.T) { test(t, store.NewMemory(func() time.Time { return noon })) })
 	t.Run("SQLite", func(t *testing.T) { test(t, openSQLite(t, filepath.Join(t.TempDir(), "verification.db"))) })
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, openPostgres(t, pgtest.Start(t).Database(t))) })
 }
 
-func openPostgres(t *testing.T, dsn string) *store.SQL {
+func openPostgres(t *testing.T, dsn string) *store.Store {
 	t.Helper()
 	s, err := store.OpenPostgres(t.Context(), dsn)
 	if err != nil {
@@ -33,7 +32,7 @@ func openPostgres(t *testing.T, dsn string) *store.SQL {
 	return s
 }
 
-func openSQLite(t *testing.T, path string) *store.SQL {
+func openSQLite(t *testing.T, path string) *store.Store {
 	t.Helper()
 	s, err := store.OpenSQLite(t.Context(), path, func() time.Time { return noon })
 	if err != nil {
@@ -45,10 +44,13 @@ func openSQLite(t *testing.T, path string) *store.SQL {
 
 func session(id, subject string, opened time.Time) verification.Session {
 	return verification.Session{
-		ID: id, Nonce: "nonce", Key: "key", Caller: verification.Caller{Subject: subject, Session: "ses", ModelCalls: 7}, State: verification.Pending, Opened: opened.UnixMilli(),
-		Task:  verification.Task{ID: "task", RequiredTools: []string{"search_plugins"}},
-		Calls: []verification.Call{{Step: 1, Tool: "search_plugins", Canary: "c"}}, Turns: []verification.Taken{{Step: 2, Hash: "h"}},
-		FollowUp: &verification.FollowUp{Step: 3, Prompt: "p"}, Answered: verification.Answered{Step: 4, Observed: true}, Step: 4, Early: true,
+		ID: id, Nonce: "nonce", Key: "key", Caller: verification.Caller{Subject: subject, Session: "ses", ModelCalls: 7},
+		State: verification.Pending, Opened: opened.UnixMilli(),
+		Task:     verification.Task{ID: "task", RequiredTools: []string{"search_plugins"}},
+		Calls:    []verification.Call{{Step: 1, Tool: "search_plugins", Canary: "c"}},
+		Turns:    []verification.Taken{{Step: 2, Hash: "h"}},
+		FollowUp: &verification.FollowUp{Step: 3, Prompt: "p"}, Answered: verification.Answered{Step: 4, Observed: true},
+		Step: 4, Early: true,
 	}
 }
 
@@ -66,7 +68,8 @@ func TestSessions(t *testing.T) {
 		must(t, s.Open(ctx, want, 9, 9))
 		got, err := s.Session(ctx, "a")
 		must(t, err)
-		if !got.Answered.Observed || got.FollowUp.Prompt != "p" || got.Calls[0].Canary != "c" || got.Turns[0].Hash != "h" || got.Caller != want.Caller || !got.Early || got.Version != 0 {
+		if !got.Answered.Observed || got.FollowUp.Prompt != "p" || got.Calls[0].Canary != "c" || got.Turns[0].Hash != "h" ||
+			got.Caller != want.Caller || !got.Early || got.Version != 0 {
 			t.Errorf("got %+v", got)
 		}
 		got.State = verification.InProgress
@@ -95,7 +98,8 @@ func TestSessions(t *testing.T) {
 		if err != nil || newest.ID != "c" {
 			t.Errorf("newest %s, %v", newest.ID, err)
 		}
-		if _, err := s.Newest(ctx, verification.Caller{Subject: "subject", Session: "other"}); !errors.Is(err, verification.ErrNotFound) {
+		if _, err := s.Newest(ctx, verification.Caller{Subject: "subject", Session: "other"}); !errors.Is(err,
+			verification.ErrNotFound) {
 			t.Error(err)
 		}
 	})
@@ -135,7 +139,9 @@ func TestRegistered(t *testing.T) {
 			one := session("a", "subject", noon)
 			one.Version = int64(i)
 			plugin := verification.Plugin{DID: fmt.Sprint("did:", i), Key: "key"}
-			must(t, s.Update(ctx, one, verification.Effects{Plugin: &plugin, Agents: []string{"one", fmt.Sprint("key ", i)}, At: noon.Add(time.Duration(i) * time.Hour)}))
+			must(t, s.Update(ctx, one,
+				verification.Effects{Plugin: &plugin, Agents: []string{"one", fmt.Sprint("key ", i)},
+					At: noon.Add(time.Duration(i) * time.Hour)}))
 		}
 		for id, want := range map[string]time.Time{"one": noon, "key 0": noon, "key 1": noon.Add(time.Hour)} {
 			if since, ok, err := s.Registered(ctx, id); err != nil || !ok || !since.Equal(want) {
@@ -165,10 +171,12 @@ func TestEffects(t *testing.T) {
 		must(t, update(verification.Effects{Fail: []string{"s", "k"}, At: noon}))
 		must(t, update(verification.Effects{Fail: []string{"s"}, At: noon.Add(time.Second)}))
 		left, err := s.Failures(ctx, "s", "none", "k")
-		if err != nil || len(left) != 2 || left[0].Count != 2 || !left[0].Last.Equal(noon.Add(time.Second)) || left[1].Count != 1 {
+		if err != nil || len(left) != 2 || left[0].Count != 2 || !left[0].Last.Equal(noon.Add(time.Second)) ||
+			left[1].Count != 1 {
 			t.Errorf("failures %v, %v", left, err)
 		}
-		plugin := verification.Plugin{DID: "did:1", Key: "key", Metadata: verification.Metadata{Name: "Übung", Description: "50% _done"}, Registered: noon}
+		plugin := verification.Plugin{DID: "did:1", Key: "key",
+			Metadata: verification.Metadata{Name: "Übung", Description: "50% _done"}, Registered: noon}
 		must(t, update(verification.Effects{Plugin: &plugin, Reset: []string{"s"}}))
 		if left, err := s.Failures(ctx, "s", "k"); err != nil || len(left) != 1 {
 			t.Errorf("after a reset %v, %v", left, err)
@@ -177,7 +185,8 @@ func TestEffects(t *testing.T) {
 		must(t, update(verification.Effects{Plugin: &plugin}))
 		other := plugin
 		other.Key = "another"
-		if err := update(verification.Effects{Plugin: &other, Fail: []string{"z"}}); err == nil || err.Error() != verification.ErrTaken("did:1").Error() {
+		if err := update(verification.Effects{Plugin: &other, Fail: []string{"z"}}); err == nil ||
+			err.Error() != verification.ErrTaken("did:1").Error() {
 			t.Errorf("another key took the DID: %v", err)
 		}
 		if left, err := s.Failures(ctx, "z"); err != nil || len(left) > 0 {
@@ -190,7 +199,9 @@ func TestEffects(t *testing.T) {
 		if _, err := s.Plugin(ctx, "did:2"); !errors.Is(err, verification.ErrNotFound) {
 			t.Error(err)
 		}
-		must(t, update(verification.Effects{Plugin: &verification.Plugin{DID: "did:2", Key: "k", Metadata: verification.Metadata{Name: "Apfel"}}}))
+		must(t, update(
+			verification.Effects{
+				Plugin: &verification.Plugin{DID: "did:2", Key: "k", Metadata: verification.Metadata{Name: "Apfel"}}}))
 		for query, want := range map[string]int{"": 2, "übung": 1, "50%": 1, "%": 1, "_": 1, "DID:": 2, "nothing": 0} {
 			found, err := s.Search(ctx, query, 5)
 			if err != nil || len(found) != want {
@@ -216,7 +227,9 @@ func TestPassed(t *testing.T) {
 			if got, err := s.Passed(ctx, "a"); err != nil || got.Result != result || !got.At.Equal(p.At) || got.Subject != "a" {
 				t.Errorf("%+v, %v", got, err)
 			}
-			if err := s.Update(ctx, read, verification.Effects{Passed: &verification.Passed{Subject: "a", At: noon, Result: "late"}}); !errors.Is(err, verification.ErrConflict) {
+			if err := s.Update(ctx, read,
+				verification.Effects{Passed: &verification.Passed{Subject: "a", At: noon, Result: "late"}}); !errors.Is(err,
+				verification.ErrConflict) {
 				t.Errorf("an update of an old version: %v", err)
 			}
 		}
@@ -236,7 +249,9 @@ func TestPrune(t *testing.T) {
 		must(t, s.Open(ctx, session("new", "a", noon), 9, 9))
 		old, err := s.Session(ctx, "old")
 		must(t, err)
-		must(t, s.Update(ctx, old, verification.Effects{Fail: []string{"f"}, At: noon.Add(-time.Hour), Passed: &verification.Passed{Subject: "a", At: noon.Add(-time.Hour), Result: "r"}}))
+		must(t, s.Update(ctx, old,
+			verification.Effects{Fail: []string{"f"}, At: noon.Add(-time.Hour),
+				Passed: &verification.Passed{Subject: "a", At: noon.Add(-time.Hour), Result: "r"}}))
 		must(t, s.Prune(ctx, noon.Add(-time.Minute), noon.Add(-2*time.Hour), noon.Add(-2*time.Hour)))
 		if p, err := s.Passed(ctx, "a"); err != nil || p.Result != "r" {
 			t.Errorf("what was passed went with the sessions: %v, %v", p, err)
@@ -294,7 +309,8 @@ func TestSQLiteIsDurable(t *testing.T) {
 	must(t, s.Open(t.Context(), session("a", "subject", noon), 9, 9))
 	one, err := s.Session(t.Context(), "a")
 	must(t, err)
-	must(t, s.Update(t.Context(), one, verification.Effects{Fail: []string{"f"}, At: noon, Plugin: &verification.Plugin{DID: "did:1"}}))
+	must(t, s.Update(t.Context(), one,
+		verification.Effects{Fail: []string{"f"}, At: noon, Plugin: &verification.Plugin{DID: "did:1"}}))
 	must(t, s.Close())
 	s = openSQLite(t, path)
 	one, err = s.Session(t.Context(), "a")
@@ -303,16 +319,13 @@ func TestSQLiteIsDurable(t *testing.T) {
 	if err != nil || one.Version != 1 || errFailures != nil || len(left) != 1 || errPlugin != nil {
 		t.Errorf("%+v, %v, %v, %v, %v", one, err, left, errFailures, errPlugin)
 	}
-	if _, err := store.OpenSQLite(t.Context(), path, nil); err == nil {
-		t.Error("opened without a clock")
-	}
 }
 
-// TestReplicasShareADatabase: two replicas on one database open no more sessions together than one may, one update wins, and both have the
-// database's clock.
+// TestReplicasShareADatabase: two replicas on one database open no more sessions together than one may, one update
+// wins, and both have the database's clock.
 func TestReplicasShareADatabase(t *testing.T) {
 	dsn := pgtest.Start(t).Database(t)
-	replicas := []*store.SQL{openPostgres(t, dsn), openPostgres(t, dsn)}
+	replicas := []*store.Store{openPostgres(t, dsn), openPostgres(t, dsn)}
 	before, err := replicas[0].Now(t.Context())
 	must(t, err)
 	after, err := replicas[1].Now(t.Context())
@@ -335,7 +348,8 @@ func TestReplicasShareADatabase(t *testing.T) {
 	must(t, replicas[0].Open(t.Context(), session("shared", "another", noon), 5, 99))
 	for i := range 16 {
 		all.Go(func() {
-			switch err := replicas[i%2].Update(t.Context(), session("shared", "another", noon), verification.Effects{Fail: []string{"s", "k"}, At: noon}); {
+			switch err := replicas[i%2].Update(t.Context(), session("shared", "another", noon),
+				verification.Effects{Fail: []string{"s", "k"}, At: noon}); {
 			case err == nil:
 				won.Add(1)
 			case !errors.Is(err, verification.ErrConflict):

@@ -1,12 +1,9 @@
 package tools
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -26,25 +23,25 @@ import (
 // MaxBody bounds a message, in bytes: a whole trace as a JSON text in a JSON text.
 const MaxBody = 2 << 20
 
-// Options configures the handler.
+// Options configure the handler.
 type Options struct {
-	// Hosts are the names under which the endpoint is reached. A request for another name is refused, unless it is for an IP address, or a
-	// sidecar names its caller: a page in a browser could have led there by a name of its own.
+	// Hosts are the endpoint's names. Requests for other names are refused, unless for an IP address or from a sidecar: a
+	// page in a browser could have led there by a name of its own.
 	Hosts []string
-	// Caller says who calls; required. An error refuses the request, by its code.
+	// Caller returns the caller of a request; required.
 	Caller func(*http.Request) (verification.Caller, error)
-	// Version is the program's, which clients are told.
+	// Version is the program's.
 	Version string
-	// Called is told of each call: the tool, and the code of its refusal, which is empty after a success. Left out, nobody is told.
+	// Called, if set, gets the tool of each call and the code of its refusal, or nothing.
 	Called func(tool, code string)
-	// Log gets the failures that are the node's own.
+	// Log gets the node's own failures.
 	Log *zap.Logger
 }
 
-// NewHandler makes the handler of the MCP endpoint. It is stateless: a request needs no session of MCP, and each replica can answer it.
+// NewHandler makes the handler of the MCP endpoint. It is stateless, so that each replica can answer any request.
 func NewHandler(service *verification.Service, o Options) (http.Handler, error) {
 	if service == nil || o.Caller == nil {
-		return nil, errors.New("tools: a service and a function that tells the caller are required")
+		return nil, errors.New("tools: a service and Options.Caller are required")
 	}
 	if o.Called == nil {
 		o.Called = func(string, string) {}
@@ -52,19 +49,28 @@ func NewHandler(service *verification.Service, o Options) (http.Handler, error) 
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	// The tools never change, and it says so: a client that listened for changes would have its place for ever.
+	// The tools never change; a client listening for changes would hold its place forever.
 	server := mcp.NewServer(&mcp.Implementation{Name: "mediator-verification", Version: o.Version},
 		&mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: false}}})
 	t := tools{service, o.Called, o.Log}
-	add(server, t, "get_registration_challenge", "Opens a verification for an Ed25519 public key (PEM). Returns a nonce and a task.", schemaChallenge, t.challenge)
-	add(server, t, "submit_challenge_turn", "Submits the next turn of a verification. Its hash is the SHA-256 of the JSON of prevHash, toolCall, input, output, reasoning and timestamp.", schemaTurn, t.turn)
-	add(server, t, "register_plugin", "Ends a verification: proves possession of the key, hands in the trace, and registers the plugin.", schemaRegister, t.register)
-	add(server, t, verification.ToolSearch, "Searches the registered plugins. With sessionId the call counts for that verification.", schemaSearch, t.search)
-	add(server, t, verification.ToolServers, "Lists the MCP servers that the operator of this node names. With sessionId the call counts for that verification.", schemaList, t.list)
-	add(server, t, "get_plugin_ui_manifest", "Returns the user-interface manifest of a plugin.", schemaManifest, t.manifest)
+	add(server, t, "get_registration_challenge",
+		"Opens a verification for an Ed25519 public key (PEM). Returns a nonce and a task.", schemaChallenge, t.challenge)
+	add(server, t, "submit_challenge_turn",
+		"Submits the next turn of a verification. Its hash is the SHA-256 of the JSON of prevHash, toolCall, input, output, "+
+			"reasoning and timestamp.", schemaTurn, t.turn)
+	add(server, t, "register_plugin",
+		"Ends a verification: proves possession of the key, hands in the trace, and registers the plugin.", schemaRegister,
+		t.register)
+	add(server, t, verification.ToolSearch,
+		"Searches the registered plugins. With sessionId the call counts for that verification.", schemaSearch, t.search)
+	add(server, t, verification.ToolServers,
+		"Lists the MCP servers that the operator of this node names. With sessionId the call counts for that verification.",
+		schemaList, t.list)
+	add(server, t, "get_plugin_ui_manifest", "Returns the user-interface manifest of a plugin.", schemaManifest,
+		t.manifest)
 	sdk := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
 		Stateless: true, JSONResponse: true, MaxRequestBodyBytes: MaxBody,
-		DisableLocalhostProtection: true, // a proxy on the same machine passes the name on: see Options.Hosts
+		DisableLocalhostProtection: true, // a local proxy passes the name on: see Options.Hosts
 	})
 	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, err := o.Caller(r)
@@ -73,16 +79,17 @@ func NewHandler(service *verification.Service, o Options) (http.Handler, error) 
 			return
 		}
 		if caller.Session == "" && !o.named(r.Host) {
-			problem.ForAgent(refusal.New("target_mismatch", "the verification has another name than %.100q", r.Host), "").Write(w)
+			problem.ForAgent(refusal.New("target_mismatch", "the verification is not offered under the name %.100q", r.Host),
+				"").Write(w)
 			return
 		}
 		r = r.WithContext(context.WithValue(r.Context(), callerKey{}, caller))
-		r.Header.Set("Accept", "application/json, text/event-stream") // clients of the original send none, and JSON is what they get
-		sdk.ServeHTTP(w, withParams(r))
+		r.Header.Set("Accept", "application/json, text/event-stream") // clients of the original send none
+		sdk.ServeHTTP(w, r)
 	})), nil
 }
 
-// named reports whether host, with its port if it has one, is a name of the endpoint or an address.
+// named reports whether host, with or without a port, is a name of the endpoint or an address.
 func (o Options) named(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -91,44 +98,21 @@ func (o Options) named(host string) bool {
 	return err == nil || slices.Contains(o.Hosts, strings.ToLower(host))
 }
 
-// longestBare bounds an initialize without params, in bytes.
-const longestBare = 512
-
-// withParams gives an initialize without params empty ones. Clients of the original may send it so, and the SDK would refuse it.
-func withParams(r *http.Request) *http.Request {
-	body := bufio.NewReaderSize(r.Body, longestBare)
-	message, err := body.Peek(longestBare)
-	var bare struct {
-		Version string          `json:"jsonrpc"`
-		ID      json.RawMessage `json:"id"`
-		Method  string          `json:"method"`
-	}
-	whole := io.Reader(body)
-	if errors.Is(err, io.EOF) && strictjson.ParseMembers(message, &bare) == nil && bare.Method == "initialize" {
-		whole = io.MultiReader(bytes.NewReader(bytes.TrimSuffix(bytes.TrimSpace(message), []byte("}"))), strings.NewReader(`,"params":{}}`))
-		r.ContentLength = -1
-	}
-	r.Body = struct {
-		io.Reader
-		io.Closer
-	}{whole, r.Body}
-	return r
-}
-
 type callerKey struct{}
 
-// tools has a method for each tool: it takes the arguments, and returns what is written as the result's text.
+// tools implements the tools: each method takes the arguments and returns the result.
 type tools struct {
 	service *verification.Service
 	called  func(tool, code string)
 	log     *zap.Logger
 }
 
-// add adds a tool whose arguments are an A.
-func add[A any](server *mcp.Server, t tools, name, about, schema string, call func(context.Context, verification.Caller, A) (any, error)) {
+// add adds a tool with arguments of type A.
+func add[A any](server *mcp.Server, t tools, name, about, schema string,
+	call func(context.Context, verification.Caller, A) (any, error)) {
 	server.AddTool(&mcp.Tool{Name: name, Description: about, InputSchema: json.RawMessage(schema)},
 		func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			caller, _ := ctx.Value(callerKey{}).(verification.Caller) // without a subject the service refuses the call
+			caller, _ := ctx.Value(callerKey{}).(verification.Caller) // the service refuses a call without a subject
 			var arguments A
 			if raw := req.Params.Arguments; len(raw) > 0 {
 				if err := strictjson.ParseMembers(raw, &arguments); err != nil {
@@ -149,26 +133,26 @@ func add[A any](server *mcp.Server, t tools, name, about, schema string, call fu
 }
 
 func written(v any, isError bool) *mcp.CallToolResult {
-	text, err := json2.Marshal(v) // encoding/json would write < as \u003c, which is longer
+	text, err := json2.Marshal(v) // encoding/json would escape <
 	if err != nil {
 		panic(err) // results are plain data
 	}
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(text)}}, IsError: isError}
 }
 
-// codeFailed is the code of a registration that was judged and rejected.
+// codeFailed is the code of a rejected registration.
 const codeFailed = "verification_failed"
 
-// failure is the text of a result that is a refusal.
+// failure is the result of a refused call.
 type failure struct {
 	Success    bool   `json:"success"`
 	Code       string `json:"code"`
 	Error      string `json:"error"`
 	Remedy     string `json:"remedy,omitempty"`
-	RetryAfter int    `json:"retryAfter,omitzero"` // seconds; json2 would write a 0 otherwise
+	RetryAfter int    `json:"retryAfter,omitzero"` // seconds
 }
 
-// failed writes a refusal. What is the node's own failure says nothing but that.
+// failed returns a refusal. It hides the details of the node's own failures.
 func (t tools) failed(tool string, err error) *mcp.CallToolResult {
 	d := problem.ForAgent(err, "")
 	t.called(tool, d.Code)

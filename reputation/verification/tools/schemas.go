@@ -12,7 +12,8 @@ const (
 		"output": {"type": "string", "description": "the call's result, as JSON text"},
 		"reasoning": {"type": "string", "description": "why, in at least 30 characters, with the canary of the turn before"},
 		"timestamp": {"type": "integer", "description": "Unix milliseconds"}}}`
-	schemaRegister = `{"type": "object", "additionalProperties": false, "required": ["pubkey", "payload", "signature", "challengeNonce", "challengeTrace"], "properties": {
+	schemaRegister = `{"type": "object", "additionalProperties": false,
+		"required": ["pubkey", "payload", "signature", "challengeNonce", "challengeTrace"], "properties": {
 		"pubkey": {"type": "string"},
 		"payload": {"type": "string"},
 		"signature": {"type": "string", "description": "hex Ed25519 signature of nonce|payload"},

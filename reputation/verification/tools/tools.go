@@ -13,7 +13,7 @@ import (
 )
 
 func malformed(err error) error {
-	return refusal.New("query_malformed", "the arguments cannot be read: %w", err)
+	return refusal.New("query_malformed", "the arguments are malformed: %w", err)
 }
 
 type challengeArguments struct {
@@ -36,7 +36,7 @@ func (t tools) challenge(ctx context.Context, by verification.Caller, a challeng
 		ID                string             `json:"sessionId"`
 		Task              task               `json:"task"`
 		Status            verification.State `json:"status"`
-		FollowUpPrompt    *string            `json:"followUpPrompt"` // asked later: null
+		FollowUpPrompt    *string            `json:"followUpPrompt"` // null: asked later
 		FollowUpCompleted bool               `json:"followUpCompleted"`
 	}
 	return struct {
@@ -64,7 +64,7 @@ func (t tools) turn(ctx context.Context, by verification.Caller, a turnArguments
 		Success           bool    `json:"success"`
 		SessionID         string  `json:"sessionId"`
 		TurnCount         int     `json:"turnCount"`
-		FollowUpPrompt    *string `json:"followUpPrompt"` // null where nothing is asked
+		FollowUpPrompt    *string `json:"followUpPrompt"` // null if nothing is asked
 		FollowUpCompleted bool    `json:"followUpCompleted"`
 	}{Success: true, SessionID: s.ID, TurnCount: len(s.Turns), FollowUpCompleted: s.Answered.Step > 0}
 	if s.FollowUp != nil && s.Answered.Step == 0 {
@@ -83,17 +83,17 @@ type registerArguments struct {
 	Manifest  json.RawMessage       `json:"uiManifest"`
 }
 
-// gray is what the original says of a registration that it has judged and rejected.
+// gray is the original's status of a rejected registration.
 type gray struct {
 	Status   string `json:"status"`
 	Cooldown int64  `json:"cooldown"` // milliseconds
 }
 
-// rejection is the result of a registration that was judged and rejected.
+// rejection is the result of a rejected registration.
 type rejection struct {
 	failure
 	gray
-	Record     gray                 `json:"record"` // clients of the original look for it here
+	Record     gray                 `json:"record"` // where clients of the original look
 	Score      int64                `json:"score"`
 	MaxScore   int64                `json:"maxScore"`
 	Violations []string             `json:"violations"`
@@ -106,7 +106,6 @@ type record struct {
 	DID        string                `json:"did"`
 	DIDKey     string                `json:"didKey"`
 	Key        string                `json:"pubkey"`
-	APIKey     string                `json:"apiKey"` // shown once
 	Metadata   verification.Metadata `json:"metadata"`
 	Manifest   json.RawMessage       `json:"uiManifest,omitzero"`
 	Registered string                `json:"registeredAt"`
@@ -132,7 +131,8 @@ func (t tools) register(ctx context.Context, by verification.Caller, a registerA
 		return nil, err
 	}
 	r, err := t.service.Register(ctx, by, verification.Registration{
-		PEM: a.Key, Payload: a.Payload, Signature: a.Signature, Nonce: a.Nonce, Trace: trace, Metadata: a.Metadata, Manifest: a.Manifest,
+		PEM: a.Key, Payload: a.Payload, Signature: a.Signature, Nonce: a.Nonce, Trace: trace, Metadata: a.Metadata,
+		Manifest: a.Manifest,
 	})
 	if err != nil {
 		return nil, err
@@ -141,16 +141,20 @@ func (t tools) register(ctx context.Context, by verification.Caller, a registerA
 	if r.Token == "" {
 		rejected := gray{"gray", r.Cooldown.Milliseconds()}
 		return rejection{
-			failure{Code: codeFailed, Error: "the verification was judged and rejected", Remedy: problem.Remedy(codeFailed), RetryAfter: int(r.Cooldown / time.Second)},
+			failure{
+				Code: codeFailed, Error: "the verification was judged and rejected", Remedy: problem.Remedy(codeFailed),
+				RetryAfter: int(r.Cooldown / time.Second),
+			},
 			rejected, rejected, v.Score, verification.MaxScore, v.Violations, v.Checks, r.Gates, r.Degraded,
 		}, nil
 	}
 	out := acceptance{
 		Success: true, DID: r.Plugin.DID, Record: record{
-			DID: r.Plugin.DID, DIDKey: r.Plugin.DIDKey, Key: a.Key, APIKey: r.APIKey, Metadata: r.Plugin.Metadata,
+			DID: r.Plugin.DID, DIDKey: r.Plugin.DIDKey, Key: a.Key, Metadata: r.Plugin.Metadata,
 			Registered: r.Plugin.Registered.UTC().Format(time.RFC3339),
 		},
-		Verification: r.Token, Score: v.Score, MaxScore: verification.MaxScore, Checks: v.Checks, Gates: r.Gates, Degraded: r.Degraded,
+		Verification: r.Token, Score: v.Score, MaxScore: verification.MaxScore, Checks: v.Checks, Gates: r.Gates,
+		Degraded: r.Degraded,
 	}
 	if r.Plugin.Manifest != "" {
 		out.Record.Manifest = json.RawMessage(r.Plugin.Manifest)
@@ -161,7 +165,7 @@ func (t tools) register(ctx context.Context, by verification.Caller, a registerA
 	return out, nil
 }
 
-// parseTrace reads a trace that came as an object, or as the JSON text of one.
+// parseTrace reads a trace given as an object or as its JSON text.
 func parseTrace(raw json.RawMessage) (trace verification.Trace, err error) {
 	if bytes.HasPrefix(bytes.TrimSpace(raw), []byte(`"`)) {
 		var text string
@@ -181,7 +185,6 @@ type searchArguments struct {
 	SessionID string `json:"sessionId"`
 }
 
-// search searches plugins.
 func (t tools) search(ctx context.Context, by verification.Caller, a searchArguments) (any, error) {
 	return t.service.Search(ctx, by, a.SessionID, a.Query)
 }
@@ -190,7 +193,6 @@ type listArguments struct {
 	SessionID string `json:"sessionId"`
 }
 
-// list lists MCP servers.
 func (t tools) list(ctx context.Context, by verification.Caller, a listArguments) (any, error) {
 	return t.service.List(ctx, by, a.SessionID)
 }
@@ -199,7 +201,6 @@ type manifestArguments struct {
 	DID string `json:"did"`
 }
 
-// manifest returns the manifest of a plugin.
 func (t tools) manifest(ctx context.Context, by verification.Caller, a manifestArguments) (any, error) {
 	manifest, err := t.service.Manifest(ctx, by, a.DID)
 	if err != nil {

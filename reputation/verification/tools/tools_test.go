@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -36,7 +37,7 @@ import (
 type node struct {
 	*testing.T
 	url   string
-	store *store.Memory
+	store *store.Store
 }
 
 func newNode(t *testing.T, mode verification.Mode, step time.Duration) *node {
@@ -44,27 +45,34 @@ func newNode(t *testing.T, mode verification.Mode, step time.Duration) *node {
 	start := time.Now()
 	var steps atomic.Int64
 	now := func() time.Time { return start.Add(time.Duration(steps.Load()) * step) }
-	kept := store.NewMemory(now)
+	kept, err := store.OpenSQLite(t.Context(), filepath.Join(t.TempDir(), "v.db"), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = kept.Close() })
 	key, err := custody.NewMemory("appraiser-key")
 	if err != nil {
 		t.Fatal(err)
 	}
-	sign, err := signer.New(verification.Kind, key, signer.Options{Issuer: "node", Audience: "policy", Lifetime: verification.Lifetime, Now: now})
+	sign, err := signer.New(verification.Kind, key,
+		signer.Options{Issuer: "node", Audience: "policy", Lifetime: verification.Lifetime, Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
 	service, err := verification.New(kept, sign, verification.Options{
-		Mode: mode, Servers: []verification.Server{{Name: "calendar", Role: "reads calendars"}, {Name: "tracker", Role: "reads and writes issues"}},
+		Mode: mode, Servers: []verification.Server{{Name: "calendar", Role: "reads calendars"},
+			{Name: "tracker", Role: "reads and writes issues"}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler, err := tools.NewHandler(service, tools.Options{Hosts: []string{"mediator.internal"}, Caller: func(r *http.Request) (verification.Caller, error) {
-		if r.Header.Get("X-Caller") == "nobody" {
-			return verification.Caller{}, refusal.New("caller_invalid", "nobody")
-		}
-		return verification.Caller{Subject: "agent:worker-1", Session: r.Header.Get("X-Session")}, nil
-	}})
+	handler, err := tools.NewHandler(service,
+		tools.Options{Hosts: []string{"mediator.internal"}, Caller: func(r *http.Request) (verification.Caller, error) {
+			if r.Header.Get("X-Caller") == "nobody" {
+				return verification.Caller{}, refusal.New("caller_invalid", "nobody")
+			}
+			return verification.Caller{Subject: "agent:worker-1", Session: r.Header.Get("X-Session")}, nil
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,9 +112,11 @@ func (n *node) send(message string, headers ...string) (int, []byte) {
 // TestNoAnswerWithoutEnd: no client listens for ever, in a place that another one waits for.
 func TestNoAnswerWithoutEnd(t *testing.T) {
 	n := newNode(t, verification.ModeObserved, 0)
-	message := `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true,"resourcesListChanged":true,"promptsListChanged":true,"resourceSubscriptions":["x:y"]},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
-		`"io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`
-	if _, body := n.send(message, "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "subscriptions/listen"); !strings.Contains(string(body), `"result"`) {
+	message :=
+		`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true,"resourcesListChanged":true,"promptsListChanged":true,"resourceSubscriptions":["x:y"]},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+			`"io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`
+	if _, body := n.send(message, "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method",
+		"subscriptions/listen"); !strings.Contains(string(body), `"result"`) {
 		t.Errorf("%s", body)
 	}
 }
@@ -143,7 +153,9 @@ type answer struct {
 // call calls a tool, and reads the JSON in the text of its result.
 func (n *node) call(name string, arguments any, headers ...string) (a answer) {
 	n.Helper()
-	message, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": name, "arguments": arguments}})
+	message, err := json.Marshal(
+		map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+			"params": map[string]any{"name": name, "arguments": arguments}})
 	if err != nil {
 		n.Fatal(err)
 	}
@@ -161,9 +173,9 @@ func (n *node) call(name string, arguments any, headers ...string) (a answer) {
 	return a
 }
 
-// original behaves as clients of the original do: it names no session in its searches, hands in excerpts of the results, invents a third
-// turn and all times, and ignores what is answered to its turns but for the follow-up. whole makes it hand in real calls, whole results
-// and canaries, so that nothing but the times is invented.
+// original behaves as clients of the original do: it names no session in its searches, hands in excerpts of the
+// results, invents a third turn and all times, and ignores what is answered to its turns but for the follow-up. whole
+// makes it hand in real calls, whole results and canaries, so that nothing but the times is invented.
 type original struct {
 	n       *node
 	whole   bool
@@ -197,11 +209,13 @@ func (o original) run() answer {
 	var turns []verification.Turn
 	previous, canary := verification.ChainSeed, ""
 	submit := func(tool, input, output, reasoning string) answer {
-		t := verification.Turn{ToolCall: tool, Input: input, Output: output, Reasoning: reasoning, Timestamp: start + 1500*int64(len(turns)+1)}
+		t := verification.Turn{ToolCall: tool, Input: input, Output: output, Reasoning: reasoning,
+			Timestamp: start + 1500*int64(len(turns)+1)}
 		t.Hash = t.HashAfter(previous)
 		previous, turns = t.Hash, append(turns, t)
 		return call("submit_challenge_turn", map[string]any{
-			"sessionId": id, "toolCall": t.ToolCall, "input": t.Input, "output": t.Output, "reasoning": t.Reasoning, "hash": t.Hash, "timestamp": t.Timestamp,
+			"sessionId": id, "toolCall": t.ToolCall, "input": t.Input, "output": t.Output, "reasoning": t.Reasoning,
+			"hash": t.Hash, "timestamp": t.Timestamp,
 		})
 	}
 	excerpt := func(v any) string {
@@ -217,17 +231,22 @@ func (o original) run() answer {
 	if o.whole {
 		input, output, canary = `{"query":"`+query+`"}`, found.text, found.Canary
 	}
-	submit("search_plugins", input, output, "Searched the registry for a plugin with governance signals; the automated workflow is submitted for verification.")
+	submit("search_plugins", input, output,
+		"Searched the registry for a plugin with governance signals; the automated workflow is submitted for verification.")
 	listed := call("list_mcp_servers", map[string]any{})
 	output = excerpt(listed.Servers[:1])
 	if o.whole {
 		output = listed.text
 	}
-	submit("list_mcp_servers", "{}", output, fmt.Sprintf("Identified %d servers, such as %s, for the execution of a workflow, and compare what they do. %s", len(listed.Servers), listed.Servers[0].Name, canary))
-	tool, input, output, said := "synthesize", "Task: "+challenge.Session.Task.Prompt, "novel-guard", "Synthesized a concept from the servers. Task prompt: "+challenge.Session.Task.Prompt[:60]+"."
+	submit("list_mcp_servers", "{}", output,
+		fmt.Sprintf("Identified %d servers, such as %s, for the execution of a workflow, and compare what they do. %s",
+			len(listed.Servers), listed.Servers[0].Name, canary))
+	tool, input, output, said := "synthesize", "Task: "+challenge.Session.Task.Prompt, "novel-guard",
+		"Synthesized a concept from the servers. Task prompt: "+challenge.Session.Task.Prompt[:60]+"."
 	if o.whole {
 		again := call("search_plugins", map[string]any{"query": "guard"})
-		tool, input, output, said, canary = "search_plugins", `{"query":"guard"}`, again.text, said+listed.Canary, again.Canary
+		tool, input, output, said, canary = "search_plugins", `{"query":"guard"}`, again.text, said+listed.Canary,
+			again.Canary
 	}
 	prompt := submit(tool, input, output, said).FollowUpPrompt
 	if prompt == "" {
@@ -241,7 +260,8 @@ func (o original) run() answer {
 			}
 		}
 		data := call(tool, arguments)
-		input, output, said := prompt[:min(80, len(prompt))], excerpt(data.Results), "Responding to adaptive follow-up: "+prompt[:min(100, len(prompt))]+". This completes the challenge."
+		input, output, said := prompt[:min(80, len(prompt))], excerpt(data.Results),
+			"Responding to adaptive follow-up: "+prompt[:min(100, len(prompt))]+". This completes the challenge."
 		if o.whole {
 			input, output, said = excerpt(arguments), data.text, said+tool+canary+data.Canary
 		}
@@ -252,29 +272,35 @@ func (o original) run() answer {
 		hashes = append(hashes, t.Hash)
 	}
 	root := verification.MerkleRoot(hashes)
-	trace, err := json.Marshal(verification.Trace{SessionID: id, Turns: turns, MerkleRoot: root, Attestation: verification.Attestation(root, id)})
+	trace, err := json.Marshal(
+		verification.Trace{SessionID: id, Turns: turns, MerkleRoot: root, Attestation: verification.Attestation(root, id)})
 	if err != nil {
 		o.n.Fatal(err)
 	}
 	return call("register_plugin", map[string]any{
-		"pubkey": key, "payload": "agent", "metadata": map[string]any{"name": "agent"}, "uiManifest": map[string]any{"displayMode": "form"}, "challengeNonce": challenge.Nonce,
-		"signature": hex.EncodeToString(ed25519.Sign(private, []byte(challenge.Nonce+"|agent"))), "challengeTrace": string(trace),
+		"pubkey": key, "payload": "agent", "metadata": map[string]any{"name": "agent"},
+		"uiManifest": map[string]any{"displayMode": "form"}, "challengeNonce": challenge.Nonce,
+		"signature":      hex.EncodeToString(ed25519.Sign(private, []byte(challenge.Nonce+"|agent"))),
+		"challengeTrace": string(trace),
 	})
 }
 
-// TestClientOfTheOriginal: it passes in seed mode, where all that it claims is marked as declared, and is refused by default.
+// TestClientOfTheOriginal: it passes in seed mode, where all that it claims is marked as declared, and is refused by
+// default.
 func TestClientOfTheOriginal(t *testing.T) {
 	for _, session := range []string{"", "ses_1"} {
 		t.Run("seed mode "+session, func(t *testing.T) {
 			got := original{n: newNode(t, verification.ModeSeed, time.Millisecond), session: session}.run()
-			if !got.Success || got.Record.DID != got.DID || !strings.HasPrefix(got.DID, "did:groover:") || got.Record.APIKey == "" || got.Score != verification.MaxScore {
+			if !got.Success || got.Record.DID != got.DID || !strings.HasPrefix(got.DID, "did:groover:") ||
+				got.Score != verification.MaxScore {
 				t.Fatalf("refused: %s", got.text)
 			}
 			basis := make(map[string]string)
 			for _, c := range got.Checks {
 				basis[c.Check] = c.Basis
 			}
-			for _, check := range []string{verification.CheckTurns, verification.CheckDuration, verification.CheckTools, verification.CheckFollowUp} {
+			for _, check := range []string{verification.CheckTurns, verification.CheckDuration, verification.CheckTools,
+				verification.CheckFollowUp} {
 				if basis[check] != verification.BasisDeclared {
 					t.Errorf("%s is %s, and the agent invented it", check, basis[check])
 				}
@@ -282,7 +308,9 @@ func TestClientOfTheOriginal(t *testing.T) {
 		})
 		t.Run("observed "+session, func(t *testing.T) {
 			got := original{n: newNode(t, "", time.Millisecond), session: session}.run()
-			if got.Success || got.Status != "gray" || got.Cooldown != 300_000 || !slices.Contains(got.Violations, verification.ViolationTooFast) && !slices.Contains(got.Violations, verification.ViolationTraceAltered) {
+			if got.Success || got.Status != "gray" || got.Cooldown != 300_000 ||
+				!slices.Contains(got.Violations, verification.ViolationTooFast) &&
+					!slices.Contains(got.Violations, verification.ViolationTraceAltered) {
 				t.Errorf("got %s", got.text)
 			}
 		})
@@ -300,7 +328,8 @@ func TestClientOfTheOriginal(t *testing.T) {
 	})
 }
 
-// TestMembersOfTheOriginal: each result has the members that clients of the original read, in their types. null is a member too.
+// TestMembersOfTheOriginal: each result has the members that clients of the original read, in their types. null is a
+// member too.
 func TestMembersOfTheOriginal(t *testing.T) {
 	has := func(a answer, members string) {
 		t.Helper()
@@ -314,13 +343,14 @@ func TestMembersOfTheOriginal(t *testing.T) {
 	}
 	const turns = `{"success": true, "sessionId": "", "turnCount": 1, "followUpPrompt": `
 	for mode, want := range map[verification.Mode]string{
-		verification.ModeSeed: `{"success": true, "did": "", "record": {"did": "", "pubkey": "", "apiKey": "", "registeredAt": "", "metadata": {"name": ""}, "uiManifest": {"displayMode": ""}}}`,
+		verification.ModeSeed: `{"success": true, "did": "", "record": {"did": "", "pubkey": "", "registeredAt": "", "metadata": {"name": ""}, "uiManifest": {"displayMode": ""}}}`,
 		"":                    `{"status": "", "cooldown": 1, "record": {"status": "", "cooldown": 1}}`,
 	} {
 		n := newNode(t, mode, time.Millisecond)
 		o := original{n: n, whole: true, session: "ses_1", said: make(map[string]answer)}
 		has(o.run(), want)
-		has(o.said["get_registration_challenge"], `{"success": true, "nonce": "", "ttl": 1, "session": {"sessionId": "", "status": "", "followUpPrompt": null, "followUpCompleted": false,
+		has(o.said["get_registration_challenge"],
+			`{"success": true, "nonce": "", "ttl": 1, "session": {"sessionId": "", "status": "", "followUpPrompt": null, "followUpCompleted": false,
 			"task": {"prompt": "", "requiredTools": [""], "minTurns": 1, "minDurationMs": 1}}}`)
 		has(o.said["search_plugins"], `{"success": true, "count": 1, "results": []}`)
 		has(o.said["list_mcp_servers"], `{"success": true, "count": 1, "servers": [{"name": "", "role": ""}]}`)
@@ -388,10 +418,12 @@ func TestOfficialSDK(t *testing.T) {
 				t.Fatal(err)
 			}
 			slices.Sort(got.Tools)
-			if want := []string{"get_plugin_ui_manifest", "get_registration_challenge", "list_mcp_servers", "register_plugin", "search_plugins", "submit_challenge_turn"}; !slices.Equal(got.Tools, want) {
+			if want := []string{"get_plugin_ui_manifest", "get_registration_challenge", "list_mcp_servers", "register_plugin",
+				"search_plugins", "submit_challenge_turn"}; !slices.Equal(got.Tools, want) {
 				t.Errorf("tools %v", got.Tools)
 			}
-			if !got.Registered.Success || got.Registered.Score != verification.MaxScore || string(got.Manifest.Manifest) != `{"view":"<none>"}` || got.Task.MinTurns != 3 {
+			if !got.Registered.Success || got.Registered.Score != verification.MaxScore ||
+				string(got.Manifest.Manifest) != `{"view":"<none>"}` || got.Task.MinTurns != 3 {
 				t.Errorf("got %s", out)
 			}
 			if found, err := n.store.Search(t.Context(), "agent "+generation, 9); err != nil || len(found) != 1 {
@@ -401,11 +433,14 @@ func TestOfficialSDK(t *testing.T) {
 	}
 }
 
-// TestRevisions: the endpoint speaks every revision that the SDK speaks, and is served without initialize and with any Accept.
+// TestRevisions: the endpoint speaks every revision that the SDK speaks, and is served without initialize and with any
+// Accept.
 func TestRevisions(t *testing.T) {
 	n := newNode(t, "", time.Second)
 	for _, revision := range mcp.SupportedProtocolVersions() {
-		status, body := n.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` + revision + `","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
+		status, body := n.send(
+			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` + revision +
+				`","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
 		if status != http.StatusOK || !bytes.Contains(body, []byte(`"mediator-verification"`)) {
 			t.Errorf("%s: %d %s", revision, status, body)
 		}
@@ -413,14 +448,14 @@ func TestRevisions(t *testing.T) {
 			t.Errorf("%s became another: %s", revision, body)
 		}
 	}
-	for _, bare := range []string{`{"jsonrpc":"2.0","id":1,"method":"initialize"}`, " {\"method\": \"initialize\", \"id\": 1, \"jsonrpc\": \"2.0\"}\n", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`} {
-		if status, body := n.send(bare); status != http.StatusOK || !bytes.Contains(body, []byte(`"result"`)) {
-			t.Errorf("%s: %d %s", bare, status, body)
-		}
+	const bare = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+	if status, body := n.send(bare); status != http.StatusOK || !bytes.Contains(body, []byte(`"result"`)) {
+		t.Errorf("%s: %d %s", bare, status, body)
 	}
 	const list = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_mcp_servers","arguments":{}}}`
 	for _, accept := range []string{"", "*/*", "application/json", "text/event-stream", "text/html"} {
-		if status, body := n.send(list, "Accept", accept); status != http.StatusOK || !bytes.Contains(body, []byte("calendar")) {
+		if status, body := n.send(list, "Accept", accept); status != http.StatusOK ||
+			!bytes.Contains(body, []byte("calendar")) {
 			t.Errorf("Accept %q: %d %s", accept, status, body)
 		}
 	}
@@ -428,13 +463,16 @@ func TestRevisions(t *testing.T) {
 		t.Errorf("nobody: %d %s", status, body)
 	}
 	for host, want := range map[string]int{
-		"mediator.internal": 200, "Mediator.internal:80": 200, "[::1]:1": 200, "10.0.0.1": 200, "localhost": 421, "evil.example": 421, "127.0.0.1.evil.example:80": 421,
+		"mediator.internal": 200, "Mediator.internal:80": 200, "[::1]:1": 200, "10.0.0.1": 200, "localhost": 421,
+		"evil.example": 421, "127.0.0.1.evil.example:80": 421,
 	} {
-		if status, body := n.send(list, "Host", host); status != want || (status == http.StatusOK) == bytes.Contains(body, []byte(`"code":"target_mismatch"`)) {
+		if status, body := n.send(list, "Host", host); status != want ||
+			(status == http.StatusOK) == bytes.Contains(body, []byte(`"code":"target_mismatch"`)) {
 			t.Errorf("Host %s: %d %s", host, status, body)
 		}
 	}
-	if status, body := n.send(list, "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"); status != http.StatusForbidden {
+	if status, body := n.send(list, "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"); status !=
+		http.StatusForbidden {
 		t.Errorf("a page in a browser: %d %s", status, body)
 	}
 }
@@ -461,15 +499,21 @@ func TestArguments(t *testing.T) {
 		{"get_plugin_ui_manifest", `{"did": "did:groover:1"}`, "not_found"},
 		{"get_plugin_ui_manifest", `{"did": "did:groover:0123456789abcdef"}`, "not_found"},
 		{"get_plugin_ui_manifest", `{"did": "\u0000"}`, "not_found"},
-		{"register_plugin", `{"pubkey": "x", "payload": "", "signature": "", "challengeNonce": "", "challengeTrace": "{"}`, "query_malformed"},
-		{"register_plugin", `{"pubkey": "x", "payload": "", "signature": "", "challengeNonce": "", "challengeTrace": {"turns": {}}}`, "query_malformed"},
-		{"register_plugin", `{"pubkey": "x", "payload": "", "signature": "", "challengeNonce": "", "challengeTrace": {}, "metadata": {"role": "x"}}`, "query_malformed"},
+		{"register_plugin", `{"pubkey": "x", "payload": "", "signature": "", "challengeNonce": "", "challengeTrace": "{"}`,
+			"query_malformed"},
+		{"register_plugin",
+			`{"pubkey": "x", "payload": "", "signature": "", "challengeNonce": "", "challengeTrace": {"turns": {}}}`,
+			"query_malformed"},
+		{"register_plugin",
+			`{"pubkey": "x", "payload": "", "signature": "", "challengeNonce": "", "challengeTrace": {}, "metadata": {"role": "x"}}`, "query_malformed"},
 	} {
-		if got := n.call(tt.tool, json.RawMessage(tt.arguments)); got.Success || got.Code != tt.code || strings.Contains(got.text, "retryAfter") {
+		if got := n.call(tt.tool, json.RawMessage(tt.arguments)); got.Success || got.Code != tt.code ||
+			strings.Contains(got.text, "retryAfter") {
 			t.Errorf("%s %s: %s", tt.tool, tt.arguments, got.text)
 		}
 	}
-	if status, _ := n.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"submit_challenge_turn","arguments":{"sessionId":"x","toolCall":"x","hash":"x","output":"` + strings.Repeat("x", 10<<20) + `"}}}`); status != http.StatusRequestEntityTooLarge {
+	if status, _ := n.send(
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"submit_challenge_turn","arguments":{"sessionId":"x","toolCall":"x","hash":"x","output":"` + strings.Repeat("x", 10<<20) + `"}}}`); status != http.StatusRequestEntityTooLarge {
 		t.Errorf("a turn of 10 MB: %d", status)
 	}
 	for range 40 { // a caller who has to wait is told how long
@@ -495,11 +539,13 @@ func TestNewHandlerRefuses(t *testing.T) {
 // FuzzArguments: whatever the arguments are, the answer is a result with JSON in it, or an error of JSON-RPC.
 func FuzzArguments(f *testing.F) {
 	f.Add("submit_challenge_turn", `{"sessionId": "x", "toolCall": "x", "hash": "x", "timestamp": 1}`)
-	f.Add("register_plugin", `{"pubkey": "x", "challengeTrace": "{\"turns\":[{}]}", "uiManifest": {}, "metadata": {"tags": ["a"]}}`)
+	f.Add("register_plugin",
+		`{"pubkey": "x", "challengeTrace": "{\"turns\":[{}]}", "uiManifest": {}, "metadata": {"tags": ["a"]}}`)
 	f.Add("search_plugins", `{"query": "\u0000"}`)
 	f.Fuzz(func(t *testing.T, tool, arguments string) {
 		n := newNode(t, "", time.Minute)
-		message, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": tool}})
+		message, err := json.Marshal(
+			map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": tool}})
 		if err != nil {
 			t.Skip()
 		}

@@ -11,14 +11,15 @@ import (
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
-// The servers of 0xRay answer in other shapes than its bridge in Groover reads. Both are taken. Where an answer says something more than once,
-// what is worst for the agent counts.
+// The servers of 0xRay answer in other forms than its bridge in Groover expects; both are accepted. If an answer says
+// something twice, the worse for the agent counts.
 
-var errShape = errors.New("the answer has another shape")
+var errShape = errors.New("the answer has an unexpected form")
 
-// orchestrated reads the answer of orchestrate-task: an object with success or status, or the report that 0xRay writes for readers.
+// orchestrated reads the answer of orchestrate-task: an object with success or status, or 0xRay's report in Markdown.
 func orchestrated(raw []byte) (verification.Answer, error) {
-	passed, failed := verification.Answer{Status: verification.GatePassed}, verification.Answer{Status: verification.GateFailed}
+	passed, failed := verification.Answer{Status: verification.GatePassed},
+		verification.Answer{Status: verification.GateFailed}
 	if !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) {
 		for line := range strings.Lines(string(raw)) {
 			switch rest, ok := strings.CutPrefix(strings.TrimSpace(line), "**Success:**"); {
@@ -43,7 +44,7 @@ func orchestrated(raw []byte) (verification.Answer, error) {
 	return passed, nil
 }
 
-// governed reads the answer of govern_proposals: what was decided about the one proposal, and a resonance from 0 to 1 if there is one.
+// governed reads the answer of govern_proposals: decisions about the proposal, and an optional resonance from 0 to 1.
 func governed(raw []byte, proposal string) (verification.Answer, error) {
 	var said struct {
 		Decision string `json:"decision"`
@@ -83,7 +84,8 @@ func governed(raw []byte, proposal string) (verification.Answer, error) {
 	if len(decisions) == 0 {
 		return verification.Answer{}, errShape
 	}
-	if slices.ContainsFunc(decisions, func(d string) bool { return !strings.EqualFold(d, "approve") && !strings.EqualFold(d, "approved") }) {
+	approves := func(d string) bool { return strings.EqualFold(d, "approve") || strings.EqualFold(d, "approved") }
+	if slices.ContainsFunc(decisions, func(d string) bool { return !approves(d) }) {
 		a.Status = verification.GateFailed
 	}
 	return a, nil

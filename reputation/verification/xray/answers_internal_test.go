@@ -10,8 +10,11 @@ import (
 // FuzzAnswers: whatever a server answers, what is read of it is within its bounds, and nothing that says no is a yes.
 func FuzzAnswers(f *testing.F) {
 	for _, s := range []string{
-		`{"decision":"approve","resonance":0.8}`, `{"results":[{"proposalId":"p","finalDecision":"approve"}],"overallDecision":"reject"}`, `{"results":null,"resonanceScore":1}`,
-		`{"codexCheck":{"score":88},"complianceScore":90}`, `{"score":1e400}`, `{"result":{"score":-0.5}}`, `{"success":true,"status":"failed"}`, "**Success:** ✅ COMPLETED\n", "**Success:** FAILED", `[]`, ``,
+		`{"decision":"approve","resonance":0.8}`,
+		`{"results":[{"proposalId":"p","finalDecision":"approve"}],"overallDecision":"reject"}`,
+		`{"results":null,"resonanceScore":1}`,
+		`{"codexCheck":{"score":88},"complianceScore":90}`, `{"score":1e400}`, `{"result":{"score":-0.5}}`,
+		`{"success":true,"status":"failed"}`, "**Success:** ✅ COMPLETED\n", "**Success:** FAILED", `[]`, ``,
 	} {
 		f.Add(s)
 	}
@@ -27,10 +30,12 @@ func FuzzAnswers(f *testing.F) {
 				}
 				continue
 			}
-			if a.Status != verification.GatePassed && a.Status != verification.GateFailed || a.Score < 0 || a.Score > 100 || a.Resonance < 0 || a.Resonance > 1000 {
+			if a.Status != verification.GatePassed && a.Status != verification.GateFailed || a.Score < 0 || a.Score > 100 ||
+				a.Resonance < 0 || a.Resonance > 1000 {
 				t.Errorf("%s: %+v", name, a)
 			}
-			if name == "govern" && a.Status == verification.GatePassed && !strings.Contains(strings.ToLower(answer), "approve") && !strings.Contains(answer, `\u`) {
+			if name == "govern" && a.Status == verification.GatePassed &&
+				!strings.Contains(strings.ToLower(answer), "approve") && !strings.Contains(answer, `\u`) {
 				t.Errorf("%q is an approval", answer)
 			}
 		}

@@ -1,6 +1,6 @@
-// Package xray asks the three servers of the xray bridge about an agent that is verified: MCP servers with the tools orchestrate-task,
-// govern_proposals and codex-enforcement. A server that is away, slow, or answers in another shape is unavailable, and the verification goes
-// on without it.
+// Package xray asks the three servers of the xray bridge about an agent: MCP servers with the tools orchestrate-task,
+// govern_proposals and codex-enforcement. A server that fails or answers in another form counts as unavailable, and the
+// verification continues without it.
 package xray
 
 import (
@@ -20,13 +20,13 @@ import (
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
-// Timeout bounds one question to one server, with everything that it takes.
+// Timeout bounds one question to one server.
 const Timeout = 5 * time.Second
 
-// maxAnswer bounds what a server sends in answer to one request, in bytes.
+// maxAnswer bounds one answer, in bytes.
 const maxAnswer = 1 << 20
 
-// Why a server is unavailable.
+// Reasons why a server is unavailable.
 const (
 	reasonTimeout     = "timeout"
 	reasonUnreachable = "unreachable"
@@ -34,32 +34,30 @@ const (
 	reasonWrongShape  = "wrong_shape"
 )
 
-// Server is one MCP server, over Streamable HTTP.
+// Server is an MCP server over Streamable HTTP.
 type Server struct {
-	// URL is its endpoint; left out, the gate is not configured.
+	// URL is its endpoint; empty if the gate is not configured.
 	URL string
-	// Token is what it demands of its clients; left out, nothing.
-	Token string
-	// Header has the token, as it is; left out, it is a bearer token.
-	Header string
-	// RootCAs are those that it is believed by; left out, the system's. Redirects are not followed.
+	// Token, if set, is sent in Header as it is, or as a bearer token if Header is empty.
+	Token, Header string
+	// RootCAs defaults to the system's.
 	RootCAs *x509.CertPool
 
 	client *http.Client
 }
 
-// Options names the servers.
+// Options configure a [Bridge].
 type Options struct {
 	Orchestrate, Govern, Enforce Server
-	// Timeout bounds one question; left out, Timeout.
+	// Timeout defaults to [Timeout].
 	Timeout time.Duration
-	// Version is the program's, which servers are told.
+	// Version is the program's.
 	Version string
 	Log     *zap.Logger
 }
 
-// Bridge asks the servers. Each question makes a connection of its own, so a server that comes back is asked again. It is safe for concurrent
-// use.
+// Bridge asks the servers. Each question makes its own connection, so that a returning server is used. It is safe for
+// concurrent use.
 type Bridge struct {
 	o Options
 }
@@ -80,32 +78,33 @@ func New(o Options) *Bridge {
 	return &Bridge{o}
 }
 
-// Orchestrate tells the orchestrator of the task. Its answer changes nothing but the result's record: the trace is the primary gate.
+// Orchestrate reports the task to the orchestrator. The answer is only recorded.
 func (b *Bridge) Orchestrate(ctx context.Context, q verification.Question) verification.Answer {
 	type task struct {
 		ID          string `json:"id"`
 		Description string `json:"description"`
 		Type        string `json:"type"`
 	}
-	// 0xRay's orchestrator does tasks of governance by itself. Those of a type that it does not know it only defers, and calls that a failure.
+	// 0xRay's orchestrator handles governance tasks itself. It defers unknown types and reports that as a failure.
 	return b.ask(ctx, b.o.Orchestrate, "orchestrate-task", map[string]any{
 		"description": "Verification of " + q.DID, "tasks": []task{{"verification", q.Prompt, "governance"}},
 	}, orchestrated)
 }
 
-// Govern asks for a decision about the agent, and for its resonance from prior governance.
+// Govern asks for a decision about the agent and for its prior resonance.
 func (b *Bridge) Govern(ctx context.Context, q verification.Question) verification.Answer {
 	evidence := []string{"verification requested"}
 	if len(q.Turns) > 0 {
 		evidence = []string{"possession of the key proven", fmt.Sprint("turns: ", len(q.Turns))}
 	}
 	return b.ask(ctx, b.o.Govern, "govern_proposals", map[string]any{"proposals": []map[string]any{{
-		"id": q.DID, "type": "automate", "title": "Plugin registration", "description": "Registration of " + q.DID, "evidence": evidence,
-		"source": "system", "confidence": 0.9,
+		"id": q.DID, "type": "automate", "title": "Plugin registration", "description": "Registration of " + q.DID,
+		"evidence": evidence,
+		"source":   "system", "confidence": 0.9,
 	}}}, func(raw []byte) (verification.Answer, error) { return governed(raw, q.DID) })
 }
 
-// Enforce has the reasoning of the turns evaluated against the task.
+// Enforce asks for a score of the reasoning against the task.
 func (b *Bridge) Enforce(ctx context.Context, q verification.Question) verification.Answer {
 	type step struct {
 		Tool      string `json:"tool"`
@@ -117,15 +116,16 @@ func (b *Bridge) Enforce(ctx context.Context, q verification.Question) verificat
 	}
 	code, err := json.Marshal(map[string]any{"reasoningTrace": steps, "taskPrompt": q.Prompt})
 	if err != nil {
-		panic(err) // it is plain data
+		panic(err) // plain data
 	}
 	return b.ask(ctx, b.o.Enforce, "codex-enforcement", map[string]any{
 		"operation": "reasoning-evaluation", "files": []string{q.DID}, "newCode": string(code),
 	}, enforced)
 }
 
-// ask calls a tool and reads its answer. Everything that goes wrong makes the server unavailable.
-func (b *Bridge) ask(ctx context.Context, s Server, tool string, arguments any, read func([]byte) (verification.Answer, error)) verification.Answer {
+// ask calls a tool and reads its answer. Any failure makes the server unavailable.
+func (b *Bridge) ask(ctx context.Context, s Server, tool string, arguments any,
+	read func([]byte) (verification.Answer, error)) verification.Answer {
 	if s.URL == "" {
 		return verification.Answer{Status: verification.GateNotConfigured}
 	}
@@ -140,11 +140,12 @@ func (b *Bridge) ask(ctx context.Context, s Server, tool string, arguments any, 
 		err = shapeError{err}
 	}
 	reason := reasonOf(bounded, err)
-	b.o.Log.Warn("a server of the xray bridge is skipped", zap.String("tool", tool), zap.String("reason", reason), zap.Error(err))
+	b.o.Log.Warn("a server of the xray bridge is skipped", zap.String("tool", tool), zap.String("reason", reason),
+		zap.Error(err))
 	return verification.Answer{Status: verification.GateUnavailable, Reason: reason}
 }
 
-// toolError is what a tool says is wrong, and shapeError an answer in another shape.
+// toolError is a failure reported by a tool, shapeError an answer in an unexpected form.
 type (
 	toolError  struct{ error }
 	shapeError struct{ error }
@@ -164,22 +165,23 @@ func reasonOf(ctx context.Context, err error) string {
 	return reasonUnreachable
 }
 
-// call makes one connection, calls one tool, and returns the JSON of its result.
+// call connects, calls one tool and returns the JSON of its result.
 func call(ctx context.Context, s Server, version, tool string, arguments any) ([]byte, error) {
-	client := mcp.NewClient(&mcp.Implementation{Name: "mediator", Version: version}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
+	client := mcp.NewClient(&mcp.Implementation{Name: "mediator", Version: version},
+		&mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
 	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
 		Endpoint: s.URL, HTTPClient: s.client, MaxRetries: -1, DisableStandaloneSSE: true,
 	}, nil)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = session.Close() }() // the answer is there, or it is not
+	defer func() { _ = session.Close() }()
 	result, err := session.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: arguments})
 	if err != nil {
 		return nil, err
 	}
 	if result.IsError {
-		return nil, toolError{errors.New("the tool says that it has failed")}
+		return nil, toolError{errors.New("the tool reports a failure")}
 	}
 	if result.StructuredContent != nil {
 		return json.Marshal(result.StructuredContent)
@@ -192,10 +194,11 @@ func call(ctx context.Context, s Server, version, tool string, arguments any) ([
 	return nil, shapeError{errors.New("the result has no text")}
 }
 
-// newClient returns a client that shows the token, reads no more than maxAnswer of an answer, follows no redirect, and uses no proxy.
+// newClient returns a client that sends the token, bounds answers, follows no redirects and uses no proxy.
 func (s *Server) newClient() *http.Client {
 	t := &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: s.RootCAs, MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: 4, IdleConnTimeout: Timeout,
+		TLSClientConfig: &tls.Config{RootCAs: s.RootCAs, MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: 4,
+		IdleConnTimeout: Timeout,
 	}
 	shown := wire.Bearer(s.Token, t)
 	if s.Token != "" && s.Header != "" {

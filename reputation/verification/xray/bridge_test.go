@@ -98,11 +98,16 @@ func unavailable(reason string) answer {
 
 // report is what the orchestrator of 0xRay writes, and governance what its governance server answers to one proposal.
 func report(success string) any {
-	return map[string]any{"text": "Orchestration Complete: \"Verification\"\n\n**Session ID:** session_1\n**Success:** " + success + "\n**Tasks:** 1 total\n"}
+	return map[string]any{
+		"text": "Orchestration Complete: \"Verification\"\n\n**Session ID:** session_1\n**Success:** " + success +
+			"\n**Tasks:** 1 total\n"}
 }
 
 func governance(final, overall string) any {
-	return map[string]any{"results": []any{map[string]any{"proposalId": "did:groover:1", "finalDecision": final, "averageConfidence": 0.9}}, "overallDecision": overall}
+	return map[string]any{
+		"results": []any{
+			map[string]any{"proposalId": "did:groover:1", "finalDecision": final, "averageConfidence": 0.9}},
+		"overallDecision": overall}
 }
 
 // TestBridge asks real MCP servers that are healthy, slow, wrong, or no MCP servers.
@@ -116,31 +121,59 @@ func TestBridge(t *testing.T) {
 		orchestrates, govern, enforce any
 		want                          [3]answer
 	}{
-		{"healthy", map[string]any{"success": true}, map[string]any{"decision": "approve", "resonance": 0.8}, map[string]any{"score": 92.9}, [3]answer{passed, resonant(800), scored(92)}},
-		{"other spellings", map[string]any{"plan": []int{1}}, map[string]any{"decision": "approved", "resonanceScore": 0.7999}, map[string]any{"result": map[string]any{"score": 100}}, [3]answer{passed, resonant(799), scored(100)}},
-		{"structured", map[string]any{"structured": map[string]any{}}, map[string]any{"structured": map[string]any{"decision": "Approved"}}, map[string]any{"structured": map[string]any{"score": 0}}, [3]answer{passed, resonant(0), scored(0)}},
-		{"no", map[string]any{"success": false}, map[string]any{"decision": "reject", "resonance": 0.1}, map[string]any{"score": 74}, [3]answer{failed, {Status: verification.GateFailed, Resonance: 100}, scored(74)}},
-		{"0xRay", report("✅ COMPLETED"), governance("approve", "approve"), map[string]any{"operation": "reasoning-evaluation", "codexCheck": map[string]any{"score": 88}, "complianceScore": 88, "violations": 1}, [3]answer{passed, resonant(0), scored(88)}},
-		{"0xRay says no", report("❌ FAILED"), governance("reject", "reject"), map[string]any{"codexCheck": map[string]any{"score": 40}, "complianceScore": 90}, [3]answer{failed, failed, scored(40)}},
-		{"0xRay in doubt", map[string]any{"status": "failed"}, governance("abstain", "approve"), map[string]any{"codexCheck": map[string]any{"score": 100}, "score": 101}, [3]answer{failed, failed, unavailable("wrong_shape")}},
-		{"0xRay contradicts itself", map[string]any{"status": "error", "success": true}, governance("approve", "needs_revision"), map[string]any{"complianceScore": -1}, [3]answer{failed, failed, unavailable("wrong_shape")}},
-		{"another proposal", nil, map[string]any{"results": []any{map[string]any{"proposalId": "other", "finalDecision": "approve"}}, "overallDecision": "approve"}, map[string]any{"codexCheck": map[string]any{}}, [3]answer{unavailable("wrong_shape"), unavailable("wrong_shape"), unavailable("wrong_shape")}},
-		{"no decision", map[string]any{"status": "delegated"}, map[string]any{"results": []any{map[string]any{"proposalId": "did:groover:1"}}, "overallDecision": "approve"}, map[string]any{"complianceScore": 100}, [3]answer{passed, unavailable("wrong_shape"), scored(100)}},
-		{"no JSON", "text", "text", "text", [3]answer{unavailable("wrong_shape"), unavailable("wrong_shape"), unavailable("wrong_shape")}},
-		{"other JSON", 1, map[string]any{"resonance": 0.9}, map[string]any{"score": "100"}, [3]answer{unavailable("wrong_shape"), unavailable("wrong_shape"), unavailable("wrong_shape")}},
-		{"out of range", nil, map[string]any{"decision": "approve", "resonance": 1.1}, map[string]any{"score": 101}, [3]answer{unavailable("wrong_shape"), unavailable("wrong_shape"), unavailable("wrong_shape")}},
-		{"below zero", nil, map[string]any{"decision": "approve", "resonance": -0.1}, map[string]any{"score": -1}, [3]answer{unavailable("wrong_shape"), unavailable("wrong_shape"), unavailable("wrong_shape")}},
-		{"failing tools", "error", "error", "error", [3]answer{unavailable("tool_error"), unavailable("tool_error"), unavailable("tool_error")}},
-		{"8 MB", "huge", "huge", "huge", [3]answer{unavailable("unreachable"), unavailable("unreachable"), unavailable("unreachable")}},
+		{"healthy", map[string]any{"success": true}, map[string]any{"decision": "approve", "resonance": 0.8},
+			map[string]any{"score": 92.9}, [3]answer{passed, resonant(800), scored(92)}},
+		{"other spellings", map[string]any{"plan": []int{1}},
+			map[string]any{"decision": "approved", "resonanceScore": 0.7999},
+			map[string]any{"result": map[string]any{"score": 100}}, [3]answer{passed, resonant(799), scored(100)}},
+		{"structured", map[string]any{"structured": map[string]any{}},
+			map[string]any{"structured": map[string]any{"decision": "Approved"}},
+			map[string]any{"structured": map[string]any{"score": 0}}, [3]answer{passed, resonant(0), scored(0)}},
+		{"no", map[string]any{"success": false}, map[string]any{"decision": "reject", "resonance": 0.1},
+			map[string]any{"score": 74}, [3]answer{failed, {Status: verification.GateFailed, Resonance: 100}, scored(74)}},
+		{"0xRay", report("✅ COMPLETED"), governance("approve", "approve"),
+			map[string]any{"operation": "reasoning-evaluation", "codexCheck": map[string]any{"score": 88}, "complianceScore": 88,
+				"violations": 1}, [3]answer{passed, resonant(0), scored(88)}},
+		{"0xRay says no", report("❌ FAILED"), governance("reject", "reject"),
+			map[string]any{"codexCheck": map[string]any{"score": 40}, "complianceScore": 90},
+			[3]answer{failed, failed, scored(40)}},
+		{"0xRay in doubt", map[string]any{"status": "failed"}, governance("abstain", "approve"),
+			map[string]any{"codexCheck": map[string]any{"score": 100}, "score": 101},
+			[3]answer{failed, failed, unavailable("wrong_shape")}},
+		{"0xRay contradicts itself", map[string]any{"status": "error", "success": true},
+			governance("approve", "needs_revision"), map[string]any{"complianceScore": -1},
+			[3]answer{failed, failed, unavailable("wrong_shape")}},
+		{"another proposal", nil,
+			map[string]any{"results": []any{map[string]any{"proposalId": "other", "finalDecision": "approve"}},
+				"overallDecision": "approve"}, map[string]any{"codexCheck": map[string]any{}}, [3]answer{unavailable("wrong_shape"),
+				unavailable("wrong_shape"), unavailable("wrong_shape")}},
+		{"no decision", map[string]any{"status": "delegated"},
+			map[string]any{"results": []any{map[string]any{"proposalId": "did:groover:1"}}, "overallDecision": "approve"},
+			map[string]any{"complianceScore": 100}, [3]answer{passed, unavailable("wrong_shape"), scored(100)}},
+		{"no JSON", "text", "text", "text",
+			[3]answer{unavailable("wrong_shape"), unavailable("wrong_shape"), unavailable("wrong_shape")}},
+		{"other JSON", 1, map[string]any{"resonance": 0.9}, map[string]any{"score": "100"},
+			[3]answer{unavailable("wrong_shape"), unavailable("wrong_shape"), unavailable("wrong_shape")}},
+		{"out of range", nil, map[string]any{"decision": "approve", "resonance": 1.1}, map[string]any{"score": 101},
+			[3]answer{unavailable("wrong_shape"), unavailable("wrong_shape"), unavailable("wrong_shape")}},
+		{"below zero", nil, map[string]any{"decision": "approve", "resonance": -0.1}, map[string]any{"score": -1},
+			[3]answer{unavailable("wrong_shape"), unavailable("wrong_shape"), unavailable("wrong_shape")}},
+		{"failing tools", "error", "error", "error",
+			[3]answer{unavailable("tool_error"), unavailable("tool_error"), unavailable("tool_error")}},
+		{"8 MB", "huge", "huge", "huge",
+			[3]answer{unavailable("unreachable"), unavailable("unreachable"), unavailable("unreachable")}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := start(t, "0", map[string]any{"orchestrate-task": tt.orchestrates, "govern_proposals": tt.govern, "codex-enforcement": tt.enforce})
+			s := start(t, "0",
+				map[string]any{"orchestrate-task": tt.orchestrates, "govern_proposals": tt.govern, "codex-enforcement": tt.enforce})
 			b := bridge(s.url, generous)
-			if got := [3]answer{b.Orchestrate(t.Context(), question), b.Govern(t.Context(), question), b.Enforce(t.Context(), question)}; got != tt.want {
+			if got := [3]answer{b.Orchestrate(t.Context(), question), b.Govern(t.Context(), question),
+				b.Enforce(t.Context(), question)}; got != tt.want {
 				t.Errorf("got %+v\nwant %+v", got, tt.want)
 			}
 			asked := s.calls()
-			for _, want := range []string{`orchestrate-task {"description":"Verification of did:groover:1"`, `"source":"system"`, `"operation":"reasoning-evaluation"`, "because"} {
+			for _, want := range []string{`orchestrate-task {"description":"Verification of did:groover:1"`, `"source":"system"`,
+				`"operation":"reasoning-evaluation"`, "because"} {
 				if !strings.Contains(asked, want) {
 					t.Errorf("the servers were not told %s: %s", want, asked)
 				}
@@ -173,8 +206,10 @@ func TestToken(t *testing.T) {
 		if header != "" {
 			name, value = strings.ToLower(header), "secret-1"
 		}
-		s := start(t, "0", map[string]any{"header": []string{name, value}, "govern_proposals": map[string]any{"decision": "approve"}})
-		for token, want := range map[string]answer{"secret-1": {Status: verification.GatePassed}, "secret-2": unavailable("unreachable"), "": unavailable("unreachable")} {
+		s := start(t, "0",
+			map[string]any{"header": []string{name, value}, "govern_proposals": map[string]any{"decision": "approve"}})
+		for token, want := range map[string]answer{"secret-1": {Status: verification.GatePassed},
+			"secret-2": unavailable("unreachable"), "": unavailable("unreachable")} {
 			b := xray.New(xray.Options{Govern: xray.Server{URL: s.url, Token: token, Header: header}, Timeout: time.Minute})
 			if got := b.Govern(t.Context(), question); got != want {
 				t.Errorf("%q with the token %q: %+v", header, token, got)

@@ -1,5 +1,5 @@
-// Command judge scores synthetic sessions, and writes how well the score tells agents from people and scripts: the tables and the plot of
-// docs/autonomy.md.
+// Command judge scores synthetic sessions, and writes how well the score tells agents from people and scripts: the
+// tables and the plot of docs/autonomy.md.
 //
 //	scorer.go   the score under judgment, and its variants; strategies.go gives challenges strategies
 //	score.go    scores the sessions; stats.go has the area under the curve
@@ -74,7 +74,8 @@ func judge(o options) error {
 	for _, s := range sessions {
 		receipts += len(s.Receipts)
 	}
-	about := fmt.Sprintf("%d sessions of each group, %d receipts in all, from the seed %d; baselines from the seeds %d to %d.",
+	about := fmt.Sprintf(
+		"%d sessions of each group, %d receipts in all, from the seed %d; baselines from the seeds %d to %d.",
 		o.n, receipts, o.seed, o.seed+1, o.seed+uint64(o.baselines))
 	docs, err := tables.Put(string(old), worth(results, about))
 	if err != nil {

@@ -21,7 +21,8 @@ const (
 func plot(w io.Writer, all []scored) error {
 	rows := groups()
 	bottom := float64(plotTop + plotRow*len(rows))
-	c := page.NewCanvas("Scores of each group, and the area under the curve of steady agents against it", plotTotal, bottom+50)
+	c := page.NewCanvas("Scores of each group, and the area under the curve of steady agents against it", plotTotal,
+		bottom+50)
 	along := func(v float64) float64 { return plotLeft + plotWidth*v/100 }
 	area := func(v float64) float64 { return areaLeft + areaWidth*v }
 	ends := append(slices.Clone(bands), 100)

@@ -7,8 +7,8 @@ import (
 	"github.com/actionproof/mediator/tools/autonomy"
 )
 
-// Scorer makes a score of a session: from 0 to 100, with a lower bound of it, and with its parts by their names. It believes the models behind
-// these hosts and no others.
+// Scorer makes a score of a session: from 0 to 100, with a lower bound of it, and with its parts by their names. It
+// believes the models behind these hosts and no others.
 type Scorer func(s autonomy.Session, believedHosts []string) (score, lower float64, parts map[string]part)
 
 // believed is the group [autonomy.Fake] as a verifier sees it who believes its hosts.
@@ -54,7 +54,9 @@ func scoreOne(s autonomy.Session, by Scorer, hosts []string) (scored, error) {
 	score, lower, parts := by(s, hosts)
 	for _, n := range []float64{score, lower} {
 		if !(n >= 0 && n <= 100) { // nor a number that is none
-			return scored{}, fmt.Errorf("judge: the score of %s (%s) is %v, and its lower bound %v: both have to be from 0 to 100", s.ID, s.Kind, score, lower)
+			return scored{},
+				fmt.Errorf("judge: the score of %s (%s) is %v, and its lower bound %v: both have to be from 0 to 100", s.ID, s.Kind,
+					score, lower)
 		}
 	}
 	return scored{s, score, lower, parts}, nil

@@ -23,7 +23,8 @@ func sessions() (all []autonomy.Session) {
 		names := autonomy.KindsOf(g)
 		for i := range 6 {
 			s := autonomy.Session{Group: g, Kind: names[i%len(names)], ID: fmt.Sprint(g, i)}
-			c := interaction.Receipt{Chain: interaction.ChainLink{SessionID: s.ID, SequenceNumber: 1}, Model: &interaction.ModelCall{}}
+			c := interaction.Receipt{Chain: interaction.ChainLink{SessionID: s.ID, SequenceNumber: 1},
+				Model: &interaction.ModelCall{}}
 			c.Model.Figures.Turnaround, c.Model.Figures.FirstDelta = interaction.Observed(2500), interaction.NotMeasured
 			s.Receipts = []interaction.Receipt{c}
 			s.Challenges = []autonomy.Challenge{{Nonce: "n", Issued: 1, Committed: 2}}
@@ -57,7 +58,8 @@ func scoredBy(t *testing.T, by Scorer) []scored {
 	return all
 }
 
-// TestStubs: a score that knows every group has the area 1 against those that are no agents, and a constant has 0.5 against all.
+// TestStubs: a score that knows every group has the area 1 against those that are no agents, and a constant has 0.5
+// against all.
 func TestStubs(t *testing.T) {
 	known, same := scoredBy(t, perfect), scoredBy(t, constant)
 	for _, g := range groups()[1:] {
@@ -68,7 +70,8 @@ func TestStubs(t *testing.T) {
 		if a := areaUnder(values(known, autonomy.Steady, scoreOf), values(known, g, scoreOf)); a.at != want {
 			t.Errorf("a score that knows has the area %v against %s, want %v", a, g, want)
 		}
-		if a := areaUnder(values(same, autonomy.Steady, scoreOf), values(same, g, scoreOf)); a.at != 0.5 || a.low >= 0.5 || a.high <= 0.5 {
+		if a := areaUnder(values(same, autonomy.Steady, scoreOf), values(same, g, scoreOf)); a.at != 0.5 || a.low >= 0.5 ||
+			a.high <= 0.5 {
 			t.Errorf("a constant has the area %v against %s", a, g)
 		}
 	}
@@ -103,7 +106,8 @@ func TestPlot(t *testing.T) {
 // TestJudge writes all files, of real sessions.
 func TestJudge(t *testing.T) {
 	dir := t.TempDir()
-	o := options{n: 1, baselines: 1, seed: 3, docs: filepath.Join(dir, "score.md"), picture: filepath.Join(dir, "scores.svg")}
+	o := options{n: 1, baselines: 1, seed: 3, docs: filepath.Join(dir, "score.md"),
+		picture: filepath.Join(dir, "scores.svg")}
 	if err := os.WriteFile(o.docs, []byte("before\n"+tables.Begin+"old\n"+tables.End+"after\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +115,8 @@ func TestJudge(t *testing.T) {
 		t.Fatal(err)
 	}
 	docs, err := os.ReadFile(o.docs)
-	if err != nil || !bytes.HasPrefix(docs, []byte("before\n"+tables.Begin)) || !bytes.HasSuffix(docs, []byte(tables.End+"after\n")) || bytes.Contains(docs, []byte("old")) {
+	if err != nil || !bytes.HasPrefix(docs, []byte("before\n"+tables.Begin)) ||
+		!bytes.HasSuffix(docs, []byte(tables.End+"after\n")) || bytes.Contains(docs, []byte("old")) {
 		t.Errorf("the page of the score: %v, %s", err, docs)
 	}
 	hasTables(t, docs)
@@ -127,8 +132,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestPageIsOfTheseFormulas: the tables of docs/autonomy.md are those of the formulas as they are. `make autonomy` makes them again, which
-// takes too long for a test.
+// TestPageIsOfTheseFormulas: the tables of docs/autonomy.md are those of the formulas as they are. `make autonomy`
+// makes them again, which takes too long for a test.
 func TestPageIsOfTheseFormulas(t *testing.T) {
 	docs, err := os.ReadFile("../../../docs/autonomy.md")
 	if err != nil {
@@ -155,8 +160,8 @@ func hasTables(t *testing.T, docs []byte) {
 	}
 }
 
-// TestStrategies: a strategy that was kept holds for what a real appraisal sees, and is passed where the agent waits with its calls. One that
-// was not kept is not.
+// TestStrategies: a strategy that was kept holds for what a real appraisal sees, and is passed where the agent waits
+// with its calls. One that was not kept is not.
 func TestStrategies(t *testing.T) {
 	for _, row := range []struct {
 		name           string
@@ -171,7 +176,8 @@ func TestStrategies(t *testing.T) {
 		{"not revealed", true, false, true, 0, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			c := autonomy.Challenge{Nonce: "n", Issued: 1000, Committed: 2000, Commitment: strings.Repeat("0", 64), Kept: row.kept}
+			c := autonomy.Challenge{Nonce: "n", Issued: 1000, Committed: 2000, Commitment: strings.Repeat("0", 64),
+				Kept: row.kept}
 			if row.revealed {
 				c.Revealed = 3000
 			}
@@ -179,7 +185,8 @@ func TestStrategies(t *testing.T) {
 			for i, at := range []int64{1500, 2500, 3500} {
 				call := &interaction.ModelCall{Host: "m:443", Model: "m"}
 				call.Figures.ToolCallsMade = interaction.Observed(0)
-				r := interaction.Receipt{Model: call, Outcome: interaction.OutcomeCompleted, Timing: interaction.Timing{RequestReceived: at}, Challenge: &interaction.ChallengeRef{ChallengeNonce: "n"}}
+				r := interaction.Receipt{Model: call, Outcome: interaction.OutcomeCompleted,
+					Timing: interaction.Timing{RequestReceived: at}, Challenge: &interaction.ChallengeRef{ChallengeNonce: "n"}}
 				if i > 0 {
 					r.Challenge.CommitmentHash, r.Challenge.CommitmentRevealed = c.Commitment, row.revealed && i == 2
 				}
@@ -231,7 +238,8 @@ func TestBelieved(t *testing.T) {
 	}
 	for _, s := range sessions() {
 		want := 1 + one(s.Group == autonomy.Fake)
-		if got := seen[s.ID]; len(got) != want || got[0] != len(autonomy.BelievedHosts) || want == 2 && got[1] != len(autonomy.BelievedHosts)+len(autonomy.FakeHosts) {
+		if got := seen[s.ID]; len(got) != want || got[0] != len(autonomy.BelievedHosts) || want == 2 &&
+			got[1] != len(autonomy.BelievedHosts)+len(autonomy.FakeHosts) {
 			t.Errorf("%s (%s) was scored with %v hosts", s.ID, s.Group, got)
 		}
 	}

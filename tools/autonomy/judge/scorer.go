@@ -33,11 +33,13 @@ func (v variant) score(s autonomy.Session, believedHosts []string) (score, lower
 
 // partsOfScore returns the parts of all signals, in their order.
 func partsOfScore(s appraisal.Score) []appraisal.Part {
-	return slices.Concat(s.Signals.Timing.Parts, s.Signals.Recursion.Parts, s.Signals.Knowledge.Parts, s.Signals.Entropy.Parts, s.Signals.Challenge.Parts)
+	return slices.Concat(s.Signals.Timing.Parts, s.Signals.Recursion.Parts, s.Signals.Knowledge.Parts,
+		s.Signals.Entropy.Parts, s.Signals.Challenge.Parts)
 }
 
-// variants returns the variants to judge, the one whose results are shown in full first. Baselines are made of sessions of the seeds after seed,
-// of so many as are given, with n sessions of each group. An owner runs sessions of one group, so its baseline is made of those.
+// variants returns the variants to judge, the one whose results are shown in full first. Baselines are made of sessions
+// of the seeds after seed, of so many as are given, with n sessions of each group. An owner runs sessions of one group,
+// so its baseline is made of those.
 func variants(n int, seed uint64, seeds int) ([]variant, error) {
 	samples := make(map[string][]appraisal.Sample)
 	for i := range seeds {

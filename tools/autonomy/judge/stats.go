@@ -22,9 +22,9 @@ func mean(of []float64) float64 {
 // area is an area under the ROC curve, with the bounds of its 95 % interval.
 type area struct{ at, low, high float64 }
 
-// areaUnder returns how likely one of positive is above one of negative; where they are equal counts half. That is the area under the ROC curve
-// (Hanley and McNeil 1982). The interval is Newcombe's method 5 (Statistics in Medicine 25, 2006, page 559): unlike others it has a width also
-// where the groups do not overlap.
+// areaUnder returns how likely one of positive is above one of negative; where they are equal counts half. That is the
+// area under the ROC curve (Hanley and McNeil 1982). The interval is Newcombe's method 5 (Statistics in Medicine 25,
+// 2006, page 559): unlike others it has a width also where the groups do not overlap.
 func areaUnder(positive, negative []float64) area {
 	m, n := float64(len(positive)), float64(len(negative))
 	if m == 0 || n == 0 {

@@ -11,10 +11,10 @@ import (
 	"github.com/actionproof/mediator/tools/autonomy"
 )
 
-// committed returns a session's challenges with strategies, which a synthetic session lacks: it says whether one was kept, and nothing else. A
-// strategy that was kept names what the receipts show, as far as a strategy can; of one that was not, the number of calls does not hold.
-// Receipts name the commitments to these strategies. If waits is set, a challenge that was committed to is issued when the commitment came, so
-// no call lies between.
+// committed returns a session's challenges with strategies, which a synthetic session lacks: it says whether one was
+// kept, and nothing else. A strategy that was kept names what the receipts show, as far as a strategy can; of one that
+// was not, the number of calls does not hold. Receipts name the commitments to these strategies. If waits is set, a
+// challenge that was committed to is issued when the commitment came, so no call lies between.
 func committed(s autonomy.Session, waits bool) ([]interaction.Receipt, []appraisal.Challenge) {
 	receipts, out := slices.Clone(s.Receipts), make([]appraisal.Challenge, 0, len(s.Challenges))
 	for _, c := range s.Challenges {
@@ -41,7 +41,8 @@ func committed(s autonomy.Session, waits bool) ([]interaction.Receipt, []apprais
 			switch {
 			case ref == nil || ref.ChallengeNonce != c.Nonce:
 			case ref.CommitmentHash != "":
-				receipts[i].Challenge = &interaction.ChallengeRef{ChallengeNonce: c.Nonce, CommitmentHash: hash, CommitmentRevealed: ref.CommitmentRevealed}
+				receipts[i].Challenge = &interaction.ChallengeRef{ChallengeNonce: c.Nonce, CommitmentHash: hash,
+					CommitmentRevealed: ref.CommitmentRevealed}
 			case waits:
 				receipts[i].Challenge = nil
 			}

@@ -18,7 +18,8 @@ type result struct {
 	all  []scored
 }
 
-// worth returns the tables of the page of the score. The first result is shown in full, of the others how well they tell agents.
+// worth returns the tables of the page of the score. The first result is shown in full, of the others how well they
+// tell agents.
 func worth(results []result, about string) string {
 	all := results[0].all
 	first := page.NewTable("group", "n", "median", "quartiles", "low", "medium", "high", "very high", "AUC")
@@ -38,14 +39,16 @@ func worth(results []result, about string) string {
 	third := page.NewTable(append([]string{"part", "measured", "median"}, shown...)...)
 	for _, p := range partsOfScore(appraisal.Appraise(appraisal.NewSession(nil), nil, nil)) {
 		points := pointsOf(p.Name)
-		measured, median := mean(values(all, autonomy.Steady, measuredOf(p.Name))), page.Quantile(values(all, autonomy.Steady, points), 0.5)
+		measured, median := mean(values(all, autonomy.Steady, measuredOf(p.Name))),
+			page.Quantile(values(all, autonomy.Steady, points), 0.5)
 		row := []string{"`" + p.Name + "`", fmt.Sprintf("%.0f %%", 100*measured), fmt.Sprintf("%.1f of %.0f", median, p.Of)}
 		for _, g := range shown {
 			row = append(row, againstShort(all, g, points))
 		}
 		third.Row(row...)
 	}
-	return fmt.Sprintf("%s By formulas with the `scoringHash` %s.\n\n%s\n%s\n%s\n", about, appraisal.ScoringHash, first.String(), second.String(), third.String())
+	return fmt.Sprintf("%s By formulas with the `scoringHash` %s.\n\n%s\n%s\n%s\n", about, appraisal.ScoringHash,
+		first.String(), second.String(), third.String())
 }
 
 func namesOf(results []result) (names []string) {

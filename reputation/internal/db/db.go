@@ -1,0 +1,174 @@
+// Package db keeps the node's state in an SQLite file, or in a PostgreSQL schema that replicas share. Both run the same
+// statements.
+package db
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/postgres"
+	"github.com/actionproof/mediator/ledger/sqlite"
+)
+
+// Schema describes tables.
+type Schema struct {
+	Name    string // in PostgreSQL
+	Version int
+	Forgets string // what a new database would forget
+	// Tables are CREATE statements. TEXT columns compare byte by byte in both databases.
+	Tables string
+	// Missing is the error of [One] for no row.
+	Missing error
+}
+
+// DB is safe for concurrent use, also by several processes if it is in PostgreSQL.
+type DB struct {
+	missing error
+	read    *sql.DB
+	write   func(ctx context.Context, do func(context.Context, *sql.Tx) error) error
+	close   func() error
+	clock   func(ctx context.Context) (time.Time, error)
+}
+
+// OpenSQLite opens the SQLite file at path, or creates it. See [sqlite.OpenDB].
+func OpenSQLite(ctx context.Context, path string, s Schema) (*DB, error) {
+	d, err := sqlite.OpenDB(ctx, path, sqlite.Schema{Version: s.Version, Statements: s.Tables, Forgets: s.Forgets})
+	if err != nil {
+		return nil, err
+	}
+	write := func(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
+		// A cancelled statement would take the other writes of its group with it.
+		return d.Write(ctx, func(t *sql.Tx) error { return do(context.WithoutCancel(ctx), t) })
+	}
+	return &DB{missing: s.Missing, read: d.Read(), write: write, close: d.Close}, nil
+}
+
+// OpenPostgres opens the schema in the database that dsn names. See [postgres.OpenDB].
+func OpenPostgres(ctx context.Context, dsn string, s Schema) (*DB, error) {
+	tables := strings.ReplaceAll(s.Tables, " TEXT", ` text COLLATE "C"`)
+	d, err := postgres.OpenDB(ctx, dsn,
+		postgres.Schema{Name: s.Name, Version: s.Version, Statements: tables, Forgets: s.Forgets})
+	if err != nil {
+		return nil, err
+	}
+	return &DB{missing: s.Missing, read: d.Read(), write: d.Write, close: d.Close, clock: d.Now}, nil
+}
+
+// Clock returns the clock of the database server, which all replicas share. It is nil for a file.
+func (d *DB) Clock() func(ctx context.Context) (time.Time, error) { return d.clock }
+
+// Close makes what was accepted durable and closes the database.
+func (d *DB) Close() error { return d.close() }
+
+// Tx is a transaction. Its errors have the code ledger_unavailable.
+type Tx struct {
+	tx    *sql.Tx
+	ctx   context.Context
+	doing string
+}
+
+// Write runs do in a transaction and returns nil once it is durable. If do fails, its changes are undone. doing is for
+// errors.
+func (d *DB) Write(ctx context.Context, doing string, do func(Tx) error) error {
+	return d.write(ctx, func(ctx context.Context, t *sql.Tx) error { return do(Tx{t, ctx, doing}) })
+}
+
+// Exec runs a statement and returns the number of changed rows.
+func (t Tx) Exec(query string, args ...any) (int64, error) {
+	r, err := t.tx.ExecContext(t.ctx, query, args...)
+	if err != nil {
+		return 0, ledger.Unavailable(t.doing, err)
+	}
+	return r.RowsAffected()
+}
+
+// One runs a statement that must change one row; otherwise it returns instead.
+func (t Tx) One(instead error, query string, args ...any) error {
+	n, err := t.Exec(query, args...)
+	if err == nil && n != 1 {
+		return instead
+	}
+	return err
+}
+
+// rowsAtOnce bounds one INSERT. SQLite takes 32,766 parameters, PostgreSQL 65,535.
+const rowsAtOnce = 100
+
+// Insert inserts the rows that do not conflict and returns their number. head is the statement up to VALUES.
+func (t Tx) Insert(head string, rows [][]any) (inserted int64, err error) {
+	for len(rows) > 0 {
+		n := min(rowsAtOnce, len(rows))
+		var values []string
+		var args []any
+		for _, row := range rows[:n] {
+			places := make([]string, len(row))
+			for i, v := range row {
+				args = append(args, v)
+				places[i] = fmt.Sprintf("$%d", len(args))
+			}
+			values = append(values, "("+strings.Join(places, ", ")+")")
+		}
+		added, err := t.Exec(head+" VALUES "+strings.Join(values, ", ")+" ON CONFLICT DO NOTHING", args...)
+		if err != nil {
+			return inserted, err
+		}
+		inserted, rows = inserted+added, rows[n:]
+	}
+	return inserted, nil
+}
+
+// Scan reads one row.
+type Scan[T any] func(scan func(...any) error) (T, error)
+
+// Many returns the rows of a query. For a text that PostgreSQL cannot store it returns Schema.Missing: strangers choose
+// what is looked up, and their mistake is not a failure of the database.
+func Many[T any](ctx context.Context, d *DB, doing string, scan Scan[T], query string, args ...any) ([]T, error) {
+	for _, a := range args {
+		if text, ok := a.(string); ok && (!utf8.ValidString(text) || strings.ContainsRune(text, 0)) {
+			return nil, d.missing
+		}
+	}
+	rows, err := d.read.QueryContext(ctx, query, args...)
+	return collect(doing, rows, err, scan)
+}
+
+// One returns the first row of a query, or Schema.Missing.
+func One[T any](ctx context.Context, d *DB, doing string, scan Scan[T], query string, args ...any) (one T, err error) {
+	all, err := Many(ctx, d, doing, scan, query, args...)
+	switch {
+	case err != nil:
+		return one, err
+	case len(all) == 0:
+		return one, d.missing
+	}
+	return all[0], nil
+}
+
+// ManyIn returns the rows of a query in a transaction.
+func ManyIn[T any](t Tx, scan Scan[T], query string, args ...any) ([]T, error) {
+	rows, err := t.tx.QueryContext(t.ctx, query, args...)
+	return collect(t.doing, rows, err, scan)
+}
+
+func collect[T any](doing string, rows *sql.Rows, err error, scan Scan[T]) (all []T, _ error) {
+	if err != nil {
+		return nil, ledger.Unavailable(doing, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		one, err := scan(rows.Scan)
+		if err != nil {
+			return nil, ledger.Unavailable(doing, err)
+		}
+		all = append(all, one)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, ledger.Unavailable(doing, err)
+	}
+	return all, nil
+}
