@@ -2,16 +2,16 @@ package evidence
 
 import (
 	"bytes"
+	"encoding/json"
 	"math"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-
-	json2 "github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
+	"unicode/utf8"
 
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/strictjson"
 )
 
 // maxWhole is the greatest whole number of which a double is no other number as well (RFC 7493 section 2.2). Claims hold none beyond it.
@@ -27,11 +27,107 @@ func (c *codec) encode(claims any, size int) ([]byte, error) {
 // decode reads text into what claims points to, which is zero. It reports whether text is, byte for byte, what encode writes of these
 // claims; otherwise the claims are worth nothing.
 func (c *codec) decode(text []byte, claims any) bool {
-	if json2.Unmarshal(text, claims) != nil {
+	if rest, ok := c.read(string(text), reflect.ValueOf(claims).Elem()); !ok || len(rest) > 0 {
 		return false
 	}
 	want, err := c.encode(claims, len(text))
 	return err == nil && bytes.Equal(want, text)
+}
+
+// read reads one value from the beginning of text, and returns what follows it. It knows no spelling but the one that append writes.
+func (c *codec) read(text string, v reflect.Value) (rest string, ok bool) {
+	switch c.kind {
+	case reflect.String:
+		return readText(text, v)
+	case reflect.Bool:
+		if rest, ok = strings.CutPrefix(text, "true"); ok {
+			v.SetBool(true)
+			return rest, true
+		}
+		return strings.CutPrefix(text, "false")
+	case reflect.Int64:
+		number, rest := cutNumber(text)
+		n, err := strconv.ParseInt(number, 10, 64)
+		v.SetInt(n)
+		return rest, err == nil
+	case reflect.Float64:
+		number, rest := cutNumber(text)
+		f, err := strconv.ParseFloat(number, 64)
+		v.SetFloat(f)
+		return rest, err == nil
+	case reflect.Struct:
+		return c.readObject(text, v)
+	}
+	if rest, ok = strings.CutPrefix(text, "null"); ok {
+		return rest, true
+	}
+	if c.kind == reflect.Pointer {
+		v.Set(reflect.New(v.Type().Elem()))
+		return c.element.read(text, v.Elem())
+	}
+	return c.readList(text, v)
+}
+
+func readText(text string, v reflect.Value) (rest string, ok bool) {
+	for i := 1; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '"':
+			var s string
+			if raw := text[:i+1]; strings.IndexByte(raw, '\\') < 0 {
+				s = raw[1:i]
+			} else if json.Unmarshal([]byte(raw), &s) != nil {
+				return "", false
+			}
+			v.SetString(s)
+			return text[i+1:], text[0] == '"'
+		}
+	}
+	return "", false
+}
+
+func cutNumber(text string) (number, rest string) {
+	i := 0
+	for i < len(text) && (text[i] == '-' || text[i] == '+' || text[i] == '.' || text[i] == 'e' || '0' <= text[i] && text[i] <= '9') {
+		i++
+	}
+	return text[:i], text[i:]
+}
+
+func (c *codec) readObject(text string, v reflect.Value) (rest string, ok bool) {
+	rest, ok = strings.CutPrefix(text, "{")
+	for i := range c.members {
+		m := &c.members[i]
+		value, there := strings.CutPrefix(rest, m.name)
+		if !there {
+			continue // decode refuses the lack of a member that is not optional
+		}
+		if value, there = m.value.read(value, v.FieldByIndex(m.field)); !there {
+			return "", false
+		}
+		rest, _ = strings.CutPrefix(value, ",")
+	}
+	if rest, there := strings.CutPrefix(rest, "}"); there {
+		return rest, ok
+	}
+	return "", false
+}
+
+func (c *codec) readList(text string, v reflect.Value) (rest string, ok bool) {
+	rest, ok = strings.CutPrefix(text, "[")
+	if strings.HasPrefix(rest, "]") {
+		v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+	}
+	for ok && !strings.HasPrefix(rest, "]") {
+		v.Grow(1)
+		v.SetLen(v.Len() + 1)
+		v.Index(v.Len() - 1).SetZero()
+		if rest, ok = c.element.read(rest, v.Index(v.Len()-1)); ok {
+			rest, _ = strings.CutPrefix(rest, ",")
+		}
+	}
+	return strings.TrimPrefix(rest, "]"), ok
 }
 
 // codec writes the values of one type as canonical JSON: with the members of an embedded struct in their order among the others. A general
@@ -135,11 +231,10 @@ func isEmpty(v reflect.Value) bool {
 }
 
 func appendText(b []byte, text string) ([]byte, error) {
-	b, err := jsontext.AppendQuote(b, text)
-	if err != nil {
+	if !utf8.ValidString(text) {
 		return nil, refusal.New("artifact_malformed", "a claim holds a character that is not valid UTF-8")
 	}
-	return b, nil
+	return strictjson.AppendText(b, text), nil
 }
 
 func appendNumber(b []byte, n int64) ([]byte, error) {
@@ -154,5 +249,5 @@ func appendDouble(b []byte, f float64) ([]byte, error) {
 	if math.IsNaN(f) || math.IsInf(f, 0) || f == 0 && math.Signbit(f) {
 		return nil, refusal.New("artifact_malformed", "a claim holds a number that is not finite, or the negative zero")
 	}
-	return append(b, jsontext.Float(f).String()...), nil
+	return strictjson.AppendNumber(b, f), nil
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/actionproof/mediator/internal/refusal"
-	"github.com/actionproof/mediator/internal/strictjson"
 )
 
 // The algorithms on the wire. RFC 9864 renames EdDSA to Ed25519; the libraries in use today know only the old name, so it
@@ -119,12 +118,9 @@ func decodeStrict(s string) ([]byte, error) {
 
 func parseHeader(raw []byte, alg, typ string) (header, error) {
 	var h header
-	canonical := headerCodec.decode(raw, &h)
-	if !canonical {
-		var ok bool
-		if h, ok = looseHeader(raw); !ok {
-			return h, refusal.New("artifact_malformed", "the header of the %s is not a JSON object in which alg, kid and typ are texts", typ)
-		}
+	if !headerCodec.decode(raw, &h) {
+		// crit, jwk, jku, x5c, b64, a duplicate member, another order: members or spellings that we never write.
+		return h, refusal.New("artifact_malformed", "the header of the %s is not the canonical JSON of alg, kid and typ alone", typ)
 	}
 	if h.Alg != alg {
 		return h, refusal.New("artifact_malformed", "the %s names algorithm %.20q; only %s is accepted", typ, h.Alg, alg)
@@ -132,28 +128,5 @@ func parseHeader(raw []byte, alg, typ string) (header, error) {
 	if h.Typ != typ {
 		return h, refusal.New("artifact_malformed", "a token of type %.60q was given where a %s is needed", h.Typ, typ)
 	}
-	if err := checkKeyID(h.Kid); err != nil {
-		return h, err
-	}
-	if !canonical {
-		// crit, jwk, jku, x5c, b64, a duplicate member, another order: all of them are members or spellings that we never write.
-		return h, refusal.New("artifact_malformed", "the header of the %s has something besides alg, kid and typ, or is not in canonical form", typ)
-	}
-	return h, nil
-}
-
-// looseHeader reads what a header of any spelling says of the algorithm, the key and the type.
-func looseHeader(raw []byte) (h header, ok bool) {
-	value, err := strictjson.Loose(raw)
-	members, ok := value.(map[string]any)
-	if err != nil || !ok {
-		return h, false
-	}
-	for name, to := range map[string]*string{"alg": &h.Alg, "kid": &h.Kid, "typ": &h.Typ} {
-		member, there := members[name]
-		if *to, ok = member.(string); there && !ok {
-			return h, false
-		}
-	}
-	return h, true
+	return h, checkKeyID(h.Kid)
 }

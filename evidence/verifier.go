@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	json2 "github.com/go-json-experiment/json"
-
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strictjson"
 )
@@ -171,7 +169,7 @@ func KeyIDOf(token string) string {
 		return ""
 	}
 	var h header
-	if json2.Unmarshal(raw, &h) != nil {
+	if !headerCodec.decode(raw, &h) {
 		return ""
 	}
 	return h.Kid
@@ -196,15 +194,10 @@ func UnverifiedClaims[C any](k Kind[C], token string) (C, error) {
 	return *c, nil
 }
 
-// faultOf says what is wrong with a payload that is not what [Sign] would have written of any claims. Other verifiers find the same fault
-// (docs/vectors.md), so the reading is as loose as theirs: of a name twice the last counts, and any spelling of a number counts.
+// faultOf says what is wrong with a payload that [Sign] would have written of no claims.
 func faultOf[C any](k Kind[C], payload []byte) error {
-	c := new(C)
-	if err := strictjson.LooseInto(payload, c); err != nil {
+	if err := strictjson.ParseMembers(payload, new(C)); err != nil {
 		return refusal.New("artifact_malformed", "the claims of the %s are malformed: %.200v", k.Typ, err)
 	}
-	if _, err := k.codec.encode(c, len(payload)); err != nil {
-		return err
-	}
-	return refusal.New("artifact_malformed", "the claims of the %s are not in RFC 8785 canonical form, or name a member twice", k.Typ)
+	return refusal.New("artifact_malformed", "the claims of the %s lack a member, or are not in RFC 8785 canonical form", k.Typ)
 }

@@ -31,11 +31,7 @@ func (d *deployment) verify(v *evidence.Verifier, token string, s *policy.Strict
 	if v.Trust() != trust { // replaced meanwhile: nobody knows under which of the two it was verified
 		return nil
 	}
-	// Without the skew that a verification tolerates: at the edge the certificate is verified each time.
-	until, old := time.Unix(c.Expires, 0), time.Unix(c.IssuedAt, 0).Add(s.Deployment.MaxAge)
-	if old.Before(until) {
-		until = old
-	}
-	d.last.Store(&certified{token: token, trust: trust, from: now, until: until})
+	// Without the tolerated clock difference: at the edge the certificate is verified each time.
+	d.last.Store(&certified{token: token, trust: trust, from: now, until: s.Until(c)})
 	return nil
 }

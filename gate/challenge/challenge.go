@@ -1,11 +1,9 @@
 package challenge
 
 import (
-	"crypto/sha256"
+	"bytes"
 	"crypto/subtle"
-	"encoding/hex"
-
-	json2 "github.com/go-json-experiment/json"
+	"encoding/json"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
@@ -86,11 +84,13 @@ func hashTasks(tasks []Task) (string, error) {
 	return hash, nil
 }
 
-// hashCanonical is [hashTasks] of tasks of built-in kinds alone: they have their canonical form as they are written.
+// hashCanonical is [hashTasks] for tasks of built-in kinds, which encoding/json writes in canonical form.
 func hashCanonical(tasks []Task) (string, error) {
-	sum := sha256.New()
-	err := json2.MarshalWrite(sum, tasks)
-	return hex.EncodeToString(sum.Sum(nil)), err
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(tasks)
+	return evidence.HashBytes(bytes.TrimSuffix(text.Bytes(), []byte("\n"))), err
 }
 
 // intact refuses a challenge that is not the one that its token was issued with.

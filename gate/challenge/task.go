@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"io"
 
-	json2 "github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/strictjson"
 )
 
 // Task is one public task: all that a solver sees of it. Its members are in canonical order.
@@ -92,11 +90,8 @@ func newTask(instructions string, input any) (Task, error) {
 	return Task{Instructions: instructions, Input: raw}, err
 }
 
-// decodeInput reads the input of a built-in task. The slices of v have room for what a standard task holds, so that they need not grow.
-// Duplicate members are [ParseChallenge]'s to refuse: here they do no harm.
-func decodeInput(raw []byte, v any) bool {
-	return json2.Unmarshal(raw, v, json2.RejectUnknownMembers(true), jsontext.AllowDuplicateNames(true)) == nil
-}
+// decodeInput reads the input of a built-in task. The slices of v have room for a standard task, so that they need not grow.
+func decodeInput(raw []byte, v any) bool { return strictjson.ParseMembers(raw, v) == nil }
 
 // errUnsolvable is the refusal of a task that no honest issuer makes.
 func errUnsolvable(kind string) error {

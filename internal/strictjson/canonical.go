@@ -2,35 +2,27 @@ package strictjson
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"errors"
+	"math"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/go-json-experiment/json/jsontext"
+	"unicode/utf8"
 
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Bounds on posted JSON.
-const (
-	MaxDepth = 100     // nesting
-	MaxItems = 200_000 // names and values; sorting a member takes some two hundred times the memory of its shortest spelling
-)
-
-// Canonical returns the RFC 8785 form of one JSON text. It refuses invalid JSON, invalid UTF-8, lone surrogates, duplicate
-// member names, nesting over [MaxDepth] and more than [MaxItems] names and values; and, more strictly than the RFC, numbers that an IEEE 754 double does not hold
-// (integers beyond 2^53 that would be rounded, underflow to zero), because two different contents would share one hash.
+// Canonical returns the RFC 8785 form of one JSON text. It refuses invalid JSON, invalid UTF-8, lone surrogates, duplicate names,
+// nesting over [MaxDepth] and more than [MaxItems] names and values. It also refuses numbers that an IEEE 754 double does not hold,
+// which the RFC would round: two different contents would share one hash.
 func Canonical(raw []byte) ([]byte, error) {
-	if err := checkBounds(raw); err != nil {
-		return nil, err
+	r := reader{raw: raw, bounded: true, write: true, out: make([]byte, 0, len(raw))}
+	if err := r.text(nil); err != nil {
+		return nil, err.refusal(raw)
 	}
-	c := jsontext.Value(bytes.Clone(raw))
-	if err := c.Canonicalize(); err != nil {
-		return nil, refusal.New("content_malformed", "the JSON content has no canonical form (RFC 8785): %v", misspelt(raw, err))
-	}
-	return c, nil
+	return r.out, nil
 }
 
 // CanonicalOf returns the [Canonical] form of a value, as encoding/json writes it.
@@ -44,91 +36,142 @@ func CanonicalOf(v any) ([]byte, error) {
 	return Canonical(text.Bytes())
 }
 
-// checkBounds walks the text once, and looks at its numbers, its depth and how many names and values it has. It does not judge
-// syntax: that is the canonicaliser's work.
-func checkBounds(raw []byte) error {
-	depth, items := 0, 0
-	for i := 0; i < len(raw); {
-		c := raw[i]
-		if c == '"' || c == '{' || c == '[' || startsNumber(c) || c == 't' || c == 'f' || c == 'n' { // a name or a value begins
-			items++
-		}
-		switch {
-		case items > MaxItems:
-			return refusal.New("content_malformed", "the JSON content holds more than %d names and values; send less at once, or configure the action with content: raw", MaxItems)
-		case c == '"':
-			i = skipString(raw, i)
-			continue
-		case c == '{' || c == '[':
-			if depth++; depth > MaxDepth {
-				return refusal.New("content_malformed", "the JSON content is nested deeper than %d levels at %s", MaxDepth, position(raw, i))
-			}
-		case c == '}' || c == ']':
-			depth--
-		case startsNumber(c):
-			end := i + 1
-			for end < len(raw) && isNumberByte(raw[end]) {
-				end++
-			}
-			if !faithful(string(raw[i:end])) {
-				return refusal.New("content_malformed", "the number %.40s at %s does not fit an IEEE 754 double exactly enough for RFC 8785; send it as a string, or configure the action with content: raw", raw[i:end], position(raw, i))
-			}
-			i = end
-			continue
-		}
-		i++
+// emit appends one byte of the canonical form and returns where it is.
+func (r *reader) emit(c byte) int {
+	if r.write {
+		r.out = append(r.out, c)
 	}
+	return len(r.out) - 1
+}
+
+// sort puts the members of an object, whose canonical form begins in out at begin, into the order of RFC 8785. It returns the second of
+// two members with one name.
+func (r *reader) sort(members []member, begin int) (twice *member) {
+	slices.SortStableFunc(members, func(a, b member) int { return compare(a.name, b.name) })
+	for i := range members[1:] {
+		if bytes.Equal(members[i].name, members[i+1].name) {
+			return &members[i+1]
+		}
+	}
+	if !r.write {
+		return nil
+	}
+	r.scratch = r.scratch[:0]
+	for i, m := range members {
+		if i > 0 {
+			r.scratch = append(r.scratch, ',')
+		}
+		r.scratch = append(r.scratch, r.out[m.start:m.end]...)
+	}
+	r.out = append(r.out[:begin+1], r.scratch...)
 	return nil
 }
 
-// skipString returns the index after the string that starts at raw[i].
-func skipString(raw []byte, i int) int {
-	for i++; ; {
-		end := bytes.IndexByte(raw[i:], '"')
-		if end < 0 {
-			return len(raw)
+// compare compares two texts in UTF-8 by their UTF-16 code units (RFC 8785 section 3.2.3).
+func compare(a, b []byte) int {
+	for len(a) > 0 && len(b) > 0 {
+		x, n := utf8.DecodeRune(a)
+		y, m := utf8.DecodeRune(b)
+		if x != y {
+			return cmp.Compare(codeUnit(x), codeUnit(y))
 		}
-		i += end + 1
-		escapes := 0
-		for raw[i-2-escapes] == '\\' {
-			escapes++
+		a, b = a[n:], b[m:]
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+// codeUnit orders characters as their UTF-16 code units do. Those with surrogates come before U+E000 and the characters after it.
+func codeUnit(char rune) rune {
+	switch {
+	case char > 0xffff:
+		return char
+	case char >= 0xe000:
+		return char + utf8.MaxRune
+	}
+	return char
+}
+
+// AppendText appends a text, which is UTF-8, as RFC 8785 spells it.
+func AppendText[T string | []byte](to []byte, text T) []byte {
+	const hex = "0123456789abcdef"
+	to = append(to, '"')
+	start := 0
+	for i := range len(text) {
+		c := text[i]
+		if c >= ' ' && c != '"' && c != '\\' {
+			continue
 		}
-		if escapes%2 == 0 { // each of them escapes the next, and none the quote
-			return i
+		to, start = append(append(to, text[start:i]...), '\\'), i+1
+		switch c {
+		case '"', '\\':
+			to = append(to, c)
+		case '\b':
+			to = append(to, 'b')
+		case '\f':
+			to = append(to, 'f')
+		case '\n':
+			to = append(to, 'n')
+		case '\r':
+			to = append(to, 'r')
+		case '\t':
+			to = append(to, 't')
+		default:
+			to = append(to, 'u', '0', '0', hex[c>>4], hex[c&15])
 		}
 	}
+	return append(append(to, text[start:]...), '"')
 }
 
-func startsNumber(c byte) bool { return c == '-' || c >= '0' && c <= '9' }
-
-func isNumberByte(c byte) bool {
-	return startsNumber(c) || c == '.' || c == 'e' || c == 'E' || c == '+'
+// appendQuoted appends a string whose spelling in the text is raw. Without an escape that is the canonical one.
+func appendQuoted(to, s, raw []byte) []byte {
+	if len(raw) == len(s)+2 {
+		return append(to, raw...)
+	}
+	return AppendText(to, s)
 }
 
-// maxNumberLength bounds a number's spelling, and with it the arithmetic that checks it. Every double written out in full, without an
-// exponent, is shorter.
-const maxNumberLength = 1100
+// AppendNumber appends a finite double as ECMAScript writes it (RFC 8785 section 3.2.2.3).
+func AppendNumber(to []byte, f float64) []byte {
+	if f == 0 { // -0 too
+		return append(to, '0')
+	}
+	if abs := math.Abs(f); 1e-6 <= abs && abs < 1e21 {
+		return strconv.AppendFloat(to, f, 'f', -1, 64)
+	}
+	to = strconv.AppendFloat(to, f, 'e', -1, 64)
+	if n := len(to); to[n-4] == 'e' && to[n-2] == '0' { // the exponent has no leading zero
+		to = append(to[:n-2], to[n-1])
+	}
+	return to
+}
 
-// faithful reports whether a number's canonical form says the same. Below 2^53 a double stands for all decimals that are nearest to it: programs
-// write the same one with more digits or with fewer. What is no number it leaves to the canonicaliser.
-func faithful(s string) bool {
-	if len(s) > maxNumberLength {
-		return false
+const (
+	// exactDigits is how many decimal digits every double holds exactly.
+	exactDigits = 15
+	// maxNumber bounds the spelling of a number, in bytes, and so the arithmetic that checks it. Every double written out in full,
+	// without an exponent, is shorter.
+	maxNumber = 1100
+)
+
+// faithful returns the double of a number, and whether its canonical form says the same. Below 2^53 a double stands for every decimal that
+// is nearest to it: programs write one number with more digits or with fewer.
+func faithful(s string) (f float64, ok bool) {
+	if len(s) > maxNumber {
+		return 0, false
 	}
 	f, err := strconv.ParseFloat(s, 64)
-	if err != nil {
-		return !errors.Is(err, strconv.ErrRange)
-	}
-	if f == 0 {
+	switch {
+	case err != nil: // out of range
+		return 0, false
+	case f == 0:
 		mantissa, _, _ := strings.Cut(strings.ToLower(s), "e")
-		return !strings.ContainsAny(mantissa, "123456789") // a zero that was not spelled as one has underflowed
+		return f, !strings.ContainsAny(mantissa, "123456789") // otherwise it has underflowed
+	case math.Abs(f) < 1<<53:
+		return f, true
 	}
-	if f < 1<<53 && f > -(1<<53) {
-		return true
-	}
-	// Beyond 2^53 doubles lie further apart than integers. RFC 8785 writes each as its shortest decimal; any other decimal would
-	// change its value on the way, and share its hash with that one.
+	// Beyond 2^53 doubles lie further apart than integers. RFC 8785 writes the shortest decimal of each. Any other decimal would share
+	// its hash with that one.
 	given, ok := new(big.Rat).SetString(s)
 	shortest, _ := new(big.Rat).SetString(strconv.FormatFloat(f, 'g', -1, 64))
-	return ok && given.Cmp(shortest) == 0
+	return f, ok && given.Cmp(shortest) == 0
 }

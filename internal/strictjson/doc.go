@@ -1,17 +1,13 @@
-// Package strictjson reads JSON that has one meaning for all readers. [Canonical] returns posted content in its RFC 8785 form, which is what
-// is hashed. [CanonicalOf] returns the form of a Go value; [ParseCanonical] reads that and no other spelling. [Parse] and [ParseMembers] read
-// documents with a fixed list of members into Go types: bundles, records, requests between processes, GraphQL requests. They refuse what two
-// readers could understand differently, and say where it is.
+// Package strictjson reads JSON that means the same to every reader. [Canonical] returns the RFC 8785 form of posted content, which is
+// what gets hashed. [Parse] and [ParseMembers] decode documents with a fixed list of members: bundles, records, requests between
+// processes. One reader stands behind all of them. It refuses whatever two readers could understand differently, and says where.
 //
-// [Loose] reads as most other libraries do. It only serves to say what is wrong with a token that is refused in any case.
-//
-// Messages of others, whose members nobody knows in advance, are read by package jsonread below proxy; configurations, which are YAML, by
-// package strict.
+// Package proxy/jsonread reads messages whose members are not known in advance; package strict reads YAML.
 //
 // # Files
 //
-//	canonical.go  the canonical form, and the bounds of posted JSON
-//	parse.go      documents of an exact form
-//	position.go   where in a text something is wrong
-//	loose.go      as other libraries read
+//	reader.go     reads and checks one text
+//	shape.go      the members and types that a Go type accepts
+//	canonical.go  writes the canonical form
+//	parse.go      decodes into Go types
 package strictjson

@@ -4,22 +4,34 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/gowebpki/jcs"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// FuzzCanonical: a canonical form is its own canonical form, and what another library makes of the same text.
+// FuzzCanonical: a canonical form is its own canonical form, and what two other libraries make of the same text. What is refused beyond
+// what they refuse is over a bound.
 func FuzzCanonical(f *testing.F) {
-	for _, s := range []string{`{"b":1,"a":[true,null,"\u00e9"]}`, `1e21`, `"\ud83d\ude00"`, `{"":0}`} {
+	for _, s := range []string{
+		`{"b":1,"a":[true,null,"\u00e9"]}`, `1e21`, `-1e-7`, `"\ud83d\ude00"`, `{"":0}`, ` {} `, `{"\ue000":1,"\ud83d\ude00":{"z":[],"a":{}}}`,
+		`{"a":[],"\u0061":[]}`, `"\ud800"`, `"\"\\\/\b\f\n\r\t\u000b"`, `[1,]`, `01`, `-`, `1.`, `tru`, "\"\xff\"", `{"a":1}}`, `9007199254740993`,
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		once, err := strictjson.Canonical(raw)
-		if err != nil {
+		other := jsontext.Value(bytes.Clone(raw))
+		if refused := other.Canonicalize(); err == nil && (refused != nil || !bytes.Equal(once, other)) {
+			t.Errorf("%q: %q, and %q, %v", raw, once, other, refused)
+		} else if err != nil {
+			if refused == nil && !strings.Contains(err.Error(), "the number ") && !strings.Contains(err.Error(), " than ") {
+				t.Errorf("%q: %v", raw, err)
+			}
 			return
 		}
 		again, err := strictjson.Canonical(once)

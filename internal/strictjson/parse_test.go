@@ -139,10 +139,10 @@ func TestErrorsSayWhere(t *testing.T) {
 	}
 	long := strings.Repeat("k", 1<<20)
 	for text, want := range map[string]string{
-		``:                                         "line 1, column 1: unexpected end of JSON input",
-		"{\n  \"items\": [\n}":                     "line 3, column 1: invalid character '}' looking for beginning of value",
-		"{\n  \"items\": [}]}":                     "line 2, column 13: invalid character '}' looking for beginning of value",
-		`{} x`:                                     "line 1, column 4: invalid character 'x' after top-level value",
+		``:                                         "line 1, column 1: the document ends where a value is missing",
+		"{\n  \"items\": [\n}":                     `line 3, column 1: items[0] lacks a value before "}"`,
+		"{\n  \"items\": [}]}":                     `line 2, column 13: items[0] lacks a value before "}"`,
+		`{} x`:                                     "line 1, column 4: the document has text after its value",
 		`[]`:                                       "line 1, column 1: the document must be an object",
 		"{\"items\":\n[{\"name\":5}]}":             "line 2, column 10: items[0].name must be a text",
 		`{"items":[{},{"n":"5"}]}`:                 "items[1].n must be a whole number",
@@ -156,12 +156,12 @@ func TestErrorsSayWhere(t *testing.T) {
 		`{"map":{"k":{"name":"a","name":1}}}`:      "map.k.name comes twice",
 		`{"map":{"` + long + `":1}}`:               "map." + long[:80] + "… must be an object",
 		`{"` + long + `":1}`:                       long[:80] + "… is not known",
-		"{\"\x1b[2J\":1}":                          "line 1, column 3: invalid character '\\x1b' in string literal",
+		"{\"\x1b[2J\":1}":                          `line 1, column 3: the document has the control character '\x1b' in a string`,
 		`{"\u001b[2J":1}`:                          `"\x1b[2J" is not known`,
-		"{\"map\":{\n\"k\":{\"name\":\"\xff\"}}}":  "line 2, column 14: there is a byte that is not UTF-8",
-		`{"map":{"k":{"name":"\\\ud800x"}}}`:       "line 1, column 24: there is half of a surrogate pair",
-		`{"a":[{"b":{"c":1}},{"c":1,"\u0063":2}]}`: "line 1, column 35: a[1].c comes twice",
-		`{"a":"\ud83dxude00"}`:                     "line 1, column 7: there is half of a surrogate pair",
+		"{\"map\":{\n\"k\":{\"name\":\"\xff\"}}}":  "line 2, column 14: map.k.name has a byte that is not UTF-8",
+		`{"map":{"k":{"name":"\\\ud800x"}}}`:       "line 1, column 24: map.k.name has half of a surrogate pair",
+		`{"a":[{"b":{"c":1}},{"c":1,"\u0063":2}]}`: "line 1, column 28: a[1].c comes twice",
+		`{"a":"\ud83dxude00"}`:                     "line 1, column 7: a has half of a surrogate pair",
 		`{"a":"\ud83d\ude00\nd800","b":1,"b":2}`:   "b comes twice",
 	} {
 		var v document
@@ -261,9 +261,9 @@ func TestParseMembers(t *testing.T) {
 		`{"Skipped":"c"}`:               "Skipped is not known",
 		`{"hidden":"c"}`:                "hidden is not known",
 		`[]`:                            "the document must be an object",
-		`{} {}`:                         "line 1, column 4: invalid character",
-		`{"flag":}`:                     "line 1, column 9: invalid character",
-		``:                              "line 1, column 1: unexpected end",
+		`{} {}`:                         "line 1, column 4: the document has text",
+		`{"flag":}`:                     "line 1, column 9: flag lacks a value",
+		``:                              "line 1, column 1: the document ends",
 	} {
 		v := strictly{hidden: "unset"}
 		err := strictjson.ParseMembers([]byte(text), &v)

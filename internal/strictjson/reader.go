@@ -1,0 +1,416 @@
+package strictjson
+
+import (
+	"bytes"
+	"fmt"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Bounds on posted JSON.
+const (
+	MaxDepth = 100     // nesting
+	MaxItems = 200_000 // names and values; sorting a member takes some two hundred times the memory of its shortest spelling
+)
+
+// reader reads one JSON text from its start to its end. It refuses invalid JSON, invalid UTF-8, lone surrogates, duplicate names and
+// nesting over MaxDepth.
+type reader struct {
+	raw   []byte
+	at    int // the next byte
+	depth int
+	items int
+
+	bounded bool   // refuse over MaxItems and numbers that a double does not hold
+	write   bool   // append the canonical form to out
+	out     []byte // the canonical form so far
+	scratch []byte // for sorting members
+}
+
+// fault is one mistake in a text.
+type fault struct {
+	at    int    // the byte in the text
+	path  string // of the value; empty for the document
+	text  string // what is wrong, as a predicate
+	shape bool   // the text is JSON, but not what the Go type accepts
+}
+
+// maxPath bounds the path in an error, in bytes. A longer one lacks its beginning.
+const maxPath = 300
+
+// in puts the fault into a member or an item.
+func (f *fault) in(part string) *fault {
+	switch {
+	case len(f.path) > maxPath:
+		return f
+	case len(f.path)+len(part) > maxPath:
+		part = "…"
+	}
+	if f.path != "" && f.path[0] != '[' {
+		part += "."
+	}
+	f.path = part + f.path
+	return f
+}
+
+func (r *reader) fault(at int, format string, args ...any) *fault {
+	return &fault{at: at, text: fmt.Sprintf(format, args...)}
+}
+
+// text reads the whole text. want is nil if any value will do.
+func (r *reader) text(want *shape) *fault {
+	if err := r.value(want); err != nil {
+		return err
+	}
+	if r.space(); r.at < len(r.raw) {
+		return r.fault(r.at, "has text after its value")
+	}
+	return nil
+}
+
+func (r *reader) space() {
+	for r.at < len(r.raw) {
+		switch r.raw[r.at] {
+		case ' ', '\t', '\r', '\n':
+			r.at++
+		default:
+			return
+		}
+	}
+}
+
+// next returns the next byte that is no white space, or 0 at the end.
+func (r *reader) next() byte {
+	if r.space(); r.at < len(r.raw) {
+		return r.raw[r.at]
+	}
+	return 0
+}
+
+// take skips c if it comes next.
+func (r *reader) take(c byte) bool {
+	if r.next() != c || r.at == len(r.raw) {
+		return false
+	}
+	r.at++
+	return true
+}
+
+// missing refuses a text that lacks something here.
+func (r *reader) missing(what string) *fault {
+	if r.at >= len(r.raw) {
+		return r.fault(r.at, "ends where %s is missing", what)
+	}
+	_, size := utf8.DecodeRune(r.raw[r.at:])
+	return r.fault(r.at, "lacks %s before %q", what, r.raw[r.at:r.at+size])
+}
+
+// count counts one more name or value.
+func (r *reader) count() *fault {
+	if r.items++; r.bounded && r.items > MaxItems {
+		return r.fault(r.at, "has more than %d names and values; send less at once, or configure the action with content: raw", MaxItems)
+	}
+	return nil
+}
+
+// value reads the next value.
+func (r *reader) value(want *shape) *fault {
+	c := r.next()
+	if err := r.count(); err != nil {
+		return err
+	}
+	start := r.at
+	if want != nil && !want.accepts(c) {
+		return &fault{at: start, text: "must be " + want.name, shape: true}
+	}
+	var err *fault
+	switch {
+	case c == '{' || c == '[':
+		if r.depth++; r.depth > MaxDepth {
+			return r.fault(r.at, "is nested deeper than %d levels", MaxDepth)
+		}
+		if c == '{' {
+			err = r.object(want)
+		} else {
+			err = r.list(want)
+		}
+		r.depth--
+	case c == '"':
+		var s []byte
+		if s, err = r.string(); err == nil && r.write {
+			r.out = appendQuoted(r.out, s, r.raw[start:r.at])
+		}
+	case c == '-' || '0' <= c && c <= '9':
+		err = r.number()
+	case c == 't':
+		err = r.word("true")
+	case c == 'f':
+		err = r.word("false")
+	case c == 'n':
+		err = r.word("null")
+	default:
+		err = r.missing("a value")
+	}
+	if err == nil && want != nil && !want.decodes(r.raw[start:r.at]) {
+		err = &fault{at: start, text: want.malformed(), shape: true}
+	}
+	return err
+}
+
+func (r *reader) word(word string) *fault {
+	if !bytes.HasPrefix(r.raw[r.at:], []byte(word)) {
+		return r.missing("a value")
+	}
+	r.at += len(word)
+	if r.write {
+		r.out = append(r.out, word...)
+	}
+	return nil
+}
+
+// member is one member of an object.
+type member struct {
+	name       []byte
+	at         int // where its name begins in the text
+	start, end int // where its canonical form is in out
+}
+
+func (r *reader) object(want *shape) *fault {
+	r.at++
+	begin := r.emit('{')
+	var few [8]member
+	members, sorted := few[:0], true
+	for r.next() != '}' || len(members) > 0 {
+		if r.next() != '"' {
+			return r.missing("a name")
+		}
+		m := member{at: r.at, start: len(r.out)}
+		if err := r.count(); err != nil {
+			return err
+		}
+		name, err := r.string()
+		if err != nil {
+			return err
+		}
+		if r.write {
+			r.out = appendQuoted(r.out, name, r.raw[m.at:r.at])
+			r.emit(':')
+		}
+		if !r.take(':') {
+			return r.missing("a colon")
+		}
+		m.name = name
+		child, known := want.member(name)
+		if !known {
+			return (&fault{at: m.at, text: "is not known", shape: true}).in(pathOf(name))
+		}
+		if err := r.value(child); err != nil {
+			return err.in(pathOf(name))
+		}
+		m.end = len(r.out)
+		sorted = sorted && (len(members) == 0 || compare(members[len(members)-1].name, name) < 0)
+		members = append(members, m)
+		if !r.take(',') {
+			break
+		}
+		r.emit(',')
+	}
+	if !r.take('}') {
+		return r.missing("a comma or a closing brace")
+	}
+	if !sorted {
+		if twice := r.sort(members, begin); twice != nil {
+			return r.fault(twice.at, "comes twice").in(pathOf(twice.name))
+		}
+	}
+	r.emit('}')
+	return nil
+}
+
+func (r *reader) list(want *shape) *fault {
+	start := r.at
+	r.at++
+	r.emit('[')
+	item, n := want.item(), 0
+	for r.next() != ']' || n > 0 {
+		if err := r.value(item); err != nil {
+			return err.in(fmt.Sprintf("[%d]", n))
+		}
+		n++
+		if !r.take(',') {
+			break
+		}
+		r.emit(',')
+	}
+	if !r.take(']') {
+		return r.missing("a comma or a closing bracket")
+	}
+	if want != nil && want.length > 0 && n != want.length {
+		return &fault{at: start, text: fmt.Sprintf("must be a list of %d", want.length), shape: true}
+	}
+	r.emit(']')
+	return nil
+}
+
+// string reads a string and returns it without quotes and escapes.
+func (r *reader) string() ([]byte, *fault) {
+	r.at++
+	var unescaped []byte
+	escaped := false
+	for start := r.at; ; {
+		if r.at == len(r.raw) {
+			return nil, r.missing("a closing quote")
+		}
+		c := r.raw[r.at]
+		switch {
+		case c == '"':
+			s := r.raw[start:r.at]
+			if r.at++; escaped {
+				s = append(unescaped, s...)
+			}
+			return s, nil
+		case c == '\\':
+			unescaped, escaped = append(unescaped, r.raw[start:r.at]...), true
+			var err *fault
+			if unescaped, err = r.escape(unescaped); err != nil {
+				return nil, err
+			}
+			start = r.at
+		case c < ' ':
+			return nil, r.fault(r.at, "has the control character %q in a string", c)
+		case c < utf8.RuneSelf:
+			r.at++
+		default:
+			char, size := utf8.DecodeRune(r.raw[r.at:])
+			if char == utf8.RuneError && size == 1 {
+				return nil, r.fault(r.at, "has a byte that is not UTF-8")
+			}
+			r.at += size
+		}
+	}
+}
+
+// escapes are the characters that a backslash and one letter name.
+var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+
+// escape reads one escape and appends its character.
+func (r *reader) escape(to []byte) ([]byte, *fault) {
+	at := r.at
+	if at+1 < len(r.raw) && escapes[r.raw[at+1]] != 0 {
+		r.at += 2
+		return append(to, escapes[r.raw[at+1]]), nil
+	}
+	char, ok := hexEscape(r.raw[at:])
+	if !ok {
+		return nil, r.fault(at, "has an unknown escape in a string")
+	}
+	r.at += 6
+	if utf16.IsSurrogate(char) {
+		second, ok := hexEscape(r.raw[r.at:])
+		if char = utf16.DecodeRune(char, second); !ok || char == utf8.RuneError {
+			return nil, r.fault(at, "has half of a surrogate pair")
+		}
+		r.at += 6
+	}
+	return utf8.AppendRune(to, char), nil
+}
+
+// hexEscape reads \u and four hexadecimal digits.
+func hexEscape(raw []byte) (char rune, ok bool) {
+	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
+		return 0, false
+	}
+	for _, c := range raw[2:6] {
+		switch {
+		case '0' <= c && c <= '9':
+			c -= '0'
+		case 'a' <= c|0x20 && c|0x20 <= 'f':
+			c = c | 0x20 - 'a' + 10
+		default:
+			return 0, false
+		}
+		char = char<<4 | rune(c)
+	}
+	return char, true
+}
+
+// number reads a number.
+func (r *reader) number() *fault {
+	start := r.at
+	if r.raw[r.at] == '-' {
+		r.at++
+	}
+	zero := r.at < len(r.raw) && r.raw[r.at] == '0'
+	digits := r.digits()
+	whole := true
+	if ok := digits == 1 || digits > 1 && !zero; !ok {
+		return r.fault(start, "has a number without digits or with leading zeros")
+	}
+	if r.at < len(r.raw) && r.raw[r.at] == '.' {
+		r.at++
+		if whole = false; r.digits() == 0 {
+			return r.missing("a digit")
+		}
+	}
+	if r.at < len(r.raw) && r.raw[r.at]|0x20 == 'e' {
+		r.at++
+		if r.at < len(r.raw) && (r.raw[r.at] == '+' || r.raw[r.at] == '-') {
+			r.at++
+		}
+		if whole = false; r.digits() == 0 {
+			return r.missing("a digit")
+		}
+	}
+	spelled := r.raw[start:r.at]
+	if whole && len(spelled) <= exactDigits && spelled[0] != '-' { // it is its own canonical form
+		if r.write {
+			r.out = append(r.out, spelled...)
+		}
+		return nil
+	}
+	if !r.bounded {
+		return nil
+	}
+	f, ok := faithful(string(spelled))
+	if !ok {
+		return r.fault(start, "holds the number %.40s, which a double does not hold exactly (RFC 8785); send a string, or configure the action with content: raw", spelled)
+	}
+	if r.write {
+		r.out = AppendNumber(r.out, f)
+	}
+	return nil
+}
+
+// digits skips decimal digits and returns how many there were.
+func (r *reader) digits() int {
+	start := r.at
+	for r.at < len(r.raw) && '0' <= r.raw[r.at] && r.raw[r.at] <= '9' {
+		r.at++
+	}
+	return r.at - start
+}
+
+// position returns the line and column of a byte, as an editor counts.
+func position(raw []byte, at int) string {
+	before := raw[:min(at, len(raw))]
+	start := bytes.LastIndexByte(before, '\n') + 1
+	return fmt.Sprintf("line %d, column %d", bytes.Count(before, []byte{'\n'})+1, utf8.RuneCount(before[start:])+1)
+}
+
+// pathOf returns a name as part of a path: in quotes where it would not read well, and cut where it is long.
+func pathOf(raw []byte) string {
+	name := string(raw)
+	for _, c := range raw {
+		if c != '_' && c != '-' && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
+			name = fmt.Sprintf("%.80q", name)
+			break
+		}
+	}
+	switch {
+	case name == "":
+		return `""`
+	case len(name) > 100:
+		return name[:80] + "…"
+	}
+	return name
+}
