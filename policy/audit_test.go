@@ -19,7 +19,7 @@ func TestEachControl(t *testing.T) {
 		t.Fatalf("there are %d controls", controls.NumField())
 	}
 	for i := range controls.NumField() {
-		name := controls.Field(i).Tag.Get("yaml")
+		name := controls.Field(i).Tag.Get("json")
 		t.Run(name, func(t *testing.T) {
 			m := policytest.Example(t)
 			v := reflect.ValueOf(&m.Controls).Elem().Field(i)
@@ -84,7 +84,7 @@ type leaf struct {
 func leaves(t reflect.Type, path string, index []int) (out []leaf) {
 	for i := range t.NumField() {
 		f := t.Field(i)
-		name, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		name, option, _ := strings.Cut(f.Tag.Get("json"), ",")
 		at, to := strings.Trim(path+"."+name, "."), append(slices.Clone(index), i)
 		within := f.Type
 		if within.Kind() == reflect.Pointer {

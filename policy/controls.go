@@ -3,50 +3,50 @@ package policy
 // Controls are the endpoint's safeguards that no artifact can show (seed: controls). The security team says of each whether it is so;
 // a strict deployment has exactly one acceptable answer to each.
 type Controls struct {
-	ProofRequiredForPost                          bool `yaml:"proofRequiredForPost" json:"proofRequiredForPost"`
-	BearerTokenAloneCanPost                       bool `yaml:"bearerTokenAloneCanPost" json:"bearerTokenAloneCanPost"`
-	DirectUserPostingAllowed                      bool `yaml:"directUserPostingAllowed" json:"directUserPostingAllowed"`
-	DeploymentCertificateRequired                 bool `yaml:"deploymentCertificateRequired" json:"deploymentCertificateRequired"`
-	AgentSessionReceiptRequiredForPost            bool `yaml:"agentSessionReceiptRequiredForPost" json:"agentSessionReceiptRequiredForPost"`
-	AgentSessionSignerAccessibleToAgent           bool `yaml:"agentSessionSignerAccessibleToAgent" json:"agentSessionSignerAccessibleToAgent"`
-	AgentSessionSignerAccessibleToUsers           bool `yaml:"agentSessionSignerAccessibleToUsers" json:"agentSessionSignerAccessibleToUsers"`
-	AgentSessionAcceptsHumanPrompts               bool `yaml:"agentSessionAcceptsHumanPrompts" json:"agentSessionAcceptsHumanPrompts"`
-	AgentSessionAllowsHumanOperators              bool `yaml:"agentSessionAllowsHumanOperators" json:"agentSessionAllowsHumanOperators"`
-	AgentSessionAllowsUserShellAccess             bool `yaml:"agentSessionAllowsUserShellAccess" json:"agentSessionAllowsUserShellAccess"`
-	AgentEnvironmentAccessibleToUsers             bool `yaml:"agentEnvironmentAccessibleToUsers" json:"agentEnvironmentAccessibleToUsers"`
-	AgentSessionCanBeMintedByRuntimeSigner        bool `yaml:"agentSessionCanBeMintedByRuntimeSigner" json:"agentSessionCanBeMintedByRuntimeSigner"`
-	RequestProofRequiredForPost                   bool `yaml:"requestProofRequiredForPost" json:"requestProofRequiredForPost"`
-	AccessTokenSenderConstrained                  bool `yaml:"accessTokenSenderConstrained" json:"accessTokenSenderConstrained"`
-	RequestProofSignerAccessibleToAgent           bool `yaml:"requestProofSignerAccessibleToAgent" json:"requestProofSignerAccessibleToAgent"`
-	RequestProofSignerAccessibleToUsers           bool `yaml:"requestProofSignerAccessibleToUsers" json:"requestProofSignerAccessibleToUsers"`
-	RequestProofCanBeMintedByRuntimeSigner        bool `yaml:"requestProofCanBeMintedByRuntimeSigner" json:"requestProofCanBeMintedByRuntimeSigner"`
-	RequestProofCanBeMintedByGrantSigner          bool `yaml:"requestProofCanBeMintedByGrantSigner" json:"requestProofCanBeMintedByGrantSigner"`
-	RequestProofCanBeMintedByPolicyDecisionSigner bool `yaml:"requestProofCanBeMintedByPolicyDecisionSigner" json:"requestProofCanBeMintedByPolicyDecisionSigner"`
-	RuntimeSignerAccessibleToAgent                bool `yaml:"runtimeSignerAccessibleToAgent" json:"runtimeSignerAccessibleToAgent"`
-	RuntimeSignerAccessibleToUsers                bool `yaml:"runtimeSignerAccessibleToUsers" json:"runtimeSignerAccessibleToUsers"`
-	RuntimeAcceptsInteractiveRequests             bool `yaml:"runtimeAcceptsInteractiveRequests" json:"runtimeAcceptsInteractiveRequests"`
-	RuntimeCanBeInvokedByUsersForPosting          bool `yaml:"runtimeCanBeInvokedByUsersForPosting" json:"runtimeCanBeInvokedByUsersForPosting"`
-	TriggerSignerAccessibleToAgent                bool `yaml:"triggerSignerAccessibleToAgent" json:"triggerSignerAccessibleToAgent"`
-	TriggerSignerAccessibleToUsers                bool `yaml:"triggerSignerAccessibleToUsers" json:"triggerSignerAccessibleToUsers"`
-	TriggerAcceptsHumanInitiatedEvents            bool `yaml:"triggerAcceptsHumanInitiatedEvents" json:"triggerAcceptsHumanInitiatedEvents"`
-	TriggerCanBeMintedByRuntimeSigner             bool `yaml:"triggerCanBeMintedByRuntimeSigner" json:"triggerCanBeMintedByRuntimeSigner"`
-	OriginProofSignerAccessibleToAgent            bool `yaml:"originProofSignerAccessibleToAgent" json:"originProofSignerAccessibleToAgent"`
-	OriginProofSignerAccessibleToUsers            bool `yaml:"originProofSignerAccessibleToUsers" json:"originProofSignerAccessibleToUsers"`
-	OriginProofAcceptsManualEvents                bool `yaml:"originProofAcceptsManualEvents" json:"originProofAcceptsManualEvents"`
-	OriginProofCanBeMintedByTriggerSigner         bool `yaml:"originProofCanBeMintedByTriggerSigner" json:"originProofCanBeMintedByTriggerSigner"`
-	OriginProofCanBeMintedByRuntimeSigner         bool `yaml:"originProofCanBeMintedByRuntimeSigner" json:"originProofCanBeMintedByRuntimeSigner"`
-	SignerCustodyCertificatesRequired             bool `yaml:"signerCustodyCertificatesRequired" json:"signerCustodyCertificatesRequired"`
-	PolicyDecisionRequiredForPost                 bool `yaml:"policyDecisionRequiredForPost" json:"policyDecisionRequiredForPost"`
-	GrantRequiresPolicyDecision                   bool `yaml:"grantRequiresPolicyDecision" json:"grantRequiresPolicyDecision"`
-	PolicyDecisionSignerAccessibleToAgent         bool `yaml:"policyDecisionSignerAccessibleToAgent" json:"policyDecisionSignerAccessibleToAgent"`
-	PolicyDecisionSignerAccessibleToUsers         bool `yaml:"policyDecisionSignerAccessibleToUsers" json:"policyDecisionSignerAccessibleToUsers"`
-	PolicyDecisionAcceptsHumanInitiatedRequests   bool `yaml:"policyDecisionAcceptsHumanInitiatedRequests" json:"policyDecisionAcceptsHumanInitiatedRequests"`
-	PolicyDecisionCanBeMintedByRuntimeSigner      bool `yaml:"policyDecisionCanBeMintedByRuntimeSigner" json:"policyDecisionCanBeMintedByRuntimeSigner"`
-	PolicyDecisionCanBeMintedByTriggerSigner      bool `yaml:"policyDecisionCanBeMintedByTriggerSigner" json:"policyDecisionCanBeMintedByTriggerSigner"`
-	PolicyDecisionCanBeMintedByGrantSigner        bool `yaml:"policyDecisionCanBeMintedByGrantSigner" json:"policyDecisionCanBeMintedByGrantSigner"`
-	ConsumeVerification                           bool `yaml:"consumeVerification" json:"consumeVerification"`
-	ConsumeCapability                             bool `yaml:"consumeCapability" json:"consumeCapability"`
-	AtomicConsumptionWithPost                     bool `yaml:"atomicConsumptionWithPost" json:"atomicConsumptionWithPost"`
+	ProofRequiredForPost                          bool `json:"proofRequiredForPost"`
+	BearerTokenAloneCanPost                       bool `json:"bearerTokenAloneCanPost"`
+	DirectUserPostingAllowed                      bool `json:"directUserPostingAllowed"`
+	DeploymentCertificateRequired                 bool `json:"deploymentCertificateRequired"`
+	AgentSessionReceiptRequiredForPost            bool `json:"agentSessionReceiptRequiredForPost"`
+	AgentSessionSignerAccessibleToAgent           bool `json:"agentSessionSignerAccessibleToAgent"`
+	AgentSessionSignerAccessibleToUsers           bool `json:"agentSessionSignerAccessibleToUsers"`
+	AgentSessionAcceptsHumanPrompts               bool `json:"agentSessionAcceptsHumanPrompts"`
+	AgentSessionAllowsHumanOperators              bool `json:"agentSessionAllowsHumanOperators"`
+	AgentSessionAllowsUserShellAccess             bool `json:"agentSessionAllowsUserShellAccess"`
+	AgentEnvironmentAccessibleToUsers             bool `json:"agentEnvironmentAccessibleToUsers"`
+	AgentSessionCanBeMintedByRuntimeSigner        bool `json:"agentSessionCanBeMintedByRuntimeSigner"`
+	RequestProofRequiredForPost                   bool `json:"requestProofRequiredForPost"`
+	AccessTokenSenderConstrained                  bool `json:"accessTokenSenderConstrained"`
+	RequestProofSignerAccessibleToAgent           bool `json:"requestProofSignerAccessibleToAgent"`
+	RequestProofSignerAccessibleToUsers           bool `json:"requestProofSignerAccessibleToUsers"`
+	RequestProofCanBeMintedByRuntimeSigner        bool `json:"requestProofCanBeMintedByRuntimeSigner"`
+	RequestProofCanBeMintedByGrantSigner          bool `json:"requestProofCanBeMintedByGrantSigner"`
+	RequestProofCanBeMintedByPolicyDecisionSigner bool `json:"requestProofCanBeMintedByPolicyDecisionSigner"`
+	RuntimeSignerAccessibleToAgent                bool `json:"runtimeSignerAccessibleToAgent"`
+	RuntimeSignerAccessibleToUsers                bool `json:"runtimeSignerAccessibleToUsers"`
+	RuntimeAcceptsInteractiveRequests             bool `json:"runtimeAcceptsInteractiveRequests"`
+	RuntimeCanBeInvokedByUsersForPosting          bool `json:"runtimeCanBeInvokedByUsersForPosting"`
+	TriggerSignerAccessibleToAgent                bool `json:"triggerSignerAccessibleToAgent"`
+	TriggerSignerAccessibleToUsers                bool `json:"triggerSignerAccessibleToUsers"`
+	TriggerAcceptsHumanInitiatedEvents            bool `json:"triggerAcceptsHumanInitiatedEvents"`
+	TriggerCanBeMintedByRuntimeSigner             bool `json:"triggerCanBeMintedByRuntimeSigner"`
+	OriginProofSignerAccessibleToAgent            bool `json:"originProofSignerAccessibleToAgent"`
+	OriginProofSignerAccessibleToUsers            bool `json:"originProofSignerAccessibleToUsers"`
+	OriginProofAcceptsManualEvents                bool `json:"originProofAcceptsManualEvents"`
+	OriginProofCanBeMintedByTriggerSigner         bool `json:"originProofCanBeMintedByTriggerSigner"`
+	OriginProofCanBeMintedByRuntimeSigner         bool `json:"originProofCanBeMintedByRuntimeSigner"`
+	SignerCustodyCertificatesRequired             bool `json:"signerCustodyCertificatesRequired"`
+	PolicyDecisionRequiredForPost                 bool `json:"policyDecisionRequiredForPost"`
+	GrantRequiresPolicyDecision                   bool `json:"grantRequiresPolicyDecision"`
+	PolicyDecisionSignerAccessibleToAgent         bool `json:"policyDecisionSignerAccessibleToAgent"`
+	PolicyDecisionSignerAccessibleToUsers         bool `json:"policyDecisionSignerAccessibleToUsers"`
+	PolicyDecisionAcceptsHumanInitiatedRequests   bool `json:"policyDecisionAcceptsHumanInitiatedRequests"`
+	PolicyDecisionCanBeMintedByRuntimeSigner      bool `json:"policyDecisionCanBeMintedByRuntimeSigner"`
+	PolicyDecisionCanBeMintedByTriggerSigner      bool `json:"policyDecisionCanBeMintedByTriggerSigner"`
+	PolicyDecisionCanBeMintedByGrantSigner        bool `json:"policyDecisionCanBeMintedByGrantSigner"`
+	ConsumeVerification                           bool `json:"consumeVerification"`
+	ConsumeCapability                             bool `json:"consumeCapability"`
+	AtomicConsumptionWithPost                     bool `json:"atomicConsumptionWithPost"`
 }
 
 // control is one row of the table: what the manifest says, what a strict deployment has to say, and what is wrong where it does not.

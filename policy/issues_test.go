@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/test/policytest"
 )
@@ -159,48 +158,4 @@ A code names the policy and the field. Bounds are in milliseconds.
 | how to mend it | codes |
 |---|---|
 ` + others.String()
-}
-
-// TestEachLineOfTheExample has each key of the example misspelt, there twice, missing, and of another type: the refusal names the key and
-// its line, whichever it is.
-func TestEachLineOfTheExample(t *testing.T) {
-	lines := strings.Split(string(configs.Manifest()), "\n")
-	key := regexp.MustCompile(`^( *)([a-zA-Z]+):( *[^ #].*)?$`)
-	n := 0
-	for i, line := range lines {
-		m := key.FindStringSubmatch(line)
-		if m == nil {
-			continue
-		}
-		n++
-		indent, name, value := m[1], m[2], strings.TrimSpace(strings.Split(m[3], "  #")[0])
-		with := func(replacement ...string) string {
-			return strings.Join(slices.Replace(slices.Clone(lines), i, i+1, replacement...), "\n")
-		}
-		refuses := func(file string, at int, says string) {
-			t.Helper()
-			_, err := policy.ParseManifest([]byte(file))
-			found := regexp.MustCompile(`(?m)^(the manifest is malformed: )?line (\d+), column \d+: ([^:]*\.)?` + says)
-			var where []string
-			if err != nil {
-				where = found.FindStringSubmatch(err.Error())
-			}
-			if where == nil || at > 0 && where[2] != fmt.Sprint(at) {
-				t.Errorf("line %d, %s: got %v, want line %d: %s", i+1, name, err, at, says)
-			}
-		}
-		refuses(with(indent+name+"X:"+m[3]), i+1, name+"X: is not known")
-		if value == "" {
-			continue // an object: its members follow
-		}
-		wrong := map[bool]string{true: "{a: b}", false: "[[a]]"}[strings.HasPrefix(value, "[")]
-		refuses(with(indent+name+": "+wrong), i+1, name+`(\[0\])?: must be`)
-		refuses(with(line, line), i+2, name+": is there twice")
-		if name != "allowedRuntimeIds" || indent != "  " || i > slices.Index(lines, "signerCertificatePolicy:") {
-			refuses(with(), 0, name+": is missing")
-		}
-	}
-	if n < 120 {
-		t.Errorf("only %d keys were found", n)
-	}
 }

@@ -1,11 +1,11 @@
 package policy
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
-	"github.com/actionproof/mediator/internal/strict"
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
@@ -16,26 +16,26 @@ import (
 // policyDecisionPolicy and grantPolicy. Left to the caller, the keys that may certify, decide and grant would be outside of what
 // the auditor signs, and the certificate would say less than it seems to.
 type Manifest struct {
-	Version                     string            `yaml:"version" json:"version"` // 1.0 or 1.1
-	DeploymentID                string            `yaml:"deploymentId" json:"deploymentId"`
-	RuntimePolicy               RuntimePolicy     `yaml:"runtimePolicy" json:"runtimePolicy"`
-	SignerCertificatePolicy     CertificatePolicy `yaml:"signerCertificatePolicy" json:"signerCertificatePolicy"`
-	DeploymentCertificatePolicy DeploymentPolicy  `yaml:"deploymentCertificatePolicy" json:"deploymentCertificatePolicy"`
-	AgentSessionReceiptPolicy   SessionPolicy     `yaml:"agentSessionReceiptPolicy" json:"agentSessionReceiptPolicy"`
-	PolicyDecisionPolicy        ProofPolicy       `yaml:"policyDecisionPolicy" json:"policyDecisionPolicy"`
-	GrantPolicy                 ProofPolicy       `yaml:"grantPolicy" json:"grantPolicy"`
-	RequestProofPolicy          RequestPolicy     `yaml:"requestProofPolicy" json:"requestProofPolicy"`
+	Version                     string            `json:"version"` // 1.0 or 1.1
+	DeploymentID                string            `json:"deploymentId"`
+	RuntimePolicy               RuntimePolicy     `json:"runtimePolicy"`
+	SignerCertificatePolicy     CertificatePolicy `json:"signerCertificatePolicy"`
+	DeploymentCertificatePolicy DeploymentPolicy  `json:"deploymentCertificatePolicy"`
+	AgentSessionReceiptPolicy   SessionPolicy     `json:"agentSessionReceiptPolicy"`
+	PolicyDecisionPolicy        ProofPolicy       `json:"policyDecisionPolicy"`
+	GrantPolicy                 ProofPolicy       `json:"grantPolicy"`
+	RequestProofPolicy          RequestPolicy     `json:"requestProofPolicy"`
 	// InteractionReceiptPolicy is for deployments whose sidecars make interaction receipts. Without it no interaction receipt is believed.
-	InteractionReceiptPolicy *InteractionPolicy `yaml:"interactionReceiptPolicy,omitempty" json:"interactionReceiptPolicy,omitempty"`
+	InteractionReceiptPolicy *InteractionPolicy `json:"interactionReceiptPolicy,omitempty"`
 	// AutonomyPolicy, of version 1.1, is for deployments whose policy asks for the reputation of agents. Without it none is believed.
-	AutonomyPolicy *AutonomyPolicy `yaml:"autonomyPolicy,omitempty" json:"autonomyPolicy,omitempty"`
+	AutonomyPolicy *AutonomyPolicy `json:"autonomyPolicy,omitempty"`
 	// AgentStatementPolicy, of version 1.1, is for deployments whose agents publish signals and dispute those of others. Without it no sidecar
 	// signs for its agent.
-	AgentStatementPolicy *StatementPolicy `yaml:"agentStatementPolicy,omitempty" json:"agentStatementPolicy,omitempty"`
-	MaxChallengeAgeMs    int64            `yaml:"maxChallengeAgeMs" json:"maxChallengeAgeMs"`
-	CapabilityTTLMs      int64            `yaml:"capabilityTtlMs" json:"capabilityTtlMs"`
-	MaxCapabilityAgeMs   int64            `yaml:"maxCapabilityAgeMs" json:"maxCapabilityAgeMs"`
-	Controls             Controls         `yaml:"controls" json:"controls"`
+	AgentStatementPolicy *StatementPolicy `json:"agentStatementPolicy,omitempty"`
+	MaxChallengeAgeMs    int64            `json:"maxChallengeAgeMs"`
+	CapabilityTTLMs      int64            `json:"capabilityTtlMs"`
+	MaxCapabilityAgeMs   int64            `json:"maxCapabilityAgeMs"`
+	Controls             Controls         `json:"controls"`
 }
 
 // The versions of the manifest that are known. Only version1_1 has an autonomyPolicy and an agentStatementPolicy; otherwise they say
@@ -48,15 +48,15 @@ const (
 // Allowed is the part that every policy has: whose artifacts, for whom, by which keys. A key id without a version accepts every
 // version that the registry certifies.
 type Allowed struct {
-	AllowedIssuers   []string `yaml:"allowedIssuers" json:"allowedIssuers"`
-	AllowedAudiences []string `yaml:"allowedAudiences" json:"allowedAudiences"`
-	AllowedKeyIDs    []string `yaml:"allowedKeyIds" json:"allowedKeyIds"`
+	AllowedIssuers   []string `json:"allowedIssuers"`
+	AllowedAudiences []string `json:"allowedAudiences"`
+	AllowedKeyIDs    []string `json:"allowedKeyIds"`
 }
 
 // KeyCustody is what a policy demands of the key behind an artifact.
 type KeyCustody struct {
-	AllowedKeyCustody       []string `yaml:"allowedKeyCustody" json:"allowedKeyCustody"`
-	RequireNonExportableKey bool     `yaml:"requireNonExportableKey" json:"requireNonExportableKey"`
+	AllowedKeyCustody       []string `json:"allowedKeyCustody"`
+	RequireNonExportableKey bool     `json:"requireNonExportableKey"`
 }
 
 // RuntimePolicy is for the runtime attestation (seed: runtimePolicy, runtimeAttestationPolicy). What may be left out has the strict
@@ -64,146 +64,151 @@ type KeyCustody struct {
 // no human's, and the keys of runtime, trigger mediator and source verifier are external or hardware-backed and not exportable. That
 // no human interacts is always demanded.
 type RuntimePolicy struct {
-	Allowed                 `yaml:",inline"`
-	AllowedKeyCustody       []string      `yaml:"allowedKeyCustody,omitempty" json:"allowedKeyCustody,omitempty"`
-	RequireNonExportableKey bool          `yaml:"requireNonExportableKey,omitempty" json:"requireNonExportableKey,omitempty"`
-	AllowedRuntimeIDs       []string      `yaml:"allowedRuntimeIds,omitempty" json:"allowedRuntimeIds,omitempty"` // empty leaves it to agentSessionReceiptPolicy
-	AllowedTriggerKinds     []string      `yaml:"allowedTriggerKinds,omitempty" json:"allowedTriggerKinds,omitempty"`
-	DeniedTriggerKinds      []string      `yaml:"deniedTriggerKinds,omitempty" json:"deniedTriggerKinds,omitempty"`
-	RequiredMode            string        `yaml:"requiredMode,omitempty" json:"requiredMode,omitempty"`
-	MaxAttestationAgeMs     int64         `yaml:"maxAttestationAgeMs" json:"maxAttestationAgeMs"`
-	RequiredPolicyHash      string        `yaml:"requiredPolicyHash" json:"requiredPolicyHash"` // see Rules.Hash
-	RequiredEnvironmentHash string        `yaml:"requiredEnvironmentHash" json:"requiredEnvironmentHash"`
-	TriggerReceiptPolicy    ReceiptPolicy `yaml:"triggerReceiptPolicy" json:"triggerReceiptPolicy"`
+	Allowed                 
+	AllowedKeyCustody       []string      `json:"allowedKeyCustody,omitempty"`
+	RequireNonExportableKey bool          `json:"requireNonExportableKey,omitempty"`
+	AllowedRuntimeIDs       []string      `json:"allowedRuntimeIds,omitempty"` // empty leaves it to agentSessionReceiptPolicy
+	AllowedTriggerKinds     []string      `json:"allowedTriggerKinds,omitempty"`
+	DeniedTriggerKinds      []string      `json:"deniedTriggerKinds,omitempty"`
+	RequiredMode            string        `json:"requiredMode,omitempty"`
+	MaxAttestationAgeMs     int64         `json:"maxAttestationAgeMs"`
+	RequiredPolicyHash      string        `json:"requiredPolicyHash"` // see Rules.Hash
+	RequiredEnvironmentHash string        `json:"requiredEnvironmentHash"`
+	TriggerReceiptPolicy    ReceiptPolicy `json:"triggerReceiptPolicy"`
 }
 
 // ReceiptPolicy is for the trigger receipt (seed: triggerReceiptPolicy). The two hashes belong to one request: engine and gate
 // always compare those of the request at hand, so a manifest leaves them out, unless it is made for one event alone.
 type ReceiptPolicy struct {
-	Allowed                    `yaml:",inline"`
-	AllowedKinds               []string     `yaml:"allowedKinds" json:"allowedKinds"`
-	AllowedSources             []string     `yaml:"allowedSources" json:"allowedSources"`
-	RequireEventID             bool         `yaml:"requireEventId" json:"requireEventId"`
-	RequiredPayloadHash        string       `yaml:"requiredPayloadHash,omitempty" json:"requiredPayloadHash,omitempty"`
-	RequiredBindingHash        string       `yaml:"requiredBindingHash,omitempty" json:"requiredBindingHash,omitempty"`
-	MaxReceiptAgeMs            int64        `yaml:"maxReceiptAgeMs" json:"maxReceiptAgeMs"`
-	RequireOriginProof         bool         `yaml:"requireOriginProof" json:"requireOriginProof"`
-	RequireVerifiedOriginProof bool         `yaml:"requireVerifiedOriginProof" json:"requireVerifiedOriginProof"`
-	OriginProofPolicy          OriginPolicy `yaml:"originProofPolicy" json:"originProofPolicy"`
+	Allowed                    
+	AllowedKinds               []string     `json:"allowedKinds"`
+	AllowedSources             []string     `json:"allowedSources"`
+	RequireEventID             bool         `json:"requireEventId"`
+	RequiredPayloadHash        string       `json:"requiredPayloadHash,omitempty"`
+	RequiredBindingHash        string       `json:"requiredBindingHash,omitempty"`
+	MaxReceiptAgeMs            int64        `json:"maxReceiptAgeMs"`
+	RequireOriginProof         bool         `json:"requireOriginProof"`
+	RequireVerifiedOriginProof bool         `json:"requireVerifiedOriginProof"`
+	OriginProofPolicy          OriginPolicy `json:"originProofPolicy"`
 }
 
 // OriginPolicy is for the trigger origin proof (seed: originProofPolicy). For its three hashes see [ReceiptPolicy].
 type OriginPolicy struct {
-	Allowed                    `yaml:",inline"`
-	AllowedKinds               []string `yaml:"allowedKinds" json:"allowedKinds"`
-	AllowedSources             []string `yaml:"allowedSources" json:"allowedSources"`
-	AllowedVerificationMethods []string `yaml:"allowedVerificationMethods" json:"allowedVerificationMethods"`
-	RequireEventID             bool     `yaml:"requireEventId" json:"requireEventId"`
-	RequireEvidenceID          bool     `yaml:"requireEvidenceId" json:"requireEvidenceId"`
-	RequiredPayloadHash        string   `yaml:"requiredPayloadHash,omitempty" json:"requiredPayloadHash,omitempty"`
-	RequiredBindingHash        string   `yaml:"requiredBindingHash,omitempty" json:"requiredBindingHash,omitempty"`
-	RequiredEvidenceHash       string   `yaml:"requiredEvidenceHash,omitempty" json:"requiredEvidenceHash,omitempty"`
-	MaxProofAgeMs              int64    `yaml:"maxProofAgeMs" json:"maxProofAgeMs"`
+	Allowed                    
+	AllowedKinds               []string `json:"allowedKinds"`
+	AllowedSources             []string `json:"allowedSources"`
+	AllowedVerificationMethods []string `json:"allowedVerificationMethods"`
+	RequireEventID             bool     `json:"requireEventId"`
+	RequireEvidenceID          bool     `json:"requireEvidenceId"`
+	RequiredPayloadHash        string   `json:"requiredPayloadHash,omitempty"`
+	RequiredBindingHash        string   `json:"requiredBindingHash,omitempty"`
+	RequiredEvidenceHash       string   `json:"requiredEvidenceHash,omitempty"`
+	MaxProofAgeMs              int64    `json:"maxProofAgeMs"`
 }
 
 // CertificatePolicy is for signer custody certificates (seed: signerCertificatePolicy). The seed bounds their age by their lifetime
 // alone; here the age has its own bound, so that a certificate that was made too long is not believed for longer.
 type CertificatePolicy struct {
-	Allowed                     `yaml:",inline"`
-	KeyCustody                  `yaml:",inline"`
-	DenyAgentAccessible         bool `yaml:"denyAgentAccessible" json:"denyAgentAccessible"`
-	DenyUserAccessible          bool `yaml:"denyUserAccessible" json:"denyUserAccessible"`
-	RequireSubjectPublicKeyHash bool `yaml:"requireSubjectPublicKeyHash" json:"requireSubjectPublicKeyHash"`
+	Allowed                     
+	KeyCustody                  
+	DenyAgentAccessible         bool `json:"denyAgentAccessible"`
+	DenyUserAccessible          bool `json:"denyUserAccessible"`
+	RequireSubjectPublicKeyHash bool `json:"requireSubjectPublicKeyHash"`
 	// MaxRevocationListAgeMs refuses everything unless the bundle has a revocation list that is no older. Left out, a bundle needs none;
 	// one that is there counts all the same.
-	MaxRevocationListAgeMs int64 `yaml:"maxRevocationListAgeMs,omitempty" json:"maxRevocationListAgeMs,omitempty"`
+	MaxRevocationListAgeMs int64 `json:"maxRevocationListAgeMs,omitempty"`
 	// RequirePostQuantumSignature refuses a bundle unless the registry's ML-DSA-65 key is pinned and has signed too.
-	RequirePostQuantumSignature bool  `yaml:"requirePostQuantumSignature,omitempty" json:"requirePostQuantumSignature,omitempty"`
-	MaxCertificateAgeMs         int64 `yaml:"maxCertificateAgeMs" json:"maxCertificateAgeMs"`
+	RequirePostQuantumSignature bool  `json:"requirePostQuantumSignature,omitempty"`
+	MaxCertificateAgeMs         int64 `json:"maxCertificateAgeMs"`
 }
 
 // DeploymentPolicy is for the deployment certificate (seed: deploymentCertificatePolicy).
 type DeploymentPolicy struct {
-	Allowed              `yaml:",inline"`
-	AllowedDeploymentIDs []string `yaml:"allowedDeploymentIds" json:"allowedDeploymentIds"`
+	Allowed              
+	AllowedDeploymentIDs []string `json:"allowedDeploymentIds"`
 	// RequirePostQuantumSignature refuses the certificate unless the auditor's ML-DSA-65 key is pinned and has signed too.
-	RequirePostQuantumSignature bool  `yaml:"requirePostQuantumSignature,omitempty" json:"requirePostQuantumSignature,omitempty"`
-	MaxCertificateAgeMs         int64 `yaml:"maxCertificateAgeMs" json:"maxCertificateAgeMs"`
+	RequirePostQuantumSignature bool  `json:"requirePostQuantumSignature,omitempty"`
+	MaxCertificateAgeMs         int64 `json:"maxCertificateAgeMs"`
 }
 
 // SessionPolicy is for the agent session receipt (seed: agentSessionReceiptPolicy).
 type SessionPolicy struct {
-	Allowed                       `yaml:",inline"`
-	KeyCustody                    `yaml:",inline"`
-	AllowedRuntimeIDs             []string `yaml:"allowedRuntimeIds" json:"allowedRuntimeIds"`
-	AllowedInputKinds             []string `yaml:"allowedInputKinds" json:"allowedInputKinds"`
-	DeniedInputKinds              []string `yaml:"deniedInputKinds" json:"deniedInputKinds"`
-	RequireChallengeID            bool     `yaml:"requireChallengeId" json:"requireChallengeId"`
-	RequireBindingHash            bool     `yaml:"requireBindingHash" json:"requireBindingHash"`
-	RequireNoHumanPrompt          bool     `yaml:"requireNoHumanPrompt" json:"requireNoHumanPrompt"`
-	RequireNoHumanOperator        bool     `yaml:"requireNoHumanOperator" json:"requireNoHumanOperator"`
-	DenyUserShellAccess           bool     `yaml:"denyUserShellAccess" json:"denyUserShellAccess"`
-	DenyUserAccessibleEnvironment bool     `yaml:"denyUserAccessibleAgentEnvironment" json:"denyUserAccessibleAgentEnvironment"`
-	RequiredPolicyHash            string   `yaml:"requiredPolicyHash" json:"requiredPolicyHash"`
-	RequiredEnvironmentHash       string   `yaml:"requiredEnvironmentHash" json:"requiredEnvironmentHash"`
-	MaxReceiptAgeMs               int64    `yaml:"maxReceiptAgeMs" json:"maxReceiptAgeMs"`
+	Allowed                       
+	KeyCustody                    
+	AllowedRuntimeIDs             []string `json:"allowedRuntimeIds"`
+	AllowedInputKinds             []string `json:"allowedInputKinds"`
+	DeniedInputKinds              []string `json:"deniedInputKinds"`
+	RequireChallengeID            bool     `json:"requireChallengeId"`
+	RequireBindingHash            bool     `json:"requireBindingHash"`
+	RequireNoHumanPrompt          bool     `json:"requireNoHumanPrompt"`
+	RequireNoHumanOperator        bool     `json:"requireNoHumanOperator"`
+	DenyUserShellAccess           bool     `json:"denyUserShellAccess"`
+	DenyUserAccessibleEnvironment bool     `json:"denyUserAccessibleAgentEnvironment"`
+	RequiredPolicyHash            string   `json:"requiredPolicyHash"`
+	RequiredEnvironmentHash       string   `json:"requiredEnvironmentHash"`
+	MaxReceiptAgeMs               int64    `json:"maxReceiptAgeMs"`
 }
 
 // ProofPolicy is for the policy decision and for the action grant (seed: policyDecisionPolicy, grantPolicy).
 type ProofPolicy struct {
-	Allowed       `yaml:",inline"`
-	KeyCustody    `yaml:",inline"`
-	MaxProofAgeMs int64 `yaml:"maxProofAgeMs" json:"maxProofAgeMs"`
+	Allowed       
+	KeyCustody    
+	MaxProofAgeMs int64 `json:"maxProofAgeMs"`
 }
 
 // InteractionPolicy is for interaction receipts.
 type InteractionPolicy struct {
-	Allowed         `yaml:",inline"`
-	KeyCustody      `yaml:",inline"`
-	MaxReceiptAgeMs int64 `yaml:"maxReceiptAgeMs" json:"maxReceiptAgeMs"`
+	Allowed         
+	KeyCustody      
+	MaxReceiptAgeMs int64 `json:"maxReceiptAgeMs"`
 }
 
 // AutonomyPolicy is for the reputation tokens that a node signs of agents. The node's key is certified by this deployment's key registry, as every
 // other key is.
 type AutonomyPolicy struct {
-	Allowed    `yaml:",inline"`
-	KeyCustody `yaml:",inline"`
+	Allowed    
+	KeyCustody 
 	// MaxReputationAgeMs is how much later than the node the policy may learn that an agent has lost a dispute.
-	MaxReputationAgeMs int64 `yaml:"maxReputationAgeMs" json:"maxReputationAgeMs"`
+	MaxReputationAgeMs int64 `json:"maxReputationAgeMs"`
 	// ScoringHash is that of the formulas by which sessions have to be scored.
-	ScoringHash string `yaml:"scoringHash" json:"scoringHash"`
+	ScoringHash string `json:"scoringHash"`
 	// RequireVerification believes the reputation of verified agents alone. Rules that ask for no reputation are as before: an agent has to be
 	// able to post before it is verified, if only to register its plugin.
-	RequireVerification bool `yaml:"requireVerification,omitempty" json:"requireVerification,omitempty"`
+	RequireVerification bool `json:"requireVerification,omitempty"`
 	// AllowDegraded counts an agent as verified although a server of the xray bridge did not answer.
-	AllowDegraded bool `yaml:"allowDegraded,omitempty" json:"allowDegraded,omitempty"`
+	AllowDegraded bool `json:"allowDegraded,omitempty"`
 }
 
 // StatementPolicy is for the statements that sidecars sign for their agents.
 type StatementPolicy struct {
-	Allowed           `yaml:",inline"`
-	KeyCustody        `yaml:",inline"`
-	MaxStatementAgeMs int64 `yaml:"maxStatementAgeMs" json:"maxStatementAgeMs"`
+	Allowed           
+	KeyCustody        
+	MaxStatementAgeMs int64 `json:"maxStatementAgeMs"`
 }
 
 // RequestPolicy is for the request proof (seed: requestProofPolicy).
 type RequestPolicy struct {
-	ProofPolicy         `yaml:",inline"`
-	RequireBindingHash  bool `yaml:"requireBindingHash" json:"requireBindingHash"`
-	RequireCapabilityID bool `yaml:"requireCapabilityId" json:"requireCapabilityId"`
+	ProofPolicy         
+	RequireBindingHash  bool `json:"requireBindingHash"`
+	RequireCapabilityID bool `json:"requireCapabilityId"`
 }
 
-// ParseManifest reads one manifest of at most 256 KiB, YAML or JSON. An unknown key, a missing key, a key twice, a value of another
-// type (yes is no boolean) or a second document is refused as config_malformed; all that is wrong is said at once, each with its
-// line. Whether the manifest is safe is for [Manifest.Audit] to say.
+// ParseManifest reads one manifest of at most 256 KiB, in JSON. It refuses every text whose hash is not that of the manifest: one with an
+// unknown key, a missing key, or an optional one that is empty. [Manifest.Audit] says whether a manifest is safe. Package
+// internal/manifest reads YAML.
 func ParseManifest(raw []byte) (*Manifest, error) {
-	var m Manifest
-	f, err := strict.Read(raw, &m, strict.Options{Complete: true, MaxBytes: MaxFile})
-	if err == nil {
-		err = f.Err("")
+	malformed := func(why any) (*Manifest, error) {
+		return nil, refusal.New("config_malformed", "the manifest is malformed: %v", why)
 	}
-	if err != nil {
-		return nil, refusal.New("config_malformed", "the manifest is malformed: %w", err)
+	if len(raw) > MaxFile {
+		return malformed(fmt.Sprintf("it has %d bytes; at most %d are read", len(raw), MaxFile))
+	}
+	var m Manifest
+	if err := strictjson.Parse(raw, &m); err != nil {
+		return malformed(err)
+	}
+	if hash, err := evidence.HashJSON(raw); err != nil || hash != m.Hash() {
+		return malformed("a key is missing, or an optional one is empty or false")
 	}
 	return &m, nil
 }

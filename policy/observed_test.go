@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/policytest"
 )
 
 // ofSessions are the looks at sessions. Each is enough against one control that nothing bears out.
@@ -43,10 +43,7 @@ func count(controls []policy.ObservedControl, state string) (n int) {
 var againstNothing = map[string]int{look.Terminal: 2, look.Stdin: 1, look.Debugger: 1, look.Stranger: 2}
 
 func TestObserve(t *testing.T) {
-	m, err := policy.ParseManifest(configs.Manifest())
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := policytest.Example(t)
 	all := m.Observe(everyLook())
 	if len(all) != 44 || count(all, policy.ObservedTrue) != 29 || count(all, policy.DeclaredOnly) != 15 || policy.Contradicted(all) != nil {
 		t.Fatalf("%d controls, %d observed true, %d only declared", len(all), count(all, policy.ObservedTrue), count(all, policy.DeclaredOnly))
@@ -86,10 +83,7 @@ func TestObserve(t *testing.T) {
 
 // TestObserveALooseManifest: the looks show what is so, whatever the manifest says.
 func TestObserveALooseManifest(t *testing.T) {
-	m, err := policy.ParseManifest(configs.Manifest())
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := policytest.Example(t)
 	m.Controls.RuntimeSignerAccessibleToAgent = true
 	state := func(r look.Result) string {
 		looks := everyLook()
@@ -111,8 +105,7 @@ func TestObserveALooseManifest(t *testing.T) {
 
 // TestControlsRestOn takes each look away and names the controls that are then no longer borne out.
 func TestControlsRestOn(t *testing.T) {
-	m, err := policy.ParseManifest(configs.Manifest())
-	check.Must(t, err)
+	m := policytest.Example(t)
 	want := map[string]string{ // each in the manifest's order
 		"gate": "proofRequiredForPost deploymentCertificateRequired agentSessionReceiptRequiredForPost requestProofRequiredForPost signerCustodyCertificatesRequired " +
 			"policyDecisionRequiredForPost grantRequiresPolicyDecision policyDecisionAcceptsHumanInitiatedRequests consumeVerification consumeCapability atomicConsumptionWithPost",
@@ -151,10 +144,7 @@ func TestControlsRestOn(t *testing.T) {
 
 // TestWhatASessionContradicts names the controls that one finding in one session is enough against.
 func TestWhatASessionContradicts(t *testing.T) {
-	m, err := policy.ParseManifest(configs.Manifest())
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := policytest.Example(t)
 	got := make(map[string]string)
 	for _, name := range ofSessions {
 		for _, c := range m.Observe([]look.Observation{look.New(name, look.Contradicts, "found")}) {
@@ -173,8 +163,7 @@ func TestWhatASessionContradicts(t *testing.T) {
 
 // TestSeenTwice has two processes see the same of a key, and of another one: each is said once.
 func TestSeenTwice(t *testing.T) {
-	m, err := policy.ParseManifest(configs.Manifest())
-	check.Must(t, err)
+	m := policytest.Example(t)
 	file := look.New(look.Files, look.Contradicts, "the key lies in a file").For("request_proof")
 	other := look.New(look.Process, look.Contradicts, "the process can be looked into").For("policy_decision")
 	for _, c := range m.Observe([]look.Observation{file, file, other, file}) {

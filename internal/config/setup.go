@@ -13,6 +13,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/manifest"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/policy/decide"
 )
@@ -36,7 +37,7 @@ func ReadManifest(path string) (*policy.Manifest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
-	m, err := policy.ParseManifest(raw)
+	m, err := manifest.Parse(raw)
 	if err != nil {
 		return nil, fmt.Errorf("manifest %s: %w", path, err)
 	}

@@ -9,6 +9,7 @@ package strict
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -47,6 +48,8 @@ type Options struct {
 	// Complete says that a file has one meaning and one hash: every key is required unless its yaml tag says omitempty,
 	// one that may be left out may not be given empty, and anchors and aliases are refused.
 	Complete bool
+	// JSON says that the struct has json tags in place of yaml tags.
+	JSON bool
 	// MaxBytes bounds the file. Zero is no bound: the caller has bounded it.
 	MaxBytes int
 }
@@ -69,7 +72,18 @@ func Read(raw []byte, to any, o Options) (*File, error) {
 		_ = f.root.Decode(to) // as far as it goes, so that one run says all that is wrong
 		return f, nil
 	}
-	return f, f.root.Decode(to)
+	if !o.JSON {
+		return f, f.root.Decode(to)
+	}
+	var document any
+	if err := f.root.Decode(&document); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(document)
+	if err != nil {
+		return nil, err
+	}
+	return f, json.Unmarshal(text, to)
 }
 
 // position is how the YAML library says where a text is no YAML.

@@ -155,14 +155,19 @@ type field struct {
 	optional bool
 }
 
-// fields lists the members of a struct by their yaml names, those of inlined structs included.
+// fields lists the members of a struct by their yaml names, or by their json names where it has no yaml tags. It includes those of inlined
+// structs.
 func fields(t reflect.Type) map[string]field {
 	out := make(map[string]field, t.NumField())
 	for i := range t.NumField() {
 		f := t.Field(i)
-		name, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		tag, ok := f.Tag.Lookup("yaml")
+		if !ok {
+			tag = f.Tag.Get("json")
+		}
+		name, option, _ := strings.Cut(tag, ",")
 		switch {
-		case option == "inline":
+		case option == "inline" || tag == "" && f.Anonymous:
 			maps.Copy(out, fields(f.Type))
 		case name != "-":
 			out[name] = field{f.Type, option == "omitempty"}

@@ -16,7 +16,7 @@ func (k *Kit) Files(t testing.TB, dir string) gate.Files {
 	t.Helper()
 	f := gate.Files{
 		Registry: filepath.Join(dir, "registry.jwk"), Auditor: filepath.Join(dir, "auditor.jwk"),
-		Manifest: filepath.Join(dir, "manifest.yaml"), Bundle: filepath.Join(dir, "bundle.json"), Secret: filepath.Join(dir, "secret"),
+		Manifest: filepath.Join(dir, "manifest.json"), Bundle: filepath.Join(dir, "bundle.json"), Secret: filepath.Join(dir, "secret"),
 		Name: "gate", Now: k.Clock.Now,
 	}
 	write(t, f.Registry, must(custody.JWK(k.Key(t, evidence.PurposeSignerCertificate)).MarshalJSON())(t))

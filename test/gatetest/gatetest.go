@@ -21,6 +21,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/gate/challenge"
+	"github.com/actionproof/mediator/internal/manifest"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/policy/decide"
 	"github.com/actionproof/mediator/signer"
@@ -87,7 +88,7 @@ func NewAt(t testing.TB, at time.Time, edits ...func(*policy.Manifest)) *Kit {
 	k := &Kit{Clock: &Clock{}, Certificates: make(map[string]string)}
 	k.Clock.Set(at)
 	k.Rules = must(decide.ParseRules(configs.Policy()))(t)
-	k.Manifest = must(policy.ParseManifest(configs.Manifest()))(t)
+	k.Manifest = must(manifest.Parse(configs.Manifest()))(t)
 	environment := evidence.HashBytes([]byte("environment"))
 	for _, h := range []*string{&k.Manifest.RuntimePolicy.RequiredPolicyHash, &k.Manifest.AgentSessionReceiptPolicy.RequiredPolicyHash} {
 		*h = k.Rules.Hash()

@@ -8,7 +8,7 @@ import (
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/internal/manifest"
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/autonomy"
@@ -43,11 +43,11 @@ func TrustOf(t testing.TB, k *gatetest.Kit) Trust {
 // Options are those of a node that believes the owner, but for its store and its log. Its key lives as long as its
 // process.
 func (of Trust) Options() (o reputation.Options, err error) {
-	manifest, err := policy.ParseManifest(configs.Manifest())
+	m, err := manifest.Parse(configs.Manifest())
 	if err != nil {
 		return o, err
 	}
-	strict, err := manifest.Strict()
+	strict, err := m.Strict()
 	if err != nil {
 		return o, err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/manifest"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/test/check"
@@ -95,7 +96,7 @@ func Current(t testing.TB, k *custody.Memory) custody.Version {
 // Example returns the example manifest.
 func Example(t testing.TB) *policy.Manifest {
 	t.Helper()
-	m, err := policy.ParseManifest(configs.Manifest())
+	m, err := manifest.Parse(configs.Manifest())
 	check.Must(t, err)
 	return m
 }

@@ -59,19 +59,28 @@ type hashed struct {
 }
 
 func deploymentHash() *cobra.Command {
-	var asJSON bool
+	var asJSON, canonical bool
 	c := &cobra.Command{
-		Use: "hash FILE", Short: "Print the manifest's hash", Args: cli.ExactArgs(1, oneManifest),
-		Example: `  mediator deployment hash manifest.yaml`,
+		Use: "hash FILE", Short: "Print the manifest's hash, or the JSON that it is the hash of", Args: cli.ExactArgs(1, oneManifest),
+		Example: `  mediator deployment hash manifest.yaml
+  mediator deployment hash manifest.yaml --canonical > manifest.json`,
 		RunE: func(c *cobra.Command, args []string) error {
 			m, err := config.ReadManifest(args[0])
 			if err != nil {
+				return err
+			}
+			if canonical {
+				text, err := m.Canonical()
+				if err == nil {
+					_, err = fmt.Fprint(c.OutOrStdout(), text)
+				}
 				return err
 			}
 			return cli.Print(c, asJSON, hashed{m.Hash()}, m.Hash())
 		},
 	}
 	cli.JSONFlag(c, &asJSON)
+	c.Flags().BoolVar(&canonical, "canonical", false, "print the manifest as canonical JSON, which APIs that verify read")
 	return c
 }
 
