@@ -7,19 +7,19 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/gate"
-	"github.com/actionproof/mediator/ledger/sqlite"
+	"github.com/actionproof/mediator/ledger/postgres"
 )
 
-// An API that takes part, with what it has consumed in an SQLite file. The folder examples/api holds it whole.
+// An API that takes part. The folder examples/api holds it whole.
 func ExampleFromFiles() {
 	var posts http.Handler // what the API has had all along
 	ctx := context.Background()
-	used, err := sqlite.Open(ctx, "used.db", sqlite.Options{Now: time.Now})
+	used, err := postgres.Open(ctx, "postgres:///api", postgres.Options{Now: time.Now, Instance: "my-api-1"})
 	if err != nil {
 		log.Fatal(err)
 	}
 	server, err := gate.FromFiles(ctx, gate.Files{
-		Registry: "registry.jwk", Auditor: "auditor.jwk", Manifest: "manifest.yaml", Bundle: "bundle.json", Secret: "secret", Name: "my-api",
+		Registry: "registry.jwk", Auditor: "auditor.jwk", Manifest: "manifest.json", Bundle: "bundle.json", Secret: "secret", Name: "my-api",
 	}, used.Consume)
 	if err != nil {
 		log.Fatal(err)

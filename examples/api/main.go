@@ -1,25 +1,31 @@
-// Command api is an API that accepts a post only with the whole chain of evidence behind it. It keeps what was used in an SQLite file.
+// Command api is an API that makes a post only with the whole chain of evidence behind it. It keeps its posts in
+// PostgreSQL, and consumes the evidence of a post in the transaction that makes the post.
 package main
 
 import (
 	"context"
+	"database/sql"
 	"flag"
 	"io"
 	"log"
 	"net"
 	"net/http"
+	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+
 	"github.com/actionproof/mediator/gate"
-	"github.com/actionproof/mediator/ledger/sqlite"
+	"github.com/actionproof/mediator/ledger/postgres"
 )
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:8443", "address to listen on")
-	dir := flag.String("dir", "trust", "folder with registry.jwk, auditor.jwk, manifest.yaml, bundle.json, secret, tls.crt and tls.key")
+	dir := flag.String("dir", "trust", "folder with the keys, the manifest, the bundle and the secrets")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -30,17 +36,31 @@ func main() {
 
 func serve(ctx context.Context, listen, dir string) error {
 	in := func(name string) string { return filepath.Join(dir, name) }
-	used, err := sqlite.Open(ctx, in("used.db"), sqlite.Options{Now: time.Now})
+	secret, err := os.ReadFile(in("database")) // with a password, so not on the command line
+	if err != nil {
+		return err
+	}
+	dsn := strings.TrimSpace(string(secret))
+	db, err := sql.Open("pgx", dsn)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS posts (content text NOT NULL)`); err != nil {
+		return err
+	}
+	// used makes its own tables. Give each replica an Instance of its own.
+	used, err := postgres.Open(ctx, dsn, postgres.Options{Now: time.Now, Instance: "my-api-1"})
 	if err != nil {
 		return err
 	}
 	defer used.Close()
 	server, err := gate.FromFiles(ctx, gate.Files{
-		Registry: in("registry.jwk"), Auditor: in("auditor.jwk"), // public keys of the two roots
-		Manifest: in("manifest.yaml"), Bundle: in("bundle.json"), // read again when they change
-		Secret:  in("secret"), // at least 32 random bytes of your own
+		Registry: in("registry.jwk"), Auditor: in("auditor.jwk"),
+		Manifest: in("manifest.json"), Bundle: in("bundle.json"), // read again when they change
+		Secret:  in("secret"),
 		Name:    "my-api",
-		Changed: logChange,
+		Changed: func(err error) { log.Print("manifest or bundle changed; kept the old ones because of: ", err) },
 	}, used.Consume)
 	if err != nil {
 		return err
@@ -50,8 +70,9 @@ func serve(ctx context.Context, listen, dir string) error {
 	mux.Handle("POST /.well-known/actionproof/challenge", server.Challenge())
 	mux.Handle("POST /.well-known/actionproof/verify", server.Verify())
 	mux.Handle("POST /posts", server.Middleware(http.HandlerFunc(makePost), gate.Protect{
-		Bind:    func(*http.Request) (subject, action string) { return "agent:worker-1", "create_post" },
-		Refused: func(_ *http.Request, err error) { log.Print("refused: ", err) },
+		Bind:          func(*http.Request) (subject, action string) { return "agent:worker-1", "create_post" },
+		InTransaction: gate.SQL(db, postgres.Consume),
+		Refused:       func(_ *http.Request, err error) { log.Print("refused: ", err) },
 	}))
 
 	l, err := net.Listen("tcp", listen)
@@ -70,22 +91,16 @@ func serve(ctx context.Context, listen, dir string) error {
 	return nil
 }
 
-// logChange is told of each change of the manifest or the bundle.
-func logChange(err error) {
-	if err != nil {
-		log.Print("manifest and bundle stay as they were: ", err)
-		return
-	}
-	log.Print("manifest and bundle: taken over")
-}
-
-// makePost is what your API does. The middleware has verified and consumed the evidence.
+// makePost is your API's work. The middleware has verified the evidence, and has consumed it in the same transaction.
 func makePost(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body) // whole, as it was hashed
+	body, err := io.ReadAll(r.Body)
+	if err == nil {
+		_, err = gate.Tx(r.Context()).ExecContext(r.Context(), `INSERT INTO posts (content) VALUES ($1)`, string(body))
+	}
 	if err != nil {
-		http.Error(w, "not made", http.StatusInternalServerError)
+		http.Error(w, "not made", http.StatusInternalServerError) // 400 or more: nothing is made, nothing is consumed
 		return
 	}
 	log.Printf("posted %d bytes: %s", len(body), gate.AssuranceFrom(r.Context()).Claim)
-	w.WriteHeader(http.StatusCreated)
+	w.WriteHeader(http.StatusCreated) // goes out once the transaction is committed
 }

@@ -7,12 +7,13 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// consumeIn consumes keys in a table of the API's own. gate.SQL(db, consumeIn) takes the place of gate.SQL(db, postgres.Consume).
+// consumeIn consumes keys in a table of your own. gate.SQL(db, consumeIn) replaces gate.SQL(db, postgres.Consume).
 //
 //	CREATE TABLE consumed (kind text, id text, expires bigint NOT NULL, PRIMARY KEY (kind, id));
 func consumeIn(ctx context.Context, tx *sql.Tx, keys ...ledger.Key) error {
+	const insert = `INSERT INTO consumed (kind, id, expires) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`
 	for _, k := range keys {
-		r, err := tx.ExecContext(ctx, `INSERT INTO consumed (kind, id, expires) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, k.Kind, k.ID, k.Expires.Unix())
+		r, err := tx.ExecContext(ctx, insert, k.Kind, k.ID, k.Expires.Unix())
 		if err != nil {
 			return err
 		}
