@@ -64,7 +64,7 @@ type KeyCustody struct {
 // no human's, and the keys of runtime, trigger mediator and source verifier are external or hardware-backed and not exportable. That
 // no human interacts is always demanded.
 type RuntimePolicy struct {
-	Allowed                 
+	Allowed
 	AllowedKeyCustody       []string      `json:"allowedKeyCustody,omitempty"`
 	RequireNonExportableKey bool          `json:"requireNonExportableKey,omitempty"`
 	AllowedRuntimeIDs       []string      `json:"allowedRuntimeIds,omitempty"` // empty leaves it to agentSessionReceiptPolicy
@@ -80,7 +80,7 @@ type RuntimePolicy struct {
 // ReceiptPolicy is for the trigger receipt (seed: triggerReceiptPolicy). The two hashes belong to one request: engine and gate
 // always compare those of the request at hand, so a manifest leaves them out, unless it is made for one event alone.
 type ReceiptPolicy struct {
-	Allowed                    
+	Allowed
 	AllowedKinds               []string     `json:"allowedKinds"`
 	AllowedSources             []string     `json:"allowedSources"`
 	RequireEventID             bool         `json:"requireEventId"`
@@ -94,7 +94,7 @@ type ReceiptPolicy struct {
 
 // OriginPolicy is for the trigger origin proof (seed: originProofPolicy). For its three hashes see [ReceiptPolicy].
 type OriginPolicy struct {
-	Allowed                    
+	Allowed
 	AllowedKinds               []string `json:"allowedKinds"`
 	AllowedSources             []string `json:"allowedSources"`
 	AllowedVerificationMethods []string `json:"allowedVerificationMethods"`
@@ -109,8 +109,8 @@ type OriginPolicy struct {
 // CertificatePolicy is for signer custody certificates (seed: signerCertificatePolicy). The seed bounds their age by their lifetime
 // alone; here the age has its own bound, so that a certificate that was made too long is not believed for longer.
 type CertificatePolicy struct {
-	Allowed                     
-	KeyCustody                  
+	Allowed
+	KeyCustody
 	DenyAgentAccessible         bool `json:"denyAgentAccessible"`
 	DenyUserAccessible          bool `json:"denyUserAccessible"`
 	RequireSubjectPublicKeyHash bool `json:"requireSubjectPublicKeyHash"`
@@ -124,7 +124,7 @@ type CertificatePolicy struct {
 
 // DeploymentPolicy is for the deployment certificate (seed: deploymentCertificatePolicy).
 type DeploymentPolicy struct {
-	Allowed              
+	Allowed
 	AllowedDeploymentIDs []string `json:"allowedDeploymentIds"`
 	// RequirePostQuantumSignature refuses the certificate unless the auditor's ML-DSA-65 key is pinned and has signed too.
 	RequirePostQuantumSignature bool  `json:"requirePostQuantumSignature,omitempty"`
@@ -133,8 +133,8 @@ type DeploymentPolicy struct {
 
 // SessionPolicy is for the agent session receipt (seed: agentSessionReceiptPolicy).
 type SessionPolicy struct {
-	Allowed                       
-	KeyCustody                    
+	Allowed
+	KeyCustody
 	AllowedRuntimeIDs             []string `json:"allowedRuntimeIds"`
 	AllowedInputKinds             []string `json:"allowedInputKinds"`
 	DeniedInputKinds              []string `json:"deniedInputKinds"`
@@ -151,23 +151,23 @@ type SessionPolicy struct {
 
 // ProofPolicy is for the policy decision and for the action grant (seed: policyDecisionPolicy, grantPolicy).
 type ProofPolicy struct {
-	Allowed       
-	KeyCustody    
+	Allowed
+	KeyCustody
 	MaxProofAgeMs int64 `json:"maxProofAgeMs"`
 }
 
 // InteractionPolicy is for interaction receipts.
 type InteractionPolicy struct {
-	Allowed         
-	KeyCustody      
+	Allowed
+	KeyCustody
 	MaxReceiptAgeMs int64 `json:"maxReceiptAgeMs"`
 }
 
 // AutonomyPolicy is for the reputation tokens that a node signs of agents. The node's key is certified by this deployment's key registry, as every
 // other key is.
 type AutonomyPolicy struct {
-	Allowed    
-	KeyCustody 
+	Allowed
+	KeyCustody
 	// MaxReputationAgeMs is how much later than the node the policy may learn that an agent has lost a dispute.
 	MaxReputationAgeMs int64 `json:"maxReputationAgeMs"`
 	// ScoringHash is that of the formulas by which sessions have to be scored.
@@ -181,14 +181,14 @@ type AutonomyPolicy struct {
 
 // StatementPolicy is for the statements that sidecars sign for their agents.
 type StatementPolicy struct {
-	Allowed           
-	KeyCustody        
+	Allowed
+	KeyCustody
 	MaxStatementAgeMs int64 `json:"maxStatementAgeMs"`
 }
 
 // RequestPolicy is for the request proof (seed: requestProofPolicy).
 type RequestPolicy struct {
-	ProofPolicy         
+	ProofPolicy
 	RequireBindingHash  bool `json:"requireBindingHash"`
 	RequireCapabilityID bool `json:"requireCapabilityId"`
 }
