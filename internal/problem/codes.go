@@ -7,49 +7,54 @@ import (
 	"slices"
 )
 
-// Code is one row of the table of refusals. A released code never changes its meaning.
+// Code describes one kind of refusal. A released code never changes its meaning.
 type Code struct {
 	Name   string
 	Status int
-	// Public says that an agent may read the sentence of such a refusal: in every place where one is made, the sentence
-	// speaks of the agent's own request, and of rules and limits for it. Of any other refusal an agent reads the title,
-	// because the sentence may name keys, files, addresses or another program's words.
-	Public bool
-	// Step is where on the way of one post the refusal arises: session, match, content, challenge, trigger, decision,
-	// attest, gate, proof, forward. Outside of that way it is admin, config, connect, custody, egress, internal,
-	// appraisal, disputes, ledger, load, receipts, reputation, verification or any.
-	Step   string
 	Title  string // a short sentence, the same for every occurrence
 	Remedy string // what to do, for an operator or an agent
-	// Authenticate is the challenge in a 401 (RFC 9110 section 11.6.1).
+	// Public reports whether an agent may read the sentence of each such refusal. An agent gets the title instead of any
+	// other sentence.
+	Public bool
+	// Step is the step of a post, or the part of the mediator, that refuses. The table is grouped by it.
+	Step string
+	// Authenticate is the value of WWW-Authenticate in a 401 (RFC 9110 section 11.6.1).
 	Authenticate string
 	// RetryAfter is a number of seconds, for a refusal after which a later try can succeed.
 	RetryAfter int
 }
 
-// Text says what the code means and what to do, as docs/errors.md says it.
-func (c Code) Text() string {
-	text := fmt.Sprintf("%d. %s. %s", c.Status, c.Title, c.Remedy)
-	if c.RetryAfter > 0 {
-		text += fmt.Sprintf(" Retry after %d s.", c.RetryAfter)
-	}
-	if c.Public {
-		text += " Agents get the detail."
-	}
-	return text
+// row is a row of the table.
+type row struct {
+	name          string
+	status        int
+	detailFor     audience
+	title, remedy string
 }
 
-// table holds every code by name.
-var table = collect(generalCodes, evidenceCodes, callCodes, nodeCodes)
+// audience says who may read the sentence of a refusal. A sentence for agents speaks only of the agent's own request
+// and of rules and limits for it. A sentence for operators may name keys, files, addresses or another program's words.
+type audience bool
 
-func collect(lists ...[]Code) map[string]Code {
+const (
+	operators audience = false
+	agents    audience = true
+)
+
+// Text returns what docs/errors.md says about the code.
+func (c Code) Text() string { return fmt.Sprintf("%d. %s. %s", c.Status, c.Title, c.Remedy) }
+
+func collect(steps map[string][]row) map[string]Code {
 	t := make(map[string]Code)
-	for _, list := range lists {
-		for _, c := range list {
-			if _, ok := t[c.Name]; ok {
-				panic("problem: code " + c.Name + " stands in the table twice")
+	for step, rows := range steps {
+		for _, r := range rows {
+			if _, ok := t[r.name]; ok {
+				panic("problem: the table has the code " + r.name + " twice")
 			}
-			t[c.Name] = c
+			t[r.name] = Code{
+				Name: r.name, Status: r.status, Title: r.title, Remedy: r.remedy, Public: bool(r.detailFor), Step: step,
+				Authenticate: challenges[r.name], RetryAfter: waits[r.name],
+			}
 		}
 	}
 	return t
@@ -61,7 +66,7 @@ func Known(code string) bool {
 	return ok
 }
 
-// Remedy returns what the table says to do about a code, or nothing where it does not know the code.
+// Remedy returns the table's remedy for a code, or an empty text for an unknown code.
 func Remedy(code string) string { return table[code].Remedy }
 
 // Codes returns the whole table, by step and name.

@@ -41,32 +41,61 @@ func TestDocsErrors(t *testing.T) {
 	}
 }
 
+// head begins the page, with ~ for a backtick.
+const head = `# Errors
+
+Made from the table of codes by ~make docs~; do not edit it by hand.
+
+A refusal over HTTP is an RFC 9457 problem (~application/problem+json~) with these members:
+
+- ~code~ is stable: programs may branch on it. Each line has a code, its HTTP status, the cause and the remedy.
+- ~step~ is the step or part that refused. The codes are grouped by it.
+- ~detail~ describes this occurrence. Agents get it only for codes with an asterisk, and otherwise the title.
+- ~post~ is the ID of the record, if there is one. ~mediator posts show~ shows operators the whole reason.
+- ~error~ repeats ~code~, and ~detail~ as ~message~, for SDKs that read nothing else.
+
+The header ~Retry-After~ says when a later try can succeed.
+`
+
 func page() string {
 	var b strings.Builder
-	b.WriteString(`# Errors
-
-Made from the table of codes by ` + "`make docs`" + `; do not edit it by hand.
-
-A refusal over HTTP is an RFC 9457 problem (` + "`application/problem+json`" + `) with these members:
-
-- ` + "`code`" + ` is stable. Each line below has a code, its HTTP status, what failed, and what to do.
-- ` + "`step`" + ` is the step that refused. The codes are grouped by it.
-- ` + "`detail`" + ` describes this occurrence. Agents are not trusted: they get the title instead, unless the line says otherwise.
-- ` + "`post`" + ` is the id of the record, if there is one. ` + "`mediator posts show`" + ` shows operators the whole reason.
-- ` + "`error`" + ` repeats ` + "`code`, and `detail` as `message`" + `, for SDKs that read nothing else.
-`)
+	b.WriteString(strings.ReplaceAll(head, "~", "`"))
 	step := ""
 	for _, c := range problem.Codes() {
 		if c.Step != step {
 			step = c.Step
 			fmt.Fprintf(&b, "\n## Step: %s\n\n", step)
 		}
-		fmt.Fprintf(&b, "- <a id=%q></a>`%s` %s\n", c.Name, c.Name, c.Text())
+		mark := ""
+		if c.Public {
+			mark = "\\*"
+		}
+		line := fmt.Sprintf("- <a id=%q></a>`%s`%s %s", c.Name, c.Name, mark, c.Text())
+		b.WriteString(wrapped(line, 118, "  ") + "\n")
 	}
 	return b.String()
 }
 
-// TestWriteSaysTheErrorWhereSDKsLook: many vendors' APIs answer {"error": {"code", "message"}}, and their SDKs read nothing else of a refusal.
+// wrapped breaks a line at spaces into lines of at most so many bytes.
+func wrapped(line string, most int, indent string) string {
+	var out strings.Builder
+	at := 0
+	for i, word := range strings.Split(line, " ") { // the one space in <a id=...> comes first and is never reached
+		if i > 0 && at+1+len(word) > most {
+			out.WriteString("\n" + indent)
+			at = len(indent)
+		} else if i > 0 {
+			out.WriteString(" ")
+			at++
+		}
+		out.WriteString(word)
+		at += len(word)
+	}
+	return out.String()
+}
+
+// TestWriteSaysTheErrorWhereSDKsLook: many vendors' APIs answer {"error": {"code", "message"}}, and their SDKs read
+// nothing else of a refusal.
 func TestWriteSaysTheErrorWhereSDKsLook(t *testing.T) {
 	w := httptest.NewRecorder()
 	problem.Write(w, refusal.New("egress_denied", "no rule names it"))
@@ -80,7 +109,8 @@ func TestWriteSaysTheErrorWhereSDKsLook(t *testing.T) {
 	if !strings.HasSuffix(w.Body.String(), "}\n") { // a prompt after it in a terminal begins a line
 		t.Errorf("got %q", w.Body)
 	}
-	if got.Code != "egress_denied" || got.Error.Code != got.Code || got.Detail != "no rule names it" || got.Error.Message != got.Detail {
+	if got.Code != "egress_denied" || got.Error.Code != got.Code || got.Detail != "no rule names it" ||
+		got.Error.Message != got.Detail {
 		t.Errorf("got %s", w.Body)
 	}
 }
@@ -92,11 +122,12 @@ func TestFromTellsNothingOfWhatNobodyClassified(t *testing.T) {
 	}
 }
 
-// TestEveryCodeIsInTheTable finds codes in the source that the table lacks, and rows that nobody uses.
+// TestEveryCodeIsInTheTable finds codes in the source that the table lacks, and unused rows.
 func TestEveryCodeIsInTheTable(t *testing.T) {
 	used := make(map[string]bool)
 	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/problem/codes") {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
+			strings.HasSuffix(path, "/problem/table.go") {
 			return err
 		}
 		raw, err := os.ReadFile(path)
@@ -120,7 +151,8 @@ func TestEveryCodeIsInTheTable(t *testing.T) {
 		if !used[c.Name] {
 			t.Errorf("nobody uses the code %s", c.Name)
 		}
-		if c.Title == "" || c.Remedy == "" || c.Step == "" || c.Status < 400 || (c.Status == http.StatusUnauthorized) != (c.Authenticate != "") {
+		if c.Title == "" || c.Remedy == "" || c.Step == "" || c.Status < 400 ||
+			(c.Status == http.StatusUnauthorized) != (c.Authenticate != "") {
 			t.Errorf("the row of %s is incomplete", c.Name)
 		}
 	}
@@ -137,8 +169,11 @@ func known(code string) bool {
 
 func TestWrite(t *testing.T) {
 	w := httptest.NewRecorder()
-	problem.Details{Status: http.StatusProxyAuthRequired, Code: "session_required", Authenticate: "Scheme", RetryAfter: 3}.Write(w)
-	for name, want := range map[string]string{"WWW-Authenticate": "Scheme", "Content-Type": problem.ContentType, "Proxy-Authenticate": `Basic realm="mediator"`, "Retry-After": "3", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"} {
+	problem.Details{Status: http.StatusProxyAuthRequired, Code: "session_required", Authenticate: "Scheme",
+		RetryAfter: 3}.Write(w)
+	for name, want := range map[string]string{"WWW-Authenticate": "Scheme", "Content-Type": problem.ContentType,
+		"Proxy-Authenticate": `Basic realm="mediator"`, "Retry-After": "3", "Cache-Control": "no-store",
+		"X-Content-Type-Options": "nosniff"} {
 		if got := w.Header().Get(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
@@ -159,7 +194,8 @@ func TestWriteSaysNothingOfWhatItDoesNotHave(t *testing.T) {
 		}
 	}
 	w = httptest.NewRecorder()
-	if (problem.Details{Status: http.StatusForbidden, Challenge: json.RawMessage("{")}).Write(w); w.Code != http.StatusInternalServerError {
+	if (problem.Details{Status: http.StatusForbidden, Challenge: json.RawMessage("{")}).Write(w); w.Code !=
+		http.StatusInternalServerError {
 		t.Errorf("half a challenge: %d", w.Code)
 	}
 }
@@ -171,15 +207,17 @@ func TestReadRefuses(t *testing.T) {
 		body io.Reader
 		want string
 	}{
-		"a document":          {strings.NewReader(good), ""},
-		"one at the bound":    {strings.NewReader(good + strings.Repeat(" ", 64<<10-len(good))), ""},
-		"one beyond it":       {strings.NewReader(strings.Repeat(" ", 64<<10) + good), "without a problem document"},
-		"no code":             {strings.NewReader(`{"code":"","title":"t"}`), "without a problem document"},
-		"no JSON":             {strings.NewReader("<html>"), "without a problem document"},
-		"one that breaks off": {io.MultiReader(strings.NewReader(good), iotest.ErrReader(io.ErrUnexpectedEOF)), "unexpected EOF"},
+		"a document":       {strings.NewReader(good), ""},
+		"one at the bound": {strings.NewReader(good + strings.Repeat(" ", 64<<10-len(good))), ""},
+		"one beyond it":    {strings.NewReader(strings.Repeat(" ", 64<<10) + good), "without a problem document"},
+		"no code":          {strings.NewReader(`{"code":"","title":"t"}`), "without a problem document"},
+		"no JSON":          {strings.NewReader("<html>"), "without a problem document"},
+		"one that breaks off": {io.MultiReader(strings.NewReader(good), iotest.ErrReader(io.ErrUnexpectedEOF)),
+			"unexpected EOF"},
 	} {
 		err := problem.Read(&http.Response{Status: "403 Forbidden", Body: io.NopCloser(tt.body)})
-		if coded := (*problem.Error)(nil); errors.As(err, &coded) != (tt.want == "") || tt.want != "" && !strings.Contains(err.Error(), tt.want) {
+		if coded := (*problem.Error)(nil); errors.As(err, &coded) != (tt.want == "") || tt.want != "" &&
+			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -203,7 +241,8 @@ func (p plain) Code() string { return string(p) }
 
 func (p plain) Error() string { return "the key runtime-key" }
 
-// TestForAgent: an agent reads the sentence of a public code, without what is for operators, and of every other code the title.
+// TestForAgent: an agent reads the sentence of a public code, without what is for operators, and of every other code
+// the title.
 func TestForAgent(t *testing.T) {
 	const hidden = "runtime-key:v1 at transit/sign"
 	for _, c := range problem.Codes() {
@@ -213,7 +252,8 @@ func TestForAgent(t *testing.T) {
 		if c.Public {
 			want = "the words"
 		}
-		if agents.Detail != want || agents.Post != "post_1" || agents.Code != c.Name || agents.Status != c.Status || agents.Remedy != c.Remedy {
+		if agents.Detail != want || agents.Post != "post_1" || agents.Code != c.Name || agents.Status != c.Status ||
+			agents.Remedy != c.Remedy {
 			t.Errorf("%s: an agent gets %+v", c.Name, agents)
 		}
 		if full.Detail != "the words, "+hidden {
@@ -230,12 +270,15 @@ func TestForAgent(t *testing.T) {
 		post string
 		want string
 	}{
-		"no record":                      {refusal.New("custody_unavailable", hidden), "", "A key or a credential is unavailable"},
+		"no record": {refusal.New("custody_unavailable", hidden), "",
+			"A key or a credential is unavailable"},
 		"a public code of another error": {plain("event_none"), "", "No event is waiting"},
-		"what another process says":      {&problem.Error{Details: problem.Details{Code: "event_none", Detail: "no event came"}}, "", "no event came"},
-		"what it says of its own":        {&problem.Error{Details: problem.Details{Code: "key_unknown", Detail: hidden}}, "", "A key has no custody certificate from the pinned registry"},
-		"no code":                        {errors.New(hidden), "p", "the call could not be handled, for a reason that is not for its caller; nothing was sent"},
-		"no code that is known":          {plain("no_such_code"), "", "the call could not be handled, for a reason that is not for its caller; nothing was sent"},
+		"what another process says": {
+			&problem.Error{Details: problem.Details{Code: "event_none", Detail: "no event came"}}, "", "no event came"},
+		"what it says of its own": {&problem.Error{Details: problem.Details{Code: "key_unknown", Detail: hidden}}, "",
+			"A key has no custody certificate from the pinned registry"},
+		"no code":               {errors.New(hidden), "p", "the call could not be handled; nothing was sent"},
+		"no code that is known": {plain("no_such_code"), "", "the call could not be handled; nothing was sent"},
 	} {
 		if got := problem.ForAgent(tt.err, tt.post).Detail; got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)

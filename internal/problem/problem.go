@@ -14,8 +14,8 @@ import (
 // ContentType is the media type of a problem document (RFC 9457 section 3).
 const ContentType = "application/problem+json"
 
-// Details is one problem document. Code, Step, Remedy, Post, Challenge and Upstream are extension members (RFC 9457 section 3.2),
-// as is the member error that Write adds.
+// Details is one problem document. Code, Step, Remedy, Post, Challenge and Upstream are extension members (RFC 9457
+// section 3.2), as is the member error that Write adds.
 type Details struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
@@ -23,37 +23,36 @@ type Details struct {
 	Detail string `json:"detail"`
 	// Code is stable: programs may branch on it.
 	Code string `json:"code"`
-	// Step is the step of a post that refused it, as docs/errors.md names the step.
+	// Step is the step or part that refused, as docs/errors.md names it.
 	Step string `json:"step"`
 	// Remedy says what to do.
 	Remedy string `json:"remedy"`
-	// Post is the id of the call's record, if there is one.
+	// Post is the ID of the call's record, if there is one.
 	Post string `json:"post,omitempty"`
 	// Challenge is the challenge to solve, if fresh work is demanded.
 	Challenge json.RawMessage `json:"challenge,omitempty"`
-	// Upstream is what a model's API said in place of an answer, for the agent alone.
+	// Upstream is the error of a model's API, for the agent alone.
 	Upstream json.RawMessage `json:"upstream,omitempty"`
 	// Authenticate is the value of WWW-Authenticate, if there is one.
 	Authenticate string `json:"-"`
 	// RetryAfter is a number of seconds; zero adds no header.
 	RetryAfter int `json:"-"`
 
-	public string // the part of Detail that an agent may read; empty if it may read nothing of it
+	public string // the part of Detail that an agent may read
 }
 
-// brief is the member error of a document. It repeats code and detail where SDKs of vendors look for them. Some SDKs,
-// such as OpenAI's, show nothing else. Stripe's takes an answer without this member for a success, whatever its status.
+// brief is the member error of a document. It repeats code and detail for SDKs of vendors. OpenAI's shows nothing else;
+// Stripe's treats an answer without this member as a success.
 type brief struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// internal is the code of an error that has no known code. The caller learns nothing about such an error.
+// internal is the code of an error without a known code. The caller learns nothing about such an error.
 const internal = "internal"
 
-// DetailsOf makes the document for err. The table gives the status, the title and the remedy of a code. An error without a
-// code that the table knows becomes "internal", and its text is not shown. An error can have a method RetryAfter, which
-// returns a number of seconds.
+// DetailsOf makes the document for err, with the status, title and remedy of its code. An error without a known code
+// becomes "internal" and loses its text. An error's method RetryAfter, if there is one, returns a number of seconds.
 func DetailsOf(err error) Details {
 	var coded interface {
 		error
@@ -72,20 +71,21 @@ func DetailsOf(err error) Details {
 			return d
 		}
 	}
-	d := table[internal].details("the call could not be handled, for a reason that is not for its caller; nothing was sent")
+	d := table[internal].details("the call could not be handled; nothing was sent")
 	d.public = d.Detail
 	return d
 }
 
 func (c Code) details(detail string) Details {
 	return Details{
-		Type: "https://github.com/actionproof/mediator/blob/main/docs/errors.md#" + c.Name, Title: c.Title, Status: c.Status, Detail: detail,
-		Code: c.Name, Step: c.Step, Remedy: c.Remedy, Authenticate: c.Authenticate, RetryAfter: c.RetryAfter,
+		Type:  "https://github.com/actionproof/mediator/blob/main/docs/errors.md#" + c.Name,
+		Title: c.Title, Status: c.Status, Detail: detail, Code: c.Name, Step: c.Step, Remedy: c.Remedy,
+		Authenticate: c.Authenticate, RetryAfter: c.RetryAfter,
 	}
 }
 
-// ForAgent makes the document for err that an agent may read, which is not trusted. post is the id of the call's record,
-// in which an operator reads why a refusal was made whose code is not public; it is empty if there is no record.
+// ForAgent makes the document for err that an untrusted agent may read. post is the ID of the call's record, where an
+// operator finds the whole reason; it is empty if there is no record.
 func ForAgent(err error, post string) Details {
 	d := DetailsOf(err)
 	d.Post, d.Detail = post, d.public
@@ -110,8 +110,7 @@ func (d Details) Write(w http.ResponseWriter) {
 	}{d, brief{d.Code, d.Detail}})
 }
 
-// WriteAs answers with a document that says what d says in a form of its own. Problem documents are never cached and never
-// sniffed.
+// WriteAs answers with d in another form, document. Problem documents are never cached and never sniffed.
 func (d Details) WriteAs(w http.ResponseWriter, contentType string, document any) {
 	body, err := json.Marshal(document)
 	if err != nil {
@@ -146,10 +145,10 @@ func (e *Error) Code() string { return e.Details.Code }
 // Error returns the service's sentence.
 func (e *Error) Error() string { return e.Details.Detail }
 
-// Public returns the service's sentence. The mediator's processes add nothing for operators to a public code.
+// Public returns the service's sentence. The mediator's processes put nothing for operators into a public code.
 func (e *Error) Public() string { return e.Details.Detail }
 
-// RetryAfter returns the number of seconds that the service asked to wait, or else that of the table.
+// RetryAfter returns the service's number of seconds, or else the table's.
 func (e *Error) RetryAfter() int {
 	return cmp.Or(e.Details.RetryAfter, table[e.Details.Code].RetryAfter)
 }
@@ -157,7 +156,7 @@ func (e *Error) RetryAfter() int {
 // maxDocument bounds how much is read of a problem document, in bytes.
 const maxDocument = 64 << 10
 
-// maxRetryAfter bounds the seconds that another service can have a caller wait.
+// maxRetryAfter bounds the seconds that another service can make a caller wait.
 const maxRetryAfter = 24 * 60 * 60
 
 // Read makes an error of a response that is not a success. The error is an [*Error] if the response is a problem

@@ -9,8 +9,8 @@ import (
 // ProxyStatusField is the field of RFC 9209. A document says the same, but not every client shows it.
 const ProxyStatusField = "Proxy-Status"
 
-// WriteByProxy answers with d as Write does, for the connection layer of the proxy. A client that asked for a tunnel shows at most the
-// status line of the answer: where w has a method SetReason(string), it gets the reason phrase.
+// WriteByProxy answers with d as Write does, for the connection layer of the proxy. A client that asked for a tunnel
+// shows at most the status line: if w has a method SetReason(string), it gets the reason phrase.
 func (d Details) WriteByProxy(w http.ResponseWriter) {
 	w.Header().Set(ProxyStatusField, d.ProxyStatus())
 	if line, ok := w.(interface{ SetReason(string) }); ok {
@@ -36,7 +36,7 @@ var proxyErrors = map[string]string{
 	"overloaded":                     "connection_limit_reached",
 }
 
-// ProxyStatus returns d as the value of a Proxy-Status field (RFC 9209), for an answer that the proxy itself has made.
+// ProxyStatus returns d as the value of a Proxy-Status field (RFC 9209), for an answer of the proxy itself.
 func (d Details) ProxyStatus() string {
 	kind := "http_request_denied"
 	if d.Status >= http.StatusInternalServerError {
@@ -46,8 +46,8 @@ func (d Details) ProxyStatus() string {
 	return `mediator; error=` + cmp.Or(proxyErrors[d.Code], kind) + `; details="` + quoted + `"`
 }
 
-// Reason returns d as the reason phrase of a status line: code and sentence. Clients show that of a refused CONNECT, and not its body.
-// It is printable ASCII, whatever the sentence quotes.
+// Reason returns d as the reason phrase of a status line, in printable ASCII: code and sentence. Of a refused CONNECT,
+// clients show the reason phrase but not the body.
 func (d Details) Reason() string {
 	text := strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
