@@ -30,9 +30,6 @@ type Call struct {
 	made      bool // the ledger has taken its receipt
 
 	signed evidence.Opened[interaction.Receipt] // belongs to the goroutine that signs until made is set
-
-	// The figures of a call to a model that rest on what is remembered of the session when it ends.
-	depth, depthRelayed interaction.Figure
 }
 
 // row returns what the ledger keeps of a call before it is sent.
@@ -102,7 +99,7 @@ func (call *Call) drop() {
 	defer c.mu.Unlock()
 	delete(c.open, call.id)
 	c.memory.dropped(call)
-	c.notify()
+	c.changed.Broadcast()
 	c.work() // the end of the session may have waited for it
 }
 
@@ -129,7 +126,7 @@ func (call *Call) end(remember func(), result func(*Call)) {
 	remember()
 	delete(c.open, call.id)
 	c.ended = append(c.ended, call)
-	c.notify()
+	c.changed.Broadcast()
 	c.work()
 }
 

@@ -36,7 +36,7 @@ type Chain struct {
 	ended   []*Call          // that have no receipt yet, in the order in which they ended
 	working bool             // a goroutine signs
 	failure error            // why the last attempt failed
-	changed chan struct{}    // closed at the next change of anything above or below; nil if nobody waits
+	changed *sync.Cond       // broadcast when anything above or below has changed
 	known   bool             // the ledger knows that the session has a chain
 
 	number int64                     // of the last receipt
@@ -56,33 +56,23 @@ type Chain struct {
 
 // NewChain makes the chain of a session that an event has opened.
 func NewChain(session, event string, opened time.Time, key [inference.MinKey]byte) *Chain {
-	return &Chain{session: session, event: event, opened: opened, key: key, seed: maphash.MakeSeed()}
+	c := &Chain{session: session, event: event, opened: opened, key: key, seed: maphash.MakeSeed()}
+	c.changed = sync.NewCond(&c.mu)
+	return c
 }
 
-// notify wakes whoever waits. The caller holds c.mu.
-func (c *Chain) notify() {
-	if c.changed != nil {
-		close(c.changed)
-		c.changed = nil
-	}
-}
-
-// wait waits until a condition holds, and returns with c.mu held, as it is called.
+// wait waits until a condition holds or ctx ends. The caller holds c.mu.
 func (c *Chain) wait(ctx context.Context, until func() bool) error {
-	for !until() {
-		if c.changed == nil {
-			c.changed = make(chan struct{})
-		}
-		changed := c.changed
-		c.mu.Unlock()
-		select {
-		case <-ctx.Done():
-		case <-changed:
-		}
+	defer context.AfterFunc(ctx, func() {
 		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.changed.Broadcast()
+	})()
+	for !until() {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		c.changed.Wait()
 	}
 	return nil
 }
@@ -182,7 +172,7 @@ func (c *Chain) attempted(call *Call, err error) {
 		c.memory.told(min(claims.RelayedCount, c.memory.relayCount)) // nothing is relayed in a chain that was left open
 		call.made, c.ended = true, c.ended[1:]
 	}
-	c.notify()
+	c.changed.Broadcast()
 }
 
 // standing waits until every call that has ended has its receipt, and returns where the chain stands.

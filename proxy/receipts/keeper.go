@@ -96,6 +96,7 @@ func New(ctx context.Context, o Options) (*Keeper, error) {
 // does, so it goes on until it succeeds.
 func (k *Keeper) closeLeft(session string, left []ledger.OpenCall) {
 	c := &Chain{session: session, keeper: k, known: true, closing: interaction.ClosedLost, working: true}
+	c.changed = sync.NewCond(&c.mu)
 	read := retrying(k.life, func() error {
 		last, err := k.o.Ledger.LastReceipt(k.life, session)
 		switch {
@@ -115,9 +116,14 @@ func (k *Keeper) closeLeft(session string, left []ledger.OpenCall) {
 	if !read || c.closed {
 		return
 	}
-	slices.SortStableFunc(left, func(a, b ledger.OpenCall) int { // the end of the session is the last
-		return cmp.Or(boolToInt(a.ID == session)-boolToInt(b.ID == session), a.Started.Compare(b.Started),
-			strings.Compare(a.ID, b.ID))
+	slices.SortStableFunc(left, func(a, b ledger.OpenCall) int {
+		switch session { // its end comes last
+		case a.ID:
+			return 1
+		case b.ID:
+			return -1
+		}
+		return cmp.Or(a.Started.Compare(b.Started), strings.Compare(a.ID, b.ID))
 	})
 	for _, row := range left {
 		call := &Call{chain: c, id: row.ID}
@@ -133,13 +139,6 @@ func (k *Keeper) closeLeft(session string, left []ledger.OpenCall) {
 	}
 	c.closing = "" // its draft is the last of what was left
 	k.sign(c)
-}
-
-func boolToInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // retrying tries until try succeeds or ctx ends, or the chain has forked, and reports whether it has succeeded. failed

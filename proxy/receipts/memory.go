@@ -236,8 +236,11 @@ func (m *memory) answered(call *Call, in inference.Interaction) {
 		}
 		m.relayed.lost = !put(c, &m.byWork, c.workOf(b.Name, key), work{id: id}, maxCalls) || m.relayed.lost
 	}
-	call.depth, call.depthRelayed = m.given.figure(interaction.StateDeclared, deepest),
-		m.relayed.figure(interaction.StateObserved, deepestRelayed)
+	if !in.Head.IsZero() && in.Reason == inference.ReasonNone && in.SaidAll {
+		f := &call.claims.Model.Figures
+		f.Depth = m.given.figure(interaction.StateDeclared, deepest)
+		f.DepthRelayed = m.relayed.figure(interaction.StateObserved, deepestRelayed)
+	}
 }
 
 // Relayed is a call of a tool of an MCP server that has passed.

@@ -138,8 +138,7 @@ func (call *Call) said(in inference.Interaction) {
 		return
 	}
 	f.OutputWords, f.ToolCallsMade = interaction.Observed(int64(words)), interaction.Observed(int64(len(calls)))
-	f.Depth, f.DepthRelayed = call.depth, call.depthRelayed
-	f.SampleBytes, f.WordEntropy, f.Compression = c.sampled(m.Host, m.Model, in.Sample)
+	c.sampled(m, in.Sample)
 }
 
 // toolCall names a call of a tool. The name of a tool is the agent's if the request has offered it, and else whatever

@@ -43,45 +43,42 @@ func (k *Keeper) Wants(c *Chain, host, model string) int {
 	return maxSample - len(s.text)
 }
 
-// sampled adds the text of an answer to the sample of its model, and returns the figures of the sample. One goroutine
-// at a time calls it for a chain.
-func (c *Chain) sampled(host, model string, text []byte) (bytes, entropy, compressed interaction.Figure) {
+// sampled adds the text of an answer to the sample of its model, and sets the figures of the sample. One goroutine at a
+// time calls it for a chain.
+func (c *Chain) sampled(m *interaction.ModelCall, text []byte) {
 	c.mu.Lock()
-	s := c.memory.samples[host+" "+model]
-	switch {
-	case s != nil:
-	case len(c.memory.samples) >= maxSamples || !c.take(maxSample):
-		c.mu.Unlock()
-		return interaction.NotMeasured, interaction.NotMeasured, interaction.NotMeasured
-	default:
-		s = &sample{bytes: interaction.NotMeasured, entropy: interaction.NotMeasured, compressed: interaction.NotMeasured}
+	defer c.mu.Unlock()
+	key := m.Host + " " + m.Model
+	s := c.memory.samples[key]
+	if s == nil {
+		if len(c.memory.samples) >= maxSamples || !c.take(maxSample) {
+			return
+		}
 		if c.memory.samples == nil {
 			c.memory.samples = make(map[string]*sample)
 		}
-		c.memory.samples[host+" "+model] = s
+		s = new(sample)
+		c.memory.samples[key] = s
 	}
-	before := s.bytes.Value
-	if before < maxSample {
+	if s.bytes.Value < maxSample {
 		s.text = append(s.text, text[:min(len(text), maxSample-len(s.text))]...)
 	}
-	held := s.text
-	c.mu.Unlock()
-
 	size := int64(0)
-	for step := int64(interaction.MinSample); step <= int64(len(held)); step *= 2 {
+	for step := int64(interaction.MinSample); step <= int64(len(s.text)); step *= 2 {
 		size = step
 	}
-	if size <= before {
-		return s.bytes, s.entropy, s.compressed
+	if size > s.bytes.Value {
+		held := s.text[:size]
+		c.mu.Unlock()
+		entropy, compressed := entropyOf(string(held)), compressionOf(held)
+		c.mu.Lock()
+		s.bytes, s.entropy = interaction.Observed(size), interaction.Observed(entropy)
+		s.compressed = interaction.Observed(compressed)
+		if size == maxSample {
+			s.text = nil
+		}
 	}
-	e, z := entropyOf(string(held[:size])), compressionOf(held[:size])
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s.bytes, s.entropy, s.compressed = interaction.Observed(size), interaction.Observed(e), interaction.Observed(z)
-	if size == maxSample {
-		s.text = nil
-	}
-	return s.bytes, s.entropy, s.compressed
+	m.Figures.SampleBytes, m.Figures.WordEntropy, m.Figures.Compression = s.bytes, s.entropy, s.compressed
 }
 
 // entropyOf returns the Shannon entropy of the words of a text with the correction of Miller and Madow, in 1/1000 bit.
