@@ -12,33 +12,33 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// Call is a call of which a receipt is made. To all methods nil is a call without one.
+// Call is a call that gets a receipt. A nil Call ignores all methods.
 type Call struct {
 	chain   *Chain
 	id      string // of its record
 	started time.Time
 
-	// Guarded by the chain's mutex, but for the claims: those belong to whoever has the call, which is its handler until
-	// End, and then the goroutine that signs.
+	// Guarded by the chain's mutex, except the claims: they belong to the call's handler until End, and then to the
+	// goroutine that signs.
 	claims interaction.Receipt
-	result func(*Call) // completes the claims with what became of the call; nil where they are complete
-	ending bool        // its answer has come to its end
+	result func(*Call) // completes the claims; nil if they are complete
+	ending bool        // its answer has ended
 	over   bool        // End was called
 	known  bool        // the ledger knows that it is open
-	// overtaken is set once another call to a model, which was asked later, has ended before it.
+	// overtaken is set when a call to a model that was asked later ends first.
 	overtaken bool
 	made      bool // the ledger has taken its receipt
 
-	signed evidence.Opened[interaction.Receipt] // belongs to the goroutine that signs until made is set
+	signed evidence.Opened[interaction.Receipt] // belongs to the signing goroutine until made is set
 }
 
-// row returns what the ledger keeps of a call before it is sent.
+// row returns the ledger's entry for an open call.
 func (call *Call) row(id string, started time.Time) (ledger.OpenCall, error) {
 	draft, err := json.Marshal(call.claims)
 	return ledger.OpenCall{ID: id, Session: call.chain.session, Started: started, Draft: string(draft)}, err
 }
 
-// Send makes durable that a call is open. An error means that it must not be sent.
+// Send stores that a call is open. If it fails, the call must not be sent.
 func (call *Call) Send(ctx context.Context) error {
 	if call == nil {
 		return nil
@@ -56,9 +56,9 @@ func (call *Call) Send(ctx context.Context) error {
 	return nil
 }
 
-// Open returns what has to be durable before the call is sent, for a caller that stores it with other things. The chain
-// is not closed from now on until the call ends or is dropped. The challenge in force now is the one that the receipt
-// tells of. No post names the call before [Call.Sent]: one that is dropped never gets a receipt.
+// Open returns what must be stored before the call is sent, for a caller that stores it with other things. The chain
+// then stays open until the call ends or is dropped. The receipt names the challenge of this moment. No post names the
+// call before [Call.Sent].
 func (call *Call) Open() ([]ledger.OpenCall, error) {
 	if call == nil {
 		return nil, nil
@@ -76,7 +76,7 @@ func (call *Call) Open() ([]ledger.OpenCall, error) {
 	return c.opening(call)
 }
 
-// Sent says that what Open has returned is durable.
+// Sent says that the result of Open is stored.
 func (call *Call) Sent() {
 	if call == nil {
 		return
@@ -86,7 +86,7 @@ func (call *Call) Sent() {
 	call.known, call.chain.known = true, true
 }
 
-// Drop says that a call was not sent, and that nothing of it was stored.
+// Drop says that a call was not sent and nothing of it was stored.
 func (call *Call) Drop() {
 	if call != nil {
 		call.drop()
@@ -100,10 +100,10 @@ func (call *Call) drop() {
 	delete(c.open, call.id)
 	c.memory.dropped(call)
 	c.changed.Broadcast()
-	c.work() // the end of the session may have waited for it
+	c.work() // the session's end may have waited for it
 }
 
-// Ending says that the answer has come to its end: the end of the call is near.
+// Ending says that the answer has ended, so the call will end soon.
 func (call *Call) Ending() {
 	if call == nil {
 		return
@@ -113,8 +113,7 @@ func (call *Call) Ending() {
 	call.ending = true
 }
 
-// end says that the call is over. Its receipt is made beside its caller, who does not wait for it. Only the first end
-// counts.
+// end ends the call. Its receipt is made in another goroutine. Only the first end counts.
 func (call *Call) end(remember func(), result func(*Call)) {
 	c := call.chain
 	c.mu.Lock()
@@ -130,7 +129,7 @@ func (call *Call) end(remember func(), result func(*Call)) {
 	c.work()
 }
 
-// Receipt waits for the receipt of a call that is over, until it is signed and stored, and returns its token.
+// Receipt waits until the receipt of an ended call is signed and stored, and returns its token.
 func (call *Call) Receipt(ctx context.Context) (string, error) {
 	if call == nil {
 		return "", refusal.New("custody_unavailable", "no receipt is made of this call")
@@ -148,7 +147,7 @@ func (call *Call) Receipt(ctx context.Context) (string, error) {
 	return token, c.keeper.settle(ctx, c)
 }
 
-// end is the end of the session. The caller holds c.mu.
+// end returns the end of the session as a call. The caller holds c.mu.
 func (c *Chain) end() *Call {
 	return &Call{chain: c, id: c.session, claims: c.closingDraft()}
 }

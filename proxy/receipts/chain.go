@@ -15,42 +15,41 @@ import (
 )
 
 const (
-	// maxUnsigned is how many calls of a session may have ended without a receipt. No further one is sent then.
+	// maxUnsigned bounds the ended calls of a session without a receipt. Beyond it no call is sent.
 	maxUnsigned = 64
-	// endingTimeout bounds the wait for calls whose answer has come to its end.
+	// endingTimeout bounds the wait for calls whose answer has ended.
 	endingTimeout = time.Second
 )
 
-// Chain is the chain of one session. It is safe for concurrent use. It costs nothing until the first call of which a
-// receipt is made.
+// Chain is the chain of one session. It is safe for concurrent use, and costs nothing before the first receipt.
 type Chain struct {
 	session, event string
 	opened         time.Time
-	key            [inference.MinKey]byte // of the HMACs; it never leaves the process
+	key            [inference.MinKey]byte // for HMACs; it never leaves the process
 	seed           maphash.Seed
 
 	mu      sync.Mutex       // guards all below
-	keeper  *Keeper          // nil until the first call of which a receipt is made
+	keeper  *Keeper          // nil before the first receipt
 	open    map[string]*Call // by the id of their record
-	going   int              // calls without a receipt that are not over
-	ended   []*Call          // that have no receipt yet, in the order in which they ended
+	going   int              // open calls that get no receipt
+	ended   []*Call          // without a receipt, in the order in which they ended
 	working bool             // a goroutine signs
-	failure error            // why the last attempt failed
-	changed *sync.Cond       // broadcast when anything above or below has changed
-	known   bool             // the ledger knows that the session has a chain
+	failure error            // of the last attempt; nil if it succeeded
+	changed *sync.Cond       // broadcast at each change of these fields
+	known   bool             // the ledger knows the chain
 
-	number int64                     // of the last receipt
-	head   string                    // its hash
-	issued int64                     // its iat
-	totals interaction.SessionTotals // its counts
+	number int64
+	head   string
+	issued int64
+	totals interaction.SessionTotals // of the last receipt
 
 	challenge challenge
-	answers   int64 // calls to models that have ended with a whole answer
+	answers   int64 // calls to models with a whole answer
 
 	policy  string // the last PolicyID
-	closing string // why the session has ended; empty while it has not
+	closing string // why the session has ended, or ""
 	closed  bool   // the chain has its last receipt
-	gone    bool   // nothing more is remembered of the session
+	gone    bool   // the session's memory is released
 	memory  memory
 }
 
@@ -77,8 +76,8 @@ func (c *Chain) wait(ctx context.Context, until func() bool) error {
 	return nil
 }
 
-// settleEnding waits, for a short time, until the calls whose answer has come to its end have ended: an agent that has
-// the whole answer may be faster than the end of its call. The caller holds c.mu.
+// settleEnding waits briefly for calls whose answer has ended: an agent with the whole answer may be faster than the
+// end of its call. The caller holds c.mu.
 func (c *Chain) settleEnding(ctx context.Context) {
 	settled := func() bool {
 		for _, call := range c.open {
@@ -96,8 +95,7 @@ func (c *Chain) settleEnding(ctx context.Context) {
 	_ = c.wait(ctx, settled)
 }
 
-// Answers returns how many calls of the session to models have ended with a whole answer. It waits a short time for
-// calls that are about to end.
+// Answers returns how many calls to models had a whole answer. It waits briefly for calls that are about to end.
 func (c *Chain) Answers(ctx context.Context) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,8 +103,7 @@ func (c *Chain) Answers(ctx context.Context) int64 {
 	return c.answers
 }
 
-// Close says that the session has ended. The chain is closed when every call is over and the last has its receipt. Only
-// the first reason counts.
+// Close ends the session. The chain closes when every call is over and has its receipt. Only the first reason counts.
 func (c *Chain) Close(reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,7 +115,7 @@ func (c *Chain) Close(reason string) {
 	}
 }
 
-// work has a goroutine sign what can be signed. A session that has ended without a receipt is forgotten. The caller
+// work starts a goroutine if there is something to sign, and forgets a session that ended without a receipt. The caller
 // holds c.mu.
 func (c *Chain) work() {
 	switch {
@@ -130,8 +127,8 @@ func (c *Chain) work() {
 	}
 }
 
-// next returns the call whose receipt is the next: one that has ended, or the end of the session once no call is open.
-// The caller holds c.mu.
+// next returns the call that gets the next receipt: an ended one, or the session's end once no call is open. The caller
+// holds c.mu.
 func (c *Chain) next() *Call {
 	switch {
 	case len(c.ended) > 0:
@@ -142,8 +139,8 @@ func (c *Chain) next() *Call {
 	return nil
 }
 
-// takeNext returns the call whose receipt the chain's goroutine makes next; nil if there is none, and the goroutine
-// ends. The end of the session is kept like another call until it has its receipt.
+// takeNext returns the call whose receipt is made next, or nil, and then the goroutine ends. The session's end joins
+// the ended calls until it has its receipt.
 func (c *Chain) takeNext() *Call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,7 +158,7 @@ func (c *Chain) takeNext() *Call {
 	return call
 }
 
-// attempted notes that the receipt of the next call was made, or why not.
+// attempted notes the result of an attempt to make a receipt.
 func (c *Chain) attempted(call *Call, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,13 +166,14 @@ func (c *Chain) attempted(call *Call, err error) {
 		claims := call.signed.Claims()
 		c.number, c.head = claims.Chain.SequenceNumber, call.signed.Hash()
 		c.issued, c.totals = claims.IssuedAt, claims.Session
-		c.memory.told(min(claims.RelayedCount, c.memory.relayCount)) // nothing is relayed in a chain that was left open
+		// a chain left by an earlier process relays nothing
+		c.memory.told(min(claims.RelayedCount, c.memory.relayCount))
 		call.made, c.ended = true, c.ended[1:]
 	}
 	c.changed.Broadcast()
 }
 
-// standing waits until every call that has ended has its receipt, and returns where the chain stands.
+// standing waits until every ended call has its receipt, and returns the chain's head.
 func (c *Chain) standing(ctx context.Context) (*evidence.InteractionHead, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -185,7 +183,7 @@ func (c *Chain) standing(ctx context.Context) (*evidence.InteractionHead, error)
 	}
 	h := &evidence.InteractionHead{HeadHash: c.head, Number: c.number}
 	for id, call := range c.open {
-		if call.known { // any other is not sent yet, and may never be
+		if call.known { // others are not sent yet, and may never be
 			h.OpenCalls = append(h.OpenCalls, id)
 		}
 	}
@@ -197,7 +195,7 @@ func (c *Chain) standing(ctx context.Context) (*evidence.InteractionHead, error)
 	return h, nil
 }
 
-// unsigned refuses a call because receipts of the session lack their signature. The caller holds c.mu.
+// unsigned refuses a call because earlier receipts are missing. The caller holds c.mu.
 func (c *Chain) unsigned() error {
 	err := refusal.New("custody_unavailable", "%d calls of this session have ended and have no receipt yet", len(c.ended))
 	if c.failure != nil {
@@ -206,9 +204,9 @@ func (c *Chain) unsigned() error {
 	return err
 }
 
-// admit refuses a call of a session that has ended, that has too many calls without a receipt, or whose chain would
-// have no room for the receipts of its calls and for the last one: an agent could otherwise make its chain too long to
-// be read, and its session would never count. The caller holds c.mu.
+// admit refuses a call of an ended session, of one with too many calls without a receipt, and of one whose chain is
+// full: an agent could otherwise make its chain too long to be read, so that its session never counts. The caller holds
+// c.mu.
 func (c *Chain) admit() error {
 	const thisAndTheLast = 2
 	switch {
@@ -224,8 +222,8 @@ func (c *Chain) admit() error {
 	return nil
 }
 
-// opening returns what the ledger keeps before a call is sent: the call, and with the first one that the session has a
-// chain. The caller holds c.mu.
+// opening returns the ledger's entries for a call and, before the first one, for the session's end. The caller holds
+// c.mu.
 func (c *Chain) opening(call *Call) ([]ledger.OpenCall, error) {
 	open, err := call.row(call.id, call.started)
 	if err != nil || c.known {
@@ -233,7 +231,7 @@ func (c *Chain) opening(call *Call) ([]ledger.OpenCall, error) {
 	}
 	end := c.end()
 	end.claims.Closing = &interaction.Closing{Reason: interaction.ClosedLost}
-	end.claims.Challenge = nil // nobody will know any more how it stands then
+	end.claims.Challenge = nil // its state at the end will be unknown
 	session, err := end.row(c.session, c.opened)
 	return []ledger.OpenCall{open, session}, err
 }

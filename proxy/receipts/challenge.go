@@ -8,18 +8,17 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// challenge is what the agent of a session has to answer. Its receipts tell of it. It is in memory, like the session.
+// challenge is the challenge that the session's agent must answer.
 type challenge struct {
-	ref    *interaction.ChallengeRef // nil while there is none; never changed, only replaced
-	probes map[string]string         // prompts by their ids, of those that were not sent
+	ref    *interaction.ChallengeRef // nil if there is none; replaced, never changed
+	probes map[string]string         // unsent prompts by id
 }
 
-// open reports whether the agent has yet to answer.
+// open reports whether the agent has not answered yet.
 func (c challenge) open() bool { return c.ref != nil && !c.ref.CommitmentRevealed }
 
-// Challenged says that the agent was given a challenge, which takes the place of the one before, and its probes:
-// prompts by their ids. The chain keeps the map. The same challenge again changes nothing: its probes are not good once
-// more.
+// Challenged replaces the session's challenge and its probes, which are prompts by id. The chain keeps the map. The
+// same challenge again changes nothing: its used probes stay used.
 func (c *Chain) Challenged(nonce string, probes map[string]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -29,8 +28,7 @@ func (c *Chain) Challenged(nonce string, probes map[string]string) {
 	c.challenge = challenge{&interaction.ChallengeRef{ChallengeNonce: nonce}, probes}
 }
 
-// Committed says that the node keeps what the agent has committed to. Of a challenge other than the last it changes
-// nothing.
+// Committed notes the agent's commitment to the current challenge.
 func (c *Chain) Committed(nonce, hash string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,8 +37,7 @@ func (c *Chain) Committed(nonce, hash string) {
 	}
 }
 
-// Revealed says that the agent has shown what hash is the commitment to, and that the node keeps it. Where that is not
-// what the agent has committed to in this session it changes nothing.
+// Revealed notes that the agent has revealed the content of its commitment.
 func (c *Chain) Revealed(nonce, hash string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,7 +46,7 @@ func (c *Chain) Revealed(nonce, hash string) {
 	}
 }
 
-// Probe returns the prompt of a probe that was not sent yet.
+// Probe returns the prompt of an unsent probe.
 func (c *Chain) Probe(id string) (prompt string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,8 +60,8 @@ func (c *Chain) Probe(id string) (prompt string, err error) {
 var errProbe = refusal.New("not_found",
 	"the last challenge of this session has no probe with this id that was not sent yet")
 
-// meet notes in the claims of a call which challenge is in force as it is sent, and uses its probe up. The caller holds
-// the chain's mutex.
+// meet notes the current challenge in the claims of a call that is sent, and uses up its probe. The caller holds the
+// chain's mutex.
 func (call *Call) meet() error {
 	now := call.chain.challenge
 	claims := &call.claims
@@ -84,8 +81,7 @@ func (call *Call) meet() error {
 	return nil
 }
 
-// Answered says what the model has answered to the probe of a call. Answers that differ in case, in spaces, or in
-// punctuation around them are the same.
+// Answered notes the model's answer to a probe. Case, white space and outer punctuation do not count.
 func (call *Call) Answered(text string) {
 	if call == nil || call.claims.Model.Probe == nil {
 		return

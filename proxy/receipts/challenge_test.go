@@ -18,7 +18,6 @@ var (
 	another    = strings.Repeat("c2", 32)
 )
 
-// wantChallenge wants a receipt that tells of a challenge so, or of none if nonce is empty.
 func wantChallenge(t *testing.T, what string, c interaction.Receipt, action, nonce, hash string, revealed bool) {
 	t.Helper()
 	want := interaction.ChallengeRef{ChallengeNonce: nonce, CommitmentHash: hash, CommitmentRevealed: revealed}
@@ -30,7 +29,7 @@ func wantChallenge(t *testing.T, what string, c interaction.Receipt, action, non
 	}
 }
 
-// TestChallengeInReceipts: a receipt tells of the challenge that was in force when its call was sent.
+// TestChallengeInReceipts checks that a receipt names the challenge at the moment its call was sent.
 func TestChallengeInReceipts(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -40,11 +39,11 @@ func TestChallengeInReceipts(t *testing.T) {
 	c.Challenged("n1", nil)
 	call()
 	across := r.mustAsk(c, hello) // sent before the commitment, ended after it
-	c.Revealed("n1", commitment)  // nothing was committed to
+	c.Revealed("n1", commitment)  // there is no commitment
 	c.Committed("other", commitment)
 	c.Committed("n1", commitment)
 	c.Committed("n1", another)
-	c.Challenged("n1", nil) // the node gives the same one again
+	c.Challenged("n1", nil) // the same one again
 	across.answer(t, answer)
 	call()
 	c.Revealed("n1", another)
@@ -75,7 +74,7 @@ func TestChallengeInReceipts(t *testing.T) {
 	wantChallenge(t, "the end", chain[8], generic, "n2", another, true)
 }
 
-// TestChallengeAsACallIsSent: what counts is when a call is sent, and not when its request came.
+// TestChallengeAsACallIsSent checks that the moment of sending counts, not of the request.
 func TestChallengeAsACallIsSent(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -91,8 +90,7 @@ func TestChallengeAsACallIsSent(t *testing.T) {
 	wantChallenge(t, "the call", r.read("ses_1", 1)[0], interaction.ActionChallengeResponse, "n1", commitment, false)
 }
 
-// TestChallengeAfterACrash: what a crash leaves open tells of the challenge that was in force when it was sent, and the
-// end of nothing that nobody knows.
+// TestChallengeAfterACrash checks the challenges in receipts of calls that a crash left open.
 func TestChallengeAfterACrash(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -109,7 +107,6 @@ func TestChallengeAfterACrash(t *testing.T) {
 	wantChallenge(t, "the end", chain[2], interaction.ActionGeneric, "", "", false)
 }
 
-// probe sends the prompt of a probe.
 func (r *rig) probe(c *receipts.Chain, id string) (*receipts.Call, error) {
 	r.Helper()
 	request, err := inference.ReadMeasured(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:],
@@ -120,7 +117,7 @@ func (r *rig) probe(c *receipts.Chain, id string) (*receipts.Call, error) {
 	return call, call.Send(context.Background())
 }
 
-// TestProbes: each probe of the last challenge can be sent once, and equal answers have equal tags.
+// TestProbes checks that each probe of the last challenge can be sent once, and that equal answers have equal tags.
 func TestProbes(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -147,7 +144,7 @@ func TestProbes(t *testing.T) {
 		}
 	}
 	plain := r.mustAsk(c, hello)
-	plain.Answered("42") // of no probe
+	plain.Answered("42") // it has no probe
 	plain.answer(t, answer)
 	chain := r.read("ses_1", 4)
 	var tags []string
@@ -162,7 +159,6 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// TestProbeIsSentOnce: of many calls with one probe one is sent.
 func TestProbeIsSentOnce(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")

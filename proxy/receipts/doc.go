@@ -1,24 +1,19 @@
-// Package receipts makes the interaction receipts of sessions: one for each observed call to a model, one for each
-// post, and one for the end of a session, in one chain for each session.
+// Package receipts makes the interaction receipts of sessions: one for each observed call to a model, one for each post,
+// and one for the end of the session, in one chain a session.
 //
-//	keeper.go   signs receipts and hands them to the ledger; closes at its start what an earlier process has left open
-//	chain.go    the chain of one session: which calls are open, and where it stands
-//	call.go     one call, from before it is sent to its receipt
-//	draft.go    what a receipt says before its call is sent; result.go what it says of the end
-//	challenge.go the challenge that the agent has to answer, and the probes that go with it
-//	memory.go   what is remembered of a session to make its figures; sample.go the text of which entropy and compression are taken
+//	keeper.go     signs receipts, hands them to the ledger, and closes chains that an earlier process left open
+//	chain.go      the chain of a session: its open calls and its head
+//	call.go       one call, from before it is sent to its receipt
+//	draft.go      the claims before a call is sent; result.go the claims at its end
+//	challenge.go  the agent's challenge and its probes
+//	memory.go     what the figures need to remember of a session; sample.go text for entropy and compression
 //
-// # What it promises
+// # Promises
 //
-//   - That a call is open is durable before it is sent. A crash leaves no call without a receipt: the next start makes
-//     one that says
-//     "indeterminate".
-//   - A number is given when a receipt is signed, and receipts are stored in their order. A chain has no gap and no
-//     fork.
-//   - What others are shown of a chain is stored: [Keeper.Head] waits for it, and refuses while a receipt cannot be
-//     signed or stored.
-//   - Nothing that was said leaves the process: tags are HMACs under the key of the session, and what is remembered is
-//     in memory only.
+//   - A call is stored as open before it is sent. After a crash the next start gives it an indeterminate receipt.
+//   - A receipt gets its number when it is signed, and receipts are stored in order: a chain has no gap and no fork.
+//   - [Keeper.Head] returns only stored receipts. It refuses while one cannot be signed or stored.
+//   - No text leaves the process. Tags are HMACs under the session's key; the rest stays in memory.
 //
-// What is remembered is bounded, for one session and for all. A figure that needs more is not measured.
+// The memory is bounded for each session and in all. Figures that need more are not measured.
 package receipts

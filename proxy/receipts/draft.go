@@ -14,7 +14,7 @@ import (
 	"github.com/actionproof/mediator/proxy/inference"
 )
 
-// mac returns the HMAC of parts under the key of the session. Each use has a domain of its own.
+// mac returns an HMAC under the session's key. Each use has its own domain.
 func (c *Chain) mac(domain string, parts ...[]byte) []byte {
 	mac := hmac.New(sha256.New, c.key[:])
 	mac.Write([]byte(domain + "\x00"))
@@ -24,7 +24,7 @@ func (c *Chain) mac(domain string, parts ...[]byte) []byte {
 	return mac.Sum(nil)
 }
 
-// tag is how a receipt names what must not be read in it.
+// tag stands for a text that a receipt must not show.
 type tag [16]byte
 
 func (t tag) String() string { return hex.EncodeToString(t[:]) }
@@ -35,14 +35,13 @@ func (c *Chain) tagOf(domain, text string) tag { return tag(c.mac(domain, []byte
 func (c *Chain) commit(id, name string, value any) string {
 	salt := interaction.Salt(c.mac("salt", []byte(id), []byte{0}, []byte(name))[:16])
 	hash, err := interaction.Commit(salt, value)
-	if err != nil { // a name that is not UTF-8
+	if err != nil { // of a name that is not UTF-8
 		hash, _ = interaction.Commit(salt, nil)
 	}
 	return hash
 }
 
-// base is what every receipt of the session says before its call is sent, but for its commitments. The caller holds
-// c.mu.
+// base returns the claims that every receipt has before its call is sent, without commitments. The caller holds c.mu.
 func (c *Chain) base(id, action, manifest string, received time.Time) interaction.Receipt {
 	return interaction.Receipt{
 		RequestID: id, ActionType: action, PolicyID: manifest,
@@ -54,7 +53,7 @@ func (c *Chain) base(id, action, manifest string, received time.Time) interactio
 	}
 }
 
-// closingDraft is what the last receipt says. The caller holds c.mu.
+// closingDraft returns the claims of the last receipt. The caller holds c.mu.
 func (c *Chain) closingDraft() interaction.Receipt {
 	claims := c.base(c.session, interaction.ActionGeneric, c.policy, c.keeper.o.Now())
 	claims.Challenge = c.challenge.ref
@@ -65,19 +64,18 @@ func (c *Chain) closingDraft() interaction.Receipt {
 	return claims
 }
 
-// ModelRequest is what is known of a call to a model before it is sent.
+// ModelRequest is a call to a model before it is sent.
 type ModelRequest struct {
 	Record ledger.Record // with id, host, manifest and start
-	// the agent had sent the request before it had the answer to another one: see [intercept.CameAhead]
+	// the agent sent the request before it had an earlier answer: see [intercept.CameAhead]
 	Ahead   bool
 	Rule    string // the egress rule
-	Probe   string // the id of the probe whose prompt the call is; empty for any other call
+	Probe   string // the id of the probe that the call sends, or ""
 	Request *inference.Request
 	Body    []byte // as it will be sent
 }
 
-// Model begins a call to a model. The caller sends it or drops it: until then no other call of the session has a
-// turnaround.
+// Model begins a call to a model. Until the caller sends or drops it, no other call of the session has a turnaround.
 func (k *Keeper) Model(c *Chain, q ModelRequest) *Call {
 	if k == nil {
 		return nil
@@ -107,13 +105,12 @@ func (k *Keeper) Model(c *Chain, q ModelRequest) *Call {
 	return call
 }
 
-// PostRequest is what is known of a post before it is sent.
+// PostRequest is a post before it is sent.
 type PostRequest struct {
-	Record ledger.Record // with all that the intent has
+	Record ledger.Record // with all members of the intent
 	Body   io.Reader     // as it will be sent
 }
 
-// Post begins a post.
 func (k *Keeper) Post(c *Chain, q PostRequest) (*Call, error) {
 	if k == nil {
 		return nil, nil
@@ -141,16 +138,15 @@ func (k *Keeper) Post(c *Chain, q PostRequest) (*Call, error) {
 	return &Call{chain: c, id: r.ID, started: r.Started, claims: claims}, nil
 }
 
-// clip returns the first elements of s, at most n.
+// clip returns at most the first n elements of s.
 func clip[T any](s []T, n int) []T { return s[:min(len(s), n)] }
 
-// maxText is the longest text of most that a receipt has, in bytes. One that is longer could not be signed, and the
-// chain would stand still.
+// maxText bounds most texts in a receipt, in bytes. A longer one could not be signed, and would stop the chain.
 const maxText = 128
 
-// clipHost returns the end of a host and port, which says whose host it is: under a domain of a rule the agent can
-// choose a name of 253 bytes.
+// clipHost returns the end of a host and port, which identifies its owner: below a rule's domain the agent may choose
+// any name.
 func clipHost(host string) string { return host[max(0, len(host)-maxText):] }
 
-// clipText returns the beginning of a text, of at most n bytes, without what is no UTF-8.
+// clipText returns at most the first n bytes of a text, as valid UTF-8.
 func clipText(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }

@@ -2,15 +2,14 @@ package receipts
 
 import "github.com/actionproof/mediator/evidence"
 
-// Pass has the chain stand after so many receipts that nobody has made.
+// Pass sets the number of receipts in the chain.
 func (c *Chain) Pass(receipts int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.number, c.head = receipts, evidence.HashToken("")
 }
 
-// Remembered returns how many bytes are taken for what is remembered of all sessions, and how many chains are in the
-// keeper's care.
+// Remembered returns the reserved memory in bytes, and the number of active chains.
 func (k *Keeper) Remembered() (bytes int64, chains int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/actionproof/mediator/test/ledgertest"
 )
 
-// asksFor is an answer that asks for calls of tools: each is its id and its arguments.
+// asksFor makes an answer with tool calls, each an id and arguments.
 func asksFor(text string, calls ...string) string {
 	var list []string
 	for i := 0; i < len(calls); i += 2 {
@@ -25,7 +25,6 @@ func asksFor(text string, calls ...string) string {
 		`{"model":"m-1","choices":[{"index":0,"message":{"role":"assistant","content":%q,"tool_calls":[%s]},"finish_reason":"stop"}]}`, text, strings.Join(list, ","))
 }
 
-// asking is a request with these messages, as JSON.
 func asking(messages ...string) string {
 	return `{"model":"m","tools":[{"type":"function","function":{"name":"look"}}],"messages":[` +
 		strings.Join(messages, ",") + `]}`
@@ -42,7 +41,7 @@ func assistant(text, id, arguments string) string {
 		`{"role":"assistant","content":%q,"tool_calls":[{"id":%q,"type":"function","function":{"name":"look","arguments":%q}}]}`, text, id, arguments)
 }
 
-// say makes a call to a model and returns the figures of its receipt.
+// say makes a call to a model and returns its figures.
 func (r *rig) say(c *receipts.Chain, request, answer string) interaction.Receipt {
 	r.Helper()
 	r.mustAsk(c, request).answer(r, answer)
@@ -50,7 +49,7 @@ func (r *rig) say(c *receipts.Chain, request, answer string) interaction.Receipt
 	return r.read("ses_1", int(h.Number))[h.Number-1]
 }
 
-// TestFigures follows a session in which a model calls tools, each with what the one before has given.
+// TestFigures follows a session in which a model calls tools with values from earlier results.
 func TestFigures(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -67,7 +66,7 @@ func TestFigures(t *testing.T) {
 		f.HostedCalls != d(0) {
 		t.Errorf("the first call: %+v", f)
 	}
-	// The tool is called through the mediator, with the arguments of the model spelled otherwise.
+	// The same arguments in another spelling, through the mediator.
 	r.keeper.Relay(c,
 		receipts.Relayed{Host: "mcp.example.com:443", Tool: "look", Arguments: []byte(`{ "name": "Ada" }`),
 			Gave: r.keeper.Values(c, []byte(`{"content":[{"text":"order ord-4711 is open"}]}`))})
@@ -105,7 +104,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestNewWords: each block that is new counts once, and the result of a call too only if its text is new.
+// TestNewWords checks that each new block counts once, and a result only if its text is new.
 func TestNewWords(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -118,7 +117,7 @@ func TestNewWords(t *testing.T) {
 	}
 }
 
-// TestIDsThatAreTexts: a result is known by the id of its call also where a provider gives ids that are no names.
+// TestIDsThatAreTexts matches results with calls whose ids are not names.
 func TestIDsThatAreTexts(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -131,8 +130,7 @@ func TestIDsThatAreTexts(t *testing.T) {
 	}
 }
 
-// TestDepthRelayed: an agent that calls a tool of a server by itself, each time with what it gave before, makes no path
-// that counts.
+// TestDepthRelayed checks that calls which the agent makes by itself add no depth.
 func TestDepthRelayed(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -148,14 +146,13 @@ func TestDepthRelayed(t *testing.T) {
 	}
 }
 
-// TestDepthOfRepeatedCalls: what a model has asked for once is one step of a path, however often the agent calls the
-// tool for it.
+// TestDepthOfRepeatedCalls checks that a call made once is one step, however often the agent repeats it.
 func TestDepthOfRepeatedCalls(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
 	arguments := `{"text":"value-1"}`
 	r.say(c, hello, asksFor("I look.", "call_1", arguments))
-	for range 5 { // the tool gives back what it is given
+	for range 5 { // the tool returns its input
 		r.keeper.Relay(c,
 			receipts.Relayed{Host: "mcp.example.com:443", Tool: "look", Arguments: []byte(arguments),
 				Gave: r.keeper.Values(c, []byte(arguments))})
@@ -166,7 +163,7 @@ func TestDepthOfRepeatedCalls(t *testing.T) {
 	}
 }
 
-// TestSelfReferences: only what a request brings back as the model's own words refers to them.
+// TestSelfReferences checks that only the model's own words, brought back as such, count.
 func TestSelfReferences(t *testing.T) {
 	as := func(role, text string) string { return fmt.Sprintf(`{"role":%q,"content":%q}`, role, text) }
 	const said = "good day to you"
@@ -194,7 +191,7 @@ func TestSelfReferences(t *testing.T) {
 	}
 }
 
-// TestSample: entropy and compression are of the first 4, 8, 16 and 32 KiB that a model says.
+// TestSample measures the first 4, 8, 16 and 32 KiB of a model's text.
 func TestSample(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -204,7 +201,7 @@ func TestSample(t *testing.T) {
 		t.Errorf("of 4,000 bytes: %+v", f)
 	}
 	f = r.say(c, hello, asksFor(text[4000:])).Model.Figures
-	// Three words of the same frequency have log2(3) = 1.585 bits; Miller and Madow add 2 / (2 · 1,024 · ln 2), and the
+	// Three words of equal frequency have log2(3) = 1.585 bits. Miller and Madow add 2 / (2 · 1,024 · ln 2), and the
 	// cut word a little.
 	if f.SampleBytes != interaction.Observed(4096) || f.WordEntropy.Value < 1580 || f.WordEntropy.Value > 1610 ||
 		f.Compression.Value < 5 || f.Compression.Value > 30 {
@@ -225,7 +222,7 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// TestBounds: what is over a bound is not measured, and everything else goes on.
+// TestBounds checks that nothing beyond a bound is measured, and everything else goes on.
 func TestBounds(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -260,12 +257,13 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestHostileNames: whatever a provider or a server says, there is a receipt of it.
+// TestHostileNames checks that any name of a provider or server gets a receipt.
 func TestHostileNames(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
 	long := strings.Repeat("x", 5000)
-	for _, tool := range []string{long, "\xff\x00x", strings.Repeat("€", 100)} { // of three bytes each: one would be cut
+	// characters of three bytes, one of which would be cut
+	for _, tool := range []string{long, "\xff\x00x", strings.Repeat("€", 100)} {
 		r.keeper.Relay(c, receipts.Relayed{Host: "h", Tool: tool, Arguments: []byte("{")})
 	}
 	var calls []string
@@ -296,7 +294,7 @@ func TestHostileNames(t *testing.T) {
 		far.Model.Rule != long[:128] {
 		t.Errorf("of a long name: %+v, %+v", far.Model, far.Relayed)
 	}
-	// a name that is too long is left out, and not cut: that might be another tool's
+	// A name that is too long is left out: a cut one might be another tool's.
 	for n, want := range map[int]int{64: 64, 65: 0, 128: 0} {
 		name := strings.Repeat("t", n)
 		called := r.say(c, strings.Replace(asking(user("go on")), "look", name, 1),
@@ -312,8 +310,7 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// BenchmarkReceipt is what a receipt costs beside the call: from what is known before it is sent until it is signed,
-// and until it is stored as well, with as many others of the session.
+// BenchmarkReceipt measures a receipt beside its call: signed alone, and stored with many others.
 func BenchmarkReceipt(b *testing.B) {
 	request, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:])
 	must(b, err)

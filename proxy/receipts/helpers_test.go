@@ -47,13 +47,13 @@ func code(err error) string {
 	return fmt.Sprint(err)
 }
 
-// switched is an issuer and a ledger that can be made to fail.
+// switched is an issuer and a ledger that can fail.
 type switched struct {
 	receipts.Ledger
 	mu     sync.Mutex
 	issuer receipts.Issuer
-	key    error // what Issue fails with
-	store  error // what is not stored
+	key    error // Issue's error
+	store  error // the ledger's error
 }
 
 func (s *switched) fail(key, store error) {
@@ -89,7 +89,7 @@ func (s *switched) SettleReceipts(ctx context.Context, session string) error {
 	return s.Ledger.SettleReceipts(ctx, session)
 }
 
-// rig is a keeper with a ledger in a file, and a key in memory.
+// rig is a keeper with a ledger in a file and a key in memory.
 type rig struct {
 	testing.TB
 	dir    string
@@ -100,8 +100,8 @@ type rig struct {
 	keeper *receipts.Keeper
 	posts  int
 	closed bool
-	passed atomic.Int64 // how far the clock is put on
-	slowly func()       // called between the head of a request and its body
+	passed atomic.Int64 // added to the clock
+	slowly func()       // called between a request's head and body
 }
 
 func newRig(t testing.TB) *rig {
@@ -131,7 +131,7 @@ func (r *rig) start() {
 	r.closed = false
 }
 
-// stop ends the keeper as a process that is asked to end does. What cannot be stored is given up at once.
+// stop ends the keeper like a process that is asked to end. It gives up at once what cannot be stored.
 func (r *rig) stop() {
 	if r.closed {
 		return
@@ -143,7 +143,7 @@ func (r *rig) stop() {
 	must(r, r.queue.Close())
 }
 
-// crash ends the process without a word: nothing is closed, and what was not stored is lost.
+// crash ends the process: nothing is closed, and what was not stored is lost.
 func (r *rig) crash() {
 	r.Helper()
 	r.closed = true
@@ -154,11 +154,10 @@ func (r *rig) crash() {
 	must(r, r.queue.Close())
 }
 
-// now is the clock of the process.
 func (r *rig) now() time.Time { return time.Now().Add(time.Duration(r.passed.Load())) }
 
 func (r *rig) chain(session string) *receipts.Chain {
-	opened := time.Now().Add(-time.Second) // before its first call, also by a clock of milliseconds
+	opened := time.Now().Add(-time.Second) // before its first call, even in milliseconds
 	return receipts.NewChain(session, "evt_1", opened, contentKey)
 }
 
@@ -173,14 +172,14 @@ func (r *rig) record(flow string) ledger.Record {
 	}
 }
 
-// call is a call to a model on its way.
+// call is a call to a model in progress.
 type call struct {
 	*receipts.Call
 	observer *inference.Observer
 	record   ledger.Record
 }
 
-// ask begins a call to a model, until it has been sent.
+// ask sends a call to a model.
 func (r *rig) ask(c *receipts.Chain, body string) (*call, error) {
 	r.Helper()
 	out := &call{record: r.record("egress")}
@@ -200,7 +199,6 @@ func (r *rig) ask(c *receipts.Chain, body string) (*call, error) {
 	return out, out.Send(context.Background())
 }
 
-// answer ends a call with an answer.
 func (c *call) answer(t testing.TB, body string) {
 	t.Helper()
 	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
@@ -218,7 +216,7 @@ func (r *rig) mustAsk(c *receipts.Chain, body string) *call {
 	return out
 }
 
-// post makes a post, until its intent is stored.
+// post makes a post up to its stored intent.
 func (r *rig) post(c *receipts.Chain) (*receipts.Call, ledger.Record) {
 	r.Helper()
 	rec := r.record("post")
@@ -230,7 +228,6 @@ func (r *rig) post(c *receipts.Chain) (*receipts.Call, ledger.Record) {
 	return p, rec
 }
 
-// settled waits until every call that has ended has its receipt.
 func (r *rig) settled(c *receipts.Chain) *evidence.InteractionHead {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -240,8 +237,7 @@ func (r *rig) settled(c *receipts.Chain) *evidence.InteractionHead {
 	return h
 }
 
-// read returns the stored chain of a session, once it has that many receipts, and demands that it is whole: numbers
-// without a gap, each linked to the one before.
+// read returns a session's stored chain once it has want receipts, and checks its links.
 func (r *rig) read(session string, want int) []interaction.Receipt {
 	r.Helper()
 	var stored []ledger.Receipt
@@ -272,7 +268,7 @@ func (r *rig) read(session string, want int) []interaction.Receipt {
 	return all
 }
 
-// wantOpen demands that so many calls are open in the ledger.
+// wantOpen checks the calls that the ledger has as open.
 func (r *rig) wantOpen(want ...string) {
 	r.Helper()
 	open, err := r.store.LeftOpen(context.Background())
@@ -291,7 +287,7 @@ const (
 	answer = `{"id":"c1","model":"m-1","choices":[{"index":0,"message":{"role":"assistant","content":"good day to you"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":6}}`
 )
 
-// nowhere is a ledger that keeps nothing.
+// nowhere is a ledger that stores nothing.
 type nowhere struct{ receipts.Ledger }
 
 func (nowhere) OpenCalls(context.Context, ...ledger.OpenCall) error { return nil }

@@ -22,20 +22,20 @@ import (
 )
 
 const (
-	// signTimeout bounds one attempt to sign a receipt.
+	// signTimeout bounds one attempt to sign.
 	signTimeout = 10 * time.Second
-	// firstRetry and lastRetry bound the pauses after attempts that failed.
+	// firstRetry and lastRetry bound the pauses between attempts.
 	firstRetry, lastRetry = 100 * time.Millisecond, 4 * time.Second
-	// maxMemory bounds what is remembered of all sessions, in bytes.
+	// maxMemory bounds the memory of all sessions, in bytes.
 	maxMemory = 64 << 20
 )
 
-// Issuer signs receipts. [signer.Issuer] does.
+// Issuer signs receipts. [signer.Issuer] implements it.
 type Issuer interface {
 	Issue(ctx context.Context, c interaction.Receipt) (evidence.Opened[interaction.Receipt], error)
 }
 
-// Ledger keeps receipts, and which calls are open. [ledger.Queue] does.
+// Ledger stores receipts and open calls. [ledger.Queue] implements it.
 type Ledger interface {
 	OpenCalls(ctx context.Context, calls ...ledger.OpenCall) error
 	LeftOpen(ctx context.Context) ([]ledger.OpenCall, error)
@@ -44,31 +44,30 @@ type Ledger interface {
 	SettleReceipts(ctx context.Context, session string) error
 }
 
-// Options are what a [Keeper] works with. All are required.
+// Options configure a [Keeper]. All are required.
 type Options struct {
 	Issuer Issuer
 	Ledger Ledger
-	// Owner, Agent and Runtime stand in every receipt: see [interaction.Receipt].
+	// Owner, Agent and Runtime are the same in every receipt: see [interaction.Receipt].
 	Owner, Agent, Runtime string
 	Now                   func() time.Time
 	Log                   *zap.Logger
 }
 
-// Keeper makes receipts. It is safe for concurrent use. To all methods but Close nil is one that makes none.
+// Keeper makes receipts. It is safe for concurrent use. A nil Keeper makes none; only Close needs a non-nil one.
 type Keeper struct {
 	o       Options
-	memory  share.Pool // bytes of what is remembered of all sessions
+	memory  share.Pool // of all sessions, in bytes
 	workers sync.WaitGroup
 	life    context.Context //nolint:containedctx // ends with Close
 	stop    context.CancelFunc
 
-	mu     sync.Mutex      // guards all below; taken after that of a chain
-	active map[*Chain]bool // that have begun and are not closed
+	mu     sync.Mutex      // guards all below; locked after a chain's
+	active map[*Chain]bool // with a receipt, and not closed
 	closed bool
 }
 
-// New makes a Keeper and takes over what an earlier process has left open: receipts that say so are made beside its
-// caller.
+// New makes a Keeper. In the background it closes the chains that an earlier process left open.
 func New(ctx context.Context, o Options) (*Keeper, error) {
 	if o.Issuer == nil || o.Ledger == nil || o.Owner == "" || o.Agent == "" || o.Runtime == "" || o.Now == nil ||
 		o.Log == nil {
@@ -92,8 +91,8 @@ func New(ctx context.Context, o Options) (*Keeper, error) {
 	return k, nil
 }
 
-// closeLeft makes the receipts of what an earlier process has left open in a session, and closes its chain. Nobody else
-// does, so it goes on until it succeeds.
+// closeLeft makes the receipts of the calls that an earlier process left open, and closes their chain. It goes on until
+// it succeeds.
 func (k *Keeper) closeLeft(session string, left []ledger.OpenCall) {
 	c := &Chain{session: session, keeper: k, known: true, closing: interaction.ClosedLost, working: true}
 	c.changed = sync.NewCond(&c.mu)
@@ -137,12 +136,12 @@ func (k *Keeper) closeLeft(session string, left []ledger.OpenCall) {
 		}
 		c.ended = append(c.ended, call)
 	}
-	c.closing = "" // its draft is the last of what was left
+	c.closing = "" // the last draft is the session's end
 	k.sign(c)
 }
 
-// retrying tries until try succeeds or ctx ends, or the chain has forked, and reports whether it has succeeded. failed
-// is told of the first failure.
+// retrying calls try until it succeeds, ctx ends or the chain has forked, and reports success. failed gets the first
+// error.
 func retrying(ctx context.Context, try func() error, failed func(error)) bool {
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
 		err := try()
@@ -163,8 +162,8 @@ func retrying(ctx context.Context, try func() error, failed func(error)) bool {
 	}
 }
 
-// sign makes the receipts of a chain, one after the other, until there is none to be made. It gives up a chain that has
-// forked: the session makes no post any more, and the next start tries again to close what is open.
+// sign makes the receipts of a chain until none is left. It gives up a forked chain: the session makes no more posts,
+// and the next start tries again to close its calls.
 func (k *Keeper) sign(c *Chain) {
 	for call := c.takeNext(); call != nil; call = c.takeNext() {
 		if call.result != nil {
@@ -179,12 +178,12 @@ func (k *Keeper) sign(c *Chain) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			k.forget(c)
-			return // what is open is closed at the next start
+			return // the next start closes what is open
 		}
 	}
 }
 
-// attempt signs the receipt of the call that is the next of a chain, and hands it to the ledger.
+// attempt signs the next receipt of a chain and hands it to the ledger.
 func (k *Keeper) attempt(c *Chain, call *Call) error {
 	err := k.issue(c, call)
 	if err == nil {
@@ -198,7 +197,7 @@ func (k *Keeper) attempt(c *Chain, call *Call) error {
 	return err
 }
 
-// issue signs the receipt of a call, once: no other receipt gets its number.
+// issue signs the receipt of a call once: no other receipt gets its number.
 func (k *Keeper) issue(c *Chain, call *Call) error {
 	if call.signed.Token() != "" {
 		return nil
@@ -217,30 +216,29 @@ func (k *Keeper) issue(c *Chain, call *Call) error {
 	return nil
 }
 
-// counted returns the counts of the session until now. The caller holds c.mu.
+// counted returns the session's counts so far. The caller holds c.mu.
 func (c *Chain) counted() interaction.SessionTotals {
 	t := c.memory.totals
 	t.OpenedMS = c.opened.UnixMilli()
 	return t
 }
 
-// unsignedClaims returns the claims of a call as they are signed: at the end of the chain, with what was counted until
-// now.
+// unsignedClaims returns the claims to be signed, at the end of the chain and with the current counts.
 func (c *Chain) unsignedClaims(call *Call) interaction.Receipt {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	claims := call.claims
-	// by whose registry the key is certified that signs, also of what an earlier process has left open
+	// The current owner certified the signing key, even for calls that an earlier process left open.
 	claims.Owner = c.keeper.o.Owner
 	claims.Chain = interaction.ChainLink{PreviousReceiptHash: c.head, SessionID: c.session, SequenceNumber: c.number + 1}
-	if !c.opened.IsZero() { // not of a session that an earlier process has left open, whose counts stand in the draft
+	if !c.opened.IsZero() { // a chain left by an earlier process has its counts in the drafts
 		claims.Session = c.counted()
 		claims.Relayed, claims.RelayedCount = slices.Clone(c.memory.relays), c.memory.relayCount
 	}
-	t := &claims.Session // no receipt counts less than the one before it: a draft was made earlier
+	t := &claims.Session // drafts are older, and no receipt may count less than the one before
 	t.Calls, t.CallsObserved = max(t.Calls, c.totals.Calls), max(t.CallsObserved, c.totals.CallsObserved)
 	t.BytesOut, t.BytesOutObserved = max(t.BytesOut, c.totals.BytesOut), max(t.BytesOutObserved, c.totals.BytesOutObserved)
-	// the clock may have been set back, and no moment is later than one that followed it
+	// The clock may have been set back. No moment may be later than one that followed it.
 	latest := c.keeper.o.Now().UnixMilli()
 	for _, at := range []*int64{&claims.Timing.ResponseSent, &claims.Timing.LLMEnd, &claims.Timing.LLMStart,
 		&claims.Timing.RequestReceived} {
@@ -250,14 +248,14 @@ func (c *Chain) unsignedClaims(call *Call) interaction.Receipt {
 		}
 	}
 	if claims.Model != nil {
-		claims.Model.Figures.Complete() // a draft has only those that were known before the call was sent
+		claims.Model.Figures.Complete() // a draft has only the figures known before the call
 	}
 	claims.Observed = interaction.ObservedOf(claims)
 	return claims
 }
 
-// Head waits until the receipts of all calls of a session are stored that have ended, and returns where its chain
-// stands. It refuses (custody_unavailable) while one cannot be signed.
+// Head waits until the receipts of all ended calls are stored, and returns the chain's head. It refuses
+// (custody_unavailable) while one cannot be signed.
 func (k *Keeper) Head(ctx context.Context, c *Chain) (*evidence.InteractionHead, error) {
 	if k == nil {
 		return nil, nil
@@ -269,7 +267,7 @@ func (k *Keeper) Head(ctx context.Context, c *Chain) (*evidence.InteractionHead,
 	return h, k.settle(ctx, c)
 }
 
-// settle waits until all receipts of a chain are stored that were handed to the ledger.
+// settle waits until the ledger has stored all receipts of a chain.
 func (k *Keeper) settle(ctx context.Context, c *Chain) error {
 	err := k.o.Ledger.SettleReceipts(ctx, c.session)
 	if errors.Is(err, ledger.ErrForked) {
@@ -278,7 +276,7 @@ func (k *Keeper) settle(ctx context.Context, c *Chain) error {
 	return err
 }
 
-// begin takes a chain into the keeper's care.
+// begin takes charge of a chain.
 func (k *Keeper) begin(c *Chain) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -286,7 +284,7 @@ func (k *Keeper) begin(c *Chain) {
 		return
 	}
 	c.keeper, c.open = k, make(map[string]*Call)
-	if c.gone = c.closing != ""; c.gone { // it has ended without a call, and will have none
+	if c.gone = c.closing != ""; c.gone { // it ended without a call, and will have none
 		return
 	}
 	k.mu.Lock()
@@ -294,7 +292,7 @@ func (k *Keeper) begin(c *Chain) {
 	k.active[c] = true
 }
 
-// forget leaves a chain that is closed. The caller holds its mutex.
+// forget releases a chain. The caller holds its mutex.
 func (k *Keeper) forget(c *Chain) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -303,7 +301,7 @@ func (k *Keeper) forget(c *Chain) {
 	c.memory, c.gone = memory{}, true
 }
 
-// start has a goroutine sign what a chain has, and reports whether it does: not once the keeper is closed.
+// start starts a goroutine that signs, unless the keeper is closed, and reports whether it did.
 func (k *Keeper) start(c *Chain) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -313,10 +311,9 @@ func (k *Keeper) start(c *Chain) bool {
 	return !k.closed
 }
 
-// take takes n bytes for what is remembered of a session, and reports whether there were as many. The caller holds
-// c.mu.
+// take reserves n bytes for the session's memory. The caller holds c.mu.
 func (c *Chain) take(n int64) bool {
-	// nobody would give back what is taken for a session that is gone
+	// Nothing would release the memory of a session that is gone.
 	if c.gone || !c.keeper.memory.Take(c.session, n, maxMemory) {
 		return false
 	}
@@ -324,8 +321,8 @@ func (c *Chain) take(n int64) bool {
 	return true
 }
 
-// Measure returns what the reading of a session's next call to a model is asked for, or nil. It waits a short time for
-// calls that are about to end: what they have said is to be remembered by then.
+// Measure returns what to measure in the session's next call to a model, or nil. It waits briefly for calls that are
+// about to end, so that their answers are remembered.
 func (k *Keeper) Measure(ctx context.Context, c *Chain) *inference.Measure {
 	if k == nil {
 		return nil
@@ -337,8 +334,7 @@ func (k *Keeper) Measure(ctx context.Context, c *Chain) *inference.Measure {
 	return &inference.Measure{Seed: c.seed, Known: c.knows}
 }
 
-// Close closes the chains of all sessions, and waits until their receipts are stored, as long as ctx allows. What has
-// none then is closed at the next start.
+// Close closes all chains and waits for their receipts while ctx lasts. The next start closes the rest.
 func (k *Keeper) Close(ctx context.Context) {
 	k.mu.Lock()
 	chains := make([]*Chain, 0, len(k.active))
@@ -357,7 +353,7 @@ func (k *Keeper) Close(ctx context.Context) {
 	k.stop()
 	for _, c := range chains {
 		if k.o.Ledger.SettleReceipts(ctx, c.session) != nil {
-			return // the ledger says in the log what it could not store
+			return // the ledger logs what it could not store
 		}
 	}
 }

@@ -7,59 +7,58 @@ import (
 	"github.com/actionproof/mediator/proxy/inference"
 )
 
-// Bounds on what is remembered of one session. What needs more is not measured from then on.
+// Bounds on the memory of one session. Beyond them figures are not measured.
 const (
 	maxBlocks = 4096
 	maxCalls  = 1024
 	maxValues = 4096
-	entrySize = 96 // bytes that an entry takes, about
+	entrySize = 96 // approximate bytes of an entry
 )
 
-// memory is what is remembered of a session. The chain's mutex guards it.
+// memory is the memory of a session. The chain's mutex guards it.
 type memory struct {
-	taken  int64 // bytes of what may be remembered of all sessions
+	taken  int64 // bytes reserved
 	totals interaction.SessionTotals
 
-	lastEnd time.Time        // of the last answered call to a model in the chain
-	ready   time.Time        // when the agent could have read that answer: see [inference.Interaction]
-	asking  map[*Call]bool   // calls to models that are open
-	blocks  map[tag]block    // of requests and answers, by their hash
-	calls   map[tag]*toolUse // of tools, that answers have asked for, by the tag of their id
-	byWork  map[tag]work     // the last of them with the same tool and arguments
+	lastEnd time.Time        // of the last answered call to a model
+	ready   time.Time        // when the agent could read its answer: see [inference.Interaction]
+	asking  map[*Call]bool   // open calls to models
+	blocks  map[tag]block    // of requests and answers, by hash
+	calls   map[tag]*toolUse // calls that answers made, by the tag of their id
+	byWork  map[tag]work     // the last call for each tool and arguments
 	lost    bool             // there were more blocks or calls
 	given   values           // of results in requests
-	relayed values           // of results that came from MCP servers
+	relayed values           // of results from MCP servers
 
-	relays     []interaction.RelayedCall // since the last receipt, the last ones
+	relays     []interaction.RelayedCall // the last ones since the last receipt
 	relayCount int64
 	samples    map[string]*sample
 }
 
-// block is a block of content that was in the session.
 type block struct {
 	said     bool // by a model
-	returned bool // in a request after that
+	returned bool // in a later request
 }
 
-// toolUse is a call of a tool that an answer has asked for.
+// toolUse is a tool call that an answer made.
 type toolUse struct {
 	returned bool
 	depth    int64
 }
 
-// work is the last call that an answer has asked for of a tool with the same arguments.
+// work is the last call that an answer made with this tool and these arguments.
 type work struct {
 	id      tag
-	relayed bool // an MCP server was called for it; a second such call is the agent's own
+	relayed bool // an MCP server was called for it; another such call is the agent's own
 }
 
-// values are the values of results, each with the greatest depth of the call that gave it.
+// values are values of results, with the greatest depth of a call that returned them.
 type values struct {
 	depth map[uint64]int64
 	lost  bool // there were more
 }
 
-// put adds an entry to a map of at most so many. Nothing is remembered of a session that is gone: see [Chain.take].
+// put adds an entry to a map of at most most entries, unless the session is gone (see [Chain.take]).
 func put[K comparable, V any](c *Chain, m *map[K]V, key K, value V, most int) bool {
 	if _, ok := (*m)[key]; !ok {
 		if len(*m) >= most || !c.take(entrySize) {
@@ -73,7 +72,7 @@ func put[K comparable, V any](c *Chain, m *map[K]V, key K, value V, most int) bo
 	return true
 }
 
-// keep notes the values of a result of a call of this depth.
+// keep adds the values that a call of this depth returned.
 func (v *values) keep(c *Chain, of inference.Values, depth int64) {
 	if v.lost = v.lost || !of.All; v.lost {
 		v.depth = nil
@@ -86,7 +85,7 @@ func (v *values) keep(c *Chain, of inference.Values, depth int64) {
 	}
 }
 
-// deepest returns the greatest depth of the results that have one of these values; 0 if none has.
+// deepest returns the greatest depth of these values, or 0.
 func (v *values) deepest(of inference.Values) (depth int64) {
 	v.lost = v.lost || !of.All
 	for _, h := range of.Hashes {
@@ -95,7 +94,7 @@ func (v *values) deepest(of inference.Values) (depth int64) {
 	return depth
 }
 
-// figure returns a depth as a figure, if nothing is missing.
+// figure returns a depth, if no value is missing.
 func (v *values) figure(state string, depth int64) interaction.Figure {
 	if v.lost {
 		return interaction.NotMeasured
@@ -103,13 +102,12 @@ func (v *values) figure(state string, depth int64) interaction.Figure {
 	return interaction.Figure{State: state, Value: depth}
 }
 
-// workOf names a call by its tool and the hash of its arguments.
+// workOf identifies a call by its tool and the hash of its arguments.
 func (c *Chain) workOf(tool string, arguments tag) tag {
 	return tag(c.mac("work", arguments[:], []byte(tool))[:16])
 }
 
-// knows reports whether a block was in the session before. A result that comes back for the first time is always looked
-// at.
+// knows reports whether the session has seen a block. A result that comes back for the first time is always measured.
 func (c *Chain) knows(b inference.Block) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,20 +119,19 @@ func (c *Chain) knows(b inference.Block) bool {
 	return use == nil || use.returned
 }
 
-// asked makes the figures of a request that has come whole by now, and remembers what it says. The caller holds c.mu.
+// asked sets the figures of a complete request, and remembers its content. The caller holds c.mu.
 func (m *memory) asked(c *Chain, of ModelRequest, now time.Time, call *interaction.ModelCall) {
 	q, f := of.Request, &call.Figures
 	f.InputBytes = interaction.Observed(int64(q.AskedBytes))
-	// A request that began before the answer had ended does not follow from it: a client can send requests ahead (HTTP/1.1
-	// pipelining). A request that comes slowly, and an answer whose end the agent leaves unread, only make this time
-	// longer.
+	// A request that began before the previous answer ended does not follow from it: clients can send requests ahead
+	// (HTTP/1.1 pipelining). Slow requests, and answers left unread, only lengthen the turnaround.
 	follows := !m.lastEnd.IsZero() && len(m.asking) == 0 && !of.Ahead && !of.Record.Started.Before(m.lastEnd)
 	if follows && !now.Before(m.lastEnd) {
 		f.Turnaround = millis(now.Sub(m.ready))
 	}
 	words, unmatched, references := int64(0), int64(0), int64(0)
 	for _, b := range q.Asked {
-		// a result is looked at also where its text is known
+		// a first result has measurements even if its text is known
 		if _, known := m.blocks[tag(b.Hash[:16])]; !known && b.Measured != nil {
 			words += int64(b.Measured.Words)
 		}
@@ -153,11 +150,11 @@ func (m *memory) asked(c *Chain, of ModelRequest, now time.Time, call *interacti
 	}
 }
 
-// roleModel is the role in which a request says what the model itself has said.
+// roleModel is the role of a model's own words in a request.
 const roleModel = "assistant"
 
-// brought remembers a block of a request, and reports whether it is the first to bring back, as the model's own words,
-// what a model has said. Equal words of a user, or of a tool's result, are theirs.
+// brought remembers a block of a request. It reports whether the block is the first that brings back a model's words as
+// its own. Equal words of a user or a tool do not count.
 func (m *memory) brought(c *Chain, b inference.Block) bool {
 	key := tag(b.Hash[:16])
 	was := m.blocks[key]
@@ -168,8 +165,7 @@ func (m *memory) brought(c *Chain, b inference.Block) bool {
 	return first
 }
 
-// result remembers the result of a call in a request, and reports whether an answer of the session has asked for the
-// call.
+// result remembers a call's result in a request. It reports whether an answer of the session made the call.
 func (m *memory) result(c *Chain, b inference.Block, call *interaction.ModelCall) bool {
 	if b.ID == "" {
 		return false
@@ -189,7 +185,7 @@ func (m *memory) result(c *Chain, b inference.Block, call *interaction.ModelCall
 	return true
 }
 
-// asks notes that a call to a model is open, or about to be.
+// asks notes an open call to a model.
 func (m *memory) asks(call *Call) {
 	if m.asking == nil {
 		m.asking = make(map[*Call]bool)
@@ -197,14 +193,15 @@ func (m *memory) asks(call *Call) {
 	m.asking[call] = true
 }
 
-// dropped forgets a call to a model that was not sent.
+// dropped forgets a call that was not sent.
 func (m *memory) dropped(call *Call) { delete(m.asking, call) }
 
-// answered remembers what an answer says, and makes the figures that rest on what is remembered.
+// answered remembers an answer, and sets the figures that depend on the session.
 func (m *memory) answered(call *Call, in inference.Interaction) {
 	c := call.chain
 	delete(m.asking, call)
-	for other := range m.asking { // what they were measured from is no more the call before them in the chain
+	// their turnaround was measured from another call than the one before them in the chain
+	for other := range m.asking {
 		other.overtaken = true
 	}
 	if !in.Head.IsZero() {
@@ -243,14 +240,14 @@ func (m *memory) answered(call *Call, in inference.Interaction) {
 	}
 }
 
-// Relayed is a call of a tool of an MCP server that has passed.
+// Relayed is a call of an MCP server's tool that has passed.
 type Relayed struct {
 	Host, Tool string
-	Arguments  []byte           // JSON; nil where it is too large to be held
-	Gave       inference.Values // of the result, by [Keeper.Values]
+	Arguments  []byte           // JSON; nil if too large
+	Gave       inference.Values // of the result, see [Keeper.Values]
 }
 
-// Values returns the values of a result that a server has given in a session.
+// Values returns the values of a server's result.
 func (k *Keeper) Values(c *Chain, result []byte) inference.Values {
 	if k == nil {
 		return inference.Values{}
@@ -258,7 +255,7 @@ func (k *Keeper) Values(c *Chain, result []byte) inference.Values {
 	return (&inference.Measure{Seed: c.seed}).ValuesOf(string(result))
 }
 
-// Relay remembers a call of a tool of an MCP server, for the session's next receipt.
+// Relay remembers a tool call for the session's next receipt.
 func (k *Keeper) Relay(c *Chain, r Relayed) {
 	if k == nil {
 		return
@@ -276,10 +273,10 @@ func (k *Keeper) Relay(c *Chain, r Relayed) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.gone {
-		return // no receipt of the session follows
+		return // no receipt follows
 	}
 	m := &c.memory
-	// of a call that no model has asked for: an agent can make any path of those
+	// Calls that no model made have depth 0: an agent can build any path of them.
 	depth, key := int64(0), c.workOf(r.Tool, arguments)
 	if asked, ok := m.byWork[key]; ok && r.Arguments != nil {
 		relayed.CallID = asked.id.String()
@@ -295,7 +292,7 @@ func (k *Keeper) Relay(c *Chain, r Relayed) {
 	m.relayCount++
 }
 
-// Going says that a call of a session goes out of which no receipt is made: the chain is not closed before it is over.
+// Going says that a call without a receipt goes out. The chain stays open until [Keeper.Over].
 func (k *Keeper) Going(c *Chain) {
 	if k == nil {
 		return
@@ -305,7 +302,7 @@ func (k *Keeper) Going(c *Chain) {
 	c.going++
 }
 
-// Over says that such a call is over, and counted if it went out.
+// Over says that such a call is over, and was counted if it went out.
 func (k *Keeper) Over(c *Chain) {
 	if k == nil {
 		return
@@ -317,7 +314,7 @@ func (k *Keeper) Over(c *Chain) {
 	}
 }
 
-// Count counts a call that went out, with the bytes of its body, and whether it was read here.
+// Count counts a call that went out, the bytes of its body, and whether it was read here.
 func (k *Keeper) Count(c *Chain, sent int64, read bool) {
 	if k == nil {
 		return
@@ -333,7 +330,7 @@ func (k *Keeper) Count(c *Chain, sent int64, read bool) {
 	}
 }
 
-// told takes from what was relayed what a receipt has said.
+// told removes the relayed calls that a receipt has named.
 func (m *memory) told(count int64) {
 	m.relayCount -= count
 	m.relays = m.relays[max(0, int64(len(m.relays))-m.relayCount):]

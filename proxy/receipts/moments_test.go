@@ -10,7 +10,7 @@ import (
 	"github.com/actionproof/mediator/proxy/receipts"
 )
 
-// TestMoments: a receipt has the moments of its call as the sidecar has seen them, and none that it has not seen.
+// TestMoments checks that a receipt has exactly the moments that the sidecar saw.
 func TestMoments(t *testing.T) {
 	r := newRig(t)
 	began := time.UnixMilli(time.Now().UnixMilli() - 9000)
@@ -24,7 +24,7 @@ func TestMoments(t *testing.T) {
 		state  ledger.State
 		in     inference.Interaction
 		handed time.Time
-		want   [3]int // the start, the end and the answer to the agent; 0 where it was not seen
+		want   [3]int // start, end, and answer to the agent; 0 if unseen
 	}{
 		{ledger.StateForwarded, answered, after(1705), [3]int{30, 1700, 1705}},
 		{ledger.StateForwarded, left, time.Time{}, [3]int{30, 1700, 0}},

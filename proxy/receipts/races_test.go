@@ -15,7 +15,7 @@ import (
 	"github.com/actionproof/mediator/proxy/receipts"
 )
 
-// slow is a ledger that is asked to keep open calls, and waits until the test says what becomes of them.
+// slow is a ledger that waits for the test before it stores open calls.
 type slow struct {
 	receipts.Ledger
 	asked  chan struct{}
@@ -30,13 +30,13 @@ func (s *slow) OpenCalls(ctx context.Context, calls ...ledger.OpenCall) error {
 	return s.Ledger.OpenCalls(ctx, calls...)
 }
 
-// TestNamedCallsGetReceipts: what a post names as open gets a receipt in the end. A call that the ledger does not know
-// of yet is not sent, and may never be: no post names it.
+// TestNamedCallsGetReceipts checks that a call which a post names as open gets a receipt, and that no post names a call
+// before the ledger knows it: such a call may never be sent.
 func TestNamedCallsGetReceipts(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
 	r.mustAsk(c, hello).answer(t, answer)
-	r.settled(c) // nothing asks the ledger while it is exchanged
+	r.settled(c) // nothing uses the ledger now
 	s := &slow{Ledger: r.fault.Ledger, asked: make(chan struct{}), result: make(chan error)}
 	r.fault.Ledger = s
 	for _, result := range []error{ledger.Unavailable("write", errors.New("the disk is full")), nil} {
@@ -67,7 +67,7 @@ func TestNamedCallsGetReceipts(t *testing.T) {
 	r.wantOpen()
 }
 
-// TestNothingIsRememberedOfTheGone: calls that end after their session take no memory that nobody would give back.
+// TestNothingIsRememberedOfTheGone checks that calls which end after their session take no memory.
 func TestNothingIsRememberedOfTheGone(t *testing.T) {
 	r := newRig(t)
 	unused, used, posting := r.chain("ses_1"), r.chain("ses_2"), r.chain("ses_3")
@@ -76,7 +76,7 @@ func TestNothingIsRememberedOfTheGone(t *testing.T) {
 		c.Close(interaction.ClosedEnded)
 	}
 	r.read("ses_2", 2)
-	// the last receipt is stored before its chain is left
+	// The last receipt is stored before the chain is released.
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if _, chains := r.keeper.Remembered(); chains == 0 || time.Now().After(deadline) {
 			break
@@ -109,13 +109,13 @@ func TestNothingIsRememberedOfTheGone(t *testing.T) {
 	wantNothing("a post")
 }
 
-// TestTurnaround: the time that an agent takes from an answer to its next request cannot be made to look shorter.
+// TestTurnaround checks that an agent cannot shorten the time from an answer to its next request.
 func TestTurnaround(t *testing.T) {
 	r := newRig(t)
 	think := func() { r.passed.Add(int64(time.Minute)) }
 	for name, tt := range map[string]struct {
-		slowly func()                      // before the body of the next request
-		take   func(t *testing.T, a *call) // the answer
+		slowly func()                      // before the next request's body
+		take   func(t *testing.T, a *call) // reads the answer
 	}{
 		"the head of the request comes long before its body": {think, func(t *testing.T, a *call) { a.answer(t, answer) }},
 		"the end of the answer is left for long": {nil, func(t *testing.T, a *call) {
@@ -149,9 +149,8 @@ func TestTurnaround(t *testing.T) {
 	}
 }
 
-// TestTurnaroundBesideOthers: a turnaround is the time since the answer of the call before in the chain, or it is not
-// measured. An agent with several open calls could otherwise have a long answer stand before a short time that was
-// measured from another one.
+// TestTurnaroundBesideOthers checks that a turnaround is measured from the previous call in the chain or not at all.
+// Otherwise an agent with several open calls could pair a long answer with a short time.
 func TestTurnaroundBesideOthers(t *testing.T) {
 	r := newRig(t)
 	think := func() { r.passed.Add(int64(time.Hour)) }
@@ -173,7 +172,7 @@ func TestTurnaroundBesideOthers(t *testing.T) {
 	first := r.mustAsk(crossed, hello)
 	_, err := io.Copy(io.Discard, first.begin(answer))
 	must(t, err)
-	think() // the answer has come to its end, and the call not yet
+	think() // the answer has ended, and the call has not
 	r.mustAsk(crossed, hello).answer(t, answer)
 	first.EndModel(ledger.StateForwarded, first.observer.Interaction(), r.now())
 	r.mustAsk(crossed, hello).answer(t, answer)
@@ -200,7 +199,7 @@ func TestTurnaroundBesideOthers(t *testing.T) {
 	}
 }
 
-// begin begins an answer that comes in pieces.
+// begin begins an answer in pieces.
 func (c *call) begin(pieces ...string) io.Reader {
 	var all []io.Reader
 	for _, p := range pieces {
@@ -212,8 +211,7 @@ func (c *call) begin(pieces ...string) io.Reader {
 	return resp.Body
 }
 
-// TestForkStopsOneSession: a session whose chain has forked makes no post any more, whatever it does next. Others go
-// on, and nothing waits for it.
+// TestForkStopsOneSession checks that a session with a forked chain makes no more posts, while others go on.
 func TestForkStopsOneSession(t *testing.T) {
 	r := newRig(t)
 	forked, other := r.chain("ses_1"), r.chain("ses_2")
@@ -242,8 +240,7 @@ func TestForkStopsOneSession(t *testing.T) {
 	}
 }
 
-// TestClosingWaitsForEveryCall: the receipt that closes a session counts every call of it, also one of which no receipt
-// is made.
+// TestClosingWaitsForEveryCall checks that the closing receipt counts calls without a receipt too.
 func TestClosingWaitsForEveryCall(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -252,7 +249,7 @@ func TestClosingWaitsForEveryCall(t *testing.T) {
 	r.mustAsk(c, hello).answer(t, answer)
 	c.Close(interaction.ClosedEnded)
 	r.settled(c)
-	r.keeper.Over(c) // nothing of it was sent
+	r.keeper.Over(c) // it was not sent
 	if chain := r.read("ses_1", 1); chain[0].Closing != nil {
 		t.Fatalf("it is closed while a call is open: %+v", chain[0])
 	}
@@ -270,8 +267,8 @@ func (full) AddReceiptLater(ledger.Receipt) error {
 	return ledger.Unavailable("keep another receipt", errors.New("as many as may be are waiting to be stored"))
 }
 
-// TestEndsWithAFullLedger: the process ends although a receipt that is signed can be handed to nobody. The next start
-// makes one for its call.
+// TestEndsWithAFullLedger checks that the process ends although a signed receipt cannot be stored, and that the next
+// start makes one for the call.
 func TestEndsWithAFullLedger(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")

@@ -16,7 +16,7 @@ import (
 	"github.com/actionproof/mediator/proxy/receipts"
 )
 
-// TestChain: a session's calls and posts have one receipt each, in one chain that its end closes.
+// TestChain checks that calls and posts have one receipt each in a chain that the session's end closes.
 func TestChain(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -68,7 +68,6 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// TestOutcomes: a receipt says what became of its call.
 func TestOutcomes(t *testing.T) {
 	r := newRig(t)
 	for i, tt := range []struct {
@@ -94,8 +93,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestLongestChain: a session gets no more receipts than a chain can have that is read, the one that closes it among
-// them. Calls that are open count.
+// TestLongestChain checks that a chain keeps room for the receipts of open calls and the closing one.
 func TestLongestChain(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -124,8 +122,7 @@ func TestLongestChain(t *testing.T) {
 	}
 }
 
-// TestClockSetBack: a clock that is set back while a call is open keeps nothing from being signed, and puts no moment
-// before one that came earlier.
+// TestClockSetBack checks that receipts are still signed, with moments in order.
 func TestClockSetBack(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -144,8 +141,8 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
-// TestKeyOutage: while a receipt cannot be signed, the session makes no post, and after a while no call. Then its
-// receipts are made.
+// TestKeyOutage checks that a session without signatures makes no post, and after a while no call, and catches up
+// later.
 func TestKeyOutage(t *testing.T) {
 	r := newRig(t)
 	c, other := r.chain("ses_1"), r.chain("ses_2")
@@ -180,7 +177,7 @@ func TestKeyOutage(t *testing.T) {
 	}
 }
 
-// TestDatabaseOutage: a call is not sent if it is not durable that it is open, and no head is named that is not stored.
+// TestDatabaseOutage checks that no call is sent that is not stored as open, and no head is named that is not stored.
 func TestDatabaseOutage(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -203,7 +200,7 @@ func TestDatabaseOutage(t *testing.T) {
 	}
 }
 
-// TestCrash: what was open when a process ended is closed at the next start, and the chain with it.
+// TestCrash checks that the next start closes what a process left open.
 func TestCrash(t *testing.T) {
 	r := newRig(t)
 	c, other := r.chain("ses_1"), r.chain("ses_2")
@@ -217,7 +214,7 @@ func TestCrash(t *testing.T) {
 	unsigned.answer(t, answer)
 	left, err := r.store.LeftOpen(t.Context())
 	must(t, err)
-	for _, of := range left { // half of a draft would be figures that nobody knows yet
+	for _, of := range left { // a draft has no half of the later figures
 		if known := strings.Contains(of.Draft, `"input_bytes"`); known != strings.Contains(of.Draft, `"model_call"`) ||
 			strings.Contains(of.Draft, `"output_bytes"`) {
 			t.Errorf("what is kept of an open call: %s", of.Draft)
@@ -251,11 +248,10 @@ func TestCrash(t *testing.T) {
 	}
 	r.wantOpen()
 	r.stop()
-	r.start() // and nothing is made twice
+	r.start() // nothing is made twice
 	r.read("ses_1", 4)
 }
 
-// TestShutdown: a process that is asked to end closes the chains of its sessions.
 func TestShutdown(t *testing.T) {
 	r := newRig(t)
 	done, open := r.chain("ses_1"), r.chain("ses_2")
@@ -273,8 +269,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce: calls of two sessions, 50 at a time in each, while posts ask where the chain stands, and the key is
-// rotated.
+// TestManyAtOnce runs 50 calls at a time in each of two sessions, while posts ask for the head and the key is rotated.
 func TestManyAtOnce(t *testing.T) {
 	r := newRig(t)
 	chains := []*receipts.Chain{r.chain("ses_1"), r.chain("ses_2")}
@@ -291,7 +286,7 @@ func TestManyAtOnce(t *testing.T) {
 						return r.ask(c, hello)
 					}
 					a, err := ask()
-					for ; code(err) == "custody_unavailable"; a, err = ask() { // the signing is behind
+					for ; code(err) == "custody_unavailable"; a, err = ask() { // signing is behind
 						r.settled(c)
 					}
 					must(t, err)
@@ -320,7 +315,6 @@ func TestManyAtOnce(t *testing.T) {
 	r.wantOpen()
 }
 
-// TestRotation: the key of a chain can be rotated between two receipts.
 func TestRotation(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -342,7 +336,6 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestNil: where no receipts are made, nothing is asked and nothing fails.
 func TestNil(t *testing.T) {
 	var k *receipts.Keeper
 	c := receipts.NewChain("ses_1", "evt_1", time.Now(), contentKey)

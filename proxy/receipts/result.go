@@ -10,8 +10,7 @@ import (
 	"github.com/actionproof/mediator/proxy/inference"
 )
 
-// EndPost says what became of a post. handed is when the agent had the whole answer; zero where it has not. Its receipt
-// is made beside the caller.
+// EndPost ends a post. handed is when the agent had the whole answer, or zero.
 func (call *Call) EndPost(r ledger.Record, handed time.Time) {
 	if call == nil {
 		return
@@ -31,7 +30,7 @@ func (call *Call) EndPost(r ledger.Record, handed time.Time) {
 	})
 }
 
-// moment returns a time as a receipt has it: 0 for one that was not seen.
+// moment returns a time as a receipt has it, or 0 for an unknown one.
 func moment(at time.Time) int64 {
 	if at.IsZero() {
 		return 0
@@ -46,8 +45,7 @@ func status(of int) int64 {
 	return int64(of)
 }
 
-// EndModel says what became of a call to a model. handed is as for EndPost. Its receipt is made beside the caller; what
-// the answer has said is remembered at once.
+// EndModel ends a call to a model; for handed see EndPost. It remembers the answer at once.
 func (call *Call) EndModel(state ledger.State, in inference.Interaction, handed time.Time) {
 	if call == nil {
 		return
@@ -63,7 +61,7 @@ func (c *Chain) answered(call *Call, in inference.Interaction) {
 	c.memory.answered(call, in)
 }
 
-// outcomes of an answer that came.
+// outcomes are those of calls with an answer.
 var outcomes = map[inference.Outcome]string{
 	inference.OutcomeComplete: interaction.OutcomeCompleted, inference.OutcomeFailed: interaction.OutcomeFailed,
 	inference.OutcomeUnfinished: interaction.OutcomeUnfinished, inference.OutcomeCut: interaction.OutcomeCut,
@@ -114,7 +112,7 @@ func (call *Call) conclude(state ledger.State, in inference.Interaction, handed 
 	call.said(in)
 }
 
-// said completes the claims by what the answer says.
+// said completes the claims with the answer's content.
 func (call *Call) said(in inference.Interaction) {
 	c, m := call.chain, call.claims.Model
 	f := &m.Figures
@@ -134,16 +132,15 @@ func (call *Call) said(in inference.Interaction) {
 		m.ToolCalls = append(m.ToolCalls, c.toolCall(b, in.Request.Tools))
 	}
 	if !in.SaidAll {
-		m.ToolCalls = nil // the first ones of a number that is not known
+		m.ToolCalls = nil // their number is unknown
 		return
 	}
 	f.OutputWords, f.ToolCallsMade = interaction.Observed(int64(words)), interaction.Observed(int64(len(calls)))
 	c.sampled(m, in.Sample)
 }
 
-// toolCall names a call of a tool. The name of a tool is the agent's if the request has offered it, and else whatever
-// the model has said. A longer name than a receipt holds is left out: with one it could not be signed, and cut it might
-// be another tool's.
+// toolCall describes a tool call. It names the tool only if the request offered it: any other name is the model's
+// words. Names too long for a receipt are left out, because a cut one might be another tool's.
 func (c *Chain) toolCall(b inference.Block, offered []string) (t interaction.ToolCall) {
 	if b.ID != "" {
 		t.ID = c.tagOf("call", b.ID).String()

@@ -11,20 +11,20 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 )
 
-// Of the first text that a model says in a session, entropy and compression are taken when there are 4, 8, 16 and 32
-// KiB of it: figures of texts of one length can be compared.
+// Entropy and compression are measured on the first 4, 8, 16 and 32 KiB of a model's text, because only texts of the
+// same length can be compared.
 const (
 	maxSample  = 32 << 10
-	maxSamples = 4 // models of a session
+	maxSamples = 4 // models in a session
 )
 
-// sample is the first text of a model in a session. It is in memory only, and gone once its last figures are taken.
+// sample is a model's first text in a session. It stays in memory, and goes after the last measurement.
 type sample struct {
 	text                       []byte
 	bytes, entropy, compressed interaction.Figure
 }
 
-// Wants returns how much text of the answer of a model is wanted, in bytes.
+// Wants returns how many bytes of a model's answer to sample.
 func (k *Keeper) Wants(c *Chain, host, model string) int {
 	if k == nil {
 		return 0
@@ -43,8 +43,8 @@ func (k *Keeper) Wants(c *Chain, host, model string) int {
 	return maxSample - len(s.text)
 }
 
-// sampled adds the text of an answer to the sample of its model, and sets the figures of the sample. One goroutine at a
-// time calls it for a chain.
+// sampled adds an answer's text to its model's sample, and sets the sample's figures. Only one goroutine at a time
+// calls it for a chain.
 func (c *Chain) sampled(m *interaction.ModelCall, text []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +81,7 @@ func (c *Chain) sampled(m *interaction.ModelCall, text []byte) {
 	m.Figures.SampleBytes, m.Figures.WordEntropy, m.Figures.Compression = s.bytes, s.entropy, s.compressed
 }
 
-// entropyOf returns the Shannon entropy of the words of a text with the correction of Miller and Madow, in 1/1000 bit.
+// entropyOf returns the Shannon entropy of a text's words with the Miller-Madow correction, in 1/1000 bit.
 func entropyOf(text string) int64 {
 	counts, n := make(map[string]int), 0
 	for word := range strings.FieldsSeq(text) {
@@ -92,14 +92,13 @@ func entropyOf(text string) int64 {
 		return 0
 	}
 	h := float64(len(counts)-1) / (2 * float64(n) * math.Ln2)
-	for _, k := range slices.Sorted(maps.Values(counts)) { // in one order, for one sum
+	for _, k := range slices.Sorted(maps.Values(counts)) { // a fixed order gives a fixed sum
 		p := float64(k) / float64(n)
 		h -= p * math.Log2(p)
 	}
 	return int64(math.Round(1000 * max(0, h)))
 }
 
-// counter counts what is written to it.
 type counter int64
 
 func (n *counter) Write(p []byte) (int, error) {
@@ -107,16 +106,16 @@ func (n *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// compressors are kept: one takes more than half a MiB.
+// compressors are reused: one takes more than half a MiB.
 var compressors = sync.Pool{New: func() any {
 	w, err := flate.NewWriter(nil, flate.DefaultCompression)
 	if err != nil {
-		panic(err) // of a level that there is not
+		panic(err) // only for an unknown level
 	}
 	return w
 }}
 
-// compressionOf returns the size of a text compressed (DEFLATE at the level that is usual), in 1/1000 of its size.
+// compressionOf returns the compressed size of a text (DEFLATE, default level) in 1/1000 of its size.
 func compressionOf(text []byte) int64 {
 	w := compressors.Get().(*flate.Writer)
 	defer compressors.Put(w)
