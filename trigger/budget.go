@@ -10,21 +10,20 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// maxUnsent bounds how many posts of one action an event gets back because they were never sent. The service has only
-// the sidecar's word for that, so a sidecar that lies gets no more evidence than this beyond the event's budget.
+// maxUnsent bounds the unsent posts of one action that an event gets back. A sidecar's word is the only evidence for
+// them, so one that lies gets at most this many posts beyond the budget.
 const maxUnsent = 8
 
-// Budget is what an event pays for.
+// Budget is what an event pays for, and has paid for.
 type Budget struct {
 	Posts int `json:"posts"` // of each action
-	// Spent counts the posts that the event has paid for, by action.
+	// Spent counts the paid posts by action.
 	Spent map[string]int `json:"spent"`
 }
 
-// maxActions bounds the actions in a Budget.
 const maxActions = 1000
 
-// Budget returns what an event pays for, and what it has paid for.
+// Budget returns what an event pays for, and has paid for.
 func (s *Service) Budget(ctx context.Context, eventID string) (Budget, error) {
 	if _, err := s.store.get(ctx, eventID, s.o.Now()); err != nil {
 		return Budget{}, err
@@ -33,9 +32,10 @@ func (s *Service) Budget(ctx context.Context, eventID string) (Budget, error) {
 	return Budget{Posts: s.o.Budget, Spent: spent}, err
 }
 
-// Unsent says that a post never left: there was no connection to its upstream. The event can pay for another one of
-// this action then, not for the same binding. Only the runtime that claimed the event may say so, while its session is
-// open. To say it twice of one post is no error. After maxUnsent posts of an action it is refused with event_closed.
+// Unsent gives an event back the payment for a post that never left because there was no connection to its upstream.
+// The event can then pay for another post of the action, but not for the same binding. Only the runtime with the claim
+// may say so, while its session is open. Repeating it changes nothing. After maxUnsent posts of an action it is refused
+// (event_closed).
 func (s *Service) Unsent(ctx context.Context, eventID, runtime, action, bindingHash string) error {
 	err := s.store.unsent(ctx, eventID, runtime, action, bindingHash, s.o.Now())
 	if err == nil {
@@ -64,7 +64,7 @@ func (s store) spent(ctx context.Context, id string) (map[string]int, error) {
 	return spent, unread(rows.Err())
 }
 
-// unsent takes a use off the budget. Its row stays, so that its binding is never paid for again.
+// unsent takes a use off the budget. Its row stays, so that the binding is never paid for again.
 func (s store) unsent(ctx context.Context, id, runtime, action, binding string, now time.Time) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		e, err := one(tx.Stmt(s.selectFacts).QueryRow(id), id, now)

@@ -11,18 +11,17 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// maxWait bounds how long a claim waits.
 const maxWait = time.Minute
 
 // Claim asks for an event to open a session with.
 type Claim struct {
-	EventID string        // empty takes the oldest that waits and can be the reason of a post
-	Runtime string        // who asks
-	Wait    time.Duration // how long to wait for one, at most a minute, where EventID is empty
+	EventID string        // empty: the oldest that waits and may stand behind a post
+	Runtime string        // the claimant
+	Wait    time.Duration // for an event if EventID is empty; at most a minute
 }
 
-// Claim gives an event to a runtime, once, durably. It is refused with not_found, human_involved, trigger_unverified,
-// event_closed, and with event_none where none came in time, or the service is ending.
+// Claim gives an event to one runtime, durably. It is refused with not_found, human_involved, trigger_unverified or
+// event_closed, and with event_none if no event came in time or the service is ending.
 func (s *Service) Claim(ctx context.Context, c Claim) (Event, error) {
 	if !isID(c.Runtime) {
 		return Event{}, refusal.New("query_malformed", "a claim names its runtime, in at most %d printable characters", maxID)
@@ -30,7 +29,7 @@ func (s *Service) Claim(ctx context.Context, c Claim) (Event, error) {
 	deadline := time.NewTimer(min(c.Wait, maxWait))
 	defer deadline.Stop()
 	for {
-		arrived := s.arrival() // taken first, so that no event slips in between
+		arrived := s.arrival() // taken first, so that no event is missed
 		e, err := s.store.claim(ctx, c.EventID, c.Runtime, s.o.Now())
 		if err == nil {
 			return s.claimed(ctx, e)
@@ -50,14 +49,14 @@ func (s *Service) Claim(ctx context.Context, c Claim) (Event, error) {
 	}
 }
 
-// arrival returns a channel that is closed when the next event comes in.
+// arrival returns a channel that closes when the next event comes.
 func (s *Service) arrival() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.arrived
 }
 
-// claimed hands an event out. A caller that has gone away in the meantime would never know of it: it is given back.
+// claimed hands an event out. If the caller has gone, it would never know of it, so the event is released.
 func (s *Service) claimed(ctx context.Context, e Event) (Event, error) {
 	if ctx.Err() != nil {
 		if _, err := s.Release(context.WithoutCancel(ctx), e.ID, e.ClaimedBy); err != nil {
@@ -71,8 +70,8 @@ func (s *Service) claimed(ctx context.Context, e Event) (Event, error) {
 	return e, nil
 }
 
-// Release gives an event back that its runtime has opened no session with after all: another claim may take it. An
-// event that has paid for a post already is refused with event_closed, another runtime's with event_closed.
+// Release gives back an event without a session, so that another runtime may claim it. It is refused (event_closed) if
+// the event has paid for a post, or belongs to another runtime.
 func (s *Service) Release(ctx context.Context, id, runtime string) (Event, error) {
 	e, err := s.store.finish(ctx, id, runtime, Received, s.o.Now())
 	if err == nil {
@@ -82,8 +81,8 @@ func (s *Service) Release(ctx context.Context, id, runtime string) (Event, error
 	return e, err
 }
 
-// Done says that the session of an event has ended: it pays for nothing more. Saying so twice is no error; another
-// runtime's event is refused with event_closed.
+// Done says that the session of an event has ended: it pays for nothing more. Repeating it changes nothing. It is
+// refused (event_closed) if the event belongs to another runtime.
 func (s *Service) Done(ctx context.Context, id, runtime string) (Event, error) {
 	e, err := s.store.finish(ctx, id, runtime, Done, s.o.Now())
 	if err == nil {

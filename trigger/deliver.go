@@ -16,14 +16,13 @@ import (
 // Accepted is the answer to a delivery.
 type Accepted struct {
 	EventID   string `json:"eventId,omitempty"`
-	Duplicate bool   `json:"duplicate,omitempty"` // it is known already
-	Ignored   bool   `json:"ignored,omitempty"`   // it is verified, and of no interest
+	Duplicate bool   `json:"duplicate,omitempty"` // the delivery was known
+	Ignored   bool   `json:"ignored,omitempty"`   // it is verified, but starts nothing
 }
 
-// Webhooks answers POST /hooks/{source}: 202 once the delivery is durable, 202 and {"ignored":true} for one of no
-// interest, and 200 and {"duplicate":true} for one that is known, for senders repeat what they are not sure of, and
-// would repeat a failure for ever. Refusals are problem documents: not_found 404, event_malformed 400,
-// webhook_signature 401, content_too_large 413.
+// Webhooks serves POST /hooks/{source}. It answers 202 once the delivery is durable, or {"ignored":true} if it starts
+// nothing. A known delivery gets 200 and {"duplicate":true}, because senders repeat until they succeed. Refusals are
+// problem documents: not_found 404, event_malformed 400, webhook_signature 401, content_too_large 413.
 func (s *Service) Webhooks() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /hooks/{source}", func(w http.ResponseWriter, r *http.Request) {
@@ -40,13 +39,13 @@ func (s *Service) Webhooks() http.Handler {
 		} else {
 			w.WriteHeader(http.StatusAccepted)
 		}
-		_ = json.NewEncoder(w).Encode(answer) // a sender that has gone away delivers again
+		_ = json.NewEncoder(w).Encode(answer) // a sender that has gone repeats the delivery
 	})
 	return mux
 }
 
-// sourceOf returns the name of the source that a delivery is for. It returns nothing if there is no such source,
-// because no stranger may choose the kind of a line.
+// sourceOf returns the name of the delivery's source, or "" for an unknown one: strangers must not choose what the log
+// says.
 func (s *Service) sourceOf(r *http.Request) string {
 	if hook, ok := s.from.Load().hooks[r.PathValue("source")]; ok {
 		return hook.name
@@ -73,7 +72,7 @@ func (s *Service) deliver(w http.ResponseWriter, r *http.Request) (Accepted, err
 	var id string
 	var fresh bool
 	if class == ignored {
-		// Used up all the same: under another event's name, in a header that nobody signed, it would be of interest.
+		// Use its keys up nevertheless: under another event's name, in an unsigned header, it might start a run.
 		id, fresh, err = s.store.see(r.Context(), a.source, "", a.singleUse())
 	} else {
 		id, fresh, err = s.add(r.Context(), a)

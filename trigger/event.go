@@ -13,19 +13,19 @@ import (
 // Event is one durable trigger.
 type Event struct {
 	ID     string `json:"id"`
-	Kind   string `json:"kind"`   // evidence.TriggerSourceEvent and its like
-	Source string `json:"source"` // the configured source's name, or who reported it
-	Method string `json:"method"` // how the origin was verified: evidence.MethodWebhookSignature and its like
+	Kind   string `json:"kind"`   // such as evidence.TriggerSourceEvent
+	Source string `json:"source"` // the source's name, or the reporter's
+	Method string `json:"method"` // how the origin was verified, such as evidence.MethodWebhookSignature
 	// EvidenceID names the evidence at its origin: a delivery id, a fire time, a message id. It is good for one event.
 	EvidenceID string `json:"evidenceId"`
-	// EvidenceHash is the hash of the canonical JSON of what was verified, such as {deliveryId, payload, signature}.
+	// EvidenceHash is of the canonical JSON of what was verified, such as {deliveryId, payload, signature}.
 	EvidenceHash string `json:"evidenceHash"`
-	// PayloadHash is the hash of the payload's RFC 8785 canonical form or, where it has none (it is no JSON, names a
-	// member twice, or holds a number that no double can), of its bytes as they came.
+	// PayloadHash is of the payload's RFC 8785 form. A payload without one, such as text, or JSON with a duplicate
+	// member, is hashed as it came.
 	PayloadHash    string `json:"payloadHash"`
 	HumanInitiated bool   `json:"humanInitiated"`
-	Type           string `json:"type,omitempty"` // the source's own name for what happened, such as release.published
-	// Payload is the payload; one that is no JSON is a JSON string here. Lists leave it out.
+	Type           string `json:"type,omitempty"` // the source's own name for the event, such as release.published
+	// Payload is JSON; a payload that is not is a JSON string here. Lists omit it.
 	Payload    json.RawMessage `json:"payload,omitempty"`
 	ReceivedAt time.Time       `json:"receivedAt"`
 	ExpiresAt  time.Time       `json:"expiresAt"`
@@ -33,19 +33,17 @@ type Event struct {
 	ClaimedBy  string          `json:"claimedBy,omitempty"` // the runtime
 }
 
-// State is where an event is on its way.
+// State is the state of an event.
 type State string
 
-// The states of an event.
 const (
 	Received State = "received" // waits for a runtime
 	Claimed  State = "claimed"  // has opened a session
 	Done     State = "done"     // its session has ended
-	Expired  State = "expired"  // grew too old before it was done
+	Expired  State = "expired"  // grew too old
 )
 
-// origins says which kind of event each method of verification can stand behind. A method that no source of this
-// package uses is not here: nothing that it names was verified by this service.
+// origins says which kind of event each method verifies. The sources of this package use no other methods.
 var origins = map[string]string{
 	evidence.MethodWebhookSignature:     evidence.TriggerSourceEvent,
 	evidence.MethodQueueClaim:           evidence.TriggerSourceEvent,
@@ -53,8 +51,8 @@ var origins = map[string]string{
 	evidence.MethodPolicyEngineDecision: evidence.TriggerAutonomousPolicy,
 }
 
-// Verified refuses an event that cannot be the reason of a post: one that a human asked for (human_involved), or whose
-// origin rests on somebody's word (trigger_unverified).
+// Verified refuses an event that cannot be the reason for a post: one that a human asked for (human_involved), or one
+// whose origin was not verified (trigger_unverified).
 func (e Event) Verified() error {
 	if e.HumanInitiated || e.Kind == evidence.TriggerHumanRequest {
 		return refusal.New("human_involved", "the event %s was asked for by a human, so it stands behind no post", e.ID)
@@ -66,24 +64,24 @@ func (e Event) Verified() error {
 	return nil
 }
 
-// Bounds of what an event says of its origin, in bytes.
+// Bounds, in bytes.
 const (
 	maxID   = 200
 	maxType = 128
 )
 
-// arrival is what a source has brought in and verified, before it is an event.
+// arrival is what a source has verified and brings in.
 type arrival struct {
 	kind, source, method string
 	evidenceID, typ      string
 	payload              []byte
-	// verified is what was verified, as a value whose canonical JSON is hashed.
+	// verified is hashed in canonical JSON.
 	verified map[string]string
-	// keys are good for one event of the source; empty means the evidence id alone.
+	// keys are good for one event of the source, like the evidence id.
 	keys []string
 }
 
-// event makes an event. It refuses what could not be signed or shown later: by then a post would have been paid for.
+// event makes an event. It refuses what could not be signed or shown later, when a post would have been paid for.
 func (a arrival) event(now time.Time, maxAge time.Duration, maxPayload int) (Event, error) {
 	switch {
 	case len(a.payload) > maxPayload:
@@ -111,7 +109,6 @@ func (a arrival) event(now time.Time, maxAge time.Duration, maxPayload int) (Eve
 	}, nil
 }
 
-// singleUse returns the keys that are good for one event of the source.
 func (a arrival) singleUse() []string {
 	return slices.Concat([]string{"id:" + a.evidenceID}, a.keys)
 }
@@ -123,7 +120,7 @@ func payloadHash(payload []byte) string {
 	return evidence.HashBytes(payload)
 }
 
-// asJSON returns a payload as JSON: itself, or a string of it.
+// asJSON returns a payload, as a JSON string if it is not JSON.
 func asJSON(payload []byte) json.RawMessage {
 	if len(payload) == 0 || json.Valid(payload) {
 		return payload
@@ -135,8 +132,7 @@ func asJSON(payload []byte) json.RawMessage {
 	return s
 }
 
-// isID reports whether s can stand in claims, in logs and in a file name's place without being anything else than a
-// name.
+// isID reports whether s can only be read as a name in claims, logs and file names.
 func isID(s string) bool {
 	if s == "" || len(s) > maxID {
 		return false

@@ -12,16 +12,15 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// Evidence are the two artifacts for one event and one binding.
+// Evidence has the two artifacts for one event and one binding.
 type Evidence struct {
 	OriginProof    string `json:"originProof"`
 	TriggerReceipt string `json:"triggerReceipt"`
 }
 
-// Evidence signs for an event and a binding. It does so only for a claimed event that the service verified itself, that
-// no human asked for, inside its age and its budget; the budget is spent, durably, before anything is signed, and given
-// back if nothing could be signed. Whoever loses the answer has lost one post: the same binding is paid for once. See
-// [Service.Unsent].
+// Evidence signs for an event and a binding. The event must be claimed, verified, not asked for by a human, young
+// enough and within its budget. It pays durably before anything is signed, and gets the payment back if nothing could
+// be signed. It pays for a binding once, so a lost answer costs one post (see [Service.Unsent]).
 //
 // Refusals: artifact_malformed, not_found, human_involved, trigger_unverified, event_closed.
 func (s *Service) Evidence(ctx context.Context, eventID string, b evidence.Binding) (Evidence, error) {
@@ -45,8 +44,7 @@ func (s *Service) Evidence(ctx context.Context, eventID string, b evidence.Bindi
 	return signed, err
 }
 
-// giveBack takes back what was paid for a post for which nothing was signed. If that fails too, the event stays poorer
-// by one post.
+// giveBack returns the payment for a post for which nothing was signed. If that fails too, the event has lost a post.
 func (s *Service) giveBack(ctx context.Context, id, action, binding string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
 	defer cancel()
@@ -55,11 +53,10 @@ func (s *Service) giveBack(ctx context.Context, id, action, binding string) {
 	}
 }
 
-// giveBackTimeout bounds the wait for the store, after an agent has perhaps gone.
+// giveBackTimeout bounds the wait for the store, because the agent may have gone.
 const giveBackTimeout = 2 * time.Second
 
-// sign makes the two artifacts. The proof is this process's own, so the receipt can rest on its hash without opening it
-// again.
+// sign makes the two artifacts. The receipt rests on the hash of this process's own proof.
 func (s *Service) sign(ctx context.Context, e Event, binding string) (Evidence, error) {
 	tokens, err := signer.SignPair(ctx, s.o.Origin, evidence.TriggerOriginProof{
 		Kind: e.Kind, Source: e.Source, VerificationMethod: e.Method, EventID: e.ID, EvidenceID: e.EvidenceID,

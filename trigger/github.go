@@ -29,13 +29,12 @@ var github = scheme{
 
 const githubEvent = "X-GitHub-Event"
 
-// NewGitHub makes a source of GitHub's webhooks, of content type application/json. events are those that start a run,
-// humans those that a human asked for, each named as GitHub names it, alone or with its action: push,
-// release.published. All others are of no interest. secrets have at least 16 bytes each; several are for a rotation.
+// NewGitHub makes a source of GitHub's webhooks, of content type application/json. events start a run, humans were asked
+// for by a human; all others are ignored. Each is named as at GitHub, alone or with its action: push, release.published.
+// Secrets have at least 16 bytes; several allow a rotation.
 //
-// GitHub signs neither the delivery's id nor the event's name, which are headers, but the body alone. So a body is good
-// for one event, whatever its headers say, and stays used up even when its event was of no interest: only the first
-// delivery counts.
+// GitHub signs only the body, not the headers with the delivery's id and the event's name. So a body is good for one
+// delivery, whatever its headers say, even if that delivery was ignored.
 func NewGitHub(name string, secrets []string, events, humans []string) (*Webhook, error) {
 	w := &Webhook{name: name, kind: evidence.TriggerSourceEvent, method: evidence.MethodWebhookSignature, scheme: github}
 	for _, s := range secrets {

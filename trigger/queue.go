@@ -22,37 +22,34 @@ import (
 )
 
 const (
-	// maxMessages bounds the messages of a folder that are held in memory at once.
+	// maxMessages bounds the entries of a folder read at once.
 	maxMessages = 1024
-	// maxStrange bounds how many links, FIFOs and the like are moved away in one round.
+	// maxStrange bounds the links, FIFOs and the like that one round moves away.
 	maxStrange = 1024
-	// maxTold bounds what is remembered of the messages that were not taken.
-	maxTold = 1024
-	// doneEvery is how often old messages are removed from the folder done.
+	// maxTold bounds the remembered log lines.
+	maxTold   = 1024
 	doneEvery = time.Hour
 )
 
-// The folders of a queue.
 const (
-	folderNew     = "new"     // producers move finished files into it
-	folderClaimed = "claimed" // this service's; no event yet
-	folderDone    = "done"    // an event
-	folderRefused = "refused" // no event, ever
+	folderNew     = "new"     // producers move finished files here
+	folderClaimed = "claimed" // taken by the service
+	folderDone    = "done"    // events
+	folderRefused = "refused" // never events
 )
 
-// Queue is a source that claims messages from a spool directory, as a mail directory is used: a producer writes a file
-// elsewhere on the same file system and moves it into new; the service claims it by moving it into claimed, and into
-// done once the event is durable. The file's name is the message's id, good for one event; names that begin with a full
-// stop are left alone. What is no plain file of the right size and owner goes to refused; what cannot be moved there,
-// such as a link where Landlock holds the process, stays, and is said in the log once. So does a folder: what is in it
-// could be without bounds, and not this user's to remove. Links, FIFOs and the like are never opened. Files in done and
-// in refused are removed once they have been there for the service's retention.
+// Queue claims messages from a spool directory, like a mail directory. A producer moves a finished file from the same
+// file system into new. The service moves it to claimed, and to done once the event is durable. The file's name is the
+// message's id, good for one event; names that begin with a full stop are ignored.
 //
-// Whoever can move a file into new can start an agent. One service at a time works on the directory; a further one
-// waits for it.
+// Files of the wrong type, size or owner go to refused. Folders stay, because their content has no bounds, and so does
+// what cannot be moved, such as a link under Landlock; the log says so once. Links, FIFOs and the like are never opened.
+// Files in done and refused are removed after the service's retention.
+//
+// Whoever can move a file into new can start an agent. Further services wait while one works on the directory.
 type Queue struct {
-	// Owners are the users whose messages are taken, besides the service's own user and the owner of the directory. It is
-	// set before Run.
+	// Owners are users whose messages are taken, besides the service's user and the directory's owner. Set it before
+	// Run.
 	Owners []uint32
 
 	name string
@@ -60,8 +57,7 @@ type Queue struct {
 	poll time.Duration
 }
 
-// NewQueue makes a queue over a directory, which is looked at every poll (zero means 1 s). It touches nothing: what
-// runs the queue makes its folders.
+// NewQueue makes a queue that reads a directory every poll (zero means 1 s). It touches no files.
 func NewQueue(name, dir string, poll time.Duration) *Queue {
 	if poll <= 0 {
 		poll = time.Second
@@ -69,7 +65,7 @@ func NewQueue(name, dir string, poll time.Duration) *Queue {
 	return &Queue{name: name, dir: dir, poll: poll}
 }
 
-// open makes the folders that are not there. It refuses one that every user may write, and one that this user may not.
+// open creates missing folders. It refuses folders that every user may write, or that this user may not.
 func (q *Queue) open() error {
 	for _, folder := range []string{"", folderNew, folderClaimed, folderDone, folderRefused} {
 		if err := openFolder(q.in(folder, "")); err != nil {
@@ -101,14 +97,14 @@ func (q *Queue) in(folder, id string) string { return filepath.Join(q.dir, folde
 // Name returns the source's name.
 func (q *Queue) Name() string { return q.name }
 
-// Run claims messages until ctx ends. A message that was claimed but not yet an event when an earlier process ended is
-// taken first: its id makes sure that it becomes one event and no more.
+// Run claims messages until ctx ends. It first takes those that an earlier process had claimed: a message's id makes
+// sure that it becomes one event.
 func (q *Queue) Run(ctx context.Context, s *Service) error {
 	directory, err := os.Open(q.dir)
 	if err != nil {
 		return fmt.Errorf("trigger: queue %s: %w", q.name, err)
 	}
-	defer directory.Close() // and with it the lock
+	defer directory.Close() // also releases the lock
 	owners, err := q.owners(directory)
 	if err != nil {
 		return fmt.Errorf("trigger: queue %s: %w", q.name, err)
@@ -133,24 +129,23 @@ func (q *Queue) Run(ctx context.Context, s *Service) error {
 	}
 }
 
-// owners are the users whose messages are taken.
 func (q *Queue) owners(directory *os.File) ([]uint32, error) {
 	info, err := stat(directory)
 	return append([]uint32{uint32(os.Geteuid()), info.Uid}, q.Owners...), err
 }
 
-// queueRun is a queue at work.
+// queueRun is a running queue.
 type queueRun struct {
 	*Queue
 	service *Service
 	owners  []uint32
-	// told is what was said in the round before, and tells in this one, of what stays as it is. It is said once, until it
-	// has changed.
+	// told and tells are the lines that the last round and this one logged about files that stay. Each is logged once
+	// until it changes.
 	told, tells map[string]bool
-	strange     int // how many links, FIFOs and the like were found in this round
+	strange     int // the links, FIFOs and the like found in this round
 }
 
-// round takes what is there. What fails is in the log, and tried again in the next round.
+// round takes all messages. Failures are logged, and tried again in the next round.
 func (w *queueRun) round(ctx context.Context) {
 	w.told, w.tells, w.strange = w.tells, make(map[string]bool), 0
 	for _, folder := range []string{folderClaimed, folderNew} {
@@ -160,8 +155,8 @@ func (w *queueRun) round(ctx context.Context) {
 	}
 }
 
-// takeAll takes the messages of a folder, so many at a time in the order of their names. All are looked at, so that
-// those that cannot be taken do not hide others.
+// takeAll takes a folder's messages, many at a time in the order of their names. Messages that cannot be taken do not
+// hide others.
 func (w *queueRun) takeAll(ctx context.Context, folder string) error {
 	d, err := os.Open(w.in(folder, ""))
 	if err != nil {
@@ -192,7 +187,7 @@ func (w *queueRun) takeAll(ctx context.Context, folder string) error {
 	return nil
 }
 
-// say writes to the log what is wrong with a message that stays where it is, unless that was said in the round before.
+// say logs what is wrong with a file that stays, unless the last round did.
 func (w *queueRun) say(level zapcore.Level, line, id string, err error) {
 	key := line + "\n" + id + "\n" + err.Error()
 	if len(w.tells) < maxTold {
@@ -208,7 +203,7 @@ func (w *queueRun) log(level zapcore.Level, line, id string, err error) {
 		zap.String("code", codeOf(err)), zap.Error(err))
 }
 
-// codeOf returns the code of a refusal, or nothing for any other error.
+// codeOf returns the code of a refusal, or "".
 func codeOf(err error) string {
 	if refused := new(refusal.Refusal); errors.As(err, &refused) {
 		return refused.Code()
@@ -231,7 +226,7 @@ func (w *queueRun) take(ctx context.Context, folder string, entry os.DirEntry) e
 	}
 	if folder == folderNew {
 		if _, err := os.Lstat(claimed); err == nil {
-			return errors.New("a message of this name is being worked on") // moving would put this one in its place
+			return errors.New("a message of this name is being worked on") // moving would replace it
 		}
 		if err := os.Rename(w.in(folderNew, id), claimed); err != nil {
 			return err
@@ -247,7 +242,7 @@ func (w *queueRun) take(ctx context.Context, folder string, entry os.DirEntry) e
 				"claimedAt": w.service.o.Now().UTC().Format(time.RFC3339Nano)},
 		})
 	}
-	if codeOf(err) != "" { // it will not get better
+	if codeOf(err) != "" { // trying again would not help
 		return w.refuse(folderClaimed, id, err)
 	}
 	if err != nil {
@@ -260,7 +255,7 @@ func (w *queueRun) take(ctx context.Context, folder string, entry os.DirEntry) e
 	return os.Rename(claimed, done)
 }
 
-// refuse moves a message to the folder refused, without opening it.
+// refuse moves a message to refused without opening it.
 func (w *queueRun) refuse(folder, id string, because error) error {
 	const line = "message refused"
 	err := os.Rename(w.in(folder, id), w.in(folderRefused, id))
@@ -273,15 +268,12 @@ func (w *queueRun) refuse(folder, id string, because error) error {
 }
 
 var (
-	// errNotPlain refuses a link, a FIFO and the like.
 	errNotPlain = refusal.New("event_malformed", "the message is not a plain file with one name")
-	// errFolder refuses a folder, which stays where it is.
-	errFolder = refusal.New("event_malformed", "the message is a folder, and stays where it is: remove it")
+	errFolder   = refusal.New("event_malformed", "the message is a folder, and stays where it is: remove it")
 )
 
-// readMessage reads a bounded, plain file of a known owner. A symbolic or a hard link could make any file that the
-// service can read, or that one of the owners has written for something else, into a message. So it looks before it
-// opens the file, and again after.
+// readMessage reads a bounded, plain file of a known owner. A link could turn any file that the service can read, or
+// that an owner wrote for another purpose, into a message. So the file is checked before and after it is opened.
 func readMessage(path string, maxSize int, owners []uint32) ([]byte, error) {
 	var info unix.Stat_t
 	if err := unix.Lstat(path, &info); err != nil {
@@ -308,7 +300,6 @@ func readMessage(path string, maxSize int, owners []uint32) ([]byte, error) {
 	return raw, err
 }
 
-// checkMessage refuses a file that is no message.
 func checkMessage(info unix.Stat_t, owners []uint32) error {
 	switch {
 	case info.Mode&unix.S_IFMT != unix.S_IFREG || info.Nlink != 1:
@@ -324,8 +315,8 @@ func stat(f *os.File) (info unix.Stat_t, err error) {
 	return info, err
 }
 
-// sweep removes messages that have long been events, or refused. A file's change time says since when: the kernel sets
-// it when the file is moved, while its modification time is its producer's.
+// sweep removes old messages. A file's change time counts, which the kernel sets when the file is moved: the producer
+// chooses its modification time.
 func (q *Queue) sweep(s *Service, before time.Time) {
 	failed := 0
 	var first error
@@ -340,7 +331,7 @@ func (q *Queue) sweep(s *Service, before time.Time) {
 		fail(err)
 		for _, entry := range entries {
 			if entry.IsDir() {
-				continue // no message
+				continue // not a message
 			}
 			path := q.in(folder, entry.Name())
 			var info unix.Stat_t

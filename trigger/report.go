@@ -7,8 +7,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Report keeps an event that somebody reports, without any verification of its origin. It is there to be seen, and
-// stands behind no post: its kind is human_request or unknown, its method manual or self_reported.
+// Report keeps an event whose origin nobody verified. It is shown, but stands behind no post. Its kind is human_request
+// or unknown, its method manual or self_reported.
 func (s *Service) Report(ctx context.Context, kind, method, source string, payload []byte) (id string, err error) {
 	if kind != evidence.TriggerHumanRequest && kind != evidence.TriggerUnknown || method != evidence.MethodManual &&
 		method != evidence.MethodSelfReported {

@@ -14,29 +14,27 @@ import (
 )
 
 const (
-	// maxSleep bounds a timer: it does not see that the clock was set, or that the machine slept.
+	// maxSleep bounds a timer, which does not notice that the clock was set or the machine slept.
 	maxSleep = time.Minute
-	// maxBack is how far back missed fire times are looked for.
+	// maxBack bounds the search for missed fire times.
 	maxBack = 10 * 365 * 24 * time.Hour
-	// lateness is how late a fire time is still fired at; later ones are missed.
+	// lateness is how late a fire time may still fire.
 	lateness = 2 * maxSleep
 )
 
-// Missed says what becomes of fire times that pass while no scheduler runs.
+// Missed is the policy for fire times without a running scheduler.
 type Missed int
 
-// The policies for missed fire times.
 const (
-	SkipMissed Missed = iota // they do not come again
-	FireLatest               // the latest of them is fired, once, as soon as a scheduler runs again
+	SkipMissed Missed = iota // they are lost
+	FireLatest               // the latest one fires once, when a scheduler runs again
 )
 
-// Schedule is a source that makes an event at each time of a cron expression: one for each time that the expression
-// names on the zone's wall clock, also where the clock is set back or forward (see wallClock). The lock is durable: the
-// fire time is good for one event of the schedule, whatever the number of schedulers on one store, and wherever the
-// clock is set.
+// Schedule makes one event for each time that a cron expression names on the zone's wall clock, even if the clock is
+// set back or forward (see wallClock). The store keeps each fire time as used, so it is good for one event, however
+// many schedulers share the store and wherever their clocks are set.
 type Schedule struct {
-	// Missed is the policy for missed fire times. It is set before Run.
+	// Missed must be set before Run.
 	Missed Missed
 
 	name    string
@@ -47,8 +45,8 @@ type Schedule struct {
 }
 
 // NewSchedule reads a cron expression of five fields, or a descriptor such as @hourly, in a time zone (an IANA name;
-// empty is UTC). "@every 30s" fires at the multiples of its period since the year 1, so that all schedulers agree.
-// payload is handed to the agent with each event.
+// empty is UTC). "@every 30s" fires at the multiples of its period since the year 1, so that all schedulers agree. The
+// agent gets payload with each event.
 func NewSchedule(name, spec, zone string, payload any) (*Schedule, error) {
 	fail := func(err error) (*Schedule, error) { return nil, fmt.Errorf("trigger: schedule %s: %w", name, err) }
 	location, err := time.LoadLocation(zone)
@@ -72,7 +70,7 @@ func NewSchedule(name, spec, zone string, payload any) (*Schedule, error) {
 // Name returns the source's name.
 func (c *Schedule) Name() string { return c.name }
 
-// Run makes events until ctx ends. A fire time whose event could not be kept is in the log; it does not come again.
+// Run makes events until ctx ends. If an event could not be kept, the log says so, and its fire time is lost.
 func (c *Schedule) Run(ctx context.Context, s *Service) error {
 	after, err := c.start(ctx, s)
 	if err != nil {
@@ -102,8 +100,8 @@ func (c *Schedule) Run(ctx context.Context, s *Service) error {
 	}
 }
 
-// start returns the time after which the next fire time is looked for, and fires what an earlier process missed where
-// that is the policy. A schedule that has never fired has missed nothing.
+// start returns the time from which to look for fire times. It fires what an earlier process missed, if the policy says
+// so. A schedule that never fired has missed nothing.
 func (c *Schedule) start(ctx context.Context, s *Service) (time.Time, error) {
 	now := s.o.Now()
 	if c.Missed != FireLatest {
@@ -123,8 +121,8 @@ func (c *Schedule) start(ctx context.Context, s *Service) (time.Time, error) {
 	return now, nil
 }
 
-// latest returns the latest fire time after one time and not after another, or the zero time. It looks back in growing
-// steps: the times of a long pause are not all counted.
+// latest returns the latest fire time after after, up to until, or the zero time. It looks back in growing steps, so
+// that not all times of a long pause are counted.
 func (c *Schedule) latest(after, until time.Time) time.Time {
 	for back := time.Minute; back < maxBack; back *= 2 {
 		from := until.Add(-back)
@@ -143,7 +141,7 @@ func (c *Schedule) latest(after, until time.Time) time.Time {
 	return time.Time{}
 }
 
-// fire makes the event of one fire time, unless it is there already.
+// fire makes the event of a fire time, unless it exists.
 func (c *Schedule) fire(ctx context.Context, s *Service, at time.Time) {
 	stamp := at.UTC().Format(time.RFC3339)
 	_, _, err := s.add(ctx, arrival{
@@ -156,7 +154,7 @@ func (c *Schedule) fire(ctx context.Context, s *Service, at time.Time) {
 	}
 }
 
-// sleepUntil waits until the clock has come to t, and reports whether it has; if not, ctx has ended.
+// sleepUntil waits until t, and reports false if ctx ended first.
 func sleepUntil(ctx context.Context, now func() time.Time, t time.Time) bool {
 	for left := t.Sub(now()); left > 0; left = t.Sub(now()) {
 		select {

@@ -16,9 +16,8 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 )
 
-// Send signs a body as the source's sender does, with the first of its secrets, and delivers it to a URL. It is for
-// trying a source out. event is the name that GitHub sends beside the body; if it is empty, Send takes an event that
-// starts a run and suits the body's action.
+// Send signs a body like the source's sender, with the first secret, and delivers it to a URL, so that an operator can
+// try a source. event is GitHub's event name; if empty, Send chooses one that starts a run and fits the body's action.
 func (w *Webhook) Send(ctx context.Context, client *http.Client, url, event string, body []byte,
 	now time.Time) (Accepted, error) {
 	payload, err := object(body)
@@ -63,10 +62,9 @@ func (w *Webhook) Send(ctx context.Context, client *http.Client, url, event stri
 	return answer, json.NewDecoder(http.MaxBytesReader(nil, resp.Body, maxAnswer)).Decode(&answer)
 }
 
-// maxAnswer bounds the answer to a delivery, in bytes.
 const maxAnswer = 64 << 10
 
-// suiting returns the name of the event that starts a run and has an action, or else of the first one that has any.
+// suiting returns an event with this action that starts a run, or else the first one for any action.
 func (w *Webhook) suiting(action string) string {
 	anyAction := ""
 	for _, e := range w.events {

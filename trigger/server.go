@@ -10,7 +10,7 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 )
 
-// The requests of the internal API.
+// Requests of the internal API.
 type (
 	evidenceRequest struct {
 		EventID string           `json:"eventId"`
@@ -42,12 +42,10 @@ type (
 	}
 )
 
-// listLimit bounds a list of events.
 const listLimit = 100
 
-// NewServer answers the internal API, which sidecars and operators use: POST /v1/evidence, POST /v1/evidence/unsent,
-// POST /v1/events/claim, .../release, .../done and .../budget, POST /v1/events (a report), GET /v1/events and GET
-// /v1/events/{id}. Whoever reaches it may have evidence signed, so it must be out of the agent's reach.
+// NewServer serves the internal API for sidecars and operators. A caller can have evidence signed, so keep it out of
+// the agent's reach.
 func NewServer(s *Service) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /v1/evidence", wire.Handle(func(ctx context.Context, ask evidenceRequest) (Evidence, error) {

@@ -28,41 +28,39 @@ const (
 	DefaultRetention  = 30 * 24 * time.Hour
 )
 
-// Forever is a retention that has no end.
+// Forever is an unlimited retention.
 const Forever = time.Duration(math.MaxInt64)
 
-// maxMaxPayload bounds MaxPayload: as a JSON string a payload can be six times as long, and an answer must hold it.
+// maxMaxPayload bounds MaxPayload. As a JSON string a payload may be six times as long, and an answer must hold it.
 const maxMaxPayload = 512 << 10
 
-// sweepEvery is how often old events are swept.
 const sweepEvery = time.Minute
 
-// Options configure a [Service]. Everything without a default is required.
+// Options configure a [Service]. Options without a default are required.
 type Options struct {
-	// Path of the event store, an SQLite file; its folder must exist. One service at a time has it open.
+	// Path of the event store, an SQLite file in an existing folder. Only one service at a time may open it.
 	Path string
 	// Origin signs origin proofs as the source verifier, Receipt signs receipts as the trigger mediator: two keys, two
 	// issuers.
 	Origin  *signer.Issuer[evidence.TriggerOriginProof]
 	Receipt *signer.Issuer[evidence.TriggerReceipt]
-	// Sources are where events come from, at first; each has a name of its own. See [Service.SetSources].
+	// Sources are the first sources, with different names. See [Service.SetSources].
 	Sources []Source
-	// MaxAge is how long an event is good for after its arrival; zero means DefaultMaxAge.
+	// MaxAge is how long an event is valid. Zero means DefaultMaxAge.
 	MaxAge time.Duration
-	// Budget is how many posts of one action an event pays for; zero means DefaultBudget.
+	// Budget is how many posts of one action an event pays for. Zero means DefaultBudget.
 	Budget int
-	// MaxPayload bounds an event's payload, in bytes; zero means DefaultMaxPayload. At most 512 KiB.
+	// MaxPayload bounds an event's payload, in bytes. Zero means DefaultMaxPayload; at most 512 KiB.
 	MaxPayload int
-	// Retention is how long an event is kept to be seen after it has expired, and a queue's message after it was taken or
-	// refused; zero means DefaultRetention. What was good for one event stays known for ever.
+	// Retention is how long an expired event, or a queue's finished message, is kept. Zero means DefaultRetention.
+	// Single-use keys are kept forever.
 	Retention time.Duration
-	// Now is the clock.
-	Now func() time.Time
-	// Log gets what came in and what was refused, without payloads and signatures.
+	Now       func() time.Time
+	// Log gets arrivals and refusals, without payloads and signatures.
 	Log *zap.Logger
 }
 
-// check sets the defaults.
+// check checks the options and sets defaults.
 func (o *Options) check() error {
 	if o.Origin == nil || o.Receipt == nil || o.Now == nil || o.Log == nil {
 		return errors.New("trigger: the service lacks one of its signers, its clock or its log")
@@ -77,26 +75,26 @@ func (o *Options) check() error {
 	return nil
 }
 
-// Source is where events come from: a [Webhook], a [Schedule] or a [Queue]. It is compared by identity.
+// Source brings in events: a [Webhook], a [Schedule] or a [Queue]. It is compared by identity.
 type Source interface {
-	// Name is the source's name, in events and artifacts.
+	// Name is the source's name in events and artifacts.
 	Name() string
-	// Run brings events in until ctx ends, for a source that does so by itself. An error of it ends the service.
+	// Run brings events in until ctx ends. Its error ends the service.
 	Run(ctx context.Context, s *Service) error
 }
 
 // Service keeps events and signs for them. It is safe for concurrent use.
 type Service struct {
 	o         Options
-	strangers *zap.Logger // for lines that somebody without a signature can cause
+	strangers *zap.Logger // for lines that strangers can cause
 	store     store
 	from      atomic.Pointer[sources]
 
-	ending chan struct{} // closed when Run or the service ends: nobody waits for an event any longer
+	ending chan struct{} // closed at the end of Run or the service: claims stop waiting
 	end    func()
 
 	mu      sync.Mutex    // guards arrived
-	arrived chan struct{} // closed and replaced when an event comes in
+	arrived chan struct{} // closed and replaced when an event comes
 }
 
 // New opens the event store.
@@ -117,8 +115,7 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	return s, nil
 }
 
-// Run brings events in from every source and sweeps old ones, until ctx ends or a source fails. It returns when all of
-// that has ended. Whoever waits in [Service.Claim] is sent away then.
+// Run runs the sources and removes old events until ctx ends or a source fails. At its end all claims stop waiting.
 func (s *Service) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -140,7 +137,6 @@ func (s *Service) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// sweep expires and forgets old events.
 func (s *Service) sweep(ctx context.Context) {
 	now := s.o.Now()
 	if err := s.store.sweep(ctx, now, now.Add(-s.o.Retention)); err != nil && ctx.Err() == nil {
@@ -148,7 +144,7 @@ func (s *Service) sweep(ctx context.Context) {
 	}
 }
 
-// Ready says why nothing could be made durable now.
+// Ready returns why nothing could be stored now, or nil.
 func (s *Service) Ready(ctx context.Context) error {
 	return s.store.write(ctx, func(*sql.Tx) error { return nil })
 }
@@ -159,8 +155,8 @@ func (s *Service) Close() error {
 	return s.store.db.Close()
 }
 
-// add keeps what a source has brought in, and wakes whoever waits for an event. Where one of its single-use keys is
-// known, it gives the first event's id (empty where it was of no interest then), and fresh is false.
+// add keeps an arrival and wakes waiting claims. If a single-use key is known, fresh is false, and id is the event that
+// used it, or "" if that delivery was ignored.
 func (s *Service) add(ctx context.Context, a arrival) (id string, fresh bool, err error) {
 	e, err := a.event(s.o.Now(), s.o.MaxAge, s.o.MaxPayload)
 	if err != nil {
@@ -181,7 +177,7 @@ func (s *Service) add(ctx context.Context, a arrival) (id string, fresh bool, er
 	return e.ID, true, nil
 }
 
-// wake wakes whoever waits for an event.
+// wake wakes waiting claims.
 func (s *Service) wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,12 +185,12 @@ func (s *Service) wake() {
 	s.arrived = make(chan struct{})
 }
 
-// Get returns one event, or not_found.
+// Get returns an event, or not_found.
 func (s *Service) Get(ctx context.Context, id string) (Event, error) {
 	return s.store.get(ctx, id, s.o.Now())
 }
 
-// List returns the newest events, at most limit of them, without their payloads.
+// List returns the newest events, at most limit, without payloads.
 func (s *Service) List(ctx context.Context, limit int) ([]Event, error) {
 	return s.store.list(ctx, max(0, limit), s.o.Now())
 }

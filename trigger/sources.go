@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// sources are those that events come from at a time. They never change: others take their place.
+// sources are the current sources. They are replaced, never changed.
 type sources struct {
 	list     []Source
 	hooks    map[string]*Webhook
-	replaced chan struct{} // closed once others have taken their place
+	replaced chan struct{} // closed when they are replaced
 }
 
 func newSources(list []Source) (*sources, error) {
@@ -36,9 +36,8 @@ func newSources(list []Source) (*sources, error) {
 	return s, nil
 }
 
-// SetSources has events come from other sources. A delivery that has begun is judged by the source that it began with.
-// A source that was there before, the same one, goes on without a pause; others begin, or end, as at a start and an end
-// of the service.
+// SetSources replaces the sources. A delivery in progress keeps its source. A source in both lists goes on; the others
+// end or begin.
 func (s *Service) SetSources(list []Source) error {
 	next, err := newSources(list)
 	if err != nil {
@@ -48,7 +47,7 @@ func (s *Service) SetSources(list []Source) error {
 	return nil
 }
 
-// runSources keeps the sources running that events come from, until ctx ends. An error of one ends the group.
+// runSources runs the current sources until ctx ends. An error of one ends the group.
 func (s *Service) runSources(ctx context.Context, group *errgroup.Group) {
 	running := make(map[Source]context.CancelFunc)
 	for {

@@ -18,7 +18,7 @@ var standard = scheme{
 		for field := range strings.FieldsSeq(header) {
 			digits, ok := strings.CutPrefix(field, "v1,")
 			if !ok {
-				continue // another version is for another kind of secret
+				continue // other versions use other kinds of secrets
 			}
 			if mac, err := base64.StdEncoding.DecodeString(digits); err == nil {
 				list = append(list, candidate{text: field, mac: mac})
@@ -27,13 +27,12 @@ var standard = scheme{
 		return list
 	},
 	signature: func(mac []byte) string { return "v1," + base64.StdEncoding.EncodeToString(mac) },
-	// An id may hold a full stop. No second reading of the same bytes has a body that is a JSON object, though.
+	// The id may contain a full stop, but no other split of the same bytes has a JSON object as its body.
 	signed: func(d delivery, body []byte) []byte { return append([]byte(d.id+"."+d.timestamp+"."), body...) },
 }
 
-// NewStandard makes a source of Standard Webhooks. Each delivery of the endpoint starts a run; its type is the
-// payload's member type. secrets are whsec_ and base64, or plain text, of at least 16 bytes each; several are for a
-// rotation.
+// NewStandard makes a source of Standard Webhooks. Each delivery starts a run; its type is the payload's member type.
+// Secrets are whsec_ and base64, or plain text, of at least 16 bytes; several allow a rotation.
 func NewStandard(name string, secrets []string) (*Webhook, error) {
 	w := &Webhook{name: name, kind: evidence.TriggerSourceEvent, method: evidence.MethodWebhookSignature, scheme: standard}
 	for _, s := range secrets {
@@ -56,8 +55,8 @@ func NewStandard(name string, secrets []string) (*Webhook, error) {
 }
 
 // NewEngine makes a source of a policy engine's decisions to act: events of kind autonomous_policy, verified by
-// policy_engine_decision. The engine signs each as a Standard Webhook with a secret of its own, so whoever verifies a
-// decision could also have made it: the secret must be the engine's and this service's alone.
+// policy_engine_decision. The engine signs them as Standard Webhooks. Whoever can verify a decision could also forge
+// one, so the secret must belong to the engine and this service alone.
 func NewEngine(name string, secrets []string) (*Webhook, error) {
 	w, err := NewStandard(name, secrets)
 	if err != nil {

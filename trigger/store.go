@@ -12,14 +12,13 @@ import (
 	"github.com/actionproof/mediator/ledger/sqlite"
 )
 
-// store keeps events durably in an SQLite file of its own.
+// store is the event store, an SQLite file.
 type store struct {
 	db *sqlite.DB
 
-	selectFacts, insertUse, countUse *sql.Stmt // prepared once, because every post needs them
+	selectFacts, insertUse, countUse *sql.Stmt // prepared, because every post needs them
 }
 
-// openStore opens or creates the file at path.
 func openStore(ctx context.Context, path string) (store, error) {
 	db, err := sqlite.OpenDB(ctx, path, schema)
 	if err != nil {
@@ -37,7 +36,7 @@ func openStore(ctx context.Context, path string) (store, error) {
 	return s, nil
 }
 
-// write runs do in a transaction: see [sqlite.DB.Write]. What the database could not do has a code.
+// write runs do in a transaction (see [sqlite.DB.Write]). Errors of the database get a code.
 func (s store) write(ctx context.Context, do func(tx *sql.Tx) error) error {
 	err := s.db.Write(ctx, do)
 	var coded interface{ Code() string }
@@ -47,10 +46,10 @@ func (s store) write(ctx context.Context, do func(tx *sql.Tx) error) error {
 	return ledger.Unavailable("write the events", err)
 }
 
-// add keeps an event, unless one of its single-use keys is known: then nothing is kept, and known is the id of the
-// event that the key was used for, or empty where it was used for none.
+// add keeps an event, unless one of its single-use keys is known. known is then the event that used the key, or "" if
+// none did.
 func (s store) add(ctx context.Context, e Event, payload []byte, keys []string) (known string, fresh bool, err error) {
-	e.Payload = nil // has a column of its own
+	e.Payload = nil // has its own column
 	raw, err := json.Marshal(e)
 	if err != nil {
 		return "", false, err
@@ -68,7 +67,7 @@ func (s store) add(ctx context.Context, e Event, payload []byte, keys []string) 
 	return known, fresh, err
 }
 
-// see uses keys up for an event, or for nothing where id is empty.
+// see uses keys up for an event, or for none if id is empty.
 func (s store) see(ctx context.Context, source, id string, keys []string) (known string, fresh bool, err error) {
 	err = s.write(ctx, func(tx *sql.Tx) (err error) {
 		known, fresh, err = see(tx, source, id, keys)
@@ -77,8 +76,8 @@ func (s store) see(ctx context.Context, source, id string, keys []string) (known
 	return known, fresh, err
 }
 
-// see is all or nothing: once one key is known, the others stay free. They may be an attacker's, who has put a fresh
-// delivery id before an old body.
+// see uses all keys or none. If one is known, the others stay free: an attacker may have put another's fresh delivery
+// id before an old body.
 func see(tx *sql.Tx, source, id string, keys []string) (known string, fresh bool, err error) {
 	for _, key := range keys {
 		switch err := tx.QueryRow(`SELECT event FROM seen WHERE source = ? AND key = ?`, source, key).Scan(&known); {
@@ -108,7 +107,7 @@ const (
 	selectFacts = `SELECT event, state, claimed_by, NULL FROM events ` // without the payload
 )
 
-// scan reads one event. What can change has a column of its own.
+// scan reads an event, whose variable parts have their own columns.
 func scan(scan func(...any) error, now time.Time) (Event, error) {
 	var e Event
 	var raw, payload []byte
@@ -122,12 +121,11 @@ func scan(scan func(...any) error, now time.Time) (Event, error) {
 	}
 	e.State, e.ClaimedBy, e.Payload = state, runtime, asJSON(payload)
 	if (state == Received || state == Claimed) && !now.Before(e.ExpiresAt) {
-		e.State = Expired // the next sweep will write it down
+		e.State = Expired // the next sweep stores it
 	}
 	return e, nil
 }
 
-// one reads the event with this id.
 func one(row *sql.Row, id string, now time.Time) (Event, error) {
 	e, err := scan(row.Scan, now)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -136,7 +134,7 @@ func one(row *sql.Row, id string, now time.Time) (Event, error) {
 	return e, unread(err)
 }
 
-// unread says that the events could not be read, with a code that is the same wherever that shows.
+// unread gives the error of a failed read its code.
 func unread(err error) error {
 	if err == nil {
 		return nil
@@ -148,7 +146,7 @@ func (s store) get(ctx context.Context, id string, now time.Time) (Event, error)
 	return one(s.db.Read().QueryRowContext(ctx, selectEvent+`WHERE id = ?`, id), id, now)
 }
 
-// list returns the newest events, without their payloads.
+// list returns the newest events without payloads.
 func (s store) list(ctx context.Context, limit int, now time.Time) ([]Event, error) {
 	rows, err := s.db.Read().QueryContext(ctx, selectFacts+`ORDER BY seq DESC LIMIT ?`, limit)
 	if err != nil {
@@ -166,14 +164,12 @@ func (s store) list(ctx context.Context, limit int, now time.Time) ([]Event, err
 	return events, unread(rows.Err())
 }
 
-// waiting is the condition of the events that a session can be opened for now.
+// waiting selects the oldest event that can open a session.
 const waiting = `WHERE state = 'received' AND claimable AND expires > ? ORDER BY seq LIMIT 1`
 
-// errNothing means that no event waits.
 var errNothing = refusal.New("event_none", "no event waits for a runtime")
 
-// find returns the event with this id, or the oldest that waits where id is empty. It refuses one that opens no
-// session.
+// find returns the event with this id, or the oldest waiting one if id is empty. It refuses one that opens no session.
 func find(query func(string, ...any) *sql.Row, id string, now time.Time) (e Event, err error) {
 	if id != "" {
 		e, err = one(query(selectEvent+`WHERE id = ?`, id), id, now)
@@ -190,10 +186,9 @@ func find(query func(string, ...any) *sql.Row, id string, now time.Time) (e Even
 	return e, e.claimable()
 }
 
-// claim gives the event with this id, or the oldest that waits where id is empty, to a runtime. Each event is given
-// once.
+// claim gives that event to a runtime, once.
 func (s store) claim(ctx context.Context, id, runtime string, now time.Time) (Event, error) {
-	// Each event that comes in wakes all claims that wait, and all but one find nothing: a read tells most of them.
+	// Each new event wakes all waiting claims, and most find nothing. A read alone finds that out.
 	read := func(query string, args ...any) *sql.Row { return s.db.Read().QueryRowContext(ctx, query, args...) }
 	if _, err := find(read, id, now); err != nil {
 		return Event{}, err
@@ -213,7 +208,7 @@ func (s store) claim(ctx context.Context, id, runtime string, now time.Time) (Ev
 	return e, nil
 }
 
-// claimable refuses an event that opens no session, or no further one.
+// claimable refuses an event that opens no session.
 func (e Event) claimable() error {
 	if err := e.Verified(); err != nil {
 		return err
@@ -251,7 +246,7 @@ func tooOld(e Event) error {
 }
 
 const (
-	// insertUse inserts nothing where the budget is spent, or the binding is paid for.
+	// insertUse inserts nothing if the budget is spent or the binding is paid for.
 	insertUse = `INSERT INTO uses (event, action, binding)
 		SELECT ?1, ?2, ?3 WHERE coalesce((SELECT posts FROM spent WHERE event = ?1 AND action = ?2), 0) < ?4
 		ON CONFLICT DO NOTHING`
@@ -260,8 +255,7 @@ const (
 	uncountUse = `UPDATE spent SET posts = posts - 1 WHERE event = ? AND action = ?`
 )
 
-// spend takes one post of an action from an event's budget, and returns the event without its payload. It is durable
-// when it returns.
+// spend takes one post of an action from an event's budget, durably, and returns the event without its payload.
 func (s store) spend(ctx context.Context, id, action, binding string, budget int, now time.Time) (e Event, err error) {
 	err = s.write(ctx, func(tx *sql.Tx) error {
 		if e, err = one(tx.Stmt(s.selectFacts).QueryRow(id), id, now); err != nil {
@@ -284,7 +278,6 @@ func (s store) spend(ctx context.Context, id, action, binding string, budget int
 	return e, err
 }
 
-// giveBack undoes a spend.
 func (s store) giveBack(ctx context.Context, id, action, binding string) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		n, err := affected(tx.Exec(deleteUse, id, action, binding))
@@ -296,8 +289,8 @@ func (s store) giveBack(ctx context.Context, id, action, binding string) error {
 	})
 }
 
-// finish ends a session's hold on an event: for good (Done), or so that another runtime may claim it (Received), which
-// only an event that has paid for nothing can.
+// finish ends a session's hold on an event: for good (Done), or so that another runtime may claim it (Received), but
+// only if it has paid for nothing.
 func (s store) finish(ctx context.Context, id, runtime string, to State, now time.Time) (Event, error) {
 	var e Event
 	err := s.write(ctx, func(tx *sql.Tx) (err error) {
@@ -331,11 +324,10 @@ func (s store) finish(ctx context.Context, id, runtime string, to State, now tim
 	return e, err
 }
 
-// pruneChunk bounds what one transaction removes, so that a post never waits for a whole pruning.
+// pruneChunk bounds one transaction, so that posts do not wait long.
 const pruneChunk = 256
 
-// sweep writes down which events have grown too old, and forgets those that did so before the time given. Their
-// single-use keys are kept.
+// sweep expires old events, and forgets those that expired before before. Single-use keys are kept.
 func (s store) sweep(ctx context.Context, now, before time.Time) error {
 	err := s.write(ctx, func(tx *sql.Tx) error {
 		_, err := tx.Exec(`UPDATE events SET state = 'expired' WHERE state IN ('received', 'claimed') AND expires <= ?`,
@@ -353,8 +345,7 @@ func (s store) sweep(ctx context.Context, now, before time.Time) error {
 	return nil
 }
 
-// prune forgets the oldest pruneChunk of the events that had grown too old before the time given, and returns how many
-// there were.
+// prune forgets up to pruneChunk events, and returns their number.
 func (s store) prune(ctx context.Context, before time.Time) (n int64, err error) {
 	err = s.write(ctx, func(tx *sql.Tx) (err error) {
 		const oldest = `FROM events WHERE expires <= ? ORDER BY expires, seq LIMIT ?`

@@ -16,60 +16,58 @@ import (
 )
 
 const (
-	// minWebhookSecret is the shortest webhook secret, in bytes.
 	minWebhookSecret = 16
-	// webhookTolerance is how far a delivery's signed timestamp may be off.
+	// webhookTolerance bounds the error of a signed timestamp.
 	webhookTolerance = 5 * time.Minute
-	// maxHeader bounds each header that is read, in bytes; it holds about 40 signatures.
+	// maxHeader bounds each header, in bytes: about 40 signatures.
 	maxHeader = 2048
 )
 
-// Webhook is a source that signs what it delivers with HMAC-SHA256. One verifier serves every scheme. It is safe for
+// Webhook is a source whose deliveries are signed with HMAC-SHA256. One verifier serves every scheme. It is safe for
 // concurrent use.
 type Webhook struct {
 	name         string
 	kind, method string // of its events
 	secrets      [][]byte
 	scheme       scheme
-	// classify says what a verified delivery is: its type, and whether it starts a run.
+	// classify returns the type and the class of a verified delivery.
 	classify func(h http.Header, payload map[string]json.RawMessage) (typ string, c class, err error)
-	// eventHeader has the event's name where the sender sends it beside the payload; empty elsewhere. events are those
-	// that start a run.
+	// eventHeader names the event if the sender does so outside the payload. events start a run.
 	eventHeader string
 	events      []string
 }
 
-// scheme is how a sender signs: data, and the two functions that differ.
+// scheme is how a sender signs.
 type scheme struct {
 	idHeader, signatureHeader string
-	timestampHeader           string // empty: the sender signs no time
-	// signatures takes the candidates from the signature header.
+	timestampHeader           string // empty if the sender signs no time
+	// signatures reads the signature header.
 	signatures func(header string) []candidate
 	// signature writes the signature header.
 	signature func(mac []byte) string
-	// signed is what the signature is over.
+	// signed returns what the signature covers.
 	signed func(d delivery, body []byte) []byte
-	// unsignedID is set where the signature does not cover the delivery's id. Then the body is good for one event too:
-	// whoever has seen one delivery could otherwise repeat it for ever under fresh ids.
+	// unsignedID says that the signature does not cover the delivery's id. Then the body is good for one event, because
+	// a copied delivery could otherwise be repeated under new ids.
 	unsignedID bool
 }
 
-// delivery is what a delivery's headers say.
+// delivery has the values of a delivery's headers.
 type delivery struct{ id, timestamp string }
 
-// candidate is a signature as it was sent, and its bytes.
+// candidate is a signature as text and bytes.
 type candidate struct {
 	text string
 	mac  []byte
 }
 
-// class is what a verified delivery is worth.
+// class is what a verified delivery leads to.
 type class int
 
 const (
-	ignored class = iota // of no interest
-	human                // asked for by a human
-	wanted               // starts a run
+	ignored class = iota // nothing
+	human                // an event that a human asked for
+	wanted               // an event that starts a run
 )
 
 // Name returns the source's name.
@@ -78,7 +76,7 @@ func (w *Webhook) Name() string { return w.name }
 // Run does nothing: deliveries come to [Service.Webhooks].
 func (w *Webhook) Run(context.Context, *Service) error { return nil }
 
-// check refuses a webhook that anybody could sign for.
+// check refuses a webhook with a weak secret or none.
 func (w *Webhook) check() error {
 	if len(w.secrets) == 0 {
 		return errors.New("trigger: a webhook needs at least one secret")
@@ -91,7 +89,7 @@ func (w *Webhook) check() error {
 	return nil
 }
 
-// accept verifies a delivery, then reads it. What it returns with class ignored or human is verified just the same.
+// accept verifies a delivery and then reads it, whatever its class.
 func (w *Webhook) accept(h http.Header, body []byte, now time.Time) (arrival, class, error) {
 	d, signature, err := w.verify(h, body)
 	if err != nil {
@@ -122,8 +120,8 @@ func (w *Webhook) accept(h http.Header, body []byte, now time.Time) (arrival, cl
 	return a, c, nil
 }
 
-// verify returns what the headers say and the signature that holds. Every pair of secret and signature is tried, each
-// compared in constant time.
+// verify returns the headers' values and the valid signature. It tries all pairs of secret and signature, each in
+// constant time.
 func (w *Webhook) verify(h http.Header, body []byte) (d delivery, signature string, err error) {
 	s := w.scheme
 	if len(h.Values(s.signatureHeader)) == 0 {
@@ -163,7 +161,7 @@ func (w *Webhook) verify(h http.Header, body []byte) (d delivery, signature stri
 	return d, signature, nil
 }
 
-// timely refuses a signed timestamp that is too far off. A delivery without one is judged by its single use alone.
+// timely refuses a signed timestamp that is too far off. Without a timestamp only single use protects.
 func timely(d delivery, now time.Time) error {
 	if d.timestamp == "" {
 		return nil
@@ -180,8 +178,7 @@ func timely(d delivery, now time.Time) error {
 	return nil
 }
 
-// only returns the one value of a header that must be there exactly once: of two, a proxy in between may have read the
-// other one.
+// only returns the value of a header that must occur once: a proxy may have read another of several.
 func only(h http.Header, name string) (string, error) {
 	v := h.Values(name)
 	if len(v) != 1 || v[0] == "" || len(v[0]) > maxHeader {
@@ -191,7 +188,7 @@ func only(h http.Header, name string) (string, error) {
 	return v[0], nil
 }
 
-// object reads a body that must be a JSON object. Names are compared exactly, as encoding/json does for maps alone.
+// object reads a JSON object. Maps alone make encoding/json compare names exactly.
 func object(body []byte) (map[string]json.RawMessage, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil || members == nil {
@@ -200,7 +197,7 @@ func object(body []byte) (map[string]json.RawMessage, error) {
 	return members, nil
 }
 
-// text returns a member that is a string, or nothing.
+// text returns a member that is a string, or "".
 func text(members map[string]json.RawMessage, name string) string {
 	var s string
 	if json.Unmarshal(members[name], &s) != nil {

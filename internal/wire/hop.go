@@ -22,6 +22,7 @@ func RemoveHopByHop(h http.Header) {
 	}
 }
 
+// ConnectionOptions returns the field names in Connection.
 func ConnectionOptions(h http.Header) []string {
 	var names []string
 	for _, line := range h["Connection"] {

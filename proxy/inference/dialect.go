@@ -16,6 +16,7 @@ const (
 	AnthropicMessages Dialect = "anthropic-messages" // POST /v1/messages
 )
 
+// Dialects are all dialects.
 var Dialects = [...]Dialect{OpenAIChat, OpenAIResponses, AnthropicMessages}
 
 // Rule says how calls are read.

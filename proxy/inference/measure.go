@@ -40,6 +40,7 @@ type Values struct {
 	All    bool // none was left out
 }
 
+// ValuesOf returns the values of a text.
 func (m *Measure) ValuesOf(text string) Values {
 	v := Values{All: true}
 	dec := jsontext.NewDecoder(strings.NewReader(text))

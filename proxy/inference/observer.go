@@ -112,6 +112,7 @@ func (b *Observer) Prepare(out *http.Request) *http.Request {
 	}}))
 }
 
+// Request returns the call's request.
 func (b *Observer) Request() *Request { return b.in.Request }
 
 // Begin notes the answer's head, and follows its body.

@@ -253,6 +253,7 @@ func (ms *methods) add(method string, rule *Rule, to *Endpoint) error {
 	return ms.trees[method].add(path, to)
 }
 
+// Endpoints returns all endpoints.
 func (r *Rules) Endpoints() []*Endpoint { return r.endpoints }
 
 // Find returns the endpoint of a call, or why there is none. escapedPath is the path as it will be sent.

@@ -111,6 +111,7 @@ type PostRequest struct {
 	Body   io.Reader     // as it will be sent
 }
 
+// Post begins a post.
 func (k *Keeper) Post(c *Chain, q PostRequest) (*Call, error) {
 	if k == nil {
 		return nil, nil

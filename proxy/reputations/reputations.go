@@ -70,6 +70,7 @@ type agent struct {
 	forgotten bool
 }
 
+// New makes an empty cache.
 func New(o Options) (*Cache, error) {
 	if o.Source == nil || o.Now == nil || o.Log == nil {
 		return nil, errors.New("reputations: the cache lacks one of its parts")
