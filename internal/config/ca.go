@@ -20,8 +20,8 @@ func (c *Sidecar) Hosts() []string {
 	return hosts
 }
 
-// Constraints returns what the interception CA is constrained to when it is made: the hosts of rules and of ca.permit. It is nil for a CA
-// without constraints.
+// Constraints returns the name constraints of a new interception CA: the hosts of the rules and of ca.permit. It returns
+// nil for a CA without constraints.
 func (c *Sidecar) Constraints() (*intercept.NameConstraints, error) {
 	if c.CA.Unconstrained {
 		return nil, nil
@@ -29,10 +29,10 @@ func (c *Sidecar) Constraints() (*intercept.NameConstraints, error) {
 	return intercept.Constrain(append(c.Hosts(), c.CA.Permit...))
 }
 
-// checkCA checks what the interception CA is to be good for.
+// checkCA checks the constraints of the interception CA.
 func (c *Sidecar) checkCA(f *findings) {
 	if c.CA.Unconstrained && len(c.CA.Permit) > 0 {
-		f.Add("ca.permit", "the CA is unconstrained, and so good for every host: leave one of the two out")
+		f.Add("ca.permit", "has no meaning with ca.unconstrained, which permits every host")
 	}
 	for i, host := range c.CA.Permit {
 		if _, err := intercept.Constrain([]string{host}); err != nil {

@@ -4,50 +4,157 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/strict"
 )
+
+// findings collects everything that is wrong with a configuration, so that one run reports all of it.
+type findings struct {
+	*strict.File
+	path string
+}
+
+// err returns the findings, a line each, or nil.
+func (f *findings) err() error { return f.Err(f.path + ": ") }
+
+// A checker is a block whose tags do not say everything. check adds its mistakes to f, and reads its files.
+type checker interface{ check(key string, f *findings) }
+
+// check holds a configuration against the tags of its types, and calls the checkers in it. Where a value with a
+// default is left out, it sets the default.
+func (f *findings) check(c any) { f.checkValue("", reflect.ValueOf(c).Elem()) }
+
+func (f *findings) checkValue(key string, v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			f.checkValue(key, v.Elem())
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			f.checkValue(fmt.Sprintf("%s[%d]", key, i), v.Index(i))
+		}
+	case reflect.Struct:
+		f.checkFields(key, v)
+		if c, ok := v.Addr().Interface().(checker); ok {
+			c.check(key, f)
+		}
+	}
+}
+
+// checkFields checks the fields of a struct, those of inlined structs included.
+func (f *findings) checkFields(key string, v reflect.Value) {
+	for i := range v.NumField() {
+		at := v.Type().Field(i)
+		name, option, _ := strings.Cut(at.Tag.Get("yaml"), ",")
+		switch {
+		case option == "inline":
+			f.checkFields(key, v.Field(i)) // the outer struct has the inlined struct's check
+		case name != "-" && name != "":
+			below := strings.TrimPrefix(key+"."+name, ".")
+			f.checkTags(below, v.Field(i), at.Tag)
+			f.checkValue(below, v.Field(i))
+		}
+	}
+}
+
+// checkTags holds one value against the tags of its field.
+func (f *findings) checkTags(key string, v reflect.Value, tag reflect.StructTag) {
+	required := tag.Get("need") != "" && v.Kind() != reflect.Struct
+	switch {
+	case required && (v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0):
+		f.Add(key, "is required")
+		return
+	case required && v.Type() == reflect.TypeFor[[]string]() && slices.Contains(v.Interface().([]string), ""):
+		f.Add(key, "has an empty item")
+	}
+	if allowed := strings.Fields(tag.Get("one")); len(allowed) > 0 {
+		switch got := v.String(); {
+		case got == "":
+			v.SetString(allowed[0])
+		case !slices.Contains(allowed, got):
+			f.Add(key, "%.40q is none of %s%s", got, strings.Join(allowed, ", "), strict.Suggest(got, allowed))
+			v.SetString(allowed[0])
+		}
+	}
+	if tag.Get("is") == "address" && v.String() != "" {
+		checkAddress(key, v.String(), f)
+	}
+	if !v.IsZero() {
+		f.checkBounds(key, v, tag.Get("from"), tag.Get("to"))
+	}
+}
+
+// checkBounds holds a number or a duration against its bounds. An empty bound is none.
+func (f *findings) checkBounds(key string, v reflect.Value, from, to string) {
+	if to == "" {
+		return
+	}
+	least, most := bound(from), bound(to)
+	switch is := v.Int(); {
+	case from == "" && is > most:
+		f.Add(key, "%s is more than %s", shown(v, is), shown(v, most))
+	case from != "" && (is < least || is > most):
+		f.Add(key, "%s is not between %s and %s", shown(v, is), shown(v, least), shown(v, most))
+	}
+}
+
+// bound reads the bound in a tag: a whole number or a duration.
+func bound(text string) int64 {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return n
+	}
+	d, _ := time.ParseDuration(text)
+	return int64(d)
+}
+
+// shown writes n as the configuration would write a value of v's type.
+func shown(v reflect.Value, n int64) string {
+	if v.Type() == reflect.TypeFor[Duration]() {
+		return time.Duration(n).String()
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// readSecret reads a secret of at least minimum bytes. It adds a finding at key if it cannot.
+func readSecret(key, path string, minimum int, f *findings) string {
+	secret, err := files.ReadSecret(path, minimum)
+	if err != nil {
+		f.Add(key, "%v", err)
+	}
+	return secret
+}
 
 // minToken is the minimum length of the token of a TCP endpoint, in bytes.
 const minToken = 32
 
-// check adds the mistakes in an endpoint to f, and reads the endpoint's token.
+// check also reads the endpoint's token.
 func (e *Endpoint) check(key string, f *findings) {
 	switch {
 	case (e.Unix == "") == (e.TCP == ""):
 		f.Add(key, "needs either unix or tcp")
 	case e.Unix != "" && e.TokenFile != "":
-		f.Add(key+".tokenFile", "has no meaning with unix, where the kernel says who connects")
+		f.Add(key+".tokenFile", "has no meaning with unix, where the kernel names the user who connects")
 	case e.TCP != "" && e.TokenFile == "":
-		f.Add(key+".tokenFile", "is required for tcp, which a token has to guard")
+		f.Add(key+".tokenFile", "is required for tcp: only the token keeps strangers out")
 	case e.TCP != "" && len(e.UIDs) > 0:
-		f.Add(key+".uids", "has no meaning with tcp: whoever has the token may connect")
+		f.Add(key+".uids", "has no meaning with tcp: the token admits every user")
 	case e.TCP != "":
-		if checkAddress(key+".tcp", e.TCP, f); portIn(e.TCP) == 0 {
+		if portIn(e.TCP) == 0 {
 			f.Add(key+".tcp", "%q has no port that others could know", e.TCP)
 		}
-		token, err := files.ReadSecret(e.TokenFile, minToken)
-		if err != nil {
-			f.Add(key+".tokenFile", "%v", err)
-		}
-		e.Token = token
+		e.Token = readSecret(key+".tokenFile", e.TokenFile, minToken, f)
 	}
 }
 
-// checkRemote checks an endpoint at which another process answers. Only that process's own configuration says which
-// users it admits.
-func (e *Endpoint) checkRemote(key string, f *findings) {
-	if len(e.UIDs) > 0 {
-		f.Add(key+".uids", "has no meaning here: name this process's user in the configuration of the one that answers")
-		e.UIDs = nil
-	}
-	e.check(key, f)
-}
+// where identifies an endpoint: two endpoints with the same result are one.
+func (e Endpoint) where() string { return e.Unix + e.TCP }
 
 // checkAddress adds a finding unless address is a host:port to listen on or to connect to.
 func checkAddress(key, address string, f *findings) {
@@ -89,37 +196,18 @@ func parseNetworks(list []string) ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// check adds the mistakes in c to f.
-func (c Trust) check(f *findings) {
-	f.required("trust.registry", c.Registry, "trust.auditor", c.Auditor, "trust.bundle", c.Bundle)
-	if skew := time.Duration(c.ClockSkew); skew > evidence.MaxSkew {
-		f.Add("trust.clockSkew", "%s is more than %s: what is too old would be taken for fresh", skew, evidence.MaxSkew)
+func (c *Agent) check(key string, f *findings) {
+	if c.UID == nil && len(c.GIDs) > 0 {
+		f.Add(key+".gids", "has no meaning without %s.uid", key)
 	}
 }
 
-// check adds the mistakes in the agent's user to f. A socket of this process must not admit that user: socket is the
-// socket's key, and admitted are the users that it admits.
-func (c Agent) check(f *findings, socket string, admitted []uint32) {
-	switch {
-	case c.UID == nil && len(c.GIDs) > 0:
-		f.Add("agent.gids", "has no meaning without agent.uid")
-	case c.UID == nil:
-	case slices.Contains(admitted, *c.UID):
-		f.Add(socket+".uids", "%d is agent.uid: the agent is what the socket is kept from", *c.UID)
+// keepFrom adds a finding if the endpoint at key, on which this process listens, admits the agent.
+func (c *Agent) keepFrom(f *findings, key string, e Endpoint) {
+	if c.UID != nil && slices.Contains(e.UIDs, *c.UID) {
+		f.Add(key+".uids", "%d is agent.uid: the agent must not reach this socket", *c.UID)
 	}
 }
-
-func (c Log) check(f *findings) {
-	f.choice("log.level", c.Level, "info", "debug", "warn", "error")
-}
-
-func (c Confine) check(f *findings) {
-	f.choice("confine.landlock", c.Landlock, "best_effort", "required", "off")
-	f.choice("confine.seccomp", c.Seccomp, "required", "off")
-}
-
-// maxSigned bounds the lifetime of everything that a process signs.
-var maxSigned = evidence.RuntimeAttestationKind.MaxLifetime
 
 // namedKey is a role's key and its place in the configuration.
 type namedKey struct {
@@ -127,13 +215,9 @@ type namedKey struct {
 	SigningKey
 }
 
-// checkKeys adds the mistakes in the keys of a process to f. No two roles may share a key or an issuer.
-func checkKeys(f *findings, keys ...namedKey) {
+// distinct adds a finding for each key or issuer that two roles share.
+func distinct(f *findings, keys ...namedKey) {
 	for i, k := range keys {
-		f.required(k.at+".key", k.Key, k.at+".issuer", k.Issuer)
-		if l := time.Duration(k.Lifetime); l != 0 && (l < time.Second || l > maxSigned) {
-			f.Add(k.at+".lifetime", "%s is not between 1s and %s", l, maxSigned)
-		}
 		for _, other := range keys[:i] {
 			if k.Key != "" && k.Key == other.Key {
 				f.Add(k.at+".key", "%s is the key of %s too", k.Key, other.at)
@@ -145,55 +229,43 @@ func checkKeys(f *findings, keys ...namedKey) {
 	}
 }
 
-// check adds the mistakes in a custody to f.
-func (c Custody) check(f *findings) {
-	f.required("custody.type", c.Type)
-	f.choice("custody.type", c.Type, "memory", "vault", "pkcs11")
+func (c *Custody) check(key string, f *findings) {
 	if (c.Vault != nil) != (c.Type == "vault") {
-		f.Add("custody.vault", "goes together with type: vault")
+		f.Add(key+".vault", "goes together with type: vault")
 	}
 	if (c.PKCS11 != nil) != (c.Type == "pkcs11") {
-		f.Add("custody.pkcs11", "goes together with type: pkcs11")
-	}
-	if c.Vault != nil {
-		c.Vault.check("custody.vault", f)
-	}
-	if p := c.PKCS11; p != nil {
-		f.required("custody.pkcs11.module", p.Module, "custody.pkcs11.token", p.Token, "custody.pkcs11.pinFile", p.PINFile)
+		f.Add(key+".pkcs11", "goes together with type: pkcs11")
 	}
 }
 
-// check adds the mistakes in Vault's configuration to f. The keys of the findings begin with key.
-func (c *Vault) check(key string, f *findings) {
-	f.required(key+".address", c.Address)
-	if len(c.Keys) == 0 {
-		f.Add(key+".keys", "is required")
+// check demands a name or path with {role} everywhere: a token that all roles share could sign for all roles.
+func (c *VaultAuth) check(key string, f *findings) {
+	if !one(c.AppRole != nil, c.Kubernetes != nil, c.TokenFile != "") {
+		f.Add(key, "needs exactly one of appRole, kubernetes, tokenFile")
 	}
-	methods := 0
-	for _, set := range []bool{c.Auth.AppRole != nil, c.Auth.Kubernetes != nil, c.Auth.TokenFile != ""} {
-		if set {
-			methods++
+	perRole := func(name, value string) {
+		if value != "" && !strings.Contains(value, "{role}") {
+			f.Add(key+name, "%q is the same for every role: write {role} where they differ", value)
 		}
 	}
-	if methods != 1 {
-		f.Add(key+".auth", "needs exactly one of appRole, kubernetes, tokenFile")
+	if a := c.AppRole; a != nil {
+		perRole(".appRole.role", a.Role)
+		perRole(".appRole.roleIDFile", a.RoleIDFile)
+		perRole(".appRole.secretIDFile", a.SecretIDFile)
 	}
-	// Each role needs a token of its own. A token that is obtained by a name or path for all roles could sign for all
-	// roles.
-	differs := func(name, value string) {
-		if f.required(name, value); value != "" && !strings.Contains(value, "{role}") {
-			f.Add(name, "%q is the same for every role: write {role} where they differ", value)
+	if k := c.Kubernetes; k != nil {
+		perRole(".kubernetes.role", k.Role)
+	}
+	perRole(".tokenFile", c.TokenFile)
+}
+
+// one reports whether exactly one of the conditions holds.
+func one(conditions ...bool) bool {
+	n := 0
+	for _, holds := range conditions {
+		if holds {
+			n++
 		}
 	}
-	if a := c.Auth.AppRole; a != nil {
-		differs(key+".auth.appRole.role", a.Role)
-		differs(key+".auth.appRole.roleIDFile", a.RoleIDFile)
-		differs(key+".auth.appRole.secretIDFile", a.SecretIDFile)
-	}
-	if k := c.Auth.Kubernetes; k != nil {
-		differs(key+".auth.kubernetes.role", k.Role)
-	}
-	if c.Auth.TokenFile != "" {
-		differs(key+".auth.tokenFile", c.Auth.TokenFile)
-	}
+	return n == 1
 }

@@ -1,15 +1,12 @@
 package config
 
 import (
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"go.yaml.in/yaml/v4"
-
-	"github.com/actionproof/mediator/internal/strict"
 )
 
 // TestRetention: without a retention there is the default, and 0s is for ever.
@@ -25,21 +22,6 @@ func TestRetention(t *testing.T) {
 		if got := c.Retention.Or(def, forever); got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
-	}
-}
-
-// TestActionHeaders: an action that names no headers takes all, and one with an empty list none.
-func TestActionHeaders(t *testing.T) {
-	for name, tt := range map[string]struct{ headers, want []string }{
-		"left out": {nil, nil}, "empty": {[]string{}, []string{}}, "in any spelling": {[]string{"x-github-api-version"}, []string{"X-Github-Api-Version"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s, f := &Sidecar{}, &findings{File: new(strict.File)}
-			s.addAction("actions[0]", Action{Name: "a", Subject: "s", Action: "a", Headers: tt.headers, Match: Match{URL: "https://x.example/y", Methods: []string{"POST"}}}, f)
-			if !f.Correct() || !reflect.DeepEqual(s.ActionRules[0].Headers, tt.want) {
-				t.Errorf("got %#v, %v", s.ActionRules[0].Headers, f.err())
-			}
-		})
 	}
 }
 

@@ -16,25 +16,34 @@ var fileKinds = []struct {
 	keys  reflect.Type
 	check func(path string) ([]Warning, error)
 }{
-	{"sidecar (mediator serve)", reflect.TypeFor[Sidecar](), checkSidecarFile},
-	{"trigger service (mediator trigger)", reflect.TypeFor[Trigger](), func(path string) ([]Warning, error) { _, err := LoadTrigger(path); return nil, err }},
-	{"control plane (mediator control)", reflect.TypeFor[Control](), func(path string) ([]Warning, error) { _, err := LoadControl(path); return nil, err }},
-	{"node (mediator reputation)", reflect.TypeFor[Reputation](), func(path string) ([]Warning, error) { _, err := LoadReputation(path); return nil, err }},
-	{"root key", reflect.TypeFor[RootKey](), func(path string) ([]Warning, error) { _, err := LoadRootKey(path); return nil, err }},
-	{"policy file", reflect.TypeFor[decide.File](), func(path string) ([]Warning, error) { _, err := ReadRules(path); return nil, err }},
-	{"deployment manifest", reflect.TypeFor[policy.Manifest](), func(path string) ([]Warning, error) { _, _, err := ReadAuditedManifest(path); return nil, err }},
+	{"sidecar (mediator serve)", reflect.TypeFor[Sidecar](), func(path string) ([]Warning, error) {
+		c, err := LoadSidecar(path)
+		if err != nil {
+			return nil, err
+		}
+		return c.Warnings, nil
+	}},
+	{"trigger service (mediator trigger)", reflect.TypeFor[Trigger](), only(LoadTrigger)},
+	{"control plane (mediator control)", reflect.TypeFor[Control](), only(LoadControl)},
+	{"node (mediator reputation)", reflect.TypeFor[Reputation](), only(LoadReputation)},
+	{"root key", reflect.TypeFor[RootKey](), only(LoadRootKey)},
+	{"policy file", reflect.TypeFor[decide.File](), only(ReadRules)},
+	{"deployment manifest", reflect.TypeFor[policy.Manifest](), func(path string) ([]Warning, error) {
+		_, _, err := ReadAuditedManifest(path)
+		return nil, err
+	}},
 }
 
-func checkSidecarFile(path string) ([]Warning, error) {
-	c, err := LoadSidecar(path)
-	if err != nil {
+// only makes a check of a load that has no warnings.
+func only[C any](load func(path string) (C, error)) func(path string) ([]Warning, error) {
+	return func(path string) ([]Warning, error) {
+		_, err := load(path)
 		return nil, err
 	}
-	return c.Warnings, nil
 }
 
-// CheckFile reads a configuration, policy or manifest file as the processes would, and says which of them it is. The warnings are what a
-// process would say in its log before it goes on.
+// CheckFile reads a configuration, policy or manifest file as the processes would, and returns its kind. A process would
+// log the warnings and go on.
 func CheckFile(path string) (kind string, warnings []Warning, err error) {
 	raw, err := files.Read(path)
 	if err != nil {

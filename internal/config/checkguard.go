@@ -40,7 +40,7 @@ func (c *Sidecar) checkGuard(f *findings) {
 		return
 	}
 	if c.Agent.UID != nil && slices.Contains(c.Guard.UIDs, *c.Agent.UID) {
-		f.Add("guard.uids", "%d is agent.uid: the agent could leave past the mediator", *c.Agent.UID)
+		f.Add("guard.uids", "%d is agent.uid: the agent could bypass the mediator", *c.Agent.UID)
 	}
 	if _, err := guard.Rules(c.guardOptions(f)); err != nil && f.Correct() {
 		f.Add("guard", "%s", strings.TrimPrefix(err.Error(), "guard: "))
@@ -93,7 +93,7 @@ func (c *Sidecar) guardOptions(f *findings) guard.Options {
 func loopbackPort(key, listen string, f *findings) uint16 {
 	at, err := netip.ParseAddrPort(listen)
 	if err != nil || at.Addr() != netip.AddrFrom4([4]byte{127, 0, 0, 1}) && at.Addr() != netip.IPv4Unspecified() || at.Port() == 0 {
-		f.Add(key, "%q is not 127.0.0.1 (or 0.0.0.0) with a port, to which the rules of guard lead", listen)
+		f.Add(key, "%q is not 127.0.0.1 (or 0.0.0.0) with a port, where the rules of guard send connections", listen)
 	}
 	return at.Port()
 }

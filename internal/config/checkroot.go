@@ -12,11 +12,9 @@ func LoadRootKey(path string) (*RootKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.required("key", c.Key, "purpose", c.Purpose)
-	f.choice("purpose", c.Purpose, RootPurposes...)
-	c.Custody.check(f)
+	f.check(c)
 	if c.Custody.Type == "memory" {
-		f.Add("custody.type", "a root key outlives the command that signs with it: vault or pkcs11")
+		f.Add("custody.type", "must be vault or pkcs11: a root key outlives the command that signs with it")
 	}
 	return c, f.err()
 }

@@ -37,36 +37,19 @@ func LoadSidecar(path string) (*Sidecar, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.required("runtime", c.Runtime, "listen", c.Listen, "state", c.State, "audience", c.Audience, "manifest", c.Manifest)
-	if c.Listen != "" {
-		checkAddress("listen", c.Listen, f)
-	}
-	c.Trust.check(f)
-	c.Agent.check(f, "admin", c.Admin.UIDs)
-	c.Log.check(f)
-	f.choice("websocketRefusal", c.WebSocketRefusal, "answer", "close")
-	f.choice("gate.difficulty", c.Gate.Difficulty, "standard", "lite", "gauntlet")
+	f.check(c)
+	c.Agent.keepFrom(f, "admin", c.Admin)
 	c.checkTransparent(f)
 	c.checkGuard(f)
 	if err := errors.Join(c.Limits.Load().Check(), c.Limits.Listeners().Check()); err != nil {
 		f.Add("limits", "%v", err)
 	}
-	c.Custody.check(f)
-	c.Confine.check(f)
 	c.checkCA(f)
 	c.checkKeys(f)
-	c.Admin.check("admin", f)
-	c.Trigger.checkRemote("trigger", f)
-	c.Control.checkRemote("control", f)
-	c.checkNode(f)
-	if admin, trigger, control := c.Admin.where(), c.Trigger.where(), c.Control.where(); trigger != "" && (admin == trigger || trigger == control) || control != "" && admin == control {
-		f.Add("admin, trigger, control", "two of them are one endpoint")
-	}
+	c.checkEndpoints(f)
 	c.LedgerDSN = c.Ledger.Postgres.dsn("ledger.postgres.dsnFile", f)
 	if c.Gate.SecretFile != "" {
-		if c.GateSecret, err = files.ReadSecret(c.Gate.SecretFile, MinGateSecret); err != nil {
-			f.Add("gate.secretFile", "%v", err)
-		}
+		c.GateSecret = readSecret("gate.secretFile", c.Gate.SecretFile, MinGateSecret, f)
 	}
 	for i, a := range c.Actions {
 		c.addAction(fmt.Sprintf("actions[%d]", i), a, f)
@@ -87,7 +70,7 @@ func LoadSidecar(path string) (*Sidecar, error) {
 	return c, f.err()
 }
 
-// addRuleError adds what is wrong with a rule, at the rule's key. Of two rules with one name it is the second.
+// addRuleError adds a mistake at the key of its rule: the second, if two rules have the same name.
 func (c *Sidecar) addRuleError(err error, f *findings) {
 	var e *match.RuleError
 	if !errors.As(err, &e) {
@@ -108,8 +91,30 @@ func (c *Sidecar) addRuleError(err error, f *findings) {
 	f.Add(key, "(%s) %v", e.Rule.Name, e.Err)
 }
 
-// where identifies an endpoint: two endpoints with the same result are one.
-func (e Endpoint) where() string { return e.Unix + e.TCP }
+// checkEndpoints checks the endpoints of the other processes. Only their own configurations say which users they admit.
+func (c *Sidecar) checkEndpoints(f *findings) {
+	type named struct {
+		key string
+		at  *Endpoint
+	}
+	all := []named{{"admin", &c.Admin}, {"trigger", &c.Trigger}, {"control", &c.Control}}
+	if n := c.Reputation; n != nil {
+		all = append(all, named{"reputation", &n.Endpoint})
+		if c.Receipts == nil {
+			f.Add("reputation", "needs receipts and keys.interactionReceipt: the node appraises receipts")
+		}
+	}
+	for i, e := range all[1:] {
+		if len(e.at.UIDs) > 0 {
+			f.Add(e.key+".uids", "has no meaning here: name this process's user in the configuration of the other process")
+		}
+		for _, other := range all[:i+1] {
+			if at := e.at.where(); at != "" && at == other.at.where() {
+				f.Add(e.key, "is the endpoint of %s too", other.key)
+			}
+		}
+	}
+}
 
 // CAFile returns the path of the CA's certificate, which agents have to trust.
 func (c *Sidecar) CAFile() string {
@@ -132,13 +137,9 @@ func (c *Sidecar) Credentials() map[string]*Credential {
 	return all
 }
 
-// dsn reads and checks the connection string of a database. It is empty if there is none. key is the key of the file.
+// dsn reads and checks the connection string of a database; it is empty without a database. key is the key of the file.
 func (c *Postgres) dsn(key string, f *findings) string {
-	switch {
-	case c == nil:
-		return ""
-	case c.DSNFile == "":
-		f.Add(key, "is required")
+	if c == nil || c.DSNFile == "" {
 		return ""
 	}
 	dsn, err := files.ReadSecret(c.DSNFile, 1)
@@ -152,13 +153,14 @@ func (c *Postgres) dsn(key string, f *findings) string {
 }
 
 func (c *Sidecar) addAction(key string, a Action, f *findings) {
-	f.required(key+".name", a.Name, key+".subject", a.Subject, key+".action", a.Action)
 	out := proxy.Action{
-		Name: a.Name, Subject: a.Subject, Action: a.Action, MaxBody: a.MaxBody, AllowQuery: a.Query, Match: parseMatch(key+".match", a.Match, []string{http.MethodPost}, f),
-		MCP: parseMCP(key+".match.mcp", a.Match.MCP, true, f), GraphQL: parseGraphQL(key+".match.graphql", a.Match.GraphQL, true, f),
+		Name: a.Name, Subject: a.Subject, Action: a.Action, Content: a.Content, MaxBody: cmp.Or(a.MaxBody, 1<<20),
+		AllowQuery: a.Query, AgentSolves: a.Solver == "agent",
+		Match:   parseMatch(key+".match", a.Match, []string{http.MethodPost}, f),
+		MCP:     parseMCP(key+".match.mcp", a.Match.MCP, true, f),
+		GraphQL: parseGraphQL(key+".match.graphql", a.Match.GraphQL, true, f),
 	}
 	c.checkCredential(key+".credential", a.Credential, f)
-	out.MaxBody = cmp.Or(out.MaxBody, 1<<20)
 	if a.Headers != nil {
 		out.Headers = make([]string, len(a.Headers)) // an empty list allows none, and nil allows all
 	}
@@ -167,52 +169,56 @@ func (c *Sidecar) addAction(key string, a Action, f *findings) {
 			f.Add(fmt.Sprintf("%s.headers[%d]", key, i), "%q is not the name of a header", name)
 		}
 	}
-	if out.Content = f.choice(key+".content", a.Content, proxy.ContentJSON, proxy.ContentRaw); a.Match.messages() != "" && out.Content != proxy.ContentJSON {
+	if a.Match.messages() != "" && a.Content != proxy.ContentJSON {
 		f.Add(key+".content", "%s are JSON", a.Match.messages())
 	}
 	if a.Match.GraphQL != nil && a.Query {
-		f.Add(key+".query", "has no meaning for GraphQL, which has no query in the URL of a POST")
+		f.Add(key+".query", "has no meaning for GraphQL: its actions match POSTs without a query")
 	}
-	out.AgentSolves = f.choice(key+".solver", a.Solver, "runtime", "agent") == "agent"
-	switch f.choice(key+".gate", a.Gate, "local", "api") {
-	case "api":
-		if a.API == nil {
-			f.Add(key+".api", "is required with gate: api")
-			break
-		}
-		f.required(key+".api.challenge", a.API.Challenge, key+".api.verify", a.API.Verify)
-		if a.Credential != nil && a.Credential.Header != "" && !strings.EqualFold(a.Credential.Header, "Authorization") {
-			f.Add(key+".credential.header", "an API that takes part verifies the access token in Authorization")
-		}
-		if _, err := gate.NewClient(gate.ClientOptions{ChallengeURL: a.API.Challenge, VerifyURL: a.API.Verify, HTTP: new(http.Client), Now: time.Now}); err != nil {
-			f.Add(key+".api", "%v", err)
-		}
-	default:
-		if a.API != nil {
-			f.Add(key+".api", "has no meaning with gate: local")
-		}
-	}
+	a.checkGate(key, f)
 	c.ActionRules = append(c.ActionRules, out)
 }
 
+// checkGate checks where the chain of an action is verified.
+func (a Action) checkGate(key string, f *findings) {
+	api := a.API
+	if (a.Gate == "api") != (api != nil) {
+		f.Add(key+".api", "goes together with gate: api")
+	}
+	if api == nil || api.Challenge == "" || api.Verify == "" {
+		return
+	}
+	if a.Credential != nil && a.Credential.Header != "" && !strings.EqualFold(a.Credential.Header, "Authorization") {
+		f.Add(key+".credential.header", "an API that takes part verifies the access token in Authorization")
+	}
+	_, err := gate.NewClient(gate.ClientOptions{
+		ChallengeURL: api.Challenge, VerifyURL: api.Verify, HTTP: new(http.Client), Now: time.Now,
+	})
+	if err != nil {
+		f.Add(key+".api", "%v", err)
+	}
+}
+
 func (c *Sidecar) addEgress(key string, e Egress, f *findings) {
-	f.required(key+".name", e.Name)
 	c.checkCredential(key+".credential", e.Credential, f)
 	if e.WebSocket && (!slices.Contains(e.Match.Methods, http.MethodGet) || e.Match.messages() != "") {
-		f.Add(key+".websocket", "needs the method GET, by which a WebSocket begins, and is for no rule about messages")
+		f.Add(key+".websocket", "needs the method GET; a rule about messages cannot allow WebSockets")
 	}
 	methods := []string{http.MethodGet, http.MethodPost, http.MethodDelete}
 	if e.Match.GraphQL != nil {
 		methods = []string{http.MethodGet, http.MethodHead, http.MethodPost}
 	}
 	c.EgressRules = append(c.EgressRules, proxy.Egress{
-		Name: e.Name, Match: parseMatch(key+".match", e.Match, methods, f),
-		MCP: parseMCP(key+".match.mcp", e.Match.MCP, false, f), GraphQL: parseGraphQL(key+".match.graphql", e.Match.GraphQL, false, f), WebSocket: e.WebSocket, Observe: e.observe(key, f),
+		Name: e.Name, WebSocket: e.WebSocket,
+		Match:    parseMatch(key+".match", e.Match, methods, f),
+		MCP:      parseMCP(key+".match.mcp", e.Match.MCP, false, f),
+		GraphQL:  parseGraphQL(key+".match.graphql", e.Match.GraphQL, false, f),
+		Observe:  e.observe(key, f),
 		Generate: e.Generate.parse(key+".generate", f),
 	})
 }
 
-// observe returns how the calls to a model are read; nil if they are not.
+// observe returns how calls to a model are inspected; nil if they are not.
 func (e Egress) observe(key string, f *findings) *inference.Rule {
 	if e.Observe == "" {
 		if e.HostedTools != nil {
@@ -223,7 +229,7 @@ func (e Egress) observe(key string, f *findings) *inference.Rule {
 	out := &inference.Rule{Dialect: inference.Dialect(e.Observe), Hosted: e.HostedTools}
 	switch err := out.Check(); {
 	case e.Match.MCP != nil:
-		f.Add(key+".observe", "a rule is about an MCP server or about a model, and not about both")
+		f.Add(key+".observe", "a rule is about an MCP server or a model, not both")
 	case !slices.Equal(e.Match.Methods, []string{http.MethodPost}):
 		f.Add(key+".observe", "a call to a model is a POST: name other methods in a rule of their own")
 	case err != nil:
@@ -232,23 +238,20 @@ func (e Egress) observe(key string, f *findings) *inference.Rule {
 	return out
 }
 
-// checkCredential checks the credential that a rule injects, if any. A secret in a file is read once for that.
+// checkCredential checks the credential of a rule, if it has one. It reads a secret in a file once.
 func (c *Sidecar) checkCredential(key string, r *Credential, f *findings) {
 	if r == nil {
 		return
 	}
-	r.BasicSecret = f.choice(key+".basicSecret", r.BasicSecret, string(echo.Auto), string(echo.Password), string(echo.User), string(echo.Both))
-	switch v := r.Vault; {
-	case (r.File == "") == (v == nil):
+	switch {
+	case (r.File == "") == (r.Vault == nil):
 		f.Add(key, "needs either file or vault")
-	case v == nil:
+	case r.Vault == nil:
 		if err := checkSecretFile(r); err != nil {
 			f.Add(key+".file", "%v", err)
 		}
 	case c.Custody.Vault == nil:
 		f.Add(key+".vault", "needs custody.type: vault")
-	default:
-		f.required(key+".vault.path", v.Path, key+".vault.field", v.Field)
 	}
 	if err := forward.CheckCredential(r.HeaderName(), r.Prefix); err != nil {
 		f.Add(key, "%v", err)
@@ -262,7 +265,7 @@ func checkSecretFile(r *Credential) error {
 		return err
 	}
 	if !httpguts.ValidHeaderFieldValue(secret) {
-		return fmt.Errorf("%s holds what no header can, such as the end of a line", r.File)
+		return fmt.Errorf("%s holds a character that no header can carry, such as a line end", r.File)
 	}
 	if _, err := echo.New(r.Prefix, secret, r.Half()); err != nil {
 		return fmt.Errorf("%s: %w", r.File, err)
@@ -277,6 +280,9 @@ func (r *Credential) Half() echo.Half { return cmp.Or(echo.Half(r.BasicSecret), 
 func (r *Credential) HeaderName() string { return cmp.Or(r.Header, "Authorization") }
 
 func (c *Sidecar) addUpstream(key string, u Upstream, f *findings) {
+	if u.Host == "" {
+		return
+	}
 	target, err := upstream.ParseConnect(u.Host)
 	if err != nil {
 		f.Add(key+".host", "%v", err)
@@ -317,17 +323,20 @@ func readCA(key, path string, f *findings) *x509.CertPool {
 	return pool
 }
 
-// parseMatch reads a match. A rule about messages has the methods by which those are sent.
+// parseMatch reads a match. A rule about messages has the methods ofMessages.
 func parseMatch(key string, m Match, ofMessages []string, f *findings) match.Match {
 	methods := m.Methods
 	if m.MCP != nil && m.GraphQL != nil {
-		f.Add(key, "is about MCP or about GraphQL, and not about both")
+		f.Add(key, "is about MCP or GraphQL, not both")
 	}
 	if m.messages() != "" {
 		if len(methods) > 0 {
 			f.Add(key+".methods", "%s have their own HTTP methods: leave it out", m.messages())
 		}
 		methods = ofMessages
+	}
+	if m.URL == "" {
+		return match.Match{}
 	}
 	out, err := match.Parse(m.URL, methods)
 	if err != nil {
@@ -336,7 +345,7 @@ func parseMatch(key string, m Match, ofMessages []string, f *findings) match.Mat
 	return out
 }
 
-// messages names the messages that a rule is about; empty for a rule that is about none.
+// messages names the messages that a rule is about; it is empty for other rules.
 func (m Match) messages() string {
 	switch {
 	case m.MCP != nil:
@@ -347,9 +356,9 @@ func (m Match) messages() string {
 	return ""
 }
 
-// parseGraphQL reads which operations a rule names; nil for a rule that is about none.
+// parseGraphQL returns the operations that a rule names; nil if the rule is not about GraphQL.
 func parseGraphQL(key string, m *GraphQL, post bool, f *findings) *graphql.Rule {
-	if m == nil {
+	if m == nil || m.Type == "" {
 		return nil
 	}
 	out := &graphql.Rule{Type: m.Type, Fields: m.Fields}
@@ -359,18 +368,21 @@ func parseGraphQL(key string, m *GraphQL, post bool, f *findings) *graphql.Rule 
 	return out
 }
 
-// parseMCP reads which messages a rule names; nil for a rule that is about none.
+// parseMCP returns the messages that a rule names; nil if the rule is not about MCP.
 func parseMCP(key string, m *MCP, post bool, f *findings) *mcp.Rule {
 	if m == nil {
 		return nil
 	}
 	if post && (m.Methods != nil || m.Elicitation || m.Sampling) {
-		f.Add(key, "an action names tools alone: the rest is for an egress rule with the same URL")
+		f.Add(key, "an action names only tools: an egress rule with the same URL allows the rest")
 	}
 	if !post && m.SameConnection {
-		f.Add(key+".sameConnection", "is for an action: whoever only reads needs not show where the answer comes")
+		f.Add(key+".sameConnection", "is only for an action: a read does not depend on the answer's connection")
 	}
-	out := &mcp.Rule{Tools: m.Tools, Methods: m.Methods, Elicitation: m.Elicitation, Sampling: m.Sampling, Pin: m.Pin, Post: post, SameConnection: m.SameConnection}
+	out := &mcp.Rule{
+		Tools: m.Tools, Methods: m.Methods, Elicitation: m.Elicitation, Sampling: m.Sampling, Pin: m.Pin,
+		Post: post, SameConnection: m.SameConnection,
+	}
 	if err := out.Check(); err != nil {
 		f.Add(key, "%v", err)
 	}

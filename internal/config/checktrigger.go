@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -17,20 +18,12 @@ func LoadTrigger(path string) (*Trigger, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.required("state", c.State, "keys.origin.audience", c.Keys.Origin.Audience, "keys.receipt.audience", c.Keys.Receipt.Audience)
-	c.Trust.check(f)
-	c.Custody.check(f)
-	c.Confine.check(f)
-	c.Agent.check(f, "internal", c.Internal.UIDs)
-	c.Log.check(f)
-	if c.Listen != "" {
-		checkAddress("listen", c.Listen, f)
-	}
-	checkKeys(f, namedKey{"keys.origin", c.Keys.Origin.SigningKey}, namedKey{"keys.receipt", c.Keys.Receipt.SigningKey})
+	f.check(c)
+	c.Agent.keepFrom(f, "internal", c.Internal)
+	distinct(f, namedKey{"keys.origin", c.Keys.Origin.SigningKey}, namedKey{"keys.receipt", c.Keys.Receipt.SigningKey})
 	if (c.TLSCertificate == "") != (c.TLSKey == "") {
 		f.Add("tlsCertificate", "goes together with tlsKey")
 	}
-	c.Internal.check("internal", f)
 	c.addSources(f)
 	return c, f.err()
 }
@@ -42,7 +35,7 @@ func (c *Trigger) addSources(f *findings) {
 			f.Add(fmt.Sprintf("sources[%d].name", i), "%q is the name of another source", s.Name)
 		}
 		if s.Queue != nil && c.Agent.UID != nil && slices.Contains(s.Queue.Owners, *c.Agent.UID) {
-			f.Add(fmt.Sprintf("sources[%d].queue.owners", i), "%d is agent.uid: the agent would be the reason of its own posts", *c.Agent.UID)
+			f.Add(fmt.Sprintf("sources[%d].queue.owners", i), "%d is agent.uid: the agent could cause its own posts", *c.Agent.UID)
 		}
 		source, err := s.open(known)
 		if err != nil {
@@ -55,14 +48,8 @@ func (c *Trigger) addSources(f *findings) {
 
 // open makes one source of events. Exactly one kind must be set.
 func (s Source) open(known webhookSecrets) (trigger.Source, error) {
-	kinds := 0
-	for _, set := range []bool{s.GitHub != nil, s.StandardWebhooks != nil, s.Engine != nil, s.Schedule != nil, s.Queue != nil} {
-		if set {
-			kinds++
-		}
-	}
-	if kinds != 1 || s.Name == "" {
-		return nil, fmt.Errorf("needs a name and exactly one of github, standardWebhooks, engine, schedule, queue")
+	if !one(s.GitHub != nil, s.StandardWebhooks != nil, s.Engine != nil, s.Schedule != nil, s.Queue != nil) {
+		return nil, errors.New("needs exactly one of github, standardWebhooks, engine, schedule, queue")
 	}
 	switch {
 	case s.GitHub != nil:
@@ -94,13 +81,11 @@ func (s Source) open(known webhookSecrets) (trigger.Source, error) {
 
 func (c *Schedule) open(name string) (*trigger.Schedule, error) {
 	s, err := trigger.NewSchedule(name, c.Cron, c.Timezone, c.Payload)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case c.Missed == "latest":
+	}
+	if c.Missed == "latest" {
 		s.Missed = trigger.FireLatest
-	case c.Missed != "" && c.Missed != "skip":
-		return nil, fmt.Errorf("missed: %q is neither skip nor latest", c.Missed)
 	}
 	return s, nil
 }
@@ -119,7 +104,7 @@ func (known webhookSecrets) read(source, scheme string, names []string) ([]strin
 			return nil, err
 		}
 		if of, taken := known[[2]string{scheme, s}]; taken && of != source {
-			return nil, fmt.Errorf("the secret in %s is that of the source %s too: whoever signs for one could sign for the other", name, of)
+			return nil, fmt.Errorf("the secret in %s is also that of the source %s: a sender of one could sign for the other", name, of)
 		}
 		known[[2]string{scheme, s}] = source
 		out = append(out, s)

@@ -5,10 +5,20 @@
 //	check*.go    check a file and report every finding at once
 //	setup.go     the files beside it: manifest, policy, trust bundle, pinned root keys
 //	custody.go   which files and addresses a custody uses
-//	bound.go     which keys only a restart takes over
-//	reference.go the reference page and the JSON Schema, made from the types and their comments
+//	bound.go     which keys only a restart applies
+//	reference.go the reference page and the JSON Schema, made from the types, their tags and their comments
 //
 // A configuration does not change once it is loaded. This package opens no custody, no socket and no database.
+//
+// A file is decoded strictly. It never holds a secret, only the path of the file with the secret. The comments of the
+// fields are the configuration reference (docs/configuration.md). The tags of a field say the rest:
+//
+//	need     it must not be empty
+//	one      its allowed values; the first is the default
+//	from, to its bounds
+//	is       path: relative paths start at the file's own folder; address: a host:port
+//	of       the key of the file whose content it is
+//	reload   a reload applies it; all other keys are bound to the process
 package config
 
 import (
@@ -17,20 +27,28 @@ import (
 	"time"
 )
 
-// This file has the parts that the configuration files share; the files themselves are in sidecar.go, trigger.go,
-// control.go and reputation.go. Each file is decoded strictly: an unknown key, a duplicate key, a key without a value or
-// a second document is an error with its line. A file never holds a secret, only the path of the file with the secret. Relative
-// paths start at the configuration file's own folder. The comments of the fields are the configuration reference
-// (docs/configuration.md). A reload takes over the keys with the tag reload; all other keys are bound to the process.
+// Process is what all processes configure in the same way.
+type Process struct {
+	// Custody says where the signing keys are.
+	Custody Custody `yaml:"custody" need:"yes"`
+	// Trust names the pinned root keys and the trust bundle.
+	Trust Trust `yaml:"trust" need:"yes"`
+	// Agent is the agent's user.
+	Agent Agent `yaml:"agent"`
+	// Confine restricts the process before it listens.
+	Confine Confine `yaml:"confine"`
+	// Log configures the log on standard error.
+	Log Log `yaml:"log"`
+}
 
 // Agent names the user of the agent. A process that knows this user checks whether the user can reach the process's
 // memory or files. While it can, the process does not start and forwards no post.
 type Agent struct {
-	// UID is the user of an agent that is not isolated. Only agents that mediator run starts may run as this user: any
-	// other process of this user taints their sessions. Default: the process does not check what the agent can reach,
-	// so the manifest's statements about it are only declared.
+	// UID is the user of agents that are not isolated. Only agents of mediator run may run as this user: any other
+	// process of this user taints their sessions. Default: the manifest's statements about the agent's reach are only
+	// declared.
 	UID *uint32 `yaml:"uid"`
-	// GIDs are the agent's groups besides the one with its user's number. Default none: mediator run sets no others.
+	// GIDs are the agent's groups besides the one with its user's number.
 	GIDs []uint32 `yaml:"gids"`
 }
 
@@ -38,10 +56,10 @@ type Agent struct {
 type Endpoint struct {
 	// Unix is the path of a unix socket. Either unix or tcp.
 	Unix string `yaml:"unix" is:"path"`
-	// UIDs are users that may connect to the socket, besides the mediator's user and root. Default none.
+	// UIDs may connect to the socket, besides the mediator's user and root.
 	UIDs []uint32 `yaml:"uids"`
 	// TCP is a host:port. It needs tokenFile.
-	TCP string `yaml:"tcp"`
+	TCP string `yaml:"tcp" is:"address"`
 	// TokenFile holds the bearer token of a TCP endpoint, at least 32 bytes.
 	TokenFile string `yaml:"tokenFile" is:"path"`
 
@@ -52,19 +70,19 @@ type Endpoint struct {
 // Postgres names a database.
 type Postgres struct {
 	// DSNFile holds a libpq connection URL or keyword/value string, with its password. A remote server needs
-	// sslmode=verify-full. Missing values come from libpq's variables, such as PGHOST. Required.
-	DSNFile string `yaml:"dsnFile" is:"path"`
+	// sslmode=verify-full. Variables such as PGHOST supply missing values.
+	DSNFile string `yaml:"dsnFile" is:"path" need:"yes"`
 }
 
 // Custody says where the signing keys are.
 type Custody struct {
 	// Type is memory (keys made at each start, never written), vault (HashiCorp Vault's Transit engine) or pkcs11 (a
-	// token, such as a hardware security module). Required.
-	Type string `yaml:"type"`
+	// token, such as a hardware security module).
+	Type string `yaml:"type" need:"yes" one:"memory vault pkcs11"`
 	// Vault locates Vault; only with type: vault.
 	Vault *Vault `yaml:"vault"`
-	// PKCS11 names the token; only with type: pkcs11. A private Ed25519 key's label is the key's name, and its id is
-	// the version.
+	// PKCS11 names the token; only with type: pkcs11. A key is a private Ed25519 key; its label is the key's name, and
+	// its id is the version.
 	PKCS11 *PKCS11 `yaml:"pkcs11"`
 }
 
@@ -72,8 +90,8 @@ type Custody struct {
 // path of auth, {role} is the role: trigger_origin_proof, trigger_receipt, runtime_attestation, agent_session,
 // request_proof, interaction_receipt, policy_decision, action_grant, appraiser, or api_credential for a credential.
 type Vault struct {
-	// Address is https://host:port. Required.
-	Address string `yaml:"address"`
+	// Address is https://host:port.
+	Address string `yaml:"address" need:"yes"`
 	// CA is a PEM file of authorities for Vault's certificate. Default: the system's.
 	CA string `yaml:"ca" is:"path"`
 	// Transit is the mount of the Transit engine. Default transit.
@@ -81,9 +99,9 @@ type Vault struct {
 	// Timeout bounds each request to Vault. Default 2s.
 	Timeout Duration `yaml:"timeout"`
 	// Keys are the names of all signing keys of the deployment. The process checks that a role's token can use only
-	// its own key. Required.
-	Keys []string `yaml:"keys"`
-	// Auth is the login: exactly one of the following. {role} in its names and paths is the signing role, such as
+	// its own key.
+	Keys []string `yaml:"keys" need:"yes"`
+	// Auth is the login: exactly one of these. {role} in names and paths is the signing role, such as
 	// runtime_attestation.
 	Auth VaultAuth `yaml:"auth"`
 }
@@ -102,13 +120,13 @@ type VaultAuth struct {
 type AppRole struct {
 	// Mount is the path of the auth method. Default approle.
 	Mount string `yaml:"mount"`
-	// Role is the name of the AppRole, such as mediator-{role}. Required.
-	Role string `yaml:"role"`
-	// RoleIDFile holds the role id. Required.
-	RoleIDFile string `yaml:"roleIDFile" is:"path"`
-	// SecretIDFile holds a response-wrapping token for the secret id. It is read again at each login. Required.
-	SecretIDFile string `yaml:"secretIDFile" is:"path"`
-	// Unwrapped says that secretIDFile holds the secret id itself. Default false.
+	// Role is the name of the AppRole, such as mediator-{role}.
+	Role string `yaml:"role" need:"yes"`
+	// RoleIDFile holds the role id.
+	RoleIDFile string `yaml:"roleIDFile" is:"path" need:"yes"`
+	// SecretIDFile holds a response-wrapping token for the secret id. Each login reads it again.
+	SecretIDFile string `yaml:"secretIDFile" is:"path" need:"yes"`
+	// Unwrapped says that secretIDFile holds the secret id itself.
 	Unwrapped bool `yaml:"unwrapped"`
 }
 
@@ -116,8 +134,8 @@ type AppRole struct {
 type Kubernetes struct {
 	// Mount is the path of the auth method. Default kubernetes.
 	Mount string `yaml:"mount"`
-	// Role is the name of the Vault role, such as mediator-{role}. Required.
-	Role string `yaml:"role"`
+	// Role is the name of the Vault role, such as mediator-{role}.
+	Role string `yaml:"role" need:"yes"`
 	// TokenFile is the service account's token. Default /var/run/secrets/kubernetes.io/serviceaccount/token.
 	TokenFile string `yaml:"tokenFile" is:"path"`
 }
@@ -125,13 +143,13 @@ type Kubernetes struct {
 // PKCS11 names a PKCS #11 token. The versions of a key are private Ed25519 keys with the key's name as label; their id
 // is the version.
 type PKCS11 struct {
-	// Module is the path of the token's library. Required.
-	Module string `yaml:"module"`
-	// Token is the token's label. Required.
-	Token string `yaml:"token"`
-	// PINFile holds the PIN of the token's user. Required.
-	PINFile string `yaml:"pinFile" is:"path"`
-	// Hardware declares a hardware token if its slot does not report one. Default false.
+	// Module is the path of the token's library.
+	Module string `yaml:"module" need:"yes"`
+	// Token is the token's label.
+	Token string `yaml:"token" need:"yes"`
+	// PINFile holds the PIN of the token's user.
+	PINFile string `yaml:"pinFile" is:"path" need:"yes"`
+	// Hardware declares a hardware token if its slot does not report one.
 	Hardware bool `yaml:"hardware"`
 }
 
@@ -140,42 +158,42 @@ type RootKey struct {
 	File `yaml:"-"`
 
 	// Purpose is signer_certificate for the key registry's key, and deployment_certificate for the auditor's. It
-	// replaces {role} in custody.vault.auth. Required.
-	Purpose string `yaml:"purpose"`
-	// Key is the name of the key, without a version. Required.
-	Key string `yaml:"key"`
-	// Version is the pinned one. Signatures of other versions are refused everywhere. Default 1.
+	// replaces {role} in custody.vault.auth.
+	Purpose string `yaml:"purpose" need:"yes" one:"signer_certificate deployment_certificate"`
+	// Key is the name of the key, without a version.
+	Key string `yaml:"key" need:"yes"`
+	// Version is the pinned version; no other is trusted. Default 1.
 	Version int `yaml:"version"`
-	// Custody is where the key is, of type vault or pkcs11. Required.
-	Custody Custody `yaml:"custody"`
+	// Custody says where the key is: type vault or pkcs11.
+	Custody Custody `yaml:"custody" need:"yes"`
 }
 
 // SigningKey configures one signing role.
 type SigningKey struct {
-	// Key is the name of the key, without a version. Required.
-	Key string `yaml:"key"`
-	// Issuer is the iss of its signatures. Required.
-	Issuer string `yaml:"issuer"`
+	// Key is the name of the key, without a version.
+	Key string `yaml:"key" need:"yes"`
+	// Issuer is the iss of its signatures.
+	Issuer string `yaml:"issuer" need:"yes"`
 	// Lifetime is exp - iat of its signatures. Default 60s.
-	Lifetime Duration `yaml:"lifetime"`
+	Lifetime Duration `yaml:"lifetime" from:"1s" to:"10m"`
 }
 
 // Trust names the keys and the bundle that a process trusts.
 type Trust struct {
-	// Registry is the pinned public key (JWK) of the key registry, which signs custody certificates. Required.
-	Registry string `yaml:"registry" is:"path"`
-	// Auditor is the pinned public key (JWK) of the deployment auditor. Required.
-	Auditor string `yaml:"auditor" is:"path"`
-	// Bundle is the trust bundle that mediator keys certify writes. It is read again when it changes. Required.
-	Bundle string `yaml:"bundle" is:"path"`
-	// ClockSkew is the tolerated difference of clocks, at most 1m. Default 2s.
-	ClockSkew Duration `yaml:"clockSkew"`
+	// Registry is the pinned public key (JWK) of the key registry, which signs custody certificates.
+	Registry string `yaml:"registry" is:"path" need:"yes"`
+	// Auditor is the pinned public key (JWK) of the deployment auditor.
+	Auditor string `yaml:"auditor" is:"path" need:"yes"`
+	// Bundle is the trust bundle of mediator keys certify. The process reads it again when it changes.
+	Bundle string `yaml:"bundle" is:"path" need:"yes"`
+	// ClockSkew is the tolerated difference of clocks. Default 2s.
+	ClockSkew Duration `yaml:"clockSkew" to:"1m"`
 }
 
 // Log configures the log.
 type Log struct {
-	// Level is debug, info, warn or error. Default info.
-	Level string `yaml:"level"`
+	// Level is the least severity of a line: debug, info, warn or error.
+	Level string `yaml:"level" one:"info debug warn error"`
 }
 
 // Confine says how a process confines itself before it listens. With every setting, the process drops capabilities that
@@ -183,20 +201,18 @@ type Log struct {
 // program.
 type Confine struct {
 	// Landlock restricts the process to the configured files' folders and TCP ports: best_effort (the part that the
-	// kernel supports; see mediator doctor), required (fails without Landlock of Linux 6.12) or off. Default
-	// best_effort.
-	Landlock string `yaml:"landlock"`
-	// Seccomp blocks the system calls that the process does not need, such as those that start programs: required or
-	// off. Default required.
-	Seccomp string `yaml:"seccomp"`
-	// Read are further readable files and folders, such as the settings of a PKCS #11 module. Default none.
+	// kernel supports; see mediator doctor), required (fails without Landlock of Linux 6.12) or off.
+	Landlock string `yaml:"landlock" one:"best_effort required off"`
+	// Seccomp blocks system calls that the process does not need, such as those that start programs: required or off.
+	Seccomp string `yaml:"seccomp" one:"required off"`
+	// Read are further readable files and folders, such as the settings of a PKCS #11 module.
 	Read []string `yaml:"read" is:"path"`
-	// Write are further writable files and folders, such as the store of a software token. Default none.
+	// Write are further writable files and folders, such as the store of a software token.
 	Write []string `yaml:"write" is:"path"`
-	// Connect are further TCP ports to connect to, such as that of a network token. Default none.
+	// Connect are further TCP ports to connect to, such as that of a network token.
 	Connect []uint16 `yaml:"connect"`
-	// AnyPort allows connections to every TCP port, so that a reload can add rules for new ports. Landlock then no
-	// longer restricts an attacker to the ports of the rules; mediator doctor reports this. Default false.
+	// AnyPort allows connections to every TCP port, so that a reload can add rules for new ports. An attacker then
+	// reaches every port too; mediator doctor reports this.
 	AnyPort bool `yaml:"anyPort"`
 }
 

@@ -4,28 +4,19 @@ import "github.com/actionproof/mediator/policy/decide"
 
 // Control configures the control plane: mediator control.
 type Control struct {
-	File `yaml:"-"`
+	File    `yaml:"-"`
+	Process `yaml:",inline"`
 
-	// Internal is the endpoint for sidecars, out of the agent's reach. Required.
-	Internal Endpoint `yaml:"internal"`
-	// Custody holds the two signing keys. Required.
-	Custody Custody `yaml:"custody"`
-	// Keys are the two signing keys. Required.
-	Keys ControlKeys `yaml:"keys"`
-	// Agent is the agent's user.
-	Agent Agent `yaml:"agent"`
-	// Audience is the aud of its signatures: the APIs that verify them. Required.
-	Audience string `yaml:"audience"`
-	// Trust pins the root keys. Required.
-	Trust Trust `yaml:"trust"`
-	// Manifest is the path of the strict deployment manifest. Required.
-	Manifest string `yaml:"manifest" is:"path" reload:"yes"`
-	// Policy is the path of the policy file with the CEL rules. Required.
-	Policy string `yaml:"policy" is:"path" reload:"yes"`
-	// Confine restricts the process before it listens.
-	Confine Confine `yaml:"confine"`
-	// Log is on standard error.
-	Log Log `yaml:"log"`
+	// Internal is the endpoint for sidecars, out of the agent's reach.
+	Internal Endpoint `yaml:"internal" need:"yes"`
+	// Keys are the two signing keys.
+	Keys ControlKeys `yaml:"keys" need:"yes"`
+	// Audience is the aud of its signatures: the APIs that verify them.
+	Audience string `yaml:"audience" need:"yes"`
+	// Manifest is the path of the strict deployment manifest.
+	Manifest string `yaml:"manifest" is:"path" reload:"yes" need:"yes"`
+	// Policy is the path of the policy file with the CEL rules.
+	Policy string `yaml:"policy" is:"path" reload:"yes" need:"yes"`
 
 	// Rules are the rules of Policy.
 	Rules *decide.Rules `yaml:"-"`
@@ -33,8 +24,26 @@ type Control struct {
 
 // ControlKeys are the control plane's two roles.
 type ControlKeys struct {
-	// Decision is the policy engine's key, for policy decisions. Required.
-	Decision SigningKey `yaml:"decision"`
-	// Grant is the authorization service's key, for action grants. Required.
-	Grant SigningKey `yaml:"grant"`
+	// Decision is the policy engine's key, for policy decisions.
+	Decision SigningKey `yaml:"decision" need:"yes"`
+	// Grant is the authorization service's key, for action grants.
+	Grant SigningKey `yaml:"grant" need:"yes"`
+}
+
+// LoadControl reads and checks the configuration of a control plane.
+func LoadControl(path string) (*Control, error) {
+	c := new(Control)
+	f, err := load(path, c, &c.File)
+	if err != nil {
+		return nil, err
+	}
+	f.check(c)
+	c.Agent.keepFrom(f, "internal", c.Internal)
+	distinct(f, namedKey{"keys.decision", c.Keys.Decision}, namedKey{"keys.grant", c.Keys.Grant})
+	if c.Policy != "" {
+		if c.Rules, err = ReadRules(c.Policy); err != nil {
+			f.Add("policy", "%v", err)
+		}
+	}
+	return c, f.err()
 }

@@ -6,18 +6,18 @@ import (
 	"github.com/actionproof/mediator/proxy/generate"
 )
 
-// Generate says what a rule offers to agents that ask the mediator for a model's answer.
+// Generate says which models agents can ask the mediator for.
 type Generate struct {
 	// Models are the names of the models on offer; no other rule offers them. The first model of the first rule is the
-	// default. Required.
-	Models []string `yaml:"models"`
+	// default.
+	Models []string `yaml:"models" need:"yes"`
 	// MaxTokens is the largest number of tokens that an agent may request, and the default. Default 1024.
 	MaxTokens int `yaml:"maxTokens"`
 }
 
-// parse returns what a rule offers; nil if it offers nothing. Whether it can is for [proxy.NewRules].
+// parse returns the models that a rule offers; nil if it offers none. [proxy.NewRules] checks whether the rule can.
 func (g *Generate) parse(key string, f *findings) *generate.Rule {
-	if g == nil {
+	if g == nil || len(g.Models) == 0 {
 		return nil
 	}
 	out := &generate.Rule{Models: g.Models, MaxTokens: cmp.Or(g.MaxTokens, 1024)}

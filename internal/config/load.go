@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
-	"slices"
-	"strings"
 
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/strict"
@@ -20,7 +18,7 @@ type File struct {
 	Raw  []byte
 }
 
-// Resolve returns the path of a file that the configuration names. A relative path starts at the configuration's own folder.
+// Resolve makes a path in the configuration absolute. A relative path starts at the configuration's own folder.
 func (f File) Resolve(name string) string {
 	if name == "" || filepath.IsAbs(name) {
 		return name
@@ -44,7 +42,7 @@ func load(path string, c any, file *File) (*findings, error) {
 	return f, f.err()
 }
 
-// absolute makes the paths below v absolute. A path is a text in a field with the tag is:"path".
+// absolute makes the paths below v absolute: the texts in fields with the tag is:"path".
 func (f File) absolute(v reflect.Value, isPath bool) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -66,34 +64,4 @@ func (f File) absolute(v reflect.Value, isPath bool) {
 			v.SetString(f.Resolve(v.String()))
 		}
 	}
-}
-
-// findings collects everything that is wrong with a configuration, so that one run reports all of it.
-type findings struct {
-	*strict.File
-	path string
-}
-
-// required adds a finding for each empty value. pairs are keys and values in turn.
-func (f *findings) required(pairs ...string) {
-	for i := 0; i+1 < len(pairs); i += 2 {
-		if pairs[i+1] == "" {
-			f.Add(pairs[i], "is required")
-		}
-	}
-}
-
-// err returns what was found, a line each, or nil.
-func (f *findings) err() error { return f.Err(f.path + ": ") }
-
-// choice returns value if it is one of options. An empty value is the first option; any other value is a finding.
-func (f *findings) choice(key, value string, options ...string) string {
-	if value == "" {
-		return options[0]
-	}
-	if slices.Contains(options, value) {
-		return value
-	}
-	f.Add(key, "%.40q is none of %s%s", value, strings.Join(options, ", "), strict.Suggest(value, options))
-	return options[0]
 }

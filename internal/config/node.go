@@ -11,43 +11,22 @@ import (
 type Node struct {
 	Endpoint `yaml:",inline"`
 	// Audience is the audience of the node's own configuration. Tokens about a calling agent are valid for that node
-	// alone. Required.
-	Audience string `yaml:"audience"`
+	// alone.
+	Audience string `yaml:"audience" need:"yes"`
 }
 
-// checkNode checks where the node is. Without receipts there is nothing to hand over.
-func (c *Sidecar) checkNode(f *findings) {
-	n := c.Reputation
-	if n == nil {
-		return
-	}
-	f.required("reputation.audience", n.Audience)
-	n.checkRemote("reputation", f)
-	if c.Receipts == nil {
-		f.Add("reputation", "needs receipts and keys.interactionReceipt: the node appraises receipts")
-	}
-	for _, other := range []struct {
-		key string
-		at  Endpoint
-	}{{"admin", c.Admin}, {"trigger", c.Trigger}, {"control", c.Control}} {
-		if at := n.where(); at != "" && at == other.at.where() {
-			f.Add("reputation", "is the endpoint of %s too", other.key)
-		}
-	}
-}
-
-// checkNodeRules checks the rules for the mediator's own name, whose calls go to the node. The node believes the sidecar
-// alone about the caller.
+// checkNodeRules checks the rules for the mediator's own name, whose calls go to the node. The node believes only the
+// sidecar about who calls.
 func (c *Sidecar) checkNodeRules(f *findings) {
 	check := func(key, host string, credential *Credential) bool {
 		if host != proxy.InternalHost {
 			return false
 		}
 		if c.Reputation == nil {
-			f.Add(key+".match.url", "names %s: such a call goes to the node, so reputation is needed", host)
+			f.Add(key+".match.url", "names %s, where the node answers: reputation is required", host)
 		}
 		if credential != nil {
-			f.Add(key+".credential", "the node takes none: the sidecar says which agent calls")
+			f.Add(key+".credential", "the node takes none: the sidecar names the calling agent")
 		}
 		return true
 	}
@@ -57,7 +36,7 @@ func (c *Sidecar) checkNodeRules(f *findings) {
 			f.Add(key+".gate", "the node verifies no chain: leave gate and api out")
 		}
 		if m := c.ActionRules[i].Match; m.Host == proxy.InternalHost && node.Publishes(m.Path) && c.Keys.AgentStatement == nil {
-			f.Add(key+".match.url", "names %s, where the agent publishes: keys.agentStatement is needed, to sign for it", m.Path)
+			f.Add(key+".match.url", "names %s, where the agent publishes: keys.agentStatement is required", m.Path)
 		}
 	}
 	for i, e := range c.Egress {

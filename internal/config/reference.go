@@ -12,7 +12,8 @@ import (
 
 // sources are the files that declare the configuration. The comments of their fields are the reference.
 //
-//go:embed config.go sidecar.go generate.go sidecarkeys.go node.go trigger.go control.go reputation.go verification.go disputes.go
+//go:embed config.go sidecar.go generate.go sidecarkeys.go node.go trigger.go control.go reputation.go
+//go:embed verification.go disputes.go
 var sources embed.FS
 
 // optionDoc is one key of a configuration type with its comment.
@@ -83,7 +84,7 @@ var FileKinds = []FileKind{
 	{"trigger", "The trigger service: `mediator trigger`", reflect.TypeFor[Trigger]()},
 	{"control", "The control plane: `mediator control`", reflect.TypeFor[Control]()},
 	{"reputation", "The node: `mediator reputation`", reflect.TypeFor[Reputation]()},
-	{"root", "A root key in Vault or in a token: `--registry-key`, `--auditor-key`", reflect.TypeFor[RootKey]()},
+	{"root", "A root key in Vault or a token: `--registry-key`, `--auditor-key`", reflect.TypeFor[RootKey]()},
 }
 
 // Key is a key of a configuration type.
@@ -91,7 +92,25 @@ type Key struct {
 	Name   string
 	Type   reflect.Type
 	owner  string // the Go type that declares it
-	reload bool   // a reload takes it over
+	reload bool   // a reload applies it
+	need   bool
+	one    []string // its allowed values; nil for any
+	from   string   // its bounds; empty for none
+	to     string
+}
+
+// rules says what the tags of a key demand, in words.
+func (k Key) rules() (text string) {
+	switch {
+	case k.from != "":
+		text = " From " + k.from + " to " + k.to + "."
+	case k.to != "":
+		text = " At most " + k.to + "."
+	}
+	if len(k.one) > 0 && !k.need {
+		text += " Default " + k.one[0] + "."
+	}
+	return text
 }
 
 // KeysOf lists the keys of a type, including those of inlined types.
@@ -107,7 +126,10 @@ func KeysOf(t reflect.Type) []Key {
 		case key == "-":
 			continue
 		}
-		out = append(out, Key{key, f.Type, t.Name(), f.Tag.Get("reload") != ""})
+		out = append(out, Key{
+			Name: key, Type: f.Type, owner: t.Name(), reload: f.Tag.Get("reload") != "", need: f.Tag.Get("need") != "",
+			one: strings.Fields(f.Tag.Get("one")), from: f.Tag.Get("from"), to: f.Tag.Get("to"),
+		})
 	}
 	return out
 }
@@ -143,17 +165,25 @@ func schema(t reflect.Type, options map[string][]optionDoc) map[string]any {
 	case t.Kind() == reflect.Float64:
 		return map[string]any{"type": "number"}
 	case t.Kind() == reflect.Struct:
-		properties := make(map[string]any)
+		properties, required := make(map[string]any), []string{}
 		for _, f := range KeysOf(t) {
 			p := schema(f.Type, options)
+			if len(f.one) > 0 {
+				p["enum"] = f.one
+			}
+			if f.need {
+				required = append(required, f.Name)
+			}
 			for _, o := range options[f.owner] {
 				if o.key == f.Name {
-					p["description"] = o.comment
+					p["description"] = o.comment + f.rules()
 				}
 			}
 			properties[f.Name] = p
 		}
-		return map[string]any{"type": "object", "additionalProperties": false, "properties": properties}
+		return map[string]any{
+			"type": "object", "additionalProperties": false, "properties": properties, "required": required,
+		}
 	case t.Kind() == reflect.Map:
 		return map[string]any{"type": "object"}
 	default:

@@ -43,10 +43,10 @@ var shared = []struct {
 	block   reflect.Type
 	example string
 }{
-	{"Agent", reflect.TypeFor[Agent](), "agent: {uid: 2000}"},
 	{"Audience key", reflect.TypeFor[AudienceKey](),
 		"origin: {key: origin-proof-key, issuer: mediator-source-verifier, audience: mediator-trigger}"},
-	{"Confine", reflect.TypeFor[Confine](), "confine: {landlock: required, connect: [5696]}"},
+	{"Believed receipts", reflect.TypeFor[BelievedReceipts](),
+		"receipts: {issuers: [mediator-observer], audiences: [posting-api], keys: [interaction-receipt-key]}"},
 	{"Credential", reflect.TypeFor[Credential](), `credential: {prefix: "Bearer ", file: secrets/github-token}`},
 	{"Custody", reflect.TypeFor[Custody](), `custody:
   type: vault
@@ -55,16 +55,14 @@ var shared = []struct {
     keys: [runtime-key, session-key, request-proof-key]
     auth: {kubernetes: {role: "mediator-{role}"}}`},
 	{"Endpoint", reflect.TypeFor[Endpoint](), "internal: {unix: /run/mediator/trigger.sock, uids: [1001]}"},
-	{"Log", reflect.TypeFor[Log](), "log: {level: debug}"},
 	{"Match", reflect.TypeFor[Match](),
 		`match: {url: "https://api.github.com/repos/{owner}/{repo}/issues", methods: [POST]}`},
+	{"Process", reflect.TypeFor[Process](), `custody: {type: memory}
+trust: {registry: trust/registry.jwk, auditor: trust/auditor.jwk, bundle: trust/trust.json}
+agent: {uid: 2000}`},
 	{"Postgres", reflect.TypeFor[Postgres](), "postgres: {dsnFile: secrets/postgres}"},
 	{"Rate", reflect.TypeFor[Rate](), "session: {perSecond: 20, burst: 60}"},
 	{"Signing key", reflect.TypeFor[SigningKey](), "runtime: {key: runtime-key, issuer: mediator-runtime, lifetime: 30s}"},
-	{"Trust", reflect.TypeFor[Trust](), `trust:
-  registry: /etc/mediator/trust/registry.jwk
-  auditor: /etc/mediator/trust/auditor.jwk
-  bundle: /etc/mediator/trust/trust.json`},
 	{"Webhook", reflect.TypeFor[Webhook](), "standardWebhooks: {secretFiles: [secrets/billing]}"},
 	{"XRay server", reflect.TypeFor[XRayServer](), "govern: {url: https://xray.internal/mcp, tokenFile: secrets/xray}"},
 }
@@ -84,7 +82,8 @@ Made from the configuration types by `+"`make docs`"+`; do not edit it by hand.
 - `+"`mediator config check FILE`"+` checks a file as the process would.
 - `+"`mediator config schema serve|trigger|control|reputation|root`"+` prints a JSON Schema for editors.
 - Relative paths start at the file's own folder. Durations are written like 15s.
-- A [reload](operations/reload.md) takes over *reloadable* keys. All other keys need a restart.
+- Keys in **bold** are required. Other keys without a default are empty, false or off when they are left out.
+- A [reload](operations/reload.md) applies *reloadable* keys. All other keys need a restart.
 - [configs](../configs) has complete examples.
 `)
 	for _, root := range FileKinds {
@@ -102,9 +101,12 @@ Made from the configuration types by `+"`make docs`"+`; do not edit it by hand.
 	return nil
 }
 
-// isExample reads a key with a block as strictly as a process would.
+// isExample reads an example of a block, or of a key with that block, as strictly as a process would.
 func isExample(block reflect.Type, example string) error {
 	file := reflect.New(reflect.MapOf(reflect.TypeFor[string](), block))
+	if block == reflect.TypeFor[Process]() {
+		file = reflect.New(block)
+	}
 	if err := yaml.Load([]byte(example), file.Interface(), yaml.WithKnownFields()); err != nil {
 		return fmt.Errorf("the example of %s: %w", block.Name(), err)
 	}
@@ -128,6 +130,7 @@ func writeOptions(w io.Writer, t reflect.Type, indent string, options map[string
 				comment = o.comment
 			}
 		}
+		comment += f.rules()
 		if f.reload {
 			comment += " *Reloadable.*"
 		}
@@ -138,7 +141,10 @@ func writeOptions(w io.Writer, t reflect.Type, indent string, options map[string
 		if link := linkTo(below); link != "" {
 			comment += " See " + link + "."
 		}
-		writeItem(w, indent, isOrAre.ReplaceAllString(comment, "$1: "))
+		if comment = isOrAre.ReplaceAllString(comment, "$1: "); f.need {
+			comment = strings.Replace(comment, "`"+f.Name+"`", "**`"+f.Name+"`**", 1)
+		}
+		writeItem(w, indent, comment)
 		if below.Kind() == reflect.Struct && linkTo(below) == "" {
 			writeOptions(w, below, indent+"  ", options)
 		}
@@ -176,12 +182,12 @@ func TestSharedBlocks(t *testing.T) {
 	uses := make(map[reflect.Type]int)
 	var walk func(reflect.Type)
 	walk = func(at reflect.Type) {
-		for _, f := range KeysOf(at) {
-			below := f.Type
+		for i := range at.NumField() {
+			below := at.Field(i).Type
 			for below.Kind() == reflect.Pointer || below.Kind() == reflect.Slice {
 				below = below.Elem()
 			}
-			if below.Kind() != reflect.Struct {
+			if tag := at.Field(i).Tag.Get("yaml"); below.Kind() != reflect.Struct || tag == "" || tag == "-" {
 				continue
 			}
 			if uses[below]++; uses[below] == 1 {

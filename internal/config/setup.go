@@ -44,7 +44,7 @@ func ReadManifest(path string) (*policy.Manifest, error) {
 	return m, nil
 }
 
-// ReadAuditedManifest reads a strict deployment manifest. It refuses one that does not audit clean.
+// ReadAuditedManifest reads a strict deployment manifest. It refuses a manifest that does not audit clean.
 func ReadAuditedManifest(path string) (*policy.Manifest, *policy.Strict, error) {
 	m, err := ReadManifest(path)
 	if err != nil {
@@ -70,7 +70,7 @@ func ReadBundle(path string) (evidence.Bundle, []byte, error) {
 	return b, raw, nil
 }
 
-// HistoryFile returns the path of the first segment of the history that lies beside a trust bundle.
+// HistoryFile returns the path of the first segment of the history beside a trust bundle.
 func HistoryFile(bundle string) string {
 	ext := filepath.Ext(bundle)
 	return strings.TrimSuffix(bundle, ext) + "-history" + ext
@@ -93,7 +93,7 @@ func ReadRoots(registry, auditor string) ([]evidence.Root, error) {
 	return roots, nil
 }
 
-// OfflineVerifier makes a verifier from the files of t, for a command that asks no running process. now is its clock.
+// OfflineVerifier makes a verifier from the files of t, for commands that ask no running process. now is its clock.
 func OfflineVerifier(t Trust, strict *policy.Strict, now func() time.Time) (*evidence.Verifier, evidence.Bundle, error) {
 	roots, err := ReadRoots(t.Registry, t.Auditor)
 	if err != nil {
@@ -136,17 +136,16 @@ var binaryHash = sync.OnceValues(func() (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 })
 
-// LoadProxy reads from a sidecar's configuration the address of the proxy and the file of the CA's certificate. It reads no
-// file that the configuration names, because agents, who ask for both, may read no secrets.
+// LoadProxy returns the address of the proxy and the file of the CA's certificate from a sidecar's configuration. It
+// reads no other file: agents, who ask for both, may read no secrets.
 func LoadProxy(path string) (listen, certificate string, err error) {
 	c := new(Sidecar)
 	f, err := load(path, c, &c.File)
 	if err != nil {
 		return "", "", err
 	}
-	f.required("listen", c.Listen, "state", c.State)
-	if c.Listen != "" {
-		checkAddress("listen", c.Listen, f)
+	if checkAddress("listen", c.Listen, f); c.State == "" {
+		f.Add("state", "is required")
 	}
 	return c.Listen, c.CAFile(), f.err()
 }

@@ -11,110 +11,97 @@ import (
 
 // Sidecar configures the sidecar: mediator serve.
 type Sidecar struct {
-	File `yaml:"-"`
+	File    `yaml:"-"`
+	Process `yaml:",inline"`
 
-	// Runtime names this runtime in attestations and receipts: with receipts, at most 128 bytes. Required.
-	Runtime string `yaml:"runtime"`
-	// Listen is the address of the proxy port, for HTTP_PROXY and HTTPS_PROXY of agents. Required.
-	Listen string `yaml:"listen"`
-	// Transparent accepts connections that the kernel redirects, for agents that ignore proxy variables. Default:
-	// none.
+	// Runtime names this runtime in attestations and receipts: with receipts, at most 128 bytes.
+	Runtime string `yaml:"runtime" need:"yes"`
+	// Listen is the address of the proxy port, for HTTP_PROXY and HTTPS_PROXY of agents.
+	Listen string `yaml:"listen" need:"yes" is:"address"`
+	// Transparent accepts connections that the kernel redirects, for agents that ignore proxy variables.
 	Transparent *Transparent `yaml:"transparent"`
-	// Guard configures the kernel rules of mediator guard, which force all traffic of the pod's other users through
-	// the sidecar. While the rules are missing, posts are refused. Default: none.
+	// Guard configures the kernel rules of mediator guard, which force all traffic of the pod's other users through the
+	// sidecar. While the rules are missing, posts are refused.
 	Guard *Guard `yaml:"guard"`
-	// Admin is the endpoint for operators, out of the agent's reach. Required.
-	Admin Endpoint `yaml:"admin"`
+	// Admin is the endpoint for operators, out of the agent's reach.
+	Admin Endpoint `yaml:"admin" need:"yes"`
 	// State is the folder of the ledger and of spooled bodies. It must exist and belong to the mediator's user alone.
-	// Required.
-	State string `yaml:"state" is:"path"`
+	State string `yaml:"state" is:"path" need:"yes"`
 	// Ledger is where used keys and records are stored. Default: a file in the state folder, for this process alone.
 	Ledger Ledger `yaml:"ledger"`
-	// Retention keeps a record and its evidence this long; 0s is for ever. Default 2160h, 90 days.
+	// Retention keeps a record and its evidence this long; 0s is for ever. Default 2160h.
 	Retention *Retention `yaml:"retention"`
 	// CA is the certificate authority that intercepts TLS.
 	CA CA `yaml:"ca"`
-	// Custody holds the sidecar's signing keys. Required.
-	Custody Custody `yaml:"custody"`
-	// Keys names the sidecar's signing keys. Required.
-	Keys SidecarKeys `yaml:"keys"`
+	// Keys are the signing keys.
+	Keys SidecarKeys `yaml:"keys" need:"yes"`
 	// Receipts makes the sidecar sign a receipt for each observed call to a model and for each post, in one chain per
 	// session. It needs keys.interactionReceipt, and rules with observe need it. Default: no receipts.
 	Receipts *Receipts `yaml:"receipts"`
 	// Reputation is the node's endpoint. The sidecar sends it the receipts, and relays the agent's requests for
 	// challenges and scores. It needs receipts. Default: no node.
 	Reputation *Node `yaml:"reputation"`
-	// Audience is the aud of the sidecar's signatures: the APIs that verify them. Required.
-	Audience string `yaml:"audience"`
-	// Trust pins the root keys. Required.
-	Trust Trust `yaml:"trust"`
-	// Manifest is the path of the strict deployment manifest. Required.
-	Manifest string `yaml:"manifest" is:"path" reload:"yes"`
-	// Trigger is the trigger service's endpoint. Required.
-	Trigger Endpoint `yaml:"trigger"`
-	// Control is the control plane's endpoint. Required.
-	Control Endpoint `yaml:"control"`
+	// Audience is the aud of the sidecar's signatures: the APIs that verify them.
+	Audience string `yaml:"audience" need:"yes"`
+	// Manifest is the path of the strict deployment manifest.
+	Manifest string `yaml:"manifest" is:"path" reload:"yes" need:"yes"`
+	// Trigger is the trigger service's endpoint.
+	Trigger Endpoint `yaml:"trigger" need:"yes"`
+	// Control is the control plane's endpoint.
+	Control Endpoint `yaml:"control" need:"yes"`
 	// Gate configures the mediator's own gate, for APIs that do not know ActionProof.
 	Gate Gate `yaml:"gate"`
-	// Agent is the agent's user.
-	Agent Agent `yaml:"agent"`
 	// Session configures agents' sessions.
 	Session Session `yaml:"session"`
-	// Actions are the rules for posts: each call goes out only with the whole chain of evidence.
+	// Actions are the rules for posts, which need the whole chain of evidence.
 	Actions []Action `yaml:"actions" reload:"yes"`
-	// Egress are the rules for calls that are no posts and need no evidence. All other calls are denied. The author of
-	// a rule answers for it that the upstream changes nothing on such a call, not even on a GET.
+	// Egress are the rules for calls that are no posts and need no evidence. All other calls are denied. A rule is
+	// your word that the upstream changes nothing on such a call, not even on a GET.
 	Egress []Egress `yaml:"egress" reload:"yes"`
 	// Upstreams are settings of single hosts.
 	Upstreams []Upstream `yaml:"upstreams" reload:"yes"`
-	// WebSocketRefusal is the reaction to a WebSocket that no rule allows: answer sends status 403 with the reason;
-	// close ends the connection without an answer, after which some clients continue without a WebSocket. Default
-	// answer.
-	WebSocketRefusal string `yaml:"websocketRefusal" reload:"yes"`
+	// WebSocketRefusal refuses a WebSocket that no rule allows: answer sends status 403 with the reason; close ends
+	// the connection without an answer, after which some clients continue without a WebSocket.
+	WebSocketRefusal string `yaml:"websocketRefusal" reload:"yes" one:"answer close"`
 	// Timeouts bound the waits of a call.
 	Timeouts Timeouts `yaml:"timeouts"`
 	// Limits bound the load of the sidecar. A call over a limit is refused with Retry-After before anything is sent or
-	// consumed. Of a shared limit, one session can use at most as much as it leaves free: half, if it is alone.
+	// consumed. One session can use at most as much of a shared limit as it leaves free: half, if it is alone.
 	Limits Limits `yaml:"limits"`
-	// Confine restricts the process before it listens.
-	Confine Confine `yaml:"confine"`
-	// Log is on standard error.
-	Log Log `yaml:"log"`
 
-	// What the checks have made of the keys above. The actions lack their gates, and no rule has its credential yet.
-	LedgerDSN     string          `yaml:"-" of:"ledger.postgres.dsnFile"` // how to connect to the ledger's database; empty if the ledger is a file
-	GateSecret    string          `yaml:"-" of:"gate.secretFile"`         // empty for one that lives in memory alone
+	// What the checks have made of the keys above. The actions lack their gates, and the rules their credentials.
+	LedgerDSN     string          `yaml:"-" of:"ledger.postgres.dsnFile"` // empty if the ledger is a file
+	GateSecret    string          `yaml:"-" of:"gate.secretFile"`         // empty for a secret in memory
 	ActionRules   []proxy.Action  `yaml:"-"`
 	EgressRules   []proxy.Egress  `yaml:"-"`
 	UpstreamHosts []upstream.Host `yaml:"-"`
-	// Warnings are no findings: the configuration is used.
-	Warnings []Warning `yaml:"-"`
+	Warnings      []Warning       `yaml:"-"` // do not stop the process
 }
 
 // Transparent configures the transparent listener. Redirected connections carry no proxy credentials, so they belong to
 // the pod's standing session.
 type Transparent struct {
-	// Listen is the IPv4 address that receives redirected connections; with mediator guard, on loopback. Required.
-	Listen string `yaml:"listen"`
+	// Listen is the IPv4 address that receives redirected connections; with mediator guard, on loopback.
+	Listen string `yaml:"listen" need:"yes"`
 	// AnyAddress accepts any destination address whose host name is allowed. The sidecar resolves the name itself and
-	// never connects to the given address. Default false: the address must be one that the name resolves to here.
+	// never connects to the given address. Default false: the name must resolve to the address here.
 	AnyAddress bool `yaml:"anyAddress"`
 }
 
 // Guard says which users may leave the pod, and where all other users may go. All other users always reach the proxy,
 // and otherwise only what is named here.
 type Guard struct {
-	// UIDs are the users that may leave the pod: those of the mediator's processes, never root. Required.
-	UIDs []uint32 `yaml:"uids"`
+	// UIDs are the users that may leave the pod: those of the mediator's processes, never root.
+	UIDs []uint32 `yaml:"uids" need:"yes"`
 	// Redirect are the TCP ports that lead to the transparent listener, if there is one. Default 443 and 80.
 	Redirect []uint16 `yaml:"redirect"`
 	// Resolvers are the IPv4 addresses of DNS servers that every process may ask on port 53. Queries can carry data
-	// out, and an agent that uses the proxy needs no resolver. Default none.
+	// out, and an agent that uses the proxy needs no resolver.
 	Resolvers []string `yaml:"resolvers"`
 	// Loopback are the TCP and UDP ports on loopback, such as 3000 or 8000-8099, that other processes may use among
-	// themselves. The mediator's own ports stay closed. Default none.
+	// themselves. The mediator's own ports stay closed.
 	Loopback []string `yaml:"loopback"`
-	// Inbound are the mediator's TCP ports that accept connections from outside, such as a webhook port. Default none.
+	// Inbound are the mediator's TCP ports that accept connections from outside, such as a webhook port.
 	Inbound []uint16 `yaml:"inbound"`
 	// Devices are the network devices on which packet sockets are blocked too, from Linux 5.16. Default: all devices
 	// at that moment. Write [none] on an older kernel, where only the missing CAP_NET_RAW stops packet sockets.
@@ -135,7 +122,7 @@ type CA struct {
 	// CertificateFile receives the CA's certificate, for agents to trust. Default ca.pem in the state folder.
 	CertificateFile string `yaml:"certificateFile" is:"path"`
 	// Permit are hosts that the CA may certify besides those of the rules: names, which include their subdomains, and
-	// IP addresses. A reload can then add rules for them. Default none.
+	// IP addresses. A reload can then add rules for them.
 	Permit []string `yaml:"permit"`
 	// Unconstrained makes the CA's certificate without name constraints. Default false: it covers only the hosts of
 	// the rules and of permit.
@@ -148,8 +135,8 @@ type Gate struct {
 	Issuer string `yaml:"issuer"`
 	// SecretFile holds the gate's secret, at least 32 bytes. Default: a random secret in memory.
 	SecretFile string `yaml:"secretFile" is:"path"`
-	// Difficulty of its challenges: lite, standard or gauntlet. Default standard.
-	Difficulty string `yaml:"difficulty"`
+	// Difficulty of its challenges: lite, standard or gauntlet.
+	Difficulty string `yaml:"difficulty" one:"standard lite gauntlet"`
 }
 
 // Session configures agents' sessions.
@@ -165,13 +152,13 @@ type Session struct {
 
 // Access declares who can reach the agent's run.
 type Access struct {
-	// HumanPrompt declares that a human can prompt the agent. Default false.
+	// HumanPrompt declares that a human can prompt the agent.
 	HumanPrompt bool `yaml:"humanPrompt"`
-	// HumanOperator declares that a human operates the run. Default false.
+	// HumanOperator declares that a human operates the run.
 	HumanOperator bool `yaml:"humanOperator"`
-	// UserShell declares that users have a shell in the run. Default false.
+	// UserShell declares that users have a shell in the run.
 	UserShell bool `yaml:"userShell"`
-	// UserEnvironment declares that users can reach the agent's environment. Default false.
+	// UserEnvironment declares that users can reach the agent's environment.
 	UserEnvironment bool `yaml:"userEnvironment"`
 }
 
@@ -179,10 +166,9 @@ type Access struct {
 type Match struct {
 	// URL is scheme, host and path, such as https://api.example.com/posts/{id}. A segment in braces matches any one
 	// segment. In egress rules, a final ** matches any rest, and a leading *. matches subdomains.
-	// http://mediator.internal/mcp is the verification at the node. Required.
-	URL string `yaml:"url"`
-	// Methods are the HTTP methods: exactly one for an action. Required, except with mcp or graphql, which imply their
-	// methods.
+	// http://mediator.internal/mcp is the verification at the node.
+	URL string `yaml:"url" need:"yes"`
+	// Methods are the HTTP methods: exactly one for an action. Required, except with mcp or graphql, which imply them.
 	Methods []string `yaml:"methods"`
 	// MCP applies the rule to messages for an MCP server (Streamable HTTP). Several rules can share a URL: each
 	// message belongs to the rule that names its tool or method. Messages that no rule names are refused.
@@ -194,8 +180,8 @@ type Match struct {
 
 // GraphQL names operations of GraphQL documents.
 type GraphQL struct {
-	// Type is mutation in an action and query in an egress rule. Required.
-	Type string `yaml:"type"`
+	// Type is mutation in an action and query in an egress rule.
+	Type string `yaml:"type" need:"yes"`
 	// Fields are the allowed top-level fields, by name and not by alias, such as addComment. __typename is always
 	// allowed. Required for an action. Default: every field, introspection (__schema) included.
 	Fields []string `yaml:"fields"`
@@ -209,17 +195,16 @@ type MCP struct {
 	// lists and reads (initialize, ping, server/discover, completion/complete, logging/setLevel, subscriptions/listen,
 	// prompts, resources, tools/list, and the client's notifications).
 	Methods []string `yaml:"methods"`
-	// Elicitation lets a human's answers pass to the server, after which the session cannot post. Only in egress
-	// rules. Default false.
+	// Elicitation lets a human's answers pass to the server, after which the session cannot post. Only in egress rules.
 	Elicitation bool `yaml:"elicitation"`
-	// Sampling lets a model's answers pass to the server. Only in egress rules. Default false.
+	// Sampling lets a model's answers pass to the server. Only in egress rules.
 	Sampling bool `yaml:"sampling"`
 	// Pin maps a tool to the SHA-256 of its definition (canonical JSON, lowercase hex). A tool with another
 	// definition, or one that the session has not listed, is not called. Default: changes are recorded only.
 	Pin map[string]string `yaml:"pin"`
 	// SameConnection is your word that the server answers each call on its own connection. It allows posts by clients
 	// that do not show this: they lack an Accept header for both forms of answers, or use revision 2024-11-05. Only in
-	// actions. Default false.
+	// actions.
 	SameConnection bool `yaml:"sameConnection"`
 }
 
@@ -228,12 +213,11 @@ type MCP struct {
 type Credential struct {
 	// Header carries the secret. Default Authorization.
 	Header string `yaml:"header"`
-	// Prefix precedes the secret, such as "Bearer ". Answers are searched for the secret without it. Default none.
+	// Prefix precedes the secret, such as "Bearer ". Answers are searched for the secret without it.
 	Prefix string `yaml:"prefix"`
 	// BasicSecret is the secret part of a Basic credential (user:password in base64), for which answers are searched:
-	// password, user, both or auto. Default auto: the password, or the user if the password is short, x-oauth-basic or
-	// api_token.
-	BasicSecret string `yaml:"basicSecret"`
+	// password, user, both or auto: the password, or the user if the password is short, x-oauth-basic or api_token.
+	BasicSecret string `yaml:"basicSecret" one:"auto password user both"`
 	// File holds the secret, at least 8 bytes; a final line end is ignored. It is read again after a 401. Either file
 	// or vault.
 	File string `yaml:"file" is:"path"`
@@ -245,28 +229,27 @@ type Credential struct {
 // VaultSecret names a secret in Vault.
 type VaultSecret struct {
 	// Path is the argument of vault read, such as kv/data/github (KV version 2) or github/token (a temporary secret).
-	// {rule} is the name of the rule. Required.
-	Path string `yaml:"path"`
-	// Field is the field of the secret. Required.
-	Field string `yaml:"field"`
+	// {rule} is the name of the rule.
+	Path string `yaml:"path" need:"yes"`
+	// Field is the field of the secret.
+	Field string `yaml:"field" need:"yes"`
 }
 
 // Action is one kind of call that posts.
 type Action struct {
-	// Name appears in records and metrics. Required.
-	Name string `yaml:"name"`
-	// Match selects the calls. Required.
-	Match Match `yaml:"match"`
-	// Subject is the agent that posts. Required.
-	Subject string `yaml:"subject"`
-	// Action names the operation, such as create_post. Required.
-	Action string `yaml:"action"`
-	// Content is json (canonicalised by RFC 8785) or raw (the bytes: forms, multipart, uploads). Default json.
-	Content string `yaml:"content"`
+	// Name appears in records and metrics.
+	Name string `yaml:"name" need:"yes"`
+	// Match selects the calls.
+	Match Match `yaml:"match" need:"yes"`
+	// Subject is the agent that posts.
+	Subject string `yaml:"subject" need:"yes"`
+	// Action names the operation, such as create_post.
+	Action string `yaml:"action" need:"yes"`
+	// Content is json (canonicalised by RFC 8785) or raw (the bytes: forms, multipart, uploads).
+	Content string `yaml:"content" one:"json raw"`
 	// MaxBody is the largest body, in bytes. Default 1048576.
 	MaxBody int64 `yaml:"maxBody"`
-	// Query allows a query. It becomes part of the resource, so evidence and records keep any secret in it. Default
-	// false.
+	// Query allows a query. It becomes part of the resource, so evidence and records keep any secret in it.
 	Query bool `yaml:"query"`
 	// Headers are the agent's headers that may go out, besides common ones (Accept, Content-Type, User-Agent and so
 	// on) and those that the mediator removes or replaces. A call with another header is refused. Evidence covers no
@@ -274,28 +257,28 @@ type Action struct {
 	Headers []string `yaml:"headers"`
 	// Credential replaces the agent's own credential.
 	Credential *Credential `yaml:"credential"`
-	// Gate is local (the mediator's own gate) or api (the API takes part). Default local.
-	Gate string `yaml:"gate"`
+	// Gate is local (the mediator's own gate) or api (the API takes part).
+	Gate string `yaml:"gate" one:"local api"`
 	// API locates an API that takes part; only with gate: api.
 	API *API `yaml:"api"`
-	// Solver solves the challenge: runtime (the mediator) or agent. Default runtime.
-	Solver string `yaml:"solver"`
+	// Solver solves the challenge: runtime (the mediator) or agent.
+	Solver string `yaml:"solver" one:"runtime agent"`
 }
 
 // API says where an API that takes part answers.
 type API struct {
-	// Challenge is the URL that issues challenges. Required.
-	Challenge string `yaml:"challenge"`
-	// Verify is the URL that verifies envelopes and mints capabilities. Required.
-	Verify string `yaml:"verify"`
+	// Challenge is the URL that issues challenges.
+	Challenge string `yaml:"challenge" need:"yes"`
+	// Verify is the URL that verifies envelopes and mints capabilities.
+	Verify string `yaml:"verify" need:"yes"`
 }
 
 // Egress is one kind of call that is not a post.
 type Egress struct {
-	// Name appears in records and metrics. Required.
-	Name string `yaml:"name"`
-	// Match selects the calls. Required.
-	Match Match `yaml:"match"`
+	// Name appears in records and metrics.
+	Name string `yaml:"name" need:"yes"`
+	// Match selects the calls.
+	Match Match `yaml:"match" need:"yes"`
 	// Credential replaces the agent's own credential. Default: the agent's headers pass.
 	Credential *Credential `yaml:"credential"`
 	// Observe inspects calls to a model with this API: openai-chat, openai-responses or anthropic-messages. The
@@ -309,21 +292,21 @@ type Egress struct {
 	// Generate offers the models of an observed rule at http://mediator.internal/v1/generate. The rule's URL has no
 	// {name}. Default: not offered.
 	Generate *Generate `yaml:"generate"`
-	// WebSocket allows WebSockets too; the rule must name GET. The sidecar does not inspect their messages, so an
-	// agent can post through them. A WebSocket ends with its session or after timeouts.websocketIdle. Default false.
+	// WebSocket allows WebSockets too; the rule must name GET. The sidecar does not inspect their messages, so an agent
+	// can post through them. A WebSocket ends with its session or after timeouts.websocketIdle.
 	WebSocket bool `yaml:"websocket"`
 }
 
 // Upstream holds the settings of one host that differ from the defaults.
 type Upstream struct {
-	// Host is a host:port. Required.
-	Host string `yaml:"host"`
+	// Host is a host:port.
+	Host string `yaml:"host" need:"yes"`
 	// Address is dialled instead of the resolved name: an IP address, with or without a port, public or in networks.
 	// Default: the name is resolved.
 	Address string `yaml:"address"`
-	// Networks are address ranges that the name may resolve to, besides public addresses. Default none.
+	// Networks are address ranges that the name may resolve to, besides public addresses.
 	Networks []string `yaml:"networks"`
-	// CA is a PEM file of authorities for the host's certificate, besides the system's. Default none.
+	// CA is a PEM file of authorities for the host's certificate, besides the system's.
 	CA string `yaml:"ca" is:"path"`
 }
 
@@ -401,8 +384,8 @@ type Breaker struct {
 func (c Limits) Load() proxy.Load {
 	return proxy.Load{
 		Calls: c.Calls, Session: proxy.Rate(c.Session), Host: proxy.Rate(c.Host),
-		Breaker: upstream.Breaker{Failures: c.Breaker.Failures, Pause: time.Duration(c.Breaker.Pause)}, Bodies: body.Limits(c.Bodies),
-		WebSockets: c.WebSockets, Unknown: c.UnknownCallers,
+		Breaker: upstream.Breaker{Failures: c.Breaker.Failures, Pause: time.Duration(c.Breaker.Pause)},
+		Bodies:  body.Limits(c.Bodies), WebSockets: c.WebSockets, Unknown: c.UnknownCallers,
 	}
 }
 

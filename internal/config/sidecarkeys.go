@@ -8,12 +8,12 @@ import (
 
 // SidecarKeys are the sidecar's roles.
 type SidecarKeys struct {
-	// Runtime signs runtime attestations. Required.
-	Runtime SigningKey `yaml:"runtime"`
-	// Session signs agent session receipts. Required.
-	Session SigningKey `yaml:"session"`
-	// RequestProof signs request proofs. Required.
-	RequestProof SigningKey `yaml:"requestProof"`
+	// Runtime signs runtime attestations.
+	Runtime SigningKey `yaml:"runtime" need:"yes"`
+	// Session signs agent session receipts.
+	Session SigningKey `yaml:"session" need:"yes"`
+	// RequestProof signs request proofs.
+	RequestProof SigningKey `yaml:"requestProof" need:"yes"`
 	// InteractionReceipt signs interaction receipts. It takes no lifetime: they are valid for ten minutes. Only with
 	// receipts.
 	InteractionReceipt *SigningKey `yaml:"interactionReceipt"`
@@ -25,8 +25,8 @@ type SidecarKeys struct {
 
 // Receipts configures interaction receipts.
 type Receipts struct {
-	// Subject is the agent of the receipts: the subject of every action, at most 256 bytes. Required.
-	Subject string `yaml:"subject"`
+	// Subject is the agent of the receipts: the subject of every action, at most 256 bytes.
+	Subject string `yaml:"subject" need:"yes"`
 }
 
 // checkKeys checks the keys, and that receipts can be made for every rule that needs them.
@@ -42,13 +42,13 @@ func (c *Sidecar) checkKeys(f *findings) {
 			f.Add("keys.agentStatement.lifetime", "has no meaning: an agent's statements are valid for ten minutes")
 		}
 		if c.Reputation == nil {
-			f.Add("reputation", "is required with keys.agentStatement: the node is where agents publish")
+			f.Add("reputation", "is required with keys.agentStatement: agents publish at the node")
 		}
 	}
-	checkKeys(f, keys...)
+	distinct(f, keys...)
 	switch {
 	case c.Receipts == nil && key != nil:
-		f.Add("receipts", "is required with keys.interactionReceipt: it names the agent that receipts are about")
+		f.Add("receipts", "is required with keys.interactionReceipt: it names the agent of the receipts")
 	case c.Receipts != nil && key == nil:
 		f.Add("keys.interactionReceipt", "is required with receipts: it signs them")
 	case key != nil && key.Lifetime != 0:
@@ -56,24 +56,24 @@ func (c *Sidecar) checkKeys(f *findings) {
 	}
 	for i, e := range c.Egress {
 		if e.Observe != "" && c.Receipts == nil {
-			f.Add(fmt.Sprintf("egress[%d].observe", i), "needs receipts and keys.interactionReceipt: a call that is observed leaves a receipt")
+			f.Add(fmt.Sprintf("egress[%d].observe", i), "needs receipts and keys.interactionReceipt: an observed call leaves a receipt")
 		}
 	}
 	if c.Receipts == nil {
 		return
 	}
-	f.required("receipts.subject", c.Receipts.Subject)
 	for _, name := range []struct {
 		key, value string
 		most       int
 	}{{"runtime", c.Runtime, interaction.MaxRuntimeID}, {"receipts.subject", c.Receipts.Subject, interaction.MaxAgent}} {
 		if len(name.value) > name.most {
-			f.Add(name.key, "has %d bytes, and a receipt at most %d", len(name.value), name.most)
+			f.Add(name.key, "has %d bytes; a receipt holds at most %d", len(name.value), name.most)
 		}
 	}
 	for i, a := range c.Actions {
 		if a.Subject != c.Receipts.Subject && a.Subject != "" && c.Receipts.Subject != "" {
-			f.Add(fmt.Sprintf("actions[%d].subject", i), "%q is another agent than receipts.subject, %q: receipts of a session are about one", a.Subject, c.Receipts.Subject)
+			f.Add(fmt.Sprintf("actions[%d].subject", i),
+				"%q is another agent than receipts.subject, %q: a session's receipts are about one agent", a.Subject, c.Receipts.Subject)
 		}
 	}
 }

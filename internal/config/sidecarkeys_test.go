@@ -33,7 +33,7 @@ func TestReceipts(t *testing.T) {
 		"a key alone":                {key, "", "", "receipts: is required with keys.interactionReceipt"},
 		"no subject":                 {key, "receipts: {}\n", "", "receipts.subject: is required"},
 		"another subject":            {key, "receipts: {subject: other}\n", "", `actions[0].subject: "agent:worker-1" is another agent than receipts.subject, "other"`},
-		"a subject that is too long": {key, "receipts: {subject: " + strings.Repeat("a", 257) + "}\n", "", "receipts.subject: has 257 bytes, and a receipt at most 256"},
+		"a subject that is too long": {key, "receipts: {subject: " + strings.Repeat("a", 257) + "}\n", "", "receipts.subject: has 257 bytes; a receipt holds at most 256"},
 		"a lifetime":                 {strings.Replace(key, "}", ", lifetime: 30s}", 1), receipts, "", "keys.interactionReceipt.lifetime: has no meaning"},
 		"another role's key":         {strings.Replace(key, "interaction-receipt-key", "runtime-key", 1), receipts, "", "keys.interactionReceipt.key: runtime-key is the key of keys.runtime too"},
 		"another role's issuer":      {strings.Replace(key, "mediator-observer", "mediator-proof", 1), receipts, "", "keys.interactionReceipt.issuer: mediator-proof is the issuer of keys.requestProof too"},
@@ -67,7 +67,7 @@ func TestRuntimeOfReceipts(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := LoadSidecar(path)
-		if refused := strings.Contains(fmt.Sprint(err), "runtime: has 129 bytes, and a receipt at most 128"); tt.ok == refused || tt.ok != (err == nil) {
+		if refused := strings.Contains(fmt.Sprint(err), "runtime: has 129 bytes; a receipt holds at most 128"); tt.ok == refused || tt.ok != (err == nil) {
 			t.Errorf("%d bytes: %v", tt.bytes, err)
 		}
 	}

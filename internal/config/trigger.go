@@ -4,40 +4,31 @@ import "github.com/actionproof/mediator/trigger"
 
 // Trigger configures the trigger service: mediator trigger.
 type Trigger struct {
-	File `yaml:"-"`
+	File    `yaml:"-"`
+	Process `yaml:",inline"`
 
-	// Listen is the address for webhooks. Default: none.
-	Listen string `yaml:"listen"`
+	// Listen is the address for webhooks.
+	Listen string `yaml:"listen" is:"address"`
 	// TLSCertificate is a PEM file, for webhooks over HTTPS. It is read again when it changes. Default: plain HTTP
 	// behind a TLS proxy.
 	TLSCertificate string `yaml:"tlsCertificate" is:"path"`
 	// TLSKey is the PEM file of its key.
 	TLSKey string `yaml:"tlsKey" is:"path"`
-	// Internal is the endpoint for sidecars, out of the agent's reach. Required.
-	Internal Endpoint `yaml:"internal"`
-	// State is the folder of the event store. It must exist and belong to the service's user alone. Required.
-	State string `yaml:"state" is:"path"`
-	// Custody holds the two signing keys. Required.
-	Custody Custody `yaml:"custody"`
-	// Keys are the two signing keys. Required.
-	Keys TriggerKeys `yaml:"keys"`
-	// Trust pins the root keys. Required.
-	Trust Trust `yaml:"trust"`
-	// Agent is the agent's user.
-	Agent Agent `yaml:"agent"`
+	// Internal is the endpoint for sidecars, out of the agent's reach.
+	Internal Endpoint `yaml:"internal" need:"yes"`
+	// State is the folder of the event store. It must exist and belong to the service's user alone.
+	State string `yaml:"state" is:"path" need:"yes"`
+	// Keys are the two signing keys.
+	Keys TriggerKeys `yaml:"keys" need:"yes"`
 	// MaxAge bounds the time from an event's arrival to its session and its posts. Default 15m.
 	MaxAge Duration `yaml:"maxAge"`
 	// Budget bounds the posts of one action per event. Default 1.
 	Budget int `yaml:"budget"`
 	// Retention keeps an event this long after maxAge, and a queued message after it was taken or refused; 0s is for
-	// ever. The records that detect repeated deliveries are never deleted. Default 720h, 30 days.
+	// ever. The records that detect repeated deliveries are never deleted. Default 720h.
 	Retention *Retention `yaml:"retention"`
 	// Sources are where events come from.
 	Sources []Source `yaml:"sources" reload:"yes"`
-	// Confine restricts the process before it listens.
-	Confine Confine `yaml:"confine"`
-	// Log is on standard error.
-	Log Log `yaml:"log"`
 
 	// SourceList is what the checks have made of Sources, in their order.
 	SourceList []trigger.Source `yaml:"-"`
@@ -45,23 +36,23 @@ type Trigger struct {
 
 // TriggerKeys are the trigger service's two roles. Each has a key, an issuer and an audience of its own.
 type TriggerKeys struct {
-	// Origin is the source verifier's key, for trigger origin proofs. Required.
-	Origin AudienceKey `yaml:"origin"`
-	// Receipt is the trigger mediator's key, for trigger receipts. Required.
-	Receipt AudienceKey `yaml:"receipt"`
+	// Origin is the source verifier's key, for trigger origin proofs.
+	Origin AudienceKey `yaml:"origin" need:"yes"`
+	// Receipt is the trigger mediator's key, for trigger receipts.
+	Receipt AudienceKey `yaml:"receipt" need:"yes"`
 }
 
 // AudienceKey is a signing role with an audience of its own.
 type AudienceKey struct {
 	SigningKey `yaml:",inline"`
-	// Audience is the aud of its signatures. Required.
-	Audience string `yaml:"audience"`
+	// Audience is the aud of its signatures.
+	Audience string `yaml:"audience" need:"yes"`
 }
 
 // Source is one source of events. Exactly one of its kinds is set.
 type Source struct {
-	// Name appears in events, artifacts and the webhook's path /hooks/NAME. Required.
-	Name string `yaml:"name"`
+	// Name appears in events, artifacts and the webhook's path /hooks/NAME.
+	Name string `yaml:"name" need:"yes"`
 	// GitHub receives GitHub's webhooks.
 	GitHub *GitHub `yaml:"github"`
 	// StandardWebhooks receives webhooks of the Standard Webhooks specification.
@@ -77,41 +68,39 @@ type Source struct {
 // GitHub configures a GitHub webhook.
 type GitHub struct {
 	// SecretFiles hold the webhook's secrets: several during a rotation, and none that another GitHub source uses.
-	// Required.
-	SecretFiles []string `yaml:"secretFiles" is:"path"`
-	// Events start a run, each written as event or event.action, such as release.published. Required.
-	Events []string `yaml:"events"`
+	SecretFiles []string `yaml:"secretFiles" is:"path" need:"yes"`
+	// Events start a run, each written as event or event.action, such as release.published.
+	Events []string `yaml:"events" need:"yes"`
 	// Human are events that a human requested, such as workflow_dispatch. They are stored but never justify a post.
-	// Default none.
 	Human []string `yaml:"human"`
 }
 
 // Webhook configures a signed webhook.
 type Webhook struct {
 	// SecretFiles hold the secrets (whsec_...): several during a rotation, and none that another standardWebhooks or
-	// engine uses. Required.
-	SecretFiles []string `yaml:"secretFiles" is:"path"`
+	// engine uses.
+	SecretFiles []string `yaml:"secretFiles" is:"path" need:"yes"`
 }
 
 // Schedule configures a schedule.
 type Schedule struct {
 	// Cron is a five-field cron expression in the time zone's clock, or @every and a period, such as @every 15m. When
 	// the clock goes back, a repeated time counts once, the first time; when it goes forward, a skipped time counts at
-	// the end of the gap. Required.
-	Cron string `yaml:"cron"`
+	// the end of the gap.
+	Cron string `yaml:"cron" need:"yes"`
 	// Timezone is an IANA name. Default UTC.
 	Timezone string `yaml:"timezone"`
-	// Missed is skip, or latest to make up for the last time that passed while the scheduler was down. Default skip.
-	Missed string `yaml:"missed"`
-	// Payload goes to the agent with each event. Default none.
+	// Missed is skip, or latest to make up for the last time that passed while the scheduler was down.
+	Missed string `yaml:"missed" one:"skip latest"`
+	// Payload goes to the agent with each event.
 	Payload map[string]any `yaml:"payload"`
 }
 
 // Queue configures a spool directory with the folders new, claimed and done.
 type Queue struct {
-	// Dir is the spool directory. Producers move finished files into its folder new. Required.
-	Dir string `yaml:"dir" is:"path"`
-	// Owners are users whose files are accepted, besides the service's user and the directory's owner. Default none.
+	// Dir is the spool directory. Producers move finished files into its folder new.
+	Dir string `yaml:"dir" is:"path" need:"yes"`
+	// Owners are users whose files are accepted, besides the service's user and the directory's owner.
 	Owners []uint32 `yaml:"owners"`
 	// Poll is the interval between scans. Default 1s.
 	Poll Duration `yaml:"poll"`

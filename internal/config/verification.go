@@ -1,13 +1,11 @@
 package config
 
 import (
-	"cmp"
 	"crypto/x509"
 	"fmt"
 	"net/netip"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/proxy/forward"
@@ -17,16 +15,16 @@ import (
 // Verification offers the verification of agents over MCP, at the path /mcp of both addresses of the node.
 type Verification struct {
 	// Mode is observed (the node's own record must support each check) or seed (the agent's trace is accepted and
-	// marked as declared). Default observed.
-	Mode string `yaml:"mode"`
+	// marked as declared).
+	Mode string `yaml:"mode" one:"observed seed"`
 	// Tasks is a JSON file with a list of tasks, used in turn. Default: the built-in tasks.
 	Tasks string `yaml:"tasks" is:"path" reload:"yes"`
 	// Hosts are the names of the public address. Requests for other names are refused, except for IP addresses and
-	// requests through a sidecar. Default none.
+	// requests through a sidecar.
 	Hosts []string `yaml:"hosts"`
-	// Servers are the MCP servers that list_mcp_servers names. Default none.
+	// Servers are the MCP servers that list_mcp_servers names.
 	Servers []ListedServer `yaml:"servers"`
-	// XRay names servers that judge an agent. Default: none.
+	// XRay names servers that judge an agent.
 	XRay XRay `yaml:"xray"`
 
 	// TaskList is what Tasks holds; empty without Tasks.
@@ -35,8 +33,8 @@ type Verification struct {
 
 // ListedServer is an MCP server that agents can look up.
 type ListedServer struct {
-	// Name of the server. Required.
-	Name string `yaml:"name"`
+	// Name of the server.
+	Name string `yaml:"name" need:"yes"`
 	// Role is its purpose, in a few words.
 	Role string `yaml:"role"`
 	// URL is its endpoint.
@@ -52,14 +50,14 @@ type XRay struct {
 	Govern *XRayServer `yaml:"govern"`
 	// Enforce has the tool codex-enforcement. It scores the agent's reasoning.
 	Enforce *XRayServer `yaml:"enforce"`
-	// Timeout bounds each request to a server. Default and maximum 5s.
-	Timeout Duration `yaml:"timeout"`
+	// Timeout bounds each request to a server. Default 5s.
+	Timeout Duration `yaml:"timeout" to:"5s"`
 }
 
 // XRayServer is one server of the xray bridge.
 type XRayServer struct {
-	// URL is its https endpoint; http only at an address of this machine. Required.
-	URL string `yaml:"url"`
+	// URL is its https endpoint; http only at an address of this machine.
+	URL string `yaml:"url" need:"yes"`
 	// CA is a PEM file of authorities for its certificate, besides the system's.
 	CA string `yaml:"ca" is:"path"`
 	// TokenFile holds its token.
@@ -74,9 +72,8 @@ type XRayServer struct {
 }
 
 const (
-	maxXRayTimeout = 5 * time.Second
-	maxListed      = 256 // servers that one answer names
-	minXRayToken   = 8   // bytes
+	maxListed    = 256 // servers that one answer names
+	minXRayToken = 8   // bytes
 )
 
 // Configured returns the servers that are configured, by the names of their gates.
@@ -92,49 +89,38 @@ func (x XRay) Configured() map[string]*XRayServer {
 	return servers
 }
 
-// check adds the mistakes in the verification to f, and reads the tasks.
-func (v *Verification) check(f *findings) {
-	if mode := cmp.Or(verification.Mode(v.Mode), verification.ModeObserved); mode != verification.ModeObserved && mode != verification.ModeSeed {
-		f.Add("verification.mode", "%q is neither observed nor seed", v.Mode)
-	}
+// check reads the tasks.
+func (v *Verification) check(key string, f *findings) {
 	if v.Tasks != "" {
 		raw, err := files.Read(v.Tasks)
 		if err == nil {
 			v.TaskList, err = verification.ParseTasks(raw)
 		}
 		if err != nil {
-			f.Add("verification.tasks", "%v", err)
+			f.Add(key+".tasks", "%v", err)
 		}
 	}
 	for i, host := range v.Hosts {
 		if v.Hosts[i] = strings.ToLower(host); host == "" || strings.ContainsAny(host, ":/ ") {
-			f.Add(fmt.Sprintf("verification.hosts[%d]", i), "%q is no host name; give it without scheme and port", host)
+			f.Add(fmt.Sprintf("%s.hosts[%d]", key, i), "%q is no host name; give it without scheme and port", host)
 		}
 	}
 	if len(v.Servers) > maxListed {
-		f.Add("verification.servers", "there are %d; at most %d are named", len(v.Servers), maxListed)
-	}
-	for i, s := range v.Servers {
-		f.required(fmt.Sprintf("verification.servers[%d].name", i), s.Name)
-	}
-	if d := time.Duration(v.XRay.Timeout); d < 0 || d > maxXRayTimeout {
-		f.Add("verification.xray.timeout", "%v is not between 0s and %v", d, maxXRayTimeout)
-	}
-	for gate, s := range v.XRay.Configured() {
-		s.check("verification.xray."+gate, f)
+		f.Add(key+".servers", "there are %d; at most %d are named", len(v.Servers), maxListed)
 	}
 }
 
-// check adds the mistakes in a server to f, and reads its files.
+// check reads the server's files.
 func (s *XRayServer) check(key string, f *findings) {
-	if f.required(key+".url", s.URL); s.URL != "" {
+	if s.URL != "" {
 		u, err := url.Parse(s.URL)
-		bad := err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname()))
+		bad := err != nil || u.Host == "" || u.User != nil ||
+			u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname()))
 		switch {
-		case bad && strings.Contains(s.URL, "@"): // what stands before the @ can be a password
+		case bad && strings.Contains(s.URL, "@"): // the text before the @ can be a password
 			f.Add(key+".url", "is no https URL, or names a user: leave the user out, and put a token in tokenFile")
 		case bad:
-			f.Add(key+".url", "%q is no https URL: what travels in the open could be changed on the way", s.URL)
+			f.Add(key+".url", "%q is no https URL: plain text could be changed on the way", s.URL)
 		}
 	}
 	if s.CA != "" {
@@ -149,11 +135,7 @@ func (s *XRayServer) check(key string, f *findings) {
 		}
 	}
 	if s.TokenFile != "" {
-		token, err := files.ReadSecret(s.TokenFile, minXRayToken)
-		if err != nil {
-			f.Add(key+".tokenFile", "%v", err)
-		}
-		s.Token = token
+		s.Token = readSecret(key+".tokenFile", s.TokenFile, minXRayToken, f)
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Warning is what a configuration may say and its author should know. It has a stable code.
+// Warning is a risk that a configuration may take and its author should know. It has a stable code.
 type Warning struct {
 	Code     string `json:"code"`
 	Key      string `json:"key"`
@@ -14,7 +14,7 @@ type Warning struct {
 
 func (w Warning) String() string { return fmt.Sprintf("%s: %s (%s)", w.Key, w.Sentence, w.Code) }
 
-// warn notes what the rules leave open together, or ask of others.
+// warn notes risks that no single rule shows.
 func (c *Sidecar) warn() {
 	add := func(code, key, format string, args ...any) {
 		c.Warnings = append(c.Warnings, Warning{code, key, fmt.Sprintf(format, args...)})
@@ -26,7 +26,8 @@ func (c *Sidecar) warn() {
 		for _, a := range c.ActionRules {
 			if covers(e.Match.Host, a.Match.Host) {
 				add("websocket_beside_action", fmt.Sprintf("egress[%d].websocket", i),
-					"the rule %s allows WebSockets to %s, where the action %s posts: what passes in a WebSocket is not looked into, and needs no evidence", e.Name, a.Match.Host, a.Name)
+					"the rule %s allows WebSockets to %s, where the action %s posts: messages in a WebSocket need no evidence",
+					e.Name, a.Match.Host, a.Name)
 				break
 			}
 		}
@@ -34,7 +35,8 @@ func (c *Sidecar) warn() {
 	for i, a := range c.Actions {
 		if a.Gate == "api" && a.Match.messages() != "" {
 			add("api_gate_resource", fmt.Sprintf("actions[%d].gate", i),
-				"the action %s is about %s: its resource ends with what the message does, and the API has to say the same in gate.Protect.Resource, or it refuses every post", a.Name, a.Match.messages())
+				"the action %s is about %s: its resource ends with what the message does, "+
+					"and the API must say the same in gate.Protect.Resource, or it refuses every post", a.Name, a.Match.messages())
 		}
 	}
 }
