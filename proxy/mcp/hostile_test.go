@@ -106,219 +106,152 @@ func judgeCall(t testing.TB, of []*mcp.Rule, memory *mcp.Memory) (mcp.Verdict, e
 		entry{}.header(), of, at, memory)
 }
 
+// play is a session with a hostile server.
+type play struct {
+	testing.TB
+	*mcp.Memory
+}
+
+// list answers a tools/list with a stream, in which said is followed by messages.
+func (p play) list(id int, said func(own io.Writer), messages ...string) {
+	own, end := send(p, p.Memory, "tools/list", id, stream, http.StatusOK)
+	if said != nil {
+		said(own)
+	}
+	say(own, messages...)
+	end()
+}
+
+// ping answers a ping.
+func (p play) ping(kind, text string) {
+	a, end := send(p, p.Memory, "ping", 2, kind, http.StatusOK)
+	_, _ = io.WriteString(a, text)
+	end()
+}
+
+// resume resumes a stream.
+func (p play) resume(lastEvent, text string) { resume(p.Memory, at, lastEvent, text) }
+
+func (p play) open(status int, kind string) *mcp.Answer {
+	w := watch(nil, p.Memory)
+	w.Peer = at
+	return mcp.NewAnswer(w, status, http.Header{"Content-Type": {kind}})
+}
+
 // TestPinsHold shows the client another definition than the pinned one, in each way in which a client may take it for
 // the answer to its request. The pinned tool must not be called.
 func TestPinsHold(t *testing.T) {
 	of := pinned(t)
-	const list, ping = "tools/list", "ping"
-	for name, way := range map[string]func(memory *mcp.Memory){
-		"an answer to another request brings it": func(memory *mcp.Memory) {
-			own, ownEnd := send(t, memory, list, 1, stream, http.StatusOK)
-			other, end := send(t, memory, ping, 2, stream, http.StatusOK)
-			say(other, tools("1", "evil"))
-			end()
-			say(own, tools("1", "good"))
-			ownEnd()
-		},
-		"as a plain answer": func(memory *mcp.Memory) {
-			own, ownEnd := send(t, memory, list, 1, stream, http.StatusOK)
-			other, end := send(t, memory, ping, 2, plain, http.StatusOK)
-			_, _ = io.WriteString(other, tools("1", "evil"))
-			end()
-			say(own, tools("1", "good"))
-			ownEnd()
-		},
-		"its id is spelled as a text": func(memory *mcp.Memory) {
-			own, end := send(t, memory, list, 1, stream, http.StatusOK)
-			say(own, tools(`"1"`, "evil"), tools("1", "good"))
-			end()
-		},
-		"its id is spelled in another way": func(memory *mcp.Memory) {
-			own, end := send(t, memory, list, 1, stream, http.StatusOK)
-			say(own, tools(`1.0`, "evil"), tools("1", "good"))
-			end()
-		},
-		"it comes first": func(memory *mcp.Memory) {
-			own, end := send(t, memory, list, 1, stream, http.StatusOK)
-			say(own, tools("1", "evil"), tools("1", "good"))
-			end()
-		},
-		"the other one is in an event that clients pass over": func(memory *mcp.Memory) {
-			own, end := send(t, memory, list, 1, stream, http.StatusOK)
-			say(own, tools("1", "evil"))
-			_, _ = io.WriteString(own, "event: note\ndata: "+tools("1", "good")+"\n\n")
+	evil, good := tools("1", "evil"), tools("1", "good")
+	replaced := func(old, now string) string { return strings.Replace(evil, old, now, 1) }
+	unread := replaced(`{`, `{"x":1,"x":1,`)
+	event := func(text string) string { return "data: " + text + "\n\n" }
+	write := func(text string) func(io.Writer) {
+		return func(own io.Writer) { _, _ = io.WriteString(own, text) }
+	}
+	// beside does something while a list of tools is open, which then shows the good definition.
+	beside := func(do func(p play)) func(p play) {
+		return func(p play) { p.list(1, func(io.Writer) { do(p) }, good) }
+	}
+	says := func(messages ...string) func(p play) {
+		return func(p play) { p.list(1, nil, messages...) }
+	}
+	// two shows two lists, one after the other.
+	two := func(first, second string) func(p play) {
+		return func(p play) { p.list(1, nil, first); p.list(2, nil, second) }
+	}
+	const resumable = "id: e1\ndata: \n\n"
+	for name, way := range map[string]func(p play){
+		"an answer to another request brings it": beside(func(p play) { p.ping(stream, event(evil)) }),
+		"as a plain answer":                      beside(func(p play) { p.ping(plain, evil) }),
+		"its id is spelled as a text":            says(tools(`"1"`, "evil"), good),
+		"its id is spelled in another way":       says(tools(`1.0`, "evil"), good),
+		"it comes first":                         says(evil, good),
+		"it cannot be read":                      beside(func(p play) { p.ping(stream, event(unread)) }),
+		"on a stream that the client opened":     beside(func(p play) { p.resume("", event(evil)) }),
+		"in an event of another type":            beside(func(p play) { p.resume("", "event: note\n"+event(evil)) }),
+		"in a list of another case":              two(replaced(`"tools"`, `"Tools"`), tools("2", "good")),
+		"by a name in another case":              two(replaced(`"name"`, `"name":"a","Name"`), tools("2", "good")),
+		"on the first of two pages":              two(evil, tools("2", "good")),
+		"in an event without its end":            func(p play) { p.list(1, write("data: "+evil)) },
+		"in a line that only some readers find":  func(p play) { p.list(1, write("data:\r"+evil+"\n\n"), good) },
+		"where the server sends the client elsewhere": func(p play) {
+			_, end := send(p, p.Memory, "tools/list", 1, "", http.StatusTemporaryRedirect)
 			end()
 		},
-		"the other one is in an event that clients pass over, and comes first": func(memory *mcp.Memory) {
-			own, end := send(t, memory, list, 1, stream, http.StatusOK)
-			_, _ = io.WriteString(own, "event: note\ndata: "+tools("1", "good")+"\n\n")
-			say(own, tools("1", "evil"))
-			end()
+		"the other one is in an event that clients pass over": func(p play) {
+			p.list(1, write(event(evil)+"event: note\n"+event(good)))
 		},
-		"it cannot be read": func(memory *mcp.Memory) {
-			own, ownEnd := send(t, memory, list, 1, stream, http.StatusOK)
-			other, end := send(t, memory, ping, 2, stream, http.StatusOK)
-			say(other, strings.Replace(tools("1", "evil"), `{`, `{"x":1,"x":1,`, 1))
-			end()
-			say(own, tools("1", "good"))
-			ownEnd()
+		"the other one is in an event that clients pass over, and comes first": func(p play) {
+			p.list(1, write("event: note\n"+event(good)), evil)
 		},
-		"on a stream that the client opened": func(memory *mcp.Memory) {
-			own, end := send(t, memory, list, 1, stream, http.StatusOK)
-			resume(memory, at, "", "data: "+tools("1", "evil")+"\n\n")
-			say(own, tools("1", "good"))
-			end()
+		"after the other one by an id that no client takes": func(p play) {
+			p.list(1, write(resumable), tools("1.5", "good"))
+			p.resume("e1", event(unread))
 		},
-		"after the other one by an id that no client takes": func(memory *mcp.Memory) {
-			own, end := send(t, memory, list, 1, stream, http.StatusOK)
-			_, _ = io.WriteString(own, "id: e1\ndata: \n\n")
-			say(own, tools("1.5", "good"))
-			end()
-			resume(memory, at, "e1", "data: "+strings.Replace(tools("1", "evil"), `{`, `{"x":1,"x":1,`, 1)+"\n\n")
-		},
-		"in an event of another type": func(memory *mcp.Memory) {
-			own, end := send(t, memory, list, 1, stream, http.StatusOK)
-			resume(memory, at, "", "event: note\ndata: "+tools("1", "evil")+"\n\n")
-			say(own, tools("1", "good"))
-			end()
-		},
-		"in a second odd line": func(memory *mcp.Memory) {
-			w := watch(nil, memory)
-			w.Peer = at
-			opened := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {stream}})
+		"in a second odd line": func(p play) {
+			opened := p.open(http.StatusOK, stream)
 			_, _ = io.WriteString(opened, "note: a\n\n")
-			own, end := send(t, memory, list, 1, stream, http.StatusOK)
-			_, _ = io.WriteString(opened, ":\u2028data: "+tools("1", "evil")+"\n\n")
-			say(own, tools("1", "good"))
-			end()
+			p.list(1, func(io.Writer) { _, _ = io.WriteString(opened, ":\u2028"+event(evil)) }, good)
 		},
-		"on a stream that came with the status Accepted": func(memory *mcp.Memory) {
-			own, end := send(t, memory, list, 1, stream, http.StatusOK)
-			w := watch(nil, memory)
-			w.Peer = at
-			_, _ = io.WriteString(mcp.NewAnswer(w, http.StatusAccepted, http.Header{}), "data: "+tools("1", "evil")+"\n\n")
-			say(own, tools("1", "good"))
-			end()
-		},
-		"in a list of another case": func(memory *mcp.Memory) {
-			own, end := send(t, memory, list, 1, stream, http.StatusOK)
-			say(own, strings.Replace(tools("1", "evil"), `"tools"`, `"Tools"`, 1))
-			end()
-			own, end = send(t, memory, list, 2, stream, http.StatusOK)
-			say(own, tools("2", "good"))
-			end()
-		},
-		"by a name in another case": func(memory *mcp.Memory) {
-			own, end := send(t, memory, list, 1, stream, http.StatusOK)
-			say(own, strings.Replace(tools("1", "evil"), `"name"`, `"name":"a","Name"`, 1))
-			end()
-			own, end = send(t, memory, list, 2, stream, http.StatusOK)
-			say(own, tools("2", "good"))
-			end()
-		},
-		"behind a length that is not the answer's": func(memory *mcp.Memory) {
-			own, end := send(t, memory, list, 1, stream, http.StatusOK)
-			c := mcp.Call{Watch: watch(read(t, `{"jsonrpc":"2.0","id":2,"method":"ping"}`), memory)}
+		"on a stream that came with the status Accepted": beside(func(p play) {
+			_, _ = io.WriteString(p.open(http.StatusAccepted, ""), event(evil))
+		}),
+		"behind a length that is not the answer's": beside(func(p play) {
+			c := mcp.Call{Watch: watch(read(p, `{"jsonrpc":"2.0","id":2,"method":"ping"}`), p.Memory)}
 			c.Peer = at
 			resp := &http.Response{StatusCode: http.StatusOK, ContentLength: -1,
 				Header: http.Header{"Content-Type": {plain}, "Content-Length": {"2", "500"}}}
-			resp.Body = io.NopCloser(strings.NewReader("  " + tools("1", "evil")))
+			resp.Body = io.NopCloser(strings.NewReader("  " + evil))
 			c.Begin(resp)
 			_, _ = io.CopyN(io.Discard, resp.Body, 2)
 			_, _ = io.Copy(io.Discard, resp.Body)
-			say(own, tools("1", "good"))
-			end()
+		}),
+		"on a stream that the client resumed, where it cannot be read": func(p play) {
+			p.list(1, write(resumable))
+			p.resume("e1", event(unread))
 		},
-		"on a stream that the client resumed, where it cannot be read": func(memory *mcp.Memory) {
-			own, end := send(t, memory, list, 1, stream, http.StatusOK)
-			_, _ = io.WriteString(own, "id: e1\ndata: \n\n")
-			end()
-			resume(memory, at, "e1", "data: "+strings.Replace(tools("1", "evil"), `{`, `{"x":1,"x":1,`, 1)+"\n\n")
+		"and then the other one for a request that was never sent": func(p play) {
+			p.list(1, nil, evil)
+			p.resume("", event(tools("77", "good")))
 		},
-		"and then the other one for a request that was never sent": func(memory *mcp.Memory) {
-			own, end := send(t, memory, list, 1, stream, http.StatusOK)
-			say(own, tools("1", "evil"))
-			end()
-			resume(memory, at, "", "data: "+tools("77", "good")+"\n\n")
-		},
-		"beside the other one, in one list": func(memory *mcp.Memory) {
-			own, end := send(t, memory, list, 1, stream, http.StatusOK)
-			say(own, strings.Replace(tools("1", "evil"), `"inputSchema":{}}`,
-				`"inputSchema":{}},{"name":"get_issue","description":"good","inputSchema":{}}`, 1))
-			end()
-		},
-		"on the first of two pages": func(memory *mcp.Memory) {
-			for id, about := range []string{"evil", "good"} {
-				own, end := send(t, memory, list, id, plain, http.StatusOK)
-				_, _ = io.WriteString(own, tools(fmt.Sprint(id), about))
-				end()
-			}
-		},
-		"and then a list that breaks off": func(memory *mcp.Memory) {
-			own, end := send(t, memory, list, 1, stream, http.StatusOK)
-			say(own, tools("1", "evil"))
-			end()
-			_, end = send(t, memory, list, 2, stream, http.StatusOK)
-			end()
-		},
-		"in an event without its end": func(memory *mcp.Memory) {
-			own, end := send(t, memory, list, 1, stream, http.StatusOK)
-			_, _ = io.WriteString(own, "data: "+tools("1", "evil"))
-			end()
-		},
-		"in a line that only some readers find": func(memory *mcp.Memory) {
-			own, end := send(t, memory, list, 1, stream, http.StatusOK)
-			_, _ = io.WriteString(own, "data:\r"+tools("1", "evil")+"\n\n")
-			say(own, tools("1", "good"))
-			end()
-		},
-		"on a resumed stream, after many lists that broke off": func(memory *mcp.Memory) {
+		"beside the other one, in one list": says(replaced(`"inputSchema":{}}`,
+			`"inputSchema":{}},{"name":"get_issue","description":"good","inputSchema":{}}`)),
+		"and then a list that breaks off": func(p play) { p.list(1, nil, evil); p.list(2, nil) },
+		"on a resumed stream, after many lists that broke off": func(p play) {
 			for id := range 20 {
-				_, end := send(t, memory, list, 100+id, stream, http.StatusOK)
-				end()
+				p.list(100+id, nil)
 			}
-			resume(memory, at, "", "data: "+strings.Replace(tools("100", "evil"), `{`, `{"x":1,"x":1,`, 1)+"\n\n")
+			p.resume("", event(strings.Replace(tools("100", "evil"), `{`, `{"x":1,"x":1,`, 1)))
 		},
-		"where the server sends the client elsewhere": func(memory *mcp.Memory) {
-			_, end := send(t, memory, list, 1, "", http.StatusTemporaryRedirect)
-			end()
-		},
-		"and then the other one once more": func(memory *mcp.Memory) {
-			own, end := send(t, memory, list, 1, stream, http.StatusOK)
-			say(own, tools("1", "evil"))
-			end()
-			resume(memory, at, "", "data: "+tools("1", "good")+"\n\n")
+		"and then the other one once more": func(p play) {
+			p.list(1, nil, evil)
+			p.resume("", event(good))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			memory := new(mcp.Memory)
-			own, end := send(t, memory, list, 1, stream, http.StatusOK)
-			say(own, tools("1", "good"))
-			end()
-			if _, err := judgeCall(t, of, memory); err != nil {
+			p := play{t, new(mcp.Memory)}
+			p.list(1, nil, good)
+			if _, err := judgeCall(t, of, p.Memory); err != nil {
 				t.Fatalf("the pinned tool: %v", err)
 			}
-			way(memory)
-			if _, err := judgeCall(t, of, memory); check.CodeOf(err) != "mcp_tool_changed" &&
+			way(p)
+			if _, err := judgeCall(t, of, p.Memory); check.CodeOf(err) != "mcp_tool_changed" &&
 				check.CodeOf(err) != "mcp_tool_unseen" {
 				t.Errorf("the pinned tool is called: %v", err)
 			}
-			own, end = send(t, memory, list, 5, stream, http.StatusOK)
-			say(own, tools("5", "good"))
-			end()
-			if _, err := judgeCall(t, of, memory); check.CodeOf(err) != "mcp_tool_changed" &&
+			p.list(5, nil, tools("5", "good"))
+			if _, err := judgeCall(t, of, p.Memory); check.CodeOf(err) != "mcp_tool_changed" &&
 				check.CodeOf(err) != "mcp_tool_unseen" {
 				t.Errorf("after a new list, which takes nothing back: %v", err)
 			}
 		})
 	}
 	// A resumed list counts as shown.
-	memory := new(mcp.Memory)
-	own, end := send(t, memory, list, 1, stream, http.StatusOK)
-	_, _ = io.WriteString(own, "id: e1\ndata: \n\n")
-	end()
-	resume(memory, at, "e1", "data: "+tools("1", "good")+"\n\n")
-	if _, err := judgeCall(t, of, memory); err != nil {
+	p := play{t, new(mcp.Memory)}
+	p.list(1, write(resumable))
+	p.resume("e1", event(good))
+	if _, err := judgeCall(t, of, p.Memory); err != nil {
 		t.Errorf("after a list that was resumed: %v", err)
 	}
 }
@@ -327,41 +260,32 @@ func TestPinsHold(t *testing.T) {
 func TestFirstResult(t *testing.T) {
 	const good, bad = `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`,
 		`{"jsonrpc":"2.0","id":1,"result":{"isError":true}}`
+	event := func(text string) string { return "data: " + text + "\n\n" }
 	for name, tt := range map[string]struct {
-		say    func(memory *mcp.Memory, own io.Writer)
-		status int
-		want   mcp.Result
+		elsewhere, own string
+		status         int
+		want           mcp.Result
 	}{
-		"twice":          {func(_ *mcp.Memory, own io.Writer) { say(own, bad, good) }, 200, mcp.ResultToolFailed},
-		"after a status": {func(_ *mcp.Memory, own io.Writer) { say(own, good) }, 500, mcp.ResultError},
-		"in a foreign event": {func(_ *mcp.Memory, own io.Writer) {
-			_, _ = io.WriteString(own, "event: x\ndata: "+good+"\n\n")
-			say(own, bad)
-		}, 200, mcp.ResultToolFailed},
-		"in the only event": {func(_ *mcp.Memory, own io.Writer) {
-			_, _ = io.WriteString(own, "event: x\ndata: "+good+"\n\n")
-		}, 200, mcp.ResultUnseen},
-		"elsewhere": {func(memory *mcp.Memory, own io.Writer) {
-			resume(memory, at, "", "data: "+bad+"\n\n")
-			say(own, good)
-		}, 200, mcp.ResultUnseen},
-		"by an id that some clients take for its own": {func(_ *mcp.Memory, own io.Writer) {
-			say(own, strings.Replace(bad, `"id":1`, `"id":1.0`, 1), good)
-		}, 200, mcp.ResultUnseen},
-		"by an id as a text": {func(_ *mcp.Memory, own io.Writer) {
-			say(own, strings.Replace(bad, `"id":1`, `"id":"1"`, 1), good)
-		}, 200, mcp.ResultUnseen},
-		"failed in another case": {func(_ *mcp.Memory, own io.Writer) {
-			say(own, strings.Replace(good, `"content"`, `"IsError":true,"content"`, 1))
-		}, 200, mcp.ResultUnseen},
-		"typed as a message": {func(_ *mcp.Memory, own io.Writer) {
-			_, _ = io.WriteString(own, "event: message\ndata: "+good+"\n\n")
-		}, 200, mcp.ResultOK},
+		"twice":              {"", event(bad) + event(good), 200, mcp.ResultToolFailed},
+		"after a status":     {"", event(good), 500, mcp.ResultError},
+		"in a foreign event": {"", "event: x\n" + event(good) + event(bad), 200, mcp.ResultToolFailed},
+		"in the only event":  {"", "event: x\n" + event(good), 200, mcp.ResultUnseen},
+		"elsewhere":          {event(bad), event(good), 200, mcp.ResultUnseen},
+		"typed as a message": {"", "event: message\n" + event(good), 200, mcp.ResultOK},
+		"by an id as a text": {"", event(strings.Replace(bad, `"id":1`, `"id":"1"`, 1)) + event(good), 200,
+			mcp.ResultUnseen},
+		"by an id that some clients take for its own": {"",
+			event(strings.Replace(bad, `"id":1`, `"id":1.0`, 1)) + event(good), 200, mcp.ResultUnseen},
+		"failed in another case": {"", event(strings.Replace(good, `"content"`, `"IsError":true,"content"`, 1)), 200,
+			mcp.ResultUnseen},
 	} {
 		t.Run(name, func(t *testing.T) {
 			memory := new(mcp.Memory)
 			a, end := send(t, memory, "tools/call", 1, stream, tt.status)
-			tt.say(memory, a)
+			if tt.elsewhere != "" {
+				resume(memory, at, "", tt.elsewhere)
+			}
+			_, _ = io.WriteString(a, tt.own)
 			if got := end(); got != tt.want {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}

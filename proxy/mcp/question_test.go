@@ -56,6 +56,19 @@ func TestQuestions(t *testing.T) {
 			_ = listen(memory, peer, events, event(pings))
 		}
 	}
+	const notified = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+	answers := func(sent string, status int, header http.Header, text string, end error) func(*testing.T, *mcp.Memory) {
+		return func(t *testing.T, memory *mcp.Memory) {
+			w := watch(nil, memory)
+			if sent != "" {
+				w.Sent = read(t, sent)
+			}
+			a := mcp.NewAnswer(w, status, header)
+			_, _ = io.WriteString(a, text)
+			a.End(end)
+			_ = listen(memory, peer, events, event(pings))
+		}
+	}
 	for name, tt := range map[string]struct {
 		seen    func(*testing.T, *mcp.Memory)
 		allowed string // of rules
@@ -189,57 +202,31 @@ func TestQuestions(t *testing.T) {
 			}
 			_ = listen(memory, peer, events, event(pings))
 		}, "elicitation", cannot, unasked, true},
-		"in an answer to another request, which breaks": {func(t *testing.T, memory *mcp.Memory) {
-			a := mcp.NewAnswer(watch(read(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`), memory), http.StatusOK,
-				http.Header{"Content-Type": {plain}, "Content-Length": {"4000"}})
-			_, _ = io.WriteString(a, elicits)
-			a.End(io.ErrUnexpectedEOF)
-			_ = listen(memory, peer, events, event(pings))
-		}, "", empty, unasked, true},
-		"in the answer to a notification": {func(t *testing.T, memory *mcp.Memory) {
-			a := mcp.NewAnswer(watch(read(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), memory), http.StatusOK,
-				events)
-			_, _ = io.WriteString(a, event(elicits))
-			a.End(io.EOF)
-			_ = listen(memory, peer, events, event(pings))
-		}, "", empty, unasked, true},
-		"in the answer to an answer": {func(t *testing.T, memory *mcp.Memory) {
-			a := mcp.NewAnswer(watch(read(t, empty), memory), http.StatusAccepted, events)
-			_, _ = io.WriteString(a, event(elicits))
-			a.End(io.EOF)
-			_ = listen(memory, peer, events, event(pings))
-		}, "", empty, unasked, true},
-		"in the answer to a notification, of a type that is only like JSON": {func(t *testing.T, memory *mcp.Memory) {
-			a := mcp.NewAnswer(watch(read(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), memory), http.StatusOK,
-				http.Header{"Content-Type": {plain + "x"}})
-			_, _ = io.WriteString(a, elicits)
-			a.End(io.EOF)
-			_ = listen(memory, peer, events, event(pings))
-		}, "", empty, unasked, true},
-		"words, in the answer to a notification": {func(t *testing.T, memory *mcp.Memory) {
-			a := mcp.NewAnswer(watch(read(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), memory), http.StatusOK,
-				http.Header{"Content-Type": {"text/plain"}})
-			_, _ = io.WriteString(a, "Accepted")
-			a.End(io.EOF)
-			_ = listen(memory, peer, events, event(pings))
-		}, "", empty, "pass reads", false},
-		"a stream that a server does not have": {func(_ *testing.T, memory *mcp.Memory) {
-			a := mcp.NewAnswer(watch(nil, memory), http.StatusMethodNotAllowed, http.Header{"Content-Type": {plain}})
-			_, _ = io.WriteString(a, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Method not allowed."},"id":null}`)
-			a.End(io.EOF)
-			_ = listen(memory, peer, events, event(pings))
-		}, "", empty, "pass reads", false},
-		"nothing, in the answer to a notification": {func(t *testing.T, memory *mcp.Memory) {
-			a := mcp.NewAnswer(watch(read(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), memory), http.StatusOK,
-				http.Header{"Content-Type": {plain}})
-			a.End(io.EOF)
-			_ = listen(memory, peer, events, event(pings))
-		}, "", empty, "pass reads", false},
+		"in an answer to another request, which breaks": {
+			answers(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, http.StatusOK,
+				http.Header{"Content-Type": {plain}, "Content-Length": {"4000"}}, elicits, io.ErrUnexpectedEOF),
+			"", empty, unasked, true},
+		"in the answer to a notification": {
+			answers(notified, http.StatusOK, events, event(elicits), io.EOF), "", empty, unasked, true},
+		"in the answer to an answer": {
+			answers(empty, http.StatusAccepted, events, event(elicits), io.EOF), "", empty, unasked, true},
+		"in the answer to a notification, of a type that is only like JSON": {
+			answers(notified, http.StatusOK, http.Header{"Content-Type": {plain + "x"}}, elicits, io.EOF),
+			"", empty, unasked, true},
+		"words, in the answer to a notification": {
+			answers(notified, http.StatusOK, http.Header{"Content-Type": {"text/plain"}}, "Accepted", io.EOF),
+			"", empty, "pass reads", false},
+		"a stream that a server does not have": {
+			answers("", http.StatusMethodNotAllowed, http.Header{"Content-Type": {plain}},
+				`{"jsonrpc":"2.0","error":{"code":-32000,"message":"Method not allowed."},"id":null}`, io.EOF),
+			"", empty, "pass reads", false},
+		"nothing, in the answer to a notification": {
+			answers(notified, http.StatusOK, http.Header{"Content-Type": {plain}}, "", io.EOF),
+			"", empty, "pass reads", false},
 		"at another address, where the server has sent the client": {func(t *testing.T, memory *mcp.Memory) {
-			mcp.NewAnswer(watch(read(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`), memory), http.StatusTemporaryRedirect,
-				http.Header{}).End(io.EOF)
 			_ = listen(memory, mcp.Peer{Server: peer.Server + "2"}, events, event(elicits))
-			_ = listen(memory, peer, events, event(pings))
+			answers(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, http.StatusTemporaryRedirect, http.Header{}, "", io.EOF)(
+				t, memory)
 		}, "elicitation", empty, unasked, true},
 		"in another session of the server": {func(_ *testing.T, memory *mcp.Memory) {
 			_ = listen(memory, at, events, event(elicits))
