@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
@@ -57,15 +55,13 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-type change = func(*policy.Request, *evidence.TriggerOriginProof, *evidence.TriggerReceipt)
-
 func TestDecideRefuses(t *testing.T) {
 	other := strings.Repeat("a", 64)
-	ask := func(f func(*policy.Request)) change {
-		return func(r *policy.Request, _ *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) { f(r) }
+	ask := func(f func(*request)) change {
+		return func(r *request, _ *proof, _ *receipt) { f(r) }
 	}
-	both := func(f func(o *evidence.TriggerOriginProof, r *evidence.TriggerReceipt)) change {
-		return func(_ *policy.Request, o *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { f(o, r) }
+	both := func(f func(o *proof, r *receipt)) change {
+		return func(_ *request, o *proof, r *receipt) { f(o, r) }
 	}
 	w := newWorld(t, string(configs.Policy()), func(m *policy.Manifest) { // a method that the origin policy does not allow
 		o := &m.RuntimePolicy.TriggerReceiptPolicy.OriginProofPolicy
@@ -78,83 +74,65 @@ func TestDecideRefuses(t *testing.T) {
 		change change
 		code   string
 	}{
-		"no nonce":            {ask(func(r *policy.Request) { r.Binding.Nonce = "" }), "artifact_malformed"},
-		"no content hash":     {ask(func(r *policy.Request) { r.Binding.ContentHash = "" }), "artifact_malformed"},
-		"no challenge":        {ask(func(r *policy.Request) { r.ChallengeID = "" }), "query_malformed"},
-		"no session":          {ask(func(r *policy.Request) { r.SessionID = "" }), "query_malformed"},
-		"no runtime":          {ask(func(r *policy.Request) { r.RuntimeID = "" }), "query_malformed"},
-		"no host":             {ask(func(r *policy.Request) { r.Call.Host = "" }), "query_malformed"},
-		"a long rule":         {ask(func(r *policy.Request) { r.Call.Rule = strings.Repeat("r", 257) }), "query_malformed"},
-		"a long path":         {ask(func(r *policy.Request) { r.Call.Path = strings.Repeat("/", 2049) }), "query_malformed"},
-		"a negative size":     {ask(func(r *policy.Request) { r.Call.Size = -1 }), "query_malformed"},
-		"another method":      {ask(func(r *policy.Request) { r.Call.Method = "PUT" }), "artifacts_mismatch"},
-		"another path":        {ask(func(r *policy.Request) { r.Call.Path = "/posts/" }), "artifacts_mismatch"},
-		"another manifest":    {ask(func(r *policy.Request) { r.ManifestHash = other }), "deployment_mismatch"},
-		"no manifest":         {ask(func(r *policy.Request) { r.ManifestHash = "" }), "deployment_mismatch"},
-		"another environment": {ask(func(r *policy.Request) { r.EnvironmentHash = other }), "pin_mismatch"},
-		"no environment":      {ask(func(r *policy.Request) { r.EnvironmentHash = "" }), "pin_mismatch"},
-		"another runtime":     {ask(func(r *policy.Request) { r.RuntimeID = "worker-2" }), "not_allowed"},
+		"no nonce":            {ask(func(r *request) { r.Binding.Nonce = "" }), "artifact_malformed"},
+		"no content hash":     {ask(func(r *request) { r.Binding.ContentHash = "" }), "artifact_malformed"},
+		"no challenge":        {ask(func(r *request) { r.ChallengeID = "" }), "query_malformed"},
+		"no session":          {ask(func(r *request) { r.SessionID = "" }), "query_malformed"},
+		"no runtime":          {ask(func(r *request) { r.RuntimeID = "" }), "query_malformed"},
+		"no host":             {ask(func(r *request) { r.Call.Host = "" }), "query_malformed"},
+		"a long rule":         {ask(func(r *request) { r.Call.Rule = strings.Repeat("r", 257) }), "query_malformed"},
+		"a long path":         {ask(func(r *request) { r.Call.Path = strings.Repeat("/", 2049) }), "query_malformed"},
+		"a negative size":     {ask(func(r *request) { r.Call.Size = -1 }), "query_malformed"},
+		"another method":      {ask(func(r *request) { r.Call.Method = "PUT" }), "artifacts_mismatch"},
+		"another path":        {ask(func(r *request) { r.Call.Path = "/posts/" }), "artifacts_mismatch"},
+		"another manifest":    {ask(func(r *request) { r.ManifestHash = other }), "deployment_mismatch"},
+		"no manifest":         {ask(func(r *request) { r.ManifestHash = "" }), "deployment_mismatch"},
+		"another environment": {ask(func(r *request) { r.EnvironmentHash = other }), "pin_mismatch"},
+		"no environment":      {ask(func(r *request) { r.EnvironmentHash = "" }), "pin_mismatch"},
+		"another runtime":     {ask(func(r *request) { r.RuntimeID = "worker-2" }), "not_allowed"},
 
-		"another binding": {ask(func(r *policy.Request) { r.Binding.Nonce = "other" }), "artifacts_mismatch"},
-		"other content":   {ask(func(r *policy.Request) { r.Binding.ContentHash = other }), "artifacts_mismatch"},
-		"receipt's binding": {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) {
-			r.BindingHash = other
-		}), "artifacts_mismatch"},
-		"receipt's origin": {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) {
-			r.OriginProofHash = other
-		}), "artifacts_mismatch"},
-		"receipt's event": {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) {
-			r.EventID = "event-2"
-		}), "artifacts_mismatch"},
-		"receipt's payload": {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) {
-			r.PayloadHash = other
-		}), "artifacts_mismatch"},
-		"receipt's kind": {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) {
-			r.Kind = "scheduled"
-		}), "artifacts_mismatch"},
-		"receipt's source": {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) {
-			r.Source = "hooks"
-		}), "artifacts_mismatch"},
-		"a human": {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) {
-			r.HumanInitiated = true
-		}), "human_involved"},
-		"a human's request": {both(func(o *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) {
+		"another binding":   {ask(func(r *request) { r.Binding.Nonce = "other" }), "artifacts_mismatch"},
+		"other content":     {ask(func(r *request) { r.Binding.ContentHash = other }), "artifacts_mismatch"},
+		"receipt's binding": {both(func(_ *proof, r *receipt) { r.BindingHash = other }), "artifacts_mismatch"},
+		"receipt's origin":  {both(func(_ *proof, r *receipt) { r.OriginProofHash = other }), "artifacts_mismatch"},
+		"receipt's event":   {both(func(_ *proof, r *receipt) { r.EventID = "event-2" }), "artifacts_mismatch"},
+		"receipt's payload": {both(func(_ *proof, r *receipt) { r.PayloadHash = other }), "artifacts_mismatch"},
+		"receipt's kind":    {both(func(_ *proof, r *receipt) { r.Kind = "scheduled" }), "artifacts_mismatch"},
+		"receipt's source":  {both(func(_ *proof, r *receipt) { r.Source = "hooks" }), "artifacts_mismatch"},
+		"a human":           {both(func(_ *proof, r *receipt) { r.HumanInitiated = true }), "human_involved"},
+		"a human's request": {both(func(o *proof, r *receipt) {
 			o.Kind, r.Kind = "human_request", "human_request"
 		}), "not_allowed"},
-		"an unknown kind": {both(func(o *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) {
+		"an unknown kind": {both(func(o *proof, r *receipt) {
 			o.Kind, r.Kind = "unknown", "unknown"
 		}), "not_allowed"},
-		"a kind not allowed": {both(func(o *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) {
+		"a kind not allowed": {both(func(o *proof, r *receipt) {
 			o.Kind, r.Kind = "autonomous_policy", "autonomous_policy"
 		}), "not_allowed"},
-		"a source not allowed": {both(func(o *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) {
+		"a source not allowed": {both(func(o *proof, r *receipt) {
 			o.Source, r.Source = "gitlab", "gitlab"
 		}), "not_allowed"},
-		"a method not allowed": {both(func(o *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) {
+		"a method not allowed": {both(func(o *proof, _ *receipt) {
 			o.VerificationMethod = "queue_claim"
 		}), "not_allowed"},
-		"by hand": {both(func(o *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) {
-			o.VerificationMethod = "manual"
-		}), "not_allowed"},
-		"self-reported": {both(func(o *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) {
-			o.VerificationMethod = "self_reported"
-		}), "not_allowed"},
-		"method of another kind": {both(func(o *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) {
+		"by hand":       {both(func(o *proof, _ *receipt) { o.VerificationMethod = "manual" }), "not_allowed"},
+		"self-reported": {both(func(o *proof, _ *receipt) { o.VerificationMethod = "self_reported" }), "not_allowed"},
+		"method of another kind": {both(func(o *proof, _ *receipt) {
 			o.VerificationMethod = "scheduler_lock"
 		}), "policy_denied"},
 
-		"no origin proof": {ask(func(r *policy.Request) { r.OriginProof = "-" }), "artifact_malformed"},
-		"no receipt":      {ask(func(r *policy.Request) { r.TriggerReceipt = "-" }), "artifact_malformed"},
-		"a stranger's origin proof": {ask(func(r *policy.Request) {
+		"no origin proof": {ask(func(r *request) { r.OriginProof = "-" }), "artifact_malformed"},
+		"no receipt":      {ask(func(r *request) { r.TriggerReceipt = "-" }), "artifact_malformed"},
+		"a stranger's origin proof": {ask(func(r *request) {
 			r.OriginProof = stranger.request(nil).OriginProof
 		}), "signature_invalid"},
-		"a stranger's receipt": {ask(func(r *policy.Request) {
+		"a stranger's receipt": {ask(func(r *request) {
 			r.TriggerReceipt = stranger.request(nil).TriggerReceipt
 		}), "signature_invalid"},
-		"the receipt as the origin proof": {ask(func(r *policy.Request) {
+		"the receipt as the origin proof": {ask(func(r *request) {
 			r.OriginProof = w.request(nil).TriggerReceipt
 		}), "artifact_malformed"},
-		"the trigger mediator's proof": {ask(func(r *policy.Request) {
+		"the trigger mediator's proof": {ask(func(r *request) {
 			var err error
 			r.OriginProof, _, err = policytest.Issuer(t, evidence.TriggerOriginProofKind, w.Keys["trigger-receipt-key"],
 				"mediator-source-verifier", "mediator-trigger", time.Minute).Sign(t.Context(), evidence.TriggerOriginProof{
@@ -226,7 +204,7 @@ func TestRuntimeMayBeLeftToTheSessionPolicy(t *testing.T) {
 	_, err := w.engine().Decide(t.Context(), w.request(nil))
 	check.Must(t, err)
 	_, err = w.engine().Decide(t.Context(),
-		w.request(func(r *policy.Request, _ *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) {
+		w.request(func(r *request, _ *proof, _ *receipt) {
 			r.RuntimeID = "worker-2"
 		}))
 	check.WantCode(t, err, "not_allowed")
@@ -248,44 +226,41 @@ func TestEngineRefusesOtherRules(t *testing.T) {
 	check.Must(t, err)
 	for _, rules := range []*decide.Rules{other, {}} {
 		_, err := decide.NewEngine(rules, w.Verifier, w.Strict, w.decision, w.grant,
-			decide.EngineOptions{Now: policytest.Clock, Log: zap.NewNop()})
+			options())
 		check.WantCode(t, err, "pin_mismatch")
 	}
 	open := *w.Strict
 	open.Runtime.PolicyHash = ""
 	_, err = decide.NewEngine(&decide.Rules{}, w.Verifier, &open, w.decision, w.grant,
-		decide.EngineOptions{Now: policytest.Clock, Log: zap.NewNop()})
+		options())
 	check.WantCode(t, err, "pin_mismatch")
 }
 
 func TestEngineNeedsAllItsParts(t *testing.T) {
 	w := newWorld(t, string(configs.Policy()), nil)
-	type parts struct {
-		rules    *decide.Rules
-		verifier *evidence.Verifier
-		strict   *policy.Strict
-		decision *signer.Issuer[evidence.PolicyDecision]
-		grant    *signer.Issuer[evidence.ActionGrant]
-		o        decide.EngineOptions
-	}
-	for name, take := range map[string]func(*parts){
-		"rules": func(p *parts) {
-			p.rules = nil
-		}, "verifier": func(p *parts) { p.verifier = nil }, "strict policy": func(p *parts) { p.strict = nil },
-		"decision": func(p *parts) {
-			p.decision = nil
-		}, "grant": func(p *parts) {
-			p.grant = nil
-		}, "clock": func(p *parts) { p.o.Now = nil }, "log": func(p *parts) { p.o.Log = nil },
+	o := options()
+	for name, missing := range map[string]func() (*decide.Engine, error){
+		"rules": func() (*decide.Engine, error) {
+			return decide.NewEngine(nil, w.Verifier, w.Strict, w.decision, w.grant, o)
+		},
+		"verifier": func() (*decide.Engine, error) {
+			return decide.NewEngine(w.rules, nil, w.Strict, w.decision, w.grant, o)
+		},
+		"strict policy": func() (*decide.Engine, error) {
+			return decide.NewEngine(w.rules, w.Verifier, nil, w.decision, w.grant, o)
+		},
+		"decision": func() (*decide.Engine, error) { return w.with(nil, w.grant) },
+		"grant":    func() (*decide.Engine, error) { return w.with(w.decision, nil) },
+		"clock": func() (*decide.Engine, error) {
+			return decide.NewEngine(w.rules, w.Verifier, w.Strict, w.decision, w.grant, decide.EngineOptions{Log: o.Log})
+		},
+		"log": func() (*decide.Engine, error) {
+			return decide.NewEngine(w.rules, w.Verifier, w.Strict, w.decision, w.grant, decide.EngineOptions{Now: o.Now})
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			p := parts{w.rules, w.Verifier, w.Strict, w.decision, w.grant,
-				decide.EngineOptions{Now: policytest.Clock, Log: zap.NewNop()}}
-			take(&p)
-			if e, err := decide.NewEngine(p.rules, p.verifier, p.strict, p.decision, p.grant, p.o); err == nil || e != nil {
-				t.Errorf("an engine without it was made: %v", err)
-			}
-		})
+		if e, err := missing(); err == nil || e != nil {
+			t.Errorf("an engine without %s was made: %v", name, err)
+		}
 	}
 }
 
@@ -302,8 +277,7 @@ func TestEngineWithoutAKey(t *testing.T) {
 			policytest.Issuer(t, evidence.ActionGrantKind, broken{}, "mediator-authorization", "posting-api", time.Minute)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, err := decide.NewEngine(w.rules, w.Verifier, w.Strict, c.decision, c.grant,
-				decide.EngineOptions{Now: policytest.Clock, Log: zap.NewNop()})
+			e, err := w.with(c.decision, c.grant)
 			check.Must(t, err)
 			if d, err := e.Decide(t.Context(), w.request(nil)); !errors.Is(err, errBroken) || d != (policy.Decision{}) {
 				t.Errorf("%+v, %v", d, err)
@@ -317,27 +291,23 @@ func TestRequestAtItsLimits(t *testing.T) {
 	e := w.engine()
 	binding := evidence.Binding{Subject: "s", Action: "a", Resource: "POST /posts", ContentHash: evidence.HashBytes(nil),
 		Nonce: "n"}
-	whole := policy.Request{
+	whole := request{
 		Binding: binding, ChallengeID: "c", RuntimeID: "r", SessionID: "s", ManifestHash: w.Strict.ManifestHash,
 		Call: policy.Call{Method: "POST", Scheme: "https", Host: "h", Path: "/posts", Rule: "r", ContentKind: "json"},
 	}
 	for name, c := range map[string]struct {
-		field func(*policy.Request) *string
+		field func(*request) *string
 		max   int
 	}{
-		"challengeId": {func(r *policy.Request) *string {
-			return &r.ChallengeID
-		}, 256}, "runtimeId": {func(r *policy.Request) *string { return &r.RuntimeID }, 256},
-		"sessionId": {func(r *policy.Request) *string {
-			return &r.SessionID
-		}, 256}, "call.method": {func(r *policy.Request) *string { return &r.Call.Method }, 256},
-		"call.scheme": {func(r *policy.Request) *string {
-			return &r.Call.Scheme
-		}, 256}, "call.host": {func(r *policy.Request) *string { return &r.Call.Host }, 256},
-		"call.path": {func(r *policy.Request) *string {
-			return &r.Call.Path
-		}, 2048}, "call.rule": {func(r *policy.Request) *string { return &r.Call.Rule }, 256},
-		"call.contentKind": {func(r *policy.Request) *string { return &r.Call.ContentKind }, 256},
+		"challengeId":      {func(r *request) *string { return &r.ChallengeID }, 256},
+		"runtimeId":        {func(r *request) *string { return &r.RuntimeID }, 256},
+		"sessionId":        {func(r *request) *string { return &r.SessionID }, 256},
+		"call.method":      {func(r *request) *string { return &r.Call.Method }, 256},
+		"call.scheme":      {func(r *request) *string { return &r.Call.Scheme }, 256},
+		"call.host":        {func(r *request) *string { return &r.Call.Host }, 256},
+		"call.path":        {func(r *request) *string { return &r.Call.Path }, 2048},
+		"call.rule":        {func(r *request) *string { return &r.Call.Rule }, 256},
+		"call.contentKind": {func(r *request) *string { return &r.Call.ContentKind }, 256},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for text, code := range map[string]string{
@@ -363,8 +333,7 @@ func TestRolesMustBeSeparate(t *testing.T) {
 			"posting-api", time.Minute),
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, err := decide.NewEngine(w.rules, w.Verifier, w.Strict, w.decision, grant,
-				decide.EngineOptions{Now: policytest.Clock, Log: zap.NewNop()})
+			e, err := w.with(w.decision, grant)
 			check.Must(t, err)
 			d, err := e.Decide(t.Context(), w.request(nil))
 			check.WantCode(t, err, "key_purpose")

@@ -47,10 +47,29 @@ func newWorld(t testing.TB, rules string, edit func(*policy.Manifest)) *world {
 
 func (w *world) engine() *decide.Engine {
 	w.t.Helper()
-	e, err := decide.NewEngine(w.rules, w.Verifier, w.Strict, w.decision, w.grant,
-		decide.EngineOptions{Now: policytest.Clock, Log: zap.NewNop()})
+	e, err := w.with(w.decision, w.grant)
 	check.Must(w.t, err)
 	return e
+}
+
+// with makes an engine with these issuers.
+func (w *world) with(decision *signer.Issuer[evidence.PolicyDecision], grant *signer.Issuer[evidence.ActionGrant]) (
+	*decide.Engine, error) {
+	return decide.NewEngine(w.rules, w.Verifier, w.Strict, decision, grant, options())
+}
+
+func options() decide.EngineOptions {
+	return decide.EngineOptions{Now: policytest.Clock, Log: zap.NewNop()}
+}
+
+// wantVerdict wants a refusal with this code, or none if it is empty.
+func wantVerdict(t testing.TB, err error, code string, texts ...string) {
+	t.Helper()
+	if code == "" {
+		check.Must(t, err)
+		return
+	}
+	check.WantCode(t, err, code, texts...)
 }
 
 func (w *world) engines() *decide.Engines {
@@ -60,11 +79,17 @@ func (w *world) engines() *decide.Engines {
 	return &e
 }
 
+type (
+	request = policy.Request
+	proof   = evidence.TriggerOriginProof
+	receipt = evidence.TriggerReceipt
+	change  = func(*request, *proof, *receipt)
+)
+
 // request makes a valid request. change may alter it, the proof or the receipt before they are signed.
-func (w *world) request(
-	change func(*policy.Request, *evidence.TriggerOriginProof, *evidence.TriggerReceipt)) policy.Request {
+func (w *world) request(change change) request {
 	w.t.Helper()
-	r := policy.Request{
+	r := request{
 		Binding: evidence.Binding{Subject: "agent:worker-1", Action: "create_post", Resource: "POST /posts?draft=1",
 			ContentHash: evidence.HashBytes([]byte("content")), Nonce: "nonce"},
 		ChallengeID: "challenge-1", RuntimeID: "worker-1", SessionID: "session-1",
@@ -74,13 +99,13 @@ func (w *world) request(
 			Rule: "example-post", ContentKind: "json", Size: 7},
 	}
 	payload, bindingHash := evidence.HashBytes([]byte("payload")), r.Binding.Hash()
-	o := evidence.TriggerOriginProof{
+	o := proof{
 		BindingHash: bindingHash, EventID: "event-1", EvidenceHash: evidence.HashBytes([]byte("signature")),
 		EvidenceID: "delivery-1",
 		Kind:       evidence.TriggerSourceEvent, PayloadHash: payload, Source: "github",
 		VerificationMethod: evidence.MethodWebhookSignature,
 	}
-	rec := evidence.TriggerReceipt{BindingHash: bindingHash, EventID: "event-1", Kind: evidence.TriggerSourceEvent,
+	rec := receipt{BindingHash: bindingHash, EventID: "event-1", Kind: evidence.TriggerSourceEvent,
 		PayloadHash: payload, Source: "github"}
 	if change != nil {
 		change(&r, &o, &rec)

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/policy/decide"
 	"github.com/actionproof/mediator/test/check"
@@ -63,11 +62,7 @@ func TestConditionsOnMessages(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, file("r allow "+tt.when), nil)
 			_, err := w.engine().Decide(t.Context(), w.request(withMessage(tt.message)))
-			if tt.code == "" {
-				check.Must(t, err)
-			} else {
-				check.WantCode(t, err, tt.code)
-			}
+			wantVerdict(t, err, tt.code)
 		})
 	}
 	for _, wrong := range []string{`args == "a"`, `args.repo`, `mcp.tool == 1`, `graphql.fields == "addComment"`,
@@ -101,7 +96,7 @@ func TestWhyAConditionFails(t *testing.T) {
 
 // withMessage turns a request into one for a call with a message.
 func withMessage(m *policy.Message) change {
-	return func(r *policy.Request, o *evidence.TriggerOriginProof, rec *evidence.TriggerReceipt) {
+	return func(r *request, o *proof, rec *receipt) {
 		r.Call.Message = m
 		if does := m.Does(); does != "" {
 			r.Binding.Resource += " " + does
@@ -145,7 +140,7 @@ func TestMessagesThatAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, file("r allow true"), nil)
 			d, err := w.engine().Decide(t.Context(),
-				w.request(func(r *policy.Request, o *evidence.TriggerOriginProof, rec *evidence.TriggerReceipt) {
+				w.request(func(r *request, o *proof, rec *receipt) {
 					r.Call.Message, r.Binding.Resource = tt.message, tt.resource
 					o.BindingHash, rec.BindingHash = r.Binding.Hash(), r.Binding.Hash()
 				}))

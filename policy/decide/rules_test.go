@@ -178,7 +178,7 @@ func TestRulesDecide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, c.rules, nil)
 			d, err := w.engine().Decide(t.Context(),
-				w.request(func(r *policy.Request, o *evidence.TriggerOriginProof, rec *evidence.TriggerReceipt) {
+				w.request(func(r *request, o *proof, rec *receipt) {
 					if c.path != "" {
 						r.Call.Path, r.Binding.Resource = c.path, "POST "+c.path
 						o.BindingHash, rec.BindingHash = r.Binding.Hash(), r.Binding.Hash()
