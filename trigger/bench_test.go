@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// BenchmarkEvidence is what the trigger service costs each post: one durable write and two signatures.
+// BenchmarkEvidence measures the service's part of each post: one durable write and two signatures.
 func BenchmarkEvidence(b *testing.B) {
 	k := newKit(b)
 	id := k.claimed(b)

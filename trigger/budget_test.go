@@ -6,7 +6,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// TestUnsent: an event gets back what it paid for a post that never left, and no more than that.
+// TestUnsent checks that an event gets back exactly what it paid for posts that never left.
 func TestUnsent(t *testing.T) {
 	k := newKit(t)
 	c, _ := k.serve(t)
@@ -28,8 +28,7 @@ func TestUnsent(t *testing.T) {
 	}
 	refused := func() {
 		t.Helper()
-		_, err := c.Evidence(t.Context(), id, binding("create_post"))
-		wantCode(t, err, "event_closed")
+		wantCode(t, second(c.Evidence(t.Context(), id, binding("create_post"))), "event_closed")
 	}
 
 	spent(0)
@@ -47,7 +46,7 @@ func TestUnsent(t *testing.T) {
 	spent(1)
 	refused()
 
-	for range 2 { // the second time it changes nothing
+	for range 2 { // repeating it changes nothing
 		if err := unsent(first); err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +59,7 @@ func TestUnsent(t *testing.T) {
 	last := pay()
 	spent(1)
 	refused()
-	if err := unsent(first); err != nil { // known already: nothing of the other post is given back
+	if err := unsent(first); err != nil { // known: nothing of the other post is given back
 		t.Fatal(err)
 	}
 	spent(1)
@@ -80,7 +79,7 @@ func TestUnsent(t *testing.T) {
 	wantCode(t, unsent(last), "event_closed")
 }
 
-// TestABudgetThatCannotBeRead is an error, and never a budget of which nothing is spent.
+// TestABudgetThatCannotBeRead checks that an unreadable budget is an error, not an unspent budget.
 func TestABudgetThatCannotBeRead(t *testing.T) {
 	for _, broken := range []string{
 		`DROP TABLE spent`,

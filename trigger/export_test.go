@@ -2,6 +2,5 @@ package trigger
 
 import "time"
 
-// Next and Latest show a schedule's fire times to tests.
 func Next(c *Schedule, after time.Time) time.Time          { return c.times.Next(after) }
 func Latest(c *Schedule, after, until time.Time) time.Time { return c.latest(after, until) }

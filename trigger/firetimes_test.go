@@ -12,8 +12,7 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// firesOn returns the fire times of an expression, in UTC, from noon in UTC of the day before a date to noon of the day
-// after.
+// firesOn returns an expression's fire times from noon (UTC) before a date to noon after it.
 func firesOn(t *testing.T, spec, zone, date string) []string {
 	t.Helper()
 	s := must(trigger.NewSchedule("s", spec, zone, nil))(t)
@@ -26,7 +25,7 @@ func firesOn(t *testing.T, spec, zone, date string) []string {
 	return fired
 }
 
-// TestClockChanges: each time that an expression names fires once. The comment of a row says what the clock does.
+// TestClockChanges checks that each time that an expression names fires once. Comments say what the clock does.
 func TestClockChanges(t *testing.T) {
 	for _, c := range []struct {
 		zone, date, spec string
@@ -82,7 +81,7 @@ func TestClockChanges(t *testing.T) {
 	}
 }
 
-// TestFireTimesMinuteByMinute compares a year of fire times with what a clock on the wall shows, minute by minute.
+// TestFireTimesMinuteByMinute compares a year of fire times with a wall clock, minute by minute.
 func TestFireTimesMinuteByMinute(t *testing.T) {
 	for _, c := range []struct {
 		zone string
@@ -124,8 +123,8 @@ func TestFireTimesMinuteByMinute(t *testing.T) {
 	}
 }
 
-// TestScheduleOverClockChange runs a schedule over a change, with a restart in the hour that comes twice or just before
-// the gap, and with one that was away while its time passed.
+// TestScheduleOverClockChange runs a schedule over a change, with restarts before and within it, and with a pause over
+// its time.
 func TestScheduleOverClockChange(t *testing.T) {
 	const october, march = "2026-10-25T00:00:00Z", "2026-03-29T00:00:00Z"
 	for _, c := range []struct {

@@ -22,7 +22,7 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// written counts what a service writes to its log.
+// written holds what a service writes to its log.
 type written struct {
 	mu    sync.Mutex // guards all
 	bytes bytes.Buffer
@@ -36,7 +36,7 @@ func (w *written) Write(p []byte) (int, error) {
 
 func (w *written) Sync() error { return nil }
 
-// take returns what was written since, and forgets it.
+// take returns and clears it.
 func (w *written) take() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -48,11 +48,10 @@ func (w *written) option(o *trigger.Options) {
 	o.Log = zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), w, zapcore.InfoLevel))
 }
 
-// lineSize is more than any line has here, in bytes.
+// lineSize is more than any line has, in bytes.
 const lineSize = 1000
 
-// TestDeliveryFlood: deliveries without a signature, and repeated ones, leave a few lines in the log and nothing in the
-// store.
+// TestDeliveryFlood checks that unsigned and repeated deliveries leave a few lines in the log and nothing in the store.
 func TestDeliveryFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(written)
@@ -113,8 +112,7 @@ func TestDeliveryFlood(t *testing.T) {
 	})
 }
 
-// TestQueueOfLinks: links, FIFOs and the like are never opened, do not hide messages, and are said once for as long as
-// they stay.
+// TestQueueOfLinks checks that links, FIFOs and the like are never opened, hide no messages, and are logged once.
 func TestQueueOfLinks(t *testing.T) {
 	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
 		log := new(written)
@@ -124,10 +122,10 @@ func TestQueueOfLinks(t *testing.T) {
 		target := filepath.Join(s.dir, "target")
 		s.check(os.WriteFile(target, []byte("secret"), 0o600))
 		opened.watch(target)
-		stuck := func(id string) { // it cannot be moved to refused, as where Landlock holds the service
+		stuck := func(id string) { // cannot be moved to refused, as under Landlock
 			s.check(os.MkdirAll(s.path("refused", id+"/x"), 0o700))
 		}
-		const links = 2100 // more than are looked at together, twice over
+		const links = 2100 // more than two batches
 		for i := range links {
 			id := fmt.Sprintf("a-link-%d", i)
 			s.check(os.Symlink(target, s.path("new", id)))
@@ -159,7 +157,8 @@ func TestQueueOfLinks(t *testing.T) {
 	})
 }
 
-// TestQueueSaysItOnce: a message that is not taken is in the log once, and once more when it has gone and come again.
+// TestQueueSaysItOnce checks that a message which cannot be taken is logged once, and once more after it has gone and
+// come again.
 func TestQueueSaysItOnce(t *testing.T) {
 	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
 		option, logs := logged()
@@ -180,7 +179,6 @@ func TestQueueSaysItOnce(t *testing.T) {
 	})
 }
 
-// TestQueueRemovesOldRefused: what was refused is removed after the retention, as what is done is.
 func TestQueueRemovesOldRefused(t *testing.T) {
 	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
 		put := func(id string) { s.check(os.WriteFile(s.path("refused", id), nil, 0o600)) }

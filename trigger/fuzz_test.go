@@ -14,8 +14,7 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// FuzzWebhook delivers anything, signed properly or not. Whatever comes in without a proper signature is refused, and
-// nothing that is kept has an id or a type that could not be signed later.
+// FuzzWebhook checks that a delivery without a valid signature is refused, and that kept events can be signed.
 func FuzzWebhook(f *testing.F) {
 	k := newKit(f, func(o *trigger.Options) {
 		o.Sources = []trigger.Source{github(f), must(trigger.NewStandard("hooks", []string{vectorSecret}))(f)}
@@ -56,8 +55,8 @@ func FuzzWebhook(f *testing.F) {
 	})
 }
 
-// FuzzServer sends anything to the internal API: an answer or a problem document, and never evidence for an event that
-// is not there.
+// FuzzServer checks that the internal API answers anything with an answer or a problem document, and never with
+// evidence for an unknown event.
 func FuzzServer(f *testing.F) {
 	k := newKit(f)
 	handler := trigger.NewServer(k.Service)
@@ -83,7 +82,7 @@ func FuzzServer(f *testing.F) {
 	})
 }
 
-// FuzzSchedule reads any cron expression. What is accepted comes true, and always later.
+// FuzzSchedule checks that accepted cron expressions come true, and always later.
 func FuzzSchedule(f *testing.F) {
 	for _, spec := range []string{"*/5 * * * *", "@every 1s", "@yearly", "0 0 29 2 *", "TZ=UTC * * * * *",
 		"1-5/2,7 0 L * MON"} {

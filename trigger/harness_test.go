@@ -35,7 +35,7 @@ const (
 
 var start = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// clock is a clock that stands still until it is set.
+// clock stands still until it is set.
 type clock struct{ at atomic.Int64 }
 
 func newClock(t time.Time) *clock {
@@ -95,7 +95,7 @@ func newKit(t testing.TB, change ...func(*trigger.Options)) *kit {
 	return k
 }
 
-// open opens the service, also once more after Close.
+// open opens the service, again after Close.
 func (k *kit) open(t testing.TB) {
 	t.Helper()
 	s := must(trigger.New(t.Context(), k.options))(t)
@@ -111,7 +111,7 @@ func (k *kit) restart(t testing.TB) {
 	k.open(t)
 }
 
-// sql opens the file of the service that is open, to see or to break what lies in it.
+// sql opens the service's file, to read or to break it.
 func (k *kit) sql(t testing.TB, statements ...string) *sql.DB {
 	t.Helper()
 	db := must(sql.Open("sqlite", "file:"+k.options.Path+"?_pragma=busy_timeout(60000)"))(t)
@@ -147,13 +147,11 @@ func github(t testing.TB) *trigger.Webhook {
 		t)
 }
 
-// binding is a binding of a post of an action.
 func binding(action string) evidence.Binding {
 	return evidence.Binding{Action: action, ContentHash: evidence.HashBytes([]byte("content")), Nonce: evidence.NewID(),
 		Resource: "POST /posts", Subject: "agent"}
 }
 
-// delivery is one request to a webhook.
 type delivery struct {
 	source string
 	header http.Header
@@ -166,7 +164,7 @@ func sha256MAC(key, text string) []byte {
 	return m.Sum(nil)
 }
 
-// fromGitHub is a delivery as GitHub makes it.
+// fromGitHub makes a delivery like GitHub's.
 func fromGitHub(event, id, body string) delivery {
 	return delivery{source: "github", body: body, header: http.Header{
 		"X-Github-Event": {event}, "X-Github-Delivery": {id},
@@ -174,7 +172,6 @@ func fromGitHub(event, id, body string) delivery {
 	}}
 }
 
-// answer is what a webhook answered.
 type answer struct {
 	Status             int
 	EventID            string
@@ -196,7 +193,7 @@ func (k *kit) deliver(t testing.TB, d delivery) answer {
 	return a
 }
 
-// wantEvidence asserts what the evidence hash of an event is over.
+// wantEvidence checks what an event's evidence hash covers.
 func (k *kit) wantEvidence(t testing.TB, e trigger.Event, verified map[string]string) {
 	t.Helper()
 	if want := must(evidence.HashValue(verified))(t); e.EvidenceHash != want {
@@ -206,7 +203,7 @@ func (k *kit) wantEvidence(t testing.TB, e trigger.Event, verified map[string]st
 
 var releases atomic.Int64
 
-// release brings a verified event in.
+// release brings in a verified event.
 func (k *kit) release(t testing.TB) string {
 	t.Helper()
 	n := releases.Add(1)
@@ -218,7 +215,6 @@ func (k *kit) release(t testing.TB) string {
 	return a.EventID
 }
 
-// claimed brings a verified event in and claims it.
 func (k *kit) claimed(t testing.TB) string {
 	t.Helper()
 	return k.claim(t, k.release(t))
@@ -233,7 +229,6 @@ func (k *kit) claim(t testing.TB, id string) string {
 	return e.ID
 }
 
-// must ends the test on an error.
 func must[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
@@ -244,7 +239,6 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// wantCode asserts which refusal it is, and that the table of codes knows it.
 func wantCode(t testing.TB, err error, code string) {
 	t.Helper()
 	if got := problem.DetailsOf(err).Code; err == nil || got != code {

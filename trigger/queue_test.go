@@ -40,7 +40,7 @@ func (s *spool) queue() *trigger.Queue {
 
 func (s *spool) path(folder, id string) string { return filepath.Join(s.dir, "spool", folder, id) }
 
-// put moves a finished file into new, as a producer does.
+// put moves a finished file into new, like a producer.
 func (s *spool) put(id, content string) {
 	s.t.Helper()
 	draft := filepath.Join(s.dir, "draft")
@@ -55,7 +55,7 @@ func (s *spool) check(err error) {
 	}
 }
 
-// now returns the time of a file that is made now.
+// now returns the time of a new file.
 func (s *spool) now() time.Time {
 	s.t.Helper()
 	path := filepath.Join(s.dir, "now")
@@ -65,14 +65,13 @@ func (s *spool) now() time.Time {
 	return time.Unix(info.Ctim.Unix())
 }
 
-// clock begins with the time of files, which is not the bubble's, and goes as fast as the bubble's.
+// clock starts with the time of files, which is not the bubble's, and goes as fast as the bubble's.
 func (s *spool) clock() func() time.Time {
 	s.t.Helper()
 	began, now := time.Now(), s.now()
 	return func() time.Time { return now.Add(time.Since(began)) }
 }
 
-// want asserts what is in the folders.
 func (s *spool) want(folder string, ids ...string) {
 	s.t.Helper()
 	entries, err := os.ReadDir(s.path(folder, ""))
@@ -121,7 +120,7 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-// TestQueueMessageOnce has a message of a known id come again, before and after a restart.
+// TestQueueMessageOnce repeats a message's id before and after a restart.
 func TestQueueMessageOnce(t *testing.T) {
 	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
 		for range 2 {
@@ -137,7 +136,7 @@ func TestQueueMessageOnce(t *testing.T) {
 	})
 }
 
-// TestQueueAfterCrash finds messages that an earlier process had claimed: one is an event already, the other is not.
+// TestQueueAfterCrash finds two claimed messages of an earlier process. Only one is an event already.
 func TestQueueAfterCrash(t *testing.T) {
 	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
 		s.put("known", "1")
@@ -211,7 +210,7 @@ func TestQueueOwners(t *testing.T) {
 	})
 }
 
-// TestQueueHasOneService has a second service wait for the first one's end.
+// TestQueueHasOneService checks that a second service waits for the end of the first.
 func TestQueueHasOneService(t *testing.T) {
 	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, first *kit) {
 		second := bubble(t, func(o *trigger.Options) { o.Sources = []trigger.Source{s.queue()} })
@@ -230,8 +229,8 @@ func TestQueueHasOneService(t *testing.T) {
 	})
 }
 
-// TestQueueRemovesOldMessages looks for what is done after the retention, which begins when the service takes a
-// message, however old its file is.
+// TestQueueRemovesOldMessages checks that the retention starts when the service takes a message, whatever its file's
+// age.
 func TestQueueRemovesOldMessages(t *testing.T) {
 	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
 		k.options.Now = s.clock()
@@ -252,8 +251,8 @@ func TestQueueRemovesOldMessages(t *testing.T) {
 	})
 }
 
-// TestQueueLeavesFolders: a folder stays in new, is said once, and neither keeps a later message of its name from being
-// refused nor old ones from being removed.
+// TestQueueLeavesFolders checks that a folder stays in new, is logged once, and hinders neither a later message of its
+// name nor the removal of old ones.
 func TestQueueLeavesFolders(t *testing.T) {
 	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
 		k.options.Now = s.clock()
@@ -274,7 +273,7 @@ func TestQueueLeavesFolders(t *testing.T) {
 		wantLog(t, logs, "message refused: the event's payload is neither JSON nor text in UTF-8")
 		s.want("claimed")
 		s.want("refused", "id")
-		// a producer can put one in a file's place just before it is moved
+		// A producer can replace a file with a folder just before it is moved.
 		s.check(os.MkdirAll(s.path("refused", "folder/inside"), 0o700))
 		time.Sleep(3 * time.Hour)
 		synctest.Wait()
@@ -283,8 +282,7 @@ func TestQueueLeavesFolders(t *testing.T) {
 	})
 }
 
-// TestQueueBoundsStrangeFiles: a round moves so many files away that are no messages, and leaves the others to the
-// next.
+// TestQueueBoundsStrangeFiles checks that one round moves away a bounded number of files that are no messages.
 func TestQueueBoundsStrangeFiles(t *testing.T) {
 	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
 		const most, more = 1024, 3
@@ -304,7 +302,7 @@ func TestQueueBoundsStrangeFiles(t *testing.T) {
 	})
 }
 
-// TestQueueEnds has the service end while it takes messages: what it has not claimed stays in new, and nothing is lost.
+// TestQueueEnds ends the service while it takes messages. Nothing is lost.
 func TestQueueEnds(t *testing.T) {
 	for _, c := range []struct {
 		where         string
@@ -344,7 +342,7 @@ func TestQueueEnds(t *testing.T) {
 	}
 }
 
-// TestQueueWithoutAFolder takes a folder away for one round, in which nothing is lost.
+// TestQueueWithoutAFolder removes a folder for one round. Nothing is lost.
 func TestQueueWithoutAFolder(t *testing.T) {
 	const unread, stays = "the queue cannot be read: no such file", "a message was not taken: rename "
 	for _, c := range []struct {
@@ -362,7 +360,7 @@ func TestQueueWithoutAFolder(t *testing.T) {
 		inQueue(t, func(t *testing.T, s *spool, q *trigger.Queue, k *kit) {
 			option, logs := logged()
 			option(&k.options)
-			k.options.Sources = []trigger.Source{trigger.NewQueue("jobs", s.path("", ""), 0)} // looked at every second too
+			k.options.Sources = []trigger.Source{trigger.NewQueue("jobs", s.path("", ""), 0)} // read every second too
 			k.restart(t)
 			s.put("first", "{}")
 			stop := k.run(t)
@@ -387,8 +385,8 @@ func TestQueueWithoutAFolder(t *testing.T) {
 	}
 }
 
-// TestQueueWhoseEventsAreNotKept: a message stays claimed until it is an event, and another one of its name does not
-// take its place.
+// TestQueueWhoseEventsAreNotKept checks that a message stays claimed until it is an event, and that another of its name
+// does not replace it.
 func TestQueueWhoseEventsAreNotKept(t *testing.T) {
 	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
 		stop := k.run(t)
@@ -412,7 +410,6 @@ func TestQueueWhoseEventsAreNotKept(t *testing.T) {
 	})
 }
 
-// TestQueueWithoutItsDirectory ends the service.
 func TestQueueWithoutItsDirectory(t *testing.T) {
 	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
 		s.check(os.RemoveAll(s.path("", "")))
@@ -455,12 +452,12 @@ func TestQueueNotMade(t *testing.T) {
 	}
 }
 
-// unprivileged calls do in a thread that has no capabilities, so that a file's mode counts for root too.
+// unprivileged runs do in a thread without capabilities, so that file modes count for root too.
 func unprivileged(t *testing.T, do func() error) error {
 	t.Helper()
 	answer := make(chan error, 1)
 	go func() {
-		goruntime.LockOSThread() // for good: the thread ends with the goroutine
+		goruntime.LockOSThread() // the thread ends with the goroutine
 		none := [2]unix.CapUserData{}
 		if err := unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &none[0]); err != nil {
 			t.Errorf("drop the capabilities: %v", err)

@@ -13,7 +13,7 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// run runs the service until the function that it returns is called.
+// run runs the service until the returned function is called.
 func (k *kit) run(t *testing.T) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -27,7 +27,7 @@ func (k *kit) run(t *testing.T) (stop func()) {
 	}
 }
 
-// fireTimes are the evidence ids of all events, oldest first.
+// fireTimes returns the evidence ids of all events, oldest first.
 func (k *kit) fireTimes(t *testing.T) []string {
 	t.Helper()
 	var times []string
@@ -72,7 +72,6 @@ func TestScheduleFires(t *testing.T) {
 	}
 }
 
-// TestScheduleEvidence follows a fire time into the artifacts.
 func TestScheduleEvidence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := bubble(t, func(o *trigger.Options) {
@@ -100,7 +99,7 @@ func TestScheduleEvidence(t *testing.T) {
 	})
 }
 
-// TestTwoSchedulers has two schedulers of one name work on one store, and their process start anew in between.
+// TestTwoSchedulers runs two schedulers of one name on one store, and restarts their processes.
 func TestTwoSchedulers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := bubble(t, func(o *trigger.Options) { o.Sources = nil })
@@ -125,7 +124,7 @@ func TestTwoSchedulers(t *testing.T) {
 	})
 }
 
-// TestMissed has fire times pass while no scheduler runs.
+// TestMissed lets fire times pass without a scheduler.
 func TestMissed(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -155,7 +154,7 @@ func TestMissed(t *testing.T) {
 	}
 }
 
-// TestMachineSlept has the clock jump while a scheduler waits, as it does when a machine sleeps.
+// TestMachineSlept lets the clock jump while a scheduler waits.
 func TestMachineSlept(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -178,7 +177,7 @@ func TestMachineSlept(t *testing.T) {
 				k.options.Now = func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }
 				k.restart(t)
 				stop := k.run(t)
-				time.Sleep(30*time.Minute + 30*time.Second) // it looks at the clock every minute
+				time.Sleep(30*time.Minute + 30*time.Second) // it reads the clock every minute
 				slept.Store(int64(c.slept))
 				time.Sleep(time.Hour)
 				stop()
@@ -188,7 +187,7 @@ func TestMachineSlept(t *testing.T) {
 	}
 }
 
-// TestScheduleThatIsNotKept says which fire times became no event, but not where that is for the end of the service.
+// TestScheduleThatIsNotKept checks that the log names fire times without an event, except at the end of the service.
 func TestScheduleThatIsNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		option, logs := logged()
@@ -205,7 +204,7 @@ func TestScheduleThatIsNotKept(t *testing.T) {
 			return time.Now()
 		}
 		k.restart(t)
-		time.Sleep(30 * time.Second) // so that nothing else looks at the clock at a fire time
+		time.Sleep(30 * time.Second) // so that nothing else reads the clock at a fire time
 		if err := k.Run(ctx); err != nil {
 			t.Error(err)
 		}
@@ -229,8 +228,7 @@ func TestScheduleThatIsNotKept(t *testing.T) {
 	})
 }
 
-// TestScheduleThatEnds: 2096 has the last 29 February for eight years, which is longer than a cron expression is looked
-// ahead.
+// TestScheduleThatEnds uses 2096, the last 29 February for eight years, which is farther than cron expressions look.
 func TestScheduleThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := must(trigger.NewSchedule("s", "0 0 29 2 *", "", nil))(t)
@@ -259,7 +257,7 @@ func TestLatest(t *testing.T) {
 	for _, c := range []struct{ after, until, want time.Time }{
 		{time.Time{}, start, leap}, {leap.Add(-1), start, leap}, {leap, start, time.Time{}}, {leap.Add(-1), leap, leap},
 		{leap.Add(-2), leap.Add(-1), time.Time{}},
-		{time.Time{}, leap.AddDate(79, 0, 0), leap.AddDate(72, 0, 0)}, // and none comes for more than five years
+		{time.Time{}, leap.AddDate(79, 0, 0), leap.AddDate(72, 0, 0)}, // none comes for more than five years
 	} {
 		if got := trigger.Latest(s, c.after, c.until); !got.Equal(c.want) {
 			t.Errorf("after %s and until %s the latest is %s, want %s", c.after, c.until, got, c.want)

@@ -11,7 +11,6 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// TestSend signs as each kind of sender does, and delivers to a service that verifies.
 func TestSend(t *testing.T) {
 	hub := must(
 		trigger.NewGitHub("hub", []string{secret}, []string{"issues", "release.published"}, []string{"workflow_dispatch"}))(t)
@@ -25,7 +24,7 @@ func TestSend(t *testing.T) {
 		name        string
 		from        *trigger.Webhook
 		event, body string
-		want        string // the type of the event, "ignored", "duplicate", or the code of a refusal
+		want        string // the event's type, "ignored", "duplicate", or the code of a refusal
 	}{
 		{"the event that suits the action", hub, "", `{"action":"published"}`, "release.published"},
 		{"the same body", hub, "", `{"action":"published"}`, "duplicate"},

@@ -14,7 +14,7 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// serve runs the internal API and returns a client of it.
+// serve runs the internal API and returns a client.
 func (k *kit) serve(t *testing.T) (*trigger.Client, *httptest.Server) {
 	t.Helper()
 	server := httptest.NewServer(trigger.NewServer(k.Service))
@@ -49,12 +49,12 @@ func TestClient(t *testing.T) {
 	must(c.Report(t.Context(), evidence.TriggerUnknown, evidence.MethodSelfReported, "agent", nil))(t)
 }
 
-// TestClientRefusals asks whether a refusal keeps its code on its way.
+// TestClientRefusals checks that refusals keep their codes.
 func TestClientRefusals(t *testing.T) {
 	k := newKit(t)
 	c, server := k.serve(t)
 	id := k.claimed(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // the claims wait for nothing
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // the claims do not wait
 	defer cancel()
 	b := binding("create_post")
 	must(c.Evidence(t.Context(), id, b))(t)
@@ -84,7 +84,6 @@ func TestClientRefusals(t *testing.T) {
 	wantCode(t, second(c.Evidence(t.Context(), id, b)), "process_unavailable")
 }
 
-// TestServerRefuses sends what no client would.
 func TestServerRefuses(t *testing.T) {
 	k := newKit(t)
 	_, server := k.serve(t)
@@ -114,7 +113,6 @@ func TestServerRefuses(t *testing.T) {
 	must(k.Evidence(t.Context(), id, binding("a")))(t) // nothing was spent
 }
 
-// TestList reads the newest events, which come without their payloads.
 func TestList(t *testing.T) {
 	k := newKit(t)
 	_, server := k.serve(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// TestSetSources has sources take the place of others while the service runs: one goes on, one ends, one begins.
+// TestSetSources replaces sources in a running service: one goes on, one ends, one begins.
 func TestSetSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		schedule := func(name, spec string) trigger.Source { return must(trigger.NewSchedule(name, spec, "", nil))(t) }
@@ -16,7 +16,7 @@ func TestSetSources(t *testing.T) {
 		k := bubble(t, func(o *trigger.Options) { o.Sources = []trigger.Source{stays, schedule("ends", "30 * * * *")} })
 		defer k.Close()
 		stop := k.run(t)
-		time.Sleep(time.Hour - time.Nanosecond) // one fire time is due in the very moment in which the sources change
+		time.Sleep(time.Hour - time.Nanosecond) // a fire time is due at the moment of the change
 		if err := k.SetSources([]trigger.Source{schedule("begins", "15 * * * *"), stays}); err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +35,7 @@ func TestSetSources(t *testing.T) {
 	})
 }
 
-// TestSetSourcesOfDeliveries: a delivery is judged by the webhooks of the time at which it came.
+// TestSetSourcesOfDeliveries checks that a delivery is judged by the webhooks of its time.
 func TestSetSourcesOfDeliveries(t *testing.T) {
 	k := newStandardKit(t, vectorSecret)
 	other := must(trigger.NewStandard("hooks", []string{"whsec_" + "b3RoZXIgc2VjcmV0IG9mIGVub3VnaCBieXRlcw=="}))(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/actionproof/mediator/test/ledgertest"
 )
 
-// BenchmarkSpend is what an event's budget costs a post, also when the event has paid for many before.
+// BenchmarkSpend measures a payment, also of an event that has paid for many posts.
 func BenchmarkSpend(b *testing.B) {
 	for _, paid := range []int{0, 100_000} {
 		for _, callers := range []int{1, 16, 64} {
@@ -42,7 +42,7 @@ func BenchmarkSpend(b *testing.B) {
 	}
 }
 
-// paidFor returns a store with one claimed event that has paid for so many posts.
+// paidFor returns a store with a claimed event that has paid for this many posts.
 func paidFor(b *testing.B, posts int) (store, time.Time) {
 	b.Helper()
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -80,7 +80,7 @@ func paidFor(b *testing.B, posts int) (store, time.Time) {
 	return s, now
 }
 
-// hashLike spreads as the hash of a binding does.
+// hashLike spreads like the hash of a binding.
 func hashLike(n int64) string {
 	sum := sha256.Sum256(strconv.AppendInt(nil, n, 10))
 	return "sha256:" + hex.EncodeToString(sum[:])

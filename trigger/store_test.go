@@ -19,7 +19,6 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// TestAStoreThatFails: whatever the events' file cannot do is said with its code.
 func TestAStoreThatFails(t *testing.T) {
 	k := newKit(t)
 	id := k.claimed(t)
@@ -43,7 +42,7 @@ func TestAStoreThatFails(t *testing.T) {
 	}
 }
 
-// TestAnotherVersion: who is refused a file of another version is told what a new one would forget.
+// TestAnotherVersion checks that the refusal of another version's file says what a new file would forget.
 func TestAnotherVersion(t *testing.T) {
 	k := newKit(t)
 	k.sql(t, "PRAGMA user_version = 99")
@@ -57,7 +56,7 @@ func TestAnotherVersion(t *testing.T) {
 	}
 }
 
-// TestSeenThatFails: what may have been seen before is not taken, and what cannot be kept as seen neither.
+// TestSeenThatFails checks that nothing is taken if its keys cannot be read or kept.
 func TestSeenThatFails(t *testing.T) {
 	for name, statements := range map[string]string{
 		"read": `ALTER TABLE seen RENAME TO kept;
@@ -79,7 +78,6 @@ func TestSeenThatFails(t *testing.T) {
 	}
 }
 
-// TestAnEventThatCannotBeRead has the file hold what is no event, and a list break off.
 func TestAnEventThatCannotBeRead(t *testing.T) {
 	for _, broken := range []string{
 		"UPDATE events SET event = '{'",
@@ -90,8 +88,7 @@ func TestAnEventThatCannotBeRead(t *testing.T) {
 		id := k.release(t)
 		k.release(t)
 		k.sql(t, broken)
-		_, err := k.Get(t.Context(), id)
-		wantCode(t, err, "ledger_unavailable")
+		wantCode(t, second(k.Get(t.Context(), id)), "ledger_unavailable")
 		events, err := k.List(t.Context(), 10)
 		if wantCode(t, err, "ledger_unavailable"); len(events) != 0 && strings.HasPrefix(broken, "UPDATE") {
 			t.Errorf("listed %+v", events)
@@ -99,7 +96,7 @@ func TestAnEventThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestAnEventThatCannotBeWritten: a time beyond the year 9999 has no form in JSON.
+// TestAnEventThatCannotBeWritten uses a time beyond the year 9999, which has no form in JSON.
 func TestAnEventThatCannotBeWritten(t *testing.T) {
 	k := newKit(t, func(o *trigger.Options) {
 		o.Now = func() time.Time { return time.Date(9999, 12, 31, 23, 59, 0, 0, time.UTC) }
@@ -110,14 +107,13 @@ func TestAnEventThatCannotBeWritten(t *testing.T) {
 	wantTimes(t, k)
 }
 
-// logged returns an option that has the service log to what is returned.
+// logged returns an option for a log and its lines.
 func logged() (func(*trigger.Options), *observer.ObservedLogs) {
 	core, logs := observer.New(zapcore.InfoLevel)
 	return func(o *trigger.Options) { o.Log = zap.New(core) }, logs
 }
 
-// wantLog asserts which warnings and errors were logged, each by its message and a piece of its error, and forgets
-// them.
+// wantLog checks and clears the warnings and errors in the log, each by its message and a piece of its error.
 func wantLog(t testing.TB, logs *observer.ObservedLogs, want ...string) {
 	t.Helper()
 	var got []string
@@ -139,7 +135,7 @@ func wantLog(t testing.TB, logs *observer.ObservedLogs, want ...string) {
 	}
 }
 
-// TestNothingToGiveBack has nothing be signed, and what was paid not be given back: the event stays poorer.
+// TestNothingToGiveBack lets signing fail, and giving back too: the event loses a post.
 func TestNothingToGiveBack(t *testing.T) {
 	for _, c := range []struct {
 		does string
@@ -153,14 +149,13 @@ func TestNothingToGiveBack(t *testing.T) {
 		id := k.claimed(t)
 		k.sql(t, "CREATE TRIGGER t BEFORE DELETE ON uses BEGIN SELECT "+c.does+"; END")
 		for _, code := range []string{"custody_unavailable", "event_closed"} {
-			_, err := k.Evidence(t.Context(), id, binding("create_post"))
-			wantCode(t, err, code)
+			wantCode(t, second(k.Evidence(t.Context(), id, binding("create_post"))), code)
 		}
 		wantLog(t, logs, c.says...)
 	}
 }
 
-// TestSweepThatFails says so, and forgets no event of which it could not forget all.
+// TestSweepThatFails checks that an event is forgotten completely or not at all.
 func TestSweepThatFails(t *testing.T) {
 	const notSwept = "old events were not swept: "
 	for _, c := range []struct {
@@ -193,13 +188,11 @@ func TestSweepThatFails(t *testing.T) {
 	}
 }
 
-// failing is a source that fails.
 type failing struct{ err error }
 
 func (failing) Name() string                                  { return "failing" }
 func (f failing) Run(context.Context, *trigger.Service) error { return f.err }
 
-// TestEndedAtOnce has nothing be done any more, and nothing said of that.
 func TestEndedAtOnce(t *testing.T) {
 	option, logs := logged()
 	k := newKit(t, option)
@@ -211,7 +204,6 @@ func TestEndedAtOnce(t *testing.T) {
 	wantLog(t, logs)
 }
 
-// TestASourceThatFails ends the service with its error.
 func TestASourceThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := bubble(t, func(o *trigger.Options) { o.Sources = []trigger.Source{failing{io.ErrUnexpectedEOF}} })

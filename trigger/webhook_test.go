@@ -21,8 +21,8 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// TestGitHubExample is the example of GitHub's documentation. Its payload is no JSON, which is found out only behind
-// the signature.
+// TestGitHubExample is the example in GitHub's documentation. Its payload is not JSON, which shows only behind the
+// signature.
 func TestGitHubExample(t *testing.T) {
 	k := newKit(t)
 	const signature = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
@@ -79,7 +79,7 @@ func TestGitHub(t *testing.T) {
 	}
 }
 
-// TestPayloadHash asks for the hash of payloads that have no canonical form.
+// TestPayloadHash hashes payloads without a canonical form.
 func TestPayloadHash(t *testing.T) {
 	k := newKit(t)
 	for i, body := range []string{`{"a":1,"a":2}`, `{"id":123456789012345678901}`} {
@@ -91,7 +91,20 @@ func TestPayloadHash(t *testing.T) {
 }
 
 func TestDeliveryRefused(t *testing.T) {
-	const body = `{"ref":"main"}`
+	const body, signature = `{"ref":"main"}`, "X-Hub-Signature-256"
+	set := func(name, value string) func(*delivery) {
+		return func(d *delivery) { d.header.Set(name, value) }
+	}
+	del := func(name string) func(*delivery) { return func(d *delivery) { d.header.Del(name) } }
+	add := func(name, value string) func(*delivery) {
+		return func(d *delivery) { d.header.Add(name, value) }
+	}
+	signed := func(edit func(s string) string) func(*delivery) {
+		return func(d *delivery) { d.header.Set(signature, edit(d.header.Get(signature))) }
+	}
+	of := func(body string) func(*delivery) {
+		return func(d *delivery) { *d = fromGitHub("push", "d", body) }
+	}
 	for _, c := range []struct {
 		name, code string
 		status     int
@@ -99,52 +112,40 @@ func TestDeliveryRefused(t *testing.T) {
 	}{
 		{"unknown webhook", "not_found", 404, func(d *delivery) { d.source = "nobody" }},
 		{"a source that is no webhook", "not_found", 404, func(d *delivery) { d.source = "hourly" }},
-		{"no signature", "webhook_signature", 401, func(d *delivery) { d.header.Del("X-Hub-Signature-256") }},
-		{"an empty signature", "event_malformed", 400, func(d *delivery) { d.header.Set("X-Hub-Signature-256", "") }},
+		{"no signature", "webhook_signature", 401, del(signature)},
+		{"an empty signature", "event_malformed", 400, set(signature, "")},
 		{"SHA-1", "webhook_signature", 401, func(d *delivery) {
 			d.header.Set("X-Hub-Signature", "sha1=0000")
-			d.header.Del("X-Hub-Signature-256")
+			d.header.Del(signature)
 		}},
 		{"two signatures", "event_malformed", 400, func(d *delivery) {
-			d.header.Add("X-Hub-Signature-256", d.header.Get("X-Hub-Signature-256"))
+			d.header.Add(signature, d.header.Get(signature))
 		}},
-		{"another prefix", "webhook_signature", 401, func(d *delivery) {
-			d.header.Set("X-Hub-Signature-256", strings.Replace(d.header.Get("X-Hub-Signature-256"), "sha256", "sha512", 1))
-		}},
-		{"no prefix", "webhook_signature", 401, func(d *delivery) {
-			d.header.Set("X-Hub-Signature-256", strings.TrimPrefix(d.header.Get("X-Hub-Signature-256"), "sha256="))
-		}},
-		{"half a signature", "webhook_signature", 401, func(d *delivery) {
-			d.header.Set("X-Hub-Signature-256", d.header.Get("X-Hub-Signature-256")[:39])
-		}},
-		{"no hex", "webhook_signature", 401, func(d *delivery) { d.header.Set("X-Hub-Signature-256", "sha256=zz") }},
-		{"a signature and more", "webhook_signature", 401, func(d *delivery) {
-			d.header.Set("X-Hub-Signature-256", d.header.Get("X-Hub-Signature-256")+"zz")
-		}},
+		{"another prefix", "webhook_signature", 401, signed(func(s string) string {
+			return strings.Replace(s, "sha256", "sha512", 1)
+		})},
+		{"no prefix", "webhook_signature", 401, signed(func(s string) string {
+			return strings.TrimPrefix(s, "sha256=")
+		})},
+		{"half a signature", "webhook_signature", 401, signed(func(s string) string { return s[:39] })},
+		{"no hex", "webhook_signature", 401, set(signature, "sha256=zz")},
+		{"a signature and more", "webhook_signature", 401, signed(func(s string) string { return s + "zz" })},
 		{"another body", "webhook_signature", 401, func(d *delivery) { d.body = `{"ref":"main" }` }},
-		{"an endless header", "event_malformed", 400, func(d *delivery) {
-			d.header.Set("X-Hub-Signature-256", strings.Repeat("a", 1<<16))
-		}},
-		{"no delivery id", "event_malformed", 400, func(d *delivery) { d.header.Del("X-GitHub-Delivery") }},
-		{"two delivery ids", "event_malformed", 400, func(d *delivery) { d.header.Add("X-GitHub-Delivery", "other") }},
-		{"a delivery id with a space", "event_malformed", 400, func(d *delivery) {
-			d.header.Set("X-GitHub-Delivery", "a b")
-		}},
-		{"a long delivery id", "event_malformed", 400, func(d *delivery) {
-			d.header.Set("X-GitHub-Delivery", strings.Repeat("a", 201))
-		}},
-		{"a delivery id of bytes", "event_malformed", 400, func(d *delivery) { d.header.Set("X-GitHub-Delivery", "\xff") }},
-		{"an event name of bytes", "event_malformed", 400, func(d *delivery) { d.header.Set("X-GitHub-Event", "\xff") }},
-		{"no event name", "event_malformed", 400, func(d *delivery) { d.header.Del("X-GitHub-Event") }},
-		{"two event names", "event_malformed", 400, func(d *delivery) { d.header.Add("X-GitHub-Event", "push") }},
-		{"a form", "event_malformed", 400, func(d *delivery) { *d = fromGitHub("push", "d", "payload=%7B%7D") }},
-		{"a list", "event_malformed", 400, func(d *delivery) { *d = fromGitHub("push", "d", "[]") }},
-		{"null", "event_malformed", 400, func(d *delivery) { *d = fromGitHub("push", "d", "null") }},
-		{"nothing", "event_malformed", 400, func(d *delivery) { *d = fromGitHub("push", "d", "") }},
-		{"not UTF-8", "event_malformed", 400, func(d *delivery) { *d = fromGitHub("push", "d", "{\"a\":\"\xff\"}") }},
-		{"too large", "content_too_large", 413, func(d *delivery) {
-			*d = fromGitHub("push", "d", `{"a":"`+strings.Repeat("x", trigger.DefaultMaxPayload)+`"}`)
-		}},
+		{"an endless header", "event_malformed", 400, set(signature, strings.Repeat("a", 1<<16))},
+		{"no delivery id", "event_malformed", 400, del("X-GitHub-Delivery")},
+		{"two delivery ids", "event_malformed", 400, add("X-GitHub-Delivery", "other")},
+		{"a delivery id with a space", "event_malformed", 400, set("X-GitHub-Delivery", "a b")},
+		{"a long delivery id", "event_malformed", 400, set("X-GitHub-Delivery", strings.Repeat("a", 201))},
+		{"a delivery id of bytes", "event_malformed", 400, set("X-GitHub-Delivery", "\xff")},
+		{"an event name of bytes", "event_malformed", 400, set("X-GitHub-Event", "\xff")},
+		{"no event name", "event_malformed", 400, del("X-GitHub-Event")},
+		{"two event names", "event_malformed", 400, add("X-GitHub-Event", "push")},
+		{"a form", "event_malformed", 400, of("payload=%7B%7D")},
+		{"a list", "event_malformed", 400, of("[]")},
+		{"null", "event_malformed", 400, of("null")},
+		{"nothing", "event_malformed", 400, of("")},
+		{"not UTF-8", "event_malformed", 400, of("{\"a\":\"\xff\"}")},
+		{"too large", "content_too_large", 413, of(`{"a":"` + strings.Repeat("x", trigger.DefaultMaxPayload) + `"}`)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k := newKit(t, func(o *trigger.Options) {
@@ -162,7 +163,7 @@ func TestDeliveryRefused(t *testing.T) {
 				t.Errorf("kept %+v", events)
 			}
 			if a := k.deliver(t, fromGitHub("push", "d", body)); a.Status != http.StatusAccepted || a.EventID == "" {
-				t.Errorf("the proper delivery was answered with %+v", a) // its id was not used up by the refusal
+				t.Errorf("the proper delivery was answered with %+v", a) // the refusal did not use its id up
 			}
 		})
 	}
@@ -203,7 +204,7 @@ func TestDeliveryBounds(t *testing.T) {
 	wantCode(t, problem.Read(w.Result()), "event_malformed")
 }
 
-// TestEvidenceHash asks what the evidence hash of a delivery is over.
+// TestEvidenceHash checks what the evidence hash of a delivery covers.
 func TestEvidenceHash(t *testing.T) {
 	k := newKit(t, func(o *trigger.Options) {
 		o.Sources = []trigger.Source{github(t), must(trigger.NewStandard("hooks", []string{vectorSecret}))(t)}
@@ -228,7 +229,6 @@ func TestEvidenceHash(t *testing.T) {
 	}
 }
 
-// TestReplay delivers what was delivered before, across a restart.
 func TestReplay(t *testing.T) {
 	k := newKit(t)
 	sent := fromGitHub("push", "once", `{"ref":"main"}`)
@@ -242,7 +242,7 @@ func TestReplay(t *testing.T) {
 		}
 		k.restart(t)
 	}
-	// An id that came with an old body is not used up: it may be a proper one that somebody has copied.
+	// The id that came with an old body stays free: an attacker may have copied it.
 	if a := k.deliver(t, fromGitHub("push", "twice", `{"ref":"next"}`)); a.Status != http.StatusAccepted {
 		t.Errorf("answered with %+v", a)
 	}
@@ -251,8 +251,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestReplayUnderAnotherName delivers what was of no interest, and what a human asked for, under the name of an event
-// that starts a run: the name is in a header that nobody signs.
+// TestReplayUnderAnotherName repeats ignored and human deliveries under the name of an event that starts a run, which
+// is in an unsigned header.
 func TestReplayUnderAnotherName(t *testing.T) {
 	k := newKit(t)
 	for _, duplicate := range []bool{false, true} {
@@ -271,7 +271,6 @@ func TestReplayUnderAnotherName(t *testing.T) {
 	}
 }
 
-// TestDeliveryRace delivers the same many times at once.
 func TestDeliveryRace(t *testing.T) {
 	k := newKit(t)
 	var group sync.WaitGroup
@@ -319,51 +318,48 @@ func newStandardKit(t testing.TB, secrets ...string) *kit {
 
 func TestStandardWebhooks(t *testing.T) {
 	otherMAC := base64.StdEncoding.EncodeToString(make([]byte, 32))
+	set := func(name, value string) func(*kit, *delivery) {
+		return func(_ *kit, d *delivery) { d.header.Set("Webhook-"+name, value) }
+	}
+	del := func(name string) func(*kit, *delivery) {
+		return func(_ *kit, d *delivery) { d.header.Del("Webhook-" + name) }
+	}
+	at := func(off time.Duration) func(*kit, *delivery) {
+		return func(k *kit, _ *delivery) { k.clock.advance(off) }
+	}
+	signed := func(body, timestamp string) func(*kit, *delivery) {
+		return func(_ *kit, d *delivery) {
+			d.body = body
+			d.sign(vectorSecret, "id", timestamp)
+		}
+	}
 	for _, c := range []struct {
 		name, code string
 		status     int
 		change     func(k *kit, d *delivery)
 	}{
 		{"the vector", "", 202, func(*kit, *delivery) {}},
-		{"several signatures", "", 202, func(_ *kit, d *delivery) {
-			d.header.Set("Webhook-Signature", "v1a,abc v1,"+otherMAC+" v1,not*base64 "+vectorSignature)
-		}},
-		{"at the edge, early", "", 202, func(k *kit, _ *delivery) { k.clock.advance(-5 * time.Minute) }},
-		{"at the edge, late", "", 202, func(k *kit, _ *delivery) { k.clock.advance(5 * time.Minute) }},
-		{"too early", "webhook_signature", 401, func(k *kit, _ *delivery) { k.clock.advance(-5*time.Minute - time.Second) }},
-		{"too late", "webhook_signature", 401, func(k *kit, _ *delivery) { k.clock.advance(5*time.Minute + time.Second) }},
-		{"another time", "webhook_signature", 401, func(_ *kit, d *delivery) {
-			d.header.Set("Webhook-Timestamp", strconv.Itoa(vectorTime+1))
-		}},
-		{"another id", "webhook_signature", 401, func(_ *kit, d *delivery) { d.header.Set("Webhook-Id", "msg_other") }},
+		{"several signatures", "", 202, set("Signature", "v1a,abc v1,"+otherMAC+" v1,not*base64 "+vectorSignature)},
+		{"at the edge, early", "", 202, at(-5 * time.Minute)},
+		{"at the edge, late", "", 202, at(5 * time.Minute)},
+		{"too early", "webhook_signature", 401, at(-5*time.Minute - time.Second)},
+		{"too late", "webhook_signature", 401, at(5*time.Minute + time.Second)},
+		{"another time", "webhook_signature", 401, set("Timestamp", strconv.Itoa(vectorTime+1))},
+		{"another id", "webhook_signature", 401, set("Id", "msg_other")},
 		{"another body", "webhook_signature", 401, func(_ *kit, d *delivery) { d.body = `{"test": 2432232315}` }},
-		{"another signature", "webhook_signature", 401, func(_ *kit, d *delivery) {
-			d.header.Set("Webhook-Signature", "v1,"+otherMAC)
-		}},
-		{"no version", "webhook_signature", 401, func(_ *kit, d *delivery) {
-			d.header.Set("Webhook-Signature", strings.TrimPrefix(vectorSignature, "v1,"))
-		}},
-		{"another version", "webhook_signature", 401, func(_ *kit, d *delivery) {
-			d.header.Set("Webhook-Signature", strings.Replace(vectorSignature, "v1", "v2", 1))
-		}},
-		{"no signature", "webhook_signature", 401, func(_ *kit, d *delivery) { d.header.Del("Webhook-Signature") }},
+		{"another signature", "webhook_signature", 401, set("Signature", "v1,"+otherMAC)},
+		{"no version", "webhook_signature", 401, set("Signature", strings.TrimPrefix(vectorSignature, "v1,"))},
+		{"another version", "webhook_signature", 401, set("Signature", strings.Replace(vectorSignature, "v1", "v2", 1))},
+		{"no signature", "webhook_signature", 401, del("Signature")},
 		{"two signature headers", "event_malformed", 400, func(_ *kit, d *delivery) {
 			d.header.Add("Webhook-Signature", vectorSignature)
 		}},
-		{"no timestamp", "event_malformed", 400, func(_ *kit, d *delivery) { d.header.Del("Webhook-Timestamp") }},
-		{"no id", "event_malformed", 400, func(_ *kit, d *delivery) { d.header.Del("Webhook-Id") }},
-		{"signed, but no time", "event_malformed", 400, func(_ *kit, d *delivery) { d.sign(vectorSecret, "id", "soon") }},
-		{"signed, but an absurd time", "webhook_signature", 401, func(_ *kit, d *delivery) {
-			d.sign(vectorSecret, "id", "-9223372036854775808")
-		}},
-		{"signed, but no object", "event_malformed", 400, func(_ *kit, d *delivery) {
-			d.body = `7`
-			d.sign(vectorSecret, "id", strconv.Itoa(vectorTime))
-		}},
-		{"a type without end", "event_malformed", 400, func(_ *kit, d *delivery) {
-			d.body = `{"type":"` + strings.Repeat("x", 4096) + `"}`
-			d.sign(vectorSecret, "id", strconv.Itoa(vectorTime))
-		}},
+		{"no timestamp", "event_malformed", 400, del("Timestamp")},
+		{"no id", "event_malformed", 400, del("Id")},
+		{"signed, but no time", "event_malformed", 400, signed(vectorBody, "soon")},
+		{"signed, but an absurd time", "webhook_signature", 401, signed(vectorBody, "-9223372036854775808")},
+		{"signed, but no object", "event_malformed", 400, signed(`7`, strconv.Itoa(vectorTime))},
+		{"a type without end", "event_malformed", 400, signed(`{"type":"`+strings.Repeat("x", 4096)+`"}`, strconv.Itoa(vectorTime))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k := newStandardKit(t, vectorSecret)
@@ -384,7 +380,7 @@ func (d *delivery) sign(secret, id, timestamp string) {
 		"Webhook-Signature": {"v1," + base64.StdEncoding.EncodeToString(mac)}}
 }
 
-// TestStandardWebhooksRetry has a sender repeat a message, with a new time and signature as the specification says.
+// TestStandardWebhooksRetry repeats a message with a new time and signature, as the specification says.
 func TestStandardWebhooksRetry(t *testing.T) {
 	k := newStandardKit(t, vectorSecret)
 	first := k.deliver(t, standardVector())
@@ -395,14 +391,13 @@ func TestStandardWebhooksRetry(t *testing.T) {
 	if a := k.deliver(t, again); a != (answer{Status: http.StatusOK, EventID: first.EventID, Duplicate: true}) {
 		t.Errorf("answered with %+v", a)
 	}
-	// here the id is signed: an equal body is another event
+	// The id is signed here: an equal body is another event.
 	again.sign(vectorSecret, "msg_next", strconv.Itoa(vectorTime+60))
 	if a := k.deliver(t, again); a.Status != http.StatusAccepted || a.EventID == first.EventID {
 		t.Errorf("answered with %+v", a)
 	}
 }
 
-// TestRotation accepts the old secret and the new one.
 func TestRotation(t *testing.T) {
 	next := "whsec_" + base64.StdEncoding.EncodeToString([]byte("the next secret, 24 bytes"))
 	k := newStandardKit(t, next, vectorSecret)
@@ -416,7 +411,6 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestEngine follows a policy engine's decision into the artifacts.
 func TestEngine(t *testing.T) {
 	k := newKit(t, func(o *trigger.Options) {
 		o.Sources = []trigger.Source{must(trigger.NewEngine("hooks", []string{vectorSecret}))(t)}
@@ -461,7 +455,6 @@ func TestWebhookNotMade(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestLogShowsNoPayload reads the log of deliveries that came in and that were refused.
 func TestLogShowsNoPayload(t *testing.T) {
 	core, logs := observer.New(zap.DebugLevel)
 	k := newKit(t, func(o *trigger.Options) { o.Log = zap.New(core) })
