@@ -10,11 +10,11 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// CheckUnattended names the check of what was seen of the session's run. A record has it only if the run was looked at.
+// CheckUnattended names the check on the session's run. Only records of observed runs have it.
 const CheckUnattended = "unattended run"
 
-// beginAttest begins step 7: the sidecar looks at the run now, and two roles sign what it saw. The gate demands that
-// the decision was made by the policy that the manifest pins.
+// beginAttest begins step 7: the sidecar looks at the run now, and two roles sign the result. The policy hash is the
+// manifest's, so the gate accepts only a decision by that policy.
 func (t *posting) beginAttest() {
 	o := &t.p.o
 	receipt := t.opened.TriggerReceipt.Claims()
@@ -40,13 +40,13 @@ func (t *posting) beginAttest() {
 		}
 	}()
 	t.attested = func() (signer.Attested, error) {
-		<-done // soon after ctx has ended, at the latest
+		<-done // at the latest soon after ctx ends
 		return a, err
 	}
 }
 
-// attest is step 7: it waits for the signatures. A run in which something was found has its receipt on record then, and
-// goes no further.
+// attest is step 7: it waits for the signatures, and stops a run in which anything was found. The record has the
+// receipt by then.
 func (t *posting) attest(context.Context) error {
 	a, err := t.attested()
 	if err != nil {
@@ -59,14 +59,14 @@ func (t *posting) attest(context.Context) error {
 	if h := a.SessionReceipt.Claims().Interactions; h != nil {
 		t.record.Interactions = &ledger.Standing{Number: h.Number, Head: h.HeadHash, Open: h.OpenCalls}
 	}
-	seen := t.session.Report() // with what was found since the look
+	seen := t.session.Report() // includes findings since the look
 	if !seen.AnyCovered() {
 		return nil
 	}
 	return t.check(CheckUnattended, tainted(seen))
 }
 
-// tainted refuses a run in which something was found, also when it has ended since.
+// tainted refuses a run with findings, even if it has ended.
 func tainted(seen look.Report) error {
 	if len(seen.Found) == 0 {
 		return nil

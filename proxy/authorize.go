@@ -11,7 +11,7 @@ import (
 	"github.com/actionproof/mediator/proxy/receipts"
 )
 
-// admit is step 8: the gate verifies the whole chain and gives the capability.
+// admit is step 8: the gate verifies the whole chain and issues the capability.
 func (t *posting) admit(ctx context.Context) error {
 	t.envelope.DeploymentCertificate = t.p.o.DeploymentCertificate()
 	t.artifact("deploymentCertificate", t.envelope.DeploymentCertificate)
@@ -29,8 +29,7 @@ func (t *posting) admit(ctx context.Context) error {
 	return nil
 }
 
-// requestProof is step 9: it signs the final call, bound to the capability and the credential, and what the agent
-// publishes at the node.
+// requestProof is step 9: it signs the final call, bound to the capability and the credential.
 func (t *posting) requestProof(ctx context.Context) error {
 	var err error
 	if t.credential, err = t.action.Credential.Now(ctx); err != nil {
@@ -56,14 +55,14 @@ func (t *posting) requestProof(ctx context.Context) error {
 		return err
 	}
 	t.keys = append(t.keys, auth.Keys...)
-	return t.state(ctx)
+	return t.conversation.prove(ctx, t.binding)
 }
 
-// CheckSingleUse names the check that every single-use key was consumed, durably, with the intent.
+// CheckSingleUse names the check that consumes every single-use key.
 const CheckSingleUse = "single use"
 
-// consume makes the intent and every single-use key durable, in one transaction. After it the post counts as made
-// unless the outcome says otherwise. A session that has ended since step 1 makes none.
+// consume makes the intent and every single-use key durable in one transaction. From then on the post counts as made
+// unless its outcome says otherwise. A session that has ended since step 1 makes no post.
 func (t *posting) consume(ctx context.Context) error {
 	if _, open := t.p.o.Sessions.Get(t.session.ID); !open {
 		return refusal.New("session_required", "the session of the call has ended while the call was verified")
@@ -74,7 +73,7 @@ func (t *posting) consume(ctx context.Context) error {
 	if intent.Open, err = t.openReceipt(); err != nil {
 		return err
 	}
-	t.stage = unsure // until Begin has said something
+	t.stage = unsure // until Begin answers
 	if err := t.p.o.Record.Begin(ctx, intent, t.keys...); err != nil {
 		if errors.Is(err, ledger.ErrConsumed) {
 			t.stage = arrived
@@ -87,7 +86,7 @@ func (t *posting) consume(ctx context.Context) error {
 	return t.check(CheckSingleUse, nil)
 }
 
-// openReceipt returns what has to be durable with the intent, so that the post has a receipt in the end.
+// openReceipt returns what becomes durable with the intent, so that the post surely gets a receipt.
 func (t *posting) openReceipt() ([]ledger.OpenCall, error) {
 	receipt, err := t.p.o.Receipts.Post(t.session.Chain, receipts.PostRequest{Record: t.record, Body: t.content.Reader()})
 	if err != nil {

@@ -20,73 +20,74 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// call is one request on its way, with the record that it will leave.
+// call is one request on its way, with its record.
 type call struct {
 	p       *Pipeline
-	w       http.ResponseWriter // nil for a CONNECT, and for what ended before there was a request
-	r       *http.Request       // nil for what ended before there was a request
+	w       http.ResponseWriter // nil for a CONNECT, and for a call that ended before its request
+	r       *http.Request       // nil for a call that ended before its request
 	target  upstream.Target
 	session *session.Session // nil until step 1
 	record  ledger.Record
 	stage   stage // see stage.go
-	// conversation is the call in the protocol of its endpoint; plain until step 2 has found another.
+	// conversation speaks the protocol of the endpoint; plain until step 2 finds another.
 	conversation conversation
-	slot         slot            // what the call takes of the calls in flight
-	permit       upstream.Permit // the call's leave to reach its host
-	// held is the body of a call whose message was read to find its rule; nil for any other.
+	via          http.RoundTripper // sends the request
+	slot         slot              // the call's share of the calls in flight
+	permit       upstream.Permit   // permission to call the host
+	// held is the body, if the message in it chose the rule; otherwise nil.
 	held *body.Body
-	// streamed is the request's own body where that is what is sent; nil for a post, whose body has been read before.
+	// streamed is the request's own body, if that is sent. A post has none: its body was read before.
 	streamed *body.Streamed
-	// does is what a post does by its message; nil if its rule is not about messages.
+	// does is the effect of a post's message; nil if its rule does not look at messages.
 	does *policy.Message
-	// receipt is the interaction receipt that is made of the call; nil for a call without one.
+	// receipt is the call's interaction receipt, or nil.
 	receipt     *receipts.Call
-	told        problem.Details // what the agent may read of why the call failed
+	told        problem.Details // why the call failed, as the agent may read it
 	connections connections
-	last        time.Time // when the last step ended
+	last        time.Time // end of the last step
 }
 
-// connections counts the connections of a call. The transport does so, in a goroutine of its own.
+// connections counts a call's connections, in the transport's goroutine.
 type connections struct {
-	got  atomic.Bool  // the call has one
-	made atomic.Int32 // for it
+	got  atomic.Bool  // the call has a connection
+	made atomic.Int32 // new ones for this call
 }
 
 func (p *Pipeline) newCall(w http.ResponseWriter, r *http.Request) *call {
 	now := p.o.Now()
-	c := &call{p: p, w: w, r: r, last: now}
+	c := &call{p: p, w: w, r: r, via: p.o.Transport, last: now}
 	c.conversation = plain{c}
 	c.record = ledger.Record{
 		ID: "post_" + evidence.NewOrderedID(now), Flow: flowEgress, State: ledger.StateRefused, Started: now,
 		Manifest: p.o.Strict.ManifestHash, Steps: make([]ledger.Step, 0, 4),
 	}
-	if r != nil && wire.IsMethod(r.Method) { // any other is refused, and stands in no record
+	if r != nil && wire.IsMethod(r.Method) { // any other is refused and not recorded
 		c.record.Method = r.Method
 	}
 	return c
 }
 
-// route notes where the call goes.
+// route sets the call's destination.
 func (c *call) route(t upstream.Target) {
 	c.target = t
 	c.record.Host = t.Address()
-	c.record.Path = c.r.URL.EscapedPath() // without the query, which may hold secrets
+	c.record.Path = c.r.URL.EscapedPath() // no query: it may hold secrets
 }
 
-// of notes whose call it is.
+// of sets the call's session.
 func (c *call) of(s *session.Session) {
 	c.session = s
 	c.record.Session, c.record.Event = s.ID, s.Event.ID
 }
 
-// step ends a step and notes how long it took.
+// step ends a step and records its duration.
 func (c *call) step(name string) {
 	now := c.p.o.Now()
 	c.record.Steps = append(c.record.Steps, ledger.Step{Name: name, Micros: now.Sub(c.last).Microseconds()})
 	c.last = now
 }
 
-// check notes one verification with its result and returns err as it came.
+// check records the result of one verification and returns err.
 func (c *call) check(name string, err error) error {
 	err = evidence.Stale(err)
 	k := ledger.Check{Name: name, OK: err == nil}
@@ -102,7 +103,7 @@ func (c *call) artifact(name, token string) {
 	c.record.Artifacts = append(c.record.Artifacts, ledger.Artifact{Name: name, Token: token})
 }
 
-// identify finds the session of a call that ended before step 1, so that its record has a caller.
+// identify finds the session of a call that ended before step 1, for its record.
 func (p *Pipeline) identify(ctx context.Context, c *call) {
 	if c.session != nil {
 		return
@@ -116,9 +117,9 @@ func (p *Pipeline) identify(ctx context.Context, c *call) {
 	}
 }
 
-// readBody reads the body of a call, which has up to limit bytes, before anything is sent.
+// readBody reads at most limit bytes of body, before anything is sent.
 func (c *call) readBody(limit int64, kind string) (*body.Body, error) {
-	// A context does not end a read; a deadline does. Where a connection has none, the server's own limits hold.
+	// A deadline ends a read; a context does not. Connections without deadlines have the server's own limits.
 	reading := http.NewResponseController(c.w)
 	_ = reading.SetReadDeadline(c.p.o.Now().Add(c.p.o.Timeouts.Step))
 	read, err := c.p.bodies.Read(c.w, c.r, c.session.ID, limit, kind == ContentJSON)
@@ -126,7 +127,6 @@ func (c *call) readBody(limit int64, kind string) (*body.Body, error) {
 	return read, err
 }
 
-// text returns the text that is held of the call.
 func (c *call) text() []byte {
 	if c.held == nil {
 		return nil
@@ -134,14 +134,13 @@ func (c *call) text() []byte {
 	return c.held.Text
 }
 
-// release frees the body that was held.
 func (c *call) release() {
 	if c.held != nil {
 		c.held.Close()
 	}
 }
 
-// sentBytes returns the size of the body of a call.
+// sentBytes returns the size of the call's body.
 func (c *call) sentBytes() int64 {
 	switch {
 	case c.streamed != nil:
@@ -152,21 +151,21 @@ func (c *call) sentBytes() int64 {
 	return c.record.BytesOut
 }
 
-// closeAfter ends the agent's connection with the answer: nobody knows how much of the body is still to come.
+// closeAfter closes the agent's connection after the answer, because the rest of the body may be of any size.
 func (c *call) closeAfter() {
 	if c.r.ProtoMajor == 1 {
 		c.w.Header().Set("Connection", "close")
 	}
 }
 
-// What a client may still send of a body that was refused unread, in bytes and in time.
+// Bounds on the rest of a body that was refused unread.
 const (
 	maxUnread     = 64 << 20
 	unreadTimeout = 5 * time.Second
 )
 
-// answerRefusal answers with a refusal at once, and then takes what the client still sends of its body, within bounds:
-// many clients read the answer only when they have sent everything, and lose it if the connection is closed before.
+// answerRefusal answers a refusal at once, and then reads the rest of the client's body, within bounds. Many clients
+// read the answer only after they have sent everything; an early close would lose it.
 func (c *call) answerRefusal(err error) {
 	d := problem.ForAgent(err, c.record.ID)
 	var first *challengeRequired
@@ -175,18 +174,18 @@ func (c *call) answerRefusal(err error) {
 	}
 	answer := http.NewResponseController(c.w)
 	if c.slot.call {
-		_ = answer.EnableFullDuplex() // or net/http would read of the body before it answers; HTTP/2 needs no such leave
+		_ = answer.EnableFullDuplex() // otherwise net/http reads the body before it answers; HTTP/2 does not
 	}
 	c.writeProblem(d, err)
 	if !c.slot.call || c.held != nil || c.r.Body == http.NoBody || c.r.Header.Get("Expect") != "" {
-		return // who expects to be asked for the body sends none
+		return // a client with Expect sends no body now
 	}
 	_ = answer.Flush()
 	_ = answer.SetReadDeadline(c.p.o.Now().Add(unreadTimeout))
 	_, _ = io.CopyN(io.Discard, c.r.Body, maxUnread)
 }
 
-// writeProblem answers with a refusal, as the clients of the call's endpoint show it.
+// writeProblem answers a refusal in the form that the endpoint's clients show.
 func (c *call) writeProblem(d problem.Details, err error) {
 	c.w.Header().Set(problem.ProxyStatusField, d.ProxyStatus())
 	c.conversation.refuse(c.w, d, err)

@@ -13,7 +13,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// freshWork is step 4: a challenge bound to this operation, and its answers, from the agent or from the runtime.
+// freshWork is step 4: a challenge bound to this operation, solved by the agent or by the runtime.
 func (t *posting) freshWork(ctx context.Context) error {
 	token, response := takeHeader(t.r.Header, "Actionproof-Challenge"), takeHeader(t.r.Header, "Actionproof-Response")
 	if t.action.AgentSolves && (len(token) > 0 || len(response) > 0) {
@@ -45,7 +45,7 @@ func (t *posting) freshWork(ctx context.Context) error {
 	return t.bind(*ch.Binding, ch.Token, evidence.Response{ChallengeID: ch.ID, Answers: answers})
 }
 
-// agentAnswer takes the agent's own answer from the headers of its second call. The gate verifies the token's nonce.
+// agentAnswer reads the agent's answer from the headers of its second call. The gate verifies the token's nonce.
 func (t *posting) agentAnswer(token, response []string) error {
 	if len(token) != 1 || len(response) != 1 {
 		return refusal.New("challenge_refused",
@@ -69,11 +69,11 @@ func (t *posting) agentAnswer(token, response []string) error {
 	return t.bind(*claims.Binding, token[0], answer)
 }
 
-// bind notes the outcome of step 4: from here on the binding has its nonce.
+// bind ends step 4: the binding has its nonce now.
 func (t *posting) bind(b evidence.Binding, token string, response evidence.Response) error {
 	t.binding = b
 	t.record.BindingHash = b.Hash()
-	// As many as a post has that goes out.
+	// The sizes of a complete post.
 	t.record.Artifacts, t.record.Checks = make([]ledger.Artifact, 0, 10), make([]ledger.Check, 0, 16)
 	t.record.Steps = slices.Grow(t.record.Steps, maxSteps)
 	t.envelope.ChallengeToken, t.envelope.Response = token, response
@@ -81,13 +81,13 @@ func (t *posting) bind(b evidence.Binding, token string, response evidence.Respo
 	return b.CheckNonce()
 }
 
-// challengeRequired asks the agent to solve a challenge first.
+// challengeRequired is the refusal that carries a challenge for the agent.
 type challengeRequired struct {
 	*refusal.Refusal
 	document []byte
 }
 
-// takeHeader removes and returns a header of the mediator's own protocol: no agent can speak for the mediator.
+// takeHeader removes and returns a header of the mediator's own protocol, which agents cannot send upstream.
 func takeHeader(h http.Header, name string) []string {
 	v := h.Values(name)
 	h.Del(name)

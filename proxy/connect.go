@@ -11,8 +11,8 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// Connect decides a CONNECT: it must belong to a session and go where some rule could allow a call. It records a
-// refusal; an allowed tunnel is recorded call by call.
+// Connect decides a CONNECT: it needs a session, and a rule that could allow some call there. It records refusals; an
+// allowed tunnel is recorded call by call.
 func (p *Pipeline) Connect(r *http.Request, t upstream.Target) (context.Context, error) {
 	c := p.newCall(nil, r)
 	c.target = t
@@ -28,7 +28,7 @@ func (p *Pipeline) Connect(r *http.Request, t upstream.Target) (context.Context,
 	return nil, recorded{err, c.record.ID}
 }
 
-// recorded is a refusal whose record has been left already.
+// recorded is a refusal that has its record already.
 type recorded struct {
 	error
 	post string
@@ -42,7 +42,7 @@ func (p *Pipeline) connect(c *call) error {
 		return nil
 	}
 	route, _ := intercept.RouteFrom(r.Context())
-	if err := p.findSession(c, route); err != nil { // as for each call in the tunnel
+	if err := p.findSession(c, route); err != nil { // each call in the tunnel does so too
 		return err
 	}
 	if !p.o.Rules.Knows("https", t.Host, t.Port) && !p.o.Rules.Knows("http", t.Host, t.Port) {
@@ -54,8 +54,8 @@ func (p *Pipeline) connect(c *call) error {
 	return nil
 }
 
-// Refused records what the connection layer refused before there was a request, such as a TLS handshake for another
-// host than the CONNECT named. What Connect refused has its record already.
+// Refused records a refusal of the connection layer before there was a request, such as a TLS handshake for another
+// host than the CONNECT's. What Connect refused is recorded already.
 func (p *Pipeline) Refused(ctx context.Context, t upstream.Target, err error) {
 	var known recorded
 	if errors.As(err, &known) {
@@ -67,7 +67,7 @@ func (p *Pipeline) Refused(ctx context.Context, t upstream.Target, err error) {
 	_ = p.finish(ctx, c)
 }
 
-// Refuse answers a request that the connection layer refused, and leaves its record unless it has one.
+// Refuse answers a request that the connection layer refused, and records it unless it is recorded already.
 func (p *Pipeline) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var known recorded
 	if errors.As(err, &known) {

@@ -5,45 +5,48 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/proxy/body"
 )
 
-// conversation is one call in the protocol of its endpoint, with its state. The pipeline knows no protocol but by these
-// moments.
+// conversation is one call in the protocol of its endpoint, with its own state. The pipeline knows protocols only by
+// these moments, in this order.
 type conversation interface {
-	// choose reads the call's message and returns the one of the endpoint's rules that it is for.
+	// choose reads the call's message and returns the rule that it matches.
 	choose(rules []rule) (rule, error)
-	// sent readies the request that is about to go out. An error means that it must not.
+	// content judges a post's body before anything is signed for it.
+	content(b *body.Body) error
+	// prove signs what a post needs beside its request proof, before anything is consumed.
+	prove(ctx context.Context, b evidence.Binding) error
+	// sent prepares the outgoing request. An error stops it.
 	sent(out *http.Request) (*http.Request, error)
-	// answer reads the answer and relays it to the agent. ctx is that of the request that was sent.
+	// answer relays the answer to the agent and reads it on the way. ctx is the outgoing request's.
 	answer(ctx context.Context, resp *http.Response) error
-	// refuse answers with a refusal as the protocol's clients show it.
+	// refuse answers a refusal in the form that the protocol's clients show.
 	refuse(w http.ResponseWriter, d problem.Details, err error)
-	// keep reports whether the record waits for a resumed answer. If so, the conversation finishes the call later.
+	// keep reports whether the record waits for a resumed answer. The conversation then finishes the call later.
 	keep() bool
-	// end notes what became of the call, in the record and in the chain of receipts. handed is when the agent had the
-	// whole answer; zero if it has not.
+	// end completes the record and the chain of receipts. handed is when the agent had the whole answer, or zero.
 	end(handed time.Time)
 }
 
-// kind is a kind of endpoints, at which the message of a call chooses its rule.
+// kind is a kind of endpoint where a call's message chooses the rule.
 type kind struct {
 	name string
-	// is reports whether a rule is about messages of this kind.
+	// is reports whether a rule looks at messages of this kind.
 	is func(rule) bool
-	// check refuses rules of one endpoint that name the same message, and returns the second of the two.
+	// check refuses two rules for the same message and returns the index of the second.
 	check func([]rule) (int, error)
-	// begin begins the conversation of a call.
 	begin func(*call) conversation
-	// headers is how headers begin that only repeat what the message says; empty for none.
+	// headers is the prefix of headers that only repeat the message; empty for none.
 	headers string
 }
 
-// kinds are all kinds. A rule about none of them is about origin, method and path alone.
+// kinds lists all kinds. A rule of no kind looks at origin, method and path alone.
 var kinds = []*kind{&kindMCP, &kindGraphQL, &kindModel}
 
-// kindOf returns a kind by its name; nil for none.
+// kindOf returns the kind with this name, or nil.
 func kindOf(name string) *kind {
 	for _, k := range kinds {
 		if k.name == name {
@@ -53,12 +56,12 @@ func kindOf(name string) *kind {
 	return nil
 }
 
-// choose ends step 2: it returns the one rule that a call is for. It reads the message first where that chooses.
+// choose ends step 2: it finds the call's rule, if need be by reading its message.
 func (p *Pipeline) choose(c *call, to *endpoint) (r rule, err error) {
 	if to.kind == nil {
 		return c.conversation.choose(to.rules)
 	}
-	if c.r.ContentLength != 0 { // over HTTP/2 a request without a body is not told by its Body
+	if c.r.ContentLength != 0 { // Body does not tell: over HTTP/2 it is never NoBody
 		if c.held, err = c.readBody(body.MaxJSON, ContentJSON); err != nil {
 			c.closeAfter()
 			return rule{}, err
@@ -77,10 +80,12 @@ func (p *Pipeline) choose(c *call, to *endpoint) (r rule, err error) {
 	return r, err
 }
 
-// plain is a conversation of which nothing is read.
+// plain is a conversation that reads nothing.
 type plain struct{ *call }
 
 func (m plain) choose(rules []rule) (rule, error)                     { return rules[0], nil }
+func (m plain) content(*body.Body) error                              { return nil }
+func (m plain) prove(context.Context, evidence.Binding) error         { return nil }
 func (m plain) sent(out *http.Request) (*http.Request, error)         { return out, nil }
 func (m plain) answer(ctx context.Context, resp *http.Response) error { return m.relay(ctx, resp) }
 func (m plain) keep() bool                                            { return false }

@@ -9,7 +9,7 @@ import (
 )
 
 // triggerEvidence is step 5: origin proof and trigger receipt for this event and this binding, both opened. The gate
-// compares them with everything else, but only the sidecar knows for which event it has asked.
+// compares everything else, but only the sidecar knows which event it asked about.
 func (t *posting) triggerEvidence(ctx context.Context) error {
 	e, err := t.p.o.Triggers.Evidence(ctx, t.session.Event.ID, t.binding)
 	if err != nil {
@@ -32,14 +32,14 @@ func (t *posting) triggerEvidence(ctx context.Context) error {
 	return t.check("received trigger receipt", err)
 }
 
-// decide is step 6: the control plane's decision and grant for exactly this, both opened. Meanwhile the sidecar signs
-// the attestations, which do not depend on the answer. The record of a denied post has them too: it accounts for
-// everything that is signed.
+// decide is step 6: the control plane's decision and grant for exactly this post, both opened. The sidecar signs the
+// attestations meanwhile, because they do not depend on the answer. A denied post has them on record too: the record
+// accounts for everything that was signed.
 func (t *posting) decide(ctx context.Context) error {
 	t.beginAttest()
 	err := t.askControl(ctx)
 	if err != nil {
-		_ = t.attest(ctx) // the post is refused for err
+		_ = t.attest(ctx) // err is the reason; this only completes the record
 	}
 	return err
 }
@@ -84,7 +84,7 @@ func (t *posting) askControl(ctx context.Context) error {
 	return t.check("received grant", err)
 }
 
-// reputation returns the reputation token of the agent that posts; nothing if there is none, or no rule may ask for it.
+// reputation returns the agent's reputation token, or nothing if no rule may ask for it.
 func (t *posting) reputation(ctx context.Context) string {
 	o := &t.p.o
 	if o.Reputations == nil || o.Strict.Autonomy.MaxAge == 0 {

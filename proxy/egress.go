@@ -12,7 +12,7 @@ import (
 	"github.com/actionproof/mediator/proxy/body"
 )
 
-// egress forwards a call that is no post: streamed both ways, without evidence, recorded with its times.
+// egress forwards a call that is not a post: streamed both ways, without evidence, recorded with its times.
 func (p *Pipeline) egress(c *call, e *Egress) error {
 	c.record.Rule = e.Name
 	if err := p.o.Record.Full(c.session.ID); err != nil {
@@ -46,19 +46,18 @@ func (p *Pipeline) egress(c *call, e *Egress) error {
 	if out, err = c.conversation.sent(out); err != nil {
 		return err
 	}
-	// An upstream may answer while the request is still on its way, if only its last read. Without this net/http would
-	// close the request's body at the first byte of the answer, and the transport would take that for a broken request
-	// and close the upstream's connection. HTTP/2 needs no such leave.
+	// An upstream may answer before the request's body ends. Without full duplex net/http would close that body at the
+	// first byte of the answer, and the transport would take this for a broken request. HTTP/2 does not need it.
 	_ = http.NewResponseController(c.w).EnableFullDuplex()
-	if c.receipt == nil { // the chain is not closed before the call is over, see conclude
+	if c.receipt == nil { // keeps the chain open until the call is over, see conclude
 		p.o.Receipts.Going(c.session.Chain)
 	}
 	c.goes()
 	return c.send(out, cancel, credential)
 }
 
-// outlives ends a call some time after its session has ended: the chain of receipts is closed only when all calls are
-// over, and an agent must not keep open a session that it does not want to be judged by.
+// outlives ends a call some time after its session. The chain of receipts closes only after all calls, so an agent
+// could otherwise keep a session open to avoid its judgement.
 func (p *Pipeline) outlives(ctx context.Context, end context.CancelCauseFunc) {
 	select {
 	case <-ctx.Done():
@@ -68,7 +67,7 @@ func (p *Pipeline) outlives(ctx context.Context, end context.CancelCauseFunc) {
 	}
 }
 
-// outlived says of a call that has failed if it was ended because its session had; nil if not.
+// outlived returns the refusal if outlives ended the call, or nil.
 func outlived(ctx context.Context) error {
 	var ended *refusal.Refusal
 	if errors.As(context.Cause(ctx), &ended) {

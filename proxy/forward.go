@@ -9,7 +9,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
@@ -17,8 +16,8 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// forward is step 10: once, with the credential, and never again by itself. It does not depend on the agent's patience:
-// the outcome has to be known.
+// forward is step 10: it sends the post once, with the credential, and never again. It ignores the agent's patience,
+// because the outcome must be known.
 func (t *posting) forward(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.p.o.Timeouts.Forward)
 	defer cancel()
@@ -29,9 +28,6 @@ func (t *posting) forward(ctx context.Context) error {
 	if t.action.TakesPart {
 		out.Header.Set("ActionProof-Capability", t.admission.Capability)
 		out.Header.Set("ActionProof-Request-Proof", t.proof)
-	}
-	if t.statement != "" {
-		out.Header.Set(interaction.StatementHeader, t.statement)
 	}
 	t.permit.Post = true
 	out, err := t.conversation.sent(out)
@@ -46,10 +42,9 @@ func (t *posting) forward(ctx context.Context) error {
 	return err
 }
 
-// unsent ends a post that never left: its event can pay for another. It records the outcome first. A crash in between
-// costs the event one post; the other way round, a post that may have been sent would be on record beside the one that
-// its event paid for in its place. It gives nothing back for evidence that an API which takes part has seen, or if the
-// intent may be durable.
+// unsent gives the event its post back when a post never left. It records the outcome first: a crash in between costs
+// the event one post, and never lets it pay for two. It gives nothing back if an API that takes part has seen the
+// evidence, or if the intent may be durable.
 func (t *posting) unsent(ctx context.Context, why error) {
 	seen := t.action.TakesPart && t.envelope.DeploymentCertificate != ""
 	if t.envelope.TriggerReceipt == "" || t.stage == unsure || seen {
@@ -69,12 +64,12 @@ func (t *posting) unsent(ctx context.Context, why error) {
 	}
 }
 
-// maxConnections bounds the new connections that one call may try. net/http sends a read again if its connection was
-// lost before the answer, and over HTTP/2 without end if the upstream says GOAWAY. Kept connections that have died do
-// not count: there may be many.
+// maxConnections bounds the new connections that one call may try. net/http repeats a read whose connection was lost
+// before the answer, over HTTP/2 without end if the upstream sends GOAWAY. Dead kept connections do not count: there
+// may be many.
 const maxConnections = 10
 
-// outgoing returns the request that is to be sent, with body in place of the call's own. cancel cancels ctx.
+// outgoing returns the request to send, with body in place of the call's own. cancel cancels ctx.
 func (c *call) outgoing(ctx context.Context, cancel context.CancelFunc, body io.Reader) *http.Request {
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
 		c.connections.got.Store(true)
@@ -86,9 +81,9 @@ func (c *call) outgoing(ctx context.Context, cancel context.CancelFunc, body io.
 	return forward.Request(ctx, c.r, c.target, body)
 }
 
-// send sends a call to its upstream, once, and relays the answer. cancel cancels out's context.
+// send sends a call once and relays the answer. cancel cancels out's context.
 func (c *call) send(out *http.Request, cancel context.CancelFunc, credential forward.SecretHeader) error {
-	resp, err := c.roundTrip(out)
+	resp, err := c.via.RoundTrip(out)
 	c.step("upstream")
 	c.streamed.Answered()
 	if err != nil {
@@ -99,7 +94,7 @@ func (c *call) send(out *http.Request, cancel context.CancelFunc, credential for
 	}
 	failpoint.Reach("answered")
 	defer resp.Body.Close()
-	defer cancel() // before Close, which over HTTP/2 otherwise waits until the agent has sent the rest of the request
+	defer cancel() // before Close, which over HTTP/2 otherwise waits for the rest of the request
 	c.permit.Settle(resp.StatusCode, nil)
 	c.forwarded(resp.StatusCode)
 	carrier := resp.Body
@@ -107,14 +102,14 @@ func (c *call) send(out *http.Request, cancel context.CancelFunc, credential for
 		return err
 	}
 	if resp.StatusCode == http.StatusSwitchingProtocols {
-		resp.Body = carrier // what follows is no HTTP, and is not searched
+		resp.Body = carrier // no HTTP follows, so nothing to search
 	}
 	err = c.conversation.answer(out.Context(), resp)
 	failpoint.Reach("relayed")
 	return err
 }
 
-// relay relays an answer as it comes. ctx is that of the request that was sent.
+// relay relays an answer as it comes. ctx is the outgoing request's.
 func (c *call) relay(ctx context.Context, resp *http.Response) (err error) {
 	c.answers()
 	if c.intended() {
@@ -127,7 +122,7 @@ func (c *call) relay(ctx context.Context, resp *http.Response) (err error) {
 	return err
 }
 
-// turnedAway says why a call was given up that no connection took.
+// turnedAway reports a call that gave up because no connection took it.
 func (c *call) turnedAway() error {
 	if c.connections.made.Load() <= maxConnections {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/actionproof/mediator/proxy/match"
 )
 
-// kindGraphQL is the kind of a GraphQL endpoint.
+// kindGraphQL is a GraphQL endpoint.
 var kindGraphQL = kind{
 	name:  "graphql",
 	is:    func(r rule) bool { return r.graphQL() != nil },
@@ -19,10 +19,10 @@ var kindGraphQL = kind{
 	begin: func(c *call) conversation { return graphQLCall{plain{c}} },
 }
 
-// graphQLReads are the methods by which a GraphQL server takes queries in a URL. Some take mutations by them too.
+// graphQLReads are the methods that carry a query in the URL. Some servers accept mutations there too.
 var graphQLReads = []string{http.MethodGet, http.MethodHead}
 
-// readsByGraphQL returns rules by which GraphQL endpoints refuse graphQLReads that their own rules do not name.
+// readsByGraphQL returns rules that refuse graphQLReads at GraphQL endpoints without such a rule of their own.
 // Otherwise a rule for reads of the whole host would let a mutation in a URL pass.
 func readsByGraphQL(rules []*match.Rule) []*match.Rule {
 	type url struct {
@@ -78,10 +78,9 @@ func (m graphQLCall) refuse(w http.ResponseWriter, d problem.Details, _ error) {
 	graphql.WriteProblem(w, d)
 }
 
-// maxMessage bounds what a record says of a message, in bytes.
+// maxMessage bounds a record's description of a message, in bytes.
 const maxMessage = 1024
 
-// read reads the operations of the call.
 func (m graphQLCall) read() ([]graphql.Operation, error) {
 	switch {
 	case m.r.Method == http.MethodPost && m.held != nil:

@@ -20,50 +20,48 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// Load bounds the work that the pipeline takes on. A field that is zero has its default. The defaults are generous:
-// they stop agents that run wild and calls to upstreams that are gone, and shape no traffic. A call that is refused
-// here was not sent and has used nothing up. No session can use up what others need: of calls, bodies, WebSockets and a
-// host's rate it gets at most as much as it leaves free ([share.Pool]).
+// Load bounds the work of the pipeline. A zero field has its default. The defaults are generous: they stop runaway
+// agents and calls to dead upstreams, and do not shape traffic. A call refused here was not sent and has used nothing
+// up. No session gets more calls, bodies, WebSockets or rate of a host than it leaves free ([share.Pool]).
 type Load struct {
-	Calls   int              // in flight at once; further ones are refused at once (overloaded); 1024 if 0
-	Session Rate             // of each session's calls and CONNECTs (rate_limited); 1000 per second if 0
-	Host    Rate             // of the calls to each host and port of a rule (rate_limited); 2000 per second if 0
+	Calls   int              // in flight; further ones are refused (overloaded); 1024 if 0
+	Session Rate             // of one session's calls and CONNECTs (rate_limited); 1000 per second if 0
+	Host    Rate             // of the calls to one host and port (rate_limited); 2000 per second if 0
 	Breaker upstream.Breaker // of each host and port (upstream_suspended)
-	Bodies  body.Limits      // of posts, held while they are verified and sent (overloaded)
-	// WebSockets bounds those that are open at once; further ones are refused at once (overloaded); 256 if 0.
+	Bodies  body.Limits      // of posts on their way (overloaded)
+	// WebSockets bounds the open ones; further ones are refused (overloaded); 256 if 0.
 	WebSockets int
-	// Unknown is how many calls a minute, of callers whose session is not known, leave a record and a line in the log; 10
-	// if 0. The others are counted.
+	// Unknown bounds the records, per minute, of callers without a known session; 10 if 0. The rest is counted.
 	Unknown int
-	// Refused bounds, for a minute, the records of a session's calls that were refused with nothing signed for them, or
-	// were for the mediator itself; 100 if 0. All sessions together have ten times as many. The others are counted.
+	// Refused bounds a session's records, per minute, of calls to the mediator itself and of refused calls with nothing
+	// signed for them; 100 if 0. All sessions together have ten times as many. The rest is counted.
 	Refused int
 }
 
-// Rate is that of a token bucket.
+// Rate is the rate of a token bucket.
 type Rate struct {
 	PerSecond float64
-	Burst     int // how many may come at once; as many as two seconds bring, but one at least, if 0
+	Burst     int // how many may come at once; two seconds' worth, at least one, if 0
 }
 
-// Check says what makes no sense.
+// Check refuses values that make no sense.
 func (l Load) Check() error {
 	if min(l.Calls, l.WebSockets, l.Session.Burst, l.Host.Burst, l.Breaker.Failures, l.Unknown, l.Refused) < 0 ||
 		l.Breaker.Pause < 0 || l.Bodies.Memory < 0 || l.Bodies.Spool < 0 {
 		return errors.New("a limit is negative")
 	}
 	for _, r := range []Rate{l.Session, l.Host} {
-		if r.PerSecond != 0 && !(r.PerSecond >= minRate && r.PerSecond <= maxRate) { // which no NaN is
+		if r.PerSecond != 0 && !(r.PerSecond >= minRate && r.PerSecond <= maxRate) { // false for NaN
 			return errors.New("a rate is not between 0.001 and 1000000 per second")
 		}
 	}
 	return nil
 }
 
-// Files is how many files a process has to be able to open for the calls in flight and for itself, besides the agents'
+// Files is the number of files that the process needs for the calls in flight and for itself, without the agents'
 // connections.
 func (l Load) Files() uint64 {
-	const own = 200 // the ledger, the sockets between the processes, what is read meanwhile
+	const own = 200 // ledger, sockets between the processes, files being read
 	l.setDefaults()
 	return uint64(l.Calls) + own
 }
@@ -91,7 +89,7 @@ func (r Rate) take(bucket *rate.Limiter, now time.Time, who string) error {
 	if bucket.AllowN(now, 1) {
 		return nil
 	}
-	// Not a reservation that is cancelled: where several are made at once, that loses tokens.
+	// A cancelled reservation would lose tokens when several are made at once.
 	missing := 1 - bucket.TokensAt(now)
 	return refusal.Later{
 		Refusal: refusal.New("rate_limited", "%s gets more than %g calls per second; nothing was sent", who, r.PerSecond),
@@ -99,32 +97,31 @@ func (r Rate) take(bucket *rate.Limiter, now time.Time, who string) error {
 	}
 }
 
-// hostCapacity bounds the hosts that are remembered: rules can allow any number of subdomains.
+// hostCapacity bounds the remembered hosts: rules can allow any number of subdomains.
 const hostCapacity = 1024
 
-// load holds what is in flight, and what is known of each host.
+// load counts the calls in flight and remembers the hosts.
 type load struct {
 	Load
-	calls *share.Pool // in flight, of every pipeline that this one has succeeded too
+	calls *share.Pool // in flight, of this pipeline and its predecessors
 	open  *share.Pool // WebSockets, counted likewise
 	hosts *hosts
-	// unknown is the quota of records of callers without a known session, and refused that of [Load.Refused] of all
-	// sessions.
+	// unknown is the quota of callers without a known session, refused the quota of all sessions together.
 	unknown, refused *flood.Quota
 	log              *zap.Logger
 	now              func() time.Time
 }
 
-// host is what is known of one host and port.
+// host is the state of one host and port.
 type host struct {
 	circuit *upstream.Circuit
 
-	mu    sync.Mutex  // guards both below
-	began time.Time   // when a burst of calls began
+	mu    sync.Mutex  // guards began and calls
+	began time.Time   // start of a burst of calls
 	calls *share.Pool // of that burst
 }
 
-// take counts a call of a session. A burst of calls has the time in which the rate brings as many.
+// take counts a call of a session. A burst lasts as long as the rate needs for as many calls.
 func (h *host) take(session string, of Rate, now time.Time, who string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -142,14 +139,13 @@ func (h *host) take(session string, of Rate, now time.Time, who string) error {
 	}
 }
 
-// hosts are those that are known.
 type hosts struct {
 	mu    sync.Mutex // guards known
 	known *lru.Cache[address, *host]
 }
 
-// newLoad goes on with what before has counted, if there is one: always with the calls in flight, and with the hosts if
-// their limits are the same.
+// newLoad continues the counts of before, if there is one: always the calls in flight, and the hosts if their limits
+// are the same.
 func newLoad(l Load, before *load, log *zap.Logger, now func() time.Time) *load {
 	l.setDefaults()
 	n := &load{Load: l, calls: new(share.Pool), open: new(share.Pool), log: log, now: now}
@@ -175,14 +171,14 @@ func newLoad(l Load, before *load, log *zap.Logger, now func() time.Time) *load 
 	return n
 }
 
-// records reports whether a call that is over leaves a record. A call that leaves none is counted.
+// records reports whether a finished call leaves a record.
 func (l *load) records(c *call) bool {
 	switch {
 	case c.session == nil:
 		return l.unknown.Pass()
 	case c.intended() || c.stage == unsure || c.record.State != ledger.StateRefused && c.record.Flow != flowInternal:
 		return true
-	case len(c.record.Artifacts) > 1: // more than the challenge, so that the record accounts for what was signed
+	case len(c.record.Artifacts) > 1: // more than the challenge: the record accounts for what was signed
 		return true
 	}
 	id := c.session.ID
@@ -193,14 +189,13 @@ func (l *load) records(c *call) bool {
 	}).Pass() && l.refused.Pass()
 }
 
-// slot is what a call takes of the calls in flight, and of the open WebSockets, for party: the id of its session, or
-// empty for all callers without a session.
+// slot is a call's place among the calls in flight and the open WebSockets. party is its session's id, or empty.
 type slot struct {
 	party        string
 	call, socket bool
 }
 
-// enter counts a call as in flight, until leave. It never waits.
+// enter counts a call as in flight until leave. It never waits.
 func (l *load) enter(c *call) error {
 	c.slot.party = c.record.Session
 	if c.slot.call = l.calls.Take(c.slot.party, 1, int64(l.Calls)); !c.slot.call {
@@ -219,7 +214,7 @@ func (l *load) leave(c *call) {
 	}
 }
 
-// socket counts a call as an open WebSocket, until leave.
+// socket counts a call as an open WebSocket until leave.
 func (l *load) socket(c *call) error {
 	if c.slot.socket = l.open.Take(c.slot.party, 1, int64(l.WebSockets)); !c.slot.socket {
 		return refusal.New("overloaded",
@@ -234,13 +229,13 @@ func (l *load) session(s *session.Session) error {
 	return l.Session.take(s.Bucket(rate.Limit(l.Session.PerSecond), l.Session.Burst, now), now, "the session")
 }
 
-// node counts one request of s to the node, which also has to answer the owner's other agents and the sidecar.
+// node counts one request of s to the node, which also serves the owner's other agents and the sidecar.
 func (l *load) node(s *session.Session) error {
 	bucket := s.Node()
 	return Rate{PerSecond: float64(bucket.Limit())}.take(bucket, l.now(), "the session at "+InternalHost)
 }
 
-// host counts a call to its host, and asks the host's breaker for leave.
+// host counts a call to its host and asks the host's breaker for a permit.
 func (l *load) host(c *call) (upstream.Permit, error) {
 	h := l.find(c.target)
 	if err := h.take(c.slot.party, l.Host, l.now(), c.record.Host); err != nil {
@@ -249,7 +244,6 @@ func (l *load) host(c *call) (upstream.Permit, error) {
 	return h.circuit.Allow(c.slot.party)
 }
 
-// address is what a target is called at.
 type address struct {
 	host string
 	port uint16

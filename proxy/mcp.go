@@ -20,7 +20,7 @@ import (
 	"github.com/actionproof/mediator/proxy/receipts"
 )
 
-// kindMCP is the kind of an MCP server's endpoint.
+// kindMCP is the endpoint of an MCP server.
 var kindMCP = kind{
 	name:    "mcp",
 	is:      func(r rule) bool { return r.mcp() != nil },
@@ -29,17 +29,17 @@ var kindMCP = kind{
 	headers: "Mcp-",
 }
 
-// lasting is what conversations know of all sessions together. It outlives a reload.
+// lasting is what conversations know across all sessions. It survives a reload.
 type lasting struct {
-	tools mcp.Definitions // that MCP servers have shown
+	tools mcp.Definitions // as MCP servers have shown them
 }
 
 // mcpCall is a call to an MCP server.
 type mcpCall struct {
 	plain
 	mcp     mcp.Call
-	message *mcp.Message     // nil for what is no message
-	given   inference.Values // of the result of a tool
+	message *mcp.Message     // nil if the request has none
+	given   inference.Values // from the result of a tool
 }
 
 func (m *mcpCall) choose(rules []rule) (rule, error) {
@@ -73,10 +73,10 @@ func (m *mcpCall) choose(rules []rule) (rule, error) {
 	return chosen, nil
 }
 
-// server names the server without the query of its URL, which may hold a secret.
+// server names the server without its URL's query, which may hold a secret.
 func (m *mcpCall) server() string { return m.target.Authority() + m.r.URL.EscapedPath() }
 
-// watch says what the answer is read for.
+// watch prepares the reading of the answer.
 func (m *mcpCall) watch(rules []*mcp.Rule) {
 	peer := mcp.Peer{Server: m.target.Scheme + "://" + m.server(), Session: m.r.Header.Get("Mcp-Session-Id")}
 	if m.r.URL.RawQuery != "" {
@@ -91,8 +91,7 @@ func (m *mcpCall) watch(rules []*mcp.Rule) {
 	}
 }
 
-// chooseStream chooses the rule of a request without a message, by which a client opens an event stream or ends a
-// session.
+// chooseStream chooses the rule of a request without a message: it opens an event stream or ends a session.
 func (m *mcpCall) chooseStream(rules []rule) (rule, error) {
 	m.mcp.Unread = m.r.Method != http.MethodGet
 	if m.held != nil {
@@ -116,10 +115,10 @@ func (m *mcpCall) judge(rules []rule) (rule, error) {
 	return rules[verdict.Rule], nil
 }
 
-// maxToolChecks bounds how many changed tools stand in one record, and in the log for it.
+// maxToolChecks bounds the changed tools in one record and its log.
 const maxToolChecks = 32
 
-// changed notes that a server has shown a tool with another definition than before.
+// changed records that a server has changed the definition of a tool.
 func (m *mcpCall) changed(tool, before, now string) {
 	if len(m.record.Checks) >= maxToolChecks {
 		return
@@ -136,7 +135,7 @@ func (m *mcpCall) sent(out *http.Request) (*http.Request, error) {
 	return out, nil
 }
 
-// answer notes the result of the request. Of the answer to a post it also reads what the agent did not wait for.
+// answer records the result of the request. For a post it also reads what the agent did not wait for.
 func (m *mcpCall) answer(ctx context.Context, resp *http.Response) error {
 	m.mcp.Begin(resp)
 	err := m.relay(ctx, resp)
@@ -145,7 +144,7 @@ func (m *mcpCall) answer(ctx context.Context, resp *http.Response) error {
 		return err
 	}
 	if m.intended() && answer.Result() == mcp.ResultLost {
-		_, _ = io.Copy(io.Discard, resp.Body) // which ends with the context of the post
+		_, _ = io.Copy(io.Discard, resp.Body) // ends with the post's context
 	}
 	answer.Close()
 	m.setResult(answer.Result())
@@ -156,7 +155,7 @@ func (m *mcpCall) answer(ctx context.Context, resp *http.Response) error {
 	return err
 }
 
-// setResult notes the result of the request. A call of a tool whose answer broke off may have had its effect or not.
+// setResult records the result. A tool call with a broken answer may or may not have had its effect.
 func (m *mcpCall) setResult(r mcp.Result) {
 	m.record.Result = string(r)
 	if r == mcp.ResultLost && m.message.IsCall() {
@@ -172,7 +171,7 @@ func (m *mcpCall) refuse(w http.ResponseWriter, d problem.Details, err error) {
 	mcp.WriteProblem(w, d, m.message)
 }
 
-// keep keeps a call of a tool whose answer broke off and can be resumed.
+// keep keeps a tool call whose broken answer can be resumed.
 func (m *mcpCall) keep() bool {
 	if m.mcp.Answer == nil || !m.mcp.Answer.Resumable() || !m.message.IsCall() {
 		return false
@@ -183,7 +182,7 @@ func (m *mcpCall) keep() bool {
 			m.resumed()
 		}
 		m.setResult(r)
-		_ = m.p.finish(context.Background(), m.call) // finish has logged why the record could not be kept
+		_ = m.p.finish(context.Background(), m.call) // finish logs its own error
 	})
 	m.mcp.Done(true)
 	return true
@@ -202,5 +201,5 @@ func (m *mcpCall) end(handed time.Time) {
 	}
 }
 
-// maxRelayedArguments bounds the arguments of a tool's call that are compared with what models have asked for.
+// maxRelayedArguments bounds the tool arguments that are compared with what models asked for.
 const maxRelayedArguments = 64 << 10

@@ -8,7 +8,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// Metrics counts calls. Labels come from configuration and from our own tables only, never from what an agent sends.
+// Metrics counts calls. Labels come from configuration and our own tables, never from an agent.
 type Metrics struct {
 	calls   *prometheus.CounterVec
 	took    *prometheus.HistogramVec

@@ -7,12 +7,15 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/node"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// askNode answers a call with what the node says.
+// askNode answers a call with the node's answer.
 func (c *call) askNode(target string) error {
 	var asked []byte
 	if c.r.Method == http.MethodPost && (c.r.ContentLength != 0 || node.NeedsBody(target)) {
@@ -35,58 +38,66 @@ func (c *call) askNode(target string) error {
 	return err
 }
 
-// isForNode reports whether a call to the mediator's own name needs a rule, and then goes to the node as any other call
-// goes to its upstream.
+// isForNode reports whether a call to the mediator's own name needs a rule and then goes to the node like any call to
+// an upstream.
 func isForNode(c *call) bool {
 	way, ok := node.WayAt(c.r.URL.EscapedPath())
 	if c.target.Host != InternalHost || !ok || !way.Takes(c.r.Method) || c.r.URL.RawQuery != "" || c.r.URL.ForceQuery {
 		return false
 	}
-	if way.MCP { // the node answers with one JSON document on the same connection, whatever the client says that it takes
+	if way.MCP { // the node answers with one JSON document on the same connection, whatever the client accepts
 		c.r.Header.Set("Accept", "application/json, text/event-stream")
 	}
 	return true
 }
 
-// roundTrip sends a request to its upstream, which is the node for the mediator's own name.
-func (c *call) roundTrip(out *http.Request) (*http.Response, error) {
-	o := &c.p.o
-	if c.target.Host != InternalHost {
-		return o.Transport.RoundTrip(out)
-	}
-	resp, err := o.Node.Send(c.session, out)
-	if c.record.Flow == flowPost && o.Reputations != nil { // also where the answer was lost
-		o.Reputations.Forget(c.record.Subject)
+// goToNode sends the call to the node in place of an upstream.
+func (c *call) goToNode() {
+	c.via, c.conversation = toNode{c}, &publishing{plain: plain{c}}
+}
+
+// toNode sends a call to the node.
+type toNode struct{ *call }
+
+func (n toNode) RoundTrip(out *http.Request) (*http.Response, error) {
+	o := &n.p.o
+	resp, err := o.Node.Send(n.session, out)
+	if n.record.Flow == flowPost && o.Reputations != nil { // even if the answer was lost
+		o.Reputations.Forget(n.record.Subject)
 	}
 	if err != nil {
-		return nil, cmp.Or(out.Context().Err(), err) // the node is not to blame for a client that has gone
+		return nil, cmp.Or(out.Context().Err(), err) // not the node's fault if the client left
 	}
 	return upstream.CheckAnswer(out, resp)
 }
 
-// readDocument is the part of step 3 for a post that publishes a document at the node: its form, and whose it is.
-func (t *posting) readDocument() (err error) {
-	path := t.r.URL.EscapedPath()
-	if t.target.Host == InternalHost && node.Publishes(path) {
-		t.publishes, err = t.p.o.Node.Kind(path, t.content.Text, t.content.Hash)
-	}
+// publishing is a post that publishes a document of the agent at the node. The sidecar signs the document.
+type publishing struct {
+	plain
+	kind      string // of document
+	statement string // signed by the sidecar
+}
+
+func (m *publishing) content(b *body.Body) (err error) {
+	m.kind, err = m.p.o.Node.Kind(m.r.URL.EscapedPath(), b.Text, b.Hash)
 	return err
 }
 
-// state is the part of step 9 for such a post: the sidecar signs the document for its agent.
-func (t *posting) state(ctx context.Context) (err error) {
-	if t.publishes == "" {
-		return nil
-	}
-	t.statement, err = t.p.o.Node.State(ctx, t.session, t.publishes, t.binding.ContentHash, t.record.BindingHash)
+func (m *publishing) prove(ctx context.Context, b evidence.Binding) (err error) {
+	m.statement, err = m.p.o.Node.State(ctx, m.session, m.kind, b.ContentHash, m.record.BindingHash)
 	if err == nil {
-		t.artifact("agentStatement", t.statement)
+		m.artifact("agentStatement", m.statement)
 	}
 	return err
 }
 
-// checkForNode refuses a rule for the mediator's own name that leads nowhere, lets out without evidence what others can
-// read, or says what the node would not heed.
+func (m *publishing) sent(out *http.Request) (*http.Request, error) {
+	out.Header.Set(interaction.StatementHeader, m.statement)
+	return out, nil
+}
+
+// checkForNode refuses a rule for the mediator's own name that leads nowhere, lets an agent publish without evidence,
+// or sets what the node ignores.
 func checkForNode(r rule, m match.Match) error {
 	if m.Host != InternalHost {
 		return nil

@@ -157,7 +157,7 @@ func TestNodeIsLeftAlone(t *testing.T) {
 	c.target, c.session = upstream.Target{Scheme: "http", Host: InternalHost, Port: 80}, r.session
 	out, err := http.NewRequestWithContext(gone, "GET", ownMCP, http.NoBody)
 	must(t, err)
-	if _, err := c.roundTrip(out); !errors.Is(err, context.Canceled) {
+	if _, err := (toNode{c}).RoundTrip(out); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }

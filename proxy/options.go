@@ -22,79 +22,79 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// PipelineOptions are what a pipeline works with.
+// PipelineOptions are the parts of a pipeline.
 type PipelineOptions struct {
 	Rules    *Rules
 	Sessions *session.Set
-	// Standing lets an agent without credentials use, and open, the pod's one session.
+	// Standing lets an agent without credentials open and use the pod's one session.
 	Standing bool
 	EvidenceOptions
 	RecordOptions
 	NetworkOptions
 	BoundsOptions
-	// After is the pipeline before this one, or nil. What it has counted and what it knows goes on.
+	// After is the previous pipeline, or nil. The new one continues with its counts and what it has learnt.
 	After *Pipeline
 	Now   func() time.Time
 }
 
-// EvidenceOptions are what the evidence of a post comes from. All but Receipts and Reputations are required.
+// EvidenceOptions supply the evidence of a post. All but Receipts and Reputations are required.
 type EvidenceOptions struct {
 	Triggers Triggers
 	Control  Control
 	Verifier *evidence.Verifier
 	Strict   *policy.Strict
-	// Deployment refuses a post of a session with this run while something contradicts the manifest. It answers at once.
+	// Deployment refuses a post of a session with this run while anything contradicts the manifest. It answers at once.
 	Deployment func(*observe.Run) error
 	// DeploymentCertificate is the auditor's token for the manifest behind Strict.
 	DeploymentCertificate func() string
 	Attest                *signer.Attester
 	Prove                 *signer.Issuer[evidence.RequestProof]
-	// RuntimeID names this runtime in attestations; EnvironmentHash names what it runs.
+	// RuntimeID names this runtime in attestations; EnvironmentHash names its environment.
 	RuntimeID, EnvironmentHash string
-	// Receipts makes the interaction receipts of sessions; nil makes none.
+	// Receipts makes the sessions' interaction receipts; nil makes none.
 	Receipts *receipts.Keeper
-	// Reputations gives the reputation token of the agent to each decision; nil gives none.
+	// Reputations adds the agent's reputation token to each decision; nil adds none.
 	Reputations Reputations
 }
 
-// RecordOptions are where calls leave their record, their log line and their count. Only LogLater may be left out.
+// RecordOptions say where calls are recorded, logged and counted. Only LogLater is optional.
 type RecordOptions struct {
 	Record  Record
 	Metrics *Metrics
 	Log     *zap.Logger
-	// LogLater gets the lines of calls that needed no evidence: nobody waits for those. Log if nil.
+	// LogLater gets the log lines of calls without evidence, which may wait; Log if nil.
 	LogLater *zap.Logger
 }
 
-// NetworkOptions are how calls get to their upstreams. Only Transport is required.
+// NetworkOptions connect calls to their upstreams. Only Transport is required.
 type NetworkOptions struct {
 	Transport http.RoundTripper
-	// Node is the upstream for the mediator's own name; nil refuses.
+	// Node serves the mediator's own name; nil refuses.
 	Node *node.Relay
-	// Destination, if set, refuses a redirected connection to an address that is none of its target's. Nothing is sent to
-	// that address in any case.
+	// Destination, if set, refuses a redirected connection whose original address does not belong to its target.
+	// Nothing is ever sent to that address.
 	Destination func(ctx context.Context, t upstream.Target, dialled netip.Addr) error
-	// HangUp closes the connection, in place of an answer, where no rule allows the WebSocket that a client asks for.
+	// HangUp closes the connection without an answer when a client asks for a WebSocket that no rule allows.
 	HangUp bool
-	// CAPEM is the interception CA's certificate, for agents to fetch.
+	// CAPEM is the interception CA's certificate, which agents can fetch.
 	CAPEM []byte
 }
 
-// BoundsOptions bound what calls take. None is required.
+// BoundsOptions bound the resources of calls. All are optional.
 type BoundsOptions struct {
 	Timeouts Timeouts
 	Load     Load
-	SpoolDir string // for bodies that are too large for memory
+	SpoolDir string // holds bodies that are too large for memory
 }
 
 // Timeouts bound the waits of one post.
 type Timeouts struct {
-	// Step bounds each of the steps before the forward, of step 3 the time in which the body has to come; default 10 s.
+	// Step bounds each step before the forward, in step 3 the arrival of the body; default 10 s.
 	Step time.Duration
-	// Forward bounds the whole forward of a post, any other call once its session has ended, and the wait for the next
-	// piece of a streamed body until the upstream answers; default 60 s.
+	// Forward bounds three things: the forward of a post; any other call after its session has ended; and the wait for
+	// the next piece of a streamed body until the upstream answers. Default 60 s.
 	Forward time.Duration
-	// WebSocketIdle closes a WebSocket over which nothing has come for so long, from neither side; default 5 min.
+	// WebSocketIdle closes a WebSocket on which neither side has sent anything for this long; default 5 min.
 	WebSocketIdle time.Duration
 }
 
@@ -112,26 +112,26 @@ type Control interface {
 	Decide(ctx context.Context, r policy.Request) (policy.Decision, error)
 }
 
-// Reputations has the reputation tokens of agents. [reputations.Cache] does. It answers soon, if need be without a
-// token.
+// Reputations supplies the reputation tokens of agents; [reputations.Cache] implements it. It answers soon, if need be
+// without a token.
 type Reputations interface {
 	Token(ctx context.Context, subject string, maxAge time.Duration) string
-	// Forget drops the token of an agent of which the node may say something else from now on.
+	// Forget drops an agent's token when the node's opinion may have changed.
 	Forget(subject string)
 }
 
-// Record keeps what happened, durably. [ledger.Queue] does.
+// Record stores records durably; [ledger.Queue] implements it.
 type Record interface {
 	Begin(ctx context.Context, p ledger.Record, keys ...ledger.Key) error
 	Finish(ctx context.Context, p ledger.Record) error
 	Add(ctx context.Context, p ledger.Record) error
 	FinishLater(ctx context.Context, p ledger.Record) error
 	AddLater(ctx context.Context, p ledger.Record) error
-	// Full refuses while the record of a call that a session sends now might be lost.
+	// Full refuses when the record of a new call by this session might be lost.
 	Full(session string) error
 }
 
-// complete sets what was left out, and refuses options without what is required.
+// complete sets defaults and names the first required option that is missing.
 func (o *PipelineOptions) complete() error {
 	for _, required := range []struct {
 		name    string

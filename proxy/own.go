@@ -11,11 +11,11 @@ import (
 	"github.com/actionproof/mediator/proxy/own"
 )
 
-// InternalHost is the name under which an agent reaches the mediator itself, through the proxy.
+// InternalHost is the mediator's own name for agents, reached through the proxy.
 const InternalHost = match.Own
 
-// own takes a call to the mediator's own name: it answers a question, or reports that the call goes on, to the node by
-// a rule or as the call to a model.
+// own takes a call to the mediator's own name. It answers a question, or returns true for a call that goes on: to the
+// node by a rule, or to a model.
 func (p *Pipeline) own(c *call, route intercept.Route) (goesOn bool, err error) {
 	asksModel, byRule := isPrompt(c), isForNode(c)
 	target, asksNode := node.Target(c.r.Method, c.r.URL.EscapedPath(), c.r.URL.RawQuery)
@@ -32,13 +32,17 @@ func (p *Pipeline) own(c *call, route intercept.Route) (goesOn bool, err error) 
 		err = c.prompt()
 		return err == nil, err
 	}
-	if err := p.load.node(c.session); err != nil || byRule {
-		return err == nil, err
+	if err := p.load.node(c.session); err != nil {
+		return false, err
+	}
+	if byRule {
+		c.goToNode()
+		return true, nil
 	}
 	return false, c.askNode(target)
 }
 
-// page begins the answer of the mediator itself, and returns its header.
+// page begins an answer of the mediator itself and returns its header.
 func (c *call) page(contentType string) http.Header {
 	c.answers()
 	c.forwarded(http.StatusOK)
@@ -47,13 +51,13 @@ func (c *call) page(contentType string) http.Header {
 	return h
 }
 
-// offered are the pages. Those after the CA are the node's: proxy/node/read.go says how they are spelled.
+// offered lists the pages. Those after the CA are the node's, see proxy/node/read.go.
 const offered = "GET /v1/event, /v1/event/next?wait=30s, /v1/refusals, /v1/rules, /v1/ca.pem, " +
 	"/v1/score/{receipt_hash}, /v1/reputation/{agent_id}, /v1/signals/{id}, /v1/signals?agent={agent_id}, " +
 	"/v1/disputes/{id}, /v1/disputes?agent={agent_id}, /v1/disputes/log, /v1/disputes/root and /v1/schemas/{name}, " +
 	"and POST /v1/generate, /v1/challenge/issue and /v1/challenge/commit"
 
-// answerPage answers what an agent asks about its own session.
+// answerPage answers a question of an agent about its own session.
 func (p *Pipeline) answerPage(c *call, route intercept.Route) error {
 	if c.r.Method == http.MethodGet && c.r.URL.Path == "/v1/ca.pem" {
 		c.page("application/x-pem-file")
@@ -80,7 +84,7 @@ func (p *Pipeline) pages() own.Pages {
 	}
 }
 
-// show returns the rules as agents see them.
+// show returns the rules in the form that agents see.
 func show(actions []Action, egress []Egress) own.Rules {
 	all := make([]own.Rule, 0, len(actions)+len(egress))
 	for _, a := range actions {

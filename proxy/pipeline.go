@@ -19,16 +19,16 @@ import (
 	"github.com/actionproof/mediator/proxy/match"
 )
 
-// Pipeline is the one point at which calls are judged: every plain and every intercepted request passes through it and
-// leaves one record, up to a quota of calls that cost their caller nothing ([load.records]). A Pipeline never changes:
-// another configuration is another pipeline, see [Handler].
+// Pipeline judges calls at one point. Every plain and every intercepted request passes through it and leaves one
+// record, up to a quota for calls that cost their caller nothing ([load.records]). A Pipeline never changes; a new
+// configuration makes a new one, see [Handler].
 type Pipeline struct {
 	o       PipelineOptions
 	flooded *zap.Logger // for lines that agents and strangers can cause at will
 	load    *load
 	bodies  *body.Store
 	lasting *lasting
-	// follow runs the reader of an answer in a goroutine of its own. Only tests set it.
+	// follow runs the reader of an answer in its own goroutine. Only tests set it.
 	follow func(read func())
 }
 
@@ -38,7 +38,7 @@ func NewPipeline(o PipelineOptions) (*Pipeline, error) {
 		return nil, err
 	}
 	before := o.After
-	o.After = nil // or every pipeline would keep all those before it
+	o.After = nil // otherwise every pipeline would keep all earlier ones
 	p := &Pipeline{o: o, flooded: flood.Logger(o.Log)}
 	if before == nil {
 		p.load, p.lasting = newLoad(o.Load, nil, p.flooded, o.Now), new(lasting)
@@ -53,7 +53,7 @@ func NewPipeline(o PipelineOptions) (*Pipeline, error) {
 	return p, nil
 }
 
-// JudgingTimeout bounds the time from the request of a post to its intent, in which its evidence is judged.
+// JudgingTimeout bounds the time from a post's request to its intent.
 func (p *Pipeline) JudgingTimeout() time.Duration { return maxSteps * p.o.Timeouts.Step }
 
 // ServeHTTP takes one request from the agent to its end: answered, refused or forwarded, and recorded.
@@ -66,7 +66,7 @@ func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	err := p.handle(c)
-	cut := err != nil && !c.answerable() // an answer that has begun is not whole
+	cut := err != nil && !c.answerable() // the answer has begun and is not whole
 	if err != nil {
 		p.refuse(c, err)
 	}
@@ -83,7 +83,7 @@ func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// recovered turns a panic into a recorded refusal, or into an indeterminate outcome of a call that was on its way.
+// recovered turns a panic into a recorded refusal. If the call was on its way, its outcome is indeterminate.
 func (p *Pipeline) recovered(c *call, v any) {
 	if c.stage == kept {
 		panic(http.ErrAbortHandler)
@@ -98,14 +98,14 @@ func (p *Pipeline) recovered(c *call, v any) {
 			zap.String("post", c.record.ID), zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
 		c.refused(err)
 	}
-	_ = p.finish(c.r.Context(), c) // finish has logged why the record could not be kept
+	_ = p.finish(c.r.Context(), c) // finish logs its own error
 	if !c.answerable() {
 		panic(http.ErrAbortHandler)
 	}
 	c.writeProblem(problem.ForAgent(err, c.record.ID), err)
 }
 
-// handle is the way of one request. After an error the call's stage says whether anything was sent.
+// handle takes one request through all steps. After an error the call's stage says whether anything was sent.
 func (p *Pipeline) handle(c *call) error {
 	route, ok := intercept.RouteFrom(c.r.Context())
 	if !ok {
@@ -134,7 +134,7 @@ func (p *Pipeline) handle(c *call) error {
 	if c.permit, err = p.load.host(c); err != nil {
 		return err
 	}
-	defer c.permit.Settle(0, nil) // where nothing else has come of it
+	defer c.permit.Settle(0, nil) // no effect once the call has settled it
 	rule, err := p.choose(c, to)
 	defer c.release()
 	if err != nil {
@@ -146,7 +146,7 @@ func (p *Pipeline) handle(c *call) error {
 	return p.post(c, rule.action)
 }
 
-// match begins step 2: it finds what the call reaches by origin, method and path, which have one reading.
+// match begins step 2: it finds the endpoint by origin, method and path, each in its only reading.
 func (p *Pipeline) match(c *call) (*endpoint, error) {
 	to, err := p.o.Rules.Find(c.target, c.r.Method, c.r.URL.EscapedPath())
 	if len(c.r.Header["Upgrade"]) > 0 {
@@ -157,8 +157,8 @@ func (p *Pipeline) match(c *call) (*endpoint, error) {
 	return to, cmp.Or(forward.CheckHeader(c.r), match.CheckSpelling(c.r.URL), err)
 }
 
-// findSession is step 1, which counts against the session's rates. It looks up the session for each call of a tunnel:
-// the session may have ended since.
+// findSession is step 1. It counts the call against the session's rates. Each call of a tunnel looks its session up
+// again, because the session may have ended.
 func (p *Pipeline) findSession(c *call, route intercept.Route) error {
 	defer c.step("session")
 	s, err := p.o.Sessions.Of(route)

@@ -15,7 +15,7 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// posting is one post on its way, from its content to its outcome.
+// posting is one post, from its content to its outcome.
 type posting struct {
 	*call
 	action  *Action
@@ -23,23 +23,21 @@ type posting struct {
 	binding evidence.Binding
 
 	envelope evidence.Envelope
-	opened   gate.Opened                     // the artifacts of the envelope that were opened, or signed, here
-	attested func() (signer.Attested, error) // waits for the signatures that were begun in step 6
-	stop     context.CancelFunc              // ends it
+	opened   gate.Opened                     // artifacts of the envelope, opened or signed here
+	attested func() (signer.Attested, error) // waits for the signatures begun in step 6
+	stop     context.CancelFunc              // ends that wait
 
 	admission  gate.Admission
-	credential forward.SecretHeader // as it is bound and sent
+	credential forward.SecretHeader // bound and sent with the same value
 	proof      string
-	publishes  string       // the kind of document that the agent publishes at the node; empty if it is another post
-	statement  string       // what the sidecar has signed of it
-	keys       []ledger.Key // to be consumed before the first byte goes out
+	keys       []ledger.Key // consumed before the first byte goes out
 }
 
-// maxSteps bounds the steps of a post, each of which has Timeouts.Step.
+// maxSteps bounds the number of steps, each of which has Timeouts.Step.
 const maxSteps = 10
 
-// steps are the steps of a post before it is sent, in order (docs/architecture.md). Each fails closed: nothing has been
-// sent, and what was consumed stays consumed. Only the event gets its post back, see [posting.unsent].
+// steps are the steps before the forward, in order. A failed step stops the post before anything is sent. What was
+// consumed stays consumed; only the event gets its post back ([posting.unsent]).
 var steps = [...]struct {
 	name string
 	take func(*posting, context.Context) error
@@ -48,14 +46,14 @@ var steps = [...]struct {
 	{"content", (*posting).readContent},     // 3
 	{"challenge", (*posting).freshWork},     // 4
 	{"trigger", (*posting).triggerEvidence}, // 5
-	{"decision", (*posting).decide},         // 6, and 7 is begun
+	{"decision", (*posting).decide},         // 6, begins 7
 	{"attest", (*posting).attest},           // 7
 	{"gate", (*posting).admit},              // 8
 	{"proof", (*posting).requestProof},      // 9
-	{"consume", (*posting).consume},         // 9, the durable part
+	{"consume", (*posting).consume},         // 9, made durable
 }
 
-// post takes a posting call through steps 3 to 10.
+// post takes a post through steps 3 to 10.
 func (p *Pipeline) post(c *call, a *Action) error {
 	c.record.Flow, c.record.Rule = flowPost, a.Name
 	t := &posting{call: c, action: a, stop: func() {}}
@@ -74,8 +72,8 @@ func (p *Pipeline) post(c *call, a *Action) error {
 	return t.forward(ctx) // 10
 }
 
-// goneMeanwhile reports client_gone when the client left before the step failed: another party then looks as if it gave
-// no answer. A verdict stays what it is.
+// goneMeanwhile reports client_gone when the client left before the step failed: the other party then only seems not to
+// answer. A verdict stays as it is.
 func goneMeanwhile(ctx context.Context, step string, err error) error {
 	d := problem.DetailsOf(err)
 	if ctx.Err() == nil || d.Status < http.StatusInternalServerError {
@@ -84,7 +82,6 @@ func goneMeanwhile(ctx context.Context, step string, err error) error {
 	return refusal.New("client_gone", "the client went away in the step %s, which ended as %s: %s", step, d.Code, d.Detail)
 }
 
-// bounded gives a step its time.
 func (t *posting) bounded(ctx context.Context, take func(*posting, context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, t.p.o.Timeouts.Step)
 	defer cancel()
@@ -98,8 +95,8 @@ func (t *posting) close() {
 	}
 }
 
-// deployment refuses while something contradicts the manifest. What was found in this session's own run is no reason
-// here: the session goes on to the receipt that says so, and is refused with it.
+// deployment refuses while anything contradicts the manifest. A finding in the session's own run does not count here:
+// the post must reach the session receipt, which reports it.
 func (t *posting) deployment(context.Context) error {
 	if len(t.session.Report().Found) > 0 {
 		return nil

@@ -17,16 +17,16 @@ import (
 
 // Flows of a record.
 const (
-	flowPost     = "post"     // a posting call, with its chain of evidence
-	flowEgress   = "egress"   // a read, or a write that is no post
-	flowConnect  = "connect"  // a tunnel that was refused
+	flowPost     = "post"     // a post, with its chain of evidence
+	flowEgress   = "egress"   // a read, or a write that is not a post
+	flowConnect  = "connect"  // a refused tunnel
 	flowInternal = "internal" // a call to the mediator itself
 )
 
-// Flows are what the flow of a record can be.
+// Flows lists all flows of a record.
 var Flows = [...]string{flowPost, flowEgress, flowConnect, flowInternal}
 
-// refuse notes why a call ends here. Errors without a code may contain anything, so that only the log has them.
+// refuse records why a call ends here. Errors without a code may contain anything, so only the log gets them.
 func (p *Pipeline) refuse(c *call, err error) {
 	if c.answerable() && problem.DetailsOf(err).Code == "internal" {
 		p.flooded.Error("call failed", zap.String("post", c.record.ID), zap.Error(err))
@@ -34,14 +34,14 @@ func (p *Pipeline) refuse(c *call, err error) {
 	c.refused(err)
 }
 
-// finish stores the one record of a call and its line in the log, whether or not the agent is still there. Calls that
-// cost their caller nothing have a quota ([load.records]): beyond it a call is counted and leaves neither.
+// finish stores the call's one record and logs it, whether or not the agent is still there. Calls beyond the quota of
+// [load.records] are only counted. It logs its own error.
 func (p *Pipeline) finish(ctx context.Context, c *call) error {
 	_, err := p.settle(ctx, c, false)
 	return err
 }
 
-// settle finishes a call and reports whether its outcome is durable. Something may rest on that: then wait is set.
+// settle finishes a call and reports whether its outcome is durable. wait is set where something depends on that.
 func (p *Pipeline) settle(ctx context.Context, c *call, wait bool) (durable bool, err error) {
 	if c.finished() {
 		return true, nil
@@ -76,7 +76,7 @@ func (p *Pipeline) settle(ctx context.Context, c *call, wait bool) (durable bool
 	return durable, nil
 }
 
-// conclude notes the end of a call, also in the session's chain of receipts.
+// conclude ends the call, also in the session's chain of receipts.
 func (c *call) conclude() {
 	c.record.Finished = c.p.o.Now()
 	if c.record.State == ledger.StateRefused {
@@ -92,22 +92,21 @@ func (c *call) conclude() {
 	}
 }
 
-// count counts a call that went out, and says whether it was read here. The call's receipt, which ends after it, counts
-// it too.
+// count counts a call that went out, and whether it was read here. It comes before the receipt, which includes the
+// count.
 func (c *call) count(read bool) {
 	if c.wentOut() {
 		c.p.o.Receipts.Count(c.session.Chain, c.sentBytes(), read)
 	}
 }
 
-// canWait reports whether nothing rests on the record: the call is over and needed no evidence.
+// canWait reports whether nothing depends on the record: the call is over and needed no evidence.
 func (c *call) canWait() bool {
 	return !c.intended() && c.stage != unsure && c.record.State != ledger.StateRefused
 }
 
-// store stores the record, and reports whether it is durable. The agent waits for that of a refusal, unless the ledger
-// cannot be reached. An intent that may be durable although nothing was sent is closed as failed: it must not stay in
-// flight.
+// store stores the record and reports whether it is durable. The agent waits for the record of a refusal unless the
+// ledger is away. An intent that may be durable is closed as failed, or it would stay in flight for ever.
 func (p *Pipeline) store(ctx context.Context, c *call, wait bool) (durable bool, err error) {
 	switch {
 	case c.canWait():
@@ -134,14 +133,13 @@ func (p *Pipeline) store(ctx context.Context, c *call, wait bool) (durable bool,
 	if added == nil {
 		return true, nil
 	}
-	// The ledger cannot be reached: the record is kept in memory until it can, and only then is it known whether there
-	// is an intent.
-	last, cancelLast := context.WithTimeout(ctx, time.Second) // the first attempt may have used up its own
+	// The ledger is away. The record waits in memory; only later is it known whether the intent was stored.
+	last, cancelLast := context.WithTimeout(ctx, time.Second) // the first attempt may have used up its time
 	defer cancelLast()
 	return false, p.later(c, errors.Join(err, added), p.o.Record.AddLater(last, c.record))
 }
 
-// later says in the log why a record is stored later. It returns an error if the record was not taken for later either.
+// later logs why a record is stored later. It returns an error if the record was not accepted for later.
 func (p *Pipeline) later(c *call, now, later error) error {
 	if later != nil {
 		return errors.Join(now, later)
@@ -151,15 +149,15 @@ func (p *Pipeline) later(c *call, now, later error) error {
 	return nil
 }
 
-// Bounds on what is kept of a call that is refused, in bytes: its method and its path are the agent's, up to the size
-// of a header, and refusals cost it nothing. The last two bound what a session remembers.
+// Bounds in bytes on what is kept of a refused call: its method and path are the agent's, and refusals cost nothing.
+// The second line bounds a session's memory of refusals.
 const (
 	maxRefusedMethod, maxRefusedPath       = 32, 1024
 	maxRememberedPath, maxRememberedDetail = 256, 512
 )
 
-// remember keeps why a call of a known session failed, for its agent to ask: many clients show nothing of a refused
-// CONNECT, and none can be told anything after a failed TLS handshake.
+// remember keeps the reason for the session's agent to ask: many clients hide the refusal of a CONNECT, and a failed
+// TLS handshake has no answer.
 func (c *call) remember() {
 	if c.session == nil || c.told.Code == "" || c.record.Flow == flowInternal {
 		return
@@ -179,7 +177,7 @@ func clip(s string, to int) string {
 	return s[:to] + "…"
 }
 
-// MarshalLogObject writes what the log says of a call.
+// MarshalLogObject writes the call's log line.
 func (c *call) MarshalLogObject(line zapcore.ObjectEncoder) error {
 	r := &c.record
 	for _, f := range [...]struct{ key, value string }{

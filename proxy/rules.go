@@ -13,63 +13,63 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// Content kinds of an action: how its body is normalised before it is hashed.
+// Content kinds: how an action's body is normalised before it is hashed.
 const (
 	ContentJSON = "json" // RFC 8785 canonical JSON
 	ContentRaw  = "raw"  // the bytes as they are
 )
 
-// Action is a rule for calls that post: each is forwarded only with the whole chain of evidence.
+// Action is a rule for posts. Each is forwarded only with the whole chain of evidence.
 type Action struct {
 	Name  string
 	Match match.Match
-	// Subject and Action go into the binding. The resource is the method, the path and the query of the call itself.
+	// Subject and Action go into the binding. The resource is the call's own method, path and query.
 	Subject, Action string
 	Content         string // ContentJSON or ContentRaw
 	// MaxBody bounds the body, in bytes.
 	MaxBody int64
-	// AllowQuery admits a query; it then is part of the resource.
+	// AllowQuery admits a query, which becomes part of the resource.
 	AllowQuery bool
-	// Headers are the agent's headers that go out besides the usual ones, in canonical form: a call with another is
-	// refused. Nil takes all; no evidence covers any of them.
+	// Headers lists, in canonical form, the agent's headers that go out besides the usual ones; others are refused. Nil
+	// admits all. No evidence covers headers.
 	Headers []string
-	// Credential is injected in place of whatever the agent sent; nil injects none.
+	// Credential replaces the agent's own; nil injects none.
 	Credential *forward.Credential
-	// MCP names tools of an MCP server, and GraphQL mutations of a GraphQL endpoint; nil for an action about neither.
+	// MCP names tools of an MCP server, GraphQL names mutations; nil for an action about neither.
 	MCP     *mcp.Rule
 	GraphQL *graphql.Rule
 	// Gate issues the challenge and verifies the chain.
 	Gate Gate
-	// TakesPart says that the gate is the API's own: the forwarded call carries the capability and the request proof.
+	// TakesPart marks the gate as the API's own: the forwarded call carries the capability and the request proof.
 	TakesPart bool
 	// AgentSolves leaves the challenge to the agent; otherwise the runtime solves it.
 	AgentSolves bool
 }
 
-// Egress is a rule for calls that are no posts: reads, and writes named as such. They need a session and leave a
+// Egress is a rule for calls that are not posts: reads, and writes that the rule names. They need a session and leave a
 // record, but no evidence.
 type Egress struct {
 	Name       string
 	Match      match.Match
 	Credential *forward.Credential
-	// WebSocket admits handshakes of WebSockets too. What passes after one is not looked into.
+	// WebSocket also admits WebSocket handshakes. Their traffic is not inspected.
 	WebSocket bool
-	// MCP names messages to an MCP server, and GraphQL queries to a GraphQL endpoint; nil for a rule about neither.
+	// MCP names messages to an MCP server, GraphQL names queries; nil for a rule about neither.
 	MCP     *mcp.Rule
 	GraphQL *graphql.Rule
-	// Observe says how the calls to a model are read; nil if they are not.
+	// Observe says how calls to a model are read; nil reads none.
 	Observe *inference.Rule
-	// Generate offers the rule's models to agents that ask the mediator itself; nil offers none.
+	// Generate offers the rule's models at the mediator's own name; nil offers none.
 	Generate *generate.Rule
 }
 
-// rule is what a match leads to: exactly one of the two.
+// rule is the result of a match: exactly one of the two.
 type rule struct {
 	action *Action
 	egress *Egress
 }
 
-// kind returns the kind of messages that the rule is about; nil for a rule about origin, method and path alone.
+// kind returns the kind of messages that the rule looks at, or nil.
 func (r rule) kind() *kind {
 	for _, k := range kinds {
 		if k.is(r) {
@@ -79,7 +79,6 @@ func (r rule) kind() *kind {
 	return nil
 }
 
-// graphQL returns which operations of a GraphQL endpoint the rule is for; nil if it is about none.
 func (r rule) graphQL() *graphql.Rule {
 	if r.action != nil {
 		return r.action.GraphQL
@@ -87,7 +86,6 @@ func (r rule) graphQL() *graphql.Rule {
 	return r.egress.GraphQL
 }
 
-// mcp returns which messages to an MCP server the rule is for; nil if it is about none.
 func (r rule) mcp() *mcp.Rule {
 	if r.action != nil {
 		return r.action.MCP
@@ -95,13 +93,13 @@ func (r rule) mcp() *mcp.Rule {
 	return r.egress.MCP
 }
 
-// endpoint is what a call reaches: one rule, or rules of one kind of which the call's message chooses one.
+// endpoint is the destination of a call: one rule, or rules of one kind from which the message chooses.
 type endpoint struct {
-	kind  *kind // nil for one rule about origin, method and path alone
+	kind  *kind // nil for a rule about origin, method and path alone
 	rules []rule
 }
 
-// of returns what each of rules says of messages of one kind.
+// of returns the part of each rule that say selects.
 func of[T any](rules []rule, say func(rule) *T) []*T {
 	all := make([]*T, len(rules))
 	for i, r := range rules {
@@ -110,20 +108,19 @@ func of[T any](rules []rule, say func(rule) *T) []*T {
 	return all
 }
 
-// webSocket reports whether a call may ask for a WebSocket.
 func (e *endpoint) webSocket() bool {
 	return e.kind == nil && e.rules[0].egress != nil && e.rules[0].egress.WebSocket
 }
 
-// Rules finds the rules for a call. It is built once and never changes.
+// Rules finds the rules for a call. It never changes.
 type Rules struct {
 	matches   *match.Rules
 	endpoints map[*match.Endpoint]*endpoint
 	models    generate.Models
-	shown     own.Rules // to agents that ask
+	shown     own.Rules // as agents see them
 }
 
-// NewRules builds the rules and refuses those that contradict each other or leave a way around an action.
+// NewRules refuses rules that contradict each other or leave a way around an action.
 func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 	var matches []*match.Rule
 	rules := make(map[*match.Rule]rule)
@@ -164,7 +161,7 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 	for _, e := range found.Endpoints() {
 		to := &endpoint{kind: kindOf(e.Kind)}
 		for _, m := range e.Rules {
-			if r, ok := rules[m]; ok { // readsByGraphQL's are none
+			if r, ok := rules[m]; ok { // guards of readsByGraphQL have none
 				to.rules = append(to.rules, r)
 			}
 		}
@@ -180,13 +177,13 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 	return r, nil
 }
 
-// Find returns what a call to target reaches, or why it reaches nothing. escapedPath is the path as it will be sent.
+// Find returns the endpoint of a call to target, or why there is none. escapedPath is the path as sent.
 func (r *Rules) Find(target upstream.Target, method, escapedPath string) (*endpoint, error) {
 	found, err := r.matches.Find(target, method, escapedPath)
 	return r.endpoints[found], err
 }
 
-// Knows reports whether any rule could match a call to target: whether a CONNECT to it makes sense.
+// Knows reports whether any rule could match a call to this origin, so that a CONNECT makes sense.
 func (r *Rules) Knows(scheme, host string, port uint16) bool {
 	return r.matches.Knows(scheme, host, port)
 }

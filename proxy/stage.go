@@ -8,73 +8,72 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// stage is how far a call has come. With the state of the record it says what an error means. Only this file changes
-// either, and the steps that it names.
+// stage is how far a call has come. Together with the record's state it gives an error its meaning. Only this file and
+// the steps that it names change either of them.
 type stage uint8
 
 const (
 	// arrived: nothing was sent. An error is a refusal.
 	arrived stage = iota
-	// unsure: nobody knows whether the intent of the post is durable. Nothing was sent.
+	// unsure: nothing was sent, but the post's intent may be durable.
 	unsure
-	// hungUp: the call is refused, and its connection is closed in place of an answer.
+	// hungUp: the call is refused, and its connection is closed without an answer.
 	hungUp
-	// going: the call counts as sent, and the intent of a post is durable. An error is an outcome.
+	// going: the call counts as sent, and a post's intent is durable. An error is an outcome.
 	going
-	// answered: an answer has begun, so that no problem document can follow.
+	// answered: an answer has begun, so no problem document can follow.
 	answered
-	// kept: the record waits for a resumed answer. The call is no longer its handler's.
+	// kept: the record waits for a resumed answer. The handler no longer owns the call.
 	kept
 )
 
-// answerable reports whether the agent can still be told of an error.
+// answerable reports whether an error can still be sent to the agent.
 func (c *call) answerable() bool { return c.stage < answered && c.stage != hungUp }
 
-// intended reports whether the call is a post whose intent is durable: from there on it has an outcome.
+// intended reports whether the call is a post with a durable intent, which always gets an outcome.
 func (c *call) intended() bool { return c.stage >= going && c.record.Flow == flowPost }
 
-// wentOut reports whether a call that is over was sent, or may have been.
+// wentOut reports whether a finished call was sent, or may have been.
 func (c *call) wentOut() bool {
 	return c.session != nil && c.record.Flow != flowInternal &&
 		c.record.State != ledger.StateRefused && c.record.State != ledger.StateFailed
 }
 
-// finished reports whether the record is stored.
 func (c *call) finished() bool { return !c.record.Finished.IsZero() }
 
-// goes says that the call counts as sent from now on: in [posting.consume], and where [Pipeline.egress] sends it.
+// goes marks the call as sent: in [posting.consume] and [Pipeline.egress].
 func (c *call) goes() { c.stage, c.record.State = going, ledger.StateForwarding }
 
-// forwarded says that the upstream, or the mediator itself, has answered.
+// forwarded records the status of the answer.
 func (c *call) forwarded(status int) { c.record.State, c.record.Status = ledger.StateForwarded, status }
 
-// answers says that the answer to the agent begins.
+// answers marks that the answer to the agent begins.
 func (c *call) answers() { c.stage = answered }
 
-// unanswered says that the call got no answer but err.
+// unanswered sets the state of a call that got err in place of an answer.
 func (c *call) unanswered(err error) {
 	switch {
 	case c.connections.got.Load():
-		c.record.State = ledger.StateIndeterminate // something may have been sent; nobody on this side knows
+		c.record.State = ledger.StateIndeterminate // part of it may have been sent
 	case !c.intended() && errors.Is(err, refusal.New("egress_address_denied", "")):
-		c.record.State = ledger.StateRefused // by us, before anything was dialled
+		c.record.State = ledger.StateRefused // refused here, before dialling
 	default:
-		c.record.State = ledger.StateFailed // without a connection nothing can have been sent
+		c.record.State = ledger.StateFailed // no connection, so nothing was sent
 	}
 }
 
-// indeterminate says that nobody knows whether the call has had its effect.
+// indeterminate records that the call may or may not have had its effect.
 func (c *call) indeterminate(why error) {
 	c.record.State = ledger.StateIndeterminate
 	c.refused(why)
 }
 
-// resumed takes back that the answer broke off: the rest of it has come.
+// resumed clears the failure of a broken answer after its rest has arrived.
 func (c *call) resumed() {
 	c.record.State, c.record.Code, c.record.Step, c.record.Reason = ledger.StateForwarded, "", "", ""
 }
 
-// refused notes why the call ends here. Only the first reason counts.
+// refused records why the call failed. Only the first reason counts.
 func (c *call) refused(err error) {
 	if c.record.Code != "" {
 		return

@@ -15,7 +15,7 @@ import (
 // socketCall is a call that asks for a WebSocket.
 type socketCall struct{ plain }
 
-// upgrade admits the handshake of a WebSocket where an egress rule allows it. Nothing else may change the protocol.
+// upgrade admits a WebSocket handshake that an egress rule allows, and no other change of protocol.
 func (c *call) upgrade(to *endpoint) error {
 	asks := wire.NamesWebSocket(c.r.Header)
 	if asks && to != nil && to.webSocket() {
@@ -39,8 +39,8 @@ func (m socketCall) sent(out *http.Request) (*http.Request, error) {
 	return out, nil
 }
 
-// answer relays the answer of a handshake, and then what either side sends, until both have ended or the session has.
-// What they send is no HTTP and is not looked into.
+// answer relays the answer to a handshake, and then the traffic of both sides until both or the session have ended. The
+// traffic is not HTTP and not inspected.
 func (m socketCall) answer(ctx context.Context, resp *http.Response) error {
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		return m.relay(ctx, resp)
@@ -72,7 +72,7 @@ func (m socketCall) answer(ctx context.Context, resp *http.Response) error {
 func writeSwitch(agent net.Conn, resp *http.Response) error {
 	h := make(http.Header)
 	forward.CopyHeader(h, resp)
-	wire.AskWebSocket(h) // an answer says the same
+	wire.AskWebSocket(h) // the same headers as in the request
 	head := http.Response{StatusCode: http.StatusSwitchingProtocols, ProtoMajor: 1, ProtoMinor: 1, Header: h}
 	return head.Write(agent)
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/elazarl/goproxy"
@@ -211,37 +210,21 @@ func (c *conn) handshake() error {
 // rotates them.
 func (p *Proxy) newTLS() *tls.Config {
 	certificates := newLeaves(p.o.CA, p.o.Now)
-	config := &tls.Config{
+	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"h2", "http/1.1"},
 		Time:       p.o.Now,
-		// Small records are for clients behind slow networks, and cost a system call each.
+		// Small records help clients behind slow networks, and cost a system call each.
 		DynamicRecordSizingDisabled: true,
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			c := hello.Conn.(*socket).conn
+			c.refused = c.checkName(hello.ServerName)
+			return nil, c.refused
+		},
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			return certificates.certificate(hello.Conn.(*socket).conn.route.Target.Host)
 		},
 	}
-	loopback := config.Clone()
-	loopback.CurvePreferences = []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tls.CurveP521}
-	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		c := hello.Conn.(*socket).conn
-		if c.refused = c.checkName(hello.ServerName); c.refused != nil {
-			return nil, c.refused
-		}
-		if isLoopback(hello.Conn.LocalAddr()) && slices.Contains(hello.SupportedCurves, tls.X25519) {
-			return loopback, nil
-		}
-		return nil, nil
-	}
-	return config
-}
-
-// isLoopback reports whether what was sent to a has never left this network namespace: the kernel drops what comes from
-// elsewhere (RFC 1122 section 3.2.1.3). There a post-quantum key exchange protects nothing, and takes more than a tenth
-// of the CPU time of a fresh connection.
-func isLoopback(a net.Addr) bool {
-	tcp, ok := a.(*net.TCPAddr)
-	return ok && tcp.IP.IsLoopback()
 }
 
 // checkName holds the name that a TLS client asks for (SNI) against the CONNECT. A redirected connection goes to that
