@@ -1,5 +1,5 @@
-// Package flood bounds what strangers can make a process write. A stranger is a caller that nothing is known of: no user that a socket
-// admits, no session, no valid signature. What strangers cause is written a few times a minute, and then only counted.
+// Package flood bounds what strangers can make a process write. A stranger is an unknown caller: no user admitted by a
+// socket, no session, no valid signature. Their events are written a few times a minute, and then only counted.
 package flood
 
 import (
@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// Lines is how many lines of one kind a logger of this package writes in a window.
+	// Lines bounds the lines of one kind in a window.
 	Lines = 10
-	// Window is how long a quota lasts.
+	// Window is the length of a quota's window.
 	Window = time.Minute
-	// maxKinds bounds the kinds of lines that are told apart. Further kinds share one quota.
+	// maxKinds bounds the kinds of lines. Further kinds share one quota.
 	maxKinds = 256
 )
 
-// Quota lets a bounded number of things pass in each window, and counts the rest. It is safe for concurrent use.
+// Quota passes a bounded number of things in each window and counts the rest. It is safe for concurrent use.
 type Quota struct {
 	most   int
 	report func(leftOut int)
@@ -28,7 +28,7 @@ type Quota struct {
 	passed, leftOut int        // in this window
 }
 
-// NewQuota makes a quota. At the end of a window in which something was left out, it calls report with the number.
+// NewQuota makes a quota. After a window in which it stopped anything, it calls report with the number.
 func NewQuota(most int, report func(leftOut int)) *Quota { return &Quota{most: most, report: report} }
 
 // Pass reports whether one more thing may pass. The first thing begins a window.
@@ -46,7 +46,6 @@ func (q *Quota) Pass() bool {
 	return false
 }
 
-// end ends a window.
 func (q *Quota) end() {
 	q.mu.Lock()
 	leftOut := q.leftOut
@@ -57,24 +56,23 @@ func (q *Quota) end() {
 	}
 }
 
-// Logger returns a logger for lines that strangers cause. It writes to log at most [Lines] lines of each kind in a window, and at the
-// end of the window how many it left out. Lines are of one kind if they have the same message, the same field "code" and the same
-// field "source"; no stranger may choose these.
+// Logger returns a logger for lines that strangers cause. In each window it writes at most [Lines] lines of each kind
+// to log, and at the end the number of those left out. A kind is a message with its fields "code" and "source"; no
+// stranger may choose these.
 func Logger(log *zap.Logger) *zap.Logger {
 	kinds := &kinds{log: log, quotas: make(map[kind]*Quota)}
 	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core { return core{c, kinds} }))
 }
 
-// core is a [zapcore.Core] with a quota for each kind of line.
+// core is a [zapcore.Core] with a quota for each kind.
 type core struct {
 	zapcore.Core
 	kinds *kinds
 }
 
-// With adds fields to each line.
 func (c core) With(fields []zapcore.Field) zapcore.Core { return core{c.Core.With(fields), c.kinds} }
 
-// Check takes a line for Write, which sees its fields.
+// Check defers the decision to Write, which sees the fields.
 func (c core) Check(line zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if c.Enabled(line.Level) {
 		return to.AddCore(line, c)
@@ -82,7 +80,7 @@ func (c core) Check(line zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.Check
 	return to
 }
 
-// Write writes a line unless the quota of its kind is used up.
+// Write writes a line unless its kind's quota is used up.
 func (c core) Write(line zapcore.Entry, fields []zapcore.Field) error {
 	if !c.kinds.quota(line, fields).Pass() {
 		return nil
@@ -93,15 +91,14 @@ func (c core) Write(line zapcore.Entry, fields []zapcore.Field) error {
 	return nil
 }
 
-// kind is what lines are told apart by.
+// kind distinguishes lines.
 type kind struct {
 	level                 zapcore.Level
 	message, code, source string
 }
 
-// kinds holds the quota of each kind of line.
 type kinds struct {
-	log *zap.Logger // gets the numbers of lines that were left out
+	log *zap.Logger // gets the numbers of lines left out
 
 	mu     sync.Mutex // guards quotas
 	quotas map[kind]*Quota
@@ -128,7 +125,8 @@ func (k *kinds) quota(line zapcore.Entry, fields []zapcore.Field) *Quota {
 	q, ok := k.quotas[of]
 	if !ok {
 		q = NewQuota(Lines, func(n int) {
-			k.log.Log(of.level, "more lines were left out of the log", zap.Int("lines", n), zap.String("line", of.message), zap.String("code", of.code), zap.String("source", of.source))
+			k.log.Log(of.level, "more lines were left out of the log", zap.Int("lines", n), zap.String("line", of.message),
+				zap.String("code", of.code), zap.String("source", of.source))
 		})
 		k.quotas[of] = q
 	}

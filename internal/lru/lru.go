@@ -3,7 +3,7 @@ package lru
 
 import "container/list"
 
-// Cache keeps the values that were used last, at most capacity of them. It is not safe for concurrent use.
+// Cache keeps the most recently used values, at most capacity. It is not safe for concurrent use.
 type Cache[K comparable, V any] struct {
 	capacity int
 	byKey    map[K]*list.Element // of *entry[K, V]
@@ -20,7 +20,7 @@ func New[K comparable, V any](capacity int) *Cache[K, V] {
 	return &Cache[K, V]{capacity: capacity, byKey: make(map[K]*list.Element), recent: list.New()}
 }
 
-// Get returns the value of key, which thereby is the most recently used.
+// Get returns key's value and makes it the most recently used.
 func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 	e, ok := c.byKey[key]
 	if !ok {
@@ -30,7 +30,7 @@ func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 	return e.Value.(*entry[K, V]).value, true
 }
 
-// Put keeps value in place of what key had, and drops what was not used for longest where there is no room.
+// Put sets key's value and drops the least recently used one if there is no room.
 func (c *Cache[K, V]) Put(key K, value V) {
 	if old, ok := c.byKey[key]; ok {
 		c.recent.Remove(old)
@@ -42,5 +42,5 @@ func (c *Cache[K, V]) Put(key K, value V) {
 	}
 }
 
-// Len returns how many values are kept.
+// Len returns the number of values.
 func (c *Cache[K, V]) Len() int { return c.recent.Len() }

@@ -1,5 +1,5 @@
-// Package share divides a bounded amount among parties, such as the sessions of agents, so that no party can keep the
-// others from theirs.
+// Package share divides a bounded amount among parties, such as agents' sessions, so that none can keep the others from
+// theirs.
 package share
 
 import (
@@ -9,18 +9,18 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Pool counts what parties hold of one bounded amount, such as calls in flight or bytes of memory. A party may hold
-// as much as it leaves free: one party alone gets half of the amount, n parties that take all they can get 1/(n+1)
-// each, and a part is left for the next one. Of an odd amount the party gets the larger half, and so all of one. The
-// zero value is ready to use, and safe for concurrent use.
+// Pool counts each party's part of one amount, such as calls in flight or bytes of memory. A party may hold as much as
+// it leaves free: one party alone gets half, n greedy parties get 1/(n+1) each, and one part stays free for the next.
+// Of an odd amount the party gets the larger half, and so all of one. The zero value is ready to use. It is safe for
+// concurrent use.
 type Pool struct {
 	mu    sync.Mutex // guards all below
 	taken int64
 	by    map[string]int64
 }
 
-// Take takes n for a party, of an amount that may change from call to call. It reports false, and takes nothing, if
-// the party would then hold more than it leaves free.
+// Take takes n for a party. amount may change from call to call. It reports false, and takes nothing, if the party
+// would hold more than it leaves free.
 func (p *Pool) Take(party string, n, amount int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -35,7 +35,7 @@ func (p *Pool) Take(party string, n, amount int64) bool {
 	return true
 }
 
-// Give gives back n of what a party holds.
+// Give returns n of a party's part.
 func (p *Pool) Give(party string, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -54,9 +54,8 @@ func (p *Pool) Taken() int64 {
 	return p.taken
 }
 
-// Turns admits a number of parties at once, each with one piece of work. A party that wants several turns queues behind
-// itself, so another party waits for one turn of each party and not for all that they want. It is safe for concurrent
-// use.
+// Turns admits a number of parties at once, each with one piece of work. A party queues behind itself, so another waits
+// for one turn of each party, not for all its turns. It is safe for concurrent use.
 type Turns struct {
 	all *semaphore.Weighted
 
@@ -64,18 +63,18 @@ type Turns struct {
 	own map[string]*line
 }
 
-// line is where the turns of one party queue.
+// line is one party's queue.
 type line struct {
 	turn  *semaphore.Weighted
 	users int
 }
 
-// NewTurns makes the turns of n parties at once.
+// NewTurns admits n parties at once.
 func NewTurns(n int) *Turns {
 	return &Turns{all: semaphore.NewWeighted(int64(n)), own: make(map[string]*line)}
 }
 
-// Wait waits for a turn of a party. The caller calls done when its work is over.
+// Wait waits for a party's turn. The caller calls done after its work.
 func (t *Turns) Wait(ctx context.Context, party string) (done func(), err error) {
 	own := t.join(party)
 	if err := own.turn.Acquire(ctx, 1); err != nil {

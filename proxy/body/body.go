@@ -1,4 +1,4 @@
-// Package body reads the bodies of calls, once, bounded and hashed, and holds them until they have been sent.
+// Package body reads calls' bodies once, bounded and hashed, and holds them until they have been sent.
 package body
 
 import (
@@ -21,44 +21,45 @@ import (
 )
 
 const (
-	// MaxJSON bounds a JSON body, which is held in memory to be normalised, in bytes.
+	// MaxJSON bounds a JSON body, which is held in memory, in bytes.
 	MaxJSON = 8 << 20
-	// spoolAt is the size from which a raw body goes to an unlinked file instead of memory.
+	// spoolAt is the size from which a raw body goes to an unlinked file.
 	spoolAt = 1 << 20
-	// spoolAnnounced is how much memory is set aside for a body that is only announced.
+	// spoolAnnounced bounds the memory reserved for an announced body.
 	spoolAnnounced = 64 << 10
-	// small is up to what size a text is read at once, without a turn, in bytes.
+	// small texts, up to this many bytes, are read without a turn.
 	small = 64 << 10
-	// maxAnswers bounds what is held of answers to be read, in bytes. What does not fit is not read, and goes on all the same.
+	// maxAnswers bounds the answers held for reading, in bytes. Others go on unread.
 	maxAnswers = 64 << 20
 )
 
-// Limits bounds what the bodies of all posts that are on their way take together, in bytes. The bodies of one session take at most as much
-// as they leave free ([share.Pool]). A body counts as it comes, not as it is announced; the call that would go beyond is refused
-// (overloaded). What is streamed, as by egress rules, is not held and does not count.
+// Limits bounds the bodies of all posts on their way together, in bytes. One session gets at most as much as it leaves
+// free ([share.Pool]). A body counts as it arrives, not as announced; the call that would exceed a limit is refused
+// (overloaded). Streamed bodies, as under egress rules, do not count.
 type Limits struct {
-	Memory int64 // held in memory: JSON, and what else has no more than 1 MiB; 64 MiB if 0
-	Spool  int64 // held in unlinked files; 1 GiB if 0
+	Memory int64 // in memory: JSON, and others up to 1 MiB; 64 MiB if 0
+	Spool  int64 // in unlinked files; 1 GiB if 0
 }
 
 // Store holds bodies while their calls are verified and sent. It is safe for concurrent use.
 type Store struct {
 	dir           string
 	memory, spool *budget
-	answers       *budget // of MCP servers, while they are read
-	// reading admits as many readings of JSON as there are processors: each takes many times the memory of its text.
+	answers       *budget // of MCP servers and models, being read
+	// reading admits one reading of JSON per processor: each takes many times its text's memory.
 	reading *share.Turns
 }
 
-// NewStore makes a store whose larger bodies are in unlinked files in dir.
+// NewStore makes a store with its unlinked files in dir.
 func NewStore(l Limits, dir string) *Store {
 	return &Store{
-		dir: dir, memory: newBudget("memory", cmp.Or(l.Memory, 64<<20)), spool: newBudget("the spool", cmp.Or(l.Spool, 1<<30)), answers: newBudget("answers", maxAnswers),
+		dir: dir, memory: newBudget("memory", cmp.Or(l.Memory, 64<<20)),
+		spool: newBudget("the spool", cmp.Or(l.Spool, 1<<30)), answers: newBudget("answers", maxAnswers),
 		reading: share.NewTurns(runtime.GOMAXPROCS(0)),
 	}
 }
 
-// budget is bytes of one kind, for all bodies together.
+// budget counts the bytes of one kind.
 type budget struct {
 	kind  string
 	limit int64
@@ -67,7 +68,7 @@ type budget struct {
 
 func newBudget(kind string, limit int64) *budget { return &budget{kind: kind, limit: limit} }
 
-// Share is what one body of a session has of a bound.
+// Share is one body's part of a budget.
 type Share struct {
 	of      *budget
 	session string
@@ -77,19 +78,20 @@ type Share struct {
 // Take takes n bytes more, or refuses.
 func (s *Share) Take(n int) error {
 	if !s.of.Take(s.session, int64(n), s.of.limit) {
-		return refusal.New("overloaded", "the bodies of the session's posts take its part of the %d bytes of %s; nothing was sent", s.of.limit, s.of.kind)
+		return refusal.New("overloaded",
+			"the bodies of the session's posts take its part of the %d bytes of %s; nothing was sent", s.of.limit, s.of.kind)
 	}
 	s.taken += int64(n)
 	return nil
 }
 
-// Free gives back all that was taken.
+// Free returns all that was taken.
 func (s *Share) Free() {
 	s.of.Give(s.session, s.taken)
 	s.taken = 0
 }
 
-// metered is a reader of which each byte counts against a share.
+// metered takes each byte that it reads from a share.
 type metered struct {
 	io.Reader
 	share *Share
@@ -103,23 +105,22 @@ func (m metered) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Body is the body of a call, read once: what was hashed is what will be sent.
+// Body is the body of a call, read once: the hashed bytes are the sent bytes.
 type Body struct {
-	// Hash is the lowercase hex SHA-256 of the bytes; empty for JSON, of which the canonical form is hashed: see [Store.HashJSON].
+	// Hash is the lowercase hex SHA-256 of the bytes; empty for JSON, see [Store.HashJSON].
 	Hash string
-	// Size is how many bytes there are.
 	Size int64
-	// Text are the bytes, where they are in memory: JSON always is.
+	// Text holds the bytes if they are in memory, as JSON always is.
 	Text []byte
 
-	file *os.File // unlinked; nil while the body fits in memory
+	file *os.File // unlinked; nil if the body fits in memory
 
 	memory, spool Share
 	closed        sync.Once
 }
 
-// hold reads body to its end, into memory or, from inMemory bytes on, into an unlinked file, whose bytes it hashes. announced is its length, or
-// less where that is not known.
+// hold reads body to its end: into memory, or from inMemory bytes on into an unlinked file and hashed. announced is its
+// length, or less if unknown.
 func (b *Store) hold(session string, body io.Reader, announced, inMemory int64) (*Body, error) {
 	c := &Body{memory: Share{of: b.memory, session: session}, spool: Share{of: b.spool, session: session}}
 	if err := c.read(body, announced, inMemory, b.dir); err != nil {
@@ -154,11 +155,12 @@ func (c *Body) read(body io.Reader, announced, inMemory int64, dir string) error
 	return nil
 }
 
-// unlinkedFile makes a file that nobody reads but its descriptor, and that is gone with the process.
+// unlinkedFile makes a file that only its descriptor reaches, and that ends with the process.
 func unlinkedFile(dir string) (*os.File, error) {
 	f, err := os.CreateTemp(dir, "body-*")
 	if err != nil {
-		return nil, refusal.New("ledger_unavailable", "the body could not be kept while it is verified; the mediator's disk may be full")
+		return nil, refusal.New("ledger_unavailable",
+			"the body could not be kept while it is verified; the mediator's disk may be full")
 	}
 	if err := os.Remove(f.Name()); err != nil {
 		_ = f.Close()
@@ -167,21 +169,22 @@ func unlinkedFile(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// spoolFile tells what is wrong with the disk from what is wrong with the body.
+// spoolFile distinguishes faults of the disk from faults of the body.
 type spoolFile struct{ f *os.File }
 
 func (s spoolFile) Write(p []byte) (int, error) {
 	n, err := s.f.Write(p)
 	if err != nil {
-		return n, refusal.New("ledger_unavailable", "the body could not be kept while it is verified; the mediator's disk may be full")
+		return n, refusal.New("ledger_unavailable",
+			"the body could not be kept while it is verified; the mediator's disk may be full")
 	}
 	return n, nil
 }
 
-// Answers returns a share of what may be held of answers to a session to be read.
+// Answers returns a share for the answers to a session.
 func (b *Store) Answers(session string) *Share { return &Share{of: b.answers, session: session} }
 
-// HashJSON hashes a session's JSON text in its canonical form, once it is its turn.
+// HashJSON hashes JSON text in canonical form, in its turn.
 func (b *Store) HashJSON(ctx context.Context, session string, text []byte) (string, error) {
 	done, err := b.Turn(ctx, session, len(text))
 	if err != nil {
@@ -191,8 +194,8 @@ func (b *Store) HashJSON(ctx context.Context, session string, text []byte) (stri
 	return evidence.HashJSON(text)
 }
 
-// Turn waits until a session's text of so many bytes may be read. The caller calls done when it is read. Small texts do not wait for large
-// ones, and a session's text waits for one text of each other session at most.
+// Turn waits until a session may read a text of this size. The caller then calls done. Small texts do not wait, and a
+// session waits for at most one text of each other session.
 func (b *Store) Turn(ctx context.Context, session string, size int) (done func(), err error) {
 	if size <= small {
 		return func() {}, nil
@@ -211,7 +214,7 @@ func (c *Body) Reader() io.Reader {
 	return io.NewSectionReader(c.file, 0, c.Size)
 }
 
-// Close frees what holds the body. It may be called more than once, from any goroutine.
+// Close frees the body's memory and file. Any goroutine may call it, more than once.
 func (c *Body) Close() {
 	c.closed.Do(func() {
 		c.Text = nil
@@ -223,7 +226,7 @@ func (c *Body) Close() {
 	})
 }
 
-// Read reads the body of a session's request, which may have limit bytes. It is JSON, or any bytes.
+// Read reads the body of a session's request, at most limit bytes, as JSON or raw.
 func (b *Store) Read(w http.ResponseWriter, r *http.Request, session string, limit int64, isJSON bool) (*Body, error) {
 	if len(r.Trailer) > 0 {
 		return nil, refusal.New("request_malformed", "the request announces trailers, which the content hash would not cover")
@@ -246,19 +249,19 @@ func (b *Store) Read(w http.ResponseWriter, r *http.Request, session string, lim
 	if !isJSON && c.file == nil {
 		c.Hash = evidence.HashBytes(c.Text)
 	}
-	if len(r.Trailer) > 0 { // unannounced trailers appear only once the body has been read
+	if len(r.Trailer) > 0 { // unannounced trailers appear after the body
 		c.Close()
 		return nil, refusal.New("request_malformed", "the request carries trailers, which the content hash would not cover")
 	}
 	return c, nil
 }
 
-// TooLarge refuses a body with more than limit bytes.
+// TooLarge refuses a body of more than limit bytes.
 func TooLarge(limit int64) error {
 	return refusal.New("content_too_large", "the body is larger than the %d bytes that this action allows", limit)
 }
 
-// readError says why a body could not be read to its end. limit is how many bytes it may have.
+// readError explains a failed read. limit is the body's bound.
 func readError(err error, limit int64) error {
 	var over *http.MaxBytesError
 	if errors.As(err, &over) {

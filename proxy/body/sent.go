@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Sending returns a body that was held to be judged, as it is sent. It is closed with its end, and is free from then on: its answer may take long.
+// Sending returns the held body for sending. Closing it frees the memory, because the answer can take long.
 func (c *Body) Sending() io.ReadCloser { return &sending{r: c.Reader(), held: c} }
 
 type sending struct {
@@ -33,25 +33,25 @@ func (b *sending) Close() error {
 	return nil
 }
 
-// Streamed is a body that is sent as the agent sends it. It keeps why it could not be read to its end: the transport knows only that it has
-// nothing to send. Until the upstream answers, each piece has to come in time.
+// Streamed is a body that is sent as it arrives. It remembers why it broke, which the transport does not know. Until
+// the upstream answers, each piece must come in time.
 type Streamed struct {
 	io.ReadCloser
 	within   time.Duration // for the next piece
 	deadline func(time.Time) error
 
-	mu       sync.Mutex // guards all below: the transport reads in a goroutine of its own
+	mu       sync.Mutex // guards all below: the transport has its own goroutine
 	answered bool
 	err      error
 	read     int64
 }
 
-// Stream makes a body of which each piece has to come within a time. deadline sets until when it may be read.
+// Stream makes a body whose pieces must each come within a time. deadline sets the read deadline.
 func Stream(body io.ReadCloser, within time.Duration, deadline func(time.Time) error) *Streamed {
 	return &Streamed{ReadCloser: body, within: within, deadline: deadline}
 }
 
-// Answered says that the upstream has answered: from now on the body may come at any time.
+// Answered says that the upstream has answered: from now on the body may take any time.
 func (b *Streamed) Answered() {
 	if b == nil {
 		return
@@ -62,7 +62,7 @@ func (b *Streamed) Answered() {
 	_ = b.deadline(time.Time{})
 }
 
-// Read reads a piece of the body.
+// Read reads a piece.
 func (b *Streamed) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	if !b.answered {
@@ -83,14 +83,14 @@ func (b *Streamed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Bytes returns how much of the body was read to be sent, in bytes.
+// Bytes returns how many bytes were read.
 func (b *Streamed) Bytes() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.read
 }
 
-// Failed returns why the body could not be read; nil where it could, or where there is none.
+// Failed returns why the body broke, or nil. A nil body has not.
 func (b *Streamed) Failed() error {
 	if b == nil {
 		return nil

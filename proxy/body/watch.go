@@ -5,15 +5,15 @@ import (
 	"net/http"
 )
 
-// Watcher reads the body of an answer on its way.
+// Watcher sees the body of an answer on its way.
 type Watcher interface {
-	// Write takes a piece. An error ends the body before this piece.
+	// Write takes a piece. An error ends the body before it.
 	io.Writer
-	// End says how the body has ended: by [io.EOF] as a whole.
+	// End reports the end of the body: [io.EOF] if it is whole.
 	End(err error)
 }
 
-// Watch gives each piece of an answer's body to w before it goes on.
+// Watch shows w each piece of resp's body before it goes on.
 func Watch(resp *http.Response, w Watcher) { resp.Body = &watched{resp.Body, w} }
 
 type watched struct {

@@ -9,19 +9,20 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// hiding are the headers that ask for an answer in a coding in which nothing can be found, or for pieces of an answer.
-var hiding = []string{"Accept-Encoding", "Grpc-Accept-Encoding", "Connect-Accept-Encoding", "Accept-Charset", "Range", "If-Range"}
+// hiding are request headers that ask for a coding in which the secret cannot be found, or for parts of an answer.
+var hiding = []string{"Accept-Encoding", "Grpc-Accept-Encoding", "Connect-Accept-Encoding", "Accept-Charset", "Range",
+	"If-Range"}
 
-// Hides reports whether a header of a request could keep the secret in the answer from being found. Its name is given in
-// canonical form. Such headers are to be removed, and Accept-Encoding set to identity.
+// Hides reports whether a request header could hide the secret in the answer. name is canonical. Remove such headers
+// and set Accept-Encoding to identity.
 func Hides(name string) bool { return slices.Contains(hiding, name) }
 
-// encodings are the headers that say that what follows is compressed.
+// encodings are the headers that announce compression.
 var encodings = []string{"Content-Encoding", "Grpc-Encoding", "Connect-Content-Encoding"}
 
-// Guard searches an answer. It refuses one with the secret in its header (answer_withheld), and one that is compressed
-// (answer_withheld). The body then ends with answer_withheld at the secret, or if it is in the trailers. Informational answers have to be
-// kept from the agent.
+// Guard searches an answer. It refuses (answer_withheld) a compressed answer, and one with the secret in its header.
+// The body ends with answer_withheld at the secret, or at its end if the trailers have it. Informational answers must
+// be kept from the agent.
 func (s *Secret) Guard(resp *http.Response) error {
 	if s.inHeader(resp.Header) {
 		return errEchoed()
@@ -29,7 +30,9 @@ func (s *Secret) Guard(resp *http.Response) error {
 	for _, name := range encodings {
 		for _, coding := range resp.Header[name] {
 			if compresses(coding) && !empty(resp) {
-				return refusal.New("answer_withheld", "the answer has the %s %.40q, although identity was asked for: it cannot be searched for the credential", name, coding)
+				return refusal.New("answer_withheld",
+					"the answer has the %s %.40q, although identity was asked for: it cannot be searched for the credential", name,
+					coding)
 			}
 		}
 	}
@@ -37,7 +40,7 @@ func (s *Secret) Guard(resp *http.Response) error {
 	return nil
 }
 
-// compresses reports whether a coding hides a text. Some servers name one that is none, or the charset.
+// compresses reports whether a coding hides text. Some servers name a charset or none here.
 func compresses(coding string) bool {
 	return !slices.Contains([]string{"", "identity", "none", "utf-8"}, strings.ToLower(coding))
 }
@@ -62,7 +65,7 @@ func (s *Secret) inHeader(h http.Header) bool {
 	return false
 }
 
-// body is an answer's body, whose trailers are known when it has ended.
+// body also searches the trailers, at the end of an answer's body.
 type body struct {
 	*Reader
 	io.Closer

@@ -16,7 +16,7 @@ func (s *Secret) In(text []byte) bool {
 		for last >= from && s.inside[text[last]] {
 			last--
 		}
-		if last >= from { // no form reaches over this byte
+		if last >= from { // no form contains this byte
 			from = last + 1
 			continue
 		}
@@ -32,7 +32,7 @@ func (s *Secret) In(text []byte) bool {
 	return false
 }
 
-// inRun reports whether a text holds the secret that consists of bytes that a form can have.
+// inRun searches a text that has only bytes of forms.
 func (s *Secret) inRun(run []byte) bool {
 	run = withoutZeros(run)
 	if s.inPlain(run) {
@@ -57,7 +57,7 @@ func (s *Secret) inRun(run []byte) bool {
 	return false
 }
 
-// withoutZeros takes out the zeros that UTF-16 and UTF-32 have beside each letter.
+// withoutZeros removes the zeros of UTF-16 and UTF-32.
 func withoutZeros(text []byte) []byte {
 	if bytes.IndexByte(text, 0) < 0 {
 		return text
@@ -65,7 +65,7 @@ func withoutZeros(text []byte) []byte {
 	return bytes.ReplaceAll(text, []byte{0}, nil)
 }
 
-// The hash of a window is that of Rabin and Karp. Its upper bits depend on all bytes.
+// The window's hash is Rabin and Karp's. Its upper bits depend on all bytes.
 const hashBase, hashBits = 0x9E3779B97F4A7C15, 12
 
 func (s *Secret) hash(window []byte) (h uint64) {
@@ -75,8 +75,8 @@ func (s *Secret) hash(window []byte) (h uint64) {
 	return h
 }
 
-// inPlain reports whether a form stands in a text as it is. A search that compares byte by byte would take longer where the text
-// has a beginning of the secret.
+// inPlain searches for the forms without unescaping. A byte-by-byte search would take longer on a text with a beginning
+// of the secret.
 func (s *Secret) inPlain(text []byte) bool {
 	if len(text) < s.window {
 		return false
@@ -100,8 +100,8 @@ func (s *Secret) at(text []byte) bool {
 	return false
 }
 
-// escapes are the ways in which servers write characters that have a meaning where they stand. One can be within another, such as
-// JSON in JSON or in HTML: each is taken off the text as it came, and off what the ones before it have left.
+// escapes are the ways in which servers escape characters. They nest, as JSON in JSON or in HTML, so each is decoded
+// from the original text and from the results of those before.
 var escapes = []struct {
 	lead   byte
 	decode func([]byte) []byte
@@ -116,7 +116,7 @@ var escapes = []struct {
 
 func unescapeHTML(text []byte) []byte { return []byte(html.UnescapeString(string(text))) }
 
-// unescapeJSON takes off the escapes of JSON, and \x00 of JavaScript. A backslash before another letter or a digit stays.
+// unescapeJSON decodes JSON's escapes and JavaScript's \x00. A backslash before another letter or digit stays.
 func unescapeJSON(text []byte) []byte {
 	plain := make([]byte, 0, len(text))
 	for i := 0; i < len(text); i++ {
@@ -148,7 +148,7 @@ func unescapeJSON(text []byte) []byte {
 	return plain
 }
 
-// unescapePercent takes off percent-encoding (RFC 3986 section 2.1).
+// unescapePercent decodes percent-encoding (RFC 3986 section 2.1).
 func unescapePercent(text []byte) []byte {
 	plain := make([]byte, 0, len(text))
 	for i := 0; i < len(text); i++ {
@@ -162,7 +162,7 @@ func unescapePercent(text []byte) []byte {
 	return plain
 }
 
-// hexAt reads the n hexadecimal digits that stand at i.
+// hexAt reads n hexadecimal digits at i.
 func hexAt(text []byte, i, n int) (uint64, bool) {
 	if i+n > len(text) {
 		return 0, false

@@ -8,32 +8,30 @@ import (
 	"strings"
 )
 
-// MinLength is the length that a secret has at least, in bytes. Anything shorter stands in answers by chance.
+// MinLength is the least length of a secret, in bytes. Shorter texts occur in answers by chance.
 const MinLength = 8
 
-// Secret finds one credential in what a server answers. It is safe for concurrent use.
+// Secret finds one credential in a server's answers. It is safe for concurrent use.
 type Secret struct {
 	forms  [][]byte
-	window int                 // the length of the shortest form
-	drop   uint64              // takes the byte before the window out of a hash: base to the power of window
-	begins [1 << hashBits]bool // the hashes of the first window bytes of the forms
-	inside [256]bool           // the bytes that forms consist of, however they are escaped
-	held   int                 // no form is longer, escaped or not: so much is held back at most
+	window int                 // length of the shortest form
+	drop   uint64              // removes the byte before the window from a hash: base to the power of window
+	begins [1 << hashBits]bool // hashes of the forms' first window bytes
+	inside [256]bool           // bytes of the forms, escaped or not
+	held   int                 // longest escaped form, and so the most that is held back
 }
 
-// longestEscape is the most bytes that are searched for one byte of a secret: two hexadecimal digits, each as \\u0041, or a letter of
-// UTF-16 as \u0041\u0000, or an HTML escape within JSON.
+// longestEscape is the most bytes for one byte of a secret: two hexadecimal digits, each as \\u0041; a letter of UTF-16
+// as \u0041\u0000; or an HTML escape within JSON.
 const longestEscape = 16
 
-// punctuation is what the forms of any secret can have besides letters and digits: that of base64 and that of escapes,
-// and the zeros of UTF-16.
+// punctuation is what a form can have beside letters and digits: base64's, the escapes', and UTF-16's zeros.
 const punctuation = "+/-_=" + `\%&#;` + "\x00"
 
-// Half says which half of a Basic credential, user:password, is secret.
+// Half selects the secret half of a Basic credential, user:password.
 type Half string
 
-// The halves. Auto is the password, or the user where the password is shorter than [MinLength] or is known to say that
-// the user is the token.
+// Auto is the password, or the user if the password is shorter than [MinLength] or a known placeholder.
 const (
 	Auto     Half = "auto"
 	Password Half = "password"
@@ -41,8 +39,8 @@ const (
 	Both     Half = "both"
 )
 
-// New returns the secret that a header carries whose value is prefix followed by secret. The scheme of authentication
-// ("Bearer") is no part of it. Of Basic it also finds what half says; any other scheme takes [Auto] alone.
+// New returns the secret in a header whose value is prefix and secret. The scheme ("Bearer") is not part of it. For
+// Basic it also finds half; any other scheme takes only [Auto].
 func New(prefix, secret string, half Half) (*Secret, error) {
 	parts, err := split(prefix, secret, half)
 	if err != nil {
@@ -74,22 +72,23 @@ func New(prefix, secret string, half Half) (*Secret, error) {
 	return s, nil
 }
 
-// Format prints REDACTED whatever the verb.
+// Format prints REDACTED.
 func (*Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) }
 
 func byLength(a, b []byte) int { return len(a) - len(b) }
 
-// placeholders are passwords that say that the user is the token: GitHub's and Toggl's.
+// placeholders are passwords that mark the user as the token: GitHub's and Toggl's.
 var placeholders = []string{"x-oauth-basic", "api_token"}
 
-// split returns what is secret in the value of a header.
+// split returns the secret parts of a header's value.
 func split(prefix, secret string, half Half) ([]string, error) {
 	scheme, token, _ := strings.Cut(prefix+secret, " ")
 	if token = strings.TrimLeft(token, " "); prefix != "" || len(token) < MinLength {
 		token = secret
 	}
 	if len(token) < MinLength {
-		return nil, fmt.Errorf("the secret has fewer than %d bytes, and could not be told from other text in an answer", MinLength)
+		return nil, fmt.Errorf("the secret has fewer than %d bytes, and could not be told from other text in an answer",
+			MinLength)
 	}
 	pair, err := base64.StdEncoding.DecodeString(token)
 	if basic := strings.EqualFold(scheme, "Basic") && err == nil; !basic {
@@ -114,10 +113,12 @@ func split(prefix, secret string, half Half) ([]string, error) {
 			return []string{token, part}, nil
 		}
 	}
-	return nil, fmt.Errorf("the user and the password together have fewer than %d bytes, and could not be told from other text in an answer", MinLength)
+	return nil, fmt.Errorf(
+		"the user and the password together have fewer than %d bytes, and could not be told from other text in an answer",
+		MinLength)
 }
 
-// halves returns what is secret in a Basic credential of which that is known.
+// halves returns the secret parts of a Basic credential for an explicit half.
 func halves(token, user, password string, half Half) ([]string, error) {
 	out := []string{token}
 	if half != Password {
@@ -128,22 +129,24 @@ func halves(token, user, password string, half Half) ([]string, error) {
 	}
 	for _, part := range out {
 		if len(part) < MinLength {
-			return nil, fmt.Errorf("a secret half of the credential has fewer than %d bytes, and could not be told from other text in an answer", MinLength)
+			return nil, fmt.Errorf(
+				"a secret half of the credential has fewer than %d bytes, and could not be told from other text in an answer",
+				MinLength)
 		}
 	}
 	return out, nil
 }
 
-// forms returns the texts by which a server may repeat a secret, but for their escapes.
+// forms returns the unescaped texts in which a server may repeat a secret.
 func forms(secret string) []string {
 	all := []string{
-		secret, strings.ReplaceAll(secret, " ", "+"), // the latter in forms of the web
+		secret, strings.ReplaceAll(secret, " ", "+"), // web forms write a space as +
 		hex.EncodeToString([]byte(secret)), strings.ToUpper(hex.EncodeToString([]byte(secret))),
 	}
 	for _, alphabet := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
-		for before := range 3 { // how many bytes of a group of three come before the secret
+		for before := range 3 { // bytes before the secret in its group of three
 			text := alphabet.EncodeToString(append(make([]byte, before), secret...))
-			// The characters at the ends also hold bits of what stands beside the secret.
+			// The first and last characters also hold bits of the neighbours.
 			all = append(all, text[(8*before+5)/6:8*(before+len(secret))/6])
 		}
 	}

@@ -7,23 +7,23 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Reader reads a stream up to the secret. It holds back the end of what it has read as long as that may be the
-// beginning of the secret: everything after the last byte that no form can have, such as a quote or the end of a line. An event
-// of a stream ends with such a byte, and is not held back.
+// Reader reads a stream up to the secret. It holds back the end of its input while that may begin the secret:
+// everything after the last byte that no form contains, such as a quote or newline. Events end with such a byte and are
+// not held back.
 type Reader struct {
 	from   io.Reader
 	secret *Secret
 	held   []byte
-	ready  []byte // has been searched, and did not fit into what the caller gave
+	ready  []byte // searched, but did not fit the caller's buffer
 	spare  []byte // holds ready
 	err    error  // follows ready
 }
 
-// Reader returns a reader of what stands before the secret in from. At the secret its error has the code
-// answer_withheld. Neither that nor anything of the secret is read before.
+// Reader returns a reader of from up to the secret. Its error there is answer_withheld. It never returns any part of
+// the secret.
 func (s *Secret) Reader(from io.Reader) *Reader { return &Reader{from: from, secret: s} }
 
-// spareRead is how much is read where the caller's own buffer has no room beside what is held back.
+// spareRead is the size of a read if the caller's buffer has no room beside held.
 const spareRead = 4 << 10
 
 // Read implements [io.Reader].
@@ -61,7 +61,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return 0, r.err
 }
 
-// settled returns the length of the part of a text in which no form begins that may end behind the text.
+// settled returns the length of the text in which no form begins that may end behind it.
 func (s *Secret) settled(text []byte) int {
 	end := len(text)
 	for end > 0 && len(text)-end < s.held && s.inside[text[end-1]] {
@@ -71,5 +71,6 @@ func (s *Secret) settled(text []byte) int {
 }
 
 func errEchoed() error {
-	return refusal.New("answer_withheld", "the answer repeats the credential that the mediator has put into the call, and is not passed on")
+	return refusal.New("answer_withheld",
+		"the answer repeats the credential that the mediator has put into the call, and is not passed on")
 }

@@ -16,25 +16,25 @@ import (
 	"github.com/actionproof/mediator/proxy/echo"
 )
 
-// SecretSource knows the secret of a credential, which may change. It is safe for concurrent use.
+// SecretSource supplies a credential's secret, which may change. It is safe for concurrent use.
 type SecretSource interface {
-	// Secret returns the secret as it is now. Its errors have the code custody_unavailable and do not hold it.
+	// Secret returns the current secret. Its errors have the code custody_unavailable and never hold the secret.
 	Secret(ctx context.Context) (string, error)
-	// Refused tells that an upstream answered 401 to secret: it may have been replaced, and is to be read again before its next use. No
-	// call is sent again for that.
+	// Refused reports that an upstream answered 401 to secret: it may have been replaced, and is read again before its
+	// next use. No call is sent again.
 	Refused(secret string)
 }
 
-// Credential is a secret that the mediator puts into a call and the agent never holds. It prints as REDACTED.
+// Credential is a secret that the mediator injects into calls and the agent never holds. It prints as REDACTED.
 type Credential struct {
 	header, prefix string
 	half           echo.Half
 	source         SecretSource
-	last           atomic.Pointer[SecretHeader] // as it was for the call before
+	last           atomic.Pointer[SecretHeader] // of the previous call
 }
 
-// NewCredential makes a credential that sets header to prefix followed by the secret, if [CheckCredential] takes both.
-// Answers are searched for the half of it if it is one of Basic.
+// NewCredential makes a credential that sets header to prefix and secret, if [CheckCredential] accepts both. half
+// selects the half of a Basic credential that answers are searched for.
 func NewCredential(header, prefix string, half echo.Half, source SecretSource) (*Credential, error) {
 	if source == nil {
 		return nil, errors.New("forward: a credential needs a source of its secret")
@@ -45,8 +45,8 @@ func NewCredential(header, prefix string, half echo.Half, source SecretSource) (
 	return &Credential{header: http.CanonicalHeaderKey(header), prefix: prefix, half: half, source: source}, nil
 }
 
-// CheckCredential refuses a header or a prefix that can carry no credential. A header that HTTP or the mediator reads, such as Host, is
-// refused: net/http would send something else, or the upstream would read another call.
+// CheckCredential refuses a header or prefix that cannot carry a credential. It refuses headers that HTTP or the
+// mediator reads, such as Host: net/http would send something else, or the upstream would read another call.
 func CheckCredential(header, prefix string) error {
 	name := http.CanonicalHeaderKey(header)
 	switch {
@@ -54,7 +54,8 @@ func CheckCredential(header, prefix string) error {
 		return errors.New("forward: a credential needs a header")
 	case !httpguts.ValidHeaderFieldName(header):
 		return fmt.Errorf("%q is not the name of a header", header)
-	case slices.Contains(contentHeaders, name) || slices.Contains(wire.HopByHop, name) || slices.Contains(protocolHeaders, name) || overridden(wire.CGIName(name)) != "":
+	case slices.Contains(contentHeaders, name) || slices.Contains(wire.HopByHop, name) ||
+		slices.Contains(protocolHeaders, name) || overridden(wire.CGIName(name)) != "":
 		return fmt.Errorf("the header %s has a meaning of its own, and carries no credential", name)
 	case !httpguts.ValidHeaderFieldValue(prefix):
 		return errors.New("the prefix holds what no header can")
@@ -62,10 +63,10 @@ func CheckCredential(header, prefix string) error {
 	return nil
 }
 
-// In reports whether a header is the one that carries the credential.
+// In reports whether a header carries the credential.
 func (c *Credential) In(name string) bool { return c != nil && c.header == name }
 
-// Now reads the secret for one call. Of a nil credential it returns one that injects nothing.
+// Now reads the secret for one call. A nil credential injects nothing.
 func (c *Credential) Now(ctx context.Context) (SecretHeader, error) {
 	if c == nil {
 		return SecretHeader{}, nil
@@ -78,7 +79,9 @@ func (c *Credential) Now(ctx context.Context) (SecretHeader, error) {
 		return *last, nil
 	}
 	if !httpguts.ValidHeaderFieldValue(secret) {
-		return SecretHeader{}, refusal.New("custody_unavailable", "the credential that the rule injects holds what no header can, such as the end of a line")
+		return SecretHeader{},
+			refusal.New("custody_unavailable",
+				"the credential that the rule injects holds what no header can, such as the end of a line")
 	}
 	find, err := echo.New(c.prefix, secret, c.half)
 	if err != nil {
@@ -89,15 +92,15 @@ func (c *Credential) Now(ctx context.Context) (SecretHeader, error) {
 	return s, nil
 }
 
-// SecretHeader is a credential as it is for one call: it is bound into the request proof and sent with the same value. Like the
-// credential it prints as REDACTED.
+// SecretHeader is a credential for one call: the request proof and the sent header use the same value. It prints as
+// REDACTED.
 type SecretHeader struct {
 	*Credential
 	secret string
 	find   *echo.Secret
 }
 
-// Inject takes the agent's own credentials out of h and puts this one in, if there is one.
+// Inject replaces the agent's own credentials in h by this one.
 func (s SecretHeader) Inject(h http.Header) {
 	for _, name := range agentCredentials {
 		h.Del(name)
@@ -110,8 +113,8 @@ func (s SecretHeader) Inject(h http.Header) {
 	h.Set(s.header, s.prefix+s.secret)
 }
 
-// Remove takes the credential's header out of h, also in the spelling that some servers read in its place, and what could hide it
-// in the answer.
+// Remove removes the credential's header from h, in every spelling that some server accepts, and headers that could
+// hide the credential in the answer.
 func (s SecretHeader) Remove(h http.Header) {
 	for name := range h {
 		if dashed := wire.CGIName(name); dashed == s.header || echo.Hides(dashed) {
@@ -120,15 +123,15 @@ func (s SecretHeader) Remove(h http.Header) {
 	}
 }
 
-// agentCredentials are the headers by which an agent could bring credentials of its own into a post. An API that takes others in headers of
-// its own needs an action that names its headers.
+// agentCredentials are the headers with which an agent could bring its own credentials into a post. APIs with other
+// such headers need an action that lists its headers.
 var agentCredentials = []string{
 	"Authorization", "Cookie", "Api-Key", "X-Api-Key", "X-Auth-Token", "X-Access-Token",
 	"X-Goog-Api-Key", "X-Amz-Security-Token", "X-Shopify-Access-Token", "X-Vault-Token", // Google, AWS, Shopify, Vault
 	"Private-Token", "Job-Token", "Deploy-Token", // GitLab
 }
 
-// Hash returns the access token hash of the request proof: SHA-256 of the header's whole value, or of the empty text.
+// Hash returns the request proof's access token hash: SHA-256 of the header's whole value, or of the empty text.
 func (s SecretHeader) Hash() string {
 	if s.Credential == nil {
 		return evidence.HashBytes(nil)
@@ -136,8 +139,8 @@ func (s SecretHeader) Hash() string {
 	return evidence.HashBytes([]byte(s.prefix + s.secret))
 }
 
-// Answered takes the cookies out of an answer to an injected credential: in the agent's hands they would be a credential too. It keeps the
-// credential itself from the agent, see [echo.Secret.Guard]. After a 401 the secret is read again before its next use.
+// Answered protects the answer to an injected credential: it removes cookies, which would be a credential in the
+// agent's hands, and withholds the credential itself ([echo.Secret.Guard]). After a 401 the secret is read again.
 func (s SecretHeader) Answered(resp *http.Response) error {
 	if s.Credential == nil {
 		return nil
@@ -149,11 +152,11 @@ func (s SecretHeader) Answered(resp *http.Response) error {
 	return s.find.Guard(resp)
 }
 
-// Format prints REDACTED whatever the verb.
+// Format prints REDACTED.
 func (*Credential) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) }
 
 // MarshalJSON writes "REDACTED".
 func (*Credential) MarshalJSON() ([]byte, error) { return []byte(`"REDACTED"`), nil }
 
-// Format prints REDACTED whatever the verb.
+// Format prints REDACTED.
 func (SecretHeader) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) }

@@ -1,7 +1,7 @@
-// Package forward makes the request that goes out of the one that an agent has sent, and brings the answer back.
+// Package forward writes an agent's request anew for the upstream, and relays the answer.
 //
-//	header.go      which headers have a meaning of their own, and what is refused because it has two readings
+//	header.go      headers with a meaning of their own, and headers refused for their two readings
 //	request.go     the request, written anew
-//	credential.go  the credential that the mediator puts in
+//	credential.go  the credential that the mediator injects
 //	relay.go       the answer, as it comes
 package forward

@@ -10,16 +10,16 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 )
 
-// overrides are headers with which some servers are told to act on another path or host, or to allow another method, than the one that a
-// request shows. Proxies set them for the servers behind them; an agent is none.
+// overrides are headers that make some servers act on another path, host or method than the request shows. Proxies set
+// them for the servers behind them; agents must not.
 var overrides = map[string]string{
 	"X-Original-Url": "path", "X-Rewrite-Url": "path", "X-Original-Uri": "path", "X-Forwarded-Uri": "path",
-	"X-Forwarded-Host": "host", "X-Forwarded-Server": "host", "X-Original-Host": "host", "X-Host": "host", "X-Http-Host-Override": "host", "Forwarded": "host",
+	"X-Forwarded-Host": "host", "X-Forwarded-Server": "host", "X-Original-Host": "host", "X-Host": "host",
+	"X-Http-Host-Override": "host", "Forwarded": "host",
 	"X-Original-Method": "method", "X-Forwarded-Method": "method",
 }
 
-// overridden returns what a header changes of the call that everything is bound to; empty where it changes nothing. dashed is its name as
-// wire.Dashed returns it.
+// overridden returns what a header changes of the bound call, or nothing. dashed is its name from wire.CGIName.
 func overridden(dashed string) string {
 	if wire.OverridesMethod(dashed) {
 		return "method"
@@ -27,23 +27,28 @@ func overridden(dashed string) string {
 	return overrides[dashed]
 }
 
-// contentHeaders say how the body is to be read, and whose request it is.
+// contentHeaders say how to read the body, and whose request it is.
 var contentHeaders = []string{"Content-Encoding", "Content-Length", "Content-Type", "Expect", "Host", "Idempotency-Key"}
 
-// protocolHeaders belong to the mediator's own protocol: an agent never speaks for it.
+// protocolHeaders belong to the mediator's own protocol. Agents never speak for it.
 var protocolHeaders = []string{
-	"Actionproof-Capability", "Actionproof-Request-Proof", "Actionproof-Challenge", "Actionproof-Response", "Actionproof-Caller", "Agent-Statement",
+	"Actionproof-Capability", "Actionproof-Request-Proof", "Actionproof-Challenge", "Actionproof-Response",
+	"Actionproof-Caller", "Agent-Statement",
 }
 
-// CheckHeader refuses a header, or a parameter of the query, with which an upstream could read another call than the one that is decided here.
+// CheckHeader refuses a header, or a query parameter, that could make an upstream read another call than this one.
 func CheckHeader(r *http.Request) error {
 	h := r.Header
-	// HTTP/1 has been judged by strictConn. In HTTP/2 net/http takes the first of several lengths, and any for no body.
-	if lengths := h["Content-Length"]; len(lengths) > 1 || len(lengths) == 1 && lengths[0] != strconv.FormatInt(r.ContentLength, 10) {
-		return refusal.New("request_malformed", "the header gives the body's length as %.40q, which it does not have", strings.Join(lengths, ", "))
+	// http1Reader has judged HTTP/1. Over HTTP/2 net/http takes the first of several lengths, and any length without a
+	// body.
+	if lengths := h["Content-Length"]; len(lengths) > 1 || len(lengths) == 1 &&
+		lengths[0] != strconv.FormatInt(r.ContentLength, 10) {
+		return refusal.New("request_malformed", "the header gives the body's length as %.40q, which it does not have",
+			strings.Join(lengths, ", "))
 	}
 	if name := wire.QueryOverride(r.Method, r.URL.RawQuery); name != "" {
-		return refusal.New("override_refused", "the parameter %.40q of the query would change the method that the call is bound to", name)
+		return refusal.New("override_refused",
+			"the parameter %.40q of the query would change the method that the call is bound to", name)
 	}
 	for name := range h {
 		dashed := wire.CGIName(name)
@@ -62,18 +67,20 @@ func CheckHeader(r *http.Request) error {
 	return nil
 }
 
-// usualHeaders say who the client is and what it can read, or how to read what was hashed. Those that are replaced or go no further are no
-// less usual.
+// usualHeaders describe the client, what it can read, or the hashed body. Headers that are replaced or dropped are
+// usual too.
 var usualHeaders = slices.Concat([]string{
-	"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Content-Length", "Content-Type", "Date", "Expect", "Idempotency-Key",
+	"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Content-Length", "Content-Type", "Date", "Expect",
+	"Idempotency-Key",
 	"Traceparent", "Tracestate", "User-Agent",
-	"Sec-Fetch-Dest", "Sec-Fetch-Mode", "Sec-Fetch-Site", // of clients that go by the Fetch standard, such as Node's own
+	"Sec-Fetch-Dest", "Sec-Fetch-Mode", "Sec-Fetch-Site", // of Fetch clients, such as Node's
 }, wire.HopByHop, agentCredentials, protocolHeaders)
 
-// IsUsual reports whether a header is one of those that any call may have. name is canonical.
+// IsUsual reports whether any call may have this header. name is canonical.
 func IsUsual(name string) bool { return slices.Contains(usualHeaders, name) }
 
-// HasMeaning reports whether the mediator itself reads, sets or removes a header of a call. name is canonical.
+// HasMeaning reports whether the mediator itself reads, sets or removes this header. name is canonical.
 func HasMeaning(name string) bool {
-	return slices.Contains(contentHeaders, name) || slices.Contains(agentCredentials, name) || slices.Contains(protocolHeaders, name)
+	return slices.Contains(contentHeaders, name) || slices.Contains(agentCredentials, name) ||
+		slices.Contains(protocolHeaders, name)
 }

@@ -12,21 +12,20 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// PostHeader is the mediator's on the answer to a post: the id of its record.
+// PostHeader is set on the answer to a post: the id of its record.
 const PostHeader = "Actionproof-Post"
 
-// relayBufferSize is what one record of TLS or one frame of HTTP/2 holds at most, so that a read seldom has more.
+// relayBufferSize is the most that one TLS record or HTTP/2 frame holds, so most reads return no more.
 const relayBufferSize = 16 << 10
 
 var relayBuffers = sync.Pool{New: func() any { return new([relayBufferSize]byte) }}
 
-// Relay sends resp to the client as it comes, and returns how many bytes of its body went through. What w's header has
-// already wins over what the upstream says. A body whose end is not known is flushed after each read, so that events of a stream
-// arrive one by one; trailers follow it. Informational responses are not relayed.
+// Relay sends resp to the client as it comes and returns the size of the relayed body. Headers that w already has win
+// over the upstream's. A body of unknown length is flushed after each read, so events arrive one by one; trailers
+// follow it. Informational responses are not relayed.
 //
-// An error after the status has been sent cannot be answered any more. It has the code upstream_lost, upstream_timeout or
-// client_gone. The handler then has to end with a panic of [http.ErrAbortHandler]: without that a body that broke in the middle
-// would look whole. resp.Body is left to be closed by the caller.
+// An error after the status has been sent has the code upstream_lost, upstream_timeout or client_gone. The handler must
+// then panic with [http.ErrAbortHandler], or the broken body would look whole. The caller closes resp.Body.
 func Relay(w http.ResponseWriter, resp *http.Response) (int64, error) {
 	streaming := resp.ContentLength < 0 || isEventStream(resp.Header)
 	CopyHeader(w.Header(), resp)
@@ -36,7 +35,7 @@ func Relay(w http.ResponseWriter, resp *http.Response) (int64, error) {
 	}
 	n, err := relayBody(w, resp.Body, streaming)
 	if err == nil && resp.ContentLength < 0 && resp.Request != nil {
-		// An upstream that hears that nobody waits any more may end what it has begun as if that were the whole of it.
+		// An upstream that learns that its client has left may end the body as if it were whole.
 		err = upstream.Classify(resp.Request.Context().Err())
 	}
 	if err != nil {
@@ -54,16 +53,17 @@ func isEventStream(h http.Header) bool {
 // bodyAllowed follows RFC 9110 section 6.4.1.
 func bodyAllowed(resp *http.Response) bool {
 	head := resp.Request != nil && resp.Request.Method == http.MethodHead
-	return !head && resp.StatusCode >= 200 && resp.StatusCode != http.StatusNoContent && resp.StatusCode != http.StatusNotModified
+	return !head && resp.StatusCode >= 200 && resp.StatusCode != http.StatusNoContent &&
+		resp.StatusCode != http.StatusNotModified
 }
 
-// CopyHeader copies the header of resp to dst, but for what is for the next hop alone. What dst has already stays.
+// CopyHeader copies resp's header to dst, without what is for the next hop alone. Existing headers in dst stay.
 func CopyHeader(dst http.Header, resp *http.Response) {
 	options := wire.ConnectionOptions(resp.Header)
 	for name, values := range resp.Header {
 		_, ours := dst[name]
 		named := slices.ContainsFunc(options, func(o string) bool { return strings.EqualFold(o, name) })
-		// Over HTTP/2 net/http leaves a length there that it does not believe, such as one of several.
+		// Over HTTP/2 net/http leaves a length here that it does not believe, such as one of several.
 		unknown := name == "Content-Length" && resp.ContentLength < 0
 		if !ours && !named && !unknown && name != PostHeader && !slices.Contains(wire.HopByHop, name) {
 			dst[name] = values
@@ -108,7 +108,7 @@ func relayBody(w http.ResponseWriter, body io.Reader, streaming bool) (n int64, 
 	}
 }
 
-// relayTrailer sends what the upstream sent after the body, announced or not.
+// relayTrailer sends the upstream's trailers, announced or not.
 func relayTrailer(w http.ResponseWriter, trailer http.Header) {
 	told := w.Header()["Trailer"]
 	for name, values := range trailer {

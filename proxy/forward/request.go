@@ -12,13 +12,13 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// Request returns r as it is to be sent to target within ctx, with body in place of its own (nil for none) and the length that r
-// has; set ContentLength where body has another: 0 for empty, -1 for unknown. Hop-by-hop fields go, and with them what Connection
-// names, so set credentials after this and not before. The headers of
-// the mediator's own protocol go too. Trailers that r announces follow the body. Nothing is added: no Via, no
-// X-Forwarded-For, no User-Agent. Expect is dropped, because the client's wish is met here: reading r's body sends it "100 Continue".
+// Request returns r as sent to target, with body in place of its own (nil for none) and r's length; set ContentLength
+// if body has another (0 for empty, -1 for unknown). Hop-by-hop headers go, and with them those that Connection names,
+// so set credentials after this. Headers of the mediator's own protocol go too. Announced trailers follow the body.
+// Nothing is added: no Via, X-Forwarded-For or User-Agent. Expect goes, because reading r's body sends the "100
+// Continue" here.
 //
-// GetBody is never set: with it net/http sends a POST again on its own (see Transport).
+// GetBody is never set: with it net/http would send a POST again on its own (see Transport).
 func Request(ctx context.Context, r *http.Request, target upstream.Target, body io.Reader) *http.Request {
 	h := r.Header.Clone()
 	if h == nil {
@@ -39,8 +39,9 @@ func Request(ctx context.Context, r *http.Request, target upstream.Target, body 
 	}
 	authority := target.Authority()
 	out := (&http.Request{
-		Method:        r.Method,
-		URL:           &url.URL{Scheme: target.Scheme, Host: authority, Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery},
+		Method: r.Method,
+		URL: &url.URL{Scheme: target.Scheme, Host: authority, Path: r.URL.Path, RawPath: r.URL.RawPath,
+			RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery},
 		Host:          authority,
 		Header:        h,
 		ContentLength: r.ContentLength,
@@ -63,7 +64,7 @@ func Request(ctx context.Context, r *http.Request, target upstream.Target, body 
 	return out
 }
 
-// announced returns the names of a trailer that may be forwarded, without values: those come at the end of the body.
+// announced returns the names of the trailers that may be forwarded. Their values come at the end of the body.
 func announced(trailer http.Header) http.Header {
 	if len(trailer) == 0 {
 		return nil
@@ -77,14 +78,15 @@ func announced(trailer http.Header) http.Header {
 	return names
 }
 
-// mayTrail reports whether a trailer may be forwarded, of a request or of an answer. What would not get through in a header does not behind
-// the body: an answer's cookie, where the call had a credential.
+// mayTrail reports whether a trailer may be forwarded, in either direction. A trailer must not carry what a header
+// could not, such as an answer's cookie.
 func mayTrail(name string) bool {
 	dashed := wire.CGIName(name)
-	return httpguts.ValidTrailerHeader(name) && !HasMeaning(dashed) && overridden(dashed) == "" && name != "Set-Cookie" && name != PostHeader
+	return httpguts.ValidTrailerHeader(name) && !HasMeaning(dashed) && overridden(dashed) == "" && name != "Set-Cookie" &&
+		name != PostHeader
 }
 
-// trailedBody takes over the announced trailers when the body has ended; net/http reads them after that.
+// trailedBody copies the announced trailers at the end of the body, where net/http reads them.
 type trailedBody struct {
 	io.ReadCloser
 	from *http.Request

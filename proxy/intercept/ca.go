@@ -33,24 +33,25 @@ const (
 	caKeyFile  = "ca-key.pem"
 )
 
-// CA signs the certificates that tunnels are intercepted with. Its key is ECDSA P-256 and stays in this process, unless
-// CreateCA wrote it to a directory. It prints as "CA" and its subject, never as its key.
+// CA signs the certificates of intercepted tunnels. Its key is ECDSA P-256 and stays in this process unless CreateCA
+// wrote it to a directory. It prints as "CA" and its subject, never as its key.
 type CA struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// CAOptions describe a CA to be made.
+// CAOptions describe a new CA.
 type CAOptions struct {
-	// Lifetime of the certificate; 30 days if 0. Nothing renews a CA: every agent would have to trust the new one.
+	// Lifetime of the certificate; 30 days if 0. A CA is never renewed, because every agent would have to trust the new
+	// one.
 	Lifetime time.Duration
-	// Constraints limit which hosts the CA can vouch for; see Constrain. Nil is no limit.
+	// Constraints limit the hosts that the CA can vouch for; nil is no limit.
 	Constraints *NameConstraints
 	// Now is required.
 	Now func() time.Time
 }
 
-// NewCA makes a CA that lives and dies with this process.
+// NewCA makes a CA for the life of this process.
 func NewCA(o CAOptions) (*CA, error) {
 	if o.Now == nil {
 		return nil, errors.New("intercept: CAOptions.Now is missing")
@@ -70,14 +71,14 @@ func NewCA(o CAOptions) (*CA, error) {
 	now := o.Now()
 	template := &x509.Certificate{
 		SerialNumber: serial,
-		// Two CAs of one name but different keys confuse trust stores, so each has its own name.
+		// Trust stores confuse CAs of one name, so each has its own.
 		Subject:               pkix.Name{CommonName: "Mediator egress CA " + hex.EncodeToString(serial.Bytes()[:4])},
 		NotBefore:             now.Add(-backdate),
 		NotAfter:              now.Add(o.Lifetime),
 		KeyUsage:              x509.KeyUsageCertSign,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
-		MaxPathLenZero:        true, // signs leaves and no further CA
+		MaxPathLenZero:        true, // signs leaves only
 	}
 	o.Constraints.apply(template)
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -91,9 +92,8 @@ func NewCA(o CAOptions) (*CA, error) {
 	return &CA{cert: cert, key: key}, nil
 }
 
-// CreateCA makes a CA and keeps it in dir, as ca.pem and ca-key.pem; dir is made if need be. Only the owner may read
-// the key: give agents the certificate from elsewhere, never this directory. An existing CA is not overwritten
-// (fs.ErrExist).
+// CreateCA makes a CA and writes ca.pem and ca-key.pem to dir. Only the owner may read the key: give agents the
+// certificate from elsewhere, never this directory. It refuses to overwrite a CA (fs.ErrExist).
 func CreateCA(dir string, o CAOptions) (*CA, error) {
 	ca, err := NewCA(o)
 	if err != nil {
@@ -106,8 +106,9 @@ func CreateCA(dir string, o CAOptions) (*CA, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("intercept: CA directory: %w", err)
 	}
-	// The key goes first: a certificate without its key is noticed by LoadCA, and vouches for nothing.
-	if err := writeNew(filepath.Join(dir, caKeyFile), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600); err != nil {
+	// The key goes first: LoadCA notices a certificate without its key, and it vouches for nothing.
+	if err := writeNew(filepath.Join(dir, caKeyFile), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
+		0o600); err != nil {
 		return nil, err
 	}
 	if err := writeNew(filepath.Join(dir, caCertFile), ca.CertificatePEM(), 0o644); err != nil {
@@ -134,8 +135,8 @@ func writeNew(path string, data []byte, mode os.FileMode) error {
 // ErrCANotValid refuses a CA whose certificate is not valid at this time.
 var ErrCANotValid = errors.New("intercept: the CA's certificate is not valid now")
 
-// LoadCA reads what CreateCA wrote. It refuses a key that others may read, a key of another certificate, a certificate
-// that is no CA's, and one that is not valid at now (ErrCANotValid).
+// LoadCA reads what CreateCA wrote. It refuses a key that others may read, a key and certificate that do not match, a
+// certificate without CA rights, and one that is not valid at now (ErrCANotValid).
 func LoadCA(dir string, now time.Time) (*CA, error) {
 	keyPath := filepath.Join(dir, caKeyFile)
 	info, err := os.Stat(keyPath)
@@ -143,7 +144,8 @@ func LoadCA(dir string, now time.Time) (*CA, error) {
 		return nil, fmt.Errorf("intercept: CA key: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("intercept: CA key %s has mode %#o: others may read it; make a new CA and keep it at 0600", keyPath, info.Mode().Perm())
+		return nil, fmt.Errorf("intercept: CA key %s has mode %#o: others may read it; make a new CA and keep it at 0600",
+			keyPath, info.Mode().Perm())
 	}
 	keyDER, err := readPEM(keyPath, "PRIVATE KEY")
 	if err != nil {
@@ -171,7 +173,8 @@ func LoadCA(dir string, now time.Time) (*CA, error) {
 	case !cert.IsCA || cert.KeyUsage&x509.KeyUsageCertSign == 0:
 		return nil, errors.New("intercept: the CA's certificate is not one that may sign")
 	case now.Before(cert.NotBefore) || !now.Before(cert.NotAfter):
-		return nil, fmt.Errorf("%w: it is valid from %s to %s only", ErrCANotValid, cert.NotBefore.Format(time.RFC3339), cert.NotAfter.Format(time.RFC3339))
+		return nil, fmt.Errorf("%w: it is valid from %s to %s only", ErrCANotValid, cert.NotBefore.Format(time.RFC3339),
+			cert.NotAfter.Format(time.RFC3339))
 	}
 	return &CA{cert: cert, key: key}, nil
 }
@@ -193,40 +196,41 @@ func (ca *CA) CertificatePEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw})
 }
 
-// Expires returns the end of the certificate's life. From then on no tunnel can be intercepted, and so none is opened.
+// Expires returns the end of the certificate. From then on no tunnel can be intercepted, so none is opened.
 func (ca *CA) Expires() time.Time { return ca.cert.NotAfter }
 
-// Constrained reports whether the CA is good for some hosts alone.
+// Constrained reports whether the CA is limited to certain hosts.
 func (ca *CA) Constrained() bool {
 	return len(ca.cert.PermittedDNSDomains)+len(ca.cert.PermittedIPRanges)+len(ca.cert.ExcludedIPRanges) > 0
 }
 
-// Covers reports whether the CA is good for a host, or for the subdomains of one, as [Constrain] takes them.
+// Covers reports whether the CA can vouch for a host, or for a "*." domain, as [Constrain] takes them.
 func (ca *CA) Covers(host string) bool {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		within := func(n *net.IPNet) bool { return n.Contains(addr.Unmap().AsSlice()) }
-		return !slices.ContainsFunc(ca.cert.ExcludedIPRanges, within) && (len(ca.cert.PermittedIPRanges) == 0 || slices.ContainsFunc(ca.cert.PermittedIPRanges, within))
+		return !slices.ContainsFunc(ca.cert.ExcludedIPRanges, within) &&
+			(len(ca.cert.PermittedIPRanges) == 0 || slices.ContainsFunc(ca.cert.PermittedIPRanges, within))
 	}
 	name := upstream.NormalHost(strings.TrimPrefix(host, "*."))
-	return len(ca.cert.PermittedDNSDomains) == 0 || slices.ContainsFunc(ca.cert.PermittedDNSDomains, func(domain string) bool {
-		return name == domain || strings.HasSuffix(name, "."+domain)
-	})
+	return len(ca.cert.PermittedDNSDomains) == 0 ||
+		slices.ContainsFunc(ca.cert.PermittedDNSDomains, func(domain string) bool {
+			return name == domain || strings.HasSuffix(name, "."+domain)
+		})
 }
 
-// Format prints the subject and never the key, whatever the verb.
+// Format prints the subject and never the key.
 func (ca *CA) Format(f fmt.State, _ rune) {
 	_, _ = fmt.Fprintf(f, "CA(%s)", ca.cert.Subject.CommonName)
 }
 
-// NameConstraints are the hosts that a CA can vouch for (RFC 5280 section 4.2.1.10): a client that trusts it still
-// refuses what it signs for any other.
+// NameConstraints are the hosts that a CA can vouch for (RFC 5280 section 4.2.1.10). Clients that trust the CA refuse
+// its signature for any other.
 type NameConstraints struct {
 	domains []string
 	ranges  []netip.Prefix
 }
 
-// Constrain limits a CA to hosts: domain names, which include their subdomains, "*." before one for the same, and IP
-// addresses.
+// Constrain limits a CA to hosts: IP addresses, and domain names with their subdomains ("*." may precede a name).
 func Constrain(hosts []string) (*NameConstraints, error) {
 	c := &NameConstraints{}
 	for _, h := range hosts {
@@ -240,7 +244,7 @@ func Constrain(hosts []string) (*NameConstraints, error) {
 			return nil, fmt.Errorf("intercept: %q is no host to constrain a CA to", h)
 		}
 	}
-	// Rules name a host as often as they like, and the certificate once.
+	// Rules repeat hosts; the certificate must not.
 	slices.Sort(c.domains)
 	c.domains = slices.Compact(c.domains)
 	slices.SortFunc(c.ranges, netip.Prefix.Compare)
@@ -251,20 +255,21 @@ func Constrain(hosts []string) (*NameConstraints, error) {
 	return c, nil
 }
 
-// apply writes both kinds, always: a kind of name without constraint would be free.
+// apply always writes both kinds of names: a kind without a constraint would be unlimited.
 func (c *NameConstraints) apply(template *x509.Certificate) {
 	if c == nil {
 		return
 	}
 	template.PermittedDNSDomainsCritical = true
 	if template.PermittedDNSDomains = c.domains; len(c.domains) == 0 {
-		template.PermittedDNSDomains = []string{"invalid"} // no name of RFC 2606's "invalid" can exist
+		template.PermittedDNSDomains = []string{"invalid"} // RFC 2606 reserves "invalid"
 	}
 	for _, p := range c.ranges {
 		template.PermittedIPRanges = append(template.PermittedIPRanges, ipNet(p))
 	}
 	if len(c.ranges) == 0 {
-		template.ExcludedIPRanges = []*net.IPNet{ipNet(netip.MustParsePrefix("0.0.0.0/0")), ipNet(netip.MustParsePrefix("::/0"))}
+		template.ExcludedIPRanges = []*net.IPNet{ipNet(netip.MustParsePrefix("0.0.0.0/0")),
+			ipNet(netip.MustParsePrefix("::/0"))}
 	}
 }
 
@@ -272,12 +277,12 @@ func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// newSerial returns a random positive serial number of 127 bits (RFC 5280 section 4.1.2.2 allows 20 bytes).
+// newSerial returns a random positive number of 127 bits (RFC 5280 section 4.1.2.2).
 func newSerial() (*big.Int, error) {
 	var b [16]byte
 	if _, err := rand.Read(b[:]); err != nil {
 		return nil, fmt.Errorf("intercept: serial number: %w", err)
 	}
-	b[0] = b[0]&0x7f | 0x40 // positive, and always of the same length
+	b[0] = b[0]&0x7f | 0x40 // positive, and of constant length
 	return new(big.Int).SetBytes(b[:]), nil
 }

@@ -16,47 +16,47 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// conn is one connection of an agent from its accept to its end, with everything that is known of it. net/http serves
-// it first as a connection to the proxy. After a CONNECT, or where the kernel led the connection here, net/http serves
-// what is inside the tunnel.
+// conn is one connection of an agent from accept to end. net/http serves it first as a connection to the proxy. After a
+// CONNECT, or if the kernel redirected it here, net/http serves the inside of the tunnel.
 type conn struct {
-	net.Conn // what is read and written: socket, or TLS over it
+	net.Conn // socket, or TLS over it
 	p        *Proxy
 	socket   *socket
-	http1    http1Reader               // judges HTTP/1 before net/http reads it
-	bodyOf   int32                     // the last request whose body did not come with its head, as in http1.unfinished
-	ended    atomic.Bool               // nothing that comes is read any more, see changed
-	ahead    atomic.Bool               // the request that is handled began to come before the answer to the one before it ended
-	session  string                    // of the listener; empty if sessions share it
-	bodyBy   atomic.Pointer[time.Time] // until when a body has to come once its request has been handled; a transport may still read that body
-	waiting  *waiting                  // of the listener; nil for that of one session
-	place    place                     // in waiting
+	http1    http1Reader // judges HTTP/1 before net/http reads it
+	bodyOf   int32       // last request whose body came after its head, as in http1.unfinished
+	ended    atomic.Bool // all further input is discarded, see changed
+	ahead    atomic.Bool // the current request began to arrive before the previous answer ended
+	session  string      // of the listener; empty if sessions share it
+	// deadline of a handled request's body, which a transport may still be reading
+	bodyBy  atomic.Pointer[time.Time]
+	waiting *waiting // of a shared listener, or nil
+	place   place    // in waiting
 
-	// All below are of a tunnel, and zero before there is one.
+	// The rest is about a tunnel, and zero before there is one.
 	route    Route
-	life     context.Context    // done once the connection is closed
+	life     context.Context    // ends with the connection
 	end      context.CancelFunc // ends life
-	requests context.Context    // of the requests in the tunnel: what Options.Connect returned
+	requests context.Context    // base of the tunnel's requests, from Options.Connect
 	timer    *time.Timer        // ends the TLS handshake
-	refused  error              // why the name in the TLS handshake was refused
-	served   bool               // handed over to net/http, which closes it from then on
-	party    string             // for whom the tunnel counts
+	refused  error              // refusal of the TLS handshake's name
+	served   bool               // net/http has it, and closes it
+	party    string             // the tunnel counts for it
 	counted  bool               // as a tunnel of party; guarded by p.mu
 }
 
-// socket is the agent's own connection, below TLS.
+// socket is the agent's connection below TLS.
 type socket struct {
 	net.Conn
 	conn    *conn
-	unread  []byte // read already, and to be read before anything else
-	release func() // gives back the place among the listener's connections
+	unread  []byte // already received, returned first
+	release func() // frees the place at the listener
 	once    sync.Once
 
 	mu      sync.Mutex
-	writeBy time.Time // the deadline that was set, of writes
+	writeBy time.Time // deadline set for writes
 }
 
-// newConn makes the conn of a connection that was accepted, and serves it as a connection to the proxy.
+// newConn wraps an accepted connection.
 func newConn(p *Proxy, accepted net.Conn, release func()) *conn {
 	s := &socket{Conn: accepted, release: release}
 	s.conn = &conn{Conn: s, p: p, socket: s}
@@ -64,7 +64,7 @@ func newConn(p *Proxy, accepted net.Conn, release func()) *conn {
 	return s.conn
 }
 
-// Read reads HTTP/1 that has been judged, and HTTP/2 as it is.
+// Read returns judged HTTP/1, or HTTP/2 as it is.
 func (c *conn) Read(b []byte) (int, error) {
 	if c.ended.Load() {
 		_, err := io.Copy(io.Discard, c.Conn)
@@ -73,14 +73,14 @@ func (c *conn) Read(b []byte) (int, error) {
 	return c.http1.Read(b)
 }
 
-// Write counts the writes, so that a request that comes before the end of an answer is noticed.
+// Write counts the writes, to detect a request that comes before the end of an answer.
 func (c *conn) Write(b []byte) (int, error) {
 	c.http1.writes.Add(1)
 	return c.Conn.Write(b)
 }
 
-// SetReadDeadline sets the deadline that net/http wants. net/http clears deadlines also where it goes on to read the rest
-// of a body: then that of the body stays.
+// SetReadDeadline sets net/http's deadline. net/http also clears deadlines while it reads the rest of a body; the
+// body's own deadline then stays.
 func (c *conn) SetReadDeadline(t time.Time) error {
 	if by := c.bodyBy.Load(); t.IsZero() && by != nil {
 		t = *by
@@ -88,12 +88,11 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// lingering is how long a client has to read its answer where the connection is closed and not all was read from it.
+// lingering is the time a client has to read its answer before a connection with unread input is closed.
 const lingering = 500 * time.Millisecond
 
-// changed is called by net/http when a connection changes its state. A connection that becomes idle ends here where its
-// last request's body has not come as a whole: net/http would read the rest as a request, and http1Reader would not
-// judge it.
+// changed hears from net/http of each change of state. It ends an idle connection whose last body is incomplete:
+// net/http would take the rest for a request that http1Reader has not judged.
 func changed(served net.Conn, to http.ConnState) {
 	if to != http.StateHijacked && to != http.StateClosed {
 		connUnder(served).waits(to != http.StateActive)
@@ -107,7 +106,7 @@ func changed(served net.Conn, to http.ConnState) {
 		select {
 		case began := <-c.http1.came:
 			c.ahead.Store(began < c.http1.answered)
-		default: // HTTP/2 has no order of requests
+		default: // HTTP/2: requests have no order
 		}
 		return
 	case http.StateIdle:
@@ -125,26 +124,26 @@ func changed(served net.Conn, to http.ConnState) {
 	}
 }
 
-// CloseWrite lets net/http close its side so that the client can read the last answer.
+// CloseWrite lets net/http close its side while the client reads the last answer.
 func (c *conn) CloseWrite() error { return closeWrite(c.Conn) }
 
 type connKey struct{}
 
-// connOf returns the connection of a request, or nil for one that no Proxy serves.
+// connOf returns a request's connection, or nil if no Proxy serves it.
 func connOf(ctx context.Context) *conn {
 	c, _ := ctx.Value(connKey{}).(*conn)
 	return c
 }
 
-// CameAhead reports whether a request began to come before the answer to the one before it on its connection ended
-// (HTTP/1.1 pipelining): it was read later than it was sent.
+// CameAhead reports whether a request began to arrive before the previous answer on its connection ended (HTTP/1.1
+// pipelining), so it was read later than it was sent.
 func CameAhead(ctx context.Context) bool {
 	c := connOf(ctx)
 	return c != nil && c.ahead.Load()
 }
 
-// SessionOf returns the session of the listener that a request came to, also before the request has a [Route]; empty for a listener that
-// sessions share.
+// SessionOf returns the session of the listener that received a request, even before the request has a [Route]; empty
+// for a listener that sessions share.
 func SessionOf(ctx context.Context) string {
 	if c := connOf(ctx); c != nil {
 		return c.session
@@ -152,7 +151,7 @@ func SessionOf(ctx context.Context) string {
 	return ""
 }
 
-// connUnder returns the conn of a connection that net/http serves.
+// connUnder returns the conn below a connection that net/http serves.
 func connUnder(served net.Conn) *conn {
 	if over, ok := served.(*tls.Conn); ok { // HTTP/2
 		return over.NetConn().(*socket).conn
@@ -160,8 +159,8 @@ func connUnder(served net.Conn) *conn {
 	return served.(*conn)
 }
 
-// context gives every request the connection that it came over. A request in a tunnel has the tunnel's context and
-// route as well.
+// context adds the connection to each request's context. Requests in a tunnel start from the tunnel's context and
+// route.
 func (p *Proxy) context(ctx context.Context, served net.Conn) context.Context {
 	c := connUnder(served)
 	if c.requests != nil {
@@ -170,16 +169,16 @@ func (p *Proxy) context(ctx context.Context, served net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// hijacked takes the connection back from net/http, which has read further than the CONNECT: a client that does not
-// wait for the 200 sends its ClientHello along.
+// hijacked takes the connection back from net/http. A client may send its ClientHello together with the CONNECT, so
+// net/http may have read it.
 func (c *conn) hijacked(read *bufio.Reader) {
-	ahead, _ := read.Peek(read.Buffered()) // what is buffered is there at once
+	ahead, _ := read.Peek(read.Buffered()) // never blocks
 	c.socket.unread = slices.Concat(ahead, c.http1.buf)
 	c.http1 = http1Reader{}
 }
 
-// enter makes the connection a tunnel with this route, until leave. The tunnel keeps the values of ctx and not its end:
-// net/http cancels the context of a CONNECT once its connection has been taken over.
+// enter makes the connection a tunnel until leave. It keeps ctx's values but not its end, because net/http cancels a
+// CONNECT's context once the connection is hijacked.
 func (c *conn) enter(ctx context.Context, route Route) error {
 	p := c.p
 	c.party = p.o.Party(route)
@@ -200,7 +199,7 @@ func (c *conn) enter(ctx context.Context, route Route) error {
 	return nil
 }
 
-// leave gives the tunnel's place back and ends its context. Only the first call does anything.
+// leave frees the tunnel's place and ends its context, once.
 func (c *conn) leave() {
 	c.p.mu.Lock()
 	counted := c.counted
@@ -213,7 +212,7 @@ func (c *conn) leave() {
 	}
 }
 
-// Read reads what was read ahead first. It is for one goroutine at a time, as net/http and crypto/tls do.
+// Read returns unread first. Only one goroutine reads at a time.
 func (s *socket) Read(b []byte) (int, error) {
 	if len(s.unread) == 0 {
 		return s.Conn.Read(b)
@@ -225,8 +224,7 @@ func (s *socket) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// peek reads until at least n bytes are known, and leaves them to be read, with what came with them: most often all of
-// a ClientHello.
+// peek reads at least n bytes and leaves them unread, with all that came with them, such as a whole ClientHello.
 func (s *socket) peek(n int) ([]byte, error) {
 	for len(s.unread) < n {
 		b := make([]byte, 2<<10)
@@ -239,8 +237,8 @@ func (s *socket) peek(n int) ([]byte, error) {
 	return s.unread[:n], nil
 }
 
-// Write gives each write its time, unless a deadline is set that is earlier: crypto/tls sets one for its last alert. A
-// response may take any time as a whole, but not while its client takes nothing of it.
+// Write limits the time of each write, unless an earlier deadline is set, as by crypto/tls for its last alert. A
+// response may take any time, but not while its client reads nothing.
 func (s *socket) Write(b []byte) (int, error) {
 	o := &s.conn.p.o
 	by := o.Now().Add(o.Limits.WriteTimeout)
@@ -253,7 +251,7 @@ func (s *socket) Write(b []byte) (int, error) {
 	return s.Conn.Write(b)
 }
 
-// SetWriteDeadline sets the deadline of all writes, until it is set to another.
+// SetWriteDeadline sets the deadline of all further writes.
 func (s *socket) SetWriteDeadline(t time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,7 +259,7 @@ func (s *socket) SetWriteDeadline(t time.Time) error {
 	return s.Conn.SetWriteDeadline(t)
 }
 
-// Close ends the connection and gives its places back. It is safe at any time; only the first call does anything.
+// Close closes the connection and frees its places, once. It is safe at any time.
 func (s *socket) Close() (err error) {
 	s.once.Do(func() {
 		s.conn.leave()
@@ -271,10 +269,9 @@ func (s *socket) Close() (err error) {
 	return err
 }
 
-// CloseWrite closes the connection for writing.
 func (s *socket) CloseWrite() error { return closeWrite(s.Conn) }
 
-// closeWrite closes a connection for writing where it can be. Where not, net/http closes it as a whole right after.
+// closeWrite closes the write side if it can. Otherwise net/http closes the connection right after.
 func closeWrite(c net.Conn) error {
 	if half, ok := c.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

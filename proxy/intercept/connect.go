@@ -17,19 +17,18 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// The way from a CONNECT to the handler, in the order of this file:
+// From a CONNECT to the handler, in the order of this file:
 //
 //	serveConnect   decides the CONNECT and gives it to goproxy
 //	newDispatch    goproxy takes the connection from net/http and calls tunnel
-//	tunnel         brings the tunnel to where it can carry requests, and gives it back to net/http
-//	begin          tells the client that the tunnel is open, and looks at the first byte
+//	tunnel         prepares the tunnel for requests and gives it back to net/http
+//	begin          answers the CONNECT and looks at the first byte
 //	handshake      terminates TLS with a certificate for the tunnel's host
-//	serveTunnelled checks each request inside, and gives it to the handler
+//	serveTunnelled checks each request inside and gives it to the handler
 //
-// TLS is always terminated: what cannot be read ends the tunnel, and nothing is ever passed on unread. Cleartext HTTP
-// is served too, because some clients open a tunnel for http: URLs as well. Its requests have the scheme http in their
-// target, so that a rule for https never matches them. On port 443 they are refused: there a credential that was meant
-// for TLS would go over the network in clear.
+// TLS is always terminated: a tunnel with anything unreadable ends, and nothing passes unread. Cleartext HTTP is served
+// too, because some clients open a tunnel for http: URLs. The target of its requests has the scheme http, so no rule
+// for https matches. On port 443 they are refused: a credential meant for TLS would cross the network in clear.
 
 // serveConnect decides a CONNECT and makes its connection a tunnel.
 func (p *Proxy) serveConnect(w http.ResponseWriter, r *http.Request) {
@@ -49,7 +48,7 @@ func (p *Proxy) serveConnect(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// enterConnect makes the connection a tunnel to where a CONNECT leads.
+// enterConnect makes the connection a tunnel to the CONNECT's target.
 func (c *conn) enterConnect(r *http.Request) error {
 	if r.ProtoMajor != 1 {
 		return refusal.New("request_malformed", "CONNECT is taken over HTTP/1.1 only")
@@ -64,8 +63,7 @@ func (c *conn) enterConnect(r *http.Request) error {
 	return c.enter(r.Context(), routeOf(r, target))
 }
 
-// decide asks Options.Connect about the tunnel. Until it answers, a client that goes away and a shutdown cancel its
-// context.
+// decide asks Options.Connect. Until it answers, a shutdown or the client's leaving cancels its context.
 func (c *conn) decide(r *http.Request) error {
 	stopGone := context.AfterFunc(r.Context(), c.end)
 	defer stopGone()
@@ -85,12 +83,12 @@ func (c *conn) decide(r *http.Request) error {
 	}
 	requests, cancel := context.WithCancel(base)
 	context.AfterFunc(c.life, cancel)
-	context.AfterFunc(requests, func() { _ = c.socket.Close() }) // the owner of base can end the tunnel
+	context.AfterFunc(requests, func() { _ = c.socket.Close() }) // base's owner can end the tunnel
 	c.requests = requests
 	return nil
 }
 
-// settle is called once a tunnel carries requests or never will.
+// settle ends the start of a tunnel: it carries requests now, or never will.
 func (c *conn) settle() {
 	if !c.served {
 		c.leave()
@@ -98,9 +96,8 @@ func (c *conn) settle() {
 	c.p.starting.Done()
 }
 
-// newDispatch sets up goproxy for the one thing that it does here: it takes the connection of a decided CONNECT from
-// net/http. Its own ways to an upstream (a tunnel, its interception loop, its transport) are closed twice: nothing
-// leads to them, and its dialers fail.
+// newDispatch lets goproxy take the connection of a decided CONNECT from net/http. goproxy's own ways to an upstream
+// (tunnel, interception loop, transport) are closed twice: nothing leads there, and its dialers fail.
 func (p *Proxy) newDispatch() *goproxy.ProxyHttpServer {
 	g := goproxy.NewProxyHttpServer()
 	g.Tr = &http.Transport{DialContext: noDial, DialTLSContext: noDial, DisableKeepAlives: true}
@@ -120,7 +117,7 @@ func (p *Proxy) newDispatch() *goproxy.ProxyHttpServer {
 	g.OnRequest(decided).HijackConnect(func(r *http.Request, _ net.Conn, _ *goproxy.ProxyCtx) {
 		connOf(r.Context()).tunnel()
 	})
-	// goproxy tunnels blind what no handler decided.
+	// Without this goproxy would tunnel an undecided CONNECT blindly.
 	g.OnRequest().HandleConnect(goproxy.AlwaysReject)
 	return g
 }
@@ -133,8 +130,7 @@ type goproxyLog struct{ log *zap.SugaredLogger }
 
 func (l goproxyLog) Printf(format string, args ...any) { l.log.Debugf(format, args...) }
 
-// tunnel brings a tunnel to where it can carry requests, and gives it to the server. Otherwise it closes the
-// connection.
+// tunnel prepares a tunnel for requests and gives it to the server, or closes it.
 func (c *conn) tunnel() {
 	c.waits(true)
 	stop := context.AfterFunc(c.p.stopping, func() { _ = c.socket.Close() })
@@ -145,7 +141,7 @@ func (c *conn) tunnel() {
 	}()
 	err := c.begin()
 	switch {
-	case !stop() || errors.Is(err, errSilent): // there is nothing to tell
+	case !stop() || errors.Is(err, errSilent): // nothing to report
 	case err != nil:
 		c.p.o.Refused(WithRoute(c.life, c.route), c.route.Target, err)
 	default:
@@ -156,11 +152,10 @@ func (c *conn) tunnel() {
 // errSilent is a client that sent nothing.
 var errSilent = errors.New("the client sent nothing")
 
-// recordTypeHandshake is the first byte of every TLS connection (RFC 8446 section 5.1), and of no HTTP request.
+// recordTypeHandshake begins every TLS connection (RFC 8446 section 5.1) and no HTTP request.
 const recordTypeHandshake = 0x16
 
-// begin tells the client that the tunnel is open, if it asked for one, and waits for what it begins with: TLS or
-// cleartext.
+// begin answers the CONNECT, if there was one, and waits for the first byte: TLS or cleartext.
 func (c *conn) begin() error {
 	o, redirected := &c.p.o, c.route.Original.IsValid()
 	if !redirected {
@@ -181,14 +176,13 @@ func (c *conn) begin() error {
 		if err := c.checkMethod(); err != nil {
 			return err
 		}
-		c.requests = c.life // decided request by request, see redirectedRequest
+		c.requests = c.life // decided for each request, see redirectedRequest
 	}
 	c.route.Target.Scheme = "http"
 	c.http1 = newHTTP1Reader(c.socket, o.Limits.HeaderBytes, true)
 	return nil
 }
 
-// handshake terminates TLS.
 func (c *conn) handshake() error {
 	ctx, cancel := context.WithCancelCause(c.life)
 	defer cancel(nil)
@@ -197,7 +191,7 @@ func (c *conn) handshake() error {
 	over := tls.Server(c.socket, c.p.tls)
 	if err := over.HandshakeContext(ctx); err != nil {
 		c.p.o.Log.Debug("TLS handshake in a tunnel failed", zap.Stringer("target", c.route.Target), zap.Error(err))
-		// Where ctx is done, err says so and nothing else.
+		// Once ctx is done, its cause is the reason.
 		return cmp.Or(c.refused, handshakeRefusal(cmp.Or(context.Cause(ctx), err), c.route.Target))
 	}
 	c.route.Intercepted = true
@@ -206,15 +200,14 @@ func (c *conn) handshake() error {
 	return nil
 }
 
-// newTLS makes the one configuration of all tunnels: session ticket keys belong to a configuration, and crypto/tls
-// rotates them.
+// newTLS makes one configuration for all tunnels: session ticket keys belong to it, and crypto/tls rotates them.
 func (p *Proxy) newTLS() *tls.Config {
 	certificates := newLeaves(p.o.CA, p.o.Now)
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"h2", "http/1.1"},
 		Time:       p.o.Now,
-		// Small records help clients behind slow networks, and cost a system call each.
+		// Small records help clients on slow networks, and cost a system call each.
 		DynamicRecordSizingDisabled: true,
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			c := hello.Conn.(*socket).conn
@@ -227,8 +220,8 @@ func (p *Proxy) newTLS() *tls.Config {
 	}
 }
 
-// checkName holds the name that a TLS client asks for (SNI) against the CONNECT. A redirected connection goes to that
-// name, and is decided here.
+// checkName compares the TLS client's name (SNI) with the CONNECT. A redirected connection goes to that name, and is
+// decided here.
 func (c *conn) checkName(name string) (err error) {
 	if !c.route.Original.IsValid() {
 		return checkSNI(name, c.route.Target)
@@ -236,14 +229,13 @@ func (c *conn) checkName(name string) (err error) {
 	if c.route.Target, err = c.route.named("https", name); err != nil {
 		return err
 	}
-	// The decision has a time of its own, and takes nothing from the client's.
+	// The decision does not use up the client's time.
 	c.timer.Reset(c.p.o.Limits.HandshakeTimeout)
 	defer c.timer.Reset(c.p.o.Limits.HandshakeTimeout)
 	return c.decide(connectRequest(c.route))
 }
 
-// checkSNI refuses another name than the tunnel's. Only for an IP address may it be absent, where RFC 6066 section 3
-// has no name to send.
+// checkSNI refuses another name than the tunnel's. It may be absent for an IP address (RFC 6066 section 3).
 func checkSNI(name string, pinned upstream.Target) error {
 	if name == "" {
 		if _, isIP := pinned.IP(); isIP {
@@ -258,7 +250,7 @@ func checkSNI(name string, pinned upstream.Target) error {
 	return nil
 }
 
-// handshakeRefusal says what failed without quoting what the client sent.
+// handshakeRefusal gives the reason without quoting the client.
 func handshakeRefusal(err error, target upstream.Target) error {
 	var refused *refusal.Refusal
 	switch {
@@ -274,7 +266,8 @@ func handshakeRefusal(err error, target upstream.Target) error {
 	return refusal.New("tls_handshake_failed", "the TLS handshake in the tunnel to %s failed: %s", target.Host, said)
 }
 
-// http2 returns what net/http has to see of the connection: for HTTP/2 over TLS that is the TLS connection itself.
+// http2 returns the connection for net/http: the TLS connection itself for HTTP/2, which net/http recognises by its
+// type.
 func (c *conn) http2() net.Conn {
 	if over, ok := c.Conn.(*tls.Conn); ok && over.ConnectionState().NegotiatedProtocol == "h2" {
 		return over
@@ -282,7 +275,7 @@ func (c *conn) http2() net.Conn {
 	return c
 }
 
-// serveTunnelled takes a request inside a tunnel to the handler.
+// serveTunnelled checks a request inside a tunnel and gives it to the handler.
 func (p *Proxy) serveTunnelled(w http.ResponseWriter, r *http.Request, route Route) {
 	var err error
 	if route.Original.IsValid() && !route.Intercepted {
@@ -292,7 +285,7 @@ func (p *Proxy) serveTunnelled(w http.ResponseWriter, r *http.Request, route Rou
 		err = checkTunnelled(r, route)
 	}
 	if err != nil {
-		// A client that sends one such request in a tunnel is not served another: in HTTP/2 this ends the connection
+		// A client that sends such a request gets no further one served. Over HTTP/2 this closes the connection
 		// gracefully.
 		w.Header().Set("Connection", "close")
 		p.o.Refuse(w, r, err)

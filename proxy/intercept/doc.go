@@ -1,17 +1,16 @@
-// Package intercept turns the connections of agents into requests. It gives each request with its [Route] to one
-// handler, forwards nothing itself, and knows nothing of sessions, rules and evidence.
+// Package intercept turns agents' connections into requests. It gives each request with its [Route] to one handler,
+// forwards nothing itself, and knows nothing of sessions, rules and evidence.
 //
-// # The way of a connection
-//
-//	listener.go     accepts connections, at most so many at once
-//	conn.go         one connection, and everything that is known of it
-//	http1.go        judges HTTP/1 before net/http reads it, by the lines of http1line.go
-//	request.go      a request to the proxy: a CONNECT, or an absolute URL
-//	connect.go      the way from a CONNECT to the handler: goproxy, TLS, and the requests inside the tunnel
-//	transparent.go  connections that the kernel led here take the same way, without a CONNECT
-//	leaf.go         the certificate that TLS is terminated with, signed by the CA of ca.go
-//	response.go     the answer: its deadlines, and what a panic leaves of it
+//	listener.go     accepts a bounded number of connections; waiting.go makes room
+//	conn.go         one connection with all its state
+//	http1.go        judges HTTP/1 before net/http reads it, line by line (http1line.go)
+//	request.go      a request to the proxy: a CONNECT or an absolute URL
+//	connect.go      from a CONNECT to the handler: goproxy, TLS, requests inside the tunnel
+//	transparent.go  the same for connections that the kernel redirected here
+//	leaf.go         the certificate for TLS, signed by the CA of ca.go
+//	response.go     the answer, its deadlines, and panics
+//	refused.go      the answer to a refused CONNECT
 //	switched.go     a connection that has switched to another protocol
 //
-// One http.Server (server.go) serves both the connections to the proxy and what is inside the tunnels.
+// One http.Server (server.go) serves connections to the proxy and the insides of tunnels.
 package intercept

@@ -14,77 +14,73 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// http1Reader lets net/http read HTTP/1 that has one reading, and nothing else. It follows the framing of the messages
-// and judges each head before net/http sees a byte of it. In place of a refused head net/http reads a request that no
-// client can send (see refusedMethod), and nothing after it. In a body, reading ends with the refusal.
+// http1Reader passes on only HTTP/1 that has a single reading. It follows the framing and judges each head before
+// net/http sees a byte of it. A refused head becomes a request that no client can send (refusedMethod), and nothing
+// follows it. A refused body ends the connection.
 //
-// Without it 86 of the raw exchanges (proxy/testdata/raw) fail. They are of three classes:
-//   - net/http takes the request, and it is forwarded (17): a length beside chunks, the same length twice, chunks in
-//     HTTP/1.0, folded lines, lines that end with LF alone, chunk extensions, HTTP/1.2, header lines without number.
-//     Each is a way to show one request to the mediator and another to a server or a filter before it (RFC 9112 section
-//     11.2).
-//   - net/http refuses the request itself, without asking a handler (52): the refusal has neither a code nor a record.
+// Without it 86 of the raw exchanges (proxy/testdata/raw) fail:
+//   - net/http takes the request, and it is forwarded (17): a length beside chunks, two equal lengths, chunks in
+//     HTTP/1.0, folded lines, bare LF, chunk extensions, HTTP/1.2, too many header lines. Each can show one request
+//     to the mediator and another to a server or filter in front of it (RFC 9112 section 11.2).
+//   - net/http refuses the request without asking a handler (52), so the refusal has no code and no record.
 //   - net/http takes the head, and the refusal comes later with another code, or the connection stays open (17).
 type http1Reader struct {
 	from       io.Reader
-	limit      int  // of a head, and of a trailer section, in bytes; see lineOverhead
-	mayBeHTTP2 bool // it may begin with the preface, and then is passed on as it is
+	limit      int  // of a head or a trailer section, in bytes; see lineOverhead
+	mayBeHTTP2 bool // may begin with the preface, and is then passed on as it is
 
-	space  []byte // that buf is a part of
-	buf    []byte // read, and not passed on yet
-	pass   int64  // how many bytes may be passed on, those in buf first
-	judged int    // how many bytes of buf have been judged, of a part that is not whole yet
-	lines  int    // that these are
-	part   part   // what comes after the bytes that may be passed on
+	space  []byte // holds buf
+	buf    []byte // received, not passed on yet
+	pass   int64  // bytes that may be passed on, those in buf first
+	judged int    // judged bytes in buf of an incomplete part
+	lines  int    // lines in judged
+	part   part   // follows the bytes that may be passed on
 	head   head
-	heads  int32 // that have been judged, and are in order
-	failed error // what ends the connection
-	// refusal is why a head was replaced. It is set before net/http can read the replacement.
+	heads  int32 // accepted so far
+	failed error // ends the connection
+	// refusal is why a head was replaced, set before net/http reads the replacement.
 	refusal error
-	// unfinished is the number of the last head until its body has been passed on as a whole, and 0 after that. It is for
-	// other goroutines.
+	// unfinished is the number of the last head until its body has been passed on, then 0. Other goroutines read it.
 	unfinished atomic.Int32
 
-	// Which requests a client sends before it has the answer to the one before (HTTP/1.1 pipelining): writes counts the
-	// writes to the client, and came has, for each head in turn, how many there had been when its first byte was read.
+	// These detect pipelining. writes counts the writes to the client. came has, for each head, that count when the
+	// head's first byte arrived.
 	writes   atomic.Int64
-	answered int64 // writes at the end of the last answer; only for net/http's goroutine that serves the connection
+	answered int64 // writes at the end of the last answer; for net/http's serving goroutine only
 	came     chan int64
-	filled   int64 // the number of writes when buf was filled last
-	begun    int64 // the same when the head under judgment began to come
+	filled   int64 // writes when buf was filled last
+	begun    int64 // writes when the current head began to arrive
 }
 
-// newHTTP1Reader returns a reader of a client's requests. limit bounds a head, in bytes.
+// newHTTP1Reader reads a client's requests. limit bounds a head, in bytes.
 func newHTTP1Reader(from io.Reader, limit int, mayBeHTTP2 bool) http1Reader {
 	return http1Reader{from: from, limit: limit, mayBeHTTP2: mayBeHTTP2, came: make(chan int64, 4)}
 }
 
-// preface begins every connection over HTTP/2 (RFC 9113 section 3.4). What only begins like it net/http reads as
-// HTTP/1.
+// preface begins every HTTP/2 connection (RFC 9113 section 3.4). Input that only resembles it is HTTP/1.
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// lineOverhead is what a line counts besides its bytes, as a field does in HTTP/2 (RFC 9113 section 6.5.2): a short one
+// lineOverhead is counted for each line beside its bytes, as for an HTTP/2 field (RFC 9113 section 6.5.2): a short line
 // takes more memory than its text.
 const lineOverhead = 32
 
-// part is what a line belongs to.
 type part int
 
 const (
-	partRequest part = iota // a request line
+	partRequest part = iota
 	partHeader
 	partChunk // the line before a chunk
 	partTrailer
 )
 
-// head is what the lines of a head say about what follows it.
+// head collects what a head says about its body.
 type head struct {
 	http10, connect, chunked bool
 	hosts, lengths, codings  int
 	length                   int64
 }
 
-// Read is for one goroutine at a time, as net/http does. A deadline in the middle of a head loses nothing.
+// Read is for one goroutine at a time. A deadline in the middle of a head loses nothing.
 func (r *http1Reader) Read(p []byte) (int, error) {
 	for r.pass == 0 {
 		if r.failed != nil {
@@ -113,7 +109,7 @@ func (r *http1Reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// passed notes that n bytes have been passed on.
+// passed counts n bytes as passed on.
 func (r *http1Reader) passed(n int) {
 	r.pass -= int64(n)
 	if r.pass == 0 && r.part == partRequest {
@@ -121,8 +117,7 @@ func (r *http1Reader) passed(n int) {
 	}
 }
 
-// fill reads more into buf. A connection keeps its space from one head to the next, unless a large one has made it
-// grow.
+// fill reads more into buf. A connection keeps its space between heads unless a large one made it grow.
 func (r *http1Reader) fill() error {
 	if cap(r.buf)-len(r.buf) < 512 {
 		if 2*len(r.buf)+512 > len(r.space) || len(r.buf) == 0 && len(r.space) > 8<<10 {
@@ -136,12 +131,12 @@ func (r *http1Reader) fill() error {
 		r.begun = r.filled
 	}
 	if n > 0 {
-		return nil // an error comes again
+		return nil // the next read returns the error again
 	}
 	return err
 }
 
-// fail ends the connection: with a request that stands for the refusal, where one is due.
+// fail ends the connection, between messages with a request that carries the refusal.
 func (r *http1Reader) fail(err error) {
 	if r.part == partChunk || r.part == partTrailer {
 		r.failed = err
@@ -152,8 +147,7 @@ func (r *http1Reader) fail(err error) {
 	r.pass = int64(len(r.buf))
 }
 
-// judge judges the lines in buf. It reports whether a part is whole, which then may be passed on with the bytes that it
-// announces.
+// judge judges the lines in buf. It reports whether a part is complete and may be passed on with its announced bytes.
 func (r *http1Reader) judge() (bool, error) {
 	if r.mayBeHTTP2 {
 		if n := min(len(r.buf), len(preface)); string(r.buf[:n]) == preface[:n] {
@@ -168,7 +162,8 @@ func (r *http1Reader) judge() (bool, error) {
 		n := bytes.IndexByte(r.buf[r.judged:], '\n')
 		if limit := r.limit - r.lines*lineOverhead; r.judged+n+1 > limit || n < 0 && len(r.buf) > limit {
 			return false, refusal.New("header_too_large",
-				"the request line and the header have more than the %d bytes that are read, with %d more for each line", r.limit, lineOverhead)
+				"the request line and the header have more than the %d bytes that are read, with %d more for each line", r.limit,
+				lineOverhead)
 		}
 		if n < 0 {
 			return false, nil
@@ -193,8 +188,8 @@ func (r *http1Reader) judge() (bool, error) {
 	}
 }
 
-// line judges one line, without its CRLF. It reports whether the line ends a part, and how many bytes follow that no
-// line is in.
+// line judges one line without its CRLF. It reports whether the line completes a part, and how many bytes without lines
+// follow.
 func (r *http1Reader) line(line string) (follows int64, whole bool, err error) {
 	switch r.part {
 	case partRequest:
@@ -212,7 +207,7 @@ func (r *http1Reader) line(line string) (follows int64, whole bool, err error) {
 			r.part = partTrailer
 			return 0, true, err
 		}
-		return size + 2, true, err // with the CRLF after it, which net/http demands
+		return size + 2, true, err // including the CRLF behind it, which net/http checks
 	default:
 		if line == "" {
 			r.part, r.begun = partRequest, r.filled
@@ -223,7 +218,7 @@ func (r *http1Reader) line(line string) (follows int64, whole bool, err error) {
 	}
 }
 
-// malformed is the refusal of what is not in order at this place.
+// malformed refuses a line of the current part.
 func (r *http1Reader) malformed(why string) error {
 	switch r.part {
 	case partRequest:
@@ -234,7 +229,7 @@ func (r *http1Reader) malformed(why string) error {
 	return refusal.New("request_malformed", "the header is not in order: %s", why)
 }
 
-// header judges a line of a head.
+// header judges a header line.
 func (r *http1Reader) header(line string) error {
 	name, value, err := field(line)
 	if err != nil {
@@ -261,7 +256,8 @@ func (r *http1Reader) header(line string) error {
 		for key := range strings.SplitSeq(value, ",") {
 			switch http.CanonicalHeaderKey(strings.Trim(key, " \t")) {
 			case "Transfer-Encoding", "Trailer", "Content-Length":
-				return refusal.New("override_refused", "the request announces the trailer %.40q, which says where its body ends", key)
+				return refusal.New("override_refused", "the request announces the trailer %.40q, which says where its body ends",
+					key)
 			}
 		}
 	case "Expect":
@@ -272,12 +268,12 @@ func (r *http1Reader) header(line string) error {
 	return nil
 }
 
-// isChunked compares in ASCII: strings.EqualFold alone takes a Kelvin sign, of three bytes, for a k.
+// isChunked compares in ASCII: strings.EqualFold alone takes the Kelvin sign for a k.
 func isChunked(coding string) bool {
 	return len(coding) == len("chunked") && strings.EqualFold(coding, "chunked")
 }
 
-// endHead judges a head as a whole, and says what follows it.
+// endHead judges the whole head and says what follows it.
 func (r *http1Reader) endHead() (follows int64, whole bool, err error) {
 	h := r.head
 	switch {
@@ -285,7 +281,8 @@ func (r *http1Reader) endHead() (follows int64, whole bool, err error) {
 		return 0, false, refusal.New("request_malformed", "the request has %d Host headers instead of one", h.hosts)
 	case h.lengths+h.codings > 1:
 		return 0, false, refusal.New("request_malformed",
-			"the request gives its body's length %d times, by Content-Length and Transfer-Encoding; once is enough", h.lengths+h.codings)
+			"the request gives its body's length %d times, by Content-Length and Transfer-Encoding; once is enough",
+			h.lengths+h.codings)
 	}
 	r.heads++
 	r.unfinished.Store(r.heads)
@@ -296,7 +293,7 @@ func (r *http1Reader) endHead() (follows int64, whole bool, err error) {
 	r.begun = r.filled
 	switch {
 	case h.connect:
-		return math.MaxInt64, true, nil // what follows is the tunnel's
+		return math.MaxInt64, true, nil // the tunnel's bytes follow
 	case h.chunked:
 		r.part = partChunk
 		return 0, true, nil
@@ -305,10 +302,10 @@ func (r *http1Reader) endHead() (follows int64, whole bool, err error) {
 	return h.length, true, nil
 }
 
-// refusedMethod is the method of the request that takes the place of a refused one: no client can send it.
+// refusedMethod marks the request in place of a refused one: no client can send it.
 const refusedMethod = "!"
 
-// refuseHead answers the request that stands for a refused head.
+// refuseHead answers the request in place of a refused head.
 func (p *Proxy) refuseHead(w http.ResponseWriter, r *http.Request) {
 	refused := r.Clone(r.Context())
 	refused.Method, refused.URL = "", &url.URL{}

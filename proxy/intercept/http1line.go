@@ -12,10 +12,9 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 )
 
-// The lines of HTTP/1, each in its one reading.
+// The lines of HTTP/1, each in its only reading.
 
-// requestLine takes a method in capitals, a target in visible ASCII, and HTTP/1.0 or HTTP/1.1, with one space between
-// them.
+// requestLine takes a method in capitals, a target in visible ASCII, and HTTP/1.0 or HTTP/1.1, separated by one space.
 func requestLine(line string) (head, error) {
 	method, rest, _ := strings.Cut(line, " ")
 	target, version, _ := strings.Cut(rest, " ")
@@ -27,19 +26,19 @@ func requestLine(line string) (head, error) {
 	return h, nil
 }
 
-// validTarget takes what net/http does, in visible ASCII and without a fragment.
+// validTarget takes what net/http does, but only in visible ASCII and without a fragment.
 func validTarget(target string, connect bool) bool {
 	if target == "" || strings.ContainsFunc(target, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' }) {
 		return false
 	}
 	if connect && target[0] != '/' {
-		target = "http://" + target // an authority alone
+		target = "http://" + target // a bare authority
 	}
 	_, err := url.ParseRequestURI(target)
 	return err == nil
 }
 
-// field splits a header line. Its name has no white space around it, its value no control byte but the tab.
+// field splits a header line. The name has no white space around it, the value no control bytes but tabs.
 func field(line string) (name, value string, err error) {
 	name, value, ok := strings.Cut(line, ":")
 	if !ok || !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
@@ -49,7 +48,7 @@ func field(line string) (name, value string, err error) {
 	return http.CanonicalHeaderKey(name), strings.Trim(value, " \t"), nil
 }
 
-// decimal reads a Content-Length in its one spelling.
+// decimal reads a Content-Length in its only spelling.
 func decimal(s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || len(s) > 18 || signed(s) || s[0] == '0' && s != "0" {
@@ -58,8 +57,8 @@ func decimal(s string) (int64, error) {
 	return n, nil
 }
 
-// chunkSize reads the line before a chunk. Extensions have no meaning that anyone agreed on, and are where readers
-// differ.
+// chunkSize reads the line before a chunk. It refuses extensions: they have no agreed meaning, and readers differ on
+// them.
 func chunkSize(line string) (int64, error) {
 	n, err := strconv.ParseInt(line, 16, 64)
 	if err != nil || len(line) > 15 || signed(line) {
@@ -69,5 +68,5 @@ func chunkSize(line string) (int64, error) {
 	return n, nil
 }
 
-// signed reports whether a number that is not empty begins with a sign, which strconv takes.
+// signed reports whether a number begins with a sign, which strconv takes. s is not empty.
 func signed(s string) bool { return s[0] == '+' || s[0] == '-' }

@@ -18,16 +18,16 @@ import (
 
 const (
 	leafLifetime = 12 * time.Hour
-	leafCapacity = 1024 // hosts; one costs about 2 KiB
+	leafCapacity = 1024 // hosts, about 2 KiB each
 )
 
-// leaves mints the certificates that tunnels are intercepted with and keeps those in use: to mint one costs about a
-// tenth of what a fresh connection does. Each has a key of its own from crypto/rand. It is safe for concurrent use.
+// leaves mints and caches the certificates of intercepted tunnels: minting costs about a tenth of a fresh connection.
+// Each has its own random key. It is safe for concurrent use.
 type leaves struct {
 	ca  *CA
 	now func() time.Time
 
-	mu     sync.Mutex // guards byHost, and is held while a certificate is minted
+	mu     sync.Mutex // guards byHost; also held while minting
 	byHost *lru.Cache[string, *leaf]
 }
 
@@ -40,7 +40,7 @@ func newLeaves(ca *CA, now func() time.Time) *leaves {
 	return &leaves{ca: ca, now: now, byHost: lru.New[string, *leaf](leafCapacity)}
 }
 
-// certificate returns a certificate for host, a normalised name or IP address, that is valid for a while yet.
+// certificate returns a certificate for host, a normalised name or IP address, that stays valid for a while.
 func (l *leaves) certificate(host string) (*tls.Certificate, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,7 +55,7 @@ func (l *leaves) certificate(host string) (*tls.Certificate, error) {
 	return minted.cert, nil
 }
 
-// mint makes a certificate that lives no longer than the CA and is due for renewal after three quarters of its life.
+// mint makes a certificate that does not outlive the CA. It is renewed after three quarters of its life.
 func (l *leaves) mint(host string) (*leaf, error) {
 	now := l.now()
 	notBefore, notAfter := now.Add(-backdate), now.Add(leafLifetime)
@@ -80,11 +80,11 @@ func (l *leaves) mint(host string) (*leaf, error) {
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	if addr, err := netip.ParseAddr(host); err == nil {
-		// No common name: OpenSSL holds one without DNS names beside it against the CA's constraints on those.
+		// No common name: OpenSSL applies the CA's DNS constraints to one that has no DNS names beside it.
 		template.IPAddresses = []net.IP{addr.AsSlice()}
 	} else {
 		template.DNSNames = []string{host}
-		if len(host) <= 64 { // X.520's bound of a common name; only old clients read it, all others the SAN
+		if len(host) <= 64 { // X.520's bound; only old clients read it, others the SAN
 			template.Subject = pkix.Name{CommonName: host}
 		}
 	}

@@ -8,16 +8,16 @@ import (
 	"github.com/actionproof/mediator/internal/share"
 )
 
-// limitListener accepts at most so many connections at once. Where it is full and sessions share it, a new connection
-// takes the place of one that waits for its client. At the listener of one session further ones wait in the kernel's
-// queue, and one is closed if the session has its part of the connections of all sessions.
+// limitListener bounds the open connections. A full listener that sessions share closes the connection that has waited
+// longest for its client. At a full listener of one session, new connections wait in the kernel; if the session has its
+// share of all sessions' connections, the new one is closed.
 type limitListener struct {
 	net.Listener
 	p       *Proxy
-	session string          // of all its connections; empty if sessions share the listener
-	life    context.Context //nolint:containedctx // of its connections; nil if they do not end with the listener
-	slots   chan struct{}   // a connection takes one
-	all     *share.Pool     // and of these, which sessions share; nil if they share the listener
+	session string          // of all its connections; empty if sessions share it
+	life    context.Context //nolint:containedctx // of its connections, or nil
+	slots   chan struct{}   // one for each connection
+	all     *share.Pool     // shared by all sessions' listeners; nil for a shared listener
 	waiting *waiting        // nil if all is not
 	closed  chan struct{}
 	once    sync.Once
@@ -25,15 +25,16 @@ type limitListener struct {
 
 func newLimitListener(l net.Listener, p *Proxy) *limitListener {
 	return &limitListener{
-		Listener: l, p: p, slots: make(chan struct{}, p.o.Limits.Connections), waiting: newWaiting(), closed: make(chan struct{}),
+		Listener: l, p: p, slots: make(chan struct{}, p.o.Limits.Connections), waiting: newWaiting(),
+		closed: make(chan struct{}),
 	}
 }
 
-// shareOfSession is the part of Limits.Connections that the listener of one session can have.
+// shareOfSession is the fraction of Limits.Connections for the listener of one session.
 const shareOfSession = 16
 
-// newSessionListener makes a listener of one session. The listeners of all sessions have Limits.Connections together,
-// of which no session has more than it leaves free.
+// newSessionListener makes a listener of one session. All such listeners share Limits.Connections, and no session gets
+// more than it leaves free.
 func newSessionListener(ctx context.Context, l net.Listener, p *Proxy, session string) *limitListener {
 	own := make(chan struct{}, max(1, p.o.Limits.Connections/shareOfSession))
 	return &limitListener{
@@ -68,7 +69,7 @@ func (l *limitListener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// acceptShared makes room for a connection once there is one.
+// acceptShared accepts a connection and makes room for it.
 func (l *limitListener) acceptShared() (net.Conn, error) {
 	accepted, err := l.Listener.Accept()
 	if err != nil {
@@ -103,7 +104,7 @@ func (l *limitListener) Close() error {
 	return l.Listener.Close()
 }
 
-// tunnelListener hands the tunnels that can carry requests to the http.Server.
+// tunnelListener hands ready tunnels to the http.Server.
 type tunnelListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -114,7 +115,7 @@ func newTunnelListener() *tunnelListener {
 	return &tunnelListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// deliver reports whether the server has taken c.
+// deliver reports whether the server took c.
 func (l *tunnelListener) deliver(c net.Conn) bool {
 	select {
 	case l.conns <- c:

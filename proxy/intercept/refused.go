@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// refuseConnect answers a CONNECT that is refused, and closes its connection: what the client sent along, believing in the tunnel, must
-// not be read as its next request. Most clients show nothing of the answer but its status line, so that has the reason, which net/http
-// would not write.
+// refuseConnect answers a refused CONNECT and closes its connection: what the client sent into the supposed tunnel must
+// not be read as its next request. Most clients show only the status line, so it carries the reason, which net/http
+// could not write.
 func refuseConnect(w http.ResponseWriter, r *http.Request, p *Proxy, err error) {
 	answer := &refusedConnect{header: make(http.Header), status: http.StatusInternalServerError}
 	p.o.Refuse(answer, r, err)
@@ -27,14 +27,14 @@ func refuseConnect(w http.ResponseWriter, r *http.Request, p *Proxy, err error) 
 		Header: answer.header, Body: io.NopCloser(&answer.body), ContentLength: int64(answer.body.Len()), Close: true,
 	}
 	var text bytes.Buffer
-	_ = resp.Write(&text) // to memory
+	_ = resp.Write(&text)
 	_, _ = c.Write(text.Bytes())
 	agent := c.(*conn).socket
 	_ = agent.CloseWrite()
 	time.AfterFunc(lingering, func() { _ = agent.Close() })
 }
 
-// refusedConnect holds the answer to a refused CONNECT.
+// refusedConnect buffers the answer to a refused CONNECT.
 type refusedConnect struct {
 	header http.Header
 	status int
@@ -46,5 +46,5 @@ func (a *refusedConnect) Header() http.Header         { return a.header }
 func (a *refusedConnect) WriteHeader(status int)      { a.status = status }
 func (a *refusedConnect) Write(b []byte) (int, error) { return a.body.Write(b) }
 
-// SetReason sets the reason phrase of the status line, for Options.Refuse. It is one line of printable ASCII.
+// SetReason sets the reason phrase, one line of printable ASCII, for Options.Refuse.
 func (a *refusedConnect) SetReason(reason string) { a.reason = reason }

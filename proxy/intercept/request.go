@@ -9,7 +9,7 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// serve takes a request: of a tunnel, or to the proxy itself.
+// serve takes a request: inside a tunnel, or to the proxy itself.
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	route, tunnelled := RouteFrom(r.Context())
 	switch {
@@ -19,7 +19,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		p.serveTunnelled(w, r, route)
 	case r.Method == http.MethodConnect:
 		p.serveConnect(w, r)
-	// "OPTIONS *", "GET mailto:a@b".
+	// "OPTIONS *", "GET mailto:a@b"
 	case r.ProtoMajor != 1 || r.URL.Host == "" && r.RequestURI != "" && r.RequestURI[0] != '/':
 		p.o.Refuse(w, r, refusal.New("request_malformed", "the request target is neither absolute nor a path"))
 	case r.URL.Host == "" && r.URL.Scheme == "":
@@ -30,8 +30,8 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// servePlain takes an absolute-form request to the Handler. It does not go through goproxy, whose plain path removes
-// Accept-Encoding, forwards on its own, and copies the response without flushing.
+// servePlain gives an absolute-form request to the Handler. goproxy's plain path is not used: it removes
+// Accept-Encoding, forwards by itself, and does not flush.
 func (p *Proxy) servePlain(w http.ResponseWriter, r *http.Request) {
 	t, err := parseRequest(r)
 	if err != nil {
@@ -41,7 +41,6 @@ func (p *Proxy) servePlain(w http.ResponseWriter, r *http.Request) {
 	p.handle(w, r.WithContext(WithRoute(r.Context(), routeOf(r, t))), t)
 }
 
-// routeOf returns the route of a request to the proxy.
 func routeOf(r *http.Request, t upstream.Target) Route {
 	route := Route{Target: t, RemoteAddr: r.RemoteAddr, Session: connOf(r.Context()).session}
 	if route.Session == "" {
@@ -50,27 +49,26 @@ func routeOf(r *http.Request, t upstream.Target) Route {
 	return route
 }
 
-// handle gives a request to the Handler in one form, however it came.
+// handle gives every request to the Handler in one form.
 func (p *Proxy) handle(w http.ResponseWriter, r *http.Request, t upstream.Target) {
 	stripProxyHeaders(r.Header)
 	delete(r.Header, "Host")
 	authority := t.Authority()
 	r.URL.Scheme, r.URL.Host, r.Host = t.Scheme, authority, authority
 	if r.URL.Path == "" {
-		r.URL.Path = "/" // an absolute-form target may end with its authority (RFC 9112 section 3.2.2)
+		r.URL.Path = "/" // an absolute-form target may have no path (RFC 9112 section 3.2.2)
 	}
 	p.o.Handler.ServeHTTP(w, r)
 }
 
-// stripProxyHeaders removes what a client says to its proxy, which no upstream may see (RFC 9110 section 11.7).
+// stripProxyHeaders removes what is for the proxy alone (RFC 9110 section 11.7).
 func stripProxyHeaders(h http.Header) {
 	h.Del("Proxy-Authorization")
 	h.Del("Proxy-Connection")
 }
 
-// parseRequest reads the absolute-form target of a request to a proxy (RFC 9112 section 3.2.2). https is taken as well
-// as http: some clients send it instead of a CONNECT, and it ends at the same handler. The Host header is not compared:
-// for this form the RFC has a proxy ignore it, and net/http has already replaced it by the target's. Every refusal is
+// parseRequest reads an absolute-form target (RFC 9112 section 3.2.2). It takes https too: some clients send it in
+// place of a CONNECT. The RFC ignores the Host header here, and net/http has already replaced it. Every refusal is
 // request_malformed.
 func parseRequest(r *http.Request) (upstream.Target, error) {
 	if r.URL == nil || r.URL.Opaque != "" || r.URL.User != nil || r.URL.Scheme != "http" && r.URL.Scheme != "https" {
@@ -82,7 +80,7 @@ func parseRequest(r *http.Request) (upstream.Target, error) {
 // checkTunnelled refuses a request that must not be in a tunnel, or not in this one.
 func checkTunnelled(r *http.Request, route Route) error {
 	switch {
-	case !wire.IsMethod(r.Method): // of HTTP/2, where it can be any text
+	case !wire.IsMethod(r.Method): // HTTP/2 allows any text
 		return refusal.New("request_malformed", "the method is not in capitals")
 	case !route.Intercepted && route.Target.Port == 443:
 		return refusal.New("not_a_proxy_request", "the tunnel to %s carries HTTP without TLS", route.Target.Address())
@@ -94,9 +92,8 @@ func checkTunnelled(r *http.Request, route Route) error {
 	return agree(r, route.Target)
 }
 
-// agree checks that a request inside a tunnel is for the host that the tunnel was opened to: the Host header or
-// :authority, and the URL where it is absolute, must name pinned. What does not agree, or names nothing, is
-// target_mismatch.
+// agree checks that the Host header or :authority, and an absolute URL, name the tunnel's host. Any difference, or no
+// name at all, is target_mismatch.
 func agree(r *http.Request, pinned upstream.Target) error {
 	if r.URL == nil || r.URL.Opaque != "" || r.URL.User != nil {
 		return refusal.New("target_mismatch", "the request target is not one inside a tunnel to %s", pinned)
@@ -106,7 +103,7 @@ func agree(r *http.Request, pinned upstream.Target) error {
 			return refusal.New("target_mismatch", "the request target names another origin than the tunnel's, %s", pinned)
 		}
 	}
-	// Beside :authority net/http leaves a Host header of HTTP/2 where it was: a second name that somebody might read.
+	// net/http keeps a Host header beside :authority: a second name that a server might read.
 	for _, name := range append([]string{r.Host}, r.Header["Host"]...) {
 		if t, err := upstream.ParseOrigin(pinned.Scheme, name); err != nil || t != pinned {
 			return refusal.New("target_mismatch", "the Host or :authority of the request is not that of the tunnel, %s", pinned)

@@ -12,12 +12,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// recovering wraps a handler so that a panic ends its request and nothing else. After an answer that has begun it
-// passes [http.ErrAbortHandler] on: net/http then closes the connection, or resets the stream, and no client takes the
-// answer for a whole one.
+// recovering makes a panic end only its own request. After an answer has begun it passes on [http.ErrAbortHandler], and
+// net/http closes the connection or resets the stream: no client may take the answer for whole.
 func recovering(o *Options, h http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		rw := &response{ResponseWriter: w, o: o, conn: connOf(r.Context()), streamed: r.ProtoMajor == 2, connect: r.Method == http.MethodConnect}
+		rw := &response{ResponseWriter: w, o: o, conn: connOf(r.Context()), streamed: r.ProtoMajor == 2,
+			connect: r.Method == http.MethodConnect}
 		defer rw.leave()
 		if rw.hasBody(r) {
 			rw.conn.bodyOf = rw.conn.http1.unfinished.Load()
@@ -29,34 +29,35 @@ func recovering(o *Options, h http.HandlerFunc) http.Handler {
 				panic(v)
 			}
 			if v != nil {
-				o.Log.Error("panic in a request", zap.String("method", r.Method), zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
+				o.Log.Error("panic in a request", zap.String("method", r.Method), zap.Any("panic", v),
+					zap.ByteString("stack", debug.Stack()))
 				if rw.begun {
 					rw.endBody(r, 0)
 					panic(http.ErrAbortHandler) // the answer must not look whole
 				}
-				rw.Header().Set("Connection", "close") // its request may have been read in part
+				rw.Header().Set("Connection", "close") // the request may be half read
 				o.Refuse(rw, r, errors.New("intercept: panic"))
 			}
-			rw.bound() // what is still buffered is written after this
+			rw.bound() // for the write of what is still buffered
 			rw.endBody(r, o.Limits.HeaderTimeout)
 		}()
 		h(rw, r)
 	})
 }
 
-// response notes how far an answer has come. Flushing and deadlines go through http.ResponseController.
+// response tracks how far an answer has come. http.ResponseController flushes it and sets its deadlines.
 type response struct {
 	http.ResponseWriter
 	o        *Options
 	conn     *conn
 	streamed bool        // over HTTP/2
 	connect  bool        // to a CONNECT
-	begun    bool        // a final status has been written, or the connection taken
-	ended    func() bool // set once the connection has switched to another protocol, see leave
+	begun    bool        // a final status was written, or the connection hijacked
+	ended    func() bool // set after a switch of protocols, see leave
 }
 
-// endBody gives the client this long to send the rest of its request's body. Over HTTP/1 net/http reads that rest before
-// it ends the request, and also before it closes the connection of an answer that was cut.
+// endBody limits the time for the rest of the request's body. Over HTTP/1 net/http reads that rest before it ends the
+// request, even if it then closes the connection.
 func (w *response) endBody(r *http.Request, within time.Duration) {
 	if w.hasBody(r) {
 		by := w.o.Now().Add(within)
@@ -65,20 +66,20 @@ func (w *response) endBody(r *http.Request, within time.Duration) {
 	}
 }
 
-// hasBody reports whether a body follows the head of an HTTP/1 request on its connection.
+// hasBody reports whether a body follows the HTTP/1 head on the connection.
 func (w *response) hasBody(r *http.Request) bool {
 	return !w.streamed && r.Method != http.MethodConnect && r.Body != http.NoBody
 }
 
-// bound gives what is written to a stream its time: a window of nothing stops one stream, and not the connection, which
-// has a limit of its own.
+// bound limits the time of a write to a stream: an empty window stops that stream only, so the connection's limit does
+// not help.
 func (w *response) bound() {
 	if w.streamed {
 		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(w.o.Now().Add(w.o.Limits.WriteTimeout))
 	}
 }
 
-// unbound takes the limit away: until the next write a stream may be silent for any time.
+// unbound lifts the limit: until the next write a stream may be silent.
 func (w *response) unbound() {
 	if w.streamed {
 		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Time{})
@@ -104,11 +105,11 @@ func (w *response) FlushError() error {
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-// Flush is here for who asks for an http.Flusher.
+// Flush implements http.Flusher.
 func (w *response) Flush() { _ = w.FlushError() }
 
-// Hijack takes the connection from net/http: after a CONNECT for goproxy, and otherwise for another protocol, which the
-// handler has to end before it returns. A shutdown closes the connection then.
+// Hijack takes the connection from net/http: after a CONNECT for goproxy, otherwise for another protocol, which the
+// handler must end before it returns. A shutdown closes the connection.
 func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	_, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err != nil {

@@ -18,71 +18,69 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// Options are what a Proxy works with. CA, Handler, Connect, Refuse and Now are required: there is no default that lets
-// anything through.
+// Options are the parts of a Proxy. CA, Handler, Connect, Refuse and Now are required: no default lets anything
+// through.
 type Options struct {
-	// CA signs the certificates of intercepted tunnels.
 	CA *CA
-	// Handler judges and answers. Every plain absolute-form request and every request inside a tunnel goes to it, with its
-	// Route in the context, an absolute URL, and Proxy-Authorization and Proxy-Connection removed. The proxy itself
-	// forwards nothing.
+	// Handler judges and answers every plain absolute-form request and every request inside a tunnel. It gets a Route
+	// in the context and an absolute URL, and no Proxy-Authorization or Proxy-Connection. The proxy itself forwards
+	// nothing.
 	Handler http.Handler
-	// Connect decides a CONNECT to t; r still has its headers, and a Route in its context. The context that it returns,
-	// which should come from r's, is the base of every request inside the tunnel; once it is done the tunnel is closed. A
-	// tunnel outlives the CONNECT, so r's context is not cancelled when Connect returns. An error refuses the CONNECT.
+	// Connect decides a CONNECT to t; r has its headers, and a Route in its context. The returned context is the base
+	// of every request inside the tunnel and should derive from r's; its end closes the tunnel. An error refuses the
+	// CONNECT.
 	Connect func(r *http.Request, t upstream.Target) (context.Context, error)
-	// Refuse answers a request that will not reach Handler: a refused CONNECT, a target that does not agree, a request to
-	// the proxy itself as to a server, a panic (an error without a code). Where w has a method SetReason(string), it sets the reason
-	// phrase of the status line.
+	// Refuse answers a request that will not reach Handler: a refused CONNECT, a target that does not agree, a request
+	// to the proxy as to a server, a panic (an error without a code). If w has a method SetReason(string), it sets the
+	// status line's reason phrase.
 	Refuse func(w http.ResponseWriter, r *http.Request, err error)
-	// Refused, if set, is told of a tunnel that ended before it could carry a request, where no answer could be written: a
-	// TLS handshake for another host than the CONNECT's, or one that failed. A client that opens a tunnel, sends nothing
-	// and goes is not reported.
+	// Refused, if set, reports a tunnel that ended before its first request, where no answer was possible: a failed TLS
+	// handshake, or one for another host than the CONNECT's. Clients that open a tunnel and send nothing are not
+	// reported.
 	Refused func(ctx context.Context, t upstream.Target, err error)
-	// Probe, if set, is told where a redirected connection was made to, and by whom. True ends the connection: it was made
-	// to see whether connections are redirected at all.
+	// Probe, if set, gets the original destination and the client of each redirected connection. True ends the
+	// connection: it only tested whether connections are redirected.
 	Probe func(original netip.AddrPort, from net.Addr) bool
-	// Original returns where a redirected connection was made to; nil asks the kernel (SO_ORIGINAL_DST).
+	// Original returns a redirected connection's destination; nil asks the kernel (SO_ORIGINAL_DST).
 	Original func(net.Conn) (netip.AddrPort, error)
-	// Party names for whom a tunnel counts: no party holds more tunnels than it leaves free ([share.Pool]). By default that is
-	// the session of the listener.
-	Party func(Route) string
-	// Log is optional.
-	Log *zap.Logger
-	// Limits may be left zero, field by field.
+	// Party names the owner of a tunnel: no party holds more tunnels than it leaves free ([share.Pool]). The default is
+	// the listener's session.
+	Party  func(Route) string
+	Log    *zap.Logger
 	Limits Limits
-	// Now judges and stamps certificates.
+	// Now judges and dates certificates.
 	Now func() time.Time
 }
 
 // Limits bound what a client can hold. They are generous: shorter timeouts broke users of other proxies.
 type Limits struct {
-	// HeaderTimeout is for the first header of a connection, the first byte in a tunnel, and the rest of a refused body;
-	// 60 s if 0.
+	// HeaderTimeout bounds the first header of a connection, the first byte in a tunnel, and the rest of a refused
+	// body; 60 s if 0.
 	HeaderTimeout    time.Duration
-	HandshakeTimeout time.Duration // for the TLS handshake in a tunnel; 15 s if 0
-	IdleTimeout      time.Duration // for a connection from one request to the next header; 5 min if 0
-	WriteTimeout     time.Duration // for a client that takes nothing of what is written to it; 5 min if 0
-	HeaderBytes      int           // of a request's header, with 32 more for each line; 64 KiB if 0
-	// Connections are those open at once, at each listener and at those of all sessions together; 4096 if 0. At a full
-	// listener that sessions share, a new one takes the place of one that waits for its client; others wait.
+	HandshakeTimeout time.Duration // of TLS in a tunnel; 15 s if 0
+	IdleTimeout      time.Duration // from one request to the next header; 5 min if 0
+	WriteTimeout     time.Duration // of a write that the client does not read; 5 min if 0
+	HeaderBytes      int           // of a request, each line counting 32 more; 64 KiB if 0
+	// Connections bounds the open connections of each shared listener, and of all sessions' listeners together; 4096 if
+	// 0. At a full shared listener a new one replaces one that waits for its client; others wait.
 	Connections int
-	Tunnels     int // open at once; further CONNECTs are refused (overloaded); 2048 if 0
-	Streams     int // HTTP/2 streams of one tunnel at once; 250 if 0
+	Tunnels     int // open tunnels; further CONNECTs are refused (overloaded); 2048 if 0
+	Streams     int // HTTP/2 streams of one tunnel; 250 if 0
 }
 
-// Check says what makes no sense.
+// Check refuses values that make no sense.
 func (l Limits) Check() error {
-	if min(l.HeaderTimeout, l.HandshakeTimeout, l.IdleTimeout, l.WriteTimeout) < 0 || min(l.HeaderBytes, l.Connections, l.Tunnels, l.Streams) < 0 {
+	if min(l.HeaderTimeout, l.HandshakeTimeout, l.IdleTimeout, l.WriteTimeout) < 0 ||
+		min(l.HeaderBytes, l.Connections, l.Tunnels, l.Streams) < 0 {
 		return errors.New("a limit of connections is negative")
 	}
 	return nil
 }
 
-// Files is how many files the agents' connections take.
+// Files is the number of files for the agents' connections.
 func (l Limits) Files() uint64 {
 	l.setDefaults()
-	return 2 * uint64(l.Connections) // at the shared listener, and at those of sessions
+	return 2 * uint64(l.Connections) // the shared listener's and the sessions'
 }
 
 func (l *Limits) setDefaults() {
@@ -96,23 +94,23 @@ func (l *Limits) setDefaults() {
 	l.Streams = cmp.Or(l.Streams, 250)
 }
 
-// Proxy takes connections from agents, terminates TLS inside their tunnels, and gives every request to one Handler.
+// Proxy takes connections from agents, terminates TLS in their tunnels, and gives every request to one Handler.
 type Proxy struct {
 	o        Options
-	server   *http.Server // of the connections to the proxy, and of what is inside the tunnels
+	server   *http.Server // of plain connections and of the tunnels' insides
 	dispatch http.Handler // goproxy, see newDispatch
 	tunnels  *tunnelListener
 	tls      *tls.Config // of all tunnels
-	begin    sync.Once   // serving tunnels
-	// ofSessions holds the connections to the listeners that sessions have of their own.
+	begin    sync.Once   // begins to serve tunnels
+	// ofSessions counts the connections to sessions' own listeners.
 	ofSessions share.Pool
 
-	// stopping is done once Shutdown has begun: tunnels that do not carry requests yet are cut, and other protocols.
+	// stopping ends when Shutdown begins: other protocols, and tunnels without requests, are cut.
 	stopping context.Context
 	stop     context.CancelFunc
-	// Both grow under mu, and not once closed.
+	// Both grow under mu, and no more once closed.
 	serving  sync.WaitGroup // accepting tunnels
-	starting sync.WaitGroup // what net/http does not wait for: tunnels that carry no requests yet, and other protocols
+	starting sync.WaitGroup // starting tunnels and other protocols, for which net/http does not wait
 
 	mu         sync.Mutex // guards all below
 	open       share.Pool // tunnels
@@ -163,28 +161,27 @@ func (p *Proxy) newServer() *http.Server {
 		MaxHeaderBytes:               p.o.Limits.HeaderBytes,
 		DisableGeneralOptionsHandler: true, // "OPTIONS *" is a request like any other
 		ErrorLog:                     errorLog,
-		// No ReadTimeout or WriteTimeout: uploads and event streams may take any time. They end with their client.
+		// No ReadTimeout or WriteTimeout: uploads and event streams may take any time, and end with their client.
 		Protocols: new(http.Protocols),
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: p.o.Limits.Streams,
-			// net/http keeps the largest frame's buffer for as long as a connection lives, by default up to 1 MiB.
+			// net/http keeps a buffer of the largest frame per connection, by default up to 1 MiB.
 			MaxReadFrameSize: 16 << 10,
-			// What an agent may send ahead of an upstream that does not take it. One stream that stands still leaves the others
-			// room.
+			// Bounds what an agent may send ahead of a slow upstream, so that one stalled stream leaves room for
+			// others.
 			MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: 256 << 10,
 		},
 	}
-	// HTTP/2 is for tunnels alone: over TLS, or with prior knowledge (RFC 9113 section 3.3). To the proxy itself it cannot
-	// be spoken, because a CONNECT over HTTP/2 is a stream and no connection that could be handed over: http1Reader
-	// refuses the preface there.
+	// HTTP/2 is for tunnels only: over TLS, or with prior knowledge (RFC 9113 section 3.3). To the proxy itself
+	// http1Reader refuses the preface, because an HTTP/2 CONNECT is a stream, not a connection that could be hijacked.
 	s.Protocols.SetHTTP1(true)
 	s.Protocols.SetHTTP2(true)
 	s.Protocols.SetUnencryptedHTTP2(true)
 	return s
 }
 
-// Serve takes connections from l until Shutdown, then returns nil at once, while Shutdown goes on. It may be called for
-// several listeners; Limits.Connections is for each.
+// Serve takes connections from l until Shutdown begins, and then returns nil at once. It may serve several listeners;
+// Limits.Connections is for each.
 func (p *Proxy) Serve(l net.Listener) error {
 	p.begin.Do(p.serveTunnels)
 	if err := p.server.Serve(newLimitListener(l, p)); !errors.Is(err, http.ErrServerClosed) {
@@ -193,8 +190,8 @@ func (p *Proxy) Serve(l net.Listener) error {
 	return nil
 }
 
-// ServeSession takes connections from l as Serve does, until ctx ends too. All of them belong to one session, which the
-// Route of each request names. When ctx ends, l and its connections are closed.
+// ServeSession is like Serve for connections that all belong to one session, which each request's Route names. When ctx
+// ends, l and its connections are closed.
 func (p *Proxy) ServeSession(ctx context.Context, l net.Listener, session string) error {
 	p.begin.Do(p.serveTunnels)
 	own := newSessionListener(ctx, l, p, session)
@@ -206,7 +203,7 @@ func (p *Proxy) ServeSession(ctx context.Context, l net.Listener, session string
 	return fmt.Errorf("intercept: %w", err)
 }
 
-// serveTunnels serves what is inside the tunnels, unless a shutdown has come before.
+// serveTunnels serves the insides of tunnels, unless a shutdown has begun.
 func (p *Proxy) serveTunnels() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -220,11 +217,11 @@ func (p *Proxy) serveTunnels() {
 	})
 }
 
-// Shutdown stops accepting, closes idle connections and tunnels and those that have switched to another protocol, and
-// waits for running requests. When ctx is done it cuts those that are left and returns ctx's error.
+// Shutdown stops accepting, closes idle connections, tunnels and other protocols, and waits for running requests. When
+// ctx ends it cuts the rest and returns ctx's error.
 func (p *Proxy) Shutdown(ctx context.Context) error {
 	p.mu.Lock()
-	p.closed = true // before the listeners close, so that a client that finds them gone gets no tunnel
+	p.closed = true // before the listeners close, so that no client gets a tunnel afterwards
 	p.mu.Unlock()
 	p.stop()
 	err := p.server.Shutdown(ctx)
@@ -233,7 +230,7 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 	}
 	p.serving.Wait()
 	started := make(chan struct{})
-	go func() { p.starting.Wait(); close(started) }() // ends as soon as Options.Connect heeds its context
+	go func() { p.starting.Wait(); close(started) }() // ends soon: Options.Connect heeds its context
 	select {
 	case <-started:
 	case <-ctx.Done():

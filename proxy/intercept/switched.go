@@ -7,10 +7,10 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// switchedConn is the agent's connection after it has switched to another protocol. What comes is not judged any more.
+// switchedConn is the agent's connection after a switch to another protocol. Nothing on it is judged.
 type switchedConn struct{ *conn }
 
-// Read says of a connection that a shutdown has closed that this is why.
+// Read reports shutting_down for a connection that a shutdown has closed.
 func (s *switchedConn) Read(b []byte) (int, error) {
 	n, err := s.conn.Read(b)
 	if err != nil && s.p.stopping.Err() != nil {
@@ -30,8 +30,8 @@ func (p *Proxy) enterSwitched() error {
 	return nil
 }
 
-// switched takes the connection from net/http for another protocol. It refuses a client that has not waited for the
-// answer: what it has sent may be meant as a request, if the other side does not switch.
+// switched prepares the connection for another protocol. It refuses a client that sent more before the answer: if the
+// upstream does not switch, that could be a request.
 func (c *conn) switched(read *bufio.Reader) error {
 	if read.Buffered() > 0 || len(c.http1.buf) > 0 || c.http1.failed != nil {
 		return refusal.New("request_malformed", "the client sent more before its handshake was answered")

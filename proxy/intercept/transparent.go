@@ -19,10 +19,9 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// Redirected connections are those that a client made to an upstream and the kernel led here instead (mediator guard).
-// Each becomes what a CONNECT would have made it: a tunnel to the port that the client dialled, and to the host that it
-// names in its TLS handshake. Cleartext requests name theirs one by one. Nothing is ever sent to the address that the
-// client dialled: the mediator resolves the name itself.
+// A redirected connection was made to an upstream, and the kernel led it here (mediator guard). It becomes a tunnel as
+// if by a CONNECT: to the port that the client dialled and the host that its TLS handshake names. Each cleartext
+// request names its own host. Nothing is ever sent to the dialled address; the mediator resolves the name itself.
 
 // ServeTransparent takes redirected connections from l until Shutdown, then returns nil. Limits.Connections is for each
 // listener.
@@ -55,7 +54,7 @@ func (p *Proxy) ServeTransparent(l net.Listener) error {
 	}
 }
 
-// redirected makes one redirected connection a tunnel. A panic ends this connection and nothing else.
+// redirected makes one redirected connection a tunnel. A panic ends only this connection.
 func (p *Proxy) redirected(c *conn) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -63,7 +62,7 @@ func (p *Proxy) redirected(c *conn) {
 			_ = c.socket.Close()
 			p.o.Refused(WithRoute(context.Background(), c.route), c.route.Target, errors.New("intercept: panic"))
 		}
-		if c.life != nil { // it has entered
+		if c.life != nil { // entered
 			c.settle()
 		}
 	}()
@@ -85,18 +84,18 @@ func (p *Proxy) redirected(c *conn) {
 	c.tunnel()
 }
 
-// connectRequest is the CONNECT that a redirected connection stands for.
+// connectRequest makes the CONNECT that a redirected client did not send.
 func connectRequest(route Route) *http.Request {
 	authority := route.Target.Address()
 	r := &http.Request{
-		Method: http.MethodConnect, Host: authority, RequestURI: authority, RemoteAddr: route.RemoteAddr, Header: make(http.Header),
+		Method: http.MethodConnect, Host: authority, RequestURI: authority, RemoteAddr: route.RemoteAddr,
+		Header: make(http.Header),
 	}
 	return r.WithContext(WithRoute(context.Background(), route))
 }
 
-// named returns the target of a redirected connection whose client names it by authority: that host at the port that
-// was dialled. Without a name it is the address that was dialled, and a name that is an address has to be the one that
-// was dialled.
+// named returns the target of a redirected connection: the host that authority names, at the dialled port. Without a
+// name it is the dialled address. A name that is an address must be the dialled one.
 func (r Route) named(scheme, authority string) (upstream.Target, error) {
 	t := upstream.Target{Scheme: scheme, Host: r.Original.Addr().String(), Port: r.Original.Port()}
 	if authority == "" {
@@ -106,7 +105,7 @@ func (r Route) named(scheme, authority string) (upstream.Target, error) {
 	if err != nil {
 		return upstream.Target{}, err
 	}
-	if scheme == "https" && !strings.Contains(authority, ":") { // SNI, which has no port
+	if scheme == "https" && !strings.Contains(authority, ":") { // SNI has no port
 		named.Port = t.Port
 	}
 	if _, isIP := named.IP(); named.Port != t.Port || isIP && named != t {
@@ -116,7 +115,7 @@ func (r Route) named(scheme, authority string) (upstream.Target, error) {
 	return named, nil
 }
 
-// redirectedRequest decides one cleartext request of a redirected connection, and returns it with its route.
+// redirectedRequest decides one cleartext request and returns it with its route.
 func (p *Proxy) redirectedRequest(r *http.Request, route Route) (*http.Request, Route, error) {
 	var err error
 	if route.Target, err = route.named("http", r.Host); err != nil {
@@ -130,11 +129,12 @@ func (p *Proxy) redirectedRequest(r *http.Request, route Route) (*http.Request, 
 	return r.WithContext(ctx), route, nil
 }
 
-// originalDestination asks the kernel where a redirected connection was made to (SO_ORIGINAL_DST, IPv4).
+// originalDestination asks the kernel for the dialled address (SO_ORIGINAL_DST, IPv4).
 func originalDestination(conn net.Conn) (netip.AddrPort, error) {
 	refuse := func() (netip.AddrPort, error) {
 		return netip.AddrPort{}, refusal.New("not_a_proxy_request",
-			"a connection to the transparent listener was not redirected by the kernel, so nobody knows where it was meant to go")
+			"a connection to the transparent listener was not redirected by the kernel, so nobody knows where it was meant "+
+				"to go")
 	}
 	inner, ok := conn.(syscall.Conn)
 	if !ok {
@@ -144,8 +144,8 @@ func originalDestination(conn net.Conn) (netip.AddrPort, error) {
 	if err != nil {
 		return refuse()
 	}
-	// The kernel writes a struct sockaddr_in (16 bytes): family, port and address in network order. This call takes up to
-	// 20.
+	// The kernel writes a struct sockaddr_in of 16 bytes: family, port and address in network order. This call takes up
+	// to 20 bytes.
 	var sockaddr *unix.IPv6Mreq
 	var sysErr error
 	if err := raw.Control(func(fd uintptr) {
@@ -155,17 +155,18 @@ func originalDestination(conn net.Conn) (netip.AddrPort, error) {
 	}
 	b := sockaddr.Multiaddr
 	to := netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[4:8])), uint16(b[2])<<8|uint16(b[3]))
-	if own, err := netip.ParseAddrPort(conn.LocalAddr().String()); err != nil || netip.AddrPortFrom(own.Addr().Unmap(), own.Port()) == to {
+	if own, err := netip.ParseAddrPort(conn.LocalAddr().String()); err != nil ||
+		netip.AddrPortFrom(own.Addr().Unmap(), own.Port()) == to {
 		return refuse()
 	}
 	return to, nil
 }
 
-// maxMethod is longer than any method that a rule names.
+// maxMethod is longer than any method in a rule.
 const maxMethod = 24
 
-// checkMethod refuses what does not begin with a method and a space, as every request of HTTP/1.1 and the preface of
-// HTTP/2 do, and leaves it to be read.
+// checkMethod refuses input that does not begin with a method and a space. Every HTTP/1.1 request and the HTTP/2
+// preface do. It leaves the input unread.
 func (c *conn) checkMethod() error {
 	_ = c.socket.SetReadDeadline(c.p.o.Now().Add(c.p.o.Limits.HandshakeTimeout))
 	for i := 0; ; i++ {

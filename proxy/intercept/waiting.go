@@ -5,21 +5,21 @@ import (
 	"sync"
 )
 
-// waiting are the connections of a listener that wait for their client: those that no request came over yet, idle ones,
-// and tunnels that carry no requests yet. A full listener closes one of them for each new connection, so that clients
-// that say nothing keep nobody out. What is under way has bounds of its own.
+// waiting lists the connections that wait for their client: without a request yet, idle, or tunnels that carry no
+// requests yet. A full listener closes one for each new connection, so silent clients keep nobody out. Connections at
+// work have bounds of their own.
 type waiting struct {
-	came chan struct{} // has a token once a connection has begun to wait
+	came chan struct{} // has a token once a connection begins to wait
 
-	mu sync.Mutex            // guards all below, and the connections' place in it
-	of map[string]*list.List // by party, the longest waiting first
+	mu sync.Mutex            // guards all below, and the connections' places
+	of map[string]*list.List // by party, longest waiting first
 }
 
 func newWaiting() *waiting {
 	return &waiting{came: make(chan struct{}, 1), of: make(map[string]*list.List)}
 }
 
-// add notes that c waits from now on. It does nothing once c is closed.
+// add lists c, unless it is closed.
 func (w *waiting) add(c *conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -39,7 +39,7 @@ func (w *waiting) add(c *conn) {
 	}
 }
 
-// remove notes that c does not wait any more, and if it is closed, that it never will.
+// remove unlists c, for good if it is closed.
 func (w *waiting) remove(c *conn, closed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -47,7 +47,7 @@ func (w *waiting) remove(c *conn, closed bool) {
 	c.place.closed = c.place.closed || closed
 }
 
-// drop takes c out of its line. The caller holds w.mu.
+// drop unlists c. The caller holds w.mu.
 func (w *waiting) drop(c *conn) {
 	if c.place.in == nil {
 		return
@@ -60,8 +60,7 @@ func (w *waiting) drop(c *conn) {
 	c.place.in = nil
 }
 
-// longest returns the connection to close for a new one: of the party with most of them, the one that has waited
-// longest. It returns nil if none waits.
+// longest removes and returns the longest-waiting connection of the party with the most; nil if none waits.
 func (w *waiting) longest() *conn {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -79,17 +78,16 @@ func (w *waiting) longest() *conn {
 	return c
 }
 
-// place is where a connection waits.
 type place struct {
 	party  string
 	in     *list.Element // nil while it does not wait
 	closed bool
 }
 
-// waits notes whether the connection waits for its client.
+// waits lists or unlists the connection.
 func (c *conn) waits(yes bool) {
 	switch {
-	case c.waiting == nil: // of a session's own listener
+	case c.waiting == nil: // a session's own listener
 	case yes:
 		c.waiting.add(c)
 	default:

@@ -1,10 +1,10 @@
-// Package node relays what agents ask of the node that appraises their receipts. It names the agent to the node, and has the session's receipts
-// tell of what the node has acknowledged.
+// Package node relays agents' requests to the node that appraises their receipts. It names the agent to the node, and
+// the session's receipts mention what the node has acknowledged.
 //
-//	node.go       challenges, which every agent may ask for
-//	read.go       what every agent may read
-//	way.go        what an agent may do there by a rule of the sidecar
-//	statement.go  what an agent publishes there, and what the sidecar signs of it
+//	node.go       challenges, for every agent
+//	read.go       public reads, for every agent
+//	way.go        requests that need a rule of the sidecar
+//	statement.go  documents that an agent publishes and the sidecar signs
 package node
 
 import (
@@ -24,68 +24,67 @@ import (
 	"github.com/actionproof/mediator/reputation/strategy"
 )
 
-// Paths that are relayed, at the mediator and at the node.
+// Paths at the mediator and at the node.
 const (
-	issuePath  = "/v1/challenge/issue"
-	commitPath = "/v1/challenge/commit"
-	scorePath  = "/v1/score/" // and the hash of a receipt
-	// reputationPath is followed by the id of an agent.
+	issuePath      = "/v1/challenge/issue"
+	commitPath     = "/v1/challenge/commit"
+	scorePath      = "/v1/score/" // + receipt hash
 	reputationPath = "/v1/reputation/"
 	signalsPath    = "/v1/signals"
-	disputePath    = "/v1/dispute" // where one is opened
+	disputePath    = "/v1/dispute" // opens one
 	disputesPath   = "/v1/disputes"
 	logPath        = disputesPath + "/log"
 	schemasPath    = "/v1/schemas/"
 )
 
-// MaxRequest bounds the body of a request, in bytes: a strategy of the largest size fits.
+// MaxRequest bounds a request's body, in bytes: the largest strategy fits.
 const MaxRequest = strategy.MaxSize + 4<<10
 
-// Bounds on a challenge of the node.
+// Bounds on a challenge from the node.
 const (
-	maxNonce  = 128 // bytes of a nonce, and of the id of a probe
+	maxNonce  = 128 // bytes, also of a probe's id
 	maxProbes = 64
 	maxPrompt = 8 << 10 // bytes
 )
 
-// Client makes requests to the node. [client.Client] is one.
+// Client makes requests to the node. [client.Client] implements it.
 type Client interface {
 	Relay(ctx context.Context, method, path string, body []byte, caller string) ([]byte, error)
 	Send(ctx context.Context, method, path string, h http.Header, body []byte, caller string) (*http.Response, error)
 }
 
-// Issuer signs caller tokens. [signer.Issuer] does.
+// Issuer signs caller tokens. [signer.Issuer] implements it.
 type Issuer interface {
 	Issue(ctx context.Context, c interaction.Caller) (evidence.Opened[interaction.Caller], error)
 }
 
-// Options are what a [Relay] works with. All but Speaker are required.
+// Options are the parts of a [Relay]. All but Speaker are required.
 type Options struct {
 	Client Client
 	Issuer Issuer
-	// Speaker signs what the agent publishes; nil where it publishes nothing.
+	// Speaker signs what the agent publishes; nil if it publishes nothing.
 	Speaker Speaker
-	// Owner and Agent are those of the receipts.
+	// Owner and Agent are the same as in the receipts.
 	Owner, Agent string
 }
 
-// Relay relays requests of agents to the node. It is safe for concurrent use. Nil is that of a sidecar without a node, and refuses.
+// Relay relays agents' requests to the node. It is safe for concurrent use. A nil Relay has no node and refuses.
 type Relay struct{ o Options }
 
 // New makes a relay.
 func New(o Options) *Relay { return &Relay{o} }
 
-// isAgent reports whether a segment of a path is the id of an agent, spelled so that the node cannot read it as another path.
+// isAgent reports whether a path segment is an agent's id, spelled so that the node cannot read another path.
 func isAgent(segment string) bool {
 	_, err := accrual.ParseAgent(segment)
 	return err == nil && !strings.ContainsAny(segment, "/%")
 }
 
-// NeedsBody reports whether a POST to a [Target] has to say something. One for a challenge can come without a body.
+// NeedsBody reports whether a POST to a [Target] needs a body. A request for a challenge does not.
 func NeedsBody(target string) bool { return target != issuePath }
 
-// Ask makes one request of a [Target] for the agent of a session, and returns the node's answer, JSON. Nothing of the agent's request goes
-// out but its body. An error of the node is a [*problem.Error].
+// Ask makes one request to a [Target] for the session's agent, and returns the node's JSON answer. Only the body of the
+// agent's request goes out. The node's errors are [*problem.Error].
 func (n *Relay) Ask(ctx context.Context, s *session.Session, method, target string, body []byte) ([]byte, error) {
 	if n == nil {
 		return nil, errMissing()
@@ -96,10 +95,10 @@ func (n *Relay) Ask(ctx context.Context, s *session.Session, method, target stri
 	case commitPath:
 		return n.commit(ctx, s, body)
 	}
-	return n.o.Client.Relay(ctx, method, target, nil, "") // a public read
+	return n.o.Client.Relay(ctx, method, target, nil, "") // public
 }
 
-// post makes a request that says which agent calls.
+// post makes a request that names the calling agent.
 func (n *Relay) post(ctx context.Context, s *session.Session, path string, body []byte) ([]byte, error) {
 	token, err := n.token(ctx, s, http.MethodPost, path, body)
 	if err != nil {
@@ -108,7 +107,7 @@ func (n *Relay) post(ctx context.Context, s *session.Session, path string, body 
 	return n.o.Client.Relay(ctx, http.MethodPost, path, body, token)
 }
 
-// issue asks for a challenge, which is in the receipts of all calls that are sent from then on.
+// issue asks for a challenge, which then appears in the receipts of all later calls.
 func (n *Relay) issue(ctx context.Context, s *session.Session, body []byte) ([]byte, error) {
 	if len(body) == 0 {
 		body = []byte("{}")
@@ -142,7 +141,7 @@ func (n *Relay) issue(ctx context.Context, s *session.Session, body []byte) ([]b
 	return answer, nil
 }
 
-// commitment is a request to commit, or to reveal what was committed to.
+// commitment is a request to commit, or to reveal.
 type commitment struct {
 	Nonce    string         `json:"challenge_nonce"`
 	Hash     *string        `json:"commitment_hash"`
@@ -150,7 +149,7 @@ type commitment struct {
 	Strategy jsontext.Value `json:"strategy"`
 }
 
-// hash returns the hash that the agent commits to, or that of what it reveals, which nobody but this mediator has computed.
+// hash returns the hash that the agent commits to, or the hash of what it reveals.
 func (c commitment) hash() (hash string, revealed bool, err error) {
 	switch {
 	case !isName(c.Nonce):
@@ -170,7 +169,7 @@ func (c commitment) hash() (hash string, revealed bool, err error) {
 	return "", false, malformed("beside challenge_nonce it has to have either commitment_hash, or salt and strategy")
 }
 
-// commit has the node keep a commitment, or what it is to. Receipts tell of it once the node has it durably.
+// commit sends a commitment or its reveal. Receipts mention it once the node has it durably.
 func (n *Relay) commit(ctx context.Context, s *session.Session, body []byte) ([]byte, error) {
 	var asked commitment
 	if err := read(body, &asked); err != nil {
@@ -189,7 +188,8 @@ func (n *Relay) commit(ctx context.Context, s *session.Session, body []byte) ([]
 		Hash     string `json:"commitment_hash"`
 		Revealed bool   `json:"commitment_revealed"`
 	}
-	if json2.Unmarshal(answer, &kept) != nil || kept.Nonce != asked.Nonce || kept.Hash != hash || revealed && !kept.Revealed {
+	if json2.Unmarshal(answer, &kept) != nil || kept.Nonce != asked.Nonce || kept.Hash != hash || revealed &&
+		!kept.Revealed {
 		return nil, unusable("is not about what was committed to")
 	}
 	if revealed {
@@ -200,7 +200,7 @@ func (n *Relay) commit(ctx context.Context, s *session.Session, body []byte) ([]
 	return answer, nil
 }
 
-// read reads a request strictly, so that the node cannot understand it otherwise.
+// read reads a request strictly, so that the node cannot read it differently.
 func read(body []byte, to any) error {
 	if _, err := jsonread.Strict(body, 0); err != nil {
 		return malformed("it is not one JSON object in UTF-8 in which each member stands once")

@@ -10,20 +10,22 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// readable are the segments of the node's path that may follow a prefix. They are spelled so that the node cannot read them as another path.
+// readable lists the path segments that may follow a prefix, spelled so that the node cannot read another path.
 var readable = []struct {
 	prefix  string
 	segment func(string) bool
 }{
-	{scorePath, evidence.IsHash}, {reputationPath, isAgent}, {signalsPath + "/", regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`).MatchString},
-	{disputesPath + "/", regexp.MustCompile(`^(dsp_[0-9a-f]{32}|root)$`).MatchString}, {schemasPath, regexp.MustCompile(`^[a-z]{1,16}$`).MatchString},
+	{scorePath, evidence.IsHash}, {reputationPath, isAgent},
+	{signalsPath + "/", regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`).MatchString},
+	{disputesPath + "/", regexp.MustCompile(`^(dsp_[0-9a-f]{32}|root)$`).MatchString},
+	{schemasPath, regexp.MustCompile(`^[a-z]{1,16}$`).MatchString},
 }
 
-// colons unescapes colons, which agents' ids have, and which encodeURIComponent of JavaScript escapes.
+// colons unescapes colons: agents' ids have them, and JavaScript's encodeURIComponent escapes them.
 var colons = strings.NewReplacer("%3A", ":", "%3a", ":")
 
-// Target returns what a request that every agent may make is sent to the node as. The path is as it was escaped; colons alone may be escaped.
-// Everything that is not such a request is refused.
+// Target returns the node's path and query for a request that every agent may make; ok is false for any other. path is
+// escaped, as it came; only colons may be escaped.
 func Target(method, path, query string) (target string, ok bool) {
 	switch {
 	case method == http.MethodPost:
@@ -46,7 +48,7 @@ func Target(method, path, query string) (target string, ok bool) {
 	return "", false
 }
 
-// listOf returns the query of a list, written anew: whose signals or disputes, and after which of them it goes on.
+// listOf rewrites the query of a list: whose signals or disputes, and the entry after which to continue.
 func listOf(path, query string) (string, bool) {
 	given, err := url.ParseQuery(query)
 	if err != nil || len(given) == 0 {
@@ -69,7 +71,7 @@ func listOf(path, query string) (string, bool) {
 	return "", false
 }
 
-// isNumber reports whether a text is the number of an entry, in the one spelling that it has.
+// isNumber reports whether a text is an entry's number in its only spelling.
 func isNumber(text string) bool {
 	n, err := strconv.ParseInt(text, 10, 64)
 	return err == nil && n >= 0 && strconv.FormatInt(n, 10) == text

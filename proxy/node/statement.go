@@ -11,12 +11,12 @@ import (
 	"github.com/actionproof/mediator/reputation/dispute"
 )
 
-// Speaker signs statements. [signer.Issuer] does.
+// Speaker signs statements. [signer.Issuer] implements it.
 type Speaker interface {
 	Issue(ctx context.Context, s interaction.Statement) (evidence.Opened[interaction.Statement], error)
 }
 
-// AgentID is how the node names the agent of this sidecar. It is empty where there is no node.
+// AgentID is the agent's name at the node, or empty without a node.
 func (n *Relay) AgentID() string {
 	if n == nil {
 		return ""
@@ -24,8 +24,8 @@ func (n *Relay) AgentID() string {
 	return accrual.Agent{Owner: n.o.Owner, Subject: n.o.Agent}.String()
 }
 
-// Kind reads a document that the agent publishes at a path, and says of which kind it is. hash is that of its canonical JSON. It refuses what the
-// node would refuse for its form, while the agent's event has not paid for it yet, and a document in which the agent speaks for another one.
+// Kind reads a document that the agent publishes at a path and returns its kind. hash is the hash of its canonical
+// JSON. It refuses a form that the node would refuse, before the event has paid, and a document by another author.
 func (n *Relay) Kind(path string, text []byte, hash string) (string, error) {
 	switch {
 	case n == nil:
@@ -42,9 +42,11 @@ func (n *Relay) Kind(path string, text []byte, hash string) (string, error) {
 	case err != nil:
 		return "", err
 	case unsigned != hash:
-		return "", refusal.New("statement_malformed", "the document has a signature: leave it out, for the mediator signs for its agent")
+		return "", refusal.New("statement_malformed",
+			"the document has a signature: leave it out, for the mediator signs for its agent")
 	case document.Author() != n.AgentID():
-		return "", refusal.New("statement_mismatch", "the document is by %.300q, and this agent is %s", document.Author(), n.AgentID())
+		return "", refusal.New("statement_mismatch", "the document is by %.300q, and this agent is %s", document.Author(),
+			n.AgentID())
 	}
 	return kind, nil
 }
@@ -61,8 +63,8 @@ func readDocument(path string, text []byte) (dispute.Document, string, error) {
 	return f.Document(), interaction.StatesChallenge, err
 }
 
-// State signs for the agent of a session that it publishes a document of a kind, by the post with this binding. documentHash is that of the
-// document's canonical JSON.
+// State signs that the session's agent publishes a document of a kind, by the post with this binding. documentHash is
+// the hash of the document's canonical JSON.
 func (n *Relay) State(ctx context.Context, s *session.Session, kind, documentHash, bindingHash string) (string, error) {
 	made, err := n.o.Speaker.Issue(ctx, interaction.Statement{
 		Owner: n.o.Owner, Agent: n.o.Agent, Session: s.ID, EventID: s.Event.ID,

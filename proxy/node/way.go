@@ -14,25 +14,26 @@ import (
 	"github.com/actionproof/mediator/proxy/session"
 )
 
-// Way is a path of the node that agents reach at the mediator's own name, if a rule says so. Others can read what an agent writes there.
+// Way is a path of the node that agents reach at the mediator's own name if a rule says so. What an agent writes there
+// is public.
 type Way struct {
 	Path    string
 	Methods []string
-	// MCP says that an MCP server answers. Of its messages only calls of the tools in Posts can be read by others; elsewhere every request can.
+	// MCP marks an MCP server. Only calls of the tools in Posts are public there; elsewhere every request is.
 	MCP   bool
 	Posts []string
-	// Publishes says that a request publishes one document of the agent, for which the sidecar signs a statement.
+	// Publishes marks a path where an agent publishes one document and the sidecar signs it.
 	Publishes bool
 }
 
-// ways are all of them.
 var ways = []Way{
-	{Path: "/mcp", Methods: []string{http.MethodGet, http.MethodPost, http.MethodDelete}, MCP: true, Posts: []string{"register_plugin"}},
+	{Path: "/mcp", Methods: []string{http.MethodGet, http.MethodPost, http.MethodDelete}, MCP: true,
+		Posts: []string{"register_plugin"}},
 	{Path: signalsPath, Methods: []string{http.MethodPost}, Publishes: true},
 	{Path: disputePath, Methods: []string{http.MethodPost}, Publishes: true},
 }
 
-// WayAt returns the way at a path, which is as it was escaped.
+// WayAt returns the way at an escaped path.
 func WayAt(path string) (Way, bool) {
 	i := slices.IndexFunc(ways, func(w Way) bool { return w.Path == path })
 	if i < 0 {
@@ -41,13 +42,13 @@ func WayAt(path string) (Way, bool) {
 	return ways[i], true
 }
 
-// Publishes reports whether a document of the agent is published at a path.
+// Publishes reports whether an agent publishes a document at a path.
 func Publishes(path string) bool {
 	way, _ := WayAt(path)
 	return way.Publishes
 }
 
-// Paths names the paths of all of them.
+// Paths names all paths.
 func Paths() string {
 	var all []string
 	for _, w := range ways {
@@ -56,14 +57,13 @@ func Paths() string {
 	return strings.Join(all, ", ")
 }
 
-// Takes reports whether the way takes a request.
 func (w Way) Takes(method string) bool { return slices.Contains(w.Methods, method) }
 
-// maxSent bounds the body of a request that goes by a way, in bytes. It is the node's own bound.
+// maxSent bounds a request's body, in bytes, as the node does.
 const maxSent = 2 << 20
 
-// Send sends a request that a rule has let pass to the node, once, for the agent of a session, and returns the node's answer as it comes. Of the
-// agent's headers only those go out that say how to read the body, or what of MCP it is: who calls is said by the caller token alone.
+// Send sends a request that a rule has passed to the node, once, for the session's agent, and returns the answer as it
+// comes. Only headers about the body or MCP go out; the caller token alone says who calls.
 func (n *Relay) Send(s *session.Session, r *http.Request) (*http.Response, error) {
 	if n == nil {
 		return nil, errMissing()
@@ -82,8 +82,9 @@ func (n *Relay) Send(s *session.Session, r *http.Request) (*http.Response, error
 		return nil, err
 	}
 	h := make(http.Header)
-	for name, values := range r.Header { // a statement of the agent's own was dropped on its way here
-		if name == interaction.StatementHeader || name == "Content-Type" || name == "Accept" || name == "Last-Event-Id" || strings.HasPrefix(name, "Mcp-") {
+	for name, values := range r.Header { // the agent's own statement was dropped before
+		if name == interaction.StatementHeader || name == "Content-Type" || name == "Accept" || name == "Last-Event-Id" ||
+			strings.HasPrefix(name, "Mcp-") {
 			h[name] = values
 		}
 	}

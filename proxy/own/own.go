@@ -1,5 +1,5 @@
-// Package own holds what an agent may ask about its own session: what it may call, and what its event pays for yet. It says nothing that the
-// answers to its calls would not tell it: no credentials, no conditions, and nothing of another session.
+// Package own answers an agent's questions about its own session: what it may call, and what its event still pays for.
+// It reveals nothing that the answers to its calls would not: no credentials, no conditions, no other session.
 package own
 
 import (
@@ -16,23 +16,23 @@ import (
 // Refusals is the answer to GET /v1/refusals.
 type Refusals struct {
 	Session  string            `json:"session"`
-	Refusals []session.Refusal `json:"refusals"` // the newest first, session.MaxRefusals at most
+	Refusals []session.Refusal `json:"refusals"` // newest first, at most session.MaxRefusals
 }
 
 // Rules is the answer to GET /v1/rules.
 type Rules struct {
 	Session string `json:"session"`
 	Event   string `json:"event"`
-	// Posts is how many posts of each action the event pays for; nil where the trigger service does not say.
+	// Posts is how many posts of each action the event pays for; nil if the trigger service does not say.
 	Posts *int   `json:"posts"`
 	Rules []Rule `json:"rules"`
-	More  bool   `json:"more,omitempty"` // there are more rules than are shown
+	More  bool   `json:"more,omitempty"` // there are more than MaxRules
 }
 
 // Kinds of rules.
 const (
-	Post   = "post"   // each call needs its evidence
-	Egress = "egress" // a call that posts nothing
+	Post   = "post"   // needs evidence for each call
+	Egress = "egress" // posts nothing
 )
 
 // Rule is a rule as agents see it.
@@ -41,11 +41,11 @@ type Rule struct {
 	Kind    string   `json:"kind"`
 	Methods []string `json:"methods"`
 	URL     string   `json:"url"`
-	// Action is a post's, and Left how many posts of it the event pays for yet; nil where the trigger service does not say. Rules of one
-	// action share them.
+	// Action is a post's action. Left is how many more posts of it the event pays for, shared by all rules of the
+	// action; nil if the trigger service does not say.
 	Action string `json:"action,omitempty"`
 	Left   *int   `json:"left,omitempty"`
-	// What the call's message may be, where the rule is about messages: tools and other methods of an MCP server, fields of a GraphQL operation.
+	// Messages that the rule names: an MCP server's tools and other methods, or a GraphQL operation's fields.
 	Tools      []string `json:"tools,omitempty"`
 	MCPMethods []string `json:"mcpMethods,omitempty"`
 	GraphQL    string   `json:"graphql,omitempty"`
@@ -53,10 +53,10 @@ type Rule struct {
 	WebSocket  bool     `json:"websocket,omitempty"`
 }
 
-// MaxRules bounds the rules of one answer.
+// MaxRules bounds the rules in one answer.
 const MaxRules = 1000
 
-// About returns r with what its calls are. tools and operations are nil for a rule that is not about such messages.
+// About adds the calls that the rule is about. tools and operations may be nil.
 func (r Rule) About(m match.Match, tools *mcp.Rule, operations *graphql.Rule) Rule {
 	r.URL, r.Methods = upstream.Target{Scheme: m.Scheme, Host: m.Host, Port: m.Port}.String()+m.Path, m.Methods
 	if tools != nil {
@@ -68,7 +68,7 @@ func (r Rule) About(m match.Match, tools *mcp.Rule, operations *graphql.Rule) Ru
 	return r
 }
 
-// Show returns rules as the answer begins, before anything is known of a session.
+// Show makes the answer without a session.
 func Show(rules []Rule) Rules {
 	return Rules{Rules: slices.Clip(rules[:min(len(rules), MaxRules)]), More: len(rules) > MaxRules}
 }
@@ -79,7 +79,7 @@ func (r Rules) Of(s *session.Session) Rules {
 	return r
 }
 
-// Paid returns the rules with what the event pays for yet.
+// Paid adds what the event still pays for.
 func (r Rules) Paid(b trigger.Budget) Rules {
 	r.Posts, r.Rules = &b.Posts, slices.Clone(r.Rules)
 	for i, rule := range r.Rules {

@@ -13,26 +13,26 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// MaxWait bounds how long an agent may wait for its next event.
+// MaxWait bounds an agent's wait for its next event.
 const MaxWait = 60 * time.Second
 
-// Triggers is what the pages need of the trigger service.
+// Triggers is the trigger service.
 type Triggers interface {
 	Claim(ctx context.Context, c trigger.Claim) (trigger.Event, error)
 	Done(ctx context.Context, eventID, runtime string) (trigger.Event, error)
 	Budget(ctx context.Context, eventID string) (trigger.Budget, error)
 }
 
-// Pages answer what an agent asks about its own session.
+// Pages answers an agent's questions about its own session.
 type Pages struct {
 	Sessions *session.Set
 	Triggers Triggers
-	Rules    Rules // before anything is known of a session
-	// Agent is how the node names the agent, and is empty where there is no node. Runtime names this runtime.
+	Rules    Rules // without a session
+	// Agent is the agent's name at the node, or empty without a node. Runtime names this runtime.
 	Agent, Runtime string
 	// Standing lets an agent without credentials wait for the next event.
 	Standing bool
-	// Admit counts a page that asks the trigger service against the session's rate, and Step bounds its wait.
+	// Admit counts a page that asks the trigger service against the session's rate; Step bounds its wait.
 	Admit func(*session.Session) error
 	Step  time.Duration
 	Now   func() time.Time
@@ -47,7 +47,7 @@ type Event struct {
 	Event   trigger.Event `json:"event"`
 }
 
-// Page returns the document that a request asks for. It returns nil and no error if there is no such page.
+// Page returns the document for a request; nil and no error if there is no such page.
 func (p Pages) Page(r *http.Request, route intercept.Route) (document any, err error) {
 	page := r.Method + " " + r.URL.Path
 	switch page {
@@ -73,8 +73,8 @@ func (p Pages) event(s *session.Session) Event {
 	return Event{Session: s.ID, Runtime: s.Runtime, Agent: p.Agent, Event: s.Event}
 }
 
-// nextEvent waits for the next event, and then opens the pod's session for it in place of the one before. An agent that
-// was started for one event has a listener or credentials for that one alone.
+// nextEvent waits for the next event and then replaces the pod's session by one for it. An agent started for one event
+// has a listener or credentials for that event alone.
 func (p Pages) nextEvent(r *http.Request, route intercept.Route) (any, error) {
 	if !p.Standing || route.ProxyAuthorization != "" || route.Session != "" {
 		return nil, refusal.New("event_closed",
@@ -95,7 +95,7 @@ func (p Pages) nextEvent(r *http.Request, route intercept.Route) (any, error) {
 	}
 	defer done()
 	if s := p.Sessions.Standing(); s != nil && s != before {
-		return p.event(s), nil // another call waited as well: the pod has one session, which has the next event of both
+		return p.event(s), nil // another call was first: the pod has one session, and it has their next event
 	}
 	claim := trigger.Claim{Runtime: p.Runtime, Wait: max(0, wait-p.Now().Sub(began))}
 	event, err := p.Triggers.Claim(r.Context(), claim)
@@ -111,7 +111,7 @@ func (p Pages) nextEvent(r *http.Request, route intercept.Route) (any, error) {
 	return p.event(p.Sessions.OpenStanding(event, p.Runtime)), nil
 }
 
-// rules says what the agent may call, and what its event pays for if the trigger service says so.
+// rules lists what the agent may call, and what its event still pays for if the trigger service says so.
 func (p Pages) rules(ctx context.Context, s *session.Session) (any, error) {
 	if err := p.Admit(s); err != nil {
 		return nil, err

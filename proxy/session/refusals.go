@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// MaxRefusals bounds the refusals that a session remembers.
+// MaxRefusals bounds a session's memory of refusals.
 const MaxRefusals = 16
 
-// Refusal is why a call of a session failed, as its agent may read it.
+// Refusal is why a call failed, as the agent may read it.
 type Refusal struct {
 	Time   time.Time `json:"time"`
-	Post   string    `json:"post,omitempty"` // the id of the call's record
+	Post   string    `json:"post,omitempty"` // id of the call's record
 	Method string    `json:"method,omitempty"`
-	Host   string    `json:"host,omitempty"` // with the port
+	Host   string    `json:"host,omitempty"` // with port
 	Path   string    `json:"path,omitempty"`
-	State  string    `json:"state"` // of the record; refused means that nothing was sent
+	State  string    `json:"state"` // of the record; refused: nothing was sent
 	Code   string    `json:"code"`
 	Detail string    `json:"detail"`
 	Remedy string    `json:"remedy"`
 }
 
-// Remember keeps a refusal, in place of the oldest where there are MaxRefusals.
+// Remember keeps a refusal and drops the oldest beyond MaxRefusals.
 func (s *Session) Remember(r Refusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,7 +31,7 @@ func (s *Session) Remember(r Refusal) {
 	s.refusals = append(s.refusals, r)
 }
 
-// Refusals returns the last refusals, the newest first.
+// Refusals returns the last refusals, newest first.
 func (s *Session) Refusals() []Refusal {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package session holds the sessions of agents: each is one run, opened by one event.
+// Package session holds the agents' sessions. Each is one run, opened by one event.
 package session
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// maxSessions bounds the sessions that are open at once.
+// maxSessions bounds the open sessions.
 const maxSessions = 4096
 
 // Session is one agent run, opened by exactly one trigger event.
@@ -37,54 +37,54 @@ type Session struct {
 	Runtime string
 	Event   trigger.Event
 	Opened  time.Time
-	// Run is what is seen of the agent's processes; nil where it was not mediator run that started the agent.
+	// Run observes the agent's processes; nil if mediator run did not start the agent.
 	Run *observe.Run
 
-	// Memory is what MCP servers have asked and shown, and whether a human may have answered one.
+	// Memory is what MCP servers asked and showed, and whether a human may have answered one.
 	Memory mcp.Memory
 
-	// Chain is that of the session's interaction receipts.
+	// Chain is the session's chain of interaction receipts.
 	Chain *receipts.Chain
 
-	// Content is the key by which blocks of content are hashed; it never leaves the process.
+	// Content is the key that hashes blocks of content; it never leaves the process.
 	Content [inference.MinKey]byte
 
-	secret [sha256.Size]byte // hash of the proxy password, which is not kept; zero where connections name the session
-	life   context.Context   //nolint:containedctx // done at the end of the session
+	secret [sha256.Size]byte // hash of the proxy password; zero if connections name the session
+	life   context.Context   //nolint:containedctx // ends with the session
 	end    context.CancelFunc
 
 	mu         sync.Mutex    // guards all below
-	transcript string        // hash chain over the calls so far, see Note
+	transcript string        // see Note
 	bucket     *rate.Limiter // see Bucket
 	node       *rate.Limiter // see Node
-	refusals   []Refusal     // the oldest first
+	refusals   []Refusal     // oldest first
 	records    *flood.Quota  // see Records
 }
 
-// Life returns a context that is done when the session ends.
+// Life returns a context that ends with the session.
 func (s *Session) Life() context.Context { return s.life }
 
-// Note appends one call to the session's transcript: a hash chain, so that a receipt can name all that went before it.
+// Note appends one call to the transcript, a hash chain with which a receipt names everything before it.
 func (s *Session) Note(entry string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.transcript = evidence.HashBytes([]byte(s.transcript + "\n" + entry))
 }
 
-// Transcript returns the hash chain over the calls that the session has made so far.
+// Transcript returns the hash chain over the session's calls so far.
 func (s *Session) Transcript() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.transcript
 }
 
-// Look looks at the session's run now, and returns what was seen of the session so far.
+// Look observes the run now and returns all findings of the session so far.
 func (s *Session) Look(ctx context.Context) (look.Report, error) {
 	_, err := s.Run.Look(ctx)
 	return s.Report(), err
 }
 
-// Report returns what was seen of the session: of its run, and of what went out for it.
+// Report returns the findings: about the run, and about what went out.
 func (s *Session) Report() look.Report {
 	r := s.Run.Report()
 	if s.Memory.Prompted() {
@@ -93,8 +93,8 @@ func (s *Session) Report() look.Report {
 	return r
 }
 
-// Bucket returns the session's own bucket of a rate, full at its first call; where the rate has changed, what is in it stays. It goes
-// with the session, so there are no more of them than sessions.
+// Bucket returns the session's token bucket, full at first use. A change of rate keeps its tokens. Buckets live as long
+// as their sessions.
 func (s *Session) Bucket(perSecond rate.Limit, burst int, now time.Time) *rate.Limiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,10 +108,10 @@ func (s *Session) Bucket(perSecond rate.Limit, burst int, now time.Time) *rate.L
 	return s.bucket
 }
 
-// What a session may ask of the node: a fraction of what the node takes from all agents of an owner.
+// A session's rate at the node: a fraction of what the node takes from all agents of an owner.
 const nodePerSecond, nodeBurst = 5, 50
 
-// Records is the quota of records of calls that rest on nothing, such as refusals. The first call of Records makes it.
+// Records is the quota for records of calls on which nothing depends, such as refusals. The first call makes it.
 func (s *Session) Records(first func() *flood.Quota) *flood.Quota {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +121,7 @@ func (s *Session) Records(first func() *flood.Quota) *flood.Quota {
 	return s.records
 }
 
-// Node is the bucket of the session's requests to the node. It is full at the first of them.
+// Node is the bucket for requests to the node, full at first use.
 func (s *Session) Node() *rate.Limiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,15 +131,15 @@ func (s *Session) Node() *rate.Limiter {
 	return s.node
 }
 
-// Set holds the sessions that are open. They live in memory alone: after a restart every agent has to be started again,
-// which is the safe side. It is safe for concurrent use.
+// Set holds the open sessions, in memory only: after a restart every agent must be started again, which is safe. It is
+// safe for concurrent use.
 type Set struct {
 	now  func() time.Time
-	turn *semaphore.Weighted // of 1, held while somebody waits for the event of the pod's next session
+	turn *semaphore.Weighted // of 1; held while waiting for the pod's next event
 
 	mu       sync.RWMutex // guards all below
 	byID     map[string]*Session
-	standing *Session // the pod's one open session, found without credentials
+	standing *Session // the pod's one session, found without credentials
 }
 
 // NewSet makes an empty set.
@@ -147,17 +147,16 @@ func NewSet(now func() time.Time) *Set {
 	return &Set{now: now, turn: semaphore.NewWeighted(1), byID: make(map[string]*Session)}
 }
 
-// Open opens a session for one event and returns it with the password of its proxy credentials; the user name is the
-// session's id. The password is not kept and cannot be asked for again. run is the agent's run as far as it is seen, or nil; it ends
-// with the session.
+// Open opens a session for one event and returns the password of its proxy credentials; the user name is the session's
+// id. The password is not kept. run observes the agent, or is nil; it ends with the session.
 func (s *Set) Open(event trigger.Event, runtime string, run *observe.Run) (*Session, string, error) {
 	password := evidence.NewID() + evidence.NewID()
 	session, err := s.open(event, runtime, run, sha256.Sum256([]byte(password)))
 	return session, password, err
 }
 
-// OpenListening opens a session as Open does, but without a password: the session has a listener of its own, and each connection
-// there belongs to it ([intercept.Proxy.ServeSession]).
+// OpenListening opens a session without a password: it has its own listener, and all connections there belong to it
+// ([intercept.Proxy.ServeSession]).
 func (s *Set) OpenListening(event trigger.Event, runtime string, run *observe.Run) (*Session, error) {
 	return s.open(event, runtime, run, [sha256.Size]byte{})
 }
@@ -174,7 +173,7 @@ func (s *Set) open(event trigger.Event, runtime string, run *observe.Run, secret
 	return session, nil
 }
 
-// OpenStanding makes event's session the pod's one open session, in place of the one before.
+// OpenStanding replaces the pod's one session by a session for event.
 func (s *Set) OpenStanding(event trigger.Event, runtime string) *Session {
 	session := s.make(event, runtime)
 	s.mu.Lock()
@@ -191,14 +190,14 @@ func (s *Set) make(event trigger.Event, runtime string) *Session {
 	now := s.now()
 	session := &Session{ID: "ses_" + evidence.NewOrderedID(now), Runtime: runtime, Event: event, Opened: now}
 	session.life, session.end = context.WithCancel(context.Background())
-	_, _ = rand.Read(session.Content[:]) // which never fails
+	_, _ = rand.Read(session.Content[:]) // never fails
 	session.transcript = evidence.HashBytes([]byte(session.ID + "\n" + event.ID))
 	session.Chain = receipts.NewChain(session.ID, event.ID, now, session.Content)
 	return session
 }
 
-// Close ends a session; its credentials are worthless from now on, also in tunnels that are open. It reports whether the
-// session was open.
+// Close ends a session. Its credentials are worthless from now on, even in open tunnels. It reports whether the session
+// was open.
 func (s *Set) Close(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,7 +208,7 @@ func (s *Set) Close(id string) bool {
 	return ok
 }
 
-// CloseRun ends the session of a run and returns it, or nil if there is none.
+// CloseRun ends the session of a run and returns it, or nil.
 func (s *Set) CloseRun(run *observe.Run) *Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,7 +232,7 @@ func (s *Set) remove(session *Session) {
 	session.Chain.Close(interaction.ClosedEnded)
 }
 
-// CloseStanding ends the pod's one open session and returns it, or nil if there is none.
+// CloseStanding ends the pod's one session and returns it, or nil.
 func (s *Set) CloseStanding() *Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,17 +243,16 @@ func (s *Set) CloseStanding() *Session {
 	return ended
 }
 
-// Standing returns the pod's one open session, or nil if there is none.
+// Standing returns the pod's one session, or nil.
 func (s *Set) Standing() *Session {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.standing
 }
 
-// Turn waits, for so long at most, until nobody else is about to replace the pod's one open session. The caller may then do so, until it
-// calls done.
+// Turn waits, at most this long, for the turn to replace the pod's one session. The turn lasts until done is called.
 func (s *Set) Turn(ctx context.Context, wait time.Duration) (done func(), ok bool) {
-	if !s.turn.TryAcquire(1) { // which Acquire would not try after no time at all
+	if !s.turn.TryAcquire(1) { // Acquire does not try after zero time
 		ctx, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
 		if s.turn.Acquire(ctx, 1) != nil {
@@ -264,7 +262,7 @@ func (s *Set) Turn(ctx context.Context, wait time.Duration) (done func(), ok boo
 	return func() { s.turn.Release(1) }, true
 }
 
-// Runs returns the run of each open session, nil for one that nothing is seen of.
+// Runs returns the run of each open session, nil for an unobserved one.
 func (s *Set) Runs() []*observe.Run {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -283,8 +281,7 @@ func (s *Set) Get(id string) (*Session, bool) {
 	return session, ok
 }
 
-// Of returns the session that a call belongs to: that of the listener that its connection came to, or else by its credentials, as
-// Find does.
+// Of returns a call's session: its listener's, or else the one of its credentials, see Find.
 func (s *Set) Of(route intercept.Route) (*Session, error) {
 	if route.Session == "" {
 		return s.Find(route.ProxyAuthorization)
@@ -296,8 +293,8 @@ func (s *Set) Of(route intercept.Route) (*Session, error) {
 	return session, nil
 }
 
-// Find returns the session that a call belongs to: by its proxy credentials, or, where the call has none, the pod's one open
-// session. Wrong credentials never fall back to the open session.
+// Find returns the session of these proxy credentials, or without credentials the pod's one session. Wrong credentials
+// never fall back to that session.
 func (s *Set) Find(proxyAuthorization string) (*Session, error) {
 	if proxyAuthorization == "" {
 		s.mu.RLock()

@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// class is what an IP address is for.
+// class is the purpose of an IP address.
 type class int
 
-// The classes. Only classPublic may be dialled without being named in an Upstream's Networks.
+// Only classPublic may be dialled without a Host's Networks.
 const (
 	classInvalid class = iota // no address
 	classPublic
 	classUnspecified
 	classLoopback
 	classPrivate // RFC 1918
-	classULA     // unique local, IPv6's private
+	classULA     // IPv6's private
 	classLinkLocal
 	classCGNAT
 	classMulticast
@@ -26,7 +26,7 @@ const (
 	class6to4
 	classTeredo
 	classReserved
-	classMetadata // where clouds hand out credentials
+	classMetadata // hands out cloud credentials
 )
 
 var classNames = [...]string{
@@ -41,16 +41,16 @@ func (c class) String() string {
 	return classNames[c]
 }
 
-// addressTable is searched from the top. It follows IANA's registries of special-purpose IPv4 and IPv6 addresses.
+// addressTable is searched from the top. It follows IANA's special-purpose address registries.
 var addressTable = []struct {
 	prefix netip.Prefix
 	class  class
 }{
-	// Metadata services, which stand inside wider ranges or look public.
+	// Metadata services, which lie inside wider ranges or look public.
 	{netip.MustParsePrefix("169.254.169.254/32"), classMetadata}, // AWS, Azure, Google, OpenStack and more
 	{netip.MustParsePrefix("169.254.170.2/32"), classMetadata},   // AWS ECS task credentials
 	{netip.MustParsePrefix("169.254.170.23/32"), classMetadata},  // AWS EKS pod identity
-	{netip.MustParsePrefix("fd00:ec2::/32"), classMetadata},      // AWS, all of its services by IPv6
+	{netip.MustParsePrefix("fd00:ec2::/32"), classMetadata},      // AWS, all services over IPv6
 	{netip.MustParsePrefix("fd20:ce::254/128"), classMetadata},   // Google
 	{netip.MustParsePrefix("100.100.100.200/32"), classMetadata}, // Alibaba
 	{netip.MustParsePrefix("168.63.129.16/32"), classMetadata},   // Azure WireServer
@@ -87,12 +87,12 @@ var addressTable = []struct {
 	{netip.MustParsePrefix("fc00::/7"), classULA},                // RFC 4193
 	{netip.MustParsePrefix("fe80::/10"), classLinkLocal},         // RFC 4291
 	{netip.MustParsePrefix("ff00::/8"), classMulticast},          // RFC 4291
-	{netip.MustParsePrefix("2000::/3"), classPublic},             // RFC 4291, all that is given out
+	{netip.MustParsePrefix("2000::/3"), classPublic},             // RFC 4291, all that is assigned
 	{netip.MustParsePrefix("::/0"), classReserved},               // with fec0::/10, 100::/64 and 5f00::/16
 }
 
-// classifyAddr returns what addr is for. An IPv4-mapped address is the IPv4 address that it holds. An IPv4-compatible one
-// (RFC 4291 section 2.5.5.1, deprecated) is judged by the address that it holds too, but is at best reserved.
+// classifyAddr returns addr's class. An IPv4-mapped address counts as its IPv4 address. So does an IPv4-compatible one
+// (RFC 4291 section 2.5.5.1, deprecated), but it is never better than reserved.
 func classifyAddr(addr netip.Addr) class {
 	addr = addr.Unmap()
 	if !addr.IsValid() || addr.Zone() != "" {
@@ -123,8 +123,8 @@ func lastIPv4(addr netip.Addr) netip.Addr {
 	return netip.AddrFrom4([4]byte(b[12:]))
 }
 
-// dialable reports whether an address may be dialled, networks being what is allowed beyond the public ones. No setting opens
-// metadata services, and behind a NAT64 prefix the IPv4 address counts as well.
+// dialable reports whether an address may be dialled; networks are allowed beyond the public ones. Nothing opens
+// metadata services. Behind a NAT64 prefix the IPv4 address must be dialable too.
 func dialable(addr netip.Addr, networks []netip.Prefix) bool {
 	addr = addr.Unmap()
 	listed := slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(addr) })

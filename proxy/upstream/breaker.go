@@ -14,16 +14,16 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Breaker says when a host is left alone.
+// Breaker says when calls to a host are suspended.
 type Breaker struct {
-	Failures int           // of the upstream, in a row, that suspend calls to it; 10 if 0
-	Pause    time.Duration // until a call may try it again; 15 s if 0
+	Failures int           // in a row, before calls are suspended; 10 if 0
+	Pause    time.Duration // until a call may try again; 15 s if 0
 }
 
-// Circuit is the circuit breaker of one host and port. What a session asks for can make a host fail, so the failures of
-// one session suspend the calls of that session alone. The calls of all sessions are suspended once so many sessions
-// have failed, without a success of any, as failures of one session suspend its own. Of what came for a request, only
-// failures of posts count for that: an agent can ask for as many others as it likes. It is safe for concurrent use.
+// Circuit is the circuit breaker of one host and port. A session can make a host fail by what it asks, so one session's
+// failures suspend that session alone. All sessions are suspended once as many sessions as Failures have failed without
+// any success. Failures after a request was sent count for that only if it was a post, because agents can make any
+// number of other calls. It is safe for concurrent use.
 type Circuit struct {
 	Breaker
 	target Target
@@ -32,26 +32,26 @@ type Circuit struct {
 
 	mu       sync.Mutex // guards all below
 	sessions *lru.Cache[string, *streak]
-	failed   map[string]bool // sessions that have failed since the last success, or since the last suspension of all
-	until    time.Time       // when the suspension of all ends; zero once a call has succeeded
+	failed   map[string]bool // sessions that failed since the last success or suspension of all
+	until    time.Time       // end of the suspension of all; zero after a success
 }
 
-// streak is what one session has met of late.
+// streak is the recent history of one session.
 type streak struct {
 	failures int       // in a row
-	until    time.Time // when the suspension of the session ends; zero once one of its calls has succeeded
-	trying   bool      // a call is under way after a suspension
+	until    time.Time // end of the session's suspension; zero after a success
+	trying   bool      // a call is trying after a suspension
 }
 
 const (
-	// maxStreaks bounds the sessions that a circuit remembers. A session that is forgotten begins anew.
+	// maxStreaks bounds the remembered sessions. A forgotten session starts anew.
 	maxStreaks = 256
-	// minSessions is how many sessions it takes at least to suspend the calls of all. After such a suspension as many
-	// suspend them again.
+	// minSessions is the fewest sessions whose failures suspend all. After such a suspension it is enough to suspend
+	// all again.
 	minSessions = 2
 )
 
-// NewCircuit makes the breaker of t, which has not failed yet. b must have no zero value.
+// NewCircuit makes a closed breaker of t. b must have no zero value.
 func NewCircuit(t Target, b Breaker, log *zap.Logger, now func() time.Time) *Circuit {
 	return &Circuit{
 		Breaker: b, target: t, log: log, now: now,
@@ -59,8 +59,8 @@ func NewCircuit(t Target, b Breaker, log *zap.Logger, now func() time.Time) *Cir
 	}
 }
 
-// Allow permits one call of a session, or refuses it with upstream_suspended. After a suspension each session has one
-// call at a time until one succeeds. The caller settles each permit.
+// Allow permits one call, or refuses it with upstream_suspended. After a suspension each session gets one call at a
+// time until one succeeds. The caller settles each permit.
 func (c *Circuit) Allow(session string) (Permit, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,17 +85,17 @@ func (c *Circuit) Allow(session string) (Permit, error) {
 	return Permit{circuit: c, session: session, streak: s, tries: s.trying}, nil
 }
 
-// Permit is leave for one call to a host. The zero value is that of no host.
+// Permit is permission for one call. The zero value is for no host.
 type Permit struct {
 	circuit *Circuit
 	session string
 	streak  *streak
 	tries   bool
-	Post    bool // the call has evidence, which bounds how many of its kind a session can make
+	Post    bool // has evidence, which bounds the number of such calls
 }
 
-// Settle tells how the upstream did: by the status of its answer, or by the error that came in place of one; 0 and nil
-// if it was not asked. Only the first call of Settle counts.
+// Settle reports the answer's status, or the error in its place; 0 and nil if the upstream was not asked. Only the
+// first call counts.
 func (p *Permit) Settle(status int, err error) {
 	c, s := p.circuit, p.streak
 	if c == nil {
@@ -119,14 +119,15 @@ func (p *Permit) Settle(status int, err error) {
 	}
 }
 
-// fail counts a failure, which may suspend the calls of its session, and, if it is forAll, those of all. A call that was
-// sent before a suspension does not extend it. The caller holds c.mu.
+// fail counts a failure for its session and, if forAll, for all. A call sent before a suspension does not extend it.
+// The caller holds c.mu.
 func (c *Circuit) fail(p *Permit, forAll bool) {
 	now, s := c.now(), p.streak
 	s.failures++
 	if (p.tries || s.failures >= c.Failures) && !now.Before(s.until) {
 		s.until = now.Add(c.Pause)
-		c.log.Warn("upstream", zap.String("host", c.target.Address()), zap.String("breaker", "open"), zap.String("session", p.session))
+		c.log.Warn("upstream", zap.String("host", c.target.Address()), zap.String("breaker", "open"),
+			zap.String("session", p.session))
 	}
 	if !forAll || now.Before(c.until) {
 		return
@@ -143,15 +144,15 @@ func (c *Circuit) fail(p *Permit, forAll bool) {
 	}
 }
 
-// What a call tells about its upstream.
+// Verdicts on an upstream.
 const (
-	untold = iota // the host was not asked, or could not help it
+	untold = iota // not asked, or not its fault
 	failed
 	succeeded
 )
 
-// verdict says what a call tells about its upstream. It fails by not being there, and by saying so itself; with any
-// other status it is there, whatever it thinks of the call. What the agent or the mediator broke off says nothing.
+// verdict judges the upstream by one call. It has failed if it is not there or says so itself. Any other status is a
+// success. A call broken off by the agent or the mediator says nothing.
 func verdict(status int, err error) int {
 	switch {
 	case isFault(err), slices.Contains(faultStatuses, status):
@@ -162,14 +163,15 @@ func verdict(status int, err error) int {
 	return untold
 }
 
-// faultStatuses do not have 500, which some servers answer to bad input.
+// faultStatuses lacks 500, which some servers answer to bad input.
 var faultStatuses = []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
 
-// unaskedCodes are faults of an upstream, its name or the way to it before it had a request, askedCodes those of [Transport],
-// of a node and of a response after that.
+// unaskedCodes are faults before the upstream had a request: in its name, the way there, or TLS. askedCodes are faults
+// after that.
 var (
-	unaskedCodes = []string{"upstream_unresolvable", "upstream_unreachable", "upstream_certificate_untrusted", "upstream_tls_failed"}
-	askedCodes   = []string{"upstream_timeout", "upstream_lost", "node_unavailable"}
+	unaskedCodes = []string{"upstream_unresolvable", "upstream_unreachable", "upstream_certificate_untrusted",
+		"upstream_tls_failed"}
+	askedCodes = []string{"upstream_timeout", "upstream_lost", "node_unavailable"}
 )
 
 func unasked(err error) bool { return hasCode(err, unaskedCodes) }

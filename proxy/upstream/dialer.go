@@ -14,31 +14,31 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Resolver looks up a host's addresses; *net.Resolver is one.
+// Resolver looks up a host's addresses. *net.Resolver implements it.
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// Dialer makes connections to upstreams. It judges every address of a DNS answer and dials one of exactly those
-// addresses, so that a second answer cannot lead elsewhere. The zero Dialer resolves with the system's resolver and
-// dials public addresses only. It knows no proxies. It is safe for concurrent use.
+// Dialer connects to upstreams. It judges every address of one DNS answer and dials one of exactly those, so that a
+// second answer cannot lead elsewhere. The zero Dialer uses the system's resolver and dials public addresses only. It
+// uses no proxy. It is safe for concurrent use.
 type Dialer struct {
 	// Resolver is the system's if nil.
 	Resolver Resolver
-	// Upstreams that may be elsewhere than at public addresses.
+	// Hosts that may have other than public addresses.
 	Hosts []Host
-	// Own addresses, above all the proxy's listeners, are never dialled; see OwnAddresses.
+	// Own addresses, such as the proxy's listeners, are never dialled; see OwnAddresses.
 	Own []netip.AddrPort
 }
 
 const (
-	resolveTimeout = 10 * time.Second // of a lookup
-	connectTimeout = 10 * time.Second // of the try of one address
-	maxTries       = 4                // addresses of one host that are tried
+	resolveTimeout = 10 * time.Second
+	connectTimeout = 10 * time.Second // per address
+	maxTries       = 4                // addresses of one host
 )
 
 // DialContext connects to address, a normalised host and a port. Its errors have the codes upstream_unresolvable,
-// egress_address_denied and upstream_unreachable; after each of them nothing has been sent.
+// egress_address_denied and upstream_unreachable; nothing was sent then.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := ParseAuthority(address)
 	if err != nil {
@@ -57,7 +57,8 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 				"%s has an address that may not be dialled", host).ForOperator("of the class %s", classifyAddr(addr))
 		}
 		if d.isOwn(netip.AddrPortFrom(addr.Unmap(), at)) {
-			return nil, refusal.New("egress_address_denied", "%s has an address that may not be dialled", host).ForOperator("one of the mediator itself")
+			return nil, refusal.New("egress_address_denied", "%s has an address that may not be dialled",
+				host).ForOperator("one of the mediator itself")
 		}
 	}
 	dialer := net.Dialer{Timeout: connectTimeout}
@@ -75,7 +76,7 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	return nil, refusal.New("upstream_unreachable", "no connection to %s, port %d: %s", host, port, whyUnreachable(last))
 }
 
-// whyUnreachable says why no connection was made, without the address, which the agent is not told.
+// whyUnreachable gives the reason without the address, which the agent must not see.
 func whyUnreachable(err error) string {
 	var timeout net.Error
 	switch {
@@ -86,12 +87,12 @@ func whyUnreachable(err error) string {
 	}
 	var number syscall.Errno
 	if errors.As(err, &number) {
-		return number.Error() // one of a fixed set of texts
+		return number.Error() // a fixed set of texts
 	}
 	return "the connection failed"
 }
 
-// checkDestination refuses an address that the target's name does not have.
+// CheckDestination refuses an address that the target's name does not have.
 func (d *Dialer) CheckDestination(ctx context.Context, t Target, dialled netip.Addr) error {
 	upstream, _ := findHost(d.Hosts, t.Host, t.Port)
 	if upstream.Address.Addr() == dialled {
@@ -122,7 +123,7 @@ func (d *Dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case err != nil || len(addrs) == 0: // the cause names the resolver's address
+	case err != nil || len(addrs) == 0: // the cause names the resolver
 		return nil, refusal.New("upstream_unresolvable", "the name %s could not be resolved", host)
 	}
 	return addrs, nil
@@ -135,8 +136,8 @@ func (d *Dialer) isOwn(to netip.AddrPort) bool {
 	})
 }
 
-// OwnAddresses returns the addresses by which listeners can be reached from this machine: a listener on an unspecified
-// address by every address of its interfaces. For Dialer.Own.
+// OwnAddresses returns the addresses by which this machine reaches its listeners, for Dialer.Own. A listener on an
+// unspecified address is reached by every address of the machine's interfaces.
 func OwnAddresses(listeners ...net.Addr) ([]netip.AddrPort, error) {
 	var own []netip.AddrPort
 	for _, l := range listeners {

@@ -8,24 +8,24 @@ import (
 	"strings"
 )
 
-// Upstream is what is known about one host, or the subdomains of one, beyond that it is on the Internet.
+// Host is the configuration of one host, or of a domain's subdomains.
 type Host struct {
-	// Host is a host name or an IP address, or "*." and a domain for its subdomains.
+	// Name is a host name or an IP address, or "*." and a domain for its subdomains.
 	Name string
 	// Port is any if 0.
 	Port uint16
-	// Address is dialled in place of what the name resolves to, if it is valid, on the call's own port if its port is 0.
-	// It has to be one that may be dialled.
+	// Address, if valid, is dialled in place of the resolved one, at the call's port if its own is 0. It must be
+	// dialable.
 	Address netip.AddrPort
-	// Networks are the prefixes that the host's addresses may be in besides the public ones.
+	// Networks may contain the host's addresses, beside the public ones.
 	Networks []netip.Prefix
-	// RootCAs verify the host's certificate in place of the default roots; nil leaves those.
+	// RootCAs verify the certificate in place of the default roots, if set.
 	RootCAs *x509.CertPool
-	// ServerName is sent as SNI and verified in the certificate; the host itself if empty.
+	// ServerName is the SNI and the name in the certificate; the host itself if empty.
 	ServerName string
 }
 
-// findUpstream returns the first entry for host and port.
+// findHost returns the first entry for host and port.
 func findHost(list []Host, host string, port uint16) (Host, int) {
 	i := slices.IndexFunc(list, func(u Host) bool {
 		if u.Port != 0 && u.Port != port {
@@ -42,7 +42,7 @@ func findHost(list []Host, host string, port uint16) (Host, int) {
 	return list[i], i
 }
 
-// checkUpstreams normalises the hosts of a list and refuses what would never match or match too much.
+// checkHosts normalises hosts and refuses entries that match nothing or too much.
 func checkHosts(list []Host) ([]Host, error) {
 	list = slices.Clone(list)
 	for i, u := range list {

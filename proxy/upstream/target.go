@@ -12,17 +12,16 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Target is where a request goes, in one normal form, so that two spellings of a destination are always equal: Host is
-// lower-case ASCII (IDNA A-labels) without a trailing dot, or an IP address as netip prints it, without brackets. Only
-// ParseConnect and ParseOrigin make a Target from what a client sent. The zero Target is no destination.
+// Target is a request's destination in one normal form, so that two spellings are equal. Host is lower-case ASCII (IDNA
+// A-labels) without a trailing dot, or an IP address as netip prints it, without brackets. Only ParseConnect and
+// ParseOrigin make a Target from a client's text. The zero Target is no destination.
 type Target struct {
 	Scheme string // "https" or "http"
 	Host   string
 	Port   uint16 // never 0
 }
 
-// Authority returns host and port as they stand in a Host header: the scheme's default port omitted (RFC 9110 section
-// 7.2).
+// Authority returns host and port as in a Host header, without the scheme's default port (RFC 9110 section 7.2).
 func (t Target) Authority() string {
 	if t.Port != defaultPort(t.Scheme) {
 		return t.Address()
@@ -33,12 +32,12 @@ func (t Target) Authority() string {
 	return t.Host
 }
 
-// Address returns host and port as a dialer wants them: the port always there.
+// Address returns host and port for a dialer.
 func (t Target) Address() string {
 	return net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port)))
 }
 
-// IP returns the address if the host is an IP literal.
+// IP returns the address of an IP literal.
 func (t Target) IP() (netip.Addr, bool) {
 	addr, err := netip.ParseAddr(t.Host)
 	return addr, err == nil
@@ -47,9 +46,8 @@ func (t Target) IP() (netip.Addr, bool) {
 // String returns the origin, scheme://authority.
 func (t Target) String() string { return t.Scheme + "://" + t.Authority() }
 
-// ParseConnect reads the authority-form target of a CONNECT (RFC 9110 section 9.3.6): host and port, both required.
-// The scheme is https, what a tunnel is opened for; the tunnel's first byte may still say http.
-// Every refusal is request_malformed.
+// ParseConnect reads a CONNECT's target (RFC 9110 section 9.3.6): host and port, both required. The scheme is https;
+// the tunnel's first byte may still change it to http. Every refusal is request_malformed.
 func ParseConnect(authority string) (Target, error) {
 	host, port, err := ParseAuthority(authority)
 	if err != nil {
@@ -76,7 +74,7 @@ func ParseOrigin(scheme, authority string) (Target, error) {
 	return Target{Scheme: scheme, Host: host, Port: port}, nil
 }
 
-// defaultPort returns 0 for a scheme that the proxy does not speak.
+// defaultPort returns 0 for a scheme other than http and https.
 func defaultPort(scheme string) uint16 {
 	switch scheme {
 	case "https":
@@ -87,8 +85,8 @@ func defaultPort(scheme string) uint16 {
 	return 0
 }
 
-// parseAuthority splits host[:port] (RFC 3986 section 3.2, without userinfo) and normalises the host. Port 0 means none
-// given.
+// ParseAuthority splits host[:port] (RFC 3986 section 3.2, without userinfo) and normalises the host. Port 0 means
+// none.
 func ParseAuthority(s string) (host string, port uint16, err error) {
 	invalid := func(why string) (string, uint16, error) {
 		return "", 0, refusal.New("request_malformed", "the target %.300q %s", s, why)
@@ -107,7 +105,8 @@ func ParseAuthority(s string) (host string, port uint16, err error) {
 			return invalid("has an opening bracket only")
 		}
 		addr, err := netip.ParseAddr(literal)
-		// A zone would pick an interface of this machine; an IPv4-mapped address is a second spelling of an IPv4 address.
+		// A zone would pick an interface of this machine. An IPv4-mapped address is a second spelling of an IPv4
+		// address.
 		if err != nil || !addr.Is6() || addr.Is4In6() || addr.Zone() != "" {
 			return invalid("is no plain IPv6 address")
 		}
@@ -131,17 +130,17 @@ func ParseAuthority(s string) (host string, port uint16, err error) {
 	return host, uint16(n), nil
 }
 
-// normalHost returns the normal form of a domain name or an IPv4 address, or "".
+// NormalHost returns the normal form of a domain name or IPv4 address, or "".
 func NormalHost(s string) string {
 	host := strings.ToLower(s)
 	if !isASCII(host) || strings.Contains(host, "xn--") {
-		// Only then: the Lookup profile forbids the underscore, which real host names have. It takes broken UTF-8.
+		// Only here: the Lookup profile forbids the underscore, which real hosts have, and accepts broken UTF-8.
 		var err error
 		if host, err = idna.Lookup.ToASCII(s); err != nil || !utf8.ValidString(s) {
 			return ""
 		}
 	}
-	host = strings.TrimSuffix(host, ".") // after IDNA, which turns other full stops into "."
+	host = strings.TrimSuffix(host, ".") // after IDNA, which maps other full stops to "."
 	if host == "" || len(host) > 253 {
 		return ""
 	}
@@ -152,8 +151,8 @@ func NormalHost(s string) string {
 		}
 		last = label
 	}
-	// What ends in a number is an IPv4 address to a resolver, in any of inet_aton's forms: 127.1, 0x7f.1, 017700000001,
-	// 2130706433. Only four decimal numbers without leading zeros are read the same way everywhere.
+	// A resolver takes a name that ends in a number for an IPv4 address in any form of inet_aton: 127.1, 0x7f.1,
+	// 017700000001, 2130706433. Only four decimal numbers without leading zeros have one reading everywhere.
 	if isNumeric(last) {
 		addr, err := netip.ParseAddr(host)
 		if err != nil || !addr.Is4() {
@@ -172,7 +171,7 @@ func isASCII(s string) bool {
 	return true
 }
 
-// validLabel takes letters, digits, hyphen (not at either end) and underscore (RFC 1123 section 2.1, RFC 8552).
+// validLabel takes letters, digits, underscores and inner hyphens (RFC 1123 section 2.1, RFC 8552).
 func validLabel(s string) bool {
 	if s == "" || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
 		return false

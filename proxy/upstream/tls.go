@@ -13,12 +13,12 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 )
 
-// tlsDialer connects and verifies as an upstream's description says.
+// tlsDialer connects and verifies as the Host entries say.
 type tlsDialer struct {
 	dialer  *Dialer
 	timeout time.Duration
-	// configs of the upstreams, by index, and last that of every other host. Sessions are resumed within one
-	// configuration, so never across different roots.
+	// configs has one entry for each Host, and a last one for all others. Sessions resume within one entry, so never
+	// across different roots.
 	configs []*tls.Config
 }
 
@@ -44,8 +44,7 @@ func newTLSDialer(o *Options, protocols []string) *tlsDialer {
 	return d
 }
 
-// dial returns a connection whose certificate has been verified. A failure here means that nothing of a request has
-// been sent.
+// dial returns a verified connection. After an error nothing of a request was sent.
 func (d *tlsDialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := ParseAuthority(address)
 	if err != nil {

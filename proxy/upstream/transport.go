@@ -18,27 +18,27 @@ import (
 
 // Options describe how upstreams are reached. The zero value reaches public addresses with the system's roots.
 type Options struct {
-	// Dialer makes the connections; its Upstreams also say with which roots and name each host is verified.
+	// Dialer makes the connections; its Hosts also set each host's roots and name.
 	Dialer Dialer
-	// RootCAs verify the upstreams that name none of their own; the system's if nil.
+	// RootCAs verify hosts without roots of their own; the system's if nil.
 	RootCAs *x509.CertPool
 	// HandshakeTimeout bounds a TLS handshake; 15 s if 0.
 	HandshakeTimeout time.Duration
-	// ResponseHeaderTimeout bounds the wait for a response once the request has been sent; 10 min if 0, because language
-	// models answer late.
+	// ResponseHeaderTimeout bounds the wait for a response after the request; 10 min if 0, because language models are
+	// slow.
 	ResponseHeaderTimeout time.Duration
 	// Now judges certificates; the system's clock if nil.
 	Now func() time.Time
 }
 
-// maxResponseHeader bounds the header of a response, in bytes, where each line counts fieldOverhead more, as in HTTP/2
-// (RFC 9113 section 6.5.2).
+// maxResponseHeader bounds a response's header, in bytes. Each line counts fieldOverhead more, as in HTTP/2 (RFC 9113
+// section 6.5.2).
 const maxResponseHeader, fieldOverhead = 64 << 10, 32
 
-// Transport sends requests to upstreams. It follows no redirect, uses no proxy, decompresses nothing, and never sends a
-// request a second time after a byte of it may have gone out, unless the request is a bodyless GET, HEAD, OPTIONS or
-// TRACE without Idempotency-Key. No request is read as a part of another's, or with what another has proven of itself,
-// see alone. Its errors have codes, see classifyError. It is safe for concurrent use.
+// Transport sends requests to upstreams. It follows no redirects, uses no proxy and decompresses nothing. It repeats a
+// request of which a byte may have gone out only if it is a bodyless GET, HEAD, OPTIONS or TRACE without
+// Idempotency-Key. No request shares a connection where it could be read as part of another's or use another's
+// authentication, see alone. Its errors have codes, see Classify. It is safe for concurrent use.
 type Transport struct {
 	shared *http.Transport
 	// single opens a connection for each request.
@@ -46,7 +46,7 @@ type Transport struct {
 	dialer *Dialer
 }
 
-// NewTransport makes a transport, or says which upstream is described wrongly.
+// NewTransport makes a transport, or says which host's configuration is wrong.
 func NewTransport(o Options) (*Transport, error) {
 	var err error
 	if o.Dialer.Hosts, err = checkHosts(o.Dialer.Hosts); err != nil {
@@ -62,7 +62,7 @@ func NewTransport(o Options) (*Transport, error) {
 
 func newHTTPTransport(o *Options, protocols ...string) *http.Transport {
 	return &http.Transport{
-		Proxy:                  nil, // above all not the environment's, which names this proxy
+		Proxy:                  nil, // not the environment's, which names this proxy
 		DialContext:            o.Dialer.DialContext,
 		DialTLSContext:         newTLSDialer(o, protocols).dial,
 		DisableCompression:     true,
@@ -72,19 +72,18 @@ func newHTTPTransport(o *Options, protocols ...string) *http.Transport {
 		ResponseHeaderTimeout:  cmp.Or(o.ResponseHeaderTimeout, 10*time.Minute),
 		MaxResponseHeaderBytes: maxResponseHeader,
 		HTTP2: &http.HTTP2Config{
-			SendPingTimeout: 30 * time.Second, // finds connections that died in silence
+			SendPingTimeout: 30 * time.Second, // finds silently dead connections
 			PingTimeout:     15 * time.Second,
-			// What an upstream may send ahead of an agent that does not take it; by default it is 4 MiB.
+			// What an upstream may send ahead of a slow agent; the default is 4 MiB.
 			MaxReceiveBufferPerStream: 512 << 10,
 		},
 	}
 }
 
-// RoundTrip sends a request made by forwardRequest: its ContentLength is 0 for no body and -1 for one of unknown
-// length.
+// RoundTrip sends a request made by forward.Request: ContentLength is 0 for no body and -1 for unknown.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.ContentLength == 0 && r.Body != nil && r.Body != http.NoBody {
-		// net/http takes 0 beside a body for "unknown" and would send it chunked, which some servers refuse.
+		// net/http takes 0 beside a body for unknown and would send it chunked, which some servers refuse.
 		out := *r
 		out.Body = http.NoBody
 		_ = r.Body.Close()
@@ -101,20 +100,21 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return CheckAnswer(r, resp)
 }
 
-// CheckAnswer refuses an answer to r that no client could be given, and closes it.
+// CheckAnswer refuses, and closes, an answer that no client could get.
 func CheckAnswer(r *http.Request, resp *http.Response) (*http.Response, error) {
 	switched := resp.StatusCode == http.StatusSwitchingProtocols && wire.IsWebSocketAnswer(r.Header, resp.Header)
 	if !switched && resp.StatusCode < 200 || resp.StatusCode > 999 {
-		// A 101 that was not asked for, or that answers another handshake: what would follow is no HTTP, and no WebSocket
-		// either. net/http takes any number for a status over HTTP/2, and writes none with more than three digits.
+		// After a 101 that was not asked for, or answers another handshake, neither HTTP nor a WebSocket follows. Over
+		// HTTP/2 net/http takes any number for a status, and writes none with more than three digits.
 		_ = resp.Body.Close()
 		return nil, refusal.New("upstream_lost",
 			"the upstream answered with status %d, which ends no request", resp.StatusCode)
 	}
-	if listSize(resp.Header) > maxResponseHeader { // over HTTP/2 net/http counts likewise
+	if listSize(resp.Header) > maxResponseHeader { // net/http does so over HTTP/2
 		_ = resp.Body.Close()
 		return nil, refusal.New("upstream_lost",
-			"the upstream answered with a header of more than %d bytes, with %d more for each line", maxResponseHeader, fieldOverhead)
+			"the upstream answered with a header of more than %d bytes, with %d more for each line", maxResponseHeader,
+			fieldOverhead)
 	}
 	return resp, nil
 }
@@ -128,18 +128,17 @@ func listSize(h http.Header) (size int) {
 	return size
 }
 
-// alone reports whether a request needs a connection of its own, over HTTP/1.1, that nothing came over before and
-// nothing comes over after it.
+// alone reports whether a request needs an HTTP/1.1 connection of its own, used neither before nor after.
 func alone(r *http.Request) bool {
 	return mayBeResent(r) || mayBeLeftUnread(r) || provesConnection(r) || len(r.Header["Upgrade"]) > 0
 }
 
-// mayBeResent reports whether net/http would send again, on its own, a request that it must not. It re-sends a request
-// without body that was lost on a kept connection if its Idempotency-Key says that this is harmless; to us the key says
-// the opposite. On a connection of its own nothing is ever re-sent.
+// mayBeResent reports whether net/http would by itself repeat a request that must not be repeated. It repeats a
+// bodyless request, lost on a kept connection, whose Idempotency-Key makes that harmless; here the key means the
+// opposite. It never repeats on a fresh connection.
 func mayBeResent(r *http.Request) bool {
 	if r.Body != nil && r.Body != http.NoBody {
-		return false // there is no GetBody
+		return false // no GetBody
 	}
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
@@ -148,9 +147,9 @@ func mayBeResent(r *http.Request) bool {
 	return true
 }
 
-// mayBeLeftUnread reports whether a request has a body that its method gives no meaning (RFC 9110 section 9.3). Servers
-// that leave it unread take it for the next request on the connection: one that no rule has seen, and that the
-// credentials of the call after it would follow.
+// mayBeLeftUnread reports whether a request has a body to which its method gives no meaning (RFC 9110 section 9.3). A
+// server that leaves it unread takes it for the connection's next request: one that no rule has seen, and that the next
+// call's credentials would follow.
 func mayBeLeftUnread(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodDelete, http.MethodOptions, http.MethodTrace:
@@ -159,30 +158,31 @@ func mayBeLeftUnread(r *http.Request) bool {
 	return false
 }
 
-// provesConnection reports whether a request's credentials are of a scheme by which servers take the connection for
-// authenticated, and with it whatever else comes over it (RFC 4559 section 6).
+// provesConnection reports whether the credentials' scheme makes servers authenticate the connection, and with it all
+// later requests (RFC 4559 section 6).
 func provesConnection(r *http.Request) bool {
 	return slices.ContainsFunc(r.Header["Authorization"], func(value string) bool {
 		scheme, _, _ := strings.Cut(strings.TrimSpace(value), " ")
-		return slices.ContainsFunc([]string{"NTLM", "Negotiate", "Kerberos"}, func(s string) bool { return strings.EqualFold(s, scheme) })
+		return slices.ContainsFunc([]string{"NTLM", "Negotiate", "Kerberos"}, func(s string) bool {
+			return strings.EqualFold(s, scheme)
+		})
 	})
 }
 
-// CheckDestination refuses an address to which a client connected for the target if the target's name, as it resolves
-// here, does not have it (target_mismatch), or does not resolve (upstream_unresolvable). For
-// PipelineOptions.Destination.
+// CheckDestination refuses an address that a client dialled for target if the target's name, resolved here, does not
+// have it (target_mismatch) or does not resolve (upstream_unresolvable). For PipelineOptions.Destination.
 func (t *Transport) CheckDestination(ctx context.Context, target Target, dialled netip.Addr) error {
 	return t.dialer.CheckDestination(ctx, target, dialled)
 }
 
-// CloseIdleConnections closes the connections that carry no request.
+// CloseIdleConnections closes the idle connections.
 func (t *Transport) CloseIdleConnections() {
 	t.shared.CloseIdleConnections()
 	t.single.CloseIdleConnections()
 }
 
-// upstreamError is a refusal with its cause, which names addresses: for errors.Is, and for a log if need be, but not
-// for the sentence that the agent reads.
+// upstreamError is a refusal with its cause. The cause names addresses, so it is for errors.Is and logs, not for the
+// agent.
 type upstreamError struct {
 	*refusal.Refusal
 	cause error
@@ -190,8 +190,8 @@ type upstreamError struct {
 
 func (e upstreamError) Unwrap() []error { return []error{e.Refusal, e.cause} }
 
-// classifyError gives an error of a transport or of a response's body its code; one that has a code keeps it. After
-// upstream_timeout, upstream_lost and client_gone a request may have arrived; after all others nothing of it was sent.
+// Classify gives an error of a transport or body its code, unless it has one. After upstream_timeout, upstream_lost and
+// client_gone the request may have arrived; after all others nothing was sent.
 func Classify(err error) error {
 	var refused *refusal.Refusal
 	var timeout net.Error
@@ -204,5 +204,6 @@ func Classify(err error) error {
 		return upstreamError{refusal.New("upstream_timeout", "the upstream did not answer in time"), err}
 	}
 	return upstreamError{refusal.New("upstream_lost",
-		"the connection to the upstream broke, or what came was not HTTP, or a header of more than %d KiB", maxResponseHeader>>10), err}
+		"the connection to the upstream broke, or what came was not HTTP, or a header of more than %d KiB",
+		maxResponseHeader>>10), err}
 }
