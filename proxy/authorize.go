@@ -65,7 +65,7 @@ const CheckSingleUse = "single use"
 // unless its outcome says otherwise. A session that has ended since step 1 makes no post.
 func (t *posting) consume(ctx context.Context) error {
 	if _, open := t.p.o.Sessions.Get(t.session.ID); !open {
-		return refusal.New("session_required", "the session of the call has ended while the call was verified")
+		return refusal.New("session_required", "the call's session ended while the call was verified")
 	}
 	intent := t.record
 	intent.State = ledger.StateForwarding

@@ -25,7 +25,7 @@ func (t *posting) freshWork(ctx context.Context) error {
 	}
 	if ch.Binding == nil || !ch.Binding.SameAction(t.binding) {
 		return refusal.New("challenge_refused",
-			"the challenge is bound to another operation than the one that was asked for")
+			"the challenge is bound to another operation than the call")
 	}
 	if t.action.AgentSolves {
 		document, err := json.Marshal(ch)
@@ -34,7 +34,7 @@ func (t *posting) freshWork(ctx context.Context) error {
 		}
 		return &challengeRequired{
 			Refusal: refusal.New("challenge_required",
-				"the agent has to solve the challenge %s and make the same call again with its answers", ch.ID),
+				"solve the challenge %s and make the same call again with the answers", ch.ID),
 			document: document,
 		}
 	}
@@ -49,7 +49,7 @@ func (t *posting) freshWork(ctx context.Context) error {
 func (t *posting) agentAnswer(token, response []string) error {
 	if len(token) != 1 || len(response) != 1 {
 		return refusal.New("challenge_refused",
-			"the call needs the headers ActionProof-Challenge and ActionProof-Response, each exactly once")
+			"the call needs each of the headers ActionProof-Challenge and ActionProof-Response exactly once")
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(response[0])
 	if err != nil {
@@ -64,7 +64,7 @@ func (t *posting) agentAnswer(token, response []string) error {
 		return err
 	}
 	if claims.Binding == nil || !claims.Binding.SameAction(t.binding) {
-		return refusal.New("challenge_refused", "the challenge was given for another operation or other content")
+		return refusal.New("challenge_refused", "the challenge is for another operation or other content")
 	}
 	return t.bind(*claims.Binding, token[0], answer)
 }

@@ -68,7 +68,7 @@ func (t *posting) askControl(ctx context.Context) error {
 	if named := t.opened.PolicyDecision.Claims().ReputationHash; err == nil && named != "" {
 		if reputation == "" || evidence.HashToken(reputation) != named {
 			err = refusal.New("artifacts_mismatch",
-				"the policy decision names another reputation token than the sidecar has sent")
+				"the policy decision names another reputation token than the sidecar sent")
 		} else {
 			t.artifact("reputation", reputation)
 		}

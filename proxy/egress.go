@@ -63,7 +63,7 @@ func (p *Pipeline) outlives(ctx context.Context, end context.CancelCauseFunc) {
 	case <-ctx.Done():
 	case <-time.After(p.o.Timeouts.Forward):
 		end(refusal.New("session_required",
-			"the session of the call has ended, and the call did not within %s after it", p.o.Timeouts.Forward))
+			"the call was still running %s after its session ended", p.o.Timeouts.Forward))
 	}
 }
 

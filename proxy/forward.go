@@ -59,7 +59,7 @@ func (t *posting) unsent(ctx context.Context, why error) {
 	defer cancel()
 	r := &t.record
 	if err := p.o.Triggers.Unsent(ctx, r.Event, t.session.Runtime, t.binding.Action, r.BindingHash); err != nil {
-		p.o.Log.Warn("a post was not sent, and its event has paid for it",
+		p.o.Log.Warn("a post was not sent, but its event has paid for it",
 			zap.String("post", r.ID), zap.String("event", r.Event), zap.Error(err))
 	}
 }
@@ -128,5 +128,5 @@ func (c *call) turnedAway() error {
 		return nil
 	}
 	return refusal.New("upstream_lost",
-		"the upstream gave up %d connections, one after the other, without an answer", maxConnections)
+		"the upstream closed %d connections in a row without an answer", maxConnections)
 }

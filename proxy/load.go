@@ -134,7 +134,7 @@ func (h *host) take(session string, of Rate, now time.Time, who string) error {
 	}
 	return refusal.Later{
 		Refusal: refusal.New("rate_limited",
-			"%s gets more than %g calls per second, or the session its part of them; nothing was sent", who, of.PerSecond),
+			"%s gets more than %g calls per second, or the session exceeds its share of them; nothing was sent", who, of.PerSecond),
 		Seconds: max(1, int(math.Ceil((lasts - now.Sub(h.began)).Seconds()))),
 	}
 }
@@ -200,7 +200,7 @@ func (l *load) enter(c *call) error {
 	c.slot.party = c.record.Session
 	if c.slot.call = l.calls.Take(c.slot.party, 1, int64(l.Calls)); !c.slot.call {
 		return refusal.New("overloaded",
-			"the session has its part of the %d calls in flight already; nothing was sent", l.Calls)
+			"the session has its whole share of the %d calls in flight; nothing was sent", l.Calls)
 	}
 	return nil
 }
@@ -218,7 +218,7 @@ func (l *load) leave(c *call) {
 func (l *load) socket(c *call) error {
 	if c.slot.socket = l.open.Take(c.slot.party, 1, int64(l.WebSockets)); !c.slot.socket {
 		return refusal.New("overloaded",
-			"the session has its part of the %d open WebSockets already; nothing was sent", l.WebSockets)
+			"the session has its whole share of the %d open WebSockets; nothing was sent", l.WebSockets)
 	}
 	return nil
 }

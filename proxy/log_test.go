@@ -56,7 +56,7 @@ func TestLogOfALedgerThatIsAway(t *testing.T) {
 	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Log = zap.New(core) })
 	p.record.away = true
 	p.wantRefused("request_malformed", "GET", "/a//b", "")
-	lines := logged.FilterMessage("the record of a call could not be stored at once: it waits in memory").All()
+	lines := logged.FilterMessage("the record of a call could not be stored at once; it waits in memory").All()
 	if len(lines) != 1 {
 		t.Fatalf("the lines are %+v", logged.All())
 	}

@@ -106,7 +106,7 @@ func (m *mcpCall) judge(rules []rule) (rule, error) {
 	verdict, err := mcp.Judge(m.message, m.r.Header, m.mcp.Rules, m.mcp.Peer, m.mcp.Memory)
 	m.mcp.Verdict = verdict
 	if verdict.Human {
-		m.p.flooded.Warn("a human has answered an MCP server, or may have: the session makes no posts any more",
+		m.p.flooded.Warn("a human answered an MCP server, or may have: the session can make no more posts",
 			zap.String("session", m.session.ID), zap.String("server", m.server()))
 	}
 	if err != nil {
@@ -150,7 +150,7 @@ func (m *mcpCall) answer(ctx context.Context, resp *http.Response) error {
 	m.setResult(answer.Result())
 	if !answer.Followed() {
 		_ = m.check("answer read", refusal.New("mcp_answer_unread",
-			"the answer could not be read as it passed: what it says is not known here"))
+			"the answer could not be read on its way, so its content is unknown"))
 	}
 	return err
 }

@@ -32,7 +32,7 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 		}, []string{"step"}),
 		leftOut: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "mediator_records_left_out_total",
-			Help: "Calls beyond a quota that left no record: of callers without a session, and refused ones of sessions.",
+			Help: "Calls beyond a quota, which left no record: those of unknown callers, and refused ones.",
 		}),
 	}
 	for _, c := range []prometheus.Collector{m.calls, m.took, m.steps, m.leftOut} {

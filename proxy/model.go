@@ -41,7 +41,7 @@ type modelCall struct {
 
 func (m *modelCall) choose(rules []rule) (rule, error) {
 	if m.held == nil {
-		return rule{}, refusal.New("message_malformed", "the request to the model: it has no body")
+		return rule{}, refusal.New("message_malformed", "the request to the model has no body")
 	}
 	o, keeper, key := &m.p.o, m.p.o.Receipts, m.session.Content[:]
 	measure := keeper.Measure(m.r.Context(), m.session.Chain)

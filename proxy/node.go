@@ -104,7 +104,7 @@ func checkForNode(r rule, m match.Match) error {
 	}
 	way, ok := node.WayAt(m.Path)
 	if !ok || m.Scheme != "http" || m.Port != 80 {
-		return fmt.Errorf("at http://%s a rule is for %s: what else is there needs none", InternalHost, node.Paths())
+		return fmt.Errorf("at http://%s a rule is for %s: everything else there needs none", InternalHost, node.Paths())
 	}
 	if i := slices.IndexFunc(m.Methods, func(method string) bool { return !way.Takes(method) }); i >= 0 {
 		return fmt.Errorf("the node takes no %s at %s", m.Methods[i], way.Path)

@@ -91,7 +91,7 @@ func (p *Pipeline) recovered(c *call, v any) {
 	err := errors.New("panic")
 	if c.record.State == ledger.StateForwarding {
 		c.record.State = ledger.StateIndeterminate
-		err = refusal.New("indeterminate", "a fault in the mediator ended the call while it was sent")
+		err = refusal.New("indeterminate", "a fault in the mediator ended the call while it was being sent")
 	}
 	if v != http.ErrAbortHandler { //nolint:errorlint // net/http compares it the same way
 		p.flooded.Error("panic in a call",

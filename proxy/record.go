@@ -71,7 +71,7 @@ func (p *Pipeline) settle(ctx context.Context, c *call, wait bool) (durable bool
 		entry.Write(zap.Inline(c), zap.Error(err))
 	}
 	if err != nil {
-		return false, errors.Join(refusal.New("ledger_unavailable", "the record of the call could not be kept"), err)
+		return false, errors.Join(refusal.New("ledger_unavailable", "the record of the call could not be stored"), err)
 	}
 	return durable, nil
 }
@@ -144,7 +144,7 @@ func (p *Pipeline) later(c *call, now, later error) error {
 	if later != nil {
 		return errors.Join(now, later)
 	}
-	p.flooded.Warn("the record of a call could not be stored at once: it waits in memory",
+	p.flooded.Warn("the record of a call could not be stored at once; it waits in memory",
 		zap.String("post", c.record.ID), zap.Error(now))
 	return nil
 }

@@ -79,7 +79,7 @@ type Share struct {
 func (s *Share) Take(n int) error {
 	if !s.of.Take(s.session, int64(n), s.of.limit) {
 		return refusal.New("overloaded",
-			"the bodies of the session's posts take its part of the %d bytes of %s; nothing was sent", s.of.limit, s.of.kind)
+			"the session's posts use its whole share of the %d bytes of %s; nothing was sent", s.of.limit, s.of.kind)
 	}
 	s.taken += int64(n)
 	return nil
@@ -160,11 +160,11 @@ func unlinkedFile(dir string) (*os.File, error) {
 	f, err := os.CreateTemp(dir, "body-*")
 	if err != nil {
 		return nil, refusal.New("ledger_unavailable",
-			"the body could not be kept while it is verified; the mediator's disk may be full")
+			"the body could not be stored for verification; the mediator's disk may be full")
 	}
 	if err := os.Remove(f.Name()); err != nil {
 		_ = f.Close()
-		return nil, refusal.New("ledger_unavailable", "the body could not be kept privately while it is verified")
+		return nil, refusal.New("ledger_unavailable", "the body could not be stored privately for verification")
 	}
 	return f, nil
 }
@@ -176,7 +176,7 @@ func (s spoolFile) Write(p []byte) (int, error) {
 	n, err := s.f.Write(p)
 	if err != nil {
 		return n, refusal.New("ledger_unavailable",
-			"the body could not be kept while it is verified; the mediator's disk may be full")
+			"the body could not be stored for verification; the mediator's disk may be full")
 	}
 	return n, nil
 }
@@ -201,7 +201,7 @@ func (b *Store) Turn(ctx context.Context, session string, size int) (done func()
 		return func() {}, nil
 	}
 	if done, err = b.reading.Wait(ctx, session); err != nil {
-		return nil, refusal.New("overloaded", "the body did not get its turn to be read in time; nothing was sent")
+		return nil, refusal.New("overloaded", "the body waited too long for its turn to be read; nothing was sent")
 	}
 	return done, nil
 }

@@ -87,13 +87,13 @@ func split(prefix, secret string, half Half) ([]string, error) {
 		token = secret
 	}
 	if len(token) < MinLength {
-		return nil, fmt.Errorf("the secret has fewer than %d bytes, and could not be told from other text in an answer",
+		return nil, fmt.Errorf("the secret has fewer than %d bytes, too few to tell it from other text in an answer",
 			MinLength)
 	}
 	pair, err := base64.StdEncoding.DecodeString(token)
 	if basic := strings.EqualFold(scheme, "Basic") && err == nil; !basic {
 		if half != Auto {
-			return nil, fmt.Errorf("the secret is no Basic credential (user:password in base64), so it has no half %q", half)
+			return nil, fmt.Errorf("the secret is not a Basic credential (user:password in base64), so it has no half %q", half)
 		}
 		return []string{token}, nil
 	}
@@ -114,7 +114,7 @@ func split(prefix, secret string, half Half) ([]string, error) {
 		}
 	}
 	return nil, fmt.Errorf(
-		"the user and the password together have fewer than %d bytes, and could not be told from other text in an answer",
+		"the user and the password together have fewer than %d bytes, too few to tell it from other text in an answer",
 		MinLength)
 }
 
@@ -130,7 +130,7 @@ func halves(token, user, password string, half Half) ([]string, error) {
 	for _, part := range out {
 		if len(part) < MinLength {
 			return nil, fmt.Errorf(
-				"a secret half of the credential has fewer than %d bytes, and could not be told from other text in an answer",
+				"a secret half of the credential has fewer than %d bytes, too few to tell it from other text in an answer",
 				MinLength)
 		}
 	}

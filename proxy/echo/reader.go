@@ -72,5 +72,5 @@ func (s *Secret) settled(text []byte) int {
 
 func errEchoed() error {
 	return refusal.New("answer_withheld",
-		"the answer repeats the credential that the mediator has put into the call, and is not passed on")
+		"the answer repeats the credential that the mediator injected, so it is withheld")
 }

@@ -56,9 +56,9 @@ func CheckCredential(header, prefix string) error {
 		return fmt.Errorf("%q is not the name of a header", header)
 	case slices.Contains(contentHeaders, name) || slices.Contains(wire.HopByHop, name) ||
 		slices.Contains(protocolHeaders, name) || overridden(wire.CGIName(name)) != "":
-		return fmt.Errorf("the header %s has a meaning of its own, and carries no credential", name)
+		return fmt.Errorf("the header %s has a meaning of its own, so it cannot carry a credential", name)
 	case !httpguts.ValidHeaderFieldValue(prefix):
-		return errors.New("the prefix holds what no header can")
+		return errors.New("the prefix has characters that no header can hold")
 	}
 	return nil
 }
@@ -81,7 +81,7 @@ func (c *Credential) Now(ctx context.Context) (SecretHeader, error) {
 	if !httpguts.ValidHeaderFieldValue(secret) {
 		return SecretHeader{},
 			refusal.New("custody_unavailable",
-				"the credential that the rule injects holds what no header can, such as the end of a line")
+				"the rule's credential has characters that no header can hold, such as a newline")
 	}
 	find, err := echo.New(c.prefix, secret, c.half)
 	if err != nil {

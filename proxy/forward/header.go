@@ -43,7 +43,7 @@ func CheckHeader(r *http.Request) error {
 	// body.
 	if lengths := h["Content-Length"]; len(lengths) > 1 || len(lengths) == 1 &&
 		lengths[0] != strconv.FormatInt(r.ContentLength, 10) {
-		return refusal.New("request_malformed", "the header gives the body's length as %.40q, which it does not have",
+		return refusal.New("request_malformed", "the header gives the body's length as %.40q, which is wrong",
 			strings.Join(lengths, ", "))
 	}
 	if name := wire.QueryOverride(r.Method, r.URL.RawQuery); name != "" {
@@ -61,7 +61,7 @@ func CheckHeader(r *http.Request) error {
 	}
 	for _, name := range wire.ConnectionOptions(h) {
 		if HasMeaning(wire.CGIName(name)) {
-			return refusal.New("override_refused", "Connection names %.40q, which is not for the next hop alone", name)
+			return refusal.New("override_refused", "Connection names %.40q, which is not only for the next hop", name)
 		}
 	}
 	return nil

@@ -120,7 +120,7 @@ func CreateCA(dir string, o CAOptions) (*CA, error) {
 func writeNew(path string, data []byte, mode os.FileMode) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("intercept: there is a CA already; move it away first: %w", err)
+		return fmt.Errorf("intercept: the directory already has a CA; move it away first: %w", err)
 	}
 	if err != nil {
 		return fmt.Errorf("intercept: CA file: %w", err)
@@ -171,7 +171,7 @@ func LoadCA(dir string, now time.Time) (*CA, error) {
 	case !key.PublicKey.Equal(cert.PublicKey):
 		return nil, errors.New("intercept: the CA's certificate belongs to another key")
 	case !cert.IsCA || cert.KeyUsage&x509.KeyUsageCertSign == 0:
-		return nil, errors.New("intercept: the CA's certificate is not one that may sign")
+		return nil, errors.New("intercept: the CA's certificate may not sign")
 	case now.Before(cert.NotBefore) || !now.Before(cert.NotAfter):
 		return nil, fmt.Errorf("%w: it is valid from %s to %s only", ErrCANotValid, cert.NotBefore.Format(time.RFC3339),
 			cert.NotAfter.Format(time.RFC3339))
@@ -241,7 +241,7 @@ func Constrain(hosts []string) (*NameConstraints, error) {
 		} else if name != "" {
 			c.domains = append(c.domains, name)
 		} else {
-			return nil, fmt.Errorf("intercept: %q is no host to constrain a CA to", h)
+			return nil, fmt.Errorf("intercept: %q is not a host, so a CA cannot be constrained to it", h)
 		}
 	}
 	// Rules repeat hosts; the certificate must not.

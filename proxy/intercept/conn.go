@@ -188,7 +188,7 @@ func (c *conn) enter(ctx context.Context, route Route) error {
 		return refusal.New("shutting_down", "the mediator is shutting down")
 	}
 	if !p.open.Take(c.party, 1, int64(p.o.Limits.Tunnels)) {
-		return refusal.New("overloaded", "the session has its part of the %d open tunnels already", p.o.Limits.Tunnels)
+		return refusal.New("overloaded", "the session has its whole share of the %d open tunnels", p.o.Limits.Tunnels)
 	}
 	p.lastTunnel++
 	p.starting.Add(1)

@@ -51,7 +51,7 @@ func (p *Proxy) serveConnect(w http.ResponseWriter, r *http.Request) {
 // enterConnect makes the connection a tunnel to the CONNECT's target.
 func (c *conn) enterConnect(r *http.Request) error {
 	if r.ProtoMajor != 1 {
-		return refusal.New("request_malformed", "CONNECT is taken over HTTP/1.1 only")
+		return refusal.New("request_malformed", "CONNECT needs HTTP/1.1")
 	}
 	if r.ContentLength != 0 {
 		return refusal.New("request_malformed", "the CONNECT has a body")

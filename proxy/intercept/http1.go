@@ -162,7 +162,7 @@ func (r *http1Reader) judge() (bool, error) {
 		n := bytes.IndexByte(r.buf[r.judged:], '\n')
 		if limit := r.limit - r.lines*lineOverhead; r.judged+n+1 > limit || n < 0 && len(r.buf) > limit {
 			return false, refusal.New("header_too_large",
-				"the request line and the header have more than the %d bytes that are read, with %d more for each line", r.limit,
+				"the request line and the header exceed %d bytes, each line counting %d more", r.limit,
 				lineOverhead)
 		}
 		if n < 0 {
@@ -222,11 +222,11 @@ func (r *http1Reader) line(line string) (follows int64, whole bool, err error) {
 func (r *http1Reader) malformed(why string) error {
 	switch r.part {
 	case partRequest:
-		return refusal.New("request_malformed", "the request line is not that of HTTP/1.1: %s", why)
+		return refusal.New("request_malformed", "the request line is not HTTP/1.1: %s", why)
 	case partChunk:
-		return refusal.New("request_malformed", "a chunk of the body is not in order: %s", why)
+		return refusal.New("request_malformed", "a chunk of the body is malformed: %s", why)
 	}
-	return refusal.New("request_malformed", "the header is not in order: %s", why)
+	return refusal.New("request_malformed", "the header is malformed: %s", why)
 }
 
 // header judges a header line.
@@ -250,19 +250,19 @@ func (r *http1Reader) header(line string) error {
 		h.codings++
 		if h.chunked = isChunked(value); !h.chunked || h.http10 {
 			return refusal.New("request_malformed",
-				"the body's transfer coding is %.40q; only chunked is taken, and only in HTTP/1.1", value)
+				"the body's transfer coding is %.40q; only chunked is accepted, and only in HTTP/1.1", value)
 		}
 	case "Trailer":
 		for key := range strings.SplitSeq(value, ",") {
 			switch http.CanonicalHeaderKey(strings.Trim(key, " \t")) {
 			case "Transfer-Encoding", "Trailer", "Content-Length":
-				return refusal.New("override_refused", "the request announces the trailer %.40q, which says where its body ends",
+				return refusal.New("override_refused", "the request announces the trailer %.40q, which would change where its body ends",
 					key)
 			}
 		}
 	case "Expect":
 		if !strings.EqualFold(value, "100-continue") {
-			return refusal.New("request_malformed", "the request expects %.40q; only 100-continue can be met", value)
+			return refusal.New("request_malformed", "the request expects %.40q; only 100-continue is supported", value)
 		}
 	}
 	return nil
@@ -281,7 +281,7 @@ func (r *http1Reader) endHead() (follows int64, whole bool, err error) {
 		return 0, false, refusal.New("request_malformed", "the request has %d Host headers instead of one", h.hosts)
 	case h.lengths+h.codings > 1:
 		return 0, false, refusal.New("request_malformed",
-			"the request gives its body's length %d times, by Content-Length and Transfer-Encoding; once is enough",
+			"the request gives its body's length %d times, by Content-Length and Transfer-Encoding; give it once",
 			h.lengths+h.codings)
 	}
 	r.heads++

@@ -21,7 +21,7 @@ func requestLine(line string) (head, error) {
 	h := head{http10: version == "HTTP/1.0", connect: method == http.MethodConnect}
 	if !wire.IsMethod(method) || !validTarget(target, h.connect) || version != "HTTP/1.1" && version != "HTTP/1.0" {
 		return head{}, refusal.New("request_malformed",
-			"the request line is not that of HTTP/1.1: a method in capitals, a URL in ASCII without fragment, HTTP/1.1")
+			"the request line is not HTTP/1.1: it needs a method in capitals, a URL in ASCII without fragment, and HTTP/1.1")
 	}
 	return h, nil
 }
@@ -43,7 +43,7 @@ func field(line string) (name, value string, err error) {
 	name, value, ok := strings.Cut(line, ":")
 	if !ok || !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
 		return "", "", refusal.New("request_malformed",
-			"the header is not in order: each line is a name, a colon and a value without control bytes")
+			"the header is malformed: each line needs a name, a colon and a value without control bytes")
 	}
 	return http.CanonicalHeaderKey(name), strings.Trim(value, " \t"), nil
 }
@@ -52,7 +52,7 @@ func field(line string) (name, value string, err error) {
 func decimal(s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || len(s) > 18 || signed(s) || s[0] == '0' && s != "0" {
-		return 0, refusal.New("request_malformed", "the Content-Length %.40q is no number in its usual form", s)
+		return 0, refusal.New("request_malformed", "the Content-Length %.40q is not a plain decimal number", s)
 	}
 	return n, nil
 }
@@ -63,7 +63,7 @@ func chunkSize(line string) (int64, error) {
 	n, err := strconv.ParseInt(line, 16, 64)
 	if err != nil || len(line) > 15 || signed(line) {
 		return 0, refusal.New("request_malformed",
-			"the size of a chunk is not 1 to 15 hexadecimal digits alone; chunk extensions are not taken")
+			"the size of a chunk is not 1 to 15 hexadecimal digits; chunk extensions are refused")
 	}
 	return n, nil
 }

@@ -24,7 +24,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		p.o.Refuse(w, r, refusal.New("request_malformed", "the request target is neither absolute nor a path"))
 	case r.URL.Host == "" && r.URL.Scheme == "":
 		p.o.Refuse(w, r, refusal.New("not_a_proxy_request",
-			"this port is a proxy; send it requests by way of HTTP_PROXY and HTTPS_PROXY"))
+			"this port is a proxy; set it as HTTP_PROXY and HTTPS_PROXY"))
 	default:
 		p.servePlain(w, r)
 	}
@@ -72,7 +72,7 @@ func stripProxyHeaders(h http.Header) {
 // request_malformed.
 func parseRequest(r *http.Request) (upstream.Target, error) {
 	if r.URL == nil || r.URL.Opaque != "" || r.URL.User != nil || r.URL.Scheme != "http" && r.URL.Scheme != "https" {
-		return upstream.Target{}, refusal.New("request_malformed", "the request target is no plain http or https URL")
+		return upstream.Target{}, refusal.New("request_malformed", "the request target is not a plain http or https URL")
 	}
 	return upstream.ParseOrigin(r.URL.Scheme, r.URL.Host)
 }
@@ -85,7 +85,7 @@ func checkTunnelled(r *http.Request, route Route) error {
 	case !route.Intercepted && route.Target.Port == 443:
 		return refusal.New("not_a_proxy_request", "the tunnel to %s carries HTTP without TLS", route.Target.Address())
 	case r.Method == http.MethodConnect:
-		return refusal.New("request_malformed", "a CONNECT inside a tunnel is not taken")
+		return refusal.New("request_malformed", "a CONNECT inside a tunnel is refused")
 	case r.RequestURI == "*" || r.URL == nil || r.URL.Host == "" && !strings.HasPrefix(r.URL.Path, "/"):
 		return refusal.New("request_malformed", "the request target is neither absolute nor a path")
 	}
@@ -96,7 +96,7 @@ func checkTunnelled(r *http.Request, route Route) error {
 // name at all, is target_mismatch.
 func agree(r *http.Request, pinned upstream.Target) error {
 	if r.URL == nil || r.URL.Opaque != "" || r.URL.User != nil {
-		return refusal.New("target_mismatch", "the request target is not one inside a tunnel to %s", pinned)
+		return refusal.New("target_mismatch", "the request target does not fit the tunnel to %s", pinned)
 	}
 	if r.URL.Scheme != "" || r.URL.Host != "" {
 		if t, err := upstream.ParseOrigin(r.URL.Scheme, r.URL.Host); err != nil || t != pinned {

@@ -133,8 +133,7 @@ func (p *Proxy) redirectedRequest(r *http.Request, route Route) (*http.Request, 
 func originalDestination(conn net.Conn) (netip.AddrPort, error) {
 	refuse := func() (netip.AddrPort, error) {
 		return netip.AddrPort{}, refusal.New("not_a_proxy_request",
-			"a connection to the transparent listener was not redirected by the kernel, so nobody knows where it was meant "+
-				"to go")
+			"the kernel did not redirect this connection to the transparent listener, so its destination is unknown")
 	}
 	inner, ok := conn.(syscall.Conn)
 	if !ok {
@@ -178,7 +177,7 @@ func (c *conn) checkMethod() error {
 		case b == ' ' && i > 0:
 			return c.socket.SetReadDeadline(time.Time{})
 		case b < 'A' || b > 'Z' || i >= maxMethod:
-			return refusal.New("not_a_proxy_request", "what the client sent to %s is neither TLS nor HTTP", c.route.Original)
+			return refusal.New("not_a_proxy_request", "the client sent neither TLS nor HTTP to %s", c.route.Original)
 		}
 	}
 }

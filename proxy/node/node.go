@@ -133,7 +133,7 @@ func (n *Relay) issue(ctx context.Context, s *session.Session, body []byte) ([]b
 	probes := make(map[string]string, len(issued.Probes))
 	for _, p := range issued.Probes {
 		if !isName(p.ID) || p.Prompt == "" || len(p.Prompt) > maxPrompt {
-			return nil, unusable("has a probe without id or prompt, or one that is too long")
+			return nil, unusable("has a probe whose id or prompt is missing or too long")
 		}
 		probes[p.ID] = p.Prompt
 	}
@@ -153,7 +153,7 @@ type commitment struct {
 func (c commitment) hash() (hash string, revealed bool, err error) {
 	switch {
 	case !isName(c.Nonce):
-		return "", false, malformed("it has no challenge_nonce, or one that is too long")
+		return "", false, malformed("challenge_nonce is missing or too long")
 	case c.Hash != nil && c.Salt == nil && c.Strategy == nil:
 		if !evidence.IsHash(*c.Hash) {
 			return "", false, malformed("commitment_hash is not a lowercase hex SHA-256")
@@ -166,7 +166,7 @@ func (c commitment) hash() (hash string, revealed bool, err error) {
 		}
 		return hash, true, err
 	}
-	return "", false, malformed("beside challenge_nonce it has to have either commitment_hash, or salt and strategy")
+	return "", false, malformed("beside challenge_nonce it needs either commitment_hash, or salt and strategy")
 }
 
 // commit sends a commitment or its reveal. Receipts mention it once the node has it durably.
@@ -190,7 +190,7 @@ func (n *Relay) commit(ctx context.Context, s *session.Session, body []byte) ([]
 	}
 	if json2.Unmarshal(answer, &kept) != nil || kept.Nonce != asked.Nonce || kept.Hash != hash || revealed &&
 		!kept.Revealed {
-		return nil, unusable("is not about what was committed to")
+		return nil, unusable("does not match the commitment")
 	}
 	if revealed {
 		s.Chain.Revealed(asked.Nonce, hash)
@@ -203,10 +203,10 @@ func (n *Relay) commit(ctx context.Context, s *session.Session, body []byte) ([]
 // read reads a request strictly, so that the node cannot read it differently.
 func read(body []byte, to any) error {
 	if _, err := jsonread.Strict(body, 0); err != nil {
-		return malformed("it is not one JSON object in UTF-8 in which each member stands once")
+		return malformed("it is not one JSON object in UTF-8 without repeated members")
 	}
 	if err := json2.Unmarshal(body, to, json2.RejectUnknownMembers(true)); err != nil {
-		return malformed("it has a member that is not known, or not of its type")
+		return malformed("it has a member that is unknown or of the wrong type")
 	}
 	return nil
 }

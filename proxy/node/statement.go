@@ -31,7 +31,7 @@ func (n *Relay) Kind(path string, text []byte, hash string) (string, error) {
 	case n == nil:
 		return "", errMissing()
 	case n.o.Speaker == nil:
-		return "", refusal.New("not_configured", "this sidecar has no key by which it could sign what its agent publishes")
+		return "", refusal.New("not_configured", "this sidecar has no key to sign what its agent publishes")
 	}
 	document, kind, err := readDocument(path, text)
 	if err != nil {
@@ -43,7 +43,7 @@ func (n *Relay) Kind(path string, text []byte, hash string) (string, error) {
 		return "", err
 	case unsigned != hash:
 		return "", refusal.New("statement_malformed",
-			"the document has a signature: leave it out, for the mediator signs for its agent")
+			"the document has a signature: leave it out, because the mediator signs for its agent")
 	case document.Author() != n.AgentID():
 		return "", refusal.New("statement_mismatch", "the document is by %.300q, and this agent is %s", document.Author(),
 			n.AgentID())

@@ -91,7 +91,7 @@ func (p Pages) nextEvent(r *http.Request, route intercept.Route) (any, error) {
 	began, before := p.Now(), p.Sessions.Standing()
 	done, ok := p.Sessions.Turn(r.Context(), wait)
 	if !ok {
-		return nil, refusal.New("event_none", "no event came while another call waited for it, and this one for its turn")
+		return nil, refusal.New("event_none", "another call waited for the next event, and none came")
 	}
 	defer done()
 	if s := p.Sessions.Standing(); s != nil && s != before {
@@ -104,7 +104,7 @@ func (p Pages) nextEvent(r *http.Request, route intercept.Route) (any, error) {
 	}
 	if ended := p.Sessions.CloseStanding(); ended != nil {
 		if _, err := p.Triggers.Done(r.Context(), ended.Event.ID, ended.Runtime); err != nil {
-			p.Log.Warn("the ended session's event is not marked as done; it stands behind no post without a session",
+			p.Log.Warn("the ended session's event could not be marked as done; without a session it allows no posts",
 				zap.String("event", ended.Event.ID), zap.Error(err))
 		}
 	}

@@ -306,7 +306,7 @@ func (s *Set) Find(proxyAuthorization string) (*Session, error) {
 	}
 	id, password, ok := basicCredentials(proxyAuthorization)
 	if !ok {
-		return nil, refusal.New("session_required", "the proxy credentials are not of the form that mediator run gives out")
+		return nil, refusal.New("session_required", "the proxy credentials are not in the form that mediator run gives")
 	}
 	session, open := s.Get(id)
 	got := sha256.Sum256(password)

@@ -52,14 +52,14 @@ func checkHosts(list []Host) ([]Host, error) {
 			host, port, err = addr.Unmap().String(), 0, nil
 		}
 		if err != nil || port != 0 {
-			return nil, fmt.Errorf("upstream: upstream %q is neither a host nor *. and a domain", u.Name)
+			return nil, fmt.Errorf("upstream: %q is neither a host nor *. and a domain", u.Name)
 		}
 		if list[i].Name = host; wild {
 			list[i].Name = "*." + host
 		}
 		for _, p := range u.Networks {
 			if !p.IsValid() || p != p.Masked() || p.Addr().Is4In6() {
-				return nil, fmt.Errorf("upstream: upstream %q: %s is no network", u.Name, p)
+				return nil, fmt.Errorf("upstream: %q: %s is not a network", u.Name, p)
 			}
 		}
 	}

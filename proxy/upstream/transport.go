@@ -108,12 +108,12 @@ func CheckAnswer(r *http.Request, resp *http.Response) (*http.Response, error) {
 		// HTTP/2 net/http takes any number for a status, and writes none with more than three digits.
 		_ = resp.Body.Close()
 		return nil, refusal.New("upstream_lost",
-			"the upstream answered with status %d, which ends no request", resp.StatusCode)
+			"the upstream answered with status %d, which cannot end a request", resp.StatusCode)
 	}
 	if listSize(resp.Header) > maxResponseHeader { // net/http does so over HTTP/2
 		_ = resp.Body.Close()
 		return nil, refusal.New("upstream_lost",
-			"the upstream answered with a header of more than %d bytes, with %d more for each line", maxResponseHeader,
+			"the upstream's header exceeds %d bytes, each line counting %d more", maxResponseHeader,
 			fieldOverhead)
 	}
 	return resp, nil
@@ -204,6 +204,6 @@ func Classify(err error) error {
 		return upstreamError{refusal.New("upstream_timeout", "the upstream did not answer in time"), err}
 	}
 	return upstreamError{refusal.New("upstream_lost",
-		"the connection to the upstream broke, or what came was not HTTP, or a header of more than %d KiB",
+		"the connection to the upstream broke, or its answer was not HTTP or had a header of more than %d KiB",
 		maxResponseHeader>>10), err}
 }
