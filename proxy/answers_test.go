@@ -15,14 +15,13 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/proxy/match"
 )
 
-// TestHostileAnswers: net/http takes more for an answer over HTTP/2 than it writes, and an upstream speaks for nobody but itself.
+// Over HTTP/2 net/http accepts answers that it could not write.
 func TestHostileAnswers(t *testing.T) {
 	for _, test := range []struct {
 		name, code string
-		header     []string // of the answer, which has the body "ten bytes."
+		header     []string // of the answer; its body is "ten bytes."
 		status     int
 		state      ledger.State
 	}{
@@ -39,7 +38,7 @@ func TestHostileAnswers(t *testing.T) {
 			if resp.StatusCode != test.status || test.code == "" && body != "ten bytes." || len(resp.Header["Content-Length"]) > 1 || resp.Header.Get("ActionProof-Post") != "" {
 				t.Errorf("status %d, header %v, body %q", resp.StatusCode, resp.Header, body)
 			}
-			must(t, p.Proxy.Shutdown(context.Background())) // waits for what is still running
+			must(t, p.Proxy.Shutdown(context.Background()))
 			if post, _ := p.record.last(); post.State != test.state || post.Code != test.code || test.state != ledger.StateForwarded && post.Status != 0 {
 				t.Errorf("recorded as %s, code %q, status %d", post.State, post.Code, post.Status)
 			}
@@ -47,7 +46,7 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// TestHeaderOfAnAnswer: many answers with large headers at once, or with very many short lines in them, would take more memory than there is.
+// Large headers, or very many short lines, would exhaust the memory.
 func TestHeaderOfAnAnswer(t *testing.T) {
 	for _, p := range []protocol{http1, http2} {
 		for _, test := range []struct {
@@ -71,7 +70,7 @@ func TestHeaderOfAnAnswer(t *testing.T) {
 	}
 }
 
-// TestTurnedAway: an upstream that says of each connection that it has looked at nothing would be asked for as long as the agent waits.
+// TestTurnedAway: an upstream that refuses each connection is not asked for ever.
 func TestTurnedAway(t *testing.T) {
 	var asked atomic.Int32
 	up := framesUpstream(t, func(framer *xhttp2.Framer, _ uint32) {
@@ -87,7 +86,7 @@ func TestTurnedAway(t *testing.T) {
 	}
 }
 
-// TestEarlyAnswer: an upstream that does not want the rest of a request has answered it, whatever the agent still sends.
+// TestEarlyAnswer: an upstream that does not want the rest of a request has still answered it.
 func TestEarlyAnswer(t *testing.T) {
 	for name, reset := range map[string]bool{"and reads no more": false, "and resets the stream": true} {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +94,7 @@ func TestEarlyAnswer(t *testing.T) {
 			up := framesUpstream(t, func(framer *xhttp2.Framer, stream uint32) {
 				answer(framer, stream)
 				if reset {
-					_ = framer.WriteRSTStream(stream, xhttp2.ErrCodeNo) // the whole answer may have ended the test already
+					_ = framer.WriteRSTStream(stream, xhttp2.ErrCodeNo) // the test may have ended with the whole answer
 				}
 			})
 			p := newReadsRig(t, up)
@@ -114,20 +113,17 @@ func TestEarlyAnswer(t *testing.T) {
 	}
 }
 
-// newReadsRig allows calls to an upstream that need no evidence.
 func newReadsRig(t *testing.T, up *httptest.Server) *postRig {
 	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
-		m, err := match.Parse("https://"+at(0, up)+"/**", []string{"GET", "PUT"})
-		must(t, err)
-		o.Rules, err = NewRules(nil, []Egress{{Name: "reads", Match: m}})
-		must(t, err)
+		m := matching(t, "https://"+at(0, up)+"/**", "GET", "PUT")
+		o.Rules = rulesFor(t, nil, []Egress{{Name: "reads", Match: m}})
 		o.Transport = newTestTransport(t, up)
 	})
-	t.Cleanup(up.CloseClientConnections) // net/http may still be giving up a request when the rig closes idle ones
+	t.Cleanup(up.CloseClientConnections) // net/http may still be giving up a request
 	return p
 }
 
-// answering writes an answer with these fields, whatever they say, and the body "ten bytes.".
+// answering answers with these fields and the body "ten bytes.".
 func answering(t *testing.T, header ...string) func(*xhttp2.Framer, uint32) {
 	return func(framer *xhttp2.Framer, stream uint32) {
 		var block bytes.Buffer
@@ -135,22 +131,22 @@ func answering(t *testing.T, header ...string) func(*xhttp2.Framer, uint32) {
 		for i := 0; i < len(header); i += 2 {
 			must(t, fields.WriteField(hpack.HeaderField{Name: header[i], Value: header[i+1]}))
 		}
-		// Either fails if the test has closed the connection already, because it was answered without them.
+		// Either fails if the test has closed the connection.
 		_ = framer.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndHeaders: true})
 		_ = framer.WriteData(stream, true, []byte("ten bytes."))
 	}
 }
 
-// framesUpstream answers each request over HTTP/2 by answer, frame by frame.
+// framesUpstream answers each HTTP/2 request frame by frame.
 func framesUpstream(t *testing.T, answer func(framer *xhttp2.Framer, stream uint32)) *httptest.Server {
 	up := httptest.NewUnstartedServer(http.NotFoundHandler())
 	up.TLS = &tls.Config{NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12}
 	up.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){"h2": func(_ *http.Server, c *tls.Conn, _ http.Handler) {
 		if _, err := io.CopyN(io.Discard, c, int64(len(xhttp2.ClientPreface))); err != nil {
-			return // net/http gives up a connection that it has made and does not need any more
+			return // net/http gives up a connection that it no longer needs
 		}
 		framer := xhttp2.NewFramer(c, c)
-		_ = framer.WriteSettings() // ReadFrame fails too, if this does
+		_ = framer.WriteSettings() // if this fails, so does ReadFrame
 		for {
 			frame, err := framer.ReadFrame()
 			if err != nil {

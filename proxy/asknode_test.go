@@ -23,25 +23,24 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// fakeNode is a node that answers what it is told to, and keeps what it is asked.
+// fakeNode records its requests.
 type fakeNode struct {
 	mu     sync.Mutex
 	asked  []nodeCall
 	answer func(path string, body []byte) (string, error)
-	sends  func() *http.Response // in place of the answer to what came by a rule; nil for that
+	sends  func() *http.Response // replaces the answer to a request by a rule, unless nil
 }
 
 type nodeCall struct {
 	method, path, body string
 	caller             *interaction.Caller // nil without a token
-	header             string              // of what came by a rule: its names and values
+	header             string              // of a request by a rule
 }
 
 func (f *fakeNode) Relay(_ context.Context, method, path string, body []byte, caller string) ([]byte, error) {
 	return f.ask(method, path, body, caller, "")
 }
 
-// Send answers with what Relay would, as JSON.
 func (f *fakeNode) Send(_ context.Context, method, path string, h http.Header, body []byte, caller string) (*http.Response, error) {
 	var header bytes.Buffer
 	must1("", h.Write(&header))
@@ -76,20 +75,19 @@ func (f *fakeNode) ask(method, path string, body []byte, caller, header string) 
 	return []byte(answer), err
 }
 
-// relay returns a relay to a node that is the rig's.
 func (r *receiptsRig) relay(t testing.TB) *node.Relay {
 	t.Helper()
 	r.node = &fakeNode{answer: keeping}
-	return relayTo(t, r.node)
+	return relayTo(t, r.node, nil)
 }
 
-func relayTo(t testing.TB, to *fakeNode) *node.Relay {
+func relayTo(t testing.TB, to *fakeNode, speaker node.Speaker) *node.Relay {
 	t.Helper()
 	key, err := custody.NewMemory("interaction-key")
 	must(t, err)
 	issuer, err := signer.New(interaction.CallerKind, key, signer.Options{Issuer: "sidecar", Audience: "node", Lifetime: interaction.CallerLifetime, Now: time.Now})
 	must(t, err)
-	return node.New(node.Options{Client: to, Issuer: issuer, Owner: strings.Repeat("o", 43), Agent: "agent"})
+	return node.New(node.Options{Client: to, Issuer: issuer, Speaker: speaker, Owner: strings.Repeat("o", 43), Agent: "agent"})
 }
 
 const (
@@ -99,7 +97,7 @@ const (
 	salt      = "AAAAAAAAAAAAAAAAAAAAAA"
 )
 
-// keeping answers as a node that keeps everything it is asked to.
+// keeping accepts every request.
 func keeping(path string, body []byte) (string, error) {
 	if strings.HasSuffix(path, "/issue") {
 		return `{"challenge_nonce": "` + nonce + `", "issued_at": 1, "expires_at": 601, "probes": [{"id": "p1", "prompt": "How many legs has a spider? Say the number alone."}]}`, nil
@@ -131,7 +129,7 @@ func planned(t testing.TB) (hash, reveal string) {
 	return hash, string(raw)
 }
 
-// ok sends a request that is to be answered.
+// ok demands an answer.
 func (r *receiptsRig) ok(t testing.TB, method, url, body string, header ...string) string {
 	t.Helper()
 	resp, answer := r.send(method, url, body, header...)
@@ -141,7 +139,8 @@ func (r *receiptsRig) ok(t testing.TB, method, url, body string, header ...strin
 	return answer
 }
 
-// TestChallenge: an agent asks for a challenge, commits, calls a model and reveals; its receipts tell of each once the node has it.
+// TestChallenge: an agent asks for a challenge, commits, calls a model and reveals. Its receipts mention each step once
+// the node has it.
 func TestChallenge(t *testing.T) {
 	r := newReceiptsRig(t, answerModels)
 	hash, reveal := planned(t)
@@ -213,7 +212,7 @@ func must1(s string, err error) string {
 	return s
 }
 
-// TestModelCallsOfACaller: the node is told how many calls to models have ended with a whole answer, and of no other.
+// TestModelCallsOfACaller: the node learns how many model calls have ended with a whole answer.
 func TestModelCallsOfACaller(t *testing.T) {
 	var fails atomic.Bool
 	r := newReceiptsRig(t, func(w http.ResponseWriter, req *http.Request) {
@@ -223,7 +222,7 @@ func TestModelCallsOfACaller(t *testing.T) {
 		}
 		answerModels(w, req)
 	})
-	for i, want := range []int64{0, 1, 1, 2} { // before each call but the first, and the second one fails
+	for i, want := range []int64{0, 1, 1, 2} { // before each call; the second call fails
 		r.ok(t, "POST", issueURL, `{}`)
 		if got := r.node.asked[i].caller.ModelCalls; got != want {
 			t.Errorf("before call %d: %d calls, want %d", i+1, got, want)
@@ -233,7 +232,7 @@ func TestModelCallsOfACaller(t *testing.T) {
 	}
 }
 
-// TestChallengeRefused: what the node refuses, or does not say yes to, changes no receipt.
+// TestChallengeRefused: what the node does not accept changes no receipt.
 func TestChallengeRefused(t *testing.T) {
 	hash, reveal := planned(t)
 	other := strings.Repeat("e", 64)
@@ -243,7 +242,7 @@ func TestChallengeRefused(t *testing.T) {
 	}
 	refused := &problem.Error{Details: problem.Details{Code: "rate_limited", Detail: "three a minute", Status: 429, RetryAfter: 17}}
 	for name, tt := range map[string]struct {
-		first  []string // what the node says yes to before
+		first  []string // accepted before
 		answer func(string, []byte) (string, error)
 		url    string
 		body   string
@@ -298,7 +297,7 @@ func TestChallengeRefused(t *testing.T) {
 	}
 }
 
-// TestMalformedChallengeRequests: what two parsers could read differently, or what the protocol does not have, does not reach the node.
+// TestMalformedChallengeRequests: ambiguous and unknown requests do not reach the node.
 func TestMalformedChallengeRequests(t *testing.T) {
 	hash, reveal := planned(t)
 	r := newReceiptsRig(t, answerModels)
@@ -336,7 +335,7 @@ func TestMalformedChallengeRequests(t *testing.T) {
 	}
 }
 
-// TestChallengeWithoutBody: there is nothing to say in a request for a challenge. A body that is there has to be JSON.
+// A request for a challenge needs no body, but a body must be JSON.
 func TestChallengeWithoutBody(t *testing.T) {
 	r := newReceiptsRig(t, answerModels)
 	if got, want := r.ok(t, "POST", issueURL, ""), must1(keeping("/issue", nil)); got != want {
@@ -356,14 +355,13 @@ func TestChallengeWithoutBody(t *testing.T) {
 	}
 }
 
-// TestNoNode: a sidecar without a node says so.
 func TestNoNode(t *testing.T) {
 	p := newModelRig(t, answerModels)
 	p.wantRefused("not_configured", "POST", issueURL, `{}`)
 	p.wantRefused("not_configured", "GET", "http://mediator.internal/v1/score/"+strings.Repeat("0a", 32), "")
 }
 
-// TestProbe: the model is asked what the node has written, and the receipt names the probe and has the tag of the answer.
+// TestProbe: the node's prompt goes to the model, and the receipt has the probe's id and a tag of the answer.
 func TestProbe(t *testing.T) {
 	var mu sync.Mutex
 	answers := []string{"8", " Eight.", "eight", "nine"}
@@ -380,7 +378,7 @@ func TestProbe(t *testing.T) {
 		return `{"challenge_nonce":"n","probes":[{"id":"p1","prompt":"` + prompt + `"},{"id":"p2","prompt":"` + prompt + `"},{"id":"p3","prompt":"` + prompt + `"}]}`, nil
 	}
 	r.ok(t, "POST", issueURL, `{}`)
-	r.ok(t, "POST", generateURL, `{"prompt":"`+prompt+`"}`) // the same prompt is no probe
+	r.ok(t, "POST", generateURL, `{"prompt":"`+prompt+`"}`) // not a probe
 	for _, id := range []string{"p1", "p2", "p3"} {
 		r.ok(t, "POST", generateURL, `{"probe":"`+id+`","model":"m"}`)
 		r.wantRefused("not_found", "POST", generateURL, `{"probe":"`+id+`"}`)
@@ -408,7 +406,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestOfferedPages: a page that is not there is refused with the names of those that are.
+// TestOfferedPages: the refusal of an unknown page names the pages that exist.
 func TestOfferedPages(t *testing.T) {
 	r := newReceiptsRig(t, answerModels)
 	_, answer := r.send("GET", "http://mediator.internal/v1/nothing", "")

@@ -9,7 +9,7 @@ import (
 	"github.com/actionproof/mediator/proxy/body"
 )
 
-// TestBodiesAreBounded posts while another post is still on its way, whose body takes most of what bodies may take.
+// TestBodiesAreBounded posts while the body of another post takes most of the room.
 func TestBodiesAreBounded(t *testing.T) {
 	json := func(n int) string { return `"` + strings.Repeat("x", n-2) + `"` }
 	raw := func(n int) string { return strings.Repeat("x", n) }
@@ -25,7 +25,7 @@ func TestBodiesAreBounded(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			entered, held := make(chan struct{}), make(chan struct{})
 			release := sync.OnceFunc(func() { close(held) })
-			defer release() // also where the test fails: the upstream does not close while a call is held
+			defer release() // even if the test fails: the upstream does not close while it holds a call
 			p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) {
 				if r.ContentLength == int64(len(tt.held)) && r.Header.Get("X-Held") != "" {
 					close(entered)
@@ -60,7 +60,7 @@ func TestBodiesAreBounded(t *testing.T) {
 	}
 }
 
-// TestRefusedBodiesMakeRoom refuses bodies in every way that a body is refused, each of which has to give back what it had taken.
+// TestRefusedBodiesMakeRoom: every kind of refusal frees what the body took.
 func TestRefusedBodiesMakeRoom(t *testing.T) {
 	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Load.Bodies = body.Limits{Memory: 4 << 20, Spool: 6 << 20} })
 	for range 5 {
@@ -72,7 +72,7 @@ func TestRefusedBodiesMakeRoom(t *testing.T) {
 	}
 }
 
-// TestLargestJSON is held in memory to its last byte: JSON is never spooled.
+// TestLargestJSON: JSON is never spooled.
 func TestLargestJSON(t *testing.T) {
 	p := newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
 		actions[0].MaxBody, o.SpoolDir = body.MaxJSON, "/absent"

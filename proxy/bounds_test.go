@@ -6,10 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 )
 
-// TestBodiesThatTheHashWouldNotCover sends, byte by byte, what no HTTP client would.
 func TestBodiesThatTheHashWouldNotCover(t *testing.T) {
 	p := newPostRig(t, created, nil)
 	const head = "POST /posts HTTP/1.1\r\nHost: HOST\r\nConnection: close\r\nContent-Type: application/json\r\n"
@@ -27,17 +25,7 @@ func TestBodiesThatTheHashWouldNotCover(t *testing.T) {
 				must(t, c.CloseWrite())
 			}
 			_, _ = io.ReadAll(c)
-			deadline := time.Now().Add(3 * time.Minute)
-			for {
-				if rec, _ := p.record.last(); rec.Code == tt.code {
-					break
-				}
-				if time.Now().After(deadline) {
-					rec, _ := p.record.last()
-					t.Fatalf("got %+v", rec)
-				}
-				time.Sleep(time.Millisecond)
-			}
+			eventually(t, func() bool { rec, _ := p.record.last(); return rec.Code == tt.code }, "no record has the code %s", tt.code)
 			if len(p.sent) != 0 {
 				t.Error("the upstream saw the call")
 			}
@@ -48,13 +36,12 @@ func TestBodiesThatTheHashWouldNotCover(t *testing.T) {
 func TestNoPlaceToSpool(t *testing.T) {
 	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.SpoolDir += "/absent" })
 	p.wantRefused("ledger_unavailable", "POST", "/raw", strings.Repeat("x", 2<<20))
-	// A body that needs no spooling is not concerned.
+	// A small body needs no spooling.
 	if resp, _ := p.send("POST", "/raw", "small"); resp.StatusCode != http.StatusCreated {
 		t.Errorf("got %d", resp.StatusCode)
 	}
 }
 
-// TestSpoolLeavesNoFile looks for spooled bodies that somebody else could read.
 func TestSpoolLeavesNoFile(t *testing.T) {
 	var dir string
 	p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) {

@@ -28,7 +28,7 @@ func (w wholeRoles) Evidence(_ context.Context, eventID string, b evidence.Bindi
 	return trigger.Evidence{OriginProof: proof, TriggerReceipt: receipt}, nil
 }
 
-// meanwhile is a gate before which something happens to the post.
+// meanwhile calls change before a gate judges.
 type meanwhile struct {
 	Gate
 	change func()
@@ -39,7 +39,7 @@ func (m meanwhile) Admit(ctx context.Context, r gate.AdmitRequest) (gate.Admissi
 	return m.Gate.Admit(ctx, r)
 }
 
-// newWholeRig is a choke point with a gate that really judges. change is called between step 7 and step 8.
+// newWholeRig has a gate that really judges. change is called between steps 7 and 8.
 func newWholeRig(t testing.TB, k *gatetest.Kit, g Gate, change func(), edits ...func(*PipelineOptions)) *postRig {
 	t.Helper()
 	return newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
@@ -57,7 +57,7 @@ func newWholeRig(t testing.TB, k *gatetest.Kit, g Gate, change func(), edits ...
 	})
 }
 
-// TestWholePost makes a post through a gate in this process, and through that of an API that takes part.
+// TestWholePost posts through a gate in this process, and through the gate of an API that takes part.
 func TestWholePost(t *testing.T) {
 	k := gatetest.New(t)
 	used := &gatetest.Used{}
@@ -73,7 +73,7 @@ func TestWholePost(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
 		gate          Gate
-		byAPI, byPost int // keys that are consumed by the API, and with the intent of the post
+		byAPI, byPost int // keys consumed by the API, and with the intent
 	}{{"in this process", k.Gate, 0, 9}, {"of an API", client, 7, 1}} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newWholeRig(t, k, tt.gate, func() {})
@@ -89,7 +89,7 @@ func TestWholePost(t *testing.T) {
 	}
 }
 
-// TestChangedMeanwhile changes the trust or the clock after everything was opened and signed: the gate refuses, and nothing is sent.
+// TestChangedMeanwhile changes the trust or the clock after everything was opened and signed.
 func TestChangedMeanwhile(t *testing.T) {
 	type row struct {
 		code   string

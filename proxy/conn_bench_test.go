@@ -13,7 +13,7 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// BenchmarkKeepAlivePost compares a 1 KiB POST on a kept connection, direct and through an intercepted tunnel.
+// BenchmarkKeepAlivePost compares a 1 KiB POST on a kept connection, direct and intercepted.
 func BenchmarkKeepAlivePost(b *testing.B) {
 	body := strings.Repeat("x", 1024)
 	benchmarkKeepAlive(b, func(c *http.Client, url string) (*http.Response, error) {
@@ -21,7 +21,6 @@ func BenchmarkKeepAlivePost(b *testing.B) {
 	})
 }
 
-// BenchmarkKeepAliveRead is the same for a GET that is answered with a few bytes.
 func BenchmarkKeepAliveRead(b *testing.B) {
 	benchmarkKeepAlive(b, func(c *http.Client, url string) (*http.Response, error) { return c.Get(url) })
 }
@@ -59,7 +58,7 @@ func benchmarkKeepAlive(b *testing.B, call func(*http.Client, string) (*http.Res
 	}
 }
 
-// BenchmarkSession says what an open session holds.
+// BenchmarkSession measures the memory of an open session.
 func BenchmarkSession(b *testing.B) {
 	event := trigger.Event{ID: evidence.NewID(), Kind: evidence.TriggerSourceEvent, Source: "github"}
 	var before, after runtime.MemStats

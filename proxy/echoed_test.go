@@ -17,32 +17,29 @@ import (
 
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/forward"
-	"github.com/actionproof/mediator/proxy/match"
 )
 
-// newKeyedRig has a post and other calls with a credential, to one upstream.
+// newKeyedRig has a post and other calls with a credential.
 func newKeyedRig(t *testing.T, up *httptest.Server, log *zap.Logger) *postRig {
 	p := newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
 		base := "https://" + at(0, up)
-		post, err := match.Parse(base+"/posts", []string{"POST"})
-		must(t, err)
-		keyed, err := match.Parse(base+"/**", []string{"GET", "HEAD", "PUT"})
-		must(t, err)
+		post := matching(t, base+"/posts", "POST")
+		keyed := matching(t, base+"/**", "GET", "HEAD", "PUT")
 		actions[0].Match = post
-		o.Rules, err = NewRules(actions[:1], []Egress{{Name: "keyed", Match: keyed, Credential: actions[0].Credential}})
-		must(t, err)
+		o.Rules = rulesFor(t, actions[:1], []Egress{{Name: "keyed", Match: keyed, Credential: actions[0].Credential}})
 		o.Transport, o.Log = newTestTransport(t, up), log
 	})
 	p.base = "https://" + at(0, up)
 	return p
 }
 
-// TestEchoedCredential: an upstream that repeats the request it got does not show the agent the credential, and the record says so.
+// TestEchoedCredential: an upstream that repeats the request does not show the agent the credential, and the record
+// says so.
 func TestEchoedCredential(t *testing.T) {
 	authorization := func(r *http.Request) string { return r.Header.Get("Authorization") }
 	answers := []struct {
-		name, code, body string // body comes through before the credential
-		status           int    // that the agent sees
+		name, code, body string // body precedes the credential
+		status           int    // as the agent sees it
 		write            func(w http.ResponseWriter, r *http.Request)
 	}{
 		{"in a header", "answer_withheld", "", 502, func(w http.ResponseWriter, r *http.Request) { w.Header().Set("X-Seen", authorization(r)) }},
@@ -61,13 +58,11 @@ func TestEchoedCredential(t *testing.T) {
 		{"in an event, in two pieces", "answer_withheld", "data: 1\n\ndata: Bearer ", 200, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			for _, piece := range []string{"data: 1\n\n", "data: " + authorization(r)[:20], authorization(r)[20:] + "\n\n"} {
-				_, _ = io.WriteString(w, piece)
-				_ = http.NewResponseController(w).Flush()
+				flush(w, piece)
 			}
 		}},
 		{"in a trailer", "answer_withheld", "ok\n", 200, func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.WriteString(w, "ok\n")
-			_ = http.NewResponseController(w).Flush()
+			flush(w, "ok\n")
 			w.Header().Set(http.TrailerPrefix+"X-Seen", authorization(r))
 		}},
 		{"compressed", "answer_withheld", "", 502, func(w http.ResponseWriter, r *http.Request) {
@@ -99,7 +94,7 @@ func TestEchoedCredential(t *testing.T) {
 						req.Header = http.Header{"Content-Type": {"application/json"}, "X-Answer": {answer.name}}
 						resp, err := client.RoundTrip(req)
 						var body []byte
-						if err == nil { // an answer that is cut at once may end before its header is read
+						if err == nil { // an answer cut at once may have no header
 							body, err = io.ReadAll(resp.Body)
 							_ = resp.Body.Close()
 							if resp.StatusCode != answer.status {
@@ -127,7 +122,7 @@ func TestEchoedCredential(t *testing.T) {
 	}
 }
 
-// TestAnswersToACredential: what does not repeat the credential comes through as it is, and as it comes.
+// TestAnswersToACredential: any other answer comes through unchanged and without delay.
 func TestAnswersToACredential(t *testing.T) {
 	for _, inner := range []protocol{http1, http2} {
 		for _, outer := range []protocol{http1, http2} {
@@ -139,7 +134,7 @@ func TestAnswersToACredential(t *testing.T) {
 					w.Header().Set("X-Asked", r.Header.Get("Accept-Encoding")+r.Header.Get("Range")+r.Header.Get("If-Range")+r.Header.Get("Accept-Charset"))
 					if r.URL.Path == "/events" {
 						w.Header().Set("Content-Type", "text/event-stream")
-						_ = http.NewResponseController(w).Flush()
+						flush(w)
 						for {
 							select {
 							case _, more := <-next:
@@ -149,8 +144,7 @@ func TestAnswersToACredential(t *testing.T) {
 							case <-r.Context().Done():
 								return
 							}
-							_, _ = io.WriteString(w, "data: "+secretToken[:20]+"\n\n")
-							_ = http.NewResponseController(w).Flush()
+							flush(w, "data: "+secretToken[:20]+"\n\n")
 						}
 					}
 					_, _ = io.WriteString(w, strings.Repeat("aB3-", 50000)+secretToken[:20])
@@ -166,11 +160,9 @@ func TestAnswersToACredential(t *testing.T) {
 				if resp, _ := p.send("HEAD", "/x", "", asked...); resp.StatusCode != 200 || resp.Header.Get("X-Asked") != "identity" {
 					t.Errorf("HEAD: status %d, header %v", resp.StatusCode, resp.Header)
 				}
-				resp, err := p.client.Get(p.base + "/events")
-				must(t, err)
-				defer resp.Body.Close()
+				resp = p.start(t.Context(), "GET", "/events", "")
 				events := bufio.NewReader(resp.Body)
-				for range 3 { // each event arrives before the next one is made
+				for range 3 { // each event arrives before the next is made
 					next <- struct{}{}
 					for _, want := range []string{"data: " + secretToken[:20] + "\n", "\n"} {
 						if line, err := events.ReadString('\n'); err != nil || line != want {
@@ -187,7 +179,7 @@ func TestAnswersToACredential(t *testing.T) {
 	}
 }
 
-// TestAnswersWithoutACredential are not searched: the agent sees what it sent itself, in pieces and compressed.
+// Answers without a credential are not searched.
 func TestAnswersWithoutACredential(t *testing.T) {
 	p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
@@ -199,7 +191,7 @@ func TestAnswersWithoutACredential(t *testing.T) {
 	}
 }
 
-// BenchmarkCredentialedRead relays answers without and with the search for a credential, over kept HTTPS connections on both sides.
+// BenchmarkCredentialedRead relays answers with and without the search for a credential.
 func BenchmarkCredentialedRead(b *testing.B) {
 	const object = `{"id":"evt_01J9Z3","object":"chat.completion","created":1731592800,"choices":[{"index":0,"message":{"role":"assistant","content":"How can I help?\nAsk me \"anything\"."}}]},` + "\n"
 	sizes := map[string]string{"200 B": object, "1 MiB": strings.Repeat(object, 1<<20/len(object))}
@@ -211,13 +203,10 @@ func BenchmarkCredentialedRead(b *testing.B) {
 	p := newPostRig(b, created, func(o *PipelineOptions, actions []Action) {
 		var egress []Egress
 		for path, credential := range map[string]*forward.Credential{"/without/**": nil, "/with/**": actions[0].Credential} {
-			m, err := match.Parse("https://"+at(0, up.Server)+path, []string{"GET"})
-			must(b, err)
+			m := matching(b, "https://"+at(0, up.Server)+path, "GET")
 			egress = append(egress, Egress{Name: path, Match: m, Credential: credential})
 		}
-		var err error
-		o.Rules, err = NewRules(nil, egress)
-		must(b, err)
+		o.Rules = rulesFor(b, nil, egress)
 		o.Transport, o.Record = newTestTransport(b, up.Server), forgetful{}
 		o.Load = Load{Session: Rate{PerSecond: maxRate}, Host: Rate{PerSecond: maxRate}}
 	})

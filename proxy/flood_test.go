@@ -30,8 +30,8 @@ import (
 
 const stranger = "Basic c2VzX3g6eA==" // of no session
 
-// every way in which a call can be refused before its session is known, and the one in which it is answered all the same. Each returns
-// the record's id that the caller is told.
+// unknown has every way in which a call can be refused before its session is known. Each returns the record's id in the
+// answer.
 var unknown = map[string]func(p *Pipeline, authorization string) string{
 	"a call": func(p *Pipeline, authorization string) string {
 		return served(p, "https://a.example/x", authorization, p.ServeHTTP)
@@ -71,7 +71,6 @@ var unknown = map[string]func(p *Pipeline, authorization string) string{
 	},
 }
 
-// served makes a request with these proxy credentials.
 func served(p *Pipeline, url, authorization string, serve http.HandlerFunc) string {
 	r := httptest.NewRequest(http.MethodGet, url, nil)
 	target := upstream.Target{Scheme: r.URL.Scheme, Host: r.URL.Hostname(), Port: 443}
@@ -82,12 +81,12 @@ func served(p *Pipeline, url, authorization string, serve http.HandlerFunc) stri
 
 func postOf(w *httptest.ResponseRecorder) string {
 	var d problem.Details
-	_ = json.Unmarshal(w.Body.Bytes(), &d) // the CA is no JSON
+	_ = json.Unmarshal(w.Body.Bytes(), &d) // the CA is not JSON
 	return d.Post
 }
 
-// TestUnknownCallers: callers whose session is not known leave a few records and lines a minute, and the rest is counted. Whoever has a
-// session leaves each record.
+// TestUnknownCallers: unknown callers leave a few records and lines a minute, and the rest is counted. Known ones leave
+// every record.
 func TestUnknownCallers(t *testing.T) {
 	for name, call := range unknown {
 		t.Run(name, func(t *testing.T) {
@@ -119,7 +118,7 @@ func TestUnknownCallers(t *testing.T) {
 				if got := leftOut(t, registry); got != calls-3 {
 					t.Errorf("%g were counted as left out, want %d", got, calls-3)
 				}
-				for range calls { // beside the strangers
+				for range calls {
 					call(p, credentials)
 				}
 				if rec, n := l.record.last(); n != 3+calls || rec.Session == "" || rec.Event != "evt_2" {
@@ -159,7 +158,7 @@ func leftOut(t *testing.T, registry *prometheus.Registry) float64 {
 	return 0
 }
 
-// TestOverloadIsRecorded: a call that is refused before its session is looked up is its session's all the same.
+// TestOverloadIsRecorded: a call refused before step 1 still belongs to its session.
 func TestOverloadIsRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoadRig(t, Load{Calls: 1, Unknown: 1})
@@ -176,7 +175,7 @@ func TestOverloadIsRecorded(t *testing.T) {
 	})
 }
 
-// TestFloodOfStrangers: what a flood of wrong credentials makes the sidecar write has a bound, in the ledger's file and in the log.
+// TestFloodOfStrangers bounds what wrong credentials write to the ledger and the log.
 func TestFloodOfStrangers(t *testing.T) {
 	l := newLoadRig(t, Load{})
 	l.sessions.CloseStanding()
@@ -207,11 +206,11 @@ func TestFloodOfStrangers(t *testing.T) {
 	for range 3000 {
 		served(p, long, stranger, p.ServeHTTP)
 	}
-	minutes := 1 + int64(time.Since(began)/flood.Window) // a busy machine takes more than one
+	minutes := 1 + int64(time.Since(began)/flood.Window) // a busy machine takes longer
 	if grown := size() - before; grown > minutes*256<<10 {
 		t.Errorf("the ledger grew by %d bytes", grown)
 	}
-	must(t, record.Close()) // and with it whatever is stored later
+	must(t, record.Close()) // stores the rest
 	if n := int64(log.Len()); n > minutes*40<<10 {
 		t.Errorf("the log has %d bytes", n)
 	}
@@ -222,8 +221,8 @@ func TestFloodOfStrangers(t *testing.T) {
 	}
 }
 
-// TestFloodOfASession: what refused calls of a session make the sidecar write has a bound, also of all sessions together. The others are
-// counted, and a post beside them leaves its record.
+// TestFloodOfASession bounds what refused calls of a session, and of all sessions, write. A post still leaves its
+// record.
 func TestFloodOfASession(t *testing.T) {
 	for _, tt := range []struct {
 		name            string

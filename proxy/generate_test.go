@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
@@ -27,7 +26,7 @@ import (
 
 const generateURL = "http://mediator.internal/v1/generate"
 
-// newGenerateRig is a choke point with one model of each dialect, named after it. answer is the models' server.
+// newGenerateRig has one model of each dialect, named after it. answer is the models' server.
 func newGenerateRig(t testing.TB, answer http.HandlerFunc) *postRig {
 	t.Helper()
 	return newPostRig(t, answer, func(o *PipelineOptions, actions []Action) {
@@ -40,13 +39,10 @@ func newGenerateRig(t testing.TB, answer http.HandlerFunc) *postRig {
 				Generate: &generate.Rule{Models: []string{"model-" + string(d)}, MaxTokens: 100},
 			})
 		}
-		var err error
-		o.Rules, err = NewRules(actions, egress)
-		must(t, err)
+		o.Rules = rulesFor(t, actions, egress)
 	})
 }
 
-// event is one event of a stream.
 type event struct{ Name, Data string }
 
 func eventsOf(t testing.TB, stream string) (all []event) {
@@ -61,7 +57,6 @@ func eventsOf(t testing.TB, stream string) (all []event) {
 	return all
 }
 
-// TestGenerate asks the models of all dialects for an answer, whole and as a stream.
 func TestGenerate(t *testing.T) {
 	const ask = `{"model":"model-%s","prompt":"` + secretText + `","system":"be brief","maxTokens":50,"temperature":0.5,"stream":%t}`
 	sent := map[inference.Dialect]string{
@@ -90,7 +85,7 @@ func TestGenerate(t *testing.T) {
 				if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != kind || resp.Header.Get("Cache-Control") != "no-store" {
 					t.Errorf("%d %v", resp.StatusCode, resp.Header)
 				}
-				// It is the same call as if the agent had sent it to the host, and leaves the same record.
+				// It leaves the same record as a call to the host itself.
 				if n != 1 || rec.Flow != flowEgress || rec.Rule != string(d) || rec.Path != modelPaths[d] || rec.Host != at(0, p.upstream) || rec.State != ledger.StateForwarded || rec.Session != p.session.ID || rec.Message != "generate" {
 					t.Errorf("%d records: %+v", n, rec)
 				}
@@ -122,7 +117,7 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
-// TestGenerateDefaults: the first model of the first rule answers where a request names none, with as many tokens as the rule allows.
+// Without a name the first model of the first rule answers, with the rule's number of tokens.
 func TestGenerateDefaults(t *testing.T) {
 	p := newGenerateRig(t, answerModels)
 	if resp, answer := p.send("POST", generateURL, `{"prompt":"hi","model":null}`); resp.StatusCode != 200 {
@@ -133,7 +128,6 @@ func TestGenerateDefaults(t *testing.T) {
 	}
 }
 
-// TestGenerateRefused: a request that is not in order is refused, and no model is asked.
 func TestGenerateRefused(t *testing.T) {
 	p := newGenerateRig(t, answerModels)
 	for _, tt := range []struct{ code, body string }{
@@ -167,7 +161,7 @@ func TestGenerateRefused(t *testing.T) {
 			t.Errorf("%s: the record is %+v", tt.body, rec)
 		}
 	}
-	p.wantRefused("content_malformed", "POST", generateURL, `{"prompt":"x"}`, "Content-Type", "text/plain") // beside that of JSON
+	p.wantRefused("content_malformed", "POST", generateURL, `{"prompt":"x"}`, "Content-Type", "text/plain") // beside JSON's
 	p.wantRefused("not_found", "PUT", generateURL, `{"prompt":"x"}`)
 	p.sessions.CloseStanding()
 	p.wantRefused("session_required", "POST", generateURL, `{"prompt":"x"}`)
@@ -175,16 +169,13 @@ func TestGenerateRefused(t *testing.T) {
 	none.wantRefused("generate_model", "POST", generateURL, `{"prompt":"x"}`)
 }
 
-// TestGenerateLimits: the limits of the session and of the model's host hold as for any call.
 func TestGenerateLimits(t *testing.T) {
 	for name, load := range map[string]Load{"session": {Session: Rate{PerSecond: 0.001, Burst: 1}}, "host": {Host: Rate{PerSecond: 0.001, Burst: 1}}} {
 		t.Run(name, func(t *testing.T) {
 			p := newPostRig(t, answerModels, func(o *PipelineOptions, actions []Action) {
 				m := actions[0].Match
 				m.Path = "/v1/messages"
-				var err error
-				o.Rules, err = NewRules(nil, []Egress{{Name: "m", Match: m, Observe: &inference.Rule{Dialect: inference.AnthropicMessages}, Generate: &generate.Rule{Models: []string{"m"}, MaxTokens: 1}}})
-				must(t, err)
+				o.Rules = rulesFor(t, nil, []Egress{{Name: "m", Match: m, Observe: &inference.Rule{Dialect: inference.AnthropicMessages}, Generate: &generate.Rule{Models: []string{"m"}, MaxTokens: 1}}})
 				o.Load = load
 			})
 			if resp, answer := p.send("POST", generateURL, `{"prompt":"x"}`); resp.StatusCode != 200 {
@@ -195,7 +186,7 @@ func TestGenerateLimits(t *testing.T) {
 	}
 }
 
-// TestGenerateFailures: what the model's API says in place of an answer is told to the agent and kept out of the record.
+// TestGenerateFailures: the model API's error goes to the agent and not into the record.
 func TestGenerateFailures(t *testing.T) {
 	answer := func(status int, kind, body string, header ...string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -212,7 +203,7 @@ func TestGenerateFailures(t *testing.T) {
 	for name, tt := range map[string]struct {
 		answer   http.HandlerFunc
 		code     string
-		upstream string // what the agent is told that the API has said
+		upstream string // the API's error in the answer
 	}{
 		"an error of OpenAI":     {answer(429, jsonType, `{"error":{"message":"slow down, `+secretText+`","type":"requests","code":"rate_limit_exceeded"}}`, "Retry-After", "7"), "generate_refused", `{"status":429,"code":"rate_limit_exceeded","message":"slow down, ` + secretText + `"}`},
 		"an error of Anthropic":  {answer(529, jsonType, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`), "generate_refused", `{"status":529,"code":"overloaded_error","message":"Overloaded"}`},
@@ -234,8 +225,7 @@ func TestGenerateFailures(t *testing.T) {
 		"nothing at all":         {answer(200, stream, ""), "upstream_lost", ""},
 		"cut off": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", stream)
-			_, _ = io.WriteString(w, began)
-			_ = http.NewResponseController(w).Flush()
+			flush(w, began)
 			panic(http.ErrAbortHandler)
 		}, "upstream_lost", ""},
 		"a JSON text cut off": {func(w http.ResponseWriter, _ *http.Request) {
@@ -256,7 +246,7 @@ func TestGenerateFailures(t *testing.T) {
 			if strings.HasPrefix(name, "an error of OpenAI") && resp.Header.Get("Retry-After") != "7" {
 				t.Errorf("the header is %v", resp.Header)
 			}
-			p.wantModel(t) // which looks for what was said
+			p.wantModel(t)
 			if rec, n := p.record.last(); n != 1 || rec.Code != tt.code || d.Post != rec.ID || strings.Contains(answer, secretToken) {
 				t.Errorf("%d records, %+v; the answer is %s", n, rec, answer)
 			}
@@ -267,16 +257,14 @@ func TestGenerateFailures(t *testing.T) {
 	}
 }
 
-// TestGenerateStreamFails: a stream that breaks off tells why in its last event, and is cut.
+// TestGenerateStreamFails: the last event of a broken stream says why.
 func TestGenerateStreamFails(t *testing.T) {
 	p := newGenerateRig(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"so far\"}}\n\n"+
 			"event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"x\"}}\n\n")
 	})
-	resp, err := p.client.Post(generateURL, "application/json", strings.NewReader(`{"prompt":"x","stream":true,"model":"model-anthropic-messages"}`))
-	must(t, err)
-	defer resp.Body.Close()
+	resp := p.start(t.Context(), "POST", generateURL, `{"prompt":"x","stream":true,"model":"model-anthropic-messages"}`)
 	raw, err := io.ReadAll(resp.Body)
 	if err == nil {
 		t.Error("the stream looks whole")
@@ -294,7 +282,7 @@ func TestGenerateStreamFails(t *testing.T) {
 	}
 }
 
-// TestGenerateEitherWay: a server that answers in the other way than it was asked is understood.
+// TestGenerateEitherWay: a server may stream unasked, or not stream when asked.
 func TestGenerateEitherWay(t *testing.T) {
 	p := newGenerateRig(t, func(w http.ResponseWriter, r *http.Request) {
 		if p, _ := io.ReadAll(r.Body); strings.Contains(string(p), `"stream":true`) {
@@ -314,24 +302,20 @@ func TestGenerateEitherWay(t *testing.T) {
 	}
 }
 
-// TestGenerateAgentLeaves: an agent that goes away ends the call to the model.
 func TestGenerateAgentLeaves(t *testing.T) {
 	for _, stream := range []bool{false, true} {
 		t.Run(fmt.Sprint(stream), func(t *testing.T) {
 			asked, ended := make(chan struct{}), make(chan struct{})
 			p := newGenerateRig(t, func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", "text/event-stream")
-				_, _ = io.WriteString(w, "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n")
-				_ = http.NewResponseController(w).Flush()
+				flush(w, "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n")
 				close(asked)
 				<-r.Context().Done()
 				close(ended)
 			})
 			ctx, leave := context.WithCancel(t.Context())
 			defer leave()
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, generateURL, strings.NewReader(fmt.Sprintf(`{"prompt":"x","stream":%t}`, stream)))
-			must(t, err)
-			req.Header.Set("Content-Type", "application/json")
+			req := p.request(ctx, "POST", generateURL, fmt.Sprintf(`{"prompt":"x","stream":%t}`, stream))
 			go func() { <-asked; leave() }()
 			if resp, err := p.client.Do(req); err == nil {
 				_, _ = io.Copy(io.Discard, resp.Body)
@@ -346,8 +330,8 @@ func TestGenerateAgentLeaves(t *testing.T) {
 	}
 }
 
-// TestGenerateSessions: two sessions ask at once, and one of them ends in the middle of its answer. Each gets its own, whole; the session that has ended
-// gets no other.
+// TestGenerateSessions: two sessions ask at once, and one ends in the middle. Each gets its whole answer; the ended
+// session gets no other.
 func TestGenerateSessions(t *testing.T) {
 	going, both := make(chan struct{}), make(chan struct{})
 	var asked sync.WaitGroup
@@ -356,8 +340,7 @@ func TestGenerateSessions(t *testing.T) {
 		var ask struct{ Messages []struct{ Content string } }
 		_ = json.NewDecoder(r.Body).Decode(&ask)
 		w.Header().Set("Content-Type", "text/event-stream")
-		fmt.Fprintf(w, "data: {\"choices\":[{\"delta\":{\"content\":\"%s...\"}}]}\n\n", ask.Messages[0].Content)
-		_ = http.NewResponseController(w).Flush()
+		flush(w, fmt.Sprintf("data: {\"choices\":[{\"delta\":{\"content\":\"%s...\"}}]}\n\n", ask.Messages[0].Content))
 		asked.Done()
 		<-going
 		_, _ = io.WriteString(w, "data: {\"choices\":[{\"delta\":{\"content\":\" more\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n")
@@ -365,23 +348,15 @@ func TestGenerateSessions(t *testing.T) {
 	other, password, err := p.sessions.Open(trigger.Event{ID: "evt_2"}, "worker-1", nil)
 	must(t, err)
 	go func() { asked.Wait(); close(both) }()
-	ask := func(name, authorization string) (*http.Response, error) {
-		req, err := http.NewRequest(http.MethodPost, generateURL, strings.NewReader(`{"prompt":"`+name+`","stream":true}`))
-		must(t, err)
-		req.Header.Set("Content-Type", "application/json")
-		if authorization != "" {
-			req.Header.Set("Proxy-Authorization", authorization)
-		}
-		return p.client.Do(req)
+	ask := func(name string, header ...string) *http.Request {
+		return p.request(t.Context(), "POST", generateURL, `{"prompt":"`+name+`","stream":true}`, header...)
 	}
-	req, err := http.NewRequest(http.MethodGet, generateURL, nil)
-	must(t, err)
-	req.SetBasicAuth(other.ID, password)
-	credentials := req.Header.Get("Authorization")
+	credentials := []string{"Proxy-Authorization", basic(other.ID, password)}
 	var wait sync.WaitGroup
-	for name, authorization := range map[string]string{"standing": "", "other": credentials} {
+	for name, header := range map[string][]string{"standing": nil, "other": credentials} {
+		req := ask(name, header...)
 		wait.Go(func() {
-			resp, err := ask(name, authorization)
+			resp, err := p.client.Do(req)
 			if err != nil {
 				t.Error(err)
 				return
@@ -404,13 +379,13 @@ func TestGenerateSessions(t *testing.T) {
 	p.sessions.Close(other.ID)
 	close(going)
 	wait.Wait()
-	resp, err := ask("other", credentials)
+	resp, err := p.client.Do(ask("other", credentials...))
 	must(t, err)
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusProxyAuthRequired {
 		t.Errorf("a session that has ended is answered %d", resp.StatusCode)
 	}
-	p.awaitRecords(t, 3)
+	p.wait(3)
 	owners := map[string]int{}
 	for _, rec := range p.record.posts {
 		owners[rec.Session]++
@@ -420,19 +395,6 @@ func TestGenerateSessions(t *testing.T) {
 	}
 }
 
-// awaitRecords waits for so many records.
-func (p *postRig) awaitRecords(t testing.TB, want int) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if _, n := p.record.last(); n == want {
-			return
-		}
-	}
-	_, n := p.record.last()
-	t.Fatalf("%d records, want %d", n, want)
-}
-
-// TestGenerateRules: rules that cannot offer what they say are refused.
 func TestGenerateRules(t *testing.T) {
 	m := match.Match{Scheme: "https", Host: "api.example.com", Port: 443, Path: "/v1", Methods: []string{"POST"}}
 	open := m
@@ -460,7 +422,7 @@ func TestGenerateRules(t *testing.T) {
 	}
 }
 
-// TestGenerateSaysItsReceipt: the answer has the receipt, its hash, and what it says of the time, the chain and the challenge.
+// TestGenerateSaysItsReceipt: the answer has the receipt, its hash, and its timing, chain and challenge.
 func TestGenerateSaysItsReceipt(t *testing.T) {
 	r := newReceiptsRig(t, answerModels)
 	r.ok(t, "POST", issueURL, "")

@@ -22,10 +22,9 @@ import (
 	"github.com/actionproof/mediator/test/proxytest"
 )
 
-// The tests of this file hold this package against what goproxy's own interception does wrong. They are numbered as those faults
-// were found, and go through real sockets.
+// Each numbered fault is one of goproxy's own interception (docs/adr/0002). All tests use real sockets.
 
-// Fault 1: "OPTIONS *" in a tunnel leaves no URL, and a panic in a handler ends the process.
+// Fault 1: "OPTIONS *" leaves no URL, and a panic ends the process.
 func TestFault1PanicAndOptionsStar(t *testing.T) {
 	up := newUpstream(t, nil, http1)
 	late := make(chan struct{})
@@ -71,7 +70,7 @@ func TestFault1PanicAndOptionsStar(t *testing.T) {
 	}
 }
 
-// Fault 2: what is inside a tunnel can name another destination than the CONNECT did.
+// Fault 2: a request in a tunnel can name another destination than the CONNECT.
 func TestFault2TunnelPinsTarget(t *testing.T) {
 	a, b := newUpstream(t, nil, http1), newUpstream(t, nil, http1)
 	r := newRig(t, nil, a.Server, b.Server)
@@ -142,7 +141,7 @@ func TestFault2TunnelPinsTarget(t *testing.T) {
 	})
 }
 
-// Fault 3: HTTP/2 frames pass the handlers and the guarded dialer.
+// Fault 3: HTTP/2 frames bypass the handlers and the guarded dialer.
 func TestFault3HTTP2PassesTheChokePoint(t *testing.T) {
 	up := newUpstream(t, nil, http2)
 	r := newRig(t, nil, up.Server)
@@ -164,7 +163,7 @@ func TestFault3HTTP2PassesTheChokePoint(t *testing.T) {
 	}
 }
 
-// Fault 4: no HTTP/2 to the client, no deadlines, no header limit, and a client that goes away leaves its request running.
+// Fault 4: no HTTP/2, no deadlines, no header limit, and a client that leaves keeps its request running.
 func TestFault4LimitsAndCancellation(t *testing.T) {
 	t.Run("header limit", func(t *testing.T) {
 		up := newUpstream(t, nil, http1)
@@ -172,7 +171,7 @@ func TestFault4LimitsAndCancellation(t *testing.T) {
 		host := at(0, up.Server)
 		big := "GET / HTTP/1.1\r\nHost: " + host + "\r\nX-Big: " + strings.Repeat("a", 1<<20) + "\r\n\r\n"
 		for name, c := range map[string]net.Conn{"plain": r.Dial(), "tunnel": r.MustTunnel(host)} {
-			go func() { _, _ = io.WriteString(c, big) }() // the answer comes before all is sent
+			go func() { _, _ = io.WriteString(c, big) }() // the answer comes first
 			resp := readRaw(t, bufio.NewReader(c), "GET")
 			if code := resp.Header.Get(codeHeader); code != "header_too_large" {
 				t.Errorf("%s: status %d, code %q", name, resp.StatusCode, code)
@@ -253,8 +252,8 @@ func TestFault4LimitsAndCancellation(t *testing.T) {
 	}
 }
 
-// Fault 6, the exchange: Expect is never answered, an early ClientHello is lost, an upstream error ends the tunnel, hop-by-hop
-// fields are forwarded, encodings are changed.
+// Fault 6: Expect is not answered, an early ClientHello is lost, an upstream error ends the tunnel, hop-by-hop headers
+// pass, encodings change.
 func TestFault6Exchange(t *testing.T) {
 	for _, p := range []protocol{http1, http2} {
 		t.Run("Expect, "+string(p), func(t *testing.T) {
@@ -265,7 +264,7 @@ func TestFault6Exchange(t *testing.T) {
 			}, http1)
 			r := newRig(t, nil, up.Server)
 			client := r.Client(p)
-			client.Transport.(*http.Transport).ExpectContinueTimeout = time.Hour // it waits for the 100, or for ever
+			client.Transport.(*http.Transport).ExpectContinueTimeout = time.Hour // until the 100 comes
 			continued := false
 			ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{Got100Continue: func() { continued = true }})
 			q, _ := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+at(0, up.Server)+"/", strings.NewReader("body"))
@@ -343,7 +342,7 @@ func TestFault6Exchange(t *testing.T) {
 	})
 }
 
-// earlyConn sends head in one piece with what is written first, and takes the answer to it off what it reads.
+// earlyConn sends head together with the first write, and strips its answer.
 type earlyConn struct {
 	net.Conn
 	head     string
@@ -371,7 +370,7 @@ func (c *earlyConn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// Fault 7: event streams, trailers and chunked bodies must work; an upgrade must not open a way past the handlers.
+// Fault 7: event streams, trailers and chunked bodies must work; an upgrade must not bypass the handlers.
 func TestFault7Streams(t *testing.T) {
 	for _, inner := range []protocol{http1, http2} {
 		for _, outer := range []protocol{http1, http2} {
@@ -404,7 +403,7 @@ func TestFault7Streams(t *testing.T) {
 	})
 }
 
-// testEvents has the upstream send each event only after the client has read the one before.
+// testEvents sends each event only after the client has read the previous one.
 func testEvents(t *testing.T, inner, outer protocol) {
 	next := make(chan struct{})
 	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
@@ -439,7 +438,7 @@ func testTrailers(t *testing.T, inner, outer protocol) {
 	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Trailer", "X-Told")
 		_, _ = io.Copy(w, r.Body)
-		_ = http.NewResponseController(w).Flush()
+		flush(w)
 		w.Header().Set("X-Told", r.Trailer.Get("X-Sum"))
 		w.Header().Set(http.TrailerPrefix+"X-Untold", "u")
 		for name := range r.Trailer {
@@ -461,7 +460,7 @@ func testTrailers(t *testing.T, inner, outer protocol) {
 	}
 }
 
-// Fault 8: net/http re-sends a request with an Idempotency-Key that was lost on a kept connection.
+// Fault 8: net/http repeats a request with an Idempotency-Key that was lost on a kept connection.
 func TestFault8NothingIsSentTwice(t *testing.T) {
 	for _, test := range []struct{ name, method, body string }{
 		{"with body", http.MethodPost, "x"},
@@ -486,7 +485,7 @@ func TestFault8NothingIsSentTwice(t *testing.T) {
 			if test.body == "" {
 				q.Body = http.NoBody
 			}
-			c := r.MustTunnel(at(0, up.Server)) // not by a client, which might re-send on its own
+			c := r.MustTunnel(at(0, up.Server)) // a client might repeat it by itself
 			if err := q.Write(c); err != nil {
 				t.Fatal(err)
 			}
@@ -498,7 +497,7 @@ func TestFault8NothingIsSentTwice(t *testing.T) {
 	}
 }
 
-// Fault 9: most concurrent requests open a connection of their own.
+// Fault 9: most concurrent requests open connections of their own.
 func TestFault9ConnectionsAreReused(t *testing.T) {
 	const workers, rounds = 16, 8
 	for _, p := range []protocol{http1, http2} {
@@ -513,7 +512,7 @@ func TestFault9ConnectionsAreReused(t *testing.T) {
 				}
 				wg.Wait()
 			}
-			if n := up.Conns.Load(); n > 2*workers { // a dial may be under way when a connection comes free
+			if n := up.Conns.Load(); n > 2*workers { // a dial may be under way when a connection becomes free
 				t.Errorf("%d requests by %d workers opened %d upstream connections", workers*rounds, workers, n)
 			}
 			tunnels := make(map[intercept.TunnelID]bool)
@@ -527,7 +526,7 @@ func TestFault9ConnectionsAreReused(t *testing.T) {
 	}
 }
 
-// A body that breaks in the middle must not look whole to the client, whatever the framing.
+// A body that breaks must not look whole.
 func TestTruncationIsVisible(t *testing.T) {
 	for _, p := range []protocol{http1, http2} {
 		for _, length := range []string{"", "100"} {
@@ -536,14 +535,13 @@ func TestTruncationIsVisible(t *testing.T) {
 					if length != "" {
 						w.Header().Set("Content-Length", length)
 					}
-					_, _ = io.WriteString(w, "some of it")
-					_ = http.NewResponseController(w).Flush()
+					flush(w, "some of it")
 					panic(http.ErrAbortHandler)
 				}, p)
 				r := newRig(t, nil, up.Server)
 				resp, err := r.Client(p).Get("https://" + at(0, up.Server) + "/")
 				if err != nil {
-					return // cut before the header was out: visible as well
+					return // cut before the header: visible too
 				}
 				defer resp.Body.Close()
 				if _, err := io.ReadAll(resp.Body); err == nil {

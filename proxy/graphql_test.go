@@ -17,7 +17,7 @@ import (
 	"github.com/actionproof/mediator/proxy/match"
 )
 
-// asked keeps what the control plane was asked last.
+// asked keeps the last request to the control plane.
 type asked struct {
 	Control
 	request policy.Request
@@ -28,8 +28,8 @@ func (a *asked) Decide(ctx context.Context, r policy.Request) (policy.Decision, 
 	return a.Control.Decide(ctx, r)
 }
 
-// newGraphQLRig is a choke point in front of a GraphQL endpoint, with a rule for the mutations addComment and addReaction, one for queries,
-// if it is set, and one for reads of the whole host.
+// newGraphQLRig has a rule for the mutations addComment and addReaction, one for reads of the whole host, and perhaps
+// one for queries.
 func newGraphQLRig(t *testing.T, queries bool) (*postRig, *asked) {
 	t.Helper()
 	control := &asked{}
@@ -47,9 +47,7 @@ func newGraphQLRig(t *testing.T, queries bool) (*postRig, *asked) {
 		if queries {
 			egress = append(egress, Egress{Name: "queries", Match: at("/graphql", "GET", "HEAD", "POST"), Credential: comment.Credential, GraphQL: &graphql.Rule{Type: graphql.Query}})
 		}
-		var err error
-		o.Rules, err = NewRules([]Action{comment}, egress)
-		must(t, err)
+		o.Rules = rulesFor(t, []Action{comment}, egress)
 	})
 	return p, control
 }
@@ -59,7 +57,6 @@ const (
 	comment = `{ "query": "mutation($i: X!) { __typename b: addReaction(input: $i) { id } a: addComment(input: $i) { id } }",` + "\n" + `"variables": {"i": 1} }`
 )
 
-// TestGraphQL sends a query by its rule, and a mutation with the whole chain of evidence for what it does.
 func TestGraphQL(t *testing.T) {
 	p, control := newGraphQLRig(t, true)
 	resp, _ := p.send("POST", "/graphql", viewer)
@@ -91,7 +88,7 @@ func TestGraphQL(t *testing.T) {
 	}
 }
 
-// TestGraphQLThatIsRefused: nothing is sent, whatever rule for reads of the host there is beside.
+// Nothing is sent, even with a rule for reads of the host.
 func TestGraphQLThatIsRefused(t *testing.T) {
 	mutation := "?query=" + url.QueryEscape("mutation { addComment(input: {}) { id } }")
 	for _, queries := range []bool{true, false} {
@@ -143,8 +140,7 @@ func TestGraphQLThatIsRefused(t *testing.T) {
 
 func TestGraphQLRulesThatAreRefused(t *testing.T) {
 	at := func(url string, methods ...string) match.Match {
-		m, err := match.Parse(url, methods)
-		must(t, err)
+		m := matching(t, url, methods...)
 		return m
 	}
 	const endpoint = "https://api.example.com/graphql"

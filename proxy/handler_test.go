@@ -14,7 +14,7 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// succeed makes a pipeline that succeeds the rig's own, with another manifest and these limits.
+// succeed makes a successor of the rig's pipeline, with another manifest and these limits.
 func (l *loadRig) succeed(load Load, change func(*PipelineOptions)) *Pipeline {
 	l.t.Helper()
 	o := l.pipeline.o
@@ -30,7 +30,7 @@ func (l *loadRig) succeed(load Load, change func(*PipelineOptions)) *Pipeline {
 	return p
 }
 
-// TestHandlerSwap: a call goes by the pipeline that was in force when it came, to its end, and the next by the one that is in force then.
+// TestHandlerSwap: a call keeps its pipeline; the next call gets the new one.
 func TestHandlerSwap(t *testing.T) {
 	l := newLoadRig(t, Load{})
 	handler := NewHandler(l.pipeline)
@@ -43,7 +43,7 @@ func TestHandlerSwap(t *testing.T) {
 	}
 	target := upstream.Target{Scheme: "https", Host: "a.example", Port: 443}
 	l.answer = func(*http.Request) (int, error) {
-		handler.Set(next) // while the call is at the upstream
+		handler.Set(next) // during the call
 		return http.StatusCreated, nil
 	}
 	before := l.pipeline.o.Strict.ManifestHash
@@ -76,7 +76,6 @@ func TestHandlerSwap(t *testing.T) {
 	}
 }
 
-// TestLoadGoesOn: what has been counted under one pipeline counts under the next.
 func TestLoadGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		same := Load{Calls: 1, Session: Rate{PerSecond: 1, Burst: 3}, Host: Rate{PerSecond: 0.2, Burst: 4}, Breaker: upstream.Breaker{Failures: 2, Pause: time.Minute}}
@@ -89,9 +88,9 @@ func TestLoadGoesOn(t *testing.T) {
 		wider := same
 		wider.Host.Burst, wider.Session = 50, Rate{PerSecond: 10, Burst: 50}
 		l.pipeline = l.succeed(wider, nil)
-		l.refused("rate_limited", http.StatusTooManyRequests, 1, "", readA) // what the session has used stays used
+		l.refused("rate_limited", http.StatusTooManyRequests, 1, "", readA) // the session's use still counts
 		time.Sleep(time.Second)
-		l.want(http.StatusCreated, 3, "", readA) // under another limit hosts begin anew
+		l.want(http.StatusCreated, 3, "", readA) // another limit forgets the hosts
 
 		l.answer = func(*http.Request) (int, error) { return http.StatusServiceUnavailable, nil }
 		l.want(http.StatusServiceUnavailable, 2, "", readA)
@@ -103,7 +102,7 @@ func TestLoadGoesOn(t *testing.T) {
 		l.pipeline = l.succeed(patient, nil)
 		l.want(http.StatusCreated, 1, "", readA)
 
-		// The one call that may be in flight is of the pipeline before.
+		// The only call that may be in flight belongs to the previous pipeline.
 		inside := l.pipeline
 		l.answer = func(*http.Request) (int, error) {
 			l.pipeline = l.succeed(patient, nil)

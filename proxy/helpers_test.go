@@ -1,12 +1,16 @@
 package proxy
 
 import (
+	"encoding/base64"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/proxytest"
 )
@@ -46,7 +50,7 @@ const (
 	codeHeader = proxytest.CodeHeader
 )
 
-// newRig starts a proxy with the smallest choke point, which forwards everything; change may alter its options.
+// newRig starts a proxy that forwards everything; change may alter its options.
 func newRig(t testing.TB, change func(*intercept.Options), upstreams ...*httptest.Server) *rig {
 	t.Helper()
 	return proxytest.New(t, func(o *intercept.Options) {
@@ -57,7 +61,6 @@ func newRig(t testing.TB, change func(*intercept.Options), upstreams ...*httptes
 	}, upstreams...)
 }
 
-// forwarding is the smallest choke point.
 func forwarding(transport http.RoundTripper) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		route, ok := intercept.RouteFrom(r.Context())
@@ -74,4 +77,41 @@ func forwarding(transport http.RoundTripper) http.Handler {
 			panic(http.ErrAbortHandler)
 		}
 	})
+}
+
+func matching(t testing.TB, url string, methods ...string) match.Match {
+	t.Helper()
+	m, err := match.Parse(url, methods)
+	must(t, err)
+	return m
+}
+
+func rulesFor(t testing.TB, actions []Action, egress []Egress) *Rules {
+	t.Helper()
+	rules, err := NewRules(actions, egress)
+	must(t, err)
+	return rules
+}
+
+// flush writes texts and sends what is written.
+func flush(w http.ResponseWriter, texts ...string) {
+	for _, text := range texts {
+		_, _ = io.WriteString(w, text)
+	}
+	_ = http.NewResponseController(w).Flush()
+}
+
+// eventually waits until done returns true.
+func eventually(t testing.TB, done func() bool, format string, args ...any) {
+	t.Helper()
+	for end := time.Now().Add(3 * time.Minute); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf(format, args...)
+		}
+	}
+}
+
+// basic returns proxy credentials.
+func basic(user, password string) string {
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
 }

@@ -20,8 +20,7 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// TestHostileSession has one session take all that it can of something that sessions share. The post of another session
-// passes all the same.
+// TestHostileSession: one session takes all that it can of something shared. Another session can still post.
 func TestHostileSession(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -80,8 +79,7 @@ func TestHostileSession(t *testing.T) {
 	}
 }
 
-// hang makes calls whose answers do not come before release, until one is refused with a code. The upstream answers the
-// calls after that.
+// hang makes calls that hang until release, until one is refused with code. Later calls are answered.
 func (l *loadRig) hang(session, line, code string) {
 	l.t.Helper()
 	hangs, done := new(atomic.Bool), make(chan struct{})
@@ -117,7 +115,6 @@ func (l *loadRig) hang(session, line, code string) {
 	}
 }
 
-// exhaust makes calls until one is refused with a code.
 func (l *loadRig) exhaust(session, line, code string) {
 	l.t.Helper()
 	for range 1000 {
@@ -128,14 +125,14 @@ func (l *loadRig) exhaust(session, line, code string) {
 	l.t.Fatalf("no call was refused with %s", code)
 }
 
-// codeIn returns the code of a refusal, or nothing of another answer.
+// codeIn returns the code of a refusal, or "".
 func codeIn(w *httptest.ResponseRecorder) string {
 	var d problem.Details
 	_ = json.Unmarshal(w.Body.Bytes(), &d)
 	return d.Code
 }
 
-// fail has the upstream answer 503 to what attack calls.
+// fail lets the upstream answer 503 during attack.
 func (l *loadRig) fail(attack func()) {
 	l.t.Helper()
 	before := l.answer
@@ -144,8 +141,7 @@ func (l *loadRig) fail(attack func()) {
 	l.answer = before
 }
 
-// TestFailuresOfManySessions: a host that fails for one session after the other is suspended for all, so that an outage
-// does not cost each session its event.
+// A host that fails for several sessions is suspended for all, so that an outage does not cost each session its event.
 func TestFailuresOfManySessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoadRig(t, Load{Breaker: upstream.Breaker{Failures: 3, Pause: time.Second}})
@@ -165,8 +161,7 @@ func TestFailuresOfManySessions(t *testing.T) {
 	})
 }
 
-// TestHeadersOnly has a session open HTTP/2 streams whose bodies do not come: another session posts meanwhile, and the
-// streams end.
+// TestHeadersOnly: HTTP/2 streams without their bodies do not stop another session's post, and they end.
 func TestHeadersOnly(t *testing.T) {
 	for _, line := range [][2]string{{"POST", "/posts"}, {"PUT", "/inference"}} {
 		t.Run(line[0], func(t *testing.T) {
@@ -183,15 +178,12 @@ func TestHeadersOnly(t *testing.T) {
 				f.Send(fmt.Sprintf("HEADERS %d\n :method: %s\n :scheme: https\n :authority: %s\n :path: %s\n content-type: application/json\n content-length: 2\n",
 					1+2*i, line[0], at(0, p.upstream), line[1]))
 			}
-			for p.pipeline.load.calls.Taken() < 10 { // as many as the session can have
-				time.Sleep(time.Millisecond)
-			}
+			calls := p.pipeline.load.calls
+			eventually(t, func() bool { return calls.Taken() >= 10 }, "the session does not get its share of the calls")
 			if status := p.postAs(other.ID); status != http.StatusCreated {
 				t.Errorf("the other session's post: %d", status)
 			}
-			for p.pipeline.load.calls.Taken() > 0 {
-				time.Sleep(time.Millisecond)
-			}
+			eventually(t, func() bool { return calls.Taken() == 0 }, "the calls do not end")
 			if _, n := p.record.last(); n != streams+1 {
 				t.Errorf("%d records", n)
 			}
@@ -199,7 +191,6 @@ func TestHeadersOnly(t *testing.T) {
 	}
 }
 
-// postAs makes a post as another session.
 func (p *postRig) postAs(session string) int {
 	r := httptest.NewRequest("POST", p.base+"/posts", strings.NewReader("{}"))
 	r.Header.Set("Content-Type", "application/json")

@@ -31,7 +31,7 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// receiptsRig is a choke point that makes receipts. Its key and its ledger can be taken away.
+// receiptsRig makes receipts. Its key and its ledger can fail.
 type receiptsRig struct {
 	*postRig
 	ledger *faultyLedger
@@ -63,7 +63,7 @@ func (f *faultyKey) Issue(ctx context.Context, c interaction.Receipt) (evidence.
 	return f.Issuer.Issue(ctx, c)
 }
 
-// newReceiptsRig is a choke point that observes calls to a model at /v1/chat/completions.
+// newReceiptsRig observes calls to a model at /v1/chat/completions.
 func newReceiptsRig(t testing.TB, answer http.HandlerFunc) *receiptsRig {
 	t.Helper()
 	key, err := custody.NewMemory("interaction-key")
@@ -79,8 +79,7 @@ func newReceiptsRig(t testing.TB, answer http.HandlerFunc) *receiptsRig {
 	must(t, err)
 	r.postRig = newPostRig(t, answer, func(o *PipelineOptions, actions []Action) {
 		m := match.Match{Scheme: actions[0].Match.Scheme, Host: actions[0].Match.Host, Port: actions[0].Match.Port, Path: "/v1/chat/completions", Methods: []string{"POST"}}
-		o.Rules, err = NewRules(actions, []Egress{{Name: "model", Match: m, Observe: &inference.Rule{Dialect: inference.OpenAIChat}, Generate: &generate.Rule{Models: []string{"m"}, MaxTokens: 100}}})
-		must(t, err)
+		o.Rules = rulesFor(t, actions, []Egress{{Name: "model", Match: m, Observe: &inference.Rule{Dialect: inference.OpenAIChat}, Generate: &generate.Rule{Models: []string{"m"}, MaxTokens: 100}}})
 		o.Node = r.relay(t)
 		o.Strict.ManifestHash, o.Receipts = evidence.HashBytes([]byte("manifest")), keeper
 	})
@@ -95,18 +94,16 @@ func newReceiptsRig(t testing.TB, answer http.HandlerFunc) *receiptsRig {
 
 const askModel = `{"model":"gpt-5","messages":[{"role":"user","content":"` + secretText + `"}]}`
 
-// chain waits until the session has so many receipts, and returns them.
+// chain waits for this many receipts of the session.
 func (r *receiptsRig) chain(t testing.TB, want int) (all []interaction.Receipt) {
 	t.Helper()
 	var stored []ledger.Receipt
-	for deadline := time.Now().Add(time.Minute); len(stored) < want; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d receipts are stored, want %d", len(stored), want)
-		}
+	eventually(t, func() bool {
 		var err error
 		stored, err = r.ledger.Chain(context.Background(), r.session.ID, 1, ledger.MaxChain)
 		must(t, err)
-	}
+		return len(stored) >= want
+	}, "there are no %d receipts", want)
 	for _, s := range stored {
 		c, err := evidence.UnverifiedClaims(interaction.Kind, s.Token)
 		must(t, err)
@@ -115,7 +112,16 @@ func (r *receiptsRig) chain(t testing.TB, want int) (all []interaction.Receipt) 
 	return all
 }
 
-// named returns what the last post names of its session's chain.
+func (r *receiptsRig) posts(t testing.TB) *http.Response {
+	t.Helper()
+	resp, answer := r.send("POST", "/posts", "{}")
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("%d %s", resp.StatusCode, answer)
+	}
+	return resp
+}
+
+// named returns the chain's head in the last post.
 func (r *receiptsRig) named(t testing.TB) evidence.InteractionHead {
 	t.Helper()
 	named := r.roles.asked.Opened.SessionReceipt.Claims()
@@ -125,29 +131,20 @@ func (r *receiptsRig) named(t testing.TB) evidence.InteractionHead {
 	return *named.Interactions
 }
 
-// TestReceiptsOfASession: the calls of a session to a model, and its posts, are in one chain, also when the configuration is replaced in between. A
-// post names what came before it.
+// TestReceiptsOfASession: model calls and posts form one chain, across a reload. A post names what came before it.
 func TestReceiptsOfASession(t *testing.T) {
 	r := newReceiptsRig(t, answerModels)
-	post := func() ledger.Record {
+	post := func() (rec ledger.Record) {
 		t.Helper()
-		resp, answer := r.send("POST", "/posts", "{}")
-		if resp.StatusCode != http.StatusOK {
-			t.Fatalf("%d %s", resp.StatusCode, answer)
-		}
-		id := resp.Header.Get("ActionProof-Post")
-		for {
-			if rec, _ := r.record.last(); rec.ID == id {
-				return rec
-			}
-			time.Sleep(time.Millisecond)
-		}
+		id := r.posts(t).Header.Get("ActionProof-Post")
+		eventually(t, func() bool { rec, _ = r.record.last(); return rec.ID == id }, "the post %s has no record", id)
+		return rec
 	}
 	first := post()
 	if h := r.named(t); h.Number != 0 {
 		t.Errorf("the first post names %+v", h)
 	}
-	r.send("POST", "/v1/chat/completions", askModel) // an agent that has the answer posts at once
+	r.send("POST", "/v1/chat/completions", askModel) // an agent with the answer can post at once
 	second := post()
 	h := r.named(t)
 	if h.Number != 2 || len(h.OpenCalls) != 0 || second.Interactions == nil || second.Interactions.Number != 2 || second.Interactions.Head != h.HeadHash {
@@ -182,7 +179,7 @@ func TestReceiptsOfASession(t *testing.T) {
 	}
 }
 
-// TestPostNamesOpenCalls: a call whose answer is still coming is named as open, and gets its receipt in the end.
+// TestPostNamesOpenCalls: a post names a call without an answer yet, and that call gets its receipt in the end.
 func TestPostNamesOpenCalls(t *testing.T) {
 	goOn := make(chan struct{})
 	r := newReceiptsRig(t, func(w http.ResponseWriter, req *http.Request) {
@@ -190,19 +187,12 @@ func TestPostNamesOpenCalls(t *testing.T) {
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
-		_ = http.NewResponseController(w).Flush()
+		flush(w)
 		<-goOn
 		_, _ = io.WriteString(w, "data: {\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n")
 	})
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.base+"/v1/chat/completions", strings.NewReader(askModel))
-	must(t, err)
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := r.client.Do(req)
-	must(t, err)
-	defer resp.Body.Close()
-	if resp, answer := r.send("POST", "/posts", "{}"); resp.StatusCode != http.StatusOK {
-		t.Fatalf("%d %s", resp.StatusCode, answer)
-	}
+	resp := r.start(t.Context(), "POST", "/v1/chat/completions", askModel)
+	r.posts(t)
 	h := r.named(t)
 	if h.Number != 0 || len(h.OpenCalls) != 1 {
 		t.Errorf("the post names %+v", h)
@@ -216,15 +206,14 @@ func TestPostNamesOpenCalls(t *testing.T) {
 	}
 }
 
-// TestReceiptsFailClosed: without the key of receipts a session that has called a model makes no post, and without the ledger no call is sent.
+// TestReceiptsFailClosed: without the receipt key a session with model calls cannot post; without the ledger no call is
+// sent.
 func TestReceiptsFailClosed(t *testing.T) {
 	r := newReceiptsRig(t, answerModels)
 	r.ledger.away.Store(true)
 	r.wantRefused("ledger_unavailable", "POST", "/v1/chat/completions", askModel)
 	r.ledger.away.Store(false)
-	if resp, answer := r.send("POST", "/posts", "{}"); resp.StatusCode != http.StatusOK { // nothing was left of the call
-		t.Fatalf("%d %s", resp.StatusCode, answer)
-	}
+	r.posts(t) // the call left nothing
 	r.chain(t, 1)
 	r.key.away.Store(true)
 	r.send("POST", "/v1/chat/completions", askModel)
@@ -232,37 +221,30 @@ func TestReceiptsFailClosed(t *testing.T) {
 	r.wantRefused("custody_unavailable", "POST", "/posts", "{}")
 	r.key.away.Store(false)
 	r.chain(t, 2)
-	if resp, answer := r.send("POST", "/posts", "{}"); resp.StatusCode != http.StatusOK {
-		t.Errorf("%d %s", resp.StatusCode, answer)
-	}
+	r.posts(t)
 	if h := r.named(t); h.Number != 2 {
 		t.Errorf("the post names %+v", h)
 	}
 }
 
-// TestHandedOver: a receipt says when the agent had the answer, and nothing where it went away before.
+// TestHandedOver: a receipt says when the agent had the answer, unless it left before.
 func TestHandedOver(t *testing.T) {
 	r := newReceiptsRig(t, func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for req.Context().Err() == nil {
-			_, _ = io.WriteString(w, "data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\n")
-			_ = http.NewResponseController(w).Flush()
+			flush(w, "data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\n")
 			if req.Header.Get("X-Model") == "whole" {
 				return
 			}
 		}
 	})
 	for _, model := range []string{"left", "whole"} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.base+"/v1/chat/completions", strings.NewReader(strings.Replace(askModel, "gpt-5", model, 1)))
-		must(t, err)
-		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set("X-Model", model)
-		resp, err := r.client.Do(req)
-		must(t, err)
+		ask := strings.Replace(askModel, "gpt-5", model, 1)
+		resp := r.start(t.Context(), "POST", "/v1/chat/completions", ask, "X-Model", model)
 		if model == "whole" {
-			_, err = io.Copy(io.Discard, resp.Body)
+			_, err := io.Copy(io.Discard, resp.Body)
+			must(t, err)
 		}
-		must(t, err)
 		must(t, resp.Body.Close())
 	}
 	for _, c := range r.chain(t, 2) {
@@ -272,26 +254,24 @@ func TestHandedOver(t *testing.T) {
 	}
 }
 
-// with has the choke point go on with these egress rules alone.
+// with replaces the rules by these egress rules.
 func (r *receiptsRig) with(t testing.TB, egress ...Egress) {
 	t.Helper()
 	o := r.pipeline.o
-	var err error
-	o.Rules, err = NewRules(nil, egress)
-	must(t, err)
+	o.Rules = rulesFor(t, nil, egress)
 	o.After = r.pipeline
+	var err error
 	r.pipeline, err = NewPipeline(o)
 	must(t, err)
 	r.handler.Set(r.pipeline)
 }
 
-// TestWhatDidNotGoOut: a call that had no connection to its host is in no count of what went out, and no tool of that host was called: an agent can
-// make as many as it likes, to every host of a rule that nobody answers at.
+// TestWhatDidNotGoOut: a call without a connection does not count as sent or relayed. Otherwise an agent could inflate
+// its counts with calls to hosts that do not answer.
 func TestWhatDidNotGoOut(t *testing.T) {
 	r := newReceiptsRig(t, answerModels)
 	rule := func(url string, change func(*Egress)) Egress {
-		m, err := match.Parse(url, []string{http.MethodPost})
-		must(t, err)
+		m := matching(t, url, http.MethodPost)
 		e := Egress{Name: url, Match: m}
 		change(&e)
 		return e
@@ -320,26 +300,22 @@ func TestWhatDidNotGoOut(t *testing.T) {
 	}
 }
 
-// TestStreamOfAnEndedSession: a session whose agent leaves a call open is closed all the same, soon after its end.
+// TestStreamOfAnEndedSession: a session with an open call closes soon after its end.
 func TestStreamOfAnEndedSession(t *testing.T) {
 	r := newReceiptsRig(t, func(w http.ResponseWriter, req *http.Request) {
 		if req.URL.Path == "/v1/chat/completions" {
 			answerModels(w, req)
 			return
 		}
-		_ = http.NewResponseController(w).Flush()
+		flush(w)
 		<-req.Context().Done()
 	})
 	r.pipeline.o.Timeouts.Forward = 10 * time.Millisecond
-	read, err := match.Parse(r.base+"/stream", []string{http.MethodGet})
-	must(t, err)
-	model, err := match.Parse(r.base+"/v1/chat/completions", []string{http.MethodPost})
-	must(t, err)
+	read := matching(t, r.base+"/stream", http.MethodGet)
+	model := matching(t, r.base+"/v1/chat/completions", http.MethodPost)
 	r.with(t, Egress{Name: "stream", Match: read}, Egress{Name: "model", Match: model, Observe: &inference.Rule{Dialect: inference.OpenAIChat}})
 	r.send("POST", "/v1/chat/completions", askModel)
-	resp, err := r.client.Get(r.base + "/stream")
-	must(t, err)
-	defer resp.Body.Close()
+	resp := r.start(t.Context(), "GET", "/stream", "")
 	r.sessions.Close(r.session.ID)
 	if end := r.chain(t, 2)[1]; end.Closing == nil || end.Session.Calls != 2 {
 		t.Errorf("the end: %+v", end)
@@ -347,18 +323,12 @@ func TestStreamOfAnEndedSession(t *testing.T) {
 	if _, err := io.Copy(io.Discard, resp.Body); err == nil {
 		t.Error("the answer that was broken off looks whole")
 	}
-	for { // the record comes after the receipt
-		if rec, _ := r.record.last(); rec.Path == "/stream" {
-			if rec.Code != "session_required" {
-				t.Errorf("the record says %s: %s", rec.Code, rec.Reason)
-			}
-			return
-		}
-		time.Sleep(time.Millisecond)
+	if rec := r.wait(2); rec.Path != "/stream" || rec.Code != "session_required" {
+		t.Errorf("the record of %s says %s: %s", rec.Path, rec.Code, rec.Reason)
 	}
 }
 
-// TestReceiptCountsItsCall: a receipt counts the call that it is of, also where the answer brings it to the agent.
+// TestReceiptCountsItsCall: a receipt counts its own call, even inside the answer.
 func TestReceiptCountsItsCall(t *testing.T) {
 	r := newReceiptsRig(t, answerModels)
 	_, answer := r.send("POST", "http://"+InternalHost+"/v1/generate", `{"prompt":"hello"}`)
@@ -370,7 +340,7 @@ func TestReceiptCountsItsCall(t *testing.T) {
 	}
 }
 
-// TestNothingIsKeptOfARequest: while its answer comes, a call keeps nothing of what its request says to the model.
+// TestNothingIsKeptOfARequest: while the answer comes, the call keeps nothing of its request to the model.
 func TestNothingIsKeptOfARequest(t *testing.T) {
 	key := make([]byte, inference.MinKey)
 	asked, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(askModel), key)

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bufio"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -23,22 +22,21 @@ import (
 	"github.com/actionproof/mediator/proxy/echo"
 	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/intercept"
-	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/trigger"
 )
 
-// loadRig is a choke point in memory, so that testing/synctest's clock can rule it. It is the transport of its own pipeline.
+// loadRig is a pipeline in memory for synctest. It is its own transport.
 type loadRig struct {
 	t        testing.TB
 	pipeline *Pipeline
 	sessions *session.Set
 	record   *memoryRecord
 	roles    *fakeRoles
-	answer   func(*http.Request) (int, error) // what the upstream does
-	sent     atomic.Int32                     // calls that reached it
-	release  func()                           // ends what hang began
+	answer   func(*http.Request) (int, error) // the upstream
+	sent     atomic.Int32                     // calls that reached the upstream
+	release  func()                           // ends hang
 }
 
 func newLoadRig(t testing.TB, load Load) *loadRig {
@@ -49,12 +47,9 @@ func newLoadRig(t testing.TB, load Load) *loadRig {
 	l.roles, o = newRoles(t, l.sessions, l.record)
 	credential, err := forward.NewCredential("Authorization", "Bearer ", echo.Auto, fixed(secretToken))
 	must(t, err)
-	post, err := match.Parse("https://a.example/posts", []string{"POST"})
-	must(t, err)
-	read, err := match.Parse("https://*.example/**", []string{"GET"})
-	must(t, err)
-	one, err := match.Parse("https://a.example/**", []string{"GET"})
-	must(t, err)
+	post := matching(t, "https://a.example/posts", "POST")
+	read := matching(t, "https://*.example/**", "GET")
+	one := matching(t, "https://a.example/**", "GET")
 	o.Rules, err = NewRules(
 		[]Action{{Name: "posts", Match: post, Subject: "agent", Action: "create_post", Content: ContentJSON, MaxBody: 1 << 20, Credential: credential, Gate: l.roles}},
 		[]Egress{{Name: "one", Match: one}, {Name: "reads", Match: read}})
@@ -75,14 +70,14 @@ func (l *loadRig) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Header: make(http.Header), Body: http.NoBody, Request: r}, nil
 }
 
-// open opens a session and returns its proxy credentials.
+// open opens a session and returns its credentials.
 func (l *loadRig) open() string {
 	s, password, err := l.sessions.Open(trigger.Event{ID: "evt_2"}, "worker-1", nil)
 	must(l.t, err)
-	return "Basic " + base64.StdEncoding.EncodeToString([]byte(s.ID+":"+password))
+	return basic(s.ID, password)
 }
 
-// call makes a call of the session with these credentials, or of the standing one: "GET https://a.example/x".
+// call makes a call such as "GET https://a.example/x", for the standing session if session is empty.
 func (l *loadRig) call(session, line string) *httptest.ResponseRecorder {
 	method, url, _ := strings.Cut(line, " ")
 	body := io.Reader(http.NoBody)
@@ -99,7 +94,6 @@ func (l *loadRig) call(session, line string) *httptest.ResponseRecorder {
 	return w
 }
 
-// want makes calls that have to get this status.
 func (l *loadRig) want(status, calls int, session, line string) {
 	l.t.Helper()
 	for range calls {
@@ -109,7 +103,7 @@ func (l *loadRig) want(status, calls int, session, line string) {
 	}
 }
 
-// refused makes a call and demands this refusal, one record of it, and that nothing was sent or used up.
+// refused demands this refusal and one record of it, and that nothing was sent or used up.
 func (l *loadRig) refused(code string, status, retry int, session, line string) {
 	l.t.Helper()
 	_, before := l.record.last()
@@ -142,7 +136,7 @@ func TestSessionRate(t *testing.T) {
 		l := newLoadRig(t, Load{Session: Rate{PerSecond: 0.1, Burst: 3}})
 		l.want(http.StatusCreated, 1, "", readA)
 		l.want(http.StatusCreated, 1, "", postA)
-		l.want(http.StatusForbidden, 1, "", "DELETE https://a.example/x") // which counts, though no rule allows it
+		l.want(http.StatusForbidden, 1, "", "DELETE https://a.example/x") // counts although no rule allows it
 		l.refused("rate_limited", http.StatusTooManyRequests, 10, "", readB)
 		time.Sleep(9 * time.Second)
 		l.refused("rate_limited", http.StatusTooManyRequests, 1, "", postA)
@@ -166,9 +160,9 @@ func TestSessionRate(t *testing.T) {
 
 func TestHostRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLoadRig(t, Load{Host: Rate{PerSecond: 2}}) // and so 4 in two seconds, of which a session has as many as it leaves
+		l := newLoadRig(t, Load{Host: Rate{PerSecond: 2}}) // 4 in two seconds, half of what is left for a session
 		other := l.open()
-		l.want(http.StatusForbidden, 10, "", "PUT https://a.example/x") // which no rule allows, and does not count
+		l.want(http.StatusForbidden, 10, "", "PUT https://a.example/x") // no rule allows it, so it does not count
 		l.want(http.StatusCreated, 2, "", readA)
 		l.want(http.StatusCreated, 1, other, postA)
 		l.refused("rate_limited", http.StatusTooManyRequests, 2, "", postA)
@@ -182,7 +176,6 @@ func TestHostRate(t *testing.T) {
 	})
 }
 
-// TestWhatABreakerCounts makes a host do one thing again and again.
 func TestWhatABreakerCounts(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -240,7 +233,7 @@ func TestBreaker(t *testing.T) {
 			l.refused("upstream_suspended", http.StatusServiceUnavailable, retry, "", postA)
 		}
 		l.want(http.StatusBadGateway, 2, "", postA)
-		// What is refused before it is sent says nothing of the upstream, neither good nor bad.
+		// A refusal before sending says nothing about the upstream.
 		l.roles.fail["gate"] = refusal.New("policy_denied", "refused by the test")
 		l.want(http.StatusForbidden, 5, "", postA)
 		delete(l.roles.fail, "gate")
@@ -250,7 +243,7 @@ func TestBreaker(t *testing.T) {
 		time.Sleep(29500 * time.Millisecond)
 		suspended(1)
 
-		// After the pause one call at a time tries, and whoever does not get to the upstream gives its place back.
+		// After the pause one call tries at a time. A call that does not reach the upstream gives its turn back.
 		time.Sleep(time.Second)
 		l.roles.fail["gate"] = refusal.New("policy_denied", "refused by the test")
 		l.want(http.StatusForbidden, 2, "", postA)
@@ -276,7 +269,6 @@ func TestBreaker(t *testing.T) {
 	})
 }
 
-// TestFailuresInARow has an upstream that fails now and then, over any time.
 func TestFailuresInARow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoadRig(t, Load{Breaker: upstream.Breaker{Failures: 2}})
@@ -298,7 +290,7 @@ func TestFailuresInARow(t *testing.T) {
 
 func TestOverload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLoadRig(t, Load{Calls: 5}) // of which one session has three
+		l := newLoadRig(t, Load{Calls: 5}) // one session gets three
 		release := make(chan struct{})
 		l.answer = func(*http.Request) (int, error) { <-release; return http.StatusOK, nil }
 		done := make(chan int)
@@ -328,12 +320,12 @@ func TestOverload(t *testing.T) {
 	})
 }
 
-// TestOverloadedAnswer has a client that sends the head of a call and then nothing: the answer does not wait for its body.
+// TestOverloadedAnswer: the refusal does not wait for a body that does not come.
 func TestOverloadedAnswer(t *testing.T) {
 	release, entered := make(chan struct{}), make(chan struct{})
 	p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) { entered <- struct{}{}; <-release }, func(o *PipelineOptions, _ []Action) { o.Load.Calls = 1 })
 	answer := sync.OnceFunc(func() { close(release) })
-	defer answer() // so that a test that fails ends
+	defer answer() // so that a failed test ends
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -356,7 +348,6 @@ func TestOverloadedAnswer(t *testing.T) {
 	<-done
 }
 
-// TestHostsAreBounded calls more hosts than are remembered.
 func TestHostsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoadRig(t, Load{Session: Rate{PerSecond: maxRate}, Breaker: upstream.Breaker{Failures: 1}})
@@ -370,7 +361,7 @@ func TestHostsAreBounded(t *testing.T) {
 		for i := range hostCapacity - 1 {
 			l.want(http.StatusOK, 1, "", fmt.Sprintf("GET https://h%d.example/", i))
 		}
-		l.refused("upstream_suspended", http.StatusServiceUnavailable, 15, "", readA) // and thereby used last
+		l.refused("upstream_suspended", http.StatusServiceUnavailable, 15, "", readA) // now the most recently used
 		for i := range hostCapacity - 1 {
 			l.want(http.StatusOK, 1, "", fmt.Sprintf("GET https://i%d.example/", i))
 		}

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// TestLogLater: each call leaves one line, and only that of a call that is over and needed no evidence may come later.
+// TestLogLater: each call leaves one line. Only a finished call without evidence may log it later.
 func TestLogLater(t *testing.T) {
 	now, logged := observer.New(zapcore.InfoLevel)
 	waiting, later := observer.New(zapcore.InfoLevel)
@@ -50,7 +50,6 @@ func TestLogLater(t *testing.T) {
 	}
 }
 
-// TestLogOfALedgerThatIsAway: a record that waits in memory says in the log why it could not be stored at once.
 func TestLogOfALedgerThatIsAway(t *testing.T) {
 	core, logged := observer.New(zapcore.WarnLevel)
 	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Log = zap.New(core) })

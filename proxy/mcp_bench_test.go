@@ -28,9 +28,7 @@ func BenchmarkMCPRead(b *testing.B) {
 			m.Path, m.Methods = path, []string{"POST"}
 			return m
 		}
-		var err error
-		o.Rules, err = NewRules(nil, []Egress{{Name: "plain", Match: at("/plain")}, {Name: "mcp", Match: at("/mcp"), MCP: &mcp.Rule{Tools: []string{"get_issue"}}}})
-		must(b, err)
+		o.Rules = rulesFor(b, nil, []Egress{{Name: "plain", Match: at("/plain")}, {Name: "mcp", Match: at("/mcp"), MCP: &mcp.Rule{Tools: []string{"get_issue"}}}})
 		o.Load = Load{Session: Rate{PerSecond: maxRate}, Host: Rate{PerSecond: maxRate}}
 		o.Record = forgetful{}
 	})

@@ -16,12 +16,12 @@ import (
 	"github.com/actionproof/mediator/proxy/mcp"
 )
 
-// variants makes messages and headers that are a little out of order, always the same ones.
+// variants makes slightly malformed messages and headers, reproducibly.
 type variants struct{ *rand.Rand }
 
 func (v variants) pick(of ...string) string { return of[v.IntN(len(of))] }
 
-// seldom returns one of others now and then, and usual otherwise.
+// seldom mostly returns usual.
 func (v variants) seldom(usual string, others ...string) string {
 	if v.IntN(12) == 0 {
 		return v.pick(others...)
@@ -29,7 +29,7 @@ func (v variants) seldom(usual string, others ...string) string {
 	return usual
 }
 
-// escaped writes some letters of a text as escapes of JSON.
+// escaped writes some letters as JSON escapes.
 func (v variants) escaped(s string) string {
 	var b strings.Builder
 	for _, c := range s {
@@ -61,7 +61,6 @@ func (v variants) message() string {
 	return v.seldom(v.seldom(text, "["+text+"]", text+text, text+"\n"+text, text+" "), "\xef\xbb\xbf"+text, "\n"+text, text+"//", strings.Replace(text, ":", "=", 1))
 }
 
-// header returns what is sent beside a message.
 func (v variants) header() []string {
 	switch v.IntN(16) {
 	case 0:
@@ -76,8 +75,7 @@ func (v variants) header() []string {
 	return nil
 }
 
-// TestMCPDifferential sends some thousand messages to a server of the official SDK. What it has understood of each is what the record says, or
-// nothing came to it.
+// TestMCPDifferential: the official SDK's server understands each message as it is recorded, or does not get it.
 func TestMCPDifferential(t *testing.T) {
 	var mu sync.Mutex // guards understood
 	var understood []string

@@ -6,14 +6,13 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/mcp"
 )
 
-// TestMCPHumanDuringPost lets a server ask a human while it works on a post: the post's receipts say that no human had a part in it.
+// TestMCPHumanDuringPost: a server asks a human while it works on a post, whose receipts deny any human part.
 func TestMCPHumanDuringPost(t *testing.T) {
 	asked, answered := make(chan struct{}), make(chan struct{})
 	r := toolRig(t, func(w http.ResponseWriter, req *http.Request) {
@@ -22,19 +21,12 @@ func TestMCPHumanDuringPost(t *testing.T) {
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, `data: {"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}`+"\n\n: "+strings.Repeat("x", 4096)+"\n\n")
-		_ = http.NewResponseController(w).Flush()
+		flush(w, `data: {"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}`+"\n\n: "+strings.Repeat("x", 4096)+"\n\n")
 		close(asked)
 		<-answered
 		_, _ = io.WriteString(w, "data: "+toolResult+"\n\n")
 	}, nil)
-	req, err := http.NewRequest("POST", r.base+"/mcp", strings.NewReader(toolCall("create_issue")))
-	must(t, err)
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", both[1])
-	resp, err := r.client.Do(req)
-	must(t, err)
-	defer resp.Body.Close()
+	resp := r.start(t.Context(), "POST", "/mcp", toolCall("create_issue"), both...)
 	<-asked
 	if _, err := io.ReadFull(resp.Body, make([]byte, 60)); err != nil { // the client sees the question
 		t.Fatal(err)
@@ -47,13 +39,13 @@ func TestMCPHumanDuringPost(t *testing.T) {
 		t.Error("the session is tainted by an answer that was refused")
 	}
 	close(answered)
-	_, err = io.Copy(io.Discard, resp.Body)
+	_, err := io.Copy(io.Discard, resp.Body)
 	must(t, err)
 	r.wantRecord(t, "tools/call create_issue", "ok")
 }
 
-// TestMCPHiddenQuestion hides an elicitation behind a ping of the same id. The human's answer does not come to the server, and the session makes no
-// posts any more.
+// TestMCPHiddenQuestion hides an elicitation behind a ping of the same id. The human's answer does not reach the
+// server, and the session can make no more posts.
 func TestMCPHiddenQuestion(t *testing.T) {
 	const elicits, pings = `{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}`, `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 	var many strings.Builder
@@ -74,12 +66,7 @@ func TestMCPHiddenQuestion(t *testing.T) {
 				}
 				answerWith("application/json", toolResult)(w, req)
 			}, nil)
-			req, err := http.NewRequest("GET", r.base+"/mcp", nil)
-			must(t, err)
-			resp, err := r.client.Do(req)
-			must(t, err)
-			_, _ = io.Copy(io.Discard, resp.Body) // which may be cut off
-			resp.Body.Close()
+			_, _ = io.Copy(io.Discard, r.start(t.Context(), "GET", "/mcp", "").Body) // may be cut off
 			sent := len(r.sent)
 			if _, body := r.send("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"result":{"action":"accept","content":{"title":"what I want"}}}`, both...); !strings.Contains(body, "mcp_answer_unasked") {
 				t.Errorf("a human's answer: %s", body)
@@ -94,28 +81,19 @@ func TestMCPHiddenQuestion(t *testing.T) {
 	}
 }
 
-// TestMCPCutOff ends the answer of a server that asks too much, before its client has the question that is one too many.
+// TestMCPCutOff: a server that asks too much is cut off before the question that is one too many.
 func TestMCPCutOff(t *testing.T) {
 	r := toolRig(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for i := range 1000 {
-			_, _ = fmt.Fprintf(w, `data: {"jsonrpc":"2.0","id":%d,"method":"ping"}`+"\n\n", i)
-			_ = http.NewResponseController(w).Flush()
+			flush(w, fmt.Sprintf(`data: {"jsonrpc":"2.0","id":%d,"method":"ping"}`+"\n\n", i))
 		}
 	}, nil)
-	req, err := http.NewRequest("GET", r.base+"/mcp", nil)
-	must(t, err)
-	resp, err := r.client.Do(req)
-	must(t, err)
-	defer resp.Body.Close()
+	resp := r.start(t.Context(), "GET", "/mcp", "")
 	if got, err := io.ReadAll(resp.Body); err == nil || strings.Contains(string(got), `"id":999,`) {
 		t.Errorf("%d bytes came through: %v", len(got), err)
 	}
-	for deadline := time.Now().Add(time.Minute); !r.refusedAs("mcp_answer_unread"); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the record does not say that the answer was cut off")
-		}
-	}
+	r.wantCoded(t, "mcp_answer_unread")
 }
 
 // TestMCPOneIDTwice sends a post with the id of a request that its server has not answered yet, and may answer in its place.

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -32,14 +31,13 @@ type mcpRig struct {
 	calls atomic.Int64  // of tools, at the server
 	about atomic.Value  // how the server describes its tools
 	cut   chan struct{} // closed once the answer to a call has been cut; nil for none to be cut
-	hold  chan struct{} // a call titled "slow" waits for it, and one titled "refused" ends with it
+	hold  chan struct{} // a call titled "slow" waits for it; one titled "refused" ends with it
 }
 
 type issue struct {
 	Title string `json:"title"`
 }
 
-// newMCPRig makes the rig. change may alter the rules.
 func newMCPRig(t testing.TB, options *sdk.StreamableHTTPOptions, change func(post, reads *mcp.Rule)) *mcpRig {
 	t.Helper()
 	r := &mcpRig{hold: make(chan struct{})}
@@ -55,14 +53,12 @@ func newMCPRig(t testing.TB, options *sdk.StreamableHTTPOptions, change func(pos
 		at.Path = "/mcp"
 		actions[0].Match, actions[0].Name, actions[0].MCP = at, "issues", post
 		at.Methods = []string{"GET", "POST", "DELETE"}
-		var err error
-		o.Rules, err = NewRules(actions[:1], []Egress{{Name: "server", Match: at, MCP: reads}})
-		must(t, err)
+		o.Rules = rulesFor(t, actions[:1], []Egress{{Name: "server", Match: at, MCP: reads}})
 	})
 	return r
 }
 
-// cutter cuts the first answer to the call of a tool after its first event, which brings the id by which it can be resumed.
+// cutter cuts the first answer to a call after its first event, whose id allows resuming.
 func (r *mcpRig) cutter(w http.ResponseWriter, req *http.Request) http.ResponseWriter {
 	body, _ := io.ReadAll(req.Body)
 	req.Body = io.NopCloser(bytes.NewReader(body))
@@ -108,7 +104,7 @@ func (r *mcpRig) server() *sdk.Server {
 			r.calls.Add(1)
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
-			if in.Title == "refused" { // what the tool asks for never comes
+			if in.Title == "refused" { // its question is never answered
 				go func() {
 					<-r.hold
 					cancel()
@@ -162,7 +158,7 @@ func (r *mcpRig) server() *sdk.Server {
 	return s
 }
 
-// connect is a client of the SDK in the proxy, which speaks one revision.
+// connect connects an SDK client of one revision.
 func (r *mcpRig) connect(t testing.TB, version string) *sdk.ClientSession {
 	t.Helper()
 	c := sdk.NewClient(&sdk.Implementation{Name: "agent", Version: "1"}, &sdk.ClientOptions{
@@ -181,7 +177,7 @@ func (r *mcpRig) connect(t testing.TB, version string) *sdk.ClientSession {
 	return s
 }
 
-// callTool calls a tool and returns what the client is shown.
+// callTool returns the text that the client shows.
 func callTool(t testing.TB, s *sdk.ClientSession, tool, title string) (string, error) {
 	t.Helper()
 	result, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: tool, Arguments: issue{title}})
@@ -195,7 +191,7 @@ func callTool(t testing.TB, s *sdk.ClientSession, tool, title string) (string, e
 	return strings.Join(out, " "), nil
 }
 
-// wantShown demands that a client is shown a refusal: a JSON-RPC error with the problem document as its data.
+// wantShown demands a JSON-RPC error whose data is the problem document.
 func wantShown(t testing.TB, err error, code string) problem.Details {
 	t.Helper()
 	var shown *jsonrpc.Error
@@ -206,20 +202,21 @@ func wantShown(t testing.TB, err error, code string) problem.Details {
 	return d
 }
 
-// wantRecord waits for a record of a message with this result. Records come in any order: the client has an answer before it is recorded.
-func (r *mcpRig) wantRecord(t testing.TB, message, result string) ledger.Record {
+// wantRecord waits for a record of message with this result. A client can have its answer before the record.
+func (r *mcpRig) wantRecord(t testing.TB, message, result string) (rec ledger.Record) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		all := r.recorded(message)
-		if i := slices.IndexFunc(all, func(rec ledger.Record) bool { return rec.Result == result }); i >= 0 {
-			return all[i]
+	eventually(t, func() bool {
+		for _, rec = range r.recorded(message) {
+			if rec.Result == result {
+				return true
+			}
 		}
-	}
-	t.Fatalf("the records are %+v; want %q of %s", r.recorded(message), result, message)
-	return ledger.Record{}
+		return false
+	}, "no record of %s has the result %q", message, result)
+	return rec
 }
 
-// recorded returns the records of a message, the last one first.
+// recorded returns the records of a message, newest first.
 func (r *mcpRig) recorded(message string) (all []ledger.Record) {
 	r.record.mu.Lock()
 	defer r.record.mu.Unlock()
@@ -231,8 +228,8 @@ func (r *mcpRig) recorded(message string) (all []ledger.Record) {
 	return all
 }
 
-// TestMCPOldRevision: a server that says the revision 2024-11-05 over Streamable HTTP, and so its client, can be read. It can be
-// posted to if the operator says where it answers.
+// TestMCPOldRevision: a server of revision 2024-11-05 over Streamable HTTP can be read, and posted to with
+// sameConnection.
 func TestMCPOldRevision(t *testing.T) {
 	r := newMCPRig(t, &sdk.StreamableHTTPOptions{}, nil)
 	s := r.connect(t, "2024-11-05")
@@ -256,7 +253,7 @@ func TestMCPOldRevision(t *testing.T) {
 	}
 }
 
-// TestMCPWithTheSDK sends an unmodified client of the official SDK to an unmodified server of it, in each revision and in both forms of answers.
+// TestMCPWithTheSDK connects the official SDK's client and server, in each revision and both forms of answers.
 func TestMCPWithTheSDK(t *testing.T) {
 	for i, version := range mcp.Versions {
 		for _, asJSON := range []bool{false, true} {
@@ -306,7 +303,7 @@ func TestMCPWithTheSDK(t *testing.T) {
 	}
 }
 
-// TestMCPQuestions lets servers ask clients of the official SDK. A human's answer ends the posts of the session.
+// TestMCPQuestions: servers ask SDK clients. A human's answer ends the session's posts.
 func TestMCPQuestions(t *testing.T) {
 	const before = "2025-11-25"
 	for _, tt := range []struct {
@@ -348,11 +345,7 @@ func TestMCPQuestions(t *testing.T) {
 					t.Fatalf("%q, %v; want %q", got, err, tt.want)
 				}
 			} else {
-				for deadline := time.Now().Add(time.Minute); !r.refusedAs(tt.code); time.Sleep(time.Millisecond) {
-					if time.Now().After(deadline) {
-						t.Fatalf("nothing was refused as %s", tt.code)
-					}
-				}
+				r.wantCoded(t, tt.code)
 				close(r.hold)
 				cancel()
 				<-answered
@@ -365,19 +358,22 @@ func TestMCPQuestions(t *testing.T) {
 	}
 }
 
-// refusedAs reports whether a call was refused with this code.
-func (r *mcpRig) refusedAs(code string) bool {
-	r.record.mu.Lock()
-	defer r.record.mu.Unlock()
-	for _, rec := range r.record.posts {
-		if rec.Code == code {
-			return true
+// wantCoded waits for a record with this code.
+func (r *mcpRig) wantCoded(t testing.TB, code string) {
+	t.Helper()
+	eventually(t, func() bool {
+		r.record.mu.Lock()
+		defer r.record.mu.Unlock()
+		for _, rec := range r.record.posts {
+			if rec.Code == code {
+				return true
+			}
 		}
-	}
-	return false
+		return false
+	}, "no record has the code %s", code)
 }
 
-// wantPosts demands that the session can make posts, or that it cannot because of a human.
+// wantPosts demands that the session can post, or cannot because of a human.
 func (r *mcpRig) wantPosts(t testing.TB, s *sdk.ClientSession, human bool) {
 	t.Helper()
 	got, err := callTool(t, s, "create_issue", "z")
@@ -389,15 +385,14 @@ func (r *mcpRig) wantPosts(t testing.TB, s *sdk.ClientSession, human bool) {
 	}
 	wantShown(t, err, "session_tainted")
 	rec := r.wantRecord(t, "tools/call create_issue", "")
-	i := slices.IndexFunc(rec.Artifacts, func(a ledger.Artifact) bool { return a.Name == "sessionReceipt" })
-	receipt, err := evidence.UnverifiedClaims(evidence.SessionReceiptKind, rec.Artifacts[i].Token)
+	receipt, err := evidence.UnverifiedClaims(evidence.SessionReceiptKind, tokenIn(rec, "sessionReceipt"))
 	must(t, err)
 	if !receipt.HumanPromptPresent || !slices.Contains(receipt.Observed, "humanPromptPresent") {
 		t.Errorf("the receipt says %+v", receipt)
 	}
 }
 
-// TestMCPDefinitions calls a tool whose definition is pinned, not yet shown, and changed.
+// TestMCPDefinitions calls a tool whose definition is pinned, unseen, or changed.
 func TestMCPDefinitions(t *testing.T) {
 	free := newMCPRig(t, &sdk.StreamableHTTPOptions{JSONResponse: true}, nil)
 	s := free.connect(t, "2025-11-25")
@@ -408,19 +403,17 @@ func TestMCPDefinitions(t *testing.T) {
 	_, err = again.ListTools(t.Context(), nil)
 	must(t, err)
 	hash := ""
-	for deadline := time.Now().Add(time.Minute); hash == "" && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	eventually(t, func() bool {
 		for _, rec := range free.recorded("tools/list") {
 			for _, c := range rec.Checks {
-				if before, found := strings.CutPrefix(c.Detail, `the definition of the tool "get_issue" has changed: its hash was `); found {
+				if _, before, found := strings.Cut(c.Detail, `the tool "get_issue" has changed: its hash was `); found {
 					hash, _, _ = strings.Cut(before, " ")
 				}
 			}
 		}
-	}
-	if hash == "" {
-		t.Fatalf("a change is not recorded: %+v", free.recorded("tools/list"))
-	}
-	if _, err := callTool(t, again, "get_issue", "a"); err != nil { // it is not pinned
+		return hash != ""
+	}, "a change is not recorded")
+	if _, err := callTool(t, again, "get_issue", "a"); err != nil { // not pinned
 		t.Fatal(err)
 	}
 
@@ -446,7 +439,7 @@ func TestMCPDefinitions(t *testing.T) {
 	}
 }
 
-// TestMCPResumed cuts the answer to a call. The client of the SDK resumes it, and the result belongs to the record of the call.
+// TestMCPResumed: the SDK's client resumes a broken answer, and the call's record gets the result.
 func TestMCPResumed(t *testing.T) {
 	for _, tool := range []string{"create_issue", "get_issue"} {
 		t.Run(tool, func(t *testing.T) {

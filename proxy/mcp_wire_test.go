@@ -19,7 +19,7 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// toolRig is a choke point before an MCP server that answers as a test wants.
+// toolRig stands before an MCP server that answers as a test wants.
 func toolRig(t *testing.T, answer http.HandlerFunc, change func(*PipelineOptions)) *mcpRig {
 	t.Helper()
 	r := &mcpRig{}
@@ -28,9 +28,7 @@ func toolRig(t *testing.T, answer http.HandlerFunc, change func(*PipelineOptions
 		at.Path = "/mcp"
 		actions[0].Match, actions[0].MCP, actions[0].Headers = at, &mcp.Rule{Tools: []string{"create_issue"}, Post: true}, []string{}
 		at.Methods = []string{"GET", "POST", "DELETE"}
-		var err error
-		o.Rules, err = NewRules(actions[:1], []Egress{{Name: "server", Match: at, MCP: &mcp.Rule{Tools: []string{"get_issue"}, Elicitation: true}}})
-		must(t, err)
+		o.Rules = rulesFor(t, actions[:1], []Egress{{Name: "server", Match: at, MCP: &mcp.Rule{Tools: []string{"get_issue"}, Elicitation: true}}})
 		if change != nil {
 			change(o)
 		}
@@ -38,7 +36,7 @@ func toolRig(t *testing.T, answer http.HandlerFunc, change func(*PipelineOptions
 	return r
 }
 
-// both are the forms of answers that a client of Streamable HTTP takes.
+// both are the answer forms that a Streamable HTTP client accepts.
 var both = []string{"Accept", "application/json, text/event-stream"}
 
 func toolCall(tool string) string {
@@ -54,7 +52,7 @@ func answerWith(contentType, body string) http.HandlerFunc {
 	}
 }
 
-// TestMCPRefusals answers messages that are refused as JSON-RPC errors, with the status that clients of the protocol look at.
+// TestMCPRefusals: refused messages get JSON-RPC errors with the status that clients expect.
 func TestMCPRefusals(t *testing.T) {
 	r := toolRig(t, answerWith("application/json", toolResult), nil)
 	for _, tt := range []struct {
@@ -114,7 +112,6 @@ func TestMCPRefusals(t *testing.T) {
 	r.wantRefused("action_unmatched", "POST", "/MCP", toolCall("create_issue"))
 }
 
-// TestMCPOnTheWay sends messages that pass, as they came.
 func TestMCPOnTheWay(t *testing.T) {
 	r := toolRig(t, answerWith("application/json", toolResult), nil)
 	body := " " + toolCall("create_issue")
@@ -143,17 +140,14 @@ func TestMCPOnTheWay(t *testing.T) {
 		if resp, _ := r.send(method, "/mcp", ""); resp.StatusCode != http.StatusOK {
 			t.Errorf("%s: %s", method, resp.Status)
 		}
-		var rec ledger.Record
-		for deadline := time.Now().Add(time.Minute); rec.Method != method && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-			rec, _ = r.record.last()
-		}
-		if rec.Rule != "server" || rec.Flow != flowEgress {
-			t.Errorf("%s: %+v", method, rec)
-		}
+		eventually(t, func() bool {
+			rec, _ := r.record.last()
+			return rec.Method == method && rec.Rule == "server" && rec.Flow == flowEgress
+		}, "%s is not recorded", method)
 	}
 }
 
-// TestMCPBrokenAnswers relays answers that break off: what became of the call is not known.
+// TestMCPBrokenAnswers: after a broken answer the outcome is unknown.
 func TestMCPBrokenAnswers(t *testing.T) {
 	const event = "id: e1\ndata: \n\n"
 	for _, tt := range []struct {
@@ -169,23 +163,14 @@ func TestMCPBrokenAnswers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := toolRig(t, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", tt.contentType)
-				_, _ = io.WriteString(w, tt.body)
-				_ = http.NewResponseController(w).Flush()
+				flush(w, tt.body)
 				panic(http.ErrAbortHandler)
 			}, func(o *PipelineOptions) {
 				if tt.name == "a stream that nobody resumes" {
-					o.Timeouts.Forward = time.Millisecond // how long it is waited for; a read has no such bound on its way
+					o.Timeouts.Forward = time.Millisecond // the wait for a resumption; a read has no other bound
 				}
 			})
-			req, err := http.NewRequest("POST", r.base+"/mcp", strings.NewReader(toolCall(tt.tool)))
-			must(t, err)
-			req.Header.Set("Content-Type", "application/json")
-			req.Header.Set("Accept", both[1])
-			resp, err := r.client.Do(req)
-			must(t, err)
-			_, err = io.ReadAll(resp.Body)
-			_ = resp.Body.Close()
-			if err == nil {
+			if _, err := io.ReadAll(r.start(t.Context(), "POST", "/mcp", toolCall(tt.tool), both...).Body); err == nil {
 				t.Error("the client was not told that the answer is not whole")
 			}
 			if rec := r.wantRecord(t, "tools/call "+tt.tool, tt.result); rec.State != tt.state {
@@ -195,24 +180,18 @@ func TestMCPBrokenAnswers(t *testing.T) {
 	}
 }
 
-// TestMCPAgentGone lets the agent go away in the middle of an answer: what became of the post is known all the same.
+// TestMCPAgentGone: the outcome of a post is known even if the agent leaves.
 func TestMCPAgentGone(t *testing.T) {
 	gone := make(chan struct{})
 	r := toolRig(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for _, piece := range []string{": hello\n\n", ": " + strings.Repeat("x", 1<<20) + "\n\n", "data: " + toolResult + "\n\n"} {
-			_, _ = io.WriteString(w, piece)
-			_ = http.NewResponseController(w).Flush()
+			flush(w, piece)
 			<-gone
 		}
 	}, nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	req, err := http.NewRequestWithContext(ctx, "POST", r.base+"/mcp", strings.NewReader(toolCall("create_issue")))
-	must(t, err)
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", both[1])
-	resp, err := r.client.Do(req)
-	must(t, err)
+	resp := r.start(ctx, "POST", "/mcp", toolCall("create_issue"), both...)
 	cancel()
 	_ = resp.Body.Close()
 	close(gone)
@@ -221,7 +200,6 @@ func TestMCPAgentGone(t *testing.T) {
 	}
 }
 
-// TestMCPAnswersThatAreNotRead relays what cannot be read as it came, and says so.
 func TestMCPAnswersThatAreNotRead(t *testing.T) {
 	r := toolRig(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -237,7 +215,7 @@ func TestMCPAnswersThatAreNotRead(t *testing.T) {
 	}
 }
 
-// TestMCPSessions keeps what a server asks one session from another one.
+// TestMCPSessions: one session cannot answer a question to another.
 func TestMCPSessions(t *testing.T) {
 	question := `data: {"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}` + "\n\n"
 	r := toolRig(t, func(w http.ResponseWriter, req *http.Request) {

@@ -22,7 +22,7 @@ func BenchmarkModelStream(b *testing.B) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for range pieces {
 			fmt.Fprintf(w, "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"%d\"},\"finish_reason\":null}]}\n\n", time.Now().UnixNano())
-			_ = http.NewResponseController(w).Flush()
+			flush(w)
 			time.Sleep(200 * time.Microsecond) // models are slower
 		}
 	}, func(o *PipelineOptions, actions []Action) {
@@ -31,9 +31,7 @@ func BenchmarkModelStream(b *testing.B) {
 			m.Path, m.Methods = path, []string{"POST"}
 			return m
 		}
-		var err error
-		o.Rules, err = NewRules(nil, []Egress{{Name: "plain", Match: at("/plain")}, {Name: "observed", Match: at("/observed"), Observe: &inference.Rule{Dialect: inference.OpenAIChat}}})
-		must(b, err)
+		o.Rules = rulesFor(b, nil, []Egress{{Name: "plain", Match: at("/plain")}, {Name: "observed", Match: at("/observed"), Observe: &inference.Rule{Dialect: inference.OpenAIChat}}})
 		o.Load = Load{Session: Rate{PerSecond: maxRate}, Host: Rate{PerSecond: maxRate}}
 		o.Record = forgetful{}
 	})

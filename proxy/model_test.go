@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/anthropics/anthropic-sdk-go"
 	anthropicoption "github.com/anthropics/anthropic-sdk-go/option"
@@ -23,15 +22,14 @@ import (
 	"github.com/actionproof/mediator/proxy/match"
 )
 
-// modelPaths are where the APIs of each dialect are.
 var modelPaths = map[inference.Dialect]string{
 	inference.OpenAIChat: "/v1/chat/completions", inference.OpenAIResponses: "/v1/responses", inference.AnthropicMessages: "/v1/messages",
 }
 
-// secretText is what is said to models and by them, and stands in no record.
+// secretText is said to and by models, and must be in no record.
 const secretText = "the launch code is 0000"
 
-// newModelRig is a choke point that observes calls to models, which answer answers.
+// newModelRig observes calls to models.
 func newModelRig(t testing.TB, answer http.HandlerFunc, hosted ...string) *postRig {
 	t.Helper()
 	return newPostRig(t, answer, func(o *PipelineOptions, actions []Action) {
@@ -41,36 +39,33 @@ func newModelRig(t testing.TB, answer http.HandlerFunc, hosted ...string) *postR
 			m := match.Match{Scheme: actions[0].Match.Scheme, Host: actions[0].Match.Host, Port: actions[0].Match.Port, Path: path, Methods: []string{"POST"}}
 			egress = append(egress, Egress{Name: string(d), Match: m, Observe: &inference.Rule{Dialect: d, Hosted: hosted}})
 		}
-		var err error
-		o.Rules, err = NewRules(actions, egress)
-		must(t, err)
+		o.Rules = rulesFor(t, actions, egress)
 	})
 }
 
-// wantModel waits for the one record of a call to a model: a client has its answer before that is recorded.
+// wantModel waits for the record of a model call.
 func (p *postRig) wantModel(t testing.TB) ledger.ModelCall {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	var rec ledger.Record
+	eventually(t, func() bool {
 		p.record.mu.Lock()
-		for _, rec := range p.record.posts {
-			if rec.Model == nil {
-				continue
+		defer p.record.mu.Unlock()
+		for _, rec = range p.record.posts {
+			if rec.Model != nil {
+				return true
 			}
-			p.record.mu.Unlock()
-			raw, err := json.Marshal(rec)
-			must(t, err)
-			if strings.Contains(string(raw), "launch") {
-				t.Errorf("the record has what was said: %s", raw)
-			}
-			return *rec.Model
 		}
-		p.record.mu.Unlock()
+		return false
+	}, "no call to a model is recorded")
+	raw, err := json.Marshal(rec)
+	must(t, err)
+	if strings.Contains(string(raw), "launch") {
+		t.Errorf("the record has what was said: %s", raw)
 	}
-	t.Fatal("no call to a model is recorded")
-	return ledger.ModelCall{}
+	return *rec.Model
 }
 
-// answerModels answers as the providers do, in a stream if asked for one. The shapes are those that the official SDKs read.
+// answerModels answers in the shapes that the providers' SDKs read.
 func answerModels(w http.ResponseWriter, r *http.Request) {
 	var ask struct{ Stream bool }
 	_ = json.NewDecoder(r.Body).Decode(&ask)
@@ -118,7 +113,7 @@ func answerModels(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintf(w, "event: %s\n", typed.Type)
 		}
 		fmt.Fprintf(w, "data: %s\n\n", e)
-		_ = http.NewResponseController(w).Flush()
+		flush(w)
 	}
 }
 
@@ -131,7 +126,7 @@ func dialectAt(path string) inference.Dialect {
 	return ""
 }
 
-// sayTo says something to a model with the official SDK of its provider, and returns what it says.
+// sayTo speaks to a model with its provider's SDK and returns the answer.
 func (p *postRig) sayTo(t testing.TB, d inference.Dialect, stream bool) (said string, err error) {
 	t.Helper()
 	ctx := t.Context()
@@ -187,7 +182,7 @@ func (p *postRig) sayTo(t testing.TB, d inference.Dialect, stream bool) (said st
 	return said, events.Err()
 }
 
-// TestModelSDKs makes calls with the official SDKs, and reads the figures in their records.
+// TestModelSDKs calls with the official SDKs and reads the figures in the records.
 func TestModelSDKs(t *testing.T) {
 	for d := range modelPaths {
 		for _, stream := range []bool{false, true} {
@@ -211,7 +206,7 @@ func TestModelSDKs(t *testing.T) {
 	}
 }
 
-// TestModelHosted refuses what the provider would do by itself before anything is sent, and lets it pass where the rule lists it.
+// TestModelHosted refuses tools that the provider would run by itself, unless the rule lists them.
 func TestModelHosted(t *testing.T) {
 	const body = `{"model":"gpt-5","input":"` + secretText + `","tools":[{"type":"web_search"}]}`
 	p := newModelRig(t, answerModels)
@@ -235,7 +230,6 @@ func TestModelHosted(t *testing.T) {
 	}
 }
 
-// TestModelRefusedSDK: the SDKs show the code of a refusal.
 func TestModelRefusedSDK(t *testing.T) {
 	p := newModelRig(t, answerModels)
 	open := openai.NewClient(openaioption.WithBaseURL(p.base+"/v1"), openaioption.WithAPIKey("k"), openaioption.WithHTTPClient(p.client))
@@ -255,7 +249,7 @@ func TestModelRefusedSDK(t *testing.T) {
 	}
 }
 
-// TestModelBytes: an answer comes through as it is, whether it can be followed or not.
+// TestModelBytes: every answer comes through unchanged, readable or not.
 func TestModelBytes(t *testing.T) {
 	var zipped bytes.Buffer
 	w := gzip.NewWriter(&zipped)
@@ -264,7 +258,7 @@ func TestModelBytes(t *testing.T) {
 	large := strings.Repeat("data: {\"choices\":[{\"delta\":{\"content\":\""+secretText+"\"}}]}\r\n\r\n", 40_000)
 	for _, tt := range []struct {
 		name, kind, encoding, body string
-		budget                     int // of what is held of answers, in bytes
+		budget                     int // room for answers, in bytes
 		outcome, unread            string
 	}{
 		{"stream", "text/event-stream", "", ": hi\r\n\r\ndata:{\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}\r\n\r\ndata: [DONE]\r\n\r\n", 1 << 20, "complete", ""},
@@ -301,7 +295,7 @@ func TestModelBytes(t *testing.T) {
 	}
 }
 
-// TestModelBehind: a reader that cannot follow an answer holds nothing of it up. What it would have said is not measured.
+// TestModelBehind: a slow reader does not delay the answer; the rest is not measured.
 func TestModelBehind(t *testing.T) {
 	const events = 40_000 // more than may wait for the reader
 	large := strings.Repeat("data: {\"choices\":[{\"delta\":{\"content\":\""+secretText+"\"}}]}\n\n", events) + "data: [DONE]\n\n"
@@ -313,9 +307,7 @@ func TestModelBehind(t *testing.T) {
 	p.pipeline.follow = func(read func()) {
 		go func() { <-blocked; read() }()
 	}
-	resp, err := p.client.Post(p.base+"/v1/chat/completions", "application/json", strings.NewReader(`{"messages":[{"role":"user","content":"x"}],"stream":true}`))
-	must(t, err)
-	defer resp.Body.Close()
+	resp := p.start(t.Context(), "POST", "/v1/chat/completions", `{"messages":[{"role":"user","content":"x"}],"stream":true}`)
 	got := make([]byte, len(large))
 	if _, err := io.ReadFull(resp.Body, got); err != nil || string(got) != large {
 		t.Errorf("the answer is not what was sent: %v", err)
@@ -329,30 +321,23 @@ func TestModelBehind(t *testing.T) {
 	}
 }
 
-// TestModelBodyIsFreed: a request takes no memory while its answer comes, which may take long.
+// TestModelBodyIsFreed: a request takes no memory while its answer comes.
 func TestModelBodyIsFreed(t *testing.T) {
 	answer := make(chan struct{})
 	p := newModelRig(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		_ = http.NewResponseController(w).Flush()
+		flush(w)
 		<-answer
 	})
 	defer close(answer)
-	large := `{"messages":[{"role":"user","content":"` + strings.Repeat("x", 5<<20) + `"}]}` // of the 8 MiB for one session
+	large := `{"messages":[{"role":"user","content":"` + strings.Repeat("x", 5<<20) + `"}]}` // a session has 8 MiB
 	for i := range 3 {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.base+"/v1/chat/completions", strings.NewReader(large))
-		must(t, err)
-		req.Header.Set("Content-Type", "application/json")
-		resp, err := p.client.Do(req)
-		must(t, err)
-		defer resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
+		if resp := p.start(t.Context(), "POST", "/v1/chat/completions", large); resp.StatusCode != http.StatusOK {
 			t.Fatalf("call %d is answered %d", i, resp.StatusCode)
 		}
 	}
 }
 
-// TestModelRules: two rules cannot observe one URL.
 func TestModelRules(t *testing.T) {
 	m := match.Match{Scheme: "https", Host: "api.example.com", Port: 443, Path: "/v1", Methods: []string{"POST"}}
 	rule := func(name string) Egress {

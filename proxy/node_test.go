@@ -22,27 +22,25 @@ import (
 
 const ownMCP = "http://mediator.internal/mcp"
 
-// nodeRig is a choke point whose node answers every message with the same result.
+// nodeRig has a node that answers every message alike.
 type nodeRig struct {
 	*postRig
 	node      *fakeNode
 	forgotten []string // agents whose reputation was forgotten
 }
 
-// Forget and Token make the rig the reputations of its choke point.
+// Token and Forget make the rig its own Reputations.
 func (r *nodeRig) Forget(subject string) { r.forgotten = append(r.forgotten, subject) }
 
 func (r *nodeRig) Token(context.Context, string, time.Duration) string { return "" }
 
-// newNodeRig makes the rig. with says which of the two rules for the verification at the node it has.
+// newNodeRig has the rules for posts and for reads at the node, or one of them, or none.
 func newNodeRig(t testing.TB, posts, reads bool) *nodeRig {
 	t.Helper()
 	r := &nodeRig{node: &fakeNode{answer: func(string, []byte) (string, error) { return `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`, nil }}}
 	r.postRig = newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
-		at, err := match.Parse(ownMCP, []string{"GET", "POST", "DELETE"})
-		must(t, err)
-		wide, err := match.Parse("http://*.internal/**", []string{"GET", "POST"})
-		must(t, err)
+		at := matching(t, ownMCP, "GET", "POST", "DELETE")
+		wide := matching(t, "http://*.internal/**", "GET", "POST")
 		egress := []Egress{{Name: "wide", Match: wide}}
 		actions[0].Name, actions[0].Match, actions[0].MCP = "plugins", at, &mcp.Rule{Tools: []string{"register_plugin"}, Post: true}
 		actions[0].Match.Methods = []string{"POST"}
@@ -52,9 +50,8 @@ func newNodeRig(t testing.TB, posts, reads bool) *nodeRig {
 		if reads {
 			egress = append(egress, Egress{Name: "verification", Match: at, MCP: &mcp.Rule{Tools: []string{"search_plugins"}}})
 		}
-		o.Rules, err = NewRules(actions, egress)
-		must(t, err)
-		o.Node, o.Reputations = relayTo(t, r.node), r
+		o.Rules = rulesFor(t, actions, egress)
+		o.Node, o.Reputations = relayTo(t, r.node, nil), r
 	})
 	return r
 }
@@ -63,8 +60,8 @@ func nodeTool(tool string) string {
 	return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":{}}}`
 }
 
-// TestRulesForTheNode: what an agent does at the node needs a rule, and what others can read of it the whole chain. The node is told by the sidecar
-// alone who calls.
+// TestRulesForTheNode: requests to the node need a rule, and public ones the whole chain. Only the sidecar says who
+// calls.
 func TestRulesForTheNode(t *testing.T) {
 	forged := []string{
 		"ActionProof-Caller", "forged", "Agent-Statement", "forged", "Authorization", "mine", "Cookie", "mine", "Origin", "http://evil.example", "X-Forwarded-For", "10.0.0.1",
@@ -116,7 +113,6 @@ func TestRulesForTheNode(t *testing.T) {
 	}
 }
 
-// TestNodeAway: where there is no node, or none that answers, a post for it was not sent.
 func TestNodeAway(t *testing.T) {
 	r := newNodeRig(t, true, true)
 	r.node.answer = func(string, []byte) (string, error) {
@@ -133,8 +129,8 @@ func TestNodeAway(t *testing.T) {
 	}
 }
 
-// TestNodeIsLeftAlone: a post that the node did not take costs no event. So an agent cannot go on with it for ever: the node is left alone as any
-// upstream is. For those who go away before it answers it is not to blame.
+// TestNodeIsLeftAlone: a post that the node did not take costs no event, so the breaker must stop repeated tries. The
+// node is not blamed for clients that leave.
 func TestNodeIsLeftAlone(t *testing.T) {
 	r := newNodeRig(t, true, true)
 	r.node.answer = func(string, []byte) (string, error) {
@@ -162,7 +158,7 @@ func TestNodeIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestAnswersOfTheNode: what no upstream may answer, the node may not.
+// TestAnswersOfTheNode: the node may not answer what an upstream may not.
 func TestAnswersOfTheNode(t *testing.T) {
 	for name, answer := range map[string]http.Response{
 		"another protocol": {StatusCode: http.StatusSwitchingProtocols, Header: http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}},
@@ -184,8 +180,7 @@ func TestAnswersOfTheNode(t *testing.T) {
 	}
 }
 
-// TestSpellingsOfTheNode: other spellings of the mediator's name, of the path or of the method are refused, or are the same request, which the
-// rules judge.
+// TestSpellingsOfTheNode: other spellings of the name, path or method are refused, or judged as the same request.
 func TestSpellingsOfTheNode(t *testing.T) {
 	search, register := nodeTool("search_plugins"), nodeTool("register_plugin")
 	message := func(line, host, body string, header ...string) string {
@@ -195,7 +190,7 @@ func TestSpellingsOfTheNode(t *testing.T) {
 		}
 		return line + " HTTP/1.1\r\nHost: " + host + "\r\nContent-Type: application/json\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n" + h + "\r\n" + body
 	}
-	const same = "" // the request reaches the node once, as the agent of the session
+	const same = "" // reaches the node once, as the session's agent
 	for _, tt := range []struct{ name, connect, raw, code string }{
 		{"the absolute form", "", message("POST "+ownMCP, "mediator.internal", search), same},
 		{"in capitals, with a dot and the port", "", message("POST http://MEDIATOR.internal.:80/mcp", "x", search), same},
@@ -280,7 +275,6 @@ func TestSpellingsOfTheNode(t *testing.T) {
 	}
 }
 
-// TestRulesOfTheMediatorsName: a rule for the mediator's own name that leads nowhere, or around the evidence, is refused.
 func TestRulesOfTheMediatorsName(t *testing.T) {
 	all := []string{"GET", "POST", "DELETE"}
 	for _, tt := range []struct {
@@ -314,7 +308,7 @@ func TestRulesOfTheMediatorsName(t *testing.T) {
 	}
 }
 
-// TestRateAtTheNode: no session keeps the node from the others. It has its share whichever way it asks, and the others have theirs.
+// TestRateAtTheNode: a session has one rate for every way to the node.
 func TestRateAtTheNode(t *testing.T) {
 	r := newNodeRig(t, true, true)
 	r.node.answer = func(string, []byte) (string, error) { return `{}`, nil }

@@ -10,10 +10,9 @@ import (
 
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/proxy/inference"
-	"github.com/actionproof/mediator/proxy/match"
 )
 
-// TestPipelinedTurnaround: a request that was sent before the answer to the one before it does not follow from that answer.
+// TestPipelinedTurnaround: a request sent before the previous answer does not follow from it.
 func TestPipelinedTurnaround(t *testing.T) {
 	host := func(r *receiptsRig) string { return strings.TrimPrefix(r.base, "https://") }
 	request := func(r *receiptsRig) string {
@@ -60,7 +59,7 @@ func TestPipelinedTurnaround(t *testing.T) {
 	}
 }
 
-// TestWhoEndedTheStream: a stream without its own end is not completed, whoever ended it, and the receipt says whether that was the agent.
+// TestWhoEndedTheStream: a stream without its own end is not completed, and the receipt says whether the agent left.
 func TestWhoEndedTheStream(t *testing.T) {
 	const finished = `{"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}`
 	const usage = `{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":6}}`
@@ -85,7 +84,7 @@ func TestWhoEndedTheStream(t *testing.T) {
 				for _, e := range tt.events {
 					fmt.Fprintf(w, "data: %s\n\n", e)
 				}
-				_ = http.NewResponseController(w).Flush()
+				flush(w)
 				if tt.leaves {
 					<-req.Context().Done()
 				}
@@ -93,13 +92,9 @@ func TestWhoEndedTheStream(t *testing.T) {
 					panic(http.ErrAbortHandler)
 				}
 			})
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.base+"/v1/chat/completions", strings.NewReader(askModel))
-			must(t, err)
-			req.Header.Set("Content-Type", "application/json")
-			resp, err := r.client.Do(req)
-			must(t, err)
+			resp := r.start(t.Context(), "POST", "/v1/chat/completions", askModel)
 			lines := bufio.NewScanner(resp.Body)
-			for range 2 * len(tt.events) { // each with the empty line after it
+			for range 2 * len(tt.events) { // each is followed by an empty line
 				lines.Scan()
 			}
 			if !tt.leaves {
@@ -115,16 +110,15 @@ func TestWhoEndedTheStream(t *testing.T) {
 	}
 }
 
-// TestModelOfThePath: where the path names the deployment that answers, the receipt does not say what the body says.
+// TestModelOfThePath: a deployment named in the path wins over the body's model.
 func TestModelOfThePath(t *testing.T) {
 	r := newReceiptsRig(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"model":"small-1","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}`)
 	})
-	m, err := match.Parse(r.base+"/openai/deployments/{name}/chat/completions", []string{http.MethodPost})
-	must(t, err)
+	m := matching(t, r.base+"/openai/deployments/{name}/chat/completions", http.MethodPost)
 	r.with(t, Egress{Name: "azure", Match: m, Observe: &inference.Rule{Dialect: inference.OpenAIChat}})
-	r.send("POST", "/openai/deployments/small/chat/completions", askModel) // which asks for gpt-5
+	r.send("POST", "/openai/deployments/small/chat/completions", askModel) // asks for gpt-5
 	if got := r.chain(t, 1)[0].Model; got.Model != "small" || got.AnsweredBy != "small-1" {
 		t.Errorf("the receipt says that %q was asked and that %q has answered", got.Model, got.AnsweredBy)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// TestMissingOption: who builds a pipeline learns which of its parts is missing.
 func TestMissingOption(t *testing.T) {
 	for name, drop := range map[string]func(*PipelineOptions){
 		"Rules":           func(o *PipelineOptions) { o.Rules = nil },

@@ -18,11 +18,10 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// slowTriggers has one event a second.
 type slowTriggers struct {
 	Triggers
 	claimed, done []string
-	none          bool // but none comes
+	none          bool
 }
 
 func (s *slowTriggers) Claim(ctx context.Context, c trigger.Claim) (trigger.Event, error) {
@@ -40,8 +39,8 @@ func (s *slowTriggers) Done(_ context.Context, id, _ string) (trigger.Event, err
 	return trigger.Event{}, nil
 }
 
-// TestNextEventTogether: calls that wait for the next event at the same time share it, since the pod has one session; none leaves an event
-// claimed that no session is open for.
+// TestNextEventTogether: calls that wait for the next event together share it, and no event stays claimed without a
+// session.
 func TestNextEventTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		triggers := &slowTriggers{}
@@ -77,7 +76,7 @@ func TestNextEventTogether(t *testing.T) {
 			}
 		}
 
-		next(t.Context(), "10s") // with a session open, it ends that and gets the event after
+		next(t.Context(), "10s") // ends the open session and gets the next event
 		if got := <-answers; got.event != "evt_2" || !slices.Equal(triggers.claimed, []string{"evt_1", "evt_2"}) || !slices.Equal(triggers.done, []string{"evt_1"}) {
 			t.Errorf("%+v, claimed %v, done %v", got, triggers.claimed, triggers.done)
 		}

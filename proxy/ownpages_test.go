@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bufio"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,12 +18,12 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// TestRefusedConnectSaysWhy: most clients show nothing of the answer to a CONNECT but its status line.
+// Most clients show only the status line of the answer to a CONNECT.
 func TestRefusedConnectSaysWhy(t *testing.T) {
 	p := newPostRig(t, created, nil)
 	for _, tt := range []struct{ name, host, credentials, line, status string }{
 		{"no rule", "nowhere.example:443", "", "403 egress_denied: no rule allows any call to nowhere.example", "http_request_denied"},
-		{"no session", "nowhere.example:443", "Basic " + base64.StdEncoding.EncodeToString([]byte("ses_x:y")), "407 session_required: the proxy credentials belong to no open session; it may have ended", "http_request_denied"},
+		{"no session", "nowhere.example:443", basic("ses_x", "y"), "407 session_required: the proxy credentials belong to no open session; it may have ended", "http_request_denied"},
 		{"no target", "nowhere.example", "", `400 request_malformed: the CONNECT target "nowhere.example" names no port`, "http_request_error"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -82,7 +81,7 @@ func TestOwnRefusals(t *testing.T) {
 	c.Close()
 	p.roles.fail["decision"] = refusal.New("process_unavailable", "10.0.0.1 is away")
 	p.send("POST", "/posts", "{}")
-	p.send("GET", "http://"+InternalHost+"/v1/nothing", "") // no call of the agent's to anywhere
+	p.send("GET", "http://"+InternalHost+"/v1/nothing", "") // not a call to anywhere
 	last, _ := p.record.last()
 	d := ask()
 	if len(d.Refusals) != 2 {
@@ -98,11 +97,11 @@ func TestOwnRefusals(t *testing.T) {
 
 	other, password, err := p.sessions.Open(trigger.Event{ID: "evt_2"}, "worker-1", nil)
 	must(t, err)
-	credentials := "Basic " + base64.StdEncoding.EncodeToString([]byte(other.ID+":"+password))
+	credentials := basic(other.ID, password)
 	if d := ask("Proxy-Authorization", credentials); d.Session != other.ID || len(d.Refusals) != 0 {
 		t.Errorf("another session is told %+v", d)
 	}
-	// What ends before it is a request belongs to the session of its listener, and not to the one that is found without credentials.
+	// A refusal before a request belongs to the listener's session, not to the standing one.
 	ctx := intercept.WithRoute(t.Context(), intercept.Route{Session: other.ID})
 	p.pipeline.Refused(ctx, upstream.Target{Scheme: "https", Host: "a.example", Port: 443}, refusal.New("tls_handshake_failed", "the client ended it"))
 	if d := ask("Proxy-Authorization", credentials); len(d.Refusals) != 1 || d.Refusals[0].Code != "tls_handshake_failed" {
@@ -146,7 +145,7 @@ func TestOwnRules(t *testing.T) {
 	if strings.Contains(body, secretToken) || strings.Contains(body, "Bearer") {
 		t.Errorf("it shows a credential: %s", body)
 	}
-	p.roles.budget.Spent["create_post"] = 4 // of a budget that has become smaller
+	p.roles.budget.Spent["create_post"] = 4 // the budget was reduced
 	if d, _ := ask(); *d.Rules[0].Left != 0 {
 		t.Errorf("left: %d", *d.Rules[0].Left)
 	}

@@ -43,14 +43,14 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// secretToken is the credential that no agent may ever see.
+// secretToken is the credential that no agent may see.
 const secretToken = "the-credential-of-the-upstream"
 
-// postRig is a whole choke point between an agent and an upstream, with roles that can be made to fail.
+// postRig is a whole pipeline between an agent and an upstream, with roles that can fail.
 type postRig struct {
 	*rig
 	pipeline *Pipeline
-	handler  *Handler // with pipeline in force
+	handler  *Handler
 	sessions *session.Set
 	session  *session.Session
 	client   *http.Client
@@ -60,18 +60,17 @@ type postRig struct {
 	base     string
 
 	mu   sync.Mutex
-	sent []*http.Request // what the upstream received, bodies read
+	sent []*http.Request // received by the upstream
 	body []string
 }
 
-// memoryRecord is a record in memory that insists on its contract: one record a call, the intent before the outcome.
+// memoryRecord insists on the contract: one record a call, the intent before the outcome.
 type memoryRecord struct {
-	t    testing.TB
-	fail error // what Begin answers
-	kept bool  // Begin keeps the intent although it fails
-	away bool  // nothing is stored while somebody waits for it
-	full error // what Full answers
-	// panics makes Begin panic at its end.
+	t      testing.TB
+	fail   error // Begin returns it
+	kept   bool  // Begin keeps the intent although it fails
+	away   bool  // the ledger is away
+	full   error // Full returns it
 	panics bool
 
 	mu    sync.Mutex
@@ -143,7 +142,7 @@ func (m *memoryRecord) FinishLater(ctx context.Context, p ledger.Record) error {
 	return m.Finish(ctx, p)
 }
 
-// last returns the newest record and how many there are.
+// last returns the newest record and the number of records.
 func (m *memoryRecord) last() (ledger.Record, int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -153,8 +152,8 @@ func (m *memoryRecord) last() (ledger.Record, int) {
 	return m.posts[m.order[len(m.order)-1]], len(m.order)
 }
 
-// fakeRoles are the trigger service, the control plane and the gate. They sign with real keys; fail makes one step refuse, and
-// change alters what it signs.
+// fakeRoles are the trigger service, the control plane and the gate. They sign with real keys; fail makes a step
+// refuse.
 type fakeRoles struct {
 	fail       map[string]error
 	panics     bool
@@ -164,17 +163,17 @@ type fakeRoles struct {
 	decision   *signer.Issuer[evidence.PolicyDecision]
 	grant      *signer.Issuer[evidence.ActionGrant]
 	otherEvent bool
-	token      string     // the access token that the request proof has to be bound to; secretToken if empty
-	done       []string   // events whose sessions have ended
+	token      string     // bound into the request proof; secretToken if empty
+	done       []string   // events of ended sessions
 	mu         sync.Mutex // guards unsent
-	unsent     []string   // posts that never left
-	unsentAt   func()     // called by Unsent, if set
+	unsent     []string   // posts given back
+	unsentAt   func()     // called by Unsent
 	budget     trigger.Budget
-	admitted   func() // called by Admit, if set
+	admitted   func() // called by Admit
 	asked      gate.AdmitRequest
 	decisionOf func(*evidence.PolicyDecision)
-	decided    policy.Request // the last that the control plane was asked for
-	// receiptOf and grantOf change the claims before they are signed, if set.
+	decided    policy.Request // last request to the control plane
+	// These change claims before they are signed.
 	receiptOf func(*evidence.TriggerReceipt)
 	grantOf   func(*evidence.ActionGrant)
 }
@@ -274,10 +273,8 @@ func (f *fakeRoles) Authorize(_ context.Context, p gate.AuthorizeRequest) (gate.
 	return gate.Authorization{Keys: []ledger.Key{{Kind: "capability", ID: "cap_1"}}}, f.fail["proof"]
 }
 
-// takesPart makes the API of the first action one that takes part.
 func takesPart(_ *PipelineOptions, actions []Action) { actions[0].TakesPart = true }
 
-// expected is a policy for one role of these tests.
 func expected(role string) evidence.Expected {
 	return evidence.Expected{Issuers: []string{role}, Audiences: []string{"aud"}, KeyIDs: []string{role}, MaxAge: time.Minute}
 }
@@ -302,7 +299,7 @@ func newIssuer[C any](t testing.TB, registry *custody.Memory, certificates *[]st
 	return i
 }
 
-// newRoles makes roles that sign with real keys, and the options of a choke point that works with them. It lacks rules and a transport.
+// newRoles makes roles and options without rules and transport.
 func newRoles(t testing.TB, sessions *session.Set, record *memoryRecord) (*fakeRoles, PipelineOptions) {
 	t.Helper()
 	registry, err := custody.NewMemory("registry")
@@ -345,7 +342,7 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 	p := &postRig{sessions: session.NewSet(time.Now), record: &memoryRecord{t: t, posts: make(map[string]ledger.Record)}}
 	p.upstream = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var raw []byte
-		if r.Header.Get("X-Unread") == "" { // an answer that reads the request itself
+		if r.Header.Get("X-Unread") == "" { // the answer reads the request itself
 			raw, _ = io.ReadAll(r.Body)
 			r.Body = io.NopCloser(bytes.NewReader(raw))
 		}
@@ -355,14 +352,13 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 		answer(w, r)
 	}))
 	roles, o := newRoles(t, p.sessions, p.record)
-	p.roles, o.Load.Refused = roles, 1<<20 // each refusal is on record
+	p.roles, o.Load.Refused = roles, 1<<20 // every refusal is recorded
 	credential, err := forward.NewCredential("Authorization", "Bearer ", echo.Auto, fixed(secretToken))
 	must(t, err)
 	base := "https://" + at(0, p.upstream)
 	p.base = base
 	match := func(method, path string) match.Match {
-		m, err := match.Parse(base+path, []string{method})
-		must(t, err)
+		m := matching(t, base+path, method)
 		return m
 	}
 	action := func(name, path string) Action {
@@ -380,8 +376,7 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 			o.Transport = newTestTransport(t, p.upstream)
 		}
 		if o.Rules == nil {
-			o.Rules, err = NewRules(actions, egress)
-			must(t, err)
+			o.Rules = rulesFor(t, actions, egress)
 		}
 		p.pipeline, err = NewPipeline(o)
 		must(t, err)
@@ -393,19 +388,28 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 	return p
 }
 
+func tokenIn(rec ledger.Record, name string) string {
+	for _, a := range rec.Artifacts {
+		if a.Name == name {
+			return a.Token
+		}
+	}
+	return ""
+}
+
 func created(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusCreated)
 	_, _ = io.WriteString(w, "made")
 }
 
-// send makes one call; header pairs follow the body.
-func (p *postRig) send(method, path, body string, header ...string) (*http.Response, string) {
+// request makes a request; header pairs follow the body.
+func (p *postRig) request(ctx context.Context, method, path, body string, header ...string) *http.Request {
 	p.T.Helper()
 	url := path
 	if strings.HasPrefix(path, "/") {
 		url = p.base + path
 	}
-	req, err := http.NewRequest(method, url, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	must(p.T, err)
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
@@ -413,15 +417,29 @@ func (p *postRig) send(method, path, body string, header ...string) (*http.Respo
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Add(header[i], header[i+1])
 	}
-	resp, err := p.client.Do(req)
+	return req
+}
+
+// start returns once the answer begins.
+func (p *postRig) start(ctx context.Context, method, path, body string, header ...string) *http.Response {
+	p.T.Helper()
+	resp, err := p.client.Do(p.request(ctx, method, path, body, header...))
 	must(p.T, err)
-	defer resp.Body.Close()
+	p.T.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
+}
+
+// send returns the whole answer.
+func (p *postRig) send(method, path, body string, header ...string) (*http.Response, string) {
+	p.T.Helper()
+	resp := p.start(context.Background(), method, path, body, header...)
 	raw, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
 	must(p.T, err)
 	return resp, string(raw)
 }
 
-// wantRefused sends a call and demands a refusal with this code, one record of it, and an upstream that saw nothing.
+// wantRefused demands a refusal with this code, one record of it, and an upstream that saw nothing.
 func (p *postRig) wantRefused(code, method, path, body string, header ...string) {
 	p.T.Helper()
 	_, before := p.record.last()
@@ -495,7 +513,7 @@ func TestEvidenceHeadersGoOnlyToWhoReadsThem(t *testing.T) {
 	}
 }
 
-// TestTaintedSession is refused for good, and its record says why; what it contradicts in the manifest does not hide that.
+// TestTaintedSession is refused for good and recorded as tainted, even if it also contradicts the manifest.
 func TestTaintedSession(t *testing.T) {
 	p := newPostRig(t, created, nil)
 	watch := observe.NewWatcher(nil, time.Now, func(*observe.Run, look.Finding) {})
@@ -520,7 +538,7 @@ func TestTaintedSession(t *testing.T) {
 	if !strings.Contains(rec.Reason, fmt.Sprintf("process %d (sleep) was to launch the agent and has ended", launcher.Process.Pid)) {
 		t.Errorf("the reason is %q", rec.Reason)
 	}
-	if !slices.ContainsFunc(rec.Artifacts, func(a ledger.Artifact) bool { return a.Name == "sessionReceipt" }) {
+	if tokenIn(rec, "sessionReceipt") == "" {
 		t.Error("the record lacks the session receipt")
 	}
 	if _, _, err := p.sessions.Open(trigger.Event{ID: "evt_2"}, "worker-1", nil); err != nil || len(p.sessions.Runs()) != 2 {
@@ -536,9 +554,9 @@ func TestEachStepFailsClosed(t *testing.T) {
 			p.roles.fail[step] = refusal
 			p.wantRefused("policy_denied", "POST", "/posts", "{}")
 			if rec, _ := p.record.last(); step == "decision" {
-				// What was signed meanwhile is accounted for.
+				// What was signed meanwhile is on record.
 				for _, name := range []string{"runtimeAttestation", "sessionReceipt"} {
-					if !slices.ContainsFunc(rec.Artifacts, func(a ledger.Artifact) bool { return a.Name == name }) {
+					if tokenIn(rec, name) == "" {
 						t.Errorf("the record lacks the %s", name)
 					}
 				}
@@ -707,7 +725,7 @@ func TestHeadersOfAnAction(t *testing.T) {
 	}
 }
 
-// TestRecordsOfRefusalsAreSmall whatever was refused: an agent may be refused as often as it likes.
+// An agent can be refused as often as it likes.
 func TestRecordsOfRefusalsAreSmall(t *testing.T) {
 	p := newPostRig(t, created, nil)
 	long := strings.Repeat("A", 30_000)
@@ -749,12 +767,12 @@ func TestRawBodiesAreSpooled(t *testing.T) {
 	}
 }
 
-// TestRefusedPostsAreGivenBack: a post that is refused after its event has paid for it was never sent, so the event can pay for another.
-// What an API that takes part has seen stays paid.
+// TestRefusedPostsAreGivenBack: a post refused after its event has paid is given back, unless an API that takes part
+// has seen it.
 func TestRefusedPostsAreGivenBack(t *testing.T) {
 	for _, tt := range []struct {
 		step        string
-		back, shown bool // given back by a gate of our own, and by an API that takes part
+		back, shown bool // by our own gate, and by an API that takes part
 	}{
 		{"deployment", false, false}, {"challenge", false, false}, {"trigger", false, false}, // the event has not paid
 		{"decision", true, true}, {"gate", true, false}, {"proof", true, false},
@@ -822,7 +840,7 @@ func TestOutcomes(t *testing.T) {
 			o.Transport = public
 		})
 		p.wantRefused("egress_address_denied", "GET", "/x", "")
-		p.send("POST", "/posts", "{}") // its intent is durable by then, so it has an outcome
+		p.send("POST", "/posts", "{}") // its intent is durable, so it has an outcome
 		if rec, n := p.record.last(); n != 2 || rec.State != ledger.StateFailed || rec.Code != "egress_address_denied" || len(p.sent) != 0 {
 			t.Errorf("%d calls arrived, record %+v", len(p.sent), rec)
 		}
@@ -842,14 +860,11 @@ func TestOutcomes(t *testing.T) {
 			<-answer
 			w.WriteHeader(http.StatusCreated)
 		}, nil)
-		ctx, cancel := context.WithCancel(context.Background())
-		req, err := http.NewRequestWithContext(ctx, "POST", p.base+"/posts", strings.NewReader("{}"))
-		must(t, err)
-		req.Header.Set("Content-Type", "application/json")
+		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			if resp, err := p.client.Do(req); err == nil {
+			if resp, err := p.client.Do(p.request(ctx, "POST", "/posts", "{}")); err == nil {
 				resp.Body.Close()
 			}
 		}()
@@ -857,24 +872,13 @@ func TestOutcomes(t *testing.T) {
 		cancel()
 		<-done
 		close(answer)
-		deadline := time.After(time.Minute)
-		for {
-			if rec, n := p.record.last(); n == 1 {
-				if rec.State != ledger.StateForwarded || rec.Status != 201 {
-					t.Errorf("got %+v", rec)
-				}
-				return
-			}
-			select {
-			case <-deadline:
-				t.Fatal("the outcome was never recorded")
-			case <-time.After(time.Millisecond):
-			}
+		if rec := p.wait(1); rec.State != ledger.StateForwarded || rec.Status != 201 {
+			t.Errorf("got %+v", rec)
 		}
 	})
 }
 
-// leftTriggers answer once the agent has gone away.
+// leftTriggers answers once the agent has left.
 type leftTriggers struct {
 	*fakeRoles
 	asked  chan struct{}
@@ -887,7 +891,7 @@ func (l leftTriggers) Evidence(ctx context.Context, _ string, _ evidence.Binding
 	return trigger.Evidence{}, l.answer
 }
 
-// TestAgentLeavesEarly: an agent that goes away before its post is on its way makes nobody look as if it had failed, and hides no verdict.
+// TestAgentLeavesEarly: when the agent leaves, no other party is blamed, and a verdict is kept.
 func TestAgentLeavesEarly(t *testing.T) {
 	for code, want := range map[string]string{"process_unavailable": "client_gone", "event_closed": "event_closed"} {
 		t.Run(code, func(t *testing.T) {
@@ -896,17 +900,14 @@ func TestAgentLeavesEarly(t *testing.T) {
 				left.fakeRoles = o.Triggers.(*fakeRoles)
 				o.Triggers = left
 			})
-			ctx, cancel := context.WithCancel(context.Background())
-			req, err := http.NewRequestWithContext(ctx, "POST", p.base+"/posts", strings.NewReader("{}"))
-			must(t, err)
-			req.Header.Set("Content-Type", "application/json")
+			ctx, cancel := context.WithCancel(t.Context())
 			go func() { <-left.asked; cancel() }()
-			if resp, err := p.client.Do(req); err == nil {
-				resp.Body.Close() // it came while the client went
+			if resp, err := p.client.Do(p.request(ctx, "POST", "/posts", "{}")); err == nil {
+				resp.Body.Close() // it came while the client left
 			} else if !errors.Is(err, context.Canceled) {
 				t.Fatal(err)
 			}
-			must(t, p.Proxy.Shutdown(context.Background())) // waits for what is still running
+			must(t, p.Proxy.Shutdown(context.Background())) // waits for running calls
 			rec, n := p.record.last()
 			if n != 1 || rec.Code != want || rec.State != ledger.StateRefused || !strings.Contains(rec.Reason, "said the trigger service") || len(p.sent) != 0 {
 				t.Errorf("%d records, the last %s, %s: %s", n, rec.State, rec.Code, rec.Reason)
@@ -956,15 +957,13 @@ func TestEgress(t *testing.T) {
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
 		for i := range 3 {
-			fmt.Fprintf(w, "data: %d\n\n", i)
-			w.(http.Flusher).Flush()
+			flush(w, fmt.Sprintf("data: %d\n\n", i))
 			<-next
 		}
 	}, nil)
-	resp, err := p.client.Get(p.base + "/events")
-	must(t, err)
+	resp := p.start(t.Context(), "GET", "/events", "")
 	events := bufio.NewReader(resp.Body)
-	for i := range 3 { // each event arrives before the next one is made
+	for i := range 3 { // each event arrives before the next is made
 		line, err := events.ReadString('\n')
 		must(t, err)
 		if line != fmt.Sprintf("data: %d\n", i) {
@@ -975,7 +974,6 @@ func TestEgress(t *testing.T) {
 		next <- struct{}{}
 	}
 	_, _ = io.Copy(io.Discard, resp.Body)
-	resp.Body.Close()
 
 	p.send("PUT", "/inference", "{}", "Authorization", "Bearer the-agents-own")
 	if got := p.sent[1].Header.Get("Authorization"); got != "Bearer "+secretToken {
@@ -990,7 +988,7 @@ func TestEgress(t *testing.T) {
 	}
 }
 
-// TestNoRoomForARecord: what leaves no evidence is not sent while it might not leave a record either.
+// A call without evidence is not sent if its record might be lost.
 func TestNoRoomForARecord(t *testing.T) {
 	p := newPostRig(t, created, nil)
 	p.record.full = ledger.Unavailable("keep another record", errors.New("it is away"))
@@ -1002,7 +1000,6 @@ func TestNoRoomForARecord(t *testing.T) {
 	}
 }
 
-// An upstream that answers while the request is still on its way, as one that streams may, is relayed both ways.
 func TestAnswerBeforeTheRequestEnds(t *testing.T) {
 	p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).EnableFullDuplex()
@@ -1012,7 +1009,7 @@ func TestAnswerBeforeTheRequestEnds(t *testing.T) {
 				return
 			}
 			_, _ = w.Write(first)
-			_ = http.NewResponseController(w).Flush()
+			flush(w)
 		}
 	}, nil)
 	body, request := io.Pipe()
@@ -1056,7 +1053,7 @@ func TestSessionEndsWhileItsPostIsVerified(t *testing.T) {
 	p.roles.admitted = func() { p.sessions.Close(p.session.ID) }
 	p.wantRefused("session_required", "POST", "/posts", "{}")
 	p.session = p.sessions.OpenStanding(trigger.Event{ID: "evt_2"}, "worker-1")
-	p.roles.admitted = func() { p.sessions.OpenStanding(trigger.Event{ID: "evt_3"}, "worker-1") } // which is not the call's
+	p.roles.admitted = func() { p.sessions.OpenStanding(trigger.Event{ID: "evt_3"}, "worker-1") } // not the call's session
 	p.wantRefused("session_required", "POST", "/posts", "{}")
 }
 
@@ -1119,9 +1116,6 @@ func TestSessions(t *testing.T) {
 	s := session.NewSet(time.Now)
 	session, password, err := s.Open(trigger.Event{ID: "evt_1"}, "worker-1", nil)
 	must(t, err)
-	basic := func(user, password string) string {
-		return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
-	}
 	if got, err := s.Find(basic(session.ID, password)); err != nil || got != session {
 		t.Errorf("got %v, %v", got, err)
 	}
@@ -1157,16 +1151,13 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// TestSessionOfAListener is found by the listener alone, and has no password.
+// TestSessionOfAListener: only the listener identifies such a session; it has no password.
 func TestSessionOfAListener(t *testing.T) {
 	s := session.NewSet(time.Now)
 	session, err := s.OpenListening(trigger.Event{ID: "evt_1"}, "worker-1", nil)
 	must(t, err)
 	other, password, err := s.Open(trigger.Event{ID: "evt_2"}, "worker-1", nil)
 	must(t, err)
-	basic := func(user, password string) string {
-		return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
-	}
 	for _, header := range []string{"", basic(other.ID, password), "Bearer x"} {
 		if got, err := s.Of(intercept.Route{Session: session.ID, ProxyAuthorization: header}); err != nil || got != session {
 			t.Errorf("%q: %v, %v", header, got, err)
@@ -1182,18 +1173,16 @@ func TestSessionOfAListener(t *testing.T) {
 	wantCode(t, err, "session_required")
 }
 
-// faulty is a transport with a fault.
 type faulty struct{}
 
 func (faulty) RoundTrip(*http.Request) (*http.Response, error) { panic("a fault in the transport") }
 
-// fixed is a secret that never changes.
 type fixed string
 
 func (f fixed) Secret(context.Context) (string, error) { return string(f), nil }
 func (fixed) Refused(string)                           {}
 
-// rotating is a secret that is another one once it was refused.
+// rotating changes its secret once it is refused.
 type rotating struct {
 	secrets []string
 	fail    error
@@ -1207,7 +1196,7 @@ func (r *rotating) Refused(secret string) {
 	}
 }
 
-// TestCredentialIsReplaced: a credential that the upstream refuses is read again for the next call. The call itself is not sent again.
+// TestCredentialIsReplaced: a refused credential is read again for the next call, and no call is repeated.
 func TestCredentialIsReplaced(t *testing.T) {
 	for _, call := range []struct{ method, path string }{{"POST", "/posts"}, {"PUT", "/inference"}} {
 		t.Run(call.path, func(t *testing.T) {
@@ -1236,7 +1225,7 @@ func TestCredentialIsReplaced(t *testing.T) {
 	}
 }
 
-// TestCookiesForACredential: what an upstream gives for a credential that the agent never holds is not the agent's either.
+// TestCookiesForACredential: cookies for an injected credential do not reach the agent.
 func TestCookiesForACredential(t *testing.T) {
 	p := newPostRig(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Add("Set-Cookie", "session=logged-in")
@@ -1253,7 +1242,7 @@ func TestCookiesForACredential(t *testing.T) {
 	}
 }
 
-// TestCredentialHasNoSecondSpelling sends a credential of the agent's own in the spelling that some servers read in its place.
+// TestCredentialHasNoSecondSpelling: the agent's header in another spelling does not go out beside the credential.
 func TestCredentialHasNoSecondSpelling(t *testing.T) {
 	credential, err := forward.NewCredential("X-Vendor-Token", "", echo.Auto, fixed(secretToken))
 	must(t, err)
@@ -1279,7 +1268,7 @@ func TestCredentialHasNoSecondSpelling(t *testing.T) {
 	}
 }
 
-// TestRefusalOfALargeBody sends bodies that are refused before they are read, as many clients do: they look for an answer when all is sent.
+// TestRefusalOfALargeBody: clients that send everything before they read still get the refusal.
 func TestRefusalOfALargeBody(t *testing.T) {
 	for _, tt := range []struct {
 		name, path, code string
@@ -1310,7 +1299,7 @@ func TestRefusalOfALargeBody(t *testing.T) {
 	}
 }
 
-// awayKey is a key whose custody does not answer.
+// awayKey's custody does not answer.
 type awayKey struct{}
 
 func (awayKey) Current(context.Context) (custody.Version, error) {
@@ -1318,7 +1307,6 @@ func (awayKey) Current(context.Context) (custody.Version, error) {
 }
 func (awayKey) Properties() custody.Properties { return custody.Properties{} }
 
-// TestCustodyIsAway: without the sidecar's own signatures nothing is forwarded.
 func TestCustodyIsAway(t *testing.T) {
 	o := signer.Options{Issuer: "away", Audience: "aud", Lifetime: time.Minute, Now: time.Now}
 	runtime, err1 := signer.New(evidence.RuntimeAttestationKind, awayKey{}, o)
@@ -1336,7 +1324,6 @@ func TestCustodyIsAway(t *testing.T) {
 	}
 }
 
-// TestTimeoutsOfAPost: its body has to come within Step, and its answer to end within Forward.
 func TestTimeoutsOfAPost(t *testing.T) {
 	t.Run("the body", func(t *testing.T) {
 		p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Timeouts.Step = 100 * time.Millisecond })
@@ -1372,7 +1359,7 @@ func TestTimeoutsOfAPost(t *testing.T) {
 		return true
 	}
 	t.Run("the answer", func(t *testing.T) {
-		for within := 100 * time.Millisecond; !answered(t, within); within *= 4 { // a busy machine needs longer to begin it
+		for within := 100 * time.Millisecond; !answered(t, within); within *= 4 { // a busy machine needs longer to begin the answer
 			if within > time.Minute {
 				t.Fatal("no answer begins")
 			}

@@ -24,15 +24,15 @@ import (
 	"github.com/actionproof/mediator/test/proxytest/corpus"
 )
 
-// TestRawExchanges plays every exchange of testdata/raw against a whole choke point, and compares what the upstream receives, byte
-// by byte, with what is written there and with what was recorded.
+// TestRawExchanges plays testdata/raw against a whole pipeline. It compares what the upstream receives, byte by byte,
+// with the file and with the records.
 func TestRawExchanges(t *testing.T) {
 	for _, e := range corpus.Read(t, "testdata/raw") {
 		t.Run(e.Name, func(t *testing.T) {
 			up := newRawUpstream(t)
 			p := newRawRig(t, up)
 			p.play(e)
-			must(t, p.Proxy.Shutdown(context.Background())) // waits for what is still running
+			must(t, p.Proxy.Shutdown(context.Background())) // waits for running calls
 			p.transport.CloseIdleConnections()
 			up.close()
 			if got := up.received(); got != e.Upstream {
@@ -43,7 +43,7 @@ func TestRawExchanges(t *testing.T) {
 	}
 }
 
-// rawUpstream records every byte that reaches it and answers each request that is whole with 201.
+// rawUpstream records every byte and answers each whole request with 201.
 type rawUpstream struct {
 	t             testing.TB
 	plain, secure net.Listener
@@ -81,8 +81,8 @@ func (u *rawUpstream) accept(l net.Listener) {
 	}
 }
 
-// switches are the paths to which a rawUpstream answers with another protocol. The right answer is that of RFC 6455 section 1.3, to the
-// key dGhlIHNhbXBsZSBub25jZQ==, and data follows it at once.
+// switches are answers with another protocol, by path. The right answer is RFC 6455 section 1.3's for the key
+// dGhlIHNhbXBsZSBub25jZQ==, with data behind it.
 var switches = map[string]string{
 	"/ws/open":    "HTTP/1.1 101 Switching Protocols\r\nUpgrade: WebSocket\r\nConnection: keep-alive, upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\nahead",
 	"/ws/accept":  "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: AAAAAAAAAAAAAAAAAAAAAAAAAAA=\r\n\r\n",
@@ -129,14 +129,14 @@ func (u *rawUpstream) received() string {
 	return u.bytes.String()
 }
 
-// close waits until everything that was sent has been read: by then the proxy has closed its connections, or never used them.
+// close waits until everything sent has been read.
 func (u *rawUpstream) close() {
 	_ = u.plain.Close()
 	_ = u.secure.Close()
 	u.serving.Wait()
 }
 
-// transport reaches u as a.example.com and b.example.com, at the ports of http and https.
+// transport reaches u as *.example.com, at the ports of http and https.
 func (u *rawUpstream) transport() *upstream.Transport {
 	own := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	at := func(l net.Listener) netip.AddrPort { return netip.MustParseAddrPort(l.Addr().String()) }
@@ -149,11 +149,10 @@ func (u *rawUpstream) transport() *upstream.Transport {
 	return transport
 }
 
-// rawRig is a choke point in front of a rawUpstream.
 type rawRig struct {
 	*postRig
 	transport *upstream.Transport
-	codes     []string // of the refusals that the agent was answered with
+	codes     []string // of the agent's refusals
 }
 
 func newRawRig(t *testing.T, up *rawUpstream) *rawRig {
@@ -161,22 +160,19 @@ func newRawRig(t *testing.T, up *rawUpstream) *rawRig {
 	transport := up.transport()
 	p := newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
 		o.Transport = transport
-		var err error
-		o.Rules, err = NewRules(rawRules(t, actions[0]))
-		must(t, err)
+		o.Rules = rawRules(t, actions[0])
 	})
 	return &rawRig{postRig: p, transport: transport}
 }
 
-// rawRules are what the exchanges are played under: posts of JSON and of raw bytes, one with an id in its path and one with a query;
-// reads, and writes that are no posts, with an injected credential.
-func rawRules(t testing.TB, like Action) ([]Action, []Egress) {
+// rawRules are the rules of the exchanges: posts of JSON and of raw bytes, one with an id in its path and one with a
+// query; reads; and writes that are not posts, with a credential.
+func rawRules(t testing.TB, like Action) *Rules {
 	var actions []Action
 	var egress []Egress
 	for _, origin := range []string{"https://a.example.com", "http://a.example.com"} {
 		match := func(path string, methods ...string) match.Match {
-			m, err := match.Parse(origin+path, methods)
-			must(t, err)
+			m := matching(t, origin+path, methods...)
 			return m
 		}
 		for _, a := range []struct {
@@ -190,10 +186,10 @@ func rawRules(t testing.TB, like Action) ([]Action, []Egress) {
 		egress = append(egress, Egress{Name: origin + " sockets", Match: match("/ws/{how}", "GET"), WebSocket: true}, Egress{Name: origin + " reads", Match: match("/**", "GET", "HEAD", "OPTIONS")},
 			Egress{Name: origin + " keyed", Match: match("/keyed/**", "PUT"), Credential: like.Credential})
 	}
-	return actions, egress
+	return rulesFor(t, actions, egress)
 }
 
-// play takes the agent's side of an exchange.
+// play is the agent's side of an exchange.
 func (p *rawRig) play(e corpus.Exchange) {
 	p.T.Helper()
 	c := p.open(e)
@@ -218,7 +214,6 @@ func (p *rawRig) play(e corpus.Exchange) {
 	}
 }
 
-// open makes the connection that an exchange is spoken over.
 func (p *rawRig) open(e corpus.Exchange) net.Conn {
 	p.T.Helper()
 	if e.Via == "port" {
@@ -251,7 +246,7 @@ func (p *rawRig) wantNext(r *bufio.Reader, want string) {
 	}
 	fields := strings.Fields(want)
 	method := http.MethodGet
-	if len(fields) > 1 && (fields[1] == http.MethodHead || fields[1] == http.MethodConnect) { // whose answers have no body
+	if len(fields) > 1 && (fields[1] == http.MethodHead || fields[1] == http.MethodConnect) { // their answers have no body
 		method, want = fields[1], fields[0]
 	}
 	resp, err := http.ReadResponse(r, &http.Request{Method: method})
@@ -274,8 +269,8 @@ func (p *rawRig) wantNext(r *bufio.Reader, want string) {
 	}
 }
 
-// wantRecorded holds what the upstream received against the records: each request that reached it was decided as exactly this one,
-// no other record says that anything was sent, and each refusal has one of its own.
+// wantRecorded compares the upstream's bytes with the records: each request was decided exactly so, no other record
+// claims to be sent, and each refusal has its own record.
 func (p *rawRig) wantRecorded(t *testing.T, sent string) {
 	t.Helper()
 	p.record.mu.Lock()
@@ -291,7 +286,7 @@ func (p *rawRig) wantRecorded(t *testing.T, sent string) {
 			t.Errorf("a record has the method %q", rec.Method)
 		}
 		unsure = unsure || rec.State == ledger.StateIndeterminate
-		lied := rec.Code == "upstream_lost" && rec.State == ledger.StateIndeterminate // to a whole request
+		lied := rec.Code == "upstream_lost" && rec.State == ledger.StateIndeterminate // the upstream's answer was broken
 		if rec.State != ledger.StateForwarded && !lied {
 			continue
 		}
@@ -331,7 +326,7 @@ func (p *rawRig) wantRecorded(t *testing.T, sent string) {
 	if err == nil {
 		_, err = io.Copy(io.Discard, req.Body)
 	}
-	if !errors.Is(err, io.ErrUnexpectedEOF) || !unsure { // nobody takes it for a whole request, and the record does not say that nothing was sent
+	if !errors.Is(err, io.ErrUnexpectedEOF) || !unsure { // incomplete, and some record is unsure
 		t.Errorf("the upstream received a request that no record says was forwarded: %v", err)
 	}
 }

@@ -8,11 +8,9 @@ import (
 
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/intercept"
-	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// forgetful keeps no record.
 type forgetful struct{}
 
 func (forgetful) Begin(context.Context, ledger.Record, ...ledger.Key) error { return nil }
@@ -22,16 +20,14 @@ func (forgetful) FinishLater(context.Context, ledger.Record) error          { re
 func (forgetful) AddLater(context.Context, ledger.Record) error             { return nil }
 func (forgetful) Full(string) error                                         { return nil }
 
-// BenchmarkRead takes a read through the choke point alone: no connection, no upstream, no ledger.
+// BenchmarkRead measures the pipeline alone: no connection, upstream or ledger.
 func BenchmarkRead(b *testing.B) {
 	l := newLoadRig(b, Load{Session: Rate{PerSecond: maxRate}, Host: Rate{PerSecond: maxRate}})
 	l.pipeline.o.Record = forgetful{}
 	l.answer = func(*http.Request) (int, error) { return http.StatusOK, nil }
 	target := upstream.Target{Scheme: "https", Host: "a.example", Port: 8443}
-	read, err := match.Parse("https://a.example:8443/**", []string{"GET"})
-	must(b, err)
-	l.pipeline.o.Rules, err = NewRules(nil, []Egress{{Name: "reads", Match: read}})
-	must(b, err)
+	read := matching(b, "https://a.example:8443/**", "GET")
+	l.pipeline.o.Rules = rulesFor(b, nil, []Egress{{Name: "reads", Match: read}})
 	r := httptest.NewRequest("GET", "https://a.example:8443/v1/models/7", nil)
 	r.Header = http.Header{"Accept": {"*/*"}, "Accept-Encoding": {"gzip"}, "User-Agent": {"agent/1.0"}}
 	r = r.WithContext(intercept.WithRoute(r.Context(), intercept.Route{Target: target, ProxyAuthorization: l.open()}))

@@ -12,25 +12,22 @@ import (
 
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/inference"
-	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/receipts"
 	"github.com/actionproof/mediator/test/ledgertest"
 )
 
-// BenchmarkReceipt is what observing a call to a model and making its receipt cost, and what calls without observe cost beside receipts: the CPU
-// of a call, with the storing of its record and its receipt in a file, of the client and of the upstream too. All kinds take turns.
+// BenchmarkReceipt measures the CPU time of observing a model call and making its receipt, beside calls without either.
+// Client, upstream and storage are included; all kinds take turns.
 func BenchmarkReceipt(b *testing.B) {
 	const turn = 64 // calls of one kind
 	for _, atOnce := range []int{1, 16} {
 		b.Run(strconv.Itoa(atOnce)+" at once", func(b *testing.B) {
 			r := newReceiptsRig(b, answerModels)
-			m, err := match.Parse(r.base+"/v1/chat/completions", []string{"POST"})
-			must(b, err)
+			m := matching(b, r.base+"/v1/chat/completions", "POST")
 			keeper := r.pipeline.o.Receipts
 			pipeline := func(observe *inference.Rule, keeper *receipts.Keeper) *Pipeline {
 				o := r.pipeline.o
-				o.Rules, err = NewRules(nil, []Egress{{Name: "model", Match: m, Observe: observe}})
-				must(b, err)
+				o.Rules = rulesFor(b, nil, []Egress{{Name: "model", Match: m, Observe: observe}})
 				o.Record, o.Receipts, o.After = r.ledger, keeper, r.pipeline
 				o.Load = Load{Session: Rate{PerSecond: maxRate}, Host: Rate{PerSecond: maxRate}}
 				p, err := NewPipeline(o)
@@ -53,7 +50,7 @@ func BenchmarkReceipt(b *testing.B) {
 					for range turn / atOnce {
 						r.together(b, atOnce)
 					}
-					_, err = r.ledger.Get(b.Context(), "none of them") // waits until all records are stored
+					_, err := r.ledger.Get(b.Context(), "none of them") // waits for all records
 					head, unsettled := keeper.Head(b.Context(), r.session.Chain)
 					if must(b, unsettled); head == nil || !errors.Is(err, ledger.ErrNotFound) {
 						b.Fatal(err)
@@ -74,7 +71,6 @@ func BenchmarkReceipt(b *testing.B) {
 	}
 }
 
-// together makes calls to a model at once.
 func (r *receiptsRig) together(b *testing.B, n int) {
 	var calls sync.WaitGroup
 	for range n {

@@ -60,8 +60,7 @@ func TestRedirectedCallsPassTheChokePoint(t *testing.T) {
 	}
 }
 
-// What a client says to a proxy does not count where it was led to one: neither for the decision about its cleartext nor
-// for the calls.
+// A redirected client cannot speak to a proxy, so its credentials are ignored.
 func TestRedirectedClientsHaveNoCredentials(t *testing.T) {
 	p := newPostRig(t, created, nil)
 	c := p.Redirect("192.0.2.7" + p.base[strings.LastIndex(p.base, ":"):])()

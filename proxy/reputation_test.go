@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,19 +14,17 @@ import (
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
-	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/policy/decide"
 	"github.com/actionproof/mediator/proxy/reputations"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// tokenOf is a node with one answer.
 type tokenOf func() (string, error)
 
 func (f tokenOf) Reputation(context.Context, string) (string, error) { return f() }
 
-// appraisedRig is a sidecar whose control plane, behind a server, decides by the example of a policy that asks for reputations.
+// appraisedRig has a control plane behind a server that decides by the example policy for reputations.
 func appraisedRig(t testing.TB, k *gatetest.Kit, source reputations.Source) *postRig {
 	t.Helper()
 	return newWholeRig(t, k, k.Gate, func() {}, func(o *PipelineOptions) {
@@ -42,26 +39,25 @@ func appraisedRig(t testing.TB, k *gatetest.Kit, source reputations.Source) *pos
 	})
 }
 
-// appraisedKit is a deployment whose manifest pins that example.
+// appraisedKit pins that policy.
 func appraisedKit(t testing.TB) *gatetest.Kit {
 	t.Helper()
 	rules, err := decide.ParseRules(configs.PolicyReputation())
 	must(t, err)
-	k := gatetest.NewAt(t, time.Now(), gatetest.Autonomous, func(m *policy.Manifest) { // by which bodies are waited for
+	k := gatetest.NewAt(t, time.Now(), gatetest.Autonomous, func(m *policy.Manifest) { // bodies are read by the real clock
 		m.RuntimePolicy.RequiredPolicyHash, m.AgentSessionReceiptPolicy.RequiredPolicyHash = rules.Hash(), rules.Hash()
 	})
 	k.Rules = rules
 	return k
 }
 
-// TestPostsByTier posts with the reputation of agents of several tiers, and without one: through a real control plane and a real gate, to records
-// that verify.
+// TestPostsByTier posts with the reputations of several tiers, and without one, through a real control plane and gate.
 func TestPostsByTier(t *testing.T) {
 	long := `{"a":"` + strings.Repeat("x", 5000) + `"}`
 	for name, c := range map[string]struct {
 		sessions   int
 		score      float64
-		body, rule string // the rule that allows it
+		body, rule string // allows it
 		code       string
 	}{
 		"an established agent":              {120, 60, long, "established", ""},
@@ -91,12 +87,10 @@ func TestPostsByTier(t *testing.T) {
 				t.Fatalf("%d %s", resp.StatusCode, answer)
 			}
 			rec, _ := p.record.last()
-			at := slices.IndexFunc(rec.Artifacts, func(a ledger.Artifact) bool { return a.Name == "reputation" })
-			if at < 0 || rec.Artifacts[at].Token != token {
+			if tokenIn(rec, "reputation") != token {
 				t.Fatalf("the record lacks the reputation: %+v", rec.Artifacts)
 			}
-			of := slices.IndexFunc(rec.Artifacts, func(a ledger.Artifact) bool { return a.Name == "policyDecision" })
-			d, err := evidence.UnverifiedClaims(evidence.PolicyDecisionKind, rec.Artifacts[of].Token)
+			d, err := evidence.UnverifiedClaims(evidence.PolicyDecisionKind, tokenIn(rec, "policyDecision"))
 			if err != nil || d.Rule != c.rule || d.ReputationHash != evidence.HashToken(token) {
 				t.Errorf("%+v, %v", d, err)
 			}
@@ -107,7 +101,7 @@ func TestPostsByTier(t *testing.T) {
 	}
 }
 
-// TestReputationEnds: a sidecar posts with a token until it ends, asks for no more than it needs, and posts again when the node is back.
+// TestReputationEnds: a token is used until it ends and asked for only when needed.
 func TestReputationEnds(t *testing.T) {
 	k := appraisedKit(t)
 	asked, away := 0, false
@@ -140,14 +134,13 @@ func TestReputationEnds(t *testing.T) {
 	posts()
 }
 
-// TestOtherReputationInTheDecision: a decision that names a token which was not sent is not believed.
 func TestOtherReputationInTheDecision(t *testing.T) {
 	p := newPostRig(t, created, nil)
 	p.roles.decisionOf = func(d *evidence.PolicyDecision) { d.ReputationHash = evidence.HashBytes(nil) }
 	p.wantRefused("artifacts_mismatch", "POST", "/posts", "{}")
 }
 
-// TestNoReputationIsAskedFor: where the manifest says nothing of reputations none is asked for, and none is sent.
+// Without reputations in the manifest none is asked for.
 func TestNoReputationIsAskedFor(t *testing.T) {
 	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
 		o.Reputations = asks{t}
@@ -157,7 +150,6 @@ func TestNoReputationIsAskedFor(t *testing.T) {
 	}
 }
 
-// asks fails the test if it is asked.
 type asks struct{ t testing.TB }
 
 func (a asks) Forget(string) {}

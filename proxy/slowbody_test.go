@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// A post whose body does not come is refused when its step has lasted too long.
 func TestSlowBody(t *testing.T) {
 	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Timeouts.Step = time.Second })
 	head := "POST /raw HTTP/1.1\r\nHost: " + at(0, p.upstream) + "\r\n"

@@ -12,8 +12,6 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/proxy/match"
-	"github.com/actionproof/mediator/proxy/node"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -40,7 +38,6 @@ func aChallenge(agent string) string {
 	return `{"challenger_id": "` + agent + `", "target_id": "` + otherAgent + `", "target_receipts": ["` + someHash + `"], "challenge_type": "timing"}`
 }
 
-// speaker signs statements, or fails.
 type speaker struct {
 	*signer.Issuer[interaction.Statement]
 	err error
@@ -53,7 +50,7 @@ func (s *speaker) Issue(ctx context.Context, c interaction.Statement) (evidence.
 	return s.Issuer.Issue(ctx, c)
 }
 
-// newSpeakingRig is a choke point that lets its agent publish at a node. Without a speaker it cannot sign what the agent says.
+// newSpeakingRig lets its agent publish at a node. Without a speaker it cannot sign.
 func newSpeakingRig(t testing.TB, speaks bool) (*nodeRig, *speaker) {
 	t.Helper()
 	key, err := custody.NewMemory("agent-statement-key")
@@ -61,29 +58,21 @@ func newSpeakingRig(t testing.TB, speaks bool) (*nodeRig, *speaker) {
 	by := &speaker{}
 	by.Issuer, err = signer.New(interaction.StatementKind, key, signer.Options{Issuer: "speaker", Audience: "api", Lifetime: interaction.Lifetime, Now: time.Now})
 	must(t, err)
-	callers, err := custody.NewMemory("interaction-key")
-	must(t, err)
-	caller, err := signer.New(interaction.CallerKind, callers, signer.Options{Issuer: "sidecar", Audience: "node", Lifetime: interaction.CallerLifetime, Now: time.Now})
-	must(t, err)
 	r := &nodeRig{node: &fakeNode{answer: func(string, []byte) (string, error) { return `{"status":"pending"}`, nil }}}
 	r.postRig = newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
 		for i, url := range []string{signalsURL, disputeURL} {
-			actions[i].Match, err = match.Parse(url, []string{"POST"})
-			must(t, err)
+			actions[i].Match = matching(t, url, "POST")
 			actions[i].AgentSolves = false
 		}
-		o.Rules, err = NewRules(actions[:2], nil)
-		must(t, err)
-		of := node.Options{Client: r.node, Issuer: caller, Owner: strings.Repeat("o", 43), Agent: "agent"}
-		if speaks {
-			of.Speaker = by
+		o.Rules = rulesFor(t, actions[:2], nil)
+		if o.Node = relayTo(t, r.node, nil); speaks {
+			o.Node = relayTo(t, r.node, by)
 		}
-		o.Node = node.New(of)
 	})
 	return r, by
 }
 
-// TestPublish: what an agent publishes leaves as a post, with a statement by its sidecar for exactly this document.
+// TestPublish: a published document leaves as a post, with the sidecar's statement for exactly this document.
 func TestPublish(t *testing.T) {
 	for _, tt := range []struct{ url, document, kind string }{
 		{signalsURL, aSignal(thisAgent), interaction.StatesSignal},
@@ -115,8 +104,7 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-// TestPublishRefused: a document that the node would not take, or that speaks for another agent, costs no event. Nothing leaves, and nothing is
-// signed.
+// TestPublishRefused: a document that the node would refuse, or by another agent, costs no event and is not signed.
 func TestPublishRefused(t *testing.T) {
 	signature := func(document string) string { return strings.Replace(document, "{", `{"signature": "mine", `, 1) }
 	for name, tt := range map[string]struct{ url, document, code string }{
@@ -151,18 +139,16 @@ func TestPublishRefused(t *testing.T) {
 		}
 	})
 	t.Run("a rule that takes another content", func(t *testing.T) {
-		m, err := match.Parse(signalsURL, []string{"POST"})
-		must(t, err)
-		if _, err = NewRules([]Action{{Name: "a", Match: m, Content: ContentRaw}}, nil); err == nil || !strings.Contains(err.Error(), "is JSON") {
+		m := matching(t, signalsURL, "POST")
+		if _, err := NewRules([]Action{{Name: "a", Match: m, Content: ContentRaw}}, nil); err == nil || !strings.Contains(err.Error(), "is JSON") {
 			t.Errorf("%v", err)
 		}
-		if _, err = NewRules(nil, []Egress{{Name: "a", Match: m}}); err == nil || !strings.Contains(err.Error(), "only an action may name it") {
+		if _, err := NewRules(nil, []Egress{{Name: "a", Match: m}}); err == nil || !strings.Contains(err.Error(), "only an action may name it") {
 			t.Errorf("%v", err)
 		}
 	})
 }
 
-// TestOwnID: an agent is told how the node names it, and reads there what everybody can read.
 func TestOwnID(t *testing.T) {
 	r, _ := newSpeakingRig(t, true)
 	if _, answer := r.send("GET", "http://mediator.internal/v1/event", ""); !strings.Contains(answer, `"agent":"`+thisAgent+`"`) {

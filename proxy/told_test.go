@@ -23,10 +23,10 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// inside is what an agent may not learn: a name in the deployment.
+// inside is a name in the deployment that an agent may not learn.
 const inside = "runtime-key:v3"
 
-// insideErrors are errors of each step as they come about, with a name of the deployment in each.
+// insideErrors are errors of each step, each with a name of the deployment.
 func insideErrors(t *testing.T) map[string]error {
 	t.Helper()
 	away := wire.Peer{HTTP: &http.Client{Transport: refusing{}}, Name: "the control plane at " + inside, Unavailable: "process_unavailable"}
@@ -56,8 +56,7 @@ func (refusing) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, errors.New("dial unix /run/" + inside + ": connection refused")
 }
 
-// wantNothingTold holds an answer to an agent against the record of the call: the code and the record's id are the same, and the name
-// stands in the record alone.
+// wantNothingTold demands that answer and record agree, and that only the record has the name.
 func (p *postRig) wantNothingTold(t *testing.T, answer string, err error) {
 	t.Helper()
 	var d problem.Details
@@ -73,13 +72,12 @@ func (p *postRig) wantNothingTold(t *testing.T, answer string, err error) {
 	}
 }
 
-// TestNoRefusalTellsTheAgentOfTheDeployment: whatever fails, and at whichever door, names of keys, files, processes and databases are for
-// the record.
+// Names of keys, files, processes and databases are for the record alone.
 func TestNoRefusalTellsTheAgentOfTheDeployment(t *testing.T) {
 	all := insideErrors(t)
 	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
-		o.Standing, o.Load.Unknown = true, 1000                                          // records of calls after the session has ended
-		o.Load.Session, o.Load.Host = Rate{PerSecond: maxRate}, Rate{PerSecond: maxRate} // a fast machine makes more calls
+		o.Standing, o.Load.Unknown = true, 1000                                          // for calls after the session's end
+		o.Load.Session, o.Load.Host = Rate{PerSecond: maxRate}, Rate{PerSecond: maxRate} // for fast machines
 	})
 	for _, step := range []string{"deployment", "challenge", "trigger", "decision", "gate", "proof"} {
 		for _, err := range all {
@@ -108,7 +106,6 @@ func TestNoRefusalTellsTheAgentOfTheDeployment(t *testing.T) {
 	}
 }
 
-// TestNoRefusedConnectTellsTheAgentOfTheDeployment is the same for what is refused before there is a call.
 func TestNoRefusedConnectTellsTheAgentOfTheDeployment(t *testing.T) {
 	p := newPostRig(t, created, nil)
 	for _, err := range insideErrors(t) {
@@ -129,7 +126,7 @@ func TestNoRefusedConnectTellsTheAgentOfTheDeployment(t *testing.T) {
 	}
 }
 
-// TestAnAPIsWordsAreForTheRecord: an API that takes part refuses in words of its own, also with a code whose sentences agents read.
+// An API that takes part refuses in its own words, even with a code whose sentences agents may read.
 func TestAnAPIsWordsAreForTheRecord(t *testing.T) {
 	for _, code := range []string{"challenge_refused", "key_unknown", "quota"} {
 		api := http.Client{Transport: saying(`{"code":"` + code + `","detail":"see ` + inside + `"}`)}

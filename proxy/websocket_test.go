@@ -16,7 +16,7 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// newSocketRig is a choke point whose rule for /ws allows WebSockets, in front of an upstream that sends back what comes in one.
+// newSocketRig allows WebSockets at /ws, in front of an upstream that echoes.
 func newSocketRig(t *testing.T, change func(*PipelineOptions)) *postRig {
 	t.Helper()
 	return newPostRig(t, echoSocket, func(o *PipelineOptions, actions []Action) {
@@ -25,22 +25,20 @@ func newSocketRig(t *testing.T, change func(*PipelineOptions)) *postRig {
 			{Name: "sockets", Match: match.Match{Scheme: m.Scheme, Host: m.Host, Port: m.Port, Path: "/ws", Methods: []string{"GET"}}, Credential: actions[0].Credential, WebSocket: true},
 			{Name: "reads", Match: match.Match{Scheme: m.Scheme, Host: m.Host, Port: m.Port, Path: "/**", Methods: []string{"GET"}}},
 		}
-		var err error
-		o.Rules, err = NewRules(actions, egress)
-		must(t, err)
+		o.Rules = rulesFor(t, actions, egress)
 		if change != nil {
 			change(o)
 		}
 	})
 }
 
-// echoSocket answers the handshake of RFC 6455 section 1.3, and sends back what comes until its client ends.
+// echoSocket answers the handshake of RFC 6455 section 1.3 and echoes.
 func echoSocket(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Upgrade") != "websocket" || r.Header.Get("Authorization") != "Bearer "+secretToken {
 		http.Error(w, "no handshake with the credential", http.StatusUnauthorized)
 		return
 	}
-	echoed := r.Header.Get("X-Echo") // the name of a header that the answer repeats
+	echoed := r.Header.Get("X-Echo") // the answer repeats this header
 	c, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		panic(err)
@@ -50,7 +48,7 @@ func echoSocket(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(c, rw)
 }
 
-// open opens a WebSocket and returns what is inside of it, with the answer to its handshake.
+// open returns a WebSocket and the answer to its handshake.
 func (p *postRig) open(path string) (net.Conn, *http.Response) {
 	p.T.Helper()
 	c := p.MustTunnel(at(0, p.upstream))
@@ -62,7 +60,7 @@ func handshake(path, authority string) string {
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 }
 
-// says sends text in a WebSocket and waits until it has come back.
+// says sends text and waits for its echo.
 func says(t *testing.T, c net.Conn, text string) {
 	t.Helper()
 	_, err := io.WriteString(c, text)
@@ -73,7 +71,6 @@ func says(t *testing.T, c net.Conn, text string) {
 	}
 }
 
-// wantEnd waits for the end of a WebSocket and for its record.
 func (p *postRig) wantEnd(c net.Conn, code string, bytes int64) {
 	p.T.Helper()
 	if rest, err := io.ReadAll(c); len(rest) > 0 || isTimeout(err) {
@@ -84,20 +81,16 @@ func (p *postRig) wantEnd(c net.Conn, code string, bytes int64) {
 		rec.Rule != "sockets" || rec.Flow != flowEgress || rec.Session == "" {
 		p.T.Errorf("recorded was %+v", rec)
 	}
-	for p.pipeline.load.open.Taken() != 0 || p.pipeline.load.calls.Taken() != 0 { // it is given back after the record
-		time.Sleep(time.Millisecond)
-	}
+	l := p.pipeline.load // given back after the record
+	eventually(p.T, func() bool { return l.open.Taken()+l.calls.Taken() == 0 }, "the WebSocket still counts")
 }
 
-// wait waits for so many records and returns the last.
+// wait waits for n records and returns the last.
 func (p *postRig) wait(n int) ledger.Record {
 	p.T.Helper()
-	for {
-		if rec, got := p.record.last(); got >= n {
-			return rec
-		}
-		time.Sleep(time.Millisecond)
-	}
+	eventually(p.T, func() bool { _, got := p.record.last(); return got >= n }, "there are no %d records", n)
+	rec, _ := p.record.last()
+	return rec
 }
 
 func TestWebSocket(t *testing.T) {
@@ -113,7 +106,7 @@ func TestWebSocket(t *testing.T) {
 		{"the pod's next session opens", text, "websocket_closed", nil, func(p *postRig, _ net.Conn) { p.sessions.OpenStanding(trigger.Event{ID: "evt_2"}, "worker-1") }},
 		{"nothing comes", "", "websocket_closed", func(o *PipelineOptions) { o.Timeouts.WebSocketIdle = 50 * time.Millisecond }, func(*postRig, net.Conn) {}},
 		{"the mediator shuts down", text, "shutting_down", nil, func(p *postRig, _ net.Conn) {
-			must(p.T, p.Proxy.Shutdown(context.Background())) // returns only once the WebSocket has its record
+			must(p.T, p.Proxy.Shutdown(context.Background())) // returns after the WebSocket's record
 			if _, n := p.record.last(); n != 1 {
 				p.T.Errorf("%d records at the end of the shutdown", n)
 			}
@@ -132,7 +125,6 @@ func TestWebSocket(t *testing.T) {
 	}
 }
 
-// TestHandshakeThatRepeatsTheCredential: the answer is kept from the agent, and no WebSocket opens.
 func TestHandshakeThatRepeatsTheCredential(t *testing.T) {
 	p := newSocketRig(t, nil)
 	c := p.MustTunnel(at(0, p.upstream))
@@ -149,14 +141,13 @@ func TestWebSocketThatBreaks(t *testing.T) {
 	p := newSocketRig(t, nil)
 	c, _ := p.open("/ws")
 	says(t, c, "hello")
-	_ = c.(*tls.Conn).NetConn().(*net.TCPConn).SetLinger(0) // so that the end is a reset
+	_ = c.(*tls.Conn).NetConn().(*net.TCPConn).SetLinger(0) // so that it ends with a reset
 	_ = c.(*tls.Conn).NetConn().Close()
 	if rec := p.wait(1); rec.Code != "client_gone" || rec.State != ledger.StateForwarded || rec.BytesIn != 5 {
 		t.Errorf("recorded was %+v", rec)
 	}
 }
 
-// TestWebSocketsAreBounded opens one more than there may be.
 func TestWebSocketsAreBounded(t *testing.T) {
 	p := newSocketRig(t, func(o *PipelineOptions) { o.Load.WebSockets = 1 })
 	first, resp := p.open("/ws")
@@ -172,9 +163,7 @@ func TestWebSocketsAreBounded(t *testing.T) {
 	says(t, first, "goes on")
 	must(t, first.(*tls.Conn).CloseWrite())
 	p.wait(2)
-	for p.pipeline.load.open.Taken() != 0 {
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, func() bool { return p.pipeline.load.open.Taken() == 0 }, "the WebSocket still counts")
 	third, resp := p.open("/ws")
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatalf("got %d once the first has ended", resp.StatusCode)
@@ -183,13 +172,11 @@ func TestWebSocketsAreBounded(t *testing.T) {
 	p.wait(3)
 }
 
-// TestReloadWithAnOpenWebSocket takes WebSockets out of the rules: the one that is open goes on to its end, and there is no other.
+// TestReloadWithAnOpenWebSocket: an open WebSocket survives a reload that forbids new ones.
 func TestReloadWithAnOpenWebSocket(t *testing.T) {
 	p := newSocketRig(t, nil)
 	o := p.pipeline.o
-	var err error
-	o.Rules, err = NewRules(nil, []Egress{{Name: "reads", Match: match.Match{Scheme: "https", Host: "a.example.com", Port: portOf(p.upstream), Path: "/**", Methods: []string{"GET"}}}})
-	must(t, err)
+	o.Rules = rulesFor(t, nil, []Egress{{Name: "reads", Match: match.Match{Scheme: "https", Host: "a.example.com", Port: portOf(p.upstream), Path: "/**", Methods: []string{"GET"}}}})
 	o.After = p.pipeline
 	next, err := NewPipeline(o)
 	must(t, err)
@@ -205,7 +192,6 @@ func TestReloadWithAnOpenWebSocket(t *testing.T) {
 	p.wait(2)
 }
 
-// TestWebSocketIsNotAnswered has the connection closed in place of an answer, and a record of why.
 func TestWebSocketIsNotAnswered(t *testing.T) {
 	for _, path := range []string{"/x", "/posts", "/none/**"} {
 		p := newSocketRig(t, func(o *PipelineOptions) { o.HangUp = true })
@@ -220,17 +206,14 @@ func TestWebSocketIsNotAnswered(t *testing.T) {
 		}
 	}
 	p := newSocketRig(t, func(o *PipelineOptions) { o.HangUp = true })
-	p.wantRefused("egress_denied", "GET", "/x", "", "Connection", "Upgrade", "Upgrade", "h2c") // what is no WebSocket is answered
+	p.wantRefused("egress_denied", "GET", "/x", "", "Connection", "Upgrade", "Upgrade", "h2c") // other protocols are answered
 }
 
-// TestUpstreamRefusesTheHandshake brings such an answer to the agent as any, and the connection goes on.
 func TestUpstreamRefusesTheHandshake(t *testing.T) {
 	p := newPostRig(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }, func(o *PipelineOptions, actions []Action) {
 		m := actions[0].Match
 		m.Methods, m.Path = []string{"GET"}, "/**"
-		var err error
-		o.Rules, err = NewRules(actions, []Egress{{Name: "sockets", Match: m, WebSocket: true}})
-		must(t, err)
+		o.Rules = rulesFor(t, actions, []Egress{{Name: "sockets", Match: m, WebSocket: true}})
 	})
 	c, resp := p.open("/ws")
 	if resp.StatusCode != http.StatusTeapot {

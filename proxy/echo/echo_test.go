@@ -192,7 +192,7 @@ func TestHalves(t *testing.T) {
 		}
 	}
 	for _, no := range [][2]string{{"Bearer ", basic(user + ":" + password)}, {"", "0123456789"}, {"Basic ", "%%0123456789"}} {
-		if _, err := echo.New(no[0], no[1], echo.User); err == nil || !strings.Contains(err.Error(), "no Basic credential") {
+		if _, err := echo.New(no[0], no[1], echo.User); err == nil || !strings.Contains(err.Error(), "not a Basic credential") {
 			t.Errorf("%q has a half: %v", no, err)
 		}
 	}

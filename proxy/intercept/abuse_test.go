@@ -56,7 +56,7 @@ func halfOpen(t *testing.T) {
 			return c
 		},
 		"TLS":        func() net.Conn { return r.MustTunnel("a.example:443") },
-		"HTTP/2":     func() net.Conn { c, _ := r.Tunnel("a.example:443", "a.example", http2); newFrames(t, c); return c },
+		"HTTP/2":     func() net.Conn { c, _ := dialHTTP2(t, r); return c },
 		"plain text": func() net.Conn { c := r.Connect("a.example:80"); _, _ = io.WriteString(c, "G"); return c },
 	} {
 		opened[name] = open()
@@ -90,10 +90,10 @@ func TestSlowSecondHead(t *testing.T) { synctest.Test(t, slowSecondHead) }
 func slowSecondHead(t *testing.T) {
 	r := newBubbleRig(t, func(o *intercept.Options) {
 		o.Limits.IdleTimeout = brief
-		o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+		o.Handler = http.HandlerFunc(silent)
 	})
 	c := r.MustTunnel("a.example:443")
-	wantBody(t, roundTripRaw(t, c, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"), "")
+	wantBody(t, roundTripRaw(t, c, getRoot), "")
 	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a.exa")
 	wantCut(t, c)
 }
@@ -215,7 +215,7 @@ func neverReading(t *testing.T) {
 		o.Limits.WriteTimeout = brief
 		o.Handler = endless(ended)
 	})
-	get := "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"
+	get := getRoot
 	for name, ask := range map[string]func() net.Conn{
 		"plain": func() net.Conn {
 			c := r.Dial()
@@ -242,13 +242,11 @@ func neverReading(t *testing.T) {
 // askHTTP2 asks for an answer, and gives it a window of this size.
 func askHTTP2(t *testing.T, r *rig, window uint32) net.Conn {
 	t.Helper()
-	c, err := r.Tunnel("a.example:443", "a.example", http2)
-	must(t, err)
-	f := newFrames(t, c, xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: window})
+	c, f := dialHTTP2(t, r, xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: window})
 	if window > 0 {
 		must(t, f.Framer.WriteWindowUpdate(0, 1<<30))
 	}
-	f.Send("HEADERS 1 END_STREAM\n  :method: GET\n  :scheme: https\n  :authority: a.example\n  :path: /")
+	f.Send(getFrames)
 	return c
 }
 
@@ -260,10 +258,8 @@ func windowZeroOfAShortAnswer(t *testing.T) {
 		o.Limits.WriteTimeout = brief
 		o.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "short") })
 	})
-	c, err := r.Tunnel("a.example:443", "a.example", http2)
-	must(t, err)
-	f := newFrames(t, c, xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 0})
-	f.Send("HEADERS 1 END_STREAM\n  :method: GET\n  :scheme: https\n  :authority: a.example\n  :path: /")
+	c, f := dialHTTP2(t, r, xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 0})
+	f.Send(getFrames)
 	if got := f.Next(); !strings.HasPrefix(got, "1 RST_STREAM") {
 		t.Errorf("got %s", got)
 	}
@@ -285,9 +281,7 @@ func TestRapidReset(t *testing.T) {
 			running.Add(-1)
 		})
 	})
-	c, err := r.Tunnel("a.example:443", "a.example", http2)
-	must(t, err)
-	f := newFrames(t, c)
+	c, f := dialHTTP2(t, r)
 	f.Silent = true
 	ended := make(chan string, 1)
 	go func() { ended <- f.Next() }()
@@ -317,9 +311,7 @@ func TestTooManyStreams(t *testing.T) {
 		o.Limits.Streams = 2
 		o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-stop })
 	})
-	c, err := r.Tunnel("a.example:443", "a.example", http2)
-	must(t, err)
-	f := newFrames(t, c)
+	c, f := dialHTTP2(t, r)
 	for _, id := range []string{"1", "3", "5"} {
 		f.Send("HEADERS " + id + " END_STREAM\n  :method: GET\n  :scheme: https\n  :authority: a.example\n  :path: /")
 	}
@@ -360,22 +352,18 @@ func TestPingFlood(t *testing.T) { synctest.Test(t, pingFlood) }
 
 func pingFlood(t *testing.T) {
 	r := newBubbleRig(t, func(o *intercept.Options) { o.Limits.WriteTimeout = brief })
-	c, err := r.Tunnel("a.example:443", "a.example", http2)
-	must(t, err)
-	newFrames(t, c)
+	c, _ := dialHTTP2(t, r)
 	flood(t, c, bytesOf(t, func(f *xhttp2.Framer) error { return f.WritePing(false, [8]byte{}) }), 64<<20)
 	_ = c.Close()
 }
 
 // Settings that change all the time are acknowledged together, and leave nothing behind.
 func TestSettingsFlood(t *testing.T) {
-	r := newRig(t, func(o *intercept.Options) { o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}) })
-	c, err := r.Tunnel("a.example:443", "a.example", http2)
+	r := newRig(t, serving(silent))
+	c, f := dialHTTP2(t, r)
+	_, err := c.Write(bytes.Repeat(bytesOf(t, func(f *xhttp2.Framer) error { return f.WriteSettings() }), 20_000))
 	must(t, err)
-	f := newFrames(t, c)
-	_, err = c.Write(bytes.Repeat(bytesOf(t, func(f *xhttp2.Framer) error { return f.WriteSettings() }), 20_000))
-	must(t, err)
-	f.Send("HEADERS 1 END_STREAM\n  :method: GET\n  :scheme: https\n  :authority: a.example\n  :path: /")
+	f.Send(getFrames)
 	if got := f.Next(); got != "1 200" {
 		t.Errorf("got %s", got)
 	}
@@ -387,9 +375,7 @@ func TestContinuationFlood(t *testing.T) { synctest.Test(t, continuationFlood) }
 
 func continuationFlood(t *testing.T) {
 	r := newBubbleRig(t, untouched(t))
-	c, err := r.Tunnel("a.example:443", "a.example", http2)
-	must(t, err)
-	f := newFrames(t, c)
+	c, f := dialHTTP2(t, r)
 	f.Send("HEADERS 1 END_STREAM MORE\n  :method: GET")
 	var block bytes.Buffer
 	must(t, hpack.NewEncoder(&block).WriteField(hpack.HeaderField{Name: "x", Value: strings.Repeat("a", 1000), Sensitive: true}))
@@ -402,9 +388,7 @@ func TestHPACKBomb(t *testing.T) {
 	r := newRig(t, func(o *intercept.Options) {
 		o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request came through") })
 	})
-	c, err := r.Tunnel("a.example:443", "a.example", http2)
-	must(t, err)
-	f := newFrames(t, c)
+	c, f := dialHTTP2(t, r)
 	block := f.Encode([]string{":method: GET", ":scheme: https", ":authority: a.example", ":path: /", "x: " + strings.Repeat("a", 3900)})
 	block = append(block, bytes.Repeat([]byte{0x80 | 62}, 16<<10-len(block)-100)...) // 62 is the newest entry
 	must(t, f.Framer.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 1, BlockFragment: block, EndStream: true, EndHeaders: true}))

@@ -17,21 +17,25 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
+func newCA(t testing.TB, o CAOptions) *CA {
+	t.Helper()
+	o.Now = time.Now
+	ca, err := NewCA(o)
+	check.Must(t, err)
+	return ca
+}
+
 func TestCreateAndLoadCA(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ca")
 	made, err := CreateCA(dir, CAOptions{Now: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for name, mode := range map[string]fs.FileMode{".": 0o700 | fs.ModeDir, caKeyFile: 0o600, caCertFile: 0o644} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode() != mode {
 			t.Errorf("%s: mode %v, error %v; want %v", name, info.Mode(), err, mode)
 		}
 	}
 	loaded, err := LoadCA(dir, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if !loaded.cert.Equal(made.cert) || !loaded.key.Equal(made.key) {
 		t.Error("the CA that was loaded is another than the one that was made")
 	}
@@ -99,8 +103,7 @@ func TestLoadCARefuses(t *testing.T) {
 }
 
 func TestSecretsDoNotPrint(t *testing.T) {
-	ca, err := NewCA(CAOptions{Now: time.Now})
-	check.Must(t, err)
+	ca := newCA(t, CAOptions{})
 	route := Route{Target: upstream.Target{Scheme: "https", Host: "a.example", Port: 443}, ProxyAuthorization: "Basic c2VjcmV0"}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d", "%x"} {
 		if got := fmt.Sprintf(verb, ca); got != "CA("+ca.cert.Subject.CommonName+")" {
@@ -133,8 +136,7 @@ func TestConstrain(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			constraints, err := Constrain(test.hosts)
 			check.Must(t, err)
-			ca, err := NewCA(CAOptions{Now: time.Now, Constraints: constraints})
-			check.Must(t, err)
+			ca := newCA(t, CAOptions{Constraints: constraints})
 			roots := x509.NewCertPool()
 			roots.AddCert(ca.cert)
 			l := newLeaves(ca, time.Now)
@@ -150,8 +152,7 @@ func TestConstrain(t *testing.T) {
 	}
 	twice, err := Constrain([]string{"b.example", "192.0.2.1", "a.example", "*.b.example", "B.example.", "::ffff:192.0.2.1"})
 	check.Must(t, err)
-	ca, err := NewCA(CAOptions{Now: time.Now, Constraints: twice})
-	check.Must(t, err)
+	ca := newCA(t, CAOptions{Constraints: twice})
 	if d, r := ca.cert.PermittedDNSDomains, ca.cert.PermittedIPRanges; !slices.Equal(d, []string{"a.example", "b.example"}) || len(r) != 1 {
 		t.Errorf("the CA lists %v and %v", d, r)
 	}

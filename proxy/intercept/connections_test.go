@@ -48,7 +48,7 @@ func TestConnectionsThatWait(t *testing.T) {
 	must(t, err)
 	<-began
 	used := intercepted("other")
-	const inside = "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"
+	const inside = getRoot
 	wantBody(t, roundTripRaw(t, used, inside), "done")
 	for name, open := range map[string]func(i int){
 		"silent":               func(int) { r.Dial() },

@@ -15,8 +15,7 @@ import (
 
 func TestLeafIsKeptAndRenewed(t *testing.T) {
 	now := time.Now()
-	ca, err := NewCA(CAOptions{Now: time.Now, Lifetime: 20 * time.Hour})
-	check.Must(t, err)
+	ca := newCA(t, CAOptions{Lifetime: 20 * time.Hour})
 	l := newLeaves(ca, func() time.Time { return now })
 	first, err := l.certificate("a.example")
 	check.Must(t, err)
@@ -51,8 +50,7 @@ func TestLeafIsKeptAndRenewed(t *testing.T) {
 }
 
 func TestLeafOfAnyHost(t *testing.T) {
-	ca, err := NewCA(CAOptions{Now: time.Now})
-	check.Must(t, err)
+	ca := newCA(t, CAOptions{})
 	roots := x509.NewCertPool()
 	roots.AddCert(ca.cert)
 	l := newLeaves(ca, time.Now)
@@ -66,8 +64,7 @@ func TestLeafOfAnyHost(t *testing.T) {
 }
 
 func TestLeafCacheIsBounded(t *testing.T) {
-	ca, err := NewCA(CAOptions{Now: time.Now})
-	check.Must(t, err)
+	ca := newCA(t, CAOptions{})
 	l := newLeaves(ca, time.Now)
 	for i := range leafCapacity {
 		l.byHost.Put(fmt.Sprintf("h%d.example", i), &leaf{cert: new(tls.Certificate), renewAt: time.Now().Add(time.Hour)}) // without the price of a signature
@@ -88,24 +85,17 @@ func TestFault5Leaves(t *testing.T) {
 	now := time.Now()
 	keys := make(map[string]bool)
 	for range 2 { // processes
-		ca, err := NewCA(CAOptions{Now: time.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
+		ca := newCA(t, CAOptions{})
 		l := newLeaves(ca, func() time.Time { return now })
 		for _, host := range []string{"a.example.com", "b.example.com"} {
 			c, err := l.certificate(host)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			key, ok := c.Leaf.PublicKey.(*ecdsa.PublicKey)
 			if !ok {
 				t.Fatalf("the key is %T", c.Leaf.PublicKey)
 			}
 			point, err := key.Bytes()
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			keys[string(point)] = true
 			if life := c.Leaf.NotAfter.Sub(now); life > leafLifetime {
 				t.Errorf("the certificate lives %s", life)
@@ -118,8 +108,7 @@ func TestFault5Leaves(t *testing.T) {
 }
 
 func BenchmarkLeaf(b *testing.B) {
-	ca, err := NewCA(CAOptions{Now: time.Now})
-	check.Must(b, err)
+	ca := newCA(b, CAOptions{})
 	l := newLeaves(ca, time.Now)
 	b.Run("mint", func(b *testing.B) {
 		b.ReportAllocs()

@@ -46,15 +46,13 @@ func TestNewRefuses(t *testing.T) {
 
 // Plain requests: what goes to the choke point, and what does not.
 func TestPlainRequests(t *testing.T) {
-	r := newRig(t, func(o *intercept.Options) {
-		o.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			route, _ := intercept.RouteFrom(r.Context())
-			if len(r.Header["Proxy-Authorization"])+len(r.Header["Proxy-Connection"]) > 0 || route.Intercepted || route.Tunnel != 0 || route.RemoteAddr == "" {
-				t.Errorf("header %v, route %v", r.Header, route)
-			}
-			_, _ = io.WriteString(w, route.Target.String()+" "+route.ProxyAuthorization+" "+r.URL.String()+" "+r.Host)
-		})
-	})
+	r := newRig(t, serving(func(w http.ResponseWriter, r *http.Request) {
+		route, _ := intercept.RouteFrom(r.Context())
+		if len(r.Header["Proxy-Authorization"])+len(r.Header["Proxy-Connection"]) > 0 || route.Intercepted || route.Tunnel != 0 || route.RemoteAddr == "" {
+			t.Errorf("header %v, route %v", r.Header, route)
+		}
+		_, _ = io.WriteString(w, route.Target.String()+" "+route.ProxyAuthorization+" "+r.URL.String()+" "+r.Host)
+	}))
 	for _, test := range []struct{ head, code, body string }{
 		{"GET http://A.example/x?y=1 HTTP/1.1\r\nHost: ignored\r\nProxy-Authorization: Basic eDp5\r\nProxy-Connection: keep-alive", "", "http://a.example Basic eDp5 http://a.example/x?y=1 a.example"},
 		{"GET http://a.example:80 HTTP/1.1\r\nHost: ignored", "", "http://a.example  http://a.example/ a.example"},
@@ -211,7 +209,7 @@ func TestConnectContext(t *testing.T) {
 	})
 	c := r.MustTunnel("a.example:443")
 	for range 2 {
-		wantBody(t, roundTripRaw(t, c, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"), "session 1")
+		wantBody(t, roundTripRaw(t, c, getRoot), "session 1")
 	}
 	end()
 	if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil || isTimeout(err) {
@@ -220,15 +218,13 @@ func TestConnectContext(t *testing.T) {
 }
 
 func TestCleartextInTunnel(t *testing.T) {
-	r := newRig(t, func(o *intercept.Options) {
-		o.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			route, _ := intercept.RouteFrom(r.Context())
-			if route.Intercepted || route.Tunnel == 0 {
-				t.Errorf("route %v", route)
-			}
-			_, _ = io.WriteString(w, route.Target.String()+" "+r.URL.String())
-		})
-	})
+	r := newRig(t, serving(func(w http.ResponseWriter, r *http.Request) {
+		route, _ := intercept.RouteFrom(r.Context())
+		if route.Intercepted || route.Tunnel == 0 {
+			t.Errorf("route %v", route)
+		}
+		_, _ = io.WriteString(w, route.Target.String()+" "+r.URL.String())
+	}))
 	wantBody(t, roundTripRaw(t, r.Connect("a.example:80"), "GET /x HTTP/1.1\r\nHost: a.example\r\n\r\n"), "http://a.example http://a.example/x")
 	wantBody(t, roundTripRaw(t, r.Connect("a.example:8443"), "GET /x HTTP/1.1\r\nHost: a.example:8443\r\n\r\n"), "http://a.example:8443 http://a.example:8443/x")
 	wantAnswer(t, roundTripRaw(t, r.Connect("a.example:80"), "GET /x HTTP/1.1\r\nHost: b.example\r\n\r\n"), nil, "target_mismatch")
@@ -267,11 +263,11 @@ func TestHandshakeRefused(t *testing.T) {
 }
 
 func TestSessionResumption(t *testing.T) {
-	r := newRig(t, func(o *intercept.Options) { o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}) })
+	r := newRig(t, serving(silent))
 	config := &tls.Config{RootCAs: r.Roots(), ServerName: "a.example", ClientSessionCache: tls.NewLRUClientSessionCache(1)}
 	for i := range 2 {
 		c := tls.Client(r.Connect("a.example:443"), config)
-		wantBody(t, roundTripRaw(t, c, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"), "") // reads the ticket, too
+		wantBody(t, roundTripRaw(t, c, getRoot), "") // reads the ticket, too
 		if resumed := c.ConnectionState().DidResume; resumed != (i == 1) {
 			t.Errorf("connection %d resumed: %t", i, resumed)
 		}
@@ -285,17 +281,15 @@ func TestSessionResumption(t *testing.T) {
 // Shutdown lets running requests end, in tunnels too, and cuts what does not carry one.
 func TestShutdown(t *testing.T) {
 	arrived, finish := make(chan struct{}), make(chan struct{})
-	r := newRig(t, func(o *intercept.Options) {
-		o.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			arrived <- struct{}{}
-			<-finish
-			_, _ = io.WriteString(w, "whole")
-		})
-	})
+	r := newRig(t, serving(func(w http.ResponseWriter, r *http.Request) {
+		arrived <- struct{}{}
+		<-finish
+		_, _ = io.WriteString(w, "whole")
+	}))
 	silent := r.Connect("a.example:443")
 	running := r.MustTunnel("a.example:443")
 	plain := r.Dial()
-	_, _ = io.WriteString(running, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
+	_, _ = io.WriteString(running, getRoot)
 	_, _ = io.WriteString(plain, "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n")
 	<-arrived
 	<-arrived
@@ -327,13 +321,11 @@ func TestShutdownAtOnce(t *testing.T) {
 
 func TestShutdownIsBounded(t *testing.T) {
 	arrived := make(chan struct{})
-	r := newRig(t, func(o *intercept.Options) {
-		o.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			close(arrived)
-			<-r.Context().Done()
-		})
-	})
-	_, _ = io.WriteString(r.MustTunnel("a.example:443"), "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
+	r := newRig(t, serving(func(_ http.ResponseWriter, r *http.Request) {
+		close(arrived)
+		<-r.Context().Done()
+	}))
+	_, _ = io.WriteString(r.MustTunnel("a.example:443"), getRoot)
 	<-arrived
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -361,7 +353,7 @@ func TestConnectIsCancelled(t *testing.T) {
 }
 
 func TestHeaderTricksDoNotPanic(t *testing.T) {
-	r := newRig(t, func(o *intercept.Options) { o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}) })
+	r := newRig(t, serving(silent))
 	for _, text := range []string{
 		"", "\r\n\r\n", "GET\r\n\r\n", "CONNECT  HTTP/1.1\r\n\r\n", "CONNECT : HTTP/1.1\r\nHost: :\r\n\r\n", "CONNECT * HTTP/1.1\r\nHost: a\r\n\r\n",
 		"GET http:// HTTP/1.1\r\nHost: a\r\n\r\n", "GET http://[::1 HTTP/1.1\r\nHost: a\r\n\r\n", "GET http://%41/ HTTP/1.1\r\nHost: a\r\n\r\n", "GET ? HTTP/1.1\r\nHost: a\r\n\r\n",

@@ -37,7 +37,7 @@ func TestRedirectedConnections(t *testing.T) {
 		{"HTTP/2 with prior knowledge", "192.0.2.7:80", "h2c", "http://a.example/x", "http://a.example 192.0.2.7:80 HTTP/2.0 http://a.example/x"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := newRig(t, func(o *intercept.Options) { o.Handler = http.HandlerFunc(describing) })
+			r := newRig(t, serving(describing))
 			client := r.Redirected(r.Redirect(tt.original), tt.protocol)
 			for range 2 {
 				resp, err := client.Get(tt.url)
@@ -78,7 +78,7 @@ func TestRedirectedRequestsThatAreRefused(t *testing.T) {
 		{"without TLS to port 443", "192.0.2.7:443", "GET / HTTP/1.1\r\nHost: a.example:443", "not_a_proxy_request"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := newRig(t, func(o *intercept.Options) { o.Handler = http.HandlerFunc(describing) })
+			r := newRig(t, serving(describing))
 			resp := roundTripRaw(t, r.Redirect(tt.original)(), tt.head+"\r\n\r\n")
 			if tt.code == "" { // net/http makes the absolute form the Host: the same as for a proxy
 				wantBody(t, resp, "http://b.example 192.0.2.7:80 HTTP/1.1 http://b.example/")
@@ -136,7 +136,7 @@ func TestRedirectedConnectionsThatAreRefused(t *testing.T) {
 
 // One authority for a whole HTTP/2 connection: the name in its handshake.
 func TestRedirectedAuthority(t *testing.T) {
-	r := newRig(t, func(o *intercept.Options) { o.Handler = http.HandlerFunc(describing) })
+	r := newRig(t, serving(describing))
 	client := r.Redirected(r.Redirect("192.0.2.7:443"), "h2")
 	for _, host := range []string{"b.example", "a.example:8443", "a.example@b.example"} {
 		q, err := http.NewRequest(http.MethodGet, "https://a.example/", nil)
@@ -280,7 +280,7 @@ func TestShutdownEndsRedirectedConnections(t *testing.T) {
 
 // HTTP/2 with prior knowledge is served inside a CONNECT as well, by the same choke point.
 func TestPriorKnowledgeInATunnel(t *testing.T) {
-	r := newRig(t, func(o *intercept.Options) { o.Handler = http.HandlerFunc(describing) })
+	r := newRig(t, serving(describing))
 	client := r.Redirected(func() net.Conn { return r.Connect("a.example:80") }, "h2c")
 	resp, err := client.Get("http://a.example/x")
 	must(t, err)
