@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -13,12 +14,24 @@ type Identity struct {
 	Accepted int64  `json:"accepted"` // how often an operator has accepted the ledger in the place of another
 }
 
-// Acceptance is kept in a ledger that an operator has accepted in the place of another, or of a later state of its own.
+// String describes the ledger for an operator.
+func (i Identity) String() string { return fmt.Sprintf("ledger %s, mark %d", i.ID, i.Mark) }
+
+// Acceptance is kept in a ledger that an operator has accepted in place of another, or of a later state of itself.
 type Acceptance struct {
 	At     time.Time `json:"at"`
 	Was    Identity  `json:"was"` // what the sidecar had seen last
 	Found  Identity  `json:"found"`
 	Reason string    `json:"reason"`
+}
+
+// String describes the acceptance for an operator.
+func (a Acceptance) String() string {
+	was := "one whose identity could not be read"
+	if a.Was.ID != "" {
+		was = a.Was.String()
+	}
+	return fmt.Sprintf("%s accepted %s in the place of %s: %s", a.At.Format(time.RFC3339), a.Found, was, a.Reason)
 }
 
 // Identified is a store that can be told from others. Its methods are safe for concurrent use.

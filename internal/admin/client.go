@@ -22,7 +22,7 @@ import (
 // ErrNoAnswer is the error of a request to an endpoint where no process answers.
 var ErrNoAnswer = errors.New("no answer")
 
-// Get sends a GET request to the process at an endpoint, unix:PATH, and decodes the response into answer. If answer is
+// Get sends a GET request to the process at an endpoint (see [daemon.ParseEndpoint]), and decodes the response into answer. If answer is
 // nil, Get does not read the response.
 func Get(ctx context.Context, at, path string, answer any) error {
 	return Call(ctx, at, http.MethodGet, path, nil, answer)
@@ -58,6 +58,9 @@ func send(ctx context.Context, at, method, path string, ask any, with *os.File) 
 	e, err := daemon.ParseEndpoint(at)
 	if err != nil {
 		return nil, nil, err
+	}
+	if with != nil && e.Unix == "" {
+		return nil, nil, fmt.Errorf("%s: a session with a listener of its own needs the sidecar's unix socket", at)
 	}
 	client, base := daemon.ClientSending(e, with)
 	defer func() {

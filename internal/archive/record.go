@@ -25,7 +25,7 @@ var artifactNames = []string{
 
 // ParseRecord reads one record, as mediator posts show --json prints it, with the interaction receipts of its session. An error names it by its name. It refuses a record without
 // artifacts: of a call that needed no evidence, or that was refused before there was any.
-func ParseRecord(raw []byte, name string) (ledger.Record, Receipts, error) {
+func ParseRecord(raw []byte, name string) (ledger.Record, []string, error) {
 	var p struct {
 		ledger.Record
 		Assurance json.RawMessage `json:"assurance"` // not read: who verifies a record assesses it himself
@@ -37,7 +37,7 @@ func ParseRecord(raw []byte, name string) (ledger.Record, Receipts, error) {
 	if len(p.Artifacts) == 0 {
 		return p.Record, nil, fmt.Errorf("%s: the record has no artifacts", name)
 	}
-	return p.Record, ReceiptsOf(p.Receipts), checkArtifacts(p.Record, name)
+	return p.Record, p.Receipts, checkArtifacts(p.Record, name)
 }
 
 // checkArtifacts refuses a record with an artifact whose name is not known, or is there twice.

@@ -14,7 +14,7 @@ import (
 	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
-// Score is the score of a session with what it was computed from but the receipts, as mediator score show --json prints it.
+// Score is the score of a session with what it was computed from but the receipts, as mediator reputation show score --json prints it.
 type Score struct {
 	Score      json.RawMessage      `json:"score"` // what the token claims
 	Token      string               `json:"token"`
@@ -45,9 +45,9 @@ func (s Score) NotComputed(c autonomy.Claims) string {
 	case c.ScoringHash != autonomy.ScoringHash:
 		return fmt.Sprintf("it is by the formulas %s, version %s, and this program has those of version %s", c.ScoringHash, c.Version, autonomy.Version())
 	case c.Signals.Challenge.Issued != int64(len(s.Revealed)):
-		return "what the agent has revealed is not here: mediator score show --json brings it from the node's internal endpoint, once the session is closed"
+		return "what the agent has revealed is not here: mediator reputation show score --json brings it from the node's internal endpoint, once the session is closed"
 	case c.BaselineHash != "" && s.Baseline == nil:
-		return "its baseline is not here: mediator score show --json brings it"
+		return "its baseline is not here: mediator reputation show score --json brings it"
 	}
 	return ""
 }

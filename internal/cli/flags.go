@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -19,32 +20,42 @@ func JSONFlag(c *cobra.Command, asJSON *bool) {
 // AdminVariable is the environment variable with the sidecar's admin endpoint, for commands without --admin and --dir.
 const AdminVariable = "MEDIATOR_ADMIN"
 
+// Endpoint is the form of an endpoint on the command line.
+const Endpoint = "unix:PATH or tcp:HOST:PORT,TOKENFILE"
+
 // AdminFlag adds --admin, the sidecar's admin endpoint, and --dir.
 func AdminFlag(c *cobra.Command, at *string) {
-	c.Flags().StringVar(at, "admin", "unix:/run/mediator/admin.sock", "the sidecar's admin endpoint, unix:PATH; overrides "+AdminVariable)
+	c.Flags().StringVar(at, "admin", "unix:/run/mediator/admin.sock",
+		"the sidecar's admin endpoint, "+Endpoint+"; overrides "+AdminVariable)
+	FromDir(c, "admin", func(dir string) []string { return []string{devstack.New(dir).Admin()} })
 	Check(c, func(c *cobra.Command) error {
-		if named := os.Getenv(AdminVariable); named != "" && !c.Flags().Changed("admin") {
+		if named := os.Getenv(AdminVariable); named != "" && !c.Flags().Changed("admin") && !c.Flags().Changed("dir") {
 			*at = named
 		}
 		return nil
 	})
-	FromDir(c, "admin", func(dir string) string { return devstack.New(dir).Admin() })
 }
 
-// FromDir adds --dir, the folder of a mediator dev, unless the command has it. If --dir is given and the named flag is
-// not, the flag gets its value from the folder.
-func FromDir(c *cobra.Command, flag string, value func(dir string) string) {
-	AllFromDir(c, flag, func(dir string) []string { return []string{value(dir)} })
-}
+// dirAnnotation lists the flags that --dir gives values to.
+const dirAnnotation = "from-dir"
 
-// AllFromDir is FromDir for a flag that can be repeated.
-func AllFromDir(c *cobra.Command, flag string, values func(dir string) []string) {
-	if c.Flags().Lookup("dir") == nil {
-		c.Flags().String("dir", "", "the folder of a mediator dev: endpoints and files that no flag names are the ones in it")
+// DirFlag adds --dir, the folder of a mediator dev, unless the command has it.
+func DirFlag(c *cobra.Command) {
+	if c.Flags().Lookup("dir") != nil {
+		return
 	}
+	c.Flags().String("dir", "", "the folder of a mediator dev, for endpoints and files that no flag names; "+
+		devstack.DefaultFolder+", if that is there and no flag names any")
+	c.Flags().Lookup("dir").Annotations = make(map[string][]string)
+}
+
+// FromDir adds --dir, and gives the named flag its values from that folder unless the flag is given.
+func FromDir(c *cobra.Command, flag string, values func(dir string) []string) {
+	DirFlag(c)
+	f := c.Flags().Lookup("dir")
+	f.Annotations[dirAnnotation] = append(f.Annotations[dirAnnotation], flag)
 	Check(c, func(c *cobra.Command) error {
-		dir := c.Flags().Lookup("dir").Value.String()
-		f := c.Flags().Lookup(flag)
+		dir, f := Dir(c), c.Flags().Lookup(flag)
 		if dir == "" || f.Changed {
 			return nil
 		}
@@ -57,9 +68,22 @@ func AllFromDir(c *cobra.Command, flag string, values func(dir string) []string)
 	})
 }
 
-// FileFromDir is FromDir for a flag that names a file in the folder.
+// Dir returns the folder that a command takes its defaults from: --dir, or .mediator if that is there. Once a flag
+// names an endpoint or a file itself, .mediator is not taken: it may belong to another stack.
+func Dir(c *cobra.Command) string {
+	f := c.Flags().Lookup("dir")
+	if f.Changed || slices.ContainsFunc(f.Annotations[dirAnnotation], c.Flags().Changed) {
+		return f.Value.String()
+	}
+	if _, err := os.Stat(devstack.DefaultFolder); err != nil {
+		return ""
+	}
+	return devstack.DefaultFolder
+}
+
+// FileFromDir is [FromDir] for a flag that names a file in the folder.
 func FileFromDir(c *cobra.Command, flag, name string) {
-	FromDir(c, flag, func(dir string) string { return filepath.Join(dir, name) })
+	FromDir(c, flag, func(dir string) []string { return []string{filepath.Join(dir, name)} })
 }
 
 // StackFileFlag adds --config, a configuration file, and --dir, the folder of a mediator dev that has the file under
@@ -69,19 +93,24 @@ func StackFileFlag(c *cobra.Command, path *string, name string) {
 	FileFromDir(c, "config", name)
 }
 
-// ConfigFlag adds --config, which a command demands. name is the file in configs that shows an example.
+// ConfigFlag adds --config, which the command requires. name is the example of the file in configs.
 func ConfigFlag(c *cobra.Command, path *string, name string) {
 	c.Flags().StringVar(path, "config", "", "the configuration file, as configs/"+name+" shows it (required)")
 	Required(c, "config")
 }
 
-// TrustFlags adds the flags that name what a command verifies by without a running process.
+// TrustFlags adds the flags that name the public keys and certificates to verify by.
 func TrustFlags(c *cobra.Command, trust *config.Trust) {
-	c.Flags().StringVar(&trust.Registry, "registry", devstack.RegistryFile, "the pinned public key of the key registry")
-	c.Flags().StringVar(&trust.Auditor, "auditor", devstack.AuditorFile, "the pinned public key of the deployment auditor")
-	c.Flags().StringVar(&trust.Bundle, "bundle", devstack.BundleFile, "the trust bundle")
-	for flag, name := range map[string]string{"registry": devstack.RegistryFile, "auditor": devstack.AuditorFile, "bundle": devstack.BundleFile} {
-		FileFromDir(c, flag, name)
+	for _, f := range []struct {
+		to                *string
+		flag, name, about string
+	}{
+		{&trust.Registry, "registry", devstack.RegistryFile, "the pinned public key of the key registry"},
+		{&trust.Auditor, "auditor", devstack.AuditorFile, "the pinned public key of the deployment auditor"},
+		{&trust.Bundle, "bundle", devstack.BundleFile, "the trust bundle"},
+	} {
+		c.Flags().StringVar(f.to, f.flag, f.name, f.about)
+		FileFromDir(c, f.flag, f.name)
 	}
 }
 

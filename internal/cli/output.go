@@ -154,3 +154,11 @@ func OrDash(s string) string {
 	}
 	return s
 }
+
+// Short shortens a long identifier for display.
+func Short(s string) string {
+	if len(s) <= 16 {
+		return s
+	}
+	return s[:12] + "…"
+}

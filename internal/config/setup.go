@@ -112,7 +112,7 @@ func OfflineVerifier(t Trust, strict *policy.Strict, now func() time.Time) (*evi
 }
 
 // EnvironmentHash measures what a sidecar runs: this binary, and the bytes of the sidecar's configuration file. The
-// manifest pins the result as requiredEnvironmentHash, and mediator deployment environment prints it.
+// manifest pins the result as requiredEnvironmentHash, and mediator deployment hash prints it.
 func EnvironmentHash(sidecar []byte) (string, error) {
 	binary, err := binaryHash()
 	if err != nil {

@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/internal/cli"
-	"github.com/actionproof/mediator/internal/cli/records"
+	nodecli "github.com/actionproof/mediator/internal/cli/node"
 	"github.com/actionproof/mediator/internal/isolate"
 	"github.com/actionproof/mediator/internal/process/control"
 	"github.com/actionproof/mediator/internal/process/node"
@@ -53,7 +53,7 @@ func reputationCommand() *cobra.Command {
 		RunE:    func(c *cobra.Command, _ []string) error { return node.Run(c.Context(), path, c.ErrOrStderr()) },
 	}
 	cli.ConfigFlag(c, &path, "reputation.yaml")
-	c.AddCommand(records.Reputations()...)
+	c.AddCommand(nodecli.Show())
 	return c
 }
 

@@ -14,17 +14,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/cli/chain"
 	"github.com/actionproof/mediator/internal/cli/challenges"
-	"github.com/actionproof/mediator/internal/cli/disputes"
 	"github.com/actionproof/mediator/internal/cli/keys"
+	"github.com/actionproof/mediator/internal/cli/node"
 	"github.com/actionproof/mediator/internal/cli/operate"
 	"github.com/actionproof/mediator/internal/cli/records"
 	"github.com/actionproof/mediator/internal/cli/start"
-	"github.com/actionproof/mediator/internal/cli/verifications"
-	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/launch"
 	"github.com/actionproof/mediator/internal/process/daemon"
 )
@@ -50,7 +47,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	command, err := root.ExecuteContextC(ctx)
+	err := root.ExecuteContext(ctx)
 	var usage cli.UsageError
 	var status launch.ExitStatus
 	var endpoint daemon.EndpointError
@@ -66,9 +63,6 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return Usage
 	default:
 		fmt.Fprintf(stderr, "mediator: %v%s\n", err, daemon.CodeOf(err))
-		if dir := command.Flags().Lookup("dir"); errors.Is(err, admin.ErrNoAnswer) && dir != nil && !dir.Changed {
-			fmt.Fprintf(stderr, "Of a mediator dev, give the folder: %s --dir %s\n", command.CommandPath(), devstack.DefaultFolder)
-		}
 		return Refused
 	}
 }
@@ -83,15 +77,15 @@ func Command() *cobra.Command {
 		SilenceUsage:  true,
 		Example: `  mediator dev
   mediator events send github event.json
-  mediator run --dir .mediator -- ./agent
-  mediator posts list --dir .mediator --follow
+  mediator run -- ./agent
+  mediator posts list --follow
   mediator explain event_closed`,
 		Args: cli.NoOtherCommand,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if strings.Contains(err.Error(), "shorthand") { // one thumbprint in 64 begins with a dash
-			err = fmt.Errorf("%w: what begins with - and is no flag, such as the id of an agent, stands after all flags and a --", err)
+			err = fmt.Errorf("%w: an argument that begins with -, such as the id of an agent, goes after all flags and a --", err)
 		}
 		return cli.Usage(err)
 	})
@@ -102,9 +96,15 @@ func Command() *cobra.Command {
 		commands []*cobra.Command
 	}{
 		{"Try it, and start agents:", []*cobra.Command{start.Dev(), start.Env(), start.Run(), start.Demo()}},
-		{"Read what happened:", []*cobra.Command{records.Posts(), records.Events(), records.Explain(), chain.Evidence(), records.Score(), verifications.Verification(), disputes.Signal(), disputes.Dispute(), records.Ledger()}},
-		{"Run the processes:", []*cobra.Command{serveCommand(), triggerCommand(), controlCommand(), reputationCommand(), operate.Config(), operate.Reload(), operate.Doctor(), operate.Guard()}},
+		{"Read what happened:", []*cobra.Command{
+			records.Posts(chain.Export()), chain.Verify(), records.Explain(), records.Events(),
+		}},
+		{"Run the processes:", []*cobra.Command{
+			serveCommand(), triggerCommand(), controlCommand(), reputationCommand(),
+			operate.Config(), operate.Reload(), operate.Doctor(), operate.Guard(), records.Ledger(),
+		}},
 		{"Keys and certificates, for the security team:", []*cobra.Command{keys.Keys(), keys.Deployment(), keys.CA(), keys.Vault()}},
+		{"Signals, disputes and verifications, for agents:", []*cobra.Command{node.Signal(), node.Dispute(), node.Verification()}},
 		{"Challenges, for API owners:", []*cobra.Command{challenges.Challenge(), challenges.Capability(), challenges.HashPayload()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
@@ -113,6 +113,6 @@ func Command() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	root.AddCommand(lookerCommand(), insideCommand(), versionCommand())
+	root.AddCommand(lookerCommand(), insideCommand())
 	return root
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/cli"
-	"github.com/actionproof/mediator/internal/cli/records"
+	"github.com/actionproof/mediator/internal/cli/node"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/dispute"
 	"github.com/actionproof/mediator/reputation/verification"
@@ -34,7 +34,7 @@ type appraisal func(a archive.Archive, token string, now time.Time) (claims any,
 // appraisals are the types of tokens that a node signs about agents, but for scores.
 var appraisals = map[string]appraisal{
 	accrual.Kind.Typ: appraised(accrual.Kind, func(c accrual.Claims) evidence.Registered { return c.Registered }, func(c accrual.Claims) (what, says string) {
-		return "reputation of " + c.AgentID, records.ReputationFacts(c)
+		return "reputation of " + c.AgentID, node.ReputationFacts(c)
 	}),
 	verification.Kind.Typ: appraised(verification.Kind, func(c verification.Result) evidence.Registered { return c.Registered }, func(c verification.Result) (what, says string) {
 		says = fmt.Sprintf("score %d of %d in the mode %s, with the key %s", c.Score, c.MaxScore, c.Mode, c.DIDKey)

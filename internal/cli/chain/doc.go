@@ -1,2 +1,2 @@
-// Package chain has the commands about chains of evidence: evidence show, verify and export.
+// Package chain has the commands that take a chain of evidence out and check it: posts export and verify.
 package chain

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,34 +19,56 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// exported is the result of evidence export.
+// exported is the result of posts export.
 type exported struct {
 	File    string `json:"file"`
 	Records int    `json:"records"`
 	LeftOut int    `json:"leftOut"` // records without evidence
 }
 
-func evidenceExport() *cobra.Command {
+// Export returns the command that writes records, or the receipts of a session, for somebody to verify.
+func Export() *cobra.Command {
 	var by judgeFlags
 	var from records.Source
 	var out string
 	var policies []string
-	var asJSON bool
+	var receipts, closed, asJSON bool
 	c := &cobra.Command{
-		Use: "export [ID...] --out FILE", Short: "Write records with all that their verification needs into one file",
-		Example: `  mediator evidence export --out march.jsonl.gz --flow post --since 2026-03-01 --until 2026-04-01`,
+		Use: "export [ID...]", Short: "Write records with everything that verifying them needs, or the receipts of a session",
+		Example: `  mediator posts export --out march.jsonl.gz --flow post --since 2026-03-01 --until 2026-04-01
+  mediator posts export --receipts --session ses_... > receipts.txt`,
 		Args: func(c *cobra.Command, ids []string) error {
-			for _, id := range ids {
-				if id == "" {
-					return cli.Usagef("%s takes ids of records, and not an empty one", c.CommandPath())
-				}
+			switch {
+			case slices.Contains(ids, ""):
+				return cli.Usagef("%s takes ids of records, and not an empty one", c.CommandPath())
+			case receipts && (len(ids) > 0 || by.selected.Session == ""):
+				return cli.Usagef("%s --receipts takes --session, and no ids of records", c.CommandPath())
+			case closed && !receipts:
+				return cli.Usagef("--closed goes with --receipts")
+			case out == "-" && asJSON:
+				return cli.Usagef("--json needs --out: standard output gets the export itself")
 			}
 			return nil
 		},
-		Long: `Writes the records with these ids, or those that the flags select, oldest first: each record that has evidence, after the interaction receipts that it rests on and its own, and once what
-all of them rest on: roots, certificates, revocations and manifests, of the policies those that --policy names. The file is JSON Lines, and compressed
-if its name ends in .gz. mediator evidence verify reads it anywhere; give its reader the registry's and the auditor's public keys on another way.`,
+		Long: `Writes the records with these ids, or those that the flags select, oldest first. Each record with evidence follows its
+own interaction receipt and those that it rests on. Roots, certificates, revocations and manifests are written once, and
+the policies that --policy names. The file is JSON Lines, compressed if its name ends in .gz. mediator verify reads it
+anywhere; hand over the public keys of the registry and the auditor on another way.
+
+With --receipts it writes the interaction receipts of --session alone, a token a line. A post's receipt has the SHA-256
+of the post's content, which confirms a right guess. --closed puts the hash of such a receipt in its place, for readers
+who need not know what was posted.`,
 		RunE: func(c *cobra.Command, ids []string) error {
+			r, err := from.Open(c.Context())
+			if err != nil {
+				return err
+			}
+			defer r.Close()
+			if receipts {
+				return writeExport(c, out, func(to io.Writer) error {
+					return printReceipts(c.Context(), cli.Plain(to), r, by.selected.Session, closed)
+				})
+			}
 			s, a, err := by.selection()
 			if err != nil {
 				return err
@@ -54,11 +77,6 @@ if its name ends in .gz. mediator evidence verify reads it anywhere; give its re
 			if err != nil {
 				return err
 			}
-			r, err := from.Open(c.Context())
-			if err != nil {
-				return err
-			}
-			defer r.Close()
 			chosen := r.Selected(c.Context(), s)
 			if len(ids) > 0 {
 				found, err := byID(c.Context(), r, ids)
@@ -80,7 +98,7 @@ if its name ends in .gz. mediator evidence verify reads it anywhere; give its re
 			if err := writeExport(c, out, write); err != nil {
 				return err
 			}
-			said := fmt.Sprintf("exported %d records to %s; %d without evidence are left out", made.Records, out, made.LeftOut)
+			said := fmt.Sprintf("exported %d records to %s; left out %d without evidence", made.Records, out, made.LeftOut)
 			if out == "-" {
 				_, err := fmt.Fprintln(cli.Plain(c.ErrOrStderr()), "mediator:", said)
 				return err
@@ -92,9 +110,10 @@ if its name ends in .gz. mediator evidence verify reads it anywhere; give its re
 	by.add(c)
 	from.Add(c)
 	f := c.Flags()
-	f.StringVar(&out, "out", "", "the file to write, of which other users cannot read; - is standard output (required)")
+	f.StringVar(&out, "out", "-", "the file to write, readable by its owner alone; - is standard output")
 	f.StringArrayVar(&policies, "policy", nil, "a policy file that one of the manifests demands; once for each")
-	cli.Required(c, "out")
+	f.BoolVar(&receipts, "receipts", false, "write the interaction receipts of --session, and no records")
+	f.BoolVar(&closed, "closed", false, "with --receipts, leave out the receipts of posts; verify then calls them closed")
 	return c
 }
 

@@ -32,12 +32,12 @@ func TestTextsOfExports(t *testing.T) {
 	} {
 		check.Must(t, lines.Encode(line))
 	}
-	c := Evidence()
+	c := Verify()
 	var out strings.Builder
 	c.SetOut(&out)
 	c.SetErr(&out)
 	c.SetIn(strings.NewReader(export.String()))
-	c.SetArgs([]string{"verify", "-", "--roots-in-file"})
+	c.SetArgs([]string{"-", "--roots-in-file"})
 	if err := c.ExecuteContext(t.Context()); err == nil || strings.Contains(out.String(), "\n9 verified") || !strings.Contains(out.String(), "9 verified") {
 		t.Errorf("%v:\n%s", err, &out)
 	}

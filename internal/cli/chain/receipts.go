@@ -19,32 +19,6 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-func evidenceReceipts() *cobra.Command {
-	var from records.Source
-	var closed bool
-	c := &cobra.Command{
-		Use: "receipts SESSION", Short: "Print the interaction receipts of a session, a token on each line", Args: cli.ExactArgs(1, "the id of a session"),
-		Example: `  mediator evidence receipts ses_... > receipts.txt
-  mediator evidence verify receipts.txt`,
-		Long: `Prints the interaction receipts of a session in their order, as the ledger has them: one signed token on each line. mediator evidence verify
-reads them, and computes a score again from them (--score). Nothing is verified here.
-
-The receipt of a post has the SHA-256 of the post's content, by which anybody can confirm a guess of it. With --closed the receipts of posts
-are left out, and their own hashes stand in their places: for readers who need not know what was posted.`,
-		RunE: func(c *cobra.Command, args []string) error {
-			r, err := from.Open(c.Context())
-			if err != nil {
-				return err
-			}
-			defer r.Close()
-			return printReceipts(c.Context(), cli.Plain(c.OutOrStdout()), r, args[0], closed)
-		},
-	}
-	from.Add(c)
-	c.Flags().BoolVar(&closed, "closed", false, "leave out the receipts of posts; evidence verify then says that they are closed")
-	return c
-}
-
 // printReceipts prints the receipts of a session, some at a time: a reader returns only as many at once as its answer has room for.
 func printReceipts(ctx context.Context, out io.Writer, from *records.Reader, session string, closed bool) error {
 	for next := int64(1); ; {

@@ -2,30 +2,37 @@ package chain
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/cli/records"
+	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
 )
 
-func evidenceVerify() *cobra.Command {
+// Verify returns the command that verifies whatever the mediator or a node has signed.
+func Verify() *cobra.Command {
 	var by judgeFlags
 	var copied, scored string
 	var unpinned, asJSON bool
 	c := &cobra.Command{
-		Use: "verify [FILE]", Short: "Verify the chain of evidence of one record, an export, a copy of a ledger, interaction receipts, or what a node has signed, with public keys alone",
-		Example: `  mediator evidence verify march.jsonl.gz --registry registry.jwk --auditor auditor.jwk
-  mediator evidence verify --ledger copy/ledger.db --since 24h
-  mediator evidence verify receipts.txt --score score.json`,
+		Use: "verify [FILE]", Short: "Verify a record, an export, receipts, a manifest, or what a node has signed, with public keys alone",
+		Example: `  mediator verify march.jsonl.gz --registry registry.jwk --auditor auditor.jwk
+  mediator verify --ledger copy/ledger.db --since 24h
+  mediator verify receipts.txt --score score.json
+  mediator verify manifest.yaml`,
 		Args: func(c *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 1 || (len(args) == 0) == (copied == ""):
@@ -37,15 +44,23 @@ func evidenceVerify() *cobra.Command {
 			}
 			return nil
 		},
-		Long: `Verifies each signed artifact of a record against the pinned root keys, the certificates and the manifest of its time, and all of them
-against each other and the record's call, as of the moment when the last of them was signed. What was revoked since is refused. FILE is one
-record (posts show --json), or an export (evidence export), which brings certificates and manifests with it; of a trust bundle that is there
-too, the certificates and the revocations count as well. FILE can also be the interaction receipts of one session, a token on each line, from the
-first on, or a single one; with --score, the session's score is verified too, and computed again from them. A score by itself can be FILE too,
-and so can a reputation (reputation show --json), the result of a verification (verification register --json), or the resolution of a dispute
-(dispute show --json), each also as the token alone. Challenge tokens and capabilities are secrets of the gate that issued them and are
-not judged. With --roots-in-file no root is pinned: the records are then only checked against the export itself, and whoever made it can have
-made its roots.`,
+		Long: `Verifies FILE, or the records in --ledger. The file itself says what it is:
+
+  a record        as posts show --json prints it
+  an export       as posts export writes it, with the certificates and manifests of its time
+  receipts        the interaction receipts of one session, a token a line, from the first on, or a single one;
+                  --score verifies the session's score too, and computes it again
+  a score, a reputation, the result of a verification, the resolution of a dispute
+                  as reputation show or verification prints it with --json, or the token alone
+  a manifest      whose deployment certificate is in the trust bundle
+
+Each signed artifact of a record is verified against the pinned root keys and the certificates and manifest of its time,
+and against the record's call and the other artifacts, as of the last signature. Whatever was revoked since is refused.
+A trust bundle beside an export counts too. Challenge tokens and capabilities are secrets of the gate that issued them,
+and are not judged here (challenge verify, capability verify).
+
+With --roots-in-file no root is pinned: the records are only checked against the export itself, and the roots in it may
+be forged like the rest.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if copied != "" {
 				return verifyCopy(c, by, copied, asJSON)
@@ -68,16 +83,51 @@ made its roots.`,
 				return verifyScored(c, by, in, args[0], s, asJSON)
 			case areReceipts(in):
 				return verifyReceipts(c, by, in, args[0], asJSON)
+			case isYAML(args[0]):
+				return verifyManifest(c, by.trust, args[0], asJSON)
 			}
 			return verifyRecord(c, by, in, args[0], asJSON)
 		},
 	}
 	cli.JSONFlag(c, &asJSON)
 	by.add(c)
-	c.Flags().StringVar(&copied, "ledger", "", "verify the records in this copy of a ledger's file, and no FILE; the flags that select records count")
-	c.Flags().StringVar(&scored, "score", "", "the score of the session (mediator score show --json) whose receipts FILE has")
-	c.Flags().BoolVar(&unpinned, "roots-in-file", false, "judge an export by the roots in it, which nobody has pinned")
+	f := c.Flags()
+	f.StringVar(&copied, "ledger", "", "verify the records in this copy of a ledger's file that the flags select")
+	f.StringVar(&scored, "score", "", "the score (reputation show score --json) of the session whose receipts FILE has")
+	f.BoolVar(&unpinned, "roots-in-file", false, "judge an export by the roots in it, which are not pinned")
 	return c
+}
+
+// isYAML reports whether a file is a manifest: nothing else that verify reads is YAML.
+func isYAML(path string) bool {
+	ext := filepath.Ext(path)
+	return ext == ".yaml" || ext == ".yml"
+}
+
+// certifiedDeployment is the result of verifying a manifest.
+type certifiedDeployment struct {
+	DeploymentID string    `json:"deploymentId"`
+	Manifest     string    `json:"manifest"`
+	Until        time.Time `json:"until"`
+}
+
+// verifyManifest verifies the deployment certificate of a manifest.
+func verifyManifest(c *cobra.Command, trust config.Trust, path string, asJSON bool) error {
+	_, strict, err := config.ReadAuditedManifest(path)
+	if err != nil {
+		return err
+	}
+	v, b, err := config.OfflineVerifier(trust, strict, time.Now)
+	if err != nil {
+		return err
+	}
+	cert, err := policy.VerifyCertificate(v, b.DeploymentCertificate, strict)
+	if err != nil {
+		return err
+	}
+	holds := certifiedDeployment{cert.DeploymentID, cert.ManifestHash, strict.Until(cert)}
+	return cli.Print(c, asJSON, holds,
+		fmt.Sprintf("the certificate of deployment %s is good until %s", holds.DeploymentID, cli.Time(holds.Until)))
 }
 
 // openInput opens a file that is the argument of a command, or standard input for "-", to be read piece by piece.
@@ -92,6 +142,13 @@ func openInput(c *cobra.Command, path string) (in *bufio.Reader, done func() err
 	return bufio.NewReader(f), f.Close, nil
 }
 
+// isCapability reports whether a file is a capability, or what mediator challenge verify has printed about one.
+func isCapability(raw []byte) bool {
+	var printed struct{ Capability string }
+	_ = json.Unmarshal(raw, &printed) // a token alone is not JSON
+	return printed.Capability != "" || archive.TypeOf(strings.TrimSpace(string(raw))) == evidence.CapabilityKind.Typ
+}
+
 // verifyRecord prints a line for each check of the chain of one record, and what the checks prove together.
 func verifyRecord(c *cobra.Command, by judgeFlags, in io.Reader, path string, asJSON bool) error {
 	raw, err := files.ReadAll(in, path, files.MaxInput)
@@ -104,6 +161,9 @@ func verifyRecord(c *cobra.Command, by judgeFlags, in io.Reader, path string, as
 	if token, ok := appraisalIn(raw); ok {
 		return verifyAppraisal(c, by, token, asJSON)
 	}
+	if isCapability(raw) {
+		return cli.Usagef("%s is a capability, which takes the gate's secret to verify: see mediator capability verify", path)
+	}
 	p, receipts, err := archive.ParseRecord(raw, path)
 	if err != nil {
 		return err
@@ -112,7 +172,7 @@ func verifyRecord(c *cobra.Command, by judgeFlags, in io.Reader, path string, as
 	if err != nil {
 		return err
 	}
-	v, err := a.Of(p).Verify(c.Context(), p, receipts, time.Now())
+	v, err := a.Of(p).Verify(c.Context(), p, archive.ReceiptsOf(receipts), time.Now())
 	if err != nil {
 		return err
 	}

@@ -19,13 +19,7 @@ type madeCA struct {
 
 // CA returns the commands about the interception CA.
 func CA() *cobra.Command {
-	return cli.Group("ca", "The interception CA", caInit(), caShow())
-}
-
-// dirFlag adds --dir, the CA's folder.
-func dirFlag(c *cobra.Command, dir *string) {
-	c.Flags().StringVar(dir, "dir", "", "the CA's folder (required)")
-	cli.Required(c, "dir")
+	return cli.Group("ca", "The interception CA", caInit())
 }
 
 func caInit() *cobra.Command {
@@ -60,28 +54,11 @@ section 4.2.1.10), unless ca.unconstrained is set there; without, say --unconstr
 			return cli.Print(c, asJSON, madeCA{dir, until}, fmt.Sprintf("made a CA in %s, good until %s", dir, until.Format(time.RFC3339)))
 		},
 	}
-	dirFlag(c, &dir)
+	c.Flags().StringVar(&dir, "dir", "", "the CA's folder (required)")
+	cli.Required(c, "dir")
 	cli.JSONFlag(c, &asJSON)
 	c.Flags().StringVar(&path, "config", "", "the sidecar's configuration file")
 	c.Flags().BoolVar(&unconstrained, "unconstrained", false, "make a CA that is good for every host")
 	c.Flags().DurationVar(&lifetime, "lifetime", 30*24*time.Hour, "how long the CA is good for")
-	return c
-}
-
-func caShow() *cobra.Command {
-	var dir string
-	c := &cobra.Command{
-		Use: "show --dir DIR", Short: "Print the CA's certificate, for agents to trust", Args: cli.NoArgs,
-		Example: `  mediator ca show --dir ca > ca.pem`,
-		RunE: func(c *cobra.Command, _ []string) error {
-			ca, err := intercept.LoadCA(dir, time.Now())
-			if err != nil {
-				return err
-			}
-			_, err = c.OutOrStdout().Write(ca.CertificatePEM())
-			return err
-		},
-	}
-	dirFlag(c, &dir)
 	return c
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/policy"
@@ -19,8 +18,7 @@ import (
 
 // Deployment returns the commands about the strict deployment manifest.
 func Deployment() *cobra.Command {
-	return cli.Group("deployment", "The strict deployment manifest",
-		deploymentAudit(), deploymentHash(), deploymentPolicy(), deploymentEnvironment(), deploymentCertify(), deploymentVerify())
+	return cli.Group("deployment", "The strict deployment manifest", deploymentAudit(), deploymentHash(), deploymentCertify())
 }
 
 const oneManifest = "the path of one manifest"
@@ -53,30 +51,34 @@ func deploymentAudit() *cobra.Command {
 	return c
 }
 
-// hashed is a hash that a command prints.
-type hashed struct {
-	Hash string `json:"hash"`
-}
-
 func deploymentHash() *cobra.Command {
 	var asJSON, canonical bool
 	c := &cobra.Command{
-		Use: "hash FILE", Short: "Print the manifest's hash, or the JSON that it is the hash of", Args: cli.ExactArgs(1, oneManifest),
+		Use: "hash FILE", Short: "Print the hash of a manifest, or one that a manifest pins",
+		Args: cli.ExactArgs(1, "a manifest, a policy file, or the configuration of a sidecar"),
 		Example: `  mediator deployment hash manifest.yaml
-  mediator deployment hash manifest.yaml --canonical > manifest.json`,
+  mediator deployment hash policy.yaml      # for requiredPolicyHash
+  mediator deployment hash mediator.yaml    # for requiredEnvironmentHash`,
+		Long: `Prints a hash by which manifests and records name a file. The file itself says which it is. The hash of a sidecar's
+configuration is that of the environment: this binary with that configuration. --canonical prints the JSON that the
+manifest's hash is of, which verifiers without a YAML reader take.`,
 		RunE: func(c *cobra.Command, args []string) error {
-			m, err := config.ReadManifest(args[0])
+			h, err := config.PinnedHash(args[0])
 			if err != nil {
 				return err
 			}
 			if canonical {
+				m, err := config.ReadManifest(args[0])
+				if err != nil {
+					return err
+				}
 				text, err := m.Canonical()
 				if err == nil {
 					_, err = fmt.Fprint(c.OutOrStdout(), text)
 				}
 				return err
 			}
-			return cli.Print(c, asJSON, hashed{m.Hash()}, m.Hash())
+			return cli.Print(c, asJSON, map[string]string{"hash": h}, h)
 		},
 	}
 	cli.JSONFlag(c, &asJSON)
@@ -140,78 +142,9 @@ manifest that was changed has to be certified by you. It renews nothing while th
 	return c
 }
 
-// certifiedDeployment is the result of a command about a deployment certificate.
+// certifiedDeployment is the result of deployment certify.
 type certifiedDeployment struct {
 	DeploymentID string    `json:"deploymentId"`
 	Manifest     string    `json:"manifest"`
 	Until        time.Time `json:"until"`
-}
-
-func deploymentVerify() *cobra.Command {
-	var trust config.Trust
-	var asJSON bool
-	c := &cobra.Command{
-		Use: "verify FILE --auditor FILE --registry FILE --bundle FILE", Short: "Verify the deployment certificate of a manifest", Args: cli.ExactArgs(1, oneManifest),
-		Example: `  mediator deployment verify manifest.yaml
-  mediator deployment verify .mediator/manifest.yaml --dir .mediator`,
-		RunE: func(c *cobra.Command, args []string) error {
-			_, strict, err := config.ReadAuditedManifest(args[0])
-			if err != nil {
-				return err
-			}
-			v, b, err := config.OfflineVerifier(trust, strict, time.Now)
-			if err != nil {
-				return err
-			}
-			cert, err := policy.VerifyCertificate(v, b.DeploymentCertificate, strict)
-			if err != nil {
-				return err
-			}
-			holds := certifiedDeployment{cert.DeploymentID, cert.ManifestHash, strict.Until(cert)}
-			return cli.Print(c, asJSON, holds, fmt.Sprintf("the certificate of deployment %s holds until %s", holds.DeploymentID, holds.Until.Format(time.RFC3339)))
-		},
-	}
-	cli.JSONFlag(c, &asJSON)
-	cli.TrustFlags(c, &trust)
-	return c
-}
-
-func deploymentEnvironment() *cobra.Command {
-	var path string
-	var asJSON bool
-	c := &cobra.Command{
-		Use: "environment --config FILE", Short: "Print the hash of this binary with a sidecar's configuration, for requiredEnvironmentHash", Args: cli.NoArgs,
-		Example: `  mediator deployment environment --config mediator.yaml`,
-		RunE: func(c *cobra.Command, _ []string) error {
-			raw, err := files.Read(path)
-			if err != nil {
-				return err
-			}
-			h, err := config.EnvironmentHash(raw)
-			if err != nil {
-				return err
-			}
-			return cli.Print(c, asJSON, hashed{h}, h)
-		},
-	}
-	cli.JSONFlag(c, &asJSON)
-	cli.ConfigFlag(c, &path, "mediator.yaml")
-	return c
-}
-
-func deploymentPolicy() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
-		Use: "policy FILE", Short: "Print the hash of a policy file, for requiredPolicyHash", Args: cli.ExactArgs(1, "the path of one policy file"),
-		Example: `  mediator deployment policy policy.yaml`,
-		RunE: func(c *cobra.Command, args []string) error {
-			rules, err := config.ReadRules(args[0])
-			if err != nil {
-				return err
-			}
-			return cli.Print(c, asJSON, hashed{rules.Hash()}, rules.Hash())
-		},
-	}
-	cli.JSONFlag(c, &asJSON)
-	return c
 }

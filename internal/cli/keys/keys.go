@@ -1,6 +1,7 @@
 package keys
 
 import (
+	"errors"
 	"fmt"
 
 	jose "github.com/go-jose/go-jose/v4"
@@ -14,7 +15,7 @@ import (
 
 // Keys returns the commands about signing keys.
 func Keys() *cobra.Command {
-	return cli.Group("keys", "Signing keys", keysList(), keysHistory(), keysJWKS(), keysPublish(), keysRoot(), keysCertify(),
+	return cli.Group("keys", "Signing keys", keysList(), keysHistory(), keysPublish(), keysRoot(), keysCertify(),
 		keysRotate(), keysRetire(), keysRevoke())
 }
 
@@ -22,13 +23,13 @@ func Keys() *cobra.Command {
 const orFile = ", or file:PATH of what mediator keys publish has printed there"
 
 func fromFlag(c *cobra.Command, from *[]string, or string) {
-	c.Flags().StringArrayVar(from, "from", nil, "internal endpoint of a process that holds keys, unix:PATH"+or+"; once for each process (required)")
+	c.Flags().StringArrayVar(from, "from", nil, "internal endpoint of a process that holds keys, "+cli.Endpoint+or+"; once for each process (required)")
 	cli.Required(c, "from")
 }
 
-// fromOrDirFlag is fromFlag for a command that --dir can name all processes of a mediator dev to.
+// fromOrDirFlag is fromFlag for a command to which --dir names all processes of a mediator dev.
 func fromOrDirFlag(c *cobra.Command, from *[]string, or string) {
-	cli.AllFromDir(c, "from", func(dir string) []string { return devstack.New(dir).Endpoints() })
+	cli.FromDir(c, "from", func(dir string) []string { return devstack.New(dir).Endpoints() })
 	fromFlag(c, from, or)
 }
 
@@ -44,49 +45,38 @@ func sayUnread(c *cobra.Command, roles []daemon.RoleDocument) (err error) {
 	return err
 }
 
-func keysJWKS() *cobra.Command {
+func keysPublish() *cobra.Command {
 	var from []string
+	var jwks bool
 	c := &cobra.Command{
-		Use: "jwks --from unix:PATH", Short: "Print the public keys as a JWKS, for verifiers", Args: cli.NoArgs,
-		Example: `  mediator keys jwks --from unix:/run/mediator/admin.sock > jwks.json`,
+		Use: "publish --from ENDPOINT", Short: "Print the keys of running processes: to certify on another machine, or as a JWKS", Args: cli.NoArgs,
+		Example: `  mediator keys publish --from unix:/run/mediator/admin.sock > keys.json
+  mediator keys publish --jwks --from unix:/run/mediator/admin.sock > jwks.json`,
+		Long: `Prints as JSON what mediator keys certify would ask the processes for: their roles, their public keys, and what they
+have seen of them. Carry it to the registry's key, for keys certify --from file:PATH. Nothing in it is secret, but an
+attacker who changes it on the way gets their own key certified: compare the JWKS that --jwks prints on both machines.
+
+--jwks prints the public keys alone, for verifiers. It fails if a key cannot be read.`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			roles, err := keyring.ReadRoles(c.Context(), from)
+			p, err := keyring.ReadPublished(c.Context(), from)
 			if err != nil {
 				return err
 			}
-			if err := sayUnread(c, roles); err != nil {
-				return err // verifiers would take a set for the whole
+			unread := sayUnread(c, p.Roles)
+			if !jwks {
+				return errors.Join(cli.WriteJSON(c.OutOrStdout(), p.Publication), unread)
+			}
+			if unread != nil {
+				return unread // verifiers would take a part for the whole set
 			}
 			var set jose.JSONWebKeySet
-			for _, r := range roles {
+			for _, r := range p.Roles {
 				set.Keys = append(set.Keys, r.Keys...)
 			}
 			return cli.WriteJSON(c.OutOrStdout(), set)
 		},
 	}
 	fromOrDirFlag(c, &from, orFile)
-	return c
-}
-
-func keysPublish() *cobra.Command {
-	var from []string
-	c := &cobra.Command{
-		Use: "publish --from unix:PATH", Short: "Print what running processes say of their keys, to certify on another machine", Args: cli.NoArgs,
-		Example: `  mediator keys publish --from unix:/run/mediator/admin.sock > keys.json`,
-		Long: `Prints roles, public keys and what the processes have seen of them, as JSON: what mediator keys certify would ask for. Carry it to
-where the registry's key is, and give it to keys certify --from file:PATH. Nothing in it is secret; but whoever can change it on its way has a
-key of his own certified, so compare what mediator keys jwks prints of the processes there and of the file here.`,
-		RunE: func(c *cobra.Command, _ []string) error {
-			p, err := keyring.ReadPublished(c.Context(), from)
-			if err != nil {
-				return err
-			}
-			if err := cli.WriteJSON(c.OutOrStdout(), p.Publication); err != nil {
-				return err
-			}
-			return sayUnread(c, p.Roles)
-		},
-	}
-	fromOrDirFlag(c, &from, "")
+	c.Flags().BoolVar(&jwks, "jwks", false, "print the public keys alone, as a JWKS for verifiers")
 	return c
 }

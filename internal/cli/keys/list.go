@@ -69,7 +69,7 @@ A process or record that does not answer, or a key that cannot be read, is named
 	c.Flags().StringArrayVar(&records, "record", nil, "internal endpoint of a sidecar, unix:PATH, whose record says what each version has signed; once for each record")
 	cli.FileFromDir(c, "bundle", devstack.BundleFile)
 	cli.FileFromDir(c, "registry", devstack.RegistryFile)
-	cli.AllFromDir(c, "record", func(dir string) []string { return []string{devstack.New(dir).Admin()} })
+	cli.FromDir(c, "record", func(dir string) []string { return []string{devstack.New(dir).Admin()} })
 	cli.JSONFlag(c, &asJSON)
 	return c
 }

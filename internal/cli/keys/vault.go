@@ -14,7 +14,7 @@ import (
 
 // Vault returns the commands about keys in HashiCorp Vault.
 func Vault() *cobra.Command {
-	return cli.Group("vault", "Keys in HashiCorp Vault", vaultBootstrap(), vaultSecretIDs(), vaultAudit())
+	return cli.Group("vault", "Keys in HashiCorp Vault", vaultBootstrap(), vaultAudit())
 }
 
 // vaultFlags are the flags of commands that work in Vault: where it is, and a token for the work.

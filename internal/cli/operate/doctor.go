@@ -21,7 +21,7 @@ func Doctor() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "doctor", Short: "Hold the manifest's controls against what the processes see", Args: cli.NoArgs,
-		Example: `  mediator doctor --dir .mediator`,
+		Example: `  mediator doctor`,
 		Long: `Has the sidecar, the trigger service, the control plane and, if the sidecar names one, the node look at their deployment, and lists each of the manifest's 44 controls as
 observed true (what was looked at bears the manifest out), observed false, or only declared (nothing that a process could look at would
 show it, or it could not be looked at), with what was seen. Beside the controls it lists what the processes see of their own confinement, how far
@@ -34,6 +34,7 @@ then), if the node refuses receipts, and if there is no reputation that is belie
 				Confinement []admin.Confinement      `json:"confinement"`
 				Delivery    *client.Status           `json:"delivery,omitempty"`
 				Reputation  *admin.Reputation        `json:"reputation,omitempty"`
+				Ledger      admin.Ledger             `json:"ledger"`
 			}
 			if err := admin.Get(c.Context(), at, "/v1/controls", &seen.Controls); err != nil {
 				return err
@@ -47,11 +48,15 @@ then), if the node refuses receipts, and if there is no reputation that is belie
 			if err := admin.Get(c.Context(), at, "/v1/reputation", &seen.Reputation); err != nil {
 				return err
 			}
+			if err := admin.Get(c.Context(), at, "/v1/ledger", &seen.Ledger); err != nil {
+				return err
+			}
 			err := cli.PrintText(c, asJSON, seen, func(w io.Writer) error {
 				printControls(w, seen.Controls)
 				printConfinement(w, seen.Confinement)
 				printDelivery(w, seen.Delivery)
 				printReputation(w, seen.Reputation)
+				printLedger(w, seen.Ledger)
 				return nil
 			})
 			if err != nil {
@@ -118,6 +123,14 @@ func printReputation(w io.Writer, r *admin.Reputation) {
 	fmt.Fprintln(w)
 	if remedy := problem.Remedy(r.Code); remedy != "" {
 		fmt.Fprintf(w, "%-14s %s\n", "remedy", remedy)
+	}
+}
+
+// printLedger says which ledger the sidecar uses, and what was accepted in the place of another.
+func printLedger(w io.Writer, l admin.Ledger) {
+	fmt.Fprintln(w, l.Identity)
+	for _, a := range l.Acceptances {
+		fmt.Fprintln(w, a)
 	}
 }
 

@@ -20,23 +20,28 @@ type reloaded struct {
 
 // Reload returns the command that has processes take over their configuration.
 func Reload() *cobra.Command {
-	var dir string
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "reload ENDPOINT ... | --dir DIR", Short: "Have running processes take over their changed configuration, one after the other",
-		Example: `  mediator reload --dir .mediator
+		Use: "reload [ENDPOINT ...]", Short: "Reload the changed configuration of running processes, one after the other",
+		Example: `  mediator reload
   mediator reload unix:/run/mediator/control.sock unix:/run/mediator/admin.sock`,
-		Long: `Asks the process at each endpoint, unix:PATH, to read its configuration, manifest and policy again, as SIGHUP does, and says what came of it.
-A configuration is taken over as a whole or refused as a whole; then the one before stays in force, and those that come after are not asked.
-Name the control plane before the sidecars: a sidecar takes a manifest only once the control plane decides by it.`,
+		Long: `Asks the process at each endpoint to read its configuration, manifest and policy again, as SIGHUP does, and prints the
+result. An endpoint is ` + cli.Endpoint + `. Without one, all processes of a mediator dev reload.
+A configuration is taken over as a whole or refused as a whole. After a refusal the process keeps the one it has, and
+the remaining endpoints are not asked. Name the control plane before the sidecars: a sidecar takes a manifest only once
+the control plane decides by it.`,
 		Args: func(c *cobra.Command, args []string) error {
-			if (len(args) == 0) == (dir == "") {
-				return cli.Usagef("%s takes at least one endpoint, or else --dir", c.CommandPath())
+			if len(args) > 0 && c.Flags().Changed("dir") {
+				return cli.Usagef("%s takes endpoints, or else --dir", c.CommandPath())
 			}
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			if dir != "" {
+			if len(args) == 0 {
+				dir := cli.Dir(c)
+				if dir == "" {
+					return cli.Usagef("%s takes at least one endpoint, or --dir", c.CommandPath())
+				}
 				args = []string{"unix:" + devstack.New(dir).Socket("dev")}
 			}
 			for _, at := range args {
@@ -51,7 +56,7 @@ Name the control plane before the sidecars: a sidecar takes a manifest only once
 			return nil
 		},
 	}
-	c.Flags().StringVar(&dir, "dir", "", "the folder of a mediator dev, all processes of which reload")
+	cli.DirFlag(c)
 	cli.JSONFlag(c, &asJSON)
 	return c
 }

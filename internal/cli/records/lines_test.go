@@ -7,8 +7,6 @@ import (
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/reputation/accrual"
-	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
 // TestTextsOfRecords: what an agent, or the author of a ledger, chose draws no line and no column of its own.
@@ -27,17 +25,11 @@ func TestTextsOfRecords(t *testing.T) {
 			_, _ = table.Add(r), table.End()
 		}
 	}
-	score := autonomy.Claims{Session: forged, Agent: forged, Owner: "o"}
-	standing := accrual.Reputation{ScoreHistory: []accrual.ScoredSession{{SessionID: forged}}}
-	standing.Agent, standing.AgentID = forged, forged
 	for name, print := range map[string]func(*bytes.Buffer){
-		"a record":      func(out *bytes.Buffer) { Print(out, admin.Record{Record: r}) },
-		"a call":        func(out *bytes.Buffer) { _ = PrintCall(out, r, false) },
-		"a list":        list(false),
-		"keys":          list(true),
-		"a score":       func(out *bytes.Buffer) { _ = drawScore(out, score) },
-		"a reputation":  func(out *bytes.Buffer) { _ = drawReputation(out, accrual.Claims{Reputation: standing}) },
-		"many of those": func(out *bytes.Buffer) { _ = drawAgents(out, []accrual.Reputation{standing}) },
+		"a record": func(out *bytes.Buffer) { Print(out, admin.Record{Record: r}) },
+		"a call":   func(out *bytes.Buffer) { _ = PrintCall(out, r, false) },
+		"a list":   list(false),
+		"keys":     list(true),
 	} {
 		var out bytes.Buffer
 		print(&out)

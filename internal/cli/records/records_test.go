@@ -14,7 +14,6 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/test/gatetest"
 )
@@ -34,43 +33,6 @@ func TestShowModel(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it shows\n%s, and not %q", out.String(), want)
 		}
-	}
-}
-
-// TestReputation: a reputation is shown with everything that a policy can ask of it, at a node and in the record of a post.
-func TestReputation(t *testing.T) {
-	c := accrual.Claims{
-		Reputation: accrual.Reputation{
-			Tier: accrual.TierBuilding, CurrentScore: 44.4, Lower: 40, Coverage: 0.5, Provisional: true, TotalInteractions: 12, FlaggedInteractions: 1, TotalSessions: 20,
-			ChallengesReceived: 4, ChallengesWon: 1, ChallengesLost: 2, DisputesPending: 1, DisputesWon: 3, DisputesLost: 5, DisputePoints: -7, Disputed: true,
-		},
-		Verification: &accrual.Verified{At: 1_800_000_000, Expires: 1_800_086_400, Mode: accrual.ModeObserved, Degraded: true},
-		Rating:       &accrual.Rated{R: 34.5, Q: 0.25, Tier: "D"},
-	}
-	var out bytes.Buffer
-	if err := drawReputation(&out, c); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
-		"disputes      4 received: 1 won, 2 lost, 1 open, disputed\n", "raised        3 won, 5 lost; all disputes count for -7 points of the score\n",
-		"verification  passed 2027-01-15T08:00:00Z in the mode observed, good until 2027-01-16T08:00:00Z, degraded\n", "rating        R 34.5 of 100, tier D; Q 0.25 of 3\n",
-	} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("it shows\n%s, and not %q", out.String(), want)
-		}
-	}
-	const want = "building: score 44.4 (at least 40.0), 11 interactions, 50 % observed, provisional, disputed, open disputes 1, verification passed 2027-01-15T08:00:00Z in the mode observed, " +
-		"good until 2027-01-16T08:00:00Z, degraded, R 34.5 of 100, tier D; Q 0.25 of 3, formulas "
-	if got := ReputationFacts(c); !strings.HasPrefix(got, want) {
-		t.Errorf("a record shows %s, want %s", got, want)
-	}
-	out.Reset()
-	if err := drawReputation(&out, accrual.Claims{}); err != nil || !strings.Contains(out.String(), "lost, 0 open\n") || !strings.Contains(out.String(), "owner         none: ") || !strings.Contains(out.String(), "rating        not measured\n") {
-		t.Errorf("nothing is known: %v\n%s", err, &out)
-	}
-	out.Reset()
-	if err := drawAgents(&out, []accrual.Reputation{c.Reputation, {}}); err != nil || !strings.Contains(out.String(), "  4 received, 2 lost, disputed\n") || !strings.Contains(out.String(), "  0 received, 0 lost\n") {
-		t.Errorf("%v\n%s", err, &out)
 	}
 }
 

@@ -10,35 +10,42 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 )
 
-// Posts returns the commands about the record of calls.
-func Posts() *cobra.Command {
-	return cli.Group("posts", "The record of calls", postsList(), postsShow())
+// Posts returns the commands about the record of calls. export is made by another package.
+func Posts(export *cobra.Command) *cobra.Command {
+	return cli.Group("posts", "The record of calls", postsList(), postsShow(), export)
 }
 
 func postsShow() *cobra.Command {
 	var at string
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "show ID", Short: "Show one record: its state, artifacts, verifications, times, and what it amounts to", Args: cli.ExactArgs(1, "the id of a record, or its beginning"),
-		Example: `  mediator posts show post_06H0 --dir .mediator
-  mediator posts show post_06H0 --json --dir .mediator > record.json`,
+		Use: "show ID|FILE", Short: "Show one record: what happened, and its chain of evidence",
+		Args: cli.ExactArgs(1, "the id of a record or its beginning, a file, or - for standard input"),
+		Example: `  mediator posts show post_06H0
+  mediator posts show post_06H0 --json > record.json
+  mediator posts show record.json`,
+		Long: `Shows a record: what happened to the call, its checks and times, and its chain of evidence as a tree. ID asks the
+sidecar. A FILE, whose name has a dot or a slash, is what --json has printed. Nothing is verified here: mediator verify
+does that.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if args[0] == "" {
 				return cli.Usagef("%s takes the id of a record, or its beginning, and not an empty one", c.CommandPath())
 			}
-			var p admin.Record
-			if err := admin.Get(c.Context(), at, "/v1/posts/"+url.PathEscape(args[0]), &p); err != nil {
+			p, err := record(c, at, args[0])
+			if err != nil {
 				return err
 			}
 			return cli.PrintText(c, asJSON, p, func(w io.Writer) error {
 				Print(w, p)
-				return nil
+				_, err := io.WriteString(w, whatRecordsShow)
+				return err
 			})
 		},
 	}
@@ -46,6 +53,24 @@ func postsShow() *cobra.Command {
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
+
+// record reads a record from a file, or asks the sidecar for it.
+func record(c *cobra.Command, at, name string) (p admin.Record, err error) {
+	if name != "-" && !strings.ContainsAny(name, "./") { // no id has either
+		return p, admin.Get(c.Context(), at, "/v1/posts/"+url.PathEscape(name), &p)
+	}
+	raw, err := cli.ReadInput(c, name)
+	if err == nil {
+		p.Record, p.Receipts, err = archive.ParseRecord(raw, name)
+	}
+	return p, err
+}
+
+// whatRecordsShow is printed below every record.
+const whatRecordsShow = `
+Nothing is verified here; mediator verify does that. No record shows that no human was involved anywhere.
+nonHumanIdentityProven: false
+`
 
 func took(p ledger.Record) string {
 	if p.Finished.IsZero() {

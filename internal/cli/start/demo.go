@@ -16,15 +16,25 @@ import (
 // Demo returns the command that plays the demo, with its hidden agent and APIs.
 func Demo() *cobra.Command {
 	var asJSON bool
+	var model string
 	c := &cobra.Command{
-		Use: "demo", Short: "Play every scenario with real processes, and say of each whether what was expected happened", Args: cli.NoArgs,
-		Example: `  mediator demo`,
+		Use: "demo", Short: "Play every scenario with real processes, and compare what happened with what was expected", Args: cli.NoArgs,
+		Example: `  mediator demo
+  mediator demo --model 127.0.0.1:8190`,
+		Long: `Plays every scenario. With --model it plays none, and serves the demo's model at an address, over HTTP and in the form
+of Anthropic's Messages API: for trying out rules about models.`,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if model != "" {
+				return demo.ServeModel(c.Context(), model, func(at string) {
+					fmt.Fprintf(c.ErrOrStderr(), "the model %s answers at http://%s/v1/messages\n", demo.ModelName, at)
+				})
+			}
 			return runDemo(c.Context(), asJSON, c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object for each scenario")
-	c.AddCommand(demoModelCommand(), demoAgentCommand())
+	c.Flags().StringVar(&model, "model", "", "serve the demo's model at this address")
+	c.AddCommand(demoAgentCommand())
 	return c
 }
 
@@ -120,20 +130,5 @@ func demoAgentCommand() *cobra.Command {
 	c.Flags().IntVar(&times, "times", 1, "how often to make the call")
 	c.Flags().StringSliceVar(&tools, "tool", nil, "call these tools of the MCP server at URL, one after the other")
 	c.Flags().StringVar(&call.Host, "host", "", "name another host inside the tunnel than the CONNECT does")
-	return c
-}
-
-func demoModelCommand() *cobra.Command {
-	var listen string
-	c := &cobra.Command{
-		Use: "model", Short: "Serve the demo's model over HTTP, in the shape of Anthropic's Messages API, to try rules about models with", Args: cli.NoArgs,
-		Example: `  mediator demo model --listen 127.0.0.1:8190`,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return demo.ServeModel(c.Context(), listen, func(at string) {
-				fmt.Fprintf(c.ErrOrStderr(), "the model %s answers at http://%s/v1/messages\n", demo.ModelName, at)
-			})
-		},
-	}
-	c.Flags().StringVar(&listen, "listen", "127.0.0.1:8190", "address to listen on")
 	return c
 }

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
@@ -253,15 +254,25 @@ func ending(ctx context.Context) <-chan struct{} {
 type EndpointError string
 
 func (e EndpointError) Error() string {
-	return fmt.Sprintf("%q is not an endpoint: write unix:PATH", string(e))
+	return fmt.Sprintf("%q is not an endpoint: write unix:PATH or tcp:HOST:PORT,TOKENFILE", string(e))
 }
 
-// ParseEndpoint parses an endpoint on a command line, unix:PATH. It fails with an [EndpointError].
+// ParseEndpoint parses an endpoint on a command line: unix:PATH, or tcp:HOST:PORT with the file of its bearer token
+// after a comma. It fails with an [EndpointError] for any other text.
 func ParseEndpoint(s string) (config.Endpoint, error) {
 	if path, ok := strings.CutPrefix(s, "unix:"); ok && path != "" {
 		return config.Endpoint{Unix: path}, nil
 	}
-	return config.Endpoint{}, EndpointError(s)
+	address, ok := strings.CutPrefix(s, "tcp:")
+	address, file, hasFile := strings.Cut(address, ",")
+	if _, _, err := net.SplitHostPort(address); !ok || !hasFile || err != nil {
+		return config.Endpoint{}, EndpointError(s)
+	}
+	token, err := files.ReadSecret(file, 32)
+	if err != nil {
+		return config.Endpoint{}, fmt.Errorf("the token of %s: %w", address, err)
+	}
+	return config.Endpoint{TCP: address, TokenFile: file, Token: token}, nil
 }
 
 // LateHandler answers not_ready until it gets its handler. A process has to publish its keys before it can be

@@ -1,4 +1,4 @@
-package records_test
+package node_test
 
 import (
 	"encoding/pem"
@@ -12,8 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/internal/cli"
-	"github.com/actionproof/mediator/internal/cli/disputes"
-	"github.com/actionproof/mediator/internal/cli/records"
+	"github.com/actionproof/mediator/internal/cli/node"
 )
 
 // TestCA asks a node whose certificate the system does not trust.
@@ -37,19 +36,16 @@ func TestCA(t *testing.T) {
 	if _, err := cli.TakeAgentKey(key); err != nil {
 		t.Fatal(err)
 	}
-	group := func(name string, commands ...*cobra.Command) func() *cobra.Command {
-		return func() *cobra.Command { c := &cobra.Command{Use: name}; c.AddCommand(commands...); return c }
-	}
 	for _, tt := range []struct {
 		name string
 		c    func() *cobra.Command
 		args []string
 	}{
-		{"score", records.Score, []string{"show", "ses_1"}},
-		{"reputation", group("reputation", records.Reputations()...), []string{"show", "a:b"}},
-		{"dispute", disputes.Dispute, []string{"show", "dsp_1"}},
-		{"dispute open", disputes.Dispute, []string{"open", "--against", "a:b", "--type", "timing", "--receipt", "00", "--key", key}},
-		{"signal", disputes.Signal, []string{"publish", "It will rain", "--key", key}},
+		{"score", node.Show, []string{"score", "ses_1"}},
+		{"reputation", node.Show, []string{"agent", "a:b"}},
+		{"dispute", node.Show, []string{"dispute", "dsp_1"}},
+		{"dispute open", node.Dispute, []string{"open", "--against", "a:b", "--type", "timing", "--receipt", "00", "--key", key}},
+		{"signal", node.Signal, []string{"publish", "It will rain", "--key", key}},
 	} {
 		for _, with := range []struct {
 			ca    string

@@ -1,24 +1,22 @@
-package disputes
+package node
 
 import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/cli"
-	"github.com/actionproof/mediator/internal/cli/records"
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/reputation/dispute"
 )
 
 // Signal returns the commands about signals.
 func Signal() *cobra.Command {
-	return cli.Group("signal", "What agents publish", publish(), signalShow())
+	return cli.Group("signal", "What agents publish", publish())
 }
 
 func publish() *cobra.Command {
@@ -59,14 +57,6 @@ post, by hash.` + whoPublishes,
 	c.Flags().StringVar(&on.Record, "record", "", "hash of the record of a post that it rests on")
 	cli.JSONFlag(c, &asJSON)
 	return c
-}
-
-func signalShow() *cobra.Command {
-	return records.Ask(&cobra.Command{
-		Use: "show SIGNAL", Short: "Show a signal", Args: cli.ExactArgs(1, "the id of a signal"),
-		Example: `  mediator signal show sig_06H0... --dir .mediator`,
-		Long:    `Asks the node for a signal. While it is provisional, it can be disputed, and counts for nothing. Nothing is verified here.`,
-	}, func(args []string) string { return "/v1/signals/" + url.PathEscape(args[0]) }, printSignal)
 }
 
 func printSignal(c *cobra.Command, asJSON bool, s reputation.Signal) error {

@@ -1,11 +1,10 @@
-package disputes
+package node
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"strings"
 	"time"
 
@@ -13,14 +12,13 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/cli"
-	"github.com/actionproof/mediator/internal/cli/records"
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/reputation/dispute"
 )
 
 // Dispute returns the commands about disputes.
 func Dispute() *cobra.Command {
-	return cli.Group("dispute", "Disputes between agents", open(), list(), show(), resolve())
+	return cli.Group("dispute", "Disputes between agents", open(), resolve())
 }
 
 func open() *cobra.Command {
@@ -82,48 +80,16 @@ timing, knowledge and consistency, and an arbiter those of the type general. Who
 	return c
 }
 
-func list() *cobra.Command {
-	var agent string
-	var after int64
-	path := func([]string) string {
-		return "/v1/disputes?" + url.Values{"agent": {agent}, "after": {fmt.Sprint(after)}}.Encode()
-	}
-	c := records.Ask(&cobra.Command{
-		Use: "list --agent AGENT", Short: "List the disputes of an agent", Args: cli.NoArgs,
-		Example: `  mediator dispute list --agent UhmwVNcb...:agent:worker-1 --dir .mediator`,
-		Long:    `Asks the node for the disputes of an agent, those against it and those that it has opened, in the order in which they were opened.`,
-	}, path, printDisputes)
-	c.Flags().StringVar(&agent, "agent", "", "the id of the agent (required)")
-	c.Flags().Int64Var(&after, "after", 0, "go on after this number")
-	cli.Required(c, "agent")
-	return c
-}
-
-// disputes is what the node says of the disputes of an agent.
-type disputes struct {
-	Disputes []reputation.Dispute `json:"disputes"`
-}
-
-func printDisputes(c *cobra.Command, asJSON bool, said disputes) error {
-	return cli.PrintText(c, asJSON, said.Disputes, func(w io.Writer) error {
-		t := cli.Table(w, "NUMBER", "DISPUTE", "TYPE", "CHALLENGER", "TARGET", "STATUS")
-		for _, d := range said.Disputes {
-			o, err := openedOf(d)
-			if err != nil {
-				return err
-			}
-			t.Row(d.Number, d.DisputeID, o.Opened.Type, o.Opened.Challenger, o.Opened.Target, status(d))
+func drawDisputes(w io.Writer, all []reputation.Dispute) error {
+	t := cli.Table(w, "NUMBER", "DISPUTE", "TYPE", "CHALLENGER", "TARGET", "STATUS")
+	for _, d := range all {
+		o, err := openedOf(d)
+		if err != nil {
+			return err
 		}
-		return t.Flush()
-	})
-}
-
-func show() *cobra.Command {
-	return records.Ask(&cobra.Command{
-		Use: "show DISPUTE", Short: "Show a dispute", Args: cli.ExactArgs(1, "the id of a dispute"),
-		Example: `  mediator dispute show dsp_5d41... --json --dir .mediator > dispute.json   # for the arbiter`,
-		Long:    `Asks the node for a dispute: what was filed, where it stands, and how it ended. Nothing is verified here.`,
-	}, func(args []string) string { return "/v1/disputes/" + url.PathEscape(args[0]) }, printDispute)
+		t.Row(d.Number, d.DisputeID, o.Opened.Type, o.Opened.Challenger, o.Opened.Target, status(d))
+	}
+	return t.Flush()
 }
 
 // openedOf returns the entry of the log that opened a dispute.

@@ -1,4 +1,4 @@
-package disputes
+package node
 
 import (
 	"context"
@@ -11,13 +11,12 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/cli"
-	"github.com/actionproof/mediator/internal/cli/records"
 	"github.com/actionproof/mediator/reputation/dispute"
 )
 
 // author is who publishes a document, and where.
 type author struct {
-	node records.Node
+	node address
 	file string
 	key  ed25519.PrivateKey // nil for the agent behind the mediator
 	id   string
@@ -32,11 +31,11 @@ verification start makes one) and publishes at --node.`
 
 func authorFlags(c *cobra.Command) *author {
 	a := new(author)
-	c.Flags().StringVar(&a.node.At, "node", "", "the node of an agent with a key, https://HOST or unix:PATH")
-	cli.CAFlag(c, &a.node.CA)
+	c.Flags().StringVar(&a.node.at, "node", "", "the node of an agent with a key, https://HOST or unix:PATH")
+	cli.CAFlag(c, &a.node.ca)
 	c.Flags().StringVar(&a.file, "key", "", "the private key of an agent that is behind no mediator")
 	cli.Check(c, func(c *cobra.Command) error {
-		if (a.file == "") != (a.node.At == "") {
+		if (a.file == "") != (a.node.at == "") {
 			return cli.Usagef("%s takes --key and --node together: an agent behind a mediator needs neither", c.CommandPath())
 		}
 		return nil
@@ -52,11 +51,11 @@ func (a *author) open(ctx context.Context) (err error) {
 		}
 		return err
 	}
-	a.node.At = records.Own
+	a.node.at = own
 	var now struct {
 		Agent string `json:"agent"`
 	}
-	if err := a.node.Get(ctx, "/v1/event", &now); err != nil {
+	if err := a.node.get(ctx, "/v1/event", &now); err != nil {
 		return err
 	}
 	if a.id = now.Agent; a.id == "" {
@@ -75,5 +74,5 @@ func (a *author) sign(d dispute.Document) (string, error) {
 }
 
 func (a *author) publish(ctx context.Context, path string, d dispute.Document, answer any) error {
-	return a.node.Call(ctx, http.MethodPost, path, d, answer)
+	return a.node.call(ctx, http.MethodPost, path, d, answer)
 }

@@ -1,67 +1,24 @@
-package records
+package node
 
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/url"
-
-	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// Reputations returns the commands about the reputations of agents. They belong below the command that runs the node.
-func Reputations() []*cobra.Command { return []*cobra.Command{reputationShow(), reputationList()} }
-
-func reputationShow() *cobra.Command {
-	return Ask(&cobra.Command{
-		Use: "show AGENT", Short: "Show the reputation of an agent", Args: cli.ExactArgs(1, "the id of an agent: its owner's thumbprint, a colon, and its subject"),
-		Example: `  mediator reputation show UhmwVNcb...:agent:worker-1 --dir .mediator`,
-		Long: `Asks the node for the reputation of an agent, as it is known now. An agent of which nothing is known has the tier new. With --json it
-prints the token too. Nothing is verified here.`,
-	}, func(args []string) string { return "/v1/reputation/" + url.PathEscape(args[0]) }, printReputation)
-}
-
-func printReputation(c *cobra.Command, asJSON bool, said json.RawMessage) error {
-	var claims accrual.Claims
-	if err := json.Unmarshal(said, &claims); err != nil {
-		return fmt.Errorf("the node's answer holds no reputation: %w", err)
-	}
-	return cli.PrintText(c, asJSON, said, func(w io.Writer) error { return drawReputation(w, claims) })
-}
-
-func reputationList() *cobra.Command {
-	var node Node
-	var asJSON bool
-	c := &cobra.Command{
-		Use: "list", Short: "List the agents that have a reputation", Args: cli.NoArgs,
-		Example: `  mediator reputation list --dir .mediator`,
-		Long:    `Asks the node, at its internal endpoint, for all agents of which it has scored a session.`,
-		RunE: func(c *cobra.Command, _ []string) error {
-			all, err := allAgents(c.Context(), node)
-			if err != nil {
-				return err
-			}
-			return cli.PrintText(c, asJSON, all, func(w io.Writer) error { return drawAgents(w, all) })
-		},
-	}
-	node.Flags(c)
-	cli.JSONFlag(c, &asJSON)
-	return c
-}
-
 // allAgents asks the node for all agents, a page at a time.
-func allAgents(ctx context.Context, node Node) ([]accrual.Reputation, error) {
+func allAgents(ctx context.Context, node address) ([]accrual.Reputation, error) {
 	all, after := []accrual.Reputation{}, ""
 	for {
 		var page struct {
 			Agents []accrual.Reputation `json:"agents"`
 		}
-		if err := node.Get(ctx, "/v1/reputation?"+url.Values{"after": {after}}.Encode(), &page); err != nil {
+		if err := node.get(ctx, "/v1/reputation?"+url.Values{"after": {after}}.Encode(), &page); err != nil {
 			return nil, err
 		}
 		if len(page.Agents) == 0 {
@@ -70,7 +27,7 @@ func allAgents(ctx context.Context, node Node) ([]accrual.Reputation, error) {
 		all = append(all, page.Agents...)
 		last := page.Agents[len(page.Agents)-1].AgentID
 		if last <= after {
-			return nil, fmt.Errorf("%s does not answer as a node: its list does not go on after %.300q", node.At, after)
+			return nil, fmt.Errorf("%s does not answer as a node: its list does not go on after %.300q", node.at, after)
 		}
 		after = last
 	}
@@ -159,7 +116,7 @@ func ReputationFacts(c accrual.Claims) string {
 	if c.Rating != nil {
 		text += ", " + rated(c.Rating)
 	}
-	return text + ", formulas " + short(r.ScoringHash)
+	return text + ", formulas " + cli.Short(r.ScoringHash)
 }
 
 // whatReputationsAre is printed below every reputation.

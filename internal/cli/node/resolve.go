@@ -1,4 +1,4 @@
-package disputes
+package node
 
 import (
 	"encoding/json"
@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/internal/cli"
-	"github.com/actionproof/mediator/internal/cli/records"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/reputation"
@@ -25,7 +24,7 @@ const maxDispute = 1 << 20
 func resolve() *cobra.Command {
 	var d dispute.Decision
 	var key, audience, signed string
-	var node records.Node
+	var node address
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "resolve FILE", Short: "Decide a general dispute, as its arbiter", Args: cli.ExactArgs(1, "the file of a dispute, as mediator dispute show --json prints it"),
@@ -66,7 +65,7 @@ one. A decision is good for seven days.`,
 	c.Flags().StringVar(&key, "arbiter-key", "", "the arbiter's private key")
 	c.Flags().StringVar(&audience, "audience", "", "the node's audience, as its configuration has it")
 	c.Flags().StringVar(&signed, "decision", "", "a decision that was signed before, to hand over")
-	node.Flags(c)
+	node.flags(c)
 	cli.Check(c, func(c *cobra.Command) error {
 		for _, name := range []string{"outcome", "reason", "arbiter-key", "audience"} {
 			if c.Flags().Changed(name) == (signed != "") {
@@ -116,14 +115,14 @@ func documentOf(d reputation.Dispute) (string, error) {
 }
 
 // deliver hands a decision over to a node.
-func deliver(c *cobra.Command, asJSON bool, node records.Node, of reputation.Dispute, path string) error {
+func deliver(c *cobra.Command, asJSON bool, node address, of reputation.Dispute, path string) error {
 	token, err := files.Read(path)
 	if err != nil {
 		return err
 	}
 	ask := map[string]string{"decision": strings.TrimSpace(string(token))}
 	var d reputation.Dispute
-	if err := node.Call(c.Context(), http.MethodPost, "/v1/disputes/"+url.PathEscape(of.DisputeID)+"/resolution", ask, &d); err != nil {
+	if err := node.call(c.Context(), http.MethodPost, "/v1/disputes/"+url.PathEscape(of.DisputeID)+"/resolution", ask, &d); err != nil {
 		return err
 	}
 	return printDispute(c, asJSON, d)

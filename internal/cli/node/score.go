@@ -1,72 +1,13 @@
-package records
+package node
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"net/url"
 	"strings"
 
-	"github.com/spf13/cobra"
-
-	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/reputation/autonomy"
 )
-
-// Score returns the commands about autonomy scores.
-func Score() *cobra.Command {
-	return cli.Group("score", "Autonomy scores of agents' sessions", scoreShow())
-}
-
-func scoreShow() *cobra.Command {
-	var node Node
-	var owner string
-	var asJSON bool
-	c := &cobra.Command{
-		Use: "show RECEIPT|SESSION", Short: "Show the autonomy score of a session", Args: cli.ExactArgs(1, "the hash of a receipt, or the id of a session"),
-		Example: `  mediator score show ses_... --dir .mediator
-  mediator score show ses_... --json > score.json`,
-		Long: `Asks the node for the score of a session, as it is known now, and draws its five signals: points of the most that there can be, and how
-they are known. With --json it prints the token, and what the score was computed from but the receipts: mediator evidence verify computes
-it again. What the agent has revealed of its strategies comes from the node's internal endpoint alone, and the score of a session with
-challenges is computed again with it. Nothing is verified here.`,
-		RunE: func(c *cobra.Command, args []string) error {
-			path := "/v1/sessions/" + url.PathEscape(args[0]) + "/score"
-			if evidence.IsHash(args[0]) {
-				path = "/v1/score/" + args[0]
-			}
-			if owner != "" {
-				path += "?" + url.Values{"owner": {owner}}.Encode()
-			}
-			var s archive.Score
-			if err := node.Get(c.Context(), path, &s); err != nil {
-				return err
-			}
-			var claims autonomy.Claims
-			if err := json.Unmarshal(s.Score, &claims); err != nil {
-				return fmt.Errorf("the node's answer holds no score: %w", err)
-			}
-			if asJSON && claims.Closed && claims.Signals.Challenge.Issued > 0 && !node.public() {
-				path := "/v1/sessions/" + url.PathEscape(claims.Session) + "/challenges?" + url.Values{"owner": {claims.Owner}}.Encode()
-				if err := node.Get(c.Context(), path, &s); err != nil {
-					return err
-				}
-			}
-			if asJSON && claims.BaselineHash != "" {
-				if err := node.Get(c.Context(), "/v1/baselines/"+claims.BaselineHash, &s.Baseline); err != nil {
-					return err
-				}
-			}
-			return cli.PrintText(c, asJSON, s, func(w io.Writer) error { return drawScore(w, claims) })
-		},
-	}
-	node.Flags(c)
-	c.Flags().StringVar(&owner, "owner", "", "the owner's thumbprint, if several owners have a session of this name")
-	cli.JSONFlag(c, &asJSON)
-	return c
-}
 
 // drawScore draws a score.
 func drawScore(w io.Writer, c autonomy.Claims) error {
