@@ -157,7 +157,7 @@ func TestARecordWithReceipts(t *testing.T) {
 			must(t, err)
 			r, receipts, err := archive.ParseRecord(raw, "record.json")
 			must(t, err)
-			v, err := w.read().Verify(t.Context(), r, receipts, w.Clock.Now())
+			v, err := w.read().Verify(t.Context(), r, archive.ReceiptsOf(receipts), w.Clock.Now())
 			must(t, err)
 			if v.Refused().Code != tt.code || v.Whole != (tt.code == "") || v.Interactions == nil || v.Interactions.Verified != tt.verified {
 				t.Errorf("%+v, %+v, want %q", v.Checks, v.Interactions, tt.code)

@@ -69,7 +69,7 @@ var table = collect(map[string][]row{
 		{"manifest_unknown", 403, operators, "The manifest that a record was judged by is missing",
 			"Give it with --manifest. The record has its hash, which mediator deployment hash computes."},
 		{"evidence_malformed", 403, operators, "A record or an export of evidence is malformed or cut off",
-			"Get it again, with mediator posts show --json or mediator evidence export."},
+			"Get it again, with mediator posts show --json or mediator posts export."},
 	},
 	"connect": {
 		{"not_a_proxy_request", 400, agents, "The client did not use this port as a proxy",
@@ -79,7 +79,7 @@ var table = collect(map[string][]row{
 		{"header_too_large", 431, agents, "The header is too large",
 			"Send fewer or smaller headers."},
 		{"tls_handshake_failed", 400, agents, "The TLS handshake with the client failed",
-			"If the client ended it, let it trust the mediator's CA (mediator ca show)."},
+			"If the client ended it, let it trust the mediator's CA (ca.pem in the CA's folder)."},
 		{"shutting_down", 503, agents, "The mediator is shutting down",
 			"Try again."},
 	},

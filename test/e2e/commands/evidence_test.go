@@ -29,7 +29,7 @@ import (
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
-// writeEvidence writes what mediator evidence verify reads: a manifest, the trust behind it, and the records of three posts, one of
+// writeEvidence writes what mediator verify reads: a manifest, the trust behind it, and the records of three posts, one of
 // which says what steers a terminal. It returns
 // their folder.
 func writeEvidence(t *testing.T) string {
@@ -71,7 +71,7 @@ func writeEvidence(t *testing.T) string {
 	return dir
 }
 
-// writeScores writes the receipts of two sessions and their scores, as a node gives them to mediator score show --json: of one that is closed,
+// writeScores writes the receipts of two sessions and their scores, as a node gives them to mediator reputation show score --json: of one that is closed,
 // with a challenge and a baseline, and of one that is open.
 func writeScores(t *testing.T, k *gatetest.Kit, dir string) {
 	t.Helper()
@@ -211,10 +211,10 @@ func TestEvidenceReceipts(t *testing.T) {
 	}
 	check.Must(t, l.AddReceipts(t.Context(), receipts...))
 	for _, from := range [][]string{{"--admin", serveRecords(t, l)}, {"--ledger", path}} {
-		if status, out, said := kit.Invoke(t, append([]string{"evidence", "receipts", "ses_1"}, from...)...); status != program.Done || out != want {
+		if status, out, said := kit.Invoke(t, append([]string{"posts", "export", "--receipts", "--session", "ses_1"}, from...)...); status != program.Done || out != want {
 			t.Errorf("%v: status %d, %d of %d bytes, %s", from, status, len(out), len(want), said)
 		}
-		if status, out, said := kit.Invoke(t, append([]string{"evidence", "receipts", "ses_2"}, from...)...); status != program.Refused || out != "" || !strings.Contains(said, "not_found") {
+		if status, out, said := kit.Invoke(t, append([]string{"posts", "export", "--receipts", "--session", "ses_2"}, from...)...); status != program.Refused || out != "" || !strings.Contains(said, "not_found") {
 			t.Errorf("%v: status %d, %q, %s", from, status, out, said)
 		}
 	}

@@ -45,7 +45,7 @@ func FuzzShow(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		c := program.Command()
 		var out, fault strings.Builder
-		c.SetArgs([]string{"evidence", "show", "-"})
+		c.SetArgs([]string{"posts", "show", "-"})
 		c.SetIn(bytes.NewReader(raw))
 		c.SetOut(&out)
 		c.SetErr(&fault)

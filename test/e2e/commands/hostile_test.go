@@ -26,8 +26,8 @@ func TestHostileFiles(t *testing.T) {
 	for _, command := range []string{
 		"hash-payload --json FILE", "challenge solve --challenge FILE", "challenge verify --challenge FILE --response record.json",
 		"challenge verify --challenge challenge.json --response FILE", "capability verify --capability FILE " + binding,
-		"evidence show FILE", "evidence verify FILE", "evidence verify record.json --bundle FILE", "evidence verify record.json --registry FILE",
-		"evidence verify record.json --manifest FILE", "deployment audit FILE", "deployment hash FILE", "config check FILE",
+		"posts show FILE", "verify FILE", "verify record.json --bundle FILE", "verify record.json --registry FILE",
+		"verify record.json --manifest FILE", "deployment audit FILE", "deployment hash FILE", "config check FILE",
 	} {
 		t.Run(command[:min(len(command), 50)], func(t *testing.T) {
 			t.Parallel()

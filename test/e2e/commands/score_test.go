@@ -41,7 +41,7 @@ func TestScoreShow(t *testing.T) {
 	n.Delivered(t, 13, s.Receipts...)
 	show := func(args ...string) (status int, out, errors string) {
 		var stdout, stderr bytes.Buffer
-		status = program.Run(t.Context(), append([]string{"score", "show", "--node", "unix:" + socket}, args...), nil, &stdout, &stderr)
+		status = program.Run(t.Context(), append([]string{"reputation", "show", "score", "--node", "unix:" + socket}, args...), nil, &stdout, &stderr)
 		return status, stdout.String(), stderr.String()
 	}
 	status, out, _ := show("ses_1")
@@ -80,7 +80,7 @@ func TestScoreShow(t *testing.T) {
 	check.Must(t, os.WriteFile(receipts, []byte(strings.Join(s.Receipts, "\n")+"\n"), 0o600))
 	var stdout, stderr bytes.Buffer
 	status = program.Run(t.Context(), []string{
-		"evidence", "verify", receipts, "--score", scored, "--registry", f.Registry, "--auditor", f.Auditor, "--bundle", f.Bundle, "--manifest", f.Manifest,
+		"verify", receipts, "--score", scored, "--registry", f.Registry, "--auditor", f.Auditor, "--bundle", f.Bundle, "--manifest", f.Manifest,
 	}, nil, &stdout, &stderr)
 	if status != program.Done || !strings.Contains(stdout.String(), "computed again from receipts 1 to 13: it is the same") {
 		t.Errorf("status %d\n%s%s", status, &stdout, &stderr)
@@ -102,7 +102,7 @@ func TestScoreShowOverHTTPS(t *testing.T) {
 	n.Delivered(t, 5, s.Receipts...)
 	show := func(trusted, node string, args ...string) (out, errors string, status int) {
 		var stdout, stderr bytes.Buffer
-		cmd := exec.CommandContext(t.Context(), kit.ThisProgram(t), append([]string{"score", "show", "--node", node}, args...)...)
+		cmd := exec.CommandContext(t.Context(), kit.ThisProgram(t), append([]string{"reputation", "show", "score", "--node", node}, args...)...)
 		cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+trusted, "SSL_CERT_DIR="+filepath.Join(t.TempDir(), "none"))
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		_ = cmd.Run() // its status tells

@@ -15,7 +15,7 @@ func TestExitStatus(t *testing.T) {
 		args   string
 		status int
 	}{
-		{"", program.Done}, {"help", program.Done}, {"version", program.Done}, {"keys", program.Done},
+		{"", program.Done}, {"help", program.Done}, {"--version", program.Done}, {"keys", program.Done},
 		{"nonsense", program.Usage}, {"keys nonsense", program.Usage}, {"serve", program.Usage}, {"serve --nonsense", program.Usage}, {"serve x", program.Usage},
 		{"posts show", program.Usage}, {"posts list --admin nowhere", program.Usage}, {"posts list --limit x", program.Usage}, {"posts list --limit 0", program.Usage}, {"posts list --limit -1", program.Usage},
 		{"ledger accept", program.Usage}, {"ledger accept --config x --reason ", program.Usage}, {"vault audit", program.Usage}, {"vault audit x --window 0", program.Usage}, {"vault audit x --address y", program.Usage}, {"vault audit absent", program.Refused},
@@ -37,9 +37,9 @@ func TestExitStatus(t *testing.T) {
 // TestPrintsJSON: whatever prints a result prints it as JSON too, but for what stands here. --json has one meaning.
 func TestPrintsJSON(t *testing.T) {
 	not := map[string]string{
-		"serve": "runs", "trigger": "runs", "control": "runs", "reputation": "runs", "dev": "runs", "demo model": "runs", "run": "is CMD's", "completion": "a script", "help": "text",
-		"keys jwks": "is JSON", "evidence receipts": "tokens, one a line", "keys publish": "is JSON", "config schema": "is JSON", "challenge generate": "is JSON", "challenge solve": "is JSON", "challenge verify": "is JSON",
-		"capability verify": "is JSON", "hash-payload": "one word; its --json is ActionProof's, and hidden", "ca show": "is PEM", "vault bootstrap": "commands, or what was done",
+		"serve": "runs", "trigger": "runs", "control": "runs", "reputation": "runs", "dev": "runs", "run": "is CMD's", "completion": "a script", "help": "text",
+		"keys publish": "is JSON", "config schema": "is JSON", "challenge generate": "is JSON", "challenge solve": "is JSON", "challenge verify": "is JSON",
+		"capability verify": "is JSON", "hash-payload": "one word; its --json is ActionProof's, and hidden", "vault bootstrap": "commands, or what was done",
 	}
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {

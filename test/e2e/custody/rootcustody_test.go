@@ -81,7 +81,7 @@ func TestRootKeysInVault(t *testing.T) {
 	}
 	do(program.Done, "keys", "revoke", "--registry-key", at("registry.yaml"), "--audience", "posting-api", "--bundle", d.Bundle, "--key", "grant-key:v1", "--reason", "a drill")
 	do(program.Done, "deployment", "certify", "../../../configs/manifest.yaml", "--auditor-key", at("auditor.yaml"), "--audience", "posting-api", "--bundle", d.Bundle)
-	do(program.Done, "deployment", "verify", "../../../configs/manifest.yaml", "--auditor", at("auditor.jwk"), "--registry", at("registry.jwk"), "--bundle", d.Bundle)
+	do(program.Done, "verify", "../../../configs/manifest.yaml", "--auditor", at("auditor.jwk"), "--registry", at("registry.jwk"), "--bundle", d.Bundle)
 
 	// What is pinned is one version: a rotation changes nothing until somebody says so.
 	v.Write(t, "transit/keys/registry/rotate", nil)

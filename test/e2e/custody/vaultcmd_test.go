@@ -47,16 +47,16 @@ func TestVaultBootstrap(t *testing.T) {
 		t.Errorf("it did %+v", done)
 	}
 	var ids []bootstrap.SecretID
-	command(&ids, "vault", "secret-ids")
+	command(&ids, "vault", "bootstrap", "--secret-ids")
 	roles := len(bootstrap.Roles)
 	if len(ids) != roles+2 {
 		t.Errorf("there are %+v", ids)
 	}
-	command(&ids, "vault", "secret-ids", "--prune-older-than", "1ns")
+	command(&ids, "vault", "bootstrap", "--secret-ids", "--prune-older-than", "1ns")
 	if i := slices.IndexFunc(ids, func(id bootstrap.SecretID) bool { return id.Pruned }); len(ids) != roles+2 || i < 1 || ids[i].Process != "control" || ids[i-1].Pruned {
 		t.Errorf("there are %+v", ids)
 	}
-	command(&ids, "vault", "secret-ids")
+	command(&ids, "vault", "bootstrap", "--secret-ids")
 	if len(ids) != roles {
 		t.Errorf("there are %+v", ids)
 	}

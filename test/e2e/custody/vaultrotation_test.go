@@ -140,7 +140,7 @@ func TestVaultRotation(t *testing.T) {
 
 	// The certificates and the JWKS have followed by themselves.
 	for _, at := range []string{"trigger", "control", "reputation", "serve"} {
-		_, out, _ := kit.Invoke(t, "keys", "jwks", "--from", "unix:"+v.Stack.Socket(at))
+		_, out, _ := kit.Invoke(t, "keys", "publish", "--jwks", "--from", "unix:"+v.Stack.Socket(at))
 		for key, n := range newest {
 			if kid := fmt.Sprintf(`"%s:v%d"`, key, n+1); strings.Contains(out, `"`+key+`:v1"`) && !strings.Contains(out, kid) {
 				t.Errorf("the keys of %s are without %s", at, kid)
@@ -162,12 +162,12 @@ func (v *vaultRig) verifyAll(t *testing.T, newest map[string]int, posts int64) {
 		return err == nil && len(b.Certificates) == len(bootstrap.Roles)
 	})
 	file := filepath.Join(t.TempDir(), "posts.jsonl.gz")
-	status, out, said := kit.Invoke(t, "evidence", "export", "--out", file, "--flow", "post", "--admin", v.Stack.Admin(), "--manifest", in(devstack.ManifestFile),
+	status, out, said := kit.Invoke(t, "posts", "export", "--out", file, "--flow", "post", "--admin", v.Stack.Admin(), "--manifest", in(devstack.ManifestFile),
 		"--registry", in(devstack.RegistryFile), "--auditor", in(devstack.AuditorFile), "--bundle", in(devstack.BundleFile))
 	if status != program.Done {
 		t.Fatalf("%s%s", out, said)
 	}
-	status, out, said = kit.Invoke(t, "evidence", "verify", file, "--registry", in(devstack.RegistryFile), "--auditor", in(devstack.AuditorFile))
+	status, out, said = kit.Invoke(t, "verify", file, "--registry", in(devstack.RegistryFile), "--auditor", in(devstack.AuditorFile))
 	if want := fmt.Sprintf("%d verified, 0 verified in part (the mediator refused the post), 0 REFUSED by this check\n", posts); status != program.Done || !strings.HasPrefix(out, want) {
 		t.Errorf("%d: %.3000s%s, want %s", status, out, said, want)
 	}

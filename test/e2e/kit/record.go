@@ -79,19 +79,19 @@ func (r *Rig) VerifyRecord(t *testing.T, id string) string {
 	if err := os.WriteFile(record, []byte(shown), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if said := mediator("evidence", "show", record); !strings.HasPrefix(said, "request proof") || !strings.Contains(said, "nonHumanIdentityProven: false") {
-		t.Errorf("evidence show: %s", said)
+	if said := mediator("posts", "show", record); !strings.Contains(said, "\n    request proof") || !strings.Contains(said, "nonHumanIdentityProven: false") {
+		t.Errorf("posts show: %s", said)
 	}
 	in := func(name string) string { return filepath.Join(r.Dir, name) }
 	trust := []string{"--registry", in(devstack.RegistryFile), "--auditor", in(devstack.AuditorFile), "--bundle", in(devstack.BundleFile), "--manifest", in(devstack.ManifestFile)}
-	said := mediator(append([]string{"evidence", "verify", record}, trust...)...)
+	said := mediator(append([]string{"verify", record}, trust...)...)
 	if strings.Count(said, " ok\n") != 10 {
-		t.Errorf("evidence verify: %s", said)
+		t.Errorf("verify: %s", said)
 	}
 	file := filepath.Join(t.TempDir(), "export.jsonl")
-	mediator(append([]string{"evidence", "export", id, "--out", file, "--admin", r.Stack.Admin()}, trust...)...)
-	if all := mediator(append([]string{"evidence", "verify", file}, trust...)...); !strings.HasPrefix(all, "1 verified, ") {
-		t.Errorf("evidence verify of an export: %s", all)
+	mediator(append([]string{"posts", "export", id, "--out", file, "--admin", r.Stack.Admin()}, trust...)...)
+	if all := mediator(append([]string{"verify", file}, trust...)...); !strings.HasPrefix(all, "1 verified, ") {
+		t.Errorf("verify of an export: %s", all)
 	}
 	return said
 }

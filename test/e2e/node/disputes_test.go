@@ -125,7 +125,7 @@ func TestDisputes(t *testing.T) {
 	open := byOther("dispute", "open", "sig_1", "--claim", "It is red.", "--reasoning", "I looked.", "--key", filepath.Join(r.Dir, "other.key"), "--node", node, "--json")
 	check.Must(t, os.WriteFile(file, []byte(open), 0o600))
 	kit.Until(t, kit.Patience, "the reputation to name the accusation", func() bool {
-		_, text, _ := kit.Invoke(t, "reputation", "show", "--node", node, "--json", "--", agent.String())
+		_, text, _ := kit.Invoke(t, "reputation", "show", "agent", "--node", node, "--json", "--", agent.String())
 		return strings.Contains(text, `"disputes_pending": 1`)
 	})
 	r.decided(t, fewWords, "") // an accusation alone blocks nobody
@@ -134,7 +134,7 @@ func TestDisputes(t *testing.T) {
 	check.Must(t, os.WriteFile(file+".jwt", []byte(decision), 0o600))
 	resolved := byOther("dispute", "resolve", file, "--decision", file+".jwt", "--node", node, "--json")
 	check.Must(t, os.WriteFile(file+".resolved", []byte(resolved), 0o600))
-	if status, text, said := kit.Invoke(t, "evidence", "verify", file+".resolved", "--dir", r.Dir); status != program.Done || !strings.Contains(text, ": challenger_wins by arbiter, It was red.") {
+	if status, text, said := kit.Invoke(t, "verify", file+".resolved", "--dir", r.Dir); status != program.Done || !strings.Contains(text, ": challenger_wins by arbiter, It was red.") {
 		t.Errorf("the resolution does not verify:\n%s%s", text, said)
 	}
 	refused := r.decided(t, fewWords, "policy_denied") // once the window of the signal has closed
@@ -179,7 +179,7 @@ func (r tiersRig) stated(t *testing.T, rule, kind string) {
 	file := filepath.Join(t.TempDir(), "record.json")
 	_, text, _ = kit.Invoke(t, "posts", "show", found.ID, "--json", "--admin", r.Stack.Admin())
 	check.Must(t, os.WriteFile(file, []byte(text), 0o600))
-	if status, text, said := kit.Invoke(t, "evidence", "verify", file, "--dir", r.Dir); status != program.Done {
+	if status, text, said := kit.Invoke(t, "verify", file, "--dir", r.Dir); status != program.Done {
 		t.Errorf("the record does not verify:\n%s%s", text, said)
 	}
 }

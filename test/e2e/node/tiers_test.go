@@ -230,7 +230,7 @@ func (r tiersRig) verified(t *testing.T, o kit.Outcome) {
 	}
 	check.Must(t, os.WriteFile(file, []byte(text), 0o600))
 	verify := func() (int, string) {
-		status, text, said := kit.Invoke(t, "evidence", "verify", file, "--dir", r.Dir)
+		status, text, said := kit.Invoke(t, "verify", file, "--dir", r.Dir)
 		return status, text + said
 	}
 	if status, said := verify(); status != program.Done {

@@ -146,7 +146,7 @@ func TestVerificationAtTheMediator(t *testing.T) {
 			}
 			result := filepath.Join(t.TempDir(), "result.jwt")
 			check.Must(t, os.WriteFile(result, []byte(said.Registered.Verification), 0o600))
-			if status, text, said := kit.Invoke(t, "evidence", "verify", result, "--dir", r.Dir); status != program.Done || !strings.Contains(text, "the verification of "+c.Subject+" (observed) is signed by") {
+			if status, text, said := kit.Invoke(t, "verify", result, "--dir", r.Dir); status != program.Done || !strings.Contains(text, "the verification of "+c.Subject+" (observed) is signed by") {
 				t.Errorf("%s: the result does not verify:\n%s%s", generation, text, said)
 			}
 			kit.Until(t, kit.Patience, "the registration to be recorded as a post", func() bool { return r.ToolPosts(t) == i+1 })
@@ -186,7 +186,7 @@ func TestVerifiedReputation(t *testing.T) {
 	agent := interaction.Owner(root.Public) + ":agent:worker-1"
 	verified := func() (string, *accrual.Verified) {
 		t.Helper()
-		status, out, said := kit.Invoke(t, "reputation", "show", "--node", node, "--", agent)
+		status, out, said := kit.Invoke(t, "reputation", "show", "agent", "--node", node, "--", agent)
 		if status != program.Done {
 			t.Fatal(said)
 		}
@@ -207,7 +207,7 @@ func TestVerifiedReputation(t *testing.T) {
 	if v == nil || v.Mode != accrual.ModeObserved || v.Degraded || v.Expires-v.At != int64(verification.Lifetime/time.Second) || !strings.Contains(out, "verification  passed ") {
 		t.Errorf("after: %+v\n%s", v, out)
 	}
-	status, out, said := kit.Invoke(t, "verification", "list", "--node", node)
+	status, out, said := kit.Invoke(t, "reputation", "show", "verifications", "--node", node)
 	if status != program.Done || strings.Count(out, "\n") != 2 || !strings.Contains(out, " completed ") || !strings.Contains(out, agent+" (observed)") {
 		t.Errorf("status %d, %s%s", status, out, said)
 	}
@@ -255,7 +255,7 @@ func TestVerificationTasks(t *testing.T) {
 	given := func() (task string) {
 		t.Helper()
 		dir := t.TempDir()
-		status, out, said := kit.Invoke(t, "verification", "start", "https://"+n.Public+"/mcp", "--ca", n.At("api-ca.pem"), "--key", dir+"/key", "--file", dir+"/walk", "--json")
+		status, out, said := kit.Invoke(t, "verification", "https://"+n.Public+"/mcp", "--ca", n.At("api-ca.pem"), "--key", dir+"/key", "--file", dir+"/walk", "--json")
 		var v struct{ Task struct{ Prompt string } }
 		if status != program.Done || json.Unmarshal([]byte(out), &v) != nil {
 			t.Fatal(status, out, said)

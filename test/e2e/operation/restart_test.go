@@ -72,9 +72,9 @@ func TestRestart(t *testing.T) {
 
 	verify := func(want int, args ...string) {
 		t.Helper()
-		status, out, said := kit.Invoke(t, append([]string{"evidence"}, args...)...)
+		status, out, said := kit.Invoke(t, args...)
 		if status != program.Done || !strings.Contains(out, "nonHumanIdentityProven: false") || want > 0 && !strings.Contains(out, "3 verified, ") {
-			t.Errorf("evidence %s: %d %s%s", args[0], status, out, said)
+			t.Errorf("%v: %d %s%s", args, status, out, said)
 		}
 	}
 	pins := []string{"--registry", in(devstack.RegistryFile), "--auditor", in(devstack.AuditorFile), "--bundle", in(devstack.BundleFile), "--earlier", in(devstack.EarlierFolder)}
@@ -94,7 +94,7 @@ func TestRestart(t *testing.T) {
 		verify(0, append([]string{"verify", record}, with...)...)
 	}
 	file := filepath.Join(t.TempDir(), "all.jsonl.gz")
-	if status, out, said := kit.Invoke(t, append([]string{"evidence", "export", "--out", file, "--flow", "post", "--admin", r.Stack.Admin(), "--policy", in(devstack.PolicyFile)}, with...)...); status != program.Done {
+	if status, out, said := kit.Invoke(t, append([]string{"posts", "export", "--out", file, "--flow", "post", "--admin", r.Stack.Admin(), "--policy", in(devstack.PolicyFile)}, with...)...); status != program.Done {
 		t.Fatalf("%s%s", out, said)
 	}
 	verify(starts, append([]string{"verify", file}, pins...)...)
