@@ -122,8 +122,9 @@ func TestCertifyWhatIsNotPublished(t *testing.T) {
 	path := strings.TrimPrefix(good, "file:")
 	raw, err := os.ReadFile(path)
 	check.Must(t, err)
-	for _, cmd := range []string{"list", "jwks"} {
-		if status, out, said := kit.Invoke(t, "keys", cmd, "--from", good); status != 0 || !strings.Contains(out, "grant-key:v1") {
+	for _, cmd := range []string{"list", "publish --jwks"} {
+		args := append([]string{"keys"}, strings.Fields(cmd)...)
+		if status, out, said := kit.Invoke(t, append(args, "--from", good)...); status != 0 || !strings.Contains(out, "grant-key:v1") {
 			t.Errorf("keys %s: status %d: %s%s", cmd, status, out, said)
 		}
 	}

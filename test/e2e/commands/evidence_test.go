@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"go.yaml.in/yaml/v4"
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
@@ -35,11 +34,11 @@ import (
 func writeEvidence(t *testing.T) string {
 	t.Helper()
 	dir, k := t.TempDir(), gatetest.New(t)
-	manifest, err := yaml.Marshal(k.Manifest)
+	manifest, err := k.Manifest.Canonical()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "manifest.yaml"), manifest, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte(manifest), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	bundle := evidence.Bundle{DeploymentCertificate: k.Deployment}

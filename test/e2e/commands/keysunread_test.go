@@ -50,8 +50,9 @@ func TestUnfitKeyHidesNoOther(t *testing.T) {
 	for _, tt := range []struct {
 		verb  string
 		shows bool
-	}{{"list", true}, {"publish", true}, {"jwks", false}} { // a set without one key would be taken for the whole
-		status, out, said := kit.Invoke(t, "keys", tt.verb, "--from", at)
+	}{{"list", true}, {"publish", true}, {"publish --jwks", false}} { // a set without one key would be taken for the whole
+		args := append([]string{"keys"}, strings.Fields(tt.verb)...)
+		status, out, said := kit.Invoke(t, append(args, "--from", at)...)
 		if status != program.Refused || strings.Contains(out, "grant-key:v2") != tt.shows || !strings.Contains(said, why) {
 			t.Errorf("keys %s: status %d: %s%s", tt.verb, status, out, said)
 		}
