@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
