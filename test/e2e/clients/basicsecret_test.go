@@ -10,16 +10,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
 // TestBasicSecret: an answer that repeats the half of a Basic credential that the configuration calls secret is cut.
 func TestBasicSecret(t *testing.T) {
+	t.Parallel()
 	const user, password = "user-0123456789", "password-0123456789"
-	r := kit.NewRig(t, []string{trial.PlainHost}, func(r *kit.Rig) (http.Handler, string) {
-		file := filepath.Join(r.Dir, "secrets", "basic")
+	r := kit.NewRig(t, kit.Plain, func(r *kit.Rig) (http.Handler, string) {
+		file := r.In("secrets/basic")
 		check.Must(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(base64.StdEncoding.EncodeToString([]byte(user+":"+password))), 0o600)))
 		before, after, _ := strings.Cut(kit.ClientRules, "egress:\n")
 		rules := before + "egress:\n"

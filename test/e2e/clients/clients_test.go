@@ -8,6 +8,7 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
@@ -18,7 +19,7 @@ func TestClients(t *testing.T) {
 	base := "https://" + r.Plain()
 	repo, comments, milestones := base+"/repos/acme/site", base+"/repos/acme/site/issues/7/comments", base+"/repos/acme/site/milestones"
 	const body = `{"body":"released"}`
-	node := kit.NodeAgent(t)
+	node := kit.NodeJS(t)
 	curl := []string{kit.Need(t, "curl"), "-sS", "-w", " %{http_code}"}
 	const python = "/usr/bin/python3" // Debian's own, which Debian's packages are for
 	join := func(a []string, b ...string) []string { return append(append([]string{}, a...), b...) }
@@ -83,9 +84,7 @@ func TestClients(t *testing.T) {
 	})
 	t.Run("each call left one record", func(t *testing.T) {
 		var posts []ledger.Record
-		if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=1000", &posts); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=1000", &posts))
 		forwarded := 0
 		for _, p := range posts {
 			r.WantAssurance(t, p)

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
@@ -40,9 +40,7 @@ func newGitHub(t *testing.T, condition string) *kit.Rig {
 	return kit.NewRig(t, []string{"api.github.com"}, func(r *kit.Rig) (http.Handler, string) {
 		if condition != "" {
 			policy := fmt.Sprintf("version: \"1.0\"\nrules:\n  - name: comments\n    when: '%s'\n", condition)
-			if err := os.WriteFile(filepath.Join(r.Dir, devstack.PolicyFile), []byte(policy), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.WriteFile(r.In(devstack.PolicyFile), []byte(policy), 0o600))
 		}
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			raw, err := io.ReadAll(req.Body)
@@ -71,7 +69,7 @@ func gitHubAnswer(r *kit.Rig, query string) string {
 func TestGraphQLClients(t *testing.T) {
 	t.Parallel()
 	gh := []string{"env", "GH_TOKEN=placeholder", "GH_NO_UPDATE_NOTIFIER=1", "GH_CONFIG_DIR=" + t.TempDir(), kit.Need(t, "gh")}
-	octokit := append(kit.NodeAgent(t), kit.Scripts+"node/octokit-graphql.mjs")
+	octokit := append(kit.NodeJS(t), kit.Scripts+"node/octokit-graphql.mjs")
 	r := newGitHub(t, "")
 	for _, tt := range []struct {
 		name    string

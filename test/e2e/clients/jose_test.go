@@ -6,17 +6,17 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/go-jose/go-jose/v4"
+	jose "github.com/go-jose/go-jose/v4"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
@@ -37,7 +37,8 @@ type typed struct {
 // TestJose has npm's jose verify every token of one real post, and of the trust bundle behind it, with the published JWKS and the two
 // pinned keys; and has it refuse each of them once one bit of it is another.
 func TestJose(t *testing.T) {
-	kit.NodeAgent(t) // says what to run where Node's packages are missing
+	t.Parallel()
+	kit.NodeJS(t) // says what to run where Node's packages are missing
 	r := kit.NewClientsRig(t)
 	post := []string{kit.Need(t, "curl"), "-sS", "-H", "Content-Type: application/json", "-d", `{"body":"verify me"}`, "https://" + r.Plain() + "/repos/acme/site/issues/7/comments"}
 	if out, err := r.AsAgent(t, post...); err != nil {
@@ -46,9 +47,7 @@ func TestJose(t *testing.T) {
 	jwks, tokens := published(r, t), signed(r, t)
 	for i, line := range josed(t, jwks, tokens) {
 		payload, err := base64.RawURLEncoding.DecodeString(strings.Split(tokens[i].Token, ".")[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if want := evidence.KeyIDOf(tokens[i].Token) + " " + evidence.HashBytes(payload); line != want {
 			t.Errorf("%s: jose says %q, want %q", tokens[i].Typ, line, want)
 		}
@@ -74,9 +73,7 @@ func signed(r *kit.Rig, t *testing.T) []typed {
 		t.Fatalf("%d posts, %v", len(posts), err)
 	}
 	var post admin.Record
-	if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts/"+posts[0].ID, &post); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts/"+posts[0].ID, &post))
 	var out []typed
 	for _, a := range post.Artifacts {
 		if typ, ok := signedTyps[a.Name]; ok {
@@ -86,10 +83,8 @@ func signed(r *kit.Rig, t *testing.T) []typed {
 	if len(out) != len(signedTyps) {
 		t.Fatalf("the record holds %d signed artifacts; there are %d", len(out), len(signedTyps))
 	}
-	b, _, err := config.ReadBundle(filepath.Join(r.Dir, devstack.BundleFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b, _, err := config.ReadBundle(r.In(devstack.BundleFile))
+	check.Must(t, err)
 	for _, c := range b.Certificates {
 		out = append(out, typed{evidence.SignerCertificateKind.Typ, c})
 	}
@@ -102,15 +97,11 @@ func published(r *kit.Rig, t *testing.T) jose.JSONWebKeySet {
 	var all jose.JSONWebKeySet
 	for _, p := range r.Stack.Processes {
 		var set jose.JSONWebKeySet
-		if err := admin.Get(context.Background(), p.Endpoint, "/v1/jwks", &set); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, admin.Get(context.Background(), p.Endpoint, "/v1/jwks", &set))
 		all.Keys = append(all.Keys, set.Keys...)
 	}
-	roots, err := config.ReadRoots(filepath.Join(r.Dir, devstack.RegistryFile), filepath.Join(r.Dir, devstack.AuditorFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	roots, err := config.ReadRoots(r.In(devstack.RegistryFile), r.In(devstack.AuditorFile))
+	check.Must(t, err)
 	for _, root := range roots {
 		all.Keys = append(all.Keys, jose.JSONWebKey{Key: stded25519.PublicKey(root.Public), KeyID: root.KeyID, Algorithm: "EdDSA", Use: "sig"})
 	}
@@ -124,9 +115,7 @@ func published(r *kit.Rig, t *testing.T) jose.JSONWebKeySet {
 func josed(t *testing.T, jwks jose.JSONWebKeySet, tokens []typed) []string {
 	t.Helper()
 	in, err := json.Marshal(map[string]any{"jwks": jwks, "tokens": tokens})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	cmd := exec.Command(kit.Need(t, "node"), kit.Scripts+"node/jose.mjs")
 	cmd.Dir = kit.Top
 	cmd.Stdin = strings.NewReader(string(in))

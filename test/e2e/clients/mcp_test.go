@@ -17,7 +17,6 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/actionproof/mediator/internal/freeport"
-	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
@@ -87,8 +86,8 @@ func modernServer() http.Handler {
 // evidence, the same post once more, a tool that no rule names, and a human's answer, after which the session makes no posts.
 func TestMCPTools(t *testing.T) {
 	t.Parallel()
-	node := kit.NodeAgent(t)
-	r := kit.NewRig(t, []string{trial.PlainHost}, func(*kit.Rig) (http.Handler, string) {
+	node := kit.NodeJS(t)
+	r := kit.NewRig(t, kit.Plain, func(*kit.Rig) (http.Handler, string) {
 		mux := http.NewServeMux()
 		mux.Handle("/modern", modernServer())
 		everything := startEverything(t)

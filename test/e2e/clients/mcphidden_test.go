@@ -16,7 +16,6 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
@@ -78,7 +77,7 @@ func (h *hidingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // human's answer does not come to the server, and the session makes no posts after it.
 func TestMCPHiddenQuestions(t *testing.T) {
 	t.Parallel()
-	node := kit.NodeAgent(t)
+	node := kit.NodeJS(t)
 	server := &hidingServer{next: modernServer()}
 	stateful := sdk.NewServer(&sdk.Implementation{Name: "hiding", Version: "1"}, nil)
 	for _, name := range []string{"sum", "echo"} {
@@ -87,7 +86,7 @@ func TestMCPHiddenQuestions(t *testing.T) {
 		})
 	}
 	legacy := &hidingServer{next: sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return stateful }, &sdk.StreamableHTTPOptions{DisableLocalhostProtection: true})}
-	rg := kit.NewRig(t, []string{trial.PlainHost}, func(*kit.Rig) (http.Handler, string) {
+	rg := kit.NewRig(t, kit.Plain, func(*kit.Rig) (http.Handler, string) {
 		mux := http.NewServeMux()
 		mux.Handle("/modern", server)
 		mux.Handle("/hidden", legacy)

@@ -20,16 +20,14 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
 // exampleRules are the actions and egress rules of configs/mediator.yaml, as they stand there, in front of local servers.
 func exampleRules(t *testing.T, mcp string) string {
 	t.Helper()
-	raw, err := os.ReadFile("../../../configs/mediator.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := kit.Read(t, "../../../configs/mediator.yaml")
 	_, rules, ok := strings.Cut(string(raw), "# Calls that post.")
 	if !ok {
 		t.Fatal("configs/mediator.yaml has no calls that post")
@@ -125,12 +123,10 @@ type nodeServer struct {
 // startNode starts a server that speaks HTTPS with the certificate of the deployment.
 func startNode(t *testing.T, r *kit.Rig, script string) *nodeServer {
 	t.Helper()
-	cmd := exec.Command(kit.Need(t, "node"), "--no-warnings", kit.Scripts+"node/"+script, filepath.Join(r.Dir, "api.pem"), filepath.Join(r.Dir, "api.key"))
+	cmd := exec.Command(kit.Need(t, "node"), "--no-warnings", kit.Scripts+"node/"+script, r.In("api.pem"), r.In("api.key"))
 	cmd.Dir, cmd.Stderr = kit.Top, os.Stderr
 	out, err := cmd.StdoutPipe()
-	if err := errors.Join(err, cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(err, cmd.Start()))
 	m, lines := &nodeServer{}, bufio.NewScanner(out)
 	if !lines.Scan() {
 		t.Fatalf("%s does not start", script)
@@ -168,18 +164,14 @@ func (m *nodeServer) seen(line string) int {
 // TestSDKs sends the vendors' own SDKs through the example configuration: streamed answers, a post, an MCP session, and what is refused.
 func TestSDKs(t *testing.T) {
 	t.Parallel()
-	node := kit.NodeAgent(t)
+	node := kit.NodeJS(t)
 	var mcp *nodeServer
 	hosts := []string{"api.openai.com", "api.anthropic.com", "slack.com", "api.github.com", "api.githubcopilot.com"}
 	r := kit.NewRig(t, hosts, func(r *kit.Rig) (http.Handler, string) {
 		mcp = startNode(t, r, "mcp-server.mjs")
-		if err := os.Mkdir(filepath.Join(r.Dir, "secrets"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.Mkdir(r.In("secrets"), 0o700))
 		for _, name := range []string{"github-token", "slack-token", "own-token", "openai-key", "anthropic-key"} {
-			if err := files.WriteAbsent(filepath.Join(r.Dir, "secrets", name), []byte("secret-"+name)); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, files.WriteAbsent(filepath.Join(r.Dir, "secrets", name), []byte("secret-"+name)))
 		}
 		return &vendors{Rig: r, seen: make(chan struct{})}, exampleRules(t, mcp.address)
 	})
@@ -205,9 +197,7 @@ func TestSDKs(t *testing.T) {
 				t.Error("the agent saw a credential")
 			}
 			var posts []ledger.Record
-			if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=1000&state="+tt.state, &posts); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=1000&state="+tt.state, &posts))
 			i := slices.IndexFunc(posts, func(p ledger.Record) bool { return p.Rule == tt.rule })
 			if i < 0 {
 				t.Errorf("no call by rule %q is recorded as %s", tt.rule, tt.state)

@@ -11,6 +11,7 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
@@ -35,7 +36,7 @@ upstreams:
 func newSocketsRig(t *testing.T, change ...func(string) string) (*kit.Rig, *nodeServer) {
 	t.Helper()
 	var server *nodeServer
-	r := kit.NewRig(t, []string{trial.PlainHost}, func(r *kit.Rig) (http.Handler, string) {
+	r := kit.NewRig(t, kit.Plain, func(r *kit.Rig) (http.Handler, string) {
 		server = startNode(t, r, "ws-server.mjs")
 		return http.NotFoundHandler(), strings.ReplaceAll(socketRules, "SOCKETS", server.address)
 	}, change...)
@@ -46,9 +47,7 @@ func newSocketsRig(t *testing.T, change ...func(string) string) (*kit.Rig, *node
 func records(r *kit.Rig, t *testing.T, rule, code string) []ledger.Record {
 	t.Helper()
 	var all []ledger.Record
-	if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=1000", &all); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=1000", &all))
 	return slices.DeleteFunc(all, func(p ledger.Record) bool { return p.Rule != rule || p.Code != code })
 }
 
@@ -57,7 +56,7 @@ func records(r *kit.Rig, t *testing.T, rule, code string) []ledger.Record {
 func TestWebSockets(t *testing.T) {
 	t.Parallel()
 	node := []string{kit.Need(t, "node"), "--no-warnings", kit.Scripts + "node/ws.mjs"}
-	kit.NodeAgent(t) // whose packages have to be there
+	kit.NodeJS(t) // whose packages have to be there
 	t.Run("answered", func(t *testing.T) {
 		t.Parallel()
 		r, server := newSocketsRig(t)

@@ -33,12 +33,13 @@ import (
 // TestCertifyKeepsOtherProcesses: a process that a command does not name keeps its certificates; of one that it names, nothing stays but
 // what the process publishes now.
 func TestCertifyKeepsOtherProcesses(t *testing.T) {
+	t.Parallel()
 	for _, flags := range [][]string{nil, {"--post-quantum"}} {
 		t.Run(strings.Join(flags, ""), func(t *testing.T) {
 			d := kit.NewTeam(t, flags...)
 			grant, decision, proof := kit.MemoryKey(t, "grant-key"), kit.MemoryKey(t, "decision-key"), kit.MemoryKey(t, "proof-key")
-			control := kit.Publish(t, "control", kit.Role(evidence.PurposeActionGrant, "authz", kit.Rotating(grant)), kit.Role(evidence.PurposePolicyDecision, "policy", kit.Rotating(decision)))
-			serve := kit.Publish(t, "serve", kit.Role(evidence.PurposeRequestProof, "mediator", kit.Rotating(proof)))
+			control := kit.Publish(t, "control", kit.Grant(grant), kit.Decision(decision))
+			serve := kit.Publish(t, "serve", kit.Proof(proof))
 			certify := func(want string, args ...string) {
 				t.Helper()
 				status, out, said := d.Do(t, "certify", args...)
@@ -50,14 +51,12 @@ func TestCertifyKeepsOtherProcesses(t *testing.T) {
 			certify("certified 1 keys into "+d.Bundle+"; 2 certificates stay, 0 are left out", "--from", serve)
 			d.WantKeys(t, "decision-key:v1", "grant-key:v1", "proof-key:v1")
 
-			if err := grant.Rotate(); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, grant.Rotate())
 			certify("certified 1 keys into "+d.Bundle+"; 3 certificates stay, 0 are left out", "--from", control) // those that still hold stay as they are
 			d.WantKeys(t, "decision-key:v1", "grant-key:v1", "grant-key:v2", "proof-key:v1")
 
 			// The same names with other keys: a process in whose memory they were has started again, and rotated no more.
-			again := kit.Publish(t, "again", kit.Role(evidence.PurposeActionGrant, "authz", kit.Rotating(kit.MemoryKey(t, "grant-key"))))
+			again := kit.Publish(t, "again", kit.Grant(kit.MemoryKey(t, "grant-key")))
 			certify("certified 1 keys into "+d.Bundle+"; 2 certificates stay, 2 are left out", "--from", again)
 			d.WantKeys(t, "decision-key:v1", "grant-key:v1", "proof-key:v1")
 
@@ -80,27 +79,25 @@ func TestCertifyKeepsOtherProcesses(t *testing.T) {
 // TestCertifyBringsNothingBack: a version that is published again after it was retired is not certified again, since no process that runs
 // would take that bundle.
 func TestCertifyBringsNothingBack(t *testing.T) {
+	t.Parallel()
 	d, grant := kit.NewTeam(t), kit.MemoryKey(t, "grant-key")
-	control := kit.Publish(t, "control", kit.Role(evidence.PurposeActionGrant, "authz", kit.Rotating(grant)))
+	control := kit.Publish(t, "control", kit.Grant(grant))
 	first := kit.PublishedBy(t, control)
 	check.Must(t, grant.Rotate())
 	both := kit.PublishedBy(t, control)
-	raw, err := os.ReadFile(strings.TrimPrefix(both, "file:"))
-	check.Must(t, err)
+	raw := kit.Read(t, strings.TrimPrefix(both, "file:"))
 	var p keyring.Publication
 	check.Must(t, json.Unmarshal(raw, &p))
 	p.Roles[0].Keys = p.Roles[0].Keys[1:]
 	second := filepath.Join(t.TempDir(), "second.json")
-	raw, err = json.Marshal(p)
+	raw, err := json.Marshal(p)
 	check.Must(t, err)
 	check.Must(t, os.WriteFile(second, raw, 0o600))
 	for _, tt := range []struct {
 		from string
 		want []string
 	}{{both, []string{"grant-key:v1", "grant-key:v2"}}, {"file:" + second, []string{"grant-key:v2"}}, {both, []string{"grant-key:v2"}}} {
-		if status, _, said := d.Do(t, "certify", "--from", tt.from); status != 0 {
-			t.Fatal(said)
-		}
+		d.Must(t, "certify", "--from", tt.from)
 		d.WantKeys(t, tt.want...)
 	}
 	if _, out, _ := d.Do(t, "certify", "--from", both, "--json"); !strings.Contains(out, `"certified": 0,`) || !strings.Contains(out, `"stay": 1,`) {
@@ -117,11 +114,11 @@ func TestCertifyBringsNothingBack(t *testing.T) {
 
 // TestCertifyWhatIsNotPublished reads files that are not what keys publish prints. What was seen cannot be left out of one by mistake.
 func TestCertifyWhatIsNotPublished(t *testing.T) {
+	t.Parallel()
 	d := kit.NewTeam(t)
-	good := kit.PublishedBy(t, kit.Publish(t, "control", kit.Role(evidence.PurposeActionGrant, "authz", kit.Rotating(kit.MemoryKey(t, "grant-key")))))
+	good := kit.PublishedBy(t, kit.Publish(t, "control", kit.Grant(kit.MemoryKey(t, "grant-key"))))
 	path := strings.TrimPrefix(good, "file:")
-	raw, err := os.ReadFile(path)
-	check.Must(t, err)
+	raw := kit.Read(t, path)
 	for _, cmd := range []string{"list", "publish --jwks"} {
 		args := append([]string{"keys"}, strings.Fields(cmd)...)
 		if status, out, said := kit.Invoke(t, append(args, "--from", good)...); status != 0 || !strings.Contains(out, "grant-key:v1") {
@@ -149,6 +146,7 @@ func TestCertifyWhatIsNotPublished(t *testing.T) {
 
 // TestCertifyWhatWasSeen: what a process has seen bears a declaration out, and is then named as observed, or refuses it.
 func TestCertifyWhatWasSeen(t *testing.T) {
+	t.Parallel()
 	d := kit.NewTeam(t)
 	held := func(contradicted string) []look.Observation {
 		var looks []look.Observation
@@ -175,7 +173,7 @@ func TestCertifyWhatWasSeen(t *testing.T) {
 		{"the token may use other keys", look.Apart, nil, "no key of the role action_grant is certified for it alone: apart was seen.", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			o := &daemon.Observer{Roles: []daemon.Role{kit.Role(evidence.PurposeActionGrant, "authz", kit.Rotating(kit.MemoryKey(t, "grant-key")))}, FromConfig: held(tt.contradicted)}
+			o := &daemon.Observer{Roles: []daemon.Role{kit.Grant(kit.MemoryKey(t, "grant-key"))}, FromConfig: held(tt.contradicted)}
 			at := kit.PublishSeen(t, "control", o)
 			status, _, said := d.Do(t, "certify", append([]string{"--from", kit.PublishedBy(t, at)}, tt.declare...)...)
 			onSite, _, saidOnSite := d.Do(t, "certify", append([]string{"--from", at}, tt.declare...)...)
@@ -191,7 +189,7 @@ func TestCertifyWhatWasSeen(t *testing.T) {
 			if status != 0 {
 				t.Fatal(said)
 			}
-			c := d.Trust(t).Certified()[0].Certificate
+			c := d.Certified(t).Certified()[0].Certificate
 			if !slices.Equal(c.Observed, tt.observed) || c.AccessibleToAgent != (tt.declare == nil) || c.AccessibleToUsers != (tt.declare == nil) {
 				t.Errorf("the certificate says %+v", c)
 			}
@@ -201,15 +199,16 @@ func TestCertifyWhatWasSeen(t *testing.T) {
 
 // TestCertifyWatch: the registry follows a key by itself, and a process that is not there keeps its certificates.
 func TestCertifyWatch(t *testing.T) {
+	t.Parallel()
 	d := kit.NewTeam(t)
 	grant, proof := kit.MemoryKey(t, "grant-key"), kit.MemoryKey(t, "proof-key")
-	control := kit.Publish(t, "control", kit.Role(evidence.PurposeActionGrant, "authz", kit.Rotating(grant)))
-	serve := kit.Publish(t, "serve", kit.Role(evidence.PurposeRequestProof, "mediator", kit.Rotating(proof)))
+	control := kit.Publish(t, "control", kit.Grant(grant))
+	serve := kit.Publish(t, "serve", kit.Proof(proof))
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan string)
 	go func() {
 		var out, diag bytes.Buffer
-		args := []string{"keys", "certify", "--watch", "--registry-key", filepath.Join(d.Dir, "registry.key.jwk"), "--audience", "api", "--bundle", d.Bundle, "--from", control, "--from", serve}
+		args := []string{"keys", "certify", "--watch", "--registry-key", d.At("registry.key.jwk"), "--audience", "api", "--bundle", d.Bundle, "--from", control, "--from", serve}
 		program.Run(ctx, args, strings.NewReader(""), &out, &diag)
 		done <- out.String() + diag.String()
 	}()
@@ -218,7 +217,7 @@ func TestCertifyWatch(t *testing.T) {
 		for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 			var got []string
 			if _, err := os.Stat(d.Bundle); err == nil {
-				for _, c := range d.Trust(t).Certified() {
+				for _, c := range d.Certified(t).Certified() {
 					got = append(got, c.Certificate.SubjectKeyID)
 				}
 			}
@@ -230,13 +229,9 @@ func TestCertifyWatch(t *testing.T) {
 		}
 	}
 	follows("grant-key:v1", "proof-key:v1")
-	if err := grant.Rotate(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, grant.Rotate())
 	follows("grant-key:v1", "grant-key:v2", "proof-key:v1")
-	if err := os.Remove(strings.TrimPrefix(serve, "unix:")); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Remove(strings.TrimPrefix(serve, "unix:")))
 	if err := grant.Rotate(); err != nil {
 		t.Fatal(err)
 	}
@@ -249,11 +244,12 @@ func TestCertifyWatch(t *testing.T) {
 
 // TestCertifyWatchBacklog: a registry whose key signs two certificates and then fails keeps both, says so each time, and goes on from there.
 func TestCertifyWatchBacklog(t *testing.T) {
+	t.Parallel()
 	d := kit.NewTeam(t, "--post-quantum")
 	r := d.Registry(t)
 	grant, decision, proof := kit.MemoryKey(t, "grant-key"), kit.MemoryKey(t, "decision-key"), kit.MemoryKey(t, "proof-key")
-	at := kit.Publish(t, "serve", kit.Role(evidence.PurposeActionGrant, "authz", kit.Rotating(grant)), kit.Role(evidence.PurposePolicyDecision, "policy", kit.Rotating(decision)),
-		kit.Role(evidence.PurposeRequestProof, "mediator", kit.Rotating(proof)))
+	at := kit.Publish(t, "serve", kit.Grant(grant), kit.Decision(decision),
+		kit.Proof(proof))
 	p, err := keyring.ReadPublished(t.Context(), []string{at})
 	check.Must(t, err)
 	for range 2 {
@@ -275,7 +271,7 @@ func TestCertifyWatchBacklog(t *testing.T) {
 		if len(said) != 1 || said[0].Message != "keys certified" || said[0].ContextMap()["left"] != int64(left) {
 			t.Fatalf("with %d left it says %v", left, said)
 		}
-		if got := len(d.Trust(t).Certified()); got != 9-left {
+		if got := len(d.Certified(t).Certified()); got != 9-left {
 			t.Errorf("with %d left %d versions are certified", left, got)
 		}
 	}
@@ -297,8 +293,9 @@ func (k *failing) Sign(ctx context.Context, message []byte) ([]byte, error) {
 // TestCertifyWatchKeepsToRoles: a process that somebody has taken over is not certified for another role, or for its own under another name,
 // by a registry that follows its keys.
 func TestCertifyWatchKeepsToRoles(t *testing.T) {
-	proof := kit.Role(evidence.PurposeRequestProof, "mediator", kit.Rotating(kit.MemoryKey(t, "proof-key")))
-	decision := kit.Role(evidence.PurposePolicyDecision, "policy", kit.Rotating(kit.MemoryKey(t, "decision-key")))
+	t.Parallel()
+	proof := kit.Proof(kit.MemoryKey(t, "proof-key"))
+	decision := kit.Decision(kit.MemoryKey(t, "decision-key"))
 	before := kit.Publish(t, "before", proof)
 	for name, tt := range map[string]struct {
 		now  []daemon.Role
@@ -315,9 +312,7 @@ func TestCertifyWatchKeepsToRoles(t *testing.T) {
 			d := kit.NewTeam(t)
 			r := d.Registry(t)
 			p, err := keyring.ReadPublished(t.Context(), []string{before})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			err = r.CertifyDue(t.Context(), kit.Publish(t, "now", tt.now...), p.RolesByEndpoint[before], keyring.Declaration{}, zap.NewNop())
 			if tt.code == "" && err != nil || tt.code != "" && !errors.Is(err, refusal.New(tt.code, "")) {
 				t.Errorf("got %v", err)
@@ -331,15 +326,11 @@ func TestCertifyWatchKeepsToRoles(t *testing.T) {
 
 // TestCertifyRefusesAnotherRegistrysBundle: it would have to answer for certificates that it has never made, or throw them away.
 func TestCertifyRefusesAnotherRegistrysBundle(t *testing.T) {
+	t.Parallel()
 	d, other := kit.NewTeam(t), kit.NewTeam(t)
-	at := kit.Publish(t, "control", kit.Role(evidence.PurposeActionGrant, "authz", kit.Rotating(kit.MemoryKey(t, "grant-key"))))
-	if status, _, said := d.Do(t, "certify", "--from", at); status != 0 {
-		t.Fatal(said)
-	}
-	before, err := os.ReadFile(d.Bundle)
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := kit.Publish(t, "control", kit.Grant(kit.MemoryKey(t, "grant-key")))
+	d.Must(t, "certify", "--from", at)
+	before := kit.Read(t, d.Bundle)
 	for verb, args := range map[string][]string{"certify": {"--from", at}, "revoke": {"--key", "grant-key", "--reason", "lost"}} {
 		status, _, said := kit.Team{Dir: other.Dir, Bundle: d.Bundle}.Do(t, verb, args...)
 		if status != 1 || !strings.Contains(said, "move it away first") || !strings.Contains(said, "(signature_invalid)") {
@@ -352,8 +343,9 @@ func TestCertifyRefusesAnotherRegistrysBundle(t *testing.T) {
 }
 
 func TestRevoke(t *testing.T) {
+	t.Parallel()
 	d := kit.NewTeam(t, "--post-quantum")
-	at := kit.Publish(t, "control", kit.Role(evidence.PurposeActionGrant, "authz", kit.Rotating(kit.MemoryKey(t, "grant-key"))))
+	at := kit.Publish(t, "control", kit.Grant(kit.MemoryKey(t, "grant-key")))
 	revoke := func(want int, args ...string) (string, string) {
 		t.Helper()
 		status, out, said := d.Do(t, "revoke", args...)
@@ -364,7 +356,7 @@ func TestRevoke(t *testing.T) {
 	}
 	listed := func(want ...string) {
 		t.Helper()
-		list, ok := d.Trust(t).Revocations()
+		list, ok := d.Certified(t).Revocations()
 		var got []string
 		for _, r := range list.Revoked {
 			got = append(got, r.Kind+" "+r.ID+" "+r.Reason)
@@ -374,10 +366,8 @@ func TestRevoke(t *testing.T) {
 			t.Errorf("the list holds %q, want %q", got, want)
 		}
 	}
-	if status, _, said := d.Do(t, "certify", "--from", at); status != 0 {
-		t.Fatal(said)
-	}
-	if _, ok := d.Trust(t).Revocations(); ok {
+	d.Must(t, "certify", "--from", at)
+	if _, ok := d.Certified(t).Revocations(); ok {
 		t.Error("there is a list that nobody has asked for")
 	}
 	revoke(0) // a list of nothing, for a manifest that demands one
@@ -397,9 +387,7 @@ func TestRevoke(t *testing.T) {
 	listed("artifact jti-1 found", "key grant-key:v1 lost in a train")
 
 	// Certifying signs the list anew and forgets nothing; certifying the deployment leaves it alone.
-	if status, _, said := d.Do(t, "certify", "--from", at); status != 0 {
-		t.Fatal(said)
-	}
+	d.Must(t, "certify", "--from", at)
 	listed("artifact jti-1 found", "key grant-key:v1 lost in a train")
 	d.WantKeys(t, "grant-key:v1")
 }
@@ -407,10 +395,11 @@ func TestRevoke(t *testing.T) {
 // TestRevocationReachesARunningProcess: what is revoked is refused once the bundle file says so, and a bundle that takes it back is not
 // taken over.
 func TestRevocationReachesARunningProcess(t *testing.T) {
+	t.Parallel()
 	d := kit.NewTeam(t)
 	key := kit.MemoryKey(t, "action-grant-key")
 	at := kit.Publish(t, "control", kit.Role(evidence.PurposeActionGrant, "mediator-authorization", kit.Rotating(key)))
-	file := func(name string) string { return filepath.Join(d.Dir, name) }
+	file := func(name string) string { return d.At(name) }
 	manifest := filepath.Join("..", "..", "..", "configs", devstack.ManifestFile)
 	registry := []string{"--registry-key", file("registry.key.jwk"), "--audience", "posting-api", "--bundle", d.Bundle}
 	for _, args := range [][]string{
@@ -418,26 +407,18 @@ func TestRevocationReachesARunningProcess(t *testing.T) {
 		append([]string{"keys", "certify", "--from", at, "--not-accessible-to-agent", "--not-accessible-to-users"}, registry...),
 		{"deployment", "certify", manifest, "--auditor-key", file("auditor.key.jwk"), "--audience", "posting-api", "--bundle", d.Bundle},
 	} {
-		if status, _, said := kit.Invoke(t, args...); status != 0 {
-			t.Fatal(said)
-		}
+		kit.Run(t, args...)
 	}
 	said := make(chan string, 10)
 	log := zap.New(saying{zapcore.NewNopCore(), said})
 	_, strict, err := config.ReadAuditedManifest(manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	c := config.Trust{Registry: file("registry.jwk"), Auditor: file("auditor.jwk"), Bundle: file("trust.json")}
 	p := &daemon.Process{Log: log}
-	if err := p.WaitForRoots(ctx, c); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, p.WaitForRoots(ctx, c))
 	s, err := p.WaitForTrust(ctx, c, strict)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	p.Trust.Add(s)
 	certified, err := p.WaitForCertificates(ctx, c)
 	check.Must(t, err)
@@ -450,16 +431,9 @@ func TestRevocationReachesARunningProcess(t *testing.T) {
 		stop()
 		<-done
 	}()
-	before, err := os.ReadFile(d.Bundle)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Verifier.NotRevoked("grant", "action-grant-key:v1"); err != nil {
-		t.Fatal(err)
-	}
-	if status, _, said := kit.Invoke(t, append([]string{"keys", "revoke", "--key", "action-grant-key:v1", "--reason", "lost"}, registry...)...); status != 0 {
-		t.Fatal(said)
-	}
+	before := kit.Read(t, d.Bundle)
+	check.Must(t, s.Verifier.NotRevoked("grant", "action-grant-key:v1"))
+	kit.Run(t, append([]string{"keys", "revoke", "--key", "action-grant-key:v1", "--reason", "lost"}, registry...)...)
 	wantSaid(t, said, "trust bundle taken over")
 	wantRevoked := func() {
 		t.Helper()
@@ -468,9 +442,7 @@ func TestRevocationReachesARunningProcess(t *testing.T) {
 		}
 	}
 	wantRevoked()
-	if err := files.Replace(d.Bundle, before, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, files.Replace(d.Bundle, before, 0o644))
 	wantSaid(t, said, "the new trust bundle is not taken over")
 	wantRevoked()
 }

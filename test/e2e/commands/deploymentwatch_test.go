@@ -27,14 +27,10 @@ import (
 func certifiedBundle(t *testing.T) (d kit.Team, args []string, claims evidence.DeploymentCertificate) {
 	t.Helper()
 	d = kit.NewTeam(t)
-	if status, _, said := kit.Invoke(t, "keys", "root", "--name", "auditor", "--out", d.Dir); status != program.Done {
-		t.Fatal(said)
-	}
+	kit.Run(t, "keys", "root", "--name", "auditor", "--out", d.Dir)
 	args = []string{"deployment", "certify", filepath.Join("..", "..", "..", "configs", devstack.ManifestFile),
-		"--auditor-key", filepath.Join(d.Dir, "auditor.key.jwk"), "--audience", "posting-api", "--bundle", d.Bundle}
-	if status, _, said := kit.Invoke(t, args...); status != program.Done {
-		t.Fatal(said)
-	}
+		"--auditor-key", d.At("auditor.key.jwk"), "--audience", "posting-api", "--bundle", d.Bundle}
+	kit.Run(t, args...)
 	return d, args, deployment(d, t)
 }
 
@@ -51,6 +47,7 @@ func deployment(d kit.Team, t *testing.T) evidence.DeploymentCertificate {
 // TestRenewDeployment: the certificate of the manifest is renewed when half of its time is over, and never in place of what the auditor has
 // not signed for this manifest, or of what was revoked.
 func TestRenewDeployment(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		after   time.Duration
 		change  func(t *testing.T, d kit.Team, id string)
@@ -65,26 +62,21 @@ func TestRenewDeployment(t *testing.T) {
 		}},
 		"the bundle has another manifest's": {after: 13 * time.Hour, code: "deployment_mismatch", change: func(t *testing.T, d kit.Team, _ string) {
 			path := filepath.Join("..", "..", "..", "configs", devstack.ManifestFile)
-			raw, err := os.ReadFile(path)
-			check.Must(t, err)
-			other := filepath.Join(d.Dir, "other.yaml")
+			raw := kit.Read(t, path)
+			other := d.At("other.yaml")
 			check.Must(t, os.WriteFile(other, []byte(strings.Replace(string(raw), "maxCertificateAgeMs: 86400000", "maxCertificateAgeMs: 86300000", 1)), 0o600))
-			status, _, said := kit.Invoke(t, "deployment", "certify", other, "--auditor-key", filepath.Join(d.Dir, "auditor.key.jwk"), "--audience", "posting-api", "--bundle", d.Bundle)
+			status, _, said := kit.Invoke(t, "deployment", "certify", other, "--auditor-key", d.At("auditor.key.jwk"), "--audience", "posting-api", "--bundle", d.Bundle)
 			if status != program.Done {
 				t.Fatal(said)
 			}
 		}},
 		"it was revoked": {after: 13 * time.Hour, code: "revoked", change: func(t *testing.T, d kit.Team, id string) {
 			check.Must(t, keyring.UpdateBundle(d.Bundle, func(b *evidence.Bundle) error { b.Revocations = ""; return nil }))
-			if status, _, said := d.Do(t, "revoke", "--artifact", id, "--reason", "a drill"); status != program.Done {
-				t.Fatal(said)
-			}
+			d.Must(t, "revoke", "--artifact", id, "--reason", "a drill")
 		}},
 		"another auditor has signed it": {after: 13 * time.Hour, code: "signature_invalid", change: func(t *testing.T, d kit.Team, _ string) {
-			if status, _, said := kit.Invoke(t, "keys", "root", "--name", "auditor", "--out", filepath.Join(d.Dir, "again")); status != program.Done {
-				t.Fatal(said)
-			}
-			check.Must(t, os.Rename(filepath.Join(d.Dir, "again", "auditor.key.jwk"), filepath.Join(d.Dir, "auditor.key.jwk")))
+			kit.Run(t, "keys", "root", "--name", "auditor", "--out", d.At("again"))
+			check.Must(t, os.Rename(filepath.Join(d.Dir, "again", "auditor.key.jwk"), d.At("auditor.key.jwk")))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -92,20 +84,18 @@ func TestRenewDeployment(t *testing.T) {
 			if tt.change != nil {
 				tt.change(t, d, first.ID)
 			}
-			auditor, err := keyring.OpenRootKey(t.Context(), filepath.Join(d.Dir, "auditor.key.jwk"), io.Discard, evidence.PurposeDeploymentCertificate)
+			auditor, err := keyring.OpenRootKey(t.Context(), d.At("auditor.key.jwk"), io.Discard, evidence.PurposeDeploymentCertificate)
 			check.Must(t, err)
 			m, err := config.ReadManifest(args[2])
 			check.Must(t, err)
-			before, err := os.ReadFile(d.Bundle)
-			check.Must(t, err)
+			before := kit.Read(t, d.Bundle)
 			now := time.Unix(first.IssuedAt, 0).Add(tt.after)
 			o := signer.Options{Issuer: first.Issuer, Audience: first.Audience, Lifetime: 24 * time.Hour, Now: func() time.Time { return now }}
 			until, err := keyring.RenewDeployment(t.Context(), auditor, m, o, d.Bundle)
 			if tt.code == "" && err != nil || tt.code != "" && !errors.Is(err, refusal.New(tt.code, "")) {
 				t.Errorf("got %v, want %q", err, tt.code)
 			}
-			after, err := os.ReadFile(d.Bundle)
-			check.Must(t, err)
+			after := kit.Read(t, d.Bundle)
 			if until.IsZero() == tt.renewed || bytes.Equal(before, after) == tt.renewed {
 				t.Fatalf("good until %s; the bundle has changed: %t, want %t", until, !bytes.Equal(before, after), tt.renewed)
 			}
@@ -118,6 +108,7 @@ func TestRenewDeployment(t *testing.T) {
 
 // TestDeploymentWatch: a certificate of a few seconds is renewed by itself, for the manifest that was certified at first.
 func TestDeploymentWatch(t *testing.T) {
+	t.Parallel()
 	d, args, first := certifiedBundle(t)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan string)
@@ -127,7 +118,7 @@ func TestDeploymentWatch(t *testing.T) {
 		done <- out.String() + diag.String()
 	}()
 	seen := map[string]bool{first.ID: true}
-	kit.Until(t, kit.Patience, "a renewed certificate", func() bool {
+	kit.Until(t, "a renewed certificate", func() bool {
 		c := deployment(d, t)
 		seen[c.ID] = true
 		return len(seen) >= 3 && c.ManifestHash == first.ManifestHash // the first, that of the watch's start, and its renewal

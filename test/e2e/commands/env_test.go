@@ -15,11 +15,11 @@ import (
 
 // TestEnvInFish: fish reads from mediator env what was meant, whatever the folder is called.
 func TestEnvInFish(t *testing.T) {
+	t.Parallel()
 	full.Only(t, "fish")
 	dir := filepath.Join(t.TempDir(), `it's \here\`)
 	check.Must(t, os.MkdirAll(filepath.Join(dir, "state"), 0o700))
-	raw, err := os.ReadFile("../../../configs/dev/mediator.yaml")
-	check.Must(t, err)
+	raw := kit.Read(t, "../../../configs/dev/mediator.yaml")
 	check.Must(t, os.WriteFile(filepath.Join(dir, "mediator.yaml"), raw, 0o600))
 	status, script, said := kit.Invoke(t, "env", "--shell", "fish", "--dir", dir)
 	if status != program.Done {

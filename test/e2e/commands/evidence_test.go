@@ -34,12 +34,8 @@ func writeEvidence(t *testing.T) string {
 	t.Helper()
 	dir, k := t.TempDir(), gatetest.New(t)
 	manifest, err := k.Manifest.Canonical()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte(manifest), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte(manifest), 0o600))
 	bundle := evidence.Bundle{DeploymentCertificate: k.Deployment}
 	k.Observe(t)
 	k.Appraiser(t)
@@ -56,12 +52,8 @@ func writeEvidence(t *testing.T) string {
 		"trust.json":    bundle, "registry.jwk": jwk(registry), "auditor.jwk": jwk(auditor), "record.json": k.Post(t), "other.json": k.Post(t),
 	} {
 		raw, err := json.MarshalIndent(v, "", "  ")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), raw, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
+		check.Must(t, os.WriteFile(filepath.Join(dir, name), raw, 0o600))
 	}
 	writeLedger(t, k, filepath.Join(dir, "ledger.db"))
 	writeReceipts(t, k, dir)
@@ -162,9 +154,7 @@ func writeReceipts(t *testing.T, k *gatetest.Kit, dir string) {
 func writeLedger(t *testing.T, k *gatetest.Kit, path string) {
 	t.Helper()
 	l, err := sqlite.Open(t.Context(), path, sqlite.Options{Now: k.Clock.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer l.Close()
 	for i := range 3 {
 		p := k.Post(t)
@@ -183,6 +173,7 @@ func jwk(key custody.Version) map[string]string {
 
 // TestEvidenceOfARealPost takes the record of a post through the processes as an operator does, and verifies it with public keys alone.
 func TestEvidenceOfARealPost(t *testing.T) {
+	t.Parallel()
 	r := kit.NewClientsRig(t, kit.ManyPosts)
 	post := []string{kit.Need(t, "curl"), "-sS", "-H", "Content-Type: application/json", "-d", `{"body":"verify me"}`, "https://" + r.Plain() + "/repos/acme/site/issues/7/comments"}
 	twice := slices.Concat(post, []string{"--next"}, post[1:]) // in one session
@@ -200,6 +191,7 @@ func TestEvidenceOfARealPost(t *testing.T) {
 
 // TestEvidenceReceipts prints all receipts of a session, more than any page holds, from a sidecar and from a copy of its ledger.
 func TestEvidenceReceipts(t *testing.T) {
+	t.Parallel()
 	l, path := fillLedger(t, 1)
 	want := ""
 	receipts := make([]ledger.Receipt, ledger.MaxChain+7)

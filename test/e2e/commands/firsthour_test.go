@@ -15,6 +15,7 @@ import (
 
 // TestSecondDev: mediator dev in a folder in which one runs changes nothing there, and names the process that does.
 func TestSecondDev(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	release, err := devstack.Hold(dir)
 	check.Must(t, err)

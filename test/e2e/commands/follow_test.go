@@ -17,6 +17,7 @@ import (
 
 // TestFollow: a list that is followed begins with the newest records, and then has each call once, when it has ended.
 func TestFollow(t *testing.T) {
+	t.Parallel()
 	l, _ := fillLedger(t, 30)
 	at := serveRecords(t, l)
 	read, write := io.Pipe()

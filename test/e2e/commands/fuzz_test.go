@@ -12,6 +12,7 @@ import (
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/program"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -25,9 +26,7 @@ func FuzzConfig(f *testing.F) {
 	f.Add([]byte("sources: {github: {}, github: {}}\n---\nsources: {}\n"))
 	path := filepath.Join(f.TempDir(), "config.yaml")
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if err := os.WriteFile(path, raw, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(path, raw, 0o600))
 		if kind, _, err := config.CheckFile(path); err != nil && (err.Error() == "" || len(err.Error()) > 1<<20) {
 			t.Errorf("%s: it says %d bytes", kind, len(err.Error()))
 		}

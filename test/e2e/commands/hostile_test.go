@@ -12,16 +12,17 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/program"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
 // TestHostileFiles gives every command that reads a file files that are large in one way each. Each is refused with status 1, in few
 // words, by a process that may have no more memory than stands here: the kernel refuses it more, and Go's runtime ends it then.
 func TestHostileFiles(t *testing.T) {
-	const most = "196608"                                // KiB of data; Go's runtime takes some 100,000 of them for itself
-	dir, binary := writeEvidence(t), kit.BuildProgram(t) // the test's own binary may be instrumented
+	t.Parallel()
+	const most = "196608"                           // KiB of data; Go's runtime takes some 100,000 of them for itself
+	dir, binary := writeEvidence(t), kit.Program(t) // the test's own binary may be instrumented
 	files := hostileFiles(t)
-	t.Setenv("ACTIONPROOF_SECRET", "replace-this-with-a-long-random-secret")
 	binding := "--subject a --action b --resource c --content-hash " + evidence.HashBytes(nil)
 	for _, command := range []string{
 		"hash-payload --json FILE", "challenge solve --challenge FILE", "challenge verify --challenge FILE --response record.json",
@@ -42,7 +43,7 @@ func TestHostileFiles(t *testing.T) {
 					continue // JSON like any other
 				}
 				c := exec.Command("sh", append([]string{"-c", "ulimit -d " + most + `; exec "$0" "$@"`, binary}, args...)...)
-				c.Dir = dir
+				c.Dir, c.Env = dir, append(os.Environ(), "ACTIONPROOF_SECRET=replace-this-with-a-long-random-secret")
 				out, err := c.CombinedOutput()
 				var exit *exec.ExitError
 				if !errors.As(err, &exit) || exit.ExitCode() != program.Refused || len(out) == 0 || len(out) > 3000 || bytes.Contains(out, []byte("goroutine")) {
@@ -72,9 +73,7 @@ func hostileFiles(t *testing.T) map[string]string {
 		"an endless line of key": kid + ": 0\n",
 	} {
 		path := filepath.Join(dir, strconv.Itoa(len(files))+".json")
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(path, []byte(content), 0o600))
 		files[name] = path
 	}
 	files["a file without end"] = "/dev/zero"

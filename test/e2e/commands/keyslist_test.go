@@ -51,11 +51,12 @@ func listed(t *testing.T, want int, args ...string) (lines []string, stderr stri
 
 // TestKeysList: what is known of each version is told, and nothing else.
 func TestKeysList(t *testing.T) {
+	t.Parallel()
 	d := kit.NewTeam(t)
 	key := kit.MemoryKey(t, "grant-key")
 	grant := kit.Rotating(key)
 	at := kit.Publish(t, "control", kit.Role(evidence.PurposeActionGrant, "authz", grant))
-	books := []string{"--bundle", d.Bundle, "--registry", filepath.Join(d.Dir, "registry.jwk")}
+	books := []string{"--bundle", d.Bundle, "--registry", d.At("registry.jwk")}
 	wants := func(args []string, want ...string) {
 		t.Helper()
 		if got, _ := listed(t, program.Done, args...); strings.Join(got, "; ") != strings.Join(want, "; ") {
@@ -64,10 +65,8 @@ func TestKeysList(t *testing.T) {
 	}
 	certify := func(at string) {
 		t.Helper()
-		if status, _, said := d.Do(t, "certify", "--from", at); status != program.Done {
-			t.Fatal(said)
-		}
-		grant.Follow(d.Trust(t))
+		d.Must(t, "certify", "--from", at)
+		grant.Follow(d.Certified(t))
 	}
 	here := []string{"--from", at}
 	wants(here, "grant-key:v1  waits created at control")
@@ -83,23 +82,20 @@ func TestKeysList(t *testing.T) {
 	wants([]string{"--from", carried}, "grant-key:v1  created at published.json", "grant-key:v2  created at published.json")
 
 	// Another key of the same name is not the one that is certified.
-	other := kit.Publish(t, "other", kit.Role(evidence.PurposeActionGrant, "authz", kit.Rotating(kit.MemoryKey(t, "grant-key"))))
+	other := kit.Publish(t, "other", kit.Grant(kit.MemoryKey(t, "grant-key")))
 	wants(append([]string{"--from", other}, books...), "grant-key:v1 not certified waits created at other", "grant-key:v2 certified until")
 
 	// Retired, and known to no process; then another version revoked.
-	raw, err := os.ReadFile(strings.TrimPrefix(carried, "file:"))
-	check.Must(t, err)
+	raw := kit.Read(t, strings.TrimPrefix(carried, "file:"))
 	var p keyring.Publication
 	check.Must(t, json.Unmarshal(raw, &p))
 	p.Roles[0].Keys = p.Roles[0].Keys[1:]
-	raw, err = json.Marshal(p)
+	raw, err := json.Marshal(p)
 	check.Must(t, err)
 	check.Must(t, os.WriteFile(strings.TrimPrefix(carried, "file:"), raw, 0o600))
 	certify(carried)
 	wants(append([]string{"--from", carried}, books...), "grant-key:v1 retired until", "grant-key:v2 certified created until at published.json")
-	if status, _, said := d.Do(t, "revoke", "--key", "grant-key:v2", "--reason", "a drill"); status != program.Done {
-		t.Fatal(said)
-	}
+	d.Must(t, "revoke", "--key", "grant-key:v2", "--reason", "a drill")
 	wants(append([]string{"--from", carried}, books...), "grant-key:v1 retired until", "grant-key:v2 revoked created until at published.json")
 	revoked := func() *keyring.Revoked {
 		t.Helper()
@@ -122,7 +118,7 @@ func TestKeysList(t *testing.T) {
 	}
 
 	// A process that does not answer hides no other.
-	got, said := listed(t, program.Refused, "--from", "unix:"+filepath.Join(d.Dir, "absent"), "--from", carried)
+	got, said := listed(t, program.Refused, "--from", "unix:"+d.At("absent"), "--from", carried)
 	if len(got) != 1 || !strings.Contains(said, "absent cannot be read: no answer") {
 		t.Errorf("%q, %s", got, said)
 	}
@@ -141,6 +137,7 @@ func TestKeysList(t *testing.T) {
 
 // TestKeysListUse: the record says since when it counts, when each version signed first and last, and behind how many posts it stands.
 func TestKeysListUse(t *testing.T) {
+	t.Parallel()
 	from := recordsFrom.AddDate(100, 0, 0) // after the keys were made
 	l, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqlite.Options{Now: func() time.Time { return from }})
 	check.Must(t, err)
@@ -157,7 +154,7 @@ func TestKeysListUse(t *testing.T) {
 	check.Must(t, l.AddReceipts(t.Context(), ledger.Receipt{Session: "ses_1", Number: 1, Call: "post_1", Signed: from, Token: token("receipt-key:v1")}))
 	key := kit.MemoryKey(t, "grant-key")
 	check.Must(t, key.Rotate())
-	at := kit.Publish(t, "control", kit.Role(evidence.PurposeActionGrant, "authz", kit.Rotating(key)), kit.Role(evidence.PurposeInteraction, "observer", kit.Rotating(kit.MemoryKey(t, "receipt-key"))))
+	at := kit.Publish(t, "control", kit.Grant(key), kit.Role(evidence.PurposeInteraction, "observer", kit.Rotating(kit.MemoryKey(t, "receipt-key"))))
 	record := serveRecords(t, l)
 	list := func(want int, args ...string) (uses []string, out, said string) {
 		t.Helper()
@@ -206,6 +203,7 @@ func TestKeysListUse(t *testing.T) {
 
 // TestKeysListUseOfAnEarlierKey: what a key of the same name had signed before this one was made is not told of this one.
 func TestKeysListUseOfAnEarlierKey(t *testing.T) {
+	t.Parallel()
 	made := time.Date(2026, 3, 1, 12, 0, 0, 500, time.UTC)
 	at := func(minutes int) time.Time {
 		return made.Truncate(time.Second).Add(time.Duration(minutes) * time.Minute)

@@ -45,6 +45,7 @@ func (o *memoryOwner) Retire(_ context.Context, key string, oldest int) error {
 
 // TestRotateAllAndRetire: the earlier versions of a key are retired only if every process is known to sign with the new one.
 func TestRotateAllAndRetire(t *testing.T) {
+	t.Parallel()
 	const grantDone, proofDone = "grant-key before 2", "proof-key before 2"
 	for name, tt := range map[string]struct {
 		uncertified string // the process whose keys are not certified anew
@@ -69,15 +70,13 @@ func TestRotateAllAndRetire(t *testing.T) {
 			serve := kit.Publish(t, "serve", kit.Role(evidence.PurposeRequestProof, "mediator", proof))
 			follow := func(uncertified string) {
 				for _, at := range []string{control, serve} {
-					if status, _, said := d.Do(t, "certify", "--from", at); status != program.Done {
-						t.Fatal(said)
-					}
+					d.Must(t, "certify", "--from", at)
 				}
 				if !strings.Contains(uncertified, "control") {
-					grant.Follow(d.Trust(t))
+					grant.Follow(d.Certified(t))
 				}
 				if !strings.Contains(uncertified, "serve") {
-					proof.Follow(d.Trust(t))
+					proof.Follow(d.Certified(t))
 				}
 			}
 			follow("")
@@ -109,21 +108,20 @@ func TestRotateAllAndRetire(t *testing.T) {
 
 // TestRotateAsksAgain: a process that signs with the version before again, when the time is over, keeps it.
 func TestRotateAsksAgain(t *testing.T) {
+	t.Parallel()
 	d := kit.NewTeam(t)
 	key := kit.MemoryKey(t, "proof-key")
 	proof := kit.Rotating(key)
 	at := kit.Publish(t, "serve", kit.Role(evidence.PurposeRequestProof, "mediator", proof))
 	certify := func() {
 		t.Helper()
-		if status, _, said := d.Do(t, "certify", "--from", at); status != program.Done {
-			t.Fatal(said)
-		}
+		d.Must(t, "certify", "--from", at)
 	}
 	certify()
-	before := d.Trust(t)
+	before := d.Certified(t)
 	check.Must(t, key.Rotate())
 	certify()
-	proof.Follow(d.Trust(t))
+	proof.Follow(d.Certified(t))
 	owner := &memoryOwner{keys: map[string]*custody.Memory{"proof-key": key}}
 	asked := 0
 	r := keyring.Rotator{Owner: owner, From: []string{at}, CertifiedWithin: time.Minute, RetireAfter: time.Millisecond, Done: func(keyring.Rotated) {}}
@@ -136,10 +134,11 @@ func TestRotateAsksAgain(t *testing.T) {
 
 // TestRotateDue: a key is rotated when its newest version is old enough, whatever process is asked first, and once in a period.
 func TestRotateDue(t *testing.T) {
+	t.Parallel()
 	old, unread := kit.MemoryKey(t, "grant-key"), &breakable{Memory: kit.MemoryKey(t, "decision-key")}
 	unread.unfit.Store(true)
 	owner := &memoryOwner{keys: map[string]*custody.Memory{"grant-key": old}}
-	at := kit.Publish(t, "control", kit.Role(evidence.PurposeActionGrant, "authz", kit.Rotating(old)))
+	at := kit.Publish(t, "control", kit.Grant(old))
 	broken := kit.Publish(t, "broken", kit.Role(evidence.PurposePolicyDecision, "policy", signer.NewRotation(unread, 0, time.Now)))
 	var done []string
 	r := keyring.Rotator{Owner: owner, From: []string{at}, Done: func(d keyring.Rotated) { done = append(done, fmt.Sprintf("%s:v%d", d.Key, d.Version)) }}
@@ -167,6 +166,7 @@ func TestRotateDue(t *testing.T) {
 
 // TestRotateUsage: flags that do not belong together are refused before Vault is asked.
 func TestRotateUsage(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{
 		{}, {"key", "--all"}, {"key", "other"}, {"--all"}, {"key", "--retire-after", "10m"}, {"--all", "--from", "file:x"}, {"--all", "--retire", "--from", "unix:/x"},
 		{"key", "--every", "720h", "--from", "unix:/x"}, {"--all", "--every", "1m", "--from", "unix:/x"}, {"--all", "--every", "720h", "--json", "--from", "unix:/x"},

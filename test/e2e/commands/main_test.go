@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/actionproof/mediator/test/check"
 )
 
 func TestScripts(t *testing.T) {
 	examples, err := filepath.Abs("../../../configs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	chain := writeEvidence(t)
 	testscript.Run(t, testscript.Params{Dir: "testdata/script", Setup: func(e *testscript.Env) error {
 		e.Setenv("EXAMPLES", examples)

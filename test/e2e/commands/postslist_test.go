@@ -106,6 +106,7 @@ func idsOf(t *testing.T, out string) (ids []string) {
 
 // TestPostsListIsWhole lists more records than any page holds. What is left out is said, and can be had.
 func TestPostsListIsWhole(t *testing.T) {
+	t.Parallel()
 	const n = 1200
 	l, path := fillLedger(t, n)
 	at := serveRecords(t, l)
@@ -166,6 +167,7 @@ func TestPostsListIsWhole(t *testing.T) {
 
 // TestPostsListAsBefore holds the JSON of a list to the form of everything else that is printed.
 func TestPostsListAsBefore(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{0, 1, 3} {
 		l, path := fillLedger(t, n)
 		records := []ledger.Record{}
@@ -204,6 +206,7 @@ func (b brokenStore) Records(ctx context.Context, q ledger.Query) iter.Seq2[ledg
 
 // TestPostsListBreaksOff: half a list is never taken for a whole one.
 func TestPostsListBreaksOff(t *testing.T) {
+	t.Parallel()
 	l, _ := fillLedger(t, 1000)
 	for after, want := range map[int]string{0: "ledger_unavailable", 1: "not whole", 500: "not whole", 999: "not whole"} {
 		at := serveRecords(t, brokenStore{l, after})
@@ -256,6 +259,7 @@ func (e *endlessStore) Records(ctx context.Context, q ledger.Query) iter.Seq2[le
 
 // TestPostsListIsStreamed reads the beginning of a list without end: the sidecar makes no more of it than is read, and stops when its client goes.
 func TestPostsListIsStreamed(t *testing.T) {
+	t.Parallel()
 	store := &endlessStore{over: make(chan struct{})}
 	at := serveRecords(t, store)
 	const enough = 2000 // so many are made that the sidecar waits, unless it keeps them

@@ -21,6 +21,7 @@ import (
 
 // TestReputationShow asks a node for the reputations of its agents. The list is for operators alone, and goes on after its first page.
 func TestReputationShow(t *testing.T) {
+	t.Parallel()
 	n := nodetest.New(t, gatetest.New(t), nil)
 	serve := func(operators bool) (endpoint string) {
 		socket := filepath.Join(t.TempDir(), "node.sock")

@@ -27,6 +27,7 @@ import (
 
 // TestScoreShow asks a node for scores, draws them, and verifies what it prints as JSON.
 func TestScoreShow(t *testing.T) {
+	t.Parallel()
 	n := nodetest.New(t, gatetest.New(t), nil)
 	_, err := n.Issue(t.Context(), n.By(t, "ses_1"))
 	check.Must(t, err)
@@ -90,6 +91,7 @@ func TestScoreShow(t *testing.T) {
 // TestScoreShowOverHTTPS asks a node at its public address, whose certificate a certificate authority of the system has signed. What only
 // operators are told is not asked for there.
 func TestScoreShowOverHTTPS(t *testing.T) {
+	t.Parallel()
 	n := nodetest.New(t, gatetest.New(t), nil)
 	server := httptest.NewTLSServer(api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop()}))
 	defer server.Close()
@@ -102,7 +104,7 @@ func TestScoreShowOverHTTPS(t *testing.T) {
 	n.Delivered(t, 5, s.Receipts...)
 	show := func(trusted, node string, args ...string) (out, errors string, status int) {
 		var stdout, stderr bytes.Buffer
-		cmd := exec.CommandContext(t.Context(), kit.ThisProgram(t), append([]string{"reputation", "show", "score", "--node", node}, args...)...)
+		cmd := exec.CommandContext(t.Context(), kit.Self(t), append([]string{"reputation", "show", "score", "--node", node}, args...)...)
 		cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+trusted, "SSL_CERT_DIR="+filepath.Join(t.TempDir(), "none"))
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		_ = cmd.Run() // its status tells

@@ -11,6 +11,7 @@ import (
 )
 
 func TestExitStatus(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		args   string
 		status int
@@ -36,6 +37,7 @@ func TestExitStatus(t *testing.T) {
 
 // TestPrintsJSON: whatever prints a result prints it as JSON too, but for what stands here. --json has one meaning.
 func TestPrintsJSON(t *testing.T) {
+	t.Parallel()
 	not := map[string]string{
 		"serve": "runs", "trigger": "runs", "control": "runs", "reputation": "runs", "dev": "runs", "run": "is CMD's", "completion": "a script", "help": "text",
 		"keys publish": "is JSON", "config schema": "is JSON", "challenge generate": "is JSON", "challenge solve": "is JSON", "challenge verify": "is JSON",

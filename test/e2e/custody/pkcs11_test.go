@@ -13,6 +13,7 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
@@ -23,9 +24,7 @@ func softToken(t *testing.T, keys ...string) string {
 	dir := t.TempDir()
 	conf, pinFile := filepath.Join(dir, "softhsm2.conf"), filepath.Join(dir, "pin")
 	for name, content := range map[string]string{conf: "directories.tokendir = " + dir + "\nobjectstore.backend = file\n", pinFile: pin} {
-		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(name, []byte(content), 0o600))
 	}
 	t.Setenv("SOFTHSM2_CONF", conf)
 	sh := func(args ...string) {

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -24,6 +23,7 @@ import (
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
 	"github.com/actionproof/mediator/test/full"
 	"github.com/actionproof/mediator/test/gatetest"
 	"github.com/actionproof/mediator/test/nodetest"
@@ -50,8 +50,7 @@ type rulesFile struct {
 
 func readRules(t *testing.T, path string) (f rulesFile) {
 	t.Helper()
-	raw, err := os.ReadFile(path)
-	check.Must(t, err)
+	raw := kit.Read(t, path)
 	check.Must(t, yaml.Unmarshal(raw, &f))
 	return f
 }
@@ -193,8 +192,7 @@ func checkQuery(t *testing.T, query string, exported metricLabels) {
 // boardQueries are the queries of the Grafana board.
 func boardQueries(t *testing.T) (queries []string) {
 	t.Helper()
-	raw, err := os.ReadFile(board)
-	check.Must(t, err)
+	raw := kit.Read(t, board)
 	var b struct {
 		Panels []struct {
 			Title   string

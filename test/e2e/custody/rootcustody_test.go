@@ -10,8 +10,8 @@ import (
 
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/program"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 	"github.com/actionproof/mediator/test/full"
 	"github.com/actionproof/mediator/test/vaulttest"
@@ -22,22 +22,18 @@ func vaultTeam(t *testing.T) (kit.Team, *vaulttest.Server) {
 	t.Helper()
 	full.Only(t, "a Vault server")
 	v, d := vaulttest.New(t), kit.Team{Dir: t.TempDir()}
-	d.Bundle = filepath.Join(d.Dir, "trust.json")
+	d.Bundle = d.At("trust.json")
 	put := func(name, content string) {
-		if err := os.WriteFile(filepath.Join(d.Dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(d.At(name), []byte(content), 0o600))
 	}
 	put("admin.token", v.Token)
-	if status, _, said := kit.Invoke(t, "vault", "bootstrap", "--apply", "--roots", "--address", v.Address, "--ca", v.CAFile, "--token-file", filepath.Join(d.Dir, "admin.token"),
-		"--out", filepath.Join(d.Dir, "secrets")); status != program.Done {
+	if status, _, said := kit.Invoke(t, "vault", "bootstrap", "--apply", "--roots", "--address", v.Address, "--ca", v.CAFile, "--token-file", d.At("admin.token"),
+		"--out", d.At("secrets")); status != program.Done {
 		t.Fatal(said)
 	}
 	for _, r := range bootstrap.Roots {
 		text, err := configs.VaultPolicy(r.Purpose)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		put(r.Purpose+".token", v.TokenFor(t, "mediator-"+r.Purpose, text, time.Hour))
 		put(r.Process+".yaml", fmt.Sprintf(`purpose: %s
 key: %s
@@ -54,8 +50,9 @@ custody:
 
 // TestRootKeysInVault certifies keys and a deployment with root keys that never leave Vault.
 func TestRootKeysInVault(t *testing.T) {
+	t.Parallel()
 	d, v := vaultTeam(t)
-	at := func(name string) string { return filepath.Join(d.Dir, name) }
+	at := func(name string) string { return d.At(name) }
 	do := func(want int, args ...string) (stdout, stderr string) {
 		t.Helper()
 		status, stdout, stderr := kit.Invoke(t, args...)
@@ -67,7 +64,7 @@ func TestRootKeysInVault(t *testing.T) {
 	if out, _ := do(program.Done, "config", "check", at("registry.yaml"), at("auditor.yaml")); strings.Count(out, "a correct root key") != 2 {
 		t.Error(out)
 	}
-	endpoint := kit.Publish(t, "control", kit.Role(evidence.PurposeActionGrant, "authz", kit.Rotating(kit.MemoryKey(t, "grant-key"))))
+	endpoint := kit.Publish(t, "control", kit.Grant(kit.MemoryKey(t, "grant-key")))
 	certify := []string{"keys", "certify", "--registry-key", at("registry.yaml"), "--audience", "posting-api", "--bundle", d.Bundle, "--from", endpoint}
 	do(program.Done, certify...)
 	d.WantKeys(t, "grant-key:v1")
@@ -98,12 +95,10 @@ func TestRootKeysInVault(t *testing.T) {
 // TestRootKeyInAToken certifies a key with a registry key in a PKCS #11 token.
 func TestRootKeyInAToken(t *testing.T) {
 	d := kit.Team{Dir: t.TempDir()}
-	d.Bundle = filepath.Join(d.Dir, "trust.json")
-	held := filepath.Join(d.Dir, "registry.yaml")
-	if err := os.WriteFile(held, []byte("purpose: signer_certificate\nkey: registry\n"+softToken(t, "registry")+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	endpoint := kit.Publish(t, "control", kit.Role(evidence.PurposeActionGrant, "authz", kit.Rotating(kit.MemoryKey(t, "grant-key"))))
+	d.Bundle = d.At("trust.json")
+	held := d.At("registry.yaml")
+	check.Must(t, os.WriteFile(held, []byte("purpose: signer_certificate\nkey: registry\n"+softToken(t, "registry")+"\n"), 0o600))
+	endpoint := kit.Publish(t, "control", kit.Grant(kit.MemoryKey(t, "grant-key")))
 	for _, args := range [][]string{
 		{"keys", "root", "--root-key", held, "--name", "registry", "--out", d.Dir},
 		{"keys", "certify", "--registry-key", held, "--audience", "posting-api", "--bundle", d.Bundle, "--from", endpoint},
@@ -116,6 +111,7 @@ func TestRootKeyInAToken(t *testing.T) {
 }
 
 func TestRootKeyFileRefused(t *testing.T) {
+	t.Parallel()
 	const vault = `custody: {type: vault, vault: {address: "https://127.0.0.1:1", keys: [registry], auth: {tokenFile: "{role}.token"}}}`
 	for name, tt := range map[string]struct{ content, want string }{
 		"no purpose":           {"key: registry\n" + vault, "purpose: is required"},
@@ -128,9 +124,7 @@ func TestRootKeyFileRefused(t *testing.T) {
 		"one token for all":    {"purpose: signer_certificate\nkey: registry\n" + strings.ReplaceAll(vault, "{role}", "x"), "write {role} where they differ"},
 	} {
 		path := filepath.Join(t.TempDir(), "registry.yaml")
-		if err := os.WriteFile(path, []byte(tt.content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(path, []byte(tt.content), 0o600))
 		if status, _, said := kit.Invoke(t, "keys", "root", "--root-key", path, "--name", "registry", "--out", t.TempDir()); status != program.Refused || !strings.Contains(said, tt.want) {
 			t.Errorf("%s: %d %s", name, status, said)
 		}

@@ -17,7 +17,6 @@ import (
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/process/daemon"
-	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 	"github.com/actionproof/mediator/test/full"
@@ -83,7 +82,7 @@ func TestVaultRotationWithASlowReader(t *testing.T) {
 	t.Parallel()
 	full.Only(t, "a Vault server")
 	v := newVault(t)
-	v.Rig = kit.PrepareRig(t, []string{trial.PlainHost}, func(r *kit.Rig) (http.Handler, string) { return r.Github(t), kit.ClientRules },
+	v.Rig = kit.PrepareRig(t, kit.Plain, func(r *kit.Rig) (http.Handler, string) { return r.GitHub(t), kit.ClientRules },
 		kit.ManyPosts, kit.Speaking, ownBundle, v.config)
 	d, nobody := &delivery{dir: v.Dir}, ""
 	d.held.Store(&nobody)
@@ -104,7 +103,7 @@ func TestVaultRotationWithASlowReader(t *testing.T) {
 		}
 		before := version
 		version += rotations
-		kit.Until(t, 5*time.Minute, "all others to sign by a bundle that certifies every new version and has settled", func() bool {
+		kit.Until(t, "all others to sign by a bundle that certifies every new version and has settled", func() bool {
 			hash, newest := v.certified(t, version)
 			for _, name := range verifying {
 				if hash == "" || name != held && !v.follows(t, name, hash) {
@@ -114,7 +113,7 @@ func TestVaultRotationWithASlowReader(t *testing.T) {
 			return time.Since(newest) > 4*time.Second || t.Failed()
 		})
 		more := posts.Load() + 30
-		kit.Until(t, 5*time.Minute, "more posts", func() bool { return posts.Load() >= more || t.Failed() })
+		kit.Until(t, "more posts", func() bool { return posts.Load() >= more || t.Failed() })
 		for key, kid := range v.kids(t) { // the trigger service's are verified by the other two, and signed by itself
 			ofTrigger := strings.HasPrefix(key, "trigger-")
 			if ofTrigger && evidence.KeyVersion(kid) != before {
@@ -122,7 +121,7 @@ func TestVaultRotationWithASlowReader(t *testing.T) {
 			}
 		}
 		d.held.Store(&nobody)
-		kit.Until(t, 5*time.Minute, "signatures by the newest versions", func() bool {
+		kit.Until(t, "signatures by the newest versions", func() bool {
 			kids, newest := v.kids(t), true
 			for _, r := range rolesOfPosts() {
 				newest = newest && evidence.KeyVersion(kids[r.Key]) == version
@@ -140,7 +139,7 @@ func TestVaultRotationWithASlowReader(t *testing.T) {
 // the bundle certifies that version of each key.
 func (v *vaultRig) certified(t *testing.T, version int) (hash string, newest time.Time) {
 	t.Helper()
-	b, raw, err := config.ReadBundle(filepath.Join(v.Dir, devstack.BundleFile))
+	b, raw, err := config.ReadBundle(v.In(devstack.BundleFile))
 	check.Must(t, err)
 	found := 0
 	for _, token := range b.Certificates {

@@ -50,7 +50,7 @@ func TestVaultAudit(t *testing.T) {
 		t.Fatalf("%+v", o)
 	}
 	var records []ledger.Record
-	kit.Until(t, kit.Patience, "the records", func() bool {
+	kit.Until(t, "the records", func() bool {
 		check.Must(t, admin.Get(t.Context(), v.Stack.Admin(), "/v1/posts?flow=post", &records))
 		return len(records) == posts+1 && !slices.ContainsFunc(records, func(r ledger.Record) bool { return r.State == ledger.StateForwarding })
 	})
@@ -172,7 +172,7 @@ func TestVaultAudit(t *testing.T) {
 		t.Fatalf("%+v", o)
 	}
 	v.vault.Write(t, "transit/sign/runtime-key", map[string]any{"input": foreign})
-	kit.Until(t, kit.Patience, "the record", func() bool {
+	kit.Until(t, "the record", func() bool {
 		check.Must(t, admin.Get(t.Context(), v.Stack.Admin(), "/v1/posts?flow=post&state=forwarded", &records))
 		return len(records) == posts+1
 	})

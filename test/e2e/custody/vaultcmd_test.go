@@ -14,16 +14,16 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/program"
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
 // TestVaultBootstrap carries a bootstrap out from the command line, twice.
 func TestVaultBootstrap(t *testing.T) {
+	t.Parallel()
 	v, dir := vaulttest.New(t), t.TempDir()
 	token, out := filepath.Join(dir, "token"), filepath.Join(dir, "secrets")
-	if err := os.WriteFile(token, []byte(v.Token+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(token, []byte(v.Token+"\n"), 0o600))
 	args := []string{"vault", "bootstrap", "--apply", "--address", v.Address, "--ca", v.CAFile, "--token-file", token, "--out", out}
 	for _, want := range []string{"transit/keys/runtime-key: made\n", "transit/keys/runtime-key: is there\n"} {
 		var stdout, stderr bytes.Buffer
@@ -75,6 +75,7 @@ func TestVaultBootstrap(t *testing.T) {
 
 // TestVaultRoles compares what a bootstrap makes with the example configurations and with the purposes of keys.
 func TestVaultRoles(t *testing.T) {
+	t.Parallel()
 	purposes := map[string]string{
 		"origin": evidence.PurposeTriggerOriginProof, "receipt": evidence.PurposeTriggerReceipt, "decision": evidence.PurposePolicyDecision, "grant": evidence.PurposeActionGrant,
 		"runtime": evidence.PurposeRuntimeAttestation, "session": evidence.PurposeAgentSession, "requestProof": evidence.PurposeRequestProof,
@@ -84,10 +85,7 @@ func TestVaultRoles(t *testing.T) {
 	files := map[string]string{"trigger": "trigger.yaml", "control": "control.yaml", "serve": "mediator.yaml", "reputation": "reputation.yaml"}
 	named := make(map[string]string) // "process purpose key"
 	for process, file := range files {
-		raw, err := os.ReadFile("../../../configs/" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := kit.Read(t, "../../../configs/"+file)
 		for line := range strings.Lines(string(raw)) {
 			name, rest, ok := strings.Cut(strings.TrimLeft(line, "# "), ":") // one stands in a comment: few deployments use it
 			if key, isKey := strings.CutPrefix(strings.TrimSpace(rest), "{key: "); ok && isKey {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 	"github.com/actionproof/mediator/test/full"
@@ -34,8 +33,7 @@ for path in v1/event v1/event/next v1/posts v1/roles v1/looks metrics debug/ppro
 // addCredentialRole makes the role that reads API credentials, as docs/operations/keys.md does it.
 func (v *vaultRig) addCredentialRole(t *testing.T, path string) {
 	t.Helper()
-	policy, err := os.ReadFile("../../../configs/vault/api_credential.hcl")
-	check.Must(t, err)
+	policy := kit.Read(t, "../../../configs/vault/api_credential.hcl")
 	const role = "auth/approle/role/mediator-" + "api_credential"
 	v.vault.Write(t, "sys/policies/acl/mediator-"+"api_credential", map[string]any{"policy": strings.Replace(string(policy), "kv/data/github", path, 1)})
 	v.vault.Write(t, role, map[string]any{"token_policies": "mediator-" + "api_credential", "token_no_default_policy": true, "token_ttl": "1h"})
@@ -53,6 +51,7 @@ func (v *vaultRig) addCredentialRole(t *testing.T, path string) {
 // TestVaultCredential: what the mediator reads from Vault reaches the upstream, and the agent never sees it. A credential that was
 // replaced in Vault is read again after the upstream has refused the old one.
 func TestVaultCredential(t *testing.T) {
+	t.Parallel()
 	full.Only(t, "root")
 	if os.Geteuid() != 0 {
 		t.Fatal("only root can start an agent as a user of its own: run the tests as root")
@@ -92,7 +91,7 @@ upstreams:
   - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
 `
 	}
-	v.Rig = kit.NewRig(t, []string{trial.PlainHost}, api, kit.ManyPosts, v.config)
+	v.Rig = kit.NewRig(t, kit.Plain, api, kit.ManyPosts, v.config)
 	for _, dir := range []string{v.Dir, filepath.Dir(v.Dir)} { // closed to others as they are made, which would hide what is below
 		check.Must(t, os.Chmod(dir, 0o711))
 	}
@@ -111,7 +110,7 @@ upstreams:
 	}
 	put(secret)
 	seen := ""
-	kit.Until(t, kit.Patience, "the new credential", func() bool {
+	kit.Until(t, "the new credential", func() bool {
 		seen = run()
 		return strings.Contains(seen, "welcome")
 	})
@@ -120,8 +119,7 @@ upstreams:
 	}
 	logs := ""
 	for _, name := range []string{"serve", "trigger", "control", "registry"} {
-		raw, err := os.ReadFile(filepath.Join(v.Dir, name+".log"))
-		check.Must(t, err)
+		raw := kit.Read(t, filepath.Join(v.Dir, name+".log"))
 		logs += string(raw)
 	}
 	_, posts, _ := kit.Invoke(t, "posts", "list", "--json", "--admin", v.Stack.Admin())

@@ -92,7 +92,7 @@ func TestDoctorAsksVault(t *testing.T) {
 			c.make(t, v)
 			v.wantContradicted(t, a, c.said)
 			undo(t, v)
-			kit.Until(t, kit.Patience, "doctor to be content", func() bool { status, _, _ := v.Doctor(t); return status == 0 })
+			kit.Until(t, "doctor to be content", func() bool { status, _, _ := v.Doctor(t); return status == 0 })
 			if o := a.Post(); o.Code != "" {
 				t.Errorf("posts do not go out again: %+v", o)
 			}
@@ -108,7 +108,7 @@ func TestDoctorAsksVault(t *testing.T) {
 		}
 		v.proxy.Set(t, vaulttest.Fault{})
 		undo(t, v)
-		kit.Until(t, kit.Patience, "posts", func() bool { v.Doctor(t); return a.Post().Code == "" })
+		kit.Until(t, "posts", func() bool { v.Doctor(t); return a.Post().Code == "" })
 	})
 	t.Run("an exportable key", func(t *testing.T) { v.exportable(t, a) })
 	t.Run("a key that was replaced", func(t *testing.T) { v.replaced(t, a) })
@@ -130,7 +130,7 @@ func (v *vaultRig) wantContradicted(t *testing.T, a kit.Agent, said string) {
 // wantSaid waits until doctor says what was seen.
 func (v *vaultRig) wantSaid(t *testing.T, said string) {
 	t.Helper()
-	kit.Until(t, kit.Patience, "doctor to say "+said, func() bool {
+	kit.Until(t, "doctor to say "+said, func() bool {
 		status, text, controls := v.Doctor(t)
 		return status == program.Refused && len(controls[policy.ObservedFalse]) > 0 && strings.Contains(text, said)
 	})
@@ -141,7 +141,7 @@ func (v *vaultRig) wantSaid(t *testing.T, said string) {
 func (v *vaultRig) exportable(t *testing.T, a kit.Agent) {
 	v.set(t, "session-key", "exportable", true)
 	began, met := time.Now(), make(map[string]string)
-	kit.Until(t, kit.Patience, "posts to be refused as contradicted", func() bool {
+	kit.Until(t, "posts to be refused as contradicted", func() bool {
 		o := a.Post()
 		if met[o.Code] == "" {
 			met[o.Code] = time.Since(began).Round(time.Millisecond).String()

@@ -112,7 +112,7 @@ func loginFaults() []fault {
 }
 
 // auditDisk is a file system of 1 MiB under the rig's folder.
-func auditDisk(v *vaultRig) string { return filepath.Join(v.Dir, "audit") }
+func auditDisk(v *vaultRig) string { return v.In("audit") }
 
 // fillAudit has Vault write its audit log to a small disk, and fills that. Vault answers no request that it cannot log.
 func fillAudit(t *testing.T, v *vaultRig, _ func() bool) {
@@ -139,9 +139,9 @@ func emptyAudit(t *testing.T, v *vaultRig) {
 func expireTokens(t *testing.T, v *vaultRig, post func() bool) {
 	v.tokenLifetime(t, "2s", "2s")
 	v.revokeTokens(t)
-	kit.Until(t, kit.Patience, "posts with tokens of two seconds", post)
+	kit.Until(t, "posts with tokens of two seconds", post)
 	v.loseSecretIDs(t, bootstrap.Roles...)
-	kit.Until(t, kit.Patience, "the tokens' end", func() bool { return !post() })
+	kit.Until(t, "the tokens' end", func() bool { return !post() })
 }
 
 // slack is by how much what a process holds may differ from before: a connection that is kept for later here, one that is closed there.
@@ -192,14 +192,14 @@ func (v *vaultRig) suffer(t *testing.T, f fault, a kit.Agent, before held, all *
 		}
 		return o
 	}
-	kit.Until(t, kit.Patience, "sound posts", func() bool { // one can go out before each key that Vault was too slow for has been read again
+	kit.Until(t, "sound posts", func() bool { // one can go out before each key that Vault was too slow for has been read again
 		return !slices.ContainsFunc(atOnce(crowd, post), func(o kit.Outcome) bool { return o.Code != "" })
 	})
 	f.strike(t, v, func() bool { return post().Code == "" })
 	row, because, slowest := "goes out", "", time.Duration(0)
 	var again time.Duration
 	if f.harmless > 0 {
-		again = kit.Until(t, kit.Patience, "a post", func() bool { return post().Code == "" })
+		again = kit.Until(t, "a post", func() bool { return post().Code == "" })
 		out := 0
 		for began := time.Now(); time.Since(began) < f.harmless || out == 0 && time.Since(began) < kit.Patience; {
 			o := post()
@@ -231,13 +231,13 @@ func (v *vaultRig) suffer(t *testing.T, f fault, a kit.Agent, before held, all *
 		}
 		v.OpenAgent(t) // events and sessions go on
 		if f.stale {
-			kit.Until(t, kit.Patience, "posts to be refused without asking", func() bool {
+			kit.Until(t, "posts to be refused without asking", func() bool {
 				o := post()
 				return o.Code == "custody_unavailable" && strings.Contains(a.Reason(o), "is not known: the key")
 			})
 		}
 		f.mend(t, v)
-		again = kit.Until(t, kit.Patience, "a post after Vault is back", func() bool { return post().Code == "" })
+		again = kit.Until(t, "a post after Vault is back", func() bool { return post().Code == "" })
 	}
 	if arrived := v.Posts.Load() - sent; arrived != seen.Load() {
 		t.Errorf("%d posts reached the upstream, and %d were said to go out", arrived, seen.Load())
@@ -247,6 +247,6 @@ func (v *vaultRig) suffer(t *testing.T, f fault, a kit.Agent, before held, all *
 		t.Errorf("of %d reads these failed: %+v", n, failed)
 	}
 	var now held
-	kit.Until(t, kit.Patience, "descriptors and goroutines to be given back", func() bool { now = v.held(t); return now.within(before, slack) })
+	kit.Until(t, "descriptors and goroutines to be given back", func() bool { now = v.held(t); return now.within(before, slack) })
 	fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", f.name, row, slowest.Round(time.Millisecond), again.Round(time.Millisecond), n, slow.Round(time.Millisecond), now, because)
 }

@@ -43,7 +43,7 @@ func TestVaultRotateAll(t *testing.T) {
 			t.Errorf("nothing of %s is said: %s", r.Key, out)
 		}
 	}
-	kit.Until(t, kit.Patience, "a post with the new versions alone", func() bool {
+	kit.Until(t, "a post with the new versions alone", func() bool {
 		if o := a.Post(); o.Code != "" {
 			t.Fatalf("a post is lost: %+v", o)
 		}
@@ -123,7 +123,7 @@ func TestVaultRotation(t *testing.T) {
 		}
 		<-tick.C
 	}
-	took := kit.Until(t, kit.Patience, "signatures with the newest versions", func() bool {
+	took := kit.Until(t, "signatures with the newest versions", func() bool {
 		kids := v.kids(t)
 		for key, n := range newest {
 			if kids[key] != fmt.Sprintf("%s:v%d", key, n+1) {
@@ -153,11 +153,11 @@ func TestVaultRotation(t *testing.T) {
 // verifyAll retires all versions of keys but the newest, and verifies every post that was made, from an export.
 func (v *vaultRig) verifyAll(t *testing.T, newest map[string]int, posts int64) {
 	t.Helper()
-	in := func(name string) string { return filepath.Join(v.Dir, name) }
+	in := func(name string) string { return v.In(name) }
 	for key, n := range newest {
 		v.asOwner(t, "keys", "retire", key, "--oldest", fmt.Sprint(n+1))
 	}
-	kit.Until(t, kit.Patience, "a bundle without the retired versions", func() bool {
+	kit.Until(t, "a bundle without the retired versions", func() bool {
 		b, _, err := config.ReadBundle(in(devstack.BundleFile))
 		return err == nil && len(b.Certificates) == len(bootstrap.Roles)
 	})
@@ -188,10 +188,10 @@ func TestVaultRetireNow(t *testing.T) {
 	check.Must(t, admin.Get(t.Context(), v.Stack.Admin(), "/v1/posts?limit=1&flow=post", &posts))
 	i := slices.IndexFunc(posts[0].Artifacts, func(a ledger.Artifact) bool { return a.Name == "runtimeAttestation" })
 	token := posts[0].Artifacts[i].Token
-	roots, err := config.ReadRoots(filepath.Join(v.Dir, devstack.RegistryFile), filepath.Join(v.Dir, devstack.AuditorFile))
+	roots, err := config.ReadRoots(v.In(devstack.RegistryFile), v.In(devstack.AuditorFile))
 	check.Must(t, err)
 	verify := func() error {
-		b, _, err := config.ReadBundle(filepath.Join(v.Dir, devstack.BundleFile))
+		b, _, err := config.ReadBundle(v.In(devstack.BundleFile))
 		check.Must(t, err)
 		trust, err := evidence.NewTrust(roots, b, evidence.SignerPolicy{})
 		check.Must(t, err)
@@ -208,11 +208,11 @@ func TestVaultRetireNow(t *testing.T) {
 	if !strings.Contains(out, "runtime-key:v2 is there") || !strings.Contains(out, "versions of runtime-key before 2 are retired") {
 		t.Errorf("said %s", out)
 	}
-	refused := kit.Until(t, kit.Patience, "the refusal of what the retired version has signed", func() bool {
+	refused := kit.Until(t, "the refusal of what the retired version has signed", func() bool {
 		var r *refusal.Refusal
 		return errors.As(verify(), &r) && r.Code() == "key_retired"
 	})
-	again := kit.Until(t, kit.Patience, "a post with the next version", func() bool { return a.Post().Code == "" })
+	again := kit.Until(t, "a post with the next version", func() bool { return a.Post().Code == "" })
 	t.Logf("refused after %s; a post went out %s later", refused.Round(time.Millisecond), again.Round(time.Millisecond))
 	if kid := v.kids(t)["runtime-key"]; kid != "runtime-key:v2" {
 		t.Errorf("signed with %s", kid)
@@ -227,14 +227,14 @@ func TestVaultRetireNow(t *testing.T) {
 
 	// What Vault accepts again stays retired: no verifier would take a bundle that certifies it, and so nothing else that is in it.
 	v.vault.Write(t, "transit/keys/runtime-key/config", map[string]any{"min_decryption_version": 1})
-	kit.Until(t, kit.Patience, "the process to publish the first version again", func() bool {
+	kit.Until(t, "the process to publish the first version again", func() bool {
 		_, out, _ := kit.Invoke(t, "keys", "list", "--from", v.Stack.Admin())
 		return strings.Contains(out, "runtime-key:v1")
 	})
 	if out := v.asOwner(t, "keys", "rotate", "runtime-key", "--retire", "--json"); !strings.Contains(out, `"version": 3,`) || !strings.Contains(out, `"oldest": 3`) {
 		t.Errorf("said %s", out)
 	}
-	kit.Until(t, kit.Patience, "a post with the version after it", func() bool { return a.Post().Code == "" && v.kids(t)["runtime-key"] == "runtime-key:v3" })
+	kit.Until(t, "a post with the version after it", func() bool { return a.Post().Code == "" && v.kids(t)["runtime-key"] == "runtime-key:v3" })
 	if err := verify(); daemon.CodeOf(err) != " (key_retired)" {
 		t.Errorf("got %v", err)
 	}

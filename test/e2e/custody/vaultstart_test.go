@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -84,9 +83,9 @@ func TestStartBeforeVault(t *testing.T) {
 			process.Cancel = func() error { return process.Process.Signal(syscall.SIGTERM) }
 			process.Stderr = &log
 			go func() { ended <- process.Run() }()
-			kit.Until(t, kit.Patience, "the log to say "+tt.said, func() bool { return log.has("not ready: waiting for Vault") && log.has(tt.said) })
+			kit.Until(t, "the log to say "+tt.said, func() bool { return log.has("not ready: waiting for Vault") && log.has(tt.said) })
 			tt.mend()
-			took := kit.Until(t, kit.Patience, "the process to publish its keys", func() bool {
+			took := kit.Until(t, "the process to publish its keys", func() bool {
 				var roles []daemon.RoleDocument
 				return admin.Get(ctx, "unix:"+filepath.Join(d.Dir, "run", "control.sock"), "/v1/roles", &roles) == nil && len(roles) == 2
 			})
@@ -113,8 +112,7 @@ func TestStartSparesSecretIDs(t *testing.T) {
 		files, err := filepath.Glob(filepath.Join(v.auth, "*.secret-id"))
 		check.Must(t, err)
 		for _, file := range files {
-			wrapping, err := os.ReadFile(file)
-			check.Must(t, err)
+			wrapping := kit.Read(t, file)
 			lookup := map[string]any{"token": strings.TrimSpace(string(wrapping))}
 			if _, err := v.vault.Client(t).Logical().Write("sys/wrapping/lookup", lookup); err != nil {
 				t.Errorf("%s is used up: %v", filepath.Base(file), err)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -21,28 +20,10 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// inside matches names of the deployment that no refusal may tell an agent: keys, and what Vault, the operating system and the databases
-// say of them.
-var inside = regexp.MustCompile(`(?i):v\d|vault\b|transit|approle|kv/|auth/|secret.id|\.(token|sock|db|json|jwk|pem)\b|/run/|/tmp/|\b\d+\.\d+\.\d+\.\d+\b|unix|\bsql|insert|database|x509|\bdial\b|errno|no such file|connection refused|permission`)
-
-// WantNothingTold looks for names of the deployment in what an agent got.
-func WantNothingTold(t *testing.T, answer string) {
-	t.Helper()
-	if found := inside.FindString(answer); found != "" {
-		t.Errorf("the agent is told of %q: %s", found, answer)
-	}
-	for _, r := range bootstrap.Roles {
-		if strings.Contains(answer, r.Key) {
-			t.Errorf("the agent is told of the key %s: %s", r.Key, answer)
-		}
-	}
-}
-
 // Outcome is what an agent saw of one call.
 type Outcome struct {
 	Status int
-	Code   string // of the refusal; empty where there was none
-	step   string
+	Code   string // of the refusal, or "none" if no answer came
 	Detail string
 	Post   string // the id of the record
 	Retry  int    // Retry-After in seconds
@@ -52,34 +33,50 @@ type Outcome struct {
 // Agent is a client in a session of its own.
 type Agent struct {
 	*http.Client
-	t           *testing.T
-	Base, admin string
+	Session admin.Session
+	Base    string // of the upstream
+
+	t     *testing.T
+	admin string
 }
 
-func (v *Rig) OpenAgent(t *testing.T) Agent {
+// OpenAgent opens a session for a new event.
+func (r *Rig) OpenAgent(t *testing.T) Agent {
 	t.Helper()
-	event, err := v.DeliverRelease(t.Context())
-	check.Must(t, err)
-	var s admin.Session
-	check.Must(t, admin.Call(t.Context(), v.Stack.Admin(), http.MethodPost, "/v1/sessions", map[string]string{"event": event}, &s))
+	a := Agent{Base: "https://" + r.Plain(), t: t, admin: r.Stack.Admin()}
+	request := admin.SessionRequest{Event: r.Event(t)}
+	check.Must(t, admin.Call(t.Context(), a.admin, http.MethodPost, "/v1/sessions", request, &a.Session))
+	transport := ProxyTransport(t, a.Session)
+	t.Cleanup(transport.CloseIdleConnections)
+	a.Client = &http.Client{Transport: transport, Timeout: Patience}
+	return a
+}
+
+// ProxyTransport returns a transport through the proxy of a session, which trusts its CA.
+func ProxyTransport(t *testing.T, s admin.Session) *http.Transport {
+	t.Helper()
 	proxy, err := url.Parse(s.ProxyURL)
 	check.Must(t, err)
-	ca, err := os.ReadFile(s.CAFile)
-	check.Must(t, err)
+	return &http.Transport{Proxy: http.ProxyURL(proxy), TLSClientConfig: TLSConfig(t, s.CAFile)}
+}
+
+// TLSConfig returns the configuration of a client that trusts a CA.
+func TLSConfig(t *testing.T, caFile string) *tls.Config {
+	t.Helper()
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(ca)
-	transport := &http.Transport{Proxy: http.ProxyURL(proxy), TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
-	t.Cleanup(transport.CloseIdleConnections)
-	return Agent{&http.Client{Transport: transport, Timeout: Patience}, t, "https://" + v.Plain(), v.Stack.Admin()}
+	if !roots.AppendCertsFromPEM(Read(t, caFile)) {
+		t.Fatalf("%s is no CA", caFile)
+	}
+	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 }
 
-func (a Agent) Post() Outcome {
-	return a.Call(http.MethodPost, "/repos/acme/site/issues/7/comments", `{"body":"released"}`)
-}
+// Post makes the post that ClientRules allow.
+func (a Agent) Post() Outcome { return a.Call(http.MethodPost, Comments, Comment) }
 
+// Read makes a read that ClientRules allow.
 func (a Agent) Read() Outcome { return a.Call(http.MethodGet, "/repos/acme/site", "") }
 
-// Call makes one call. What is no answer at all has the code "none".
+// Call makes one call.
 func (a Agent) Call(method, path, body string) Outcome {
 	began := time.Now()
 	out := Outcome{Code: "none"}
@@ -95,29 +92,47 @@ func (a Agent) Call(method, path, body string) Outcome {
 	}
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(resp.Body)
-	out.Took = time.Since(began)
+	out.Took, out.Status = time.Since(began), resp.StatusCode
 	if err != nil || resp.StatusCode < 300 {
-		out.Status, out.Code, out.Post = resp.StatusCode, "", resp.Header.Get("ActionProof-Post")
+		out.Code, out.Post = "", resp.Header.Get("ActionProof-Post")
 		return out
 	}
 	var p problem.Details
 	if json.Unmarshal(raw, &p) == nil {
-		out.Code, out.step, out.Detail, out.Post = p.Code, p.Step, p.Detail, p.Post
+		out.Code, out.Detail, out.Post = p.Code, p.Detail, p.Post
 	}
 	WantNothingTold(a.t, string(raw))
-	out.Status = resp.StatusCode
 	out.Retry, _ = strconv.Atoi(resp.Header.Get("Retry-After"))
 	return out
 }
 
-// Reason returns why a call was refused: what the operator reads of it.
+// Reason returns what the record says of a refusal, for the operator.
 func (a Agent) Reason(o Outcome) string {
+	var rec ledger.Record
 	if o.Post == "" {
 		return ""
 	}
-	var rec ledger.Record
 	if err := admin.Get(a.t.Context(), a.admin, "/v1/posts/"+o.Post, &rec); err != nil {
 		return err.Error()
 	}
 	return rec.Reason
+}
+
+// inside matches what no refusal may tell an agent: names of keys, and what Vault, the operating system and databases
+// say of them.
+var inside = regexp.MustCompile(`(?i):v\d|vault\b|transit|approle|kv/|auth/|secret.id|\.(token|sock|db|json|jwk|pem)\b` +
+	`|/run/|/tmp/|\b\d+\.\d+\.\d+\.\d+\b|unix|\bsql|insert|database|x509|\bdial\b|errno|no such file` +
+	`|connection refused|permission`)
+
+// WantNothingTold fails an answer that tells an agent of the deployment.
+func WantNothingTold(t *testing.T, answer string) {
+	t.Helper()
+	if found := inside.FindString(answer); found != "" {
+		t.Errorf("the agent is told of %q: %s", found, answer)
+	}
+	for _, r := range bootstrap.Roles {
+		if strings.Contains(answer, r.Key) {
+			t.Errorf("the agent is told of the key %s: %s", r.Key, answer)
+		}
+	}
 }

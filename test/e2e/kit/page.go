@@ -1,38 +1,33 @@
 package kit
 
 import (
-	"os"
 	"strings"
 	"testing"
-
-	"github.com/actionproof/mediator/test/check"
 )
 
-// section is one heading of a page with its commands and its YAML, as they are written.
-type section struct {
+// Section is one heading of a page with its commands and its YAML.
+type Section struct {
 	Title          string
-	Commands, Yaml []string
+	Commands, YAML []string
 }
 
-// ReadPage reads the sections of a page: lines that begin with four spaces outside of fenced blocks are commands.
-func ReadPage(t *testing.T, path string) []section {
+// ReadPage reads a page. Lines that begin with four spaces, outside of fenced blocks, are commands.
+func ReadPage(t *testing.T, path string) []Section {
 	t.Helper()
-	raw, err := os.ReadFile(path)
-	check.Must(t, err)
-	sections := []section{{}}
+	sections := []Section{{}}
 	fenced, going := false, false
-	for line := range strings.Lines(string(raw)) {
+	for line := range strings.Lines(string(Read(t, path))) {
 		s := &sections[len(sections)-1]
 		command, indented := strings.CutPrefix(line, "    ")
 		switch {
 		case strings.HasPrefix(line, "```"):
 			if fenced = !fenced; fenced {
-				s.Yaml = append(s.Yaml, "")
+				s.YAML = append(s.YAML, "")
 			}
 		case fenced:
-			s.Yaml[len(s.Yaml)-1] += line
+			s.YAML[len(s.YAML)-1] += line
 		case strings.HasPrefix(line, "#"):
-			sections = append(sections, section{Title: strings.TrimSpace(strings.TrimLeft(line, "#"))})
+			sections = append(sections, Section{Title: strings.TrimSpace(strings.TrimLeft(line, "#"))})
 		case indented && going:
 			s.Commands[len(s.Commands)-1] += command
 		case indented:

@@ -44,9 +44,7 @@ func TestDisputeScripts(t *testing.T) {
 	t.Parallel()
 	n := kit.NewNode(t, quickConfig+"disputes: {arbiter: arbiter.jwk, windows: {short: 1h}}\n")
 	quickly(n, t)
-	if status, _, said := kit.Invoke(t, "keys", "root", "--name", "arbiter", "--out", n.Dir); status != program.Done {
-		t.Fatal(said)
-	}
+	kit.Run(t, "keys", "root", "--name", "arbiter", "--out", n.Dir)
 	agent := func(name string) string {
 		key, err := cli.TakeAgentKey(n.At(name + ".key"))
 		check.Must(t, err)
@@ -75,24 +73,23 @@ func prepareSpeakingRig(t *testing.T) tiersRig {
 		}
 		return trial.Speaking(file)
 	})
-	if status, _, said := kit.Invoke(t, "keys", "root", "--name", "arbiter", "--out", r.Dir); status != program.Done {
-		t.Fatal(said)
-	}
+	kit.Run(t, "keys", "root", "--name", "arbiter", "--out", r.Dir)
 	return r
 }
 
 // TestDisputes has an agent behind a sidecar publish a signal, dispute another agent and lose a dispute. An accusation changes nothing. The agent that
 // has lost is refused, and the record says why, until it has shown again what it does.
 func TestDisputes(t *testing.T) {
+	t.Parallel()
 	r := prepareSpeakingRig(t)
 	r.Start(t) // the roots are made, and so the owner is known
 	agent := r.agent(t)
-	key, err := cli.TakeAgentKey(filepath.Join(r.Dir, "other.key"))
+	key, err := cli.TakeAgentKey(r.In("other.key"))
 	check.Must(t, err)
 	other := evidence.DIDKey([]byte(key.Public().(ed25519.PublicKey)))
 	r.stopNode(t)
-	registered(t, filepath.Join(r.Dir, "reputation"), agent.String(), other)
-	s, err := store.Open(t.Context(), filepath.Join(r.Dir, "reputation", "reputation.db"))
+	registered(t, r.In("reputation"), agent.String(), other)
+	s, err := store.Open(t.Context(), r.In("reputation/reputation.db"))
 	check.Must(t, err)
 	nodetest.Log(t, s, agent, time.Now(), 12, 45)
 	check.Must(t, s.Close())
@@ -122,15 +119,15 @@ func TestDisputes(t *testing.T) {
 	r.stated(t, "signals", interaction.StatesSignal)
 
 	file := filepath.Join(t.TempDir(), "dispute.json")
-	open := byOther("dispute", "open", "sig_1", "--claim", "It is red.", "--reasoning", "I looked.", "--key", filepath.Join(r.Dir, "other.key"), "--node", node, "--json")
+	open := byOther("dispute", "open", "sig_1", "--claim", "It is red.", "--reasoning", "I looked.", "--key", r.In("other.key"), "--node", node, "--json")
 	check.Must(t, os.WriteFile(file, []byte(open), 0o600))
-	kit.Until(t, kit.Patience, "the reputation to name the accusation", func() bool {
+	kit.Until(t, "the reputation to name the accusation", func() bool {
 		_, text, _ := kit.Invoke(t, "reputation", "show", "agent", "--node", node, "--json", "--", agent.String())
 		return strings.Contains(text, `"disputes_pending": 1`)
 	})
 	r.decided(t, fewWords, "") // an accusation alone blocks nobody
 
-	decision := byOther("dispute", "resolve", file, "--outcome", "challenger_wins", "--reason", "It was red.", "--arbiter-key", filepath.Join(r.Dir, "arbiter.key.jwk"), "--audience", "mediator-reputation")
+	decision := byOther("dispute", "resolve", file, "--outcome", "challenger_wins", "--reason", "It was red.", "--arbiter-key", r.In("arbiter.key.jwk"), "--audience", "mediator-reputation")
 	check.Must(t, os.WriteFile(file+".jwt", []byte(decision), 0o600))
 	resolved := byOther("dispute", "resolve", file, "--decision", file+".jwt", "--node", node, "--json")
 	check.Must(t, os.WriteFile(file+".resolved", []byte(resolved), 0o600))
@@ -143,13 +140,13 @@ func TestDisputes(t *testing.T) {
 		t.Errorf("the record does not say why:\n%s%s", text, said)
 	}
 
-	byOther("signal", "publish", "It is red.", "--id", "sig_2", "--horizon", "long", "--key", filepath.Join(r.Dir, "other.key"), "--node", node)
+	byOther("signal", "publish", "It is red.", "--id", "sig_2", "--horizon", "long", "--key", r.In("other.key"), "--node", node)
 	if said, err := r.AsAgent(t, self, "dispute", "open", "sig_2", "--claim", "It is green.", "--reasoning", "I looked too."); err == nil || !strings.Contains(err.Error(), "policy_denied") {
 		t.Errorf("an agent that has lost disputes: %s, %v", said, err)
 	}
 
 	r.stopNode(t)
-	s, err = store.Open(t.Context(), filepath.Join(r.Dir, "reputation", "reputation.db"))
+	s, err = store.Open(t.Context(), r.In("reputation/reputation.db"))
 	check.Must(t, err)
 	nodetest.Log(t, s, agent, time.Now(), 20, 45)
 	check.Must(t, s.Close())
@@ -163,7 +160,7 @@ func TestDisputes(t *testing.T) {
 func (r tiersRig) stated(t *testing.T, rule, kind string) {
 	t.Helper()
 	var found ledger.Record
-	kit.Until(t, kit.Patience, "the record of the post by "+rule, func() bool {
+	kit.Until(t, "the record of the post by "+rule, func() bool {
 		var posts []ledger.Record
 		check.Must(t, admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?limit=20", &posts))
 		at := slices.IndexFunc(posts, func(p ledger.Record) bool { return p.Rule == rule && p.State == ledger.StateForwarded })

@@ -37,11 +37,12 @@ func nodeStores(t *testing.T) map[string]func(t *testing.T) string {
 // TestNode runs a node alone: it waits for its certificate, takes receipts, signs a score that verifies with public keys, serves nothing of the
 // operators' at its public address, and ends well.
 func TestNode(t *testing.T) {
+	t.Parallel()
 	for name, store := range nodeStores(t) {
 		t.Run(name, func(t *testing.T) {
 			n := kit.NewNode(t, store(t))
 			n.Begin(t)
-			kit.Until(t, kit.Patience, "the node to say what it waits for", func() bool {
+			kit.Until(t, "the node to say what it waits for", func() bool {
 				err := admin.Get(t.Context(), "unix:"+n.Socket(), "/readyz", nil)
 				return err != nil && strings.Contains(err.Error(), "waits for a trust bundle that certifies this process's keys")
 			})
@@ -72,8 +73,7 @@ func TestNode(t *testing.T) {
 				t.Error("the public address speaks plain HTTP")
 			}
 			check.Must(t, n.End(t, syscall.SIGTERM))
-			log, err := os.ReadFile(n.At("one.log"))
-			check.Must(t, err)
+			log := kit.Read(t, n.At("one.log"))
 			if bytes.Contains(log, []byte(`"level":"error"`)) || bytes.Contains(log, []byte("password")) {
 				t.Errorf("the log has\n%s", log)
 			}
@@ -83,6 +83,7 @@ func TestNode(t *testing.T) {
 
 // TestNodeKilled kills the node while receipts come in, again and again: what it has acknowledged is there afterwards, and nothing twice.
 func TestNodeKilled(t *testing.T) {
+	t.Parallel()
 	for name, store := range nodeStores(t) {
 		t.Run(name, func(t *testing.T) {
 			n := kit.NewNode(t, store(t))
@@ -128,6 +129,7 @@ func TestNodeKilled(t *testing.T) {
 
 // TestNodeReload: a reload takes owners and hosts, and nothing else; what is wrong leaves everything as it was.
 func TestNodeReload(t *testing.T) {
+	t.Parallel()
 	n := kit.NewNode(t, "confine: {read: [owners]}\n")
 	other := gatetest.NewAt(t, time.Now().Add(-3*time.Hour).Truncate(time.Second))
 	other.Observe(t)
@@ -145,8 +147,7 @@ func TestNodeReload(t *testing.T) {
 	}
 	edit := func(old, new string) {
 		t.Helper()
-		raw, err := os.ReadFile(n.At("one.yaml"))
-		check.Must(t, err)
+		raw := kit.Read(t, n.At("one.yaml"))
 		if !bytes.Contains(raw, []byte(old)) {
 			t.Fatalf("the configuration has no %q", old)
 		}
@@ -194,6 +195,7 @@ func TestNodeReload(t *testing.T) {
 
 // TestNodeReplicas runs two nodes on one database: what one takes the other knows, and receipts at both count once.
 func TestNodeReplicas(t *testing.T) {
+	t.Parallel()
 	store := nodeStores(t)["PostgreSQL"](t)
 	one := kit.NewNode(t, store)
 	two := one.Replica(t, store)
@@ -201,7 +203,7 @@ func TestNodeReplicas(t *testing.T) {
 	two.Start(t)
 	receipts := one.Calls(t, "ses_1", 60)
 	done := make(chan error, 2)
-	for _, n := range []*kit.Node{one, two} {
+	for _, n := range []*kit.NodeRig{one, two} {
 		go func() {
 			for part := range slices.Chunk(receipts, 4) {
 				for {
@@ -225,7 +227,7 @@ func TestNodeReplicas(t *testing.T) {
 	for range 2 {
 		check.Must(t, <-done)
 	}
-	for _, n := range []*kit.Node{one, two} {
+	for _, n := range []*kit.NodeRig{one, two} {
 		if c := n.Scored(t, receipts[0]); c.HeadNumber != 60 || c.HeadHash != evidence.HashToken(receipts[59]) {
 			t.Errorf("the score of the node %s is of %+v", n.Name, c)
 		}
@@ -234,6 +236,7 @@ func TestNodeReplicas(t *testing.T) {
 
 // TestNodeLimits: the limits of the configuration are in force.
 func TestNodeLimits(t *testing.T) {
+	t.Parallel()
 	n := kit.NewNode(t, "limits: {sessions: 1, receipts: 3, publicPerSecond: 1000}\n")
 	n.Start(t)
 	for range 150 { // more than the default lets one address ask at once

@@ -51,7 +51,7 @@ type tiersRig struct{ *kit.Rig }
 // prepareTiersRig does not start the processes yet. change changes their files further.
 func prepareTiersRig(t *testing.T, change ...func(file string) string) tiersRig {
 	t.Helper()
-	return tiersRig{kit.PrepareRig(t, []string{trial.PlainHost}, func(r *kit.Rig) (http.Handler, string) {
+	return tiersRig{kit.PrepareRig(t, kit.Plain, func(r *kit.Rig) (http.Handler, string) {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			r.Posts.Add(1)
 			w.WriteHeader(http.StatusCreated)
@@ -85,7 +85,7 @@ func (r tiersRig) post(t *testing.T, words int) kit.Outcome {
 // of the node's new key. It returns the last outcome.
 func (r tiersRig) decided(t *testing.T, words int, code string) (o kit.Outcome) {
 	t.Helper()
-	kit.Until(t, kit.Patience, fmt.Sprintf("a post of %d words with the code %q", words, code), func() bool {
+	kit.Until(t, fmt.Sprintf("a post of %d words with the code %q", words, code), func() bool {
 		o = r.post(t, words)
 		return o.Code == code
 	})
@@ -149,8 +149,7 @@ func (r tiersRig) decide(t *testing.T, reputation string) error {
 	control := policy.NewClient(base, over)
 	manifests, err := control.Manifests(ctx)
 	check.Must(t, err)
-	raw, err := os.ReadFile(filepath.Join(r.Dir, devstack.SidecarFile))
-	check.Must(t, err)
+	raw := kit.Read(t, r.In(devstack.SidecarFile))
 	environment, err := config.EnvironmentHash(raw)
 	check.Must(t, err)
 	_, err = control.Decide(ctx, policy.Request{
@@ -164,6 +163,7 @@ func (r tiersRig) decide(t *testing.T, reputation string) error {
 // TestTiers lets a reputation decide the posts of a whole deployment. Without one nothing is posted. A new agent posts under the tight budget of
 // the example policy, and one that has shown what it does posts more. While the node is away posts go on until the last token is too old.
 func TestTiers(t *testing.T) {
+	t.Parallel()
 	r := prepareTiersRig(t)
 	r.Start(t)
 	r.stopNode(t)
@@ -175,7 +175,7 @@ func TestTiers(t *testing.T) {
 	}
 	r.startNode(t)
 	first := r.decided(t, fewWords, "")
-	kit.Until(t, kit.Patience, "doctor to be content with the reputation", func() bool {
+	kit.Until(t, "doctor to be content with the reputation", func() bool {
 		status, text, _ := r.Doctor(t)
 		return status == program.Done && strings.Contains(text, "believed       tier new, signed at ")
 	})
@@ -189,7 +189,7 @@ func TestTiers(t *testing.T) {
 	last := r.decided(t, fewWords, "")
 	r.stopNode(t)
 	var refused kit.Outcome
-	kit.Until(t, kit.Patience, "the last reputation to be too old", func() bool {
+	kit.Until(t, "the last reputation to be too old", func() bool {
 		o := r.post(t, fewWords)
 		if o.Code == "" {
 			last = o
@@ -201,12 +201,12 @@ func TestTiers(t *testing.T) {
 		t.Errorf("once the last reputation is too old: %+v", refused)
 	}
 	var coded *problem.Error
-	kit.Until(t, kit.Patience, "the control plane to refuse the old reputation itself", func() bool { return errors.As(r.decide(t, r.reputation(t, last)), &coded) })
+	kit.Until(t, "the control plane to refuse the old reputation itself", func() bool { return errors.As(r.decide(t, r.reputation(t, last)), &coded) })
 	if coded.Code() != "expired" {
 		t.Errorf("a sidecar that sends an old reputation is refused: %v", coded)
 	}
 
-	s, err := store.Open(t.Context(), filepath.Join(r.Dir, "reputation", "reputation.db"))
+	s, err := store.Open(t.Context(), r.In("reputation/reputation.db"))
 	check.Must(t, err)
 	nodetest.Log(t, s, r.agent(t), time.Now(), 12, 45)
 	check.Must(t, s.Close())

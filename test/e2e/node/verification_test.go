@@ -27,7 +27,6 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/program"
-	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/verification"
 	"github.com/actionproof/mediator/test/check"
@@ -54,17 +53,17 @@ upstreams:
 // registration is a post with its whole evidence, once for each event; the result verifies with the public keys that the team has signed.
 func TestVerificationThroughTheProxy(t *testing.T) {
 	t.Parallel()
-	agent := kit.NodeAgent(t)
+	agent := kit.NodeJS(t)
 	n := kit.NewNode(t, verificationConfig)
 	n.Start(t)
-	r := kit.NewRig(t, []string{trial.PlainHost}, func(*kit.Rig) (http.Handler, string) {
+	r := kit.NewRig(t, kit.Plain, func(*kit.Rig) (http.Handler, string) {
 		return &httputil.ReverseProxy{Transport: n.HTTPS.Transport, Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(&url.URL{Scheme: "https", Host: n.Public})
 			p.Out.Host = "node.example"
 		}}, verificationRules
 	})
 	for i, generation := range []string{"v1", "v2", "v2-modern"} {
-		out, err := r.AsAgent(t, append(slices.Clone(agent), kit.Scripts+"node/verify.mjs", generation, "https://"+r.Plain()+"/mcp", "wait")...)
+		out, err := r.AsAgent(t, kit.With(agent, kit.Scripts+"node/verify.mjs", generation, "https://"+r.Plain()+"/mcp", "wait")...)
 		if err != nil {
 			t.Fatal(generation, err)
 		}
@@ -72,16 +71,11 @@ func TestVerificationThroughTheProxy(t *testing.T) {
 			Registered struct{ Verification string }
 		}
 		check.Must(t, json.Unmarshal([]byte(out), &said))
-		v, err := evidence.NewVerifier(n.Trusted(t), evidence.VerifierOptions{Now: time.Now})
-		check.Must(t, err)
-		o, err := evidence.Open(v, verification.Kind, said.Registered.Verification, evidence.Expected{
-			Issuers: []string{"mediator-appraiser"}, Audiences: []string{"posting-api"}, KeyIDs: []string{"appraiser-one"}, MaxAge: verification.Lifetime,
-		})
-		check.Must(t, err)
-		if c := o.Claims(); !c.ObservedAll || c.Score != verification.MaxScore || c.Subject != "127.0.0.1/32" || c.SubjectBasis != verification.BasisDeclared || c.ModelCalls.Basis != verification.BasisNotMeasured {
+		c := kit.Opened(t, n, verification.Kind, said.Registered.Verification, verification.Lifetime)
+		if !c.ObservedAll || c.Score != verification.MaxScore || c.Subject != "127.0.0.1/32" || c.SubjectBasis != verification.BasisDeclared || c.ModelCalls.Basis != verification.BasisNotMeasured {
 			t.Errorf("%s: %+v", generation, c)
 		}
-		kit.Until(t, kit.Patience, "the registration to be recorded as a post", func() bool { return r.ToolPosts(t) == i+1 })
+		kit.Until(t, "the registration to be recorded as a post", func() bool { return r.ToolPosts(t) == i+1 })
 	}
 	n.WantMetrics(t, `mediator_verification_calls_total{code="",tool="register_plugin"} 3`, `mediator_verification_calls_total{code="",tool="get_registration_challenge"} 3`)
 }
@@ -113,7 +107,7 @@ func answerChat(w http.ResponseWriter, _ *http.Request) {
 // newOwnVerificationRig is a deployment whose node verifies agents at the mediator's name, by these rules.
 func newOwnVerificationRig(t *testing.T, rules string) *kit.Rig {
 	t.Helper()
-	return kit.NewRig(t, []string{trial.PlainHost}, func(*kit.Rig) (http.Handler, string) { return http.HandlerFunc(answerChat), rules }, func(file string) string {
+	return kit.NewRig(t, kit.Plain, func(*kit.Rig) (http.Handler, string) { return http.HandlerFunc(answerChat), rules }, func(file string) string {
 		return strings.Replace(file, "\nbelievedHosts:", "\n"+verificationConfig+"believedHosts:", 1)
 	})
 }
@@ -122,12 +116,12 @@ func newOwnVerificationRig(t *testing.T, rules string) *kit.Rig {
 // the agent by its owner and its name, from the sidecar; no call names the verification. The registration is a post, and refused without an action.
 func TestVerificationAtTheMediator(t *testing.T) {
 	t.Parallel()
-	agent := kit.NodeAgent(t)
+	agent := kit.NodeJS(t)
 	const url = "http://mediator.internal/mcp"
 	t.Run("with an action", func(t *testing.T) {
 		r := newOwnVerificationRig(t, ownVerificationRules)
 		for i, generation := range []string{"v1", "v2", "v2-modern"} {
-			out, err := r.AsAgent(t, append(slices.Clone(agent), kit.Scripts+"node/verify.mjs", generation, url, "wait")...)
+			out, err := r.AsAgent(t, kit.With(agent, kit.Scripts+"node/verify.mjs", generation, url, "wait")...)
 			if err != nil {
 				t.Fatal(generation, err)
 			}
@@ -149,7 +143,7 @@ func TestVerificationAtTheMediator(t *testing.T) {
 			if status, text, said := kit.Invoke(t, "verify", result, "--dir", r.Dir); status != program.Done || !strings.Contains(text, "the verification of "+c.Subject+" (observed) is signed by") {
 				t.Errorf("%s: the result does not verify:\n%s%s", generation, text, said)
 			}
-			kit.Until(t, kit.Patience, "the registration to be recorded as a post", func() bool { return r.ToolPosts(t) == i+1 })
+			kit.Until(t, "the registration to be recorded as a post", func() bool { return r.ToolPosts(t) == i+1 })
 		}
 		// A client of the original: no session of MCP, and no Accept.
 		curl := []string{kit.Need(t, "curl"), "-sS", "-H", "Accept:", "-H", "Content-Type: application/json", url, "-d"}
@@ -165,7 +159,7 @@ func TestVerificationAtTheMediator(t *testing.T) {
 	t.Run("without one", func(t *testing.T) {
 		_, egress, _ := strings.Cut(ownVerificationRules, "egress:")
 		r := newOwnVerificationRig(t, "\nactions: []\negress:"+egress)
-		out, err := r.AsAgent(t, append(slices.Clone(agent), kit.Scripts+"node/verify.mjs", "v1", url, "wait")...)
+		out, err := r.AsAgent(t, kit.With(agent, kit.Scripts+"node/verify.mjs", "v1", url, "wait")...)
 		if err == nil || !strings.Contains(err.Error(), "action_unmatched") {
 			t.Errorf("%s, %v", out, err)
 		}
@@ -179,8 +173,7 @@ func TestVerifiedReputation(t *testing.T) {
 	r := newOwnVerificationRig(t, ownVerificationRules)
 	check.Must(t, errors.Join(os.Chmod(filepath.Dir(r.Dir), 0o711), os.Chmod(r.Dir, 0o711), r.CopySelf())) // the agent's user starts it
 	node := "unix:" + r.Stack.Socket("reputation")
-	raw, err := os.ReadFile(r.Dir + "/registry.jwk")
-	check.Must(t, err)
+	raw := kit.Read(t, r.Dir+"/registry.jwk")
 	root, err := evidence.ParseRoot(raw, evidence.PurposeSignerCertificate)
 	check.Must(t, err)
 	agent := interaction.Owner(root.Public) + ":agent:worker-1"
@@ -212,18 +205,18 @@ func TestVerifiedReputation(t *testing.T) {
 		t.Errorf("status %d, %s%s", status, out, said)
 	}
 	// The example's agent, as its README starts it: what makes Node follow the proxy is its own.
-	out, err = r.AsAgent(t, kit.NodeAgent(t)[0], "--no-warnings", kit.Scripts+"node/example.mjs")
+	out, err = r.AsAgent(t, kit.NodeJS(t)[0], "--no-warnings", kit.Scripts+"node/example.mjs")
 	if err != nil || !strings.Contains(out, `"score": 105,`) {
 		t.Errorf("%s, %v", out, err)
 	}
-	kit.Until(t, kit.Patience, "the example's registration to be recorded as a post", func() bool { return r.ToolPosts(t) == 2 })
+	kit.Until(t, "the example's registration to be recorded as a post", func() bool { return r.ToolPosts(t) == 2 })
 }
 
 // quickTask can be done at once, for tests that wait for no clock.
 const quickTask = `[{"id": "compare", "prompt": "Compare the plugins of the registry with the servers of this deployment.", "requiredTools": ["list_mcp_servers"], "minTurns": 2, "minDurationMs": 0}]`
 
 // quickly has the node give out quickTask.
-func quickly(n *kit.Node, t *testing.T) {
+func quickly(n *kit.NodeRig, t *testing.T) {
 	t.Helper()
 	check.Must(t, os.WriteFile(n.At("tasks.json"), []byte(quickTask), 0o600))
 }
@@ -292,8 +285,7 @@ func TestVerificationTasks(t *testing.T) {
 	if got := given(); got != "Judge" {
 		t.Errorf("after reloads that were refused: %s", got)
 	}
-	raw, err := os.ReadFile(n.At("one.yaml"))
-	check.Must(t, err)
+	raw := kit.Read(t, n.At("one.yaml"))
 	replace("tasks.json", strings.TrimSuffix(quickTask, "]")+","+strings.NewReplacer("Compare", "Judge", `"compare"`, `"judge"`).Replace(strings.TrimPrefix(quickTask, "[")))
 	reload("")
 	if first, second, third := given(), given(), given(); first == second || first != third {
@@ -311,6 +303,7 @@ func TestVerificationTasks(t *testing.T) {
 // TestVerificationCallers: a caller token names the caller, for one request; at the public address others are known by their network
 // address. Sessions outlast the process, and a node that is not configured to do so verifies nobody.
 func TestVerificationCallers(t *testing.T) {
+	t.Parallel()
 	for name, store := range nodeStores(t) {
 		t.Run(name, func(t *testing.T) {
 			gate, more := newGate(t)
@@ -403,7 +396,7 @@ func callOf(tool, arguments string) string {
 }
 
 // callerToken is what the owner's sidecar says of the agent that sends body.
-func callerToken(n *kit.Node, t *testing.T, body string) string {
+func callerToken(n *kit.NodeRig, t *testing.T, body string) string {
 	t.Helper()
 	token, err := evidence.Sign(t.Context(), n.Kit.Key(t, evidence.PurposeInteraction), interaction.CallerKind, interaction.Caller{
 		Registered: evidence.NewRegistered(n.Kit.Issuer(evidence.PurposeInteraction), "node", time.Now(), time.Minute),

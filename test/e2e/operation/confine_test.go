@@ -29,10 +29,7 @@ import (
 // kernelSays returns fields of a process's status, as the kernel tells them to everybody (proc_pid_status(5)).
 func kernelSays(t *testing.T, pid int, fields ...string) string {
 	t.Helper()
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := kit.Read(t, fmt.Sprintf("/proc/%d/status", pid))
 	var out []string
 	for line := range strings.Lines(string(raw)) {
 		if name, value, _ := strings.Cut(line, ":"); slices.Contains(fields, name) {
@@ -46,16 +43,12 @@ func kernelSays(t *testing.T, pid int, fields ...string) string {
 func childrenOf(t *testing.T, pid int) (out []int) {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, name := range files {
 		raw, _ := os.ReadFile(name) // empty for a thread that has ended
 		for _, s := range strings.Fields(string(raw)) {
 			child, err := strconv.Atoi(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			out = append(out, child)
 		}
 	}
@@ -64,6 +57,7 @@ func childrenOf(t *testing.T, pid int) (out []int) {
 
 // TestConfined asks the kernel about the processes of a deployment that was started as root, and compares what they say of themselves.
 func TestConfined(t *testing.T) {
+	t.Parallel()
 	r := kit.NewClientsRig(t)
 	fields := []string{"CapInh", "CapPrm", "CapEff", "CapAmb", "NoNewPrivs", "Seccomp"}
 	const none, looks = "0000000000000000", "0000000000080004" // CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH
@@ -114,23 +108,21 @@ func TestConfined(t *testing.T) {
 // TestReadsOnlyItsFolders has a file that the configuration names lead out of the folder that it names: the sidecar reads the trust bundle
 // again, and cannot.
 func TestReadsOnlyItsFolders(t *testing.T) {
+	t.Parallel()
 	r := kit.NewClientsRig(t)
-	bundle, elsewhere := filepath.Join(r.Dir, devstack.BundleFile), filepath.Join(t.TempDir(), "elsewhere.json")
-	raw, err := os.ReadFile(bundle)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bundle, elsewhere := r.In(devstack.BundleFile), filepath.Join(t.TempDir(), "elsewhere.json")
+	raw := kit.Read(t, bundle)
 	check.Must(t, os.WriteFile(elsewhere, append(raw, '\n'), 0o644)) //nolint:gosec // on purpose
 	refused := elsewhereRefused
 	if _, err := ll.LandlockGetABIVersion(); err != nil {
 		refused = "" // nothing holds it here, which TestConfined finds it to say
 	}
-	kit.Until(t, kit.Patience, "the sidecar to be refused what is elsewhere", func() bool {
+	kit.Until(t, "the sidecar to be refused what is elsewhere", func() bool {
 		if info, err := os.Lstat(bundle); err != nil || info.Mode().IsRegular() { // also where the registry has written it anew
 			check.Must(t, os.Symlink(elsewhere, bundle+".led"))
 			check.Must(t, os.Rename(bundle+".led", bundle))
 		}
-		log, err := os.ReadFile(filepath.Join(r.Dir, "serve.log"))
+		log, err := os.ReadFile(r.In("serve.log"))
 		return err == nil && bytes.Contains(log, []byte(refused))
 	})
 }
@@ -139,6 +131,7 @@ const elsewhereRefused = devstack.BundleFile + ": permission denied"
 
 // TestLookerEnds ends the sidecar as a crash does: its child does not outlive it.
 func TestLookerEnds(t *testing.T) {
+	t.Parallel()
 	questions, asks, err := os.Pipe()
 	check.Must(t, err)
 	cmd := exec.Command("/proc/self/exe", "looker")
@@ -153,11 +146,10 @@ func TestLookerEnds(t *testing.T) {
 
 // TestNeeds compares the table of the shipped examples with what their configurations name.
 func TestNeeds(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	check.Must(t, os.CopyFS(dir, os.DirFS("../../../configs")))
-	for _, name := range []string{"github-token", "slack-token", "own-token", "openai-key", "anthropic-key", "github-webhook", "billing-webhook", "engine-webhook"} {
-		kit.WriteSecret(t, filepath.Join(dir, "secrets", name))
-	}
+	writeSecrets(t, dir)
 	in := func(l confine.Limits, use confine.Use) (out []string) {
 		for _, f := range l.Files {
 			if rest, ok := strings.CutPrefix(f.Path, dir); ok && f.Use == use {
@@ -208,6 +200,7 @@ func TestNeeds(t *testing.T) {
 
 // TestConfineIsChecked reads confine sections that mean nothing.
 func TestConfineIsChecked(t *testing.T) {
+	t.Parallel()
 	for section, want := range map[string]string{
 		"{landlock: on}":         `confine.landlock: "on" is none of best_effort, required, off`,
 		"{seccomp: best_effort}": `confine.seccomp: "best_effort" is none of required, off`,

@@ -33,17 +33,16 @@ import (
 // TestDoctor holds the demo's deployment against its manifest, opens it to the agent in each way that is looked for, and sees posts refused
 // while it is open.
 func TestDoctor(t *testing.T) {
+	t.Parallel()
 	full.Only(t, "root")
 	if os.Geteuid() != 0 {
 		t.Fatal("only root can start an agent as a user of its own: run the tests as root")
 	}
 	r := kit.NewClientsRig(t)
-	for _, dir := range []string{r.Dir, filepath.Dir(r.Dir), filepath.Join(r.Dir, "secrets")} { // closed to others as they are made, which would hide what is below
-		if err := os.Chmod(dir, 0o711); err != nil {
-			t.Fatal(err)
-		}
+	for _, dir := range []string{r.Dir, filepath.Dir(r.Dir), r.In("secrets")} { // closed to others as they are made, which would hide what is below
+		check.Must(t, os.Chmod(dir, 0o711))
 	}
-	check.Must(t, os.Chown(filepath.Join(r.Dir, "secrets", "api-token"), 0, trial.User())) // the group that mediator run gives the agent
+	check.Must(t, os.Chown(r.In("secrets/api-token"), 0, r.User)) // the group that mediator run gives the agent
 	post := func() string {
 		out, err := r.AsAgent(t, kit.Need(t, "curl"), "-sS", "--fail-with-body", "-H", "Content-Type: application/json", "-d", `{"body":"x"}`, "https://"+r.Plain()+"/repos/acme/site/issues/7/comments")
 		if err != nil {
@@ -70,10 +69,8 @@ func TestDoctor(t *testing.T) {
 		{"a socket that the agent can replace", "run", 0o777, 0o711, "triggerSignerAccessibleToAgent"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			path := filepath.Join(r.Dir, tt.path)
-			if err := os.Chmod(path, tt.mode); err != nil {
-				t.Fatal(err)
-			}
+			path := r.In(tt.path)
+			check.Must(t, os.Chmod(path, tt.mode))
 			status, text, controls := r.Doctor(t)
 			if status != program.Refused || !strings.Contains(strings.Join(controls[policy.ObservedFalse], " "), tt.controls) {
 				t.Errorf("status %d\n%s", status, text)
@@ -86,9 +83,7 @@ func TestDoctor(t *testing.T) {
 				t.Errorf("%d records, the last with code %q, %v", len(posts), posts[0].Code, err)
 			}
 			untilReadyz(r, t, "deployment_contradicted")
-			if err := os.Chmod(path, tt.back); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.Chmod(path, tt.back))
 			if status, text, _ = r.Doctor(t); status != 0 || post() != "posted" {
 				t.Errorf("it does not recover: status %d\n%s", status, text)
 			}
@@ -106,7 +101,7 @@ func TestDoctor(t *testing.T) {
 	}
 	check.Must(t, r.Stack.StartProcess("reputation", devstack.ReputationFile))
 	check.Must(t, r.Stack.WaitFor(t.Context(), r.Process("reputation"), "/readyz")) // with a new key, which the registry certifies
-	kit.Until(t, kit.Patience, "doctor to be content with the node, which has the receipts of meanwhile", func() bool {
+	kit.Until(t, "doctor to be content with the node, which has the receipts of meanwhile", func() bool {
 		status, text, _ := r.Doctor(t)
 		return status == 0 && strings.Contains(text, "in order       0 not handed over")
 	})
@@ -126,7 +121,7 @@ func TestDoctor(t *testing.T) {
 // untilReadyz waits until /readyz of the sidecar says that posts are refused with a code, or for none that they are not.
 func untilReadyz(r *kit.Rig, t *testing.T, code string) {
 	t.Helper()
-	kit.Until(t, kit.Patience, "/readyz to say what a post meets: "+code, func() bool {
+	kit.Until(t, "/readyz to say what a post meets: "+code, func() bool {
 		err := admin.Get(t.Context(), r.Stack.Admin(), "/readyz", nil)
 		return code == "" && err == nil || code != "" && err != nil && strings.Contains(err.Error(), "("+code+")")
 	})
@@ -134,10 +129,11 @@ func untilReadyz(r *kit.Rig, t *testing.T, code string) {
 
 // TestWithoutNode: a deployment that has no node needs none, and nothing is said of one.
 func TestWithoutNode(t *testing.T) {
-	r := kit.PrepareRig(t, []string{trial.PlainHost}, func(r *kit.Rig) (http.Handler, string) { return r.Github(t), kit.ClientRules }, func(file string) string {
+	t.Parallel()
+	r := kit.PrepareRig(t, kit.Plain, func(r *kit.Rig) (http.Handler, string) { return r.GitHub(t), kit.ClientRules }, func(file string) string {
 		return strings.Replace(file, "\nreputation: ", "\n# reputation: ", 1)
 	})
-	check.Must(t, os.Remove(filepath.Join(r.Dir, devstack.ReputationFile)))
+	check.Must(t, os.Remove(r.In(devstack.ReputationFile)))
 	r.Start(t)
 	if p := r.Process("reputation"); p != nil {
 		t.Error("a node runs")
@@ -153,15 +149,14 @@ func TestWithoutNode(t *testing.T) {
 
 // TestAProcessDoesNotStart while the agent could reach it.
 func TestAProcessDoesNotStart(t *testing.T) {
+	t.Parallel()
 	for name, start := range map[string]func(context.Context, string, io.Writer) error{devstack.SidecarFile: sidecar.Run, devstack.TriggerFile: trigger.Run, devstack.ControlFile: control.Run, devstack.ReputationFile: node.Run} {
 		for user, uid := range map[string]int{"its own user": os.Geteuid(), "root": 0} {
 			t.Run(name+" for "+user, func(t *testing.T) {
 				d := &trial.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2"}
 				content := d.Files(trial.Rules)
 				content[name] = append(bytes.Replace(content[name], []byte(fmt.Sprintf("agent: {uid: %d}", trial.User())), nil, 1), fmt.Sprintf("\nagent: {uid: %d}\n", uid)...)
-				if err := errors.Join(devstack.Prepare(d.Dir, content), files.WriteAbsent(filepath.Join(d.Dir, "secrets", "api-token"), []byte(trial.Token)), trial.WriteCertificates(d.Dir)); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, errors.Join(devstack.Prepare(d.Dir, content), files.WriteAbsent(filepath.Join(d.Dir, "secrets", "api-token"), []byte(trial.Token)), trial.WriteCertificates(d.Dir)))
 				ctx, cancel := context.WithTimeout(context.Background(), kit.Patience)
 				defer cancel()
 				err := start(ctx, filepath.Join(d.Dir, name), io.Discard)

@@ -8,33 +8,24 @@ import (
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
 // TestExamples reads every shipped configuration file as its process would.
 func TestExamples(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("../../../configs")); err != nil {
-		t.Fatal(err)
-	}
-	// The secrets that the examples name are the reader's own.
-	for _, name := range []string{"github-token", "slack-token", "own-token", "openai-key", "anthropic-key", "github-webhook", "billing-webhook", "engine-webhook"} {
-		kit.WriteSecret(t, filepath.Join(dir, "secrets", name))
-	}
-	kit.WriteSecret(t, filepath.Join(dir, "dev", "secrets", "webhook"))
+	check.Must(t, os.CopyFS(dir, os.DirFS("../../../configs")))
+	writeSecrets(t, dir)
+	kit.Write(t, filepath.Join(dir, "dev/secrets/webhook"), secret)
 	for name, content := range configs.Dev {
-		if err := files.WriteAbsent(filepath.Join(dir, "dev", name), content); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, files.WriteAbsent(filepath.Join(dir, "dev", name), content))
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	more, err := filepath.Glob(filepath.Join(dir, "dev", "*.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if files = append(files, more...); len(files) != 13 {
 		t.Errorf("%d files", len(files))
 	}
@@ -46,3 +37,16 @@ func TestExamples(t *testing.T) {
 		}
 	}
 }
+
+// writeSecrets writes the secrets that the examples name, which are the reader's own.
+func writeSecrets(t *testing.T, dir string) {
+	t.Helper()
+	for _, name := range []string{
+		"github-token", "slack-token", "own-token", "openai-key", "anthropic-key",
+		"github-webhook", "billing-webhook", "engine-webhook",
+	} {
+		kit.Write(t, filepath.Join(dir, "secrets", name), secret)
+	}
+}
+
+const secret = "whsec_YSBzZWNyZXQgZm9yIGEgdGVzdCwgYW5kIGxvbmcgZW5vdWdo"

@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
@@ -22,26 +22,23 @@ import (
 // TestLedgerInPostgres runs a sidecar whose ledger is a database: it posts, it does not post while the database is away, and posts
 // again once it is back.
 func TestLedgerInPostgres(t *testing.T) {
+	t.Parallel()
 	const password = "hunter2-of-the-ledger"
 	server := pgtest.Start(t)
 	dsn := server.Database(t)
-	r := kit.NewRig(t, []string{trial.PlainHost}, func(r *kit.Rig) (http.Handler, string) {
-		secrets := filepath.Join(r.Dir, "secrets")
-		if err := errors.Join(os.MkdirAll(secrets, 0o700), os.WriteFile(filepath.Join(secrets, "ledger-dsn"), []byte(dsn+"&password="+password+"\n"), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-		return r.Github(t), kit.ClientRules + "ledger: {postgres: {dsnFile: secrets/ledger-dsn}}\n"
+	r := kit.NewRig(t, kit.Plain, func(r *kit.Rig) (http.Handler, string) {
+		secrets := r.In("secrets")
+		check.Must(t, errors.Join(os.MkdirAll(secrets, 0o700), os.WriteFile(filepath.Join(secrets, "ledger-dsn"), []byte(dsn+"&password="+password+"\n"), 0o600)))
+		return r.GitHub(t), kit.ClientRules + "ledger: {postgres: {dsnFile: secrets/ledger-dsn}}\n"
 	})
 	post := func() string {
 		out, err := r.AsAgent(t, kit.Need(t, "curl"), "-sS", "-w", " %{http_code}", "-H", "Content-Type: application/json", "-d", `{"body":"released"}`,
 			"https://"+r.Plain()+"/repos/acme/site/issues/7/comments")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return out
 	}
 	recorded := func(n int) {
-		kit.Until(t, kit.Patience, fmt.Sprintf("%d records", n), func() bool {
+		kit.Until(t, fmt.Sprintf("%d records", n), func() bool {
 			var posts []ledger.Record
 			err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?state=forwarded", &posts)
 			return err == nil && len(posts) == n
@@ -64,18 +61,16 @@ func TestLedgerInPostgres(t *testing.T) {
 
 	recorded(2)
 	db, err := sql.Open("pgx", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer db.Close()
 	var keys int
 	if err := db.QueryRow(`SELECT count(*) FROM actionproof.consumed`).Scan(&keys); err != nil || keys != 2*9 {
 		t.Errorf("%d keys, %v", keys, err)
 	}
-	if _, err := os.Stat(filepath.Join(r.Dir, "state", "ledger.db")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(r.In("state/ledger.db")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("there is a ledger in a file too: %v", err)
 	}
-	log, err := os.ReadFile(filepath.Join(r.Dir, "serve.log"))
+	log, err := os.ReadFile(r.In("serve.log"))
 	if err != nil || bytes.Contains(log, []byte(password)) {
 		t.Errorf("the log shows the password, or cannot be read: %v", err)
 	}

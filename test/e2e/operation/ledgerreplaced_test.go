@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,8 +20,9 @@ import (
 // TestLedgerReplaced takes the ledger away from a sidecar, and puts an older one in its place: it does not start until an operator has accepted
 // that. What ends at any time, and starts again, is not taken for it.
 func TestLedgerReplaced(t *testing.T) {
+	t.Parallel()
 	r := kit.NewClientsRig(t)
-	in := func(name string) string { return filepath.Join(r.Dir, name) }
+	in := func(name string) string { return r.In(name) }
 	file := in("state/ledger.db")
 	post := func() string {
 		t.Helper()

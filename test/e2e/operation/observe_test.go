@@ -24,6 +24,7 @@ import (
 // TestEachFileIsLookedAt lists the files of each process by which somebody could do its work: those that are secret, and those that must
 // not be changed.
 func TestEachFileIsLookedAt(t *testing.T) {
+	t.Parallel()
 	d := &trial.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2"}
 	content := d.Files(trial.Rules)
 	for name, raw := range content {

@@ -69,7 +69,7 @@ func newReloadRig(t *testing.T, change ...func(string) string) *reloadRig {
 	own := func(file string) string { // the CA of the development files is constrained to the hosts of their rules
 		return strings.Replace(file, "ca: {certificateFile: ca.pem}   # made at the first start; its key stays in ca\n", "", 1)
 	}
-	r.Rig = kit.NewRig(t, []string{trial.PlainHost}, func(*kit.Rig) (http.Handler, string) { return r, reloadRules }, append(change, kit.ManyPosts, own)...)
+	r.Rig = kit.NewRig(t, kit.Plain, func(*kit.Rig) (http.Handler, string) { return r, reloadRules }, append(change, kit.ManyPosts, own)...)
 	return r
 }
 
@@ -86,9 +86,8 @@ func (r *reloadRig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 // edit changes a file, and returns what takes the change back.
 func (r *reloadRig) edit(t *testing.T, name, old, new string) (undo func()) {
 	t.Helper()
-	path := filepath.Join(r.Dir, name)
-	raw, err := os.ReadFile(path)
-	check.Must(t, err)
+	path := r.In(name)
+	raw := kit.Read(t, path)
 	if !strings.Contains(string(raw), old) {
 		t.Fatalf("%s does not hold %q:\n%s", name, old, raw)
 	}
@@ -103,7 +102,7 @@ func (r *reloadRig) certify(t *testing.T) {
 	check.Must(t, err)
 	token, err := r.Stack.CertifyManifest(t.Context(), m)
 	check.Must(t, err)
-	check.Must(t, keyring.UpdateBundle(filepath.Join(r.Dir, devstack.BundleFile), func(b *evidence.Bundle) error {
+	check.Must(t, keyring.UpdateBundle(r.In(devstack.BundleFile), func(b *evidence.Bundle) error {
 		b.DeploymentCertificate = token
 		return nil
 	}))
@@ -180,6 +179,7 @@ func wantTunnel(t *testing.T, a kit.Agent, method, path, code string) {
 // TestReload changes rules, credentials, limits and the policy of running processes. What is in force after a reload is in force inside
 // tunnels that were open before, and those stay open.
 func TestReload(t *testing.T) {
+	t.Parallel()
 	r := newReloadRig(t)
 	a := r.agent(t)
 	if got := note(a); got.Code != "" {
@@ -198,10 +198,10 @@ func TestReload(t *testing.T) {
     action: create_draft
 egress:
 `)
-	check.Must(t, os.WriteFile(filepath.Join(r.Dir, "secrets", "api-token"), []byte("another-token"), 0o600))
+	check.Must(t, os.WriteFile(r.In("secrets/api-token"), []byte("another-token"), 0o600))
 	r.certify(t)
-	kit.Until(t, kit.Patience, "the bundle to be seen", func() bool {
-		log, err := os.ReadFile(filepath.Join(r.Dir, "serve.log"))
+	kit.Until(t, "the bundle to be seen", func() bool {
+		log, err := os.ReadFile(r.In("serve.log"))
 		return err == nil && bytes.Contains(log, []byte("the deployment certificate is not taken over"))
 	})
 	wantTunnel(t, a, http.MethodPost, "/drafts", "action_unmatched") // not before the reload
@@ -224,7 +224,7 @@ egress:
 	const followed, warning = "trust bundle taken over", "the deployment certificate is not taken over"
 	taken, warned := r.logged(t, "control", followed), r.logged(t, "control", warning)
 	r.certify(t)
-	kit.Until(t, kit.Patience, "both trusts to follow the bundle", func() bool { return r.logged(t, "control", followed) >= taken+2 })
+	kit.Until(t, "both trusts to follow the bundle", func() bool { return r.logged(t, "control", followed) >= taken+2 })
 	if n := r.logged(t, "control", warning); n != warned {
 		t.Errorf("%d warnings after the reload", n-warned)
 	}
@@ -244,14 +244,14 @@ egress:
 	for _, name := range []string{"control", "serve"} {
 		since := r.readiness(t, name).Since
 		r.hangUp(t, name)
-		kit.Until(t, kit.Patience, "the reload of "+name, func() bool { return r.readiness(t, name).Since.After(since) })
+		kit.Until(t, "the reload of "+name, func() bool { return r.readiness(t, name).Since.After(since) })
 	}
 	wantTunnel(t, a, http.MethodGet, "/notes", "")
 	wantTunnel(t, a, http.MethodGet, "/notes", "rate_limited")
 
 	// A source of events, and what the others were.
 	r.edit(t, devstack.TriggerFile, "  - name: tick\n    schedule: {cron: \"@every 1s\"}\n", "  - name: tick\n    schedule: {cron: \"@every 1s\"}\n  - name: extra\n    standardWebhooks: {secretFiles: [secrets/extra]}\n")
-	kit.WriteSecret(t, filepath.Join(r.Dir, "secrets", "extra"))
+	kit.Write(t, r.In("secrets/extra"), secret)
 	wantHook(t, r, "extra", "not_found")
 	r.mustReload(t, "trigger")
 	wantHook(t, r, "extra", "webhook_signature")
@@ -261,6 +261,7 @@ egress:
 // TestTimeZones names time zones in a rule, which looks one up for each post, and in a schedule, which a reload looks up again: both do so in
 // a process that has confined itself.
 func TestTimeZones(t *testing.T) {
+	t.Parallel()
 	r := newReloadRig(t)
 	r.edit(t, devstack.PolicyFile, "rules:\n", "rules:\n  - name: closed\n    effect: deny\n    when: now.getHours(\"Europe/Berlin\") == 24\n")
 	r.edit(t, devstack.TriggerFile, `{cron: "@every 1s"}`, `{cron: "@every 1s", timezone: America/New_York}`)
@@ -273,19 +274,20 @@ func TestTimeZones(t *testing.T) {
 
 // TestCertifiedUntil: the sidecar's metric says when the certificate in force ends, also after the next one is there.
 func TestCertifiedUntil(t *testing.T) {
+	t.Parallel()
 	r := newReloadRig(t)
 	for range 2 {
-		b, _, err := config.ReadBundle(filepath.Join(r.Dir, devstack.BundleFile))
+		b, _, err := config.ReadBundle(r.In(devstack.BundleFile))
 		check.Must(t, err)
 		c, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind, b.DeploymentCertificate)
 		check.Must(t, err)
 		line := "mediator_deployment_certificate_until_seconds " + strconv.FormatFloat(float64(c.Expires), 'g', -1, 64)
-		kit.Until(t, kit.Patience, line, func() bool { return r.metric(t, "serve", line) })
-		m, err := config.ReadManifest(filepath.Join(r.Dir, devstack.ManifestFile))
+		kit.Until(t, line, func() bool { return r.metric(t, "serve", line) })
+		m, err := config.ReadManifest(r.In(devstack.ManifestFile))
 		check.Must(t, err)
 		token, err := policy.Certify(t.Context(), r.Stack.Auditor, m, signer.Options{Issuer: c.Issuer, Audience: c.Audience, Lifetime: time.Hour, Now: time.Now})
 		check.Must(t, err)
-		check.Must(t, keyring.UpdateBundle(filepath.Join(r.Dir, devstack.BundleFile), func(b *evidence.Bundle) error {
+		check.Must(t, keyring.UpdateBundle(r.In(devstack.BundleFile), func(b *evidence.Bundle) error {
 			b.DeploymentCertificate = token
 			return nil
 		}))
@@ -295,8 +297,7 @@ func TestCertifiedUntil(t *testing.T) {
 // logged returns how often a process has said something in its log.
 func (r *reloadRig) logged(t *testing.T, name, text string) int {
 	t.Helper()
-	log, err := os.ReadFile(filepath.Join(r.Dir, name+".log"))
-	check.Must(t, err)
+	log := kit.Read(t, filepath.Join(r.Dir, name+".log"))
 	return bytes.Count(log, []byte(text))
 }
 
@@ -327,6 +328,7 @@ func wantHook(t *testing.T, r *reloadRig, source, code string) {
 // TestReloadRefuses has processes reload what must not be in force. Each time the reload is refused with its code and its reason, the process
 // says so where operators look, and posts go out as before.
 func TestReloadRefuses(t *testing.T) {
+	t.Parallel()
 	r := newReloadRig(t)
 	a := r.agent(t)
 	if got := note(a); got.Code != "" {
@@ -336,13 +338,12 @@ func TestReloadRefuses(t *testing.T) {
 	names := []string{devstack.SidecarFile, devstack.TriggerFile, devstack.ControlFile, devstack.PolicyFile, devstack.ManifestFile, devstack.BundleFile, devstack.RegistryFile, devstack.AuditorFile, "secrets/api-token", "secrets/webhook"}
 	keep := make(map[string][]byte)
 	for _, name := range names {
-		raw, err := os.ReadFile(filepath.Join(r.Dir, name))
-		check.Must(t, err)
+		raw := kit.Read(t, r.In(name))
 		keep[name] = raw
 	}
 	restore := func() {
 		for name, raw := range keep {
-			check.Must(t, files.Replace(filepath.Join(r.Dir, name), raw, 0o600))
+			check.Must(t, files.Replace(r.In(name), raw, 0o600))
 		}
 	}
 	refused := map[string]int{}
@@ -422,8 +423,7 @@ func TestReloadRefuses(t *testing.T) {
 		if c := r.readiness(t, name); c.Refused != nil || !r.metric(t, name, "mediator_reload_refused 0") {
 			t.Errorf("%s after a reload that was taken: %+v", name, c.Refused)
 		}
-		log, err := os.ReadFile(filepath.Join(r.Dir, name+".log"))
-		check.Must(t, err)
+		log := kit.Read(t, filepath.Join(r.Dir, name+".log"))
 		if n := bytes.Count(log, []byte("not reloaded: the configuration before stays in force")); n == 0 {
 			t.Errorf("%s did not say in its log what was refused", name)
 		}
@@ -433,6 +433,7 @@ func TestReloadRefuses(t *testing.T) {
 // TestReloadTakesNewHosts: a reload takes a rule for a host and a port that nobody had named at the start, where the CA permits the host and
 // the process may connect to any port. Another host needs a restart.
 func TestReloadTakesNewHosts(t *testing.T) {
+	t.Parallel()
 	const later = "api.later.example"
 	r := &reloadRig{}
 	r.Rig = kit.NewRig(t, []string{trial.PlainHost, later}, func(*kit.Rig) (http.Handler, string) {
@@ -440,7 +441,7 @@ func TestReloadTakesNewHosts(t *testing.T) {
 	}, func(file string) string {
 		return strings.Replace(file, "ca: {certificateFile: ca.pem}   # made at the first start; its key stays in ca\n", "", 1)
 	})
-	cert, err := tls.LoadX509KeyPair(filepath.Join(r.Dir, "api.pem"), filepath.Join(r.Dir, "api.key"))
+	cert, err := tls.LoadX509KeyPair(r.In("api.pem"), r.In("api.key"))
 	check.Must(t, err)
 	up := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "later") }))
 	up.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
@@ -470,13 +471,14 @@ func TestReloadTakesNewHosts(t *testing.T) {
 // TestReloadUnderLoad flips between two configurations fifty times while agents post. No post is lost or refused, and each was judged by one
 // configuration in both processes: manifest, policy and environment are those of one of the two.
 func TestReloadUnderLoad(t *testing.T) {
+	t.Parallel()
 	r := newReloadRig(t)
 	type side struct{ serve, policy []byte }
 	read := func() (s side) {
 		var err error
-		s.serve, err = os.ReadFile(filepath.Join(r.Dir, devstack.SidecarFile))
+		s.serve, err = os.ReadFile(r.In(devstack.SidecarFile))
 		check.Must(t, err)
-		s.policy, err = os.ReadFile(filepath.Join(r.Dir, devstack.PolicyFile))
+		s.policy, err = os.ReadFile(r.In(devstack.PolicyFile))
 		check.Must(t, err)
 		return s
 	}
@@ -487,8 +489,8 @@ func TestReloadUnderLoad(t *testing.T) {
 	known := make(map[string]daemon.ConfigStatus) // by manifest
 	flip := func(i int) {
 		t.Helper()
-		check.Must(t, files.Replace(filepath.Join(r.Dir, devstack.SidecarFile), sides[i%2].serve, 0o600))
-		check.Must(t, files.Replace(filepath.Join(r.Dir, devstack.PolicyFile), sides[i%2].policy, 0o600))
+		check.Must(t, files.Replace(r.In(devstack.SidecarFile), sides[i%2].serve, 0o600))
+		check.Must(t, files.Replace(r.In(devstack.PolicyFile), sides[i%2].policy, 0o600))
 		r.certify(t)
 		r.mustReload(t, "control", "serve")
 		c := r.readiness(t, "serve")
@@ -586,11 +588,12 @@ func belongs(p ledger.Record, known map[string]daemon.ConfigStatus) error {
 
 // TestWhoMayReload: a user whom a socket admits, such as the sidecar's at the control plane's, may not have it reload.
 func TestWhoMayReload(t *testing.T) {
+	t.Parallel()
 	const other = 60001
 	r := newReloadRig(t, func(file string) string {
 		return strings.Replace(file, "internal: {unix: run/control.sock}", fmt.Sprintf("internal: {unix: run/control.sock, uids: [%d]}", other), 1)
 	})
-	for _, dir := range []string{filepath.Join(r.Dir, "run"), r.Dir, filepath.Dir(r.Dir)} {
+	for _, dir := range []string{r.In("run"), r.Dir, filepath.Dir(r.Dir)} {
 		check.Must(t, os.Chmod(dir, 0o711))
 	}
 	before := r.readiness(t, "control")

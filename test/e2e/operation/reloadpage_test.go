@@ -9,25 +9,25 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/internal/devstack"
-	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
 // TestReloadPage runs docs/operations/reload.md as it is written, with a shell and the three processes. Only where the processes are is put in.
 func TestReloadPage(t *testing.T) {
+	t.Parallel()
 	r := &reloadRig{}
 	own := func(file string) string {
 		return strings.Replace(file, "ca: {certificateFile: ca.pem}   # made at the first start; its key stays in ca\n", "", 1)
 	}
-	r.Rig = kit.PrepareRig(t, []string{trial.PlainHost}, func(*kit.Rig) (http.Handler, string) { return r, reloadRules }, kit.ManyPosts, own)
+	r.Rig = kit.PrepareRig(t, kit.Plain, func(*kit.Rig) (http.Handler, string) { return r, reloadRules }, kit.ManyPosts, own)
 	bin := t.TempDir()
 	self, err := os.Executable()
 	check.Must(t, err)
-	for link, to := range map[string]string{filepath.Join(bin, "mediator"): self, filepath.Join(r.Dir, "run", "admin.sock"): filepath.Join(r.Dir, "run", "serve.sock")} {
+	for link, to := range map[string]string{filepath.Join(bin, "mediator"): self, r.In("run/admin.sock"): r.In("run/serve.sock")} {
 		check.Must(t, os.Symlink(to, link))
 	}
-	here := strings.NewReplacer("/run/mediator/", filepath.Join(r.Dir, "run")+"/", " trust/", " ")
+	here := strings.NewReplacer("/run/mediator/", r.In("run")+"/", " trust/", " ")
 	sh := func(command string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "bash", "-eo", "pipefail", "-c", here.Replace(command))
@@ -58,7 +58,7 @@ func TestReloadPage(t *testing.T) {
 		check.Must(t, r.Stack.WaitFor(t.Context(), p, "/readyz"))
 	}
 	a := r.agent(t)
-	kit.Until(t, kit.Patience, "a first post", func() bool { return note(a).Code == "" }) // until the bundle is taken over
+	kit.Until(t, "a first post", func() bool { return note(a).Code == "" }) // until the bundle is taken over
 	before := r.readiness(t, "serve")
 
 	r.edit(t, devstack.SidecarFile, "/notes\", methods: [GET]", "/notes\", methods: [GET, HEAD]")

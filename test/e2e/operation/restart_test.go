@@ -11,7 +11,6 @@ import (
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/program"
-	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
@@ -21,15 +20,15 @@ import (
 // and the records of all starts verify, from the sidecar, from an export in another folder, and from a copy of the ledger. A new host in the
 // rules brings a new CA, because the old one does not cover it.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	curl := kit.Need(t, "curl")
-	r := kit.PrepareRig(t, []string{trial.PlainHost}, func(r *kit.Rig) (http.Handler, string) { return r.Github(t), kit.ClientRules }, func(file string) string {
+	r := kit.PrepareRig(t, kit.Plain, func(r *kit.Rig) (http.Handler, string) { return r.GitHub(t), kit.ClientRules }, func(file string) string {
 		return strings.Replace(file, "ca: {certificateFile", "ca: {dir: ca, certificateFile", 1)
 	})
-	in := func(name string) string { return filepath.Join(r.Dir, name) }
+	in := func(name string) string { return r.In(name) }
 	read := func(name string) string {
 		t.Helper()
-		raw, err := os.ReadFile(in(name))
-		check.Must(t, err)
+		raw := kit.Read(t, in(name))
 		return string(raw)
 	}
 	start := func() {

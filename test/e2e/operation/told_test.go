@@ -3,7 +3,6 @@ package operation
 import (
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -29,9 +28,8 @@ func TestTheReasonIsForTheRecord(t *testing.T) {
 			check.Must(t, r.Stack.Processes[i].Cmd.Process.Signal(s))
 		}
 	}
-	bundle := filepath.Join(r.Dir, devstack.BundleFile)
-	whole, err := os.ReadFile(bundle)
-	check.Must(t, err)
+	bundle := r.In(devstack.BundleFile)
+	whole := kit.Read(t, bundle)
 	replace := func(content []byte) func(t *testing.T) {
 		return func(t *testing.T) {
 			check.Must(t, os.WriteFile(bundle+".new", content, 0o644))
@@ -49,9 +47,9 @@ func TestTheReasonIsForTheRecord(t *testing.T) {
 		{"a key without a certificate", replace(without(t, whole, "runtime-key")), replace(whole), []string{"key_unknown", "custody_unavailable"}, "runtime-key"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			kit.Until(t, kit.Patience, "a sound post", func() bool { return a.Post().Code == "" })
+			kit.Until(t, "a sound post", func() bool { return a.Post().Code == "" })
 			var o kit.Outcome
-			kit.Until(t, kit.Patience, "a refusal", func() bool { // again and again: the stack's registry certifies the key anew
+			kit.Until(t, "a refusal", func() bool { // again and again: the stack's registry certifies the key anew
 				tt.strike(t)
 				o = a.Post()
 				return slices.Contains(tt.codes, o.Code)
@@ -65,7 +63,7 @@ func TestTheReasonIsForTheRecord(t *testing.T) {
 			tt.mend(t)
 		})
 	}
-	kit.Until(t, kit.Patience, "a sound post", func() bool { return a.Post().Code == "" })
+	kit.Until(t, "a sound post", func() bool { return a.Post().Code == "" })
 }
 
 // without returns a trust bundle that does not certify one key.

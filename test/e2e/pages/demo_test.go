@@ -8,10 +8,12 @@ import (
 
 	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/program"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // TestDemo plays the Deployment: each scenario has to go as expected.
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	var stdout, stderr bytes.Buffer
 	if status := program.Run(t.Context(), []string{"demo", "--json"}, strings.NewReader(""), &stdout, &stderr); status != program.Done {
 		t.Errorf("status %d: %s", status, stderr.String())
@@ -22,9 +24,7 @@ func TestDemo(t *testing.T) {
 	}
 	for _, line := range lines {
 		var p demo.Result
-		if err := json.Unmarshal([]byte(line), &p); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, json.Unmarshal([]byte(line), &p))
 		if !p.OK || p.Expected != p.Happened {
 			t.Errorf("%s: %s happened, not %s", p.Scenario, p.Happened, p.Expected)
 		}

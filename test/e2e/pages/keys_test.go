@@ -20,6 +20,7 @@ import (
 // TestKeysPage runs docs/operations/keys.md as it is written, from an empty Vault to the audit, with a shell, Vault's own command line and
 // the processes. Only where Vault and the processes are is put in.
 func TestKeysPage(t *testing.T) {
+	t.Parallel()
 	v := vaulttest.New(t)
 	v.Kubernetes(t)
 	vault, err := vaulttest.Binary()
@@ -28,21 +29,20 @@ func TestKeysPage(t *testing.T) {
 	check.Must(t, err)
 
 	var custody string
-	r := kit.PrepareRig(t, []string{trial.PlainHost}, func(r *kit.Rig) (http.Handler, string) { return r.Github(t), kit.ClientRules }, kit.ManyPosts)
+	r := kit.PrepareRig(t, kit.Plain, func(r *kit.Rig) (http.Handler, string) { return r.GitHub(t), kit.ClientRules }, kit.ManyPosts)
 	bin := t.TempDir()
 	self, err := os.Executable()
 	check.Must(t, err)
 	for link, to := range map[string]string{
-		filepath.Join(bin, "mediator"): self, filepath.Join(bin, "vault"): vault, filepath.Join(r.Dir, "configs"): configs,
-		filepath.Join(r.Dir, "run", "admin.sock"): filepath.Join(r.Dir, "run", "serve.sock"),
+		filepath.Join(bin, "mediator"): self, filepath.Join(bin, "vault"): vault, r.In("configs"): configs,
+		r.In("run/admin.sock"): r.In("run/serve.sock"),
 	} {
 		check.Must(t, os.Symlink(to, link))
 	}
-	ca, err := os.ReadFile(v.CAFile)
-	check.Must(t, err)
-	check.Must(t, os.WriteFile(filepath.Join(r.Dir, "vault-ca.pem"), ca, 0o600))
-	check.Must(t, os.WriteFile(filepath.Join(r.Dir, "admin-token"), []byte(v.Token), 0o600))
-	run := filepath.Join(r.Dir, "run") + "/"
+	ca := kit.Read(t, v.CAFile)
+	check.Must(t, os.WriteFile(r.In("vault-ca.pem"), ca, 0o600))
+	check.Must(t, os.WriteFile(r.In("admin-token"), []byte(v.Token), 0o600))
+	run := r.In("run") + "/"
 	// The page's deployment has no node, and this one has: it is one --from more. Posts break off in the drills of this page, so that the audit at its end is of the time before; TestVaultAudit compares posts.
 	here := strings.NewReplacer("--since 24h", "--since 24h --until 1h", "https://vault.example:8200", v.Address, " trust/", " ", "--from unix:/run/mediator/control.sock", "--from unix:"+run+"control.sock --from unix:"+run+"reputation.sock", "/run/mediator/", run, "/var/log/vault/", r.Dir+"/")
 
@@ -69,9 +69,8 @@ func TestKeysPage(t *testing.T) {
 	startProcesses := func() {
 		t.Helper()
 		for _, name := range []string{devstack.SidecarFile, devstack.TriggerFile, devstack.ControlFile, devstack.ReputationFile} {
-			path := filepath.Join(r.Dir, name)
-			raw, err := os.ReadFile(path)
-			check.Must(t, err)
+			path := r.In(name)
+			raw := kit.Read(t, path)
 			check.Must(t, os.WriteFile(path, []byte(strings.Replace(string(raw), "custody: {type: memory}\n", here.Replace(custody), 1)), 0o600))
 		}
 		s := devstack.New(r.Dir)
@@ -88,7 +87,7 @@ func TestKeysPage(t *testing.T) {
 			check.Must(t, s.WaitFor(t.Context(), p, "/healthz"))
 		}
 	}
-	check.Must(t, os.Mkdir(filepath.Join(r.Dir, "keys"), 0o700))
+	check.Must(t, os.Mkdir(r.In("keys"), 0o700))
 
 	want := map[string]string{ // something that a section's commands have to say
 		"Bootstrap": "mediator-request_proof", "The roots": "the certificate of deployment", "Certify": "44 controls", "Rotate": "versions of request-proof-key before 2 are retired",
@@ -99,8 +98,8 @@ func TestKeysPage(t *testing.T) {
 		said := ""
 		if s.Title == "The roots" {
 			auditors := strings.NewReplacer("signer_certificate", "deployment_certificate", "key: registry", "key: auditor")
-			check.Must(t, os.WriteFile(filepath.Join(r.Dir, "registry.yaml"), []byte(here.Replace(s.Yaml[0])), 0o600))
-			check.Must(t, os.WriteFile(filepath.Join(r.Dir, "auditor.yaml"), []byte(auditors.Replace(here.Replace(s.Yaml[0]))), 0o600))
+			check.Must(t, os.WriteFile(r.In("registry.yaml"), []byte(here.Replace(s.YAML[0])), 0o600))
+			check.Must(t, os.WriteFile(r.In("auditor.yaml"), []byte(auditors.Replace(here.Replace(s.YAML[0]))), 0o600))
 		}
 		for _, command := range s.Commands {
 			if strings.Contains(command, "rotate --all") { // takes ten minutes, and the rest of the page speaks of first versions: TestVaultRotateAll
@@ -124,7 +123,7 @@ func TestKeysPage(t *testing.T) {
 			said += out
 		}
 		if s.Title == "AppRole" {
-			for _, y := range s.Yaml {
+			for _, y := range s.YAML {
 				custody += y
 			}
 			startProcesses()
@@ -134,7 +133,7 @@ func TestKeysPage(t *testing.T) {
 		}
 		if certified && len(s.Commands) > 0 {
 			a := r.OpenAgent(t)
-			took := kit.Until(t, kit.Patience, "a post after "+s.Title, func() bool { return a.Post().Code == "" })
+			took := kit.Until(t, "a post after "+s.Title, func() bool { return a.Post().Code == "" })
 			t.Logf("%s: a post goes out after %s", s.Title, took.Round(time.Millisecond))
 		}
 	}

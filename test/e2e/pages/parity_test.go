@@ -40,8 +40,8 @@ var endpoints = []string{
 // TestParity checks docs/parity.md. Each name of the specifications has a row, and what the rows name exists: Go names
 // in the column here, commands in command, codes in code and tests in test.
 func TestParity(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/parity.md")
-	check.Must(t, err)
+	t.Parallel()
+	page := kit.Read(t, "../../../docs/parity.md")
 	source := sourceByPackage(t)
 	declares := func(pkg, declaration string) bool {
 		found, err := regexp.MatchString(declaration, source[pkg])
@@ -155,8 +155,7 @@ func sourceByPackage(t *testing.T) map[string]string {
 		files, err := filepath.Glob(filepath.Join(kit.Top, pattern, "*.go"))
 		check.Must(t, err)
 		for _, file := range files {
-			raw, err := os.ReadFile(file)
-			check.Must(t, err)
+			raw := kit.Read(t, file)
 			source[filepath.Base(filepath.Dir(file))] += string(raw)
 		}
 	}

@@ -28,9 +28,9 @@ func shellBlocks(t *testing.T, text string) (blocks []string) {
 // builds the program is left out, and mediator dev gets a terminal of its own: it runs in the background. The namespaces
 // keep README's ports apart from those of other tests, and end whatever the blocks start.
 func TestReadme(t *testing.T) {
+	t.Parallel()
 	full.Only(t, "root, curl, zsh, openssl, python3")
-	raw, err := os.ReadFile("../../../README.md")
-	check.Must(t, err)
+	raw := kit.Read(t, "../../../README.md")
 	blocks := shellBlocks(t, string(raw))
 	if len(blocks) < 3 || !strings.HasPrefix(blocks[0], "make build\n") || blocks[1] != "mediator dev\n" {
 		t.Fatalf("README does not begin with make build and mediator dev: %q", blocks)

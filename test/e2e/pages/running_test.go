@@ -34,6 +34,7 @@ secret trigger.yaml mediator-trigger
 
 // TestRunningPage runs the steps of docs/operations/running.md as they are written, with each process and the agent as a user of its own.
 func TestRunningPage(t *testing.T) {
+	t.Parallel()
 	full.Only(t, "root, curl, useradd, setpriv, overlayfs")
 	self, err := os.Executable()
 	check.Must(t, err)

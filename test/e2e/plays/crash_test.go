@@ -2,11 +2,9 @@ package plays
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,19 +12,19 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
-	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 	"github.com/actionproof/mediator/trigger"
 )
 
 // keysOfAPost is how many single-use keys the mediator's own gate consumes for a post.
 const keysOfAPost = 9
 
-// crash is one play: a process is killed at a point of a post's way. What is left has to be exactly this.
+// crash is one play: a process is killed at a point of a post's way, and exactly this is left.
 type crash struct {
 	process string
 	points  []string     // of package failpoint; the last one ends the process
-	at      string       // or what the upstream has seen, or given, when it is killed
+	at      string       // or what the upstream has seen, or given, when the process is killed
 	sent    int          // posts that arrived upstream
 	state   ledger.State // of the only record; empty for none
 	code    string       // of the record
@@ -38,9 +36,9 @@ func (c crash) name() string { return c.process + " at " + strings.Join(c.points
 var inLedger = []crash{
 	{process: "serve", points: []string{"proof", "ledger begun"}},
 	{process: "serve", points: []string{"proof", "ledger written"}},
-	{process: "serve", points: []string{"proof", "ledger committed"}, state: ledger.StateIndeterminate, code: "indeterminate"},
-	{process: "serve", points: []string{"relayed", "ledger begun"}, sent: 1, state: ledger.StateIndeterminate, code: "indeterminate"},
-	{process: "serve", points: []string{"relayed", "ledger written"}, sent: 1, state: ledger.StateIndeterminate, code: "indeterminate"},
+	unknown(crash{points: []string{"proof", "ledger committed"}}),
+	unknown(crash{points: []string{"relayed", "ledger begun"}, sent: 1}),
+	unknown(crash{points: []string{"relayed", "ledger written"}, sent: 1}),
 	{process: "serve", points: []string{"relayed", "ledger committed"}, sent: 1, state: ledger.StateForwarded},
 }
 
@@ -49,66 +47,67 @@ var elsewhere = []crash{
 	{process: "serve", points: []string{"deployment"}},
 	{process: "serve", points: []string{"content"}},
 	{process: "serve", points: []string{"challenge"}},
-	{process: "trigger", points: []string{"asked"}, state: ledger.StateRefused, code: "process_unavailable"},
-	{process: "trigger", points: []string{"asked", "ledger begun"}, state: ledger.StateRefused, code: "process_unavailable"},
-	{process: "trigger", points: []string{"asked", "ledger written"}, state: ledger.StateRefused, code: "process_unavailable"},
-	{process: "trigger", points: []string{"asked", "ledger committed"}, state: ledger.StateRefused, code: "process_unavailable"},
-	{process: "trigger", points: []string{"spent"}, state: ledger.StateRefused, code: "process_unavailable"},
-	{process: "trigger", points: []string{"receipt signed"}, state: ledger.StateRefused, code: "process_unavailable"},
+	away("trigger", "asked"),
+	away("trigger", "asked", "ledger begun"),
+	away("trigger", "asked", "ledger written"),
+	away("trigger", "asked", "ledger committed"),
+	away("trigger", "spent"),
+	away("trigger", "receipt signed"),
 	{process: "serve", points: []string{"trigger"}},
-	{process: "control", points: []string{"allowed"}, state: ledger.StateRefused, code: "process_unavailable"},
-	{process: "control", points: []string{"granted"}, state: ledger.StateRefused, code: "process_unavailable"},
+	away("control", "allowed"),
+	away("control", "granted"),
 	{process: "serve", points: []string{"decision"}},
 	{process: "serve", points: []string{"attest"}},
 	{process: "serve", points: []string{"gate"}},
 	{process: "serve", points: []string{"proof"}},
-	{process: "serve", points: []string{"consume"}, state: ledger.StateIndeterminate, code: "indeterminate"},
-	{process: "serve", points: []string{"connected"}, state: ledger.StateIndeterminate, code: "indeterminate"},
-	{process: "serve", at: "the request's head", sent: 1, state: ledger.StateIndeterminate, code: "indeterminate"},
-	{process: "serve", at: "the whole request", sent: 1, state: ledger.StateIndeterminate, code: "indeterminate"},
-	{process: "serve", points: []string{"answered"}, sent: 1, state: ledger.StateIndeterminate, code: "indeterminate"},
-	{process: "serve", at: "half its answer", sent: 1, state: ledger.StateIndeterminate, code: "indeterminate"},
-	{process: "serve", points: []string{"relayed"}, sent: 1, state: ledger.StateIndeterminate, code: "indeterminate"},
-	{process: "serve", points: []string{"left"}, sent: 1, state: ledger.StateIndeterminate, code: "indeterminate"},
+	unknown(crash{points: []string{"consume"}}),
+	unknown(crash{points: []string{"connected"}}),
+	unknown(crash{at: "the request's head", sent: 1}),
+	unknown(crash{at: "the whole request", sent: 1}),
+	unknown(crash{points: []string{"answered"}, sent: 1}),
+	unknown(crash{at: "half its answer", sent: 1}),
+	unknown(crash{points: []string{"relayed"}, sent: 1}),
+	unknown(crash{points: []string{"left"}, sent: 1}),
 	{process: "serve", points: []string{"recorded"}, sent: 1, state: ledger.StateForwarded},
 }
 
-// TestCrash kills real processes at every step of the way of a post, and starts them again. No post is sent twice, none is sent without
-// its record and its keys, and what nobody can know is recorded as indeterminate. An agent that tries again, with the same event, does
-// not get a second post.
+// unknown is a crash of the sidecar after which nobody can know whether the post was made.
+func unknown(c crash) crash {
+	c.process, c.state, c.code = "serve", ledger.StateIndeterminate, "indeterminate"
+	return c
+}
+
+// away is a crash of a process that the sidecar asks.
+func away(process string, points ...string) crash {
+	return crash{process: process, points: points, state: ledger.StateRefused, code: "process_unavailable"}
+}
+
+// TestCrash kills real processes at every step of a post's way, and starts them again. No post is sent twice, none is
+// sent without its record and its keys, and what cannot be known is recorded as indeterminate. An agent that tries again
+// with the same event does not get a second post.
 func TestCrash(t *testing.T) {
 	t.Parallel()
-	binary := buildWithFailpoints(t)
-	for _, store := range []struct {
-		name    string
-		dsn     func() string
-		crashes []crash
-	}{
-		{"file", func() string { return "" }, append(elsewhere, inLedger...)},
-		{"database", func() string { return pgtest.Start(t).Database(t) }, inLedger},
-	} {
-		t.Run(store.name, func(t *testing.T) {
-			t.Parallel()
-			r := newCrashRig(t, binary, store.dsn())
-			for _, c := range store.crashes {
-				t.Run(c.name(), func(t *testing.T) { r.play(t, c) })
-			}
-		})
-	}
+	binary := kit.Program(t, "failpoint")
+	t.Run("file", func(t *testing.T) {
+		t.Parallel()
+		r := newCrashRig(t, binary, "")
+		for _, c := range append(elsewhere, inLedger...) {
+			t.Run(c.name(), func(t *testing.T) { r.play(t, c) })
+		}
+	})
+	t.Run("database", func(t *testing.T) {
+		t.Parallel()
+		r := newCrashRig(t, binary, kit.Database(t))
+		for _, c := range inLedger {
+			t.Run(c.name(), func(t *testing.T) { r.play(t, c) })
+		}
+	})
 }
 
 // play lets a process crash during a post, starts everything again and compares.
 func (r *crashRig) play(t *testing.T, c crash) {
-	ctx, cancel := context.WithTimeout(context.Background(), kit.Patience)
-	defer cancel()
-	event, err := r.DeliverRelease(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := r.open(ctx, event)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ctx := withPatience(t)
+	agent, event, _ := r.enter(ctx, t)
 	keys, path := r.consumed(t), "/posts/"+event
 	if c.at != "" {
 		r.holdAt(t, c)
@@ -116,10 +115,10 @@ func (r *crashRig) play(t *testing.T, c crash) {
 		r.arm(t, c.process, c.points...)
 	}
 	tried := make(chan struct{})
-	go func() { // what the agent learns of it is not what counts here
+	go func() { // whatever the agent gets as an answer
 		defer close(tried)
 		body := `{"text":"` + strings.Repeat("x", 3<<20) + `"}`
-		resp, err := r.agentOf(t, s).Post("https://"+r.Plain()+path, "application/json", strings.NewReader(body))
+		resp, err := agent.Post("https://"+r.Plain()+path, "application/json", strings.NewReader(body))
 		if err == nil {
 			_, _ = io.Copy(io.Discard, resp.Body)
 			resp.Body.Close()
@@ -127,13 +126,11 @@ func (r *crashRig) play(t *testing.T, c crash) {
 	}()
 	r.crashed(t, c.process)
 	<-tried
-	r.mu.Lock()
-	r.hold = nil
-	r.mu.Unlock()
+	r.holdWith(nil)
 	r.start(t)
 
 	r.compare(t, c, event, r.consumed(t)-keys)
-	_, err = r.open(ctx, event) // the event has opened a session, which has gone with the process
+	_, err := r.open(ctx, event) // it opened a session, which ended with the process
 	var refused *problem.Error
 	if !errors.As(err, &refused) || refused.Code() != "event_closed" {
 		t.Errorf("the event opened a second session: %v", err)
@@ -166,9 +163,7 @@ func (r *crashRig) compare(t *testing.T, c crash, event string, keys int) {
 
 // holdAt has the upstream kill the process when it has seen so much, and answer no further.
 func (r *crashRig) holdAt(t *testing.T, c crash) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.hold = func(req *http.Request, w http.ResponseWriter) {
+	r.holdWith(func(req *http.Request, w http.ResponseWriter) {
 		switch c.at {
 		case "the whole request":
 			_, _ = io.Copy(io.Discard, req.Body)
@@ -182,19 +177,18 @@ func (r *crashRig) holdAt(t *testing.T, c crash) {
 		if _, err := io.Copy(io.Discard, req.Body); err == nil {
 			<-req.Context().Done()
 		}
-	}
+	})
 }
 
-// TestCrashWhileDelivering kills the trigger service while an event is delivered and claimed. Its sender delivers again what was not
-// answered: there is one event in the end, and it opens one session at most.
+// TestCrashWhileDelivering kills the trigger service while an event is delivered and claimed. Its sender delivers again
+// what was not answered. In the end there is one event, which opens one session at most.
 func TestCrashWhileDelivering(t *testing.T) {
 	t.Parallel()
-	r := newCrashRig(t, buildWithFailpoints(t), "")
-	ctx, cancel := context.WithTimeout(context.Background(), kit.Patience)
-	defer cancel()
+	r := newCrashRig(t, kit.Program(t, "failpoint"), "")
+	ctx := withPatience(t)
 	for _, tt := range []struct {
 		points []string
-		again  string // what a second delivery of the same is answered with
+		again  string // the answer to a second delivery of the same event
 		opens  bool   // a session
 	}{
 		{[]string{"delivered"}, "202 Accepted", true},
@@ -208,7 +202,7 @@ func TestCrashWhileDelivering(t *testing.T) {
 			before := len(r.events(t))
 			r.arm(t, "trigger", tt.points...)
 			event, err := r.DeliverRelease(ctx)
-			if err == nil { // it is the claim that crashes
+			if err == nil { // the claim crashes it
 				_, err = r.open(ctx, event)
 			}
 			if err == nil {
@@ -217,7 +211,8 @@ func TestCrashWhileDelivering(t *testing.T) {
 			r.crashed(t, "trigger")
 			r.start(t)
 			r.Deliveries--
-			if _, err := r.DeliverRelease(ctx); (err == nil) != (tt.again == "202 Accepted") || err != nil && !strings.Contains(err.Error(), tt.again) {
+			_, err = r.DeliverRelease(ctx)
+			if (err == nil) != (tt.again == "202 Accepted") || err != nil && !strings.Contains(err.Error(), tt.again) {
 				t.Errorf("delivered again: %v, want %s", err, tt.again)
 			}
 			events := r.events(t)
@@ -236,22 +231,18 @@ func TestCrashWhileDelivering(t *testing.T) {
 
 func (r *crashRig) events(t *testing.T) (events []trigger.Event) {
 	t.Helper()
-	if err := admin.Get(context.Background(), "unix:"+r.Stack.Socket("trigger"), "/v1/events", &events); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, admin.Get(t.Context(), "unix:"+r.Stack.Socket("trigger"), "/v1/events", &events))
 	return events
 }
 
-// TestReleaseHasNoFailpoints builds the program as it is released: nothing in it is of package failpoint.
+// TestReleaseHasNoFailpoints: the program as it is released contains nothing of package failpoint.
 func TestReleaseHasNoFailpoints(t *testing.T) {
-	for binary, want := range map[string]bool{kit.BuildProgram(t): false, buildWithFailpoints(t): true} {
-		raw, err := os.ReadFile(binary)
-		if err != nil {
-			t.Fatal(err)
-		}
+	t.Parallel()
+	for binary, want := range map[string]bool{kit.Program(t): false, kit.Program(t, "failpoint"): true} {
+		raw := kit.Read(t, binary)
 		for _, trace := range []string{"internal/failpoint", "MEDIATOR_FAILPOINT", "ledger written"} {
 			if bytes.Contains(raw, []byte(trace)) != want {
-				t.Errorf("that %s holds %q is not %t", binary, trace, want)
+				t.Errorf("that %s contains %q is not %t", binary, trace, want)
 			}
 		}
 	}

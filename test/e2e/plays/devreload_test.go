@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,43 +15,46 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// TestDevReload edits the files of mediator dev, which plays the security team: it pins and certifies what they say now.
+// TestDevReload edits the files of mediator dev, which plays the security team: it pins and certifies the new files.
 func TestDevReload(t *testing.T) {
-	r := newCrashRig(t, kit.ThisProgram(t), "")
-	dev := "unix:" + r.Stack.Socket("dev")
-	var before, after daemon.ConfigStatus
-	check.Must(t, admin.Get(t.Context(), r.Stack.Admin(), "/readyz", &before))
-	kit.Until(t, kit.Patience, "mediator dev to take reloads", func() bool { return admin.Get(t.Context(), dev, "/healthz", nil) == nil })
-	path := filepath.Join(r.Dir, devstack.SidecarFile)
-	raw, err := os.ReadFile(path)
-	check.Must(t, err)
-	check.Must(t, os.WriteFile(path, append(raw, "limits: {calls: 7}\n"...), 0o600))
-	if status, out, said := kit.Invoke(t, "reload", dev); status != 0 || !strings.HasPrefix(out, dev+": reloaded: configuration ") {
-		t.Fatalf("status %d: %s%s", status, out, said)
+	t.Parallel()
+	r := newCrashRig(t, kit.Self(t), "")
+	dev, path := "unix:"+r.Stack.Socket("dev"), r.in(devstack.SidecarFile)
+	readiness := func() (c daemon.ConfigStatus) {
+		t.Helper()
+		check.Must(t, admin.Get(t.Context(), r.Stack.Admin(), "/readyz", &c))
+		return c
 	}
-	check.Must(t, admin.Get(t.Context(), r.Stack.Admin(), "/readyz", &after))
+	before := readiness()
+	kit.Until(t, "mediator dev to take reloads", func() bool { return admin.Get(t.Context(), dev, "/healthz", nil) == nil })
+	raw := kit.Read(t, path)
+	kit.Write(t, path, string(raw)+"limits: {calls: 7}\n")
+	if out := kit.Run(t, "reload", dev); !strings.HasPrefix(out, dev+": reloaded: configuration ") {
+		t.Fatal(out)
+	}
+	after := readiness()
 	if after.Manifest == before.Manifest || after.Configuration == before.Configuration {
 		t.Errorf("before %s, after %s", before, after)
 	}
-	event, err := r.DeliverRelease(t.Context())
-	check.Must(t, err)
-	s, err := r.open(t.Context(), event)
-	check.Must(t, err)
-	if resp, d := r.try(t.Context(), t, r.agentOf(t, s), "/posts/reloaded", nil); resp.StatusCode != http.StatusCreated {
+	ctx := withPatience(t)
+	agent, _, _ := r.enter(ctx, t)
+	if resp, d := r.try(ctx, t, agent, "/posts/reloaded", nil); resp.StatusCode != http.StatusCreated {
 		t.Errorf("a post after the reload: %d %+v", resp.StatusCode, d)
 	}
-
-	check.Must(t, os.WriteFile(path, append(raw, "listen: 127.0.0.1:1\n"...), 0o600))
-	if status, _, said := kit.Invoke(t, "reload", dev); status != program.Refused || !strings.Contains(said, "(reload_refused)") {
-		t.Errorf("a key twice: status %d: %s", status, said)
+	for _, tt := range []struct {
+		content       []byte
+		process, code string
+	}{
+		{append(bytes.Clone(raw), "listen: 127.0.0.1:1\n"...), "", "(reload_refused)"}, // a key twice
+		{bytes.Replace(raw, []byte("state: state"), []byte("state: run"), 1), "mediator serve: ", "(restart_required)"},
+	} {
+		check.Must(t, os.WriteFile(path, tt.content, 0o600))
+		status, _, said := kit.Invoke(t, "reload", dev)
+		if status != program.Refused || !strings.Contains(said, tt.process) || !strings.Contains(said, tt.code) {
+			t.Errorf("status %d: %s, want %s", status, said, tt.code)
+		}
 	}
-	check.Must(t, os.WriteFile(path, bytes.Replace(raw, []byte("state: state"), []byte("state: run"), 1), 0o600))
-	if status, _, said := kit.Invoke(t, "reload", dev); status != program.Refused || !strings.Contains(said, "mediator serve: ") || !strings.Contains(said, "(restart_required)") {
-		t.Errorf("another state: status %d: %s", status, said)
-	}
-	var still daemon.ConfigStatus
-	check.Must(t, admin.Get(t.Context(), r.Stack.Admin(), "/readyz", &still))
-	if still.Refused == nil || still.Configuration != after.Configuration {
+	if still := readiness(); still.Refused == nil || still.Configuration != after.Configuration {
 		t.Errorf("after two refusals: %+v", still)
 	}
 }

@@ -7,22 +7,27 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// TestDrain ends the sidecar by SIGTERM while posts are in flight: at the agent, whose body has not yet come as a whole, and at the
-// upstream, which has not answered, or not in full. New connections are refused; what was in flight is answered and recorded in full.
+// TestDrain ends the sidecar by SIGTERM while posts are in flight: one whose body has not arrived completely, and two
+// that the upstream has not answered, or not completely. New connections are refused. What was in flight is answered and
+// recorded in full.
 func TestDrain(t *testing.T) {
-	r := newCrashRig(t, kit.ThisProgram(t), "", "timeouts: {shutdown: 60s}\n")
-	ctx, cancel := context.WithTimeout(context.Background(), kit.Patience)
-	defer cancel()
+	t.Parallel()
+	r := newCrashRig(t, kit.Self(t), "", "timeouts: {shutdown: 4m}\n")
+	ctx := withPatience(t)
 	arrived, goOn := make(chan struct{}, 2), make(chan struct{})
-	r.hold = func(req *http.Request, w http.ResponseWriter) {
+	r.holdWith(func(req *http.Request, w http.ResponseWriter) {
 		_, _ = io.Copy(io.Discard, req.Body)
 		w.WriteHeader(http.StatusCreated)
 		if strings.HasSuffix(req.URL.Path, "half") {
@@ -35,25 +40,28 @@ func TestDrain(t *testing.T) {
 			_, _ = io.WriteString(w, "done")
 		case <-req.Context().Done():
 		}
-	}
+	})
 	upload, rest := io.Pipe()
 	posts := []*posted{
 		r.post(ctx, t, "unanswered", strings.NewReader(`{"a":1}`), "done"),
 		r.post(ctx, t, "half", strings.NewReader(`{"a":1}`), "half done"),
 		r.post(ctx, t, "uploading", upload, "done"),
 	}
-	if _, err := io.WriteString(rest, `{"a":`); err != nil {
-		t.Fatal(err)
-	}
+	_, err := io.WriteString(rest, `{"a":`)
+	check.Must(t, err)
 	await(ctx, t, arrived)
 	await(ctx, t, arrived)
 	r.kill(t, "serve", syscall.SIGTERM)
-	r.refuses(ctx, t)
-	if _, err := io.WriteString(rest, `1}`); err != nil {
-		t.Fatal(err)
-	}
-	rest.Close()
-	await(ctx, t, arrived) // the one that was being uploaded
+	kit.Until(t, "the proxy to refuse connections", func() bool {
+		c, err := net.Dial("tcp", r.Listen)
+		if err == nil {
+			c.Close()
+		}
+		return errors.Is(err, syscall.ECONNREFUSED)
+	})
+	_, err = io.WriteString(rest, `1}`)
+	check.Must(t, errors.Join(err, rest.Close()))
+	await(ctx, t, arrived) // the upload
 	close(goOn)
 	for _, p := range posts {
 		if got := <-p.got; got != "201 "+p.want {
@@ -67,17 +75,18 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestDrainIsBounded ends the sidecar while an upstream does not answer at all. The post is cut, and recorded as what it is.
+// TestDrainIsBounded ends the sidecar while an upstream does not answer at all. The post is cut and recorded as
+// indeterminate.
 func TestDrainIsBounded(t *testing.T) {
-	r := newCrashRig(t, kit.ThisProgram(t), "", "timeouts: {shutdown: 100ms}\n")
-	ctx, cancel := context.WithTimeout(context.Background(), kit.Patience)
-	defer cancel()
+	t.Parallel()
+	r := newCrashRig(t, kit.Self(t), "", "timeouts: {shutdown: 100ms}\n")
+	ctx := withPatience(t)
 	arrived := make(chan struct{})
-	r.hold = func(req *http.Request, _ http.ResponseWriter) {
+	r.holdWith(func(req *http.Request, _ http.ResponseWriter) {
 		_, _ = io.Copy(io.Discard, req.Body)
 		arrived <- struct{}{}
 		<-req.Context().Done()
-	}
+	})
 	p := r.post(ctx, t, "never", strings.NewReader(`{"a":1}`), "")
 	await(ctx, t, arrived)
 	r.kill(t, "serve", syscall.SIGTERM)
@@ -89,30 +98,21 @@ func TestDrainIsBounded(t *testing.T) {
 	r.wantRecord(t, p, ledger.StateIndeterminate)
 }
 
-// posted is a post that an agent makes meanwhile.
+// posted is a post in flight.
 type posted struct {
 	event, path, want string
-	got               chan string // the status and the body, or nothing for an error
+	got               chan string // the status and the body; empty for an error
 }
 
 // post posts as an agent, in a session of its own.
 func (r *crashRig) post(ctx context.Context, t *testing.T, name string, body io.Reader, want string) *posted {
 	t.Helper()
-	event, err := r.DeliverRelease(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := r.open(ctx, event)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, agent := &posted{event, "/posts/" + name, want, make(chan string, 1)}, r.agentOf(t, s)
+	agent, event, _ := r.enter(ctx, t)
+	p := &posted{event, "/posts/" + name, want, make(chan string, 1)}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+r.Plain()+p.path, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Expect", "100-continue") // so that nothing of the body is taken before the sidecar reads it
+	req.Header.Set("Expect", "100-continue") // nothing of the body leaves before the sidecar reads it
 	go func() {
 		resp, err := agent.Do(req)
 		if err != nil {
@@ -129,21 +129,6 @@ func (r *crashRig) post(ctx context.Context, t *testing.T, name string, body io.
 	return p
 }
 
-// refuses waits until the proxy takes no connection any more.
-func (r *crashRig) refuses(ctx context.Context, t *testing.T) {
-	t.Helper()
-	for ctx.Err() == nil {
-		c, err := net.Dial("tcp", r.Listen)
-		if errors.Is(err, syscall.ECONNREFUSED) {
-			return
-		}
-		if err == nil {
-			c.Close()
-		}
-	}
-	t.Error("the proxy still takes connections")
-}
-
 func (r *crashRig) wantRecord(t *testing.T, p *posted, state ledger.State) {
 	t.Helper()
 	records := r.records(t, p.event)
@@ -155,12 +140,102 @@ func (r *crashRig) wantRecord(t *testing.T, p *posted, state ledger.State) {
 	}
 }
 
-// await waits for something to happen.
 func await(ctx context.Context, t *testing.T, happened <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-happened:
 	case <-ctx.Done():
 		t.Fatal("what the test waits for does not happen")
+	}
+}
+
+// TestDiskFull fills the disk of a running sidecar's ledger. The sidecar says so and posts nothing until there is room
+// again. A post that was in flight when the disk became full is answered, and its outcome stored once there is room.
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	ctx := withPatience(t)
+	r := prepareCrashRig(t, kit.Self(t), "")
+	state := r.in("state")
+	if err := syscall.Mount("tmpfs", state, "tmpfs", 0, "size=2m,mode=0700"); err != nil {
+		t.Fatalf("mount a file system: %v: run the tests as root", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(state, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	r.startUntilEnd(t)
+	fill := func() {
+		if err := os.WriteFile(r.in("state/filler"), make([]byte, 2<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("the disk is not full: %v", err)
+		}
+	}
+	room := func() { check.Must(t, os.Remove(r.in("state/filler"))) }
+	nothing := func() {}
+	r.holdWith(func(req *http.Request, w http.ResponseWriter) {
+		_, _ = io.Copy(io.Discard, req.Body)
+		if strings.HasSuffix(req.URL.Path, "/meanwhile") {
+			fill()
+		}
+		w.WriteHeader(http.StatusCreated)
+	})
+	var inFlight string
+	for _, tt := range []struct {
+		name   string
+		before func()
+		posts  bool
+	}{
+		{"before", nothing, true},
+		{"full", fill, false},
+		{"room", room, true},
+		{"meanwhile", nothing, true},
+		{"afterwards", nothing, false},
+	} {
+		tt.before()
+		agent, event, _ := r.enter(ctx, t)
+		path := "/posts/" + tt.name
+		resp, d := r.try(ctx, t, agent, path, nil)
+		got := fmt.Sprintf("%d %s, Retry-After %q, %d arrived", resp.StatusCode, d.Code, resp.Header.Get("Retry-After"), r.arrived(path))
+		want := `201 , Retry-After "", 1 arrived`
+		if !tt.posts {
+			want = `503 ledger_unavailable, Retry-After "5", 0 arrived`
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", tt.name, got, want)
+		}
+		if tt.name == "meanwhile" {
+			inFlight = event
+		}
+	}
+	room()
+	r.kill(t, "serve", syscall.SIGTERM)
+	_ = r.supervisor.Wait()
+	r.start(t)
+	r.wantRecord(t, &posted{event: inFlight, path: "/posts/meanwhile"}, ledger.StateForwarded)
+}
+
+// TestPortInUse starts a deployment while another process listens on one of its ports. The error comes before any line
+// of a log, and names the file and the address.
+func TestPortInUse(t *testing.T) {
+	t.Parallel()
+	for file, of := range map[string]func(*trial.Deployment) string{
+		devstack.TriggerFile: func(d *trial.Deployment) string { return d.Hooks },
+		devstack.SidecarFile: func(d *trial.Deployment) string { return d.Listen },
+	} {
+		r := prepareCrashRig(t, kit.Self(t), "")
+		address := of(r.Deployment)
+		taken, err := net.Listen("tcp", address)
+		check.Must(t, err)
+		defer taken.Close()
+		stack, err := devstack.Start(t.Context(), r.Dir)
+		if err == nil {
+			stack.Stop()
+			t.Fatalf("%s is in use, and it starts", address)
+		}
+		want := "listen in " + r.in(file) + ": another process listens on " + address +
+			": end it, or write another address (listen_failed)\nThe end of its log, "
+		if before, _, says := strings.Cut(err.Error(), want); !says || strings.ContainsAny(before, "{\n") {
+			t.Errorf("%s is in use: %v", address, err)
+		}
 	}
 }

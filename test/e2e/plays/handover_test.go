@@ -1,7 +1,6 @@
 package plays
 
 import (
-	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -42,34 +41,28 @@ egress:
 // handoverRig is a deployment whose sidecar hands its receipts over to a node that starts and ends by itself.
 type handoverRig struct {
 	*crashRig
-	node  *kit.Node
+	node  *kit.NodeRig
 	agent *http.Client
 	admin.Session
 }
 
 func newHandoverRig(t *testing.T) *handoverRig {
 	t.Helper()
-	r := &handoverRig{crashRig: prepareCrashRig(t, kit.ThisProgram(t), "", generateRule), node: kit.NewNode(t, "")}
+	r := &handoverRig{crashRig: prepareCrashRig(t, kit.Self(t), "", generateRule), node: kit.NewNode(t, "")}
 	check.Must(t, os.Remove(filepath.Join(r.Dir, devstack.ReputationFile)))
 	kit.Edit(t, filepath.Join(r.Dir, devstack.SidecarFile), "reputation: {unix: run/reputation.sock, audience: mediator-reputation}", "reputation: {unix: "+r.node.Socket()+", audience: node}")
 	kit.Edit(t, r.node.At("one.yaml"), "registry: owner/registry.jwk", "registry: "+r.Dir+"/registry.jwk")
 	kit.Edit(t, r.node.At("one.yaml"), "bundle: owner/bundle.json", "bundle: "+r.Dir+"/"+devstack.BundleFile)
 	kit.Edit(t, r.node.At("one.yaml"), "[api.openai.com]", `["`+r.Plain()+`"]`)
 	said := 0
-	r.hold = func(req *http.Request, w http.ResponseWriter) {
+	r.holdWith(func(req *http.Request, w http.ResponseWriter) {
 		_, _ = io.Copy(io.Discard, req.Body)
 		said++ // the rig's mutex is not held, but the agent makes one call after the other
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"id":"c%d","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"This is answer %[1]d."},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":6}}`, said)
-	}
+	})
 	r.startUntilEnd(t)
-	ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
-	defer cancel()
-	event, err := r.DeliverRelease(ctx)
-	check.Must(t, err)
-	r.Session, err = r.open(ctx, event)
-	check.Must(t, err)
-	r.agent = r.agentOf(t, r.Session)
+	r.agent, _, r.Session = r.enter(withPatience(t), t)
 	return r
 }
 
@@ -124,7 +117,7 @@ func (r *handoverRig) arrived(t *testing.T, want int) (stored []interaction.Rece
 	check.Must(t, err)
 	last, err := file.LastReceipt(t.Context(), r.Session.Session)
 	check.Must(t, errors.Join(err, file.Close()))
-	kit.Until(t, 2*kit.Patience, "the receipts at the node", func() bool {
+	kit.Until(t, "the receipts at the node", func() bool {
 		s := r.delivery(t)
 		return s.Undelivered == 0 && s.Away == "" && s.Refused == 0
 	})
@@ -138,9 +131,10 @@ func (r *handoverRig) arrived(t *testing.T, want int) (stored []interaction.Rece
 // TestHandover: an agent asks the node for a challenge, commits, calls a model and reveals, while the node is away, is killed, and comes back.
 // Each receipt is at the node in the end, once and in its order, and the challenge is passed.
 func TestHandover(t *testing.T) {
+	t.Parallel()
 	r := newHandoverRig(t)
 	r.calls(t, 3)
-	kit.Until(t, kit.Patience, "the sidecar to see that the node is away", func() bool { s := r.delivery(t); return s.Away != "" && s.Undelivered == 3 })
+	kit.Until(t, "the sidecar to see that the node is away", func() bool { s := r.delivery(t); return s.Away != "" && s.Undelivered == 3 })
 	if code := r.ask(t, "POST", "/v1/challenge/issue", `{}`, nil); code != "node_unavailable" {
 		t.Errorf("a challenge of a node that is away: %q", code)
 	}
@@ -176,7 +170,7 @@ func TestHandover(t *testing.T) {
 		t.Errorf("a reveal to a node that is away: %q", code)
 	}
 	r.calls(t, 200)
-	kit.Until(t, kit.Patience, "the receipts of all calls to be kept for the node", func() bool { return r.delivery(t).Undelivered >= 200 })
+	kit.Until(t, "the receipts of all calls to be kept for the node", func() bool { return r.delivery(t).Undelivered >= 200 })
 	r.node.Start(t)
 	r.arrived(t, 205)
 	var killed sync.WaitGroup
@@ -202,7 +196,7 @@ func TestHandover(t *testing.T) {
 	}
 	_ = r.node.End(t, syscall.SIGKILL) // it may or may not have entered the session
 	r.node.Start(t)
-	kit.Until(t, kit.Patience, "the session to count", func() bool {
+	kit.Until(t, "the session to count", func() bool {
 		var known accrual.Claims
 		id := accrual.Agent{Owner: score.Owner, Subject: score.Agent}.String()
 		if err := admin.Get(t.Context(), "unix:"+r.node.Socket(), "/v1/reputation/"+id, &known); err != nil {
@@ -215,6 +209,7 @@ func TestHandover(t *testing.T) {
 // TestHandoverAnew: a node that was put back learns of a session that had ended once the sidecar's ledger has forgotten how far it was handed
 // over, as docs/operations/reputation.md says.
 func TestHandoverAnew(t *testing.T) {
+	t.Parallel()
 	r := newHandoverRig(t)
 	r.node.Start(t)
 	r.calls(t, 3)
@@ -231,8 +226,7 @@ func TestHandoverAnew(t *testing.T) {
 	if status := r.node.Get(t, path, nil); status != http.StatusNotFound {
 		t.Fatalf("a node whose store was removed knows the session: %d", status)
 	}
-	check.Must(t, r.supervisor.Process.Signal(syscall.SIGTERM))
-	_ = r.supervisor.Wait()
+	r.stop(t)
 	db, err := sql.Open("sqlite", filepath.Join(r.Dir, "state", "ledger.db"))
 	check.Must(t, err)
 	_, err = db.ExecContext(t.Context(), `INSERT INTO deliveries (session, number, due, refused)
@@ -240,7 +234,7 @@ func TestHandoverAnew(t *testing.T) {
 		ON CONFLICT (session) DO UPDATE SET number = 0, due = 0, refused = ''`)
 	check.Must(t, errors.Join(err, db.Close()))
 	r.start(t)
-	kit.Until(t, 2*kit.Patience, "the node to know the session again", func() bool { return r.node.Get(t, path, nil) == http.StatusOK })
+	kit.Until(t, "the node to know the session again", func() bool { return r.node.Get(t, path, nil) == http.StatusOK })
 	if _, score := r.arrived(t, len(chain)); !score.Closed {
 		t.Errorf("the score is of %+v", score)
 	}

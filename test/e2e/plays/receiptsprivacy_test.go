@@ -18,7 +18,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/crypto/blake2b"
@@ -32,7 +31,7 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// What is said in the session. Nothing of it may leave the sidecar but to whom it is sent.
+// The secrets. They may leave the sidecar only to their addressees.
 const (
 	secretSystem = "You guard the vault of Saint-Malo \"north\" <tower>.\nIts keeper is Ms Oyelaran-Vasquez."
 	secretPrompt = "Read me the combination 48-15-16-23, please.\nThen the second one."
@@ -42,14 +41,14 @@ const (
 	secretTopic  = "spare-key-of-pier-61"
 )
 
-// privacyRules has the agent call a model, which is observed, and read by a tool of an MCP server.
+// privacyRules let the agent call a model, which is observed, and read with a tool of an MCP server.
 const privacyRules = modelRule + `
   - name: tools
     match: {url: "https://PLAIN/mcp", mcp: {tools: [lookup]}}
 `
 
 // sayPrivately is the upstream: a model that asks for a tool first, and an MCP server.
-func (r *crashRig) sayPrivately(req *http.Request, w http.ResponseWriter) {
+func sayPrivately(req *http.Request, w http.ResponseWriter) {
 	body, _ := io.ReadAll(req.Body)
 	w.Header().Set("Content-Type", "application/json")
 	quote := func(s string) string { raw, _ := json.Marshal(s); return string(raw) }
@@ -67,19 +66,15 @@ func (r *crashRig) sayPrivately(req *http.Request, w http.ResponseWriter) {
 	}
 }
 
-// TestReceiptsPrivacy: a session in which secrets are said to a model, by it, and by tools. None of them, no part of one, and no hash that
-// somebody could compare a guess with, stands in what leaves the sidecar: its ledger and other files, its log, its metrics, and what its API answers.
+// TestReceiptsPrivacy tells secrets to a model, which answers with others, and so do tools. The sidecar's ledger and other
+// files, its log, its metrics and the answers of its API contain none of them, no part of one, and no hash by which a guess
+// could be confirmed.
 func TestReceiptsPrivacy(t *testing.T) {
 	t.Parallel()
-	r := newCrashRig(t, kit.BuildProgram(t), "", privacyRules)
-	r.hold = r.sayPrivately
-	ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
-	defer cancel()
-	event, err := r.DeliverRelease(ctx)
-	check.Must(t, err)
-	s, err := r.open(ctx, event)
-	check.Must(t, err)
-	agent := r.agentOf(t, s)
+	r := newCrashRig(t, kit.Program(t), "", privacyRules)
+	r.holdWith(sayPrivately)
+	ctx := withPatience(t)
+	agent, event, s := r.enter(ctx, t)
 	send := func(path string, body any) {
 		t.Helper()
 		raw, err := json.Marshal(body)
@@ -112,18 +107,16 @@ func TestReceiptsPrivacy(t *testing.T) {
 
 	left := make(map[string][]byte)
 	for _, path := range []string{"/v1/posts?limit=1000", "/v1/controls", "/v1/confinement", "/v1/ledger", "/metrics"} {
-		left[path] = r.answerOf(ctx, t, path)
+		left[path] = answerOf(ctx, t, r.Stack.Admin(), path)
 	}
 	var all []ledger.Record
 	check.Must(t, admin.Get(ctx, r.Stack.Admin(), "/v1/posts?limit=1000", &all))
 	for _, p := range all {
-		left[p.ID] = r.answerOf(ctx, t, "/v1/posts/"+p.ID)
+		left[p.ID] = answerOf(ctx, t, r.Stack.Admin(), "/v1/posts/"+p.ID)
 	}
 	check.Must(t, admin.Call(ctx, r.Stack.Admin(), http.MethodDelete, "/v1/sessions/"+s.Session, nil, nil))
 	r.waitForReceipts(t, s.Session, 4)
-	check.Must(t, r.supervisor.Process.Signal(syscall.SIGTERM)) // or lines of the log may wait to be written
-	check.Must(t, r.supervisor.Wait())
-	r.supervisor = nil
+	r.stop(t) // lines of the log may wait to be written
 	check.Must(t, filepath.WalkDir(r.Dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
@@ -151,10 +144,10 @@ func TestReceiptsPrivacy(t *testing.T) {
 	}
 }
 
-// encoded is what may be base64url, as the parts of a token are.
+// encoded matches what may be base64url, such as a part of a token.
 var encoded = regexp.MustCompile(`[A-Za-z0-9_-]{24,}`)
 
-// decoded returns what a text holds in base64url.
+// decoded returns what a text contains in base64url.
 func decoded(text []byte) (all []byte) {
 	for _, part := range encoded.FindAll(text, -1) {
 		if raw, err := base64.RawURLEncoding.DecodeString(string(part)); err == nil {
@@ -164,7 +157,7 @@ func decoded(text []byte) (all []byte) {
 	return all
 }
 
-// hashes are those by which somebody could try a guess.
+// hashes are those by which a guess could be tried.
 var hashes = []func([]byte) []byte{
 	func(b []byte) []byte { h := sha256.Sum256(b); return h[:] },
 	func(b []byte) []byte { h := sha512.Sum512(b); return h[:] },
@@ -175,7 +168,7 @@ var hashes = []func([]byte) []byte{
 	func(b []byte) []byte { h := blake2s.Sum256(b); return h[:] },
 }
 
-// findSecret says in what form a secret, a line of it or a long word of it stands in a text; nothing if it does not.
+// findSecret returns the form in which a text contains a secret, a line of it or a long word of it, or nothing.
 func findSecret(in []byte, secret string) string {
 	parts := append([]string{secret}, strings.Split(secret, "\n")...)
 	for _, word := range strings.Fields(secret) {
@@ -207,7 +200,7 @@ func findSecret(in []byte, secret string) string {
 	return ""
 }
 
-// encodings returns the ways in which bytes are written as text. Of base64 it leaves out the end, which depends on what follows.
+// encodings returns bytes in the usual encodings. It leaves out the end of base64, which depends on what follows.
 func encodings(b []byte) (all [][]byte) {
 	whole := len(b) / 3 * 3
 	lower := hex.EncodeToString(b)
@@ -221,9 +214,9 @@ func encodings(b []byte) (all [][]byte) {
 }
 
 // answerOf returns what the API for operators answers.
-func (r *crashRig) answerOf(ctx context.Context, t *testing.T, path string) []byte {
+func answerOf(ctx context.Context, t *testing.T, endpoint, path string) []byte {
 	t.Helper()
-	client, base := daemon.Client(config.Endpoint{Unix: strings.TrimPrefix(r.Stack.Admin(), "unix:")})
+	client, base := daemon.Client(config.Endpoint{Unix: strings.TrimPrefix(endpoint, "unix:")})
 	defer client.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, nil)
 	check.Must(t, err)

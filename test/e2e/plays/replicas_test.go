@@ -15,10 +15,10 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/devstack"
-	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 	"github.com/actionproof/mediator/test/full"
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
@@ -46,19 +46,10 @@ const replicaRules = `gate: {secretFile: secrets/gate-secret, difficulty: lite}
 func newReplicas(ctx context.Context, t *testing.T, dsn string, n int, more ...string) *replicas {
 	t.Helper()
 	full.Only(t, "PostgreSQL")
-	c := &replicas{crashRig: prepareCrashRig(t, kit.ThisProgram(t), dsn, append(more, replicaRules)...)}
-	config, err := os.ReadFile(filepath.Join(c.Dir, devstack.SidecarFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := strings.Replace(string(config), "listen: "+c.Listen, "listen: 127.0.0.1:0", 1)
-	text = strings.Replace(text, "    action: create_post\n", "    action: create_post\n    solver: agent\n", 1)
-	if err := os.WriteFile(filepath.Join(c.Dir, devstack.SidecarFile), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := files.WriteAbsent(filepath.Join(c.Dir, "secrets", "gate-secret"), []byte(strings.Repeat("secret of the gate ", 3))); err != nil {
-		t.Fatal(err)
-	}
+	c := &replicas{crashRig: prepareCrashRig(t, kit.Self(t), dsn, append(more, replicaRules)...)}
+	kit.Edit(t, c.in(devstack.SidecarFile), "listen: "+c.Listen, "listen: 127.0.0.1:0")
+	kit.Edit(t, c.in(devstack.SidecarFile), "    action: create_post\n", "    action: create_post\n    solver: agent\n")
+	kit.Write(t, c.in("secrets/gate-secret"), strings.Repeat("secret of the gate ", 3))
 	t.Cleanup(func() {
 		for _, r := range c.all { // the first one's trigger service and control plane go last
 			defer r.Stop()
@@ -79,13 +70,9 @@ func newReplicas(ctx context.Context, t *testing.T, dsn string, n int, more ...s
 func (c *replicas) copied(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "run"), 0o700), os.MkdirAll(filepath.Join(dir, "state"), 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(os.MkdirAll(filepath.Join(dir, "run"), 0o700), os.MkdirAll(filepath.Join(dir, "state"), 0o700)))
 	for _, name := range []string{devstack.SidecarFile, devstack.ManifestFile, devstack.PolicyFile, "secrets", "api-ca.pem", "run/trigger.sock", "run/control.sock"} {
-		if err := os.Symlink(filepath.Join(c.Dir, name), filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.Symlink(filepath.Join(c.Dir, name), filepath.Join(dir, name)))
 	}
 	return dir
 }
@@ -103,9 +90,7 @@ func (c *replicas) startReplicas(ctx context.Context, t *testing.T) {
 	for _, r := range c.all {
 		err = errors.Join(err, r.Stack.StartProcess("serve", devstack.SidecarFile))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, r := range c.all {
 		c.certify(ctx, t, r)
 	}
@@ -118,15 +103,11 @@ func (c *replicas) startReplicas(ctx context.Context, t *testing.T) {
 func (c *replicas) certify(ctx context.Context, t *testing.T, r *replica) {
 	t.Helper()
 	for _, p := range r.Processes {
-		if err := r.WaitFor(ctx, p, "/healthz"); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, r.WaitFor(ctx, p, "/healthz"))
 	}
 	r.Auditor = c.auditor
 	p, err := keyring.ReadPublished(ctx, []string{"unix:" + c.all[0].Socket("trigger"), "unix:" + c.all[0].Socket("control"), r.Admin()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if _, err := r.WriteTrust(ctx, c.manifest, c.registry, p); err != nil {
 		t.Fatal(err)
 	}
@@ -136,9 +117,7 @@ func (c *replicas) certify(ctx context.Context, t *testing.T, r *replica) {
 func (r *replica) ready(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for _, p := range r.Processes {
-		if err := r.WaitFor(ctx, p, "/readyz"); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, r.WaitFor(ctx, p, "/readyz"))
 	}
 	r.listen = r.port(ctx, t)
 }
@@ -148,10 +127,7 @@ func (r *replica) port(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	says := regexp.MustCompile(`"proxy":"(127\.0\.0\.1:\d+)"`)
 	for ctx.Err() == nil { // it is ready a moment before it says so
-		log, err := os.ReadFile(filepath.Join(r.Dir, "serve.log"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		log := kit.Read(t, filepath.Join(r.Dir, "serve.log"))
 		if found := says.FindSubmatch(log); found != nil {
 			return string(found[1])
 		}
@@ -171,15 +147,11 @@ func (c *replicas) agent(ctx context.Context, t *testing.T, r *replica) *http.Cl
 func (c *replicas) session(ctx context.Context, t *testing.T, r *replica) (agent *http.Client, id string) {
 	t.Helper()
 	event, err := c.DeliverRelease(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var s admin.Session
-	if err := admin.Call(ctx, r.Admin(), http.MethodPost, "/v1/sessions", map[string]string{"event": event}, &s); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, admin.Call(ctx, r.Admin(), http.MethodPost, "/v1/sessions", map[string]string{"event": event}, &s))
 	s.ProxyURL = strings.Replace(s.ProxyURL, "127.0.0.1:0", r.listen, 1)
-	return c.agentOf(t, s), s.Session
+	return agentOf(t, s), s.Session
 }
 
 // solvedBy asks a replica for a challenge and solves it.
@@ -197,8 +169,7 @@ func (c *replicas) solvedBy(ctx context.Context, t *testing.T, r *replica, path 
 // challenge: one post is made. Then the database is lost, and comes back.
 func TestReplicasShareALedger(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), kit.Patience)
-	defer cancel()
+	ctx := withPatience(t)
 	server := pgtest.Start(t)
 	c := newReplicas(ctx, t, server.Database(t), 3)
 	for round, issuer := range c.all {
@@ -232,7 +203,7 @@ func TestReplicasShareALedger(t *testing.T) {
 		}
 	}
 	t.Logf("all three post again %s after the database is back", time.Since(back).Round(time.Millisecond))
-	kit.Until(t, kit.Patience, "the records of the posts that were refused without it", func() bool {
+	kit.Until(t, "the records of the posts that were refused without it", func() bool {
 		return c.states(ctx, t, c.all[0], "/posts/lost")["refused ledger_unavailable"] == len(c.all)
 	})
 }
@@ -240,7 +211,7 @@ func TestReplicasShareALedger(t *testing.T) {
 // race shows one challenge, issued by one replica, to all of them 64 times at once.
 func (c *replicas) race(ctx context.Context, t *testing.T, issuer *replica, path string) {
 	t.Helper()
-	const clients = 64
+	clients := kit.Size(24, 64)
 	agents := make([]*http.Client, clients)
 	for i := range agents {
 		agents[i] = c.agent(ctx, t, c.all[i%len(c.all)])
@@ -277,9 +248,7 @@ func (c *replicas) race(ctx context.Context, t *testing.T, issuer *replica, path
 func (c *replicas) states(ctx context.Context, t *testing.T, r *replica, path string) map[string]int {
 	t.Helper()
 	var records []ledger.Record
-	if err := admin.Get(ctx, r.Admin(), "/v1/posts?limit=1000", &records); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, admin.Get(ctx, r.Admin(), "/v1/posts?limit=1000", &records))
 	states := make(map[string]int)
 	for _, p := range records {
 		if p.Path == path {

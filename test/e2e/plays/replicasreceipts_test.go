@@ -1,11 +1,8 @@
 package plays
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 
@@ -13,24 +10,14 @@ import (
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
-	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
 // TestReplicasMakeReceipts runs two sidecars that make receipts on one database, with sessions at both at once: each session has a whole chain of
 // its own, and its post. Then one is killed during a call. The other goes on, and what the dead one has left open is closed by its next start alone.
 func TestReplicasMakeReceipts(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), kit.Patience)
-	defer cancel()
-	c := newReplicas(ctx, t, pgtest.Start(t).Database(t), 2, modelRule)
-	model := "https://" + c.Plain() + "/v1/chat/completions"
-	ask := func(agent *http.Client) {
-		resp, err := agent.Post(model, "application/json", strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"hello"}]}`))
-		if err == nil { // the killed one gives no answer
-			_, _ = io.Copy(io.Discard, resp.Body)
-			resp.Body.Close()
-		}
-	}
+	ctx := withPatience(t)
+	c := newReplicas(ctx, t, kit.Database(t), 2, modelRule)
 	const sessions, calls = 6, 5
 	ids := make([]string, sessions)
 	var all sync.WaitGroup
@@ -42,7 +29,7 @@ func TestReplicasMakeReceipts(t *testing.T) {
 		ids[i] = id
 		all.Go(func() {
 			for range calls {
-				ask(agent)
+				c.callModel(agent)
 			}
 			if resp, d := c.try(ctx, t, agent, path, answer); resp.StatusCode != http.StatusCreated {
 				t.Errorf("%s: %d %s", path, resp.StatusCode, d.Code)
@@ -61,11 +48,9 @@ func TestReplicasMakeReceipts(t *testing.T) {
 	staying, kept := c.session(ctx, t, survivor)
 	going, lost := c.session(ctx, t, victim)
 	arrived, let := make(chan struct{}), make(chan struct{})
-	c.mu.Lock()
-	c.hold = func(*http.Request, http.ResponseWriter) { arrived <- struct{}{}; <-let }
-	c.mu.Unlock()
-	all.Go(func() { ask(staying) })
-	all.Go(func() { ask(going) })
+	c.holdWith(func(*http.Request, http.ResponseWriter) { arrived <- struct{}{}; <-let })
+	all.Go(func() { c.callModel(staying) })
+	all.Go(func() { c.callModel(going) })
 	<-arrived
 	<-arrived
 	dead := victim.Processes[len(victim.Processes)-1]
@@ -82,12 +67,10 @@ func TestReplicasMakeReceipts(t *testing.T) {
 	if receipts := c.stored(t, kept); len(receipts) != 0 {
 		t.Errorf("the open call of the other replica has %d receipts", len(receipts))
 	}
-	c.mu.Lock()
-	c.hold = nil
-	c.mu.Unlock()
+	c.holdWith(nil)
 	close(let)
 	all.Wait()
-	ask(staying)
+	c.callModel(staying)
 	if chain := c.chainAt(t, survivor, kept, 2); chain[0].Outcome == interaction.OutcomeIndeterminate || chain[1].Closing != nil {
 		t.Errorf("the chain of the other replica: %+v", chain)
 	}

@@ -1,7 +1,6 @@
 package plays
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"math/rand/v2"
@@ -14,6 +13,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
 // breakage is something that goes wrong for some time.
@@ -57,19 +57,18 @@ func breakages() []breakage {
 	)
 }
 
-// breakThings plays one breakage after the other until ctx ends, in an order drawn anew for each round.
+// breakThings plays one breakage after the other: once each, or in the long form until ctx ends, in an order drawn anew
+// for each round.
 func (s *soak) breakThings(ctx context.Context, t *testing.T) {
 	draw := rand.New(rand.NewPCG(*soakSeed, 1<<32))
 	half := time.Now().Add(*soakFor / 2)
-	for round := 0; ctx.Err() == nil; round++ {
+	for ctx.Err() == nil {
 		all := breakages()
 		draw.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		if round == 0 { // so that a short run has them
-			slices.SortStableFunc(all, func(a, b breakage) int { return cmp.Compare(rank(a.kills), rank(b.kills)) })
-		}
 		for _, b := range all {
-			last, gap := time.Duration(500+draw.IntN(2000))*time.Millisecond, time.Duration(200+draw.IntN(1000))*time.Millisecond
-			if !b.kills || time.Now().Before(half) {
+			unit := time.Duration(kit.Size(1, 5)) * time.Millisecond
+			last, gap := time.Duration(100+draw.IntN(400))*unit, time.Duration(40+draw.IntN(200))*unit
+			if !b.kills || !kit.Long() || time.Now().Before(half) {
 				b.play(ctx, t, s, last)
 				s.mu.Lock()
 				s.broken = append(s.broken, b.name)
@@ -79,14 +78,10 @@ func (s *soak) breakThings(ctx context.Context, t *testing.T) {
 				return
 			}
 		}
+		if !kit.Long() {
+			return
+		}
 	}
-}
-
-func rank(first bool) int {
-	if first {
-		return 0
-	}
-	return 1
 }
 
 // pause waits, and reports whether ctx still lives.

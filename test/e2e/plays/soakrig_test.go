@@ -36,9 +36,7 @@ egress:
     match: {url: "https://PLAIN/reads/{n}", methods: [GET]}
   - name: upload
     match: {url: "https://PLAIN/uploads/{n}", methods: [PUT]}
-upstreams:
-  - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
-timeouts: {forward: 5s, responseHeader: 5s}
+` + kit.Upstream + `timeouts: {forward: 5s, responseHeader: 5s}
 limits: {breaker: {pause: 1s}}
 `
 
@@ -86,7 +84,7 @@ func newAccounted(t *testing.T, rules string) *soak {
 		pace: rate.NewLimiter(rate.Limit(*soakRate), 1),
 		sent: make(map[string][]string), counts: make(map[string]int), draw: rand.New(rand.NewPCG(*soakSeed, 0)), lines: make(map[net.Conn]bool),
 	}
-	s.Rig = kit.NewRig(t, []string{trial.PlainHost}, func(*kit.Rig) (http.Handler, string) { return s, rules }, func(file string) string {
+	s.Rig = kit.NewRig(t, kit.Plain, func(*kit.Rig) (http.Handler, string) { return s, rules }, func(file string) string {
 		return strings.Replace(strings.Replace(file, "@every 1s", "@every 1h", 1), "maxAge: "+trial.MaxAge.String(), "maxAge: 10m\nbudget: 1000000", 1)
 	})
 	return s

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
@@ -100,7 +101,7 @@ func (a *sampler) add(name string, got sample) int {
 // wait returns the first sample of a process.
 func (a *sampler) wait(t *testing.T, name string) (first sample) {
 	t.Helper()
-	kit.Until(t, kit.Patience, "a sample of "+name, func() bool {
+	kit.Until(t, "a sample of "+name, func() bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if len(a.seen[name]) == 0 {
@@ -118,13 +119,11 @@ func (a *sampler) stop() map[string][]sample {
 	return a.seen
 }
 
-// measure reads a process's metrics.
-func (s *soak) measure(name string) (out sample, err error) {
-	e, err := daemon.ParseEndpoint("unix:" + s.Stack.Socket(name))
-	if err != nil {
-		return out, err
-	}
-	client, base := daemon.Client(e)
+func (s *soak) measure(name string) (sample, error) { return measureOf(s.Stack.Socket(name)) }
+
+// measureOf reads the metrics of a process, which may be frozen.
+func measureOf(socket string) (out sample, err error) {
+	client, base := daemon.Client(config.Endpoint{Unix: socket})
 	defer client.CloseIdleConnections()
 	client.Timeout = kit.Patience
 	resp, err := client.Get(base + "/metrics")
@@ -146,7 +145,7 @@ func (s *soak) measure(name string) (out sample, err error) {
 	for _, m := range sampleMeasures {
 		v, ok := values[m.metric]
 		if !ok {
-			return out, fmt.Errorf("%s has no %s", name, m.metric)
+			return out, fmt.Errorf("%s has no %s", socket, m.metric)
 		}
 		*m.of(&out) = v
 	}

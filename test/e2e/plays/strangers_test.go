@@ -1,7 +1,6 @@
 package plays
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,26 +15,25 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
-	"github.com/actionproof/mediator/test/full"
 )
 
-// TestStrangersWriteLittle floods real processes: connections that say nothing, deliveries without a signature, and calls with
-// wrong proxy credentials. A delivery beside them is taken, and logs and ledger grow by no more than ten lines and records of each a minute.
+// TestStrangersWriteLittle floods real processes with silent connections, deliveries without a signature, and calls with
+// wrong proxy credentials. A delivery beside them is taken. Logs and ledger grow by no more than ten lines and records of
+// each kind a minute.
 func TestStrangersWriteLittle(t *testing.T) {
-	const each, lines = 1500, 64 << 10
-	r := newCrashRig(t, kit.ThisProgram(t), "")
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
+	t.Parallel()
+	const lines = 64 << 10
+	r := newCrashRig(t, kit.Self(t), "")
+	ctx := withPatience(t)
 	logs := func() int64 { return sizes(t, r.Dir, "*.log") }
 	ledger := func() int64 { return sizes(t, r.Dir, "state/ledger.db*") }
 	logsBefore, ledgerBefore, began := logs(), ledger(), time.Now()
 
 	for range 900 {
 		c, err := net.Dial("tcp", r.Hooks)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		defer c.Close()
 	}
 	if _, err := r.DeliverRelease(ctx); err != nil {
@@ -44,17 +42,16 @@ func TestStrangersWriteLittle(t *testing.T) {
 	send := func(client *http.Client, url, body string, status int) {
 		t.Helper()
 		resp, err := client.Post(url, "application/json", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		_ = resp.Body.Close()
 		if resp.StatusCode != status {
 			t.Fatalf("%s was answered with %s", url, resp.Status)
 		}
 	}
-	proxy := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: r.Listen, User: url.UserPassword("ses_x", "wrong")})}}
+	wrong := &url.URL{Scheme: "http", Host: r.Listen, User: url.UserPassword("ses_x", "wrong")}
+	proxy := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(wrong)}}
 	defer proxy.CloseIdleConnections()
-	for range each {
+	for range kit.Size(500, 1500) {
 		send(http.DefaultClient, "http://"+r.Hooks+"/hooks/github", "{}", http.StatusUnauthorized)
 		send(proxy, "http://"+r.Plain()+"/posts/x", "{}", http.StatusProxyAuthRequired)
 	}
@@ -70,28 +67,19 @@ func TestStrangersWriteLittle(t *testing.T) {
 	}
 }
 
-// TestLinksInAQueue puts links and FIFOs beside messages, where the trigger service may not move them: the kernel holds it to plain files.
+// TestLinksInAQueue puts links and FIFOs beside messages. The trigger service may not move them, and reads only plain files.
 func TestLinksInAQueue(t *testing.T) {
-	full.Only(t, "root")
-	r := prepareCrashRig(t, kit.ThisProgram(t), "")
-	config := filepath.Join(r.Dir, devstack.TriggerFile)
-	raw, err := os.ReadFile(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	with := strings.Replace(string(raw), "\nsources:\n", "\nsources:\n  - {name: jobs, queue: {dir: jobs, poll: 20ms}}\n", 1)
-	fresh := filepath.Join(r.Dir, "jobs", "new")
-	if err := errors.Join(os.WriteFile(config, []byte(with), 0o600), os.MkdirAll(fresh, 0o700)); err != nil || with == string(raw) {
-		t.Fatal(err)
-	}
+	t.Parallel()
+	r := prepareCrashRig(t, kit.Self(t), "")
+	kit.Edit(t, r.in(devstack.TriggerFile), "\nsources:\n", "\nsources:\n  - {name: jobs, queue: {dir: jobs, poll: 20ms}}\n")
+	fresh := r.in("jobs/new")
+	check.Must(t, os.MkdirAll(fresh, 0o700))
 	const messages = 8
 	for i := range messages {
 		id := fmt.Sprint(i)
-		err := errors.Join(os.Symlink(config, filepath.Join(fresh, "link-"+id)), syscall.Mkfifo(filepath.Join(fresh, "fifo-"+id), 0o600),
+		err := errors.Join(os.Symlink(r.in(devstack.TriggerFile), filepath.Join(fresh, "link-"+id)), syscall.Mkfifo(filepath.Join(fresh, "fifo-"+id), 0o600),
 			os.WriteFile(filepath.Join(fresh, "message-"+id), []byte("{}"), 0o600))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 	}
 	r.startUntilEnd(t)
 	taken := func() (n int) {
@@ -102,14 +90,12 @@ func TestLinksInAQueue(t *testing.T) {
 		}
 		return n
 	}
-	kit.Until(t, kit.Patience, "every message to be an event", func() bool { return taken() == messages })
+	kit.Until(t, "every message to be an event", func() bool { return taken() == messages })
 	before := sizes(t, r.Dir, "trigger.log")
 	for i := range 2 { // several rounds later
 		id := fmt.Sprint("later-", i)
-		if err := os.WriteFile(filepath.Join(fresh, id), []byte("{}"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		kit.Until(t, kit.Patience, "a later message to be an event", func() bool { return taken() == messages+1+i })
+		check.Must(t, os.WriteFile(filepath.Join(fresh, id), []byte("{}"), 0o600))
+		kit.Until(t, "a later message to be an event", func() bool { return taken() == messages+1+i })
 	}
 	if grown := sizes(t, r.Dir, "trigger.log") - before; grown > 4<<10 {
 		t.Errorf("the log grew by %d bytes", grown)

@@ -1,7 +1,6 @@
 package runs
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -10,15 +9,14 @@ import (
 
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
 // The example pod: one container may change rules, and is gone before the others start; nobody else has any capability, and the agent is
 // another user than the mediator.
 func TestGuardPod(t *testing.T) {
-	raw, err := os.ReadFile("../../../configs/kubernetes/pod.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Parallel()
+	raw := kit.Read(t, "../../../configs/kubernetes/pod.yaml")
 	type container struct {
 		Name         string
 		Args         []string
@@ -38,9 +36,7 @@ func TestGuardPod(t *testing.T) {
 			Containers     []container
 		}
 	}
-	if err := yaml.Unmarshal(raw, &pod); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, yaml.Unmarshal(raw, &pod))
 	all := append(pod.Spec.InitContainers, pod.Spec.Containers...)
 	if len(all) != 3 || all[0].Name != "guard" || all[1].Name != "mediator" || all[2].Name != "agent" || all[0].Args[0] != "guard" || all[1].Args[0] != "serve" {
 		t.Fatalf("%+v", all)
@@ -61,8 +57,7 @@ func TestGuardPod(t *testing.T) {
 	}
 
 	// What the example configuration has the sidecar write is in volumes of its own: its root folder cannot be written.
-	raw, err = os.ReadFile("../../../configs/mediator.yaml")
-	check.Must(t, err)
+	raw = kit.Read(t, "../../../configs/mediator.yaml")
 	var c config.Sidecar
 	check.Must(t, yaml.Load(raw, &c))
 	for _, name := range []string{c.State, filepath.Dir(c.Admin.Unix), filepath.Dir(c.CA.CertificateFile)} {

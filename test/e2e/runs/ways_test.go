@@ -158,6 +158,7 @@ var allowed = map[string]func() error{
 // TestNoWayAround tries each way with the rules of guard, and those that go past the mediator without them first: what does not get out
 // then shows nothing.
 func TestNoWayAround(t *testing.T) {
+	t.Parallel()
 	p := newPod(t)
 	for _, address := range []string{"0.0.0.0:7001", "127.0.0.1:7002", "127.0.0.1:9999"} {
 		p.listen(address)
@@ -298,6 +299,7 @@ func (p *pod) newPosts(before []ledger.Record, w way) (posts []ledger.Record) {
 
 // TestGuardMissing posts before the rules are installed, with them, and after they are gone.
 func TestGuardMissing(t *testing.T) {
+	t.Parallel()
 	p := newPod(t)
 	posts := func(want string) {
 		t.Helper()

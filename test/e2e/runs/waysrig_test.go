@@ -30,6 +30,7 @@ import (
 	"github.com/actionproof/mediator/internal/launch"
 	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 	"github.com/actionproof/mediator/test/full"
 )
@@ -142,9 +143,7 @@ func newPod(t *testing.T) *pod {
 	t.Helper()
 	full.Only(t, "root, and network namespaces")
 	dir, err := os.MkdirTemp("", "pod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	p := &pod{t: t, pod: newNetNS(t), world: newNetNS(t), Deployment: &trial.Deployment{Dir: dir, Listen: "127.0.0.1:8181", Hooks: "127.0.0.1:8182", PlainAddr: worldAddress + ":443", AwareAddr: worldAddress + ":443"}}
 	p.connect()

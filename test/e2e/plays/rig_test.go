@@ -4,16 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,11 +22,10 @@ import (
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/devstack"
-	"github.com/actionproof/mediator/internal/files"
-	"github.com/actionproof/mediator/internal/freeport"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 	"github.com/actionproof/mediator/test/full"
 )
@@ -43,14 +38,13 @@ actions:
     subject: agent:worker-1
     action: create_post
     maxBody: 4194304
-upstreams:
-  - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
-`
+` + kit.Upstream
 
-// crashRig is a deployment of real processes, of a build with failpoints, in front of an upstream that notes what arrives.
+// crashRig is a deployment under mediator dev, in front of an upstream that counts what arrives.
 type crashRig struct {
 	*trial.Deployment
-	dsn string // of the ledger; empty for a file
+	binary string
+	dsn    string // of the ledger's database; empty for a file
 
 	supervisor *exec.Cmd
 	said       *bytes.Buffer // by the supervisor on standard error
@@ -60,17 +54,10 @@ type crashRig struct {
 	hold func(*http.Request, http.ResponseWriter) // what the upstream does instead of answering
 }
 
-// buildWithFailpoints builds the program as it is released, but for the tag.
-func buildWithFailpoints(t *testing.T) (binary string) {
-	t.Helper()
-	return kit.BuildProgram(t, "-tags", "failpoint")
-}
-
-// newCrashRig prepares a deployment and starts it. dsn names its ledger's database, or is empty for a file; more are lines of the
+// newCrashRig starts a deployment. dsn names its ledger's database and is empty for a file; more are lines of the
 // sidecar's configuration.
 func newCrashRig(t *testing.T, binary, dsn string, more ...string) *crashRig {
 	t.Helper()
-	full.Only(t, "root")
 	r := prepareCrashRig(t, binary, dsn, more...)
 	r.startUntilEnd(t)
 	return r
@@ -79,26 +66,12 @@ func newCrashRig(t *testing.T, binary, dsn string, more ...string) *crashRig {
 // prepareCrashRig is newCrashRig without the start.
 func prepareCrashRig(t *testing.T, binary, dsn string, more ...string) *crashRig {
 	t.Helper()
-	r := &crashRig{Deployment: &trial.Deployment{Dir: t.TempDir(), Self: binary}, dsn: dsn, sent: make(map[string]int)}
-	r.Stack = devstack.New(r.Dir) // for the paths of its sockets
-	var err error
-	for _, at := range []*string{&r.Listen, &r.Hooks, &r.AwareAddr} {
-		if *at, err = freeport.Address(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := trial.WriteCertificates(r.Dir, trial.PlainHost); err != nil {
-		t.Fatal(err)
-	}
-	cert, err := tls.LoadX509KeyPair(filepath.Join(r.Dir, "api.pem"), filepath.Join(r.Dir, "api.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	upstream := httptest.NewUnstartedServer(r)
-	upstream.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
-	upstream.StartTLS()
-	t.Cleanup(upstream.Close)
-	r.PlainAddr = upstream.Listener.Addr().String()
+	full.Only(t, "root")
+	d, err := trial.New(t.TempDir())
+	check.Must(t, err)
+	r := &crashRig{Deployment: d, binary: binary, dsn: dsn, sent: make(map[string]int)}
+	check.Must(t, trial.WriteCertificates(r.Dir, trial.PlainHost))
+	r.PlainAddr = kit.ServeTLS(t, r.Dir, r)
 	rules := crashRules + strings.Join(more, "")
 	if dsn != "" {
 		rules += "ledger: {postgres: {dsnFile: secrets/ledger-dsn}}\n"
@@ -111,12 +84,12 @@ func prepareCrashRig(t *testing.T, binary, dsn string, more ...string) *crashRig
 		}
 		content[name] = raw
 	}
-	err = errors.Join(devstack.Prepare(r.Dir, content), os.Mkdir(filepath.Dir(r.failpoint()), 0o700), files.WriteAbsent(filepath.Join(r.Dir, "secrets", "ledger-dsn"), []byte(dsn)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(devstack.Prepare(r.Dir, content), os.Mkdir(r.in("failpoint"), 0o700)))
+	kit.Write(t, r.in("secrets/ledger-dsn"), dsn)
 	return r
 }
+
+func (r *crashRig) in(name string) string { return filepath.Join(r.Dir, name) }
 
 // startUntilEnd starts all processes, and ends them with the test.
 func (r *crashRig) startUntilEnd(t *testing.T) {
@@ -147,27 +120,33 @@ func (r *crashRig) start(t *testing.T) {
 func (r *crashRig) launch(t *testing.T) *bufio.Scanner {
 	t.Helper()
 	r.said = &bytes.Buffer{}
-	r.supervisor = exec.Command(r.Self, "dev", "--quiet", "--dir", r.Dir)
+	r.supervisor = exec.Command(r.binary, "dev", "--quiet", "--dir", r.Dir)
 	r.supervisor.Env = append(os.Environ(), "MEDIATOR_FAILPOINT="+r.failpoint())
 	r.supervisor.Stderr = r.said
 	r.supervisor.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	out, err := r.supervisor.StdoutPipe()
-	if err := errors.Join(err, r.supervisor.Start()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(err, r.supervisor.Start()))
 	return bufio.NewScanner(out)
 }
 
-// crashed waits until a process has been killed, and with it its deployment has ended.
+// stop ends all processes as an operator does.
+func (r *crashRig) stop(t *testing.T) {
+	t.Helper()
+	check.Must(t, r.supervisor.Process.Signal(syscall.SIGTERM))
+	_ = r.supervisor.Wait()
+	r.supervisor = nil
+}
+
+// crashed waits until a process has been killed, and its deployment has ended.
 func (r *crashRig) crashed(t *testing.T, process string) {
 	t.Helper()
 	r.ended(t, process, "signal: killed")
 }
 
-// ended waits until a process has ended in this way, and with it its deployment.
+// ended waits until a process has ended in this way, and its deployment too.
 func (r *crashRig) ended(t *testing.T, process, how string) {
 	t.Helper()
-	deadline := time.AfterFunc(time.Minute, func() { _ = r.supervisor.Process.Kill() })
+	deadline := time.AfterFunc(kit.Patience, func() { _ = r.supervisor.Process.Kill() })
 	defer deadline.Stop()
 	_ = r.supervisor.Wait()
 	r.supervisor = nil
@@ -176,20 +155,18 @@ func (r *crashRig) ended(t *testing.T, process, how string) {
 	}
 }
 
-func (r *crashRig) failpoint() string { return filepath.Join(r.Dir, "failpoint", "points") }
+func (r *crashRig) failpoint() string { return r.in("failpoint/points") }
 
 // arm ends a process at the last of these points, once it has passed the others in this order.
 func (r *crashRig) arm(t *testing.T, process string, points ...string) {
 	t.Helper()
-	if err := os.WriteFile(r.failpoint(), []byte(process+": "+strings.Join(points, "\n"+process+": ")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	kit.Write(t, r.failpoint(), process+": "+strings.Join(points, "\n"+process+": "))
 }
 
 // kill sends a signal to a process of the deployment.
 func (r *crashRig) kill(t *testing.T, name string, signal syscall.Signal) {
 	t.Helper()
-	if pid := r.pid(t, name); pid == 0 {
+	if pid := r.pid(name); pid == 0 {
 		t.Errorf("there is no process %s", name)
 	} else if err := syscall.Kill(pid, signal); err != nil {
 		t.Error(err)
@@ -197,16 +174,11 @@ func (r *crashRig) kill(t *testing.T, name string, signal syscall.Signal) {
 }
 
 // pid returns the number of a process of the deployment, or 0.
-func (r *crashRig) pid(t *testing.T, name string) int {
-	t.Helper()
-	parent := r.supervisor.Process.Pid
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
-	if err != nil {
-		t.Error(err)
-	}
+func (r *crashRig) pid(name string) int {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", r.supervisor.Process.Pid))
 	for _, task := range tasks {
 		raw, _ := os.ReadFile(task) // a thread may have ended
-		for _, child := range strings.Fields(string(raw)) {
+		for child := range strings.FieldsSeq(string(raw)) {
 			args, _ := os.ReadFile("/proc/" + child + "/cmdline")
 			if pid, err := strconv.Atoi(child); err == nil && bytes.Contains(args, []byte("\x00"+name+"\x00")) {
 				return pid
@@ -230,6 +202,13 @@ func (r *crashRig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(http.StatusCreated)
 }
 
+// holdWith sets what the upstream does instead of answering.
+func (r *crashRig) holdWith(hold func(*http.Request, http.ResponseWriter)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hold = hold
+}
+
 // arrived returns how many posts arrived for a path.
 func (r *crashRig) arrived(path string) int {
 	r.mu.Lock()
@@ -239,36 +218,37 @@ func (r *crashRig) arrived(path string) int {
 
 // open opens a session for an event.
 func (r *crashRig) open(ctx context.Context, event string) (s admin.Session, err error) {
-	err = admin.Call(ctx, r.Stack.Admin(), http.MethodPost, "/v1/sessions", map[string]string{"event": event}, &s)
+	err = admin.Call(ctx, r.Stack.Admin(), http.MethodPost, "/v1/sessions", admin.SessionRequest{Event: event}, &s)
 	return s, err
 }
 
-// agentOf is a client whose calls go through the proxy, in a session.
-func (r *crashRig) agentOf(t *testing.T, s admin.Session) *http.Client {
+// enter opens a session for a new event, and returns a client in it.
+func (r *crashRig) enter(ctx context.Context, t *testing.T) (agent *http.Client, event string, s admin.Session) {
 	t.Helper()
-	proxy, err := url.Parse(s.ProxyURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := os.ReadFile(s.CAFile)
-	pool := x509.NewCertPool()
-	if err != nil || !pool.AppendCertsFromPEM(raw) {
-		t.Fatalf("no CA: %v", err)
-	}
-	return &http.Client{Timeout: time.Minute, Transport: &http.Transport{
-		Proxy: http.ProxyURL(proxy), DisableKeepAlives: true, ExpectContinueTimeout: time.Minute, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
-	}}
+	event, err := r.DeliverRelease(ctx)
+	check.Must(t, err)
+	s, err = r.open(ctx, event)
+	check.Must(t, err)
+	return agentOf(t, s), event, s
 }
 
-// try makes a post and returns its answer; d is the problem document of a refusal.
-func (r *crashRig) try(ctx context.Context, t *testing.T, agent *http.Client, path string, answer http.Header) (resp *http.Response, d problem.Details) {
+// agentOf is a client in a session.
+func agentOf(t *testing.T, s admin.Session) *http.Client {
+	t.Helper()
+	transport := kit.ProxyTransport(t, s)
+	transport.DisableKeepAlives, transport.ExpectContinueTimeout = true, kit.Patience
+	return &http.Client{Timeout: kit.Patience, Transport: transport}
+}
+
+// try makes a post. d is the problem document of a refusal.
+func (r *crashRig) try(ctx context.Context, t *testing.T, agent *http.Client, path string, header http.Header) (
+	resp *http.Response, d problem.Details,
+) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+r.Plain()+path, strings.NewReader(`{"a":1}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if answer != nil {
-		req.Header = answer.Clone()
+	check.Must(t, err)
+	if header != nil {
+		req.Header = header.Clone()
 	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err = agent.Do(req)
@@ -279,10 +259,7 @@ func (r *crashRig) try(ctx context.Context, t *testing.T, agent *http.Client, pa
 	defer resp.Body.Close()
 	if resp.StatusCode >= 400 {
 		raw, err := io.ReadAll(resp.Body)
-		if err == nil {
-			err = json.Unmarshal(raw, &d)
-		}
-		if err != nil {
+		if err := errors.Join(err, json.Unmarshal(raw, &d)); err != nil {
 			t.Error(err)
 		}
 		kit.WantNothingTold(t, string(raw))
@@ -291,12 +268,10 @@ func (r *crashRig) try(ctx context.Context, t *testing.T, agent *http.Client, pa
 }
 
 // records returns the records of an event's calls.
-func (r *crashRig) records(t *testing.T, event string) []ledger.Record {
+func (r *crashRig) records(t *testing.T, event string) (ours []ledger.Record) {
 	t.Helper()
-	var all, ours []ledger.Record
-	if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=1000", &all); err != nil {
-		t.Fatal(err)
-	}
+	var all []ledger.Record
+	check.Must(t, admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=1000", &all))
 	for _, p := range all {
 		if p.Event == event {
 			ours = append(ours, p)
@@ -308,17 +283,20 @@ func (r *crashRig) records(t *testing.T, event string) []ledger.Record {
 // consumed counts the single-use keys that the ledger holds as used.
 func (r *crashRig) consumed(t *testing.T) (n int) {
 	t.Helper()
-	driver, dsn, table := "sqlite", "file:"+filepath.Join(r.Dir, "state", "ledger.db")+"?mode=ro", "used"
+	driver, dsn, table := "sqlite", "file:"+r.in("state/ledger.db")+"?mode=ro", "used"
 	if r.dsn != "" {
 		driver, dsn, table = "pgx", r.dsn, "actionproof.consumed"
 	}
 	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer db.Close()
-	if err := db.QueryRow(`SELECT count(*) FROM ` + table).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, db.QueryRow(`SELECT count(*) FROM `+table).Scan(&n))
 	return n
+}
+
+// withPatience is a context for one play.
+func withPatience(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
+	t.Cleanup(cancel)
+	return ctx
 }

@@ -1,0 +1,238 @@
+// Package kit is what the tests of the whole program share. A test binary whose TestMain calls [Main] is also the
+// program, so that deployments run real processes, with the race detector where the tests have it.
+package kit
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/actionproof/mediator/internal/program"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/full"
+	"github.com/actionproof/mediator/test/ledgertest/pgtest"
+)
+
+// Top is the top folder of the source, seen from a package of these tests. Scripts holds what agents run, seen from Top.
+const (
+	Top     = "../../.."
+	Scripts = "test/e2e/testdata/"
+)
+
+// Patience bounds the wait for what follows soon. A busy machine takes long, so it only ends a broken test.
+const Patience = 5 * time.Minute
+
+var long = flag.Bool("long", false, "play the long forms, as make plays does")
+
+// Long reports whether plays have their long form.
+func Long() bool { return *long }
+
+// Size returns how much of something a play needs: short in make test, long in make plays.
+func Size(short, long int) int {
+	if Long() {
+		return long
+	}
+	return short
+}
+
+// Main runs the tests of a package. If the first argument is no flag, the process becomes the program instead, or the
+// helper of that name.
+func Main(m *testing.M, helpers map[string]func(args []string) int) {
+	// With the race detector a process sleeps for a second before it ends, and the tests start hundreds.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")); err != nil {
+		panic(err)
+	}
+	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
+		if helper := helpers[os.Args[1]]; helper != nil {
+			os.Exit(helper(os.Args[2:]))
+		}
+		program.Main()
+	}
+	testscript.Main(withShared{m}, map[string]func(){"mediator": program.Main})
+}
+
+// withShared runs tests and then ends what they shared.
+type withShared struct{ *testing.M }
+
+func (m withShared) Run() int {
+	status := m.M.Run()
+	for _, end := range shared.end {
+		end()
+	}
+	return status
+}
+
+// shared is what the tests of a package have in common, made when the first test needs it.
+var shared struct {
+	sync.Mutex
+	programs map[string]string // by their build tags
+	postgres *pgtest.Server
+	end      []func()
+}
+
+// Program returns the path of the program built as it is released, or with these build tags.
+func Program(t *testing.T, tags ...string) string {
+	t.Helper()
+	full.Only(t, "time to build the program")
+	shared.Lock()
+	defer shared.Unlock()
+	key := strings.Join(tags, ",")
+	if path := shared.programs[key]; path != "" {
+		return path
+	}
+	dir, err := os.MkdirTemp("", "program")
+	check.Must(t, err)
+	shared.end = append(shared.end, func() { _ = os.RemoveAll(dir) })
+	path := filepath.Join(dir, "mediator")
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-tags=" + key, "-o", path, "./cmd/mediator"}
+	build := exec.Command("go", args...) // with the flags of make build, which has compiled most of it
+	build.Dir, build.Env = Top, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if shared.programs == nil {
+		shared.programs = make(map[string]string)
+	}
+	shared.programs[key] = path
+	return path
+}
+
+// Database returns a new database in the PostgreSQL server of the package. A test that ends its server starts its own.
+func Database(t *testing.T) (dsn string) {
+	t.Helper()
+	full.Only(t, "PostgreSQL")
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.postgres == nil {
+		server, err := pgtest.Launch()
+		check.Must(t, err)
+		shared.postgres = server
+		shared.end = append(shared.end, func() {
+			if err := server.Close(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+		})
+	}
+	return shared.postgres.Database(t)
+}
+
+// Self returns the path of the test binary.
+func Self(t *testing.T) string {
+	t.Helper()
+	self, err := os.Executable()
+	check.Must(t, err)
+	return self
+}
+
+// Invoke runs the program's command line in this process.
+func Invoke(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	status = program.Run(t.Context(), args, strings.NewReader(""), &out, &errs)
+	return status, out.String(), errs.String()
+}
+
+// Run is Invoke for a command that has to succeed.
+func Run(t *testing.T, args ...string) (stdout string) {
+	t.Helper()
+	status, out, said := Invoke(t, args...)
+	if status != program.Done {
+		t.Fatalf("mediator %s: status %d\n%s%s", strings.Join(args, " "), status, out, said)
+	}
+	return out
+}
+
+// Until waits until a condition holds. It returns how long that took.
+func Until(t *testing.T, what string, holds func() bool) time.Duration {
+	t.Helper()
+	began := time.Now()
+	if !Eventually(holds) {
+		t.Fatalf("waited %s for %s", time.Since(began), what)
+	}
+	return time.Since(began)
+}
+
+// Eventually reports whether a condition holds within Patience.
+func Eventually(holds func() bool) bool {
+	for began := time.Now(); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > Patience {
+			return false
+		}
+	}
+	return true
+}
+
+// Read reads a file.
+func Read(t *testing.T, path string) []byte {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	check.Must(t, err)
+	return raw
+}
+
+// Write writes a file and the folders above it.
+func Write(t *testing.T, path, content string) {
+	t.Helper()
+	check.Must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600)))
+}
+
+// Edit replaces a text that a file contains.
+func Edit(t *testing.T, file, old, new string) {
+	t.Helper()
+	raw := string(Read(t, file))
+	if !strings.Contains(raw, old) {
+		t.Fatalf("%s does not contain %q", file, old)
+	}
+	Write(t, file, strings.Replace(raw, old, new, 1))
+}
+
+// OpenTo lets other users pass through the folders of a test.
+func OpenTo(t *testing.T, dir string) {
+	t.Helper()
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+		check.Must(t, os.Chmod(d, 0o711)) //nolint:gosec // on purpose
+	}
+}
+
+// Need returns the path of a program that make setup installs.
+func Need(t *testing.T, name string) string {
+	t.Helper()
+	full.Only(t, "programs that make setup installs")
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Fatalf("%s is not installed: run make setup", name)
+	}
+	return path
+}
+
+// NeedRoot fails a test that no other user can run.
+func NeedRoot(t *testing.T) {
+	t.Helper()
+	full.Only(t, "root")
+	if os.Geteuid() != 0 {
+		t.Fatal("only root can start an agent as another user: run the tests as root")
+	}
+}
+
+// NodeJS returns a command line for Node, whose fetch follows the proxy's environment.
+func NodeJS(t *testing.T, args ...string) []string {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(Top, Scripts, "node/node_modules/.ok")); err != nil {
+		t.Fatal("Node's packages are not installed: run make setup")
+	}
+	return append([]string{Need(t, "node"), "--no-warnings", "--import", "./" + Scripts + "node/proxy.mjs"}, args...)
+}
+
+// With returns a list with more elements, and leaves the list as it is.
+func With[S ~[]E, E any](list S, more ...E) S { return append(slices.Clip(list), more...) }
