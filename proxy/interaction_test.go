@@ -343,7 +343,7 @@ func TestReceiptCountsItsCall(t *testing.T) {
 // TestNothingIsKeptOfARequest: while the answer comes, the call keeps nothing of its request to the model.
 func TestNothingIsKeptOfARequest(t *testing.T) {
 	key := make([]byte, inference.MinKey)
-	asked, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(askModel), key)
+	asked, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(askModel), key, nil)
 	must(t, err)
 	c := &call{
 		p: new(Pipeline), r: httptest.NewRequest(http.MethodPost, "/", http.NoBody), session: new(session.Session), held: new(body.Body),

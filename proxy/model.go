@@ -45,7 +45,7 @@ func (m *modelCall) choose(rules []rule) (rule, error) {
 	}
 	o, keeper, key := &m.p.o, m.p.o.Receipts, m.session.Content[:]
 	measure := keeper.Measure(m.r.Context(), m.session.Chain)
-	request, err := inference.ReadMeasured(*rules[0].egress.Observe, m.held.Text, key, measure)
+	request, err := inference.Read(*rules[0].egress.Observe, m.held.Text, key, measure)
 	if err != nil {
 		return rule{}, err
 	}

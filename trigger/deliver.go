@@ -58,9 +58,9 @@ func (s *Service) deliver(w http.ResponseWriter, r *http.Request) (Accepted, err
 	if !ok {
 		return Accepted{}, refusal.New("not_found", "no webhook has the name %.80q", r.PathValue("source"))
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(s.o.MaxPayload)))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxPayload))
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
-		return Accepted{}, refusal.New("content_too_large", "the delivery is larger than %d bytes", s.o.MaxPayload)
+		return Accepted{}, refusal.New("content_too_large", "the delivery is larger than %d bytes", MaxPayload)
 	} else if err != nil {
 		return Accepted{}, refusal.New("event_malformed", "the delivery broke off")
 	}

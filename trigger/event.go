@@ -82,11 +82,11 @@ type arrival struct {
 }
 
 // event makes an event. It refuses what could not be signed or shown later, when a post would have been paid for.
-func (a arrival) event(now time.Time, maxAge time.Duration, maxPayload int) (Event, error) {
+func (a arrival) event(now time.Time, maxAge time.Duration) (Event, error) {
 	switch {
-	case len(a.payload) > maxPayload:
+	case len(a.payload) > MaxPayload:
 		return Event{},
-			refusal.New("content_too_large", "the event's payload has %d bytes; at most %d are kept", len(a.payload), maxPayload)
+			refusal.New("content_too_large", "the event's payload has %d bytes; at most %d are kept", len(a.payload), MaxPayload)
 	case !utf8.Valid(a.payload):
 		return Event{}, refusal.New("event_malformed", "the event's payload is neither JSON nor text in UTF-8")
 	case !isID(a.evidenceID) || !isID(a.source):

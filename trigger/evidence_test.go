@@ -204,7 +204,7 @@ func TestUnsignedCostsNothing(t *testing.T) {
 
 func TestNewRefused(t *testing.T) {
 	k := newKit(t)
-	lacks, limit, named := "lacks one of its signers, its clock or its log", "a negative limit, or a payload bound over",
+	lacks, limit, named := "lacks one of its signers, its clock or its log", "a limit is negative",
 		"needs a name of its own"
 	for name, c := range map[string]struct {
 		says   string
@@ -216,8 +216,6 @@ func TestNewRefused(t *testing.T) {
 		"no log":            {lacks, func(o *trigger.Options) { o.Log = nil }},
 		"negative age":      {limit, func(o *trigger.Options) { o.MaxAge = -time.Second }},
 		"negative budget":   {limit, func(o *trigger.Options) { o.Budget = -1 }},
-		"negative payload":  {limit, func(o *trigger.Options) { o.MaxPayload = -1 }},
-		"huge payload":      {limit, func(o *trigger.Options) { o.MaxPayload = 512<<10 + 1 }},
 		"negative time":     {limit, func(o *trigger.Options) { o.Retention = -time.Second }},
 		"two of one name":   {named, func(o *trigger.Options) { o.Sources = []trigger.Source{github(t), github(t)} }},
 		"a name with a space": {named, func(o *trigger.Options) {
@@ -233,7 +231,7 @@ func TestNewRefused(t *testing.T) {
 			old.Close()
 			o.Path = old.options.Path
 		}},
-		"": {"", func(o *trigger.Options) { o.MaxPayload = 512 << 10 }},
+		"": {"", func(*trigger.Options) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := k.options

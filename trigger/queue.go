@@ -232,7 +232,7 @@ func (w *queueRun) take(ctx context.Context, folder string, entry os.DirEntry) e
 			return err
 		}
 	}
-	payload, err := readMessage(claimed, w.service.o.MaxPayload, w.owners)
+	payload, err := readMessage(claimed, w.owners)
 	if err == nil {
 		hash := evidence.HashBytes(payload)
 		_, _, err = w.service.add(ctx, arrival{
@@ -274,7 +274,7 @@ var (
 
 // readMessage reads a bounded, plain file of a known owner. A link could turn any file that the service can read, or
 // that an owner wrote for another purpose, into a message. So the file is checked before and after it is opened.
-func readMessage(path string, maxSize int, owners []uint32) ([]byte, error) {
+func readMessage(path string, owners []uint32) ([]byte, error) {
 	var info unix.Stat_t
 	if err := unix.Lstat(path, &info); err != nil {
 		return nil, &os.PathError{Op: "lstat", Path: path, Err: err}
@@ -293,9 +293,9 @@ func readMessage(path string, maxSize int, owners []uint32) ([]byte, error) {
 	if err := checkMessage(info, owners); err != nil {
 		return nil, err
 	}
-	raw, err := io.ReadAll(io.LimitReader(f, int64(maxSize)+1))
-	if len(raw) > maxSize {
-		return nil, refusal.New("content_too_large", "the message is larger than %d bytes", maxSize)
+	raw, err := io.ReadAll(io.LimitReader(f, MaxPayload+1))
+	if len(raw) > MaxPayload {
+		return nil, refusal.New("content_too_large", "the message is larger than %d bytes", MaxPayload)
 	}
 	return raw, err
 }

@@ -163,7 +163,7 @@ func TestQueueRefuses(t *testing.T) {
 		s.check(syscall.Mkfifo(s.path("new", "fifo"), 0o600))
 		s.check(syscall.Mknod(s.path("new", "socket"), syscall.S_IFSOCK|0o600, 0))
 		s.check(os.Mkdir(s.path("new", "directory"), 0o700))
-		s.put("large", strings.Repeat("x", trigger.DefaultMaxPayload+1))
+		s.put("large", strings.Repeat("x", trigger.MaxPayload+1))
 		s.put("bytes", "\xff\xfe")
 		s.put("a name with spaces", "{}")
 		refused := []string{"a name with spaces", "bytes", "fifo", "hardlink", "large", "socket", "symlink"}
@@ -174,7 +174,7 @@ func TestQueueRefuses(t *testing.T) {
 			s.check(os.Chown(s.path("new", "stranger"), 12345, 12345))
 			refused, says = slices.Insert(refused, 6, "stranger"), slices.Insert(says, 7, "belongs to the user 12345")
 		}
-		s.put("exact", strings.Repeat("x", trigger.DefaultMaxPayload))
+		s.put("exact", strings.Repeat("x", trigger.MaxPayload))
 		option, logs := logged()
 		option(&k.options)
 		k.restart(t)

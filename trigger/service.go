@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -22,17 +21,16 @@ import (
 
 // Defaults of [Options].
 const (
-	DefaultMaxAge     = 15 * time.Minute
-	DefaultBudget     = 1
-	DefaultMaxPayload = 256 << 10
-	DefaultRetention  = 30 * 24 * time.Hour
+	DefaultMaxAge    = 15 * time.Minute
+	DefaultBudget    = 1
+	DefaultRetention = 30 * 24 * time.Hour
 )
+
+// MaxPayload bounds an event's payload, in bytes.
+const MaxPayload = 256 << 10
 
 // Forever is an unlimited retention.
 const Forever = time.Duration(math.MaxInt64)
-
-// maxMaxPayload bounds MaxPayload. As a JSON string a payload may be six times as long, and an answer must hold it.
-const maxMaxPayload = 512 << 10
 
 const sweepEvery = time.Minute
 
@@ -50,8 +48,6 @@ type Options struct {
 	MaxAge time.Duration
 	// Budget is how many posts of one action an event pays for. Zero means DefaultBudget.
 	Budget int
-	// MaxPayload bounds an event's payload, in bytes. Zero means DefaultMaxPayload; at most 512 KiB.
-	MaxPayload int
 	// Retention is how long an expired event, or a queue's finished message, is kept. Zero means DefaultRetention.
 	// Single-use keys are kept forever.
 	Retention time.Duration
@@ -65,12 +61,11 @@ func (o *Options) check() error {
 	if o.Origin == nil || o.Receipt == nil || o.Now == nil || o.Log == nil {
 		return errors.New("trigger: the service lacks one of its signers, its clock or its log")
 	}
-	if o.MaxAge < 0 || o.Budget < 0 || o.MaxPayload < 0 || o.MaxPayload > maxMaxPayload || o.Retention < 0 {
-		return fmt.Errorf("trigger: a negative limit, or a payload bound over %d bytes", maxMaxPayload)
+	if o.MaxAge < 0 || o.Budget < 0 || o.Retention < 0 {
+		return errors.New("trigger: a limit is negative")
 	}
 	o.MaxAge = cmp.Or(o.MaxAge, DefaultMaxAge)
 	o.Budget = cmp.Or(o.Budget, DefaultBudget)
-	o.MaxPayload = cmp.Or(o.MaxPayload, DefaultMaxPayload)
 	o.Retention = cmp.Or(o.Retention, DefaultRetention)
 	return nil
 }
@@ -158,7 +153,7 @@ func (s *Service) Close() error {
 // add keeps an arrival and wakes waiting claims. If a single-use key is known, fresh is false, and id is the event that
 // used it, or "" if that delivery was ignored.
 func (s *Service) add(ctx context.Context, a arrival) (id string, fresh bool, err error) {
-	e, err := a.event(s.o.Now(), s.o.MaxAge, s.o.MaxPayload)
+	e, err := a.event(s.o.Now(), s.o.MaxAge)
 	if err != nil {
 		return "", false, err
 	}

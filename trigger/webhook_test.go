@@ -145,7 +145,7 @@ func TestDeliveryRefused(t *testing.T) {
 		{"null", "event_malformed", 400, of("null")},
 		{"nothing", "event_malformed", 400, of("")},
 		{"not UTF-8", "event_malformed", 400, of("{\"a\":\"\xff\"}")},
-		{"too large", "content_too_large", 413, of(`{"a":"` + strings.Repeat("x", trigger.DefaultMaxPayload) + `"}`)},
+		{"too large", "content_too_large", 413, of(`{"a":"` + strings.Repeat("x", trigger.MaxPayload) + `"}`)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k := newKit(t, func(o *trigger.Options) {

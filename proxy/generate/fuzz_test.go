@@ -59,7 +59,7 @@ func FuzzRequest(f *testing.F) {
 			if err != nil || int64(len(raw)) != out.ContentLength {
 				t.Fatal(err, len(raw))
 			}
-			judged, err := inference.Read(inference.Rule{Dialect: m.Dialect}, raw, key)
+			judged, err := inference.Read(inference.Rule{Dialect: m.Dialect}, raw, key, nil)
 			if err != nil {
 				t.Fatalf("%s: %v", raw, err)
 			}

@@ -72,7 +72,7 @@ func BenchmarkRead(b *testing.B) {
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, body, key); err != nil {
+		if _, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, body, key, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -21,7 +21,7 @@ func FuzzRequest(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, i int, body string) {
 		d := inference.Dialects[uint(i)%uint(len(inference.Dialects))]
-		r, err := inference.Read(inference.Rule{Dialect: d}, []byte(body), key)
+		r, err := inference.Read(inference.Rule{Dialect: d}, []byte(body), key, nil)
 		if err != nil {
 			if !slices.Contains([]string{"message_malformed", "message_ambiguous", "model_hosted_tool"}, code(err)) {
 				t.Fatal(err)

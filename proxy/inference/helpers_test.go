@@ -43,7 +43,7 @@ var smallest = map[inference.Dialect]string{
 
 func mustRead(t testing.TB, d inference.Dialect, body string) *inference.Request {
 	t.Helper()
-	r, err := inference.Read(inference.Rule{Dialect: d}, []byte(body), key)
+	r, err := inference.Read(inference.Rule{Dialect: d}, []byte(body), key, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func TestMemoryOfRequests(t *testing.T) {
 	} {
 		for _, d := range inference.Dialects {
 			got := allocated(func() {
-				if _, err := inference.Read(inference.Rule{Dialect: d}, []byte(body), key); code(err) != malformed {
+				if _, err := inference.Read(inference.Rule{Dialect: d}, []byte(body), key, nil); code(err) != malformed {
 					t.Errorf("%s, %s: %v", d, name, err)
 				}
 			})
@@ -50,7 +50,7 @@ func TestMemoryOfRequests(t *testing.T) {
 	body := `{"model":"m","input":"x","messages":[{"role":"user","content":"` +
 		strings.Repeat(`,:{[\"`, jsonread.MaxItems) + `"}]}`
 	if _, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat, Hosted: []string{"input"}}, []byte(body),
-		key); err != nil {
+		key, nil); err != nil {
 		t.Errorf("a long text: %v", err)
 	}
 }

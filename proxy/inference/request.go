@@ -42,10 +42,7 @@ type Request struct {
 // Read judges a request before it is sent. It refuses what two parsers could read differently (message_ambiguous,
 // message_malformed), and what would make the provider do more than rule allows (model_hosted_tool). key has at least
 // [MinKey] bytes.
-func Read(rule Rule, body, key []byte) (*Request, error) { return ReadMeasured(rule, body, key, nil) }
-
-// ReadMeasured is Read with measurements for a receipt, unless m is nil.
-func ReadMeasured(rule Rule, body, key []byte, m *Measure) (*Request, error) {
+func Read(rule Rule, body, key []byte, m *Measure) (*Request, error) {
 	if len(key) < MinKey {
 		return nil, errors.New("inference: the key of the content is too short")
 	}

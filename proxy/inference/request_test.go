@@ -16,7 +16,7 @@ const (
 func TestRequests(t *testing.T) {
 	for _, tt := range corpus(t, "requests.txtar") {
 		t.Run(tt.name, func(t *testing.T) {
-			r, err := inference.Read(inference.Rule{Dialect: tt.dialect}, []byte(tt.body), key)
+			r, err := inference.Read(inference.Rule{Dialect: tt.dialect}, []byte(tt.body), key, nil)
 			want, by, _ := strings.Cut(strings.TrimSuffix(tt.want, "\n"), " ")
 			switch {
 			case err == nil && (blocks(r.Asked) != tt.want || len(r.Hosted) > 0):
@@ -32,7 +32,7 @@ func TestRequests(t *testing.T) {
 			if !strings.Contains(err.Error(), by) {
 				t.Errorf("the refusal %q does not name %s", err, by)
 			}
-			r, err = inference.Read(inference.Rule{Dialect: tt.dialect, Hosted: []string{by}}, []byte(tt.body), key)
+			r, err = inference.Read(inference.Rule{Dialect: tt.dialect, Hosted: []string{by}}, []byte(tt.body), key, nil)
 			if err != nil || fmt.Sprint(r.Hosted) != "["+by+"]" {
 				t.Errorf("if the rule lists it: %v, %v", r, err)
 			}
@@ -75,7 +75,7 @@ func TestRule(t *testing.T) {
 // TestShortKey refuses a key with which hashes could be guessed.
 func TestShortKey(t *testing.T) {
 	if _, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(smallest[inference.OpenAIChat]),
-		key[1:]); err == nil {
+		key[1:], nil); err == nil {
 		t.Error("a key of 31 bytes is taken")
 	}
 }

@@ -80,7 +80,7 @@ func TestChallengeAsACallIsSent(t *testing.T) {
 	c := r.chain("ses_1")
 	c.Challenged("n1", nil)
 	rec := r.record("egress")
-	request, err := inference.ReadMeasured(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:],
+	request, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:],
 		r.keeper.Measure(t.Context(), c))
 	must(t, err)
 	late := r.keeper.Model(c, receipts.ModelRequest{Record: rec, Rule: "model", Request: request, Body: []byte(hello)})
@@ -109,7 +109,7 @@ func TestChallengeAfterACrash(t *testing.T) {
 
 func (r *rig) probe(c *receipts.Chain, id string) (*receipts.Call, error) {
 	r.Helper()
-	request, err := inference.ReadMeasured(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:],
+	request, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:],
 		r.keeper.Measure(context.Background(), c))
 	must(r, err)
 	call := r.keeper.Model(c,
@@ -168,7 +168,7 @@ func TestProbeIsSentOnce(t *testing.T) {
 	calls := make([]*receipts.Call, 8)
 	errs := make([]error, len(calls))
 	for i := range calls {
-		request, err := inference.ReadMeasured(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:],
+		request, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:],
 			r.keeper.Measure(t.Context(), c))
 		must(t, err)
 		calls[i] = r.keeper.Model(c,

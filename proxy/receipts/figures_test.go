@@ -282,7 +282,7 @@ func TestHostileNames(t *testing.T) {
 	}
 	named := r.record("egress")
 	named.Host = strings.Repeat("x", 200) + ".example.com:443"
-	request, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:])
+	request, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:], nil)
 	must(t, err)
 	a := r.keeper.Model(c, receipts.ModelRequest{Record: named, Rule: long, Request: request, Body: []byte(hello)})
 	must(t, a.Send(t.Context()))
@@ -312,7 +312,7 @@ func TestHostileNames(t *testing.T) {
 
 // BenchmarkReceipt measures a receipt beside its call: signed alone, and stored with many others.
 func BenchmarkReceipt(b *testing.B) {
-	request, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:])
+	request, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:], nil)
 	must(b, err)
 	observer := inference.Observe(request, time.Now(),
 		inference.Options{Key: contentKey[:], Now: time.Now, Take: func(int) bool {

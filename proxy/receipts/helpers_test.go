@@ -187,7 +187,7 @@ func (r *rig) ask(c *receipts.Chain, body string) (*call, error) {
 		r.slowly()
 	}
 	measure := r.keeper.Measure(context.Background(), c)
-	request, err := inference.ReadMeasured(inference.Rule{Dialect: inference.OpenAIChat}, []byte(body), contentKey[:],
+	request, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(body), contentKey[:],
 		measure)
 	must(r, err)
 	out.Call = r.keeper.Model(c,

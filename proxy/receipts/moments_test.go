@@ -34,7 +34,7 @@ func TestMoments(t *testing.T) {
 		rec := r.record("egress")
 		rec.Started = began
 		measure := r.keeper.Measure(t.Context(), chain)
-		request, err := inference.ReadMeasured(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:],
+		request, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:],
 			measure)
 		must(t, err)
 		c := r.keeper.Model(chain, receipts.ModelRequest{Record: rec, Rule: "model", Request: request, Body: []byte(hello)})

@@ -182,7 +182,7 @@ func TestTurnaroundBesideOthers(t *testing.T) {
 
 	atOnce := r.chain("at once")
 	r.mustAsk(atOnce, hello).answer(t, answer)
-	request, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:])
+	request, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:], nil)
 	must(t, err)
 	var both []*receipts.Call
 	for range 2 {

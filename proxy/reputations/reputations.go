@@ -2,7 +2,6 @@
 package reputations
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -27,19 +26,19 @@ type Options struct {
 	// Accepts reports whether the key version kid is still trusted. A token by another version counts as ended. Nil
 	// trusts every version.
 	Accepts func(kid string) bool
-	// Wait bounds how long a post waits for a token if it has none. Default 250 ms.
-	Wait time.Duration
-	// Timeout bounds one request to the node. Default 5 s.
-	Timeout time.Duration
-	// Pause is the time between requests to the node for one agent. Default 2 s.
-	Pause time.Duration
-	Now   func() time.Time
-	Log   *zap.Logger
+	Now     func() time.Time
+	Log     *zap.Logger
 }
 
 const (
 	// maxAgents bounds the agents in a cache. Each token has at most 16 KiB.
 	maxAgents = 256
+	// maxWait bounds how long a post waits for a token if it has none.
+	maxWait = 250 * time.Millisecond
+	// timeout bounds one request to the node.
+	timeout = 5 * time.Second
+	// pause is the time between requests to the node for one agent.
+	pause = 2 * time.Second
 	// margin is how long before its end a token is no longer sent: the control plane judges it a moment later.
 	margin = 5 * time.Second
 )
@@ -75,8 +74,6 @@ func New(o Options) (*Cache, error) {
 	if o.Source == nil || o.Now == nil || o.Log == nil {
 		return nil, errors.New("reputations: the cache lacks one of its parts")
 	}
-	o.Wait, o.Timeout, o.Pause = cmp.Or(o.Wait, 250*time.Millisecond), cmp.Or(o.Timeout, 5*time.Second),
-		cmp.Or(o.Pause, 2*time.Second)
 	c := &Cache{o: o, agents: lru.New[string, *agent](maxAgents), metrics: newMetrics()}
 	c.life, c.stop = context.WithCancel(context.Background())
 	return c, nil
@@ -143,7 +140,7 @@ func (c *Cache) wanted(ctx context.Context, subject string, maxAge time.Duration
 	if asking == nil {
 		return token
 	}
-	bound := time.NewTimer(c.o.Wait)
+	bound := time.NewTimer(maxWait)
 	defer bound.Stop()
 	select {
 	case <-asking:
@@ -192,7 +189,7 @@ func (a *agent) until(maxAge time.Duration) time.Time {
 
 // ask asks the node for a token and keeps it.
 func (c *Cache) ask(subject string, a *agent) {
-	ctx, cancel := context.WithTimeout(c.life, c.o.Timeout)
+	ctx, cancel := context.WithTimeout(c.life, timeout)
 	defer cancel()
 	token, err := c.o.Source.Reputation(ctx, subject)
 	var claims accrual.Claims
@@ -204,7 +201,7 @@ func (c *Cache) ask(subject string, a *agent) {
 	close(a.asking)
 	a.asking = nil
 	// Also after a success: a token that ends at once must not cause a request for each post.
-	a.notBefore = c.o.Now().Add(c.o.Pause)
+	a.notBefore = c.o.Now().Add(pause)
 	a.failed = err
 	c.metrics.asked(err)
 	if failed := err != nil; failed != c.failed {
