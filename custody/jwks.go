@@ -7,7 +7,7 @@ import (
 	jose "github.com/go-jose/go-jose/v4"
 )
 
-// JWKS returns the public keys of every accepted version of keys as a JSON Web Key Set (RFC 7517 section 5, RFC 8037).
+// JWKS returns the public keys of all accepted versions as a JSON Web Key Set (RFC 7517 section 5, RFC 8037).
 func JWKS(ctx context.Context, keys ...Key) (jose.JSONWebKeySet, error) {
 	var set jose.JSONWebKeySet
 	for _, k := range keys {
@@ -24,6 +24,6 @@ func JWKS(ctx context.Context, keys ...Key) (jose.JSONWebKeySet, error) {
 
 // JWK returns the public key of one version.
 func JWK(v Version) jose.JSONWebKey {
-	// go-jose knows the standard library's key type; the bytes are the same.
+	// go-jose knows the standard library's key type, which has the same bytes.
 	return jose.JSONWebKey{Key: stded25519.PublicKey(v.Public()), KeyID: v.KeyID(), Algorithm: "EdDSA", Use: "sig"}
 }

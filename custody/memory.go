@@ -13,8 +13,8 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// Memory is the embedded default: a key that is made when the process starts, lives in its memory alone and is never written
-// out. It ends with the process, and says so in nothing that it signs: whoever certifies it decides for how long.
+// Memory is a key that lives in the memory of this process. It is made at the start and never written out. Nothing that
+// it signs tells how long it lives: the certificate does.
 type Memory struct {
 	name string
 
@@ -30,7 +30,7 @@ func NewMemory(name string) (*Memory, error) {
 	return m, m.Rotate()
 }
 
-// Rotate adds a version, which signs from now on. Earlier versions stay accepted.
+// Rotate adds a version, which signs from now on.
 func (m *Memory) Rotate() error {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -45,29 +45,26 @@ func (m *Memory) Rotate() error {
 	return nil
 }
 
-// Name returns the key's name.
 func (m *Memory) Name() string { return m.name }
 
-// Current returns the newest version.
 func (m *Memory) Current(context.Context) (Version, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.versions[len(m.versions)-1], nil
 }
 
-// Versions returns every version.
 func (m *Memory) Versions(context.Context) ([]Version, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return slices.Clone(m.versions), nil
 }
 
-// Properties returns what is true of a key in this process's memory by construction: no function of this package hands it out.
+// Properties are true by construction: no function hands out the key.
 func (m *Memory) Properties() Properties {
 	return Properties{Custody: ExternalMediator, Exportable: false, Observed: []string{"keyExportable"}}
 }
 
-// Observe says what is true of such a key by construction.
+// Observe reports what is true by construction.
 func (m *Memory) Observe(context.Context, time.Duration) []look.Observation {
 	return []look.Observation{
 		look.New(look.Custody, look.Holds, "The key "+m.name+" was made in this process's memory, and nothing hands it out."),

@@ -14,7 +14,7 @@ import (
 const maxAccepted = 256
 
 // Accepts returns the ids of the key versions whose signatures v accepts now for a purpose and a policy, newest first.
-// A verifier tells them to the process that it has something signed by: see [WithAccepted].
+// Signers use only these: see [WithAccepted].
 func (v *Verifier) Accepts(purpose string, want Expected) []string {
 	trust, at := v.Trust(), v.moment()
 	kids := []string{}
@@ -40,29 +40,28 @@ func (v *Verifier) Knows(kid string) bool {
 
 type acceptedKey struct{}
 
-// WithAccepted returns a context for signing on behalf of verifiers that accept the key versions with these ids alone.
+// WithAccepted returns a context for signing. Its verifiers accept only the key versions kids.
 func WithAccepted(ctx context.Context, kids []string) context.Context {
 	return context.WithValue(ctx, acceptedKey{}, kids)
 }
 
-// Accepted returns what [WithAccepted] put into ctx. known is false if nobody has said what the verifiers accept.
+// Accepted returns the kids of [WithAccepted]. known is false if ctx has none.
 func Accepted(ctx context.Context) (kids []string, known bool) {
 	kids, known = ctx.Value(acceptedKey{}).([]string)
 	return kids, known
 }
 
-// IsAccepted reports whether the verifiers that ctx speaks of accept signatures of the key version kid, as far as that
-// is known.
+// IsAccepted reports whether the verifiers of ctx may accept signatures of the key version kid.
 func IsAccepted(ctx context.Context, kid string) bool {
 	kids, known := Accepted(ctx)
 	return !known || slices.Contains(kids, kid)
 }
 
-// errNewer is the cause of the refusal of a key version that is newer than every certified version of its key.
+// errNewer marks a key version that is newer than every certified version of its key.
 var errNewer = errors.New("of which only earlier versions have a custody certificate")
 
-// Stale turns the refusal of a live token into one that a later try can mend, if the token's key has been rotated and
-// the trust bundle may be older than the certificate of the new version. It returns any other err as it is.
+// Stale changes the refusal of a rotated key, whose new certificate the trust bundle here may still lack, into one that
+// a retry can mend. It returns any other err as it is.
 func Stale(err error) error {
 	if !errors.Is(err, errNewer) {
 		return err

@@ -28,7 +28,7 @@ const (
 	InputManualShell = "manual_shell"
 )
 
-// TriggerOriginProof says how the origin of an event was verified (seed: createTriggerOriginProof).
+// TriggerOriginProof tells how the origin of an event was verified (seed: createTriggerOriginProof).
 type TriggerOriginProof struct {
 	Registered
 	BindingHash        string `json:"bindingHash"`
@@ -47,8 +47,8 @@ func (c *TriggerOriginProof) check() error {
 		hashes{"bindingHash", c.BindingHash, "evidenceHash", c.EvidenceHash, "payloadHash", c.PayloadHash})
 }
 
-// TriggerReceipt says that a durable, non-human trigger stands behind exactly this binding (seed: createTriggerReceipt).
-// It names the origin proof that it rests on by hash; the proof travels beside it.
+// TriggerReceipt attests a durable, non-human trigger for exactly this binding (seed: createTriggerReceipt). It names
+// its origin proof by hash; the proof travels beside it.
 type TriggerReceipt struct {
 	Registered
 	BindingHash     string `json:"bindingHash"`
@@ -84,10 +84,10 @@ type RuntimeAttestation struct {
 	ChallengeID     string `json:"challengeId"`
 	ContentHash     string `json:"contentHash"`
 	EnvironmentHash string `json:"environmentHash"`
-	// HumanInteractive is whether a human could talk to the agent during the run.
+	// HumanInteractive: a human could talk to the agent during the run.
 	HumanInteractive bool   `json:"humanInteractive"`
 	Mode             string `json:"mode"`
-	// Observed names those of the other claims that the signer saw for itself; every other one is only declared.
+	// Observed names the claims that the signer saw for itself. The others are only declared.
 	Observed           []string `json:"observed,omitempty"`
 	PolicyHash         string   `json:"policyHash"`
 	RuntimeID          string   `json:"runtimeId"`
@@ -106,8 +106,8 @@ func (c *RuntimeAttestation) check() error {
 			"policyHash", c.PolicyHash, "triggerReceiptHash", c.TriggerReceiptHash})
 }
 
-// SessionReceipt is the session controller's record of what the agent's run was given and who could reach it
-// (seed: createAutonomousAgentSessionReceipt).
+// SessionReceipt records the input of the agent's run and who could reach the run (seed:
+// createAutonomousAgentSessionReceipt).
 type SessionReceipt struct {
 	Registered
 	KeyClaims
@@ -120,13 +120,13 @@ type SessionReceipt struct {
 	HumanPromptPresent             bool   `json:"humanPromptPresent"`
 	InputKind                      string `json:"inputKind"`
 	InputSource                    string `json:"inputSource"`
-	// Interactions is where the session's chain of interaction receipts stood; nil where none are made.
+	// Interactions is the head of the session's receipt chain; nil if the session makes no receipts.
 	Interactions *InteractionHead `json:"interactions,omitempty"`
 	Observed     []string         `json:"observed,omitempty"` // see RuntimeAttestation.Observed
 	PolicyHash   string           `json:"policyHash"`
 	RuntimeID    string           `json:"runtimeId"`
 	SessionID    string           `json:"sessionId"`
-	// TranscriptHash is the hash chain over the calls that the session has made so far, as the mediator saw them.
+	// TranscriptHash is the hash chain over the session's calls so far, as the mediator saw them.
 	TranscriptHash  string `json:"transcriptHash"`
 	UserShellAccess bool   `json:"userShellAccess"`
 }
@@ -150,11 +150,11 @@ const (
 	maxCallID    = 64 // bytes
 )
 
-// InteractionHead is where the chain of a session's receipts stands at a post, in the post's session receipt.
+// InteractionHead is the head of a session's receipt chain at a post.
 type InteractionHead struct {
-	HeadHash  string   `json:"headHash,omitempty"`  // HashToken of the last receipt; left out while there is none
-	Number    int64    `json:"number"`              // its sequence number; 0 while there is none
-	OpenCalls []string `json:"openCalls,omitempty"` // request ids of the calls that have no receipt yet, in ascending order
+	HeadHash  string   `json:"headHash,omitempty"`  // HashToken of the last receipt; empty without one
+	Number    int64    `json:"number"`              // its sequence number; 0 without one
+	OpenCalls []string `json:"openCalls,omitempty"` // request ids of the calls without a receipt, ascending
 }
 
 func (h *InteractionHead) check() error {
@@ -176,10 +176,11 @@ func (h *InteractionHead) check() error {
 	return checkClaims(typ, nil, hashes{"interactions.headHash", h.HeadHash})
 }
 
-// DecisionAllow is the only decision that is ever signed: a denial is a refusal, not an artifact.
+// DecisionAllow is the only decision that is ever signed. A denial is a refusal.
 const DecisionAllow = "allow"
 
-// PolicyDecision is the policy engine's decision for exactly one binding and trigger (seed: createAutonomousPolicyDecision).
+// PolicyDecision is the policy engine's decision for exactly one binding and trigger (seed:
+// createAutonomousPolicyDecision).
 type PolicyDecision struct {
 	Registered
 	KeyClaims
@@ -194,7 +195,7 @@ type PolicyDecision struct {
 	OriginEvidenceID         string `json:"originEvidenceId"`
 	OriginVerificationMethod string `json:"originVerificationMethod"`
 	PolicyHash               string `json:"policyHash"`
-	// ReputationHash names the reputation token that a condition has asked; empty where none did, or where there was no valid one.
+	// ReputationHash names the reputation token that a condition read; empty without one.
 	ReputationHash string `json:"reputationHash,omitempty"`
 	Resource       string `json:"resource"`
 	// Rule names the policy rule that allowed it.
@@ -220,7 +221,8 @@ func (c *PolicyDecision) check() error {
 			"originEvidenceHash", c.OriginEvidenceHash, "policyHash", c.PolicyHash})
 }
 
-// ActionGrant is the authorization service's permission for exactly what one decision allowed (seed: createAutonomousActionGrant).
+// ActionGrant is the authorization service's permission for exactly what one decision allowed (seed:
+// createAutonomousActionGrant).
 type ActionGrant struct {
 	Registered
 	KeyClaims
@@ -246,7 +248,7 @@ func (c *ActionGrant) check() error {
 		c.Actions, c.BindingHashes, c.ContentHashes, c.OriginEvidenceHashes, c.OriginEvidenceIDs, c.OriginVerificationMethods,
 		c.PolicyDecisionHashes, c.PolicyDecisionIDs, c.Resources, c.RuntimeIDs, c.TriggerEventIDs, c.TriggerSources,
 	} {
-		// An empty list would read as "no limit" somewhere, sometime.
+		// Somebody would read an empty list as "no limit".
 		if len(list) == 0 {
 			return refusal.New("artifact_malformed", "the %s leaves one of its scopes empty", ActionGrantKind.Typ)
 		}
@@ -258,11 +260,11 @@ func (c *ActionGrant) check() error {
 		hashes{"environmentHash", c.EnvironmentHash, "policyHash", c.PolicyHash})
 }
 
-// RequestProof binds the final call to the capability and to the access token that goes with it (seed: createAutonomousRequestProof).
+// RequestProof binds the final call to the capability and to the access token (seed: createAutonomousRequestProof).
 type RequestProof struct {
 	Registered
 	KeyClaims
-	// AccessTokenHash is the SHA-256 of the Authorization value that the API will see; of the empty text where there is none.
+	// AccessTokenHash is the SHA-256 of the Authorization value that the API will see, or of the empty text.
 	AccessTokenHash string `json:"accessTokenHash"`
 	Action          string `json:"action"`
 	BindingHash     string `json:"bindingHash"`
@@ -278,23 +280,22 @@ func (c *RequestProof) check() error {
 		hashes{"accessTokenHash", c.AccessTokenHash, "bindingHash", c.BindingHash, "contentHash", c.ContentHash})
 }
 
-// SignerCertificate is the key registry's statement about one version of one signing key (seed: createSignerCustodyCertificate).
-// It carries the public key itself, so a verifier that pins the registry needs no other source of keys.
+// SignerCertificate is the key registry's statement about one version of a signing key (seed:
+// createSignerCustodyCertificate). It carries the public key, so a verifier needs no other source of keys.
 type SignerCertificate struct {
 	Registered
 	AccessibleToAgent    bool     `json:"accessibleToAgent"`
 	AccessibleToUsers    bool     `json:"accessibleToUsers"`
-	KeyCustody           string   `json:"keyCustody"` // of the certified key, not of the registry's
+	KeyCustody           string   `json:"keyCustody"` // of the certified key
 	KeyExportable        bool     `json:"keyExportable"`
 	Observed             []string `json:"observed,omitempty"` // see RuntimeAttestation.Observed
 	Purposes             []string `json:"purposes"`
 	SubjectIssuer        string   `json:"subjectIssuer"`
 	SubjectKeyID         string   `json:"subjectKeyId"`
-	SubjectPublicKey     string   `json:"subjectPublicKey"` // base64url of the 32 bytes (RFC 8037 section 2)
+	SubjectPublicKey     string   `json:"subjectPublicKey"` // base64url (RFC 8037 section 2)
 	SubjectPublicKeyHash string   `json:"subjectPublicKeyHash"`
 }
 
-// key returns what the certificate says of the certified key.
 func (c *SignerCertificate) key() KeyClaims { return KeyClaims{c.KeyCustody, c.KeyExportable} }
 
 func (c *SignerCertificate) check() error {
@@ -312,8 +313,8 @@ func (c *SignerCertificate) check() error {
 		hashes{"subjectPublicKeyHash", c.SubjectPublicKeyHash})
 }
 
-// DeploymentCertificate is the auditor's signature under one exact deployment manifest
-// (seed: createStrictAutonomousDeploymentCertificate).
+// DeploymentCertificate is the auditor's signature for one manifest (seed:
+// createStrictAutonomousDeploymentCertificate).
 type DeploymentCertificate struct {
 	Registered
 	ControlsHash string `json:"controlsHash"`

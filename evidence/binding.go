@@ -6,39 +6,38 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Binding ties every artifact of a post to exactly one operation (seed: "Action-bound verification").
+// Binding ties the artifacts of a post to one operation (seed: "Action-bound verification").
 type Binding struct {
-	// Action is the operation, such as create_post.
+	// Action names the operation, such as create_post.
 	Action string `json:"action"`
 	// ContentHash is the lowercase hex SHA-256 of the normalised content.
 	ContentHash string `json:"contentHash"`
-	// Nonce is chosen by the issuer of the challenge.
+	// Nonce comes from the issuer of the challenge.
 	Nonce string `json:"nonce,omitempty"`
 	// Resource is the endpoint or destination, such as "POST /posts".
 	Resource string `json:"resource"`
-	// Subject is the user, account or agent identity on whose behalf the call is made.
+	// Subject is the user, account or agent that the call is for.
 	Subject string `json:"subject"`
 }
 
-// maxName bounds every identifier of a binding, in bytes; maxResource bounds the resource, which holds a path.
+// Bounds in bytes. A resource holds a path.
 const (
 	maxName     = 256
 	maxResource = 2048
 )
 
-// Hash returns the lowercase hex SHA-256 of the canonical JSON of b, the nonce included (seed: hashChallengeBinding).
+// Hash returns the hash of b's canonical JSON, with the nonce (seed: hashChallengeBinding).
 func (b Binding) Hash() string {
 	raw, err := bindingCodec.encode(&b, 256)
 	if err != nil {
-		return "" // which equals no well-formed hash, so that every comparison with it refuses
+		return "" // equals no hash, so every comparison refuses
 	}
 	return HashBytes(raw)
 }
 
 var bindingCodec = newCodec(reflect.TypeFor[Binding]())
 
-// Check refuses a binding that leaves a part open or is not well-formed. It asks for no nonce, which only the issuer of the challenge
-// gives: see [Binding.CheckNonce].
+// Check refuses an incomplete or malformed binding. [Binding.CheckNonce] demands the nonce too.
 func (b Binding) Check() error {
 	switch {
 	case b.Subject == "" || len(b.Subject) > maxName:
@@ -53,7 +52,7 @@ func (b Binding) Check() error {
 	return nil
 }
 
-// CheckNonce is [Binding.Check] and also demands the nonce.
+// CheckNonce is [Binding.Check] with the nonce.
 func (b Binding) CheckNonce() error {
 	if err := b.Check(); err != nil {
 		return err
@@ -64,7 +63,7 @@ func (b Binding) CheckNonce() error {
 	return nil
 }
 
-// SameAction reports whether b and o name the same subject, action, resource and content, whatever their nonces.
+// SameAction reports whether b and o differ at most in their nonces.
 func (b Binding) SameAction(o Binding) bool {
 	b.Nonce, o.Nonce = "", ""
 	return b == o

@@ -7,31 +7,31 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// Bundle is the trust bundle: everything that the security team signed for verifiers, and nothing secret. It is believed for its
-// signatures alone, whoever delivers it.
+// Bundle is the trust bundle: what the security team has signed for verifiers. It holds nothing secret. Only its
+// signatures make it trusted, not who delivers it.
 type Bundle struct {
 	Certificates          []string `json:"certificates"` // signer custody certificates
 	DeploymentCertificate string   `json:"deploymentCertificate"`
-	Revocations           string   `json:"revocations,omitempty"` // the revocation list; empty where nothing was ever revoked
-	// History is how far the history beside the bundle reached when the bundle was written; nil where there was none.
-	// Verifiers of records refuse a history that ends before: files of it were lost, or are older copies.
+	Revocations           string   `json:"revocations,omitempty"` // the revocation list; empty if nothing was ever revoked
+	// History says how far the history beside the bundle reached when the bundle was written; nil without a history. A
+	// history that ends earlier has lost files, and verifiers of records refuse it.
 	History *HistoryEnd `json:"history,omitempty"`
 }
 
-// HistoryEnd is the number of the last segment of a history, from 1 on, and how many texts that segment had.
+// HistoryEnd is the number of a history's last segment, from 1, and the number of texts in it.
 type HistoryEnd struct {
 	Segment int `json:"segment"`
 	Texts   int `json:"texts"`
 }
 
-// Bounds of a trust bundle as it travels.
+// Bounds of a trust bundle.
 const (
 	MaxBundle       = 8 << 20 // bytes
 	MaxCertificates = 1024
 	MaxRevocations  = 256 << 10 // bytes of the revocation list
 )
 
-// ParseBundle reads one strict JSON bundle, with nothing verified: [NewTrust] does. It refuses a bundle that is over a bound.
+// ParseBundle reads one bundle, and verifies nothing: see [NewTrust]. It refuses a bundle over a bound.
 func ParseBundle(raw []byte) (Bundle, error) {
 	if len(raw) > MaxBundle {
 		return Bundle{}, refusal.New("trust_malformed", "the trust bundle has %d bytes; at most %d are read", len(raw), MaxBundle)
@@ -43,7 +43,7 @@ func ParseBundle(raw []byte) (Bundle, error) {
 	return b, err
 }
 
-// ParseAnyBundle is [ParseBundle] without bounds: for the key registry, which makes a bundle smaller, and for verifiers of records.
+// ParseAnyBundle is [ParseBundle] without bounds, for the key registry and for verifiers of records.
 func ParseAnyBundle(raw []byte) (b Bundle, err error) {
 	if err := strictjson.Parse(raw, &b); err != nil {
 		return Bundle{}, refusal.New("trust_malformed", "the trust bundle is malformed: %v", err)
@@ -51,7 +51,7 @@ func ParseAnyBundle(raw []byte) (b Bundle, err error) {
 	return b, nil
 }
 
-// Full returns how full a bundle is, from 0 to 1: by its certificates, its bytes, or its revocation list, whichever is the most.
+// Full returns how full a bundle is, from 0 to 1, by its most filled bound.
 func (b Bundle) Full() float64 {
 	size := len(b.DeploymentCertificate) + len(b.Revocations)
 	for _, token := range b.Certificates {
@@ -60,16 +60,15 @@ func (b Bundle) Full() float64 {
 	return max(float64(len(b.Certificates))/MaxCertificates, float64(size)/MaxBundle, float64(len(b.Revocations))/MaxRevocations)
 }
 
-// What a revocation list revokes.
 const (
-	// RevokedArtifact is one artifact, by its jti: a grant, a decision, a certificate, whatever its kind.
+	// RevokedArtifact is the kind of an entry that revokes one artifact by its jti.
 	RevokedArtifact = "artifact"
-	// RevokedKey is a key, by its kid for one version or by its name for all of them.
+	// RevokedKey is the kind of an entry that revokes a key: one version by kid, or all versions by name.
 	RevokedKey = "key"
 )
 
-// RevocationList is the key registry's word about what is no longer believed although its signatures and its times are right. A
-// verifier takes it from the trust bundle; while the list is not within its own times, that verifier believes nothing.
+// RevocationList lists keys and artifacts that verifiers must no longer believe. A verifier with a list that has
+// expired believes nothing.
 type RevocationList struct {
 	Registered
 	Revoked []Revocation `json:"revoked"`
@@ -77,8 +76,8 @@ type RevocationList struct {
 
 // Revocation is one entry of a [RevocationList].
 type Revocation struct {
-	// Expires is until when the entry has to stay, in Unix seconds: what it revokes has expired by itself then. Verifiers honour it for
-	// as long as it stands in the list.
+	// Expires says, in Unix seconds, when the revoked thing expires by itself and the entry may be removed. Verifiers
+	// honour the entry as long as it is in the list.
 	Expires int64  `json:"exp"`
 	ID      string `json:"id"`   // jti, kid or key name
 	Kind    string `json:"kind"` // RevokedArtifact or RevokedKey
@@ -86,7 +85,7 @@ type Revocation struct {
 }
 
 func (c *RevocationList) check() error {
-	if c.Revoked == nil { // a list of nothing is [], so that it has one spelling
+	if c.Revoked == nil { // an empty list is [], its one spelling
 		return refusal.New("artifact_malformed", "the %s has no list", RevocationListKind.Typ)
 	}
 	for _, r := range c.Revoked {
@@ -100,7 +99,7 @@ func (c *RevocationList) check() error {
 	return nil
 }
 
-// revocations is a verified list, by what it revokes.
+// revocations is a verified list, indexed.
 type revocations struct {
 	list      RevocationList
 	kid       string // of the registry key that signed it
@@ -108,7 +107,7 @@ type revocations struct {
 	keys      map[string]Revocation
 }
 
-// has is whether a key is revoked, by its kid or by its name. No list revokes nothing.
+// has reports whether a key is revoked, by kid or by name. A nil list revokes nothing.
 func (r *revocations) has(kid string) bool {
 	if r == nil {
 		return false
@@ -140,7 +139,6 @@ func (t *Trust) openRevocations(token string) (*revocations, error) {
 	return r, nil
 }
 
-// include adds entries to what r revokes.
 func (r *revocations) include(entries []Revocation) {
 	for _, e := range entries {
 		switch e.Kind {
@@ -152,7 +150,7 @@ func (r *revocations) include(entries []Revocation) {
 	}
 }
 
-// Revocations returns the bundle's revocation list, and false where it has none.
+// Revocations returns the bundle's revocation list; ok is false without one.
 func (t *Trust) Revocations() (RevocationList, bool) {
 	if t.revocations == nil {
 		return RevocationList{}, false
@@ -160,9 +158,9 @@ func (t *Trust) Revocations() (RevocationList, bool) {
 	return t.revocations.list, true
 }
 
-// Succeeds refuses to put t in force after old if that would take back what has been revoked or retired: if t has no revocation list, an
-// older one, or one of the same second with less in it, or if it certifies a version of a key that old had later versions of, and no longer
-// this one. Who reads a bundle again asks this before [Verifier.SetTrust].
+// Succeeds refuses t as the successor of old if t takes back a revocation or a retirement: its revocation list is
+// missing, older, or shorter in the same second, or it certifies a key version that old had retired. Ask it before
+// [Verifier.SetTrust].
 func (t *Trust) Succeeds(old *Trust) error {
 	if !t.revocations.succeed(old.revocations) {
 		return refusal.New("revocations_rolled_back", "the trust bundle has no revocation list, or an older one than the bundle in force")
@@ -175,7 +173,8 @@ func (t *Trust) Succeeds(old *Trust) error {
 	return nil
 }
 
-// RevocationsUntil returns when the revocation list ends, after which nothing is believed. ok is false if there is none.
+// RevocationsUntil returns when the revocation list ends, after which a verifier believes nothing; ok is false without
+// one.
 func (t *Trust) RevocationsUntil() (until time.Time, ok bool) {
 	if t.revocations == nil {
 		return time.Time{}, false
@@ -188,7 +187,7 @@ func (t *Trust) RevocationsUntil() (until time.Time, ok bool) {
 	return until, true
 }
 
-// Retired reports whether t has later versions of a key and not this one any more, and the latest of them.
+// Retired reports whether t has only later versions of a key, and the latest of them.
 func (t *Trust) Retired(kid string) (newest int, retired bool) {
 	name, version := cutKeyID(kid)
 	newest = t.newest[name]
@@ -203,7 +202,7 @@ func (r *revocations) succeed(old *revocations) bool {
 	case r == nil || r.list.IssuedAt != old.list.IssuedAt:
 		return r != nil && r.list.IssuedAt > old.list.IssuedAt
 	}
-	for _, e := range old.list.Revoked { // times are whole seconds: of two lists, the one with more in it is the later one
+	for _, e := range old.list.Revoked { // times are whole seconds: of two lists, the later one has more entries
 		of := r.artifacts
 		if e.Kind == RevokedKey {
 			of = r.keys
@@ -215,7 +214,7 @@ func (r *revocations) succeed(old *revocations) bool {
 	return true
 }
 
-// notRevoked refuses a key or an artifact that is revoked, and everything while the list itself cannot be believed.
+// notRevoked refuses a revoked key or artifact, and everything while the list itself is not valid.
 func (t *Trust) notRevoked(what, kid string, ids []string, at moment) error {
 	r := t.revocations
 	if r == nil {
@@ -228,9 +227,9 @@ func (t *Trust) notRevoked(what, kid string, ids []string, at moment) error {
 	if t.policy.MaxRevocationAge > 0 {
 		want.MaxAge = t.policy.MaxRevocationAge
 	}
-	want.Custody, want.RequireNonExportable = nil, false // about the keys of certificates, not about the registry's own
+	want.Custody, want.RequireNonExportable = nil, false // these are about certified keys, not the registry's own
 	if issued := time.Unix(r.list.IssuedAt, 0); t.past && at.now.Before(issued) {
-		at.now = issued // what has been revoked since is what a later list is for
+		at.now = issued // the list is later than the moment, and has what was revoked since
 	}
 	if err := want.admits(RevocationListKind.Typ, r.kid, r.list.Registered, KeyClaims{}, at); err != nil {
 		return refusal.New("revocations_stale", "what is revoked is not known: %w", err)
@@ -248,8 +247,8 @@ func (t *Trust) notRevoked(what, kid string, ids []string, at moment) error {
 	return nil
 }
 
-// NotRevoked refuses if kid or one of the artifact ids is revoked, for those who keep ids of artifacts that they have opened before.
-// what names in a refusal what rests on them.
+// NotRevoked refuses if kid or one of the artifact ids is revoked. It is for artifacts that were opened earlier. what
+// names them in the refusal.
 func (v *Verifier) NotRevoked(what, kid string, ids ...string) error {
 	return v.Trust().notRevoked(what, kid, ids, v.moment())
 }

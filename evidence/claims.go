@@ -6,7 +6,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Registered are the claims of RFC 7519 section 4.1 that every artifact has.
+// Registered are the claims of RFC 7519 section 4.1, which every artifact has.
 type Registered struct {
 	Audience string `json:"aud"`
 	Expires  int64  `json:"exp"` // NumericDate, Unix seconds
@@ -39,14 +39,14 @@ func (r Registered) check(typ string, maxLifetime time.Duration) error {
 	return nil
 }
 
-// Custody classes that a policy can ask for (seed: keyCustody).
+// Custody classes (seed: keyCustody).
 const (
 	CustodyExternalMediator = "external_mediator"
 	CustodyHardwareBacked   = "hardware_backed"
 )
 
-// KeyClaims are what the signer says of its own key (seed: keyCustody, keyExportable). A verifier holds them against the
-// key's custody certificate.
+// KeyClaims is the signer's statement about its own key (seed: keyCustody, keyExportable). It must agree with the key's
+// certificate.
 type KeyClaims struct {
 	KeyCustody    string `json:"keyCustody"`
 	KeyExportable bool   `json:"keyExportable"`
@@ -54,7 +54,6 @@ type KeyClaims struct {
 
 func (k *KeyClaims) keyClaims() *KeyClaims { return k }
 
-// checkList refuses a list that holds a text which is no claim.
 func checkList(typ, name string, list []string) error {
 	for _, text := range list {
 		if err := checkClaims(typ, texts{name, text}, nil); err != nil {
@@ -64,11 +63,10 @@ func checkList(typ, name string, list []string) error {
 	return nil
 }
 
-// texts and hashes are claims under check: each is its name and its value.
+// texts and hashes are claims to check, as names and values in turn.
 type texts []string
 type hashes []string
 
-// optional is a claim that may be missing.
 func optional(name, value string) texts {
 	if value == "" {
 		return nil
@@ -76,7 +74,7 @@ func optional(name, value string) texts {
 	return texts{name, value}
 }
 
-// checkClaims refuses a missing or oversized text and anything that should be a SHA-256 and is not.
+// checkClaims refuses a missing or oversized text, and a malformed SHA-256.
 func checkClaims(typ string, t texts, h hashes) error {
 	for i := 0; i < len(t); i += 2 {
 		name, value := t[i], t[i+1]

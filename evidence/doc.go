@@ -1,39 +1,36 @@
-// Package evidence holds the artifacts of one mediated post: their claims, their canonical hashes, how they are signed and how they are
-// opened. It knows nothing of HTTP, of Vault or of the way of a post.
+// Package evidence holds the artifacts of one mediated post: their claims and hashes, and how they are signed and
+// opened. It knows nothing of HTTP or Vault.
 //
-// Every artifact is a compact JWS (RFC 7515), or two of them where a root signs twice ([Countersign]). Its header has exactly the members
-// alg, kid and typ, and its payload is the RFC 8785 canonical JSON of its claims. A reader compares both, byte for byte, with what this
-// package would have written. So two readers never understand one token differently: a duplicate member, an unknown header parameter,
-// another spelling of the same text or a stray base64 bit is refused although its signature may be right.
+// Every artifact is a compact JWS (RFC 7515), or two if a root signs twice ([Countersign]). Its header has exactly alg,
+// kid and typ, and its payload is the RFC 8785 canonical JSON of its claims. A reader compares both, byte for byte,
+// with what this package would write. So two readers never understand one token differently: a duplicate member, an
+// unknown header parameter, another spelling or a stray base64 bit is refused.
 //
-// A [Kind] ties the claims of one artifact to its typ (RFC 8725 section 3.11) and to the purpose that the key behind it must be certified
-// for. [Open] takes the algorithm from the kind or from the policy, never from the token. It finds the key through a custody certificate
-// that a pinned registry key has signed ([Trust]); pinned roots sign certificates themselves. It demands what [Expected] says: issuers,
-// audiences, key ids or an age that are left empty refuse everything.
+// A [Kind] ties claims to a typ (RFC 8725 section 3.11) and to the purpose of the key. [Open] takes the algorithm from
+// the kind or the policy, never from the token. It finds the key through a custody certificate that a pinned registry
+// key has signed ([Trust]).
 //
 // # Open once
 //
-// A process opens each artifact that it receives once, and carries the [Opened] value on. An Opened value cannot be made by
-// other means than [Open] or the signing functions of this package. Form, signature and claims of an artifact never change.
-// Time, trust and policy do: code that rests something on an artifact that was opened earlier asks [Judge] again.
+// A process opens each artifact once and carries the [Opened] value on. Form, signature and claims never change. Time,
+// trust and policy do: [Judge] checks them again.
 //
-// Open verifies the signature of what was received. The signature of what this process has signed is not verified here: it
-// rests on the custody of the key ([OwnKey]). Custodies in Vault and in PKCS #11 tokens verify each signature that comes back
-// to them before they hand it out; custody in memory makes its signatures in this process, and does not verify them. Another
-// implementation of OwnKey has to be as good: Judge would believe whatever it returns.
+// Open verifies the signature of a received artifact. For an artifact that this process signs, the custody of the key
+// answers ([OwnKey]): Vault and PKCS #11 custodies verify each signature before they return it, and custody in memory
+// makes it in this process.
 //
 // # Files
 //
-// The claims of interaction receipts, which are no part of a post, are in package interaction ([NewKind]).
-//
-//	artifacts.go    the claims of what goes from process to process; tokens.go those of a verifier's tokens to itself
-//	claims.go       the claims that all of them have, and the checks on single claims
-//	kind.go         what each artifact is: its typ, its purpose, its longest lifetime
-//	sign.go         signing; second.go the second, post-quantum signature of a root
-//	open.go         opening and judging; mac.go where a secret takes the place of a key
+//	artifacts.go    claims that travel between processes; tokens.go a verifier's tokens to itself
+//	claims.go       the claims that all have, and checks on single claims
+//	kind.go         what each artifact is: typ, purpose, longest lifetime
+//	sign.go         signing; second.go the post-quantum signature of a root
+//	open.go         opening and judging; mac.go with a secret in place of a key
 //	verifier.go     what a verifier expects
-//	trust.go        the pinned roots and the certified keys; bundle.go the trust bundle and the revocation list
-//	past.go         the keys and revocations of an earlier moment, for records
+//	trust.go        pinned roots and certified keys; bundle.go the trust bundle and revocations
+//	past.go         keys and revocations of an earlier moment, for records
 //	jws.go          the form of a token; codec.go its claims as canonical JSON
 //	hash.go         hashes of content, tokens and values
+//
+// Package interaction has the claims of interaction receipts.
 package evidence

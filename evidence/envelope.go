@@ -1,7 +1,7 @@
 package evidence
 
-// Envelope carries the whole chain of one post side by side, before the capability exists (seed:
-// createStrictGrantedAutonomousPostingProof). The request proof is no part of it: it is signed over the capability.
+// Envelope carries the chain of one post, before there is a capability (seed:
+// createStrictGrantedAutonomousPostingProof). The request proof comes later, because it is signed over the capability.
 type Envelope struct {
 	ChallengeToken        string   `json:"challengeToken"`
 	Response              Response `json:"response"`

@@ -16,9 +16,9 @@ func HashBytes(b []byte) string {
 	return string(text[:])
 }
 
-// HashToken returns the lowercase hex SHA-256 of what is signed of an artifact: its header and payload as they travel, the JWS signing
-// input (RFC 7515 section 5.1). It names an artifact that another one rests on, whose signature is verified by itself; so both can be
-// signed at the same time. It is never a replay key (that is the jti).
+// HashToken returns the hash of an artifact's header and payload as they travel (JWS signing input, RFC 7515 section
+// 5.1). Other artifacts name it by this hash, so both can be signed at the same time. Replays are found by jti, never
+// by this hash.
 func HashToken(token string) string {
 	if end := strings.LastIndexByte(token, '.'); end >= 0 {
 		token = token[:end]
@@ -26,8 +26,7 @@ func HashToken(token string) string {
 	return HashBytes([]byte(token))
 }
 
-// HashJSON returns the lowercase hex SHA-256 of the RFC 8785 canonical form of raw.
-// It refuses what [strictjson.Canonical] refuses.
+// HashJSON returns the hash of the canonical form of raw. It refuses what [strictjson.Canonical] refuses.
 func HashJSON(raw []byte) (string, error) {
 	return hashOf(strictjson.Canonical(raw))
 }

@@ -9,20 +9,18 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// The algorithms on the wire. RFC 9864 renames EdDSA to Ed25519; the libraries in use today know only the old name, so it
-// stands here, in one place, to be changed once they follow.
+// The algorithms on the wire. RFC 9864 renames EdDSA to Ed25519; change it here once libraries follow.
 const (
 	algEdDSA = "EdDSA"
 	algHS256 = "HS256"
 )
 
-// Bounds on what is read before anything is believed, in bytes.
+// Bounds on unverified input, in bytes.
 const (
 	maxToken = 16 << 10
 	maxKeyID = 256
 )
 
-// header is the whole protected header.
 type header struct {
 	Alg string `json:"alg"`
 	Kid string `json:"kid"`
@@ -31,13 +29,13 @@ type header struct {
 
 var headerCodec = newCodec(reflect.TypeFor[header]())
 
-// parsed is a token taken apart, with nothing believed yet.
+// parsed is a token taken apart, with nothing verified.
 type parsed struct {
 	header    header
 	payload   []byte
 	signature []byte
-	signed    string // header and payload as they were signed
-	second    string // the second JWS of an artifact that is signed twice, not looked at yet; see parseRooted
+	signed    string // header and payload as signed
+	second    string // the second JWS of an artifact with two; see parseRooted
 }
 
 func encodeHeader(h header) ([]byte, error) {
@@ -54,21 +52,21 @@ func checkKeyID(kid string) error {
 	return nil
 }
 
-// signingInput returns what is signed of an artifact (RFC 7515 section 5.1), whose header and claims are canonical JSON.
+// signingInput returns the JWS signing input (RFC 7515 section 5.1) of canonical header and claims.
 func signingInput(head, payload []byte) []byte {
 	b := make([]byte, 0, base64url.EncodedLen(len(head))+1+base64url.EncodedLen(len(payload)))
 	b = append(base64url.AppendEncode(b, head), '.')
 	return base64url.AppendEncode(b, payload)
 }
 
-// signed returns the compact JWS of what was signed and its signature.
+// signed returns the compact JWS.
 func signed(input, signature []byte) string {
-	var room [128]byte // more than an Ed25519 signature takes
+	var room [128]byte // more than an Ed25519 signature needs
 	return string(input) + "." + string(base64url.AppendEncode(room[:0], signature))
 }
 
-// parse takes a compact JWS apart and demands that its header is exactly the one that this package writes for the given
-// algorithm and typ, whatever its kid. It reads at most limit bytes.
+// parse takes a compact JWS apart. Its header must be exactly what this package writes for alg and typ. It reads at
+// most limit bytes.
 func parse(token, alg, typ string, limit int) (parsed, error) {
 	var p parsed
 	if token == "" {
@@ -106,11 +104,11 @@ var (
 	errNotCanonical = errors.New("not canonical base64url")
 )
 
-// decodeStrict refuses padding, line breaks and stray bits in the last character, all of which would give one signature
-// several spellings.
+// decodeStrict refuses padding, line breaks and stray bits in the last character: they would give one signature several
+// spellings.
 func decodeStrict(s string) ([]byte, error) {
 	b, err := base64url.DecodeString(s)
-	if err != nil || strings.Contains(s, "\r") || strings.Contains(s, "\n") { // which it skips
+	if err != nil || strings.Contains(s, "\r") || strings.Contains(s, "\n") { // DecodeString skips them
 		return nil, errNotCanonical
 	}
 	return b, nil

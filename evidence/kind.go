@@ -7,7 +7,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Purposes that a signer custody certificate can give a key (mediator.md: trust boundaries).
+// Purposes that a signer custody certificate can give a key.
 const (
 	PurposeTriggerOriginProof = "trigger_origin_proof"
 	PurposeTriggerReceipt     = "trigger_receipt"
@@ -20,14 +20,14 @@ const (
 	PurposeStatement          = "agent_statement"
 	PurposeAppraiser          = "appraiser"
 
-	// The purposes of pinned root keys. No custody certificate gives them.
+	// The purposes of pinned root keys. No certificate gives them.
 	PurposeSignerCertificate     = "signer_certificate"
 	PurposeDeploymentCertificate = "deployment_certificate"
-	PurposeArbiter               = "dispute_arbiter" // pinned by a node alone
+	PurposeArbiter               = "dispute_arbiter" // only nodes pin it
 )
 
-// Kind ties the claims C of one artifact to its typ (RFC 8725 section 3.11), to the purpose that its key must be certified
-// for, and to the longest lifetime that it may have. A new artifact is one more Kind and its claims, nothing else.
+// Kind ties the claims C of an artifact to its typ (RFC 8725 section 3.11), the purpose of its key, and its longest
+// lifetime. A new artifact is one more Kind with its claims.
 type Kind[C any] struct {
 	Typ         string
 	Purpose     string
@@ -35,14 +35,14 @@ type Kind[C any] struct {
 
 	alg        string
 	maxToken   int  // bytes
-	shared     bool // a secret may stand in for the key, where the verifier's policy names one: see Expected.Secrets
+	shared     bool // a shared secret may authenticate it: see Expected.Secrets
 	registered func(*C) *Registered
 	check      func(*C) error
-	custody    func(*C) *KeyClaims // nil where the claims say nothing of the key
+	custody    func(*C) *KeyClaims // nil if the claims say nothing of the key
 	codec      *codec
 }
 
-// claims is what every claims struct offers through its pointer: the embedded Registered gives the first method.
+// claims has the methods that every claims struct offers; the embedded Registered has the first.
 type claims interface {
 	registered() *Registered
 	check() error
@@ -55,10 +55,10 @@ func newKind[C any, P interface {
 	return kindOf[C, P](alg, typ, purpose, maxLifetime, func(c *C) error { return P(c).check() })
 }
 
-// NewKind makes the kind of an artifact whose claims are another package's: a struct in which [Registered] is embedded, and [KeyClaims] if
-// it says something of its key. Its fields are texts, truth values, numbers (int64, float64), and structs, lists and pointers of these. check
-// returns an error for claims that no artifact of the kind may have: they are refused as artifact_malformed, with typ and that error as the
-// reason. Their key has to be certified for purpose. NewKind panics for a type of claim that it cannot write.
+// NewKind makes the kind of an artifact for claims of another package. The claims struct embeds [Registered], and
+// [KeyClaims] if it has claims about its key. Its fields are strings, bools, int64, float64, and structs, slices and
+// pointers of these; NewKind panics for others. An error of check refuses the claims as artifact_malformed. Keys must
+// be certified for purpose.
 func NewKind[C any, P interface {
 	*C
 	registered() *Registered
@@ -86,17 +86,16 @@ func kindOf[C any, P interface {
 	return k
 }
 
-// rooted reports whether a pinned root key signs artifacts of this kind, and so may sign them twice.
+// rooted reports whether a pinned root key signs these artifacts, perhaps twice.
 func (k Kind[C]) rooted() bool {
 	return isRoot(k.Purpose)
 }
 
-// isRoot reports whether a purpose is one of pinned root keys.
 func isRoot(purpose string) bool {
 	return purpose == PurposeSignerCertificate || purpose == PurposeDeploymentCertificate || purpose == PurposeArbiter
 }
 
-// upTo returns the kind with another bound on its size, in bytes.
+// upTo returns the kind with another size bound.
 func (k Kind[C]) upTo(size int) Kind[C] {
 	k.maxToken = size
 	return k
@@ -108,7 +107,7 @@ func (k Kind[C]) orSecret() Kind[C] {
 	return k
 }
 
-// Stamp fills the claims that the signer answers for: the registered ones and, where the artifact has them, those about the key.
+// Stamp fills the claims that the signer answers for: the registered ones, and those about the key if there are any.
 func (k Kind[C]) Stamp(c *C, r Registered, key KeyClaims) {
 	*k.registered(c) = r
 	if k.custody != nil {
@@ -124,7 +123,7 @@ const (
 	longLived  = 400 * 24 * time.Hour
 )
 
-// The artifacts. Their claims bear the names that the seed gives them.
+// The artifacts, with the names of the seed's claims.
 var (
 	TriggerOriginProofKind    = newKind[TriggerOriginProof](algEdDSA, "trigger-origin-proof+jwt", PurposeTriggerOriginProof, shortLived)
 	TriggerReceiptKind        = newKind[TriggerReceipt](algEdDSA, "trigger-receipt+jwt", PurposeTriggerReceipt, shortLived)
@@ -137,7 +136,7 @@ var (
 	DeploymentCertificateKind = newKind[DeploymentCertificate](algEdDSA, "deployment-certificate+jwt", PurposeDeploymentCertificate, longLived)
 	RevocationListKind        = newKind[RevocationList](algEdDSA, "revocation-list+jwt", PurposeSignerCertificate, longLived).upTo(MaxRevocations)
 
-	// The two tokens of a verifier to itself: authenticated with its own secret (RFC 7518 section 3.2), never shown to another verifier.
+	// Tokens of a verifier to itself, authenticated with its own secret (RFC 7518 section 3.2).
 	ChallengeTokenKind = newKind[ChallengeToken](algHS256, "challenge+jwt", "challenge", shortLived)
 	CapabilityKind     = newKind[Capability](algHS256, "capability+jwt", "capability", shortLived)
 )

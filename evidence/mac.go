@@ -9,7 +9,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// OpenMAC verifies a token that this verifier wrote to itself with [SignMAC].
+// OpenMAC verifies a token of [SignMAC] that this verifier wrote to itself.
 func OpenMAC[C any](s Secret, k Kind[C], token string, want Expected, now time.Time, skew time.Duration) (C, error) {
 	var zero C
 	if k.alg != algHS256 {
@@ -36,7 +36,7 @@ func OpenMAC[C any](s Secret, k Kind[C], token string, want Expected, now time.T
 	return *c, nil
 }
 
-// openShared verifies an artifact that one of the policy's shared secrets has to authenticate.
+// openShared verifies an artifact that a shared secret of the policy must authenticate.
 func openShared[C any](trust *Trust, k Kind[C], token string, want Expected, at moment) (o Opened[C], err error) {
 	if !k.shared {
 		return o, refusal.New("artifact_malformed", "a %s is signed with a key of its own, never with a shared secret", k.Typ)
@@ -72,7 +72,7 @@ func openShared[C any](trust *Trust, k Kind[C], token string, want Expected, at 
 	return Opened[C]{token: token, typ: k.Typ, kid: s.id, claims: c}, nil
 }
 
-// publishes reports whether s is a public key that t holds, as bytes or as text: then it is no secret.
+// publishes reports whether s is a public key that t holds, as bytes or as text.
 func (t *Trust) publishes(s Secret) bool {
 	same := func(key []byte) bool {
 		text := base64.RawURLEncoding.EncodeToString(key)

@@ -8,29 +8,27 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Opened is one artifact that this process has opened, or has signed itself. Only [Open] and the signing functions of this
-// package make one. What it holds never changes: the token, its form, its signature and its claims. What depends on the
-// time, the trust or the policy does change, and [Judge] judges it again. That the signature is right, Open has verified;
-// for an artifact that was signed here the custody answers ([OwnKey]). The zero value is no artifact, and is refused as one
-// that is missing.
+// Opened is an artifact that this process has opened or signed. Only [Open] and the signing functions make one. The
+// token and its claims never change. Time, trust and policy do: [Judge] judges them again. Open has verified the
+// signature, or the custody of a key here answers for it ([OwnKey]). The zero value is refused as missing.
 type Opened[C any] struct {
 	token  string
 	typ    string
 	kid    string
-	public ed25519.PublicKey // verifies the signature; nil where Judge has to verify it again
+	public ed25519.PublicKey // verified the signature; nil if Judge must verify it again
 	claims *C
 }
 
 // Token returns the artifact as it travels.
 func (o Opened[C]) Token() string { return o.token }
 
-// KeyID returns the kid of the key that has signed the artifact.
+// KeyID returns the kid of the signing key.
 func (o Opened[C]) KeyID() string { return o.kid }
 
 // Hash returns [HashToken] of the artifact.
 func (o Opened[C]) Hash() string { return HashToken(o.token) }
 
-// Claims returns the claims. The caller must not change the elements of their lists.
+// Claims returns the claims. Do not change the elements of their lists.
 func (o Opened[C]) Claims() C {
 	if o.claims == nil {
 		var none C
@@ -39,9 +37,8 @@ func (o Opened[C]) Claims() C {
 	return *o.claims
 }
 
-// Open verifies one artifact completely: form, algorithm, typ, the key and its custody certificate, signature, canonical claims, issuer,
-// audience, times, and the demands of [Expected] on the key. It returns the artifact only if all of it holds. Open does not compare the
-// claims with the post: the caller does.
+// Open verifies one artifact completely: form, algorithm, typ, key and certificate, signature, canonical claims, and
+// [Expected]. It does not compare the claims with the post.
 func Open[C any](v *Verifier, k Kind[C], token string, want Expected) (Opened[C], error) {
 	o, err := open(v.Trust(), k, token, want, v.moment())
 	if err != nil {
@@ -77,8 +74,8 @@ func open[C any](trust *Trust, k Kind[C], token string, want Expected, at moment
 	return o, k.admits(trust, s, o, want, at)
 }
 
-// openRooted opens an artifact that a pinned root key has signed. No certificate stands above a root, and its artifacts say nothing of
-// their key: what pins the root answers for its custody.
+// openRooted opens an artifact of a pinned root key. No certificate stands above a root: whoever pins it vouches for
+// its custody.
 func openRooted[C any](trust *Trust, k Kind[C], token string, want Expected, at moment) (o Opened[C], err error) {
 	p, err := parseRooted(token, k.Typ, k.maxToken)
 	if err != nil {
@@ -104,9 +101,9 @@ func openRooted[C any](trust *Trust, k Kind[C], token string, want Expected, at 
 	return o, want.admits(k.Typ, kid, r, KeyClaims{}, at)
 }
 
-// Judge judges an opened artifact again, by the trust, the clock and the policy of this moment. It refuses everything that
-// [Open] would refuse now, with the same code, except a wrong signature that an [OwnKey] has made. It reads and verifies the
-// token again only where the signature is a root's or a shared secret's: such a verdict depends on the trust too.
+// Judge judges an opened artifact by the trust, the clock and the policy of now. It refuses what [Open] would refuse,
+// with the same code, except a wrong signature by an [OwnKey]. It verifies a signature of a root or a shared secret
+// again, because that depends on the trust.
 func Judge[C any](v *Verifier, k Kind[C], o Opened[C], want Expected) error {
 	if o.public == nil || k.rooted() || len(want.Secrets) > 0 {
 		_, err := Open(v, k, o.token, want)
@@ -121,12 +118,12 @@ func Judge[C any](v *Verifier, k Kind[C], o Opened[C], want Expected) error {
 		return err
 	}
 	if !bytes.Equal(s.public, o.public) {
-		return errSignature(k.Typ, o.kid) // the key id belongs to another key by now
+		return errSignature(k.Typ, o.kid) // another key has this id now
 	}
 	return k.admits(trust, s, o, want, at)
 }
 
-// signer returns the key that is certified now under the id kid for artifacts of this kind.
+// signer returns the key that is certified now as kid for this kind.
 func (k Kind[C]) signer(trust *Trust, kid string, want Expected, at moment) (*certified, error) {
 	if want.RequirePostQuantum {
 		return nil, refusal.New("roots_not_pinned", "the policy demands a post-quantum signature of the %s, which is signed once", k.Typ)
@@ -138,7 +135,7 @@ func errSignature(typ, kid string) error {
 	return refusal.New("signature_invalid", "the signature of the %s by key %s is wrong", typ, kid)
 }
 
-// admits holds an artifact whose signature by s is verified against the revocation list, against the certificate of s, and against want.
+// admits checks an artifact, whose signature by s is verified, against revocations, the certificate of s, and want.
 func (k Kind[C]) admits(trust *Trust, s *certified, o Opened[C], want Expected, at moment) error {
 	r, key := *k.registered(o.claims), s.cert.key()
 	if err := trust.notRevoked(k.Typ, o.kid, []string{r.ID}, at); err != nil {

@@ -10,24 +10,21 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// History is one segment of what the security team signed earlier and the trust bundle no longer holds. It is
-// public, and lies beside the bundle. Verifiers of records read it ([PastTrust]). Verifiers of live calls never
-// do, so a retired key stays refused there.
+// History is one segment of what the security team signed earlier and the bundle no longer holds. It is public. Only
+// verifiers of records read it ([PastTrust]), so a retired key stays refused for live calls.
 type History struct {
-	// Certificates are custody certificates that left the bundle: those of retired key versions, with the moment
-	// of their retirement as their end, and those that a later certificate replaced.
+	// Certificates of retired key versions, which end at the retirement, and certificates that a later one replaced.
 	Certificates []string `json:"certificates"`
-	// Revocations are revocation lists. Each holds the entries that one revocation added, so its iat is the time
-	// of that revocation.
+	// Revocations are revocation lists. Each holds the entries of one revocation, so its iat is the time of it.
 	Revocations []string `json:"revocations,omitempty"`
-	// Manifests are the deployment manifests that were certified, as canonical JSON.
+	// Manifests are the certified deployment manifests, as canonical JSON.
 	Manifests []string `json:"manifests,omitempty"`
 }
 
 // Texts returns how many texts the segment has.
 func (h History) Texts() int { return len(h.Certificates) + len(h.Revocations) + len(h.Manifests) }
 
-// ParseHistory reads one strict JSON segment of a history, with nothing verified: [PastTrust] verifies what it uses.
+// ParseHistory reads one segment of a history and verifies nothing.
 func ParseHistory(raw []byte) (History, error) {
 	var h History
 	if len(raw) > MaxBundle {
@@ -39,8 +36,7 @@ func ParseHistory(raw []byte) (History, error) {
 	return h, nil
 }
 
-// Segment reads the custody certificates of one segment of a history. It is called again when one of them is
-// needed, so that the certificates of all times need not be in memory.
+// Segment reads the certificates of one segment. It is called again when one is needed, so that not all are in memory.
 type Segment func() ([]string, error)
 
 // Certificates returns certificates in memory as a segment.
@@ -48,33 +44,32 @@ func Certificates(tokens []string) Segment {
 	return func() ([]string, error) { return tokens, nil }
 }
 
-// PastTrust is whom a verifier of records believes: at each moment the certificates of that moment, and at every
-// moment what has been revoked since. It finds certificates by key id, and verifies the signatures of those that
-// it uses. It is safe for concurrent use.
+// PastTrust verifies records. At each moment the certificates of that moment count, and everything revoked since stays
+// revoked. It verifies certificates when it uses them. It is safe for concurrent use.
 type PastTrust struct {
 	roots []Root
-	lists []string // the bundle's revocation list, and those of the history
-	pins  *Trust   // the roots, the policy and everything that was ever revoked; it certifies nothing
+	lists []string // the bundle's revocation list, then the history's
+	pins  *Trust   // roots, policy and everything ever revoked, without certificates
 	index *pastIndex
 
 	mu     sync.Mutex
-	opened map[string][]*certified // certificates that were verified, by kid, in the order in which they were issued
+	opened map[string][]*certified // verified certificates, by kid, in the order of iat
 }
 
-// NewPastTrust makes the trust in a bundle and in a history that is in memory.
+// NewPastTrust makes the trust in a bundle and a history in memory.
 func NewPastTrust(roots []Root, b Bundle, h History, policy SignerPolicy) (*PastTrust, error) {
 	return ReadPastTrust(roots, b, h.Revocations, policy, Certificates(h.Certificates))
 }
 
-// ReadPastTrust reads the segments of a history, oldest first, and remembers where the certificates of each key
-// are. revocations are the lists of the history. One text that is no certificate refuses them all.
+// ReadPastTrust reads the segments of a history, oldest first, and indexes the certificates. revocations are the lists
+// of the history. A malformed certificate refuses everything.
 func ReadPastTrust(
 	roots []Root, b Bundle, revocations []string, policy SignerPolicy, history ...Segment,
 ) (*PastTrust, error) {
 	if b.Revocations == "" && len(revocations) > 0 {
 		return nil, refusal.New("revocations_stale", "the history has revocation lists, and the trust bundle has none")
 	}
-	// The bundle comes last: of two certificates of the same second, its own counts.
+	// The bundle comes last: of two certificates of one second, its own counts.
 	index, err := newPastIndex(append(slices.Clone(history), Certificates(b.Certificates)))
 	if err != nil {
 		return nil, err
@@ -88,7 +83,7 @@ func (p *PastTrust) Under(policy SignerPolicy) (*PastTrust, error) {
 	return (&PastTrust{roots: p.roots, lists: p.lists, index: p.index}).pinned(policy, p.pins)
 }
 
-// Revoking returns p with another revocation list of the bundle beside all that p knows to be revoked.
+// Revoking returns p with a further revocation list.
 func (p *PastTrust) Revoking(list string) (*PastTrust, error) {
 	lists := slices.DeleteFunc(append([]string{list}, p.lists...), func(list string) bool { return list == "" })
 	if len(lists) == 0 {
@@ -97,8 +92,8 @@ func (p *PastTrust) Revoking(list string) (*PastTrust, error) {
 	return (&PastTrust{roots: p.roots, lists: lists, index: p.index}).pinned(p.pins.policy, nil)
 }
 
-// pinned completes p with the roots, the policy and the revocations. It takes the revocations from before if they
-// were verified alike.
+// pinned completes p with roots, policy and revocations. It takes the revocations of before if they were verified
+// alike.
 func (p *PastTrust) pinned(policy SignerPolicy, before *Trust) (_ *PastTrust, err error) {
 	if p.pins, err = newTrust(p.roots, policy); err != nil {
 		return nil, err
@@ -123,8 +118,7 @@ func (p *PastTrust) pinned(policy SignerPolicy, before *Trust) (_ *PastTrust, er
 	return p, nil
 }
 
-// VerifyAll verifies every certificate, and calls each, unless it is nil, with what the certificate says. It keeps
-// none in memory.
+// VerifyAll verifies every certificate and calls each with it, if each is not nil. It keeps none in memory.
 func (p *PastTrust) VerifyAll(each func(SignerCertificate)) error {
 	for _, segment := range p.index.segments {
 		tokens, err := segment()
@@ -144,8 +138,8 @@ func (p *PastTrust) VerifyAll(each func(SignerCertificate)) error {
 	return nil
 }
 
-// At returns a verifier as of a moment: of each key the certificate counts that was the last one then. What was
-// revoked since is refused whenever it was signed. A moment after now is refused: no record is of the future.
+// At returns a verifier for a moment. For each key the last certificate of that moment counts. What was revoked since
+// is refused. At refuses a moment in the future.
 func (p *PastTrust) At(moment, now time.Time) (*Verifier, error) {
 	if moment.After(now.Add(DefaultSkew)) {
 		return nil, refusal.New("clock_skew", "it is of %s, which is in the future", moment.UTC().Format(time.RFC3339))
@@ -155,8 +149,7 @@ func (p *PastTrust) At(moment, now time.Time) (*Verifier, error) {
 	return NewVerifier(&t, VerifierOptions{Now: func() time.Time { return moment }})
 }
 
-// find returns the certificate of a key that counts at a moment, or nil, and the newest version of the key that
-// was certified by then.
+// find returns the certificate of a key that counts at a moment, or nil, and the key's newest version by then.
 func (p *PastTrust) find(kid string, moment time.Time) (*certified, int, error) {
 	name, version := cutKeyID(kid)
 	newest := 0
@@ -175,17 +168,17 @@ func (p *PastTrust) find(kid string, moment time.Time) (*certified, int, error) 
 			last = s
 		}
 	}
-	// A certificate that had ended by then was retired, if there was a later version.
+	// A certificate that had ended was retired, if there was a later version.
 	if !moment.Add(-DefaultSkew).Before(time.Unix(last.cert.Expires, 0)) && version < newest {
 		return nil, newest, nil
 	}
 	return last, newest, nil
 }
 
-// maxOpened bounds the keys whose certificates stay in memory once they were verified.
+// maxOpened bounds the keys whose verified certificates stay in memory.
 const maxOpened = 1024
 
-// open verifies the certificates of a key, in the order in which they were issued.
+// open verifies the certificates of a key, in the order of iat.
 func (p *PastTrust) open(kid string) ([]*certified, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -218,16 +211,16 @@ func (p *PastTrust) open(kid string) ([]*certified, error) {
 	return all, nil
 }
 
-// pastIndex says where the certificates of each key are, by the unverified claims of all of them. A forged claim
-// can only refuse more: whatever is believed is verified first.
+// pastIndex finds certificates by their unverified claims. A forged claim can only refuse more: everything believed is
+// verified first.
 type pastIndex struct {
 	segments []Segment
 	keys     map[string][]place       // by kid, in the order of the segments
 	versions map[string][]pastVersion // by key name
-	purposes map[string]string        // by the hash of a public key; severalPurposes if it is certified for more than one
+	purposes map[string]string        // by the hash of a public key; severalPurposes if it has more than one
 
 	mu     sync.Mutex
-	tokens []string // of the segment that was read last
+	tokens []string // of the segment read last
 	last   int      // its number
 }
 
@@ -235,7 +228,7 @@ type place struct{ segment, number int32 }
 
 const severalPurposes = "*"
 
-// pastVersion is a version of a key, and when it was first certified.
+// pastVersion is a version of a key, and the time of its first certificate.
 type pastVersion struct {
 	number int
 	since  int64
@@ -281,7 +274,7 @@ func (x *pastIndex) add(c SignerCertificate, at place) {
 	}
 }
 
-// read returns one certificate. It keeps the segment in memory until another one is read.
+// read returns one certificate. It keeps the last segment in memory.
 func (x *pastIndex) read(at place) (string, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// smallOrder holds the y coordinates (sign bit cleared) of the points of order 1, 2, 4 and 8 in their canonical encoding.
-// A key that is one of them verifies a fixed signature over any message.
+// smallOrder holds the canonical y coordinates (sign bit cleared) of the points of order 1, 2, 4 and 8. Such a key
+// verifies one signature for every message.
 var smallOrder = [][]byte{
 	{0}, // y = 0, order 4
 	{1}, // y = 1, the identity
@@ -22,8 +22,8 @@ var smallOrder = [][]byte{
 	{0x26, 0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0, 0x45, 0xc3, 0xf4, 0x89, 0xf2, 0xef, 0x98, 0xf0, 0xd5, 0xdf, 0xac, 0x05, 0xd3, 0xc6, 0x33, 0x39, 0xb1, 0x38, 0x02, 0x88, 0x6d, 0x53, 0xfc, 0x05},
 }
 
-// NewPublicKey copies the 32 bytes of an Ed25519 public key. It refuses a point of small order and a y coordinate that is not
-// reduced, for which implementations disagree about what verifies.
+// NewPublicKey copies an Ed25519 public key. It refuses points of small order and unreduced y coordinates, about which
+// implementations disagree.
 func NewPublicKey(b []byte) (ed25519.PublicKey, error) {
 	if len(b) != ed25519.PublicKeySize {
 		return nil, refusal.New("trust_malformed", "an Ed25519 public key has %d bytes, not %d", ed25519.PublicKeySize, len(b))
@@ -54,10 +54,10 @@ func reduced(y []byte) bool {
 	return y[0] < 0xed
 }
 
-// EncodePublicKey returns the base64url text of a public key, as a certificate and a JWK carry it.
+// EncodePublicKey returns the base64url text of a public key.
 func EncodePublicKey(k ed25519.PublicKey) string { return base64.RawURLEncoding.EncodeToString(k) }
 
-// maxJWK bounds a JWK, or a JWK Set of a root's two keys, in bytes; an ML-DSA-65 key has 2.6 KiB.
+// maxJWK bounds a JWK, or a JWK Set of a root's two keys, in bytes. An ML-DSA-65 key has 2.6 KiB.
 const maxJWK = 64 << 10
 
 func checkJWKSize(raw []byte) error {
@@ -67,8 +67,7 @@ func checkJWKSize(raw []byte) error {
 	return nil
 }
 
-// ParseJWK reads one public Ed25519 JWK (RFC 8037) and returns its kid and key. A private key is refused: nobody who verifies
-// should ever have been given one.
+// ParseJWK reads one public Ed25519 JWK (RFC 8037). It refuses a private key, which no verifier should have.
 func ParseJWK(raw []byte) (kid string, key ed25519.PublicKey, err error) {
 	if err := checkJWKSize(raw); err != nil {
 		return "", nil, err
@@ -77,7 +76,7 @@ func ParseJWK(raw []byte) (kid string, key ed25519.PublicKey, err error) {
 	if err := json.Unmarshal(raw, &jwk); err != nil {
 		return "", nil, refusal.New("trust_malformed", "the file is not a JWK: %v", err)
 	}
-	std, ok := jwk.Key.(stded25519.PublicKey) // go-jose hands out the standard library's type; circl's has the same bytes
+	std, ok := jwk.Key.(stded25519.PublicKey) // go-jose returns the standard library's type; circl's has the same bytes
 	if !ok || jwk.KeyID == "" || len(jwk.KeyID) > maxKeyID {
 		return "", nil, refusal.New("trust_malformed", "the JWK must be a public Ed25519 key with a kid")
 	}

@@ -14,14 +14,14 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// algMLDSA65 is the algorithm of the second, post-quantum signature (RFC 9964, FIPS 204; with an empty context).
+// algMLDSA65 is the algorithm of the second, post-quantum signature (RFC 9964, FIPS 204; empty context).
 const algMLDSA65 = "ML-DSA-65"
 
-// separator stands between the two compact JWS of an artifact that is signed twice. It is in neither of them.
+// separator stands between the two JWS of an artifact with two signatures.
 const separator = "~"
 
-// Countersign signs the claims of token a second time, with an ML-DSA-65 key whose id is that of the root's Ed25519 key, and returns
-// both signatures as one artifact: "<JWS by Ed25519>~<JWS by ML-DSA-65>". Only the long-lived artifacts of root keys are signed twice.
+// Countersign signs the claims of token again, with an ML-DSA-65 key that has the kid of the root's Ed25519 key. It
+// returns "<JWS by Ed25519>~<JWS by ML-DSA-65>". Only artifacts of root keys have two signatures.
 func Countersign[C any](ctx context.Context, key Key, k Kind[C], token string) (string, error) {
 	if !k.rooted() {
 		return "", refusal.New("artifact_malformed", "a %s is signed once, with Ed25519", k.Typ)
@@ -48,7 +48,7 @@ func Countersign[C any](ctx context.Context, key Key, k Kind[C], token string) (
 	return token + separator + signed(input, sig), nil
 }
 
-// parseRooted takes an artifact apart that a root key signs, with one signature or two.
+// parseRooted takes apart an artifact of a root key, with one signature or two.
 func parseRooted(token, typ string, limit int) (parsed, error) {
 	if len(token) > limit {
 		return parsed{}, errTooLarge(token, typ, limit)
@@ -62,8 +62,8 @@ func parseRooted(token, typ string, limit int) (parsed, error) {
 	return p, err
 }
 
-// verify demands every signature that r has to have made. Whoever pins no post-quantum key can judge only the form of a second
-// signature: so the security team can sign twice before everybody pins the second key.
+// verify demands every signature that r must have made. A verifier without a pinned post-quantum key judges only the
+// form of a second signature, so that the security team can sign twice before everybody pins the second key.
 func (r Root) verify(typ string, p parsed, requirePostQuantum bool) error {
 	kid := p.header.Kid
 	switch {
@@ -76,7 +76,7 @@ func (r Root) verify(typ string, p parsed, requirePostQuantum bool) error {
 	case p.second == "":
 		return nil
 	}
-	second, err := parse(p.second, algMLDSA65, typ, len(p.second)) // bounded with the whole
+	second, err := parse(p.second, algMLDSA65, typ, len(p.second)) // bounded with the first
 	if err != nil {
 		return err
 	}
@@ -104,18 +104,18 @@ type AKP struct {
 	Use       string `json:"use,omitempty"`
 }
 
-// NewAKP writes an ML-DSA-65 public key as a JWK.
+// NewAKP returns the JWK of an ML-DSA-65 public key.
 func NewAKP(kid string, public *mldsa65.PublicKey) AKP {
 	return AKP{Algorithm: algMLDSA65, KeyID: kid, KeyType: "AKP", Public: base64.RawURLEncoding.EncodeToString(public.Bytes()), Use: "sig"}
 }
 
-// Key returns the public key. It refuses one whose vector t1 is zero: for that one anybody can sign.
+// Key returns the public key. It refuses a zero t1, for which anybody can sign.
 func (j AKP) Key() (*mldsa65.PublicKey, error) {
 	raw, err := decodeStrict(j.Public)
 	if err != nil || j.KeyType != "AKP" || j.Algorithm != algMLDSA65 || j.KeyID == "" || len(j.KeyID) > maxKeyID || len(raw) != mldsa65.PublicKeySize {
 		return nil, refusal.New("trust_malformed", "the JWK must be a public ML-DSA-65 key of %d bytes (kty AKP) with a kid", mldsa65.PublicKeySize)
 	}
-	const seed = 32 // bytes of rho, before t1
+	const seed = 32 // of rho, before t1
 	if bytes.Count(raw[seed:], []byte{0}) == len(raw)-seed {
 		return nil, refusal.New("trust_malformed", "the ML-DSA-65 public key is degenerate")
 	}
@@ -126,8 +126,8 @@ func (j AKP) Key() (*mldsa65.PublicKey, error) {
 	return &key, nil
 }
 
-// ParseRoot reads what pins a root: its public Ed25519 JWK or, where its post-quantum key is pinned too, a JWK Set of the two, which
-// share one kid (RFC 7517 section 4.5: equivalent alternatives of different kty).
+// ParseRoot reads a root's public Ed25519 JWK, or a JWK Set of that and its ML-DSA-65 key, which share one kid (RFC
+// 7517 section 4.5).
 func ParseRoot(raw []byte, purpose string) (Root, error) {
 	r := Root{Purpose: purpose}
 	if err := checkJWKSize(raw); err != nil {

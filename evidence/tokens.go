@@ -6,8 +6,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// ChallengeToken is what the issuer of a challenge says to itself: everything that it needs to verify the response later,
-// without the tasks and without the answers (seed: "How it works").
+// ChallengeToken is a challenge issuer's note to itself: what it needs to verify the response, without tasks and
+// answers (seed: "How it works").
 type ChallengeToken struct {
 	Registered
 	Answers     []SaltedAnswer `json:"answers"`
@@ -47,8 +47,8 @@ func (c *ChallengeToken) check() error {
 	return checkClaims(ChallengeTokenKind.Typ, texts{"difficulty", c.Difficulty}, hashes{"tasksHash", c.TasksHash})
 }
 
-// Capability is the single-use permission for one post that a verifier gives after the whole chain held (seed: capability).
-// Its jti is the capability id.
+// Capability permits one post, once. A verifier mints it after the whole chain held (seed: capability). Its jti is the
+// capability id.
 type Capability struct {
 	Registered
 	Binding     Binding `json:"binding"`
@@ -58,11 +58,11 @@ type Capability struct {
 	// Runtime and Session summarise the verified attestation and receipt.
 	Runtime *RuntimeSummary `json:"runtime,omitempty"`
 	Session *SessionSummary `json:"session,omitempty"`
-	// VerificationConsumed is whether the ids of the chain were consumed before this left the process that minted it.
+	// VerificationConsumed: the ids of the chain are consumed.
 	VerificationConsumed bool `json:"verificationConsumed"`
 }
 
-// RuntimeSummary is what a capability keeps of the runtime attestation.
+// RuntimeSummary repeats claims of the runtime attestation.
 type RuntimeSummary struct {
 	AttestationID   string  `json:"attestationId"`
 	EnvironmentHash string  `json:"environmentHash"`
@@ -74,7 +74,7 @@ type RuntimeSummary struct {
 	Trigger         Trigger `json:"trigger"`
 }
 
-// SessionSummary is what a capability keeps of the session receipt.
+// SessionSummary repeats claims of the session receipt.
 type SessionSummary struct {
 	AgentEnvironmentUserAccessible bool   `json:"agentEnvironmentUserAccessible"`
 	HumanOperatorPresent           bool   `json:"humanOperatorPresent"`

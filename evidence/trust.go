@@ -13,35 +13,36 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Root is a public key that is pinned by configuration: the key registry's or the deployment auditor's.
+// Root is a pinned public key: the key registry's or the deployment auditor's.
 type Root struct {
 	KeyID   string
 	Public  ed25519.PublicKey
-	Purpose string // one of those of roots
-	// PostQuantum is the root's ML-DSA-65 key. Where it is pinned, everything that the root signs needs a second signature by it.
+	Purpose string // one of a root's
+	// PostQuantum is the root's ML-DSA-65 key. If it is pinned, everything of the root needs its signature too.
 	PostQuantum *mldsa65.PublicKey
 }
 
-// SignerPolicy says which custody certificates are believed (seed: signerCertificatePolicy).
+// SignerPolicy is what custody certificates must satisfy (seed: signerCertificatePolicy).
 type SignerPolicy struct {
 	Expected
-	// DenyAgentAccessible and DenyUserAccessible refuse a key that the certificate says the agent or users can reach.
+	// DenyAgentAccessible and DenyUserAccessible refuse a key that the agent or users can reach.
 	DenyAgentAccessible, DenyUserAccessible bool
-	// MaxRevocationAge demands a revocation list that is no older. Zero demands none; one that is there counts all the same.
+	// MaxRevocationAge demands a revocation list that is no older. Zero demands none; a list that is there counts
+	// anyway.
 	MaxRevocationAge time.Duration
 }
 
-// certified is one signing key version with what the registry says of it.
+// certified is one key version with its certificate.
 type certified struct {
 	token  string
 	public ed25519.PublicKey
 	cert   SignerCertificate
 	kid    string // of the registry key that signed the certificate
 	what   string // names the certificate in a refusal
-	shared bool   // another certificate gives the same public key another purpose
+	shared bool   // another certificate gives this public key another purpose
 }
 
-// Trust is an immutable snapshot of whom a verifier believes: the pinned roots and every key that a custody certificate names.
+// Trust is an immutable snapshot: the pinned roots and the certified keys.
 type Trust struct {
 	roots   map[string]Root
 	signers map[string]*certified // by kid
@@ -49,16 +50,14 @@ type Trust struct {
 	policy  SignerPolicy
 
 	revocations *revocations // nil where the bundle has no list
-	past        bool         // it is of an earlier moment than its revocation list: see [PastTrust]
-	// find replaces signers and newest in a past trust: it returns the certificate of a key, or nil, and the key's newest version.
+	past        bool         // for records: its moment may be before the revocation list
+	// find replaces signers and newest for records.
 	find func(kid string) (*certified, int, error)
 }
 
-// NewTrust verifies each certificate's signature by a pinned registry key and indexes the keys that they certify. One bad
-// certificate refuses the whole bundle: a bundle that has been altered is not half trusted. Whether a certificate is in its
-// lifetime and satisfies the policy is judged each time its key is used ([Open]). Where two certificates name one key id, both
-// must name the same key, and the one issued later counts. The bundle's deployment certificate is no part of the trust: it is opened.
-// [ParseBundle] bounds how much a bundle may hold.
+// NewTrust verifies the signature of each certificate by a pinned registry key. One bad certificate refuses the whole
+// bundle. [Open] judges lifetime and policy each time it uses a key. Two certificates for one key id must have the same
+// key; the later one counts. The deployment certificate is opened elsewhere.
 func NewTrust(roots []Root, b Bundle, policy SignerPolicy) (*Trust, error) {
 	t, err := newTrust(roots, policy)
 	if err != nil {
@@ -78,7 +77,7 @@ func NewTrust(roots []Root, b Bundle, policy SignerPolicy) (*Trust, error) {
 	return t, nil
 }
 
-// newTrust makes a trust that certifies nothing yet.
+// newTrust makes a trust without certificates.
 func newTrust(roots []Root, policy SignerPolicy) (*Trust, error) {
 	t := &Trust{roots: make(map[string]Root, len(roots)), signers: make(map[string]*certified), newest: make(map[string]int), policy: policy}
 	for _, r := range roots {
@@ -99,7 +98,7 @@ func newTrust(roots []Root, policy SignerPolicy) (*Trust, error) {
 	return t, nil
 }
 
-// pinned returns the key id of the root that is pinned with a public key.
+// pinned returns the kid of the root with this public key.
 func (t *Trust) pinned(public ed25519.PublicKey) (kid string, ok bool) {
 	for kid, r := range t.roots {
 		if bytes.Equal(r.Public, public) {
@@ -109,7 +108,7 @@ func (t *Trust) pinned(public ed25519.PublicKey) (kid string, ok bool) {
 	return "", false
 }
 
-// Registries returns the public keys of the key registries that are pinned.
+// Registries returns the public keys of the pinned key registries.
 func (t *Trust) Registries() (keys []ed25519.PublicKey) {
 	for _, r := range t.roots {
 		if r.Purpose == PurposeSignerCertificate {
@@ -119,7 +118,8 @@ func (t *Trust) Registries() (keys []ed25519.PublicKey) {
 	return keys
 }
 
-// markShared marks the keys that are certified for several purposes, under whatever key ids: who holds one would be several witnesses.
+// markShared marks public keys that are certified for several purposes under any kid: their holder could act as several
+// witnesses.
 func markShared(signers iter.Seq[*certified]) {
 	first := make(map[string]*certified)
 	for s := range signers {
@@ -135,7 +135,6 @@ func markShared(signers iter.Seq[*certified]) {
 	}
 }
 
-// add takes over one certificate.
 func (t *Trust) add(token string) error {
 	s, err := t.openCertificate(token)
 	if err != nil {
@@ -156,7 +155,7 @@ func (t *Trust) add(token string) error {
 	return nil
 }
 
-// openCertificate verifies the signature of a certificate by a pinned registry key, and what it says of its subject.
+// openCertificate verifies a certificate's signature by a pinned registry key, and its claims about its subject.
 func (t *Trust) openCertificate(token string) (*certified, error) {
 	p, err := parseRooted(token, SignerCertificateKind.Typ, SignerCertificateKind.maxToken)
 	if err != nil {
@@ -173,7 +172,7 @@ func (t *Trust) openCertificate(token string) (*certified, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Otherwise the registry could make itself an auditor: allowlists of keys name a key without its version.
+	// Otherwise the registry could make itself an auditor, because policies may allow keys by name.
 	if purpose := cert.Purposes[0]; isRoot(purpose) {
 		return nil, refusal.New("key_unknown", "the certificate of key %s gives it the purpose of a root, which only a pin gives", cert.SubjectKeyID)
 	}
@@ -197,7 +196,7 @@ func (t *Trust) openCertificate(token string) (*certified, error) {
 	return &certified{token: token, public: public, cert: *cert, kid: p.header.Kid, what: "custody certificate of key " + cert.SubjectKeyID}, nil
 }
 
-// Certified is one key that the trust bundle vouches for, for those who list keys.
+// Certified is one key of the trust bundle, for listings.
 type Certified struct {
 	Token       string // of the certificate
 	Certificate SignerCertificate
@@ -205,7 +204,7 @@ type Certified struct {
 	Revoked     bool // by the bundle's revocation list
 }
 
-// Certified lists the keys that the bundle has certificates for, in no order.
+// Certified lists the certified keys in no order.
 func (t *Trust) Certified() []Certified {
 	out := make([]Certified, 0, len(t.signers))
 	for kid, s := range t.signers {
@@ -214,7 +213,7 @@ func (t *Trust) Certified() []Certified {
 	return out
 }
 
-// root returns the pinned root key kid if it is pinned for purpose.
+// root returns the pinned root kid if it is pinned for purpose.
 func (t *Trust) root(kid, typ, purpose string) (Root, error) {
 	r, ok := t.roots[kid]
 	if !ok {
@@ -238,7 +237,7 @@ func (t *Trust) certified(kid string) (*certified, int, error) {
 	return t.signers[kid], t.newest[name], nil
 }
 
-// signer returns the public key for kid if the registry certifies it, now, for purpose and within the policy.
+// signer returns the key kid if it is certified now for purpose, within the policy.
 func (t *Trust) signer(kid, typ, purpose string, at moment) (*certified, error) {
 	if err := t.notRevoked(typ, kid, nil, at); err != nil {
 		return nil, err
@@ -282,8 +281,8 @@ func (t *Trust) signer(kid, typ, purpose string, at moment) (*certified, error) 
 	return s, nil
 }
 
-// Signed reports whether a root that is pinned for it has signed a token of type typ. It judges neither times nor claims, so it tells
-// only which of several pairs of roots a token belongs to.
+// Signed reports whether a root signed a token of type typ. It judges neither times nor claims: it only tells which
+// pair of roots a token belongs to.
 func (t *Trust) Signed(typ, token string) bool {
 	p, err := parseRooted(token, typ, maxToken)
 	if err != nil {

@@ -14,43 +14,42 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// Expected is what a verifier demands of one artifact beside its signature and purpose. Issuers, Audiences, KeyIDs and MaxAge
-// have no default: left empty, they refuse. It is the common part of every policy of the seed.
+// Expected is what a verifier demands of an artifact beside its signature and purpose. Issuers, Audiences, KeyIDs and
+// MaxAge have no default: empty, they refuse.
 type Expected struct {
 	Issuers   []string
 	Audiences []string
-	// KeyIDs holds whole key ids ("runtime-key:v3") or key names without a version ("runtime-key"), which accept every version
-	// that the registry certifies.
+	// KeyIDs holds key ids ("runtime-key:v3"), or key names ("runtime-key") for every certified version.
 	KeyIDs []string
 	// MaxAge bounds the time since iat.
 	MaxAge time.Duration
-	// Custody lists the custody classes that are accepted; empty accepts any.
+	// Custody lists the accepted custody classes; empty accepts any.
 	Custody []string
-	// RequireNonExportable refuses a key that is exportable by its own words or by its certificate's.
+	// RequireNonExportable refuses a key that is exportable by its own claims or its certificate.
 	RequireNonExportable bool
-	// Secrets are the shared secrets of which one has to authenticate the artifact (HS256), in place of a certified key; KeyIDs must
-	// name it too. With none, which is the default, only signatures are accepted. It is this policy that chooses between the two,
-	// never the token. Kinds that the seed signs with keys alone refuse.
+	// Secrets demands that one of these shared secrets authenticates the artifact (HS256), in place of a certified key;
+	// KeyIDs must name it too. The policy chooses between secret and key, never the token. Only kinds that may be
+	// shared accept it.
 	Secrets []Secret
-	// RequirePostQuantum refuses an artifact without a second signature by a pinned ML-DSA-65 key. Only root keys sign twice.
+	// RequirePostQuantum demands a second signature by a pinned ML-DSA-65 key. Only root keys sign twice.
 	RequirePostQuantum bool
 }
 
-// Clock differences that are tolerated.
+// Tolerated clock differences.
 const (
-	DefaultSkew = 2 * time.Second // unless a verifier is told otherwise
-	MaxSkew     = time.Minute     // more would undo every bound on the age of what is made for one post
+	DefaultSkew = 2 * time.Second // the default
+	MaxSkew     = time.Minute     // more would undo the bounds on the age of fresh artifacts
 )
 
 // VerifierOptions configures a [Verifier].
 type VerifierOptions struct {
 	// Now is the clock; required.
 	Now func() time.Time
-	// Skew is the clock difference that is tolerated, MaxSkew at most; zero means DefaultSkew.
+	// Skew is the tolerated clock difference, at most MaxSkew; zero means DefaultSkew.
 	Skew time.Duration
 }
 
-// Verifier opens artifacts against the trust that it was given last. It is safe for concurrent use.
+// Verifier opens artifacts against a replaceable trust. It is safe for concurrent use.
 type Verifier struct {
 	trust atomic.Pointer[Trust]
 	now   func() time.Time
@@ -71,19 +70,18 @@ func NewVerifier(t *Trust, o VerifierOptions) (*Verifier, error) {
 	return v, nil
 }
 
-// SetTrust replaces the trust, for every call that starts afterwards.
+// SetTrust replaces the trust for calls that start afterwards.
 func (v *Verifier) SetTrust(t *Trust) { v.trust.Store(t) }
 
-// Trust returns the trust in force.
+// Trust returns the current trust.
 func (v *Verifier) Trust() *Trust { return v.trust.Load() }
 
-// Now returns the verifier's clock reading, and Skew what it tolerates.
+// Now returns the verifier's clock reading.
 func (v *Verifier) Now() time.Time { return v.now() }
 
-// Skew returns the clock difference that v tolerates.
+// Skew returns the tolerated clock difference.
 func (v *Verifier) Skew() time.Duration { return v.skew }
 
-// moment is when something is judged, by a clock that may differ by skew from the one that stamped it.
 type moment struct {
 	now  time.Time
 	skew time.Duration
@@ -91,7 +89,7 @@ type moment struct {
 
 func (v *Verifier) moment() moment { return moment{v.now(), v.skew} }
 
-// decode reads a payload as claims of k and demands that it is byte for byte what [Sign] would have written.
+// decode reads a payload as claims of k. It must be exactly what [Sign] writes.
 func decode[C any](k Kind[C], payload []byte) (*C, error) {
 	c := new(C)
 	if !k.codec.decode(payload, c) {
@@ -106,7 +104,7 @@ func decode[C any](k Kind[C], payload []byte) (*C, error) {
 	return c, nil
 }
 
-// admits holds registered claims and key against e. what names the artifact in a refusal.
+// admits checks registered claims and key against e. what names the artifact in a refusal.
 func (e Expected) admits(what, kid string, r Registered, key KeyClaims, at moment) error {
 	if len(e.Issuers) == 0 || len(e.Audiences) == 0 || len(e.KeyIDs) == 0 || e.MaxAge <= 0 {
 		return refusal.New("not_allowed", "the policy for the %s leaves open which issuers, audiences, key ids or age it accepts, so nothing is accepted", what)
@@ -134,24 +132,24 @@ func (e Expected) admits(what, kid string, r Registered, key KeyClaims, at momen
 	return nil
 }
 
-// MatchKeyID reports whether kid stands in allowed, whole or by its key name.
+// MatchKeyID reports whether allowed has kid or its key name.
 func MatchKeyID(allowed []string, kid string) bool {
 	return slices.Contains(allowed, kid) || slices.Contains(allowed, KeyName(kid))
 }
 
-// KeyName cuts the version, ":v" and a number, off a key id. A key id without one is its own name.
+// KeyName returns a key id without its version, ":v" and a number.
 func KeyName(kid string) string {
 	name, _ := cutKeyID(kid)
 	return name
 }
 
-// KeyVersion returns the version that a key id names, or 0.
+// KeyVersion returns the version of a key id, or 0.
 func KeyVersion(kid string) int {
 	_, version := cutKeyID(kid)
 	return version
 }
 
-// cutKeyID cuts a key id into the key's name and its version, which is 0 where there is none.
+// cutKeyID splits a key id into name and version; the version is 0 without one.
 func cutKeyID(kid string) (name string, version int) {
 	if i := strings.LastIndex(kid, ":v"); i > 0 {
 		if n, err := strconv.ParseUint(kid[i+2:], 10, 31); err == nil {
@@ -161,7 +159,7 @@ func cutKeyID(kid string) (name string, version int) {
 	return kid, 0
 }
 
-// KeyIDOf returns the kid that a token names, with nothing verified: for records and messages only.
+// KeyIDOf returns a token's kid, unverified, for records and messages.
 func KeyIDOf(token string) string {
 	head, _, _ := strings.Cut(token, ".")
 	raw, err := decodeStrict(head)
@@ -175,8 +173,8 @@ func KeyIDOf(token string) string {
 	return h.Kid
 }
 
-// UnverifiedClaims reads the claims of a token with nothing verified but its form: for display, and for finding out what to
-// ask for. Whatever rests on them must be verified with [Open] or [OpenMAC].
+// UnverifiedClaims reads a token's claims and verifies only their form, for display and for finding out what to ask
+// for. Use [Open] or [OpenMAC] before relying on them.
 func UnverifiedClaims[C any](k Kind[C], token string) (C, error) {
 	var zero C
 	read := func() (parsed, error) { return parse(token, k.alg, k.Typ, k.maxToken) }
@@ -194,7 +192,7 @@ func UnverifiedClaims[C any](k Kind[C], token string) (C, error) {
 	return *c, nil
 }
 
-// faultOf says what is wrong with a payload that [Sign] would have written of no claims.
+// faultOf says why a payload is not what [Sign] writes.
 func faultOf[C any](k Kind[C], payload []byte) error {
 	if err := strictjson.ParseMembers(payload, new(C)); err != nil {
 		return refusal.New("artifact_malformed", "the claims of the %s are malformed: %.200v", k.Typ, err)

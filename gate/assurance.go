@@ -5,7 +5,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// The names of the gate's checks, as the record keeps them.
+// The names of the gate's checks in the record.
 const (
 	CheckDeployment = "deployment certificate"
 	checkWork       = "fresh work"
@@ -19,9 +19,8 @@ const (
 	checkStatement  = "agent statement"
 )
 
-// Held says which parts of the chain the checks of one post's [Admission] and [Authorization], in this order, show to have held; for
-// [policy.Assess]. What comes after a check that failed does not count. Held never says that the single use was seen to: whoever
-// has consumed the keys of both sets SingleUseConsumed.
+// Held returns the parts of the chain that held, by the checks of one post's [Admission] and then its [Authorization].
+// It ignores everything after a failed check. SingleUseConsumed is for the caller to set.
 func Held(checks []ledger.Check) policy.Held {
 	var h policy.Held
 	parts := map[string]*bool{
@@ -39,17 +38,17 @@ func Held(checks []ledger.Check) policy.Held {
 	return h
 }
 
-// Assurance reports what an admitted chain amounts to before its post: there is no request proof yet. consumed says whether its keys are
-// consumed.
+// Assurance reports on an admitted chain before its post: there is no request proof yet. consumed says whether its keys
+// are consumed.
 func (a Admission) Assurance(consumed bool) policy.Assurance {
 	h := Held(a.Checks)
 	h.SingleUseConsumed = consumed && a.Capability != ""
 	return policy.Assess(h)
 }
 
-// Assurance reports what an authorized post amounts to; consumed says whether its keys are consumed with it. The chain was verified
-// earlier and perhaps by another replica: a gate mints its capability, with the evidence that Authorize demands in it, only after every
-// check of the chain has held, and a [Server] gives it out only after the keys of the chain are consumed.
+// Assurance reports on an authorized post; consumed says whether its keys are consumed with it. The chain counts as
+// verified, perhaps by another replica: a gate mints the capability only after every check has held, and a [Server]
+// returns it only after the keys of the chain are consumed.
 func (a Authorization) Assurance(consumed bool) policy.Assurance {
 	if len(a.Checks) == 0 || !a.Checks[0].OK { // the capability
 		return policy.Assess(policy.Held{})

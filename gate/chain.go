@@ -11,7 +11,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// Opened holds the artifacts of an envelope that the caller has opened, or has signed, in this process before. Each may be missing.
+// Opened holds artifacts of an envelope that this process has opened or signed before. Each may be missing.
 type Opened struct {
 	OriginProof    evidence.Opened[evidence.TriggerOriginProof]
 	TriggerReceipt evidence.Opened[evidence.TriggerReceipt]
@@ -21,20 +21,20 @@ type Opened struct {
 	SessionReceipt evidence.Opened[evidence.SessionReceipt]
 }
 
-// chain is one envelope on its way through the verification.
+// chain is one envelope under verification.
 type chain struct {
 	g        *Gate
 	envelope evidence.Envelope
-	opened   Opened           // each artifact that was opened before, or that a check has opened
-	asked    evidence.Binding // what the call itself is, without the nonce
+	opened   Opened           // artifacts that were opened before or by a check
+	asked    evidence.Binding // the call itself, without the nonce
 
 	work    evidence.ChallengeToken
-	binding evidence.Binding // with the nonce of the challenge
+	binding evidence.Binding // with the challenge's nonce
 	hash    string           // of the binding
 }
 
-// open opens the token that an envelope has of one artifact, and returns its claims. The artifact in before saves that where it is this
-// very token: the gate then judges only what depends on the time, the trust or the policy. Afterwards before is the artifact of the token.
+// open opens token and returns its claims. If before holds this very token, only time, trust and policy are judged.
+// Afterwards before holds the token's artifact.
 func open[C any](g *Gate, k evidence.Kind[C], token string, before *evidence.Opened[C], want evidence.Expected) (c C, err error) {
 	if before.Token() == token {
 		err = evidence.Judge(g.verifier, k, *before, want)
@@ -53,9 +53,8 @@ type verification struct {
 	check func(c *chain, ctx context.Context) error
 }
 
-// verifications are the checks of the chain, in order. Each opens an artifact completely and compares it with those before it;
-// the first that does not hold ends the verification. They run one after another, so that one chain is always refused for the same
-// reason.
+// verifications are the checks of the chain, in order. Each opens an artifact and compares it with those before it; the
+// first failure ends the verification. They run in sequence, so that a chain is always refused for the same reason.
 var verifications = []verification{
 	{CheckDeployment, (*chain).verifyDeployment},
 	{checkWork, (*chain).verifyWork},
@@ -66,7 +65,7 @@ var verifications = []verification{
 	{CheckSession, (*chain).verifySession},
 }
 
-// verify runs every check and reports each with its result.
+// verify runs the checks and reports their results.
 func (c *chain) verify(ctx context.Context) ([]ledger.Check, error) {
 	checks := make([]ledger.Check, 0, len(verifications))
 	for _, v := range verifications {
@@ -79,7 +78,7 @@ func (c *chain) verify(ctx context.Context) ([]ledger.Check, error) {
 	return checks, nil
 }
 
-// equal is one claim that has to have one value.
+// equal is a claim with its required value.
 type equal struct {
 	got, want string
 	what      string // completes "the … does not match"
@@ -95,7 +94,7 @@ func all(code, artifact string, pairs ...equal) error {
 	return nil
 }
 
-// samePins refuses an artifact that rests on another policy or environment than the manifest pins.
+// samePins refuses another policy or environment than the manifest pins.
 func samePins(artifact, policyHash, environmentHash string, by hashes) error {
 	return all("pin_mismatch", artifact,
 		equal{policyHash, by.policy, "policy hash"},
@@ -103,7 +102,7 @@ func samePins(artifact, policyHash, environmentHash string, by hashes) error {
 	)
 }
 
-// hashes are the hashes of a policy file and of an environment that a manifest pins.
+// hashes are the pinned hashes of a policy file and an environment.
 type hashes struct{ policy, environment string }
 
 func (c *chain) runtimePins() hashes {
@@ -214,7 +213,8 @@ func (c *chain) verifyRuntime(context.Context) error {
 	)
 }
 
-// verifyAttestation verifies the runtime attestation, but for the runtime that the decision names. The two are made at the same time.
+// verifyAttestation verifies the runtime attestation, except for the runtime in the decision. The two are made at the
+// same time.
 func (c *chain) verifyAttestation() error {
 	s := c.g.strict
 	a, err := open(c.g, evidence.RuntimeAttestationKind, c.envelope.Attestation, &c.opened.Attestation, s.Runtime.Expected)

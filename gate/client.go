@@ -19,10 +19,10 @@ import (
 
 // ClientOptions configure a [Client].
 type ClientOptions struct {
-	// ChallengeURL and VerifyURL are the API's two endpoints; https. Required.
+	// ChallengeURL and VerifyURL are the API's https endpoints. Required.
 	ChallengeURL, VerifyURL string
-	// HTTP makes the calls; it must bound their time. The client follows no redirect, whatever HTTP does: an envelope is for the
-	// endpoint that was configured. Required.
+	// HTTP makes the calls and must bound their time. Required. The client follows no redirect: an envelope is for the
+	// configured endpoint.
 	HTTP *http.Client
 	// Now is the clock; required.
 	Now func() time.Time
@@ -49,7 +49,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 	return &Client{o: o, peer: wire.Peer{HTTP: &direct, Name: "the API's gate", Unavailable: "gate_unavailable"}}, nil
 }
 
-// Challenge asks for a challenge bound to b. One that is bound to anything else is refused: every artifact would be made for that.
+// Challenge asks for a challenge bound to b, and refuses one with another binding.
 func (c *Client) Challenge(ctx context.Context, b evidence.Binding) (challenge.Challenge, error) {
 	var ch challenge.Challenge
 	if err := c.call(ctx, c.o.ChallengeURL, b, &ch); err != nil {
@@ -61,12 +61,11 @@ func (c *Client) Challenge(ctx context.Context, b evidence.Binding) (challenge.C
 	return ch, nil
 }
 
-// CheckByAPI names the check of a chain that an API judged.
+// CheckByAPI names the check of a chain by the API.
 const CheckByAPI = "chain verified by the API"
 
-// Admit has the API verify a chain. The binding must hold the nonce of the API's challenge: the answer is held against it. The API has
-// consumed the chain; the key of the capability is left, so that the mediator itself never sends one capability twice. The capability
-// itself means something to the API alone.
+// Admit has the API verify a chain. The binding must have the nonce of the API's challenge. The API consumes the chain.
+// One key is left, so that the mediator never sends one capability twice.
 func (c *Client) Admit(ctx context.Context, r AdmitRequest) (Admission, error) {
 	var a verifyAnswer
 	if err := c.call(ctx, c.o.VerifyURL, verifyRequest{Envelope: r.Envelope, Binding: r.Binding}, &a); err != nil {
@@ -84,20 +83,21 @@ func (c *Client) Admit(ctx context.Context, r AdmitRequest) (Admission, error) {
 	}, nil
 }
 
-// Authorize has nothing to verify: the API verifies the request proof when the call arrives.
+// Authorize verifies nothing: the API verifies the request proof when the call arrives.
 func (c *Client) Authorize(context.Context, AuthorizeRequest) (Authorization, error) {
 	return Authorization{}, nil
 }
 
-// Bounds on what an API may give, in bytes: it stands in headers, in signed claims and in the record.
+// Bounds in bytes on texts of the API, which end up in headers, claims and the record.
 const maxToken, maxID = 16 << 10, 256
 
-// isToken reports whether a text is of visible ASCII alone, as a header takes it.
+// isToken reports whether a text is visible ASCII, fit for a header.
 func isToken(s string, limit int) bool {
 	return s != "" && len(s) <= limit && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// call asks the API. What it refuses with is its word: it has one of the table's codes, or gate_unavailable, and stands in the record as the API's.
+// call asks the API. A refusal gets the API's code if the table has it, else gate_unavailable, and is recorded as the
+// API's word.
 func (c *Client) call(ctx context.Context, url string, ask, answer any) error {
 	err := c.peer.Call(ctx, url, ask, answer)
 	var said *problem.Error

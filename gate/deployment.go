@@ -8,8 +8,8 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// deployment remembers the certificate that was verified last: a deployment has one, and every chain carries it. What it remembers
-// holds for the same bytes, under the same trust, and within the certificate's own times; anything else is verified from the start.
+// deployment remembers the last verified certificate, since every chain of a deployment carries the same. It counts for
+// the same bytes under the same trust within the certificate's times.
 type deployment struct{ last atomic.Pointer[certified] }
 
 type certified struct {
@@ -18,7 +18,7 @@ type certified struct {
 	from, until time.Time
 }
 
-// verify verifies a deployment certificate against the manifest behind s, which is the same for every call.
+// verify verifies a deployment certificate against the manifest behind s, which never changes.
 func (d *deployment) verify(v *evidence.Verifier, token string, s *policy.Strict) error {
 	trust, now := v.Trust(), v.Now()
 	if k := d.last.Load(); k != nil && k.token == token && k.trust == trust && !now.Before(k.from) && now.Before(k.until) {
@@ -28,7 +28,7 @@ func (d *deployment) verify(v *evidence.Verifier, token string, s *policy.Strict
 	if err != nil {
 		return err
 	}
-	if v.Trust() != trust { // replaced meanwhile: nobody knows under which of the two it was verified
+	if v.Trust() != trust { // replaced meanwhile: verified under one of the two
 		return nil
 	}
 	// Without the tolerated clock difference: at the edge the certificate is verified each time.

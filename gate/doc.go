@@ -1,40 +1,33 @@
-// Package gate verifies the whole chain of evidence of one post. An API that takes part uses it, and the mediator uses the same code for
-// an API that knows nothing of all this.
+// Package gate verifies the chain of evidence of one post. APIs that take part use it; the mediator uses it for all
+// other APIs.
 //
-//	chain.go        the checks of the chain, in order; deployment.go remembers the certificate that was verified last
+//	chain.go        the checks of the chain, in order; deployment.go remembers the last certificate
 //	gate.go         [Gate]: a chain earns a capability, and a request proof over it allows a post
-//	files.go        [FromFiles]: an API's part made of files or of what an https server gives (source.go), which are read again
-//	server.go       [Server]: the endpoints of an API that takes part; middleware.go and transaction.go protect its own endpoint
+//	files.go        [FromFiles]: an API's part, made of files or https URLs (source.go) that are read again
+//	server.go       [Server]: an API's endpoints; middleware.go and transaction.go protect its own endpoint
 //	client.go       [Client]: a mediator asks such an API
-//	assurance.go    what the checks of a post amount to; record.go verifies the chain of a recorded post
+//	assurance.go    what the checks of a post amount to; record.go verifies a recorded post
 //
 // # For API owners
 //
-// You hold the public keys of the two roots, the manifest that the security team has certified, its trust bundle, and a secret of your
-// own of 32 bytes or more. Of them [FromFiles] makes a [Server] in one call. It takes over a changed manifest and a changed bundle.
-// The folder examples/api is a whole API, to be copied.
+// [FromFiles] makes a [Server] from the public keys of the two roots, the certified manifest, the trust bundle, and a
+// secret of your own. It follows changes of manifest and bundle. The folder examples/api is a whole API to copy, and
+// docs/api-owners.md explains it. [New] and [NewServer] take parts that you read yourself.
 //
-// consume records keys as used, durably, all or none, for all of your replicas: see [Consume]. Then you take part in three places:
+//   - [Server.Challenge] issues challenges.
+//   - [Server.Verify] verifies an envelope, consumes it, and returns a capability.
+//   - [Server.Middleware] verifies capability and request proof against the request. It consumes them before your handler, or in
+//     the transaction that makes the post ([Protect.InTransaction]).
 //
-//   - [Server.Challenge] issues challenges, each bound to one operation;
-//   - [Server.Verify] verifies an envelope, consumes what is good once in it, and answers with a capability;
-//   - [Server.Middleware] stands before your posting endpoint. It verifies the capability and the request proof against the request
-//     itself. It consumes them before your handler runs, or in the database transaction in which your handler makes the post
-//     ([Protect.InTransaction]). [AssuranceFrom] tells your handler what the evidence amounts to.
-//
-// The first two need no login, because a challenge or a capability is worth nothing by itself. But they cost you work: limit their rate as
-// you do elsewhere. A refusal is an RFC 9457 problem document with a code of docs/errors.md. A bearer token alone gets proof_missing.
-//
-// [New] and [NewServer] make the same of parts that you read yourself. Then you load a changed trust bundle with
-// [evidence.Verifier.SetTrust], and a changed manifest needs a new Gate.
+// The first two need no login, but they cost work: limit their rate.
 //
 // # Who consumes
 //
-// [Gate.Admit] and [Gate.Authorize] consume nothing: they return keys. A [Server] consumes the keys of a chain before it answers with the
-// capability. The mediator, where the gate is its own, consumes the keys of both with the intent to post, in one transaction.
+// [Gate.Admit] and [Gate.Authorize] return keys and consume nothing. A [Server] consumes a chain's keys before it
+// returns the capability. The mediator's own gate consumes all keys with the intent to post, in one transaction.
 //
 // # One chain, always whole
 //
-// The seed's verify functions (verifyStrictAutonomousResponse, verifyStrictGrantedAutonomousPosting and their like) are [Gate.Admit] and
-// [Gate.Authorize] here. There is no option that leaves a check out.
+// [Gate.Admit] and [Gate.Authorize] are the seed's verify functions (verifyStrictAutonomousResponse,
+// verifyStrictGrantedAutonomousPosting and so on). No option skips a check.
 package gate

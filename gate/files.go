@@ -17,30 +17,31 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// Files says where everything is that an API's part is made of. Registry, Auditor, Manifest and Bundle are paths, or https URLs whose
-// server's key is pinned with Pins.
+// Files names the parts of an API's gate. Registry, Auditor, Manifest and Bundle are paths, or https URLs with a pinned
+// server key.
 type Files struct {
-	// Registry and Auditor are the public keys of the two roots: a JWK, or a JWK Set if the root has a post-quantum key too. They are
-	// read once, because another root is another trust: a change needs a restart.
+	// Registry and Auditor are the public keys of the two roots: a JWK, or a JWK Set if the root has a post-quantum
+	// key. They are read once; a change needs a restart.
 	Registry, Auditor string
-	// Manifest is the strict manifest, and Bundle the trust bundle. Both are read again and again.
+	// Manifest is the manifest in JSON, Bundle the trust bundle. Both are read again and again.
 	Manifest, Bundle string
-	// Secret is the path of a file with at least 32 random bytes, the same in all replicas of the API. It is read once.
+	// Secret is the path of a file with at least 32 random bytes, the same in all replicas. It is read once.
 	Secret string
-	// Name is issuer and audience of the API's own challenges and capabilities.
+	// Name is issuer and audience of the API's challenges and capabilities.
 	Name string
 
-	// Pins name the keys that an https server may have: "sha256//" and the base64 SHA-256 of its SubjectPublicKeyInfo, as curl's
-	// --pinnedpubkey takes it. The pin takes the place of certificate authorities. Two pins let the server change its key.
+	// Pins are keys of the https server: "sha256//" and the base64 SHA-256 of its SubjectPublicKeyInfo, as for curl's
+	// --pinnedpubkey. They replace certificate authorities. A second pin lets the server change its key.
 	Pins []string
-	// Every is the time from one look at manifest and bundle to the next; 2 seconds if it is zero.
+	// Every is the time between two readings of manifest and bundle; 2 seconds if zero.
 	Every time.Duration
-	// MaxStale bounds how long ago the manifest and the bundle in force were what Manifest and Bundle hold; 10 minutes if it is zero.
-	// While it is longer, because a file is broken or a server does not answer, everything is refused as trust_stale.
+	// MaxStale bounds the time since the last successful reading; 10 minutes if zero. After it, everything is refused
+	// as trust_stale.
 	MaxStale time.Duration
-	// Changed, if set, is told of each change: nil if it was taken over, otherwise why it was not. It must not block.
+	// Changed, if set, is called after each change: with nil, or with the reason why the change was refused. It must
+	// not block.
 	Changed func(error)
-	// Now is the clock; time.Now if it is nil.
+	// Now is the clock; time.Now if nil.
 	Now func() time.Time
 }
 
@@ -52,9 +53,8 @@ const (
 	minSecret       = 32       // bytes
 )
 
-// FromFiles makes an API's part. It takes over a changed manifest and a changed trust bundle until ctx ends; after that it refuses
-// everything once MaxStale is over. What cannot be taken over is not: the one before stays in force, at most for MaxStale. consume must
-// be durable and shared by all of the API's replicas.
+// FromFiles makes an API's part. It follows changes of manifest and bundle until ctx ends. It refuses a bad change and
+// keeps the previous files for MaxStale. consume must be durable and shared by all replicas.
 func FromFiles(ctx context.Context, f Files, consume Consume) (*Server, error) {
 	if f.Now == nil {
 		f.Now = time.Now
@@ -71,7 +71,7 @@ func FromFiles(ctx context.Context, f Files, consume Consume) (*Server, error) {
 	return &Server{gate: w.gate, consume: consume}, nil
 }
 
-// followed is a gate that follows its files. After open only follow changes it.
+// followed is a gate that follows its files. Only follow changes it.
 type followed struct {
 	f                Files
 	manifest, bundle source
@@ -79,14 +79,13 @@ type followed struct {
 	secret           evidence.Secret
 	challenges       *challenge.Issuer
 
-	strict      *policy.Strict // in force
-	rawManifest []byte         // of strict
-	rawBundle   []byte         // of the trust in force
+	strict      *policy.Strict
+	rawManifest []byte
+	rawBundle   []byte // of the current trust
 	current     atomic.Pointer[Gate]
-	fresh       atomic.Pointer[time.Time] // when manifest and bundle in force were last what the sources hold
+	fresh       atomic.Pointer[time.Time] // the last successful reading
 }
 
-// open reads everything once.
 func (f Files) open(ctx context.Context) (*followed, error) {
 	w := &followed{f: f}
 	client, err := pinned(f.Pins)
@@ -126,7 +125,7 @@ func (f Files) open(ctx context.Context) (*followed, error) {
 	return w, err
 }
 
-// follow looks again and again until ctx ends.
+// follow reads again and again until ctx ends.
 func (w *followed) follow(ctx context.Context) {
 	said := ""
 	for range every.Tick(ctx, w.f.Every) {
@@ -138,15 +137,15 @@ func (w *followed) follow(ctx context.Context) {
 		if err != nil {
 			why = err.Error()
 		}
-		if w.f.Changed != nil && (changed || why != said && err != nil) { // each reason is said once
+		if w.f.Changed != nil && (changed || why != said && err != nil) { // each reason once
 			w.f.Changed(err)
 		}
 		said = why
 	}
 }
 
-// look reads manifest and bundle, and takes over what has changed. A bundle is taken over under the manifest in force also if the new
-// manifest is refused: what it revokes counts at once.
+// look reads manifest and bundle and takes over changes. It takes over a new bundle even if the new manifest is
+// refused, so that revocations count at once.
 func (w *followed) look(ctx context.Context) (changed bool, err error) {
 	at := w.f.Now()
 	rawManifest, refused := w.manifest.read(ctx)
@@ -186,7 +185,7 @@ func readStrict(raw []byte) (*policy.Strict, error) {
 	return m.Strict()
 }
 
-// take puts a manifest and a bundle in force. It refuses a bundle that takes back what is revoked or retired.
+// take makes a manifest and a bundle current. It refuses a bundle that takes back a revocation or a retirement.
 func (w *followed) take(strict *policy.Strict, bundle []byte) error {
 	b, err := evidence.ParseBundle(bundle)
 	if err != nil {
@@ -217,7 +216,7 @@ func (w *followed) take(strict *policy.Strict, bundle []byte) error {
 	return err
 }
 
-// gate returns the gate in force unless it is stale.
+// gate returns the current gate unless it is stale.
 func (w *followed) gate() (*Gate, error) {
 	age := w.f.Now().Sub(*w.fresh.Load())
 	if age > w.f.MaxStale {

@@ -17,7 +17,7 @@ import (
 type Options struct {
 	// Challenges issues the gate's challenges and verifies the responses.
 	Challenges *challenge.Issuer
-	// Secret authenticates the gate's capabilities, to itself.
+	// Secret authenticates the gate's capabilities.
 	Secret evidence.Secret
 	// Issuer is iss and aud of the gate's capabilities.
 	Issuer string
@@ -27,7 +27,7 @@ type Options struct {
 	Strict *policy.Strict
 }
 
-// Gate verifies chains. It keeps nothing: its caller consumes what is good once. It is safe for concurrent use.
+// Gate verifies chains. It stores nothing: its caller consumes the keys. It is safe for concurrent use.
 type Gate struct {
 	challenges *challenge.Issuer
 	secret     evidence.Secret
@@ -48,7 +48,7 @@ func New(o Options) (*Gate, error) {
 	return &Gate{challenges: o.Challenges, secret: o.Secret, issuer: o.Issuer, verifier: o.Verifier, strict: o.Strict}, nil
 }
 
-// Challenge issues a challenge bound to b, whose nonce the gate chooses.
+// Challenge issues a challenge bound to b, with a nonce.
 func (g *Gate) Challenge(ctx context.Context, b evidence.Binding) (challenge.Challenge, error) {
 	if err := b.Check(); err != nil {
 		return challenge.Challenge{}, err
@@ -56,33 +56,33 @@ func (g *Gate) Challenge(ctx context.Context, b evidence.Binding) (challenge.Cha
 	return g.challenges.Create(ctx, b)
 }
 
-// AdmitRequest is a chain and the operation that it is for.
+// AdmitRequest is a chain and its operation.
 type AdmitRequest struct {
 	Envelope evidence.Envelope
-	// Opened saves the gate to open again what its own process has opened or signed. An API leaves it empty: it opens the envelope.
+	// Opened holds artifacts that this process has opened or signed. An API leaves it empty.
 	Opened Opened
-	// Binding is the operation as the caller sees it. A gate ignores its nonce: the challenge's own counts. A [Client] needs it.
+	// Binding is the operation as the caller sees it. A gate ignores its nonce; a [Client] needs it.
 	Binding evidence.Binding
 }
 
-// Consume records keys as used, all or none, durably, and for all replicas of the gate; a key that was used before is an error.
-// [sqlite.Ledger.Consume] does it.
+// Consume records keys as used: all or none, durably, and for all replicas. A used key is an error.
+// [postgres.Ledger.Consume] does it.
 type Consume func(ctx context.Context, keys ...ledger.Key) error
 
-// Admission is what a chain that holds has earned.
+// Admission is what a chain has earned.
 type Admission struct {
 	Capability   string
 	CapabilityID string
-	BindingHash  string    // of the binding, the nonce included
+	BindingHash  string    // with the nonce
 	Expires      time.Time // of the capability
-	// Keys are still to be consumed. The capability says that its chain is used up: so the caller consumes the keys before the capability
-	// leaves its process, or, where it makes the post itself, together with the keys of the [Authorization] before the first byte goes out.
+	// Keys are not consumed yet. Consume them before the capability leaves the process, or, if this process makes the
+	// post, with the keys of the [Authorization] before the first byte goes out.
 	Keys   []ledger.Key
-	Checks []ledger.Check // every verification with its result, also when it is refused
+	Checks []ledger.Check // every verification, also on a refusal
 }
 
-// Admit verifies the whole chain (seed: verifyStrictAutonomousDeploymentResponse) and mints a capability. It consumes nothing: see
-// [Admission.Keys]. The checks are returned with a refusal too.
+// Admit verifies the chain (seed: verifyStrictAutonomousDeploymentResponse) and mints a capability. It consumes
+// nothing.
 func (g *Gate) Admit(ctx context.Context, r AdmitRequest) (Admission, error) {
 	r.Binding.Nonce = "" // the challenge's own counts
 	c := &chain{g: g, envelope: r.Envelope, opened: r.Opened, asked: r.Binding}
@@ -99,10 +99,10 @@ func (g *Gate) Admit(ctx context.Context, r AdmitRequest) (Admission, error) {
 	}, nil
 }
 
-// keys are all the ids in the chain that are good once, each kept until its artifact is refused by itself.
+// keys are the single-use ids of the chain. Each is kept until its artifact expires.
 func (c *chain) keys() []ledger.Key {
 	key, o := c.g.key, &c.opened
-	return append(make([]ledger.Key, 0, 9), // with room for the two of Authorize
+	return append(make([]ledger.Key, 0, 9), // with room for Authorize
 		key("challenge", c.work.Registered), key("origin_proof", o.OriginProof.Claims().Registered), key("trigger_receipt", o.TriggerReceipt.Claims().Registered),
 		key("policy_decision", o.PolicyDecision.Claims().Registered), key("action_grant", o.Grant.Claims().Registered),
 		key("runtime_attestation", o.Attestation.Claims().Registered), key("session_receipt", o.SessionReceipt.Claims().Registered),
@@ -113,10 +113,9 @@ func (g *Gate) key(kind string, r evidence.Registered) ledger.Key {
 	return ledger.Key{Kind: kind, ID: r.Issuer + " " + r.ID, Expires: g.until(time.Unix(r.Expires, 0))}
 }
 
-// until is how long a key has to be kept whose artifact expires at exp: the artifact is accepted for as long again as clocks may
-// differ.
+// until returns how long to keep the key of an artifact that expires at exp. Clocks may differ by the skew.
 func (g *Gate) until(exp time.Time) time.Time {
-	return exp.Add(max(g.verifier.Skew(), evidence.DefaultSkew)) // the latter is what challenges tolerate
+	return exp.Add(max(g.verifier.Skew(), evidence.DefaultSkew)) // the skew for challenges
 }
 
 func (c *chain) capability() evidence.Capability {
@@ -134,27 +133,27 @@ func (c *chain) capability() evidence.Capability {
 	}
 }
 
-// AuthorizeRequest is a post that is about to be made.
+// AuthorizeRequest is a post before it is made.
 type AuthorizeRequest struct {
 	Capability, RequestProof string
-	// Signed saves the gate to verify a request proof that its own process has signed. An API leaves it empty.
+	// Signed is a request proof that this process has signed. An API leaves it empty.
 	Signed evidence.Opened[evidence.RequestProof]
-	// Binding is the operation as the request itself shows it, without a nonce.
+	// Binding is the operation of the request itself, without a nonce.
 	Binding evidence.Binding
-	// AccessTokenHash is the hash of the access token that came with the request.
+	// AccessTokenHash is the hash of the request's access token.
 	AccessTokenHash string
 }
 
-// Authorization is a post that may be made once its keys are consumed.
+// Authorization is a post that may be made with its keys consumed.
 type Authorization struct {
-	// Keys are to be consumed in the transaction that makes the post.
+	// Keys must be consumed in the transaction that makes the post.
 	Keys   []ledger.Key
 	Claims evidence.Capability
 	Checks []ledger.Check
 }
 
-// Authorize verifies a capability and the request proof over it against the request itself (seed:
-// verifyStrictGrantedAutonomousDeploymentAction, verifyAutonomousRequestProof). It consumes nothing: the caller does, with the post.
+// Authorize verifies a capability and its request proof against the request (seed:
+// verifyStrictGrantedAutonomousDeploymentAction, verifyAutonomousRequestProof). It consumes nothing.
 func (g *Gate) Authorize(_ context.Context, r AuthorizeRequest) (Authorization, error) {
 	var out Authorization
 	r.Binding.Nonce = ""
@@ -180,7 +179,7 @@ func (g *Gate) Authorize(_ context.Context, r AuthorizeRequest) (Authorization, 
 	return out, nil
 }
 
-// runtime is what the manifest demands of the runtime behind a capability: it may have changed since the capability was minted.
+// runtime is what the manifest demands now of the runtime behind a capability.
 func (g *Gate) runtime() *challenge.WantRuntime {
 	r := g.strict.Runtime
 	ids := r.RuntimeIDs
@@ -204,7 +203,7 @@ func (g *Gate) verifyProof(r AuthorizeRequest, capability evidence.Capability) (
 	return p, proves(p, capability.ID, capability.Binding)
 }
 
-// proves holds a request proof against the capability that it has to name and the binding of that.
+// proves checks a request proof against its capability and binding.
 func proves(p evidence.RequestProof, capabilityID string, b evidence.Binding) error {
 	return all("artifacts_mismatch", "request proof",
 		equal{p.CapabilityID, capabilityID, "capability"},

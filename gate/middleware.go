@@ -15,7 +15,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// The headers in which a post carries its capability and its request proof.
+// The headers of a post with its capability and its request proof.
 const (
 	CapabilityHeader   = "ActionProof-Capability"
 	RequestProofHeader = "ActionProof-Request-Proof"
@@ -23,25 +23,24 @@ const (
 
 // Protect says how the middleware reads a request.
 type Protect struct {
-	// Bind names subject and action of a request; without it everything is refused. The content hash is that of its body.
+	// Bind returns subject and action of a request. Required.
 	Bind func(r *http.Request) (subject, action string)
-	// Resource names the resource where the mediator sees the API under another path than the API itself, as behind a proxy that
-	// takes a prefix away. Nil means the method, and the path with its query as they were sent.
+	// Resource returns the resource if the mediator sees the API under another path, as behind a proxy that removes a
+	// prefix. Nil means the method, and path and query as sent.
 	Resource func(r *http.Request) string
-	// Raw hashes the body's bytes as they are, none included; otherwise it is JSON, hashed in its canonical form, and has to be sent as that.
+	// Raw hashes the body as it is, also an empty one. Otherwise the body must be sent as JSON and is hashed in
+	// canonical form.
 	Raw bool
 	// MaxBody bounds the body, in bytes; zero means 1 MiB.
 	MaxBody int64
-	// InTransaction begins a transaction of the API's own ([SQL] makes one of database/sql's). The middleware consumes the keys in
-	// it, calls the protected handler, commits where that answers with a status below 400, rolls back otherwise, and only then
-	// answers: the post is made and its keys are consumed, or neither. Nil consumes the keys before the handler is called.
+	// InTransaction begins a transaction of the API; [SQL] makes one of database/sql's. The middleware consumes the
+	// keys in it, calls the handler, and commits if the status is below 400. Only then it answers: it makes the post
+	// and consumes the keys, or does neither. Nil consumes the keys before the handler.
 	InTransaction func(ctx context.Context) (Transaction, error)
-	// Refused, if set, is told of each request that the middleware refused, and why. The answer says less: the mediator brings it to the
-	// agent, which may not learn which keys and databases there are.
+	// Refused, if set, gets each refusal in full. The answer says less, because the mediator shows it to the agent.
 	Refused func(r *http.Request, err error)
 }
 
-// refuse answers a request that does not get through.
 func (p *Protect) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if p.Refused != nil {
 		p.Refused(r, err)
@@ -49,7 +48,8 @@ func (p *Protect) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	problem.ForAgent(err, "").Write(w)
 }
 
-// Middleware lets a request through to next only with a capability and a request proof for exactly this request, each good once.
+// Middleware passes a request to next only with a capability and a request proof for exactly this request, each good
+// once.
 func (s *Server) Middleware(next http.Handler, p Protect) http.Handler {
 	p.MaxBody = cmp.Or(p.MaxBody, 1<<20)
 	if p.Resource == nil {
@@ -75,18 +75,16 @@ func (s *Server) Middleware(next http.Handler, p Protect) http.Handler {
 	})
 }
 
-// authorizedKey is the context key of the [Authorization] of a request.
 type authorizedKey struct{}
 
-// AssuranceFrom returns, in a handler behind the middleware, the report on what the evidence of this post amounts to. It counts the
-// single use as seen to: the keys are consumed, or are so in the transaction in which the handler makes the post. Without a middleware
-// it claims nothing.
+// AssuranceFrom returns the report on the evidence of this post, in a handler behind the middleware. Single use counts
+// as done, because the keys are consumed or will be with the post. Elsewhere the report claims nothing.
 func AssuranceFrom(ctx context.Context) policy.Assurance {
 	a, _ := ctx.Value(authorizedKey{}).(Authorization)
 	return a.Assurance(true)
 }
 
-// authorize recomputes the binding from the request itself. What the headers lack is refused before the body is read.
+// authorize computes the binding from the request. It refuses missing headers before it reads the body.
 func (s *Server) authorize(w http.ResponseWriter, r *http.Request, p Protect) (a Authorization, body []byte, err error) {
 	if p.Bind == nil {
 		return a, nil, errors.New("gate: the middleware was given no Bind")
@@ -129,7 +127,7 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request, p Protect) (a
 	return a, body, err
 }
 
-// resource is what the mediator binds a post to.
+// resource is the method with path and query.
 func resource(r *http.Request) string {
 	s := r.Method + " " + r.URL.EscapedPath()
 	if r.URL.RawQuery != "" || r.URL.ForceQuery {
@@ -138,7 +136,8 @@ func resource(r *http.Request) string {
 	return s
 }
 
-// read reads the body, whose hash would not cover trailers: announced ones are known before, others only once it has been read.
+// read reads the body and refuses trailers, which the content hash would not cover. Unannounced ones appear only after
+// the body.
 func read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if len(r.Trailer) > 0 {
 		return nil, errTrailers

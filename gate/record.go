@@ -12,20 +12,19 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// checkCall is the first check of a record: that its artifacts are about the call that it is of.
+// checkCall compares the artifacts with the record's call.
 const checkCall = "call"
 
-// VerifyRecord verifies the chain of a post from its record, with public keys alone: every signed artifact as [Gate.Admit] does, and
-// each against the others and against the call, the event, the session and the manifest that the record is of. A binding names no host and no
-// outcome, so that the record's are the record's word alone. v's clock has to show a moment when the chain was fresh.
+// VerifyRecord verifies the chain of a recorded post with public keys alone: every signed artifact, and each against
+// the others and against the record's call, event, session and manifest. A binding names no host and no outcome: these
+// are the record's word. The clock of v must show a moment when the chain was fresh.
 //
-// The challenge token and the capability are secrets of the gate that issued them. What they say is read and not verified: the binding
-// and the id of the challenge are those that every signed artifact has to name, and the capability, where it is there, says the id that the
-// request proof has to name, and the binding. So that the work was done, that the capability was good, that the access token was the one of the proof, and that
-// everything was used once is what the record says, and not shown here.
+// Challenge token and capability are secrets of their gate, so their claims are read unverified. The signed artifacts
+// must name the challenge's id and binding, and the request proof the capability's id. Not verified are therefore: that
+// the work was done, that the capability was good, that the access token fits the proof, and single use.
 //
-// The first check that does not hold is the last in the list. An artifact that is missing refuses as artifact_missing, but does not end
-// it: the record of a refused post holds what there was until then.
+// The list ends with the first check that fails. A missing artifact (artifact_missing) does not end it, because the
+// record of a refused post is incomplete.
 func VerifyRecord(ctx context.Context, v *evidence.Verifier, s *policy.Strict, p ledger.Record) (checks []ledger.Check, whole bool) {
 	tokens := make(map[string]string, len(p.Artifacts))
 	for _, a := range p.Artifacts {
@@ -63,7 +62,7 @@ func VerifyRecord(ctx context.Context, v *evidence.Verifier, s *policy.Strict, p
 	return checks, whole
 }
 
-// verifyRecordedRuntime verifies the runtime attestation. A post that the policy denies has one, and no decision.
+// verifyRecordedRuntime verifies the runtime attestation. A denied post has one without a decision.
 func (c *chain) verifyRecordedRuntime(ctx context.Context) error {
 	if c.envelope.PolicyDecision == "" {
 		return c.verifyAttestation()
@@ -71,7 +70,7 @@ func (c *chain) verifyRecordedRuntime(ctx context.Context) error {
 	return c.verifyRuntime(ctx)
 }
 
-// readWork takes the binding from the challenge token, unverified, and holds it against the record's call.
+// readWork takes the binding from the unverified challenge token and compares it with the record's call.
 func (c *chain) readWork(p ledger.Record) (err error) {
 	if c.work, err = evidence.UnverifiedClaims(evidence.ChallengeTokenKind, c.envelope.ChallengeToken); err != nil {
 		return err
@@ -85,7 +84,7 @@ func (c *chain) readWork(p ledger.Record) (err error) {
 	}
 	c.binding, c.hash = *c.work.Binding, c.work.Binding.Hash()
 	method, rest, _ := strings.Cut(p.Resource, " ")
-	target, message, _ := strings.Cut(rest, " ") // no target has a space
+	target, message, _ := strings.Cut(rest, " ") // a target has no space
 	path, _, _ := strings.Cut(target, "?")
 	return all("record_mismatch", "record",
 		equal{p.BindingHash, c.hash, "binding"},
@@ -101,8 +100,8 @@ func (c *chain) verifyRecordedTrigger(ctx context.Context, event string) error {
 	return all("record_mismatch", "record", equal{event, c.opened.TriggerReceipt.Claims().EventID, "event"})
 }
 
-// verifyRecordedDecision holds the reputation token that the decision names against it too, if it names one. To a gate the name is enough: the policy
-// engine has opened that token.
+// verifyRecordedDecision also opens the reputation token that the decision names. A gate leaves that to the policy
+// engine.
 func (c *chain) verifyRecordedDecision(ctx context.Context, reputation string) error {
 	if err := c.verifyDecision(ctx); err != nil {
 		return err
@@ -124,7 +123,7 @@ func (c *chain) verifyRecordedSession(ctx context.Context, session string) error
 	return all("record_mismatch", "record", equal{session, c.opened.SessionReceipt.Claims().SessionID, "session"})
 }
 
-// verifyRecordedDeployment holds the manifest too against the record, which names it since there is more than one.
+// verifyRecordedDeployment also compares the manifest that the record names.
 func (c *chain) verifyRecordedDeployment(ctx context.Context, manifest string) error {
 	if err := c.verifyDeployment(ctx); err != nil || manifest == "" {
 		return err
@@ -150,7 +149,7 @@ func (c *chain) verifyRecordedProof(token, capability, capabilityID string) erro
 	)
 }
 
-// verifyRecordedStatement verifies what the sidecar has signed of a document that the post publishes: it is this agent's, and this document.
+// verifyRecordedStatement verifies the sidecar's signature for a published document: this agent's, and this document.
 func (c *chain) verifyRecordedStatement(token string, p ledger.Record) error {
 	o, err := evidence.Open(c.g.verifier, interaction.StatementKind, token, c.g.strict.Statement)
 	if err != nil {

@@ -11,29 +11,30 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// verifyRequest and verifyAnswer are what a mediator and an API say to each other about one chain.
+// verifyRequest and verifyAnswer travel between a mediator and an API.
 type (
 	verifyRequest struct {
 		Envelope  evidence.Envelope `json:"envelope"`
 		Binding   evidence.Binding  `json:"binding"`
-		Assurance bool              `json:"assurance,omitempty"` // asks for the report too
+		Assurance bool              `json:"assurance,omitempty"` // asks for the report
 	}
 	verifyAnswer struct {
 		Capability   string            `json:"capability"`
 		CapabilityID string            `json:"capabilityId"`
 		BindingHash  string            `json:"bindingHash"`
 		ExpiresAt    int64             `json:"expiresAt"`
-		Assurance    *policy.Assurance `json:"assurance,omitempty"` // where it was asked for
+		Assurance    *policy.Assurance `json:"assurance,omitempty"`
 	}
 )
 
-// Server is an API's part: its endpoints, and the middleware for what it protects.
+// Server is an API's part: endpoints and middleware.
 type Server struct {
-	gate    func() (*Gate, error) // the one in force; a request asks once
+	gate    func() (*Gate, error) // the current one; once for each request
 	consume Consume
 }
 
-// NewServer makes an API's part of a gate; [FromFiles] makes gate and server. consume must be durable and shared by all of the API's replicas.
+// NewServer makes an API's part of a gate. consume must be durable and shared by all replicas. [FromFiles] makes gate
+// and server.
 func NewServer(g *Gate, consume Consume) (*Server, error) {
 	if g == nil || consume == nil {
 		return nil, errors.New("gate: a server needs a gate and a function that consumes")
@@ -41,7 +42,7 @@ func NewServer(g *Gate, consume Consume) (*Server, error) {
 	return &Server{gate: func() (*Gate, error) { return g, nil }, consume: consume}, nil
 }
 
-// Challenge answers POST with a binding by a challenge.
+// Challenge handles POST: it takes a binding and returns a challenge.
 func (s *Server) Challenge() http.Handler {
 	return wire.Handle(func(ctx context.Context, b evidence.Binding) (challenge.Challenge, error) {
 		g, err := s.gate()
@@ -52,8 +53,8 @@ func (s *Server) Challenge() http.Handler {
 	})
 }
 
-// Verify answers POST with an envelope and a binding by a capability and, where the request has "assurance": true, by the report on
-// what the chain amounts to before its post.
+// Verify handles POST: it takes an envelope and a binding and returns a capability and, if asked with "assurance":
+// true, the report on the chain.
 func (s *Server) Verify() http.Handler {
 	return wire.Handle(func(ctx context.Context, r verifyRequest) (verifyAnswer, error) {
 		g, err := s.gate()

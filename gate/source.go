@@ -17,12 +17,12 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 )
 
-// source is a file or an https URL, which can be read again and again.
+// source is a file or an https URL.
 type source interface {
 	read(ctx context.Context) ([]byte, error)
 }
 
-// newSource makes the source for a path or an https URL. It reads at most limit bytes.
+// newSource makes the source for a path or an https URL, and bounds its bytes.
 func newSource(where string, client *http.Client, limit int64) (source, error) {
 	if !strings.Contains(where, "://") {
 		if where == "" {
@@ -40,7 +40,6 @@ func newSource(where string, client *http.Client, limit int64) (source, error) {
 	return &remote{url: where, client: client, limit: limit}, nil
 }
 
-// readOnce reads a file or an https URL.
 func readOnce(ctx context.Context, where string, client *http.Client, limit int64) ([]byte, error) {
 	s, err := newSource(where, client, limit)
 	if err != nil {
@@ -49,7 +48,6 @@ func readOnce(ctx context.Context, where string, client *http.Client, limit int6
 	return s.read(ctx)
 }
 
-// file is a source on disk.
 type file struct {
 	path  string
 	limit int64
@@ -57,12 +55,12 @@ type file struct {
 
 func (f *file) read(context.Context) ([]byte, error) { return files.ReadUpTo(f.path, f.limit) }
 
-// remote is a source on a server. It keeps the last answer, and asks the server only whether it still holds.
+// remote is a source on a server. It keeps the last answer with its ETag.
 type remote struct {
 	url    string
 	client *http.Client
 	limit  int64
-	tag    string // the ETag of kept
+	tag    string
 	kept   []byte
 }
 
@@ -93,10 +91,9 @@ func (r *remote) read(ctx context.Context) ([]byte, error) {
 	return raw, nil
 }
 
-// maxHeaders bounds the headers of an answer, in bytes.
 const maxHeaders = 64 << 10
 
-// pinned makes a client that speaks only with servers whose key has one of the pins; nil without pins.
+// pinned makes a client for servers with a pinned key; nil without pins.
 func pinned(pins []string) (*http.Client, error) {
 	if len(pins) == 0 {
 		return nil, nil
@@ -122,7 +119,7 @@ func pinned(pins []string) (*http.Client, error) {
 	return &http.Client{
 		Timeout: 10 * time.Second,
 		Transport: &http.Transport{
-			// The key itself is pinned, so that no authority and no name in a certificate says anything more about it.
+			// The key itself is pinned, so authorities and names do not matter.
 			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true, VerifyConnection: verify},
 			MaxResponseHeaderBytes: maxHeaders, MaxIdleConns: 2, IdleConnTimeout: time.Minute,
 		},

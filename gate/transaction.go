@@ -11,26 +11,25 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// Transaction is a transaction of an API's own, in which a post is made and its keys are consumed.
+// Transaction is an API's transaction. It makes a post and consumes its keys.
 type Transaction interface {
-	// Consume records keys as used in the transaction, all or none; one that was used before is a [*ledger.ConsumedError]. Whoever
-	// else uses one of them waits until the transaction has ended.
+	// Consume records keys as used, all or none; a used key is a [*ledger.ConsumedError]. Other transactions wait for
+	// the end of this one before they use the same key.
 	Consume(ctx context.Context, keys ...ledger.Key) error
 	Commit() error
 	Rollback() error
 }
 
-// transactionKey is the context key of the transaction.
 type transactionKey struct{}
 
-// TransactionFrom returns the transaction in which a protected handler makes its post; nil without [Protect.InTransaction].
+// TransactionFrom returns the transaction of a protected handler; nil without [Protect.InTransaction].
 func TransactionFrom(ctx context.Context) Transaction {
 	t, _ := ctx.Value(transactionKey{}).(Transaction)
 	return t
 }
 
-// inTransaction lets next make the post in a transaction that consumes keys. Its answer is held back until it is known whether the
-// post is made. Of requests with the same keys one at a time gets so far as to wait here for the others' end.
+// inTransaction lets next make the post in a transaction that consumes keys. It holds the answer back until the end of
+// the transaction. Requests with the same keys wait in Consume.
 func (p *Protect) inTransaction(w http.ResponseWriter, r *http.Request, next http.Handler, keys []ledger.Key) {
 	tx, err := p.InTransaction(r.Context())
 	if err != nil {
@@ -50,10 +49,10 @@ func (p *Protect) inTransaction(w http.ResponseWriter, r *http.Request, next htt
 	case held.status() < http.StatusBadRequest:
 		if cause := tx.Commit(); cause != nil {
 			unknown := refusal.New("indeterminate", "the transaction that makes the post ended in an error; it may have been made")
-			err = errors.Join(unknown, cause) // Refused learns the cause, and the caller does not
+			err = errors.Join(unknown, cause) // for Refused, not for the caller
 		}
 	default:
-		_ = tx.Rollback() // what is not committed is not made, whatever this says
+		_ = tx.Rollback() // without a commit nothing is made
 	}
 	if err != nil {
 		p.refuse(w, r, err)
@@ -65,7 +64,6 @@ func (p *Protect) inTransaction(w http.ResponseWriter, r *http.Request, next htt
 // maxHeld bounds an answer that is held back, in bytes.
 const maxHeld = 4 << 20
 
-// heldAnswer keeps a handler's answer.
 type heldAnswer struct {
 	header   http.Header
 	code     int // zero until it is known
@@ -73,17 +71,15 @@ type heldAnswer struct {
 	tooLarge bool
 }
 
-// Header returns the headers of the answer.
 func (h *heldAnswer) Header() http.Header { return h.header }
 
-// WriteHeader keeps the status. Informational ones are not passed on.
+// WriteHeader keeps the status. It drops informational ones.
 func (h *heldAnswer) WriteHeader(status int) {
 	if h.code == 0 && status >= http.StatusOK {
 		h.code = status
 	}
 }
 
-// Write keeps a part of the body.
 func (h *heldAnswer) Write(p []byte) (int, error) {
 	h.WriteHeader(http.StatusOK)
 	if h.body.Len()+len(p) > maxHeld {
@@ -108,8 +104,7 @@ func (h *heldAnswer) write(w http.ResponseWriter) {
 	_, _ = w.Write(h.body.Bytes())
 }
 
-// Queries is what a protected handler can do in a transaction of database/sql. It is no *sql.Tx: to end the transaction is the
-// middleware's part.
+// Queries is what a protected handler may do with a *sql.Tx. Only the middleware ends the transaction.
 type Queries interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
@@ -117,8 +112,8 @@ type Queries interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// SQL returns a [Protect.InTransaction] for a database. consume consumes keys in a transaction, such as postgres.Consume of
-// ledger/postgres; the handler gets at it with [Tx].
+// SQL returns a [Protect.InTransaction] for a database. consume consumes keys in a transaction, as postgres.Consume
+// does. The handler reaches the transaction with [Tx].
 func SQL(db *sql.DB, consume func(ctx context.Context, tx *sql.Tx, keys ...ledger.Key) error) func(context.Context) (Transaction, error) {
 	return func(ctx context.Context) (Transaction, error) {
 		tx, err := db.BeginTx(ctx, nil)
@@ -136,7 +131,7 @@ func (t sqlTransaction) Consume(ctx context.Context, keys ...ledger.Key) error {
 	return t.consume(ctx, t.Tx, keys...)
 }
 
-// Tx returns the transaction that [SQL] has begun, in a handler behind the middleware; nil elsewhere.
+// Tx returns the transaction of [SQL] in a handler behind the middleware; nil elsewhere.
 func Tx(ctx context.Context) Queries {
 	t, ok := TransactionFrom(ctx).(sqlTransaction)
 	if !ok {

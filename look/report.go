@@ -6,25 +6,23 @@ import (
 	"slices"
 )
 
-// Launcher is the kind of the finding that a run's launcher has ended before its session. What the launcher left behind
-// is out of sight.
+// Launcher is the kind of finding that a run's launcher ended before its session: what it left behind is out of sight.
 const Launcher = "launcher"
 
-// Answer is the kind of the finding that a human has answered a question of a tool, or may have. It is seen in a message, and not of a
-// process, so it is none of [Kinds].
+// Answer is the kind of finding that a human may have answered a tool's question. It is seen in a message, so [Kinds]
+// lacks it.
 const Answer = "answer"
 
-// Kinds returns all kinds of findings about processes, in the order in which they are reported.
+// Kinds returns the kinds of findings about processes, in reporting order.
 func Kinds() []string { return []string{Terminal, Stdin, Debugger, Stranger, Launcher} }
 
-// Finding is something about a process that an unattended run does not have, such as a terminal.
+// Finding is something that an unattended run does not have, such as a terminal.
 type Finding struct {
 	Kind    string // Terminal, Stdin, Debugger, Stranger, Launcher or Answer
 	PID     int
 	Command string // as the process names itself
 }
 
-// String returns the finding as one clause.
 func (f Finding) String() string {
 	if f.Kind == Answer {
 		return "a human has answered a question of a tool, or may have"
@@ -36,15 +34,15 @@ func (f Finding) String() string {
 	return fmt.Sprintf("process %d (%s) %s", f.PID, f.Command, what)
 }
 
-// Report is what was observed of a run so far.
+// Report has the observations of a run so far.
 type Report struct {
 	// Found has the first finding of each kind.
 	Found []Finding
-	// unseen says, by kind, why an observation could not be made each time.
+	// unseen says, by kind, why an observation failed every time.
 	unseen map[string]string
 }
 
-// NewReport returns a report of findings. unseen says, by kind, why an observation could not be made each time.
+// NewReport returns a report. unseen says, by kind, why an observation failed every time.
 func NewReport(found []Finding, unseen map[string]string) Report {
 	out := Report{Found: found, unseen: make(map[string]string)}
 	maps.Copy(out.unseen, unseen)
@@ -56,14 +54,13 @@ func (r Report) Has(kind string) bool {
 	return slices.ContainsFunc(r.Found, func(f Finding) bool { return f.Kind == kind })
 }
 
-// Covered reports whether every observation so far covered this kind. Only then does it mean something that nothing was
-// found.
+// Covered reports whether every observation covered this kind. Only then the absence of a finding means something.
 func (r Report) Covered(kind string) bool {
 	_, blind := r.unseen[kind]
 	return r.unseen != nil && !blind
 }
 
-// Unseen says why an observation of this kind could not be made each time. It is empty where it could.
+// Unseen says why an observation of this kind failed every time, if it did.
 func (r Report) Unseen(kind string) string { return r.unseen[kind] }
 
 // AnyCovered reports whether anything could be observed.

@@ -2,30 +2,30 @@ package policy
 
 import "encoding/json"
 
-// Claims that an assurance report can make, the strongest first.
+// Claims of an assurance report, the strongest first.
 const (
-	// ClaimControlledPath is made only when the whole chain held.
+	// ClaimControlledPath means that the whole chain held.
 	ClaimControlledPath = "controlled_autonomous_path"
-	// ClaimFreshWork is made when fresh work for exactly this content was shown and used up, and something else is missing.
+	// ClaimFreshWork means that fresh work for this content was shown and consumed, but something else is missing.
 	ClaimFreshWork = "fresh_work"
-	// ClaimNone is made otherwise.
+	// ClaimNone means anything less.
 	ClaimNone = "none"
 )
 
-// Held says which parts of the chain were verified for one post. Its zero value says that nothing was.
+// Held names the parts of one post's chain that were verified.
 type Held struct {
-	DeploymentAudit   bool // the manifest audits clean and its certificate verified
-	FreshWork         bool // the challenge was solved for exactly this content
-	TriggerEvidence   bool // origin proof and trigger receipt verified
-	RuntimeAttested   bool // the runtime attestation verified
-	SessionReceipt    bool // the agent session receipt verified, with none of its human flags set
-	PolicyDecision    bool // the policy decision verified
-	Grant             bool // the action grant verified
-	RequestProof      bool // the request proof verified, bound to the access token
-	SingleUseConsumed bool // every single-use key was consumed, durably, before the post
+	DeploymentAudit   bool // the manifest audits clean, and its certificate verified
+	FreshWork         bool
+	TriggerEvidence   bool
+	RuntimeAttested   bool
+	SessionReceipt    bool // verified, with none of its human flags
+	PolicyDecision    bool
+	Grant             bool
+	RequestProof      bool // verified, and bound to the access token
+	SingleUseConsumed bool // every single-use key was consumed durably before the post
 }
 
-// part is one part of the chain, with the issue that its absence is.
+// part is one part of the chain, with the issue of its absence.
 type part struct {
 	held  bool
 	issue string
@@ -39,27 +39,25 @@ func (h Held) parts() []part {
 	}
 }
 
-// Threat is one threat, with what covers it and what no part of the chain covers.
+// Threat is one threat and its coverage.
 type Threat struct {
 	Name       string `json:"name"`
-	Covered    bool   `json:"covered"`    // whether what covers it held for this post
-	By         string `json:"by"`         // what covers it; empty where nothing can
-	NotCovered string `json:"notCovered"` // what stays open all the same
+	Covered    bool   `json:"covered"`    // By held for this post
+	By         string `json:"by"`         // what covers it; empty if nothing can
+	NotCovered string `json:"notCovered"` // what stays open
 }
 
 // Assurance is the report on one post (seed: assessAutonomousPostingAssurance).
 type Assurance struct {
-	OK      bool     `json:"ok"` // the claim is ClaimControlledPath
+	OK      bool     `json:"ok"` // Claim is ClaimControlledPath
 	Claim   string   `json:"claim"`
-	Issues  []string `json:"issues"` // one for each part that is missing
+	Issues  []string `json:"issues"` // one for each missing part
 	Threats []Threat `json:"threats"`
 }
 
-// NonHumanIdentityProven is false and cannot be made true: evidence of a controlled path is no proof that no human was involved
-// anywhere outside of it.
+// NonHumanIdentityProven is always false: a controlled path does not prove that no human was involved outside of it.
 func (Assurance) NonHumanIdentityProven() bool { return false }
 
-// MarshalJSON adds nonHumanIdentityProven to the fields.
 func (a Assurance) MarshalJSON() ([]byte, error) {
 	type report Assurance
 	return json.Marshal(struct {
@@ -68,7 +66,7 @@ func (a Assurance) MarshalJSON() ([]byte, error) {
 	}{report(a), a.NonHumanIdentityProven()})
 }
 
-// Assess reports what the parts that held amount to. The strongest claim is made only when every one of them is there.
+// Assess reports on the parts that held. Only all of them together make the strongest claim.
 func Assess(h Held) Assurance {
 	a := Assurance{Claim: ClaimNone, Issues: []string{}, Threats: h.threats()}
 	for _, p := range h.parts() {

@@ -9,31 +9,31 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// Issue is one safeguard that a manifest lacks.
+// Issue is one missing safeguard of a manifest.
 type Issue struct {
-	Code     string `json:"code"` // stable: one for each way in which one field can be weak
-	Path     string `json:"path"` // of the field in the manifest
+	Code     string `json:"code"` // stable: one for each weakness of a field
+	Path     string `json:"path"` // of the field
 	Sentence string `json:"sentence"`
 	Mend     string `json:"mend"`
 }
 
-// Bounds on the ages that a policy may accept and on the lifetime of a capability. A policy above its bound is weak.
+// Bounds on the ages that a policy may accept, and on a capability's lifetime.
 const (
 	// MaxFresh bounds everything that is made for one post.
 	MaxFresh = time.Minute
-	// MaxDeploymentAge bounds the deployment certificate: a deployment is audited at least weekly.
+	// MaxDeploymentAge bounds the deployment certificate: an audit at least every week.
 	MaxDeploymentAge = 7 * 24 * time.Hour
-	// MaxSignerAge bounds signer custody certificates: their longest lifetime.
+	// MaxSignerAge bounds custody certificates to their longest lifetime.
 	MaxSignerAge = 400 * 24 * time.Hour
-	// MaxRevocationAge bounds the revocation list, where one is demanded.
+	// MaxRevocationAge bounds a required revocation list.
 	MaxRevocationAge = 7 * 24 * time.Hour
-	// MaxReputationAge bounds reputation tokens: their longest lifetime.
+	// MaxReputationAge bounds reputation tokens to their longest lifetime.
 	MaxReputationAge = 10 * time.Minute
-	// minAge is the least that can be said: artifacts count whole seconds.
+	// minAge is the shortest age, because artifacts count whole seconds.
 	minAge = time.Second
 )
 
-// Audit lists every safeguard that the manifest lacks (seed: auditStrictAutonomousDeploymentManifest). A clean manifest has none.
+// Audit lists every missing safeguard (seed: auditStrictAutonomousDeploymentManifest).
 func (m *Manifest) Audit() []Issue {
 	var a audit
 	a.identity(m)
@@ -51,13 +51,13 @@ func (m *Manifest) Audit() []Issue {
 		}
 	}
 	a.separation(append(m.RuntimePolicy.roles(), m.otherRoles()...))
-	for _, c := range m.Controls.table() {
-		a.when(c.got != c.want, c.code, "controls."+c.name, c.sentence, c.mend)
+	for _, c := range controls {
+		a.when(c.got(&m.Controls) != c.want, c.code(), "controls."+c.name, c.sentence, c.mend)
 	}
 	return a.issues
 }
 
-// AuditRuntimePolicy lists what a runtime policy by itself lacks (seed: auditAutonomousActionPolicy).
+// AuditRuntimePolicy lists the missing safeguards of a runtime policy (seed: auditAutonomousActionPolicy).
 func AuditRuntimePolicy(p RuntimePolicy) []Issue {
 	var a audit
 	a.runtime(&p)
@@ -65,8 +65,9 @@ func AuditRuntimePolicy(p RuntimePolicy) []Issue {
 	return a.issues
 }
 
-// audit collects issues.
 type audit struct{ issues []Issue }
+
+const setTrue = "Set it to true."
 
 func (a *audit) when(weak bool, code, path, sentence, mend string) {
 	if weak {
@@ -89,8 +90,12 @@ func (a *audit) identity(m *Manifest) {
 }
 
 func (a *audit) runtime(p *RuntimePolicy) {
-	for _, r := range p.roles() {
+	roles := p.roles()
+	for _, r := range roles {
 		a.role(r)
+	}
+	if p.AllowedKeyCustody != nil { // optional here
+		a.custody(roles[0], p.AllowedKeyCustody)
 	}
 	a.lists(p.lists())
 	a.requirements(p.requirements())
@@ -98,7 +103,7 @@ func (a *audit) runtime(p *RuntimePolicy) {
 	a.triggers(p)
 }
 
-// triggers audits what a runtime policy may say of the run beside its defaults.
+// triggers audits the optional parts of a runtime policy.
 func (a *audit) triggers(p *RuntimePolicy) {
 	a.when(p.RequiredMode != "" && p.RequiredMode != evidence.ModeAutonomous, "runtime_mode_unsafe", runtimePath+".requiredMode",
 		"The policy asks for a run that is not autonomous.", "Leave it out, or write "+evidence.ModeAutonomous+".")
@@ -111,7 +116,7 @@ func (a *audit) triggers(p *RuntimePolicy) {
 		"No kind of trigger is left that both this policy and triggerReceiptPolicy allow, so no post can satisfy both.", "Allow a kind in both.")
 }
 
-// role audits what all policies have in common.
+// role audits the common part of a policy.
 func (a *audit) role(r role) {
 	for _, l := range []struct {
 		values             []string
@@ -127,11 +132,17 @@ func (a *audit) role(r role) {
 		r.code+"_key_ids_shared", join(r.path, "allowedKeyIds"),
 		"The policy for the "+r.what+" accepts a shared secret, so anyone who verifies could have signed.",
 		"List keys that the key registry certifies.")
-	a.duration(duration{ms: r.age, bound: r.bound, code: r.code + "_max_age", path: join(r.path, r.ageName), what: "the age of the " + r.what})
-	if r.custody != nil {
-		a.when(len(r.custody) == 0 || beyond(r.custody, protectedCustody), r.code+"_key_custody_weak", join(r.path, "allowedKeyCustody"),
-			"The policy for the "+r.what+" accepts keys outside of protected custody.", "List nothing but "+strings.Join(protectedCustody, " and ")+".")
+	a.duration(duration{ms: r.ms, bound: r.bound, code: r.code + "_max_age", path: join(r.path, r.field), what: "the age of the " + r.what})
+	if r.keys != nil {
+		a.custody(r, r.keys.AllowedKeyCustody)
+		a.when(!r.keys.RequireNonExportableKey, r.code+"_key_exportable", join(r.path, "requireNonExportableKey"),
+			"A key that can be exported, and so copied, is accepted.", setTrue)
 	}
+}
+
+func (a *audit) custody(r role, allowed []string) {
+	a.when(len(allowed) == 0 || beyond(allowed, protectedCustody), r.code+"_key_custody_weak", join(r.path, "allowedKeyCustody"),
+		"The policy for the "+r.what+" accepts keys outside of protected custody.", "List nothing but "+strings.Join(protectedCustody, " and ")+".")
 }
 
 func (a *audit) lists(rows []list) {
@@ -144,11 +155,11 @@ func (a *audit) lists(rows []list) {
 
 func (a *audit) requirements(rows []requirement) {
 	for _, r := range rows {
-		a.when(!r.set, r.code, r.path, r.sentence, "Set it to true.")
+		a.when(!r.set, r.code, r.path, r.sentence, setTrue)
 	}
 }
 
-// denied demands that a deny list holds every value that strict policies deny.
+// denied demands every value that strict policies deny.
 func (a *audit) denied(kinds, all []string, code, path, what string) {
 	for _, kind := range all {
 		a.when(!slices.Contains(kinds, kind), code+kind+"_not_denied", path, "The list does not deny the "+what+" "+kind+".", "Add "+kind+" to the list.")
@@ -175,8 +186,8 @@ func (a *audit) duration(d duration) {
 	a.when(d.ms > d.bound.Milliseconds(), d.code+"_over_bound", d.path, fmt.Sprintf("The bound on %s, %d ms, is longer than the %d ms that are safe.", d.what, d.ms, d.bound.Milliseconds()), mend)
 }
 
-// separation demands that no two roles share an issuer or a key, since its holder could act as both witnesses. Versions of
-// one key are one key.
+// separation demands that no two roles share an issuer or a key, whose holder could act as both witnesses. Versions of
+// a key are one key.
 func (a *audit) separation(roles []role) {
 	issuers, keys := make(map[string]role), make(map[string]role)
 	for _, r := range roles {
@@ -201,10 +212,10 @@ func (a *audit) exclusive(owners map[string]role, value, code, what, path string
 	a.when(first.path != r.path, code, path, "The "+what+" may sign the "+r.what+" and the "+first.what+".", "Give each role an issuer and a key of its own.")
 }
 
-// unsaid reports whether a list says nothing, or holds a text that says nothing.
+// unsaid reports whether a list is empty or has an empty text.
 func unsaid(values []string) bool { return len(values) == 0 || slices.Contains(values, "") }
 
-// beyond reports whether a list holds anything that is not in allowed.
+// beyond reports whether a list has a value outside of allowed.
 func beyond(values, allowed []string) bool {
 	return slices.ContainsFunc(values, func(v string) bool { return v != "" && !slices.Contains(allowed, v) })
 }

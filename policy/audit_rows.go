@@ -16,19 +16,22 @@ var (
 	deniedTriggerKinds = []string{evidence.TriggerHumanRequest, evidence.TriggerUnknown}
 )
 
-// The rows of the audit. A new field of the manifest is one more row here.
+// The rows of the audit. A new field of the manifest needs one here.
 type (
-	// role is a signer of one kind of artifact, with what all policies have in common.
+	// role is the signer of one kind of artifact, with the common part of its policy.
 	role struct {
 		code, path, what string
 		allowed          *Allowed
-		age              int64 // milliseconds
-		ageName          string
-		bound            time.Duration
-		custody          []string // nil where the policy does not speak of it
+		keys             *KeyCustody // nil if the policy demands none
+		age
+	}
+	age struct {
+		ms    int64
+		field string
+		bound time.Duration
 	}
 	list struct {
-		values, from []string // from nil: any value that is not empty
+		values, from []string // from nil: any nonempty value
 		code, path   string
 		what         string
 	}
@@ -38,7 +41,7 @@ type (
 		sentence   string
 	}
 	hash struct {
-		value, same string // same: the hash that it has to equal, where there is one
+		value, same string // same: the required hash, if there is one
 		optional    bool
 		code, path  string
 	}
@@ -71,42 +74,46 @@ const (
 func (p *RuntimePolicy) roles() []role {
 	receipt, origin := &p.TriggerReceiptPolicy, &p.TriggerReceiptPolicy.OriginProofPolicy
 	return []role{
-		{"runtime", runtimePath, "runtime attestation", &p.Allowed, p.MaxAttestationAgeMs, "maxAttestationAgeMs", MaxFresh, p.AllowedKeyCustody},
-		{"trigger_receipt", receiptPath, "trigger receipt", &receipt.Allowed, receipt.MaxReceiptAgeMs, "maxReceiptAgeMs", MaxFresh, nil},
-		{"origin_proof", originPath, "trigger origin proof", &origin.Allowed, origin.MaxProofAgeMs, "maxProofAgeMs", MaxFresh, nil},
+		{"runtime", runtimePath, "runtime attestation", &p.Allowed, nil,
+			age{p.MaxAttestationAgeMs, "maxAttestationAgeMs", MaxFresh}},
+		{"trigger_receipt", receiptPath, "trigger receipt", &receipt.Allowed, nil,
+			age{receipt.MaxReceiptAgeMs, "maxReceiptAgeMs", MaxFresh}},
+		{"origin_proof", originPath, "trigger origin proof", &origin.Allowed, nil,
+			age{origin.MaxProofAgeMs, "maxProofAgeMs", MaxFresh}},
 	}
 }
 
-// otherRoles are those outside of the runtime policy.
+// otherRoles are the roles outside of the runtime policy.
 func (m *Manifest) otherRoles() []role {
 	signers, deployment, session := &m.SignerCertificatePolicy, &m.DeploymentCertificatePolicy, &m.AgentSessionReceiptPolicy
 	decision, grant, request := &m.PolicyDecisionPolicy, &m.GrantPolicy, &m.RequestProofPolicy
 	roles := []role{
-		{"signer_certificate", signerPath, "signer custody certificate", &signers.Allowed, signers.MaxCertificateAgeMs, "maxCertificateAgeMs", MaxSignerAge, said(signers.AllowedKeyCustody)},
-		{"deployment_certificate", deploymentPath, "deployment certificate", &deployment.Allowed, deployment.MaxCertificateAgeMs, "maxCertificateAgeMs", MaxDeploymentAge, nil},
-		{"agent_session", sessionPath, "agent session receipt", &session.Allowed, session.MaxReceiptAgeMs, "maxReceiptAgeMs", MaxFresh, said(session.AllowedKeyCustody)},
-		{"policy_decision", decisionPath, "policy decision", &decision.Allowed, decision.MaxProofAgeMs, "maxProofAgeMs", MaxFresh, said(decision.AllowedKeyCustody)},
-		{"action_grant", grantPath, "action grant", &grant.Allowed, grant.MaxProofAgeMs, "maxProofAgeMs", MaxFresh, said(grant.AllowedKeyCustody)},
-		{"request_proof", requestPath, "request proof", &request.Allowed, request.MaxProofAgeMs, "maxProofAgeMs", MaxFresh, said(request.AllowedKeyCustody)},
+		{"signer_certificate", signerPath, "signer custody certificate", &signers.Allowed, &signers.KeyCustody,
+			age{signers.MaxCertificateAgeMs, "maxCertificateAgeMs", MaxSignerAge}},
+		{"deployment_certificate", deploymentPath, "deployment certificate", &deployment.Allowed, nil,
+			age{deployment.MaxCertificateAgeMs, "maxCertificateAgeMs", MaxDeploymentAge}},
+		{"agent_session", sessionPath, "agent session receipt", &session.Allowed, &session.KeyCustody,
+			age{session.MaxReceiptAgeMs, "maxReceiptAgeMs", MaxFresh}},
+		{"policy_decision", decisionPath, "policy decision", &decision.Allowed, &decision.KeyCustody,
+			age{decision.MaxProofAgeMs, "maxProofAgeMs", MaxFresh}},
+		{"action_grant", grantPath, "action grant", &grant.Allowed, &grant.KeyCustody,
+			age{grant.MaxProofAgeMs, "maxProofAgeMs", MaxFresh}},
+		{"request_proof", requestPath, "request proof", &request.Allowed, &request.KeyCustody,
+			age{request.MaxProofAgeMs, "maxProofAgeMs", MaxFresh}},
 	}
 	if p := m.InteractionReceiptPolicy; p != nil {
-		roles = append(roles, role{"interaction_receipt", interactionPath, "interaction receipt", &p.Allowed, p.MaxReceiptAgeMs, "maxReceiptAgeMs", MaxFresh, said(p.AllowedKeyCustody)})
+		roles = append(roles, role{"interaction_receipt", interactionPath, "interaction receipt", &p.Allowed, &p.KeyCustody,
+			age{p.MaxReceiptAgeMs, "maxReceiptAgeMs", MaxFresh}})
 	}
 	if p := m.AutonomyPolicy; p != nil {
-		roles = append(roles, role{"autonomy", autonomyPath, "reputation token", &p.Allowed, p.MaxReputationAgeMs, "maxReputationAgeMs", MaxReputationAge, said(p.AllowedKeyCustody)})
+		roles = append(roles, role{"autonomy", autonomyPath, "reputation token", &p.Allowed, &p.KeyCustody,
+			age{p.MaxReputationAgeMs, "maxReputationAgeMs", MaxReputationAge}})
 	}
 	if p := m.AgentStatementPolicy; p != nil {
-		roles = append(roles, role{"agent_statement", statementPath, "agent's statement", &p.Allowed, p.MaxStatementAgeMs, "maxStatementAgeMs", MaxFresh, said(p.AllowedKeyCustody)})
+		roles = append(roles, role{"agent_statement", statementPath, "agent's statement", &p.Allowed, &p.KeyCustody,
+			age{p.MaxStatementAgeMs, "maxStatementAgeMs", MaxFresh}})
 	}
 	return roles
-}
-
-// said marks a list that the policy has to speak of, so that an absent one is an empty one.
-func said(list []string) []string {
-	if list == nil {
-		return []string{}
-	}
-	return list
 }
 
 func (p *RuntimePolicy) lists() []list {
@@ -142,7 +149,7 @@ func (p *RuntimePolicy) requirements() []requirement {
 
 func (m *Manifest) requirements() []requirement {
 	signers, session, request := &m.SignerCertificatePolicy, &m.AgentSessionReceiptPolicy, &m.RequestProofPolicy
-	rows := []requirement{
+	return []requirement{
 		{signers.DenyAgentAccessible, "signer_certificate_agent_access_not_denied", signerPath + ".denyAgentAccessible", "Keys that the agent can reach are believed."},
 		{signers.DenyUserAccessible, "signer_certificate_user_access_not_denied", signerPath + ".denyUserAccessible", "Keys that users can reach are believed."},
 		{signers.RequireSubjectPublicKeyHash, "signer_certificate_key_hash_not_required", signerPath + ".requireSubjectPublicKeyHash", "A custody certificate may leave open which key it is for."},
@@ -155,28 +162,6 @@ func (m *Manifest) requirements() []requirement {
 		{request.RequireBindingHash, "request_proof_binding_hash_not_required", requestPath + ".requireBindingHash", "A request proof may leave open which content it is for."},
 		{request.RequireCapabilityID, "request_proof_capability_id_not_required", requestPath + ".requireCapabilityId", "A request proof may leave open which capability it is for."},
 	}
-	type keyed struct {
-		custody    *KeyCustody
-		code, path string
-	}
-	keys := []keyed{
-		{&signers.KeyCustody, "signer_certificate", signerPath}, {&session.KeyCustody, "agent_session", sessionPath},
-		{&m.PolicyDecisionPolicy.KeyCustody, "policy_decision", decisionPath}, {&m.GrantPolicy.KeyCustody, "action_grant", grantPath},
-		{&request.KeyCustody, "request_proof", requestPath},
-	}
-	if p := m.InteractionReceiptPolicy; p != nil {
-		keys = append(keys, keyed{&p.KeyCustody, "interaction_receipt", interactionPath})
-	}
-	if p := m.AutonomyPolicy; p != nil {
-		keys = append(keys, keyed{&p.KeyCustody, "autonomy", autonomyPath})
-	}
-	if p := m.AgentStatementPolicy; p != nil {
-		keys = append(keys, keyed{&p.KeyCustody, "agent_statement", statementPath})
-	}
-	for _, r := range keys {
-		rows = append(rows, requirement{r.custody.RequireNonExportableKey, r.code + "_key_exportable", r.path + ".requireNonExportableKey", "A key that can be exported, and so copied, is accepted."})
-	}
-	return rows
 }
 
 func (p *RuntimePolicy) hashes() []hash {

@@ -7,13 +7,12 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// defaultFreshMs is the freshness that the seed's examples use throughout, in milliseconds.
+// defaultFreshMs is the freshness of the seed's examples, in milliseconds.
 const defaultFreshMs = 15_000
 
-// DefaultRuntimePolicy fills what p leaves open with the strict defaults (seed: createAutonomousRuntimePolicy and
-// createStrictAutonomousActionPolicy, which differ only in what strict policy demands anyway): everything required, every kind and
-// method that is no human's, 15 s of freshness. Whom to believe and what to pin has no default; [AuditRuntimePolicy] says what is
-// still missing.
+// DefaultRuntimePolicy fills p with the strict defaults (seed: createAutonomousRuntimePolicy,
+// createStrictAutonomousActionPolicy): everything required, every non-human kind and method, 15 s of freshness. It has
+// no default for whom to believe and what to pin; [AuditRuntimePolicy] lists what is missing.
 func DefaultRuntimePolicy(p RuntimePolicy) RuntimePolicy {
 	receipt, origin := &p.TriggerReceiptPolicy, &p.TriggerReceiptPolicy.OriginProofPolicy
 	for _, required := range []*bool{

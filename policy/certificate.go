@@ -12,8 +12,8 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// Certify signs a manifest with the deployment auditor's key (seed: createStrictAutonomousDeploymentCertificate). A manifest with
-// issues is refused as deployment_unsafe: what an auditor signs is safe, or the signature means nothing.
+// Certify signs a manifest with the deployment auditor's key (seed: createStrictAutonomousDeploymentCertificate). It
+// refuses a manifest with issues as deployment_unsafe.
 func Certify(ctx context.Context, key signer.Key, m *Manifest, o signer.Options) (token string, err error) {
 	if _, err := m.Strict(); err != nil {
 		return "", err
@@ -31,7 +31,7 @@ func Certify(ctx context.Context, key signer.Key, m *Manifest, o signer.Options)
 	return token, nil
 }
 
-// VerifyCertificate verifies a deployment certificate by a pinned auditor and holds it against the manifest behind s (seed:
+// VerifyCertificate verifies a deployment certificate by a pinned auditor for the manifest behind s (seed:
 // verifyStrictAutonomousDeploymentCertificate).
 func VerifyCertificate(v *evidence.Verifier, token string, s *Strict) (evidence.DeploymentCertificate, error) {
 	if v == nil || s == nil {
@@ -47,7 +47,7 @@ func VerifyCertificate(v *evidence.Verifier, token string, s *Strict) (evidence.
 	return o.Claims(), nil
 }
 
-// Until returns when a certificate ends that is good now: at its exp, or at the greatest age that the manifest allows, if that comes first.
+// Until returns when a valid certificate ends: at its exp or at the greatest age that the manifest allows.
 func (s *Strict) Until(c evidence.DeploymentCertificate) time.Time {
 	end, tooOld := time.Unix(c.Expires, 0), time.Unix(c.IssuedAt, 0).Add(s.Deployment.MaxAge)
 	if tooOld.Before(end) {

@@ -14,16 +14,16 @@ type Client struct {
 	peer wire.Peer
 }
 
-// NewClient makes a client for the control plane at base, such as http://mediator over a unix socket that c dials.
+// NewClient makes a client for the control plane at base, such as http://mediator over a unix socket.
 func NewClient(base string, c *http.Client) *Client {
 	return &Client{base: base, peer: wire.Peer{HTTP: c, Name: "the control plane", Unavailable: "process_unavailable"}}
 }
 
-// Ready asks whether the control plane would serve its callers now.
+// Ready asks whether the control plane would serve now.
 func (c *Client) Ready(ctx context.Context) error { return c.peer.Ready(ctx, c.base) }
 
-// Decide asks for a decision and a grant. Its refusals come back with their codes. Where the control plane
-// does not answer, or not with both artifacts, the code is process_unavailable.
+// Decide asks for a decision and a grant. Refusals keep their codes. Without a proper answer the code is
+// process_unavailable.
 func (c *Client) Decide(ctx context.Context, r Request) (Decision, error) {
 	var d Decision
 	if err := c.peer.Call(ctx, c.base+"/v1/decide", r, &d); err != nil {
@@ -35,14 +35,14 @@ func (c *Client) Decide(ctx context.Context, r Request) (Decision, error) {
 	return d, nil
 }
 
-// Accepts asks which key versions of others the control plane accepts under a manifest.
+// Accepts asks which key versions the control plane accepts under a manifest.
 func (c *Client) Accepts(ctx context.Context, manifestHash string) (Accepted, error) {
 	var a Accepted
 	err := c.peer.Call(ctx, c.base+"/v1/accepts", AcceptsRequest{ManifestHash: manifestHash}, &a)
 	return a, err
 }
 
-// Manifests asks for the hashes of the manifests by which the control plane decides, the one in force first.
+// Manifests asks for the hashes of the control plane's manifests, the current one first.
 func (c *Client) Manifests(ctx context.Context) ([]string, error) {
 	var m Manifests
 	if err := c.peer.Call(ctx, c.base+"/v1/manifests", struct{}{}, &m); err != nil {

@@ -1,7 +1,13 @@
 package policy
 
-// Controls are the endpoint's safeguards that no artifact can show (seed: controls). The security team says of each whether it is so;
-// a strict deployment has exactly one acceptable answer to each.
+import (
+	"reflect"
+	"strings"
+	"unicode"
+)
+
+// Controls are safeguards of the endpoint that no artifact can show (seed: controls). The security team declares each.
+// A strict deployment has one acceptable answer to each.
 type Controls struct {
 	ProofRequiredForPost                          bool `json:"proofRequiredForPost"`
 	BearerTokenAloneCanPost                       bool `json:"bearerTokenAloneCanPost"`
@@ -49,103 +55,168 @@ type Controls struct {
 	AtomicConsumptionWithPost                     bool `json:"atomicConsumptionWithPost"`
 }
 
-// control is one row of the table: what the manifest says, what a strict deployment has to say, and what is wrong where it does not.
+// control is one row: what a strict deployment answers, and what is wrong and how to mend it otherwise.
 type control struct {
-	got, want      bool
-	name, code     string
+	name           string
+	want           bool
 	sentence, mend string
 }
 
-// table lists the controls in the seed's order. The codes are stable.
-func (c *Controls) table() []control {
-	return []control{
-		{c.ProofRequiredForPost, true, "proofRequiredForPost", "control_proof_required_for_post",
-			"A post is accepted without the chain of evidence.", "Let the endpoint post only what the gate has admitted."},
-		{c.BearerTokenAloneCanPost, false, "bearerTokenAloneCanPost", "control_bearer_token_alone_can_post",
-			"A bearer token is enough to post, so a stolen one is too.", "Demand a request proof beside the token."},
-		{c.DirectUserPostingAllowed, false, "directUserPostingAllowed", "control_direct_user_posting_allowed",
-			"Users can post directly, past the agent.", "Close every other way to the endpoint, or give users an endpoint of their own."},
-		{c.DeploymentCertificateRequired, true, "deploymentCertificateRequired", "control_deployment_certificate_required",
-			"A deployment runs without an auditor's certificate.", "Refuse to start without a certificate for this manifest."},
-		{c.AgentSessionReceiptRequiredForPost, true, "agentSessionReceiptRequiredForPost", "control_agent_session_receipt_required_for_post",
-			"A post is accepted without a receipt of the agent's session.", "Demand the session receipt before a capability is given."},
-		{c.AgentSessionSignerAccessibleToAgent, false, "agentSessionSignerAccessibleToAgent", "control_agent_session_signer_accessible_to_agent",
-			"The agent can reach the session controller's key and mint receipts for itself.", "Keep that key in a process or custody that the agent cannot reach, and make a new version of it."},
-		{c.AgentSessionSignerAccessibleToUsers, false, "agentSessionSignerAccessibleToUsers", "control_agent_session_signer_accessible_to_users",
-			"Users can reach the session controller's key and mint receipts for a run of their own.", "Keep that key where users cannot reach it, and make a new version of it."},
-		{c.AgentSessionAcceptsHumanPrompts, false, "agentSessionAcceptsHumanPrompts", "control_agent_session_accepts_human_prompts",
-			"A human can prompt the agent during its run.", "Take the session's input from its trigger event alone."},
-		{c.AgentSessionAllowsHumanOperators, false, "agentSessionAllowsHumanOperators", "control_agent_session_allows_human_operators",
-			"A human can operate the agent's run.", "Run the agent unattended: no terminal, no remote control, no approval prompt."},
-		{c.AgentSessionAllowsUserShellAccess, false, "agentSessionAllowsUserShellAccess", "control_agent_session_allows_user_shell_access",
-			"Users have a shell in the agent's run.", "Take exec and attach rights to the agent's pod away from users."},
-		{c.AgentEnvironmentAccessibleToUsers, false, "agentEnvironmentAccessibleToUsers", "control_agent_environment_accessible_to_users",
-			"Users can change the agent's files, environment or memory.", "Keep volumes, secrets and debugging of the agent's pod out of the users' reach."},
-		{c.AgentSessionCanBeMintedByRuntimeSigner, false, "agentSessionCanBeMintedByRuntimeSigner", "control_agent_session_can_be_minted_by_runtime_signer",
-			"The runtime's key can mint session receipts, so one stolen key is two witnesses.", "Give the session controller a key and an issuer of its own."},
-		{c.RequestProofRequiredForPost, true, "requestProofRequiredForPost", "control_request_proof_required_for_post",
-			"A post is accepted without a request proof, so a stolen capability can be used elsewhere.", "Demand the request proof with the post itself."},
-		{c.AccessTokenSenderConstrained, true, "accessTokenSenderConstrained", "control_access_token_sender_constrained",
-			"Anyone who holds the access token can use it.", "Bind the token to the request mediator: compare the request proof's accessTokenHash."},
-		{c.RequestProofSignerAccessibleToAgent, false, "requestProofSignerAccessibleToAgent", "control_request_proof_signer_accessible_to_agent",
-			"The agent can reach the request mediator's key and sign calls that were not mediated.", "Keep that key in a process or custody that the agent cannot reach, and make a new version of it."},
-		{c.RequestProofSignerAccessibleToUsers, false, "requestProofSignerAccessibleToUsers", "control_request_proof_signer_accessible_to_users",
-			"Users can reach the request mediator's key and sign calls of their own.", "Keep that key where users cannot reach it, and make a new version of it."},
-		{c.RequestProofCanBeMintedByRuntimeSigner, false, "requestProofCanBeMintedByRuntimeSigner", "control_request_proof_can_be_minted_by_runtime_signer",
-			"The runtime's key can mint request proofs.", "Give the request mediator a key and an issuer of its own."},
-		{c.RequestProofCanBeMintedByGrantSigner, false, "requestProofCanBeMintedByGrantSigner", "control_request_proof_can_be_minted_by_grant_signer",
-			"The authorization service's key can mint request proofs.", "Give the request mediator a key and an issuer of its own."},
-		{c.RequestProofCanBeMintedByPolicyDecisionSigner, false, "requestProofCanBeMintedByPolicyDecisionSigner", "control_request_proof_can_be_minted_by_policy_decision_signer",
-			"The policy engine's key can mint request proofs.", "Give the request mediator a key and an issuer of its own."},
-		{c.RuntimeSignerAccessibleToAgent, false, "runtimeSignerAccessibleToAgent", "control_runtime_signer_accessible_to_agent",
-			"The agent can reach the runtime's key and attest for itself.", "Keep that key in a process or custody that the agent cannot reach, and make a new version of it."},
-		{c.RuntimeSignerAccessibleToUsers, false, "runtimeSignerAccessibleToUsers", "control_runtime_signer_accessible_to_users",
-			"Users can reach the runtime's key and mint attestations.", "Keep that key where users cannot reach it, and make a new version of it."},
-		{c.RuntimeAcceptsInteractiveRequests, false, "runtimeAcceptsInteractiveRequests", "control_runtime_accepts_interactive_requests",
-			"The runtime acts on interactive requests.", "Let the runtime take work from verified triggers alone."},
-		{c.RuntimeCanBeInvokedByUsersForPosting, false, "runtimeCanBeInvokedByUsersForPosting", "control_runtime_can_be_invoked_by_users_for_posting",
-			"Users can have the runtime post for them.", "Refuse users' requests before the runtime signs anything."},
-		{c.TriggerSignerAccessibleToAgent, false, "triggerSignerAccessibleToAgent", "control_trigger_signer_accessible_to_agent",
-			"The agent can reach the trigger mediator's key and make its own triggers.", "Keep that key in a process or custody that the agent cannot reach, and make a new version of it."},
-		{c.TriggerSignerAccessibleToUsers, false, "triggerSignerAccessibleToUsers", "control_trigger_signer_accessible_to_users",
-			"Users can reach the trigger mediator's key and make triggers.", "Keep that key where users cannot reach it, and make a new version of it."},
-		{c.TriggerAcceptsHumanInitiatedEvents, false, "triggerAcceptsHumanInitiatedEvents", "control_trigger_accepts_human_initiated_events",
-			"Events that a human asked for get a trigger receipt.", "List those events as human in the trigger service, so that they never get a receipt."},
-		{c.TriggerCanBeMintedByRuntimeSigner, false, "triggerCanBeMintedByRuntimeSigner", "control_trigger_can_be_minted_by_runtime_signer",
-			"The runtime's key can mint trigger receipts, so it can invent its own reasons.", "Give the trigger mediator a key and an issuer of its own."},
-		{c.OriginProofSignerAccessibleToAgent, false, "originProofSignerAccessibleToAgent", "control_origin_proof_signer_accessible_to_agent",
-			"The agent can reach the source verifier's key and vouch for events that never came.", "Keep that key in a process or custody that the agent cannot reach, and make a new version of it."},
-		{c.OriginProofSignerAccessibleToUsers, false, "originProofSignerAccessibleToUsers", "control_origin_proof_signer_accessible_to_users",
-			"Users can reach the source verifier's key and vouch for events that never came.", "Keep that key where users cannot reach it, and make a new version of it."},
-		{c.OriginProofAcceptsManualEvents, false, "originProofAcceptsManualEvents", "control_origin_proof_accepts_manual_events",
-			"Events that somebody entered by hand get an origin proof.", "Accept only events whose origin the source verifier checks itself."},
-		{c.OriginProofCanBeMintedByTriggerSigner, false, "originProofCanBeMintedByTriggerSigner", "control_origin_proof_can_be_minted_by_trigger_signer",
-			"The trigger mediator's key can mint origin proofs, so it vouches for itself.", "Give the source verifier a key and an issuer of its own."},
-		{c.OriginProofCanBeMintedByRuntimeSigner, false, "originProofCanBeMintedByRuntimeSigner", "control_origin_proof_can_be_minted_by_runtime_signer",
-			"The runtime's key can mint origin proofs.", "Give the source verifier a key and an issuer of its own."},
-		{c.SignerCustodyCertificatesRequired, true, "signerCustodyCertificatesRequired", "control_signer_custody_certificates_required",
-			"Signing keys are believed without a custody certificate.", "Believe only keys that the pinned key registry certifies."},
-		{c.PolicyDecisionRequiredForPost, true, "policyDecisionRequiredForPost", "control_policy_decision_required_for_post",
-			"A post is accepted without a policy decision.", "Demand the decision in every envelope."},
-		{c.GrantRequiresPolicyDecision, true, "grantRequiresPolicyDecision", "control_grant_requires_policy_decision",
-			"A grant needs no policy decision.", "Scope each grant to the id and hash of one decision."},
-		{c.PolicyDecisionSignerAccessibleToAgent, false, "policyDecisionSignerAccessibleToAgent", "control_policy_decision_signer_accessible_to_agent",
-			"The agent can reach the policy engine's key and allow its own posts.", "Keep that key in a process or custody that the agent cannot reach, and make a new version of it."},
-		{c.PolicyDecisionSignerAccessibleToUsers, false, "policyDecisionSignerAccessibleToUsers", "control_policy_decision_signer_accessible_to_users",
-			"Users can reach the policy engine's key and allow posts.", "Keep that key where users cannot reach it, and make a new version of it."},
-		{c.PolicyDecisionAcceptsHumanInitiatedRequests, false, "policyDecisionAcceptsHumanInitiatedRequests", "control_policy_decision_accepts_human_initiated_requests",
-			"The policy engine allows what a human asked for.", "Deny every request whose trigger a human initiated."},
-		{c.PolicyDecisionCanBeMintedByRuntimeSigner, false, "policyDecisionCanBeMintedByRuntimeSigner", "control_policy_decision_can_be_minted_by_runtime_signer",
-			"The runtime's key can mint policy decisions.", "Give the policy engine a key and an issuer of its own."},
-		{c.PolicyDecisionCanBeMintedByTriggerSigner, false, "policyDecisionCanBeMintedByTriggerSigner", "control_policy_decision_can_be_minted_by_trigger_signer",
-			"The trigger mediator's key can mint policy decisions.", "Give the policy engine a key and an issuer of its own."},
-		{c.PolicyDecisionCanBeMintedByGrantSigner, false, "policyDecisionCanBeMintedByGrantSigner", "control_policy_decision_can_be_minted_by_grant_signer",
-			"The authorization service's key can mint policy decisions, so it authorizes itself.", "Give the policy engine a key and an issuer of its own."},
-		{c.ConsumeVerification, true, "consumeVerification", "control_consume_verification",
-			"A solved challenge and its receipts can be used again.", "Reserve their ids durably before a capability is given."},
-		{c.ConsumeCapability, true, "consumeCapability", "control_consume_capability",
-			"A capability can be used again.", "Reserve its id durably before the post."},
-		{c.AtomicConsumptionWithPost, true, "atomicConsumptionWithPost", "control_atomic_consumption_with_post",
-			"A capability is not consumed in the same transaction as the post, so a race posts twice.", "Consume it in the transaction that publishes or records the post."},
+const (
+	hideFromAgent = "Keep that key in a process or custody that the agent cannot reach, and make a new version of it."
+	hideFromUsers = "Keep that key where users cannot reach it, and make a new version of it."
+)
+
+func ownKey(role string) string { return "Give the " + role + " a key and an issuer of its own." }
+
+// code returns the stable code of the control's issue: its name in snake case.
+func (r control) code() string {
+	var code strings.Builder
+	code.WriteString("control_")
+	for _, c := range r.name {
+		if unicode.IsUpper(c) {
+			code.WriteByte('_')
+		}
+		code.WriteRune(unicode.ToLower(c))
 	}
+	return code.String()
+}
+
+// got returns the manifest's answer.
+func (r control) got(c *Controls) bool {
+	return reflect.ValueOf(c).Elem().FieldByName(strings.ToUpper(r.name[:1]) + r.name[1:]).Bool()
+}
+
+// controls are in the seed's order.
+var controls = []control{
+	{"proofRequiredForPost", true,
+		"A post is accepted without the chain of evidence.",
+		"Let the endpoint post only what the gate has admitted."},
+	{"bearerTokenAloneCanPost", false,
+		"A bearer token is enough to post, so a stolen one is too.",
+		"Demand a request proof beside the token."},
+	{"directUserPostingAllowed", false,
+		"Users can post directly, past the agent.",
+		"Close every other way to the endpoint, or give users an endpoint of their own."},
+	{"deploymentCertificateRequired", true,
+		"A deployment runs without an auditor's certificate.",
+		"Refuse to start without a certificate for this manifest."},
+	{"agentSessionReceiptRequiredForPost", true,
+		"A post is accepted without a receipt of the agent's session.",
+		"Demand the session receipt before a capability is given."},
+	{"agentSessionSignerAccessibleToAgent", false,
+		"The agent can reach the session controller's key and mint receipts for itself.",
+		hideFromAgent},
+	{"agentSessionSignerAccessibleToUsers", false,
+		"Users can reach the session controller's key and mint receipts for a run of their own.",
+		hideFromUsers},
+	{"agentSessionAcceptsHumanPrompts", false,
+		"A human can prompt the agent during its run.",
+		"Take the session's input from its trigger event alone."},
+	{"agentSessionAllowsHumanOperators", false,
+		"A human can operate the agent's run.",
+		"Run the agent unattended: no terminal, no remote control, no approval prompt."},
+	{"agentSessionAllowsUserShellAccess", false,
+		"Users have a shell in the agent's run.",
+		"Take exec and attach rights to the agent's pod away from users."},
+	{"agentEnvironmentAccessibleToUsers", false,
+		"Users can change the agent's files, environment or memory.",
+		"Keep volumes, secrets and debugging of the agent's pod out of the users' reach."},
+	{"agentSessionCanBeMintedByRuntimeSigner", false,
+		"The runtime's key can mint session receipts, so one stolen key is two witnesses.",
+		ownKey("session controller")},
+	{"requestProofRequiredForPost", true,
+		"A post is accepted without a request proof, so a stolen capability can be used elsewhere.",
+		"Demand the request proof with the post itself."},
+	{"accessTokenSenderConstrained", true,
+		"Anyone who holds the access token can use it.",
+		"Bind the token to the request mediator: compare the request proof's accessTokenHash."},
+	{"requestProofSignerAccessibleToAgent", false,
+		"The agent can reach the request mediator's key and sign calls that were not mediated.",
+		hideFromAgent},
+	{"requestProofSignerAccessibleToUsers", false,
+		"Users can reach the request mediator's key and sign calls of their own.",
+		hideFromUsers},
+	{"requestProofCanBeMintedByRuntimeSigner", false,
+		"The runtime's key can mint request proofs.",
+		ownKey("request mediator")},
+	{"requestProofCanBeMintedByGrantSigner", false,
+		"The authorization service's key can mint request proofs.",
+		ownKey("request mediator")},
+	{"requestProofCanBeMintedByPolicyDecisionSigner", false,
+		"The policy engine's key can mint request proofs.",
+		ownKey("request mediator")},
+	{"runtimeSignerAccessibleToAgent", false,
+		"The agent can reach the runtime's key and attest for itself.",
+		hideFromAgent},
+	{"runtimeSignerAccessibleToUsers", false,
+		"Users can reach the runtime's key and mint attestations.",
+		hideFromUsers},
+	{"runtimeAcceptsInteractiveRequests", false,
+		"The runtime acts on interactive requests.",
+		"Let the runtime take work from verified triggers alone."},
+	{"runtimeCanBeInvokedByUsersForPosting", false,
+		"Users can have the runtime post for them.",
+		"Refuse users' requests before the runtime signs anything."},
+	{"triggerSignerAccessibleToAgent", false,
+		"The agent can reach the trigger mediator's key and make its own triggers.",
+		hideFromAgent},
+	{"triggerSignerAccessibleToUsers", false,
+		"Users can reach the trigger mediator's key and make triggers.",
+		hideFromUsers},
+	{"triggerAcceptsHumanInitiatedEvents", false,
+		"Events that a human asked for get a trigger receipt.",
+		"List those events as human in the trigger service, so that they never get a receipt."},
+	{"triggerCanBeMintedByRuntimeSigner", false,
+		"The runtime's key can mint trigger receipts, so it can invent its own reasons.",
+		ownKey("trigger mediator")},
+	{"originProofSignerAccessibleToAgent", false,
+		"The agent can reach the source verifier's key and vouch for events that never came.",
+		hideFromAgent},
+	{"originProofSignerAccessibleToUsers", false,
+		"Users can reach the source verifier's key and vouch for events that never came.",
+		hideFromUsers},
+	{"originProofAcceptsManualEvents", false,
+		"Events that somebody entered by hand get an origin proof.",
+		"Accept only events whose origin the source verifier checks itself."},
+	{"originProofCanBeMintedByTriggerSigner", false,
+		"The trigger mediator's key can mint origin proofs, so it vouches for itself.",
+		ownKey("source verifier")},
+	{"originProofCanBeMintedByRuntimeSigner", false,
+		"The runtime's key can mint origin proofs.",
+		ownKey("source verifier")},
+	{"signerCustodyCertificatesRequired", true,
+		"Signing keys are believed without a custody certificate.",
+		"Believe only keys that the pinned key registry certifies."},
+	{"policyDecisionRequiredForPost", true,
+		"A post is accepted without a policy decision.",
+		"Demand the decision in every envelope."},
+	{"grantRequiresPolicyDecision", true,
+		"A grant needs no policy decision.",
+		"Scope each grant to the id and hash of one decision."},
+	{"policyDecisionSignerAccessibleToAgent", false,
+		"The agent can reach the policy engine's key and allow its own posts.",
+		hideFromAgent},
+	{"policyDecisionSignerAccessibleToUsers", false,
+		"Users can reach the policy engine's key and allow posts.",
+		hideFromUsers},
+	{"policyDecisionAcceptsHumanInitiatedRequests", false,
+		"The policy engine allows what a human asked for.",
+		"Deny every request whose trigger a human initiated."},
+	{"policyDecisionCanBeMintedByRuntimeSigner", false,
+		"The runtime's key can mint policy decisions.",
+		ownKey("policy engine")},
+	{"policyDecisionCanBeMintedByTriggerSigner", false,
+		"The trigger mediator's key can mint policy decisions.",
+		ownKey("policy engine")},
+	{"policyDecisionCanBeMintedByGrantSigner", false,
+		"The authorization service's key can mint policy decisions, so it authorizes itself.",
+		ownKey("policy engine")},
+	{"consumeVerification", true,
+		"A solved challenge and its receipts can be used again.",
+		"Reserve their ids durably before a capability is given."},
+	{"consumeCapability", true, "A capability can be used again.", "Reserve its id durably before the post."},
+	{"atomicConsumptionWithPost", true,
+		"A capability is not consumed in the same transaction as the post, so a race posts twice.",
+		"Consume it in the transaction that publishes or records the post."},
 }

@@ -9,12 +9,11 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// Manifest is the strict deployment manifest (seed: deployment), under the seed's names. Durations whose names end in Ms are in
+// Manifest is the strict deployment manifest (seed: deployment), with the seed's names. Names that end in Ms are in
 // milliseconds.
 //
-// Three policies that the seed's caller hands to the verifiers beside the manifest are part of it here: signerCertificatePolicy,
-// policyDecisionPolicy and grantPolicy. Left to the caller, the keys that may certify, decide and grant would be outside of what
-// the auditor signs, and the certificate would say less than it seems to.
+// Unlike in the seed, signerCertificatePolicy, policyDecisionPolicy and grantPolicy are part of it, so that the auditor
+// also signs which keys may certify, decide and grant.
 type Manifest struct {
 	Version                     string            `json:"version"` // 1.0 or 1.1
 	DeploymentID                string            `json:"deploymentId"`
@@ -25,11 +24,12 @@ type Manifest struct {
 	PolicyDecisionPolicy        ProofPolicy       `json:"policyDecisionPolicy"`
 	GrantPolicy                 ProofPolicy       `json:"grantPolicy"`
 	RequestProofPolicy          RequestPolicy     `json:"requestProofPolicy"`
-	// InteractionReceiptPolicy is for deployments whose sidecars make interaction receipts. Without it no interaction receipt is believed.
+	// InteractionReceiptPolicy is for sidecars that make interaction receipts. Without it none is believed.
 	InteractionReceiptPolicy *InteractionPolicy `json:"interactionReceiptPolicy,omitempty"`
-	// AutonomyPolicy, of version 1.1, is for deployments whose policy asks for the reputation of agents. Without it none is believed.
+	// AutonomyPolicy, of version 1.1, is for policies that ask for the reputation of agents. Without it none is
+	// believed.
 	AutonomyPolicy *AutonomyPolicy `json:"autonomyPolicy,omitempty"`
-	// AgentStatementPolicy, of version 1.1, is for deployments whose agents publish signals and dispute those of others. Without it no sidecar
+	// AgentStatementPolicy, of version 1.1, is for agents that publish signals and disputes. Without it no sidecar
 	// signs for its agent.
 	AgentStatementPolicy *StatementPolicy `json:"agentStatementPolicy,omitempty"`
 	MaxChallengeAgeMs    int64            `json:"maxChallengeAgeMs"`
@@ -38,47 +38,44 @@ type Manifest struct {
 	Controls             Controls         `json:"controls"`
 }
 
-// The versions of the manifest that are known. Only version1_1 has an autonomyPolicy and an agentStatementPolicy; otherwise they say
-// the same.
+// The known versions. Only version1_1 has an autonomyPolicy and an agentStatementPolicy.
 const (
 	version1_0 = "1.0"
 	version1_1 = "1.1"
 )
 
-// Allowed is the part that every policy has: whose artifacts, for whom, by which keys. A key id without a version accepts every
-// version that the registry certifies.
+// Allowed is the common part of every policy. A key id without a version accepts every certified version.
 type Allowed struct {
 	AllowedIssuers   []string `json:"allowedIssuers"`
 	AllowedAudiences []string `json:"allowedAudiences"`
 	AllowedKeyIDs    []string `json:"allowedKeyIds"`
 }
 
-// KeyCustody is what a policy demands of the key behind an artifact.
+// KeyCustody is what a policy demands of a key.
 type KeyCustody struct {
 	AllowedKeyCustody       []string `json:"allowedKeyCustody"`
 	RequireNonExportableKey bool     `json:"requireNonExportableKey"`
 }
 
-// RuntimePolicy is for the runtime attestation (seed: runtimePolicy, runtimeAttestationPolicy). What may be left out has the strict
-// answer as its default, and a manifest can only say it again or demand more: the mode is autonomous, the trigger is of a kind that is
-// no human's, and the keys of runtime, trigger mediator and source verifier are external or hardware-backed and not exportable. That
-// no human interacts is always demanded.
+// RuntimePolicy is for the runtime attestation (seed: runtimePolicy, runtimeAttestationPolicy). An optional field has
+// the strict answer as its default, and can only repeat it or demand more: autonomous mode, a non-human kind of
+// trigger, external or hardware custody, keys that cannot be exported. Human interaction is always refused.
 type RuntimePolicy struct {
 	Allowed
 	AllowedKeyCustody       []string      `json:"allowedKeyCustody,omitempty"`
 	RequireNonExportableKey bool          `json:"requireNonExportableKey,omitempty"`
-	AllowedRuntimeIDs       []string      `json:"allowedRuntimeIds,omitempty"` // empty leaves it to agentSessionReceiptPolicy
+	AllowedRuntimeIDs       []string      `json:"allowedRuntimeIds,omitempty"` // empty: agentSessionReceiptPolicy decides
 	AllowedTriggerKinds     []string      `json:"allowedTriggerKinds,omitempty"`
 	DeniedTriggerKinds      []string      `json:"deniedTriggerKinds,omitempty"`
 	RequiredMode            string        `json:"requiredMode,omitempty"`
 	MaxAttestationAgeMs     int64         `json:"maxAttestationAgeMs"`
-	RequiredPolicyHash      string        `json:"requiredPolicyHash"` // see Rules.Hash
+	RequiredPolicyHash      string        `json:"requiredPolicyHash"` // see decide.Rules.Hash
 	RequiredEnvironmentHash string        `json:"requiredEnvironmentHash"`
 	TriggerReceiptPolicy    ReceiptPolicy `json:"triggerReceiptPolicy"`
 }
 
-// ReceiptPolicy is for the trigger receipt (seed: triggerReceiptPolicy). The two hashes belong to one request: engine and gate
-// always compare those of the request at hand, so a manifest leaves them out, unless it is made for one event alone.
+// ReceiptPolicy is for the trigger receipt (seed: triggerReceiptPolicy). Its two hashes belong to one request. Engine
+// and gate always compare the request's own, so only a manifest for a single event has them.
 type ReceiptPolicy struct {
 	Allowed
 	AllowedKinds               []string     `json:"allowedKinds"`
@@ -92,7 +89,7 @@ type ReceiptPolicy struct {
 	OriginProofPolicy          OriginPolicy `json:"originProofPolicy"`
 }
 
-// OriginPolicy is for the trigger origin proof (seed: originProofPolicy). For its three hashes see [ReceiptPolicy].
+// OriginPolicy is for the trigger origin proof (seed: originProofPolicy). See [ReceiptPolicy] for its hashes.
 type OriginPolicy struct {
 	Allowed
 	AllowedKinds               []string `json:"allowedKinds"`
@@ -106,18 +103,18 @@ type OriginPolicy struct {
 	MaxProofAgeMs              int64    `json:"maxProofAgeMs"`
 }
 
-// CertificatePolicy is for signer custody certificates (seed: signerCertificatePolicy). The seed bounds their age by their lifetime
-// alone; here the age has its own bound, so that a certificate that was made too long is not believed for longer.
+// CertificatePolicy is for signer custody certificates (seed: signerCertificatePolicy). Unlike in the seed their age
+// has its own bound, so that a certificate with too long a lifetime is not believed for that long.
 type CertificatePolicy struct {
 	Allowed
 	KeyCustody
 	DenyAgentAccessible         bool `json:"denyAgentAccessible"`
 	DenyUserAccessible          bool `json:"denyUserAccessible"`
 	RequireSubjectPublicKeyHash bool `json:"requireSubjectPublicKeyHash"`
-	// MaxRevocationListAgeMs refuses everything unless the bundle has a revocation list that is no older. Left out, a bundle needs none;
-	// one that is there counts all the same.
+	// MaxRevocationListAgeMs refuses everything without a revocation list of at most this age. Without it a bundle
+	// needs no list; a list that is there counts anyway.
 	MaxRevocationListAgeMs int64 `json:"maxRevocationListAgeMs,omitempty"`
-	// RequirePostQuantumSignature refuses a bundle unless the registry's ML-DSA-65 key is pinned and has signed too.
+	// RequirePostQuantumSignature demands the registry's ML-DSA-65 signatures too.
 	RequirePostQuantumSignature bool  `json:"requirePostQuantumSignature,omitempty"`
 	MaxCertificateAgeMs         int64 `json:"maxCertificateAgeMs"`
 }
@@ -126,7 +123,7 @@ type CertificatePolicy struct {
 type DeploymentPolicy struct {
 	Allowed
 	AllowedDeploymentIDs []string `json:"allowedDeploymentIds"`
-	// RequirePostQuantumSignature refuses the certificate unless the auditor's ML-DSA-65 key is pinned and has signed too.
+	// RequirePostQuantumSignature demands the auditor's ML-DSA-65 signature too.
 	RequirePostQuantumSignature bool  `json:"requirePostQuantumSignature,omitempty"`
 	MaxCertificateAgeMs         int64 `json:"maxCertificateAgeMs"`
 }
@@ -149,7 +146,7 @@ type SessionPolicy struct {
 	MaxReceiptAgeMs               int64    `json:"maxReceiptAgeMs"`
 }
 
-// ProofPolicy is for the policy decision and for the action grant (seed: policyDecisionPolicy, grantPolicy).
+// ProofPolicy is for the policy decision and the action grant (seed: policyDecisionPolicy, grantPolicy).
 type ProofPolicy struct {
 	Allowed
 	KeyCustody
@@ -163,23 +160,22 @@ type InteractionPolicy struct {
 	MaxReceiptAgeMs int64 `json:"maxReceiptAgeMs"`
 }
 
-// AutonomyPolicy is for the reputation tokens that a node signs of agents. The node's key is certified by this deployment's key registry, as every
-// other key is.
+// AutonomyPolicy is for the reputation tokens of a node. This deployment's key registry certifies the node's key.
 type AutonomyPolicy struct {
 	Allowed
 	KeyCustody
-	// MaxReputationAgeMs is how much later than the node the policy may learn that an agent has lost a dispute.
+	// MaxReputationAgeMs bounds how late the policy learns that an agent has lost a dispute.
 	MaxReputationAgeMs int64 `json:"maxReputationAgeMs"`
-	// ScoringHash is that of the formulas by which sessions have to be scored.
+	// ScoringHash pins the scoring formulas.
 	ScoringHash string `json:"scoringHash"`
-	// RequireVerification believes the reputation of verified agents alone. Rules that ask for no reputation are as before: an agent has to be
-	// able to post before it is verified, if only to register its plugin.
+	// RequireVerification believes only the reputation of verified agents. Rules without a reputation are not affected,
+	// because an agent must post before it can be verified.
 	RequireVerification bool `json:"requireVerification,omitempty"`
-	// AllowDegraded counts an agent as verified although a server of the xray bridge did not answer.
+	// AllowDegraded counts an agent as verified even if a server of the xray bridge did not answer.
 	AllowDegraded bool `json:"allowDegraded,omitempty"`
 }
 
-// StatementPolicy is for the statements that sidecars sign for their agents.
+// StatementPolicy is for the statements that sidecars sign for agents.
 type StatementPolicy struct {
 	Allowed
 	KeyCustody
@@ -193,9 +189,9 @@ type RequestPolicy struct {
 	RequireCapabilityID bool `json:"requireCapabilityId"`
 }
 
-// ParseManifest reads one manifest of at most 256 KiB, in JSON. It refuses every text whose hash is not that of the manifest: one with an
-// unknown key, a missing key, or an optional one that is empty. [Manifest.Audit] says whether a manifest is safe. Package
-// internal/manifest reads YAML.
+// ParseManifest reads one manifest in JSON, at most 256 KiB. It refuses every text with another hash than the manifest:
+// an unknown key, a missing key, an empty optional one. [Manifest.Audit] judges its safety. Package internal/manifest
+// reads YAML.
 func ParseManifest(raw []byte) (*Manifest, error) {
 	malformed := func(why any) (*Manifest, error) {
 		return nil, refusal.New("config_malformed", "the manifest is malformed: %v", why)
@@ -213,21 +209,19 @@ func ParseManifest(raw []byte) (*Manifest, error) {
 	return &m, nil
 }
 
-// Hash returns the lowercase hex SHA-256 of the manifest's RFC 8785 canonical JSON (seed: hashStrictAutonomousDeploymentManifest).
-// How the file is written does not matter: of a manifest that is written as JSON it is the hash of that JSON.
+// Hash returns the hash of the manifest's canonical JSON (seed: hashStrictAutonomousDeploymentManifest).
 func (m *Manifest) Hash() string { return canonicalHash(m) }
 
-// Canonical returns the canonical JSON of the manifest, which [ParseManifest] reads as the same manifest.
+// Canonical returns the manifest's canonical JSON, for [ParseManifest].
 func (m *Manifest) Canonical() (string, error) {
 	text, err := strictjson.CanonicalOf(m)
 	return string(text), err
 }
 
-// ControlsHash returns the hash of the controls alone, made in the same way.
+// ControlsHash returns the hash of the controls alone.
 func (m *Manifest) ControlsHash() string { return canonicalHash(m.Controls) }
 
-// canonicalHash hashes a value of our own types. They always have a canonical form, unless a text is not valid UTF-8: that hashes to
-// the empty text, which no certificate holds.
+// canonicalHash hashes one of our own types. Invalid UTF-8 hashes to the empty text, which no certificate holds.
 func canonicalHash(v any) string {
 	h, err := evidence.HashValue(v)
 	if err != nil {
@@ -239,5 +233,5 @@ func canonicalHash(v any) string {
 // MaxFile bounds a manifest or a policy file, in bytes.
 const MaxFile = 256 << 10
 
-// join returns the key of a member of a part of the file.
+// join returns the key of a member.
 func join(path, name string) string { return strings.TrimPrefix(path+"."+name, ".") }

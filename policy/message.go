@@ -8,26 +8,26 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Message is what a call does, where its rule is about messages. Exactly one of the two is set.
+// Message describes a call under a rule about messages. Exactly one field is set.
 type Message struct {
 	MCP     *MCP     `json:"mcp,omitempty"`
 	GraphQL *GraphQL `json:"graphql,omitempty"`
 }
 
-// MCP is a call of a tool by the Model Context Protocol.
+// MCP is a tool call (Model Context Protocol).
 type MCP struct {
-	// Server is the endpoint of the server: host and path.
+	// Server is the server's endpoint: host and path.
 	Server string `json:"server"`
 	Tool   string `json:"tool"`
-	// Arguments are the tool's arguments, a JSON object. Without them no condition on args holds: they are left out where they
-	// have more than [MaxArguments] bytes.
+	// Arguments are the tool's arguments, a JSON object. They are absent if they have more than [MaxArguments] bytes;
+	// then no condition on args holds.
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 }
 
 // GraphQL are the operations of a GraphQL document.
 type GraphQL struct {
 	Type   string   `json:"type"`   // query or mutation
-	Fields []string `json:"fields"` // the names of the fields at the top of the operations, sorted
+	Fields []string `json:"fields"` // names of the top fields, sorted
 }
 
 // Bounds on a message.
@@ -36,8 +36,7 @@ const (
 	maxFields    = 64
 )
 
-// Does returns what the message does, as it stands behind method and path in the resource that the evidence is bound to. It is
-// empty for a call without a message.
+// Does returns the text behind method and path in the bound resource. It is empty without a message.
 func (m *Message) Does() string {
 	switch {
 	case m == nil:
@@ -50,7 +49,7 @@ func (m *Message) Does() string {
 	return ""
 }
 
-// check refuses a message that leaves open what it does.
+// check refuses an incomplete message.
 func (m *Message) check() error {
 	if m == nil {
 		return nil
@@ -74,7 +73,7 @@ func (m *Message) check() error {
 
 func isText(s string, most int) bool { return s != "" && len(s) <= most }
 
-// MCP returns the call of a tool; of any other call its texts are empty.
+// MCP returns the tool call, or an empty one.
 func (c Call) MCP() MCP {
 	if c.Message == nil || c.Message.MCP == nil {
 		return MCP{}
@@ -82,7 +81,7 @@ func (c Call) MCP() MCP {
 	return *c.Message.MCP
 }
 
-// GraphQL returns the GraphQL operations; of any other call they are empty.
+// GraphQL returns the GraphQL operations, or empty ones.
 func (c Call) GraphQL() GraphQL {
 	if c.Message == nil || c.Message.GraphQL == nil {
 		return GraphQL{}
@@ -90,7 +89,7 @@ func (c Call) GraphQL() GraphQL {
 	return *c.Message.GraphQL
 }
 
-// Arguments returns the arguments of a tool, with integers as int64; nil where there are none to judge.
+// Arguments returns a tool's arguments, with integers as int64; nil without any.
 func (c Call) Arguments() (map[string]any, error) {
 	raw := c.MCP().Arguments
 	if len(raw) == 0 {
@@ -108,7 +107,7 @@ func (c Call) Arguments() (map[string]any, error) {
 	return args, nil
 }
 
-// native returns a JSON value as conditions have it: a number is an int64 where it is an integer that fits, and otherwise a float64.
+// native converts a JSON value for conditions: numbers become int64 if they fit, else float64.
 func native(v any) any {
 	switch v := v.(type) {
 	case json.Number:

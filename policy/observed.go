@@ -8,36 +8,35 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// What is known of a control beside what the manifest declares.
+// What is known of a control beside the manifest's declaration.
 const (
-	ObservedTrue  = "observed true"  // all that can be looked at bears the manifest out
-	ObservedFalse = "observed false" // something that was looked at contradicts it
+	ObservedTrue  = "observed true"  // all observations agree with the manifest
+	ObservedFalse = "observed false" // an observation contradicts it
 	DeclaredOnly  = "only declared"
 )
 
-// ObservedControl is one of the manifest's controls with what was seen of it.
+// ObservedControl is one control with its observations.
 type ObservedControl struct {
 	Control  string   `json:"control"`
-	Declared bool     `json:"declared"`          // what the manifest says
-	State    string   `json:"state"`             // ObservedTrue: it is as the manifest says
-	Evidence []string `json:"evidence"`          // a sentence for each look
-	Against  string   `json:"against,omitempty"` // the one of them that a safe deployment would not give
+	Declared bool     `json:"declared"` // what the manifest says
+	State    string   `json:"state"`
+	Evidence []string `json:"evidence"`          // a sentence for each observation
+	Against  string   `json:"against,omitempty"` // the contradicting one
 }
 
-// keyObservations bear out that the agent cannot reach the key of a role.
+// keyObservations show that the agent cannot reach a role's key.
 func keyObservations(purpose string) []string {
 	return []string{look.Process + ":" + purpose, look.Files + ":" + purpose, look.Custody + ":" + purpose}
 }
 
-// mintObservations bear out that the holder of purpose's key can make no other role's artifacts.
+// mintObservations show that the holder of purpose's key can make no other role's artifacts.
 func mintObservations(purpose string) []string {
 	return []string{look.Keys, look.Apart + ":" + purpose}
 }
 
-// observations names, for each control that can be observed, the observations that together bear it out. No process could
-// observe that the other controls hold: who reaches a key from elsewhere, what an API does with a token, who prompts an
-// agent. Nor that users have no shell: an agent can read a person's commands from a file, although no process entered
-// its run.
+// observations names what together confirms each observable control. No process can observe the others: who reaches a
+// key from elsewhere, what an API does with a token, who prompts an agent. Nor that users have no shell: an agent can
+// read a person's commands from a file.
 var observations = map[string][]string{
 	"proofRequiredForPost":                        {look.Gate},
 	"deploymentCertificateRequired":               {look.Gate},
@@ -73,11 +72,11 @@ var observations = map[string][]string{
 	"policyDecisionCanBeMintedByGrantSigner":        mintObservations(evidence.PurposeActionGrant),
 }
 
-// certified is the control on which a look at any role's key tells if it is against it: what the key's custody certificate says is not so
-// then, also where no other control asks for it.
+// certified is the control that an observation against any role's key contradicts, because the key's certificate is
+// then wrong.
 const certified = "signerCustodyCertificatesRequired"
 
-// refuted returns the sentences of looks that are against a key's custody certificate.
+// refuted returns the sentences of observations against a key's certificate.
 func refuted(seen []look.Observation) []string {
 	var out []string
 	for _, l := range seen {
@@ -88,8 +87,8 @@ func refuted(seen []look.Observation) []string {
 	return out
 }
 
-// against names, for some controls, observations that never bear the control out, but one of which is enough against it.
-// That no human stands behind a run cannot be seen; that one does can.
+// against names observations that never confirm a control but can contradict it. Nothing shows that no human is behind
+// a run; something can show that one is.
 var against = map[string][]string{
 	"agentSessionAcceptsHumanPrompts":   {look.Stdin},
 	"agentSessionAllowsHumanOperators":  {look.Terminal},
@@ -97,22 +96,21 @@ var against = map[string][]string{
 	"agentEnvironmentAccessibleToUsers": {look.Debugger, look.Stranger},
 }
 
-// Observe holds each control against what was seen, in the manifest's order. Observations of several processes are taken together: for a
-// control to be borne out, all of what can be looked at has to be there and to hold, from every process that looked; one that
-// contradicts it is enough against it.
+// Observe compares each control with what processes have seen, in the manifest's order. Confirming a control needs
+// every observation from every process; one contradiction is enough against it.
 func (m *Manifest) Observe(seen []look.Observation) []ObservedControl {
 	var out []ObservedControl
-	for _, c := range m.Controls.table() {
-		o := ObservedControl{Control: c.name, Declared: c.got, State: DeclaredOnly}
+	for _, c := range controls {
+		o := ObservedControl{Control: c.name, Declared: c.got(&m.Controls), State: DeclaredOnly}
 		var result look.Result
 		result, o.Evidence, o.Against = judge(observations[c.name], against[c.name], seen)
 		if refuted := refuted(seen); c.name == certified && len(refuted) > 0 {
 			result, o.Evidence, o.Against = look.Contradicts, append(o.Evidence, refuted...), refuted[0]
 		}
-		// All looks together bear out the strict value; one is enough for the other value.
+		// All observations together confirm the strict value. One is enough for the other value.
 		switch value := c.want == (result == look.Holds); {
 		case result == look.NotObserved:
-		case value == c.got:
+		case value == o.Declared:
 			o.State = ObservedTrue
 		default:
 			o.State = ObservedFalse
@@ -122,8 +120,7 @@ func (m *Manifest) Observe(seen []look.Observation) []ObservedControl {
 	return out
 }
 
-// judge takes the looks with these ids together: what they come to, the sentence of each, and the one that is against it. Those of
-// doubts can only be against it.
+// judge combines the observations with these ids, and their sentences. Those of doubts can only contradict.
 func judge(ids, doubts []string, seen []look.Observation) (result look.Result, evidence []string, against string) {
 	evidence = []string{}
 	holds := len(ids) > 0
@@ -148,19 +145,19 @@ func judge(ids, doubts []string, seen []look.Observation) (result look.Result, e
 	return result, evidence, against
 }
 
-// OutOfReach says whether the key of the role purpose was seen to be out of the agent's reach, and what is against it.
+// OutOfReach says whether a role's key was seen to be out of the agent's reach.
 func OutOfReach(purpose string, seen []look.Observation) (result look.Result, against string) {
 	result, _, against = judge(keyObservations(purpose), nil, seen)
 	return result, against
 }
 
-// Apart says whether the holder of the key of the role purpose was seen to be able to use no other, and what is against it.
+// Apart says whether the holder of a role's key was seen to be able to use no other key.
 func Apart(purpose string, seen []look.Observation) (result look.Result, against string) {
 	result, _, against = judge([]string{look.Apart + ":" + purpose}, nil, seen)
 	return result, against
 }
 
-// Contradicted refuses a deployment of which something was seen that contradicts the manifest.
+// Contradicted refuses a deployment whose manifest an observation contradicts.
 func Contradicted(controls []ObservedControl) error {
 	for _, c := range controls {
 		if c.State == ObservedFalse {

@@ -12,8 +12,8 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// OpenReputation opens a reputation token by what the manifest demands, and holds it against the agent that posts: the subject, whose owner is
-// the key registry that is pinned.
+// OpenReputation opens a reputation token as the manifest demands. It must be of the agent subject, whose owner is a
+// pinned key registry.
 func OpenReputation(v *evidence.Verifier, s *Strict, token, subject string) (evidence.Opened[accrual.Claims], error) {
 	o, err := evidence.Open(v, accrual.Kind, token, s.Autonomy.Expected)
 	if err != nil {
@@ -22,7 +22,7 @@ func OpenReputation(v *evidence.Verifier, s *Strict, token, subject string) (evi
 	return o, checkReputation(v, s, o.Claims(), subject)
 }
 
-// JudgeReputation judges an opened token again. It refuses everything that [OpenReputation] would refuse now.
+// JudgeReputation judges an opened token again. It refuses what [OpenReputation] would refuse now.
 func JudgeReputation(v *evidence.Verifier, s *Strict, o evidence.Opened[accrual.Claims], subject string) error {
 	if err := evidence.Judge(v, accrual.Kind, o, s.Autonomy.Expected); err != nil {
 		return err
@@ -45,7 +45,7 @@ func checkReputation(v *evidence.Verifier, s *Strict, c accrual.Claims, subject 
 	return nil
 }
 
-// CheckVerified refuses the reputation of an agent that does not count as verified, as reputation_insufficient.
+// CheckVerified refuses an agent without a verification that counts, as reputation_insufficient.
 func (e AutonomyExpected) CheckVerified(c *accrual.Claims, now time.Time) error {
 	of := c.Verification
 	because := "a server of the xray bridge did not answer, which allowDegraded of the manifest does not allow"
@@ -62,7 +62,7 @@ func (e AutonomyExpected) CheckVerified(c *accrual.Claims, now time.Time) error 
 	return refusal.New("reputation_insufficient", "the %s shows no verification that counts: %s", accrual.Kind.Typ, because)
 }
 
-// IsOwner reports whether an owner, as receipts name one, is a key registry that the verifier has pinned.
+// IsOwner reports whether owner, in the form of receipts, is a key registry that v pins.
 func IsOwner(v *evidence.Verifier, owner string) bool {
 	return slices.ContainsFunc(v.Trust().Registries(), func(registry ed25519.PublicKey) bool { return interaction.Owner(registry) == owner })
 }

@@ -14,10 +14,10 @@ type Request struct {
 	RuntimeID       string           `json:"runtimeId"`
 	SessionID       string           `json:"sessionId"`
 	EnvironmentHash string           `json:"environmentHash"`
-	ManifestHash    string           `json:"manifestHash"` // of the manifest that the sidecar judges the post by
+	ManifestHash    string           `json:"manifestHash"` // of the sidecar's manifest
 	OriginProof     string           `json:"originProof"`
 	TriggerReceipt  string           `json:"triggerReceipt"`
-	// Reputation is the reputation token of the agent; empty where the sidecar has none.
+	// Reputation is the agent's reputation token, if the sidecar has one.
 	Reputation string `json:"reputation,omitempty"`
 	Call       Call   `json:"call"`
 }
@@ -26,12 +26,12 @@ type Request struct {
 type Call struct {
 	Method      string `json:"method"`
 	Scheme      string `json:"scheme"`
-	Host        string `json:"host"`        // with the port, where it is not the scheme's
-	Path        string `json:"path"`        // as it is escaped on the wire, without the query
-	Rule        string `json:"rule"`        // the action rule that matched
+	Host        string `json:"host"`        // with a port other than the scheme's
+	Path        string `json:"path"`        // escaped, without the query
+	Rule        string `json:"rule"`        // the matching action rule
 	ContentKind string `json:"contentKind"` // json or raw
 	Size        int64  `json:"size"`        // of the body, in bytes
-	// Message is what the call does, where its rule is about messages.
+	// Message is set under a rule about messages.
 	Message *Message `json:"message,omitempty"`
 }
 
@@ -41,23 +41,23 @@ type Decision struct {
 	Grant          string `json:"grant"`
 }
 
-// Manifests names the manifests by which a control plane decides, the one in force first.
+// Manifests are the hashes of the control plane's manifests, the current one first.
 type Manifests struct {
 	Manifests []string `json:"manifests"`
 }
 
-// AcceptsRequest asks which key versions a control plane accepts under a manifest.
+// AcceptsRequest asks which key versions are accepted under a manifest.
 type AcceptsRequest struct {
 	ManifestHash string `json:"manifestHash"`
 }
 
-// Accepted holds the ids of key versions that verifiers accept, by the process that signs with them.
+// Accepted holds the accepted key versions, by the signing process.
 type Accepted struct {
 	Trigger []string `json:"trigger"` // origin proofs and trigger receipts
 	Node    []string `json:"node"`    // reputation tokens
 }
 
-// AcceptedBy returns what v accepts under the manifest behind s.
+// AcceptedBy returns what v accepts under s.
 func (s *Strict) AcceptedBy(v *evidence.Verifier) Accepted {
 	return Accepted{
 		Trigger: append(v.Accepts(evidence.PurposeTriggerOriginProof, s.Origin.Expected),
@@ -66,14 +66,14 @@ func (s *Strict) AcceptedBy(v *evidence.Verifier) Accepted {
 	}
 }
 
-// maxText bounds every text that a condition may work on, in bytes; the path may be as long as a binding's resource.
+// Bounds in bytes on texts in conditions. A path may be as long as a binding's resource.
 const (
 	maxText = 256
 	maxPath = 2048
 )
 
-// Check refuses a request that leaves open what is asked, or whose call is not the one that is bound: rules over request.method and
-// request.path would otherwise judge another call than the one that the decision is signed for.
+// Check refuses an incomplete request, and a call other than the bound one: conditions on request.method and
+// request.path would judge another call than the decision is signed for.
 func (r *Request) Check() error {
 	if err := r.Binding.CheckNonce(); err != nil {
 		return err

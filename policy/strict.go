@@ -9,8 +9,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Strict is a deployment manifest that audits clean, turned into what the chain verifier demands of each artifact
-// (seed: createStrictAutonomousDeploymentPolicy). Only [Manifest.Strict] makes one.
+// Strict is what a clean manifest demands of each artifact (seed: createStrictAutonomousDeploymentPolicy). Only
+// [Manifest.Strict] makes one.
 type Strict struct {
 	DeploymentID string
 	ManifestHash string // hashStrictAutonomousDeploymentManifest
@@ -25,31 +25,31 @@ type Strict struct {
 	Decision     evidence.Expected
 	Grant        evidence.Expected
 	RequestProof evidence.Expected
-	Interaction  evidence.Expected // of interaction receipts; of a manifest that says nothing of them it refuses all
+	Interaction  evidence.Expected // of interaction receipts; empty refuses all
 	Autonomy     AutonomyExpected
-	Statement    evidence.Expected // of the statements of agents; of a manifest that says nothing of them it refuses all
+	Statement    evidence.Expected // of agents' statements; empty refuses all
 
 	MaxChallengeAge  time.Duration
 	CapabilityTTL    time.Duration
 	MaxCapabilityAge time.Duration
 }
 
-// DeploymentExpected is what is demanded of the deployment certificate.
+// DeploymentExpected is demanded of the deployment certificate.
 type DeploymentExpected struct {
 	evidence.Expected
 	DeploymentIDs []string
 }
 
-// RuntimeExpected is what is demanded of the runtime attestation. Mode autonomous and no human interaction are always demanded.
+// RuntimeExpected is demanded of the runtime attestation, with autonomous mode and no human interaction.
 type RuntimeExpected struct {
 	evidence.Expected
-	RuntimeIDs      []string // empty accepts any runtime id that the session receipt and decision agree with
-	TriggerKinds    []string // those that both the runtime policy and the receipt's policy allow
+	RuntimeIDs      []string // empty: any that session receipt and decision agree on
+	TriggerKinds    []string // allowed by both runtime policy and receipt policy
 	PolicyHash      string
 	EnvironmentHash string
 }
 
-// ReceiptExpected is what is demanded of the trigger receipt. An empty hash pins nothing: see [ReceiptPolicy].
+// ReceiptExpected is demanded of the trigger receipt. An empty hash pins nothing.
 type ReceiptExpected struct {
 	evidence.Expected
 	Kinds                    []string
@@ -57,7 +57,7 @@ type ReceiptExpected struct {
 	PayloadHash, BindingHash string
 }
 
-// OriginExpected is what is demanded of the trigger origin proof. An empty hash pins nothing: see [ReceiptPolicy].
+// OriginExpected is demanded of the trigger origin proof. An empty hash pins nothing.
 type OriginExpected struct {
 	evidence.Expected
 	Kinds                                  []string
@@ -66,7 +66,7 @@ type OriginExpected struct {
 	PayloadHash, BindingHash, EvidenceHash string
 }
 
-// SessionExpected is what is demanded of the agent session receipt. None of its four human flags may ever be set.
+// SessionExpected is demanded of the agent session receipt, with none of its four human flags.
 type SessionExpected struct {
 	evidence.Expected
 	RuntimeIDs       []string
@@ -76,7 +76,7 @@ type SessionExpected struct {
 	EnvironmentHash  string
 }
 
-// AutonomyExpected is what is demanded of a reputation token. Of a manifest that says nothing of reputations it refuses all.
+// AutonomyExpected is demanded of a reputation token. Empty, it refuses all.
 type AutonomyExpected struct {
 	evidence.Expected
 	ScoringHash         string
@@ -84,7 +84,7 @@ type AutonomyExpected struct {
 	AllowDegraded       bool
 }
 
-// Pins refuses a policy file with another hash than the one that the manifest requires, as pin_mismatch.
+// Pins refuses a policy file without the required hash, as pin_mismatch.
 func (s *Strict) Pins(policyHash string) error {
 	if policyHash == "" || policyHash != s.Runtime.PolicyHash {
 		return refusal.New("pin_mismatch", "the policy file has hash %s, but the manifest requires %s: pin the first, and certify the manifest", policyHash, s.Runtime.PolicyHash)
@@ -92,10 +92,10 @@ func (s *Strict) Pins(policyHash string) error {
 	return nil
 }
 
-// namedIssues is how many issues a refusal names; the audit lists them all.
+// namedIssues bounds the issues in a refusal.
 const namedIssues = 5
 
-// Strict turns a manifest that audits clean into what the gate demands. One with issues is refused as deployment_unsafe.
+// Strict turns a clean manifest into the gate's demands. It refuses one with issues as deployment_unsafe.
 func (m *Manifest) Strict() (*Strict, error) {
 	if issues := m.Audit(); len(issues) > 0 {
 		var named []string
@@ -111,7 +111,7 @@ func (m *Manifest) Strict() (*Strict, error) {
 
 	deployment := m.DeploymentCertificatePolicy
 	s.Deployment = DeploymentExpected{
-		// The certificate's key is a pinned root: whoever pins it answers for its custody.
+		// Whoever pins a root vouches for its custody.
 		Expected: deployment.expected(deployment.MaxCertificateAgeMs, KeyCustody{}), DeploymentIDs: deployment.AllowedDeploymentIDs,
 	}
 	s.Deployment.RequirePostQuantum = deployment.RequirePostQuantumSignature
@@ -143,7 +143,7 @@ func (m *Manifest) Strict() (*Strict, error) {
 	return s, nil
 }
 
-// Expected returns what is demanded of whoever signs with a key for this purpose; nobody is accepted for a purpose that no role has.
+// Expected returns the demands on signers with a purpose. An unknown purpose accepts nobody.
 func (s *Strict) Expected(purpose string) evidence.Expected {
 	switch purpose {
 	case evidence.PurposeTriggerOriginProof:
@@ -170,7 +170,8 @@ func (s *Strict) Expected(purpose string) evidence.Expected {
 	return evidence.Expected{}
 }
 
-// CheckRuntime refuses a runtime that the manifest does not allow: the session's policy always lists them, the runtime's own may.
+// CheckRuntime refuses a runtime that the manifest does not allow. The session's list is required, the runtime's own
+// optional.
 func (s *Strict) CheckRuntime(id string) error {
 	own := s.Runtime.RuntimeIDs
 	if len(own) > 0 && !slices.Contains(own, id) || !slices.Contains(s.Session.RuntimeIDs, id) {
@@ -181,7 +182,7 @@ func (s *Strict) CheckRuntime(id string) error {
 
 func (p ProofPolicy) strict() evidence.Expected { return p.expected(p.MaxProofAgeMs, p.KeyCustody) }
 
-// strict fills the three parts that a runtime policy speaks of.
+// strict fills the three parts of a runtime policy.
 func (p RuntimePolicy) strict() *Strict {
 	custody := KeyCustody{AllowedKeyCustody: p.AllowedKeyCustody, RequireNonExportableKey: true}
 	if len(custody.AllowedKeyCustody) == 0 {
@@ -205,7 +206,7 @@ func (p RuntimePolicy) strict() *Strict {
 	}
 }
 
-// triggerKinds are the kinds of trigger that an attestation may name: what the receipt's policy allows, narrowed by the runtime's own.
+// triggerKinds are the kinds that an attestation may name: the receipt policy's, narrowed by the runtime's own.
 func (p RuntimePolicy) triggerKinds() []string {
 	var kinds []string
 	for _, kind := range p.TriggerReceiptPolicy.AllowedKinds {

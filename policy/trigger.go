@@ -7,8 +7,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// CheckTrigger holds the claims of an opened origin proof and of an opened trigger receipt against each other, against the binding
-// and against the policy. proofHash is the hash of the proof as it travelled.
+// CheckTrigger compares an opened origin proof and trigger receipt with each other, the binding and the policy.
+// proofHash is the proof's hash.
 func CheckTrigger(s *Strict, o evidence.TriggerOriginProof, r evidence.TriggerReceipt, proofHash, bindingHash string) error {
 	switch {
 	case o.BindingHash != bindingHash:
@@ -23,7 +23,7 @@ func CheckTrigger(s *Strict, o evidence.TriggerOriginProof, r evidence.TriggerRe
 		return refusal.New("artifacts_mismatch", "the trigger receipt and the origin proof name different kinds or sources")
 	case r.HumanInitiated:
 		return refusal.New("human_involved", "the trigger receipt says that a human asked for it")
-	// The constant lists are asked again: whatever a manifest may come to say, a human's request is no trigger.
+	// The constant list counts in any case: whatever a manifest says, a human's request is no trigger.
 	case !slices.Contains(autonomousKinds, o.Kind) || !slices.Contains(s.Origin.Kinds, o.Kind) || !slices.Contains(s.Receipt.Kinds, r.Kind):
 		return refusal.New("not_allowed", "the policy does not allow triggers of kind %q", o.Kind)
 	case !slices.Contains(s.Origin.Sources, o.Source) || !slices.Contains(s.Receipt.Sources, r.Source):

@@ -10,16 +10,15 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// Attester signs what the sidecar saw of a run: the runtime attestation and the agent session receipt, each with its own key
-// and issuer.
+// Attester signs the runtime attestation and the agent session receipt of a run, each with its own key and issuer.
 type Attester struct {
 	runtime *Issuer[evidence.RuntimeAttestation]
 	session *Issuer[evidence.SessionReceipt]
 	access  Access
 }
 
-// Access is who can reach the agent's run, as the deployment declares it (seed: the four human flags of the agent session receipt). A
-// flag that is set, or the opposite of which was seen, goes into the receipt truthfully, and strict policy then refuses.
+// Access is who can reach the agent's run, as configuration declares (seed: the four human flags of the session
+// receipt). A set or contradicted flag goes into the receipt truthfully, and strict policy refuses it.
 type Access struct {
 	HumanPromptPresent             bool
 	HumanOperatorPresent           bool
@@ -27,14 +26,12 @@ type Access struct {
 	AgentEnvironmentUserAccessible bool
 }
 
-// NoProcessEntered stands among the observed claims of a session receipt, without being a claim: the run is isolated, and
-// no process of another user entered it. It does not say that users have no shell, because an agent can read a person's
-// commands from a file, a FIFO, a socket or a host.
+// NoProcessEntered is listed as observed without being a claim: the run is isolated, and no process of another user
+// entered it. Users may still have a shell, because an agent can read commands from a file, a FIFO, a socket or a host.
 const NoProcessEntered = "noProcessEntered"
 
-// with returns what is declared together with what was seen of a run, and what the receipt lists as observed. A terminal,
-// a debugger or a stranger sets a flag. That none was found sets no flag to false: a person who prompts or operates the
-// run, or has a shell in it, needs none of them.
+// with adds observations to the declared flags, and lists what was observed. A terminal, a debugger or a stranger sets
+// a flag. Their absence clears none: a person can act without them.
 func (a Access) with(seen look.Report) (Access, []string) {
 	var flags []string
 	for _, f := range []struct {
@@ -60,7 +57,7 @@ func (a Access) with(seen look.Report) (Access, []string) {
 	return a, flags
 }
 
-// interactive is whether a human could talk to the agent.
+// interactive reports whether a human could talk to the agent.
 func (a Access) interactive() bool {
 	return a.HumanPromptPresent || a.HumanOperatorPresent || a.UserShellAccess
 }
@@ -70,18 +67,18 @@ func NewAttester(runtime *Issuer[evidence.RuntimeAttestation], session *Issuer[e
 	return &Attester{runtime: runtime, session: session, access: access}
 }
 
-// Run is what the sidecar knows of the run when a post is about to be made.
+// Run is the sidecar's knowledge of the run before a post.
 type Run struct {
 	Binding                             evidence.Binding
 	ChallengeID                         string
 	RuntimeID, SessionID                string
 	TranscriptHash                      string
-	EventID, TriggerKind, TriggerSource string // from the verified trigger receipt
+	EventID, TriggerKind, TriggerSource string // of the verified trigger receipt
 	TriggerReceiptHash                  string
-	PolicyHash                          string // that the manifest pins; the gate holds the policy decision against it
+	PolicyHash                          string // pinned by the manifest; the gate compares it with the policy decision
 	EnvironmentHash                     string // measured by this process
 	Seen                                look.Report
-	Interactions                        *evidence.InteractionHead // where the session's chain of receipts stands; nil if none are made
+	Interactions                        *evidence.InteractionHead // head of the session's receipt chain; nil without receipts
 }
 
 // Attested are the two artifacts.
@@ -90,13 +87,13 @@ type Attested struct {
 	SessionReceipt evidence.Opened[evidence.SessionReceipt]
 }
 
-// Claims that the sidecar always sees for itself. Of the others, those are only declared that nothing was seen of.
+// The sidecar always sees these claims itself. The others are declared unless something was seen of them.
 var (
 	observedByRuntime = []string{"bindingHash", "challengeId", "contentHash", "environmentHash", "trigger", "triggerReceiptHash"}
 	observedOfSession = []string{"bindingHash", "challengeId", "environmentHash", "eventId", "inputKind", "inputSource", "sessionId", "transcriptHash"}
 )
 
-// Attest signs both, at the same time.
+// Attest signs both at the same time.
 func (a *Attester) Attest(ctx context.Context, r Run) (Attested, error) {
 	var out Attested
 	access, flags := a.access.with(r.Seen)

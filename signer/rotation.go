@@ -12,14 +12,13 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// ErrNotCertified is the cause of a refusal to sign with a key of which no version is certified.
+// ErrNotCertified is the cause of a refusal to sign with a key without a certified version.
 var ErrNotCertified = errors.New("no version of the key is certified")
 
-// Rotation is a key that signs only with versions that its verifiers accept. A custody makes a new version at any time.
-// Verifiers refuse its signatures until the registry has certified it and they have read the certificate. A verifier
-// that asks for a signature says which versions it accepts ([evidence.WithAccepted]), and gets none by any other. For
-// the verifiers that cannot say so, such as APIs, a new version also signs only once it has been certified for a while.
-// A Rotation is safe for concurrent use.
+// Rotation signs only with key versions that verifiers accept. A custody may make a new version at any time; verifiers
+// refuse it until they have its certificate. A verifier that asks for a signature may name the versions it accepts
+// ([evidence.WithAccepted]). For others, such as APIs, a new version signs only after it has been certified for a
+// while. A Rotation is safe for concurrent use.
 type Rotation struct {
 	custody.Key
 	settle time.Duration
@@ -28,22 +27,22 @@ type Rotation struct {
 	certified atomic.Pointer[map[string]certificate] // by kid
 
 	mu     sync.Mutex           // guards behind
-	behind map[string]time.Time // by kid: when an older version last signed for a verifier that did not accept the newest
+	behind map[string]time.Time // by kid: when an older version last signed because the newest was not accepted
 }
 
 // certificate is what is known of the certificate of one version.
 type certificate struct {
 	public  string
-	since   time.Time // when it was first seen; zero for those that were there at the start
+	since   time.Time // first seen; zero if it was there at the start
 	expires time.Time
 }
 
-// NewRotation makes a Rotation over key. settle is for how long a version has to be certified before it signs.
+// NewRotation makes a Rotation over key. A version signs after it has been certified for settle.
 func NewRotation(key custody.Key, settle time.Duration, now func() time.Time) *Rotation {
 	return &Rotation{Key: key, settle: settle, now: now, behind: make(map[string]time.Time)}
 }
 
-// Follow takes over which versions are certified. What is certified at the first call is held to have been so before.
+// Follow takes over the certified versions. Those of the first call count as certified before.
 func (r *Rotation) Follow(trust *evidence.Trust) {
 	old := r.certified.Load()
 	fresh := make(map[string]certificate)
@@ -64,10 +63,10 @@ func (r *Rotation) Follow(trust *evidence.Trust) {
 	r.certified.Store(&fresh)
 }
 
-// Current returns the newest version that the verifiers accept and that has been certified for long enough. Where there
-// is none, because the earlier ones were retired at once, it is the one that has been certified the longest.
+// Current returns the newest version that verifiers accept and that has been certified long enough; without one,
+// because earlier versions were retired at once, the one certified longest.
 func (r *Rotation) Current(ctx context.Context) (custody.Version, error) {
-	if _, err := r.Key.Current(ctx); err != nil { // which has the custody asked anew
+	if _, err := r.Key.Current(ctx); err != nil { // the custody looks again
 		return custody.Version{}, err
 	}
 	versions, err := r.Versions(ctx)
@@ -81,7 +80,7 @@ func (r *Rotation) Current(ctx context.Context) (custody.Version, error) {
 	return v, err
 }
 
-// note remembers that v signs for a verifier, if it is older than what signs for others.
+// note remembers an older v that signs for a verifier.
 func (r *Rotation) note(versions []custody.Version, v custody.Version) {
 	newest, err := r.choose(context.Background(), versions)
 	if err != nil || newest.KeyID() == v.KeyID() {
@@ -97,12 +96,11 @@ func (r *Rotation) note(versions []custody.Version, v custody.Version) {
 	}
 }
 
-// inFlight is longer than any artifact is good that one post rests on.
+// inFlight is longer than the life of any artifact behind a post.
 const inFlight = 10 * time.Minute
 
-// Signs returns the version that signs now, by what is known of the key, and does not use the key. Where an older one
-// has signed for a verifier that did not accept that version yet, it is the oldest of these, for as long as what it has
-// signed can be good: nobody is to retire it.
+// Signs returns the signing version without using the key. While artifacts of an older version may be in flight, it is
+// the oldest of these: do not retire it.
 func (r *Rotation) Signs(ctx context.Context) (custody.Version, error) {
 	versions, err := r.Versions(ctx)
 	if err != nil {
@@ -124,7 +122,7 @@ func (r *Rotation) Signs(ctx context.Context) (custody.Version, error) {
 	return v, nil
 }
 
-// choose returns the version of versions, which are oldest first, that signs for the verifiers that ctx speaks of.
+// choose returns the version that signs for the verifiers of ctx. versions has the oldest first.
 func (r *Rotation) choose(ctx context.Context, versions []custody.Version) (best custody.Version, err error) {
 	refused := ""
 	var since time.Time
@@ -151,7 +149,7 @@ func (r *Rotation) choose(ctx context.Context, versions []custody.Version) (best
 		"no version of the key %s is certified in the trust bundle: certify it (mediator keys certify)", r.Name())
 }
 
-// certificate returns what is known of the certificate of v; ok is false if there is none, or none that holds now.
+// certificate returns the valid certificate of v, if there is one.
 func (r *Rotation) certificate(v custody.Version) (c certificate, ok bool) {
 	if certified := r.certified.Load(); certified != nil {
 		c = (*certified)[v.KeyID()]

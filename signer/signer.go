@@ -1,5 +1,4 @@
-// Package signer knows who signs which artifact with which key: an [Issuer] is one role, bound to one kind of artifact, one key
-// and one issuer name.
+// Package signer binds signing roles: an [Issuer] has one kind of artifact, one key and one issuer name.
 package signer
 
 import (
@@ -13,31 +12,31 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// Key is what an Issuer needs of a key in custody.
+// Key is a key in custody.
 type Key interface {
 	Current(ctx context.Context) (custody.Version, error)
 	Properties() custody.Properties
 }
 
-// Options say how an Issuer stamps its artifacts. All but the last is required.
+// Options say how an Issuer stamps its artifacts. All but Second are required.
 type Options struct {
 	Issuer   string        // iss
 	Audience string        // aud
-	Lifetime time.Duration // exp - iat, at least 1 s and at most the kind's bound
+	Lifetime time.Duration // from 1 s to the kind's bound
 	Now      func() time.Time
-	// Second signs what a root key signs a second time, with ML-DSA-65; nil signs it once.
+	// Second signs a root's artifacts again with ML-DSA-65; nil signs once.
 	Second evidence.Key
 }
 
 // Issuer signs artifacts of one kind. It is safe for concurrent use.
 type Issuer[C any] struct {
 	kind   evidence.Kind[C]
-	key    Key             // nil where a shared secret stands in for it
-	secret evidence.Secret // its zero value signs nothing
+	key    Key             // nil with a shared secret
+	secret evidence.Secret // the zero value signs nothing
 	o      Options
 }
 
-// New makes an Issuer and refuses options that would make artifacts which no verifier accepts.
+// New makes an Issuer. It refuses options whose artifacts no verifier would accept.
 func New[C any](kind evidence.Kind[C], key Key, o Options) (*Issuer[C], error) {
 	if key == nil {
 		return nil, fmt.Errorf("signer: the issuer of %s needs a key", kind.Typ)
@@ -48,8 +47,8 @@ func New[C any](kind evidence.Kind[C], key Key, o Options) (*Issuer[C], error) {
 	return &Issuer[C]{kind: kind, key: key, o: o}, nil
 }
 
-// NewShared makes an Issuer whose artifacts are authenticated with a secret that their verifier holds too (HS256), as the seed allows
-// it for runtime attestations. Such an artifact proves nothing to a third party, and every strict manifest refuses it.
+// NewShared makes an Issuer with a shared secret (HS256), as the seed allows for runtime attestations. Such an artifact
+// proves nothing to a third party, and every strict manifest refuses it.
 func NewShared[C any](kind evidence.Kind[C], secret evidence.Secret, o Options) (*Issuer[C], error) {
 	if o.Second != nil {
 		return nil, fmt.Errorf("signer: the issuer of %s has a secret, and so no second key", kind.Typ)
@@ -72,8 +71,7 @@ func (o Options) check(typ string, longest time.Duration) error {
 	return nil
 }
 
-// Issue stamps c with fresh registered claims and what is known of the key, and signs it. A root that signs twice issues nothing to its
-// own process: [Issuer.Sign] does that.
+// Issue stamps and signs c for this process. It refuses a root that signs twice: use [Issuer.Sign].
 func (i *Issuer[C]) Issue(ctx context.Context, c C) (evidence.Opened[C], error) {
 	if i.o.Second != nil {
 		return evidence.Opened[C]{}, fmt.Errorf("signer: a %s that is signed twice is made with Sign", i.kind.Typ)
@@ -93,8 +91,7 @@ func (i *Issuer[C]) once(ctx context.Context, c C) (evidence.Opened[C], error) {
 	return draft.Sign(ctx)
 }
 
-// Sign is [Issuer.Issue] for an artifact that goes to other processes: it returns the token, with every signature, and the claims that
-// went into it.
+// Sign is [Issuer.Issue] for other processes: it returns the token with every signature, and the claims.
 func (i *Issuer[C]) Sign(ctx context.Context, c C) (token string, signed C, err error) {
 	o, err := i.once(ctx, c)
 	token = o.Token()
@@ -104,14 +101,14 @@ func (i *Issuer[C]) Sign(ctx context.Context, c C) (token string, signed C, err 
 	return token, o.Claims(), err
 }
 
-// Name returns the iss of what the issuer signs.
+// Name returns the issuer name.
 func (i *Issuer[C]) Name() string { return i.o.Issuer }
 
 func (i *Issuer[C]) registered() evidence.Registered {
 	return evidence.NewRegistered(i.o.Issuer, i.o.Audience, i.o.Now(), i.o.Lifetime)
 }
 
-// draft stamps c and prepares it for its signature.
+// draft stamps c and prepares it.
 func (i *Issuer[C]) draft(ctx context.Context, c C) (evidence.Draft[C], error) {
 	key, err := i.key.Current(ctx)
 	if err != nil {
@@ -122,9 +119,8 @@ func (i *Issuer[C]) draft(ctx context.Context, c C) (evidence.Draft[C], error) {
 	return evidence.Prepare(key, i.kind, c)
 }
 
-// SignPair signs two artifacts of which the second rests on the first: rest makes the second's claims from the first's, and from its hash.
-// It makes the two signatures at the same time, so that a key in Vault or in a token costs one wait and not two. Neither issuer may sign
-// with a shared secret, or twice.
+// SignPair signs two artifacts at the same time, so that a key in Vault or a token costs one wait. rest makes the
+// second's claims from the first's claims and hash. Neither issuer may use a shared secret or sign twice.
 func SignPair[A, B any](ctx context.Context, first *Issuer[A], a A, second *Issuer[B], rest func(first A, hash string) B) (tokens [2]string, err error) {
 	if first.key == nil || second.key == nil || first.o.Second != nil || second.o.Second != nil {
 		return tokens, fmt.Errorf("signer: a %s and a %s cannot be signed as a pair", first.kind.Typ, second.kind.Typ)

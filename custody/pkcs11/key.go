@@ -23,19 +23,19 @@ type key struct {
 	token *Token
 	name  string
 
-	mu       sync.Mutex // guards all below; held while the token is asked, so that it is asked once
+	mu       sync.Mutex // guards all below; held while asking the token, so that it is asked once
 	read     time.Time  // when versions were read
-	again    bool       // they are to be read again, whenever that was
+	again    bool       // read again in any case
 	versions []version  // oldest first
 }
 
-// version is one private key, with what the token says of it.
+// version is one private key with the token's attributes.
 type version struct {
 	custody.Version
 	number int
 	handle pkcs11.ObjectHandle
-	// kept: the token made the key and has never let it out, and neither will it (CKA_LOCAL, CKA_NEVER_EXTRACTABLE, CKA_SENSITIVE,
-	// CKA_ALWAYS_SENSITIVE, and not CKA_EXTRACTABLE; PKCS #11 section 4.9).
+	// kept: the token made the key, never let it out and never will (CKA_LOCAL, CKA_NEVER_EXTRACTABLE, CKA_SENSITIVE,
+	// CKA_ALWAYS_SENSITIVE, not CKA_EXTRACTABLE; PKCS #11 section 4.9).
 	kept bool
 }
 
@@ -53,7 +53,7 @@ func (k *key) Current(ctx context.Context) (custody.Version, error) {
 	return all[len(all)-1].Version, nil
 }
 
-// Versions returns every version that the token holds.
+// Versions returns the token's versions.
 func (k *key) Versions(ctx context.Context) ([]custody.Version, error) {
 	all, err := k.all(ctx)
 	if err != nil {
@@ -66,7 +66,7 @@ func (k *key) Versions(ctx context.Context) ([]custody.Version, error) {
 	return out, nil
 }
 
-// Properties returns what the token says. That it is hardware is observed only if its slot says so.
+// Properties returns the token's attributes. Hardware is observed only if the slot says so.
 func (k *key) Properties() custody.Properties {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -80,7 +80,7 @@ func (k *key) Properties() custody.Properties {
 	return p
 }
 
-// Observe says what the token says of the key's versions.
+// Observe reports the token's attributes of the versions.
 func (k *key) Observe(ctx context.Context, _ time.Duration) []look.Observation {
 	custodyLook := func() look.Observation {
 		all, err := k.all(ctx)
@@ -95,8 +95,8 @@ func (k *key) Observe(ctx context.Context, _ time.Duration) []look.Observation {
 	return []look.Observation{custodyLook(), k.apartLook(ctx)}
 }
 
-// apartLook is whether the PIN, by which the token knows who signs, opens no key but those of this process. What others are for the token does
-// not say.
+// apartLook reports whether the PIN opens no keys but those of this process. The token does not say what other keys are
+// for.
 func (k *key) apartLook(ctx context.Context) look.Observation {
 	others, err := k.token.others(ctx)
 	switch {
@@ -112,8 +112,8 @@ func kept(all []version) bool {
 	return len(all) > 0 && !slices.ContainsFunc(all, func(v version) bool { return !v.kept })
 }
 
-// all returns the versions, read again if they were last read longer ago than Refresh. Where the token cannot be read, as for a moment while
-// a version is made, what was read before counts for three times as long, and no longer: a version may have been deleted since.
+// all returns the versions, read within Refresh. If the token cannot be read, as while a version is made, the last
+// reading counts for three times as long, and no longer: a version may have been deleted.
 func (k *key) all(ctx context.Context) ([]version, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -132,7 +132,7 @@ func (k *key) refresh(ctx context.Context) error {
 	return k.load(ctx)
 }
 
-// load reads the versions. Its caller holds mu.
+// load reads the versions. The caller holds mu.
 func (k *key) load(ctx context.Context) error {
 	var found []version
 	err := k.token.use(ctx, func(s pkcs11.SessionHandle) (err error) {
@@ -149,7 +149,7 @@ func (k *key) load(ctx context.Context) error {
 	return nil
 }
 
-// find returns the versions that the token holds, oldest first.
+// find returns the token's versions, oldest first.
 func (k *key) find(s pkcs11.SessionHandle) ([]version, error) {
 	publics, err := k.publics(s)
 	if err != nil {
@@ -205,7 +205,7 @@ func (k *key) publics(s pkcs11.SessionHandle) (map[int]ed25519.PublicKey, error)
 		if !slices.ContainsFunc(ed25519Params, func(p []byte) bool { return bytes.Equal(a[1], p) }) {
 			return nil, fmt.Errorf("the key %s with the id %d is no Ed25519 key", k.name, number)
 		}
-		point := bytes.TrimPrefix(a[2], []byte{0x04, ed25519.PublicKeySize}) // a DER OCTET STRING, or by PKCS #11 3.0 the bare bytes
+		point := bytes.TrimPrefix(a[2], []byte{0x04, ed25519.PublicKeySize}) // a DER OCTET STRING, or bare bytes (PKCS #11 3.0)
 		if _, twice := out[number]; twice || len(point) != ed25519.PublicKeySize {
 			return nil, fmt.Errorf("the public key of %s with the id %d is there twice, or malformed", k.name, number)
 		}
@@ -214,8 +214,8 @@ func (k *key) publics(s pkcs11.SessionHandle) (map[int]ed25519.PublicKey, error)
 	return out, nil
 }
 
-// ed25519Params are the two encodings of the curve in CKA_EC_PARAMS (PKCS #11 3.0 section 2.3.10): the PrintableString "edwards25519" and
-// the OID 1.3.101.112 of RFC 8410.
+// ed25519Params are the curve's two encodings in CKA_EC_PARAMS (PKCS #11 3.0 section 2.3.10): the PrintableString
+// "edwards25519" and the OID 1.3.101.112 (RFC 8410).
 var ed25519Params = [][]byte{append([]byte{0x13, 12}, "edwards25519"...), {0x06, 3, 43, 101, 112}}
 
 // ckmEDDSA is CKM_EDDSA; without parameters it is pure Ed25519 (PKCS #11 3.0 section 2.3.14).
@@ -223,7 +223,7 @@ const ckmEDDSA = 0x1057
 
 func isTrue(b []byte) bool { return len(b) == 1 && b[0] != 0 }
 
-// number reads CKA_ID as a version: a big-endian number from 1.
+// number reads CKA_ID as a version: big-endian, from 1.
 func number(id []byte) (int, error) {
 	n := 0
 	for _, b := range id {
@@ -238,14 +238,14 @@ func number(id []byte) (int, error) {
 	return n, nil
 }
 
-// signer signs with one version. What comes back is verified before it is used.
+// signer signs with one version and verifies the result.
 func (k *key) signer(number int, public ed25519.PublicKey) func(context.Context, []byte) ([]byte, error) {
 	return func(ctx context.Context, message []byte) ([]byte, error) {
 		private, err := k.handle(ctx, number)
 		if err != nil {
 			return nil, err
 		}
-		message = bytes.Clone(message) // the call may go on after ctx has ended and the caller has moved on
+		message = bytes.Clone(message) // the call may outlast ctx and the caller
 		var signature []byte
 		err = k.token.use(ctx, func(s pkcs11.SessionHandle) error {
 			err := k.token.module.SignInit(s, []*pkcs11.Mechanism{pkcs11.NewMechanism(ckmEDDSA, nil)}, private)
@@ -278,7 +278,7 @@ func (k *key) handle(ctx context.Context, number int) (pkcs11.ObjectHandle, erro
 	return all[i].handle, nil
 }
 
-// forget has the token asked again at the next use: a handle may not outlive the login under which it was found.
+// forget has the token read again at the next use: a handle may not outlive its login.
 func (k *key) forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

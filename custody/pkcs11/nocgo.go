@@ -8,7 +8,7 @@ import (
 	"github.com/actionproof/mediator/custody"
 )
 
-// Token is an open token. In this build there is none: a PKCS #11 module is a C library.
+// Token does not exist in this build: a PKCS #11 module is a C library.
 type Token struct{}
 
 // Open refuses: this build cannot load a PKCS #11 module.

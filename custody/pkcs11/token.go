@@ -19,17 +19,17 @@ type Token struct {
 	o        Options
 	module   *pkcs11.Ctx
 	slot     uint
-	hardware bool // the slot says that it is hardware
+	hardware bool // the slot says hardware
 
-	// sessions holds as many places as there may be sessions. A place is empty (0) until it is used, and after a failure, since a session
-	// may not outlive what went wrong with it.
+	// sessions holds the places for sessions. A place is empty (0) before its first use and after a failure, which may
+	// have broken the session.
 	sessions chan pkcs11.SessionHandle
 
 	mu   sync.Mutex // guards keys
-	keys []string   // the names of those that were opened
+	keys []string   // names of opened keys
 }
 
-// Open loads the module and finds the token. A process opens each module once.
+// Open loads the module and finds the token. Call it once for each module.
 func Open(o Options) (*Token, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func Open(o Options) (*Token, error) {
 	}
 	err := t.find()
 	if err == nil {
-		err = t.use(context.Background(), func(pkcs11.SessionHandle) error { return nil }) // the PIN is tried once, here
+		err = t.use(context.Background(), func(pkcs11.SessionHandle) error { return nil }) // tries the PIN once
 	}
 	if err != nil {
 		return nil, errors.Join(err, t.Close())
@@ -56,7 +56,7 @@ func Open(o Options) (*Token, error) {
 	return t, nil
 }
 
-// find looks for the slot that holds the token.
+// find looks for the token's slot.
 func (t *Token) find() error {
 	slots, err := t.module.GetSlotList(true)
 	if err != nil {
@@ -84,8 +84,8 @@ func (t *Token) Close() error {
 	return err
 }
 
-// use runs do with a session of its own. A module's calls know no context: where ctx ends first, the call goes on and its result is
-// dropped; it keeps its place until then, so that a token which hangs holds a bounded number of them.
+// use runs do with its own session. A module knows no context: after ctx ends, the call goes on and its result is
+// dropped. It keeps its place, which bounds the calls that hang.
 func (t *Token) use(ctx context.Context, do func(pkcs11.SessionHandle) error) error {
 	var session pkcs11.SessionHandle
 	select {
@@ -117,7 +117,7 @@ func (t *Token) use(ctx context.Context, do func(pkcs11.SessionHandle) error) er
 	}
 }
 
-// login opens a session in which the private keys can be used.
+// login opens a session for private keys.
 func (t *Token) login() (pkcs11.SessionHandle, error) {
 	session, err := t.module.OpenSession(t.slot, pkcs11.CKF_SERIAL_SESSION)
 	if err != nil {
@@ -131,7 +131,7 @@ func (t *Token) login() (pkcs11.SessionHandle, error) {
 	return session, nil
 }
 
-// Key opens the key with this name, which must have a version.
+// Key opens a key with at least one version.
 func (t *Token) Key(name string) (custody.Key, error) {
 	k := &key{token: t, name: name}
 	if err := k.refresh(context.Background()); err != nil {
@@ -143,7 +143,7 @@ func (t *Token) Key(name string) (custody.Key, error) {
 	return k, nil
 }
 
-// others returns the labels of the private keys that were not opened as keys of this process, sorted.
+// others returns the sorted labels of private keys that this process did not open.
 func (t *Token) others(ctx context.Context) ([]string, error) {
 	var labels []string
 	err := t.use(ctx, func(s pkcs11.SessionHandle) error {
@@ -164,10 +164,10 @@ func (t *Token) others(ctx context.Context) ([]string, error) {
 	return slices.Compact(labels), err
 }
 
-// maxObjects bounds the versions of one key, and the keys of a token.
+// maxObjects bounds the versions of a key, and the keys of a token.
 const maxObjects = 256
 
-// objects returns the objects of one class that have these attributes as well.
+// objects returns the objects of a class with these attributes.
 func (t *Token) objects(session pkcs11.SessionHandle, class uint, also ...*pkcs11.Attribute) ([]pkcs11.ObjectHandle, error) {
 	err := t.module.FindObjectsInit(session, append([]*pkcs11.Attribute{pkcs11.NewAttribute(pkcs11.CKA_CLASS, class)}, also...))
 	if err != nil {
@@ -183,7 +183,7 @@ func (t *Token) objects(session pkcs11.SessionHandle, class uint, also ...*pkcs1
 	return handles, nil
 }
 
-// attributes reads some attributes of an object, in the order in which they are asked for.
+// attributes reads attributes of an object, in the given order.
 func (t *Token) attributes(session pkcs11.SessionHandle, object pkcs11.ObjectHandle, types ...uint) ([][]byte, error) {
 	ask := make([]*pkcs11.Attribute, len(types))
 	for i, a := range types {

@@ -16,29 +16,29 @@ import (
 
 // Auth gets a Vault token for one role.
 type Auth interface {
-	// login returns a secret whose Auth has the token. c has no token.
+	// login returns a secret with the token in Auth. c has no token.
 	login(ctx context.Context, c *api.Client) (*api.Secret, error)
 }
 
-// AppRole logs in with AppRole.
+// AppRole logs in with an AppRole.
 type AppRole struct {
 	Mount      string // of the auth method; approle if empty
 	RoleIDFile string
-	// SecretIDFile holds the secret id or, with Wrapped, a response-wrapping token for it, which is unwrapped once. The file is read again
-	// at each login: whoever delivers a new one replaces the file. One that Vault has refused is not tried again, since five failures lock
-	// the role out for a quarter of an hour.
+	// SecretIDFile holds the secret id or, with Wrapped, a wrapping token for it. It is read at each login, so a new
+	// one replaces the file. A secret id that Vault refused is not tried again: five failures lock the role for fifteen
+	// minutes.
 	SecretIDFile string
 	Wrapped      bool
-	// Role is the name of the AppRole, for which a wrapping token must have been made; only with Wrapped.
+	// Role is the AppRole's name, which a wrapping token must be made for; only with Wrapped.
 	Role string
 
 	mu       sync.Mutex // guards all below
-	wrapping string     // the wrapping token that was unwrapped last
-	secretID string     // what was in it
-	refused  pair       // what Vault has refused last
+	wrapping string     // the last unwrapped wrapping token
+	secretID string     // its content
+	refused  pair       // the last refused pair
 }
 
-// pair is what a role logs in with.
+// pair is a role's login.
 type pair struct{ roleID, secretID string }
 
 func (a *AppRole) login(ctx context.Context, c *api.Client) (*api.Secret, error) {
@@ -91,8 +91,8 @@ func (a *AppRole) secret(ctx context.Context, c *api.Client) (string, error) {
 	return secretID, nil
 }
 
-// unwrap takes the secret id out of its wrapping. A token that was made for something else would give whoever made it the choice of the
-// role, so where it was made is looked at first.
+// unwrap unwraps the secret id. It first checks where the wrapping token was made: otherwise its maker could choose the
+// role.
 func (a *AppRole) unwrap(ctx context.Context, c *api.Client, wrapping string) (string, error) {
 	info, err := c.Logical().WriteWithContext(ctx, "sys/wrapping/lookup", map[string]any{"token": wrapping})
 	if err != nil {
@@ -121,7 +121,7 @@ func (a *AppRole) unwrap(ctx context.Context, c *api.Client, wrapping string) (s
 type Kubernetes struct {
 	Mount   string // of the auth method; kubernetes if empty
 	Role    string // Vault's role
-	JWTFile string // the service account's token, read at each login
+	JWTFile string // the token's file, read at each login
 }
 
 func (k *Kubernetes) login(ctx context.Context, c *api.Client) (*api.Secret, error) {
@@ -132,8 +132,8 @@ func (k *Kubernetes) login(ctx context.Context, c *api.Client) (*api.Secret, err
 	return c.Logical().WriteWithContext(ctx, "auth/"+cmp.Or(k.Mount, "kubernetes")+"/login", map[string]any{"role": k.Role, "jwt": jwt})
 }
 
-// TokenFile is a token that somebody else gets and renews, such as Vault Agent. The file is read again when Vault does not know the
-// token any more.
+// TokenFile is a token that another program renews, such as Vault Agent. The file is read again when Vault no longer
+// knows the token.
 type TokenFile struct{ Path string }
 
 func (t *TokenFile) login(context.Context, *api.Client) (*api.Secret, error) {
@@ -144,7 +144,7 @@ func (t *TokenFile) login(context.Context, *api.Client) (*api.Secret, error) {
 	return &api.Secret{Auth: &api.SecretAuth{ClientToken: token}}, nil
 }
 
-// maxFile bounds a file with a secret in it, in bytes.
+// maxFile bounds a secret's file, in bytes.
 const maxFile = 64 << 10
 
 func readFile(path string) (string, error) {

@@ -13,8 +13,8 @@ import (
 	"github.com/actionproof/mediator/custody"
 )
 
-// batcher asks for the signatures of one key version. The first caller's request goes at once; whoever comes while it is under way shares
-// the next request, as callers of a database share a commit.
+// batcher asks for the signatures of one key version. The first request goes at once; callers that come meanwhile share
+// the next one, like a database's group commit.
 type batcher struct {
 	key    *Key
 	number int
@@ -25,15 +25,15 @@ type batcher struct {
 	busy    bool
 }
 
-// wanted is one signature that a caller waits for.
+// wanted is a signature that a caller waits for.
 type wanted struct {
 	message []byte
-	done    chan struct{} // closed once one of these is there
+	done    chan struct{} // closed with a result
 	sig     []byte
 	err     error
 }
 
-// maxBatch bounds the signatures of one request, and maxWaiting those that wait for the next.
+// maxBatch bounds the signatures of one request, maxWaiting the waiting ones.
 const (
 	maxBatch   = 128
 	maxWaiting = 4096
@@ -52,7 +52,7 @@ func (b *batcher) sign(ctx context.Context, message []byte) ([]byte, error) {
 	}
 }
 
-// add puts w in the queue, and starts work on it if nobody is at work.
+// add queues w, and starts the work if none is running.
 func (b *batcher) add(w *wanted) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,7 +67,7 @@ func (b *batcher) add(w *wanted) bool {
 	return true
 }
 
-// next takes a batch from the queue; an empty queue ends the work.
+// next takes a batch; an empty queue ends the work.
 func (b *batcher) next() []*wanted {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -98,8 +98,8 @@ type result struct {
 	Error     string `json:"error"`
 }
 
-// ask asks Vault for the signatures of a batch and returns one result for each, in order. Pure Ed25519 takes neither prehashed nor a hash
-// algorithm.
+// ask asks Vault for a batch of signatures and returns one result each, in order. Pure Ed25519 takes no prehash and no
+// hash algorithm.
 func (b *batcher) ask(batch []*wanted) ([]result, error) {
 	o := b.key.session.server.o
 	ctx, cancel := context.WithTimeout(b.key.session.server.ctx, o.Timeout)
@@ -119,14 +119,14 @@ func (b *batcher) ask(batch []*wanted) ([]result, error) {
 	var answer struct {
 		Results []result `json:"batch_results"`
 	}
-	_ = decode(secret, &answer) // what cannot be read has no results
+	_ = decode(secret, &answer) // an unreadable answer has no results
 	if len(answer.Results) != len(batch) {
 		return nil, custody.Unavailable(nil, "Vault gave %d signatures of the key %s for %d messages", len(answer.Results), b.key.name, len(batch))
 	}
 	return answer.Results, nil
 }
 
-// check reads one signature ("vault:v<version>:<base64>") and verifies it with the version's public key.
+// check reads one signature ("vault:v<version>:<base64>") and verifies it.
 func (b *batcher) check(message []byte, r result) ([]byte, error) {
 	if r.Error != "" {
 		return nil, custody.Unavailable(nil, "Vault does not sign with version %d of the key %s; is it older than min_encryption_version?", b.number, b.key.name)

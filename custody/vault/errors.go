@@ -14,8 +14,8 @@ import (
 	"github.com/hashicorp/vault/api"
 )
 
-// environment says which of the environment's variables Vault's library stumbles over. What they say counts for nothing here, but the
-// library reads them, with the files that some of them name.
+// environment names the environment variable that Vault's library fails on. These variables do not count here, but the
+// library reads them and the files they name.
 func environment(err error) error {
 	for _, name := range []string{api.EnvVaultCACert, api.EnvVaultCAPath, api.EnvVaultClientCert, api.EnvVaultClientKey} {
 		path := os.Getenv(name)
@@ -31,7 +31,7 @@ func environment(err error) error {
 	return fmt.Errorf("the environment's VAULT_ variables cannot be read, which the mediator does not use: unset them: %w", err)
 }
 
-// why says in a few words why Vault did not do what it was asked; it holds no token and nothing of an answer's body.
+// why says briefly why Vault did not do something, without tokens and bodies.
 func why(err error) string {
 	var answer *api.ResponseError
 	var wait net.Error
@@ -70,10 +70,10 @@ func answered(e *api.ResponseError) string {
 	return fmt.Sprintf("Vault answers %d", e.StatusCode)
 }
 
-// maxReason bounds what is quoted of Vault's answer, in bytes.
+// maxReason bounds a quoted answer, in bytes.
 const maxReason = 400
 
-// reason quotes what Vault gives as its reason: for those who administer keys, never for an agent.
+// reason quotes Vault's reason, for administrators only.
 func reason(e *api.ResponseError) string {
 	if len(e.Errors) == 0 {
 		return ""
@@ -81,7 +81,7 @@ func reason(e *api.ResponseError) string {
 	return fmt.Sprintf("; Vault says %.*q", maxReason, strings.Join(e.Errors, "; "))
 }
 
-// refuses tells an answer that would be the same the next time from one that says to come back.
+// refuses reports whether Vault would answer the same next time.
 func refuses(e *api.ResponseError) bool {
 	return e.StatusCode < 500 && e.StatusCode != http.StatusTooManyRequests
 }
@@ -90,13 +90,13 @@ func said(e *api.ResponseError, what string) bool {
 	return slices.ContainsFunc(e.Errors, func(s string) bool { return strings.Contains(s, what) })
 }
 
-// invalidToken tells a token that has expired, was revoked or never was one, from one without the right.
+// invalidToken tells an invalid token from one without the right.
 func invalidToken(err error) bool {
 	var answer *api.ResponseError
 	return errors.As(err, &answer) && answer.StatusCode == http.StatusForbidden && said(answer, "invalid token")
 }
 
-// broken tells a connection that broke from a server that answered, or that did not answer in time.
+// broken tells a broken connection from an answer or a timeout.
 func broken(err error) bool {
 	var answer *api.ResponseError
 	var login loginError

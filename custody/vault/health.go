@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Health is what a process has last seen of Vault, for its metrics.
+// Health is what a process last saw of Vault, for its metrics.
 type Health struct {
-	CertificateUntil time.Time // the end of Vault's certificate, as the last new connection saw it; zero before one did
+	CertificateUntil time.Time // of Vault's certificate, at the last new connection; zero before
 	Logins           []Login
 }
 
-// Login is one role's standing with Vault.
+// Login is one role's session with Vault.
 type Login struct {
 	For       string    // such as key runtime-key
-	Reachable bool      // Vault did what it was asked the last time
-	Until     time.Time // when the token ends unless it is renewed; zero if it does not end, or there is none
+	Reachable bool      // the last request succeeded
+	Until     time.Time // end of the token without renewal; zero if it does not end or there is none
 }
 
-// Health returns what was last seen, and asks Vault for nothing.
+// Health asks Vault nothing.
 func (s *Server) Health() Health {
 	var h Health
 	if until := s.certificate.Load(); until != nil {
@@ -36,13 +36,12 @@ func (s *Server) Health() Health {
 	return h
 }
 
-// seeCertificate keeps the end of Vault's certificate.
 func (s *Server) seeCertificate(c tls.ConnectionState) error {
 	s.certificate.Store(&c.PeerCertificates[0].NotAfter)
 	return nil
 }
 
-// lease keeps for how long a token lasts from now on, in seconds.
+// lease keeps the remaining seconds of a token.
 func (e *session) lease(seconds int) {
 	if seconds <= 0 {
 		e.until.Store(nil)

@@ -25,35 +25,35 @@ type Key struct {
 	name    string
 	others  []string
 	state   atomic.Pointer[state]
-	failure atomic.Pointer[error] // of the last reading, nil if it went well
+	failure atomic.Pointer[error] // of the last reading
 
-	flight singleflight.Group // for those who wait for one reading
+	flight singleflight.Group // shared by callers that wait for one reading
 
-	mu     sync.Mutex // held while the key is read
+	mu     sync.Mutex // held while reading the key
 	pinned map[int]custody.Version
 }
 
 var _ custody.Key = (*Key)(nil)
 
-// state is what was read of a key at one time. It does not change.
+// state is one immutable reading of a key.
 type state struct {
 	read     time.Time
-	versions []custody.Version // those that Vault still accepts, oldest first
+	versions []custody.Version // accepted by Vault, oldest first
 	flags    flags
 }
 
-// flags are what Vault says of a key beside its versions.
+// flags are Vault's properties of a key.
 type flags struct {
 	Exportable      bool `json:"exportable"`
 	PlaintextBackup bool `json:"allow_plaintext_backup"`
 	Deletable       bool `json:"deletion_allowed"`
 }
 
-// exportable is whether the private key can be had from Vault, in one way or the other.
+// exportable reports whether Vault would give out the private key in any way.
 func (f flags) exportable() bool { return f.Exportable || f.PlaintextBackup }
 
-// Key opens a key: it logs in, reads the key, and reads it again on a period until Close. others are the names of keys of other roles,
-// which auth must not be able to use (see [Key.Observe]).
+// Key opens a key: it logs in, reads the key, and reads it again periodically until Close. auth must not be able to use
+// the keys others of other roles ([Key.Observe]).
 func (s *Server) Key(ctx context.Context, name string, auth Auth, others ...string) (*Key, error) {
 	k := s.Prepare(name, auth, others...)
 	if err := k.Open(ctx); err != nil {
@@ -63,8 +63,7 @@ func (s *Server) Key(ctx context.Context, name string, auth Auth, others ...stri
 	return k, nil
 }
 
-// Prepare makes a key and asks Vault nothing. Until [Key.Open] has succeeded nothing is known of the key: it has no versions, and counts
-// as exportable.
+// Prepare makes a key without asking Vault. Before [Key.Open] succeeds it has no versions and counts as exportable.
 func (s *Server) Prepare(name string, auth Auth, others ...string) *Key {
 	others = slices.DeleteFunc(slices.Clone(others), func(o string) bool { return o == name })
 	k := &Key{session: s.session("key "+name, auth), name: name, others: others, pinned: make(map[int]custody.Version)}
@@ -72,7 +71,7 @@ func (s *Server) Prepare(name string, auth Auth, others ...string) *Key {
 	return k
 }
 
-// Open logs in and reads the key. After an error it can be called again: it logs in again only if that is what failed.
+// Open logs in and reads the key. After an error call it again: it logs in again only if that failed.
 func (k *Key) Open(ctx context.Context) error {
 	if err := k.read(ctx); err != nil {
 		return err
@@ -81,11 +80,10 @@ func (k *Key) Open(ctx context.Context) error {
 	return nil
 }
 
-// idle is how many times longer than Refresh the time is between two readings of a key that nobody uses. Each reading is two lines in
-// Vault's audit log.
+// A key that nobody uses is read every idle × Refresh. Each reading is two lines in Vault's audit log.
 const idle = 20
 
-// watch reads the key on a period, and more often while that fails. What goes wrong is said once.
+// watch reads the key periodically, and more often while that fails. It logs each problem once.
 func (k *Key) watch(ctx context.Context) {
 	o := k.session.server.o
 	failing := false
@@ -112,8 +110,8 @@ func (k *Key) watch(ctx context.Context) {
 	}
 }
 
-// used has the key read because it is about to sign: in the background if it was read more than Refresh ago, and before it signs if that
-// was more than Stale ago. While Vault does not answer nobody waits longer than Refresh for it.
+// used reads the key before a signature: in the background after Refresh, first after Stale. Nobody waits longer than
+// Refresh while Vault is silent.
 func (k *Key) used(ctx context.Context) {
 	o := k.session.server.o
 	switch age := k.age(); {
@@ -129,7 +127,7 @@ func (k *Key) used(ctx context.Context) {
 	}
 }
 
-// within reads the key if it was read more than maxAge ago. All who wait share one reading.
+// within reads the key unless it was read within maxAge. Callers share one reading.
 func (k *Key) within(ctx context.Context, maxAge time.Duration) error {
 	if age := k.age(); 0 <= age && age < maxAge {
 		return nil
@@ -142,25 +140,25 @@ func (k *Key) within(ctx context.Context, maxAge time.Duration) error {
 	}
 }
 
-// readOnce reads the key, unless that is under way.
+// readOnce reads the key unless a reading is running.
 func (k *Key) readOnce() <-chan singleflight.Result {
 	return k.flight.DoChan("", func() (any, error) { return nil, k.read(k.session.server.ctx) })
 }
 
-// age is how long ago the key was read.
+// age is the time since the last reading.
 func (k *Key) age() time.Duration {
 	return k.session.server.o.Now().Sub(k.state.Load().read)
 }
 
-// described is a key as Vault describes it.
+// described is Vault's description of a key.
 type described struct {
 	flags
 	Type    string          `json:"type"`
 	Derived bool            `json:"derived"`
-	Keys    json.RawMessage `json:"keys"` // of another shape for each type
+	Keys    json.RawMessage `json:"keys"` // its shape depends on the type
 }
 
-// read reads the key from Vault. A key that was found to be unfit stays so until it is read and found fit.
+// read reads the key from Vault. An unfit key stays unfit until a reading finds it fit.
 func (k *Key) read(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -171,12 +169,12 @@ func (k *Key) read(ctx context.Context) error {
 	return err
 }
 
-// describe asks Vault for the key's description and takes it over. Its caller holds mu.
+// describe asks Vault for the description and takes it over. The caller holds mu.
 func (k *Key) describe(ctx context.Context) error {
 	o := k.session.server.o
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	asked := o.Now() // what is read is no older than the question
+	asked := o.Now() // the reading is no older than the question
 	var secret *api.Secret
 	err := k.session.call(ctx, func(ctx context.Context, c *api.Client) (err error) {
 		secret, err = c.Logical().ReadWithContext(ctx, o.Mount+"/keys/"+k.name)
@@ -204,8 +202,8 @@ func (k *Key) describe(ctx context.Context) error {
 	return nil
 }
 
-// versions returns the versions that Vault describes, oldest first. A version's public key is kept from the first time that it is seen:
-// a key that was deleted and made again, under the same name, is another key.
+// versions returns the described versions, oldest first. A version's public key must stay the same: a key that was
+// deleted and made again is another key.
 func (k *Key) versions(d described) ([]custody.Version, error) {
 	var keys map[string]struct {
 		Public string    `json:"public_key"`
@@ -240,13 +238,13 @@ func (k *Key) versions(d described) ([]custody.Version, error) {
 	return out, nil
 }
 
-// version makes a version that signs through a batch of its own.
+// version makes a version with its own batcher.
 func (k *Key) version(number int, public ed25519.PublicKey) custody.Version {
 	b := &batcher{key: k, number: number, public: public}
 	return custody.NewVersion(k.name, number, public, b.sign)
 }
 
-// note says in the log which versions have come and gone.
+// note logs new and gone versions.
 func (k *Key) note(now []custody.Version) {
 	before := k.state.Load()
 	if before.read.IsZero() {
@@ -275,9 +273,9 @@ func (k *Key) note(now []custody.Version) {
 // Name returns the key's name.
 func (k *Key) Name() string { return k.name }
 
-// Current returns the newest version, as Vault described it at most Stale ago.
+// Current returns the newest version, read at most Stale ago.
 func (k *Key) Current(ctx context.Context) (custody.Version, error) {
-	k.used(ctx) // fresh says what became of it
+	k.used(ctx) // fresh reports the result
 	s, err := k.fresh(k.session.server.o.Stale)
 	if err != nil {
 		return custody.Version{}, err
@@ -285,7 +283,7 @@ func (k *Key) Current(ctx context.Context) (custody.Version, error) {
 	return s.versions[len(s.versions)-1], nil
 }
 
-// Versions returns every version that Vault still accepts (min_decryption_version and later).
+// Versions returns the versions that Vault accepts (min_decryption_version and later).
 func (k *Key) Versions(context.Context) ([]custody.Version, error) {
 	s, err := k.known()
 	if err != nil {
@@ -294,7 +292,7 @@ func (k *Key) Versions(context.Context) ([]custody.Version, error) {
 	return slices.Clone(s.versions), nil
 }
 
-// known returns what was read of the key. If it could not be read the last time, that counts for Stale, as for a signature.
+// known returns the last reading. After a failed one it counts for Stale.
 func (k *Key) known() (*state, error) {
 	o := k.session.server.o
 	if k.lately() != nil {
@@ -303,7 +301,7 @@ func (k *Key) known() (*state, error) {
 	return k.fresh(idle*o.Refresh + o.Stale)
 }
 
-// fresh returns what was read of the key, unless that was longer ago than maxAge.
+// fresh returns the last reading, unless it is older than maxAge.
 func (k *Key) fresh(maxAge time.Duration) (*state, error) {
 	s, o, lately := k.state.Load(), k.session.server.o, k.lately()
 	if custody.IsUnfit(lately) {
@@ -322,7 +320,7 @@ func (k *Key) fresh(maxAge time.Duration) (*state, error) {
 	return s, nil
 }
 
-// lately is why the key could not be read the last time, or nil.
+// lately is the error of the last reading.
 func (k *Key) lately() error {
 	if err := k.failure.Load(); err != nil {
 		return *err
@@ -330,12 +328,12 @@ func (k *Key) lately() error {
 	return nil
 }
 
-// Properties returns what Vault says of the key.
+// Properties returns Vault's properties of the key.
 func (k *Key) Properties() custody.Properties {
 	return custody.Properties{Custody: custody.ExternalMediator, Exportable: k.state.Load().flags.exportable(), Observed: []string{"keyCustody", "keyExportable"}}
 }
 
-// path joins names to a path of the Transit engine.
+// path joins names to a Transit path.
 func (k *Key) path(what, name string) string {
 	return fmt.Sprintf("%s/%s/%s", k.session.server.o.Mount, what, name)
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// Observe says what Vault says of the key, and of what the role's token may do.
+// Observe reports what Vault says of the key, and of the rights of the role's token.
 func (k *Key) Observe(ctx context.Context, maxAge time.Duration) []look.Observation {
-	_ = k.within(ctx, maxAge) // whatever became of it, custodyLook tells
+	_ = k.within(ctx, maxAge) // custodyLook reports the result
 	return []look.Observation{k.custodyLook(), k.apartLook(ctx, maxAge)}
 }
 
-// custodyLook is whether Vault would let the key out, or let it be replaced.
+// custodyLook reports whether Vault would let the key out or be replaced.
 func (k *Key) custodyLook() look.Observation {
 	s, err := k.known()
 	if custody.IsUnfit(err) {
@@ -43,13 +43,13 @@ func (k *Key) custodyLook() look.Observation {
 	return look.New(look.Custody, look.Holds, fmt.Sprintf("Vault says that the key %s is Ed25519, and that it can be neither exported, nor backed up in plaintext, nor deleted.", k.name))
 }
 
-// apartLook is whether the role's token can do no more than read its own key's description and sign with it.
+// apartLook reports whether the role's token can only read its own key's description and sign with it.
 func (k *Key) apartLook(ctx context.Context, maxAge time.Duration) look.Observation {
 	return k.session.apart(ctx, maxAge, "sign with it", []string{k.path("keys", k.name)}, k.forbidden())
 }
 
-// apart is whether the session's token can do no more than it is for: read what is in own, and nothing with what is forbidden. That the
-// same token was seen to be good at most maxAge ago is not asked again.
+// apart checks that the session's token can read own and do nothing with forbidden. It skips a token that was good
+// within maxAge.
 func (e *session) apart(ctx context.Context, maxAge time.Duration, purpose string, own, forbidden []string) look.Observation {
 	asked, token := e.server.o.Now(), e.client.Token()
 	if good := e.good.Load(); good != nil && good.token == token && asked.Sub(good.at) < maxAge {
@@ -60,12 +60,12 @@ func (e *session) apart(ctx context.Context, maxAge time.Duration, purpose strin
 	case look.Holds:
 		e.good.Store(&goodToken{token: token, at: asked, seen: seen})
 	case look.Contradicts:
-		e.good.Store(nil) // what was good before must not be told again: it would undo what was just seen
+		e.good.Store(nil) // a good result of before must not be repeated now
 	}
 	return seen
 }
 
-// goodToken is a token that was seen to be good.
+// goodToken is a token with a good result.
 type goodToken struct {
 	token string
 	at    time.Time
@@ -113,7 +113,7 @@ func (e *session) token(ctx context.Context) (tokenInfo, error) {
 	return info, err
 }
 
-// forbidden lists the paths on which the role's token must have no capability.
+// forbidden lists the paths where the role's token must have no capability.
 func (k *Key) forbidden() []string {
 	out := k.session.server.forbidden(k.others)
 	for _, what := range []string{"export/signing-key", "backup", "restore"} {
@@ -128,8 +128,8 @@ func (k *Key) forbidden() []string {
 	return out
 }
 
-// forbidden lists what no token of a role may do anything with: keys that are not its own, and Vault itself. A name that no key has stands
-// for all keys that are not known here: only a policy with a wildcard in it allows anything on it.
+// forbidden lists what no role's token may use: other keys, and Vault itself. A name without a key stands for all
+// unknown keys: only a wildcard policy allows it.
 func (s *Server) forbidden(keys []string) []string {
 	out := []string{"sys/policies/acl/" + rand.Text(), "auth/token/create", "auth/token/create-orphan", "sys/auth/" + rand.Text(), "sys/mounts/" + rand.Text()}
 	for _, key := range append([]string{rand.Text()}, keys...) {
@@ -141,7 +141,7 @@ func (s *Server) forbidden(keys []string) []string {
 	return out
 }
 
-// capabilities says what the token may do on the forbidden paths, and on its own ones beside reading.
+// capabilities returns the token's rights on the forbidden paths, and beyond reading on its own.
 func (e *session) capabilities(ctx context.Context, own, forbidden []string) ([]string, error) {
 	paths := slices.Concat(own, forbidden)
 	var secret *api.Secret

@@ -12,13 +12,13 @@ import (
 	"github.com/actionproof/mediator/custody"
 )
 
-// Owner is somebody who may rotate and retire keys: an administrator, never a role that signs.
+// Owner rotates and retires keys: an administrator, never a signing role.
 type Owner struct{ session *session }
 
 // Owner prepares for working on keys with auth.
 func (s *Server) Owner(auth Auth) *Owner { return &Owner{s.session("the keys' owner", auth)} }
 
-// Rotate gives a key a new version and returns its number. Processes sign with it once it is certified.
+// Rotate makes a new version and returns its number. Processes sign with it once it is certified.
 func (o *Owner) Rotate(ctx context.Context, key string) (version int, err error) {
 	if _, err := o.describe(ctx, key); err != nil {
 		return 0, err
@@ -30,9 +30,9 @@ func (o *Owner) Rotate(ctx context.Context, key string) (version int, err error)
 	return k.latest, err
 }
 
-// Retire has Vault accept no version of a key before oldest any more, neither for signing nor for anything else. Processes publish them no
-// more, and so verifiers refuse what they have signed. What was retired before stays so. Where somebody has set the oldest version that
-// signs (min_encryption_version) to an earlier one, Vault would refuse, so it is moved along.
+// Retire has Vault accept no version before oldest, for any use. Processes no longer publish those, so verifiers refuse
+// their signatures. It never undoes an earlier retirement. It also raises min_encryption_version if that is lower,
+// because Vault would refuse.
 func (o *Owner) Retire(ctx context.Context, key string, oldest int) error {
 	k, err := o.describe(ctx, key)
 	if err != nil {
@@ -52,7 +52,7 @@ func (o *Owner) Retire(ctx context.Context, key string, oldest int) error {
 }
 
 func (o *Owner) write(ctx context.Context, path string, data map[string]any) error {
-	// Asked for once, whatever breaks: to rotate twice is not to rotate.
+	// Asked once, whatever breaks: rotating twice is not rotating.
 	if o.session.client.Token() == "" {
 		if err := o.session.login(ctx, ""); err != nil {
 			return err
@@ -62,10 +62,10 @@ func (o *Owner) write(ctx context.Context, path string, data map[string]any) err
 	return err
 }
 
-// ownedKey is what its owner needs to know of a key.
+// ownedKey is an owner's view of a key.
 type ownedKey struct {
-	oldest, latest int // the versions that Vault accepts
-	signs          int // the oldest version that signs; 0 if nobody has set it
+	oldest, latest int // accepted versions
+	signs          int // oldest signing version; 0 if not set
 }
 
 // describe reads a key.
@@ -93,8 +93,7 @@ func (o *Owner) describe(ctx context.Context, key string) (k ownedKey, err error
 	return k, nil
 }
 
-// notDone is the error of an owner's request: custody_refused with Vault's own reason where Vault would say the same the next time, and
-// otherwise custody_unavailable.
+// notDone is custody_refused with Vault's reason if Vault would say the same again, else custody_unavailable.
 func notDone(err error, what string, args ...any) error {
 	sentence := fmt.Sprintf(what, args...) + ": " + why(err)
 	var answer *api.ResponseError

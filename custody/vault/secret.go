@@ -16,19 +16,18 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// Secrets are the API credentials that one Vault role may read.
+// Secrets are the API credentials that one role may read.
 type Secrets struct {
 	session *session
 	keys    []string
 }
 
-// Secrets prepares for reading with auth. keys are the names of all signing keys, none of which auth must be able to use (see
-// [Secrets.Look]).
+// Secrets prepares for reading with auth, which must not be able to use any of keys ([Secrets.Look]).
 func (s *Server) Secrets(auth Auth, keys ...string) *Secrets {
 	return &Secrets{session: s.session("API credentials", auth), keys: keys}
 }
 
-// Look says what the role's token may do with keys: it must be nothing.
+// Look reports the token's rights on keys: there must be none.
 func (s *Secrets) Look(ctx context.Context, maxAge time.Duration) look.Observation {
 	return s.session.apart(ctx, maxAge, "read them", nil, s.session.server.forbidden(s.keys))
 }
@@ -41,39 +40,39 @@ type Secret struct {
 
 	mu   sync.Mutex // guards all below
 	held held
-	old  bool // it was refused and is to be read again
-	// pause is the least time until it is read again because it is refused.
+	old  bool // refused; to be read again
+	// least time between readings after refusals
 	pause time.Duration
 }
 
-// held is a secret as it was read. It is in memory alone and is printed nowhere.
+// held is a secret in memory. It is never printed.
 type held struct {
 	value string
 	read  time.Time
 	until time.Time
-	token string // the token that it goes with, if Vault takes it back when that one ends
+	token string // the token of its lease, if Vault revokes both together
 }
 
-// MaxHeld is for how long a secret without a lease is used before it is read again; one with a lease is not used when the lease is over.
+// MaxHeld bounds the use of a secret without a lease. A lease ends earlier or later by itself.
 const MaxHeld = time.Minute
 
-// refusedPause is the least time between two reads of a secret that an upstream refuses. It doubles each time, up to MaxHeld: an agent may
-// well find a call that its upstream always answers with 401, and some engines make a secret, with a lease, for each read.
+// refusedPause is the least time between two readings of a refused secret. It doubles up to MaxHeld: an agent may find
+// a call that always gets 401, and some engines make a new secret for each reading.
 const refusedPause = time.Second
 
-// Secret reads a field of the secret at path, as `vault read` takes it: kv/data/github in version 2 of the KV engine, aws/creds/deploy in
-// an engine that makes a secret for each reader.
+// Secret reads a field of the secret at path, as `vault read` takes it: kv/data/github (KV version 2), or
+// aws/creds/deploy in an engine that makes secrets.
 func (s *Secrets) Secret(path, field string) *Secret {
 	return &Secret{session: s.session, path: path, field: field}
 }
 
-// Secret returns the secret, read from Vault if what was read before counts no more.
+// Secret returns the secret, and reads it again if it no longer counts.
 func (s *Secret) Secret(ctx context.Context) (string, error) {
 	if value, ok := s.fresh(); ok {
 		return value, nil
 	}
 	wait := s.flight.DoChan("", func() (any, error) {
-		if value, ok := s.fresh(); ok { // somebody else has just read it
+		if value, ok := s.fresh(); ok { // another caller has read it
 			return value, nil
 		}
 		ctx, cancel := context.WithTimeout(s.session.ctx, s.session.server.o.Timeout)
@@ -89,7 +88,7 @@ func (s *Secret) Secret(ctx context.Context) (string, error) {
 	}
 }
 
-// fresh returns the secret that is held, if it counts still.
+// fresh returns the held secret if it still counts.
 func (s *Secret) fresh() (string, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,8 +97,7 @@ func (s *Secret) fresh() (string, bool) {
 	return h.value, ok
 }
 
-// Refused has the secret read again before its next use, after an upstream has answered 401 to it: it may have been replaced. One that
-// has only just been read is not at fault.
+// Refused has the secret read again before its next use, after a 401 from upstream. A fresh one is not at fault.
 func (s *Secret) Refused(value string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +108,7 @@ func (s *Secret) Refused(value string) {
 }
 
 func (s *Secret) read(ctx context.Context) (string, error) {
-	now := s.session.server.o.Now() // what is read is no older than the question
+	now := s.session.server.o.Now() // the reading is no older than the question
 	var secret *api.Secret
 	var token string
 	err := s.session.call(ctx, func(ctx context.Context, c *api.Client) (err error) {
@@ -141,7 +139,7 @@ func (s *Secret) read(ctx context.Context) (string, error) {
 	return value, nil
 }
 
-// value takes the field out of Vault's answer. Version 2 of the KV engine puts the secret below data, beside metadata.
+// value takes the field from Vault's answer. KV version 2 has the secret below data, beside metadata.
 func (s *Secret) value(secret *api.Secret) (string, error) {
 	if secret == nil {
 		return "", custody.NoCredential(nil, "Vault has nothing at %s (a path in version 2 of the KV engine has data/ after the mount)", s.path)
@@ -160,8 +158,8 @@ func (s *Secret) value(secret *api.Secret) (string, error) {
 	return value, nil
 }
 
-// String names the secret, and does not tell it.
+// String names the secret without revealing it.
 func (s *Secret) String() string { return fmt.Sprintf("the field %s of %s in Vault", s.field, s.path) }
 
-// Format prints String, whatever the verb.
+// Format prints String.
 func (s *Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(s.String())) }

@@ -12,28 +12,28 @@ import (
 	"go.uber.org/zap"
 )
 
-// session is one role's standing with Vault: a token, renewed while it can be, and got anew when it has ended.
+// session keeps one role logged in: it renews the token, and replaces it at its end.
 type session struct {
 	server *Server
 	auth   Auth
-	name   string      // what it is for, in the log
+	name   string      // its purpose, for the log
 	client *api.Client // holds the token
 
 	good    atomic.Pointer[goodToken] // nil until one was seen
-	reached atomic.Bool               // what was asked the last time was done
-	until   atomic.Pointer[time.Time] // the end of the token; nil if it does not end
+	reached atomic.Bool               // the last request succeeded
+	until   atomic.Pointer[time.Time] // the token's end; nil if it has none
 
-	mu      sync.Mutex // held while logging in, so that it is done once for all who need it
-	given   bool       // the token was got by logging in, and is given back
+	mu      sync.Mutex // held while logging in, so that all share one login
+	given   bool       // from a login, and to be given back
 	failed  time.Time  // the last login that failed
 	failure error
-	stop    context.CancelFunc // ends the renewal of the token
+	stop    context.CancelFunc // ends the renewal
 
 	ctx   context.Context // of the session
 	close context.CancelFunc
 }
 
-// loginPause is the least time between two logins that fail.
+// loginPause is the least time between failed logins.
 const loginPause = 200 * time.Millisecond
 
 func (s *Server) session(name string, auth Auth) *session {
@@ -46,11 +46,11 @@ func (s *Server) session(name string, auth Auth) *session {
 	return e
 }
 
-// maxAsks is how often one thing is asked of Vault: a token may be revoked, and the one that took its place too.
+// maxAsks bounds the attempts at one request: a token may be revoked, and its successor too.
 const maxAsks = 3
 
-// call asks Vault for something. It logs in before if there is no token, and again if Vault does not know it any more. A connection that
-// broke is no reason to refuse a post while a new one may work: what is asked through call can be asked more than once.
+// call asks Vault. It logs in without a token, and again if Vault does not know the token. A broken connection is tried
+// again, so a request may arrive twice.
 func (e *session) call(ctx context.Context, ask func(context.Context, *api.Client) error) (err error) {
 	defer func() { e.reached.Store(err == nil) }()
 	token := e.client.Token()
@@ -68,7 +68,7 @@ func (e *session) call(ctx context.Context, ask func(context.Context, *api.Clien
 	return err
 }
 
-// login gets a token in place of old, unless somebody else has already done so.
+// login replaces the token old, unless another caller has.
 func (e *session) login(ctx context.Context, old string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -95,12 +95,12 @@ func (e *session) login(ctx context.Context, old string) error {
 	return nil
 }
 
-// loginError is a failed login in a sentence that can be shown.
+// loginError describes a failed login for operators.
 type loginError struct{ detail string }
 
 func (e loginError) Error() string { return e.detail }
 
-// authenticate gets a token that is another one than old.
+// authenticate gets another token than old.
 func (e *session) authenticate(ctx context.Context, old string) (*api.Secret, error) {
 	secret, err := e.auth.login(ctx, e.server.client())
 	var answer *api.ResponseError
@@ -117,13 +117,13 @@ func (e *session) authenticate(ctx context.Context, old string) (*api.Secret, er
 	return secret, nil
 }
 
-// renew renews the token for as long as Vault lets it, and then logs in again, before it ends. Its caller holds mu.
+// renew renews the token as long as Vault allows, then logs in before it ends. The caller holds mu.
 func (e *session) renew(secret *api.Secret) {
 	ctx, cancel := context.WithCancel(e.ctx)
 	e.stop = cancel
 	e.given = secret.Auth.LeaseDuration > 0
 	if !e.given {
-		return // the token of a file, or one that does not end
+		return // a file's token, or one without an end
 	}
 	watcher, err := e.client.NewLifetimeWatcher(&api.LifetimeWatcherInput{Secret: secret})
 	if err != nil {
@@ -140,7 +140,7 @@ func (e *session) renew(secret *api.Secret) {
 			case renewed := <-watcher.RenewCh():
 				e.lease(renewed.Secret.Auth.LeaseDuration)
 				e.server.o.Log.Debug("token renewed", zap.String("for", e.name))
-			case <-watcher.DoneCh(): // with or without an error: the token ends soon
+			case <-watcher.DoneCh(): // with or without an error the token ends soon
 				within, cancel := context.WithTimeout(ctx, e.server.o.Timeout)
 				if err := e.login(within, secret.Auth.ClientToken); err != nil {
 					e.server.o.Log.Warn("Vault's token ends and there is no other one yet", zap.String("for", e.name), zap.String("because", err.Error()))
@@ -152,7 +152,7 @@ func (e *session) renew(secret *api.Secret) {
 	})
 }
 
-// giveBack waits for the session's end and revokes the token, so that it does not outlive the process that it was made for.
+// giveBack revokes the token at the end of the session, so that it does not outlive the process.
 func (e *session) giveBack() {
 	<-e.ctx.Done()
 	e.mu.Lock()

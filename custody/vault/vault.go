@@ -1,9 +1,9 @@
-// Package vault is custody in HashiCorp Vault (or a server with its API): the Transit engine signs, and its private keys never leave it.
-// The package also reads API credentials from Vault's KV engine and from engines that make secrets for a time.
+// Package vault is custody in HashiCorp Vault or a compatible server. The Transit engine signs, and its private keys
+// never leave it. The package also reads API credentials from KV and from engines that make secrets.
 //
-// Each [Key] and each [Secret] has a Vault token of its own, got with an [Auth] of its own, so that a role can be given exactly one key.
-// A key is read on a period, and more often while it signs: its versions, and whether Vault would let it out. A signature is asked for by version, together with others
-// that wait for the same version, and is verified with the version's public key before it is used.
+// Each [Key] and [Secret] has its own [Auth] and token, so that a role can have exactly one key. A key is read
+// periodically, and more often while it signs: its versions, and whether Vault would let it out. Signatures of one
+// version are requested in batches and verified before use.
 package vault
 
 import (
@@ -29,38 +29,38 @@ import (
 
 // Options say where Vault is. Address, Log and Now are required.
 type Options struct {
-	Address string // https://host:port; plain http only to a loopback address
-	CAFile  string // PEM certificates that sign Vault's; the system's if empty
+	Address string // https://host:port; http only for a loopback address
+	CAFile  string // PEM certificates of Vault's authority; the system's if empty
 	Mount   string // of the Transit engine; transit if empty
-	// Timeout bounds one request; 2 s if 0. Nothing waits longer for Vault: a post is refused instead.
+	// Timeout bounds one request; 2 s if 0. After it a post is refused.
 	Timeout time.Duration
-	// Refresh is how often a key that is used is read; 500 ms if 0. One that is not used is read twentieth Refresh.
+	// Refresh is how often a used key is read; 500 ms if 0. An unused one is read a twentieth as often.
 	Refresh time.Duration
-	// Stale is how long ago a key may have been read when it signs; 5 s if 0.
+	// Stale is the greatest age of a reading when a key signs; 5 s if 0.
 	Stale time.Duration
 	Log   *zap.Logger
 	Now   func() time.Time
 }
 
-// Server is a Vault server, over connections that all keys and secrets share. It is safe for concurrent use.
+// Server is a Vault server; all keys and secrets share its connections. It is safe for concurrent use.
 type Server struct {
 	o         Options
 	transport *http.Transport
-	base      *api.Client // what every client is a copy of; it has no token
+	base      *api.Client // every client is a copy; without a token
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	wait   sync.WaitGroup // for everything that runs until Close
+	wait   sync.WaitGroup // background work until Close
 
-	certificate atomic.Pointer[time.Time] // its end, as the last new connection saw it
+	certificate atomic.Pointer[time.Time] // of its certificate, at the last new connection
 	mu          sync.Mutex                // guards sessions
 	sessions    []*session
 }
 
-// reconnect is how often connections that are idle at the moment are closed, so that a certificate that Vault has renewed is seen.
+// reconnect is how often idle connections are closed, to see a renewed certificate.
 const reconnect = time.Hour
 
-// NewServer prepares for a server; it asks it for nothing.
+// NewServer asks the server nothing.
 func NewServer(o Options) (*Server, error) {
 	if o.Log == nil || o.Now == nil {
 		return nil, errors.New("vault: a server needs a log and a clock")
@@ -77,20 +77,19 @@ func NewServer(o Options) (*Server, error) {
 	setDefault(&o.Refresh, 500*time.Millisecond)
 	setDefault(&o.Stale, 5*time.Second)
 	s := &Server{o: o, transport: &http.Transport{
-		// No Proxy: what this process asks of Vault goes through no proxy that its environment names.
-		// A connection that has died without a word is noticed and replaced.
+		// No Proxy: requests to Vault ignore the environment's proxy. Dead connections are noticed and replaced.
 		DialContext:         (&net.Dialer{Timeout: o.Timeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: o.Timeout, Interval: o.Timeout / 2, Count: 2}}).DialContext,
 		TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout: o.Timeout, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 16,
-		// HTTP/1.1: a key has one request under way, and with HTTP/2 that costs both ends a quarter more CPU.
+		// HTTP/1.1: with one request at a time for each key, HTTP/2 costs both ends a quarter more CPU.
 	}}
 	s.transport.TLSClientConfig.VerifyConnection = s.seeCertificate
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	// What the environment says of Vault (VAULT_*) counts for nothing, but the library reads it, with the files that it names: here alone, since
-	// a process that has confined itself cannot open them.
+	// The library reads VAULT_* and the files they name, although they do not count. It must happen here, because a
+	// confined process cannot open them later.
 	if s.base, err = api.NewClient(&api.Config{
 		Address: o.Address, HttpClient: &http.Client{Transport: bounded{s.transport}}, Timeout: o.Timeout,
-		MaxRetries: 0, // a post does not wait for retries of a second and more
+		MaxRetries: 0, // a post does not wait for retries of a second
 	}); err != nil {
 		return nil, fmt.Errorf("vault: %w", environment(err))
 	}
@@ -111,7 +110,7 @@ func setDefault[T comparable](v *T, def T) {
 	}
 }
 
-// checkAddress refuses an address to which a token could travel in the clear.
+// checkAddress refuses an address to which tokens would travel in the clear.
 func checkAddress(address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.User != nil || u.Path != "" && u.Path != "/" || u.RawQuery != "" {
@@ -139,7 +138,7 @@ func readRoots(path string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Close ends what runs in the background, and gives back the tokens that were got by logging in.
+// Close ends background work and revokes the tokens from logins.
 func (s *Server) Close() error {
 	s.cancel()
 	s.wait.Wait()
@@ -147,7 +146,7 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// Client makes a client with a token of the caller's own, for what keys and secrets do not do. Its connections end with Close.
+// Client makes a client with the caller's own token. Its connections end with Close.
 func (s *Server) Client(token string) *api.Client {
 	c := s.client()
 	c.SetToken(token)
@@ -157,10 +156,10 @@ func (s *Server) Client(token string) *api.Client {
 // client makes a client without a token.
 func (s *Server) client() *api.Client { return s.base.WithRequestCallbacks() } // a copy
 
-// maxAnswer bounds an answer of Vault, in bytes: its library reads each as a whole.
+// maxAnswer bounds an answer, in bytes: the library reads it whole.
 const maxAnswer = 4 << 20
 
-// bounded fails the reading of an answer that is longer than maxAnswer.
+// bounded fails on an answer over maxAnswer.
 type bounded struct{ to http.RoundTripper }
 
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -171,7 +170,7 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// decode reads the data of an answer. An answer can be empty, and then there is no secret.
+// decode reads an answer's data. An empty answer has no secret.
 func decode(secret *api.Secret, to any) error {
 	if secret == nil {
 		return errors.New("the answer is empty")

@@ -9,32 +9,32 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// CallerHeader is the header that carries a caller token. The sidecar sets it, and drops one that an agent has sent.
+// CallerHeader is the header of a caller token. The sidecar sets it, and drops an agent's own.
 const CallerHeader = "ActionProof-Caller"
 
-// CallerLifetime is the longest exp - iat of a caller token.
+// CallerLifetime is the longest lifetime of a caller token.
 const CallerLifetime = time.Minute
 
-// CallerKind is the kind of the caller tokens. They are signed by the key of the receipts: it is the observer who says which agent calls.
+// CallerKind is the kind of caller tokens. The key of the receipts signs them: the observer says which agent calls.
 var CallerKind = evidence.NewKind("caller+jwt", evidence.PurposeInteraction, CallerLifetime, checkCaller)
 
-// Caller says which agent makes one request to the node. The sidecar signs it for a request that it relays, with the node as audience.
-// Its jti is good once: the node keeps it until the token has expired.
+// Caller names the agent behind one request to the node. The sidecar signs it for a request that it relays; the
+// audience is the node. Its jti is good once.
 type Caller struct {
 	evidence.Registered
 	evidence.KeyClaims
 
-	Agent   string `json:"sub"`      // as in the receipts: with Owner it names the agent
+	Agent   string `json:"sub"`      // with Owner it names the agent
 	Owner   string `json:"owner"`    // see [Receipt]
-	Session string `json:"session"`  // in which the agent calls: the session_id of its receipts
-	EventID string `json:"event_id"` // that opened the session
+	Session string `json:"session"`  // the session_id of the agent's receipts
+	EventID string `json:"event_id"` // opened the session
 
-	// The request that the token is for: a copy at another request is refused ([Caller.Calls]).
+	// The request that the token is for. See [Caller.Calls].
 	Method   string `json:"method"`
-	Path     string `json:"path"`      // of the URL as it is sent; no such request has a query
-	BodyHash string `json:"body_hash"` // hex SHA-256 of the body as it is sent
+	Path     string `json:"path"`      // of the URL as sent; there is no query
+	BodyHash string `json:"body_hash"` // hex SHA-256 of the body as sent
 
-	// ModelCalls is how many calls of the session to models, as rules of the sidecar observe them, had ended with a whole answer.
+	// ModelCalls counts the session's observed model calls that had ended with a whole answer.
 	ModelCalls int64 `json:"model_calls"`
 }
 
@@ -54,7 +54,7 @@ func checkCaller(c *Caller) error {
 	)
 }
 
-// Calls refuses a request other than the one that the token is for. path is as it came, and body the whole of it.
+// Calls refuses any other request than the token's. path is as received, body complete.
 func (c Caller) Calls(method, path string, body []byte) error {
 	if c.Method != method || c.Path != path || c.BodyHash != evidence.HashBytes(body) {
 		return refusal.New("caller_invalid", "the caller token is for another request than %.32s %.100q with this body", method, path)

@@ -10,21 +10,21 @@ import (
 // MaxReceipts bounds a chain.
 const MaxReceipts = 1 << 17
 
-// Expected is whose chain a verifier expects. Owner has no default: left empty, it refuses every receipt. Session and Agent may be left empty; the
-// first receipt then says whose chain it is.
+// Expected says whose chain a verifier expects. An empty Owner refuses every receipt. If Session or Agent is empty, the
+// first receipt decides.
 type Expected struct {
 	Owner   string // of the pinned key registry; see [Owner]
 	Session string
 	Agent   string
 }
 
-// Opener opens a receipt, by itself, whose claims are c if its signature is right.
+// Opener opens one receipt. Its claims are c if the signature is right.
 type Opener func(token string, c Receipt) (evidence.Opened[Receipt], error)
 
-// Past returns an [Opener] that judges each receipt as of the second in which it was signed, by the certificates of that time; what was revoked
-// since is refused. now is the time of today: no receipt is of the future.
+// Past returns an [Opener] that judges each receipt by the certificates of the second of its iat. What was revoked
+// since is refused. now is the time of today.
 func Past(trust *evidence.PastTrust, want evidence.Expected, now time.Time) Opener {
-	var verifier *evidence.Verifier // as of the second at
+	var verifier *evidence.Verifier
 	var at int64
 	return func(token string, c Receipt) (o evidence.Opened[Receipt], err error) {
 		if verifier == nil || at != c.IssuedAt {
@@ -37,40 +37,40 @@ func Past(trust *evidence.PastTrust, want evidence.Expected, now time.Time) Open
 	}
 }
 
-// Chain verifies the receipts of one session, in their order. It keeps of each only its hash and the id of its request. It is not safe for
+// Chain verifies the receipts of one session in order. It keeps only their hashes and request ids. It is not safe for
 // concurrent use.
 type Chain struct {
 	open    Opener
 	want    Expected
-	tail    bool  // it may begin with any receipt
-	before  int64 // how many receipts there are before those that were added
+	tail    bool  // may begin with any receipt
+	before  int64 // number of receipts before the added ones
 	last    Receipt
 	first   Receipt
-	hashes  []string         // of the receipts that were added, in their order
-	numbers map[string]int64 // of the receipts, by request
+	hashes  []string         // of the added receipts, in order
+	numbers map[string]int64 // of receipts, by request
 }
 
-// NewChain begins the verification of a chain whose receipts are opened by open.
+// NewChain begins the verification of a chain; open opens its receipts.
 func NewChain(open Opener, want Expected) *Chain {
 	return &Chain{open: open, want: want, numbers: make(map[string]int64)}
 }
 
-// NewTail begins the verification of the end of a chain: the first receipt that is added may have any number. What came before it is not
-// verified, but for the hash that it names.
+// NewTail begins the verification of a chain's end: the first added receipt may have any number. It verifies nothing
+// before it, except the hash that it names.
 func NewTail(open Opener, want Expected) *Chain {
 	c := NewChain(open, want)
 	c.tail = true
 	return c
 }
 
-// Add verifies the next receipt of the chain and returns it: its signature, its claims, and its place after those before it. After an error
-// the chain is as it was before.
+// Add verifies the next receipt and returns it: signature, claims, and place in the chain. After an error the chain is
+// unchanged.
 func (c *Chain) Add(token string) (evidence.Opened[Receipt], error) {
 	claims, err := evidence.UnverifiedClaims(Kind, token)
 	if err != nil {
 		return evidence.Opened[Receipt]{}, err
 	}
-	if c.want.Owner == "" || c.want.Owner != claims.Owner { // before its signature: another owner's key can have the same id
+	if c.want.Owner == "" || c.want.Owner != claims.Owner { // first, because another owner's key can have the same id
 		return evidence.Opened[Receipt]{}, refusal.New("roots_not_pinned", "the receipt names the owner %s, whose key registry is not the pinned one, %s",
 			claims.Owner, c.want.Owner)
 	}
@@ -91,7 +91,8 @@ func (c *Chain) Add(token string) (evidence.Opened[Receipt], error) {
 	return o, nil
 }
 
-// AddClosed adds the next receipt of the chain by its hash alone. The receipt after it has to name that hash; nothing else of it is verified.
+// AddClosed adds the next receipt by its hash. The receipt after it must name that hash; nothing else of it is
+// verified.
 func (c *Chain) AddClosed(hash string) error {
 	switch {
 	case !evidence.IsHash(hash):
@@ -108,7 +109,7 @@ func (c *Chain) AddClosed(hash string) error {
 // Head returns the hash of the last receipt.
 func (c *Chain) Head() string { return c.hash(c.Len()) }
 
-// follows refuses a receipt that is not the next one of the chain.
+// follows refuses a receipt that is not the next one.
 func (c *Chain) follows(r *Receipt, hash string) error {
 	number, count, begun := r.Chain.SequenceNumber, c.Len(), len(c.hashes) > 0
 	session, agent := c.want.Session, c.want.Agent
@@ -139,13 +140,13 @@ func (c *Chain) follows(r *Receipt, hash string) error {
 	if other, ok := c.numbers[r.RequestID]; ok {
 		return refusal.New("chain_broken", "receipts %d and %d are both about %.80q", other, number, r.RequestID)
 	}
-	if c.last.RequestID == "" { // there is none, or all of them are closed
+	if c.last.RequestID == "" { // no receipt, or all by hash
 		return nil
 	}
 	return c.agrees(r)
 }
 
-// agrees refuses a receipt that contradicts the one before it: the clock and the counts of a session never fall.
+// agrees refuses a receipt that contradicts its predecessor: clock and counts never fall.
 func (c *Chain) agrees(r *Receipt) error {
 	number, before, now := r.Chain.SequenceNumber, c.last.Session, r.Session
 	switch {
@@ -159,13 +160,13 @@ func (c *Chain) agrees(r *Receipt) error {
 	return nil
 }
 
-// Len returns the number of the last receipt: how many the chain has, with those before a tail.
+// Len returns the number of the last receipt.
 func (c *Chain) Len() int64 { return c.before + int64(len(c.hashes)) }
 
-// First returns the number of the first receipt that was added; 1 while there is none.
+// First returns the number of the first added receipt, or 1.
 func (c *Chain) First() int64 { return c.before + 1 }
 
-// hash returns the hash of the receipt with a number; empty if it is not known.
+// hash returns the hash of receipt number, or nothing if it is not known.
 func (c *Chain) hash(number int64) string {
 	switch at := number - c.before - 1; {
 	case at >= 0 && at < int64(len(c.hashes)):
@@ -176,16 +177,16 @@ func (c *Chain) hash(number int64) string {
 	return ""
 }
 
-// Last returns the claims of the last receipt, which are zero while there is none.
+// Last returns the claims of the last receipt; zero without one.
 func (c *Chain) Last() Receipt { return c.last }
 
-// Closed reports whether the last receipt closes the session. Of a chain that is not closed receipts may be missing at its end.
+// Closed reports whether the last receipt closes the session. An open chain may lack receipts at its end.
 func (c *Chain) Closed() bool { return c.last.Closing != nil }
 
-// Names holds what the session receipt of a post says of the chain against the chain: the receipt that it names is there, the calls
-// that were open then have no receipt before it and, if the chain is closed, have one after it. The chain may have gone on since.
+// Names checks a post's session receipt against the chain: the named receipt exists, and each call that was open has no
+// receipt before it and, in a closed chain, one after it. The chain may be longer by now.
 func (c *Chain) Names(head evidence.InteractionHead) error {
-	none := head.Number == 0 && head.HeadHash == "" // as a session receipt names it
+	none := head.Number == 0 && head.HeadHash == "" // as in a session receipt
 	if there := head.Number > 0 && head.HeadHash != "" && c.hash(head.Number) == head.HeadHash; !none && !there {
 		return refusal.New("chain_broken", "the session receipt names receipt %d, %.80s, which is not in the chain of receipts %d to %d", head.Number, head.HeadHash, c.First(), c.Len())
 	}

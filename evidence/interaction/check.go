@@ -10,7 +10,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// short is a text under check: its name, its value, its longest length in bytes. One that may be missing is optional.
+// short is a text to check, with its longest length in bytes.
 type short struct {
 	name, value string
 	longest     int
@@ -27,13 +27,13 @@ func checkShort(all ...short) error {
 }
 
 func checkTag(name, tag string, optional bool) error {
-	if (tag != "" || !optional) && !evidence.IsHash(tag+tag) { // of half the length of a hash
+	if (tag != "" || !optional) && !evidence.IsHash(tag+tag) { // half as long as a hash
 		return fmt.Errorf("%s is no tag of 32 lowercase hex digits", name)
 	}
 	return nil
 }
 
-// hash is a text under check that has to be a SHA-256.
+// hash is a text that must be a SHA-256.
 type hash struct {
 	name, value string
 }
@@ -87,7 +87,7 @@ func check(c *Receipt) error {
 	)
 }
 
-// checkAbout holds what the receipt is about against its action and its outcome.
+// checkAbout checks the receipt's subject against its action and its outcome.
 func (c *Receipt) checkAbout() error {
 	var actions, outcomes []string
 	n := 0
@@ -113,7 +113,7 @@ func (c *Receipt) checkAbout() error {
 	)
 }
 
-// check refuses moments in another order than that in which they come. The receipt is signed after all of them.
+// check refuses moments out of order. The receipt is signed after all of them.
 func (t Timing) check(issued int64) error {
 	last := t.RequestReceived
 	if last <= 0 {

@@ -9,11 +9,11 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// Salt hides what a commitment is of. It is random, or made of a secret, and never stands in a receipt.
+// Salt hides the committed value. It is random or made of a secret, and is in no receipt.
 type Salt [16]byte
 
-// Commit returns the commitment to a value, which encoding/json can write: the lowercase hex SHA-256 of the RFC 8785 canonical JSON of
-// {"salt": ..., "value": ...}, with the salt as base64url without padding. It refuses what [evidence.Canonical] refuses.
+// Commit returns the commitment to a value: the hex SHA-256 of the canonical JSON of {"salt": ..., "value": ...}, with
+// the salt as unpadded base64url. It refuses values without a canonical form.
 func Commit(salt Salt, value any) (string, error) {
 	return evidence.HashValue(struct {
 		Salt  string `json:"salt"`
@@ -21,8 +21,7 @@ func Commit(salt Salt, value any) (string, error) {
 	}{base64.RawURLEncoding.EncodeToString(salt[:]), value})
 }
 
-// Owner returns how receipts name the owner of a sidecar whose keys are certified by a key registry with this public key: by the RFC 7638
-// thumbprint of the key as a JWK.
+// Owner returns the name of a sidecar's owner in receipts: the RFC 7638 thumbprint of its key registry's public key.
 func Owner(registry ed25519.PublicKey) string {
 	jwk := `{"crv":"Ed25519","kty":"OKP","x":"` + base64.RawURLEncoding.EncodeToString(registry) + `"}`
 	sum := sha256.Sum256([]byte(jwk))

@@ -7,84 +7,83 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// Lifetime is exp - iat of every receipt, exactly: readers of VIN's ReceiptV0 expect these ten minutes.
+// Lifetime is the exact lifetime of every receipt: readers of VIN's ReceiptV0 expect it.
 const Lifetime = 10 * time.Minute
 
-// Kind is the kind of the receipts: their typ, and the purpose that their key has to be certified for.
+// Kind is the kind of receipts.
 var Kind = evidence.NewKind("interaction-receipt+jwt", evidence.PurposeInteraction, Lifetime, check)
 
-// What an interaction receipt is about (VIN: action_type). The mediator makes no receipt of the last kind, which promises that the
-// call ran where nobody could read it.
+// The subject of a receipt (VIN: action_type). The mediator never makes the last kind, which promises that nobody could
+// read the call.
 const (
 	ActionComposePost       = "compose_post"          // a post
-	ActionGeneric           = "generic"               // a call to a model, or the end of the session
-	ActionChallengeResponse = "challenge_response"    // a call to a model while the agent has a challenge to answer
+	ActionGeneric           = "generic"               // a model call, or the end of the session
+	ActionChallengeResponse = "challenge_response"    // a model call while the agent has a challenge to answer
 	ActionConfidentialCall  = "confidential_llm_call" // read, never made
 )
 
-// How an interaction has ended.
+// The outcome of an interaction.
 const (
-	OutcomeCompleted     = "completed"     // the answer came to its own end, as its API marks it; of a post: the upstream answered
-	OutcomeFailed        = "failed"        // the provider says that it could not answer; of a post: nothing was sent
+	OutcomeCompleted     = "completed"     // the answer reached its own end, as its API marks it; of a post: the upstream answered
+	OutcomeFailed        = "failed"        // the provider reports an error; of a post: nothing was sent
 	OutcomeUnfinished    = "unfinished"    // the provider goes on after its answer
-	OutcomeCut           = "cut"           // the answer broke off before its end
-	OutcomeLeft          = "left"          // the agent went away before the answer's end
-	OutcomeIndeterminate = "indeterminate" // it may have been sent, and nobody on this side knows what became of it
-	OutcomeNotMeasured   = "not_measured"  // it was answered, and the mediator did not follow the answer: Model.Unread says why
+	OutcomeCut           = "cut"           // the answer broke off
+	OutcomeLeft          = "left"          // the agent left before the answer's end
+	OutcomeIndeterminate = "indeterminate" // it may have been sent; the outcome is unknown
+	OutcomeNotMeasured   = "not_measured"  // it was answered, but not read to its end: see Model.Unread
 )
 
-// Why a session has ended.
+// The reason for the end of a session.
 const (
-	ClosedEnded    = "ended"    // its run ended, or the next session took its place
+	ClosedEnded    = "ended"    // its run ended, or the next session replaced it
 	ClosedShutdown = "shutdown" // the mediator ended
-	ClosedLost     = "lost"     // the mediator had ended without closing it, and closed it at its next start
+	ClosedLost     = "lost"     // the mediator had stopped without closing it, and closed it at its next start
 )
 
-// Bounds on a receipt: the longest stays within the bound of a token.
+// Bounds: the longest receipt fits a token.
 const (
 	MaxToolCalls    = 16
 	MaxReturned     = 32
 	MaxRelayed      = 4
 	MaxHosted       = 8
-	MaxNamed        = 16 // artifacts that the receipt of a post names
+	MaxNamed        = 16 // artifacts in the receipt of a post
 	MaxRuntimeID    = maxName
 	MaxAgent        = maxAgentName
-	MaxToolName     = maxShortName // of a tool that a model calls
-	maxShortName    = 64           // bytes of the name of an API, a tool of a model, an artifact, or a reason
-	maxName         = 128          // bytes of the name of a model, a tool of a server, a host, a rule, a runtime, or an id
+	MaxToolName     = maxShortName // calls of tools by a model
+	maxShortName    = 64           // bytes of the name of an API, a model's tool, an artifact, or a reason
+	maxName         = 128          // bytes of the name of a model, a server's tool, a host, a rule, a runtime, or an id
 	maxAgentName    = 256          // bytes of the name of an agent or an event
 	thumbprintChars = 43           // base64url of a SHA-256
 )
 
-// Receipt is the sidecar's receipt for one interaction of a session: a call to a model, a post, or the end of the session
-// (VIN v0.4: ReceiptV1). Names that VIN gives are VIN's, and so is their spelling; keyCustody, keyExportable and observed are as in the
-// other artifacts.
+// Receipt is the sidecar's receipt for one interaction: a model call, a post, or the end of the session (VIN v0.4:
+// ReceiptV1). VIN's names keep VIN's spelling; keyCustody, keyExportable and observed are as in other artifacts.
 //
-// A receipt says what passed the mediator. Each claim that Observed names was seen, counted or timed by the mediator's own clock, and cannot
-// be made false by the agent. A [Figure] says for itself how it is known. All else is what the agent or the provider says.
+// A claim that Observed names was seen by the mediator, and the agent cannot falsify it. A [Figure] states its source
+// itself. Everything else is the word of the agent or the provider.
 //
-// Nothing that was said to a model or by it can be guessed from a receipt; the content of a post can, by its contentHash. A tag is the first 128 bits of an HMAC-SHA256 under a key of the session, which
-// never leaves the mediator's memory and ends with the session: equal tags in one chain mean equal texts, and nothing else can be learnt.
+// A receipt does not reveal what was said to or by a model. The contentHash of a post can be checked against guesses. A
+// tag is the first 128 bits of an HMAC-SHA256 under a key of the session, which stays in the mediator's memory: equal
+// tags in a chain mean equal texts, and nothing more.
 type Receipt struct {
 	evidence.Registered
 	evidence.KeyClaims
 
-	// RequestID is the id of the record of the call (post_...), which the mediator has made; of the end of a session the session's id.
+	// RequestID is the id of the call's record (post_...), which the mediator makes; at the end of a session, the
+	// session's id.
 	RequestID string `json:"request_id"`
-	// ActionType follows from what the receipt is about: see the constants.
+	// ActionType follows from the subject of the receipt.
 	ActionType string `json:"action_type"`
-	// PolicyID is the hash of the deployment manifest that the call was judged by.
+	// PolicyID is the hash of the deployment manifest in use.
 	PolicyID string `json:"policy_id"`
-	// The three commitments are hex SHA-256 of the canonical JSON {"salt": ..., "value": ...}, with 128 bits of salt as base64url
-	// (package interaction, Commit). Whoever is shown salt and value can check them; without the salt nothing can be guessed. They are made
-	// before the call is sent.
-	InputsCommitment      string `json:"inputs_commitment"`      // the hex SHA-256 of the body as it was sent
+	// The three commitments (see [Commit]) have 128 bits of salt. Somebody with salt and value can check them; without
+	// the salt the value cannot be guessed. They are made before the call is sent.
+	InputsCommitment      string `json:"inputs_commitment"`      // the hex SHA-256 of the body as sent
 	ConstraintsCommitment string `json:"constraints_commitment"` // the rule, and what the provider was allowed to do
-	LLMCommitment         string `json:"llm_commitment"`         // API, host and model as asked for; of anything but a call to a model: null
-	// OutputCleanHash and OutputTransportHash are, of a call to a model, hex HMAC-SHA256 under the key of the session: of what the answer
-	// said (the concatenated HMACs of its blocks), and of its bytes as they came. Of an output that was not followed they are HMACs of
-	// nothing. Of a post the first is the contentHash of the binding, which the post's other artifacts have too, and the second the HMAC of the
-	// body as it was sent.
+	LLMCommitment         string `json:"llm_commitment"`         // API, host and requested model; null without a model call
+	// OutputCleanHash and OutputTransportHash of a model call are hex HMAC-SHA256 under the session's key: of the
+	// answer's content (the concatenated HMACs of its blocks) and of its bytes. For an unread answer they are HMACs of
+	// nothing. For a post, the first is the binding's contentHash, and the second the HMAC of the body as sent.
 	OutputCleanHash     string `json:"output_clean_hash"`
 	OutputTransportHash string `json:"output_transport_hash"`
 
@@ -92,96 +91,98 @@ type Receipt struct {
 	Chain     ChainLink     `json:"chain"`
 	Challenge *ChallengeRef `json:"challenge,omitempty"`
 
-	// Owner is the RFC 7638 thumbprint (SHA-256, base64url) of the Ed25519 key of the key registry that certifies the sidecar's keys, and Agent
-	// the subject for whom the session acts: together they name the agent. Both are declared in the sidecar's configuration; a verifier
-	// compares the owner with the root that it has pinned.
+	// Owner is the RFC 7638 thumbprint of the key registry's Ed25519 key, and Agent the session's subject: together
+	// they name the agent. The sidecar's configuration declares both. A verifier compares the owner with its pinned
+	// root.
 	Owner string `json:"owner"`
 	Agent string `json:"agent"`
-	// RuntimeID names the runtime as attestations do: declared. EventID names the event that opened the session: observed.
+	// RuntimeID names the runtime as in attestations: declared. EventID names the event that opened the session:
+	// observed.
 	RuntimeID string `json:"runtime_id"`
 	EventID   string `json:"event_id"`
-	// Outcome is how the interaction has ended: observed.
+	// Outcome is observed.
 	Outcome string `json:"outcome"`
-	// Exactly one of these three says what the receipt is about.
+	// Exactly one of these is set: the subject.
 	Model   *ModelCall `json:"model_call,omitempty"`
 	Post    *PostMade  `json:"post,omitempty"`
 	Closing *Closing   `json:"closing,omitempty"`
-	// Relayed are the tools of MCP servers that the agent has called through the mediator since the session's receipt before this one,
-	// the last MaxRelayed of RelayedCount: observed.
+	// Relayed are the agent's calls of MCP tools through the mediator since the previous receipt, the last MaxRelayed
+	// of RelayedCount: observed.
 	Relayed      []RelayedCall `json:"relayed,omitempty"`
 	RelayedCount int64         `json:"relayed_count"`
-	// Session is what was counted of the whole session until this receipt was signed: observed. Calls that do not pass the mediator
-	// are not counted.
+	// Session counts the session until this receipt was signed: observed. It lacks calls that bypass the mediator.
 	Session SessionTotals `json:"session"`
 
-	// Observed names those of the other claims that the mediator saw for itself, of those in [ObservedOf]. Every other one is only declared,
-	// but for figures, which each say how they are known.
+	// Observed names the claims that the mediator saw, as in [ObservedOf]. The others are declared, except figures,
+	// which state their source.
 	Observed []string `json:"observed"`
-	// Probabilistic is always true, and NonHumanIdentityProven always false: receipts make a run of an agent likely and prove none.
+	// Probabilistic is always true, and NonHumanIdentityProven always false: receipts make an agent's run likely and
+	// prove none.
 	Probabilistic          bool `json:"probabilistic"`
 	NonHumanIdentityProven bool `json:"nonHumanIdentityProven"`
 }
 
-// Timing has the seed's four moments, in Unix milliseconds by the mediator's clock: observed. A moment that was not seen is left out.
+// Timing has the seed's four moments, in Unix milliseconds of the mediator's clock: observed. An unseen moment is
+// absent.
 type Timing struct {
-	RequestReceived int64 `json:"request_received_ms"`        // the head of the request had come
-	LLMStart        int64 `json:"llm_start_ms,omitempty"`     // the head of the request to the model had been written
-	LLMEnd          int64 `json:"llm_end_ms,omitempty"`       // the answer of the model had come to its end, or broke off
-	ResponseSent    int64 `json:"response_sent_ms,omitempty"` // the whole answer had been given to the agent's connection; left out where that failed
+	RequestReceived int64 `json:"request_received_ms"`        // the request's head had come
+	LLMStart        int64 `json:"llm_start_ms,omitempty"`     // the head of the model request had been written
+	LLMEnd          int64 `json:"llm_end_ms,omitempty"`       // the model's answer ended or broke off
+	ResponseSent    int64 `json:"response_sent_ms,omitempty"` // the agent's connection had the whole answer; absent if that failed
 }
 
-// ChainLink places a receipt in the one chain of its session: observed, for the mediator makes the chain. A number is given when a
-// receipt is signed, so there are no gaps, and iat never falls.
+// ChainLink is the receipt's place in its session's chain: observed. The number is given at signing, so there are no
+// gaps, and iat never falls.
 type ChainLink struct {
-	PreviousReceiptHash string `json:"previous_receipt_hash,omitempty"` // HashToken of the receipt before; left out in the first
+	PreviousReceiptHash string `json:"previous_receipt_hash,omitempty"` // HashToken of the previous receipt; absent in the first
 	SessionID           string `json:"session_id"`
 	SequenceNumber      int64  `json:"sequence_number"` // from 1
 }
 
-// ChallengeRef names the challenge that the agent has to answer (VIN: challenge). The nonce is the issuer's, the commitment the agent's:
-// observed as given. CommitmentRevealed says that the agent has shown what it had committed to, and that the hash fits.
+// ChallengeRef names the challenge that the agent must answer (VIN: challenge): observed as given. The nonce is the
+// issuer's, the commitment the agent's. CommitmentRevealed: the agent has shown the committed value, and the hash fits.
 type ChallengeRef struct {
 	ChallengeNonce     string `json:"challenge_nonce"`
 	CommitmentHash     string `json:"commitment_hash,omitempty"`
 	CommitmentRevealed bool   `json:"commitment_revealed,omitempty"`
 }
 
-// PostMade is what the receipt of a post says besides: all of it observed. The post is named by RequestID.
+// PostMade has what the receipt of a post adds, all observed. RequestID names the post.
 type PostMade struct {
 	BindingHash string          `json:"binding_hash"`
-	Status      int64           `json:"status,omitempty"` // of the upstream's answer, of HTTP
+	Status      int64           `json:"status,omitempty"` // the upstream's HTTP status
 	Artifacts   []NamedArtifact `json:"artifacts"`        // of the post's record, in its order
 }
 
-// NamedArtifact names an artifact of a record by its hash ([evidence.HashToken]).
+// NamedArtifact names an artifact of a record by [evidence.HashToken].
 type NamedArtifact struct {
 	Name string `json:"name"`
 	Hash string `json:"hash"`
 }
 
-// Closing ends a chain: no receipt of the session follows. Observed. A chain without it may lack receipts at its end.
+// Closing ends a chain: observed. A chain without it may lack receipts at its end.
 type Closing struct {
 	Reason string `json:"reason"`
 }
 
-// RelayedCall is a call of a tool of an MCP server that passed the mediator.
+// RelayedCall is an MCP tool call that passed the mediator.
 type RelayedCall struct {
 	Host      string `json:"host"`                // and port, the last 128 bytes
-	Tool      string `json:"tool"`                // as the rule names it
-	Arguments string `json:"arguments,omitempty"` // tag of the canonical JSON; left out where it was too large
-	CallID    string `json:"call_id,omitempty"`   // tag of the id of the model's call with this tool and these arguments, if there is one
+	Tool      string `json:"tool"`                // in the rule
+	Arguments string `json:"arguments,omitempty"` // tag of the canonical JSON; absent if too large
+	CallID    string `json:"call_id,omitempty"`   // tag of the id of the model's call of this tool with these arguments, if there is one
 }
 
-// SessionTotals are counted since the session was opened.
+// SessionTotals count since the session was opened.
 type SessionTotals struct {
 	OpenedMS         int64 `json:"opened_ms"`          // Unix milliseconds
-	Calls            int64 `json:"calls"`              // calls that went out and are over
-	CallsObserved    int64 `json:"calls_observed"`     // those of them that were read: to a model, to an MCP server, or a post
-	BytesOut         int64 `json:"bytes_out"`          // of the bodies of all of them
-	BytesOutObserved int64 `json:"bytes_out_observed"` // of those that were read
+	Calls            int64 `json:"calls"`              // calls sent and ended
+	CallsObserved    int64 `json:"calls_observed"`     // of those, the ones that were read: to a model, to an MCP server, or a post
+	BytesOut         int64 `json:"bytes_out"`          // of all their bodies
+	BytesOutObserved int64 `json:"bytes_out_observed"` // of the read ones
 }
 
-// The claims that the mediator sees for itself, by what a receipt is about.
+// The observed claims, by the subject of a receipt.
 var (
 	observedOfAll = []string{
 		"chain", "constraints_commitment", "event_id", "inputs_commitment", "llm_commitment", "outcome", "output_clean_hash", "output_transport_hash",
@@ -193,7 +194,7 @@ var (
 	}
 )
 
-// observedNames are the names in Observed of one sort of receipt, in order: of one without a challenge, and of one with it.
+// observedNames are the sorted names of one sort of receipt, without and with a challenge.
 type observedNames struct{ plain, challenged []string }
 
 func observedWith(about ...string) (n observedNames) {
@@ -204,7 +205,7 @@ func observedWith(about ...string) (n observedNames) {
 	return n
 }
 
-// The names of each sort, put in order once: each receipt needs them twice.
+// Sorted once: each receipt needs them twice.
 var (
 	namesOfModel   = observedWith(observedOfModel...)
 	namesOfPost    = observedWith("post")
@@ -212,10 +213,10 @@ var (
 	namesOfOther   = observedWith()
 )
 
-// ObservedOf returns what Observed of a receipt like c has: the claims that the mediator saw for itself.
+// ObservedOf returns the value of Observed for a receipt like c.
 func ObservedOf(c Receipt) []string { return slices.Clone(observedOf(&c)) }
 
-// observedOf is ObservedOf, of which nobody may change anything.
+// observedOf is ObservedOf without a copy. Do not change it.
 func observedOf(c *Receipt) []string {
 	names := namesOfOther
 	switch {

@@ -9,37 +9,36 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// StatementHeader is the header that carries a statement to the node. The sidecar sets it, and drops one that an agent has sent.
+// StatementHeader is the header of a statement to the node. The sidecar sets it, and drops an agent's own.
 const StatementHeader = "Agent-Statement"
 
-// StatementKind is the kind of the statements. Their key signs nothing else: what an agent says in public is not mixed with what its sidecar has seen.
+// StatementKind is the kind of statements. Their key signs nothing else, so that an agent's public words and its
+// sidecar's observations stay apart.
 var StatementKind = evidence.NewKind("agent-statement+jwt", evidence.PurposeStatement, Lifetime, checkStatement)
 
 // The documents that an agent can publish.
 const (
-	StatesSignal    = "signal"    // its own statement, which others may dispute
+	StatesSignal    = "signal"    // the agent's own statement, which others may dispute
 	StatesContract  = "contract"  // a dispute of a signal (seed: challenge contract)
 	StatesChallenge = "challenge" // a dispute of receipts (VIN v0.4: challenge)
 )
 
-// Statement says that an agent published one document: its sidecar signs it for the agent, which has no key. It is signed after the policy has
-// allowed the post that publishes the document, and before the document leaves.
-//
-// A statement says who published, and says nothing of whether the document is true.
+// Statement says that an agent published a document. It does not say that the document is true. The agent has no key,
+// so its sidecar signs, after the policy has allowed the post and before the document leaves.
 type Statement struct {
 	evidence.Registered
 	evidence.KeyClaims
 
 	Owner   string `json:"owner"`   // see [Receipt]: with Agent it names the agent
 	Agent   string `json:"agent"`   // the subject of the post
-	Session string `json:"session"` // in which the agent published: the session_id of its receipts
-	EventID string `json:"eventId"` // that opened the session
+	Session string `json:"session"` // the session_id of the agent's receipts
+	EventID string `json:"eventId"` // opened the session
 
-	// Kind is what the document is: see the constants.
+	// Kind is the kind of the document.
 	Kind string `json:"kind"`
-	// StatementHash is the hex SHA-256 of the document's canonical JSON (RFC 8785), without its member signature.
+	// StatementHash is the hex SHA-256 of the document's canonical JSON without its member signature.
 	StatementHash string `json:"statementHash"`
-	// BindingHash is that of the post: the post's record, which the sidecar's operator has, names it too.
+	// BindingHash is that of the post. The sidecar's record names it too.
 	BindingHash string `json:"bindingHash"`
 
 	// Probabilistic is always true, and NonHumanIdentityProven always false, as in [Receipt].
@@ -66,8 +65,8 @@ func checkStatement(s *Statement) error {
 	)
 }
 
-// OpenStatement opens a statement of any age as of the second in which it was signed, by the certificates of that time. What was revoked since
-// is refused. now is the time of today: no statement is of the future.
+// OpenStatement opens a statement of any age, by the certificates of the second of its iat. What was revoked since is
+// refused. now is the time of today.
 func OpenStatement(trust *evidence.PastTrust, want evidence.Expected, token string, now time.Time) (evidence.Opened[Statement], error) {
 	claims, err := evidence.UnverifiedClaims(StatementKind, token)
 	if err != nil {
@@ -80,7 +79,8 @@ func OpenStatement(trust *evidence.PastTrust, want evidence.Expected, token stri
 	return evidence.Open(verifier, StatementKind, token, want)
 }
 
-// States refuses a document other than the one that the statement is for. documentHash is that of its canonical JSON without its member signature.
+// States refuses any other document than the statement's. documentHash is the hash of its canonical JSON without its
+// member signature.
 func (s Statement) States(kind, documentHash string) error {
 	if s.Kind != kind || s.StatementHash != documentHash {
 		return refusal.New("statement_mismatch", "the statement is for another document than this %.32s", kind)

@@ -1,20 +1,19 @@
-// Package refusal holds the one error type of all refusals: a stable code for programs and a sentence for people.
+// Package refusal has the error type of all refusals: a stable code for programs and a sentence for people.
 package refusal
 
 import "fmt"
 
-// Refusal is an error with a stable code. It never holds a secret, a body or a whole token. Operators read all of it.
-// What an agent may read of it, package problem decides by the code; never what [Refusal.ForOperator] added.
+// Refusal is an error with a stable code. It never holds a secret, a body or a whole token. Package problem decides by
+// the code how much of it an agent may read, and never shows the part of [Refusal.ForOperator].
 type Refusal struct {
 	code     string
 	detail   string
-	operator string // more, for operators alone
+	operator string // for operators only
 	cause    error
 }
 
-// New makes a [Refusal]. The code is stable: snake_case, never reused for another meaning. The sentence says what
-// failed, and where. %w wraps a cause for errors.Is. The text of the cause becomes part of the sentence, so wrap only a
-// cause that the caller may read.
+// New makes a [Refusal]. The code is snake_case and never changes its meaning. %w wraps a cause and puts its text into
+// the sentence: wrap only what the caller may read.
 func New(code, format string, args ...any) *Refusal {
 	err := fmt.Errorf(format, args...)
 	r := &Refusal{code: code, detail: err.Error()}
@@ -27,15 +26,14 @@ func New(code, format string, args ...any) *Refusal {
 // Code returns the stable code, as listed in docs/errors.md.
 func (r *Refusal) Code() string { return r.code }
 
-// ForOperator returns the refusal with more in its sentence, after a comma, which only operators read: an address, or
-// what another program said.
+// ForOperator adds a clause that only operators read, such as an address or another program's words.
 func (r *Refusal) ForOperator(format string, args ...any) *Refusal {
 	more := *r
 	more.operator = fmt.Sprintf(format, args...)
 	return &more
 }
 
-// Error returns the sentence, with what is for operators.
+// Error returns the sentence with the operators' part.
 func (r *Refusal) Error() string {
 	if r.operator == "" {
 		return r.detail
@@ -43,27 +41,26 @@ func (r *Refusal) Error() string {
 	return r.detail + ", " + r.operator
 }
 
-// Public returns the sentence without what is for operators.
+// Public returns the sentence without the operators' part.
 func (r *Refusal) Public() string { return r.detail }
 
 // Unwrap returns the wrapped cause, or nil.
 func (r *Refusal) Unwrap() error { return r.cause }
 
-// Is reports whether target is a [Refusal] with the same code. errors.Is(err, refusal.New("expired", "")) thus compares
-// the code and never the sentence.
+// Is compares codes: errors.Is(err, refusal.New("expired", "")).
 func (r *Refusal) Is(target error) bool {
 	t, ok := target.(*Refusal)
 	return ok && t.code == r.code
 }
 
-// Later is a refusal that says when trying again can help.
+// Later is a refusal that a retry may mend.
 type Later struct {
 	*Refusal
 	Seconds int // from now, at least 1
 }
 
-// RetryAfter returns the seconds, for package problem.
+// RetryAfter returns the seconds.
 func (l Later) RetryAfter() int { return l.Seconds }
 
-// Unwrap returns the refusal itself, so that errors.As finds it.
+// Unwrap lets errors.As find the refusal.
 func (l Later) Unwrap() error { return l.Refusal }

@@ -12,8 +12,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Suggest ends a sentence about a word that is not known with the known one that was probably meant. It is empty if none
-// is near.
+// Suggest ends a sentence about an unknown word with the known word that was probably meant, if one is near.
 func Suggest(word string, known []string) string {
 	if near := nearest(word, known); near != "" {
 		return "; did you mean " + near + "?"
@@ -21,10 +20,10 @@ func Suggest(word string, known []string) string {
 	return ""
 }
 
-// Which returns which of n types a YAML document is probably for: the one of whose keys it has the most. A misspelt key counts half.
+// Which returns which of n types a YAML document is for: the type with most of its keys. A misspelt key counts half.
 func Which(raw []byte, n int, types func(int) reflect.Type) (int, error) {
 	none := errors.New("its top-level keys are those of no configuration, policy or manifest file, or of two")
-	if bytes.HasPrefix(bytes.TrimSpace(raw), []byte("[")) { // a list has no keys, and a long one takes much memory
+	if bytes.HasPrefix(bytes.TrimSpace(raw), []byte("[")) { // a list has no keys, and a long one costs memory
 		return 0, none
 	}
 	var doc yaml.Node
@@ -56,7 +55,7 @@ func Which(raw []byte, n int, types func(int) reflect.Type) (int, error) {
 	return which, nil
 }
 
-// nearest returns the one of words that was probably meant, or nothing if none is near.
+// nearest returns the word that was probably meant, or nothing.
 func nearest(word string, words []string) string {
 	if len(word) > 64 || len(words) == 0 {
 		return ""
@@ -71,7 +70,7 @@ func nearest(word string, words []string) string {
 	return near
 }
 
-// distance is the number of bytes to insert, delete or replace to make b of a (Levenshtein).
+// distance is the Levenshtein distance in bytes.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

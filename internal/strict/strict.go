@@ -1,10 +1,9 @@
-// Package strict reads the files that people write: configurations, policies and manifests, in YAML. It takes one
-// spelling of each thing, and says of every mistake in which line and column it stands, at which key, what was found
-// and what is allowed.
+// Package strict reads configurations, policies and manifests in YAML. It accepts one spelling of each thing, and
+// reports every mistake with line, column and key.
 //
-//	strict.go  a file as it was read, and what is wrong with it
-//	walk.go    holds a file against the type that it is for
-//	near.go    the known word, and the type, that was probably meant
+//	strict.go  a file and its mistakes
+//	walk.go    compares a file with a type
+//	near.go    the word, or the type, that was probably meant
 package strict
 
 import (
@@ -21,7 +20,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// maxFindings bounds what is said about one file.
+// maxFindings bounds the findings of a file.
 const maxFindings = 200
 
 // Finding is one mistake in a file.
@@ -35,41 +34,39 @@ func (f Finding) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s: %s", f.Line, f.Column, cmp.Or(f.Key, "the file"), f.Text)
 }
 
-// File is a file as it was read, with what is wrong with it. Whoever checks what the values mean adds to it. The zero
-// value is an empty file.
+// File is a file with its findings. Checks of values add theirs. The zero value is an empty file.
 type File struct {
 	root  yaml.Node
 	found []Finding
-	more  int // findings beyond maxFindings, which are not kept
+	more  int // findings beyond maxFindings
 }
 
 // Options say how a file is read.
 type Options struct {
-	// Complete says that a file has one meaning and one hash: every key is required unless its yaml tag says omitempty,
-	// one that may be left out may not be given empty, and anchors and aliases are refused.
+	// Complete gives a file one meaning and one hash: a key is required unless its tag says omitempty, an optional one
+	// may not be empty, and anchors and aliases are refused.
 	Complete bool
 	// JSON says that the struct has json tags in place of yaml tags.
 	JSON bool
-	// MaxBytes bounds the file. Zero is no bound: the caller has bounded it.
+	// MaxBytes bounds the file; zero is no bound.
 	MaxBytes int
 }
 
-// Read decodes exactly one YAML document, which may be JSON, into the struct that to points to. It fails if the text is
-// no such document. What does not fit the struct is a finding of the file: whatever is unknown, there twice, without a
-// value or of another type. After one, to may be incomplete; see [File.Err].
+// Read decodes one YAML document, which may be JSON, into the struct that to points to. An unknown key, a duplicate, a
+// missing value or another type is a finding of the file; then to may be incomplete. See [File.Err].
 func Read(raw []byte, to any, o Options) (*File, error) {
 	if o.MaxBytes > 0 && len(raw) > o.MaxBytes {
 		return nil, fmt.Errorf("the file has %d bytes; at most %d are read", len(raw), o.MaxBytes)
 	}
 	var doc yaml.Node
-	if err := yaml.Load(raw, &doc); err != nil { // which refuses a second document
+	if err := yaml.Load(raw, &doc); err != nil { // refuses a second document
 		return nil, syntaxError(err)
 	}
 	f := &File{root: *doc.Content[0]}
 	walk := walker{File: f, Options: o}
 	walk.value("", &f.root, reflect.TypeOf(to).Elem())
 	if len(f.found) > 0 {
-		_ = f.root.Decode(to) // as far as it goes, so that one run says all that is wrong
+		_ = f.root.Decode(to) // as far as possible, so that one run reports everything
 		return f, nil
 	}
 	if !o.JSON {
@@ -86,10 +83,10 @@ func Read(raw []byte, to any, o Options) (*File, error) {
 	return f, json.Unmarshal(text, to)
 }
 
-// position is how the YAML library says where a text is no YAML.
+// position matches the place in the YAML library's errors.
 var position = regexp.MustCompile(`at (?:L\d+\.C\d+-)?L(\d+)\.C(\d+): `)
 
-// syntaxError says of a text that is no single YAML document what is wrong with it.
+// syntaxError explains a text that is no single YAML document.
 func syntaxError(err error) error {
 	text := err.Error()
 	switch at := position.FindStringSubmatchIndex(text); {
@@ -103,8 +100,8 @@ func syntaxError(err error) error {
 	return fmt.Errorf("this is no YAML: %w", err)
 }
 
-// Add adds a finding about a key, such as rules[0].when. Where the key is not in the file, the finding stands at the
-// part of the file in which the key would be.
+// Add adds a finding about a key, such as rules[0].when. If the key is missing, the finding points at the part around
+// it.
 func (f *File) Add(key, format string, args ...any) {
 	n := f.find(key)
 	f.addAt(n, key, format, args...)
@@ -118,10 +115,10 @@ func (f *File) addAt(n *yaml.Node, key, format string, args ...any) {
 	f.found = append(f.found, Finding{n.Line, n.Column, key, fmt.Sprintf(format, args...)})
 }
 
-// Correct reports whether nothing is wrong so far.
+// Correct reports whether there is no finding.
 func (f *File) Correct() bool { return len(f.found) == 0 }
 
-// Err returns all findings in the order of the file, a line each, or nil. prefix stands before each.
+// Err returns the findings in the file's order, one a line with prefix, or nil.
 func (f *File) Err(prefix string) error {
 	slices.SortStableFunc(f.found, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
@@ -136,7 +133,7 @@ func (f *File) Err(prefix string) error {
 	return errors.Join(errs...)
 }
 
-// find returns the value of a key, or of the nearest part of the file around it.
+// find returns the value of a key, or of the nearest part around it.
 func (f *File) find(key string) *yaml.Node {
 	n := &f.root
 	for part := range strings.SplitSeq(strings.ReplaceAll(key, "[", ".["), ".") {
@@ -149,8 +146,7 @@ func (f *File) find(key string) *yaml.Node {
 	return n
 }
 
-// child returns the value of a member of a mapping, or with a part such as [2] the item of a list. It returns nil if
-// there is none.
+// child returns a member's value or, for a part such as [2], a list's item; nil without one.
 func child(n *yaml.Node, part string) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias

@@ -13,8 +13,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// walker holds a file against a type. It descends no further than the type does, however deep the file is nested, and
-// through an alias no further than the type does either.
+// walker compares a file with a type. It goes no deeper than the type, also through aliases.
 type walker struct {
 	*File
 	Options
@@ -55,8 +54,8 @@ func (w *walker) list(key string, n *yaml.Node, item reflect.Type) {
 	}
 }
 
-// scalar demands the one plain spelling of a value: YAML 1.1 has nine others for true alone (yes, on, True, …), and an
-// unquoted 010 is eight.
+// scalar demands the one plain spelling: YAML 1.1 has nine others for true (yes, on, True, …), and an unquoted 010 is
+// eight.
 func (w *walker) scalar(key string, n *yaml.Node, t reflect.Type) {
 	if n.Kind != yaml.ScalarNode {
 		w.addAt(n, key, "must be a single value, not %s", describe(n))
@@ -84,13 +83,13 @@ func (w *walker) scalar(key string, n *yaml.Node, t reflect.Type) {
 	}
 }
 
-// isNumber reports whether a text is a whole number in decimal digits, without a sign, that fits a type.
+// isNumber reports whether s is an unsigned decimal number that fits the type.
 func isNumber(s string, t reflect.Type) bool {
 	_, err := strconv.ParseUint(s, 10, bits(t))
 	return err == nil && (s == "0" || s[0] != '0')
 }
 
-// bits is how many bits of a type are for numbers from 0.
+// bits is how many bits of a type hold numbers from 0.
 func bits(t reflect.Type) int {
 	if t.Kind() >= reflect.Int && t.Kind() <= reflect.Int64 {
 		return t.Bits() - 1
@@ -98,7 +97,7 @@ func bits(t reflect.Type) int {
 	return t.Bits()
 }
 
-// describe says what stands where something else has to.
+// describe names what is there instead.
 func describe(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -155,8 +154,7 @@ type field struct {
 	optional bool
 }
 
-// fields lists the members of a struct by their yaml names, or by their json names where it has no yaml tags. It includes those of inlined
-// structs.
+// fields lists a struct's members by yaml name, or json name without a yaml tag, with those of inlined structs.
 func fields(t reflect.Type) map[string]field {
 	out := make(map[string]field, t.NumField())
 	for i := range t.NumField() {

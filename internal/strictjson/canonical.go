@@ -14,9 +14,9 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Canonical returns the RFC 8785 form of one JSON text. It refuses invalid JSON, invalid UTF-8, lone surrogates, duplicate names,
-// nesting over [MaxDepth] and more than [MaxItems] names and values. It also refuses numbers that an IEEE 754 double does not hold,
-// which the RFC would round: two different contents would share one hash.
+// Canonical returns the RFC 8785 form of one JSON text. It refuses invalid JSON, invalid UTF-8, lone surrogates,
+// duplicate names, nesting over [MaxDepth] and more than [MaxItems] names and values. It also refuses numbers that an
+// IEEE 754 double does not hold, which the RFC would round: two different contents would share one hash.
 func Canonical(raw []byte) ([]byte, error) {
 	r := reader{raw: raw, bounded: true, write: true, out: make([]byte, 0, len(raw))}
 	if err := r.text(nil); err != nil {
@@ -44,8 +44,8 @@ func (r *reader) emit(c byte) int {
 	return len(r.out) - 1
 }
 
-// sort puts the members of an object, whose canonical form begins in out at begin, into the order of RFC 8785. It returns the second of
-// two members with one name.
+// sort orders the members of an object by RFC 8785; its canonical form begins in out at begin. It returns the second of
+// two equal names.
 func (r *reader) sort(members []member, begin int) (twice *member) {
 	slices.SortStableFunc(members, func(a, b member) int { return compare(a.name, b.name) })
 	for i := range members[1:] {
@@ -80,7 +80,7 @@ func compare(a, b []byte) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// codeUnit orders characters as their UTF-16 code units do. Those with surrogates come before U+E000 and the characters after it.
+// codeUnit orders characters by UTF-16: those with surrogates come before U+E000.
 func codeUnit(char rune) rune {
 	switch {
 	case char > 0xffff:
@@ -91,7 +91,7 @@ func codeUnit(char rune) rune {
 	return char
 }
 
-// AppendText appends a text, which is UTF-8, as RFC 8785 spells it.
+// AppendText appends UTF-8 text as RFC 8785 spells it.
 func AppendText[T string | []byte](to []byte, text T) []byte {
 	const hex = "0123456789abcdef"
 	to = append(to, '"')
@@ -122,7 +122,7 @@ func AppendText[T string | []byte](to []byte, text T) []byte {
 	return append(append(to, text[start:]...), '"')
 }
 
-// appendQuoted appends a string whose spelling in the text is raw. Without an escape that is the canonical one.
+// appendQuoted appends a string with the spelling raw, which is canonical without an escape.
 func appendQuoted(to, s, raw []byte) []byte {
 	if len(raw) == len(s)+2 {
 		return append(to, raw...)
@@ -148,13 +148,13 @@ func AppendNumber(to []byte, f float64) []byte {
 const (
 	// exactDigits is how many decimal digits every double holds exactly.
 	exactDigits = 15
-	// maxNumber bounds the spelling of a number, in bytes, and so the arithmetic that checks it. Every double written out in full,
-	// without an exponent, is shorter.
+	// maxNumber bounds a number's spelling, in bytes, and so the arithmetic that checks it. Every double written out in
+	// full is shorter.
 	maxNumber = 1100
 )
 
-// faithful returns the double of a number, and whether its canonical form says the same. Below 2^53 a double stands for every decimal that
-// is nearest to it: programs write one number with more digits or with fewer.
+// faithful returns the double of a number, and whether its canonical form means the same. Below 2^53 a double stands
+// for every decimal nearest to it.
 func faithful(s string) (f float64, ok bool) {
 	if len(s) > maxNumber {
 		return 0, false
@@ -169,8 +169,7 @@ func faithful(s string) (f float64, ok bool) {
 	case math.Abs(f) < 1<<53:
 		return f, true
 	}
-	// Beyond 2^53 doubles lie further apart than integers. RFC 8785 writes the shortest decimal of each. Any other decimal would share
-	// its hash with that one.
+	// Beyond 2^53 the canonical form is the shortest decimal of a double. Another decimal would share its hash.
 	given, ok := new(big.Rat).SetString(s)
 	shortest, _ := new(big.Rat).SetString(strconv.FormatFloat(f, 'g', -1, 64))
 	return f, ok && given.Cmp(shortest) == 0

@@ -14,8 +14,7 @@ import (
 // Parse decodes one JSON text into what v points to. It refuses what [Canonical] and [ParseMembers] refuse.
 func Parse(raw []byte, v any) error { return parse(raw, v, true) }
 
-// ParseCanonical decodes what [CanonicalOf] has written into what v points to. It refuses more than most bytes, what [Parse] refuses, and
-// every other spelling of the same value.
+// ParseCanonical decodes only what [CanonicalOf] writes, at most most bytes, into what v points to.
 func ParseCanonical(raw []byte, v any, most int) error {
 	if len(raw) > most {
 		return fmt.Errorf("it has %d bytes; at most %d are read", len(raw), most)
@@ -30,9 +29,9 @@ func ParseCanonical(raw []byte, v any, most int) error {
 	return err
 }
 
-// ParseMembers decodes one JSON text into what v points to. It refuses invalid JSON, unknown members, members that come twice or in
-// another case (encoding/json takes "Grant" for "grant", and the last wins), values of another type, and nesting over [MaxDepth]. null
-// fits every type and changes nothing. An error says the line and the member, and no value.
+// ParseMembers decodes one JSON text into what v points to. It refuses invalid JSON, unknown and duplicate members,
+// members in another case (encoding/json takes "Grant" for "grant"), other types, and nesting over [MaxDepth]. null
+// fits every type and changes nothing. An error names line and member, never a value.
 func ParseMembers(raw []byte, v any) error { return parse(raw, v, false) }
 
 func parse(raw []byte, v any, bounded bool) error {

@@ -13,8 +13,8 @@ const (
 	MaxItems = 200_000 // names and values; sorting a member takes some two hundred times the memory of its shortest spelling
 )
 
-// reader reads one JSON text from its start to its end. It refuses invalid JSON, invalid UTF-8, lone surrogates, duplicate names and
-// nesting over MaxDepth.
+// reader reads one JSON text. It refuses invalid JSON, invalid UTF-8, lone surrogates, duplicate names and nesting over
+// MaxDepth.
 type reader struct {
 	raw   []byte
 	at    int // the next byte

@@ -78,7 +78,8 @@ func (s *shape) addMembers(t reflect.Type) {
 	}
 }
 
-// accepts reports whether a value that begins with c can be of the type. null fits every type, and what begins no value is refused later.
+// accepts reports whether a value that begins with c can be of the type. null fits every type; value refuses what
+// begins no value.
 func (s *shape) accepts(c byte) bool {
 	switch s.name {
 	case "an object":

@@ -15,14 +15,14 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 )
 
-// credentials are what one role logs in to AppRole with: a role id, and a secret id that nobody sees before the process that it is for.
+// credentials are an AppRole login: a role id, and a secret id that only its process sees.
 type credentials struct {
 	path    string // of the AppRole
 	dir     string
 	purpose string
 	process string
 	wrap    time.Duration
-	again   bool // another secret id, whatever there is
+	again   bool // make another secret id in any case
 }
 
 func (s credentials) roleIDFile() string   { return filepath.Join(s.dir, s.purpose+".role-id") }
@@ -37,7 +37,7 @@ func (s credentials) command() string {
 		quote(s.dir), s.path, quote(s.roleIDFile()), s.wrap, quote(s.secretIDFile()), unless)
 }
 
-// apply writes what is not there. A secret id that is there, or that the role has had before, is left: it may be in use, or on its way.
+// apply writes what is missing. It leaves an existing secret id, in the file or in Vault: it may be in use.
 func (s credentials) apply(ctx context.Context, c *api.Client) (Done, error) {
 	done := Done{What: s.secretIDFile(), Did: fmt.Sprintf("written, to be unwrapped within %s", s.wrap)}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
@@ -79,7 +79,7 @@ func (s credentials) left(ctx context.Context, c *api.Client) (string, error) {
 	return fmt.Sprintf("not written, because the role has %d secret id(s) already; --deliver %s makes another", len(accessors), s.process), nil
 }
 
-// wrapped makes a secret id and returns the token that it is wrapped in.
+// wrapped makes a secret id and returns its wrapping token.
 func (s credentials) wrapped(ctx context.Context, c *api.Client) (string, error) {
 	wrapping, err := c.CloneWithHeaders()
 	if err != nil {
@@ -106,5 +106,5 @@ func text(s *api.Secret, name string) (string, error) {
 	return "", fmt.Errorf("an answer of Vault has no %s", name)
 }
 
-// quote makes a shell read s as one word.
+// quote quotes s for a shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -10,46 +10,46 @@ import (
 	"github.com/hashicorp/vault/api"
 )
 
-// Options say what a plan is for. Exactly one of AppRole and Kubernetes is set.
+// Options describe a plan. Exactly one of AppRole and Kubernetes is set.
 type Options struct {
 	Transit    string // mount of the Transit engine
-	Roots      bool   // the key registry's and the auditor's keys are kept in Vault too
+	Roots      bool   // the root keys are in Vault too
 	AppRole    *AppRole
 	Kubernetes *Kubernetes
 }
 
-// AppRole has each role log in with a secret id of its own.
+// AppRole gives each role a secret id.
 type AppRole struct {
 	Mount string        // of the auth method
-	Dir   string        // where role ids and wrapped secret ids are written, PURPOSE.role-id and PURPOSE.secret-id, mode 0600
-	Wrap  time.Duration // for how long a wrapped secret id can be unwrapped
+	Dir   string        // for PURPOSE.role-id and PURPOSE.secret-id, mode 0600
+	Wrap  time.Duration // lifetime of a wrapped secret id
 }
 
-// Kubernetes has the roles of a process log in with its pod's service account. Processes without one get no login.
+// Kubernetes lets the roles of a process log in with its pod's service account. A process without one gets no login.
 type Kubernetes struct {
 	Mount    string            // of the auth method
 	Audience string            // aud of the pods' tokens
 	Accounts map[string]string // service accounts by process, NAMESPACE/NAME
 }
 
-// How long a token lasts before it has to be renewed, and before its role has to log in again.
+// The lifetimes of a token until renewal, and until the next login.
 const (
 	tokenTTL    = "15m"
 	tokenMaxTTL = "24h"
 )
 
-// Plan is what is to be made in Vault, in order.
+// Plan lists what to make in Vault, in order.
 type Plan struct{ steps []step }
 
 // step makes one thing in Vault.
 type step interface {
-	// command is what makes it on the command line.
+	// command is the same as a shell command.
 	command() string
-	// apply makes it where it is not there, and says what it did.
+	// apply makes it if it is missing, and says what it did.
 	apply(ctx context.Context, c *api.Client) (Done, error)
 }
 
-// Done is what became of one thing.
+// Done is the result of one step.
 type Done struct {
 	What string `json:"what"` // a path in Vault, a policy or a file
 	Did  string `json:"did"`  // such as made, or is there
@@ -64,7 +64,7 @@ var (
 	audience    = regexp.MustCompile(`^[A-Za-z0-9_.:/-]+$`)
 )
 
-// Deliver makes a plan that only gives the roles of one process new secret ids, in place of those in the files that are there.
+// Deliver makes a plan that replaces the secret ids of one process.
 func Deliver(o Options, process string) (*Plan, error) {
 	if o.AppRole == nil {
 		return nil, fmt.Errorf("secret ids are delivered for AppRole; with Kubernetes there are none")
@@ -109,7 +109,7 @@ func New(o Options) (*Plan, error) {
 	return p, nil
 }
 
-// logins are the steps by which roles can log in.
+// logins are the steps for logging in.
 func (o Options) logins() ([]step, error) {
 	switch {
 	case (o.AppRole != nil) == (o.Kubernetes != nil):
@@ -140,7 +140,7 @@ func (a *AppRole) check() error {
 	return nil
 }
 
-// path is where a role is in the auth method.
+// path is the role's path in the auth method.
 func (a *AppRole) path(r Role) string { return "auth/" + a.Mount + "/role/" + r.name() }
 
 func (a *AppRole) credentials(r Role, again bool) credentials {
@@ -170,12 +170,12 @@ func (o Options) serviceAccounts() ([]step, error) {
 	return steps, nil
 }
 
-// token is what a role's tokens are like, in any auth method.
+// token has the settings of a role's tokens.
 func token(r Role) []string {
 	return []string{"token_policies=" + r.name(), "token_no_default_policy=true", "token_ttl=" + tokenTTL, "token_max_ttl=" + tokenMaxTTL, "token_period=0"}
 }
 
-// Commands returns the plan as commands for a shell that is logged in to Vault.
+// Commands returns the plan as commands for a shell with a Vault login.
 func (p *Plan) Commands() []string {
 	out := make([]string, len(p.steps))
 	for i, s := range p.steps {
@@ -184,8 +184,8 @@ func (p *Plan) Commands() []string {
 	return out
 }
 
-// Apply carries the plan out as c, and says what it did. What is there already and right is left alone. It stops at the first step
-// that fails, and returns what it did before; once that is mended it can be applied again.
+// Apply carries out the plan. It leaves what is there and right. It stops at the first failure and returns the steps
+// before it; apply it again after mending.
 func (p *Plan) Apply(ctx context.Context, c *api.Client) ([]Done, error) {
 	done := []Done{}
 	for _, s := range p.steps {

@@ -1,5 +1,5 @@
-// Package bootstrap makes in Vault what the mediator's roles need: a Transit engine, a key for each role, a policy for each key, and for each
-// role a way to log in. The same plan is printed as commands or carried out.
+// Package bootstrap makes in Vault what the mediator's roles need: a Transit engine, and for each role a key, a policy
+// and a login. It carries the plan out, or prints it as commands.
 package bootstrap
 
 import (
@@ -13,11 +13,11 @@ import (
 // Role is one signing role of a deployment.
 type Role struct {
 	Process string // trigger, control, serve or reputation; registry or auditor for a root
-	Purpose string // what its key is certified for
-	Key     string // the key's name in the Transit engine
+	Purpose string // purpose of its key
+	Key     string // name in the Transit engine
 }
 
-// Roles are the roles of the processes, whose keys the example configurations name.
+// Roles are the roles of the processes, with the keys of the example configurations.
 var Roles = []Role{
 	{"trigger", "trigger_origin_proof", "origin-proof-key"},
 	{"trigger", "trigger_receipt", "trigger-receipt-key"},
@@ -31,19 +31,19 @@ var Roles = []Role{
 	{"reputation", "appraiser", "appraiser-key"},
 }
 
-// Roots are the security team's roles, whose keys are kept in Vault only where they are not kept offline.
+// Roots are the security team's roles, for keys that are not kept offline.
 var Roots = []Role{
 	{"registry", "signer_certificate", "registry"},
 	{"auditor", "deployment_certificate", "auditor"},
 }
 
-// name is the name of the role's policy and of its role in an auth method.
+// name is the name of the role's policy and of its login.
 func (r Role) name() string { return policyName(r.Purpose) }
 
-// owner is the purpose of the policy of the keys' owner, who rotates and retires them and signs with none.
+// owner is the policy of the keys' owner, who rotates and retires them and never signs.
 const owner = "owner"
 
-// policyFor is what a token for a purpose may do.
+// policyFor returns the Vault policy for a purpose.
 func policyFor(purpose, transit string) (policy, error) {
 	text, err := configs.VaultPolicy(purpose)
 	return policy{policyName(purpose), strings.ReplaceAll(text, `path "transit/`, `path "`+transit+`/`)}, err
@@ -59,7 +59,7 @@ func (o Options) roles() []Role {
 	return Roles
 }
 
-// process checks that name is a process of a role that o is for.
+// process checks that o has roles for the process name.
 func (o Options) process(name string) error {
 	if !slices.ContainsFunc(o.roles(), func(r Role) bool { return r.Process == name }) {
 		return fmt.Errorf("%q is no process with a key in Vault", name)

@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/vault/api"
 )
 
-// SecretID is a secret id that a role can log in with. Vault names it by its accessor alone.
+// SecretID is a role's secret id, which Vault names by its accessor.
 type SecretID struct {
 	Process  string    `json:"process"`
 	Purpose  string    `json:"purpose"`
@@ -20,10 +20,10 @@ type SecretID struct {
 	Pruned   bool      `json:"pruned"` // it is destroyed
 }
 
-// maxSecretIDs bounds the secret ids of one role that are looked at.
+// maxSecretIDs bounds the secret ids that are read of a role.
 const maxSecretIDs = 1000
 
-// SecretIDs lists the secret ids of all roles, for each role the newest first.
+// SecretIDs lists the secret ids of all roles, each with the newest first.
 func SecretIDs(ctx context.Context, c *api.Client, o Options) ([]SecretID, error) {
 	if o.AppRole == nil {
 		return nil, fmt.Errorf("only AppRole has secret ids")
@@ -53,9 +53,9 @@ func SecretIDs(ctx context.Context, c *api.Client, o Options) ([]SecretID, error
 	return out, nil
 }
 
-// Prune destroys those of ids that were made before a time, but never the newest one of a role. It marks what it has destroyed.
+// Prune destroys the secret ids from before a time, except the newest of a role, and marks them.
 func Prune(ctx context.Context, c *api.Client, o Options, ids []SecretID, before time.Time) error {
-	newest := make(map[string]bool) // by purpose, those of which the newest was seen
+	newest := make(map[string]bool) // by purpose: the newest was seen
 	for i := range ids {
 		id := &ids[i]
 		old := newest[id.Purpose] && id.Created.Before(before)
@@ -72,7 +72,6 @@ func Prune(ctx context.Context, c *api.Client, o Options, ids []SecretID, before
 	return nil
 }
 
-// accessors lists the secret ids of the role at path.
 func accessors(ctx context.Context, c *api.Client, path string) ([]string, error) {
 	secret, err := c.Logical().ListWithContext(ctx, path+"/secret-id")
 	if err != nil || secret == nil {

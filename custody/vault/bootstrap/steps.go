@@ -67,7 +67,7 @@ func (k key) apply(ctx context.Context, c *api.Client) (Done, error) {
 		if _, err := c.Logical().WriteWithContext(ctx, k.path(), map[string]any{"type": "ed25519", "exportable": false, "allow_plaintext_backup": false}); err != nil {
 			return Done{}, failed("make "+k.path(), err)
 		}
-		// Whoever makes a key that is there already is given that one: only reading it tells what it is.
+		// Making an existing key returns that one: only reading it shows what it is.
 		if is, err = c.Logical().ReadWithContext(ctx, k.path()); err != nil || is == nil {
 			return Done{}, failed("read "+k.path(), err)
 		}
@@ -87,7 +87,7 @@ func (k key) apply(ctx context.Context, c *api.Client) (Done, error) {
 	return Done{k.path(), did}, nil
 }
 
-// policy is what one role's token may do.
+// policy is a role's Vault policy.
 type policy struct{ name, text string }
 
 func (p policy) command() string {
@@ -109,7 +109,7 @@ func (p policy) apply(ctx context.Context, c *api.Client) (Done, error) {
 	return Done{"policy " + p.name, did}, failed("write the policy "+p.name, c.Sys().PutPolicyWithContext(ctx, p.name, p.text))
 }
 
-// login is a role of an auth method.
+// login is a role's login.
 type login struct {
 	path   string
 	fields []string // name=value
@@ -135,7 +135,7 @@ func (l login) apply(ctx context.Context, c *api.Client) (Done, error) {
 	return Done{l.path, did}, failed("write "+l.path, err)
 }
 
-// failed is err in a sentence, or nil. Vault's errors name the request and what is wrong with it, and no token.
+// failed describes err for operators; nil for nil. Vault's errors hold no tokens.
 func failed(what string, err error) error {
 	if err == nil {
 		return nil
