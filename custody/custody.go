@@ -96,7 +96,8 @@ type Version struct {
 }
 
 // NewVersion makes a Version for a custody. sign returns the 64-byte Ed25519 signature and honours ctx.
-func NewVersion(name string, number int, public ed25519.PublicKey, sign func(ctx context.Context, message []byte) ([]byte, error)) Version {
+func NewVersion(name string, number int, public ed25519.PublicKey,
+	sign func(ctx context.Context, message []byte) ([]byte, error)) Version {
 	return Version{id: fmt.Sprintf("%s:v%d", name, number), public: public, sign: sign}
 }
 

@@ -43,7 +43,8 @@ type TriggerOriginProof struct {
 
 func (c *TriggerOriginProof) check() error {
 	return checkClaims(TriggerOriginProofKind.Typ,
-		texts{"eventId", c.EventID, "evidenceId", c.EvidenceID, "kind", c.Kind, "source", c.Source, "verificationMethod", c.VerificationMethod},
+		texts{"eventId", c.EventID, "evidenceId", c.EvidenceID, "kind", c.Kind, "source", c.Source, "verificationMethod",
+			c.VerificationMethod},
 		hashes{"bindingHash", c.BindingHash, "evidenceHash", c.EvidenceHash, "payloadHash", c.PayloadHash})
 }
 
@@ -141,7 +142,8 @@ func (c *SessionReceipt) check() error {
 	return checkClaims(SessionReceiptKind.Typ,
 		texts{"challengeId", c.ChallengeID, "eventId", c.EventID, "inputKind", c.InputKind, "inputSource", c.InputSource,
 			"runtimeId", c.RuntimeID, "sessionId", c.SessionID, "keyCustody", c.KeyCustody},
-		hashes{"bindingHash", c.BindingHash, "environmentHash", c.EnvironmentHash, "policyHash", c.PolicyHash, "transcriptHash", c.TranscriptHash})
+		hashes{"bindingHash", c.BindingHash, "environmentHash", c.EnvironmentHash, "policyHash", c.PolicyHash,
+			"transcriptHash", c.TranscriptHash})
 }
 
 // MaxOpenCalls bounds the open calls that a session receipt names. A session with more of them makes no post.
@@ -163,7 +165,8 @@ func (h *InteractionHead) check() error {
 	}
 	typ := SessionReceiptKind.Typ
 	if h.Number < 0 || h.Number == 0 != (h.HeadHash == "") || len(h.OpenCalls) > MaxOpenCalls {
-		return refusal.New("artifact_malformed", "the interactions of the %s are no head and number of a chain, or more than %d open calls", typ, MaxOpenCalls)
+		return refusal.New("artifact_malformed",
+			"the interactions of the %s are no head and number of a chain, or more than %d open calls", typ, MaxOpenCalls)
 	}
 	for i, id := range h.OpenCalls {
 		if id == "" || len(id) > maxCallID || i > 0 && id <= h.OpenCalls[i-1] {
@@ -214,9 +217,12 @@ func (c *PolicyDecision) check() error {
 		}
 	}
 	return checkClaims(PolicyDecisionKind.Typ,
-		texts{"action", c.Action, "challengeId", c.ChallengeID, "decision", c.Decision, "originEvidenceId", c.OriginEvidenceID,
-			"originVerificationMethod", c.OriginVerificationMethod, "resource", c.Resource, "rule", c.Rule, "runtimeId", c.RuntimeID,
-			"subject", c.Subject, "triggerEventId", c.TriggerEventID, "triggerKind", c.TriggerKind, "triggerSource", c.TriggerSource, "keyCustody", c.KeyCustody},
+		texts{"action", c.Action, "challengeId", c.ChallengeID, "decision", c.Decision, "originEvidenceId",
+			c.OriginEvidenceID,
+			"originVerificationMethod", c.OriginVerificationMethod, "resource", c.Resource, "rule", c.Rule, "runtimeId",
+			c.RuntimeID,
+			"subject", c.Subject, "triggerEventId", c.TriggerEventID, "triggerKind", c.TriggerKind, "triggerSource",
+			c.TriggerSource, "keyCustody", c.KeyCustody},
 		hashes{"bindingHash", c.BindingHash, "contentHash", c.ContentHash, "environmentHash", c.EnvironmentHash,
 			"originEvidenceHash", c.OriginEvidenceHash, "policyHash", c.PolicyHash})
 }
@@ -276,7 +282,8 @@ type RequestProof struct {
 
 func (c *RequestProof) check() error {
 	return checkClaims(RequestProofKind.Typ,
-		texts{"action", c.Action, "capabilityId", c.CapabilityID, "resource", c.Resource, "subject", c.Subject, "keyCustody", c.KeyCustody},
+		texts{"action", c.Action, "capabilityId", c.CapabilityID, "resource", c.Resource, "subject", c.Subject, "keyCustody",
+			c.KeyCustody},
 		hashes{"accessTokenHash", c.AccessTokenHash, "bindingHash", c.BindingHash, "contentHash", c.ContentHash})
 }
 
@@ -300,16 +307,19 @@ func (c *SignerCertificate) key() KeyClaims { return KeyClaims{c.KeyCustody, c.K
 
 func (c *SignerCertificate) check() error {
 	if len(c.Purposes) != 1 {
-		return refusal.New("artifact_malformed", "the %s for key %s must give exactly one purpose", SignerCertificateKind.Typ, c.SubjectKeyID)
+		return refusal.New("artifact_malformed", "the %s for key %s must give exactly one purpose", SignerCertificateKind.Typ,
+			c.SubjectKeyID)
 	}
 	if IsSecretID(c.SubjectKeyID) {
-		return refusal.New("artifact_malformed", "the %s is for the shared secret %s; only keys are certified", SignerCertificateKind.Typ, c.SubjectKeyID)
+		return refusal.New("artifact_malformed", "the %s is for the shared secret %s; only keys are certified",
+			SignerCertificateKind.Typ, c.SubjectKeyID)
 	}
 	if err := checkList(SignerCertificateKind.Typ, "observed", c.Observed); err != nil {
 		return err
 	}
 	return checkClaims(SignerCertificateKind.Typ,
-		texts{"keyCustody", c.KeyCustody, "purposes", c.Purposes[0], "subjectIssuer", c.SubjectIssuer, "subjectKeyId", c.SubjectKeyID, "subjectPublicKey", c.SubjectPublicKey},
+		texts{"keyCustody", c.KeyCustody, "purposes", c.Purposes[0], "subjectIssuer", c.SubjectIssuer, "subjectKeyId",
+			c.SubjectKeyID, "subjectPublicKey", c.SubjectPublicKey},
 		hashes{"subjectPublicKeyHash", c.SubjectPublicKeyHash})
 }
 

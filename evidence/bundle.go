@@ -34,11 +34,13 @@ const (
 // ParseBundle reads one bundle, and verifies nothing: see [NewTrust]. It refuses a bundle over a bound.
 func ParseBundle(raw []byte) (Bundle, error) {
 	if len(raw) > MaxBundle {
-		return Bundle{}, refusal.New("trust_malformed", "the trust bundle has %d bytes; at most %d are read", len(raw), MaxBundle)
+		return Bundle{},
+			refusal.New("trust_malformed", "the trust bundle has %d bytes; at most %d are read", len(raw), MaxBundle)
 	}
 	b, err := ParseAnyBundle(raw)
 	if n := len(b.Certificates); err == nil && n > MaxCertificates {
-		return Bundle{}, refusal.New("trust_malformed", "the trust bundle holds %d certificates; at most %d are read", n, MaxCertificates)
+		return Bundle{},
+			refusal.New("trust_malformed", "the trust bundle holds %d certificates; at most %d are read", n, MaxCertificates)
 	}
 	return b, err
 }
@@ -57,7 +59,8 @@ func (b Bundle) Full() float64 {
 	for _, token := range b.Certificates {
 		size += len(token) + len(`    "",`+"\n")
 	}
-	return max(float64(len(b.Certificates))/MaxCertificates, float64(size)/MaxBundle, float64(len(b.Revocations))/MaxRevocations)
+	return max(float64(len(b.Certificates))/MaxCertificates, float64(size)/MaxBundle,
+		float64(len(b.Revocations))/MaxRevocations)
 }
 
 const (
@@ -89,10 +92,14 @@ func (c *RevocationList) check() error {
 		return refusal.New("artifact_malformed", "the %s has no list", RevocationListKind.Typ)
 	}
 	for _, r := range c.Revoked {
-		if r.Kind != RevokedArtifact && r.Kind != RevokedKey || r.Expires <= 0 || len(r.ID) > maxKeyID || len(r.Reason) > maxName {
-			return refusal.New("artifact_malformed", "the entry %.80q of the %s has an unknown kind, no end, or a text of over %d bytes", r.ID, RevocationListKind.Typ, maxName)
+		if r.Kind != RevokedArtifact && r.Kind != RevokedKey || r.Expires <= 0 || len(r.ID) > maxKeyID ||
+			len(r.Reason) > maxName {
+			return refusal.New("artifact_malformed",
+				"the entry %.80q of the %s has an unknown kind, no end, or a text of over %d bytes", r.ID, RevocationListKind.Typ,
+				maxName)
 		}
-		if err := checkClaims(RevocationListKind.Typ, texts{"revoked.id", r.ID, "revoked.reason", r.Reason}, nil); err != nil {
+		if err := checkClaims(RevocationListKind.Typ, texts{"revoked.id", r.ID, "revoked.reason", r.Reason}, nil); err !=
+			nil {
 			return err
 		}
 	}
@@ -134,7 +141,8 @@ func (t *Trust) openRevocations(token string) (*revocations, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &revocations{list: *list, kid: p.header.Kid, artifacts: make(map[string]Revocation), keys: make(map[string]Revocation)}
+	r := &revocations{list: *list, kid: p.header.Kid, artifacts: make(map[string]Revocation),
+		keys: make(map[string]Revocation)}
 	r.include(list.Revoked)
 	return r, nil
 }
@@ -163,11 +171,13 @@ func (t *Trust) Revocations() (RevocationList, bool) {
 // [Verifier.SetTrust].
 func (t *Trust) Succeeds(old *Trust) error {
 	if !t.revocations.succeed(old.revocations) {
-		return refusal.New("revocations_rolled_back", "the trust bundle has no revocation list, or an older one than the bundle in force")
+		return refusal.New("revocations_rolled_back",
+			"the trust bundle has no revocation list, or an older one than the bundle in force")
 	}
 	for kid := range t.signers {
 		if newest, retired := old.Retired(kid); retired {
-			return refusal.New("revocations_rolled_back", "the trust bundle certifies key %s, which was retired: version %d of it is in force", kid, newest)
+			return refusal.New("revocations_rolled_back",
+				"the trust bundle certifies key %s, which was retired: version %d of it is in force", kid, newest)
 		}
 	}
 	return nil

@@ -34,7 +34,8 @@ func (r Registered) check(typ string, maxLifetime time.Duration) error {
 	case r.IssuedAt <= 0 || r.Expires <= r.IssuedAt:
 		return refusal.New("artifact_malformed", "the %s expires before or when it is issued", typ)
 	case r.Expires-r.IssuedAt > int64(maxLifetime/time.Second):
-		return refusal.New("artifact_malformed", "the %s is valid for %d s; at most %d s are accepted", typ, r.Expires-r.IssuedAt, int64(maxLifetime/time.Second))
+		return refusal.New("artifact_malformed", "the %s is valid for %d s; at most %d s are accepted", typ,
+			r.Expires-r.IssuedAt, int64(maxLifetime/time.Second))
 	}
 	return nil
 }

@@ -89,7 +89,8 @@ func readText(text string, v reflect.Value) (rest string, ok bool) {
 
 func cutNumber(text string) (number, rest string) {
 	i := 0
-	for i < len(text) && (text[i] == '-' || text[i] == '+' || text[i] == '.' || text[i] == 'e' || '0' <= text[i] && text[i] <= '9') {
+	for i < len(text) &&
+		(text[i] == '-' || text[i] == '+' || text[i] == '.' || text[i] == 'e' || '0' <= text[i] && text[i] <= '9') {
 		i++
 	}
 	return text[:i], text[i:]

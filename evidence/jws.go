@@ -118,7 +118,8 @@ func parseHeader(raw []byte, alg, typ string) (header, error) {
 	var h header
 	if !headerCodec.decode(raw, &h) {
 		// crit, jwk, jku, x5c, b64, a duplicate member, another order: members or spellings that we never write.
-		return h, refusal.New("artifact_malformed", "the header of the %s is not the canonical JSON of alg, kid and typ alone", typ)
+		return h, refusal.New("artifact_malformed",
+			"the header of the %s is not the canonical JSON of alg, kid and typ alone", typ)
 	}
 	if h.Alg != alg {
 		return h, refusal.New("artifact_malformed", "the %s names algorithm %.20q; only %s is accepted", typ, h.Alg, alg)

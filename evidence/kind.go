@@ -76,7 +76,8 @@ func kindOf[C any, P interface {
 	registered() *Registered
 }](alg, typ, purpose string, maxLifetime time.Duration, check func(*C) error) Kind[C] {
 	k := Kind[C]{
-		Typ: typ, Purpose: purpose, MaxLifetime: maxLifetime, alg: alg, maxToken: maxToken, codec: newCodec(reflect.TypeFor[C]()),
+		Typ: typ, Purpose: purpose, MaxLifetime: maxLifetime, alg: alg, maxToken: maxToken,
+		codec:      newCodec(reflect.TypeFor[C]()),
 		registered: func(c *C) *Registered { return P(c).registered() },
 		check:      check,
 	}
@@ -125,16 +126,23 @@ const (
 
 // The artifacts, with the names of the seed's claims.
 var (
-	TriggerOriginProofKind    = newKind[TriggerOriginProof](algEdDSA, "trigger-origin-proof+jwt", PurposeTriggerOriginProof, shortLived)
-	TriggerReceiptKind        = newKind[TriggerReceipt](algEdDSA, "trigger-receipt+jwt", PurposeTriggerReceipt, shortLived)
-	RuntimeAttestationKind    = newKind[RuntimeAttestation](algEdDSA, "runtime-attestation+jwt", PurposeRuntimeAttestation, shortLived).orSecret() // seed: runtimeAttestationSecret
-	SessionReceiptKind        = newKind[SessionReceipt](algEdDSA, "agent-session-receipt+jwt", PurposeAgentSession, shortLived)
-	PolicyDecisionKind        = newKind[PolicyDecision](algEdDSA, "policy-decision+jwt", PurposePolicyDecision, shortLived)
-	ActionGrantKind           = newKind[ActionGrant](algEdDSA, "action-grant+jwt", PurposeActionGrant, shortLived)
-	RequestProofKind          = newKind[RequestProof](algEdDSA, "request-proof+jwt", PurposeRequestProof, shortLived)
-	SignerCertificateKind     = newKind[SignerCertificate](algEdDSA, "signer-custody-certificate+jwt", PurposeSignerCertificate, longLived)
-	DeploymentCertificateKind = newKind[DeploymentCertificate](algEdDSA, "deployment-certificate+jwt", PurposeDeploymentCertificate, longLived)
-	RevocationListKind        = newKind[RevocationList](algEdDSA, "revocation-list+jwt", PurposeSignerCertificate, longLived).upTo(MaxRevocations)
+	TriggerOriginProofKind = newKind[TriggerOriginProof](algEdDSA, "trigger-origin-proof+jwt",
+		PurposeTriggerOriginProof, shortLived)
+	TriggerReceiptKind = newKind[TriggerReceipt](algEdDSA, "trigger-receipt+jwt", PurposeTriggerReceipt, shortLived)
+	// seed: runtimeAttestationSecret
+	RuntimeAttestationKind = newKind[RuntimeAttestation](algEdDSA, "runtime-attestation+jwt", PurposeRuntimeAttestation,
+		shortLived).orSecret()
+	SessionReceiptKind = newKind[SessionReceipt](algEdDSA, "agent-session-receipt+jwt", PurposeAgentSession,
+		shortLived)
+	PolicyDecisionKind    = newKind[PolicyDecision](algEdDSA, "policy-decision+jwt", PurposePolicyDecision, shortLived)
+	ActionGrantKind       = newKind[ActionGrant](algEdDSA, "action-grant+jwt", PurposeActionGrant, shortLived)
+	RequestProofKind      = newKind[RequestProof](algEdDSA, "request-proof+jwt", PurposeRequestProof, shortLived)
+	SignerCertificateKind = newKind[SignerCertificate](algEdDSA, "signer-custody-certificate+jwt",
+		PurposeSignerCertificate, longLived)
+	DeploymentCertificateKind = newKind[DeploymentCertificate](algEdDSA, "deployment-certificate+jwt",
+		PurposeDeploymentCertificate, longLived)
+	RevocationListKind = newKind[RevocationList](algEdDSA, "revocation-list+jwt", PurposeSignerCertificate,
+		longLived).upTo(MaxRevocations)
 
 	// Tokens of a verifier to itself, authenticated with its own secret (RFC 7518 section 3.2).
 	ChallengeTokenKind = newKind[ChallengeToken](algHS256, "challenge+jwt", "challenge", shortLived)

@@ -47,11 +47,13 @@ func openShared[C any](trust *Trust, k Kind[C], token string, want Expected, at 
 	}
 	i := slices.IndexFunc(want.Secrets, func(s Secret) bool { return s.Check() == nil && s.id == p.header.Kid })
 	if i < 0 {
-		return o, refusal.New("key_unknown", "the %s is authenticated with the secret %.80q, which the policy does not hold", k.Typ, p.header.Kid)
+		return o, refusal.New("key_unknown", "the %s is authenticated with the secret %.80q, which the policy does not hold",
+			k.Typ, p.header.Kid)
 	}
 	s := want.Secrets[i]
 	if trust.publishes(s) {
-		return o, refusal.New("config_malformed", "the shared secret for the %s is one of the public keys of the trust bundle, which everybody has", k.Typ)
+		return o, refusal.New("config_malformed",
+			"the shared secret for the %s is one of the public keys of the trust bundle, which everybody has", k.Typ)
 	}
 	if !s.authenticates(p.signed, p.signature) {
 		return o, refusal.New("signature_invalid", "the %s is not authenticated with the shared secret %s", k.Typ, s.id)

@@ -126,7 +126,8 @@ func Judge[C any](v *Verifier, k Kind[C], o Opened[C], want Expected) error {
 // signer returns the key that is certified now as kid for this kind.
 func (k Kind[C]) signer(trust *Trust, kid string, want Expected, at moment) (*certified, error) {
 	if want.RequirePostQuantum {
-		return nil, refusal.New("roots_not_pinned", "the policy demands a post-quantum signature of the %s, which is signed once", k.Typ)
+		return nil, refusal.New("roots_not_pinned",
+			"the policy demands a post-quantum signature of the %s, which is signed once", k.Typ)
 	}
 	return trust.signer(kid, k.Typ, k.Purpose, at)
 }
@@ -142,10 +143,12 @@ func (k Kind[C]) admits(trust *Trust, s *certified, o Opened[C], want Expected, 
 		return err
 	}
 	if r.Issuer != s.cert.SubjectIssuer {
-		return refusal.New("key_purpose", "the %s claims issuer %q, but key %s is certified for issuer %q", k.Typ, r.Issuer, o.kid, s.cert.SubjectIssuer)
+		return refusal.New("key_purpose", "the %s claims issuer %q, but key %s is certified for issuer %q", k.Typ, r.Issuer,
+			o.kid, s.cert.SubjectIssuer)
 	}
 	if k.custody != nil && *k.custody(o.claims) != key {
-		return refusal.New("key_custody", "the %s and the custody certificate of key %s disagree about the key's custody", k.Typ, o.kid)
+		return refusal.New("key_custody", "the %s and the custody certificate of key %s disagree about the key's custody",
+			k.Typ, o.kid)
 	}
 	return want.admits(k.Typ, o.kid, r, key, at)
 }

@@ -31,7 +31,8 @@ func Countersign[C any](ctx context.Context, key Key, k Kind[C], token string) (
 		return "", err
 	}
 	if p.header.Kid != key.KeyID() {
-		return "", refusal.New("signature_invalid", "the %s is signed by key %s and would be signed again by key %s", k.Typ, p.header.Kid, key.KeyID())
+		return "", refusal.New("signature_invalid", "the %s is signed by key %s and would be signed again by key %s", k.Typ,
+			p.header.Kid, key.KeyID())
 	}
 	head, err := encodeHeader(header{Alg: algMLDSA65, Kid: key.KeyID(), Typ: k.Typ})
 	if err != nil {
@@ -43,7 +44,8 @@ func Countersign[C any](ctx context.Context, key Key, k Kind[C], token string) (
 		return "", fmt.Errorf("sign %s again with key %s: %w", k.Typ, key.KeyID(), err)
 	}
 	if len(sig) != mldsa65.SignatureSize {
-		return "", fmt.Errorf("sign %s again: key %s made a signature of %d bytes, and ML-DSA-65 makes %d", k.Typ, key.KeyID(), len(sig), mldsa65.SignatureSize)
+		return "", fmt.Errorf("sign %s again: key %s made a signature of %d bytes, and ML-DSA-65 makes %d", k.Typ,
+			key.KeyID(), len(sig), mldsa65.SignatureSize)
 	}
 	return token + separator + signed(input, sig), nil
 }
@@ -70,9 +72,11 @@ func (r Root) verify(typ string, p parsed, requirePostQuantum bool) error {
 	case !verify(r.Public, p):
 		return refusal.New("signature_invalid", "the signature of the %s by key %s is wrong", typ, kid)
 	case r.PostQuantum == nil && requirePostQuantum:
-		return refusal.New("roots_not_pinned", "the policy demands a post-quantum signature of the %s, and no post-quantum key is pinned for %s", typ, kid)
+		return refusal.New("roots_not_pinned",
+			"the policy demands a post-quantum signature of the %s, and no post-quantum key is pinned for %s", typ, kid)
 	case r.PostQuantum != nil && p.second == "":
-		return refusal.New("signature_invalid", "the %s lacks the post-quantum signature of key %s, which is pinned", typ, kid)
+		return refusal.New("signature_invalid", "the %s lacks the post-quantum signature of key %s, which is pinned", typ,
+			kid)
 	case p.second == "":
 		return nil
 	}
@@ -82,9 +86,11 @@ func (r Root) verify(typ string, p parsed, requirePostQuantum bool) error {
 	}
 	switch {
 	case second.header.Kid != kid:
-		return refusal.New("signature_invalid", "the %s is signed by key %s and, the second time, by key %.80q", typ, kid, second.header.Kid)
+		return refusal.New("signature_invalid", "the %s is signed by key %s and, the second time, by key %.80q", typ, kid,
+			second.header.Kid)
 	case !bytes.Equal(second.payload, p.payload):
-		return refusal.New("artifact_malformed", "the second signature of the %s by key %s is over other claims than the first", typ, kid)
+		return refusal.New("artifact_malformed",
+			"the second signature of the %s by key %s is over other claims than the first", typ, kid)
 	case r.PostQuantum != nil && !verifyPostQuantum(r.PostQuantum, second):
 		return refusal.New("signature_invalid", "the post-quantum signature of the %s by key %s is wrong", typ, kid)
 	}
@@ -106,14 +112,17 @@ type AKP struct {
 
 // NewAKP returns the JWK of an ML-DSA-65 public key.
 func NewAKP(kid string, public *mldsa65.PublicKey) AKP {
-	return AKP{Algorithm: algMLDSA65, KeyID: kid, KeyType: "AKP", Public: base64.RawURLEncoding.EncodeToString(public.Bytes()), Use: "sig"}
+	return AKP{Algorithm: algMLDSA65, KeyID: kid, KeyType: "AKP",
+		Public: base64.RawURLEncoding.EncodeToString(public.Bytes()), Use: "sig"}
 }
 
 // Key returns the public key. It refuses a zero t1, for which anybody can sign.
 func (j AKP) Key() (*mldsa65.PublicKey, error) {
 	raw, err := decodeStrict(j.Public)
-	if err != nil || j.KeyType != "AKP" || j.Algorithm != algMLDSA65 || j.KeyID == "" || len(j.KeyID) > maxKeyID || len(raw) != mldsa65.PublicKeySize {
-		return nil, refusal.New("trust_malformed", "the JWK must be a public ML-DSA-65 key of %d bytes (kty AKP) with a kid", mldsa65.PublicKeySize)
+	if err != nil || j.KeyType != "AKP" || j.Algorithm != algMLDSA65 || j.KeyID == "" || len(j.KeyID) > maxKeyID ||
+		len(raw) != mldsa65.PublicKeySize {
+		return nil, refusal.New("trust_malformed", "the JWK must be a public ML-DSA-65 key of %d bytes (kty AKP) with a kid",
+			mldsa65.PublicKeySize)
 	}
 	const seed = 32 // of rho, before t1
 	if bytes.Count(raw[seed:], []byte{0}) == len(raw)-seed {
@@ -146,17 +155,21 @@ func ParseRoot(raw []byte, purpose string) (Root, error) {
 		return r, err
 	case 2:
 	default:
-		return r, refusal.New("trust_malformed", "a root is pinned with one Ed25519 key or with a set of an Ed25519 and an ML-DSA-65 key; this set has %d keys", len(set.Keys))
+		return r, refusal.New("trust_malformed",
+			"a root is pinned with one Ed25519 key or with a set of an Ed25519 and an ML-DSA-65 key; this set has %d keys",
+			len(set.Keys))
 	}
 	if r.KeyID, r.Public, err = ParseJWK(set.Keys[0]); err != nil {
 		return r, err
 	}
 	var second AKP
 	if err := strictjson.Parse(set.Keys[1], &second); err != nil {
-		return r, refusal.New("trust_malformed", "the second key of the set is not the public JWK of an ML-DSA-65 key: %v", err)
+		return r, refusal.New("trust_malformed", "the second key of the set is not the public JWK of an ML-DSA-65 key: %v",
+			err)
 	}
 	if second.KeyID != r.KeyID {
-		return r, refusal.New("trust_malformed", "the two keys of a root have one kid; these have %.80q and %.80q", r.KeyID, second.KeyID)
+		return r, refusal.New("trust_malformed", "the two keys of a root have one kid; these have %.80q and %.80q", r.KeyID,
+			second.KeyID)
 	}
 	r.PostQuantum, err = second.Key()
 	return r, err

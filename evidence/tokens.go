@@ -30,7 +30,9 @@ func (c *ChallengeToken) check() error {
 		return refusal.New("artifact_malformed", "the %s holds no task", ChallengeTokenKind.Typ)
 	}
 	for _, a := range c.Answers {
-		if err := checkClaims(ChallengeTokenKind.Typ, texts{"answers.id", a.ID, "answers.kind", a.Kind, "answers.salt", a.Salt}, hashes{"answers.hash", a.Hash}); err != nil {
+		if err := checkClaims(ChallengeTokenKind.Typ,
+			texts{"answers.id", a.ID, "answers.kind", a.Kind, "answers.salt", a.Salt},
+			hashes{"answers.hash", a.Hash}); err != nil {
 			return err
 		}
 	}
@@ -42,7 +44,8 @@ func (c *ChallengeToken) check() error {
 		bound = c.Binding.Hash()
 	}
 	if c.BindingHash != bound {
-		return refusal.New("artifact_malformed", "the bindingHash of the %s is not the hash of its binding", ChallengeTokenKind.Typ)
+		return refusal.New("artifact_malformed", "the bindingHash of the %s is not the hash of its binding",
+			ChallengeTokenKind.Typ)
 	}
 	return checkClaims(ChallengeTokenKind.Typ, texts{"difficulty", c.Difficulty}, hashes{"tasksHash", c.TasksHash})
 }
@@ -89,11 +92,14 @@ func (c *Capability) check() error {
 	if err := c.Binding.CheckNonce(); err != nil {
 		return err
 	}
-	t := slices.Concat(texts{"challengeId", c.ChallengeID}, optional("decisionId", c.DecisionID), optional("grantId", c.GrantID))
+	t := slices.Concat(texts{"challengeId", c.ChallengeID}, optional("decisionId", c.DecisionID),
+		optional("grantId", c.GrantID))
 	var h hashes
 	if r := c.Runtime; r != nil {
-		t = append(t, "runtime.attestationId", r.AttestationID, "runtime.issuer", r.Issuer, "runtime.keyId", r.KeyID, "runtime.runtimeId", r.RuntimeID,
-			"runtime.trigger.id", r.Trigger.ID, "runtime.trigger.kind", r.Trigger.Kind, "runtime.trigger.source", r.Trigger.Source)
+		t = append(t, "runtime.attestationId", r.AttestationID, "runtime.issuer", r.Issuer, "runtime.keyId", r.KeyID,
+			"runtime.runtimeId", r.RuntimeID,
+			"runtime.trigger.id", r.Trigger.ID, "runtime.trigger.kind", r.Trigger.Kind, "runtime.trigger.source",
+			r.Trigger.Source)
 		h = hashes{"runtime.environmentHash", r.EnvironmentHash, "runtime.policyHash", r.PolicyHash}
 	}
 	if s := c.Session; s != nil {

@@ -79,7 +79,8 @@ func NewTrust(roots []Root, b Bundle, policy SignerPolicy) (*Trust, error) {
 
 // newTrust makes a trust without certificates.
 func newTrust(roots []Root, policy SignerPolicy) (*Trust, error) {
-	t := &Trust{roots: make(map[string]Root, len(roots)), signers: make(map[string]*certified), newest: make(map[string]int), policy: policy}
+	t := &Trust{roots: make(map[string]Root, len(roots)), signers: make(map[string]*certified),
+		newest: make(map[string]int), policy: policy}
 	for _, r := range roots {
 		if !isRoot(r.Purpose) {
 			return nil, refusal.New("trust_malformed", "the root key %s has purpose %q, which is no root's", r.KeyID, r.Purpose)
@@ -163,7 +164,8 @@ func (t *Trust) openCertificate(token string) (*certified, error) {
 	}
 	root := t.roots[p.header.Kid]
 	if root.Purpose != PurposeSignerCertificate { // or there is no such root
-		return nil, refusal.New("key_unknown", "a signer custody certificate is signed by key %.80q, which is not a pinned registry key", p.header.Kid)
+		return nil, refusal.New("key_unknown",
+			"a signer custody certificate is signed by key %.80q, which is not a pinned registry key", p.header.Kid)
 	}
 	if err := root.verify(SignerCertificateKind.Typ, p, t.policy.RequirePostQuantum); err != nil {
 		return nil, err
@@ -174,26 +176,31 @@ func (t *Trust) openCertificate(token string) (*certified, error) {
 	}
 	// Otherwise the registry could make itself an auditor, because policies may allow keys by name.
 	if purpose := cert.Purposes[0]; isRoot(purpose) {
-		return nil, refusal.New("key_unknown", "the certificate of key %s gives it the purpose of a root, which only a pin gives", cert.SubjectKeyID)
+		return nil, refusal.New("key_unknown",
+			"the certificate of key %s gives it the purpose of a root, which only a pin gives", cert.SubjectKeyID)
 	}
 	raw, err := decodeStrict(cert.SubjectPublicKey)
 	if err != nil {
-		return nil, refusal.New("key_unknown", "the certificate of key %s does not hold a base64url public key", cert.SubjectKeyID)
+		return nil, refusal.New("key_unknown", "the certificate of key %s does not hold a base64url public key",
+			cert.SubjectKeyID)
 	}
 	public, err := NewPublicKey(raw)
 	if err != nil {
 		return nil, err
 	}
 	if HashBytes(public) != cert.SubjectPublicKeyHash {
-		return nil, refusal.New("key_unknown", "the certificate of key %s holds another key than the one whose hash it names", cert.SubjectKeyID)
+		return nil, refusal.New("key_unknown", "the certificate of key %s holds another key than the one whose hash it names",
+			cert.SubjectKeyID)
 	}
 	if _, isRoot := t.roots[cert.SubjectKeyID]; isRoot {
 		return nil, refusal.New("key_unknown", "a certificate names the pinned root key %s as its subject", cert.SubjectKeyID)
 	}
 	if root, ok := t.pinned(public); ok {
-		return nil, refusal.New("key_unknown", "the certificate of key %s is for the public key of the pinned root %s", cert.SubjectKeyID, root)
+		return nil, refusal.New("key_unknown", "the certificate of key %s is for the public key of the pinned root %s",
+			cert.SubjectKeyID, root)
 	}
-	return &certified{token: token, public: public, cert: *cert, kid: p.header.Kid, what: "custody certificate of key " + cert.SubjectKeyID}, nil
+	return &certified{token: token, public: public, cert: *cert, kid: p.header.Kid,
+		what: "custody certificate of key " + cert.SubjectKeyID}, nil
 }
 
 // Certified is one key of the trust bundle, for listings.
@@ -220,10 +227,12 @@ func (t *Trust) root(kid, typ, purpose string) (Root, error) {
 		if s, _, _ := t.certified(kid); s == nil {
 			return r, refusal.New("key_unknown", "the %s is signed by key %.80q, which is not pinned", typ, kid)
 		}
-		return r, refusal.New("key_purpose", "the %s is signed by key %s, which is certified for a role and is no root", typ, kid)
+		return r, refusal.New("key_purpose", "the %s is signed by key %s, which is certified for a role and is no root", typ,
+			kid)
 	}
 	if r.Purpose != purpose {
-		return r, refusal.New("key_purpose", "the %s is signed by the root key %s, which is pinned for %s", typ, kid, r.Purpose)
+		return r, refusal.New("key_purpose", "the %s is signed by the root key %s, which is pinned for %s", typ, kid,
+			r.Purpose)
 	}
 	return r, nil
 }
@@ -247,27 +256,32 @@ func (t *Trust) signer(kid, typ, purpose string, at moment) (*certified, error) 
 		return nil, err
 	}
 	if r, isRoot := t.roots[kid]; isRoot {
-		return nil, refusal.New("key_purpose", "the %s is signed by the root key %s, which is pinned for %s", typ, kid, r.Purpose)
+		return nil, refusal.New("key_purpose", "the %s is signed by the root key %s, which is pinned for %s", typ, kid,
+			r.Purpose)
 	}
 	if s == nil {
 		_, version := cutKeyID(kid)
 		switch {
 		case 0 < version && version < newest:
-			return nil, refusal.New("key_retired", "the %s is signed by key %s, which has no custody certificate any more; version %d of it has", typ, kid, newest)
+			return nil, refusal.New("key_retired",
+				"the %s is signed by key %s, which has no custody certificate any more; version %d of it has", typ, kid, newest)
 		case 0 < newest && newest < version:
 			return nil, refusal.New("key_unknown", "the %s is signed by key %.80q, %w", typ, kid, errNewer)
 		}
-		return nil, refusal.New("key_unknown", "the %s is signed by key %.80q, for which there is no custody certificate", typ, kid)
+		return nil, refusal.New("key_unknown", "the %s is signed by key %.80q, for which there is no custody certificate",
+			typ, kid)
 	}
 	c := &s.cert
 	if err := t.notRevoked(SignerCertificateKind.Typ, s.kid, []string{c.ID}, at); err != nil {
 		return nil, err
 	}
 	if c.Purposes[0] != purpose {
-		return nil, refusal.New("key_purpose", "the %s is signed by key %s, which is certified for %s and not for %s", typ, kid, c.Purposes[0], purpose)
+		return nil, refusal.New("key_purpose", "the %s is signed by key %s, which is certified for %s and not for %s", typ,
+			kid, c.Purposes[0], purpose)
 	}
 	if s.shared {
-		return nil, refusal.New("key_purpose", "the %s is signed by key %s, and the same key is certified for another purpose too", typ, kid)
+		return nil, refusal.New("key_purpose",
+			"the %s is signed by key %s, and the same key is certified for another purpose too", typ, kid)
 	}
 	if err := t.policy.admits(s.what, s.kid, c.Registered, c.key(), at); err != nil {
 		return nil, err

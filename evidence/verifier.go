@@ -107,7 +107,9 @@ func decode[C any](k Kind[C], payload []byte) (*C, error) {
 // admits checks registered claims and key against e. what names the artifact in a refusal.
 func (e Expected) admits(what, kid string, r Registered, key KeyClaims, at moment) error {
 	if len(e.Issuers) == 0 || len(e.Audiences) == 0 || len(e.KeyIDs) == 0 || e.MaxAge <= 0 {
-		return refusal.New("not_allowed", "the policy for the %s leaves open which issuers, audiences, key ids or age it accepts, so nothing is accepted", what)
+		return refusal.New("not_allowed",
+			"the policy for the %s leaves open which issuers, audiences, key ids or age it accepts, so nothing is accepted",
+			what)
 	}
 	iat, exp := time.Unix(r.IssuedAt, 0), time.Unix(r.Expires, 0)
 	now, skew := at.now, at.skew
@@ -123,11 +125,13 @@ func (e Expected) admits(what, kid string, r Registered, key KeyClaims, at momen
 	case !now.Add(-skew).Before(exp):
 		return refusal.New("expired", "the %s expired %s ago", what, now.Sub(exp).Round(time.Second))
 	case now.Sub(iat) > e.MaxAge+skew:
-		return refusal.New("expired", "the %s is %s old; at most %s is accepted", what, now.Sub(iat).Round(time.Second), e.MaxAge)
+		return refusal.New("expired", "the %s is %s old; at most %s is accepted", what, now.Sub(iat).Round(time.Second),
+			e.MaxAge)
 	case e.RequireNonExportable && key.KeyExportable:
 		return refusal.New("key_custody", "the %s rests on a key that can be exported", what)
 	case len(e.Custody) > 0 && !slices.Contains(e.Custody, key.KeyCustody):
-		return refusal.New("key_custody", "the %s rests on a key in custody %q, which the policy does not allow", what, key.KeyCustody)
+		return refusal.New("key_custody", "the %s rests on a key in custody %q, which the policy does not allow", what,
+			key.KeyCustody)
 	}
 	return nil
 }
@@ -197,5 +201,6 @@ func faultOf[C any](k Kind[C], payload []byte) error {
 	if err := strictjson.ParseMembers(payload, new(C)); err != nil {
 		return refusal.New("artifact_malformed", "the claims of the %s are malformed: %.200v", k.Typ, err)
 	}
-	return refusal.New("artifact_malformed", "the claims of the %s lack a member, or are not in RFC 8785 canonical form", k.Typ)
+	return refusal.New("artifact_malformed", "the claims of the %s lack a member, or are not in RFC 8785 canonical form",
+		k.Typ)
 }

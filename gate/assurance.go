@@ -24,8 +24,10 @@ const (
 func Held(checks []ledger.Check) policy.Held {
 	var h policy.Held
 	parts := map[string]*bool{
-		CheckDeployment: &h.DeploymentAudit, checkWork: &h.FreshWork, CheckTrigger: &h.TriggerEvidence, checkDecision: &h.PolicyDecision,
-		checkGrant: &h.Grant, checkRuntime: &h.RuntimeAttested, CheckSession: &h.SessionReceipt, CheckProof: &h.RequestProof,
+		CheckDeployment: &h.DeploymentAudit, checkWork: &h.FreshWork, CheckTrigger: &h.TriggerEvidence,
+		checkDecision: &h.PolicyDecision,
+		checkGrant:    &h.Grant, checkRuntime: &h.RuntimeAttested, CheckSession: &h.SessionReceipt,
+		CheckProof: &h.RequestProof,
 	}
 	for _, k := range checks {
 		if !k.OK {

@@ -35,7 +35,8 @@ type chain struct {
 
 // open opens token and returns its claims. If before holds this very token, only time, trust and policy are judged.
 // Afterwards before holds the token's artifact.
-func open[C any](g *Gate, k evidence.Kind[C], token string, before *evidence.Opened[C], want evidence.Expected) (c C, err error) {
+func open[C any](g *Gate, k evidence.Kind[C], token string, before *evidence.Opened[C], want evidence.Expected) (c C,
+	err error) {
 	if before.Token() == token {
 		err = evidence.Judge(g.verifier, k, *before, want)
 	} else {
@@ -117,7 +118,8 @@ func (c *chain) verifyWork(ctx context.Context) (err error) {
 	if err := c.asked.Check(); err != nil {
 		return err
 	}
-	c.work, err = c.g.challenges.VerifyToken(ctx, c.envelope.ChallengeToken, c.envelope.Response, challenge.Want{Binding: c.asked, MaxAge: c.g.strict.MaxChallengeAge})
+	c.work, err = c.g.challenges.VerifyToken(ctx, c.envelope.ChallengeToken, c.envelope.Response,
+		challenge.Want{Binding: c.asked, MaxAge: c.g.strict.MaxChallengeAge})
 	if err != nil {
 		return err
 	}
@@ -127,11 +129,13 @@ func (c *chain) verifyWork(ctx context.Context) (err error) {
 
 func (c *chain) verifyTrigger(context.Context) error {
 	s := c.g.strict
-	origin, err := open(c.g, evidence.TriggerOriginProofKind, c.envelope.OriginProof, &c.opened.OriginProof, s.Origin.Expected)
+	origin, err := open(c.g, evidence.TriggerOriginProofKind, c.envelope.OriginProof, &c.opened.OriginProof,
+		s.Origin.Expected)
 	if err != nil {
 		return err
 	}
-	receipt, err := open(c.g, evidence.TriggerReceiptKind, c.envelope.TriggerReceipt, &c.opened.TriggerReceipt, s.Receipt.Expected)
+	receipt, err := open(c.g, evidence.TriggerReceiptKind, c.envelope.TriggerReceipt, &c.opened.TriggerReceipt,
+		s.Receipt.Expected)
 	if err != nil {
 		return err
 	}
@@ -139,7 +143,8 @@ func (c *chain) verifyTrigger(context.Context) error {
 }
 
 func (c *chain) verifyDecision(context.Context) error {
-	d, err := open(c.g, evidence.PolicyDecisionKind, c.envelope.PolicyDecision, &c.opened.PolicyDecision, c.g.strict.Decision)
+	d, err := open(c.g, evidence.PolicyDecisionKind, c.envelope.PolicyDecision, &c.opened.PolicyDecision,
+		c.g.strict.Decision)
 	if err != nil {
 		return err
 	}
@@ -227,7 +232,8 @@ func (c *chain) verifyAttestation() error {
 		return refusal.New("human_involved", "the runtime attestation says that a human could interact with the run")
 	case a.Mode != evidence.ModeAutonomous:
 		return refusal.New("human_involved", "the runtime attestation says that the run was not autonomous")
-	case len(s.Runtime.RuntimeIDs) > 0 && !slices.Contains(s.Runtime.RuntimeIDs, a.RuntimeID): // the session's list always counts
+	// the session's list always counts
+	case len(s.Runtime.RuntimeIDs) > 0 && !slices.Contains(s.Runtime.RuntimeIDs, a.RuntimeID):
 		return refusal.New("not_allowed", "the manifest does not allow the runtime %q", a.RuntimeID)
 	case !slices.Contains(s.Runtime.TriggerKinds, a.Trigger.Kind):
 		return refusal.New("not_allowed", "the runtime policy does not allow runs that a %q caused", a.Trigger.Kind)

@@ -55,7 +55,8 @@ func (c *Client) Challenge(ctx context.Context, b evidence.Binding) (challenge.C
 	if err := c.call(ctx, c.o.ChallengeURL, b, &ch); err != nil {
 		return challenge.Challenge{}, err
 	}
-	if !isToken(ch.Token, maxToken) || !isToken(ch.ID, maxID) || ch.Binding == nil || ch.Binding.CheckNonce() != nil || !ch.Binding.SameAction(b) {
+	if !isToken(ch.Token, maxToken) || !isToken(ch.ID, maxID) || ch.Binding == nil || ch.Binding.CheckNonce() != nil ||
+		!ch.Binding.SameAction(b) {
 		return challenge.Challenge{}, refusal.New("gate_unavailable", "the API gave no challenge for this binding")
 	}
 	return ch, nil
@@ -78,8 +79,9 @@ func (c *Client) Admit(ctx context.Context, r AdmitRequest) (Admission, error) {
 	kept := c.o.Now().Add(evidence.CapabilityKind.MaxLifetime)
 	return Admission{
 		Capability: a.Capability, CapabilityID: a.CapabilityID, BindingHash: hash, Expires: time.Unix(a.ExpiresAt, 0),
-		Keys:   []ledger.Key{{Kind: challenge.CapabilityKey, ID: a.CapabilityID, Expires: kept}},
-		Checks: []ledger.Check{{Name: CheckByAPI, OK: true, Detail: "the API gave a capability for it, and answers for what it verified"}},
+		Keys: []ledger.Key{{Kind: challenge.CapabilityKey, ID: a.CapabilityID, Expires: kept}},
+		Checks: []ledger.Check{
+			{Name: CheckByAPI, OK: true, Detail: "the API gave a capability for it, and answers for what it verified"}},
 	}, nil
 }
 
@@ -111,7 +113,8 @@ func (c *Client) call(ctx context.Context, url string, ask, answer any) error {
 		return r
 	}, said.Error())
 	if !problem.Known(said.Code()) {
-		return refusal.New("gate_unavailable", "the API's gate refused with the code %.40q, which is not known here", said.Code()).ForOperator("and said: %.500s", detail)
+		return refusal.New("gate_unavailable", "the API's gate refused with the code %.40q, which is not known here",
+			said.Code()).ForOperator("and said: %.500s", detail)
 	}
 	refused := refusal.New(said.Code(), "the API's gate refused").ForOperator("and said: %.500s", detail)
 	return refusal.Later{Refusal: refused, Seconds: said.RetryAfter()}

@@ -16,7 +16,8 @@
 //
 //   - [Server.Challenge] issues challenges.
 //   - [Server.Verify] verifies an envelope, consumes it, and returns a capability.
-//   - [Server.Middleware] verifies capability and request proof against the request. It consumes them before your handler, or in
+//   - [Server.Middleware] verifies capability and request proof against the request. It consumes them before your
+//     handler, or in
 //     the transaction that makes the post ([Protect.InTransaction]).
 //
 // The first two need no login, but they cost work: limit their rate.

@@ -61,7 +61,8 @@ func FromFiles(ctx context.Context, f Files, consume Consume) (*Server, error) {
 	}
 	f.Every, f.MaxStale = cmp.Or(f.Every, defaultEvery), cmp.Or(f.MaxStale, defaultMaxStale)
 	if f.Name == "" || consume == nil || f.Every < 0 || f.MaxStale < f.Every {
-		return nil, errors.New("gate: FromFiles needs a name and a function that consumes, and MaxStale must not be shorter than Every")
+		return nil, errors.New(
+			"gate: FromFiles needs a name and a function that consumes, and MaxStale must not be shorter than Every")
 	}
 	w, err := f.open(ctx)
 	if err != nil {
@@ -112,7 +113,8 @@ func (f Files) open(ctx context.Context) (*followed, error) {
 	if w.secret, err = evidence.NewSecret([]byte(secret)); err != nil {
 		return nil, err
 	}
-	if w.challenges, err = challenge.NewIssuer(w.secret, challenge.Options{Issuer: f.Name, Audience: f.Name, Now: f.Now}); err != nil {
+	if w.challenges, err = challenge.NewIssuer(w.secret,
+		challenge.Options{Issuer: f.Name, Audience: f.Name, Now: f.Now}); err != nil {
 		return nil, err
 	}
 	if w.manifest, err = newSource(f.Manifest, client, policy.MaxFile); err != nil {
@@ -209,7 +211,8 @@ func (w *followed) take(strict *policy.Strict, bundle []byte) error {
 	if err != nil {
 		return err
 	}
-	g, err := New(Options{Challenges: w.challenges, Secret: w.secret, Issuer: w.f.Name, Verifier: verifier, Strict: strict})
+	g, err := New(
+		Options{Challenges: w.challenges, Secret: w.secret, Issuer: w.f.Name, Verifier: verifier, Strict: strict})
 	if err == nil {
 		w.current.Store(g)
 	}
@@ -220,7 +223,8 @@ func (w *followed) take(strict *policy.Strict, bundle []byte) error {
 func (w *followed) gate() (*Gate, error) {
 	age := w.f.Now().Sub(*w.fresh.Load())
 	if age > w.f.MaxStale {
-		return nil, refusal.New("trust_stale", "the API has not been able to read its manifest and its trust bundle again for %s; it believes them for %s",
+		return nil, refusal.New("trust_stale",
+			"the API has not been able to read its manifest and its trust bundle again for %s; it believes them for %s",
 			age.Round(time.Second), w.f.MaxStale)
 	}
 	return w.current.Load(), nil

@@ -90,12 +90,14 @@ func (g *Gate) Admit(ctx context.Context, r AdmitRequest) (Admission, error) {
 	if err != nil {
 		return Admission{Checks: checks}, err
 	}
-	token, claims, err := challenge.Mint(g.secret, evidence.NewRegistered(g.issuer, g.issuer, g.verifier.Now(), g.strict.CapabilityTTL), c.capability())
+	token, claims, err := challenge.Mint(g.secret,
+		evidence.NewRegistered(g.issuer, g.issuer, g.verifier.Now(), g.strict.CapabilityTTL), c.capability())
 	if err != nil {
 		return Admission{Checks: checks}, err
 	}
 	return Admission{
-		Capability: token, CapabilityID: claims.ID, BindingHash: c.hash, Expires: time.Unix(claims.Expires, 0), Keys: c.keys(), Checks: checks,
+		Capability: token, CapabilityID: claims.ID, BindingHash: c.hash, Expires: time.Unix(claims.Expires, 0),
+		Keys: c.keys(), Checks: checks,
 	}, nil
 }
 
@@ -103,9 +105,11 @@ func (g *Gate) Admit(ctx context.Context, r AdmitRequest) (Admission, error) {
 func (c *chain) keys() []ledger.Key {
 	key, o := c.g.key, &c.opened
 	return append(make([]ledger.Key, 0, 9), // with room for Authorize
-		key("challenge", c.work.Registered), key("origin_proof", o.OriginProof.Claims().Registered), key("trigger_receipt", o.TriggerReceipt.Claims().Registered),
+		key("challenge", c.work.Registered), key("origin_proof", o.OriginProof.Claims().Registered),
+		key("trigger_receipt", o.TriggerReceipt.Claims().Registered),
 		key("policy_decision", o.PolicyDecision.Claims().Registered), key("action_grant", o.Grant.Claims().Registered),
-		key("runtime_attestation", o.Attestation.Claims().Registered), key("session_receipt", o.SessionReceipt.Claims().Registered),
+		key("runtime_attestation", o.Attestation.Claims().Registered),
+		key("session_receipt", o.SessionReceipt.Claims().Registered),
 	)
 }
 
@@ -121,14 +125,16 @@ func (g *Gate) until(exp time.Time) time.Time {
 func (c *chain) capability() evidence.Capability {
 	a, s := c.opened.Attestation.Claims(), c.opened.SessionReceipt.Claims()
 	return evidence.Capability{
-		Binding: c.binding, ChallengeID: c.work.ID, DecisionID: c.opened.PolicyDecision.Claims().ID, GrantID: c.opened.Grant.Claims().ID, VerificationConsumed: true,
+		Binding: c.binding, ChallengeID: c.work.ID, DecisionID: c.opened.PolicyDecision.Claims().ID,
+		GrantID: c.opened.Grant.Claims().ID, VerificationConsumed: true,
 		Runtime: &evidence.RuntimeSummary{
 			AttestationID: a.ID, EnvironmentHash: a.EnvironmentHash, IssuedAt: a.IssuedAt, Issuer: a.Issuer,
 			KeyID: c.opened.Attestation.KeyID(), PolicyHash: a.PolicyHash, RuntimeID: a.RuntimeID, Trigger: a.Trigger,
 		},
 		Session: &evidence.SessionSummary{
 			AgentEnvironmentUserAccessible: s.AgentEnvironmentUserAccessible, HumanOperatorPresent: s.HumanOperatorPresent,
-			HumanPromptPresent: s.HumanPromptPresent, InputKind: s.InputKind, ReceiptID: s.ID, SessionID: s.SessionID, UserShellAccess: s.UserShellAccess,
+			HumanPromptPresent: s.HumanPromptPresent, InputKind: s.InputKind, ReceiptID: s.ID, SessionID: s.SessionID,
+			UserShellAccess: s.UserShellAccess,
 		},
 	}
 }
@@ -158,11 +164,13 @@ func (g *Gate) Authorize(_ context.Context, r AuthorizeRequest) (Authorization, 
 	var out Authorization
 	r.Binding.Nonce = ""
 	claims, key, err := challenge.VerifyCapability(g.secret, r.Capability, challenge.WantCapability{
-		Issuer: g.issuer, Binding: r.Binding, MaxAge: g.strict.MaxCapabilityAge, RequireEvidence: true, RequireGrant: true, Runtime: g.runtime(),
-		Now: g.verifier.Now(), Skew: g.verifier.Skew(),
+		Issuer: g.issuer, Binding: r.Binding, MaxAge: g.strict.MaxCapabilityAge, RequireEvidence: true, RequireGrant: true,
+		Runtime: g.runtime(),
+		Now:     g.verifier.Now(), Skew: g.verifier.Skew(),
 	})
 	if err == nil { // since it was minted
-		err = g.verifier.NotRevoked("evidence of the capability", claims.Runtime.KeyID, claims.ID, claims.DecisionID, claims.GrantID, claims.Runtime.AttestationID, claims.Session.ReceiptID)
+		err = g.verifier.NotRevoked("evidence of the capability", claims.Runtime.KeyID, claims.ID, claims.DecisionID,
+			claims.GrantID, claims.Runtime.AttestationID, claims.Session.ReceiptID)
 	}
 	out.Checks = append(out.Checks, result(checkCapability, err))
 	if err != nil {
@@ -187,8 +195,9 @@ func (g *Gate) runtime() *challenge.WantRuntime {
 		ids = g.strict.Session.RuntimeIDs
 	}
 	return &challenge.WantRuntime{
-		Issuers: r.Issuers, KeyIDs: r.KeyIDs, RuntimeIDs: ids, TriggerKinds: r.TriggerKinds, TriggerSources: g.strict.Receipt.Sources,
-		PolicyHash: r.PolicyHash, EnvironmentHash: r.EnvironmentHash, MaxAge: r.MaxAge,
+		Issuers: r.Issuers, KeyIDs: r.KeyIDs, RuntimeIDs: ids, TriggerKinds: r.TriggerKinds,
+		TriggerSources: g.strict.Receipt.Sources,
+		PolicyHash:     r.PolicyHash, EnvironmentHash: r.EnvironmentHash, MaxAge: r.MaxAge,
 	}
 }
 
@@ -198,7 +207,8 @@ func (g *Gate) verifyProof(r AuthorizeRequest, capability evidence.Capability) (
 		return p, evidence.Stale(err)
 	}
 	if subtle.ConstantTimeCompare([]byte(p.AccessTokenHash), []byte(r.AccessTokenHash)) != 1 {
-		return p, refusal.New("proof_access_token", "the request proof is for another access token than the one that came with the request")
+		return p, refusal.New("proof_access_token",
+			"the request proof is for another access token than the one that came with the request")
 	}
 	return p, proves(p, capability.ID, capability.Binding)
 }

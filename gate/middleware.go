@@ -85,15 +85,18 @@ func AssuranceFrom(ctx context.Context) policy.Assurance {
 }
 
 // authorize computes the binding from the request. It refuses missing headers before it reads the body.
-func (s *Server) authorize(w http.ResponseWriter, r *http.Request, p Protect) (a Authorization, body []byte, err error) {
+func (s *Server) authorize(w http.ResponseWriter, r *http.Request, p Protect) (a Authorization, body []byte,
+	err error) {
 	if p.Bind == nil {
 		return a, nil, errors.New("gate: the middleware was given no Bind")
 	}
 	if name := wire.MethodOverride(r.Header); name != "" {
-		return a, nil, refusal.New("override_refused", "the header %s would change the method that the request is bound to", name)
+		return a, nil,
+			refusal.New("override_refused", "the header %s would change the method that the request is bound to", name)
 	}
 	if name := wire.QueryOverride(r.Method, r.URL.RawQuery); name != "" {
-		return a, nil, refusal.New("override_refused", "the parameter %.40q would change the method that the request is bound to", name)
+		return a, nil,
+			refusal.New("override_refused", "the parameter %.40q would change the method that the request is bound to", name)
 	}
 	var ask AuthorizeRequest
 	if ask.Capability, err = once(r.Header, CapabilityHeader); err != nil {
@@ -167,7 +170,8 @@ func contentHash(body []byte, raw bool) (string, error) {
 func once(h http.Header, name string) (string, error) {
 	v := h.Values(name)
 	if len(v) != 1 || v[0] == "" {
-		return "", refusal.New("proof_missing", "the request must carry the header %s exactly once; a bearer token alone does not post here", name)
+		return "", refusal.New("proof_missing",
+			"the request must carry the header %s exactly once; a bearer token alone does not post here", name)
 	}
 	return v[0], nil
 }

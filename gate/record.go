@@ -25,7 +25,8 @@ const checkCall = "call"
 //
 // The list ends with the first check that fails. A missing artifact (artifact_missing) does not end it, because the
 // record of a refused post is incomplete.
-func VerifyRecord(ctx context.Context, v *evidence.Verifier, s *policy.Strict, p ledger.Record) (checks []ledger.Check, whole bool) {
+func VerifyRecord(ctx context.Context, v *evidence.Verifier, s *policy.Strict, p ledger.Record) (checks []ledger.Check,
+	whole bool) {
 	tokens := make(map[string]string, len(p.Artifacts))
 	for _, a := range p.Artifacts {
 		tokens[a.Name] = a.Token
@@ -40,7 +41,9 @@ func VerifyRecord(ctx context.Context, v *evidence.Verifier, s *policy.Strict, p
 	steps := []verification{
 		{checkCall, func(c *chain, _ context.Context) error { return c.readWork(p) }},
 		{CheckTrigger, func(c *chain, ctx context.Context) error { return c.verifyRecordedTrigger(ctx, p.Event) }},
-		{checkDecision, func(c *chain, ctx context.Context) error { return c.verifyRecordedDecision(ctx, tokens["reputation"]) }},
+		{checkDecision, func(c *chain, ctx context.Context) error {
+			return c.verifyRecordedDecision(ctx, tokens["reputation"])
+		}},
 		{checkGrant, (*chain).verifyGrant}, {checkRuntime, (*chain).verifyRecordedRuntime},
 		{CheckSession, func(c *chain, ctx context.Context) error { return c.verifyRecordedSession(ctx, p.Session) }},
 		{CheckDeployment, func(c *chain, ctx context.Context) error { return c.verifyRecordedDeployment(ctx, p.Manifest) }},
@@ -49,7 +52,9 @@ func VerifyRecord(ctx context.Context, v *evidence.Verifier, s *policy.Strict, p
 		}},
 	}
 	if statement := tokens["agentStatement"]; statement != "" { // few posts have one
-		steps = append(steps, verification{checkStatement, func(c *chain, _ context.Context) error { return c.verifyRecordedStatement(statement, p) }})
+		steps = append(steps, verification{checkStatement, func(c *chain, _ context.Context) error {
+			return c.verifyRecordedStatement(statement, p)
+		}})
 	}
 	for _, check := range steps {
 		err := check.check(c, ctx)
@@ -80,7 +85,8 @@ func (c *chain) readWork(p ledger.Record) (err error) {
 		return err
 	}
 	if c.work.Binding == nil || !c.work.Binding.SameAction(call) {
-		return refusal.New("challenge_refused", "the challenge is for another subject, action, resource or content than the record's call")
+		return refusal.New("challenge_refused",
+			"the challenge is for another subject, action, resource or content than the record's call")
 	}
 	c.binding, c.hash = *c.work.Binding, c.work.Binding.Hash()
 	method, rest, _ := strings.Cut(p.Resource, " ")

@@ -68,7 +68,8 @@ func (s *Server) Verify() http.Handler {
 		if err := s.consume(ctx, a.Keys...); err != nil { // before anybody has the capability
 			return verifyAnswer{}, err
 		}
-		answer := verifyAnswer{Capability: a.Capability, CapabilityID: a.CapabilityID, BindingHash: a.BindingHash, ExpiresAt: a.Expires.Unix()}
+		answer := verifyAnswer{Capability: a.Capability, CapabilityID: a.CapabilityID, BindingHash: a.BindingHash,
+			ExpiresAt: a.Expires.Unix()}
 		if r.Assurance {
 			report := a.Assurance(true)
 			answer.Assurance = &report

@@ -114,13 +114,15 @@ func pinned(pins []string) (*http.Client, error) {
 				return nil
 			}
 		}
-		return fmt.Errorf("the server's key has the pin sha256//%s, which is not one of those that are configured", base64.StdEncoding.EncodeToString(got[:]))
+		return fmt.Errorf("the server's key has the pin sha256//%s, which is not one of those that are configured",
+			base64.StdEncoding.EncodeToString(got[:]))
 	}
 	return &http.Client{
 		Timeout: 10 * time.Second,
 		Transport: &http.Transport{
 			// The key itself is pinned, so authorities and names do not matter.
-			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true, VerifyConnection: verify},
+			TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true,
+				VerifyConnection: verify},
 			MaxResponseHeaderBytes: maxHeaders, MaxIdleConns: 2, IdleConnTimeout: time.Minute,
 		},
 		CheckRedirect: wire.Stay,

@@ -48,7 +48,8 @@ func (p *Protect) inTransaction(w http.ResponseWriter, r *http.Request, next htt
 		err = errors.New("gate: the protected handler's answer is too large to be held back")
 	case held.status() < http.StatusBadRequest:
 		if cause := tx.Commit(); cause != nil {
-			unknown := refusal.New("indeterminate", "the transaction that makes the post ended in an error; it may have been made")
+			unknown := refusal.New("indeterminate",
+				"the transaction that makes the post ended in an error; it may have been made")
 			err = errors.Join(unknown, cause) // for Refused, not for the caller
 		}
 	default:
@@ -114,7 +115,8 @@ type Queries interface {
 
 // SQL returns a [Protect.InTransaction] for a database. consume consumes keys in a transaction, as postgres.Consume
 // does. The handler reaches the transaction with [Tx].
-func SQL(db *sql.DB, consume func(ctx context.Context, tx *sql.Tx, keys ...ledger.Key) error) func(context.Context) (Transaction, error) {
+func SQL(db *sql.DB,
+	consume func(ctx context.Context, tx *sql.Tx, keys ...ledger.Key) error) func(context.Context) (Transaction, error) {
 	return func(ctx context.Context) (Transaction, error) {
 		tx, err := db.BeginTx(ctx, nil)
 		return sqlTransaction{tx, consume}, err

@@ -28,7 +28,8 @@ func (f Finding) String() string {
 		return "a human has answered a question of a tool, or may have"
 	}
 	what := map[string]string{
-		Terminal: "has a controlling terminal", Stdin: "reads a terminal as its standard input", Debugger: "is traced by a debugger",
+		Terminal: "has a controlling terminal", Stdin: "reads a terminal as its standard input",
+		Debugger: "is traced by a debugger",
 		Stranger: "was not started by the agent", Launcher: "was to launch the agent and has ended",
 	}[f.Kind]
 	return fmt.Sprintf("process %d (%s) %s", f.PID, f.Command, what)

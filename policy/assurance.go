@@ -33,8 +33,10 @@ type part struct {
 
 func (h Held) parts() []part {
 	return []part{
-		{h.DeploymentAudit, "deployment_audit_missing"}, {h.FreshWork, "fresh_work_missing"}, {h.TriggerEvidence, "trigger_evidence_missing"},
-		{h.RuntimeAttested, "runtime_attestation_missing"}, {h.SessionReceipt, "session_receipt_missing"}, {h.PolicyDecision, "policy_decision_missing"},
+		{h.DeploymentAudit, "deployment_audit_missing"}, {h.FreshWork, "fresh_work_missing"},
+		{h.TriggerEvidence, "trigger_evidence_missing"},
+		{h.RuntimeAttested, "runtime_attestation_missing"}, {h.SessionReceipt, "session_receipt_missing"},
+		{h.PolicyDecision, "policy_decision_missing"},
 		{h.Grant, "grant_missing"}, {h.RequestProof, "request_proof_missing"}, {h.SingleUseConsumed, "consumption_missing"},
 	}
 }
@@ -88,7 +90,8 @@ func (h Held) threats() []Threat {
 	return []Threat{
 		{"stolen_token", h.RequestProof && h.SingleUseConsumed,
 			"The request proof binds the call to the access token and to a capability that is good once.",
-			"A thief who also controls the request mediator's key; and, where the API does not verify the proof itself, whoever has its credential and goes past the mediator."},
+			"A thief who also controls the request mediator's key; and, where the API does not verify the proof itself, " +
+				"whoever has its credential and goes past the mediator."},
 		{"replay", h.FreshWork && h.SingleUseConsumed,
 			"Every challenge, receipt, attestation and capability is consumed once, durably, before the post.",
 			"A verifier whose ledger is lost or restored from an old copy."},
@@ -108,8 +111,10 @@ func (h Held) threats() []Threat {
 			"The session controller and the runtime say that nobody prompted, operated or could reach the run.",
 			"What they declare from configuration and do not observe; each receipt lists what was observed."},
 		{"stolen_signing_key", h.DeploymentAudit && h.RuntimeAttested && h.SessionReceipt && h.Grant,
-			"Every key is certified for one purpose and to be out of the agent's and the users' reach, and one key makes no chain.",
-			"Somebody who controls the machines of all roles, or the key registry; and a certificate that says more than is so."},
+			"Every key is certified for one purpose and to be out of the agent's and the users' reach, and one key makes no " +
+				"chain.",
+			"Somebody who controls the machines of all roles, or the key registry; and a certificate that says more than is " +
+				"so."},
 		{"unapproved_action", h.PolicyDecision && h.Grant,
 			"The decision and the grant are for exactly this subject, action, resource and content.",
 			"A policy that allows too much."},
@@ -117,6 +122,7 @@ func (h Held) threats() []Threat {
 			"The auditor has signed exactly this manifest, and it audits clean.",
 			"A manifest that does not say what is true of the deployment."},
 		{"human_identity", false, "",
-			"Whether a human stands behind the source, the agent's instructions or the trusted control points: nothing here can show that."},
+			"Whether a human stands behind the source, the agent's instructions or the trusted control points: nothing here " +
+				"can show that."},
 	}
 }

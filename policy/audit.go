@@ -43,7 +43,8 @@ func (m *Manifest) Audit() []Issue {
 	}
 	a.lists(m.lists())
 	a.requirements(m.requirements())
-	a.denied(m.AgentSessionReceiptPolicy.DeniedInputKinds, deniedInputKinds, "agent_session_input_kind_", sessionPath+".deniedInputKinds", "input kind")
+	a.denied(m.AgentSessionReceiptPolicy.DeniedInputKinds, deniedInputKinds, "agent_session_input_kind_",
+		sessionPath+".deniedInputKinds", "input kind")
 	a.hashes(m.hashes())
 	for _, d := range m.durations() {
 		if d.ms != 0 || !d.optional {
@@ -77,14 +78,19 @@ func (a *audit) when(weak bool, code, path, sentence, mend string) {
 
 func (a *audit) identity(m *Manifest) {
 	a.when(m.Version != version1_0 && m.Version != version1_1, "version_unknown", "version",
-		"The manifest is of a version that is not known here, so its fields may mean something else.", `Write version: "`+version1_0+`" or "`+version1_1+`".`)
-	a.when(m.DeploymentID == "", "deployment_id_missing", "deploymentId", "The manifest names no deployment.", "Name the deployment.")
+		"The manifest is of a version that is not known here, so its fields may mean something else.",
+		`Write version: "`+version1_0+`" or "`+version1_1+`".`)
+	a.when(m.DeploymentID == "", "deployment_id_missing", "deploymentId", "The manifest names no deployment.",
+		"Name the deployment.")
 	a.when(m.Version == version1_0 && m.AutonomyPolicy != nil, "autonomy_version", "version",
-		"A manifest of this version has no autonomyPolicy, so other verifiers refuse it.", `Write version: "`+version1_1+`", or leave the policy out.`)
+		"A manifest of this version has no autonomyPolicy, so other verifiers refuse it.",
+		`Write version: "`+version1_1+`", or leave the policy out.`)
 	a.when(m.Version == version1_0 && m.AgentStatementPolicy != nil, "agent_statement_version", "version",
-		"A manifest of this version has no agentStatementPolicy, so other verifiers refuse it.", `Write version: "`+version1_1+`", or leave the policy out.`)
+		"A manifest of this version has no agentStatementPolicy, so other verifiers refuse it.",
+		`Write version: "`+version1_1+`", or leave the policy out.`)
 	p := m.DeploymentCertificatePolicy
-	a.when(m.DeploymentID != "" && len(p.AllowedDeploymentIDs) > 0 && !slices.Contains(p.AllowedDeploymentIDs, m.DeploymentID),
+	a.when(m.DeploymentID != "" && len(p.AllowedDeploymentIDs) > 0 &&
+		!slices.Contains(p.AllowedDeploymentIDs, m.DeploymentID),
 		"deployment_id_not_listed", deploymentPath+".allowedDeploymentIds",
 		"This deployment is not among those whose certificate is accepted.", "Add deploymentId to the list.")
 }
@@ -105,15 +111,20 @@ func (a *audit) runtime(p *RuntimePolicy) {
 
 // triggers audits the optional parts of a runtime policy.
 func (a *audit) triggers(p *RuntimePolicy) {
-	a.when(p.RequiredMode != "" && p.RequiredMode != evidence.ModeAutonomous, "runtime_mode_unsafe", runtimePath+".requiredMode",
+	a.when(p.RequiredMode != "" && p.RequiredMode != evidence.ModeAutonomous, "runtime_mode_unsafe",
+		runtimePath+".requiredMode",
 		"The policy asks for a run that is not autonomous.", "Leave it out, or write "+evidence.ModeAutonomous+".")
-	a.when(beyond(p.AllowedTriggerKinds, autonomousKinds) || slices.Contains(p.AllowedTriggerKinds, ""), "runtime_trigger_kinds_unsafe", runtimePath+".allowedTriggerKinds",
+	a.when(beyond(p.AllowedTriggerKinds, autonomousKinds) || slices.Contains(p.AllowedTriggerKinds, ""),
+		"runtime_trigger_kinds_unsafe", runtimePath+".allowedTriggerKinds",
 		"The list holds something that no strict policy accepts.", "Choose from "+strings.Join(autonomousKinds, ", ")+".")
 	if len(p.DeniedTriggerKinds) > 0 {
-		a.denied(p.DeniedTriggerKinds, deniedTriggerKinds, "runtime_trigger_kind_", runtimePath+".deniedTriggerKinds", "trigger kind")
+		a.denied(p.DeniedTriggerKinds, deniedTriggerKinds, "runtime_trigger_kind_", runtimePath+".deniedTriggerKinds",
+			"trigger kind")
 	}
-	a.when(len(p.TriggerReceiptPolicy.AllowedKinds) > 0 && len(p.triggerKinds()) == 0, "runtime_trigger_kinds_none", runtimePath+".allowedTriggerKinds",
-		"No kind of trigger is left that both this policy and triggerReceiptPolicy allow, so no post can satisfy both.", "Allow a kind in both.")
+	a.when(len(p.TriggerReceiptPolicy.AllowedKinds) > 0 && len(p.triggerKinds()) == 0, "runtime_trigger_kinds_none",
+		runtimePath+".allowedTriggerKinds",
+		"No kind of trigger is left that both this policy and triggerReceiptPolicy allow, so no post can satisfy both.",
+		"Allow a kind in both.")
 }
 
 // role audits the common part of a policy.
@@ -126,13 +137,15 @@ func (a *audit) role(r role) {
 		{r.allowed.AllowedAudiences, "audiences", "allowedAudiences", "for whom it must be meant"},
 		{r.allowed.AllowedKeyIDs, "key_ids", "allowedKeyIds", "which keys may sign it"},
 	} {
-		a.when(unsaid(l.values), r.code+"_"+l.code+"_missing", join(r.path, l.name), "The policy for the "+r.what+" does not say "+l.accept+".", "List exactly what is accepted.")
+		a.when(unsaid(l.values), r.code+"_"+l.code+"_missing", join(r.path, l.name),
+			"The policy for the "+r.what+" does not say "+l.accept+".", "List exactly what is accepted.")
 	}
 	a.when(slices.ContainsFunc(r.allowed.AllowedKeyIDs, evidence.IsSecretID),
 		r.code+"_key_ids_shared", join(r.path, "allowedKeyIds"),
 		"The policy for the "+r.what+" accepts a shared secret, so anyone who verifies could have signed.",
 		"List keys that the key registry certifies.")
-	a.duration(duration{ms: r.ms, bound: r.bound, code: r.code + "_max_age", path: join(r.path, r.field), what: "the age of the " + r.what})
+	a.duration(duration{ms: r.ms, bound: r.bound, code: r.code + "_max_age", path: join(r.path, r.field),
+		what: "the age of the " + r.what})
 	if r.keys != nil {
 		a.custody(r, r.keys.AllowedKeyCustody)
 		a.when(!r.keys.RequireNonExportableKey, r.code+"_key_exportable", join(r.path, "requireNonExportableKey"),
@@ -141,13 +154,16 @@ func (a *audit) role(r role) {
 }
 
 func (a *audit) custody(r role, allowed []string) {
-	a.when(len(allowed) == 0 || beyond(allowed, protectedCustody), r.code+"_key_custody_weak", join(r.path, "allowedKeyCustody"),
-		"The policy for the "+r.what+" accepts keys outside of protected custody.", "List nothing but "+strings.Join(protectedCustody, " and ")+".")
+	a.when(len(allowed) == 0 || beyond(allowed, protectedCustody), r.code+"_key_custody_weak",
+		join(r.path, "allowedKeyCustody"),
+		"The policy for the "+r.what+" accepts keys outside of protected custody.",
+		"List nothing but "+strings.Join(protectedCustody, " and ")+".")
 }
 
 func (a *audit) lists(rows []list) {
 	for _, r := range rows {
-		a.when(unsaid(r.values), r.code+"_missing", r.path, "The policy does not say which "+r.what+" are accepted.", "List exactly what is accepted.")
+		a.when(unsaid(r.values), r.code+"_missing", r.path, "The policy does not say which "+r.what+" are accepted.",
+			"List exactly what is accepted.")
 		a.when(r.from != nil && beyond(r.values, r.from), r.code+"_unsafe", r.path,
 			"The list holds something that no strict policy accepts.", "Choose from "+strings.Join(r.from, ", ")+".")
 	}
@@ -162,7 +178,8 @@ func (a *audit) requirements(rows []requirement) {
 // denied demands every value that strict policies deny.
 func (a *audit) denied(kinds, all []string, code, path, what string) {
 	for _, kind := range all {
-		a.when(!slices.Contains(kinds, kind), code+kind+"_not_denied", path, "The list does not deny the "+what+" "+kind+".", "Add "+kind+" to the list.")
+		a.when(!slices.Contains(kinds, kind), code+kind+"_not_denied", path, "The list does not deny the "+what+" "+kind+".",
+			"Add "+kind+" to the list.")
 	}
 }
 
@@ -183,7 +200,9 @@ func (a *audit) hashes(rows []hash) {
 func (a *audit) duration(d duration) {
 	mend := fmt.Sprintf("Set it to between %d and %d.", minAge.Milliseconds(), d.bound.Milliseconds())
 	a.when(d.ms < minAge.Milliseconds(), d.code+"_missing", d.path, "There is no usable bound on "+d.what+".", mend)
-	a.when(d.ms > d.bound.Milliseconds(), d.code+"_over_bound", d.path, fmt.Sprintf("The bound on %s, %d ms, is longer than the %d ms that are safe.", d.what, d.ms, d.bound.Milliseconds()), mend)
+	a.when(d.ms > d.bound.Milliseconds(), d.code+"_over_bound", d.path,
+		fmt.Sprintf("The bound on %s, %d ms, is longer than the %d ms that are safe.", d.what, d.ms, d.bound.Milliseconds()),
+		mend)
 }
 
 // separation demands that no two roles share an issuer or a key, whose holder could act as both witnesses. Versions of
@@ -195,7 +214,8 @@ func (a *audit) separation(roles []role) {
 			a.exclusive(issuers, issuer, "issuer_shared", "issuer "+issuer, join(r.path, "allowedIssuers"), r)
 		}
 		for _, kid := range r.allowed.AllowedKeyIDs {
-			a.exclusive(keys, evidence.KeyName(kid), "key_purpose", "key "+evidence.KeyName(kid), join(r.path, "allowedKeyIds"), r)
+			a.exclusive(keys, evidence.KeyName(kid), "key_purpose", "key "+evidence.KeyName(kid), join(r.path, "allowedKeyIds"),
+				r)
 		}
 	}
 }
@@ -209,7 +229,8 @@ func (a *audit) exclusive(owners map[string]role, value, code, what, path string
 		owners[value] = r
 		return
 	}
-	a.when(first.path != r.path, code, path, "The "+what+" may sign the "+r.what+" and the "+first.what+".", "Give each role an issuer and a key of its own.")
+	a.when(first.path != r.path, code, path, "The "+what+" may sign the "+r.what+" and the "+first.what+".",
+		"Give each role an issuer and a key of its own.")
 }
 
 // unsaid reports whether a list is empty or has an empty text.

@@ -8,8 +8,9 @@ import (
 
 // Values that a strict policy may allow, and values that it must deny.
 var (
-	autonomousKinds  = []string{evidence.TriggerSourceEvent, evidence.TriggerScheduled, evidence.TriggerAutonomousPolicy}
-	verifiedMethods  = []string{evidence.MethodWebhookSignature, evidence.MethodSchedulerLock, evidence.MethodPolicyEngineDecision, evidence.MethodQueueClaim, evidence.MethodExternalAttestation}
+	autonomousKinds = []string{evidence.TriggerSourceEvent, evidence.TriggerScheduled, evidence.TriggerAutonomousPolicy}
+	verifiedMethods = []string{evidence.MethodWebhookSignature, evidence.MethodSchedulerLock,
+		evidence.MethodPolicyEngineDecision, evidence.MethodQueueClaim, evidence.MethodExternalAttestation}
 	protectedCustody = []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}
 	deniedInputKinds = []string{evidence.InputHumanPrompt, evidence.InputManualShell, evidence.TriggerUnknown}
 
@@ -85,7 +86,8 @@ func (p *RuntimePolicy) roles() []role {
 
 // otherRoles are the roles outside of the runtime policy.
 func (m *Manifest) otherRoles() []role {
-	signers, deployment, session := &m.SignerCertificatePolicy, &m.DeploymentCertificatePolicy, &m.AgentSessionReceiptPolicy
+	signers, deployment, session := &m.SignerCertificatePolicy, &m.DeploymentCertificatePolicy,
+		&m.AgentSessionReceiptPolicy
 	decision, grant, request := &m.PolicyDecisionPolicy, &m.GrantPolicy, &m.RequestProofPolicy
 	roles := []role{
 		{"signer_certificate", signerPath, "signer custody certificate", &signers.Allowed, &signers.KeyCustody,
@@ -123,44 +125,63 @@ func (p *RuntimePolicy) lists() []list {
 		{receipt.AllowedSources, nil, "trigger_receipt_sources", receiptPath + ".allowedSources", "trigger sources"},
 		{origin.AllowedKinds, autonomousKinds, "origin_proof_kinds", originPath + ".allowedKinds", "trigger kinds"},
 		{origin.AllowedSources, nil, "origin_proof_sources", originPath + ".allowedSources", "trigger sources"},
-		{origin.AllowedVerificationMethods, verifiedMethods, "origin_proof_methods", originPath + ".allowedVerificationMethods", "verification methods"},
+		{origin.AllowedVerificationMethods, verifiedMethods, "origin_proof_methods",
+			originPath + ".allowedVerificationMethods", "verification methods"},
 	}
 }
 
 func (m *Manifest) lists() []list {
 	session := &m.AgentSessionReceiptPolicy
 	return []list{
-		{m.DeploymentCertificatePolicy.AllowedDeploymentIDs, nil, "deployment_certificate_deployment_ids", deploymentPath + ".allowedDeploymentIds", "deployments"},
+		{m.DeploymentCertificatePolicy.AllowedDeploymentIDs, nil, "deployment_certificate_deployment_ids",
+			deploymentPath + ".allowedDeploymentIds", "deployments"},
 		{session.AllowedRuntimeIDs, nil, "agent_session_runtime_ids", sessionPath + ".allowedRuntimeIds", "runtimes"},
-		{session.AllowedInputKinds, autonomousKinds, "agent_session_input_kinds", sessionPath + ".allowedInputKinds", "input kinds"},
+		{session.AllowedInputKinds, autonomousKinds, "agent_session_input_kinds", sessionPath + ".allowedInputKinds",
+			"input kinds"},
 	}
 }
 
 func (p *RuntimePolicy) requirements() []requirement {
 	receipt, origin := &p.TriggerReceiptPolicy, &p.TriggerReceiptPolicy.OriginProofPolicy
 	return []requirement{
-		{receipt.RequireEventID, "trigger_receipt_event_id_not_required", receiptPath + ".requireEventId", "A trigger receipt may leave open which event it is for."},
-		{receipt.RequireOriginProof, "trigger_receipt_origin_proof_not_required", receiptPath + ".requireOriginProof", "A trigger receipt may rest on nothing."},
-		{receipt.RequireVerifiedOriginProof, "trigger_receipt_origin_proof_not_verified", receiptPath + ".requireVerifiedOriginProof", "A trigger receipt may rest on an origin proof that was not verified."},
-		{origin.RequireEventID, "origin_proof_event_id_not_required", originPath + ".requireEventId", "An origin proof may leave open which event it is for."},
-		{origin.RequireEvidenceID, "origin_proof_evidence_id_not_required", originPath + ".requireEvidenceId", "An origin proof may leave open which evidence it rests on."},
+		{receipt.RequireEventID, "trigger_receipt_event_id_not_required", receiptPath + ".requireEventId",
+			"A trigger receipt may leave open which event it is for."},
+		{receipt.RequireOriginProof, "trigger_receipt_origin_proof_not_required", receiptPath + ".requireOriginProof",
+			"A trigger receipt may rest on nothing."},
+		{receipt.RequireVerifiedOriginProof, "trigger_receipt_origin_proof_not_verified",
+			receiptPath + ".requireVerifiedOriginProof", "A trigger receipt may rest on an origin proof that was not verified."},
+		{origin.RequireEventID, "origin_proof_event_id_not_required", originPath + ".requireEventId",
+			"An origin proof may leave open which event it is for."},
+		{origin.RequireEvidenceID, "origin_proof_evidence_id_not_required", originPath + ".requireEvidenceId",
+			"An origin proof may leave open which evidence it rests on."},
 	}
 }
 
 func (m *Manifest) requirements() []requirement {
 	signers, session, request := &m.SignerCertificatePolicy, &m.AgentSessionReceiptPolicy, &m.RequestProofPolicy
 	return []requirement{
-		{signers.DenyAgentAccessible, "signer_certificate_agent_access_not_denied", signerPath + ".denyAgentAccessible", "Keys that the agent can reach are believed."},
-		{signers.DenyUserAccessible, "signer_certificate_user_access_not_denied", signerPath + ".denyUserAccessible", "Keys that users can reach are believed."},
-		{signers.RequireSubjectPublicKeyHash, "signer_certificate_key_hash_not_required", signerPath + ".requireSubjectPublicKeyHash", "A custody certificate may leave open which key it is for."},
-		{session.RequireChallengeID, "agent_session_challenge_id_not_required", sessionPath + ".requireChallengeId", "A session receipt may leave open which challenge it is for."},
-		{session.RequireBindingHash, "agent_session_binding_hash_not_required", sessionPath + ".requireBindingHash", "A session receipt may leave open which content it is for."},
-		{session.RequireNoHumanPrompt, "agent_session_human_prompt_not_denied", sessionPath + ".requireNoHumanPrompt", "A session that a human has prompted is accepted."},
-		{session.RequireNoHumanOperator, "agent_session_human_operator_not_denied", sessionPath + ".requireNoHumanOperator", "A session that a human operates is accepted."},
-		{session.DenyUserShellAccess, "agent_session_user_shell_not_denied", sessionPath + ".denyUserShellAccess", "A session with a user's shell in it is accepted."},
-		{session.DenyUserAccessibleEnvironment, "agent_session_user_environment_not_denied", sessionPath + ".denyUserAccessibleAgentEnvironment", "A session whose environment users can reach is accepted."},
-		{request.RequireBindingHash, "request_proof_binding_hash_not_required", requestPath + ".requireBindingHash", "A request proof may leave open which content it is for."},
-		{request.RequireCapabilityID, "request_proof_capability_id_not_required", requestPath + ".requireCapabilityId", "A request proof may leave open which capability it is for."},
+		{signers.DenyAgentAccessible, "signer_certificate_agent_access_not_denied", signerPath + ".denyAgentAccessible",
+			"Keys that the agent can reach are believed."},
+		{signers.DenyUserAccessible, "signer_certificate_user_access_not_denied", signerPath + ".denyUserAccessible",
+			"Keys that users can reach are believed."},
+		{signers.RequireSubjectPublicKeyHash, "signer_certificate_key_hash_not_required",
+			signerPath + ".requireSubjectPublicKeyHash", "A custody certificate may leave open which key it is for."},
+		{session.RequireChallengeID, "agent_session_challenge_id_not_required", sessionPath + ".requireChallengeId",
+			"A session receipt may leave open which challenge it is for."},
+		{session.RequireBindingHash, "agent_session_binding_hash_not_required", sessionPath + ".requireBindingHash",
+			"A session receipt may leave open which content it is for."},
+		{session.RequireNoHumanPrompt, "agent_session_human_prompt_not_denied", sessionPath + ".requireNoHumanPrompt",
+			"A session that a human has prompted is accepted."},
+		{session.RequireNoHumanOperator, "agent_session_human_operator_not_denied", sessionPath + ".requireNoHumanOperator",
+			"A session that a human operates is accepted."},
+		{session.DenyUserShellAccess, "agent_session_user_shell_not_denied", sessionPath + ".denyUserShellAccess",
+			"A session with a user's shell in it is accepted."},
+		{session.DenyUserAccessibleEnvironment, "agent_session_user_environment_not_denied",
+			sessionPath + ".denyUserAccessibleAgentEnvironment", "A session whose environment users can reach is accepted."},
+		{request.RequireBindingHash, "request_proof_binding_hash_not_required", requestPath + ".requireBindingHash",
+			"A request proof may leave open which content it is for."},
+		{request.RequireCapabilityID, "request_proof_capability_id_not_required", requestPath + ".requireCapabilityId",
+			"A request proof may leave open which capability it is for."},
 	}
 }
 
@@ -169,19 +190,26 @@ func (p *RuntimePolicy) hashes() []hash {
 	return []hash{
 		{value: p.RequiredPolicyHash, code: "runtime_policy_hash", path: runtimePath + ".requiredPolicyHash"},
 		{value: p.RequiredEnvironmentHash, code: "runtime_environment_hash", path: runtimePath + ".requiredEnvironmentHash"},
-		{value: receipt.RequiredPayloadHash, optional: true, code: "trigger_receipt_payload_hash", path: receiptPath + ".requiredPayloadHash"},
-		{value: receipt.RequiredBindingHash, optional: true, code: "trigger_receipt_binding_hash", path: receiptPath + ".requiredBindingHash"},
-		{value: origin.RequiredPayloadHash, optional: true, code: "origin_proof_payload_hash", path: originPath + ".requiredPayloadHash"},
-		{value: origin.RequiredBindingHash, optional: true, code: "origin_proof_binding_hash", path: originPath + ".requiredBindingHash"},
-		{value: origin.RequiredEvidenceHash, optional: true, code: "origin_proof_evidence_hash", path: originPath + ".requiredEvidenceHash"},
+		{value: receipt.RequiredPayloadHash, optional: true, code: "trigger_receipt_payload_hash",
+			path: receiptPath + ".requiredPayloadHash"},
+		{value: receipt.RequiredBindingHash, optional: true, code: "trigger_receipt_binding_hash",
+			path: receiptPath + ".requiredBindingHash"},
+		{value: origin.RequiredPayloadHash, optional: true, code: "origin_proof_payload_hash",
+			path: originPath + ".requiredPayloadHash"},
+		{value: origin.RequiredBindingHash, optional: true, code: "origin_proof_binding_hash",
+			path: originPath + ".requiredBindingHash"},
+		{value: origin.RequiredEvidenceHash, optional: true, code: "origin_proof_evidence_hash",
+			path: originPath + ".requiredEvidenceHash"},
 	}
 }
 
 func (m *Manifest) hashes() []hash {
 	session, runtime := &m.AgentSessionReceiptPolicy, &m.RuntimePolicy
 	rows := []hash{
-		{value: session.RequiredPolicyHash, same: runtime.RequiredPolicyHash, code: "agent_session_policy_hash", path: sessionPath + ".requiredPolicyHash"},
-		{value: session.RequiredEnvironmentHash, same: runtime.RequiredEnvironmentHash, code: "agent_session_environment_hash", path: sessionPath + ".requiredEnvironmentHash"},
+		{value: session.RequiredPolicyHash, same: runtime.RequiredPolicyHash, code: "agent_session_policy_hash",
+			path: sessionPath + ".requiredPolicyHash"},
+		{value: session.RequiredEnvironmentHash, same: runtime.RequiredEnvironmentHash,
+			code: "agent_session_environment_hash", path: sessionPath + ".requiredEnvironmentHash"},
 	}
 	if p := m.AutonomyPolicy; p != nil {
 		rows = append(rows, hash{value: p.ScoringHash, code: "autonomy_scoring_hash", path: autonomyPath + ".scoringHash"})
@@ -194,6 +222,7 @@ func (m *Manifest) durations() []duration {
 		{m.MaxChallengeAgeMs, MaxFresh, "challenge_max_age", "maxChallengeAgeMs", "the age of a challenge", false},
 		{m.CapabilityTTLMs, MaxFresh, "capability_ttl", "capabilityTtlMs", "the lifetime of a capability", false},
 		{m.MaxCapabilityAgeMs, MaxFresh, "capability_max_age", "maxCapabilityAgeMs", "the age of a capability", false},
-		{m.SignerCertificatePolicy.MaxRevocationListAgeMs, MaxRevocationAge, "revocation_list_max_age", signerPath + ".maxRevocationListAgeMs", "the age of the revocation list", true},
+		{m.SignerCertificatePolicy.MaxRevocationListAgeMs, MaxRevocationAge, "revocation_list_max_age",
+			signerPath + ".maxRevocationListAgeMs", "the age of the revocation list", true},
 	}
 }

@@ -31,7 +31,8 @@ func DefaultRuntimePolicy(p RuntimePolicy) RuntimePolicy {
 		list *[]string
 		all  []string
 	}{
-		{&p.AllowedKeyCustody, protectedCustody}, {&p.AllowedTriggerKinds, autonomousKinds}, {&p.DeniedTriggerKinds, deniedTriggerKinds},
+		{&p.AllowedKeyCustody, protectedCustody}, {&p.AllowedTriggerKinds, autonomousKinds},
+		{&p.DeniedTriggerKinds, deniedTriggerKinds},
 		{&receipt.AllowedKinds, autonomousKinds}, {&origin.AllowedKinds, autonomousKinds},
 		{&origin.AllowedVerificationMethods, verifiedMethods},
 	} {

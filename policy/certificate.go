@@ -35,7 +35,8 @@ func Certify(ctx context.Context, key signer.Key, m *Manifest, o signer.Options)
 // verifyStrictAutonomousDeploymentCertificate).
 func VerifyCertificate(v *evidence.Verifier, token string, s *Strict) (evidence.DeploymentCertificate, error) {
 	if v == nil || s == nil {
-		return evidence.DeploymentCertificate{}, errors.New("policy: a deployment certificate is verified with a verifier, against a manifest")
+		return evidence.DeploymentCertificate{},
+			errors.New("policy: a deployment certificate is verified with a verifier, against a manifest")
 	}
 	o, err := evidence.Open(v, evidence.DeploymentCertificateKind, token, s.Deployment.Expected)
 	if err == nil {
@@ -59,11 +60,14 @@ func (s *Strict) Until(c evidence.DeploymentCertificate) time.Time {
 func (s *Strict) certified(c evidence.DeploymentCertificate) error {
 	switch {
 	case c.DeploymentID != s.DeploymentID || !slices.Contains(s.Deployment.DeploymentIDs, c.DeploymentID):
-		return refusal.New("deployment_mismatch", "the certificate is for deployment %q; this is %q", c.DeploymentID, s.DeploymentID)
+		return refusal.New("deployment_mismatch", "the certificate is for deployment %q; this is %q", c.DeploymentID,
+			s.DeploymentID)
 	case c.ManifestHash != s.ManifestHash:
-		return refusal.New("deployment_mismatch", "the certificate is for another manifest than the one in force, which has hash %s", s.ManifestHash)
+		return refusal.New("deployment_mismatch",
+			"the certificate is for another manifest than the one in force, which has hash %s", s.ManifestHash)
 	case c.ControlsHash != s.ControlsHash:
-		return refusal.New("deployment_mismatch", "the certificate is for other controls than those in force, which have hash %s", s.ControlsHash)
+		return refusal.New("deployment_mismatch",
+			"the certificate is for other controls than those in force, which have hash %s", s.ControlsHash)
 	}
 	return nil
 }

@@ -30,7 +30,8 @@ func (c *Client) Decide(ctx context.Context, r Request) (Decision, error) {
 		return Decision{}, err
 	}
 	if d.PolicyDecision == "" || d.Grant == "" {
-		return Decision{}, refusal.New("process_unavailable", "the control plane answered without a decision or without a grant")
+		return Decision{},
+			refusal.New("process_unavailable", "the control plane answered without a decision or without a grant")
 	}
 	return d, nil
 }

@@ -161,7 +161,8 @@ func Apart(purpose string, seen []look.Observation) (result look.Result, against
 func Contradicted(controls []ObservedControl) error {
 	for _, c := range controls {
 		if c.State == ObservedFalse {
-			return refusal.New("deployment_contradicted", "the manifest says %s: %t, but what was seen contradicts it (%s); mediator doctor shows all that was looked at",
+			return refusal.New("deployment_contradicted",
+				"the manifest says %s: %t, but what was seen contradicts it (%s); mediator doctor shows all that was looked at",
 				c.Control, c.Declared, c.Against)
 		}
 	}

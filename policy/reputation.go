@@ -37,7 +37,8 @@ func checkReputation(v *evidence.Verifier, s *Strict, c accrual.Claims, subject 
 	case c.Agent != subject:
 		return refusal.New("reputation_mismatch", "the %s is of another agent of this owner", accrual.Kind.Typ)
 	case c.ScoringHash != s.Autonomy.ScoringHash:
-		return refusal.New("pin_mismatch", "the %s is by formulas with hash %s, and the manifest requires %s", accrual.Kind.Typ, c.ScoringHash, s.Autonomy.ScoringHash)
+		return refusal.New("pin_mismatch", "the %s is by formulas with hash %s, and the manifest requires %s",
+			accrual.Kind.Typ, c.ScoringHash, s.Autonomy.ScoringHash)
 	}
 	if s.Autonomy.RequireVerification {
 		return s.Autonomy.CheckVerified(&c, v.Now())
@@ -59,10 +60,13 @@ func (e AutonomyExpected) CheckVerified(c *accrual.Claims, now time.Time) error 
 	case !of.Counts(now, true):
 		because = "the last one is over"
 	}
-	return refusal.New("reputation_insufficient", "the %s shows no verification that counts: %s", accrual.Kind.Typ, because)
+	return refusal.New("reputation_insufficient", "the %s shows no verification that counts: %s", accrual.Kind.Typ,
+		because)
 }
 
 // IsOwner reports whether owner, in the form of receipts, is a key registry that v pins.
 func IsOwner(v *evidence.Verifier, owner string) bool {
-	return slices.ContainsFunc(v.Trust().Registries(), func(registry ed25519.PublicKey) bool { return interaction.Owner(registry) == owner })
+	return slices.ContainsFunc(v.Trust().Registries(), func(registry ed25519.PublicKey) bool {
+		return interaction.Owner(registry) == owner
+	})
 }

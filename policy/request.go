@@ -84,7 +84,8 @@ func (r *Request) Check() error {
 	}{
 		{"challengeId", r.ChallengeID, maxText}, {"runtimeId", r.RuntimeID, maxText}, {"sessionId", r.SessionID, maxText},
 		{"call.method", r.Call.Method, maxText}, {"call.scheme", r.Call.Scheme, maxText}, {"call.host", r.Call.Host, maxText},
-		{"call.path", r.Call.Path, maxPath}, {"call.rule", r.Call.Rule, maxText}, {"call.contentKind", r.Call.ContentKind, maxText},
+		{"call.path", r.Call.Path, maxPath}, {"call.rule", r.Call.Rule, maxText},
+		{"call.contentKind", r.Call.ContentKind, maxText},
 	} {
 		if f.value == "" || len(f.value) > f.max {
 			return refusal.New("query_malformed", "%s is missing or longer than %d bytes", f.name, f.max)
@@ -102,7 +103,8 @@ func (r *Request) Check() error {
 	}
 	resource, _, _ = strings.Cut(resource, "?")
 	if !whole || resource != r.Call.Method+" "+r.Call.Path {
-		return refusal.New("artifacts_mismatch", "the call %s %s is not the one that is bound, %s", r.Call.Method, r.Call.Path, r.Binding.Resource)
+		return refusal.New("artifacts_mismatch", "the call %s %s is not the one that is bound, %s", r.Call.Method,
+			r.Call.Path, r.Binding.Resource)
 	}
 	return nil
 }

@@ -87,7 +87,9 @@ type AutonomyExpected struct {
 // Pins refuses a policy file without the required hash, as pin_mismatch.
 func (s *Strict) Pins(policyHash string) error {
 	if policyHash == "" || policyHash != s.Runtime.PolicyHash {
-		return refusal.New("pin_mismatch", "the policy file has hash %s, but the manifest requires %s: pin the first, and certify the manifest", policyHash, s.Runtime.PolicyHash)
+		return refusal.New("pin_mismatch",
+			"the policy file has hash %s, but the manifest requires %s: pin the first, and certify the manifest", policyHash,
+			s.Runtime.PolicyHash)
 	}
 	return nil
 }
@@ -102,17 +104,20 @@ func (m *Manifest) Strict() (*Strict, error) {
 		for _, i := range issues[:min(namedIssues, len(issues))] {
 			named = append(named, i.Code+" ("+i.Path+")")
 		}
-		return nil, refusal.New("deployment_unsafe", "the deployment manifest lacks %d safeguard(s), among them %s; mediator deployment audit explains each",
+		return nil, refusal.New("deployment_unsafe",
+			"the deployment manifest lacks %d safeguard(s), among them %s; mediator deployment audit explains each",
 			len(issues), strings.Join(named, ", "))
 	}
 	s := m.RuntimePolicy.strict()
 	s.DeploymentID, s.ManifestHash, s.ControlsHash = m.DeploymentID, m.Hash(), m.ControlsHash()
-	s.MaxChallengeAge, s.CapabilityTTL, s.MaxCapabilityAge = millis(m.MaxChallengeAgeMs), millis(m.CapabilityTTLMs), millis(m.MaxCapabilityAgeMs)
+	s.MaxChallengeAge, s.CapabilityTTL, s.MaxCapabilityAge = millis(m.MaxChallengeAgeMs), millis(m.CapabilityTTLMs),
+		millis(m.MaxCapabilityAgeMs)
 
 	deployment := m.DeploymentCertificatePolicy
 	s.Deployment = DeploymentExpected{
 		// Whoever pins a root vouches for its custody.
-		Expected: deployment.expected(deployment.MaxCertificateAgeMs, KeyCustody{}), DeploymentIDs: deployment.AllowedDeploymentIDs,
+		Expected:      deployment.expected(deployment.MaxCertificateAgeMs, KeyCustody{}),
+		DeploymentIDs: deployment.AllowedDeploymentIDs,
 	}
 	s.Deployment.RequirePostQuantum = deployment.RequirePostQuantumSignature
 	signers := m.SignerCertificatePolicy
@@ -120,14 +125,16 @@ func (m *Manifest) Strict() (*Strict, error) {
 		Expected:            signers.expected(signers.MaxCertificateAgeMs, signers.KeyCustody),
 		DenyAgentAccessible: signers.DenyAgentAccessible, DenyUserAccessible: signers.DenyUserAccessible,
 	}
-	s.Signers.RequirePostQuantum, s.Signers.MaxRevocationAge = signers.RequirePostQuantumSignature, millis(signers.MaxRevocationListAgeMs)
+	s.Signers.RequirePostQuantum, s.Signers.MaxRevocationAge = signers.RequirePostQuantumSignature,
+		millis(signers.MaxRevocationListAgeMs)
 	session := m.AgentSessionReceiptPolicy
 	s.Session = SessionExpected{
 		Expected: session.expected(session.MaxReceiptAgeMs, session.KeyCustody), RuntimeIDs: session.AllowedRuntimeIDs,
 		InputKinds: session.AllowedInputKinds, DeniedInputKinds: session.DeniedInputKinds,
 		PolicyHash: session.RequiredPolicyHash, EnvironmentHash: session.RequiredEnvironmentHash,
 	}
-	s.Decision, s.Grant, s.RequestProof = m.PolicyDecisionPolicy.strict(), m.GrantPolicy.strict(), m.RequestProofPolicy.strict()
+	s.Decision, s.Grant, s.RequestProof = m.PolicyDecisionPolicy.strict(), m.GrantPolicy.strict(),
+		m.RequestProofPolicy.strict()
 	if p := m.InteractionReceiptPolicy; p != nil {
 		s.Interaction = p.expected(p.MaxReceiptAgeMs, p.KeyCustody)
 	}
@@ -191,16 +198,19 @@ func (p RuntimePolicy) strict() *Strict {
 	receipt, origin := p.TriggerReceiptPolicy, p.TriggerReceiptPolicy.OriginProofPolicy
 	return &Strict{
 		Runtime: RuntimeExpected{
-			Expected: p.expected(p.MaxAttestationAgeMs, custody), RuntimeIDs: p.AllowedRuntimeIDs, TriggerKinds: p.triggerKinds(),
-			PolicyHash: p.RequiredPolicyHash, EnvironmentHash: p.RequiredEnvironmentHash,
+			Expected: p.expected(p.MaxAttestationAgeMs, custody), RuntimeIDs: p.AllowedRuntimeIDs,
+			TriggerKinds: p.triggerKinds(),
+			PolicyHash:   p.RequiredPolicyHash, EnvironmentHash: p.RequiredEnvironmentHash,
 		},
 		Receipt: ReceiptExpected{
-			Expected: receipt.expected(receipt.MaxReceiptAgeMs, custody), Kinds: receipt.AllowedKinds, Sources: receipt.AllowedSources,
+			Expected: receipt.expected(receipt.MaxReceiptAgeMs, custody), Kinds: receipt.AllowedKinds,
+			Sources:     receipt.AllowedSources,
 			PayloadHash: receipt.RequiredPayloadHash, BindingHash: receipt.RequiredBindingHash,
 		},
 		Origin: OriginExpected{
 			Expected: origin.expected(origin.MaxProofAgeMs, custody), Kinds: origin.AllowedKinds, Sources: origin.AllowedSources,
-			Methods: origin.AllowedVerificationMethods, PayloadHash: origin.RequiredPayloadHash, BindingHash: origin.RequiredBindingHash,
+			Methods: origin.AllowedVerificationMethods, PayloadHash: origin.RequiredPayloadHash,
+			BindingHash:  origin.RequiredBindingHash,
 			EvidenceHash: origin.RequiredEvidenceHash,
 		},
 	}
@@ -210,7 +220,8 @@ func (p RuntimePolicy) strict() *Strict {
 func (p RuntimePolicy) triggerKinds() []string {
 	var kinds []string
 	for _, kind := range p.TriggerReceiptPolicy.AllowedKinds {
-		if (len(p.AllowedTriggerKinds) == 0 || slices.Contains(p.AllowedTriggerKinds, kind)) && !slices.Contains(p.DeniedTriggerKinds, kind) {
+		if (len(p.AllowedTriggerKinds) == 0 || slices.Contains(p.AllowedTriggerKinds, kind)) &&
+			!slices.Contains(p.DeniedTriggerKinds, kind) {
 			kinds = append(kinds, kind)
 		}
 	}

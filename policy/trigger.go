@@ -9,7 +9,8 @@ import (
 
 // CheckTrigger compares an opened origin proof and trigger receipt with each other, the binding and the policy.
 // proofHash is the proof's hash.
-func CheckTrigger(s *Strict, o evidence.TriggerOriginProof, r evidence.TriggerReceipt, proofHash, bindingHash string) error {
+func CheckTrigger(s *Strict, o evidence.TriggerOriginProof, r evidence.TriggerReceipt, proofHash,
+	bindingHash string) error {
 	switch {
 	case o.BindingHash != bindingHash:
 		return refusal.New("artifacts_mismatch", "the origin proof is for another binding")
@@ -24,11 +25,13 @@ func CheckTrigger(s *Strict, o evidence.TriggerOriginProof, r evidence.TriggerRe
 	case r.HumanInitiated:
 		return refusal.New("human_involved", "the trigger receipt says that a human asked for it")
 	// The constant list counts in any case: whatever a manifest says, a human's request is no trigger.
-	case !slices.Contains(autonomousKinds, o.Kind) || !slices.Contains(s.Origin.Kinds, o.Kind) || !slices.Contains(s.Receipt.Kinds, r.Kind):
+	case !slices.Contains(autonomousKinds, o.Kind) || !slices.Contains(s.Origin.Kinds, o.Kind) ||
+		!slices.Contains(s.Receipt.Kinds, r.Kind):
 		return refusal.New("not_allowed", "the policy does not allow triggers of kind %q", o.Kind)
 	case !slices.Contains(s.Origin.Sources, o.Source) || !slices.Contains(s.Receipt.Sources, r.Source):
 		return refusal.New("not_allowed", "the policy does not allow the trigger source %q", o.Source)
-	case !slices.Contains(verifiedMethods, o.VerificationMethod) || !slices.Contains(s.Origin.Methods, o.VerificationMethod):
+	case !slices.Contains(verifiedMethods, o.VerificationMethod) ||
+		!slices.Contains(s.Origin.Methods, o.VerificationMethod):
 		return refusal.New("not_allowed", "the policy does not allow origins verified by %q", o.VerificationMethod)
 	}
 	for _, pin := range []struct{ what, want, got string }{

@@ -63,7 +63,8 @@ func (a Access) interactive() bool {
 }
 
 // NewAttester makes an Attester.
-func NewAttester(runtime *Issuer[evidence.RuntimeAttestation], session *Issuer[evidence.SessionReceipt], access Access) *Attester {
+func NewAttester(runtime *Issuer[evidence.RuntimeAttestation], session *Issuer[evidence.SessionReceipt],
+	access Access) *Attester {
 	return &Attester{runtime: runtime, session: session, access: access}
 }
 
@@ -78,7 +79,8 @@ type Run struct {
 	PolicyHash                          string // pinned by the manifest; the gate compares it with the policy decision
 	EnvironmentHash                     string // measured by this process
 	Seen                                look.Report
-	Interactions                        *evidence.InteractionHead // head of the session's receipt chain; nil without receipts
+	// head of the session's receipt chain; nil without receipts
+	Interactions *evidence.InteractionHead
 }
 
 // Attested are the two artifacts.
@@ -89,8 +91,10 @@ type Attested struct {
 
 // The sidecar always sees these claims itself. The others are declared unless something was seen of them.
 var (
-	observedByRuntime = []string{"bindingHash", "challengeId", "contentHash", "environmentHash", "trigger", "triggerReceiptHash"}
-	observedOfSession = []string{"bindingHash", "challengeId", "environmentHash", "eventId", "inputKind", "inputSource", "sessionId", "transcriptHash"}
+	observedByRuntime = []string{"bindingHash", "challengeId", "contentHash", "environmentHash", "trigger",
+		"triggerReceiptHash"}
+	observedOfSession = []string{"bindingHash", "challengeId", "environmentHash", "eventId", "inputKind", "inputSource",
+		"sessionId", "transcriptHash"}
 )
 
 // Attest signs both at the same time.
@@ -108,19 +112,24 @@ func (a *Attester) Attest(ctx context.Context, r Run) (Attested, error) {
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() (err error) {
 		out.Attestation, err = a.runtime.Issue(ctx, evidence.RuntimeAttestation{
-			BindingHash: bindingHash, ChallengeID: r.ChallengeID, ContentHash: r.Binding.ContentHash, EnvironmentHash: r.EnvironmentHash,
+			BindingHash: bindingHash, ChallengeID: r.ChallengeID, ContentHash: r.Binding.ContentHash,
+			EnvironmentHash:  r.EnvironmentHash,
 			HumanInteractive: access.interactive(),
 			Mode:             evidence.ModeAutonomous, Observed: ofRun, PolicyHash: r.PolicyHash, RuntimeID: r.RuntimeID,
-			Trigger: evidence.Trigger{ID: r.EventID, Kind: r.TriggerKind, Source: r.TriggerSource}, TriggerReceiptHash: r.TriggerReceiptHash,
+			Trigger:            evidence.Trigger{ID: r.EventID, Kind: r.TriggerKind, Source: r.TriggerSource},
+			TriggerReceiptHash: r.TriggerReceiptHash,
 		})
 		return err
 	})
 	both.Go(func() (err error) {
 		out.SessionReceipt, err = a.session.Issue(ctx, evidence.SessionReceipt{
-			AgentEnvironmentUserAccessible: access.AgentEnvironmentUserAccessible, BindingHash: bindingHash, ChallengeID: r.ChallengeID,
+			AgentEnvironmentUserAccessible: access.AgentEnvironmentUserAccessible, BindingHash: bindingHash,
+			ChallengeID:     r.ChallengeID,
 			EnvironmentHash: r.EnvironmentHash, EventID: r.EventID, HumanOperatorPresent: access.HumanOperatorPresent,
-			HumanPromptPresent: access.HumanPromptPresent, InputKind: r.TriggerKind, InputSource: r.TriggerSource, Interactions: r.Interactions, Observed: append(slices.Clone(observedOfSession), flags...),
-			PolicyHash: r.PolicyHash, RuntimeID: r.RuntimeID, SessionID: r.SessionID, TranscriptHash: r.TranscriptHash, UserShellAccess: access.UserShellAccess,
+			HumanPromptPresent: access.HumanPromptPresent, InputKind: r.TriggerKind, InputSource: r.TriggerSource,
+			Interactions: r.Interactions, Observed: append(slices.Clone(observedOfSession), flags...),
+			PolicyHash: r.PolicyHash, RuntimeID: r.RuntimeID, SessionID: r.SessionID, TranscriptHash: r.TranscriptHash,
+			UserShellAccess: access.UserShellAccess,
 		})
 		return err
 	})

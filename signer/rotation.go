@@ -143,7 +143,8 @@ func (r *Rotation) choose(ctx context.Context, versions []custody.Version) (best
 		return best, nil
 	case refused != "":
 		return best, custody.Unavailable(ErrNotCertified,
-			"no verifier accepts a certified version of the key %s, such as %s: a process has an old trust bundle", r.Name(), refused)
+			"no verifier accepts a certified version of the key %s, such as %s: a process has an old trust bundle", r.Name(),
+			refused)
 	}
 	return best, custody.Unavailable(ErrNotCertified,
 		"no version of the key %s is certified in the trust bundle: certify it (mediator keys certify)", r.Name())

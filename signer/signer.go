@@ -121,7 +121,8 @@ func (i *Issuer[C]) draft(ctx context.Context, c C) (evidence.Draft[C], error) {
 
 // SignPair signs two artifacts at the same time, so that a key in Vault or a token costs one wait. rest makes the
 // second's claims from the first's claims and hash. Neither issuer may use a shared secret or sign twice.
-func SignPair[A, B any](ctx context.Context, first *Issuer[A], a A, second *Issuer[B], rest func(first A, hash string) B) (tokens [2]string, err error) {
+func SignPair[A, B any](ctx context.Context, first *Issuer[A], a A, second *Issuer[B],
+	rest func(first A, hash string) B) (tokens [2]string, err error) {
 	if first.key == nil || second.key == nil || first.o.Second != nil || second.o.Second != nil {
 		return tokens, fmt.Errorf("signer: a %s and a %s cannot be signed as a pair", first.kind.Typ, second.kind.Typ)
 	}

@@ -70,7 +70,8 @@ func (k *key) Versions(ctx context.Context) ([]custody.Version, error) {
 func (k *key) Properties() custody.Properties {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	p := custody.Properties{Custody: custody.ExternalMediator, Exportable: !kept(k.versions), Observed: []string{"keyExportable"}}
+	p := custody.Properties{Custody: custody.ExternalMediator, Exportable: !kept(k.versions),
+		Observed: []string{"keyExportable"}}
 	if k.token.hardware || k.token.o.Hardware {
 		p.Custody = custody.HardwareBacked
 	}
@@ -86,11 +87,15 @@ func (k *key) Observe(ctx context.Context, _ time.Duration) []look.Observation {
 		all, err := k.all(ctx)
 		switch {
 		case err != nil:
-			return look.New(look.Custody, look.NotObserved, fmt.Sprintf("The token %s could not be asked about the key %s.", k.token.o.Token, k.name))
+			return look.New(look.Custody, look.NotObserved,
+				fmt.Sprintf("The token %s could not be asked about the key %s.", k.token.o.Token, k.name))
 		case !kept(all):
-			return look.New(look.Custody, look.Contradicts, fmt.Sprintf("The token %s says that a version of the key %s can be extracted, or was once outside of it.", k.token.o.Token, k.name))
+			return look.New(look.Custody, look.Contradicts,
+				fmt.Sprintf("The token %s says that a version of the key %s can be extracted, or was once outside of it.",
+					k.token.o.Token, k.name))
 		}
-		return look.New(look.Custody, look.Holds, fmt.Sprintf("The token %s says that it made the key %s and has never let it out.", k.token.o.Token, k.name))
+		return look.New(look.Custody, look.Holds,
+			fmt.Sprintf("The token %s says that it made the key %s and has never let it out.", k.token.o.Token, k.name))
 	}
 	return []look.Observation{custodyLook(), k.apartLook(ctx)}
 }
@@ -101,11 +106,15 @@ func (k *key) apartLook(ctx context.Context) look.Observation {
 	others, err := k.token.others(ctx)
 	switch {
 	case err != nil:
-		return look.New(look.Apart, look.NotObserved, fmt.Sprintf("The token %s could not be asked which keys its PIN opens.", k.token.o.Token))
+		return look.New(look.Apart, look.NotObserved,
+			fmt.Sprintf("The token %s could not be asked which keys its PIN opens.", k.token.o.Token))
 	case len(others) > 0:
-		return look.New(look.Apart, look.NotObserved, fmt.Sprintf("The PIN of the token %s opens keys that are not this process's: %q.", k.token.o.Token, others))
+		return look.New(look.Apart, look.NotObserved,
+			fmt.Sprintf("The PIN of the token %s opens keys that are not this process's: %q.", k.token.o.Token, others))
 	}
-	return look.New(look.Apart, look.Holds, fmt.Sprintf("The key %s is a key of its own in the token %s, whose PIN opens no key but this process's.", k.name, k.token.o.Token))
+	return look.New(look.Apart, look.Holds,
+		fmt.Sprintf("The key %s is a key of its own in the token %s, whose PIN opens no key but this process's.", k.name,
+			k.token.o.Token))
 }
 
 func kept(all []version) bool {
@@ -161,7 +170,8 @@ func (k *key) find(s pkcs11.SessionHandle) ([]version, error) {
 	}
 	var out []version
 	for _, h := range handles {
-		a, err := k.token.attributes(s, h, pkcs11.CKA_ID, pkcs11.CKA_EXTRACTABLE, pkcs11.CKA_NEVER_EXTRACTABLE, pkcs11.CKA_SENSITIVE, pkcs11.CKA_ALWAYS_SENSITIVE, pkcs11.CKA_LOCAL)
+		a, err := k.token.attributes(s, h, pkcs11.CKA_ID, pkcs11.CKA_EXTRACTABLE, pkcs11.CKA_NEVER_EXTRACTABLE,
+			pkcs11.CKA_SENSITIVE, pkcs11.CKA_ALWAYS_SENSITIVE, pkcs11.CKA_LOCAL)
 		if err != nil {
 			return nil, err
 		}
@@ -173,7 +183,8 @@ func (k *key) find(s pkcs11.SessionHandle) ([]version, error) {
 		if !ok {
 			return nil, fmt.Errorf("the key %s has no public Ed25519 key for its id %d", k.name, number)
 		}
-		v := version{number: number, handle: h, kept: !isTrue(a[1]) && isTrue(a[2]) && isTrue(a[3]) && isTrue(a[4]) && isTrue(a[5])}
+		v := version{number: number, handle: h,
+			kept: !isTrue(a[1]) && isTrue(a[2]) && isTrue(a[3]) && isTrue(a[4]) && isTrue(a[5])}
 		v.Version = custody.NewVersion(k.name, number, public, k.signer(number, public))
 		out = append(out, v)
 	}
@@ -205,7 +216,8 @@ func (k *key) publics(s pkcs11.SessionHandle) (map[int]ed25519.PublicKey, error)
 		if !slices.ContainsFunc(ed25519Params, func(p []byte) bool { return bytes.Equal(a[1], p) }) {
 			return nil, fmt.Errorf("the key %s with the id %d is no Ed25519 key", k.name, number)
 		}
-		point := bytes.TrimPrefix(a[2], []byte{0x04, ed25519.PublicKeySize}) // a DER OCTET STRING, or bare bytes (PKCS #11 3.0)
+		// a DER OCTET STRING, or bare bytes (PKCS #11 3.0)
+		point := bytes.TrimPrefix(a[2], []byte{0x04, ed25519.PublicKeySize})
 		if _, twice := out[number]; twice || len(point) != ed25519.PublicKeySize {
 			return nil, fmt.Errorf("the public key of %s with the id %d is there twice, or malformed", k.name, number)
 		}
@@ -273,7 +285,8 @@ func (k *key) handle(ctx context.Context, number int) (pkcs11.ObjectHandle, erro
 	}
 	i := slices.IndexFunc(all, func(v version) bool { return v.number == number })
 	if i < 0 {
-		return 0, custody.Unavailable(nil, "the token %s holds version %d of the key %s no more", k.token.o.Token, number, k.name)
+		return 0, custody.Unavailable(nil, "the token %s holds version %d of the key %s no more", k.token.o.Token, number,
+			k.name)
 	}
 	return all[i].handle, nil
 }

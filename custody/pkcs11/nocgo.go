@@ -13,7 +13,8 @@ type Token struct{}
 
 // Open refuses: this build cannot load a PKCS #11 module.
 func Open(Options) (*Token, error) {
-	return nil, errors.New("pkcs11: this binary is built without cgo and cannot load a PKCS #11 module: build it with make build-pkcs11")
+	return nil, errors.New(
+		"pkcs11: this binary is built without cgo and cannot load a PKCS #11 module: build it with make build-pkcs11")
 }
 
 // Key is never reached.

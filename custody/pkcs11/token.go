@@ -168,8 +168,10 @@ func (t *Token) others(ctx context.Context) ([]string, error) {
 const maxObjects = 256
 
 // objects returns the objects of a class with these attributes.
-func (t *Token) objects(session pkcs11.SessionHandle, class uint, also ...*pkcs11.Attribute) ([]pkcs11.ObjectHandle, error) {
-	err := t.module.FindObjectsInit(session, append([]*pkcs11.Attribute{pkcs11.NewAttribute(pkcs11.CKA_CLASS, class)}, also...))
+func (t *Token) objects(session pkcs11.SessionHandle, class uint, also ...*pkcs11.Attribute) ([]pkcs11.ObjectHandle,
+	error) {
+	err := t.module.FindObjectsInit(session,
+		append([]*pkcs11.Attribute{pkcs11.NewAttribute(pkcs11.CKA_CLASS, class)}, also...))
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +180,8 @@ func (t *Token) objects(session pkcs11.SessionHandle, class uint, also ...*pkcs1
 		return nil, err
 	}
 	if more || len(handles) > maxObjects {
-		return nil, fmt.Errorf("token %s holds more than the %d objects of a kind, or versions of a key, that are looked at", t.o.Token, maxObjects)
+		return nil, fmt.Errorf("token %s holds more than the %d objects of a kind, or versions of a key, that are looked at",
+			t.o.Token, maxObjects)
 	}
 	return handles, nil
 }

@@ -52,9 +52,13 @@ func (a *AppRole) login(ctx context.Context, c *api.Client) (*api.Secret, error)
 	}
 	with := pair{roleID, secretID}
 	if a.hasRefused(with) {
-		return nil, loginError{fmt.Sprintf("Vault has refused the role id or the secret id of %s, and they are not tried again: deliver a new secret id", a.SecretIDFile)}
+		return nil, loginError{
+			fmt.Sprintf(
+				"Vault has refused the role id or the secret id of %s, and they are not tried again: deliver a new secret id",
+				a.SecretIDFile)}
 	}
-	secret, err := c.Logical().WriteWithContext(ctx, "auth/"+cmp.Or(a.Mount, "approle")+"/login", map[string]any{"role_id": roleID, "secret_id": secretID})
+	secret, err := c.Logical().WriteWithContext(ctx, "auth/"+cmp.Or(a.Mount, "approle")+"/login",
+		map[string]any{"role_id": roleID, "secret_id": secretID})
 	if answer := (*api.ResponseError)(nil); errors.As(err, &answer) && answer.StatusCode == http.StatusBadRequest {
 		a.refuse(with)
 	}
@@ -97,13 +101,17 @@ func (a *AppRole) unwrap(ctx context.Context, c *api.Client, wrapping string) (s
 	info, err := c.Logical().WriteWithContext(ctx, "sys/wrapping/lookup", map[string]any{"token": wrapping})
 	if err != nil {
 		if answer := (*api.ResponseError)(nil); errors.As(err, &answer) && refuses(answer) {
-			return "", loginError{fmt.Sprintf("the wrapped secret id in %s has expired or was unwrapped before: deliver another one, and unless this process did that at an earlier start, find out who did", a.SecretIDFile)}
+			return "", loginError{
+				fmt.Sprintf(
+					"the wrapped secret id in %s has expired or was unwrapped before: deliver another one, and unless this process "+
+						"did that at an earlier start, find out who did", a.SecretIDFile)}
 		}
 		return "", err
 	}
 	want := "auth/" + cmp.Or(a.Mount, "approle") + "/role/" + a.Role + "/secret-id"
 	if info == nil || info.Data["creation_path"] != want {
-		return "", loginError{fmt.Sprintf("the wrapped secret id in %s was not made for this role: somebody has exchanged it", a.SecretIDFile)}
+		return "", loginError{
+			fmt.Sprintf("the wrapped secret id in %s was not made for this role: somebody has exchanged it", a.SecretIDFile)}
 	}
 	secret, err := c.Logical().UnwrapWithContext(ctx, wrapping)
 	if err != nil {
@@ -129,7 +137,8 @@ func (k *Kubernetes) login(ctx context.Context, c *api.Client) (*api.Secret, err
 	if err != nil {
 		return nil, err
 	}
-	return c.Logical().WriteWithContext(ctx, "auth/"+cmp.Or(k.Mount, "kubernetes")+"/login", map[string]any{"role": k.Role, "jwt": jwt})
+	return c.Logical().WriteWithContext(ctx, "auth/"+cmp.Or(k.Mount, "kubernetes")+"/login",
+		map[string]any{"role": k.Role, "jwt": jwt})
 }
 
 // TokenFile is a token that another program renews, such as Vault Agent. The file is read again when Vault no longer

@@ -110,7 +110,8 @@ func (b *batcher) ask(batch []*wanted) ([]result, error) {
 	}
 	var secret *api.Secret
 	err := b.key.session.call(ctx, func(ctx context.Context, c *api.Client) (err error) {
-		secret, err = c.Logical().WriteWithContext(ctx, b.key.path("sign", b.key.name), map[string]any{"key_version": b.number, "batch_input": input})
+		secret, err = c.Logical().WriteWithContext(ctx, b.key.path("sign", b.key.name),
+			map[string]any{"key_version": b.number, "batch_input": input})
 		return err
 	})
 	if err != nil {
@@ -121,7 +122,8 @@ func (b *batcher) ask(batch []*wanted) ([]result, error) {
 	}
 	_ = decode(secret, &answer) // an unreadable answer has no results
 	if len(answer.Results) != len(batch) {
-		return nil, custody.Unavailable(nil, "Vault gave %d signatures of the key %s for %d messages", len(answer.Results), b.key.name, len(batch))
+		return nil, custody.Unavailable(nil, "Vault gave %d signatures of the key %s for %d messages", len(answer.Results),
+			b.key.name, len(batch))
 	}
 	return answer.Results, nil
 }
@@ -129,12 +131,14 @@ func (b *batcher) ask(batch []*wanted) ([]result, error) {
 // check reads one signature ("vault:v<version>:<base64>") and verifies it.
 func (b *batcher) check(message []byte, r result) ([]byte, error) {
 	if r.Error != "" {
-		return nil, custody.Unavailable(nil, "Vault does not sign with version %d of the key %s; is it older than min_encryption_version?", b.number, b.key.name)
+		return nil, custody.Unavailable(nil,
+			"Vault does not sign with version %d of the key %s; is it older than min_encryption_version?", b.number, b.key.name)
 	}
 	text, ok := strings.CutPrefix(r.Signature, fmt.Sprintf("vault:v%d:", b.number))
 	sig, err := base64.StdEncoding.DecodeString(text)
 	if !ok || err != nil || len(sig) != ed25519.SignatureSize || !ed25519.Verify(b.public, message, sig) {
-		return nil, custody.Unavailable(nil, "Vault gave a wrong signature for version %d of the key %s", b.number, b.key.name)
+		return nil, custody.Unavailable(nil, "Vault gave a wrong signature for version %d of the key %s", b.number,
+			b.key.name)
 	}
 	return sig, nil
 }

@@ -24,11 +24,14 @@ func environment(err error) error {
 		}
 		f, cannot := os.Open(path)
 		if cannot != nil {
-			return fmt.Errorf("the environment has %s=%s, a file that cannot be read (%w). The mediator does not use it, but Vault's library reads it: unset %s", name, path, cannot, name)
+			return fmt.Errorf(
+				"the environment has %s=%s, a file that cannot be read (%w). The mediator does not use it, but Vault's library "+
+					"reads it: unset %s", name, path, cannot, name)
 		}
 		f.Close()
 	}
-	return fmt.Errorf("the environment's VAULT_ variables cannot be read, which the mediator does not use: unset them: %w", err)
+	return fmt.Errorf("the environment's VAULT_ variables cannot be read, which the mediator does not use: unset them: %w",
+		err)
 }
 
 // why says briefly why Vault did not do something, without tokens and bodies.
@@ -59,7 +62,8 @@ func answered(e *api.ResponseError) string {
 	case invalidToken(e):
 		return "Vault does not know the token any more"
 	case e.StatusCode == http.StatusForbidden:
-		return "Vault denies it to this role (403): compare the role's policy with what `mediator vault bootstrap --print` shows"
+		return "Vault denies it to this role (403): compare the role's policy with what `mediator vault bootstrap " +
+			"--print` shows"
 	case e.StatusCode == http.StatusTooManyRequests:
 		return "Vault has too many requests (429)"
 	case e.StatusCode == http.StatusServiceUnavailable && said(e, "sealed"):
@@ -101,6 +105,7 @@ func broken(err error) bool {
 	var answer *api.ResponseError
 	var login loginError
 	var wait net.Error
-	return err != nil && !errors.As(err, &answer) && !errors.As(err, &login) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) &&
+	return err != nil && !errors.As(err, &answer) && !errors.As(err, &login) &&
+		!errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) &&
 		!(errors.As(err, &wait) && wait.Timeout())
 }

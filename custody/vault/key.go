@@ -184,14 +184,17 @@ func (k *Key) describe(ctx context.Context) error {
 		return custody.Unavailable(err, "the key %s cannot be read: %s", k.name, why(err))
 	}
 	if secret == nil {
-		return custody.Unavailable(nil, "Vault has no key %s in %s: make it as `mediator vault bootstrap --print` shows", k.name, o.Mount)
+		return custody.Unavailable(nil, "Vault has no key %s in %s: make it as `mediator vault bootstrap --print` shows",
+			k.name, o.Mount)
 	}
 	var d described
 	if err := decode(secret, &d); err != nil {
 		return custody.Unavailable(err, "Vault's description of the key %s cannot be read", k.name)
 	}
 	if d.Type != "ed25519" || d.Derived {
-		return custody.Unfit("the key %s in Vault is of the type %s and not a plain ed25519: make another one with a name of its own", k.name, d.Type)
+		return custody.Unfit(
+			"the key %s in Vault is of the type %s and not a plain ed25519: make another one with a name of its own", k.name,
+			d.Type)
 	}
 	versions, err := k.versions(d)
 	if err != nil {
@@ -217,13 +220,15 @@ func (k *Key) versions(d described) ([]custody.Version, error) {
 		number, err := strconv.Atoi(text)
 		public, err2 := base64.StdEncoding.DecodeString(described.Public)
 		if err != nil || err2 != nil || number < 1 || len(public) != ed25519.PublicKeySize {
-			return nil, custody.Unavailable(nil, "Vault's description of version %.20q of the key %s cannot be read", text, k.name)
+			return nil, custody.Unavailable(nil, "Vault's description of version %.20q of the key %s cannot be read", text,
+				k.name)
 		}
 		known, ok := k.pinned[number]
 		if !ok {
 			k.pinned[number] = k.version(number, public).MadeAt(described.Made)
 		} else if !known.Public().Equal(ed25519.PublicKey(public)) {
-			return nil, custody.Unfit("version %d of the key %s in Vault is another key than before: somebody has replaced it", number, k.name)
+			return nil, custody.Unfit("version %d of the key %s in Vault is another key than before: somebody has replaced it",
+				number, k.name)
 		}
 		numbers = append(numbers, number)
 	}
@@ -315,7 +320,8 @@ func (k *Key) fresh(maxAge time.Duration) (*state, error) {
 		if s.read.IsZero() {
 			return nil, custody.Unavailable(lately, "the key %s has not been read yet%s", k.name, because)
 		}
-		return nil, custody.Unavailable(lately, "what has become of the key %s since %s ago is not known%s", k.name, age.Round(time.Second), because)
+		return nil, custody.Unavailable(lately, "what has become of the key %s since %s ago is not known%s", k.name,
+			age.Round(time.Second), because)
 	}
 	return s, nil
 }
@@ -330,7 +336,8 @@ func (k *Key) lately() error {
 
 // Properties returns Vault's properties of the key.
 func (k *Key) Properties() custody.Properties {
-	return custody.Properties{Custody: custody.ExternalMediator, Exportable: k.state.Load().flags.exportable(), Observed: []string{"keyCustody", "keyExportable"}}
+	return custody.Properties{Custody: custody.ExternalMediator, Exportable: k.state.Load().flags.exportable(),
+		Observed: []string{"keyCustody", "keyExportable"}}
 }
 
 // path joins names to a Transit path.

@@ -31,16 +31,21 @@ func (k *Key) custodyLook() look.Observation {
 		return look.New(look.Custody, look.NotObserved, "Vault could not be asked about the key "+k.name+".")
 	}
 	var against []string
-	for what, is := range map[string]bool{"can be exported": s.flags.Exportable, "can be had as a plaintext backup": s.flags.PlaintextBackup, "can be deleted and made again": s.flags.Deletable} {
+	for what, is := range map[string]bool{"can be exported": s.flags.Exportable,
+		"can be had as a plaintext backup": s.flags.PlaintextBackup, "can be deleted and made again": s.flags.Deletable} {
 		if is {
 			against = append(against, what)
 		}
 	}
 	if len(against) > 0 {
 		slices.Sort(against)
-		return look.New(look.Custody, look.Contradicts, fmt.Sprintf("Vault says that the key %s %s.", k.name, strings.Join(against, ", ")))
+		return look.New(look.Custody, look.Contradicts,
+			fmt.Sprintf("Vault says that the key %s %s.", k.name, strings.Join(against, ", ")))
 	}
-	return look.New(look.Custody, look.Holds, fmt.Sprintf("Vault says that the key %s is Ed25519, and that it can be neither exported, nor backed up in plaintext, nor deleted.", k.name))
+	return look.New(look.Custody, look.Holds,
+		fmt.Sprintf(
+			"Vault says that the key %s is Ed25519, and that it can be neither exported, nor backed up in plaintext, nor "+
+				"deleted.", k.name))
 }
 
 // apartLook reports whether the role's token can only read its own key's description and sign with it.
@@ -50,7 +55,8 @@ func (k *Key) apartLook(ctx context.Context, maxAge time.Duration) look.Observat
 
 // apart checks that the session's token can read own and do nothing with forbidden. It skips a token that was good
 // within maxAge.
-func (e *session) apart(ctx context.Context, maxAge time.Duration, purpose string, own, forbidden []string) look.Observation {
+func (e *session) apart(ctx context.Context, maxAge time.Duration, purpose string, own,
+	forbidden []string) look.Observation {
 	asked, token := e.server.o.Now(), e.client.Token()
 	if good := e.good.Load(); good != nil && good.token == token && asked.Sub(good.at) < maxAge {
 		return good.seen
@@ -81,16 +87,19 @@ func (e *session) lookApart(ctx context.Context, purpose string, own, forbidden 
 		may, err = e.capabilities(ctx, own, forbidden)
 	}
 	if err != nil {
-		return look.New(look.Apart, look.NotObserved, fmt.Sprintf("Vault could not be asked what the token for the %s may do: %s.", e.name, why(err)))
+		return look.New(look.Apart, look.NotObserved,
+			fmt.Sprintf("Vault could not be asked what the token for the %s may do: %s.", e.name, why(err)))
 	}
 	if slices.Contains(token.Policies, "root") {
 		may = append(may, "everything: it is a root token")
 	}
 	if len(may) > 0 {
-		return look.New(look.Apart, look.Contradicts, fmt.Sprintf("The token for the %s may do more than %s: %s.", e.name, purpose, strings.Join(may, "; ")))
+		return look.New(look.Apart, look.Contradicts,
+			fmt.Sprintf("The token for the %s may do more than %s: %s.", e.name, purpose, strings.Join(may, "; ")))
 	}
 	return look.New(look.Apart, look.Holds,
-		fmt.Sprintf("Vault says that the token for the %s (policies %s, good for %d s) may use no other key and change none.", e.name, strings.Join(token.Policies, ", "), token.TTL))
+		fmt.Sprintf("Vault says that the token for the %s (policies %s, good for %d s) may use no other key and change none.",
+			e.name, strings.Join(token.Policies, ", "), token.TTL))
 }
 
 // tokenInfo is what Vault says of a token.
@@ -131,7 +140,8 @@ func (k *Key) forbidden() []string {
 // forbidden lists what no role's token may use: other keys, and Vault itself. A name without a key stands for all
 // unknown keys: only a wildcard policy allows it.
 func (s *Server) forbidden(keys []string) []string {
-	out := []string{"sys/policies/acl/" + rand.Text(), "auth/token/create", "auth/token/create-orphan", "sys/auth/" + rand.Text(), "sys/mounts/" + rand.Text()}
+	out := []string{"sys/policies/acl/" + rand.Text(), "auth/token/create", "auth/token/create-orphan",
+		"sys/auth/" + rand.Text(), "sys/mounts/" + rand.Text()}
 	for _, key := range append([]string{rand.Text()}, keys...) {
 		for _, what := range []string{"sign/", "keys/", "export/signing-key/", "backup/"} {
 			out = append(out, s.o.Mount+"/"+what+key)

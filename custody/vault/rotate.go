@@ -39,7 +39,8 @@ func (o *Owner) Retire(ctx context.Context, key string, oldest int) error {
 		return err
 	}
 	if oldest < k.oldest || oldest > k.latest {
-		return fmt.Errorf("the key %s has the versions %d to %d; the oldest to keep cannot be %d", key, k.oldest, k.latest, oldest)
+		return fmt.Errorf("the key %s has the versions %d to %d; the oldest to keep cannot be %d", key, k.oldest, k.latest,
+			oldest)
 	}
 	change := map[string]any{"min_decryption_version": strconv.Itoa(oldest)}
 	if k.signs > 0 && k.signs < oldest {
@@ -86,7 +87,8 @@ func (o *Owner) describe(ctx context.Context, key string) (k ownedKey, err error
 		v, _ := n.Int64()
 		return int(v)
 	}
-	k = ownedKey{oldest: number("min_decryption_version"), latest: number("latest_version"), signs: number("min_encryption_version")}
+	k = ownedKey{oldest: number("min_decryption_version"), latest: number("latest_version"),
+		signs: number("min_encryption_version")}
 	if k.oldest < 1 || k.latest < k.oldest || k.signs < 0 {
 		return ownedKey{}, custody.Unavailable(nil, "Vault's description of the key %s cannot be read", key)
 	}

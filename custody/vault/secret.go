@@ -93,7 +93,8 @@ func (s *Secret) fresh() (string, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.held
-	ok := h.value != "" && !s.old && s.session.server.o.Now().Before(h.until) && (h.token == "" || h.token == s.session.client.Token())
+	ok := h.value != "" && !s.old && s.session.server.o.Now().Before(h.until) &&
+		(h.token == "" || h.token == s.session.client.Token())
 	return h.value, ok
 }
 
@@ -116,8 +117,10 @@ func (s *Secret) read(ctx context.Context) (string, error) {
 		secret, err = c.Logical().ReadWithContext(ctx, s.path)
 		return err
 	})
-	if answer := (*api.ResponseError)(nil); errors.As(err, &answer) && answer.StatusCode == http.StatusForbidden && !invalidToken(err) {
-		return "", custody.NoCredential(err, "Vault denies the role of API credentials to read %s (403): add it to the role's policy", s.path)
+	if answer := (*api.ResponseError)(nil); errors.As(err, &answer) && answer.StatusCode == http.StatusForbidden &&
+		!invalidToken(err) {
+		return "", custody.NoCredential(err,
+			"Vault denies the role of API credentials to read %s (403): add it to the role's policy", s.path)
 	}
 	if err != nil {
 		return "", custody.NoCredential(err, "the credential %s cannot be read: %s", s.path, why(err))
@@ -142,7 +145,8 @@ func (s *Secret) read(ctx context.Context) (string, error) {
 // value takes the field from Vault's answer. KV version 2 has the secret below data, beside metadata.
 func (s *Secret) value(secret *api.Secret) (string, error) {
 	if secret == nil {
-		return "", custody.NoCredential(nil, "Vault has nothing at %s (a path in version 2 of the KV engine has data/ after the mount)", s.path)
+		return "", custody.NoCredential(nil,
+			"Vault has nothing at %s (a path in version 2 of the KV engine has data/ after the mount)", s.path)
 	}
 	data := secret.Data
 	if _, ok := data["metadata"].(map[string]any); ok {
@@ -153,7 +157,9 @@ func (s *Secret) value(secret *api.Secret) (string, error) {
 	case value == "":
 		return "", custody.NoCredential(nil, "what Vault has at %s has no field %s that is a text", s.path, s.field)
 	case len(value) > maxFile || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return "", custody.NoCredential(nil, "the field %s of %s in Vault is longer than %d bytes, or holds a line end or another control character", s.field, s.path, maxFile)
+		return "", custody.NoCredential(nil,
+			"the field %s of %s in Vault is longer than %d bytes, or holds a line end or another control character", s.field,
+			s.path, maxFile)
 	}
 	return value, nil
 }

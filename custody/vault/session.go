@@ -91,7 +91,8 @@ func (e *session) login(ctx context.Context, old string) error {
 	e.client.SetToken(secret.Auth.ClientToken)
 	e.lease(secret.Auth.LeaseDuration)
 	e.renew(secret)
-	e.server.o.Log.Info("logged in to Vault", zap.String("for", e.name), zap.Int("lease_s", secret.Auth.LeaseDuration), zap.Bool("renewable", secret.Auth.Renewable))
+	e.server.o.Log.Info("logged in to Vault", zap.String("for", e.name), zap.Int("lease_s", secret.Auth.LeaseDuration),
+		zap.Bool("renewable", secret.Auth.Renewable))
 	return nil
 }
 
@@ -106,7 +107,9 @@ func (e *session) authenticate(ctx context.Context, old string) (*api.Secret, er
 	var answer *api.ResponseError
 	switch {
 	case errors.As(err, &answer) && refuses(answer):
-		return nil, loginError{fmt.Sprintf("Vault refuses the login for %s (%d): check its role and what it logs in with", e.name, answer.StatusCode)}
+		return nil, loginError{
+			fmt.Sprintf("Vault refuses the login for %s (%d): check its role and what it logs in with", e.name,
+				answer.StatusCode)}
 	case err != nil:
 		return nil, fmt.Errorf("the login for %s: %w", e.name, err)
 	case secret == nil || secret.Auth == nil || secret.Auth.ClientToken == "":
@@ -143,7 +146,8 @@ func (e *session) renew(secret *api.Secret) {
 			case <-watcher.DoneCh(): // with or without an error the token ends soon
 				within, cancel := context.WithTimeout(ctx, e.server.o.Timeout)
 				if err := e.login(within, secret.Auth.ClientToken); err != nil {
-					e.server.o.Log.Warn("Vault's token ends and there is no other one yet", zap.String("for", e.name), zap.String("because", err.Error()))
+					e.server.o.Log.Warn("Vault's token ends and there is no other one yet", zap.String("for", e.name),
+						zap.String("because", err.Error()))
 				}
 				cancel()
 				return

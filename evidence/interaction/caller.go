@@ -47,8 +47,10 @@ func checkCaller(c *Caller) error {
 	}
 	return cmp.Or(
 		checkShort(
-			short{"keyCustody", c.KeyCustody, maxShortName, false}, short{"sub", c.Agent, maxAgentName, false}, short{"session", c.Session, maxName, false},
-			short{"event_id", c.EventID, maxAgentName, false}, short{"method", c.Method, maxShortName, false}, short{"path", c.Path, maxName, false},
+			short{"keyCustody", c.KeyCustody, maxShortName, false}, short{"sub", c.Agent, maxAgentName, false},
+			short{"session", c.Session, maxName, false},
+			short{"event_id", c.EventID, maxAgentName, false}, short{"method", c.Method, maxShortName, false},
+			short{"path", c.Path, maxName, false},
 		),
 		checkHashes(hash{"body_hash", c.BodyHash}),
 	)
@@ -57,7 +59,8 @@ func checkCaller(c *Caller) error {
 // Calls refuses any other request than the token's. path is as received, body complete.
 func (c Caller) Calls(method, path string, body []byte) error {
 	if c.Method != method || c.Path != path || c.BodyHash != evidence.HashBytes(body) {
-		return refusal.New("caller_invalid", "the caller token is for another request than %.32s %.100q with this body", method, path)
+		return refusal.New("caller_invalid", "the caller token is for another request than %.32s %.100q with this body",
+			method, path)
 	}
 	return nil
 }

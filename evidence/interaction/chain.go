@@ -71,8 +71,9 @@ func (c *Chain) Add(token string) (evidence.Opened[Receipt], error) {
 		return evidence.Opened[Receipt]{}, err
 	}
 	if c.want.Owner == "" || c.want.Owner != claims.Owner { // first, because another owner's key can have the same id
-		return evidence.Opened[Receipt]{}, refusal.New("roots_not_pinned", "the receipt names the owner %s, whose key registry is not the pinned one, %s",
-			claims.Owner, c.want.Owner)
+		return evidence.Opened[Receipt]{},
+			refusal.New("roots_not_pinned", "the receipt names the owner %s, whose key registry is not the pinned one, %s",
+				claims.Owner, c.want.Owner)
 	}
 	o, err := c.open(token, claims)
 	if err != nil {
@@ -121,7 +122,8 @@ func (c *Chain) follows(r *Receipt, hash string) error {
 	}
 	switch {
 	case session != "" && session != r.Chain.SessionID:
-		return refusal.New("chain_broken", "the receipt is of session %.80q, and the chain of %.80q", r.Chain.SessionID, session)
+		return refusal.New("chain_broken", "the receipt is of session %.80q, and the chain of %.80q", r.Chain.SessionID,
+			session)
 	case agent != "" && agent != r.Agent:
 		return refusal.New("chain_broken", "the receipt is about agent %.80q, and the chain about %.80q", r.Agent, agent)
 	case begun && c.last.Closing != nil:
@@ -151,10 +153,13 @@ func (c *Chain) agrees(r *Receipt) error {
 	number, before, now := r.Chain.SequenceNumber, c.last.Session, r.Session
 	switch {
 	case r.EventID != c.last.EventID || r.RuntimeID != c.last.RuntimeID || now.OpenedMS != before.OpenedMS:
-		return refusal.New("chain_broken", "receipt %d names another event, runtime or opening of the session than the one before it", number)
+		return refusal.New("chain_broken",
+			"receipt %d names another event, runtime or opening of the session than the one before it", number)
 	case r.IssuedAt < c.last.IssuedAt:
-		return refusal.New("chain_broken", "receipt %d was signed %d s before the one before it", number, c.last.IssuedAt-r.IssuedAt)
-	case now.Calls < before.Calls || now.CallsObserved < before.CallsObserved || now.BytesOut < before.BytesOut || now.BytesOutObserved < before.BytesOutObserved:
+		return refusal.New("chain_broken", "receipt %d was signed %d s before the one before it", number,
+			c.last.IssuedAt-r.IssuedAt)
+	case now.Calls < before.Calls || now.CallsObserved < before.CallsObserved || now.BytesOut < before.BytesOut ||
+		now.BytesOutObserved < before.BytesOutObserved:
 		return refusal.New("chain_broken", "receipt %d counts less of the session than the one before it", number)
 	}
 	return nil
@@ -188,15 +193,20 @@ func (c *Chain) Closed() bool { return c.last.Closing != nil }
 func (c *Chain) Names(head evidence.InteractionHead) error {
 	none := head.Number == 0 && head.HeadHash == "" // as in a session receipt
 	if there := head.Number > 0 && head.HeadHash != "" && c.hash(head.Number) == head.HeadHash; !none && !there {
-		return refusal.New("chain_broken", "the session receipt names receipt %d, %.80s, which is not in the chain of receipts %d to %d", head.Number, head.HeadHash, c.First(), c.Len())
+		return refusal.New("chain_broken",
+			"the session receipt names receipt %d, %.80s, which is not in the chain of receipts %d to %d", head.Number,
+			head.HeadHash, c.First(), c.Len())
 	}
 	for _, id := range head.OpenCalls {
 		number, ok := c.numbers[id]
 		switch {
 		case ok && number <= head.Number:
-			return refusal.New("chain_broken", "the session receipt says that %.80q was open after receipt %d, but receipt %d is about it", id, head.Number, number)
+			return refusal.New("chain_broken",
+				"the session receipt says that %.80q was open after receipt %d, but receipt %d is about it", id, head.Number,
+				number)
 		case !ok && c.Closed():
-			return refusal.New("chain_broken", "%.80q was open after receipt %d, and the chain is closed without a receipt for it", id, head.Number)
+			return refusal.New("chain_broken",
+				"%.80q was open after receipt %d, and the chain is closed without a receipt for it", id, head.Number)
 		}
 	}
 	return nil

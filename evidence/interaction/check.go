@@ -69,8 +69,10 @@ func check(c *Receipt) error {
 		return errors.New("its number does not fit to the receipt before it: the first has number 1 and none before it")
 	}
 	hashes := []hash{
-		{"policy_id", c.PolicyID}, {"inputs_commitment", c.InputsCommitment}, {"constraints_commitment", c.ConstraintsCommitment},
-		{"llm_commitment", c.LLMCommitment}, {"output_clean_hash", c.OutputCleanHash}, {"output_transport_hash", c.OutputTransportHash},
+		{"policy_id", c.PolicyID}, {"inputs_commitment", c.InputsCommitment},
+		{"constraints_commitment", c.ConstraintsCommitment},
+		{"llm_commitment", c.LLMCommitment}, {"output_clean_hash", c.OutputCleanHash},
+		{"output_transport_hash", c.OutputTransportHash},
 	}
 	if link.SequenceNumber > 1 {
 		hashes = append(hashes, hash{"chain.previous_receipt_hash", link.PreviousReceiptHash})
@@ -94,7 +96,8 @@ func (c *Receipt) checkAbout() error {
 	if c.Model != nil {
 		n++
 		actions = []string{ActionGeneric, ActionChallengeResponse, ActionConfidentialCall}
-		outcomes = []string{OutcomeCompleted, OutcomeFailed, OutcomeUnfinished, OutcomeCut, OutcomeLeft, OutcomeIndeterminate, OutcomeNotMeasured}
+		outcomes = []string{OutcomeCompleted, OutcomeFailed, OutcomeUnfinished, OutcomeCut, OutcomeLeft, OutcomeIndeterminate,
+			OutcomeNotMeasured}
 	}
 	if c.Post != nil {
 		n++
@@ -105,7 +108,8 @@ func (c *Receipt) checkAbout() error {
 		actions, outcomes = []string{ActionGeneric}, []string{OutcomeCompleted}
 	}
 	if n != 1 {
-		return fmt.Errorf("it is about %d of a call to a model, a post and the end of a session, and not about one of them", n)
+		return fmt.Errorf("it is about %d of a call to a model, a post and the end of a session, and not about one of them",
+			n)
 	}
 	return cmp.Or(
 		oneOf("action_type", c.ActionType, actions...), oneOf("outcome", c.Outcome, outcomes...),
@@ -179,7 +183,8 @@ func (c *Closing) check() error {
 }
 
 func (c *Receipt) checkRelayed() error {
-	if len(c.Relayed) > MaxRelayed || int64(len(c.Relayed)) > c.RelayedCount || len(c.Relayed) < MaxRelayed && int64(len(c.Relayed)) != c.RelayedCount {
+	if len(c.Relayed) > MaxRelayed || int64(len(c.Relayed)) > c.RelayedCount || len(c.Relayed) < MaxRelayed &&
+		int64(len(c.Relayed)) != c.RelayedCount {
 		return fmt.Errorf("relayed is not the last %d of relayed_count calls", MaxRelayed)
 	}
 	for _, r := range c.Relayed {

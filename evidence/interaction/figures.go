@@ -35,15 +35,17 @@ func Estimated(n int64) Figure { return Figure{StateEstimated, n} }
 
 // ModelCall describes a call to a model. Each claim has its source beside it; [ObservedOf] lists the observed ones.
 type ModelCall struct {
-	API         string   `json:"api"`                    // observed: the API by which the rule read the call
-	Host        string   `json:"host"`                   // observed: host and port, the last 128 bytes
-	Rule        string   `json:"rule"`                   // observed: the egress rule, the first 128 bytes
-	Model       string   `json:"model,omitempty"`        // declared by the agent: the model it asked for
-	AnsweredBy  string   `json:"answered_by,omitempty"`  // declared by the provider: the model that answered
-	Status      int64    `json:"status,omitempty"`       // observed: HTTP status; absent without an answer
-	Streamed    bool     `json:"streamed"`               // observed: the answer was a stream
-	HostedTools []string `json:"hosted_tools,omitempty"` // observed: what the request lets the provider do by itself, the first MaxHosted; the doing itself is not seen
-	Unread      string   `json:"unread,omitempty"`       // why the answer was not read to its end; its figures are not measured
+	API        string `json:"api"`                   // observed: the API by which the rule read the call
+	Host       string `json:"host"`                  // observed: host and port, the last 128 bytes
+	Rule       string `json:"rule"`                  // observed: the egress rule, the first 128 bytes
+	Model      string `json:"model,omitempty"`       // declared by the agent: the model it asked for
+	AnsweredBy string `json:"answered_by,omitempty"` // declared by the provider: the model that answered
+	Status     int64  `json:"status,omitempty"`      // observed: HTTP status; absent without an answer
+	Streamed   bool   `json:"streamed"`              // observed: the answer was a stream
+	// observed: what the request lets the provider do by itself, the first MaxHosted; the doing itself is not seen
+	HostedTools []string `json:"hosted_tools,omitempty"`
+	// why the answer was not read to its end; its figures are not measured
+	Unread string `json:"unread,omitempty"`
 
 	// ToolCalls are the tool calls in the answer, the first MaxToolCalls: observed. They are the provider's; only an
 	// agent that owns the provider could make them up.
@@ -60,8 +62,9 @@ type ModelCall struct {
 
 // ToolCall is a tool call that a model asks for.
 type ToolCall struct {
-	ID        string `json:"id,omitempty"`        // tag of the provider's id; absent without one
-	Tool      string `json:"tool,omitempty"`      // its name, if the request offered the tool and the name has at most 64 bytes; the agent names its tools
+	ID string `json:"id,omitempty"` // tag of the provider's id; absent without one
+	// its name, if the request offered the tool and the name has at most 64 bytes; the agent names its tools
+	Tool      string `json:"tool,omitempty"`
 	Arguments string `json:"arguments,omitempty"` // tag of the arguments' canonical JSON; absent if they were too large
 }
 
@@ -75,28 +78,33 @@ type Probe struct {
 // duration, the reading speed from words and turnaround. A receipt has all figures. A stored open call omits unknown
 // ones; [ModelFigures.Complete] adds them.
 type ModelFigures struct {
-	Duration   Figure `json:"duration_ms,omitzero"` // observed: request sent to end of answer; a slow agent makes it longer
-	FirstDelta Figure `json:"ttft_ms,omitzero"`     // observed: request sent to the first content of a stream
+	// observed: request sent to end of answer; a slow agent makes it longer
+	Duration   Figure `json:"duration_ms,omitzero"`
+	FirstDelta Figure `json:"ttft_ms,omitzero"` // observed: request sent to the first content of a stream
 	// Turnaround is observed: from the last content of the previous answer in the chain until this request had come
 	// whole. It includes the time in which the agent did not take that answer. It is not measured without a previous
 	// answer, if the calls overlapped, or if a later call ended before this one.
 	Turnaround Figure `json:"turnaround_ms,omitzero"`
 	Deltas     Figure `json:"deltas,omitzero"` // observed: pieces of a stream
 
-	InputTokens     Figure `json:"input_tokens,omitzero"`     // declared by the provider, or estimated if a completed answer lacks them
-	OutputTokens    Figure `json:"output_tokens,omitzero"`    // declared by the provider, or estimated of a completed answer; not measured if it was cut or left
+	// declared by the provider, or estimated if a completed answer lacks them
+	InputTokens Figure `json:"input_tokens,omitzero"`
+	// declared by the provider, or estimated of a completed answer; not measured if it was cut or left
+	OutputTokens    Figure `json:"output_tokens,omitzero"`
 	CachedTokens    Figure `json:"cached_tokens,omitzero"`    // declared by the provider: input from its cache
 	ReasoningTokens Figure `json:"reasoning_tokens,omitzero"` // declared by the provider: output that was not shown
 	HostedCalls     Figure `json:"hosted_calls,omitzero"`     // declared by the provider: calls of its own tools
 
-	InputBytes    Figure `json:"input_bytes,omitzero"`     // observed: text of the request
-	OutputBytes   Figure `json:"output_bytes,omitzero"`    // observed: text of the answer
-	NewInputWords Figure `json:"new_input_words,omitzero"` // observed: words of blocks that the session had not seen before
-	OutputWords   Figure `json:"output_words,omitzero"`    // observed: words of the answer
+	InputBytes  Figure `json:"input_bytes,omitzero"`  // observed: text of the request
+	OutputBytes Figure `json:"output_bytes,omitzero"` // observed: text of the answer
+	// observed: words of blocks that the session had not seen before
+	NewInputWords Figure `json:"new_input_words,omitzero"`
+	OutputWords   Figure `json:"output_words,omitzero"` // observed: words of the answer
 
 	ToolCallsMade    Figure `json:"tool_calls_made,omitzero"`   // observed: tool calls in the answer
 	UnmatchedResults Figure `json:"unmatched_results,omitzero"` // observed: results for ids that no observed answer made
-	SelfReferences   Figure `json:"self_references,omitzero"`   // observed: blocks of earlier answers that this request brings back first, as the model's words
+	// observed: blocks of earlier answers that this request brings back first, as the model's words
+	SelfReferences Figure `json:"self_references,omitzero"`
 	// Depth is the longest path of calls in which each uses a value of the previous call's result and the last is in
 	// this answer; 0 without a call. The results are the agent's words: declared. DepthRelayed counts only calls that
 	// an MCP server answered through the mediator, each once: observed.
@@ -106,8 +114,9 @@ type ModelFigures struct {
 	// Of the first SampleBytes that this model (Host and Model) has answered in the session, of several choices the
 	// first: observed. Below MinSample bytes they are not measured, because they would reveal a short text.
 	SampleBytes Figure `json:"sample_bytes,omitzero"`
-	WordEntropy Figure `json:"word_entropy_millibits,omitzero"` // Shannon entropy of words, Miller-Madow corrected, in 1/1000 bit
-	Compression Figure `json:"compression_permille,omitzero"`   // compressed size, in 1/1000 of the size
+	// Shannon entropy of words, Miller-Madow corrected, in 1/1000 bit
+	WordEntropy Figure `json:"word_entropy_millibits,omitzero"`
+	Compression Figure `json:"compression_permille,omitzero"` // compressed size, in 1/1000 of the size
 }
 
 // MinSample is the least text for entropy and compression, in bytes.
@@ -129,7 +138,8 @@ type figureKind struct {
 func (f *ModelFigures) kinds() [3]figureKind {
 	return [3]figureKind{
 		{[]*Figure{
-			&f.Duration, &f.FirstDelta, &f.Turnaround, &f.Deltas, &f.InputBytes, &f.OutputBytes, &f.NewInputWords, &f.OutputWords, &f.ToolCallsMade,
+			&f.Duration, &f.FirstDelta, &f.Turnaround, &f.Deltas, &f.InputBytes, &f.OutputBytes, &f.NewInputWords,
+			&f.OutputWords, &f.ToolCallsMade,
 			&f.UnmatchedResults, &f.SelfReferences, &f.DepthRelayed, &f.SampleBytes, &f.WordEntropy, &f.Compression,
 		}, canBeObserved},
 		{[]*Figure{&f.InputTokens, &f.OutputTokens}, canBeTokens},
@@ -151,7 +161,8 @@ func (f *ModelFigures) Complete() {
 func (f *ModelFigures) check() error {
 	for _, of := range f.kinds() {
 		for _, figure := range of.figures {
-			if !slices.Contains(of.states, figure.State) || figure.Value < 0 || figure.State == StateNotMeasured && figure.Value != 0 {
+			if !slices.Contains(of.states, figure.State) || figure.Value < 0 || figure.State == StateNotMeasured &&
+				figure.Value != 0 {
 				return fmt.Errorf("a figure has the value %d and is %.40q, which it cannot be", figure.Value, figure.State)
 			}
 		}
@@ -170,16 +181,19 @@ func (m *ModelCall) check(outcome string) error {
 		return nil
 	case m.Status != 0 && (m.Status < 100 || m.Status > 999):
 		return errors.New("model_call.status is no status of HTTP")
-	case m.Unread == "" && outcome == OutcomeNotMeasured, m.Unread != "" && outcome != OutcomeNotMeasured && outcome != OutcomeFailed:
+	case m.Unread == "" && outcome == OutcomeNotMeasured,
+		m.Unread != "" && outcome != OutcomeNotMeasured && outcome != OutcomeFailed:
 		return errors.New("model_call.unread does not fit to its outcome")
 	case len(m.HostedTools) > MaxHosted || len(m.ToolCalls) > MaxToolCalls || len(m.ReturnedCalls) > MaxReturned:
-		return fmt.Errorf("model_call has a list of more entries than %d hosted tools, %d calls and %d results", MaxHosted, MaxToolCalls, MaxReturned)
+		return fmt.Errorf("model_call has a list of more entries than %d hosted tools, %d calls and %d results", MaxHosted,
+			MaxToolCalls, MaxReturned)
 	case int64(len(m.ToolCalls)) != min(m.Figures.ToolCallsMade.Value, MaxToolCalls):
 		return fmt.Errorf("model_call.tool_calls are not the first %d of tool_calls_made", MaxToolCalls)
 	}
 	err := cmp.Or(
 		checkShort(
-			short{"model_call.api", m.API, maxShortName, false}, short{"model_call.host", m.Host, maxName, false}, short{"model_call.rule", m.Rule, maxName, false},
+			short{"model_call.api", m.API, maxShortName, false}, short{"model_call.host", m.Host, maxName, false},
+			short{"model_call.rule", m.Rule, maxName, false},
 			short{"model_call.model", m.Model, maxName, true}, short{"model_call.answered_by", m.AnsweredBy, maxName, true},
 			short{"model_call.unread", m.Unread, maxShortName, true},
 		),
@@ -194,7 +208,8 @@ func (m *ModelCall) check(outcome string) error {
 		err = cmp.Or(err, checkShort(short{"model_call.hosted_tools", name, maxShortName, false}))
 	}
 	for _, call := range m.ToolCalls {
-		err = cmp.Or(err, checkTag("model_call.tool_calls.id", call.ID, true), checkTag("model_call.tool_calls.arguments", call.Arguments, true),
+		err = cmp.Or(err, checkTag("model_call.tool_calls.id", call.ID, true),
+			checkTag("model_call.tool_calls.arguments", call.Arguments, true),
 			checkShort(short{"model_call.tool_calls.tool", call.Tool, maxShortName, true}))
 	}
 	return err
@@ -204,5 +219,6 @@ func (p *Probe) check() error {
 	if p == nil {
 		return nil
 	}
-	return cmp.Or(checkTag("model_call.probe.answer", p.Answer, true), checkShort(short{"model_call.probe.id", p.ID, maxName, false}))
+	return cmp.Or(checkTag("model_call.probe.answer", p.Answer, true),
+		checkShort(short{"model_call.probe.id", p.ID, maxName, false}))
 }

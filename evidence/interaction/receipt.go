@@ -24,7 +24,8 @@ const (
 
 // The outcome of an interaction.
 const (
-	OutcomeCompleted     = "completed"     // the answer reached its own end, as its API marks it; of a post: the upstream answered
+	// the answer reached its own end, as its API marks it; of a post: the upstream answered
+	OutcomeCompleted     = "completed"
 	OutcomeFailed        = "failed"        // the provider reports an error; of a post: nothing was sent
 	OutcomeUnfinished    = "unfinished"    // the provider goes on after its answer
 	OutcomeCut           = "cut"           // the answer broke off
@@ -80,7 +81,8 @@ type Receipt struct {
 	// the salt the value cannot be guessed. They are made before the call is sent.
 	InputsCommitment      string `json:"inputs_commitment"`      // the hex SHA-256 of the body as sent
 	ConstraintsCommitment string `json:"constraints_commitment"` // the rule, and what the provider was allowed to do
-	LLMCommitment         string `json:"llm_commitment"`         // API, host and requested model; null without a model call
+	// API, host and requested model; null without a model call
+	LLMCommitment string `json:"llm_commitment"`
 	// OutputCleanHash and OutputTransportHash of a model call are hex HMAC-SHA256 under the session's key: of the
 	// answer's content (the concatenated HMACs of its blocks) and of its bytes. For an unread answer they are HMACs of
 	// nothing. For a post, the first is the binding's contentHash, and the second the HMAC of the body as sent.
@@ -125,16 +127,18 @@ type Receipt struct {
 // Timing has the seed's four moments, in Unix milliseconds of the mediator's clock: observed. An unseen moment is
 // absent.
 type Timing struct {
-	RequestReceived int64 `json:"request_received_ms"`        // the request's head had come
-	LLMStart        int64 `json:"llm_start_ms,omitempty"`     // the head of the model request had been written
-	LLMEnd          int64 `json:"llm_end_ms,omitempty"`       // the model's answer ended or broke off
-	ResponseSent    int64 `json:"response_sent_ms,omitempty"` // the agent's connection had the whole answer; absent if that failed
+	RequestReceived int64 `json:"request_received_ms"`    // the request's head had come
+	LLMStart        int64 `json:"llm_start_ms,omitempty"` // the head of the model request had been written
+	LLMEnd          int64 `json:"llm_end_ms,omitempty"`   // the model's answer ended or broke off
+	// the agent's connection had the whole answer; absent if that failed
+	ResponseSent int64 `json:"response_sent_ms,omitempty"`
 }
 
 // ChainLink is the receipt's place in its session's chain: observed. The number is given at signing, so there are no
 // gaps, and iat never falls.
 type ChainLink struct {
-	PreviousReceiptHash string `json:"previous_receipt_hash,omitempty"` // HashToken of the previous receipt; absent in the first
+	// HashToken of the previous receipt; absent in the first
+	PreviousReceiptHash string `json:"previous_receipt_hash,omitempty"`
 	SessionID           string `json:"session_id"`
 	SequenceNumber      int64  `json:"sequence_number"` // from 1
 }
@@ -170,14 +174,16 @@ type RelayedCall struct {
 	Host      string `json:"host"`                // and port, the last 128 bytes
 	Tool      string `json:"tool"`                // in the rule
 	Arguments string `json:"arguments,omitempty"` // tag of the canonical JSON; absent if too large
-	CallID    string `json:"call_id,omitempty"`   // tag of the id of the model's call of this tool with these arguments, if there is one
+	// tag of the id of the model's call of this tool with these arguments, if there is one
+	CallID string `json:"call_id,omitempty"`
 }
 
 // SessionTotals count since the session was opened.
 type SessionTotals struct {
-	OpenedMS         int64 `json:"opened_ms"`          // Unix milliseconds
-	Calls            int64 `json:"calls"`              // calls sent and ended
-	CallsObserved    int64 `json:"calls_observed"`     // of those, the ones that were read: to a model, to an MCP server, or a post
+	OpenedMS int64 `json:"opened_ms"` // Unix milliseconds
+	Calls    int64 `json:"calls"`     // calls sent and ended
+	// of those, the ones that were read: to a model, to an MCP server, or a post
+	CallsObserved    int64 `json:"calls_observed"`
 	BytesOut         int64 `json:"bytes_out"`          // of all their bodies
 	BytesOutObserved int64 `json:"bytes_out_observed"` // of the read ones
 }
@@ -185,11 +191,13 @@ type SessionTotals struct {
 // The observed claims, by the subject of a receipt.
 var (
 	observedOfAll = []string{
-		"chain", "constraints_commitment", "event_id", "inputs_commitment", "llm_commitment", "outcome", "output_clean_hash", "output_transport_hash",
+		"chain", "constraints_commitment", "event_id", "inputs_commitment", "llm_commitment", "outcome", "output_clean_hash",
+		"output_transport_hash",
 		"policy_id", "relayed", "relayed_count", "request_id", "session", "timing",
 	}
 	observedOfModel = []string{
-		"model_call.api", "model_call.hosted_tools", "model_call.host", "model_call.returned_calls", "model_call.rule", "model_call.status",
+		"model_call.api", "model_call.hosted_tools", "model_call.host", "model_call.returned_calls", "model_call.rule",
+		"model_call.status",
 		"model_call.streamed", "model_call.tool_calls",
 	}
 )

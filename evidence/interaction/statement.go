@@ -57,7 +57,8 @@ func checkStatement(s *Statement) error {
 	}
 	return cmp.Or(
 		checkShort(
-			short{"keyCustody", s.KeyCustody, maxShortName, false}, short{"agent", s.Agent, maxAgentName, false}, short{"session", s.Session, maxName, false},
+			short{"keyCustody", s.KeyCustody, maxShortName, false}, short{"agent", s.Agent, maxAgentName, false},
+			short{"session", s.Session, maxName, false},
 			short{"eventId", s.EventID, maxAgentName, false},
 		),
 		oneOf("kind", s.Kind, StatesSignal, StatesContract, StatesChallenge),
@@ -67,7 +68,8 @@ func checkStatement(s *Statement) error {
 
 // OpenStatement opens a statement of any age, by the certificates of the second of its iat. What was revoked since is
 // refused. now is the time of today.
-func OpenStatement(trust *evidence.PastTrust, want evidence.Expected, token string, now time.Time) (evidence.Opened[Statement], error) {
+func OpenStatement(trust *evidence.PastTrust, want evidence.Expected, token string,
+	now time.Time) (evidence.Opened[Statement], error) {
 	claims, err := evidence.UnverifiedClaims(StatementKind, token)
 	if err != nil {
 		return evidence.Opened[Statement]{}, err

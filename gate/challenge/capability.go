@@ -9,13 +9,14 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// CapabilityKey is the kind of ledger key that a capability is consumed under.
+// CapabilityKey is the kind of a capability's ledger key.
 const CapabilityKey = "capability"
 
-// Mint issues a capability with the registered claims r, which [evidence.NewRegistered] makes: the gate's name is iss and aud, and
-// the jti is the capability's id. The claims are returned as they were signed. It refuses what [VerifyCapability] would refuse
-// whatever is asked of it: an incomplete binding, and a session that a human could reach.
-func Mint(secret evidence.Secret, r evidence.Registered, c evidence.Capability) (token string, claims evidence.Capability, err error) {
+// Mint issues a capability with the registered claims r: iss and aud are the gate's name, and the jti is the
+// capability's id. It returns the claims as signed. It refuses an incomplete binding and a session that a human could
+// reach.
+func Mint(secret evidence.Secret, r evidence.Registered, c evidence.Capability) (token string,
+	claims evidence.Capability, err error) {
 	evidence.CapabilityKind.Stamp(&c, r, evidence.KeyClaims{})
 	if err := free(c.Session); err != nil {
 		return "", evidence.Capability{}, err
@@ -26,41 +27,42 @@ func Mint(secret evidence.Secret, r evidence.Registered, c evidence.Capability) 
 	return token, c, nil
 }
 
-// WantCapability is what is demanded of a capability.
+// WantCapability is what a capability must satisfy.
 type WantCapability struct {
-	// Issuer is iss and aud of the capability: the gate that minted it. Required.
+	// Issuer is the minting gate. Required.
 	Issuer string
-	// Binding is the operation that is about to be made; its nonce does not count. Required.
+	// Binding is the operation before it is made; its nonce does not count. Required.
 	Binding evidence.Binding
-	// MaxAge bounds the time since it was minted. Required.
+	// MaxAge bounds the time since minting. Required.
 	MaxAge time.Duration
-	// AllowUnconsumed accepts a capability whose verification was not consumed. Only for experiments and migrations.
+	// AllowUnconsumed accepts a capability of an unconsumed verification. Only for experiments and migrations.
 	AllowUnconsumed bool
 	// RequireEvidence demands the summaries of a runtime attestation and a session receipt.
 	RequireEvidence bool
 	// RequireGrant demands the ids of a policy decision and an action grant.
 	RequireGrant bool
-	// Runtime is demanded of the runtime summary, which must then be there. Nil demands nothing.
+	// Runtime is demanded of the runtime summary. Nil demands nothing.
 	Runtime *WantRuntime
-	// Now is the time, required; Skew the clock difference that is tolerated.
+	// Now is the time, required; Skew the tolerated clock difference.
 	Now  time.Time
 	Skew time.Duration
 }
 
-// WantRuntime is what is demanded of a capability's runtime summary (seed: the runtimePolicy of verifyStrictAutonomousAction). Every
-// field is required; one that is left empty refuses.
+// WantRuntime is what a runtime summary must satisfy (seed: the runtimePolicy of verifyStrictAutonomousAction). An
+// empty field refuses.
 type WantRuntime struct {
-	// KeyIDs holds whole key ids, or key names for every version: see [evidence.MatchKeyID].
+	// KeyIDs holds key ids or key names: see [evidence.MatchKeyID].
 	Issuers, KeyIDs, RuntimeIDs  []string
 	TriggerKinds, TriggerSources []string
 	PolicyHash, EnvironmentHash  string
-	// MaxAge bounds the time since the attestation was issued.
+	// MaxAge bounds the time since the attestation.
 	MaxAge time.Duration
 }
 
-// VerifyCapability verifies a capability against the operation that is about to be made (seed: verifyCapability). The caller consumes
-// the returned key in the transaction that makes the post.
-func VerifyCapability(secret evidence.Secret, token string, want WantCapability) (evidence.Capability, ledger.Key, error) {
+// VerifyCapability verifies a capability for an operation (seed: verifyCapability). The caller consumes the key in the
+// transaction that makes the post.
+func VerifyCapability(secret evidence.Secret, token string, want WantCapability) (evidence.Capability, ledger.Key,
+	error) {
 	c, err := openCapability(secret, token, want)
 	if err == nil {
 		err = want.admits(c)
@@ -84,7 +86,6 @@ func openCapability(secret evidence.Secret, token string, want WantCapability) (
 	}, want.Now, want.Skew)
 }
 
-// admits holds the claims of a capability against w.
 func (w WantCapability) admits(c evidence.Capability) error {
 	switch {
 	case !c.Binding.SameAction(w.Binding):
@@ -107,8 +108,10 @@ func (w WantCapability) admits(c evidence.Capability) error {
 
 // free refuses a session that a human could reach.
 func free(s *evidence.SessionSummary) error {
-	if s != nil && (s.HumanPromptPresent || s.HumanOperatorPresent || s.UserShellAccess || s.AgentEnvironmentUserAccessible) {
-		return refusal.New("human_involved", "the capability rests on a session with a human prompt, operator, shell or access to its environment")
+	if s != nil &&
+		(s.HumanPromptPresent || s.HumanOperatorPresent || s.UserShellAccess || s.AgentEnvironmentUserAccessible) {
+		return refusal.New("human_involved",
+			"the capability rests on a session with a human prompt, operator, shell or access to its environment")
 	}
 	return nil
 }
@@ -127,12 +130,14 @@ func (w WantRuntime) admits(r evidence.RuntimeSummary, now time.Time, skew time.
 		{"environment hash", w.EnvironmentHash != "" && r.EnvironmentHash == w.EnvironmentHash},
 	} {
 		if !c.ok {
-			return refusal.New("not_allowed", "the policy does not allow the %s of the runtime attestation behind the capability", c.what)
+			return refusal.New("not_allowed",
+				"the policy does not allow the %s of the runtime attestation behind the capability", c.what)
 		}
 	}
 	age := now.Sub(time.Unix(r.IssuedAt, 0))
 	if w.MaxAge <= 0 || age > w.MaxAge+skew || age < -skew {
-		return refusal.New("expired", "the runtime attestation behind the capability is %s old; at most %s is accepted", age.Round(time.Second), w.MaxAge)
+		return refusal.New("expired", "the runtime attestation behind the capability is %s old; at most %s is accepted",
+			age.Round(time.Second), w.MaxAge)
 	}
 	return nil
 }

@@ -10,42 +10,44 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// Challenge is what its issuer gives out: the public tasks, and the token that the answers are verified with.
+// Challenge is a challenge as its issuer gives it out: the public tasks, and the token that verifies the answers.
 type Challenge struct {
 	ID           string            `json:"id"`
 	Difficulty   Difficulty        `json:"difficulty"`
 	Instructions string            `json:"instructions"`
-	Binding      *evidence.Binding `json:"binding,omitempty"` // with the issuer's nonce; nil for a challenge that is bound to nothing
+	Binding      *evidence.Binding `json:"binding,omitempty"` // with the issuer's nonce; nil if unbound
 	Tasks        []Task            `json:"tasks"`
 	Token        string            `json:"token"`
 	ExpiresAt    int64             `json:"expiresAt"` // Unix seconds
 }
 
-// instructions stand on every challenge.
-const instructions = `Solve every task as its own instructions say. Respond with {"challengeId":"...","answers":{"task_id":"64 lowercase hex characters"}}: the id of this challenge, one answer for each task, nothing else.`
+// instructions are part of every challenge.
+const instructions = `Solve every task as its own instructions say. Respond with {"challengeId":"...","answers":{"task_id":"64 ` +
+	`lowercase hex characters"}}: the id of this challenge, one answer for each task, nothing else.`
 
-// Bounds on what is read, in bytes where nothing else is said.
+// Bounds, in bytes unless noted.
 const (
 	maxTasks     = 32 // in a challenge
 	maxTaskID    = 64
 	maxKind      = 32
-	maxInput     = 32 << 10  // of one task
-	maxChallenge = 256 << 10 // as it travels
-	maxResponse  = 16 << 10  // as it travels
+	maxInput     = 32 << 10 // of one task
+	maxChallenge = 256 << 10
+	maxResponse  = 16 << 10
 )
 
-// ParseChallenge reads a challenge as it travels, up to 256 KiB. It is strict: unknown and duplicate members, names in another case and
-// text after the value are refused, and so is a challenge without its id, its token or its tasks. Nothing in it is verified.
+// ParseChallenge reads a challenge of up to 256 KiB. It refuses a malformed or incomplete one, and verifies nothing.
 func ParseChallenge(raw []byte) (Challenge, error) {
 	var ch Challenge
 	if len(raw) > maxChallenge {
-		return Challenge{}, refusal.New("challenge_refused", "the challenge has %d bytes; at most %d are read", len(raw), maxChallenge)
+		return Challenge{},
+			refusal.New("challenge_refused", "the challenge has %d bytes; at most %d are read", len(raw), maxChallenge)
 	}
 	if err := strictjson.Parse(raw, &ch); err != nil {
 		return Challenge{}, refusal.New("challenge_refused", "the challenge is malformed: %w", err)
 	}
 	if ch.ID == "" || ch.Token == "" || len(ch.Tasks) == 0 || len(ch.Tasks) > maxTasks {
-		return Challenge{}, refusal.New("challenge_refused", "the challenge lacks its id, its token or its tasks, or has more than %d", maxTasks)
+		return Challenge{},
+			refusal.New("challenge_refused", "the challenge lacks its id, its token or its tasks, or has more than %d", maxTasks)
 	}
 	for _, t := range ch.Tasks {
 		if t.ID == "" || t.Kind == "" || len(t.Input) == 0 {
@@ -55,27 +57,30 @@ func ParseChallenge(raw []byte) (Challenge, error) {
 	return ch, nil
 }
 
-// ParseResponse reads a response as it travels, up to 16 KiB, as strictly as [ParseChallenge].
+// ParseResponse reads a response of up to 16 KiB as strictly.
 func ParseResponse(raw []byte) (evidence.Response, error) {
 	var r evidence.Response
 	if len(raw) > maxResponse {
-		return evidence.Response{}, refusal.New("challenge_refused", "the response has %d bytes; at most %d are read", len(raw), maxResponse)
+		return evidence.Response{},
+			refusal.New("challenge_refused", "the response has %d bytes; at most %d are read", len(raw), maxResponse)
 	}
 	if err := strictjson.Parse(raw, &r); err != nil {
 		return evidence.Response{}, refusal.New("challenge_refused", "the response is malformed: %w", err)
 	}
 	if r.ChallengeID == "" || len(r.Answers) == 0 || len(r.Answers) > maxTasks {
-		return evidence.Response{}, refusal.New("challenge_refused", "the response lacks its challengeId or its answers, or has more than %d", maxTasks)
+		return evidence.Response{},
+			refusal.New("challenge_refused", "the response lacks its challengeId or its answers, or has more than %d", maxTasks)
 	}
 	for id, answer := range r.Answers {
 		if !evidence.IsHash(answer) {
-			return evidence.Response{}, refusal.New("challenge_refused", "the answer for task %.64q is not 64 lowercase hex characters", id)
+			return evidence.Response{},
+				refusal.New("challenge_refused", "the answer for task %.64q is not 64 lowercase hex characters", id)
 		}
 	}
 	return r, nil
 }
 
-// hashTasks is the hash of the public tasks as canonical JSON, so that they can be re-encoded on their way.
+// hashTasks hashes the canonical JSON of the tasks, so that others may re-encode them.
 func hashTasks(tasks []Task) (string, error) {
 	hash, err := evidence.HashValue(tasks)
 	if err != nil {
@@ -93,12 +98,13 @@ func hashCanonical(tasks []Task) (string, error) {
 	return evidence.HashBytes(bytes.TrimSuffix(text.Bytes(), []byte("\n"))), err
 }
 
-// intact refuses a challenge that is not the one that its token was issued with.
+// intact refuses a challenge that differs from its token.
 func (ch Challenge) intact(t evidence.ChallengeToken) error {
 	unbound := ch.Binding == nil && t.Binding == nil
 	bound := ch.Binding != nil && t.Binding != nil && *ch.Binding == *t.Binding
 	if ch.ID != t.ID || string(ch.Difficulty) != t.Difficulty || ch.ExpiresAt != t.Expires || !unbound && !bound {
-		return refusal.New("challenge_refused", "the challenge's id, difficulty, binding or expiry is not what it was issued with")
+		return refusal.New("challenge_refused",
+			"the challenge's id, difficulty, binding or expiry is not what it was issued with")
 	}
 	hash, err := hashTasks(ch.Tasks)
 	if err != nil {

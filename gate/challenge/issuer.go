@@ -16,28 +16,29 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// DefaultLifetime is how long a challenge is good unless its issuer is told otherwise.
+// DefaultLifetime is the default lifetime of a challenge.
 const DefaultLifetime = 30 * time.Second
 
 // Options configure an [Issuer].
 type Options struct {
-	// Issuer and Audience are iss and aud of the token, which only the issuer itself reads. Required.
+	// Issuer and Audience are iss and aud of the token, for the issuer itself. Required.
 	Issuer, Audience string
 	// Now is the clock. Required.
 	Now func() time.Time
-	// Lifetime of a challenge, from 1 s to the 10 min that a token may live; zero means [DefaultLifetime].
+	// Lifetime of a challenge, 1 s to 10 min; zero means [DefaultLifetime].
 	Lifetime time.Duration
 	// Difficulty; empty means Standard.
 	Difficulty Difficulty
-	// Tasks is how many tasks a challenge has, 32 at most; zero takes the difficulty's own number: 2, 4 or 6.
+	// Tasks is the number of tasks, at most 32; zero means the difficulty's: 2, 4 or 6.
 	Tasks int
 	// Packs are the kinds of tasks; nil means [Builtin].
 	Packs []Pack
-	// Random is where ids, nonces, salts and tasks come from; nil means crypto/rand. Anything else is for tests.
+	// Random makes ids, nonces, salts and tasks; nil means crypto/rand. Others are for tests.
 	Random io.Reader
 }
 
-// Issuer issues challenges and verifies responses to them. It keeps nothing. It is safe for concurrent use if Options.Random is.
+// Issuer issues challenges and verifies responses. It stores nothing. It is safe for concurrent use if Options.Random
+// is.
 type Issuer struct {
 	secret evidence.Secret
 	o      Options
@@ -78,7 +79,8 @@ func (o Options) valid() error {
 	seen := make(map[string]bool)
 	for _, p := range o.Packs {
 		kind := p.Kind()
-		if kind == "" || len(kind) > maxKind || strings.Trim(kind, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" || seen[kind] {
+		if kind == "" || len(kind) > maxKind || strings.Trim(kind, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" ||
+			seen[kind] {
 			return fmt.Errorf("challenge: Packs holds the kind %.40q, which is malformed or there twice", kind)
 		}
 		seen[kind] = true
@@ -86,8 +88,8 @@ func (o Options) valid() error {
 	return nil
 }
 
-// Create issues a challenge bound to b, whose nonce it chooses. The zero binding makes a challenge that is bound to nothing and
-// never earns a capability.
+// Create issues a challenge bound to b, with a nonce. The zero binding makes an unbound challenge, which never earns a
+// capability.
 func (i *Issuer) Create(ctx context.Context, b evidence.Binding) (Challenge, error) {
 	if err := ctx.Err(); err != nil {
 		return Challenge{}, err
@@ -119,11 +121,11 @@ func (i *Issuer) Create(ctx context.Context, b evidence.Binding) (Challenge, err
 	return ch, nil
 }
 
-// fill generates the tasks of ch, and what token keeps of them.
+// fill generates the tasks, and their part of the token.
 func (i *Issuer) fill(ch *Challenge, token *evidence.ChallengeToken, rnd *random) error {
 	hash := hashCanonical
 	packs := slices.Clone(i.o.Packs)
-	shuffle(rnd, packs) // as many different kinds as there are, in random order; then the same again
+	shuffle(rnd, packs) // different kinds first, in random order
 	for n := range ch.Tasks {
 		p, id := packs[n%len(packs)], "t"+strconv.Itoa(n+1)
 		t, text, err := p.Generate(rnd.r, i.o.Difficulty)
@@ -132,14 +134,16 @@ func (i *Issuer) fill(ch *Challenge, token *evidence.ChallengeToken, rnd *random
 		}
 		t.ID, t.Kind = id, p.Kind()
 		if len(t.Input) > maxInput {
-			return fmt.Errorf("challenge: a task of kind %s has an input of %d bytes; solvers read %d at most", t.Kind, len(t.Input), maxInput)
+			return fmt.Errorf("challenge: a task of kind %s has an input of %d bytes; solvers read %d at most", t.Kind,
+				len(t.Input), maxInput)
 		}
 		if _, ok := p.(interface{ canonical() }); !ok {
 			hash = hashTasks
 		}
 		salt := rnd.id()
 		ch.Tasks[n] = t
-		token.Answers[n] = evidence.SaltedAnswer{ID: id, Kind: t.Kind, Salt: salt, Hash: salted(salt, ch.ID, id, answerOf(text))}
+		token.Answers[n] = evidence.SaltedAnswer{ID: id, Kind: t.Kind, Salt: salt,
+			Hash: salted(salt, ch.ID, id, answerOf(text))}
 	}
 	if rnd.err != nil {
 		return fmt.Errorf("challenge: no randomness: %w", rnd.err)
@@ -149,7 +153,7 @@ func (i *Issuer) fill(ch *Challenge, token *evidence.ChallengeToken, rnd *random
 	return err
 }
 
-// salted is what the token keeps of an answer.
+// salted is the token's form of an answer.
 func salted(salt, challengeID, taskID, answer string) string {
 	text := make([]byte, 0, 256)
 	for _, part := range [...]string{salt, challengeID, taskID} {

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// words takes a line of a program or of a list of operations apart: one to four words with single spaces between them. What is no
-// such line has 0 words.
+// words splits a line into one to four words with single spaces between them; any other line has 0.
 func words(line string) (w [4]string, n int) {
 	for rest, more := line, true; more; n++ {
 		if n == len(w) {
@@ -19,7 +18,7 @@ func words(line string) (w [4]string, n int) {
 	return w, n
 }
 
-// line is the inverse of words, for two words and a number.
+// line is the inverse of words for two words and a number.
 func line(op, x string, n int) string {
 	b := append(append(append(make([]byte, 0, 32), op...), ' '), x...)
 	return string(strconv.AppendInt(append(b, ' '), int64(n), 10))

@@ -24,7 +24,12 @@ const (
 	maxElement    = 1 << 30 // either way
 )
 
-const mutationInstructions = `Input: do "operations" to "document" in order. x and y name lists of the document, n is a number. "push x n": append n to x. "add x n": add n to every element of x. "reverse x". "sort x": ascending. "rotate x n": n times, move the first element of x to its end. "copy x y": append the elements of x in order to y, which begins empty if there is none. "move x y": the same, then remove x. "drop x": remove x. The answer text is the final document as JSON, its members sorted by name, without white space, such as {"a":[7,-1],"c":[]}.` + hashIt
+const mutationInstructions = `Input: do "operations" to "document" in order. x and y name lists of the document, n is a number. "push ` +
+	`x n": append n to x. "add x n": add n to every element of x. "reverse x". "sort x": ascending. "rotate x ` +
+	`n": n times, move the first element of x to its end. "copy x y": append the elements of x in order to y, ` +
+	`which begins empty if there is none. "move x y": the same, then remove x. "drop x": remove x. The answer ` +
+	`text is the final document as JSON, its members sorted by name, without white space, such as ` +
+	`{"a":[7,-1],"c":[]}.` + hashIt
 
 func (mutation) Kind() string { return "json" }
 
@@ -38,7 +43,8 @@ func (p mutation) Generate(r io.Reader, d Difficulty) (Task, string, error) {
 			doc[x][i] = rnd.between(-99, 99)
 		}
 	}
-	in := mutationInput[json.RawMessage]{Document: json.RawMessage(doc.text()), Operations: make([]string, pick(d, 5, 9, 24))}
+	in := mutationInput[json.RawMessage]{Document: json.RawMessage(doc.text()),
+		Operations: make([]string, pick(d, 5, 9, 24))}
 	for i := range in.Operations {
 		in.Operations[i] = doc.draw(rnd, width)
 		if !doc.apply(in.Operations[i]) && rnd.err == nil {
@@ -75,10 +81,10 @@ func (p mutation) Solve(_ context.Context, t Task) (string, error) {
 
 func outOfRange(n int) bool { return n < -maxElement || n > maxElement }
 
-// document holds the lists by their letter. What is not in the document is nil.
+// document holds the lists by letter; nil is no list.
 type document [lists][]int
 
-// draw returns a random operation that can be done to d, keeps at least two lists and does not let them grow without end.
+// draw returns a random operation that d allows, keeps two lists and bounds their growth.
 func (d *document) draw(rnd *random, width int) string {
 	const mostElements = 40
 	present := make([]int, 0, lists)
@@ -91,7 +97,7 @@ func (d *document) draw(rnd *random, width int) string {
 	ops := [...]string{"push", "add", "rotate", "reverse", "sort", "copy", "move", "drop"}
 	choice := len(ops)
 	if len(present) <= 2 {
-		choice -= 2 // none that takes a list away
+		choice -= 2 // none that removes a list
 	}
 	op := ops[rnd.below(choice)]
 	if op == "copy" && d.size()+len(d[x]) > mostElements {
@@ -110,7 +116,7 @@ func (d *document) draw(rnd *random, width int) string {
 	return op + " " + name(x)
 }
 
-// apply does one operation; false means that it is none, or cannot be done.
+// apply does one operation; false if it is none or impossible.
 func (d *document) apply(line string) bool {
 	w, n := words(line)
 	x, ok := letter(w[1], lists)
@@ -129,7 +135,7 @@ func (d *document) apply(line string) bool {
 	return false
 }
 
-// whole does the operations that need nothing but a list.
+// whole does the operations on a list alone.
 func (d *document) whole(op string, x int) bool {
 	switch op {
 	case "reverse":
@@ -164,7 +170,7 @@ func (d *document) numeric(op string, x int, operand string) bool {
 		if n < 0 {
 			return false
 		}
-		if len(list) > 0 { // rotating is reversing both parts, then the whole
+		if len(list) > 0 { // rotating reverses both parts, then the whole
 			k := n % len(list)
 			slices.Reverse(list[:k])
 			slices.Reverse(list[k:])
@@ -176,14 +182,14 @@ func (d *document) numeric(op string, x int, operand string) bool {
 	return true
 }
 
-// transfer appends list x to another one, and removes it where it is moved.
+// transfer appends list x to another one, and removes it after a move.
 func (d *document) transfer(move bool, x int, to string) bool {
 	y, ok := letter(to, lists)
 	if !ok || y == x {
 		return false
 	}
 	if d[y] = append(d[y], d[x]...); d[y] == nil {
-		d[y] = []int{} // nothing was copied to a new list, which is there all the same
+		d[y] = []int{} // an empty list is still a list
 	}
 	if move {
 		d[x] = nil
@@ -191,7 +197,6 @@ func (d *document) transfer(move bool, x int, to string) bool {
 	return true
 }
 
-// size counts the elements of all lists.
 func (d *document) size() (n int) {
 	for _, list := range d {
 		n += len(list)
@@ -199,7 +204,6 @@ func (d *document) size() (n int) {
 	return n
 }
 
-// text is d as canonical JSON.
 func (d *document) text() string {
 	b := append(make([]byte, 0, 256), '{')
 	for x, list := range d {

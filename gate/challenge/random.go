@@ -7,18 +7,17 @@ import (
 	"io"
 )
 
-// maxDraws bounds the numbers that one task or challenge is made of, so that a source that repeats itself ends in an error instead of
-// a loop. Thousands are drawn at most.
+// maxDraws bounds the draws for one challenge, so that a repeating source ends in an error. Thousands are usual.
 const maxDraws = 1 << 18
 
 var errStuck = errors.New("challenge: the source of randomness repeats itself")
 
-// random draws unbiased numbers from a source of random bytes. Its first error sticks, and every draw after it is 0.
+// random draws unbiased numbers from a source of bytes. Its first error sticks; every later draw is 0.
 type random struct {
 	r     io.Reader
 	err   error
 	drawn int
-	buf   [16]byte // here rather than on the stack, from where it would escape with every draw
+	buf   [16]byte // a field, because on the stack it would escape with every draw
 }
 
 // bytes returns n <= 16 random bytes, good until the next draw.
@@ -63,7 +62,7 @@ func shuffle[T any](r *random, s []T) {
 	}
 }
 
-// id returns a fresh 128-bit identifier as base64url, like [evidence.NewID] but from r.
+// id is [evidence.NewID] from r.
 func (r *random) id() string {
 	var text [22]byte // of 16 bytes
 	base64.RawURLEncoding.Encode(text[:], r.bytes(16))

@@ -15,17 +15,20 @@ type routeInput struct {
 	To    int    `json:"to"`
 }
 
-// edge is [node, node, cost], good in both directions.
+// edge is [node, node, cost], in both directions.
 type edge [3]int
 
-// Bounds on a graph, and with them on the work: nodes * (nodes + edges) steps.
+// Bounds on a graph, and so on the work: nodes * (nodes + edges) steps.
 const (
 	maxNodes = 64
 	maxEdges = 512
 	maxCost  = 1 << 20
 )
 
-const routeInstructions = `Input: an undirected weighted graph. Each of "edges" is [node,node,cost] and can be used in both directions. Find the route from node "from" to node "to" with the least total cost; there is exactly one. The answer text is the route's nodes in order, joined by "-", then ":" and the total cost, such as 3-0-7:19.` + hashIt
+const routeInstructions = `Input: an undirected weighted graph. Each of "edges" is [node,node,cost] and can be used in both ` +
+	`directions. Find the route from node "from" to node "to" with the least total cost; there is exactly ` +
+	`one. The answer text is the route's nodes in order, joined by "-", then ":" and the total cost, such as ` +
+	`3-0-7:19.` + hashIt
 
 func (route) Kind() string { return "route" }
 
@@ -51,7 +54,7 @@ func (route) Generate(r io.Reader, d Difficulty) (Task, string, error) {
 // drawGraph draws a connected graph without loops and parallel edges.
 func drawGraph(rnd *random, nodes, edges int) []edge {
 	graph := make([]edge, 0, edges)
-	var joined [maxNodes]uint64 // bit b of joined[a]: there is an edge between a and b
+	var joined [maxNodes]uint64 // bit b of joined[a]: an edge between a and b
 	join := func(a, b int) {
 		if joined[a]&(1<<b) == 0 {
 			joined[a] |= 1 << b
@@ -59,7 +62,7 @@ func drawGraph(rnd *random, nodes, edges int) []edge {
 			graph = append(graph, edge{a, b, rnd.between(2, 60)})
 		}
 	}
-	for n := 1; n < nodes; n++ { // a tree first, which reaches every node
+	for n := 1; n < nodes; n++ { // a tree first: it reaches every node
 		join(n, rnd.below(n))
 	}
 	for len(graph) < edges && rnd.err == nil {
@@ -99,11 +102,11 @@ func node(n int) bool { return n >= 0 && n < maxNodes }
 // routes are the cheapest routes from one node to every other.
 type routes struct {
 	cost, before, hops [maxNodes]int
-	ways               [maxNodes]int // cheapest routes to a node: 0, 1, or 2 for more than one
+	ways               [maxNodes]int // cheapest routes to a node: 0, 1, or 2 for more
 }
 
-// search finds the cheapest routes and counts them: Dijkstra's algorithm. Costs are positive, so the routes to a node are all known
-// when it is settled.
+// search finds and counts the cheapest routes with Dijkstra's algorithm. Costs are positive, so all routes to a settled
+// node are known.
 func (s *routes) search(graph []edge, from int) {
 	var settled [maxNodes]bool
 	s.ways[from], s.before[from] = 1, -1
@@ -129,7 +132,7 @@ func (s *routes) search(graph []edge, from int) {
 	}
 }
 
-// extend takes the routes to node at further to node to.
+// extend extends the routes to node at by node to.
 func (s *routes) extend(at, to, cost int) {
 	cost += s.cost[at]
 	switch {
@@ -140,7 +143,7 @@ func (s *routes) extend(at, to, cost int) {
 	}
 }
 
-// farthest returns the node with the most hops among those that exactly one cheapest route leads to; from itself if there is none.
+// farthest returns the node with the most hops and a unique route, or from.
 func (s *routes) farthest(from int) (to int) {
 	to = from
 	for n := range maxNodes {

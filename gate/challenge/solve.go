@@ -8,12 +8,13 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Solve answers tasks from their public form alone, for a runtime that owns the whole autonomous path (seed: solvePublicTask). It
-// knows packs, which come first, and the built-in kinds. The tasks may come from an adversary: their number, their size and the work
-// on each of the built-in kinds are bounded, and ctx is looked at between two tasks.
+// Solve answers tasks from their public form, for a runtime that owns the autonomous path (seed: solvePublicTask). It
+// knows packs first, then the built-in kinds. Tasks may come from an adversary: their number, size and work are
+// bounded, and ctx is checked between them.
 func Solve(ctx context.Context, tasks []Task, packs ...Pack) (map[string]string, error) {
 	if len(tasks) == 0 || len(tasks) > maxTasks {
-		return nil, refusal.New("challenge_refused", "the challenge has %d tasks; from 1 to %d are solved", len(tasks), maxTasks)
+		return nil, refusal.New("challenge_refused", "the challenge has %d tasks; from 1 to %d are solved", len(tasks),
+			maxTasks)
 	}
 	known := append(slices.Clone(packs), Builtin()...)
 	answers := make(map[string]string, len(tasks))
@@ -22,7 +23,8 @@ func Solve(ctx context.Context, tasks []Task, packs ...Pack) (map[string]string,
 			return nil, refusal.New("challenge_unsolved", "the challenge was not solved in time: %w", err)
 		}
 		if _, twice := answers[t.ID]; twice || t.ID == "" || len(t.ID) > maxTaskID || len(t.Input) > maxInput {
-			return nil, refusal.New("challenge_refused", "the challenge has a task whose id is missing, too long or there twice, or whose input is over %d bytes", maxInput)
+			return nil, refusal.New("challenge_refused",
+				"the challenge has a task whose id is missing, too long or there twice, or whose input is over %d bytes", maxInput)
 		}
 		at := slices.IndexFunc(known, func(p Pack) bool { return p.Kind() == t.Kind })
 		if at < 0 {

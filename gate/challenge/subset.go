@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// subset asks for the one subset of numbers that meets several constraints.
+// subset asks for the one subset that meets several constraints.
 type subset struct{ builtin }
 
 type subsetInput struct {
@@ -24,10 +24,12 @@ const (
 	maxNumbers = 24
 	maxNumber  = 1 << 20
 	maxApart   = 64
-	maxVisits  = 1 << 18 // partial choices; an honest task stays far below
+	maxVisits  = 1 << 18 // partial choices; honest tasks stay far below
 )
 
-const subsetInstructions = `Input: distinct numbers. Choose exactly "size" of "numbers" so that they add up to "sum", exactly "even" of them are even, and no pair in "apart" is chosen with both its numbers. There is exactly one such choice. The answer text is the chosen numbers in ascending order with commas, such as 12,57,301.` + hashIt
+const subsetInstructions = `Input: distinct numbers. Choose exactly "size" of "numbers" so that they add up to "sum", exactly "even" ` +
+	`of them are even, and no pair in "apart" is chosen with both its numbers. There is exactly one such ` +
+	`choice. The answer text is the chosen numbers in ascending order with commas, such as 12,57,301.` + hashIt
 
 func (subset) Kind() string { return "subset" }
 
@@ -37,7 +39,7 @@ func (subset) Generate(r io.Reader, d Difficulty) (Task, string, error) {
 		in := drawSubset(rnd, d)
 		var s chooser
 		if s.run(&in); s.found != 1 || s.visits > maxVisits/2 {
-			continue // drawn again: a second choice, or close to what a solver refuses
+			continue // draw again: ambiguous, or close to the solver's limit
 		}
 		if rnd.err != nil {
 			break
@@ -60,7 +62,7 @@ func drawSubset(rnd *random, d Difficulty) subsetInput {
 	if rnd.err != nil {
 		return subsetInput{}
 	}
-	for _, n := range in.Numbers[:in.Size] { // they are in random order, so the first ones are a random choice
+	for _, n := range in.Numbers[:in.Size] { // in random order, so the first are a random choice
 		in.Sum += n
 		in.Even += 1 - n%2
 	}
@@ -104,24 +106,23 @@ func (in *subsetInput) valid() bool {
 	return true
 }
 
-// chooser goes through the choices in depth-first order and cuts off those that can no longer reach the sum.
+// chooser searches depth first and cuts off choices that cannot reach the sum.
 type chooser struct {
 	numbers [maxNumbers]int // ascending
 	reach   [maxNumbers + 1]int
-	apart   [maxNumbers]uint32 // bit k of apart[i]: i and k must not be chosen together
+	apart   [maxNumbers]uint32 // bit k of apart[i]: i and k exclude each other
 	count   int
 
 	visits int    // partial choices seen so far
-	found  int    // choices that meet the constraints; the search ends with the second
+	found  int    // choices found; the search ends with the second
 	choice uint32 // the first of them
 }
 
-// run goes through the choices of in.
 func (s *chooser) run(in *subsetInput) {
 	s.count = len(in.Numbers)
 	numbers := s.numbers[:copy(s.numbers[:], in.Numbers)]
 	slices.Sort(numbers)
-	for i, n := range numbers { // reach[i] is the sum of the first i numbers: what further picks can add follows from it
+	for i, n := range numbers { // reach[i] is the sum of the first i numbers
 		s.reach[i+1] = s.reach[i] + n
 	}
 	for _, p := range in.Apart {
@@ -132,24 +133,24 @@ func (s *chooser) run(in *subsetInput) {
 	s.visit(0, in.Size, in.Sum, in.Even, 0)
 }
 
-// visit completes a choice by left more of the numbers from index from on, which must add sum and even.
+// visit completes a choice with left more numbers from index from, which must add sum and even.
 func (s *chooser) visit(from, left, sum, even int, choice uint32) {
 	if s.visits++; s.visits > maxVisits || even < 0 || even > left {
 		return
 	}
 	if left == 0 {
-		if sum == 0 { // even is 0 too, by the check above
+		if sum == 0 { // even is 0 too
 			if s.found++; s.found == 1 {
 				s.choice = choice
 			}
 		}
 		return
 	}
-	most := s.reach[s.count] - s.reach[s.count-left+1] // by the largest picks after the next one
+	most := s.reach[s.count] - s.reach[s.count-left+1] // the largest picks after the next one
 	for i := from; i+left <= s.count && s.found < 2; i++ {
 		n := s.numbers[i]
 		if s.reach[i+left]-s.reach[i] > sum {
-			return // the smallest picks from here on are already too much
+			return // even the smallest picks are too much
 		}
 		if n+most < sum || s.apart[i]&choice != 0 {
 			continue
@@ -158,7 +159,6 @@ func (s *chooser) visit(from, left, sum, even int, choice uint32) {
 	}
 }
 
-// text is the answer text of the choice that was found.
 func (s *chooser) text() string {
 	var chosen [maxNumbers]int
 	k := 0

@@ -9,18 +9,18 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Want is what a verifier demands of a response.
+// Want is what a response must satisfy.
 type Want struct {
-	// Binding is the operation that the response must be bound to: subject, action, resource and content. The nonce is the token's.
-	// Required, except that [Issuer.Verify] takes the challenge's own where it is zero.
+	// Binding is the operation: subject, action, resource and content, without the nonce. Required, except that
+	// [Issuer.Verify] takes the challenge's own for zero.
 	Binding evidence.Binding
-	// MaxAge bounds the time since the challenge was issued. Required.
+	// MaxAge bounds the time since the challenge. Required.
 	MaxAge time.Duration
 }
 
-// Verify verifies a response against the whole challenge (seed: verifyResponse): [Issuer.VerifyToken], and also that the public
-// challenge is the one that was issued.
-func (i *Issuer) Verify(_ context.Context, ch Challenge, r evidence.Response, want Want) (evidence.ChallengeToken, error) {
+// Verify is [Issuer.VerifyToken], and also verifies that the public challenge is the issued one (seed: verifyResponse).
+func (i *Issuer) Verify(_ context.Context, ch Challenge, r evidence.Response, want Want) (evidence.ChallengeToken,
+	error) {
 	c, err := i.open(ch.Token, want)
 	if err != nil {
 		return evidence.ChallengeToken{}, err
@@ -34,11 +34,13 @@ func (i *Issuer) Verify(_ context.Context, ch Challenge, r evidence.Response, wa
 	return c, nil
 }
 
-// VerifyToken verifies a response against nothing but the challenge's token: signature, expiry, age, binding, and every answer. It
-// consumes nothing; the caller reserves the returned token's id before it rests anything on it.
-func (i *Issuer) VerifyToken(_ context.Context, token string, r evidence.Response, want Want) (evidence.ChallengeToken, error) {
+// VerifyToken verifies a response with the token alone: signature, expiry, age, binding, and every answer. It consumes
+// nothing: the caller reserves the token's id first.
+func (i *Issuer) VerifyToken(_ context.Context, token string, r evidence.Response, want Want) (evidence.ChallengeToken,
+	error) {
 	if want.Binding == (evidence.Binding{}) {
-		return evidence.ChallengeToken{}, refusal.New("not_allowed", "no binding is demanded of the challenge, so nothing is accepted")
+		return evidence.ChallengeToken{},
+			refusal.New("not_allowed", "no binding is demanded of the challenge, so nothing is accepted")
 	}
 	c, err := i.open(token, want)
 	if err != nil {
@@ -50,7 +52,6 @@ func (i *Issuer) VerifyToken(_ context.Context, token string, r evidence.Respons
 	return c, nil
 }
 
-// open verifies the token itself.
 func (i *Issuer) open(token string, want Want) (evidence.ChallengeToken, error) {
 	c, err := evidence.OpenMAC(i.secret, evidence.ChallengeTokenKind, token, evidence.Expected{
 		Issuers: []string{i.o.Issuer}, Audiences: []string{i.o.Audience}, MaxAge: want.MaxAge,
@@ -64,13 +65,14 @@ func (i *Issuer) open(token string, want Want) (evidence.ChallengeToken, error) 
 	return c, nil
 }
 
-// answered refuses a response that does not answer exactly the tasks of c, each rightly.
+// answered refuses a response without exactly one right answer to each task.
 func answered(c evidence.ChallengeToken, r evidence.Response) error {
 	if r.ChallengeID != c.ID {
 		return refusal.New("challenge_refused", "the response answers another challenge")
 	}
 	if len(r.Answers) != len(c.Answers) {
-		return refusal.New("challenge_refused", "the response has %d answers; the challenge has %d tasks", len(r.Answers), len(c.Answers))
+		return refusal.New("challenge_refused", "the response has %d answers; the challenge has %d tasks", len(r.Answers),
+			len(c.Answers))
 	}
 	for _, a := range c.Answers {
 		if _, ok := r.Answers[a.ID]; !ok {
@@ -83,7 +85,7 @@ func answered(c evidence.ChallengeToken, r evidence.Response) error {
 		if !evidence.IsHash(answer) {
 			return refusal.New("challenge_refused", "the answer for task %s is not 64 lowercase hex characters", a.ID)
 		}
-		// All of them are compared, so that neither the time nor the refusal says which one was wrong.
+		// Compares all, so that neither time nor refusal tells which was wrong.
 		right &= subtle.ConstantTimeCompare([]byte(a.Hash), []byte(salted(a.Salt, c.ID, a.ID, answer)))
 	}
 	if right != 1 {

@@ -17,13 +17,18 @@ type vmInput struct {
 // Bounds on a program, and with maxSteps on the work.
 const (
 	registers  = 4
-	counter    = registers - 1 // the register that counts the rounds of a loop
+	counter    = registers - 1 // counts the rounds of a loop
 	maxProgram = 256
 	maxModulus = 1 << 20
 	maxSteps   = 1 << 16
 )
 
-const vmInstructions = `Input: a program for a machine with the registers a, b, c, d, whose first values are "registers". Run it from its first line until it has passed its last. x is a register, y a register or a number, k a number. "set x y": x becomes y. "add x y", "sub x y", "mul x y": x becomes x+y, x-y, x*y modulo "modulus", never negative. "jnz x k": unless x is 0, go on k lines from here (back if k is negative), otherwise with the next line. "jlt x y k": the same, if x is less than y. The answer text is the last values of a, b, c, d with commas, such as 5,0,71,8.` + hashIt
+const vmInstructions = `Input: a program for a machine with the registers a, b, c, d, whose first values are "registers". Run it ` +
+	`from its first line until it has passed its last. x is a register, y a register or a number, k a number. ` +
+	`"set x y": x becomes y. "add x y", "sub x y", "mul x y": x becomes x+y, x-y, x*y modulo "modulus", never ` +
+	`negative. "jnz x k": unless x is 0, go on k lines from here (back if k is negative), otherwise with the ` +
+	`next line. "jlt x y k": the same, if x is less than y. The answer text is the last values of a, b, c, d ` +
+	`with commas, such as 5,0,71,8.` + hashIt
 
 func (vm) Kind() string { return "vm" }
 
@@ -48,8 +53,8 @@ func (p vm) Generate(r io.Reader, d Difficulty) (Task, string, error) {
 	return t, answer, err
 }
 
-// drawLoop draws a loop over a body of size lines. Its counter is touched by nothing in the body, so it ends. One comparison in the
-// body may skip the line after it, so what is computed cannot be read off the program.
+// drawLoop draws a loop over size lines. No line touches its counter, so it ends. One comparison may skip a line, so
+// the result cannot be read off the program.
 func drawLoop(rnd *random, rounds, size int) []string {
 	ops := [...]string{"add", "sub", "mul"}
 	lines := make([]string, 0, size+3)
@@ -81,8 +86,7 @@ func (p vm) Solve(_ context.Context, t Task) (string, error) {
 	return answer, nil
 }
 
-// run returns the answer text. It is false for what is no program, for one that goes on for more than maxSteps lines, and for one
-// that jumps out of itself.
+// run returns the answer text; false for an invalid program, for more than maxSteps lines, and for a jump outside.
 func (in *vmInput) run() (string, bool) {
 	if in.Modulus < 2 || in.Modulus > maxModulus || len(in.Registers) != registers || len(in.Program) > maxProgram {
 		return "", false
@@ -94,7 +98,7 @@ func (in *vmInput) run() (string, bool) {
 		}
 		m.reg[i] = v
 	}
-	program := make([]instruction, 0, 32) // more than a standard program has, and few enough for the stack
+	program := make([]instruction, 0, 32) // enough for a standard program, and on the stack
 	for _, line := range in.Program {
 		i, ok := compile(line, in.Modulus)
 		if !ok {
@@ -119,7 +123,7 @@ type instruction struct {
 	k    int
 }
 
-// arity is how many words an instruction has; zero for what is none.
+// arity is the number of words of an instruction; zero for an unknown one.
 func arity(op string) int {
 	switch op {
 	case "set", "add", "sub", "mul", "jnz":

@@ -76,7 +76,8 @@ func (w *walker) scalar(key string, n *yaml.Node, t reflect.Type) {
 	case reflect.Float64:
 		ok, want = tag == "!!int" || tag == "!!float", "a number"
 	default:
-		ok, want = tag == "!!int" && isNumber(n.Value, t), fmt.Sprintf("a whole number in decimal digits, from 0 to %d", ^uint64(0)>>(64-bits(t)))
+		ok, want = tag == "!!int" && isNumber(n.Value, t),
+			fmt.Sprintf("a whole number in decimal digits, from 0 to %d", ^uint64(0)>>(64-bits(t)))
 	}
 	if !ok {
 		w.addAt(n, key, "must be %s, not %.40q", want, n.Value)
@@ -124,7 +125,8 @@ func (w *walker) object(key string, n *yaml.Node, t reflect.Type) {
 		case name.ShortTag() == "!!merge" && !w.Complete:
 			w.addAt(name, key, "merges another mapping (<<): write its keys out")
 		case name.Kind != yaml.ScalarNode || !ok:
-			w.addAt(name, fmt.Sprintf("%.200s", at), "is not known%s", cmp.Or(Suggest(name.Value, names), "; known here are "+strings.Join(names, ", ")))
+			w.addAt(name, fmt.Sprintf("%.200s", at), "is not known%s",
+				cmp.Or(Suggest(name.Value, names), "; known here are "+strings.Join(names, ", ")))
 		case seen[name.Value]:
 			w.addAt(name, at, "is there twice")
 		case w.Complete && f.optional && empty(value):

@@ -9,8 +9,9 @@ import (
 
 // Bounds on posted JSON.
 const (
-	MaxDepth = 100     // nesting
-	MaxItems = 200_000 // names and values; sorting a member takes some two hundred times the memory of its shortest spelling
+	MaxDepth = 100 // nesting
+	// names and values; sorting a member takes some two hundred times the memory of its shortest spelling
+	MaxItems = 200_000
 )
 
 // reader reads one JSON text. It refuses invalid JSON, invalid UTF-8, lone surrogates, duplicate names and nesting over
@@ -108,7 +109,8 @@ func (r *reader) missing(what string) *fault {
 // count counts one more name or value.
 func (r *reader) count() *fault {
 	if r.items++; r.bounded && r.items > MaxItems {
-		return r.fault(r.at, "has more than %d names and values; send less at once, or configure the action with content: raw", MaxItems)
+		return r.fault(r.at,
+			"has more than %d names and values; send less at once, or configure the action with content: raw", MaxItems)
 	}
 	return nil
 }
@@ -373,7 +375,9 @@ func (r *reader) number() *fault {
 	}
 	f, ok := faithful(string(spelled))
 	if !ok {
-		return r.fault(start, "holds the number %.40s, which a double does not hold exactly (RFC 8785); send a string, or configure the action with content: raw", spelled)
+		return r.fault(start,
+			"holds the number %.40s, which a double does not hold exactly (RFC 8785); send a string, or configure the action "+
+				"with content: raw", spelled)
 	}
 	if r.write {
 		r.out = AppendNumber(r.out, f)

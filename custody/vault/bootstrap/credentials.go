@@ -33,7 +33,9 @@ func (s credentials) command() string {
 	if !s.again {
 		unless = fmt.Sprintf("vault list %s/secret-id >/dev/null 2>&1 || ", s.path)
 	}
-	return fmt.Sprintf("(umask 077; mkdir -p %[1]s\n vault read -field=role_id %[2]s/role-id >%[3]s\n %[6]svault write -force -wrap-ttl=%[4]s -field=wrapping_token %[2]s/secret-id >%[5]s)",
+	return fmt.Sprintf(
+		"(umask 077; mkdir -p %[1]s\n vault read -field=role_id %[2]s/role-id >%[3]s\n %[6]svault write -force "+
+			"-wrap-ttl=%[4]s -field=wrapping_token %[2]s/secret-id >%[5]s)",
 		quote(s.dir), s.path, quote(s.roleIDFile()), s.wrap, quote(s.secretIDFile()), unless)
 }
 
@@ -76,7 +78,8 @@ func (s credentials) left(ctx context.Context, c *api.Client) (string, error) {
 	if err != nil || len(accessors) == 0 {
 		return "", err
 	}
-	return fmt.Sprintf("not written, because the role has %d secret id(s) already; --deliver %s makes another", len(accessors), s.process), nil
+	return fmt.Sprintf("not written, because the role has %d secret id(s) already; --deliver %s makes another",
+		len(accessors), s.process), nil
 }
 
 // wrapped makes a secret id and returns its wrapping token.

@@ -163,7 +163,8 @@ func (o Options) serviceAccounts() ([]step, error) {
 	steps := []step{method{k.Mount, "kubernetes"}}
 	for _, r := range o.roles() {
 		if namespace, name, ok := strings.Cut(k.Accounts[r.Process], "/"); ok {
-			fields := append(token(r), "bound_service_account_namespaces="+namespace, "bound_service_account_names="+name, "audience="+k.Audience)
+			fields := append(token(r), "bound_service_account_namespaces="+namespace, "bound_service_account_names="+name,
+				"audience="+k.Audience)
 			steps = append(steps, login{"auth/" + k.Mount + "/role/" + r.name(), fields})
 		}
 	}
@@ -172,7 +173,8 @@ func (o Options) serviceAccounts() ([]step, error) {
 
 // token has the settings of a role's tokens.
 func token(r Role) []string {
-	return []string{"token_policies=" + r.name(), "token_no_default_policy=true", "token_ttl=" + tokenTTL, "token_max_ttl=" + tokenMaxTTL, "token_period=0"}
+	return []string{"token_policies=" + r.name(), "token_no_default_policy=true", "token_ttl=" + tokenTTL,
+		"token_max_ttl=" + tokenMaxTTL, "token_period=0"}
 }
 
 // Commands returns the plan as commands for a shell with a Vault login.

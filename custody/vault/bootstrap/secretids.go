@@ -35,7 +35,8 @@ func SecretIDs(ctx context.Context, c *api.Client, o Options) ([]SecretID, error
 			return nil, err
 		}
 		if len(names) > maxSecretIDs {
-			return nil, fmt.Errorf("%s has %d secret ids; at most %d are looked at: destroy those that nobody needs", o.AppRole.path(r), len(names), maxSecretIDs)
+			return nil, fmt.Errorf("%s has %d secret ids; at most %d are looked at: destroy those that nobody needs",
+				o.AppRole.path(r), len(names), maxSecretIDs)
 		}
 		var ids []SecretID
 		for _, accessor := range names {
@@ -86,7 +87,8 @@ func accessors(ctx context.Context, c *api.Client, path string) ([]string, error
 }
 
 func createdAt(ctx context.Context, c *api.Client, path, accessor string) (time.Time, error) {
-	secret, err := c.Logical().WriteWithContext(ctx, path+"/secret-id-accessor/lookup", map[string]any{"secret_id_accessor": accessor})
+	secret, err := c.Logical().WriteWithContext(ctx, path+"/secret-id-accessor/lookup",
+		map[string]any{"secret_id_accessor": accessor})
 	if err != nil {
 		return time.Time{}, failed("look a secret id up at "+path, err)
 	}

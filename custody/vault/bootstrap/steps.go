@@ -20,7 +20,8 @@ func (e engine) apply(ctx context.Context, c *api.Client) (Done, error) {
 	}
 	switch m := mounts[e.path+"/"]; {
 	case m == nil:
-		return Done{e.path, "enabled"}, failed("enable "+e.path, c.Sys().MountWithContext(ctx, e.path, &api.MountInput{Type: "transit"}))
+		return Done{e.path, "enabled"},
+			failed("enable "+e.path, c.Sys().MountWithContext(ctx, e.path, &api.MountInput{Type: "transit"}))
 	case m.Type != "transit":
 		return Done{}, fmt.Errorf("what is mounted at %s is of the type %s: choose another mount", e.path, m.Type)
 	}
@@ -39,7 +40,9 @@ func (m method) apply(ctx context.Context, c *api.Client) (Done, error) {
 	}
 	switch is := methods[m.path+"/"]; {
 	case is == nil:
-		return Done{"auth/" + m.path, "enabled"}, failed("enable auth/"+m.path, c.Sys().EnableAuthWithOptionsWithContext(ctx, m.path, &api.EnableAuthOptions{Type: m.kind}))
+		return Done{"auth/" + m.path, "enabled"},
+			failed("enable auth/"+m.path,
+				c.Sys().EnableAuthWithOptionsWithContext(ctx, m.path, &api.EnableAuthOptions{Type: m.kind}))
 	case is.Type != m.kind:
 		return Done{}, fmt.Errorf("auth/%s is of the type %s and not %s: choose another mount", m.path, is.Type, m.kind)
 	}
@@ -64,7 +67,8 @@ func (k key) apply(ctx context.Context, c *api.Client) (Done, error) {
 	did := "is there"
 	if is == nil {
 		did = "made"
-		if _, err := c.Logical().WriteWithContext(ctx, k.path(), map[string]any{"type": "ed25519", "exportable": false, "allow_plaintext_backup": false}); err != nil {
+		if _, err := c.Logical().WriteWithContext(ctx, k.path(),
+			map[string]any{"type": "ed25519", "exportable": false, "allow_plaintext_backup": false}); err != nil {
 			return Done{}, failed("make "+k.path(), err)
 		}
 		// Making an existing key returns that one: only reading it shows what it is.
@@ -76,11 +80,15 @@ func (k key) apply(ctx context.Context, c *api.Client) (Done, error) {
 		return Done{}, fmt.Errorf("%s is not a plain ed25519 key: rename or remove it", k.path())
 	}
 	if is.Data["exportable"] != false || is.Data["allow_plaintext_backup"] != false {
-		return Done{}, fmt.Errorf("%s can be exported or backed up in plaintext, which Vault never takes back: rename or remove it, and sign nothing with it", k.path())
+		return Done{},
+			fmt.Errorf(
+				"%s can be exported or backed up in plaintext, which Vault never takes back: rename or remove it, and sign "+
+					"nothing with it", k.path())
 	}
 	if is.Data["deletion_allowed"] != false {
 		did += ", and can no longer be deleted"
-		if _, err := c.Logical().WriteWithContext(ctx, k.path()+"/config", map[string]any{"deletion_allowed": false}); err != nil {
+		if _, err := c.Logical().WriteWithContext(ctx, k.path()+"/config", map[string]any{"deletion_allowed": false}); err !=
+			nil {
 			return Done{}, failed("configure "+k.path(), err)
 		}
 	}
@@ -106,7 +114,8 @@ func (p policy) apply(ctx context.Context, c *api.Client) (Done, error) {
 	if is != "" {
 		did = "replaced, it was another one"
 	}
-	return Done{"policy " + p.name, did}, failed("write the policy "+p.name, c.Sys().PutPolicyWithContext(ctx, p.name, p.text))
+	return Done{"policy " + p.name, did},
+		failed("write the policy "+p.name, c.Sys().PutPolicyWithContext(ctx, p.name, p.text))
 }
 
 // login is a role's login.
