@@ -9,14 +9,12 @@ import (
 	"github.com/actionproof/mediator/custody"
 )
 
-// failing is a key whose custody does not answer.
 type failing struct{ custody.Key }
 
 var errAway = errors.New("away")
 
 func (failing) Versions(context.Context) ([]custody.Version, error) { return nil, errAway }
 
-// TestFailures: what a custody cannot do is an error with its code and its cause, and no signature or key.
 func TestFailures(t *testing.T) {
 	good, err := custody.NewMemory("good")
 	if err != nil {
@@ -30,9 +28,11 @@ func TestFailures(t *testing.T) {
 		do   func() (any, error)
 		want error
 	}{
-		"a version that does not sign":  {func() (any, error) { return fails.Sign(t.Context(), []byte("m")) }, errAway},
-		"a caller who has gone":         {func() (any, error) { return fails.Sign(gone, []byte("m")) }, context.Canceled},
-		"the set of a key that is away": {func() (any, error) { return custody.JWKS(t.Context(), good, failing{good}) }, errAway},
+		"a version that does not sign": {func() (any, error) { return fails.Sign(t.Context(), []byte("m")) }, errAway},
+		"a caller who has gone":        {func() (any, error) { return fails.Sign(gone, []byte("m")) }, context.Canceled},
+		"the set of a key that is away": {func() (any, error) {
+			return custody.JWKS(t.Context(), good, failing{good})
+		}, errAway},
 	} {
 		if got, err := tt.do(); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, %v", name, got, err)
@@ -53,14 +53,17 @@ func current(t *testing.T, k custody.Key) custody.Version {
 }
 
 func TestErrors(t *testing.T) {
-	unavailable, unfit, none := custody.Unavailable(errAway, "the key %s is away", "k"), custody.Unfit("the key %s is another", "k"), custody.NoCredential(errAway, "no %s", "token")
+	unavailable, unfit, none := custody.Unavailable(errAway, "the key %s is away", "k"),
+		custody.Unfit("the key %s is another", "k"), custody.NoCredential(errAway, "no %s", "token")
 	for _, tt := range []struct {
 		err        error
 		code, text string
 		unfit      bool
 	}{
 		{unavailable, "custody_unavailable", "the key k is away", false}, {none, "custody_unavailable", "no token", false},
-		{unfit, "custody_unfit", "the key k is another", true}, {errors.Join(errAway, unfit), "", "away\nthe key k is another", true}, {errAway, "", "away", false}, {nil, "", "", false},
+		{unfit, "custody_unfit", "the key k is another", true},
+		{errors.Join(errAway, unfit), "", "away\nthe key k is another", true}, {errAway, "", "away", false},
+		{nil, "", "", false},
 	} {
 		if custody.IsUnfit(tt.err) != tt.unfit {
 			t.Errorf("%v: unfit %t", tt.err, !tt.unfit)
@@ -77,13 +80,13 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestMemoryProperties: that a key in memory cannot be got out was seen; what the process is, was not.
 func TestMemoryProperties(t *testing.T) {
 	k, err := custody.NewMemory("k")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := k.Properties(); p.Custody != custody.ExternalMediator || p.Exportable || !slices.Equal(p.Observed, []string{"keyExportable"}) {
+	if p := k.Properties(); p.Custody != custody.ExternalMediator || p.Exportable ||
+		!slices.Equal(p.Observed, []string{"keyExportable"}) {
 		t.Errorf("%+v", p)
 	}
 }

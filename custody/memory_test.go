@@ -20,7 +20,7 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// TestMemoryIsNeverWrittenOut looks for the private key in everything that the package hands out or prints.
+// TestMemoryIsNeverWrittenOut searches all output for the private key.
 func TestMemoryIsNeverWrittenOut(t *testing.T) {
 	k, err := custody.NewMemory("k")
 	if err != nil {

@@ -23,18 +23,21 @@ func BenchmarkSign(b *testing.B) {
 	}
 }
 
-// BenchmarkClaims writes and reads the claims of a token that is authenticated with a secret, which costs next to nothing itself.
+// BenchmarkClaims writes and reads the claims of a token that is authenticated with a secret, which costs next to
+// nothing itself.
 func BenchmarkClaims(b *testing.B) {
 	secret, err := evidence.NewSecret([]byte(strings.Repeat("s", 32)))
 	must(b, err)
 	hash := evidence.HashBytes(nil)
 	claims := evidence.Capability{
-		Registered:  evidence.NewRegistered("gate", "gate", time.Now(), time.Minute),
-		Binding:     evidence.Binding{Action: "create_post", ContentHash: hash, Nonce: "n", Resource: "POST /posts", Subject: "agent:worker-1"},
+		Registered: evidence.NewRegistered("gate", "gate", time.Now(), time.Minute),
+		Binding: evidence.Binding{Action: "create_post", ContentHash: hash, Nonce: "n", Resource: "POST /posts",
+			Subject: "agent:worker-1"},
 		ChallengeID: "c", DecisionID: "d", GrantID: "g", VerificationConsumed: true,
 		Runtime: &evidence.RuntimeSummary{
-			AttestationID: "a", EnvironmentHash: hash, Issuer: "runtime", KeyID: "runtime-key:v1", PolicyHash: hash, RuntimeID: "r",
-			Trigger: evidence.Trigger{ID: "e", Kind: evidence.TriggerSourceEvent, Source: "github"},
+			AttestationID: "a", EnvironmentHash: hash, Issuer: "runtime", KeyID: "runtime-key:v1", PolicyHash: hash,
+			RuntimeID: "r",
+			Trigger:   evidence.Trigger{ID: "e", Kind: evidence.TriggerSourceEvent, Source: "github"},
 		},
 		Session: &evidence.SessionSummary{InputKind: evidence.TriggerSourceEvent, ReceiptID: "r", SessionID: "s"},
 	}

@@ -11,18 +11,19 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// TestClaimsThatAreRefused empties, overfills and spoils each claim of each kind in turn. What is not optional has to be there, and
-// what bears the name of a hash has to be one.
+// TestClaimsThatAreRefused empties, overfills and spoils each claim of each kind.
 func TestClaimsThatAreRefused(t *testing.T) {
 	h := evidence.HashBytes(nil)
 	binding := evidence.Binding{Action: "a", ContentHash: h, Nonce: "n", Resource: "r", Subject: "s"}
 	key := evidence.KeyClaims{KeyCustody: custody.ExternalMediator}
 	stamped := func() evidence.Registered { return evidence.NewRegistered("issuer", "api", noon, time.Minute) }
 	spoil(t, evidence.TriggerOriginProofKind, func() evidence.TriggerOriginProof {
-		return evidence.TriggerOriginProof{Registered: stamped(), BindingHash: h, EventID: "e", EvidenceHash: h, EvidenceID: "e", Kind: "k", PayloadHash: h, Source: "s", VerificationMethod: "m"}
+		return evidence.TriggerOriginProof{Registered: stamped(), BindingHash: h, EventID: "e", EvidenceHash: h,
+			EvidenceID: "e", Kind: "k", PayloadHash: h, Source: "s", VerificationMethod: "m"}
 	})
 	spoil(t, evidence.TriggerReceiptKind, func() evidence.TriggerReceipt {
-		return evidence.TriggerReceipt{Registered: stamped(), BindingHash: h, EventID: "e", Kind: "k", OriginProofHash: h, PayloadHash: h, Source: "s"}
+		return evidence.TriggerReceipt{Registered: stamped(), BindingHash: h, EventID: "e", Kind: "k", OriginProofHash: h,
+			PayloadHash: h, Source: "s"}
 	})
 	spoil(t, evidence.RuntimeAttestationKind, func() evidence.RuntimeAttestation {
 		c := attestation()
@@ -31,44 +32,53 @@ func TestClaimsThatAreRefused(t *testing.T) {
 	})
 	spoil(t, evidence.SessionReceiptKind, func() evidence.SessionReceipt {
 		return evidence.SessionReceipt{
-			Registered: stamped(), KeyClaims: key, BindingHash: h, ChallengeID: "c", EnvironmentHash: h, EventID: "e", InputKind: "k", InputSource: "s",
+			Registered: stamped(), KeyClaims: key, BindingHash: h, ChallengeID: "c", EnvironmentHash: h, EventID: "e",
+			InputKind: "k", InputSource: "s",
 			PolicyHash: h, RuntimeID: "r", SessionID: "s", TranscriptHash: h,
 		}
 	})
 	spoil(t, evidence.PolicyDecisionKind, func() evidence.PolicyDecision {
 		return evidence.PolicyDecision{
-			Registered: stamped(), KeyClaims: key, Action: "a", BindingHash: h, ChallengeID: "c", ContentHash: h, Decision: evidence.DecisionAllow, EnvironmentHash: h,
-			OriginEvidenceHash: h, OriginEvidenceID: "o", OriginVerificationMethod: "m", PolicyHash: h, Resource: "r", Rule: "r", RuntimeID: "r", Subject: "s",
+			Registered: stamped(), KeyClaims: key, Action: "a", BindingHash: h, ChallengeID: "c", ContentHash: h,
+			Decision: evidence.DecisionAllow, EnvironmentHash: h,
+			OriginEvidenceHash: h, OriginEvidenceID: "o", OriginVerificationMethod: "m", PolicyHash: h, Resource: "r", Rule: "r",
+			RuntimeID: "r", Subject: "s",
 			TriggerEventID: "t", TriggerKind: "k", TriggerSource: "s",
 		}
 	})
 	spoil(t, evidence.ActionGrantKind, func() evidence.ActionGrant {
 		one := func() []string { return []string{h} }
 		return evidence.ActionGrant{
-			Registered: stamped(), KeyClaims: key, Actions: one(), BindingHashes: one(), ContentHashes: one(), EnvironmentHash: h, OriginEvidenceHashes: one(),
-			OriginEvidenceIDs: one(), OriginVerificationMethods: one(), PolicyDecisionHashes: one(), PolicyDecisionIDs: one(), PolicyHash: h, Resources: one(),
+			Registered: stamped(), KeyClaims: key, Actions: one(), BindingHashes: one(), ContentHashes: one(),
+			EnvironmentHash: h, OriginEvidenceHashes: one(),
+			OriginEvidenceIDs: one(), OriginVerificationMethods: one(), PolicyDecisionHashes: one(), PolicyDecisionIDs: one(),
+			PolicyHash: h, Resources: one(),
 			RuntimeIDs: one(), Subject: "s", TriggerEventIDs: one(), TriggerSources: one(),
 		}
 	})
 	spoil(t, evidence.RequestProofKind, func() evidence.RequestProof {
-		return evidence.RequestProof{Registered: stamped(), KeyClaims: key, AccessTokenHash: h, Action: "a", BindingHash: h, CapabilityID: "c", ContentHash: h, Resource: "r", Subject: "s"}
+		return evidence.RequestProof{Registered: stamped(), KeyClaims: key, AccessTokenHash: h, Action: "a", BindingHash: h,
+			CapabilityID: "c", ContentHash: h, Resource: "r", Subject: "s"}
 	})
 	spoil(t, evidence.SignerCertificateKind, func() evidence.SignerCertificate {
-		return evidence.SignerCertificate{Registered: stamped(), KeyCustody: "k", Purposes: []string{"p"}, SubjectIssuer: "i", SubjectKeyID: "k", SubjectPublicKey: "p", SubjectPublicKeyHash: h}
+		return evidence.SignerCertificate{Registered: stamped(), KeyCustody: "k", Purposes: []string{"p"}, SubjectIssuer: "i",
+			SubjectKeyID: "k", SubjectPublicKey: "p", SubjectPublicKeyHash: h}
 	})
 	spoil(t, evidence.DeploymentCertificateKind, func() evidence.DeploymentCertificate {
-		return evidence.DeploymentCertificate{Registered: stamped(), ControlsHash: h, DeploymentID: "d", ManifestHash: h, Version: "v"}
+		return evidence.DeploymentCertificate{Registered: stamped(), ControlsHash: h, DeploymentID: "d", ManifestHash: h,
+			Version: "v"}
 	})
 	spoil(t, evidence.ChallengeTokenKind, func() evidence.ChallengeToken {
 		b := binding
-		return evidence.ChallengeToken{Registered: stamped(), Answers: []evidence.SaltedAnswer{{Hash: h, ID: "t1", Kind: "vm", Salt: "s"}}, Binding: &b, BindingHash: b.Hash(), Difficulty: "lite", TasksHash: h}
+		return evidence.ChallengeToken{Registered: stamped(),
+			Answers: []evidence.SaltedAnswer{{Hash: h, ID: "t1", Kind: "vm", Salt: "s"}}, Binding: &b, BindingHash: b.Hash(),
+			Difficulty: "lite", TasksHash: h}
 	})
 	spoil(t, evidence.CapabilityKind, func() evidence.Capability {
 		return evidence.Capability{Registered: stamped(), Binding: binding, ChallengeID: "c"}
 	})
 }
 
-// spoil signs what whole makes, and then with each claim spoilt.
 func spoil[C any](t *testing.T, k evidence.Kind[C], whole func() C) {
 	t.Helper()
 	key, err := custody.NewMemory("k")
@@ -126,15 +136,16 @@ func spoil[C any](t *testing.T, k evidence.Kind[C], whole func() C) {
 			}
 			refused(strings.Repeat("x", longest+1))
 			if l.name != ".Registered.ID" && !strings.HasPrefix(l.name, ".Binding.") {
-				refused("\xff") // no text
+				refused("\xff")
 			}
 			if err := with(l.name, strings.Repeat("x", longest)); err != nil && !strings.HasPrefix(l.name, ".Binding.") {
 				t.Errorf("%s of %d bytes: %v", l.name, longest, err)
 			}
 		}
-		for iat, rows := range map[int64]map[int64]string{ // a time of issue, and by how much later it is over
+		for iat, rows := range map[int64]map[int64]string{
 			0: {60: "artifact_malformed"}, -1: {60: "artifact_malformed"}, math.MinInt64: {60: "artifact_malformed"},
-			1: {0: "artifact_malformed", -1: "artifact_malformed", 1: "", int64(k.MaxLifetime / time.Second): "", int64(k.MaxLifetime/time.Second) + 1: "artifact_malformed"},
+			1: {0: "artifact_malformed", -1: "artifact_malformed", 1: "", int64(k.MaxLifetime / time.Second): "",
+				int64(k.MaxLifetime/time.Second) + 1: "artifact_malformed"},
 		} {
 			for life, code := range rows {
 				c := whole()
@@ -148,13 +159,11 @@ func spoil[C any](t *testing.T, k evidence.Kind[C], whole func() C) {
 	})
 }
 
-// leaf is one claim that has to be there.
 type leaf struct {
 	name  string
 	value reflect.Value
 }
 
-// leaves lists the texts and the lists of texts in claims, but for the optional ones.
 func leaves(v reflect.Value, path string) (out []leaf) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -180,14 +189,14 @@ func leaves(v reflect.Value, path string) (out []leaf) {
 	return out
 }
 
-// TestListsOfClaims is about the lists that have more rules than to be there.
 func TestListsOfClaims(t *testing.T) {
 	h := evidence.HashBytes(nil)
 	stamped := evidence.NewRegistered("issuer", "api", noon, time.Minute)
 	_, version := version(t, "k")
 	for _, purposes := range [][]string{{"a", "b"}, {"a", "a"}} {
 		_, err := evidence.Sign(t.Context(), version, evidence.SignerCertificateKind, evidence.SignerCertificate{
-			Registered: stamped, KeyCustody: "k", Purposes: purposes, SubjectIssuer: "i", SubjectKeyID: "k", SubjectPublicKey: "p", SubjectPublicKeyHash: h,
+			Registered: stamped, KeyCustody: "k", Purposes: purposes, SubjectIssuer: "i", SubjectKeyID: "k",
+			SubjectPublicKey: "p", SubjectPublicKeyHash: h,
 		})
 		wantCode(t, err, "artifact_malformed")
 	}
@@ -199,7 +208,8 @@ func TestListsOfClaims(t *testing.T) {
 		"no binding hash":      func(c *evidence.ChallengeToken) { c.BindingHash = "" },
 	} {
 		b := evidence.Binding{Action: "a", ContentHash: h, Nonce: "n", Resource: "r", Subject: "s"}
-		c := evidence.ChallengeToken{Registered: stamped, Answers: []evidence.SaltedAnswer{answer}, Binding: &b, BindingHash: b.Hash(), Difficulty: "lite", TasksHash: h}
+		c := evidence.ChallengeToken{Registered: stamped, Answers: []evidence.SaltedAnswer{answer}, Binding: &b,
+			BindingHash: b.Hash(), Difficulty: "lite", TasksHash: h}
 		change(&c)
 		t.Run(name, func(t *testing.T) {
 			_, err := evidence.SignMAC(secretOf(t, []byte(strings.Repeat("s", 32))), evidence.ChallengeTokenKind, c)
@@ -215,7 +225,7 @@ func TestBinding(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("x", n) }
 	for name, tt := range map[string]struct {
 		change      func(*evidence.Binding)
-		ok, noNonce bool // noNonce: it is only the nonce that is wrong
+		ok, noNonce bool // only the nonce is wrong
 	}{
 		"no subject":           {func(b *evidence.Binding) { b.Subject = "" }, false, false},
 		"a long subject":       {func(b *evidence.Binding) { b.Subject = long(257) }, false, false},
@@ -252,7 +262,8 @@ func TestBinding(t *testing.T) {
 				t.Errorf("hash %q", b.Hash())
 			}
 			other := b
-			if other.Nonce = "another"; !other.SameAction(b) || b.SameAction(whole) != (b.Subject == "s" && b.Action == "a" && b.Resource == "r" && b.ContentHash == h) {
+			if other.Nonce = "another"; !other.SameAction(b) ||
+				b.SameAction(whole) != (b.Subject == "s" && b.Action == "a" && b.Resource == "r" && b.ContentHash == h) {
 				t.Error("SameAction is not about all but the nonce")
 			}
 		})
@@ -266,8 +277,8 @@ func TestIsHash(t *testing.T) {
 	for text, want := range map[string]bool{
 		strings.Repeat("0123456789abcdef", 4): true,
 		strings.Repeat("0", 63):               false, strings.Repeat("0", 65): false, "": false,
-		// The neighbours of the digits and of the letters.
-		strings.Repeat("0", 63) + "/": false, strings.Repeat("0", 63) + ":": false, strings.Repeat("0", 63) + "`": false, strings.Repeat("0", 63) + "g": false,
+		strings.Repeat("0", 63) + "/": false, strings.Repeat("0", 63) + ":": false, strings.Repeat("0", 63) + "`": false,
+		strings.Repeat("0", 63) + "g": false,
 		strings.Repeat("0", 63) + "A": false, "~" + strings.Repeat("0", 63): false,
 	} {
 		if got := evidence.IsHash(text); got != want {
@@ -276,9 +287,10 @@ func TestIsHash(t *testing.T) {
 	}
 }
 
-// TestHashToken: an artifact is named by what is signed of it, so by the same hash whatever the signature.
+// TestHashToken: the signature does not change the hash.
 func TestHashToken(t *testing.T) {
-	for token, signed := range map[string]string{"h.p.s": "h.p", "h.p.other": "h.p", "h.p.": "h.p", ".s": "", ".": "", "none": "none", "": ""} {
+	for token, signed := range map[string]string{"h.p.s": "h.p", "h.p.other": "h.p", "h.p.": "h.p", ".s": "", ".": "",
+		"none": "none", "": ""} {
 		if got := evidence.HashToken(token); got != evidence.HashBytes([]byte(signed)) {
 			t.Errorf("%q is not named by the hash of %q", token, signed)
 		}

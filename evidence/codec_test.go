@@ -13,10 +13,10 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// fill gives every field of v a value, so that every member of the claims is written.
+// fill sets every field of v.
 func fill(v reflect.Value) { fillWith("a<b>&\"c,}]{[\\\u00e9\u2028\U0001F600 \t\x01", v) }
 
-// fillPlain is fill with texts that need no escape.
+// fillPlain is fill without escapes.
 func fillPlain(v reflect.Value) { fillWith("a plain text", v) }
 
 func fillWith(text string, v reflect.Value) {
@@ -45,28 +45,26 @@ func fillWith(text string, v reflect.Value) {
 	}
 }
 
-// encode returns what the codec of its type writes of what claims points to.
 func encode(claims any) ([]byte, error) {
 	return newCodec(reflect.TypeOf(claims).Elem()).encode(claims, 0)
 }
 
-// everyClaims is one of each type that canonical writes.
+// everyClaims is one of each type of claims.
 func everyClaims() []any {
 	return []any{
 		&TriggerOriginProof{}, &TriggerReceipt{}, &RuntimeAttestation{}, &SessionReceipt{}, &PolicyDecision{}, &ActionGrant{},
-		&RequestProof{}, &RevocationList{}, &SignerCertificate{}, &DeploymentCertificate{}, &ChallengeToken{}, &Capability{}, &Binding{}, &header{},
+		&RequestProof{}, &RevocationList{}, &SignerCertificate{}, &DeploymentCertificate{}, &ChallengeToken{}, &Capability{},
+		&Binding{}, &header{},
 		&measured{},
 	}
 }
 
-// measured are claims that hold doubles, as those of other packages do.
 type measured struct {
 	Mean  float64   `json:"mean"`
 	Parts []float64 `json:"parts"`
 }
 
-// TestEncodeIsCanonical holds encode against encoding/json and an independent RFC 8785 canonicaliser, for every kind, with every member set
-// and with none.
+// TestEncodeIsCanonical compares with encoding/json and an independent canonicaliser.
 func TestEncodeIsCanonical(t *testing.T) {
 	for _, claims := range everyClaims() {
 		t.Run(reflect.TypeOf(claims).Elem().Name(), func(t *testing.T) {
@@ -92,10 +90,10 @@ func TestEncodeIsCanonical(t *testing.T) {
 	}
 }
 
-// TestEncodeFindsTheEndOfAText, whatever stands before its last quote.
 func TestEncodeFindsTheEndOfAText(t *testing.T) {
 	for text, want := range map[string]string{
-		`x`: `{"a":"x","b":"x"}`, `\`: `{"a":"\\","b":"\\"}`, `\"`: `{"a":"\\\"","b":"\\\""}`, `\\`: `{"a":"\\\\","b":"\\\\"}`, `",`: `{"a":"\",","b":"\","}`,
+		`x`: `{"a":"x","b":"x"}`, `\`: `{"a":"\\","b":"\\"}`, `\"`: `{"a":"\\\"","b":"\\\""}`,
+		`\\`: `{"a":"\\\\","b":"\\\\"}`, `",`: `{"a":"\",","b":"\","}`,
 	} {
 		v := struct {
 			B string `json:"b"`
@@ -107,20 +105,22 @@ func TestEncodeFindsTheEndOfAText(t *testing.T) {
 	}
 }
 
-// TestEncodeRefuses texts that are none, and numbers that are two.
 func TestEncodeRefuses(t *testing.T) {
 	for _, n := range []int64{1 << 53, -1 << 53, math.MaxInt64, math.MinInt64} {
-		if got, err := encode(&Registered{IssuedAt: n}); got != nil || !errors.Is(err, refusal.New("artifact_malformed", "")) {
+		if got, err := encode(&Registered{IssuedAt: n}); got != nil ||
+			!errors.Is(err, refusal.New("artifact_malformed", "")) {
 			t.Errorf("%d: %s, %v", n, got, err)
 		}
 	}
 	for _, f := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1)} {
-		if got, err := encode(&measured{Parts: []float64{1, f}}); got != nil || !errors.Is(err, refusal.New("artifact_malformed", "")) {
+		if got, err := encode(&measured{Parts: []float64{1, f}}); got != nil ||
+			!errors.Is(err, refusal.New("artifact_malformed", "")) {
 			t.Errorf("%v: %s, %v", f, got, err)
 		}
 	}
 	for _, text := range []string{"\xff", "\xed\xa0\x80"} {
-		for _, v := range []any{&text, &[]string{"a", text}, &header{Kid: text}, &Capability{Session: &SessionSummary{SessionID: text}}} {
+		for _, v := range []any{&text, &[]string{"a", text}, &header{Kid: text},
+			&Capability{Session: &SessionSummary{SessionID: text}}} {
 			if got, err := encode(v); got != nil || !errors.Is(err, refusal.New("artifact_malformed", "")) {
 				t.Errorf("%q: %s, %v", text, got, err)
 			}
@@ -128,7 +128,6 @@ func TestEncodeRefuses(t *testing.T) {
 	}
 }
 
-// TestSpellRefuses types that no claim has, rather than to write them as it thinks best.
 func TestSpellRefuses(t *testing.T) {
 	for _, v := range []any{float32(1.5), uint8(1), map[string]string{}, [2]int64{}, struct{ F func() }{}, []any{}} {
 		func() {
@@ -142,7 +141,7 @@ func TestSpellRefuses(t *testing.T) {
 	}
 }
 
-// FuzzDecode: a text that is read is written the same, and an independent reader reads the same of it.
+// FuzzDecode: what is read is written the same, and an independent reader agrees.
 func FuzzDecode(f *testing.F) {
 	for _, claims := range everyClaims() {
 		for _, fill := range []func(reflect.Value){func(reflect.Value) {}, fill, fillPlain} {
@@ -155,7 +154,8 @@ func FuzzDecode(f *testing.F) {
 			f.Add(string(raw[:len(raw)/2]))
 		}
 	}
-	for _, text := range []string{`{"actions":]}`, `{"iat":-}`, `{"iat":01}`, `{"observed":[]}`, `{"answers":null}`, `{"binding":{},}`} {
+	for _, text := range []string{`{"actions":]}`, `{"iat":-}`, `{"iat":01}`, `{"observed":[]}`, `{"answers":null}`,
+		`{"binding":{},}`} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -182,10 +182,10 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestDoubles writes each double as ECMAScript does, and reads it only in this spelling.
 func TestDoubles(t *testing.T) {
 	for f, want := range map[float64]string{
-		0: "0", 1: "1", -1.5: "-1.5", 0.1: "0.1", 1.0 / 3: "0.3333333333333333", 1e20: "100000000000000000000", 1e21: "1e+21", 1e-6: "0.000001",
+		0: "0", 1: "1", -1.5: "-1.5", 0.1: "0.1", 1.0 / 3: "0.3333333333333333", 1e20: "100000000000000000000", 1e21: "1e+21",
+		1e-6: "0.000001",
 		1e-7: "1e-7", 5e-324: "5e-324", math.MaxFloat64: "1.7976931348623157e+308", 1<<53 + 2: "9007199254740994",
 	} {
 		text := `{"mean":` + want + `,"parts":[` + want + `]}`
@@ -204,7 +204,6 @@ func TestDoubles(t *testing.T) {
 	}
 }
 
-// TestDecode reads what encode has written, whatever stands in its texts.
 func TestDecode(t *testing.T) {
 	for _, fill := range []func(reflect.Value){fill, fillPlain, func(v reflect.Value) { fillWith("null", v) }} {
 		for _, claims := range everyClaims() {

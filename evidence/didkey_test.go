@@ -8,7 +8,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// TestDIDKey: the name of a key is that of the did:key method, in its one spelling.
 func TestDIDKey(t *testing.T) {
 	const text = "did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK"
 	public, err := evidence.ParseDIDKey(text)
@@ -16,8 +15,11 @@ func TestDIDKey(t *testing.T) {
 	check.WantEqual(t, hex.EncodeToString(public), "2e6fcce36701dc791488e0d0b1745cc1e33a4c1c9fcc41c63bd343dbbe0970e6")
 	check.WantEqual(t, evidence.DIDKey(public), text)
 	for name, other := range map[string]string{
-		"nothing": "", "no digits": "did:key:z", "another base": "did:key:m" + text[9:], "a digit that is none": text[:20] + "0" + text[21:], "longer": text + "1", "shorter": text[:len(text)-1],
-		"with a leading zero": "did:key:z1" + text[9:], "of X25519": "did:key:z6LSbysY2xFMRpGMhb7tFTLMpeuPRaqaWM1yECx2AtzE3KCc", "of small order": evidence.DIDKey(make([]byte, 32)),
+		"nothing": "", "no digits": "did:key:z", "another base": "did:key:m" + text[9:],
+		"a digit that is none": text[:20] + "0" + text[21:], "longer": text + "1", "shorter": text[:len(text)-1],
+		"with a leading zero": "did:key:z1" + text[9:],
+		"of X25519":           "did:key:z6LSbysY2xFMRpGMhb7tFTLMpeuPRaqaWM1yECx2AtzE3KCc",
+		"of small order":      evidence.DIDKey(make([]byte, 32)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := evidence.ParseDIDKey(other)
@@ -26,7 +28,6 @@ func TestDIDKey(t *testing.T) {
 	}
 }
 
-// FuzzParseDIDKey: whatever names a key is how the key is named.
 func FuzzParseDIDKey(f *testing.F) {
 	f.Add("did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -11,16 +11,17 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// FuzzBundle gives a verifier any trust bundle beside the pinned key: no panic, a code for each refusal, and no key is believed but the one that the
-// registry has certified.
+// FuzzBundle: no panic, a code for each refusal, and only the registry's key is believed.
 func FuzzBundle(f *testing.F) {
 	d := newDesk(f)
 	token, id := d.proof(f)
-	want := evidence.Expected{Issuers: []string{"mediator"}, Audiences: []string{"api"}, KeyIDs: []string{"proof-key"}, MaxAge: time.Minute}
+	want := evidence.Expected{Issuers: []string{"mediator"}, Audiences: []string{"api"}, KeyIDs: []string{"proof-key"},
+		MaxAge: time.Minute}
 	for _, b := range []evidence.Bundle{
 		{Certificates: d.certificates},
 		{Certificates: append(d.certificates, d.certificates...), DeploymentCertificate: "x"},
-		{Certificates: d.certificates, Revocations: d.list(f, d.options("registry", noon), evidence.Revocation{Kind: evidence.RevokedArtifact, ID: id})},
+		{Certificates: d.certificates,
+			Revocations: d.list(f, d.options("registry", noon), evidence.Revocation{Kind: evidence.RevokedArtifact, ID: id})},
 	} {
 		raw, err := json.Marshal(b)
 		must(f, err)
@@ -48,11 +49,13 @@ func FuzzBundle(f *testing.F) {
 	})
 }
 
-// FuzzParseRoot reads any file as a pinned root: what is accepted is a key that can verify, and the file of which holds no private part.
+// FuzzParseRoot: an accepted root can verify, and its file has no private part.
 func FuzzParseRoot(f *testing.F) {
 	d := newDesk(f)
-	f.Add([]byte(`{"kty":"OKP","crv":"Ed25519","kid":"` + d.root.KeyID + `","x":"` + evidence.EncodePublicKey(d.root.Public) + `"}`))
-	f.Add([]byte(`{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a:v1","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"},{"kty":"AKP","alg":"ML-DSA-65","kid":"a:v1","pub":"AA"}]}`))
+	f.Add([]byte(
+		`{"kty":"OKP","crv":"Ed25519","kid":"` + d.root.KeyID + `","x":"` + evidence.EncodePublicKey(d.root.Public) + `"}`))
+	f.Add([]byte(
+		`{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a:v1","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"},{"kty":"AKP","alg":"ML-DSA-65","kid":"a:v1","pub":"AA"}]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		r, err := evidence.ParseRoot(raw, evidence.PurposeSignerCertificate)
 		var refused *refusal.Refusal

@@ -9,10 +9,9 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// TestOrderedID shows that identifiers sort by their time, whatever is random in them, and that those of one millisecond differ.
 func TestOrderedID(t *testing.T) {
 	var ids []string
-	for n := range 5000 { // across the carries of each character of the time that changes
+	for n := range 5000 { // across the carry of each character
 		id := evidence.NewOrderedID(time.UnixMilli(1_800_000_000_000 + int64(n)*int64(n)*37))
 		if len(id) != 26 || strings.Trim(id, "0123456789ABCDEFGHIJKLMNOPQRSTUV") != "" {
 			t.Fatalf("the identifier is %q", id)
@@ -26,7 +25,8 @@ func TestOrderedID(t *testing.T) {
 	if first, second := evidence.NewOrderedID(one), evidence.NewOrderedID(one); first == second {
 		t.Errorf("two are %s", first)
 	}
-	if got := evidence.OrderedID(time.UnixMilli(0x0190_0000_0001), [10]byte{9: 0x1f}); got != "0680000004000000000000003S" {
+	if got := evidence.OrderedID(time.UnixMilli(0x0190_0000_0001), [10]byte{9: 0x1f}); got !=
+		"0680000004000000000000003S" {
 		t.Errorf("got %s", got)
 	}
 }

@@ -21,12 +21,12 @@ func secretOf(t testing.TB, b []byte) evidence.Secret {
 	return s
 }
 
-// attestation is a whole runtime attestation, but for what its signer stamps.
 func attestation() evidence.RuntimeAttestation {
 	h := evidence.HashBytes(nil)
 	return evidence.RuntimeAttestation{
-		BindingHash: h, ChallengeID: "c", ContentHash: h, EnvironmentHash: h, Mode: evidence.ModeAutonomous, PolicyHash: h, RuntimeID: "r",
-		Trigger: evidence.Trigger{ID: "e", Kind: evidence.TriggerSourceEvent, Source: "github"}, TriggerReceiptHash: h,
+		BindingHash: h, ChallengeID: "c", ContentHash: h, EnvironmentHash: h, Mode: evidence.ModeAutonomous, PolicyHash: h,
+		RuntimeID: "r",
+		Trigger:   evidence.Trigger{ID: "e", Kind: evidence.TriggerSourceEvent, Source: "github"}, TriggerReceiptHash: h,
 	}
 }
 
@@ -34,8 +34,6 @@ func options() signer.Options {
 	return signer.Options{Issuer: "runtime", Audience: "api", Lifetime: time.Minute, Now: func() time.Time { return noon }}
 }
 
-// TestSharedSecret holds attestations that a shared secret authenticates (seed: runtimeAttestationSecret) against verifiers whose
-// policies name that secret, another one, or none.
 func TestSharedSecret(t *testing.T) {
 	w := newWorld(t)
 	s, rotated := secretOf(t, []byte(strings.Repeat("s", 32))), secretOf(t, []byte(strings.Repeat("t", 32)))
@@ -56,7 +54,7 @@ func TestSharedSecret(t *testing.T) {
 	}
 	key, err := w.key.Current(t.Context())
 	must(t, err)
-	signed := func() string { // the same claims, signed with a certified Ed25519 key
+	signed := func() string { // the same claims, signed with a certified key
 		i, err := signer.New(evidence.RuntimeAttestationKind, w.key, options())
 		must(t, err)
 		token, _, err := i.Sign(t.Context(), attestation())
@@ -65,7 +63,8 @@ func TestSharedSecret(t *testing.T) {
 	}()
 	public, publicText := secretOf(t, key.Public()), secretOf(t, []byte(evidence.EncodePublicKey(key.Public())))
 	names := func(secrets ...evidence.Secret) evidence.Expected {
-		e := evidence.Expected{Issuers: []string{"runtime"}, Audiences: []string{"api"}, MaxAge: time.Minute, Secrets: secrets, KeyIDs: []string{"proof-key"}}
+		e := evidence.Expected{Issuers: []string{"runtime"}, Audiences: []string{"api"}, MaxAge: time.Minute,
+			Secrets: secrets, KeyIDs: []string{"proof-key"}}
 		for _, s := range secrets {
 			e.KeyIDs = append(e.KeyIDs, s.KeyID())
 		}
@@ -77,29 +76,54 @@ func TestSharedSecret(t *testing.T) {
 		token, code string
 		want        evidence.Expected
 	}{
-		"the policy names it":                      {token, "", names(s)},
-		"one of two, for a rotation":               {token, "", names(rotated, s)},
-		"the policy holds another":                 {token, "key_unknown", names(rotated)},
-		"the policy holds it and does not name it": {token, "not_allowed", change(names(s), func(e *evidence.Expected) { e.KeyIDs = []string{"proof-key"} })},
-		"the policy wants a signature":             {token, "artifact_malformed", names()},
-		"the policy names it and holds nothing":    {token, "artifact_malformed", change(names(s), func(e *evidence.Expected) { e.Secrets = nil })},
-		"the policy holds a secret that is none":   {token, "key_unknown", names(evidence.Secret{})},
-		"a signature, where the policy names it":   {signed, "artifact_malformed", names(s)},
-		"alg EdDSA over the MAC":                   {mac([]byte(strings.Repeat("s", 32)), strings.Replace(header, "HS256", "EdDSA", 1), payload), "artifact_malformed", names(s)},
-		"alg none":                                 {mac([]byte(strings.Repeat("s", 32)), strings.Replace(header, "HS256", "none", 1), payload), "artifact_malformed", names(s)},
-		"alg HS512":                                {mac([]byte(strings.Repeat("s", 32)), strings.Replace(header, "HS256", "HS512", 1), payload), "artifact_malformed", names(s)},
-		"another secret under its name":            {mac([]byte(strings.Repeat("t", 32)), header, payload), "signature_invalid", names(s)},
-		"the public key under its name":            {mac(key.Public(), header, payload), "signature_invalid", names(s)},
-		"the public key as secret":                 {mac(key.Public(), strings.Replace(header, s.KeyID(), key.KeyID(), 1), payload), "artifact_malformed", names()},
-		"the public key as the policy's secret":    {shared(public), "config_malformed", names(public)},
-		"its text as the policy's secret":          {shared(publicText), "config_malformed", names(publicText)},
-		"a secret under a key's name":              {mac([]byte(strings.Repeat("s", 32)), strings.Replace(header, s.KeyID(), key.KeyID(), 1), payload), "key_unknown", names(s)},
-		"custody is asked for":                     {token, "key_custody", change(names(s), func(e *evidence.Expected) { e.Custody = []string{evidence.CustodyExternalMediator} })},
-		"a key that cannot be exported":            {token, "key_custody", change(names(s), func(e *evidence.Expected) { e.RequireNonExportable = true })},
-		"a secret that claims more":                {mac([]byte(strings.Repeat("s", 32)), header, strings.Replace(payload, `"keyExportable":true`, `"keyExportable":false`, 1)), "key_custody", names(s)},
-		"another issuer":                           {token, "not_allowed", change(names(s), func(e *evidence.Expected) { e.Issuers = []string{"other"} })},
-		"no age":                                   {token, "not_allowed", change(names(s), func(e *evidence.Expected) { e.MaxAge = 0 })},
-		"altered":                                  {mac([]byte(strings.Repeat("s", 32)), header, payload)[:len(token)-4] + "AAAA", "signature_invalid", names(s)},
+		"the policy names it":        {token, "", names(s)},
+		"one of two, for a rotation": {token, "", names(rotated, s)},
+		"the policy holds another":   {token, "key_unknown", names(rotated)},
+		"the policy holds it and does not name it": {token, "not_allowed", change(names(s), func(e *evidence.Expected) {
+			e.KeyIDs = []string{"proof-key"}
+		})},
+		"the policy wants a signature": {token, "artifact_malformed", names()},
+		"the policy names it and holds nothing": {token, "artifact_malformed", change(names(s), func(e *evidence.Expected) {
+			e.Secrets = nil
+		})},
+		"the policy holds a secret that is none": {token, "key_unknown", names(evidence.Secret{})},
+		"a signature, where the policy names it": {signed, "artifact_malformed", names(s)},
+		"alg EdDSA over the MAC": {
+			mac([]byte(strings.Repeat("s", 32)), strings.Replace(header, "HS256", "EdDSA", 1), payload), "artifact_malformed",
+			names(s)},
+		"alg none": {
+			mac([]byte(strings.Repeat("s", 32)), strings.Replace(header, "HS256", "none", 1), payload), "artifact_malformed",
+			names(s)},
+		"alg HS512": {
+			mac([]byte(strings.Repeat("s", 32)), strings.Replace(header, "HS256", "HS512", 1), payload), "artifact_malformed",
+			names(s)},
+		"another secret under its name": {mac([]byte(strings.Repeat("t", 32)), header, payload),
+			"signature_invalid", names(s)},
+		"the public key under its name": {mac(key.Public(), header, payload), "signature_invalid", names(s)},
+		"the public key as secret": {
+			mac(key.Public(), strings.Replace(header, s.KeyID(), key.KeyID(), 1), payload), "artifact_malformed", names()},
+		"the public key as the policy's secret": {shared(public), "config_malformed", names(public)},
+		"its text as the policy's secret":       {shared(publicText), "config_malformed", names(publicText)},
+		"a secret under a key's name": {
+			mac([]byte(strings.Repeat("s", 32)), strings.Replace(header, s.KeyID(), key.KeyID(), 1), payload), "key_unknown",
+			names(s)},
+		"custody is asked for": {token, "key_custody", change(names(s), func(e *evidence.Expected) {
+			e.Custody = []string{evidence.CustodyExternalMediator}
+		})},
+		"a key that cannot be exported": {token, "key_custody", change(names(s), func(e *evidence.Expected) {
+			e.RequireNonExportable = true
+		})},
+		"a secret that claims more": {
+			mac([]byte(strings.Repeat("s", 32)), header,
+				strings.Replace(payload, `"keyExportable":true`, `"keyExportable":false`, 1)), "key_custody", names(s)},
+		"another issuer": {token, "not_allowed", change(names(s), func(e *evidence.Expected) {
+			e.Issuers = []string{"other"}
+		})},
+		"no age": {token, "not_allowed", change(names(s), func(e *evidence.Expected) {
+			e.MaxAge = 0
+		})},
+		"altered": {
+			mac([]byte(strings.Repeat("s", 32)), header, payload)[:len(token)-4] + "AAAA", "signature_invalid", names(s)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := evidence.Open(w.verifier, evidence.RuntimeAttestationKind, tt.token, tt.want)
@@ -112,7 +136,6 @@ func TestSharedSecret(t *testing.T) {
 	}
 }
 
-// TestSharedSecretIsForAttestationsAlone: every other artifact has a key, whatever a policy says.
 func TestSharedSecretIsForAttestationsAlone(t *testing.T) {
 	w := newWorld(t)
 	s := secretOf(t, []byte(strings.Repeat("s", 32)))
@@ -122,7 +145,9 @@ func TestSharedSecretIsForAttestationsAlone(t *testing.T) {
 	h := evidence.HashBytes(nil)
 	i, err := signer.NewShared(evidence.RequestProofKind, s, options())
 	must(t, err)
-	_, _, err = i.Sign(t.Context(), evidence.RequestProof{AccessTokenHash: h, Action: "a", BindingHash: h, CapabilityID: "c", ContentHash: h, Resource: "r", Subject: "s"})
+	_, _, err = i.Sign(t.Context(),
+		evidence.RequestProof{AccessTokenHash: h, Action: "a", BindingHash: h, CapabilityID: "c", ContentHash: h,
+			Resource: "r", Subject: "s"})
 	wantCode(t, err, "artifact_malformed")
 
 	shared, err := signer.NewShared(evidence.RuntimeAttestationKind, evidence.Secret{}, options())
@@ -130,13 +155,15 @@ func TestSharedSecretIsForAttestationsAlone(t *testing.T) {
 	_, _, err = shared.Sign(t.Context(), attestation())
 	wantCode(t, err, "config_malformed")
 	claims := attestation()
-	evidence.RuntimeAttestationKind.Stamp(&claims, evidence.NewRegistered("runtime", "api", noon, time.Minute), evidence.KeyClaims{KeyCustody: custody.HardwareBacked})
+	evidence.RuntimeAttestationKind.Stamp(&claims, evidence.NewRegistered("runtime", "api", noon, time.Minute),
+		evidence.KeyClaims{KeyCustody: custody.HardwareBacked})
 	_, err = evidence.SignMAC(s, evidence.RuntimeAttestationKind, claims)
 	wantCode(t, err, "key_custody")
 	certify, err := signer.New(evidence.SignerCertificateKind, w.key, options())
 	must(t, err)
 	_, _, err = certify.Sign(t.Context(), evidence.SignerCertificate{
-		KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRuntimeAttestation}, SubjectIssuer: "runtime", SubjectKeyID: s.KeyID(),
+		KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRuntimeAttestation},
+		SubjectIssuer: "runtime", SubjectKeyID: s.KeyID(),
 		SubjectPublicKey: strings.Repeat("A", 43), SubjectPublicKeyHash: h,
 	})
 	wantCode(t, err, "artifact_malformed")
@@ -150,7 +177,6 @@ func TestSharedSecretIsForAttestationsAlone(t *testing.T) {
 	}
 }
 
-// TestTokensToOneself is about what a verifier writes to itself, and nobody else can.
 func TestTokensToOneself(t *testing.T) {
 	s, other := secretOf(t, []byte(strings.Repeat("s", 32))), secretOf(t, []byte(strings.Repeat("t", 32)))
 	claims := evidence.Capability{
@@ -172,19 +198,24 @@ func TestTokensToOneself(t *testing.T) {
 		token, code string
 		change      func(*evidence.Expected)
 	}{
-		"as it was written":           {s, token, "", nil},
-		"whatever is asked of keys":   {s, token, "", func(e *evidence.Expected) { e.RequireNonExportable, e.Custody = true, []string{"hardware_backed"} }},
-		"another secret":              {other, token, "signature_invalid", nil},
-		"no secret":                   {evidence.Secret{}, token, "config_malformed", nil},
-		"nothing":                     {s, "", "artifact_missing", nil},
-		"altered":                     {s, mac(header, payload)[:len(token)-4] + "AAAA", "signature_invalid", nil},
-		"alg none":                    {s, mac(strings.Replace(header, "HS256", "none", 1), payload), "artifact_malformed", nil},
-		"under another secret's name": {s, mac(strings.Replace(header, s.KeyID(), other.KeyID(), 1), payload), "not_allowed", nil},
-		"claims that are none":        {s, mac(header, "{}"), "artifact_malformed", nil},
-		"a claim that is empty":       {s, mac(header, strings.Replace(payload, `"challengeId":"c"`, `"challengeId":""`, 1)), "artifact_malformed", nil},
-		"another issuer's":            {s, token, "not_allowed", func(e *evidence.Expected) { e.Issuers = []string{"x"} }},
-		"for another":                 {s, token, "not_allowed", func(e *evidence.Expected) { e.Audiences = []string{"x"} }},
-		"with no age asked for":       {s, token, "not_allowed", func(e *evidence.Expected) { e.MaxAge = 0 }},
+		"as it was written": {s, token, "", nil},
+		"whatever is asked of keys": {s, token, "", func(e *evidence.Expected) {
+			e.RequireNonExportable, e.Custody = true, []string{"hardware_backed"}
+		}},
+		"another secret": {other, token, "signature_invalid", nil},
+		"no secret":      {evidence.Secret{}, token, "config_malformed", nil},
+		"nothing":        {s, "", "artifact_missing", nil},
+		"altered":        {s, mac(header, payload)[:len(token)-4] + "AAAA", "signature_invalid", nil},
+		"alg none": {s, mac(strings.Replace(header, "HS256", "none", 1), payload), "artifact_malformed",
+			nil},
+		"under another secret's name": {s, mac(strings.Replace(header, s.KeyID(), other.KeyID(), 1), payload), "not_allowed",
+			nil},
+		"claims that are none": {s, mac(header, "{}"), "artifact_malformed", nil},
+		"a claim that is empty": {s, mac(header, strings.Replace(payload, `"challengeId":"c"`, `"challengeId":""`, 1)),
+			"artifact_malformed", nil},
+		"another issuer's":      {s, token, "not_allowed", func(e *evidence.Expected) { e.Issuers = []string{"x"} }},
+		"for another":           {s, token, "not_allowed", func(e *evidence.Expected) { e.Audiences = []string{"x"} }},
+		"with no age asked for": {s, token, "not_allowed", func(e *evidence.Expected) { e.MaxAge = 0 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := want
@@ -200,15 +231,17 @@ func TestTokensToOneself(t *testing.T) {
 		})
 	}
 	want.MaxAge = 20 * time.Second
-	for now, code := range map[time.Duration]string{ // with a clock difference of ten seconds
-		-10 * time.Second: "", -10*time.Second - 1: "clock_skew", 30 * time.Second: "", 30*time.Second + 1: "expired", 70*time.Second - 1: "expired", 70 * time.Second: "expired",
+	for now, code := range map[time.Duration]string{ // with ten seconds of skew
+		-10 * time.Second: "", -10*time.Second - 1: "clock_skew", 30 * time.Second: "", 30*time.Second + 1: "expired",
+		70*time.Second - 1: "expired", 70 * time.Second: "expired",
 	} {
-		if _, err = evidence.OpenMAC(s, evidence.CapabilityKind, token, want, noon.Add(now), 10*time.Second); code != "" || err != nil {
+		if _, err = evidence.OpenMAC(s, evidence.CapabilityKind, token, want, noon.Add(now), 10*time.Second); code != "" ||
+			err != nil {
 			wantCode(t, err, code)
 		}
 	}
 
-	// A kind that is signed with a key is never opened with a secret, and the other way round, whatever the token says of itself.
+	// A kind with a key is never opened with a secret, nor the other way round.
 	w := newWorld(t)
 	_, err = evidence.OpenMAC(s, evidence.RequestProofKind, w.token, w.want, noon, 0)
 	wantCode(t, err, "artifact_malformed")
@@ -222,21 +255,22 @@ func TestTokensToOneself(t *testing.T) {
 	_, err = evidence.SignMAC(s, evidence.CapabilityKind, claims)
 	wantCode(t, err, "artifact_malformed")
 
-	// Nor is a request proof whose header, MAC and claims are all those of a shared secret.
+	// Nor is a request proof with a shared secret's header, MAC and claims.
 	header, payload = parts(t, w.token)
 	header = strings.NewReplacer("EdDSA", "HS256", "proof-key:v1", s.KeyID()).Replace(header)
-	payload = strings.NewReplacer(`"external_mediator"`, `"shared_secret"`, `"keyExportable":false`, `"keyExportable":true`).Replace(payload)
+	payload = strings.NewReplacer(`"external_mediator"`, `"shared_secret"`, `"keyExportable":false`,
+		`"keyExportable":true`).Replace(payload)
 	w.want.Secrets, w.want.KeyIDs = []evidence.Secret{s}, []string{s.KeyID()}
 	wantCode(t, w.open(mac(header, payload)), "artifact_malformed")
 }
 
-// TestSharedSecretUnderTrust holds a shared secret and what it authenticates against the trust bundle.
 func TestSharedSecretUnderTrust(t *testing.T) {
 	d := newDesk(t)
 	second := newPostQuantum("registry:v1", 1)
 	sign := func(s evidence.Secret) (token, id string) {
 		c := attestation()
-		evidence.RuntimeAttestationKind.Stamp(&c, evidence.NewRegistered("runtime", "api", noon, time.Minute), evidence.SharedSecret)
+		evidence.RuntimeAttestationKind.Stamp(&c, evidence.NewRegistered("runtime", "api", noon, time.Minute),
+			evidence.SharedSecret)
 		token, err := evidence.SignMAC(s, evidence.RuntimeAttestationKind, c)
 		must(t, err)
 		return token, c.ID
@@ -252,17 +286,20 @@ func TestSharedSecretUnderTrust(t *testing.T) {
 		v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return noon }})
 		must(t, err)
 		_, err = evidence.Open(v, evidence.RuntimeAttestationKind, token,
-			evidence.Expected{Issuers: []string{"runtime"}, Audiences: []string{"api"}, MaxAge: time.Minute, Secrets: []evidence.Secret{s}, KeyIDs: []string{s.KeyID()}})
+			evidence.Expected{Issuers: []string{"runtime"}, Audiences: []string{"api"}, MaxAge: time.Minute,
+				Secrets: []evidence.Secret{s}, KeyIDs: []string{s.KeyID()}})
 		return err
 	}
 	twice := d.root
 	twice.PostQuantum = second.public
-	must(t, open(s, token, d.root, evidence.Bundle{Certificates: d.certificates, Revocations: list(evidence.RevokedArtifact, "another")}))
+	must(t, open(s, token, d.root,
+		evidence.Bundle{Certificates: d.certificates, Revocations: list(evidence.RevokedArtifact, "another")}))
 	must(t, open(s, token, twice, evidence.Bundle{}))
 	wantCode(t, open(s, token, d.root, evidence.Bundle{Revocations: list(evidence.RevokedArtifact, id)}), "revoked")
 	wantCode(t, open(s, token, d.root, evidence.Bundle{Revocations: list(evidence.RevokedKey, s.KeyID())}), "revoked")
 	for name, key := range map[string][]byte{
-		"the registry's key": d.root.Public, "its text": []byte(evidence.EncodePublicKey(d.root.Public)), "the registry's second key": second.public.Bytes(),
+		"the registry's key": d.root.Public, "its text": []byte(evidence.EncodePublicKey(d.root.Public)),
+		"the registry's second key": second.public.Bytes(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := secretOf(t, key)
@@ -271,7 +308,8 @@ func TestSharedSecretUnderTrust(t *testing.T) {
 		})
 	}
 	header, payload := parts(t, token)
-	input := b64.EncodeToString([]byte(header)) + "." + b64.EncodeToString([]byte(strings.Replace(payload, `"mode":"autonomous"`, `"mode":""`, 1)))
+	input := b64.EncodeToString([]byte(header)) + "." +
+		b64.EncodeToString([]byte(strings.Replace(payload, `"mode":"autonomous"`, `"mode":""`, 1)))
 	m := hmac.New(sha256.New, []byte(strings.Repeat("s", 32)))
 	m.Write([]byte(input))
 	wantCode(t, open(s, input+"."+b64.EncodeToString(m.Sum(nil)), d.root, evidence.Bundle{}), "artifact_malformed")
@@ -279,8 +317,9 @@ func TestSharedSecretUnderTrust(t *testing.T) {
 
 func TestKeyName(t *testing.T) {
 	for kid, want := range map[string]string{
-		"runtime-key:v1": "runtime-key", "runtime-key:v12": "runtime-key", "a:v1:v2": "a:v1", "runtime-key": "runtime-key", "runtime-key:v": "runtime-key:v",
-		"mac:vabc": "mac:vabc", ":v1": ":v1", "": "", "a:v-1": "a:v-1", "a:v1 ": "a:v1 ",
+		"runtime-key:v1": "runtime-key", "runtime-key:v12": "runtime-key", "a:v1:v2": "a:v1", "runtime-key": "runtime-key",
+		"runtime-key:v": "runtime-key:v",
+		"mac:vabc":      "mac:vabc", ":v1": ":v1", "": "", "a:v-1": "a:v-1", "a:v1 ": "a:v1 ",
 	} {
 		if got := evidence.KeyName(kid); got != want {
 			t.Errorf("%q: %q, want %q", kid, got, want)
@@ -288,7 +327,6 @@ func TestKeyName(t *testing.T) {
 	}
 }
 
-// TestSecretIsNeverPrinted prints secrets by themselves, and as what holds them would be printed.
 func TestSecretIsNeverPrinted(t *testing.T) {
 	const text = "a secret that nobody may ever see"
 	s, err := evidence.NewSecret([]byte(text))

@@ -12,8 +12,6 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// TestJudge: an artifact that was opened, or signed here, is refused with the code of [evidence.Open] once the time, the trust or the
-// policy says so.
 func TestJudge(t *testing.T) {
 	for name, signedHere := range map[string]bool{"opened": false, "signed here": true} {
 		t.Run(name, func(t *testing.T) {
@@ -25,10 +23,13 @@ func TestJudge(t *testing.T) {
 			i, err := signer.New(evidence.RequestProofKind, d.key, d.options("mediator", noon))
 			must(t, err)
 			h := evidence.HashBytes(nil)
-			o, err := i.Issue(context.Background(), evidence.RequestProof{AccessTokenHash: h, Action: "a", BindingHash: h, CapabilityID: "c", ContentHash: h, Resource: "r", Subject: "s"})
+			o, err := i.Issue(context.Background(),
+				evidence.RequestProof{AccessTokenHash: h, Action: "a", BindingHash: h, CapabilityID: "c", ContentHash: h,
+					Resource: "r", Subject: "s"})
 			must(t, err)
 			claims := o.Claims()
-			want := evidence.Expected{Issuers: []string{"mediator"}, Audiences: []string{"api"}, KeyIDs: []string{"proof-key"}, MaxAge: time.Minute}
+			want := evidence.Expected{Issuers: []string{"mediator"}, Audiences: []string{"api"}, KeyIDs: []string{"proof-key"},
+				MaxAge: time.Minute}
 			if !signedHere {
 				o, err = evidence.Open(v, evidence.RequestProofKind, o.Token(), want)
 				must(t, err)
@@ -85,29 +86,29 @@ func TestJudge(t *testing.T) {
 			d.certificates = nil // the key's certificate is gone
 			v.SetTrust(d.trust(t, ""))
 			wantCode(t, judge(want), "key_unknown")
-			must(t, d.key.Rotate()) // and a later version of the key has one: the key is retired
+			must(t, d.key.Rotate()) // a later version has one: the key is retired
 			d.certify(t)
 			v.SetTrust(d.trust(t, ""))
 			wantCode(t, judge(want), "key_retired")
 
-			other := newDesk(t) // another registry, another key, and the same ids
+			other := newDesk(t) // another registry and key with the same ids
 			v.SetTrust(other.trust(t, ""))
 			wantCode(t, judge(want), "signature_invalid")
 		})
 	}
 }
 
-// TestNothingIsOpenedByItself: only Open and a signature of this process make an artifact that Judge believes.
+// TestNothingIsOpenedByItself: only Open and a signature here make an artifact that Judge believes.
 func TestNothingIsOpenedByItself(t *testing.T) {
 	w := newWorld(t)
-	wantCode(t, evidence.Judge(w.verifier, evidence.RequestProofKind, evidence.Opened[evidence.RequestProof]{}, w.want), "artifact_missing")
+	wantCode(t, evidence.Judge(w.verifier, evidence.RequestProofKind, evidence.Opened[evidence.RequestProof]{}, w.want),
+		"artifact_missing")
 
 	refused, err := evidence.Open(w.verifier, evidence.RequestProofKind, w.token+"x", w.want)
 	if err == nil || refused.Token() != "" || refused.KeyID() != "" || refused.Claims() != (evidence.RequestProof{}) {
 		t.Errorf("an artifact that is refused was opened: %+v, %v", refused, err)
 	}
 
-	// Claims are handed out as a copy.
 	o, err := evidence.Open(w.verifier, evidence.RequestProofKind, w.token, w.want)
 	must(t, err)
 	c := o.Claims()
@@ -116,7 +117,7 @@ func TestNothingIsOpenedByItself(t *testing.T) {
 		t.Error("the claims of an opened artifact were changed from outside")
 	}
 
-	// A kind with another typ or another purpose is another kind, although it has the same claims.
+	// Another typ or purpose is another kind, with the same claims.
 	other := evidence.RequestProofKind
 	other.Typ = evidence.SessionReceiptKind.Typ
 	wantCode(t, evidence.Judge(w.verifier, other, o, w.want), "artifact_malformed")
@@ -124,7 +125,6 @@ func TestNothingIsOpenedByItself(t *testing.T) {
 	other.Purpose = evidence.PurposeAgentSession
 	wantCode(t, evidence.Judge(w.verifier, other, o, w.want), "key_purpose")
 
-	// What a key that nobody has certified has signed here counts for as much as what came from outside.
 	foreign := newWorld(t)
 	version, err := foreign.key.Current(t.Context())
 	must(t, err)
@@ -136,7 +136,6 @@ func TestNothingIsOpenedByItself(t *testing.T) {
 	must(t, evidence.Judge(foreign.verifier, evidence.RequestProofKind, forged, w.want))
 }
 
-// TestSignFails: a custody that cannot sign leaves no artifact behind.
 func TestSignFails(t *testing.T) {
 	w := newWorld(t)
 	o, err := evidence.Open(w.verifier, evidence.RequestProofKind, w.token, w.want)
@@ -152,12 +151,10 @@ func TestSignFails(t *testing.T) {
 	wantCode(t, evidence.Judge(w.verifier, evidence.RequestProofKind, signed, w.want), "artifact_missing")
 }
 
-// brokenKey is a key whose custody does not answer.
 type brokenKey struct{ evidence.OwnKey }
 
 func (brokenKey) Sign(context.Context, []byte) ([]byte, error) { return nil, errBroken }
 
-// TestJudgeOfARoot: whether a root's artifact needs a second signature is the trust's to say, each time.
 func TestJudgeOfARoot(t *testing.T) {
 	w := newTwice(t)
 	trust := func(second bool) *evidence.Trust {
@@ -187,7 +184,6 @@ func TestJudgeOfARoot(t *testing.T) {
 	must(t, evidence.Judge(v, evidence.DeploymentCertificateKind, signed, w.want))
 }
 
-// TestJudgeOfASecret: a secret of this process counts only where the policy names it.
 func TestJudgeOfASecret(t *testing.T) {
 	w := newWorld(t)
 	s, other := secretOf(t, []byte(strings.Repeat("s", 32))), secretOf(t, []byte(strings.Repeat("t", 32)))
@@ -196,7 +192,8 @@ func TestJudgeOfASecret(t *testing.T) {
 	o, err := i.Issue(t.Context(), attestation())
 	must(t, err)
 	names := func(secrets ...evidence.Secret) evidence.Expected {
-		return evidence.Expected{Issuers: []string{"runtime"}, Audiences: []string{"api"}, MaxAge: time.Minute, Secrets: secrets, KeyIDs: []string{s.KeyID()}}
+		return evidence.Expected{Issuers: []string{"runtime"}, Audiences: []string{"api"}, MaxAge: time.Minute,
+			Secrets: secrets, KeyIDs: []string{s.KeyID()}}
 	}
 	must(t, evidence.Judge(w.verifier, evidence.RuntimeAttestationKind, o, names(other, s)))
 	wantCode(t, evidence.Judge(w.verifier, evidence.RuntimeAttestationKind, o, names(other)), "key_unknown")
@@ -206,7 +203,6 @@ func TestJudgeOfASecret(t *testing.T) {
 	wantCode(t, evidence.Judge(w.verifier, evidence.RuntimeAttestationKind, received, names()), "artifact_malformed")
 }
 
-// BenchmarkOpen opens an artifact, and judges one that was opened.
 func BenchmarkOpen(b *testing.B) {
 	w := newWorld(b)
 	o, err := evidence.Open(w.verifier, evidence.RequestProofKind, w.token, w.want)
@@ -224,8 +220,6 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// TestOpenRefusesOfARoot: what a pinned root has signed is held to the policy, the times, the revocation list and its form, as all other
-// artifacts are.
 func TestOpenRefusesOfARoot(t *testing.T) {
 	w, d := newTwice(t), newDesk(t)
 	auditor := w.root
@@ -233,7 +227,8 @@ func TestOpenRefusesOfARoot(t *testing.T) {
 	once, _, _ := strings.Cut(w.token, "~")
 	claims, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind, once)
 	must(t, err)
-	bare, err := evidence.Sign(t.Context(), w.ed, evidence.RevocationListKind, evidence.RevocationList{Registered: claims.Registered, Revoked: []evidence.Revocation{}})
+	bare, err := evidence.Sign(t.Context(), w.ed, evidence.RevocationListKind,
+		evidence.RevocationList{Registered: claims.Registered, Revoked: []evidence.Revocation{}})
 	must(t, err)
 	_, payload, _ := strings.Cut(bare, ".")
 	payload, _, _ = strings.Cut(payload, ".")
@@ -242,24 +237,31 @@ func TestOpenRefusesOfARoot(t *testing.T) {
 	must(t, err)
 	for name, tt := range map[string]struct {
 		token   string
-		revoked string // an artifact's id
+		revoked string
 		want    func(*evidence.Expected)
 		later   time.Duration
 		code    string
 	}{
-		"good":                 {token: once},
-		"another's claims":     {token: head + "." + payload + "." + b64.EncodeToString(sig), code: "artifact_malformed"},
-		"revoked":              {token: once, revoked: claims.ID, code: "revoked"},
-		"another is revoked":   {token: once, revoked: "other"},
-		"of another issuer":    {token: once, want: func(e *evidence.Expected) { e.Issuers = []string{"another"} }, code: "not_allowed"},
-		"for another audience": {token: once, want: func(e *evidence.Expected) { e.Audiences = []string{"another"} }, code: "not_allowed"},
-		"expired":              {token: once, later: 2 * time.Hour, code: "expired"},
-		"too old":              {token: once, want: func(e *evidence.Expected) { e.MaxAge = time.Minute }, later: 2 * time.Minute, code: "expired"},
+		"good":               {token: once},
+		"another's claims":   {token: head + "." + payload + "." + b64.EncodeToString(sig), code: "artifact_malformed"},
+		"revoked":            {token: once, revoked: claims.ID, code: "revoked"},
+		"another is revoked": {token: once, revoked: "other"},
+		"of another issuer": {token: once, want: func(e *evidence.Expected) {
+			e.Issuers = []string{"another"}
+		}, code: "not_allowed"},
+		"for another audience": {token: once, want: func(e *evidence.Expected) {
+			e.Audiences = []string{"another"}
+		}, code: "not_allowed"},
+		"expired": {token: once, later: 2 * time.Hour, code: "expired"},
+		"too old": {token: once, want: func(e *evidence.Expected) {
+			e.MaxAge = time.Minute
+		}, later: 2 * time.Minute, code: "expired"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := evidence.Bundle{}
 			if tt.revoked != "" {
-				b.Revocations = d.list(t, d.options("registry", noon), evidence.Revocation{Kind: evidence.RevokedArtifact, ID: tt.revoked})
+				b.Revocations = d.list(t, d.options("registry", noon),
+					evidence.Revocation{Kind: evidence.RevokedArtifact, ID: tt.revoked})
 			}
 			trust, err := evidence.NewTrust([]evidence.Root{d.root, auditor}, b, d.policy)
 			must(t, err)

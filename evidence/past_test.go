@@ -12,7 +12,6 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// certificate certifies a version for a time.
 func (d *desk) certificate(t testing.TB, v custody.Version, from time.Time, lifetime time.Duration) string {
 	t.Helper()
 	o := d.options("registry", from)
@@ -20,14 +19,14 @@ func (d *desk) certificate(t testing.TB, v custody.Version, from time.Time, life
 	i, err := signer.New(evidence.SignerCertificateKind, d.registry, o)
 	must(t, err)
 	token, _, err := i.Sign(t.Context(), evidence.SignerCertificate{
-		KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRequestProof}, SubjectIssuer: "mediator", SubjectKeyID: v.KeyID(),
+		KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRequestProof}, SubjectIssuer: "mediator",
+		SubjectKeyID:     v.KeyID(),
 		SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public()),
 	})
 	must(t, err)
 	return token
 }
 
-// TestArchive opens what the first version of a key signed at noon, or at another time, by an archive of many certificates.
 func TestArchive(t *testing.T) {
 	d := newDesk(t)
 	first, err := d.key.Current(t.Context())
@@ -59,32 +58,42 @@ func TestArchive(t *testing.T) {
 		{"renewed since", "", 0, []string{of(first, 5, 10)}, []string{of(first, -5, 10)}, "", nil},
 		{"nowhere", "key_unknown", 0, nil, nil, "", nil},
 		{"before its certificate", "clock_skew", -1, []string{of(first, 0, 10)}, nil, "", nil},
-		{"a second before its certificate", "", 0, []string{d.certificate(t, first, noon.Add(time.Second), time.Minute)}, nil, "", nil},
+		{"a second before its certificate", "", 0, []string{d.certificate(t, first, noon.Add(time.Second), time.Minute)}, nil,
+			"", nil},
 		{"after its certificate", "expired", 11, []string{of(first, 0, 10)}, nil, "", nil},
 		{"after its retirement", "key_retired", 5, []string{of(second, 3, 10)}, []string{of(first, 0, 4)}, "", nil},
-		{"after the retirement that a renewed certificate knows of", "key_retired", 7, []string{of(second, 3, 10)}, []string{of(first, 0, 10), of(first, 2, 4)}, "", nil},
+		{"after the retirement that a renewed certificate knows of", "key_retired", 7, []string{of(second, 3, 10)},
+			[]string{of(first, 0, 10), of(first, 2, 4)}, "", nil},
 		{"renewed at that second", "", 5, []string{of(first, 5, 10)}, []string{of(first, 0, 4)}, "", nil},
 		{"many", "", 0, []string{of(first, 0, 10)}, slices.Repeat([]string{of(first, 0, 10)}, 6000), "", nil},
 		{"while two versions are certified", "", 5, []string{of(first, 0, 10), of(second, 3, 10)}, nil, "", nil},
-		{"with a later version that was not there yet", "expired", 5, []string{of(second, 6, 10)}, []string{of(first, 0, 4)}, "", nil},
+		{"with a later version that was not there yet", "expired", 5, []string{of(second, 6, 10)}, []string{of(first, 0, 4)},
+			"", nil},
 		{"made anew since under its name", "", 0, []string{of(again, 5, 10)}, []string{of(first, 0, 10)}, "", nil},
-		{"made anew before under its name", "signature_invalid", 6, []string{of(again, 5, 10)}, []string{of(first, 0, 10)}, "", nil},
-		{"of two of one second the last one counts", "expired", 5, []string{of(first, 0, 4)}, []string{of(first, 0, 10)}, "", nil},
+		{"made anew before under its name", "signature_invalid", 6, []string{of(again, 5, 10)}, []string{of(first, 0, 10)},
+			"", nil},
+		{"of two of one second the last one counts", "expired", 5, []string{of(first, 0, 4)}, []string{of(first, 0, 10)}, "",
+			nil},
 		{"revoked since", "revoked", 0, []string{of(first, 0, 10)}, nil, revokes(first.KeyID(), 5), nil},
 		{"another key is revoked since", "", 0, []string{of(first, 0, 10)}, nil, revokes("another", 5), nil},
-		{"revoked in a list of before", "revoked", 0, []string{of(first, 0, 10)}, nil, revokes("another", 5), []string{revokes(first.KeyID(), -60)}},
+		{"revoked in a list of before", "revoked", 0, []string{of(first, 0, 10)}, nil, revokes("another", 5),
+			[]string{revokes(first.KeyID(), -60)}},
 		{"a list that was over then", "revocations_stale", 0, []string{of(first, 0, 10)}, nil, revokes("another", -11), nil},
-		{"no list beside those of before", "revocations_stale", 0, []string{of(first, 0, 10)}, nil, "", []string{revokes("another", 0)}},
+		{"no list beside those of before", "revocations_stale", 0, []string{of(first, 0, 10)}, nil, "",
+			[]string{revokes("another", 0)}},
 		{"a list that is none", "artifact_malformed", 0, []string{of(first, 0, 10)}, nil, "x", nil},
-		{"a list of before that is none", "artifact_malformed", 0, []string{of(first, 0, 10)}, nil, revokes("another", 0), []string{"x"}},
+		{"a list of before that is none", "artifact_malformed", 0, []string{of(first, 0, 10)}, nil, revokes("another", 0),
+			[]string{"x"}},
 		{"a certificate that is none", "artifact_malformed", 0, []string{of(first, 0, 10)}, []string{"x"}, "", nil},
-		{"a certificate of another registry", "signature_invalid", 0, []string{of(first, 0, 10)}, newDesk(t).certificates, "", nil},
+		{"a certificate of another registry", "signature_invalid", 0, []string{of(first, 0, 10)}, newDesk(t).certificates, "",
+			nil},
 		{"in the future", "clock_skew", 21, []string{of(first, 0, 30)}, nil, "", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := func() error {
 				h := evidence.History{Certificates: tt.before, Revocations: tt.lists}
-				a, err := evidence.NewPastTrust([]evidence.Root{d.root}, evidence.Bundle{Certificates: tt.bundle, Revocations: tt.list}, h, d.policy)
+				a, err := evidence.NewPastTrust([]evidence.Root{d.root},
+					evidence.Bundle{Certificates: tt.bundle, Revocations: tt.list}, h, d.policy)
 				if err != nil {
 					return err
 				}
@@ -93,7 +102,8 @@ func TestArchive(t *testing.T) {
 					return err
 				}
 				_, err = evidence.Open(v, evidence.RequestProofKind, proofBy(t, first, at(tt.moment)),
-					evidence.Expected{Issuers: []string{"mediator"}, Audiences: []string{"api"}, KeyIDs: []string{"proof-key"}, MaxAge: time.Minute})
+					evidence.Expected{Issuers: []string{"mediator"}, Audiences: []string{"api"}, KeyIDs: []string{"proof-key"},
+						MaxAge: time.Minute})
 				return err
 			}()
 			if tt.code == "" {
@@ -105,12 +115,13 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// proofBy signs a request proof with one version at a time.
 func proofBy(t *testing.T, v custody.Version, at time.Time) string {
 	t.Helper()
 	h := evidence.HashBytes(nil)
-	c := evidence.RequestProof{AccessTokenHash: h, Action: "a", BindingHash: h, CapabilityID: "c", ContentHash: h, Resource: "r", Subject: "s"}
-	evidence.RequestProofKind.Stamp(&c, evidence.NewRegistered("mediator", "api", at, time.Minute), evidence.KeyClaims{KeyCustody: custody.ExternalMediator})
+	c := evidence.RequestProof{AccessTokenHash: h, Action: "a", BindingHash: h, CapabilityID: "c", ContentHash: h,
+		Resource: "r", Subject: "s"}
+	evidence.RequestProofKind.Stamp(&c, evidence.NewRegistered("mediator", "api", at, time.Minute),
+		evidence.KeyClaims{KeyCustody: custody.ExternalMediator})
 	token, err := evidence.Sign(context.Background(), v, evidence.RequestProofKind, c)
 	must(t, err)
 	return token
@@ -132,7 +143,8 @@ func TestParseHistory(t *testing.T) {
 		t.Errorf("%+v, %v", h, err)
 	}
 	for name, text := range map[string]string{
-		"nothing": "", "a list": "[]", "an unknown member": `{"certificates":[],"retired":[]}`, "a number": `{"certificates":[1]}`,
+		"nothing": "", "a list": "[]", "an unknown member": `{"certificates":[],"retired":[]}`,
+		"a number": `{"certificates":[1]}`,
 		"too much": `{"certificates":["` + strings.Repeat("a", evidence.MaxBundle) + `"]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -142,7 +154,7 @@ func TestParseHistory(t *testing.T) {
 	}
 }
 
-// FuzzHistory reads any text as a history and makes an archive of it: no panic, and a refusal has a code.
+// FuzzHistory: no panic, and a refusal has a code.
 func FuzzHistory(f *testing.F) {
 	d := newDesk(f)
 	f.Add([]byte(`{"certificates":["` + d.certificates[0] + `"]}`))

@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// desk is a key registry with one certified key, for request proofs.
 type desk struct {
 	registry, key *custody.Memory
 	root          evidence.Root
@@ -26,17 +25,20 @@ func newDesk(t testing.TB) *desk {
 	must(t, err)
 	v, err := registry.Current(t.Context())
 	must(t, err)
-	d := &desk{registry: registry, key: key, root: evidence.Root{KeyID: v.KeyID(), Public: v.Public(), Purpose: evidence.PurposeSignerCertificate}}
-	d.policy.Expected = evidence.Expected{Issuers: []string{"registry"}, Audiences: []string{"api"}, KeyIDs: []string{"registry"}, MaxAge: time.Hour}
+	d := &desk{registry: registry, key: key,
+		root: evidence.Root{KeyID: v.KeyID(), Public: v.Public(), Purpose: evidence.PurposeSignerCertificate}}
+	d.policy.Expected = evidence.Expected{Issuers: []string{"registry"}, Audiences: []string{"api"},
+		KeyIDs: []string{"registry"}, MaxAge: time.Hour}
 	d.certify(t)
 	return d
 }
 
 func (d *desk) options(issuer string, now time.Time) signer.Options {
-	return signer.Options{Issuer: issuer, Audience: "api", Lifetime: 10 * time.Minute, Now: func() time.Time { return now }}
+	return signer.Options{Issuer: issuer, Audience: "api", Lifetime: 10 * time.Minute, Now: func() time.Time {
+		return now
+	}}
 }
 
-// certify certifies the key's newest version and returns the certificate's id.
 func (d *desk) certify(t testing.TB) string {
 	t.Helper()
 	v, err := d.key.Current(t.Context())
@@ -44,7 +46,8 @@ func (d *desk) certify(t testing.TB) string {
 	i, err := signer.New(evidence.SignerCertificateKind, d.registry, d.options("registry", noon))
 	must(t, err)
 	token, c, err := i.Sign(t.Context(), evidence.SignerCertificate{
-		KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRequestProof}, SubjectIssuer: "mediator", SubjectKeyID: v.KeyID(),
+		KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRequestProof}, SubjectIssuer: "mediator",
+		SubjectKeyID:     v.KeyID(),
 		SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public()),
 	})
 	must(t, err)
@@ -52,7 +55,6 @@ func (d *desk) certify(t testing.TB) string {
 	return c.ID
 }
 
-// list signs a revocation list.
 func (d *desk) list(t testing.TB, o signer.Options, entries ...evidence.Revocation) string {
 	t.Helper()
 	for i := range entries {
@@ -65,20 +67,22 @@ func (d *desk) list(t testing.TB, o signer.Options, entries ...evidence.Revocati
 	return token
 }
 
-// proof signs a request proof with the key's newest version, and returns it with its id.
 func (d *desk) proof(t testing.TB) (token, id string) {
 	t.Helper()
 	i, err := signer.New(evidence.RequestProofKind, d.key, d.options("mediator", noon))
 	must(t, err)
 	h := evidence.HashBytes(nil)
-	token, c, err := i.Sign(t.Context(), evidence.RequestProof{AccessTokenHash: h, Action: "a", BindingHash: h, CapabilityID: "c", ContentHash: h, Resource: "r", Subject: "s"})
+	token, c, err := i.Sign(t.Context(),
+		evidence.RequestProof{AccessTokenHash: h, Action: "a", BindingHash: h, CapabilityID: "c", ContentHash: h,
+			Resource: "r", Subject: "s"})
 	must(t, err)
 	return token, c.ID
 }
 
 func (d *desk) trust(t testing.TB, list string) *evidence.Trust {
 	t.Helper()
-	trust, err := evidence.NewTrust([]evidence.Root{d.root}, evidence.Bundle{Certificates: d.certificates, Revocations: list}, d.policy)
+	trust, err := evidence.NewTrust([]evidence.Root{d.root},
+		evidence.Bundle{Certificates: d.certificates, Revocations: list}, d.policy)
 	must(t, err)
 	return trust
 }
@@ -93,7 +97,8 @@ func (d *desk) verifier(t testing.TB, list string, now time.Time) *evidence.Veri
 func (d *desk) open(t testing.TB, token, list string, now time.Time) error {
 	t.Helper()
 	_, err := evidence.Open(d.verifier(t, list, now), evidence.RequestProofKind, token,
-		evidence.Expected{Issuers: []string{"mediator"}, Audiences: []string{"api"}, KeyIDs: []string{"proof-key"}, MaxAge: time.Minute})
+		evidence.Expected{Issuers: []string{"mediator"}, Audiences: []string{"api"}, KeyIDs: []string{"proof-key"},
+			MaxAge: time.Minute})
 	return err
 }
 
@@ -111,20 +116,24 @@ func TestRevoked(t *testing.T) {
 		list, code string
 		demand     time.Duration
 	}{
-		"no list":                            {"", "", 0},
-		"nothing revoked":                    {list(), "", 0},
-		"others revoked":                     {list(artifact("x"), key("proof-key:v2"), key("proof"), key(id), artifact("proof-key:v1")), "", 0},
-		"the artifact":                       {list(artifact("x"), artifact(id)), "revoked", 0},
-		"the key's version":                  {list(key("proof-key:v1")), "revoked", 0},
-		"every version of the key":           {list(key("proof-key")), "revoked", 0},
-		"the key's certificate":              {list(artifact(certificate)), "revoked", 0},
-		"the registry's key":                 {list(key("registry:v1")), "revoked", 0},
-		"no list, and one is demanded":       {"", "revocations_stale", time.Minute},
-		"a fresh list, as is demanded":       {list(), "", time.Minute},
-		"a list that is older than demanded": {d.list(t, d.options("registry", noon.Add(-2*time.Minute))), "revocations_stale", time.Minute},
-		"a list that is over":                {d.list(t, d.options("registry", noon.Add(-11*time.Minute))), "revocations_stale", 0},
-		"a list from the future":             {d.list(t, d.options("registry", noon.Add(time.Minute))), "revocations_stale", 0},
-		"a list of another issuer":           {d.list(t, d.options("other", noon)), "revocations_stale", 0},
+		"no list":         {"", "", 0},
+		"nothing revoked": {list(), "", 0},
+		"others revoked": {
+			list(artifact("x"), key("proof-key:v2"), key("proof"), key(id), artifact("proof-key:v1")), "", 0},
+		"the artifact":                 {list(artifact("x"), artifact(id)), "revoked", 0},
+		"the key's version":            {list(key("proof-key:v1")), "revoked", 0},
+		"every version of the key":     {list(key("proof-key")), "revoked", 0},
+		"the key's certificate":        {list(artifact(certificate)), "revoked", 0},
+		"the registry's key":           {list(key("registry:v1")), "revoked", 0},
+		"no list, and one is demanded": {"", "revocations_stale", time.Minute},
+		"a fresh list, as is demanded": {list(), "", time.Minute},
+		"a list that is older than demanded": {d.list(t, d.options("registry", noon.Add(-2*time.Minute))),
+			"revocations_stale", time.Minute},
+		"a list that is over": {d.list(t, d.options("registry", noon.Add(-11*time.Minute))),
+			"revocations_stale", 0},
+		"a list from the future": {d.list(t, d.options("registry", noon.Add(time.Minute))), "revocations_stale",
+			0},
+		"a list of another issuer": {d.list(t, d.options("other", noon)), "revocations_stale", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := *d
@@ -172,7 +181,8 @@ func TestRevocationListThatIsRefused(t *testing.T) {
 			v, err := d.registry.Current(t.Context())
 			must(t, err)
 			header, payload := parts(t, good)
-			input := b64.EncodeToString([]byte(header)) + "." + b64.EncodeToString([]byte(strings.Replace(payload, `"kind":"key"`, `"kind":"all"`, 1)))
+			input := b64.EncodeToString([]byte(header)) + "." +
+				b64.EncodeToString([]byte(strings.Replace(payload, `"kind":"key"`, `"kind":"all"`, 1)))
 			sig, err := v.Sign(t.Context(), []byte(input))
 			must(t, err)
 			return input + "." + b64.EncodeToString(sig)
@@ -202,11 +212,14 @@ func TestRevocationListThatIsRefused(t *testing.T) {
 		_, _, err := i.Sign(t.Context(), evidence.RevocationList{Revoked: []evidence.Revocation{e}})
 		t.Run(name, func(t *testing.T) { wantCode(t, err, "artifact_malformed") })
 	}
-	_, _, err = i.Sign(t.Context(), evidence.RevocationList{Revoked: []evidence.Revocation{{Expires: 1, ID: strings.Repeat("k", 256), Kind: evidence.RevokedKey, Reason: strings.Repeat("r", 256)}}})
+	_, _, err = i.Sign(t.Context(),
+		evidence.RevocationList{
+			Revoked: []evidence.Revocation{
+				{Expires: 1, ID: strings.Repeat("k", 256), Kind: evidence.RevokedKey, Reason: strings.Repeat("r", 256)}}})
 	must(t, err)
 	_, _, err = i.Sign(t.Context(), evidence.RevocationList{})
 	wantCode(t, err, "artifact_malformed") // null is no list
-	must(t, func() error {                 // five hundred entries are read
+	must(t, func() error {
 		many := make([]evidence.Revocation, 500)
 		for i := range many {
 			many[i] = evidence.Revocation{Kind: evidence.RevokedArtifact, ID: evidence.NewID()}
@@ -218,16 +231,20 @@ func TestRevocationListThatIsRefused(t *testing.T) {
 
 func TestRevocationsAreNotRolledBack(t *testing.T) {
 	d := newDesk(t)
-	none, old, young := d.trust(t, ""), d.trust(t, d.list(t, d.options("registry", noon))), d.trust(t, d.list(t, d.options("registry", noon.Add(time.Second))))
+	none, old, young := d.trust(t, ""), d.trust(t, d.list(t, d.options("registry", noon))),
+		d.trust(t, d.list(t, d.options("registry", noon.Add(time.Second))))
 	revoked := evidence.Revocation{Kind: evidence.RevokedKey, ID: "k"}
-	more := d.trust(t, d.list(t, d.options("registry", noon), revoked, evidence.Revocation{Kind: evidence.RevokedArtifact, ID: "k"}))
+	more := d.trust(t,
+		d.list(t, d.options("registry", noon), revoked, evidence.Revocation{Kind: evidence.RevokedArtifact, ID: "k"}))
 	less := d.trust(t, d.list(t, d.options("registry", noon), revoked))
 	for name, tt := range map[string]struct {
 		from, to *evidence.Trust
 		code     string
 	}{
-		"to more in the same second": {less, more, ""}, "to less in the same second": {more, less, "revocations_rolled_back"}, "to less, later": {more, young, ""},
-		"none to none": {none, none, ""}, "none to one": {none, old, ""}, "to a younger": {old, young, ""}, "to the same": {old, old, ""},
+		"to more in the same second": {less, more, ""}, "to less in the same second": {more, less, "revocations_rolled_back"},
+		"to less, later": {more, young, ""},
+		"none to none":   {none, none, ""}, "none to one": {none, old, ""}, "to a younger": {old, young, ""},
+		"to the same": {old, old, ""},
 		"to an older": {young, old, "revocations_rolled_back"}, "to none": {old, none, "revocations_rolled_back"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -247,7 +264,7 @@ func TestRevocationsAreNotRolledBack(t *testing.T) {
 	}
 }
 
-// TestRetiredVersionsDoNotComeBack: an older bundle's certificate does not bring back a version that was retired meanwhile.
+// TestRetiredVersionsDoNotComeBack: an older bundle does not restore a retired version.
 func TestRetiredVersionsDoNotComeBack(t *testing.T) {
 	d := newDesk(t)
 	first := d.trust(t, "")
@@ -262,7 +279,8 @@ func TestRetiredVersionsDoNotComeBack(t *testing.T) {
 		from, to *evidence.Trust
 		code     string
 	}{
-		"a new version": {first, both, ""}, "the old one is retired": {both, second, ""}, "it is left out, both are": {both, none, ""}, "the first": {none, first, ""},
+		"a new version": {first, both, ""}, "the old one is retired": {both, second, ""},
+		"it is left out, both are": {both, none, ""}, "the first": {none, first, ""},
 		"the new one is given up before it was alone": {both, first, ""},
 		"the old one comes back beside the new one":   {second, both, "revocations_rolled_back"},
 		"the old one comes back alone":                {second, first, "revocations_rolled_back"},
@@ -277,7 +295,7 @@ func TestRetiredVersionsDoNotComeBack(t *testing.T) {
 	}
 }
 
-// TestRetiredVersion: a version whose certificate has been left out is retired once a later one is certified, and only then.
+// TestRetiredVersion: without a certificate, retired only if a later version has one.
 func TestRetiredVersion(t *testing.T) {
 	d := newDesk(t)
 	first, _ := d.proof(t)
@@ -297,14 +315,14 @@ func TestRetiredVersion(t *testing.T) {
 	wantCode(t, d.open(t, first, "", noon), "key_unknown")
 	d.certify(t)
 	d.certificates = append(d.certificates, firstCertificate)
-	wantCode(t, d.open(t, second, "", noon), "key_retired") // in whatever order the certificates stand
+	wantCode(t, d.open(t, second, "", noon), "key_retired")
 	d.certificates = nil
-	// Revoked says more than retired.
 	d.certify(t)
-	wantCode(t, d.open(t, first, d.list(t, d.options("registry", noon), evidence.Revocation{Kind: evidence.RevokedKey, ID: "proof-key:v1"}), noon), "revoked")
+	wantCode(t, d.open(t, first,
+		d.list(t, d.options("registry", noon), evidence.Revocation{Kind: evidence.RevokedKey, ID: "proof-key:v1"}),
+		noon), "revoked")
 }
 
-// TestCertified lists what the bundle certifies, and says which of it is revoked.
 func TestCertified(t *testing.T) {
 	d := newDesk(t)
 	key := func(id string) string {
@@ -313,10 +331,12 @@ func TestCertified(t *testing.T) {
 	for name, tt := range map[string]struct {
 		list    string
 		revoked bool
-	}{"no list": {"", false}, "another": {key("other"), false}, "its version": {key("proof-key:v1"), true}, "its name": {key("proof-key"), true}, "another version": {key("proof-key:v2"), false}} {
+	}{"no list": {"", false}, "another": {key("other"), false}, "its version": {key("proof-key:v1"), true},
+		"its name": {key("proof-key"), true}, "another version": {key("proof-key:v2"), false}} {
 		t.Run(name, func(t *testing.T) {
 			got := d.trust(t, tt.list).Certified()
-			if len(got) != 1 || got[0].Revoked != tt.revoked || got[0].Certificate.SubjectKeyID != "proof-key:v1" || len(got[0].Public) != 32 {
+			if len(got) != 1 || got[0].Revoked != tt.revoked || got[0].Certificate.SubjectKeyID != "proof-key:v1" ||
+				len(got[0].Public) != 32 {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -337,8 +357,10 @@ func TestParseBundle(t *testing.T) {
 	for name, text := range map[string]string{
 		"a certificate too many": certificates(evidence.MaxCertificates + 1),
 		"a byte too many":        `{"deploymentCertificate":"` + strings.Repeat("a", evidence.MaxBundle-27) + `"}`,
-		"nothing":                ``, "no object": `[]`, "an unknown member": `{"certificate":[]}`, "a member twice": `{"revocations":"a","revocations":""}`,
-		"another type": `{"certificates":"a"}`, "text after it": `{} {}`, "too large": `{"certificates":["` + strings.Repeat("a", evidence.MaxBundle) + `"]}`,
+		"nothing":                ``, "no object": `[]`, "an unknown member": `{"certificate":[]}`,
+		"a member twice": `{"revocations":"a","revocations":""}`,
+		"another type":   `{"certificates":"a"}`, "text after it": `{} {}`,
+		"too large": `{"certificates":["` + strings.Repeat("a", evidence.MaxBundle) + `"]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := evidence.ParseBundle([]byte(text))
@@ -353,7 +375,8 @@ func FuzzRevocations(f *testing.F) {
 	f.Add(d.list(f, d.options("registry", noon), evidence.Revocation{Kind: evidence.RevokedArtifact, ID: id}))
 	f.Add(d.list(f, d.options("registry", noon)))
 	f.Fuzz(func(t *testing.T, list string) {
-		trust, err := evidence.NewTrust([]evidence.Root{d.root}, evidence.Bundle{Certificates: d.certificates, Revocations: list}, d.policy)
+		trust, err := evidence.NewTrust([]evidence.Root{d.root},
+			evidence.Bundle{Certificates: d.certificates, Revocations: list}, d.policy)
 		if err != nil {
 			return
 		}

@@ -17,7 +17,6 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// postQuantum is an ML-DSA-65 key from a seed of one repeated byte.
 type postQuantum struct {
 	id      string
 	public  *mldsa65.PublicKey
@@ -40,7 +39,6 @@ func (k postQuantum) Sign(_ context.Context, message []byte) ([]byte, error) {
 	return sig, mldsa65.SignTo(k.private, message, nil, true, sig)
 }
 
-// twice is an auditor with two keys, and what it has signed.
 type twice struct {
 	root   evidence.Root
 	ed     custody.Version
@@ -57,17 +55,23 @@ func newTwice(t testing.TB) twice {
 	must(t, err)
 	w := twice{
 		ed: v, second: newPostQuantum(v.KeyID(), 1),
-		want: evidence.Expected{Issuers: []string{"auditor"}, Audiences: []string{"api"}, KeyIDs: []string{"auditor"}, MaxAge: time.Hour},
+		want: evidence.Expected{Issuers: []string{"auditor"}, Audiences: []string{"api"}, KeyIDs: []string{"auditor"},
+			MaxAge: time.Hour},
 	}
-	w.root = evidence.Root{KeyID: v.KeyID(), Public: v.Public(), Purpose: evidence.PurposeDeploymentCertificate, PostQuantum: w.second.public}
-	issuer, err := signer.New(evidence.DeploymentCertificateKind, key, signer.Options{Issuer: "auditor", Audience: "api", Lifetime: time.Hour, Now: func() time.Time { return noon }, Second: w.second})
+	w.root = evidence.Root{KeyID: v.KeyID(), Public: v.Public(), Purpose: evidence.PurposeDeploymentCertificate,
+		PostQuantum: w.second.public}
+	issuer, err := signer.New(evidence.DeploymentCertificateKind, key,
+		signer.Options{Issuer: "auditor", Audience: "api", Lifetime: time.Hour, Now: func() time.Time {
+			return noon
+		}, Second: w.second})
 	must(t, err)
-	w.token, _, err = issuer.Sign(t.Context(), evidence.DeploymentCertificate{ControlsHash: evidence.HashBytes(nil), DeploymentID: "d", ManifestHash: evidence.HashBytes(nil), Version: "1.0"})
+	w.token, _, err = issuer.Sign(t.Context(),
+		evidence.DeploymentCertificate{ControlsHash: evidence.HashBytes(nil), DeploymentID: "d",
+			ManifestHash: evidence.HashBytes(nil), Version: "1.0"})
 	must(t, err)
 	return w
 }
 
-// open opens a token under the root as change has left it.
 func (w twice) open(t testing.TB, token string, change func(*evidence.Root, *evidence.Expected)) error {
 	t.Helper()
 	root, want := w.root, w.want
@@ -82,7 +86,6 @@ func (w twice) open(t testing.TB, token string, change func(*evidence.Root, *evi
 	return err
 }
 
-// forgeTwice signs any second header and payload.
 func (w twice) forgeTwice(t testing.TB, key postQuantum, header, payload string) string {
 	t.Helper()
 	first, _, _ := strings.Cut(w.token, "~")
@@ -110,7 +113,7 @@ func TestSecondSignature(t *testing.T) {
 	stranger := newPostQuantum("auditor:v1", 2)
 
 	must(t, w.open(t, w.token, demanded))
-	must(t, w.open(t, w.token, unpinned)) // the security team signs twice before everybody has pinned the second key
+	must(t, w.open(t, w.token, unpinned)) // the security team signs twice before everybody pins the second key
 	must(t, w.open(t, first, unpinned))
 	for name, tt := range map[string]struct {
 		token, code string
@@ -125,32 +128,44 @@ func TestSecondSignature(t *testing.T) {
 		"a third":                             {w.token + "~" + second, "artifact_malformed", nil},
 		"of another certificate":              {first + "~" + otherSecond, "artifact_malformed", nil},
 		"of another certificate, not pinned":  {first + "~" + otherSecond, "artifact_malformed", unpinned},
-		"over changed claims":                 {w.forgeTwice(t, w.second, header, strings.Replace(payload, `"d"`, `"e"`, 1)), "artifact_malformed", nil},
-		"under another kid":                   {w.forgeTwice(t, w.second, strings.Replace(header, ":v1", ":v2", 1), payload), "signature_invalid", nil},
-		"under another kid, not pinned":       {w.forgeTwice(t, w.second, strings.Replace(header, ":v1", ":v2", 1), payload), "signature_invalid", unpinned},
-		"by a stranger":                       {w.forgeTwice(t, stranger, header, payload), "signature_invalid", nil},
-		"for another typ":                     {w.forgeTwice(t, w.second, strings.Replace(header, "deployment", "signer-custody", 1), payload), "artifact_malformed", nil},
-		"by Ed25519 again":                    {first + "~" + first, "artifact_malformed", nil},
-		"with an unknown crit":                {w.forgeTwice(t, w.second, `{"alg":"ML-DSA-65","crit":["x"],"kid":"auditor:v1","typ":"deployment-certificate+jwt"}`, payload), "artifact_malformed", nil},
-		"one byte short":                      {w.token[:len(w.token)-4], "signature_invalid", nil},
-		"no signature":                        {w.token[:strings.LastIndex(w.token, ".")+1], "signature_invalid", nil},
-		"too large":                           {w.token + strings.Repeat("A", 16<<10), "artifact_malformed", nil},
-		"demanded, and no key is pinned":      {w.token, "roots_not_pinned", func(r *evidence.Root, e *evidence.Expected) { unpinned(r, e); demanded(r, e) }},
-		"right, and the first by a stranger":  {another.token, "signature_invalid", nil},
+		"over changed claims": {w.forgeTwice(t, w.second, header, strings.Replace(payload, `"d"`, `"e"`, 1)),
+			"artifact_malformed", nil},
+		"under another kid": {w.forgeTwice(t, w.second, strings.Replace(header, ":v1", ":v2", 1), payload),
+			"signature_invalid", nil},
+		"under another kid, not pinned": {w.forgeTwice(t, w.second, strings.Replace(header, ":v1", ":v2", 1), payload),
+			"signature_invalid", unpinned},
+		"by a stranger": {w.forgeTwice(t, stranger, header, payload), "signature_invalid", nil},
+		"for another typ": {
+			w.forgeTwice(t, w.second, strings.Replace(header, "deployment", "signer-custody", 1), payload), "artifact_malformed",
+			nil},
+		"by Ed25519 again": {first + "~" + first, "artifact_malformed", nil},
+		"with an unknown crit": {
+			w.forgeTwice(t, w.second, `{"alg":"ML-DSA-65","crit":["x"],"kid":"auditor:v1","typ":"deployment-certificate+jwt"}`,
+				payload), "artifact_malformed", nil},
+		"one byte short": {w.token[:len(w.token)-4], "signature_invalid", nil},
+		"no signature":   {w.token[:strings.LastIndex(w.token, ".")+1], "signature_invalid", nil},
+		"too large":      {w.token + strings.Repeat("A", 16<<10), "artifact_malformed", nil},
+		"demanded, and no key is pinned": {w.token, "roots_not_pinned", func(r *evidence.Root, e *evidence.Expected) {
+			unpinned(r, e)
+			demanded(r, e)
+		}},
+		"right, and the first by a stranger": {another.token, "signature_invalid", nil},
 	} {
 		t.Run(name, func(t *testing.T) { wantCode(t, w.open(t, tt.token, tt.change), tt.code) })
 	}
 	must(t, w.open(t, w.token, nil))
 }
 
-// TestSecondSignatureOfTheBundle strips and swaps the second signatures of custody certificates.
 func TestSecondSignatureOfTheBundle(t *testing.T) {
 	registry, err := custody.NewMemory("registry")
 	must(t, err)
 	root, err := registry.Current(t.Context())
 	must(t, err)
 	second := newPostQuantum(root.KeyID(), 3)
-	certify, err := signer.New(evidence.SignerCertificateKind, registry, signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: func() time.Time { return noon }, Second: second})
+	certify, err := signer.New(evidence.SignerCertificateKind, registry,
+		signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: func() time.Time {
+			return noon
+		}, Second: second})
 	must(t, err)
 	certificate := func(name string) string {
 		key, err := custody.NewMemory(name)
@@ -158,7 +173,8 @@ func TestSecondSignatureOfTheBundle(t *testing.T) {
 		v, err := key.Current(t.Context())
 		must(t, err)
 		token, _, err := certify.Sign(t.Context(), evidence.SignerCertificate{
-			KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRequestProof}, SubjectIssuer: name, SubjectKeyID: v.KeyID(),
+			KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRequestProof}, SubjectIssuer: name,
+			SubjectKeyID:     v.KeyID(),
 			SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public()),
 		})
 		must(t, err)
@@ -167,7 +183,8 @@ func TestSecondSignatureOfTheBundle(t *testing.T) {
 	a, b := certificate("a"), certificate("b")
 	firstA, _, _ := strings.Cut(a, "~")
 	_, secondB, _ := strings.Cut(b, "~")
-	pinned := evidence.Root{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeSignerCertificate, PostQuantum: second.public}
+	pinned := evidence.Root{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeSignerCertificate,
+		PostQuantum: second.public}
 	unpinned := pinned
 	unpinned.PostQuantum = nil
 	demand := evidence.SignerPolicy{Expected: evidence.Expected{RequirePostQuantum: true}}
@@ -177,8 +194,9 @@ func TestSecondSignatureOfTheBundle(t *testing.T) {
 		policy evidence.SignerPolicy
 		code   string
 	}{
-		"stripped":                       {pinned, []string{b, firstA}, evidence.SignerPolicy{}, "signature_invalid"},
-		"swapped":                        {pinned, []string{firstA + "~" + secondB}, evidence.SignerPolicy{}, "artifact_malformed"},
+		"stripped": {pinned, []string{b, firstA}, evidence.SignerPolicy{}, "signature_invalid"},
+		"swapped": {pinned, []string{firstA + "~" + secondB}, evidence.SignerPolicy{},
+			"artifact_malformed"},
 		"demanded, and no key is pinned": {unpinned, []string{a}, demand, "roots_not_pinned"},
 		"demanded and stripped":          {pinned, []string{firstA}, demand, "signature_invalid"},
 	} {
@@ -187,11 +205,12 @@ func TestSecondSignatureOfTheBundle(t *testing.T) {
 	}
 	_, err = evidence.NewTrust([]evidence.Root{pinned}, evidence.Bundle{Certificates: []string{a, b}}, demand)
 	must(t, err)
-	_, err = evidence.NewTrust([]evidence.Root{unpinned}, evidence.Bundle{Certificates: []string{a, firstA}}, evidence.SignerPolicy{})
+	_, err = evidence.NewTrust([]evidence.Root{unpinned}, evidence.Bundle{Certificates: []string{a, firstA}},
+		evidence.SignerPolicy{})
 	must(t, err)
 }
 
-// TestOnlyRootsSignTwice: nobody can pin a second key for what roles sign.
+// TestOnlyRootsSignTwice: nobody can pin a second key for a role.
 func TestOnlyRootsSignTwice(t *testing.T) {
 	w := newWorld(t)
 	_, err := evidence.Countersign(t.Context(), newPostQuantum("proof-key:v1", 1), evidence.RequestProofKind, w.token)
@@ -209,7 +228,6 @@ func TestOnlyRootsSignTwice(t *testing.T) {
 	}
 }
 
-// TestAKP reads second keys that stand alone.
 func TestAKP(t *testing.T) {
 	k := newPostQuantum("k", 1)
 	for name, tt := range map[string]struct {
@@ -238,12 +256,13 @@ func TestAKP(t *testing.T) {
 	}
 }
 
-// TestSizeOfKeys: a file of keys is read up to 64 KiB, and not judged beyond.
 func TestSizeOfKeys(t *testing.T) {
 	w := newTwice(t)
-	one, err := json.Marshal(map[string]any{"kty": "OKP", "crv": "Ed25519", "kid": "auditor:v1", "x": evidence.EncodePublicKey(w.ed.Public())})
+	one, err := json.Marshal(
+		map[string]any{"kty": "OKP", "crv": "Ed25519", "kid": "auditor:v1", "x": evidence.EncodePublicKey(w.ed.Public())})
 	must(t, err)
-	two, err := json.Marshal(map[string]any{"keys": []any{json.RawMessage(one), evidence.NewAKP("auditor:v1", w.second.public)}})
+	two, err := json.Marshal(
+		map[string]any{"keys": []any{json.RawMessage(one), evidence.NewAKP("auditor:v1", w.second.public)}})
 	must(t, err)
 	for name, row := range map[string]struct {
 		raw  []byte
@@ -281,14 +300,17 @@ func TestParseRoot(t *testing.T) {
 	for _, text := range []string{string(alone), set(ed, akp(nil))} {
 		r, err := evidence.ParseRoot([]byte(text), evidence.PurposeDeploymentCertificate)
 		must(t, err)
-		if r.KeyID != "auditor:v1" || !r.Public.Equal(w.ed.Public()) || (r.PostQuantum != nil) != strings.Contains(text, "AKP") {
+		if r.KeyID != "auditor:v1" || !r.Public.Equal(w.ed.Public()) ||
+			(r.PostQuantum != nil) != strings.Contains(text, "AKP") {
 			t.Errorf("%.60s… is read as %+v", text, r)
 		}
 	}
-	private := map[string]any{"alg": "ML-DSA-65", "kid": "auditor:v1", "kty": "AKP", "pub": akp(nil).Public, "priv": strings.Repeat("A", 43)}
+	private := map[string]any{"alg": "ML-DSA-65", "kid": "auditor:v1", "kty": "AKP", "pub": akp(nil).Public,
+		"priv": strings.Repeat("A", 43)}
 	degenerate := make([]byte, mldsa65.PublicKeySize)
 	degenerate[0] = 1
-	said := map[string]string{"nothing": "neither a JWK nor a JWK Set", "another file": "neither a JWK nor a JWK Set", "the other order": "is not a JWK", "a private second key": "the second key of the set"}
+	said := map[string]string{"nothing": "neither a JWK nor a JWK Set", "another file": "neither a JWK nor a JWK Set",
+		"the other order": "is not a JWK", "a private second key": "the second key of the set"}
 	for name, text := range map[string]string{
 		"nothing":               ``,
 		"another file":          `{"keys":"x"}`,
@@ -315,14 +337,14 @@ func TestParseRoot(t *testing.T) {
 	}
 }
 
-// TestPostQuantumVector verifies the ML-DSA-65 example of the authors of RFC 9964 with what signs and reads keys here: the same key from
-// the same seed, and a signature that another implementation made.
+// TestPostQuantumVector: the example of the authors of RFC 9964.
 func TestPostQuantumVector(t *testing.T) {
 	raw, err := os.ReadFile("testdata/rfc9964.jws")
 	must(t, err)
 	token := strings.TrimSpace(string(raw))
 	key := newPostQuantum("k", 0)
-	thumbprint, err := evidence.HashValue(map[string]string{"alg": "ML-DSA-65", "kty": "AKP", "pub": evidence.NewAKP("k", key.public).Public})
+	thumbprint, err := evidence.HashValue(
+		map[string]string{"alg": "ML-DSA-65", "kty": "AKP", "pub": evidence.NewAKP("k", key.public).Public})
 	must(t, err)
 	header, _ := parts(t, token)
 	sum, err := hex.DecodeString(thumbprint)
@@ -345,10 +367,13 @@ func FuzzOpenTwice(f *testing.F) {
 		f.Add(token)
 	}
 	f.Fuzz(func(t *testing.T, token string) {
-		if err := w.open(t, token, nil); err == nil && !strings.HasPrefix(token, first+"~"+second[:strings.LastIndex(second, ".")]) {
+		if err := w.open(t, token, nil); err == nil &&
+			!strings.HasPrefix(token, first+"~"+second[:strings.LastIndex(second, ".")]) {
 			t.Errorf("%q opens", token)
 		}
-		if err := w.open(t, token, func(r *evidence.Root, _ *evidence.Expected) { r.PostQuantum = nil }); err == nil && !strings.HasPrefix(token, first) {
+		if err := w.open(t, token, func(r *evidence.Root, _ *evidence.Expected) {
+			r.PostQuantum = nil
+		}); err == nil && !strings.HasPrefix(token, first) {
 			t.Errorf("%q opens under the first key alone", token)
 		}
 	})

@@ -28,10 +28,15 @@ func TestTrustThatIsRefused(t *testing.T) {
 	roots := []evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeSignerCertificate}}
 	certificate := func(by *custody.Memory, change func(*evidence.SignerCertificate)) string {
 		t.Helper()
-		i, err := signer.New(evidence.SignerCertificateKind, by, signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: func() time.Time { return noon }})
+		i, err := signer.New(evidence.SignerCertificateKind, by,
+			signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: func() time.Time {
+				return noon
+			}})
 		must(t, err)
-		c := evidence.SignerCertificate{KeyCustody: "external_mediator", Purposes: []string{"request_proof"}, SubjectIssuer: "m", SubjectKeyID: subject.KeyID(),
-			SubjectPublicKey: evidence.EncodePublicKey(subject.Public()), SubjectPublicKeyHash: evidence.HashBytes(subject.Public())}
+		c := evidence.SignerCertificate{KeyCustody: "external_mediator", Purposes: []string{"request_proof"},
+			SubjectIssuer: "m", SubjectKeyID: subject.KeyID(),
+			SubjectPublicKey:     evidence.EncodePublicKey(subject.Public()),
+			SubjectPublicKeyHash: evidence.HashBytes(subject.Public())}
 		if change != nil {
 			change(&c)
 		}
@@ -40,41 +45,68 @@ func TestTrustThatIsRefused(t *testing.T) {
 		return token
 	}
 	good := certificate(registry, nil)
-	if _, err := evidence.NewTrust(roots, evidence.Bundle{Certificates: []string{good}}, evidence.SignerPolicy{}); err != nil {
+	if _, err := evidence.NewTrust(roots, evidence.Bundle{Certificates: []string{good}}, evidence.SignerPolicy{}); err !=
+		nil {
 		t.Fatal(err)
 	}
-	forged := func() string { // by the registry, with what no signer would sign
+	forged := func() string {
 		header, payload := parts(t, good)
-		input := b64.EncodeToString([]byte(header)) + "." + b64.EncodeToString([]byte(strings.Replace(payload, `"purposes":["request_proof"]`, `"purposes":["request_proof","action_grant"]`, 1)))
+		input := b64.EncodeToString([]byte(header)) + "." +
+			b64.EncodeToString(
+				[]byte(strings.Replace(payload, `"purposes":["request_proof"]`, `"purposes":["request_proof","action_grant"]`, 1)))
 		sig, err := root.Sign(t.Context(), []byte(input))
 		must(t, err)
 		return input + "." + b64.EncodeToString(sig)
 	}()
 	swap := func(c *evidence.SignerCertificate) {
-		c.SubjectPublicKey, c.SubjectPublicKeyHash = evidence.EncodePublicKey(other.Public()), evidence.HashBytes(other.Public())
+		c.SubjectPublicKey, c.SubjectPublicKeyHash = evidence.EncodePublicKey(other.Public()),
+			evidence.HashBytes(other.Public())
 	}
 	for name, tt := range map[string]struct {
 		roots []evidence.Root
 		certs []string
 		code  string
 	}{
-		"a certificate by nobody":          {nil, []string{good}, "key_unknown"},
-		"a certificate by another key":     {roots, []string{certificate(stranger, nil)}, "signature_invalid"},
-		"another key's hash":               {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.SubjectPublicKeyHash = evidence.HashBytes(nil) })}, "key_unknown"},
-		"a key that is none":               {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.SubjectPublicKey = "!" })}, "key_unknown"},
-		"a key of small order":             {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.SubjectPublicKey = strings.Repeat("A", 43) })}, "trust_malformed"},
-		"one key id for two keys":          {roots, []string{good, certificate(registry, swap)}, "key_unknown"},
-		"a root as its subject":            {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.SubjectKeyID = root.KeyID() })}, "key_unknown"},
-		"a root's key under another id":    {[]evidence.Root{roots[0], {KeyID: "auditor:v1", Public: subject.Public(), Purpose: evidence.PurposeDeploymentCertificate}}, []string{good}, "key_unknown"},
-		"one key for both roots":           {[]evidence.Root{roots[0], {KeyID: "auditor:v1", Public: root.Public(), Purpose: evidence.PurposeDeploymentCertificate}}, nil, "trust_malformed"},
-		"a root's purpose, the auditor's":  {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.Purposes = []string{evidence.PurposeDeploymentCertificate} })}, "key_unknown"},
-		"a root's purpose, the registry's": {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.Purposes = []string{evidence.PurposeSignerCertificate} })}, "key_unknown"},
-		"a certificate of an auditor's":    {[]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeDeploymentCertificate}}, []string{good}, "key_unknown"},
-		"claims that are none":             {roots, []string{forged}, "artifact_malformed"},
-		"one bad among good":               {roots, []string{good, "x"}, "artifact_malformed"},
-		"a root that is pinned twice":      {append(roots, roots...), nil, "trust_malformed"},
-		"a root with a signer's purpose":   {[]evidence.Root{{KeyID: "r", Public: root.Public(), Purpose: "request_proof"}}, nil, "trust_malformed"},
-		"a root of small order":            {[]evidence.Root{{KeyID: "r", Public: make([]byte, 32), Purpose: evidence.PurposeSignerCertificate}}, nil, "trust_malformed"},
+		"a certificate by nobody":      {nil, []string{good}, "key_unknown"},
+		"a certificate by another key": {roots, []string{certificate(stranger, nil)}, "signature_invalid"},
+		"another key's hash": {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) {
+			c.SubjectPublicKeyHash = evidence.HashBytes(nil)
+		})}, "key_unknown"},
+		"a key that is none": {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) {
+			c.SubjectPublicKey = "!"
+		})}, "key_unknown"},
+		"a key of small order": {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) {
+			c.SubjectPublicKey = strings.Repeat("A", 43)
+		})}, "trust_malformed"},
+		"one key id for two keys": {roots, []string{good, certificate(registry, swap)}, "key_unknown"},
+		"a root as its subject": {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) {
+			c.SubjectKeyID = root.KeyID()
+		})}, "key_unknown"},
+		"a root's key under another id": {
+			[]evidence.Root{roots[0],
+				{KeyID: "auditor:v1", Public: subject.Public(), Purpose: evidence.PurposeDeploymentCertificate}}, []string{
+				good}, "key_unknown"},
+		"one key for both roots": {
+			[]evidence.Root{roots[0],
+				{KeyID: "auditor:v1", Public: root.Public(),
+					Purpose: evidence.PurposeDeploymentCertificate}}, nil, "trust_malformed"},
+		"a root's purpose, the auditor's": {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) {
+			c.Purposes = []string{evidence.PurposeDeploymentCertificate}
+		})}, "key_unknown"},
+		"a root's purpose, the registry's": {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) {
+			c.Purposes = []string{evidence.PurposeSignerCertificate}
+		})}, "key_unknown"},
+		"a certificate of an auditor's": {
+			[]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeDeploymentCertificate}},
+			[]string{good}, "key_unknown"},
+		"claims that are none":        {roots, []string{forged}, "artifact_malformed"},
+		"one bad among good":          {roots, []string{good, "x"}, "artifact_malformed"},
+		"a root that is pinned twice": {append(roots, roots...), nil, "trust_malformed"},
+		"a root with a signer's purpose": {[]evidence.Root{{KeyID: "r", Public: root.Public(), Purpose: "request_proof"}},
+			nil, "trust_malformed"},
+		"a root of small order": {
+			[]evidence.Root{{KeyID: "r", Public: make([]byte, 32), Purpose: evidence.PurposeSignerCertificate}}, nil,
+			"trust_malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := evidence.NewTrust(tt.roots, evidence.Bundle{Certificates: tt.certs}, evidence.SignerPolicy{})
@@ -83,8 +115,7 @@ func TestTrustThatIsRefused(t *testing.T) {
 	}
 }
 
-// TestSharedKey: a key that is certified for two purposes, under whatever key ids, is believed for neither. For one purpose it may have
-// two names, as after it was renamed.
+// TestSharedKey: a key with two purposes is believed for neither. One purpose may have two names, after a renaming.
 func TestSharedKey(t *testing.T) {
 	d := newDesk(t)
 	proof, _ := d.proof(t)
@@ -97,15 +128,18 @@ func TestSharedKey(t *testing.T) {
 	}{
 		"another id and purpose":               {"grant-key:v1", evidence.PurposeActionGrant, noon, "key_purpose"},
 		"another id, the same purpose":         {"renamed-key:v1", evidence.PurposeRequestProof, noon, ""},
-		"the same id, another purpose, before": {v.KeyID(), evidence.PurposeActionGrant, noon.Add(-time.Hour), ""}, // the later one counts
+		"the same id, another purpose, before": {v.KeyID(), evidence.PurposeActionGrant, noon.Add(-time.Hour), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i, err := signer.New(evidence.SignerCertificateKind, d.registry, d.options("registry", tt.issued))
 			must(t, err)
-			again, _, err := i.Sign(t.Context(), evidence.SignerCertificate{KeyCustody: "external_mediator", Purposes: []string{tt.purpose}, SubjectIssuer: "m",
-				SubjectKeyID: tt.kid, SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public())})
+			again, _, err := i.Sign(t.Context(),
+				evidence.SignerCertificate{KeyCustody: "external_mediator", Purposes: []string{tt.purpose}, SubjectIssuer: "m",
+					SubjectKeyID: tt.kid, SubjectPublicKey: evidence.EncodePublicKey(v.Public()),
+					SubjectPublicKeyHash: evidence.HashBytes(v.Public())})
 			must(t, err)
-			for _, certificates := range [][]string{append([]string{again}, d.certificates...), append(d.certificates[:1:1], again)} {
+			for _, certificates := range [][]string{append([]string{again}, d.certificates...),
+				append(d.certificates[:1:1], again)} {
 				d := *d
 				d.certificates = certificates
 				if err := d.open(t, proof, "", noon); tt.code != "" {
@@ -118,7 +152,6 @@ func TestSharedKey(t *testing.T) {
 	}
 }
 
-// TestSignerPolicy opens an artifact whose key has a certificate that the policy does not take.
 func TestSignerPolicy(t *testing.T) {
 	type certificate = evidence.SignerCertificate
 	for name, tt := range map[string]struct {
@@ -129,50 +162,82 @@ func TestSignerPolicy(t *testing.T) {
 		"the strictest policy": {"", func(_ *certificate, p *evidence.SignerPolicy) {
 			p.DenyAgentAccessible, p.DenyUserAccessible, p.RequireNonExportable = true, true, true
 		}},
-		"the agent can reach it, which may be": {"", func(c *certificate, _ *evidence.SignerPolicy) { c.AccessibleToAgent = true }},
-		"users can reach it, which may be":     {"", func(c *certificate, _ *evidence.SignerPolicy) { c.AccessibleToUsers = true }},
+		"the agent can reach it, which may be": {"", func(c *certificate, _ *evidence.SignerPolicy) {
+			c.AccessibleToAgent = true
+		}},
+		"users can reach it, which may be": {"", func(c *certificate, _ *evidence.SignerPolicy) {
+			c.AccessibleToUsers = true
+		}},
 		"the agent can reach it": {"key_custody", func(c *certificate, p *evidence.SignerPolicy) {
 			c.AccessibleToAgent, p.DenyAgentAccessible = true, true
 		}},
-		"users can reach it":           {"key_custody", func(c *certificate, p *evidence.SignerPolicy) { c.AccessibleToUsers, p.DenyUserAccessible = true, true }},
-		"in custody that is not taken": {"key_custody", func(_ *certificate, p *evidence.SignerPolicy) { p.Custody = []string{evidence.CustodyHardwareBacked} }},
-		"exportable":                   {"key_custody", func(c *certificate, p *evidence.SignerPolicy) { c.KeyExportable, p.RequireNonExportable = true, true }},
-		"certified by another":         {"not_allowed", func(_ *certificate, p *evidence.SignerPolicy) { p.Issuers = []string{"x"} }},
-		"certified for another":        {"not_allowed", func(_ *certificate, p *evidence.SignerPolicy) { p.Audiences = []string{"x"} }},
-		"certified with another key":   {"not_allowed", func(_ *certificate, p *evidence.SignerPolicy) { p.KeyIDs = []string{"x"} }},
-		"certified too long ago":       {"expired", func(_ *certificate, p *evidence.SignerPolicy) { p.MaxAge = time.Minute }},
-		"no policy":                    {"not_allowed", func(_ *certificate, p *evidence.SignerPolicy) { *p = evidence.SignerPolicy{} }},
-		"for another purpose":          {"key_purpose", func(c *certificate, _ *evidence.SignerPolicy) { c.Purposes = []string{evidence.PurposeActionGrant} }},
+		"users can reach it": {"key_custody", func(c *certificate, p *evidence.SignerPolicy) {
+			c.AccessibleToUsers, p.DenyUserAccessible = true, true
+		}},
+		"in custody that is not taken": {"key_custody", func(_ *certificate, p *evidence.SignerPolicy) {
+			p.Custody = []string{evidence.CustodyHardwareBacked}
+		}},
+		"exportable": {"key_custody", func(c *certificate, p *evidence.SignerPolicy) {
+			c.KeyExportable, p.RequireNonExportable = true, true
+		}},
+		"certified by another": {"not_allowed", func(_ *certificate, p *evidence.SignerPolicy) {
+			p.Issuers = []string{"x"}
+		}},
+		"certified for another": {"not_allowed", func(_ *certificate, p *evidence.SignerPolicy) {
+			p.Audiences = []string{"x"}
+		}},
+		"certified with another key": {"not_allowed", func(_ *certificate, p *evidence.SignerPolicy) {
+			p.KeyIDs = []string{"x"}
+		}},
+		"certified too long ago": {"expired", func(_ *certificate, p *evidence.SignerPolicy) {
+			p.MaxAge = time.Minute
+		}},
+		"no policy": {"not_allowed", func(_ *certificate, p *evidence.SignerPolicy) {
+			*p = evidence.SignerPolicy{}
+		}},
+		"for another purpose": {"key_purpose", func(c *certificate, _ *evidence.SignerPolicy) {
+			c.Purposes = []string{evidence.PurposeActionGrant}
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			registry, root := version(t, "registry")
 			key, v := version(t, "k")
 			clock := func() time.Time { return noon }
-			certify, err := signer.New(evidence.SignerCertificateKind, registry, signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: func() time.Time { return noon.Add(-30 * time.Minute) }})
+			certify, err := signer.New(evidence.SignerCertificateKind, registry,
+				signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: func() time.Time {
+					return noon.Add(-30 * time.Minute)
+				}})
 			must(t, err)
-			c := evidence.SignerCertificate{KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeTriggerReceipt}, SubjectIssuer: "trigger", SubjectKeyID: v.KeyID(),
+			c := evidence.SignerCertificate{KeyCustody: custody.ExternalMediator,
+				Purposes: []string{evidence.PurposeTriggerReceipt}, SubjectIssuer: "trigger", SubjectKeyID: v.KeyID(),
 				SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public())}
-			policy := evidence.SignerPolicy{Expected: evidence.Expected{Issuers: []string{"registry"}, Audiences: []string{"api"}, KeyIDs: []string{"registry"}, MaxAge: time.Hour}}
+			policy := evidence.SignerPolicy{
+				Expected: evidence.Expected{Issuers: []string{"registry"}, Audiences: []string{"api"}, KeyIDs: []string{"registry"},
+					MaxAge: time.Hour}}
 			tt.change(&c, &policy)
 			token, _, err := certify.Sign(t.Context(), c)
 			must(t, err)
-			trust, err := evidence.NewTrust([]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeSignerCertificate}}, evidence.Bundle{Certificates: []string{token}}, policy)
+			trust, err := evidence.NewTrust(
+				[]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeSignerCertificate}},
+				evidence.Bundle{Certificates: []string{token}}, policy)
 			must(t, err)
 			verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: clock})
 			must(t, err)
-			issuer, err := signer.New(evidence.TriggerReceiptKind, key, signer.Options{Issuer: "trigger", Audience: "api", Lifetime: time.Minute, Now: clock})
+			issuer, err := signer.New(evidence.TriggerReceiptKind, key,
+				signer.Options{Issuer: "trigger", Audience: "api", Lifetime: time.Minute, Now: clock})
 			must(t, err)
 			h := evidence.HashBytes(nil)
-			receipt, _, err := issuer.Sign(t.Context(), evidence.TriggerReceipt{BindingHash: h, EventID: "e", Kind: "k", OriginProofHash: h, PayloadHash: h, Source: "s"})
+			receipt, _, err := issuer.Sign(t.Context(),
+				evidence.TriggerReceipt{BindingHash: h, EventID: "e", Kind: "k", OriginProofHash: h, PayloadHash: h, Source: "s"})
 			must(t, err)
-			want := evidence.Expected{Issuers: []string{"trigger"}, Audiences: []string{"api"}, KeyIDs: []string{"k"}, MaxAge: time.Minute}
+			want := evidence.Expected{Issuers: []string{"trigger"}, Audiences: []string{"api"}, KeyIDs: []string{"k"},
+				MaxAge: time.Minute}
 			_, err = evidence.Open(verifier, evidence.TriggerReceiptKind, receipt, want)
 			if tt.code != "" {
 				wantCode(t, err, tt.code)
 				return
 			}
 			must(t, err)
-			// A receipt says nothing of its key: what is asked of the key is asked of its certificate.
 			want.Custody = []string{evidence.CustodyHardwareBacked}
 			_, err = evidence.Open(verifier, evidence.TriggerReceiptKind, receipt, want)
 			wantCode(t, err, "key_custody")
@@ -180,7 +245,7 @@ func TestSignerPolicy(t *testing.T) {
 	}
 }
 
-// TestTwoCertificatesOfOneKey: the one that is issued later counts, wherever it stands; of two of one second, the one that stands later.
+// TestTwoCertificatesOfOneKey: the later one counts; of one second, the one that stands later.
 func TestTwoCertificatesOfOneKey(t *testing.T) {
 	d := newDesk(t)
 	certificate := func(issuer string, at time.Duration) string {
@@ -189,7 +254,8 @@ func TestTwoCertificatesOfOneKey(t *testing.T) {
 		i, err := signer.New(evidence.SignerCertificateKind, d.registry, d.options("registry", noon.Add(at)))
 		must(t, err)
 		token, _, err := i.Sign(t.Context(), evidence.SignerCertificate{
-			KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRequestProof}, SubjectIssuer: issuer, SubjectKeyID: v.KeyID(),
+			KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRequestProof}, SubjectIssuer: issuer,
+			SubjectKeyID:     v.KeyID(),
 			SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public()),
 		})
 		must(t, err)
@@ -200,11 +266,13 @@ func TestTwoCertificatesOfOneKey(t *testing.T) {
 		certificates []string
 		code         string
 	}{
-		"renewed":                   {[]string{certificate("other", -1*time.Second), certificate("mediator", 0)}, ""},
-		"renewed, the new first":    {[]string{certificate("mediator", 0), certificate("other", -1*time.Second)}, ""},
-		"taken away":                {[]string{certificate("mediator", -1*time.Second), certificate("other", 0)}, "key_purpose"},
-		"taken away, the new first": {[]string{certificate("other", 0), certificate("mediator", -1*time.Second)}, "key_purpose"},
-		"of one second":             {[]string{certificate("other", 0), certificate("mediator", 0)}, ""},
+		"renewed":                {[]string{certificate("other", -1*time.Second), certificate("mediator", 0)}, ""},
+		"renewed, the new first": {[]string{certificate("mediator", 0), certificate("other", -1*time.Second)}, ""},
+		"taken away": {[]string{certificate("mediator", -1*time.Second), certificate("other", 0)},
+			"key_purpose"},
+		"taken away, the new first": {[]string{certificate("other", 0), certificate("mediator", -1*time.Second)},
+			"key_purpose"},
+		"of one second": {[]string{certificate("other", 0), certificate("mediator", 0)}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d.certificates = tt.certificates
@@ -215,11 +283,12 @@ func TestTwoCertificatesOfOneKey(t *testing.T) {
 	}
 }
 
-// TestRootThatIsNotTheOne opens a deployment certificate that another key than the auditor's has signed.
 func TestRootThatIsNotTheOne(t *testing.T) {
 	d := newDesk(t)
 	auditor, v := version(t, "auditor")
-	trust, err := evidence.NewTrust([]evidence.Root{d.root, {KeyID: v.KeyID(), Public: v.Public(), Purpose: evidence.PurposeDeploymentCertificate}}, evidence.Bundle{Certificates: d.certificates}, d.policy)
+	trust, err := evidence.NewTrust(
+		[]evidence.Root{d.root, {KeyID: v.KeyID(), Public: v.Public(), Purpose: evidence.PurposeDeploymentCertificate}},
+		evidence.Bundle{Certificates: d.certificates}, d.policy)
 	must(t, err)
 	verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return noon }})
 	must(t, err)
@@ -228,16 +297,19 @@ func TestRootThatIsNotTheOne(t *testing.T) {
 		key  *custody.Memory
 		code string
 	}{
-		"the auditor": {auditor, ""}, "nobody": {stranger, "key_unknown"}, "a role": {d.key, "key_purpose"}, "the registry": {d.registry, "key_purpose"},
+		"the auditor": {auditor, ""}, "nobody": {stranger, "key_unknown"}, "a role": {d.key, "key_purpose"},
+		"the registry": {d.registry, "key_purpose"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i, err := signer.New(evidence.DeploymentCertificateKind, tt.key, d.options("auditor", noon))
 			must(t, err)
-			token, _, err := i.Sign(t.Context(), evidence.DeploymentCertificate{ControlsHash: evidence.HashBytes(nil), DeploymentID: "d", ManifestHash: evidence.HashBytes(nil), Version: "1.0"})
+			token, _, err := i.Sign(t.Context(),
+				evidence.DeploymentCertificate{ControlsHash: evidence.HashBytes(nil), DeploymentID: "d",
+					ManifestHash: evidence.HashBytes(nil), Version: "1.0"})
 			must(t, err)
-			// Custody is asked of certified keys alone: a root's is known to whoever pins it.
 			_, err = evidence.Open(verifier, evidence.DeploymentCertificateKind, token, evidence.Expected{
-				Issuers: []string{"auditor"}, Audiences: []string{"api"}, KeyIDs: []string{"auditor", "stranger", "proof-key", "registry"}, MaxAge: time.Minute,
+				Issuers: []string{"auditor"}, Audiences: []string{"api"},
+				KeyIDs: []string{"auditor", "stranger", "proof-key", "registry"}, MaxAge: time.Minute,
 				Custody: []string{evidence.CustodyHardwareBacked}, RequireNonExportable: true,
 			})
 			if tt.code != "" || err != nil {

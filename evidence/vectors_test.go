@@ -38,9 +38,10 @@ func unbase64(t *testing.T, s string) []byte {
 	return b
 }
 
-// TestWycheproof gives Project Wycheproof's Ed25519 vectors, as circl ships them, to what verifies our tokens.
+// TestWycheproof takes Project Wycheproof's Ed25519 vectors from circl.
 func TestWycheproof(t *testing.T) {
-	f, err := os.Open(filepath.Join(gomodule.Dir(t, "github.com/cloudflare/circl"), "sign/ed25519/testdata/wycheproof_Ed25519.json.gz"))
+	f, err := os.Open(
+		filepath.Join(gomodule.Dir(t, "github.com/cloudflare/circl"), "sign/ed25519/testdata/wycheproof_Ed25519.json.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,6 @@ func TestWycheproof(t *testing.T) {
 	}
 }
 
-// rfc8037Key is the key of RFC 8037 appendix A.1.
 type rfc8037Key struct{ private ed25519.PrivateKey }
 
 func (rfc8037Key) KeyID() string { return "rfc8037:v1" }
@@ -90,19 +90,20 @@ func (k rfc8037Key) Sign(_ context.Context, message []byte) ([]byte, error) {
 	return ed25519.Sign(k.private, message), nil
 }
 
-// TestRFC8037 goes through appendix A of RFC 8037: public key, thumbprint, signature, verification.
 func TestRFC8037(t *testing.T) {
 	private := ed25519.NewKeyFromSeed(unbase64(t, "nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A"))
 	public := private.Public().(ed25519.PublicKey)
 	if got := EncodePublicKey(public); got != "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo" {
 		t.Errorf("A.2: the public key is %s", got)
 	}
-	kid, parsedKey, err := ParseJWK([]byte(`{"kty":"OKP","crv":"Ed25519","kid":"rfc8037:v1","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}`))
+	kid, parsedKey, err := ParseJWK(
+		[]byte(`{"kty":"OKP","crv":"Ed25519","kid":"rfc8037:v1","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}`))
 	if err != nil || kid != "rfc8037:v1" || !parsedKey.Equal(public) {
 		t.Errorf("A.2: the JWK reads as %s %x, %v", kid, parsedKey, err)
 	}
 	thumbprint, err := (&jose.JSONWebKey{Key: stded25519.PublicKey(public)}).Thumbprint(crypto.SHA256)
-	if got := base64.RawURLEncoding.EncodeToString(thumbprint); err != nil || got != "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k" {
+	if got := base64.RawURLEncoding.EncodeToString(thumbprint); err != nil ||
+		got != "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k" {
 		t.Errorf("A.3: the thumbprint is %s, %v", got, err)
 	}
 	const (
@@ -119,20 +120,24 @@ func TestRFC8037(t *testing.T) {
 	if verify(public, parsed{signed: input + "A", signature: unbase64(t, signature)}) {
 		t.Error("A.5: the signature verifies over another text")
 	}
-	// It is a JWS all right, and none of our artifacts: it has neither kid nor typ.
-	if _, err := parse(input+"."+signature, algEdDSA, RequestProofKind.Typ, maxToken); !errors.Is(err, refusal.New("artifact_malformed", "")) {
+	// A JWS without kid and typ is none of our artifacts.
+	if _, err := parse(input+"."+signature, algEdDSA, RequestProofKind.Typ, maxToken); !errors.Is(err,
+		refusal.New("artifact_malformed", "")) {
 		t.Errorf("A.5: the JWS is taken for a request proof: %v", err)
 	}
 }
 
-// TestRFC7515 has the HS256 signature of RFC 7515 appendix A.1 made by what authenticates a gate's own tokens.
+// TestRFC7515: appendix A.1.
 func TestRFC7515(t *testing.T) {
-	secret, err := NewSecret(unbase64(t, "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow"))
+	secret, err := NewSecret(
+		unbase64(t, "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	const input = "eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ"
-	if got := base64.RawURLEncoding.EncodeToString(secret.mac([]byte(input))); got != "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk" {
+	const input = "eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9." +
+		"eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ"
+	if got := base64.RawURLEncoding.EncodeToString(secret.mac([]byte(input))); got !=
+		"dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk" {
 		t.Errorf("the signature is %s", got)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// TestHeld goes the whole way of one post: it amounts to a controlled path once its keys are consumed, and not before.
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t)
@@ -38,7 +37,6 @@ func TestHeld(t *testing.T) {
 		t.Errorf("the post amounts to %+v", a)
 	}
 
-	// Every check that is missing or failed takes its part away.
 	for i, c := range checks {
 		short := append(append([]ledger.Check(nil), checks[:i]...), checks[i+1:]...)
 		if c.Name != "capability" && len(policy.Assess(gate.Held(short)).Issues) != 2 {

@@ -23,18 +23,18 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// row is one single change of a valid chain and the code that refuses it.
+// row is one change of a valid chain, and its refusal.
 type row struct {
 	name, code string
 	make       func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest
 }
 
-// planned is a row whose change the dependent artifacts know of.
+// planned rows change an artifact before those that rest on it.
 func planned(name, code string, p gatetest.Plan) row {
 	return row{name, code, func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest { return k.Build(t, p) }}
 }
 
-// altered is a row that changes a finished chain.
+// altered rows change a finished chain.
 func altered(name, code string, change func(t *testing.T, k *gatetest.Kit, r *gate.AdmitRequest)) row {
 	return row{name, code, func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
 		r := k.Chain(t)
@@ -43,23 +43,24 @@ func altered(name, code string, change func(t *testing.T, k *gatetest.Kit, r *ga
 	}}
 }
 
-// resigned is a row that signs one artifact again, while the others rest on what it was.
-func resigned[C any](name, code string, kind evidence.Kind[C], at func(*evidence.Envelope) *string, change func(*C)) row {
+// resigned rows sign one artifact again; the others rest on the old one.
+func resigned[C any](name, code string, kind evidence.Kind[C], at func(*evidence.Envelope) *string,
+	change func(*C)) row {
 	return altered(name, code, func(t *testing.T, k *gatetest.Kit, r *gate.AdmitRequest) {
 		token := at(&r.Envelope)
 		*token = gatetest.Resign(t, k, kind, *token, change)
 	})
 }
 
-// forged is a row that puts another text in an artifact's place.
-func forged(name, code string, at func(*evidence.Envelope) *string, change func(t *testing.T, k *gatetest.Kit, token string) string) row {
+func forged(name, code string, at func(*evidence.Envelope) *string,
+	change func(t *testing.T, k *gatetest.Kit, token string) string) row {
 	return altered(name, code, func(t *testing.T, k *gatetest.Kit, r *gate.AdmitRequest) {
 		token := at(&r.Envelope)
 		*token = change(t, k, *token)
 	})
 }
 
-// recertified is a row in which the registry says something else of the runtime's key, and everything else is valid.
+// recertified rows change the certificate of the runtime's key.
 func recertified(name, code string, change func(*evidence.SignerCertificate)) row {
 	return altered(name, code, func(t *testing.T, k *gatetest.Kit, _ *gate.AdmitRequest) {
 		const purpose = evidence.PurposeRuntimeAttestation
@@ -77,16 +78,13 @@ func session(e *evidence.Envelope) *string     { return &e.SessionReceipt }
 func deployment(e *evidence.Envelope) *string  { return &e.DeploymentCertificate }
 func work(e *evidence.Envelope) *string        { return &e.ChallengeToken }
 
-// other is a hash that nothing in a chain has.
 var other = evidence.HashBytes([]byte("other"))
 
-// twoRuntimes allows a second runtime, so that two artifacts can name different ones that are both allowed.
 func twoRuntimes(m *policy.Manifest) {
 	m.RuntimePolicy.AllowedRuntimeIDs = []string{"worker-1", "worker-2"}
 	m.AgentSessionReceiptPolicy.AllowedRuntimeIDs = []string{"worker-1", "worker-2"}
 }
 
-// shift moves an artifact's times.
 func shift(d time.Duration) func(*evidence.Registered) {
 	return func(r *evidence.Registered) {
 		r.IssuedAt += int64(d / time.Second)
@@ -120,43 +118,74 @@ func workRows() []row {
 		return func(_ *testing.T, _ *gatetest.Kit, r *gate.AdmitRequest) { change(r.Envelope.Response.Answers) }
 	}
 	return []row{
-		altered("asked for another subject", "challenge_refused", asked(func(b *evidence.Binding) { b.Subject = "agent:other" })),
-		altered("asked for another action", "challenge_refused", asked(func(b *evidence.Binding) { b.Action = "delete_post" })),
-		altered("asked for another resource", "challenge_refused", asked(func(b *evidence.Binding) { b.Resource = "POST /posts?draft=1" })),
+		altered("asked for another subject", "challenge_refused", asked(func(b *evidence.Binding) {
+			b.Subject = "agent:other"
+		})),
+		altered("asked for another action", "challenge_refused", asked(func(b *evidence.Binding) {
+			b.Action = "delete_post"
+		})),
+		altered("asked for another resource", "challenge_refused", asked(func(b *evidence.Binding) {
+			b.Resource = "POST /posts?draft=1"
+		})),
 		altered("asked for other content", "challenge_refused", asked(func(b *evidence.Binding) { b.ContentHash = other })),
 		altered("asked without a subject", "artifact_malformed", asked(func(b *evidence.Binding) { b.Subject = "" })),
 		altered("asked without an action", "artifact_malformed", asked(func(b *evidence.Binding) { b.Action = "" })),
 		altered("asked without a resource", "artifact_malformed", asked(func(b *evidence.Binding) { b.Resource = "" })),
-		altered("asked with an uppercase hash", "artifact_malformed", asked(func(b *evidence.Binding) { b.ContentHash = strings.ToUpper(b.ContentHash) })),
+		altered("asked with an uppercase hash", "artifact_malformed", asked(func(b *evidence.Binding) {
+			b.ContentHash = strings.ToUpper(b.ContentHash)
+		})),
 		altered("asked for nothing", "artifact_malformed", asked(func(b *evidence.Binding) { *b = evidence.Binding{} })),
-		altered("response to another challenge", "challenge_refused", func(_ *testing.T, _ *gatetest.Kit, r *gate.AdmitRequest) { r.Envelope.Response.ChallengeID = "other" }),
+		altered("response to another challenge", "challenge_refused",
+			func(_ *testing.T, _ *gatetest.Kit, r *gate.AdmitRequest) {
+				r.Envelope.Response.ChallengeID = "other"
+			}),
 		altered("an answer is missing", "challenge_refused", answers(func(a map[string]string) { delete(a, "t1") })),
 		altered("an answer too many", "challenge_refused", answers(func(a map[string]string) { a["t3"] = other })),
-		altered("an answer to no task", "challenge_refused", answers(func(a map[string]string) { delete(a, "t1"); a["t9"] = other })),
+		altered("an answer to no task", "challenge_refused", answers(func(a map[string]string) {
+			delete(a, "t1")
+			a["t9"] = other
+		})),
 		altered("a wrong answer", "challenge_refused", answers(func(a map[string]string) { a["t1"] = other })),
-		altered("an uppercase answer", "challenge_refused", answers(func(a map[string]string) { a["t1"] = strings.ToUpper(other) })),
-		altered("no answers", "challenge_refused", func(_ *testing.T, _ *gatetest.Kit, r *gate.AdmitRequest) { r.Envelope.Response.Answers = nil }),
-		forged("challenge bound to nothing", "challenge_refused", work, mac(func(c *evidence.ChallengeToken) { c.Binding, c.BindingHash = nil, "" })),
-		forged("challenge expired", "expired", work, mac(func(c *evidence.ChallengeToken) { ended(&c.Registered) })),
-		forged("challenge from the future", "clock_skew", work, mac(func(c *evidence.ChallengeToken) { shift(3 * time.Second)(&c.Registered) })),
-		forged("challenge too old", "expired", work, mac(func(c *evidence.ChallengeToken) { shift(-18 * time.Second)(&c.Registered) })),
-		forged("challenge of another issuer", "not_allowed", work, mac(func(c *evidence.ChallengeToken) { c.Issuer = "other" })),
-		forged("challenge for another audience", "not_allowed", work, mac(func(c *evidence.ChallengeToken) { c.Audience = "other" })),
-		forged("challenge of another secret", "signature_invalid", work, func(t *testing.T, _ *gatetest.Kit, token string) string {
-			c, err := evidence.UnverifiedClaims(evidence.ChallengeTokenKind, token)
-			if err != nil {
-				t.Fatal(err)
-			}
-			secret, err := evidence.NewSecret([]byte(strings.Repeat("x", 32)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if token, err = evidence.SignMAC(secret, evidence.ChallengeTokenKind, c); err != nil {
-				t.Fatal(err)
-			}
-			return token
+		altered("an uppercase answer", "challenge_refused", answers(func(a map[string]string) {
+			a["t1"] = strings.ToUpper(other)
+		})),
+		altered("no answers", "challenge_refused", func(_ *testing.T, _ *gatetest.Kit, r *gate.AdmitRequest) {
+			r.Envelope.Response.Answers = nil
 		}),
-		forged("an artifact as challenge", "artifact_malformed", work, func(_ *testing.T, k *gatetest.Kit, _ string) string { return k.Deployment }),
+		forged("challenge bound to nothing", "challenge_refused", work, mac(func(c *evidence.ChallengeToken) {
+			c.Binding, c.BindingHash = nil, ""
+		})),
+		forged("challenge expired", "expired", work, mac(func(c *evidence.ChallengeToken) { ended(&c.Registered) })),
+		forged("challenge from the future", "clock_skew", work, mac(func(c *evidence.ChallengeToken) {
+			shift(3 * time.Second)(&c.Registered)
+		})),
+		forged("challenge too old", "expired", work, mac(func(c *evidence.ChallengeToken) {
+			shift(-18 * time.Second)(&c.Registered)
+		})),
+		forged("challenge of another issuer", "not_allowed", work, mac(func(c *evidence.ChallengeToken) {
+			c.Issuer = "other"
+		})),
+		forged("challenge for another audience", "not_allowed", work, mac(func(c *evidence.ChallengeToken) {
+			c.Audience = "other"
+		})),
+		forged("challenge of another secret", "signature_invalid", work,
+			func(t *testing.T, _ *gatetest.Kit, token string) string {
+				c, err := evidence.UnverifiedClaims(evidence.ChallengeTokenKind, token)
+				if err != nil {
+					t.Fatal(err)
+				}
+				secret, err := evidence.NewSecret([]byte(strings.Repeat("x", 32)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if token, err = evidence.SignMAC(secret, evidence.ChallengeTokenKind, c); err != nil {
+					t.Fatal(err)
+				}
+				return token
+			}),
+		forged("an artifact as challenge", "artifact_malformed", work, func(_ *testing.T, k *gatetest.Kit, _ string) string {
+			return k.Deployment
+		}),
 		forged("no challenge", "artifact_missing", work, nothing),
 	}
 }
@@ -168,30 +197,44 @@ func deploymentRows() []row {
 		return resigned(name, code, evidence.DeploymentCertificateKind, deployment, change)
 	}
 	return []row{
-		changed("certificate for another manifest", "deployment_mismatch", func(c *evidence.DeploymentCertificate) { c.ManifestHash = other }),
-		changed("certificate for other controls", "deployment_mismatch", func(c *evidence.DeploymentCertificate) { c.ControlsHash = other }),
-		changed("certificate for another deployment", "deployment_mismatch", func(c *evidence.DeploymentCertificate) { c.DeploymentID = "other" }),
-		changed("certificate by another issuer", "not_allowed", func(c *evidence.DeploymentCertificate) { c.Issuer = "other" }),
-		changed("certificate for another audience", "not_allowed", func(c *evidence.DeploymentCertificate) { c.Audience = "other" }),
+		changed("certificate for another manifest", "deployment_mismatch", func(c *evidence.DeploymentCertificate) {
+			c.ManifestHash = other
+		}),
+		changed("certificate for other controls", "deployment_mismatch", func(c *evidence.DeploymentCertificate) {
+			c.ControlsHash = other
+		}),
+		changed("certificate for another deployment", "deployment_mismatch", func(c *evidence.DeploymentCertificate) {
+			c.DeploymentID = "other"
+		}),
+		changed("certificate by another issuer", "not_allowed", func(c *evidence.DeploymentCertificate) {
+			c.Issuer = "other"
+		}),
+		changed("certificate for another audience", "not_allowed", func(c *evidence.DeploymentCertificate) {
+			c.Audience = "other"
+		}),
 		changed("certificate expired", "expired", func(c *evidence.DeploymentCertificate) { ended(&c.Registered) }),
-		changed("certificate from the future", "clock_skew", func(c *evidence.DeploymentCertificate) { shift(time.Hour)(&c.Registered) }),
+		changed("certificate from the future", "clock_skew", func(c *evidence.DeploymentCertificate) {
+			shift(time.Hour)(&c.Registered)
+		}),
 		changed("certificate too old", "expired", func(c *evidence.DeploymentCertificate) { c.IssuedAt -= 25 * 3600 }),
 		forged("no certificate", "artifact_missing", deployment, nothing),
-		forged("certificate signed by the registry", "key_purpose", deployment, func(t *testing.T, k *gatetest.Kit, token string) string {
-			return signedBy(t, k.Key(t, evidence.PurposeSignerCertificate), evidence.DeploymentCertificateKind, token)
-		}),
-		forged("certificate signed by a role's key", "key_purpose", deployment, func(t *testing.T, k *gatetest.Kit, token string) string {
-			return signedBy(t, k.Key(t, evidence.PurposePolicyDecision), evidence.DeploymentCertificateKind, token)
-		}),
-		forged("certificate of another manifest that is safe too", "deployment_mismatch", deployment, func(t *testing.T, k *gatetest.Kit, _ string) string {
-			m := *k.Manifest
-			m.MaxChallengeAgeMs = 14_999
-			return k.Certify(t, &m)
-		}),
+		forged("certificate signed by the registry", "key_purpose", deployment,
+			func(t *testing.T, k *gatetest.Kit, token string) string {
+				return signedBy(t, k.Key(t, evidence.PurposeSignerCertificate), evidence.DeploymentCertificateKind, token)
+			}),
+		forged("certificate signed by a role's key", "key_purpose", deployment,
+			func(t *testing.T, k *gatetest.Kit, token string) string {
+				return signedBy(t, k.Key(t, evidence.PurposePolicyDecision), evidence.DeploymentCertificateKind, token)
+			}),
+		forged("certificate of another manifest that is safe too", "deployment_mismatch", deployment,
+			func(t *testing.T, k *gatetest.Kit, _ string) string {
+				m := *k.Manifest
+				m.MaxChallengeAgeMs = 14_999
+				return k.Certify(t, &m)
+			}),
 	}
 }
 
-// signedBy signs the claims of an artifact with another key.
 func signedBy[C any](t *testing.T, key evidence.Key, kind evidence.Kind[C], token string) string {
 	t.Helper()
 	c, err := evidence.UnverifiedClaims(kind, token)
@@ -219,24 +262,46 @@ func triggerRows() []row {
 		event("event of another source", "not_allowed", gatetest.Event{Source: "gitlab"}),
 		event("origin verified by hand", "not_allowed", gatetest.Event{Method: evidence.MethodManual}),
 		event("origin reported by itself", "not_allowed", gatetest.Event{Method: evidence.MethodSelfReported}),
-		event("origin verified in a way that the manifest leaves out", "not_allowed", gatetest.Event{Method: evidence.MethodExternalAttestation}),
-		proof("origin proof for another binding", "artifacts_mismatch", func(c *evidence.TriggerOriginProof) { c.BindingHash = other }),
-		proof("origin proof for another event", "artifacts_mismatch", func(c *evidence.TriggerOriginProof) { c.EventID = "evt_2" }),
-		proof("origin proof for another payload", "artifacts_mismatch", func(c *evidence.TriggerOriginProof) { c.PayloadHash = other }),
-		proof("origin proof of another kind", "artifacts_mismatch", func(c *evidence.TriggerOriginProof) { c.Kind = evidence.TriggerScheduled }),
-		proof("origin proof of another source", "artifacts_mismatch", func(c *evidence.TriggerOriginProof) { c.Source = "hooks" }),
-		proof("origin proof that the decision did not see", "artifacts_mismatch", func(c *evidence.TriggerOriginProof) { c.EvidenceID = "delivery_2" }),
+		event("origin verified in a way that the manifest leaves out", "not_allowed",
+			gatetest.Event{Method: evidence.MethodExternalAttestation}),
+		proof("origin proof for another binding", "artifacts_mismatch", func(c *evidence.TriggerOriginProof) {
+			c.BindingHash = other
+		}),
+		proof("origin proof for another event", "artifacts_mismatch", func(c *evidence.TriggerOriginProof) {
+			c.EventID = "evt_2"
+		}),
+		proof("origin proof for another payload", "artifacts_mismatch", func(c *evidence.TriggerOriginProof) {
+			c.PayloadHash = other
+		}),
+		proof("origin proof of another kind", "artifacts_mismatch", func(c *evidence.TriggerOriginProof) {
+			c.Kind = evidence.TriggerScheduled
+		}),
+		proof("origin proof of another source", "artifacts_mismatch", func(c *evidence.TriggerOriginProof) {
+			c.Source = "hooks"
+		}),
+		proof("origin proof that the decision did not see", "artifacts_mismatch", func(c *evidence.TriggerOriginProof) {
+			c.EvidenceID = "delivery_2"
+		}),
 		got("receipt for another binding", "artifacts_mismatch", func(c *evidence.TriggerReceipt) { c.BindingHash = other }),
 		got("receipt for another event", "artifacts_mismatch", func(c *evidence.TriggerReceipt) { c.EventID = "evt_2" }),
 		got("receipt for another payload", "artifacts_mismatch", func(c *evidence.TriggerReceipt) { c.PayloadHash = other }),
-		got("receipt of another kind", "artifacts_mismatch", func(c *evidence.TriggerReceipt) { c.Kind = evidence.TriggerScheduled }),
+		got("receipt of another kind", "artifacts_mismatch", func(c *evidence.TriggerReceipt) {
+			c.Kind = evidence.TriggerScheduled
+		}),
 		got("receipt of another source", "artifacts_mismatch", func(c *evidence.TriggerReceipt) { c.Source = "hooks" }),
 		got("receipt for a human", "human_involved", func(c *evidence.TriggerReceipt) { c.HumanInitiated = true }),
-		resigned("origin proof made again", "artifacts_mismatch", evidence.TriggerOriginProofKind, origin, func(c *evidence.TriggerOriginProof) { c.ID = evidence.NewID() }),
-		resigned("receipt made again", "artifacts_mismatch", evidence.TriggerReceiptKind, receipt, func(c *evidence.TriggerReceipt) { c.ID = evidence.NewID() }),
-		altered("origin proof of another chain", "artifacts_mismatch", func(t *testing.T, k *gatetest.Kit, r *gate.AdmitRequest) {
-			r.Envelope.OriginProof = k.Chain(t).Envelope.OriginProof
-		}),
+		resigned("origin proof made again", "artifacts_mismatch", evidence.TriggerOriginProofKind, origin,
+			func(c *evidence.TriggerOriginProof) {
+				c.ID = evidence.NewID()
+			}),
+		resigned("receipt made again", "artifacts_mismatch", evidence.TriggerReceiptKind, receipt,
+			func(c *evidence.TriggerReceipt) {
+				c.ID = evidence.NewID()
+			}),
+		altered("origin proof of another chain", "artifacts_mismatch",
+			func(t *testing.T, k *gatetest.Kit, r *gate.AdmitRequest) {
+				r.Envelope.OriginProof = k.Chain(t).Envelope.OriginProof
+			}),
 		altered("receipt of another chain", "artifacts_mismatch", func(t *testing.T, k *gatetest.Kit, r *gate.AdmitRequest) {
 			r.Envelope.TriggerReceipt = k.Chain(t).Envelope.TriggerReceipt
 		}),
@@ -252,19 +317,39 @@ func decisionRows() []row {
 		d("decision that denies", "policy_denied", func(c *evidence.PolicyDecision) { c.Decision = "deny" }),
 		d("decision for another binding", "artifacts_mismatch", func(c *evidence.PolicyDecision) { c.BindingHash = other }),
 		d("decision for other content", "artifacts_mismatch", func(c *evidence.PolicyDecision) { c.ContentHash = other }),
-		d("decision for another subject", "artifacts_mismatch", func(c *evidence.PolicyDecision) { c.Subject = "agent:other" }),
+		d("decision for another subject", "artifacts_mismatch", func(c *evidence.PolicyDecision) {
+			c.Subject = "agent:other"
+		}),
 		d("decision for another action", "artifacts_mismatch", func(c *evidence.PolicyDecision) { c.Action = "delete_post" }),
-		d("decision for another resource", "artifacts_mismatch", func(c *evidence.PolicyDecision) { c.Resource = "POST /other" }),
-		d("decision for another challenge", "artifacts_mismatch", func(c *evidence.PolicyDecision) { c.ChallengeID = "other" }),
-		d("decision for another event", "artifacts_mismatch", func(c *evidence.PolicyDecision) { c.TriggerEventID = "evt_2" }),
-		d("decision for another trigger kind", "artifacts_mismatch", func(c *evidence.PolicyDecision) { c.TriggerKind = evidence.TriggerScheduled }),
-		d("decision for another trigger source", "artifacts_mismatch", func(c *evidence.PolicyDecision) { c.TriggerSource = "hooks" }),
-		d("decision on another method", "artifacts_mismatch", func(c *evidence.PolicyDecision) { c.OriginVerificationMethod = evidence.MethodQueueClaim }),
-		d("decision on other evidence", "artifacts_mismatch", func(c *evidence.PolicyDecision) { c.OriginEvidenceID = "delivery_2" }),
-		d("decision on other bytes of evidence", "artifacts_mismatch", func(c *evidence.PolicyDecision) { c.OriginEvidenceHash = other }),
+		d("decision for another resource", "artifacts_mismatch", func(c *evidence.PolicyDecision) {
+			c.Resource = "POST /other"
+		}),
+		d("decision for another challenge", "artifacts_mismatch", func(c *evidence.PolicyDecision) {
+			c.ChallengeID = "other"
+		}),
+		d("decision for another event", "artifacts_mismatch", func(c *evidence.PolicyDecision) {
+			c.TriggerEventID = "evt_2"
+		}),
+		d("decision for another trigger kind", "artifacts_mismatch", func(c *evidence.PolicyDecision) {
+			c.TriggerKind = evidence.TriggerScheduled
+		}),
+		d("decision for another trigger source", "artifacts_mismatch", func(c *evidence.PolicyDecision) {
+			c.TriggerSource = "hooks"
+		}),
+		d("decision on another method", "artifacts_mismatch", func(c *evidence.PolicyDecision) {
+			c.OriginVerificationMethod = evidence.MethodQueueClaim
+		}),
+		d("decision on other evidence", "artifacts_mismatch", func(c *evidence.PolicyDecision) {
+			c.OriginEvidenceID = "delivery_2"
+		}),
+		d("decision on other bytes of evidence", "artifacts_mismatch", func(c *evidence.PolicyDecision) {
+			c.OriginEvidenceHash = other
+		}),
 		d("decision by another policy", "pin_mismatch", func(c *evidence.PolicyDecision) { c.PolicyHash = other }),
 		d("decision in another environment", "pin_mismatch", func(c *evidence.PolicyDecision) { c.EnvironmentHash = other }),
-		d("decision for another runtime", "artifacts_mismatch", func(c *evidence.PolicyDecision) { c.RuntimeID = "worker-2" }),
+		d("decision for another runtime", "artifacts_mismatch", func(c *evidence.PolicyDecision) {
+			c.RuntimeID = "worker-2"
+		}),
 		planned("everything by another policy", "pin_mismatch", gatetest.Plan{PolicyHash: other}),
 		planned("everything in another environment", "pin_mismatch", gatetest.Plan{EnvHash: other}),
 	}
@@ -275,27 +360,57 @@ func grantRows() []row {
 		return planned(name, code, gatetest.Plan{Grant: change})
 	}
 	return []row{
-		g("grant for another decision", "artifacts_mismatch", func(c *evidence.ActionGrant) { c.PolicyDecisionIDs = []string{"other"} }),
-		g("grant for a decision with other bytes", "artifacts_mismatch", func(c *evidence.ActionGrant) { c.PolicyDecisionHashes = []string{other} }),
-		resigned("decision made again", "artifacts_mismatch", evidence.PolicyDecisionKind, decision, func(c *evidence.PolicyDecision) { c.Rule = "another" }),
-		g("grant for another action", "artifacts_mismatch", func(c *evidence.ActionGrant) { c.Actions = []string{"delete_post"} }),
+		g("grant for another decision", "artifacts_mismatch", func(c *evidence.ActionGrant) {
+			c.PolicyDecisionIDs = []string{"other"}
+		}),
+		g("grant for a decision with other bytes", "artifacts_mismatch", func(c *evidence.ActionGrant) {
+			c.PolicyDecisionHashes = []string{other}
+		}),
+		resigned("decision made again", "artifacts_mismatch", evidence.PolicyDecisionKind, decision,
+			func(c *evidence.PolicyDecision) {
+				c.Rule = "another"
+			}),
+		g("grant for another action", "artifacts_mismatch", func(c *evidence.ActionGrant) {
+			c.Actions = []string{"delete_post"}
+		}),
 		g("grant for any action", "artifacts_mismatch", func(c *evidence.ActionGrant) { c.Actions = []string{"*"} }),
-		g("grant for another resource", "artifacts_mismatch", func(c *evidence.ActionGrant) { c.Resources = []string{"POST /other"} }),
-		g("grant for other content", "artifacts_mismatch", func(c *evidence.ActionGrant) { c.ContentHashes = []string{other} }),
-		g("grant for another binding", "artifacts_mismatch", func(c *evidence.ActionGrant) { c.BindingHashes = []string{other} }),
-		g("grant for another runtime", "artifacts_mismatch", func(c *evidence.ActionGrant) { c.RuntimeIDs = []string{"worker-2"} }),
-		g("grant for another event", "artifacts_mismatch", func(c *evidence.ActionGrant) { c.TriggerEventIDs = []string{"evt_2"} }),
-		g("grant for another source", "artifacts_mismatch", func(c *evidence.ActionGrant) { c.TriggerSources = []string{"hooks"} }),
-		g("grant for another method", "artifacts_mismatch", func(c *evidence.ActionGrant) { c.OriginVerificationMethods = []string{evidence.MethodQueueClaim} }),
-		g("grant for other evidence", "artifacts_mismatch", func(c *evidence.ActionGrant) { c.OriginEvidenceIDs = []string{"delivery_2"} }),
-		g("grant for other bytes of evidence", "artifacts_mismatch", func(c *evidence.ActionGrant) { c.OriginEvidenceHashes = []string{other} }),
+		g("grant for another resource", "artifacts_mismatch", func(c *evidence.ActionGrant) {
+			c.Resources = []string{"POST /other"}
+		}),
+		g("grant for other content", "artifacts_mismatch", func(c *evidence.ActionGrant) {
+			c.ContentHashes = []string{other}
+		}),
+		g("grant for another binding", "artifacts_mismatch", func(c *evidence.ActionGrant) {
+			c.BindingHashes = []string{other}
+		}),
+		g("grant for another runtime", "artifacts_mismatch", func(c *evidence.ActionGrant) {
+			c.RuntimeIDs = []string{"worker-2"}
+		}),
+		g("grant for another event", "artifacts_mismatch", func(c *evidence.ActionGrant) {
+			c.TriggerEventIDs = []string{"evt_2"}
+		}),
+		g("grant for another source", "artifacts_mismatch", func(c *evidence.ActionGrant) {
+			c.TriggerSources = []string{"hooks"}
+		}),
+		g("grant for another method", "artifacts_mismatch", func(c *evidence.ActionGrant) {
+			c.OriginVerificationMethods = []string{evidence.MethodQueueClaim}
+		}),
+		g("grant for other evidence", "artifacts_mismatch", func(c *evidence.ActionGrant) {
+			c.OriginEvidenceIDs = []string{"delivery_2"}
+		}),
+		g("grant for other bytes of evidence", "artifacts_mismatch", func(c *evidence.ActionGrant) {
+			c.OriginEvidenceHashes = []string{other}
+		}),
 		g("grant for another subject", "artifacts_mismatch", func(c *evidence.ActionGrant) { c.Subject = "agent:other" }),
 		g("grant by another policy", "pin_mismatch", func(c *evidence.ActionGrant) { c.PolicyHash = other }),
 		g("grant in another environment", "pin_mismatch", func(c *evidence.ActionGrant) { c.EnvironmentHash = other }),
 		altered("grant of another chain", "artifacts_mismatch", func(t *testing.T, k *gatetest.Kit, r *gate.AdmitRequest) {
 			r.Envelope.Grant = k.Chain(t).Envelope.Grant
 		}),
-		forged("grant with an empty scope", "artifact_malformed", grant, reclaim(evidence.PurposeActionGrant, evidence.ActionGrantKind, func(c map[string]any) { c["actions"] = []string{} })),
+		forged("grant with an empty scope", "artifact_malformed", grant,
+			reclaim(evidence.PurposeActionGrant, evidence.ActionGrantKind, func(c map[string]any) {
+				c["actions"] = []string{}
+			})),
 	}
 }
 
@@ -304,19 +419,41 @@ func runtimeRows() []row {
 		return planned(name, code, gatetest.Plan{Attestation: change})
 	}
 	return []row{
-		a("attestation of an interactive run", "human_involved", func(c *evidence.RuntimeAttestation) { c.HumanInteractive = true }),
+		a("attestation of an interactive run", "human_involved", func(c *evidence.RuntimeAttestation) {
+			c.HumanInteractive = true
+		}),
 		a("attestation in another mode", "human_involved", func(c *evidence.RuntimeAttestation) { c.Mode = "interactive" }),
-		a("attestation for another challenge", "artifacts_mismatch", func(c *evidence.RuntimeAttestation) { c.ChallengeID = "other" }),
-		a("attestation for another binding", "artifacts_mismatch", func(c *evidence.RuntimeAttestation) { c.BindingHash = other }),
-		a("attestation for other content", "artifacts_mismatch", func(c *evidence.RuntimeAttestation) { c.ContentHash = other }),
-		a("attestation of another runtime", "artifacts_mismatch", func(c *evidence.RuntimeAttestation) { c.RuntimeID = "worker-2" }),
-		a("attestation of a runtime that is not allowed", "not_allowed", func(c *evidence.RuntimeAttestation) { c.RuntimeID = "worker-3" }),
-		a("attestation on another receipt", "artifacts_mismatch", func(c *evidence.RuntimeAttestation) { c.TriggerReceiptHash = other }),
-		a("attestation for another event", "artifacts_mismatch", func(c *evidence.RuntimeAttestation) { c.Trigger.ID = "evt_2" }),
-		a("attestation for another trigger kind", "artifacts_mismatch", func(c *evidence.RuntimeAttestation) { c.Trigger.Kind = evidence.TriggerScheduled }),
-		a("attestation for another trigger source", "artifacts_mismatch", func(c *evidence.RuntimeAttestation) { c.Trigger.Source = "hooks" }),
+		a("attestation for another challenge", "artifacts_mismatch", func(c *evidence.RuntimeAttestation) {
+			c.ChallengeID = "other"
+		}),
+		a("attestation for another binding", "artifacts_mismatch", func(c *evidence.RuntimeAttestation) {
+			c.BindingHash = other
+		}),
+		a("attestation for other content", "artifacts_mismatch", func(c *evidence.RuntimeAttestation) {
+			c.ContentHash = other
+		}),
+		a("attestation of another runtime", "artifacts_mismatch", func(c *evidence.RuntimeAttestation) {
+			c.RuntimeID = "worker-2"
+		}),
+		a("attestation of a runtime that is not allowed", "not_allowed", func(c *evidence.RuntimeAttestation) {
+			c.RuntimeID = "worker-3"
+		}),
+		a("attestation on another receipt", "artifacts_mismatch", func(c *evidence.RuntimeAttestation) {
+			c.TriggerReceiptHash = other
+		}),
+		a("attestation for another event", "artifacts_mismatch", func(c *evidence.RuntimeAttestation) {
+			c.Trigger.ID = "evt_2"
+		}),
+		a("attestation for another trigger kind", "artifacts_mismatch", func(c *evidence.RuntimeAttestation) {
+			c.Trigger.Kind = evidence.TriggerScheduled
+		}),
+		a("attestation for another trigger source", "artifacts_mismatch", func(c *evidence.RuntimeAttestation) {
+			c.Trigger.Source = "hooks"
+		}),
 		a("attestation of another policy", "pin_mismatch", func(c *evidence.RuntimeAttestation) { c.PolicyHash = other }),
-		a("attestation of another environment", "pin_mismatch", func(c *evidence.RuntimeAttestation) { c.EnvironmentHash = other }),
+		a("attestation of another environment", "pin_mismatch", func(c *evidence.RuntimeAttestation) {
+			c.EnvironmentHash = other
+		}),
 		planned("everything in another runtime", "not_allowed", gatetest.Plan{RuntimeID: "worker-3"}),
 	}
 }
@@ -327,34 +464,54 @@ func sessionRows() []row {
 	}
 	return []row{
 		s("session with a human prompt", "human_involved", func(c *evidence.SessionReceipt) { c.HumanPromptPresent = true }),
-		s("session with a human operator", "human_involved", func(c *evidence.SessionReceipt) { c.HumanOperatorPresent = true }),
+		s("session with a human operator", "human_involved", func(c *evidence.SessionReceipt) {
+			c.HumanOperatorPresent = true
+		}),
 		s("session with a shell", "human_involved", func(c *evidence.SessionReceipt) { c.UserShellAccess = true }),
-		s("session that users reach", "human_involved", func(c *evidence.SessionReceipt) { c.AgentEnvironmentUserAccessible = true }),
-		s("session with a prompt as input", "not_allowed", func(c *evidence.SessionReceipt) { c.InputKind = evidence.InputHumanPrompt }),
-		s("session with a shell as input", "not_allowed", func(c *evidence.SessionReceipt) { c.InputKind = evidence.InputManualShell }),
-		s("session with unknown input", "not_allowed", func(c *evidence.SessionReceipt) { c.InputKind = evidence.TriggerUnknown }),
-		s("session with input of no listed kind", "not_allowed", func(c *evidence.SessionReceipt) { c.InputKind = "whatever" }),
-		s("session with another kind of input", "artifacts_mismatch", func(c *evidence.SessionReceipt) { c.InputKind = evidence.TriggerScheduled }),
-		s("session with another source of input", "artifacts_mismatch", func(c *evidence.SessionReceipt) { c.InputSource = "hooks" }),
+		s("session that users reach", "human_involved", func(c *evidence.SessionReceipt) {
+			c.AgentEnvironmentUserAccessible = true
+		}),
+		s("session with a prompt as input", "not_allowed", func(c *evidence.SessionReceipt) {
+			c.InputKind = evidence.InputHumanPrompt
+		}),
+		s("session with a shell as input", "not_allowed", func(c *evidence.SessionReceipt) {
+			c.InputKind = evidence.InputManualShell
+		}),
+		s("session with unknown input", "not_allowed", func(c *evidence.SessionReceipt) {
+			c.InputKind = evidence.TriggerUnknown
+		}),
+		s("session with input of no listed kind", "not_allowed", func(c *evidence.SessionReceipt) {
+			c.InputKind = "whatever"
+		}),
+		s("session with another kind of input", "artifacts_mismatch", func(c *evidence.SessionReceipt) {
+			c.InputKind = evidence.TriggerScheduled
+		}),
+		s("session with another source of input", "artifacts_mismatch", func(c *evidence.SessionReceipt) {
+			c.InputSource = "hooks"
+		}),
 		s("session for another event", "artifacts_mismatch", func(c *evidence.SessionReceipt) { c.EventID = "evt_2" }),
-		s("session of a runtime that is not allowed", "not_allowed", func(c *evidence.SessionReceipt) { c.RuntimeID = "worker-3" }),
+		s("session of a runtime that is not allowed", "not_allowed", func(c *evidence.SessionReceipt) {
+			c.RuntimeID = "worker-3"
+		}),
 		s("session of another runtime", "artifacts_mismatch", func(c *evidence.SessionReceipt) { c.RuntimeID = "worker-2" }),
-		s("session for another challenge", "artifacts_mismatch", func(c *evidence.SessionReceipt) { c.ChallengeID = "other" }),
+		s("session for another challenge", "artifacts_mismatch", func(c *evidence.SessionReceipt) {
+			c.ChallengeID = "other"
+		}),
 		s("session for another binding", "artifacts_mismatch", func(c *evidence.SessionReceipt) { c.BindingHash = other }),
 		s("session under another policy", "pin_mismatch", func(c *evidence.SessionReceipt) { c.PolicyHash = other }),
 		s("session in another environment", "pin_mismatch", func(c *evidence.SessionReceipt) { c.EnvironmentHash = other }),
 	}
 }
 
-// artifact is one of the six artifacts that a certified key signs, whatever its claims.
 type artifact struct {
 	name, purpose string
 	at            func(*evidence.Envelope) *string
-	// plan makes a chain in which the artifact's registered claims or its words about the key are changed, or its signer.
+	// plan changes an artifact's registered claims, key claims or signer.
 	plan func(func(*evidence.Registered), func(*evidence.KeyClaims), evidence.Key) gatetest.Plan
 }
 
-func both(r *evidence.Registered, k *evidence.KeyClaims, reg func(*evidence.Registered), key func(*evidence.KeyClaims)) {
+func both(r *evidence.Registered, k *evidence.KeyClaims, reg func(*evidence.Registered),
+	key func(*evidence.KeyClaims)) {
 	if reg != nil {
 		reg(r)
 	}
@@ -376,27 +533,46 @@ type (
 )
 
 var artifacts = []artifact{
-	{"origin proof", evidence.PurposeTriggerOriginProof, origin, func(r regFunc, k keyFunc, by evidence.Key) gatetest.Plan {
-		return gatetest.Plan{Signers: signers(evidence.PurposeTriggerOriginProof, by), Origin: func(c *evidence.TriggerOriginProof) { both(&c.Registered, nil, r, k) }}
-	}},
-	{"trigger receipt", evidence.PurposeTriggerReceipt, receipt, func(r regFunc, k keyFunc, by evidence.Key) gatetest.Plan {
-		return gatetest.Plan{Signers: signers(evidence.PurposeTriggerReceipt, by), Receipt: func(c *evidence.TriggerReceipt) { both(&c.Registered, nil, r, k) }}
-	}},
-	{"policy decision", evidence.PurposePolicyDecision, decision, func(r regFunc, k keyFunc, by evidence.Key) gatetest.Plan {
-		return gatetest.Plan{Signers: signers(evidence.PurposePolicyDecision, by), Decision: func(c *evidence.PolicyDecision) { both(&c.Registered, &c.KeyClaims, r, k) }}
-	}},
+	{"origin proof", evidence.PurposeTriggerOriginProof, origin,
+		func(r regFunc, k keyFunc, by evidence.Key) gatetest.Plan {
+			return gatetest.Plan{Signers: signers(evidence.PurposeTriggerOriginProof, by),
+				Origin: func(c *evidence.TriggerOriginProof) {
+					both(&c.Registered, nil, r, k)
+				}}
+		}},
+	{"trigger receipt", evidence.PurposeTriggerReceipt, receipt,
+		func(r regFunc, k keyFunc, by evidence.Key) gatetest.Plan {
+			return gatetest.Plan{Signers: signers(evidence.PurposeTriggerReceipt, by),
+				Receipt: func(c *evidence.TriggerReceipt) {
+					both(&c.Registered, nil, r, k)
+				}}
+		}},
+	{"policy decision", evidence.PurposePolicyDecision, decision,
+		func(r regFunc, k keyFunc, by evidence.Key) gatetest.Plan {
+			return gatetest.Plan{Signers: signers(evidence.PurposePolicyDecision, by),
+				Decision: func(c *evidence.PolicyDecision) {
+					both(&c.Registered, &c.KeyClaims, r, k)
+				}}
+		}},
 	{"action grant", evidence.PurposeActionGrant, grant, func(r regFunc, k keyFunc, by evidence.Key) gatetest.Plan {
-		return gatetest.Plan{Signers: signers(evidence.PurposeActionGrant, by), Grant: func(c *evidence.ActionGrant) { both(&c.Registered, &c.KeyClaims, r, k) }}
+		return gatetest.Plan{Signers: signers(evidence.PurposeActionGrant, by), Grant: func(c *evidence.ActionGrant) {
+			both(&c.Registered, &c.KeyClaims, r, k)
+		}}
 	}},
-	{"runtime attestation", evidence.PurposeRuntimeAttestation, attestation, func(r regFunc, k keyFunc, by evidence.Key) gatetest.Plan {
-		return gatetest.Plan{Signers: signers(evidence.PurposeRuntimeAttestation, by), Attestation: func(c *evidence.RuntimeAttestation) { both(&c.Registered, &c.KeyClaims, r, k) }}
-	}},
+	{"runtime attestation", evidence.PurposeRuntimeAttestation, attestation,
+		func(r regFunc, k keyFunc, by evidence.Key) gatetest.Plan {
+			return gatetest.Plan{Signers: signers(evidence.PurposeRuntimeAttestation, by),
+				Attestation: func(c *evidence.RuntimeAttestation) {
+					both(&c.Registered, &c.KeyClaims, r, k)
+				}}
+		}},
 	{"session receipt", evidence.PurposeAgentSession, session, func(r regFunc, k keyFunc, by evidence.Key) gatetest.Plan {
-		return gatetest.Plan{Signers: signers(evidence.PurposeAgentSession, by), Session: func(c *evidence.SessionReceipt) { both(&c.Registered, &c.KeyClaims, r, k) }}
+		return gatetest.Plan{Signers: signers(evidence.PurposeAgentSession, by), Session: func(c *evidence.SessionReceipt) {
+			both(&c.Registered, &c.KeyClaims, r, k)
+		}}
 	}},
 }
 
-// artifactRows are the rows that every signed artifact has.
 func artifactRows() []row {
 	var rows []row
 	for _, a := range artifacts {
@@ -426,9 +602,10 @@ func artifactRows() []row {
 		add("signed by a stranger", "key_unknown", func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
 			return k.Build(t, a.plan(nil, nil, gatetest.StrangerKey(t, "stranger:v1")))
 		})
-		add("signed by a stranger under the key's name", "signature_invalid", func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
-			return k.Build(t, a.plan(nil, nil, gatetest.StrangerKey(t, k.Key(t, a.purpose).KeyID())))
-		})
+		add("signed by a stranger under the key's name", "signature_invalid",
+			func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
+				return k.Build(t, a.plan(nil, nil, gatetest.StrangerKey(t, k.Key(t, a.purpose).KeyID())))
+			})
 		add("whose key lost its certificate", "key_unknown", func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
 			k.Verifier.SetTrust(k.TrustWithout(t, a.purpose))
 			return k.Chain(t)
@@ -443,11 +620,12 @@ func artifactRows() []row {
 			*a.at(&r.Envelope) = strings.Repeat("a", 16<<10+1)
 			return r
 		})
-		add("replaced by the deployment certificate", "artifact_malformed", func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
-			r := k.Chain(t)
-			*a.at(&r.Envelope) = r.Envelope.DeploymentCertificate
-			return r
-		})
+		add("replaced by the deployment certificate", "artifact_malformed",
+			func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
+				r := k.Chain(t)
+				*a.at(&r.Envelope) = r.Envelope.DeploymentCertificate
+				return r
+			})
 		add("without a signature", "signature_invalid", func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
 			r := k.Chain(t)
 			token := a.at(&r.Envelope)
@@ -456,57 +634,86 @@ func artifactRows() []row {
 		})
 		if a.purpose != evidence.PurposeTriggerOriginProof && a.purpose != evidence.PurposeTriggerReceipt {
 			rows = append(rows,
-				planned(a.name+" that calls its key exportable", "key_custody", a.plan(nil, func(c *evidence.KeyClaims) { c.KeyExportable = true }, nil)),
-				planned(a.name+" that claims another custody", "key_custody", a.plan(nil, func(c *evidence.KeyClaims) { c.KeyCustody = evidence.CustodyHardwareBacked }, nil)))
+				planned(a.name+" that calls its key exportable", "key_custody", a.plan(nil, func(c *evidence.KeyClaims) {
+					c.KeyExportable = true
+				}, nil)),
+				planned(a.name+" that claims another custody", "key_custody", a.plan(nil, func(c *evidence.KeyClaims) {
+					c.KeyCustody = evidence.CustodyHardwareBacked
+				}, nil)))
 		}
 	}
 	return rows
 }
 
-// keyRows are about the certificate of the key behind one artifact.
 func keyRows() []row {
 	const purpose = evidence.PurposeRuntimeAttestation
 	return []row{
 		recertified("key certificate expired", "expired", func(c *evidence.SignerCertificate) { ended(&c.Registered) }),
-		recertified("key certificate from the future", "clock_skew", func(c *evidence.SignerCertificate) { shift(3 * time.Second)(&c.Registered) }),
+		recertified("key certificate from the future", "clock_skew", func(c *evidence.SignerCertificate) {
+			shift(3 * time.Second)(&c.Registered)
+		}),
 		recertified("key certificate too old", "expired", func(c *evidence.SignerCertificate) {
 			shift(-91 * 24 * time.Hour)(&c.Registered)
 			c.Expires += 90 * 24 * 3600
 		}),
-		recertified("key that the agent reaches", "key_custody", func(c *evidence.SignerCertificate) { c.AccessibleToAgent = true }),
-		recertified("key that users reach", "key_custody", func(c *evidence.SignerCertificate) { c.AccessibleToUsers = true }),
-		recertified("key that can be exported", "key_custody", func(c *evidence.SignerCertificate) { c.KeyExportable = true }),
-		recertified("key in another custody", "key_custody", func(c *evidence.SignerCertificate) { c.KeyCustody = "environment_variable" }),
-		recertified("key for another purpose", "key_purpose", func(c *evidence.SignerCertificate) { c.Purposes = []string{evidence.PurposeAgentSession} }),
-		recertified("key of another issuer", "key_purpose", func(c *evidence.SignerCertificate) { c.SubjectIssuer = "other" }),
-		recertified("key certificate by another issuer", "not_allowed", func(c *evidence.SignerCertificate) { c.Issuer = "other" }),
-		recertified("key certificate for another audience", "not_allowed", func(c *evidence.SignerCertificate) { c.Audience = "other" }),
-		recertified("certificate for a later version", "key_retired", func(c *evidence.SignerCertificate) { c.SubjectKeyID = "runtime-key:v9" }),
-		recertified("certificate for another key", "key_unknown", func(c *evidence.SignerCertificate) { c.SubjectKeyID = "another-key:v9" }),
+		recertified("key that the agent reaches", "key_custody", func(c *evidence.SignerCertificate) {
+			c.AccessibleToAgent = true
+		}),
+		recertified("key that users reach", "key_custody", func(c *evidence.SignerCertificate) {
+			c.AccessibleToUsers = true
+		}),
+		recertified("key that can be exported", "key_custody", func(c *evidence.SignerCertificate) {
+			c.KeyExportable = true
+		}),
+		recertified("key in another custody", "key_custody", func(c *evidence.SignerCertificate) {
+			c.KeyCustody = "environment_variable"
+		}),
+		recertified("key for another purpose", "key_purpose", func(c *evidence.SignerCertificate) {
+			c.Purposes = []string{evidence.PurposeAgentSession}
+		}),
+		recertified("key of another issuer", "key_purpose", func(c *evidence.SignerCertificate) {
+			c.SubjectIssuer = "other"
+		}),
+		recertified("key certificate by another issuer", "not_allowed", func(c *evidence.SignerCertificate) {
+			c.Issuer = "other"
+		}),
+		recertified("key certificate for another audience", "not_allowed", func(c *evidence.SignerCertificate) {
+			c.Audience = "other"
+		}),
+		recertified("certificate for a later version", "key_retired", func(c *evidence.SignerCertificate) {
+			c.SubjectKeyID = "runtime-key:v9"
+		}),
+		recertified("certificate for another key", "key_unknown", func(c *evidence.SignerCertificate) {
+			c.SubjectKeyID = "another-key:v9"
+		}),
 		{"key version that is not certified yet", "trust_stale", func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
-			k.Rotate(t, evidence.PurposeRequestProof) // has no part in the chain
+			k.Rotate(t, evidence.PurposeRequestProof)
 			k.Rotate(t, purpose)
 			return k.Chain(t)
 		}},
-		{"certified key that the manifest does not name", "not_allowed", func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
-			key := newKey(t, "spare-key")
-			k.Verifier.SetTrust(k.Trust(t, k.Vouch(t, key, purpose, k.Issuer(purpose))))
-			return k.Build(t, gatetest.Plan{Signers: map[string]evidence.Key{purpose: key}})
-		}},
-		{"certified key whose name begins like the allowed one", "not_allowed", func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
-			key := newKey(t, "runtime-key:v1")
-			k.Verifier.SetTrust(k.Trust(t, k.Vouch(t, key, purpose, k.Issuer(purpose))))
-			return k.Build(t, gatetest.Plan{Signers: map[string]evidence.Key{purpose: key}})
-		}},
-		{"certified key of an issuer that the manifest does not name", "not_allowed", func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
-			k.Verifier.SetTrust(k.TrustWithout(t, purpose, k.Vouch(t, k.Key(t, purpose), purpose, "other")))
-			return k.Build(t, gatetest.Plan{Attestation: func(c *evidence.RuntimeAttestation) { c.Issuer = "other" }})
-		}},
+		{"certified key that the manifest does not name", "not_allowed",
+			func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
+				key := newKey(t, "spare-key")
+				k.Verifier.SetTrust(k.Trust(t, k.Vouch(t, key, purpose, k.Issuer(purpose))))
+				return k.Build(t, gatetest.Plan{Signers: map[string]evidence.Key{purpose: key}})
+			}},
+		{"certified key whose name begins like the allowed one", "not_allowed",
+			func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
+				key := newKey(t, "runtime-key:v1")
+				k.Verifier.SetTrust(k.Trust(t, k.Vouch(t, key, purpose, k.Issuer(purpose))))
+				return k.Build(t, gatetest.Plan{Signers: map[string]evidence.Key{purpose: key}})
+			}},
+		{"certified key of an issuer that the manifest does not name", "not_allowed",
+			func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
+				k.Verifier.SetTrust(k.TrustWithout(t, purpose, k.Vouch(t, k.Key(t, purpose), purpose, "other")))
+				return k.Build(t, gatetest.Plan{Attestation: func(c *evidence.RuntimeAttestation) { c.Issuer = "other" }})
+			}},
 	}
 }
 
-// reclaim signs an artifact's claims as a JSON object that change has had in its hands, with nothing checked.
-func reclaim[C any](purpose string, kind evidence.Kind[C], change func(map[string]any)) func(*testing.T, *gatetest.Kit, string) string {
+// reclaim signs any JSON as an artifact's claims.
+func reclaim[C any](purpose string, kind evidence.Kind[C], change func(map[string]any)) func(*testing.T, *gatetest.Kit,
+	string) string {
 	return func(t *testing.T, k *gatetest.Kit, token string) string {
 		t.Helper()
 		claims := make(map[string]any)
@@ -536,7 +743,6 @@ func head(alg, kid, typ string) string {
 	return `{"alg":"` + alg + `","kid":"` + kid + `","typ":"` + typ + `"}`
 }
 
-// formRows are about the form of a token; the runtime attestation stands for all of them.
 func formRows() []row {
 	const purpose, typ = evidence.PurposeRuntimeAttestation, "runtime-attestation+jwt"
 	header := func(name, code string, header func(kid string) string) row {
@@ -551,51 +757,73 @@ func formRows() []row {
 	return []row{
 		header("alg none", "artifact_malformed", func(kid string) string { return head("none", kid, typ) }),
 		header("alg EdDSA in other case", "artifact_malformed", func(kid string) string { return head("eddsa", kid, typ) }),
-		header("no alg", "artifact_malformed", func(kid string) string { return `{"kid":"` + kid + `","typ":"` + typ + `"}` }),
+		header("no alg", "artifact_malformed", func(kid string) string {
+			return `{"kid":"` + kid + `","typ":"` + typ + `"}`
+		}),
 		header("another typ", "artifact_malformed", func(kid string) string { return head("EdDSA", kid, "JWT") }),
 		header("no typ", "artifact_malformed", func(kid string) string { return `{"alg":"EdDSA","kid":"` + kid + `"}` }),
-		header("unknown crit", "artifact_malformed", func(kid string) string { return `{"alg":"EdDSA","crit":["x"],"kid":"` + kid + `","typ":"` + typ + `"}` }),
+		header("unknown crit", "artifact_malformed", func(kid string) string {
+			return `{"alg":"EdDSA","crit":["x"],"kid":"` + kid + `","typ":"` + typ + `"}`
+		}),
 		header("embedded jwk", "artifact_malformed", func(kid string) string {
 			return `{"alg":"EdDSA","jwk":{"kty":"OKP"},"kid":"` + kid + `","typ":"` + typ + `"}`
 		}),
 		header("jku", "artifact_malformed", func(kid string) string {
 			return `{"alg":"EdDSA","jku":"https://keys.example","kid":"` + kid + `","typ":"` + typ + `"}`
 		}),
-		header("b64 false", "artifact_malformed", func(kid string) string { return `{"alg":"EdDSA","b64":false,"kid":"` + kid + `","typ":"` + typ + `"}` }),
-		header("kid twice", "artifact_malformed", func(kid string) string { return `{"alg":"EdDSA","kid":"x","kid":"` + kid + `","typ":"` + typ + `"}` }),
-		header("header in another order", "artifact_malformed", func(kid string) string { return `{"kid":"` + kid + `","alg":"EdDSA","typ":"` + typ + `"}` }),
-		header("header with a space", "artifact_malformed", func(kid string) string { return `{"alg":"EdDSA", "kid":"` + kid + `","typ":"` + typ + `"}` }),
+		header("b64 false", "artifact_malformed", func(kid string) string {
+			return `{"alg":"EdDSA","b64":false,"kid":"` + kid + `","typ":"` + typ + `"}`
+		}),
+		header("kid twice", "artifact_malformed", func(kid string) string {
+			return `{"alg":"EdDSA","kid":"x","kid":"` + kid + `","typ":"` + typ + `"}`
+		}),
+		header("header in another order", "artifact_malformed", func(kid string) string {
+			return `{"kid":"` + kid + `","alg":"EdDSA","typ":"` + typ + `"}`
+		}),
+		header("header with a space", "artifact_malformed", func(kid string) string {
+			return `{"alg":"EdDSA", "kid":"` + kid + `","typ":"` + typ + `"}`
+		}),
 		header("kid that is a path", "key_unknown", func(kid string) string { return head("EdDSA", "../"+kid, typ) }),
 		header("kid without a version", "key_unknown", func(string) string { return head("EdDSA", "runtime-key", typ) }),
 		header("no kid", "artifact_malformed", func(string) string { return head("EdDSA", "", typ) }),
 		header("header that is no object", "artifact_malformed", func(string) string { return `[]` }),
-		forged("HS256 with the public key", "artifact_malformed", attestation, func(t *testing.T, k *gatetest.Kit, token string) string {
-			key := k.Key(t, purpose)
-			input := base64.RawURLEncoding.EncodeToString([]byte(head("HS256", key.KeyID(), typ))) + "." + strings.Split(token, ".")[1]
-			mac := hmac.New(sha256.New, key.Public())
-			mac.Write([]byte(input))
-			return input + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
-		}),
-		forged("HS256 with the public key under the header EdDSA", "signature_invalid", attestation, func(t *testing.T, k *gatetest.Kit, token string) string {
-			parts := strings.Split(token, ".")
-			mac := hmac.New(sha256.New, k.Key(t, purpose).Public())
-			mac.Write([]byte(parts[0] + "." + parts[1]))
-			return parts[0] + "." + parts[1] + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
-		}),
+		forged("HS256 with the public key", "artifact_malformed", attestation,
+			func(t *testing.T, k *gatetest.Kit, token string) string {
+				key := k.Key(t, purpose)
+				input := base64.RawURLEncoding.EncodeToString([]byte(head("HS256", key.KeyID(), typ))) + "." +
+					strings.Split(token, ".")[1]
+				mac := hmac.New(sha256.New, key.Public())
+				mac.Write([]byte(input))
+				return input + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+			}),
+		forged("HS256 with the public key under the header EdDSA", "signature_invalid", attestation,
+			func(t *testing.T, k *gatetest.Kit, token string) string {
+				parts := strings.Split(token, ".")
+				mac := hmac.New(sha256.New, k.Key(t, purpose).Public())
+				mac.Write([]byte(parts[0] + "." + parts[1]))
+				return parts[0] + "." + parts[1] + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+			}),
 		forged("two parts", "artifact_malformed", attestation, func(_ *testing.T, _ *gatetest.Kit, token string) string {
 			return token[:strings.LastIndexByte(token, '.')]
 		}),
-		forged("a line break at the end", "artifact_malformed", attestation, func(_ *testing.T, _ *gatetest.Kit, token string) string { return token + "\n" }),
-		forged("padding", "artifact_malformed", attestation, func(_ *testing.T, _ *gatetest.Kit, token string) string { return token + "==" }),
-		forged("a claim changed under the signature", "signature_invalid", attestation, func(t *testing.T, _ *gatetest.Kit, token string) string {
-			parts := strings.Split(token, ".")
-			raw := strings.Replace(string(part(t, token, 1)), "worker-1", "worker-2", 1)
-			return parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(raw)) + "." + parts[2]
+		forged("a line break at the end", "artifact_malformed", attestation,
+			func(_ *testing.T, _ *gatetest.Kit, token string) string {
+				return token + "\n"
+			}),
+		forged("padding", "artifact_malformed", attestation, func(_ *testing.T, _ *gatetest.Kit, token string) string {
+			return token + "=="
 		}),
-		forged("claims with a space", "artifact_malformed", attestation, func(t *testing.T, k *gatetest.Kit, token string) string {
-			key := k.Key(t, purpose)
-			return gatetest.Forge(t, key, head("EdDSA", key.KeyID(), typ), append([]byte{' '}, part(t, token, 1)...))
-		}),
+		forged("a claim changed under the signature", "signature_invalid", attestation,
+			func(t *testing.T, _ *gatetest.Kit, token string) string {
+				parts := strings.Split(token, ".")
+				raw := strings.Replace(string(part(t, token, 1)), "worker-1", "worker-2", 1)
+				return parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(raw)) + "." + parts[2]
+			}),
+		forged("claims with a space", "artifact_malformed", attestation,
+			func(t *testing.T, k *gatetest.Kit, token string) string {
+				key := k.Key(t, purpose)
+				return gatetest.Forge(t, key, head("EdDSA", key.KeyID(), typ), append([]byte{' '}, part(t, token, 1)...))
+			}),
 		forged("a claim twice", "artifact_malformed", attestation, func(t *testing.T, k *gatetest.Kit, token string) string {
 			key := k.Key(t, purpose)
 			raw := `{"humanInteractive":true,` + string(part(t, token, 1)[1:])
@@ -609,17 +837,18 @@ func formRows() []row {
 		claims("a jti without end", "artifact_malformed", func(c map[string]any) { c["jti"] = strings.Repeat("j", 257) }),
 		claims("exp before iat", "artifact_malformed", func(c map[string]any) { c["exp"] = c["iat"].(float64) - 1 }),
 		claims("exp at iat", "artifact_malformed", func(c map[string]any) { c["exp"] = c["iat"] }),
-		claims("a lifetime over the bound", "artifact_malformed", func(c map[string]any) { c["exp"] = c["iat"].(float64) + 601 }),
+		claims("a lifetime over the bound", "artifact_malformed", func(c map[string]any) {
+			c["exp"] = c["iat"].(float64) + 601
+		}),
 	}
 }
 
 var update = flag.Bool("update", false, "rewrite testdata/refusals.txt")
 
-// TestRefusals holds every single change against a gate that admits the chain without it: the exact code, nothing consumed, and the
-// gate not simply shut.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	rows := slices.Concat(workRows(), deploymentRows(), triggerRows(), decisionRows(), grantRows(), runtimeRows(), sessionRows(), artifactRows(), keyRows(), revokedRows(), formRows())
+	rows := slices.Concat(workRows(), deploymentRows(), triggerRows(), decisionRows(), grantRows(), runtimeRows(),
+		sessionRows(), artifactRows(), keyRows(), revokedRows(), formRows())
 	sentences := gatetest.Golden(t, "testdata/refusals.txt", *update)
 	names := make(map[string]bool)
 	for _, r := range rows {
@@ -664,8 +893,7 @@ func TestRefusals(t *testing.T) {
 	t.Logf("%d rows", len(rows))
 }
 
-// TestDecisionPins has the decision's own hashes refused by the decision's own check: what rests on the decision would refuse them
-// later with the same code.
+// TestDecisionPins: artifacts that rest on the decision would refuse later with the same code.
 func TestDecisionPins(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t)
@@ -679,8 +907,6 @@ func TestDecisionPins(t *testing.T) {
 	}
 }
 
-// TestRuntimeMayBeLeftToTheSessionPolicy leaves the list of runtimes to the session policy: its own still counts, for the chain and for
-// the post.
 func TestRuntimeMayBeLeftToTheSessionPolicy(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t, func(m *policy.Manifest) { m.RuntimePolicy.AllowedRuntimeIDs = nil })
@@ -716,7 +942,8 @@ func TestAdmit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"action_grant", "challenge", "origin_proof", "policy_decision", "runtime_attestation", "session_receipt", "trigger_receipt"}; !slices.Equal(used.Kinds(), want) {
+	if want := []string{"action_grant", "challenge", "origin_proof", "policy_decision", "runtime_attestation",
+		"session_receipt", "trigger_receipt"}; !slices.Equal(used.Kinds(), want) {
 		t.Errorf("consumed %v, want %v", used.Kinds(), want)
 	}
 	for _, c := range a.Checks {
@@ -731,15 +958,16 @@ func TestAdmit(t *testing.T) {
 	if err != nil || c.ID != a.CapabilityID || c.Binding.Hash() != a.BindingHash || c.Expires != a.Expires.Unix() {
 		t.Errorf("the admission says something else than the capability: %+v, %+v, %v", a, c, err)
 	}
-	if !c.VerificationConsumed || c.Runtime == nil || c.Session == nil || c.Runtime.RuntimeID != "worker-1" || c.Session.SessionID != "ses_1" || !c.Binding.SameAction(gatetest.Binding()) {
+	if !c.VerificationConsumed || c.Runtime == nil || c.Session == nil || c.Runtime.RuntimeID != "worker-1" ||
+		c.Session.SessionID != "ses_1" || !c.Binding.SameAction(gatetest.Binding()) {
 		t.Errorf("the capability says something else than the chain: %+v", c)
 	}
-	if c.Runtime.KeyID != "runtime-key:v1" || c.DecisionID == "" || c.GrantID == "" || c.ChallengeID != r.Envelope.Response.ChallengeID {
+	if c.Runtime.KeyID != "runtime-key:v1" || c.DecisionID == "" || c.GrantID == "" ||
+		c.ChallengeID != r.Envelope.Response.ChallengeID {
 		t.Errorf("the capability names other artifacts: %+v", c)
 	}
 }
 
-// TestAdmitTwice: the keys that a chain is admitted with are good once, whoever consumes them.
 func TestAdmitTwice(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t)
@@ -755,7 +983,6 @@ func TestAdmitTwice(t *testing.T) {
 	}
 }
 
-// TestReplayOfOneArtifact reuses each artifact of a chain that was admitted in a new chain over the same binding, nonce included.
 func TestReplayOfOneArtifact(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t)
@@ -768,17 +995,17 @@ func TestReplayOfOneArtifact(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = gatetest.Admit(context.Background(), k.Gate, k.Over(t, gatetest.Plan{}, ch), used.Consume)
-	gatetest.WantCode(t, err, "replayed") // the challenge, with everything else fresh
+	gatetest.WantCode(t, err, "replayed")
 	if n := len(used.Kinds()); n != 7 {
 		t.Errorf("%d keys are consumed; want the 7 of the first chain", n)
 	}
 }
 
-// TestKeysOutlast holds the expiry of every key against the last moment at which its artifact is accepted, by a gate that tolerates
-// less, as much and more of a difference between clocks than challenges do.
+// TestKeysOutlast: every key is kept as long as its artifact is accepted, whatever the gate's skew.
 func TestKeysOutlast(t *testing.T) {
 	t.Parallel()
-	for skew, kept := range map[time.Duration]time.Duration{time.Second: evidence.DefaultSkew, evidence.DefaultSkew: evidence.DefaultSkew, 10 * time.Second: 10 * time.Second} {
+	for skew, kept := range map[time.Duration]time.Duration{time.Second: evidence.DefaultSkew,
+		evidence.DefaultSkew: evidence.DefaultSkew, 10 * time.Second: 10 * time.Second} {
 		k := gatetest.New(t)
 		v, err := evidence.NewVerifier(k.Trust(t), evidence.VerifierOptions{Now: k.Clock.Now, Skew: skew})
 		if err != nil {
@@ -797,7 +1024,8 @@ func TestKeysOutlast(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ends := map[string]time.Duration{"challenge": challenge.DefaultLifetime, challenge.CapabilityKey: k.Strict.CapabilityTTL} // the others: see gatetest
+		ends := map[string]time.Duration{"challenge": challenge.DefaultLifetime,
+			challenge.CapabilityKey: k.Strict.CapabilityTTL}
 		for _, key := range append(keys, post.Keys...) {
 			end, ok := ends[key.Kind]
 			if !ok {
@@ -813,17 +1041,17 @@ func TestKeysOutlast(t *testing.T) {
 	}
 }
 
-// gateWith is the kit's gate with another verifier.
 func gateWith(t *testing.T, k *gatetest.Kit, v *evidence.Verifier) *gate.Gate {
 	t.Helper()
-	g, err := gate.New(gate.Options{Challenges: k.Challenges, Secret: k.Secret, Issuer: "gate", Verifier: v, Strict: k.Strict})
+	g, err := gate.New(
+		gate.Options{Challenges: k.Challenges, Secret: k.Secret, Issuer: "gate", Verifier: v, Strict: k.Strict})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return g
 }
 
-// TestTimesAtTheEdge sets the clock back and forth, to the last second in which a chain is admitted and a post is authorized.
+// TestTimesAtTheEdge: to the last second.
 func TestTimesAtTheEdge(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -845,7 +1073,8 @@ func TestTimesAtTheEdge(t *testing.T) {
 	for _, row := range []struct {
 		after time.Duration
 		code  string
-	}{{-2 * time.Second, ""}, {-3 * time.Second, "clock_skew"}, {17 * time.Second, ""}, {18 * time.Second, "expired"}, {40 * time.Second, "expired"}} {
+	}{{-2 * time.Second, ""}, {-3 * time.Second, "clock_skew"}, {17 * time.Second, ""}, {18 * time.Second, "expired"},
+		{40 * time.Second, "expired"}} {
 		k := gatetest.New(t)
 		var used gatetest.Used
 		r := k.Chain(t)
@@ -884,7 +1113,6 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// authorizing is an AuthorizeRequest for a chain that was admitted.
 func authorizing(t testing.TB, k *gatetest.Kit) gate.AuthorizeRequest {
 	t.Helper()
 	var used gatetest.Used
@@ -929,7 +1157,9 @@ func TestAuthorizeRefusals(t *testing.T) {
 		{"another resource", "artifacts_mismatch", asked(func(b *evidence.Binding) { b.Resource = "POST /posts?draft=1" })},
 		{"other content", "artifacts_mismatch", asked(func(b *evidence.Binding) { b.ContentHash = other })},
 		{"no content", "artifact_malformed", asked(func(b *evidence.Binding) { b.ContentHash = "" })},
-		{"no capability", "artifact_missing", func(_ *testing.T, _ *gatetest.Kit, r *gate.AuthorizeRequest) { r.Capability = "" }},
+		{"no capability", "artifact_missing", func(_ *testing.T, _ *gatetest.Kit, r *gate.AuthorizeRequest) {
+			r.Capability = ""
+		}},
 		{"capability with a bit changed", "signature_invalid", func(_ *testing.T, _ *gatetest.Kit, r *gate.AuthorizeRequest) {
 			flip := "A"
 			if r.Capability[len(r.Capability)-2] == 'A' {
@@ -937,46 +1167,89 @@ func TestAuthorizeRefusals(t *testing.T) {
 			}
 			r.Capability = r.Capability[:len(r.Capability)-2] + flip + r.Capability[len(r.Capability)-1:]
 		}},
-		{"challenge token as capability", "artifact_malformed", func(t *testing.T, k *gatetest.Kit, r *gate.AuthorizeRequest) {
-			r.Capability = k.Chain(t).Envelope.ChallengeToken
-		}},
+		{"challenge token as capability", "artifact_malformed",
+			func(t *testing.T, k *gatetest.Kit, r *gate.AuthorizeRequest) {
+				r.Capability = k.Chain(t).Envelope.ChallengeToken
+			}},
 		{"capability of another gate", "not_allowed", capability(func(c *evidence.Capability) { c.Issuer = "other" })},
 		{"capability expired", "expired", capability(func(c *evidence.Capability) { ended(&c.Registered) })},
 		{"capability too old", "expired", capability(func(c *evidence.Capability) { c.IssuedAt -= 18 })},
-		{"capability from the future", "clock_skew", capability(func(c *evidence.Capability) { shift(3 * time.Second)(&c.Registered) })},
-		{"capability that rests on nothing consumed", "artifact_missing", capability(func(c *evidence.Capability) { c.VerificationConsumed = false })},
+		{"capability from the future", "clock_skew", capability(func(c *evidence.Capability) {
+			shift(3 * time.Second)(&c.Registered)
+		})},
+		{"capability that rests on nothing consumed", "artifact_missing", capability(func(c *evidence.Capability) {
+			c.VerificationConsumed = false
+		})},
 		{"capability without a runtime", "artifact_missing", capability(func(c *evidence.Capability) { c.Runtime = nil })},
 		{"capability without a session", "artifact_missing", capability(func(c *evidence.Capability) { c.Session = nil })},
 		{"capability without a decision", "artifact_missing", capability(func(c *evidence.Capability) { c.DecisionID = "" })},
 		{"capability without a grant", "artifact_missing", capability(func(c *evidence.Capability) { c.GrantID = "" })},
-		{"capability of a session with a human prompt", "human_involved", capability(func(c *evidence.Capability) { c.Session.HumanPromptPresent = true })},
-		{"capability of a session with a human operator", "human_involved", capability(func(c *evidence.Capability) { c.Session.HumanOperatorPresent = true })},
-		{"capability of a session with a shell", "human_involved", capability(func(c *evidence.Capability) { c.Session.UserShellAccess = true })},
-		{"capability of a session that users reach", "human_involved", capability(func(c *evidence.Capability) { c.Session.AgentEnvironmentUserAccessible = true })},
-		{"capability of another runtime", "not_allowed", capability(func(c *evidence.Capability) { c.Runtime.RuntimeID = "worker-3" })},
-		{"capability of another runtime issuer", "not_allowed", capability(func(c *evidence.Capability) { c.Runtime.Issuer = "other" })},
-		{"capability of another runtime key", "not_allowed", capability(func(c *evidence.Capability) { c.Runtime.KeyID = "spare-key:v1" })},
-		{"capability of a human's request", "not_allowed", capability(func(c *evidence.Capability) { c.Runtime.Trigger.Kind = evidence.TriggerHumanRequest })},
-		{"capability of another source", "not_allowed", capability(func(c *evidence.Capability) { c.Runtime.Trigger.Source = "gitlab" })},
-		{"capability under another policy", "not_allowed", capability(func(c *evidence.Capability) { c.Runtime.PolicyHash = other })},
-		{"capability in another environment", "not_allowed", capability(func(c *evidence.Capability) { c.Runtime.EnvironmentHash = other })},
-		{"capability on an old attestation", "expired", capability(func(c *evidence.Capability) { c.Runtime.IssuedAt -= 18 })},
-		{"no proof", "artifact_missing", func(_ *testing.T, _ *gatetest.Kit, r *gate.AuthorizeRequest) { r.RequestProof = "" }},
+		{"capability of a session with a human prompt", "human_involved", capability(func(c *evidence.Capability) {
+			c.Session.HumanPromptPresent = true
+		})},
+		{"capability of a session with a human operator", "human_involved", capability(func(c *evidence.Capability) {
+			c.Session.HumanOperatorPresent = true
+		})},
+		{"capability of a session with a shell", "human_involved", capability(func(c *evidence.Capability) {
+			c.Session.UserShellAccess = true
+		})},
+		{"capability of a session that users reach", "human_involved", capability(func(c *evidence.Capability) {
+			c.Session.AgentEnvironmentUserAccessible = true
+		})},
+		{"capability of another runtime", "not_allowed", capability(func(c *evidence.Capability) {
+			c.Runtime.RuntimeID = "worker-3"
+		})},
+		{"capability of another runtime issuer", "not_allowed", capability(func(c *evidence.Capability) {
+			c.Runtime.Issuer = "other"
+		})},
+		{"capability of another runtime key", "not_allowed", capability(func(c *evidence.Capability) {
+			c.Runtime.KeyID = "spare-key:v1"
+		})},
+		{"capability of a human's request", "not_allowed", capability(func(c *evidence.Capability) {
+			c.Runtime.Trigger.Kind = evidence.TriggerHumanRequest
+		})},
+		{"capability of another source", "not_allowed", capability(func(c *evidence.Capability) {
+			c.Runtime.Trigger.Source = "gitlab"
+		})},
+		{"capability under another policy", "not_allowed", capability(func(c *evidence.Capability) {
+			c.Runtime.PolicyHash = other
+		})},
+		{"capability in another environment", "not_allowed", capability(func(c *evidence.Capability) {
+			c.Runtime.EnvironmentHash = other
+		})},
+		{"capability on an old attestation", "expired", capability(func(c *evidence.Capability) {
+			c.Runtime.IssuedAt -= 18
+		})},
+		{"no proof", "artifact_missing", func(_ *testing.T, _ *gatetest.Kit, r *gate.AuthorizeRequest) {
+			r.RequestProof = ""
+		}},
 		{"another access token", "proof_access_token", func(_ *testing.T, _ *gatetest.Kit, r *gate.AuthorizeRequest) {
 			r.AccessTokenHash = evidence.HashBytes([]byte("Bearer stolen"))
 		}},
 		{"no access token", "proof_access_token", func(_ *testing.T, _ *gatetest.Kit, r *gate.AuthorizeRequest) {
 			r.AccessTokenHash = evidence.HashBytes(nil)
 		}},
-		{"nothing of an access token", "proof_access_token", func(_ *testing.T, _ *gatetest.Kit, r *gate.AuthorizeRequest) { r.AccessTokenHash = "" }},
-		{"proof over another capability", "artifacts_mismatch", proof(func(c *evidence.RequestProof) { c.CapabilityID = "other" })},
+		{"nothing of an access token", "proof_access_token", func(_ *testing.T, _ *gatetest.Kit, r *gate.AuthorizeRequest) {
+			r.AccessTokenHash = ""
+		}},
+		{"proof over another capability", "artifacts_mismatch", proof(func(c *evidence.RequestProof) {
+			c.CapabilityID = "other"
+		})},
 		{"proof for another binding", "artifacts_mismatch", proof(func(c *evidence.RequestProof) { c.BindingHash = other })},
 		{"proof for other content", "artifacts_mismatch", proof(func(c *evidence.RequestProof) { c.ContentHash = other })},
-		{"proof for another subject", "artifacts_mismatch", proof(func(c *evidence.RequestProof) { c.Subject = "agent:other" })},
-		{"proof for another action", "artifacts_mismatch", proof(func(c *evidence.RequestProof) { c.Action = "delete_post" })},
-		{"proof for another resource", "artifacts_mismatch", proof(func(c *evidence.RequestProof) { c.Resource = "POST /other" })},
+		{"proof for another subject", "artifacts_mismatch", proof(func(c *evidence.RequestProof) {
+			c.Subject = "agent:other"
+		})},
+		{"proof for another action", "artifacts_mismatch", proof(func(c *evidence.RequestProof) {
+			c.Action = "delete_post"
+		})},
+		{"proof for another resource", "artifacts_mismatch", proof(func(c *evidence.RequestProof) {
+			c.Resource = "POST /other"
+		})},
 		{"proof expired", "expired", proof(func(c *evidence.RequestProof) { ended(&c.Registered) })},
-		{"proof from the future", "clock_skew", proof(func(c *evidence.RequestProof) { shift(3 * time.Second)(&c.Registered) })},
+		{"proof from the future", "clock_skew", proof(func(c *evidence.RequestProof) {
+			shift(3 * time.Second)(&c.Registered)
+		})},
 		{"proof too old", "expired", proof(func(c *evidence.RequestProof) { shift(-18 * time.Second)(&c.Registered) })},
 		{"proof for another audience", "not_allowed", proof(func(c *evidence.RequestProof) { c.Audience = "other" })},
 		{"proof by another issuer", "key_purpose", proof(func(c *evidence.RequestProof) { c.Issuer = "other" })},
@@ -987,9 +1260,10 @@ func TestAuthorizeRefusals(t *testing.T) {
 		{"proof by a stranger", "key_unknown", func(t *testing.T, _ *gatetest.Kit, r *gate.AuthorizeRequest) {
 			r.RequestProof = signedBy(t, gatetest.StrangerKey(t, "stranger:v1"), evidence.RequestProofKind, r.RequestProof)
 		}},
-		{"proof whose key lost its certificate", "key_unknown", func(t *testing.T, k *gatetest.Kit, _ *gate.AuthorizeRequest) {
-			k.Verifier.SetTrust(k.TrustWithout(t, evidence.PurposeRequestProof))
-		}},
+		{"proof whose key lost its certificate", "key_unknown",
+			func(t *testing.T, k *gatetest.Kit, _ *gate.AuthorizeRequest) {
+				k.Verifier.SetTrust(k.TrustWithout(t, evidence.PurposeRequestProof))
+			}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -1017,7 +1291,8 @@ func TestAuthorizeRefusals(t *testing.T) {
 func TestNew(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t)
-	whole := gate.Options{Challenges: k.Challenges, Secret: k.Secret, Issuer: "gate", Verifier: k.Verifier, Strict: k.Strict}
+	whole := gate.Options{Challenges: k.Challenges, Secret: k.Secret, Issuer: "gate", Verifier: k.Verifier,
+		Strict: k.Strict}
 	for name, drop := range map[string]func(*gate.Options){
 		"challenges": func(o *gate.Options) { o.Challenges = nil }, "issuer": func(o *gate.Options) { o.Issuer = "" },
 		"verifier": func(o *gate.Options) { o.Verifier = nil }, "strict": func(o *gate.Options) { o.Strict = nil },
@@ -1062,7 +1337,6 @@ func BenchmarkAuthorize(b *testing.B) {
 	}
 }
 
-// newKey makes a key that nobody has certified yet.
 func newKey(t *testing.T, name string) custody.Version {
 	t.Helper()
 	m, err := custody.NewMemory(name)

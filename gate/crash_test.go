@@ -26,38 +26,36 @@ import (
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
-// What TestGateProcess is told by its environment.
 const (
-	gateDSN   = "GATE_PROCESS_DSN"   // of its database
-	gateCrash = "GATE_PROCESS_CRASH" // the point at which it kills itself; empty for none
+	gateDSN   = "GATE_PROCESS_DSN"
+	gateCrash = "GATE_PROCESS_CRASH" // where it kills itself; empty for nowhere
 )
 
-// reach ends the process if it is to crash at this point.
 func reach(point string) {
 	if os.Getenv(gateCrash) == point {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {} // until it arrives
+		select {}
 	}
 }
 
-// sameKit makes a kit that has the same keys in every process.
 func sameKit(t *testing.T) (k *gatetest.Kit) {
 	t.Helper()
 	t.Run("keys", func(t *testing.T) {
-		cryptotest.SetGlobalRandom(t, 1) // until this part ends
+		cryptotest.SetGlobalRandom(t, 1)
 		k = gatetest.New(t)
 	})
 	return k
 }
 
-// TestGateProcess is no test by itself: it is the API of [TestGateCrashes], in a process of its own, as an API's owner would write it. It
-// ends when its standard input does.
+// TestGateProcess is the API of [TestGateCrashes], in a process of its own. It ends with its standard input.
 func TestGateProcess(t *testing.T) {
 	dsn := os.Getenv(gateDSN)
 	if dsn == "" {
 		return
 	}
-	used, err := postgres.Open(t.Context(), dsn, postgres.Options{Now: func() time.Time { return gatetest.Start }, Instance: "api"})
+	used, err := postgres.Open(t.Context(), dsn, postgres.Options{Now: func() time.Time {
+		return gatetest.Start
+	}, Instance: "api"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,12 +76,14 @@ func TestGateProcess(t *testing.T) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("POST /verify", s.Verify())
-	mux.Handle("POST /posts", s.Middleware(posting(func(ctx context.Context, query string, args ...any) (sql.Result, error) {
-		return db.ExecContext(ctx, query, args...)
-	}), gate.Protect{Bind: bind}))
-	mux.Handle("POST /shop", s.Middleware(posting(func(ctx context.Context, query string, args ...any) (sql.Result, error) {
-		return gate.TransactionFrom(ctx).(crashingTransaction).Transaction.(gate.Queries).ExecContext(ctx, query, args...)
-	}), gate.Protect{Bind: bind, InTransaction: crashingTransactions(db)}))
+	mux.Handle("POST /posts",
+		s.Middleware(posting(func(ctx context.Context, query string, args ...any) (sql.Result, error) {
+			return db.ExecContext(ctx, query, args...)
+		}), gate.Protect{Bind: bind}))
+	mux.Handle("POST /shop",
+		s.Middleware(posting(func(ctx context.Context, query string, args ...any) (sql.Result, error) {
+			return gate.TransactionFrom(ctx).(crashingTransaction).Transaction.(gate.Queries).ExecContext(ctx, query, args...)
+		}), gate.Protect{Bind: bind, InTransaction: crashingTransactions(db)}))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,6 @@ func TestGateProcess(t *testing.T) {
 	}
 }
 
-// posting is the handler that makes a post: one row.
 func posting(exec func(ctx context.Context, query string, args ...any) (sql.Result, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := exec(r.Context(), "INSERT INTO posts (content) VALUES ('made')"); err != nil {
@@ -111,7 +110,6 @@ func posting(exec func(ctx context.Context, query string, args ...any) (sql.Resu
 	})
 }
 
-// crashingTransactions are those of [gate.SQL], with points around their end.
 func crashingTransactions(db *sql.DB) func(context.Context) (gate.Transaction, error) {
 	begin := gate.SQL(db, func(ctx context.Context, tx *sql.Tx, keys ...ledger.Key) error {
 		reach("begun")
@@ -134,7 +132,6 @@ func (t crashingTransaction) Commit() error {
 	return err
 }
 
-// gateProcess is a running TestGateProcess.
 type gateProcess struct {
 	cmd     *exec.Cmd
 	address string
@@ -162,13 +159,13 @@ func startGate(t *testing.T, dsn, crash string) *gateProcess {
 	return p
 }
 
-// TestGateCrashes kills an API that takes part at every step between its durable effects, starts it again and sends the same request once
-// more: it is answered as if nothing had been, or refused as replayed, and there is never a second post.
+// TestGateCrashes kills an API at every step between its durable effects, restarts it, and sends the request again:
+// there is never a second post.
 func TestGateCrashes(t *testing.T) {
 	server, k := pgtest.Start(t), sameKit(t)
 	for _, tt := range []struct {
 		target, crash string
-		made          int    // rows that the crash leaves
+		made          int    // rows after the crash
 		again         string // what the same request gets afterwards
 	}{
 		{"/verify", "verified", 0, "200"},
@@ -221,7 +218,6 @@ func TestGateCrashes(t *testing.T) {
 	}
 }
 
-// requestTo makes a whole request that the API accepts once.
 func requestTo(t *testing.T, k *gatetest.Kit, target string) (body string, header http.Header) {
 	t.Helper()
 	if target == "/verify" {
@@ -238,7 +234,6 @@ func requestTo(t *testing.T, k *gatetest.Kit, target string) (body string, heade
 	return gatetest.Content, header
 }
 
-// send makes a request and returns the status with the code of a refusal, or nothing where no answer came.
 func (p *gateProcess) send(t *testing.T, target, body string, header http.Header) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.address+target, strings.NewReader(body))

@@ -11,11 +11,11 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// withoutAuditor is trust that knows no auditor, and so no deployment certificate.
 func withoutAuditor(t *testing.T, k *gatetest.Kit) *evidence.Trust {
 	t.Helper()
 	key := k.Key(t, evidence.PurposeSignerCertificate)
-	trust, err := evidence.NewTrust([]evidence.Root{{KeyID: key.KeyID(), Public: key.Public(), Purpose: evidence.PurposeSignerCertificate}},
+	trust, err := evidence.NewTrust(
+		[]evidence.Root{{KeyID: key.KeyID(), Public: key.Public(), Purpose: evidence.PurposeSignerCertificate}},
 		evidence.Bundle{Certificates: []string{k.Certificates[evidence.PurposeRuntimeAttestation]}}, k.Strict.Signers)
 	if err != nil {
 		t.Fatal(err)
@@ -23,8 +23,7 @@ func withoutAuditor(t *testing.T, k *gatetest.Kit) *evidence.Trust {
 	return trust
 }
 
-// TestDeploymentIsJudgedAgain has the gate admit a chain, so that it remembers the deployment certificate, and then refuse the same
-// certificate once something has changed.
+// TestDeploymentIsJudgedAgain: a gate that remembers a certificate refuses it once something has changed.
 func TestDeploymentIsJudgedAgain(t *testing.T) {
 	t.Parallel()
 	after := func(d time.Duration) func(*testing.T, *gatetest.Kit) {
@@ -34,7 +33,9 @@ func TestDeploymentIsJudgedAgain(t *testing.T) {
 		name, code string
 		change     func(*testing.T, *gatetest.Kit)
 	}{
-		{"the auditor is no longer pinned", "key_unknown", func(t *testing.T, k *gatetest.Kit) { k.Verifier.SetTrust(withoutAuditor(t, k)) }},
+		{"the auditor is no longer pinned", "key_unknown", func(t *testing.T, k *gatetest.Kit) {
+			k.Verifier.SetTrust(withoutAuditor(t, k))
+		}},
 		{"the certificate has expired", "expired", after(24*time.Hour + 2*time.Second)},
 		{"the clock was set back", "clock_skew", after(-3 * time.Second)},
 	} {
@@ -59,7 +60,6 @@ func TestDeploymentIsJudgedAgain(t *testing.T) {
 	}
 }
 
-// TestOldDeploymentIsJudgedAgain has a certificate become too old, long before it expires, while the gate remembers it.
 func TestOldDeploymentIsJudgedAgain(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t, func(m *policy.Manifest) { m.DeploymentCertificatePolicy.MaxCertificateAgeMs = 3_600_000 })
@@ -80,7 +80,6 @@ func TestOldDeploymentIsJudgedAgain(t *testing.T) {
 	}
 }
 
-// TestOtherDeployment has a gate that remembers one certificate judge another one by itself.
 func TestOtherDeployment(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t)
@@ -89,17 +88,19 @@ func TestOtherDeployment(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := k.Chain(t)
-	r.Envelope.DeploymentCertificate = gatetest.Resign(t, k, evidence.DeploymentCertificateKind, k.Deployment, func(c *evidence.DeploymentCertificate) { c.ManifestHash = other })
+	r.Envelope.DeploymentCertificate = gatetest.Resign(t, k, evidence.DeploymentCertificateKind, k.Deployment,
+		func(c *evidence.DeploymentCertificate) {
+			c.ManifestHash = other
+		})
 	_, err := gatetest.Admit(context.Background(), k.Gate, r, used.Consume)
 	gatetest.WantCode(t, err, "deployment_mismatch")
-	r.Envelope.DeploymentCertificate = k.Certify(t, k.Manifest) // a second one for the same manifest
+	r.Envelope.DeploymentCertificate = k.Certify(t, k.Manifest)
 	if _, err := gatetest.Admit(context.Background(), k.Gate, r, used.Consume); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestTrustReplacedMeanwhile replaces the trust while a certificate is verified: what held under the new one is not remembered for the
-// old one, which is in force again later.
+// TestTrustReplacedMeanwhile: what held under a new trust is not remembered for the old one.
 func TestTrustReplacedMeanwhile(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t)
@@ -107,7 +108,7 @@ func TestTrustReplacedMeanwhile(t *testing.T) {
 	var v *evidence.Verifier
 	replace := func() { v.SetTrust(after) }
 	v, err := evidence.NewVerifier(before, evidence.VerifierOptions{Now: func() time.Time {
-		replace() // between the look at the trust and the verification, both of which look at the clock
+		replace() // between the look at the trust and the verification
 		return k.Clock.Now()
 	}})
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// decided makes a chain whose decision and grant are those of the policy engine itself.
 func decided(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
 	t.Helper()
 	r := k.Chain(t)
@@ -19,10 +18,12 @@ func decided(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
 		t.Fatal(err)
 	}
 	d, err := k.Engine(t).Decide(context.Background(), policy.Request{
-		Binding: *work.Binding, ChallengeID: work.ID, RuntimeID: "worker-1", SessionID: "ses_1", EnvironmentHash: k.Strict.Runtime.EnvironmentHash,
-		ManifestHash: k.Strict.ManifestHash,
-		OriginProof:  r.Envelope.OriginProof, TriggerReceipt: r.Envelope.TriggerReceipt,
-		Call: policy.Call{Method: "POST", Scheme: "https", Host: "api.example", Path: "/posts", Rule: "posts", ContentKind: "json", Size: int64(len(gatetest.Content))},
+		Binding: *work.Binding, ChallengeID: work.ID, RuntimeID: "worker-1", SessionID: "ses_1",
+		EnvironmentHash: k.Strict.Runtime.EnvironmentHash,
+		ManifestHash:    k.Strict.ManifestHash,
+		OriginProof:     r.Envelope.OriginProof, TriggerReceipt: r.Envelope.TriggerReceipt,
+		Call: policy.Call{Method: "POST", Scheme: "https", Host: "api.example", Path: "/posts", Rule: "posts",
+			ContentKind: "json", Size: int64(len(gatetest.Content))},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +32,6 @@ func decided(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
 	return r
 }
 
-// TestEngineSatisfiesGate has the gate admit what the engine signs, and refuse it for any other chain.
 func TestEngineSatisfiesGate(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t)

@@ -26,10 +26,8 @@ import (
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
-// exampleAPI is the folder that API owners copy.
 const exampleAPI = "../examples/api"
 
-// copied copies the example to a folder of its own, where it takes the mediator from this tree, and returns how to run Go there.
 func copied(t *testing.T) func(args ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -44,7 +42,7 @@ func copied(t *testing.T) func(args ...string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "go", args...)
 		cmd.Dir = dir
-		// What the mediator itself is built with is enough: nothing is fetched. -mod=mod, because the tree may need later versions.
+		// GOPROXY=off: what the mediator is built with is enough. -mod=mod: the tree may need later versions.
 		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOSUMDB=off", "GOWORK=off")
 		out, err := cmd.CombinedOutput()
 		if err != nil {
@@ -56,7 +54,6 @@ func copied(t *testing.T) func(args ...string) string {
 	return run
 }
 
-// TestExampleAPI builds the example from a copy, as an API owner would, and makes a post at it.
 func TestExampleAPI(t *testing.T) {
 	t.Parallel()
 	run := copied(t)
@@ -90,10 +87,12 @@ func TestExampleAPI(t *testing.T) {
 	}
 	a := &api{kit: k}
 	address := next("listening on ")
-	https := &http.Client{Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}}}
+	https := &http.Client{Timeout: time.Minute,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}}}
 	base := "https://" + address
 	a.client, err = gate.NewClient(gate.ClientOptions{
-		ChallengeURL: base + "/.well-known/actionproof/challenge", VerifyURL: base + "/.well-known/actionproof/verify", HTTP: https, Now: time.Now,
+		ChallengeURL: base + "/.well-known/actionproof/challenge", VerifyURL: base + "/.well-known/actionproof/verify",
+		HTTP: https, Now: time.Now,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +101,8 @@ func TestExampleAPI(t *testing.T) {
 	capability := a.earn(t, bound("POST /posts", gatetest.Content))
 	post := func(capability string) int {
 		t.Helper()
-		r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, base+"/posts", strings.NewReader(gatetest.Content))
+		r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, base+"/posts",
+			strings.NewReader(gatetest.Content))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func TestExampleAPI(t *testing.T) {
 	}
 }
 
-// TestPageSamples: each Go sample of the page for API owners is a whole file of the example, which is compiled.
+// TestPageSamples: each Go sample of the page is a file of the example.
 func TestPageSamples(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/api-owners.md")
@@ -158,21 +158,22 @@ func TestPageSamples(t *testing.T) {
 		sample, _, _ = strings.Cut(sample, "```")
 		samples = append(samples, strings.ReplaceAll(sample, "\t", "    "))
 	}
-	tested, err := os.ReadFile("example_consume_test.go") // which the other tests use
+	tested, err := os.ReadFile("example_consume_test.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Contains(files, strings.ReplaceAll(strings.Replace(string(tested), "package gate_test", "package main", 1), "\t", "    ")) {
+	if !slices.Contains(files,
+		strings.ReplaceAll(strings.Replace(string(tested), "package gate_test", "package main", 1), "\t", "    ")) {
 		t.Error("example_consume_test.go is not the example's consume.go in another package")
 	}
 	slices.Sort(files)
 	slices.Sort(samples)
 	if !slices.Equal(files, samples) {
-		t.Errorf("the page has %d samples and the example %d files, and they are not the same:\n%s", len(samples), len(files), strings.Join(samples, "\n-----\n"))
+		t.Errorf("the page has %d samples and the example %d files, and they are not the same:\n%s", len(samples), len(files),
+			strings.Join(samples, "\n-----\n"))
 	}
 }
 
-// certificate writes tls.crt and tls.key for 127.0.0.1, and returns what believes them.
 func certificate(t *testing.T, dir string) *x509.CertPool {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -180,7 +181,8 @@ func certificate(t *testing.T, dir string) *x509.CertPool {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {

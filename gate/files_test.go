@@ -22,14 +22,12 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// fromFiles is an API's part that is made of files, and what it said of changes.
 type fromFiles struct {
 	*api
 	files   gate.Files
 	changes chan error
 }
 
-// newFromFiles makes an API of the kit's files. edit may change where they are.
 func newFromFiles(t *testing.T, edit func(*gate.Files)) *fromFiles {
 	t.Helper()
 	a := &fromFiles{api: &api{kit: gatetest.New(t)}, changes: make(chan error, 100)}
@@ -55,14 +53,15 @@ func newFromFiles(t *testing.T, edit func(*gate.Files)) *fromFiles {
 	a.server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	a.server.StartTLS()
 	t.Cleanup(a.server.Close)
-	a.client, err = gate.NewClient(gate.ClientOptions{ChallengeURL: a.server.URL + "/challenge", VerifyURL: a.server.URL + "/verify", HTTP: a.server.Client(), Now: time.Now})
+	a.client, err = gate.NewClient(
+		gate.ClientOptions{ChallengeURL: a.server.URL + "/challenge", VerifyURL: a.server.URL + "/verify",
+			HTTP: a.server.Client(), Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return a
 }
 
-// admit goes the way to a capability and returns why it ended.
 func (a *fromFiles) admit(t *testing.T) error {
 	t.Helper()
 	b := bound("POST /posts", gatetest.Content)
@@ -76,7 +75,6 @@ func (a *fromFiles) admit(t *testing.T) error {
 	return err
 }
 
-// said waits for what the API's part says of a change: nil, or an error with this text.
 func (a *fromFiles) said(t *testing.T, text string) {
 	t.Helper()
 	select {
@@ -96,7 +94,6 @@ func wantAdmitted(t *testing.T, err error) {
 	}
 }
 
-// TestFromFiles posts, and then changes what the API's part is made of while it runs.
 func TestFromFiles(t *testing.T) {
 	t.Parallel()
 	a := newFromFiles(t, nil)
@@ -105,16 +102,17 @@ func TestFromFiles(t *testing.T) {
 		t.Fatalf("got %d %s", status, code)
 	}
 
-	// A new key version signs, which the bundle does not certify yet, and then does.
+	// A new key version signs before the bundle certifies it, and after.
 	a.kit.Rotate(t, evidence.PurposeAgentSession)
 	gatetest.WantCode(t, a.admit(t), "trust_stale")
 	old := a.kit.Certificates[evidence.PurposeAgentSession]
-	a.kit.Certificates[evidence.PurposeAgentSession] = a.kit.Vouch(t, a.kit.Key(t, evidence.PurposeAgentSession), evidence.PurposeAgentSession, a.kit.Issuer(evidence.PurposeAgentSession))
+	a.kit.Certificates[evidence.PurposeAgentSession] = a.kit.Vouch(t, a.kit.Key(t, evidence.PurposeAgentSession),
+		evidence.PurposeAgentSession, a.kit.Issuer(evidence.PurposeAgentSession))
 	a.kit.WriteBundle(t, a.files.Bundle, old)
 	a.said(t, "")
 	wantAdmitted(t, a.admit(t))
 
-	// A manifest that is weak is not taken over; a bundle beside it that revokes is.
+	// A weak manifest is refused; the revocation beside it counts.
 	good, err := os.ReadFile(a.files.Manifest)
 	if err != nil {
 		t.Fatal(err)
@@ -127,14 +125,13 @@ func TestFromFiles(t *testing.T) {
 	a.said(t, "consumeCapability")
 	gatetest.WantCode(t, a.admit(t), "revoked")
 
-	// What was revoked stays so, also with a bundle of before.
+	// An old bundle undoes no revocation.
 	a.kit.Revocations = ""
 	a.kit.WriteBundle(t, a.files.Bundle, old)
 	a.said(t, "an older one than the bundle in force")
 	gatetest.WantCode(t, a.admit(t), "revoked")
 }
 
-// TestFromFilesTakesAManifest: a changed manifest is in force with the next request, and the challenge of before is still good.
 func TestFromFilesTakesAManifest(t *testing.T) {
 	t.Parallel()
 	a := newFromFiles(t, nil)
@@ -156,7 +153,7 @@ func TestFromFilesTakesAManifest(t *testing.T) {
 	wantAdmitted(t, err)
 }
 
-// TestFromFilesFailsClosed: what cannot be read again is believed for MaxStale and no longer, by all three ways in.
+// TestFromFilesFailsClosed: unreadable files count for MaxStale, by all three ways in.
 func TestFromFilesFailsClosed(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -178,22 +175,22 @@ func TestFromFilesFailsClosed(t *testing.T) {
 			wantAdmitted(t, a.admit(t))
 			a.kit.Clock.Advance(2 * time.Second)
 			gatetest.WantCode(t, a.admit(t), "trust_stale")
-			if status, code := a.do(t, a.request(t, capability, "/posts", gatetest.Content)); status != http.StatusServiceUnavailable || code != "trust_stale" || a.posts.Load() != 0 {
+			if status, code := a.do(t, a.request(t, capability, "/posts", gatetest.Content)); status !=
+				http.StatusServiceUnavailable || code != "trust_stale" || a.posts.Load() != 0 {
 				t.Errorf("got %d %s", status, code)
 			}
 			replace(t, path, good)
-			await(t, "what was before", func() bool { return a.admit(t) == nil }) // nothing has changed, so nothing is said
+			await(t, "what was before", func() bool { return a.admit(t) == nil }) // nothing has changed
 		})
 	}
 }
 
-// remoteFiles serves a folder over TLS.
 type remoteFiles struct {
 	*httptest.Server
 	pin    string
-	status atomic.Int32 // to answer with, if it is not 0
-	full   atomic.Int32 // answers with content
-	same   atomic.Int32 // answers that there is nothing new
+	status atomic.Int32
+	full   atomic.Int32
+	same   atomic.Int32
 }
 
 func serveFiles(t *testing.T, dir string) *remoteFiles {
@@ -229,7 +226,6 @@ func serveFiles(t *testing.T, dir string) *remoteFiles {
 	return r
 }
 
-// over moves everything but the secret to a server.
 func (r *remoteFiles) over(f *gate.Files) {
 	for _, where := range []*string{&f.Registry, &f.Auditor, &f.Manifest, &f.Bundle} {
 		*where = r.URL + "/" + filepath.Base(*where)
@@ -237,7 +233,6 @@ func (r *remoteFiles) over(f *gate.Files) {
 	f.Pins = []string{"sha256//" + strings.Repeat("A", 43) + "=", r.pin}
 }
 
-// TestFromHTTPS has everything public on a server whose key is pinned.
 func TestFromHTTPS(t *testing.T) {
 	t.Parallel()
 	var server *remoteFiles
@@ -257,7 +252,7 @@ func TestFromHTTPS(t *testing.T) {
 
 	server.status.Store(http.StatusInternalServerError)
 	a.said(t, "answered 500")
-	server.status.Store(http.StatusFound) // no redirect is followed
+	server.status.Store(http.StatusFound)
 	a.said(t, "answered 302")
 	server.Close()
 	a.kit.Clock.Advance(2 * time.Minute)
@@ -267,7 +262,6 @@ func TestFromHTTPS(t *testing.T) {
 	})
 }
 
-// TestFromFilesRefuses names what an API's part cannot be made of.
 func TestFromFilesRefuses(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t)
@@ -290,8 +284,14 @@ func TestFromFilesRefuses(t *testing.T) {
 		"no manifest":         {func(f *gate.Files) { f.Manifest = f.Bundle }, "manifest"},
 		"a large bundle":      {func(f *gate.Files) { f.Bundle = big }, "larger than"},
 		"a short secret":      {func(f *gate.Files) { f.Secret = short }, "fewer than 32 bytes"},
-		"http":                {func(f *gate.Files) { server.over(f); f.Bundle = strings.Replace(f.Bundle, "https", "http", 1) }, "https"},
-		"a password":          {func(f *gate.Files) { server.over(f); f.Bundle = strings.Replace(f.Bundle, "//", "//u:p@", 1) }, "without a user"},
+		"http": {func(f *gate.Files) {
+			server.over(f)
+			f.Bundle = strings.Replace(f.Bundle, "https", "http", 1)
+		}, "https"},
+		"a password": {func(f *gate.Files) {
+			server.over(f)
+			f.Bundle = strings.Replace(f.Bundle, "//", "//u:p@", 1)
+		}, "without a user"},
 		"no pin":              {func(f *gate.Files) { server.over(f); f.Pins = nil }, "not pinned"},
 		"another pin":         {func(f *gate.Files) { server.over(f); f.Pins = f.Pins[:1] }, server.pin},
 		"no base64":           {func(f *gate.Files) { f.Pins = []string{"sha256//x"} }, "the pin"},
@@ -317,7 +317,6 @@ func TestFromFilesRefuses(t *testing.T) {
 	}
 }
 
-// TestFromFilesEnds: without its context nothing is read any more, and everything is refused in the end.
 func TestFromFilesEnds(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t)
@@ -328,7 +327,11 @@ func TestFromFilesEnds(t *testing.T) {
 	cancel()
 	k.Clock.Advance(time.Hour)
 	w := httptest.NewRecorder()
-	s.Challenge().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"action":"create_post","contentHash":"`+strings.Repeat("a", 64)+`","resource":"POST /posts","subject":"agent:worker-1"}`)))
+	s.Challenge().ServeHTTP(w,
+		httptest.NewRequest(http.MethodPost, "/",
+			strings.NewReader(
+				`{"action":"create_post","contentHash":"`+strings.Repeat("a", 64)+
+					`","resource":"POST /posts","subject":"agent:worker-1"}`)))
 	if w.Code != http.StatusServiceUnavailable {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
@@ -343,7 +346,6 @@ func contentOf(t *testing.T, path string) []byte {
 	return raw
 }
 
-// replace puts a file in place at once.
 func replace(t *testing.T, path, content string) {
 	t.Helper()
 	if err := os.WriteFile(path+".new", []byte(content), 0o600); err != nil {
@@ -354,7 +356,6 @@ func replace(t *testing.T, path, content string) {
 	}
 }
 
-// await waits for a condition.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {

@@ -21,13 +21,14 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// signed are the places of the artifacts that others sign, with the purposes of their keys.
 var signed = []struct {
 	purpose string
 	at      func(*evidence.Envelope) *string
 }{
-	{evidence.PurposeTriggerOriginProof, origin}, {evidence.PurposeTriggerReceipt, receipt}, {evidence.PurposePolicyDecision, decision},
-	{evidence.PurposeActionGrant, grant}, {evidence.PurposeRuntimeAttestation, attestation}, {evidence.PurposeAgentSession, session},
+	{evidence.PurposeTriggerOriginProof, origin}, {evidence.PurposeTriggerReceipt, receipt},
+	{evidence.PurposePolicyDecision, decision},
+	{evidence.PurposeActionGrant, grant}, {evidence.PurposeRuntimeAttestation, attestation},
+	{evidence.PurposeAgentSession, session},
 	{evidence.PurposeDeploymentCertificate, deployment},
 }
 
@@ -40,8 +41,8 @@ func decoded(t testing.TB, token string, part int) string {
 	return string(raw)
 }
 
-// FuzzChain puts into one place of a valid chain a token that says anything and bears the signature of the key that belongs there: no panic, a
-// code for each refusal, nothing is consumed then; and what is admitted is canonical, and about this post or this deployment.
+// FuzzChain signs any claims in one artifact's place: no panic, a code for each refusal, and nothing consumed. What is
+// admitted is canonical and about this post.
 func FuzzChain(f *testing.F) {
 	k := gatetest.New(f)
 	valid := k.Chain(f)
@@ -61,7 +62,10 @@ func FuzzChain(f *testing.F) {
 		r, s := valid, signed[int(which)%len(signed)]
 		*s.at(&r.Envelope) = gatetest.Forge(t, k.Key(t, s.purpose), header, []byte(payload))
 		consumed := false
-		a, err := gatetest.Admit(context.Background(), k.Gate, r, func(context.Context, ...ledger.Key) error { consumed = true; return nil })
+		a, err := gatetest.Admit(context.Background(), k.Gate, r, func(context.Context, ...ledger.Key) error {
+			consumed = true
+			return nil
+		})
 		if err != nil {
 			var refused *refusal.Refusal
 			if !errors.As(err, &refused) || consumed || a.Capability != "" {
@@ -83,7 +87,7 @@ func FuzzChain(f *testing.F) {
 	})
 }
 
-// FuzzRecord reads any record: no panic, and whole is only one with the very artifacts that the roles have signed.
+// FuzzRecord: only a record with the roles' own artifacts is whole.
 func FuzzRecord(f *testing.F) {
 	k := gatetest.New(f)
 	r := k.Chain(f)
@@ -121,13 +125,13 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// FuzzMiddleware sends any request to a protected handler: no panic, and the post is made only for the very content, path and token that
-// the capability is for, and once.
+// FuzzMiddleware: a post is made only for the content, path and token of the capability, and once.
 func FuzzMiddleware(f *testing.F) {
 	k := gatetest.New(f)
 	const content = `{"title":"hello"}`
 	b := bound("POST /posts", content)
-	a, err := gatetest.Admit(context.Background(), k.Gate, k.Build(f, gatetest.Plan{Binding: b}), (&gatetest.Used{}).Consume)
+	a, err := gatetest.Admit(context.Background(), k.Gate, k.Build(f, gatetest.Plan{Binding: b}),
+		(&gatetest.Used{}).Consume)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -169,8 +173,7 @@ func FuzzMiddleware(f *testing.F) {
 	})
 }
 
-// FuzzCertificate has a verifier read custody certificates that the pinned registry signed, whatever they say: no panic, a code for each
-// refusal, and what is believed is in the one form.
+// FuzzCertificate: a certificate of the pinned registry may say anything. What is believed has the one form.
 func FuzzCertificate(f *testing.F) {
 	k := gatetest.New(f)
 	for _, purpose := range gatetest.Roles[:2] {

@@ -16,7 +16,6 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// transaction is one that says what was done with it.
 type transaction struct {
 	did             []string
 	consume, commit error
@@ -34,11 +33,10 @@ func (x *transaction) Consume(_ context.Context, keys ...ledger.Key) error {
 func (x *transaction) Commit() error   { x.did = append(x.did, "commit"); return x.commit }
 func (x *transaction) Rollback() error { x.did = append(x.did, "rollback"); return nil }
 
-// TestWhatIsCommitted has a handler answer in one way after another, and looks at what becomes of its transaction and of its answer.
 func TestWhatIsCommitted(t *testing.T) {
 	t.Parallel()
 	const keys = "consume capability request_proof"
-	made, not := []string{keys, "commit", "rollback"}, []string{keys, "rollback", "rollback"} // the last does nothing after the others
+	made, not := []string{keys, "commit", "rollback"}, []string{keys, "rollback", "rollback"} // the last does nothing
 	answers := func(status int) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
 	}
@@ -54,20 +52,24 @@ func TestWhatIsCommitted(t *testing.T) {
 		name    string
 		tx      *transaction
 		begin   error
-		handler http.HandlerFunc // nil is not to be called
+		handler http.HandlerFunc
 		status  int
 		code    string
 		size    int
 		did     []string
 	}{
 		{"says nothing", &transaction{}, nil, func(http.ResponseWriter, *http.Request) {}, 200, "", 0, made},
-		{"says 200, and then something else", &transaction{}, nil, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200); w.WriteHeader(202) }, 200, "", 0, made},
+		{"says 200, and then something else", &transaction{}, nil, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(200)
+			w.WriteHeader(202)
+		}, 200, "", 0, made},
 		{"says 399", &transaction{}, nil, answers(399), 399, "", 0, made},
 		{"says 400", &transaction{}, nil, answers(400), 400, "", 0, not},
 		{"says 500", &transaction{}, nil, answers(500), 500, "", 0, not},
 		{"says as much as is held back", &transaction{}, nil, writes(4 << 20), 200, "", 4 << 20, made},
 		{"says more", &transaction{}, nil, writes(4<<20 + 2), 500, "internal", -1, []string{keys, "rollback"}},
-		{"has used keys", &transaction{consume: &ledger.ConsumedError{}}, nil, nil, 409, "replayed", -1, []string{keys, "rollback"}},
+		{"has used keys", &transaction{consume: &ledger.ConsumedError{}}, nil, nil, 409, "replayed", -1,
+			[]string{keys, "rollback"}},
 		{"cannot consume", &transaction{consume: fault}, nil, nil, 500, "internal", -1, []string{keys, "rollback"}},
 		{"cannot begin", &transaction{}, fault, nil, 500, "internal", -1, nil},
 		{"cannot commit", &transaction{commit: fault}, nil, answers(201), 502, "indeterminate", -1, made},
@@ -111,7 +113,6 @@ func TestWhatIsCommitted(t *testing.T) {
 	}
 }
 
-// TestAssuranceOfAnAdmission: single use counts only where the keys are consumed, and a capability was given for them.
 func TestAssuranceOfAnAdmission(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -119,7 +120,8 @@ func TestAssuranceOfAnAdmission(t *testing.T) {
 		consumed  bool
 		want      bool
 	}{
-		"consumed": {gate.Admission{Capability: "c"}, true, true}, "not consumed": {gate.Admission{Capability: "c"}, false, false}, "no capability": {gate.Admission{}, true, false},
+		"consumed":     {gate.Admission{Capability: "c"}, true, true},
+		"not consumed": {gate.Admission{Capability: "c"}, false, false}, "no capability": {gate.Admission{}, true, false},
 	} {
 		if single := !slices.Contains(tt.admission.Assurance(tt.consumed).Issues, "consumption_missing"); single != tt.want {
 			t.Errorf("%s: single use holds: %t, %v", name, single, tt.admission.Assurance(tt.consumed).Issues)
@@ -127,17 +129,19 @@ func TestAssuranceOfAnAdmission(t *testing.T) {
 	}
 }
 
-// TestAssuranceOfARefusedPost: where the capability did not hold, nothing is known of the chain behind it.
 func TestAssuranceOfARefusedPost(t *testing.T) {
 	t.Parallel()
 	capability, proof := ledger.Check{Name: "capability"}, ledger.Check{Name: "request proof", OK: true}
-	for name, checks := range map[string][]ledger.Check{"no check": nil, "refused": {capability}, "refused, and more": {capability, proof}} {
-		if a := (gate.Authorization{Checks: checks}).Assurance(true); a.OK || a.Claim != policy.ClaimNone || len(a.Issues) != 9 {
+	for name, checks := range map[string][]ledger.Check{"no check": nil, "refused": {capability},
+		"refused, and more": {capability, proof}} {
+		if a := (gate.Authorization{Checks: checks}).Assurance(true); a.OK || a.Claim != policy.ClaimNone ||
+			len(a.Issues) != 9 {
 			t.Errorf("%s: %+v", name, a)
 		}
 	}
 	capability.OK = true
-	if a := (gate.Authorization{Checks: []ledger.Check{capability}}).Assurance(true); a.OK || !slices.Equal(a.Issues, []string{"request_proof_missing"}) {
+	if a := (gate.Authorization{Checks: []ledger.Check{capability}}).Assurance(true); a.OK ||
+		!slices.Equal(a.Issues, []string{"request_proof_missing"}) {
 		t.Errorf("without a proof: %+v", a)
 	}
 }

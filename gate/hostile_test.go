@@ -20,7 +20,6 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// hostile are texts that are large in one way each.
 func hostile() map[string][]byte {
 	members := func(n int, key func(i int) int) []byte {
 		var b bytes.Buffer
@@ -31,21 +30,22 @@ func hostile() map[string][]byte {
 	}
 	const million = 1_000_000
 	return map[string][]byte{
-		"100 MB":                         []byte(`{"challengeId":"` + strings.Repeat("a", 100<<20) + `"}`),
-		"lists 100000 deep":              []byte(strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000)),
-		"objects 100000 deep":            []byte(strings.Repeat(`{"a":`, 100_000) + "0" + strings.Repeat("}", 100_000)),
-		"a million members":              members(million, func(i int) int { return i }),
-		"a million members, backwards":   members(million, func(i int) int { return million - i }),
-		"a million times one member":     members(million, func(int) int { return 0 }),
-		"eight million values":           []byte("[" + strings.Repeat("0,", 4<<20) + "0]"),
-		"a member with a name of a MB":   []byte(`{"` + strings.Repeat("k", 1<<20) + `":0}`),
-		"a kid of a MB":                  []byte(`{"kty":"OKP","crv":"Ed25519","kid":"` + strings.Repeat("k", 1<<20) + `","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}`),
+		"100 MB":                       []byte(`{"challengeId":"` + strings.Repeat("a", 100<<20) + `"}`),
+		"lists 100000 deep":            []byte(strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000)),
+		"objects 100000 deep":          []byte(strings.Repeat(`{"a":`, 100_000) + "0" + strings.Repeat("}", 100_000)),
+		"a million members":            members(million, func(i int) int { return i }),
+		"a million members, backwards": members(million, func(i int) int { return million - i }),
+		"a million times one member":   members(million, func(int) int { return 0 }),
+		"eight million values":         []byte("[" + strings.Repeat("0,", 4<<20) + "0]"),
+		"a member with a name of a MB": []byte(`{"` + strings.Repeat("k", 1<<20) + `":0}`),
+		"a kid of a MB": []byte(
+			`{"kty":"OKP","crv":"Ed25519","kid":"` + strings.Repeat("k", 1<<20) +
+				`","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}`),
 		"a number of a MB":               []byte(`{"a":` + strings.Repeat("1", 1<<20) + `}`),
 		"a million halves of surrogates": []byte(`"` + strings.Repeat(`\ud800`, million) + `"`),
 	}
 }
 
-// allocated is how much f allocates in all, in bytes: never less than it holds at once.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -54,8 +54,7 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestHostileSizes gives every parser texts that are large in one way each. They are refused, in a sentence that is short and with no
-// more memory than stands here. It is not parallel, for it counts what the process allocates.
+// TestHostileSizes is not parallel, because it counts the allocations of the process.
 func TestHostileSizes(t *testing.T) {
 	texts := hostile()
 	const few, some = 2 << 20, 64 << 20 // bytes; the parsers with few refuse by size alone
@@ -89,7 +88,6 @@ func TestHostileSizes(t *testing.T) {
 	}
 }
 
-// TestHostileContent hashes what may be posted: no more than 8 MiB, of which the memory stays within a bound that a sidecar can hold.
 func TestHostileContent(t *testing.T) {
 	for name, raw := range hostile() {
 		if len(raw) > 8<<20 {
@@ -119,12 +117,12 @@ func TestHostileContent(t *testing.T) {
 	}
 }
 
-// TestHostileTokens gives a token with a kid of a megabyte in every artifact's place.
 func TestHostileTokens(t *testing.T) {
 	k := gatetest.New(t)
 	b64 := base64.RawURLEncoding
 	huge := b64.EncodeToString([]byte(`{"alg":"EdDSA","kid":"`+strings.Repeat("k", 1<<20)+`","typ":"x"}`)) + ".e30.AA"
-	for _, at := range []func(*evidence.Envelope) *string{work, origin, receipt, decision, grant, attestation, session, deployment} {
+	for _, at := range []func(*evidence.Envelope) *string{work, origin, receipt, decision, grant, attestation, session,
+		deployment} {
 		r := k.Chain(t)
 		*at(&r.Envelope) = huge
 		var used gatetest.Used
@@ -141,7 +139,6 @@ func TestHostileTokens(t *testing.T) {
 	}
 }
 
-// endless is a body that is as large as anybody wants to read, and is not held anywhere.
 type endless struct{ read int }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -158,7 +155,6 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestHostileRequests has the gate's server read bodies and headers without end.
 func TestHostileRequests(t *testing.T) {
 	k := gatetest.New(t)
 	var used gatetest.Used
@@ -166,13 +162,16 @@ func TestHostileRequests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	protected := s.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the post is made") }), gate.Protect{Bind: bind})
+	protected := s.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("the post is made")
+	}), gate.Protect{Bind: bind})
 	for _, tt := range []struct {
 		name    string
 		handler http.Handler
 		code    string
 	}{
-		{"challenge", s.Challenge(), "query_malformed"}, {"verify", s.Verify(), "query_malformed"}, {"post", protected, "content_too_large"},
+		{"challenge", s.Challenge(), "query_malformed"}, {"verify", s.Verify(), "query_malformed"},
+		{"post", protected, "content_too_large"},
 	} {
 		do := func(body io.Reader, code string) {
 			t.Helper()
@@ -197,7 +196,7 @@ func TestHostileRequests(t *testing.T) {
 		})
 		for name, raw := range hostile() {
 			if len(raw) > 1<<20 {
-				continue // as above
+				continue
 			}
 			t.Run(tt.name+"/"+name, func(t *testing.T) {
 				code := "query_malformed"

@@ -11,9 +11,8 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// before opens a token as it was when it was signed: under the trust of the kit without revocations, or under the trust in force. A token
-// that did not open then gives nothing.
-func before[C any](t testing.TB, k *gatetest.Kit, kind evidence.Kind[C], token string, want evidence.Expected) evidence.Opened[C] {
+func before[C any](t testing.TB, k *gatetest.Kit, kind evidence.Kind[C], token string,
+	want evidence.Expected) evidence.Opened[C] {
 	t.Helper()
 	c, err := evidence.UnverifiedClaims(kind, token)
 	if err != nil {
@@ -36,7 +35,6 @@ func before[C any](t testing.TB, k *gatetest.Kit, kind evidence.Kind[C], token s
 	return evidence.Opened[C]{}
 }
 
-// opened opens each artifact of an envelope as it was when it was signed.
 func opened(t testing.TB, k *gatetest.Kit, e evidence.Envelope) gate.Opened {
 	t.Helper()
 	s := k.Strict
@@ -50,13 +48,15 @@ func opened(t testing.TB, k *gatetest.Kit, e evidence.Envelope) gate.Opened {
 	}
 }
 
-// TestAdmitOpened: a chain of opened artifacts earns what the envelope alone earns, and is judged by the trust, the clock and the
-// revocation list of the moment of its admission.
+// TestAdmitOpened: opened artifacts earn what the envelope alone earns, judged by trust, clock and revocations of the
+// admission.
 func TestAdmitOpened(t *testing.T) {
 	t.Parallel()
 	purposes := map[string]string{
-		"origin proof": evidence.PurposeTriggerOriginProof, "trigger receipt": evidence.PurposeTriggerReceipt, "decision": evidence.PurposePolicyDecision,
-		"grant": evidence.PurposeActionGrant, "attestation": evidence.PurposeRuntimeAttestation, "session receipt": evidence.PurposeAgentSession,
+		"origin proof": evidence.PurposeTriggerOriginProof, "trigger receipt": evidence.PurposeTriggerReceipt,
+		"decision": evidence.PurposePolicyDecision,
+		"grant":    evidence.PurposeActionGrant, "attestation": evidence.PurposeRuntimeAttestation,
+		"session receipt": evidence.PurposeAgentSession,
 	}
 	type change = func(t *testing.T, k *gatetest.Kit)
 	rows := map[string]struct {
@@ -104,7 +104,9 @@ func TestAdmitOpened(t *testing.T) {
 			k := gatetest.New(t)
 			r := k.Chain(t)
 			r.Opened = opened(t, k, r.Envelope)
-			if o := r.Opened; slices.Contains([]string{o.OriginProof.Token(), o.TriggerReceipt.Token(), o.PolicyDecision.Token(), o.Grant.Token(), o.Attestation.Token(), o.SessionReceipt.Token()}, "") {
+			if o := r.Opened; slices.Contains(
+				[]string{o.OriginProof.Token(), o.TriggerReceipt.Token(), o.PolicyDecision.Token(), o.Grant.Token(),
+					o.Attestation.Token(), o.SessionReceipt.Token()}, "") {
 				t.Fatalf("not all is opened: %+v", o)
 			}
 			row.change(t, k)
@@ -123,7 +125,6 @@ func TestAdmitOpened(t *testing.T) {
 	}
 }
 
-// TestAuthorizeSigned: a request proof that this process has signed is judged as one that came with the request.
 func TestAuthorizeSigned(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t)
@@ -133,7 +134,7 @@ func TestAuthorizeSigned(t *testing.T) {
 		t.Fatalf("%v, with the proof %q", err, r.Signed.Token())
 	}
 	other := r
-	other.RequestProof = r.RequestProof[:len(r.RequestProof)-4] + "AAAA" // a proof that was not opened counts, whatever was opened
+	other.RequestProof = r.RequestProof[:len(r.RequestProof)-4] + "AAAA" // an unopened proof counts, whatever was opened
 	_, err := k.Gate.Authorize(t.Context(), other)
 	gatetest.WantCode(t, err, "signature_invalid")
 	k.Verifier.SetTrust(k.TrustWithout(t, evidence.PurposeRequestProof))
@@ -141,8 +142,8 @@ func TestAuthorizeSigned(t *testing.T) {
 	gatetest.WantCode(t, err, "key_unknown")
 }
 
-// BenchmarkOpenAndAdmit is what a sidecar with a gate of its own has to do with the chain of a post: it opens the four artifacts that it
-// received, and the gate judges these and the two that the sidecar has signed.
+// BenchmarkOpenAndAdmit is a sidecar's work for one chain: it opens four artifacts, and the gate judges these and two
+// signed ones.
 func BenchmarkOpenAndAdmit(b *testing.B) {
 	k := gatetest.New(b)
 	r := k.Chain(b)
@@ -152,8 +153,10 @@ func BenchmarkOpenAndAdmit(b *testing.B) {
 		var err [4]error
 		e, s := r.Envelope, k.Strict
 		r.Opened = gate.Opened{Attestation: signed.Attestation, SessionReceipt: signed.SessionReceipt}
-		r.Opened.OriginProof, err[0] = evidence.Open(k.Verifier, evidence.TriggerOriginProofKind, e.OriginProof, s.Origin.Expected)
-		r.Opened.TriggerReceipt, err[1] = evidence.Open(k.Verifier, evidence.TriggerReceiptKind, e.TriggerReceipt, s.Receipt.Expected)
+		r.Opened.OriginProof, err[0] = evidence.Open(k.Verifier, evidence.TriggerOriginProofKind, e.OriginProof,
+			s.Origin.Expected)
+		r.Opened.TriggerReceipt, err[1] = evidence.Open(k.Verifier, evidence.TriggerReceiptKind, e.TriggerReceipt,
+			s.Receipt.Expected)
 		r.Opened.PolicyDecision, err[2] = evidence.Open(k.Verifier, evidence.PolicyDecisionKind, e.PolicyDecision, s.Decision)
 		r.Opened.Grant, err[3] = evidence.Open(k.Verifier, evidence.ActionGrantKind, e.Grant, s.Grant)
 		if err := errors.Join(err[:]...); err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// recorded is the record of a chain, and of the post that it earned where it did.
 func recorded(t testing.TB, k *gatetest.Kit, r gate.AdmitRequest) ledger.Record {
 	t.Helper()
 	e, b := r.Envelope, r.Binding
@@ -23,11 +22,15 @@ func recorded(t testing.TB, k *gatetest.Kit, r gate.AdmitRequest) ledger.Record 
 	session, _ := evidence.UnverifiedClaims(evidence.SessionReceiptKind, e.SessionReceipt)
 	work, _ := evidence.UnverifiedClaims(evidence.ChallengeTokenKind, e.ChallengeToken)
 	method, path, _ := strings.Cut(b.Resource, " ")
-	p := ledger.Record{Manifest: k.Strict.ManifestHash, Event: event.EventID, Session: session.SessionID, BindingHash: work.BindingHash, Method: method, Path: path, Subject: b.Subject, Action: b.Action, Resource: b.Resource, ContentHash: b.ContentHash, Artifacts: []ledger.Artifact{
-		{Name: "challenge", Token: e.ChallengeToken}, {Name: "originProof", Token: e.OriginProof}, {Name: "triggerReceipt", Token: e.TriggerReceipt},
-		{Name: "policyDecision", Token: e.PolicyDecision}, {Name: "grant", Token: e.Grant}, {Name: "runtimeAttestation", Token: e.Attestation},
-		{Name: "sessionReceipt", Token: e.SessionReceipt}, {Name: "deploymentCertificate", Token: e.DeploymentCertificate},
-	}}
+	p := ledger.Record{Manifest: k.Strict.ManifestHash, Event: event.EventID, Session: session.SessionID,
+		BindingHash: work.BindingHash, Method: method, Path: path, Subject: b.Subject, Action: b.Action, Resource: b.Resource,
+		ContentHash: b.ContentHash, Artifacts: []ledger.Artifact{
+			{Name: "challenge", Token: e.ChallengeToken}, {Name: "originProof", Token: e.OriginProof},
+			{Name: "triggerReceipt", Token: e.TriggerReceipt},
+			{Name: "policyDecision", Token: e.PolicyDecision}, {Name: "grant", Token: e.Grant},
+			{Name: "runtimeAttestation", Token: e.Attestation},
+			{Name: "sessionReceipt", Token: e.SessionReceipt}, {Name: "deploymentCertificate", Token: e.DeploymentCertificate},
+		}}
 	var used gatetest.Used
 	if a, err := gatetest.Admit(context.Background(), k.Gate, r, used.Consume); err == nil {
 		p.CapabilityID = a.CapabilityID
@@ -37,13 +40,11 @@ func recorded(t testing.TB, k *gatetest.Kit, r gate.AdmitRequest) ledger.Record 
 	return p
 }
 
-// put replaces one artifact of a record.
 func put(p *ledger.Record, name, token string) {
 	i := slices.IndexFunc(p.Artifacts, func(a ledger.Artifact) bool { return a.Name == name })
 	p.Artifacts[i].Token = token
 }
 
-// judge returns the code of the first check of a record that does not hold.
 func judge(t *testing.T, k *gatetest.Kit, p ledger.Record) string {
 	t.Helper()
 	checks, whole := gate.VerifyRecord(context.Background(), k.Verifier, k.Strict, p)
@@ -65,17 +66,17 @@ func judge(t *testing.T, k *gatetest.Kit, p ledger.Record) string {
 	return checks[failed].Code
 }
 
-// TestVerifyRecordRefuses: without the gate's secret, a record is refused for whatever makes the gate refuse the chain. What the gate
-// alone can judge, the work, is not in the rows.
+// TestVerifyRecordRefuses: whatever refuses the chain refuses its record, except the work.
 func TestVerifyRecordRefuses(t *testing.T) {
 	t.Parallel()
-	for _, r := range slices.Concat(deploymentRows(), triggerRows(), decisionRows(), grantRows(), runtimeRows(), sessionRows(), artifactRows(), keyRows(), revokedRows()) {
+	for _, r := range slices.Concat(deploymentRows(), triggerRows(), decisionRows(), grantRows(), runtimeRows(),
+		sessionRows(), artifactRows(), keyRows(), revokedRows()) {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
 			k := gatetest.New(t, twoRuntimes)
 			valid, changed := recorded(t, k, k.Chain(t)), r.make(t, k)
 			want := r.code
-			if want == "trust_stale" { // of a record, whose bundle does not change by itself
+			if want == "trust_stale" {
 				want = "key_unknown"
 			}
 			if code := judge(t, k, recorded(t, k, changed)); code != want {
@@ -89,7 +90,6 @@ func TestVerifyRecordRefuses(t *testing.T) {
 	}
 }
 
-// TestVerifyRecord changes records of posts that were made.
 func TestVerifyRecord(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -97,54 +97,99 @@ func TestVerifyRecord(t *testing.T) {
 		change     func(t *testing.T, k *gatetest.Kit, p *ledger.Record, other ledger.Record)
 	}{
 		{"as it is", "", func(*testing.T, *gatetest.Kit, *ledger.Record, ledger.Record) {}},
-		{"of nothing", "artifact_missing", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { *p = ledger.Record{} }},
-		{"without the last step", "artifact_missing", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { put(p, "requestProof", "") }},
-		{"of other content", "challenge_refused", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.ContentHash = other }},
-		{"of another subject", "challenge_refused", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.Subject = "agent:other" }},
-		{"of another resource", "challenge_refused", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.Resource += "/1" }},
-		{"of a call without content", "artifact_malformed", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.ContentHash = "" }},
-		{"of another event", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.Event = "evt_2" }},
-		{"of another session", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.Session = "ses_2" }},
-		{"of no session", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.Session = "" }},
-		{"of another binding", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.BindingHash = other }},
-		{"of another method", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.Method = "PUT" }},
-		{"of another path", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.Path += "/1" }},
+		{"of nothing", "artifact_missing", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
+			*p = ledger.Record{}
+		}},
+		{"without the last step", "artifact_missing", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
+			put(p, "requestProof", "")
+		}},
+		{"of other content", "challenge_refused", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
+			p.ContentHash = other
+		}},
+		{"of another subject", "challenge_refused", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
+			p.Subject = "agent:other"
+		}},
+		{"of another resource", "challenge_refused", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
+			p.Resource += "/1"
+		}},
+		{"of a call without content", "artifact_malformed",
+			func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
+				p.ContentHash = ""
+			}},
+		{"of another event", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
+			p.Event = "evt_2"
+		}},
+		{"of another session", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
+			p.Session = "ses_2"
+		}},
+		{"of no session", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
+			p.Session = ""
+		}},
+		{"of another binding", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
+			p.BindingHash = other
+		}},
+		{"of another method", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
+			p.Method = "PUT"
+		}},
+		{"of another path", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
+			p.Path += "/1"
+		}},
 		{"of another message", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
 			p.Message = "mutation addComment"
 		}},
-		{"of another capability", "artifacts_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.CapabilityID = "another" }},
-		{"of another manifest", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.Manifest = other }},
-		{"of no manifest that it names", "", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.Manifest = "" }},
-		{"with another post's capability", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, o ledger.Record) {
-			put(p, "capability", o.Artifacts[8].Token)
+		{"of another capability", "artifacts_mismatch",
+			func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
+				p.CapabilityID = "another"
+			}},
+		{"of another manifest", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
+			p.Manifest = other
 		}},
-		{"with a token for a capability", "artifact_malformed", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, o ledger.Record) {
-			put(p, "capability", o.Artifacts[1].Token)
+		{"of no manifest that it names", "", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
+			p.Manifest = ""
 		}},
-		{"without its capability", "", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { put(p, "capability", "") }},
-		{"with a token for a challenge", "artifact_malformed", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, o ledger.Record) {
-			put(p, "challenge", o.Artifacts[1].Token)
+		{"with another post's capability", "record_mismatch",
+			func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, o ledger.Record) {
+				put(p, "capability", o.Artifacts[8].Token)
+			}},
+		{"with a token for a capability", "artifact_malformed",
+			func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, o ledger.Record) {
+				put(p, "capability", o.Artifacts[1].Token)
+			}},
+		{"without its capability", "", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
+			put(p, "capability", "")
 		}},
-		{"with a challenge that is bound to nothing", "challenge_refused", func(t *testing.T, k *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
-			unbound, err := k.Challenges.Create(context.Background(), evidence.Binding{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			put(p, "challenge", unbound.Token)
-		}},
-		{"with another post's challenge", "artifacts_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, o ledger.Record) {
-			put(p, "challenge", o.Artifacts[0].Token)
-			p.BindingHash = o.BindingHash
-		}},
-		{"with another post's grant", "artifacts_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, o ledger.Record) {
-			put(p, "grant", o.Artifacts[4].Token)
-		}},
-		{"with another post's request proof", "artifacts_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, o ledger.Record) {
-			put(p, "requestProof", o.Artifacts[9].Token)
-		}},
-		{"with a request proof for other content", "artifacts_mismatch", func(t *testing.T, k *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
-			put(p, "requestProof", gatetest.Resign(t, k, evidence.RequestProofKind, p.Artifacts[9].Token, func(c *evidence.RequestProof) { c.ContentHash = other }))
-		}},
+		{"with a token for a challenge", "artifact_malformed",
+			func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, o ledger.Record) {
+				put(p, "challenge", o.Artifacts[1].Token)
+			}},
+		{"with a challenge that is bound to nothing", "challenge_refused",
+			func(t *testing.T, k *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
+				unbound, err := k.Challenges.Create(context.Background(), evidence.Binding{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				put(p, "challenge", unbound.Token)
+			}},
+		{"with another post's challenge", "artifacts_mismatch",
+			func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, o ledger.Record) {
+				put(p, "challenge", o.Artifacts[0].Token)
+				p.BindingHash = o.BindingHash
+			}},
+		{"with another post's grant", "artifacts_mismatch",
+			func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, o ledger.Record) {
+				put(p, "grant", o.Artifacts[4].Token)
+			}},
+		{"with another post's request proof", "artifacts_mismatch",
+			func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, o ledger.Record) {
+				put(p, "requestProof", o.Artifacts[9].Token)
+			}},
+		{"with a request proof for other content", "artifacts_mismatch",
+			func(t *testing.T, k *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
+				put(p, "requestProof",
+					gatetest.Resign(t, k, evidence.RequestProofKind, p.Artifacts[9].Token, func(c *evidence.RequestProof) {
+						c.ContentHash = other
+					}))
+			}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -158,14 +203,15 @@ func TestVerifyRecord(t *testing.T) {
 	}
 }
 
-// TestVerifyRecordOfAPart verifies the records of posts that were refused before everything was there: what is there is verified, and
-// what is missing is said.
+// TestVerifyRecordOfAPart: records of posts that were refused half way.
 func TestVerifyRecordOfAPart(t *testing.T) {
 	t.Parallel()
 	for _, missing := range []map[string]int{
-		{"sessionReceipt": 5}, {"deploymentCertificate": 6}, {"policyDecision": 2, "grant": 3, "requestProof": 7}, // the last is denied by the policy
+		// the policy denied the last one
+		{"sessionReceipt": 5}, {"deploymentCertificate": 6}, {"policyDecision": 2, "grant": 3, "requestProof": 7},
 		{"runtimeAttestation": 4, "sessionReceipt": 5, "requestProof": 7},
-		{"policyDecision": 2, "grant": 3, "runtimeAttestation": 4, "sessionReceipt": 5, "deploymentCertificate": 6, "requestProof": 7},
+		{"policyDecision": 2, "grant": 3, "runtimeAttestation": 4, "sessionReceipt": 5, "deploymentCertificate": 6,
+			"requestProof": 7},
 	} {
 		k := gatetest.New(t)
 		p := recorded(t, k, k.Chain(t))
@@ -185,7 +231,6 @@ func TestVerifyRecordOfAPart(t *testing.T) {
 	}
 }
 
-// TestRecordedReputation: a record whose decision names a reputation token has that token, and it was good for this agent then.
 func TestRecordedReputation(t *testing.T) {
 	t.Parallel()
 	named := func(hash string) func(*evidence.PolicyDecision) {
@@ -201,10 +246,14 @@ func TestRecordedReputation(t *testing.T) {
 		"without the token": {func(token string) func(*evidence.PolicyDecision) { return named(evidence.HashToken(token)) },
 			func(*testing.T, *gatetest.Kit, string) string { return "" }, "artifact_missing"},
 		"with another": {func(token string) func(*evidence.PolicyDecision) { return named(evidence.HashToken(token)) },
-			func(t *testing.T, k *gatetest.Kit, _ string) string { return k.Reputation(t, k.Agent(t), 30, 80) }, "artifacts_mismatch"},
+			func(t *testing.T, k *gatetest.Kit, _ string) string {
+				return k.Reputation(t, k.Agent(t), 30, 80)
+			}, "artifacts_mismatch"},
 		"with one that the decision does not name": {func(string) func(*evidence.PolicyDecision) { return nil },
 			func(_ *testing.T, _ *gatetest.Kit, token string) string { return token }, "artifacts_mismatch"},
-		"with neither": {func(string) func(*evidence.PolicyDecision) { return nil }, func(*testing.T, *gatetest.Kit, string) string { return "" }, ""},
+		"with neither": {func(string) func(*evidence.PolicyDecision) {
+			return nil
+		}, func(*testing.T, *gatetest.Kit, string) string { return "" }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -222,7 +271,9 @@ func TestRecordedReputation(t *testing.T) {
 		by    time.Duration
 		code  string
 	}{
-		"of another agent": {func(a accrual.Agent) accrual.Agent { return accrual.Agent{Owner: a.Owner, Subject: "agent:worker-2"} }, 0, "reputation_mismatch"},
+		"of another agent": {func(a accrual.Agent) accrual.Agent {
+			return accrual.Agent{Owner: a.Owner, Subject: "agent:worker-2"}
+		}, 0, "reputation_mismatch"},
 		"of another owner": {func(a accrual.Agent) accrual.Agent {
 			return accrual.Agent{Owner: strings.Repeat("x", 43), Subject: a.Subject}
 		}, 0, "reputation_mismatch"},
@@ -242,7 +293,6 @@ func TestRecordedReputation(t *testing.T) {
 	}
 }
 
-// TestRecordedStatement: a statement in a record is of that post, and by a key that the manifest allows.
 func TestRecordedStatement(t *testing.T) {
 	t.Parallel()
 	type statement = interaction.Statement

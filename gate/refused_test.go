@@ -17,7 +17,7 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// TestMiddlewareTellsTheAgentLittle: the mediator brings what the middleware answers to the agent, and why it refused only the API learns.
+// TestMiddlewareTellsTheAgentLittle: the mediator shows the agent what the middleware answers.
 func TestMiddlewareTellsTheAgentLittle(t *testing.T) {
 	const inside = "dial tcp 10.1.2.3:5432: connection refused"
 	var mu sync.Mutex
@@ -36,7 +36,11 @@ func TestMiddlewareTellsTheAgentLittle(t *testing.T) {
 	made := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) })
 	a := newAPI(t, func(_ *api, s *gate.Server, mux *http.ServeMux) {
 		mux.Handle("/once", s.Middleware(made, gate.Protect{Bind: bind, Refused: refused}))
-		mux.Handle("/down", s.Middleware(made, gate.Protect{Bind: bind, Refused: refused, InTransaction: func(context.Context) (gate.Transaction, error) { return nil, errors.New(inside) }}))
+		mux.Handle("/down",
+			s.Middleware(made,
+				gate.Protect{Bind: bind, Refused: refused, InTransaction: func(context.Context) (gate.Transaction, error) {
+					return nil, errors.New(inside)
+				}}))
 		mux.Handle("/silent", s.Middleware(made, gate.Protect{Bind: bind}))
 	})
 	send := func(capability, path string) (int, string) {
@@ -64,14 +68,14 @@ func TestMiddlewareTellsTheAgentLittle(t *testing.T) {
 		if !strings.Contains(answer, `"code":"`+tt.code+`"`) || strings.Contains(answer, tt.hidden) {
 			t.Errorf("%s: the answer is %s", tt.path, answer)
 		}
-		if got := take(); tt.path != "/silent" && (len(got) != 1 || !strings.HasPrefix(got[0], tt.path) || !strings.Contains(got[0], tt.hidden)) {
+		if got := take(); tt.path != "/silent" &&
+			(len(got) != 1 || !strings.HasPrefix(got[0], tt.path) || !strings.Contains(got[0], tt.hidden)) {
 			t.Errorf("%s: the API is told %q", tt.path, got)
 		}
 	}
 }
 
-// TestNewerVersionIsRefusedForNow: an API whose bundle is older than a rotation refuses with 503 and Retry-After,
-// and takes the same tokens once it has the certificate. A key of which it knows no version stays a 403.
+// TestNewerVersionIsRefusedForNow: while the bundle is older than a rotation, 503 with Retry-After.
 func TestNewerVersionIsRefusedForNow(t *testing.T) {
 	a := newAPI(t)
 	capability := a.earn(t, bound("POST /posts", gatetest.Content))

@@ -15,8 +15,7 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// TestLedgerOnce holds single use against a ledger on disk: of 64 posts with one capability at once, each with a request proof of its
-// own, one is made; and neither it nor its chain is good again after a restart.
+// TestLedgerOnce: of 64 posts with one capability one is made, also after a restart.
 func TestLedgerOnce(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t)

@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// revoke puts a bundle in force whose revocation list names one entry; the kit's next bundle has none again.
 func revoke(t *testing.T, k *gatetest.Kit, kind, id string) {
 	t.Helper()
 	k.Revoke(t, evidence.Revocation{Kind: kind, ID: id})
@@ -18,7 +17,6 @@ func revoke(t *testing.T, k *gatetest.Kit, kind, id string) {
 	k.Revocations = ""
 }
 
-// idOf returns the jti of an artifact.
 func idOf[C any](t *testing.T, kind evidence.Kind[C], token string) string {
 	t.Helper()
 	c, err := evidence.UnverifiedClaims(kind, token)
@@ -28,7 +26,6 @@ func idOf[C any](t *testing.T, kind evidence.Kind[C], token string) string {
 	return kind.Registered(c).ID
 }
 
-// revokedRows are chains of which something has been revoked meanwhile.
 func revokedRows() []row {
 	var rows []row
 	artifact := func(name string, id func(*testing.T, evidence.Envelope) string) {
@@ -45,7 +42,9 @@ func revokedRows() []row {
 	artifact("policy decision", func(t *testing.T, e evidence.Envelope) string {
 		return idOf(t, evidence.PolicyDecisionKind, e.PolicyDecision)
 	})
-	artifact("action grant", func(t *testing.T, e evidence.Envelope) string { return idOf(t, evidence.ActionGrantKind, e.Grant) })
+	artifact("action grant", func(t *testing.T, e evidence.Envelope) string {
+		return idOf(t, evidence.ActionGrantKind, e.Grant)
+	})
 	artifact("runtime attestation", func(t *testing.T, e evidence.Envelope) string {
 		return idOf(t, evidence.RuntimeAttestationKind, e.Attestation)
 	})
@@ -55,32 +54,35 @@ func revokedRows() []row {
 	artifact("deployment certificate", func(t *testing.T, e evidence.Envelope) string {
 		return idOf(t, evidence.DeploymentCertificateKind, e.DeploymentCertificate)
 	})
-	for _, purpose := range gatetest.Roles[:6] { // the seventh is the request proof's
-		rows = append(rows, row{"key for " + purpose + " revoked", "revoked", func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
-			r := k.Chain(t)
-			revoke(t, k, evidence.RevokedKey, k.Key(t, purpose).KeyID())
-			return r
-		}}, row{"certificate of the key for " + purpose + " revoked", "revoked", func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
-			r := k.Chain(t)
-			revoke(t, k, evidence.RevokedArtifact, idOf(t, evidence.SignerCertificateKind, k.Certificates[purpose]))
-			return r
-		}})
+	for _, purpose := range gatetest.Roles[:6] {
+		rows = append(rows,
+			row{"key for " + purpose + " revoked", "revoked", func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
+				r := k.Chain(t)
+				revoke(t, k, evidence.RevokedKey, k.Key(t, purpose).KeyID())
+				return r
+			}}, row{"certificate of the key for " + purpose + " revoked", "revoked", func(t *testing.T,
+				k *gatetest.Kit) gate.AdmitRequest {
+				r := k.Chain(t)
+				revoke(t, k, evidence.RevokedArtifact, idOf(t, evidence.SignerCertificateKind, k.Certificates[purpose]))
+				return r
+			}})
 	}
 	for _, root := range []string{"auditor", "registry"} {
-		rows = append(rows, altered("root key "+root+" revoked", "revoked", func(t *testing.T, k *gatetest.Kit, _ *gate.AdmitRequest) {
-			revoke(t, k, evidence.RevokedKey, root)
-		}))
+		rows = append(rows,
+			altered("root key "+root+" revoked", "revoked", func(t *testing.T, k *gatetest.Kit, _ *gate.AdmitRequest) {
+				revoke(t, k, evidence.RevokedKey, root)
+			}))
 	}
-	return append(rows, altered("revocation list over", "revocations_stale", func(t *testing.T, k *gatetest.Kit, _ *gate.AdmitRequest) {
-		k.Clock.Advance(-31 * 24 * time.Hour)
-		k.Revoke(t)
-		k.Clock.Advance(31 * 24 * time.Hour)
-		k.Verifier.SetTrust(k.Trust(t))
-		k.Revocations = ""
-	}))
+	return append(rows,
+		altered("revocation list over", "revocations_stale", func(t *testing.T, k *gatetest.Kit, _ *gate.AdmitRequest) {
+			k.Clock.Advance(-31 * 24 * time.Hour)
+			k.Revoke(t)
+			k.Clock.Advance(31 * 24 * time.Hour)
+			k.Verifier.SetTrust(k.Trust(t))
+			k.Revocations = ""
+		}))
 }
 
-// TestRevokedAfterItWasAdmitted: a capability is refused when what it rests on has been revoked since.
 func TestRevokedAfterItWasAdmitted(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -88,30 +90,38 @@ func TestRevokedAfterItWasAdmitted(t *testing.T) {
 		kind string
 		id   func(t *testing.T, k *gatetest.Kit, r gate.AuthorizeRequest, c evidence.Capability) string
 	}{
-		"grant": {"revoked", evidence.RevokedArtifact, func(_ *testing.T, _ *gatetest.Kit, _ gate.AuthorizeRequest, c evidence.Capability) string {
-			return c.GrantID
-		}},
-		"decision": {"revoked", evidence.RevokedArtifact, func(_ *testing.T, _ *gatetest.Kit, _ gate.AuthorizeRequest, c evidence.Capability) string {
-			return c.DecisionID
-		}},
-		"attestation": {"revoked", evidence.RevokedArtifact, func(_ *testing.T, _ *gatetest.Kit, _ gate.AuthorizeRequest, c evidence.Capability) string {
-			return c.Runtime.AttestationID
-		}},
-		"receipt": {"revoked", evidence.RevokedArtifact, func(_ *testing.T, _ *gatetest.Kit, _ gate.AuthorizeRequest, c evidence.Capability) string {
-			return c.Session.ReceiptID
-		}},
-		"capability": {"revoked", evidence.RevokedArtifact, func(_ *testing.T, _ *gatetest.Kit, _ gate.AuthorizeRequest, c evidence.Capability) string {
-			return c.ID
-		}},
-		"runtime key": {"revoked", evidence.RevokedKey, func(_ *testing.T, _ *gatetest.Kit, _ gate.AuthorizeRequest, c evidence.Capability) string {
-			return c.Runtime.KeyID
-		}},
-		"request proof": {"revoked", evidence.RevokedArtifact, func(t *testing.T, _ *gatetest.Kit, r gate.AuthorizeRequest, _ evidence.Capability) string {
-			return idOf(t, evidence.RequestProofKind, r.RequestProof)
-		}},
-		"proof key": {"revoked", evidence.RevokedKey, func(t *testing.T, k *gatetest.Kit, _ gate.AuthorizeRequest, _ evidence.Capability) string {
-			return k.Key(t, evidence.PurposeRequestProof).KeyID()
-		}},
+		"grant": {"revoked", evidence.RevokedArtifact,
+			func(_ *testing.T, _ *gatetest.Kit, _ gate.AuthorizeRequest, c evidence.Capability) string {
+				return c.GrantID
+			}},
+		"decision": {"revoked", evidence.RevokedArtifact,
+			func(_ *testing.T, _ *gatetest.Kit, _ gate.AuthorizeRequest, c evidence.Capability) string {
+				return c.DecisionID
+			}},
+		"attestation": {"revoked", evidence.RevokedArtifact,
+			func(_ *testing.T, _ *gatetest.Kit, _ gate.AuthorizeRequest, c evidence.Capability) string {
+				return c.Runtime.AttestationID
+			}},
+		"receipt": {"revoked", evidence.RevokedArtifact,
+			func(_ *testing.T, _ *gatetest.Kit, _ gate.AuthorizeRequest, c evidence.Capability) string {
+				return c.Session.ReceiptID
+			}},
+		"capability": {"revoked", evidence.RevokedArtifact,
+			func(_ *testing.T, _ *gatetest.Kit, _ gate.AuthorizeRequest, c evidence.Capability) string {
+				return c.ID
+			}},
+		"runtime key": {"revoked", evidence.RevokedKey,
+			func(_ *testing.T, _ *gatetest.Kit, _ gate.AuthorizeRequest, c evidence.Capability) string {
+				return c.Runtime.KeyID
+			}},
+		"request proof": {"revoked", evidence.RevokedArtifact,
+			func(t *testing.T, _ *gatetest.Kit, r gate.AuthorizeRequest, _ evidence.Capability) string {
+				return idOf(t, evidence.RequestProofKind, r.RequestProof)
+			}},
+		"proof key": {"revoked", evidence.RevokedKey,
+			func(t *testing.T, k *gatetest.Kit, _ gate.AuthorizeRequest, _ evidence.Capability) string {
+				return k.Key(t, evidence.PurposeRequestProof).KeyID()
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -135,7 +145,6 @@ func TestRevokedAfterItWasAdmitted(t *testing.T) {
 	}
 }
 
-// TestFreshRevocations: a manifest that demands a list is satisfied by a fresh one, and by nothing else.
 func TestFreshRevocations(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t)

@@ -26,14 +26,13 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// api is an API that takes part, over TLS.
 type api struct {
 	kit    *gatetest.Kit
 	used   gatetest.Used
 	server *httptest.Server
 	client *gate.Client
-	posts  atomic.Int32 // what its protected endpoint has made
-	bodies sync.Map     // what it saw
+	posts  atomic.Int32
+	bodies sync.Map
 }
 
 func bind(*http.Request) (subject, action string) { return "agent:worker-1", "create_post" }
@@ -68,17 +67,18 @@ func newAPI(t testing.TB, more ...func(a *api, s *gate.Server, mux *http.ServeMu
 		add(a, s, mux)
 	}
 	a.server = httptest.NewUnstartedServer(mux)
-	a.server.Config.ErrorLog = log.New(io.Discard, "", 0) // connections that the client did not need after all
+	a.server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	a.server.StartTLS()
 	t.Cleanup(a.server.Close)
-	a.client, err = gate.NewClient(gate.ClientOptions{ChallengeURL: a.server.URL + "/challenge", VerifyURL: a.server.URL + "/verify", HTTP: a.server.Client(), Now: time.Now})
+	a.client, err = gate.NewClient(
+		gate.ClientOptions{ChallengeURL: a.server.URL + "/challenge", VerifyURL: a.server.URL + "/verify",
+			HTTP: a.server.Client(), Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return a
 }
 
-// earn goes the whole way to a capability: challenge, solution, chain, verification.
 func (a *api) earn(t testing.TB, b evidence.Binding) string {
 	t.Helper()
 	ch, err := a.client.Challenge(context.Background(), b)
@@ -103,10 +103,10 @@ func bound(resource, content string) evidence.Binding {
 	return b
 }
 
-// request is a post with everything that it needs.
 func (a *api) request(t testing.TB, capability, target, content string) *http.Request {
 	t.Helper()
-	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, a.server.URL+target, strings.NewReader(content))
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, a.server.URL+target,
+		strings.NewReader(content))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func (a *api) request(t testing.TB, capability, target, content string) *http.Re
 	return r
 }
 
-// do makes a request and returns its status and the code of a refusal.
+// do returns the status and the code of a refusal.
 func (a *api) do(t testing.TB, r *http.Request) (status int, code string) {
 	t.Helper()
 	resp, err := a.server.Client().Do(r)
@@ -170,14 +170,18 @@ func TestMiddleware(t *testing.T) {
 		{"nothing", 422, "content_malformed", content(``)},
 		{"content too large", 413, "content_too_large", content(`"` + strings.Repeat("x", 5000) + `"`)},
 		{"a number that a double cannot hold", 422, "content_malformed", content(`{"text":9007199254740993}`)},
-		{"a bearer token alone", 401, "proof_missing", func(r *http.Request) { r.Header.Del(capability); r.Header.Del(proof) }},
+		{"a bearer token alone", 401, "proof_missing", func(r *http.Request) {
+			r.Header.Del(capability)
+			r.Header.Del(proof)
+		}},
 		{"no capability", 401, "proof_missing", func(r *http.Request) { r.Header.Del(capability) }},
 		{"no request proof", 401, "proof_missing", func(r *http.Request) { r.Header.Del(proof) }},
 		{"an empty request proof", 401, "proof_missing", header(http.CanonicalHeaderKey(proof), "")},
 		{"two capabilities", 401, "proof_missing", header(http.CanonicalHeaderKey(capability), "a", "b")},
 		{"two request proofs", 401, "proof_missing", header(http.CanonicalHeaderKey(proof), "a", "b")},
 		{"another access token", 403, "proof_access_token", header("Authorization", "Bearer stolen")},
-		{"another scheme of authorization", 403, "proof_access_token", header("Authorization", strings.ToLower(gatetest.Token))},
+		{"another scheme of authorization", 403, "proof_access_token",
+			header("Authorization", strings.ToLower(gatetest.Token))},
 		{"no access token", 403, "proof_access_token", header("Authorization")},
 		{"two access tokens", 403, "proof_access_token", header("Authorization", gatetest.Token, "Bearer stolen")},
 		{"a query", 403, "artifacts_mismatch", func(r *http.Request) { r.URL.RawQuery = "draft=1" }},
@@ -189,14 +193,17 @@ func TestMiddleware(t *testing.T) {
 		{"no type", 422, "content_malformed", header("Content-Type")},
 		{"another charset", 422, "content_malformed", header("Content-Type", "application/json; charset=utf-16")},
 		{"a type of its own, and no encoding", 201, "", func(r *http.Request) {
-			r.Header["Content-Type"], r.Header["Content-Encoding"] = []string{"application/x+json; charset=UTF-8"}, []string{"identity"}
+			r.Header["Content-Type"], r.Header["Content-Encoding"] = []string{"application/x+json; charset=UTF-8"},
+				[]string{"identity"}
 		}},
 		{"trailers", 400, "request_malformed", func(r *http.Request) {
 			r.ContentLength, r.Trailer = -1, http.Header{"X-Method": {"DELETE"}}
 		}},
 		{"a method override", 400, "override_refused", header("X-Http-Method-Override", "DELETE")},
 		{"a method override as CGI spells it", 400, "override_refused", header("X_http_method_override", "DELETE")},
-		{"a method override in the query", 400, "override_refused", func(r *http.Request) { r.URL.RawQuery = "_method=DELETE" }},
+		{"a method override in the query", 400, "override_refused", func(r *http.Request) {
+			r.URL.RawQuery = "_method=DELETE"
+		}},
 		{"proof and capability exchanged", 403, "artifact_malformed", func(r *http.Request) {
 			c, p := r.Header.Get(capability), r.Header.Get(proof)
 			r.Header.Set(capability, p)
@@ -230,15 +237,17 @@ func TestMiddleware(t *testing.T) {
 	}
 }
 
-// TestMiddlewareWithoutBind refuses whatever comes where nobody says whose request it is and what it does.
 func TestMiddlewareWithoutBind(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, func(_ *api, s *gate.Server, mux *http.ServeMux) {
-		mux.Handle("/unbound", s.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a post was made") }), gate.Protect{}))
+		mux.Handle("/unbound", s.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			t.Error("a post was made")
+		}), gate.Protect{}))
 	})
 	token := a.earn(t, bound("POST /unbound", gatetest.Content))
 	consumed := a.used.Calls()
-	if status, code := a.do(t, a.request(t, token, "/unbound", gatetest.Content)); status != http.StatusInternalServerError || code != "internal" {
+	if status, code := a.do(t, a.request(t, token, "/unbound", gatetest.Content)); status !=
+		http.StatusInternalServerError || code != "internal" {
 		t.Errorf("got %d %s", status, code)
 	}
 	if a.used.Calls() != consumed {
@@ -246,12 +255,12 @@ func TestMiddlewareWithoutBind(t *testing.T) {
 	}
 }
 
-// TestBodyArrives holds what the protected handler reads against what was sent, byte for byte.
 func TestBodyArrives(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	const spelt = `{ "to":"world", "text":"hello" }`
-	if status, code := a.do(t, a.request(t, a.earn(t, bound("POST /posts", gatetest.Content)), "/posts", spelt)); status != http.StatusCreated {
+	if status, code := a.do(t, a.request(t, a.earn(t, bound("POST /posts", gatetest.Content)), "/posts", spelt)); status !=
+		http.StatusCreated {
 		t.Fatal(status, code)
 	}
 	if _, ok := a.bodies.Load(spelt); !ok {
@@ -259,7 +268,6 @@ func TestBodyArrives(t *testing.T) {
 	}
 }
 
-// TestStreamArrives has the handler know the length of what was sent without one: the middleware has read it all.
 func TestStreamArrives(t *testing.T) {
 	t.Parallel()
 	var length atomic.Int64
@@ -279,12 +287,13 @@ func TestStreamArrives(t *testing.T) {
 	}
 }
 
-// TestTrailersUnannounced sends trailers that no header names, which net/http shows only once the body has been read.
+// TestTrailersUnannounced: net/http shows them only after the body.
 func TestTrailersUnannounced(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	r := a.request(t, a.earn(t, bound("POST /posts", gatetest.Content)), "/posts", gatetest.Content)
-	c, err := tls.Dial("tcp", a.server.Listener.Addr().String(), a.server.Client().Transport.(*http.Transport).TLSClientConfig)
+	c, err := tls.Dial("tcp", a.server.Listener.Addr().String(),
+		a.server.Client().Transport.(*http.Transport).TLSClientConfig)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,14 +302,17 @@ func TestTrailersUnannounced(t *testing.T) {
 	if err := r.Header.Write(&head); err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintf(c, "POST /posts HTTP/1.1\r\nHost: %s\r\nTransfer-Encoding: chunked\r\n%s\r\n%x\r\n%s\r\n0\r\nX-Method: DELETE\r\n\r\n", r.URL.Host, head.String(), len(gatetest.Content), gatetest.Content)
+	fmt.Fprintf(c,
+		"POST /posts HTTP/1.1\r\nHost: %s\r\nTransfer-Encoding: chunked\r\n%s\r\n%x\r\n%s\r\n0\r\nX-Method: DELETE\r\n\r\n",
+		r.URL.Host, head.String(), len(gatetest.Content), gatetest.Content)
 	resp, err := http.ReadResponse(bufio.NewReader(c), r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
 	var d problem.Details
-	if err := json.NewDecoder(resp.Body).Decode(&d); err != nil || resp.StatusCode != http.StatusBadRequest || d.Code != "request_malformed" || a.posts.Load() != 0 {
+	if err := json.NewDecoder(resp.Body).Decode(&d); err != nil || resp.StatusCode != http.StatusBadRequest ||
+		d.Code != "request_malformed" || a.posts.Load() != 0 {
 		t.Errorf("got %d %s, %v, and %d posts", resp.StatusCode, d.Code, err, a.posts.Load())
 	}
 }
@@ -320,7 +332,6 @@ func TestReplay(t *testing.T) {
 			t.Errorf("post %d: got %d %s, want %d %s", i+1, status, code, want.status, want.code)
 		}
 	}
-	// A fresh proof over the same capability helps no more.
 	if status, code := a.do(t, a.request(t, token, "/posts", gatetest.Content)); status != 409 || code != "replayed" {
 		t.Errorf("with a fresh proof: got %d %s", status, code)
 	}
@@ -329,7 +340,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestProofOnce has one request proof stand behind two capabilities: it names one of them.
+// TestProofOnce: one request proof names one capability.
 func TestProofOnce(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
@@ -342,7 +353,6 @@ func TestProofOnce(t *testing.T) {
 	}
 }
 
-// TestConcurrent makes 64 posts with one capability at once, each with a request proof of its own: one is made.
 func TestConcurrent(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
@@ -352,7 +362,6 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// race makes 64 posts with one capability at once, each with a request proof of its own.
 func (a *api) race(t *testing.T, path string) (made, replayed int32) {
 	t.Helper()
 	token := a.earn(t, bound("POST "+path, gatetest.Content))
@@ -378,7 +387,6 @@ func (a *api) race(t *testing.T, path string) (made, replayed int32) {
 	return ok.Load(), again.Load()
 }
 
-// TestConcurrentVerify gives one chain to the verify endpoint 16 times at once: one capability is minted.
 func TestConcurrentVerify(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
@@ -406,7 +414,6 @@ func TestConcurrentVerify(t *testing.T) {
 	}
 }
 
-// TestResource has an API name the resource itself, as behind a proxy that takes a prefix away.
 func TestResource(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
@@ -414,7 +421,9 @@ func TestResource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := s.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }), gate.Protect{
+	h := s.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusCreated)
+	}), gate.Protect{
 		Bind: bind, Resource: func(r *http.Request) string { return r.Method + " /v1" + r.URL.EscapedPath() },
 	})
 	for resource, want := range map[string]int{"POST /v1/posts": http.StatusCreated, "POST /posts": http.StatusForbidden} {
@@ -426,12 +435,11 @@ func TestResource(t *testing.T) {
 	}
 }
 
-// broken is a body that ends before its end.
 type broken struct{ read *bool }
 
 func (b broken) Read([]byte) (int, error) { *b.read = true; return 0, io.ErrUnexpectedEOF }
 
-// TestBodyBreaksOff refuses half a body; and does not read one at all for a request that lacks its evidence.
+// TestBodyBreaksOff: nor is a body read without evidence.
 func TestBodyBreaksOff(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
@@ -441,11 +449,14 @@ func TestBodyBreaksOff(t *testing.T) {
 	}
 	token := a.earn(t, bound("POST /posts", gatetest.Content))
 	consumed := a.used.Calls()
-	h := s.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the post was made") }), gate.Protect{Bind: bind})
+	h := s.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("the post was made")
+	}), gate.Protect{Bind: bind})
 	for name, want := range map[string]struct {
 		code string
 		read bool
-	}{gate.CapabilityHeader: {"proof_missing", false}, gate.RequestProofHeader: {"proof_missing", false}, "": {"content_incomplete", true}} {
+	}{gate.CapabilityHeader: {"proof_missing", false}, gate.RequestProofHeader: {"proof_missing", false},
+		"": {"content_incomplete", true}} {
 		r, read := a.request(t, token, "/posts", gatetest.Content), false
 		r.Body = io.NopCloser(broken{&read})
 		r.Header.Del(name)
@@ -465,13 +476,15 @@ func TestRaw(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	const form = "text=hello&to=world"
-	if status, code := a.do(t, a.request(t, a.earn(t, bound("POST /raw", form)), "/raw", form)); status != http.StatusCreated {
+	if status, code := a.do(t, a.request(t, a.earn(t, bound("POST /raw", form)), "/raw", form)); status !=
+		http.StatusCreated {
 		t.Errorf("got %d %s", status, code)
 	}
 	b := bound("POST /raw", form)
 	b.ContentHash = evidence.HashBytes([]byte(gatetest.Content))
 	token := a.earn(t, b)
-	if status, code := a.do(t, a.request(t, token, "/raw", `{"to":"world","text":"hello"}`)); status != 403 || code != "artifacts_mismatch" {
+	if status, code := a.do(t, a.request(t, token, "/raw", `{"to":"world","text":"hello"}`)); status != 403 ||
+		code != "artifacts_mismatch" {
 		t.Errorf("reordered JSON, hashed as it is: got %d %s", status, code)
 	}
 	if status, code := a.do(t, a.request(t, token, "/raw", gatetest.Content)); status != http.StatusCreated {
@@ -479,7 +492,6 @@ func TestRaw(t *testing.T) {
 	}
 }
 
-// TestConsumeFails has nothing posted when what is used once cannot be recorded, and nothing told of why.
 func TestConsumeFails(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
@@ -493,7 +505,7 @@ func TestConsumeFails(t *testing.T) {
 	}
 }
 
-// TestVerifyConsumesFirst: while the keys of a chain cannot be consumed, nobody gets its capability.
+// TestVerifyConsumesFirst: nobody gets the capability of an unconsumed chain.
 func TestVerifyConsumesFirst(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
@@ -505,12 +517,14 @@ func TestVerifyConsumesFirst(t *testing.T) {
 	r.Binding = *ch.Binding
 	a.used.Fail = errors.New("password of the database: hunter2")
 	admitted, err := a.client.Admit(t.Context(), r)
-	if err == nil || strings.Contains(err.Error(), "hunter2") || admitted.Capability != "" || len(admitted.Keys) != 0 || a.used.Calls() != 1 {
+	if err == nil || strings.Contains(err.Error(), "hunter2") || admitted.Capability != "" || len(admitted.Keys) != 0 ||
+		a.used.Calls() != 1 {
 		t.Errorf("%+v, %v, after %d attempts to consume", admitted, err, a.used.Calls())
 	}
 	a.used.Fail = nil
 	admitted, err = a.client.Admit(t.Context(), r)
-	if err != nil || admitted.Capability == "" || len(a.used.Kinds()) != 7 || len(admitted.Keys) != 1 || admitted.Keys[0].ID != admitted.CapabilityID {
+	if err != nil || admitted.Capability == "" || len(a.used.Kinds()) != 7 || len(admitted.Keys) != 1 ||
+		admitted.Keys[0].ID != admitted.CapabilityID {
 		t.Errorf("%+v, %v, with %v consumed", admitted, err, a.used.Kinds())
 	}
 	admitted, err = a.client.Admit(t.Context(), r)
@@ -538,20 +552,24 @@ func TestClientKeepsCodes(t *testing.T) {
 	gatetest.WantCode(t, err, "gate_unavailable")
 }
 
-// TestClientQuotes has an API refuse: the record must not take its word for the mediator's own.
+// TestClientQuotes: the record must not take an API's words for the mediator's.
 func TestClientQuotes(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]struct{ code, detail string }{
-		`{"code":"session_tainted","detail":"a terminal"}`:                               {"session_tainted", "the API's gate refused, and said: a terminal"},
-		`{"code":"session_tainted","detail":"\u009b2J` + strings.Repeat("a", 600) + `"}`: {"session_tainted", "the API's gate refused, and said: ?2J" + strings.Repeat("a", 497)},
-		`{"code":"quota","detail":"none left"}`:                                          {"gate_unavailable", `the API's gate refused with the code "quota", which is not known here, and said: none left`},
+		`{"code":"session_tainted","detail":"a terminal"}`: {"session_tainted",
+			"the API's gate refused, and said: a terminal"},
+		`{"code":"session_tainted","detail":"\u009b2J` + strings.Repeat("a", 600) +
+			`"}`: {"session_tainted", "the API's gate refused, and said: ?2J" + strings.Repeat("a", 497)},
+		`{"code":"quota","detail":"none left"}`: {"gate_unavailable",
+			`the API's gate refused with the code "quota", which is not known here, and said: none left`},
 	} {
 		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", problem.ContentType)
 			w.WriteHeader(http.StatusForbidden)
 			_, _ = io.WriteString(w, answer)
 		}))
-		c, err := gate.NewClient(gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client(), Now: time.Now})
+		c, err := gate.NewClient(
+			gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client(), Now: time.Now})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -564,7 +582,6 @@ func TestClientQuotes(t *testing.T) {
 	}
 }
 
-// TestClientDistrusts gives the client answers of an API that does not do what it should.
 func TestClientDistrusts(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t)
@@ -573,14 +590,22 @@ func TestClientDistrusts(t *testing.T) {
 		{"nothing", `{}`, "gate_unavailable"},
 		{"no capability", `{"capabilityId":"i","bindingHash":"` + r.Binding.Hash() + `"}`, "gate_unavailable"},
 		{"no capability id", `{"capability":"c","bindingHash":"` + r.Binding.Hash() + `"}`, "gate_unavailable"},
-		{"a capability that no header takes", `{"capability":"c\nX: y","capabilityId":"i","bindingHash":"` + r.Binding.Hash() + `"}`, "gate_unavailable"},
-		{"a capability without end", `{"capability":"` + strings.Repeat("c", 17<<10) + `","capabilityId":"i","bindingHash":"` + r.Binding.Hash() + `"}`, "gate_unavailable"},
-		{"a capability id without end", `{"capability":"c","capabilityId":"` + strings.Repeat("i", 257) + `","bindingHash":"` + r.Binding.Hash() + `"}`, "gate_unavailable"},
+		{"a capability that no header takes",
+			`{"capability":"c\nX: y","capabilityId":"i","bindingHash":"` + r.Binding.Hash() + `"}`, "gate_unavailable"},
+		{"a capability without end",
+			`{"capability":"` + strings.Repeat("c", 17<<10) + `","capabilityId":"i","bindingHash":"` + r.Binding.Hash() + `"}`,
+			"gate_unavailable"},
+		{"a capability id without end",
+			`{"capability":"c","capabilityId":"` + strings.Repeat("i", 257) + `","bindingHash":"` + r.Binding.Hash() + `"}`,
+			"gate_unavailable"},
 		{"another binding", `{"capability":"c","capabilityId":"i","bindingHash":"` + other + `"}`, "gate_unavailable"},
 		{"no JSON", `<html>`, "gate_unavailable"},
 	} {
-		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, row.answer) }))
-		c, err := gate.NewClient(gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client(), Now: time.Now})
+		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, row.answer)
+		}))
+		c, err := gate.NewClient(
+			gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client(), Now: time.Now})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -599,22 +624,25 @@ func TestClientDistrusts(t *testing.T) {
 	}
 }
 
-// TestClientURLs says for which endpoints a client is made.
 func TestClientURLs(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]bool{
-		"https://api.example/challenge": true, "https://127.0.0.1:8443/challenge": true, "http://127.0.0.1:8080/challenge": false,
-		"http://api.example/challenge": false, "ftp://127.0.0.1/": false, "api.example": false, "https://": false, "https://:443/": false,
-		"://": false, "": false,
+		"https://api.example/challenge": true, "https://127.0.0.1:8443/challenge": true,
+		"http://127.0.0.1:8080/challenge": false,
+		"http://api.example/challenge":    false, "ftp://127.0.0.1/": false, "api.example": false, "https://": false,
+		"https://:443/": false,
+		"://":           false, "": false,
 	} {
-		for _, o := range []gate.ClientOptions{{ChallengeURL: "https://api.example/c", VerifyURL: raw}, {ChallengeURL: raw, VerifyURL: "https://api.example/v"}} {
+		for _, o := range []gate.ClientOptions{{ChallengeURL: "https://api.example/c", VerifyURL: raw},
+			{ChallengeURL: raw, VerifyURL: "https://api.example/v"}} {
 			o.HTTP, o.Now = http.DefaultClient, time.Now
 			if _, err := gate.NewClient(o); (err == nil) != want {
 				t.Errorf("%+v: %v", o, err)
 			}
 		}
 	}
-	for missing, o := range map[string]gate.ClientOptions{"an HTTP client": {Now: time.Now}, "a clock": {HTTP: http.DefaultClient}} {
+	for missing, o := range map[string]gate.ClientOptions{"an HTTP client": {Now: time.Now},
+		"a clock": {HTTP: http.DefaultClient}} {
 		o.ChallengeURL, o.VerifyURL = "https://api.example/c", "https://api.example/v"
 		if _, err := gate.NewClient(o); err == nil {
 			t.Error("a client was made without", missing)
@@ -622,7 +650,6 @@ func TestClientURLs(t *testing.T) {
 	}
 }
 
-// TestClientAdmits: the record says that the API judged the chain.
 func TestClientAdmits(t *testing.T) {
 	t.Parallel()
 	r := gatetest.New(t).Chain(t)
@@ -630,7 +657,8 @@ func TestClientAdmits(t *testing.T) {
 		_, _ = io.WriteString(w, `{"capability":"c","capabilityId":"i","bindingHash":"`+r.Binding.Hash()+`"}`)
 	}))
 	defer server.Close()
-	c, err := gate.NewClient(gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client(), Now: time.Now})
+	c, err := gate.NewClient(
+		gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client(), Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -640,7 +668,6 @@ func TestClientAdmits(t *testing.T) {
 	}
 }
 
-// TestClientDistrustsChallenges gives the client challenges that it did not ask for.
 func TestClientDistrustsChallenges(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t)
@@ -665,8 +692,11 @@ func TestClientDistrustsChallenges(t *testing.T) {
 		"another resource":  altered(func(ch *challenge.Challenge) { ch.Binding.Resource = "POST /other" }),
 		"a nonce too large": altered(func(ch *challenge.Challenge) { ch.Binding.Nonce = strings.Repeat("n", 257) }),
 	} {
-		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { wire.Write(w, answer, nil) }))
-		c, err := gate.NewClient(gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client(), Now: time.Now})
+		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			wire.Write(w, answer, nil)
+		}))
+		c, err := gate.NewClient(
+			gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client(), Now: time.Now})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -679,14 +709,17 @@ func TestClientDistrustsChallenges(t *testing.T) {
 	}
 }
 
-// TestClientStays has an API send the client elsewhere: it does not go, not even without the envelope.
 func TestClientStays(t *testing.T) {
 	t.Parallel()
-	elsewhere := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the client went elsewhere") }))
+	elsewhere := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("the client went elsewhere")
+	}))
 	defer elsewhere.Close()
-	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
+	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
+		http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
 		server := httptest.NewTLSServer(http.RedirectHandler(elsewhere.URL, status))
-		c, err := gate.NewClient(gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client(), Now: time.Now})
+		c, err := gate.NewClient(
+			gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client(), Now: time.Now})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -698,7 +731,6 @@ func TestClientStays(t *testing.T) {
 	}
 }
 
-// TestVerifyIsStrict gives the verify endpoint requests that are not of its form.
 func TestVerifyIsStrict(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
@@ -712,7 +744,8 @@ func TestVerifyIsStrict(t *testing.T) {
 		{"an empty envelope", `{"envelope":{},"binding":{}}`, "artifact_missing"},
 		{"null", `null`, "artifact_missing"},
 	} {
-		r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, a.server.URL+"/verify", strings.NewReader(row.body))
+		r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, a.server.URL+"/verify",
+			strings.NewReader(row.body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -725,7 +758,6 @@ func TestVerifyIsStrict(t *testing.T) {
 	}
 }
 
-// verifyRequest is a valid request to the verify endpoint.
 func verifyRequest(t testing.TB, k *gatetest.Kit) string {
 	t.Helper()
 	r := k.Chain(t)
@@ -736,8 +768,7 @@ func verifyRequest(t testing.TB, k *gatetest.Kit) string {
 	return string(raw)
 }
 
-// FuzzVerify gives the verify handler any body: it never panics, answers a problem document or a capability, and consumes nothing
-// unless it gives one.
+// FuzzVerify: a problem document, or a capability after consumption.
 func FuzzVerify(f *testing.F) {
 	k := gatetest.New(f)
 	var used gatetest.Used

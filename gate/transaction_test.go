@@ -23,20 +23,20 @@ import (
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
-// shop is an API that makes its posts, and consumes what is good once, in one transaction of its PostgreSQL database.
 type shop struct {
 	*api
 	db *sql.DB
-	// after is what the handler does when it has inserted its row; where it answers nothing the answer is 201.
-	after func(w http.ResponseWriter, r *http.Request)
-	// consume takes the place of postgres.Consume.
+	// after runs after the insert.
+	after   func(w http.ResponseWriter, r *http.Request)
 	consume func(ctx context.Context, tx *sql.Tx, keys ...ledger.Key) error
 }
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
 	dsn := pgtest.Start(t).Database(t)
-	used, err := postgres.Open(context.Background(), dsn, postgres.Options{Now: func() time.Time { return gatetest.Start }, Instance: "shop"})
+	used, err := postgres.Open(context.Background(), dsn, postgres.Options{Now: func() time.Time {
+		return gatetest.Start
+	}, Instance: "shop"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,8 +44,8 @@ func newShop(t *testing.T) *shop {
 	return openShop(t, "pgx", dsn, postgres.Consume)
 }
 
-// openShop is a shop with a database of its own, and what consumes keys there.
-func openShop(t *testing.T, driver, dsn string, consume func(ctx context.Context, tx *sql.Tx, keys ...ledger.Key) error) *shop {
+func openShop(t *testing.T, driver, dsn string,
+	consume func(ctx context.Context, tx *sql.Tx, keys ...ledger.Key) error) *shop {
 	t.Helper()
 	db, err := sql.Open(driver, dsn)
 	if err != nil {
@@ -59,7 +59,9 @@ func openShop(t *testing.T, driver, dsn string, consume func(ctx context.Context
 	s := &shop{db: db, consume: consume}
 	s.api = newAPI(t, func(a *api, server *gate.Server, mux *http.ServeMux) {
 		mux.Handle("POST /shop", server.Middleware(http.HandlerFunc(s.post), gate.Protect{
-			Bind: bind, InTransaction: gate.SQL(db, func(ctx context.Context, tx *sql.Tx, keys ...ledger.Key) error { return s.consume(ctx, tx, keys...) }),
+			Bind: bind, InTransaction: gate.SQL(db, func(ctx context.Context, tx *sql.Tx, keys ...ledger.Key) error {
+				return s.consume(ctx, tx, keys...)
+			}),
 		}))
 	})
 	return s
@@ -80,7 +82,6 @@ func (s *shop) post(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusCreated)
 }
 
-// rows returns how many posts there are.
 func (s *shop) rows(t *testing.T) (n int) {
 	t.Helper()
 	if err := s.db.QueryRow("SELECT count(*) FROM posts").Scan(&n); err != nil {
@@ -89,7 +90,6 @@ func (s *shop) rows(t *testing.T) (n int) {
 	return n
 }
 
-// TestRaceInTransaction has 64 clients race for one capability: one row appears.
 func TestRaceInTransaction(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -99,16 +99,17 @@ func TestRaceInTransaction(t *testing.T) {
 	}
 }
 
-// TestOwnTable has the page's sample consume keys, in both databases that the page names for it: of 64 clients one makes its post, a handler
-// that fails makes none, and the capability is good for the post that succeeds afterwards, once.
+// TestOwnTable: the page's sample, in both databases that the page names.
 func TestOwnTable(t *testing.T) {
 	t.Parallel()
 	for driver, dsn := range map[string]string{
-		"pgx": pgtest.Start(t).Database(t), "sqlite": "file:" + filepath.Join(t.TempDir(), "posts.db") + "?_pragma=busy_timeout(60000)",
+		"pgx":    pgtest.Start(t).Database(t),
+		"sqlite": "file:" + filepath.Join(t.TempDir(), "posts.db") + "?_pragma=busy_timeout(60000)",
 	} {
 		t.Run(driver, func(t *testing.T) {
 			s := openShop(t, driver, dsn, consumeIn)
-			if _, err := s.db.Exec("CREATE TABLE consumed (kind text, id text, expires bigint NOT NULL, PRIMARY KEY (kind, id))"); err != nil {
+			if _, err := s.db.Exec(
+				"CREATE TABLE consumed (kind text, id text, expires bigint NOT NULL, PRIMARY KEY (kind, id))"); err != nil {
 				t.Fatal(err)
 			}
 			if made, replayed := s.race(t, "/shop"); made != 1 || replayed != 63 || s.rows(t) != 1 {
@@ -132,8 +133,7 @@ func TestOwnTable(t *testing.T) {
 	}
 }
 
-// TestNoRowNoConsumption has a handler fail in each way that it can, after it has inserted its row: there is no row, its answer is what
-// it was, and the capability is good for the post that succeeds afterwards, once.
+// TestNoRowNoConsumption: after any failure of the handler the capability is good once.
 func TestNoRowNoConsumption(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -141,13 +141,19 @@ func TestNoRowNoConsumption(t *testing.T) {
 		after  func(w http.ResponseWriter, r *http.Request)
 		status int
 	}{
-		"refuses": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnprocessableEntity) }, http.StatusUnprocessableEntity},
-		"fails":   {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusServiceUnavailable) }, http.StatusServiceUnavailable},
-		"panics":  {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 0},
+		"refuses": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+		}, http.StatusUnprocessableEntity},
+		"fails": {func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "no", http.StatusServiceUnavailable)
+		}, http.StatusServiceUnavailable},
+		"panics": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 0},
 		"spoils its transaction": {func(_ http.ResponseWriter, r *http.Request) {
 			_, _ = gate.Tx(r.Context()).ExecContext(r.Context(), "nonsense")
 		}, http.StatusBadGateway},
-		"ends the transaction": {func(_ http.ResponseWriter, r *http.Request) { _ = gate.TransactionFrom(r.Context()).Rollback() }, http.StatusBadGateway},
+		"ends the transaction": {func(_ http.ResponseWriter, r *http.Request) {
+			_ = gate.TransactionFrom(r.Context()).Rollback()
+		}, http.StatusBadGateway},
 		"answers without measure": {func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.Copy(w, strings.NewReader(strings.Repeat("x", 5<<20)))
 		}, http.StatusInternalServerError},
@@ -167,17 +173,18 @@ func TestNoRowNoConsumption(t *testing.T) {
 				t.Errorf("%d rows", n)
 			}
 			s.after = nil
-			if status, code := s.do(t, s.request(t, token, "/shop", gatetest.Content)); status != http.StatusCreated || s.rows(t) != before+1 {
+			if status, code := s.do(t, s.request(t, token, "/shop", gatetest.Content)); status != http.StatusCreated ||
+				s.rows(t) != before+1 {
 				t.Errorf("the post is refused afterwards: %d %s", status, code)
 			}
-			if status, code := s.do(t, s.request(t, token, "/shop", gatetest.Content)); status != http.StatusConflict || code != "replayed" || s.rows(t) != before+1 {
+			if status, code := s.do(t, s.request(t, token, "/shop", gatetest.Content)); status != http.StatusConflict ||
+				code != "replayed" || s.rows(t) != before+1 {
 				t.Errorf("and it can be made again: %d %s", status, code)
 			}
 		})
 	}
 }
 
-// TestNothingIsMadeUnconsumed has the keys not be consumed, for one reason after another: the handler is not called.
 func TestNothingIsMadeUnconsumed(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -207,7 +214,6 @@ func TestNothingIsMadeUnconsumed(t *testing.T) {
 	}
 }
 
-// TestHeldAnswer shows that a handler's answer arrives as it was, headers and all.
 func TestHeldAnswer(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -222,32 +228,37 @@ func TestHeldAnswer(t *testing.T) {
 			w.WriteHeader(http.StatusAccepted)
 			w.WriteHeader(500)
 		}, http.StatusAccepted, ""},
-		{func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/posts/1", http.StatusSeeOther) }, http.StatusSeeOther, ""},
+		{func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/posts/1", http.StatusSeeOther)
+		}, http.StatusSeeOther, ""},
 	} {
 		s.after = func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("X-Made", "yes")
 			tt.after(w, r)
 		}
 		before := s.rows(t)
-		resp, err := s.server.Client().Transport.RoundTrip(s.request(t, s.earn(t, bound("POST /shop", gatetest.Content)), "/shop", gatetest.Content))
+		resp, err := s.server.Client().Transport.RoundTrip(
+			s.request(t, s.earn(t, bound("POST /shop", gatetest.Content)), "/shop", gatetest.Content))
 		if err != nil {
 			t.Fatal(err)
 		}
 		body, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if err != nil || resp.StatusCode != tt.status || resp.Header.Get("X-Made") != "yes" || string(body) != tt.body || s.rows(t) != before+1 {
+		if err != nil || resp.StatusCode != tt.status || resp.Header.Get("X-Made") != "yes" || string(body) != tt.body ||
+			s.rows(t) != before+1 {
 			t.Errorf("got %d %v %q, %d rows, %v", resp.StatusCode, resp.Header, body, s.rows(t)-before, err)
 		}
 	}
 }
 
-// TestAssuranceFrom shows a handler what the post amounts to, in both ways of consuming.
 func TestAssuranceFrom(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	var got policy.Assurance
 	s.after = func(_ http.ResponseWriter, r *http.Request) { got = gate.AssuranceFrom(r.Context()) }
-	if status, code := s.do(t, s.request(t, s.earn(t, bound("POST /shop", gatetest.Content)), "/shop", gatetest.Content)); status != http.StatusCreated {
+	if status, code := s.do(t,
+		s.request(t, s.earn(t, bound("POST /shop", gatetest.Content)), "/shop",
+			gatetest.Content)); status != http.StatusCreated {
 		t.Fatal(status, code)
 	}
 	if !got.OK || got.Claim != policy.ClaimControlledPath || got.NonHumanIdentityProven() {
@@ -259,18 +270,20 @@ func TestAssuranceFrom(t *testing.T) {
 		}), gate.Protect{Bind: bind}))
 	})
 	got = policy.Assurance{}
-	if status, code := a.do(t, a.request(t, a.earn(t, bound("POST /plain", gatetest.Content)), "/plain", gatetest.Content)); status != http.StatusOK {
+	if status, code := a.do(t,
+		a.request(t, a.earn(t, bound("POST /plain", gatetest.Content)), "/plain",
+			gatetest.Content)); status != http.StatusOK {
 		t.Fatal(status, code)
 	}
 	if !got.OK || got.Claim != policy.ClaimControlledPath {
 		t.Errorf("got %+v", got)
 	}
-	if none := gate.AssuranceFrom(context.Background()); none.OK || none.Claim != policy.ClaimNone || len(none.Issues) != 9 {
+	if none := gate.AssuranceFrom(context.Background()); none.OK || none.Claim != policy.ClaimNone ||
+		len(none.Issues) != 9 {
 		t.Errorf("without a middleware: %+v", none)
 	}
 }
 
-// TestVerifyTellsAssurance asks the verify endpoint for the report: before the post there is no request proof.
 func TestVerifyTellsAssurance(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t)
@@ -295,10 +308,13 @@ func TestVerifyTellsAssurance(t *testing.T) {
 				NonHumanIdentityProven *bool
 			}
 		}
-		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || answer.Capability == "" || (answer.Assurance != nil) != asked {
+		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || answer.Capability == "" ||
+			(answer.Assurance != nil) != asked {
 			t.Fatalf("asked %t: got %s, %v", asked, w.Body, err)
 		}
-		if r := answer.Assurance; asked && (r.OK || r.Claim != policy.ClaimFreshWork || len(r.Issues) != 1 || r.Issues[0] != "request_proof_missing" || r.NonHumanIdentityProven == nil || *r.NonHumanIdentityProven) {
+		if r := answer.Assurance; asked &&
+			(r.OK || r.Claim != policy.ClaimFreshWork || len(r.Issues) != 1 || r.Issues[0] != "request_proof_missing" ||
+				r.NonHumanIdentityProven == nil || *r.NonHumanIdentityProven) {
 			t.Errorf("got %+v", r)
 		}
 	}

@@ -47,13 +47,15 @@ func TestAssessClaimsOnlyTheWholeChain(t *testing.T) {
 	}
 }
 
-// TestThreats takes one part of the chain away at a time, and looks which threats are no longer covered.
 func TestThreats(t *testing.T) {
 	want := map[string]string{ // the parts that cover it, in the order of Held
-		"stolen_token": "RequestProof SingleUseConsumed", "replay": "FreshWork SingleUseConsumed", "altered_content": "FreshWork RequestProof",
-		"stale_or_copied_work": "FreshWork", "human_trigger": "TriggerEvidence PolicyDecision", "invented_trigger": "TriggerEvidence Grant",
-		"human_in_session": "RuntimeAttested SessionReceipt", "stolen_signing_key": "DeploymentAudit RuntimeAttested SessionReceipt Grant",
-		"unapproved_action": "PolicyDecision Grant", "unsafe_deployment": "DeploymentAudit", "human_identity": "",
+		"stolen_token": "RequestProof SingleUseConsumed", "replay": "FreshWork SingleUseConsumed",
+		"altered_content":      "FreshWork RequestProof",
+		"stale_or_copied_work": "FreshWork", "human_trigger": "TriggerEvidence PolicyDecision",
+		"invented_trigger":   "TriggerEvidence Grant",
+		"human_in_session":   "RuntimeAttested SessionReceipt",
+		"stolen_signing_key": "DeploymentAudit RuntimeAttested SessionReceipt Grant",
+		"unapproved_action":  "PolicyDecision Grant", "unsafe_deployment": "DeploymentAudit", "human_identity": "",
 	}
 	got := make(map[string]string)
 	for _, threat := range policy.Assess(policy.Held{}).Threats {

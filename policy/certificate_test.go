@@ -25,7 +25,8 @@ func TestCertificate(t *testing.T) {
 	check.Must(t, err)
 	c, err := policy.VerifyCertificate(w.Verifier, token, w.Strict)
 	check.Must(t, err)
-	if c.ManifestHash != w.Manifest.Hash() || c.ControlsHash != w.Manifest.ControlsHash() || c.DeploymentID != "posting-dev" || c.Version != "1.0" {
+	if c.ManifestHash != w.Manifest.Hash() || c.ControlsHash != w.Manifest.ControlsHash() ||
+		c.DeploymentID != "posting-dev" || c.Version != "1.0" {
 		t.Errorf("the certificate says %+v", c)
 	}
 }
@@ -43,7 +44,8 @@ func TestCertifyRefusesAnUnsafeManifest(t *testing.T) {
 func TestVerifyCertificateRefuses(t *testing.T) {
 	w := policytest.New(t, nil)
 	sign := func(key signer.Key, o signer.Options, change func(*evidence.DeploymentCertificate)) string {
-		c := evidence.DeploymentCertificate{DeploymentID: w.Manifest.DeploymentID, ManifestHash: w.Manifest.Hash(), ControlsHash: w.Manifest.ControlsHash(), Version: "1.0"}
+		c := evidence.DeploymentCertificate{DeploymentID: w.Manifest.DeploymentID, ManifestHash: w.Manifest.Hash(),
+			ControlsHash: w.Manifest.ControlsHash(), Version: "1.0"}
 		if change != nil {
 			change(&c)
 		}
@@ -55,17 +57,28 @@ func TestVerifyCertificateRefuses(t *testing.T) {
 	}
 	key, other := w.Keys["auditor"], strings.Repeat("a", 64)
 	for name, c := range map[string]struct{ token, code string }{
-		"another manifest":   {sign(key, auditor(time.Hour), func(c *evidence.DeploymentCertificate) { c.ManifestHash = other }), "deployment_mismatch"},
-		"other controls":     {sign(key, auditor(time.Hour), func(c *evidence.DeploymentCertificate) { c.ControlsHash = other }), "deployment_mismatch"},
-		"another deployment": {sign(key, auditor(time.Hour), func(c *evidence.DeploymentCertificate) { c.DeploymentID = "posting-prod" }), "deployment_mismatch"},
+		"another manifest": {sign(key, auditor(time.Hour), func(c *evidence.DeploymentCertificate) {
+			c.ManifestHash = other
+		}), "deployment_mismatch"},
+		"other controls": {sign(key, auditor(time.Hour), func(c *evidence.DeploymentCertificate) {
+			c.ControlsHash = other
+		}), "deployment_mismatch"},
+		"another deployment": {sign(key, auditor(time.Hour), func(c *evidence.DeploymentCertificate) {
+			c.DeploymentID = "posting-prod"
+		}), "deployment_mismatch"},
 		"another role's key": {sign(w.Keys["policy-decision-key"], auditor(time.Hour), nil), "key_purpose"},
 		"the registry's key": {sign(w.Keys["registry"], auditor(time.Hour), nil), "key_purpose"},
-		"another audience":   {sign(key, signer.Options{Issuer: "deployment-auditor", Audience: "other", Lifetime: time.Hour, Now: policytest.Clock}, nil), "not_allowed"},
-		"another issuer":     {sign(key, signer.Options{Issuer: "other", Audience: "posting-api", Lifetime: time.Hour, Now: policytest.Clock}, nil), "not_allowed"},
+		"another audience": {
+			sign(key, signer.Options{Issuer: "deployment-auditor", Audience: "other", Lifetime: time.Hour,
+				Now: policytest.Clock}, nil), "not_allowed"},
+		"another issuer": {
+			sign(key, signer.Options{Issuer: "other", Audience: "posting-api", Lifetime: time.Hour, Now: policytest.Clock}, nil),
+			"not_allowed"},
 		"expired": {sign(key, signer.Options{Issuer: "deployment-auditor", Audience: "posting-api", Lifetime: time.Hour,
 			Now: func() time.Time { return policytest.Start.Add(-2 * time.Hour) }}, nil), "expired"},
-		"older than the policy accepts": {sign(key, signer.Options{Issuer: "deployment-auditor", Audience: "posting-api", Lifetime: 72 * time.Hour,
-			Now: func() time.Time { return policytest.Start.Add(-25 * time.Hour) }}, nil), "expired"},
+		"older than the policy accepts": {
+			sign(key, signer.Options{Issuer: "deployment-auditor", Audience: "posting-api", Lifetime: 72 * time.Hour,
+				Now: func() time.Time { return policytest.Start.Add(-25 * time.Hour) }}, nil), "expired"},
 		"none": {"", "artifact_missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,7 +90,6 @@ func TestVerifyCertificateRefuses(t *testing.T) {
 	check.Must(t, err)
 }
 
-// TestCertificateEnds says when a certificate ends: with its own time, or when it is too old for the manifest (24 h).
 func TestCertificateEnds(t *testing.T) {
 	w := policytest.New(t, nil)
 	for lifetime, want := range map[time.Duration]time.Duration{time.Hour: time.Hour, 72 * time.Hour: 24 * time.Hour} {
@@ -105,7 +117,6 @@ func TestManifestChangedAfterItWasCertified(t *testing.T) {
 	}
 }
 
-// TestPostQuantumIsDemanded: a manifest that demands the second signature refuses both roots' artifacts unless its key is pinned.
 func TestPostQuantumIsDemanded(t *testing.T) {
 	w := policytest.New(t, func(m *policy.Manifest) { m.DeploymentCertificatePolicy.RequirePostQuantumSignature = true })
 	token, err := policy.Certify(t.Context(), w.Keys["auditor"], w.Manifest, auditor(time.Hour))
@@ -119,16 +130,19 @@ func TestPostQuantumIsDemanded(t *testing.T) {
 	check.Must(t, err)
 	registry := policytest.Current(t, w.Keys["registry"])
 	v := policytest.Current(t, w.Keys["action-grant-key"])
-	cert, _, err := policytest.Issuer(t, evidence.SignerCertificateKind, w.Keys["registry"], "key-registry", "posting-api", time.Hour).Sign(t.Context(), evidence.SignerCertificate{
-		KeyCustody: evidence.CustodyExternalMediator, Purposes: []string{evidence.PurposeActionGrant}, SubjectIssuer: "mediator-authorization", SubjectKeyID: v.KeyID(),
+	cert, _, err := policytest.Issuer(t, evidence.SignerCertificateKind, w.Keys["registry"], "key-registry", "posting-api",
+		time.Hour).Sign(t.Context(), evidence.SignerCertificate{
+		KeyCustody: evidence.CustodyExternalMediator, Purposes: []string{evidence.PurposeActionGrant},
+		SubjectIssuer: "mediator-authorization", SubjectKeyID: v.KeyID(),
 		SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public()),
 	})
 	check.Must(t, err)
-	_, err = evidence.NewTrust([]evidence.Root{{KeyID: registry.KeyID(), Public: registry.Public(), Purpose: evidence.PurposeSignerCertificate}}, evidence.Bundle{Certificates: []string{cert}}, s.Signers)
+	_, err = evidence.NewTrust(
+		[]evidence.Root{{KeyID: registry.KeyID(), Public: registry.Public(), Purpose: evidence.PurposeSignerCertificate}},
+		evidence.Bundle{Certificates: []string{cert}}, s.Signers)
 	check.WantCode(t, err, "roots_not_pinned")
 }
 
-// broken is a key that cannot be reached.
 type broken struct{}
 
 var errBroken = errors.New("the key is out of reach")
@@ -141,12 +155,12 @@ func TestCertifyFails(t *testing.T) {
 	if token, err := policy.Certify(t.Context(), w.Keys["auditor"], w.Manifest, auditor(0)); err == nil || token != "" {
 		t.Errorf("%q, %v", token, err)
 	}
-	if token, err := policy.Certify(t.Context(), broken{}, w.Manifest, auditor(time.Hour)); !errors.Is(err, errBroken) || token != "" {
+	if token, err := policy.Certify(t.Context(), broken{}, w.Manifest, auditor(time.Hour)); !errors.Is(err, errBroken) ||
+		token != "" {
 		t.Errorf("%q, %v", token, err)
 	}
 }
 
-// TestCertificateOfAListedDeployment: that a deployment is listed is not enough, nor is that it is the one.
 func TestCertificateOfAListedDeployment(t *testing.T) {
 	w := policytest.New(t, nil)
 	token, err := policy.Certify(t.Context(), w.Keys["auditor"], w.Manifest, auditor(time.Hour))

@@ -13,7 +13,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// TestClient asks a control plane that answers.
 func TestClient(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/decide", func(w http.ResponseWriter, _ *http.Request) {

@@ -16,8 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/audit.md")
 
-// everyIssue returns what the audit says of manifests that are weak in every way that it knows, one issue for each code, in the order of
-// the manifest.
+// everyIssue returns one issue for each code.
 func everyIssue(t *testing.T) []policy.Issue {
 	t.Helper()
 	set := func(m *policy.Manifest, list, text string, ms int64) *policy.Manifest {
@@ -39,8 +38,10 @@ func everyIssue(t *testing.T) []policy.Issue {
 		controls.Field(i).SetBool(!controls.Field(i).Bool())
 	}
 	differing, none := policytest.Example(t), policytest.Example(t)
-	differing.AgentSessionReceiptPolicy.RequiredPolicyHash, differing.AgentSessionReceiptPolicy.RequiredEnvironmentHash = strings.Repeat("b", 64), strings.Repeat("b", 64)
-	none.RuntimePolicy.AllowedTriggerKinds, none.RuntimePolicy.DeniedTriggerKinds = []string{"scheduled"}, []string{"human_request", "unknown", "scheduled"}
+	differing.AgentSessionReceiptPolicy.RequiredPolicyHash, differing.AgentSessionReceiptPolicy.
+		RequiredEnvironmentHash = strings.Repeat("b", 64), strings.Repeat("b", 64)
+	none.RuntimePolicy.AllowedTriggerKinds, none.RuntimePolicy.DeniedTriggerKinds = []string{"scheduled"},
+		[]string{"human_request", "unknown", "scheduled"}
 
 	whole := func() *policy.Manifest {
 		return policytest.WithStatements(policytest.WithAutonomy(policytest.Example(t)))
@@ -51,7 +52,8 @@ func everyIssue(t *testing.T) []policy.Issue {
 	seen := make(map[string]bool)
 	var all []policy.Issue
 	for _, m := range []*policy.Manifest{
-		{InteractionReceiptPolicy: &policy.InteractionPolicy{}, AutonomyPolicy: &policy.AutonomyPolicy{}, AgentStatementPolicy: &policy.StatementPolicy{}},
+		{InteractionReceiptPolicy: &policy.InteractionPolicy{}, AutonomyPolicy: &policy.AutonomyPolicy{},
+			AgentStatementPolicy: &policy.StatementPolicy{}},
 		set(whole(), "other", "other", 1<<53), set(whole(), "mac:other", "", 1),
 		flipped, differing, none, early,
 	} {
@@ -66,7 +68,9 @@ func everyIssue(t *testing.T) []policy.Issue {
 	for _, f := range leaves(reflect.TypeFor[policy.Manifest](), "", nil) {
 		order = append(order, f.path)
 	}
-	slices.SortStableFunc(all, func(a, b policy.Issue) int { return slices.Index(order, a.Path) - slices.Index(order, b.Path) })
+	slices.SortStableFunc(all, func(a, b policy.Issue) int {
+		return slices.Index(order, a.Path) - slices.Index(order, b.Path)
+	})
 	return all
 }
 
@@ -75,14 +79,14 @@ var (
 	oneSentence = regexp.MustCompile(`^[A-Z][^.]*(\.[0-9a-zA-Z][^.]*)*\.$`)
 )
 
-// TestIssuesExplainThemselves: each issue says in one sentence what is wrong and in another how to mend it.
 func TestIssuesExplainThemselves(t *testing.T) {
 	all := everyIssue(t)
 	for _, i := range all {
 		if !snakeCase.MatchString(i.Code) {
 			t.Errorf("the code %s is not in snake case", i.Code)
 		}
-		if !oneSentence.MatchString(i.Sentence) || !oneSentence.MatchString(i.Mend) || len(i.Sentence) > 200 || len(i.Mend) > 200 {
+		if !oneSentence.MatchString(i.Sentence) || !oneSentence.MatchString(i.Mend) || len(i.Sentence) > 200 ||
+			len(i.Mend) > 200 {
 			t.Errorf("%s is not said in a sentence and mended in another: %q %q", i.Code, i.Sentence, i.Mend)
 		}
 		if i.Path == "" {
@@ -100,7 +104,7 @@ func TestIssuesExplainThemselves(t *testing.T) {
 	}
 }
 
-// TestDocsAudit compares docs/audit.md with what the audit finds; -update writes it. The codes are stable.
+// TestDocsAudit compares docs/audit.md; -update writes it.
 func TestDocsAudit(t *testing.T) {
 	const path = "../docs/audit.md"
 	want := auditPage(everyIssue(t))
@@ -118,7 +122,6 @@ func TestDocsAudit(t *testing.T) {
 	}
 }
 
-// auditPage lists the controls, and the other issues by how to mend them.
 func auditPage(issues []policy.Issue) string {
 	var controls strings.Builder
 	var mends []string

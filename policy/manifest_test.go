@@ -27,8 +27,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestVersion10IsAsBefore: what came with version 1.1 stands in no manifest of 1.0, and changes no hash of one. The hash is that which the example had
-// before there was a 1.1.
+// TestVersion10IsAsBefore: version 1.1 changes no hash of 1.0.
 func TestVersion10IsAsBefore(t *testing.T) {
 	m := policytest.Example(t)
 	text, err := m.Canonical()
@@ -47,19 +46,30 @@ func TestVersion10IsAsBefore(t *testing.T) {
 	check.WantEqual(t, whole, m)
 }
 
-// TestSeedNames holds the manifest against the names in the seed's deployment object.
 func TestSeedNames(t *testing.T) {
 	var doc map[string]any
 	check.Must(t, json.Unmarshal([]byte(jsonOf(t, policytest.Example(t))), &doc))
 	for path, names := range map[string]string{
-		"":                                   "version deploymentId runtimePolicy deploymentCertificatePolicy agentSessionReceiptPolicy requestProofPolicy maxChallengeAgeMs capabilityTtlMs maxCapabilityAgeMs controls",
-		"runtimePolicy":                      "allowedIssuers allowedAudiences allowedKeyIds maxAttestationAgeMs requiredPolicyHash requiredEnvironmentHash triggerReceiptPolicy",
-		"runtimePolicy.triggerReceiptPolicy": "allowedIssuers allowedKeyIds allowedKinds allowedSources requireEventId maxReceiptAgeMs requireOriginProof requireVerifiedOriginProof originProofPolicy",
-		"runtimePolicy.triggerReceiptPolicy.originProofPolicy": "allowedIssuers allowedKeyIds allowedKinds allowedSources allowedVerificationMethods requireEventId requireEvidenceId maxProofAgeMs",
-		"deploymentCertificatePolicy":                          "allowedIssuers allowedAudiences allowedKeyIds allowedDeploymentIds maxCertificateAgeMs",
-		"agentSessionReceiptPolicy":                            "allowedIssuers allowedAudiences allowedKeyIds allowedRuntimeIds allowedInputKinds deniedInputKinds requireChallengeId requireBindingHash requireNoHumanPrompt requireNoHumanOperator denyUserShellAccess denyUserAccessibleAgentEnvironment allowedKeyCustody requireNonExportableKey requiredPolicyHash requiredEnvironmentHash maxReceiptAgeMs",
-		"requestProofPolicy":                                   "allowedIssuers allowedAudiences allowedKeyIds allowedKeyCustody requireNonExportableKey requireBindingHash requireCapabilityId maxProofAgeMs",
-		"signerCertificatePolicy":                              "allowedIssuers allowedAudiences allowedKeyIds allowedKeyCustody requireNonExportableKey denyAgentAccessible denyUserAccessible requireSubjectPublicKeyHash",
+		"": "version deploymentId runtimePolicy deploymentCertificatePolicy " +
+			"agentSessionReceiptPolicy requestProofPolicy maxChallengeAgeMs capabilityTtlMs maxCapabilityAgeMs controls",
+		"runtimePolicy": "allowedIssuers allowedAudiences allowedKeyIds maxAttestationAgeMs " +
+			"requiredPolicyHash requiredEnvironmentHash triggerReceiptPolicy",
+		"runtimePolicy." +
+			"triggerReceiptPolicy": "allowedIssuers allowedKeyIds allowedKinds allowedSources requireEventId maxReceiptAgeMs " +
+			"requireOriginProof requireVerifiedOriginProof originProofPolicy",
+		"runtimePolicy.triggerReceiptPolicy." +
+			"originProofPolicy": "allowedIssuers allowedKeyIds allowedKinds allowedSources allowedVerificationMethods " +
+			"requireEventId requireEvidenceId maxProofAgeMs",
+		"deploymentCertificatePolicy": "allowedIssuers allowedAudiences allowedKeyIds " +
+			"allowedDeploymentIds maxCertificateAgeMs",
+		"agentSessionReceiptPolicy": "allowedIssuers allowedAudiences allowedKeyIds " +
+			"allowedRuntimeIds allowedInputKinds deniedInputKinds requireChallengeId requireBindingHash requireNoHumanPrompt " +
+			"requireNoHumanOperator denyUserShellAccess denyUserAccessibleAgentEnvironment allowedKeyCustody " +
+			"requireNonExportableKey requiredPolicyHash requiredEnvironmentHash maxReceiptAgeMs",
+		"requestProofPolicy": "allowedIssuers allowedAudiences allowedKeyIds " +
+			"allowedKeyCustody requireNonExportableKey requireBindingHash requireCapabilityId maxProofAgeMs",
+		"signerCertificatePolicy": "allowedIssuers allowedAudiences allowedKeyIds " +
+			"allowedKeyCustody requireNonExportableKey denyAgentAccessible denyUserAccessible requireSubjectPublicKeyHash",
 	} {
 		at := doc
 		for _, step := range strings.FieldsFunc(path, func(r rune) bool { return r == '.' }) {
@@ -107,7 +117,6 @@ func TestHashIsOfTheMeaning(t *testing.T) {
 	}
 }
 
-// TestParseManifest reads JSON in any spelling, and refuses every text with another hash.
 func TestParseManifest(t *testing.T) {
 	m := policytest.Example(t)
 	text := jsonOf(t, m)

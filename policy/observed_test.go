@@ -11,18 +11,19 @@ import (
 	"github.com/actionproof/mediator/test/policytest"
 )
 
-// ofSessions are the looks at sessions. Each is enough against one control that nothing bears out.
+// ofSessions can only contradict a control.
 var ofSessions = []string{look.Terminal, look.Stdin, look.Debugger, look.Stranger}
 
-// everyLook is a look of each kind that holds.
 func everyLook() []look.Observation {
 	looks := []look.Observation{
-		look.New(look.Keys, look.Holds, "keys"), look.New(look.Gate, look.Holds, "gate"), look.New(look.Human, look.Holds, "human"),
+		look.New(look.Keys, look.Holds, "keys"), look.New(look.Gate, look.Holds, "gate"),
+		look.New(look.Human, look.Holds, "human"),
 	}
 	for _, name := range ofSessions {
 		looks = append(looks, look.New(name, look.Holds, name))
 	}
-	for _, purpose := range []string{"trigger_origin_proof", "trigger_receipt", "runtime_attestation", "agent_session", "request_proof", "interaction_receipt", "policy_decision", "action_grant"} {
+	for _, purpose := range []string{"trigger_origin_proof", "trigger_receipt", "runtime_attestation", "agent_session",
+		"request_proof", "interaction_receipt", "policy_decision", "action_grant"} {
 		for _, name := range []string{look.Process, look.Files, look.Custody, look.Apart} {
 			looks = append(looks, look.New(name, look.Holds, name+" of "+purpose).For(purpose))
 		}
@@ -39,14 +40,16 @@ func count(controls []policy.ObservedControl, state string) (n int) {
 	return n
 }
 
-// againstNothing counts, by observation, the controls that it can contradict and none can bear out.
+// againstNothing counts, by observation, the controls that it can only contradict.
 var againstNothing = map[string]int{look.Terminal: 2, look.Stdin: 1, look.Debugger: 1, look.Stranger: 2}
 
 func TestObserve(t *testing.T) {
 	m := policytest.Example(t)
 	all := m.Observe(everyLook())
-	if len(all) != 44 || count(all, policy.ObservedTrue) != 29 || count(all, policy.DeclaredOnly) != 15 || policy.Contradicted(all) != nil {
-		t.Fatalf("%d controls, %d observed true, %d only declared", len(all), count(all, policy.ObservedTrue), count(all, policy.DeclaredOnly))
+	if len(all) != 44 || count(all, policy.ObservedTrue) != 29 || count(all, policy.DeclaredOnly) != 15 ||
+		policy.Contradicted(all) != nil {
+		t.Fatalf("%d controls, %d observed true, %d only declared", len(all), count(all, policy.ObservedTrue),
+			count(all, policy.DeclaredOnly))
 	}
 	if none := m.Observe(nil); count(none, policy.DeclaredOnly) != 44 || policy.Contradicted(none) != nil {
 		t.Error("without a look, something is observed")
@@ -59,15 +62,16 @@ func TestObserve(t *testing.T) {
 			if count(unseen, policy.ObservedFalse) > 0 {
 				t.Error("what could not be looked at counts against it")
 			}
-			if without := m.Observe(slices.Delete(everyLook(), i, i+1)); count(without, policy.ObservedTrue) != count(unseen, policy.ObservedTrue) {
+			if without := m.Observe(slices.Delete(everyLook(), i, i+1)); count(without, policy.ObservedTrue) !=
+				count(unseen, policy.ObservedTrue) {
 				t.Error("a look that was not made counts as one")
 			}
 			looks[i].Result = look.Contradicts
-			// A second process that sees it hold does not outweigh the one that sees it does not.
+			// A second process that sees it hold does not outweigh the first.
 			against := m.Observe(append(looks, l))
 			lost := 29 - count(unseen, policy.ObservedTrue)
 			if l.Purpose != "" {
-				lost++ // the key's custody certificate is refuted, whatever else rests on the look
+				lost++ // refutes the key's certificate
 			}
 			lost += againstNothing[l.ID()]
 			if lost == 0 {
@@ -81,7 +85,6 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// TestObserveALooseManifest: the looks show what is so, whatever the manifest says.
 func TestObserveALooseManifest(t *testing.T) {
 	m := policytest.Example(t)
 	m.Controls.RuntimeSignerAccessibleToAgent = true
@@ -93,7 +96,9 @@ func TestObserveALooseManifest(t *testing.T) {
 			}
 		}
 		controls := m.Observe(looks)
-		return controls[slices.IndexFunc(controls, func(c policy.ObservedControl) bool { return c.Control == "runtimeSignerAccessibleToAgent" })].State
+		return controls[slices.IndexFunc(controls, func(c policy.ObservedControl) bool {
+			return c.Control == "runtimeSignerAccessibleToAgent"
+		})].State
 	}
 	if got := state(look.Contradicts); got != policy.ObservedTrue {
 		t.Errorf("an accessible key that is declared so is %s", got)
@@ -103,24 +108,29 @@ func TestObserveALooseManifest(t *testing.T) {
 	}
 }
 
-// TestControlsRestOn takes each look away and names the controls that are then no longer borne out.
 func TestControlsRestOn(t *testing.T) {
 	m := policytest.Example(t)
-	want := map[string]string{ // each in the manifest's order
-		"gate": "proofRequiredForPost deploymentCertificateRequired agentSessionReceiptRequiredForPost requestProofRequiredForPost signerCustodyCertificatesRequired " +
-			"policyDecisionRequiredForPost grantRequiresPolicyDecision policyDecisionAcceptsHumanInitiatedRequests consumeVerification consumeCapability atomicConsumptionWithPost",
+	want := map[string]string{ // in the manifest's order
+		"gate": "proofRequiredForPost deploymentCertificateRequired agentSessionReceiptRequiredForPost " +
+			"requestProofRequiredForPost signerCustodyCertificatesRequired " +
+			"policyDecisionRequiredForPost grantRequiresPolicyDecision policyDecisionAcceptsHumanInitiatedRequests " +
+			"consumeVerification consumeCapability atomicConsumptionWithPost",
 		"human": "triggerAcceptsHumanInitiatedEvents originProofAcceptsManualEvents",
-		"keys": "agentSessionCanBeMintedByRuntimeSigner requestProofCanBeMintedByRuntimeSigner requestProofCanBeMintedByGrantSigner requestProofCanBeMintedByPolicyDecisionSigner " +
-			"triggerCanBeMintedByRuntimeSigner originProofCanBeMintedByTriggerSigner originProofCanBeMintedByRuntimeSigner policyDecisionCanBeMintedByRuntimeSigner " +
+		"keys": "agentSessionCanBeMintedByRuntimeSigner requestProofCanBeMintedByRuntimeSigner " +
+			"requestProofCanBeMintedByGrantSigner requestProofCanBeMintedByPolicyDecisionSigner " +
+			"triggerCanBeMintedByRuntimeSigner originProofCanBeMintedByTriggerSigner originProofCanBeMintedByRuntimeSigner " +
+			"policyDecisionCanBeMintedByRuntimeSigner " +
 			"policyDecisionCanBeMintedByTriggerSigner policyDecisionCanBeMintedByGrantSigner",
-		"apart:runtime_attestation": "agentSessionCanBeMintedByRuntimeSigner requestProofCanBeMintedByRuntimeSigner triggerCanBeMintedByRuntimeSigner " +
+		"apart:runtime_attestation": "agentSessionCanBeMintedByRuntimeSigner requestProofCanBeMintedByRuntimeSigner " +
+			"triggerCanBeMintedByRuntimeSigner " +
 			"originProofCanBeMintedByRuntimeSigner policyDecisionCanBeMintedByRuntimeSigner",
 		"apart:action_grant":    "requestProofCanBeMintedByGrantSigner policyDecisionCanBeMintedByGrantSigner",
 		"apart:policy_decision": "requestProofCanBeMintedByPolicyDecisionSigner",
 		"apart:trigger_receipt": "originProofCanBeMintedByTriggerSigner policyDecisionCanBeMintedByTriggerSigner",
 	}
 	for purpose, control := range map[string]string{
-		"agent_session": "agentSessionSigner", "request_proof": "requestProofSigner", "runtime_attestation": "runtimeSigner", "trigger_receipt": "triggerSigner",
+		"agent_session": "agentSessionSigner", "request_proof": "requestProofSigner", "runtime_attestation": "runtimeSigner",
+		"trigger_receipt":      "triggerSigner",
 		"trigger_origin_proof": "originProofSigner", "policy_decision": "policyDecisionSigner",
 	} {
 		for _, look := range []string{look.Process, look.Files, look.Custody} {
@@ -131,7 +141,10 @@ func TestControlsRestOn(t *testing.T) {
 	for i, l := range everyLook() {
 		var lost []string
 		for _, c := range m.Observe(slices.Delete(everyLook(), i, i+1)) {
-			if c.State != policy.ObservedTrue && slices.ContainsFunc(m.Observe(everyLook()), func(o policy.ObservedControl) bool { return o.Control == c.Control && o.State == policy.ObservedTrue }) {
+			if c.State != policy.ObservedTrue &&
+				slices.ContainsFunc(m.Observe(everyLook()), func(o policy.ObservedControl) bool {
+					return o.Control == c.Control && o.State == policy.ObservedTrue
+				}) {
 				lost = append(lost, c.Control)
 			}
 		}
@@ -142,7 +155,6 @@ func TestControlsRestOn(t *testing.T) {
 	check.WantEqual(t, got, want)
 }
 
-// TestWhatASessionContradicts names the controls that one finding in one session is enough against.
 func TestWhatASessionContradicts(t *testing.T) {
 	m := policytest.Example(t)
 	got := make(map[string]string)
@@ -161,7 +173,6 @@ func TestWhatASessionContradicts(t *testing.T) {
 	})
 }
 
-// TestSeenTwice has two processes see the same of a key, and of another one: each is said once.
 func TestSeenTwice(t *testing.T) {
 	m := policytest.Example(t)
 	file := look.New(look.Files, look.Contradicts, "the key lies in a file").For("request_proof")
@@ -173,7 +184,6 @@ func TestSeenTwice(t *testing.T) {
 	}
 }
 
-// TestOutOfReachAndApart asks about the key of one role.
 func TestOutOfReachAndApart(t *testing.T) {
 	const purpose = "request_proof"
 	for _, row := range []struct {
@@ -181,7 +191,8 @@ func TestOutOfReachAndApart(t *testing.T) {
 		ask   func(string, []look.Observation) (look.Result, string)
 		looks []string
 	}{
-		{"out of reach", policy.OutOfReach, []string{look.Process, look.Files, look.Custody}}, {"apart", policy.Apart, []string{look.Apart}},
+		{"out of reach", policy.OutOfReach, []string{look.Process, look.Files, look.Custody}},
+		{"apart", policy.Apart, []string{look.Apart}},
 	} {
 		var all []look.Observation
 		for _, name := range row.looks {

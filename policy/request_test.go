@@ -11,53 +11,55 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// request returns a request that is right, about a call with a message or, if that is nil, without.
 func request(m *policy.Message) policy.Request {
 	resource := "POST /posts"
 	if does := m.Does(); does != "" {
 		resource += " " + does
 	}
 	return policy.Request{
-		Binding:     evidence.Binding{Subject: "agent:worker-1", Action: "create_post", Resource: resource, ContentHash: evidence.HashBytes(nil), Nonce: "nonce"},
+		Binding: evidence.Binding{Subject: "agent:worker-1", Action: "create_post", Resource: resource,
+			ContentHash: evidence.HashBytes(nil), Nonce: "nonce"},
 		ChallengeID: "challenge-1", RuntimeID: "worker-1", SessionID: "session-1",
-		Call: policy.Call{Method: "POST", Scheme: "https", Host: "api.example.com", Path: "/posts", Rule: "example-post", ContentKind: "json", Message: m},
+		Call: policy.Call{Method: "POST", Scheme: "https", Host: "api.example.com", Path: "/posts", Rule: "example-post",
+			ContentKind: "json", Message: m},
 	}
 }
 
-// TestRequest checks requests that are wrong in one thing, and others that are right up to a bound.
 func TestRequest(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("t", n) }
 	for name, tt := range map[string]struct {
 		change func(*policy.Request)
 		code   string // "" accepts
 	}{
-		"right":                    {func(*policy.Request) {}, ""},
-		"a query that is bound":    {func(r *policy.Request) { r.Binding.Resource += "?a=b" }, ""},
-		"nothing to send":          {func(r *policy.Request) { r.Call.Size = 0 }, ""},
-		"a negative size":          {func(r *policy.Request) { r.Call.Size = -1 }, "query_malformed"},
-		"no nonce":                 {func(r *policy.Request) { r.Binding.Nonce = "" }, "artifact_malformed"},
-		"another method":           {func(r *policy.Request) { r.Call.Method = "PUT" }, "artifacts_mismatch"},
-		"a path that is longer":    {func(r *policy.Request) { r.Call.Path = "/posts/1" }, "artifacts_mismatch"},
-		"no challenge":             {func(r *policy.Request) { r.ChallengeID = "" }, "query_malformed"},
-		"a long challenge":         {func(r *policy.Request) { r.ChallengeID = long(257) }, "query_malformed"},
-		"no runtime":               {func(r *policy.Request) { r.RuntimeID = "" }, "query_malformed"},
-		"a long runtime":           {func(r *policy.Request) { r.RuntimeID = long(257) }, "query_malformed"},
-		"no session":               {func(r *policy.Request) { r.SessionID = "" }, "query_malformed"},
-		"a long session":           {func(r *policy.Request) { r.SessionID = long(257) }, "query_malformed"},
-		"no method":                {func(r *policy.Request) { r.Call.Method = "" }, "query_malformed"},
-		"a long method":            {func(r *policy.Request) { r.Call.Method = long(257) }, "query_malformed"},
-		"no scheme":                {func(r *policy.Request) { r.Call.Scheme = "" }, "query_malformed"},
-		"a long scheme":            {func(r *policy.Request) { r.Call.Scheme = long(257) }, "query_malformed"},
-		"no host":                  {func(r *policy.Request) { r.Call.Host = "" }, "query_malformed"},
-		"a long host":              {func(r *policy.Request) { r.Call.Host = long(257) }, "query_malformed"},
-		"no path":                  {func(r *policy.Request) { r.Call.Path = "" }, "query_malformed"},
-		"a long path":              {func(r *policy.Request) { r.Call.Path = long(2049) }, "query_malformed"},
-		"no rule":                  {func(r *policy.Request) { r.Call.Rule = "" }, "query_malformed"},
-		"a long rule":              {func(r *policy.Request) { r.Call.Rule = long(257) }, "query_malformed"},
-		"a rule of just so many":   {func(r *policy.Request) { r.Call.Rule = long(256) }, ""},
-		"no kind of content":       {func(r *policy.Request) { r.Call.ContentKind = "" }, "query_malformed"},
-		"a long kind of content":   {func(r *policy.Request) { r.Call.ContentKind = long(257) }, "query_malformed"},
-		"a message that is not it": {func(r *policy.Request) { r.Call.Message = mcp("s", "create_issue", "") }, "artifacts_mismatch"},
+		"right":                  {func(*policy.Request) {}, ""},
+		"a query that is bound":  {func(r *policy.Request) { r.Binding.Resource += "?a=b" }, ""},
+		"nothing to send":        {func(r *policy.Request) { r.Call.Size = 0 }, ""},
+		"a negative size":        {func(r *policy.Request) { r.Call.Size = -1 }, "query_malformed"},
+		"no nonce":               {func(r *policy.Request) { r.Binding.Nonce = "" }, "artifact_malformed"},
+		"another method":         {func(r *policy.Request) { r.Call.Method = "PUT" }, "artifacts_mismatch"},
+		"a path that is longer":  {func(r *policy.Request) { r.Call.Path = "/posts/1" }, "artifacts_mismatch"},
+		"no challenge":           {func(r *policy.Request) { r.ChallengeID = "" }, "query_malformed"},
+		"a long challenge":       {func(r *policy.Request) { r.ChallengeID = long(257) }, "query_malformed"},
+		"no runtime":             {func(r *policy.Request) { r.RuntimeID = "" }, "query_malformed"},
+		"a long runtime":         {func(r *policy.Request) { r.RuntimeID = long(257) }, "query_malformed"},
+		"no session":             {func(r *policy.Request) { r.SessionID = "" }, "query_malformed"},
+		"a long session":         {func(r *policy.Request) { r.SessionID = long(257) }, "query_malformed"},
+		"no method":              {func(r *policy.Request) { r.Call.Method = "" }, "query_malformed"},
+		"a long method":          {func(r *policy.Request) { r.Call.Method = long(257) }, "query_malformed"},
+		"no scheme":              {func(r *policy.Request) { r.Call.Scheme = "" }, "query_malformed"},
+		"a long scheme":          {func(r *policy.Request) { r.Call.Scheme = long(257) }, "query_malformed"},
+		"no host":                {func(r *policy.Request) { r.Call.Host = "" }, "query_malformed"},
+		"a long host":            {func(r *policy.Request) { r.Call.Host = long(257) }, "query_malformed"},
+		"no path":                {func(r *policy.Request) { r.Call.Path = "" }, "query_malformed"},
+		"a long path":            {func(r *policy.Request) { r.Call.Path = long(2049) }, "query_malformed"},
+		"no rule":                {func(r *policy.Request) { r.Call.Rule = "" }, "query_malformed"},
+		"a long rule":            {func(r *policy.Request) { r.Call.Rule = long(257) }, "query_malformed"},
+		"a rule of just so many": {func(r *policy.Request) { r.Call.Rule = long(256) }, ""},
+		"no kind of content":     {func(r *policy.Request) { r.Call.ContentKind = "" }, "query_malformed"},
+		"a long kind of content": {func(r *policy.Request) { r.Call.ContentKind = long(257) }, "query_malformed"},
+		"a message that is not it": {func(r *policy.Request) {
+			r.Call.Message = mcp("s", "create_issue", "")
+		}, "artifacts_mismatch"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := request(nil)
@@ -79,7 +81,6 @@ func graphQL(kind string, fields ...string) *policy.Message {
 	return &policy.Message{GraphQL: &policy.GraphQL{Type: kind, Fields: fields}}
 }
 
-// TestMessage checks requests about messages. Each is bound to what its message does.
 func TestMessage(t *testing.T) {
 	fields := func(n int) []string { return strings.Split(strings.Repeat("f,", n-1)+"f", ",") }
 	for name, tt := range map[string]struct {
@@ -87,27 +88,32 @@ func TestMessage(t *testing.T) {
 		does    string
 		good    bool
 	}{
-		"no message":                      {nil, "", true},
-		"a call of a tool":                {mcp("api.example.com/mcp", "create_issue", `{}`), "tools/call create_issue", true},
-		"no arguments":                    {mcp("s", "t", ""), "tools/call t", true},
-		"arguments of just so many":       {mcp("s", "t", strings.Repeat(" ", policy.MaxArguments)), "tools/call t", true},
-		"too many arguments":              {mcp("s", "t", strings.Repeat(" ", policy.MaxArguments+1)), "tools/call t", false},
-		"no server":                       {mcp("", "t", ""), "tools/call t", false},
-		"a server of just so many":        {mcp(strings.Repeat("s", 2048), "t", ""), "tools/call t", true},
-		"a long server":                   {mcp(strings.Repeat("s", 2049), "t", ""), "tools/call t", false},
-		"no tool":                         {mcp("s", "", ""), "tools/call ", false},
-		"a long tool":                     {mcp("s", strings.Repeat("t", 257), ""), "tools/call " + strings.Repeat("t", 257), false},
-		"a mutation":                      {graphQL("mutation", "a", "b"), "mutation a,b", true},
-		"fields of just so many":          {graphQL("query", fields(64)...), "query " + strings.Join(fields(64), ","), true},
-		"too many fields":                 {graphQL("query", fields(65)...), "query " + strings.Join(fields(65), ","), false},
-		"no fields":                       {graphQL("query"), "query ", false},
-		"an empty field":                  {graphQL("query", "a", ""), "query a,", false},
-		"a long field":                    {graphQL("query", strings.Repeat("f", 257), "a"), "query " + strings.Repeat("f", 257) + ",a", false},
-		"no type":                         {graphQL("", "a"), " a", false},
-		"a long type":                     {graphQL(strings.Repeat("q", 257), "a"), strings.Repeat("q", 257) + " a", false},
-		"nothing":                         {&policy.Message{}, "", false},
-		"both":                            {&policy.Message{MCP: mcp("s", "t", "").MCP, GraphQL: graphQL("query", "a").GraphQL}, "tools/call t", false},
-		"both, of which one is malformed": {&policy.Message{MCP: mcp("s", "t", "").MCP, GraphQL: graphQL("").GraphQL}, "tools/call t", false},
+		"no message": {nil, "", true},
+		"a call of a tool": {mcp("api.example.com/mcp", "create_issue", `{}`), "tools/call create_issue",
+			true},
+		"no arguments":              {mcp("s", "t", ""), "tools/call t", true},
+		"arguments of just so many": {mcp("s", "t", strings.Repeat(" ", policy.MaxArguments)), "tools/call t", true},
+		"too many arguments":        {mcp("s", "t", strings.Repeat(" ", policy.MaxArguments+1)), "tools/call t", false},
+		"no server":                 {mcp("", "t", ""), "tools/call t", false},
+		"a server of just so many":  {mcp(strings.Repeat("s", 2048), "t", ""), "tools/call t", true},
+		"a long server":             {mcp(strings.Repeat("s", 2049), "t", ""), "tools/call t", false},
+		"no tool":                   {mcp("s", "", ""), "tools/call ", false},
+		"a long tool": {mcp("s", strings.Repeat("t", 257), ""), "tools/call " + strings.Repeat("t", 257),
+			false},
+		"a mutation":             {graphQL("mutation", "a", "b"), "mutation a,b", true},
+		"fields of just so many": {graphQL("query", fields(64)...), "query " + strings.Join(fields(64), ","), true},
+		"too many fields":        {graphQL("query", fields(65)...), "query " + strings.Join(fields(65), ","), false},
+		"no fields":              {graphQL("query"), "query ", false},
+		"an empty field":         {graphQL("query", "a", ""), "query a,", false},
+		"a long field": {graphQL("query", strings.Repeat("f", 257), "a"),
+			"query " + strings.Repeat("f", 257) + ",a", false},
+		"no type":     {graphQL("", "a"), " a", false},
+		"a long type": {graphQL(strings.Repeat("q", 257), "a"), strings.Repeat("q", 257) + " a", false},
+		"nothing":     {&policy.Message{}, "", false},
+		"both": {
+			&policy.Message{MCP: mcp("s", "t", "").MCP, GraphQL: graphQL("query", "a").GraphQL}, "tools/call t", false},
+		"both, of which one is malformed": {&policy.Message{MCP: mcp("s", "t", "").MCP, GraphQL: graphQL("").GraphQL},
+			"tools/call t", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := request(tt.message)
@@ -123,7 +129,6 @@ func TestMessage(t *testing.T) {
 	}
 }
 
-// TestCallOf reads what conditions work on of a call.
 func TestCallOf(t *testing.T) {
 	for _, c := range []policy.Call{{}, {Message: &policy.Message{}}} {
 		args, err := c.Arguments()
@@ -142,7 +147,8 @@ func TestCallOf(t *testing.T) {
 		``:   nil,
 		`{}`: {},
 		`{"n":1,"f":1.5,"e":1e2,"large":9223372036854775807,"larger":9223372036854775808,"s":"1","null":null,"list":[1,{"n":2}],"map":{"n":3}}`: {
-			"n": int64(1), "f": 1.5, "e": 100.0, "large": int64(9223372036854775807), "larger": 9223372036854775808.0, "s": "1", "null": nil,
+			"n": int64(1), "f": 1.5, "e": 100.0, "large": int64(9223372036854775807), "larger": 9223372036854775808.0, "s": "1",
+			"null": nil,
 			"list": []any{int64(1), map[string]any{"n": int64(2)}}, "map": map[string]any{"n": int64(3)},
 		},
 	} {

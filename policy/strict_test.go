@@ -11,38 +11,45 @@ import (
 	"github.com/actionproof/mediator/test/policytest"
 )
 
-// TestStrictDemandsWhatTheManifestSays fills a manifest with values of which no two are the same, and looks for each in what is
-// demanded.
+// TestStrictDemandsWhatTheManifestSays fills the manifest with distinct values and looks for each.
 func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
 	hash := func(c string) string { return strings.Repeat(c, 64) }
 	allowed := func(name string) policy.Allowed {
-		return policy.Allowed{AllowedIssuers: []string{name + "-issuer"}, AllowedAudiences: []string{name + "-audience"}, AllowedKeyIDs: []string{name + "-key"}}
+		return policy.Allowed{AllowedIssuers: []string{name + "-issuer"}, AllowedAudiences: []string{name + "-audience"},
+			AllowedKeyIDs: []string{name + "-key"}}
 	}
 	external, hardware := []string{"external_mediator"}, []string{"hardware_backed"}
 	both := []string{"external_mediator", "hardware_backed"}
 	m := policytest.Example(t)
 	m.DeploymentID = "d"
 	r, d, s := &m.RuntimePolicy, &m.DeploymentCertificatePolicy, &m.AgentSessionReceiptPolicy
-	r.Allowed, r.MaxAttestationAgeMs, r.AllowedRuntimeIDs, r.AllowedKeyCustody = allowed("runtime"), 2_001, []string{"r1"}, hardware
+	r.Allowed, r.MaxAttestationAgeMs, r.AllowedRuntimeIDs, r.AllowedKeyCustody = allowed("runtime"), 2_001, []string{"r1"},
+		hardware
 	r.RequiredPolicyHash, r.RequiredEnvironmentHash = hash("a"), hash("b")
-	r.AllowedTriggerKinds, r.DeniedTriggerKinds = []string{"source_event", "scheduled"}, []string{"human_request", "unknown"}
+	r.AllowedTriggerKinds, r.DeniedTriggerKinds = []string{"source_event", "scheduled"},
+		[]string{"human_request", "unknown"}
 	receipt, origin := &r.TriggerReceiptPolicy, &r.TriggerReceiptPolicy.OriginProofPolicy
 	receipt.Allowed, receipt.MaxReceiptAgeMs = allowed("receipt"), 2_002
 	receipt.AllowedKinds, receipt.AllowedSources = []string{"autonomous_policy", "scheduled"}, []string{"receipt-source"}
 	receipt.RequiredPayloadHash, receipt.RequiredBindingHash = hash("c"), hash("d")
 	origin.Allowed, origin.MaxProofAgeMs = allowed("origin"), 2_003
-	origin.AllowedKinds, origin.AllowedSources, origin.AllowedVerificationMethods = []string{"source_event"}, []string{"origin-source"}, []string{"queue_claim"}
+	origin.AllowedKinds, origin.AllowedSources, origin.AllowedVerificationMethods = []string{"source_event"},
+		[]string{"origin-source"}, []string{"queue_claim"}
 	origin.RequiredPayloadHash, origin.RequiredBindingHash, origin.RequiredEvidenceHash = hash("e"), hash("f"), hash("0")
-	d.Allowed, d.MaxCertificateAgeMs, d.AllowedDeploymentIDs, d.RequirePostQuantumSignature = allowed("deployment"), 2_004, []string{"d", "e"}, true
+	d.Allowed, d.MaxCertificateAgeMs, d.AllowedDeploymentIDs, d.RequirePostQuantumSignature = allowed("deployment"), 2_004,
+		[]string{"d", "e"}, true
 	c := &m.SignerCertificatePolicy
 	c.Allowed, c.MaxCertificateAgeMs, c.AllowedKeyCustody = allowed("registry"), 2_005, both
 	c.MaxRevocationListAgeMs, c.RequirePostQuantumSignature = 2_006, true
-	s.Allowed, s.MaxReceiptAgeMs, s.AllowedKeyCustody, s.AllowedRuntimeIDs = allowed("session"), 2_007, external, []string{"r1", "r2"}
+	s.Allowed, s.MaxReceiptAgeMs, s.AllowedKeyCustody, s.AllowedRuntimeIDs = allowed("session"), 2_007, external,
+		[]string{"r1", "r2"}
 	s.AllowedInputKinds, s.DeniedInputKinds = []string{"scheduled"}, []string{"human_prompt", "manual_shell", "unknown"}
 	s.RequiredPolicyHash, s.RequiredEnvironmentHash = hash("a"), hash("b")
-	m.PolicyDecisionPolicy.Allowed, m.PolicyDecisionPolicy.MaxProofAgeMs, m.PolicyDecisionPolicy.AllowedKeyCustody = allowed("decision"), 2_008, external
+	m.PolicyDecisionPolicy.Allowed, m.PolicyDecisionPolicy.MaxProofAgeMs, m.PolicyDecisionPolicy.
+		AllowedKeyCustody = allowed("decision"), 2_008, external
 	m.GrantPolicy.Allowed, m.GrantPolicy.MaxProofAgeMs, m.GrantPolicy.AllowedKeyCustody = allowed("grant"), 2_009, hardware
-	m.RequestProofPolicy.Allowed, m.RequestProofPolicy.MaxProofAgeMs, m.RequestProofPolicy.AllowedKeyCustody = allowed("request"), 2_010, both
+	m.RequestProofPolicy.Allowed, m.RequestProofPolicy.MaxProofAgeMs, m.RequestProofPolicy.AllowedKeyCustody = allowed(
+		"request"), 2_010, both
 	i := m.InteractionReceiptPolicy
 	i.Allowed, i.MaxReceiptAgeMs, i.AllowedKeyCustody = allowed("interaction"), 2_014, hardware
 	a := policytest.WithAutonomy(m).AutonomyPolicy
@@ -57,36 +64,44 @@ func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 	expected := func(name string, age int, custody []string) evidence.Expected {
 		a := allowed(name)
-		return evidence.Expected{Issuers: a.AllowedIssuers, Audiences: a.AllowedAudiences, KeyIDs: a.AllowedKeyIDs, MaxAge: ms(age), Custody: custody, RequireNonExportable: custody != nil}
+		return evidence.Expected{Issuers: a.AllowedIssuers, Audiences: a.AllowedAudiences, KeyIDs: a.AllowedKeyIDs,
+			MaxAge: ms(age), Custody: custody, RequireNonExportable: custody != nil}
 	}
 	deployment, signers := expected("deployment", 2_004, nil), expected("registry", 2_005, both)
 	deployment.RequirePostQuantum, signers.RequirePostQuantum = true, true
 	check.WantEqual(t, got, &policy.Strict{
 		DeploymentID: "d", ManifestHash: m.Hash(), ControlsHash: m.ControlsHash(),
 		Deployment: policy.DeploymentExpected{Expected: deployment, DeploymentIDs: []string{"d", "e"}},
-		Signers:    evidence.SignerPolicy{Expected: signers, DenyAgentAccessible: true, DenyUserAccessible: true, MaxRevocationAge: ms(2_006)},
-		Runtime:    policy.RuntimeExpected{Expected: expected("runtime", 2_001, hardware), RuntimeIDs: []string{"r1"}, TriggerKinds: []string{"scheduled"}, PolicyHash: hash("a"), EnvironmentHash: hash("b")},
+		Signers: evidence.SignerPolicy{Expected: signers, DenyAgentAccessible: true, DenyUserAccessible: true,
+			MaxRevocationAge: ms(2_006)},
+		Runtime: policy.RuntimeExpected{Expected: expected("runtime", 2_001, hardware), RuntimeIDs: []string{"r1"},
+			TriggerKinds: []string{"scheduled"}, PolicyHash: hash("a"), EnvironmentHash: hash("b")},
 		Receipt: policy.ReceiptExpected{
-			Expected: expected("receipt", 2_002, hardware), Kinds: []string{"autonomous_policy", "scheduled"}, Sources: []string{"receipt-source"}, PayloadHash: hash("c"), BindingHash: hash("d"),
+			Expected: expected("receipt", 2_002, hardware), Kinds: []string{"autonomous_policy", "scheduled"},
+			Sources: []string{"receipt-source"}, PayloadHash: hash("c"), BindingHash: hash("d"),
 		},
 		Origin: policy.OriginExpected{
-			Expected: expected("origin", 2_003, hardware), Kinds: []string{"source_event"}, Sources: []string{"origin-source"}, Methods: []string{"queue_claim"},
+			Expected: expected("origin", 2_003, hardware), Kinds: []string{"source_event"}, Sources: []string{"origin-source"},
+			Methods:     []string{"queue_claim"},
 			PayloadHash: hash("e"), BindingHash: hash("f"), EvidenceHash: hash("0"),
 		},
 		Session: policy.SessionExpected{
 			Expected: expected("session", 2_007, external), RuntimeIDs: []string{"r1", "r2"}, InputKinds: []string{"scheduled"},
-			DeniedInputKinds: []string{"human_prompt", "manual_shell", "unknown"}, PolicyHash: hash("a"), EnvironmentHash: hash("b"),
+			DeniedInputKinds: []string{"human_prompt", "manual_shell", "unknown"}, PolicyHash: hash("a"),
+			EnvironmentHash: hash("b"),
 		},
-		Decision: expected("decision", 2_008, external), Grant: expected("grant", 2_009, hardware), RequestProof: expected("request", 2_010, both),
-		Interaction:     expected("interaction", 2_014, hardware),
-		Autonomy:        policy.AutonomyExpected{Expected: expected("autonomy", 2_015, external), ScoringHash: hash("9"), RequireVerification: true, AllowDegraded: true},
+		Decision: expected("decision", 2_008, external), Grant: expected("grant", 2_009, hardware),
+		RequestProof: expected("request", 2_010, both),
+		Interaction:  expected("interaction", 2_014, hardware),
+		Autonomy: policy.AutonomyExpected{Expected: expected("autonomy", 2_015, external), ScoringHash: hash("9"),
+			RequireVerification: true, AllowDegraded: true},
 		Statement:       expected("statement", 2_016, hardware),
 		MaxChallengeAge: ms(2_011), CapabilityTTL: ms(2_012), MaxCapabilityAge: ms(2_013),
 	})
 
 	check.WantEqual(t, got.Expected(evidence.PurposeStatement), got.Statement)
 
-	// A manifest that says nothing of interaction receipts, of reputations or of statements accepts none.
+	// A manifest without receipts, reputations or statements accepts none.
 	m.InteractionReceiptPolicy, m.AutonomyPolicy, m.AgentStatementPolicy = nil, nil, nil
 	got, err = m.Strict()
 	check.Must(t, err)
@@ -94,7 +109,7 @@ func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
 	check.WantEqual(t, got.Expected(evidence.PurposeStatement), evidence.Expected{})
 	check.WantEqual(t, got.Autonomy, policy.AutonomyExpected{})
 
-	// What the runtime policy leaves out has the strict answer.
+	// The strict answer is the default.
 	r.AllowedTriggerKinds, r.DeniedTriggerKinds, r.AllowedKeyCustody = nil, nil, nil
 	got, err = m.Strict()
 	check.Must(t, err)
@@ -106,13 +121,14 @@ func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
 	check.WantEqual(t, got.Runtime.TriggerKinds, []string{"autonomous_policy"})
 }
 
-// TestExpected finds what is demanded of each role by the purpose of its key.
 func TestExpected(t *testing.T) {
 	s, err := policytest.Example(t).Strict()
 	check.Must(t, err)
 	for purpose, want := range map[string]evidence.Expected{
-		evidence.PurposeTriggerOriginProof: s.Origin.Expected, evidence.PurposeTriggerReceipt: s.Receipt.Expected, evidence.PurposePolicyDecision: s.Decision,
-		evidence.PurposeActionGrant: s.Grant, evidence.PurposeRuntimeAttestation: s.Runtime.Expected, evidence.PurposeAgentSession: s.Session.Expected,
+		evidence.PurposeTriggerOriginProof: s.Origin.Expected, evidence.PurposeTriggerReceipt: s.Receipt.Expected,
+		evidence.PurposePolicyDecision: s.Decision,
+		evidence.PurposeActionGrant:    s.Grant, evidence.PurposeRuntimeAttestation: s.Runtime.Expected,
+		evidence.PurposeAgentSession: s.Session.Expected,
 		evidence.PurposeRequestProof: s.RequestProof, evidence.PurposeInteraction: s.Interaction,
 	} {
 		if check.WantEqual(t, s.Expected(purpose), want); len(want.Issuers) == 0 {
@@ -124,7 +140,6 @@ func TestExpected(t *testing.T) {
 	}
 }
 
-// TestPins: only the policy file that the manifest names is in force, and only the runtimes that it allows.
 func TestPins(t *testing.T) {
 	s, err := policytest.Example(t).Strict()
 	check.Must(t, err)
@@ -145,7 +160,6 @@ func TestPins(t *testing.T) {
 	check.WantCode(t, s.CheckRuntime("c"), "not_allowed")
 }
 
-// TestCheckTrigger holds claims against each other that a verifier has opened, and against a policy that allows exactly them.
 func TestCheckTrigger(t *testing.T) {
 	h := func(s string) string { return evidence.HashBytes([]byte(s)) }
 	type args struct {
@@ -156,9 +170,12 @@ func TestCheckTrigger(t *testing.T) {
 	}
 	whole := func() args {
 		a := args{proof: h("proof"), bindingHash: h("binding")}
-		a.o = evidence.TriggerOriginProof{BindingHash: a.bindingHash, EventID: "e", EvidenceHash: h("evidence"), EvidenceID: "i", Kind: "scheduled", PayloadHash: h("payload"), Source: "s", VerificationMethod: "scheduler_lock"}
-		a.r = evidence.TriggerReceipt{BindingHash: a.bindingHash, EventID: "e", Kind: "scheduled", OriginProofHash: a.proof, PayloadHash: h("payload"), Source: "s"}
-		a.s.Origin = policy.OriginExpected{Kinds: []string{"scheduled"}, Sources: []string{"s"}, Methods: []string{"scheduler_lock"}}
+		a.o = evidence.TriggerOriginProof{BindingHash: a.bindingHash, EventID: "e", EvidenceHash: h("evidence"),
+			EvidenceID: "i", Kind: "scheduled", PayloadHash: h("payload"), Source: "s", VerificationMethod: "scheduler_lock"}
+		a.r = evidence.TriggerReceipt{BindingHash: a.bindingHash, EventID: "e", Kind: "scheduled", OriginProofHash: a.proof,
+			PayloadHash: h("payload"), Source: "s"}
+		a.s.Origin = policy.OriginExpected{Kinds: []string{"scheduled"}, Sources: []string{"s"},
+			Methods: []string{"scheduler_lock"}}
 		a.s.Receipt = policy.ReceiptExpected{Kinds: []string{"scheduled"}, Sources: []string{"s"}}
 		return a
 	}
@@ -188,12 +205,14 @@ func TestCheckTrigger(t *testing.T) {
 		"a source of receipts alone":  {"not_allowed", func(a *args) { a.s.Origin.Sources = nil }},
 		"a source of proofs alone":    {"not_allowed", func(a *args) { a.s.Receipt.Sources = nil }},
 		"a method that is not listed": {"not_allowed", func(a *args) { a.s.Origin.Methods = []string{"queue_claim"} }},
-		"by hand, and all allow it":   {"not_allowed", func(a *args) { a.o.VerificationMethod, a.s.Origin.Methods = "manual", []string{"manual"} }},
-		"the receipt's payload":       {"not_allowed", func(a *args) { a.s.Receipt.PayloadHash = h("x") }},
-		"the receipt's binding":       {"not_allowed", func(a *args) { a.s.Receipt.BindingHash = h("x") }},
-		"the proof's payload":         {"not_allowed", func(a *args) { a.s.Origin.PayloadHash = h("x") }},
-		"the proof's binding":         {"not_allowed", func(a *args) { a.s.Origin.BindingHash = h("x") }},
-		"the proof's evidence":        {"not_allowed", func(a *args) { a.s.Origin.EvidenceHash = h("x") }},
+		"by hand, and all allow it": {"not_allowed", func(a *args) {
+			a.o.VerificationMethod, a.s.Origin.Methods = "manual", []string{"manual"}
+		}},
+		"the receipt's payload": {"not_allowed", func(a *args) { a.s.Receipt.PayloadHash = h("x") }},
+		"the receipt's binding": {"not_allowed", func(a *args) { a.s.Receipt.BindingHash = h("x") }},
+		"the proof's payload":   {"not_allowed", func(a *args) { a.s.Origin.PayloadHash = h("x") }},
+		"the proof's binding":   {"not_allowed", func(a *args) { a.s.Origin.BindingHash = h("x") }},
+		"the proof's evidence":  {"not_allowed", func(a *args) { a.s.Origin.EvidenceHash = h("x") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := whole()

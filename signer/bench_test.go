@@ -7,9 +7,9 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// BenchmarkSignPair is what a process costs each post that signs two artifacts, of which one names the other.
 func BenchmarkSignPair(b *testing.B) {
-	origin, receipt := newIssuer(b, evidence.TriggerOriginProofKind, memory(b)), newIssuer(b, evidence.TriggerReceiptKind, memory(b))
+	origin, receipt := newIssuer(b, evidence.TriggerOriginProofKind, memory(b)),
+		newIssuer(b, evidence.TriggerReceiptKind, memory(b))
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := signer.SignPair(b.Context(), origin, anOrigin, receipt, aReceipt); err != nil {
@@ -18,9 +18,9 @@ func BenchmarkSignPair(b *testing.B) {
 	}
 }
 
-// BenchmarkAttest is what the sidecar signs for each post before the gate.
 func BenchmarkAttest(b *testing.B) {
-	a := signer.NewAttester(newIssuer(b, evidence.RuntimeAttestationKind, memory(b)), newIssuer(b, evidence.SessionReceiptKind, memory(b)), signer.Access{})
+	a := signer.NewAttester(newIssuer(b, evidence.RuntimeAttestationKind, memory(b)),
+		newIssuer(b, evidence.SessionReceiptKind, memory(b)), signer.Access{})
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := a.Attest(b.Context(), run); err != nil {

@@ -29,19 +29,21 @@ func (m meeting) Current(ctx context.Context) (custody.Version, error) {
 
 var (
 	anOrigin = evidence.TriggerOriginProof{
-		Kind: evidence.TriggerSourceEvent, Source: "github", VerificationMethod: evidence.MethodWebhookSignature, EventID: "e", EvidenceID: "d",
+		Kind: evidence.TriggerSourceEvent, Source: "github", VerificationMethod: evidence.MethodWebhookSignature,
+		EventID: "e", EvidenceID: "d",
 		PayloadHash: evidence.HashBytes(nil), BindingHash: evidence.HashBytes(nil), EvidenceHash: evidence.HashBytes(nil),
 	}
 	aReceipt = func(o evidence.TriggerOriginProof, hash string) evidence.TriggerReceipt {
-		return evidence.TriggerReceipt{Kind: o.Kind, Source: o.Source, EventID: o.EventID + o.ID, PayloadHash: o.PayloadHash, BindingHash: o.BindingHash, OriginProofHash: hash}
+		return evidence.TriggerReceipt{Kind: o.Kind, Source: o.Source, EventID: o.EventID + o.ID, PayloadHash: o.PayloadHash,
+			BindingHash: o.BindingHash, OriginProofHash: hash}
 	}
 )
 
-// TestSignPair: the second artifact names the first, with all that was stamped on it, and waits for nobody's signature.
 func TestSignPair(t *testing.T) {
 	var both sync.WaitGroup
 	both.Add(2)
-	tokens, err := signer.SignPair(t.Context(), newIssuer(t, evidence.TriggerOriginProofKind, meeting{memory(t), &both}), anOrigin,
+	tokens, err := signer.SignPair(t.Context(), newIssuer(t, evidence.TriggerOriginProofKind, meeting{memory(t), &both}),
+		anOrigin,
 		newIssuer(t, evidence.TriggerReceiptKind, meeting{memory(t), &both}), aReceipt)
 	if err != nil {
 		t.Fatal(err)
@@ -51,19 +53,23 @@ func TestSignPair(t *testing.T) {
 		t.Fatal(err)
 	}
 	receipt, err := evidence.UnverifiedClaims(evidence.TriggerReceiptKind, tokens[1])
-	if err != nil || receipt.OriginProofHash != evidence.HashToken(tokens[0]) || receipt.EventID != "e"+origin.ID || origin.ID == "" {
+	if err != nil || receipt.OriginProofHash != evidence.HashToken(tokens[0]) || receipt.EventID != "e"+origin.ID ||
+		origin.ID == "" {
 		t.Errorf("%+v, %v", receipt, err)
 	}
-	// The hash is of what is signed: another signature under the same words names the same artifact, other words do not.
+	// The hash covers what is signed, not the signature.
 	words := tokens[0][:strings.LastIndexByte(tokens[0], '.')]
-	if evidence.HashToken(words+".AAAA") != receipt.OriginProofHash || evidence.HashBytes([]byte(words)) != receipt.OriginProofHash || evidence.HashToken("x"+tokens[0]) == receipt.OriginProofHash {
+	if evidence.HashToken(words+".AAAA") != receipt.OriginProofHash ||
+		evidence.HashBytes([]byte(words)) != receipt.OriginProofHash ||
+		evidence.HashToken("x"+tokens[0]) == receipt.OriginProofHash {
 		t.Error("the hash of a token is not that of its header and payload")
 	}
 }
 
 func TestSignPairRefuses(t *testing.T) {
 	good := newIssuer(t, evidence.TriggerReceiptKind, memory(t))
-	if _, err := signer.SignPair(t.Context(), newIssuer(t, evidence.TriggerOriginProofKind, memory(t)), evidence.TriggerOriginProof{}, good, aReceipt); err == nil {
+	if _, err := signer.SignPair(t.Context(), newIssuer(t, evidence.TriggerOriginProofKind, memory(t)),
+		evidence.TriggerOriginProof{}, good, aReceipt); err == nil {
 		t.Error("malformed claims are signed")
 	}
 	secret, err := evidence.NewSecret([]byte(strings.Repeat("s", 32)))
@@ -97,7 +103,8 @@ func TestSignPairRefuses(t *testing.T) {
 		{"the first with a secret", shared, good}, {"the second with a secret", origin, sharedReceipt},
 		{"the first signed twice", twice, good}, {"the second signed twice", origin, twiceReceipt},
 	} {
-		if _, err := signer.SignPair(t.Context(), tt.origin, anOrigin, tt.receipt, aReceipt); err == nil || !strings.Contains(err.Error(), "cannot be signed as a pair") {
+		if _, err := signer.SignPair(t.Context(), tt.origin, anOrigin, tt.receipt, aReceipt); err == nil ||
+			!strings.Contains(err.Error(), "cannot be signed as a pair") {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}

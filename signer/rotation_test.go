@@ -11,14 +11,12 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// registry certifies keys, for the tests.
 type registry struct {
 	key     *custody.Memory
 	now     time.Time
-	revoked string // a kid; empty for none
+	revoked string // a kid, or nothing
 }
 
-// trust is a bundle that certifies versions for a time.
 func (r registry) trust(t *testing.T, lifetime time.Duration, versions ...custody.Version) *evidence.Trust {
 	t.Helper()
 	o := signer.Options{Issuer: "registry", Audience: "aud", Lifetime: lifetime, Now: func() time.Time { return r.now }}
@@ -33,7 +31,8 @@ func (r registry) trust(t *testing.T, lifetime time.Duration, versions ...custod
 			t.Fatal(err)
 		}
 		b.Revocations, _, err = list.Sign(t.Context(), evidence.RevocationList{
-			Revoked: []evidence.Revocation{{Expires: r.now.Add(lifetime).Unix(), ID: r.revoked, Kind: evidence.RevokedKey, Reason: "lost"}},
+			Revoked: []evidence.Revocation{
+				{Expires: r.now.Add(lifetime).Unix(), ID: r.revoked, Kind: evidence.RevokedKey, Reason: "lost"}},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -50,7 +49,9 @@ func (r registry) trust(t *testing.T, lifetime time.Duration, versions ...custod
 	if err != nil {
 		t.Fatal(err)
 	}
-	trust, err := evidence.NewTrust([]evidence.Root{{KeyID: root.KeyID(), Purpose: evidence.PurposeSignerCertificate, Public: root.Public()}}, b, evidence.SignerPolicy{})
+	trust, err := evidence.NewTrust(
+		[]evidence.Root{{KeyID: root.KeyID(), Purpose: evidence.PurposeSignerCertificate, Public: root.Public()}}, b,
+		evidence.SignerPolicy{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,12 +60,12 @@ func (r registry) trust(t *testing.T, lifetime time.Duration, versions ...custod
 
 func certificateOf(v custody.Version) evidence.SignerCertificate {
 	return evidence.SignerCertificate{
-		KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRequestProof}, SubjectIssuer: "iss", SubjectKeyID: v.KeyID(),
+		KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRequestProof}, SubjectIssuer: "iss",
+		SubjectKeyID:     v.KeyID(),
 		SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public()),
 	}
 }
 
-// TestRotation: a version signs once it has been certified for long enough, and none that is not certified ever does.
 func TestRotation(t *testing.T) {
 	clock := now()
 	root, err := custody.NewMemory("registry")
@@ -164,8 +165,6 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestRotationSignsWhatIsAccepted: who says which versions it accepts gets no signature by another one, however old its
-// trust bundle is, and the version that it needs counts as signing.
 func TestRotationSignsWhatIsAccepted(t *testing.T) {
 	clock := now()
 	root, err := custody.NewMemory("registry")
@@ -229,7 +228,6 @@ func TestRotationSignsWhatIsAccepted(t *testing.T) {
 	signs(id(3))
 }
 
-// retiring is a key whose first versions are retired.
 type retiring struct {
 	*custody.Memory
 	from int

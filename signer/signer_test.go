@@ -38,13 +38,17 @@ func memory(t testing.TB) *custody.Memory {
 }
 
 var run = signer.Run{
-	Binding:     evidence.Binding{Subject: "s", Action: "a", Resource: "r", ContentHash: evidence.HashBytes(nil), Nonce: "n"},
-	ChallengeID: "c", RuntimeID: "rt", SessionID: "ses", TranscriptHash: evidence.HashBytes(nil), EventID: "e", TriggerKind: "source_event",
-	TriggerSource: "github", TriggerReceiptHash: evidence.HashBytes(nil), PolicyHash: evidence.HashBytes(nil), EnvironmentHash: evidence.HashBytes(nil),
+	Binding: evidence.Binding{Subject: "s", Action: "a", Resource: "r", ContentHash: evidence.HashBytes(nil),
+		Nonce: "n"},
+	ChallengeID: "c", RuntimeID: "rt", SessionID: "ses", TranscriptHash: evidence.HashBytes(nil), EventID: "e",
+	TriggerKind:   "source_event",
+	TriggerSource: "github", TriggerReceiptHash: evidence.HashBytes(nil), PolicyHash: evidence.HashBytes(nil),
+	EnvironmentHash: evidence.HashBytes(nil),
 }
 
 func TestAttest(t *testing.T) {
-	a := signer.NewAttester(newIssuer(t, evidence.RuntimeAttestationKind, memory(t)), newIssuer(t, evidence.SessionReceiptKind, memory(t)), signer.Access{UserShellAccess: true})
+	a := signer.NewAttester(newIssuer(t, evidence.RuntimeAttestationKind, memory(t)),
+		newIssuer(t, evidence.SessionReceiptKind, memory(t)), signer.Access{UserShellAccess: true})
 	out, err := a.Attest(t.Context(), run)
 	if err != nil {
 		t.Fatal(err)
@@ -57,11 +61,11 @@ func TestAttest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What is declared goes in truthfully; strict policy refuses it later.
+	// Declarations go in truthfully; strict policy refuses them later.
 	if !attestation.HumanInteractive || !session.UserShellAccess || session.HumanPromptPresent {
 		t.Errorf("%+v %+v", attestation, session)
 	}
-	// What is only declared is not claimed as observed.
+	// Declared is not observed.
 	for _, tt := range []struct {
 		got  []string
 		want string
@@ -73,12 +77,12 @@ func TestAttest(t *testing.T) {
 			t.Errorf("observed: %s, want %s", got, tt.want)
 		}
 	}
-	if attestation.IssuedAt != now().Unix() || attestation.Expires != now().Unix()+60 || attestation.KeyCustody != custody.ExternalMediator || attestation.ID == session.ID {
+	if attestation.IssuedAt != now().Unix() || attestation.Expires != now().Unix()+60 ||
+		attestation.KeyCustody != custody.ExternalMediator || attestation.ID == session.ID {
 		t.Errorf("%+v", attestation.Registered)
 	}
 }
 
-// TestAttestWithSecret signs the attestation, and no other artifact, with a secret that its verifier holds too.
 func TestAttestWithSecret(t *testing.T) {
 	secret, err := evidence.NewSecret([]byte(strings.Repeat("s", 32)))
 	if err != nil {
@@ -90,11 +94,13 @@ func TestAttestWithSecret(t *testing.T) {
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
-	out, err := signer.NewAttester(runtime, newIssuer(t, evidence.SessionReceiptKind, memory(t)), signer.Access{}).Attest(t.Context(), run)
+	out, err := signer.NewAttester(runtime, newIssuer(t, evidence.SessionReceiptKind, memory(t)),
+		signer.Access{}).Attest(t.Context(), run)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if header, _, _ := strings.Cut(out.Attestation.Token(), "."); !strings.HasPrefix(header, base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"HS256",`))) {
+	if header, _, _ := strings.Cut(out.Attestation.Token(), "."); !strings.HasPrefix(header,
+		base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"HS256",`))) {
 		t.Errorf("the attestation is %s", out.Attestation.Token())
 	}
 	if out, err := signer.NewAttester(runtime, session, signer.Access{}).Attest(t.Context(), run); err == nil {
@@ -102,7 +108,6 @@ func TestAttestWithSecret(t *testing.T) {
 	}
 }
 
-// TestAttestWhatWasSeen puts what was found in a run into both artifacts, and claims as observed nothing else than what was looked at.
 func TestAttestWhatWasSeen(t *testing.T) {
 	whole := look.NewReport(nil, nil)
 	part := look.NewReport(nil, map[string]string{look.Stranger: "it is not isolated"})
@@ -120,21 +125,28 @@ func TestAttestWhatWasSeen(t *testing.T) {
 		interactive bool
 		observed    []string // of the flags
 	}{
-		"nothing was looked at":               {look.Report{}, signer.Access{}, signer.Access{}, false, nil},
-		"no launcher":                         {(*observe.Run)(nil).Report(), signer.Access{}, signer.Access{}, false, nil},
-		"strangers cannot be told":            {part, signer.Access{}, signer.Access{}, false, nil},
-		"nothing was found":                   {whole, signer.Access{}, signer.Access{}, false, []string{"noProcessEntered"}},
-		"nothing was found, a shell declared": {whole, signer.Access{UserShellAccess: true}, signer.Access{UserShellAccess: true}, true, []string{"noProcessEntered"}},
-		"a terminal":                          {found(look.Terminal), signer.Access{}, signer.Access{HumanOperatorPresent: true}, true, []string{"humanInteractive", "humanOperatorPresent"}},
-		"a terminal to read from":             {found(look.Stdin), signer.Access{}, signer.Access{HumanPromptPresent: true}, true, []string{"humanInteractive", "humanPromptPresent"}},
-		"a debugger":                          {found(look.Debugger), signer.Access{}, signer.Access{AgentEnvironmentUserAccessible: true}, false, []string{"agentEnvironmentUserAccessible"}},
-		"a stranger":                          {found(look.Stranger), signer.Access{}, signer.Access{UserShellAccess: true}, true, []string{"humanInteractive", "userShellAccess"}},
-		"the launcher has ended":              {found(look.Launcher), signer.Access{}, signer.Access{}, false, nil},
-		"a terminal, an operator declared": {found(look.Terminal), signer.Access{HumanOperatorPresent: true}, signer.Access{HumanOperatorPresent: true}, true,
+		"nothing was looked at":    {look.Report{}, signer.Access{}, signer.Access{}, false, nil},
+		"no launcher":              {(*observe.Run)(nil).Report(), signer.Access{}, signer.Access{}, false, nil},
+		"strangers cannot be told": {part, signer.Access{}, signer.Access{}, false, nil},
+		"nothing was found":        {whole, signer.Access{}, signer.Access{}, false, []string{"noProcessEntered"}},
+		"nothing was found, a shell declared": {whole, signer.Access{UserShellAccess: true},
+			signer.Access{UserShellAccess: true}, true, []string{"noProcessEntered"}},
+		"a terminal": {found(look.Terminal), signer.Access{},
+			signer.Access{HumanOperatorPresent: true}, true, []string{"humanInteractive", "humanOperatorPresent"}},
+		"a terminal to read from": {found(look.Stdin), signer.Access{}, signer.Access{HumanPromptPresent: true},
+			true, []string{"humanInteractive", "humanPromptPresent"}},
+		"a debugger": {found(look.Debugger), signer.Access{},
+			signer.Access{AgentEnvironmentUserAccessible: true}, false, []string{"agentEnvironmentUserAccessible"}},
+		"a stranger": {found(look.Stranger), signer.Access{}, signer.Access{UserShellAccess: true},
+			true, []string{"humanInteractive", "userShellAccess"}},
+		"the launcher has ended": {found(look.Launcher), signer.Access{}, signer.Access{}, false, nil},
+		"a terminal, an operator declared": {found(look.Terminal), signer.Access{HumanOperatorPresent: true},
+			signer.Access{HumanOperatorPresent: true}, true,
 			[]string{"humanOperatorPresent"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := signer.NewAttester(newIssuer(t, evidence.RuntimeAttestationKind, memory(t)), newIssuer(t, evidence.SessionReceiptKind, memory(t)), tt.access)
+			a := signer.NewAttester(newIssuer(t, evidence.RuntimeAttestationKind, memory(t)),
+				newIssuer(t, evidence.SessionReceiptKind, memory(t)), tt.access)
 			of := run
 			of.Seen = tt.seen
 			out, err := a.Attest(t.Context(), of)
@@ -155,7 +167,8 @@ func TestAttestWhatWasSeen(t *testing.T) {
 			}
 			var observed []string
 			for _, claim := range append(attestation.Observed, session.Observed...) {
-				if strings.HasPrefix(claim, "human") || claim == "userShellAccess" || claim == "noProcessEntered" || claim == "agentEnvironmentUserAccessible" {
+				if strings.HasPrefix(claim, "human") || claim == "userShellAccess" || claim == "noProcessEntered" ||
+					claim == "agentEnvironmentUserAccessible" {
 					observed = append(observed, claim)
 				}
 			}
@@ -168,7 +181,6 @@ func TestAttestWhatWasSeen(t *testing.T) {
 
 var errAway = errors.New("custody is away")
 
-// failing is a key whose custody does not answer: neither who signs, nor, if late, with a signature.
 type failing struct {
 	*custody.Memory
 	late bool
@@ -179,16 +191,18 @@ func (f failing) Current(ctx context.Context) (custody.Version, error) {
 		return custody.Version{}, errAway
 	}
 	v, err := f.Memory.Current(ctx)
-	return custody.NewVersion(f.Name(), 1, v.Public(), func(context.Context, []byte) ([]byte, error) { return nil, errAway }), err
+	return custody.NewVersion(f.Name(), 1, v.Public(), func(context.Context, []byte) ([]byte, error) {
+		return nil, errAway
+	}), err
 }
 
 func (failing) Versions(context.Context) ([]custody.Version, error) { return nil, errAway }
 
-// TestSignFails: what a custody does not sign is no token, however it fails, and whatever it was to be signed with besides.
 func TestSignFails(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		key := failing{memory(t), late}
-		certificates, err := signer.New(evidence.SignerCertificateKind, key, signer.Options{Issuer: "iss", Audience: "aud", Lifetime: time.Minute, Now: now, Second: secondKey{}})
+		certificates, err := signer.New(evidence.SignerCertificateKind, key,
+			signer.Options{Issuer: "iss", Audience: "aud", Lifetime: time.Minute, Now: now, Second: secondKey{}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -196,13 +210,17 @@ func TestSignFails(t *testing.T) {
 			t.Errorf("late %t: a certificate: %q, %v", late, token, err)
 		}
 		good, bad := newIssuer(t, evidence.SessionReceiptKind, memory(t)), newIssuer(t, evidence.SessionReceiptKind, key)
-		runtime, fails := newIssuer(t, evidence.RuntimeAttestationKind, memory(t)), newIssuer(t, evidence.RuntimeAttestationKind, key)
-		for _, a := range []*signer.Attester{signer.NewAttester(runtime, bad, signer.Access{}), signer.NewAttester(fails, good, signer.Access{})} {
-			if out, err := a.Attest(t.Context(), run); !errors.Is(err, errAway) || out.Attestation.Token() != "" || out.SessionReceipt.Token() != "" {
+		runtime, fails := newIssuer(t, evidence.RuntimeAttestationKind, memory(t)),
+			newIssuer(t, evidence.RuntimeAttestationKind, key)
+		for _, a := range []*signer.Attester{signer.NewAttester(runtime, bad, signer.Access{}),
+			signer.NewAttester(fails, good, signer.Access{})} {
+			if out, err := a.Attest(t.Context(), run); !errors.Is(err, errAway) || out.Attestation.Token() != "" ||
+				out.SessionReceipt.Token() != "" {
 				t.Errorf("late %t: %+v, %v", late, out, err)
 			}
 		}
-		origin, receipt := newIssuer(t, evidence.TriggerOriginProofKind, memory(t)), newIssuer(t, evidence.TriggerReceiptKind, memory(t))
+		origin, receipt := newIssuer(t, evidence.TriggerOriginProofKind, memory(t)),
+			newIssuer(t, evidence.TriggerReceiptKind, memory(t))
 		for _, sign := range []func() ([2]string, error){
 			func() ([2]string, error) {
 				return signer.SignPair(t.Context(), newIssuer(t, evidence.TriggerOriginProofKind, key), anOrigin, receipt, aReceipt)
@@ -218,7 +236,6 @@ func TestSignFails(t *testing.T) {
 	}
 }
 
-// secondKey is a second key that signs nothing that could be taken for a signature.
 type secondKey struct{}
 
 func (secondKey) KeyID() string { return "second:v1" }
@@ -243,7 +260,7 @@ func TestNewRefuses(t *testing.T) {
 	longest := evidence.RuntimeAttestationKind.MaxLifetime
 	for name, tt := range map[string]struct {
 		change func(*signer.Options)
-		want   string // of the error; none where it is empty
+		want   string // of the error, if any
 	}{
 		"good":                 {func(*signer.Options) {}, ""},
 		"no issuer":            {func(o *signer.Options) { o.Issuer = "" }, "needs an issuer name"},
@@ -273,23 +290,25 @@ func TestNewRefuses(t *testing.T) {
 	if _, err := signer.NewShared(evidence.RuntimeAttestationKind, secret, good); err == nil {
 		t.Error("a secret and a second key: accepted")
 	}
-	// An issuer does not sign claims that no verifier accepts.
-	if _, _, err := newIssuer(t, evidence.RequestProofKind, memory(t)).Sign(t.Context(), evidence.RequestProof{}); err == nil {
+	if _, _, err := newIssuer(t, evidence.RequestProofKind, memory(t)).Sign(t.Context(), evidence.RequestProof{}); err ==
+		nil {
 		t.Error("empty claims were signed")
 	}
 }
 
-// TestIssueRefuses: claims that no verifier would take are not signed, and what is signed twice is not issued to the process itself.
 func TestIssueRefuses(t *testing.T) {
 	var refused *refusal.Refusal
-	if o, err := newIssuer(t, evidence.SessionReceiptKind, memory(t)).Issue(t.Context(), evidence.SessionReceipt{}); !errors.As(err, &refused) || o.Token() != "" {
+	if o, err := newIssuer(t, evidence.SessionReceiptKind, memory(t)).Issue(t.Context(),
+		evidence.SessionReceipt{}); !errors.As(err, &refused) || o.Token() != "" {
 		t.Errorf("a receipt without claims: %q, %v", o.Token(), err)
 	}
-	twice, err := signer.New(evidence.SignerCertificateKind, memory(t), signer.Options{Issuer: "iss", Audience: "aud", Lifetime: time.Minute, Now: now, Second: secondKey{}})
+	twice, err := signer.New(evidence.SignerCertificateKind, memory(t),
+		signer.Options{Issuer: "iss", Audience: "aud", Lifetime: time.Minute, Now: now, Second: secondKey{}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o, err := twice.Issue(t.Context(), aCertificate(t)); err == nil || !strings.Contains(err.Error(), "is made with Sign") || o.Token() != "" {
+	if o, err := twice.Issue(t.Context(), aCertificate(t)); err == nil ||
+		!strings.Contains(err.Error(), "is made with Sign") || o.Token() != "" {
 		t.Errorf("an artifact with two signatures: %q, %v", o.Token(), err)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/miekg/pkcs11"
 )
 
-// Generate makes a version of a key, as an operator does with the token's tools.
 func (t *Token) Generate(name string, number int, extractable bool, params []byte) error {
 	s, err := t.module.OpenSession(t.slot, pkcs11.CKF_SERIAL_SESSION|pkcs11.CKF_RW_SESSION)
 	if err != nil {
@@ -20,13 +19,15 @@ func (t *Token) Generate(name string, number int, extractable bool, params []byt
 	id := big.NewInt(int64(number)).Bytes()
 	attr := pkcs11.NewAttribute
 	_, _, err = t.module.GenerateKeyPair(s, []*pkcs11.Mechanism{pkcs11.NewMechanism(ckmEdwardsKeyPairGen, nil)},
-		[]*pkcs11.Attribute{attr(pkcs11.CKA_TOKEN, true), attr(pkcs11.CKA_LABEL, name), attr(pkcs11.CKA_ID, id), attr(pkcs11.CKA_EC_PARAMS, params)},
-		[]*pkcs11.Attribute{attr(pkcs11.CKA_TOKEN, true), attr(pkcs11.CKA_LABEL, name), attr(pkcs11.CKA_ID, id), attr(pkcs11.CKA_PRIVATE, true),
+		[]*pkcs11.Attribute{attr(pkcs11.CKA_TOKEN, true), attr(pkcs11.CKA_LABEL, name), attr(pkcs11.CKA_ID, id),
+			attr(pkcs11.CKA_EC_PARAMS, params)},
+		[]*pkcs11.Attribute{attr(pkcs11.CKA_TOKEN, true), attr(pkcs11.CKA_LABEL, name), attr(pkcs11.CKA_ID, id),
+			attr(pkcs11.CKA_PRIVATE, true),
 			attr(pkcs11.CKA_SENSITIVE, true), attr(pkcs11.CKA_EXTRACTABLE, extractable), attr(pkcs11.CKA_SIGN, true)})
 	return err
 }
 
-// PublishAs puts the public key of version 1 of one key in the place of another key's.
+// PublishAs publishes one key's public key as another's.
 func (t *Token) PublishAs(other, name string) error {
 	s, err := t.module.OpenSession(t.slot, pkcs11.CKF_SERIAL_SESSION|pkcs11.CKF_RW_SESSION)
 	if err != nil {
@@ -45,17 +46,19 @@ func (t *Token) PublishAs(other, name string) error {
 	if len(old) != 1 || len(found) != 1 {
 		return fmt.Errorf("%d and %d public keys", len(old), len(found))
 	}
-	return errors.Join(t.module.DestroyObject(s, old[0]), t.module.SetAttributeValue(s, found[0], []*pkcs11.Attribute{label(name)}))
+	return errors.Join(t.module.DestroyObject(s, old[0]),
+		t.module.SetAttributeValue(s, found[0], []*pkcs11.Attribute{label(name)}))
 }
 
-// Delete removes every object with this label and id.
 func (t *Token) Delete(name string, number int) error {
 	s, err := t.module.OpenSession(t.slot, pkcs11.CKF_SERIAL_SESSION|pkcs11.CKF_RW_SESSION)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = t.module.CloseSession(s) }()
-	if err := t.module.FindObjectsInit(s, []*pkcs11.Attribute{pkcs11.NewAttribute(pkcs11.CKA_LABEL, name), pkcs11.NewAttribute(pkcs11.CKA_ID, big.NewInt(int64(number)).Bytes())}); err != nil {
+	if err := t.module.FindObjectsInit(s,
+		[]*pkcs11.Attribute{pkcs11.NewAttribute(pkcs11.CKA_LABEL, name),
+			pkcs11.NewAttribute(pkcs11.CKA_ID, big.NewInt(int64(number)).Bytes())}); err != nil {
 		return err
 	}
 	objects, _, err := t.module.FindObjects(s, 100)
@@ -68,10 +71,9 @@ func (t *Token) Delete(name string, number int) error {
 	return err
 }
 
-// Logout ends the user's login behind the back of every open session, as a token does that was reset.
+// Logout ends the login behind every session, like a token that was reset.
 func (t *Token) Logout() error { return t.module.CloseAllSessions(t.slot) }
 
-// Ed25519Params is the curve; Ed448Params is another one.
 var (
 	Ed25519Params = ed25519Params[0]
 	Ed448Params   = append([]byte{0x13, 10}, "edwards448"...)

@@ -24,7 +24,7 @@ const (
 	pin    = "5678"
 )
 
-// SoftHSM, a token in software, keeps its tokens in a folder of this test; the module is loaded once for the process, as it has to be.
+// SoftHSM keeps its tokens in a folder of this test. A process loads a module once.
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "softhsm-")
@@ -33,7 +33,9 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		conf := filepath.Join(dir, "softhsm2.conf")
-		if err := os.WriteFile(conf, []byte("directories.tokendir = "+dir+"\nobjectstore.backend = file\nlog.level = ERROR\nslots.removable = false\n"), 0o600); err != nil {
+		if err := os.WriteFile(conf,
+			[]byte("directories.tokendir = "+dir+"\nobjectstore.backend = file\nlog.level = ERROR\nslots.removable = false\n"),
+			0o600); err != nil {
 			panic(err)
 		}
 		os.Setenv("SOFTHSM2_CONF", conf)
@@ -41,13 +43,13 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// newToken makes a token for one test.
 func newToken(t *testing.T, change func(*pkcs11.Options)) *pkcs11.Token {
 	t.Helper()
 	full.Only(t, "SoftHSM")
 	label := strings.ReplaceAll(t.Name(), "/", "-")
 	label = label[max(0, len(label)-32):]
-	out, err := exec.Command("softhsm2-util", "--init-token", "--free", "--label", label, "--so-pin", "12345678", "--pin", pin).CombinedOutput()
+	out, err := exec.Command("softhsm2-util", "--init-token", "--free", "--label", label, "--so-pin", "12345678", "--pin",
+		pin).CombinedOutput()
 	if err != nil {
 		t.Fatalf("softhsm2-util: %v %s (run make setup)", err, out)
 	}
@@ -67,7 +69,6 @@ func newToken(t *testing.T, change func(*pkcs11.Options)) *pkcs11.Token {
 	return token
 }
 
-// rotating makes versions as an operator would.
 type rotating struct {
 	custody.Key
 	rotate func() error
@@ -91,7 +92,6 @@ func open(t *testing.T, token *pkcs11.Token, name string) custody.Key {
 	return k
 }
 
-// clock is a clock that is put forward by hand, from the present.
 type clock struct {
 	start time.Time
 	ahead atomic.Int64
@@ -113,7 +113,7 @@ func TestToken(t *testing.T) {
 		return rotating{open(t, token, name), func() error {
 			n := <-next
 			defer func() { next <- n + 1 }()
-			// SoftHSM sometimes fails to write an object while others are read, and may leave half of a key pair.
+			// SoftHSM sometimes fails to write while others read, and may leave half of a key pair.
 			err := token.Generate(name, n, false, pkcs11.Ed25519Params)
 			for try := 0; err != nil && try < 20; try++ {
 				_ = token.Delete(name, n)
@@ -132,7 +132,8 @@ func TestOpenRefuses(t *testing.T) {
 		want string
 	}{
 		{"nothing", pkcs11.Options{}, "needs its module"},
-		{"no such module", pkcs11.Options{Module: "/nonexistent.so", Token: "t", PIN: pin, Now: time.Now}, "cannot be loaded"},
+		{"no such module", pkcs11.Options{Module: "/nonexistent.so", Token: "t", PIN: pin, Now: time.Now},
+			"cannot be loaded"},
 		{"no such token", pkcs11.Options{Module: module, Token: "no such token", PIN: pin, Now: time.Now}, "0 tokens"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -142,7 +143,8 @@ func TestOpenRefuses(t *testing.T) {
 		})
 	}
 	t.Run("a wrong PIN", func(t *testing.T) {
-		if out, err := exec.Command("softhsm2-util", "--init-token", "--free", "--label", "wrong-pin", "--so-pin", "12345678", "--pin", pin).CombinedOutput(); err != nil {
+		if out, err := exec.Command("softhsm2-util", "--init-token", "--free", "--label", "wrong-pin", "--so-pin", "12345678",
+			"--pin", pin).CombinedOutput(); err != nil {
 			t.Fatalf("%v %s", err, out)
 		}
 		const wrong = "wrong-and-secret"
@@ -161,7 +163,8 @@ func TestKeyRefuses(t *testing.T) {
 	}
 	generate(t, token, "twice", 1)
 	generate(t, token, "twice", 1)
-	for name, want := range map[string]string{"absent": "holds no Ed25519 key", "zero": "is no version", "curve": "is no Ed25519 key", "twice": "is there twice"} {
+	for name, want := range map[string]string{"absent": "holds no Ed25519 key", "zero": "is no version",
+		"curve": "is no Ed25519 key", "twice": "is there twice"} {
 		if _, err := token.Key(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v", name, err)
 		}
@@ -176,10 +179,13 @@ func TestWhatTheTokenSays(t *testing.T) {
 		want        custody.Properties
 		look        look.Result
 	}{
-		{"a token in software", false, nil, custody.Properties{Custody: custody.ExternalMediator, Observed: []string{"keyExportable"}}, look.Holds},
+		{"a token in software", false, nil,
+			custody.Properties{Custody: custody.ExternalMediator, Observed: []string{"keyExportable"}}, look.Holds},
 		{"one that is declared to be hardware", false, func(o *pkcs11.Options) { o.Hardware = true },
 			custody.Properties{Custody: custody.HardwareBacked, Observed: []string{"keyExportable"}}, look.Holds},
-		{"a key that can be extracted", true, nil, custody.Properties{Custody: custody.ExternalMediator, Exportable: true, Observed: []string{"keyExportable"}}, look.Contradicts},
+		{"a key that can be extracted", true, nil,
+			custody.Properties{Custody: custody.ExternalMediator, Exportable: true, Observed: []string{"keyExportable"}},
+			look.Contradicts},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			token := newToken(t, tt.change)
@@ -197,7 +203,6 @@ func TestWhatTheTokenSays(t *testing.T) {
 	}
 }
 
-// TestWhatThePINOpens: whoever has the PIN signs with every key of the token.
 func TestWhatThePINOpens(t *testing.T) {
 	token := newToken(t, nil)
 	generate(t, token, "k", 1)
@@ -220,7 +225,6 @@ func TestWhatThePINOpens(t *testing.T) {
 	}
 }
 
-// TestAVersionIsDeleted: it is accepted no more, and what was under way with it fails with a code.
 func TestAVersionIsDeleted(t *testing.T) {
 	token := newToken(t, nil)
 	generate(t, token, "k", 1)
@@ -243,7 +247,6 @@ func TestAVersionIsDeleted(t *testing.T) {
 	}
 }
 
-// TestTheLastVersionIsDeleted: it is not published any more, so that it is not certified any more.
 func TestTheLastVersionIsDeleted(t *testing.T) {
 	now := newClock()
 	token := newToken(t, func(o *pkcs11.Options) { o.Now, o.Refresh = now.Now, time.Minute })
@@ -267,7 +270,7 @@ func TestTheLastVersionIsDeleted(t *testing.T) {
 	}
 }
 
-// TestTheTokenCannotBeRead: what was read of it counts for three times Refresh, for a version may have been deleted since.
+// TestTheTokenCannotBeRead: the last reading counts for three times Refresh.
 func TestTheTokenCannotBeRead(t *testing.T) {
 	now := newClock()
 	token := newToken(t, func(o *pkcs11.Options) { o.Now, o.Refresh = now.Now, time.Minute })
@@ -299,7 +302,6 @@ func wantUnavailable(t *testing.T, v custody.Version) {
 	}
 }
 
-// TestAWrongSignature: a signature that the published key does not verify is not handed out.
 func TestAWrongSignature(t *testing.T) {
 	token := newToken(t, nil)
 	generate(t, token, "k", 1)
@@ -314,7 +316,7 @@ func TestAWrongSignature(t *testing.T) {
 	wantUnavailable(t, v)
 }
 
-// TestSessionsAreLost: a signature fails at most once for each session, and then the token is logged in to again.
+// TestSessionsAreLost: at most one failure for each session.
 func TestSessionsAreLost(t *testing.T) {
 	token := newToken(t, func(o *pkcs11.Options) { o.Sessions, o.Refresh = 1, time.Hour })
 	generate(t, token, "k", 1)

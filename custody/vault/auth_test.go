@@ -19,7 +19,7 @@ func TestAppRole(t *testing.T) {
 			}
 		}
 		s.await(t, "logged in to Vault", 4)
-		// The next process needs another one: what is in the file was good once.
+		// The next process needs another secret id: this one was good once.
 		wantRefused(t, s, "was unwrapped before")
 	})
 	t.Run("a wrapping that was stolen", func(t *testing.T) {
@@ -31,7 +31,10 @@ func TestAppRole(t *testing.T) {
 		if _, err := server.Client(t).Logical().UnwrapWithContext(t.Context(), string(stolen)); err != nil {
 			t.Fatal(err)
 		}
-		wantRefused(t, s, "the wrapped secret id in "+s.auth.SecretIDFile+" has expired or was unwrapped before: deliver another one, and unless this process did that at an earlier start, find out who did")
+		wantRefused(t, s,
+			"the wrapped secret id in "+s.auth.SecretIDFile+
+				" has expired or was unwrapped before: deliver another one, and unless this process did that at an earlier "+
+				"start, find out who did")
 		s.deliver(t, s.wrapped(t, "auth/"+s.mount+"/role/signer/secret-id"))
 		s.mustKey(t)
 	})
@@ -71,21 +74,21 @@ func TestAppRole(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, accessor := range all.Data["keys"].([]any) {
-			server.Write(t, "auth/"+s.mount+"/role/signer/secret-id-accessor/destroy", map[string]any{"secret_id_accessor": accessor})
+			server.Write(t, "auth/"+s.mount+"/role/signer/secret-id-accessor/destroy",
+				map[string]any{"secret_id_accessor": accessor})
 		}
 		s.revoke(t)
 		if err := signOnce(t, k); err == nil {
 			t.Error("signed with a secret id that was destroyed")
 		}
 		s.deliver(t, s.wrapped(t, "auth/"+s.mount+"/role/signer/secret-id"))
-		s.await(t, "logged in to Vault", 2) // the second time by itself: the key is read on a period
+		s.await(t, "logged in to Vault", 2) // the second time by itself
 		if err := signOnce(t, k); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// wantRefused opens the key as a new process and wants the sentence that it is refused with.
 func wantRefused(t *testing.T, s *signing, want string) {
 	t.Helper()
 	_, err := s.key(t)
@@ -93,7 +96,8 @@ func wantRefused(t *testing.T, s *signing, want string) {
 	if !errors.As(err, &coded) || coded.Code() != "custody_unavailable" || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
 	}
-	if raw, err2 := os.ReadFile(s.auth.SecretIDFile); err2 == nil && len(strings.TrimSpace(string(raw))) > 0 && strings.Contains(err.Error(), strings.TrimSpace(string(raw))) {
+	if raw, err2 := os.ReadFile(s.auth.SecretIDFile); err2 == nil && len(strings.TrimSpace(string(raw))) > 0 &&
+		strings.Contains(err.Error(), strings.TrimSpace(string(raw))) {
 		t.Errorf("it quotes the secret: %v", err)
 	}
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/actionproof/mediator/custody/vault"
 )
 
-// between stands between a key and Vault. It counts the requests for signatures, holds the first, and changes what Vault answers.
+// between is a proxy to Vault. It counts the requests for signatures, holds the first, and changes answers.
 type between struct {
 	url     string
 	arrived chan struct{}                                       // closed when the first request is here
@@ -33,7 +33,7 @@ type between struct {
 	change  func(messages []string, results []any) (answer any) // nil changes nothing
 
 	mu    sync.Mutex
-	sizes []int // of the requests, in signatures
+	sizes []int // signatures in each request
 }
 
 func newBetween(t testing.TB) *between {
@@ -63,7 +63,6 @@ func newBetween(t testing.TB) *between {
 	return b
 }
 
-// sign passes one request for signatures on, and its answer back.
 func (b *between) sign(w http.ResponseWriter, r *http.Request, vault http.Handler) {
 	var asked struct {
 		Batch []struct{ Input []byte } `json:"batch_input"`
@@ -102,13 +101,11 @@ func (b *between) sign(w http.ResponseWriter, r *http.Request, vault http.Handle
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// signed is what one of many callers got.
 type signed struct {
 	sig []byte
 	err error
 }
 
-// signAll signs every message: the first alone, and the others while the request for it is held.
 func (b *between) signAll(t *testing.T, v custody.Version, messages []string) []signed {
 	t.Helper()
 	out := make([]signed, len(messages))
@@ -129,14 +126,14 @@ func (b *between) signAll(t *testing.T, v custody.Version, messages []string) []
 	return out
 }
 
-// keyThrough opens a new key through b.
 func keyThrough(t testing.TB, b *between) custody.Version {
 	t.Helper()
 	mount := fmt.Sprintf("batch-%d", mounts.Add(1))
 	server.Mount(t, mount, "transit", nil)
 	server.Write(t, mount+"/keys/k", map[string]any{"type": "ed25519"})
 	token := server.TokenFor(t, mount, signPolicy(mount, "k"), time.Hour)
-	k, err := open(t, server, vault.Options{Address: b.url, Mount: mount, Timeout: 20 * time.Second}).Key(t.Context(), "k", &vault.TokenFile{Path: write(t, token)})
+	k, err := open(t, server, vault.Options{Address: b.url, Mount: mount, Timeout: 20 * time.Second}).Key(t.Context(), "k",
+		&vault.TokenFile{Path: write(t, token)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +171,6 @@ func TestSignaturesShareRequests(t *testing.T) {
 	}
 }
 
-// TestOneWrongSignature has Vault's answer changed for one message of many: that caller alone gets nothing.
 func TestOneWrongSignature(t *testing.T) {
 	const victim = "message 7"
 	for name, wrong := range map[string]func(right, another map[string]any) any{
@@ -182,7 +178,9 @@ func TestOneWrongSignature(t *testing.T) {
 		"of another version": func(right, _ map[string]any) any {
 			return map[string]any{"signature": strings.Replace(right["signature"].(string), ":v1:", ":v2:", 1)}
 		},
-		"by another key": func(map[string]any, map[string]any) any { return map[string]any{"signature": byAnotherKey(victim)} },
+		"by another key": func(map[string]any, map[string]any) any {
+			return map[string]any{"signature": byAnotherKey(victim)}
+		},
 		"with a byte too few": func(right, _ map[string]any) any {
 			return map[string]any{"signature": "vault:v1:" + base64.StdEncoding.EncodeToString(make([]byte, 63))}
 		},
@@ -194,7 +192,7 @@ func TestOneWrongSignature(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBetween(t)
-			var another map[string]any // what Vault answered for the first message
+			var another map[string]any // Vault's answer to the first message
 			b.change = func(messages []string, results []any) any {
 				for i, m := range messages {
 					if m == victim {
@@ -234,7 +232,6 @@ func wantUnavailable(t *testing.T, got signed) {
 	}
 }
 
-// TestSignaturesMissing has Vault answer with another number of signatures than it was asked for: whose is missing is not known.
 func TestSignaturesMissing(t *testing.T) {
 	for name, change := range map[string]func(_ []string, results []any) any{
 		"one too few":  func(_ []string, results []any) any { return results[1:] },
@@ -252,7 +249,6 @@ func TestSignaturesMissing(t *testing.T) {
 	}
 }
 
-// BenchmarkSign signs for 64 callers at the same time: each with a request of its own, and together.
 func BenchmarkSign(b *testing.B) {
 	mount := fmt.Sprintf("bench-%d", mounts.Add(1))
 	server.Mount(b, mount, "transit", nil)
@@ -272,7 +268,8 @@ func BenchmarkSign(b *testing.B) {
 	input := base64.StdEncoding.EncodeToString(message)
 	for name, sign := range map[string]func() error{
 		"each": func() error {
-			answer, err := c.Logical().WriteWithContext(b.Context(), mount+"/sign/k", map[string]any{"input": input, "key_version": 1})
+			answer, err := c.Logical().WriteWithContext(b.Context(), mount+"/sign/k",
+				map[string]any{"input": input, "key_version": 1})
 			if err != nil {
 				return err
 			}

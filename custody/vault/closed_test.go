@@ -13,9 +13,10 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// TestNotOpen uses a key before Open: nothing good is known of it.
 func TestNotOpen(t *testing.T) {
-	server, err := vault.NewServer(vault.Options{Address: "http://127.0.0.1:1", Mount: "transit", Timeout: time.Second, Log: zap.NewNop(), Now: time.Now})
+	server, err := vault.NewServer(
+		vault.Options{Address: "http://127.0.0.1:1", Mount: "transit", Timeout: time.Second, Log: zap.NewNop(),
+			Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}

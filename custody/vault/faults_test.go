@@ -19,14 +19,12 @@ import (
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
-// unavailable tells whether err is the refusal that a key gives while it cannot sign.
 func unavailable(err error) bool {
 	refusal := (*custody.Error)(nil)
 	return errors.As(err, &refusal) && refusal.Code() == "custody_unavailable"
 }
 
-// TestFaultsLeaveNothing signs through faults of the network, from many callers of which some lose patience, and closes the server: no
-// goroutine is left.
+// TestFaultsLeaveNothing: network faults, impatient callers and a close leave no goroutine.
 func TestFaultsLeaveNothing(t *testing.T) {
 	proxy := server.NewProxy(t)
 	role := newAppRole(t)
@@ -38,8 +36,10 @@ func TestFaultsLeaveNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, f := range map[string]vaulttest.Fault{
-		"none": {}, "slow": {Delay: 300 * time.Millisecond}, "500": {Status: http.StatusInternalServerError}, "429": {Status: http.StatusTooManyRequests},
-		"403": {Status: http.StatusForbidden}, "reset": {Reset: true}, "half-closed": {HalfClose: true}, "expired": {Expired: true}, "refused": {Refuse: true},
+		"none": {}, "slow": {Delay: 300 * time.Millisecond}, "500": {Status: http.StatusInternalServerError},
+		"429": {Status: http.StatusTooManyRequests},
+		"403": {Status: http.StatusForbidden}, "reset": {Reset: true}, "half-closed": {HalfClose: true},
+		"expired": {Expired: true}, "refused": {Refuse: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, err := k.Current(t.Context())
@@ -57,7 +57,8 @@ func TestFaultsLeaveNothing(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), patience)
 					defer cancel()
 					_, err := v.Sign(ctx, []byte("message"))
-					if healthy := name == "none" || name == "slow"; err == nil != healthy && patience == time.Minute || err != nil && !unavailable(err) {
+					if healthy := name == "none" || name == "slow"; err == nil != healthy && patience == time.Minute || err != nil &&
+						!unavailable(err) {
 						t.Errorf("got %v", err)
 					}
 				})
@@ -76,7 +77,7 @@ func TestFaultsLeaveNothing(t *testing.T) {
 	goleak.VerifyNone(t, before)
 }
 
-// TestARefusedSecretIDIsNotTriedAgain: five failures would lock the role out, and the good secret id with it.
+// TestARefusedSecretIDIsNotTriedAgain: five failures would lock the role out.
 func TestARefusedSecretIDIsNotTriedAgain(t *testing.T) {
 	role := newAppRole(t)
 	if err := os.WriteFile(role.SecretIDFile, []byte("00000000-0000-0000-0000-000000000000"), 0o600); err != nil {
@@ -85,7 +86,8 @@ func TestARefusedSecretIDIsNotTriedAgain(t *testing.T) {
 	s := open(t, server, vault.Options{Mount: role.name})
 	for i := range 10 {
 		_, err := s.Key(t.Context(), "key", role)
-		if want := map[bool]string{true: "refuses the login", false: "not tried again"}[i == 0]; !unavailable(err) || !strings.Contains(err.Error(), want) {
+		if want := map[bool]string{true: "refuses the login", false: "not tried again"}[i == 0]; !unavailable(err) ||
+			!strings.Contains(err.Error(), want) {
 			t.Fatalf("got %v", err)
 		}
 	}
@@ -95,7 +97,6 @@ func TestARefusedSecretIDIsNotTriedAgain(t *testing.T) {
 	}
 }
 
-// appRole is a role that may sign with one key, in mounts of its own that bear its name.
 type appRole struct {
 	*vault.AppRole
 	name string
@@ -113,10 +114,11 @@ func newAppRole(t *testing.T) appRole {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return appRole{&vault.AppRole{Mount: name, RoleIDFile: write(t, id.Data["role_id"].(string)), SecretIDFile: filepath.Join(t.TempDir(), "secret-id")}, name}
+	return appRole{
+		&vault.AppRole{Mount: name, RoleIDFile: write(t, id.Data["role_id"].(string)),
+			SecretIDFile: filepath.Join(t.TempDir(), "secret-id")}, name}
 }
 
-// deliver gives the role a new secret id.
 func (r appRole) deliver(t *testing.T) {
 	t.Helper()
 	id := server.Write(t, "auth/"+r.name+"/role/r/secret-id", nil)

@@ -8,7 +8,6 @@ import (
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
-// TestHealth: what the metrics say of Vault is what was last seen, and it is asked for nothing.
 func TestHealth(t *testing.T) {
 	role := newAppRole(t)
 	role.deliver(t)
@@ -24,7 +23,8 @@ func TestHealth(t *testing.T) {
 	want := func(reachable bool) {
 		t.Helper()
 		h := s.Health()
-		if len(h.Logins) != 1 || h.Logins[0].For != "key key" || h.Logins[0].Reachable != reachable || !h.Logins[0].Until.After(time.Now()) || !h.CertificateUntil.After(time.Now()) {
+		if len(h.Logins) != 1 || h.Logins[0].For != "key key" || h.Logins[0].Reachable != reachable ||
+			!h.Logins[0].Until.After(time.Now()) || !h.CertificateUntil.After(time.Now()) {
 			t.Errorf("%+v", h)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/actionproof/mediator/custody/vault"
 )
 
-// tokenAPI is an API that makes tokens for users and takes them back, as Terraform Cloud does it.
+// tokenAPI makes and revokes user tokens like Terraform Cloud.
 type tokenAPI struct {
 	mu      sync.Mutex
 	made    int
@@ -29,7 +29,9 @@ func (a *tokenAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPost && r.URL.Path == "/api/v2/users/user-1/authentication-tokens":
 		a.made++
 		w.WriteHeader(http.StatusCreated)
-		fmt.Fprintf(w, `{"data":{"id":"at-%d","type":"authentication-tokens","attributes":{"token":"token-%[1]d","description":""}}}`, a.made)
+		fmt.Fprintf(w,
+			`{"data":{"id":"at-%d","type":"authentication-tokens","attributes":{"token":"token-%[1]d","description":""}}}`,
+			a.made)
 	case r.Method == http.MethodDelete:
 		a.deleted = append(a.deleted, r.URL.Path)
 		w.WriteHeader(http.StatusNoContent)
@@ -42,8 +44,6 @@ func (a *tokenAPI) took() int {
 	return len(a.deleted)
 }
 
-// TestLeasedSecret: a secret that an engine makes for a time is used for most of that time and not beyond, and not after the Vault token
-// that it goes with has ended.
 func TestLeasedSecret(t *testing.T) {
 	tokens := &tokenAPI{}
 	api := httptest.NewServer(tokens)
@@ -70,7 +70,7 @@ func TestLeasedSecret(t *testing.T) {
 	c.add(time.Nanosecond)
 	wantSecret(t, s, "token-2")
 
-	// Vault takes the secrets back with the token that they go with; the upstream then says so.
+	// Vault revokes the secrets with their token; the upstream then refuses them.
 	if err := server.Client(t).Auth().Token().RevokeOrphanWithContext(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
@@ -89,17 +89,15 @@ func TestLeasedSecret(t *testing.T) {
 	s.Refused("token-2")
 	wantSecret(t, s, "token-3")
 
-	// A new token of the same role makes a secret of its own, even where the old one has time left.
 	deliver()
 	if err := all.Login(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	wantSecret(t, s, "token-4")
-	// An upstream that goes on refusing does not have one made for each call.
 	for i, refused := range []string{"token-4", "token-5", "token-5", "token-6"} {
 		c.add(time.Second)
 		s.Refused(refused)
-		s.Refused(refused) // the answer to a call beside it
+		s.Refused(refused) // the answer to a concurrent call
 		want := []string{"token-5", "token-5", "token-6", "token-6"}[i]
 		wantSecret(t, s, want)
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
-// countingVault answers in memory, so that a test can let hours pass, and counts what it is asked. It has one key under every name.
+// countingVault answers in memory and counts requests. It has one key under every name.
 type countingVault struct {
 	mu       sync.Mutex
 	asked    map[string]int // by the first parts of the path
@@ -59,7 +59,6 @@ func newCountingVault(t *testing.T) (*countingVault, *vault.Server) {
 	return c, s
 }
 
-// Accept, Close and Addr make it a listener.
 func (c *countingVault) Accept() (net.Conn, error) {
 	select {
 	case conn := <-c.conns:
@@ -105,7 +104,6 @@ func (c *countingVault) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"data": data})
 }
 
-// taken returns what was asked since the last time.
 func (c *countingVault) taken() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,8 +112,7 @@ func (c *countingVault) taken() map[string]int {
 	return asked
 }
 
-// TestLoadWhenIdle: what a deployment with seven keys asks of Vault in an hour in which nothing is posted. Vault's audit log gets two lines
-// for each request.
+// TestLoadWhenIdle: seven keys in an hour without posts. Each request is two lines of audit log.
 func TestLoadWhenIdle(t *testing.T) {
 	token := write(t, "token")
 	synctest.Test(t, func(t *testing.T) {
@@ -154,7 +151,7 @@ func TestLoadWhenIdle(t *testing.T) {
 	})
 }
 
-// TestLoadInUse: a key that signs is read twice a second, however much it signs, and what is new of it is known as soon.
+// TestLoadInUse: a signing key is read twice a second.
 func TestLoadInUse(t *testing.T) {
 	token := write(t, "token")
 	synctest.Test(t, func(t *testing.T) {
@@ -187,12 +184,12 @@ func TestLoadInUse(t *testing.T) {
 		}
 		rotate()
 		time.Sleep(600 * time.Millisecond)
-		current() // has it read
+		current() // reads it
 		synctest.Wait()
 		if got := current(); got != "mediator-key:v2" {
 			t.Errorf("half a second after it was rotated in use it signs with %s", got)
 		}
-		time.Sleep(11*time.Second - time.Since(opened)%(10*time.Second)) // a second after the key was read because it is time
+		time.Sleep(11*time.Second - time.Since(opened)%(10*time.Second)) // a second after a periodic reading
 		rotate()
 		time.Sleep(6 * time.Second)
 		if got := current(); got != "mediator-key:v3" {
@@ -201,8 +198,7 @@ func TestLoadInUse(t *testing.T) {
 	})
 }
 
-// TestAuditLines: a reading and a look are two lines each in a real audit log, whose size grows with the versions that Vault still
-// accepts and with nothing else.
+// TestAuditLines: lines grow only with accepted versions.
 func TestAuditLines(t *testing.T) {
 	v := vaulttest.New(t)
 	path := filepath.Join(t.TempDir(), "audit.log")

@@ -15,7 +15,6 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// TestUselessAnswers asks what a token may do. Vault, or something before it, answers with nothing, or without an end.
 func TestUselessAnswers(t *testing.T) {
 	nothing := func(status int) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }

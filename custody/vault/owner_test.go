@@ -13,8 +13,6 @@ import (
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
-// TestRetireBesideMinEncryptionVersion: somebody has set the oldest version that signs, and so Vault would refuse a later oldest version
-// that it accepts.
 func TestRetireBesideMinEncryptionVersion(t *testing.T) {
 	for name, tt := range map[string]struct{ signs, want int }{
 		"not set": {0, 0}, "an earlier one": {1, 3}, "the one before": {2, 3}, "the same": {3, 3}, "a later one": {4, 4},
@@ -41,13 +39,13 @@ func TestRetireBesideMinEncryptionVersion(t *testing.T) {
 				return int(n)
 			}
 			if number("min_decryption_version") != 3 || number("min_encryption_version") != tt.want {
-				t.Errorf("Vault accepts from %d on and signs from %d on, want 3 and %d", number("min_decryption_version"), number("min_encryption_version"), tt.want)
+				t.Errorf("Vault accepts from %d on and signs from %d on, want 3 and %d", number("min_decryption_version"),
+					number("min_encryption_version"), tt.want)
 			}
 		})
 	}
 }
 
-// TestOwnerIsTold: what Vault refuses is told with Vault's own reason, and is no outage.
 func TestOwnerIsTold(t *testing.T) {
 	proxy := server.NewProxy(t)
 	owner := newOwner(t, "told", proxy.Address)
@@ -93,7 +91,6 @@ func TestOwnerIsTold(t *testing.T) {
 	}
 }
 
-// newOwner makes a key in a Transit engine of its own, and its owner. Without capabilities the owner may do everything with it.
 func newOwner(t *testing.T, mount, address string, capabilities ...string) *vault.Owner {
 	t.Helper()
 	server.Mount(t, mount, "transit", nil)

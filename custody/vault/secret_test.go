@@ -16,7 +16,6 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// clock is a clock that a test sets.
 type clock struct {
 	mu sync.Mutex
 	t  time.Time
@@ -34,7 +33,6 @@ func (c *clock) add(d time.Duration) {
 	c.t = c.t.Add(d)
 }
 
-// secrets opens the test server for reading secrets below mount, with a policy of the test's.
 func secrets(t *testing.T, c *clock, name, policy string) *vault.Secrets {
 	t.Helper()
 	v, err := vault.NewServer(vault.Options{Address: server.Address, CAFile: server.CAFile, Log: zap.NewNop(), Now: c.now})
@@ -57,14 +55,14 @@ func wantSecret(t *testing.T, s *vault.Secret, want string) {
 	}
 }
 
-// TestSecret: a secret of the KV engine is read again after a minute, and after it was refused.
 func TestSecret(t *testing.T) {
 	server.Mount(t, "kv-secret", "kv", map[string]string{"version": "2"})
 	put := func(token string) {
 		server.Write(t, "kv-secret/data/api", map[string]any{"data": map[string]any{"token": token}})
 	}
 	c := &clock{t: time.Now()}
-	s := secrets(t, c, "kv-secret", selfPolicy+`path "kv-secret/data/api" { capabilities = ["read"] }`).Secret("kv-secret/data/api", "token")
+	s := secrets(t, c, "kv-secret",
+		selfPolicy+`path "kv-secret/data/api" { capabilities = ["read"] }`).Secret("kv-secret/data/api", "token")
 	put("one")
 	wantSecret(t, s, "one")
 	put("two")
@@ -74,10 +72,10 @@ func TestSecret(t *testing.T) {
 	wantSecret(t, s, "two")
 
 	put("three")
-	s.Refused("two") // it has only just been read
+	s.Refused("two") // only just read
 	wantSecret(t, s, "two")
 	c.add(time.Second)
-	s.Refused("one") // the answer to a call that was under way
+	s.Refused("one") // the answer to an earlier call
 	wantSecret(t, s, "two")
 	s.Refused("two")
 	wantSecret(t, s, "three")
@@ -96,11 +94,11 @@ func TestSecret(t *testing.T) {
 	wait.Wait()
 }
 
-// TestSecretUnavailable: what cannot be read is an error that says why and tells nothing of what was read before.
 func TestSecretUnavailable(t *testing.T) {
 	server.Mount(t, "kv-bad", "kv", map[string]string{"version": "2"})
 	for path, data := range map[string]map[string]any{
-		"number": {"token": 7}, "empty": {"token": ""}, "lines": {"token": "a\nb"}, "other": {"password": "x"}, "long": {"token": strings.Repeat("x", 70<<10)}, "gone": {"token": "x"},
+		"number": {"token": 7}, "empty": {"token": ""}, "lines": {"token": "a\nb"}, "other": {"password": "x"},
+		"long": {"token": strings.Repeat("x", 70<<10)}, "gone": {"token": "x"},
 	} {
 		server.Write(t, "kv-bad/data/"+path, map[string]any{"data": data})
 	}
@@ -109,13 +107,17 @@ func TestSecretUnavailable(t *testing.T) {
 	}
 	all := secrets(t, &clock{t: time.Now()}, "kv-bad", selfPolicy+`path "kv-bad/data/*" { capabilities = ["read"] }`)
 	for path, want := range map[string]string{
-		"kv-bad/data/number": "no field token that is a text", "kv-bad/data/empty": "no field token", "kv-bad/data/lines": "control character",
-		"kv-bad/data/other": "no field token", "kv-bad/data/long": "longer than", "kv-bad/data/gone": "no field token", "kv-bad/data/none": "Vault has nothing at",
-		"sys/policies/acl/root": "denies the role of API credentials to read", "nowhere/x": "denies the role of API credentials to read",
+		"kv-bad/data/number": "no field token that is a text", "kv-bad/data/empty": "no field token",
+		"kv-bad/data/lines": "control character",
+		"kv-bad/data/other": "no field token", "kv-bad/data/long": "longer than", "kv-bad/data/gone": "no field token",
+		"kv-bad/data/none":      "Vault has nothing at",
+		"sys/policies/acl/root": "denies the role of API credentials to read",
+		"nowhere/x":             "denies the role of API credentials to read",
 	} {
 		value, err := all.Secret(path, "token").Secret(t.Context())
 		var refused *custody.Error
-		if value != "" || !errors.As(err, &refused) || refused.Code() != "custody_unavailable" || !strings.Contains(err.Error(), want) {
+		if value != "" || !errors.As(err, &refused) || refused.Code() != "custody_unavailable" ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %q, %v; want %s", path, value, err, want)
 		}
 	}
@@ -126,7 +128,6 @@ func TestSecretUnavailable(t *testing.T) {
 	}
 }
 
-// TestSecretsLook: the token that reads credentials must not be able to sign.
 func TestSecretsLook(t *testing.T) {
 	c := &clock{t: time.Now()}
 	if l := secrets(t, c, "creds-apart", selfPolicy).Look(t.Context(), 0); l.Name != look.Apart || l.Result != look.Holds {
@@ -138,16 +139,18 @@ func TestSecretsLook(t *testing.T) {
 			t.Errorf("%+v", l)
 		}
 	}
-	err := server.Client(t).Sys().PutPolicyWithContext(t.Context(), "creds-again", selfPolicy+`path "sys/policies/acl/*" { capabilities = ["update"] }`)
+	err := server.Client(t).Sys().PutPolicyWithContext(t.Context(), "creds-again",
+		selfPolicy+`path "sys/policies/acl/*" { capabilities = ["update"] }`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, maxAge := range []time.Duration{0, time.Hour} { // the second may tell again what was seen before, but not what was seen before the first
+	for _, maxAge := range []time.Duration{0, time.Hour} { // may repeat what was seen, but not from before the first
 		if l := again.Look(t.Context(), maxAge); l.Result != look.Contradicts {
 			t.Errorf("at most %s old: %+v", maxAge, l)
 		}
 	}
-	l := secrets(t, c, "creds-sign", selfPolicy+`path "transit/sign/request-proof-key" { capabilities = ["update"] }`).Look(t.Context(), 0)
+	l := secrets(t, c, "creds-sign",
+		selfPolicy+`path "transit/sign/request-proof-key" { capabilities = ["update"] }`).Look(t.Context(), 0)
 	if l.Result != look.Contradicts || !strings.Contains(l.Seen, "update on transit/sign/request-proof-key") {
 		t.Errorf("%+v", l)
 	}

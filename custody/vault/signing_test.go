@@ -18,27 +18,27 @@ import (
 	"github.com/actionproof/mediator/custody/vault"
 )
 
-// signing is a role with a key in a Transit engine and an AppRole in an auth method of its own, both at mount.
 type signing struct {
 	mount string
-	said  chan string // what is logged
+	said  chan string // its log
 	vault.Options
 	auth *vault.AppRole
 }
 
 var mounts atomic.Int64
 
-// newSigning makes a role whose tokens last for ttl, and with renewals for max.
 func newSigning(t *testing.T, ttl, maxTTL time.Duration) *signing {
 	t.Helper()
 	mount, dir := fmt.Sprintf("role-%d", mounts.Add(1)), t.TempDir()
 	server.Mount(t, mount, "transit", nil)
 	server.Write(t, mount+"/keys/k", map[string]any{"type": "ed25519"})
-	server.Write(t, "sys/policies/acl/"+mount, map[string]any{"policy": signPolicy(mount, "k") + `path "auth/token/renew-self" { capabilities = ["update"] }`})
+	server.Write(t, "sys/policies/acl/"+mount,
+		map[string]any{"policy": signPolicy(mount, "k") + `path "auth/token/renew-self" { capabilities = ["update"] }`})
 	server.Write(t, "sys/auth/"+mount, map[string]any{"type": "approle"})
 	for _, role := range []string{"signer", "another"} {
 		server.Write(t, "auth/"+mount+"/role/"+role, map[string]any{
-			"token_policies": mount, "token_no_default_policy": true, "token_ttl": ttl.String(), "token_max_ttl": maxTTL.String(),
+			"token_policies": mount, "token_no_default_policy": true, "token_ttl": ttl.String(),
+			"token_max_ttl": maxTTL.String(),
 		})
 	}
 	roleID, err := server.Client(t).Logical().ReadWithContext(t.Context(), "auth/"+mount+"/role/signer/role-id")
@@ -46,13 +46,14 @@ func newSigning(t *testing.T, ttl, maxTTL time.Duration) *signing {
 		t.Fatal(err)
 	}
 	s := &signing{mount: mount, said: make(chan string, 4096)}
-	s.auth = &vault.AppRole{Mount: mount, Role: "signer", RoleIDFile: write(t, roleID.Data["role_id"].(string)), SecretIDFile: filepath.Join(dir, "secret-id"), Wrapped: true}
-	s.Options = vault.Options{Address: server.Address, CAFile: server.CAFile, Mount: mount, Timeout: time.Minute, Now: time.Now, Log: zap.New(heard{s.said})}
+	s.auth = &vault.AppRole{Mount: mount, Role: "signer", RoleIDFile: write(t, roleID.Data["role_id"].(string)),
+		SecretIDFile: filepath.Join(dir, "secret-id"), Wrapped: true}
+	s.Options = vault.Options{Address: server.Address, CAFile: server.CAFile, Mount: mount, Timeout: time.Minute,
+		Now: time.Now, Log: zap.New(heard{s.said})}
 	s.deliver(t, s.wrapped(t, "auth/"+mount+"/role/signer/secret-id"))
 	return s
 }
 
-// heard is a log that a test listens to.
 type heard struct{ said chan string }
 
 func (heard) Enabled(zapcore.Level) bool          { return true }
@@ -69,7 +70,6 @@ func (h heard) Write(e zapcore.Entry, _ []zapcore.Field) error {
 	return nil
 }
 
-// await waits until message was logged n times, and returns how often others were.
 func (s *signing) await(t *testing.T, message string, n int) map[string]int {
 	t.Helper()
 	count := make(map[string]int)
@@ -86,7 +86,6 @@ func (s *signing) await(t *testing.T, message string, n int) map[string]int {
 	return count
 }
 
-// wrapped makes a wrapping token for what a write to path answers.
 func (s *signing) wrapped(t *testing.T, path string) string {
 	t.Helper()
 	c := server.Client(t)
@@ -98,10 +97,8 @@ func (s *signing) wrapped(t *testing.T, path string) string {
 	return secret.WrapInfo.Token
 }
 
-// deliver puts content in the place of the file with the secret id, as whoever deploys the process does.
 func (s *signing) deliver(t *testing.T, content string) { replace(t, s.auth.SecretIDFile, content) }
 
-// replace replaces a file so that nobody reads a part of it.
 func replace(t *testing.T, path, content string) {
 	t.Helper()
 	if err := errors.Join(os.WriteFile(path+".new", []byte(content), 0o600), os.Rename(path+".new", path)); err != nil {
@@ -109,7 +106,6 @@ func replace(t *testing.T, path, content string) {
 	}
 }
 
-// key opens the key as a process that starts does: with nothing remembered.
 func (s *signing) key(t *testing.T) (*vault.Key, error) {
 	t.Helper()
 	v, err := vault.NewServer(s.Options)
@@ -117,11 +113,11 @@ func (s *signing) key(t *testing.T) (*vault.Key, error) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = v.Close() })
-	auth := &vault.AppRole{Mount: s.auth.Mount, Role: s.auth.Role, RoleIDFile: s.auth.RoleIDFile, SecretIDFile: s.auth.SecretIDFile, Wrapped: s.auth.Wrapped}
+	auth := &vault.AppRole{Mount: s.auth.Mount, Role: s.auth.Role, RoleIDFile: s.auth.RoleIDFile,
+		SecretIDFile: s.auth.SecretIDFile, Wrapped: s.auth.Wrapped}
 	return v.Key(t.Context(), "k", auth)
 }
 
-// mustKey opens the key and has it sign.
 func (s *signing) mustKey(t *testing.T) *vault.Key {
 	t.Helper()
 	k, err := s.key(t)
@@ -138,12 +134,12 @@ func signOnce(t *testing.T, k custody.Key) error {
 	t.Helper()
 	v, err := k.Current(t.Context())
 	if err == nil {
-		_, err = v.Sign(t.Context(), []byte("message")) // which verifies it
+		_, err = v.Sign(t.Context(), []byte("message")) // verifies it
 	}
 	return err
 }
 
-// signMany signs all the time until stop, and returns how many signatures it has; none may fail.
+// signMany signs until stop and returns the count; none may fail.
 func signMany(t *testing.T, k custody.Key) (stop func() int64) {
 	t.Helper()
 	var done atomic.Bool
@@ -167,7 +163,6 @@ func signMany(t *testing.T, k custody.Key) (stop func() int64) {
 	}
 }
 
-// revoke ends all tokens that the role has.
 func (s *signing) revoke(t *testing.T) {
 	t.Helper()
 	server.Write(t, "sys/leases/revoke-prefix/auth/"+s.mount+"/login", nil)

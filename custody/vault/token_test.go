@@ -22,10 +22,10 @@ func TestTokenIsRenewed(t *testing.T) {
 	s := newSigning(t, 5*time.Second, time.Hour)
 	k := s.mustKey(t)
 	stop := signMany(t, k)
-	for lasted := false; !lasted; { // a busy machine can miss the time, and log in again
+	for lasted := false; !lasted; { // a busy machine may log in again
 		s.await(t, "token renewed", 1)
 		for _, token := range s.tokens(t) {
-			lasted = lasted || token.Renewed > token.Created+token.TTL // it has lived longer than it could have without
+			lasted = lasted || token.Renewed > token.Created+token.TTL // longer than without renewal
 		}
 	}
 	if stop() == 0 {
@@ -59,7 +59,6 @@ func TestTokenThatEnds(t *testing.T) {
 	}
 }
 
-// TestTokenFile replaces the token of a file, as Vault Agent does.
 func TestTokenFile(t *testing.T) {
 	s := newSigning(t, time.Hour, time.Hour)
 	fresh := func() string { return server.TokenFor(t, s.mount, signPolicy(s.mount, "k"), time.Hour) }
@@ -85,14 +84,14 @@ func TestTokenFile(t *testing.T) {
 	}
 	revoke(token) // and nobody has another one
 	var err2 interface{ Code() string }
-	if err := signOnce(t, k); !errors.As(err, &err2) || err2.Code() != "custody_unavailable" || !strings.Contains(err.Error(), "Vault does not know the token any more, and there is no other one yet") {
+	if err := signOnce(t, k); !errors.As(err, &err2) || err2.Code() != "custody_unavailable" ||
+		!strings.Contains(err.Error(), "Vault does not know the token any more, and there is no other one yet") {
 		t.Error(err)
 	}
 	replace(t, path, fresh())
 	s.signsAgain(t, k)
 }
 
-// TestVaultAgent takes tokens from a real Vault Agent, which gets another one whenever the one before it ends.
 func TestVaultAgent(t *testing.T) {
 	t.Parallel()
 	s, dir := newSigning(t, 4*time.Second, 4*time.Second), t.TempDir()
@@ -139,12 +138,11 @@ auto_auth {
 			t.Fatal(err)
 		}
 	}
-	// The agent takes a second to get another token, which is too long for tokens that end as soon as these.
+	// The agent takes a second to get a token, too long for these.
 	s.await(t, "logged in to Vault", 3)
 	s.signsAgain(t, k)
 }
 
-// signsAgain waits until the key signs.
 func (s *signing) signsAgain(t *testing.T, k custody.Key) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {
@@ -158,7 +156,6 @@ func (s *signing) signsAgain(t *testing.T, k custody.Key) {
 	}
 }
 
-// tokens are the tokens that the role has now, as Vault describes them.
 func (s *signing) tokens(t *testing.T) []tokenInfo {
 	t.Helper()
 	c := server.Client(t)
@@ -170,7 +167,7 @@ func (s *signing) tokens(t *testing.T) []tokenInfo {
 	for _, accessor := range list.Data["keys"].([]any) {
 		secret, err := c.Auth().Token().LookupAccessorWithContext(t.Context(), accessor.(string))
 		if err != nil {
-			continue // it has ended meanwhile
+			continue // ended meanwhile
 		}
 		var info tokenInfo
 		raw, err := json.Marshal(secret.Data)
@@ -191,15 +188,15 @@ type tokenInfo struct {
 	Renewed int64  `json:"last_renewal_time"`
 }
 
-// TestEnvironment: what the environment says to Vault's own command line counts for nothing. A process that has confined itself cannot open
-// the files that it names, and still has to log in again.
+// TestEnvironment: VAULT_* does not count, and a confined process cannot open the files it names.
 func TestEnvironment(t *testing.T) {
 	ca, err := os.ReadFile(server.CAFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	file := write(t, string(ca))
-	for name, value := range map[string]string{"VAULT_CACERT": file, "VAULT_ADDR": "https://127.0.0.1:1", "VAULT_TOKEN": "another", "VAULT_NAMESPACE": "another"} {
+	for name, value := range map[string]string{"VAULT_CACERT": file, "VAULT_ADDR": "https://127.0.0.1:1",
+		"VAULT_TOKEN": "another", "VAULT_NAMESPACE": "another"} {
 		t.Setenv(name, value)
 	}
 	s := newSigning(t, time.Hour, time.Hour)
@@ -212,7 +209,9 @@ func TestEnvironment(t *testing.T) {
 	if err := signOnce(t, k); err != nil {
 		t.Error(err)
 	}
-	if _, err := vault.NewServer(s.Options); err == nil || !strings.Contains(err.Error(), "the environment has VAULT_CACERT="+file) || !strings.HasSuffix(err.Error(), "unset VAULT_CACERT") {
+	if _, err := vault.NewServer(s.Options); err == nil ||
+		!strings.Contains(err.Error(), "the environment has VAULT_CACERT="+file) ||
+		!strings.HasSuffix(err.Error(), "unset VAULT_CACERT") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
-// remake deletes a key and makes another one under its name.
 func remake(t *testing.T, path string, how map[string]any) {
 	t.Helper()
 	server.Write(t, path+"/config", map[string]any{"deletion_allowed": true})
@@ -22,10 +21,10 @@ func remake(t *testing.T, path string, how map[string]any) {
 	server.Write(t, path, how)
 }
 
-// TestUnfit has a key replaced while it is in use: it signs no more, says why, and does so too when Vault does not answer any more.
 func TestUnfit(t *testing.T) {
 	for name, how := range map[string]map[string]any{
-		"is another key than before": {"type": "ed25519"}, "is of the type ecdsa-p256": {"type": "ecdsa-p256"}, "is of the type aes256-gcm96": {"type": "aes256-gcm96"},
+		"is another key than before": {"type": "ed25519"}, "is of the type ecdsa-p256": {"type": "ecdsa-p256"},
+		"is of the type aes256-gcm96":                    {"type": "aes256-gcm96"},
 		"is of the type ed25519 and not a plain ed25519": {"type": "ed25519", "derived": true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -59,8 +58,9 @@ func TestUnfit(t *testing.T) {
 				}
 			}
 			proxy.Set(t, vaulttest.Fault{})
-			if _, err := s.Key(t.Context(), "key", role); custody.IsUnfit(err) != (how["derived"] != nil || how["type"] != "ed25519") {
-				t.Errorf("another start: %v", err) // whose registry has to certify what is a new key to it
+			if _, err := s.Key(t.Context(), "key", role); custody.IsUnfit(err) !=
+				(how["derived"] != nil || how["type"] != "ed25519") {
+				t.Errorf("another start: %v", err) // a new key for its registry
 			}
 		})
 	}

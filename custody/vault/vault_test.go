@@ -21,7 +21,6 @@ func TestMain(m *testing.M) {
 	os.Exit(vaulttest.Main(m, func(s *vaulttest.Server) { server = s }))
 }
 
-// signPolicy lets a token read one key and sign with it, and look at itself.
 func signPolicy(mount, key string) string {
 	return fmt.Sprintf(`
 path "%[1]s/keys/%[2]s" { capabilities = ["read"] }
@@ -41,7 +40,6 @@ func write(t testing.TB, content string) string {
 	return path
 }
 
-// open opens a server of o, filled with what the test does not set.
 func open(t testing.TB, v *vaulttest.Server, o vault.Options) *vault.Server {
 	t.Helper()
 	if o.Address == "" {
@@ -57,7 +55,6 @@ func open(t testing.TB, v *vaulttest.Server, o vault.Options) *vault.Server {
 	return s
 }
 
-// rotator is a key that its owner rotates in Vault.
 type rotator struct {
 	*vault.Key
 	rotate func() error
@@ -73,12 +70,14 @@ func TestKey(t *testing.T) {
 		server.Mount(t, mount, "transit", nil)
 		server.Write(t, mount+"/keys/"+name, map[string]any{"type": "ed25519"})
 		token := server.TokenFor(t, mount, signPolicy(mount, name), time.Hour)
-		k, err := open(t, server, vault.Options{Mount: mount}).Key(t.Context(), name, &vault.TokenFile{Path: write(t, token)}, "another-key")
+		k, err := open(t, server, vault.Options{Mount: mount}).Key(t.Context(), name, &vault.TokenFile{Path: write(t, token)},
+			"another-key")
 		if err != nil {
 			t.Fatal(err)
 		}
 		return rotator{k, func() error {
-			if _, err := server.Client(t).Logical().WriteWithContext(t.Context(), mount+"/keys/"+name+"/rotate", nil); err != nil {
+			if _, err := server.Client(t).Logical().WriteWithContext(t.Context(), mount+"/keys/"+name+"/rotate", nil); err !=
+				nil {
 				return err
 			}
 			return k.Read(t.Context())

@@ -13,14 +13,14 @@ type caller = interaction.Caller
 
 func aCaller() caller {
 	return caller{
-		Registered: evidence.Registered{Audience: "node", Expires: noon.Unix() + 60, IssuedAt: noon.Unix(), Issuer: "sidecar", ID: "id"},
-		KeyClaims:  evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator},
-		Agent:      "agent:worker-1", Owner: strings.Repeat("o", 43), Session: "ses_1", EventID: "evt_1",
+		Registered: evidence.Registered{Audience: "node", Expires: noon.Unix() + 60, IssuedAt: noon.Unix(), Issuer: "sidecar",
+			ID: "id"},
+		KeyClaims: evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator},
+		Agent:     "agent:worker-1", Owner: strings.Repeat("o", 43), Session: "ses_1", EventID: "evt_1",
 		Method: "POST", Path: "/v1/challenge/issue", BodyHash: evidence.HashBytes([]byte("{}")),
 	}
 }
 
-// codeOf returns the code of a refusal; none for no error.
 func codeOf(err error) string {
 	var coded interface{ Code() string }
 	if errors.As(err, &coded) {
@@ -33,7 +33,7 @@ func TestCallers(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	for name, tt := range map[string]struct {
 		spoil func(*caller)
-		code  string // empty: it is taken
+		code  string // empty: accepted
 	}{
 		"one that is whole":     {func(*caller) {}, ""},
 		"too long a life":       {func(c *caller) { c.Expires++ }, "artifact_malformed"},

@@ -27,7 +27,6 @@ func wantCode(t *testing.T, err error, code string) {
 	}
 }
 
-// add verifies receipts one after the other, and returns the first refusal.
 func add(c *interaction.Chain, tokens ...string) error {
 	for _, token := range tokens {
 		if _, err := c.Add(token); err != nil {
@@ -39,7 +38,6 @@ func add(c *interaction.Chain, tokens ...string) error {
 
 var posted = []interaction.NamedArtifact{{Name: "sessionReceipt", Hash: evidence.HashBytes([]byte("session receipt"))}}
 
-// TestChain verifies the whole chain of a session: calls, a post, the end.
 func TestChain(t *testing.T) {
 	k := gatetest.New(t)
 	s := k.Session(t, "ses_1")
@@ -50,7 +48,7 @@ func TestChain(t *testing.T) {
 	if err := add(third, s.Receipts...); err != nil {
 		t.Fatal(err)
 	}
-	k.Clock.Advance(-time.Second) // the next is of the same second, and counts no more
+	k.Clock.Advance(-time.Second) // the same second and no higher count
 	s.Call(t, func(c *receipt) { c.Session = third.Last().Session })
 	head := s.Head("post_open")
 	s.Post(t, "post_1", posted, nil)
@@ -69,14 +67,14 @@ func TestChain(t *testing.T) {
 	if err := s.Chain(t).Names(evidence.InteractionHead{}); err != nil {
 		t.Error(err)
 	}
-	for _, none := range []evidence.InteractionHead{{Number: -1}, {Number: -1, HeadHash: head.HeadHash}, {HeadHash: head.HeadHash}, {Number: 9}} {
+	for _, none := range []evidence.InteractionHead{{Number: -1}, {Number: -1, HeadHash: head.HeadHash},
+		{HeadHash: head.HeadHash}, {Number: 9}} {
 		wantCode(t, c.Names(none), "chain_broken")
 	}
 }
 
-// TestChainsThatAreRefused spoils one thing each of a chain that is valid.
 func TestChainsThatAreRefused(t *testing.T) {
-	// Each row makes the tokens that are verified, of a session with three receipts.
+	// Each row makes the tokens, of a session with three receipts.
 	rows := map[string]struct {
 		code  string
 		spoil func(t *testing.T, k *gatetest.Kit, s *gatetest.Session) []string
@@ -84,7 +82,9 @@ func TestChainsThatAreRefused(t *testing.T) {
 		"one is missing": {"chain_incomplete", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
 			return slices.Delete(s.Receipts, 1, 2)
 		}},
-		"the first is missing": {"chain_incomplete", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string { return s.Receipts[1:] }},
+		"the first is missing": {"chain_incomplete", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+			return s.Receipts[1:]
+		}},
 		"one comes twice": {"chain_broken", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
 			return append(s.Receipts, s.Receipts[1])
 		}},
@@ -121,11 +121,13 @@ func TestChainsThatAreRefused(t *testing.T) {
 		"a second for one call": {"chain_broken", next(func(c *receipt) { c.RequestID = "post_ses_1_000002" })},
 		"fewer calls":           {"chain_broken", next(func(c *receipt) { c.Session.Calls, c.Session.CallsObserved = 2, 2 })},
 		"fewer calls observed":  {"chain_broken", next(func(c *receipt) { c.Session.CallsObserved = 2 })},
-		"fewer bytes":           {"chain_broken", next(func(c *receipt) { c.Session.BytesOut, c.Session.BytesOutObserved = 9, 9 })},
-		"fewer bytes observed":  {"chain_broken", next(func(c *receipt) { c.Session.BytesOutObserved = 9 })},
-		"fewer calls in all":    {"chain_broken", next(func(c *receipt) { c.Session.Calls = 99 }, nil)},
-		"fewer bytes in all":    {"chain_broken", next(func(c *receipt) { c.Session.BytesOut = 1 << 20 }, nil)},
-		"a time that falls":     {"chain_broken", earlier},
+		"fewer bytes": {"chain_broken", next(func(c *receipt) {
+			c.Session.BytesOut, c.Session.BytesOutObserved = 9, 9
+		})},
+		"fewer bytes observed": {"chain_broken", next(func(c *receipt) { c.Session.BytesOutObserved = 9 })},
+		"fewer calls in all":   {"chain_broken", next(func(c *receipt) { c.Session.Calls = 99 }, nil)},
+		"fewer bytes in all":   {"chain_broken", next(func(c *receipt) { c.Session.BytesOut = 1 << 20 }, nil)},
+		"a time that falls":    {"chain_broken", earlier},
 		"one after the end": {"chain_broken", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
 			s.Close(t)
 			s.Call(t, nil)
@@ -139,16 +141,30 @@ func TestChainsThatAreRefused(t *testing.T) {
 		"another token": {"artifact_malformed", func(_ *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
 			return append(s.Receipts, k.Certificates[evidence.PurposeAgentSession])
 		}},
-		"no token": {"artifact_missing", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string { return append(s.Receipts, "") }},
+		"no token": {"artifact_missing", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+			return append(s.Receipts, "")
+		}},
 		"an altered signature": {"signature_invalid", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
 			return append(s.Receipts[:2:2], resigned(s.Receipts[2], s.Receipts[1]))
 		}},
-		"a stranger's key":          {"key_unknown", signedBy(func(t *testing.T, _ *gatetest.Kit) evidence.Key { return gatetest.StrangerKey(t, "stranger:v1") })},
-		"another role's key":        {"key_purpose", signedBy(func(t *testing.T, k *gatetest.Kit) evidence.Key { return k.Key(t, evidence.PurposeAgentSession) })},
-		"a key that is not allowed": {"not_allowed", otherwise(func(k *gatetest.Kit) { k.Strict.Interaction.KeyIDs = []string{"other-key"} })},
-		"another issuer":            {"not_allowed", otherwise(func(k *gatetest.Kit) { k.Strict.Interaction.Issuers = []string{"other"} })},
-		"another audience":          {"not_allowed", otherwise(func(k *gatetest.Kit) { k.Strict.Interaction.Audiences = []string{"other"} })},
-		"a manifest without them":   {"not_allowed", otherwise(func(k *gatetest.Kit) { k.Strict.Interaction = evidence.Expected{} })},
+		"a stranger's key": {"key_unknown", signedBy(func(t *testing.T, _ *gatetest.Kit) evidence.Key {
+			return gatetest.StrangerKey(t, "stranger:v1")
+		})},
+		"another role's key": {"key_purpose", signedBy(func(t *testing.T, k *gatetest.Kit) evidence.Key {
+			return k.Key(t, evidence.PurposeAgentSession)
+		})},
+		"a key that is not allowed": {"not_allowed", otherwise(func(k *gatetest.Kit) {
+			k.Strict.Interaction.KeyIDs = []string{"other-key"}
+		})},
+		"another issuer": {"not_allowed", otherwise(func(k *gatetest.Kit) {
+			k.Strict.Interaction.Issuers = []string{"other"}
+		})},
+		"another audience": {"not_allowed", otherwise(func(k *gatetest.Kit) {
+			k.Strict.Interaction.Audiences = []string{"other"}
+		})},
+		"a manifest without them": {"not_allowed", otherwise(func(k *gatetest.Kit) {
+			k.Strict.Interaction = evidence.Expected{}
+		})},
 		"a revoked key": {"revoked", func(t *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
 			k.Revoke(t, evidence.Revocation{Kind: "key", ID: k.Key(t, evidence.PurposeInteraction).KeyID()})
 			return s.Receipts
@@ -172,7 +188,7 @@ func TestChainsThatAreRefused(t *testing.T) {
 			tokens := row.spoil(t, k, s)
 			c := s.Chain(t)
 			wantCode(t, add(c, tokens...), row.code)
-			// What was refused has left no trace.
+			// The refused receipt leaves no trace.
 			if n := int(c.Len()); n > 0 && n < 3 && slices.Equal(tokens[:n], whole[:n]) {
 				if err := add(c, whole[n:]...); err != nil {
 					t.Errorf("after the refusal: %v", err)
@@ -182,7 +198,6 @@ func TestChainsThatAreRefused(t *testing.T) {
 	}
 }
 
-// next is a fourth receipt, and those after it, that say something else.
 func next(edits ...func(*receipt)) func(*testing.T, *gatetest.Kit, *gatetest.Session) []string {
 	return func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
 		for _, edit := range edits {
@@ -192,7 +207,6 @@ func next(edits ...func(*receipt)) func(*testing.T, *gatetest.Kit, *gatetest.Ses
 	}
 }
 
-// earlier is a fourth receipt that was signed before the third.
 func earlier(t *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
 	k.Clock.Advance(-3 * time.Second)
 	s.Call(t, nil)
@@ -200,7 +214,7 @@ func earlier(t *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
 	return s.Receipts
 }
 
-// again signs a second receipt with the number n+1.
+// again is a second receipt with the number n+1.
 func again(t *testing.T, s *gatetest.Session, n int) string {
 	kept := s.Receipts
 	s.Receipts = slices.Clone(kept[:n])
@@ -209,13 +223,13 @@ func again(t *testing.T, s *gatetest.Session, n int) string {
 	return token
 }
 
-// resigned has the signature of another token.
+// resigned has another token's signature.
 func resigned(token, other string) string {
 	return token[:strings.LastIndexByte(token, '.')] + other[strings.LastIndexByte(other, '.'):]
 }
 
-// signedBy is a first receipt that another key has signed.
-func signedBy(key func(*testing.T, *gatetest.Kit) evidence.Key) func(*testing.T, *gatetest.Kit, *gatetest.Session) []string {
+func signedBy(key func(*testing.T, *gatetest.Kit) evidence.Key) func(*testing.T, *gatetest.Kit,
+	*gatetest.Session) []string {
 	return func(t *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
 		c, err := evidence.UnverifiedClaims(interaction.Kind, s.Receipts[0])
 		if err != nil {
@@ -229,7 +243,6 @@ func signedBy(key func(*testing.T, *gatetest.Kit) evidence.Key) func(*testing.T,
 	}
 }
 
-// otherwise is the chain as it is, for a verifier that demands something else.
 func otherwise(edit func(*gatetest.Kit)) func(*testing.T, *gatetest.Kit, *gatetest.Session) []string {
 	return func(_ *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
 		edit(k)
@@ -237,7 +250,6 @@ func otherwise(edit func(*gatetest.Kit)) func(*testing.T, *gatetest.Kit, *gatete
 	}
 }
 
-// TestChainOf holds chains against what a verifier expects of the session.
 func TestChainOf(t *testing.T) {
 	k := gatetest.New(t)
 	s := k.Session(t, "ses_1")
@@ -254,7 +266,8 @@ func TestChainOf(t *testing.T) {
 		"another agent's":   {"chain_broken", interaction.Expected{Owner: k.Owner(t), Agent: "agent:worker-2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := add(interaction.NewChain(interaction.Past(k.Past(t), k.Strict.Interaction, k.Clock.Now()), tt.want), s.Receipts...)
+			err := add(interaction.NewChain(interaction.Past(k.Past(t), k.Strict.Interaction, k.Clock.Now()), tt.want),
+				s.Receipts...)
 			if tt.code != "" || err != nil {
 				wantCode(t, err, tt.code)
 			}
@@ -262,7 +275,6 @@ func TestChainOf(t *testing.T) {
 	}
 }
 
-// TestHeads holds what a session receipt says of a chain against the chain.
 func TestHeads(t *testing.T) {
 	k := gatetest.New(t)
 	s := k.Session(t, "ses_1")
@@ -275,20 +287,31 @@ func TestHeads(t *testing.T) {
 	s.Close(t)
 	for name, tt := range map[string]struct {
 		head        evidence.InteractionHead
-		open, whole string // the code where the chain ends after 4 receipts, and where it is closed
+		open, whole string // the code for 4 receipts, and for a closed chain
 	}{
-		"none yet":                   {heads[0], "", ""},
-		"after two":                  {heads[2], "", ""},
-		"after all":                  {end, "", ""},
-		"of another chain":           {evidence.InteractionHead{Number: 2, HeadHash: evidence.HashBytes(nil)}, "chain_broken", "chain_broken"},
-		"of another number":          {evidence.InteractionHead{Number: 3, HeadHash: heads[2].HeadHash}, "chain_broken", "chain_broken"},
-		"beyond the chain":           {evidence.InteractionHead{Number: 9, HeadHash: end.HeadHash}, "chain_broken", "chain_broken"},
-		"the next, which is another": {evidence.InteractionHead{Number: 5, HeadHash: end.HeadHash}, "chain_broken", "chain_broken"},
-		"after its end":              {evidence.InteractionHead{Number: 6, HeadHash: end.HeadHash}, "chain_broken", "chain_broken"},
-		"open, and ended with it":    {evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_2"}}, "chain_broken", "chain_broken"},
-		"open, and ended later":      {evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_3", "post_4"}}, "", ""},
-		"open, and ended before":     {evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_1"}}, "chain_broken", "chain_broken"},
-		"open, and never ended":      {evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_9"}}, "", "chain_broken"},
+		"none yet":  {heads[0], "", ""},
+		"after two": {heads[2], "", ""},
+		"after all": {end, "", ""},
+		"of another chain": {evidence.InteractionHead{Number: 2, HeadHash: evidence.HashBytes(nil)}, "chain_broken",
+			"chain_broken"},
+		"of another number": {evidence.InteractionHead{Number: 3, HeadHash: heads[2].HeadHash}, "chain_broken",
+			"chain_broken"},
+		"beyond the chain": {evidence.InteractionHead{Number: 9, HeadHash: end.HeadHash}, "chain_broken",
+			"chain_broken"},
+		"the next, which is another": {evidence.InteractionHead{Number: 5, HeadHash: end.HeadHash}, "chain_broken",
+			"chain_broken"},
+		"after its end": {evidence.InteractionHead{Number: 6, HeadHash: end.HeadHash}, "chain_broken",
+			"chain_broken"},
+		"open, and ended with it": {
+			evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_2"}}, "chain_broken",
+			"chain_broken"},
+		"open, and ended later": {
+			evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_3", "post_4"}}, "", ""},
+		"open, and ended before": {
+			evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_1"}}, "chain_broken",
+			"chain_broken"},
+		"open, and never ended": {
+			evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_9"}}, "", "chain_broken"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range []struct {
@@ -307,7 +330,6 @@ func TestHeads(t *testing.T) {
 	}
 }
 
-// TestTails verifies the end of a chain: what is there is held together as in a whole one.
 func TestTails(t *testing.T) {
 	k := gatetest.New(t)
 	s := k.Session(t, "ses_1")
@@ -321,7 +343,8 @@ func TestTails(t *testing.T) {
 		other.Call(t, func(c *receipt) { c.OutputCleanHash = evidence.HashBytes([]byte("other")) })
 	}
 	tail := func(tokens ...string) (*interaction.Chain, error) {
-		c := interaction.NewTail(interaction.Past(k.Past(t), k.Strict.Interaction, k.Clock.Now()), interaction.Expected{Owner: s.Owner})
+		c := interaction.NewTail(interaction.Past(k.Past(t), k.Strict.Interaction, k.Clock.Now()),
+			interaction.Expected{Owner: s.Owner})
 		return c, add(c, tokens...)
 	}
 	c, err := tail(s.Receipts[2:]...)
@@ -333,16 +356,20 @@ func TestTails(t *testing.T) {
 			t.Errorf("head %d: %v", i+1, err)
 		}
 	}
-	for _, head := range []evidence.InteractionHead{{Number: 9, HeadHash: heads[4].HeadHash}, {Number: 9, HeadHash: heads[1].HeadHash}, {Number: 1, HeadHash: heads[1].HeadHash}} {
+	for _, head := range []evidence.InteractionHead{{Number: 9, HeadHash: heads[4].HeadHash},
+		{Number: 9, HeadHash: heads[1].HeadHash}, {Number: 1, HeadHash: heads[1].HeadHash}} {
 		wantCode(t, c.Names(head), "chain_broken")
 	}
 	for _, tt := range []struct {
 		code   string
 		tokens []string
 	}{
-		{"chain_incomplete", []string{s.Receipts[2], s.Receipts[4]}}, {"chain_broken", []string{s.Receipts[2], s.Receipts[2]}},
-		{"chain_broken", []string{s.Receipts[2], s.Receipts[1]}}, {"chain_broken", []string{s.Receipts[2], other.Receipts[2]}},
-		{"chain_broken", []string{s.Receipts[2], other.Receipts[3]}}, {"chain_broken", []string{s.Receipts[2], s.Receipts[0]}},
+		{"chain_incomplete", []string{s.Receipts[2], s.Receipts[4]}},
+		{"chain_broken", []string{s.Receipts[2], s.Receipts[2]}},
+		{"chain_broken", []string{s.Receipts[2], s.Receipts[1]}},
+		{"chain_broken", []string{s.Receipts[2], other.Receipts[2]}},
+		{"chain_broken", []string{s.Receipts[2], other.Receipts[3]}},
+		{"chain_broken", []string{s.Receipts[2], s.Receipts[0]}},
 		{"chain_broken", []string{s.Receipts[2], other.Receipts[1]}},
 	} {
 		_, err := tail(tt.tokens...)
@@ -350,7 +377,7 @@ func TestTails(t *testing.T) {
 	}
 }
 
-// TestTheLongestChain: a chain that is as long as one can be takes no other receipt.
+// TestTheLongestChain: a full chain takes no more.
 func TestTheLongestChain(t *testing.T) {
 	s := gatetest.New(t).Session(t, "ses_1")
 	s.Call(t, nil)
@@ -362,13 +389,12 @@ func TestTheLongestChain(t *testing.T) {
 	wantCode(t, add(c, s.Call(t, nil)), "session_full")
 }
 
-// TestOpeners: a chain asks its opener only about what can be read, and its owner has no default, whatever is opened.
 func TestOpeners(t *testing.T) {
 	k := gatetest.New(t)
 	token, asked := k.Session(t, "ses_1").Call(t, nil), 0
 	c := interaction.NewChain(func(string, receipt) (o evidence.Opened[receipt], err error) {
 		asked++
-		return o, nil // its claims are empty
+		return o, nil
 	}, interaction.Expected{})
 	wantCode(t, add(c, ""), "artifact_missing")
 	if asked != 0 {
@@ -380,20 +406,22 @@ func TestOpeners(t *testing.T) {
 	}
 }
 
-// TestAChainAcrossARotation: each receipt is judged by the certificates of its time.
+// TestAChainAcrossARotation: the certificates of each receipt's time count.
 func TestAChainAcrossARotation(t *testing.T) {
 	k := gatetest.New(t)
 	s := k.Session(t, "ses_1")
 	s.Call(t, nil)
 	first := k.Certificates[evidence.PurposeInteraction]
 	k.Rotate(t, evidence.PurposeInteraction)
-	second := k.Vouch(t, k.Key(t, evidence.PurposeInteraction), evidence.PurposeInteraction, k.Issuer(evidence.PurposeInteraction))
+	second := k.Vouch(t, k.Key(t, evidence.PurposeInteraction), evidence.PurposeInteraction,
+		k.Issuer(evidence.PurposeInteraction))
 	k.Certificates[evidence.PurposeInteraction] = second
 	s.Call(t, nil)
 	if err := add(s.Chain(t), s.Receipts...); err == nil {
 		t.Error("the first key counts without a certificate")
 	}
-	chain := interaction.NewChain(interaction.Past(k.Past(t, first), k.Strict.Interaction, k.Clock.Now()), interaction.Expected{Owner: k.Owner(t)})
+	chain := interaction.NewChain(interaction.Past(k.Past(t, first), k.Strict.Interaction, k.Clock.Now()),
+		interaction.Expected{Owner: k.Owner(t)})
 	if err := add(chain, s.Receipts...); err != nil {
 		t.Error(err)
 	}
@@ -414,7 +442,7 @@ func FuzzChain(f *testing.F) {
 		c := interaction.NewChain(open, interaction.Expected{Owner: owner})
 		o, err := c.Add(token)
 		if (err == nil) != (token == s.Receipts[0]) {
-			t.Fatalf("%q: %v", token, err) // nobody else has the key
+			t.Fatalf("%q: %v", token, err)
 		}
 		if err == nil && (o.Token() != token || c.Len() != 1) {
 			t.Fatal("it is not what was added")
@@ -422,7 +450,6 @@ func FuzzChain(f *testing.F) {
 	})
 }
 
-// BenchmarkReceipt signs one receipt with a key in memory, its writing included.
 func BenchmarkReceipt(b *testing.B) {
 	k := gatetest.New(b)
 	s := k.Session(b, "ses_1")
@@ -439,7 +466,6 @@ func BenchmarkReceipt(b *testing.B) {
 	}
 }
 
-// BenchmarkChain verifies a chain of 1,000 receipts.
 func BenchmarkChain(b *testing.B) {
 	k := gatetest.New(b)
 	s := k.Session(b, "ses_1")

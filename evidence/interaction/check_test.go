@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 )
 
-// TestClaimsThatAreRefused spoils one claim each of receipts that are whole: neither a signer nor a verifier takes them.
 func TestClaimsThatAreRefused(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	type f = interaction.Figure
@@ -37,11 +36,13 @@ func TestClaimsThatAreRefused(t *testing.T) {
 		}
 	}
 	for name, spoil := range map[string]func(*receipt){
-		"a proof":                         func(c *receipt) { c.NonHumanIdentityProven = true },
-		"certain":                         func(c *receipt) { c.Probabilistic = false },
-		"another lifetime":                func(c *receipt) { c.Expires-- },
-		"nothing observed":                func(c *receipt) { c.Observed = nil },
-		"more observed":                   func(c *receipt) { c.Observed = append(slices.Clone(c.Observed), "model_call.model") },
+		"a proof":          func(c *receipt) { c.NonHumanIdentityProven = true },
+		"certain":          func(c *receipt) { c.Probabilistic = false },
+		"another lifetime": func(c *receipt) { c.Expires-- },
+		"nothing observed": func(c *receipt) { c.Observed = nil },
+		"more observed": func(c *receipt) {
+			c.Observed = append(slices.Clone(c.Observed), "model_call.model")
+		},
 		"less observed":                   func(c *receipt) { c.Observed = c.Observed[1:] },
 		"no owner":                        func(c *receipt) { c.Owner = "" },
 		"no agent":                        func(c *receipt) { c.Agent = "" },
@@ -85,8 +86,12 @@ func TestClaimsThatAreRefused(t *testing.T) {
 		"relayed calls that are not said": relayed(0, 1),
 		"more relayed than counted":       relayed(interaction.MaxRelayed, interaction.MaxRelayed-1),
 		"too many relayed":                relayed(interaction.MaxRelayed+1, interaction.MaxRelayed+1),
-		"relayed by no tool":              func(c *receipt) { c.Relayed, c.RelayedCount = []interaction.RelayedCall{{Host: "h"}}, 1 },
-		"relayed to nobody":               func(c *receipt) { c.Relayed, c.RelayedCount = []interaction.RelayedCall{{Tool: "t"}}, 1 },
+		"relayed by no tool": func(c *receipt) {
+			c.Relayed, c.RelayedCount = []interaction.RelayedCall{{Host: "h"}}, 1
+		},
+		"relayed to nobody": func(c *receipt) {
+			c.Relayed, c.RelayedCount = []interaction.RelayedCall{{Tool: "t"}}, 1
+		},
 		"relayed with a text": func(c *receipt) {
 			c.Relayed, c.RelayedCount = []interaction.RelayedCall{{Host: "h", Tool: "t", Arguments: "a text"}}, 1
 		},
@@ -109,7 +114,9 @@ func TestClaimsThatAreRefused(t *testing.T) {
 				c.Model.ReturnedCalls = append(c.Model.ReturnedCalls, evidence.HashBytes([]byte{byte(i)})[:32])
 			}
 		},
-		"too many hosted tools":     func(c *receipt) { c.Model.HostedTools = slices.Repeat([]string{"web"}, interaction.MaxHosted+1) },
+		"too many hosted tools": func(c *receipt) {
+			c.Model.HostedTools = slices.Repeat([]string{"web"}, interaction.MaxHosted+1)
+		},
 		"a probe without id":        func(c *receipt) { c.Model.Probe = &interaction.Probe{Answer: tag} },
 		"a probe's text":            func(c *receipt) { c.Model.Probe = &interaction.Probe{ID: "p", Answer: "42"} },
 		"a figure of no state":      figure(duration, f{"", 1}),
@@ -169,12 +176,12 @@ func TestClaimsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestFiguresOfAnotherState: no figure is known in a way in which it cannot be known.
 func TestFiguresOfAnotherState(t *testing.T) {
 	const observed, declared, estimated = interaction.StateObserved, interaction.StateDeclared, interaction.StateEstimated
 	refused := map[string][]string{ // of every other figure: declared, estimated
-		"InputTokens": {observed}, "OutputTokens": {observed}, "CachedTokens": {observed, estimated}, "ReasoningTokens": {observed, estimated},
-		"HostedCalls": {observed, estimated}, "Depth": {observed, estimated},
+		"InputTokens": {observed}, "OutputTokens": {observed}, "CachedTokens": {observed, estimated},
+		"ReasoningTokens": {observed, estimated},
+		"HostedCalls":     {observed, estimated}, "Depth": {observed, estimated},
 	}
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[interaction.ModelFigures]()) {
 		states, ok := refused[field.Name]
@@ -192,7 +199,6 @@ func TestFiguresOfAnotherState(t *testing.T) {
 	}
 }
 
-// TestClaimsThatAreTaken changes receipts to what stands just within the bounds.
 func TestClaimsThatAreTaken(t *testing.T) {
 	ms := noon.UnixMilli()
 	action := func(to string) func(*receipt) { return func(c *receipt) { c.ActionType = to } }
@@ -220,8 +226,12 @@ func TestClaimsThatAreTaken(t *testing.T) {
 		{"unfinished", modelCall, outcome(interaction.OutcomeUnfinished)},
 		{"cut", modelCall, outcome(interaction.OutcomeCut)},
 		{"indeterminate", modelCall, outcome(interaction.OutcomeIndeterminate)},
-		{"not measured", modelCall, func(c *receipt) { c.Outcome, c.Model.Unread = interaction.OutcomeNotMeasured, "behind" }},
-		{"failed and not read", modelCall, func(c *receipt) { c.Outcome, c.Model.Unread = interaction.OutcomeFailed, "behind" }},
+		{"not measured", modelCall, func(c *receipt) {
+			c.Outcome, c.Model.Unread = interaction.OutcomeNotMeasured, "behind"
+		}},
+		{"failed and not read", modelCall, func(c *receipt) {
+			c.Outcome, c.Model.Unread = interaction.OutcomeFailed, "behind"
+		}},
 		{"no status", modelCall, status(0)},
 		{"the least status", modelCall, status(100)},
 		{"the last status", modelCall, status(999)},
@@ -252,7 +262,6 @@ func TestClaimsThatAreTaken(t *testing.T) {
 	}
 }
 
-// TestSessionReceiptsThatNameAChain: the claim is checked where it is there, and leaves a session receipt as it was where it is not.
 func TestSessionReceiptsThatNameAChain(t *testing.T) {
 	ids := func(n int) (all []string) {
 		for i := range n {
@@ -280,7 +289,8 @@ func TestSessionReceiptsThatNameAChain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			token, err := signAny(t, "session-key", evidence.SessionReceiptKind, evidence.SessionReceipt{
-				Registered: base().Registered, KeyClaims: base().KeyClaims, BindingHash: hash, ChallengeID: "c", EnvironmentHash: hash, EventID: "e", InputKind: "k",
+				Registered: base().Registered, KeyClaims: base().KeyClaims, BindingHash: hash, ChallengeID: "c",
+				EnvironmentHash: hash, EventID: "e", InputKind: "k",
 				InputSource: "s", Interactions: tt.head, PolicyHash: hash, RuntimeID: "r", SessionID: "s", TranscriptHash: hash,
 			})
 			if !tt.ok {

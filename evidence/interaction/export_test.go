@@ -1,4 +1,4 @@
 package interaction
 
-// Fill makes the chain as long as a chain can be, as signing so many receipts would take long.
+// Fill fills the chain without signing so many receipts.
 func (c *Chain) Fill() { c.hashes = make([]string, MaxReceipts) }

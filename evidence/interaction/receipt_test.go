@@ -20,18 +20,22 @@ var (
 	tag  = strings.Repeat("0f", 16)
 )
 
-// base is a receipt that lacks what it is about.
 func base() interaction.Receipt {
 	ms := noon.UnixMilli()
 	return interaction.Receipt{
-		Registered: evidence.Registered{Audience: "api", Expires: noon.Unix() + 600, IssuedAt: noon.Unix(), Issuer: "sidecar", ID: "id"},
-		KeyClaims:  evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator},
-		RequestID:  "post_1", ActionType: interaction.ActionGeneric, PolicyID: hash,
-		InputsCommitment: hash, ConstraintsCommitment: hash, LLMCommitment: hash, OutputCleanHash: hash, OutputTransportHash: hash,
-		Timing: interaction.Timing{RequestReceived: ms - 2000, LLMStart: ms - 1990, LLMEnd: ms - 100, ResponseSent: ms - 99},
-		Chain:  interaction.ChainLink{SessionID: "ses_1", SequenceNumber: 1},
-		Owner:  strings.Repeat("o", 43), Agent: "agent:worker-1", RuntimeID: "runtime", EventID: "evt_1", Outcome: interaction.OutcomeCompleted,
-		Session:       interaction.SessionTotals{OpenedMS: ms - 10_000, Calls: 3, CallsObserved: 2, BytesOut: 900, BytesOutObserved: 700},
+		Registered: evidence.Registered{Audience: "api", Expires: noon.Unix() + 600, IssuedAt: noon.Unix(), Issuer: "sidecar",
+			ID: "id"},
+		KeyClaims: evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator},
+		RequestID: "post_1", ActionType: interaction.ActionGeneric, PolicyID: hash,
+		InputsCommitment: hash, ConstraintsCommitment: hash, LLMCommitment: hash, OutputCleanHash: hash,
+		OutputTransportHash: hash,
+		Timing: interaction.Timing{RequestReceived: ms - 2000, LLMStart: ms - 1990, LLMEnd: ms - 100,
+			ResponseSent: ms - 99},
+		Chain: interaction.ChainLink{SessionID: "ses_1", SequenceNumber: 1},
+		Owner: strings.Repeat("o", 43), Agent: "agent:worker-1", RuntimeID: "runtime", EventID: "evt_1",
+		Outcome: interaction.OutcomeCompleted,
+		Session: interaction.SessionTotals{OpenedMS: ms - 10_000, Calls: 3, CallsObserved: 2, BytesOut: 900,
+			BytesOutObserved: 700},
 		Probabilistic: true,
 	}
 }
@@ -45,13 +49,17 @@ func modelCall() interaction.Receipt {
 	c := base()
 	o, d := interaction.Observed, interaction.Declared
 	c.Model = &interaction.ModelCall{
-		API: "openai-chat", Host: "api.example.com:443", Rule: "model", Model: "m", AnsweredBy: "m-1", Status: 200, Streamed: true,
+		API: "openai-chat", Host: "api.example.com:443", Rule: "model", Model: "m", AnsweredBy: "m-1", Status: 200,
+		Streamed:      true,
 		ToolCalls:     []interaction.ToolCall{{ID: tag, Tool: "search", Arguments: tag}},
 		ReturnedCalls: []string{tag},
 		Figures: interaction.ModelFigures{
-			Duration: o(1890), FirstDelta: o(300), Turnaround: interaction.NotMeasured, Deltas: o(42), InputTokens: d(1000), OutputTokens: interaction.Estimated(90),
-			CachedTokens: d(0), ReasoningTokens: interaction.NotMeasured, HostedCalls: d(0), InputBytes: o(4000), OutputBytes: o(360), NewInputWords: o(12),
-			OutputWords: o(60), ToolCallsMade: o(1), UnmatchedResults: o(0), SelfReferences: o(2), Depth: d(3), DepthRelayed: o(1), SampleBytes: o(5000),
+			Duration: o(1890), FirstDelta: o(300), Turnaround: interaction.NotMeasured, Deltas: o(42), InputTokens: d(1000),
+			OutputTokens: interaction.Estimated(90),
+			CachedTokens: d(0), ReasoningTokens: interaction.NotMeasured, HostedCalls: d(0), InputBytes: o(4000),
+			OutputBytes: o(360), NewInputWords: o(12),
+			OutputWords: o(60), ToolCallsMade: o(1), UnmatchedResults: o(0), SelfReferences: o(2), Depth: d(3),
+			DepthRelayed: o(1), SampleBytes: o(5000),
 			WordEntropy: o(6123), Compression: o(480),
 		},
 	}
@@ -61,7 +69,8 @@ func modelCall() interaction.Receipt {
 func post() interaction.Receipt {
 	c := base()
 	c.ActionType = interaction.ActionComposePost
-	c.Post = &interaction.PostMade{BindingHash: hash, Status: 201, Artifacts: []interaction.NamedArtifact{{Name: "sessionReceipt", Hash: hash}}}
+	c.Post = &interaction.PostMade{BindingHash: hash, Status: 201,
+		Artifacts: []interaction.NamedArtifact{{Name: "sessionReceipt", Hash: hash}}}
 	return observed(c)
 }
 
@@ -95,7 +104,8 @@ func signAny[C any](t *testing.T, name string, kind evidence.Kind[C], c C) (stri
 }
 
 func TestReceiptsThatAreWhole(t *testing.T) {
-	for name, c := range map[string]interaction.Receipt{"a call to a model": modelCall(), "a post": post(), "the end": closing()} {
+	for name, c := range map[string]interaction.Receipt{"a call to a model": modelCall(), "a post": post(),
+		"the end": closing()} {
 		t.Run(name, func(t *testing.T) {
 			token, err := sign(t, c)
 			if err != nil {
@@ -108,9 +118,10 @@ func TestReceiptsThatAreWhole(t *testing.T) {
 	}
 }
 
-// TestReadAsVIN reads receipts as readers of VIN's ReceiptV0 and ReceiptV1 do: the fields of these are there, under their names.
+// TestReadAsVIN: readers of VIN's ReceiptV0 and ReceiptV1 find their fields.
 func TestReadAsVIN(t *testing.T) {
-	for name, c := range map[string]interaction.Receipt{"a call to a model": modelCall(), "a post": post(), "the end": closing()} {
+	for name, c := range map[string]interaction.Receipt{"a call to a model": modelCall(), "a post": post(),
+		"the end": closing()} {
 		t.Run(name, func(t *testing.T) {
 			c.Chain.SequenceNumber, c.Chain.PreviousReceiptHash = 2, hash
 			c.Challenge = &interaction.ChallengeRef{ChallengeNonce: "nonce", CommitmentHash: hash, CommitmentRevealed: true}
@@ -153,10 +164,12 @@ func TestReadAsVIN(t *testing.T) {
 					t.Errorf("%q is no hash", h)
 				}
 			}
-			if r.RequestID == "" || r.PolicyID == "" || r.Expires != r.IssuedAt+600 || r.Chain.Session == "" || r.Chain.Number != 2 || r.Challenge.Nonce == "" || !r.Challenge.Revealed {
+			if r.RequestID == "" || r.PolicyID == "" || r.Expires != r.IssuedAt+600 || r.Chain.Session == "" ||
+				r.Chain.Number != 2 || r.Challenge.Nonce == "" || !r.Challenge.Revealed {
 				t.Errorf("%+v", r)
 			}
-			if !slices.Contains([]string{"compose_post", "challenge_response", "generic", "confidential_llm_call"}, r.ActionType) {
+			if !slices.Contains([]string{"compose_post", "challenge_response", "generic", "confidential_llm_call"},
+				r.ActionType) {
 				t.Errorf("the action is %q", r.ActionType)
 			}
 			for _, name := range []string{"request_received_ms", "llm_start_ms", "llm_end_ms", "response_sent_ms"} {
@@ -168,21 +181,23 @@ func TestReadAsVIN(t *testing.T) {
 	}
 }
 
-// TestTheLongestReceipt: a receipt whose every text and list has its longest length is one that every verifier reads.
+// TestTheLongestReceipt: with all texts and lists at their bounds it fits a token.
 func TestTheLongestReceipt(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("x", n) }
 	const most = 1<<53 - 1
 	fill := func(c *interaction.Receipt) {
 		c.Issuer, c.Audience, c.ID = long(256), long(256), long(256)
 		c.KeyCustody = long(64)
-		c.RequestID, c.Agent, c.RuntimeID, c.EventID, c.Chain.SessionID = long(128), long(256), long(128), long(256), long(128)
+		c.RequestID, c.Agent, c.RuntimeID, c.EventID, c.Chain.SessionID = long(128), long(256), long(128), long(256),
+			long(128)
 		c.Chain.SequenceNumber, c.Chain.PreviousReceiptHash = most, hash
 		c.Challenge = &interaction.ChallengeRef{ChallengeNonce: long(128), CommitmentHash: hash, CommitmentRevealed: true}
 		c.RelayedCount = most
 		for range interaction.MaxRelayed {
 			c.Relayed = append(c.Relayed, interaction.RelayedCall{Host: long(128), Tool: long(128), Arguments: tag, CallID: tag})
 		}
-		c.Session = interaction.SessionTotals{OpenedMS: most, Calls: most, CallsObserved: most, BytesOut: most, BytesOutObserved: most}
+		c.Session = interaction.SessionTotals{OpenedMS: most, Calls: most, CallsObserved: most, BytesOut: most,
+			BytesOutObserved: most}
 	}
 	model := modelCall()
 	fill(&model)
@@ -201,8 +216,10 @@ func TestTheLongestReceipt(t *testing.T) {
 	}
 	m.Probe = &interaction.Probe{ID: long(128), Answer: tag}
 	for _, f := range []*interaction.Figure{
-		&m.Figures.Duration, &m.Figures.FirstDelta, &m.Figures.Turnaround, &m.Figures.Deltas, &m.Figures.InputBytes, &m.Figures.OutputBytes,
-		&m.Figures.NewInputWords, &m.Figures.OutputWords, &m.Figures.ToolCallsMade, &m.Figures.UnmatchedResults, &m.Figures.SelfReferences,
+		&m.Figures.Duration, &m.Figures.FirstDelta, &m.Figures.Turnaround, &m.Figures.Deltas, &m.Figures.InputBytes,
+		&m.Figures.OutputBytes,
+		&m.Figures.NewInputWords, &m.Figures.OutputWords, &m.Figures.ToolCallsMade, &m.Figures.UnmatchedResults,
+		&m.Figures.SelfReferences,
 		&m.Figures.DepthRelayed, &m.Figures.SampleBytes, &m.Figures.WordEntropy, &m.Figures.Compression,
 	} {
 		*f = interaction.Observed(most)
@@ -211,7 +228,8 @@ func TestTheLongestReceipt(t *testing.T) {
 	fill(&made)
 	made.Post.Artifacts = nil
 	for i := range interaction.MaxNamed {
-		made.Post.Artifacts = append(made.Post.Artifacts, interaction.NamedArtifact{Name: long(63) + string(rune('a'+i)), Hash: hash})
+		made.Post.Artifacts = append(made.Post.Artifacts,
+			interaction.NamedArtifact{Name: long(63) + string(rune('a'+i)), Hash: hash})
 	}
 	for name, c := range map[string]interaction.Receipt{"a call to a model": observed(model), "a post": observed(made)} {
 		t.Run(name, func(t *testing.T) {
@@ -226,12 +244,12 @@ func TestTheLongestReceipt(t *testing.T) {
 	}
 }
 
-// TestObservedOf has the exact list of what a mediator sees for itself, by what a receipt is about.
 func TestObservedOf(t *testing.T) {
 	challenged := modelCall()
 	challenged.Challenge = &interaction.ChallengeRef{ChallengeNonce: "n"}
 	const (
-		model = " model_call.api model_call.host model_call.hosted_tools model_call.returned_calls model_call.rule model_call.status model_call.streamed" +
+		model = " model_call.api model_call.host model_call.hosted_tools model_call.returned_calls model_call.rule " +
+			"model_call.status model_call.streamed" +
 			" model_call.tool_calls"
 		before = "constraints_commitment event_id inputs_commitment llm_commitment"
 		output = " outcome output_clean_hash output_transport_hash policy_id"
@@ -252,13 +270,12 @@ func TestObservedOf(t *testing.T) {
 				if strings.Join(got, " ") != tt.want {
 					t.Errorf("%s\nwant %s", strings.Join(got, " "), tt.want)
 				}
-				got[0] = "changed" // the next list is another one
+				got[0] = "changed"
 			}
 		})
 	}
 }
 
-// TestOwner is the example of RFC 8037, appendix A.3.
 func TestOwner(t *testing.T) {
 	public, err := base64.RawURLEncoding.DecodeString("11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo")
 	if err != nil {
@@ -271,7 +288,8 @@ func TestOwner(t *testing.T) {
 
 func TestCommit(t *testing.T) {
 	got, err := interaction.Commit(interaction.Salt{}, map[string]any{"b": 1, "a": "x"})
-	if want := evidence.HashBytes([]byte(`{"salt":"AAAAAAAAAAAAAAAAAAAAAA","value":{"a":"x","b":1}}`)); err != nil || got != want {
+	if want := evidence.HashBytes([]byte(`{"salt":"AAAAAAAAAAAAAAAAAAAAAA","value":{"a":"x","b":1}}`)); err != nil ||
+		got != want {
 		t.Errorf("%s, %v", got, err)
 	}
 	other, err := interaction.Commit(interaction.Salt{1}, map[string]any{"b": 1, "a": "x"})

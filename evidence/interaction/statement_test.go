@@ -14,9 +14,10 @@ type statement = interaction.Statement
 
 func aStatement() statement {
 	return statement{
-		Registered: evidence.Registered{Audience: "posting-api", Expires: noon.Unix() + 600, IssuedAt: noon.Unix(), Issuer: "sidecar", ID: "id"},
-		KeyClaims:  evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator},
-		Agent:      "agent:worker-1", Owner: strings.Repeat("o", 43), Session: "ses_1", EventID: "evt_1",
+		Registered: evidence.Registered{Audience: "posting-api", Expires: noon.Unix() + 600, IssuedAt: noon.Unix(),
+			Issuer: "sidecar", ID: "id"},
+		KeyClaims: evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator},
+		Agent:     "agent:worker-1", Owner: strings.Repeat("o", 43), Session: "ses_1", EventID: "evt_1",
 		Kind: interaction.StatesSignal, StatementHash: hash, BindingHash: hash, Probabilistic: true,
 	}
 }
@@ -25,7 +26,7 @@ func TestStatements(t *testing.T) {
 	const bad = "artifact_malformed"
 	for name, tt := range map[string]struct {
 		spoil func(*statement)
-		code  string // empty: it is taken
+		code  string // empty: accepted
 	}{
 		"one that is whole": {func(*statement) {}, ""},
 		"of a contract":     {func(s *statement) { s.Kind = interaction.StatesContract }, ""},
@@ -71,7 +72,6 @@ func TestStatements(t *testing.T) {
 	}
 }
 
-// TestOpenStatement: a statement is judged by the keys of its time, however long ago that was, and by what was revoked since.
 func TestOpenStatement(t *testing.T) {
 	k := gatetest.New(t)
 	speaker := k.Speak(t)
@@ -80,10 +80,12 @@ func TestOpenStatement(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := evidence.Expected{Issuers: []string{speaker.Name()}, Audiences: []string{made.Claims().Audience}, KeyIDs: []string{"agent-statement-key"}, MaxAge: interaction.Lifetime}
+	want := evidence.Expected{Issuers: []string{speaker.Name()}, Audiences: []string{made.Claims().Audience},
+		KeyIDs: []string{"agent-statement-key"}, MaxAge: interaction.Lifetime}
 	first := k.Certificates[evidence.PurposeStatement]
 	k.Rotate(t, evidence.PurposeStatement)
-	k.Certificates[evidence.PurposeStatement] = k.Vouch(t, k.Key(t, evidence.PurposeStatement), evidence.PurposeStatement, speaker.Name())
+	k.Certificates[evidence.PurposeStatement] = k.Vouch(t, k.Key(t, evidence.PurposeStatement), evidence.PurposeStatement,
+		speaker.Name())
 	k.Clock.Advance(48 * time.Hour)
 	opened, err := interaction.OpenStatement(k.Past(t, first), want, made.Token(), k.Clock.Now())
 	if err != nil || opened.Claims().StatementHash != hash {
@@ -107,7 +109,7 @@ func TestOpenStatement(t *testing.T) {
 	wantCode(t, err, "revoked")
 }
 
-// TestReceiptKeySignsNoStatement: what the sidecar has seen, and what the agent says, are signed by keys that cannot stand in for each other.
+// TestReceiptKeySignsNoStatement: nor the other way round.
 func TestReceiptKeySignsNoStatement(t *testing.T) {
 	k := gatetest.New(t)
 	k.Observe(t)

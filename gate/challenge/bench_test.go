@@ -8,7 +8,6 @@ import (
 	"github.com/actionproof/mediator/gate/challenge"
 )
 
-// BenchmarkChallenge is what fresh work costs a post: to issue it, to solve it and to verify it. The gauntlet has eight tasks.
 func BenchmarkChallenge(b *testing.B) {
 	for _, o := range []challenge.Options{{}, {Difficulty: challenge.Gauntlet, Tasks: 8}} {
 		i := newIssuer(b, o)
@@ -36,7 +35,6 @@ func BenchmarkChallenge(b *testing.B) {
 	}
 }
 
-// BenchmarkGenerate is one task of each kind.
 func BenchmarkGenerate(b *testing.B) {
 	for _, d := range difficulties {
 		for _, p := range challenge.Builtin() {

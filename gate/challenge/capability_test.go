@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// capabilityClaims are those of a capability that a whole chain has earned.
 func capabilityClaims() evidence.Capability {
 	b := binding
 	b.Nonce = "nonce_1"
@@ -18,10 +17,12 @@ func capabilityClaims() evidence.Capability {
 	return evidence.Capability{
 		Binding: b, ChallengeID: "challenge_1", DecisionID: "decision_1", GrantID: "grant_1", VerificationConsumed: true,
 		Runtime: &evidence.RuntimeSummary{
-			AttestationID: "attestation_1", EnvironmentHash: hash, IssuedAt: start.Unix(), Issuer: "mediator-runtime", KeyID: "runtime-key:v3", PolicyHash: hash,
+			AttestationID: "attestation_1", EnvironmentHash: hash, IssuedAt: start.Unix(), Issuer: "mediator-runtime",
+			KeyID: "runtime-key:v3", PolicyHash: hash,
 			RuntimeID: "worker-1", Trigger: evidence.Trigger{ID: "event_1", Kind: evidence.TriggerSourceEvent, Source: "github"},
 		},
-		Session: &evidence.SessionSummary{InputKind: evidence.TriggerSourceEvent, ReceiptID: "receipt_1", SessionID: "session_1"},
+		Session: &evidence.SessionSummary{InputKind: evidence.TriggerSourceEvent, ReceiptID: "receipt_1",
+			SessionID: "session_1"},
 	}
 }
 
@@ -34,7 +35,8 @@ func registered() evidence.Registered {
 func wantCapability() challenge.WantCapability {
 	hash := evidence.HashBytes([]byte("posting-policy-v1"))
 	return challenge.WantCapability{
-		Issuer: "gate", Binding: binding, MaxAge: 10 * time.Second, RequireEvidence: true, RequireGrant: true, Now: start, Skew: evidence.DefaultSkew,
+		Issuer: "gate", Binding: binding, MaxAge: 10 * time.Second, RequireEvidence: true, RequireGrant: true, Now: start,
+		Skew: evidence.DefaultSkew,
 		Runtime: &challenge.WantRuntime{
 			Issuers: []string{"mediator-runtime"}, KeyIDs: []string{"runtime-key"}, RuntimeIDs: []string{"worker-1"},
 			TriggerKinds: []string{evidence.TriggerSourceEvent}, TriggerSources: []string{"github"},
@@ -48,7 +50,7 @@ func TestVerifyCapability(t *testing.T) {
 	type args struct {
 		claims evidence.Capability
 		reg    evidence.Registered
-		token  string // given instead of the one that is minted
+		token  string // instead of a minted one
 		secret evidence.Secret
 		want   challenge.WantCapability
 	}
@@ -66,7 +68,9 @@ func TestVerifyCapability(t *testing.T) {
 		{"no token", "artifact_missing", func(a *args) { a.token = "" }},
 		{"another secret", "signature_invalid", func(a *args) { a.secret = newSecret(t, []byte(strings.Repeat("x", 32))) }},
 		{"no secret", "config_malformed", func(a *args) { a.secret = evidence.Secret{} }},
-		{"a challenge token", "artifact_malformed", func(a *args) { a.token = create(t, newIssuer(t, challenge.Options{}), binding).Token }},
+		{"a challenge token", "artifact_malformed", func(a *args) {
+			a.token = create(t, newIssuer(t, challenge.Options{}), binding).Token
+		}},
 		{"another gate's", "not_allowed", func(a *args) { a.want.Issuer = "other" }},
 		{"for another gate", "not_allowed", func(a *args) { a.reg.Audience = "other" }},
 		{"the issuer left open", "not_allowed", func(a *args) { a.want.Issuer = "" }},
@@ -83,8 +87,12 @@ func TestVerifyCapability(t *testing.T) {
 		{"unconsumed", "artifact_missing", func(a *args) { a.claims.VerificationConsumed = false }},
 		{"no attestation", "artifact_missing", func(a *args) { a.claims.Runtime = nil }},
 		{"no receipt", "artifact_missing", func(a *args) { a.claims.Session = nil }},
-		{"no attestation to judge", "artifact_missing", func(a *args) { a.claims.Runtime, a.want.RequireEvidence = nil, false }},
-		{"no attestation, and nothing asked of it", "artifact_missing", func(a *args) { a.claims.Runtime, a.want.Runtime = nil, nil }},
+		{"no attestation to judge", "artifact_missing", func(a *args) {
+			a.claims.Runtime, a.want.RequireEvidence = nil, false
+		}},
+		{"no attestation, and nothing asked of it", "artifact_missing", func(a *args) {
+			a.claims.Runtime, a.want.Runtime = nil, nil
+		}},
 		{"no grant", "artifact_missing", func(a *args) { a.claims.GrantID = "" }},
 		{"no decision", "artifact_missing", func(a *args) { a.claims.DecisionID = "" }},
 		{"another runtime issuer", "not_allowed", func(a *args) { a.claims.Runtime.Issuer = "x" }},
@@ -96,7 +104,9 @@ func TestVerifyCapability(t *testing.T) {
 		{"another environment", "not_allowed", func(a *args) { a.claims.Runtime.EnvironmentHash = evidence.HashBytes(nil) }},
 		{"the policy hash left open", "not_allowed", func(a *args) { a.want.Runtime.PolicyHash = "" }},
 		{"the environment hash left open", "not_allowed", func(a *args) { a.want.Runtime.EnvironmentHash = "" }},
-		{"everything about the runtime left open", "not_allowed", func(a *args) { a.want.Runtime = &challenge.WantRuntime{} }},
+		{"everything about the runtime left open", "not_allowed", func(a *args) {
+			a.want.Runtime = &challenge.WantRuntime{}
+		}},
 		{"an old attestation", "expired", func(a *args) { a.claims.Runtime.IssuedAt -= 18 }},
 		{"an attestation of the future", "expired", func(a *args) { a.claims.Runtime.IssuedAt += 3 }},
 		{"the attestation's age left open", "expired", func(a *args) { a.want.Runtime.MaxAge = 0 }},
@@ -118,7 +128,8 @@ func TestVerifyCapability(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || key != (ledger.Key{Kind: "capability", ID: "capability_1", Expires: time.Unix(start.Unix()+15, 0)}) {
+			if err != nil ||
+				key != (ledger.Key{Kind: "capability", ID: "capability_1", Expires: time.Unix(start.Unix()+15, 0)}) {
 				t.Errorf("key %+v, %v", key, err)
 			}
 			if claims.Binding.Nonce != "nonce_1" {
@@ -134,16 +145,34 @@ func TestMintRefuses(t *testing.T) {
 		code   string
 		change func(*evidence.Capability, *evidence.Registered)
 	}{
-		"a human prompt":        {"human_involved", func(c *evidence.Capability, _ *evidence.Registered) { c.Session.HumanPromptPresent = true }},
-		"a human operator":      {"human_involved", func(c *evidence.Capability, _ *evidence.Registered) { c.Session.HumanOperatorPresent = true }},
-		"a user's shell":        {"human_involved", func(c *evidence.Capability, _ *evidence.Registered) { c.Session.UserShellAccess = true }},
-		"a user's environment":  {"human_involved", func(c *evidence.Capability, _ *evidence.Registered) { c.Session.AgentEnvironmentUserAccessible = true }},
-		"no nonce":              {"artifact_malformed", func(c *evidence.Capability, _ *evidence.Registered) { c.Binding.Nonce = "" }},
-		"no binding":            {"artifact_malformed", func(c *evidence.Capability, _ *evidence.Registered) { c.Binding = evidence.Binding{} }},
-		"no challenge":          {"artifact_malformed", func(c *evidence.Capability, _ *evidence.Registered) { c.ChallengeID = "" }},
-		"no id":                 {"artifact_malformed", func(_ *evidence.Capability, r *evidence.Registered) { r.ID = "" }},
-		"a lifetime of nothing": {"artifact_malformed", func(_ *evidence.Capability, r *evidence.Registered) { r.Expires = r.IssuedAt }},
-		"an hour":               {"artifact_malformed", func(_ *evidence.Capability, r *evidence.Registered) { r.Expires = r.IssuedAt + 3600 }},
+		"a human prompt": {"human_involved", func(c *evidence.Capability, _ *evidence.Registered) {
+			c.Session.HumanPromptPresent = true
+		}},
+		"a human operator": {"human_involved", func(c *evidence.Capability, _ *evidence.Registered) {
+			c.Session.HumanOperatorPresent = true
+		}},
+		"a user's shell": {"human_involved", func(c *evidence.Capability, _ *evidence.Registered) {
+			c.Session.UserShellAccess = true
+		}},
+		"a user's environment": {"human_involved", func(c *evidence.Capability, _ *evidence.Registered) {
+			c.Session.AgentEnvironmentUserAccessible = true
+		}},
+		"no nonce": {"artifact_malformed", func(c *evidence.Capability, _ *evidence.Registered) {
+			c.Binding.Nonce = ""
+		}},
+		"no binding": {"artifact_malformed", func(c *evidence.Capability, _ *evidence.Registered) {
+			c.Binding = evidence.Binding{}
+		}},
+		"no challenge": {"artifact_malformed", func(c *evidence.Capability, _ *evidence.Registered) {
+			c.ChallengeID = ""
+		}},
+		"no id": {"artifact_malformed", func(_ *evidence.Capability, r *evidence.Registered) { r.ID = "" }},
+		"a lifetime of nothing": {"artifact_malformed", func(_ *evidence.Capability, r *evidence.Registered) {
+			r.Expires = r.IssuedAt
+		}},
+		"an hour": {"artifact_malformed", func(_ *evidence.Capability, r *evidence.Registered) {
+			r.Expires = r.IssuedAt + 3600
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, r := capabilityClaims(), registered()
@@ -157,7 +186,6 @@ func TestMintRefuses(t *testing.T) {
 	}
 }
 
-// TestHumanSessionIsRefusedOnUseToo signs a capability as something other than Mint might.
 func TestHumanSessionIsRefusedOnUseToo(t *testing.T) {
 	secret, c := newSecret(t, secretText), capabilityClaims()
 	c.Session.UserShellAccess = true

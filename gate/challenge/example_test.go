@@ -20,11 +20,13 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	issuer, err := challenge.NewIssuer(secret, challenge.Options{Issuer: "posting-api", Audience: "posting-api", Now: time.Now})
+	issuer, err := challenge.NewIssuer(secret,
+		challenge.Options{Issuer: "posting-api", Audience: "posting-api", Now: time.Now})
 	if err != nil {
 		panic(err)
 	}
-	post := evidence.Binding{Subject: "user_123", Action: "create_post", Resource: "POST /posts", ContentHash: evidence.HashBytes([]byte(`{"title":"Agent update"}`))}
+	post := evidence.Binding{Subject: "user_123", Action: "create_post", Resource: "POST /posts",
+		ContentHash: evidence.HashBytes([]byte(`{"title":"Agent update"}`))}
 	ch, err := issuer.Create(ctx, post)
 	if err != nil {
 		panic(err)
@@ -36,18 +38,22 @@ func Example() {
 		panic(err)
 	}
 
-	// The API. Before it mints anything, it reserves the challenge's id (and whatever else came as evidence) in its database.
-	work, err := issuer.VerifyToken(ctx, ch.Token, evidence.Response{ChallengeID: ch.ID, Answers: answers}, challenge.Want{Binding: post, MaxAge: 15 * time.Second})
+	// The API. Before it mints anything, it reserves the challenge's id (and whatever else came as evidence) in its
+	// database.
+	work, err := issuer.VerifyToken(ctx, ch.Token, evidence.Response{ChallengeID: ch.ID, Answers: answers},
+		challenge.Want{Binding: post, MaxAge: 15 * time.Second})
 	if err != nil {
 		panic(err)
 	}
-	capability, _, err := challenge.Mint(secret, evidence.NewRegistered("posting-api", "posting-api", time.Now(), 15*time.Second),
+	capability, _, err := challenge.Mint(secret,
+		evidence.NewRegistered("posting-api", "posting-api", time.Now(), 15*time.Second),
 		evidence.Capability{Binding: *work.Binding, ChallengeID: work.ID, VerificationConsumed: true})
 	if err != nil {
 		panic(err)
 	}
 
-	// The post itself: the binding is computed again from the request, and the key is consumed in the transaction that publishes.
+	// The post itself: the binding is computed again from the request, and the key is consumed in the transaction that
+	// publishes.
 	_, key, err := challenge.VerifyCapability(secret, capability, challenge.WantCapability{
 		Issuer: "posting-api", Binding: post, MaxAge: 15 * time.Second, Now: time.Now(), Skew: evidence.DefaultSkew,
 	})
@@ -66,7 +72,9 @@ func (p private) Generate(r io.Reader, _ challenge.Difficulty) (challenge.Task, 
 		return challenge.Task{}, "", err
 	}
 	input, err := json.Marshal([]int{int(b[0]), int(b[1])})
-	return challenge.Task{Instructions: "The answer text is the product of the numbers. The answer is its SHA-256, lowercase hex.", Input: input}, strconv.Itoa(int(b[0]) * int(b[1])), err
+	return challenge.Task{
+		Instructions: "The answer text is the product of the numbers. The answer is its SHA-256, lowercase hex.",
+		Input:        input}, strconv.Itoa(int(b[0]) * int(b[1])), err
 }
 
 func (p private) Solve(_ context.Context, t challenge.Task) (string, error) {
@@ -83,7 +91,8 @@ func ExamplePack() {
 		panic(err)
 	}
 	issuer, err := challenge.NewIssuer(secret, challenge.Options{
-		Issuer: "posting-api", Audience: "posting-api", Now: time.Now, Tasks: 5, Packs: append(challenge.Builtin(), private{"product"}),
+		Issuer: "posting-api", Audience: "posting-api", Now: time.Now, Tasks: 5,
+		Packs: append(challenge.Builtin(), private{"product"}),
 	})
 	if err != nil {
 		panic(err)
@@ -99,7 +108,8 @@ func ExamplePack() {
 	if err != nil {
 		panic(err)
 	}
-	_, err = issuer.Verify(ctx, ch, evidence.Response{ChallengeID: ch.ID, Answers: answers}, challenge.Want{MaxAge: time.Minute})
+	_, err = issuer.Verify(ctx, ch, evidence.Response{ChallengeID: ch.ID, Answers: answers},
+		challenge.Want{MaxAge: time.Minute})
 	fmt.Println("with it:", err)
 	// Output:
 	// without the pack: no solver is known for tasks of kind "product"

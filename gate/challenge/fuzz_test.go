@@ -9,7 +9,7 @@ import (
 	"github.com/actionproof/mediator/gate/challenge"
 )
 
-// FuzzSolve gives hostile tasks to the solvers: no panic, and either the same well-formed answer each time or a refusal with a code.
+// FuzzSolve: hostile tasks get one well-formed answer or a refusal with a code.
 func FuzzSolve(f *testing.F) {
 	for n, d := range difficulties {
 		for _, p := range challenge.Builtin() {
@@ -43,12 +43,12 @@ func FuzzParseResponse(f *testing.F) {
 }
 
 func FuzzParseChallenge(f *testing.F) {
-	// Short, because the fuzzer spends its time on making long ones shorter.
-	f.Add([]byte(`{"id":"c","difficulty":"lite","instructions":"","binding":{"action":"a","contentHash":"h","nonce":"n","resource":"r","subject":"s"},"tasks":[{"id":"t","input":{},"instructions":"","kind":"vm"}],"token":"t","expiresAt":1}`))
+	// Short, because the fuzzer wastes time on shortening.
+	f.Add([]byte(
+		`{"id":"c","difficulty":"lite","instructions":"","binding":{"action":"a","contentHash":"h","nonce":"n","resource":"r","subject":"s"},"tasks":[{"id":"t","input":{},"instructions":"","kind":"vm"}],"token":"t","expiresAt":1}`))
 	f.Fuzz(func(t *testing.T, raw []byte) { roundTrip(t, raw, challenge.ParseChallenge) })
 }
 
-// roundTrip asks of whatever parses that it means the same when it is written and parsed again.
 func roundTrip[T any](t *testing.T, raw []byte, parse func([]byte) (T, error)) {
 	v, err := parse(raw)
 	if err != nil {

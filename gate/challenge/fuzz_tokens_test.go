@@ -14,7 +14,7 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// macOf authenticates any header and payload with the issuer's secret: what a fuzzer finds behind the signature counts.
+// macOf authenticates any token with the issuer's secret.
 func macOf(header, payload string) string {
 	b64 := base64.RawURLEncoding
 	input := b64.EncodeToString([]byte(header)) + "." + b64.EncodeToString([]byte(payload))
@@ -23,7 +23,6 @@ func macOf(header, payload string) string {
 	return input + "." + b64.EncodeToString(m.Sum(nil))
 }
 
-// partsOf are the header and the payload of a token.
 func partsOf(t testing.TB, token string) (header, payload string) {
 	t.Helper()
 	var parts [3]string
@@ -37,8 +36,8 @@ func partsOf(t testing.TB, token string) (header, payload string) {
 	return parts[0], parts[1]
 }
 
-// FuzzVerifyToken verifies challenge tokens that bear the issuer's own signature, whatever they say, with responses, whatever they answer: no
-// panic, a code for each refusal, and what is accepted is in the one form, for this binding, in its time and rightly answered.
+// FuzzVerifyToken: no panic, a code for each refusal; what is accepted is canonical, bound, timely and rightly
+// answered.
 func FuzzVerifyToken(f *testing.F) {
 	i := newIssuer(f, challenge.Options{Difficulty: challenge.Lite, Tasks: 1})
 	ch := create(f, i, binding)
@@ -67,13 +66,13 @@ func FuzzVerifyToken(f *testing.F) {
 		if err != nil || string(canonical) != payload {
 			t.Errorf("%q is accepted, and is not canonical", payload)
 		}
-		if !c.Binding.SameAction(binding) || c.Expires <= start.Unix()-2 || c.IssuedAt > start.Unix()+2 || len(r.Answers) != len(c.Answers) || len(c.Answers) == 0 {
+		if !c.Binding.SameAction(binding) || c.Expires <= start.Unix()-2 || c.IssuedAt > start.Unix()+2 ||
+			len(r.Answers) != len(c.Answers) || len(c.Answers) == 0 {
 			t.Errorf("%+v is accepted with %+v", c, r)
 		}
 	})
 }
 
-// FuzzVerifyCapability does the same for capabilities.
 func FuzzVerifyCapability(f *testing.F) {
 	secret := newSecret(f, secretText)
 	token, _, err := challenge.Mint(secret, registered(), capabilityClaims())
@@ -97,8 +96,10 @@ func FuzzVerifyCapability(f *testing.F) {
 			t.Errorf("%q is accepted, and is not canonical", payload)
 		}
 		s := c.Session
-		if !c.Binding.SameAction(binding) || !c.VerificationConsumed || c.Runtime == nil || s == nil || s.HumanPromptPresent || s.HumanOperatorPresent ||
-			s.UserShellAccess || s.AgentEnvironmentUserAccessible || c.GrantID == "" || c.DecisionID == "" || !strings.HasSuffix(key.ID, c.ID) {
+		if !c.Binding.SameAction(binding) || !c.VerificationConsumed || c.Runtime == nil || s == nil ||
+			s.HumanPromptPresent || s.HumanOperatorPresent ||
+			s.UserShellAccess || s.AgentEnvironmentUserAccessible || c.GrantID == "" || c.DecisionID == "" ||
+			!strings.HasSuffix(key.ID, c.ID) {
 			t.Errorf("%+v is accepted, under the key %+v", c, key)
 		}
 	})

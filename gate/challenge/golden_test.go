@@ -17,14 +17,15 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata/golden")
 
-// TestGolden holds the wire format against files: the public challenge, the claims of its token, a response, and the claims of a
-// capability. Another JOSE library checks the tokens.
+// TestGolden: the wire format in files. Another JOSE library checks the tokens.
 func TestGolden(t *testing.T) {
 	for n, d := range difficulties {
 		t.Run(string(d), func(t *testing.T) {
 			i := newIssuer(t, challenge.Options{Difficulty: d, Random: seeded(byte(n))})
 			ch := create(t, i, binding)
-			golden(t, string(d), map[string]any{"challenge": ch, "tokenClaims": secondOpinion(t, ch.Token, "challenge+jwt"), "response": solve(t, ch)})
+			golden(t, string(d),
+				map[string]any{"challenge": ch, "tokenClaims": secondOpinion(t, ch.Token, "challenge+jwt"),
+					"response": solve(t, ch)})
 		})
 	}
 	t.Run("capability", func(t *testing.T) {
@@ -44,7 +45,7 @@ func TestGolden(t *testing.T) {
 	})
 }
 
-// TestGoldenVerifies verifies what is in the files, so that a challenge in flight survives a new version.
+// TestGoldenVerifies: a challenge in flight survives a new version.
 func TestGoldenVerifies(t *testing.T) {
 	for _, d := range difficulties {
 		raw, err := os.ReadFile(filepath.Join("testdata", "golden", string(d)+".json"))
@@ -92,7 +93,6 @@ func golden(t *testing.T, name string, v any) {
 	}
 }
 
-// secondOpinion verifies an HS256 token with another library and returns its payload.
 func secondOpinion(t *testing.T, token, typ string) json.RawMessage {
 	t.Helper()
 	jws, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.HS256})

@@ -13,8 +13,9 @@ import (
 )
 
 var (
-	start        = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	binding      = evidence.Binding{Subject: "user_123", Action: "create_post", Resource: "POST /posts", ContentHash: evidence.HashBytes([]byte("post"))}
+	start   = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	binding = evidence.Binding{Subject: "user_123", Action: "create_post", Resource: "POST /posts",
+		ContentHash: evidence.HashBytes([]byte("post"))}
 	want         = challenge.Want{Binding: binding, MaxAge: 15 * time.Second}
 	difficulties = []challenge.Difficulty{challenge.Lite, challenge.Standard, challenge.Gauntlet}
 	secretText   = []byte(strings.Repeat("s", 32))
@@ -62,7 +63,7 @@ func solve(t testing.TB, ch challenge.Challenge, packs ...challenge.Pack) eviden
 	return evidence.Response{ChallengeID: ch.ID, Answers: answers}
 }
 
-// seeded is a source of randomness that a test can repeat.
+// seeded is a repeatable source of randomness.
 func seeded(n byte) *rand.ChaCha8 { return rand.NewChaCha8([32]byte{n, 1}) }
 
 func wantCode(t *testing.T, err error, code string) {
@@ -73,7 +74,6 @@ func wantCode(t *testing.T, err error, code string) {
 	}
 }
 
-// isRefusal reports whether err carries a code.
 func isRefusal(err error) bool {
 	var coded interface{ Code() string }
 	return errors.As(err, &coded) && coded.Code() != ""

@@ -13,7 +13,6 @@ import (
 	"github.com/actionproof/mediator/gate/challenge"
 )
 
-// TestEveryChallengeIsSolved sends challenges of every difficulty and size as JSON, and solves and verifies what arrives.
 func TestEveryChallengeIsSolved(t *testing.T) {
 	for _, d := range difficulties {
 		for _, tasks := range []int{0, 1, 8} {
@@ -77,7 +76,6 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// TestTokenKeepsAnswersSecret looks for the answers, and for anything that is computed from them without the salt.
 func TestTokenKeepsAnswersSecret(t *testing.T) {
 	ch := create(t, newIssuer(t, challenge.Options{}), binding)
 	claims, err := evidence.UnverifiedClaims(evidence.ChallengeTokenKind, ch.Token)
@@ -87,7 +85,8 @@ func TestTokenKeepsAnswersSecret(t *testing.T) {
 	var salts []string
 	for _, a := range claims.Answers {
 		answer := solve(t, ch).Answers[a.ID]
-		for _, spelling := range []string{answer, evidence.HashBytes([]byte(answer)), evidence.HashBytes([]byte(ch.ID + answer))} {
+		for _, spelling := range []string{answer, evidence.HashBytes([]byte(answer)),
+			evidence.HashBytes([]byte(ch.ID + answer))} {
 			if a.Hash == spelling {
 				t.Errorf("task %s: the token gives the answer away", a.ID)
 			}
@@ -146,7 +145,8 @@ func TestIssuerIsSafeForConcurrentUse(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if _, err := i.VerifyToken(context.Background(), ch.Token, evidence.Response{ChallengeID: ch.ID, Answers: answers}, want); err != nil {
+				if _, err := i.VerifyToken(context.Background(), ch.Token, evidence.Response{ChallengeID: ch.ID, Answers: answers},
+					want); err != nil {
 					t.Error(err)
 				}
 			}

@@ -14,10 +14,10 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// TestOneAnswer generates many tasks of every kind and difficulty: the generator's answer, the package's solver's and the only
-// one that the second solver finds are the same.
+// TestOneAnswer: generator, solver and a second solver agree on the only answer.
 func TestOneAnswer(t *testing.T) {
-	fewest := map[challenge.Difficulty]int{challenge.Lite: 2, challenge.Standard: 3, challenge.Gauntlet: 4} // hops of a route
+	// hops of a route
+	fewest := map[challenge.Difficulty]int{challenge.Lite: 2, challenge.Standard: 3, challenge.Gauntlet: 4}
 	for _, p := range challenge.Builtin() {
 		for _, d := range difficulties {
 			t.Run(p.Kind()+"/"+string(d), func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestOneAnswer(t *testing.T) {
 	}
 }
 
-// TestPairsDiffer holds that no pair of a subset task is there twice: it would forbid less than the task seems to.
+// TestPairsDiffer: a repeated pair would forbid less than it seems to.
 func TestPairsDiffer(t *testing.T) {
 	for n := range byte(60) {
 		for _, p := range challenge.Builtin() {
@@ -77,7 +77,6 @@ func TestPairsDiffer(t *testing.T) {
 	}
 }
 
-// TestTasksAreCompact bounds a standard task as it travels, instructions included.
 func TestTasksAreCompact(t *testing.T) {
 	i := newIssuer(t, challenge.Options{Tasks: 32})
 	for _, task := range create(t, i, binding).Tasks {
@@ -97,34 +96,44 @@ func TestTasksAreCompact(t *testing.T) {
 	}
 }
 
-// TestByHand holds the solvers against answers that were worked out by hand from the instructions.
 func TestByHand(t *testing.T) {
 	for name, tt := range map[string]struct{ kind, input, text string }{
-		"route: the detour is cheaper":      {"route", `{"edges":[[0,1,9],[0,2,4],[2,1,4],[1,3,1]],"from":0,"to":3}`, "0-2-1-3:9"},
-		"route: two edges between two":      {"route", `{"edges":[[0,1,9],[1,0,4]],"from":0,"to":1}`, "0-1:4"},
-		"route: there is a loop":            {"route", `{"edges":[[5,5,1],[5,4,3]],"from":4,"to":5}`, "4-5:3"},
-		"vm: nothing":                       {"vm", `{"modulus":10,"program":[],"registers":[1,2,3,4]}`, "1,2,3,4"},
-		"vm: below zero wraps":              {"vm", `{"modulus":10,"program":["sub a 3","mul b b","add c d"],"registers":[1,4,8,7]}`, "8,6,5,7"},
-		"vm: a loop":                        {"vm", `{"modulus":100,"program":["set d 3","add a b","sub d 1","jnz d -2"],"registers":[0,7,0,0]}`, "21,7,0,0"},
-		"vm: a comparison skips":            {"vm", `{"modulus":100,"program":["jlt a b 2","set c 9","jlt b a 2","set d 9"],"registers":[1,2,0,0]}`, "1,2,0,9"},
-		"vm: a comparison with a number":    {"vm", `{"modulus":100,"program":["jlt a 5 2","set c 9"],"registers":[4,0,0,0]}`, "4,0,0,0"},
-		"json: nothing":                     {"json", `{"document":{"b":[],"a":[1]},"operations":[]}`, `{"a":[1],"b":[]}`},
-		"json: push, add, reverse":          {"json", `{"document":{"a":[1,2]},"operations":["push a -5","add a 10","reverse a"]}`, `{"a":[5,12,11]}`},
-		"json: sort and rotate":             {"json", `{"document":{"a":[3,1,2]},"operations":["sort a","rotate a 4"]}`, `{"a":[2,3,1]}`},
-		"json: rotate nothing":              {"json", `{"document":{"a":[]},"operations":["rotate a 4"]}`, `{"a":[]}`},
-		"json: copy":                        {"json", `{"document":{"a":[1],"b":[2]},"operations":["copy a b","push a 3"]}`, `{"a":[1,3],"b":[2,1]}`},
-		"json: move to a list that is gone": {"json", `{"document":{"a":[1],"b":[2]},"operations":["drop b","move a b"]}`, `{"b":[1]}`},
-		"json: copy nothing to a new list":  {"json", `{"document":{"a":[]},"operations":["copy a b"]}`, `{"a":[],"b":[]}`},
-		"json: everything dropped":          {"json", `{"document":{"a":[1]},"operations":["drop a"]}`, `{}`},
-		"subset: a sum of two":              {"subset", `{"apart":[],"even":1,"numbers":[5,3,8],"size":2,"sum":11}`, "3,8"},
-		"subset: a pair is apart":           {"subset", `{"apart":[[1,6]],"even":1,"numbers":[1,2,5,6],"size":2,"sum":7}`, "2,5"},
-		"subset: evens decide":              {"subset", `{"apart":[],"even":2,"numbers":[2,3,5,6],"size":2,"sum":8}`, "2,6"},
-		"subset: no evens decide":           {"subset", `{"apart":[],"even":0,"numbers":[2,3,5,6],"size":2,"sum":8}`, "3,5"},
-		"subset: zero counts":               {"subset", `{"apart":[],"even":1,"numbers":[0,7],"size":2,"sum":7}`, "0,7"},
-		"another spelling of a number":      {"subset", `{"sum":1.1e1,"apart":[],"even":1,"numbers":[5,3,8],"size":2}`, ""},
+		"route: the detour is cheaper": {"route", `{"edges":[[0,1,9],[0,2,4],[2,1,4],[1,3,1]],"from":0,"to":3}`,
+			"0-2-1-3:9"},
+		"route: two edges between two": {"route", `{"edges":[[0,1,9],[1,0,4]],"from":0,"to":1}`, "0-1:4"},
+		"route: there is a loop":       {"route", `{"edges":[[5,5,1],[5,4,3]],"from":4,"to":5}`, "4-5:3"},
+		"vm: nothing":                  {"vm", `{"modulus":10,"program":[],"registers":[1,2,3,4]}`, "1,2,3,4"},
+		"vm: below zero wraps": {"vm",
+			`{"modulus":10,"program":["sub a 3","mul b b","add c d"],"registers":[1,4,8,7]}`, "8,6,5,7"},
+		"vm: a loop": {"vm",
+			`{"modulus":100,"program":["set d 3","add a b","sub d 1","jnz d -2"],"registers":[0,7,0,0]}`, "21,7,0,0"},
+		"vm: a comparison skips": {"vm",
+			`{"modulus":100,"program":["jlt a b 2","set c 9","jlt b a 2","set d 9"],"registers":[1,2,0,0]}`, "1,2,0,9"},
+		"vm: a comparison with a number": {"vm", `{"modulus":100,"program":["jlt a 5 2","set c 9"],"registers":[4,0,0,0]}`,
+			"4,0,0,0"},
+		"json: nothing": {"json", `{"document":{"b":[],"a":[1]},"operations":[]}`, `{"a":[1],"b":[]}`},
+		"json: push, add, reverse": {"json",
+			`{"document":{"a":[1,2]},"operations":["push a -5","add a 10","reverse a"]}`, `{"a":[5,12,11]}`},
+		"json: sort and rotate": {"json", `{"document":{"a":[3,1,2]},"operations":["sort a","rotate a 4"]}`,
+			`{"a":[2,3,1]}`},
+		"json: rotate nothing": {"json", `{"document":{"a":[]},"operations":["rotate a 4"]}`, `{"a":[]}`},
+		"json: copy": {"json", `{"document":{"a":[1],"b":[2]},"operations":["copy a b","push a 3"]}`,
+			`{"a":[1,3],"b":[2,1]}`},
+		"json: move to a list that is gone": {"json", `{"document":{"a":[1],"b":[2]},"operations":["drop b","move a b"]}`,
+			`{"b":[1]}`},
+		"json: copy nothing to a new list": {"json", `{"document":{"a":[]},"operations":["copy a b"]}`, `{"a":[],"b":[]}`},
+		"json: everything dropped":         {"json", `{"document":{"a":[1]},"operations":["drop a"]}`, `{}`},
+		"subset: a sum of two":             {"subset", `{"apart":[],"even":1,"numbers":[5,3,8],"size":2,"sum":11}`, "3,8"},
+		"subset: a pair is apart": {"subset", `{"apart":[[1,6]],"even":1,"numbers":[1,2,5,6],"size":2,"sum":7}`,
+			"2,5"},
+		"subset: evens decide":         {"subset", `{"apart":[],"even":2,"numbers":[2,3,5,6],"size":2,"sum":8}`, "2,6"},
+		"subset: no evens decide":      {"subset", `{"apart":[],"even":0,"numbers":[2,3,5,6],"size":2,"sum":8}`, "3,5"},
+		"subset: zero counts":          {"subset", `{"apart":[],"even":1,"numbers":[0,7],"size":2,"sum":7}`, "0,7"},
+		"another spelling of a number": {"subset", `{"sum":1.1e1,"apart":[],"even":1,"numbers":[5,3,8],"size":2}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			answers, err := challenge.Solve(context.Background(), []challenge.Task{{ID: "t", Kind: tt.kind, Input: json.RawMessage(tt.input)}})
+			answers, err := challenge.Solve(context.Background(),
+				[]challenge.Task{{ID: "t", Kind: tt.kind, Input: json.RawMessage(tt.input)}})
 			if tt.text == "" {
 				wantCode(t, err, "challenge_refused")
 				return
@@ -136,7 +145,7 @@ func TestByHand(t *testing.T) {
 	}
 }
 
-// TestBadRandomness is about sources that fail, end or repeat themselves: no task comes of them, and no loop.
+// TestBadRandomness: sources that fail, end or repeat make no task and no loop.
 func TestBadRandomness(t *testing.T) {
 	broken := errors.New("broken")
 	for _, p := range challenge.Builtin() {
@@ -147,15 +156,15 @@ func TestBadRandomness(t *testing.T) {
 			t.Errorf("%s: eight random bytes were enough", p.Kind())
 		}
 	}
-	for _, o := range []challenge.Options{{Random: iotest.ErrReader(broken)}, {Random: zeros{}}, {Random: zeros{}, Difficulty: challenge.Gauntlet}} {
+	for _, o := range []challenge.Options{{Random: iotest.ErrReader(broken)}, {Random: zeros{}},
+		{Random: zeros{}, Difficulty: challenge.Gauntlet}} {
 		if ch, err := newIssuer(t, o).Create(context.Background(), binding); err == nil || isRefusal(err) {
 			t.Errorf("a source that fails or repeats itself: %+v, %v", ch, err)
 		}
 	}
 }
 
-// TestRandomnessEnds cuts the source off after every number of bytes: what comes of it is what comes of the whole source, or the
-// source's own error. Nothing is ever made of zeros in the place of randomness.
+// TestRandomnessEnds after every number of bytes: zeros never replace randomness.
 func TestRandomnessEnds(t *testing.T) {
 	ended := func(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 	for _, d := range difficulties {
@@ -180,7 +189,9 @@ func TestRandomnessEnds(t *testing.T) {
 	}
 	whole := create(t, newIssuer(t, challenge.Options{Difficulty: challenge.Lite, Random: seeded(1)}), binding)
 	for n := int64(0); ; n++ {
-		ch, err := newIssuer(t, challenge.Options{Difficulty: challenge.Lite, Random: io.LimitReader(seeded(1), n)}).Create(context.Background(), binding)
+		ch, err := newIssuer(t,
+			challenge.Options{Difficulty: challenge.Lite, Random: io.LimitReader(seeded(1), n)}).Create(context.Background(),
+			binding)
 		if err == nil {
 			if ch.Token != whole.Token {
 				t.Errorf("after %d bytes comes another challenge", n)
@@ -193,7 +204,6 @@ func TestRandomnessEnds(t *testing.T) {
 	}
 }
 
-// TestPackInputIsBounded is about a pack whose tasks no solver would read.
 func TestPackInputIsBounded(t *testing.T) {
 	for size, ok := range map[int]bool{32 << 10: true, 32<<10 + 1: false} {
 		_, err := newIssuer(t, challenge.Options{Packs: []challenge.Pack{large{size}}}).Create(context.Background(), binding)
@@ -203,7 +213,6 @@ func TestPackInputIsBounded(t *testing.T) {
 	}
 }
 
-// large makes tasks with an input of so many bytes.
 type large struct{ size int }
 
 func (large) Kind() string { return "large" }

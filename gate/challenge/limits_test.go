@@ -16,7 +16,6 @@ import (
 	"github.com/actionproof/mediator/gate/challenge"
 )
 
-// TestTasksAtTheirLimits is about the largest tasks that are still solved; TestHostileTasks has what is one beyond.
 func TestTasksAtTheirLimits(t *testing.T) {
 	repeated := func(line string, n int) string {
 		raw, _ := json.Marshal(slices.Repeat([]string{line}, n))
@@ -30,24 +29,43 @@ func TestTasksAtTheirLimits(t *testing.T) {
 		apart = append(apart, fmt.Sprintf("[1,%d]", 2*(n%23)+3))
 	}
 	for name, tt := range map[string]struct{ kind, input, answer string }{
-		"route: the first and the last node":   {"route", `{"edges":[[0,63,1]],"from":63,"to":0}`, "63-0:1"},
-		"route: the highest cost":              {"route", `{"edges":[[0,1,1048576]],"from":0,"to":1}`, "0-1:1048576"},
-		"route: the most edges":                {"route", `{"edges":[` + strings.Repeat("[0,2,1],", 511) + `[0,1,1]],"from":0,"to":1}`, "0-1:1"},
-		"vm: the least modulus":                {"vm", `{"modulus":2,"program":["add a 1"],"registers":[1,0,1,0]}`, "0,0,1,0"},
-		"vm: the largest modulus":              {"vm", `{"modulus":1048576,"program":["add a 1048575"],"registers":[0,1048575,0,0]}`, "1048575,1048575,0,0"},
-		"vm: the longest program":              {"vm", `{"modulus":7,"program":` + repeated("add a 0", 256) + `,"registers":[0,1,2,3]}`, "0,1,2,3"},
-		"vm: the furthest jumps":               {"vm", `{"modulus":7,"program":["jnz a 256","jnz a -256","jlt b a 256","jlt b a -256"],"registers":[0,1,2,3]}`, "0,1,2,3"},
-		"vm: less, and not equal":              {"vm", `{"modulus":7,"program":["jlt a b 2","set c 5","jlt b c 2","set d 6"],"registers":[1,1,2,3]}`, "1,1,5,3"},
-		"json: the most operations":            {"json", `{"document":{"a":[1]},"operations":` + repeated("sort a", 256) + `}`, `{"a":[1]}`},
-		"json: the most elements":              {"json", `{"document":{"a":[` + strings.Repeat("1,", 511) + `1]},"operations":[]}`, `{"a":[` + strings.Repeat("1,", 511) + `1]}`},
-		"json: the largest numbers":            {"json", `{"document":{"a":[1073741824,-1073741824]},"operations":["push a 1073741824","push a -1073741824"]}`, `{"a":[1073741824,-1073741824,1073741824,-1073741824]}`},
-		"json: rotated by nothing":             {"json", `{"document":{"a":[1,2],"b":[]},"operations":["rotate a 0","rotate b 3"]}`, `{"a":[1,2],"b":[]}`},
-		"json: the first and the last list":    {"json", `{"document":{"z":[1]},"operations":["copy z a","push z 2"]}`, `{"a":[1],"z":[1,2]}`},
-		"subset: the most numbers":             {"subset", `{"apart":[],"even":0,"numbers":[` + strings.Join(odd, ",") + `],"size":24,"sum":576}`, strings.Join(odd, ",")},
-		"subset: the largest number":           {"subset", `{"apart":[],"even":1,"numbers":[1048576,1],"size":1,"sum":1048576}`, "1048576"},
-		"subset: the most apart":               {"subset", `{"apart":[` + strings.Join(apart, ",") + `],"even":0,"numbers":[` + strings.Join(odd, ",") + `],"size":1,"sum":1}`, "1"},
-		"subset: the smallest ones and no sum": {"subset", `{"apart":[],"even":2,"numbers":[2,4,6,8],"size":2,"sum":6}`, "2,4"},
-		"subset: the largest ones":             {"subset", `{"apart":[],"even":2,"numbers":[2,4,6,8],"size":2,"sum":14}`, "6,8"},
+		"route: the first and the last node": {"route", `{"edges":[[0,63,1]],"from":63,"to":0}`, "63-0:1"},
+		"route: the highest cost":            {"route", `{"edges":[[0,1,1048576]],"from":0,"to":1}`, "0-1:1048576"},
+		"route: the most edges": {"route",
+			`{"edges":[` + strings.Repeat("[0,2,1],", 511) + `[0,1,1]],"from":0,"to":1}`, "0-1:1"},
+		"vm: the least modulus": {"vm", `{"modulus":2,"program":["add a 1"],"registers":[1,0,1,0]}`,
+			"0,0,1,0"},
+		"vm: the largest modulus": {"vm",
+			`{"modulus":1048576,"program":["add a 1048575"],"registers":[0,1048575,0,0]}`, "1048575,1048575,0,0"},
+		"vm: the longest program": {"vm",
+			`{"modulus":7,"program":` + repeated("add a 0", 256) + `,"registers":[0,1,2,3]}`, "0,1,2,3"},
+		"vm: the furthest jumps": {"vm",
+			`{"modulus":7,"program":["jnz a 256","jnz a -256","jlt b a 256","jlt b a -256"],"registers":[0,1,2,3]}`, "0,1,2,3"},
+		"vm: less, and not equal": {"vm",
+			`{"modulus":7,"program":["jlt a b 2","set c 5","jlt b c 2","set d 6"],"registers":[1,1,2,3]}`, "1,1,5,3"},
+		"json: the most operations": {"json",
+			`{"document":{"a":[1]},"operations":` + repeated("sort a", 256) + `}`, `{"a":[1]}`},
+		"json: the most elements": {"json",
+			`{"document":{"a":[` + strings.Repeat("1,", 511) + `1]},"operations":[]}`,
+			`{"a":[` + strings.Repeat("1,", 511) + `1]}`},
+		"json: the largest numbers": {"json",
+			`{"document":{"a":[1073741824,-1073741824]},"operations":["push a 1073741824","push a -1073741824"]}`,
+			`{"a":[1073741824,-1073741824,1073741824,-1073741824]}`},
+		"json: rotated by nothing": {"json",
+			`{"document":{"a":[1,2],"b":[]},"operations":["rotate a 0","rotate b 3"]}`, `{"a":[1,2],"b":[]}`},
+		"json: the first and the last list": {"json", `{"document":{"z":[1]},"operations":["copy z a","push z 2"]}`,
+			`{"a":[1],"z":[1,2]}`},
+		"subset: the most numbers": {"subset",
+			`{"apart":[],"even":0,"numbers":[` + strings.Join(odd, ",") + `],"size":24,"sum":576}`, strings.Join(odd, ",")},
+		"subset: the largest number": {"subset",
+			`{"apart":[],"even":1,"numbers":[1048576,1],"size":1,"sum":1048576}`, "1048576"},
+		"subset: the most apart": {"subset",
+			`{"apart":[` + strings.Join(apart, ",") + `],"even":0,"numbers":[` + strings.Join(odd, ",") + `],"size":1,"sum":1}`,
+			"1"},
+		"subset: the smallest ones and no sum": {"subset", `{"apart":[],"even":2,"numbers":[2,4,6,8],"size":2,"sum":6}`,
+			"2,4"},
+		"subset: the largest ones": {"subset", `{"apart":[],"even":2,"numbers":[2,4,6,8],"size":2,"sum":14}`,
+			"6,8"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			task := challenge.Task{ID: strings.Repeat("t", 64), Kind: tt.kind, Input: json.RawMessage(tt.input)}
@@ -75,18 +93,20 @@ func TestTasksAtTheirLimits(t *testing.T) {
 	}
 	for name, tt := range beyond {
 		t.Run(name, func(t *testing.T) {
-			_, err := challenge.Solve(context.Background(), []challenge.Task{{ID: "t", Kind: tt.kind, Input: json.RawMessage(tt.input)}})
+			_, err := challenge.Solve(context.Background(),
+				[]challenge.Task{{ID: "t", Kind: tt.kind, Input: json.RawMessage(tt.input)}})
 			wantCode(t, err, "challenge_refused")
 		})
 	}
 }
 
-// TestSizesAtTheirLimits is about whole challenges, responses and issuers.
 func TestSizesAtTheirLimits(t *testing.T) {
 	var tasks []challenge.Task
 	for n := range 32 {
 		input := json.RawMessage(`{"modulus":10,"program":[],"registers":[1,2,3,4]}`)
-		tasks = append(tasks, challenge.Task{ID: fmt.Sprintf("t%d", n), Kind: "vm", Input: append(bytes.Repeat([]byte(" "), 32<<10-len(input)), input...)})
+		tasks = append(tasks,
+			challenge.Task{ID: fmt.Sprintf("t%d", n), Kind: "vm",
+				Input: append(bytes.Repeat([]byte(" "), 32<<10-len(input)), input...)})
 	}
 	answers, err := challenge.Solve(context.Background(), tasks)
 	if err != nil || len(answers) != 32 {
@@ -105,7 +125,8 @@ func TestSizesAtTheirLimits(t *testing.T) {
 
 	kind := strings.Repeat("k", 32)
 	i := newIssuer(t, challenge.Options{Tasks: 32, Lifetime: 10 * time.Minute, Packs: []challenge.Pack{private{kind}}})
-	if ch := create(t, i, binding); len(ch.Tasks) != 32 || ch.Tasks[31].Kind != kind || ch.ExpiresAt != start.Add(10*time.Minute).Unix() {
+	if ch := create(t, i, binding); len(ch.Tasks) != 32 || ch.Tasks[31].Kind != kind ||
+		ch.ExpiresAt != start.Add(10*time.Minute).Unix() {
 		t.Errorf("%+v", ch)
 	}
 	ch := create(t, newIssuer(t, challenge.Options{Tasks: 32, Lifetime: time.Second}), binding)
@@ -120,10 +141,11 @@ func TestSizesAtTheirLimits(t *testing.T) {
 	wantCode(t, err, "challenge_refused")
 }
 
-// TestDrawsAreUnbiased puts a draw before all others that is the first to be drawn again, and the last that is not.
+// TestDrawsAreUnbiased: the first value that is drawn again, and the last that is not.
 func TestDrawsAreUnbiased(t *testing.T) {
 	generate := func(first uint32) string {
-		task, _, err := challenge.Builtin()[1].Generate(io.MultiReader(bytes.NewReader(binary.LittleEndian.AppendUint32(nil, first)), seeded(1)), challenge.Lite)
+		task, _, err := challenge.Builtin()[1].Generate(
+			io.MultiReader(bytes.NewReader(binary.LittleEndian.AppendUint32(nil, first)), seeded(1)), challenge.Lite)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,12 +165,11 @@ func TestDrawsAreUnbiased(t *testing.T) {
 	}
 }
 
-// TestAttestationAtItsLimits is about how old the attestation behind a capability may be, and how young.
 func TestAttestationAtItsLimits(t *testing.T) {
 	secret := newSecret(t, secretText)
 	for at, code := range map[int64]string{-17: "", -18: "expired", 2: "", 3: "expired"} {
 		c := capabilityClaims()
-		c.Runtime.IssuedAt += at // 15 s are accepted, and 2 s that clocks may differ by
+		c.Runtime.IssuedAt += at // 15 s are accepted, and 2 s of skew
 		token, _, err := challenge.Mint(secret, registered(), c)
 		if err != nil {
 			t.Fatal(err)
@@ -168,7 +189,6 @@ func TestAttestationAtItsLimits(t *testing.T) {
 	wantCode(t, err, "expired")
 }
 
-// TestCopiesStayShort: what a copied list leaves behind has up to forty elements, and some have as many.
 func TestCopiesStayShort(t *testing.T) {
 	longest := 0
 	for n := range byte(200) {

@@ -46,7 +46,8 @@ func TestParseResponse(t *testing.T) {
 		"invalid UTF-8":            {"{\"challengeId\":\"\xff\",\"answers\":{\"t1\":\"" + hash + "\"}}", false},
 		"text after it":            {`{"challengeId":"c","answers":{"t1":"` + hash + `"}}{}`, false},
 		"too many answers":         {`{"challengeId":"c","answers":{` + strings.Join(many, ",") + `}}`, false},
-		"too large":                {`{"challengeId":"c","answers":{"t1":"` + hash + `"}}` + strings.Repeat(" ", 16<<10), false},
+		"too large": {`{"challengeId":"c","answers":{"t1":"` + hash + `"}}` + strings.Repeat(" ", 16<<10),
+			false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := challenge.ParseResponse([]byte(tt.raw))
@@ -108,7 +109,6 @@ func TestParseChallenge(t *testing.T) {
 	}
 }
 
-// TestParseSaysWhatIsWrong: the sentence names the member, whatever else is missing because of it.
 func TestParseSaysWhatIsWrong(t *testing.T) {
 	_, err := challenge.ParseChallenge([]byte(`{"id":1}`))
 	if wantCode(t, err, "challenge_refused"); !strings.Contains(err.Error(), "id must be a text") {

@@ -12,7 +12,6 @@ import (
 	"github.com/actionproof/mediator/gate/challenge"
 )
 
-// attempt is a challenge, the response to it and what is demanded: valid until one thing in it is spoilt.
 type attempt struct {
 	ch   challenge.Challenge
 	r    evidence.Response
@@ -34,7 +33,8 @@ func TestVerifyRefuses(t *testing.T) {
 	i := newIssuer(t, challenge.Options{Now: clock})
 	other := create(t, i, binding)
 	mint := func(a *attempt) string {
-		token, _, err := challenge.Mint(newSecret(t, secretText), evidence.NewRegistered("api", "api", start, time.Minute), evidence.Capability{Binding: *a.ch.Binding, ChallengeID: a.ch.ID})
+		token, _, err := challenge.Mint(newSecret(t, secretText), evidence.NewRegistered("api", "api", start, time.Minute),
+			evidence.Capability{Binding: *a.ch.Binding, ChallengeID: a.ch.ID})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,10 +42,12 @@ func TestVerifyRefuses(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name, code string
-		whole      bool // shows only where the whole challenge is given, not its token alone
+		whole      bool // visible only with the whole challenge
 		spoil      func(*attempt)
 	}{
-		{"a token altered", "signature_invalid", false, func(a *attempt) { a.ch.Token = a.ch.Token[:len(a.ch.Token)-43] + strings.Repeat("A", 43) }},
+		{"a token altered", "signature_invalid", false, func(a *attempt) {
+			a.ch.Token = a.ch.Token[:len(a.ch.Token)-43] + strings.Repeat("A", 43)
+		}},
 		{"a token cut off", "artifact_malformed", false, func(a *attempt) { a.ch.Token = a.ch.Token[:40] }},
 		{"no token", "artifact_missing", false, func(a *attempt) { a.ch.Token = "" }},
 		{"a huge token", "artifact_malformed", false, func(a *attempt) { a.ch.Token = strings.Repeat("A", 1<<20) }},
@@ -57,16 +59,25 @@ func TestVerifyRefuses(t *testing.T) {
 		{"another subject", "challenge_refused", false, func(a *attempt) { a.want.Binding.Subject = "user_124" }},
 		{"another action", "challenge_refused", false, func(a *attempt) { a.want.Binding.Action = "delete_post" }},
 		{"another resource", "challenge_refused", false, func(a *attempt) { a.want.Binding.Resource = "POST /posts/" }},
-		{"other content", "challenge_refused", false, func(a *attempt) { a.want.Binding.ContentHash = evidence.HashBytes(nil) }},
-		{"half a binding", "challenge_refused", false, func(a *attempt) { a.want.Binding = evidence.Binding{Subject: binding.Subject} }},
+		{"other content", "challenge_refused", false, func(a *attempt) {
+			a.want.Binding.ContentHash = evidence.HashBytes(nil)
+		}},
+		{"half a binding", "challenge_refused", false, func(a *attempt) {
+			a.want.Binding = evidence.Binding{Subject: binding.Subject}
+		}},
 		{"another challenge's answers", "challenge_refused", false, func(a *attempt) { a.r = solve(t, other) }},
 		{"another challenge's token", "challenge_refused", false, func(a *attempt) { a.ch = other }},
 		{"an empty response", "challenge_refused", false, func(a *attempt) { a.r = evidence.Response{} }},
 		{"an answer too few", "challenge_refused", false, func(a *attempt) { delete(a.r.Answers, "t1") }},
 		{"an answer too many", "challenge_refused", false, func(a *attempt) { a.r.Answers["t9"] = a.r.Answers["t1"] }},
-		{"an answer to no task", "challenge_refused", false, func(a *attempt) { a.r.Answers["t9"] = a.r.Answers["t1"]; delete(a.r.Answers, "t1") }},
+		{"an answer to no task", "challenge_refused", false, func(a *attempt) {
+			a.r.Answers["t9"] = a.r.Answers["t1"]
+			delete(a.r.Answers, "t1")
+		}},
 		{"no answers", "challenge_refused", false, func(a *attempt) { a.r.Answers = nil }},
-		{"an answer in upper case", "challenge_refused", false, func(a *attempt) { a.r.Answers["t1"] = strings.ToUpper("a" + a.r.Answers["t1"][1:]) }},
+		{"an answer in upper case", "challenge_refused", false, func(a *attempt) {
+			a.r.Answers["t1"] = strings.ToUpper("a" + a.r.Answers["t1"][1:])
+		}},
 		{"an answer too short", "challenge_refused", false, func(a *attempt) { a.r.Answers["t1"] = a.r.Answers["t1"][1:] }},
 		{"the answer text itself", "challenge_refused", false, func(a *attempt) { a.r.Answers["t1"] = "3-0-7:19" }},
 		{"a wrong answer", "challenge_refused", false, func(a *attempt) { a.r.Answers["t4"] = evidence.HashBytes(nil) }},
@@ -80,10 +91,14 @@ func TestVerifyRefuses(t *testing.T) {
 		{"the binding left out", "challenge_refused", true, func(a *attempt) { a.ch.Binding = nil }},
 		{"a task renamed", "challenge_refused", true, func(a *attempt) { a.ch.Tasks[0].ID = "t7" }},
 		{"a task too few", "challenge_refused", true, func(a *attempt) { a.ch.Tasks = a.ch.Tasks[:3] }},
-		{"tasks exchanged", "challenge_refused", true, func(a *attempt) { a.ch.Tasks[0], a.ch.Tasks[1] = a.ch.Tasks[1], a.ch.Tasks[0] }},
+		{"tasks exchanged", "challenge_refused", true, func(a *attempt) {
+			a.ch.Tasks[0], a.ch.Tasks[1] = a.ch.Tasks[1], a.ch.Tasks[0]
+		}},
 		{"another challenge's tasks", "challenge_refused", true, func(a *attempt) { a.ch.Tasks = other.Tasks }},
 		{"other instructions", "challenge_refused", true, func(a *attempt) { a.ch.Tasks[0].Instructions += " Or do not." }},
-		{"an input that is no JSON", "challenge_refused", true, func(a *attempt) { a.ch.Tasks[0].Input = json.RawMessage(`{`) }},
+		{"an input that is no JSON", "challenge_refused", true, func(a *attempt) {
+			a.ch.Tasks[0].Input = json.RawMessage(`{`)
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			verify := func(a *attempt) (whole, token error) {
@@ -110,15 +125,16 @@ func TestVerifyRefuses(t *testing.T) {
 	}
 }
 
-// TestRefusalsComeInOrder spoils everything at once and mends one thing after the other.
+// TestRefusalsComeInOrder spoils everything and mends one thing after the other.
 func TestRefusalsComeInOrder(t *testing.T) {
 	now := start
 	i := newIssuer(t, challenge.Options{Now: func() time.Time { return now }})
 	good := newAttempt(t, i)
 	bad := newAttempt(t, i)
-	bad.ch.Token = good.ch.Token[:40] // no signature at all
+	bad.ch.Token = good.ch.Token[:40] // no signature
 	bad.r = evidence.Response{ChallengeID: "x", Answers: map[string]string{"t9": "x"}}
-	bad.ch.ID, bad.want, now = "x", challenge.Want{Binding: evidence.Binding{Subject: "x"}, MaxAge: time.Second}, start.Add(time.Hour)
+	bad.ch.ID, bad.want, now = "x", challenge.Want{Binding: evidence.Binding{Subject: "x"}, MaxAge: time.Second},
+		start.Add(time.Hour)
 	bad.ch.Tasks = bad.ch.Tasks[:1]
 	for _, step := range []struct {
 		code string
@@ -149,10 +165,12 @@ func TestRefusalsComeInOrder(t *testing.T) {
 	}
 }
 
-// TestOnlyItsOwnTokens is about issuers that differ in their secret, their name or their audience.
 func TestOnlyItsOwnTokens(t *testing.T) {
 	a := newAttempt(t, newIssuer(t, challenge.Options{}))
-	stranger, err := challenge.NewIssuer(newSecret(t, []byte(strings.Repeat("x", 32))), challenge.Options{Issuer: "api", Audience: "api", Now: func() time.Time { return start }})
+	stranger, err := challenge.NewIssuer(newSecret(t, []byte(strings.Repeat("x", 32))),
+		challenge.Options{Issuer: "api", Audience: "api", Now: func() time.Time {
+			return start
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +189,6 @@ func TestOnlyItsOwnTokens(t *testing.T) {
 	}
 }
 
-// TestUnbound is about challenges that are bound to nothing, and about verifiers that demand no binding.
 func TestUnbound(t *testing.T) {
 	ctx := context.Background()
 	i := newIssuer(t, challenge.Options{})
@@ -197,7 +214,6 @@ func TestUnbound(t *testing.T) {
 	wantCode(t, err, "challenge_refused")
 }
 
-// TestReencodedTasks is about clients that read the challenge into their own types and write it again.
 func TestReencodedTasks(t *testing.T) {
 	i := newIssuer(t, challenge.Options{})
 	ch := create(t, i, binding)

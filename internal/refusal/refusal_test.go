@@ -15,7 +15,8 @@ func TestForOperator(t *testing.T) {
 		short: "the API refused: EOF",
 		long:  `the API refused: EOF, and said: "runtime-key:v1"`,
 	} {
-		if r.Error() != want || r.Public() != "the API refused: EOF" || r.Code() != "gate_unavailable" || !errors.Is(r, short) || !errors.Is(r, io.EOF) {
+		if r.Error() != want || r.Public() != "the API refused: EOF" || r.Code() != "gate_unavailable" ||
+			!errors.Is(r, short) || !errors.Is(r, io.EOF) {
 			t.Errorf("%q, public %q, code %s", r, r.Public(), r.Code())
 		}
 	}

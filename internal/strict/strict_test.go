@@ -31,7 +31,6 @@ func (w *wait) UnmarshalText(text []byte) error {
 	return err
 }
 
-// FuzzRead reads any file: whatever is wrong has a place in the file, and what is read is the same when it is read again.
 func FuzzRead(f *testing.F) {
 	f.Add("name: a\nparts: [{name: b, on: true, list: [c]}]\nshare: 0.5\nany: {x: [1]}\nsmall: 255\nwait: 5s\n")
 	f.Add("name: &a x\nparts: [*a, ~]\nsmall: 256\nwait: 5\non: yes")
@@ -50,14 +49,14 @@ func FuzzRead(f *testing.F) {
 				}
 				continue
 			}
-			if again, err := strict.Read([]byte(text), &second, strict.Options{Complete: complete}); err != nil || !again.Correct() || first.Name != second.Name || len(first.Parts) != len(second.Parts) {
+			if again, err := strict.Read([]byte(text), &second, strict.Options{Complete: complete}); err != nil ||
+				!again.Correct() || first.Name != second.Name || len(first.Parts) != len(second.Parts) {
 				t.Errorf("%q: %+v and %+v, %v", text, first, second, err)
 			}
 		}
 	})
 }
 
-// TestAdd finds the place of a key, or of what is around it, also through an alias.
 func TestAdd(t *testing.T) {
 	var to file
 	f, err := strict.Read([]byte("name: x\nany: &all\n  y: [1, {z: 2}]\nparts:\n  - {name: b}\n"), &to, strict.Options{})

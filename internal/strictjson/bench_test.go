@@ -8,7 +8,6 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// BenchmarkCanonical canonicalizes a posted document of 1 KiB: one long text, and many short members out of order.
 func BenchmarkCanonical(b *testing.B) {
 	var members []string
 	for _, name := range strings.Split("zyxwvutsrqponmlkjihgfedcba", "") {
@@ -31,9 +30,10 @@ func BenchmarkCanonical(b *testing.B) {
 	}
 }
 
-// BenchmarkParse reads a binding, as each process does for each post.
 func BenchmarkParse(b *testing.B) {
-	raw := []byte(`{"action":"create_post","contentHash":"` + strings.Repeat("0", 64) + `","nonce":"n","resource":"POST /posts","subject":"agent:worker-1"}`)
+	raw := []byte(
+		`{"action":"create_post","contentHash":"` + strings.Repeat("0", 64) +
+			`","nonce":"n","resource":"POST /posts","subject":"agent:worker-1"}`)
 	b.ReportAllocs()
 	for b.Loop() {
 		var binding evidence.Binding

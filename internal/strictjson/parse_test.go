@@ -41,7 +41,6 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestParseCanonical: of all spellings of one value, one is read.
 func TestParseCanonical(t *testing.T) {
 	type value struct {
 		Count int      `json:"count"`
@@ -82,7 +81,6 @@ func TestParseCanonical(t *testing.T) {
 	wantCode(t, err, "content_malformed")
 }
 
-// TestParseIsBounded: what is kept as raw JSON, which nobody looks into, is bounded too.
 func TestParseIsBounded(t *testing.T) {
 	for name, text := range map[string]string{
 		"a number": `{"raw":9007199254740993}`,
@@ -99,13 +97,10 @@ func TestParseIsBounded(t *testing.T) {
 	}
 }
 
-// word is a type that reads itself.
 type word struct{ text string }
 
 func (w *word) UnmarshalJSON(raw []byte) error { return json.Unmarshal(raw, &w.text) }
 
-// TestTypesReadThemselves: a type that says itself how it is read is not held against what it looks like, nor where a null beside it
-// changes nothing.
 func TestTypesReadThemselves(t *testing.T) {
 	for _, text := range []string{`{"word":"a","addr":"::1"}`, `{"word":"a","addr":"::1","other":null}`} {
 		var v struct {
@@ -113,19 +108,20 @@ func TestTypesReadThemselves(t *testing.T) {
 			Addr  netip.Addr `json:"addr"`
 			Other []string   `json:"other"`
 		}
-		if err := strictjson.ParseMembers([]byte(text), &v); err != nil || v.Word.text != "a" || v.Addr != netip.IPv6Loopback() {
+		if err := strictjson.ParseMembers([]byte(text), &v); err != nil || v.Word.text != "a" ||
+			v.Addr != netip.IPv6Loopback() {
 			t.Errorf("%s: %+v, %v", text, v, err)
 		}
 	}
 	var v struct {
 		Addr netip.Addr `json:"addr"`
 	}
-	if err := strictjson.ParseMembers([]byte(`{"addr":"nowhere"}`), &v); err == nil || !strings.HasSuffix(err.Error(), "addr is malformed") {
+	if err := strictjson.ParseMembers([]byte(`{"addr":"nowhere"}`), &v); err == nil ||
+		!strings.HasSuffix(err.Error(), "addr is malformed") {
 		t.Errorf("%v", err)
 	}
 }
 
-// TestErrorsSayWhere: an operator or an agent is told the line, the column and the member, and no value.
 func TestErrorsSayWhere(t *testing.T) {
 	type item struct {
 		Name string `json:"name"`
@@ -172,11 +168,11 @@ func TestErrorsSayWhere(t *testing.T) {
 	}
 }
 
-// TestNamesInErrors: a name stands in a path as it is, or in quotes where it would not read well.
 func TestNamesInErrors(t *testing.T) {
 	for name, want := range map[string]string{
-		"_-09AZaz": "_-09AZaz", "": `""`, strings.Repeat("k", 100): strings.Repeat("k", 100), strings.Repeat("k", 101): strings.Repeat("k", 80) + "…",
-		"/": `"/"`, ":": `":"`, "@": `"@"`, "[": `"["`, "`": "\"`\"", "{": `"{"`, ".": `"."`, "é": `"é"`,
+		"_-09AZaz": "_-09AZaz", "": `""`, strings.Repeat("k", 100): strings.Repeat("k", 100),
+		strings.Repeat("k", 101): strings.Repeat("k", 80) + "…",
+		"/":                      `"/"`, ":": `":"`, "@": `"@"`, "[": `"["`, "`": "\"`\"", "{": `"{"`, ".": `"."`, "é": `"é"`,
 	} {
 		raw, err := json.Marshal(map[string]int{name: 1})
 		must(t, err)
@@ -187,17 +183,16 @@ func TestNamesInErrors(t *testing.T) {
 	}
 }
 
-// Promoted is embedded in strictly, without a name of its own.
+// Promoted is embedded without a name.
 type Promoted struct {
 	Inherited string `json:"inherited"`
 }
 
-// Named is embedded in strictly as a member.
+// Named is embedded as a member.
 type Named struct {
 	Own string `json:"own"`
 }
 
-// anyCase reads a text as it likes.
 type anyCase struct{ text string }
 
 func (a *anyCase) UnmarshalText(text []byte) error {
@@ -205,7 +200,6 @@ func (a *anyCase) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// anyForm reads whatever JSON is there.
 type anyForm struct{ raw string }
 
 func (a *anyForm) UnmarshalJSON(raw []byte) error { a.raw = string(raw); return nil }
@@ -227,7 +221,6 @@ type strictly struct {
 	hidden  string
 }
 
-// TestParseMembers reads every type that a document here may have, and says what is wrong with another.
 func TestParseMembers(t *testing.T) {
 	for text, says := range map[string]string{
 		`{"inherited":"a","named":{"own":"b"},"Plain":"c","flag":true,"count":-1,"large":9007199254740993,"bytes":"AQ==","time":"2026-11-20T12:00:00Z","text":"A","pointer":"p","any":{"Z":1}}`: "",
@@ -274,13 +267,13 @@ func TestParseMembers(t *testing.T) {
 			t.Errorf("%s is read into what is no member", text)
 		}
 	}
-	// A character that stands for what could not be read is one that can be read.
-	if _, err := strictjson.Canonical([]byte("{\"\ufffd\":1,\"a\":1,\"a\":2}")); err == nil || !strings.Contains(err.Error(), "a comes twice") {
+	// The replacement character can be read.
+	if _, err := strictjson.Canonical([]byte("{\"\ufffd\":1,\"a\":1,\"a\":2}")); err == nil ||
+		!strings.Contains(err.Error(), "a comes twice") {
 		t.Error(err)
 	}
 }
 
-// TestMaxItems holds the bound on names and values at its edge.
 func TestMaxItems(t *testing.T) {
 	for _, text := range []string{
 		"[" + strings.Repeat("0,", strictjson.MaxItems-2) + "0]",

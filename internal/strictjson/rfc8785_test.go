@@ -18,7 +18,6 @@ import (
 	"github.com/actionproof/mediator/test/gomodule"
 )
 
-// TestRFC8785Text takes the examples that the text of RFC 8785 gives: sections 3.2.2 to 3.2.4, and the order of names in 3.2.3.
 func TestRFC8785Text(t *testing.T) {
 	const sample = `{
   "numbers": [333333333.33333329, 1E30, 4.50, 2e-3, 0.000000000000000000000000001],
@@ -44,14 +43,14 @@ func TestRFC8785Text(t *testing.T) {
   "\u0080": "Control",
   "\u00f6": "Latin Small Letter O With Diaeresis"
 }`
-	const ordered = "{\"\\r\":\"Carriage Return\",\"1\":\"One\",\"\u0080\":\"Control\",\"\u00f6\":\"Latin Small Letter O With Diaeresis\"," +
+	const ordered = "{\"\\r\":\"Carriage Return\",\"1\":\"One\",\"\u0080\":\"Control\",\"\u00f6\":\"Latin Small Letter " +
+		"O With Diaeresis\"," +
 		"\"\u20ac\":\"Euro Sign\",\"\U0001F600\":\"Emoji: Grinning Face\",\"\ufb33\":\"Hebrew Letter Dalet With Dagesh\"}"
 	if got, err := Canonical([]byte(names)); err != nil || string(got) != ordered {
 		t.Errorf("section 3.2.3: %s, %v", got, err)
 	}
 }
 
-// TestRFC8785Files takes the files of the RFC's reference set, as the canonicaliser's module ships them.
 func TestRFC8785Files(t *testing.T) {
 	dir := filepath.Join(gomodule.Dir(t, "github.com/gowebpki/jcs"), "testdata")
 	inputs, err := os.ReadDir(filepath.Join(dir, "input"))
@@ -70,7 +69,7 @@ func TestRFC8785Files(t *testing.T) {
 		if want := bytes.TrimSuffix(read("output", f.Name()), []byte("\n")); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s: %s, %v; want %s", f.Name(), got, err, want)
 		}
-		if f.Name() == "simpleString.json" { // has no file of its bytes
+		if f.Name() == "simpleString.json" { // has no hex file
 			continue
 		}
 		want := strings.Join(strings.Fields(string(read("outhex", strings.TrimSuffix(f.Name(), ".json")+".txt"))), "")
@@ -80,7 +79,6 @@ func TestRFC8785Files(t *testing.T) {
 	}
 }
 
-// TestRFC8785Numbers takes the table of RFC 8785 appendix B.
 func TestRFC8785Numbers(t *testing.T) {
 	for _, row := range strings.Split(strings.TrimSpace(`
 0000000000000000 0
@@ -122,14 +120,15 @@ becbf647612f3696 -0.0000033333333333333333
 			t.Errorf("%s is not its own canonical form: %s, %v", want, got, err)
 		}
 	}
-	for _, none := range []string{"NaN", "Infinity", "-Infinity", "1e309"} { // the table's 7fffffffffffffff and 7ff0000000000000
+	// the table's 7fffffffffffffff and 7ff0000000000000
+	for _, none := range []string{"NaN", "Infinity", "-Infinity", "1e309"} {
 		if got, err := Canonical([]byte(none)); err == nil {
 			t.Errorf("%s becomes %s", none, got)
 		}
 	}
 }
 
-// es6Checksums are the published SHA-256 checksums of the first lines of the ES6 number sequence, by the number of lines
+// es6Checksums are the published checksums of the ES6 number sequence, by the number of lines
 // (github.com/cyberphone/json-canonicalization, testdata/README.md).
 var es6Checksums = map[int]string{
 	1_000:       "be18b62b6f69cdab33a7e0dae0d9cfa869fda80ddc712221570f9f40a5878687",
@@ -140,13 +139,12 @@ var es6Checksums = map[int]string{
 	100_000_000: "0f7dda6b0837dde083c5d6b896f7d62340c8a2415b0c7121d83145e08a755272",
 }
 
-var es6Count = flag.Int("es6", 100_000, "how many doubles of the ES6 number sequence are checked; up to 100000000 have published checksums")
+var es6Count = flag.Int("es6", 100_000,
+	"how many doubles of the ES6 number sequence are checked; up to 100000000 have published checksums")
 
-// TestES6Numbers makes the doubles of the published sequence, has each written in canonical form, and compares the checksums of the
-// lines "bits in hexadecimal,canonical form" with the published ones.
 func TestES6Numbers(t *testing.T) {
 	next, sum := es6Doubles(t), sha256.New()
-	const batch = 500 // in one JSON array
+	const batch = 500
 	for done := 0; done < *es6Count; done += batch {
 		es6Lines(t, sum, next, batch)
 		if want, ok := es6Checksums[done+batch]; ok {
@@ -157,8 +155,7 @@ func TestES6Numbers(t *testing.T) {
 	}
 }
 
-// es6Lines canonicalises an array of the next n doubles, each written with an exponent, as no canonical form is, and adds their lines
-// to sum.
+// es6Lines canonicalises the next n doubles, written with exponents, and adds their lines to sum.
 func es6Lines(t *testing.T, sum hash.Hash, next func() float64, n int) {
 	t.Helper()
 	doubles := make([]float64, n)
@@ -177,8 +174,8 @@ func es6Lines(t *testing.T, sum hash.Hash, next func() float64, n int) {
 	}
 }
 
-// es6Doubles returns the sequence: the doubles of a file, then the 2000 from the smallest normal one on, and then what a chain of SHA-256
-// over 32 zero bytes spells in little-endian order, without zeros, infinities and NaNs.
+// es6Doubles returns the sequence: a file, then 2000 doubles from the smallest normal one, then a chain of SHA-256 over
+// 32 zero bytes in little-endian order, without zeros, infinities and NaNs.
 func es6Doubles(t *testing.T) func() float64 {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/rfc8785/es6-doubles.txt")

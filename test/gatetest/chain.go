@@ -16,13 +16,13 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// Content is the content of a chain that asks for no other, and Token the access token of its post.
+// Content is the default content of a chain, and Token its post's access token.
 const (
 	Content = `{"text":"hello","to":"world"}`
 	Token   = "Bearer upstream"
 )
 
-// Binding returns the operation of a chain that asks for no other, without a nonce.
+// Binding returns the default operation of a chain, without a nonce.
 func Binding() evidence.Binding {
 	hash, _ := evidence.HashJSON([]byte(Content))
 	return evidence.Binding{Subject: "agent:worker-1", Action: "create_post", Resource: "POST /posts", ContentHash: hash}
@@ -31,14 +31,14 @@ func Binding() evidence.Binding {
 // Event is the event behind a chain.
 type Event struct{ ID, Kind, Source, Method string }
 
-// Plan says how a chain differs from a valid one. Each function changes the claims of one artifact before it is signed; the artifacts
-// that rest on it are made for the changed one, but their own claims stay as they are.
+// Plan describes how a chain differs from a valid one. A function changes an artifact's claims before signing; the
+// artifacts that rest on it fit, but their own claims stay.
 type Plan struct {
-	Binding    evidence.Binding // Binding() where it is zero
-	Event      Event            // each empty field has a valid default
-	RuntimeID  string           // worker-1 where it is empty
-	PolicyHash string           // the manifest's where it is empty
-	EnvHash    string           // the manifest's where it is empty
+	Binding    evidence.Binding // Binding() if zero
+	Event      Event            // an empty field has a valid default
+	RuntimeID  string           // worker-1 if empty
+	PolicyHash string
+	EnvHash    string
 
 	Origin      func(*evidence.TriggerOriginProof)
 	Receipt     func(*evidence.TriggerReceipt)
@@ -59,8 +59,10 @@ func (p Plan) complete(k *Kit) Plan {
 		to   *string
 		want string
 	}{
-		{&p.Event.ID, "evt_1"}, {&p.Event.Kind, evidence.TriggerSourceEvent}, {&p.Event.Source, "github"}, {&p.Event.Method, evidence.MethodWebhookSignature},
-		{&p.RuntimeID, "worker-1"}, {&p.PolicyHash, k.Strict.Runtime.PolicyHash}, {&p.EnvHash, k.Strict.Runtime.EnvironmentHash},
+		{&p.Event.ID, "evt_1"}, {&p.Event.Kind, evidence.TriggerSourceEvent}, {&p.Event.Source, "github"},
+		{&p.Event.Method, evidence.MethodWebhookSignature},
+		{&p.RuntimeID, "worker-1"}, {&p.PolicyHash, k.Strict.Runtime.PolicyHash},
+		{&p.EnvHash, k.Strict.Runtime.EnvironmentHash},
 	} {
 		if *d.to == "" {
 			*d.to = d.want
@@ -82,7 +84,7 @@ func (k *Kit) Build(t testing.TB, p Plan) gate.AdmitRequest {
 	return k.Over(t, p, must(k.Gate.Challenge(context.Background(), p.Binding))(t))
 }
 
-// Over makes a chain over a challenge that was issued before: it solves it, and signs every artifact.
+// Over makes a chain over an issued challenge.
 func (k *Kit) Over(t testing.TB, p Plan, ch challenge.Challenge) gate.AdmitRequest {
 	t.Helper()
 	p = p.complete(k)
@@ -94,31 +96,40 @@ func (k *Kit) Over(t testing.TB, p Plan, ch challenge.Challenge) gate.AdmitReque
 	var decision evidence.PolicyDecision
 	proofID, proofHash := "delivery_1", evidence.HashBytes([]byte("delivery"))
 	e.PolicyDecision, decision = sign(t, k, p, evidence.PolicyDecisionKind, evidence.PolicyDecision{
-		Action: b.Action, BindingHash: b.Hash(), ChallengeID: ch.ID, ContentHash: b.ContentHash, Decision: evidence.DecisionAllow,
-		EnvironmentHash: p.EnvHash, OriginEvidenceHash: proofHash, OriginEvidenceID: proofID, OriginVerificationMethod: p.Event.Method,
-		PolicyHash: p.PolicyHash, Resource: b.Resource, Rule: "posts", RuntimeID: p.RuntimeID, Subject: b.Subject,
+		Action: b.Action, BindingHash: b.Hash(), ChallengeID: ch.ID, ContentHash: b.ContentHash,
+		Decision:        evidence.DecisionAllow,
+		EnvironmentHash: p.EnvHash, OriginEvidenceHash: proofHash, OriginEvidenceID: proofID,
+		OriginVerificationMethod: p.Event.Method,
+		PolicyHash:               p.PolicyHash, Resource: b.Resource, Rule: "posts", RuntimeID: p.RuntimeID,
+		Subject:        b.Subject,
 		TriggerEventID: p.Event.ID, TriggerKind: p.Event.Kind, TriggerSource: p.Event.Source,
 	}, p.Decision)
 	e.Grant, _ = sign(t, k, p, evidence.ActionGrantKind, evidence.ActionGrant{
-		Actions: []string{b.Action}, BindingHashes: []string{b.Hash()}, ContentHashes: []string{b.ContentHash}, EnvironmentHash: p.EnvHash,
-		OriginEvidenceHashes: []string{proofHash}, OriginEvidenceIDs: []string{proofID}, OriginVerificationMethods: []string{p.Event.Method},
-		PolicyDecisionHashes: []string{evidence.HashToken(e.PolicyDecision)}, PolicyDecisionIDs: []string{decision.ID}, PolicyHash: p.PolicyHash,
-		Resources: []string{b.Resource}, RuntimeIDs: []string{p.RuntimeID}, Subject: b.Subject,
+		Actions: []string{b.Action}, BindingHashes: []string{b.Hash()}, ContentHashes: []string{b.ContentHash},
+		EnvironmentHash:      p.EnvHash,
+		OriginEvidenceHashes: []string{proofHash}, OriginEvidenceIDs: []string{proofID},
+		OriginVerificationMethods: []string{p.Event.Method},
+		PolicyDecisionHashes:      []string{evidence.HashToken(e.PolicyDecision)}, PolicyDecisionIDs: []string{decision.ID},
+		PolicyHash: p.PolicyHash,
+		Resources:  []string{b.Resource}, RuntimeIDs: []string{p.RuntimeID}, Subject: b.Subject,
 		TriggerEventIDs: []string{p.Event.ID}, TriggerSources: []string{p.Event.Source},
 	}, p.Grant)
 	e.Attestation, _ = sign(t, k, p, evidence.RuntimeAttestationKind, evidence.RuntimeAttestation{
-		BindingHash: b.Hash(), ChallengeID: ch.ID, ContentHash: b.ContentHash, EnvironmentHash: p.EnvHash, Mode: evidence.ModeAutonomous,
-		PolicyHash: p.PolicyHash, RuntimeID: p.RuntimeID, Trigger: evidence.Trigger{ID: p.Event.ID, Kind: p.Event.Kind, Source: p.Event.Source},
+		BindingHash: b.Hash(), ChallengeID: ch.ID, ContentHash: b.ContentHash, EnvironmentHash: p.EnvHash,
+		Mode:       evidence.ModeAutonomous,
+		PolicyHash: p.PolicyHash, RuntimeID: p.RuntimeID,
+		Trigger:            evidence.Trigger{ID: p.Event.ID, Kind: p.Event.Kind, Source: p.Event.Source},
 		TriggerReceiptHash: evidence.HashToken(e.TriggerReceipt),
 	}, p.Attestation)
 	e.SessionReceipt, _ = sign(t, k, p, evidence.SessionReceiptKind, evidence.SessionReceipt{
-		BindingHash: b.Hash(), ChallengeID: ch.ID, EnvironmentHash: p.EnvHash, EventID: p.Event.ID, InputKind: p.Event.Kind, InputSource: p.Event.Source,
-		PolicyHash: p.PolicyHash, RuntimeID: p.RuntimeID, SessionID: "ses_1", TranscriptHash: evidence.HashBytes(nil),
+		BindingHash: b.Hash(), ChallengeID: ch.ID, EnvironmentHash: p.EnvHash, EventID: p.Event.ID, InputKind: p.Event.Kind,
+		InputSource: p.Event.Source,
+		PolicyHash:  p.PolicyHash, RuntimeID: p.RuntimeID, SessionID: "ses_1", TranscriptHash: evidence.HashBytes(nil),
 	}, p.Session)
 	return gate.AdmitRequest{Envelope: e, Binding: p.Binding}
 }
 
-// Trigger makes an origin proof and a trigger receipt for b, whose nonce counts.
+// Trigger makes an origin proof and a trigger receipt for b with its nonce.
 func (k *Kit) Trigger(t testing.TB, p Plan, b evidence.Binding) (proof, receipt string) {
 	t.Helper()
 	return k.trigger(t, p.complete(k), b)
@@ -128,20 +139,22 @@ func (k *Kit) trigger(t testing.TB, p Plan, b evidence.Binding) (proof, receipt 
 	t.Helper()
 	payload := evidence.HashBytes([]byte("payload"))
 	proof, _ = sign(t, k, p, evidence.TriggerOriginProofKind, evidence.TriggerOriginProof{
-		BindingHash: b.Hash(), EventID: p.Event.ID, EvidenceHash: evidence.HashBytes([]byte("delivery")), EvidenceID: "delivery_1", Kind: p.Event.Kind,
+		BindingHash: b.Hash(), EventID: p.Event.ID, EvidenceHash: evidence.HashBytes([]byte("delivery")),
+		EvidenceID: "delivery_1", Kind: p.Event.Kind,
 		PayloadHash: payload, Source: p.Event.Source, VerificationMethod: p.Event.Method,
 	}, p.Origin)
 	receipt, _ = sign(t, k, p, evidence.TriggerReceiptKind, evidence.TriggerReceipt{
-		BindingHash: b.Hash(), EventID: p.Event.ID, Kind: p.Event.Kind, OriginProofHash: evidence.HashToken(proof), PayloadHash: payload, Source: p.Event.Source,
+		BindingHash: b.Hash(), EventID: p.Event.ID, Kind: p.Event.Kind, OriginProofHash: evidence.HashToken(proof),
+		PayloadHash: payload, Source: p.Event.Source,
 	}, p.Receipt)
 	return proof, receipt
 }
 
-// sign stamps the claims as the role does, changes them, and signs them.
 func sign[C any](t testing.TB, k *Kit, p Plan, kind evidence.Kind[C], c C, change func(*C)) (string, C) {
 	t.Helper()
 	r := k.roles[kind.Purpose]
-	kind.Stamp(&c, evidence.NewRegistered(r.issuer, r.audience, k.Clock.Now(), r.lifetime), evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator})
+	kind.Stamp(&c, evidence.NewRegistered(r.issuer, r.audience, k.Clock.Now(), r.lifetime),
+		evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator})
 	if change != nil {
 		change(&c)
 	}
@@ -152,19 +165,20 @@ func sign[C any](t testing.TB, k *Kit, p Plan, kind evidence.Kind[C], c C, chang
 	return must(evidence.Sign(context.Background(), key, kind, c))(t), c
 }
 
-// Proof makes the request proof of a post with a capability and an Authorization value. change may be nil.
+// Proof makes a post's request proof. change may be nil.
 func (k *Kit) Proof(t testing.TB, capability, authorization string, change func(*evidence.RequestProof)) string {
 	t.Helper()
 	c := must(evidence.UnverifiedClaims(evidence.CapabilityKind, capability))(t)
 	b := c.Binding
 	token, _ := sign(t, k, Plan{}, evidence.RequestProofKind, evidence.RequestProof{
-		AccessTokenHash: evidence.HashBytes([]byte(authorization)), Action: b.Action, BindingHash: b.Hash(), CapabilityID: c.ID,
-		ContentHash: b.ContentHash, Resource: b.Resource, Subject: b.Subject,
+		AccessTokenHash: evidence.HashBytes([]byte(authorization)), Action: b.Action, BindingHash: b.Hash(),
+		CapabilityID: c.ID,
+		ContentHash:  b.ContentHash, Resource: b.Resource, Subject: b.Subject,
 	}, change)
 	return token
 }
 
-// Admit has a gate admit a chain and consumes its keys, as a [gate.Server] does before it gives the capability away.
+// Admit admits a chain and consumes its keys, as a [gate.Server] does.
 func Admit(ctx context.Context, g *gate.Gate, r gate.AdmitRequest, consume gate.Consume) (gate.Admission, error) {
 	a, err := g.Admit(ctx, r)
 	if err == nil {
@@ -176,9 +190,9 @@ func Admit(ctx context.Context, g *gate.Gate, r gate.AdmitRequest, consume gate.
 	return a, nil
 }
 
-// Used is a set of single-use keys in memory, with the promise of a ledger within one process. Its zero value is empty.
+// Used is a set of single-use keys in memory. Its zero value is empty.
 type Used struct {
-	// Fail, where set, is what Consume answers, and nothing is kept.
+	// Fail, if set, is the answer of Consume.
 	Fail error
 
 	mu    sync.Mutex // guards what follows
@@ -232,7 +246,7 @@ func (u *Used) Kinds() []string {
 	return out
 }
 
-// WantCode demands that err carries a code.
+// WantCode demands a code.
 func WantCode(t testing.TB, err error, code string) {
 	t.Helper()
 	var coded interface {
@@ -249,13 +263,13 @@ func WantCode(t testing.TB, err error, code string) {
 	}
 }
 
-// Post makes the record of a post with its whole chain, as a sidecar keeps it.
+// Post makes the record of a post with its chain.
 func (k *Kit) Post(t testing.TB) ledger.Record {
 	t.Helper()
 	return k.PostOf(t, Plan{})
 }
 
-// PostOf makes the record of a post whose chain is made by a plan.
+// PostOf makes the record of a post with a planned chain.
 func (k *Kit) PostOf(t testing.TB, p Plan) ledger.Record {
 	t.Helper()
 	r := k.Build(t, p)
@@ -265,16 +279,21 @@ func (k *Kit) PostOf(t testing.TB, p Plan) ledger.Record {
 	e, b := r.Envelope, r.Binding
 	method, path, _ := strings.Cut(b.Resource, " ")
 	var standing *ledger.Standing
-	if head := must(evidence.UnverifiedClaims(evidence.SessionReceiptKind, e.SessionReceipt))(t).Interactions; head != nil {
+	if head := must(evidence.UnverifiedClaims(evidence.SessionReceiptKind, e.SessionReceipt))(t).Interactions; head !=
+		nil {
 		standing = &ledger.Standing{Number: head.Number, Head: head.HeadHash, Open: head.OpenCalls}
 	}
 	return ledger.Record{
-		ID: fmt.Sprint("post_", k.posts.Add(1)), Interactions: standing, Flow: "post", State: ledger.StateForwarded, Started: k.Clock.Now(), Finished: k.Clock.Now(), Method: method, Path: path,
-		Event: earned.Runtime.Trigger.ID, Session: earned.Session.SessionID, BindingHash: a.BindingHash, Manifest: k.Strict.ManifestHash,
-		Subject: b.Subject, Action: b.Action, Resource: b.Resource, ContentHash: b.ContentHash, CapabilityID: a.CapabilityID,
+		ID: fmt.Sprint("post_", k.posts.Add(1)), Interactions: standing, Flow: "post", State: ledger.StateForwarded,
+		Started: k.Clock.Now(), Finished: k.Clock.Now(), Method: method, Path: path,
+		Event: earned.Runtime.Trigger.ID, Session: earned.Session.SessionID, BindingHash: a.BindingHash,
+		Manifest: k.Strict.ManifestHash,
+		Subject:  b.Subject, Action: b.Action, Resource: b.Resource, ContentHash: b.ContentHash, CapabilityID: a.CapabilityID,
 		Artifacts: []ledger.Artifact{
-			{Name: "challenge", Token: e.ChallengeToken}, {Name: "originProof", Token: e.OriginProof}, {Name: "triggerReceipt", Token: e.TriggerReceipt},
-			{Name: "policyDecision", Token: e.PolicyDecision}, {Name: "grant", Token: e.Grant}, {Name: "runtimeAttestation", Token: e.Attestation},
+			{Name: "challenge", Token: e.ChallengeToken}, {Name: "originProof", Token: e.OriginProof},
+			{Name: "triggerReceipt", Token: e.TriggerReceipt},
+			{Name: "policyDecision", Token: e.PolicyDecision}, {Name: "grant", Token: e.Grant},
+			{Name: "runtimeAttestation", Token: e.Attestation},
 			{Name: "sessionReceipt", Token: e.SessionReceipt}, {Name: "deploymentCertificate", Token: e.DeploymentCertificate},
 			{Name: "capability", Token: a.Capability}, {Name: "requestProof", Token: k.Proof(t, a.Capability, Token, nil)},
 		},

@@ -11,13 +11,14 @@ import (
 	"github.com/actionproof/mediator/gate"
 )
 
-// Files writes what an API's part is made of into a folder, and returns where each thing is.
+// Files writes the parts of an API's gate into a folder.
 func (k *Kit) Files(t testing.TB, dir string) gate.Files {
 	t.Helper()
 	f := gate.Files{
 		Registry: filepath.Join(dir, "registry.jwk"), Auditor: filepath.Join(dir, "auditor.jwk"),
-		Manifest: filepath.Join(dir, "manifest.json"), Bundle: filepath.Join(dir, "bundle.json"), Secret: filepath.Join(dir, "secret"),
-		Name: "gate", Now: k.Clock.Now,
+		Manifest: filepath.Join(dir, "manifest.json"), Bundle: filepath.Join(dir, "bundle.json"),
+		Secret: filepath.Join(dir, "secret"),
+		Name:   "gate", Now: k.Clock.Now,
 	}
 	write(t, f.Registry, must(custody.JWK(k.Key(t, evidence.PurposeSignerCertificate)).MarshalJSON())(t))
 	write(t, f.Auditor, must(custody.JWK(k.Key(t, evidence.PurposeDeploymentCertificate)).MarshalJSON())(t))
@@ -37,7 +38,7 @@ func (k *Kit) WriteBundle(t testing.TB, path string, more ...string) {
 	write(t, path, must(json.Marshal(b))(t))
 }
 
-// write puts a file in place at once, so that nobody reads a part of it.
+// write replaces a file at once.
 func write(t testing.TB, path string, content []byte) {
 	t.Helper()
 	next := path + ".new"

@@ -1,7 +1,5 @@
-// Package gatetest builds whole chains of evidence with real keys, and lets a test change exactly one thing of them.
-//
-// A chain is changed in one of two ways: a [Plan] changes an artifact before the artifacts that rest on it are made, so that every
-// hash still fits; [Resign] changes it afterwards, so that the others still rest on what it was.
+// Package gatetest builds chains of evidence with real keys, and changes exactly one thing of them. A [Plan] changes an
+// artifact before those that rest on it are made, so that every hash fits; [Resign] changes it afterwards.
 package gatetest
 
 import (
@@ -27,10 +25,10 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// Start is what every kit's clock shows at first.
+// Start is the first time of every kit's clock.
 var Start = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// Clock is a clock that stands still until it is set. It is safe for concurrent use.
+// Clock stands still until it is set. It is safe for concurrent use.
 type Clock struct{ at atomic.Int64 }
 
 // Now returns what the clock shows.
@@ -44,7 +42,8 @@ func (c *Clock) Advance(d time.Duration) { c.at.Add(int64(d)) }
 
 // Roles are the purposes of the seven keys that sign a chain.
 var Roles = []string{
-	evidence.PurposeTriggerOriginProof, evidence.PurposeTriggerReceipt, evidence.PurposePolicyDecision, evidence.PurposeActionGrant,
+	evidence.PurposeTriggerOriginProof, evidence.PurposeTriggerReceipt, evidence.PurposePolicyDecision,
+	evidence.PurposeActionGrant,
 	evidence.PurposeRuntimeAttestation, evidence.PurposeAgentSession, evidence.PurposeRequestProof,
 }
 
@@ -55,7 +54,7 @@ type role struct {
 	lifetime         time.Duration
 }
 
-// Kit is one deployment: its manifest, its keys with their certificates, and a gate. Its methods end the test when they fail.
+// Kit is one deployment: manifest, certified keys, and a gate. Its methods fail the test.
 type Kit struct {
 	Clock      *Clock
 	Manifest   *policy.Manifest
@@ -65,24 +64,24 @@ type Kit struct {
 	Challenges *challenge.Issuer
 	Verifier   *evidence.Verifier
 	Gate       *gate.Gate
-	// Certificates holds the custody certificate of each role, by purpose.
+	// Certificates are the custody certificates by purpose.
 	Certificates map[string]string
-	// Revocations is the revocation list; empty where the bundle has none.
+	// Revocations is the revocation list, if there is one.
 	Revocations string
 	// Deployment is the deployment certificate.
 	Deployment string
 
-	roles map[string]role // by purpose, the two roots' included
+	roles map[string]role // by purpose, with the two roots'
 	posts atomic.Int64    // records that were made
 }
 
-// New makes a deployment from the example manifest, which each edit may change before it is certified.
+// New makes a deployment from the example manifest, edited before its certification.
 func New(t testing.TB, edits ...func(*policy.Manifest)) *Kit {
 	t.Helper()
 	return NewAt(t, Start, edits...)
 }
 
-// NewAt is New with another time on the kit's clock.
+// NewAt is New at another time.
 func NewAt(t testing.TB, at time.Time, edits ...func(*policy.Manifest)) *Kit {
 	t.Helper()
 	k := &Kit{Clock: &Clock{}, Certificates: make(map[string]string)}
@@ -90,10 +89,12 @@ func NewAt(t testing.TB, at time.Time, edits ...func(*policy.Manifest)) *Kit {
 	k.Rules = must(decide.ParseRules(configs.Policy()))(t)
 	k.Manifest = must(manifest.Parse(configs.Manifest()))(t)
 	environment := evidence.HashBytes([]byte("environment"))
-	for _, h := range []*string{&k.Manifest.RuntimePolicy.RequiredPolicyHash, &k.Manifest.AgentSessionReceiptPolicy.RequiredPolicyHash} {
+	for _, h := range []*string{&k.Manifest.RuntimePolicy.RequiredPolicyHash,
+		&k.Manifest.AgentSessionReceiptPolicy.RequiredPolicyHash} {
 		*h = k.Rules.Hash()
 	}
-	for _, h := range []*string{&k.Manifest.RuntimePolicy.RequiredEnvironmentHash, &k.Manifest.AgentSessionReceiptPolicy.RequiredEnvironmentHash} {
+	for _, h := range []*string{&k.Manifest.RuntimePolicy.RequiredEnvironmentHash,
+		&k.Manifest.AgentSessionReceiptPolicy.RequiredEnvironmentHash} {
 		*h = environment
 	}
 	for _, edit := range edits {
@@ -107,8 +108,12 @@ func NewAt(t testing.TB, at time.Time, edits ...func(*policy.Manifest)) *Kit {
 	}
 	k.Verifier = must(evidence.NewVerifier(k.Trust(t), evidence.VerifierOptions{Now: k.Clock.Now}))(t)
 	k.Deployment = k.Certify(t, k.Manifest)
-	k.Challenges = must(challenge.NewIssuer(k.Secret, challenge.Options{Issuer: "gate", Audience: "gate", Difficulty: challenge.Lite, Tasks: 2, Now: k.Clock.Now}))(t)
-	k.Gate = must(gate.New(gate.Options{Challenges: k.Challenges, Secret: k.Secret, Issuer: "gate", Verifier: k.Verifier, Strict: k.Strict}))(t)
+	k.Challenges = must(
+		challenge.NewIssuer(k.Secret,
+			challenge.Options{Issuer: "gate", Audience: "gate", Difficulty: challenge.Lite, Tasks: 2, Now: k.Clock.Now}))(t)
+	k.Gate = must(
+		gate.New(gate.Options{Challenges: k.Challenges, Secret: k.Secret, Issuer: "gate", Verifier: k.Verifier,
+			Strict: k.Strict}))(t)
 	return k
 }
 
@@ -118,15 +123,21 @@ func (k *Kit) makeRoles(t testing.TB) {
 	receipt := &m.RuntimePolicy.TriggerReceiptPolicy
 	k.roles = make(map[string]role)
 	allowed := map[string]policy.Allowed{
-		evidence.PurposeTriggerOriginProof: receipt.OriginProofPolicy.Allowed, evidence.PurposeTriggerReceipt: receipt.Allowed,
-		evidence.PurposeRuntimeAttestation: m.RuntimePolicy.Allowed, evidence.PurposeAgentSession: m.AgentSessionReceiptPolicy.Allowed,
-		evidence.PurposePolicyDecision: m.PolicyDecisionPolicy.Allowed, evidence.PurposeActionGrant: m.GrantPolicy.Allowed,
-		evidence.PurposeRequestProof: m.RequestProofPolicy.Allowed, evidence.PurposeSignerCertificate: m.SignerCertificatePolicy.Allowed,
+		evidence.PurposeTriggerOriginProof:    receipt.OriginProofPolicy.Allowed,
+		evidence.PurposeTriggerReceipt:        receipt.Allowed,
+		evidence.PurposeRuntimeAttestation:    m.RuntimePolicy.Allowed,
+		evidence.PurposeAgentSession:          m.AgentSessionReceiptPolicy.Allowed,
+		evidence.PurposePolicyDecision:        m.PolicyDecisionPolicy.Allowed,
+		evidence.PurposeActionGrant:           m.GrantPolicy.Allowed,
+		evidence.PurposeRequestProof:          m.RequestProofPolicy.Allowed,
+		evidence.PurposeSignerCertificate:     m.SignerCertificatePolicy.Allowed,
 		evidence.PurposeDeploymentCertificate: m.DeploymentCertificatePolicy.Allowed,
 	}
-	for _, purpose := range slices.Sorted(maps.Keys(allowed)) { // in one order, so that the same randomness makes the same keys
+	// in order, so that the same randomness makes the same keys
+	for _, purpose := range slices.Sorted(maps.Keys(allowed)) {
 		a := allowed[purpose]
-		r := role{key: must(custody.NewMemory(a.AllowedKeyIDs[0]))(t), issuer: a.AllowedIssuers[0], audience: a.AllowedAudiences[0], lifetime: time.Minute}
+		r := role{key: must(custody.NewMemory(a.AllowedKeyIDs[0]))(t), issuer: a.AllowedIssuers[0],
+			audience: a.AllowedAudiences[0], lifetime: time.Minute}
 		switch purpose {
 		case evidence.PurposeSignerCertificate:
 			r.lifetime = 30 * 24 * time.Hour
@@ -142,19 +153,20 @@ func (k *Kit) options(purpose string) signer.Options {
 	return signer.Options{Issuer: r.issuer, Audience: r.audience, Lifetime: r.lifetime, Now: k.Clock.Now}
 }
 
-// Signer makes the issuer of one role, whose purpose is the kind's.
+// Signer makes the issuer of one role.
 func Signer[C any](t testing.TB, k *Kit, kind evidence.Kind[C]) *signer.Issuer[C] {
 	t.Helper()
 	return must(signer.New(kind, k.roles[kind.Purpose].key, k.options(kind.Purpose)))(t)
 }
 
-// addRole gives the deployment a certified key for a purpose, unless it has one. Its verifier believes it from now on.
+// addRole gives the deployment a certified key for a purpose, unless it has one.
 func (k *Kit) addRole(t testing.TB, purpose string, a policy.Allowed, lifetime time.Duration) {
 	t.Helper()
 	if k.Certificates[purpose] != "" {
 		return
 	}
-	k.roles[purpose] = role{key: must(custody.NewMemory(a.AllowedKeyIDs[0]))(t), issuer: a.AllowedIssuers[0], audience: a.AllowedAudiences[0], lifetime: lifetime}
+	k.roles[purpose] = role{key: must(custody.NewMemory(a.AllowedKeyIDs[0]))(t), issuer: a.AllowedIssuers[0],
+		audience: a.AllowedAudiences[0], lifetime: lifetime}
 	k.Certificates[purpose] = k.certificate(t, purpose)
 	k.Verifier.SetTrust(k.Trust(t))
 }
@@ -168,7 +180,8 @@ func (k *Kit) certificate(t testing.TB, purpose string) string {
 func (k *Kit) Vouch(t testing.TB, key custody.Version, purpose, issuer string) string {
 	t.Helper()
 	token, _, err := Signer(t, k, evidence.SignerCertificateKind).Sign(context.Background(), evidence.SignerCertificate{
-		KeyCustody: evidence.CustodyExternalMediator, Purposes: []string{purpose}, SubjectIssuer: issuer, SubjectKeyID: key.KeyID(),
+		KeyCustody: evidence.CustodyExternalMediator, Purposes: []string{purpose}, SubjectIssuer: issuer,
+		SubjectKeyID:     key.KeyID(),
 		SubjectPublicKey: evidence.EncodePublicKey(key.Public()), SubjectPublicKeyHash: evidence.HashBytes(key.Public()),
 	})
 	if err != nil {
@@ -177,13 +190,14 @@ func (k *Kit) Vouch(t testing.TB, key custody.Version, purpose, issuer string) s
 	return token
 }
 
-// Revoke has the registry sign a revocation list, which the next trust bundle holds.
+// Revoke signs a revocation list for the next trust bundle.
 func (k *Kit) Revoke(t testing.TB, entries ...evidence.Revocation) {
 	t.Helper()
 	for i := range entries {
 		entries[i].Expires, entries[i].Reason = k.Clock.Now().Add(time.Hour).Unix(), "stolen"
 	}
-	token, _, err := Signer(t, k, evidence.RevocationListKind).Sign(context.Background(), evidence.RevocationList{Revoked: append([]evidence.Revocation{}, entries...)})
+	token, _, err := Signer(t, k, evidence.RevocationListKind).Sign(context.Background(),
+		evidence.RevocationList{Revoked: append([]evidence.Revocation{}, entries...)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +220,7 @@ func (k *Kit) Key(t testing.TB, purpose string) custody.Version {
 // Issuer returns the issuer name of a purpose.
 func (k *Kit) Issuer(purpose string) string { return k.roles[purpose].issuer }
 
-// Rotate gives a purpose a further key version, which is not certified yet.
+// Rotate gives a purpose an uncertified key version.
 func (k *Kit) Rotate(t testing.TB, purpose string) {
 	t.Helper()
 	if err := k.roles[purpose].key.Rotate(); err != nil {
@@ -224,23 +238,25 @@ func (k *Kit) roots(t testing.TB) (roots []evidence.Root) {
 	return roots
 }
 
-// Believe makes a trust bundle of one certificate, and returns why it is refused.
+// Believe makes a bundle of one certificate and returns its refusal.
 func (k *Kit) Believe(t testing.TB, certificate string) error {
 	t.Helper()
 	_, err := evidence.NewTrust(k.roots(t), evidence.Bundle{Certificates: []string{certificate}}, k.Strict.Signers)
 	return err
 }
 
-// Trust makes a trust bundle from the kit's certificates and further ones.
+// Trust makes a bundle from the kit's and further certificates.
 func (k *Kit) Trust(t testing.TB, more ...string) *evidence.Trust {
 	t.Helper()
 	more = append(more, k.certificates()...)
-	return must(evidence.NewTrust(k.roots(t), evidence.Bundle{Certificates: more, Revocations: k.Revocations}, k.Strict.Signers))(t)
+	return must(
+		evidence.NewTrust(k.roots(t), evidence.Bundle{Certificates: more, Revocations: k.Revocations}, k.Strict.Signers))(t)
 }
 
 // certificates are those that the kit has, in one order.
 func (k *Kit) certificates() (all []string) {
-	for _, purpose := range append(slices.Clone(Roles), evidence.PurposeInteraction, evidence.PurposeStatement, evidence.PurposeAppraiser) {
+	for _, purpose := range append(slices.Clone(Roles), evidence.PurposeInteraction, evidence.PurposeStatement,
+		evidence.PurposeAppraiser) {
 		if c := k.Certificates[purpose]; c != "" {
 			all = append(all, c)
 		}
@@ -248,7 +264,7 @@ func (k *Kit) certificates() (all []string) {
 	return all
 }
 
-// TrustWithout makes a trust bundle that lacks the certificate of one purpose, and holds further ones.
+// TrustWithout makes a bundle without the certificate of one purpose.
 func (k *Kit) TrustWithout(t testing.TB, purpose string, more ...string) *evidence.Trust {
 	t.Helper()
 	kept := k.Certificates[purpose]
@@ -260,12 +276,13 @@ func (k *Kit) TrustWithout(t testing.TB, purpose string, more ...string) *eviden
 // Engine makes the policy engine of the deployment.
 func (k *Kit) Engine(t testing.TB) *decide.Engine {
 	t.Helper()
-	return must(decide.NewEngine(k.Rules, k.Verifier, k.Strict, Signer(t, k, evidence.PolicyDecisionKind), Signer(t, k, evidence.ActionGrantKind),
-		decide.EngineOptions{Now: k.Clock.Now, Log: zap.NewNop()}))(t)
+	return must(
+		decide.NewEngine(k.Rules, k.Verifier, k.Strict, Signer(t, k, evidence.PolicyDecisionKind),
+			Signer(t, k, evidence.ActionGrantKind),
+			decide.EngineOptions{Now: k.Clock.Now, Log: zap.NewNop()}))(t)
 }
 
-// Resign changes the claims of an artifact and signs it again with its role's key. What rests on the artifact still rests on what it
-// was before.
+// Resign changes the claims of an artifact and signs it again. What rests on it does not change.
 func Resign[C any](t testing.TB, k *Kit, kind evidence.Kind[C], token string, change func(*C)) string {
 	t.Helper()
 	c := must(evidence.UnverifiedClaims(kind, token))(t)
@@ -273,7 +290,7 @@ func Resign[C any](t testing.TB, k *Kit, kind evidence.Kind[C], token string, ch
 	return must(evidence.Sign(context.Background(), k.Key(t, kind.Purpose), kind, c))(t)
 }
 
-// Forge signs any header and payload with a key, whatever they say.
+// Forge signs any header and payload.
 func Forge(t testing.TB, key evidence.Key, header string, payload []byte) string {
 	t.Helper()
 	b64 := base64.RawURLEncoding
@@ -281,7 +298,7 @@ func Forge(t testing.TB, key evidence.Key, header string, payload []byte) string
 	return input + "." + b64.EncodeToString(must(key.Sign(context.Background(), []byte(input)))(t))
 }
 
-// StrangerKey is a key that nobody has certified, under the name of one that may be.
+// StrangerKey is an uncertified key under a name that may be certified.
 func StrangerKey(t testing.TB, kid string) evidence.Key {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(nil)

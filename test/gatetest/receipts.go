@@ -36,7 +36,8 @@ func (k *Kit) Observe(t testing.TB) {
 // Appraiser gives the deployment a node's certified key, and returns the issuer of its scores.
 func (k *Kit) Appraiser(t testing.TB) *signer.Issuer[autonomy.Claims] {
 	t.Helper()
-	a := policy.Allowed{AllowedIssuers: []string{"appraiser"}, AllowedAudiences: []string{"relying-party"}, AllowedKeyIDs: []string{"appraiser-key"}}
+	a := policy.Allowed{AllowedIssuers: []string{"appraiser"}, AllowedAudiences: []string{"relying-party"},
+		AllowedKeyIDs: []string{"appraiser-key"}}
 	k.addRole(t, evidence.PurposeAppraiser, a, autonomy.MaxLifetime)
 	return Signer(t, k, autonomy.Kind)
 }
@@ -45,15 +46,18 @@ func (k *Kit) Appraiser(t testing.TB) *signer.Issuer[autonomy.Claims] {
 func Speaking(m *policy.Manifest) {
 	m.Version = "1.1"
 	m.AgentStatementPolicy = &policy.StatementPolicy{
-		Allowed:           speakers(),
-		KeyCustody:        policy.KeyCustody{AllowedKeyCustody: []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}, RequireNonExportableKey: true},
+		Allowed: speakers(),
+		KeyCustody: policy.KeyCustody{
+			AllowedKeyCustody:       []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked},
+			RequireNonExportableKey: true},
 		MaxStatementAgeMs: 15_000,
 	}
 }
 
 // speakers are whose statements are believed.
 func speakers() policy.Allowed {
-	return policy.Allowed{AllowedIssuers: []string{"mediator-speaker"}, AllowedAudiences: []string{"posting-api"}, AllowedKeyIDs: []string{"agent-statement-key"}}
+	return policy.Allowed{AllowedIssuers: []string{"mediator-speaker"}, AllowedAudiences: []string{"posting-api"},
+		AllowedKeyIDs: []string{"agent-statement-key"}}
 }
 
 // Speak gives the deployment a certified key for the statements of agents, and returns the issuer of these.
@@ -67,7 +71,8 @@ func (k *Kit) Speak(t testing.TB) *signer.Issuer[interaction.Statement] {
 func (k *Kit) Session(t testing.TB, id string) *Session {
 	t.Helper()
 	k.Observe(t)
-	return &Session{kit: k, issuer: Signer(t, k, interaction.Kind), id: id, Owner: k.Owner(t), Event: "evt_" + strings.TrimPrefix(id, "ses_")}
+	return &Session{kit: k, issuer: Signer(t, k, interaction.Kind), id: id, Owner: k.Owner(t),
+		Event: "evt_" + strings.TrimPrefix(id, "ses_")}
 }
 
 // Owner is how receipts name the owner of the kit's keys.
@@ -87,7 +92,8 @@ func (k *Kit) Past(t testing.TB, earlier ...string) *evidence.PastTrust {
 func (s *Session) Chain(t testing.TB) *interaction.Chain {
 	t.Helper()
 	k := s.kit
-	return interaction.NewChain(interaction.Past(k.Past(t), k.Strict.Interaction, k.Clock.Now()), interaction.Expected{Owner: s.Owner})
+	return interaction.NewChain(interaction.Past(k.Past(t), k.Strict.Interaction, k.Clock.Now()),
+		interaction.Expected{Owner: s.Owner})
 }
 
 // Call signs the receipt of a call to a model, after the clock has gone on by a second. edit changes its claims before.
@@ -100,13 +106,18 @@ func (s *Session) Call(t testing.TB, edit func(*interaction.Receipt)) string {
 		turnaround = o(40)
 	}
 	c.Model = &interaction.ModelCall{
-		API: "openai-chat", Host: "api.openai.com:443", Rule: "openai-chat", Model: "gpt-5", AnsweredBy: "gpt-5-2026-01-01", Status: 200, Streamed: true,
-		ToolCalls: []interaction.ToolCall{{ID: Tag("call", len(s.Receipts)), Tool: "search", Arguments: Tag("arguments", len(s.Receipts))}},
+		API: "openai-chat", Host: "api.openai.com:443", Rule: "openai-chat", Model: "gpt-5", AnsweredBy: "gpt-5-2026-01-01",
+		Status: 200, Streamed: true,
+		ToolCalls: []interaction.ToolCall{
+			{ID: Tag("call", len(s.Receipts)), Tool: "search", Arguments: Tag("arguments", len(s.Receipts))}},
 		Figures: interaction.ModelFigures{
-			Duration: o(800), FirstDelta: o(220), Turnaround: turnaround, Deltas: o(31), InputTokens: d(1200), OutputTokens: d(64), CachedTokens: d(1024),
-			ReasoningTokens: d(0), HostedCalls: d(0), InputBytes: o(4800), OutputBytes: o(260), NewInputWords: o(40), OutputWords: o(45), ToolCallsMade: o(1),
-			UnmatchedResults: o(0), SelfReferences: o(int64(min(1, len(s.Receipts)))), Depth: d(int64(len(s.Receipts)) + 1), DepthRelayed: o(0),
-			SampleBytes: interaction.NotMeasured, WordEntropy: interaction.NotMeasured, Compression: interaction.NotMeasured,
+			Duration: o(800), FirstDelta: o(220), Turnaround: turnaround, Deltas: o(31), InputTokens: d(1200),
+			OutputTokens: d(64), CachedTokens: d(1024),
+			ReasoningTokens: d(0), HostedCalls: d(0), InputBytes: o(4800), OutputBytes: o(260), NewInputWords: o(40),
+			OutputWords: o(45), ToolCallsMade: o(1),
+			UnmatchedResults: o(0), SelfReferences: o(int64(min(1, len(s.Receipts)))), Depth: d(int64(len(s.Receipts)) + 1),
+			DepthRelayed: o(0),
+			SampleBytes:  interaction.NotMeasured, WordEntropy: interaction.NotMeasured, Compression: interaction.NotMeasured,
 		},
 	}
 	if n := len(s.Receipts); n > 0 {
@@ -116,7 +127,8 @@ func (s *Session) Call(t testing.TB, edit func(*interaction.Receipt)) string {
 }
 
 // Post signs the receipt of a post whose record names these artifacts.
-func (s *Session) Post(t testing.TB, record string, artifacts []interaction.NamedArtifact, edit func(*interaction.Receipt)) string {
+func (s *Session) Post(t testing.TB, record string, artifacts []interaction.NamedArtifact,
+	edit func(*interaction.Receipt)) string {
 	t.Helper()
 	c := s.next(t)
 	c.RequestID, c.ActionType = record, interaction.ActionComposePost
@@ -176,13 +188,18 @@ func (s *Session) next(t testing.TB) interaction.Receipt {
 	now := k.Clock.Now().UnixMilli()
 	hash := func(what string) string { return evidence.HashBytes(fmt.Append(nil, s.id, what, n)) }
 	c := interaction.Receipt{
-		RequestID: fmt.Sprintf("post_%s_%06d", s.id, n+1), ActionType: interaction.ActionGeneric, PolicyID: k.Strict.ManifestHash,
-		InputsCommitment: hash("inputs"), ConstraintsCommitment: hash("constraints"), LLMCommitment: hash("llm"), OutputCleanHash: hash("clean"),
+		RequestID: fmt.Sprintf("post_%s_%06d", s.id, n+1), ActionType: interaction.ActionGeneric,
+		PolicyID:         k.Strict.ManifestHash,
+		InputsCommitment: hash("inputs"), ConstraintsCommitment: hash("constraints"), LLMCommitment: hash("llm"),
+		OutputCleanHash:     hash("clean"),
 		OutputTransportHash: hash("transport"),
-		Timing:              interaction.Timing{RequestReceived: now - 900, LLMStart: now - 890, LLMEnd: now - 90, ResponseSent: now - 89},
-		Chain:               interaction.ChainLink{SessionID: s.id, SequenceNumber: int64(n + 1)},
-		Owner:               s.Owner, Agent: "agent:worker-1", RuntimeID: "worker-1", EventID: s.Event, Outcome: interaction.OutcomeCompleted,
-		Session:       interaction.SessionTotals{OpenedMS: Start.UnixMilli(), Calls: int64(n + 1), CallsObserved: int64(n + 1), BytesOut: int64(n+1) * 5000, BytesOutObserved: int64(n+1) * 5000},
+		Timing: interaction.Timing{RequestReceived: now - 900, LLMStart: now - 890, LLMEnd: now - 90,
+			ResponseSent: now - 89},
+		Chain: interaction.ChainLink{SessionID: s.id, SequenceNumber: int64(n + 1)},
+		Owner: s.Owner, Agent: "agent:worker-1", RuntimeID: "worker-1", EventID: s.Event,
+		Outcome: interaction.OutcomeCompleted,
+		Session: interaction.SessionTotals{OpenedMS: Start.UnixMilli(), Calls: int64(n + 1),
+			CallsObserved: int64(n + 1), BytesOut: int64(n+1) * 5000, BytesOutObserved: int64(n+1) * 5000},
 		Probabilistic: true,
 	}
 	if n > 0 {

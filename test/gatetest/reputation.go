@@ -18,13 +18,17 @@ var Formulas = evidence.HashBytes([]byte("formulas"))
 func Autonomous(m *policy.Manifest) {
 	m.Version = "1.1"
 	m.AutonomyPolicy = &policy.AutonomyPolicy{
-		Allowed:            policy.Allowed{AllowedIssuers: []string{"mediator-appraiser"}, AllowedAudiences: []string{"posting-api"}, AllowedKeyIDs: []string{"appraiser-key"}},
-		KeyCustody:         policy.KeyCustody{AllowedKeyCustody: []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}, RequireNonExportableKey: true},
+		Allowed: policy.Allowed{AllowedIssuers: []string{"mediator-appraiser"},
+			AllowedAudiences: []string{"posting-api"}, AllowedKeyIDs: []string{"appraiser-key"}},
+		KeyCustody: policy.KeyCustody{
+			AllowedKeyCustody:       []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked},
+			RequireNonExportableKey: true},
 		MaxReputationAgeMs: policy.MaxReputationAge.Milliseconds(), ScoringHash: Formulas,
 	}
 }
 
-// Appraise gives a deployment that is [Autonomous] a certified key for reputations. Its verifier believes it from now on.
+// Appraise gives a deployment that is [Autonomous] a certified key for reputations. Its verifier believes it from now
+// on.
 func (k *Kit) Appraise(t testing.TB) {
 	t.Helper()
 	k.addRole(t, evidence.PurposeAppraiser, k.Manifest.AutonomyPolicy.Allowed, accrual.Lifetime)
@@ -45,11 +49,13 @@ func (k *Kit) Reputation(t testing.TB, agent accrual.Agent, sessions int, score 
 // Verified are the facts of a verification that was passed now.
 func (k *Kit) Verified() *accrual.Verified {
 	now := k.Clock.Now()
-	return &accrual.Verified{Result: evidence.HashBytes([]byte("result")), At: now.Unix(), Expires: now.Add(24 * time.Hour).Unix(), Mode: accrual.ModeObserved}
+	return &accrual.Verified{Result: evidence.HashBytes([]byte("result")), At: now.Unix(),
+		Expires: now.Add(24 * time.Hour).Unix(), Mode: accrual.ModeObserved}
 }
 
 // ReputationVerified signs the reputation of an agent that has passed a verification, if that is there.
-func (k *Kit) ReputationVerified(t testing.TB, agent accrual.Agent, sessions int, score float64, v *accrual.Verified) string {
+func (k *Kit) ReputationVerified(t testing.TB, agent accrual.Agent, sessions int, score float64,
+	v *accrual.Verified) string {
 	t.Helper()
 	k.Appraise(t)
 	c := k.ReputationOf(t, agent, sessions, score)
@@ -67,7 +73,8 @@ func (k *Kit) ReputationOf(t testing.TB, agent accrual.Agent, sessions int, scor
 	a := must(accrual.NewAccount(agent))(t)
 	for i := range sessions {
 		must(a.Add(accrual.Entry{At: Start.Unix(), Session: &accrual.Session{
-			ID: fmt.Sprint("ses_", i), EventID: fmt.Sprint("evt_", i), Score: score, Coverage: 0.5, ScoringHash: Formulas, Interactions: 1, Hosts: []string{"api.openai.com:443"},
+			ID: fmt.Sprint("ses_", i), EventID: fmt.Sprint("evt_", i), Score: score, Coverage: 0.5, ScoringHash: Formulas,
+			Interactions: 1, Hosts: []string{"api.openai.com:443"},
 		}}))(t)
 	}
 	return accrual.ClaimsOf(a.Reputation(Formulas), nil)

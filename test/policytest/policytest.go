@@ -52,8 +52,10 @@ func New(t testing.TB, edit func(*policy.Manifest)) *World {
 	var certificates []string
 	for _, r := range roles {
 		v := Current(t, w.key(t, r.key))
-		token, _, err := Issuer(t, evidence.SignerCertificateKind, registry, "key-registry", "posting-api", time.Hour).Sign(t.Context(), evidence.SignerCertificate{
-			KeyCustody: evidence.CustodyExternalMediator, Purposes: []string{r.purpose}, SubjectIssuer: r.issuer, SubjectKeyID: v.KeyID(),
+		token, _, err := Issuer(t, evidence.SignerCertificateKind, registry, "key-registry", "posting-api",
+			time.Hour).Sign(t.Context(), evidence.SignerCertificate{
+			KeyCustody: evidence.CustodyExternalMediator, Purposes: []string{r.purpose}, SubjectIssuer: r.issuer,
+			SubjectKeyID:     v.KeyID(),
 			SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public()),
 		})
 		check.Must(t, err)
@@ -78,7 +80,8 @@ func (w *World) key(t testing.TB, name string) *custody.Memory {
 }
 
 // Issuer returns an issuer of a kind of artifact that signs at Clock.
-func Issuer[C any](t testing.TB, kind evidence.Kind[C], key signer.Key, name, audience string, lifetime time.Duration) *signer.Issuer[C] {
+func Issuer[C any](t testing.TB, kind evidence.Kind[C], key signer.Key, name, audience string,
+	lifetime time.Duration) *signer.Issuer[C] {
 	t.Helper()
 	i, err := signer.New(kind, key, signer.Options{Issuer: name, Audience: audience, Lifetime: lifetime, Now: Clock})
 	check.Must(t, err)

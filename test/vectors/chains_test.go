@@ -17,32 +17,29 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// chainVector is one envelope with the verdict on it.
 type chainVector struct {
 	Name     string            `json:"name"`
-	Request  string            `json:"request,omitempty"`  // the text of the whole request
-	Envelope map[string]any    `json:"envelope,omitempty"` // members in place of the file's
-	Manifest *policy.Manifest  `json:"manifest,omitempty"` // in place of the file's
-	Binding  *evidence.Binding `json:"binding,omitempty"`  // in place of the file's
-	Revoked  string            `json:"revoked,omitempty"`  // the revocation list of the trust
-	At       int64             `json:"at,omitempty"`       // in place of the file's
+	Request  string            `json:"request,omitempty"`
+	Envelope map[string]any    `json:"envelope,omitempty"`
+	Manifest *policy.Manifest  `json:"manifest,omitempty"`
+	Binding  *evidence.Binding `json:"binding,omitempty"`
+	Revoked  string            `json:"revoked,omitempty"`
+	At       int64             `json:"at,omitempty"`
 	Verdict  string            `json:"verdict"`
 }
 
-// postVector is one post that is about to be made, with the verdict on it.
 type postVector struct {
 	Name            string            `json:"name"`
-	Capability      string            `json:"capability,omitempty"`      // each in place of the file's
-	RequestProof    string            `json:"requestProof,omitempty"`    //
-	AccessTokenHash string            `json:"accessTokenHash,omitempty"` //
-	Manifest        *policy.Manifest  `json:"manifest,omitempty"`        //
-	Binding         *evidence.Binding `json:"binding,omitempty"`         //
-	Revoked         string            `json:"revoked,omitempty"`         // the revocation list of the trust
-	At              int64             `json:"at,omitempty"`              //
+	Capability      string            `json:"capability,omitempty"`
+	RequestProof    string            `json:"requestProof,omitempty"`
+	AccessTokenHash string            `json:"accessTokenHash,omitempty"`
+	Manifest        *policy.Manifest  `json:"manifest,omitempty"`
+	Binding         *evidence.Binding `json:"binding,omitempty"`
+	Revoked         string            `json:"revoked,omitempty"`
+	At              int64             `json:"at,omitempty"`
 	Verdict         string            `json:"verdict"`
 }
 
-// gateFile is what chains.json and posts.json have in common.
 type gateFile struct {
 	About    string           `json:"about"`
 	At       int64            `json:"at"`
@@ -50,10 +47,9 @@ type gateFile struct {
 	Trust    trustJSON        `json:"trust"`
 	Manifest *policy.Manifest `json:"manifest"`
 	Gate     gateJSON         `json:"gate"`
-	Binding  evidence.Binding `json:"binding"` // of the call itself: without a nonce
+	Binding  evidence.Binding `json:"binding"`
 }
 
-// gateJSON is what a gate knows for itself.
 type gateJSON struct {
 	Name   string `json:"name"`
 	Secret string `json:"secret"`
@@ -85,7 +81,6 @@ func (f postsFile) marshal() []byte {
 	return oneAVector(f, anys(vectors))
 }
 
-// gate makes the gate that judges the file at a time, with a revocation list in its trust, and by another manifest than the file's where one is given.
 func (f gateFile) gate(now int64, revoked string, other *policy.Manifest) *gate.Gate {
 	f.Trust.Revocations = revoked
 	if other != nil {
@@ -94,8 +89,10 @@ func (f gateFile) gate(now int64, revoked string, other *policy.Manifest) *gate.
 	clock := func() time.Time { return time.Unix(now, 0) }
 	secret := must(evidence.NewSecret(must(b64.DecodeString(f.Gate.Secret))))
 	return must(gate.New(gate.Options{
-		Challenges: must(challenge.NewIssuer(secret, challenge.Options{Issuer: f.Gate.Name, Audience: f.Gate.Name, Difficulty: challenge.Lite, Now: clock})),
-		Secret:     secret, Issuer: f.Gate.Name, Verifier: must(f.Trust.verifier(now)), Strict: must(f.Manifest.Strict()),
+		Challenges: must(
+			challenge.NewIssuer(secret,
+				challenge.Options{Issuer: f.Gate.Name, Audience: f.Gate.Name, Difficulty: challenge.Lite, Now: clock})),
+		Secret: secret, Issuer: f.Gate.Name, Verifier: must(f.Trust.verifier(now)), Strict: must(f.Manifest.Strict()),
 	}))
 }
 
@@ -118,7 +115,8 @@ func (f chainsFile) verify(v chainVector) string {
 	}
 	consume := func(context.Context, ...ledger.Key) error { return nil }
 	answer := httptest.NewRecorder()
-	must(gate.NewServer(f.gate(now, v.Revoked, v.Manifest), consume)).Verify().ServeHTTP(answer, httptest.NewRequest("POST", "/", strings.NewReader(request)))
+	must(gate.NewServer(f.gate(now, v.Revoked, v.Manifest), consume)).Verify().ServeHTTP(answer,
+		httptest.NewRequest("POST", "/", strings.NewReader(request)))
 	if answer.Code == http.StatusOK {
 		return "ok"
 	}
@@ -126,7 +124,9 @@ func (f chainsFile) verify(v chainVector) string {
 }
 
 func (f postsFile) verify(v postVector) string {
-	now, r := f.At, gate.AuthorizeRequest{Capability: f.Capability, RequestProof: f.RequestProof, AccessTokenHash: f.AccessTokenHash, Binding: f.Binding}
+	now, r := f.At,
+		gate.AuthorizeRequest{Capability: f.Capability, RequestProof: f.RequestProof, AccessTokenHash: f.AccessTokenHash,
+			Binding: f.Binding}
 	for _, o := range []struct {
 		to *string
 		by string
@@ -148,21 +148,23 @@ func (f postsFile) verify(v postVector) string {
 func (d deployment) gateFile(about string) gateFile {
 	b := binding()
 	b.Nonce = ""
-	return gateFile{About: about, At: at, Skew: 2, Trust: d.trust(), Manifest: d.manifest, Gate: gateJSON{gateName, b64.EncodeToString(secretOf(gateSecret))}, Binding: b}
+	return gateFile{About: about, At: at, Skew: 2, Trust: d.trust(), Manifest: d.manifest,
+		Gate: gateJSON{gateName, b64.EncodeToString(secretOf(gateSecret))}, Binding: b}
 }
 
-// chainsVectors generates chains.json.
 func (d deployment) chainsVectors() chainsFile {
 	f := chainsFile{gateFile: d.gateFile("Whole envelopes: see docs/vectors.md, The chain."), Envelope: d.envelope(nil)}
 	f.Vectors = append([]chainVector{{Name: "valid", Verdict: "ok"}}, d.envelopeFaults(f.Envelope)...)
 	for _, row := range chainRows() {
-		f.Vectors = append(f.Vectors, chainVector{Name: row.name, Envelope: differences(f.Envelope, d.envelope(changes{row.typ: row.change})), Verdict: row.code})
+		f.Vectors = append(f.Vectors,
+			chainVector{Name: row.name, Envelope: differences(f.Envelope, d.envelope(changes{row.typ: row.change})),
+				Verdict: row.code})
 	}
-	f.Vectors = slices.Concat(f.Vectors, d.triggerFaults(f.Envelope), d.manifestChains(f.Envelope), d.revokedChains(), f.requestFaults())
+	f.Vectors = slices.Concat(f.Vectors, d.triggerFaults(f.Envelope), d.manifestChains(f.Envelope), d.revokedChains(),
+		f.requestFaults())
 	return f
 }
 
-// differences are the members of an envelope that are others.
 func differences(of, than evidence.Envelope) map[string]any {
 	var a, b map[string]any
 	mustDo(json.Unmarshal(must(json.Marshal(of)), &a))
@@ -176,7 +178,6 @@ func differences(of, than evidence.Envelope) map[string]any {
 	return out
 }
 
-// envelopeFaults are envelopes of which something else than a claim is wrong.
 func (d deployment) envelopeFaults(e evidence.Envelope) []chainVector {
 	member := func(name, code, at string, value any) chainVector {
 		return chainVector{Name: name, Envelope: map[string]any{at: value}, Verdict: code}
@@ -200,22 +201,32 @@ func (d deployment) envelopeFaults(e evidence.Envelope) []chainVector {
 		asked("another action", "challenge_refused", func(b *evidence.Binding) { b.Action = "delete_post" }),
 		asked("another resource", "challenge_refused", func(b *evidence.Binding) { b.Resource = "POST /posts?draft=1" }),
 		asked("no subject", "artifact_malformed", func(b *evidence.Binding) { b.Subject = "" }),
-		asked("a hash in capitals", "artifact_malformed", func(b *evidence.Binding) { b.ContentHash = strings.ToUpper(b.ContentHash) }),
+		asked("a hash in capitals", "artifact_malformed", func(b *evidence.Binding) {
+			b.ContentHash = strings.ToUpper(b.ContentHash)
+		}),
 		response("a response to another challenge", "challenge_refused", "other", right),
 		response("an answer is missing", "challenge_refused", "challenge-1", map[string]string{"t1": right["t1"]}),
-		response("an answer too many", "challenge_refused", "challenge-1", map[string]string{"t1": right["t1"], "t2": right["t2"], "t3": otherHash}),
-		response("an answer to no task", "challenge_refused", "challenge-1", map[string]string{"t1": right["t1"], "t9": right["t2"]}),
-		response("an answer in capitals", "challenge_refused", "challenge-1", map[string]string{"t1": right["t1"], "t2": strings.ToUpper(right["t2"])}),
-		response("a wrong answer", "challenge_refused", "challenge-1", map[string]string{"t1": right["t1"], "t2": right["t1"]}),
+		response("an answer too many", "challenge_refused", "challenge-1",
+			map[string]string{"t1": right["t1"], "t2": right["t2"], "t3": otherHash}),
+		response("an answer to no task", "challenge_refused", "challenge-1",
+			map[string]string{"t1": right["t1"], "t9": right["t2"]}),
+		response("an answer in capitals", "challenge_refused", "challenge-1",
+			map[string]string{"t1": right["t1"], "t2": strings.ToUpper(right["t2"])}),
+		response("a wrong answer", "challenge_refused", "challenge-1",
+			map[string]string{"t1": right["t1"], "t2": right["t1"]}),
 	}
-	for _, name := range []string{"deploymentCertificate", "challengeToken", "originProof", "triggerReceipt", "policyDecision", "grant", "attestation", "sessionReceipt"} {
+	for _, name := range []string{"deploymentCertificate", "challengeToken", "originProof", "triggerReceipt",
+		"policyDecision", "grant", "attestation", "sessionReceipt"} {
 		out = append(out, member("no "+name, "artifact_missing", name, ""))
 	}
-	again := d.envelope(changes{evidence.TriggerOriginProofKind.Typ: {"jti": "again"}, evidence.TriggerReceiptKind.Typ: {"jti": "again"}, evidence.PolicyDecisionKind.Typ: {"jti": "again"}})
+	again := d.envelope(
+		changes{evidence.TriggerOriginProofKind.Typ: {"jti": "again"}, evidence.TriggerReceiptKind.Typ: {"jti": "again"},
+			evidence.PolicyDecisionKind.Typ: {"jti": "again"}})
 	return append(out,
 		member("an origin proof that the receipt does not rest on", "artifacts_mismatch", "originProof", again.OriginProof),
 		member("a receipt that the attestation does not rest on", "artifacts_mismatch", "triggerReceipt",
-			d.signed(evidence.PurposeTriggerReceipt, evidence.TriggerReceiptKind.Typ, d.receiptClaims(e.OriginProof), changes{evidence.TriggerReceiptKind.Typ: {"jti": "again"}})),
+			d.signed(evidence.PurposeTriggerReceipt, evidence.TriggerReceiptKind.Typ, d.receiptClaims(e.OriginProof),
+				changes{evidence.TriggerReceiptKind.Typ: {"jti": "again"}})),
 		member("a decision that the grant does not rest on", "artifacts_mismatch", "policyDecision", again.PolicyDecision),
 		member("the receipt in place of the origin proof", "artifact_malformed", "originProof", e.TriggerReceipt),
 		member("a challenge by public key", "artifact_malformed", "challengeToken", e.Grant),

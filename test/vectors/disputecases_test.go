@@ -15,7 +15,6 @@ import (
 	"github.com/actionproof/mediator/reputation/strategy"
 )
 
-// court writes the log of a node.
 type court struct {
 	book *dispute.Book
 	now  time.Time
@@ -38,7 +37,8 @@ func (c *court) wait(d time.Duration) *court {
 }
 
 func (c *court) signal(agent, id, horizon string, receipts ...string) dispute.Signal {
-	s := dispute.Signal{SignalID: id, AgentID: agent, Statement: "It will rain.", Horizon: horizon, Timestamp: c.now.Unix()}
+	s := dispute.Signal{SignalID: id, AgentID: agent, Statement: "It will rain.", Horizon: horizon,
+		Timestamp: c.now.Unix()}
 	if len(receipts) > 0 {
 		s.RestsOn = &dispute.RestsOn{Receipts: receipts}
 	}
@@ -47,7 +47,8 @@ func (c *court) signal(agent, id, horizon string, receipts ...string) dispute.Si
 
 func (c *court) contract(challenger, id, signal string) dispute.Filing {
 	return dispute.Filing{Contract: &dispute.Contract{
-		ChallengeID: id, OriginalSignalID: signal, ChallengerAgentID: challenger, CounterClaim: "It will not.", ReasoningTrace: "Because of " + id, Timestamp: c.now.Unix(),
+		ChallengeID: id, OriginalSignalID: signal, ChallengerAgentID: challenger, CounterClaim: "It will not.",
+		ReasoningTrace: "Because of " + id, Timestamp: c.now.Unix(),
 	}}
 }
 
@@ -59,7 +60,6 @@ func accuse(challenger, target, kind string, receipts ...int) dispute.Filing {
 	return out
 }
 
-// come lets a document come in, and adds what is answered to the vectors.
 func (c *court) come(name, verdict string, document any, edits ...func(*filingJSON)) *court {
 	f := filingJSON{At: c.now.Unix(), Document: compact(document), Registered: at - 1000, Tier: accrual.TierVerified}
 	if d, ok := document.(dispute.Filing); ok {
@@ -92,19 +92,16 @@ func (c *court) come(name, verdict string, document any, edits ...func(*filingJS
 	return c
 }
 
-// published publishes a signal of which the node has found something.
 func (c *court) published(s dispute.Signal, found dispute.Publication) *court {
 	found.Signal = s
 	e, err := c.book.Publish(dispute.DefaultRules, found, c.now)
 	return c.enter(*e, err)
 }
 
-// opened is come without a vector.
 func (c *court) opened(document any, edits ...func(*filingJSON)) *court {
 	return c.come("", "ok", document, edits...)
 }
 
-// end ends the dispute that was opened last.
 func (c *court) end(outcome string) *court {
 	var id string
 	for _, e := range c.log {
@@ -112,7 +109,10 @@ func (c *court) end(outcome string) *court {
 			id = e.Opened.DisputeID
 		}
 	}
-	return c.enter(c.book.End(id, dispute.Finding{Outcome: outcome, Reason: "because", Malicious: outcome == accrual.TargetWins && len(c.log)%2 == 0}, c.now))
+	return c.enter(
+		c.book.End(id,
+			dispute.Finding{Outcome: outcome, Reason: "because", Malicious: outcome == accrual.TargetWins && len(c.log)%2 == 0},
+			c.now))
 }
 
 func (c *court) finalise() *court {
@@ -122,57 +122,68 @@ func (c *court) finalise() *court {
 	return c
 }
 
-// state adds what follows from the log to the vectors.
 func (c *court) state(name string) *court {
-	c.out = append(c.out, disputeVector{Name: "log: " + name, Log: slices.Clone(c.log), State: json.RawMessage(stateOf(c.log)), Verdict: "ok"})
+	c.out = append(c.out,
+		disputeVector{Name: "log: " + name, Log: slices.Clone(c.log), State: json.RawMessage(stateOf(c.log)), Verdict: "ok"})
 	return c
 }
 
-// disputeLogs have a log for each rule about what follows, and a document that comes in for each rule about who may do what.
 func disputeLogs() (out []disputeVector) {
 	const wins, loses, nobody = accrual.ChallengerWins, accrual.TargetWins, accrual.Inconclusive
 	add := func(c *court) { out = append(out, c.out...) }
 	tier := func(name string) func(*filingJSON) { return func(f *filingJSON) { f.Tier = name } }
 	registered := func(when int64) func(*filingJSON) { return func(f *filingJSON) { f.Registered = when } }
 
-	add(newCourt().state("nothing").come("a signal", "ok", newCourt().signal(workerA1, "sig-1", "short")).state("a signal").
+	add(newCourt().state("nothing").come("a signal", "ok",
+		newCourt().signal(workerA1, "sig-1", "short")).state("a signal").
 		come("a signal with a long horizon, on receipts", "ok", newCourt().signal(workerA1, "sig-2", "long", receiptHash(1))).
 		come("the same signal again", "ok", newCourt().signal(workerA1, "sig-1", "short")).
 		come("another signal of the same id", "id_taken", newCourt().signal(workerA1, "sig-1", "long")).
 		come("a signal of another's id", "id_taken", newCourt().signal(workerB, "sig-1", "short")).
 		wait(301*time.Second).come("a signal that is too old", "clock_skew", newCourt().signal(workerA1, "sig-3", "short")).
-		wait(-time.Second).come("a signal that is just not too old", "ok", newCourt().signal(workerA1, "sig-3", "short"), registered(0)).
+		wait(-time.Second).come("a signal that is just not too old", "ok", newCourt().signal(workerA1, "sig-3", "short"),
+		registered(0)).
 		wait(-602*time.Second).come("a signal of the future", "clock_skew", newCourt().signal(workerA1, "sig-4", "short")))
 
 	known := dispute.By{Registered: time.Unix(at-1000, 0), Tier: accrual.TierNew}
-	add(newCourt().published(newCourt().signal(workerA1, "sig-1", "short", receiptHash(1)), dispute.Publication{By: known, Observed: true, Sources: true}).
-		published(newCourt().signal(workerB, "sig-2", "short", receiptHash(1), receiptHash(2)), dispute.Publication{By: known, Cites: []string{workerA1, workerC}}).
-		published(newCourt().signal(workerB, "sig-3", "short", receiptHash(1)), dispute.Publication{Cites: []string{workerA1}}).
-		published(newCourt().signal(workerA2, "sig-4", "short", receiptHash(1)), dispute.Publication{Cites: []string{workerA1}}).
+	add(newCourt().published(newCourt().signal(workerA1, "sig-1", "short", receiptHash(1)),
+		dispute.Publication{By: known, Observed: true, Sources: true}).
+		published(newCourt().signal(workerB, "sig-2", "short", receiptHash(1), receiptHash(2)),
+			dispute.Publication{By: known, Cites: []string{workerA1, workerC}}).
+		published(newCourt().signal(workerB, "sig-3", "short", receiptHash(1)),
+			dispute.Publication{Cites: []string{workerA1}}).
+		published(newCourt().signal(workerA2, "sig-4", "short", receiptHash(1)),
+			dispute.Publication{Cites: []string{workerA1}}).
 		wait(24 * time.Hour).finalise().state("what was found of signals, and who is cited"))
 
-	add(newCourt().opened(newCourt().signal(workerA1, "sig-2", "short")).opened(newCourt().signal(workerA1, "sig", "short")).come("a contract", "ok", newCourt().contract(workerB, "c-1", "sig")).state("a pending dispute").
+	add(newCourt().opened(newCourt().signal(workerA1, "sig-2", "short")).opened(
+		newCourt().signal(workerA1, "sig", "short")).come("a contract", "ok",
+		newCourt().contract(workerB, "c-1", "sig")).state("a pending dispute").
 		come("the same contract again", "ok", newCourt().contract(workerB, "c-1", "sig")).
 		come("another contract of the same id", "id_taken", newCourt().contract(workerB, "c-1", "sig-2")).
 		come("another's contract of the same id", "ok", newCourt().contract(workerA2, "c-1", "sig-2")).
 		come("a contract about nothing", "not_found", newCourt().contract(workerB, "c-2", "other")).
 		come("a contract about one's own signal", "dispute_refused", newCourt().contract(workerA1, "c-2", "sig")).
-		come("a contract of nobody who is registered", "dispute_refused", newCourt().contract(workerC, "c-2", "sig"), registered(0)).
-		come("a contract of who was registered with the signal", "dispute_refused", newCourt().contract(workerC, "c-2", "sig"), registered(at)).
-		come("a contract of who was registered before", "ok", newCourt().contract(workerC, "c-2", "sig"), registered(at-1), tier("new")).
+		come("a contract of nobody who is registered", "dispute_refused", newCourt().contract(workerC, "c-2", "sig"),
+			registered(0)).
+		come("a contract of who was registered with the signal", "dispute_refused",
+			newCourt().contract(workerC, "c-2", "sig"), registered(at)).
+		come("a contract of who was registered before", "ok", newCourt().contract(workerC, "c-2", "sig"), registered(at-1),
+			tier("new")).
 		come("a contract of the same owner", "ok", newCourt().contract(workerA2, "c-3", "sig")).
 		come("a contract of an agent elsewhere", "ok", newCourt().contract(away, "c-4", "sig"), tier("new")).
-		come("a second dispute of a new agent", "dispute_rate", newCourt().contract(away, "c-5", "sig"), tier("new")).state("a violation").
+		come("a second dispute of a new agent", "dispute_rate", newCourt().contract(away, "c-5", "sig"),
+			tier("new")).state("a violation").
 		come("the same violation again", "dispute_rate", newCourt().contract(away, "c-5", "sig"), tier("new")))
 
-	// The window, to the second.
-	c := newCourt().opened(newCourt().signal(workerA1, "sig", "short")).opened(newCourt().contract(workerB, "c-1", "sig")).wait(24*time.Hour - time.Second)
+	c := newCourt().opened(newCourt().signal(workerA1, "sig", "short")).opened(
+		newCourt().contract(workerB, "c-1", "sig")).wait(24*time.Hour - time.Second)
 	c.come("in the last second of the window", "ok", c.contract(workerC, "c-2", "sig")).wait(time.Second)
 	c.come("when the window has closed", "dispute_closed", c.contract(workerA2, "c-3", "sig"))
-	c.finalise().state("a final signal").come("when the signal is final", "dispute_closed", c.contract(workerA2, "c-4", "sig"))
+	c.finalise().state("a final signal").come("when the signal is final", "dispute_closed",
+		c.contract(workerA2, "c-4", "sig"))
 	add(c)
 
-	// The same again.
 	same := func(edit func(*dispute.Challenge), kind string, receipts ...int) dispute.Filing {
 		f := accuse(workerB, workerA1, kind, receipts...)
 		edit(f.Challenge)
@@ -180,67 +191,89 @@ func disputeLogs() (out []disputeVector) {
 	}
 	words := func(c *dispute.Challenge) { c.Evidence = "Look." }
 	none := func(*dispute.Challenge) {}
-	c = newCourt().come("a challenge", "ok", accuse(workerB, workerA1, "timing", 1, 2)).come("the same challenge again", "ok", accuse(workerB, workerA1, "timing", 1, 2)).
-		come("receipts in another order", "dispute_closed", same(none, "timing", 2, 1)).come("other words where receipts decide", "dispute_closed", same(words, "timing", 1, 2)).
+	c = newCourt().come("a challenge", "ok", accuse(workerB, workerA1, "timing", 1, 2)).come("the same challenge again",
+		"ok", accuse(workerB, workerA1, "timing", 1, 2)).
+		come("receipts in another order", "dispute_closed",
+			same(none, "timing", 2, 1)).come("other words where receipts decide", "dispute_closed", same(words, "timing", 1, 2)).
 		come("another type", "ok", same(none, "consistency", 1, 2)).come("fewer receipts", "ok", same(none, "timing", 1)).
-		come("an arbiter's", "ok", same(none, "general", 1)).come("other words where an arbiter decides", "ok", same(words, "general", 1))
+		come("an arbiter's", "ok", same(none, "general", 1)).come("other words where an arbiter decides", "ok",
+		same(words, "general", 1))
 	add(c.state("two disputes that say the same"))
 	c = newCourt().opened(accuse(workerB, workerA1, "timing", 1)).end(nobody)
 	add(c.come("what nobody has won, again", "ok", same(words, "timing", 1)))
 	c = newCourt().opened(accuse(workerB, workerA1, "timing", 1)).wait(time.Second).end(loses).wait(time.Second)
 	add(c.come("what the challenger has lost, again", "dispute_closed", same(words, "timing", 1)))
 
-	// Receipts.
 	edit := func(change func(*knownJSON)) func(*filingJSON) {
 		return func(f *filingJSON) { change(&f.Receipts[0]) }
 	}
-	add(newCourt().come("receipts that nobody has", "dispute_receipts", accuse(workerB, workerA1, "timing", 1), func(f *filingJSON) { f.Receipts = nil }).
-		come("receipts of another agent", "dispute_receipts", accuse(workerB, workerA1, "timing", 1), edit(func(k *knownJSON) { k.Agent = workerC })).
-		come("of an agent that was registered after them", "dispute_refused", accuse(workerB, workerA1, "timing", 1), registered(at)).
-		opened(newCourt().signal(workerA1, "sig", "short")).come("timing of a signal without receipts", "dispute_receipts", typed(newCourt().contract(workerB, "c", "sig"), "timing")))
+	add(newCourt().come("receipts that nobody has", "dispute_receipts", accuse(workerB, workerA1, "timing", 1),
+		func(f *filingJSON) {
+			f.Receipts = nil
+		}).
+		come("receipts of another agent", "dispute_receipts", accuse(workerB, workerA1, "timing", 1),
+			edit(func(k *knownJSON) {
+				k.Agent = workerC
+			})).
+		come("of an agent that was registered after them", "dispute_refused", accuse(workerB, workerA1, "timing", 1),
+			registered(at)).
+		opened(newCourt().signal(workerA1, "sig", "short")).come("timing of a signal without receipts", "dispute_receipts",
+		typed(newCourt().contract(workerB, "c", "sig"), "timing")))
 	c = newCourt().opened(newCourt().signal(workerA1, "sig", "short", receiptHash(1), receiptHash(2)))
 	add(c.come("timing of a signal with receipts", "ok", typed(c.contract(workerB, "c", "sig"), "timing")))
 	c = newCourt().opened(accuse(workerB, workerA1, "timing", 1)).end(wins)
-	add(c.come("what came before a lost dispute", "dispute_receipts", accuse(workerC, workerA1, "timing", 1)).wait(time.Second).
+	add(c.come("what came before a lost dispute", "dispute_receipts",
+		accuse(workerC, workerA1, "timing", 1)).wait(time.Second).
 		come("what came after it", "ok", accuse(workerC, workerA1, "timing", 1)))
 
-	// The rate of each tier, and after lost disputes.
 	for i, name := range []string{"new", "building", "established", "trusted", "verified"} {
 		c = newCourt()
 		for i := range 1 << i {
 			c.opened(accuse(workerB, workerA1, "timing", i), tier(name))
 		}
-		add(c.come("one too many for the tier "+name, "dispute_rate", accuse(workerB, workerA1, "timing", 99), tier(name)).wait(24*time.Hour-time.Second).
-			come("a second too early for the tier "+name, "dispute_rate", accuse(workerB, workerA1, "timing", 98), tier(name)).wait(time.Second).
+		add(c.come("one too many for the tier "+name, "dispute_rate", accuse(workerB, workerA1, "timing", 99),
+			tier(name)).wait(24*time.Hour-time.Second).
+			come("a second too early for the tier "+name, "dispute_rate", accuse(workerB, workerA1, "timing", 98),
+				tier(name)).wait(time.Second).
 			come("a day later for the tier "+name, "ok", accuse(workerB, workerA1, "timing", 97), tier(name)))
 	}
-	c = newCourt().opened(accuse(workerB, workerA1, "timing", 1)).end(loses).state("the target wins").wait(48*time.Hour - time.Second)
-	c.come("a day is two after a lost dispute", "dispute_rate", accuse(workerB, workerA1, "timing", 2), tier("new")).wait(time.Second)
+	c = newCourt().opened(accuse(workerB, workerA1, "timing", 1)).end(loses).state("the target wins").wait(
+		48*time.Hour - time.Second)
+	c.come("a day is two after a lost dispute", "dispute_rate", accuse(workerB, workerA1, "timing", 2),
+		tier("new")).wait(time.Second)
 	add(c.come("two days after it", "ok", accuse(workerB, workerA1, "timing", 2), tier("new")))
 	c = newCourt()
 	for i := range 6 {
 		c.opened(accuse(workerB, workerA1, "timing", i)).end(loses).wait(time.Hour)
 	}
-	add(c.state("six lost disputes").wait(30 * 24 * time.Hour).opened(accuse(workerC, workerA2, "timing", 1)).state("and when they count no more"))
+	add(c.state("six lost disputes").wait(30 * 24 * time.Hour).opened(accuse(workerC, workerA2, "timing", 1)).state(
+		"and when they count no more"))
 
-	// Ends.
-	add(newCourt().opened(accuse(workerB, workerA1, "timing", 1)).end(wins).state("the challenger wins").wait(time.Hour).wait(time.Second).
-		opened(accuse(workerB, workerA1, "timing", 2)).end(wins).state("the challenger wins again: no bonus").wait(time.Second).
+	add(newCourt().opened(accuse(workerB, workerA1, "timing", 1)).end(wins).state("the challenger wins").wait(
+		time.Hour).wait(time.Second).
+		opened(accuse(workerB, workerA1, "timing", 2)).end(wins).state("the challenger wins again: no bonus").wait(
+		time.Second).
 		opened(accuse(workerA1, workerB, "timing", 3)).end(wins).state("nor for the other of the two").wait(time.Second).
 		opened(accuse(workerC, workerA1, "timing", 4)).end(loses).state("the target wins against another"))
-	add(newCourt().opened(accuse(workerB, workerA1, "timing", 1)).end(nobody).state("nobody wins").wait(time.Second).opened(accuse(workerB, workerA1, "timing", 2)).end(loses).state("and the bonus comes with the first winner"))
-	add(newCourt().opened(accuse(workerA2, workerA1, "timing", 1)).end(wins).wait(time.Second).opened(accuse(workerA1, workerA2, "timing", 2)).end(loses).state("disputes within one owner give nothing"))
-	add(newCourt().opened(accuse(away, workerA1, "timing", 1)).end(wins).wait(time.Second).opened(accuse(workerA1, away, "general", 2)).state("an agent elsewhere gains nothing"))
-	// One fault counts once. Several disputes are open, and the challengers win them all.
+	add(newCourt().opened(accuse(workerB, workerA1, "timing", 1)).end(nobody).state("nobody wins").wait(
+		time.Second).opened(accuse(workerB, workerA1, "timing", 2)).end(loses).state(
+		"and the bonus comes with the first winner"))
+	add(newCourt().opened(accuse(workerA2, workerA1, "timing", 1)).end(wins).wait(time.Second).opened(
+		accuse(workerA1, workerA2, "timing", 2)).end(loses).state("disputes within one owner give nothing"))
+	add(newCourt().opened(accuse(away, workerA1, "timing", 1)).end(wins).wait(time.Second).opened(
+		accuse(workerA1, away, "general", 2)).state("an agent elsewhere gains nothing"))
+	// One fault counts once, though the challengers win several disputes.
 	fell := func(name string, faults []int, filings ...dispute.Filing) {
-		c := newCourt().opened(newCourt().signal(workerA1, "sig", "short")).opened(newCourt().signal(workerA1, "sig-2", "short"))
+		c := newCourt().opened(newCourt().signal(workerA1, "sig", "short")).opened(
+			newCourt().signal(workerA1, "sig-2", "short"))
 		var ids []string
 		for _, f := range filings {
 			c.opened(f)
 			ids = append(ids, c.log[len(c.log)-1].Opened.DisputeID)
 		}
 		for i, id := range ids {
-			r := dispute.Resolved{DisputeID: id, Resolver: dispute.ResolverRules, Finding: dispute.Finding{Outcome: wins, Reason: "because"}}
+			r := dispute.Resolved{DisputeID: id, Resolver: dispute.ResolverRules,
+				Finding: dispute.Finding{Outcome: wins, Reason: "because"}}
 			if faults[i] == 0 {
 				r.Resolver, r.Decision = dispute.ResolverArbiter, receiptHash(99)
 			} else {
@@ -251,29 +284,37 @@ func disputeLogs() (out []disputeVector) {
 		add(c.wait(24 * time.Hour).finalise().state(name))
 	}
 	contract := newCourt().contract
-	fell("one part of a session, by two", []int{9, 9, 9}, accuse(workerB, workerA1, "timing", 1), accuse(workerC, workerA1, "timing", 2), accuse(workerB, workerA2, "timing", 3))
+	fell("one part of a session, by two", []int{9, 9, 9}, accuse(workerB, workerA1, "timing", 1),
+		accuse(workerC, workerA1, "timing", 2), accuse(workerB, workerA2, "timing", 3))
 	fell("two parts", []int{9, 8}, accuse(workerB, workerA1, "timing", 1), accuse(workerC, workerA1, "timing", 2))
 	fell("one signal, by two", []int{0, 0}, contract(workerB, "c-1", "sig"), contract(workerC, "c-2", "sig"))
 	fell("two signals", []int{0, 0}, contract(workerB, "c-1", "sig"), contract(workerC, "c-2", "sig-2"))
-	fell("two signals that rest on one part", []int{9, 9}, pointed(contract(workerB, "c-1", "sig"), 1), pointed(contract(workerC, "c-2", "sig-2"), 2))
-	fell("a signal and what it rests on", []int{9, 9, 0}, pointed(contract(workerB, "c-1", "sig"), 1), accuse(workerC, workerA1, "timing", 1), contract(workerC, "c-2", "sig"))
-	fell("an arbiter's about the same receipts, and about others", []int{0, 0, 0}, accuse(workerB, workerA1, "general", 1), accuse(workerC, workerA1, "general", 1), accuse(workerC, workerA1, "general", 2))
+	fell("two signals that rest on one part", []int{9, 9}, pointed(contract(workerB, "c-1", "sig"), 1),
+		pointed(contract(workerC, "c-2", "sig-2"), 2))
+	fell("a signal and what it rests on", []int{9, 9, 0}, pointed(contract(workerB, "c-1", "sig"), 1),
+		accuse(workerC, workerA1, "timing", 1), contract(workerC, "c-2", "sig"))
+	fell("an arbiter's about the same receipts, and about others", []int{0, 0, 0}, accuse(workerB, workerA1, "general", 1),
+		accuse(workerC, workerA1, "general", 1), accuse(workerC, workerA1, "general", 2))
 	c = newCourt().opened(accuse(workerB, workerA1, "general", 1))
 	c.enter(c.book.Review(c.book.Unresolved()[0], c.now)).state("somebody looks at it").wait(72 * time.Hour)
 	add(c.enter(c.book.Expire(c.book.Unresolved()[0], c.now)).state("nobody has decided in time"))
 
-	// Provisional until the window closes.
 	c = newCourt().opened(newCourt().signal(workerA1, "sig", "short"))
-	c.opened(pointed(c.contract(workerB, "c-1", "sig"), 1)).end(loses).opened(pointed(c.contract(workerB, "c-2", "sig"), 2)).end(wins).opened(pointed(c.contract(workerC, "c-3", "sig"), 3)).state("resolved, and provisional")
-	c.wait(24 * time.Hour).finalise().state("the window closes: what was resolved counts").wait(time.Hour).end(wins).state("what is resolved afterwards counts at once")
-	add(c.wait(30 * 24 * time.Hour).opened(accuse(workerC, workerA2, "timing", 1)).state("what is over for 30 days is forgotten, but for who has won"))
+	c.opened(pointed(c.contract(workerB, "c-1", "sig"), 1)).end(loses).opened(
+		pointed(c.contract(workerB, "c-2", "sig"), 2)).end(wins).opened(pointed(c.contract(workerC, "c-3", "sig"), 3)).state(
+		"resolved, and provisional")
+	c.wait(24 * time.Hour).finalise().state("the window closes: what was resolved counts").wait(time.Hour).end(wins).state(
+		"what is resolved afterwards counts at once")
+	add(c.wait(30 * 24 * time.Hour).opened(accuse(workerC, workerA2, "timing", 1)).state(
+		"what is over for 30 days is forgotten, but for who has won"))
 
-	// What a signal brings into the logs of agents: its own, and those of the agents that it cites, of each owner once.
 	c = newCourt()
 	for i, agent := range []string{workerA1, workerA2, away} {
 		c.enter(dispute.Entry{At: at, Signal: &dispute.Published{
-			SignalID: fmt.Sprint("sig-", i), Agent: agent, Document: receiptHash(i), Horizon: "short", Written: at - int64(299*i), Closes: at + 60, Basis: []string{"observed", "declared"}[i%2],
-			Receipts: []string{receiptHash(1), receiptHash(2), receiptHash(3)}, Sources: i%2 == 0, Cites: []string{workerA2, workerB, workerC}, Verified: i > 0,
+			SignalID: fmt.Sprint("sig-", i), Agent: agent, Document: receiptHash(i), Horizon: "short",
+			Written: at - int64(299*i), Closes: at + 60, Basis: []string{"observed", "declared"}[i%2],
+			Receipts: []string{receiptHash(1), receiptHash(2), receiptHash(3)}, Sources: i%2 == 0,
+			Cites: []string{workerA2, workerB, workerC}, Verified: i > 0,
 		}}, nil)
 	}
 	add(c.wait(time.Minute).finalise().state("signals that cite other agents"))
@@ -283,7 +324,6 @@ func disputeLogs() (out []disputeVector) {
 	return out
 }
 
-// typed gives a contract a type, and pointed also a receipt.
 func typed(f dispute.Filing, kind string) dispute.Filing {
 	f.Contract.ChallengeType = kind
 	return f
@@ -294,16 +334,17 @@ func pointed(f dispute.Filing, receipt int) dispute.Filing {
 	return typed(f, "timing")
 }
 
-// working is a session of n calls, of which each brings the result of the one before, and its end.
 func working(n int) (all []*interaction.Receipt) {
 	o, when := interaction.Observed, int64(at)*1000
 	for i := range n {
 		when += 1000
 		r := &interaction.Receipt{
 			Outcome: interaction.OutcomeCompleted, EventID: "evt_1", RuntimeID: "worker-1",
-			Timing:  interaction.Timing{RequestReceived: when, LLMStart: when + 1, LLMEnd: when + 5001},
-			Session: interaction.SessionTotals{OpenedMS: at * 1000, Calls: int64(i + 1), CallsObserved: int64(i + 1), BytesOut: int64(i + 1), BytesOutObserved: int64(i + 1)},
-			Model:   &interaction.ModelCall{Host: "api.models.example:443", Model: "model-1", ToolCalls: []interaction.ToolCall{{ID: tagOf("call", i), Tool: "search"}}},
+			Timing: interaction.Timing{RequestReceived: when, LLMStart: when + 1, LLMEnd: when + 5001},
+			Session: interaction.SessionTotals{OpenedMS: at * 1000, Calls: int64(i + 1), CallsObserved: int64(i + 1),
+				BytesOut: int64(i + 1), BytesOutObserved: int64(i + 1)},
+			Model: &interaction.ModelCall{Host: "api.models.example:443", Model: "model-1",
+				ToolCalls: []interaction.ToolCall{{ID: tagOf("call", i), Tool: "search"}}},
 		}
 		r.Model.Figures = interaction.ModelFigures{Duration: o(5000), FirstDelta: o(400), ToolCallsMade: o(1)}
 		if i > 0 {
@@ -314,24 +355,25 @@ func working(n int) (all []*interaction.Receipt) {
 		all = append(all, r)
 	}
 	last := all[n-1]
-	end := &interaction.Receipt{Outcome: interaction.OutcomeCompleted, EventID: "evt_1", RuntimeID: "worker-1", Session: last.Session, Closing: &interaction.Closing{Reason: interaction.ClosedEnded}}
+	end := &interaction.Receipt{Outcome: interaction.OutcomeCompleted, EventID: "evt_1", RuntimeID: "worker-1",
+		Session: last.Session, Closing: &interaction.Closing{Reason: interaction.ClosedEnded}}
 	end.IssuedAt = last.IssuedAt
 	return append(all, end)
 }
 
-// trialCase is a session of working, changed.
 type trialCase struct {
 	receipts   []*interaction.Receipt
-	held       func(number int) bool // nil: all of them
-	others     []int64               // numbers of receipts that are not of the chain
+	held       func(number int) bool
+	others     []int64
 	challenges []autonomy.Challenge
 	forged     []string
-	judged     []string // by which the target has lost other disputes
-	disputed   int      // the number of the receipt that is disputed; the last where it is 0
+	judged     []string
+	disputed   int
 }
 
 func (c trialCase) trial(kind string) *trialJSON {
-	t, s := &trialJSON{Type: kind, Forged: c.forged, Judged: c.judged}, sessionJSON{Challenges: c.challenges, Receipts: []heldJSON{}}
+	t, s := &trialJSON{Type: kind, Forged: c.forged, Judged: c.judged},
+		sessionJSON{Challenges: c.challenges, Receipts: []heldJSON{}}
 	previous := ""
 	for i, r := range c.receipts {
 		if r.Chain.SequenceNumber == 0 {
@@ -347,17 +389,20 @@ func (c trialCase) trial(kind string) *trialJSON {
 	}
 	t.Receipts = []string{previous}
 	for i, number := range c.others {
-		s.Others = append(s.Others, heldJSON{receiptHash(1000 + i), bare(&interaction.Receipt{Chain: interaction.ChainLink{SessionID: "ses_1", SequenceNumber: number}})})
+		s.Others = append(s.Others,
+			heldJSON{receiptHash(1000 + i),
+				bare(&interaction.Receipt{Chain: interaction.ChainLink{SessionID: "ses_1", SequenceNumber: number}})})
 	}
 	t.Sessions = []sessionJSON{s}
 	return t
 }
 
-// planned commits to a strategy, changed.
 func (c trialCase) planned(edit func(*strategy.Strategy)) trialCase {
-	s := strategy.Strategy{Tools: []string{"search"}, Hosts: []string{"api.models.example:443"}, Model: "model-1", Calls: strategy.Calls{Min: 1, Max: 100}}
+	s := strategy.Strategy{Tools: []string{"search"}, Hosts: []string{"api.models.example:443"}, Model: "model-1",
+		Calls: strategy.Calls{Min: 1, Max: 100}}
 	edit(&s)
-	ch := autonomy.Challenge{Nonce: "nonce", Issued: at * 1000, Committed: at*1000 + 1, Salt: "c2l4dGVlbiBieXRlcywgMQ", Strategy: &s}
+	ch := autonomy.Challenge{Nonce: "nonce", Issued: at * 1000, Committed: at*1000 + 1, Salt: "c2l4dGVlbiBieXRlcywgMQ",
+		Strategy: &s}
 	ch.Commitment = must(strategy.Commitment(ch.Nonce, ch.Salt, s))
 	for _, r := range c.receipts {
 		r.Challenge = &interaction.ChallengeRef{ChallengeNonce: ch.Nonce, CommitmentHash: ch.Commitment}
@@ -366,7 +411,6 @@ func (c trialCase) planned(edit func(*strategy.Strategy)) trialCase {
 	return c
 }
 
-// probed puts n questions twice, of which so many are answered both ways.
 func (c trialCase) probed(n, differ int) trialCase {
 	ch := autonomy.Challenge{Nonce: "probes", Issued: at * 1000}
 	for i := range n {
@@ -384,7 +428,6 @@ func (c trialCase) probed(n, differ int) trialCase {
 	return c
 }
 
-// trialVectors have a session for each rule about what loses, and for each of its edges.
 func trialVectors() (out []disputeVector) {
 	add := func(name, kind string, c trialCase) {
 		v := disputeVector{Name: kind + ": " + name, Trial: c.trial(kind), Verdict: "ok"}
@@ -405,21 +448,37 @@ func trialVectors() (out []disputeVector) {
 	for _, kind := range []string{"timing", "consistency", "knowledge"} {
 		add("a session that works", kind, whole().probed(3, 0))
 		add("a session that goes on", kind, open(whole().probed(3, 0)))
-		add("receipts that the node does not hold", kind, trialCase{receipts: whole().probed(3, 0).receipts, held: func(n int) bool { return n < 5 }, challenges: whole().probed(3, 0).challenges})
-		add("a receipt that the node has lost", kind, trialCase{receipts: working(6), held: func(n int) bool { return n != 3 }})
-		add("two chains", kind, trialCase{receipts: whole().probed(3, 0).receipts, others: []int64{3}, challenges: whole().probed(3, 0).challenges})
-		add("forged evidence", kind, trialCase{receipts: whole().probed(3, 0).receipts, forged: []string{receiptHash(77)}, challenges: whole().probed(3, 0).challenges})
+		add("receipts that the node does not hold", kind,
+			trialCase{receipts: whole().probed(3, 0).receipts, held: func(n int) bool {
+				return n < 5
+			}, challenges: whole().probed(3, 0).challenges})
+		add("a receipt that the node has lost", kind, trialCase{receipts: working(6), held: func(n int) bool {
+			return n != 3
+		}})
+		add("two chains", kind,
+			trialCase{receipts: whole().probed(3, 0).receipts, others: []int64{3}, challenges: whole().probed(3, 0).challenges})
+		add("forged evidence", kind,
+			trialCase{receipts: whole().probed(3, 0).receipts, forged: []string{receiptHash(77)},
+				challenges: whole().probed(3, 0).challenges})
 		add("a receipt after the end", kind, trialCase{receipts: working(6), others: []int64{9}})
 		add("a receipt that is not there yet", kind, trialCase{receipts: open(whole()).receipts, others: []int64{9}})
 	}
 	for _, by := range []int64{0, 1} {
 		is := []string{"as much as clocks differ", "more than clocks differ"}[by]
-		add("a duration that is longer than its call, by "+is, "timing", figures(6, func(f *interaction.ModelFigures) { f.Duration = o(35_000 + by) }))
-		add("an answer that begins after its end, by "+fmt.Sprint(by), "timing", figures(6, func(f *interaction.ModelFigures) { f.FirstDelta = o(5000 + by) }))
-		add("a turnaround that is longer than the session, by "+is, "timing", figures(2, func(f *interaction.ModelFigures) { f.Turnaround = o(7003 + 30_000 + by) }))
+		add("a duration that is longer than its call, by "+is, "timing", figures(6, func(f *interaction.ModelFigures) {
+			f.Duration = o(35_000 + by)
+		}))
+		add("an answer that begins after its end, by "+fmt.Sprint(by), "timing",
+			figures(6, func(f *interaction.ModelFigures) {
+				f.FirstDelta = o(5000 + by)
+			}))
+		add("a turnaround that is longer than the session, by "+is, "timing", figures(2, func(f *interaction.ModelFigures) {
+			f.Turnaround = o(7003 + 30_000 + by)
+		}))
 		overlap := whole()
 		third := overlap.receipts[2].Timing
-		overlap.receipts[1].Timing.LLMStart, overlap.receipts[1].Timing.LLMEnd = third.RequestReceived-29_999-by, third.LLMStart+30_000
+		overlap.receipts[1].Timing.LLMStart, overlap.receipts[1].Timing.LLMEnd = third.RequestReceived-29_999-by,
+			third.LLMStart+30_000
 		overlap.receipts[1].Model.Figures.Duration = interaction.NotMeasured
 		add("a call that was open where none is said to be, by "+is, "timing", overlap)
 		early := whole()
@@ -431,23 +490,38 @@ func trialVectors() (out []disputeVector) {
 		late.challenges[0].Issued = late.receipts[0].IssuedAt*1000 + 150_000 + by
 		add("a challenge before its issue, by "+is, "timing", late)
 	}
-	// What has counted lets the target lose no other dispute.
 	counted := func(c trialCase, upTo int) trialCase {
 		c.judged = []string{receiptHash(upTo)}
 		return c
 	}
 	for _, upTo := range []int{2, 3} {
 		is := fmt.Sprintf(", and %d have counted", upTo)
-		add("the third receipt takes too long"+is, "timing", counted(figures(3, func(f *interaction.ModelFigures) { f.Duration = o(99_000) }), upTo))
-		add("the third receipt names another event"+is, "consistency", counted(edited(3, func(r *interaction.Receipt) { r.EventID = "evt_2" }), upTo+1))
-		add("the third receipt brings a result without its call"+is, "consistency", counted(edited(3, func(r *interaction.Receipt) { r.Model.ReturnedCalls = []string{tagOf("other", 1)} }), upTo))
+		add("the third receipt takes too long"+is, "timing", counted(figures(3, func(f *interaction.ModelFigures) {
+			f.Duration = o(99_000)
+		}), upTo))
+		add("the third receipt names another event"+is, "consistency", counted(edited(3, func(r *interaction.Receipt) {
+			r.EventID = "evt_2"
+		}), upTo+1))
+		add("the third receipt brings a result without its call"+is, "consistency",
+			counted(edited(3, func(r *interaction.Receipt) {
+				r.Model.ReturnedCalls = []string{tagOf("other", 1)}
+			}), upTo))
 		add("a call that was made before"+is, "consistency", counted(whole(), upTo))
-		add("the third receipt calls what the strategy does not allow"+is, "consistency", counted(edited(3, func(r *interaction.Receipt) { r.Model.ToolCalls[0].Tool = "read" }).planned(func(*strategy.Strategy) {}), upTo))
-		add("questions that were answered both ways"+is, "knowledge", counted(trialCase{receipts: working(8)}.probed(4, 4), upTo))
+		add("the third receipt calls what the strategy does not allow"+is, "consistency",
+			counted(edited(3, func(r *interaction.Receipt) {
+				r.Model.ToolCalls[0].Tool = "read"
+			}).planned(func(*strategy.Strategy) {}), upTo))
+		add("questions that were answered both ways"+is, "knowledge",
+			counted(trialCase{receipts: working(8)}.probed(4, 4), upTo))
 	}
-	add("a fork that has counted", "consistency", trialCase{receipts: working(6), others: []int64{3}, judged: []string{receiptHash(1000)}})
-	add("another fork than the one that has counted", "consistency", trialCase{receipts: working(6), others: []int64{3, 3}, judged: []string{receiptHash(1000)}})
-	add("forged evidence beside what is found", "timing", trialCase{receipts: figures(2, func(f *interaction.ModelFigures) { f.Duration = o(99_000) }).receipts, forged: []string{receiptHash(77)}})
+	add("a fork that has counted", "consistency",
+		trialCase{receipts: working(6), others: []int64{3}, judged: []string{receiptHash(1000)}})
+	add("another fork than the one that has counted", "consistency",
+		trialCase{receipts: working(6), others: []int64{3, 3}, judged: []string{receiptHash(1000)}})
+	add("forged evidence beside what is found", "timing",
+		trialCase{receipts: figures(2, func(f *interaction.ModelFigures) {
+			f.Duration = o(99_000)
+		}).receipts, forged: []string{receiptHash(77)}})
 	for name, edit := range map[string]func(*interaction.Receipt){
 		"another receipt before it": func(r *interaction.Receipt) {
 			r.Chain = interaction.ChainLink{SessionID: "ses_1", SequenceNumber: 3, PreviousReceiptHash: otherHash}
@@ -470,17 +544,31 @@ func trialVectors() (out []disputeVector) {
 	unknown := func(edit func(*interaction.ModelCall)) trialCase {
 		return edited(3, func(r *interaction.Receipt) { other(r); edit(r.Model) })
 	}
-	add("a result where more calls were made than are named", "consistency", unknown(func(m *interaction.ModelCall) { m.Figures.ToolCallsMade = o(2) }))
-	add("a result where the calls were not counted", "consistency", unknown(func(m *interaction.ModelCall) { m.Figures.ToolCallsMade = interaction.NotMeasured }))
-	add("a result where a call has no id", "consistency", unknown(func(m *interaction.ModelCall) { m.ToolCalls[0].ID = "" }))
+	add("a result where more calls were made than are named", "consistency", unknown(func(m *interaction.ModelCall) {
+		m.Figures.ToolCallsMade = o(2)
+	}))
+	add("a result where the calls were not counted", "consistency", unknown(func(m *interaction.ModelCall) {
+		m.Figures.ToolCallsMade = interaction.NotMeasured
+	}))
+	add("a result where a call has no id", "consistency", unknown(func(m *interaction.ModelCall) {
+		m.ToolCalls[0].ID = ""
+	}))
 	for name, edit := range map[string]func(*strategy.Strategy){
-		"a strategy that was kept": func(*strategy.Strategy) {}, "a tool that it does not allow": func(s *strategy.Strategy) { s.Tools = []string{"read"} },
-		"a host that it does not allow": func(s *strategy.Strategy) { s.Hosts = []string{"o:443"} }, "a model that it does not allow": func(s *strategy.Strategy) { s.Model = "model-2" },
-		"more calls than it allows": func(s *strategy.Strategy) { s.Calls.Max = 5 }, "fewer calls than it allows": func(s *strategy.Strategy) { s.Calls.Min = 7 },
+		"a strategy that was kept": func(*strategy.Strategy) {}, "a tool that it does not allow": func(s *strategy.Strategy) {
+			s.Tools = []string{"read"}
+		},
+		"a host that it does not allow": func(s *strategy.Strategy) {
+			s.Hosts = []string{"o:443"}
+		}, "a model that it does not allow": func(s *strategy.Strategy) { s.Model = "model-2" },
+		"more calls than it allows": func(s *strategy.Strategy) {
+			s.Calls.Max = 5
+		}, "fewer calls than it allows": func(s *strategy.Strategy) { s.Calls.Min = 7 },
 	} {
 		add(name, "consistency", whole().planned(edit))
 	}
-	add("fewer calls than it allows, so far", "consistency", open(whole().planned(func(s *strategy.Strategy) { s.Calls.Min = 7 })))
+	add("fewer calls than it allows, so far", "consistency", open(whole().planned(func(s *strategy.Strategy) {
+		s.Calls.Min = 7
+	})))
 	hidden := whole().planned(func(*strategy.Strategy) {})
 	hidden.challenges[0].Strategy, hidden.challenges[0].Salt = nil, ""
 	add("a strategy that is not revealed", "consistency", hidden)
@@ -488,7 +576,8 @@ func trialVectors() (out []disputeVector) {
 	wrong.challenges[0].Salt = "c2l4dGVlbiBieXRlcywgMg"
 	add("a strategy that is not the committed one", "consistency", wrong)
 	unseen := whole().planned(func(*strategy.Strategy) {})
-	unseen.receipts[3].Model.ToolCalls[0].Tool, unseen.receipts[4].Model.Figures.ToolCallsMade = "", interaction.NotMeasured
+	unseen.receipts[3].Model.ToolCalls[0].Tool, unseen.receipts[4].Model.Figures.ToolCallsMade = "",
+		interaction.NotMeasured
 	add("tools that nobody saw", "consistency", unseen)
 	for differ := range 4 {
 		add(fmt.Sprint(differ, " of 3 questions answered both ways"), "knowledge", whole().probed(3, differ))
@@ -501,7 +590,6 @@ func trialVectors() (out []disputeVector) {
 	return out
 }
 
-// disputeTokens are tokens, and tokens of which one thing is wrong.
 func (d deployment) disputeTokens() (out []disputeVector) {
 	const resolution, decision, root = "dispute-resolution+jwt", "dispute-decision+jwt", "dispute-root+jwt"
 	c := newCourt().opened(accuse(workerB, workerA1, "timing", 1)).end(accrual.ChallengerWins)
@@ -511,34 +599,54 @@ func (d deployment) disputeTokens() (out []disputeVector) {
 	payloads := map[string]string{
 		resolution: claimsOf(d, dispute.ResolutionKind, claims, 3600),
 		root:       claimsOf(d, dispute.RootKind, dispute.Root{Log: c.book.Log(), Root: c.book.Root()}, 3600),
-		decision:   claimsOf(d, dispute.DecisionKind, dispute.Decision{DisputeID: state.DisputeID, Document: state.Document, Outcome: accrual.TargetWins, Reason: "It was forged."}, 3600),
+		decision: claimsOf(d, dispute.DecisionKind,
+			dispute.Decision{DisputeID: state.DisputeID, Document: state.Document, Outcome: accrual.TargetWins,
+				Reason: "It was forged."}, 3600),
 	}
-	purposes := map[string]string{resolution: evidence.PurposeAppraiser, root: evidence.PurposeAppraiser, decision: evidence.PurposeArbiter}
+	purposes := map[string]string{resolution: evidence.PurposeAppraiser, root: evidence.PurposeAppraiser,
+		decision: evidence.PurposeArbiter}
 	add := func(typ, what, verdict string, change map[string]any) {
-		out = append(out, disputeVector{Name: typ + ": " + what, Typ: typ, Token: d.signed(purposes[typ], typ, payloads[typ], changes{typ: change}), Verdict: verdict})
+		out = append(out,
+			disputeVector{Name: typ + ": " + what, Typ: typ,
+				Token: d.signed(purposes[typ], typ, payloads[typ], changes{typ: change}), Verdict: verdict})
 	}
 	for _, typ := range []string{resolution, root, decision} {
 		add(typ, "valid", "ok", nil)
 		add(typ, "for another audience", "not_allowed", map[string]any{"aud": "other"})
 		add(typ, "an unknown claim", "artifact_malformed", map[string]any{"surprise": 1})
-		out = append(out, disputeVector{Name: typ + ": by another role's key", Typ: typ, Token: d.signed(evidence.PurposePolicyDecision, typ, payloads[typ], nil), Verdict: "key_purpose"})
-		out = append(out, disputeVector{Name: typ + ": too old", Typ: typ, Token: d.signed(purposes[typ], typ, payloads[typ], nil), At: at + 303, Verdict: "expired"})
+		out = append(out,
+			disputeVector{Name: typ + ": by another role's key", Typ: typ,
+				Token: d.signed(evidence.PurposePolicyDecision, typ, payloads[typ], nil), Verdict: "key_purpose"})
+		out = append(out,
+			disputeVector{Name: typ + ": too old", Typ: typ, Token: d.signed(purposes[typ], typ, payloads[typ], nil),
+				At: at + 303, Verdict: "expired"})
 	}
-	out = append(out, disputeVector{Name: decision + ": by the registry's key", Typ: decision, Token: d.signed(evidence.PurposeSignerCertificate, decision, payloads[decision], nil), Verdict: "key_purpose"})
-	out = append(out, disputeVector{Name: resolution + ": by the arbiter's key", Typ: resolution, Token: d.signed(evidence.PurposeArbiter, resolution, payloads[resolution], nil), Verdict: "key_purpose"})
+	out = append(out,
+		disputeVector{Name: decision + ": by the registry's key", Typ: decision,
+			Token: d.signed(evidence.PurposeSignerCertificate, decision, payloads[decision], nil), Verdict: "key_purpose"})
+	out = append(out,
+		disputeVector{Name: resolution + ": by the arbiter's key", Typ: resolution,
+			Token: d.signed(evidence.PurposeArbiter, resolution, payloads[resolution], nil), Verdict: "key_purpose"})
 	add(decision, "malicious", "ok", map[string]any{"malicious": true})
 	for _, row := range []struct {
 		typ, claim string
 		value      any
 	}{
-		{resolution, "probabilistic", false}, {resolution, "nonHumanIdentityProven", true}, {resolution, "dispute_id", "dsp_1"}, {resolution, "document", otherHash}, {resolution, "challenger_id", workerA1},
-		{resolution, "target_id", "agent:worker-1"}, {resolution, "challenge_type", "general"}, {resolution, "challenge_type", "other"}, {resolution, "status", "pending"}, {resolution, "outcome", "draw"},
-		{resolution, "reason", ""}, {resolution, "resolver", "arbiter"}, {resolution, "resolver", "deadline"}, {resolution, "resolver", "target"}, {resolution, "malicious", true}, {resolution, "decision", otherHash},
-		{resolution, "inputs", []string{"x"}}, {resolution, "inputs", []string{receiptHash(1), receiptHash(1)}}, {resolution, "opened_at", 0}, {resolution, "resolved_at", at - 1}, {resolution, "signal_id", "a b"},
-		{resolution, "log", map[string]any{"entries": 1, "head": otherHash}}, {resolution, "log", map[string]any{"entries": 2, "head": "x"}}, {resolution, "keyCustody", ""},
-		{decision, "dispute_id", "dsp_1"}, {decision, "document", otherHash}, {decision, "outcome", ""}, {decision, "reason", ""}, {root, "rfc6962Root", "x"}, {root, "log", map[string]any{"entries": -1, "head": otherHash}},
+		{resolution, "probabilistic", false}, {resolution, "nonHumanIdentityProven", true},
+		{resolution, "dispute_id", "dsp_1"}, {resolution, "document", otherHash}, {resolution, "challenger_id", workerA1},
+		{resolution, "target_id", "agent:worker-1"}, {resolution, "challenge_type", "general"},
+		{resolution, "challenge_type", "other"}, {resolution, "status", "pending"}, {resolution, "outcome", "draw"},
+		{resolution, "reason", ""}, {resolution, "resolver", "arbiter"}, {resolution, "resolver", "deadline"},
+		{resolution, "resolver", "target"}, {resolution, "malicious", true}, {resolution, "decision", otherHash},
+		{resolution, "inputs", []string{"x"}}, {resolution, "inputs", []string{receiptHash(1), receiptHash(1)}},
+		{resolution, "opened_at", 0}, {resolution, "resolved_at", at - 1}, {resolution, "signal_id", "a b"},
+		{resolution, "log", map[string]any{"entries": 1, "head": otherHash}},
+		{resolution, "log", map[string]any{"entries": 2, "head": "x"}}, {resolution, "keyCustody", ""},
+		{decision, "dispute_id", "dsp_1"}, {decision, "document", otherHash}, {decision, "outcome", ""},
+		{decision, "reason", ""}, {root, "rfc6962Root", "x"}, {root, "log", map[string]any{"entries": -1, "head": otherHash}},
 	} {
-		add(row.typ, fmt.Sprintf("%s is %.70v", row.claim, row.value), "artifact_malformed", map[string]any{row.claim: row.value})
+		add(row.typ, fmt.Sprintf("%s is %.70v", row.claim, row.value), "artifact_malformed",
+			map[string]any{row.claim: row.value})
 	}
 	return out
 }

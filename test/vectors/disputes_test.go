@@ -16,13 +16,12 @@ import (
 	"github.com/actionproof/mediator/reputation/dispute"
 )
 
-// disputeVector is one of these: a document, a log with what follows from it, a filing that comes in after a log, a trial, or a token.
 type disputeVector struct {
 	Name string `json:"name"`
 
-	Kind     string `json:"kind,omitempty"`     // of the document: signal, contract or challenge
-	Document string `json:"document,omitempty"` // as text
-	Own      bool   `json:"own,omitempty"`      // the agent's own signature is verified too
+	Kind     string `json:"kind,omitempty"`
+	Document string `json:"document,omitempty"`
+	Own      bool   `json:"own,omitempty"`
 	Hash     string `json:"hash,omitempty"`
 
 	Log   []dispute.Entry `json:"log,omitempty"`
@@ -30,23 +29,22 @@ type disputeVector struct {
 
 	Filing *filingJSON     `json:"filing,omitempty"`
 	ID     string          `json:"dispute_id,omitempty"`
-	Entry  json.RawMessage `json:"entry,omitempty"` // that comes of it
+	Entry  json.RawMessage `json:"entry,omitempty"`
 
 	Trial *trialJSON       `json:"trial,omitempty"`
-	Early *dispute.Finding `json:"early,omitempty"` // left out where it does not end before the deadline
+	Early *dispute.Finding `json:"early,omitempty"`
 	Late  *dispute.Finding `json:"late,omitempty"`
 
 	Typ     string `json:"typ,omitempty"`
 	Token   string `json:"token,omitempty"`
-	At      int64  `json:"at,omitempty"` // in place of the file's
+	At      int64  `json:"at,omitempty"`
 	Verdict string `json:"verdict"`
 }
 
-// filingJSON is a document that comes in.
 type filingJSON struct {
 	At         int64           `json:"at"`
 	Document   json.RawMessage `json:"document"`
-	Registered int64           `json:"registered,omitempty"` // 0 for an agent that is not
+	Registered int64           `json:"registered,omitempty"`
 	Tier       string          `json:"tier"`
 	Receipts   []knownJSON     `json:"receipts,omitempty"`
 }
@@ -58,13 +56,12 @@ type knownJSON struct {
 	At      int64  `json:"at"`
 }
 
-// trialJSON is what a dispute is judged by.
 type trialJSON struct {
 	Type     string        `json:"challenge_type"`
 	Receipts []string      `json:"target_receipts"`
 	Sessions []sessionJSON `json:"sessions"`
 	Forged   []string      `json:"forged,omitempty"`
-	Judged   []string      `json:"judged,omitempty"` // what the target has lost other disputes by
+	Judged   []string      `json:"judged,omitempty"`
 }
 
 type sessionJSON struct {
@@ -75,7 +72,7 @@ type sessionJSON struct {
 
 type heldJSON struct {
 	Hash    string          `json:"hash"`
-	Receipt json.RawMessage `json:"receipt"` // what trials read
+	Receipt json.RawMessage `json:"receipt"`
 }
 
 type disputesFile struct {
@@ -164,7 +161,6 @@ func (f disputesFile) verifyToken(v disputeVector) string {
 	return codeOf(err)
 }
 
-// file judges the filing after the log. The entry is null where there is none.
 func (v disputeVector) file() (id string, entry json.RawMessage, err error) {
 	b := must(dispute.Replay(v.Log))
 	in := dispute.Filed{By: dispute.By{Tier: v.Filing.Tier}}
@@ -194,7 +190,6 @@ func (v disputeVector) file() (id string, entry json.RawMessage, err error) {
 	return id, entry, err
 }
 
-// judge judges the trial, before the deadline and at it.
 func (t trialJSON) judge() (early, late *dispute.Finding) {
 	judged := make(map[string]bool)
 	for _, hash := range t.Judged {
@@ -225,8 +220,6 @@ func (t trialJSON) judge() (early, late *dispute.Finding) {
 	return early, &f
 }
 
-// stateOf is what follows from a log, as canonical JSON: the log and its root, every signal and dispute, the period of each party, and what the entries
-// bring into the logs of agents.
 func stateOf(log []dispute.Entry) string {
 	type standing struct {
 		Status    string `json:"status"`
@@ -234,7 +227,8 @@ func stateOf(log []dispute.Entry) string {
 		Effective bool   `json:"effective"`
 	}
 	b := dispute.NewBook()
-	signals, disputes, periods, accounts := map[string]bool{}, map[string]standing{}, map[string]int64{}, map[string][]accrual.Entry{}
+	signals, disputes, periods, accounts := map[string]bool{}, map[string]standing{}, map[string]int64{},
+		map[string][]accrual.Entry{}
 	var parties, published, opened []string
 	for _, e := range log {
 		s := must(b.Add(e))
@@ -261,10 +255,11 @@ func stateOf(log []dispute.Entry) string {
 	for _, id := range parties {
 		periods[id] = int64(b.Allowed(id, accrual.TierNew, time.Unix(0, 0)).Period / time.Second)
 	}
-	return canonicalOf(map[string]any{"log": b.Log(), "root": b.Root(), "signals": signals, "disputes": disputes, "periods": periods, "accounts": accounts})
+	return canonicalOf(
+		map[string]any{"log": b.Log(), "root": b.Root(), "signals": signals, "disputes": disputes, "periods": periods,
+			"accounts": accounts})
 }
 
-// agents of the vectors: two of one owner, two of others, and one elsewhere.
 var (
 	workerA1 = strings.Repeat("a", 43) + ":agent:worker-1"
 	workerA2 = strings.Repeat("a", 43) + ":agent:worker-2"
@@ -275,38 +270,44 @@ var (
 
 func receiptHash(n int) string { return evidence.HashBytes(fmt.Append(nil, "receipt ", n)) }
 
-// arbiter gives a deployment the pinned key of an arbiter.
 func (d deployment) arbiter() role {
 	return role{evidence.PurposeArbiter, "arbiter", "posting-api", newKey("arbiter-key:v1")}
 }
 
-// disputesVectors generates disputes.json.
 func (d deployment) disputesVectors() disputesFile {
 	d = d.appraiser()
 	r, arbiter := d.roles[evidence.PurposeAppraiser], d.arbiter()
 	custody := []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}
 	f := disputesFile{
-		About: "Disputes: see docs/vectors.md, Disputes.", At: at, Skew: 2, Trust: d.trust(), Expected: map[string]expectedJSON{
-			dispute.ResolutionKind.Typ: {Issuers: []string{r.issuer}, Audiences: []string{r.audience}, KeyIDs: []string{"appraiser-key"}, MaxAge: 300, Custody: custody, RequireNonExportable: true},
-			dispute.RootKind.Typ:       {Issuers: []string{r.issuer}, Audiences: []string{r.audience}, KeyIDs: []string{"appraiser-key"}, MaxAge: 300, Custody: custody, RequireNonExportable: true},
-			dispute.DecisionKind.Typ:   {Issuers: []string{arbiter.issuer}, Audiences: []string{arbiter.audience}, KeyIDs: []string{"arbiter-key"}, MaxAge: 300},
+		About: "Disputes: see docs/vectors.md, Disputes.", At: at, Skew: 2, Trust: d.trust(),
+		Expected: map[string]expectedJSON{
+			dispute.ResolutionKind.Typ: {Issuers: []string{r.issuer}, Audiences: []string{r.audience},
+				KeyIDs: []string{"appraiser-key"}, MaxAge: 300, Custody: custody, RequireNonExportable: true},
+			dispute.RootKind.Typ: {Issuers: []string{r.issuer}, Audiences: []string{r.audience},
+				KeyIDs: []string{"appraiser-key"}, MaxAge: 300, Custody: custody, RequireNonExportable: true},
+			dispute.DecisionKind.Typ: {Issuers: []string{arbiter.issuer}, Audiences: []string{arbiter.audience},
+				KeyIDs: []string{"arbiter-key"}, MaxAge: 300},
 		},
 		Windows:  map[string]int64{"short": 24 * 3600, "long": 72 * 3600},
 		Deadline: 72 * 3600,
 	}
 	f.Trust.Certificates = append(f.Trust.Certificates, d.certificate(r, nil))
-	f.Trust.Roots = append(f.Trust.Roots, rootJSON{KeyID: arbiter.key.kid, Purpose: arbiter.purpose, Public: evidence.EncodePublicKey(arbiter.key.public())})
+	f.Trust.Roots = append(f.Trust.Roots,
+		rootJSON{KeyID: arbiter.key.kid, Purpose: arbiter.purpose, Public: evidence.EncodePublicKey(arbiter.key.public())})
 	f.Vectors = append(append(append(disputeDocuments(), disputeLogs()...), trialVectors()...), d.disputeTokens()...)
 	return f
 }
 
-// disputeDocuments are documents, and changes of them.
 func disputeDocuments() (out []disputeVector) {
 	whole := map[string]map[string]any{
-		"signal": {"signal_id": "sig-1", "agent_id": workerA1, "statement": "Tomorrow it will rain – <b>here</b>.", "horizon": "long", "timestamp": at, "rests_on": map[string]any{"receipts": []string{receiptHash(2), receiptHash(1)}}},
-		"contract": {"challenge_id": "c-1", "original_signal_id": "sig-1", "challenger_agent_id": workerB, "counter_claim": "It will not.", "reasoning_trace": "The glass rises.", "timestamp": at,
+		"signal": {"signal_id": "sig-1", "agent_id": workerA1, "statement": "Tomorrow it will rain – <b>here</b>.",
+			"horizon": "long", "timestamp": at,
+			"rests_on": map[string]any{"receipts": []string{receiptHash(2), receiptHash(1)}}},
+		"contract": {"challenge_id": "c-1", "original_signal_id": "sig-1", "challenger_agent_id": workerB,
+			"counter_claim": "It will not.", "reasoning_trace": "The glass rises.", "timestamp": at,
 			"challenge_type": "timing", "target_receipts": []string{receiptHash(1)}},
-		"challenge": {"challenger_id": workerB, "target_id": workerA1, "target_receipts": []string{receiptHash(1)}, "challenge_type": "general", "evidence": "It answers at noon only.", "timestamp": at},
+		"challenge": {"challenger_id": workerB, "target_id": workerA1, "target_receipts": []string{receiptHash(1)},
+			"challenge_type": "general", "evidence": "It answers at noon only.", "timestamp": at},
 	}
 	change := func(kind, what, member string, value any, verdict string) {
 		members := maps.Clone(whole[kind])
@@ -330,8 +331,10 @@ func disputeDocuments() (out []disputeVector) {
 	}
 	change("signal", "rests on nothing", "rests_on", nil, "ok")
 	change("signal", "rests on a record", "rests_on", map[string]any{"record": receiptHash(1)}, "ok")
-	change("signal", "rests on both", "rests_on", map[string]any{"record": receiptHash(1), "receipts": []string{receiptHash(1)}}, no)
-	change("signal", "a receipt twice", "rests_on", map[string]any{"receipts": []string{receiptHash(1), receiptHash(1)}}, no)
+	change("signal", "rests on both", "rests_on",
+		map[string]any{"record": receiptHash(1), "receipts": []string{receiptHash(1)}}, no)
+	change("signal", "a receipt twice", "rests_on", map[string]any{"receipts": []string{receiptHash(1), receiptHash(1)}},
+		no)
 	change("signal", "another horizon", "horizon", "medium", no)
 	change("signal", "no horizon", "horizon", nil, no)
 	change("signal", "the longest statement", "statement", strings.Repeat("é", dispute.MaxStatement), "ok")
@@ -350,7 +353,9 @@ func disputeDocuments() (out []disputeVector) {
 	k := newKey("agent elsewhere")
 	s := dispute.Signal{SignalID: "sig-2", AgentID: away, Statement: "I act alone.", Horizon: "short", Timestamp: at}
 	own := func(what string, s dispute.Signal, verdict string) {
-		out = append(out, disputeVector{Name: "own signature: " + what, Kind: "signal", Document: string(compact(s)), Own: true, Hash: must(s.Hash()), Verdict: verdict})
+		out = append(out,
+			disputeVector{Name: "own signature: " + what, Kind: "signal", Document: string(compact(s)), Own: true,
+				Hash: must(s.Hash()), Verdict: verdict})
 	}
 	s.Signature = b64.EncodeToString(ed25519.Sign(k.private, must(dispute.Unsigned(s))))
 	own("valid", s, "ok")
@@ -360,8 +365,11 @@ func disputeDocuments() (out []disputeVector) {
 	other = s
 	other.AgentID = workerA1
 	own("of an agent of an owner", other, "statement_signature")
-	c := dispute.Challenge{ChallengerID: away, TargetID: workerA1, TargetReceipts: []string{receiptHash(1)}, ChallengeType: "timing"}
+	c := dispute.Challenge{ChallengerID: away, TargetID: workerA1, TargetReceipts: []string{receiptHash(1)},
+		ChallengeType: "timing"}
 	c.Signature = b64.EncodeToString(ed25519.Sign(k.private, must(dispute.Unsigned(c))))
-	out = append(out, disputeVector{Name: "own signature: without a time", Kind: "challenge", Document: string(compact(c)), Own: true, Hash: must(c.Hash()), Verdict: "statement_malformed"})
+	out = append(out,
+		disputeVector{Name: "own signature: without a time", Kind: "challenge", Document: string(compact(c)), Own: true,
+			Hash: must(c.Hash()), Verdict: "statement_malformed"})
 	return out
 }

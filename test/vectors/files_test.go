@@ -12,7 +12,6 @@ import (
 
 // The form of the files; docs/vectors.md explains each member.
 type (
-	// rootJSON is one pinned root key.
 	rootJSON struct {
 		KeyID       string `json:"kid"`
 		Purpose     string `json:"purpose"`
@@ -20,7 +19,6 @@ type (
 		PostQuantum string `json:"pub,omitempty"` // ML-DSA-65
 	}
 
-	// expectedJSON is what a verifier demands of an artifact.
 	expectedJSON struct {
 		Issuers              []string `json:"issuers"`
 		Audiences            []string `json:"audiences"`
@@ -32,13 +30,11 @@ type (
 		Secrets              []string `json:"secrets,omitempty"` // base64url
 	}
 
-	// signersJSON is what a verifier demands of custody certificates.
 	signersJSON struct {
 		expectedJSON
-		DenyAgentAccessible bool `json:"denyAgentAccessible"`
-		DenyUserAccessible  bool `json:"denyUserAccessible"`
-		// MaxRevocationAge demands a revocation list that is no older, in seconds.
-		MaxRevocationAge int64 `json:"maxRevocationAge,omitempty"`
+		DenyAgentAccessible bool  `json:"denyAgentAccessible"`
+		DenyUserAccessible  bool  `json:"denyUserAccessible"`
+		MaxRevocationAge    int64 `json:"maxRevocationAge,omitempty"`
 	}
 
 	trustJSON struct {
@@ -60,20 +56,18 @@ func (e expectedJSON) expected() evidence.Expected {
 	return out
 }
 
-// trust builds what the verifier believes; it may be refused.
 func (t trustJSON) trust() (*evidence.Trust, error) {
 	roots, policy, err := t.parts()
 	if err != nil {
 		return nil, err
 	}
 	b := evidence.Bundle{Certificates: append([]string{}, t.Certificates...), Revocations: t.Revocations}
-	if b, err = evidence.ParseBundle(compact(b)); err != nil { // its bounds are a reader's
+	if b, err = evidence.ParseBundle(compact(b)); err != nil {
 		return nil, err
 	}
 	return evidence.NewTrust(roots, b, policy)
 }
 
-// parts are the roots, and what is demanded of custody certificates.
 func (t trustJSON) parts() (roots []evidence.Root, policy evidence.SignerPolicy, err error) {
 	for _, r := range t.Roots {
 		root := evidence.Root{KeyID: r.KeyID, Purpose: r.Purpose, Public: ed25519.PublicKey(must(b64.DecodeString(r.Public)))}
@@ -87,12 +81,12 @@ func (t trustJSON) parts() (roots []evidence.Root, policy evidence.SignerPolicy,
 		roots = append(roots, root)
 	}
 	return roots, evidence.SignerPolicy{
-		Expected: t.Signers.expected(), DenyAgentAccessible: t.Signers.DenyAgentAccessible, DenyUserAccessible: t.Signers.DenyUserAccessible,
-		MaxRevocationAge: time.Duration(t.Signers.MaxRevocationAge) * time.Second,
+		Expected: t.Signers.expected(), DenyAgentAccessible: t.Signers.DenyAgentAccessible,
+		DenyUserAccessible: t.Signers.DenyUserAccessible,
+		MaxRevocationAge:   time.Duration(t.Signers.MaxRevocationAge) * time.Second,
 	}, nil
 }
 
-// verifier is a verifier whose clock stands still.
 func (t trustJSON) verifier(now int64) (*evidence.Verifier, error) {
 	trust, err := t.trust()
 	if err != nil {
@@ -101,7 +95,6 @@ func (t trustJSON) verifier(now int64) (*evidence.Verifier, error) {
 	return evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return time.Unix(now, 0) }})
 }
 
-// codeOf is the verdict of a verification: "ok", or the code of the refusal.
 func codeOf(err error) string {
 	var coded interface{ Code() string }
 	switch {
@@ -114,7 +107,6 @@ func codeOf(err error) string {
 	}
 }
 
-// oneAVector writes a file with each vector on a line of its own, so that a difference shows which one it is.
 func oneAVector(head any, vectors []any) []byte {
 	raw := must(json.MarshalIndent(head, "", "  "))
 	out := append(raw[:len(raw)-2], ",\n  \"vectors\": [\n"...)

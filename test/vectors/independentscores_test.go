@@ -18,15 +18,15 @@ import (
 	"github.com/actionproof/mediator/reputation/strategy"
 )
 
-// independently computes the scores of a file by the program in js, which has been written from docs/autonomy.md and formulas.json alone. It
-// returns one JSON value a strategy, baseline and session, after one that says by which formulas.
+// independently computes scores with the program in js, which is written from docs/autonomy.md and formulas.json alone.
 func independently(t *testing.T, file string) []json.RawMessage {
 	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {
 		t.Fatal("node is not installed: run make setup")
 	}
-	if err := filepath.WalkDir("js", func(path string, _ fs.DirEntry, err error) error { // so that go test does not keep a result when they change
+	// so that go test does not cache the result when they change
+	if err := filepath.WalkDir("js", func(path string, _ fs.DirEntry, err error) error {
 		if err == nil {
 			_, err = os.Stat(path)
 		}
@@ -48,7 +48,6 @@ func independently(t *testing.T, file string) []json.RawMessage {
 	return lines
 }
 
-// TestIndependentScores has the program in js compute everything in scores.json again, to 1e-9. It does not read the results there.
 func TestIndependentScores(t *testing.T) {
 	f := read[scoresFile](t, "scores.json")
 	names, want := []string{"formulas"}, []any{map[string]any{"scoringVersion": f.Version, "scoringHash": f.ScoringHash}}
@@ -60,7 +59,8 @@ func TestIndependentScores(t *testing.T) {
 		names, want = append(names, "strategy: "+s.Name), append(want, result)
 	}
 	for _, b := range f.Baselines {
-		names, want = append(names, "baseline: "+b.Name), append(want, map[string]any{"baseline": b.Baseline, "baselineHash": b.Hash})
+		names, want = append(names, "baseline: "+b.Name),
+			append(want, map[string]any{"baseline": b.Baseline, "baselineHash": b.Hash})
 	}
 	for _, v := range f.Vectors {
 		names, want = append(names, v.Name), append(want, map[string]any{"score": v.Score, "sample": v.Sample})
@@ -74,13 +74,11 @@ func TestIndependentScores(t *testing.T) {
 	}
 }
 
-// syntheticSession is a session that the tools module makes.
 type syntheticSession struct {
 	Kind     string
 	Receipts []interaction.Receipt
 }
 
-// syntheticSessions returns one synthetic session of each group.
 func syntheticSessions(t *testing.T) (sessions []syntheticSession) {
 	t.Helper()
 	cmd := exec.Command("go", "run", "./autonomy/judge", "-print", "-n", "1", "-seed", "18")
@@ -97,7 +95,6 @@ func syntheticSessions(t *testing.T) (sessions []syntheticSession) {
 	return sessions
 }
 
-// hostsOf returns the hosts of the models that a session called.
 func hostsOf(receipts []interaction.Receipt) []string {
 	hosts := make(map[string]bool)
 	for _, r := range receipts {
@@ -108,8 +105,6 @@ func hostsOf(receipts []interaction.Receipt) []string {
 	return slices.Sorted(maps.Keys(hosts))
 }
 
-// TestIndependentScoresOfSessions compares both implementations on synthetic and on random sessions, which have what no vector was written for. A
-// baseline is made of the sessions themselves, ten times over, so that it counts.
 func TestIndependentScoresOfSessions(t *testing.T) {
 	sessions := syntheticSessions(t)
 	f := scoresFile{Strategies: []strategyVector{}}
@@ -158,7 +153,6 @@ func field(object json.RawMessage, name string) json.RawMessage {
 	return members[name]
 }
 
-// randomSession is a session whose receipts say anything that receipts can say. There are few names, so that they meet again.
 func randomSession(seed uint64) scoreVector {
 	r := rand.New(rand.NewPCG(seed, 18))
 	const host = "api.models.example:443"
@@ -177,13 +171,16 @@ func randomSession(seed uint64) scoreVector {
 		return interaction.Observed(r.Int64N(most))
 	}
 	tokens := func() interaction.Figure {
-		return []interaction.Figure{interaction.NotMeasured, interaction.Estimated(r.Int64N(300)), interaction.Declared(r.Int64N(300))}[r.IntN(3)]
+		return []interaction.Figure{interaction.NotMeasured, interaction.Estimated(r.Int64N(300)),
+			interaction.Declared(r.Int64N(300))}[r.IntN(3)]
 	}
-	plan := strategy.Strategy{Tools: []string{"t0", "t1", "t2"}, Hosts: []string{host, "m0.example:443"}, Model: "m0", Calls: strategy.Calls{Min: 1, Max: 20}}
+	plan := strategy.Strategy{Tools: []string{"t0", "t1", "t2"}, Hosts: []string{host, "m0.example:443"}, Model: "m0",
+		Calls: strategy.Calls{Min: 1, Max: 20}}
 	commitments := make([]string, 3)
 	at := int64(1_800_000_000_000)
 	for n := range commitments {
-		c := autonomy.Challenge{Nonce: fmt.Sprint("n", n), Issued: at + r.Int64N(100_000), Salt: b64.EncodeToString([]byte("sixteen bytes, n"))}
+		c := autonomy.Challenge{Nonce: fmt.Sprint("n", n), Issued: at + r.Int64N(100_000),
+			Salt: b64.EncodeToString([]byte("sixteen bytes, n"))}
 		c.Committed, c.Strategy = c.Issued+r.Int64N(20_000), &plan
 		commitments[n] = must(strategy.Commitment(c.Nonce, c.Salt, plan))
 		c.Commitment = commitments[n]
@@ -199,9 +196,11 @@ func randomSession(seed uint64) scoreVector {
 	for range 5 + r.IntN(200) {
 		at += r.Int64N(step)
 		var c interaction.Receipt
-		c.Timing.RequestReceived, c.Outcome = at, []string{"completed", "completed", "completed", "completed", "unfinished", "failed", "cut"}[r.IntN(7)]
+		c.Timing.RequestReceived, c.Outcome = at,
+			[]string{"completed", "completed", "completed", "completed", "unfinished", "failed", "cut"}[r.IntN(7)]
 		if r.IntN(4) == 0 {
-			c.Relayed, c.RelayedCount = []interaction.RelayedCall{{Host: fmt.Sprintf("m%d.example:443", r.IntN(4)), Tool: fmt.Sprint("t", r.IntN(3))}}, 1+r.Int64N(2)
+			c.Relayed, c.RelayedCount = []interaction.RelayedCall{
+				{Host: fmt.Sprintf("m%d.example:443", r.IntN(4)), Tool: fmt.Sprint("t", r.IntN(3))}}, 1+r.Int64N(2)
 		}
 		if n := r.IntN(9); n < 3 {
 			c.Challenge = &interaction.ChallengeRef{ChallengeNonce: fmt.Sprint("n", n)}
@@ -209,11 +208,14 @@ func randomSession(seed uint64) scoreVector {
 				c.Challenge.CommitmentHash, c.Challenge.CommitmentRevealed = commitments[n], r.IntN(3) == 0
 			}
 		}
-		c.Session = interaction.SessionTotals{Calls: 10, CallsObserved: r.Int64N(10), BytesOut: 100, BytesOutObserved: r.Int64N(100)}
+		c.Session = interaction.SessionTotals{Calls: 10, CallsObserved: r.Int64N(10), BytesOut: 100,
+			BytesOutObserved: r.Int64N(100)}
 		if r.IntN(12) > 0 {
-			m := &interaction.ModelCall{Host: hosts[r.IntN(len(hosts)-int(seed%2))], Model: fmt.Sprint("m", r.IntN(names)), ReturnedCalls: tags("call", 3, 30)}
+			m := &interaction.ModelCall{Host: hosts[r.IntN(len(hosts)-int(seed%2))], Model: fmt.Sprint("m", r.IntN(names)),
+				ReturnedCalls: tags("call", 3, 30)}
 			for range r.IntN(3) {
-				call := interaction.ToolCall{ID: tagOf("call", r.IntN(30)), Tool: fmt.Sprint("t", r.IntN(4)), Arguments: tagOf("arguments", r.IntN(20))}
+				call := interaction.ToolCall{ID: tagOf("call", r.IntN(30)), Tool: fmt.Sprint("t", r.IntN(4)),
+					Arguments: tagOf("arguments", r.IntN(20))}
 				for _, part := range []*string{&call.ID, &call.Tool, &call.Arguments} {
 					if r.IntN(10) == 0 {
 						*part = ""
@@ -222,10 +224,12 @@ func randomSession(seed uint64) scoreVector {
 				m.ToolCalls = append(m.ToolCalls, call)
 			}
 			if r.IntN(8) == 0 {
-				m.Probe = &interaction.Probe{ID: fmt.Sprint("p", r.IntN(12)), Answer: []string{"", tagOf("answer", 1), tagOf("answer", 2)}[r.IntN(3)]}
+				m.Probe = &interaction.Probe{ID: fmt.Sprint("p", r.IntN(12)),
+					Answer: []string{"", tagOf("answer", 1), tagOf("answer", 2)}[r.IntN(3)]}
 			}
 			m.Figures = interaction.ModelFigures{
-				Duration: figure(5000), OutputTokens: tokens(), Turnaround: figure(step), OutputWords: figure(1500), ToolCallsMade: figure(3), SelfReferences: figure(3),
+				Duration: figure(5000), OutputTokens: tokens(), Turnaround: figure(step), OutputWords: figure(1500),
+				ToolCallsMade: figure(3), SelfReferences: figure(3),
 				DepthRelayed: figure(4), SampleBytes: figure(1 << 15), WordEntropy: figure(9000), Compression: figure(500),
 			}
 			m.Figures.SampleBytes.Value += 4096

@@ -11,17 +11,16 @@ import (
 	"github.com/cloudflare/circl/sign/mldsa/mldsa65"
 )
 
-// at is when everything in the vectors is signed and, unless a vector says otherwise, verified: 2026-11-20T12:00:00Z.
+// at is the default time: 2026-11-20T12:00:00Z.
 const at = 1795176000
 
 const b64url = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 var b64 = base64.RawURLEncoding
 
-// seed makes the private key or the secret of a name. docs/vectors.md gives the formula: these keys protect nothing.
+// seed makes the private key or secret of a name (docs/vectors.md).
 func seed(name string) [32]byte { return sha256.Sum256([]byte("actionproof vectors " + name)) }
 
-// key is one signing key of the vectors. It signs what it is told to, whatever that is.
 type key struct {
 	kid     string
 	private ed25519.PrivateKey
@@ -38,7 +37,6 @@ func (k key) Sign(_ context.Context, message []byte) ([]byte, error) {
 	return ed25519.Sign(k.private, message), nil
 }
 
-// second is the ML-DSA-65 key of a root, with its kid.
 type second struct {
 	kid     string
 	public  *mldsa65.PublicKey
@@ -57,7 +55,6 @@ func (k second) Sign(_ context.Context, message []byte) ([]byte, error) {
 	return signature, mldsa65.SignTo(k.private, message, nil, false, signature)
 }
 
-// secretOf is the shared secret of a name.
 func secretOf(name string) []byte {
 	s := seed(name)
 	return s[:]
@@ -69,7 +66,6 @@ func mac(secret []byte, input string) []byte {
 	return m.Sum(nil)
 }
 
-// token is a compact JWS taken apart, to be put together again with something wrong about it.
 type token struct {
 	header, payload string
 	sign            func(input string) []byte
@@ -88,7 +84,7 @@ func macSigner(secret []byte) func(string) []byte {
 	return func(input string) []byte { return mac(secret, input) }
 }
 
-// with returns claims with some members changed, in canonical form; nil takes a member away.
+// with changes members of claims; nil removes one.
 func with(payload string, changes map[string]any) string {
 	var claims map[string]any
 	mustDo(json.Unmarshal([]byte(payload), &claims))
@@ -102,7 +98,6 @@ func with(payload string, changes map[string]any) string {
 	return canonicalOf(claims)
 }
 
-// must and mustDo end the generation: whatever fails in it is a fault of the generator.
 func must[T any](v T, err error) T {
 	mustDo(err)
 	return v

@@ -6,13 +6,13 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// postsVectors generates posts.json: the capability that the chain earned, the request proof over it, and the post itself.
 func (d deployment) postsVectors() postsFile {
 	capability := func(change map[string]any) string {
 		return gateToken(evidence.CapabilityKind.Typ, with(d.capabilityClaims(), change))
 	}
 	proof := func(change map[string]any) string {
-		return d.signed(evidence.PurposeRequestProof, evidence.RequestProofKind.Typ, d.proofClaims(), changes{evidence.RequestProofKind.Typ: change})
+		return d.signed(evidence.PurposeRequestProof, evidence.RequestProofKind.Typ, d.proofClaims(),
+			changes{evidence.RequestProofKind.Typ: change})
 	}
 	f := postsFile{gateFile: d.gateFile("Posts that are about to be made: see docs/vectors.md, The post."),
 		Capability: capability(nil), RequestProof: proof(nil), AccessTokenHash: evidence.HashBytes([]byte(accessToken))}
@@ -20,7 +20,8 @@ func (d deployment) postsVectors() postsFile {
 		return postVector{Name: "the capability, " + name, Capability: capability(change), Verdict: code}
 	}
 	proved := func(claim, code string, value any) postVector {
-		return postVector{Name: "the request proof, " + claim, RequestProof: proof(map[string]any{claim: value}), Verdict: code}
+		return postVector{Name: "the request proof, " + claim, RequestProof: proof(map[string]any{claim: value}),
+			Verdict: code}
 	}
 	asked := func(name, code string, change func(*evidence.Binding)) postVector {
 		b := f.Binding
@@ -31,7 +32,8 @@ func (d deployment) postsVectors() postsFile {
 		{Name: "valid", Verdict: "ok"},
 		{Name: "15 s later", At: at + 15, Verdict: "ok"},
 		{Name: "17 s later", At: at + 17, Verdict: "expired"},
-		{Name: "with another access token", AccessTokenHash: evidence.HashBytes([]byte("Bearer stolen")), Verdict: "proof_access_token"},
+		{Name: "with another access token", AccessTokenHash: evidence.HashBytes([]byte("Bearer stolen")),
+			Verdict: "proof_access_token"},
 		asked("other content", "artifacts_mismatch", func(b *evidence.Binding) { b.ContentHash = otherHash }),
 		asked("another subject", "artifacts_mismatch", func(b *evidence.Binding) { b.Subject = "agent:other" }),
 		asked("another action", "artifacts_mismatch", func(b *evidence.Binding) { b.Action = "delete_post" }),
@@ -46,28 +48,31 @@ func (d deployment) postsVectors() postsFile {
 		given("with a human in its session", "human_involved", map[string]any{"session": d.session("humanPromptPresent")}),
 		given("with a shell in its session", "human_involved", map[string]any{"session": d.session("userShellAccess")}),
 		given("of a runtime that another kind of trigger started", "not_allowed",
-			map[string]any{"runtime": d.runtime("trigger", evidence.Trigger{ID: "evt_1", Kind: evidence.TriggerAutonomousPolicy, Source: "github"})}),
+			map[string]any{
+				"runtime": d.runtime("trigger",
+					evidence.Trigger{ID: "evt_1", Kind: evidence.TriggerAutonomousPolicy, Source: "github"})}),
 		given("of another runtime", "not_allowed", map[string]any{"runtime": d.runtime("runtimeId", "worker-2")}),
 		given("of a runtime with another key", "not_allowed", map[string]any{"runtime": d.runtime("keyId", "other:v1")}),
-		given("of a runtime with another policy", "not_allowed", map[string]any{"runtime": d.runtime("policyHash", otherHash)}),
+		given("of a runtime with another policy", "not_allowed",
+			map[string]any{"runtime": d.runtime("policyHash", otherHash)}),
 		given("of a runtime that was attested long ago", "expired", map[string]any{"runtime": d.runtime("issuedAt", at-18)}),
 		given("another one than the proof's", "artifacts_mismatch", map[string]any{"jti": "another"}),
 		proved("capabilityId", "artifacts_mismatch", "another"), proved("accessTokenHash", "proof_access_token", otherHash),
 		proved("bindingHash", "artifacts_mismatch", otherHash), proved("contentHash", "artifacts_mismatch", otherHash),
-		proved("subject", "artifacts_mismatch", "agent:other"), proved("action", "artifacts_mismatch", "delete_post"), proved("resource", "artifacts_mismatch", "POST /other"),
-		{Name: "the attestation in place of the request proof", RequestProof: d.envelope(nil).Attestation, Verdict: "artifact_malformed"},
+		proved("subject", "artifacts_mismatch", "agent:other"), proved("action", "artifacts_mismatch", "delete_post"),
+		proved("resource", "artifacts_mismatch", "POST /other"),
+		{Name: "the attestation in place of the request proof", RequestProof: d.envelope(nil).Attestation,
+			Verdict: "artifact_malformed"},
 		{Name: "the request proof in place of the capability", Capability: proof(nil), Verdict: "artifact_malformed"},
 	}
 	f.Vectors = slices.Concat(f.Vectors, d.manifestPosts(capability), d.revokedPosts())
 	return f
 }
 
-// session is the summary of the session with one of its human flags set.
 func (d deployment) session(flag string) map[string]any {
 	return d.summary("session", flag, true)
 }
 
-// runtime is the summary of the runtime with one member changed.
 func (d deployment) runtime(member string, value any) map[string]any {
 	return d.summary("runtime", member, value)
 }

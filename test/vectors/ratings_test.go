@@ -8,13 +8,12 @@ import (
 	"github.com/actionproof/mediator/reputation/rating"
 )
 
-// ratingVector is a log with the rating that follows, or factors with what they give today.
 type ratingVector struct {
 	Name    string          `json:"name"`
-	Factors *rating.Factors `json:"factors,omitempty"` // in place of a log
+	Factors *rating.Factors `json:"factors,omitempty"`
 	Log     []accrual.Entry `json:"log,omitempty"`
-	Agent   string          `json:"agent,omitempty"` // in place of the file's
-	At      int64           `json:"at,omitempty"`    // in place of the file's
+	Agent   string          `json:"agent,omitempty"`
+	At      int64           `json:"at,omitempty"`
 	Rating  json.RawMessage `json:"rating"`
 	Verdict string          `json:"verdict"`
 }
@@ -40,7 +39,6 @@ func (f ratingsFile) verify(v ratingVector) string {
 	return "ok"
 }
 
-// follows returns what follows from a vector, as canonical JSON.
 func (f ratingsFile) follows(v ratingVector) string {
 	if v.Factors != nil {
 		return canonicalOf(map[string]float64{"r_today": v.Factors.R()})
@@ -48,7 +46,6 @@ func (f ratingsFile) follows(v ratingVector) string {
 	return canonicalOf(f.rate(v))
 }
 
-// rate returns the rating that follows from a vector's log, which is one that the agent can have.
 func (f ratingsFile) rate(v ratingVector) rating.Rating {
 	agent, now := f.Agent, f.At
 	if v.Agent != "" {
@@ -62,10 +59,9 @@ func (f ratingsFile) rate(v ratingVector) rating.Rating {
 	return rating.Replay(of, v.Log, f.ScoringHash).Rating(now)
 }
 
-// aDay is in seconds.
+// in seconds
 const aDay = 86_400
 
-// ratingLog writes a log, one entry a minute, of the first day unless it is told to wait.
 type ratingLog []accrual.Entry
 
 func (l ratingLog) add(e accrual.Entry) ratingLog {
@@ -76,7 +72,6 @@ func (l ratingLog) add(e accrual.Entry) ratingLog {
 	return append(l[:len(l):len(l)], e)
 }
 
-// wait lets time pass before the next entries: the last one comes later.
 func (l ratingLog) wait(seconds int64) ratingLog {
 	l = append(ratingLog{}, l...)
 	l[len(l)-1].At += seconds
@@ -114,19 +109,23 @@ func (l ratingLog) violations(n int) ratingLog {
 	return l
 }
 
-// accused and raised are disputes of the agent with another one.
 func (l ratingLog) accused(other, outcome string) ratingLog {
-	return l.add(accrual.Entry{Dispute: &accrual.Dispute{ID: fmt.Sprint("dsp_", len(l)), About: fmt.Sprint("signal-", len(l)), Other: other, Outcome: outcome}})
+	return l.add(
+		accrual.Entry{
+			Dispute: &accrual.Dispute{ID: fmt.Sprint("dsp_", len(l)), About: fmt.Sprint("signal-", len(l)), Other: other,
+				Outcome: outcome}})
 }
 
 func (l ratingLog) raised(other, outcome string) ratingLog {
-	return l.add(accrual.Entry{Raised: &accrual.Raised{ID: fmt.Sprint("dsp_", len(l)), About: fmt.Sprint("signal-", len(l)), Other: other, Outcome: outcome}})
+	return l.add(
+		accrual.Entry{
+			Raised: &accrual.Raised{ID: fmt.Sprint("dsp_", len(l)), About: fmt.Sprint("signal-", len(l)), Other: other,
+				Outcome: outcome}})
 }
 
-// allChecked is a signal of which everything was found.
-var allChecked = accrual.Signal{Trace: true, Sources: true, Context: true, Verification: true, Timestamp: true, Schema: true}
+var allChecked = accrual.Signal{Trace: true, Sources: true, Context: true, Verification: true, Timestamp: true,
+	Schema: true}
 
-// ratingsVectors generates ratings.json.
 func ratingsVectors() ratingsFile {
 	owner := func(n int) string { return fmt.Sprintf("%043d:agent:worker-%d", n, n) }
 	f := ratingsFile{About: "Ratings: see docs/vectors.md, Ratings.", At: at, Agent: owner(1), ScoringHash: formulas}
@@ -150,12 +149,16 @@ func ratingsVectors() ratingsFile {
 		name  string
 		log   ratingLog
 		agent string
-		days  int64 // from the midnight before the first entry on; 30 if 0, and -1 for a second less than one
+		days  int64 // from the midnight before the first entry; 30 if 0, and -1 for a second less than one
 	}{
-		{name: "nothing"}, {name: "a signal alone", log: ratingLog{}.signal(allChecked)}, {name: "sessions alone", log: ratingLog{}.sessions(20, 50)},
-		{name: "nine sessions", log: ratingLog{}.signal(allChecked).sessions(9, 50)}, {name: "ten sessions", log: ratingLog{}.signal(allChecked).sessions(10, 50)},
-		{name: "steady", log: steady}, {name: "before the first midnight", log: steady[:15], days: -1}, {name: "one step", log: steady, days: 1}, {name: "two steps", log: steady, days: 2},
-		{name: "no autonomy", log: ratingLog{}.signal(allChecked).sessions(20, 0)}, {name: "as good as can be", log: ratingLog{}.signal(allChecked).sessions(20, 100)},
+		{name: "nothing"}, {name: "a signal alone", log: ratingLog{}.signal(allChecked)},
+		{name: "sessions alone", log: ratingLog{}.sessions(20, 50)},
+		{name: "nine sessions", log: ratingLog{}.signal(allChecked).sessions(9, 50)},
+		{name: "ten sessions", log: ratingLog{}.signal(allChecked).sessions(10, 50)},
+		{name: "steady", log: steady}, {name: "before the first midnight", log: steady[:15], days: -1},
+		{name: "one step", log: steady, days: 1}, {name: "two steps", log: steady, days: 2},
+		{name: "no autonomy", log: ratingLog{}.signal(allChecked).sessions(20, 0)},
+		{name: "as good as can be", log: ratingLog{}.signal(allChecked).sessions(20, 100)},
 		{name: "at the end of low confidence", log: ratingLog{}.signal(allChecked).sessions(20, 30)},
 		{name: "a spread within the noise", log: ratingLog{}.signal(allChecked).sessions(10, 40).sessions(10, 60)},
 		{name: "a spread beyond it", log: ratingLog{}.signal(allChecked).sessions(10, 30).sessions(10, 70)},
@@ -164,42 +167,70 @@ func ratingsVectors() ratingsFile {
 		{name: "a jump above 50", log: ratingLog{}.signal(allChecked).sessions(19, 75).sessions(1, 24.9)},
 		{name: "sessions up and down, over many days", log: uneven}, {name: "some of these days", log: uneven[:28], days: 7},
 		{name: "more than 20 events", log: ratingLog{}.signal(allChecked).sessions(15, 0).sessions(20, 50)},
-		{name: "two sessions of one event", log: steady.session("e", 90).session("e", 40)}, {name: "late receipts", log: steady.session("e", 90, id("s")).session("e", 40, id("s"))},
+		{name: "two sessions of one event", log: steady.session("e", 90).session("e", 40)},
+		{name: "late receipts", log: steady.session("e", 90, id("s")).session("e", 40, id("s"))},
 		{name: "late receipts that raise a score", log: steady.session("e", 10, id("s")).session("e", 40, id("s"))},
 		{name: "a fall that recovers", log: ratingLog{}.signal(allChecked).sessions(10, 60).sessions(3, 20).sessions(7, 70)},
-		{name: "late receipts a day later", log: steady.session("e", 90, id("s")).session("e", 40, id("s")).wait(aDay), days: 2},
-		{name: "an event without an interaction", log: steady.session("e", 99, none)}, {name: "an event whose second session has the interaction", log: steady.session("e", 40, none).session("e", 90)},
-		{name: "scores by other formulas", log: steady.sessions(5, 99, others)}, {name: "nothing but scores by other formulas", log: ratingLog{}.signal(allChecked).sessions(20, 50, others)},
-		{name: "another host", log: steady.sessions(1, 50, host("a:443"))}, {name: "one host in common", log: steady.sessions(1, 50, host("a:443", "api.openai.com:443"))},
-		{name: "another host each time", log: ratingLog{}.signal(allChecked).sessions(5, 50).sessions(1, 50, host("a")).sessions(1, 50, host("b")).sessions(1, 50, host("c")).sessions(5, 50)},
-		{name: "no trace", log: without(func(c *accrual.Signal) { c.Trace = false })}, {name: "no sources", log: without(func(c *accrual.Signal) { c.Sources = false })},
-		{name: "no context", log: without(func(c *accrual.Signal) { c.Context = false })}, {name: "no verification", log: without(func(c *accrual.Signal) { c.Verification = false })},
-		{name: "no timestamp", log: without(func(c *accrual.Signal) { c.Timestamp = false })}, {name: "no schema", log: without(func(c *accrual.Signal) { c.Schema = false })},
-		{name: "neither schema nor verification", log: without(func(c *accrual.Signal) { c.Schema, c.Verification = false, false })},
+		{name: "late receipts a day later", log: steady.session("e", 90, id("s")).session("e", 40, id("s")).wait(aDay),
+			days: 2},
+		{name: "an event without an interaction", log: steady.session("e", 99, none)},
+		{name: "an event whose second session has the interaction", log: steady.session("e", 40, none).session("e", 90)},
+		{name: "scores by other formulas", log: steady.sessions(5, 99, others)},
+		{name: "nothing but scores by other formulas", log: ratingLog{}.signal(allChecked).sessions(20, 50, others)},
+		{name: "another host", log: steady.sessions(1, 50, host("a:443"))},
+		{name: "one host in common", log: steady.sessions(1, 50, host("a:443", "api.openai.com:443"))},
+		{name: "another host each time",
+			log: ratingLog{}.signal(allChecked).sessions(5, 50).sessions(1, 50, host("a")).sessions(1, 50, host("b")).sessions(1,
+				50, host("c")).sessions(5, 50)},
+		{name: "no trace", log: without(func(c *accrual.Signal) {
+			c.Trace = false
+		})}, {name: "no sources", log: without(func(c *accrual.Signal) { c.Sources = false })},
+		{name: "no context", log: without(func(c *accrual.Signal) {
+			c.Context = false
+		})}, {name: "no verification", log: without(func(c *accrual.Signal) { c.Verification = false })},
+		{name: "no timestamp", log: without(func(c *accrual.Signal) {
+			c.Timestamp = false
+		})}, {name: "no schema", log: without(func(c *accrual.Signal) { c.Schema = false })},
+		{name: "neither schema nor verification", log: without(func(c *accrual.Signal) {
+			c.Schema, c.Verification = false, false
+		})},
 		{name: "signals of which half say nothing", log: steady.signal(accrual.Signal{Schema: true})},
-		{name: "accused, and right", log: steady.accused(owner(2), wins)}, {name: "accused twice by one owner, and right", log: steady.accused(owner(2), wins).accused(owner(2), wins)},
+		{name: "accused, and right", log: steady.accused(owner(2), wins)},
+		{name: "accused twice by one owner, and right", log: steady.accused(owner(2), wins).accused(owner(2), wins)},
 		{name: "accused by two owners, and right", log: steady.accused(owner(2), wins).accused(owner(3), wins)},
-		{name: "accused by its own owner, and right", log: steady.accused(owner(1), wins)}, {name: "accused from elsewhere, and right", log: steady.accused(elsewhere, wins)},
-		{name: "accused, and wrong", log: steady.accused(owner(2), loses)}, {name: "accused from elsewhere, and wrong", log: steady.accused(elsewhere, loses)},
+		{name: "accused by its own owner, and right", log: steady.accused(owner(1), wins)},
+		{name: "accused from elsewhere, and right", log: steady.accused(elsewhere, wins)},
+		{name: "accused, and wrong", log: steady.accused(owner(2), loses)},
+		{name: "accused from elsewhere, and wrong", log: steady.accused(elsewhere, loses)},
 		{name: "accused, and wrong, on the twelfth day", log: steady.accused(owner(2), loses).wait(12 * aDay)},
 		{name: "accused, and wrong, and nineteen sessions", log: steady.accused(owner(2), loses).sessions(19, 50)},
 		{name: "accused, and wrong, and twenty sessions", log: steady.accused(owner(2), loses).sessions(20, 50)},
-		{name: "accused, and nobody wins", log: steady.accused(owner(2), nobody)}, {name: "wrong about two signals", log: steady.accused(owner(2), loses).accused(owner(2), loses)},
+		{name: "accused, and nobody wins", log: steady.accused(owner(2), nobody)},
+		{name: "wrong about two signals", log: steady.accused(owner(2), loses).accused(owner(2), loses)},
 		{name: "wrong about one signal twice", log: func() ratingLog {
 			f := steady.accused(owner(2), loses).accused(owner(3), loses)
 			f[len(f)-1].Dispute.About = f[len(f)-2].Dispute.About
 			return f
 		}()},
 		{name: "accused, and open", log: steady.add(accrual.Entry{Dispute: &accrual.Dispute{ID: "dsp"}})},
-		{name: "accused by nobody who is known", log: steady.add(accrual.Entry{Dispute: &accrual.Dispute{ID: "dsp", Outcome: wins}})},
-		{name: "it disputes, and is right", log: steady.raised(owner(2), loses)}, {name: "it disputes, and is wrong", log: steady.raised(owner(2), wins)},
-		{name: "it disputes its own owner's, and is right", log: steady.raised(owner(1), loses)}, {name: "it disputes one elsewhere, and is right", log: steady.raised(elsewhere, loses)},
+		{name: "accused by nobody who is known",
+			log: steady.add(accrual.Entry{Dispute: &accrual.Dispute{ID: "dsp", Outcome: wins}})},
+		{name: "it disputes, and is right", log: steady.raised(owner(2), loses)},
+		{name: "it disputes, and is wrong", log: steady.raised(owner(2), wins)},
+		{name: "it disputes its own owner's, and is right", log: steady.raised(owner(1), loses)},
+		{name: "it disputes one elsewhere, and is right", log: steady.raised(elsewhere, loses)},
 		{name: "it disputes, and nobody wins", log: steady.raised(owner(2), nobody)},
-		{name: "a violation", log: steady.violations(1)}, {name: "four violations", log: steady.violations(4), days: 1}, {name: "nine violations", log: steady.violations(9)},
-		{name: "nine violations, and two weeks", log: steady.violations(9), days: 15}, {name: "a violation at midnight", log: steady.violations(1).wait(aDay - 21*60), days: 1},
-		{name: "all at once", log: uneven.accused(owner(2), wins).raised(owner(3), loses).raised(owner(4), wins).violations(2).signal(accrual.Signal{Schema: true, Timestamp: true})},
-		{name: "cited", log: steady.cited(owner(2))}, {name: "cited by two owners, one of them twice", log: steady.cited(owner(2)).cited(owner(3)).cited(owner(2))},
-		{name: "cited by its own owner", log: steady.cited(owner(1))}, {name: "cited from elsewhere", log: steady.cited(elsewhere)},
+		{name: "a violation", log: steady.violations(1)}, {name: "four violations", log: steady.violations(4), days: 1},
+		{name: "nine violations", log: steady.violations(9)},
+		{name: "nine violations, and two weeks", log: steady.violations(9), days: 15},
+		{name: "a violation at midnight", log: steady.violations(1).wait(aDay - 21*60), days: 1},
+		{name: "all at once",
+			log: uneven.accused(owner(2), wins).raised(owner(3), loses).raised(owner(4),
+				wins).violations(2).signal(accrual.Signal{Schema: true, Timestamp: true})},
+		{name: "cited", log: steady.cited(owner(2))},
+		{name: "cited by two owners, one of them twice", log: steady.cited(owner(2)).cited(owner(3)).cited(owner(2))},
+		{name: "cited by its own owner", log: steady.cited(owner(1))},
+		{name: "cited from elsewhere", log: steady.cited(elsewhere)},
 		{name: "entries of times that fall", log: func() ratingLog {
 			l := uneven.wait(aDay).violations(1).sessions(1, 50)
 			l[len(l)-2].At, l[len(l)-1].At = l[0].At, l[1].At
@@ -222,11 +253,12 @@ func ratingsVectors() ratingsFile {
 		name string
 		of   rating.Factors
 	}{
-		// The first two are of the seed's original, which rounds on its way and so prints 19.38 and 33.27.
+		// The first two are the seed's, which rounds on its way and prints 19.38 and 33.27.
 		{"the worked example", rating.Factors{C: 0.82, T: 0.90, P: 0.62, V: 0.55, Q: 0.30}},
 		{"the worked example, after it was validated", rating.Factors{C: 0.82, T: 0.90, P: 0.62, V: 0.80, Q: 0.10}},
 		{"factors of nothing", rating.Factors{}}, {"all there can be", rating.Factors{C: 1, T: 1, P: 1, V: 1}},
-		{"the largest penalty", rating.Factors{C: 1, T: 1, P: 1, V: 1, Q: 3}}, {"a third", rating.Factors{C: 1, T: 1, P: 1, V: 1, Q: 2}},
+		{"the largest penalty", rating.Factors{C: 1, T: 1, P: 1, V: 1, Q: 3}},
+		{"a third", rating.Factors{C: 1, T: 1, P: 1, V: 1, Q: 2}},
 	} {
 		v := ratingVector{Name: row.name, Factors: &row.of, Verdict: "ok"}
 		v.Rating = json.RawMessage(f.follows(v))

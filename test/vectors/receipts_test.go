@@ -11,16 +11,15 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 )
 
-// receiptVector is a chain of interaction receipts with the verdict on it.
 type receiptVector struct {
 	Name     string                    `json:"name"`
-	Receipts []any                     `json:"receipts"`           // tokens, or the numbers of the file's
-	Owner    *string                   `json:"owner,omitempty"`    // in place of the file's
-	Session  string                    `json:"session,omitempty"`  // that is expected
-	Agent    string                    `json:"agent,omitempty"`    // that is expected
-	Head     *evidence.InteractionHead `json:"head,omitempty"`     // of a session receipt, that is held against the chain
-	Expected *expectedJSON             `json:"expected,omitempty"` // in place of the file's
-	At       int64                     `json:"at,omitempty"`       // in place of the file's
+	Receipts []any                     `json:"receipts"`
+	Owner    *string                   `json:"owner,omitempty"`
+	Session  string                    `json:"session,omitempty"`
+	Agent    string                    `json:"agent,omitempty"`
+	Head     *evidence.InteractionHead `json:"head,omitempty"`
+	Expected *expectedJSON             `json:"expected,omitempty"`
+	At       int64                     `json:"at,omitempty"`
 	Verdict  string                    `json:"verdict"`
 }
 
@@ -31,7 +30,7 @@ type receiptsFile struct {
 	Trust    trustJSON       `json:"trust"`
 	Expected expectedJSON    `json:"expected"`
 	Owner    string          `json:"owner"`
-	Receipts []string        `json:"receipts"` // the chain of one session: calls, a post, the end
+	Receipts []string        `json:"receipts"`
 	Vectors  []receiptVector `json:"vectors,omitempty"`
 }
 
@@ -52,7 +51,8 @@ func (f receiptsFile) verify(v receiptVector) string {
 	if v.Owner != nil {
 		owner = *v.Owner
 	}
-	chain := interaction.NewChain(interaction.Past(f.past(), want.expected(), time.Unix(now, 0)), interaction.Expected{Owner: owner, Session: v.Session, Agent: v.Agent})
+	chain := interaction.NewChain(interaction.Past(f.past(), want.expected(), time.Unix(now, 0)),
+		interaction.Expected{Owner: owner, Session: v.Session, Agent: v.Agent})
 	for _, r := range v.Receipts {
 		token, ok := r.(string)
 		if !ok {
@@ -68,51 +68,62 @@ func (f receiptsFile) verify(v receiptVector) string {
 	return "ok"
 }
 
-// past is the trust of the file at all times.
 func (f receiptsFile) past() *evidence.PastTrust {
 	roots, policy, err := f.Trust.parts()
 	mustDo(err)
-	return must(evidence.NewPastTrust(roots, evidence.Bundle{Certificates: f.Trust.Certificates}, evidence.History{}, policy))
+	return must(
+		evidence.NewPastTrust(roots, evidence.Bundle{Certificates: f.Trust.Certificates}, evidence.History{}, policy))
 }
 
-// observer gives a deployment a key for interaction receipts. The other vectors know nothing of it.
 func (d deployment) observer() deployment {
 	d.roles = maps.Clone(d.roles)
-	d.roles[evidence.PurposeInteraction] = role{evidence.PurposeInteraction, "mediator-observer", "posting-api", newKey("interaction-receipt-key:v1")}
+	d.roles[evidence.PurposeInteraction] = role{evidence.PurposeInteraction, "mediator-observer", "posting-api",
+		newKey("interaction-receipt-key:v1")}
 	return d
 }
 
 const receiptSession = "ses_1"
 
-// tagOf makes a tag, as of an id of a call.
 func tagOf(what string, n int) string { return evidence.HashBytes(fmt.Append(nil, what, n))[:32] }
 
-// receiptBase is the claims of receipt n of a session, but for what it is about. It is signed n seconds after at.
 func (d deployment) receiptBase(n int, previous string) interaction.Receipt {
 	r, ms := d.roles[evidence.PurposeInteraction], int64(at+n)*1000
 	return interaction.Receipt{
-		Registered: evidence.Registered{Audience: r.audience, Issuer: r.issuer, ID: fmt.Sprint("interaction-receipt-", n), IssuedAt: int64(at + n), Expires: int64(at + n + 600)},
-		KeyClaims:  custodyClaims, RequestID: fmt.Sprint("post_", n), ActionType: interaction.ActionGeneric, PolicyID: d.strict.ManifestHash,
-		InputsCommitment: evidence.HashBytes([]byte("inputs")), ConstraintsCommitment: evidence.HashBytes([]byte("constraints")),
-		LLMCommitment: evidence.HashBytes([]byte("llm")), OutputCleanHash: evidence.HashBytes([]byte("clean")), OutputTransportHash: evidence.HashBytes([]byte("transport")),
-		Timing: interaction.Timing{RequestReceived: ms - 900, LLMStart: ms - 890, LLMEnd: ms - 90, ResponseSent: ms - 89},
-		Chain:  interaction.ChainLink{PreviousReceiptHash: previous, SessionID: receiptSession, SequenceNumber: int64(n)},
-		Owner:  interaction.Owner(d.roles[evidence.PurposeSignerCertificate].key.public()), Agent: "agent:worker-1", RuntimeID: "worker-1", EventID: "evt_1",
-		Outcome: interaction.OutcomeCompleted, Session: interaction.SessionTotals{OpenedMS: (at - 60) * 1000, Calls: int64(n), CallsObserved: int64(n), BytesOut: int64(n) * 5000, BytesOutObserved: int64(n) * 4000},
+		Registered: evidence.Registered{Audience: r.audience, Issuer: r.issuer, ID: fmt.Sprint("interaction-receipt-", n),
+			IssuedAt: int64(at + n), Expires: int64(at + n + 600)},
+		KeyClaims: custodyClaims, RequestID: fmt.Sprint("post_", n), ActionType: interaction.ActionGeneric,
+		PolicyID:              d.strict.ManifestHash,
+		InputsCommitment:      evidence.HashBytes([]byte("inputs")),
+		ConstraintsCommitment: evidence.HashBytes([]byte("constraints")),
+		LLMCommitment:         evidence.HashBytes([]byte("llm")), OutputCleanHash: evidence.HashBytes([]byte("clean")),
+		OutputTransportHash: evidence.HashBytes([]byte("transport")),
+		Timing: interaction.Timing{RequestReceived: ms - 900, LLMStart: ms - 890, LLMEnd: ms - 90,
+			ResponseSent: ms - 89},
+		Chain: interaction.ChainLink{PreviousReceiptHash: previous, SessionID: receiptSession,
+			SequenceNumber: int64(n)},
+		Owner:     interaction.Owner(d.roles[evidence.PurposeSignerCertificate].key.public()),
+		Agent:     "agent:worker-1",
+		RuntimeID: "worker-1", EventID: "evt_1",
+		Outcome: interaction.OutcomeCompleted,
+		Session: interaction.SessionTotals{OpenedMS: (at - 60) * 1000, Calls: int64(n), CallsObserved: int64(n),
+			BytesOut: int64(n) * 5000, BytesOutObserved: int64(n) * 4000},
 		Probabilistic: true,
 	}
 }
 
-// callTo is a call to a model, that answers with a call of a tool; from the second on the result of the one before comes back.
 func (d deployment) callTo(n int, previous string) interaction.Receipt {
 	c, o, declared := d.receiptBase(n, previous), interaction.Observed, interaction.Declared
 	c.Model = &interaction.ModelCall{
-		API: "anthropic-messages", Host: "api.anthropic.com:443", Rule: "anthropic-messages", Model: "claude", AnsweredBy: "claude-1", Status: 200, Streamed: true,
+		API: "anthropic-messages", Host: "api.anthropic.com:443", Rule: "anthropic-messages", Model: "claude",
+		AnsweredBy: "claude-1", Status: 200, Streamed: true,
 		ToolCalls: []interaction.ToolCall{{ID: tagOf("call", n), Tool: "search", Arguments: tagOf("arguments", n)}},
 		Figures: interaction.ModelFigures{
-			Duration: o(800), FirstDelta: o(210), Turnaround: interaction.NotMeasured, Deltas: o(17), InputTokens: declared(900), OutputTokens: declared(40),
-			CachedTokens: interaction.NotMeasured, ReasoningTokens: interaction.NotMeasured, HostedCalls: declared(0), InputBytes: o(3600), OutputBytes: o(5000),
-			NewInputWords: o(30), OutputWords: o(820), ToolCallsMade: o(1), UnmatchedResults: o(0), SelfReferences: o(0), Depth: declared(1), DepthRelayed: o(0),
+			Duration: o(800), FirstDelta: o(210), Turnaround: interaction.NotMeasured, Deltas: o(17), InputTokens: declared(900),
+			OutputTokens: declared(40),
+			CachedTokens: interaction.NotMeasured, ReasoningTokens: interaction.NotMeasured, HostedCalls: declared(0),
+			InputBytes: o(3600), OutputBytes: o(5000),
+			NewInputWords: o(30), OutputWords: o(820), ToolCallsMade: o(1), UnmatchedResults: o(0), SelfReferences: o(0),
+			Depth: declared(1), DepthRelayed: o(0),
 			SampleBytes: o(5000), WordEntropy: o(7321), Compression: o(431),
 		},
 	}
@@ -123,7 +134,6 @@ func (d deployment) callTo(n int, previous string) interaction.Receipt {
 	return c
 }
 
-// signedReceipt signs a receipt, whatever it says.
 func (d deployment) signedReceipt(c interaction.Receipt) string {
 	if c.Observed == nil {
 		c.Observed = interaction.ObservedOf(c)
@@ -131,7 +141,6 @@ func (d deployment) signedReceipt(c interaction.Receipt) string {
 	return d.signed(evidence.PurposeInteraction, interaction.Kind.Typ, canonicalOf(c), nil)
 }
 
-// sessionChain is the chain of a session: two calls to a model, a post, a call whose answer was not followed, the end.
 func (d deployment) sessionChain() (tokens []string) {
 	previous := func() string {
 		if len(tokens) == 0 {
@@ -144,19 +153,25 @@ func (d deployment) sessionChain() (tokens []string) {
 	add(d.callTo(2, previous()))
 	post := d.receiptBase(3, previous())
 	post.ActionType, post.Timing.LLMStart, post.Timing.LLMEnd = interaction.ActionComposePost, 0, 0
-	post.Post = &interaction.PostMade{BindingHash: binding().Hash(), Status: 201, Artifacts: []interaction.NamedArtifact{{Name: "sessionReceipt", Hash: evidence.HashBytes([]byte("session receipt"))}}}
-	post.Relayed, post.RelayedCount = []interaction.RelayedCall{{Host: "mcp.example.com:443", Tool: "search", Arguments: tagOf("arguments", 2), CallID: tagOf("call", 2)}}, 1
+	post.Post = &interaction.PostMade{BindingHash: binding().Hash(), Status: 201,
+		Artifacts: []interaction.NamedArtifact{{Name: "sessionReceipt", Hash: evidence.HashBytes([]byte("session receipt"))}}}
+	post.Relayed, post.RelayedCount = []interaction.RelayedCall{
+		{Host: "mcp.example.com:443", Tool: "search", Arguments: tagOf("arguments", 2), CallID: tagOf("call", 2)}}, 1
 	add(post)
 	unread := d.callTo(4, previous())
 	unread.ActionType, unread.Outcome = interaction.ActionChallengeResponse, interaction.OutcomeNotMeasured
-	unread.Challenge = &interaction.ChallengeRef{ChallengeNonce: "nonce", CommitmentHash: otherHash, CommitmentRevealed: true}
+	unread.Challenge = &interaction.ChallengeRef{ChallengeNonce: "nonce", CommitmentHash: otherHash,
+		CommitmentRevealed: true}
 	unread.Model.Unread, unread.Model.ToolCalls, unread.Model.HostedTools = "behind", nil, []string{"web_search"}
 	unread.Model.Probe = &interaction.Probe{ID: "probe-1"}
 	none, f := interaction.NotMeasured, &unread.Model.Figures
 	*f = interaction.ModelFigures{
-		Duration: f.Duration, FirstDelta: none, Turnaround: f.Turnaround, Deltas: none, InputTokens: interaction.Estimated(900), OutputTokens: none, CachedTokens: none,
-		ReasoningTokens: none, HostedCalls: none, InputBytes: f.InputBytes, OutputBytes: none, NewInputWords: f.NewInputWords, OutputWords: none, ToolCallsMade: none,
-		UnmatchedResults: f.UnmatchedResults, SelfReferences: f.SelfReferences, Depth: none, DepthRelayed: none, SampleBytes: none, WordEntropy: none, Compression: none,
+		Duration: f.Duration, FirstDelta: none, Turnaround: f.Turnaround, Deltas: none,
+		InputTokens: interaction.Estimated(900), OutputTokens: none, CachedTokens: none,
+		ReasoningTokens: none, HostedCalls: none, InputBytes: f.InputBytes, OutputBytes: none, NewInputWords: f.NewInputWords,
+		OutputWords: none, ToolCallsMade: none,
+		UnmatchedResults: f.UnmatchedResults, SelfReferences: f.SelfReferences, Depth: none, DepthRelayed: none,
+		SampleBytes: none, WordEntropy: none, Compression: none,
 	}
 	add(unread)
 	end := d.receiptBase(5, previous())
@@ -166,13 +181,14 @@ func (d deployment) sessionChain() (tokens []string) {
 	return tokens
 }
 
-// receiptsVectors generates receipts.json.
 func (d deployment) receiptsVectors() receiptsFile {
 	d = d.observer()
 	r := d.roles[evidence.PurposeInteraction]
 	f := receiptsFile{
-		About: "Chains of interaction receipts: see docs/vectors.md, Interaction receipts.", At: at + 3600, Skew: 2, Trust: d.trust(),
-		Expected: expectedJSON{Issuers: []string{r.issuer}, Audiences: []string{r.audience}, KeyIDs: []string{"interaction-receipt-key"}, MaxAge: 15,
+		About: "Chains of interaction receipts: see docs/vectors.md, Interaction receipts.", At: at + 3600, Skew: 2,
+		Trust: d.trust(),
+		Expected: expectedJSON{Issuers: []string{r.issuer}, Audiences: []string{r.audience},
+			KeyIDs: []string{"interaction-receipt-key"}, MaxAge: 15,
 			Custody: []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}, RequireNonExportable: true},
 		Owner: interaction.Owner(d.roles[evidence.PurposeSignerCertificate].key.public()), Receipts: d.sessionChain(),
 	}
@@ -183,13 +199,11 @@ func (d deployment) receiptsVectors() receiptsFile {
 
 func numbers(list ...int) []any { return anys(list) }
 
-// chainFaults are chains of which each receipt is valid by itself, or which are expected otherwise.
 func (d deployment) chainFaults(f receiptsFile) []receiptVector {
 	chain := func(name, code string, receipts ...any) receiptVector {
 		return receiptVector{Name: name, Receipts: append([]any{}, receipts...), Verdict: code}
 	}
 	hash := func(n int) string { return evidence.HashToken(f.Receipts[n-1]) }
-	// third is a third receipt that is valid, but for one thing.
 	third := func(name, code string, edit func(*interaction.Receipt)) receiptVector {
 		c := d.callTo(3, hash(2))
 		edit(&c)
@@ -199,13 +213,21 @@ func (d deployment) chainFaults(f receiptsFile) []receiptVector {
 	other.OutputCleanHash = otherHash
 	second := d.signedReceipt(other)
 	return []receiptVector{
-		chain("valid", "ok", numbers(1, 2, 3, 4, 5)...), chain("valid, not closed", "ok", numbers(1, 2)...), chain("empty", "ok"),
-		{Name: "valid, of the expected session and agent", Receipts: numbers(1, 2, 3, 4, 5), Session: receiptSession, Agent: "agent:worker-1", Verdict: "ok"},
-		chain("the second is missing", "chain_incomplete", numbers(1, 3)...), chain("the first is missing", "chain_incomplete", numbers(2, 3)...),
-		chain("the third before the second", "chain_incomplete", numbers(1, 3, 2)...), chain("the second twice", "chain_broken", numbers(1, 2, 2)...),
-		chain("the first after the second", "chain_broken", numbers(1, 2, 1)...), chain("one after the end", "chain_broken", numbers(1, 2, 3, 4, 5, 5)...),
-		chain("two with one number", "chain_broken", 1, 2, second), chain("another second", "ok", 1, second), chain("it forks further back", "chain_broken", 1, second, 3),
-		third("names another before it", "chain_broken", func(c *interaction.Receipt) { c.Chain.PreviousReceiptHash = otherHash }),
+		chain("valid", "ok", numbers(1, 2, 3, 4, 5)...), chain("valid, not closed", "ok", numbers(1, 2)...),
+		chain("empty", "ok"),
+		{Name: "valid, of the expected session and agent", Receipts: numbers(1, 2, 3, 4, 5), Session: receiptSession,
+			Agent: "agent:worker-1", Verdict: "ok"},
+		chain("the second is missing", "chain_incomplete", numbers(1, 3)...),
+		chain("the first is missing", "chain_incomplete", numbers(2, 3)...),
+		chain("the third before the second", "chain_incomplete", numbers(1, 3, 2)...),
+		chain("the second twice", "chain_broken", numbers(1, 2, 2)...),
+		chain("the first after the second", "chain_broken", numbers(1, 2, 1)...),
+		chain("one after the end", "chain_broken", numbers(1, 2, 3, 4, 5, 5)...),
+		chain("two with one number", "chain_broken", 1, 2, second), chain("another second", "ok", 1, second),
+		chain("it forks further back", "chain_broken", 1, second, 3),
+		third("names another before it", "chain_broken", func(c *interaction.Receipt) {
+			c.Chain.PreviousReceiptHash = otherHash
+		}),
 		third("is valid", "ok", func(*interaction.Receipt) {}),
 		third("is of another session", "chain_broken", func(c *interaction.Receipt) { c.Chain.SessionID = "ses_2" }),
 		third("is of another event", "chain_broken", func(c *interaction.Receipt) { c.EventID = "evt_2" }),
@@ -222,10 +244,18 @@ func (d deployment) chainFaults(f receiptsFile) []receiptVector {
 			c.IssuedAt, c.Expires = at+2, at+602
 			c.Timing = interaction.Timing{RequestReceived: at * 1000}
 		}),
-		third("counts fewer calls", "chain_broken", func(c *interaction.Receipt) { c.Session.Calls, c.Session.CallsObserved = 1, 1 }),
-		third("counts fewer calls that were read", "chain_broken", func(c *interaction.Receipt) { c.Session.CallsObserved = 1 }),
-		third("counts fewer bytes", "chain_broken", func(c *interaction.Receipt) { c.Session.BytesOut, c.Session.BytesOutObserved = 9, 9 }),
-		third("counts fewer bytes that were read", "chain_broken", func(c *interaction.Receipt) { c.Session.BytesOutObserved = 9 }),
+		third("counts fewer calls", "chain_broken", func(c *interaction.Receipt) {
+			c.Session.Calls, c.Session.CallsObserved = 1, 1
+		}),
+		third("counts fewer calls that were read", "chain_broken", func(c *interaction.Receipt) {
+			c.Session.CallsObserved = 1
+		}),
+		third("counts fewer bytes", "chain_broken", func(c *interaction.Receipt) {
+			c.Session.BytesOut, c.Session.BytesOutObserved = 9, 9
+		}),
+		third("counts fewer bytes that were read", "chain_broken", func(c *interaction.Receipt) {
+			c.Session.BytesOutObserved = 9
+		}),
 		third("is by another issuer", "key_purpose", func(c *interaction.Receipt) { c.Issuer = "other" }),
 		{Name: "another owner is expected", Receipts: numbers(1), Owner: &owner, Verdict: "roots_not_pinned"},
 		{Name: "no owner is expected", Receipts: numbers(1), Owner: &nobody, Verdict: "roots_not_pinned"},
@@ -233,22 +263,24 @@ func (d deployment) chainFaults(f receiptsFile) []receiptVector {
 		{Name: "another agent is expected", Receipts: numbers(1), Agent: "agent:other", Verdict: "chain_broken"},
 		{Name: "of the future", Receipts: numbers(1, 2, 3, 4, 5), At: at + 1, Verdict: "clock_skew"},
 		{Name: "3 s before the clock", Receipts: numbers(1, 2, 3, 4, 5), At: at + 3, Verdict: "ok"},
-		{Name: "nothing is expected", Receipts: numbers(1), Expected: &expectedJSON{Issuers: []string{}, Audiences: []string{}, KeyIDs: []string{}}, Verdict: "not_allowed"},
+		{Name: "nothing is expected", Receipts: numbers(1),
+			Expected: &expectedJSON{Issuers: []string{}, Audiences: []string{}, KeyIDs: []string{}}, Verdict: "not_allowed"},
 		chain("of another role's key", "key_purpose", d.resigned(1, evidence.PurposeAgentSession)),
-		chain("another artifact", "artifact_malformed", d.signed(evidence.PurposeRequestProof, evidence.RequestProofKind.Typ, d.proofClaims(), nil)),
+		chain("another artifact", "artifact_malformed",
+			d.signed(evidence.PurposeRequestProof, evidence.RequestProofKind.Typ, d.proofClaims(), nil)),
 		chain("nothing", "artifact_missing", ""),
-		chain("another signature", "signature_invalid", strings.TrimSuffix(f.Receipts[0], f.Receipts[0][strings.LastIndexByte(f.Receipts[0], '.'):])+f.Receipts[1][strings.LastIndexByte(f.Receipts[1], '.'):]),
+		chain("another signature", "signature_invalid",
+			strings.TrimSuffix(f.Receipts[0], f.Receipts[0][strings.LastIndexByte(f.Receipts[0], '.'):])+
+				f.Receipts[1][strings.LastIndexByte(f.Receipts[1], '.'):]),
 	}
 }
 
-// resigned is a first receipt by the key of another purpose.
 func (d deployment) resigned(n int, purpose string) string {
 	c := d.callTo(n, "")
 	c.Observed = interaction.ObservedOf(c)
 	return d.signed(purpose, interaction.Kind.Typ, canonicalOf(c), nil)
 }
 
-// receiptFaults are first receipts of which one claim is wrong.
 func (d deployment) receiptFaults() []receiptVector {
 	type f = interaction.Figure
 	long := strings.Repeat("x", 300)
@@ -259,39 +291,65 @@ func (d deployment) receiptFaults() []receiptVector {
 		{"it proves that no human was involved", func(c *interaction.Receipt) { c.NonHumanIdentityProven = true }},
 		{"it is more than probabilistic", func(c *interaction.Receipt) { c.Probabilistic = false }},
 		{"it lasts for nine minutes", func(c *interaction.Receipt) { c.Expires -= 60 }},
-		{"it has observed the model", func(c *interaction.Receipt) { c.Observed = append(interaction.ObservedOf(*c), "model_call.model") }},
+		{"it has observed the model", func(c *interaction.Receipt) {
+			c.Observed = append(interaction.ObservedOf(*c), "model_call.model")
+		}},
 		{"it has observed two in one", func(c *interaction.Receipt) {
 			all := interaction.ObservedOf(*c)
 			c.Observed = append([]string{all[0] + "," + all[1]}, all[2:]...)
 		}},
 		{"it has observed nothing", func(c *interaction.Receipt) { c.Observed = []string{} }},
-		{"no agent", func(c *interaction.Receipt) { c.Agent = "" }}, {"a long agent", func(c *interaction.Receipt) { c.Agent = long }},
-		{"no request", func(c *interaction.Receipt) { c.RequestID = "" }}, {"no owner", func(c *interaction.Receipt) { c.Owner = "" }},
+		{"no agent", func(c *interaction.Receipt) {
+			c.Agent = ""
+		}}, {"a long agent", func(c *interaction.Receipt) { c.Agent = long }},
+		{"no request", func(c *interaction.Receipt) {
+			c.RequestID = ""
+		}}, {"no owner", func(c *interaction.Receipt) { c.Owner = "" }},
 		{"a policy that is no hash", func(c *interaction.Receipt) { c.PolicyID = "P0" }},
-		{"a commitment in capitals", func(c *interaction.Receipt) { c.InputsCommitment = strings.ToUpper(c.InputsCommitment) }},
+		{"a commitment in capitals", func(c *interaction.Receipt) {
+			c.InputsCommitment = strings.ToUpper(c.InputsCommitment)
+		}},
 		{"no output", func(c *interaction.Receipt) { c.OutputTransportHash = "" }},
-		{"number 0", func(c *interaction.Receipt) { c.Chain.SequenceNumber = 0 }}, {"one before the first", func(c *interaction.Receipt) { c.Chain.PreviousReceiptHash = otherHash }},
+		{"number 0", func(c *interaction.Receipt) {
+			c.Chain.SequenceNumber = 0
+		}}, {"one before the first", func(c *interaction.Receipt) { c.Chain.PreviousReceiptHash = otherHash }},
 		{"none before the second", func(c *interaction.Receipt) { c.Chain.SequenceNumber = 2 }},
-		{"it is about nothing", func(c *interaction.Receipt) { c.Model = nil }}, {"it is about two", func(c *interaction.Receipt) { c.Closing = &interaction.Closing{Reason: "ended"} }},
-		{"another action", func(c *interaction.Receipt) { c.ActionType = interaction.ActionComposePost }}, {"another outcome", func(c *interaction.Receipt) { c.Outcome = "good" }},
+		{"it is about nothing", func(c *interaction.Receipt) {
+			c.Model = nil
+		}}, {"it is about two", func(c *interaction.Receipt) { c.Closing = &interaction.Closing{Reason: "ended"} }},
+		{"another action", func(c *interaction.Receipt) {
+			c.ActionType = interaction.ActionComposePost
+		}}, {"another outcome", func(c *interaction.Receipt) { c.Outcome = "good" }},
 		{"not measured without a reason", func(c *interaction.Receipt) { c.Outcome = interaction.OutcomeNotMeasured }},
 		{"a reason for what is complete", func(c *interaction.Receipt) { c.Model.Unread = "behind" }},
-		{"no time", func(c *interaction.Receipt) { c.Timing = interaction.Timing{} }}, {"an end before the start", func(c *interaction.Receipt) { c.Timing.LLMEnd = c.Timing.LLMStart - 1 }},
+		{"no time", func(c *interaction.Receipt) {
+			c.Timing = interaction.Timing{}
+		}}, {"an end before the start", func(c *interaction.Receipt) { c.Timing.LLMEnd = c.Timing.LLMStart - 1 }},
 		{"signed before it was over", func(c *interaction.Receipt) { c.Timing.ResponseSent += 2000 }},
-		{"a challenge without a nonce", func(c *interaction.Receipt) { c.Challenge = &interaction.ChallengeRef{CommitmentHash: otherHash} }},
+		{"a challenge without a nonce", func(c *interaction.Receipt) {
+			c.Challenge = &interaction.ChallengeRef{CommitmentHash: otherHash}
+		}},
 		{"a commitment revealed that was not made", func(c *interaction.Receipt) {
 			c.Challenge = &interaction.ChallengeRef{ChallengeNonce: "n", CommitmentRevealed: true}
 		}},
-		{"no opening", func(c *interaction.Receipt) { c.Session.OpenedMS = 0 }}, {"more was read than sent", func(c *interaction.Receipt) { c.Session.CallsObserved = 2 }},
-		{"a relayed call that is not counted", func(c *interaction.Receipt) { c.Relayed = []interaction.RelayedCall{{Host: "h", Tool: "t"}} }},
-		{"no host", func(c *interaction.Receipt) { c.Model.Host = "" }}, {"no status of HTTP", func(c *interaction.Receipt) { c.Model.Status = 99 }},
+		{"no opening", func(c *interaction.Receipt) {
+			c.Session.OpenedMS = 0
+		}}, {"more was read than sent", func(c *interaction.Receipt) { c.Session.CallsObserved = 2 }},
+		{"a relayed call that is not counted", func(c *interaction.Receipt) {
+			c.Relayed = []interaction.RelayedCall{{Host: "h", Tool: "t"}}
+		}},
+		{"no host", func(c *interaction.Receipt) {
+			c.Model.Host = ""
+		}}, {"no status of HTTP", func(c *interaction.Receipt) { c.Model.Status = 99 }},
 		{"a call that is not counted", func(c *interaction.Receipt) { c.Model.Figures.ToolCallsMade.Value = 0 }},
 		{"an id that is no tag", func(c *interaction.Receipt) { c.Model.ToolCalls[0].ID = "toolu_1" }},
 		{"a result that is no tag", func(c *interaction.Receipt) { c.Model.ReturnedCalls = []string{"toolu_1"} }},
 		{"a result twice", func(c *interaction.Receipt) { c.Model.ReturnedCalls = []string{tagOf("x", 1), tagOf("x", 1)} }},
 		{"a probe without id", func(c *interaction.Receipt) { c.Model.Probe = &interaction.Probe{} }},
 		{"a figure of no state", func(c *interaction.Receipt) { c.Model.Figures.Duration.State = "" }},
-		{"a duration that is declared", func(c *interaction.Receipt) { c.Model.Figures.Duration.State = interaction.StateDeclared }},
+		{"a duration that is declared", func(c *interaction.Receipt) {
+			c.Model.Figures.Duration.State = interaction.StateDeclared
+		}},
 		{"tokens that are observed", func(c *interaction.Receipt) { c.Model.Figures.OutputTokens = interaction.Observed(1) }},
 		{"a depth that is observed", func(c *interaction.Receipt) { c.Model.Figures.Depth = interaction.Observed(1) }},
 		{"a value that is not measured", func(c *interaction.Receipt) {
@@ -304,7 +362,8 @@ func (d deployment) receiptFaults() []receiptVector {
 	for _, row := range rows {
 		c := d.callTo(1, "")
 		row.edit(&c)
-		out = append(out, receiptVector{Name: "claims: " + row.name, Receipts: []any{d.signedReceipt(c)}, Verdict: "artifact_malformed"})
+		out = append(out,
+			receiptVector{Name: "claims: " + row.name, Receipts: []any{d.signedReceipt(c)}, Verdict: "artifact_malformed"})
 	}
 	whole := d.callTo(1, "")
 	whole.Observed = interaction.ObservedOf(whole)
@@ -314,12 +373,12 @@ func (d deployment) receiptFaults() []receiptVector {
 		return receiptVector{Name: fmt.Sprintf("claims: %s is %v", name, value), Receipts: []any{token}, Verdict: code}
 	}
 	return append(out,
-		member("prompt", "artifact_malformed", "a text"), member("relayed_count", "artifact_malformed", "0"), member("agent", "artifact_malformed", nil),
+		member("prompt", "artifact_malformed", "a text"), member("relayed_count", "artifact_malformed", "0"),
+		member("agent", "artifact_malformed", nil),
 		member("relayed", "artifact_malformed", []any{}), member("timing", "artifact_malformed", []any{}),
 	)
 }
 
-// headVectors are session receipts that name where the session's chain of receipts stands.
 func (d deployment) headVectors() (out []artifactVector) {
 	many := make([]string, evidence.MaxOpenCalls+1)
 	for i := range many {
@@ -341,29 +400,35 @@ func (d deployment) headVectors() (out []artifactVector) {
 		{"no number", "artifact_malformed", map[string]any{"headHash": otherHash}},
 	} {
 		typ := evidence.SessionReceiptKind.Typ
-		token := d.signed(evidence.PurposeAgentSession, typ, d.sessionClaims(), changes{typ: {"interactions": row.interactions}})
-		out = append(out, artifactVector{Name: "session receipt, names " + row.name, Typ: typ, Token: token, Verdict: row.code})
+		token := d.signed(evidence.PurposeAgentSession, typ, d.sessionClaims(),
+			changes{typ: {"interactions": row.interactions}})
+		out = append(out,
+			artifactVector{Name: "session receipt, names " + row.name, Typ: typ, Token: token, Verdict: row.code})
 	}
 	return out
 }
 
-// headFaults hold what a session receipt says of the chain against the chain.
 func headFaults(f receiptsFile) []receiptVector {
 	head := func(name, code string, n int64, hash string, closed bool, open ...string) receiptVector {
 		receipts := numbers(1, 2, 3, 4)
 		if closed {
 			receipts = numbers(1, 2, 3, 4, 5)
 		}
-		return receiptVector{Name: "head: " + name, Receipts: receipts, Head: &evidence.InteractionHead{Number: n, HeadHash: hash, OpenCalls: open}, Verdict: code}
+		return receiptVector{Name: "head: " + name, Receipts: receipts,
+			Head: &evidence.InteractionHead{Number: n, HeadHash: hash, OpenCalls: open}, Verdict: code}
 	}
 	hash := func(n int) string { return evidence.HashToken(f.Receipts[n-1]) }
 	return []receiptVector{
 		head("none", "ok", 0, "", true), head("the second", "ok", 2, hash(2), true), head("the last", "ok", 5, hash(5), true),
-		head("of another chain", "chain_broken", 2, otherHash, true), head("of another number", "chain_broken", 3, hash(2), true),
+		head("of another chain", "chain_broken", 2, otherHash, true),
+		head("of another number", "chain_broken", 3, hash(2), true),
 		head("below zero", "chain_broken", -1, "", true), head("below zero, of a receipt", "chain_broken", -1, hash(1), true),
-		head("none, of a receipt", "chain_broken", 0, hash(1), true), head("beyond the chain, without a hash", "chain_broken", 9, "", true),
-		head("beyond the chain", "chain_broken", 5, hash(5), false), head("open, ended later", "ok", 2, hash(2), true, "post_3", "post_4"),
-		head("open, ended before", "chain_broken", 2, hash(2), true, "post_1"), head("open, never ended", "chain_broken", 2, hash(2), true, "post_9"),
+		head("none, of a receipt", "chain_broken", 0, hash(1), true),
+		head("beyond the chain, without a hash", "chain_broken", 9, "", true),
+		head("beyond the chain", "chain_broken", 5, hash(5), false),
+		head("open, ended later", "ok", 2, hash(2), true, "post_3", "post_4"),
+		head("open, ended before", "chain_broken", 2, hash(2), true, "post_1"),
+		head("open, never ended", "chain_broken", 2, hash(2), true, "post_9"),
 		head("open, and the chain too", "ok", 2, hash(2), false, "post_9"),
 	}
 }

@@ -13,19 +13,17 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// reputationVector is a log with what follows from it, or a token with the verdict on it.
 type reputationVector struct {
-	Name        string          `json:"name"`
-	Log         []accrual.Entry `json:"log,omitempty"`
-	Reputation  json.RawMessage `json:"reputation,omitempty"` // that follows from the log
-	Token       string          `json:"token,omitempty"`
-	Agent       string          `json:"agent,omitempty"`       // in place of the file's
-	ScoringHash string          `json:"scoringHash,omitempty"` // in place of the file's
-	At          int64           `json:"at,omitempty"`          // in place of the file's
-	// RequireVerification and AllowDegraded are those of autonomyPolicy.
-	RequireVerification bool   `json:"requireVerification,omitempty"`
-	AllowDegraded       bool   `json:"allowDegraded,omitempty"`
-	Verdict             string `json:"verdict"`
+	Name                string          `json:"name"`
+	Log                 []accrual.Entry `json:"log,omitempty"`
+	Reputation          json.RawMessage `json:"reputation,omitempty"`
+	Token               string          `json:"token,omitempty"`
+	Agent               string          `json:"agent,omitempty"`
+	ScoringHash         string          `json:"scoringHash,omitempty"`
+	At                  int64           `json:"at,omitempty"`
+	RequireVerification bool            `json:"requireVerification,omitempty"`
+	AllowDegraded       bool            `json:"allowDegraded,omitempty"`
+	Verdict             string          `json:"verdict"`
 }
 
 type reputationsFile struct {
@@ -72,34 +70,34 @@ func (f reputationsFile) verify(v reputationVector) string {
 		return codeOf(err)
 	}
 	_, err = policy.OpenReputation(verifier, &policy.Strict{Autonomy: policy.AutonomyExpected{
-		Expected: f.Expected.expected(), ScoringHash: scoring, RequireVerification: v.RequireVerification, AllowDegraded: v.AllowDegraded,
+		Expected: f.Expected.expected(), ScoringHash: scoring, RequireVerification: v.RequireVerification,
+		AllowDegraded: v.AllowDegraded,
 	}}, v.Token, agent)
 	return codeOf(err)
 }
 
 func canonicalOf(v any) string { return string(must(strictjson.CanonicalOf(v))) }
 
-// appraiser gives a deployment a key for scores and reputations. The other vectors know nothing of it.
 func (d deployment) appraiser() deployment {
 	d.roles = maps.Clone(d.roles)
-	d.roles[evidence.PurposeAppraiser] = role{evidence.PurposeAppraiser, "mediator-appraiser", "posting-api", newKey("appraiser-key:v1")}
+	d.roles[evidence.PurposeAppraiser] = role{evidence.PurposeAppraiser, "mediator-appraiser", "posting-api",
+		newKey("appraiser-key:v1")}
 	return d
 }
 
 var formulas = evidence.HashBytes([]byte("formulas"))
 
-// entries writes a log, one entry a minute.
 type entries []accrual.Entry
 
 func (e entries) session(event string, score float64, edits ...func(*accrual.Session)) entries {
-	s := accrual.Session{ID: fmt.Sprint("ses_", len(e)), EventID: event, Score: score, Coverage: 0.75, ScoringHash: formulas, Interactions: 3, Hosts: []string{"api.openai.com:443"}}
+	s := accrual.Session{ID: fmt.Sprint("ses_", len(e)), EventID: event, Score: score, Coverage: 0.75,
+		ScoringHash: formulas, Interactions: 3, Hosts: []string{"api.openai.com:443"}}
 	for _, edit := range edits {
 		edit(&s)
 	}
 	return append(e, accrual.Entry{At: at - 86_400 + int64(60*len(e)), Session: &s})
 }
 
-// sessions are n sessions, each of an event of its own.
 func (e entries) sessions(n int, score float64) entries {
 	for range n {
 		e = e.session(fmt.Sprint("evt_", len(e)), score)
@@ -108,24 +106,26 @@ func (e entries) sessions(n int, score float64) entries {
 }
 
 func (e entries) dispute(id, outcome string) entries {
-	return append(e, accrual.Entry{At: at - 86_400 + int64(60*len(e)), Dispute: &accrual.Dispute{ID: id, Outcome: outcome}})
+	return append(e,
+		accrual.Entry{At: at - 86_400 + int64(60*len(e)), Dispute: &accrual.Dispute{ID: id, Outcome: outcome}})
 }
 
-// kept is a dispute in which the agent was accused and won, with points.
 func (e entries) kept(id string) entries {
-	return append(e, accrual.Entry{At: at - 86_400 + int64(60*len(e)), Dispute: &accrual.Dispute{ID: id, Outcome: accrual.TargetWins, Bonus: true}})
+	return append(e,
+		accrual.Entry{At: at - 86_400 + int64(60*len(e)),
+			Dispute: &accrual.Dispute{ID: id, Outcome: accrual.TargetWins, Bonus: true}})
 }
 
-// raised is the end of a dispute that the agent has raised.
 func (e entries) raised(id, outcome string, bonus bool) entries {
-	return append(e, accrual.Entry{At: at - 86_400 + int64(60*len(e)), Raised: &accrual.Raised{ID: id, Outcome: outcome, Bonus: bonus}})
+	return append(e,
+		accrual.Entry{At: at - 86_400 + int64(60*len(e)), Raised: &accrual.Raised{ID: id, Outcome: outcome, Bonus: bonus}})
 }
 
-// notes are entries for ratings.
 func (e entries) notes() entries {
 	const other = "0000000000000000000000000000000000000000000:agent:worker-2"
 	for _, note := range []accrual.Entry{
-		{Signal: &accrual.Signal{ID: "s", Trace: true, Schema: true}}, {Cited: &accrual.Cited{By: other, SignalID: "s"}}, {Violation: &accrual.Violation{Rule: "identical"}},
+		{Signal: &accrual.Signal{ID: "s", Trace: true, Schema: true}}, {Cited: &accrual.Cited{By: other, SignalID: "s"}},
+		{Violation: &accrual.Violation{Rule: "identical"}},
 		{Dispute: &accrual.Dispute{ID: "d", Outcome: accrual.TargetWins, Other: other, About: "s"}},
 	} {
 		note.At = at - 86_400 + int64(60*len(e))
@@ -134,22 +134,22 @@ func (e entries) notes() entries {
 	return e
 }
 
-// reputationsVectors generates reputations.json.
 func (d deployment) reputationsVectors() reputationsFile {
 	d = d.appraiser()
 	r := d.roles[evidence.PurposeAppraiser]
 	f := reputationsFile{
 		About: "Reputations: see docs/vectors.md, Reputations.", At: at, Skew: 2, Trust: d.trust(),
-		Expected: expectedJSON{Issuers: []string{r.issuer}, Audiences: []string{r.audience}, KeyIDs: []string{"appraiser-key"}, MaxAge: 300,
+		Expected: expectedJSON{Issuers: []string{r.issuer}, Audiences: []string{r.audience},
+			KeyIDs: []string{"appraiser-key"}, MaxAge: 300,
 			Custody: []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}, RequireNonExportable: true},
-		Owner: interaction.Owner(d.roles[evidence.PurposeSignerCertificate].key.public()), Agent: "agent:worker-1", ScoringHash: formulas,
+		Owner: interaction.Owner(d.roles[evidence.PurposeSignerCertificate].key.public()), Agent: "agent:worker-1",
+		ScoringHash: formulas,
 	}
 	f.Trust.Certificates = append(f.Trust.Certificates, d.certificate(r, nil))
 	f.Vectors = append(f.logs(), d.reputationTokens(f)...)
 	return f
 }
 
-// logs have one vector for each rule.
 func (f reputationsFile) logs() (out []reputationVector) {
 	none := func(s *accrual.Session) { s.Interactions, s.Hosts = 0, []string{} }
 	id := func(id string) func(*accrual.Session) { return func(s *accrual.Session) { s.ID = id } }
@@ -158,11 +158,15 @@ func (f reputationsFile) logs() (out []reputationVector) {
 		name string
 		log  entries
 	}{
-		{"nothing", entries{}}, {"one session", entries{}.sessions(1, 61.5)}, {"two sessions", entries{}.sessions(1, 40).sessions(1, 45)},
-		{"three sessions, one of them with a long fraction", entries{}.sessions(1, 49.123456).sessions(1, 50).sessions(1, 51.7)},
+		{"nothing", entries{}}, {"one session", entries{}.sessions(1, 61.5)},
+		{"two sessions", entries{}.sessions(1, 40).sessions(1, 45)},
+		{"three sessions, one of them with a long fraction",
+			entries{}.sessions(1, 49.123456).sessions(1, 50).sessions(1, 51.7)},
 		{"more sessions than the mean is of", entries{}.sessions(3, 0).sessions(20, 80)},
-		{"it rises", entries{}.sessions(15, 50).sessions(5, 52.000001)}, {"it rises by 2, which is stable", entries{}.sessions(15, 50).sessions(5, 52)},
-		{"it falls", entries{}.sessions(6, 50).sessions(5, 47.9)}, {"five sessions have no trend", entries{}.sessions(1, 0).sessions(4, 90)},
+		{"it rises", entries{}.sessions(15, 50).sessions(5, 52.000001)},
+		{"it rises by 2, which is stable", entries{}.sessions(15, 50).sessions(5, 52)},
+		{"it falls", entries{}.sessions(6, 50).sessions(5, 47.9)},
+		{"five sessions have no trend", entries{}.sessions(1, 0).sessions(4, 90)},
 		{"ten interactions", entries{}.sessions(10, 30)}, {"nine interactions", entries{}.sessions(9, 90)},
 		{"a session without an interaction", entries{}.sessions(9, 90).session("evt_9", 90, none)},
 		{"two sessions of one event", entries{}.session("e", 90).session("e", 40).sessions(1, 60)},
@@ -170,31 +174,45 @@ func (f reputationsFile) logs() (out []reputationVector) {
 		{"late receipts", entries{}.session("e", 40, id("s")).sessions(1, 60).session("e", 80, id("s"))},
 		{"late receipts that say nothing new", entries{}.session("e", 40, id("s")).session("e", 40, id("s"))},
 		{"scores by other formulas", entries{}.session("e", 90, others).sessions(2, 50)},
-		{"an open dispute", entries{}.sessions(10, 40).dispute("d", "")}, {"a dispute that was won", entries{}.sessions(10, 40).dispute("d", "").dispute("d", "target_wins")},
+		{"an open dispute", entries{}.sessions(10, 40).dispute("d", "")},
+		{"a dispute that was won", entries{}.sessions(10, 40).dispute("d", "").dispute("d", "target_wins")},
 		{"a dispute without a winner", entries{}.sessions(10, 40).dispute("d", "inconclusive")},
 		{"a lost dispute", entries{}.sessions(10, 40).dispute("d", "").dispute("d", "challenger_wins")},
 		{"a lost dispute, and sessions since", entries{}.sessions(10, 40).dispute("d", "challenger_wins").sessions(3, 90)},
-		{"a lost dispute, and late receipts of what was before", entries{}.session("e", 40, id("s")).dispute("d", "challenger_wins").session("e", 90, id("s")).session("e", 95)},
+		{"a lost dispute, and late receipts of what was before",
+			entries{}.session("e", 40, id("s")).dispute("d", "challenger_wins").session("e", 90, id("s")).session("e", 95)},
 		{"the mark of a lost dispute ends", entries{}.sessions(2, 40).dispute("d", "challenger_wins").sessions(20, 90)},
 		{"what only a rating rests on", entries{}.sessions(2, 40).notes().sessions(1, 50)},
-		{"a dispute that was won, with points", entries{}.sessions(20, 60).kept("d")}, {"a raised dispute that was won", entries{}.sessions(20, 60).raised("d", "challenger_wins", true)},
+		{"a dispute that was won, with points", entries{}.sessions(20, 60).kept("d")},
+		{"a raised dispute that was won", entries{}.sessions(20, 60).raised("d", "challenger_wins", true)},
 		{"a raised dispute that was won without points", entries{}.sessions(20, 60).raised("d", "challenger_wins", false)},
-		{"a raised dispute that was lost", entries{}.sessions(20, 60.123456).sessions(1, 61).raised("d", "target_wins", false)},
+		{"a raised dispute that was lost",
+			entries{}.sessions(20, 60.123456).sessions(1, 61).raised("d", "target_wins", false)},
 		{"a raised dispute without a winner", entries{}.sessions(20, 60).raised("d", "inconclusive", false)},
-		{"more points than can be gained", entries{}.sessions(20, 60).raised("a", "challenger_wins", true).raised("b", "challenger_wins", true).raised("c", "challenger_wins", true)},
-		{"points above 100", entries{}.sessions(20, 99.5).raised("a", "challenger_wins", true)}, {"points below 0", entries{}.sessions(20, 3).raised("a", "target_wins", false)},
-		{"points that still count", entries{}.sessions(20, 60).raised("a", "target_wins", false).sessions(19, 60)}, {"points that count no more", entries{}.sessions(20, 60).raised("a", "target_wins", false).sessions(20, 60)},
-		{"points that raise no tier", entries{}.sessions(100, 49).raised("a", "challenger_wins", true)}, {"points that cost the tier", entries{}.sessions(100, 52).raised("a", "target_wins", false)},
-		{"a lost dispute takes the points that were gained", entries{}.sessions(20, 60).raised("a", "challenger_wins", true).raised("b", "target_wins", false).dispute("d", "challenger_wins").sessions(2, 50)},
-		{"points without a score", entries{}.raised("a", "challenger_wins", true)}, {"a raised dispute again", entries{}.sessions(3, 60).raised("a", "challenger_wins", true).raised("a", "challenger_wins", true)},
+		{"more points than can be gained",
+			entries{}.sessions(20, 60).raised("a", "challenger_wins", true).raised("b", "challenger_wins", true).raised("c",
+				"challenger_wins", true)},
+		{"points above 100", entries{}.sessions(20, 99.5).raised("a", "challenger_wins", true)},
+		{"points below 0", entries{}.sessions(20, 3).raised("a", "target_wins", false)},
+		{"points that still count", entries{}.sessions(20, 60).raised("a", "target_wins", false).sessions(19, 60)},
+		{"points that count no more", entries{}.sessions(20, 60).raised("a", "target_wins", false).sessions(20, 60)},
+		{"points that raise no tier", entries{}.sessions(100, 49).raised("a", "challenger_wins", true)},
+		{"points that cost the tier", entries{}.sessions(100, 52).raised("a", "target_wins", false)},
+		{"a lost dispute takes the points that were gained",
+			entries{}.sessions(20, 60).raised("a", "challenger_wins", true).raised("b", "target_wins", false).dispute("d",
+				"challenger_wins").sessions(2, 50)},
+		{"points without a score", entries{}.raised("a", "challenger_wins", true)},
+		{"a raised dispute again",
+			entries{}.sessions(3, 60).raised("a", "challenger_wins", true).raised("a", "challenger_wins", true)},
 	} {
 		a := must(accrual.Replay(accrual.Agent{Owner: f.Owner, Subject: f.Agent}, row.log))
-		out = append(out, reputationVector{Name: "log: " + row.name, Log: row.log, Reputation: json.RawMessage(canonicalOf(a.Reputation(formulas))), Verdict: "ok"})
+		out = append(out,
+			reputationVector{Name: "log: " + row.name, Log: row.log,
+				Reputation: json.RawMessage(canonicalOf(a.Reputation(formulas))), Verdict: "ok"})
 	}
 	return out
 }
 
-// reputationTokens are tokens of which one thing is wrong, and the claims of each tier.
 func (d deployment) reputationTokens(f reputationsFile) []reputationVector {
 	const typ = "reputation+jwt"
 	payload := func(subject string, log entries, edit func(*accrual.Reputation)) string {
@@ -209,18 +227,27 @@ func (d deployment) reputationTokens(f reputationsFile) []reputationVector {
 		return d.signed(evidence.PurposeAppraiser, typ, payload, changes{typ: c})
 	}
 	out := []reputationVector{
-		{Name: "valid", Token: signed(whole, nil), Verdict: "ok"}, {Name: "of an agent that nothing is known of", Token: signed(payload(f.Agent, nil, nil), nil), Verdict: "ok"},
-		{Name: "another agent's", Token: signed(payload("agent:worker-2", entries{}.sessions(2, 90), nil), nil), Verdict: "reputation_mismatch"},
+		{Name: "valid", Token: signed(whole, nil), Verdict: "ok"},
+		{Name: "of an agent that nothing is known of", Token: signed(payload(f.Agent, nil, nil), nil), Verdict: "ok"},
+		{Name: "another agent's", Token: signed(payload("agent:worker-2", entries{}.sessions(2, 90), nil), nil),
+			Verdict: "reputation_mismatch"},
 		{Name: "another agent posts", Token: signed(whole, nil), Agent: "agent:worker-2", Verdict: "reputation_mismatch"},
-		{Name: "another owner's", Token: signed(whole, map[string]any{"owner": strings.Repeat("x", 43), "agent_id": strings.Repeat("x", 43) + ":" + f.Agent}), Verdict: "reputation_mismatch"},
+		{Name: "another owner's",
+			Token: signed(whole,
+				map[string]any{"owner": strings.Repeat("x", 43),
+					"agent_id": strings.Repeat("x", 43) + ":" + f.Agent}), Verdict: "reputation_mismatch"},
 		{Name: "by other formulas", Token: signed(whole, nil), ScoringHash: otherHash, Verdict: "pin_mismatch"},
-		{Name: "too old", Token: signed(whole, nil), At: at + 303, Verdict: "expired"}, {Name: "just not too old", Token: signed(whole, nil), At: at + 302, Verdict: "ok"},
+		{Name: "too old", Token: signed(whole, nil), At: at + 303, Verdict: "expired"},
+		{Name: "just not too old", Token: signed(whole, nil), At: at + 302, Verdict: "ok"},
 		{Name: "expired", Token: signed(whole, map[string]any{"exp": at + 10}), At: at + 12, Verdict: "expired"},
 		{Name: "for too long", Token: signed(whole, map[string]any{"exp": at + 601}), Verdict: "artifact_malformed"},
 		{Name: "of another issuer", Token: signed(whole, map[string]any{"iss": "other"}), Verdict: "key_purpose"},
 		{Name: "for another audience", Token: signed(whole, map[string]any{"aud": "other"}), Verdict: "not_allowed"},
-		{Name: "by the key of another role", Token: d.signed(evidence.PurposePolicyDecision, typ, whole, nil), Verdict: "key_purpose"},
-		{Name: "another artifact", Token: d.signed(evidence.PurposeRequestProof, evidence.RequestProofKind.Typ, d.proofClaims(), nil), Verdict: "artifact_malformed"},
+		{Name: "by the key of another role", Token: d.signed(evidence.PurposePolicyDecision, typ, whole, nil),
+			Verdict: "key_purpose"},
+		{Name: "another artifact",
+			Token:   d.signed(evidence.PurposeRequestProof, evidence.RequestProofKind.Typ, d.proofClaims(), nil),
+			Verdict: "artifact_malformed"},
 	}
 	for _, t := range []struct {
 		tier         string
@@ -228,17 +255,23 @@ func (d deployment) reputationTokens(f reputationsFile) []reputationVector {
 		interactions int64
 		lost         int64
 	}{
-		{"new", 29.999999, 5000, 0}, {"building", 30, 10, 0}, {"building", 49.999999, 99_999, 0}, {"established", 50, 100, 0}, {"established", 100, 499, 0},
+		{"new", 29.999999, 5000, 0}, {"building", 30, 10, 0}, {"building", 49.999999, 99_999, 0}, {"established", 50, 100, 0},
+		{"established", 100, 499, 0},
 		{"trusted", 70, 500, 0}, {"trusted", 84.999999, 1000, 0}, {"verified", 85, 1000, 0}, {"established", 85, 1000, 1},
 	} {
 		p := payload(f.Agent, entries{}.sessions(20, t.score), func(r *accrual.Reputation) {
 			r.TotalInteractions, r.TotalSessions, r.Log.Entries = t.interactions, t.interactions+20, t.interactions+21
 			r.ChallengesReceived, r.ChallengesLost, r.Tier = t.lost, t.lost, t.tier
 		})
-		out = append(out, reputationVector{Name: fmt.Sprintf("tier: %s with %v, %d and %d lost", t.tier, t.score, t.interactions, t.lost), Token: signed(p, nil), Verdict: "ok"})
+		out = append(out,
+			reputationVector{Name: fmt.Sprintf("tier: %s with %v, %d and %d lost", t.tier, t.score, t.interactions, t.lost),
+				Token: signed(p, nil), Verdict: "ok"})
 		for _, other := range []string{"new", "building", "established", "trusted", "verified"} {
 			if other != t.tier {
-				out = append(out, reputationVector{Name: fmt.Sprintf("tier: %s in place of %s with %v, %d and %d lost", other, t.tier, t.score, t.interactions, t.lost), Token: signed(p, map[string]any{"tier": other}), Verdict: "artifact_malformed"})
+				out = append(out,
+					reputationVector{
+						Name: fmt.Sprintf("tier: %s in place of %s with %v, %d and %d lost", other, t.tier, t.score, t.interactions,
+							t.lost), Token: signed(p, map[string]any{"tier": other}), Verdict: "artifact_malformed"})
 			}
 		}
 	}
@@ -250,16 +283,27 @@ func (d deployment) reputationTokens(f reputationsFile) []reputationVector {
 		claim, code string
 		value       any
 	}{
-		{"probabilistic", "artifact_malformed", false}, {"nonHumanIdentityProven", "artifact_malformed", true}, {"current_score", "artifact_malformed", 91}, {"current_score", "artifact_malformed", "90"},
-		{"lower", "artifact_malformed", 91}, {"coverage", "artifact_malformed", 0.8}, {"score_trend", "artifact_malformed", "rising"}, {"provisional", "artifact_malformed", true},
-		{"disputed", "artifact_malformed", true}, {"disputes_pending", "artifact_malformed", 1}, {"disputes_pending", "artifact_malformed", 0}, {"dispute_points", "artifact_malformed", 1}, {"dispute_points", "artifact_malformed", -5},
-		{"disputes_won", "artifact_malformed", 1}, {"disputes_lost", "artifact_malformed", -1}, {"total_interactions", "artifact_malformed", 21}, {"total_interactions", "artifact_malformed", -1}, {"total_sessions", "artifact_malformed", 19},
-		{"total_sessions", "artifact_malformed", 21}, {"flagged_interactions", "artifact_malformed", 1}, {"challenges_won", "artifact_malformed", 1}, {"first_seen", "artifact_malformed", 0},
-		{"agent_id", "artifact_malformed", f.Agent}, {"scoringHash", "artifact_malformed", "x"}, {"score_history", "artifact_malformed", long}, {"score_history", "artifact_malformed", []any{}},
-		{"log", "artifact_malformed", map[string]any{"entries": 19, "head": otherHash}}, {"log", "artifact_malformed", map[string]any{"entries": 20, "head": "x"}},
+		{"probabilistic", "artifact_malformed", false}, {"nonHumanIdentityProven", "artifact_malformed", true},
+		{"current_score", "artifact_malformed", 91}, {"current_score", "artifact_malformed", "90"},
+		{"lower", "artifact_malformed", 91}, {"coverage", "artifact_malformed", 0.8},
+		{"score_trend", "artifact_malformed", "rising"}, {"provisional", "artifact_malformed", true},
+		{"disputed", "artifact_malformed", true}, {"disputes_pending", "artifact_malformed", 1},
+		{"disputes_pending", "artifact_malformed", 0}, {"dispute_points", "artifact_malformed", 1},
+		{"dispute_points", "artifact_malformed", -5},
+		{"disputes_won", "artifact_malformed", 1}, {"disputes_lost", "artifact_malformed", -1},
+		{"total_interactions", "artifact_malformed", 21}, {"total_interactions", "artifact_malformed", -1},
+		{"total_sessions", "artifact_malformed", 19},
+		{"total_sessions", "artifact_malformed", 21}, {"flagged_interactions", "artifact_malformed", 1},
+		{"challenges_won", "artifact_malformed", 1}, {"first_seen", "artifact_malformed", 0},
+		{"agent_id", "artifact_malformed", f.Agent}, {"scoringHash", "artifact_malformed", "x"},
+		{"score_history", "artifact_malformed", long}, {"score_history", "artifact_malformed", []any{}},
+		{"log", "artifact_malformed", map[string]any{"entries": 19, "head": otherHash}},
+		{"log", "artifact_malformed", map[string]any{"entries": 20, "head": "x"}},
 		{"tier", "artifact_malformed", nil}, {"surprise", "artifact_malformed", 1},
 	} {
-		out = append(out, reputationVector{Name: fmt.Sprintf("claims: %s is %.60v", row.claim, row.value), Token: signed(whole, map[string]any{row.claim: row.value}), Verdict: row.code})
+		out = append(out,
+			reputationVector{Name: fmt.Sprintf("claims: %s is %.60v", row.claim, row.value),
+				Token: signed(whole, map[string]any{row.claim: row.value}), Verdict: row.code})
 	}
 	passed := func(name, value any) map[string]any {
 		v := map[string]any{"at": at - 60, "degraded": false, "expires": at + 86340, "mode": "observed", "result": otherHash}
@@ -275,16 +319,26 @@ func (d deployment) reputationTokens(f reputationsFile) []reputationVector {
 		require, degraded bool
 		code              string
 	}{
-		{"valid", passed(nil, nil), true, false, "ok"}, {"not required", nil, false, false, "ok"}, {"none", nil, true, true, unverified},
-		{"degraded, and not required", passed("degraded", true), false, false, "ok"}, {"degraded", passed("degraded", true), true, false, unverified},
-		{"degraded, and allowed", passed("degraded", true), true, true, "ok"}, {"in the mode seed", passed("mode", "seed"), true, true, unverified},
-		{"in the mode seed, and not required", passed("mode", "seed"), false, false, "ok"}, {"over at once", passed("expires", at), true, true, unverified},
-		{"to the end", passed("expires", at+1), true, true, "ok"}, {"for longer", passed("expires", at+86341), false, false, malformed},
-		{"that ended before it was", passed("expires", at-60), false, false, malformed}, {"without time", passed("at", 0), false, false, malformed},
-		{"in another mode", passed("mode", "both"), false, false, malformed}, {"by another result", passed("result", "x"), false, false, malformed},
-		{"of nothing", map[string]any{"verification": map[string]any{}}, false, false, "artifact_malformed"}, {"with more", passed("more", 1), false, false, malformed},
+		{"valid", passed(nil, nil), true, false, "ok"}, {"not required", nil, false, false, "ok"},
+		{"none", nil, true, true, unverified},
+		{"degraded, and not required", passed("degraded", true), false, false, "ok"},
+		{"degraded", passed("degraded", true), true, false, unverified},
+		{"degraded, and allowed", passed("degraded", true), true, true, "ok"},
+		{"in the mode seed", passed("mode", "seed"), true, true, unverified},
+		{"in the mode seed, and not required", passed("mode", "seed"), false, false, "ok"},
+		{"over at once", passed("expires", at), true, true, unverified},
+		{"to the end", passed("expires", at+1), true, true, "ok"},
+		{"for longer", passed("expires", at+86341), false, false, malformed},
+		{"that ended before it was", passed("expires", at-60), false, false, malformed},
+		{"without time", passed("at", 0), false, false, malformed},
+		{"in another mode", passed("mode", "both"), false, false, malformed},
+		{"by another result", passed("result", "x"), false, false, malformed},
+		{"of nothing", map[string]any{"verification": map[string]any{}}, false, false, "artifact_malformed"},
+		{"with more", passed("more", 1), false, false, malformed},
 	} {
-		out = append(out, reputationVector{Name: "verification: " + row.name, Token: signed(whole, row.claims), RequireVerification: row.require, AllowDegraded: row.degraded, Verdict: row.code})
+		out = append(out,
+			reputationVector{Name: "verification: " + row.name, Token: signed(whole, row.claims),
+				RequireVerification: row.require, AllowDegraded: row.degraded, Verdict: row.code})
 	}
 	rated := func(r, q any, tier string) map[string]any {
 		return map[string]any{"rating": map[string]any{"r": r, "q": q, "r_tier": tier}}
@@ -294,16 +348,24 @@ func (d deployment) reputationTokens(f reputationsFile) []reputationVector {
 		claims map[string]any
 		code   string
 	}{
-		{"valid", rated(72.5, 0.25, "A"), "ok"}, {"the least", rated(0, 0, "D"), "ok"}, {"the most", rated(100, 3, "S"), "ok"},
-		{"r above 100", rated(100.5, 0, "S"), malformed}, {"r below 0", rated(-1, 0, "D"), malformed}, {"q above 3", rated(50, 3.5, "C"), malformed},
-		{"q below 0", rated(50, -0.5, "C"), malformed}, {"r that is not rounded", rated(0.12345678, 0, "D"), malformed}, {"another tier", rated(50, 0, "E"), malformed},
-		{"a higher tier than that of r", rated(84.999999, 0, "S"), malformed}, {"a lower one", rated(85, 0, "A"), malformed}, {"the last of a tier", rated(84.999999, 0, "A"), "ok"},
-		{"no tier", rated(50, 0, ""), malformed}, {"nothing", map[string]any{"rating": map[string]any{}}, "artifact_malformed"}, {"a number", map[string]any{"rating": 72.5}, malformed},
+		{"valid", rated(72.5, 0.25, "A"), "ok"}, {"the least", rated(0, 0, "D"), "ok"},
+		{"the most", rated(100, 3, "S"), "ok"},
+		{"r above 100", rated(100.5, 0, "S"), malformed}, {"r below 0", rated(-1, 0, "D"), malformed},
+		{"q above 3", rated(50, 3.5, "C"), malformed},
+		{"q below 0", rated(50, -0.5, "C"), malformed}, {"r that is not rounded", rated(0.12345678, 0, "D"), malformed},
+		{"another tier", rated(50, 0, "E"), malformed},
+		{"a higher tier than that of r", rated(84.999999, 0, "S"), malformed}, {"a lower one", rated(85, 0, "A"), malformed},
+		{"the last of a tier", rated(84.999999, 0, "A"), "ok"},
+		{"no tier", rated(50, 0, ""), malformed},
+		{"nothing", map[string]any{"rating": map[string]any{}}, "artifact_malformed"},
+		{"a number", map[string]any{"rating": 72.5}, malformed},
 	} {
 		out = append(out, reputationVector{Name: "rating: " + row.name, Token: signed(whole, row.claims), Verdict: row.code})
 	}
-	for _, row := range []struct{ number, code string }{{"-0", "artifact_malformed"}, {"90.0", "artifact_malformed"}, {"9e1", "artifact_malformed"}, {"90.0000001", "artifact_malformed"}} {
-		spelt, k := strings.Replace(whole, `"lower":90,`, `"lower":`+row.number+",", 1), d.roles[evidence.PurposeAppraiser].key
+	for _, row := range []struct{ number, code string }{{"-0", "artifact_malformed"}, {"90.0", "artifact_malformed"},
+		{"9e1", "artifact_malformed"}, {"90.0000001", "artifact_malformed"}} {
+		spelt, k := strings.Replace(whole, `"lower":90,`, `"lower":`+row.number+",", 1),
+			d.roles[evidence.PurposeAppraiser].key
 		out = append(out, reputationVector{Name: "claims: lower is spelt " + row.number, Verdict: row.code,
 			Token: token{`{"alg":"EdDSA","kid":"` + k.kid + `","typ":"` + typ + `"}`, spelt, k.signer()}.String()})
 	}

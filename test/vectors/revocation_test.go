@@ -7,22 +7,20 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// revokes is one entry of a revocation list.
 func revokes(kind, id string) evidence.Revocation {
 	return evidence.Revocation{Expires: at + 3600, ID: id, Kind: kind, Reason: "lost"}
 }
 
 func (d deployment) listClaims(entries ...evidence.Revocation) string {
-	return claimsOf(d, evidence.RevocationListKind, evidence.RevocationList{Revoked: append([]evidence.Revocation{}, entries...)}, 30*24*3600)
+	return claimsOf(d, evidence.RevocationListKind,
+		evidence.RevocationList{Revoked: append([]evidence.Revocation{}, entries...)}, 30*24*3600)
 }
 
-// list is a revocation list with changed claims.
 func (d deployment) list(change map[string]any, entries ...evidence.Revocation) string {
 	typ := evidence.RevocationListKind.Typ
 	return d.signed(evidence.PurposeSignerCertificate, typ, d.listClaims(entries...), changes{typ: change})
 }
 
-// revocationVectors are valid request proofs under a trust with a revocation list, or after their key was retired.
 func (d deployment) revocationVectors() []artifactVector {
 	proof := d.roles[evidence.PurposeRequestProof]
 	typ := evidence.RequestProofKind.Typ
@@ -48,7 +46,6 @@ func (d deployment) revocationVectors() []artifactVector {
 		typ := evidence.RevocationListKind.Typ
 		return token{`{"alg":"EdDSA","kid":"` + k.kid + `","typ":"` + typ + `"}`, d.listClaims(), k.signer()}.String()
 	}
-	// retired has certificates of the key's other versions, and of no other.
 	retired := func(name, code string, versions ...string) artifactVector {
 		return under("the key's certificates, "+name, code, func(t *trustJSON) {
 			t.Certificates = []string{}
@@ -74,46 +71,64 @@ func (d deployment) revocationVectors() []artifactVector {
 	}
 	return append([]artifactVector{
 		listed("nothing is revoked", "ok", d.list(nil)),
-		listed("others are revoked", "ok", d.list(nil, revokes(evidence.RevokedKey, "request-proof-key:v2"), revokes(evidence.RevokedKey, "request-proof"),
-			revokes(evidence.RevokedKey, "request-proof-1"), revokes(evidence.RevokedArtifact, "request-proof-key:v1"), revokes(evidence.RevokedArtifact, "other"))),
+		listed("others are revoked", "ok",
+			d.list(nil, revokes(evidence.RevokedKey, "request-proof-key:v2"), revokes(evidence.RevokedKey, "request-proof"),
+				revokes(evidence.RevokedKey, "request-proof-1"), revokes(evidence.RevokedArtifact, "request-proof-key:v1"),
+				revokes(evidence.RevokedArtifact, "other"))),
 		listed("the key's version", "revoked", oneKey(proof.key.kid)),
 		listed("every version of the key", "revoked", oneKey("request-proof-key")),
-		listed("the last of 300 entries, in a list longer than other tokens", "revoked", d.list(nil, append(others, revokes(evidence.RevokedArtifact, "request-proof-1"))...)),
-		listed("the key and the artifact", "revoked", d.list(nil, revokes(evidence.RevokedArtifact, "request-proof-1"), revokes(evidence.RevokedKey, proof.key.kid))),
+		listed("the last of 300 entries, in a list longer than other tokens", "revoked",
+			d.list(nil, append(others, revokes(evidence.RevokedArtifact, "request-proof-1"))...)),
+		listed("the key and the artifact", "revoked",
+			d.list(nil, revokes(evidence.RevokedArtifact, "request-proof-1"), revokes(evidence.RevokedKey, proof.key.kid))),
 		listed("the registry's key", "revoked", oneKey("registry")),
 		listed("the artifact", "revoked", oneArtifact("request-proof-1")),
-		listed("the second of two entries", "revoked", d.list(nil, revokes(evidence.RevokedArtifact, "other"), revokes(evidence.RevokedArtifact, "request-proof-1"))),
-		listed("an entry past its own end", "revoked", d.list(nil, evidence.Revocation{Expires: at - 1, ID: "request-proof-1", Kind: evidence.RevokedArtifact, Reason: "lost"})),
+		listed("the second of two entries", "revoked",
+			d.list(nil, revokes(evidence.RevokedArtifact, "other"), revokes(evidence.RevokedArtifact, "request-proof-1"))),
+		listed("an entry past its own end", "revoked",
+			d.list(nil, evidence.Revocation{Expires: at - 1, ID: "request-proof-1", Kind: evidence.RevokedArtifact,
+				Reason: "lost"})),
 		listed("the key's certificate", "revoked", oneArtifact("signer-custody-certificate-1")),
 		listedToken("an unknown key, and revoked", "revoked", forged, oneKey("stranger")),
-		listedToken("the artifact, which another issuer made", "revoked", altered("iss", "other"), oneArtifact("request-proof-1")),
-		listedToken("the artifact, whose claims are not right", "artifact_malformed", altered("action", ""), oneArtifact("request-proof-1")),
-		listedToken("the artifact, whose signature is wrong", "signature_invalid", t[:len(t)-10]+"AAAAAAAAAA", oneArtifact("request-proof-1")),
+		listedToken("the artifact, which another issuer made", "revoked", altered("iss", "other"),
+			oneArtifact("request-proof-1")),
+		listedToken("the artifact, whose claims are not right", "artifact_malformed", altered("action", ""),
+			oneArtifact("request-proof-1")),
+		listedToken("the artifact, whose signature is wrong", "signature_invalid", t[:len(t)-10]+"AAAAAAAAAA",
+			oneArtifact("request-proof-1")),
 
 		listed("a list that is over", "revocations_stale", d.list(map[string]any{"iat": at - 1000, "exp": at - 2})),
 		listed("a list that was over 1 s ago", "ok", d.list(map[string]any{"iat": at - 1000, "exp": at - 1})),
 		listed("a list from the future", "revocations_stale", d.list(map[string]any{"iat": at + 3})),
 		listed("a list by another issuer", "revocations_stale", d.list(map[string]any{"iss": "other"})),
 		listed("a list for another audience", "revocations_stale", d.list(map[string]any{"aud": "other"})),
-		listed("a list that is over and revokes the artifact", "revocations_stale", d.list(map[string]any{"iat": at - 1000, "exp": at - 2}, revokes(evidence.RevokedArtifact, "request-proof-1"))),
-		listedToken("a list that is over, and an unknown key", "revocations_stale", forged, d.list(map[string]any{"iat": at - 1000, "exp": at - 2})),
+		listed("a list that is over and revokes the artifact", "revocations_stale",
+			d.list(map[string]any{"iat": at - 1000, "exp": at - 2}, revokes(evidence.RevokedArtifact, "request-proof-1"))),
+		listedToken("a list that is over, and an unknown key", "revocations_stale", forged,
+			d.list(map[string]any{"iat": at - 1000, "exp": at - 2})),
 		demanded("demanded, and there is no list", "revocations_stale", ""),
 		demanded("demanded, and fresh", "ok", d.list(map[string]any{"iat": at - 62})),
 		demanded("demanded, and too old", "revocations_stale", d.list(map[string]any{"iat": at - 63})),
 
 		listed("a list by an unknown key", "key_unknown", by(stranger)),
-		listed("a list by an unknown key under the registry's kid", "signature_invalid", by(key{registry.key.kid, stranger.private})),
+		listed("a list by an unknown key under the registry's kid", "signature_invalid",
+			by(key{registry.key.kid, stranger.private})),
 		listed("a list by the auditor", "key_purpose", by(auditor.key)),
 		listed("a list by a certified key", "key_purpose", by(proof.key)),
 		listed("a certificate in place of the list", "artifact_malformed", d.certificate(proof, nil)),
-		listed("null in place of the list", "artifact_malformed", d.signedList(strings.Replace(d.listClaims(), "[]", "null", 1))),
+		listed("null in place of the list", "artifact_malformed",
+			d.signedList(strings.Replace(d.listClaims(), "[]", "null", 1))),
 		listed("no list in the list", "artifact_malformed", d.list(map[string]any{"revoked": nil})),
 		listed("an entry of another kind", "artifact_malformed", d.list(nil, revokes("grant", "x"))),
 		listed("an entry without an id", "artifact_malformed", d.list(nil, revokes(evidence.RevokedKey, ""))),
-		listed("an entry without an end", "artifact_malformed", d.list(nil, evidence.Revocation{ID: "x", Kind: evidence.RevokedKey, Reason: "lost"})),
-		listed("an entry without a reason", "artifact_malformed", d.list(nil, evidence.Revocation{Expires: at, ID: "x", Kind: evidence.RevokedKey})),
+		listed("an entry without an end", "artifact_malformed",
+			d.list(nil, evidence.Revocation{ID: "x", Kind: evidence.RevokedKey, Reason: "lost"})),
+		listed("an entry without a reason", "artifact_malformed",
+			d.list(nil, evidence.Revocation{Expires: at, ID: "x", Kind: evidence.RevokedKey})),
 		listed("an entry with an id of 257 bytes", "artifact_malformed", oneKey(strings.Repeat("x", 257))),
-		listed("an unknown member in an entry", "artifact_malformed", d.list(map[string]any{"revoked": []map[string]any{{"exp": at, "id": "x", "kind": "key", "reason": "lost", "by": "me"}}})),
+		listed("an unknown member in an entry", "artifact_malformed",
+			d.list(map[string]any{
+				"revoked": []map[string]any{{"exp": at, "id": "x", "kind": "key", "reason": "lost", "by": "me"}}})),
 		under("a second signature is pinned, and the list is signed once", "signature_invalid", func(t *trustJSON) {
 			t.Certificates, t.Revocations = []string{}, d.list(nil)
 			t.Roots[0].PostQuantum = b64.EncodeToString(second.public.Bytes())
@@ -122,41 +137,55 @@ func (d deployment) revocationVectors() []artifactVector {
 			t.Certificates, t.Revocations, t.Signers.RequirePostQuantum = []string{}, d.list(nil), true
 		}),
 	},
-		retired("of a later version", "key_retired", ":v2"), retired("of two later versions", "key_retired", ":v2", ":v10"), retired("of an earlier version", "key_unknown", ":v0"),
-		retired("of a version that is no number", "key_unknown", ":vx"), retired("of another key", "key_unknown", "s:v2"), retired("of the key without a version", "key_unknown", ""),
+		retired("of a later version", "key_retired", ":v2"), retired("of two later versions", "key_retired", ":v2", ":v10"),
+		retired("of an earlier version", "key_unknown", ":v0"),
+		retired("of a version that is no number", "key_unknown", ":vx"), retired("of another key", "key_unknown", "s:v2"),
+		retired("of the key without a version", "key_unknown", ""),
 	)
 }
 
-// signedList signs the claims of a revocation list as they are.
 func (d deployment) signedList(payload string) string {
 	k := d.roles[evidence.PurposeSignerCertificate].key
-	return token{`{"alg":"EdDSA","kid":"` + k.kid + `","typ":"` + evidence.RevocationListKind.Typ + `"}`, payload, k.signer()}.String()
+	return token{`{"alg":"EdDSA","kid":"` + k.kid + `","typ":"` + evidence.RevocationListKind.Typ + `"}`, payload,
+		k.signer()}.String()
 }
 
-// revokedChains are the valid chain after something in it has been revoked.
 func (d deployment) revokedChains() []chainVector {
 	var out []chainVector
-	for _, id := range []string{"deployment-certificate-1", "trigger-origin-proof-1", "trigger-receipt-1", "policy-decision-1", "action-grant-1", "runtime-attestation-1", "agent-session-receipt-1"} {
-		out = append(out, chainVector{Name: "revoked: " + id, Revoked: d.list(nil, revokes(evidence.RevokedArtifact, id)), Verdict: "revoked"})
+	for _, id := range []string{"deployment-certificate-1", "trigger-origin-proof-1", "trigger-receipt-1",
+		"policy-decision-1", "action-grant-1", "runtime-attestation-1", "agent-session-receipt-1"} {
+		out = append(out,
+			chainVector{Name: "revoked: " + id, Revoked: d.list(nil, revokes(evidence.RevokedArtifact, id)), Verdict: "revoked"})
 	}
-	for _, name := range []string{"auditor", "registry", "origin-proof-key", "trigger-receipt-key:v1", "policy-decision-key", "action-grant-key", "runtime-key:v1", "session-key"} {
-		out = append(out, chainVector{Name: "revoked: every artifact by " + name, Revoked: d.list(nil, revokes(evidence.RevokedKey, name)), Verdict: "revoked"})
+	for _, name := range []string{"auditor", "registry", "origin-proof-key", "trigger-receipt-key:v1",
+		"policy-decision-key", "action-grant-key", "runtime-key:v1", "session-key"} {
+		out = append(out,
+			chainVector{Name: "revoked: every artifact by " + name, Revoked: d.list(nil, revokes(evidence.RevokedKey, name)),
+				Verdict: "revoked"})
 	}
 	return append(out,
-		chainVector{Name: "revoked: what it does not rest on", Revoked: d.list(nil, revokes(evidence.RevokedKey, "request-proof-key"), revokes(evidence.RevokedArtifact, "challenge-1")), Verdict: "ok"},
-		chainVector{Name: "what is revoked is not known", Revoked: d.list(map[string]any{"iat": at - 1000, "exp": at - 2}), Verdict: "revocations_stale"})
+		chainVector{Name: "revoked: what it does not rest on",
+			Revoked: d.list(nil, revokes(evidence.RevokedKey, "request-proof-key"),
+				revokes(evidence.RevokedArtifact, "challenge-1")), Verdict: "ok"},
+		chainVector{Name: "what is revoked is not known", Revoked: d.list(map[string]any{"iat": at - 1000, "exp": at - 2}),
+			Verdict: "revocations_stale"})
 }
 
-// revokedPosts are the valid post after something that it rests on has been revoked.
 func (d deployment) revokedPosts() []postVector {
 	var out []postVector
-	for _, id := range []string{"capability-1", "policy-decision-1", "action-grant-1", "runtime-attestation-1", "agent-session-receipt-1", "request-proof-1"} {
-		out = append(out, postVector{Name: "revoked: " + id, Revoked: d.list(nil, revokes(evidence.RevokedArtifact, id)), Verdict: "revoked"})
+	for _, id := range []string{"capability-1", "policy-decision-1", "action-grant-1", "runtime-attestation-1",
+		"agent-session-receipt-1", "request-proof-1"} {
+		out = append(out,
+			postVector{Name: "revoked: " + id, Revoked: d.list(nil, revokes(evidence.RevokedArtifact, id)), Verdict: "revoked"})
 	}
 	for _, name := range []string{"runtime-key:v1", "request-proof-key", "registry:v1"} {
-		out = append(out, postVector{Name: "revoked: " + name, Revoked: d.list(nil, revokes(evidence.RevokedKey, name)), Verdict: "revoked"})
+		out = append(out,
+			postVector{Name: "revoked: " + name, Revoked: d.list(nil, revokes(evidence.RevokedKey, name)), Verdict: "revoked"})
 	}
 	return append(out,
-		postVector{Name: "revoked: what it does not rest on", Revoked: d.list(nil, revokes(evidence.RevokedKey, "action-grant-key"), revokes(evidence.RevokedArtifact, "trigger-receipt-1")), Verdict: "ok"},
-		postVector{Name: "what is revoked is not known", Revoked: d.list(map[string]any{"iat": at + 3}), Verdict: "revocations_stale"})
+		postVector{Name: "revoked: what it does not rest on",
+			Revoked: d.list(nil, revokes(evidence.RevokedKey, "action-grant-key"),
+				revokes(evidence.RevokedArtifact, "trigger-receipt-1")), Verdict: "ok"},
+		postVector{Name: "what is revoked is not known", Revoked: d.list(map[string]any{"iat": at + 3}),
+			Verdict: "revocations_stale"})
 }

@@ -13,8 +13,8 @@ import (
 
 const (
 	modelHost = "api.models.example:443"
-	ownHost   = "model.agent.example:443" // of the agent: not believed
-	midnight  = 20833 * 86_400_000        // of some day, Unix milliseconds
+	ownHost   = "model.agent.example:443"
+	midnight  = 20833 * 86_400_000
 	minute    = 60_000
 )
 
@@ -22,18 +22,15 @@ type receipt = interaction.Receipt
 
 var seen, said, unknown = interaction.Observed, interaction.Declared, interaction.NotMeasured
 
-// scored is a session while it is put together.
 type scored struct {
 	v  scoreVector
-	at int64 // when the next request comes
+	at int64
 }
 
-// newScored begins a session at a midnight.
 func newScored(name string) *scored {
 	return &scored{scoreVector{Name: name, ModelHosts: []string{modelHost}, Receipts: []json.RawMessage{}}, midnight}
 }
 
-// add adds a receipt of a request that came now.
 func (s *scored) add(r *receipt) {
 	if r.Outcome == "" {
 		r.Outcome = interaction.OutcomeCompleted
@@ -45,7 +42,6 @@ func (s *scored) add(r *receipt) {
 	s.at += 10_000
 }
 
-// calls adds calls to a model, a request every ten seconds and each answered within one.
 func (s *scored) calls(n int, edits ...func(i int, r *receipt)) *scored {
 	for i := range n {
 		r := &receipt{Model: &interaction.ModelCall{Host: modelHost, Model: "model-1"}}
@@ -58,7 +54,6 @@ func (s *scored) calls(n int, edits ...func(i int, r *receipt)) *scored {
 	return s
 }
 
-// other adds receipts that are no call to a model.
 func (s *scored) other(receipts ...*receipt) *scored {
 	for _, r := range receipts {
 		s.add(r)
@@ -66,7 +61,6 @@ func (s *scored) other(receipts ...*receipt) *scored {
 	return s
 }
 
-// expect says what a part has to come to.
 func (s *scored) expect(part string, n int64, value, points float64, state string) *scored {
 	if s.v.expected == nil {
 		s.v.expected = make(map[string]wantedPart)
@@ -75,7 +69,6 @@ func (s *scored) expect(part string, n int64, value, points float64, state strin
 	return s
 }
 
-// nothing says that a part is not measured, from n inputs.
 func (s *scored) nothing(part string, n int64) *scored {
 	return s.expect(part, n, 0, 0, interaction.StateNotMeasured)
 }
@@ -87,25 +80,20 @@ func (s *scored) with(b *autonomy.Baseline, challenges ...autonomy.Challenge) *s
 
 func figures(r *receipt) *interaction.ModelFigures { return &r.Model.Figures }
 
-// took says how long the answer of each call took for how many tokens.
 func took(tokens, duration func(i int) int64) func(int, *receipt) {
 	return func(i int, r *receipt) {
 		figures(r).OutputTokens, figures(r).Duration = said(tokens(i)), seen(duration(i))
 	}
 }
 
-// times returns i+1 times n.
 func times(n int64) func(int) int64 { return func(i int) int64 { return int64(i+1) * n } }
 
-// always returns n.
 func always(n int64) func(int) int64 { return func(int) int64 { return n } }
 
-// of returns the numbers, again and again.
 func of(numbers ...int64) func(int) int64 {
 	return func(i int) int64 { return numbers[i%len(numbers)] }
 }
 
-// gaps gives each call after the first its turnaround.
 func gaps(gap func(i int) int64) func(int, *receipt) {
 	return func(i int, r *receipt) {
 		if i > 0 {
@@ -114,7 +102,6 @@ func gaps(gap func(i int) int64) func(int, *receipt) {
 	}
 }
 
-// tools lets each answer call a tool, and each request bring the result of the call before.
 func tools(name, arguments func(i int) string) func(int, *receipt) {
 	return func(i int, r *receipt) {
 		r.Model.ToolCalls = []interaction.ToolCall{{ID: tagOf("call", i), Tool: name(i), Arguments: arguments(i)}}
@@ -133,7 +120,6 @@ func numbered(what string) func(int) string {
 
 func tags(what string) func(int) string { return func(i int) string { return tagOf(what, i) } }
 
-// one edits one call.
 func one(i int, edit func(r *receipt)) func(int, *receipt) {
 	return func(j int, r *receipt) {
 		if i == j {
@@ -148,7 +134,6 @@ func to(host, model string) func(r *receipt) {
 
 func ended(outcome string) func(r *receipt) { return func(r *receipt) { r.Outcome = outcome } }
 
-// sampled gives a call the sample of its model's text.
 func sampled(bytes, entropy, compression int64) func(r *receipt) {
 	return func(r *receipt) {
 		f := figures(r)
@@ -156,48 +141,50 @@ func sampled(bytes, entropy, compression int64) func(r *receipt) {
 	}
 }
 
-// usually is a baseline of n sessions with these models.
 func usually(models ...autonomy.ModelBaseline) *autonomy.Baseline {
 	return &autonomy.Baseline{Owner: "owner", Version: autonomy.Version(), Sessions: 12, Models: models}
 }
 
 func speedOf(model string, n int64, median, spread float64) autonomy.ModelBaseline {
-	return autonomy.ModelBaseline{Host: modelHost, Model: model, Speed: &autonomy.SpeedBaseline{N: n, Distribution: autonomy.Distribution{Median: median, Spread: spread}}}
+	return autonomy.ModelBaseline{Host: modelHost, Model: model,
+		Speed: &autonomy.SpeedBaseline{N: n, Distribution: autonomy.Distribution{Median: median, Spread: spread}}}
 }
 
 func textOf(model string, class, n int64, entropy, compression autonomy.Distribution) autonomy.ModelBaseline {
-	return autonomy.ModelBaseline{Host: modelHost, Model: model, Texts: []autonomy.TextBaseline{{Class: class, N: n, Entropy: entropy, Compression: compression}}}
+	return autonomy.ModelBaseline{Host: modelHost, Model: model,
+		Texts: []autonomy.TextBaseline{{Class: class, N: n, Entropy: entropy, Compression: compression}}}
 }
 
-// plan is a strategy that the sessions of the vectors keep.
 func plan() strategy.Strategy {
-	return strategy.Strategy{Tools: []string{"fetch", "search"}, Hosts: []string{modelHost}, Model: "model-1", Calls: strategy.Calls{Min: 1, Max: 8}}
+	return strategy.Strategy{Tools: []string{"fetch", "search"}, Hosts: []string{modelHost}, Model: "model-1",
+		Calls: strategy.Calls{Min: 1, Max: 8}}
 }
 
 var planSalt = base64.RawURLEncoding.EncodeToString([]byte("sixteen bytes---"))
 
-// challengeOf is a challenge that was committed 5 s and issued 8 s before midnight, and revealed.
 func challengeOf(nonce string, s strategy.Strategy) autonomy.Challenge {
 	return autonomy.Challenge{
-		Nonce: nonce, Issued: midnight - 8000, Committed: midnight - 5000, Commitment: must(strategy.Commitment(nonce, planSalt, s)), Salt: planSalt, Strategy: &s,
+		Nonce: nonce, Issued: midnight - 8000, Committed: midnight - 5000,
+		Commitment: must(strategy.Commitment(nonce, planSalt, s)), Salt: planSalt, Strategy: &s,
 	}
 }
 
-// naming lets receipts name a challenge, from the first call on, and say from call shown on that it is revealed.
 func naming(c autonomy.Challenge, shown int) func(int, *receipt) {
 	return func(i int, r *receipt) {
-		r.Challenge = &interaction.ChallengeRef{ChallengeNonce: c.Nonce, CommitmentHash: c.Commitment, CommitmentRevealed: i >= shown}
+		r.Challenge = &interaction.ChallengeRef{ChallengeNonce: c.Nonce, CommitmentHash: c.Commitment,
+			CommitmentRevealed: i >= shown}
 	}
 }
 
-// strategyVectors are strategies with their commitments.
 func strategyVectors() (out []strategyVector) {
 	whole := string(compact(plan()))
-	short, long := base64.RawURLEncoding.EncodeToString(make([]byte, 15)), base64.RawURLEncoding.EncodeToString(make([]byte, 65))
+	short, long := base64.RawURLEncoding.EncodeToString(make([]byte, 15)),
+		base64.RawURLEncoding.EncodeToString(make([]byte, 65))
 	for _, v := range []strategyVector{
 		{Name: "whole", Strategy: whole},
 		{Name: "white space, and other order", Strategy: ` {"tools":[ ],"model":"m" ,"hosts":[],"calls":{"min":1,"max":1}}`},
-		{Name: "a name with an escape", Strategy: `{"calls":{"max":1000000,"min":1},"hosts":[],"model":"\u00e9\n","tools":["a","b"]}`},
+		{Name: "a name with an escape",
+			Strategy: `{"calls":{"max":1000000,"min":1},"hosts":[],"model":"\u00e9\n","tools":["a","b"]}`},
 		{Name: "no tools", Strategy: `{"calls":{"max":1,"min":1},"hosts":[],"model":"m"}`},
 		{Name: "null for tools", Strategy: `{"calls":{"max":1,"min":1},"hosts":[],"model":"m","tools":null}`},
 		{Name: "another member", Strategy: `{"calls":{"max":1,"min":1},"hosts":[],"model":"m","tools":[],"x":1}`},
@@ -225,7 +212,6 @@ func strategyVectors() (out []strategyVector) {
 	return out
 }
 
-// baselineVectors are baselines with their samples.
 func baselineVectors() (out []baselineVector) {
 	speed := func(model string, median, mad float64) autonomy.ModelSample {
 		return autonomy.ModelSample{Host: modelHost, Model: model, Speed: &autonomy.SpeedSample{Median: median, MAD: mad}}
@@ -241,9 +227,13 @@ func baselineVectors() (out []baselineVector) {
 	add("no samples")
 	add("one sample", sample(speed("a", 50, 4)))
 	add("an odd number of samples", sample(speed("a", 50, 4)), sample(speed("a", 60, 1)), sample(speed("a", 52.5, 2)))
-	add("an even number of samples", sample(speed("a", 50, 4)), sample(speed("a", 60, 1)), sample(speed("a", 52.5, 2)), sample(speed("a", 40, 3)))
+	add("an even number of samples", sample(speed("a", 50, 4)), sample(speed("a", 60, 1)), sample(speed("a", 52.5, 2)),
+		sample(speed("a", 40, 3)))
 	add("models in order, and a sample without a speed", sample(text("b"), speed("a", 50, 4)), sample(speed("b", 10, 0)))
-	add("classes of texts", sample(text("a", autonomy.TextSample{Class: 0, Entropy: 7000, Compression: 400}, autonomy.TextSample{Class: 3, Entropy: 9000, Compression: 350})),
-		sample(text("a", autonomy.TextSample{Class: 0, Entropy: 7300, Compression: 410})), sample(text("a", autonomy.TextSample{Class: 0, Entropy: 7100, Compression: 440})))
+	add("classes of texts",
+		sample(text("a", autonomy.TextSample{Class: 0, Entropy: 7000, Compression: 400},
+			autonomy.TextSample{Class: 3, Entropy: 9000, Compression: 350})),
+		sample(text("a", autonomy.TextSample{Class: 0, Entropy: 7300, Compression: 410})),
+		sample(text("a", autonomy.TextSample{Class: 0, Entropy: 7100, Compression: 440})))
 	return out
 }

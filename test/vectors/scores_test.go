@@ -13,27 +13,24 @@ import (
 	"github.com/actionproof/mediator/reputation/strategy"
 )
 
-// scoreVector is a session with its score. Its receipts show only what the formulas read.
 type scoreVector struct {
-	Name       string                `json:"name"`
-	ModelHosts []string              `json:"modelHosts"` // that are believed
-	Receipts   []json.RawMessage     `json:"receipts"`
-	Challenges []autonomy.Challenge  `json:"challenges,omitempty"`
-	Baseline   *autonomy.Baseline    `json:"baseline,omitempty"`
-	Score      *autonomy.Score       `json:"score,omitempty"`
-	Sample     *autonomy.Sample      `json:"sample,omitempty"` // what the session adds to a baseline
-	session    *autonomy.Session     // what was measured of it
+	Name       string               `json:"name"`
+	ModelHosts []string             `json:"modelHosts"`
+	Receipts   []json.RawMessage    `json:"receipts"`
+	Challenges []autonomy.Challenge `json:"challenges,omitempty"`
+	Baseline   *autonomy.Baseline   `json:"baseline,omitempty"`
+	Score      *autonomy.Score      `json:"score,omitempty"`
+	Sample     *autonomy.Sample     `json:"sample,omitempty"`
+	session    *autonomy.Session
 	expected   map[string]wantedPart // by hand
 }
 
-// wantedPart is a part as worked out by hand.
 type wantedPart struct {
 	n             int64
 	value, points float64
 	state         string
 }
 
-// baselineVector is a baseline with the samples that it is made of.
 type baselineVector struct {
 	Name     string            `json:"name"`
 	Samples  []autonomy.Sample `json:"samples"`
@@ -41,7 +38,6 @@ type baselineVector struct {
 	Hash     string            `json:"baselineHash"`
 }
 
-// strategyVector is a strategy as JSON, with its commitment or the reason why it has none.
 type strategyVector struct {
 	Name       string `json:"name"`
 	Nonce      string `json:"nonce"`
@@ -66,7 +62,6 @@ func (f scoresFile) marshal() []byte {
 	return oneAVector(f, anys(vectors))
 }
 
-// measure measures the session of a vector, from its JSON.
 func (v *scoreVector) measure() {
 	v.session = autonomy.NewSession(v.ModelHosts)
 	for i, raw := range v.Receipts {
@@ -76,11 +71,11 @@ func (v *scoreVector) measure() {
 	}
 }
 
-// scoresVectors generates scores.json.
 func scoresVectors() scoresFile {
 	f := scoresFile{
 		About:   "Autonomy scores: see docs/autonomy.md, Formulas, and docs/vectors.md, Autonomy scores.",
-		Version: autonomy.Version(), ScoringHash: autonomy.ScoringHash, Strategies: strategyVectors(), Baselines: baselineVectors(),
+		Version: autonomy.Version(), ScoringHash: autonomy.ScoringHash, Strategies: strategyVectors(),
+		Baselines: baselineVectors(),
 	}
 	for _, v := range scoreCases() {
 		v.measure()
@@ -91,10 +86,10 @@ func scoresVectors() scoresFile {
 	return f
 }
 
-// TestScores computes each score of the file again, and demands the same to 1e-9.
 func TestScores(t *testing.T) {
 	f := read[scoresFile](t, "scores.json")
-	if f.ScoringHash != autonomy.ScoringHash || f.ScoringHash != evidence.HashBytes(autonomy.Formulas()) || f.Version != autonomy.Version() {
+	if f.ScoringHash != autonomy.ScoringHash || f.ScoringHash != evidence.HashBytes(autonomy.Formulas()) ||
+		f.Version != autonomy.Version() {
 		t.Errorf("the file is about the formulas %s %s", f.Version, f.ScoringHash)
 	}
 	seen := make(map[string]bool)
@@ -135,7 +130,7 @@ func (s strategyVector) judge() (commitment, verdict string) {
 	return commitment, codeOf(err)
 }
 
-// TestScoresByHand holds parts against what was worked out by hand from docs/autonomy.md.
+// TestScoresByHand: parts worked out by hand from docs/autonomy.md.
 func TestScoresByHand(t *testing.T) {
 	for _, v := range scoreCases() {
 		t.Run(v.Name, func(t *testing.T) {
@@ -145,17 +140,19 @@ func TestScoresByHand(t *testing.T) {
 			v.measure()
 			got := make(map[string]autonomy.Part)
 			score := autonomy.Appraise(v.session, v.Challenges, v.Baseline)
-			for _, signal := range []autonomy.Signal{score.Signals.Timing.Signal, score.Signals.Recursion.Signal, score.Signals.Knowledge.Signal, score.Signals.Entropy.Signal, score.Signals.Challenge.Signal} {
+			for _, signal := range []autonomy.Signal{score.Signals.Timing.Signal, score.Signals.Recursion.Signal,
+				score.Signals.Knowledge.Signal, score.Signals.Entropy.Signal, score.Signals.Challenge.Signal} {
 				for _, p := range signal.Parts {
 					got[p.Name] = p
 				}
 			}
 			for name, want := range v.expected {
 				p, ok := got[name]
-				if name == "score" { // a part of none: the composite, and the lower end of its interval
+				if name == "score" {
 					p, ok = autonomy.Part{N: score.N, Value: score.Interval.Lower, Points: score.Composite, State: score.Band}, true
 				}
-				if !ok || p.N != want.n || math.Abs(p.Value-want.value) > 1e-9 || math.Abs(p.Points-want.points) > 1e-9 || p.State != want.state {
+				if !ok || p.N != want.n || math.Abs(p.Value-want.value) > 1e-9 || math.Abs(p.Points-want.points) > 1e-9 ||
+					p.State != want.state {
 					t.Errorf("%s is %+v, want %+v", name, p, want)
 				}
 			}
@@ -163,7 +160,6 @@ func TestScoresByHand(t *testing.T) {
 	}
 }
 
-// like demands that two values are equal, but for the last digits of their numbers.
 func like(t *testing.T, name string, got, want any) {
 	t.Helper()
 	var a, b any
@@ -174,7 +170,6 @@ func like(t *testing.T, name string, got, want any) {
 	}
 }
 
-// differs says where two JSON values differ by more than 1e-9; empty if they do not.
 func differs(path string, a, b any) string {
 	switch a := a.(type) {
 	case float64:
@@ -211,7 +206,6 @@ func differs(path string, a, b any) string {
 	return fmt.Sprintf("%s: %v, want %v", path, a, b)
 }
 
-// bare is the JSON of a receipt without what says nothing: members that are empty, 0, false or not measured.
 func bare(r *interaction.Receipt) json.RawMessage {
 	var v any
 	mustDo(json.Unmarshal(compact(r), &v))

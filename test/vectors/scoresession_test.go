@@ -10,7 +10,6 @@ func dist(median, spread float64) autonomy.Distribution {
 	return autonomy.Distribution{Median: median, Spread: spread}
 }
 
-// challengeWithProbes is a challenge that nobody answered, with pairs of probes, each of one letter.
 func challengeWithProbes(pairs ...string) autonomy.Challenge {
 	c := autonomy.Challenge{Nonce: "probes", Issued: midnight - 8000}
 	for _, p := range pairs {
@@ -25,16 +24,19 @@ func textCases() []*scored {
 		return newScored("text: "+name).with(usual).calls(1, one(0, sample))
 	}
 	both := func(s *scored, entropy, compression float64) *scored {
-		return s.expect("word_entropy", 1, entropy, 3*entropy, isObserved).expect("compression", 1, compression, 3*compression, isObserved)
+		return s.expect("word_entropy", 1, entropy, 3*entropy, isObserved).expect("compression", 1, compression,
+			3*compression, isObserved)
 	}
 	neither := func(s *scored) *scored { return s.nothing("word_entropy", 0).nothing("compression", 0) }
-	two := usually(textOf("model-1", 0, 10, dist(7000, 100), dist(400, 0)), textOf("model-2", 1, 10, dist(8000, 100), dist(300, 10)))
+	two := usually(textOf("model-1", 0, 10, dist(7000, 100), dist(400, 0)),
+		textOf("model-2", 1, 10, dist(8000, 100), dist(300, 10)))
 	missing := func(edit func(*interaction.ModelFigures)) func(*receipt) {
 		return func(r *receipt) { edit(figures(r)) }
 	}
 	return []*scored{
 		neither(newScored("text: no baseline").calls(1, one(0, sampled(5000, 7000, 400)))),
-		neither(newScored("text: a baseline of 9 sessions").with(usually(textOf("model-1", 0, 9, dist(7000, 100), dist(400, 0)))).calls(1, one(0, sampled(5000, 7000, 400)))),
+		neither(newScored("text: a baseline of 9 sessions").with(
+			usually(textOf("model-1", 0, 9, dist(7000, 100), dist(400, 0)))).calls(1, one(0, sampled(5000, 7000, 400)))),
 		neither(newScored("text: no sample").with(usual).calls(1)),
 		both(text("as usual", sampled(5000, 7000, 400)), 1, 1),
 		both(text("at the upper edges", sampled(5000, 7296, 408)), 1, 1), // 2 · 148.26, and of a spread of 0: 2 · 4
@@ -44,33 +46,46 @@ func textCases() []*scored {
 		both(text("one of the two", sampled(5000, 7000, 500)), 1, 0),
 		both(text("8,191 bytes are of the first class", sampled(8191, 7000, 400)), 1, 1),
 		neither(text("8,192 bytes are not", sampled(8192, 7000, 400))),
-		both(newScored("text: the last sample counts").with(usual).calls(3, one(0, sampled(4096, 1, 1)), one(1, sampled(5000, 7000, 400))), 1, 1),
-		both(newScored("text: a sample without a compression is none").with(usual).calls(2, one(0, sampled(4096, 7000, 400)), one(1, sampled(5000, 1, 1)),
+		both(newScored("text: the last sample counts").with(usual).calls(3, one(0, sampled(4096, 1, 1)),
+			one(1, sampled(5000, 7000, 400))), 1, 1),
+		both(newScored("text: a sample without a compression is none").with(usual).calls(2, one(0, sampled(4096, 7000, 400)),
+			one(1, sampled(5000, 1, 1)),
 			one(1, missing(func(f *interaction.ModelFigures) { f.Compression = unknown }))), 1, 1),
-		both(newScored("text: a sample without an entropy is none").with(usual).calls(2, one(0, sampled(4096, 7000, 400)), one(1, sampled(5000, 1, 1)),
+		both(newScored("text: a sample without an entropy is none").with(usual).calls(2, one(0, sampled(4096, 7000, 400)),
+			one(1, sampled(5000, 1, 1)),
 			one(1, missing(func(f *interaction.ModelFigures) { f.WordEntropy = unknown }))), 1, 1),
-		newScored("text: two models, by their bytes").with(two).calls(2, one(0, sampled(4096, 7000, 900)), one(1, sampled(12288, 9000, 310)), one(1, to(modelHost, "model-2"))).
+		newScored("text: two models, by their bytes").with(two).calls(2, one(0, sampled(4096, 7000, 900)),
+			one(1, sampled(12288, 9000, 310)), one(1, to(modelHost, "model-2"))).
 			expect("word_entropy", 2, 0.25, 0.75, isObserved).expect("compression", 2, 0.75, 2.25, isObserved),
-		both(newScored("text: two models, of which one has a baseline").with(usual).calls(2, one(0, sampled(4096, 7000, 400)), one(1, sampled(12288, 9000, 310)), one(1, to(modelHost, "model-2"))), 1, 1),
-		neither(newScored("text: the model that came first has the longest sample").calls(2, one(0, sampled(5000, 7123, 400)), one(1, sampled(5000, 6000, 400)), one(1, to(modelHost, "model-2")))),
+		both(newScored("text: two models, of which one has a baseline").with(usual).calls(2, one(0, sampled(4096, 7000, 400)),
+			one(1, sampled(12288, 9000, 310)), one(1, to(modelHost, "model-2"))), 1, 1),
+		neither(newScored("text: the model that came first has the longest sample").calls(2, one(0, sampled(5000, 7123, 400)),
+			one(1, sampled(5000, 6000, 400)), one(1, to(modelHost, "model-2")))),
 
-		newScored("endurance: 20 calls in half an hour").calls(20, every(90*1000), one(19, func(r *receipt) { r.Timing.LLMEnd = midnight + 30*minute })).expect("endurance", 20, 1, 6, isObserved),
+		newScored("endurance: 20 calls in half an hour").calls(20, every(90*1000), one(19, func(r *receipt) {
+			r.Timing.LLMEnd = midnight + 30*minute
+		})).expect("endurance", 20, 1, 6, isObserved),
 		newScored("endurance: more of both").calls(40, every(90*1000)).expect("endurance", 40, 1, 6, isObserved),
-		newScored("endurance: 5 calls in 6 minutes").calls(5, every(90*1000), one(4, func(r *receipt) { r.Timing.LLMEnd = 0 })).expect("endurance", 5, 0.05, 0.3, isObserved),
-		newScored("endurance: one call without an end").calls(1, func(_ int, r *receipt) { r.Timing.LLMEnd = 0 }).expect("endurance", 1, 0, 0, isObserved),
-		newScored("endurance: an earlier call that ended last").calls(2, one(0, func(r *receipt) { r.Timing.LLMEnd = midnight + 30*minute })).expect("endurance", 2, 0.1, 0.6, isObserved),
-		newScored("endurance: calls that do not count").calls(3, every(30*minute), one(0, ended("failed")), one(2, to(ownHost, "m"))).expect("endurance", 1, 1.0/36000, 6.0/36000, isObserved),
+		newScored("endurance: 5 calls in 6 minutes").calls(5, every(90*1000), one(4, func(r *receipt) {
+			r.Timing.LLMEnd = 0
+		})).expect("endurance", 5, 0.05, 0.3, isObserved),
+		newScored("endurance: one call without an end").calls(1, func(_ int, r *receipt) {
+			r.Timing.LLMEnd = 0
+		}).expect("endurance", 1, 0, 0, isObserved),
+		newScored("endurance: an earlier call that ended last").calls(2, one(0, func(r *receipt) {
+			r.Timing.LLMEnd = midnight + 30*minute
+		})).expect("endurance", 2, 0.1, 0.6, isObserved),
+		newScored("endurance: calls that do not count").calls(3, every(30*minute), one(0, ended("failed")),
+			one(2, to(ownHost, "m"))).expect("endurance", 1, 1.0/36000, 6.0/36000, isObserved),
 	}
 }
 
-// every puts the requests so many milliseconds apart.
 func every(ms int64) func(int, *receipt) {
 	return func(i int, r *receipt) {
 		r.Timing = interaction.Timing{RequestReceived: midnight + int64(i)*ms, LLMEnd: midnight + int64(i)*ms + 1000}
 	}
 }
 
-// hours puts a request into each of these hours of each day.
 func hours(days int, hours ...int) (n int, edit func(int, *receipt)) {
 	return days * len(hours), func(i int, r *receipt) {
 		at := int64(midnight + i/len(hours)*86_400_000 + hours[i%len(hours)]*3_600_000)
@@ -79,7 +94,6 @@ func hours(days int, hours ...int) (n int, edit func(int, *receipt)) {
 	}
 }
 
-// without returns the hours of the day but for some.
 func without(quiet ...int) (out []int) {
 	for h := range 24 {
 		busy := true
@@ -95,7 +109,9 @@ func without(quiet ...int) (out []int) {
 
 func fatigueCases() []*scored {
 	growing := func(name string, first, step int64, value float64) *scored {
-		return newScored("fatigue: "+name).calls(11, gaps(func(i int) int64 { return first + step*int64(i) })).expect("fatigue", 10, value, 8-value, isObserved)
+		return newScored("fatigue: "+name).calls(11, gaps(func(i int) int64 {
+			return first + step*int64(i)
+		})).expect("fatigue", 10, value, 8-value, isObserved)
 	}
 	rhythm := func(name string, days int, value float64, busy ...int) *scored {
 		n, edit := hours(days, busy...)
@@ -110,15 +126,23 @@ func fatigueCases() []*scored {
 		growing("slower by a half", 27, 2, 0), // growth (a + 9k - a) / (a + 4.5k) of gaps a + ki
 		growing("as much slower as the median", 9, 2, 4),
 		growing("slower by half as much again", 3, 2, 8),
-		newScored("fatigue: twice as slow in the second half").calls(11, gaps(of(100, 100, 100, 100, 100, 200, 200, 200, 200, 200))).expect("fatigue", 10, 5.6, 2.4, isObserved),
-		newScored("fatigue: an odd number of gaps, of which the middle is in no pair").calls(12, gaps(of(100, 100, 100, 100, 100, 9999, 200, 200, 200, 200, 200))).
+		newScored("fatigue: twice as slow in the second half").calls(11,
+			gaps(of(100, 100, 100, 100, 100, 200, 200, 200, 200, 200))).expect("fatigue", 10, 5.6, 2.4, isObserved),
+		newScored("fatigue: an odd number of gaps, of which the middle is in no pair").calls(12,
+			gaps(of(100, 100, 100, 100, 100, 9999, 200, 200, 200, 200, 200))).
 			expect("fatigue", 11, 8.0/3, 16.0/3, isObserved), // 100/60000 over 100000, by a median of 200: 5/6 growth
-		newScored("fatigue: gaps of 0, and then long ones").calls(11, gaps(of(0, 0, 0, 0, 0, 0, 0, 90, 90, 90))).expect("fatigue", 10, 8, 0, isObserved),
+		newScored("fatigue: gaps of 0, and then long ones").calls(11,
+			gaps(of(0, 0, 0, 0, 0, 0, 0, 90, 90, 90))).expect("fatigue", 10, 8, 0, isObserved),
 		newScored("fatigue: all at one time").calls(11, gaps(times(10)), every(0)).expect("fatigue", 10, 0, 8, isObserved),
-		newScored("fatigue: times that do not rise make no pair").calls(11, gaps(of(100, 100, 100, 100, 100, 200, 200, 200, 200, 200)), one(6, func(r *receipt) { r.Timing.RequestReceived = midnight })).
+		newScored("fatigue: times that do not rise make no pair").calls(11,
+			gaps(of(100, 100, 100, 100, 100, 200, 200, 200, 200, 200)), one(6, func(r *receipt) {
+				r.Timing.RequestReceived = midnight
+			})).
 			expect("fatigue", 10, 5.6, 2.4, isObserved),
 
-		newScored("fatigue: the last request came before the first").calls(11, gaps(func(i int) int64 { return int64(1000 - 100*i) }), one(10, func(r *receipt) { r.Timing.RequestReceived = midnight - 500_000 })).
+		newScored("fatigue: the last request came before the first").calls(11, gaps(func(i int) int64 {
+			return int64(1000 - 100*i)
+		}), one(10, func(r *receipt) { r.Timing.RequestReceived = midnight - 500_000 })).
 			expect("fatigue", 10, 0, 8, isObserved),
 
 		rhythm("4 quiet hours", 4, 0, without(0, 1, 2, 3)...),
@@ -129,7 +153,9 @@ func fatigueCases() []*scored {
 		rhythm("quiet hours in two pieces", 4, 0, without(0, 1, 2, 12, 13, 14)...),
 		rhythm("71 hours", 3, 0, without(0)...),
 		newScored("fatigue: 71 calls").calls(n-1, eighteen).expect("fatigue", 70, 0, 8, isObserved),
-		newScored("fatigue: slower, and a rhythm").calls(n, eighteen, gaps(func(i int) int64 { return int64(60 + i) })).expect("fatigue", 71, 528.0/95, 232.0/95, isObserved),
+		newScored("fatigue: slower, and a rhythm").calls(n, eighteen, gaps(func(i int) int64 {
+			return int64(60 + i)
+		})).expect("fatigue", 71, 528.0/95, 232.0/95, isObserved),
 	}
 }
 
@@ -147,56 +173,95 @@ func challengeCases() []*scored {
 	}
 	late := edited(func(c *autonomy.Challenge) { c.Committed = midnight + 5000 })
 	early := edited(func(c *autonomy.Challenge) { c.Issued, c.Committed = midnight+1000, midnight+10_000 })
-	broken := challengeOf("nonce-1", strategy.Strategy{Tools: []string{}, Hosts: []string{modelHost}, Model: "model-1", Calls: strategy.Calls{Min: 1, Max: 8}})
+	broken := challengeOf("nonce-1",
+		strategy.Strategy{Tools: []string{}, Hosts: []string{modelHost}, Model: "model-1",
+			Calls: strategy.Calls{Min: 1, Max: 8}})
 	second := challengeOf("nonce-2", plan())
 	return []*scored{
 		newScored("challenge: none").calls(1).nothing("commitments", 0),
 		none("issued", 1, autonomy.Challenge{Nonce: "nonce-1", Issued: midnight}).calls(1),
-		none("committed, and not revealed", 1, edited(func(c *autonomy.Challenge) { c.Salt, c.Strategy = "", nil })).calls(3, search, naming(c, 9)),
+		none("committed, and not revealed", 1, edited(func(c *autonomy.Challenge) {
+			c.Salt, c.Strategy = "", nil
+		})).calls(3, search, naming(c, 9)),
 		none("revealed, and no receipt says so", 1, c).calls(3, search, naming(c, 9)),
 		none("revealed, and no receipt names it", 1, c).calls(3, search),
-		none("receipts name another commitment", 1, c).calls(3, search, naming(edited(func(c *autonomy.Challenge) { c.Commitment = second.Commitment }), 2)),
-		none("another salt", 1, edited(func(c *autonomy.Challenge) { c.Salt = planSalt[:len(planSalt)-1] + "A" })).calls(3, search, naming(c, 2)),
+		none("receipts name another commitment", 1, c).calls(3, search, naming(edited(func(c *autonomy.Challenge) {
+			c.Commitment = second.Commitment
+		}), 2)),
+		none("another salt", 1, edited(func(c *autonomy.Challenge) {
+			c.Salt = planSalt[:len(planSalt)-1] + "A"
+		})).calls(3, search, naming(c, 2)),
 		none("a short salt", 1, edited(func(c *autonomy.Challenge) { c.Salt = "AA" })).calls(3, search, naming(c, 2)),
-		none("another strategy", 1, edited(func(c *autonomy.Challenge) { p := plan(); p.Calls.Max++; c.Strategy = &p })).calls(3, search, naming(c, 2)),
-		none("no model call", 1, c).other(&receipt{Closing: &interaction.Closing{Reason: "ended"}, Challenge: &interaction.ChallengeRef{ChallengeNonce: c.Nonce, CommitmentHash: c.Commitment, CommitmentRevealed: true}}),
-		newScored("challenge: passed").with(nil, c).calls(3, search, naming(c, 2)).expect("commitments", 1, all(1), 15*all(1), isDeclared),
+		none("another strategy", 1, edited(func(c *autonomy.Challenge) {
+			p := plan()
+			p.Calls.Max++
+			c.Strategy = &p
+		})).calls(3, search, naming(c, 2)),
+		none("no model call", 1,
+			c).other(&receipt{Closing: &interaction.Closing{Reason: "ended"},
+			Challenge: &interaction.ChallengeRef{ChallengeNonce: c.Nonce, CommitmentHash: c.Commitment,
+				CommitmentRevealed: true}}),
+		newScored("challenge: passed").with(nil, c).calls(3, search, naming(c, 2)).expect("commitments", 1, all(1), 15*all(1),
+			isDeclared),
 		newScored("challenge: revealed in the receipt that closes").with(nil, c).calls(3, search, naming(c, 9)).
-			other(&receipt{Closing: &interaction.Closing{Reason: "ended"}, Challenge: &interaction.ChallengeRef{ChallengeNonce: c.Nonce, CommitmentHash: c.Commitment, CommitmentRevealed: true}}).
+			other(&receipt{Closing: &interaction.Closing{Reason: "ended"},
+				Challenge: &interaction.ChallengeRef{ChallengeNonce: c.Nonce, CommitmentHash: c.Commitment,
+					CommitmentRevealed: true}}).
 			expect("commitments", 1, all(1), 15*all(1), isDeclared),
-		newScored("challenge: calls before it was issued").with(nil, edited(func(c *autonomy.Challenge) { c.Issued, c.Committed = midnight+10_001, midnight+15_000 })).
+		newScored("challenge: calls before it was issued").with(nil, edited(func(c *autonomy.Challenge) {
+			c.Issued, c.Committed = midnight+10_001, midnight+15_000
+		})).
 			calls(2).calls(2, search, naming(c, 1)).expect("commitments", 1, all(1), 15*all(1), isDeclared),
 		none("a call between issue and commitment", 1, late).calls(3, search, naming(c, 2)),
-		none("a call in the millisecond of the issue", 1, edited(func(c *autonomy.Challenge) { c.Issued, c.Committed = midnight, midnight+1 })).calls(3, search, naming(c, 2)),
-		newScored("challenge: a call in the millisecond of the commitment").with(nil, edited(func(c *autonomy.Challenge) { c.Committed = midnight })).calls(3, search, naming(c, 2)).
+		none("a call in the millisecond of the issue", 1, edited(func(c *autonomy.Challenge) {
+			c.Issued, c.Committed = midnight, midnight+1
+		})).calls(3, search, naming(c, 2)),
+		newScored("challenge: a call in the millisecond of the commitment").with(nil, edited(func(c *autonomy.Challenge) {
+			c.Committed = midnight
+		})).calls(3, search, naming(c, 2)).
 			expect("commitments", 1, all(1), 15*all(1), isDeclared),
-		newScored("challenge: a call between, counted out by its time").with(nil, early).calls(1).calls(2, search, naming(c, 1)).expect("commitments", 1, all(1), 15*all(1), isDeclared),
-		none("a receipt with the nonce and no commitment", 1, c).calls(1, one(0, func(r *receipt) { r.Challenge = &interaction.ChallengeRef{ChallengeNonce: c.Nonce} })).calls(3, search, naming(c, 2)),
-		none("a receipt with the nonce and no commitment, and then a post", 1, c).calls(1, one(0, func(r *receipt) { r.Challenge = &interaction.ChallengeRef{ChallengeNonce: c.Nonce} })).
-			other(&receipt{Post: &interaction.PostMade{Status: 201}, Challenge: &interaction.ChallengeRef{ChallengeNonce: c.Nonce}}).calls(3, search, naming(c, 2)),
-		newScored("challenge: a post with the nonce and no commitment").with(nil, c).other(&receipt{Post: &interaction.PostMade{Status: 201}, Challenge: &interaction.ChallengeRef{ChallengeNonce: c.Nonce}}).
+		newScored("challenge: a call between, counted out by its time").with(nil, early).calls(1).calls(2, search,
+			naming(c, 1)).expect("commitments", 1, all(1), 15*all(1), isDeclared),
+		none("a receipt with the nonce and no commitment", 1, c).calls(1, one(0, func(r *receipt) {
+			r.Challenge = &interaction.ChallengeRef{ChallengeNonce: c.Nonce}
+		})).calls(3, search, naming(c, 2)),
+		none("a receipt with the nonce and no commitment, and then a post", 1, c).calls(1, one(0, func(r *receipt) {
+			r.Challenge = &interaction.ChallengeRef{ChallengeNonce: c.Nonce}
+		})).
+			other(&receipt{Post: &interaction.PostMade{Status: 201},
+				Challenge: &interaction.ChallengeRef{ChallengeNonce: c.Nonce}}).calls(3, search, naming(c, 2)),
+		newScored("challenge: a post with the nonce and no commitment").with(nil,
+			c).other(&receipt{Post: &interaction.PostMade{Status: 201},
+			Challenge: &interaction.ChallengeRef{ChallengeNonce: c.Nonce}}).
 			calls(3, search, naming(c, 2)).expect("commitments", 1, all(1), 15*all(1), isDeclared),
-		newScored("challenge: revealed once").with(nil, c).calls(3, search, naming(c, 9), one(1, func(r *receipt) { r.Challenge.CommitmentRevealed = true })).
+		newScored("challenge: revealed once").with(nil, c).calls(3, search, naming(c, 9), one(1, func(r *receipt) {
+			r.Challenge.CommitmentRevealed = true
+		})).
 			expect("commitments", 1, all(1), 15*all(1), isDeclared),
-		none("receipts say revealed, and the node has no strategy", 1, edited(func(c *autonomy.Challenge) { c.Salt, c.Strategy = "", nil })).calls(3, search, naming(c, 0)),
-		newScored("challenge: two of two").with(nil, c, second).calls(2, search, naming(c, 1)).calls(2, search, naming(second, 1)).expect("commitments", 2, all(2), 15*all(2), isDeclared),
-		newScored("challenge: one of two, the other's tools are others").with(nil, broken, second).calls(2, search, naming(broken, 1)).calls(2, search, naming(second, 1)).
+		none("receipts say revealed, and the node has no strategy", 1, edited(func(c *autonomy.Challenge) {
+			c.Salt, c.Strategy = "", nil
+		})).calls(3, search, naming(c, 0)),
+		newScored("challenge: two of two").with(nil, c, second).calls(2, search, naming(c, 1)).calls(2, search,
+			naming(second, 1)).expect("commitments", 2, all(2), 15*all(2), isDeclared),
+		newScored("challenge: one of two, the other's tools are others").with(nil, broken, second).calls(2, search,
+			naming(broken, 1)).calls(2, search, naming(second, 1)).
 			expect("commitments", 2, wilsonHalf*7/8, 15*wilsonHalf*7/8, isDeclared),
-		newScored("challenge: one of two, the other was never committed").with(nil, c, autonomy.Challenge{Nonce: "nonce-3", Issued: midnight}).calls(3, search, naming(c, 2)).
+		newScored("challenge: one of two, the other was never committed").with(nil, c,
+			autonomy.Challenge{Nonce: "nonce-3", Issued: midnight}).calls(3, search, naming(c, 2)).
 			expect("commitments", 2, wilsonHalf, 15*wilsonHalf, isDeclared),
 	}
 }
 
-// wilsonHalf is the lower bound of Wilson's interval for one of two, from another implementation.
+// wilsonHalf is Wilson's lower bound for one of two, from another implementation.
 const wilsonHalf = 0.09453120573423074
 
-// strategyCases break one predicate each: three of four hold, and the challenge is not passed.
 func strategyCases() []*scored {
 	p := plan()
 	c := challengeOf("nonce-1", p)
 	search := tools(named("search"), tags("arguments"))
 	broken := func(name string, n int, edits ...func(int, *receipt)) *scored {
-		s := newScored("strategy: "+name).with(nil, c).calls(n, append([]func(int, *receipt){search, naming(c, 1)}, edits...)...)
+		s := newScored("strategy: "+name).with(nil, c).calls(n,
+			append([]func(int, *receipt){search, naming(c, 1)}, edits...)...)
 		return s.expect("commitments", 1, 0, 0, isDeclared)
 	}
 	kept := func(name string, n int, edits ...func(int, *receipt)) *scored {
@@ -214,7 +279,9 @@ func strategyCases() []*scored {
 			r.Outcome, r.Model.ToolCalls = "failed", nil
 			figures(r).ToolCallsMade = unknown
 		})),
-		broken("too many calls", 9), broken("another tool", 2, one(0, func(r *receipt) { r.Model.ToolCalls[0].Tool = "post" })),
+		broken("too many calls", 9), broken("another tool", 2, one(0, func(r *receipt) {
+			r.Model.ToolCalls[0].Tool = "post"
+		})),
 		broken("a tool without a name", 2, one(0, func(r *receipt) { r.Model.ToolCalls[0].Tool = "" })),
 		broken("a hosted tool", 2, one(0, func(r *receipt) { r.Model.HostedTools = []string{"web_search"} })),
 		broken("8 hosted tools", 2, one(0, func(r *receipt) {
@@ -228,48 +295,58 @@ func strategyCases() []*scored {
 		broken("a relayed tool of another name", 2, one(1, relay(modelHost, "post", 1))),
 		broken("a relayed tool of another host", 2, one(1, relay("mcp.example:443", "fetch", 1))),
 		broken("more relayed calls than are listed", 2, one(1, relay(modelHost, "fetch", 5))),
-		broken("a model call to another host", 3, one(1, to(ownHost, "model-1"))), broken("another model", 3, one(1, to(modelHost, "model-2"))),
+		broken("a model call to another host", 3, one(1, to(ownHost, "model-1"))),
+		broken("another model", 3, one(1, to(modelHost, "model-2"))),
 		broken("no model", 3, one(1, to(modelHost, ""))),
 	}
 }
 
-// wholeCases are sessions of which all signals are measured, and intervals.
 func wholeCases() []*scored {
 	baseline := usually(autonomy.ModelBaseline{
 		Host: modelHost, Model: "model-1", Speed: &autonomy.SpeedBaseline{N: 10, Distribution: dist(60, 4)},
 		Texts: []autonomy.TextBaseline{{Class: 3, N: 10, Entropy: dist(8000, 60), Compression: dist(380, 5)}},
 	})
-	c := challengeOf("nonce-1", strategy.Strategy{Tools: []string{"tool0", "tool1", "tool2", "tool3", "tool4"}, Hosts: []string{modelHost}, Model: "model-1", Calls: strategy.Calls{Min: 10, Max: 100}})
+	c := challengeOf("nonce-1",
+		strategy.Strategy{Tools: []string{"tool0", "tool1", "tool2", "tool3", "tool4"}, Hosts: []string{modelHost},
+			Model: "model-1", Calls: strategy.Calls{Min: 10, Max: 100}})
 	c.Probes = [][2]string{{"a", "A"}, {"b", "B"}, {"c", "C"}, {"d", "D"}, {"e", "E"}}
 	full := func(i int, r *receipt) {
 		f := figures(r)
 		every(60_000)(i, r)
 		took(of(120, 240, 60, 300, 90), of(2000, 4000, 1100, 4900, 1500))(i, r)
 		gaps(of(900, 1100, 1000, 1300, 800, 1200))(i, r)
-		tools(func(i int) string { return []string{"tool0", "tool1", "tool2", "tool3", "tool4"}[i%5] }, tags("arguments"))(i, r)
+		tools(func(i int) string {
+			return []string{"tool0", "tool1", "tool2", "tool3", "tool4"}[i%5]
+		}, tags("arguments"))(i, r)
 		naming(c, 39)(i, r)
 		sampled(min(32768, 3000*int64(i+1)+4096), 8050, 377)(r)
 		f.OutputWords, f.DepthRelayed, f.SelfReferences = seen(400+int64(i%7)*50), seen(int64(i%4)), seen(min(1, int64(i)))
-		r.Session = interaction.SessionTotals{OpenedMS: midnight, Calls: int64(i + 2), CallsObserved: int64(i + 1), BytesOut: 5000 * int64(i+1), BytesOutObserved: 4500 * int64(i+1)}
+		r.Session = interaction.SessionTotals{OpenedMS: midnight, Calls: int64(i + 2), CallsObserved: int64(i + 1),
+			BytesOut: 5000 * int64(i+1), BytesOutObserved: 4500 * int64(i+1)}
 		if i >= 10 && i < 20 {
 			r.Model.Probe = &interaction.Probe{ID: "abcdeABCDE"[i-10 : i-9], Answer: tagOf("answer", i%5)}
 		}
 	}
 	whole := newScored("whole: an agent at work").with(baseline, c).calls(40, full)
-	failing := newScored("whole: with failures and an own host").with(baseline, c).calls(43, full, one(7, ended("failed")), one(15, ended("cut")), one(30, to(ownHost, "m")))
+	failing := newScored("whole: with failures and an own host").with(baseline, c).calls(43, full, one(7, ended("failed")),
+		one(15, ended("cut")), one(30, to(ownHost, "m")))
 	nine := newScored("interval: 9 calls").calls(9, full)
 	ten := newScored("interval: 10 calls").calls(10, full)
 	uneven := newScored("interval: 23 calls").calls(23, full)
 	hosts := newScored("interval: domains of one block").calls(20).other(&receipt{
-		Post: &interaction.PostMade{Status: 201}, Relayed: []interaction.RelayedCall{{Host: "a", Tool: "t"}, {Host: "b", Tool: "t"}}, RelayedCount: 2,
+		Post:    &interaction.PostMade{Status: 201},
+		Relayed: []interaction.RelayedCall{{Host: "a", Tool: "t"}, {Host: "b", Tool: "t"}}, RelayedCount: 2,
 	})
 	before := newScored("interval: domains before the first call").other(&receipt{
 		Post: &interaction.PostMade{Status: 201}, Relayed: []interaction.RelayedCall{{Host: "a", Tool: "t"}}, RelayedCount: 1,
 	}).calls(20).expect("domains", 20, 1, 1.2, isObserved)
-	minimum := newScored("interval: half of a minimum is enough without a block").calls(11, gaps(of(900, 1100)), took(times(10), times(1000)))
+	minimum := newScored("interval: half of a minimum is enough without a block").calls(11, gaps(of(900, 1100)),
+		took(times(10), times(1000)))
 	return []*scored{
-		whole.expect("regularity", 39, wholeCoV, 6, isObserved), failing.nothing("agreement", 4), nine.nothing("regularity", 8), ten.nothing("regularity", 9),
-		uneven.expect("chain", 23, 22, 10, isObserved), hosts.expect("domains", 20, 2, 2.4, isObserved), before, minimum.expect("regression", 11, 1, 8, isDeclared),
+		whole.expect("regularity", 39, wholeCoV, 6, isObserved), failing.nothing("agreement", 4),
+		nine.nothing("regularity", 8), ten.nothing("regularity", 9),
+		uneven.expect("chain", 23, 22, 10, isObserved), hosts.expect("domains", 20, 2, 2.4, isObserved), before,
+		minimum.expect("regression", 11, 1, 8, isDeclared),
 	}
 }
 

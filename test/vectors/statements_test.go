@@ -12,22 +12,23 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// signalDocument is what the statement of the vectors is for, as the agent has sent it.
 const signalDocument = `{"timestamp": 1795176000, "statement": "It will rain.", "horizon": "short", "signal_id": "sig_1", "agent_id": "owner:agent:worker-1"}`
 
-// statements generates statements.json.
 func (d deployment) statements() artifactsFile {
 	d.roles = maps.Clone(d.roles)
 	r := role{evidence.PurposeStatement, "mediator-speaker", "posting-api", newKey("agent-statement-key:v1")}
 	d.roles[evidence.PurposeStatement] = r
 	typ := interaction.StatementKind.Typ
-	f := artifactsFile{About: "Statements of agents: see docs/vectors.md, Statements.", At: at, Skew: 2, Trust: d.trust(), Expected: map[string]expectedJSON{
-		typ: {Issuers: []string{r.issuer}, Audiences: []string{r.audience}, KeyIDs: []string{"agent-statement-key"}, MaxAge: 600,
-			Custody: []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}, RequireNonExportable: true},
-	}}
+	f := artifactsFile{About: "Statements of agents: see docs/vectors.md, Statements.", At: at, Skew: 2, Trust: d.trust(),
+		Expected: map[string]expectedJSON{
+			typ: {Issuers: []string{r.issuer}, Audiences: []string{r.audience}, KeyIDs: []string{"agent-statement-key"},
+				MaxAge:  600,
+				Custody: []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}, RequireNonExportable: true},
+		}}
 	f.Trust.Certificates = append(f.Trust.Certificates, d.certificate(r, nil))
 	payload := claimsOf(d, interaction.StatementKind, interaction.Statement{
-		Owner: strings.Repeat("o", 43), Agent: "agent:worker-1", Session: "ses_1", EventID: "evt_1", Kind: interaction.StatesSignal,
+		Owner: strings.Repeat("o", 43), Agent: "agent:worker-1", Session: "ses_1", EventID: "evt_1",
+		Kind:          interaction.StatesSignal,
 		StatementHash: must(evidence.HashJSON([]byte(signalDocument))), BindingHash: otherHash, Probabilistic: true,
 	}, 600)
 	for _, row := range statementRows() {
@@ -38,8 +39,10 @@ func (d deployment) statements() artifactsFile {
 		}
 		f.Vectors = append(f.Vectors, v)
 	}
-	observer := d.roles[evidence.PurposeRequestProof] // certified, and for something else
-	f.Vectors = append(f.Vectors, artifactVector{Name: "by a key for something else", Typ: typ, Token: d.signed(observer.purpose, typ, payload, nil), Verdict: "key_purpose"})
+	observer := d.roles[evidence.PurposeRequestProof]
+	f.Vectors = append(f.Vectors,
+		artifactVector{Name: "by a key for something else", Typ: typ, Token: d.signed(observer.purpose, typ, payload, nil),
+			Verdict: "key_purpose"})
 	return f
 }
 
@@ -51,14 +54,17 @@ func statementRows() []claimRow {
 	}
 	for _, name := range []string{"agent", "eventId", "session"} {
 		most := map[string]int{"agent": 256, "eventId": 256, "session": 128}[name]
-		rows = append(rows, claimRow{name: name + " of most bytes", code: "ok", change: map[string]any{name: strings.Repeat("n", most)}})
+		rows = append(rows,
+			claimRow{name: name + " of most bytes", code: "ok", change: map[string]any{name: strings.Repeat("n", most)}})
 	}
 	for _, r := range []struct {
 		claim string
 		value any
 	}{
-		{"agent", ""}, {"agent", strings.Repeat("n", 257)}, {"eventId", ""}, {"eventId", strings.Repeat("n", 257)}, {"session", ""}, {"session", strings.Repeat("n", 129)},
-		{"owner", ""}, {"owner", strings.Repeat("o", 42)}, {"kind", "opinion"}, {"kind", 1}, {"statementHash", "none"}, {"bindingHash", "none"}, {"exp", at + 599},
+		{"agent", ""}, {"agent", strings.Repeat("n", 257)}, {"eventId", ""}, {"eventId", strings.Repeat("n", 257)},
+		{"session", ""}, {"session", strings.Repeat("n", 129)},
+		{"owner", ""}, {"owner", strings.Repeat("o", 42)}, {"kind", "opinion"}, {"kind", 1}, {"statementHash", "none"},
+		{"bindingHash", "none"}, {"exp", at + 599},
 		{"probabilistic", false}, {"nonHumanIdentityProven", true}, {"another", 1},
 	} {
 		rows = append(rows, says(bad, r.claim, r.value))
@@ -66,7 +72,6 @@ func statementRows() []claimRow {
 	return rows
 }
 
-// TestStatementDocument: the page shows the document behind the first statement.
 func TestStatementDocument(t *testing.T) {
 	page, err := os.ReadFile("../../docs/vectors.md")
 	if err != nil || !bytes.Contains(page, []byte(signalDocument)) {

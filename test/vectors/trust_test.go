@@ -8,7 +8,6 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// certificateFaults are valid request proofs whose key the registry certifies otherwise, or whose trust bundle cannot be believed.
 func (d deployment) certificateFaults() []artifactVector {
 	proof := d.roles[evidence.PurposeRequestProof]
 	t := d.signed(proof.purpose, evidence.RequestProofKind.Typ, d.proofClaims(), nil)
@@ -16,7 +15,8 @@ func (d deployment) certificateFaults() []artifactVector {
 		trust := d.trust()
 		trust.Certificates = []string{d.certificate(proof, nil)}
 		change(&trust)
-		return artifactVector{Name: "its key's certificate, " + name, Typ: evidence.RequestProofKind.Typ, Token: t, Trust: &trust, Verdict: code}
+		return artifactVector{Name: "its key's certificate, " + name, Typ: evidence.RequestProofKind.Typ, Token: t,
+			Trust: &trust, Verdict: code}
 	}
 	certified := func(name, code string, change map[string]any) artifactVector {
 		return under(name, code, func(t *trustJSON) { t.Certificates = []string{d.certificate(proof, change)} })
@@ -27,9 +27,11 @@ func (d deployment) certificateFaults() []artifactVector {
 	other := newKey("other:v1")
 	registry, auditor := d.roles[evidence.PurposeSignerCertificate], d.roles[evidence.PurposeDeploymentCertificate]
 	by := func(r role) string {
-		return token{`{"alg":"EdDSA","kid":"` + r.key.kid + `","typ":"` + evidence.SignerCertificateKind.Typ + `"}`, d.certificateClaims(proof), r.key.signer()}.String()
+		return token{`{"alg":"EdDSA","kid":"` + r.key.kid + `","typ":"` + evidence.SignerCertificateKind.Typ + `"}`,
+			d.certificateClaims(proof), r.key.signer()}.String()
 	}
-	otherKey := map[string]any{"subjectPublicKey": evidence.EncodePublicKey(other.public()), "subjectPublicKeyHash": evidence.HashBytes(other.public())}
+	otherKey := map[string]any{"subjectPublicKey": evidence.EncodePublicKey(other.public()),
+		"subjectPublicKeyHash": evidence.HashBytes(other.public())}
 	return []artifactVector{
 		under("valid", "ok", func(*trustJSON) {}),
 		under("none", "key_unknown", func(t *trustJSON) { t.Certificates = []string{} }),
@@ -48,13 +50,18 @@ func (d deployment) certificateFaults() []artifactVector {
 		certified("for another audience", "not_allowed", map[string]any{"aud": "other"}),
 		certified("for another issuer's key", "key_purpose", map[string]any{"subjectIssuer": "other"}),
 		certified("of another key", "signature_invalid", otherKey),
-		demanded("by a registry key that is not demanded", "not_allowed", func(s *signersJSON) { s.KeyIDs = []string{"other"} }),
+		demanded("by a registry key that is not demanded", "not_allowed", func(s *signersJSON) {
+			s.KeyIDs = []string{"other"}
+		}),
 		demanded("nothing is demanded", "not_allowed", func(s *signersJSON) { s.Issuers = []string{} }),
 		demanded("a second signature is demanded", "roots_not_pinned", func(s *signersJSON) { s.RequirePostQuantum = true }),
-		certified("another hash than its key's", "key_unknown", map[string]any{"subjectPublicKeyHash": evidence.HashBytes(other.public())}),
+		certified("another hash than its key's", "key_unknown",
+			map[string]any{"subjectPublicKeyHash": evidence.HashBytes(other.public())}),
 		certified("a public key that is no base64url", "key_unknown", map[string]any{"subjectPublicKey": "!"}),
-		certified("a public key of small order", "trust_malformed", map[string]any{"subjectPublicKey": strings.Repeat("A", 43)}),
-		certified("a public key that is not reduced", "trust_malformed", map[string]any{"subjectPublicKey": "8P_______________________________________38"}),
+		certified("a public key of small order", "trust_malformed",
+			map[string]any{"subjectPublicKey": strings.Repeat("A", 43)}),
+		certified("a public key that is not reduced", "trust_malformed",
+			map[string]any{"subjectPublicKey": "8P_______________________________________38"}),
 		certified("a root as subject", "key_unknown", map[string]any{"subjectKeyId": auditor.key.kid}),
 		certified("a root's purpose", "key_unknown", map[string]any{"purposes": []string{evidence.PurposeSignerCertificate}}),
 		under("by the auditor", "key_unknown", func(t *trustJSON) { t.Certificates = []string{by(auditor)} }),
@@ -63,10 +70,15 @@ func (d deployment) certificateFaults() []artifactVector {
 		under("by an unknown key under the registry's kid", "signature_invalid", func(t *trustJSON) {
 			t.Certificates = []string{by(role{key: key{registry.key.kid, other.private}})}
 		}),
-		under("one bad one among good ones", "artifact_missing", func(t *trustJSON) { t.Certificates = append(t.Certificates, "") }),
-		under("two keys under one kid", "key_unknown", func(t *trustJSON) { t.Certificates = append(t.Certificates, d.certificate(proof, otherKey)) }),
+		under("one bad one among good ones", "artifact_missing", func(t *trustJSON) {
+			t.Certificates = append(t.Certificates, "")
+		}),
+		under("two keys under one kid", "key_unknown", func(t *trustJSON) {
+			t.Certificates = append(t.Certificates, d.certificate(proof, otherKey))
+		}),
 		under("two of one key, of which the later counts", "key_custody", func(t *trustJSON) {
-			t.Certificates = []string{d.certificate(proof, map[string]any{"accessibleToUsers": true, "jti": "2"}), d.certificate(proof, map[string]any{"iat": at - 60})}
+			t.Certificates = []string{d.certificate(proof, map[string]any{"accessibleToUsers": true, "jti": "2"}),
+				d.certificate(proof, map[string]any{"iat": at - 60})}
 		}),
 		under("a root that is pinned twice", "trust_malformed", func(t *trustJSON) { t.Roots = append(t.Roots, t.Roots[0]) }),
 		under("a root's public key that is pinned twice", "trust_malformed", func(t *trustJSON) {
@@ -75,15 +87,19 @@ func (d deployment) certificateFaults() []artifactVector {
 			t.Roots = append(t.Roots, again)
 		}),
 		certified("a root's public key", "key_unknown", map[string]any{
-			"subjectPublicKey": evidence.EncodePublicKey(auditor.key.public()), "subjectPublicKeyHash": evidence.HashBytes(auditor.key.public())}),
+			"subjectPublicKey":     evidence.EncodePublicKey(auditor.key.public()),
+			"subjectPublicKeyHash": evidence.HashBytes(auditor.key.public())}),
 		under("one key for two purposes", "key_purpose", func(t *trustJSON) {
-			t.Certificates = append(t.Certificates, d.certificate(proof, map[string]any{"subjectKeyId": "other:v1", "purposes": []string{evidence.PurposeActionGrant}}))
+			t.Certificates = append(t.Certificates,
+				d.certificate(proof, map[string]any{"subjectKeyId": "other:v1", "purposes": []string{evidence.PurposeActionGrant}}))
 		}),
 		under("one key under two kids, for one purpose", "ok", func(t *trustJSON) {
 			t.Certificates = append(t.Certificates, d.certificate(proof, map[string]any{"subjectKeyId": "other:v1"}))
 		}),
 		under("1025 of them", "trust_malformed", func(t *trustJSON) { t.Certificates = make([]string, 1025) }),
-		under("a root with a key for second signatures of another size", "trust_malformed", func(t *trustJSON) { t.Roots[0].PostQuantum = "AAAA" }),
+		under("a root with a key for second signatures of another size", "trust_malformed", func(t *trustJSON) {
+			t.Roots[0].PostQuantum = "AAAA"
+		}),
 		under("a root with a key for second signatures that is a seed alone", "trust_malformed", func(t *trustJSON) {
 			t.Roots[0].PostQuantum = b64.EncodeToString(append(bytes.Repeat([]byte{1}, 32), make([]byte, 1920)...))
 		}),
@@ -94,16 +110,17 @@ func (d deployment) certificateFaults() []artifactVector {
 	}
 }
 
-// sharedVectors are runtime attestations that a shared secret authenticates.
 func (d deployment) sharedVectors() []artifactVector {
 	secret := secretOf("runtime")
 	s := must(evidence.NewSecret(secret))
 	r := d.roles[evidence.PurposeRuntimeAttestation]
 	typ := evidence.RuntimeAttestationKind.Typ
-	claims := with(d.attestationClaims(d.envelope(nil).TriggerReceipt), map[string]any{"keyCustody": "shared_secret", "keyExportable": true})
+	claims := with(d.attestationClaims(d.envelope(nil).TriggerReceipt),
+		map[string]any{"keyCustody": "shared_secret", "keyExportable": true})
 	header := `{"alg":"HS256","kid":"` + s.KeyID() + `","typ":"` + typ + `"}`
 	valid := token{header, claims, macSigner(secret)}.String()
-	expected := expectedJSON{Issuers: []string{r.issuer}, Audiences: []string{r.audience}, KeyIDs: []string{s.KeyID()}, MaxAge: 15, Secrets: []string{b64.EncodeToString(secret)}}
+	expected := expectedJSON{Issuers: []string{r.issuer}, Audiences: []string{r.audience}, KeyIDs: []string{s.KeyID()},
+		MaxAge: 15, Secrets: []string{b64.EncodeToString(secret)}}
 	vector := func(name, code, token string, change func(*expectedJSON)) artifactVector {
 		e := expected
 		if change != nil {
@@ -115,23 +132,36 @@ func (d deployment) sharedVectors() []artifactVector {
 	p := must(evidence.NewSecret(public))
 	return []artifactVector{
 		vector("valid", "ok", valid, nil),
-		vector("one of two", "ok", valid, func(e *expectedJSON) { e.Secrets = []string{b64.EncodeToString(secretOf("other")), e.Secrets[0]} }),
-		vector("the verifier holds another", "key_unknown", valid, func(e *expectedJSON) { e.Secrets = []string{b64.EncodeToString(secretOf("other"))} }),
-		vector("the verifier holds none", "artifact_malformed", valid, func(e *expectedJSON) { e.Secrets = nil }),
-		vector("not among the keys that are demanded", "not_allowed", valid, func(e *expectedJSON) { e.KeyIDs = []string{"runtime-key"} }),
-		vector("a signature where a secret is demanded", "artifact_malformed", d.envelope(nil).Attestation, nil),
-		vector("another secret under the kid", "signature_invalid", token{header, claims, macSigner(secretOf("other"))}.String(), nil),
-		vector("custody is demanded", "key_custody", valid, func(e *expectedJSON) { e.Custody = []string{evidence.CustodyExternalMediator} }),
-		vector("a key that cannot be exported is demanded", "key_custody", valid, func(e *expectedJSON) { e.RequireNonExportable = true }),
-		vector("claims that are not true of a secret", "key_custody", token{header, with(claims, map[string]any{"keyExportable": false}), macSigner(secret)}.String(), nil),
-		vector("a public key as the secret", "config_malformed", token{strings.Replace(header, s.KeyID(), p.KeyID(), 1), claims, macSigner(public)}.String(), func(e *expectedJSON) {
-			e.Secrets, e.KeyIDs = []string{b64.EncodeToString(public)}, []string{p.KeyID()}
+		vector("one of two", "ok", valid, func(e *expectedJSON) {
+			e.Secrets = []string{b64.EncodeToString(secretOf("other")), e.Secrets[0]}
 		}),
-		{Name: "shared secret, for another artifact", Typ: evidence.RequestProofKind.Typ, Token: valid, Expected: &expected, Verdict: "artifact_malformed"},
+		vector("the verifier holds another", "key_unknown", valid, func(e *expectedJSON) {
+			e.Secrets = []string{b64.EncodeToString(secretOf("other"))}
+		}),
+		vector("the verifier holds none", "artifact_malformed", valid, func(e *expectedJSON) { e.Secrets = nil }),
+		vector("not among the keys that are demanded", "not_allowed", valid, func(e *expectedJSON) {
+			e.KeyIDs = []string{"runtime-key"}
+		}),
+		vector("a signature where a secret is demanded", "artifact_malformed", d.envelope(nil).Attestation, nil),
+		vector("another secret under the kid", "signature_invalid",
+			token{header, claims, macSigner(secretOf("other"))}.String(), nil),
+		vector("custody is demanded", "key_custody", valid, func(e *expectedJSON) {
+			e.Custody = []string{evidence.CustodyExternalMediator}
+		}),
+		vector("a key that cannot be exported is demanded", "key_custody", valid, func(e *expectedJSON) {
+			e.RequireNonExportable = true
+		}),
+		vector("claims that are not true of a secret", "key_custody",
+			token{header, with(claims, map[string]any{"keyExportable": false}), macSigner(secret)}.String(), nil),
+		vector("a public key as the secret", "config_malformed",
+			token{strings.Replace(header, s.KeyID(), p.KeyID(), 1), claims, macSigner(public)}.String(), func(e *expectedJSON) {
+				e.Secrets, e.KeyIDs = []string{b64.EncodeToString(public)}, []string{p.KeyID()}
+			}),
+		{Name: "shared secret, for another artifact", Typ: evidence.RequestProofKind.Typ, Token: valid, Expected: &expected,
+			Verdict: "artifact_malformed"},
 	}
 }
 
-// secondVectors are deployment certificates with a second signature, by ML-DSA-65.
 func (d deployment) secondVectors() []artifactVector {
 	auditor := d.roles[evidence.PurposeDeploymentCertificate]
 	typ, claims := evidence.DeploymentCertificateKind.Typ, d.deploymentClaims()
@@ -151,18 +181,23 @@ func (d deployment) secondVectors() []artifactVector {
 		return artifactVector{Name: "second signature, " + name, Typ: typ, Token: token, Trust: &trust, Verdict: code}
 	}
 	demanded := vector("demanded, and no key is pinned for it", "roots_not_pinned", valid, unpinned)
-	e := expectedJSON{Issuers: []string{auditor.issuer}, Audiences: []string{auditor.audience}, KeyIDs: []string{"auditor"}, MaxAge: 24 * 3600, RequirePostQuantum: true}
+	e := expectedJSON{Issuers: []string{auditor.issuer}, Audiences: []string{auditor.audience},
+		KeyIDs: []string{"auditor"}, MaxAge: 24 * 3600, RequirePostQuantum: true}
 	demanded.Expected = &e
 	return []artifactVector{
 		vector("valid", "ok", valid, pinned),
-		vector("of which only the form is judged", "ok", first+"~"+again(newSecond("other:v1"), auditor.key.kid, claims), unpinned),
+		vector("of which only the form is judged", "ok", first+"~"+again(newSecond("other:v1"), auditor.key.kid, claims),
+			unpinned),
 		vector("missing", "signature_invalid", first, pinned),
 		demanded,
 		vector("announced, and none", "artifact_malformed", first+"~", unpinned),
-		vector("by another key", "signature_invalid", first+"~"+again(newSecond("other:v1"), auditor.key.kid, claims), pinned),
+		vector("by another key", "signature_invalid", first+"~"+again(newSecond("other:v1"), auditor.key.kid, claims),
+			pinned),
 		vector("under another kid", "signature_invalid", first+"~"+again(k, "other:v1", claims), pinned),
-		vector("over other claims", "artifact_malformed", first+"~"+again(k, auditor.key.kid, with(claims, map[string]any{"jti": "other"})), pinned),
+		vector("over other claims", "artifact_malformed",
+			first+"~"+again(k, auditor.key.kid, with(claims, map[string]any{"jti": "other"})), pinned),
 		vector("by Ed25519 again", "artifact_malformed", first+"~"+first, pinned),
-		vector("a wrong first", "signature_invalid", first[:len(first)-10]+"AAAAAAAAAA~"+again(k, auditor.key.kid, claims), pinned),
+		vector("a wrong first", "signature_invalid", first[:len(first)-10]+"AAAAAAAAAA~"+again(k, auditor.key.kid, claims),
+			pinned),
 	}
 }

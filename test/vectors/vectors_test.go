@@ -1,5 +1,5 @@
-// Package vectors_test generates the golden vectors of the wire format (docs/vectors.md). It verifies them with this
-// implementation and with an independent one in js.
+// Package vectors_test generates the golden vectors (docs/vectors.md) and verifies them with this implementation and an
+// independent one in js.
 package vectors_test
 
 import (
@@ -27,13 +27,13 @@ func compact(v any) []byte {
 	return bytes.TrimSpace(buf.Bytes())
 }
 
-// TestVectorsAreGenerated holds the files against what the generator writes: the wire format does not change unnoticed.
 func TestVectorsAreGenerated(t *testing.T) {
 	d := newDeployment()
 	for name, want := range map[string][]byte{
 		"artifacts.json": d.artifactsVectors().marshal(), "chains.json": d.chainsVectors().marshal(),
 		"posts.json": d.postsVectors().marshal(), "canonical.json": canonicalVectors().marshal(),
-		"receipts.json": d.receiptsVectors().marshal(), "scores.json": scoresVectors().marshal(), "scoretokens.json": d.scoreTokens().marshal(),
+		"receipts.json": d.receiptsVectors().marshal(), "scores.json": scoresVectors().marshal(),
+		"scoretokens.json":   d.scoreTokens().marshal(),
 		"verifications.json": d.verificationsVectors().marshal(), "reputations.json": d.reputationsVectors().marshal(),
 		"ratings.json":    ratingsVectors().marshal(),
 		"disputes.json":   d.disputesVectors().marshal(),
@@ -44,7 +44,9 @@ func TestVectorsAreGenerated(t *testing.T) {
 			continue
 		}
 		if got, err := os.ReadFile(name); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s is not what the generator writes (%v); if the wire format may change, run go test ./test/vectors -update", name, err)
+			t.Errorf(
+				"%s is not what the generator writes (%v); if the wire format may change, run go test ./test/vectors -update", name,
+				err)
 		}
 	}
 }
@@ -62,10 +64,8 @@ func read[T any](t *testing.T, name string) T {
 	return v
 }
 
-// judged is one vector with the verdict that it asks for and the one that it got.
 type judged struct{ file, name, want, got string }
 
-// all judges every vector with this implementation, in the order of the files.
 func all(t *testing.T) []judged {
 	t.Helper()
 	var out []judged
@@ -112,7 +112,6 @@ func all(t *testing.T) []judged {
 	return append(out, read[verificationsFile](t, "verifications.json").judge()...)
 }
 
-// TestVectors demands the verdict of every vector, and that no two vectors of a file have one name.
 func TestVectors(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, v := range all(t) {
@@ -126,7 +125,6 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// TestVerdictsAreCodes: every verdict is ok or a code, which docs/errors.md explains.
 func TestVerdictsAreCodes(t *testing.T) {
 	for _, v := range all(t) {
 		if v.want != "ok" && !problem.Known(v.want) {
@@ -135,7 +133,6 @@ func TestVerdictsAreCodes(t *testing.T) {
 	}
 }
 
-// TestIndependentVerifierBounds: the verifier in js bounds a chain as the one in Go does.
 func TestIndependentVerifierBounds(t *testing.T) {
 	script := `import { ReceiptChain } from './js/receiptchain.mjs';
 const chain = new ReceiptChain({ owner: 'o' });
@@ -143,7 +140,8 @@ chain.last = { chain: { session_id: 's' }, agent: 'a' };
 chain.hashes.length = Number(process.argv[1]);
 const next = { owner: 'o', agent: 'a', session: {}, chain: { session_id: 's', sequence_number: chain.hashes.length + 2 } };
 try { chain.follows(next, ''); } catch (e) { console.log(e.code); }`
-	for length, want := range map[int]string{interaction.MaxReceipts - 1: "chain_incomplete", interaction.MaxReceipts: "session_full"} {
+	for length, want := range map[int]string{interaction.MaxReceipts - 1: "chain_incomplete",
+		interaction.MaxReceipts: "session_full"} {
 		out, err := exec.Command("node", "--input-type=module", "--eval", script, strconv.Itoa(length)).CombinedOutput()
 		if got := strings.TrimSpace(string(out)); err != nil || got != want {
 			t.Errorf("after %d receipts: %s, %v, want %s", length, got, err, want)
@@ -151,11 +149,10 @@ try { chain.follows(next, ''); } catch (e) { console.log(e.code); }`
 	}
 }
 
-// withoutMLDSA are the vectors that a Node without ML-DSA cannot decide: it says so.
+// withoutMLDSA are the vectors that a Node without ML-DSA cannot decide.
 const withoutMLDSA = "unsupported"
 
-// TestIndependentVerifier compares the verdicts of the verifier in js. It uses only Node's own modules and does not read the
-// verdicts in the files.
+// TestIndependentVerifier: the verifier in js uses only Node and does not read the verdicts.
 func TestIndependentVerifier(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil {
@@ -185,7 +182,8 @@ func TestIndependentVerifier(t *testing.T) {
 			t.Errorf("%s: %s: %s, want %s", v.file, v.name, got, v.want)
 		}
 	}
-	if len(unsupported) > 0 && !slices.Equal(unsupported, []string{"second signature, valid", "second signature, by another key"}) {
+	if len(unsupported) > 0 &&
+		!slices.Equal(unsupported, []string{"second signature, valid", "second signature, by another key"}) {
 		t.Errorf("it does not decide %q", unsupported)
 	}
 	t.Logf("%d vectors, the same verdict from both but for %d that need ML-DSA", len(want), len(unsupported))

@@ -15,14 +15,12 @@ import (
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
-// verificationVector is a signed result with the verdict on it.
 type verificationVector struct {
 	Name    string `json:"name"`
 	Token   string `json:"token"`
 	Verdict string `json:"verdict"`
 }
 
-// possessionJSON is a key, its names, and a proof that somebody holds it.
 type possessionJSON struct {
 	PEM       string `json:"pem"`
 	DID       string `json:"did"`
@@ -50,21 +48,24 @@ func (f verificationsFile) marshal() []byte {
 	return oneAVector(f, anys(vectors))
 }
 
-const vectorPEM = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n-----END PUBLIC KEY-----\n"
+const vectorPEM = "-----BEGIN PUBLIC " +
+	"KEY-----\nMCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n-----END PUBLIC KEY-----\n"
 
-// possession has the key of RFC 8032 section 7.1, test 1.
 func possession() possessionJSON {
 	key := must(verification.ParseKey(vectorPEM))
-	private := ed25519.NewKeyFromSeed(must(hex.DecodeString("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")))
+	private := ed25519.NewKeyFromSeed(
+		must(hex.DecodeString("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")))
 	nonce := evidence.HashBytes([]byte("nonce"))
-	return possessionJSON{vectorPEM, key.DID(), key.DIDKey(), nonce, "pay|load", hex.EncodeToString(ed25519.Sign(private, []byte(nonce+"|pay|load")))}
+	return possessionJSON{vectorPEM, key.DID(), key.DIDKey(), nonce, "pay|load",
+		hex.EncodeToString(ed25519.Sign(private, []byte(nonce+"|pay|load")))}
 }
 
-// vectorTrace has the three turns of the original's vectors, and a fourth.
 func vectorTrace() verification.Trace {
 	var t verification.Trace
 	mustDo(json.Unmarshal(must(os.ReadFile("../../reputation/verification/testdata/seed.json")), &t))
-	fourth := verification.Turn{ToolCall: "search_plugins", Input: `{"query":"0123abcd"}`, Output: `{"results":[],"canary":"canary-0"}`, Reasoning: "search_plugins adds canary-0 to what I know.", Timestamp: 1700000006000}
+	fourth := verification.Turn{ToolCall: "search_plugins", Input: `{"query":"0123abcd"}`,
+		Output: `{"results":[],"canary":"canary-0"}`, Reasoning: "search_plugins adds canary-0 to what I know.",
+		Timestamp: 1700000006000}
 	fourth.Hash = fourth.HashAfter(t.Turns[2].Hash)
 	t.Turns = append(t.Turns, fourth)
 	hashes := make([]string, len(t.Turns))
@@ -76,42 +77,52 @@ func vectorTrace() verification.Trace {
 	return t
 }
 
-// result is the claims about that trace.
 func (d deployment) result() verification.Result {
 	r, p, t := d.roles[evidence.PurposeAppraiser], possession(), vectorTrace()
 	claims := verification.Result{
-		Registered: evidence.Registered{Audience: r.audience, Issuer: r.issuer, ID: "verification-result", IssuedAt: at, Expires: at + 86400},
-		KeyClaims:  custodyClaims, Session: t.SessionID, Nonce: p.Nonce, Subject: "agent:worker-1", SubjectBasis: verification.BasisObserved,
-		PublicKey: evidence.EncodePublicKey(must(hex.DecodeString(must(verification.ParseKey(p.PEM)).String()))), DID: p.DID, DIDKey: p.DIDKey,
-		Task: "survey", Mode: string(verification.ModeObserved), Score: verification.MaxScore, MaxScore: verification.MaxScore, ObservedAll: true,
-		ModelCalls: verification.ModelCalls{Basis: verification.BasisObserved, BeforeTurn: []int64{1, 0, 2, 1}}, Turns: 4, FirstTurn: (at - 60) * 1000, LastTurn: (at - 50) * 1000,
-		Reasoning: verification.Reasoning{Basis: verification.BasisDeclared, By: verification.ByKeywords, Coverage: 400, Band: verification.BandFull},
+		Registered: evidence.Registered{Audience: r.audience, Issuer: r.issuer, ID: "verification-result", IssuedAt: at,
+			Expires: at + 86400},
+		KeyClaims: custodyClaims, Session: t.SessionID, Nonce: p.Nonce, Subject: "agent:worker-1",
+		SubjectBasis: verification.BasisObserved,
+		PublicKey:    evidence.EncodePublicKey(must(hex.DecodeString(must(verification.ParseKey(p.PEM)).String()))),
+		DID:          p.DID,
+		DIDKey:       p.DIDKey,
+		Task:         "survey", Mode: string(verification.ModeObserved), Score: verification.MaxScore,
+		MaxScore: verification.MaxScore, ObservedAll: true,
+		ModelCalls: verification.ModelCalls{Basis: verification.BasisObserved, BeforeTurn: []int64{1, 0, 2, 1}}, Turns: 4,
+		FirstTurn: (at - 60) * 1000, LastTurn: (at - 50) * 1000,
+		Reasoning: verification.Reasoning{Basis: verification.BasisDeclared, By: verification.ByKeywords, Coverage: 400,
+			Band: verification.BandFull},
 		Gates: []verification.Gate{
-			{Name: verification.GateOrchestrate, Status: verification.GateNotConfigured}, {Name: verification.GateGovern, Status: verification.GatePassed},
+			{Name: verification.GateOrchestrate, Status: verification.GateNotConfigured},
+			{Name: verification.GateGovern, Status: verification.GatePassed},
 			{Name: verification.GateEnforce, Status: verification.GateUnavailable, Reason: "timeout", Score: 100},
 		},
-		Degraded: true, MerkleRoot: t.MerkleRoot, Attestation: t.Attestation, RFC6962Root: t.RFC6962Root(), Probabilistic: true,
+		Degraded: true, MerkleRoot: t.MerkleRoot, Attestation: t.Attestation, RFC6962Root: t.RFC6962Root(),
+		Probabilistic: true,
 	}
 	for _, c := range []struct {
 		name   string
 		points int64
 	}{
-		{verification.CheckTurns, 25}, {verification.CheckDuration, 10}, {verification.CheckTools, 15}, {verification.CheckChain, 20}, {verification.CheckMerkle, 10},
+		{verification.CheckTurns, 25}, {verification.CheckDuration, 10}, {verification.CheckTools, 15},
+		{verification.CheckChain, 20}, {verification.CheckMerkle, 10},
 		{verification.CheckAttestation, 10}, {verification.CheckFollowUp, 15},
 	} {
-		claims.Checks = append(claims.Checks, verification.Check{Name: c.name, Basis: verification.BasisObserved, Points: c.points, Most: c.points})
+		claims.Checks = append(claims.Checks,
+			verification.Check{Name: c.name, Basis: verification.BasisObserved, Points: c.points, Most: c.points})
 	}
 	return claims
 }
 
-// verificationsVectors generates verifications.json.
 func (d deployment) verificationsVectors() verificationsFile {
 	d.roles = maps.Clone(d.roles)
 	r := role{evidence.PurposeAppraiser, "mediator-reputation", "policy-engine", newKey("appraiser-key:v1")}
 	d.roles[evidence.PurposeAppraiser] = r
 	f := verificationsFile{
 		About: "Verifications: see docs/vectors.md, Verification results.", At: at + 3600, Skew: 2, Trust: d.trust(),
-		Expected: expectedJSON{Issuers: []string{r.issuer}, Audiences: []string{r.audience}, KeyIDs: []string{"appraiser-key"}, MaxAge: 86400,
+		Expected: expectedJSON{Issuers: []string{r.issuer}, Audiences: []string{r.audience},
+			KeyIDs: []string{"appraiser-key"}, MaxAge: 86400,
 			Custody: []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}, RequireNonExportable: true},
 		Possession: possession(), Trace: vectorTrace(), RFC6962Root: vectorTrace().RFC6962Root(),
 	}
@@ -135,14 +146,24 @@ func (d deployment) verificationsVectors() verificationsFile {
 		c.ModelCalls.BeforeTurn = []int64{0, 0, 0}
 	})
 	add("valid for longer than a day", "artifact_malformed", func(c *verification.Result) { c.Expires++ })
-	add("that claims that no human was involved", malformed, func(c *verification.Result) { c.NonHumanIdentityProven = true })
+	add("that claims that no human was involved", malformed, func(c *verification.Result) {
+		c.NonHumanIdentityProven = true
+	})
 	add("that claims more than a likelihood", malformed, func(c *verification.Result) { c.Probabilistic = false })
-	add("with a declared check in the mode observed", malformed, func(c *verification.Result) { c.Checks[1].Basis, c.ObservedAll = "declared", false })
-	add("with a declared check that calls all observed", malformed, func(c *verification.Result) { c.Mode, c.Checks[1].Basis = "seed", "declared" })
+	add("with a declared check in the mode observed", malformed, func(c *verification.Result) {
+		c.Checks[1].Basis, c.ObservedAll = "declared", false
+	})
+	add("with a declared check that calls all observed", malformed, func(c *verification.Result) {
+		c.Mode, c.Checks[1].Basis = "seed", "declared"
+	})
 	add("with an unknown mode", malformed, func(c *verification.Result) { c.Mode = "strict" })
 	add("with a check left out", malformed, func(c *verification.Result) { c.Checks = c.Checks[1:] })
-	add("with checks in another order", malformed, func(c *verification.Result) { c.Checks[0], c.Checks[1] = c.Checks[1], c.Checks[0] })
-	add("with a check that was not passed", malformed, func(c *verification.Result) { c.Checks[1].Points, c.Score = 0, 95 })
+	add("with checks in another order", malformed, func(c *verification.Result) {
+		c.Checks[0], c.Checks[1] = c.Checks[1], c.Checks[0]
+	})
+	add("with a check that was not passed", malformed, func(c *verification.Result) {
+		c.Checks[1].Points, c.Score = 0, 95
+	})
 	add("with another score", malformed, func(c *verification.Result) { c.Score = 104 })
 	add("with a greater best score", malformed, func(c *verification.Result) { c.MaxScore = 100 })
 	add("with observed reasoning", malformed, func(c *verification.Result) { c.Reasoning.Basis = "observed" })
@@ -153,16 +174,21 @@ func (d deployment) verificationsVectors() verificationsFile {
 	add("with a root that is no hash", malformed, func(c *verification.Result) { c.RFC6962Root = "00" })
 	add("with two turns", malformed, func(c *verification.Result) { c.Turns = 2 })
 	add("whose last turn came first", malformed, func(c *verification.Result) { c.LastTurn = c.FirstTurn - 1 })
-	add("that observes model calls of a caller that no sidecar names", malformed, func(c *verification.Result) { c.SubjectBasis = "declared" })
-	add("with model calls of three turns out of four", malformed, func(c *verification.Result) { c.ModelCalls.BeforeTurn = c.ModelCalls.BeforeTurn[1:] })
+	add("that observes model calls of a caller that no sidecar names", malformed, func(c *verification.Result) {
+		c.SubjectBasis = "declared"
+	})
+	add("with model calls of three turns out of four", malformed, func(c *verification.Result) {
+		c.ModelCalls.BeforeTurn = c.ModelCalls.BeforeTurn[1:]
+	})
 	add("with fewer model calls than none", malformed, func(c *verification.Result) { c.ModelCalls.BeforeTurn[1] = -1 })
 	add("with declared model calls", malformed, func(c *verification.Result) { c.ModelCalls.Basis = "declared" })
-	add("with model calls that were not measured", malformed, func(c *verification.Result) { c.ModelCalls.Basis = "not_measured" })
+	add("with model calls that were not measured", malformed, func(c *verification.Result) {
+		c.ModelCalls.Basis = "not_measured"
+	})
 	add("without a subject", malformed, func(c *verification.Result) { c.Subject = "" })
 	return f
 }
 
-// judge judges the tokens, then the key with its names and its proof, and the trace.
 func (f verificationsFile) judge() (out []judged) {
 	const file = "verifications.json"
 	verifier := must(f.Trust.verifier(f.At))
@@ -195,13 +221,13 @@ func (f verificationsFile) trace() string {
 		previous, hashes = turn.Hash, append(hashes, turn.Hash)
 	}
 	root := verification.MerkleRoot(hashes)
-	if root != f.Trace.MerkleRoot || verification.Attestation(root, f.Trace.SessionID) != f.Trace.Attestation || f.Trace.RFC6962Root() != f.RFC6962Root {
+	if root != f.Trace.MerkleRoot || verification.Attestation(root, f.Trace.SessionID) != f.Trace.Attestation ||
+		f.Trace.RFC6962Root() != f.RFC6962Root {
 		return "another root or attestation"
 	}
 	return "ok"
 }
 
-// TestVerifications judges verifications.json, and copies of it of which one thing beside the tokens is changed.
 func TestVerifications(t *testing.T) {
 	for _, v := range read[verificationsFile](t, "verifications.json").judge() {
 		if v.got != v.want {
@@ -225,7 +251,8 @@ try { checkPossession(f.possession); checkTrace(f.trace, f.rfc6962Root); } catch
 		if f.possession() == "ok" && f.trace() == "ok" {
 			t.Errorf("another %s: nobody notices", name)
 		}
-		out, err := exec.Command("node", "--input-type=module", "--eval", again, string(must(json.Marshal(f)))).CombinedOutput()
+		out, err := exec.Command("node", "--input-type=module", "--eval", again,
+			string(must(json.Marshal(f)))).CombinedOutput()
 		if got := strings.TrimSpace(string(out)); err != nil || got == "" {
 			t.Errorf("another %s: the verifier in js does not notice: %v", name, err)
 		}

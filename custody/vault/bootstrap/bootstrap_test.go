@@ -22,9 +22,9 @@ func TestMain(m *testing.M) {
 	os.Exit(vaulttest.Main(m, func(s *vaulttest.Server) { server = s }))
 }
 
-// appRoles is a plan for all roles, the two roots included.
 func appRoles(dir string) bootstrap.Options {
-	return bootstrap.Options{Transit: "transit", Roots: true, AppRole: &bootstrap.AppRole{Mount: "approle", Dir: dir, Wrap: time.Minute}}
+	return bootstrap.Options{Transit: "transit", Roots: true,
+		AppRole: &bootstrap.AppRole{Mount: "approle", Dir: dir, Wrap: time.Minute}}
 }
 
 func apply(t *testing.T, v *vaulttest.Server, o bootstrap.Options) string {
@@ -45,7 +45,6 @@ func tryApply(t *testing.T, v *vaulttest.Server, o bootstrap.Options) (string, e
 	return applied(t, v, plan)
 }
 
-// applied carries a plan out and returns what it said, a line for each step.
 func applied(t *testing.T, v *vaulttest.Server, plan *bootstrap.Plan) (string, error) {
 	t.Helper()
 	done, err := plan.Apply(t.Context(), v.Client(t))
@@ -56,7 +55,6 @@ func applied(t *testing.T, v *vaulttest.Server, plan *bootstrap.Plan) (string, e
 	return said.String(), err
 }
 
-// TestPrintedCommands runs what is printed with Vault's own command line, after which there is nothing left to make.
 func TestPrintedCommands(t *testing.T) {
 	v, dir := vaulttest.New(t), filepath.Join(t.TempDir(), "it's a folder")
 	plan, err := bootstrap.New(appRoles(dir))
@@ -69,12 +67,14 @@ func TestPrintedCommands(t *testing.T) {
 	}
 	sh := exec.CommandContext(t.Context(), "sh", "-eu")
 	sh.Stdin = strings.NewReader(strings.Join(plan.Commands(), "\n") + "\n")
-	sh.Env = []string{"PATH=" + filepath.Dir(binary) + ":" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "VAULT_ADDR=" + v.Address, "VAULT_CACERT=" + v.CAFile, "VAULT_TOKEN=" + v.Token}
+	sh.Env = []string{"PATH=" + filepath.Dir(binary) + ":" + os.Getenv("PATH"), "HOME=" + t.TempDir(),
+		"VAULT_ADDR=" + v.Address, "VAULT_CACERT=" + v.CAFile, "VAULT_TOKEN=" + v.Token}
 	if out, err := sh.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	said := apply(t, v, appRoles(dir))
-	if want := 3 + (len(bootstrap.Roles)+len(bootstrap.Roots))*4; strings.Count(said, ": is there") != want || strings.Count(said, "\n") != want {
+	if want := 3 + (len(bootstrap.Roles)+len(bootstrap.Roots))*4; strings.Count(said, ": is there") != want ||
+		strings.Count(said, "\n") != want {
 		t.Errorf("it made what the commands did not:\n%s", said)
 	}
 	for _, r := range bootstrap.Roles {
@@ -85,7 +85,6 @@ func TestPrintedCommands(t *testing.T) {
 	}
 }
 
-// open opens the key of a role, as the role's process does.
 func open(t *testing.T, v *vaulttest.Server, dir string, r bootstrap.Role) (*vault.Key, error) {
 	t.Helper()
 	s, err := vault.NewServer(vault.Options{Address: v.Address, CAFile: v.CAFile, Log: zap.NewNop(), Now: time.Now})
@@ -94,10 +93,11 @@ func open(t *testing.T, v *vaulttest.Server, dir string, r bootstrap.Role) (*vau
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	file := filepath.Join(dir, r.Purpose)
-	return s.Key(t.Context(), r.Key, &vault.AppRole{Role: "mediator-" + r.Purpose, RoleIDFile: file + ".role-id", SecretIDFile: file + ".secret-id", Wrapped: true})
+	return s.Key(t.Context(), r.Key,
+		&vault.AppRole{Role: "mediator-" + r.Purpose, RoleIDFile: file + ".role-id", SecretIDFile: file + ".secret-id",
+			Wrapped: true})
 }
 
-// signs signs with the key of a role.
 func signs(t *testing.T, v *vaulttest.Server, dir string, r bootstrap.Role) *vault.Key {
 	t.Helper()
 	k, err := open(t, v, dir, r)
@@ -106,7 +106,7 @@ func signs(t *testing.T, v *vaulttest.Server, dir string, r bootstrap.Role) *vau
 	}
 	version, err := k.Current(t.Context())
 	if err == nil {
-		_, err = version.Sign(t.Context(), []byte("message")) // which verifies it
+		_, err = version.Sign(t.Context(), []byte("message")) // verifies it
 	}
 	if err != nil {
 		t.Fatalf("%s: %v", r.Purpose, err)
@@ -118,8 +118,10 @@ func TestApply(t *testing.T) {
 	v, dir := vaulttest.New(t), t.TempDir()
 	t.Run("an empty Vault", func(t *testing.T) {
 		said := apply(t, v, appRoles(dir))
-		for _, want := range []string{"transit: enabled", "transit/keys/runtime-key: made", "policy mediator-agent_session: written", "auth/approle: enabled",
-			"auth/approle/role/mediator-request_proof: made", "signer_certificate.secret-id: written, to be unwrapped within 1m0s"} {
+		for _, want := range []string{"transit: enabled", "transit/keys/runtime-key: made",
+			"policy mediator-agent_session: written", "auth/approle: enabled",
+			"auth/approle/role/mediator-request_proof: made",
+			"signer_certificate.secret-id: written, to be unwrapped within 1m0s"} {
 			if !strings.Contains(said, want) {
 				t.Errorf("it does not say %q:\n%s", want, said)
 			}
@@ -128,15 +130,20 @@ func TestApply(t *testing.T) {
 	t.Run("what was changed is put right", func(t *testing.T) {
 		v.Write(t, "transit/keys/session-key/config", map[string]any{"deletion_allowed": true})
 		v.Write(t, "sys/policies/acl/mediator-action_grant", map[string]any{"policy": `path "*" { capabilities = ["sudo"] }`})
-		v.Write(t, "auth/approle/role/mediator-agent_session", map[string]any{"token_policies": "root-like", "token_no_default_policy": false})
-		v.Write(t, "auth/approle/role/mediator-request_proof", map[string]any{"bind_secret_id": false, "secret_id_bound_cidrs": "", "token_bound_cidrs": "127.0.0.0/8", "token_period": "768h"})
+		v.Write(t, "auth/approle/role/mediator-agent_session",
+			map[string]any{"token_policies": "root-like", "token_no_default_policy": false})
+		v.Write(t, "auth/approle/role/mediator-request_proof",
+			map[string]any{"bind_secret_id": false, "secret_id_bound_cidrs": "", "token_bound_cidrs": "127.0.0.0/8",
+				"token_period": "768h"})
 		if err := os.Remove(filepath.Join(dir, "policy_decision.secret-id")); err != nil {
 			t.Fatal(err)
 		}
 		said := apply(t, v, appRoles(dir))
-		for _, want := range []string{"transit/keys/session-key: is there, and can no longer be deleted", "policy mediator-action_grant: replaced, it was another one",
+		for _, want := range []string{"transit/keys/session-key: is there, and can no longer be deleted",
+			"policy mediator-action_grant: replaced, it was another one",
 			"mediator-agent_session: is there, and set again",
-			"policy_decision.secret-id: not written, because the role has 1 secret id(s) already; --deliver control makes another"} {
+			"policy_decision.secret-id: not written, because the role has 1 secret id(s) already; --deliver control makes " +
+				"another"} {
 			if !strings.Contains(said, want) {
 				t.Errorf("it does not say %q:\n%s", want, said)
 			}
@@ -149,7 +156,8 @@ func TestApply(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if said, err := applied(t, v, deliver); err != nil || strings.Count(said, ": written, to be unwrapped within 1m0s\n") != 2 || strings.Count(said, "\n") != 2 {
+		if said, err := applied(t, v, deliver); err != nil ||
+			strings.Count(said, ": written, to be unwrapped within 1m0s\n") != 2 || strings.Count(said, "\n") != 2 {
 			t.Errorf("%s, %v", said, err)
 		}
 		for _, r := range bootstrap.Roles {
@@ -163,11 +171,13 @@ func TestApply(t *testing.T) {
 	t.Run("an engine elsewhere", func(t *testing.T) {
 		o := appRoles(t.TempDir())
 		o.Transit, o.Roots = "team/agents", false
-		if said := apply(t, v, o); !strings.Contains(said, "team/agents/keys/runtime-key: made") || strings.Contains(said, "keys/registry") {
+		if said := apply(t, v, o); !strings.Contains(said, "team/agents/keys/runtime-key: made") ||
+			strings.Contains(said, "keys/registry") {
 			t.Error(said)
 		}
 		text, err := v.Client(t).Sys().GetPolicy("mediator-runtime_attestation")
-		if err != nil || !strings.Contains(text, `path "team/agents/sign/runtime-key"`) || strings.Contains(text, `"transit/`) {
+		if err != nil || !strings.Contains(text, `path "team/agents/sign/runtime-key"`) ||
+			strings.Contains(text, `"transit/`) {
 			t.Errorf("%s, %v", text, err)
 		}
 	})
@@ -176,15 +186,18 @@ func TestApply(t *testing.T) {
 func TestApplyRefuses(t *testing.T) {
 	n := 0
 	for name, tt := range map[string]struct {
-		path string // what stands in the way; MOUNT is a mount of the test's own
+		path string // the obstacle; MOUNT is the test's mount
 		data map[string]any
 		want string
 	}{
-		"an exportable key":   {"MOUNT/keys/runtime-key", map[string]any{"type": "ed25519", "exportable": true}, "which Vault never takes back"},
-		"a plaintext backup":  {"MOUNT/keys/runtime-key", map[string]any{"type": "ed25519", "allow_plaintext_backup": true}, "which Vault never takes back"},
-		"another type":        {"MOUNT/keys/runtime-key", map[string]any{"type": "ecdsa-p256"}, "not a plain ed25519 key"},
-		"another engine":      {"sys/mounts/MOUNT", map[string]any{"type": "kv"}, "is of the type kv: choose another mount"},
-		"another auth method": {"sys/auth/MOUNT", map[string]any{"type": "userpass"}, "is of the type userpass and not approle"},
+		"an exportable key": {"MOUNT/keys/runtime-key", map[string]any{"type": "ed25519", "exportable": true},
+			"which Vault never takes back"},
+		"a plaintext backup": {"MOUNT/keys/runtime-key", map[string]any{"type": "ed25519", "allow_plaintext_backup": true},
+			"which Vault never takes back"},
+		"another type":   {"MOUNT/keys/runtime-key", map[string]any{"type": "ecdsa-p256"}, "not a plain ed25519 key"},
+		"another engine": {"sys/mounts/MOUNT", map[string]any{"type": "kv"}, "is of the type kv: choose another mount"},
+		"another auth method": {"sys/auth/MOUNT", map[string]any{"type": "userpass"},
+			"is of the type userpass and not approle"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n++
@@ -203,7 +216,8 @@ func TestApplyRefuses(t *testing.T) {
 	t.Run("a token that may not", func(t *testing.T) {
 		weak := *server
 		weak.Token = server.TokenFor(t, "nothing", `path "none" { capabilities = ["read"] }`, time.Hour)
-		if _, err := tryApply(t, &weak, appRoles(t.TempDir())); err == nil || !strings.Contains(err.Error(), "cannot read the mounts") || strings.Contains(err.Error(), weak.Token) {
+		if _, err := tryApply(t, &weak, appRoles(t.TempDir())); err == nil ||
+			!strings.Contains(err.Error(), "cannot read the mounts") || strings.Contains(err.Error(), weak.Token) {
 			t.Error(err)
 		}
 	})
@@ -212,7 +226,8 @@ func TestApplyRefuses(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	approle := &bootstrap.AppRole{Mount: "approle", Dir: "secrets", Wrap: time.Minute}
 	kubernetes := func(account ...string) *bootstrap.Kubernetes {
-		return &bootstrap.Kubernetes{Mount: "kubernetes", Audience: "vault", Accounts: map[string]string{account[0]: account[1]}}
+		return &bootstrap.Kubernetes{Mount: "kubernetes", Audience: "vault",
+			Accounts: map[string]string{account[0]: account[1]}}
 	}
 	for name, o := range map[string]bootstrap.Options{
 		"nothing":           {},

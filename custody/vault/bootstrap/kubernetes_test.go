@@ -25,7 +25,7 @@ import (
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
-// cluster plays the part of Kubernetes that Vault asks about tokens (authentication.k8s.io/v1 TokenReview).
+// cluster is Kubernetes' TokenReview (authentication.k8s.io/v1) for Vault.
 type cluster struct {
 	t      *testing.T
 	server *httptest.Server
@@ -43,15 +43,16 @@ func newCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	c := &cluster{t: t, signer: signer}
-	c.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.review(w, r, &key.PublicKey) }))
+	c.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.review(w, r, &key.PublicKey)
+	}))
 	t.Cleanup(c.server.Close)
 	return c
 }
 
-// podClaims are the claims of a projected service account token.
 type podClaims struct {
 	jwt.Claims
-	Audience   []string `json:"aud"` // Kubernetes writes a list, be it of one
+	Audience   []string `json:"aud"` // always a list
 	Kubernetes struct {
 		Namespace      string `json:"namespace"`
 		ServiceAccount struct {
@@ -61,14 +62,14 @@ type podClaims struct {
 	} `json:"kubernetes.io"`
 }
 
-// token writes the token of a pod's service account, NAMESPACE/NAME, to a file.
 func (c *cluster) token(account, audience string) string {
 	c.t.Helper()
 	var claims podClaims
 	namespace, name, _ := strings.Cut(account, "/")
 	claims.Subject, claims.Audience = "system:serviceaccount:"+namespace+":"+name, []string{audience}
 	claims.IssuedAt, claims.Expiry = jwt.NewNumericDate(time.Now()), jwt.NewNumericDate(time.Now().Add(time.Hour))
-	claims.Kubernetes.Namespace, claims.Kubernetes.ServiceAccount.Name, claims.Kubernetes.ServiceAccount.UID = namespace, name, "uid-of-"+name
+	claims.Kubernetes.Namespace, claims.Kubernetes.ServiceAccount.Name, claims.Kubernetes.ServiceAccount.UID = namespace,
+		name, "uid-of-"+name
 	text, err := jwt.Signed(c.signer).Claims(claims).Serialize()
 	if err != nil {
 		c.t.Fatal(err)
@@ -80,7 +81,6 @@ func (c *cluster) token(account, audience string) string {
 	return path
 }
 
-// review answers whether the cluster has made a token, for one of the audiences that are asked for.
 func (c *cluster) review(w http.ResponseWriter, r *http.Request, public *ecdsa.PublicKey) {
 	var asked struct {
 		Spec struct {
@@ -89,14 +89,16 @@ func (c *cluster) review(w http.ResponseWriter, r *http.Request, public *ecdsa.P
 		} `json:"spec"`
 	}
 	raw, err := io.ReadAll(r.Body)
-	if err != nil || json.Unmarshal(raw, &asked) != nil || r.URL.Path != "/apis/authentication.k8s.io/v1/tokenreviews" || r.Header.Get("Authorization") != "Bearer reviewer" {
+	if err != nil || json.Unmarshal(raw, &asked) != nil || r.URL.Path != "/apis/authentication.k8s.io/v1/tokenreviews" ||
+		r.Header.Get("Authorization") != "Bearer reviewer" {
 		http.Error(w, "not a review", http.StatusBadRequest)
 		return
 	}
 	status := map[string]any{"authenticated": false}
 	var claims podClaims
 	token, err := jwt.ParseSigned(asked.Spec.Token, []jose.SignatureAlgorithm{jose.ES256})
-	if err == nil && token.Claims(public, &claims) == nil && len(asked.Spec.Audiences) == 1 && slices.Contains(claims.Audience, asked.Spec.Audiences[0]) {
+	if err == nil && token.Claims(public, &claims) == nil && len(asked.Spec.Audiences) == 1 &&
+		slices.Contains(claims.Audience, asked.Spec.Audiences[0]) {
 		status = map[string]any{
 			"authenticated": true, "audiences": claims.Audience,
 			"user": map[string]any{"username": claims.Subject, "uid": claims.Kubernetes.ServiceAccount.UID},
@@ -104,17 +106,20 @@ func (c *cluster) review(w http.ResponseWriter, r *http.Request, public *ecdsa.P
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusCreated)
-	_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "status": status})
+	_ = json.NewEncoder(w).Encode(
+		map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "status": status})
 }
 
-// TestKubernetes has roles log in with their pods' service accounts.
 func TestKubernetes(t *testing.T) {
 	v, cluster := vaulttest.New(t), newCluster(t)
 	v.Kubernetes(t)
 	accounts := map[string]string{"serve": "agents/worker", "trigger": "mediator/trigger"}
-	apply(t, v, bootstrap.Options{Transit: "transit", Kubernetes: &bootstrap.Kubernetes{Mount: "kubernetes", Audience: "vault", Accounts: accounts}})
+	apply(t, v, bootstrap.Options{Transit: "transit",
+		Kubernetes: &bootstrap.Kubernetes{Mount: "kubernetes", Audience: "vault", Accounts: accounts}})
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cluster.server.Certificate().Raw})
-	v.Write(t, "auth/kubernetes/config", map[string]any{"kubernetes_host": cluster.server.URL, "kubernetes_ca_cert": string(ca), "token_reviewer_jwt": "reviewer", "disable_local_ca_jwt": true})
+	v.Write(t, "auth/kubernetes/config",
+		map[string]any{"kubernetes_host": cluster.server.URL, "kubernetes_ca_cert": string(ca),
+			"token_reviewer_jwt": "reviewer", "disable_local_ca_jwt": true})
 	s, err := vault.NewServer(vault.Options{Address: v.Address, CAFile: v.CAFile, Log: zap.NewNop(), Now: time.Now})
 	if err != nil {
 		t.Fatal(err)

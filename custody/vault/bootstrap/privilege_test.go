@@ -14,7 +14,7 @@ import (
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
 )
 
-// TestLeastPrivilege logs in as each role, signs with its key, and is denied all else by Vault.
+// TestLeastPrivilege: each role signs with its key, and Vault denies everything else.
 func TestLeastPrivilege(t *testing.T) {
 	dir := t.TempDir()
 	apply(t, server, appRoles(dir))
@@ -39,7 +39,8 @@ func TestLeastPrivilege(t *testing.T) {
 		t.Run(r.Purpose, func(t *testing.T) {
 			c := login(t, dir, r)
 			allowed(t, c, http.MethodGet, "transit/keys/"+r.Key, nil)
-			allowed(t, c, http.MethodPut, "transit/sign/"+r.Key, map[string]any{"batch_input": []any{map[string]any{"input": "bWVzc2FnZQ=="}}, "key_version": 1})
+			allowed(t, c, http.MethodPut, "transit/sign/"+r.Key,
+				map[string]any{"batch_input": []any{map[string]any{"input": "bWVzc2FnZQ=="}}, "key_version": 1})
 			for _, other := range all {
 				if other != r {
 					denied(t, c, http.MethodPut, "transit/sign/"+other.Key, map[string]any{"input": "bWVzc2FnZQ=="})
@@ -48,7 +49,9 @@ func TestLeastPrivilege(t *testing.T) {
 			}
 			for _, want := range forbidden(r.Key) {
 				method, path, _ := strings.Cut(want, " ")
-				denied(t, c, method, path, map[string]any{"name": "new", "policies": []string{"root"}, "policy": `path "*" { capabilities = ["sudo"] }`, "exportable": true, "input": "bWVzc2FnZQ=="})
+				denied(t, c, method, path,
+					map[string]any{"name": "new", "policies": []string{"root"}, "policy": `path "*" { capabilities = ["sudo"] }`,
+						"exportable": true, "input": "bWVzc2FnZQ=="})
 			}
 			allowed(t, c, http.MethodPut, "auth/token/renew-self", nil)
 			allowed(t, c, http.MethodPut, "auth/token/revoke-self", nil)
@@ -56,12 +59,13 @@ func TestLeastPrivilege(t *testing.T) {
 	}
 }
 
-// TestOwner has the keys' owner rotate and retire, and denied all that signs, lets a key out or gives more rights.
+// TestOwner rotates and retires, and cannot sign, export or grant.
 func TestOwner(t *testing.T) {
 	o := appRoles(t.TempDir())
 	o.Transit = "owned"
 	apply(t, server, o)
-	secret, err := server.Client(t).Auth().Token().CreateOrphan(&api.TokenCreateRequest{Policies: []string{"mediator-owner"}, NoDefaultPolicy: true})
+	secret, err := server.Client(t).Auth().Token().CreateOrphan(
+		&api.TokenCreateRequest{Policies: []string{"mediator-owner"}, NoDefaultPolicy: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +73,8 @@ func TestOwner(t *testing.T) {
 	c.SetToken(secret.Auth.ClientToken)
 	allowed(t, c, http.MethodPut, "owned/keys/runtime-key/rotate", nil)
 	allowed(t, c, http.MethodGet, "owned/keys/runtime-key", nil)
-	allowed(t, c, http.MethodPut, "owned/keys/runtime-key/config", map[string]any{"min_decryption_version": 2, "min_encryption_version": 2})
+	allowed(t, c, http.MethodPut, "owned/keys/runtime-key/config",
+		map[string]any{"min_decryption_version": 2, "min_encryption_version": 2})
 	for _, flag := range []string{"exportable", "allow_plaintext_backup", "deletion_allowed"} {
 		denied(t, c, http.MethodPut, "owned/keys/runtime-key/config", map[string]any{flag: true})
 		denied(t, c, http.MethodPut, "owned/keys/runtime-key/config", map[string]any{flag: true, "min_decryption_version": 2})
@@ -79,12 +84,13 @@ func TestOwner(t *testing.T) {
 		if path = strings.Replace(path, "transit/", "owned/", 1); path == "owned/keys/runtime-key/rotate" {
 			continue
 		}
-		denied(t, c, method, path, map[string]any{"name": "new", "policies": []string{"root"}, "policy": `path "*" { capabilities = ["sudo"] }`, "exportable": true, "input": "bWVzc2FnZQ=="})
+		denied(t, c, method, path,
+			map[string]any{"name": "new", "policies": []string{"root"}, "policy": `path "*" { capabilities = ["sudo"] }`,
+				"exportable": true, "input": "bWVzc2FnZQ=="})
 	}
 	denied(t, c, http.MethodPut, "owned/sign/runtime-key", map[string]any{"input": "bWVzc2FnZQ=="})
 }
 
-// forbidden are requests that nobody who signs with a key has to make.
 func forbidden(key string) []string {
 	var out []string
 	for _, path := range []string{"rotate", "config", "trim", "import", "import_version", "soft-delete"} {
@@ -95,19 +101,23 @@ func forbidden(key string) []string {
 	}
 	return append(out,
 		"DELETE transit/keys/"+key, "LIST transit/keys", "PUT transit/keys/another", "PUT transit/keys/"+key,
-		"GET transit/export/signing-key/"+key, "GET transit/export/signing-key/"+key+"/1", "GET transit/backup/"+key, "PUT transit/restore/"+key,
-		"PUT transit/sign/"+key+"/sha2-256", "PUT transit/config/keys", "PUT transit/cache-config", "GET transit/byok-export/"+key+"/"+key,
+		"GET transit/export/signing-key/"+key, "GET transit/export/signing-key/"+key+"/1", "GET transit/backup/"+key,
+		"PUT transit/restore/"+key,
+		"PUT transit/sign/"+key+"/sha2-256", "PUT transit/config/keys", "PUT transit/cache-config",
+		"GET transit/byok-export/"+key+"/"+key,
 		"GET kv/data/credential", "PUT kv/data/credential", "LIST kv/metadata", "GET cubbyhole/x", "PUT cubbyhole/x",
-		"PUT sys/policies/acl/mediator-runtime_attestation", "GET sys/policies/acl/root", "PUT sys/policy/x", "LIST sys/policies/acl",
-		"PUT sys/mounts/mine", "GET sys/mounts", "PUT sys/auth/mine", "GET sys/auth", "PUT sys/seal", "PUT sys/audit/mine", "GET sys/raw/core",
+		"PUT sys/policies/acl/mediator-runtime_attestation", "GET sys/policies/acl/root", "PUT sys/policy/x",
+		"LIST sys/policies/acl",
+		"PUT sys/mounts/mine", "GET sys/mounts", "PUT sys/auth/mine", "GET sys/auth", "PUT sys/seal", "PUT sys/audit/mine",
+		"GET sys/raw/core",
 		"PUT sys/wrapping/wrap", "PUT sys/leases/revoke-prefix/x", "GET sys/storage/raft/snapshot",
-		"PUT auth/token/create", "PUT auth/token/create-orphan", "PUT auth/token/roles/mine", "PUT auth/token/lookup", "PUT auth/token/revoke", "LIST auth/token/accessors",
+		"PUT auth/token/create", "PUT auth/token/create-orphan", "PUT auth/token/roles/mine", "PUT auth/token/lookup",
+		"PUT auth/token/revoke", "LIST auth/token/accessors",
 		"PUT auth/approle/role/mediator-runtime_attestation", "GET auth/approle/role/mediator-runtime_attestation/role-id",
 		"PUT auth/approle/role/mediator-runtime_attestation/secret-id", "PUT identity/entity",
 	)
 }
 
-// login logs in as a role, with what was written for it.
 func login(t *testing.T, dir string, r bootstrap.Role) *api.Client {
 	t.Helper()
 	content := func(suffix string) string {
@@ -123,7 +133,8 @@ func login(t *testing.T, dir string, r bootstrap.Role) *api.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret, err := c.Logical().WriteWithContext(t.Context(), "auth/approle/login", map[string]any{"role_id": content(".role-id"), "secret_id": unwrapped.Data["secret_id"]})
+	secret, err := c.Logical().WriteWithContext(t.Context(), "auth/approle/login",
+		map[string]any{"role_id": content(".role-id"), "secret_id": unwrapped.Data["secret_id"]})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +145,6 @@ func login(t *testing.T, dir string, r bootstrap.Role) *api.Client {
 	return c
 }
 
-// ask makes one request; what LIST asks for is asked as clients do.
 func ask(t *testing.T, c *api.Client, method, path string, body map[string]any) error {
 	t.Helper()
 	var err error
@@ -162,7 +172,10 @@ func denied(t *testing.T, c *api.Client, method, path string, body map[string]an
 	t.Helper()
 	var answer *api.ResponseError
 	err := ask(t, c, method, path, body)
-	if !errors.As(err, &answer) || answer.StatusCode != http.StatusForbidden || !slices.ContainsFunc(answer.Errors, func(s string) bool { return strings.Contains(s, "permission denied") }) {
+	if !errors.As(err, &answer) || answer.StatusCode != http.StatusForbidden ||
+		!slices.ContainsFunc(answer.Errors, func(s string) bool {
+			return strings.Contains(s, "permission denied")
+		}) {
 		t.Errorf("%s %s: %v", method, path, err)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
-// TestSecretIDs repeats a bootstrap, from the same folder and from another one, which makes no secret id; delivers; and prunes.
 func TestSecretIDs(t *testing.T) {
 	v, dir := vaulttest.New(t), t.TempDir()
 	o := appRoles(dir)
@@ -24,7 +23,8 @@ func TestSecretIDs(t *testing.T) {
 		n := make(map[string]int)
 		for i, id := range ids {
 			n[id.Purpose]++
-			if id.Accessor == "" || time.Since(id.Created).Abs() > time.Hour || i > 0 && ids[i-1].Purpose == id.Purpose && ids[i-1].Created.Before(id.Created) {
+			if id.Accessor == "" || time.Since(id.Created).Abs() > time.Hour || i > 0 && ids[i-1].Purpose == id.Purpose &&
+				ids[i-1].Created.Before(id.Created) {
 				t.Errorf("%+v", id)
 			}
 		}
@@ -46,7 +46,7 @@ func TestSecretIDs(t *testing.T) {
 	apply(t, v, o)
 	want(nil)
 	apply(t, v, o)
-	if err := os.Remove(filepath.Join(dir, "request_proof.secret-id")); err != nil { // it was moved to its process
+	if err := os.Remove(filepath.Join(dir, "request_proof.secret-id")); err != nil { // moved to its process
 		t.Fatal(err)
 	}
 	apply(t, v, o)
@@ -95,7 +95,7 @@ func TestSecretIDs(t *testing.T) {
 	}
 	want(nil)
 	for _, r := range bootstrap.Roles {
-		if r.Process == "serve" { // with the newest one, which was delivered last
+		if r.Process == "serve" { // with the newest, delivered last
 			signs(t, v, dir, r)
 		}
 	}
@@ -107,8 +107,9 @@ func TestDeliverRefuses(t *testing.T) {
 		o       bootstrap.Options
 		process string
 	}{
-		"no such process": {appRoles("secrets"), "agent"}, "no process": {appRoles("secrets"), ""}, "kubernetes": {kubernetes, "serve"},
-		"no folder": {appRoles(""), "serve"},
+		"no such process": {appRoles("secrets"), "agent"}, "no process": {appRoles("secrets"), ""},
+		"kubernetes": {kubernetes, "serve"},
+		"no folder":  {appRoles(""), "serve"},
 	} {
 		if plan, err := bootstrap.Deliver(tt.o, tt.process); err == nil || plan != nil {
 			t.Errorf("%s: %v", name, err)
