@@ -59,7 +59,7 @@ type accounts struct {
 // account is the log of one agent as far as it has been read.
 type account struct {
 	agent accrual.Agent
-	held  chan struct{}    // full while in use; a channel, so that waiting can be cancelled
+	held  lock             // for what follows
 	log   *accrual.Account // nil if it must be read from the start
 	rated *rating.Account  // of the same entries
 	last  *reputed         // the last answer, if any
@@ -111,16 +111,14 @@ func (a *accounts) take(ctx context.Context, agent accrual.Agent) (of *account, 
 	a.mu.Lock()
 	of, ok := a.byID.Get(agent.String())
 	if !ok {
-		of = &account{agent: agent, held: make(chan struct{}, 1)}
+		of = &account{agent: agent, held: make(lock, 1)}
 		a.byID.Put(agent.String(), of)
 	}
 	a.mu.Unlock()
-	select {
-	case of.held <- struct{}{}:
-		return of, func() { <-of.held }, nil
-	case <-ctx.Done():
+	if release, ok = of.held.take(ctx); !ok {
 		return nil, nil, ctx.Err()
 	}
+	return of, release, nil
 }
 
 // account returns the complete log of an agent, locked until release is called.

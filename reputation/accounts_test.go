@@ -23,7 +23,6 @@ import (
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
-// reputed returns the verified claims of the reputation of the kit's agent.
 func reputed(t *testing.T, n *nodetest.Node) accrual.Claims {
 	t.Helper()
 	answer, err := n.Reputation(t.Context(), n.Kit.Agent(t).String())
@@ -42,7 +41,6 @@ func reputed(t *testing.T, n *nodetest.Node) accrual.Claims {
 	return c
 }
 
-// closed delivers a session of some calls, and its end.
 func closed(t testing.TB, n *nodetest.Node, id string, calls int) *gatetest.Session {
 	t.Helper()
 	s := n.Calls(t, id, calls)
@@ -51,8 +49,6 @@ func closed(t testing.TB, n *nodetest.Node, id string, calls int) *gatetest.Sess
 	return s
 }
 
-// TestReputation: an agent begins with an empty log. A session is entered once it is closed, with its score, and counts
-// once.
 func TestReputation(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil)
 	ctx := t.Context()
@@ -99,8 +95,6 @@ func TestReputation(t *testing.T) {
 	}
 }
 
-// TestReputationOfVerified: a token has what its agent has passed last until that is over, and a new one is signed at
-// once when it changes.
 func TestReputationOfVerified(t *testing.T) {
 	var passed *accrual.Verified
 	var failed error
@@ -145,8 +139,6 @@ func first(t *testing.T, s *gatetest.Session) interaction.Receipt {
 	return c
 }
 
-// TestReputationsThatAreRefused: of agents that are none, or of owners that the node does not know; and from logs that
-// are not the kept ones.
 func TestReputationsThatAreRefused(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil)
 	for id, code := range map[string]string{"": "query_malformed", "agent:a": "query_malformed",
@@ -188,8 +180,6 @@ func TestReputationsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestEnterWithoutTheOwner: what is closed waits while its owner is not believed, and holds up nobody; nothing is lost
-// when the owner is back, nor by a restart.
 func TestEnterWithoutTheOwner(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil)
 	for i := range 3 {
@@ -215,7 +205,6 @@ func TestEnterWithoutTheOwner(t *testing.T) {
 	}
 }
 
-// TestEnterReplicas: two replicas enter the sessions that come in meanwhile, each once, and agree on every reputation.
 func TestEnterReplicas(t *testing.T) {
 	k, dsn := gatetest.New(t), pgtest.Start(t).Database(t)
 	var replicas [2]*nodetest.Node

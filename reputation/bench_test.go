@@ -28,10 +28,6 @@ import (
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
-// BenchmarkReputationRead reads the reputations of agents over the node's API, in any order: AGENTS of them, 100 unless
-// it is set, with 100 receipts each. The node keeps the logs of 1,024 agents in memory. Beside the mean it reports what
-// the slowest hundredth takes at least: p99, and p99-alone without the time that a read waits for a processor which has
-// other work.
 func BenchmarkReputationRead(b *testing.B) {
 	agents, err := strconv.Atoi(os.Getenv("AGENTS"))
 	if err != nil {
@@ -97,7 +93,6 @@ func BenchmarkReputationRead(b *testing.B) {
 	})
 }
 
-// waited is how long this thread has ever waited for a processor.
 func waited(b *testing.B) time.Duration {
 	b.Helper()
 	raw, err := os.ReadFile("/proc/thread-self/schedstat")
@@ -108,14 +103,12 @@ func waited(b *testing.B) time.Duration {
 	return time.Duration(waits)
 }
 
-// newAPI is the API of a node that has just started on the store of another one.
 func newAPI(b *testing.B, n *nodetest.Node) http.Handler {
 	b.Helper()
 	return api.Handler(nodetest.New(b, n.Kit, n.Store).Service,
 		api.Options{Now: time.Now, Log: zap.NewNop(), Rate: 1 << 20})
 }
 
-// delivery is so many receipts of a session, as large as they are. Nobody has signed them.
 func delivery(agent accrual.Agent, session string, receipts int) store.Addition {
 	a := store.Addition{Owner: agent.Owner, Agent: agent.Subject, Session: session, At: gatetest.Start,
 		MaxSessions: 1 << 40, MaxReceipts: 1 << 40}
@@ -128,7 +121,6 @@ func delivery(agent accrual.Agent, session string, receipts int) store.Addition 
 	return a
 }
 
-// fill stores sessions of an agent with so many receipts each, and enters each session in the agent's log.
 func fill(ctx context.Context, s *store.Store, agent accrual.Agent, sessions, receipts int) error {
 	log, err := accrual.NewAccount(agent)
 	if err != nil {

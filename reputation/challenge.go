@@ -85,7 +85,6 @@ func (s *Service) Issue(ctx context.Context, by Caller) (Issued, error) {
 	return Issued{}, errContended
 }
 
-// newChallenge makes a challenge with a random nonce.
 func (s *Service) newChallenge(by Caller, number int64, now time.Time) store.Challenge {
 	var nonce, seed [32]byte
 	_, _ = crand.Read(nonce[:]) // never fails; it ends the process instead
@@ -190,7 +189,6 @@ func commitment(c store.Challenge) Commitment {
 	return answer
 }
 
-// challenge returns a challenge of the caller's session.
 func (s *Service) challenge(ctx context.Context, by Caller, nonce string) (store.Challenge, error) {
 	c, err := s.o.Store.Challenge(ctx, nonce)
 	if errors.Is(err, store.ErrNotFound) || err == nil &&

@@ -16,7 +16,6 @@ import (
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
-// TestChallenge: a challenge is issued, committed to and revealed, each step once, and the same again is fine.
 func TestChallenge(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil)
 	ctx, by := t.Context(), n.By(t, "ses_1")
@@ -67,7 +66,6 @@ func TestChallenge(t *testing.T) {
 	}
 }
 
-// TestChallengesThatAreRefused: to others, too late, or too many.
 func TestChallengesThatAreRefused(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil)
 	ctx, by := t.Context(), n.By(t, "ses_1")
@@ -101,7 +99,6 @@ func TestChallengesThatAreRefused(t *testing.T) {
 	wantCode(t, err, "session_full")
 }
 
-// TestChallengeOfAClosedSession: what is closed is not committed to or revealed in.
 func TestChallengeOfAClosedSession(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil)
 	ctx := t.Context()
@@ -137,7 +134,6 @@ func TestChallengeOfAClosedSession(t *testing.T) {
 	}
 }
 
-// TestProbes: pairs of questions, each in two wordings, and nothing that tells which belong together.
 func TestProbes(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil)
 	ids := make(map[string]bool)
@@ -172,7 +168,6 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// TestCaller: a caller token names the agent for one request, once.
 func TestCaller(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil)
 	const path = "/v1/challenge/issue"
@@ -214,7 +209,6 @@ func TestCaller(t *testing.T) {
 	wantCode(t, err, "caller_invalid")
 }
 
-// TestBoundsOfAgents: the agents of an owner have a rate, and a bound on their challenges.
 func TestBoundsOfAgents(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil, func(o *reputation.Options) { o.Limits.Calls, o.Limits.Challenges = 1, 2 })
 	for i := range 2 {

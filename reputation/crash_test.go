@@ -27,7 +27,6 @@ import (
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
-// victim is a node in a process of its own, which ends at a chosen point and is started again.
 type victim struct {
 	dir, trust, program string
 	process             *exec.Cmd
@@ -52,7 +51,6 @@ func newVictim(t *testing.T, k *gatetest.Kit) *victim {
 	return v
 }
 
-// replica is another node of the same program and trust, on a database.
 func (v *victim) replica(t *testing.T, dsn string) *victim {
 	t.Helper()
 	other := &victim{dir: t.TempDir(), trust: v.trust, program: v.program}
@@ -60,7 +58,6 @@ func (v *victim) replica(t *testing.T, dsn string) *victim {
 	return other
 }
 
-// begin starts it, until the end of the test.
 func (v *victim) begin(t *testing.T) {
 	t.Helper()
 	v.client = &http.Client{
@@ -92,7 +89,6 @@ func (v *victim) kill() {
 	_ = v.process.Wait()
 }
 
-// arm has it end at a point.
 func (v *victim) arm(t *testing.T, point string) (disarm func()) {
 	t.Helper()
 	points := filepath.Join(v.dir, "points")
@@ -100,7 +96,6 @@ func (v *victim) arm(t *testing.T, point string) (disarm func()) {
 	return func() { _ = os.Remove(points) }
 }
 
-// try makes a request. It starts the node again if the node has ended meanwhile, and then returns false.
 func (v *victim) try(t *testing.T, path, token string, body []byte) (status int, answer []byte, answered bool) {
 	t.Helper()
 	req, err := http.NewRequest("POST", "http://node"+path, bytes.NewReader(body))
@@ -125,7 +120,6 @@ func (v *victim) try(t *testing.T, path, token string, body []byte) (status int,
 	return resp.StatusCode, answer, true
 }
 
-// ask makes a request that ends at a point on its way, if it reaches it, and then makes it again until it is answered.
 func (v *victim) ask(t *testing.T, point, path string, token func() string, body, into any) {
 	t.Helper()
 	raw, err := json.Marshal(body)

@@ -20,7 +20,6 @@ import (
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
-// replicas are two nodes on one PostgreSQL database, with one arbiter.
 func replicas(t *testing.T) (both [2]*court) {
 	t.Helper()
 	k, dsn := gatetest.New(t), pgtest.Start(t).Database(t)
@@ -36,9 +35,6 @@ func replicas(t *testing.T) (both [2]*court) {
 	return both
 }
 
-// TestLastSecond: 64 agents dispute the same signal in the last second of its window, at two replicas that close the
-// window and settle meanwhile. Each dispute is opened or refused for the window, once; all logs agree, and nothing is
-// counted twice.
 func TestLastSecond(t *testing.T) {
 	both := replicas(t)
 	c, ctx := both[0], t.Context()
@@ -123,8 +119,6 @@ func rootOf(t *testing.T, c *court) accrual.Log {
 	}
 }
 
-// TestReplicasResolveOnce: two replicas settle the same disputes, an arbiter decides the same at both, and sessions of
-// the same agents are entered meanwhile: each dispute ends once, and each session is entered once.
 func TestReplicasResolveOnce(t *testing.T) {
 	both := replicas(t)
 	c, ctx := both[0], t.Context()

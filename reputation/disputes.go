@@ -48,7 +48,6 @@ const (
 // OfOneOwner is the ratio of an owner's bound to that of each of its agents.
 const OfOneOwner = 100
 
-// defaults checks the options and sets the defaults.
 func (d *Disputes) defaults(now func() time.Time) error {
 	if d.Registered == nil || d.Resolution == nil || d.Root == nil || d.Rules == (dispute.Rules{}) {
 		return errors.New("reputation: the disputes need their rules, both signers and Registered")
@@ -78,14 +77,14 @@ func (d *Disputes) verifier(now func() time.Time) (*evidence.Verifier, error) {
 
 // docket is the log of signals and disputes as far as it has been read.
 type docket struct {
-	held   chan struct{} // full while in use; a channel, so that waiting can be cancelled
+	held   lock          // for what follows
 	book   *dispute.Book // durable entries only
 	trials *trials
 	root   rooted // the last one
 }
 
 func newDocket() *docket {
-	return &docket{held: make(chan struct{}, 1), book: dispute.NewBook(), trials: newTrials()}
+	return &docket{held: make(lock, 1), book: dispute.NewBook(), trials: newTrials()}
 }
 
 var errOff = refusal.New("not_configured", "the node takes no signals or disputes")
@@ -95,12 +94,10 @@ func (s *Service) openBook(ctx context.Context) (book *dispute.Book, now time.Ti
 	if s.o.Disputes == nil {
 		return nil, now, nil, errOff
 	}
-	select {
-	case s.docket.held <- struct{}{}:
-	case <-ctx.Done():
+	release, ok := s.docket.held.take(ctx)
+	if !ok {
 		return nil, now, nil, refusal.New("overloaded", "the log of disputes is in use")
 	}
-	release = func() { <-s.docket.held }
 	if err = s.catchUpDocket(ctx); err == nil {
 		now, err = s.o.Disputes.Now(ctx)
 	}
@@ -157,7 +154,6 @@ func (s *Service) step(ctx context.Context, judge func(book *dispute.Book, now t
 	return refusal.New("overloaded", "too many replicas add to the log of disputes: %w", last)
 }
 
-// proceed adds an entry to the log: see [Service.advance].
 func (s *Service) proceed(ctx context.Context, book *dispute.Book, e dispute.Entry, one store.Step) error {
 	next, err := book.Next(e)
 	if err != nil {
@@ -226,7 +222,6 @@ func (s *Service) accountsOf(ctx context.Context, of []dispute.Account) (account
 	return accounts, release, nil
 }
 
-// stepOf names the kind of an entry.
 func stepOf(e dispute.Entry) string {
 	switch {
 	case e.Signal != nil:

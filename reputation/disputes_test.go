@@ -24,7 +24,6 @@ import (
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
-// court is a node with an arbiter, and two agents of its owner.
 type court struct {
 	*nodetest.Node
 	decide   func(func(*dispute.Decision)) string
@@ -43,7 +42,6 @@ func newCourt(t *testing.T, edits ...func(*reputation.Options)) *court {
 	return c
 }
 
-// published publishes a signal of the first agent.
 func (c *court) published(t *testing.T, id string) reputation.Signal {
 	t.Helper()
 	s, err := c.Publish(t.Context(), c.Says(t, c.SignalOf(c.one, id)))
@@ -51,7 +49,6 @@ func (c *court) published(t *testing.T, id string) reputation.Signal {
 	return s
 }
 
-// disputed has the second agent dispute a signal.
 func (c *court) disputed(t *testing.T, id, signal string) reputation.Dispute {
 	t.Helper()
 	d, err := c.File(t.Context(), c.Says(t, c.Contract(c.two, id, signal)))
@@ -68,7 +65,6 @@ func (c *court) reputation(t *testing.T, agent string) accrual.Claims {
 	return claims
 }
 
-// log returns what happened, in its order, and verifies that the log is one.
 func (c *court) log(t *testing.T) (happened []string) {
 	t.Helper()
 	book := dispute.NewBook()
@@ -96,8 +92,6 @@ func (c *court) log(t *testing.T) (happened []string) {
 	}
 }
 
-// TestGeneralDispute goes the whole way of a general dispute: published, disputed, decided by the arbiter, and counted
-// once the window has closed.
 func TestGeneralDispute(t *testing.T) {
 	c := newCourt(t)
 	ctx := t.Context()
@@ -165,8 +159,6 @@ func documentOf(t *testing.T, d reputation.Dispute) string {
 	return e.Opened.Document
 }
 
-// TestStatements: a document counts only with the word of its author: the sidecar's statement, or the signature of an
-// agent elsewhere.
 func TestStatements(t *testing.T) {
 	c := newCourt(t)
 	stranger, other := nodetest.NewStranger(t), nodetest.NewStranger(t)
@@ -242,7 +234,6 @@ func TestStatements(t *testing.T) {
 	}
 }
 
-// TestBasis: a signal is observed that rests on receipts of its author which the node holds, and which count.
 func TestBasis(t *testing.T) {
 	c := newCourt(t)
 	author := c.Kit.Agent(t).String()
@@ -274,7 +265,6 @@ func TestBasis(t *testing.T) {
 	}
 }
 
-// challenged has the second agent challenge receipts of a session of the kit's agent.
 func (c *court) challenged(t *testing.T, kind string, s *gatetest.Session, numbers ...int) reputation.Dispute {
 	t.Helper()
 	of := dispute.Challenge{ChallengerID: c.two, TargetID: c.Kit.Agent(t).String(), ChallengeType: kind}
@@ -286,8 +276,6 @@ func (c *court) challenged(t *testing.T, kind string, s *gatetest.Session, numbe
 	return d
 }
 
-// TestReceiptsDecide: receipts decide the other types. What is missing is waited for until the deadline, and what is
-// kept back helps nobody.
 func TestReceiptsDecide(t *testing.T) {
 	type want struct{ status, outcome, resolver, reason string }
 	for name, row := range map[string]struct {
@@ -391,8 +379,6 @@ func TestReceiptsDecide(t *testing.T) {
 	}
 }
 
-// TestSlowClock: a sidecar whose clock is behind the node's loses nothing by that, as long as the node has taken its
-// caller token.
 func TestSlowClock(t *testing.T) {
 	for name, row := range map[string]struct {
 		behind  time.Duration // when the challenge is issued
@@ -432,7 +418,6 @@ func TestSlowClock(t *testing.T) {
 	}
 }
 
-// TestBrought: a challenger can bring receipts that the sidecar has signed and kept back.
 func TestBrought(t *testing.T) {
 	c := newCourt(t)
 	s := closed(t, c.Node, "ses_a", 5)
@@ -457,8 +442,6 @@ func TestBrought(t *testing.T) {
 	wantCode(t, err, "dispute_receipts")
 }
 
-// TestATrialThatFails: a dispute that cannot be judged holds up no window, and is not tried again at once, also where
-// its time is over.
 func TestATrialThatFails(t *testing.T) {
 	c := newCourt(t)
 	ctx, now := t.Context(), c.Kit.Clock.Now()
@@ -494,8 +477,6 @@ func TestATrialThatFails(t *testing.T) {
 		[]string{accrual.Inconclusive, dispute.ResolverDeadline, dispute.ReasonFailed})
 }
 
-// TestWaitsOfTrials: a dispute that cannot be judged yet is tried again after a minute, and then after twice as long
-// each time, up to six hours.
 func TestWaitsOfTrials(t *testing.T) {
 	c := newCourt(t)
 	s := c.Calls(t, "ses_a", 5)
@@ -518,7 +499,6 @@ func TestWaitsOfTrials(t *testing.T) {
 	}
 }
 
-// TestTurnsOfTrials: many disputes of one owner's agents hold up those of another owner by one trial.
 func TestTurnsOfTrials(t *testing.T) {
 	c := newCourt(t)
 	s, last := closed(t, c.Node, "ses_a", 2), ""
@@ -556,7 +536,6 @@ func TestTurnsOfTrials(t *testing.T) {
 	check.WantEqual(t, []int{len(resolved), slices.Index(resolved, dispute.DisputeID(hash))}, []int{5, 1})
 }
 
-// TestATrialThatTakesTooLong: a dispute about more than can be read in time ends too.
 func TestATrialThatTakesTooLong(t *testing.T) {
 	c := newCourt(t, func(o *reputation.Options) { o.Disputes.TrialTime = 1 })
 	d := c.challenged(t, dispute.TypeTiming, closed(t, c.Node, "ses_a", 5), 1)
@@ -573,7 +552,6 @@ func TestATrialThatTakesTooLong(t *testing.T) {
 		[]string{accrual.Inconclusive, dispute.ResolverDeadline, dispute.ReasonTooLong})
 }
 
-// TestWindowsBetweenTrials: a window that ends while a dispute is judged is closed before the next one is.
 func TestWindowsBetweenTrials(t *testing.T) {
 	var trial atomic.Int64 // how often the clock is yet read until a trial is under way; below that nothing happens
 	var c *court
@@ -599,8 +577,6 @@ func TestWindowsBetweenTrials(t *testing.T) {
 	check.WantEqual(t, c.log(t), []string{"signal", "opened", "opened", "resolved", "final", "resolved"})
 }
 
-// TestAContinuedSession: a session by which an agent has lost a dispute goes on. What it lost by lets it lose no other,
-// and what comes afterwards does.
 func TestAContinuedSession(t *testing.T) {
 	for outcome, edit := range map[string]func(*interaction.Receipt){
 		accrual.TargetWins:     nil,
@@ -633,8 +609,6 @@ func TestAContinuedSession(t *testing.T) {
 	}
 }
 
-// TestSeveralAtOnce: two agents dispute other receipts of one session at once, and both are right. The target loses
-// once, and neither of them loses.
 func TestSeveralAtOnce(t *testing.T) {
 	c := newCourt(t)
 	s, target := c.Calls(t, "ses_a", 1), c.Kit.Agent(t).String()
@@ -661,8 +635,6 @@ func TestSeveralAtOnce(t *testing.T) {
 	}
 }
 
-// TestBroughtOfOtherSessions: what is brought of a session that the dispute is not about decides nothing. Otherwise an
-// agent could lose again and again by what it has lost by, which everybody can read.
 func TestBroughtOfOtherSessions(t *testing.T) {
 	c := newCourt(t)
 	s, target := closed(t, c.Node, "ses_a", 5), c.Kit.Agent(t).String()
@@ -692,8 +664,6 @@ func TestBroughtOfOtherSessions(t *testing.T) {
 	}
 }
 
-// TestViolations: breaches of the rules against spam are refused, and entered once each. Documents that nobody has
-// signed enter nothing.
 func TestViolations(t *testing.T) {
 	c := newCourt(t)
 	ctx := t.Context()
@@ -726,7 +696,6 @@ func TestViolations(t *testing.T) {
 	check.WantEqual(t, c.log(t), []string{"signal", "signal", "opened", "violation", "violation", "violation"})
 }
 
-// TestFilingsThatAreRefused: who may not dispute, and what cannot be disputed.
 func TestFilingsThatAreRefused(t *testing.T) {
 	unregistered := nodetest.NewStranger(t)
 	c := newCourt(t, func(o *reputation.Options) {
@@ -770,7 +739,6 @@ func TestFilingsThatAreRefused(t *testing.T) {
 	check.WantEqual(t, c.log(t), []string{"signal"})
 }
 
-// TestDecisions: only the arbiter's decision about exactly this dispute ends it.
 func TestDecisions(t *testing.T) {
 	c := newCourt(t)
 	c.published(t, "s-1")
@@ -811,7 +779,6 @@ func TestDecisions(t *testing.T) {
 	wantCode(t, err, "not_configured")
 }
 
-// TestOpenIsBounded: an agent has so much open and no more, and so have all agents of one owner.
 func TestOpenIsBounded(t *testing.T) {
 	c := newCourt(t, func(o *reputation.Options) { o.Disputes.OpenSignals = 1 })
 	ctx := t.Context()
@@ -832,7 +799,6 @@ func TestOpenIsBounded(t *testing.T) {
 	must(t, err)
 }
 
-// TestListsAreBounded: a list of large documents ends early, and goes on after its last one.
 func TestListsAreBounded(t *testing.T) {
 	c := newCourt(t)
 	for i := range dispute.MaxRunning {
@@ -859,8 +825,6 @@ func TestListsAreBounded(t *testing.T) {
 	check.WantEqual(t, []int{lists, all}, []int{2, dispute.MaxRunning})
 }
 
-// TestDisputesAfterARestart: another service on the same store goes on where the last one was, also with what has
-// become due meanwhile.
 func TestDisputesAfterARestart(t *testing.T) {
 	c := newCourt(t)
 	ctx := t.Context()
@@ -889,8 +853,6 @@ func TestDisputesAfterARestart(t *testing.T) {
 	check.WantEqual(t, c.log(t), []string{"signal", "opened", "resolved", "final"})
 }
 
-// TestRootIsSignedOnce: whoever asks for the root again gets the same token, until the log has gone on or the token has
-// become old.
 func TestRootIsSignedOnce(t *testing.T) {
 	c := newCourt(t)
 	root := func() string {
@@ -913,8 +875,6 @@ func TestRootIsSignedOnce(t *testing.T) {
 	}
 }
 
-// TestReplicaAhead: a replica whose own clock is ahead closes no window and ends no dispute before the clock that all
-// replicas share does.
 func TestReplicaAhead(t *testing.T) {
 	c, ctx := newCourt(t), t.Context()
 	c.published(t, "s-1")
@@ -948,7 +908,6 @@ func TestReplicaAhead(t *testing.T) {
 	}
 }
 
-// TestALogThatWasChanged: from a log that is not the kept one nothing follows.
 func TestALogThatWasChanged(t *testing.T) {
 	for name, edit := range map[string]func(*store.Step){
 		"another head": func(s *store.Step) { s.Head = evidence.HashBytes(nil) },
@@ -976,7 +935,6 @@ func TestALogThatWasChanged(t *testing.T) {
 	}
 }
 
-// TestDisputesOff: a node without disputes takes none, and has none to settle.
 func TestDisputesOff(t *testing.T) {
 	c := newCourt(t, func(o *reputation.Options) { o.Disputes = nil })
 	_, err := c.Publish(t.Context(), c.Says(t, c.SignalOf(c.one, "s-1")))
@@ -990,7 +948,6 @@ func TestDisputesOff(t *testing.T) {
 	must(t, c.Settle(t.Context()))
 }
 
-// TestRating: a reputation carries R once the agent has enough sessions and signals, and the same after a restart.
 func TestRating(t *testing.T) {
 	c := newCourt(t)
 	ctx, agent := t.Context(), c.Kit.Agent(t).String()

@@ -80,8 +80,6 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestLargeReceiptsWeighMore: what is kept in memory is bounded by what it takes, also where each receipt has as much
-// as it can.
 func TestLargeReceiptsWeighMore(t *testing.T) {
 	r := prometheus.NewRegistry()
 	n := nodetest.New(t, gatetest.New(t), nil, func(o *reputation.Options) { o.Metrics = r })

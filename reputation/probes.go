@@ -22,7 +22,6 @@ type bank struct {
 	Questions []question `json:"questions"`
 }
 
-// question has one short exact answer for each choice of values.
 type question struct {
 	Values map[string]choice `json:"values"`
 	Forms  []string          `json:"forms"` // with {name} for each value

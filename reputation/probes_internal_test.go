@@ -8,7 +8,6 @@ import (
 	"testing"
 )
 
-// TestBank: every question can be asked in two ways at least, each of which says all that its answer follows from.
 func TestBank(t *testing.T) {
 	b, err := readBank()
 	if err != nil {
@@ -34,8 +33,6 @@ func TestBank(t *testing.T) {
 	}
 }
 
-// TestDraw: the same randomness makes the same probes, and another one others; the two of a pair do not always stand
-// beside each other.
 func TestDraw(t *testing.T) {
 	b, err := readBank()
 	if err != nil {

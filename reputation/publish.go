@@ -173,12 +173,10 @@ func (s *Service) Signals(ctx context.Context, agent string, after int64) ([]Sig
 // listBytes bounds a list, except for its last item, because anyone can request lists and read them slowly.
 const listBytes = 1 << 20
 
-// sized is an item of a list.
 type sized interface{ size() int }
 
 func (s Signal) size() int { return len(s.Signal) + len(s.Entry) }
 
-// listed reads a list of an agent's objects.
 func listed[R any, A sized](ctx context.Context, read func(context.Context, string, int64, int) ([]R, error),
 	answer func(R) (A, error), agent string, after int64) ([]A, error) {
 	if _, err := accrual.ParseAgent(agent); err != nil {

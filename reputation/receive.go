@@ -23,7 +23,6 @@ type Received struct {
 	Err            error // why receipts were refused; then none of the session's were kept
 }
 
-// delivered is one session's receipts in a delivery, in order.
 type delivered struct {
 	owner, session string
 	tokens         []string
@@ -181,7 +180,6 @@ func forked(session string) error {
 	return refusal.New("chain_broken", "the session %.80q has two chains, so neither counts", session)
 }
 
-// past opens an owner's receipts as of the time of their signature.
 func (s *Service) past(owner *Owner) interaction.Opener {
 	return interaction.Past(owner.Past, owner.Receipts, s.o.Now())
 }

@@ -17,8 +17,6 @@ import (
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
-// TestReceive: receipts are kept in the order of their chain, each once, however often and in whatever pieces they
-// come.
 func TestReceive(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil)
 	s := n.Calls(t, "ses_1", 6)
@@ -39,7 +37,6 @@ func TestReceive(t *testing.T) {
 	}
 }
 
-// TestReceiveSeveral: of several sessions in one delivery each stands for itself.
 func TestReceiveSeveral(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil)
 	a, b, c := n.Calls(t, "ses_a", 2), n.Calls(t, "ses_b", 2), n.Calls(t, "ses_c", 1)
@@ -59,7 +56,6 @@ func TestReceiveSeveral(t *testing.T) {
 	wantCode(t, err, "artifact_malformed")
 }
 
-// TestReceiptsThatAreRefused: what is refused is not kept, and the node says which receipt it wants.
 func TestReceiptsThatAreRefused(t *testing.T) {
 	for name, row := range map[string]struct {
 		code  string
@@ -118,8 +114,6 @@ func TestReceiptsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestFork: a receipt that contradicts a kept one is refused, remembered, and ends the session. One with a wrong
-// signature does nothing.
 func TestFork(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil)
 	s := n.Calls(t, "ses_1", 3)
@@ -146,7 +140,6 @@ func TestFork(t *testing.T) {
 	wantCode(t, err, "chain_broken")
 }
 
-// TestReceiveAfterRotation: a sidecar that was away comes back with keys that have rotated meanwhile.
 func TestReceiveAfterRotation(t *testing.T) {
 	k := gatetest.New(t)
 	n := nodetest.New(t, k, nil)
@@ -164,7 +157,6 @@ func TestReceiveAfterRotation(t *testing.T) {
 	}
 }
 
-// TestRate: an owner delivers as fast as it may, and strangers who send its receipts again, or spoilt, use nothing up.
 func TestRate(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil, func(o *reputation.Options) { o.Limits.Rate = 1 })
 	s := n.Calls(t, "ses_1", 250)
@@ -198,8 +190,6 @@ func TestOwnerFull(t *testing.T) {
 	}
 }
 
-// TestRemovedForItsAge: what the node has removed does not come back, or its forks and failed challenges would be
-// forgotten.
 func TestRemovedForItsAge(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil, func(o *reputation.Options) { o.Retention = time.Hour })
 	long := n.Calls(t, "ses_long", 1)
@@ -226,7 +216,6 @@ func TestRemovedForItsAge(t *testing.T) {
 	n.Delivered(t, 4, long.Receipts...) // a session goes on for as long as it likes
 }
 
-// TestReplicas: two replicas on one PostgreSQL database, to which the same is given at once.
 func TestReplicas(t *testing.T) {
 	k, dsn := gatetest.New(t), pgtest.Start(t).Database(t)
 	var replicas [2]*nodetest.Node

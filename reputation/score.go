@@ -160,7 +160,6 @@ func payload(token string) (json.RawMessage, error) {
 	return base64.RawURLEncoding.DecodeString(parts[1])
 }
 
-// challenges returns the node's records of a session's challenges.
 func (s *Service) challenges(ctx context.Context, key sessionKey) ([]autonomy.Challenge, error) {
 	kept, err := s.o.Store.Challenges(ctx, key.owner, key.session)
 	if err != nil {
@@ -185,7 +184,6 @@ func (s *Service) challenges(ctx context.Context, key sessionKey) ([]autonomy.Ch
 	return all, nil
 }
 
-// pairs returns the ids of the probes that ask the same.
 func pairs(probes []store.Probe) [][2]string {
 	first := make(map[int64]string)
 	var all [][2]string

@@ -22,7 +22,6 @@ import (
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
-// TestScore: the score of a session is what package autonomy makes of its receipts, and says how far it goes.
 func TestScore(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil)
 	ctx := t.Context()
@@ -64,7 +63,6 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// TestScoreIsKept: a score that would say the same is not signed again, until half of its time is over.
 func TestScoreIsKept(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil)
 	s := n.Calls(t, "ses_1", 2)
@@ -102,7 +100,6 @@ func TestScoreIsKept(t *testing.T) {
 	wantCode(t, err, "revoked")
 }
 
-// TestScoredChallenge: a challenge that the agent kept is passed, and one that the trace breaks is not.
 func TestScoredChallenge(t *testing.T) {
 	for name, row := range map[string]struct {
 		spoil  func(*interaction.Receipt)
@@ -144,7 +141,6 @@ func TestScoredChallenge(t *testing.T) {
 	}
 }
 
-// TestScoredProbes: probes of one pair that are answered alike agree, and the node knows which they are.
 func TestScoredProbes(t *testing.T) {
 	for name, row := range map[string]struct {
 		answer func(p store.Probe) string
@@ -173,7 +169,6 @@ func TestScoredProbes(t *testing.T) {
 	}
 }
 
-// TestSessionsOfOneName: of several owners' sessions of one name the owner has to be said.
 func TestSessionsOfOneName(t *testing.T) {
 	a, b := gatetest.New(t), gatetest.New(t)
 	n := nodetest.New(t, a, nil)
@@ -201,7 +196,6 @@ func TestSessionsOfOneName(t *testing.T) {
 	}
 }
 
-// TestOtherOwnersBundle: an owner whose bundle changes has nobody else's sessions read anew. Its own are.
 func TestOtherOwnersBundle(t *testing.T) {
 	a, b := gatetest.New(t), gatetest.New(t)
 	n := nodetest.New(t, a, nil)
@@ -236,7 +230,6 @@ func TestOtherOwnersBundle(t *testing.T) {
 	}
 }
 
-// TestManySessions: sessions that were dropped from memory are read again, and say the same.
 func TestManySessions(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil, func(o *reputation.Options) { o.Limits.Cached = 10 })
 	want := make(map[string]float64)
@@ -255,7 +248,6 @@ func TestManySessions(t *testing.T) {
 	}
 }
 
-// TestBaseline: closed sessions give one sample each, and the same samples make the same baseline, on whatever node.
 func TestBaseline(t *testing.T) {
 	k := gatetest.New(t)
 	n, m := nodetest.New(t, k, nil), nodetest.New(t, k, nil)
@@ -314,7 +306,6 @@ func TestBaseline(t *testing.T) {
 	}
 }
 
-// TestForkedSessionGivesNoSample: of two chains neither counts, also not for the baseline.
 func TestForkedSessionGivesNoSample(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil)
 	s := n.Calls(t, "ses_1", 10)
@@ -335,7 +326,6 @@ func TestForkedSessionGivesNoSample(t *testing.T) {
 	}
 }
 
-// TestRun takes samples by itself, and ends with its context.
 func TestRun(t *testing.T) {
 	made := make(chan bool, 1)
 	n := nodetest.New(t, gatetest.New(t), nil, func(o *reputation.Options) {
@@ -363,7 +353,6 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// BenchmarkScore appraises a chain of 1,000 receipts that nobody has read before, and one more receipt of it.
 func BenchmarkScore(b *testing.B) {
 	k := gatetest.New(b)
 	s := k.Session(b, "ses_1")

@@ -140,13 +140,12 @@ type Service struct {
 	docket    *docket
 	arbiter   *evidence.Verifier // nil without an arbiter
 	metrics   *metrics
-	reads     chan struct{} // bounds the sessions being read, which costs CPU time for verification
+	reads     lock // for reading a session, which costs CPU time for verification
 
 	mu    sync.Mutex        // guards rates
 	rates map[string]*rates // by trusted owner
 }
 
-// rates limit one owner's sidecars and agents.
 type rates struct{ receipts, calls *rate.Limiter }
 
 // New makes a service.
@@ -177,7 +176,7 @@ func New(o Options) (*Service, error) {
 	}
 	s := &Service{
 		o: o, strangers: flood.Logger(o.Log), bank: bank, sessions: newSessions(o.Limits.Cached), accounts: newAccounts(),
-		docket: newDocket(), reads: make(chan struct{}, maxReads), rates: make(map[string]*rates),
+		docket: newDocket(), reads: make(lock, maxReads), rates: make(map[string]*rates),
 	}
 	if s.metrics, err = newMetrics(o.Metrics, s.sessions); err != nil {
 		return nil, err
@@ -224,7 +223,6 @@ func (b *believed) owner(id string) (*Owner, error) {
 	return nil, refusal.New("owner_unknown", "the node knows no owner %.43q", id)
 }
 
-// ratesOf returns the rates of a trusted owner.
 func (s *Service) ratesOf(owner string) *rates {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,7 +253,6 @@ func (s *Service) admit(l *rate.Limiter, n int, what string) error {
 	}
 }
 
-// maxReads bounds concurrent reading of sessions.
 const maxReads = 2
 
 const (

@@ -26,7 +26,7 @@ type sessionKey struct{ owner, session string }
 // reading is the measurement of one session.
 type reading struct {
 	key  sessionKey
-	held chan struct{} // full while in use; a channel, so that waiting can be cancelled
+	held lock
 	// generation is the owner's when reading started. Later the same receipts may be untrusted.
 	generation uint64
 	measured   *autonomy.Session
@@ -46,17 +46,28 @@ func (s *sessions) take(ctx context.Context, key sessionKey) (r *reading, releas
 	if ok {
 		s.recent.MoveToFront(e)
 	} else {
-		e = s.recent.PushFront(&reading{key: key, held: make(chan struct{}, 1)})
+		e = s.recent.PushFront(&reading{key: key, held: make(lock, 1)})
 		s.byKey[key] = e
 		s.grow(e.Value.(*reading), 1)
 	}
 	s.mu.Unlock()
 	r = e.Value.(*reading)
-	select {
-	case r.held <- struct{}{}:
-		return r, func() { <-r.held }, nil
-	case <-ctx.Done():
+	release, ok = r.held.take(ctx)
+	if !ok {
 		return nil, nil, errBusy
+	}
+	return r, release, nil
+}
+
+// lock is taken by as many as its capacity. Waiting for it can be cancelled.
+type lock chan struct{}
+
+func (l lock) take(ctx context.Context) (release func(), ok bool) {
+	select {
+	case l <- struct{}{}:
+		return func() { <-l }, true
+	case <-ctx.Done():
+		return nil, false
 	}
 }
 
@@ -76,14 +87,12 @@ func (s *sessions) grow(r *reading, weight int) {
 	}
 }
 
-// receipts returns the receipts in memory.
 func (s *sessions) receipts() float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return float64(s.total)
 }
 
-// weigh sets the weight of a reading.
 func (s *sessions) weigh(r *reading, weight int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,12 +109,11 @@ func (s *Service) catchUp(ctx context.Context, r *reading) error {
 	if r.generation != owner.generation {
 		r.generation, r.measured, r.last = owner.generation, autonomy.NewSession(b.hosts), nil
 	}
-	select {
-	case s.reads <- struct{}{}:
-		defer func() { <-s.reads }()
-	case <-ctx.Done():
+	release, ok := s.reads.take(ctx)
+	if !ok {
 		return errBusy
 	}
+	defer release()
 	for more := true; more; {
 		if ctx.Err() != nil {
 			return errBusy

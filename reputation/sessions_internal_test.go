@@ -7,7 +7,6 @@ import (
 	"testing"
 )
 
-// TestSessionsAreBounded: what is kept in memory has a bound on its receipts, and what was used last stays.
 func TestSessionsAreBounded(t *testing.T) {
 	s := newSessions(100)
 	for i := range 50 {

@@ -18,7 +18,6 @@ import (
 
 const settleEvery = 5 * time.Second
 
-// settleAlways settles until ctx ends.
 func (s *Service) settleAlways(ctx context.Context) {
 	if s.o.Disputes == nil {
 		return
@@ -86,7 +85,6 @@ func (s *Service) settleable(ctx context.Context) (expired, closing, trials []st
 	return expired, book.Closing(now), s.docket.trials.due(open, late, now), nil
 }
 
-// finalise closes a signal, unless a replica has.
 func (s *Service) finalise(ctx context.Context, id string) error {
 	return s.step(ctx, func(book *dispute.Book, now time.Time) error {
 		if signal, _ := book.Signal(id); signal.Final {
@@ -100,7 +98,6 @@ func (s *Service) finalise(ctx context.Context, id string) error {
 	})
 }
 
-// expire ends a general dispute past its deadline.
 func (s *Service) expire(ctx context.Context, id string) error {
 	return s.step(ctx, func(book *dispute.Book, now time.Time) error {
 		return s.end(ctx, book, id, func() (dispute.Entry, error) { return book.Expire(id, now) })

@@ -62,7 +62,6 @@ func (s *Service) said(from Spoken, kind string, d dispute.Document) (author acc
 	return author, string(text), err
 }
 
-// stated verifies the sidecar's statement about the document.
 func (s *Service) stated(from Spoken, kind string, d dispute.Document) error {
 	owner, err := s.believed.Load().owner(from.By.Owner)
 	if err != nil {

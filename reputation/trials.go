@@ -36,7 +36,6 @@ type trials struct {
 	count int64
 }
 
-// attempt is a trial that did not end its dispute.
 type attempt struct {
 	at   time.Time
 	wait time.Duration
@@ -47,7 +46,6 @@ func newTrials() *trials {
 	return &trials{last: make(map[string]attempt), turns: make(map[string]int64)}
 }
 
-// note records the start of a trial.
 func (t *trials) note(d dispute.State, late bool, now time.Time) {
 	last := t.last[d.DisputeID]
 	wait := min(2*last.wait, triedLast)
@@ -139,7 +137,6 @@ func (s *Service) giveUp(ctx context.Context, id, reason string, after time.Dura
 	})
 }
 
-// show gives a trial all evidence that the node has.
 func (s *Service) show(ctx context.Context, d dispute.State, trial *dispute.Trial) error {
 	target, err := accrual.ParseAgent(d.Target)
 	if err != nil {
@@ -202,7 +199,6 @@ func (s *Service) show(ctx context.Context, d dispute.State, trial *dispute.Tria
 	return nil
 }
 
-// broughtIn returns the receipts that a challenge brought.
 func (s *Service) broughtIn(ctx context.Context, id string) ([]string, error) {
 	d, err := s.o.Store.Dispute(ctx, id)
 	if err != nil {
@@ -217,12 +213,11 @@ func (s *Service) broughtIn(ctx context.Context, id string) ([]string, error) {
 
 // showSession gives a trial the chain of a session and a receipt that forks it. An untrusted receipt ends the chain.
 func (s *Service) showSession(ctx context.Context, key sessionKey, r *dispute.Record) error {
-	select {
-	case s.reads <- struct{}{}:
-		defer func() { <-s.reads }()
-	case <-ctx.Done():
+	release, ok := s.reads.take(ctx)
+	if !ok {
 		return errBusy
 	}
+	defer release()
 	for next := int64(1); ; next += store.MaxReceipts {
 		receipts, err := s.o.Store.Receipts(ctx, key.owner, key.session, next, store.MaxReceipts)
 		if err != nil {

@@ -21,7 +21,6 @@ type Account struct {
 	flagged  int                // events before the last lost dispute; they no longer count
 }
 
-// event is a verified event and the sessions it opened, in order.
 type event struct{ sessions []scored }
 
 type scored struct {

@@ -20,12 +20,10 @@ var (
 	other   = evidence.HashBytes([]byte("other formulas"))
 )
 
-// clock is the one clock of a log, which a test moves.
 type clock struct{ now int64 }
 
 func (c *clock) tick() int64 { c.now++; return c.now }
 
-// script writes a log.
 type script struct {
 	clock
 	entries []accrual.Entry
@@ -43,7 +41,6 @@ func (l *script) dispute(id, outcome string) *script {
 	return l
 }
 
-// session is a session of an event of its own with one call that counts.
 func session(n int, score float64) accrual.Session {
 	return accrual.Session{
 		ID: fmt.Sprint("ses_", n), EventID: fmt.Sprint("evt_", n), Score: score, Coverage: 0.5, ScoringHash: scoring,
@@ -51,7 +48,6 @@ func session(n int, score float64) accrual.Session {
 	}
 }
 
-// sessions adds n sessions with one score, each of an event of its own.
 func (l *script) sessions(n int, score float64) *script {
 	for range n {
 		l.add(session(len(l.entries), score))
@@ -71,7 +67,6 @@ func (l *script) reputation(t testing.TB) accrual.Reputation {
 	return l.replay(t).Reputation(scoring)
 }
 
-// TestRules has one log for each rule and each edge of it, with what follows from it.
 func TestRules(t *testing.T) {
 	type want struct {
 		score, lower, coverage float64
@@ -257,7 +252,6 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestHistory: the history shows the sessions in the order in which their events came, each with the time of its score.
 func TestHistory(t *testing.T) {
 	l := newScript().add(session(1, 10)).add(session(2, 20)).add(session(1, 15))
 	r, begin := l.reputation(t), int64(1_800_000_000)
@@ -269,8 +263,6 @@ func TestHistory(t *testing.T) {
 	check.WantEqual(t, r.Log.Entries, int64(3))
 }
 
-// TestWhatSaysNothingNew: an entry that is there already is no entry of the log, and one that contradicts it is
-// refused.
 func TestWhatSaysNothingNew(t *testing.T) {
 	a := newScript().add(session(1, 10)).dispute("d", "").dispute("d", "target_wins").dispute("f", "").replay(t)
 	before, log := a.Reputation(scoring), a.Log()
@@ -302,8 +294,6 @@ func TestWhatSaysNothingNew(t *testing.T) {
 	}
 }
 
-// TestReplay: a log gives the same reputation, byte for byte, whether it is read at once or grows while it is asked,
-// and however its entries were written.
 func TestReplay(t *testing.T) {
 	for seed := range uint64(50) {
 		l := random(rand.New(rand.NewPCG(seed, 0)))
@@ -342,7 +332,6 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// random is a log of few events and sessions, so that they meet often.
 func random(r *rand.Rand) *script {
 	l := newScript()
 	ended := map[string]bool{}
@@ -371,8 +360,6 @@ func random(r *rand.Rand) *script {
 	return l
 }
 
-// TestNothingIsFarmed adds, to logs of any kind, another session of an event that is there: it never counts, and never
-// raises the score.
 func TestNothingIsFarmed(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -392,7 +379,6 @@ func TestNothingIsFarmed(t *testing.T) {
 	}
 }
 
-// counted returns an event of the log that counts, and has a score.
 func counted(l *script) string {
 	last := map[string]*accrual.Session{}
 	for _, e := range l.entries {
@@ -441,7 +427,6 @@ func canonical(t testing.TB, v any) string {
 	return string(raw)
 }
 
-// BenchmarkReputation reads the reputation of an agent with ten thousand sessions.
 func BenchmarkReputation(b *testing.B) {
 	a := newScript().sessions(10_000, 70).replay(b)
 	b.ReportAllocs()

@@ -47,13 +47,7 @@ type Dispute struct {
 }
 
 // Raised is an ended dispute that the agent raised against another.
-type Raised struct {
-	ID      string `json:"dispute_id"`
-	Outcome string `json:"outcome"`
-	Bonus   bool   `json:"bonus,omitempty"` // this and the rest as in [Dispute]
-	Other   string `json:"other,omitempty"`
-	About   string `json:"about,omitempty"`
-}
+type Raised Dispute
 
 // Outcomes of a dispute.
 const (

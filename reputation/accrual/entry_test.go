@@ -14,7 +14,6 @@ import (
 const entry = `{"at":1,"session":{"coverage":0.5,"event_id":"e","hosts":["a:443"],"interactions":2,"score":70.25,"scoringHash":"` +
 	"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" + `","session_id":"s"}}`
 
-// TestEntriesHaveOneSpelling: what is read is written again byte for byte, and anything else is refused.
 func TestEntriesHaveOneSpelling(t *testing.T) {
 	for _, text := range []string{entry, `{"at":1,"dispute":{"dispute_id":"d"}}`,
 		`{"at":1,"dispute":{"dispute_id":"d","outcome":"inconclusive"}}`} {

@@ -11,8 +11,6 @@ import (
 
 var another = accrual.Agent{Owner: strings.Repeat("p", 43), Subject: "agent:worker-2"}.String()
 
-// TestNotes: what the rating alone rests on has one spelling, and changes nothing of the reputation but where the log
-// stands.
 func TestNotes(t *testing.T) {
 	for _, text := range []string{
 		`{"at":9,"signal":{"context":true,"schema":true,"signal_id":"s","sources":false,"timestamp":true,"trace":true,"verification":false}}`,
@@ -42,7 +40,6 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// TestPartiesOfDisputes: a dispute that has ended can say with whom it was and about what, on both sides.
 func TestPartiesOfDisputes(t *testing.T) {
 	for _, text := range []string{
 		`{"at":9,"dispute":{"about":"s","dispute_id":"d","other":"` + another + `","outcome":"target_wins"}}`,

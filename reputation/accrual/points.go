@@ -12,7 +12,6 @@ const (
 	PointsCount = Window // events after which points expire
 )
 
-// points are points and the number of events before them.
 type points struct {
 	value int64
 	after int
@@ -49,7 +48,6 @@ func (a *Account) addDispute(d Dispute) (bool, error) {
 	return true, nil
 }
 
-// addRaised adds the end of a dispute that the agent raised.
 func (a *Account) addRaised(r Raised) (bool, error) {
 	old, known := a.raised[r.ID]
 	_, accused := a.disputes[r.ID]
@@ -72,7 +70,6 @@ func (a *Account) addRaised(r Raised) (bool, error) {
 	return true, nil
 }
 
-// disputePoints returns the points that have not expired.
 func (a *Account) disputePoints() int64 {
 	gained, lost := int64(0), int64(0)
 	for _, p := range a.points {

@@ -13,21 +13,18 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// kept adds a dispute in which the agent was accused and won, with points.
 func (l *script) kept(id string) *script {
 	l.entries = append(l.entries,
 		accrual.Entry{At: l.tick(), Dispute: &accrual.Dispute{ID: id, Outcome: accrual.TargetWins, Bonus: true}})
 	return l
 }
 
-// raised adds the end of a dispute that the agent has raised.
 func (l *script) raised(id, outcome string, bonus bool) *script {
 	l.entries = append(l.entries,
 		accrual.Entry{At: l.tick(), Raised: &accrual.Raised{ID: id, Outcome: outcome, Bonus: bonus}})
 	return l
 }
 
-// losses adds n disputes that the agent has raised and lost.
 func (l *script) losses(n int) *script {
 	for i := range n {
 		l.raised(fmt.Sprint("loss", i), accrual.TargetWins, false)
@@ -35,8 +32,6 @@ func (l *script) losses(n int) *script {
 	return l
 }
 
-// TestConsequences has one log for each consequence of a dispute, on both sides (seed: Consequences), and for each edge
-// of it.
 func TestConsequences(t *testing.T) {
 	type want struct {
 		score, lower                  float64
@@ -119,7 +114,6 @@ func TestConsequences(t *testing.T) {
 	}
 }
 
-// key signs nothing that anybody verifies.
 type key struct{}
 
 func (key) KeyID() string { return "k:v1" }
@@ -128,7 +122,6 @@ func (key) Sign(context.Context, []byte) ([]byte, error) {
 	return make([]byte, ed25519.SignatureSize), nil
 }
 
-// again adds n sessions of one event.
 func (l *script) again(n int, score float64) *script {
 	for range n {
 		s := session(len(l.entries), score)
@@ -138,7 +131,6 @@ func (l *script) again(n int, score float64) *script {
 	return l
 }
 
-// TestDisputesThatContradict: a dispute ends once, and an agent is on one side of it.
 func TestDisputesThatContradict(t *testing.T) {
 	const wins, loses = accrual.ChallengerWins, accrual.TargetWins
 	a := newScript().sessions(1, 50).raised("r", wins, true).kept("k").dispute("o", "").replay(t)
@@ -177,7 +169,6 @@ func TestDisputesThatContradict(t *testing.T) {
 	}
 }
 
-// TestAgentsElsewhere: an agent that is no owner's is named by its key, in one spelling.
 func TestAgentsElsewhere(t *testing.T) {
 	public, _, err := ed25519.GenerateKey(strings.NewReader(strings.Repeat("seed", 8)))
 	check.Must(t, err)

@@ -111,7 +111,6 @@ func (a *Account) Reputation(scoringHash string) Reputation {
 	return r
 }
 
-// counts reports whether one of the event's sessions has an interaction.
 func (e *event) counts() bool {
 	for _, s := range e.sessions {
 		if s.Interactions > 0 {
@@ -121,7 +120,6 @@ func (e *event) counts() bool {
 	return false
 }
 
-// history returns the sessions behind the score.
 func (a *Account) history(scoringHash string) []ScoredSession {
 	last := make([]ScoredSession, 0, Window) // latest first
 	for i := len(a.events) - 1; i >= a.flagged && len(last) < Window; i-- {

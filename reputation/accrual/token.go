@@ -59,7 +59,6 @@ func check(c *Claims) error {
 	return cmp.Or(c.Verification.check(), c.Rating.check())
 }
 
-// follows reports whether the derived claims follow from history and counts.
 func (r *Reputation) follows() bool {
 	derived := *r
 	derived.derive()

@@ -13,7 +13,6 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// claims are stamped claims of an agent that has lost a dispute, and has three sessions since.
 func claims(t testing.TB) accrual.Claims {
 	c := accrual.ClaimsOf(
 		newScript().sessions(30, 40).dispute("d", "challenger_wins").sessions(1, 49).sessions(1, 50).sessions(1,
@@ -23,13 +22,11 @@ func claims(t testing.TB) accrual.Claims {
 	return c
 }
 
-// passed is a verification that counts.
 func passed() *accrual.Verified {
 	return &accrual.Verified{Result: evidence.HashBytes([]byte("result")), At: gatetest.Start.Unix(),
 		Expires: gatetest.Start.Add(24 * time.Hour).Unix(), Mode: accrual.ModeObserved}
 }
 
-// TestToken: what is signed is what is read, and of the longest names a token is well below its bound.
 func TestToken(t *testing.T) {
 	k := gatetest.New(t, gatetest.Autonomous)
 	k.Appraise(t)
@@ -67,7 +64,6 @@ func random50(t testing.TB) accrual.Reputation {
 	return l.dispute("d", "").reputation(t)
 }
 
-// TestClaimsThatAreNoReputation changes one claim after the other: what follows from others cannot be said otherwise.
 func TestClaimsThatAreNoReputation(t *testing.T) {
 	k := gatetest.New(t, gatetest.Autonomous)
 	k.Appraise(t)
@@ -186,7 +182,6 @@ func payload(t testing.TB, token string) []byte {
 	return raw
 }
 
-// TestVerifiedCounts: only what is observed counts, and only until it ends.
 func TestVerifiedCounts(t *testing.T) {
 	end := gatetest.Start.Add(24 * time.Hour)
 	for name, c := range map[string]struct {

@@ -67,7 +67,6 @@ type server struct {
 	log           *zap.Logger
 }
 
-// endpoint answers one method of one path.
 type endpoint struct {
 	method, path string
 	answer       answer

@@ -37,7 +37,6 @@ import (
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
-// described is the OpenAPI document, by which each answer is judged.
 type described struct {
 	Paths map[string]map[string]struct {
 		OperationID string              `json:"operationId"`
@@ -72,7 +71,6 @@ func describe(t *testing.T) *described {
 	return d
 }
 
-// operation finds the operation for a request.
 func (d *described) operation(method, path string) (at string, ok bool) {
 	if _, has := d.Paths[path][strings.ToLower(method)]; has {
 		return path, true
@@ -94,7 +92,6 @@ func escaped(pointer string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(pointer, "~", "~0"), "/", "~1")
 }
 
-// judge holds an answer against the document. What the document has no operation for is a problem, too.
 func (d *described) judge(t *testing.T, r *http.Request, w *http.Response, body []byte) {
 	t.Helper()
 	pointer, content := "#/components/responses/Problem/content", problem.ContentType
@@ -124,7 +121,6 @@ func (d *described) judge(t *testing.T, r *http.Request, w *http.Response, body 
 	}
 }
 
-// caller is a client of a node, each of whose answers is held against the document.
 type caller struct {
 	t        *testing.T
 	node     *nodetest.Node
@@ -156,7 +152,6 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// do makes a request and returns its answer.
 func (c *caller) do(method, path, token string, body []byte) (*http.Response, []byte) {
 	c.t.Helper()
 	r := httptest.NewRequest(method, "http://node"+path, bytes.NewReader(body))
@@ -178,7 +173,6 @@ func (c *caller) do(method, path, token string, body []byte) (*http.Response, []
 	return answer, got
 }
 
-// ok makes a request that succeeds, and reads its answer.
 func (c *caller) ok(method, path, token string, body []byte, into any) {
 	c.t.Helper()
 	w, got := c.do(method, path, token, body)
@@ -188,7 +182,6 @@ func (c *caller) ok(method, path, token string, body []byte, into any) {
 	must(c.t, json.Unmarshal(got, into))
 }
 
-// refused makes a request that is refused with a code.
 func (c *caller) refused(code, method, path, token string, body []byte) problem.Details {
 	c.t.Helper()
 	w, got := c.do(method, path, token, body)
@@ -215,7 +208,6 @@ const (
 	commit = "/v1/challenge/commit"
 )
 
-// TestAPI goes the way of an agent's session: a challenge, calls, the score; and what it names.
 func TestAPI(t *testing.T) {
 	c := newCaller(t)
 	n := c.node
@@ -311,8 +303,6 @@ func TestAPI(t *testing.T) {
 	}
 }
 
-// TestWhatIsRevealed: what an agent reveals, or claims to be a hash, is shown to operators alone. Everybody else, the
-// agent's sidecar at the internal endpoint included, learns what became of its challenges.
 func TestWhatIsRevealed(t *testing.T) {
 	c := newCaller(t)
 	n := c.node
@@ -370,7 +360,6 @@ func TestWhatIsRevealed(t *testing.T) {
 	}
 }
 
-// TestRefusals: each refusal is a problem document that the OpenAPI document knows.
 func TestRefusals(t *testing.T) {
 	c := newCaller(t)
 	n := c.node
@@ -470,7 +459,6 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestReceiptsOfOthers: what each session's refusal says of a later try.
 func TestReceiptsOfOthers(t *testing.T) {
 	c := newCaller(t, func(o *reputation.Options) { o.Limits.Sessions, o.Limits.Rate = 1, 1 })
 	n := c.node
@@ -492,7 +480,6 @@ func TestReceiptsOfOthers(t *testing.T) {
 	}
 }
 
-// TestBoundsOfAgents: what an owner's agents may not do any more is a problem that the document knows.
 func TestBoundsOfAgents(t *testing.T) {
 	c := newCaller(t, func(o *reputation.Options) { o.Limits.Calls, o.Limits.Challenges = 1, 1 })
 	empty := []byte("{}")
@@ -505,7 +492,6 @@ func TestBoundsOfAgents(t *testing.T) {
 	c.refused("rate_limited", "POST", issue, ask("ses_1"), empty)
 }
 
-// TestFailuresSayNothing: a failure of the node itself does not tell of its insides.
 func TestFailuresSayNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "secret-place.db")
 	kept, err := store.Open(context.Background(), path)
@@ -524,7 +510,6 @@ func TestFailuresSayNothing(t *testing.T) {
 	}
 }
 
-// TestRate: an address asks as often as it may; another one, and a unix socket, are no part of it.
 func TestRate(t *testing.T) {
 	c := newCaller(t)
 	ask := func() (int, string) {
@@ -551,7 +536,6 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestCostOfRefusals: deliveries whose receipts are made up, or that cannot be read, count as much as they cost.
 func TestCostOfRefusals(t *testing.T) {
 	c := newCaller(t, func(o *reputation.Options) { o.Limits.Sessions = 1 })
 	c.node.Delivered(t, 2, c.node.Calls(t, "ses_0", 1).Receipts...)
@@ -581,7 +565,6 @@ func TestCostOfRefusals(t *testing.T) {
 	}
 }
 
-// noticed is a body that says when somebody begins to read it.
 type noticed struct {
 	io.ReadCloser
 	read chan<- struct{}
@@ -593,7 +576,6 @@ func (n *noticed) Read(p []byte) (int, error) {
 	return n.ReadCloser.Read(p)
 }
 
-// TestLargeAtOnce: only so many deliveries are read at once, and only a part of them from one address.
 func TestLargeAtOnce(t *testing.T) {
 	c := newCaller(t)
 	reading := make(chan struct{}, 16)
@@ -670,8 +652,6 @@ func TestLargeAtOnce(t *testing.T) {
 	}
 }
 
-// TestMCP: what is asked over MCP counts as all else does, and only so many requests are answered at once. Without it
-// the path is not there.
 func TestMCP(t *testing.T) {
 	c := newCaller(t)
 	if w, _ := c.do("POST", api.MCPPath, "", nil); w.StatusCode != http.StatusNotFound {
@@ -718,7 +698,6 @@ func TestMCP(t *testing.T) {
 	}
 }
 
-// TestDescription: the document has the endpoints that there are, and each of its schemas can be read.
 func TestDescription(t *testing.T) {
 	d := describe(t)
 	var document struct {
@@ -753,12 +732,10 @@ func TestDescription(t *testing.T) {
 	}
 }
 
-// needed reports whether an operation needs a caller: it has no way without one.
 func needed(security []map[string][]any) bool {
 	return len(security) > 0 && !slices.ContainsFunc(security, func(way map[string][]any) bool { return len(way) == 0 })
 }
 
-// TestVerifications: only operators see verifications.
 func TestVerifications(t *testing.T) {
 	c := newCaller(t)
 	if w, body := c.do("GET", "/v1/verifications", "", nil); w.StatusCode != 200 ||

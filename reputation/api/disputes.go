@@ -63,7 +63,6 @@ func (a *server) readSpoken(w http.ResponseWriter, r *http.Request) (from reputa
 	return from, err
 }
 
-// one answers with the object named in the path.
 func one[Answer any](get func(ctx context.Context, id string) (Answer, error)) answer {
 	return func(_ http.ResponseWriter, r *http.Request) (any, error) {
 		return get(r.Context(), r.PathValue("id"))

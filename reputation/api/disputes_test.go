@@ -25,7 +25,6 @@ const (
 	file    = "/v1/dispute"
 )
 
-// says sends a document of an agent of the kit's owner, as its sidecar does.
 func (c *caller) says(path string, d dispute.Document) (token string, body []byte) {
 	c.t.Helper()
 	from := c.node.Says(c.t, d)
@@ -36,8 +35,6 @@ func (c *caller) says(path string, d dispute.Document) (token string, body []byt
 	}), from.Document
 }
 
-// TestDisputes goes the way of disputes by both schemas, by agents behind a sidecar and by one elsewhere, and reads
-// everything that there is then.
 func TestDisputes(t *testing.T) {
 	var decide func(func(*dispute.Decision)) string
 	k := gatetest.New(t)
@@ -141,7 +138,6 @@ func TestDisputes(t *testing.T) {
 	}
 }
 
-// TestLostByReceipts: the description knows the end of a dispute that the target has lost by its receipts.
 func TestLostByReceipts(t *testing.T) {
 	c := newCaller(t)
 	n := c.node
@@ -162,7 +158,6 @@ func TestLostByReceipts(t *testing.T) {
 	c.ok("GET", "/v1/disputes/log", "", nil, &struct{ Entries []reputation.LogEntry }{})
 }
 
-// TestRated: the description knows the rating of an agent that has enough sessions and signals.
 func TestRated(t *testing.T) {
 	c := newCaller(t)
 	n, agent := c.node, c.node.Kit.Agent(t).String()
@@ -184,7 +179,6 @@ func TestRated(t *testing.T) {
 	}
 }
 
-// TestSchemas: the published schemas are those that the OpenAPI document has.
 func TestSchemas(t *testing.T) {
 	c := newCaller(t)
 	var document struct {
@@ -203,7 +197,6 @@ func TestSchemas(t *testing.T) {
 	c.refused("not_found", "GET", "/v1/schemas/..%2Fsignal", "", nil)
 }
 
-// TestRefusedDisputes: each refusal is a problem that the OpenAPI document knows.
 func TestRefusedDisputes(t *testing.T) {
 	c := newCaller(t)
 	n := c.node

@@ -118,7 +118,6 @@ func newPlaces(what string, most, one int) *places {
 	return &places{what: what, most: most, one: one, takenBy: make(map[netip.Prefix]int)}
 }
 
-// take takes a place until done is called.
 func (p *places) take(r *http.Request) (done func(), err error) {
 	from, counted := Network(r.RemoteAddr)
 	p.mu.Lock()

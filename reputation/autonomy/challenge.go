@@ -29,7 +29,6 @@ type Judged struct {
 	Passed     bool          `json:"passed"`
 }
 
-// seen is what the receipts say about a challenge.
 type seen struct {
 	early       bool // a model was called before a receipt named the commitment
 	commitments []commitment
@@ -67,7 +66,6 @@ func (s *Session) addTrace(r *interaction.Receipt) {
 	}
 }
 
-// name records that a receipt names the challenge.
 func (s *seen) name(ref *interaction.ChallengeRef, call bool) {
 	if ref.CommitmentHash == "" {
 		s.early = s.early || call
@@ -89,7 +87,6 @@ func (s *seen) find(hash string) *commitment {
 	return nil
 }
 
-// follow adds a receipt to a trace.
 func follow(t *strategy.Trace, r *interaction.Receipt) {
 	if m := r.Model; m != nil {
 		t.Call(m.Host, m.Model)
@@ -171,7 +168,6 @@ func (s *Session) calledBetween(from, to float64) bool {
 	return false
 }
 
-// outcome sums up the challenges of a session.
 type outcome struct {
 	issued, passed  int64
 	committed, held float64 // challenges with a commitment; predicates that held
@@ -192,7 +188,6 @@ func (s *Session) judgeAll(challenges []Challenge) outcome {
 	return out
 }
 
-// accuracy is the share of predicates that held.
 func (o outcome) accuracy() float64 {
 	if o.committed == 0 {
 		return 0

@@ -118,7 +118,6 @@ func (s *Score) check(ours bool) error {
 	return nil
 }
 
-// list returns the signals in order.
 func (s *Signals) list() [5]*Signal {
 	return [5]*Signal{&s.Timing.Signal, &s.Recursion.Signal, &s.Knowledge.Signal, &s.Entropy.Signal, &s.Challenge.Signal}
 }

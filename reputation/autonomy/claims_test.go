@@ -13,7 +13,6 @@ import (
 	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
-// claims are those of a session that has ended.
 func claims() autonomy.Claims {
 	s, baseline := measured(working(40, 1)), usual()
 	s.Add(strings.Repeat("a1", 32), last(40))
@@ -24,10 +23,8 @@ func claims() autonomy.Claims {
 	return autonomy.NewClaims(s, hash, autonomy.Appraise(s, []autonomy.Challenge{{Nonce: "n"}}, baseline))
 }
 
-// noCustody as an audience asks signed to say nothing of the key.
 const noCustody = "nothing about the key"
 
-// signed signs claims, for ten minutes from noon on.
 func signed(t *testing.T, c autonomy.Claims) (string, error) {
 	t.Helper()
 	key, err := custody.NewMemory("appraiser-key")
@@ -47,7 +44,6 @@ func signed(t *testing.T, c autonomy.Claims) (string, error) {
 	return evidence.Sign(t.Context(), version, autonomy.Kind, c)
 }
 
-// TestClaims are signed, read, and the same.
 func TestClaims(t *testing.T) {
 	c := claims()
 	token, err := signed(t, c)
@@ -74,7 +70,6 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// TestClaimsOfOtherFormulas are read too: their composite is made otherwise.
 func TestClaimsOfOtherFormulas(t *testing.T) {
 	c := claims()
 	c.ScoringHash, c.Version, c.Composite, c.Band, c.Interval.Lower = strings.Repeat("0f", 32), "2", 50, "other", 40
@@ -83,7 +78,6 @@ func TestClaimsOfOtherFormulas(t *testing.T) {
 	}
 }
 
-// TestClaimsThatAreRefused spoils one claim each.
 func TestClaimsThatAreRefused(t *testing.T) {
 	long := strings.Repeat("x", 257)
 	for name, spoil := range map[string]func(*autonomy.Claims){
@@ -153,7 +147,6 @@ func TestClaimsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestClaimsAtTheirBounds are accepted.
 func TestClaimsAtTheirBounds(t *testing.T) {
 	longest, others := strings.Repeat("x", 256), strings.Repeat("0f", 32)
 	for name, edit := range map[string]func(*autonomy.Claims){

@@ -49,7 +49,6 @@ func (v *view) text(samples []sample) (entropy, compression measure) {
 	return entropy, compression
 }
 
-// response returns the entropy of the longest sample, in bits per word.
 func (v *view) response() float64 {
 	longest := sample{}
 	for _, s := range v.samples() {
@@ -60,13 +59,11 @@ func (v *view) response() float64 {
 	return longest.entropy / 1000
 }
 
-// near reports whether x lies within maxZ deviations.
 func (d Distribution) near(x, maxZ float64) bool {
 	of := &formula.Entropy.Text
 	return math.Abs(x-d.Median) <= maxZ*max(of.Scale*d.Spread, of.Floor*d.Median)
 }
 
-// span returns the time from the first call to the end of the last, in milliseconds.
 func (v *view) span() float64 {
 	first, last := math.Inf(1), math.Inf(-1)
 	v.each(func(_ int, c *call) {

@@ -138,7 +138,6 @@ type (
 	}
 )
 
-// formula holds the constants. It never changes.
 var formula = func() (c constants) {
 	if err := strictjson.Parse(formulasJSON, &c); err != nil {
 		panic("autonomy: formulas.json: " + err.Error())

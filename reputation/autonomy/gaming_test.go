@@ -9,8 +9,6 @@ import (
 	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
-// TestWhatPartsCanBeMadeToSay holds some rows of docs/autonomy.md, "What each part can be made to say": what an agent
-// can do so that a part is high, although every receipt is true.
 func TestWhatPartsCanBeMadeToSay(t *testing.T) {
 	paused := func(i int) bool { return i%3 == 2 }
 	person := func() []*interaction.Receipt { // who reads and types for five minutes before each third call
@@ -47,7 +45,6 @@ func TestWhatPartsCanBeMadeToSay(t *testing.T) {
 	}
 }
 
-// partOf returns a part of the score of some receipts.
 func partOf(t *testing.T, receipts []*interaction.Receipt, name string) autonomy.Part {
 	t.Helper()
 	s := autonomy.Appraise(measured(receipts), nil, nil).Signals
@@ -59,7 +56,6 @@ func partOf(t *testing.T, receipts []*interaction.Receipt, name string) autonomy
 	return all[at]
 }
 
-// failing puts a call that fails before each call that a person paused before.
 func failing(all []*interaction.Receipt, paused func(int) bool) (out []*interaction.Receipt) {
 	for i, r := range all {
 		if paused(i) {
@@ -93,7 +89,6 @@ func relaying(all []*interaction.Receipt) []*interaction.Receipt {
 	return all
 }
 
-// noisy has answers whose durations have nothing to do with their lengths.
 func noisy(n int) []*interaction.Receipt {
 	all := working(n, 1)
 	for i, r := range all {
@@ -102,7 +97,6 @@ func noisy(n int) []*interaction.Receipt {
 	return all
 }
 
-// paced holds each answer up so that it takes 60 ms a token, which is longer than it took.
 func paced(all []*interaction.Receipt) []*interaction.Receipt {
 	for _, r := range all {
 		r.Model.Figures.Duration = interaction.Observed(20_000 + 60*r.Model.Figures.OutputTokens.Value)

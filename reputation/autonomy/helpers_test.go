@@ -13,11 +13,8 @@ import (
 
 const host = "api.models.example:443"
 
-// tagOf makes a tag, as of an id of a call.
 func tagOf(what string, n int) string { return evidence.HashBytes(fmt.Append(nil, what, n))[:32] }
 
-// working makes the receipts of a session of n calls that works as agents do: each answer calls a tool, and each
-// request brings the result.
 func working(n int, seed uint64) []*interaction.Receipt {
 	random, o := rand.New(rand.NewPCG(seed, 0)), interaction.Observed
 	at := int64(1_800_000_000_000)
@@ -54,7 +51,6 @@ func working(n int, seed uint64) []*interaction.Receipt {
 	return out
 }
 
-// measured is a session of these receipts.
 func measured(receipts []*interaction.Receipt) *autonomy.Session {
 	s := autonomy.NewSession([]string{host})
 	for i, r := range receipts {
@@ -63,7 +59,6 @@ func measured(receipts []*interaction.Receipt) *autonomy.Session {
 	return s
 }
 
-// usual is the baseline of some sessions.
 func usual() *autonomy.Baseline {
 	var samples []autonomy.Sample
 	for seed := range uint64(12) {
@@ -73,7 +68,6 @@ func usual() *autonomy.Baseline {
 	return &b
 }
 
-// BenchmarkAppraise is a whole session of 1,000 receipts that are verified already.
 func BenchmarkAppraise(b *testing.B) {
 	receipts, baseline := working(1000, 1), usual()
 	b.ReportAllocs()
@@ -82,8 +76,6 @@ func BenchmarkAppraise(b *testing.B) {
 	}
 }
 
-// BenchmarkVerifyAndAppraise is a whole session of 1,000 receipts as tokens: each is verified, and its place in the
-// chain.
 func BenchmarkVerifyAndAppraise(b *testing.B) {
 	k := gatetest.New(b)
 	chain, receipts, baseline := k.Session(b, "ses_1"), working(1000, 1), usual()
@@ -118,7 +110,6 @@ func BenchmarkVerifyAndAppraise(b *testing.B) {
 	}
 }
 
-// BenchmarkOneMore is one receipt more for a session of 1,000.
 func BenchmarkOneMore(b *testing.B) {
 	receipts, baseline := working(1000, 1), usual()
 	s := measured(receipts)

@@ -7,7 +7,6 @@ import (
 	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
-// TestIntervalOfOneStretch: where most points rest on one block, the interval is wide, and ends at 100.
 func TestIntervalOfOneStretch(t *testing.T) {
 	receipts := working(100, 1)
 	for i, r := range receipts {

@@ -25,7 +25,6 @@ func (v *view) domains() measure {
 	return m
 }
 
-// touched returns the sorted names of the domains.
 func (s *Session) touched() []string {
 	names := make([]string, len(s.domains))
 	for i, d := range s.domains {

@@ -24,7 +24,6 @@ func (v *view) each(f func(i int, c *call)) {
 	}
 }
 
-// len returns the number of calls.
 func (v *view) len() int { return len(v.s.calls) - (v.to - v.from) }
 
 // enough reports whether n inputs suffice for a part that needs least.
@@ -43,7 +42,6 @@ type measure struct {
 	state  state
 }
 
-// part is a part of a signal: its name, its maximum points and its measure.
 type part struct {
 	name string
 	of   float64
@@ -107,7 +105,6 @@ func (v *view) parts(agreement, commitments measure) (p parts) {
 	return p
 }
 
-// signal returns a signal with its parts.
 func (p *parts) signal(i int) (s Signal) {
 	weakest := notMeasured
 	for _, part := range p[bySignal[i][0]:bySignal[i][1]] {
@@ -135,7 +132,6 @@ func (p *parts) composite() (composite, seedWeighted float64) {
 	return 100 * composite, seedWeighted
 }
 
-// list returns the numbers in the order of the signals.
 func (s perSignal) list() [5]float64 {
 	return [5]float64{s.Timing, s.Recursion, s.Knowledge, s.Entropy, s.Challenge}
 }

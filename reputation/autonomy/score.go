@@ -115,7 +115,6 @@ func Appraise(s *Session, challenges []Challenge, b *Baseline) Score {
 	return out
 }
 
-// coverage returns the totals that the last receipt states.
 func (s *Session) coverage() Coverage {
 	t := s.totals
 	out := Coverage{Calls: t.Calls, CallsObserved: t.CallsObserved, Bytes: t.BytesOut, BytesObserved: t.BytesOutObserved}
@@ -140,7 +139,6 @@ func bandOf(composite float64) string {
 	return name
 }
 
-// signals returns the signals with the seed's fields.
 func (v *view) signals(p *parts) (s Signals) {
 	s.Timing = TimingSignal{Signal: p.signal(0)}
 	s.Recursion = RecursionSignal{Signal: p.signal(1)}

@@ -20,8 +20,6 @@ import (
 	"github.com/actionproof/mediator/reputation/strategy"
 )
 
-// TestOneByOne computes the score after each receipt: it is that of a session that begins with all of them, and
-// computing it changes nothing.
 func TestOneByOne(t *testing.T) {
 	receipts, baseline := working(60, 1), usual()
 	grows := autonomy.NewSession([]string{host})
@@ -38,7 +36,6 @@ func TestOneByOne(t *testing.T) {
 	}
 }
 
-// TestLongSessions have an interval, as short ones have.
 func TestLongSessions(t *testing.T) {
 	for _, n := range []int{9, 10, 11, 19, 100, 999} {
 		score := autonomy.Appraise(measured(working(n, 3)), nil, usual())
@@ -54,7 +51,6 @@ func TestLongSessions(t *testing.T) {
 	}
 }
 
-// TestClosed: a session is closed by its last receipt, and the longest host that can be believed is.
 func TestClosed(t *testing.T) {
 	longest := strings.Repeat("h", 127)
 	s := autonomy.NewSession([]string{longest})
@@ -69,7 +65,6 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// TestMostPoints: the most points of the parts of each signal add up to the seed's cap, and the weights to 1.
 func TestMostPoints(t *testing.T) {
 	seed := map[string]float64{"timing": 20, "recursion": 25, "knowledge": 20, "entropy": 20, "challenge": 15}
 	got := map[string]float64{}
@@ -96,7 +91,6 @@ func TestMostPoints(t *testing.T) {
 	}
 }
 
-// TestFormulasAreNamed finds each constant's name on the page that explains them.
 func TestFormulasAreNamed(t *testing.T) {
 	if autonomy.Version() != "1" ||
 		autonomy.ScoringHash != "5c16966f8c9fd5318a7640756294c78d1d139bed356389e3e5d2bc5d8f345c5a" {
@@ -121,7 +115,6 @@ func TestFormulasAreNamed(t *testing.T) {
 	}
 }
 
-// TestReceiptsFromElsewhere are no danger, however many challenges, models and domains they name.
 func TestReceiptsFromElsewhere(t *testing.T) {
 	receipts := working(300, 1)
 	for i, r := range receipts {
@@ -137,7 +130,6 @@ func TestReceiptsFromElsewhere(t *testing.T) {
 	}
 }
 
-// TestBaselineOfManyModels is bounded, and does not depend on the order of its samples.
 func TestBaselineOfManyModels(t *testing.T) {
 	var samples []autonomy.Sample
 	for i := range 300 {
@@ -161,7 +153,6 @@ func TestBaselineOfManyModels(t *testing.T) {
 	}
 }
 
-// TestBaselineThatHasNoHash holds what no JSON can say.
 func TestBaselineThatHasNoHash(t *testing.T) {
 	b := usual()
 	b.Models[0].Speed.Median = math.Inf(1)
@@ -170,7 +161,6 @@ func TestBaselineThatHasNoHash(t *testing.T) {
 	}
 }
 
-// TestNothingPassed gives exactly 0 points, however many challenges there were: no last digits, and nothing below 0.
 func TestNothingPassed(t *testing.T) {
 	plan := strategy.Strategy{Tools: []string{}, Hosts: []string{host}, Model: "another",
 		Calls: strategy.Calls{Min: 1, Max: 10}}
@@ -237,7 +227,6 @@ func FuzzAppraise(f *testing.F) {
 	})
 }
 
-// anyReceipt is a receipt that verifiers let through, as far as its figures go, made of some bytes.
 func anyReceipt(n int, b [8]byte) *interaction.Receipt {
 	values := []int64{0, 1, 17, 1000, 1001, 4096, 1_800_000_000_000, 1<<53 - 1}
 	value := func(b byte) int64 { return values[b%8] + int64(b/64) - int64(b/64)*int64(b%8/7) }
@@ -277,7 +266,6 @@ func anyReceipt(n int, b [8]byte) *interaction.Receipt {
 	return r
 }
 
-// last is the receipt that ends a session of n others.
 func last(n int) *interaction.Receipt {
 	return &interaction.Receipt{
 		Owner: "owner", Agent: "agent", Chain: interaction.ChainLink{SessionID: "ses_1", SequenceNumber: int64(n + 1)},

@@ -56,7 +56,6 @@ func figureOf(f interaction.Figure) figure {
 
 func (f figure) measured() bool { return f.state != notMeasured }
 
-// call is what is kept of an answered call.
 type call struct {
 	at, end    float64 // Unix milliseconds: request received, answer ended
 	duration   figure
@@ -79,23 +78,19 @@ type link struct {
 // sample describes a model's text so far. bytes is 0 if there is none.
 type sample struct{ bytes, entropy, compression float64 }
 
-// toolCall is a tool call that an answer made.
 type toolCall struct {
 	maker int
 	fresh bool
 	tool  string
 }
 
-// use is a tool with its arguments.
 type use struct{ tool, arguments string }
 
 // model is a model at a host, as the agent named it.
 type model struct{ host, name string }
 
-// touch says that a domain belongs to a call.
 type touch struct{ call, domain int }
 
-// domain is a kind of tool or a host of tools.
 type domain struct {
 	name string
 	tool bool // named by the agent
@@ -189,7 +184,6 @@ func (s *Session) believes(host string) bool {
 	return len(host) <= maxHost && slices.Contains(s.believed, host)
 }
 
-// addCall measures an answered call.
 func (s *Session) addCall(r *interaction.Receipt) {
 	f, none := &r.Model.Figures, figure{state: notMeasured}
 	c := call{

@@ -7,7 +7,6 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// clamp returns x, but at least 0 and at most 1.
 func clamp(x float64) float64 { return max(0, min(1, x)) }
 
 // median returns the median of values, or 0 without any. It reorders them.
@@ -63,7 +62,6 @@ func medianMAD(values []float64) (middle, mad float64) {
 	return middle, median(values)
 }
 
-// equal reports whether all values are equal.
 func equal(values []float64) bool {
 	return !slices.ContainsFunc(values, func(v float64) bool { return v != values[0] })
 }

@@ -2,7 +2,6 @@ package autonomy
 
 import "math"
 
-// hasTokens reports whether a call has a duration and a number of tokens.
 func (c *call) hasTokens() bool {
 	return c.duration.measured() && c.duration.value >= 1 && c.tokens.measured() && c.tokens.value >= 1
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/actionproof/mediator/reputation/strategy"
 )
 
-// TestVectors computes what the golden vectors have: each rule of the formulas, and each of their edges.
 func TestVectors(t *testing.T) {
 	raw, err := os.ReadFile("../../test/vectors/scores.json")
 	if err != nil {
@@ -59,7 +58,6 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// alike reports whether the JSON of two values is the same, but for the last digits of its numbers.
 func alike(a, b any) bool {
 	var plain [2]any
 	for i, v := range []any{a, b} {
@@ -96,7 +94,6 @@ func same(a, b any) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// TestCommitmentsAreBounded: of a nonce the first four hashes are followed, and of a session the first 64 nonces.
 func TestCommitmentsAreBounded(t *testing.T) {
 	plan := strategy.Strategy{Tools: []string{}, Hosts: []string{host}, Model: "m",
 		Calls: strategy.Calls{Min: 1, Max: 1000}}

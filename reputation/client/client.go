@@ -19,7 +19,6 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 )
 
-// requestTimeout bounds one request to the node.
 const requestTimeout = 10 * time.Second
 
 const unavailable = "node_unavailable"

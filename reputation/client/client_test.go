@@ -22,7 +22,6 @@ func codeOf(err error) string {
 	return ""
 }
 
-// TestReputation asks for the reputation of an agent by its whole id.
 func TestReputation(t *testing.T) {
 	for name, tt := range map[string]struct{ answer, token, err string }{
 		"a token":       {`{"reputation":{},"token":"a.b.c"}`, "a.b.c", ""},

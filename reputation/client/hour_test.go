@@ -35,7 +35,6 @@ import (
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
-// road leads to the API of a node in this process. While the node is away, it leads nowhere.
 type road struct {
 	node http.Handler
 
@@ -62,7 +61,6 @@ func (r *road) RoundTrip(req *http.Request) (*http.Response, error) {
 	return answer.Result(), nil
 }
 
-// counted notes how many receipts a delivery has.
 func (r *road) counted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		raw, err := io.ReadAll(req.Body)
@@ -81,15 +79,12 @@ func (r *road) counted(next http.Handler) http.Handler {
 	})
 }
 
-// set changes the road.
 func (r *road) set(away, lossy bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.away, r.lossy = away, lossy
 }
 
-// whole is a deployment in one process: a sidecar's ledger, its sender and its reputations, the control plane's engine,
-// and a node. Its posts are decided by the example policy.
 type whole struct {
 	t      *testing.T
 	kit    *gatetest.Kit
@@ -130,7 +125,6 @@ func (w *whole) Reputation(ctx context.Context, subject string) (string, error) 
 	return w.client.Reputation(ctx, accrual.Agent{Owner: w.kit.Owner(w.t), Subject: subject}.String())
 }
 
-// start starts the sidecar.
 func (w *whole) start() {
 	w.t.Helper()
 	l, err := sqlite.Open(w.t.Context(), w.path, sqlite.Options{Now: time.Now})
@@ -150,7 +144,6 @@ func (w *whole) start() {
 	}
 }
 
-// session stores the receipts of a session of its own event, with so many calls and its end.
 func (w *whole) session(id string, calls int) {
 	w.t.Helper()
 	w.kit.Clock.Set(time.Now())
@@ -167,7 +160,6 @@ func (w *whole) session(id string, calls int) {
 	check.Must(w.t, w.queue.SettleReceipts(w.t.Context(), id))
 }
 
-// post has a post decided, as a sidecar does. It returns the rule that allows it, or the code of the refusal.
 func (w *whole) post() string {
 	w.t.Helper()
 	token := w.cache.Token(w.t.Context(), agentOfKit, w.kit.Strict.Autonomy.MaxAge)
@@ -195,10 +187,6 @@ func (w *whole) post() string {
 
 const agentOfKit = "agent:worker-1"
 
-// TestAnHourWithoutTheNode: the node is away for an hour in which an agent makes 10,000 receipts (a quarter of them
-// under the race detector). Its posts are decided by the last reputation until that ends, and refused from then on. The
-// sidecar is started again, and hands everything over when the node is back, though answers are lost on the way. Each
-// session counts once, and decides the posts that come then.
 func TestAnHourWithoutTheNode(t *testing.T) {
 	full.Only(t, "time to sign, hand over and score 10,000 receipts")
 	sessions, calls := 60, 167

@@ -2,5 +2,4 @@
 
 package client_test
 
-// raceDetector tells that nothing slows the tests down.
 const raceDetector = false

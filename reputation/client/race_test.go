@@ -2,5 +2,4 @@
 
 package client_test
 
-// raceDetector tells that everything takes ten times as long.
 const raceDetector = true

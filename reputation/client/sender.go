@@ -210,7 +210,6 @@ func (s *Sender) handOver(ctx context.Context, d *ledger.Delivery) error {
 	return nil
 }
 
-// refused handles the node's refusal.
 func (s *Sender) refused(d *ledger.Delivery, taken Taken) {
 	said := taken.Refused.Details
 	switch {

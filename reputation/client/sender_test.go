@@ -23,7 +23,6 @@ import (
 	"github.com/actionproof/mediator/reputation/client"
 )
 
-// node takes receipts as the node does: in their order, each once.
 type node struct {
 	mu      sync.Mutex
 	kept    map[string][]string
@@ -66,14 +65,12 @@ func (n *node) HandOver(_ context.Context, session string, receipts []string) (c
 	return client.Taken{Next: next()}, nil
 }
 
-// do changes the node.
 func (n *node) do(change func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	change()
 }
 
-// wantAll wants the first receipts of a session, so many of them.
 func (n *node) wantAll(t *testing.T, session string, count int) {
 	t.Helper()
 	n.mu.Lock()
@@ -87,7 +84,6 @@ func token(session string, number int64) string {
 	return fmt.Sprintf("e30.%s-%d.%s", session, number, strings.Repeat("x", 6000))
 }
 
-// stand is a ledger and the sender that hands its receipts over.
 type stand struct {
 	t     *testing.T
 	queue *ledger.Queue
@@ -98,7 +94,6 @@ type stand struct {
 	stop func()
 }
 
-// lossy is a ledger that forgets at times how far receipts were handed over.
 type lossy struct {
 	*ledger.Queue
 	fail func() error
@@ -111,7 +106,6 @@ func (l lossy) SettleDeliveries(ctx context.Context, all ...ledger.Delivery) err
 	return l.Queue.SettleDeliveries(ctx, all...)
 }
 
-// begin begins in a bubble: nothing in it waits for real time.
 func begin(t *testing.T, fail func() error) *stand {
 	t.Helper()
 	l, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"),
@@ -142,7 +136,6 @@ func begin(t *testing.T, fail func() error) *stand {
 	return s
 }
 
-// add stores the next receipts of a session.
 func (s *stand) add(session string, count int) {
 	s.t.Helper()
 	for range count {
@@ -164,7 +157,6 @@ func (s *stand) settle(session string) {
 	}
 }
 
-// end stores the end of a session.
 func (s *stand) end(session string) {
 	s.t.Helper()
 	s.last[session]++
@@ -177,7 +169,6 @@ func (s *stand) end(session string) {
 	s.settle(session)
 }
 
-// wantStatus wants what the ledger has not handed over.
 func (s *stand) wantStatus(undelivered, refused int64) client.Status {
 	s.t.Helper()
 	got, err := s.Status(s.t.Context())
@@ -264,7 +255,6 @@ func wantMetrics(t *testing.T, s *stand, reachable, undelivered float64) {
 	}
 }
 
-// TestCursorIsLost: what the ledger does not know to be acknowledged is handed over again, and the node takes it once.
 func TestCursorIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failures := 2
@@ -319,8 +309,6 @@ func TestRefusedSession(t *testing.T) {
 	})
 }
 
-// TestSessionWithoutAnAnswer: a session whose receipts get no answer holds up no other one, as where a proxy before the
-// node takes no request of their size.
 func TestSessionWithoutAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := begin(t, nil)
@@ -339,7 +327,6 @@ func TestSessionWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// TestBusyNode: a node that cannot take a session now is asked again soon, and that is no refusal.
 func TestBusyNode(t *testing.T) {
 	for _, status := range []int{429, 503} {
 		synctest.Test(t, func(t *testing.T) {
@@ -358,7 +345,6 @@ func TestBusyNode(t *testing.T) {
 	}
 }
 
-// TestTooManyRequests: a node that has had too many requests is left alone for as long as it says, and is not away.
 func TestTooManyRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := begin(t, nil)
@@ -381,7 +367,6 @@ func TestTooManyRequests(t *testing.T) {
 	})
 }
 
-// TestNodeWasPutBack: a node that has lost receipts gets them again.
 func TestNodeWasPutBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := begin(t, nil)
@@ -395,7 +380,6 @@ func TestNodeWasPutBack(t *testing.T) {
 	})
 }
 
-// TestPrunedBeforeDelivery: receipts that were kept for as long as receipts are kept are removed, and that is said.
 func TestPrunedBeforeDelivery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := begin(t, nil)
@@ -412,7 +396,6 @@ func TestPrunedBeforeDelivery(t *testing.T) {
 	})
 }
 
-// TestLargeReceipts: a batch is bounded in bytes.
 func TestLargeReceipts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := begin(t, nil)

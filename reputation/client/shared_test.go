@@ -15,7 +15,6 @@ import (
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
-// TestSharedLedger: the senders of sidecars that share a ledger share the work, and none hands over what another does.
 func TestSharedLedger(t *testing.T) {
 	dsn := pgtest.Start(t).Database(t)
 	to := newNode()

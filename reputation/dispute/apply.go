@@ -8,7 +8,6 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// admits refuses an entry that contradicts the log.
 func (b *Book) admits(e Entry) error {
 	switch {
 	case e.Signal != nil:
@@ -136,7 +135,6 @@ func (b *Book) counted(d *State, f Finding, before []ended) bool {
 		slices.ContainsFunc(before, func(e ended) bool { return e.dispute.Resolved.Outcome == accrual.ChallengerWins })
 }
 
-// falls returns the recorded defeats of an agent.
 func (b *Book) falls(id string) []fall {
 	if a := b.agents[id]; a != nil {
 		return a.falls
@@ -253,7 +251,6 @@ func (b *Book) apply(s Step) {
 	}
 }
 
-// end records that a dispute takes effect.
 func (b *Book) end(one ended, at int64) {
 	d := one.dispute
 	d.Effective = true
@@ -314,7 +311,6 @@ func (b *Book) noted(id, document string) bool {
 	})
 }
 
-// sameOwner reports whether two agents may belong to one owner.
 func sameOwner(one, other string) bool {
 	a, err := accrual.ParseAgent(one)
 	b, err2 := accrual.ParseAgent(other)

@@ -34,7 +34,6 @@ type Book struct {
 	over       []past                  // final signals and effective disputes, in order
 }
 
-// past is a signal or a dispute that has ended.
 type past struct {
 	at              int64
 	signal, dispute string // one of them
@@ -62,7 +61,6 @@ type State struct {
 	Effective bool
 }
 
-// agent is what is kept of one agent.
 type agent struct {
 	open       int     // signals that are not final
 	opened     []int64 // recent times of opening disputes
@@ -72,13 +70,11 @@ type agent struct {
 	violations []violated
 }
 
-// fall is a dispute that the accused agent has lost.
 type fall struct {
 	at             int64
 	faults, inputs []string
 }
 
-// violated is a violation that an agent has committed.
 type violated struct {
 	at       int64
 	rule     string
@@ -260,7 +256,6 @@ func (b *Book) Closing(now time.Time) (ids []string) {
 // Unresolved returns the sorted ids of the unresolved disputes.
 func (b *Book) Unresolved() []string { return slices.Sorted(maps.Keys(b.unresolved)) }
 
-// of returns the record of an agent, new if necessary.
 func (b *Book) of(id string) *agent {
 	a := b.agents[id]
 	if a == nil {

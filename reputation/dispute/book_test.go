@@ -21,7 +21,6 @@ const (
 	nobody = accrual.Inconclusive
 )
 
-// TestConsequences: what the end of a dispute brings into the logs of both agents, and what follows there.
 func TestConsequences(t *testing.T) {
 	for name, c := range map[string]struct {
 		challenger, outcome      string
@@ -56,14 +55,11 @@ func TestConsequences(t *testing.T) {
 	}
 }
 
-// bonus reports whether the end of the last dispute between two agents gave one of them points.
 func (n *node) bonus(challenger, target string) bool {
 	asked, raised := n.accounts[target], n.accounts[challenger]
 	return asked[len(asked)-1].Dispute.Bonus || raised[len(raised)-1].Raised.Bonus
 }
 
-// TestOneBonusAPair: of all disputes between two agents, whoever of them has opened them, the first with a winner gives
-// points.
 func TestOneBonusAPair(t *testing.T) {
 	n := newNode(t)
 	bonus := func(challenger, target, outcome string, receipt int) bool {
@@ -88,7 +84,6 @@ func TestOneBonusAPair(t *testing.T) {
 	}
 }
 
-// TestProvisional: while the window of a signal is open, a resolution of its disputes changes no reputation.
 func TestProvisional(t *testing.T) {
 	n := newNode(t).publish(alice, "sig")
 	decide := func(challenger, id string, outcome string) string {
@@ -135,8 +130,6 @@ func TestProvisional(t *testing.T) {
 	check.WantEqual(t, n.reputation(alice, 20, 60).DisputesPending, int64(0))
 }
 
-// TestOneLoss: by one signal, and by one part of a session, an agent loses once, however many dispute it. What is found
-// stays true, and whoever was right loses nothing.
 func TestOneLoss(t *testing.T) {
 	// raised is a dispute of an agent, which it wins by a part of a session, or by an arbiter's word.
 	type raised struct {
@@ -204,7 +197,6 @@ func TestOneLoss(t *testing.T) {
 	}
 }
 
-// TestJudged: a trial knows what the target had lost by when its dispute was opened, and nothing of later.
 func TestJudged(t *testing.T) {
 	n := newNode(t)
 	first, second := n.open(challengeOf(bob, alice, "timing", hashOf(1))),
@@ -222,7 +214,6 @@ func TestJudged(t *testing.T) {
 	check.WantEqual(t, n.book.Judged("dsp"), map[string]bool{})
 }
 
-// TestMalicious: a challenger that has lost on forged evidence has violated a rule.
 func TestMalicious(t *testing.T) {
 	n := newNode(t)
 	id := n.open(challengeOf(bob, alice, "timing", hashOf(1)))
@@ -232,7 +223,6 @@ func TestMalicious(t *testing.T) {
 	check.WantEqual(t, n.violations(bob), []string{"malicious"})
 }
 
-// TestWhoEndsADispute: neither party, nobody too late, and each type by its own.
 func TestWhoEndsADispute(t *testing.T) {
 	resolved := func(resolver, outcome string) func(*dispute.Resolved) {
 		return func(r *dispute.Resolved) {
@@ -321,7 +311,6 @@ func TestWhoEndsADispute(t *testing.T) {
 	}
 }
 
-// TestReviewing: somebody can look at a pending dispute, once, and that decides nothing.
 func TestReviewing(t *testing.T) {
 	n := newNode(t)
 	id := n.open(challengeOf(bob, alice, "general", hashOf(1)))
@@ -343,7 +332,6 @@ func TestReviewing(t *testing.T) {
 		[]string{"resolved", nobody, "deadline", "no_arbiter"})
 }
 
-// TestEntriesThatNoLogHas: a log that contradicts itself is refused, whoever has written it.
 func TestEntriesThatNoLogHas(t *testing.T) {
 	n := newNode(t).publish(alice, "sig")
 	open := n.open(contractOf(bob, "c", "sig", begin))
@@ -457,15 +445,12 @@ func TestEntriesThatNoLogHas(t *testing.T) {
 	}
 }
 
-// TestTimeNeverFalls: the clocks of replicas differ, and the log's does not go back.
 func TestTimeNeverFalls(t *testing.T) {
 	n := newNode(t).publish(alice, "sig").sleep(-time.Minute).publish(bob, "sig2")
 	check.WantEqual(t, n.log[1].At, begin)
 	check.WantEqual(t, n.book.Time(n.now), begin)
 }
 
-// TestFinalSignalsAreSmall: of a signal whose window has closed, the receipts are forgotten. A dispute about them is
-// still a breach of the window.
 func TestFinalSignalsAreSmall(t *testing.T) {
 	n := newNode(t)
 	n.publishAs(n.resting(alice, "sig"), func(p *dispute.Publication) { p.Cites = []string{carol} })
@@ -479,7 +464,6 @@ func TestFinalSignalsAreSmall(t *testing.T) {
 	check.WantEqual(t, n.violations(bob), []string{dispute.RuleWindow})
 }
 
-// TestForget: what is over for 30 days is forgotten, but for who has lost against whom.
 func TestForget(t *testing.T) {
 	n := newNode(t).publish(alice, "sig")
 	id := n.open(contractOf(bob, "c", "sig", begin))
@@ -506,7 +490,6 @@ func TestForget(t *testing.T) {
 	check.WantEqual(t, n.bonus(bob, carol), false)
 }
 
-// random plays disputes of some agents among each other: everything that a node can do. It returns the log.
 func random(t testing.TB, seed uint64, agents []string, name string) *node {
 	r := rand.New(rand.NewPCG(seed, 21))
 	n := newNode(t)
@@ -548,7 +531,6 @@ func random(t testing.TB, seed uint64, agents []string, name string) *node {
 	return n
 }
 
-// replayed is a node that has read a log.
 func replayed(t testing.TB, log []dispute.Entry) *node {
 	t.Helper()
 	n := newNode(t)
@@ -558,7 +540,6 @@ func replayed(t testing.TB, log []dispute.Entry) *node {
 	return n
 }
 
-// state is all that others read of a book, and what the logs of agents got, but for where its log stands.
 func state(t testing.TB, n *node, agents []string) string {
 	b := n.book
 	all := map[string]any{"unresolved": b.Unresolved(), "accounts": n.accounts}
@@ -581,7 +562,6 @@ func state(t testing.TB, n *node, agents []string) string {
 
 var everybody = []string{alice, anna, bob, carol}
 
-// TestReplay: a log gives the same state, byte for byte, as often as it is read.
 func TestReplay(t *testing.T) {
 	resolved := 0
 	for seed := range uint64(15) {
@@ -610,8 +590,6 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestOrderOfStrangers: disputes that have no agent in common do not change each other, whatever the order in which
-// they come.
 func TestOrderOfStrangers(t *testing.T) {
 	for seed := range uint64(8) {
 		one, other := random(t, seed, []string{alice, bob}, "s"),
@@ -640,7 +618,6 @@ func TestOrderOfStrangers(t *testing.T) {
 	}
 }
 
-// TestNobodyElse: what agents do to each other changes nothing of an agent that has no part in it.
 func TestNobodyElse(t *testing.T) {
 	for seed := range uint64(8) {
 		n := random(t, seed, everybody[:3], "s")

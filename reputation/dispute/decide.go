@@ -39,7 +39,6 @@ func (b *Book) Expire(id string, now time.Time) (Entry, error) {
 	return b.End(id, Finding{Outcome: accrual.Inconclusive, Reason: ReasonNoArbiter}, now)
 }
 
-// checked returns an admitted entry.
 func (b *Book) checked(e Entry) (Entry, error) {
 	if err := b.admits(e); err != nil {
 		return Entry{}, fmt.Errorf("dispute: %w", err)

@@ -15,7 +15,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// parse reads a document of a kind.
 func parse(kind string, raw []byte) (dispute.Document, error) {
 	if kind == dispute.SchemaSignal {
 		s, err := dispute.ParseSignal(raw)
@@ -25,7 +24,6 @@ func parse(kind string, raw []byte) (dispute.Document, error) {
 	return f.Document(), err
 }
 
-// whole are documents with all of their members, as members.
 func whole(kind string) map[string]any {
 	switch kind {
 	case dispute.SchemaSignal:
@@ -41,8 +39,6 @@ func whole(kind string) map[string]any {
 		"challenge_type": "general", "evidence": "look", "timestamp": begin, "signature": "x"}
 }
 
-// TestSchemasAndParsersAgree gives each document, changed in one place, to the parser and to a validator of the
-// published schema.
 func TestSchemasAndParsersAgree(t *testing.T) {
 	many := func(n int) (all []any) {
 		for i := range n {
@@ -153,7 +149,6 @@ func compile(t testing.TB, kind string) *jsonschema.Schema {
 	return schema
 }
 
-// TestOneSpelling: what is signed is what was sent. A document that could be read in two ways is refused.
 func TestOneSpelling(t *testing.T) {
 	for name, raw := range map[string]string{
 		"nothing": "", "a list": "[]", "null": "null", "a member twice": `{"signal_id":"a","signal_id":"a"}`,
@@ -188,7 +183,6 @@ func TestOneSpelling(t *testing.T) {
 	}
 }
 
-// TestHash: the hash is over everything but the signature, in canonical form.
 func TestHash(t *testing.T) {
 	for _, kind := range []string{dispute.SchemaSignal, dispute.SchemaContract, dispute.SchemaChallenge} {
 		members := whole(kind)
@@ -207,7 +201,6 @@ func TestHash(t *testing.T) {
 	}
 }
 
-// TestOwnSignature: an agent elsewhere signs by itself, and nobody else's signature does.
 func TestOwnSignature(t *testing.T) {
 	key, dora := keyOf("dora")
 	other, _ := keyOf("other")
@@ -239,7 +232,6 @@ func TestOwnSignature(t *testing.T) {
 	check.WantCode(t, dispute.VerifyOwn(dispute.Signal{AgentID: "x"}), "statement_malformed")
 }
 
-// TestBrought finds the tokens in evidence.
 func TestBrought(t *testing.T) {
 	c := dispute.Challenge{
 		Evidence: "see eyJh.b.c, or\neyJi.b.c\teyJj.b eyJk.b.c.d x.y.z " + strings.Repeat(" eyJm.b.c", 40)}

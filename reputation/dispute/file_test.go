@@ -13,7 +13,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// violations are the rules that an agent has broken, in their order, as its log has them.
 func (n *node) violations(id string) (rules []string) {
 	for _, e := range n.accounts[id] {
 		if e.Violation != nil {
@@ -23,7 +22,6 @@ func (n *node) violations(id string) (rules []string) {
 	return rules
 }
 
-// TestPublish: what a signal says, and what the node found of it.
 func TestPublish(t *testing.T) {
 	n := newNode(t)
 	s := signalOf(alice, "sig-1", begin)
@@ -78,8 +76,6 @@ func TestPublish(t *testing.T) {
 	n.sleep(24*time.Hour).finalise().publish(alice, "one-more")
 }
 
-// TestPublishedEntriesCanBeRead: no signal makes an entry that is too large to be read again, however long the ids of
-// those that it cites are.
 func TestPublishedEntriesCanBeRead(t *testing.T) {
 	n := newNode(t)
 	s, cites := signalOf(alice, "sig-1", begin), []string(nil)
@@ -98,7 +94,6 @@ func TestPublishedEntriesCanBeRead(t *testing.T) {
 	check.Must(t, err)
 }
 
-// wantCode is check.WantCode, and no error for an empty code.
 func wantCode(t *testing.T, err error, code string) {
 	t.Helper()
 	if code == "" {
@@ -108,7 +103,6 @@ func wantCode(t *testing.T, err error, code string) {
 	check.WantCode(t, err, code)
 }
 
-// TestEligibility has a filing for each rule about who may dispute what, and for each edge.
 func TestEligibility(t *testing.T) {
 	key, dora := keyOf("dora")
 	for name, c := range map[string]struct {
@@ -246,7 +240,6 @@ func btoi(b bool) int {
 	return 0
 }
 
-// TestSessionsOfADispute: one dispute is about the receipts of at most 16 sessions.
 func TestSessionsOfADispute(t *testing.T) {
 	for sessions, code := range map[int]string{dispute.MaxSessions: "", dispute.MaxSessions + 1: "dispute_receipts"} {
 		n := newNode(t)
@@ -260,8 +253,6 @@ func TestSessionsOfADispute(t *testing.T) {
 	}
 }
 
-// TestIdentical: what says the same is a repetition, whatever ids, times and words it has. The same document again is
-// none: it gets the same answer.
 func TestIdentical(t *testing.T) {
 	for name, c := range map[string]struct {
 		first, second func(n *node) dispute.Filing
@@ -352,7 +343,6 @@ func TestIdentical(t *testing.T) {
 	}
 }
 
-// filings returns different disputes of one agent against another.
 func filings(challenger, target string, from, n int) (all []dispute.Filing) {
 	for i := range n {
 		all = append(all, challengeOf(challenger, target, "timing", hashOf("receipt", from+i)))
@@ -360,7 +350,6 @@ func filings(challenger, target string, from, n int) (all []dispute.Filing) {
 	return all
 }
 
-// TestRate: each tier may open so many disputes in a day, and each lost one makes the day longer.
 func TestRate(t *testing.T) {
 	for tier, most := range map[string]int{"new": 1, "building": 2, "established": 4, "trusted": 8, "verified": 16} {
 		t.Run(tier, func(t *testing.T) {
@@ -388,7 +377,6 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestLossesLimitTheRate: each dispute that an agent has opened and lost in 30 days doubles the time, up to 16 days.
 func TestLossesLimitTheRate(t *testing.T) {
 	const day = 24 * time.Hour
 	n := newNode(t)
@@ -421,7 +409,6 @@ func TestLossesLimitTheRate(t *testing.T) {
 	want(1)
 }
 
-// TestViolationsAreBounded: one document is one violation, and of one agent at most eight are entered in a day.
 func TestViolationsAreBounded(t *testing.T) {
 	n := newNode(t).publish(alice, "sig").sleep(24 * time.Hour)
 	late := contractOf(bob, "c", "sig", n.now.Unix())
@@ -441,7 +428,6 @@ func TestViolationsAreBounded(t *testing.T) {
 	check.WantEqual(t, len(n.violations(bob)), dispute.MaxViolations+1)
 }
 
-// TestNobodyLosesTwice: what came before a lost dispute counts no more, so it cannot be disputed either.
 func TestNobodyLosesTwice(t *testing.T) {
 	n := newNode(t)
 	old := n.receipts(challengeOf(bob, alice, "timing", hashOf(1)))

@@ -17,7 +17,6 @@ var (
 	hashForm  = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
-// field is a text to check against a form.
 type field struct {
 	name, value string
 	form        *regexp.Regexp

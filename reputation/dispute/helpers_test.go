@@ -30,7 +30,6 @@ func agentOf(owner, subject string) string { return strings.Repeat(owner, 43) + 
 
 func hashOf(what ...any) string { return evidence.HashBytes(fmt.Append(nil, what...)) }
 
-// keyOf is the key of an agent elsewhere, and its id.
 func keyOf(seed string) (ed25519.PrivateKey, string) {
 	private := ed25519.NewKeyFromSeed([]byte((seed + strings.Repeat(".", 32))[:32]))
 	return private, evidence.DIDKey(private.Public().(ed25519.PublicKey))
@@ -54,7 +53,6 @@ func challengeOf(challenger, target, kind string, receipts ...string) dispute.Fi
 			ChallengeType: kind}}
 }
 
-// node is a book with a clock, which a test moves, and what every agent is at it.
 type node struct {
 	t     testing.TB
 	book  *dispute.Book
@@ -74,7 +72,6 @@ func newNode(t testing.TB) *node {
 	}
 }
 
-// enter enters an entry.
 func (n *node) enter(e dispute.Entry) {
 	n.t.Helper()
 	raw, err := e.Encode()
@@ -103,7 +100,6 @@ func (n *node) sleep(d time.Duration) *node {
 	return n
 }
 
-// publish publishes a signal.
 func (n *node) publish(agent, id string) *node {
 	n.t.Helper()
 	e, err := n.book.Publish(n.rules, dispute.Publication{Signal: signalOf(agent, id, n.now.Unix()), By: n.by}, n.now)
@@ -112,7 +108,6 @@ func (n *node) publish(agent, id string) *node {
 	return n
 }
 
-// receipts are those that a filing names, as the node knows them: of one session of the agent that is accused.
 func (n *node) receipts(f dispute.Filing) (all []dispute.Known) {
 	target := ""
 	if f.Challenge != nil {
@@ -126,7 +121,6 @@ func (n *node) receipts(f dispute.Filing) (all []dispute.Known) {
 	return all
 }
 
-// file files a dispute, enters what comes of it, and returns its id.
 func (n *node) file(f dispute.Filing) (string, error) {
 	n.t.Helper()
 	return n.filed(dispute.Filed{Filing: f, By: n.by, Receipts: n.receipts(f)})
@@ -141,7 +135,6 @@ func (n *node) filed(f dispute.Filed) (string, error) {
 	return id, err
 }
 
-// open files a dispute that is opened.
 func (n *node) open(f dispute.Filing) string {
 	n.t.Helper()
 	id, err := n.file(f)
@@ -149,7 +142,6 @@ func (n *node) open(f dispute.Filing) string {
 	return id
 }
 
-// end ends a dispute that receipts decide.
 func (n *node) end(id, outcome string) *node {
 	n.t.Helper()
 	e, err := n.book.End(id, dispute.Finding{Outcome: outcome, Reason: "because", Inputs: []string{hashOf("input")}},
@@ -159,7 +151,6 @@ func (n *node) end(id, outcome string) *node {
 	return n
 }
 
-// fell ends a dispute that the challenger wins, by a part of a session, or as an arbiter would.
 func (n *node) fell(id, fault string) *node {
 	n.t.Helper()
 	r := &dispute.Resolved{DisputeID: id, Resolver: dispute.ResolverRules,
@@ -172,7 +163,6 @@ func (n *node) fell(id, fault string) *node {
 	return n
 }
 
-// finalise makes every signal final whose window has closed.
 func (n *node) finalise() *node {
 	n.t.Helper()
 	for _, id := range n.book.Closing(n.now) {
@@ -183,7 +173,6 @@ func (n *node) finalise() *node {
 	return n
 }
 
-// reputation is what an agent's log gives after some sessions.
 func (n *node) reputation(id string, sessions int, score float64) accrual.Reputation {
 	n.t.Helper()
 	agent, err := accrual.ParseAgent(id)
@@ -211,7 +200,6 @@ func canonical(t testing.TB, v any) string {
 	return string(raw)
 }
 
-// sign signs a document with the key of its agent.
 func sign(t testing.TB, key ed25519.PrivateKey, d dispute.Document) string {
 	t.Helper()
 	text, err := dispute.Unsigned(d)

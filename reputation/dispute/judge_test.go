@@ -13,7 +13,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// trace is a session of the target: receipts that link, as a sidecar makes them, and what the node has noted.
 type trace struct {
 	receipts   []*interaction.Receipt
 	challenges []autonomy.Challenge
@@ -26,11 +25,8 @@ type trace struct {
 	judged     []string // hashes of what the target has lost another dispute by
 }
 
-// tag makes a tag, as of an id of a call.
 func tag(what string, n int) string { return hashOf(what, n)[:32] }
 
-// working makes a session of n calls that works as agents do: each answer calls a tool, and each request brings the
-// result.
 func working(n int) *trace {
 	o, at, t := interaction.Observed, int64(1_800_000_000_000), &trace{closed: true}
 	for i := range n {
@@ -54,7 +50,6 @@ func working(n int) *trace {
 	return t
 }
 
-// link gives the receipts their places, the end and their hashes.
 func (t *trace) link() (hashes []string) {
 	last := t.receipts[len(t.receipts)-1]
 	if t.closed && last.Closing == nil {
@@ -78,7 +73,6 @@ func (t *trace) link() (hashes []string) {
 	return hashes
 }
 
-// other is a receipt that is signed for a place in the chain.
 func (t *trace) other(number int64) *trace {
 	t.others = append(t.others,
 		&interaction.Receipt{
@@ -86,7 +80,6 @@ func (t *trace) other(number int64) *trace {
 	return t
 }
 
-// judge judges a dispute of a type about the last receipt of the trace.
 func (t *trace) judge(kind string, late bool) (dispute.Finding, bool) {
 	hashes := t.link()
 	of := dispute.Opened{Type: kind, Receipts: []string{hashes[len(hashes)-1]}}
@@ -124,7 +117,6 @@ func (t *trace) with(edit func(*trace)) *trace {
 	return t
 }
 
-// plan is a strategy that working keeps to, with its commitment.
 func plan(edit func(*strategy.Strategy)) autonomy.Challenge {
 	s := strategy.Strategy{Tools: []string{"search"}, Hosts: []string{"m:443"}, Model: "model-1",
 		Calls: strategy.Calls{Min: 1, Max: 100}}
@@ -141,7 +133,6 @@ func plan(edit func(*strategy.Strategy)) autonomy.Challenge {
 	return c
 }
 
-// committed says in every receipt that the agent has committed to a strategy.
 func (t *trace) committed(c autonomy.Challenge) *trace {
 	t.challenges = append(t.challenges, c)
 	for _, r := range t.receipts {
@@ -150,7 +141,6 @@ func (t *trace) committed(c autonomy.Challenge) *trace {
 	return t
 }
 
-// probed puts n questions twice, of which so many were answered both ways.
 func (t *trace) probed(n, differ int) *trace {
 	c := autonomy.Challenge{Nonce: "n"}
 	for i := range n {
@@ -167,8 +157,6 @@ func (t *trace) probed(n, differ int) *trace {
 	return t
 }
 
-// TestTrials has a trace for each rule of each type, and for each of its edges. pending is a dispute that waits, and
-// ends only at the deadline.
 func TestTrials(t *testing.T) {
 	const timing, consistency, knowledge = dispute.TypeTiming, dispute.TypeConsistency, dispute.TypeKnowledge
 	open := func(t *trace) { t.closed = false }
@@ -419,8 +407,6 @@ func TestTrials(t *testing.T) {
 	}
 }
 
-// TestWhatHasCounted: what a session has up to the head by which the target has lost another dispute lets it lose no
-// other. What comes afterwards does.
 func TestWhatHasCounted(t *testing.T) {
 	const timing, consistency, knowledge = dispute.TypeTiming, dispute.TypeConsistency, dispute.TypeKnowledge
 	long := func(r *interaction.Receipt) { r.Model.Figures.Duration = interaction.Observed(35_001) }
@@ -471,8 +457,6 @@ func TestWhatHasCounted(t *testing.T) {
 	}
 }
 
-// TestTrialsAreBounded: a trial looks at so many receipts. What is found by then decides, and otherwise nobody wins, at
-// once.
 func TestTrialsAreBounded(t *testing.T) {
 	w := working(1)
 	w.link()
@@ -520,7 +504,6 @@ func TestTrialsAreBounded(t *testing.T) {
 	}
 }
 
-// entryOf checks that a log takes a finding.
 func entryOf(f dispute.Finding) error {
 	_, err := dispute.Entry{At: 1,
 		Resolved: &dispute.Resolved{DisputeID: dispute.DisputeID(hashOf(1)), Finding: f,
@@ -528,7 +511,6 @@ func entryOf(f dispute.Finding) error {
 	return err
 }
 
-// TestForgedEvidence: who brings a forged receipt against an agent of which nothing is found is malicious.
 func TestForgedEvidence(t *testing.T) {
 	for outcome, w := range map[string]*trace{loses: working(3), nobody: working(3).with(func(t *trace) {
 		t.closed = false
@@ -541,7 +523,6 @@ func TestForgedEvidence(t *testing.T) {
 	}
 }
 
-// TestWhatWasBrought: a receipt that the challenger brings, and that the node holds too, is no second chain.
 func TestWhatWasBrought(t *testing.T) {
 	w := working(3)
 	hashes := w.link()
@@ -555,8 +536,6 @@ func TestWhatWasBrought(t *testing.T) {
 	check.WantEqual(t, f, dispute.Finding{Outcome: loses, Reason: "nothing_found", Inputs: []string{hashes[3]}})
 }
 
-// TestInputs: a finding names the head of each chain, what was noted of challenges, and what contradicts a chain, so
-// that it can be computed again.
 func TestInputs(t *testing.T) {
 	w := working(3).committed(plan(nil)).other(2)
 	notes, err := evidence.HashValue(w.challenges)
@@ -591,7 +570,6 @@ func TestInputs(t *testing.T) {
 	check.Must(t, entryOf(f))
 }
 
-// TestSessionsOfATrial: one session that loses is enough, and one that goes on keeps the target from winning.
 func TestSessionsOfATrial(t *testing.T) {
 	for name, c := range map[string]struct {
 		second  *trace
@@ -622,7 +600,6 @@ func TestSessionsOfATrial(t *testing.T) {
 	}
 }
 
-// relinked is a receipt of a trace whose hashes are those of session i.
 func relinked(r *interaction.Receipt, i int, w *trace, at int) *interaction.Receipt {
 	if at > 0 {
 		r.Chain.PreviousReceiptHash = hashOf(i, hashOf("receipt", at-1))

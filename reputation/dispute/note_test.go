@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// publishAs publishes a signal of which the node has found something.
 func (n *node) publishAs(s dispute.Signal, edit func(*dispute.Publication)) {
 	n.t.Helper()
 	p := dispute.Publication{Signal: s, By: n.by}
@@ -20,14 +19,12 @@ func (n *node) publishAs(s dispute.Signal, edit func(*dispute.Publication)) {
 	n.enter(*e)
 }
 
-// resting is a signal that rests on two receipts.
 func (n *node) resting(agent, id string) dispute.Signal {
 	s := signalOf(agent, id, n.now.Unix())
 	s.RestsOn = &dispute.RestsOn{Receipts: []string{hashOf(id), hashOf(id, 2)}}
 	return s
 }
 
-// TestNotesOfSignals: once its window has closed, what the node has found of a signal stands in the log of its agent.
 func TestNotesOfSignals(t *testing.T) {
 	_, distant := keyOf("distant")
 	n := newNode(t)
@@ -65,8 +62,6 @@ func TestNotesOfSignals(t *testing.T) {
 		})}))
 }
 
-// TestNotesOfCitations: a citation is entered once for each owner that cites, and never for the agent's own owner or
-// for an agent elsewhere.
 func TestNotesOfCitations(t *testing.T) {
 	_, distant := keyOf("distant")
 	n := newNode(t)
@@ -95,8 +90,6 @@ func TestNotesOfCitations(t *testing.T) {
 	check.WantEqual(t, cited(carol), []string{bob + " first"})
 }
 
-// TestNotesOfDisputes: both agents' logs say with whom a dispute was and about what, and the log of an agent that
-// breaks a rule says so.
 func TestNotesOfDisputes(t *testing.T) {
 	n := newNode(t).publish(alice, "s1").sleep(time.Minute)
 	contract := contractOf(bob, "c1", "s1", n.now.Unix())

@@ -25,10 +25,8 @@ type timing struct {
 	brought []result
 }
 
-// span is an interval in Unix milliseconds.
 type span struct{ from, to int64 }
 
-// result is a tool result in a request that was sent at a time.
 type result struct {
 	call string
 	sent int64

@@ -18,7 +18,6 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// offline is the key of an arbiter.
 type offline struct{ private ed25519.PrivateKey }
 
 func (offline) KeyID() string { return "arbiter:v1" }
@@ -29,7 +28,6 @@ func (k offline) Sign(_ context.Context, message []byte) ([]byte, error) {
 
 func (k offline) public() ed25519.PublicKey { return k.private.Public().(ed25519.PublicKey) }
 
-// arbiter is an arbiter's key, and what a node that has pinned it expects.
 func arbiter(t testing.TB, now time.Time) (offline, *evidence.Verifier, evidence.Expected) {
 	t.Helper()
 	private, _ := keyOf("arbiter")
@@ -45,7 +43,6 @@ func arbiter(t testing.TB, now time.Time) (offline, *evidence.Verifier, evidence
 			MaxAge: dispute.DecisionLifetime}
 }
 
-// decide signs a decision.
 func decide(t testing.TB, k offline, d dispute.State, at int64, edit func(*dispute.Decision)) (string, error) {
 	t.Helper()
 	c := dispute.Decision{
@@ -58,7 +55,6 @@ func decide(t testing.TB, k offline, d dispute.State, at int64, edit func(*dispu
 	return evidence.Sign(t.Context(), k, dispute.DecisionKind, c)
 }
 
-// TestArbitrate: an arbiter that is neither party decides what was filed, once, and in time.
 func TestArbitrate(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind       string
@@ -123,7 +119,6 @@ func TestArbitrate(t *testing.T) {
 	}
 }
 
-// TestDecisionsThatNoArbiterMakes: a decision is about one document, and of an arbiter's pinned key.
 func TestDecisionsThatNoArbiterMakes(t *testing.T) {
 	n := newNode(t)
 	k, v, want := arbiter(t, n.now)
@@ -162,7 +157,6 @@ func TestDecisionsThatNoArbiterMakes(t *testing.T) {
 	check.WantCode(t, err, "key_purpose")
 }
 
-// resolution are the claims of a dispute that was resolved.
 func resolution(t testing.TB) dispute.Resolution {
 	n := newNode(t)
 	id := n.open(challengeOf(bob, alice, "timing", hashOf(1)))
@@ -182,7 +176,6 @@ func resolution(t testing.TB) dispute.Resolution {
 	return c
 }
 
-// TestResolution: what is signed is what is read, and the longest is below the bound of a token.
 func TestResolution(t *testing.T) {
 	k := gatetest.New(t, gatetest.Autonomous)
 	k.Appraise(t)
@@ -210,7 +203,6 @@ func TestResolution(t *testing.T) {
 	}
 }
 
-// TestClaimsThatAreNoResolution changes one claim after the other.
 func TestClaimsThatAreNoResolution(t *testing.T) {
 	k := gatetest.New(t, gatetest.Autonomous)
 	k.Appraise(t)
@@ -250,7 +242,6 @@ func TestClaimsThatAreNoResolution(t *testing.T) {
 	}
 }
 
-// TestRoot: the root of a log is that of RFC 6962 over its entries.
 func TestRoot(t *testing.T) {
 	check.WantEqual(t, dispute.NewBook().Root(), evidence.HashBytes(nil))
 	n := newNode(t).publish(alice, "one")

@@ -65,10 +65,8 @@ func (a *Account) Rating(at int64) Rating {
 	return then.rated
 }
 
-// midnight returns the last midnight up to a time.
 func midnight(at int64) int64 { return at - at%day }
 
-// advance proceeds to a midnight.
 func (a *Account) advance(to int64) {
 	for settled := false; a.rated.AsOf < to; {
 		if settled || !a.changed && !a.rated.Measured { // nothing changes any more
@@ -88,7 +86,6 @@ func (a *Account) advance(to int64) {
 	}
 }
 
-// see computes the inputs again.
 func (a *Account) see() {
 	a.changed = false
 	a.rated.Lacks = a.history.lacks()

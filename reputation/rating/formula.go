@@ -81,7 +81,6 @@ func Transparency(s accrual.Signal) float64 {
 	return accrual.Round(sum)
 }
 
-// part is a weighted value.
 type part struct{ weight, value float64 }
 
 // weighted adds parts. The conversion prevents fused multiply-add, which would round differently on some machines.

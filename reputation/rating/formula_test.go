@@ -9,7 +9,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// TestWorkedExample has the two examples of the seed's original, which rounds on its way and so prints 19.38 and 33.27.
 func TestWorkedExample(t *testing.T) {
 	check.WantEqual(t, rating.Factors{C: 0.82, T: 0.90, P: 0.62, V: 0.55, Q: 0.30}.R(), 19.358308)
 	check.WantEqual(t, rating.Factors{C: 0.82, T: 0.90, P: 0.62, V: 0.80, Q: 0.10}.R(), 33.277091)

@@ -19,7 +19,6 @@ const (
 	lossWeighs = 10   // favourable statements that outweigh one lost dispute
 )
 
-// history is the log of an agent so far.
 type history struct {
 	agent       accrual.Agent
 	scoringHash string
@@ -35,7 +34,6 @@ type history struct {
 	spamAt                     int64
 }
 
-// event is a verified event and the sessions it opened.
 type event struct{ sessions []accrual.Session }
 
 func newHistory(agent accrual.Agent, scoringHash string) *history {
@@ -45,7 +43,6 @@ func newHistory(agent accrual.Agent, scoringHash string) *history {
 	}
 }
 
-// add adds a log entry.
 func (h *history) add(e accrual.Entry, at int64) {
 	switch {
 	case e.Session != nil:
@@ -92,7 +89,6 @@ func (h *history) addDispute(d accrual.Dispute) {
 	}
 }
 
-// addRaised adds an own dispute.
 func (h *history) addRaised(r accrual.Raised) {
 	switch r.Outcome {
 	case accrual.ChallengerWins:
@@ -110,7 +106,6 @@ func (h *history) credit(owners map[string]bool, other string) {
 	}
 }
 
-// spamOf returns the penalty at a time.
 func (h *history) spamOf(at int64) float64 {
 	return h.spam * math.Exp2(-float64(at-h.spamAt)/halfLife)
 }

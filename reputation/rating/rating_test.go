@@ -24,17 +24,14 @@ var (
 		Schema: true}
 )
 
-// of is an agent of an owner, and elsewhere one of no owner.
 func of(owner string) accrual.Agent {
 	return accrual.Agent{Owner: strings.Repeat("o", 43-len(owner)) + owner, Subject: "agent:worker-1"}
 }
 
 var elsewhere = accrual.Agent{Subject: "did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK"}
 
-// log is the log of an agent. The last entry is at its end.
 type log []accrual.Entry
 
-// session adds a session of an event of its own, a minute after what was before.
 func (l log) session(score float64, edits ...func(*accrual.Session)) log {
 	s := accrual.Session{ID: fmt.Sprint("ses_", len(l)), EventID: fmt.Sprint("evt_", len(l)), Score: score,
 		ScoringHash: scoring, Interactions: 1, Hosts: []string{"m:443"}}
@@ -61,7 +58,6 @@ func (l log) violation() log {
 	return l.add(accrual.Entry{Violation: &accrual.Violation{Rule: "identical"}})
 }
 
-// accused and raised are disputes that have ended, each about something else.
 func (l log) accused(by accrual.Agent, outcome string) log {
 	id := fmt.Sprint("d", len(l))
 	return l.add(accrual.Entry{Dispute: &accrual.Dispute{ID: id, Outcome: outcome, Other: by.String(), About: "s" + id}})
@@ -81,14 +77,12 @@ func (l log) add(e accrual.Entry) log {
 	return append(slices.Clip(l), e)
 }
 
-// wait moves the last entry.
 func (l log) wait(seconds int64) log {
 	l = slices.Clone(l)
 	l[len(l)-1].At += seconds
 	return l
 }
 
-// after returns the rating so many midnights after the first day began. The log is one that an agent can have.
 func (l log) after(t testing.TB, days int64) rating.Rating {
 	t.Helper()
 	a, err := accrual.NewAccount(agent)
@@ -101,12 +95,10 @@ func (l log) after(t testing.TB, days int64) rating.Rating {
 	return rating.Replay(agent, l, scoring).Rating(midnight + days*day)
 }
 
-// steady is an agent with nothing against it: what the rules change is seen beside it.
 func steady() log { return log{}.signal(whole).sessions(20, 50) }
 
 var steadyInputs = rating.Inputs{Transparency: 1, RAP: 1.666667, Adoption: 0.5, Survival: 0.5, Helpfulness: 0.5}
 
-// TestInputs has one history for each rule of the inputs and each edge of it.
 func TestInputs(t *testing.T) {
 	host := func(name string) func(*accrual.Session) { return func(s *accrual.Session) { s.Hosts = []string{name} } }
 	in := func(event string) func(*accrual.Session) { return func(s *accrual.Session) { s.EventID = event } }

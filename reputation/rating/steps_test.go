@@ -12,7 +12,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// TestNotMeasured: without outcomes or signals there is no rating, and it says what is missing.
 func TestNotMeasured(t *testing.T) {
 	both := []string{"sessions", "signals"}
 	for name, row := range map[string]struct {
@@ -41,8 +40,6 @@ func TestNotMeasured(t *testing.T) {
 	}
 }
 
-// TestDays: R begins at 0, goes one step at each midnight from the first one on at which it can be measured, and a
-// day's facts count from its end on.
 func TestDays(t *testing.T) {
 	f := steady().wait(2 * day) // its last session comes on the third day: ten outcomes are there on the first
 	for after, want := range map[int64]float64{0: 0, 1: 0.15, 2: 0.2775, 3: 0.385875} {
@@ -60,7 +57,6 @@ func TestDays(t *testing.T) {
 	}
 }
 
-// TestStaysMeasured: an agent that does nothing any more keeps its rating, so a bad one cannot be waited away.
 func TestStaysMeasured(t *testing.T) {
 	lost := steady().accused(of("1"), accrual.ChallengerWins)
 	for _, days := range []int64{1, 100, 1000} {
@@ -71,7 +67,6 @@ func TestStaysMeasured(t *testing.T) {
 	}
 }
 
-// TestSpam: a breach of a rule adds 0.25 to Q, half of it is gone after seven days, and Q takes no more than 1.
 func TestSpam(t *testing.T) {
 	// breach has so many breaches, so many seconds after the first midnight.
 	breach := func(n int, seconds int64) log {
@@ -109,7 +104,6 @@ func TestSpam(t *testing.T) {
 	}
 }
 
-// random returns the log of an agent that nobody has disputed.
 func random(r *rand.Rand) log {
 	l := log{}
 	for range 10 + r.IntN(100) {
@@ -127,8 +121,6 @@ func random(r *rand.Rand) log {
 	return l
 }
 
-// attacked adds disputes of k owners at any times, which the agent wins if it is right, and else loses; and citations,
-// if it is right.
 func attacked(r *rand.Rand, l log, k int, right bool) log {
 	outcome := accrual.ChallengerWins
 	if right {
@@ -148,9 +140,6 @@ func attacked(r *rand.Rand, l log, k int, right bool) log {
 	return all
 }
 
-// TestThirdAgents: whatever k owners do, R of an agent that is right never falls by it, and rises by no more than what
-// k owners are worth in V. R of one that is wrong falls by at most 8 points a day. A dispute that it is no party of is
-// not in its log.
 func TestThirdAgents(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 21))
@@ -175,12 +164,10 @@ func TestThirdAgents(t *testing.T) {
 	}
 }
 
-// upTo returns the rating as it was so many midnights after the first day began, when the log had not gone on.
 func (l log) upTo(days int64) rating.Rating {
 	return rating.Replay(agent, l.upToTime(midnight+days*day-1), scoring).Rating(midnight + days*day)
 }
 
-// upToTime returns the log as it was at a time.
 func (l log) upToTime(at int64) log {
 	n := slices.IndexFunc(l, func(e accrual.Entry) bool { return e.At > at })
 	if n < 0 {
@@ -189,8 +176,6 @@ func (l log) upToTime(at int64) log {
 	return l[:n]
 }
 
-// TestReplay: a log that is read entry by entry, with ratings between, gives what the whole log gives. Entries of one
-// day may be in any order, but for the sessions among each other and a lost dispute among them.
 func TestReplay(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 22))
@@ -223,8 +208,6 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestClocks: an entry with a time before that of the last one, as another replica's clock can give it, counts as of
-// the same time.
 func TestClocks(t *testing.T) {
 	l := steady().wait(day).violation()
 	early, same := slices.Clone(l), slices.Clone(l)
@@ -236,7 +219,6 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// TestSpamOfNothing: a penalty fades also where R stands still at 0.
 func TestSpamOfNothing(t *testing.T) {
 	l := log{}.signal(accrual.Signal{ID: "s"}).sessions(20, 50).violation()
 	l[len(l)-1].At = midnight + day - 1
@@ -247,7 +229,6 @@ func TestSpamOfNothing(t *testing.T) {
 	}
 }
 
-// TestLongSilence: days on which nothing happens any more cost no time, and end where each of them by itself would.
 func TestLongSilence(t *testing.T) {
 	for name, l := range map[string]log{"rated": steady().violation(), "not rated": log{}.violation(), "nothing": nil} {
 		a := rating.Replay(agent, l, scoring)
@@ -259,7 +240,6 @@ func TestLongSilence(t *testing.T) {
 	}
 }
 
-// TestRatesInBounds: each figure of every rating is within its bounds, and follows from those before it.
 func TestRatesInBounds(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 23))

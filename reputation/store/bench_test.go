@@ -11,7 +11,6 @@ import (
 	"github.com/actionproof/mediator/reputation/store"
 )
 
-// BenchmarkAppend adds 200 receipts of 3 KiB to a store that has many: RECEIPTS of them, 10,000 unless it is set.
 func BenchmarkAppend(b *testing.B) {
 	s, err := store.Open(b.Context(), filepath.Join(b.TempDir(), "reputation.db"))
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/reputation/store"
 )
 
-// step is a step of the log that does nothing besides.
 func step(number int64) store.Step {
 	return store.Step{Number: number, Head: fmt.Sprint("head ", number), Text: fmt.Sprint("step ", number)}
 }
@@ -28,7 +27,6 @@ func disputed(number int64, id, challenger, target string) store.Step {
 	return s
 }
 
-// proceed makes steps one after the other.
 func proceed(t *testing.T, s *store.Store, steps ...store.Step) {
 	t.Helper()
 	for _, one := range steps {
@@ -49,7 +47,6 @@ func joined[T any](all []T, err error, of func(T) string) (ids string) {
 func idOfSignal(s store.Signal) string   { return s.ID }
 func idOfDispute(d store.Dispute) string { return d.ID }
 
-// TestDisputes goes the way of signals and disputes through the log, and finds each where it belongs.
 func TestDisputes(t *testing.T) {
 	each(t, func(t *testing.T, one, two *store.Store) {
 		ctx := t.Context()
@@ -127,7 +124,6 @@ func ids[T any](all []T, err error) func(func(T) string) string {
 	return func(of func(T) string) string { return joined(all, err, of) }
 }
 
-// TestStepsThatAreRefused: a step that cannot be made changes nothing, not even in part.
 func TestStepsThatAreRefused(t *testing.T) {
 	each(t, func(t *testing.T, one, two *store.Store) {
 		ctx := t.Context()
@@ -175,7 +171,6 @@ func TestStepsThatAreRefused(t *testing.T) {
 	})
 }
 
-// TestStepsAtOnce: of many that make the same step at once, one does, and exactly its signal is there.
 func TestStepsAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, one, two *store.Store) {
 		ctx := t.Context()

@@ -56,7 +56,6 @@ func (s *Store) repeat(ctx context.Context, do func(tx) (more bool, err error)) 
 	return nil
 }
 
-// pruneSamples removes the samples of each owner beyond the last ones.
 func (s *Store) pruneSamples(ctx context.Context, last int) error {
 	owners, err := s.Grown(ctx)
 	if err != nil {
@@ -76,7 +75,6 @@ func (s *Store) pruneSamples(ctx context.Context, last int) error {
 	return nil
 }
 
-// pruneSessions removes sessions that were last updated before a time.
 func (t tx) pruneSessions(before int64) (more bool, err error) {
 	old, err := db.ManyIn(t.Tx, scanSession, selectSession+`WHERE updated < $1 ORDER BY updated LIMIT $2`, before,
 		pruneChunk)
@@ -135,7 +133,6 @@ func (t tx) pruneChallenges(before int64) (more bool, err error) {
 	return len(old) == challengeChunk, t.discount(removed)
 }
 
-// counts are an owner's bounded objects.
 type counts struct{ sessions, receipts, challenges int64 }
 
 func (c counts) plus(d counts) counts {

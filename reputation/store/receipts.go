@@ -157,7 +157,6 @@ func (t tx) add(a Addition) error {
 		begun, n, a.Owner, a.MaxSessions, begun, a.MaxReceipts-int64(n))
 }
 
-// know ensures that an owner has a row.
 func (t tx) know(owner string) error {
 	_, err := t.Exec(
 		`INSERT INTO owners (owner, sessions, receipts, samples, challenges) VALUES ($1, 0, 0, 0, 0) ON CONFLICT DO NOTHING`,

@@ -20,7 +20,6 @@ import (
 
 var start = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// server is the one PostgreSQL server of all tests; each has a database of its own.
 var server = sync.OnceValues(func() (*pgtest.Server, error) { return pgtest.Launch() })
 
 func TestMain(m *testing.M) {
@@ -36,8 +35,6 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// each runs a test on a store in SQLite, and on one in PostgreSQL that two replicas have opened. Of SQLite both are the
-// same.
 func each(t *testing.T, test func(t *testing.T, one, two *store.Store)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) {
@@ -76,7 +73,6 @@ func wantErr(t *testing.T, err, want error) {
 	}
 }
 
-// addition is receipts of a session, from a number to another.
 func addition(session string, from, to int64) store.Addition {
 	a := store.Addition{Owner: "o", Session: session, Agent: "agent:a", At: start, MaxSessions: 100, MaxReceipts: 1000}
 	for n := from; n <= to; n++ {
@@ -88,7 +84,6 @@ func addition(session string, from, to int64) store.Addition {
 	return a
 }
 
-// TestClock: replicas have the clock of their database server, and a file has none.
 func TestClock(t *testing.T) {
 	each(t, func(t *testing.T, one, two *store.Store) {
 		if one == two {
@@ -181,7 +176,6 @@ func TestFork(t *testing.T) {
 	})
 }
 
-// TestBounds: an owner has no more sessions and receipts than it may have, and what is refused leaves nothing.
 func TestBounds(t *testing.T) {
 	each(t, func(t *testing.T, one, two *store.Store) {
 		ctx := t.Context()
@@ -203,7 +197,6 @@ func TestBounds(t *testing.T) {
 	})
 }
 
-// TestAtOnce: of many that add the same receipts to a session at once, one does.
 func TestAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, one, two *store.Store) {
 		ctx := t.Context()
@@ -281,7 +274,6 @@ func TestChallenges(t *testing.T) {
 	})
 }
 
-// TestUse: a token is used once, by whatever replica, until it is forgotten.
 func TestUse(t *testing.T) {
 	each(t, func(t *testing.T, one, two *store.Store) {
 		ctx := t.Context()
@@ -361,7 +353,6 @@ func TestBaselines(t *testing.T) {
 	})
 }
 
-// TestOldSamples: the newest samples of an owner are kept, and how many there were is not forgotten.
 func TestOldSamples(t *testing.T) {
 	each(t, func(t *testing.T, one, two *store.Store) {
 		ctx := t.Context()
@@ -388,7 +379,6 @@ func TestOldSamples(t *testing.T) {
 	})
 }
 
-// TestPrune removes whole sessions that are old, with all that belongs to them, and nothing else.
 func TestPrune(t *testing.T) {
 	each(t, func(t *testing.T, one, two *store.Store) {
 		ctx := t.Context()
@@ -433,7 +423,6 @@ func TestPrune(t *testing.T) {
 	})
 }
 
-// TestEntries: a closed session is entered once by whatever replica, together with the entry of its log.
 func TestEntries(t *testing.T) {
 	each(t, func(t *testing.T, one, two *store.Store) {
 		ctx := t.Context()
@@ -528,7 +517,6 @@ func TestEntries(t *testing.T) {
 	})
 }
 
-// TestClosed: a store that is closed, or a database that is away, says so with a code.
 func TestClosed(t *testing.T) {
 	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "reputation.db"))
 	must(t, err)

@@ -179,7 +179,6 @@ func (s *set) add(name string) {
 	}
 }
 
-// within reports whether all names are in a sorted list.
 func (s *set) within(list []string) bool {
 	return !s.unknown && !slices.ContainsFunc(s.names, func(name string) bool {
 		_, ok := slices.BinarySearch(list, name)
@@ -187,7 +186,6 @@ func (s *set) within(list []string) bool {
 	})
 }
 
-// beyond reports whether some name is not in a sorted list.
 func (s *set) beyond(list []string) bool {
 	return slices.ContainsFunc(s.names, func(name string) bool {
 		_, ok := slices.BinarySearch(list, name)

@@ -23,7 +23,6 @@ func plan() strategy.Strategy {
 		Calls: strategy.Calls{Min: 2, Max: 3}}
 }
 
-// names returns n names in order.
 func names(n int) []string {
 	out := make([]string, n)
 	for i := range out {
@@ -205,7 +204,6 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestTraceIsBounded: a strategy that names as many tools as it can holds for them, in any order, and for no more.
 func TestTraceIsBounded(t *testing.T) {
 	s := plan()
 	s.Tools = names(strategy.MaxNames)

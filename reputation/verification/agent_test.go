@@ -23,7 +23,6 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// clock is a clock that tests set.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -41,7 +40,6 @@ func (c *clock) pass(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// rig is a node's verification with a clock of its own.
 type rig struct {
 	*testing.T
 	clock   *clock
@@ -72,7 +70,6 @@ func newRig(t *testing.T, o verification.Options) *rig {
 	return r
 }
 
-// replica returns one more service on the same store.
 func (r *rig) replica(o verification.Options) *verification.Service {
 	r.Helper()
 	s, err := verification.New(r.store, r.signer, o)
@@ -82,7 +79,6 @@ func (r *rig) replica(o verification.Options) *verification.Service {
 	return s
 }
 
-// agent is an agent that does what it is told, by hand.
 type agent struct {
 	t       *testing.T
 	pem     string
@@ -106,7 +102,6 @@ func newAgent(t *testing.T) *agent {
 		by: verification.Caller{Subject: "agent:" + hex.EncodeToString(public[:4])}}
 }
 
-// agent returns a new agent with a session.
 func (r *rig) agent() *agent {
 	r.Helper()
 	a := newAgent(r.T)
@@ -124,11 +119,9 @@ func (a *agent) start() {
 	a.turns, a.canary = nil, ""
 }
 
-// topic is reasoning that names enough of both tasks.
 const topic = "The registry search shows which plugin and workflow exist, so governance, servers and execution of " +
 	"agents can be compared; failure notices are missing. "
 
-// call calls a tool in the session, and returns the turn about it, without its hash.
 func (a *agent) call(tool, query string) verification.Turn {
 	a.t.Helper()
 	var out json.RawMessage
@@ -153,14 +146,12 @@ func (a *agent) call(tool, query string) verification.Turn {
 	}
 }
 
-// canaryOf returns the canary in the output of a turn.
 func canaryOf(t verification.Turn) string {
 	var out struct{ Canary string }
 	_ = json.Unmarshal([]byte(t.Output), &out)
 	return out.Canary
 }
 
-// submit hashes a turn and submits it.
 func (a *agent) submit(turn verification.Turn) error {
 	previous := verification.ChainSeed
 	if n := len(a.turns); n > 0 {
@@ -182,7 +173,6 @@ func (a *agent) mustSubmit(turn verification.Turn) {
 	}
 }
 
-// walk does all turns honestly, with the time between them.
 func (a *agent) walk(between time.Duration) {
 	a.t.Helper()
 	for i := 0; a.session.FollowUp == nil; i++ {
@@ -194,7 +184,6 @@ func (a *agent) walk(between time.Duration) {
 
 var drawn = regexp.MustCompile(`with the query ([0-9a-f]{8})\.`)
 
-// followUp answers the follow-up as its prompt says.
 func (a *agent) followUp() {
 	a.t.Helper()
 	a.mustSubmit(a.answer())
@@ -214,7 +203,6 @@ func (a *agent) answer() verification.Turn {
 	return turn
 }
 
-// trace is what the agent hands in.
 func (a *agent) trace() verification.Trace {
 	var hashes []string
 	for _, turn := range a.turns {
@@ -233,12 +221,10 @@ func (a *agent) registration() verification.Registration {
 	}
 }
 
-// register hands everything in.
 func (a *agent) register() (verification.Registered, error) {
 	return a.s.Register(a.t.Context(), a.by, a.registration())
 }
 
-// wantViolations fails unless the registration is rejected with exactly these violations.
 func (a *agent) wantViolations(r verification.Registration, want ...string) verification.Registered {
 	a.t.Helper()
 	got, err := a.s.Register(a.t.Context(), a.by, r)
@@ -252,7 +238,6 @@ func (a *agent) wantViolations(r verification.Registration, want ...string) veri
 	return got
 }
 
-// wantState fails unless the session is in the state.
 func (a *agent) wantState(want verification.State) {
 	a.t.Helper()
 	_, err := a.s.Turn(context.Background(), a.by, a.session.ID, verification.Turn{ToolCall: "x"})
@@ -270,7 +255,6 @@ func sha256Hex(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// byHand is the tree head of the first n turns by RFC 6962 section 2.1.
 func byHand(v seedVectors, n int) string {
 	hash := func(parts ...string) string {
 		sum := sha256.Sum256([]byte(strings.Join(parts, "")))

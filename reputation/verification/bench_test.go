@@ -11,7 +11,6 @@ import (
 	"github.com/actionproof/mediator/reputation/verification/store"
 )
 
-// BenchmarkTurn submits the third turn of a session. It includes one fsync, unless TMPDIR is in memory.
 func BenchmarkTurn(b *testing.B) {
 	c := &clock{now: noon}
 	kept, err := store.OpenSQLite(b.Context(), filepath.Join(b.TempDir(), "verification.db"), c.Now)
@@ -59,5 +58,4 @@ func BenchmarkTurn(b *testing.B) {
 	b.ReportMetric(float64(took[len(took)/2].Nanoseconds()), "p50-ns/op")
 }
 
-// neverSigns signs nothing.
 type neverSigns struct{ verification.Signer }

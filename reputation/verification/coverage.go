@@ -58,7 +58,6 @@ func Coverage(prompt string, reasoning ...string) int64 {
 	return int64(named * 1000 / len(wanted))
 }
 
-// band returns the band of a coverage.
 func band(coverage int64, privileged bool) string {
 	least := int64(leastCoverage)
 	if privileged {

@@ -8,8 +8,6 @@ import (
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
-// TestCoverage has the four rules: terms of more than four letters, no stop words, the first five letters decide, each
-// term counts once.
 func TestCoverage(t *testing.T) {
 	for _, tt := range []struct {
 		name, prompt, reasoning string

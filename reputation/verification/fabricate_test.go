@@ -12,7 +12,6 @@ import (
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
-// witness keeps what really happened in one session: an account that the service has no part in.
 type witness struct {
 	a        *agent
 	served   []servedCall
@@ -47,7 +46,6 @@ func (w *witness) call(random *rand.Rand) {
 	}
 }
 
-// submit submits a turn that is honest, or one with something wrong about it.
 func (w *witness) submit(random *rand.Rand, other *witness, honest int) {
 	from := w
 	if random.IntN(honest) == 0 {
@@ -97,7 +95,6 @@ func (w *witness) submit(random *rand.Rand, other *witness, honest int) {
 	}
 }
 
-// trace is the trace of what was submitted, or of something else.
 func (w *witness) trace(random *rand.Rand, other *witness, honest int) verification.Trace {
 	w.a.turns = nil
 	for _, r := range w.received {
@@ -133,7 +130,6 @@ func (w *witness) trace(random *rand.Rand, other *witness, honest int) verificat
 	return w.a.trace()
 }
 
-// confirms reports whether what a check says to have been observed has happened.
 func (w *witness) confirms(check string, t verification.Trace, base int) bool {
 	if len(t.Turns) != len(w.received) {
 		return false
@@ -187,9 +183,6 @@ func (w *witness) confirms(check string, t verification.Trace, base int) bool {
 	return true // the other checks are about the hashes alone, which were compared above
 }
 
-// TestFabricators has scripts do the right thing most of the time, and every wrong thing at some time, in two sessions
-// at once. Whatever they do, no check is called observed that did not happen, and in ModeObserved nothing passes of
-// which anything did not happen.
 func TestFabricators(t *testing.T) {
 	seen := make(map[string]int)
 	for seed := range uint64(240) {

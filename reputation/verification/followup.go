@@ -58,10 +58,8 @@ func quote(text string) string {
 	return `"` + kept[:min(len(kept), maxQuoted)] + `"`
 }
 
-// trim removes the white space around a text.
 func trim(text string) string { return strings.TrimSpace(text) }
 
-// draw returns a random number below n.
 func draw(n int64) int64 {
 	v, err := rand.Int(rand.Reader, big.NewInt(n))
 	if err != nil {

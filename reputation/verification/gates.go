@@ -58,7 +58,6 @@ const (
 	fullEnforcement     = 100 // a lower score warns; also the default without an answer
 )
 
-// asked is what the gates answered.
 type asked struct {
 	gates      []Gate
 	privileged bool
@@ -112,7 +111,6 @@ func (a *asked) degraded() bool {
 	return false
 }
 
-// noGates has no gate configured.
 type noGates struct{}
 
 func (noGates) Orchestrate(context.Context, Question) Answer { return Answer{} }

@@ -14,7 +14,6 @@ import (
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
-// gates answers as it is told.
 type gates struct{ orchestrate, govern, enforce verification.Answer }
 
 func (g gates) Orchestrate(context.Context, verification.Question) verification.Answer {
@@ -25,7 +24,6 @@ func (g gates) Enforce(context.Context, verification.Question) verification.Answ
 
 func asLater(err error, later *interface{ RetryAfter() int }) bool { return errors.As(err, later) }
 
-// TestGates has the degradation table, and what each answer does.
 func TestGates(t *testing.T) {
 	away := verification.Answer{Status: verification.GateUnavailable, Reason: "timeout"}
 	passed := verification.Answer{Status: verification.GatePassed, Resonance: 100, Score: 100}
@@ -92,7 +90,6 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// claimsOf reads the claims of a result.
 func claimsOf(t *testing.T, token string) (c verification.Result) {
 	t.Helper()
 	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
@@ -105,7 +102,6 @@ func claimsOf(t *testing.T, token string) (c verification.Result) {
 	return c
 }
 
-// mute walks as walk does, with reasoning that says nothing of the task.
 func (a *agent) mute() {
 	a.t.Helper()
 	for i := 0; a.session.FollowUp == nil; i++ {
@@ -119,7 +115,6 @@ func (a *agent) mute() {
 	a.mustSubmit(turn)
 }
 
-// TestPrivilegedPath has both benefits, and that neither is had where the server is away, says no, or changes its mind.
 func TestPrivilegedPath(t *testing.T) {
 	good := verification.Answer{Status: verification.GatePassed, Resonance: 800}
 	for _, tt := range []struct {

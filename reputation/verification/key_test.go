@@ -16,8 +16,6 @@ import (
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
-// The key of RFC 8032 section 7.1, test 1, as Node.js exports it; its DID is the SHA-256 of that text, and its did:key
-// is that of the did:key specification's encoding.
 const rfcPEM = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n-----END " +
 	"PUBLIC KEY-----\n"
 
@@ -113,7 +111,6 @@ func (a *agent) sign(message string) string {
 	return hex.EncodeToString(stded25519.Sign(a.private, []byte(message)))
 }
 
-// is reports whether err is a refusal with the code.
 func is(err error, code string) bool {
 	var coded interface{ Code() string }
 	return errors.As(err, &coded) && coded.Code() == code

@@ -33,7 +33,6 @@ type rates struct {
 
 func newLimits() *limits { return &limits{subjects: lru.New[string, *rates](maxSubjects)} }
 
-// of returns the rates of a subject.
 func (l *limits) of(subject string) *rates {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -53,7 +53,6 @@ func (t Trace) RFC6962Root() string {
 	return hex.EncodeToString(root)
 }
 
-// hashes returns the hashes of the turns.
 func (t Trace) hashes() []string {
 	all := make([]string, len(t.Turns))
 	for i, turn := range t.Turns {

@@ -8,8 +8,6 @@ import (
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
-// TestModelCalls: the result counts the calls to models between the turns where a sidecar says how many there were. It
-// says not_measured where none does, and where a later turn came with an earlier count.
 func TestModelCalls(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	for name, tt := range map[string]struct {

@@ -36,7 +36,6 @@ func (s *Session) observe(t Turn) (Taken, *Call) {
 	return seen, nil
 }
 
-// lastTold returns the latest call with a turn.
 func (s *Session) lastTold() *Call {
 	for i := len(s.Calls) - 1; i >= 0; i-- {
 		if s.Calls[i].Turn > 0 {

@@ -117,7 +117,6 @@ func agents(by Caller, key Key) []string {
 	return ids
 }
 
-// check refuses a registration that cannot be judged.
 func (r Registration) check() (Key, string, error) {
 	key, err := ParseKey(r.PEM)
 	if err != nil {
@@ -139,7 +138,6 @@ func (r Registration) check() (Key, string, error) {
 	return key, string(manifest), nil
 }
 
-// check refuses metadata that is too long or unprintable.
 func (m Metadata) check() error {
 	if len(m.Tags) > maxTags {
 		return refusal.New("query_malformed", "metadata has more than %d tags", maxTags)

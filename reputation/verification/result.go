@@ -80,7 +80,6 @@ const (
 	ByKeywords = "keywords"
 )
 
-// checkResult refuses claims that no node makes.
 func checkResult(r *Result) error {
 	switch {
 	case !r.Probabilistic || r.NonHumanIdentityProven:

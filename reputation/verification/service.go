@@ -220,7 +220,6 @@ func (s *Service) Search(ctx context.Context, by Caller, id, query string) (json
 	})
 }
 
-// listed is a plugin in a search result.
 type listed struct {
 	Metadata
 	DID        string `json:"did"`

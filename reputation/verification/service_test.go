@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
-// TestPassedHonestly walks both tasks as an agent that calls every tool, and reads the signed result.
 func TestPassedHonestly(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	tasks := make(map[string]bool)
@@ -50,7 +49,6 @@ func TestPassedHonestly(t *testing.T) {
 	}
 }
 
-// TestRegistersAgents: whoever passes is registered by its key, and by its name only where a sidecar has said it.
 func TestRegistersAgents(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	for _, session := range []string{"", "ses_1"} {
@@ -71,7 +69,6 @@ func TestRegistersAgents(t *testing.T) {
 	}
 }
 
-// TestEveryArrow walks each arrow of the session's states, and shows that nothing leaves a final one.
 func TestEveryArrow(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	t.Run("pending to in-progress to completed", func(t *testing.T) {
@@ -130,7 +127,6 @@ func TestEveryArrow(t *testing.T) {
 	}
 }
 
-// TestFollowUpComesAfterTheBase: after three turns, or after two where the privileged path is likely.
 func TestFollowUpComesAfterTheBase(t *testing.T) {
 	for _, tt := range []struct {
 		status    string
@@ -156,7 +152,6 @@ func TestFollowUpComesAfterTheBase(t *testing.T) {
 	}
 }
 
-// TestRestart: a verification goes on in another service on the same store.
 func TestRestart(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	a := r.agent()
@@ -172,7 +167,6 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestScore takes each check out of a trace that is otherwise without a fault.
 func TestScore(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -220,7 +214,6 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// TestDurationByTheNodesClock: the time between the first and the last turn is the node's.
 func TestDurationByTheNodesClock(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -255,7 +248,6 @@ func TestDurationByTheNodesClock(t *testing.T) {
 	}
 }
 
-// TestReasoning has the bounds of a turn's reasoning, in JavaScript's characters.
 func TestReasoning(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	a := r.agent()
@@ -281,7 +273,6 @@ func TestReasoning(t *testing.T) {
 	}
 }
 
-// TestBackoffStays: what a subject or a key has failed bars new sessions and other keys, until a success.
 func TestBackoffStays(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	fail := func(a *agent) {
@@ -329,7 +320,6 @@ func TestBackoffStays(t *testing.T) {
 	}
 }
 
-// TestFailuresCountForWhoeverFails: a wrong signature with another agent's key does not make that agent wait.
 func TestFailuresCountForWhoeverFails(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	victim, attacker := newAgent(t), r.agent()
@@ -346,7 +336,6 @@ func TestFailuresCountForWhoeverFails(t *testing.T) {
 	attacker.wantState(verification.Pending)
 }
 
-// TestLimits has the three rates, and the bound on open sessions.
 func TestLimits(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	by := verification.Caller{Subject: "busy"}
@@ -381,7 +370,6 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestMetadata has what is taken of a plugin's description.
 func TestMetadata(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	a := r.agent()
@@ -423,8 +411,6 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// TestTheLongestResult: a turn can hold the longest result of a search, so nobody can bar searches by what is
-// registered.
 func TestTheLongestResult(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	for range 11 {
@@ -443,7 +429,6 @@ func TestTheLongestResult(t *testing.T) {
 	a.mustSubmit(a.call(verification.ToolSearch, ""))
 }
 
-// TestSearchAfterTheEnd: an agent whose verification has ended, or expired, can still search through its sidecar.
 func TestSearchAfterTheEnd(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	a := newAgent(t)
@@ -469,8 +454,6 @@ func TestSearchAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestPassed: what an agent behind a sidecar has passed is known by its name, until the next one, a day at most. Other
-// callers, and verifications that were not passed, change nothing.
 func TestPassed(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	const subject = "agent:worker-1"

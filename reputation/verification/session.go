@@ -75,7 +75,6 @@ type Caller struct {
 	ModelCalls int64 `json:"modelCalls,omitempty"`
 }
 
-// basis says how the subject is known.
 func (c Caller) basis() string {
 	if c.Session != "" {
 		return BasisObserved
@@ -131,7 +130,6 @@ type Answered struct {
 	Observed bool  `json:"observed"` // the turn is about the requested call and uses its result
 }
 
-// newSession makes a pending session with a random id and nonce.
 func newSession(key Key, by Caller, task Task, now time.Time) Session {
 	return Session{
 		ID: random(idBytes), Nonce: random(nonceBytes), Key: key.String(), Caller: by, Task: task, State: Pending,
@@ -139,7 +137,6 @@ func newSession(key Key, by Caller, task Task, now time.Time) Session {
 	}
 }
 
-// random returns n random bytes in hex.
 func random(n int) string {
 	b := make([]byte, n)
 	_, _ = rand.Read(b) // never fails; it ends the process instead
@@ -149,7 +146,6 @@ func random(n int) string {
 // Expires returns when the session expires.
 func (s *Session) Expires() time.Time { return time.UnixMilli(s.Opened).Add(sessionLifetime) }
 
-// nonceExpires returns when the nonce expires.
 func (s *Session) nonceExpires() time.Time { return time.UnixMilli(s.Opened).Add(NonceLifetime) }
 
 // open refuses a session that has ended, and marks an expired one.
@@ -166,7 +162,6 @@ func (s *Session) open(now time.Time) error {
 	return refusal.New("verification_closed", "the verification has %s", s.State)
 }
 
-// end moves an open session to a final state.
 func (s *Session) end(passed bool) {
 	s.State = Failed
 	if passed {
@@ -227,7 +222,6 @@ func (s *Session) follow(t Turn, seen Taken, call *Call, mode Mode) {
 	}
 }
 
-// isHex reports whether text is the lowercase hex of n bytes.
 func isHex(text string, n int) bool {
 	raw, err := hex.DecodeString(text)
 	return err == nil && len(raw) == n && hex.EncodeToString(raw) == text

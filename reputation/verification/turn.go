@@ -60,7 +60,6 @@ func (t Turn) text(previous string) []byte {
 // HashAfter returns the turn's hash after a turn with the hash previous, or after [ChainSeed].
 func (t Turn) HashAfter(previous string) string { return evidence.HashBytes(t.text(previous)) }
 
-// check refuses an invalid or oversized turn.
 func (t Turn) check() error {
 	for _, part := range []struct {
 		name    string
@@ -84,7 +83,6 @@ func (t Turn) check() error {
 	return nil
 }
 
-// checkTrace refuses an invalid or oversized trace.
 func checkTrace(t Trace) error {
 	if len(t.Turns) > MaxTurns {
 		return refusal.New("content_too_large", "the trace has %d turns; at most %d are allowed", len(t.Turns), MaxTurns)

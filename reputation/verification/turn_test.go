@@ -12,7 +12,6 @@ import (
 	"github.com/actionproof/mediator/test/full"
 )
 
-// seedVectors are the hashes, the roots and the attestation that the original computes.
 type seedVectors struct {
 	verification.Trace
 	MerkleRootOfNone string `json:"merkleRootOfNone"`
@@ -56,7 +55,6 @@ func TestSeedVectors(t *testing.T) {
 	}
 }
 
-// TestRFC6962Root has the values of RFC 6962's own empty tree, and roots that were computed by hand from section 2.1.
 func TestRFC6962Root(t *testing.T) {
 	v := readSeed(t)
 	for n, want := range map[int]string{
@@ -74,7 +72,6 @@ func TestRFC6962Root(t *testing.T) {
 	}
 }
 
-// TestTurnHashIsJavaScripts compares the hash of random turns with Node's JSON.stringify and SHA-256.
 func TestTurnHashIsJavaScripts(t *testing.T) {
 	full.Only(t, "node")
 	var turns []verification.Turn

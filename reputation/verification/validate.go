@@ -213,7 +213,6 @@ func (k known) fault(name string, mode Mode) string {
 	return ViolationFollowUpMissing
 }
 
-// told reports whether everything but the reasoning was observed.
 func (t Taken) told() bool { return t.Chained && t.Served && t.Used }
 
 func (k known) each(is func(Taken) bool) bool {
@@ -228,7 +227,6 @@ func (k known) passed() int64 {
 	return k.s.Turns[len(k.s.Turns)-1].At - k.s.Turns[0].At
 }
 
-// claimed returns the same by the trace.
 func (k known) claimed() int64 {
 	return k.t.Turns[len(k.t.Turns)-1].Timestamp - k.t.Turns[0].Timestamp
 }
@@ -238,7 +236,6 @@ func (k known) forged() bool {
 	return k.claimed() > k.s.Turns[len(k.s.Turns)-1].At-k.s.Opened+clockTolerance
 }
 
-// called returns the tools of the turns about served calls.
 func (k known) called() (tools []string) {
 	for _, turn := range k.s.Turns {
 		if k.received && turn.Served {
@@ -255,7 +252,6 @@ func (k known) named() (tools []string) {
 	return tools
 }
 
-// tools returns the share of the required tools.
 func (k known) tools(there []string) int64 {
 	n := 0
 	for _, tool := range k.s.Task.RequiredTools {

@@ -11,10 +11,8 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 )
 
-// shorter is how many calls the sessions of these tests have at most: it takes time to make them.
 const shorter = 30
 
-// made are sessions of every kind.
 var made = sync.OnceValues(func() ([]Session, error) { return makeAll(6, 7, shorter) })
 
 func sessions(t *testing.T) []Session {
@@ -26,8 +24,6 @@ func sessions(t *testing.T) []Session {
 	return all
 }
 
-// TestMakeIsDeterministic: a seed gives the same sessions each time, however many are made, and another seed gives
-// others.
 func TestMakeIsDeterministic(t *testing.T) {
 	again, err := makeAll(2, 7, shorter)
 	if err != nil {
@@ -50,8 +46,6 @@ func TestMakeIsDeterministic(t *testing.T) {
 	}
 }
 
-// TestChains: the receipts of every session are a whole chain. They are signed again, as the key is known, and verified
-// as a reader verifies them.
 func TestChains(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, s := range sessions(t) {
@@ -87,8 +81,6 @@ func TestChains(t *testing.T) {
 	}
 }
 
-// TestLengths: sessions have about as many calls as their kind says. Calls that fail and those of a script's whole
-// round come on top.
 func TestLengths(t *testing.T) {
 	for _, s := range sessions(t) {
 		k := kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.group == s.Group && k.name == s.Kind })]
@@ -98,7 +90,6 @@ func TestLengths(t *testing.T) {
 	}
 }
 
-// calls returns the receipts of calls to models.
 func calls(all []interaction.Receipt) (out []interaction.Receipt) {
 	for _, r := range all {
 		if r.Model != nil {
@@ -108,7 +99,6 @@ func calls(all []interaction.Receipt) (out []interaction.Receipt) {
 	return out
 }
 
-// mean returns the mean of a number over the calls of the sessions of a kind.
 func mean(all []Session, kind string, of func(*interaction.ModelCall) int64) float64 {
 	sum, n := 0.0, 0.0
 	for _, s := range all {
@@ -127,7 +117,6 @@ func toolCalls(m *interaction.ModelCall) int64  { return m.Figures.ToolCallsMade
 func references(m *interaction.ModelCall) int64 { return m.Figures.SelfReferences.Value }
 func relayed(m *interaction.ModelCall) int64    { return m.Figures.DepthRelayed.Value }
 
-// TestKinds: the sidecar's code sees in each kind what makes it this kind.
 func TestKinds(t *testing.T) {
 	for _, row := range []struct {
 		kind, what string
@@ -163,7 +152,6 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestHosts: only the fakes, and agents with a model of their own, call hosts that nobody believes.
 func TestHosts(t *testing.T) {
 	for _, s := range sessions(t) {
 		for _, r := range calls(s.Receipts) {
@@ -181,8 +169,6 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestLinear: of the endpoint with linear times the times follow from the tokens that it declares, and of the one with
-// noise they do not.
 func TestLinear(t *testing.T) {
 	for _, s := range sessions(t) {
 		var x, y []float64
@@ -201,7 +187,6 @@ func TestLinear(t *testing.T) {
 	}
 }
 
-// worstResidual returns how far a point is from the line through all points, at most (least squares).
 func worstResidual(x, y []float64) (worst float64) {
 	n, sx, sy, sxx, sxy := float64(len(x)), 0.0, 0.0, 0.0, 0.0
 	for i := range x {
@@ -214,8 +199,6 @@ func worstResidual(x, y []float64) (worst float64) {
 	return worst
 }
 
-// TestVariety: what real sessions have is there, over all groups: calls that fail, break off or overlap, streams and
-// whole answers, posts, all dialects, estimated tokens, samples of text.
 func TestVariety(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, s := range sessions(t) {
@@ -244,7 +227,6 @@ func TestVariety(t *testing.T) {
 	}
 }
 
-// TestChallenges: what a session did with its challenges comes in its order, and the receipts say nothing else of them.
 func TestChallenges(t *testing.T) {
 	issued, told := 0, 0
 	for _, s := range sessions(t) {

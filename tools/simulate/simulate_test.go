@@ -12,7 +12,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// TestPage: the tables and the plots of docs/reputation.md are those of the rules as they are.
 func TestPage(t *testing.T) {
 	s := newStudy(1)
 	page, err := os.ReadFile("../../docs/reputation.md")
@@ -31,7 +30,6 @@ func TestPage(t *testing.T) {
 	t.Run("what the page says of it", func(t *testing.T) { holds(t, s) })
 }
 
-// isXML reads all of a document.
 func isXML(t *testing.T, document []byte) {
 	t.Helper()
 	for d := xml.NewDecoder(strings.NewReader(string(document))); ; {
@@ -44,7 +42,6 @@ func isXML(t *testing.T, document []byte) {
 	}
 }
 
-// holds demands of the simulation what the page says that the rules hold off, and what they do not.
 func holds(t *testing.T, s study) {
 	without := s.collusions[0].r[0]
 	for _, c := range s.collusions {
@@ -84,7 +81,6 @@ func holds(t *testing.T, s study) {
 	}
 }
 
-// TestSimulate writes both files, and needs a place for the tables.
 func TestSimulate(t *testing.T) {
 	dir := t.TempDir()
 	docs, picture := dir+"/page.md", dir+"/plot.svg"

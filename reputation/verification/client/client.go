@@ -87,7 +87,6 @@ func (r *Refused) Error() string {
 // Code returns the code of the refusal.
 func (r *Refused) Code() string { return r.Reason }
 
-// call calls a tool and returns the text of its result, or a [Refused].
 func (n *Node) call(ctx context.Context, tool string, arguments any) (text string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -115,7 +114,6 @@ func refusalOf(isError bool, text string) error {
 	return &r
 }
 
-// ask calls a tool and reads its result.
 func (n *Node) ask(ctx context.Context, tool string, arguments, result any) error {
 	text, err := n.call(ctx, tool, arguments)
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/actionproof/mediator/reputation/verification/client"
 )
 
-// TestDialIsRefused: whoever is refused is told why, and not the status alone.
 func TestDialIsRefused(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		problem.ForAgent(refusal.New("target_mismatch", "the verification has another name than %q", r.Host), "").Write(w)

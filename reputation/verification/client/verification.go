@@ -18,21 +18,13 @@ import (
 type Verification struct {
 	SessionID string              `json:"sessionId"`
 	Nonce     string              `json:"nonce"`
-	Task      Task                `json:"task"`
+	Task      verification.Task   `json:"task"`
 	Turns     []verification.Turn `json:"turns"` // accepted by the node
 	// Call is the last tool call without a turn.
 	Call *Call `json:"call,omitempty"`
 	// FollowUp is the node's question after the base turns. Answered says that a turn has answered it.
 	FollowUp string `json:"followUp,omitempty"`
 	Answered bool   `json:"answered,omitempty"`
-}
-
-// Task is what the agent must do.
-type Task struct {
-	Prompt        string   `json:"prompt"`
-	RequiredTools []string `json:"requiredTools"`
-	MinTurns      int      `json:"minTurns"`
-	MinDurationMS int64    `json:"minDurationMs"` // between the first and the last turn
 }
 
 // Call is a tool call.
@@ -60,8 +52,8 @@ func (n *Node) Start(ctx context.Context, key ed25519.PrivateKey) (*Verification
 	var said struct {
 		Nonce   string `json:"nonce"`
 		Session struct {
-			ID   string `json:"sessionId"`
-			Task Task   `json:"task"`
+			ID   string            `json:"sessionId"`
+			Task verification.Task `json:"task"`
 		} `json:"session"`
 	}
 	if err := n.ask(ctx, "get_registration_challenge", map[string]string{"pubkey": text}, &said); err != nil {
@@ -160,7 +152,6 @@ func (n *Node) Register(ctx context.Context, v *Verification, key ed25519.Privat
 	return &said, err
 }
 
-// asked finds the tool and the query in a follow-up.
 var asked = regexp.MustCompile(`Now call (\w+)(?: again| with the query ([0-9a-f]+))\.`)
 
 // Asked returns the tool and the query that a follow-up asks for, or nothing if it has another form.

@@ -123,7 +123,6 @@ func (s *Store) Open(ctx context.Context, session verification.Session, perSubje
 	})
 }
 
-// body reads a row with one JSON column.
 func body[T any](scan func(...any) error) (one T, err error) {
 	var text string
 	if err := scan(&text); err != nil {

@@ -16,7 +16,6 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// each runs a test over every implementation.
 func each(t *testing.T, test func(t *testing.T, s verification.Store)) {
 	t.Run("SQLite", func(t *testing.T) { test(t, openSQLite(t, filepath.Join(t.TempDir(), "verification.db"))) })
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, openPostgres(t, pgtest.Start(t).Database(t))) })
@@ -130,7 +129,6 @@ func TestOpenSessionsAreBounded(t *testing.T) {
 	})
 }
 
-// TestRegistered: an agent is registered since the first time, whatever it registers later.
 func TestRegistered(t *testing.T) {
 	each(t, func(t *testing.T, s verification.Store) {
 		ctx := t.Context()
@@ -214,7 +212,6 @@ func TestEffects(t *testing.T) {
 	})
 }
 
-// TestPassed: the last one stands for its caller alone, and comes with the update or not at all.
 func TestPassed(t *testing.T) {
 	each(t, func(t *testing.T, s verification.Store) {
 		ctx := t.Context()
@@ -272,7 +269,6 @@ func TestPrune(t *testing.T) {
 	})
 }
 
-// TestOneUpdateWins: of many updates of one version exactly one is stored.
 func TestOneUpdateWins(t *testing.T) {
 	each(t, func(t *testing.T, s verification.Store) {
 		ctx := t.Context()
@@ -302,7 +298,6 @@ func TestOneUpdateWins(t *testing.T) {
 	})
 }
 
-// TestSQLiteIsDurable opens the file again.
 func TestSQLiteIsDurable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "verification.db")
 	s := openSQLite(t, path)
@@ -321,8 +316,6 @@ func TestSQLiteIsDurable(t *testing.T) {
 	}
 }
 
-// TestReplicasShareADatabase: two replicas on one database open no more sessions together than one may, one update
-// wins, and both have the database's clock.
 func TestReplicasShareADatabase(t *testing.T) {
 	dsn := pgtest.Start(t).Database(t)
 	replicas := []*store.Store{openPostgres(t, dsn), openPostgres(t, dsn)}

@@ -107,7 +107,6 @@ type tools struct {
 	log     *zap.Logger
 }
 
-// add adds a tool with arguments of type A.
 func add[A any](server *mcp.Server, t tools, name, about, schema string,
 	call func(context.Context, verification.Caller, A) (any, error)) {
 	server.AddTool(&mcp.Tool{Name: name, Description: about, InputSchema: json.RawMessage(schema)},
@@ -140,10 +139,8 @@ func written(v any, isError bool) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(text)}}, IsError: isError}
 }
 
-// codeFailed is the code of a rejected registration.
 const codeFailed = "verification_failed"
 
-// failure is the result of a refused call.
 type failure struct {
 	Success    bool   `json:"success"`
 	Code       string `json:"code"`

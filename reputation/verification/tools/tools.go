@@ -20,7 +20,6 @@ type challengeArguments struct {
 	Key string `json:"pubkey"`
 }
 
-// challenge opens a verification.
 func (t tools) challenge(ctx context.Context, by verification.Caller, a challengeArguments) (any, error) {
 	s, err := t.service.Challenge(ctx, by, a.Key)
 	if err != nil {
@@ -54,7 +53,6 @@ type turnArguments struct {
 	verification.Turn
 }
 
-// turn takes a turn.
 func (t tools) turn(ctx context.Context, by verification.Caller, a turnArguments) (any, error) {
 	s, err := t.service.Turn(ctx, by, a.SessionID, a.Turn)
 	if err != nil {
@@ -124,7 +122,6 @@ type acceptance struct {
 	Warnings     []string             `json:"warnings,omitempty"`
 }
 
-// register ends a verification.
 func (t tools) register(ctx context.Context, by verification.Caller, a registerArguments) (any, error) {
 	trace, err := parseTrace(a.Trace)
 	if err != nil {

@@ -33,7 +33,6 @@ import (
 	"github.com/actionproof/mediator/test/full"
 )
 
-// node is a node's MCP endpoint. Its clock goes on by step at each request.
 type node struct {
 	*testing.T
 	url   string
@@ -84,7 +83,6 @@ func newNode(t *testing.T, mode verification.Mode, step time.Duration) *node {
 	return &node{t, server.URL + "/mcp", kept}
 }
 
-// send posts a message as clients of the original do: without initialize, and with no header but Content-Type.
 func (n *node) send(message string, headers ...string) (int, []byte) {
 	n.Helper()
 	req, err := http.NewRequestWithContext(n.Context(), http.MethodPost, n.url, strings.NewReader(message))
@@ -109,7 +107,6 @@ func (n *node) send(message string, headers ...string) (int, []byte) {
 	return resp.StatusCode, body
 }
 
-// TestNoAnswerWithoutEnd: no client listens for ever, in a place that another one waits for.
 func TestNoAnswerWithoutEnd(t *testing.T) {
 	n := newNode(t, verification.ModeObserved, 0)
 	message :=
@@ -121,7 +118,6 @@ func TestNoAnswerWithoutEnd(t *testing.T) {
 	}
 }
 
-// answer is what a tool answered, as far as tests read it.
 type answer struct {
 	Success bool
 	Code    string
@@ -150,7 +146,6 @@ type answer struct {
 	text              string
 }
 
-// call calls a tool, and reads the JSON in the text of its result.
 func (n *node) call(name string, arguments any, headers ...string) (a answer) {
 	n.Helper()
 	message, err := json.Marshal(
@@ -173,9 +168,6 @@ func (n *node) call(name string, arguments any, headers ...string) (a answer) {
 	return a
 }
 
-// original behaves as clients of the original do: it names no session in its searches, hands in excerpts of the
-// results, invents a third turn and all times, and ignores what is answered to its turns but for the follow-up. whole
-// makes it hand in real calls, whole results and canaries, so that nothing but the times is invented.
 type original struct {
 	n       *node
 	whole   bool
@@ -285,8 +277,6 @@ func (o original) run() answer {
 	})
 }
 
-// TestClientOfTheOriginal: it passes in seed mode, where all that it claims is marked as declared, and is refused by
-// default.
 func TestClientOfTheOriginal(t *testing.T) {
 	for _, session := range []string{"", "ses_1"} {
 		t.Run("seed mode "+session, func(t *testing.T) {
@@ -328,8 +318,6 @@ func TestClientOfTheOriginal(t *testing.T) {
 	})
 }
 
-// TestMembersOfTheOriginal: each result has the members that clients of the original read, in their types. null is a
-// member too.
 func TestMembersOfTheOriginal(t *testing.T) {
 	has := func(a answer, members string) {
 		t.Helper()
@@ -360,7 +348,6 @@ func TestMembersOfTheOriginal(t *testing.T) {
 	}
 }
 
-// like refuses what lacks a member of want, or has one of another type. Of a list it looks at the first element.
 func like(got, want any) error {
 	switch want := want.(type) {
 	case map[string]any:
@@ -393,7 +380,6 @@ func like(got, want any) error {
 	return nil
 }
 
-// TestOfficialSDK has the official TypeScript SDK pass a verification, in each of its generations.
 func TestOfficialSDK(t *testing.T) {
 	full.Only(t, "Node's packages, which make setup installs")
 	const scripts = "../../../test/e2e/testdata/node/"
@@ -433,8 +419,6 @@ func TestOfficialSDK(t *testing.T) {
 	}
 }
 
-// TestRevisions: the endpoint speaks every revision that the SDK speaks, and is served without initialize and with any
-// Accept.
 func TestRevisions(t *testing.T) {
 	n := newNode(t, "", time.Second)
 	for _, revision := range mcp.SupportedProtocolVersions() {
@@ -477,7 +461,6 @@ func TestRevisions(t *testing.T) {
 	}
 }
 
-// TestArguments has what tools refuse, with stable codes, and that a refusal has the shape that clients read.
 func TestArguments(t *testing.T) {
 	n := newNode(t, "", time.Minute)
 	for _, tt := range []struct {

@@ -23,7 +23,6 @@ import (
 // Timeout bounds one question to one server.
 const Timeout = 5 * time.Second
 
-// maxAnswer bounds one answer, in bytes.
 const maxAnswer = 1 << 20
 
 // Reasons why a server is unavailable.

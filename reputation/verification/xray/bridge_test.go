@@ -19,7 +19,6 @@ import (
 	"github.com/actionproof/mediator/test/full"
 )
 
-// server is the three servers in one, in Node.
 type server struct {
 	url  string
 	port string
@@ -29,7 +28,6 @@ type server struct {
 	lines []string
 }
 
-// start starts the servers on a port, 0 for any.
 func start(t *testing.T, port string, answers map[string]any) *server {
 	t.Helper()
 	full.Only(t, "Node's packages, which make setup installs")
@@ -72,7 +70,6 @@ func start(t *testing.T, port string, answers map[string]any) *server {
 	return s
 }
 
-// calls returns what the servers were asked.
 func (s *server) calls() string {
 	s.stop()
 	s.mu.Lock()
@@ -96,7 +93,6 @@ func unavailable(reason string) answer {
 	return answer{Status: verification.GateUnavailable, Reason: reason}
 }
 
-// report is what the orchestrator of 0xRay writes, and governance what its governance server answers to one proposal.
 func report(success string) any {
 	return map[string]any{
 		"text": "Orchestration Complete: \"Verification\"\n\n**Session ID:** session_1\n**Success:** " + success +
@@ -110,7 +106,6 @@ func governance(final, overall string) any {
 		"overallDecision": overall}
 }
 
-// TestBridge asks real MCP servers that are healthy, slow, wrong, or no MCP servers.
 func TestBridge(t *testing.T) {
 	const generous = time.Minute // no answer of a busy machine may look slow
 	passed, failed := answer{Status: verification.GatePassed}, answer{Status: verification.GateFailed}
@@ -199,7 +194,6 @@ func TestBridge(t *testing.T) {
 	}
 }
 
-// TestToken: a server gets its token as a bearer token, or in a header of its own.
 func TestToken(t *testing.T) {
 	for _, header := range []string{"", "X-Api-Key"} {
 		name, value := "authorization", "Bearer secret-1"
@@ -218,7 +212,6 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestBridgeComesBack: a server that is away is skipped with a warning, and asked again when it is back.
 func TestBridgeComesBack(t *testing.T) {
 	answers := map[string]any{"govern_proposals": map[string]any{"decision": "approve", "resonance": 1}}
 	s := start(t, "0", answers)

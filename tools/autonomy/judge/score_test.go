@@ -17,7 +17,6 @@ import (
 	"github.com/actionproof/mediator/tools/autonomy"
 )
 
-// sessions are six sessions of each group, which have a receipt each.
 func sessions() (all []autonomy.Session) {
 	for _, g := range autonomy.Groups {
 		names := autonomy.KindsOf(g)
@@ -34,7 +33,6 @@ func sessions() (all []autonomy.Session) {
 	return all
 }
 
-// perfect scores agents with 90 and all others with 10.
 func perfect(s autonomy.Session, _ []string) (score, lower float64, parts map[string]part) {
 	for _, agents := range []string{autonomy.Steady, autonomy.Bursts, autonomy.Odd} {
 		if s.Group == agents {
@@ -48,7 +46,6 @@ func constant(autonomy.Session, []string) (score, lower float64, parts map[strin
 	return 50, 40, nil
 }
 
-// scoredBy scores the sessions.
 func scoredBy(t *testing.T, by Scorer) []scored {
 	t.Helper()
 	all, err := score(sessions(), by)
@@ -58,8 +55,6 @@ func scoredBy(t *testing.T, by Scorer) []scored {
 	return all
 }
 
-// TestStubs: a score that knows every group has the area 1 against those that are no agents, and a constant has 0.5
-// against all.
 func TestStubs(t *testing.T) {
 	known, same := scoredBy(t, perfect), scoredBy(t, constant)
 	for _, g := range groups()[1:] {
@@ -77,7 +72,6 @@ func TestStubs(t *testing.T) {
 	}
 }
 
-// TestPlot: the plot is SVG with each group's name.
 func TestPlot(t *testing.T) {
 	var picture strings.Builder
 	if err := plot(&picture, scoredBy(t, perfect)); err != nil {
@@ -103,7 +97,6 @@ func TestPlot(t *testing.T) {
 	}
 }
 
-// TestJudge writes all files, of real sessions.
 func TestJudge(t *testing.T) {
 	dir := t.TempDir()
 	o := options{n: 1, baselines: 1, seed: 3, docs: filepath.Join(dir, "score.md"),
@@ -132,8 +125,6 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestPageIsOfTheseFormulas: the tables of docs/autonomy.md are those of the formulas as they are. `make autonomy`
-// makes them again, which takes too long for a test.
 func TestPageIsOfTheseFormulas(t *testing.T) {
 	docs, err := os.ReadFile("../../../docs/autonomy.md")
 	if err != nil {
@@ -142,7 +133,6 @@ func TestPageIsOfTheseFormulas(t *testing.T) {
 	hasTables(t, docs)
 }
 
-// hasTables demands tables of the formulas as they are, with a row for each group and each part.
 func hasTables(t *testing.T, docs []byte) {
 	t.Helper()
 	written, _ := tables.In(string(docs))
@@ -160,8 +150,6 @@ func hasTables(t *testing.T, docs []byte) {
 	}
 }
 
-// TestStrategies: a strategy that was kept holds for what a real appraisal sees, and is passed where the agent waits
-// with its calls. One that was not kept is not.
 func TestStrategies(t *testing.T) {
 	for _, row := range []struct {
 		name           string
@@ -208,7 +196,6 @@ func TestStrategies(t *testing.T) {
 	}
 }
 
-// TestScoreRefuses: a score has to be from 0 to 100.
 func TestScoreRefuses(t *testing.T) {
 	for _, bad := range []float64{math.NaN(), -1, 100.5, math.Inf(1)} {
 		for _, by := range []Scorer{
@@ -226,7 +213,6 @@ func TestScoreRefuses(t *testing.T) {
 	}
 }
 
-// TestBelieved: the fakes are scored once with the hosts that a verifier believes, and once with theirs besides.
 func TestBelieved(t *testing.T) {
 	seen := make(map[string][]int)
 	_, err := score(sessions(), func(s autonomy.Session, believed []string) (float64, float64, map[string]part) {
