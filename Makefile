@@ -69,7 +69,7 @@ autonomy: ## judge the autonomy score by synthetic sessions: docs/autonomy.md
 	$(GO) build -C tools -o ../bin/judge ./autonomy/judge
 	bin/judge $(FLAGS)
 
-simulate: ## let a thousand agents live by the rules of reputations and disputes: docs/reputation.md, docs/reputation.svg
+simulate: ## play a month of a thousand agents by the rules of reputations and disputes: docs/reputation.md
 	$(GO) build -C tools -o ../bin/simulate ./simulate
 	bin/simulate $(FLAGS)
 

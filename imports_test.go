@@ -78,7 +78,6 @@ var layers = []string{
 	"reputation/verification/client",
 	"reputation/verification/tools",
 	"reputation/verification/xray",
-	"reputation/verification/store",
 	"reputation/verification",
 	"internal/wire",
 	"internal/problem",

@@ -32,7 +32,6 @@ import (
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/reputation/strategy"
 	"github.com/actionproof/mediator/reputation/verification"
-	verifications "github.com/actionproof/mediator/reputation/verification/store"
 	"github.com/actionproof/mediator/test/gatetest"
 	"github.com/actionproof/mediator/test/nodetest"
 )
@@ -744,7 +743,7 @@ func TestVerifications(t *testing.T) {
 	}
 	c.refused("not_found", "GET", "/v1/verifications/a", "", nil)
 	now := c.node.Kit.Clock.Now
-	kept, err := verifications.OpenSQLite(t.Context(), filepath.Join(t.TempDir(), "v.db"), now)
+	kept, err := verification.OpenSQLite(t.Context(), filepath.Join(t.TempDir(), "v.db"), now)
 	must(t, err)
 	t.Cleanup(func() { _ = kept.Close() })
 	service, err := verification.New(kept, noSigner{}, verification.Options{})

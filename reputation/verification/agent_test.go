@@ -17,7 +17,6 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/reputation/verification"
-	"github.com/actionproof/mediator/reputation/verification/store"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -43,7 +42,7 @@ func (c *clock) pass(d time.Duration) {
 type rig struct {
 	*testing.T
 	clock   *clock
-	store   verification.Store
+	store   *verification.Store
 	signer  verification.Signer
 	service *verification.Service
 }
@@ -51,7 +50,7 @@ type rig struct {
 func newRig(t *testing.T, o verification.Options) *rig {
 	t.Helper()
 	r := &rig{T: t, clock: &clock{now: noon}}
-	kept, err := store.OpenSQLite(t.Context(), filepath.Join(t.TempDir(), "v.db"), r.clock.Now)
+	kept, err := verification.OpenSQLite(t.Context(), filepath.Join(t.TempDir(), "v.db"), r.clock.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

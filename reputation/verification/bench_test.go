@@ -8,12 +8,11 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/reputation/verification"
-	"github.com/actionproof/mediator/reputation/verification/store"
 )
 
 func BenchmarkTurn(b *testing.B) {
 	c := &clock{now: noon}
-	kept, err := store.OpenSQLite(b.Context(), filepath.Join(b.TempDir(), "verification.db"), c.Now)
+	kept, err := verification.OpenSQLite(b.Context(), filepath.Join(b.TempDir(), "verification.db"), c.Now)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -6,7 +6,7 @@
 // and time in which turns came. It is declared if only the agent's trace supports it. [ModeObserved] demands observed
 // checks; [ModeSeed] accepts declared ones, as the original system does. Reasoning is always the agent's own word.
 //
-//   - service.go, register.go: the service; its state is behind store.go
+//   - service.go, register.go: the service; store.go its state
 //   - turn.go, merkle.go: turns, traces and their hashes
 //   - key.go: keys, proof of possession, DIDs
 //   - task.go, followup.go: tasks and follow-up questions

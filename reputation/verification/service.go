@@ -41,7 +41,7 @@ type Options struct {
 
 // Service runs verifications. Replicas can share a store. It is safe for concurrent use.
 type Service struct {
-	store  Store
+	store  *Store
 	signer Signer
 	o      Options
 	limits *limits
@@ -50,7 +50,7 @@ type Service struct {
 }
 
 // New makes a service.
-func New(store Store, signer Signer, o Options) (*Service, error) {
+func New(store *Store, signer Signer, o Options) (*Service, error) {
 	switch {
 	case store == nil || signer == nil:
 		return nil, errors.New("verification: a store and a signer are required")

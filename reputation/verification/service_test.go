@@ -504,7 +504,7 @@ func TestPassed(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	for _, tt := range []struct {
-		store  verification.Store
+		store  *verification.Store
 		signer verification.Signer
 		o      verification.Options
 	}{{nil, r.signer, verification.Options{}}, {r.store, nil, verification.Options{}},

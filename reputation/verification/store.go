@@ -2,10 +2,13 @@ package verification
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation/internal/db"
 )
 
 // Errors of a [Store].
@@ -15,36 +18,6 @@ var (
 	// ErrConflict means that the session was updated since it was read. Nothing was stored.
 	ErrConflict = errors.New("verification: the session was updated meanwhile")
 )
-
-// Store keeps sessions, failures and plugins for all replicas of a node. A call that returned nil is durable. It is
-// safe for concurrent use.
-type Store interface {
-	// Now returns the time by the store's clock, the only clock for sessions, so that replicas agree.
-	Now(ctx context.Context) (time.Time, error)
-	// Open keeps a new session, or returns [ErrTooMany] if the subject has perSubject open sessions or there are total.
-	Open(ctx context.Context, s Session, perSubject, total int) error
-	// Session returns a session, or ErrNotFound.
-	Session(ctx context.Context, id string) (Session, error)
-	// Sessions returns the latest sessions, newest first, at most limit.
-	Sessions(ctx context.Context, limit int) ([]Session, error)
-	// Newest returns the caller's latest session, or ErrNotFound.
-	Newest(ctx context.Context, by Caller) (Session, error)
-	// Update replaces the session of version s.Version, increments the version and applies effects, in one transaction.
-	// For another version it returns ErrConflict.
-	Update(ctx context.Context, s Session, effects Effects) error
-	// Failures returns the failures of these names.
-	Failures(ctx context.Context, names ...string) ([]Failures, error)
-	// Search returns plugins with the query in name, description or DID, ordered by name, at most limit.
-	Search(ctx context.Context, query string, limit int) ([]Plugin, error)
-	// Plugin returns a plugin, or ErrNotFound.
-	Plugin(ctx context.Context, did string) (Plugin, error)
-	// Registered returns since when an agent is registered.
-	Registered(ctx context.Context, agent string) (since time.Time, ok bool, err error)
-	// Passed returns the last passed verification of a caller named by a sidecar, or ErrNotFound.
-	Passed(ctx context.Context, subject string) (Passed, error)
-	// Prune removes sessions opened, failures made, and verifications passed before the given times.
-	Prune(ctx context.Context, sessions, failures, passed time.Time) error
-}
 
 // Effects are what the end of a session changes besides the session.
 type Effects struct {
@@ -94,4 +67,285 @@ type Metadata struct {
 	Description string   `json:"description,omitempty"`
 	Version     string   `json:"version,omitempty"`
 	Tags        []string `json:"tags,omitempty"`
+}
+
+var schema = db.Schema{
+	Name: "actionproof_verification", Version: 6, Tables: tables, Missing: ErrNotFound,
+	Forgets: "who is verified, and who has to wait after failures",
+}
+
+// tables have times in Unix milliseconds. A session is open until its state is final or its time has passed.
+const tables = `
+CREATE TABLE sessions (
+	id      TEXT PRIMARY KEY,
+	version BIGINT NOT NULL,
+	subject TEXT NOT NULL,
+	session TEXT NOT NULL, -- the caller's
+	active  BIGINT NOT NULL, -- 1 until the state is final
+	opened  BIGINT NOT NULL,
+	body    TEXT NOT NULL  -- the Session, JSON
+);
+CREATE INDEX sessions_active ON sessions (opened, subject) WHERE active = 1;
+CREATE INDEX sessions_caller ON sessions (subject, session, opened);
+CREATE TABLE opening ( -- one row, updated first by each opening, so that sessions are counted one after another
+	one   BIGINT PRIMARY KEY,
+	times BIGINT NOT NULL
+);
+INSERT INTO opening (one, times) VALUES (1, 0);
+CREATE TABLE failures (
+	name   TEXT PRIMARY KEY,
+	failed BIGINT NOT NULL,
+	latest BIGINT NOT NULL
+);
+CREATE TABLE plugins (
+	did      TEXT PRIMARY KEY,
+	owner    TEXT NOT NULL, -- its key
+	name     TEXT NOT NULL,
+	searched TEXT NOT NULL,
+	body     TEXT NOT NULL -- the Plugin, JSON
+);
+CREATE INDEX plugins_name ON plugins (name, did);
+CREATE TABLE agents ( -- since their first registration of a plugin
+	agent TEXT PRIMARY KEY,
+	since BIGINT NOT NULL
+);
+CREATE TABLE passed ( -- the last passed verification of each caller named by a sidecar
+	subject TEXT PRIMARY KEY,
+	at      BIGINT NOT NULL,
+	result  TEXT NOT NULL -- signed
+);
+`
+
+// Store keeps sessions, failures and plugins in an SQLite file, or in a PostgreSQL schema that replicas share. A call that
+// returned nil is durable. It is safe for concurrent use.
+type Store struct {
+	db  *db.DB
+	now func(ctx context.Context) (time.Time, error)
+}
+
+// OpenSQLite opens the file at path, or creates it. Its clock is now.
+func OpenSQLite(ctx context.Context, path string, now func() time.Time) (*Store, error) {
+	d, err := db.OpenSQLite(ctx, path, schema)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{d, func(context.Context) (time.Time, error) { return now(), nil }}, nil
+}
+
+// OpenPostgres opens the schema actionproof_verification of the database that dsn names. Its clock is the server's, so
+// that replicas agree.
+func OpenPostgres(ctx context.Context, dsn string) (*Store, error) {
+	d, err := db.OpenPostgres(ctx, dsn, schema)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{d, d.Clock()}, nil
+}
+
+// Close closes the store.
+func (s *Store) Close() error { return s.db.Close() }
+
+// Now returns the time by the store's clock, the only clock for sessions, so that replicas agree.
+func (s *Store) Now(ctx context.Context) (time.Time, error) { return s.now(ctx) }
+
+// Open keeps a new session, or returns [ErrTooMany] if the subject has perSubject open sessions or there are total.
+func (s *Store) Open(ctx context.Context, session Session, perSubject, total int) error {
+	body, err := json.Marshal(session)
+	if err != nil {
+		return err
+	}
+	lifetime := session.Expires().Sub(time.UnixMilli(session.Opened))
+	since := time.UnixMilli(session.Opened).Add(-lifetime).UnixMilli() // earlier ones have expired
+	return s.db.Write(ctx, "open the verification", func(t db.Tx) error {
+		if _, err := t.Exec(`UPDATE opening SET times = times + 1 WHERE one = 1`); err != nil {
+			return err
+		}
+		open, err := db.ManyIn(t, func(scan func(...any) error) (n [2]int, err error) {
+			err = scan(&n[0], &n[1])
+			return n, err
+		}, `SELECT coalesce(sum(CASE WHEN subject = $1 THEN 1 ELSE 0 END), 0), count(*) FROM sessions WHERE active = 1
+			AND opened > $2`,
+			session.Caller.Subject, since)
+		if err != nil {
+			return err
+		}
+		if open[0][0] >= perSubject || open[0][1] >= total {
+			return ErrTooMany()
+		}
+		_, err = t.Exec(
+			`INSERT INTO sessions (id, version, subject, session, active, opened, body) VALUES ($1, $2, $3, $4, 1, $5, $6)`,
+			session.ID, session.Version, session.Caller.Subject, session.Caller.Session, session.Opened, string(body))
+		return err
+	})
+}
+
+func body[T any](scan func(...any) error) (one T, err error) {
+	var text string
+	if err := scan(&text); err != nil {
+		return one, err
+	}
+	return one, json.Unmarshal([]byte(text), &one)
+}
+
+// Session returns a session, or ErrNotFound.
+func (s *Store) Session(ctx context.Context, id string) (Session, error) {
+	return db.One(ctx, s.db, "read the verification", body[Session],
+		`SELECT body FROM sessions WHERE id = $1`, id)
+}
+
+// Sessions returns the latest sessions, newest first, at most limit.
+func (s *Store) Sessions(ctx context.Context, limit int) ([]Session, error) {
+	return db.Many(ctx, s.db, "list verifications", body[Session],
+		`SELECT body FROM sessions ORDER BY opened DESC, id DESC LIMIT $1`, limit)
+}
+
+// Newest returns the caller's latest session, or ErrNotFound.
+func (s *Store) Newest(ctx context.Context, by Caller) (Session, error) {
+	return db.One(ctx, s.db, "read the verification", body[Session],
+		`SELECT body FROM sessions WHERE subject = $1 AND session = $2 ORDER BY opened DESC, id DESC LIMIT 1`, by.Subject,
+		by.Session)
+}
+
+// Update replaces the session of version s.Version, increments the version and applies effects, in one transaction.
+// For another version it returns ErrConflict.
+func (s *Store) Update(ctx context.Context, session Session, e Effects) error {
+	version := session.Version
+	session.Version++
+	body, err := json.Marshal(session)
+	if err != nil {
+		return err
+	}
+	active := 1
+	if session.State.Final() {
+		active = 0
+	}
+	return s.db.Write(ctx, "update the verification", func(t db.Tx) error {
+		err := t.One(ErrConflict,
+			`UPDATE sessions SET version = version + 1, active = $1, body = $2 WHERE id = $3 AND version = $4`,
+			active, string(body), session.ID, version)
+		if err != nil {
+			return err
+		}
+		return effects(t, e)
+	})
+}
+
+func effects(t db.Tx, e Effects) error {
+	if p := e.Plugin; p != nil {
+		body, err := json.Marshal(p)
+		if err != nil {
+			return err
+		}
+		searched := strings.ToLower(strings.Join([]string{p.Metadata.Name, p.Metadata.Description, p.DID}, "\n"))
+		if err := t.One(ErrTaken(p.DID),
+			`INSERT INTO plugins (did, owner, name, searched, body) VALUES ($1, $2, $3, $4, $5)
+			ON CONFLICT (did) DO UPDATE SET name = excluded.name, searched = excluded.searched, body = excluded.body
+			WHERE plugins.owner = excluded.owner`, p.DID, p.Key, p.Metadata.Name, searched, string(body)); err != nil {
+			return err
+		}
+	}
+	at := e.At.UnixMilli()
+	for _, id := range e.Agents {
+		if _, err := t.Exec(`INSERT INTO agents (agent, since) VALUES ($1, $2) ON CONFLICT DO NOTHING`, id, at); err != nil {
+			return err
+		}
+	}
+	if p := e.Passed; p != nil {
+		if _, err := t.Exec(`INSERT INTO passed (subject, at, result) VALUES ($1, $2, $3)
+			ON CONFLICT (subject) DO UPDATE SET at = excluded.at,
+			result = excluded.result`, p.Subject, p.At.UnixMilli(), p.Result); err != nil {
+			return err
+		}
+	}
+	for _, name := range e.Fail {
+		if _, err := t.Exec(`INSERT INTO failures (name, failed, latest) VALUES ($1, 1, $2)
+			ON CONFLICT (name) DO UPDATE SET failed = failures.failed + 1, latest = excluded.latest`, name, at); err != nil {
+			return err
+		}
+	}
+	for _, name := range e.Reset {
+		if _, err := t.Exec(`DELETE FROM failures WHERE name = $1`, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Failures returns the failures of these names.
+func (s *Store) Failures(ctx context.Context, names ...string) (found []Failures, err error) {
+	for _, name := range names {
+		f, err := db.One(ctx, s.db, "read failures", func(scan func(...any) error) (Failures, error) {
+			var latest int64
+			f := Failures{Name: name}
+			err := scan(&f.Count, &latest)
+			f.Last = time.UnixMilli(latest)
+			return f, err
+		}, `SELECT failed, latest FROM failures WHERE name = $1`, name)
+		switch {
+		case errors.Is(err, ErrNotFound):
+		case err != nil:
+			return nil, err
+		default:
+			found = append(found, f)
+		}
+	}
+	return found, nil
+}
+
+// literally escapes a text for LIKE.
+var literally = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")
+
+// Search returns plugins with the query in name, description or DID, ordered by name, at most limit.
+func (s *Store) Search(ctx context.Context, query string, limit int) ([]Plugin, error) {
+	return db.Many(ctx, s.db, "search plugins", body[Plugin],
+		`SELECT body FROM plugins WHERE searched LIKE $1 ESCAPE '!' ORDER BY name, did LIMIT $2`,
+		"%"+literally.Replace(strings.ToLower(query))+"%", limit)
+}
+
+// Plugin returns a plugin, or ErrNotFound.
+func (s *Store) Plugin(ctx context.Context, did string) (p Plugin, err error) {
+	return db.One(ctx, s.db, "read the plugin", body[Plugin], `SELECT body FROM plugins WHERE did = $1`, did)
+}
+
+// Registered returns since when an agent is registered.
+func (s *Store) Registered(ctx context.Context, agent string) (since time.Time, ok bool, err error) {
+	since, err = db.One(ctx, s.db, "read who is registered", func(scan func(...any) error) (time.Time, error) {
+		var ms int64
+		err := scan(&ms)
+		return time.UnixMilli(ms), err
+	}, `SELECT since FROM agents WHERE agent = $1`, agent)
+	if errors.Is(err, ErrNotFound) {
+		return time.Time{}, false, nil
+	}
+	return since, err == nil, err
+}
+
+// Passed returns the last passed verification of a caller named by a sidecar, or ErrNotFound.
+func (s *Store) Passed(ctx context.Context, subject string) (Passed, error) {
+	return db.One(ctx, s.db, "read the passed verification", func(scan func(...any) error) (Passed, error) {
+		var at int64
+		p := Passed{Subject: subject}
+		err := scan(&at, &p.Result)
+		p.At = time.UnixMilli(at)
+		return p, err
+	}, `SELECT at, result FROM passed WHERE subject = $1`, subject)
+}
+
+// Prune removes sessions opened, failures made, and verifications passed before the given times.
+func (s *Store) Prune(ctx context.Context, sessions, failures, passed time.Time) error {
+	return s.db.Write(ctx, "remove old verifications", func(t db.Tx) error {
+		for _, old := range []struct {
+			query  string
+			before time.Time
+		}{
+			{`DELETE FROM sessions WHERE opened < $1`, sessions},
+			{`DELETE FROM failures WHERE latest < $1`, failures},
+			{`DELETE FROM passed WHERE at < $1`, passed},
+		} {
+			if _, err := t.Exec(old.query, old.before.UnixMilli()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

@@ -46,7 +46,7 @@ func (m *model) answers(d random, t *conversation, request int, r reply, zip boo
 func (m *model) send(d random, t *conversation, id string, r reply, u usage, wait time.Duration, speed float64,
 	zip bool) answer {
 	if !t.stream {
-		body := []byte(t.whole(id, m.as, r, u))
+		body := []byte(whole(id, m.as, r, u))
 		if zip {
 			body = zipped(body)
 		}
@@ -57,7 +57,7 @@ func (m *model) send(d random, t *conversation, id string, r reply, u usage, wai
 	if most := float64(r.size()) / bytesPerToken / 250; most > perEvent {
 		perEvent = most
 	}
-	events := t.events(id, m.as, r, u, func(text string) []string { return cut(d, text, perEvent*bytesPerToken) })
+	events := events(id, m.as, r, u, func(text string) []string { return cut(d, text, perEvent*bytesPerToken) })
 	a := answer{status: 200, kind: "text/event-stream"}
 	at := wait
 	for _, e := range events {

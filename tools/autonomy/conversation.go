@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-
-	"github.com/actionproof/mediator/proxy/inference"
 )
 
 // use is a call of a tool that a model asks for, with its arguments as JSON.
@@ -40,30 +38,8 @@ type event struct {
 	tokens float64
 }
 
-// dialect writes requests and answers as one API has them.
-type dialect interface {
-	asked(text string) string
-	said(r reply) []string
-	returned(all []result) []string
-	tools(names []string) string
-	request(t *conversation) string
-	whole(id, model string, r reply, u usage) string
-	events(id, model string, r reply, u usage, cut func(text string) []string) []event
-}
-
-func dialectOf(d inference.Dialect) dialect {
-	switch d {
-	case inference.OpenAIResponses:
-		return responsesDialect{}
-	case inference.AnthropicMessages:
-		return messagesDialect{}
-	}
-	return chatDialect{}
-}
-
 // conversation is a conversation as an agent keeps it.
 type conversation struct {
-	dialect
 	model  string
 	system string
 	offers string // tools
@@ -74,30 +50,112 @@ type conversation struct {
 }
 
 func newConversation(m *model, system string, tools []string, stream bool) *conversation {
-	t := &conversation{dialect: dialectOf(m.dialect), model: m.name, system: system, stream: stream, most: 40}
+	t := &conversation{model: m.name, system: system, stream: stream, most: 40}
 	if len(tools) > 0 {
-		t.offers = t.tools(tools)
+		t.offers = offersOf(tools)
 	}
 	return t
 }
 
-func (t *conversation) ask(text string)        { t.add(t.asked(text)) }
-func (t *conversation) say(r reply)            { t.add(t.said(r)...) }
-func (t *conversation) give(results ...result) { t.add(t.returned(results)...) }
+func (t *conversation) ask(text string) { t.add(asked(text)) }
+func (t *conversation) say(r reply)     { t.add(r.message(false)) }
 
-func (t *conversation) add(messages ...string) { t.messages = append(t.messages, messages...) }
+func (t *conversation) give(results ...result) {
+	for _, r := range results {
+		t.add(fmt.Sprintf(`{"role":"tool","tool_call_id":%q,"content":%s}`, r.id, quote(r.text)))
+	}
+}
+
+func (t *conversation) add(message string) { t.messages = append(t.messages, message) }
+
+func asked(text string) string { return `{"role":"user","content":` + quote(text) + `}` }
+
+// message is a reply as a message, with the model's thought if it shows one.
+func (r reply) message(thought bool) string {
+	m := `{"role":"assistant","content":` + quote(r.text)
+	if thought && r.thought != "" {
+		m += `,"reasoning_content":` + quote(r.thought)
+	}
+	if len(r.uses) > 0 {
+		m += `,"tool_calls":` + each(r.uses, func(_ int, u use) string {
+			return fmt.Sprintf(`{"id":%q,"type":"function","function":{"name":%q,"arguments":%s}}`, u.id, u.tool, quote(u.arguments))
+		})
+	}
+	return m + "}"
+}
+
+func (r reply) finish() string {
+	if len(r.uses) > 0 {
+		return "tool_calls"
+	}
+	return "stop"
+}
+
+func offersOf(tools []string) string {
+	return each(tools, func(_ int, name string) string {
+		return fmt.Sprintf(`{"type":"function","function":{"name":%q,"parameters":%s}}`, name, anyObject)
+	})
+}
 
 // summarize replaces the older half of a conversation that has become too long by a summary.
 func (t *conversation) summarize(summary func() string) {
 	if len(t.messages) > t.most {
-		t.messages = append([]string{t.asked(summary())}, t.messages[len(t.messages)-t.most/2:]...)
+		t.messages = append([]string{asked(summary())}, t.messages[len(t.messages)-t.most/2:]...)
 	}
 }
 
 // body returns the request for the model's next answer.
-func (t *conversation) body() []byte { return []byte(t.request(t)) }
+func (t *conversation) body() []byte {
+	messages := t.messages
+	if t.system != "" {
+		messages = append([]string{`{"role":"system","content":` + quote(t.system) + `}`}, messages...)
+	}
+	options := ""
+	if t.offers != "" {
+		options = `,"tools":` + t.offers
+	}
+	if t.stream {
+		options += `,"stream":true,"stream_options":{"include_usage":true}`
+	}
+	return fmt.Appendf(nil, `{"model":%q,"messages":[%s]%s}`, t.model, strings.Join(messages, ","), options)
+}
 
-func (t *conversation) list() string { return "[" + strings.Join(t.messages, ",") + "]" }
+// json returns the usage as providers declare it.
+func (u usage) json() string {
+	return fmt.Sprintf(`{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,`+
+		`"prompt_tokens_details":{"cached_tokens":%d},"completion_tokens_details":{"reasoning_tokens":%d}}`,
+		u.input, u.output, u.input+u.output, u.cached, u.reasoning)
+}
+
+// whole returns an answer that does not stream.
+func whole(id, model string, r reply, u usage) string {
+	return fmt.Sprintf(`{"id":"chatcmpl-%s","object":"chat.completion","model":%q,"choices":[{"index":0,"message":%s,"finish_reason":%q}],`+
+		`"usage":%s}`, id, model, r.message(true), r.finish(), u.json())
+}
+
+// events returns an answer that streams.
+func events(id, model string, r reply, u usage, cut func(string) []string) (out []event) {
+	choice := func(text, delta, finish string) {
+		out = append(out, sse(float64(len(text))/bytesPerToken, `{"id":"chatcmpl-%s","model":%q,"choices":[{"index":0,"delta":%s%s}]}`,
+			id, model, delta, finish))
+	}
+	delta := func(text, format string, args ...any) { choice(text, fmt.Sprintf(format, args...), "") }
+	for _, p := range cut(r.thought) {
+		delta(p, `{"reasoning_content":%s}`, quote(p))
+	}
+	for _, p := range cut(r.text) {
+		delta(p, `{"content":%s}`, quote(p))
+	}
+	for i, use := range r.uses {
+		delta(use.tool, `{"tool_calls":[{"index":%d,"id":%q,"type":"function","function":{"name":%q,"arguments":""}}]}`,
+			i, use.id, use.tool)
+		for _, p := range cut(use.arguments) {
+			delta(p, `{"tool_calls":[{"index":%d,"function":{"arguments":%s}}]}`, i, quote(p))
+		}
+	}
+	choice("", `{}`, fmt.Sprintf(`,"finish_reason":%q`, r.finish()))
+	return append(out, sse(0, `{"id":"chatcmpl-%s","model":%q,"choices":[],"usage":%s}`, id, model, u.json()), event{"data: [DONE]\n\n", 0})
+}
 
 // quote writes a text as JSON.
 func quote(text string) string {
@@ -106,14 +164,6 @@ func quote(text string) string {
 		return `""` // of no text here
 	}
 	return string(raw)
-}
-
-// offered writes a member of a request that offers tools, if there are any.
-func (t *conversation) offered() string {
-	if t.offers == "" {
-		return ""
-	}
-	return `,"tools":` + t.offers
 }
 
 // each writes a JSON list of what write makes of each element.

@@ -116,7 +116,7 @@ func (f *exchange) send() error {
 	s := f.s
 	f.now = s.now()
 	measure := s.keeper.Measure(context.Background(), s.chain)
-	asked, err := inference.Read(inference.Rule{Dialect: f.to.dialect}, f.body, s.secret[:], measure)
+	asked, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, f.body, s.secret[:], measure)
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func (m *model) typed(d random, t *conversation, request int, r reply) answer {
 	shown.prefill = 1e9
 	first := shown.waits(d, 0, 0)
 	u := shown.used(d, request, r)
-	return shown.send(d, t, d.callID("x"), r, u, first, shown.speed, false)
+	return shown.send(d, t, d.callID(), r, u, first, shown.speed, false)
 }
 
 // canned returns answers from a list, as an endpoint without a model has them.
@@ -68,7 +68,7 @@ func canned(a *agent, texts int) func(calls bool) reply {
 			said.text += " " + a.writer.sentence()
 		}
 		if calls {
-			said.uses = []use{a.workspace.call(a.model.prefix())}
+			said.uses = []use{a.workspace.call()}
 		}
 		return said
 	}

@@ -105,14 +105,6 @@ func makeAll(n int, seed uint64, most int) ([]Session, error) {
 	return all, work.Wait()
 }
 
-// KindsOf returns the names of the kinds of a group.
-func KindsOf(group string) (names []string) {
-	for _, k := range kindsOf(group) {
-		names = append(names, k.name)
-	}
-	return names
-}
-
 func kindsOf(group string) (of []kind) {
 	for _, k := range kinds {
 		if k.group == group {

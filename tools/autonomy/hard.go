@@ -70,7 +70,7 @@ func poller(r *run) {
 	for r.more() {
 		a.conversation.ask("Watch " + watched + ".")
 		for r.more() && !r.chance(0.08) {
-			u := use{r.callID(a.model.prefix()), "describe", `{"path":` + quote(watched) + `}`}
+			u := use{r.callID(), "describe", `{"path":` + quote(watched) + `}`}
 			r.request(a.model, a.conversation, reply{uses: []use{u}})
 			r.wait(interval + r.about(150*time.Millisecond, 0.6))
 			a.conversation.give(result{u.id, watched + ": " + pick(r.random, "pending", "running", "running")})

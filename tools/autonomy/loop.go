@@ -69,9 +69,9 @@ func (a *agent) reply(calls bool) reply {
 	if a.chance(0.6) {
 		r.text = a.writer.text(a.count(a.words, 0.7))
 	}
-	r.uses = []use{a.workspace.call(a.model.prefix())}
+	r.uses = []use{a.workspace.call()}
 	for a.chance(a.parallel) && len(r.uses) < 6 {
-		r.uses = append(r.uses, a.workspace.call(a.model.prefix()))
+		r.uses = append(r.uses, a.workspace.call())
 	}
 	return r
 }

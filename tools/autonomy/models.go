@@ -2,8 +2,6 @@ package autonomy
 
 import (
 	"time"
-
-	"github.com/actionproof/mediator/proxy/inference"
 )
 
 // bytesPerToken is about how long a token of English text is.
@@ -14,7 +12,6 @@ type model struct {
 	name        string
 	as          string // as which it answers
 	host        string
-	dialect     inference.Dialect
 	first       time.Duration // median time to the first token
 	firstSpread float64       // of its logarithm
 	prefill     float64       // tokens a second that it reads
@@ -31,47 +28,39 @@ type model struct {
 // The models of providers whom a verifier believes.
 var providers = []model{
 	{
-		name: "gpt-5.4", as: "gpt-5.4-2026-03-05", host: "api.openai.com:443", dialect: inference.OpenAIResponses,
+		name: "gpt-5.4", as: "gpt-5.4-2026-03-05", host: "api.openai.com:443",
 		first: 912 * time.Millisecond, firstSpread: 0.35, prefill: 9000, speed: 45, speedSpread: 0.18, jitter: 0.5,
 		reasons: 0.6, fails: 0.006, declares: true,
 	},
 	{
-		name: "gpt-4o-mini", as: "gpt-4o-mini-2024-07-18", host: "api.openai.com:443", dialect: inference.OpenAIChat,
+		name: "gpt-4o-mini", as: "gpt-4o-mini-2024-07-18", host: "api.openai.com:443",
 		first: 645 * time.Millisecond, firstSpread: 0.32, prefill: 15000, speed: 105, speedSpread: 0.2, jitter: 0.6,
 		fails: 0.004, declares: true,
 	},
 	{
-		name: "claude-sonnet-4-6", as: "claude-sonnet-4-6", host: "api.anthropic.com:443",
-		dialect: inference.AnthropicMessages,
-		first:   1500 * time.Millisecond, firstSpread: 0.4, prefill: 7000, speed: 50, speedSpread: 0.17, jitter: 0.5,
+		name: "claude-sonnet-4-6", as: "claude-sonnet-4-6", host: "api.anthropic.com:443", first: 1500 * time.Millisecond, firstSpread: 0.4, prefill: 7000, speed: 50, speedSpread: 0.17, jitter: 0.5,
 		reasons: 0.4, fails: 0.012, declares: true,
 	},
 	{
-		name: "claude-haiku-4-5", as: "claude-haiku-4-5-20251001", host: "api.anthropic.com:443",
-		dialect: inference.AnthropicMessages,
-		first:   700 * time.Millisecond, firstSpread: 0.3, prefill: 14000, speed: 95, speedSpread: 0.2, jitter: 0.5,
+		name: "claude-haiku-4-5", as: "claude-haiku-4-5-20251001", host: "api.anthropic.com:443", first: 700 * time.Millisecond, firstSpread: 0.3, prefill: 14000, speed: 95, speedSpread: 0.2, jitter: 0.5,
 		fails: 0.009, declares: true,
 	},
 	{
-		name: "claude-opus-4-6", as: "claude-opus-4-6", host: "api.anthropic.com:443", dialect: inference.AnthropicMessages,
+		name: "claude-opus-4-6", as: "claude-opus-4-6", host: "api.anthropic.com:443",
 		first: 1700 * time.Millisecond, firstSpread: 0.4, prefill: 5000, speed: 68, speedSpread: 0.2, jitter: 0.5,
 		reasons: 0.5, fails: 0.015, declares: true,
 	},
 	{
-		name: "gemini-2.5-flash", as: "gemini-2.5-flash", host: "generativelanguage.googleapis.com:443",
-		dialect: inference.OpenAIChat,
-		first:   480 * time.Millisecond, firstSpread: 0.6, prefill: 20000, speed: 205, speedSpread: 0.25, jitter: 0.8,
+		name: "gemini-2.5-flash", as: "gemini-2.5-flash", host: "generativelanguage.googleapis.com:443", first: 480 * time.Millisecond, firstSpread: 0.6, prefill: 20000, speed: 205, speedSpread: 0.25, jitter: 0.8,
 		reasons: 0.2, fails: 0.008, declares: true,
 	},
 	{
-		name: "deepseek-chat", as: "deepseek-v3.2", host: "api.deepseek.com:443", dialect: inference.OpenAIChat,
+		name: "deepseek-chat", as: "deepseek-v3.2", host: "api.deepseek.com:443",
 		first: 1400 * time.Millisecond, firstSpread: 0.63, prefill: 5000, speed: 26, speedSpread: 0.2, jitter: 0.6,
 		reasons: 0.1, fails: 0.01, declares: true,
 	},
 	{
-		name: "meta-llama/llama-3.3-70b-instruct", as: "llama-3.3-70b", host: "openrouter.ai:443",
-		dialect: inference.OpenAIChat,
-		first:   761 * time.Millisecond, firstSpread: 0.65, prefill: 6000, speed: 48, speedSpread: 0.35, jitter: 0.8,
+		name: "meta-llama/llama-3.3-70b-instruct", as: "llama-3.3-70b", host: "openrouter.ai:443", first: 761 * time.Millisecond, firstSpread: 0.65, prefill: 6000, speed: 48, speedSpread: 0.35, jitter: 0.8,
 		fails: 0.015, declares: true,
 	},
 }
@@ -85,17 +74,17 @@ var BelievedHosts = []string{
 // Models that run on the owner's own machines.
 var (
 	localGPU = model{
-		name: "llama3.1:8b", as: "llama3.1:8b", host: "llm.internal:11434", dialect: inference.OpenAIChat,
+		name: "llama3.1:8b", as: "llama3.1:8b", host: "llm.internal:11434",
 		first: 180 * time.Millisecond, firstSpread: 0.25, prefill: 2500, speed: 110, speedSpread: 0.04, jitter: 0.12,
 		fails: 0.001, declares: true,
 	}
 	localSlow = model{
-		name: "qwen2.5:32b", as: "qwen2.5:32b", host: "llm.internal:8080", dialect: inference.OpenAIChat,
+		name: "qwen2.5:32b", as: "qwen2.5:32b", host: "llm.internal:8080",
 		first: 900 * time.Millisecond, firstSpread: 0.3, prefill: 180, speed: 9, speedSpread: 0.06, jitter: 0.15,
 		fails: 0.002, declares: true,
 	}
 	localCPU = model{
-		name: "llama3.1:8b-q4", as: "llama3.1:8b-q4", host: "127.0.0.1:8080", dialect: inference.OpenAIChat,
+		name: "llama3.1:8b-q4", as: "llama3.1:8b-q4", host: "127.0.0.1:8080",
 		first: 1500 * time.Millisecond, firstSpread: 0.3, prefill: 60, speed: 5, speedSpread: 0.1, jitter: 0.2, fails: 0.002,
 	}
 )

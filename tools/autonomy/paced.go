@@ -29,7 +29,7 @@ func inventedCalls(r *run) {
 	t.ask(workspace.text(60))
 	for r.more() {
 		r.request(m, t, reply{text: workspace.text(r.count(60, 0.6))})
-		invented := reply{text: workspace.text(15), uses: []use{workspace.call(m.prefix())}}
+		invented := reply{text: workspace.text(15), uses: []use{workspace.call()}}
 		t.say(invented)
 		text, takes := workspace.run(invented.uses[0])
 		t.give(result{invented.uses[0].id, text})
@@ -48,7 +48,7 @@ func echoedOutputs(r *run) {
 	pace := r.about(300*time.Millisecond, 0.6)
 	t.ask(v.text(30) + " " + value)
 	for r.more() {
-		u := use{r.callID(m.prefix()), "echo", `{"text":` + quote(value) + `}`}
+		u := use{r.callID(), "echo", `{"text":` + quote(value) + `}`}
 		said := reply{uses: []use{u}}
 		if r.chance(0.4) {
 			said.text = v.text(r.count(20, 0.6))
@@ -76,7 +76,7 @@ func filler(r *run) {
 			}
 			said := reply{text: p.replies.text(r.count(20, 0.5))}
 			if r.chance(0.7) {
-				said.uses = []use{workspace.call(p.model.prefix())}
+				said.uses = []use{workspace.call()}
 			}
 			t.ask("Go on.")
 			if r.request(p.model, t, said); len(said.uses) > 0 {

@@ -34,7 +34,7 @@ func fixedConversation(r *run) {
 		t.ask(v.text(r.count(40, 0.5)))
 		said := reply{text: v.text(r.count(60, 0.6))}
 		if r.chance(0.5) {
-			said.uses = []use{workspace.call(m.prefix())}
+			said.uses = []use{workspace.call()}
 		}
 		script = append(script, step{t.body(), said})
 		if t.say(said); len(said.uses) > 0 {
@@ -49,7 +49,7 @@ func fixedConversation(r *run) {
 				said.text = v.text(r.count(60, 0.6))
 			}
 			for i := range said.uses {
-				said.uses[i].id = r.callID(m.prefix())
+				said.uses[i].id = r.callID()
 			}
 			r.send(m, t, s.body, said)
 			sleep()
@@ -67,7 +67,7 @@ func recordedAgent(r *run) {
 	for r.more() {
 		body := t.body()
 		say := func() reply {
-			return reply{text: workspace.text(r.count(25, 0.7)), uses: []use{workspace.call(m.prefix())}}
+			return reply{text: workspace.text(r.count(25, 0.7)), uses: []use{workspace.call()}}
 		}
 		recorded := say()
 		t.say(recorded)

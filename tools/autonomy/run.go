@@ -78,11 +78,3 @@ func (r *run) request(m *model, t *conversation, said reply) {
 		r.wait(time.Duration(float64(time.Second)*float64(int(1)<<attempt)) * time.Duration(50+r.IntN(100)) / 100)
 	}
 }
-
-// prefix begins the ids of calls of tools of a model.
-func (m *model) prefix() string {
-	if dialectOf(m.dialect) == (messagesDialect{}) {
-		return "toolu"
-	}
-	return "call"
-}

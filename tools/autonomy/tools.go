@@ -84,12 +84,12 @@ func newWorkspace(d random, s toolset) *workspace {
 }
 
 // callID returns the id of a call as providers make them.
-func (d random) callID(prefix string) string {
-	return fmt.Sprintf("%s_%016x%08x", prefix, d.Uint64(), d.Uint32())
+func (d random) callID() string {
+	return fmt.Sprintf("call_%016x%08x", d.Uint64(), d.Uint32())
 }
 
 // call returns a call of a tool as a model asks for it.
-func (b *workspace) call(prefix string) use {
+func (b *workspace) call() use {
 	t := favour(b.random, b.tools)
 	value := b.name()
 	if b.chance(b.follows) { // the last results are the likeliest
@@ -106,7 +106,7 @@ func (b *workspace) call(prefix string) use {
 	if err != nil {
 		raw = []byte("{}") // of no text here
 	}
-	return use{b.callID(prefix), t.name, string(raw)}
+	return use{b.callID(), t.name, string(raw)}
 }
 
 // run returns what a tool gives back, and how long it takes.

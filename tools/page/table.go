@@ -1,3 +1,4 @@
+// Package page writes tables into a page.
 package page
 
 import (

@@ -141,37 +141,33 @@ func anew(w *world, a *agent) {
 
 // attack is what an agent does who wants R to be higher, or what lets it be lower.
 type attack struct {
-	name               string
-	identities, owners int // besides the agent and its owner
-	kind               *kind
-	do                 act
-	r                  float64 // at the end of the month
+	name   string
+	owners int // besides its own
+	kind   *kind
+	do     act
+	r      float64 // at the end of the month
 }
 
 // collusion is an attack with any number of other owners.
 type collusion struct {
-	name       string
-	identities int // for each owner
-	with       func(owners int) act
-	r          []float64 // at the end of the month, for each number of owners
+	name string
+	with func(owners int) act
+	r    []float64 // at the end of the month, for each number of owners
 }
 
-// colluders are the numbers of owners. The first means that there is no attack.
-var colluders = []int{0, 1, 3, 10, 30, 100}
+// colluders are the numbers of other owners. 0 is no attack.
+var colluders = []int{0, 1, 3, 10, 100}
 
 // middle is the day on which something happens once.
 const middle = 12
 
-// hasty makes more sessions than anybody else.
-var hasty = &kind{name: "hasty", sessions: 50, score: colluding.score, signals: colluding.signals, rests: 1, sound: 1}
-
 // attacks plays them all.
 func attacks() (all []attack, collusions []collusion) {
 	collusions = []collusion{
-		{name: "agents of other owners dispute it, and lose", identities: 1, with: loses},
-		{name: "agents of other owners are wrong on purpose, and it disputes them", identities: 1, with: sacrificed},
-		{name: "agents of other owners cite it", identities: 1, with: cites},
-		{name: "all three", identities: 3, with: allThree},
+		{name: "dispute it and lose", with: loses},
+		{name: "lose to it on purpose", with: sacrificed},
+		{name: "cite it", with: cites},
+		{name: "all three", with: allThree},
 	}
 	without := end(colluding, nil)
 	for i := range collusions {
@@ -181,17 +177,17 @@ func attacks() (all []attack, collusions []collusion) {
 		}
 	}
 	all = []attack{
-		{name: "all three, with 100 agents of its own owner", identities: 100, kind: colluding, do: among(of("own"))},
-		{name: "all three, with 100 agents elsewhere", identities: 100, kind: colluding, do: among(elsewhere)},
-		{name: "all three, with 100 agents of one other owner", identities: 100, owners: 1, kind: colluding,
+		{name: "all three by 100 agents of its own owner", kind: colluding, do: among(of("own"))},
+		{name: "all three by 100 `did:key` agents", kind: colluding, do: among(elsewhere)},
+		{name: "all three by 100 agents of one other owner", owners: 1, kind: colluding,
 			do: among(of("other"))},
-		{name: "it has 50 sessions a day in place of 3", kind: hasty},
-		{name: "it opens a dispute on day 12, and loses it", kind: colluding, do: on(middle, 1, wrong)},
-		{name: "it opens one on day 12, loses it, and files the same 8 times again", kind: colluding,
+		{name: "50 sessions a day instead of 3", kind: hasty},
+		{name: "loses a dispute that it raised", kind: colluding, do: on(middle, 1, wrong)},
+		{name: "the same, and files it 8 times more", kind: colluding,
 			do: on(middle, 1, spams)},
-		{name: "it loses a dispute against it on day 12, and goes on", kind: colluding, do: on(middle, 1, lost)},
-		{name: "it loses ten on day 12, about ten signals, and goes on", kind: colluding, do: on(middle, 10, lost)},
-		{name: "it loses one on day 12, and takes another name", identities: 1, kind: colluding,
+		{name: "loses a dispute against it", kind: colluding, do: on(middle, 1, lost)},
+		{name: "loses ten, about ten signals", kind: colluding, do: on(middle, 10, lost)},
+		{name: "loses one and takes a new name", kind: colluding,
 			do: join(on(middle, 1, lost), on(middle, 1, anew))},
 	}
 	for i, a := range all {
@@ -200,35 +196,17 @@ func attacks() (all []attack, collusions []collusion) {
 	return all, collusions
 }
 
-// course is R over the month: before it and at the end of each day.
-type course struct {
-	name string
-	r    []float64
-}
-
-// Two of the courses: an agent that loses a dispute in the middle of the month.
-const goesOn, renamed = 2, 3
-
-// courses plays them all.
-func courses() []course {
+// pays returns after how many days an honest agent that took a new name after a lost dispute has more than one that did
+// not; -1 if never.
+func pays() int {
 	var midnights []int
-	for d := range days + 1 {
+	for d := middle + 1; d <= days; d++ {
 		midnights = append(midnights, d)
 	}
-	return []course{
-		{"a perfect agent", lives(perfect, nil, midnights...)},
-		{"honest", lives(honest, nil, midnights...)},
-		goesOn:  {"honest, loses on day 12", lives(honest, on(middle, 1, lost), midnights...)},
-		renamed: {"and takes another name", lives(honest, join(on(middle, 1, lost), on(middle, 1, anew)), midnights...)},
-		{"replays a script", lives(scripted, nil, midnights...)},
-	}
-}
-
-// pays returns after how many days another name has more than the one that has lost; -1 if never.
-func pays(all []course) int {
-	for d := middle + 1; d <= days; d++ {
-		if all[renamed].r[d] > all[goesOn].r[d] {
-			return d - middle
+	stays := lives(honest, on(middle, 1, lost), midnights...)
+	for i, renamed := range lives(honest, join(on(middle, 1, lost), on(middle, 1, anew)), midnights...) {
+		if renamed > stays[i] {
+			return i + 1
 		}
 	}
 	return -1

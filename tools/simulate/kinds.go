@@ -47,10 +47,7 @@ var (
 		renames: true}
 	givenUp = &kind{name: "given up"} // a name
 	helping = &kind{name: "helping"}  // with an attack, and nothing else
-	// These two are no groups: an agent that replays a script and does nothing else wrong, and the best that an agent can
-	// be.
-	scripted = &kind{name: "scripted", sessions: 1.5, score: sybil.score, signals: 0.5, rests: 1, sound: 1}
-	perfect  = &kind{name: "perfect", sessions: 3, score: normal(90, 2), signals: 0.5, rests: 1, sound: 1}
+	hasty   = &kind{name: "hasty", sessions: 50, score: colluding.score, signals: colluding.signals, rests: 1, sound: 1}
 )
 
 // groups are the kinds in the tables.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/rating"
@@ -31,10 +30,9 @@ func (w *world) results(k *kind) (all []result) {
 
 // groups returns a row for each kind of agents.
 func (w *world) groups() string {
-	t := page.NewTable("agents", "names", "owners", "rated", "R: median", "quartiles", "highest", "tiers",
-		"lost a dispute", "autonomy score: median")
+	t := page.NewTable("agents", "names", "owners", "R: median", "highest", "lost a dispute", "score: median")
 	for _, k := range groups {
-		owners, of, scores, inTier, lost := make(map[string]bool), []float64(nil), []float64(nil), make(map[string]int), 0
+		owners, of, scores, lost := make(map[string]bool), []float64(nil), []float64(nil), 0
 		all := w.results(k)
 		for _, r := range all {
 			owners[r.agent.Owner] = true
@@ -44,42 +42,32 @@ func (w *world) groups() string {
 			}
 			if r.Measured {
 				of = append(of, r.R)
-				inTier[r.Rating.Tier]++
 			}
 		}
-		var tiers []string
-		for _, name := range []string{"S", "A", "B", "C", "D"} {
-			if n := inTier[name]; n > 0 {
-				tiers = append(tiers, fmt.Sprint(n, " ", name))
-			}
-		}
-		t.Row(k.name, fmt.Sprint(len(all)), fmt.Sprint(len(owners)), fmt.Sprint(len(of)), figure(page.Quantile(of, 0.5)),
-			figure(page.Quantile(of, 0.25))+"–"+figure(page.Quantile(of, 0.75)), figure(page.Quantile(of, 1)),
-			strings.Join(tiers, ", "), fmt.Sprint(lost), figure(page.Quantile(scores, 0.5)))
+		t.Row(k.name, fmt.Sprint(len(all)), fmt.Sprint(len(owners)), figure(page.Quantile(of, 0.5)),
+			figure(page.Quantile(of, 1)), fmt.Sprint(lost), figure(page.Quantile(scores, 0.5)))
 	}
 	return t.String()
 }
 
 func figure(v float64) string { return fmt.Sprintf("%.1f", v) }
 
-// ofAttacks returns a row for each attack with how many names and owners it costs.
 func ofAttacks(all []attack) string {
-	t := page.NewTable("what the agent does", "names it needs", "owners it needs", "R")
+	t := page.NewTable("the agent", "R")
 	for _, a := range all {
-		t.Row(a.name, fmt.Sprint(a.identities), fmt.Sprint(a.owners), figure(a.r))
+		t.Row(a.name, figure(a.r))
 	}
 	return t.String()
 }
 
-// ofCollusions returns a row for each way to collude, by how many other owners it costs.
 func ofCollusions(all []collusion) string {
-	columns := []string{"R if so many other owners help", "names for each"}
+	columns := []string{"agents of so many other owners"}
 	for _, n := range colluders {
 		columns = append(columns, fmt.Sprint(n))
 	}
 	t := page.NewTable(columns...)
 	for _, c := range all {
-		row := []string{c.name, fmt.Sprint(c.identities)}
+		row := []string{c.name}
 		for _, r := range c.r {
 			row = append(row, figure(r))
 		}
@@ -88,11 +76,11 @@ func ofCollusions(all []collusion) string {
 	return t.String()
 }
 
-// text returns what stands in the page.
+// text returns the tables of the page.
 func (s study) text() string {
-	return fmt.Sprintf("%d agents over %d days, from the seed %d. The log of disputes has %d entries at the end.\n\n%s\n"+
-		"One agent with regular sessions, of which nobody takes notice, has R = %s. Means over %d worlds:\n\n%s\n%s\n"+
-		"An honest agent that has lost a dispute has less than one that takes another name from %d days later on.\n\n",
-		len(people(s.seed).agents), days, s.seed, s.world.book.Log().Entries, s.world.groups(), figure(s.collusions[0].r[0]),
-		tries, ofCollusions(s.collusions), ofAttacks(s.attacks), pays(s.courses))
+	return fmt.Sprintf("Seed %d, %d days; %d entries in the log of disputes.\n\n%s\n"+
+		"R of one agent, as the mean of %d worlds, with attacks on day %d:\n\n%s\n%s\n"+
+		"After a lost dispute, a new name overtakes the old one in %d days.\n\n",
+		s.seed, days, s.world.book.Log().Entries, s.world.groups(), tries, middle,
+		ofCollusions(s.collusions), ofAttacks(s.attacks), s.pays)
 }

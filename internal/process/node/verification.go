@@ -22,7 +22,6 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/api"
 	"github.com/actionproof/mediator/reputation/verification"
-	"github.com/actionproof/mediator/reputation/verification/store"
 	"github.com/actionproof/mediator/reputation/verification/tools"
 	"github.com/actionproof/mediator/reputation/verification/xray"
 )
@@ -35,7 +34,7 @@ const (
 // verifier is the verification of agents as this node offers it.
 type verifier struct {
 	hosts   []string
-	store   *store.Store
+	store   *verification.Store
 	service *verification.Service
 	calls   *prometheus.CounterVec
 	log     *zap.Logger
@@ -59,9 +58,9 @@ func openVerifier(ctx context.Context, c *config.Reputation, sign verification.S
 	}
 	var err error
 	if c.StoreDSN == "" {
-		v.store, err = store.OpenSQLite(ctx, filepath.Join(c.State, verificationFile), time.Now)
+		v.store, err = verification.OpenSQLite(ctx, filepath.Join(c.State, verificationFile), time.Now)
 	} else {
-		v.store, err = store.OpenPostgres(ctx, c.StoreDSN)
+		v.store, err = verification.OpenPostgres(ctx, c.StoreDSN)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the store of verifications of %s: %w", c.Path, err)

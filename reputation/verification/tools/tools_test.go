@@ -27,7 +27,6 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation/verification"
-	"github.com/actionproof/mediator/reputation/verification/store"
 	"github.com/actionproof/mediator/reputation/verification/tools"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/test/full"
@@ -36,7 +35,7 @@ import (
 type node struct {
 	*testing.T
 	url   string
-	store *store.Store
+	store *verification.Store
 }
 
 func newNode(t *testing.T, mode verification.Mode, step time.Duration) *node {
@@ -44,7 +43,7 @@ func newNode(t *testing.T, mode verification.Mode, step time.Duration) *node {
 	start := time.Now()
 	var steps atomic.Int64
 	now := func() time.Time { return start.Add(time.Duration(steps.Load()) * step) }
-	kept, err := store.OpenSQLite(t.Context(), filepath.Join(t.TempDir(), "v.db"), now)
+	kept, err := verification.OpenSQLite(t.Context(), filepath.Join(t.TempDir(), "v.db"), now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,6 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/reputation/verification"
-	verifications "github.com/actionproof/mediator/reputation/verification/store"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 	"github.com/actionproof/mediator/test/nodetest"
@@ -30,7 +29,7 @@ import (
 // registered has a node that does not run know agents as registered since an hour ago, as if they had passed a verification then.
 func registered(t *testing.T, state string, agents ...string) {
 	t.Helper()
-	s, err := verifications.OpenSQLite(t.Context(), filepath.Join(state, "verification.db"), time.Now)
+	s, err := verification.OpenSQLite(t.Context(), filepath.Join(state, "verification.db"), time.Now)
 	check.Must(t, err)
 	defer s.Close()
 	at := time.Now().Add(-time.Hour)

@@ -11,11 +11,9 @@ import (
 	"github.com/actionproof/mediator/tools/autonomy"
 )
 
-// committed returns a session's challenges with strategies, which a synthetic session lacks: it says whether one was
-// kept, and nothing else. A strategy that was kept names what the receipts show, as far as a strategy can; of one that
-// was not, the number of calls does not hold. Receipts name the commitments to these strategies. If waits is set, a
-// challenge that was committed to is issued when the commitment came, so no call lies between.
-func committed(s autonomy.Session, waits bool) ([]interaction.Receipt, []appraisal.Challenge) {
+// committed returns a session's receipts and challenges with strategies. A synthetic session only says whether a strategy
+// was kept: a kept one names what the receipts show, and one that was not kept has a wrong number of calls.
+func committed(s autonomy.Session) ([]interaction.Receipt, []appraisal.Challenge) {
 	receipts, out := slices.Clone(s.Receipts), make([]appraisal.Challenge, 0, len(s.Challenges))
 	for _, c := range s.Challenges {
 		made := appraisal.Challenge{Nonce: c.Nonce, Issued: c.Issued, Committed: c.Committed}
@@ -33,18 +31,10 @@ func committed(s autonomy.Session, waits bool) ([]interaction.Receipt, []apprais
 		if c.Revealed != 0 {
 			made.Strategy = &plan
 		}
-		if waits {
-			made.Issued = made.Committed
-		}
 		for i, r := range receipts {
-			ref := r.Challenge
-			switch {
-			case ref == nil || ref.ChallengeNonce != c.Nonce:
-			case ref.CommitmentHash != "":
+			if ref := r.Challenge; ref != nil && ref.ChallengeNonce == c.Nonce && ref.CommitmentHash != "" {
 				receipts[i].Challenge = &interaction.ChallengeRef{ChallengeNonce: c.Nonce, CommitmentHash: hash,
 					CommitmentRevealed: ref.CommitmentRevealed}
-			case waits:
-				receipts[i].Challenge = nil
 			}
 		}
 		out = append(out, made)
@@ -52,7 +42,7 @@ func committed(s autonomy.Session, waits bool) ([]interaction.Receipt, []apprais
 	return receipts, out
 }
 
-// planOf returns the strategy that an agent would have committed to which knew what it is going to do.
+// planOf returns the strategy of an agent that knew what it would do.
 func planOf(receipts []interaction.Receipt, c autonomy.Challenge) strategy.Strategy {
 	from := slices.IndexFunc(receipts, func(r interaction.Receipt) bool {
 		return r.Challenge != nil && r.Challenge.ChallengeNonce == c.Nonce && r.Challenge.CommitmentHash != ""
@@ -84,7 +74,7 @@ func planOf(receipts []interaction.Receipt, c autonomy.Challenge) strategy.Strat
 	return plan
 }
 
-// names returns the different names in a list that a strategy can have.
+// names returns the distinct names that a strategy can have.
 func names(list []string) []string {
 	list = slices.DeleteFunc(list, func(name string) bool { return name == "" || len(name) > strategy.MaxName })
 	slices.Sort(list)

@@ -1,4 +1,4 @@
-package store_test
+package verification_test
 
 import (
 	"errors"
@@ -10,20 +10,17 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/reputation/verification"
-	"github.com/actionproof/mediator/reputation/verification/store"
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-
-func each(t *testing.T, test func(t *testing.T, s verification.Store)) {
+func each(t *testing.T, test func(t *testing.T, s *verification.Store)) {
 	t.Run("SQLite", func(t *testing.T) { test(t, openSQLite(t, filepath.Join(t.TempDir(), "verification.db"))) })
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, openPostgres(t, pgtest.Start(t).Database(t))) })
 }
 
-func openPostgres(t *testing.T, dsn string) *store.Store {
+func openPostgres(t *testing.T, dsn string) *verification.Store {
 	t.Helper()
-	s, err := store.OpenPostgres(t.Context(), dsn)
+	s, err := verification.OpenPostgres(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,9 +28,9 @@ func openPostgres(t *testing.T, dsn string) *store.Store {
 	return s
 }
 
-func openSQLite(t *testing.T, path string) *store.Store {
+func openSQLite(t *testing.T, path string) *verification.Store {
 	t.Helper()
-	s, err := store.OpenSQLite(t.Context(), path, func() time.Time { return noon })
+	s, err := verification.OpenSQLite(t.Context(), path, func() time.Time { return noon })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,8 +57,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func TestSessions(t *testing.T) {
-	each(t, func(t *testing.T, s verification.Store) {
+func TestStoreSessions(t *testing.T) {
+	each(t, func(t *testing.T, s *verification.Store) {
 		ctx := t.Context()
 		want := session("a", "subject", noon)
 		must(t, s.Open(ctx, want, 9, 9))
@@ -104,8 +101,8 @@ func TestSessions(t *testing.T) {
 	})
 }
 
-func TestOpenSessionsAreBounded(t *testing.T) {
-	each(t, func(t *testing.T, s verification.Store) {
+func TestStoreOpenSessionsAreBounded(t *testing.T) {
+	each(t, func(t *testing.T, s *verification.Store) {
 		ctx := t.Context()
 		refused := func(id, subject string, opened time.Time) bool {
 			return s.Open(ctx, session(id, subject, opened), 2, 3) != nil
@@ -129,8 +126,8 @@ func TestOpenSessionsAreBounded(t *testing.T) {
 	})
 }
 
-func TestRegistered(t *testing.T) {
-	each(t, func(t *testing.T, s verification.Store) {
+func TestStoreRegistered(t *testing.T) {
+	each(t, func(t *testing.T, s *verification.Store) {
 		ctx := t.Context()
 		must(t, s.Open(ctx, session("a", "subject", noon), 9, 9))
 		for i := range 2 {
@@ -152,8 +149,8 @@ func TestRegistered(t *testing.T) {
 	})
 }
 
-func TestEffects(t *testing.T) {
-	each(t, func(t *testing.T, s verification.Store) {
+func TestStoreEffects(t *testing.T) {
+	each(t, func(t *testing.T, s *verification.Store) {
 		ctx := t.Context()
 		must(t, s.Open(ctx, session("a", "subject", noon), 9, 9))
 		version := int64(0)
@@ -212,8 +209,8 @@ func TestEffects(t *testing.T) {
 	})
 }
 
-func TestPassed(t *testing.T) {
-	each(t, func(t *testing.T, s verification.Store) {
+func TestStorePassed(t *testing.T) {
+	each(t, func(t *testing.T, s *verification.Store) {
 		ctx := t.Context()
 		must(t, s.Open(ctx, session("one", "a", noon), 9, 9))
 		for i, result := range []string{"first", "second"} {
@@ -239,8 +236,8 @@ func TestPassed(t *testing.T) {
 	})
 }
 
-func TestPrune(t *testing.T) {
-	each(t, func(t *testing.T, s verification.Store) {
+func TestStorePrune(t *testing.T) {
+	each(t, func(t *testing.T, s *verification.Store) {
 		ctx := t.Context()
 		must(t, s.Open(ctx, session("old", "a", noon.Add(-time.Hour)), 9, 9))
 		must(t, s.Open(ctx, session("new", "a", noon), 9, 9))
@@ -269,8 +266,8 @@ func TestPrune(t *testing.T) {
 	})
 }
 
-func TestOneUpdateWins(t *testing.T) {
-	each(t, func(t *testing.T, s verification.Store) {
+func TestStoreOneUpdateWins(t *testing.T) {
+	each(t, func(t *testing.T, s *verification.Store) {
 		ctx := t.Context()
 		must(t, s.Open(ctx, session("a", "subject", noon), 9, 9))
 		var won atomic.Int64
@@ -298,7 +295,7 @@ func TestOneUpdateWins(t *testing.T) {
 	})
 }
 
-func TestSQLiteIsDurable(t *testing.T) {
+func TestStoreSQLiteIsDurable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "verification.db")
 	s := openSQLite(t, path)
 	must(t, s.Open(t.Context(), session("a", "subject", noon), 9, 9))
@@ -316,9 +313,9 @@ func TestSQLiteIsDurable(t *testing.T) {
 	}
 }
 
-func TestReplicasShareADatabase(t *testing.T) {
+func TestStoreReplicasShareADatabase(t *testing.T) {
 	dsn := pgtest.Start(t).Database(t)
-	replicas := []*store.Store{openPostgres(t, dsn), openPostgres(t, dsn)}
+	replicas := []*verification.Store{openPostgres(t, dsn), openPostgres(t, dsn)}
 	before, err := replicas[0].Now(t.Context())
 	must(t, err)
 	after, err := replicas[1].Now(t.Context())
