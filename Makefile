@@ -7,7 +7,7 @@ PACKAGES ?= evidence internal/strictjson gate policy policy/decide gate/challeng
 DURATION ?= 2m
 SEED     ?= 1
 
-.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate soak bench bench-compare bench-go autonomy simulate release docs clean setup
+.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate plays soak bench bench-compare bench-go autonomy simulate release docs clean setup
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -26,7 +26,7 @@ setup: ## install what the tests need besides Go: clients to try the proxy with
 
 test: setup build ## run all tests, with the race detector
 	cd tools && $(GO) test -shuffle=on -timeout=60m ./...
-	$(GO) test -race -shuffle=on -timeout=60m ./...
+	$(GO) test -race -shuffle=on -timeout=60m -parallel=4 ./...
 
 check: fmt vet lint sec vuln test ## what to run before a change is sent
 
@@ -53,8 +53,11 @@ mutate: ## change the code of PACKAGES in one place after the other; a test shou
 	$(GO) build -C tools -o ../bin/gremlins github.com/go-gremlins/gremlins/cmd/gremlins
 	for p in $(PACKAGES); do nice -n 10 bin/gremlins unleash ./$$p || exit 1; done
 
+plays: setup build ## play the long forms of the plays, before a release
+	nice -n 5 $(GO) test -race -count=1 -v -timeout=24h ./test/e2e/... -long
+
 soak: ## the processes under load and faults for DURATION (default 2m), with the race detector
-	nice -n 5 $(GO) test -race -count=1 -v -timeout=24h -run='^TestSoak$$' ./test/e2e/plays -soak.duration=$(DURATION) -soak.seed=$(SEED)
+	nice -n 5 $(GO) test -race -count=1 -v -timeout=24h -run='^TestSoak$$' ./test/e2e/plays -long -soak.duration=$(DURATION) -soak.seed=$(SEED)
 
 bench: build ## measure the mediator beside its peers: tools/bench/RESULTS.md
 	@./test/scripts/bench.sh $(FLAGS)

@@ -14,7 +14,7 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// TestBasicSecret: an answer that repeats the half of a Basic credential that the configuration calls secret is cut.
+// TestBasicSecret cuts an answer that repeats the secret half of a Basic credential.
 func TestBasicSecret(t *testing.T) {
 	t.Parallel()
 	const user, password = "user-0123456789", "password-0123456789"

@@ -12,7 +12,7 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// TestClients sends unmodified clients through the proxy: a read, a post with its evidence, and posts that are refused.
+// TestClients sends unmodified clients through the proxy: reads, posts with their evidence, and posts that are refused.
 func TestClients(t *testing.T) {
 	t.Parallel()
 	r := kit.NewClientsRig(t)

@@ -34,7 +34,8 @@ upstreams:
   - {host: "api.github.com:443", address: "UPSTREAM", networks: [127.0.0.0/8], ca: api-ca.pem}
 `
 
-// newGitHub is a deployment in front of what answers as GitHub's GraphQL API does. condition, if it is not empty, is what a post has to fulfil.
+// newGitHub starts a deployment in front of a GraphQL API like GitHub's. A post has to fulfil condition, unless it is
+// empty.
 func newGitHub(t *testing.T, condition string) *kit.Rig {
 	t.Helper()
 	return kit.NewRig(t, []string{"api.github.com"}, func(r *kit.Rig) (http.Handler, string) {
@@ -65,7 +66,8 @@ func gitHubAnswer(r *kit.Rig, query string) string {
 	return `{"data":{"me":{"login":"octocat"},"viewer":{"login":"octocat"},"repository":{"hasIssuesEnabled":true,"issue":` + issue + `,"issues":{"nodes":[` + issue + `],"totalCount":1,"pageInfo":{"hasNextPage":false}},"pullRequests":{"nodes":[],"totalCount":0,"pageInfo":{"hasNextPage":false}}}}}`
 }
 
-// TestGraphQLClients sends gh and Octokit, unmodified: queries by an egress rule, a comment by an action, and what no rule names.
+// TestGraphQLClients sends unmodified gh and Octokit: queries by an egress rule, a comment by an action, and operations
+// without a rule.
 func TestGraphQLClients(t *testing.T) {
 	t.Parallel()
 	gh := []string{"env", "GH_TOKEN=placeholder", "GH_NO_UPDATE_NOTIFIER=1", "GH_CONFIG_DIR=" + t.TempDir(), kit.Need(t, "gh")}
@@ -118,7 +120,7 @@ func TestGraphQLClients(t *testing.T) {
 	}
 }
 
-// TestGraphQLPolicy has conditions ask about the operation.
+// TestGraphQLPolicy has conditions on the operation.
 func TestGraphQLPolicy(t *testing.T) {
 	t.Parallel()
 	gh := []string{"env", "GH_TOKEN=placeholder", "GH_CONFIG_DIR=" + t.TempDir(), kit.Need(t, "gh"), "api", "graphql", "-f"}

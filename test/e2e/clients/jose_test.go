@@ -20,7 +20,7 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// signedTyps are the artifacts of one post that a public key verifies, by their names in the record.
+// signedTyps maps the artifacts of a post that a public key verifies, by their names in the record.
 var signedTyps = map[string]string{
 	"originProof": evidence.TriggerOriginProofKind.Typ, "triggerReceipt": evidence.TriggerReceiptKind.Typ,
 	"policyDecision": evidence.PolicyDecisionKind.Typ, "grant": evidence.ActionGrantKind.Typ,
@@ -28,14 +28,14 @@ var signedTyps = map[string]string{
 	"deploymentCertificate": evidence.DeploymentCertificateKind.Typ, "requestProof": evidence.RequestProofKind.Typ,
 }
 
-// typed is one token with the typ that it has to have.
+// typed is a token with the typ that it must have.
 type typed struct {
 	Typ   string `json:"typ"`
 	Token string `json:"token"`
 }
 
-// TestJose has npm's jose verify every token of one real post, and of the trust bundle behind it, with the published JWKS and the two
-// pinned keys; and has it refuse each of them once one bit of it is another.
+// TestJose has npm's jose verify every token of a real post and of its trust bundle, with the published JWKS and the
+// two pinned keys. It refuses each of them with one bit changed.
 func TestJose(t *testing.T) {
 	t.Parallel()
 	kit.NodeJS(t) // says what to run where Node's packages are missing
@@ -65,7 +65,7 @@ func TestJose(t *testing.T) {
 	}
 }
 
-// signed lists every signed token of the one post that was forwarded, and of the trust bundle.
+// signed lists the signed tokens of the post and of the trust bundle.
 func signed(r *kit.Rig, t *testing.T) []typed {
 	t.Helper()
 	var posts []ledger.Record
@@ -91,7 +91,7 @@ func signed(r *kit.Rig, t *testing.T) []typed {
 	return out
 }
 
-// published is the JWKS of the three processes, and the two pinned keys beside it.
+// published returns the JWKS of the processes and the two pinned keys.
 func published(r *kit.Rig, t *testing.T) jose.JSONWebKeySet {
 	t.Helper()
 	var all jose.JSONWebKeySet
@@ -111,7 +111,7 @@ func published(r *kit.Rig, t *testing.T) jose.JSONWebKeySet {
 	return all
 }
 
-// josed gives tokens to jose and returns what it says of each.
+// josed returns a line of jose for each token.
 func josed(t *testing.T, jwks jose.JSONWebKeySet, tokens []typed) []string {
 	t.Helper()
 	in, err := json.Marshal(map[string]any{"jwks": jwks, "tokens": tokens})

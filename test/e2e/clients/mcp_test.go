@@ -21,7 +21,7 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// mcpRules let tools be called at two MCP servers: get-sum and sum as posts.
+// mcpRules allow tools of two MCP servers, get-sum and sum as posts.
 const mcpRules = `
 actions:
   - name: everything-posts
@@ -41,7 +41,7 @@ upstreams:
   - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
 `
 
-// startEverything starts the published server-everything, unmodified, and returns where it is.
+// startEverything starts the published server-everything and returns its address.
 func startEverything(t *testing.T) *url.URL {
 	t.Helper()
 	address, err := freeport.Address()
@@ -71,7 +71,7 @@ func startEverything(t *testing.T) *url.URL {
 	return &url.URL{Scheme: "http", Host: "127.0.0.1:" + port}
 }
 
-// modernServer is a server of the official Go SDK that speaks revision 2026-07-28.
+// modernServer speaks revision 2026-07-28 of MCP, by the official Go SDK.
 func modernServer() http.Handler {
 	s := sdk.NewServer(&sdk.Implementation{Name: "modern", Version: "1"}, nil)
 	for _, name := range []string{"sum", "echo", "reset"} {
@@ -82,8 +82,9 @@ func modernServer() http.Handler {
 	return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &sdk.StreamableHTTPOptions{Stateless: true, DisableLocalhostProtection: true})
 }
 
-// TestMCPTools sends both generations of the official TypeScript SDK, unmodified, to published servers: a list, a read, a post with its
-// evidence, the same post once more, a tool that no rule names, and a human's answer, after which the session makes no posts.
+// TestMCPTools sends both generations of the official TypeScript SDK to published servers: a list, a read, a post with
+// its evidence, the same post again, a tool without a rule, and a human's answer. After that answer the session makes
+// no posts.
 func TestMCPTools(t *testing.T) {
 	t.Parallel()
 	node := kit.NodeJS(t)

@@ -31,7 +31,7 @@ upstreams:
   - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
 `
 
-// hidingServer is a server of the official Go SDK that hides an elicitation in its answer to the tool echo.
+// hidingServer hides an elicitation in its answer to the tool echo.
 type hidingServer struct {
 	next    http.Handler
 	refused func() bool  // an answer was refused since the call
@@ -73,8 +73,8 @@ func (h *hidingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestMCPHiddenQuestions has both generations of the official SDK answer an elicitation that their server hides behind a ping of the same id. The
-// human's answer does not come to the server, and the session makes no posts after it.
+// TestMCPHiddenQuestions has both generations of the official SDK answer an elicitation that their server hides behind
+// a ping of the same id. The human's answer does not reach the server, and the session makes no posts after it.
 func TestMCPHiddenQuestions(t *testing.T) {
 	t.Parallel()
 	node := kit.NodeJS(t)

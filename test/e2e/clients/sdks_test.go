@@ -24,7 +24,7 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// exampleRules are the actions and egress rules of configs/mediator.yaml, as they stand there, in front of local servers.
+// exampleRules returns the rules of configs/mediator.yaml, in front of local servers.
 func exampleRules(t *testing.T, mcp string) string {
 	t.Helper()
 	raw := kit.Read(t, "../../../configs/mediator.yaml")
@@ -41,8 +41,8 @@ func exampleRules(t *testing.T, mcp string) string {
 	return rules
 }
 
-// vendors answers as OpenAI, Anthropic and Slack do, by Host. A streamed answer goes on only when the client has said, by another call, that it
-// has the first event: were an answer held back until it is complete, the stream would end in an error.
+// vendors answers as OpenAI, Anthropic and Slack do, by Host. A streamed answer goes on only after the client has
+// confirmed the first event by another call, so it fails if the mediator holds it back.
 type vendors struct {
 	*kit.Rig
 	seen chan struct{}
@@ -91,7 +91,7 @@ func answerJSON(w http.ResponseWriter, body string) {
 	_, _ = io.WriteString(w, body)
 }
 
-// stream sends the first event that holds hello, and with it what precedes it; the others once the client has seen that.
+// stream sends the events up to the first that contains hello, and the others once the client has seen that.
 func (v *vendors) stream(w http.ResponseWriter, events ...string) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	for _, e := range events {
@@ -112,7 +112,7 @@ func (v *vendors) stream(w http.ResponseWriter, events ...string) {
 	}
 }
 
-// nodeServer is a server in Node, and what it printed.
+// nodeServer is a server in Node, with the lines that it printed.
 type nodeServer struct {
 	address string
 
@@ -120,7 +120,7 @@ type nodeServer struct {
 	lines []string
 }
 
-// startNode starts a server that speaks HTTPS with the certificate of the deployment.
+// startNode starts a server with the certificate of the deployment.
 func startNode(t *testing.T, r *kit.Rig, script string) *nodeServer {
 	t.Helper()
 	cmd := exec.Command(kit.Need(t, "node"), "--no-warnings", kit.Scripts+"node/"+script, r.In("api.pem"), r.In("api.key"))
@@ -161,7 +161,8 @@ func (m *nodeServer) seen(line string) int {
 	return n
 }
 
-// TestSDKs sends the vendors' own SDKs through the example configuration: streamed answers, a post, an MCP session, and what is refused.
+// TestSDKs sends the vendors' own SDKs through the example configuration: streamed answers, a post, an MCP session, and
+// refusals.
 func TestSDKs(t *testing.T) {
 	t.Parallel()
 	node := kit.NodeJS(t)

@@ -32,7 +32,7 @@ upstreams:
   - {host: "PLAIN", address: "SOCKETS", networks: [127.0.0.0/8], ca: api-ca.pem}
 `
 
-// newSocketsRig is a deployment in front of a WebSocket server on npm's ws.
+// newSocketsRig starts a deployment in front of a WebSocket server by npm's ws.
 func newSocketsRig(t *testing.T, change ...func(string) string) (*kit.Rig, *nodeServer) {
 	t.Helper()
 	var server *nodeServer
@@ -51,8 +51,8 @@ func records(r *kit.Rig, t *testing.T, rule, code string) []ledger.Record {
 	return slices.DeleteFunc(all, func(p ledger.Record) bool { return p.Rule != rule || p.Code != code })
 }
 
-// TestWebSockets has npm's ws speak with npm's ws through the proxy: texts and bytes, compressed, with a subprotocol and the credential that
-// the agent never sees; and be refused where no rule allows it.
+// TestWebSockets has npm's ws talk to npm's ws through the proxy: texts and bytes, compressed, with a subprotocol and a
+// credential that the agent never sees. Other sockets are refused.
 func TestWebSockets(t *testing.T) {
 	t.Parallel()
 	node := []string{kit.Need(t, "node"), "--no-warnings", kit.Scripts + "node/ws.mjs"}
@@ -96,7 +96,7 @@ func TestWebSockets(t *testing.T) {
 		if n := len(records(r, t, "", "egress_denied")); n != 1 {
 			t.Errorf("%d refusals are recorded", n)
 		}
-		// What is open when the mediator ends is closed, and nothing waits for it.
+		// The mediator closes open sockets when it ends, and does not wait for them.
 		stayed := make(chan string, 1)
 		go func() {
 			out, _ := r.AsAgent(t, append(slices.Clone(node), "stay", base+"/sockets/a")...)

@@ -30,8 +30,8 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// TestCertifyKeepsOtherProcesses: a process that a command does not name keeps its certificates; of one that it names, nothing stays but
-// what the process publishes now.
+// TestCertifyKeepsOtherProcesses: a process keeps its certificates unless a command names it. A named process keeps
+// only those that it still publishes.
 func TestCertifyKeepsOtherProcesses(t *testing.T) {
 	t.Parallel()
 	for _, flags := range [][]string{nil, {"--post-quantum"}} {
@@ -55,12 +55,12 @@ func TestCertifyKeepsOtherProcesses(t *testing.T) {
 			certify("certified 1 keys into "+d.Bundle+"; 3 certificates stay, 0 are left out", "--from", control) // those that still hold stay as they are
 			d.WantKeys(t, "decision-key:v1", "grant-key:v1", "grant-key:v2", "proof-key:v1")
 
-			// The same names with other keys: a process in whose memory they were has started again, and rotated no more.
+			// A process that lost the keys in its memory starts again: the same names with other keys.
 			again := kit.Publish(t, "again", kit.Grant(kit.MemoryKey(t, "grant-key")))
 			certify("certified 1 keys into "+d.Bundle+"; 2 certificates stay, 2 are left out", "--from", again)
 			d.WantKeys(t, "decision-key:v1", "grant-key:v1", "proof-key:v1")
 
-			// What has expired does not stay.
+			// Expired certificates are left out.
 			registry := d.Registry(t)
 			for _, tt := range []struct {
 				after time.Duration
@@ -76,8 +76,8 @@ func TestCertifyKeepsOtherProcesses(t *testing.T) {
 	}
 }
 
-// TestCertifyBringsNothingBack: a version that is published again after it was retired is not certified again, since no process that runs
-// would take that bundle.
+// TestCertifyBringsNothingBack: a version that was retired and is published again is not certified, since no running
+// process would accept that bundle.
 func TestCertifyBringsNothingBack(t *testing.T) {
 	t.Parallel()
 	d, grant := kit.NewTeam(t), kit.MemoryKey(t, "grant-key")
@@ -112,7 +112,8 @@ func TestCertifyBringsNothingBack(t *testing.T) {
 	d.WantKeys(t, "grant-key:v2")
 }
 
-// TestCertifyWhatIsNotPublished reads files that are not what keys publish prints. What was seen cannot be left out of one by mistake.
+// TestCertifyWhatIsNotPublished reads files that keys publish did not print. No file can leave out the observations by
+// mistake.
 func TestCertifyWhatIsNotPublished(t *testing.T) {
 	t.Parallel()
 	d := kit.NewTeam(t)
@@ -144,7 +145,8 @@ func TestCertifyWhatIsNotPublished(t *testing.T) {
 	}
 }
 
-// TestCertifyWhatWasSeen: what a process has seen bears a declaration out, and is then named as observed, or refuses it.
+// TestCertifyWhatWasSeen: an observation of a process confirms a declaration, and is then listed as observed, or
+// refuses it.
 func TestCertifyWhatWasSeen(t *testing.T) {
 	t.Parallel()
 	d := kit.NewTeam(t)
@@ -197,7 +199,7 @@ func TestCertifyWhatWasSeen(t *testing.T) {
 	}
 }
 
-// TestCertifyWatch: the registry follows a key by itself, and a process that is not there keeps its certificates.
+// TestCertifyWatch: the registry follows a key by itself. A process that is away keeps its certificates.
 func TestCertifyWatch(t *testing.T) {
 	t.Parallel()
 	d := kit.NewTeam(t)
@@ -242,7 +244,8 @@ func TestCertifyWatch(t *testing.T) {
 	}
 }
 
-// TestCertifyWatchBacklog: a registry whose key signs two certificates and then fails keeps both, says so each time, and goes on from there.
+// TestCertifyWatchBacklog: a registry whose key fails after two signatures keeps both certificates, says so each time,
+// and continues from there.
 func TestCertifyWatchBacklog(t *testing.T) {
 	t.Parallel()
 	d := kit.NewTeam(t, "--post-quantum")
@@ -290,8 +293,8 @@ func (k *failing) Sign(ctx context.Context, message []byte) ([]byte, error) {
 	return k.Key.Sign(ctx, message)
 }
 
-// TestCertifyWatchKeepsToRoles: a process that somebody has taken over is not certified for another role, or for its own under another name,
-// by a registry that follows its keys.
+// TestCertifyWatchKeepsToRoles: a registry that follows keys certifies no other role, key name or issuer for a process
+// that was taken over.
 func TestCertifyWatchKeepsToRoles(t *testing.T) {
 	t.Parallel()
 	proof := kit.Proof(kit.MemoryKey(t, "proof-key"))
@@ -324,7 +327,8 @@ func TestCertifyWatchKeepsToRoles(t *testing.T) {
 	}
 }
 
-// TestCertifyRefusesAnotherRegistrysBundle: it would have to answer for certificates that it has never made, or throw them away.
+// TestCertifyRefusesAnotherRegistrysBundle: the registry neither answers for certificates of another one nor drops
+// them.
 func TestCertifyRefusesAnotherRegistrysBundle(t *testing.T) {
 	t.Parallel()
 	d, other := kit.NewTeam(t), kit.NewTeam(t)
@@ -382,18 +386,18 @@ func TestRevoke(t *testing.T) {
 	if !strings.Contains(said, "no certificate in "+d.Bundle+" is for key grant-kye") {
 		t.Error(said)
 	}
-	// The entry whose time is over goes with the next signature; the same entry again replaces the old one.
+	// The next signature drops an expired entry. A new entry replaces an older one for the same thing.
 	revoke(0, "--artifact", "jti-1", "--reason", "found")
 	listed("artifact jti-1 found", "key grant-key:v1 lost in a train")
 
-	// Certifying signs the list anew and forgets nothing; certifying the deployment leaves it alone.
+	// keys certify signs the list again and keeps its entries.
 	d.Must(t, "certify", "--from", at)
 	listed("artifact jti-1 found", "key grant-key:v1 lost in a train")
 	d.WantKeys(t, "grant-key:v1")
 }
 
-// TestRevocationReachesARunningProcess: what is revoked is refused once the bundle file says so, and a bundle that takes it back is not
-// taken over.
+// TestRevocationReachesARunningProcess: a process refuses a revoked key once the bundle file says so, and does not
+// accept a bundle that takes it back.
 func TestRevocationReachesARunningProcess(t *testing.T) {
 	t.Parallel()
 	d := kit.NewTeam(t)
@@ -447,7 +451,7 @@ func TestRevocationReachesARunningProcess(t *testing.T) {
 	wantRevoked()
 }
 
-// saying is a log that says each message on a channel.
+// saying is a log that sends each message to a channel.
 type saying struct {
 	zapcore.Core
 	said chan<- string

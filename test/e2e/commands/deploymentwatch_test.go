@@ -22,8 +22,8 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// certifiedBundle makes a team whose bundle has a certificate of the example manifest, good for a day, and returns the arguments that
-// certify it, and its claims.
+// certifiedBundle makes a team whose bundle certifies the example manifest for a day. It returns the arguments and the
+// claims of that certificate.
 func certifiedBundle(t *testing.T) (d kit.Team, args []string, claims evidence.DeploymentCertificate) {
 	t.Helper()
 	d = kit.NewTeam(t)
@@ -44,8 +44,8 @@ func deployment(d kit.Team, t *testing.T) evidence.DeploymentCertificate {
 	return claims
 }
 
-// TestRenewDeployment: the certificate of the manifest is renewed when half of its time is over, and never in place of what the auditor has
-// not signed for this manifest, or of what was revoked.
+// TestRenewDeployment: the certificate of the manifest is renewed after half of its time, and never in place of a
+// certificate that the auditor has not signed for this manifest or that was revoked.
 func TestRenewDeployment(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -106,7 +106,7 @@ func TestRenewDeployment(t *testing.T) {
 	}
 }
 
-// TestDeploymentWatch: a certificate of a few seconds is renewed by itself, for the manifest that was certified at first.
+// TestDeploymentWatch renews a certificate of a few seconds for the manifest that was certified first.
 func TestDeploymentWatch(t *testing.T) {
 	t.Parallel()
 	d, args, first := certifiedBundle(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/actionproof/mediator/test/full"
 )
 
-// TestEnvInFish: fish reads from mediator env what was meant, whatever the folder is called.
+// TestEnvInFish evaluates mediator env in fish, with a folder name full of quotes.
 func TestEnvInFish(t *testing.T) {
 	t.Parallel()
 	full.Only(t, "fish")

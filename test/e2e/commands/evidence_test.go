@@ -27,9 +27,8 @@ import (
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
-// writeEvidence writes what mediator verify reads: a manifest, the trust behind it, and the records of three posts, one of
-// which says what steers a terminal. It returns
-// their folder.
+// writeEvidence writes a manifest, its trust, and the records of three posts, one of them with control sequences for a
+// terminal. It returns the folder.
 func writeEvidence(t *testing.T) string {
 	t.Helper()
 	dir, k := t.TempDir(), gatetest.New(t)
@@ -61,8 +60,8 @@ func writeEvidence(t *testing.T) string {
 	return dir
 }
 
-// writeScores writes the receipts of two sessions and their scores, as a node gives them to mediator reputation show score --json: of one that is closed,
-// with a challenge and a baseline, and of one that is open.
+// writeScores writes the receipts and scores of a closed session with a challenge and a baseline, and of an open one,
+// in the form that reputation show score --json prints.
 func writeScores(t *testing.T, k *gatetest.Kit, dir string) {
 	t.Helper()
 	n := nodetest.New(t, k, nil, func(o *reputation.Options) {
@@ -150,7 +149,7 @@ func writeReceipts(t *testing.T, k *gatetest.Kit, dir string) {
 	}
 }
 
-// writeLedger writes a ledger with three posts, of which the last one says another subject than its evidence, and a read.
+// writeLedger writes a ledger with three posts and a read. The subject of the last post differs from its evidence.
 func writeLedger(t *testing.T, k *gatetest.Kit, path string) {
 	t.Helper()
 	l, err := sqlite.Open(t.Context(), path, sqlite.Options{Now: k.Clock.Now})
@@ -171,7 +170,7 @@ func jwk(key custody.Version) map[string]string {
 	return map[string]string{"kty": "OKP", "crv": "Ed25519", "kid": key.KeyID(), "x": evidence.EncodePublicKey(key.Public())}
 }
 
-// TestEvidenceOfARealPost takes the record of a post through the processes as an operator does, and verifies it with public keys alone.
+// TestEvidenceOfARealPost verifies the record of a post through the processes with public keys alone.
 func TestEvidenceOfARealPost(t *testing.T) {
 	t.Parallel()
 	r := kit.NewClientsRig(t, kit.ManyPosts)
@@ -189,7 +188,8 @@ func TestEvidenceOfARealPost(t *testing.T) {
 	}
 }
 
-// TestEvidenceReceipts prints all receipts of a session, more than any page holds, from a sidecar and from a copy of its ledger.
+// TestEvidenceReceipts prints more receipts of a session than a page holds, from a sidecar and from a copy of its
+// ledger.
 func TestEvidenceReceipts(t *testing.T) {
 	t.Parallel()
 	l, path := fillLedger(t, 1)

@@ -13,7 +13,7 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// TestSecondDev: mediator dev in a folder in which one runs changes nothing there, and names the process that does.
+// TestSecondDev: mediator dev changes nothing in a folder in which another one runs, and names that process.
 func TestSecondDev(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

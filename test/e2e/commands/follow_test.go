@@ -15,7 +15,7 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// TestFollow: a list that is followed begins with the newest records, and then has each call once, when it has ended.
+// TestFollow: a followed list begins with the newest records, and then shows each call once, when it has ended.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	l, _ := fillLedger(t, 30)

@@ -16,8 +16,8 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// FuzzConfig reads any configuration, policy or manifest file as the processes do: no panic, no process is started, and whatever is
-// wrong is said in bounds.
+// FuzzConfig reads any configuration, policy or manifest file as the processes do. It does not panic, and its errors
+// are bounded.
 func FuzzConfig(f *testing.F) {
 	for _, example := range configs.Dev {
 		f.Add(example)
@@ -33,7 +33,7 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// FuzzShow draws any record: no panic, and nothing that steers a terminal.
+// FuzzShow draws any record. It does not panic, and prints no control sequences.
 func FuzzShow(f *testing.F) {
 	raw, err := json.Marshal(gatetest.New(f).Post(f))
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// TestHostileFiles gives every command that reads a file files that are large in one way each. Each is refused with status 1, in few
-// words, by a process that may have no more memory than stands here: the kernel refuses it more, and Go's runtime ends it then.
+// TestHostileFiles gives every command that reads a file files that are large in one way each. Each is refused with
+// status 1 and few words, by a process whose memory the kernel limits.
 func TestHostileFiles(t *testing.T) {
 	t.Parallel()
 	const most = "196608"                           // KiB of data; Go's runtime takes some 100,000 of them for itself
@@ -54,7 +54,7 @@ func TestHostileFiles(t *testing.T) {
 	}
 }
 
-// hostileFiles writes the files, and returns their paths by what they are.
+// hostileFiles writes the files, and returns their paths by a description.
 func hostileFiles(t *testing.T) map[string]string {
 	t.Helper()
 	dir, files := t.TempDir(), make(map[string]string)

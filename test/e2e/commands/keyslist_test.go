@@ -21,7 +21,7 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// listed runs keys list as JSON and returns one line for each version: kid, state, whether it signs, and what else is known of it.
+// listed returns a line for each version: kid, state, whether it signs, and what else is known of it.
 func listed(t *testing.T, want int, args ...string) (lines []string, stderr string) {
 	t.Helper()
 	status, out, said := kit.Invoke(t, append([]string{"keys", "list", "--json"}, args...)...)
@@ -49,7 +49,7 @@ func listed(t *testing.T, want int, args ...string) (lines []string, stderr stri
 	return lines, said
 }
 
-// TestKeysList: what is known of each version is told, and nothing else.
+// TestKeysList lists what is known of each version, and nothing else.
 func TestKeysList(t *testing.T) {
 	t.Parallel()
 	d := kit.NewTeam(t)
@@ -78,14 +78,14 @@ func TestKeysList(t *testing.T) {
 	certify(at)
 	wants(append(here, books...), "grant-key:v1 certified waits created until at control", "grant-key:v2 certified signs created until at control")
 
-	// Which version signs is not told of a file, which may be old.
+	// A file may be old, so it does not say which version signs.
 	wants([]string{"--from", carried}, "grant-key:v1  created at published.json", "grant-key:v2  created at published.json")
 
-	// Another key of the same name is not the one that is certified.
+	// Another key of the same name is not certified.
 	other := kit.Publish(t, "other", kit.Grant(kit.MemoryKey(t, "grant-key")))
 	wants(append([]string{"--from", other}, books...), "grant-key:v1 not certified waits created at other", "grant-key:v2 certified until")
 
-	// Retired, and known to no process; then another version revoked.
+	// One version is retired and unknown to any process; then another one is revoked.
 	raw := kit.Read(t, strings.TrimPrefix(carried, "file:"))
 	var p keyring.Publication
 	check.Must(t, json.Unmarshal(raw, &p))
@@ -122,7 +122,7 @@ func TestKeysList(t *testing.T) {
 	if len(got) != 1 || !strings.Contains(said, "absent cannot be read: no answer") {
 		t.Errorf("%q, %s", got, said)
 	}
-	// A bundle is believed with the key of its registry alone.
+	// A bundle counts only with the key of its registry.
 	strange := []string{"--from", at, "--bundle", d.Bundle, "--registry", filepath.Join(kit.NewTeam(t).Dir, "registry.jwk")}
 	if status, out, said := kit.Invoke(t, append([]string{"keys", "list"}, strange...)...); status != program.Refused || out != "" || !strings.Contains(said, "(signature_invalid)") {
 		t.Errorf("status %d: %s%s", status, out, said)
@@ -135,7 +135,8 @@ func TestKeysList(t *testing.T) {
 	}
 }
 
-// TestKeysListUse: the record says since when it counts, when each version signed first and last, and behind how many posts it stands.
+// TestKeysListUse: the record tells since when it counts, when each version signed first and last, and for how many
+// posts.
 func TestKeysListUse(t *testing.T) {
 	t.Parallel()
 	from := recordsFrom.AddDate(100, 0, 0) // after the keys were made
@@ -201,7 +202,7 @@ func TestKeysListUse(t *testing.T) {
 	}
 }
 
-// TestKeysListUseOfAnEarlierKey: what a key of the same name had signed before this one was made is not told of this one.
+// TestKeysListUseOfAnEarlierKey: signatures by an earlier key of the same name do not count for this one.
 func TestKeysListUseOfAnEarlierKey(t *testing.T) {
 	t.Parallel()
 	made := time.Date(2026, 3, 1, 12, 0, 0, 500, time.UTC)

@@ -20,7 +20,7 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// memoryOwner owns keys in memory. It records what it retires.
+// memoryOwner owns keys in memory, and notes what it retires.
 type memoryOwner struct {
 	keys    map[string]*custody.Memory
 	retired []string
@@ -43,7 +43,8 @@ func (o *memoryOwner) Retire(_ context.Context, key string, oldest int) error {
 	return nil
 }
 
-// TestRotateAllAndRetire: the earlier versions of a key are retired only if every process is known to sign with the new one.
+// TestRotateAllAndRetire: the earlier versions of a key are retired only if every process is known to sign with the new
+// one.
 func TestRotateAllAndRetire(t *testing.T) {
 	t.Parallel()
 	const grantDone, proofDone = "grant-key before 2", "proof-key before 2"
@@ -106,7 +107,7 @@ func TestRotateAllAndRetire(t *testing.T) {
 	}
 }
 
-// TestRotateAsksAgain: a process that signs with the version before again, when the time is over, keeps it.
+// TestRotateAsksAgain: a process that signs with the earlier version again when the time is over keeps it.
 func TestRotateAsksAgain(t *testing.T) {
 	t.Parallel()
 	d := kit.NewTeam(t)
@@ -132,7 +133,7 @@ func TestRotateAsksAgain(t *testing.T) {
 	}
 }
 
-// TestRotateDue: a key is rotated when its newest version is old enough, whatever process is asked first, and once in a period.
+// TestRotateDue: a key is rotated once in a period, when its newest version is old enough.
 func TestRotateDue(t *testing.T) {
 	t.Parallel()
 	old, unread := kit.MemoryKey(t, "grant-key"), &breakable{Memory: kit.MemoryKey(t, "decision-key")}
@@ -156,7 +157,7 @@ func TestRotateDue(t *testing.T) {
 			t.Errorf("after %s: %q, want %q; %v", tt.after, done, tt.want, err)
 		}
 	}
-	// A process that does not answer, and a key that cannot be read, keep no other key from being rotated.
+	// A process that does not answer, and a key that cannot be read, stop no other rotation.
 	r.From, done = []string{"unix:/absent", broken, at}, nil
 	err := r.RotateDue(t.Context(), time.Hour, made.Add(300*time.Minute))
 	if err == nil || !strings.Contains(err.Error(), "no answer at unix:/absent") || !strings.Contains(err.Error(), "cannot read the key decision-key") || !slices.Equal(done, []string{"grant-key:v4"}) {
@@ -164,7 +165,7 @@ func TestRotateDue(t *testing.T) {
 	}
 }
 
-// TestRotateUsage: flags that do not belong together are refused before Vault is asked.
+// TestRotateUsage: flags that exclude each other are refused before Vault is asked.
 func TestRotateUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{

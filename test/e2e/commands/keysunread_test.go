@@ -18,7 +18,7 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// breakable is a key that its custody can find to be unfit.
+// breakable is a key that its custody can find unfit.
 type breakable struct {
 	*custody.Memory
 	unfit atomic.Bool
@@ -31,8 +31,8 @@ func (b *breakable) Versions(ctx context.Context) ([]custody.Version, error) {
 	return b.Memory.Versions(ctx)
 }
 
-// TestUnfitKeyHidesNoOther: the other keys of the process are listed, published and certified. The unfit key is named with the reason,
-// keeps its certificate, and is certified again once it can be read.
+// TestUnfitKeyHidesNoOther: the other keys of the process are listed, published and certified. The unfit key is named
+// with the reason, keeps its certificate, and is certified again once it can be read.
 func TestUnfitKeyHidesNoOther(t *testing.T) {
 	t.Parallel()
 	d := kit.NewTeam(t)

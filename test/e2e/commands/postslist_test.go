@@ -56,10 +56,10 @@ func serveRecords(t *testing.T, store ledger.Store) string {
 	return "unix:" + path
 }
 
-// recordsFrom is when the first of the records of fillLedger started.
+// recordsFrom is the time of the first record of fillLedger.
 var recordsFrom = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
-// fillLedger makes a ledger of n records, one each minute, and returns its file. The key request-proof-key:v1 has signed the first half of
+// fillLedger makes a ledger of n records, one each minute. The key request-proof-key:v1 has signed the first half of
 // them, and v2 the others.
 func fillLedger(t *testing.T, n int) (l *sqlite.Ledger, path string) {
 	t.Helper()
@@ -83,7 +83,7 @@ func fillLedger(t *testing.T, n int) (l *sqlite.Ledger, path string) {
 	return l, path
 }
 
-// idsOf returns the numbers of the records that a list shows, as JSON or as a table.
+// idsOf returns the ids that a list shows, as JSON or as a table.
 func idsOf(t *testing.T, out string) (ids []string) {
 	t.Helper()
 	if strings.HasPrefix(out, "[") {
@@ -104,7 +104,7 @@ func idsOf(t *testing.T, out string) (ids []string) {
 	return ids
 }
 
-// TestPostsListIsWhole lists more records than any page holds. What is left out is said, and can be had.
+// TestPostsListIsWhole lists more records than a page holds. The list says what it leaves out, and how to get it.
 func TestPostsListIsWhole(t *testing.T) {
 	t.Parallel()
 	const n = 1200
@@ -165,7 +165,7 @@ func TestPostsListIsWhole(t *testing.T) {
 	}
 }
 
-// TestPostsListAsBefore holds the JSON of a list to the form of everything else that is printed.
+// TestPostsListAsBefore: the JSON of a list has the form of all other output.
 func TestPostsListAsBefore(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1, 3} {
@@ -204,7 +204,7 @@ func (b brokenStore) Records(ctx context.Context, q ledger.Query) iter.Seq2[ledg
 	}
 }
 
-// TestPostsListBreaksOff: half a list is never taken for a whole one.
+// TestPostsListBreaksOff: half a list never looks complete.
 func TestPostsListBreaksOff(t *testing.T) {
 	t.Parallel()
 	l, _ := fillLedger(t, 1000)
@@ -225,7 +225,7 @@ func TestPostsListBreaksOff(t *testing.T) {
 	}
 }
 
-// rawList reads a list as any client of HTTP does, and returns the error of its body.
+// rawList reads a list as any HTTP client does, and returns the error of its body.
 func rawList(t *testing.T, at string) error {
 	t.Helper()
 	e, err := daemon.ParseEndpoint(at)
@@ -239,7 +239,7 @@ func rawList(t *testing.T, at string) error {
 	return err
 }
 
-// endlessStore has records without end, and says when nobody reads them any more.
+// endlessStore has endless records, and closes over when its reader stops.
 type endlessStore struct {
 	ledger.Store
 	read atomic.Int64
@@ -257,7 +257,8 @@ func (e *endlessStore) Records(ctx context.Context, q ledger.Query) iter.Seq2[le
 	}
 }
 
-// TestPostsListIsStreamed reads the beginning of a list without end: the sidecar makes no more of it than is read, and stops when its client goes.
+// TestPostsListIsStreamed reads the beginning of an endless list. The sidecar makes no more records than its buffers
+// hold, and stops when its client leaves.
 func TestPostsListIsStreamed(t *testing.T) {
 	t.Parallel()
 	store := &endlessStore{over: make(chan struct{})}

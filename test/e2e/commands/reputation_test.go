@@ -19,7 +19,8 @@ import (
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
-// TestReputationShow asks a node for the reputations of its agents. The list is for operators alone, and goes on after its first page.
+// TestReputationShow shows reputations of a node. Their list is for operators alone, and continues after its first
+// page.
 func TestReputationShow(t *testing.T) {
 	t.Parallel()
 	n := nodetest.New(t, gatetest.New(t), nil)

@@ -25,7 +25,7 @@ import (
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
-// TestScoreShow asks a node for scores, draws them, and verifies what it prints as JSON.
+// TestScoreShow shows scores of a node, draws them, and verifies its own JSON.
 func TestScoreShow(t *testing.T) {
 	t.Parallel()
 	n := nodetest.New(t, gatetest.New(t), nil)
@@ -88,8 +88,8 @@ func TestScoreShow(t *testing.T) {
 	}
 }
 
-// TestScoreShowOverHTTPS asks a node at its public address, whose certificate a certificate authority of the system has signed. What only
-// operators are told is not asked for there.
+// TestScoreShowOverHTTPS asks a node at its public address, by a certificate authority of the system, and not for what
+// only operators may read.
 func TestScoreShowOverHTTPS(t *testing.T) {
 	t.Parallel()
 	n := nodetest.New(t, gatetest.New(t), nil)

@@ -35,7 +35,7 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
-// TestPrintsJSON: whatever prints a result prints it as JSON too, but for what stands here. --json has one meaning.
+// TestPrintsJSON: every command that prints a result can print it as JSON. --json has one meaning.
 func TestPrintsJSON(t *testing.T) {
 	t.Parallel()
 	not := map[string]string{

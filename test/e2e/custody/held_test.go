@@ -40,7 +40,7 @@ func (r *reads) keepReading(ctx context.Context, a kit.Agent) {
 	}
 }
 
-// take returns what was read since the last time.
+// take returns the reads since the last time.
 func (r *reads) take() (n int, slowest time.Duration, failed []kit.Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,7 +49,7 @@ func (r *reads) take() (n int, slowest time.Duration, failed []kit.Outcome) {
 	return n, slowest, failed
 }
 
-// held is what the processes hold: open descriptors of each, in the stack's order, and the sidecar's goroutines.
+// held counts the open descriptors of each process, in the stack's order, and the sidecar's goroutines.
 type held struct {
 	files      []int // of each process
 	goroutines int
@@ -94,7 +94,7 @@ func (v *vaultRig) held(t *testing.T) held {
 	return h
 }
 
-// crowd is how many posts are made at once.
+// crowd is the number of simultaneous posts.
 const crowd = 8
 
 func atOnce(n int, post func() kit.Outcome) []kit.Outcome {

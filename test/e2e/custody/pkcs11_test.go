@@ -17,7 +17,7 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// softToken makes a token in software, SoftHSM's, with keys, and returns the custody section that names it.
+// softToken makes a SoftHSM token with keys, and returns its custody section.
 func softToken(t *testing.T, keys ...string) string {
 	t.Helper()
 	const module, pin = "/usr/lib/softhsm/libsofthsm2.so", "567890"
@@ -56,7 +56,7 @@ func TestPKCS11(t *testing.T) {
 		t.Fatalf("%v, %v", roles, err)
 	}
 	for _, role := range roles {
-		// That the token is hardware is declared here, and so not said to be observed.
+		// The configuration declares that the token is hardware, so that is not observed.
 		if role.KeyCustody != "hardware_backed" || role.KeyExportable || fmt.Sprint(role.Observed) != "[keyExportable]" {
 			t.Errorf("%+v", role)
 		}

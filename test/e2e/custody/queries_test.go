@@ -35,7 +35,7 @@ const (
 	board      = "../../../deploy/grafana/mediator.json"
 )
 
-// rulesFile is what these tests read of the alert rules, and of their tests.
+// rulesFile is the part of the alert rules and their tests that these tests read.
 type rulesFile struct {
 	Groups []struct {
 		Rules []struct{ Alert, Expr string }
@@ -55,7 +55,7 @@ func readRules(t *testing.T, path string) (f rulesFile) {
 	return f
 }
 
-// TestAlertRules has Prometheus's own tool check and test the alert rules. Each alert has a test in which it fires.
+// TestAlertRules checks and tests the alert rules with promtool. Each alert has a test in which it fires.
 func TestAlertRules(t *testing.T) {
 	t.Parallel()
 	full.Only(t, "promtool")
@@ -105,8 +105,8 @@ func (m metricLabels) scrape(t *testing.T, metrics io.Reader) map[string][]strin
 	return values
 }
 
-// TestQueries: every metric and every label that the alert rules and the board ask for is exported: by the processes of a deployment with
-// keys in Vault, and, as that has no revocation list and no disputes, by a process that has one, and by a node that has them.
+// TestQueries: the processes export every metric and label in the alert rules and the board. It reads a deployment with
+// keys in Vault, a process with a revocation list, and a node with disputes.
 func TestQueries(t *testing.T) {
 	t.Parallel()
 	exported := make(metricLabels)
@@ -145,7 +145,7 @@ func TestQueries(t *testing.T) {
 	for _, q := range queries {
 		checkQuery(t, q, exported)
 	}
-	// And every metric about trust, keys and Vault is asked for.
+	// The queries use every metric about trust, keys and Vault.
 	all := strings.Join(queries, "\n")
 	for _, name := range slices.Sorted(maps.Keys(exported)) {
 		if strings.HasSuffix(name, "_until_seconds") && !strings.Contains(all, name) {
@@ -231,7 +231,8 @@ func withRevocations(t *testing.T, exported metricLabels) {
 	exported.scrape(t, w.Body)
 }
 
-// withDisputes adds what a node exports once it has taken a delivery and a signal, refused another delivery and a dispute, and signed a reputation.
+// withDisputes adds what a node exports after it has taken a delivery and a signal, refused another delivery and a
+// dispute, and signed a reputation.
 func withDisputes(t *testing.T, exported metricLabels) {
 	t.Helper()
 	r := prometheus.NewRegistry()

@@ -17,7 +17,7 @@ import (
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
-// vaultTeam is a security team whose root keys are in Vault: registry.yaml and auditor.yaml in its folder name them.
+// vaultTeam is a security team with root keys in Vault, which registry.yaml and auditor.yaml name.
 func vaultTeam(t *testing.T) (kit.Team, *vaulttest.Server) {
 	t.Helper()
 	full.Only(t, "a Vault server")
@@ -80,12 +80,12 @@ func TestRootKeysInVault(t *testing.T) {
 	do(program.Done, "deployment", "certify", "../../../configs/manifest.yaml", "--auditor-key", at("auditor.yaml"), "--audience", "posting-api", "--bundle", d.Bundle)
 	do(program.Done, "verify", "../../../configs/manifest.yaml", "--auditor", at("auditor.jwk"), "--registry", at("registry.jwk"), "--bundle", d.Bundle)
 
-	// What is pinned is one version: a rotation changes nothing until somebody says so.
+	// One version is pinned: a rotation alone changes nothing.
 	v.Write(t, "transit/keys/registry/rotate", nil)
 	do(program.Done, certify...)
 	d.WantKeys(t, "grant-key:v1")
 
-	// A key that Vault would let out signs nothing any more.
+	// A key that Vault would export signs nothing.
 	v.Write(t, "transit/keys/registry/config", map[string]any{"exportable": true})
 	if _, said := do(program.Refused, certify...); !strings.Contains(said, "it signs nothing: Vault says that the key registry can be exported. (custody_unavailable)") {
 		t.Error(said)

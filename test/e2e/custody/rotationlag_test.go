@@ -22,7 +22,7 @@ import (
 	"github.com/actionproof/mediator/test/full"
 )
 
-// verifying are the processes that read a trust bundle of their own here.
+// verifying are the processes with a trust bundle of their own.
 var verifying = []string{"trigger", "control", "serve"}
 
 var bundleSetting = regexp.MustCompile(`(?m)^(trust: .*bundle: )trust\.json`)
@@ -40,7 +40,7 @@ func ownBundle(file string) string {
 	return file
 }
 
-// delivery brings the bundle to each process, except to the one that is held up.
+// delivery brings the bundle to each process, except the one that is held up.
 type delivery struct {
 	dir  string
 	held atomic.Pointer[string]
@@ -75,9 +75,9 @@ func (v *vaultRig) follows(t *testing.T, name, hash string) bool {
 	return err == nil && resp.StatusCode == http.StatusOK && strings.Contains(string(raw), `sha256="`+hash+`",use="sign"`)
 }
 
-// TestVaultRotationWithASlowReader rotates every key again and again while agents post and one process, each in turn,
-// does not get the trust bundle. No post is refused: meanwhile the versions sign that this process knows, and soon after
-// it has the bundle the newest ones do.
+// TestVaultRotationWithASlowReader rotates every key again and again while agents post, and one process at a time does
+// not get the trust bundle. No post is refused: meanwhile the versions that this process knows sign, and soon after it
+// has the bundle the newest ones do.
 func TestVaultRotationWithASlowReader(t *testing.T) {
 	t.Parallel()
 	full.Only(t, "a Vault server")
@@ -135,8 +135,8 @@ func TestVaultRotationWithASlowReader(t *testing.T) {
 	t.Logf("%d posts, none refused", posts.Load())
 }
 
-// certified returns the hash of the trust bundle, and when its newest certificate was signed. The hash is empty until
-// the bundle certifies that version of each key.
+// certified returns the hash of the trust bundle and the time of its newest certificate. The hash is empty until the
+// bundle certifies that version of each key.
 func (v *vaultRig) certified(t *testing.T, version int) (hash string, newest time.Time) {
 	t.Helper()
 	b, raw, err := config.ReadBundle(v.In(devstack.BundleFile))

@@ -27,13 +27,13 @@ type compared struct {
 	Summary     vaultaudit.Summary      `json:"summary"`
 }
 
-// denySome has the policy deny comments on one issue.
+// denySome denies comments on one issue.
 func denySome(file string) string {
 	return strings.Replace(file, "\nrules:\n", "\nrules:\n  - name: not-there\n    effect: deny\n    when: request.path.endsWith(\"/8/comments\")\n", 1)
 }
 
-// TestVaultAudit compares the log of a real audit device with the record of real posts: nothing differs until a key is used past the mediator,
-// until a part of the log is missing, or until a record is.
+// TestVaultAudit compares the log of a real audit device with the record of real posts. They differ only after a key
+// was used past the mediator, or a part of the log or a record is missing.
 func TestVaultAudit(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "audit.log")
@@ -69,7 +69,7 @@ func TestVaultAudit(t *testing.T) {
 		}
 		return got, status, said
 	}
-	// both asks in both ways: by the signatures, and by their number.
+	// both compares by the signatures, and by their number.
 	both := func(what, log string, want func(t *testing.T, got compared, status int)) {
 		t.Helper()
 		for _, flags := range [][]string{exact, nil} {
@@ -93,7 +93,7 @@ func TestVaultAudit(t *testing.T) {
 		}
 	})
 
-	// A part of the log is missing: that of one request for a grant.
+	// The log lacks one response for a grant.
 	cut := lines()
 	n := slices.IndexFunc(cut, func(l string) bool {
 		return strings.Contains(l, `"type":"response"`) && strings.Contains(l, `"path":"transit/sign/action-grant-key"`)
@@ -120,7 +120,7 @@ func TestVaultAudit(t *testing.T) {
 			t.Errorf("got %+v", d)
 		}
 	})
-	// With one of the record's missing in the log at that time, only the signatures themselves tell.
+	// If the log lacks a signature of that key and time too, only the signatures themselves differ.
 	hidden := lines()
 	n = slices.IndexFunc(hidden, func(l string) bool {
 		return strings.Contains(l, `"type":"response"`) && strings.Contains(l, `"path":"transit/sign/request-proof-key"`) && !strings.Contains(l, `"display_name":"root"`)
@@ -137,7 +137,7 @@ func TestVaultAudit(t *testing.T) {
 		}
 	})
 
-	// Over a copy of the ledger, in which nothing is: as people read it.
+	// People read it over a copy of the ledger, which is empty.
 	empty := filepath.Join(t.TempDir(), "empty.db")
 	l, err := sqlite.Open(t.Context(), empty, sqlite.Options{Now: time.Now})
 	check.Must(t, err)
@@ -147,7 +147,7 @@ func TestVaultAudit(t *testing.T) {
 		t.Errorf("status %d: %s%s", status, out, said)
 	}
 
-	// What cannot be compared is refused, and nothing is printed that looks like a result.
+	// A comparison that fails prints no result.
 	check.Must(t, os.WriteFile(token, []byte(v.vault.TokenFor(t, "nobody", `path "none" { capabilities = ["read"] }`, time.Hour)), 0o600))
 	for name, tt := range map[string]struct {
 		log   string
@@ -164,7 +164,7 @@ func TestVaultAudit(t *testing.T) {
 		}
 	}
 
-	// An audit device can log signatures as they are. Then nobody has to be asked.
+	// An audit device can log signatures as they are, so that Vault is not asked.
 	plain := filepath.Join(t.TempDir(), "plain.log")
 	v.vault.Write(t, "sys/audit/plain", map[string]any{"type": "file", "options": map[string]string{"file_path": plain, "log_raw": "true"}})
 	since := time.Now()
@@ -181,7 +181,7 @@ func TestVaultAudit(t *testing.T) {
 		t.Errorf("status %d, %+v, %s", status, got, said)
 	}
 
-	// A wrapped answer gives a signature that no log shows. A request that fails gives none.
+	// A wrapped answer contains a signature that no log shows. A failed request contains none.
 	c := v.vault.Client(t)
 	for _, wrong := range []map[string]any{{"input": "no Base64"}, {"input": foreign, "key_version": 7}, {"batch_input": []any{}}, {"batch_input": []any{map[string]any{"input": "no Base64"}}}} {
 		if answer, err := c.Logical().Write("transit/sign/runtime-key", wrong); err == nil && answer.Data["batch_results"] == nil {

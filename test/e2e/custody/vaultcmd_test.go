@@ -18,7 +18,7 @@ import (
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
-// TestVaultBootstrap carries a bootstrap out from the command line, twice.
+// TestVaultBootstrap applies a bootstrap twice from the command line.
 func TestVaultBootstrap(t *testing.T) {
 	t.Parallel()
 	v, dir := vaulttest.New(t), t.TempDir()
@@ -31,7 +31,7 @@ func TestVaultBootstrap(t *testing.T) {
 			t.Fatalf("%d, %s%s", status, &stdout, &stderr)
 		}
 	}
-	// Another secret id for each role of a process, in one step; and all of them listed, and pruned.
+	// One step delivers new secret ids for a process. All of them can be listed and pruned.
 	at := []string{"--address", v.Address, "--ca", v.CAFile, "--token-file", token, "--json"}
 	var done []bootstrap.Done
 	command := func(into any, args ...string) {
@@ -73,7 +73,7 @@ func TestVaultBootstrap(t *testing.T) {
 	}
 }
 
-// TestVaultRoles compares what a bootstrap makes with the example configurations and with the purposes of keys.
+// TestVaultRoles compares a bootstrap with the example configurations and the purposes of keys.
 func TestVaultRoles(t *testing.T) {
 	t.Parallel()
 	purposes := map[string]string{

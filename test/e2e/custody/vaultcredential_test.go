@@ -16,8 +16,8 @@ import (
 	"github.com/actionproof/mediator/test/full"
 )
 
-// agentLooks prints all that an agent's user can lay hands on: its environment, what /proc shows of any process, every file below the
-// deployment's folder, and what the proxy and mediator.internal answer. The canary shows that it prints what it sees.
+// agentLooks prints everything that an agent's user can reach: its environment, /proc of any process, every file below
+// the deployment's folder, and the answers of the proxy and mediator.internal. The canary proves that it does.
 const agentLooks = `
 export CANARY=canary-$$-seen
 env
@@ -48,8 +48,8 @@ func (v *vaultRig) addCredentialRole(t *testing.T, path string) {
 	}
 }
 
-// TestVaultCredential: what the mediator reads from Vault reaches the upstream, and the agent never sees it. A credential that was
-// replaced in Vault is read again after the upstream has refused the old one.
+// TestVaultCredential: a credential from Vault reaches the upstream, and never the agent. It is read again after the
+// upstream has refused it.
 func TestVaultCredential(t *testing.T) {
 	t.Parallel()
 	full.Only(t, "root")

@@ -38,7 +38,7 @@ func (v *vaultRig) set(t *testing.T, key, property string, to bool) {
 	v.vault.Write(t, "transit/keys/"+key+"/config", map[string]any{property: to})
 }
 
-// change is something that somebody does in Vault or on the machine that a manifest says is not so.
+// change contradicts a manifest, in Vault or on the machine.
 type change struct {
 	name string
 	make func(*testing.T, *vaultRig)
@@ -64,8 +64,8 @@ func changesOfRights() []change {
 	return append(out, change{"a wildcard", func(t *testing.T, v *vaultRig) { v.allow(t, runtime, "transit/sign/*", "update") }, "update on transit/sign/"})
 }
 
-// TestDoctorAsksVault has somebody change in Vault what the manifest rests on, one thing after the other, while the deployment runs: each
-// is seen, posts are refused with its code, and go out again once it is undone.
+// TestDoctorAsksVault changes in Vault what the manifest relies on, one thing after the other, while the deployment
+// runs. The doctor sees each change, posts are refused, and go out again once it is undone.
 func TestDoctorAsksVault(t *testing.T) {
 	t.Parallel()
 	v := newVaultRig(t, kit.ManyPosts, kit.Speaking)
@@ -80,7 +80,7 @@ func TestDoctorAsksVault(t *testing.T) {
 		if slices.Contains([]string{"runtime_attestation", "trigger_receipt", "policy_decision", "action_grant"}, r.Purpose) && !strings.Contains(text, apart) {
 			t.Errorf("doctor does not say %q", apart)
 		}
-		// No control is about the reach of these; what is against them is against their certificates.
+		// No control covers these; a finding contradicts their certificates.
 		if !slices.Contains([]string{"action_grant", "interaction_receipt", "agent_statement", "appraiser"}, r.Purpose) && !strings.Contains(text, held) {
 			t.Errorf("doctor does not say %q", held)
 		}
@@ -114,7 +114,7 @@ func TestDoctorAsksVault(t *testing.T) {
 	t.Run("a key that was replaced", func(t *testing.T) { v.replaced(t, a) })
 }
 
-// wantContradicted has doctor look, and demands that it says so and that a post is refused.
+// wantContradicted runs the doctor, which has to say so, and makes a post, which has to be refused.
 func (v *vaultRig) wantContradicted(t *testing.T, a kit.Agent, said string) {
 	t.Helper()
 	v.wantSaid(t, said)
@@ -127,7 +127,7 @@ func (v *vaultRig) wantContradicted(t *testing.T, a kit.Agent, said string) {
 	}
 }
 
-// wantSaid waits until doctor says what was seen.
+// wantSaid waits until the doctor says it.
 func (v *vaultRig) wantSaid(t *testing.T, said string) {
 	t.Helper()
 	kit.Until(t, "doctor to say "+said, func() bool {
@@ -136,8 +136,8 @@ func (v *vaultRig) wantSaid(t *testing.T, said string) {
 	})
 }
 
-// exportable has a key made exportable, which Vault never takes back, and nobody run doctor. Posts are refused as soon as the key was read
-// again, because its artifacts say what it is, and as a contradiction with the next look at the latest.
+// exportable makes a key exportable, which Vault never takes back. Without the doctor, posts are refused once the key
+// was read again, because its artifacts declare it, and then as a contradiction at the next look.
 func (v *vaultRig) exportable(t *testing.T, a kit.Agent) {
 	v.set(t, "session-key", "exportable", true)
 	began, met := time.Now(), make(map[string]string)
@@ -158,7 +158,7 @@ func (v *vaultRig) exportable(t *testing.T, a kit.Agent) {
 	v.wantContradicted(t, a, "the key session-key can be exported")
 }
 
-// replaced has a key deleted and another one made under its name.
+// replaced deletes a key and makes another one of the same name.
 func (v *vaultRig) replaced(t *testing.T, a kit.Agent) {
 	const key = "policy-decision-key"
 	v.set(t, key, "deletion_allowed", true)
@@ -171,7 +171,7 @@ func (v *vaultRig) replaced(t *testing.T, a kit.Agent) {
 	}
 }
 
-// TestVaultThatIsNotAsItShouldBe: no process starts on a key, or with a token, that the manifest does not allow.
+// TestVaultThatIsNotAsItShouldBe: no process starts on a key or with a token that the manifest does not allow.
 func TestVaultThatIsNotAsItShouldBe(t *testing.T) {
 	full.Only(t, "time: processes ask a Vault that answers wrongly")
 	t.Parallel()
@@ -239,7 +239,7 @@ func TestVaultThatIsNotAsItShouldBe(t *testing.T) {
 	}
 }
 
-// rootTokens has every role log in with a root token.
+// rootTokens gives every role a root token.
 func (v *vaultRig) rootTokens(t *testing.T) func(string) string {
 	for _, r := range bootstrap.Roles {
 		check.Must(t, os.WriteFile(filepath.Join(v.auth, r.Purpose+".token"), []byte(v.vault.Token), 0o600))

@@ -26,16 +26,16 @@ import (
 // fault is something that goes wrong with Vault, or on the way to it.
 type fault struct {
 	name string
-	// strike makes it so; post makes a post and tells whether it goes out.
+	// post makes a post and reports whether it goes out.
 	strike func(t *testing.T, v *vaultRig, post func() bool)
 	mend   func(*testing.T, *vaultRig)
-	// harmless says for how long posts go on all the same; 0 where they are refused.
+	// How long posts go on all the same; 0 if they are refused.
 	harmless time.Duration
-	// stale says that it lasts until what was read of the keys counts no more, and posts are refused without asking.
+	// It lasts until the keys' last reading is too old, and posts are refused without asking.
 	stale bool
 }
 
-// vaultFaults is every fault, one after the other on the same deployment.
+// vaultFaults are played one after the other on the same deployment.
 func vaultFaults() []fault {
 	network := func(name string, f vaulttest.Fault) fault {
 		return fault{name: name,
@@ -96,7 +96,7 @@ func vaultFaults() []fault {
 	}
 }
 
-// loginFaults takes from one role after the other what it logs in with, so that each step of a post that signs has to fail closed.
+// loginFaults takes the login from one role after the other, so that each signing step of a post has to fail closed.
 func loginFaults() []fault {
 	var out []fault
 	for _, role := range rolesOfPosts() {
@@ -111,7 +111,7 @@ func loginFaults() []fault {
 	return out
 }
 
-// auditDisk is a file system of 1 MiB under the rig's folder.
+// auditDisk is a file system of 1 MiB.
 func auditDisk(v *vaultRig) string { return v.In("audit") }
 
 // fillAudit has Vault write its audit log to a small disk, and fills that. Vault answers no request that it cannot log.
@@ -144,12 +144,11 @@ func expireTokens(t *testing.T, v *vaultRig, post func() bool) {
 	kit.Until(t, "the tokens' end", func() bool { return !post() })
 }
 
-// slack is by how much what a process holds may differ from before: a connection that is kept for later here, one that is closed there.
+// slack allows for connections that are kept or closed meanwhile.
 const slack = 6
 
-// TestVaultFaults lets everything go wrong with Vault, one thing after the other, while an agent posts and another one reads. Posts are
-// refused, and say so and when to come back; reads go on; posts go out again by themselves soon after Vault is back; nothing is left
-// behind.
+// TestVaultFaults plays every fault of Vault while one agent posts and another reads. Posts are refused with a reason
+// and a time to come back, and reads continue. Soon after Vault is back posts go out again, and nothing is left behind.
 func TestVaultFaults(t *testing.T) {
 	t.Parallel()
 	v := newVaultRig(t, func(file string) string {
@@ -180,7 +179,7 @@ func TestVaultFaults(t *testing.T) {
 	t.Logf("held before: %s\n%s", before, &text)
 }
 
-// suffer has one fault strike and mends it, and adds a row to the table.
+// suffer plays a fault and adds a row to the table.
 func (v *vaultRig) suffer(t *testing.T, f fault, a kit.Agent, before held, all *reads, table io.Writer) {
 	all.take()
 	sent := v.Posts.Load()
@@ -218,7 +217,7 @@ func (v *vaultRig) suffer(t *testing.T, f fault, a kit.Agent, before held, all *
 	} else {
 		for _, o := range atOnce(crowd, post) {
 			slowest = max(slowest, o.Took)
-			// A post before the fault may have left a receipt that could not be signed any more: the next is refused for that.
+			// The receipt of an earlier post may have been refused a signature, which refuses the next post.
 			if o.Code != "custody_unavailable" || o.Status != http.StatusServiceUnavailable || o.Retry < 1 {
 				t.Errorf("got %+v", o)
 			}

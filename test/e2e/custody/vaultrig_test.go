@@ -15,7 +15,7 @@ import (
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
-// vaultRig is a deployment with every key in a Vault server of its own, prepared as mediator vault bootstrap does it.
+// vaultRig is a deployment with every key in its own Vault server, prepared by mediator vault bootstrap.
 type vaultRig struct {
 	*kit.Rig
 	vault *vaulttest.Server
@@ -40,15 +40,15 @@ func (v *vaultRig) options() bootstrap.Options {
 	return bootstrap.Options{Transit: "transit", AppRole: &bootstrap.AppRole{Mount: "approle", Dir: v.auth, Wrap: time.Hour}}
 }
 
-// rolesOfPosts are the roles whose artifacts stand in the record of every post. Interaction receipts and scores are no part of one, and statements
-// only of one that publishes a signal or a dispute.
+// rolesOfPosts are the roles whose artifacts are in the record of every post. Receipts and scores are in none, and
+// statements only in one that publishes a signal or a dispute.
 func rolesOfPosts() []bootstrap.Role {
 	return slices.DeleteFunc(slices.Clone(bootstrap.Roles), func(r bootstrap.Role) bool {
 		return slices.Contains([]string{evidence.PurposeInteraction, evidence.PurposeStatement, evidence.PurposeAppraiser}, r.Purpose)
 	})
 }
 
-// apply makes what is not there, and sets again what the roles' tokens are like.
+// apply makes what is missing, and resets the lifetimes of the roles' tokens.
 func (v *vaultRig) apply(t *testing.T) {
 	t.Helper()
 	v.carryOut(t, v.plan)
@@ -80,7 +80,7 @@ func (v *vaultRig) config(file string) string {
 		v.proxy.Address, v.vault.CAFile, strings.Join(keys, ", "), v.auth), 1)
 }
 
-// newVaultRig starts the processes on keys in Vault; change may alter each file of their configuration.
+// newVaultRig starts the processes on keys in Vault.
 func newVaultRig(t *testing.T, change ...func(file string) string) *vaultRig {
 	t.Helper()
 	full.Only(t, "a Vault server")
@@ -102,7 +102,7 @@ func (v *vaultRig) loseSecretIDs(t *testing.T, roles ...bootstrap.Role) {
 	}
 }
 
-// redeliver gives each role a new secret id, and lets new tokens last as long as at first.
+// redeliver gives each role a new secret id, and resets the lifetimes of tokens.
 func (v *vaultRig) redeliver(t *testing.T) {
 	t.Helper()
 	for _, process := range []string{"trigger", "control", "reputation", "serve"} {
@@ -113,13 +113,13 @@ func (v *vaultRig) redeliver(t *testing.T) {
 	v.apply(t)
 }
 
-// revokeTokens revokes every token that a role has got.
+// revokeTokens revokes every token of the roles.
 func (v *vaultRig) revokeTokens(t *testing.T) {
 	t.Helper()
 	v.vault.Write(t, "sys/leases/revoke-prefix/auth/approle/login", map[string]any{"sync": true})
 }
 
-// tokenLifetime says how long the tokens of later logins last.
+// tokenLifetime sets the lifetime of later tokens.
 func (v *vaultRig) tokenLifetime(t *testing.T, ttl, longest string) {
 	t.Helper()
 	for _, r := range bootstrap.Roles {

@@ -25,7 +25,8 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// TestVaultRotateAll: one command rotates every key, and retires the earlier versions once the new ones sign. No post is lost.
+// TestVaultRotateAll rotates every key by one command, which retires the earlier versions once the new ones sign. No
+// post is lost.
 func TestVaultRotateAll(t *testing.T) {
 	t.Parallel()
 	v := newVaultRig(t, kit.ManyPosts, kit.Speaking)
@@ -76,7 +77,7 @@ func (v *vaultRig) kids(t *testing.T) map[string]string {
 	return kids
 }
 
-// keepPosting has so many agents post until stop, which may be called twice, has returned. No post may be refused.
+// keepPosting has agents post until stop, which may be called twice. No post may be refused.
 func (v *vaultRig) keepPosting(t *testing.T, agents int) (posts *atomic.Int64, stop func()) {
 	t.Helper()
 	posts = new(atomic.Int64)
@@ -97,9 +98,8 @@ func (v *vaultRig) keepPosting(t *testing.T, agents int) (posts *atomic.Int64, s
 	return posts, func() { done.Store(true); all.Wait() }
 }
 
-// TestVaultRotation rotates keys twenty times, once a second, while agents post: by the command and behind the mediator's
-// back, each key in turn and one of them every time. No post is lost, and soon afterwards every artifact is signed with
-// the newest version of its key.
+// TestVaultRotation rotates keys while agents post, by the command and directly in Vault: each key in turn, and one of
+// them every time. No post is lost, and soon afterwards every artifact is signed with the newest version of its key.
 func TestVaultRotation(t *testing.T) {
 	t.Parallel()
 	v := newVaultRig(t, kit.ManyPosts, kit.Speaking)
@@ -150,7 +150,7 @@ func TestVaultRotation(t *testing.T) {
 	v.verifyAll(t, newest, posts.Load())
 }
 
-// verifyAll retires all versions of keys but the newest, and verifies every post that was made, from an export.
+// verifyAll retires all versions of keys but the newest, and verifies every post from an export.
 func (v *vaultRig) verifyAll(t *testing.T, newest map[string]int, posts int64) {
 	t.Helper()
 	in := func(name string) string { return v.In(name) }
@@ -173,8 +173,8 @@ func (v *vaultRig) verifyAll(t *testing.T, newest map[string]int, posts int64) {
 	}
 }
 
-// TestVaultRetireNow: a version that may be in wrong hands is retired. What it has signed is refused (in about half a second: a
-// loaded machine may take longer), the record shows what that is, and posts go on with the next version.
+// TestVaultRetireNow retires a version that may be in the wrong hands. Its signatures are refused soon, the record
+// shows which they are, and posts go on with the next version.
 func TestVaultRetireNow(t *testing.T) {
 	t.Parallel()
 	v := newVaultRig(t, kit.ManyPosts, kit.Speaking)
@@ -225,7 +225,8 @@ func TestVaultRetireNow(t *testing.T) {
 		}
 	}
 
-	// What Vault accepts again stays retired: no verifier would take a bundle that certifies it, and so nothing else that is in it.
+	// A retired version stays retired although Vault accepts it again: no verifier would take a bundle that certifies
+	// it.
 	v.vault.Write(t, "transit/keys/runtime-key/config", map[string]any{"min_decryption_version": 1})
 	kit.Until(t, "the process to publish the first version again", func() bool {
 		_, out, _ := kit.Invoke(t, "keys", "list", "--from", v.Stack.Admin())

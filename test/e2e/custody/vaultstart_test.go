@@ -44,8 +44,8 @@ func (l *lockedBuffer) count(what string) int {
 	return strings.Count(l.b.String(), what)
 }
 
-// TestStartBeforeVault starts a process while Vault cannot be used: it says once what it waits for, and is there by itself once Vault is,
-// with the secret ids that were delivered before, each of which can be unwrapped once. It logs in no more than that takes.
+// TestStartBeforeVault starts a process while Vault is unusable. It says once what it waits for, and becomes ready by
+// itself, with secret ids that were delivered before and can be unwrapped once. It logs in only once.
 func TestStartBeforeVault(t *testing.T) {
 	full.Only(t, "time: processes wait for a Vault that is not there")
 	t.Parallel()
@@ -101,8 +101,8 @@ func TestStartBeforeVault(t *testing.T) {
 	}
 }
 
-// TestStartSparesSecretIDs starts each process on files that it must refuse. A wrapped secret id is good for one login, so
-// a process that refuses to start must not have used one.
+// TestStartSparesSecretIDs starts each process on files that it must refuse. It must not use up its wrapped secret id,
+// which is good for one login.
 func TestStartSparesSecretIDs(t *testing.T) {
 	full.Only(t, "a Vault server")
 	t.Parallel()

@@ -26,7 +26,7 @@ import (
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
-// registered has a node that does not run know agents as registered since an hour ago, as if they had passed a verification then.
+// registered lets a stopped node know agents as registered for an hour, as if they had passed a verification.
 func registered(t *testing.T, state string, agents ...string) {
 	t.Helper()
 	s, err := verification.OpenSQLite(t.Context(), filepath.Join(state, "verification.db"), time.Now)
@@ -38,7 +38,7 @@ func registered(t *testing.T, state string, agents ...string) {
 	check.Must(t, s.Update(t.Context(), session, verification.Effects{Agents: agents, At: at}))
 }
 
-// TestDisputeScripts publishes and disputes by hand, at a real node, and decides as an arbiter.
+// TestDisputeScripts publishes, disputes and decides by hand, at a real node.
 func TestDisputeScripts(t *testing.T) {
 	t.Parallel()
 	n := kit.NewNode(t, quickConfig+"disputes: {arbiter: arbiter.jwk, windows: {short: 1h}}\n")
@@ -60,7 +60,8 @@ func TestDisputeScripts(t *testing.T) {
 	}})
 }
 
-// prepareSpeakingRig is a [tiersRig] whose agent publishes at the node. A rule of its policy refuses agents that have lost a dispute.
+// prepareSpeakingRig is a [tiersRig] whose agent publishes at the node. Its policy refuses agents that have lost a
+// dispute.
 func prepareSpeakingRig(t *testing.T) tiersRig {
 	t.Helper()
 	r := prepareTiersRig(t, func(file string) string {
@@ -76,8 +77,8 @@ func prepareSpeakingRig(t *testing.T) tiersRig {
 	return r
 }
 
-// TestDisputes has an agent behind a sidecar publish a signal, dispute another agent and lose a dispute. An accusation changes nothing. The agent that
-// has lost is refused, and the record says why, until it has shown again what it does.
+// TestDisputes has an agent behind a sidecar publish a signal, dispute another agent and lose a dispute. An accusation
+// changes nothing. The agent that lost is refused, and the record says why, until it has proven itself again.
 func TestDisputes(t *testing.T) {
 	t.Parallel()
 	r := prepareSpeakingRig(t)
@@ -155,7 +156,7 @@ func TestDisputes(t *testing.T) {
 	r.stated(t, "disputes", interaction.StatesContract)
 }
 
-// stated demands that the record of the last post by a rule has a statement of this kind, and verifies.
+// stated checks that the record of the last post by a rule has a statement of this kind, and verifies.
 func (r tiersRig) stated(t *testing.T, rule, kind string) {
 	t.Helper()
 	var found ledger.Record

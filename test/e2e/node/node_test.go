@@ -21,7 +21,7 @@ import (
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
-// nodeStores are the stores that a node can have: what its configuration says of them.
+// nodeStores returns the configuration of each store that a node can have.
 func nodeStores(t *testing.T) map[string]func(t *testing.T) string {
 	server := pgtest.Start(t)
 	return map[string]func(t *testing.T) string{
@@ -34,8 +34,8 @@ func nodeStores(t *testing.T) map[string]func(t *testing.T) string {
 	}
 }
 
-// TestNode runs a node alone: it waits for its certificate, takes receipts, signs a score that verifies with public keys, serves nothing of the
-// operators' at its public address, and ends well.
+// TestNode runs a node alone. It waits for its certificate, takes receipts, signs a score that verifies with public
+// keys, serves nothing of the operators' at its public address, and ends well.
 func TestNode(t *testing.T) {
 	t.Parallel()
 	for name, store := range nodeStores(t) {
@@ -81,7 +81,7 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// TestNodeKilled kills the node while receipts come in, again and again: what it has acknowledged is there afterwards, and nothing twice.
+// TestNodeKilled kills the node again and again while receipts arrive. It keeps what it has acknowledged, once.
 func TestNodeKilled(t *testing.T) {
 	t.Parallel()
 	for name, store := range nodeStores(t) {
@@ -127,7 +127,7 @@ func TestNodeKilled(t *testing.T) {
 	}
 }
 
-// TestNodeReload: a reload takes owners and hosts, and nothing else; what is wrong leaves everything as it was.
+// TestNodeReload: a reload takes owners and hosts, and nothing else. A wrong configuration changes nothing.
 func TestNodeReload(t *testing.T) {
 	t.Parallel()
 	n := kit.NewNode(t, "confine: {read: [owners]}\n")
@@ -193,7 +193,7 @@ func TestNodeReload(t *testing.T) {
 	reload("restart_required")
 }
 
-// TestNodeReplicas runs two nodes on one database: what one takes the other knows, and receipts at both count once.
+// TestNodeReplicas runs two nodes on one database. Each knows what the other took, and receipts at both count once.
 func TestNodeReplicas(t *testing.T) {
 	t.Parallel()
 	store := nodeStores(t)["PostgreSQL"](t)
@@ -234,7 +234,7 @@ func TestNodeReplicas(t *testing.T) {
 	}
 }
 
-// TestNodeLimits: the limits of the configuration are in force.
+// TestNodeLimits: the node keeps to the limits of its configuration.
 func TestNodeLimits(t *testing.T) {
 	t.Parallel()
 	n := kit.NewNode(t, "limits: {sessions: 1, receipts: 3, publicPerSecond: 1000}\n")

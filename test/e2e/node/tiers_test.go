@@ -45,10 +45,10 @@ upstreams:
 
 const fewWords, manyWords = 10, 8 << 10
 
-// tiersRig is a deployment by configs/policy-reputation.yaml, with a manifest that asks for reputations which are 20 seconds old at most.
+// tiersRig is a deployment by configs/policy-reputation.yaml, whose manifest demands reputations of at most 20 seconds.
 type tiersRig struct{ *kit.Rig }
 
-// prepareTiersRig does not start the processes yet. change changes their files further.
+// prepareTiersRig does not start the processes yet.
 func prepareTiersRig(t *testing.T, change ...func(file string) string) tiersRig {
 	t.Helper()
 	return tiersRig{kit.PrepareRig(t, kit.Plain, func(r *kit.Rig) (http.Handler, string) {
@@ -75,14 +75,13 @@ func (r tiersRig) agent(t *testing.T) accrual.Agent {
 	return agent
 }
 
-// post opens a session for a new event, and posts so many words.
+// post posts so many words for a new event.
 func (r tiersRig) post(t *testing.T, words int) kit.Outcome {
 	t.Helper()
 	return r.OpenAgent(t).Call(http.MethodPost, "/posts", `{"body":"`+strings.Repeat("x ", words)+`"}`)
 }
 
-// decided posts until the post is decided as it should be: the node may not have answered yet, nor the control plane have read the certificate
-// of the node's new key. It returns the last outcome.
+// decided posts until the post has this code, since the node or the control plane may not be up to date yet.
 func (r tiersRig) decided(t *testing.T, words int, code string) (o kit.Outcome) {
 	t.Helper()
 	kit.Until(t, fmt.Sprintf("a post of %d words with the code %q", words, code), func() bool {
@@ -92,7 +91,7 @@ func (r tiersRig) decided(t *testing.T, words int, code string) (o kit.Outcome) 
 	return o
 }
 
-// shown demands what posts show says of a post that went out by a rule: the decision, and below it the reputation that it relied on.
+// shown checks what posts show says of a post: the rule that decided, and the reputation below it.
 func (r tiersRig) shown(t *testing.T, o kit.Outcome, rule, reputation string) {
 	t.Helper()
 	status, text, said := kit.Invoke(t, "posts", "show", o.Post, "--admin", r.Stack.Admin())
@@ -102,7 +101,7 @@ func (r tiersRig) shown(t *testing.T, o kit.Outcome, rule, reputation string) {
 	}
 }
 
-// reputation returns the token that the record of a post names.
+// reputation returns the token in the record of a post.
 func (r tiersRig) reputation(t *testing.T, o kit.Outcome) (token string) {
 	t.Helper()
 	var record ledger.Record
@@ -114,7 +113,6 @@ func (r tiersRig) reputation(t *testing.T, o kit.Outcome) (token string) {
 	return record.Artifacts[at].Token
 }
 
-// stopNode ends the node.
 func (r tiersRig) stopNode(t *testing.T) {
 	t.Helper()
 	node := r.Process("reputation")
@@ -122,14 +120,13 @@ func (r tiersRig) stopNode(t *testing.T) {
 	<-node.Done
 }
 
-// startNode starts the node again, with a new key.
 func (r tiersRig) startNode(t *testing.T) {
 	t.Helper()
 	check.Must(t, r.Stack.StartProcess("reputation", devstack.ReputationFile))
 	check.Must(t, r.Stack.WaitFor(t.Context(), r.Process("reputation"), "/readyz"))
 }
 
-// decide asks the control plane for a decision, as a sidecar would that sends a reputation whatever its age.
+// decide asks the control plane for a decision, as a sidecar that sends a reputation of any age.
 func (r tiersRig) decide(t *testing.T, reputation string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
@@ -160,8 +157,9 @@ func (r tiersRig) decide(t *testing.T, reputation string) error {
 	return err
 }
 
-// TestTiers lets a reputation decide the posts of a whole deployment. Without one nothing is posted. A new agent posts under the tight budget of
-// the example policy, and one that has shown what it does posts more. While the node is away posts go on until the last token is too old.
+// TestTiers lets a reputation decide the posts of a deployment. Without one nothing is posted. A new agent has the
+// tight budget of the example policy, and a proven one posts more. Without the node posts continue until the last token
+// is too old.
 func TestTiers(t *testing.T) {
 	t.Parallel()
 	r := prepareTiersRig(t)
@@ -220,7 +218,7 @@ func TestTiers(t *testing.T) {
 	check.Must(t, r.decide(t, r.reputation(t, more)))
 }
 
-// verified verifies the record of a post with public keys alone, with the reputation that its decision names.
+// verified verifies the record of a post and its reputation with public keys alone.
 func (r tiersRig) verified(t *testing.T, o kit.Outcome) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "record.json")

@@ -35,7 +35,7 @@ import (
 
 const verificationConfig = "verification: {hosts: [node.example], servers: [{name: calendar, role: reads calendars}]}\n"
 
-// verificationRules let an agent be verified by a node: what others can read of it is a post.
+// verificationRules let an agent be verified by a node. The registration, which others can read, is a post.
 const verificationRules = `
 actions:
   - name: plugins
@@ -49,8 +49,9 @@ upstreams:
   - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
 `
 
-// TestVerificationThroughTheProxy has agents by the official TypeScript SDK, both generations, be verified by a node at its public address. The
-// registration is a post with its whole evidence, once for each event; the result verifies with the public keys that the team has signed.
+// TestVerificationThroughTheProxy has agents of both generations of the official TypeScript SDK verified by a node at
+// its public address. The registration is a post with its whole evidence, once for each event. The result verifies with
+// the team's public keys.
 func TestVerificationThroughTheProxy(t *testing.T) {
 	t.Parallel()
 	agent := kit.NodeJS(t)
@@ -104,7 +105,7 @@ func answerChat(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, `{"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"search"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":1}}`)
 }
 
-// newOwnVerificationRig is a deployment whose node verifies agents at the mediator's name, by these rules.
+// newOwnVerificationRig starts a deployment whose node verifies agents at the mediator's name.
 func newOwnVerificationRig(t *testing.T, rules string) *kit.Rig {
 	t.Helper()
 	return kit.NewRig(t, kit.Plain, func(*kit.Rig) (http.Handler, string) { return http.HandlerFunc(answerChat), rules }, func(file string) string {
@@ -112,8 +113,9 @@ func newOwnVerificationRig(t *testing.T, rules string) *kit.Rig {
 	})
 }
 
-// TestVerificationAtTheMediator has agents by the official TypeScript SDK, both generations, be verified at the mediator's own name. The node knows
-// the agent by its owner and its name, from the sidecar; no call names the verification. The registration is a post, and refused without an action.
+// TestVerificationAtTheMediator has agents of both generations of the official TypeScript SDK verified at the
+// mediator's own name. The node learns the agent's owner and name from the sidecar. The registration is a post, and is
+// refused without an action.
 func TestVerificationAtTheMediator(t *testing.T) {
 	t.Parallel()
 	agent := kit.NodeJS(t)
@@ -145,7 +147,7 @@ func TestVerificationAtTheMediator(t *testing.T) {
 			}
 			kit.Until(t, "the registration to be recorded as a post", func() bool { return r.ToolPosts(t) == i+1 })
 		}
-		// A client of the original: no session of MCP, and no Accept.
+		// A client of the original has no MCP session and sends no Accept.
 		curl := []string{kit.Need(t, "curl"), "-sS", "-H", "Accept:", "-H", "Content-Type: application/json", url, "-d"}
 		out, err := r.AsAgent(t, append(curl, callOf("list_mcp_servers", "{}"))...)
 		if err != nil || !strings.Contains(out, "calendar") {
@@ -166,8 +168,7 @@ func TestVerificationAtTheMediator(t *testing.T) {
 	})
 }
 
-// TestVerifiedReputation: what an agent passes through its sidecar stands in its reputation, signed, and what it passes at the public address, as
-// nobody that a sidecar names, does not.
+// TestVerifiedReputation: a verification through the sidecar becomes part of the agent's signed reputation.
 func TestVerifiedReputation(t *testing.T) {
 	t.Parallel()
 	r := newOwnVerificationRig(t, ownVerificationRules)
@@ -204,7 +205,7 @@ func TestVerifiedReputation(t *testing.T) {
 	if status != program.Done || strings.Count(out, "\n") != 2 || !strings.Contains(out, " completed ") || !strings.Contains(out, agent+" (observed)") {
 		t.Errorf("status %d, %s%s", status, out, said)
 	}
-	// The example's agent, as its README starts it: what makes Node follow the proxy is its own.
+	// The agent of examples follows the proxy by itself, as its README says.
 	out, err = r.AsAgent(t, kit.NodeJS(t)[0], "--no-warnings", kit.Scripts+"node/example.mjs")
 	if err != nil || !strings.Contains(out, `"score": 105,`) {
 		t.Errorf("%s, %v", out, err)
@@ -212,7 +213,7 @@ func TestVerifiedReputation(t *testing.T) {
 	kit.Until(t, "the example's registration to be recorded as a post", func() bool { return r.ToolPosts(t) == 2 })
 }
 
-// quickTask can be done at once, for tests that wait for no clock.
+// quickTask can be done at once.
 const quickTask = `[{"id": "compare", "prompt": "Compare the plugins of the registry with the servers of this deployment.", "requiredTools": ["list_mcp_servers"], "minTurns": 2, "minDurationMs": 0}]`
 
 // quickly has the node give out quickTask.
@@ -239,7 +240,7 @@ func TestVerificationScripts(t *testing.T) {
 	}})
 }
 
-// TestVerificationTasks: a reload takes the tasks that the file has now, or those of the program; a list that is wrong changes nothing.
+// TestVerificationTasks: a reload takes the tasks of the file, or those of the program. A wrong list changes nothing.
 func TestVerificationTasks(t *testing.T) {
 	t.Parallel()
 	n := kit.NewNode(t, quickConfig)
@@ -300,8 +301,8 @@ func TestVerificationTasks(t *testing.T) {
 	reload("verification.mode (restart_required)")
 }
 
-// TestVerificationCallers: a caller token names the caller, for one request; at the public address others are known by their network
-// address. Sessions outlast the process, and a node that is not configured to do so verifies nobody.
+// TestVerificationCallers: a caller token names the caller, for one request. Callers at the public address are known by
+// their network address. Sessions outlast the process, and by default a node does not verify at all.
 func TestVerificationCallers(t *testing.T) {
 	t.Parallel()
 	for name, store := range nodeStores(t) {
@@ -374,7 +375,8 @@ func TestVerificationCallers(t *testing.T) {
 	})
 }
 
-// newGate starts a server of the xray bridge that answers nothing, and returns how it was asked last, and the configuration that names it.
+// newGate starts a server of the xray bridge that answers nothing. It returns the last token that the server got, and
+// the configuration that names it.
 func newGate(t *testing.T) (asked func() string, more string) {
 	t.Helper()
 	var token atomic.Value
@@ -395,7 +397,7 @@ func callOf(tool, arguments string) string {
 	return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":` + arguments + `}}`
 }
 
-// callerToken is what the owner's sidecar says of the agent that sends body.
+// callerToken is the sidecar's word about the agent that sends body.
 func callerToken(n *kit.NodeRig, t *testing.T, body string) string {
 	t.Helper()
 	token, err := evidence.Sign(t.Context(), n.Kit.Key(t, evidence.PurposeInteraction), interaction.CallerKind, interaction.Caller{

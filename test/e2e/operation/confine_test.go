@@ -26,7 +26,7 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// kernelSays returns fields of a process's status, as the kernel tells them to everybody (proc_pid_status(5)).
+// kernelSays returns fields of a process's status (proc_pid_status(5)).
 func kernelSays(t *testing.T, pid int, fields ...string) string {
 	t.Helper()
 	raw := kit.Read(t, fmt.Sprintf("/proc/%d/status", pid))
@@ -39,7 +39,7 @@ func kernelSays(t *testing.T, pid int, fields ...string) string {
 	return strings.Join(out, ", ")
 }
 
-// childrenOf returns the processes that a process has started.
+// childrenOf returns the child processes of a process.
 func childrenOf(t *testing.T, pid int) (out []int) {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
@@ -55,7 +55,7 @@ func childrenOf(t *testing.T, pid int) (out []int) {
 	return out
 }
 
-// TestConfined asks the kernel about the processes of a deployment that was started as root, and compares what they say of themselves.
+// TestConfined asks the kernel about the processes of a deployment that root started, and compares the doctor's words.
 func TestConfined(t *testing.T) {
 	t.Parallel()
 	r := kit.NewClientsRig(t)
@@ -105,8 +105,7 @@ func TestConfined(t *testing.T) {
 	}
 }
 
-// TestReadsOnlyItsFolders has a file that the configuration names lead out of the folder that it names: the sidecar reads the trust bundle
-// again, and cannot.
+// TestReadsOnlyItsFolders replaces the trust bundle by a link out of its folder. The sidecar cannot read it.
 func TestReadsOnlyItsFolders(t *testing.T) {
 	t.Parallel()
 	r := kit.NewClientsRig(t)
@@ -129,7 +128,7 @@ func TestReadsOnlyItsFolders(t *testing.T) {
 
 const elsewhereRefused = devstack.BundleFile + ": permission denied"
 
-// TestLookerEnds ends the sidecar as a crash does: its child does not outlive it.
+// TestLookerEnds: the sidecar's child ends with the sidecar, also after a crash.
 func TestLookerEnds(t *testing.T) {
 	t.Parallel()
 	questions, asks, err := os.Pipe()
@@ -144,7 +143,7 @@ func TestLookerEnds(t *testing.T) {
 	}
 }
 
-// TestNeeds compares the table of the shipped examples with what their configurations name.
+// TestNeeds compares the resources of the shipped examples with their configurations.
 func TestNeeds(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -30,8 +30,8 @@ import (
 	"github.com/actionproof/mediator/test/full"
 )
 
-// TestDoctor holds the demo's deployment against its manifest, opens it to the agent in each way that is looked for, and sees posts refused
-// while it is open.
+// TestDoctor checks the demo's deployment against its manifest, opens it to the agent in several ways, and sees posts
+// refused while it is open.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	full.Only(t, "root")
@@ -118,7 +118,7 @@ func TestDoctor(t *testing.T) {
 	untilReadyz(r, t, "process_unavailable")
 }
 
-// untilReadyz waits until /readyz of the sidecar says that posts are refused with a code, or for none that they are not.
+// untilReadyz waits until /readyz of the sidecar says that posts are refused with this code, or not at all.
 func untilReadyz(r *kit.Rig, t *testing.T, code string) {
 	t.Helper()
 	kit.Until(t, "/readyz to say what a post meets: "+code, func() bool {
@@ -127,7 +127,7 @@ func untilReadyz(r *kit.Rig, t *testing.T, code string) {
 	})
 }
 
-// TestWithoutNode: a deployment that has no node needs none, and nothing is said of one.
+// TestWithoutNode: a deployment without a node needs none.
 func TestWithoutNode(t *testing.T) {
 	t.Parallel()
 	r := kit.PrepareRig(t, kit.Plain, func(r *kit.Rig) (http.Handler, string) { return r.GitHub(t), kit.ClientRules }, func(file string) string {

@@ -31,14 +31,13 @@ func TestExamples(t *testing.T) {
 	}
 	for _, path := range files {
 		kind, warnings, err := config.CheckFile(path)
-		// The example manifest pins no real policy and environment; all else about it must be right.
 		if err != nil || len(warnings) > 0 {
 			t.Errorf("%s (%s): %v %v", path, kind, warnings, err)
 		}
 	}
 }
 
-// writeSecrets writes the secrets that the examples name, which are the reader's own.
+// writeSecrets writes the secrets that the examples name.
 func writeSecrets(t *testing.T, dir string) {
 	t.Helper()
 	for _, name := range []string{

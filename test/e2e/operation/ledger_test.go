@@ -19,8 +19,8 @@ import (
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
-// TestLedgerInPostgres runs a sidecar whose ledger is a database: it posts, it does not post while the database is away, and posts
-// again once it is back.
+// TestLedgerInPostgres runs a sidecar with its ledger in a database. It does not post while the database is away, and
+// posts again once it is back.
 func TestLedgerInPostgres(t *testing.T) {
 	t.Parallel()
 	const password = "hunter2-of-the-ledger"

@@ -17,8 +17,8 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// TestLedgerReplaced takes the ledger away from a sidecar, and puts an older one in its place: it does not start until an operator has accepted
-// that. What ends at any time, and starts again, is not taken for it.
+// TestLedgerReplaced takes the ledger away from a sidecar, and puts an older copy in its place. The sidecar does not
+// start until an operator accepts that. A restart after a crash needs no acceptance.
 func TestLedgerReplaced(t *testing.T) {
 	t.Parallel()
 	r := kit.NewClientsRig(t)

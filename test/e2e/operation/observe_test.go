@@ -21,8 +21,8 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// TestEachFileIsLookedAt lists the files of each process by which somebody could do its work: those that are secret, and those that must
-// not be changed.
+// TestEachFileIsLookedAt lists the files by which somebody could do the work of each process: those that are secret,
+// and those that must not be changed.
 func TestEachFileIsLookedAt(t *testing.T) {
 	t.Parallel()
 	d := &trial.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2"}
@@ -74,7 +74,7 @@ func TestEachFileIsLookedAt(t *testing.T) {
 	}
 }
 
-// describePath says what is looked at for, in a few words.
+// describePath describes a look in a few words.
 func describePath(t *testing.T, dir string, p observe.Path) string {
 	t.Helper()
 	self, err := os.Executable()

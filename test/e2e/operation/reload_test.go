@@ -40,7 +40,7 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// reloadRules let an agent post notes; {more} is where a test adds a rule.
+// reloadRules let an agent post notes.
 const reloadRules = `
 ca: {certificateFile: ca.pem, unconstrained: true}
 actions:
@@ -95,7 +95,7 @@ func (r *reloadRig) edit(t *testing.T, name, old, new string) (undo func()) {
 	return func() { check.Must(t, files.Replace(path, raw, 0o600)) }
 }
 
-// certify pins what the files say and certifies it, as the security team does.
+// certify pins and certifies the files, as the security team does.
 func (r *reloadRig) certify(t *testing.T) {
 	t.Helper()
 	m, err := r.Stack.PinHashes()
@@ -108,7 +108,7 @@ func (r *reloadRig) certify(t *testing.T) {
 	}))
 }
 
-// reload has processes reload, as mediator reload does, and returns what is said.
+// reload runs mediator reload for processes.
 func (r *reloadRig) reload(t *testing.T, names ...string) (status int, said string) {
 	t.Helper()
 	args := []string{"reload"}
@@ -126,7 +126,7 @@ func (r *reloadRig) mustReload(t *testing.T, names ...string) {
 	}
 }
 
-// readiness is what a process says of its configuration.
+// readiness returns what a process says of its configuration.
 func (r *reloadRig) readiness(t *testing.T, name string) (c daemon.ConfigStatus) {
 	t.Helper()
 	check.Must(t, admin.Get(t.Context(), "unix:"+r.Stack.Socket(name), "/readyz", &c))
@@ -160,7 +160,7 @@ func (r *reloadRig) agent(t *testing.T) kit.Agent { return r.OpenAgent(t) }
 
 func note(a kit.Agent) kit.Outcome { return a.Call(http.MethodPost, "/notes", `{"note":1}`) }
 
-// wantTunnel makes a call and demands that it goes through the tunnel that is open already.
+// wantTunnel makes a call, which has to use the open tunnel and get this code.
 func wantTunnel(t *testing.T, a kit.Agent, method, path, code string) {
 	t.Helper()
 	req, err := http.NewRequest(method, a.Base+path, strings.NewReader(`{"note":1}`))
@@ -176,7 +176,7 @@ func wantTunnel(t *testing.T, a kit.Agent, method, path, code string) {
 	}
 }
 
-// TestReload changes rules, credentials, limits and the policy of running processes. What is in force after a reload is in force inside
+// TestReload changes rules, credentials, limits and the policy of running processes. After a reload they apply inside
 // tunnels that were open before, and those stay open.
 func TestReload(t *testing.T) {
 	t.Parallel()
@@ -220,7 +220,8 @@ egress:
 		t.Errorf("the record names %s; %+v", now.Manifest, c)
 	}
 
-	// Another certificate of the manifest in force is nothing to warn of, although the trust of the manifest before follows the bundle too.
+	// Another certificate of the same manifest is no reason for a warning, although the earlier trust follows the
+	// bundle too.
 	const followed, warning = "trust bundle taken over", "the deployment certificate is not taken over"
 	taken, warned := r.logged(t, "control", followed), r.logged(t, "control", warning)
 	r.certify(t)
@@ -249,7 +250,7 @@ egress:
 	wantTunnel(t, a, http.MethodGet, "/notes", "")
 	wantTunnel(t, a, http.MethodGet, "/notes", "rate_limited")
 
-	// A source of events, and what the others were.
+	// A new source of events, beside the others.
 	r.edit(t, devstack.TriggerFile, "  - name: tick\n    schedule: {cron: \"@every 1s\"}\n", "  - name: tick\n    schedule: {cron: \"@every 1s\"}\n  - name: extra\n    standardWebhooks: {secretFiles: [secrets/extra]}\n")
 	kit.Write(t, r.In("secrets/extra"), secret)
 	wantHook(t, r, "extra", "not_found")
@@ -258,8 +259,8 @@ egress:
 	wantHook(t, r, "github", "webhook_signature")
 }
 
-// TestTimeZones names time zones in a rule, which looks one up for each post, and in a schedule, which a reload looks up again: both do so in
-// a process that has confined itself.
+// TestTimeZones names time zones in a rule, which looks one up for each post, and in a schedule, which a reload looks
+// up again. Confined processes can do both.
 func TestTimeZones(t *testing.T) {
 	t.Parallel()
 	r := newReloadRig(t)
@@ -272,7 +273,7 @@ func TestTimeZones(t *testing.T) {
 	}
 }
 
-// TestCertifiedUntil: the sidecar's metric says when the certificate in force ends, also after the next one is there.
+// TestCertifiedUntil: a metric tells when the current certificate ends, also after the next one is there.
 func TestCertifiedUntil(t *testing.T) {
 	t.Parallel()
 	r := newReloadRig(t)
@@ -294,14 +295,13 @@ func TestCertifiedUntil(t *testing.T) {
 	}
 }
 
-// logged returns how often a process has said something in its log.
+// logged counts a text in the log of a process.
 func (r *reloadRig) logged(t *testing.T, name, text string) int {
 	t.Helper()
 	log := kit.Read(t, filepath.Join(r.Dir, name+".log"))
 	return bytes.Count(log, []byte(text))
 }
 
-// hangUp sends SIGHUP to a process.
 func (r *reloadRig) hangUp(t *testing.T, name string) {
 	t.Helper()
 	for _, p := range r.Stack.Processes {
@@ -313,7 +313,7 @@ func (r *reloadRig) hangUp(t *testing.T, name string) {
 	t.Fatalf("there is no process %s", name)
 }
 
-// wantHook sends an unsigned delivery and demands this refusal.
+// wantHook sends an unsigned delivery, which has to be refused with this code.
 func wantHook(t *testing.T, r *reloadRig, source, code string) {
 	t.Helper()
 	resp, err := http.Post("http://"+r.Hooks+"/hooks/"+source, "application/json", strings.NewReader(`{}`))
@@ -325,8 +325,8 @@ func wantHook(t *testing.T, r *reloadRig, source, code string) {
 	}
 }
 
-// TestReloadRefuses has processes reload what must not be in force. Each time the reload is refused with its code and its reason, the process
-// says so where operators look, and posts go out as before.
+// TestReloadRefuses has processes reload bad configurations. Each reload is refused with its code and reason, the
+// process says so to operators, and posts go out as before.
 func TestReloadRefuses(t *testing.T) {
 	t.Parallel()
 	r := newReloadRig(t)
@@ -430,8 +430,8 @@ func TestReloadRefuses(t *testing.T) {
 	}
 }
 
-// TestReloadTakesNewHosts: a reload takes a rule for a host and a port that nobody had named at the start, where the CA permits the host and
-// the process may connect to any port. Another host needs a restart.
+// TestReloadTakesNewHosts: a reload takes a rule for a new host and port if the CA permits the host and the process may
+// connect to any port. Another host needs a restart.
 func TestReloadTakesNewHosts(t *testing.T) {
 	t.Parallel()
 	const later = "api.later.example"
@@ -468,8 +468,8 @@ func TestReloadTakesNewHosts(t *testing.T) {
 	}
 }
 
-// TestReloadUnderLoad flips between two configurations fifty times while agents post. No post is lost or refused, and each was judged by one
-// configuration in both processes: manifest, policy and environment are those of one of the two.
+// TestReloadUnderLoad flips between two configurations while agents post. No post is lost or refused, and both
+// processes judged each by the same configuration.
 func TestReloadUnderLoad(t *testing.T) {
 	t.Parallel()
 	r := newReloadRig(t)
@@ -535,7 +535,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	t.Logf("50 reloads of two processes in %s, %d posts meanwhile: %v", took.Round(time.Millisecond), sent.Load(), judged)
 }
 
-// judgedBy counts the posts of the record by manifest, and demands that everything in each of them belongs to one configuration.
+// judgedBy counts the posts of the record by manifest. Everything in one of them must belong to one configuration.
 func (r *reloadRig) judgedBy(t *testing.T, known map[string]daemon.ConfigStatus) map[string]int {
 	t.Helper()
 	count, next := make(map[string]int), ""
@@ -555,7 +555,7 @@ func (r *reloadRig) judgedBy(t *testing.T, known map[string]daemon.ConfigStatus)
 	}
 }
 
-// belongs holds what a record says of its configuration against the configurations that were in force.
+// belongs compares what a record says of its configuration with the known configurations.
 func belongs(p ledger.Record, known map[string]daemon.ConfigStatus) error {
 	c, ok := known[p.Manifest]
 	if !ok || p.State != ledger.StateForwarded {
@@ -586,7 +586,7 @@ func belongs(p ledger.Record, known map[string]daemon.ConfigStatus) error {
 	return nil
 }
 
-// TestWhoMayReload: a user whom a socket admits, such as the sidecar's at the control plane's, may not have it reload.
+// TestWhoMayReload: a user whom a socket admits, such as the sidecar's at the control plane, may not reload it.
 func TestWhoMayReload(t *testing.T) {
 	t.Parallel()
 	const other = 60001

@@ -13,7 +13,7 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// TestReloadPage runs docs/operations/reload.md as it is written, with a shell and the three processes. Only where the processes are is put in.
+// TestReloadPage runs docs/operations/reload.md as it is written, with a shell and real processes.
 func TestReloadPage(t *testing.T) {
 	t.Parallel()
 	r := &reloadRig{}
@@ -39,7 +39,7 @@ func TestReloadPage(t *testing.T) {
 		return string(out)
 	}
 
-	// What docs/operations/running.md says.
+	// The set-up of docs/operations/running.md.
 	r.Stack = devstack.New(r.Dir)
 	_, err = r.Stack.PinHashes()
 	check.Must(t, err)

@@ -100,7 +100,7 @@ func TestRestart(t *testing.T) {
 	r.Stack.Stop()
 	verify(starts, append([]string{"verify", "--ledger", in("state/ledger.db")}, with...)...)
 
-	// A rule for another host: the CA could not vouch for it.
+	// The CA cannot vouch for another host.
 	check.Must(t, files.Replace(in(devstack.SidecarFile), []byte(strings.Replace(read(devstack.SidecarFile), "egress:\n", "egress:\n  - {name: other, match: {url: \"https://other.example/**\", methods: [GET]}}\n", 1)), 0o600))
 	start()
 	if read("ca.pem") == first {

@@ -14,8 +14,8 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// TestTheReasonIsForTheRecord lets one thing after the other fail that a post needs. The agent learns the code and the id of the record, and
-// the record says what failed.
+// TestTheReasonIsForTheRecord lets what a post needs fail. The agent learns the code and the id of the record, and the
+// record says what failed.
 func TestTheReasonIsForTheRecord(t *testing.T) {
 	t.Parallel()
 	r := kit.NewClientsRig(t, kit.ManyPosts, func(file string) string { // for what does not answer

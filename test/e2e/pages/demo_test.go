@@ -11,7 +11,7 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// TestDemo plays the Deployment: each scenario has to go as expected.
+// TestDemo plays the demo. Each scenario has to go as expected.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	var stdout, stderr bytes.Buffer

@@ -17,8 +17,8 @@ import (
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
-// TestKeysPage runs docs/operations/keys.md as it is written, from an empty Vault to the audit, with a shell, Vault's own command line and
-// the processes. Only where Vault and the processes are is put in.
+// TestKeysPage runs docs/operations/keys.md as it is written, from an empty Vault to the audit, with a shell, Vault's
+// command line and the processes.
 func TestKeysPage(t *testing.T) {
 	t.Parallel()
 	v := vaulttest.New(t)
@@ -43,7 +43,8 @@ func TestKeysPage(t *testing.T) {
 	check.Must(t, os.WriteFile(r.In("vault-ca.pem"), ca, 0o600))
 	check.Must(t, os.WriteFile(r.In("admin-token"), []byte(v.Token), 0o600))
 	run := r.In("run") + "/"
-	// The page's deployment has no node, and this one has: it is one --from more. Posts break off in the drills of this page, so that the audit at its end is of the time before; TestVaultAudit compares posts.
+	// The page's deployment has no node, so this one needs one --from more. The drills interrupt posts, so the audit at
+	// the end covers the time before; TestVaultAudit compares posts.
 	here := strings.NewReplacer("--since 24h", "--since 24h --until 1h", "https://vault.example:8200", v.Address, " trust/", " ", "--from unix:/run/mediator/control.sock", "--from unix:"+run+"control.sock --from unix:"+run+"reputation.sock", "/run/mediator/", run, "/var/log/vault/", r.Dir+"/")
 
 	start := func(command string) (*exec.Cmd, *strings.Builder) {

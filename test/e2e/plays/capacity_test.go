@@ -326,7 +326,6 @@ func (endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// serving returns the sidecar's process id.
 func (c *capacityRig) serving(t *testing.T) int {
 	t.Helper()
 	pid := c.pid("serve")

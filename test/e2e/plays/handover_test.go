@@ -38,7 +38,7 @@ egress:
     generate: {models: [m]}
 `
 
-// handoverRig is a deployment whose sidecar hands its receipts over to a node that starts and ends by itself.
+// handoverRig is a deployment that hands its receipts over to a node, which starts and ends by itself.
 type handoverRig struct {
 	*crashRig
 	node  *kit.NodeRig
@@ -66,7 +66,7 @@ func newHandoverRig(t *testing.T) *handoverRig {
 	return r
 }
 
-// ask sends a request of the agent to the mediator, and returns the answer, or the code of a refusal.
+// ask sends a request of the agent to the mediator. It returns the answer, or the code of a refusal.
 func (r *handoverRig) ask(t *testing.T, method, path, body string, into any) (code string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, "http://mediator.internal"+path, strings.NewReader(body))
@@ -88,7 +88,7 @@ func (r *handoverRig) ask(t *testing.T, method, path, body string, into any) (co
 	return ""
 }
 
-// calls has the agent call the model, directly, so many times.
+// calls has the agent call the model directly, so many times.
 func (r *handoverRig) calls(t *testing.T, n int) {
 	t.Helper()
 	for range n {
@@ -102,14 +102,14 @@ func (r *handoverRig) calls(t *testing.T, n int) {
 	}
 }
 
-// delivery is what the sidecar says of the way of its receipts.
+// delivery returns what the sidecar says of its receipts on their way.
 func (r *handoverRig) delivery(t *testing.T) (s nodeclient.Status) {
 	t.Helper()
 	check.Must(t, admin.Get(t.Context(), r.Stack.Admin(), "/v1/delivery", &s))
 	return s
 }
 
-// arrived waits until the node has as many receipts as the session has made, and wants the score to be of all of them.
+// arrived waits until the node has as many receipts as the session made. Its score has to cover all of them.
 func (r *handoverRig) arrived(t *testing.T, want int) (stored []interaction.Receipt, score autonomy.Claims) {
 	t.Helper()
 	stored = r.waitForReceipts(t, r.Session.Session, want)
@@ -128,8 +128,8 @@ func (r *handoverRig) arrived(t *testing.T, want int) (stored []interaction.Rece
 	return stored, score
 }
 
-// TestHandover: an agent asks the node for a challenge, commits, calls a model and reveals, while the node is away, is killed, and comes back.
-// Each receipt is at the node in the end, once and in its order, and the challenge is passed.
+// TestHandover: an agent gets a challenge, commits, calls a model and reveals, while the node is away, is killed, and
+// comes back. In the end the node has each receipt once and in order, and the challenge is passed.
 func TestHandover(t *testing.T) {
 	t.Parallel()
 	r := newHandoverRig(t)
@@ -206,8 +206,8 @@ func TestHandover(t *testing.T) {
 	})
 }
 
-// TestHandoverAnew: a node that was put back learns of a session that had ended once the sidecar's ledger has forgotten how far it was handed
-// over, as docs/operations/reputation.md says.
+// TestHandoverAnew: a restored node learns of an ended session again once the sidecar's ledger has forgotten the
+// handover, as docs/operations/reputation.md says.
 func TestHandoverAnew(t *testing.T) {
 	t.Parallel()
 	r := newHandoverRig(t)

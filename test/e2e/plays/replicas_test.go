@@ -24,7 +24,8 @@ import (
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
-// replicas are sidecars of one configuration, each in a folder of its own, which share a trigger service, a control plane and a ledger.
+// replicas are sidecars of one configuration, each in its own folder, which share a trigger service, a control plane
+// and a ledger.
 type replicas struct {
 	*crashRig
 	all      []*replica
@@ -38,11 +39,11 @@ type replica struct {
 	listen string // its proxy port
 }
 
-// replicaRules add to crashRules: the agent solves challenges, and any replica takes those of another.
+// replicaRules let the agent solve challenges, which any replica accepts.
 const replicaRules = `gate: {secretFile: secrets/gate-secret, difficulty: lite}
 `
 
-// newReplicas starts n sidecars. The first one's folder is also that of the trigger service and the control plane.
+// newReplicas starts n sidecars. The trigger service and the control plane use the folder of the first.
 func newReplicas(ctx context.Context, t *testing.T, dsn string, n int, more ...string) *replicas {
 	t.Helper()
 	full.Only(t, "PostgreSQL")
@@ -66,7 +67,7 @@ func newReplicas(ctx context.Context, t *testing.T, dsn string, n int, more ...s
 	return c
 }
 
-// copied returns another folder with the same configuration, whose other processes are the first one's.
+// copied returns another folder with the same configuration and the same other processes.
 func (c *replicas) copied(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -77,7 +78,8 @@ func (c *replicas) copied(t *testing.T) (dir string) {
 	return dir
 }
 
-// startReplicas starts all processes, and certifies each sidecar's keys in its own bundle: they have the same names.
+// startReplicas starts all processes, and certifies each sidecar's keys in its own bundle, since they have the same
+// names.
 func (c *replicas) startReplicas(ctx context.Context, t *testing.T) {
 	t.Helper()
 	var err, bad error
@@ -99,7 +101,7 @@ func (c *replicas) startReplicas(ctx context.Context, t *testing.T) {
 	}
 }
 
-// certify certifies the keys of a replica, and of what it shares.
+// certify certifies the keys of a replica and of the processes that it shares.
 func (c *replicas) certify(ctx context.Context, t *testing.T, r *replica) {
 	t.Helper()
 	for _, p := range r.Processes {
@@ -113,7 +115,6 @@ func (c *replicas) certify(ctx context.Context, t *testing.T, r *replica) {
 	}
 }
 
-// ready waits until a replica is ready.
 func (r *replica) ready(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for _, p := range r.Processes {
@@ -122,7 +123,7 @@ func (r *replica) ready(ctx context.Context, t *testing.T) {
 	r.listen = r.port(ctx, t)
 }
 
-// port reads from the log of a sidecar where its proxy listens.
+// port reads the address of the proxy from the log of a sidecar.
 func (r *replica) port(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	says := regexp.MustCompile(`"proxy":"(127\.0\.0\.1:\d+)"`)
@@ -136,14 +137,13 @@ func (r *replica) port(ctx context.Context, t *testing.T) string {
 	return ""
 }
 
-// agent opens a session for a new event at a replica.
 func (c *replicas) agent(ctx context.Context, t *testing.T, r *replica) *http.Client {
 	t.Helper()
 	agent, _ := c.session(ctx, t, r)
 	return agent
 }
 
-// session is agent, and says which session it is.
+// session opens a session for a new event at a replica.
 func (c *replicas) session(ctx context.Context, t *testing.T, r *replica) (agent *http.Client, id string) {
 	t.Helper()
 	event, err := c.DeliverRelease(ctx)
@@ -165,8 +165,8 @@ func (c *replicas) solvedBy(ctx context.Context, t *testing.T, r *replica, path 
 	return answer
 }
 
-// TestReplicasShareALedger runs three sidecars on one database. 64 agents, each with an event of its own, show all of them the same solved
-// challenge: one post is made. Then the database is lost, and comes back.
+// TestReplicasShareALedger runs three sidecars on one database. Many agents, each with its own event, show all of them
+// the same solved challenge: one post is made. Then the database is lost, and comes back.
 func TestReplicasShareALedger(t *testing.T) {
 	t.Parallel()
 	ctx := withPatience(t)
@@ -208,7 +208,7 @@ func TestReplicasShareALedger(t *testing.T) {
 	})
 }
 
-// race shows one challenge, issued by one replica, to all of them 64 times at once.
+// race shows one challenge of one replica to all of them at once.
 func (c *replicas) race(ctx context.Context, t *testing.T, issuer *replica, path string) {
 	t.Helper()
 	clients := kit.Size(24, 64)

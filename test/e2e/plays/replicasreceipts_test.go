@@ -12,8 +12,9 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// TestReplicasMakeReceipts runs two sidecars that make receipts on one database, with sessions at both at once: each session has a whole chain of
-// its own, and its post. Then one is killed during a call. The other goes on, and what the dead one has left open is closed by its next start alone.
+// TestReplicasMakeReceipts runs two sidecars that make receipts on one database, with sessions at both. Each session
+// has its own complete chain and its post. Then one is killed during a call. The other continues, and only the next
+// start of the killed one closes what it left open.
 func TestReplicasMakeReceipts(t *testing.T) {
 	t.Parallel()
 	ctx := withPatience(t)

@@ -75,7 +75,7 @@ var growth = map[string]struct {
 	"RSS":         {unit: " MiB", scale: 1 << 20},
 }
 
-// report prints what was measured, and fails what has grown.
+// report prints the measurements, and fails what has grown.
 func (s *soak) report(t *testing.T, measured map[string][]sample, total tally) {
 	t.Helper()
 	var b strings.Builder
@@ -109,8 +109,8 @@ const (
 	readersMore = 8 + 2 // descriptors: SQLite closes those of its file, one a reader, only with the last of them, and two readers wait with the WAL open
 )
 
-// comesToRest waits until the sidecar holds no more than before its first call, once nobody calls it and all that it talked to is gone. It
-// keeps an idle connection to an upstream for a minute and a half.
+// comesToRest waits until the idle sidecar holds no more than before its first call. It keeps an idle connection to an
+// upstream for a minute and a half.
 func (s *soak) comesToRest(t *testing.T, before sample) {
 	t.Helper()
 	s.stopUpstream()
@@ -133,7 +133,7 @@ func (s *soak) comesToRest(t *testing.T, before sample) {
 	})
 }
 
-// descriptors lists what a process has open.
+// descriptors lists the open files of a process.
 func (s *soak) descriptors(name string) string {
 	open, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", s.Process(name).Cmd.Process.Pid))
 	for i, fd := range open {
@@ -144,7 +144,7 @@ func (s *soak) descriptors(name string) string {
 	return strings.Join(open, "\n") + fmt.Sprintf("\n%d, %v", len(open), err)
 }
 
-// stacks ends a process and returns what its goroutines did.
+// stacks ends a process and returns its goroutines.
 func (s *soak) stacks(name string) string {
 	p := s.Process(name)
 	if err := p.Cmd.Process.Signal(syscall.SIGQUIT); err != nil {
@@ -159,7 +159,7 @@ func (s *soak) stacks(name string) string {
 	return stacks
 }
 
-// quiet fails what the race detector has written to a process's log so far.
+// quiet fails if the race detector has written to a process's log.
 func (s *soak) quiet(t *testing.T, name string) {
 	t.Helper()
 	log, err := os.ReadFile(filepath.Join(s.Dir, name+".log"))
@@ -177,8 +177,8 @@ type tally struct {
 	states               map[ledger.State]int
 }
 
-// agree holds the record against what the agents were answered and against what the upstream has seen. An intent whose outcome could not be
-// written is settled when the ledger is opened.
+// agree compares the record with the agents' answers and the upstream's log. Opening the ledger settles an intent whose
+// outcome could not be written.
 func (s *soak) agree(t *testing.T) tally {
 	t.Helper()
 	store, err := sqlite.Open(t.Context(), filepath.Join(s.Dir, "state", "ledger.db"), sqlite.Options{Now: time.Now})
@@ -221,7 +221,7 @@ func (s *soak) agree(t *testing.T) tally {
 	return total
 }
 
-// agreePost holds one record against the upstream's log.
+// agreePost compares one record with the upstream's log.
 func (s *soak) agreePost(t *testing.T, p ledger.Record) {
 	t.Helper()
 	s.mu.Lock()

@@ -23,11 +23,10 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// soakPatience is after how long a call counts as hanging: several times what all of its timeouts bring together, on a
-// machine that does much else.
+// soakPatience is when a call counts as hanging: several times the sum of its timeouts.
 const soakPatience = 15 * time.Minute
 
-// soakAgent is one agent: it calls in a session of its own, over HTTP/1 or HTTP/2, and now and then as badly as agents do.
+// soakAgent calls in its own session, over HTTP/1 or HTTP/2, and now and then as badly as agents do.
 type soakAgent struct {
 	*soak
 	t       *testing.T
@@ -37,7 +36,7 @@ type soakAgent struct {
 	session admin.Session
 	client  *http.Client // nil outside of a session
 
-	// connects has it try to connect for a call until it can, and keep idle connections. Otherwise it tries once.
+	// connects has it try to connect until it can, and keep idle connections. Otherwise it tries once.
 	connects bool
 }
 
@@ -45,7 +44,6 @@ func (s *soak) newAgent(t *testing.T, number int) *soakAgent {
 	return &soakAgent{soak: s, t: t, number: number, draw: rand.New(rand.NewPCG(*soakSeed, uint64(number)+1))}
 }
 
-// run calls until ctx ends, and ends its session.
 func (a *soakAgent) run(ctx context.Context) {
 	defer a.leave()
 	for a.pace.Wait(ctx) == nil {
@@ -56,7 +54,7 @@ func (a *soakAgent) run(ctx context.Context) {
 	}
 }
 
-// soakTurns are what an agent does, each as often in a hundred as it says.
+// soakTurns are what an agent does, with a share in a hundred.
 var soakTurns = []struct {
 	share int
 	do    func(*soakAgent)
@@ -86,7 +84,7 @@ func (a *soakAgent) turn() {
 	}
 }
 
-// content is that of a post, another each time.
+// content is the body of a post, another each time.
 func (a *soakAgent) content() io.Reader {
 	return strings.NewReader(fmt.Sprintf(`{"agent":%d,"text":%q}`, a.number, strings.Repeat("x", a.draw.IntN(2000))))
 }
@@ -104,7 +102,7 @@ func (b *breaking) Read(p []byte) (int, error) {
 
 var errBroken = errors.New("broken off")
 
-// enter opens a session for a new event. While the trigger service is away there is none.
+// enter opens a session for a new event, unless the trigger service is away.
 func (a *soakAgent) enter(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, kit.Patience)
 	defer cancel()
@@ -138,7 +136,6 @@ func (a *soakAgent) enter(ctx context.Context) bool {
 	return true
 }
 
-// leave ends the session.
 func (a *soakAgent) leave() {
 	if a.client == nil {
 		return
@@ -147,11 +144,11 @@ func (a *soakAgent) leave() {
 	a.client = nil
 	ctx, cancel := context.WithTimeout(context.Background(), kit.Patience)
 	defer cancel()
-	// The session has ended also where the trigger service cannot be told.
+	// The session ends even if the trigger service cannot be reached.
 	_ = admin.Call(ctx, a.Stack.Admin(), http.MethodDelete, "/v1/sessions/"+a.session.Session, nil, nil)
 }
 
-// call makes a call and notes what came of it. After so many milliseconds the agent goes away, if there are any.
+// call makes a call and notes the result. The agent leaves after so many milliseconds, unless they are 0.
 func (a *soakAgent) call(method, kind string, body io.Reader, patience int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -189,7 +186,7 @@ func (a *soakAgent) call(method, kind string, body io.Reader, patience int) {
 	}
 }
 
-// send sends a call. An agent that connects tries again while there was no connection to send it on.
+// send sends a call. An agent that connects tries again if it got no connection.
 func (a *soakAgent) send(ctx context.Context, method, url string, body io.Reader) (*http.Response, error) {
 	for began := time.Now(); ; {
 		connected := false
@@ -206,7 +203,6 @@ func (a *soakAgent) send(ctx context.Context, method, url string, body io.Reader
 	}
 }
 
-// told notes an answer.
 func (a *soakAgent) told(read answer, began time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -19,9 +19,9 @@ import (
 // breakage is something that goes wrong for some time.
 type breakage struct {
 	name string
-	// kills says that it ends a process. That is left for the first half of a run, so that in the second each process shows whether it grows.
+	// kills breakages end a process. The long form plays them in its first half, so that the second shows growth.
 	kills bool
-	// play makes it so, and whole again after at least the time that is given.
+	// play breaks it, and mends it after at least this time.
 	play func(ctx context.Context, t *testing.T, s *soak, last time.Duration)
 }
 
@@ -94,7 +94,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// busyLedger keeps the ledger's writer waiting, as a backup would that does not know better.
+// busyLedger keeps the ledger's writer waiting, as a careless backup would.
 func busyLedger(ctx context.Context, t *testing.T, s *soak, last time.Duration) {
 	s.mu.Lock()
 	s.busyTill = time.Now().Add(time.Hour)
@@ -121,7 +121,7 @@ func busyLedger(ctx context.Context, t *testing.T, s *soak, last time.Duration) 
 	}
 }
 
-// rewriteBundle changes the bytes of the trust bundle, and nothing of what it says.
+// rewriteBundle changes the bytes of the trust bundle, and not its meaning.
 func rewriteBundle(_ context.Context, t *testing.T, s *soak, _ time.Duration) {
 	err := keyring.UpdateBundle(filepath.Join(s.Dir, devstack.BundleFile), func(b *evidence.Bundle) error {
 		slices.Reverse(b.Certificates)

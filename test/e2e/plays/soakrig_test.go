@@ -24,7 +24,7 @@ import (
 	"github.com/actionproof/mediator/test/full"
 )
 
-// soakRules let agents post and read under paths of their own, so that each call can be found again in every log.
+// soakRules give each call a path of its own, by which every log can be searched.
 const soakRules = `
 actions:
   - name: post
@@ -42,7 +42,7 @@ limits: {breaker: {pause: 1s}}
 
 var soakProcesses = []string{"serve", "trigger", "control", "reputation"}
 
-// soak is a deployment of real processes in front of an upstream that keeps a log, with all that TestSoak counts.
+// soak is a deployment in front of an upstream that keeps a log, with everything that TestSoak counts.
 type soak struct {
 	*kit.Rig
 	pace   *rate.Limiter
@@ -63,7 +63,7 @@ type soak struct {
 	lines    map[net.Conn]bool // the agents' connections
 }
 
-// answer is what an agent was told of one call.
+// answer is what an agent got for one call.
 type answer struct {
 	path, post, code string
 	status           int
@@ -77,7 +77,7 @@ func newSoak(t *testing.T) *soak {
 	return newAccounted(t, soakRules)
 }
 
-// newAccounted is a deployment of which each call is found again in every log.
+// newAccounted starts a deployment in which every log knows each call.
 func newAccounted(t *testing.T, rules string) *soak {
 	t.Helper()
 	s := &soak{
@@ -90,7 +90,6 @@ func newAccounted(t *testing.T, rules string) *soak {
 	return s
 }
 
-// signal sends a signal to a process.
 func (s *soak) signal(t *testing.T, name string, signal syscall.Signal) {
 	t.Helper()
 	s.processes.Lock()
@@ -109,7 +108,7 @@ func (s *soak) kill(t *testing.T, name string) {
 	<-s.Process(name).Done
 }
 
-// restart starts a process that has been killed. Its keys are new, and the registry certifies them.
+// restart starts a killed process. The registry certifies its new keys.
 func (s *soak) restart(t *testing.T, name string) {
 	t.Helper()
 	s.processes.Lock()
@@ -124,7 +123,7 @@ func (s *soak) restart(t *testing.T, name string) {
 	}
 }
 
-// end ends what is left as an operator does, and fails a process that does not end well.
+// end stops the processes as an operator does. The sidecar has to end well.
 func (s *soak) end(t *testing.T) {
 	t.Helper()
 	s.Stack.Stop()
@@ -169,7 +168,7 @@ func (l line) Close() error {
 	return l.Conn.Close()
 }
 
-// hangUp closes all of the agents' connections, whatever is in flight on them.
+// hangUp closes all of the agents' connections.
 func (s *soak) hangUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,14 +177,14 @@ func (s *soak) hangUp() {
 	}
 }
 
-// set makes the upstream do something else than answer, or answer if mode is empty.
+// set makes the upstream misbehave, or answer if mode is empty.
 func (s *soak) set(mode string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mode = mode
 }
 
-// ServeHTTP is the upstream. While it is in a mode, it does that with some of the requests.
+// ServeHTTP is the upstream. In a mode, it misbehaves for some of the requests.
 func (s *soak) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.server = r.Context().Value(http.ServerContextKey).(*http.Server)
@@ -257,7 +256,7 @@ func drip(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// outcomes says what came of the calls, and what was broken how often.
+// outcomes counts the results of calls, and what was broken.
 func (s *soak) outcomes(total tally) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,7 +22,7 @@ type sample struct {
 	started, goroutines, descriptors, heap, system, rss float64
 }
 
-// sampleMeasures are what is compared, and how it is called.
+// sampleMeasures are the compared values.
 var sampleMeasures = []measure{
 	{"goroutines", "go_goroutines", func(s *sample) *float64 { return &s.goroutines }},
 	{"descriptors", "process_open_fds", func(s *sample) *float64 { return &s.descriptors }},
@@ -36,7 +36,7 @@ type measure struct {
 	of           func(*sample) *float64
 }
 
-// ends returns the medians of the first and the last tenth, and the most there was.
+// ends returns the medians of the first and the last tenth, and the maximum.
 func (m measure) ends(list []sample) (first, last, most float64) {
 	values := make([]float64, len(list))
 	for i := range list {
@@ -52,7 +52,7 @@ func median(values []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// sinceItsStart returns the samples of a process's last start, without the first tenth, in which it warms up.
+// sinceItsStart returns the samples since a process's last start, without the first tenth, in which it warms up.
 func sinceItsStart(list []sample) []sample {
 	if len(list) == 0 {
 		return nil
@@ -62,7 +62,7 @@ func sinceItsStart(list []sample) []sample {
 	return list[len(list)/10:]
 }
 
-// sampler samples each process once a second, and says once a minute what it sees.
+// sampler samples each process once a second, and logs once a minute.
 type sampler struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -90,7 +90,7 @@ func (s *soak) sample(t *testing.T) *sampler {
 	return all
 }
 
-// add notes a sample and returns how many there are.
+// add notes a sample and returns their number.
 func (a *sampler) add(name string, got sample) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

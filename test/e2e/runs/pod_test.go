@@ -12,8 +12,8 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// The example pod: one container may change rules, and is gone before the others start; nobody else has any capability, and the agent is
-// another user than the mediator.
+// TestGuardPod checks the example pod: one container may change rules, and ends before the others start. The others
+// have no capabilities, and the agent has another user than the mediator.
 func TestGuardPod(t *testing.T) {
 	t.Parallel()
 	raw := kit.Read(t, "../../../configs/kubernetes/pod.yaml")
@@ -56,7 +56,7 @@ func TestGuardPod(t *testing.T) {
 		t.Errorf("users %v", users)
 	}
 
-	// What the example configuration has the sidecar write is in volumes of its own: its root folder cannot be written.
+	// The root folder is read-only, so everything that the sidecar writes is in a volume.
 	raw = kit.Read(t, "../../../configs/mediator.yaml")
 	var c config.Sidecar
 	check.Must(t, yaml.Load(raw, &c))

@@ -16,8 +16,8 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// way is one way around the mediator that an agent tries. Nothing may leave, and it is seen: counted by a rule of guard, or recorded by
-// the mediator as refused. Only one that the kernel itself closes is neither; says then is what the agent gets.
+// way is one way around the mediator. Nothing may leave, and a rule of guard counts it or the mediator records its
+// refusal. Neither happens if the kernel itself closes it; says is then what the agent gets.
 type way struct {
 	name    string
 	try     func() error
@@ -32,7 +32,7 @@ type way struct {
 }
 
 var ways = []way{
-	// Past the proxy: caught by the kernel and refused.
+	// Past the proxy: the kernel refuses them.
 	{name: "TCP to another port", try: dial("tcp", "203.0.113.9:22", "a secret"), counter: guard.CountTCP, open: true},
 	{name: "TCP to another port of an allowed host", try: dial("tcp", worldAddress+":8443", "a secret"), counter: guard.CountTCP, open: true},
 	{name: "data in a SYN", try: fastOpen("203.0.113.9", 22), counter: guard.CountTCP, open: true},
@@ -76,7 +76,7 @@ var ways = []way{
 	{name: "the mediator's sockets with a path, and abstract ones", try: unixSockets, says: "permission denied for [serve trigger control], and no abstract socket"},
 	{name: "the transparent listener itself", try: dial("tcp", "127.0.0.1:8183", "GET / HTTP/1.1\r\nHost: api.example.org\r\n\r\n"), code: "not_a_proxy_request"},
 
-	// Past the proxy at a redirected port: led to the mediator and refused there.
+	// Past the proxy at a redirected port: the mediator gets and refuses them.
 	{name: "HTTPS to an address", try: straight("203.0.113.9:443", withTLS("", writing("a secret"))), code: "egress_denied", open: true},
 	{name: "HTTPS by Multipath TCP", try: multipath("203.0.113.9:443", withTLS("", writing("a secret"))), code: "egress_denied", open: true},
 	{name: "HTTP to an address", try: dial("tcp", "203.0.113.9:80", "GET / HTTP/1.1\r\nHost: 203.0.113.9\r\n\r\n"), code: "egress_denied", open: true},
@@ -155,8 +155,8 @@ var allowed = map[string]func() error{
 	"talk to another part": dial("tcp", "127.0.0.1:7002", "hello"),
 }
 
-// TestNoWayAround tries each way with the rules of guard, and those that go past the mediator without them first: what does not get out
-// then shows nothing.
+// TestNoWayAround tries each way with the rules of guard. Without the rules, those past the mediator have to succeed,
+// or else the test shows nothing.
 func TestNoWayAround(t *testing.T) {
 	t.Parallel()
 	p := newPod(t)
@@ -213,7 +213,7 @@ func (w *way) capabilities() []uintptr {
 	return nil
 }
 
-// rules installs the rules, with an admin port, which the mediator of the test does not have.
+// rules installs the rules, with an admin port that the mediator of the test does not have.
 func (p *pod) rules(t *testing.T, devices string) {
 	t.Helper()
 	p.devices = nil
@@ -227,7 +227,7 @@ func (p *pod) rules(t *testing.T, devices string) {
 	}
 }
 
-// listen plays somebody in the pod who answers everybody.
+// listen plays a process in the pod that answers everybody.
 func (p *pod) listen(address string) {
 	p.t.Helper()
 	var l net.Listener
@@ -286,7 +286,7 @@ func (p *pod) refuses(t *testing.T, w way) {
 	}
 }
 
-// newPosts returns the records that are not among those before, and waits for the one that has to come.
+// newPosts returns the records since before, and waits for the one that has to come.
 func (p *pod) newPosts(before []ledger.Record, w way) (posts []ledger.Record) {
 	kit.Eventually(func() bool {
 		posts = slices.DeleteFunc(p.posts(""), func(r ledger.Record) bool {
@@ -297,7 +297,7 @@ func (p *pod) newPosts(before []ledger.Record, w way) (posts []ledger.Record) {
 	return posts
 }
 
-// TestGuardMissing posts before the rules are installed, with them, and after they are gone.
+// TestGuardMissing posts before the rules are installed, with them, and without them again.
 func TestGuardMissing(t *testing.T) {
 	t.Parallel()
 	p := newPod(t)
@@ -318,7 +318,7 @@ func TestGuardMissing(t *testing.T) {
 	posts("deployment_contradicted")
 }
 
-// guardSeen waits until the sidecar has said what it saw of the rules.
+// guardSeen waits until the sidecar has logged what it saw of the rules.
 func (p *pod) guardSeen(what string) {
 	p.t.Helper()
 	if !kit.Eventually(func() bool {

@@ -25,9 +25,9 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// What the agent of the tests of guard can do. It trusts every certificate and follows no proxy variable.
+// The agent of the tests of guard. It trusts every certificate and follows no proxy variable.
 
-// agentPatience bounds what an agent waits for: briefly on a way that has to be closed, and may be so in silence.
+// agentPatience bounds the agent's waits. It is short, since a closed way may be silent.
 var agentPatience = 5 * time.Second
 
 // runWay is the agent's process.
@@ -64,7 +64,7 @@ func dial(network, address, text string) func() error {
 	}
 }
 
-// talk sends text and returns nil if anything but a refusal of the mediator's comes back.
+// talk sends text and returns nil for any answer but a refusal of the mediator.
 func talk(c net.Conn, text string) error {
 	_ = c.SetDeadline(time.Now().Add(agentPatience))
 	if _, err := io.WriteString(c, text); err != nil {
@@ -94,12 +94,10 @@ func send(network, address string) func() error {
 	}
 }
 
-// proxied sends text to the proxy.
 func proxied(lines ...string) func() error {
 	return dial("tcp", "127.0.0.1:8181", strings.Join(lines, "\r\n")+"\r\n\r\n")
 }
 
-// get asks the proxy for a URL.
 func get(url, host string) func() error { return proxied("GET "+url+" HTTP/1.1", "Host: "+host) }
 
 // connectTo asks the proxy for a tunnel.
@@ -107,7 +105,7 @@ func connectTo(authority string) func() error {
 	return proxied("CONNECT "+authority+" HTTP/1.1", "Host: "+authority)
 }
 
-// inTunnel opens a tunnel through the proxy and goes on in it.
+// inTunnel opens a tunnel through the proxy and continues in it.
 func inTunnel(authority string, then func(net.Conn) error) func() error {
 	return func() error {
 		c, err := net.DialTimeout("tcp", "127.0.0.1:8181", agentPatience)
@@ -122,7 +120,7 @@ func inTunnel(authority string, then func(net.Conn) error) func() error {
 	}
 }
 
-// straight connects to an address as if there was no mediator, and goes on there.
+// straight connects to an address without the proxy, and continues there.
 func straight(address string, then func(net.Conn) error) func() error {
 	return func() error {
 		c, err := net.DialTimeout("tcp", address, agentPatience)
@@ -138,7 +136,7 @@ func writing(lines ...string) func(net.Conn) error {
 	return func(c net.Conn) error { return talk(c, strings.Join(lines, "\r\n")+"\r\n\r\n") }
 }
 
-// withTLS shakes hands for a server name and goes on inside.
+// withTLS shakes hands for a server name and continues inside.
 func withTLS(name string, then func(net.Conn) error, protocols ...string) func(net.Conn) error {
 	return func(c net.Conn) error {
 		_ = c.SetDeadline(time.Now().Add(agentPatience))
@@ -150,7 +148,7 @@ func withTLS(name string, then func(net.Conn) error, protocols ...string) func(n
 	}
 }
 
-// overHTTP2 sends one request with these header fields, as they are, and returns nil if its status is 200.
+// overHTTP2 sends one request with exactly these header fields, and returns nil for the status 200.
 func overHTTP2(fields ...string) func(net.Conn) error {
 	return func(c net.Conn) error {
 		_ = c.SetDeadline(time.Now().Add(agentPatience))
@@ -214,7 +212,7 @@ func fetch(method, url string) error {
 	return nil
 }
 
-// nextEvent opens the pod's session for the next event, which comes each second.
+// nextEvent opens the pod's session for the next event. One comes each second.
 func nextEvent() error {
 	return get("http://mediator.internal/v1/event/next?wait=10s", "mediator.internal")()
 }
@@ -262,7 +260,7 @@ func inet(address string, port int) *unix.SockaddrInet4 {
 	return &unix.SockaddrInet4{Addr: netip.MustParseAddr(address).As4(), Port: port}
 }
 
-// echoRequest is an ICMP echo request (RFC 792) with a right checksum.
+// echoRequest is an ICMP echo request (RFC 792) with its checksum.
 func echoRequest() []byte {
 	b := append([]byte{8, 0, 0, 0, 0, 1, 0, 1}, "a secret"...)
 	binary.BigEndian.PutUint16(b[2:], checksum(b))
@@ -280,7 +278,7 @@ func checksum(b []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// ipv4Packet is a whole packet, its source as the agent likes.
+// ipv4Packet is a whole packet from any source.
 func ipv4Packet(protocol byte, from, to string, payload []byte) []byte {
 	src, dst := netip.MustParseAddr(from).As4(), netip.MustParseAddr(to).As4()
 	b := []byte{0x45, 0, 0, byte(20 + len(payload)), 0, 1, 0, 0, 64, protocol, 0, 0}
@@ -289,7 +287,7 @@ func ipv4Packet(protocol byte, from, to string, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// sourceRoute is the option (RFC 791) of a packet for one host that is to go by another.
+// sourceRoute is the option (RFC 791) that sends a packet for one host by another.
 func sourceRoute(by, to string) []byte {
 	b := []byte{131, 11, 4}
 	for _, a := range []string{by, to} {
@@ -298,7 +296,7 @@ func sourceRoute(by, to string) []byte {
 	return append(b, 0)
 }
 
-// intrude sends a segment in a connection that the mediator has to the world. Every process of a pod can read which ones there are.
+// intrude sends a segment in a connection of the mediator, whose ports every process of a pod can read.
 func intrude() error {
 	if err := allowed["read by the proxy"](); err != nil { // so that there is one
 		return err
@@ -323,7 +321,7 @@ func intrude() error {
 	return errors.New("the mediator has no connection")
 }
 
-// segment is a TCP SYN (RFC 9293) without a checksum that anybody would look at before it has left.
+// segment is a TCP SYN (RFC 9293) without a checksum.
 func segment(from, to uint16) []byte {
 	b := make([]byte, 20)
 	binary.BigEndian.PutUint16(b[0:], from)
@@ -374,7 +372,7 @@ func multipath(address string, then func(net.Conn) error) func() error {
 	}
 }
 
-// join joins a multicast group, which the kernel then tells the network.
+// join joins a multicast group, which the kernel then reports to the network.
 func join() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
 	if err != nil {
@@ -400,7 +398,8 @@ func fastOpen(address string, port int) func() error {
 	}
 }
 
-// unixSockets looks for the mediator's sockets: those with a path, and the abstract ones that a pod's containers share.
+// unixSockets looks for the mediator's sockets: those with a path, and abstract ones, which the containers of a pod
+// share.
 func unixSockets() error {
 	self, err := os.Executable()
 	if err != nil {

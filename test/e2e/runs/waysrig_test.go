@@ -35,8 +35,8 @@ import (
 	"github.com/actionproof/mediator/test/full"
 )
 
-// The pod of the tests of guard: a network namespace with one device, behind which another one plays the world. The world has one host,
-// which answers as API, as resolver, and as the router of everything else.
+// The pod of the tests of guard is a network namespace with one device. The world behind it is another one with one
+// host, which is API, resolver, and router of everything else.
 const (
 	podAddress, worldAddress = "10.77.0.2", "10.77.0.1"
 	mediatorUID              = 10001
@@ -67,7 +67,7 @@ func newNetNS(t *testing.T) *netns {
 	return ns
 }
 
-// do calls f on the namespace's thread. Sockets that it makes and processes that it starts belong to the namespace.
+// do calls f on the namespace's thread. Its sockets and processes belong to the namespace.
 func (ns *netns) do(f func()) {
 	done := make(chan struct{})
 	ns.calls <- func() { defer close(done); f() }
@@ -95,7 +95,7 @@ func (ns *netns) output(cmd *exec.Cmd) (string, error) {
 	return out.String(), err
 }
 
-// pod is a mediator as a sidecar in a pod of its own, with an agent that has another user.
+// pod is a mediator in a pod of its own, with an agent that has another user.
 type pod struct {
 	*trial.Deployment
 	t          *testing.T
@@ -105,7 +105,7 @@ type pod struct {
 	thread     int      // of the pod, for /proc
 }
 
-// podRules are what the agent may do. Each of the hosts with an address that is not for agents is one that a rule allows.
+// podRules are what the agent may do. They allow each host with a forbidden address.
 const podRules = `
 session: {standing: true}
 transparent: {listen: 127.0.0.1:8183}
@@ -155,7 +155,7 @@ func newPod(t *testing.T) *pod {
 // connect lays the wire between the namespaces, and taps it.
 func (p *pod) connect() {
 	p.pod.do(func() { p.thread = unix.Gettid() })
-	// No duplicate address detection, and nothing that the kernel sends by itself: the tests listen to every frame.
+	// The tests listen to every frame, so the kernel must send none by itself.
 	for _, ns := range []*netns{p.pod, p.world} {
 		ns.sh(p.t, `echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad; echo 0 >/proc/sys/net/ipv6/conf/default/router_solicitations; ip link set lo up`)
 	}
@@ -180,10 +180,11 @@ func (p *pod) connect() {
 
 func htons(v uint16) uint16 { return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, v)) }
 
-// secret is what agents try to get out, and secretLeft marks a frame that has it.
+// secret is what agents try to get out. secretLeft marks a frame that contains it.
 const secret, secretLeft = "a secret", ", with the secret"
 
-// left returns the frames that have left the pod since it was last called, each once or twice. What only finds neighbours is left out.
+// left returns the frames that left the pod since the last call, each once or twice, without those that find
+// neighbours.
 func (p *pod) left() []string {
 	var out []string
 	for i, kind := range []uint8{unix.PACKET_OUTGOING, unix.PACKET_HOST} {
@@ -210,8 +211,8 @@ func (p *pod) left() []string {
 	return out
 }
 
-// describeFrame returns "" for ARP (RFC 826), neighbour discovery (RFC 4861) and multicast listener reports (RFC 3810), and for the sidecar's
-// own looks whether the rules stand.
+// describeFrame returns "" for ARP (RFC 826), neighbour discovery (RFC 4861), multicast listener reports (RFC 3810),
+// and the sidecar's own probes of the rules.
 func describeFrame(b []byte) string {
 	switch etherType := binary.BigEndian.Uint16(b[12:14]); {
 	case etherType == unix.ETH_P_ARP:
@@ -297,7 +298,7 @@ func resolve(conn net.PacketConn) {
 	}
 }
 
-// startMediator starts the three processes as the mediator's user, with the world's resolver as theirs.
+// startMediator starts the processes as the mediator's user, with the world's resolver.
 func (p *pod) startMediator() {
 	files := p.Files(podRules)
 	if err := errors.Join(os.Chmod(p.Dir, 0o711), devstack.Prepare(p.Dir, files), p.CopySelf(),
@@ -377,11 +378,11 @@ func (p *pod) posts(flow string) []ledger.Record {
 	return posts
 }
 
-// gotOut is what try returns when what was waited for came before the agent was done.
+// gotOut is the result of try if the condition held before the agent ended.
 const gotOut = "got out"
 
-// try has the agent try a way, in a process of its own with the agent's user and no capability but those named, and returns what the
-// agent says that it got: "" if nothing was in its way. With until the agent is stopped once that holds.
+// try has the agent try a way, in its own process with the agent's user and only the named capabilities. It returns
+// what the agent got: "" for success. It stops the agent once until holds.
 func (p *pod) try(way string, until func() bool, capabilities ...uintptr) string {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), kit.Patience)
