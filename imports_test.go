@@ -117,24 +117,33 @@ var layers = []string{
 
 // forbidden are imports that a package must not have, whatever its place.
 var forbidden = map[string][]string{
-	"evidence":         {"net/http", "github.com/hashicorp/vault/api"},                                         // artifacts know nothing of how they travel
-	"custody":          {"github.com/actionproof/mediator/evidence", "net/http"},                               // keys know nothing of artifacts
-	"ledger":           {"github.com/actionproof/mediator/evidence", "net/http"},                               // nor does the record
-	"proxy/intercept":  {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"}, // connections know nothing of posts
-	"proxy/match":      {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"}, // nor do rules
-	"proxy/upstream":   {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"}, // nor do upstreams
-	"proxy/echo":       {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"}, // nor does the search of answers
+	// artifacts know nothing of how they travel
+	"evidence": {"net/http", "github.com/hashicorp/vault/api"},
+	// keys know nothing of artifacts
+	"custody": {"github.com/actionproof/mediator/evidence", "net/http"},
+	// nor does the record
+	"ledger": {"github.com/actionproof/mediator/evidence", "net/http"},
+	// connections know nothing of posts
+	"proxy/intercept": {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"},
+	// nor do rules
+	"proxy/match": {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"},
+	// nor do upstreams
+	"proxy/upstream": {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"},
+	// nor does the search of answers
+	"proxy/echo":       {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"},
 	"internal/problem": {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"},
 }
 
-// verifiers are what the owner of an API links, with what it must not bring along: a database that the owner did not choose, YAML, the
-// kernel's view of processes, and what decides and logs.
+// verifiers are what the owner of an API links, with what it must not bring along: a database that the owner did not
+// choose, YAML, the kernel's view of processes, and what decides and logs.
 var verifiers = map[string][]string{
 	"./gate": {
-		"yaml", "procfs", "sqlite", "pgx", "modernc.org/", "zap", "hashicorp", "prometheus", "cel.dev/", "protobuf", "cobra", "json-experiment",
+		"yaml", "procfs", "sqlite", "pgx", "modernc.org/", "zap", "hashicorp", "prometheus", "cel.dev/", "protobuf", "cobra",
+		"json-experiment",
 		"internal/observe", "mediator/proxy", "policy/decide",
 	},
-	"./ledger/postgres": {"yaml", "procfs", "sqlite", "modernc.org/", "zap", "hashicorp", "prometheus", "internal/observe"},
+	"./ledger/postgres": {"yaml", "procfs", "sqlite", "modernc.org/", "zap", "hashicorp", "prometheus",
+		"internal/observe"},
 }
 
 // TestVerifierLinksLittle lists everything that a verifier's binary is linked from.
@@ -154,8 +163,8 @@ func TestVerifierLinksLittle(t *testing.T) {
 	}
 }
 
-// TestImports holds the imports of the source against the layers. Every package has a layer, but for those below test/ and examples/, and a
-// line in docs/architecture.md.
+// TestImports holds the imports of the source against the layers. Every package has a layer, but for those below test/
+// and examples/, and a line in docs/architecture.md.
 func TestImports(t *testing.T) {
 	const module = "github.com/actionproof/mediator/"
 	page, err := os.ReadFile("docs/architecture.md")

@@ -17,7 +17,8 @@ func TestClients(t *testing.T) {
 	t.Parallel()
 	r := kit.NewClientsRig(t)
 	base := "https://" + r.Plain()
-	repo, comments, milestones := base+"/repos/acme/site", base+"/repos/acme/site/issues/7/comments", base+"/repos/acme/site/milestones"
+	repo, comments, milestones := base+"/repos/acme/site", base+"/repos/acme/site/issues/7/comments",
+		base+"/repos/acme/site/milestones"
 	const body = `{"body":"released"}`
 	node := kit.NodeJS(t)
 	curl := []string{kit.Need(t, "curl"), "-sS", "-w", " %{http_code}"}
@@ -31,20 +32,28 @@ func TestClients(t *testing.T) {
 		{"curl reads", join(curl, repo), "200"},
 		{"curl reads by HTTP/1.1", join(curl, "--http1.1", repo), "200"},
 		{"curl posts", join(curl, "-H", "Content-Type: application/json", "-d", body, comments), "201"},
-		{"curl posts with Expect", join(curl, "-H", "Expect: 100-continue", "-H", "Content-Type: application/json", "-d", body, comments), "201"},
-		{"curl posts chunked", join(curl, "-H", "Transfer-Encoding: chunked", "-H", "Content-Type: application/json", "-d", body, comments), "201"},
-		{"curl is refused", join(curl, "-H", "Content-Type: application/json", "-d", body, milestones), `"code":"action_unmatched"`},
+		{"curl posts with Expect",
+			join(curl, "-H", "Expect: 100-continue", "-H", "Content-Type: application/json", "-d", body, comments), "201"},
+		{"curl posts chunked",
+			join(curl, "-H", "Transfer-Encoding: chunked", "-H", "Content-Type: application/json", "-d", body, comments), "201"},
+		{"curl is refused", join(curl, "-H", "Content-Type: application/json", "-d", body, milestones),
+			`"code":"action_unmatched"`},
 		{"curl is refused a form", join(curl, "-d", "a=b", comments), `"code":"content_malformed"`},
-		{"curl is refused another spelling", join(curl, "--path-as-is", "-d", body, base+"/repos/acme/site/issues/7//comments"), `"code":"request_malformed"`},
-		{"curl is refused a query", join(curl, "-H", "Content-Type: application/json", "-d", body, comments+"?x=1"), `"code":"override_refused"`},
-		{"curl is refused a duplicate key", join(curl, "-H", "Content-Type: application/json", "-d", `{"a":1,"a":2}`, comments), `"code":"content_malformed"`},
+		{"curl is refused another spelling",
+			join(curl, "--path-as-is", "-d", body, base+"/repos/acme/site/issues/7//comments"), `"code":"request_malformed"`},
+		{"curl is refused a query", join(curl, "-H", "Content-Type: application/json", "-d", body, comments+"?x=1"),
+			`"code":"override_refused"`},
+		{"curl is refused a duplicate key",
+			join(curl, "-H", "Content-Type: application/json", "-d", `{"a":1,"a":2}`, comments), `"code":"content_malformed"`},
 		{"curl asks for its event", join(curl, "http://mediator.internal/v1/event"), `"kind":"source_event"`},
 		{"requests reads", []string{python, kit.Scripts + "client.py", "requests", "GET", repo}, "200"},
 		{"requests posts", []string{python, kit.Scripts + "client.py", "requests", "POST", comments, body}, "201"},
-		{"requests is refused", []string{python, kit.Scripts + "client.py", "requests", "POST", milestones, body}, "403 action_unmatched"},
+		{"requests is refused", []string{python, kit.Scripts + "client.py", "requests", "POST", milestones, body},
+			"403 action_unmatched"},
 		{"httpx reads", []string{python, kit.Scripts + "client.py", "httpx", "GET", repo}, "200"},
 		{"httpx posts", []string{python, kit.Scripts + "client.py", "httpx", "POST", comments, body}, "201"},
-		{"httpx is refused", []string{python, kit.Scripts + "client.py", "httpx", "POST", milestones, body}, "403 action_unmatched"},
+		{"httpx is refused", []string{python, kit.Scripts + "client.py", "httpx", "POST", milestones, body},
+			"403 action_unmatched"},
 		{"fetch reads", join(node, kit.Scripts+"node/fetch.mjs", "GET", repo), "200"},
 		{"fetch posts", join(node, kit.Scripts+"node/fetch.mjs", "POST", comments, body), "201"},
 		{"fetch is refused", join(node, kit.Scripts+"node/fetch.mjs", "POST", milestones, body), "403 action_unmatched"},
@@ -71,13 +80,15 @@ func TestClients(t *testing.T) {
 		})
 	}
 	t.Run("git reads", func(t *testing.T) {
-		out, err := r.AsAgent(t, "sh", "-c", `cd "$TMPDIR" && git clone -q "$0" site && git -C site log --format=%s`, base+"/git/site.git")
+		out, err := r.AsAgent(t, "sh", "-c", `cd "$TMPDIR" && git clone -q "$0" site && git -C site log --format=%s`,
+			base+"/git/site.git")
 		if err != nil || out != "first" {
 			t.Errorf("got %q, %v", out, err)
 		}
 	})
 	t.Run("git may not push", func(t *testing.T) {
-		_, err := r.AsAgent(t, "sh", "-c", `cd "$TMPDIR" && git clone -q "$0" site && git -C site push -q "$0" main:other`, base+"/git/site.git")
+		_, err := r.AsAgent(t, "sh", "-c", `cd "$TMPDIR" && git clone -q "$0" site && git -C site push -q "$0" main:other`,
+			base+"/git/site.git")
 		if err == nil || !strings.Contains(err.Error(), "403") {
 			t.Errorf("got %v", err)
 		}

@@ -46,7 +46,8 @@ func newGitHub(t *testing.T, condition string) *kit.Rig {
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			raw, err := io.ReadAll(req.Body)
 			var ask struct{ Query string }
-			if err != nil || json.Unmarshal(raw, &ask) != nil || req.URL.Path != "/graphql" || req.Header.Get("Authorization") != "Bearer "+trial.Token {
+			if err != nil || json.Unmarshal(raw, &ask) != nil || req.URL.Path != "/graphql" ||
+				req.Header.Get("Authorization") != "Bearer "+trial.Token {
 				t.Errorf("%s %s, Authorization %q: %s", req.Method, req.URL, req.Header.Get("Authorization"), raw)
 			}
 			answerJSON(w, gitHubAnswer(r, ask.Query))
@@ -61,7 +62,9 @@ func gitHubAnswer(r *kit.Rig, query string) string {
 		if strings.Contains(query, "said:") {
 			name = "said"
 		}
-		return fmt.Sprintf(`{"data":{%q:{"commentEdge":{"node":{"url":"https://github.com/acme/site/issues/7#issuecomment-%d"}}}}}`, name, r.Posts.Add(1))
+		return fmt.Sprintf(
+			`{"data":{%q:{"commentEdge":{"node":{"url":"https://github.com/acme/site/issues/7#issuecomment-%d"}}}}}`, name,
+			r.Posts.Add(1))
 	}
 	return `{"data":{"me":{"login":"octocat"},"viewer":{"login":"octocat"},"repository":{"hasIssuesEnabled":true,"issue":` + issue + `,"issues":{"nodes":[` + issue + `],"totalCount":1,"pageInfo":{"hasNextPage":false}},"pullRequests":{"nodes":[],"totalCount":0,"pageInfo":{"hasNextPage":false}}}}}`
 }
@@ -70,7 +73,8 @@ func gitHubAnswer(r *kit.Rig, query string) string {
 // without a rule.
 func TestGraphQLClients(t *testing.T) {
 	t.Parallel()
-	gh := []string{"env", "GH_TOKEN=placeholder", "GH_NO_UPDATE_NOTIFIER=1", "GH_CONFIG_DIR=" + t.TempDir(), kit.Need(t, "gh")}
+	gh := []string{"env", "GH_TOKEN=placeholder", "GH_NO_UPDATE_NOTIFIER=1", "GH_CONFIG_DIR=" + t.TempDir(),
+		kit.Need(t, "gh")}
 	octokit := append(kit.NodeJS(t), kit.Scripts+"node/octokit-graphql.mjs")
 	r := newGitHub(t, "")
 	for _, tt := range []struct {
@@ -85,15 +89,23 @@ func TestGraphQLClients(t *testing.T) {
 		{"gh lists issues", gh, []string{"issue", "list", "-R", "acme/site"}, "An issue", 0, ""},
 		{"gh lists pull requests", gh, []string{"pr", "list", "-R", "acme/site", "--json", "title"}, "[]", 0, ""},
 		{"gh shows an issue", gh, []string{"issue", "view", "7", "-R", "acme/site"}, "An issue", 0, ""},
-		{"gh comments", gh, []string{"issue", "comment", "7", "-R", "acme/site", "--body", "released"}, "issuecomment-", 1, ""},
-		{"gh closes an issue", gh, []string{"issue", "close", "7", "-R", "acme/site"}, "action_unmatched: no rule names the mutation closeIssue", 0, "action_unmatched"},
-		{"gh sends a mutation", gh, []string{"api", "graphql", "-f", "query=mutation { deleteIssue(input: {}) { clientMutationId } }"}, "action_unmatched", 0, "action_unmatched"},
-		{"gh sends a mutation by GET, in the URL", gh, []string{"api", "-X", "GET", "graphql", "-f", "query=mutation { addComment(input: {}) { clientMutationId } }"}, "(HTTP 403)", 0, "graphql_refused"},
+		{"gh comments", gh, []string{"issue", "comment", "7", "-R", "acme/site", "--body", "released"}, "issuecomment-", 1,
+			""},
+		{"gh closes an issue", gh, []string{"issue", "close", "7", "-R", "acme/site"},
+			"action_unmatched: no rule names the mutation closeIssue", 0, "action_unmatched"},
+		{"gh sends a mutation", gh,
+			[]string{"api", "graphql", "-f", "query=mutation { deleteIssue(input: {}) { clientMutationId } }"},
+			"action_unmatched", 0, "action_unmatched"},
+		{"gh sends a mutation by GET, in the URL", gh,
+			[]string{"api", "-X", "GET", "graphql", "-f", "query=mutation { addComment(input: {}) { clientMutationId } }"},
+			"(HTTP 403)", 0, "graphql_refused"},
 		{"Octokit asks by an alias", octokit, []string{"viewer"}, `"me":{"login":"octocat"}`, 0, ""},
 		{"Octokit comments", octokit, []string{"comment"}, "issuecomment-", 1, ""},
 		{"Octokit comments by a fragment and an alias", octokit, []string{"fragment"}, "issuecomment-", 1, ""},
-		{"Octokit hides a mutation behind an alias", octokit, []string{"delete"}, "403 action_unmatched: no rule names the mutation deleteIssue", 0, "action_unmatched"},
-		{"Octokit picks the query beside a mutation", octokit, []string{"pick"}, "403 action_unmatched: no rule names the mutation deleteIssue", 0, "action_unmatched"},
+		{"Octokit hides a mutation behind an alias", octokit, []string{"delete"},
+			"403 action_unmatched: no rule names the mutation deleteIssue", 0, "action_unmatched"},
+		{"Octokit picks the query beside a mutation", octokit, []string{"pick"},
+			"403 action_unmatched: no rule names the mutation deleteIssue", 0, "action_unmatched"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before, refused := r.Posts.Load(), len(records(r, t, "", tt.refused))
@@ -114,7 +126,8 @@ func TestGraphQLClients(t *testing.T) {
 	}
 	for _, rec := range records(r, t, "comment", "") {
 		r.VerifyRecord(t, rec.ID)
-		if rec.Resource != "POST /graphql mutation addComment" || rec.Action != "create_comment" || rec.State != ledger.StateForwarded {
+		if rec.Resource != "POST /graphql mutation addComment" || rec.Action != "create_comment" ||
+			rec.State != ledger.StateForwarded {
 			t.Errorf("recorded was %+v", rec)
 		}
 	}
@@ -123,7 +136,8 @@ func TestGraphQLClients(t *testing.T) {
 // TestGraphQLPolicy has conditions on the operation.
 func TestGraphQLPolicy(t *testing.T) {
 	t.Parallel()
-	gh := []string{"env", "GH_TOKEN=placeholder", "GH_CONFIG_DIR=" + t.TempDir(), kit.Need(t, "gh"), "api", "graphql", "-f"}
+	gh := []string{"env", "GH_TOKEN=placeholder", "GH_CONFIG_DIR=" + t.TempDir(), kit.Need(t, "gh"), "api", "graphql",
+		"-f"}
 	for _, tt := range []struct{ condition, want string }{
 		{`graphql.type == "mutation" && graphql.fields == ["addComment"]`, "issuecomment-"},
 		{`"addComment" in graphql.fields && graphql.type == "query"`, "policy_denied"},

@@ -40,7 +40,8 @@ func TestJose(t *testing.T) {
 	t.Parallel()
 	kit.NodeJS(t) // says what to run where Node's packages are missing
 	r := kit.NewClientsRig(t)
-	post := []string{kit.Need(t, "curl"), "-sS", "-H", "Content-Type: application/json", "-d", `{"body":"verify me"}`, "https://" + r.Plain() + "/repos/acme/site/issues/7/comments"}
+	post := []string{kit.Need(t, "curl"), "-sS", "-H", "Content-Type: application/json", "-d", `{"body":"verify me"}`,
+		"https://" + r.Plain() + "/repos/acme/site/issues/7/comments"}
 	if out, err := r.AsAgent(t, post...); err != nil {
 		t.Fatalf("%s %v", out, err)
 	}
@@ -69,7 +70,8 @@ func TestJose(t *testing.T) {
 func signed(r *kit.Rig, t *testing.T) []typed {
 	t.Helper()
 	var posts []ledger.Record
-	if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=10&state=forwarded", &posts); err != nil || len(posts) != 1 {
+	if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=10&state=forwarded", &posts); err != nil ||
+		len(posts) != 1 {
 		t.Fatalf("%d posts, %v", len(posts), err)
 	}
 	var post admin.Record
@@ -103,7 +105,8 @@ func published(r *kit.Rig, t *testing.T) jose.JSONWebKeySet {
 	roots, err := config.ReadRoots(r.In(devstack.RegistryFile), r.In(devstack.AuditorFile))
 	check.Must(t, err)
 	for _, root := range roots {
-		all.Keys = append(all.Keys, jose.JSONWebKey{Key: stded25519.PublicKey(root.Public), KeyID: root.KeyID, Algorithm: "EdDSA", Use: "sig"})
+		all.Keys = append(all.Keys,
+			jose.JSONWebKey{Key: stded25519.PublicKey(root.Public), KeyID: root.KeyID, Algorithm: "EdDSA", Use: "sig"})
 	}
 	if len(all.Keys) != 11 {
 		t.Fatalf("%d keys are published", len(all.Keys))

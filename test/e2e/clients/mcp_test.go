@@ -75,11 +75,14 @@ func startEverything(t *testing.T) *url.URL {
 func modernServer() http.Handler {
 	s := sdk.NewServer(&sdk.Implementation{Name: "modern", Version: "1"}, nil)
 	for _, name := range []string{"sum", "echo", "reset"} {
-		sdk.AddTool(s, &sdk.Tool{Name: name}, func(context.Context, *sdk.CallToolRequest, map[string]any) (*sdk.CallToolResult, any, error) {
-			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: name + " done"}}}, nil, nil
-		})
+		sdk.AddTool(s, &sdk.Tool{Name: name},
+			func(context.Context, *sdk.CallToolRequest, map[string]any) (*sdk.CallToolResult, any, error) {
+				return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: name + " done"}}}, nil, nil
+			})
 	}
-	return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &sdk.StreamableHTTPOptions{Stateless: true, DisableLocalhostProtection: true})
+	return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server {
+		return s
+	}, &sdk.StreamableHTTPOptions{Stateless: true, DisableLocalhostProtection: true})
 }
 
 // TestMCPTools sends both generations of the official TypeScript SDK to published servers: a list, a read, a post with
@@ -92,7 +95,9 @@ func TestMCPTools(t *testing.T) {
 		mux := http.NewServeMux()
 		mux.Handle("/modern", modernServer())
 		everything := startEverything(t)
-		mux.Handle("/mcp", &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(everything) }})
+		mux.Handle("/mcp", &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(p *httputil.ProxyRequest) {
+			p.SetURL(everything)
+		}})
 		return mux, mcpRules
 	})
 	const sum, echo, env = `get-sum={"a":1,"b":2}`, `echo={"message":"hi"}`, `get-env={}`
@@ -103,11 +108,15 @@ func TestMCPTools(t *testing.T) {
 		posts                  int // that went out
 	}{
 		{"the first generation", "v1", "/mcp", []string{"list", echo, sum, sum, env, echo},
-			[]string{"tools", "Echo: hi", "The sum of 1 and 2 is 3.", refused(403, "event_closed"), refused(403, "action_unmatched"), "Echo: hi"}, 1},
+			[]string{"tools", "Echo: hi", "The sum of 1 and 2 is 3.", refused(403, "event_closed"),
+				refused(403, "action_unmatched"), "Echo: hi"}, 1},
 		{"the second generation", "v2", "/mcp", []string{"list", echo, sum, sum, env, echo},
-			[]string{"tools", "Echo: hi", "The sum of 1 and 2 is 3.", refused(403, "event_closed"), refused(403, "action_unmatched"), "Echo: hi"}, 1},
-		{"revision 2026-07-28", "v2-modern", "/modern", []string{"list", "echo={}", "sum={}", "sum={}", "reset={}", "echo={}"},
-			[]string{"tools", "echo done", "sum done", refused(403, "event_closed"), refused(403, "action_unmatched"), "echo done"}, 1},
+			[]string{"tools", "Echo: hi", "The sum of 1 and 2 is 3.", refused(403, "event_closed"),
+				refused(403, "action_unmatched"), "Echo: hi"}, 1},
+		{"revision 2026-07-28", "v2-modern", "/modern",
+			[]string{"list", "echo={}", "sum={}", "sum={}", "reset={}", "echo={}"},
+			[]string{"tools", "echo done", "sum done", refused(403, "event_closed"), refused(403, "action_unmatched"),
+				"echo done"}, 1},
 		{"a human answers the first generation", "v1", "/mcp", []string{"trigger-elicitation-request={}", sum, echo},
 			[]string{"✅ User provided the requested information! User inputs:", refused(403, "session_tainted"), "Echo: hi"}, 0},
 		{"a human answers the second generation", "v2", "/mcp", []string{"trigger-elicitation-request={}", sum},
@@ -116,12 +125,15 @@ func TestMCPTools(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before := r.ToolPosts(t)
-			out, err := r.AsAgent(t, append(append(slices.Clone(node), kit.Scripts+"node/mcp-tools.mjs", tt.generation, "https://"+r.Plain()+tt.path), tt.calls...)...)
+			out, err := r.AsAgent(t,
+				append(append(slices.Clone(node), kit.Scripts+"node/mcp-tools.mjs", tt.generation, "https://"+r.Plain()+tt.path),
+					tt.calls...)...)
 			if want := strings.Join(tt.want, "\n"); err != nil || out != want {
 				t.Fatalf("got\n%s\n%v, want\n%s", out, err, want)
 			}
 			got := -1 // outcomes are recorded a little later
-			for deadline := time.Now().Add(kit.Patience); got != tt.posts && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+			for deadline := time.Now().Add(kit.Patience); got != tt.posts &&
+				time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 				got = r.ToolPosts(t) - before
 			}
 			if got != tt.posts {

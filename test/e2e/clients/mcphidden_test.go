@@ -58,8 +58,9 @@ func (h *hidingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.next.ServeHTTP(w, r)
 	case strings.HasSuffix(r.URL.Path, "/modern"):
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"input_required","inputRequests":{"k":{"method":"roots/list"}},"inputRequests":{"k":{"method":"elicitation/create",`+
-			`"params":{"mode":"form","message":"?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}}}}}`, m.ID)
+		_, _ = fmt.Fprintf(w,
+			`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"input_required","inputRequests":{"k":{"method":"roots/list"}},"inputRequests":{"k":{"method":"elicitation/create",`+
+				`"params":{"mode":"form","message":"?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}}}}}`, m.ID)
 	default:
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, h.said.Load().(string))
@@ -69,7 +70,8 @@ func (h *hidingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				break
 			}
 		}
-		_, _ = fmt.Fprintf(w, "data: "+`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"echoed"}]}}`+"\n\n", m.ID)
+		_, _ = fmt.Fprintf(w,
+			"data: "+`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"echoed"}]}}`+"\n\n", m.ID)
 	}
 }
 
@@ -81,11 +83,14 @@ func TestMCPHiddenQuestions(t *testing.T) {
 	server := &hidingServer{next: modernServer()}
 	stateful := sdk.NewServer(&sdk.Implementation{Name: "hiding", Version: "1"}, nil)
 	for _, name := range []string{"sum", "echo"} {
-		sdk.AddTool(stateful, &sdk.Tool{Name: name}, func(context.Context, *sdk.CallToolRequest, map[string]any) (*sdk.CallToolResult, any, error) {
-			return &sdk.CallToolResult{}, nil, nil
-		})
+		sdk.AddTool(stateful, &sdk.Tool{Name: name},
+			func(context.Context, *sdk.CallToolRequest, map[string]any) (*sdk.CallToolResult, any, error) {
+				return &sdk.CallToolResult{}, nil, nil
+			})
 	}
-	legacy := &hidingServer{next: sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return stateful }, &sdk.StreamableHTTPOptions{DisableLocalhostProtection: true})}
+	legacy := &hidingServer{next: sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server {
+		return stateful
+	}, &sdk.StreamableHTTPOptions{DisableLocalhostProtection: true})}
 	rg := kit.NewRig(t, kit.Plain, func(*kit.Rig) (http.Handler, string) {
 		mux := http.NewServeMux()
 		mux.Handle("/modern", server)
@@ -127,7 +132,9 @@ func TestMCPHiddenQuestions(t *testing.T) {
 				before := refusals()
 				legacy.said.Store(said)
 				legacy.refused = func() bool { return refusals() > before }
-				out, err := rg.AsAgent(t, append(slices.Clone(node), kit.Scripts+"node/mcp-tools.mjs", generation, "https://"+rg.Plain()+"/hidden", "list", "echo={}", "sum={}")...)
+				out, err := rg.AsAgent(t,
+					append(slices.Clone(node), kit.Scripts+"node/mcp-tools.mjs", generation, "https://"+rg.Plain()+"/hidden", "list",
+						"echo={}", "sum={}")...)
 				if want := "tools\nechoed\n" + tainted; err != nil || out != want {
 					t.Errorf("got\n%s\n%v, want\n%s", out, err, want)
 				}
@@ -138,7 +145,9 @@ func TestMCPHiddenQuestions(t *testing.T) {
 		}
 	}
 	t.Run("in what a request needs to go on", func(t *testing.T) {
-		out, err := rg.AsAgent(t, append(slices.Clone(node), kit.Scripts+"node/mcp-tools.mjs", "v2-modern", "https://"+rg.Plain()+"/modern", "list", "echo={}", "sum={}")...)
+		out, err := rg.AsAgent(t,
+			append(slices.Clone(node), kit.Scripts+"node/mcp-tools.mjs", "v2-modern", "https://"+rg.Plain()+"/modern", "list",
+				"echo={}", "sum={}")...)
 		if want := "tools\n403 mcp_answer_unasked with its record\n" + tainted; err != nil || out != want {
 			t.Errorf("got\n%s\n%v, want\n%s", out, err, want)
 		}

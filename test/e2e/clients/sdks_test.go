@@ -34,9 +34,11 @@ func exampleRules(t *testing.T, mcp string) string {
 	}
 	rules += "\nupstreams:\n"
 	for host, address := range map[string]string{
-		"api.openai.com": "UPSTREAM", "api.anthropic.com": "UPSTREAM", "slack.com": "UPSTREAM", "api.github.com": "UPSTREAM", "api.githubcopilot.com": mcp,
+		"api.openai.com": "UPSTREAM", "api.anthropic.com": "UPSTREAM", "slack.com": "UPSTREAM", "api.github.com": "UPSTREAM",
+		"api.githubcopilot.com": mcp,
 	} {
-		rules += fmt.Sprintf("  - {host: \"%s:443\", address: \"%s\", networks: [127.0.0.0/8], ca: api-ca.pem}\n", host, address)
+		rules += fmt.Sprintf("  - {host: \"%s:443\", address: \"%s\", networks: [127.0.0.0/8], ca: api-ca.pem}\n", host,
+			address)
 	}
 	return rules
 }
@@ -62,23 +64,30 @@ func (v *vendors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		v.seen <- struct{}{}
 	case call == "POST api.openai.com/v1/chat/completions" && header("Authorization", "Bearer secret-openai-key"):
 		if ask.Stream {
-			v.stream(w, `{"choices":[{"index":0,"delta":{"content":"hello "}}]}`, `{"choices":[{"index":0,"delta":{"content":"world"}}]}`, `[DONE]`)
+			v.stream(w, `{"choices":[{"index":0,"delta":{"content":"hello "}}]}`,
+				`{"choices":[{"index":0,"delta":{"content":"world"}}]}`, `[DONE]`)
 			return
 		}
 		answerJSON(w, `{"choices":[{"index":0,"message":{"role":"assistant","content":"hello world"}}]}`)
 	case call == "POST api.openai.com/v1/responses" && header("Authorization", "Bearer secret-openai-key"):
-		v.stream(w, `{"type":"response.output_text.delta","delta":"hello "}`, `{"type":"response.output_text.delta","delta":"world"}`,
+		v.stream(w, `{"type":"response.output_text.delta","delta":"hello "}`,
+			`{"type":"response.output_text.delta","delta":"world"}`,
 			`{"type":"response.completed","response":{"id":"resp_1","status":"completed","output":[]}}`)
 	case call == "POST api.anthropic.com/v1/messages" && header("X-Api-Key", "secret-anthropic-key"):
 		if ask.Stream {
-			v.stream(w, `{"type":"message_start","message":{"id":"m1","type":"message","role":"assistant","content":[],"usage":{"input_tokens":1,"output_tokens":1}}}`,
-				`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`, `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hello "}}`,
-				`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"world"}}`, `{"type":"content_block_stop","index":0}`,
-				`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}}`, `{"type":"message_stop"}`)
+			v.stream(w,
+				`{"type":"message_start","message":{"id":"m1","type":"message","role":"assistant","content":[],"usage":{"input_tokens":1,"output_tokens":1}}}`,
+				`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`,
+				`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hello "}}`,
+				`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"world"}}`,
+				`{"type":"content_block_stop","index":0}`,
+				`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}}`,
+				`{"type":"message_stop"}`)
 			return
 		}
 		answerJSON(w, `{"id":"m1","type":"message","role":"assistant","content":[{"type":"text","text":"hello world"}]}`)
-	case call == "POST slack.com/api/chat.postMessage" && header("Authorization", "Bearer secret-slack-token") && r.Header.Get("Idempotency-Key") != "":
+	case call == "POST slack.com/api/chat.postMessage" && header("Authorization", "Bearer secret-slack-token") &&
+		r.Header.Get("Idempotency-Key") != "":
 		v.Posts.Add(1)
 		answerJSON(w, fmt.Sprintf(`{"ok":true,"channel":"C1","ts":"%d.1"}`, len(raw)))
 	default:
@@ -180,7 +189,8 @@ func TestSDKs(t *testing.T) {
 		{"OpenAI streams a chat", "openai.mjs", "chat", "hello world", "openai-chat", "forwarded"},
 		{"OpenAI streams a response", "openai.mjs", "responses", "hello world", "openai-responses", "forwarded"},
 		{"OpenAI answers at once", "openai.mjs", "plain", "hello world", "openai-chat", "forwarded"},
-		{"OpenAI is refused another call", "openai.mjs", "files", "403 action_unmatched 403 no action rule names DELETE", "", "refused"},
+		{"OpenAI is refused another call", "openai.mjs", "files", "403 action_unmatched 403 no action rule names DELETE", "",
+			"refused"},
 		{"Anthropic streams", "anthropic.mjs", "stream", "hello world", "anthropic-messages", "forwarded"},
 		{"Anthropic answers at once", "anthropic.mjs", "plain", "hello world", "anthropic-messages", "forwarded"},
 		{"Anthropic is refused another call", "anthropic.mjs", "batch", "403 action_unmatched", "", "refused"},
@@ -204,10 +214,12 @@ func TestSDKs(t *testing.T) {
 				t.Errorf("no call by rule %q is recorded as %s", tt.rule, tt.state)
 			}
 			model := tt.state == "forwarded" && (tt.script == "openai.mjs" || tt.script == "anthropic.mjs")
-			if i >= 0 && model && (posts[i].Model == nil || posts[i].Model.Outcome != "complete" || posts[i].Model.API != tt.rule) {
+			if i >= 0 && model &&
+				(posts[i].Model == nil || posts[i].Model.Outcome != "complete" || posts[i].Model.API != tt.rule) {
 				t.Errorf("of the call to the model is recorded %+v", posts[i].Model)
 			}
-			if posted := r.Posts.Load() - before; posted != 0 && tt.script != "slack.mjs" || posted != 1 && tt.name == "Slack posts" {
+			if posted := r.Posts.Load() - before; posted != 0 && tt.script != "slack.mjs" || posted != 1 &&
+				tt.name == "Slack posts" {
 				t.Errorf("%d posts arrived", posted)
 			}
 		})

@@ -72,11 +72,13 @@ func TestWebSockets(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		rec := records(r, t, "sockets", "")[0]
-		if rec.State != ledger.StateForwarded || rec.Status != http.StatusSwitchingProtocols || rec.BytesIn == 0 || rec.BytesOut == 0 || !rec.Finished.After(rec.Started) {
+		if rec.State != ledger.StateForwarded || rec.Status != http.StatusSwitchingProtocols || rec.BytesIn == 0 ||
+			rec.BytesOut == 0 || !rec.Finished.After(rec.Started) {
 			t.Errorf("recorded was %+v", rec)
 		}
 		for _, path := range []string{"/other", "/comments"} {
-			if out, err := r.AsAgent(t, append(slices.Clone(node), "echo", base+path)...); err != nil || out != "403 egress_denied" {
+			if out, err := r.AsAgent(t, append(slices.Clone(node), "echo", base+path)...); err != nil ||
+				out != "403 egress_denied" {
 				t.Errorf("%s: got %q, %v", path, out, err)
 			}
 		}
@@ -90,7 +92,8 @@ func TestWebSockets(t *testing.T) {
 			return strings.Replace(file, "\nactions:", "\nwebsocketRefusal: close\nactions:", 1)
 		})
 		base := "wss://" + r.Plain()
-		if out, err := r.AsAgent(t, append(slices.Clone(node), "echo", base+"/other")...); err != nil || !strings.HasPrefix(out, "error socket hang up") {
+		if out, err := r.AsAgent(t, append(slices.Clone(node), "echo", base+"/other")...); err != nil ||
+			!strings.HasPrefix(out, "error socket hang up") {
 			t.Errorf("got %q, %v", out, err)
 		}
 		if n := len(records(r, t, "", "egress_denied")); n != 1 {

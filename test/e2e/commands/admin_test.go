@@ -12,7 +12,8 @@ import (
 func TestOtherEndpoint(t *testing.T) {
 	t.Parallel()
 	at := kit.Publish(t, "trigger.sock")
-	if status, _, said := kit.Invoke(t, "posts", "list", "--admin", at); status != program.Refused || !strings.Contains(said, at+" is the endpoint of something that does not know GET /v1/posts") {
+	if status, _, said := kit.Invoke(t, "posts", "list", "--admin", at); status != program.Refused ||
+		!strings.Contains(said, at+" is the endpoint of something that does not know GET /v1/posts") {
 		t.Errorf("status %d: %s", status, said)
 	}
 }

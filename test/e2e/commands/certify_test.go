@@ -37,7 +37,8 @@ func TestCertifyKeepsOtherProcesses(t *testing.T) {
 	for _, flags := range [][]string{nil, {"--post-quantum"}} {
 		t.Run(strings.Join(flags, ""), func(t *testing.T) {
 			d := kit.NewTeam(t, flags...)
-			grant, decision, proof := kit.MemoryKey(t, "grant-key"), kit.MemoryKey(t, "decision-key"), kit.MemoryKey(t, "proof-key")
+			grant, decision, proof := kit.MemoryKey(t, "grant-key"), kit.MemoryKey(t, "decision-key"),
+				kit.MemoryKey(t, "proof-key")
 			control := kit.Publish(t, "control", kit.Grant(grant), kit.Decision(decision))
 			serve := kit.Publish(t, "serve", kit.Proof(proof))
 			certify := func(want string, args ...string) {
@@ -52,7 +53,8 @@ func TestCertifyKeepsOtherProcesses(t *testing.T) {
 			d.WantKeys(t, "decision-key:v1", "grant-key:v1", "proof-key:v1")
 
 			check.Must(t, grant.Rotate())
-			certify("certified 1 keys into "+d.Bundle+"; 3 certificates stay, 0 are left out", "--from", control) // those that still hold stay as they are
+			// those that still hold stay as they are
+			certify("certified 1 keys into "+d.Bundle+"; 3 certificates stay, 0 are left out", "--from", control)
 			d.WantKeys(t, "decision-key:v1", "grant-key:v1", "grant-key:v2", "proof-key:v1")
 
 			// A process that lost the keys in its memory starts again: the same names with other keys.
@@ -96,17 +98,21 @@ func TestCertifyBringsNothingBack(t *testing.T) {
 	for _, tt := range []struct {
 		from string
 		want []string
-	}{{both, []string{"grant-key:v1", "grant-key:v2"}}, {"file:" + second, []string{"grant-key:v2"}}, {both, []string{"grant-key:v2"}}} {
+	}{{both, []string{"grant-key:v1", "grant-key:v2"}}, {"file:" + second, []string{"grant-key:v2"}},
+		{both, []string{"grant-key:v2"}}} {
 		d.Must(t, "certify", "--from", tt.from)
 		d.WantKeys(t, tt.want...)
 	}
-	if _, out, _ := d.Do(t, "certify", "--from", both, "--json"); !strings.Contains(out, `"certified": 0,`) || !strings.Contains(out, `"stay": 1,`) {
+	if _, out, _ := d.Do(t, "certify", "--from", both, "--json"); !strings.Contains(out, `"certified": 0,`) ||
+		!strings.Contains(out, `"stay": 1,`) {
 		t.Errorf("said %s", out)
 	}
-	if _, out, _ := d.Do(t, "revoke", "--key", "grant-key:v1", "--reason", "a drill", "--json"); !strings.Contains(out, `"id": "grant-key:v1"`) {
+	if _, out, _ := d.Do(t, "revoke", "--key", "grant-key:v1", "--reason", "a drill", "--json"); !strings.Contains(out,
+		`"id": "grant-key:v1"`) {
 		t.Errorf("said %s", out)
 	}
-	if status, _, said := d.Do(t, "certify", "--from", first); status != program.Refused || !strings.Contains(said, "grant-key:v1, was retired: version 2 is in force") {
+	if status, _, said := d.Do(t, "certify", "--from", first); status != program.Refused ||
+		!strings.Contains(said, "grant-key:v1, was retired: version 2 is in force") {
 		t.Errorf("%d: %s", status, said)
 	}
 	d.WantKeys(t, "grant-key:v2")
@@ -122,7 +128,8 @@ func TestCertifyWhatIsNotPublished(t *testing.T) {
 	raw := kit.Read(t, path)
 	for _, cmd := range []string{"list", "publish --jwks"} {
 		args := append([]string{"keys"}, strings.Fields(cmd)...)
-		if status, out, said := kit.Invoke(t, append(args, "--from", good)...); status != 0 || !strings.Contains(out, "grant-key:v1") {
+		if status, out, said := kit.Invoke(t, append(args, "--from", good)...); status != 0 ||
+			!strings.Contains(out, "grant-key:v1") {
 			t.Errorf("keys %s: status %d: %s%s", cmd, status, out, said)
 		}
 	}
@@ -136,7 +143,8 @@ func TestCertifyWhatIsNotPublished(t *testing.T) {
 		"another public key": strings.Replace(string(raw), `"crv": "Ed25519"`, `"crv": "Ed448"`, 1),
 	} {
 		check.Must(t, os.WriteFile(path, []byte(content), 0o600))
-		if status, _, said := d.Do(t, "certify", "--from", good); status != program.Refused || !strings.Contains(said, "is not what mediator keys publish prints: ") {
+		if status, _, said := d.Do(t, "certify", "--from", good); status != program.Refused ||
+			!strings.Contains(said, "is not what mediator keys publish prints: ") {
 			t.Errorf("%s: status %d: %s", name, status, said)
 		}
 	}
@@ -170,12 +178,15 @@ func TestCertifyWhatWasSeen(t *testing.T) {
 	}{
 		{"all holds", "", safe, "", []string{"accessibleToAgent", "keyExportable"}},
 		{"all holds, nothing is declared", "", nil, "", []string{"keyExportable"}},
-		{"the agent reaches the files", look.Files, safe, "is not certified to be out of the agent's reach: files was seen.", nil},
+		{"the agent reaches the files", look.Files, safe, "is not certified to be out of the agent's reach: files was seen.",
+			nil},
 		{"the agent reaches the files, and that is what is declared", look.Files, nil, "", []string{"keyExportable"}},
-		{"the token may use other keys", look.Apart, nil, "no key of the role action_grant is certified for it alone: apart was seen.", nil},
+		{"the token may use other keys", look.Apart, nil,
+			"no key of the role action_grant is certified for it alone: apart was seen.", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			o := &daemon.Observer{Roles: []daemon.Role{kit.Grant(kit.MemoryKey(t, "grant-key"))}, FromConfig: held(tt.contradicted)}
+			o := &daemon.Observer{Roles: []daemon.Role{kit.Grant(kit.MemoryKey(t, "grant-key"))},
+				FromConfig: held(tt.contradicted)}
 			at := kit.PublishSeen(t, "control", o)
 			status, _, said := d.Do(t, "certify", append([]string{"--from", kit.PublishedBy(t, at)}, tt.declare...)...)
 			onSite, _, saidOnSite := d.Do(t, "certify", append([]string{"--from", at}, tt.declare...)...)
@@ -192,7 +203,8 @@ func TestCertifyWhatWasSeen(t *testing.T) {
 				t.Fatal(said)
 			}
 			c := d.Certified(t).Certified()[0].Certificate
-			if !slices.Equal(c.Observed, tt.observed) || c.AccessibleToAgent != (tt.declare == nil) || c.AccessibleToUsers != (tt.declare == nil) {
+			if !slices.Equal(c.Observed, tt.observed) || c.AccessibleToAgent != (tt.declare == nil) ||
+				c.AccessibleToUsers != (tt.declare == nil) {
 				t.Errorf("the certificate says %+v", c)
 			}
 		})
@@ -210,7 +222,8 @@ func TestCertifyWatch(t *testing.T) {
 	done := make(chan string)
 	go func() {
 		var out, diag bytes.Buffer
-		args := []string{"keys", "certify", "--watch", "--registry-key", d.At("registry.key.jwk"), "--audience", "api", "--bundle", d.Bundle, "--from", control, "--from", serve}
+		args := []string{"keys", "certify", "--watch", "--registry-key", d.At("registry.key.jwk"), "--audience", "api",
+			"--bundle", d.Bundle, "--from", control, "--from", serve}
 		program.Run(ctx, args, strings.NewReader(""), &out, &diag)
 		done <- out.String() + diag.String()
 	}()
@@ -250,7 +263,8 @@ func TestCertifyWatchBacklog(t *testing.T) {
 	t.Parallel()
 	d := kit.NewTeam(t, "--post-quantum")
 	r := d.Registry(t)
-	grant, decision, proof := kit.MemoryKey(t, "grant-key"), kit.MemoryKey(t, "decision-key"), kit.MemoryKey(t, "proof-key")
+	grant, decision, proof := kit.MemoryKey(t, "grant-key"), kit.MemoryKey(t, "decision-key"),
+		kit.MemoryKey(t, "proof-key")
 	at := kit.Publish(t, "serve", kit.Grant(grant), kit.Decision(decision),
 		kit.Proof(proof))
 	p, err := keyring.ReadPublished(t.Context(), []string{at})
@@ -316,7 +330,8 @@ func TestCertifyWatchKeepsToRoles(t *testing.T) {
 			r := d.Registry(t)
 			p, err := keyring.ReadPublished(t.Context(), []string{before})
 			check.Must(t, err)
-			err = r.CertifyDue(t.Context(), kit.Publish(t, "now", tt.now...), p.RolesByEndpoint[before], keyring.Declaration{}, zap.NewNop())
+			err = r.CertifyDue(t.Context(), kit.Publish(t, "now", tt.now...), p.RolesByEndpoint[before], keyring.Declaration{},
+				zap.NewNop())
 			if tt.code == "" && err != nil || tt.code != "" && !errors.Is(err, refusal.New(tt.code, "")) {
 				t.Errorf("got %v", err)
 			}
@@ -335,7 +350,8 @@ func TestCertifyRefusesAnotherRegistrysBundle(t *testing.T) {
 	at := kit.Publish(t, "control", kit.Grant(kit.MemoryKey(t, "grant-key")))
 	d.Must(t, "certify", "--from", at)
 	before := kit.Read(t, d.Bundle)
-	for verb, args := range map[string][]string{"certify": {"--from", at}, "revoke": {"--key", "grant-key", "--reason", "lost"}} {
+	for verb, args := range map[string][]string{"certify": {"--from", at},
+		"revoke": {"--key", "grant-key", "--reason", "lost"}} {
 		status, _, said := kit.Team{Dir: other.Dir, Bundle: d.Bundle}.Do(t, verb, args...)
 		if status != 1 || !strings.Contains(said, "move it away first") || !strings.Contains(said, "(signature_invalid)") {
 			t.Errorf("%s: status %d, %s", verb, status, said)
@@ -408,8 +424,10 @@ func TestRevocationReachesARunningProcess(t *testing.T) {
 	registry := []string{"--registry-key", file("registry.key.jwk"), "--audience", "posting-api", "--bundle", d.Bundle}
 	for _, args := range [][]string{
 		{"keys", "root", "--name", "auditor", "--out", d.Dir},
-		append([]string{"keys", "certify", "--from", at, "--not-accessible-to-agent", "--not-accessible-to-users"}, registry...),
-		{"deployment", "certify", manifest, "--auditor-key", file("auditor.key.jwk"), "--audience", "posting-api", "--bundle", d.Bundle},
+		append([]string{"keys", "certify", "--from", at, "--not-accessible-to-agent", "--not-accessible-to-users"},
+			registry...),
+		{"deployment", "certify", manifest, "--auditor-key", file("auditor.key.jwk"), "--audience", "posting-api", "--bundle",
+			d.Bundle},
 	} {
 		kit.Run(t, args...)
 	}

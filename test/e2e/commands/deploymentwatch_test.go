@@ -58,39 +58,50 @@ func TestRenewDeployment(t *testing.T) {
 		"after half of its time":  {after: 13 * time.Hour, renewed: true},
 		"after its end":           {after: 50 * time.Hour, renewed: true},
 		"the bundle has none": {renewed: true, change: func(t *testing.T, d kit.Team, _ string) {
-			check.Must(t, keyring.UpdateBundle(d.Bundle, func(b *evidence.Bundle) error { b.DeploymentCertificate = ""; return nil }))
+			check.Must(t, keyring.UpdateBundle(d.Bundle, func(b *evidence.Bundle) error {
+				b.DeploymentCertificate = ""
+				return nil
+			}))
 		}},
-		"the bundle has another manifest's": {after: 13 * time.Hour, code: "deployment_mismatch", change: func(t *testing.T, d kit.Team, _ string) {
-			path := filepath.Join("..", "..", "..", "configs", devstack.ManifestFile)
-			raw := kit.Read(t, path)
-			other := d.At("other.yaml")
-			check.Must(t, os.WriteFile(other, []byte(strings.Replace(string(raw), "maxCertificateAgeMs: 86400000", "maxCertificateAgeMs: 86300000", 1)), 0o600))
-			status, _, said := kit.Invoke(t, "deployment", "certify", other, "--auditor-key", d.At("auditor.key.jwk"), "--audience", "posting-api", "--bundle", d.Bundle)
-			if status != program.Done {
-				t.Fatal(said)
-			}
-		}},
+		"the bundle has another manifest's": {after: 13 * time.Hour, code: "deployment_mismatch",
+			change: func(t *testing.T, d kit.Team, _ string) {
+				path := filepath.Join("..", "..", "..", "configs", devstack.ManifestFile)
+				raw := kit.Read(t, path)
+				other := d.At("other.yaml")
+				check.Must(t,
+					os.WriteFile(other,
+						[]byte(strings.Replace(string(raw), "maxCertificateAgeMs: 86400000", "maxCertificateAgeMs: 86300000", 1)), 0o600))
+				status, _, said := kit.Invoke(t, "deployment", "certify", other, "--auditor-key", d.At("auditor.key.jwk"),
+					"--audience", "posting-api", "--bundle", d.Bundle)
+				if status != program.Done {
+					t.Fatal(said)
+				}
+			}},
 		"it was revoked": {after: 13 * time.Hour, code: "revoked", change: func(t *testing.T, d kit.Team, id string) {
 			check.Must(t, keyring.UpdateBundle(d.Bundle, func(b *evidence.Bundle) error { b.Revocations = ""; return nil }))
 			d.Must(t, "revoke", "--artifact", id, "--reason", "a drill")
 		}},
-		"another auditor has signed it": {after: 13 * time.Hour, code: "signature_invalid", change: func(t *testing.T, d kit.Team, _ string) {
-			kit.Run(t, "keys", "root", "--name", "auditor", "--out", d.At("again"))
-			check.Must(t, os.Rename(filepath.Join(d.Dir, "again", "auditor.key.jwk"), d.At("auditor.key.jwk")))
-		}},
+		"another auditor has signed it": {after: 13 * time.Hour, code: "signature_invalid",
+			change: func(t *testing.T, d kit.Team, _ string) {
+				kit.Run(t, "keys", "root", "--name", "auditor", "--out", d.At("again"))
+				check.Must(t, os.Rename(filepath.Join(d.Dir, "again", "auditor.key.jwk"), d.At("auditor.key.jwk")))
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, args, first := certifiedBundle(t)
 			if tt.change != nil {
 				tt.change(t, d, first.ID)
 			}
-			auditor, err := keyring.OpenRootKey(t.Context(), d.At("auditor.key.jwk"), io.Discard, evidence.PurposeDeploymentCertificate)
+			auditor, err := keyring.OpenRootKey(t.Context(), d.At("auditor.key.jwk"), io.Discard,
+				evidence.PurposeDeploymentCertificate)
 			check.Must(t, err)
 			m, err := config.ReadManifest(args[2])
 			check.Must(t, err)
 			before := kit.Read(t, d.Bundle)
 			now := time.Unix(first.IssuedAt, 0).Add(tt.after)
-			o := signer.Options{Issuer: first.Issuer, Audience: first.Audience, Lifetime: 24 * time.Hour, Now: func() time.Time { return now }}
+			o := signer.Options{Issuer: first.Issuer, Audience: first.Audience, Lifetime: 24 * time.Hour, Now: func() time.Time {
+				return now
+			}}
 			until, err := keyring.RenewDeployment(t.Context(), auditor, m, o, d.Bundle)
 			if tt.code == "" && err != nil || tt.code != "" && !errors.Is(err, refusal.New(tt.code, "")) {
 				t.Errorf("got %v, want %q", err, tt.code)
@@ -99,7 +110,8 @@ func TestRenewDeployment(t *testing.T) {
 			if until.IsZero() == tt.renewed || bytes.Equal(before, after) == tt.renewed {
 				t.Fatalf("good until %s; the bundle has changed: %t, want %t", until, !bytes.Equal(before, after), tt.renewed)
 			}
-			if c := deployment(d, t); tt.renewed && (c.ManifestHash != first.ManifestHash || c.ID == first.ID || c.Expires != now.Add(24*time.Hour).Unix()) {
+			if c := deployment(d, t); tt.renewed &&
+				(c.ManifestHash != first.ManifestHash || c.ID == first.ID || c.Expires != now.Add(24*time.Hour).Unix()) {
 				t.Errorf("the new certificate says %+v", c)
 			}
 		})

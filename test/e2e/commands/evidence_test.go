@@ -43,12 +43,14 @@ func writeEvidence(t *testing.T) string {
 	}
 	registry, auditor := k.Key(t, evidence.PurposeSignerCertificate), k.Key(t, evidence.PurposeDeploymentCertificate)
 	steering := k.Post(t)
-	steering.Artifacts[3].Token = gatetest.Resign(t, k, evidence.PolicyDecisionKind, steering.Artifacts[3].Token, func(c *evidence.PolicyDecision) {
-		c.Rule = "\x1b[2Jposts\nrequest proof\u202e"
-	})
+	steering.Artifacts[3].Token = gatetest.Resign(t, k, evidence.PolicyDecisionKind, steering.Artifacts[3].Token,
+		func(c *evidence.PolicyDecision) {
+			c.Rule = "\x1b[2Jposts\nrequest proof\u202e"
+		})
 	for name, v := range map[string]any{
 		"steering.json": steering,
-		"trust.json":    bundle, "registry.jwk": jwk(registry), "auditor.jwk": jwk(auditor), "record.json": k.Post(t), "other.json": k.Post(t),
+		"trust.json":    bundle, "registry.jwk": jwk(registry), "auditor.jwk": jwk(auditor), "record.json": k.Post(t),
+		"other.json": k.Post(t),
 	} {
 		raw, err := json.MarshalIndent(v, "", "  ")
 		check.Must(t, err)
@@ -105,7 +107,8 @@ func writeScores(t *testing.T, k *gatetest.Kit, dir string) {
 		check.Must(t, json.Unmarshal(baseline, &score.Baseline))
 		text, err := json.MarshalIndent(score, "", "  ")
 		check.Must(t, err)
-		for name, text := range map[string]string{".json": string(text), ".jwt": answer.Token + "\n", ".txt": strings.Join(s.Receipts, "\n") + "\n"} {
+		for name, text := range map[string]string{".json": string(text), ".jwt": answer.Token + "\n",
+			".txt": strings.Join(s.Receipts, "\n") + "\n"} {
 			check.Must(t, os.WriteFile(filepath.Join(dir, id+name), []byte(text), 0o600))
 		}
 	}
@@ -140,11 +143,15 @@ func writeReceipts(t *testing.T, k *gatetest.Kit, dir string) {
 	defer l.Close()
 	check.Must(t, l.Add(t.Context(), post))
 	for i, token := range s.Receipts {
-		check.Must(t, l.AddReceipts(t.Context(), ledger.Receipt{Session: "ses_1", Number: int64(i + 1), Call: fmt.Sprint("post_", i), Signed: k.Clock.Now(), Token: token}))
+		check.Must(t,
+			l.AddReceipts(t.Context(),
+				ledger.Receipt{Session: "ses_1", Number: int64(i + 1), Call: fmt.Sprint("post_", i), Signed: k.Clock.Now(),
+					Token: token}))
 	}
 	s.Close(t)
 	lines := strings.Join(s.Receipts, "\n") + "\n"
-	for name, text := range map[string]string{"observed.json": string(whole), "bare.json": string(bare), "receipts.txt": lines} {
+	for name, text := range map[string]string{"observed.json": string(whole), "bare.json": string(bare),
+		"receipts.txt": lines} {
 		check.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 }
@@ -163,27 +170,32 @@ func writeLedger(t *testing.T, k *gatetest.Kit, path string) {
 		}
 		check.Must(t, l.Add(t.Context(), p))
 	}
-	check.Must(t, l.Add(t.Context(), ledger.Record{ID: "post_4", Flow: "egress", State: ledger.StateForwarded, Started: k.Clock.Now()}))
+	check.Must(t,
+		l.Add(t.Context(), ledger.Record{ID: "post_4", Flow: "egress", State: ledger.StateForwarded, Started: k.Clock.Now()}))
 }
 
 func jwk(key custody.Version) map[string]string {
-	return map[string]string{"kty": "OKP", "crv": "Ed25519", "kid": key.KeyID(), "x": evidence.EncodePublicKey(key.Public())}
+	return map[string]string{"kty": "OKP", "crv": "Ed25519", "kid": key.KeyID(),
+		"x": evidence.EncodePublicKey(key.Public())}
 }
 
 // TestEvidenceOfARealPost verifies the record of a post through the processes with public keys alone.
 func TestEvidenceOfARealPost(t *testing.T) {
 	t.Parallel()
 	r := kit.NewClientsRig(t, kit.ManyPosts)
-	post := []string{kit.Need(t, "curl"), "-sS", "-H", "Content-Type: application/json", "-d", `{"body":"verify me"}`, "https://" + r.Plain() + "/repos/acme/site/issues/7/comments"}
+	post := []string{kit.Need(t, "curl"), "-sS", "-H", "Content-Type: application/json", "-d", `{"body":"verify me"}`,
+		"https://" + r.Plain() + "/repos/acme/site/issues/7/comments"}
 	twice := slices.Concat(post, []string{"--next"}, post[1:]) // in one session
 	if out, err := r.AsAgent(t, twice...); err != nil {
 		t.Fatalf("%s %v", out, err)
 	}
 	var posts []ledger.Record
-	if err := admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?limit=10&state=forwarded", &posts); err != nil || len(posts) != 2 {
+	if err := admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?limit=10&state=forwarded", &posts); err != nil ||
+		len(posts) != 2 {
 		t.Fatalf("%d posts, %v", len(posts), err)
 	}
-	if said := r.VerifyRecord(t, posts[0].ID); !strings.Contains(said, "The session receipt names interaction receipt 1 (") {
+	if said := r.VerifyRecord(t, posts[0].ID); !strings.Contains(said,
+		"The session receipt names interaction receipt 1 (") {
 		t.Errorf("the second post rests on the receipt of the first: %s", said)
 	}
 }
@@ -196,15 +208,20 @@ func TestEvidenceReceipts(t *testing.T) {
 	want := ""
 	receipts := make([]ledger.Receipt, ledger.MaxChain+7)
 	for i := range receipts {
-		receipts[i] = ledger.Receipt{Session: "ses_1", Number: int64(i + 1), Call: fmt.Sprint("call_", i), Signed: recordsFrom, Token: fmt.Sprint("token-", i)}
+		receipts[i] = ledger.Receipt{Session: "ses_1", Number: int64(i + 1), Call: fmt.Sprint("call_", i),
+			Signed: recordsFrom, Token: fmt.Sprint("token-", i)}
 		want += receipts[i].Token + "\n"
 	}
 	check.Must(t, l.AddReceipts(t.Context(), receipts...))
 	for _, from := range [][]string{{"--admin", serveRecords(t, l)}, {"--ledger", path}} {
-		if status, out, said := kit.Invoke(t, append([]string{"posts", "export", "--receipts", "--session", "ses_1"}, from...)...); status != program.Done || out != want {
+		if status, out, said := kit.Invoke(t,
+			append([]string{"posts", "export", "--receipts", "--session", "ses_1"},
+				from...)...); status != program.Done || out != want {
 			t.Errorf("%v: status %d, %d of %d bytes, %s", from, status, len(out), len(want), said)
 		}
-		if status, out, said := kit.Invoke(t, append([]string{"posts", "export", "--receipts", "--session", "ses_2"}, from...)...); status != program.Refused || out != "" || !strings.Contains(said, "not_found") {
+		if status, out, said := kit.Invoke(t,
+			append([]string{"posts", "export", "--receipts", "--session", "ses_2"},
+				from...)...); status != program.Refused || out != "" || !strings.Contains(said, "not_found") {
 			t.Errorf("%v: status %d, %q, %s", from, status, out, said)
 		}
 	}

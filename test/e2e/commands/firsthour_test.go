@@ -20,7 +20,8 @@ func TestSecondDev(t *testing.T) {
 	release, err := devstack.Hold(dir)
 	check.Must(t, err)
 	defer release()
-	check.Must(t, os.WriteFile(filepath.Join(dir, devstack.BundleFile), []byte("{}"), 0o600)) // what a start would set aside
+	// what a start would set aside
+	check.Must(t, os.WriteFile(filepath.Join(dir, devstack.BundleFile), []byte("{}"), 0o600))
 	list := func() string {
 		all, err := os.ReadDir(dir)
 		check.Must(t, err)
@@ -28,7 +29,9 @@ func TestSecondDev(t *testing.T) {
 	}
 	before := list()
 	status, _, said := kit.Invoke(t, "dev", "--dir", dir)
-	if want := fmt.Sprintf("mediator: process %d runs in %s already: end it first, or give this one a folder of its own with --dir (listen_failed)\n", os.Getpid(), dir); status != program.Refused || said != want {
+	if want := fmt.Sprintf(
+		"mediator: process %d runs in %s already: end it first, or give this one a folder of its own with --dir "+
+			"(listen_failed)\n", os.Getpid(), dir); status != program.Refused || said != want {
 		t.Errorf("%d %q, want %q", status, said, want)
 	}
 	if after := list(); after != before || strings.Contains(after, devstack.SidecarFile) {

@@ -24,7 +24,8 @@ func TestFollow(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan int, 1)
 	go func() {
-		ended <- program.Run(ctx, []string{"posts", "list", "--follow", "--json", "--limit", "3", "--admin", at}, strings.NewReader(""), write, io.Discard)
+		ended <- program.Run(ctx, []string{"posts", "list", "--follow", "--json", "--limit", "3", "--admin", at},
+			strings.NewReader(""), write, io.Discard)
 		_ = write.Close()
 	}()
 	lines := bufio.NewScanner(read)
@@ -39,10 +40,14 @@ func TestFollow(t *testing.T) {
 		}
 	}
 	want("post_00027", "post_00028", "post_00029")
-	r := ledger.Record{ID: "post_slow", Flow: "post", Method: "POST", Host: "api.example.com:443", Path: "/posts", Started: time.Now()}
+	r := ledger.Record{ID: "post_slow", Flow: "post", Method: "POST", Host: "api.example.com:443", Path: "/posts",
+		Started: time.Now()}
 	check.Must(t, l.Begin(t.Context(), r))
 	for i := range 3 { // after the slow one, and ended before it
-		check.Must(t, l.Add(t.Context(), ledger.Record{ID: fmt.Sprint("post_quick", i), Flow: "egress", State: ledger.StateForwarded, Started: time.Now().Add(time.Duration(i) * time.Millisecond)}))
+		check.Must(t,
+			l.Add(t.Context(),
+				ledger.Record{ID: fmt.Sprint("post_quick", i), Flow: "egress", State: ledger.StateForwarded,
+					Started: time.Now().Add(time.Duration(i) * time.Millisecond)}))
 		want(fmt.Sprint("post_quick", i))
 	}
 	r.State, r.Finished = ledger.StateForwarded, time.Now()

@@ -52,7 +52,9 @@ func FuzzShow(f *testing.F) {
 		if (err == nil) != strings.Contains(out.String(), "nonHumanIdentityProven: false") {
 			t.Errorf("%v, and it says %q", err, out.String())
 		}
-		if i := strings.IndexFunc(out.String(), func(r rune) bool { return r != '\n' && r != '\t' && unicode.IsControl(r) }); i >= 0 {
+		if i := strings.IndexFunc(out.String(), func(r rune) bool {
+			return r != '\n' && r != '\t' && unicode.IsControl(r)
+		}); i >= 0 {
 			t.Errorf("it writes a control character: %q", out.String())
 		}
 	})

@@ -25,7 +25,8 @@ func TestHostileFiles(t *testing.T) {
 	files := hostileFiles(t)
 	binding := "--subject a --action b --resource c --content-hash " + evidence.HashBytes(nil)
 	for _, command := range []string{
-		"hash-payload --json FILE", "challenge solve --challenge FILE", "challenge verify --challenge FILE --response record.json",
+		"hash-payload --json FILE", "challenge solve --challenge FILE",
+		"challenge verify --challenge FILE --response record.json",
 		"challenge verify --challenge challenge.json --response FILE", "capability verify --capability FILE " + binding,
 		"posts show FILE", "verify FILE", "verify record.json --bundle FILE", "verify record.json --registry FILE",
 		"verify record.json --manifest FILE", "deployment audit FILE", "deployment hash FILE", "config check FILE",
@@ -46,7 +47,8 @@ func TestHostileFiles(t *testing.T) {
 				c.Dir, c.Env = dir, append(os.Environ(), "ACTIONPROOF_SECRET=replace-this-with-a-long-random-secret")
 				out, err := c.CombinedOutput()
 				var exit *exec.ExitError
-				if !errors.As(err, &exit) || exit.ExitCode() != program.Refused || len(out) == 0 || len(out) > 3000 || bytes.Contains(out, []byte("goroutine")) {
+				if !errors.As(err, &exit) || exit.ExitCode() != program.Refused || len(out) == 0 || len(out) > 3000 ||
+					bytes.Contains(out, []byte("goroutine")) {
 					t.Errorf("%s: %v: %.300s", name, err, out)
 				}
 			}
@@ -64,12 +66,13 @@ func hostileFiles(t *testing.T) map[string]string {
 	}
 	kid := strings.Repeat("k", 1<<20)
 	for name, content := range map[string]string{
-		"100 MB":                 `{"id":"` + strings.Repeat("a", 100<<20) + `"}`,
-		"100000 deep":            strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000),
-		"objects 100000 deep":    strings.Repeat(`{"id":`, 100_000) + "0" + strings.Repeat("}", 100_000),
-		"a million members":      "{" + members.String()[1:] + "}",
-		"a million values":       "[" + strings.Repeat("0,", 1_000_000) + "0]",
-		"kid":                    `{"kty":"OKP","crv":"Ed25519","kid":"` + kid + `","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}`,
+		"100 MB":              `{"id":"` + strings.Repeat("a", 100<<20) + `"}`,
+		"100000 deep":         strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000),
+		"objects 100000 deep": strings.Repeat(`{"id":`, 100_000) + "0" + strings.Repeat("}", 100_000),
+		"a million members":   "{" + members.String()[1:] + "}",
+		"a million values":    "[" + strings.Repeat("0,", 1_000_000) + "0]",
+		"kid": `{"kty":"OKP","crv":"Ed25519","kid":"` + kid +
+			`","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}`,
 		"an endless line of key": kid + ": 0\n",
 	} {
 		path := filepath.Join(dir, strconv.Itoa(len(files))+".json")

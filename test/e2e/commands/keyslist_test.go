@@ -73,17 +73,21 @@ func TestKeysList(t *testing.T) {
 	certify(at)
 	check.Must(t, key.Rotate())
 	wants(here, "grant-key:v1  signs created at control", "grant-key:v2  waits created at control")
-	wants(append(here, books...), "grant-key:v1 certified signs created until at control", "grant-key:v2 not certified waits created at control")
+	wants(append(here, books...), "grant-key:v1 certified signs created until at control",
+		"grant-key:v2 not certified waits created at control")
 	carried := kit.PublishedBy(t, at)
 	certify(at)
-	wants(append(here, books...), "grant-key:v1 certified waits created until at control", "grant-key:v2 certified signs created until at control")
+	wants(append(here, books...), "grant-key:v1 certified waits created until at control",
+		"grant-key:v2 certified signs created until at control")
 
 	// A file may be old, so it does not say which version signs.
-	wants([]string{"--from", carried}, "grant-key:v1  created at published.json", "grant-key:v2  created at published.json")
+	wants([]string{"--from", carried}, "grant-key:v1  created at published.json",
+		"grant-key:v2  created at published.json")
 
 	// Another key of the same name is not certified.
 	other := kit.Publish(t, "other", kit.Grant(kit.MemoryKey(t, "grant-key")))
-	wants(append([]string{"--from", other}, books...), "grant-key:v1 not certified waits created at other", "grant-key:v2 certified until")
+	wants(append([]string{"--from", other}, books...), "grant-key:v1 not certified waits created at other",
+		"grant-key:v2 certified until")
 
 	// One version is retired and unknown to any process; then another one is revoked.
 	raw := kit.Read(t, strings.TrimPrefix(carried, "file:"))
@@ -94,9 +98,11 @@ func TestKeysList(t *testing.T) {
 	check.Must(t, err)
 	check.Must(t, os.WriteFile(strings.TrimPrefix(carried, "file:"), raw, 0o600))
 	certify(carried)
-	wants(append([]string{"--from", carried}, books...), "grant-key:v1 retired until", "grant-key:v2 certified created until at published.json")
+	wants(append([]string{"--from", carried}, books...), "grant-key:v1 retired until",
+		"grant-key:v2 certified created until at published.json")
 	d.Must(t, "revoke", "--key", "grant-key:v2", "--reason", "a drill")
-	wants(append([]string{"--from", carried}, books...), "grant-key:v1 retired until", "grant-key:v2 revoked created until at published.json")
+	wants(append([]string{"--from", carried}, books...), "grant-key:v1 retired until",
+		"grant-key:v2 revoked created until at published.json")
 	revoked := func() *keyring.Revoked {
 		t.Helper()
 		_, out, _ := kit.Invoke(t, append([]string{"keys", "list", "--json", "--from", carried}, books...)...)
@@ -123,14 +129,17 @@ func TestKeysList(t *testing.T) {
 		t.Errorf("%q, %s", got, said)
 	}
 	// A bundle counts only with the key of its registry.
-	strange := []string{"--from", at, "--bundle", d.Bundle, "--registry", filepath.Join(kit.NewTeam(t).Dir, "registry.jwk")}
-	if status, out, said := kit.Invoke(t, append([]string{"keys", "list"}, strange...)...); status != program.Refused || out != "" || !strings.Contains(said, "(signature_invalid)") {
+	strange := []string{"--from", at, "--bundle", d.Bundle, "--registry",
+		filepath.Join(kit.NewTeam(t).Dir, "registry.jwk")}
+	if status, out, said := kit.Invoke(t, append([]string{"keys", "list"}, strange...)...); status != program.Refused ||
+		out != "" || !strings.Contains(said, "(signature_invalid)") {
 		t.Errorf("status %d: %s%s", status, out, said)
 	}
 	if status, _, said := kit.Invoke(t, "keys", "list", "--from", at, "--bundle", d.Bundle); status != program.Usage {
 		t.Errorf("status %d: %s", status, said)
 	}
-	if _, out, _ := kit.Invoke(t, "keys", "list", "--from", at); !strings.Contains(out, "SIGNS NOW") || !strings.Contains(out, "grant-key:v1  action_grant  -") {
+	if _, out, _ := kit.Invoke(t, "keys", "list", "--from", at); !strings.Contains(out, "SIGNS NOW") ||
+		!strings.Contains(out, "grant-key:v1  action_grant  -") {
 		t.Errorf("said %s", out)
 	}
 }
@@ -140,22 +149,28 @@ func TestKeysList(t *testing.T) {
 func TestKeysListUse(t *testing.T) {
 	t.Parallel()
 	from := recordsFrom.AddDate(100, 0, 0) // after the keys were made
-	l, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqlite.Options{Now: func() time.Time { return from }})
+	l, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqlite.Options{Now: func() time.Time {
+		return from
+	}})
 	check.Must(t, err)
 	t.Cleanup(func() { l.Close() })
 	token := func(kid string) string {
 		return base64.RawURLEncoding.EncodeToString([]byte(`{"kid":"`+kid+`"}`)) + ".e30.AA"
 	}
 	for i := range 3 {
-		r := ledger.Record{ID: fmt.Sprint("post_", i), Flow: "post", Started: from.Add(time.Duration(i) * time.Minute), Artifacts: []ledger.Artifact{{Name: "grant", Token: token("grant-key:v1")}}}
+		r := ledger.Record{ID: fmt.Sprint("post_", i), Flow: "post", Started: from.Add(time.Duration(i) * time.Minute),
+			Artifacts: []ledger.Artifact{{Name: "grant", Token: token("grant-key:v1")}}}
 		check.Must(t, l.Begin(t.Context(), r))
 		r.State = ledger.StateForwarded
 		check.Must(t, l.Finish(t.Context(), r))
 	}
-	check.Must(t, l.AddReceipts(t.Context(), ledger.Receipt{Session: "ses_1", Number: 1, Call: "post_1", Signed: from, Token: token("receipt-key:v1")}))
+	check.Must(t,
+		l.AddReceipts(t.Context(),
+			ledger.Receipt{Session: "ses_1", Number: 1, Call: "post_1", Signed: from, Token: token("receipt-key:v1")}))
 	key := kit.MemoryKey(t, "grant-key")
 	check.Must(t, key.Rotate())
-	at := kit.Publish(t, "control", kit.Grant(key), kit.Role(evidence.PurposeInteraction, "observer", kit.Rotating(kit.MemoryKey(t, "receipt-key"))))
+	at := kit.Publish(t, "control", kit.Grant(key),
+		kit.Role(evidence.PurposeInteraction, "observer", kit.Rotating(kit.MemoryKey(t, "receipt-key"))))
 	record := serveRecords(t, l)
 	list := func(want int, args ...string) (uses []string, out, said string) {
 		t.Helper()
@@ -194,10 +209,12 @@ func TestKeysListUse(t *testing.T) {
 	if got, _, _ := list(program.Done); !slices.Equal(got, unknown) {
 		t.Errorf("without a record: %q", got)
 	}
-	if got, _, said := list(program.Refused, "--record", record, "--record", "unix:/nowhere"); !slices.Equal(got, unknown) || !strings.Contains(said, "the record at unix:/nowhere cannot be read") {
+	if got, _, said := list(program.Refused, "--record", record, "--record", "unix:/nowhere"); !slices.Equal(got,
+		unknown) || !strings.Contains(said, "the record at unix:/nowhere cannot be read") {
 		t.Errorf("one record is away: %q, %s", got, said)
 	}
-	if _, out, _ := kit.Invoke(t, "keys", "list", "--from", at, "--record", record); !strings.Contains(out, "2126-03-01T00:02:00Z  3 ") || !strings.Contains(out, "counted since 2126-03-01T00:00:00Z") {
+	if _, out, _ := kit.Invoke(t, "keys", "list", "--from", at, "--record", record); !strings.Contains(out,
+		"2126-03-01T00:02:00Z  3 ") || !strings.Contains(out, "counted since 2126-03-01T00:00:00Z") {
 		t.Errorf("said %s", out)
 	}
 }
@@ -220,8 +237,10 @@ func TestKeysListUseOfAnEarlierKey(t *testing.T) {
 		"signed before alone":         {-5, -1, false, false, false},
 	} {
 		versions := []keyring.Version{{KeyID: "key:v1", Purpose: evidence.PurposeActionGrant, Created: &made}}
-		keyring.AddUse(versions, []ledger.KeyUses{{Keys: []ledger.KeyUse{{KeyID: "key:v1", First: at(tt.first), Last: at(tt.last), Posts: 3}}}})
-		if u := versions[0].Use; (u.First != nil) != tt.wantFirst || (u.Posts != nil) != tt.counts || (u.Last != nil) != tt.wantLast {
+		keyring.AddUse(versions,
+			[]ledger.KeyUses{{Keys: []ledger.KeyUse{{KeyID: "key:v1", First: at(tt.first), Last: at(tt.last), Posts: 3}}}})
+		if u := versions[0].Use; (u.First != nil) != tt.wantFirst || (u.Posts != nil) != tt.counts ||
+			(u.Last != nil) != tt.wantLast {
 			t.Errorf("%s: %+v", name, u)
 		}
 	}

@@ -57,15 +57,21 @@ func TestRotateAllAndRetire(t *testing.T) {
 		code, says  string
 	}{
 		"all sign with the new versions": {retired: []string{grantDone, proofDone}},
-		"one does not":                   {uncertified: "serve", retired: []string{grantDone}, code: "version_unused", says: "signs with proof-key:v1"},
-		"none does":                      {uncertified: "control and serve", code: "version_unused", says: "signs with grant-key:v1"},
-		"one does not answer":            {stopped: true, code: "version_unused", says: "does not say what it signs with"},
-		"one was not asked":              {notAsked: true, retired: []string{grantDone}, code: "version_unused", says: "no process of those that were asked signs with it"},
-		"one cannot be rotated":          {without: "grant-key", retired: []string{proofDone}, code: "custody_refused", says: "there is no key grant-key"},
+		"one does not": {uncertified: "serve", retired: []string{grantDone}, code: "version_unused",
+			says: "signs with proof-key:v1"},
+		"none does": {uncertified: "control and serve", code: "version_unused",
+			says: "signs with grant-key:v1"},
+		"one does not answer": {stopped: true, code: "version_unused", says: "does not say what it signs with"},
+		"one was not asked": {notAsked: true, retired: []string{grantDone}, code: "version_unused",
+			says: "no process of those that were asked signs with it"},
+		"one cannot be rotated": {without: "grant-key", retired: []string{proofDone}, code: "custody_refused",
+			says: "there is no key grant-key"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := kit.NewTeam(t)
-			owner := &memoryOwner{keys: map[string]*custody.Memory{"grant-key": kit.MemoryKey(t, "grant-key"), "proof-key": kit.MemoryKey(t, "proof-key")}}
+			owner := &memoryOwner{
+				keys: map[string]*custody.Memory{"grant-key": kit.MemoryKey(t, "grant-key"),
+					"proof-key": kit.MemoryKey(t, "proof-key")}}
 			grant, proof := kit.Rotating(owner.keys["grant-key"]), kit.Rotating(owner.keys["proof-key"])
 			control := kit.Publish(t, "control", kit.Role(evidence.PurposeActionGrant, "authz", grant))
 			serve := kit.Publish(t, "serve", kit.Role(evidence.PurposeRequestProof, "mediator", proof))
@@ -83,7 +89,8 @@ func TestRotateAllAndRetire(t *testing.T) {
 			follow("")
 			delete(owner.keys, tt.without)
 
-			r := keyring.Rotator{Owner: owner, From: []string{control, serve}, RetireAfter: time.Millisecond, CertifiedWithin: time.Millisecond, Done: func(keyring.Rotated) {}}
+			r := keyring.Rotator{Owner: owner, From: []string{control, serve}, RetireAfter: time.Millisecond,
+				CertifiedWithin: time.Millisecond, Done: func(keyring.Rotated) {}}
 			if tt.notAsked {
 				r.From = []string{control}
 			}
@@ -100,7 +107,8 @@ func TestRotateAllAndRetire(t *testing.T) {
 			switch {
 			case tt.code == "" && err != nil:
 				t.Errorf("got %v", err)
-			case tt.code != "" && (!errors.As(err, &coded) || coded.Code() != tt.code || !strings.Contains(err.Error(), tt.says)):
+			case tt.code != "" &&
+				(!errors.As(err, &coded) || coded.Code() != tt.code || !strings.Contains(err.Error(), tt.says)):
 				t.Errorf("got %v, want %s with %q", err, tt.code, tt.says)
 			}
 		})
@@ -125,7 +133,8 @@ func TestRotateAsksAgain(t *testing.T) {
 	proof.Follow(d.Certified(t))
 	owner := &memoryOwner{keys: map[string]*custody.Memory{"proof-key": key}}
 	asked := 0
-	r := keyring.Rotator{Owner: owner, From: []string{at}, CertifiedWithin: time.Minute, RetireAfter: time.Millisecond, Done: func(keyring.Rotated) {}}
+	r := keyring.Rotator{Owner: owner, From: []string{at}, CertifiedWithin: time.Minute, RetireAfter: time.Millisecond,
+		Done: func(keyring.Rotated) {}}
 	r.Waiting = func() { asked++; proof.Follow(before) }
 	err := r.RetireEarlier(t.Context(), map[string]int{"proof-key": 2})
 	if !errors.Is(err, refusal.New("version_unused", "")) || len(owner.retired) != 0 || asked != 1 {
@@ -140,9 +149,12 @@ func TestRotateDue(t *testing.T) {
 	unread.unfit.Store(true)
 	owner := &memoryOwner{keys: map[string]*custody.Memory{"grant-key": old}}
 	at := kit.Publish(t, "control", kit.Grant(old))
-	broken := kit.Publish(t, "broken", kit.Role(evidence.PurposePolicyDecision, "policy", signer.NewRotation(unread, 0, time.Now)))
+	broken := kit.Publish(t, "broken",
+		kit.Role(evidence.PurposePolicyDecision, "policy", signer.NewRotation(unread, 0, time.Now)))
 	var done []string
-	r := keyring.Rotator{Owner: owner, From: []string{at}, Done: func(d keyring.Rotated) { done = append(done, fmt.Sprintf("%s:v%d", d.Key, d.Version)) }}
+	r := keyring.Rotator{Owner: owner, From: []string{at}, Done: func(d keyring.Rotated) {
+		done = append(done, fmt.Sprintf("%s:v%d", d.Key, d.Version))
+	}}
 	made := time.Now()
 	for _, tt := range []struct {
 		after time.Duration
@@ -160,7 +172,8 @@ func TestRotateDue(t *testing.T) {
 	// A process that does not answer, and a key that cannot be read, stop no other rotation.
 	r.From, done = []string{"unix:/absent", broken, at}, nil
 	err := r.RotateDue(t.Context(), time.Hour, made.Add(300*time.Minute))
-	if err == nil || !strings.Contains(err.Error(), "no answer at unix:/absent") || !strings.Contains(err.Error(), "cannot read the key decision-key") || !slices.Equal(done, []string{"grant-key:v4"}) {
+	if err == nil || !strings.Contains(err.Error(), "no answer at unix:/absent") ||
+		!strings.Contains(err.Error(), "cannot read the key decision-key") || !slices.Equal(done, []string{"grant-key:v4"}) {
 		t.Errorf("%q, %v", done, err)
 	}
 }
@@ -169,11 +182,15 @@ func TestRotateDue(t *testing.T) {
 func TestRotateUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
-		{}, {"key", "--all"}, {"key", "other"}, {"--all"}, {"key", "--retire-after", "10m"}, {"--all", "--from", "file:x"}, {"--all", "--retire", "--from", "unix:/x"},
-		{"key", "--every", "720h", "--from", "unix:/x"}, {"--all", "--every", "1m", "--from", "unix:/x"}, {"--all", "--every", "720h", "--json", "--from", "unix:/x"},
-		{"key", "--retire", "--retire-after", "10m", "--from", "unix:/x"}, {"key", "--retire-after", "-1s", "--from", "unix:/x"},
+		{}, {"key", "--all"}, {"key", "other"}, {"--all"}, {"key", "--retire-after", "10m"}, {"--all", "--from", "file:x"},
+		{"--all", "--retire", "--from", "unix:/x"},
+		{"key", "--every", "720h", "--from", "unix:/x"}, {"--all", "--every", "1m", "--from", "unix:/x"},
+		{"--all", "--every", "720h", "--json", "--from", "unix:/x"},
+		{"key", "--retire", "--retire-after", "10m", "--from", "unix:/x"},
+		{"key", "--retire-after", "-1s", "--from", "unix:/x"},
 	} {
-		status, _, said := kit.Invoke(t, append([]string{"keys", "rotate", "--address", "https://127.0.0.1:1", "--token-file", "absent"}, args...)...)
+		status, _, said := kit.Invoke(t,
+			append([]string{"keys", "rotate", "--address", "https://127.0.0.1:1", "--token-file", "absent"}, args...)...)
 		if status != program.Usage {
 			t.Errorf("%q: status %d: %s", args, status, said)
 		}

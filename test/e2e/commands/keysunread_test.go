@@ -37,7 +37,8 @@ func TestUnfitKeyHidesNoOther(t *testing.T) {
 	t.Parallel()
 	d := kit.NewTeam(t)
 	bad, good := &breakable{Memory: kit.MemoryKey(t, "decision-key")}, kit.MemoryKey(t, "grant-key")
-	at := kit.Publish(t, "control", kit.Role(evidence.PurposePolicyDecision, "policy", signer.NewRotation(bad, 0, time.Now)),
+	at := kit.Publish(t, "control",
+		kit.Role(evidence.PurposePolicyDecision, "policy", signer.NewRotation(bad, 0, time.Now)),
 		kit.Grant(good))
 	d.Must(t, "certify", "--from", at)
 	before, err := keyring.ReadPublished(t.Context(), []string{at})
@@ -45,7 +46,8 @@ func TestUnfitKeyHidesNoOther(t *testing.T) {
 	bad.unfit.Store(true)
 	check.Must(t, good.Rotate())
 
-	const why = "the key decision-key of the role policy_decision cannot be read: somebody has replaced the key decision-key (custody_unfit)"
+	const why = "the key decision-key of the role policy_decision cannot be read: somebody has replaced the key " +
+		"decision-key (custody_unfit)"
 	for _, tt := range []struct {
 		verb  string
 		shows bool
@@ -63,7 +65,8 @@ func TestUnfitKeyHidesNoOther(t *testing.T) {
 
 	follow := func() {
 		t.Helper()
-		check.Must(t, d.Registry(t).CertifyDue(t.Context(), at, before.RolesByEndpoint[at], keyring.Declaration{}, zap.NewNop()))
+		check.Must(t,
+			d.Registry(t).CertifyDue(t.Context(), at, before.RolesByEndpoint[at], keyring.Declaration{}, zap.NewNop()))
 	}
 	check.Must(t, good.Rotate())
 	follow()

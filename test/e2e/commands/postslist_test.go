@@ -71,9 +71,11 @@ func fillLedger(t *testing.T, n int) (l *sqlite.Ledger, path string) {
 	for i := range records {
 		head := fmt.Sprintf(`{"alg":"EdDSA","kid":"request-proof-key:v%d","typ":"request-proof+jwt"}`, 1+2*i/n)
 		records[i] = ledger.Record{
-			ID: fmt.Sprintf("post_%05d", i), Flow: "post", State: ledger.StateForwarded, Session: fmt.Sprint("ses_", i%3), Method: "POST", Host: "api.example.com",
-			Started:   recordsFrom.Add(time.Duration(i) * time.Minute),
-			Artifacts: []ledger.Artifact{{Name: "requestProof", Token: base64.RawURLEncoding.EncodeToString([]byte(head)) + ".e30.AA"}},
+			ID: fmt.Sprintf("post_%05d", i), Flow: "post", State: ledger.StateForwarded, Session: fmt.Sprint("ses_", i%3),
+			Method: "POST", Host: "api.example.com",
+			Started: recordsFrom.Add(time.Duration(i) * time.Minute),
+			Artifacts: []ledger.Artifact{
+				{Name: "requestProof", Token: base64.RawURLEncoding.EncodeToString([]byte(head)) + ".e30.AA"}},
 		}
 		if i%100 == 0 {
 			records[i].Flow, records[i].State = "egress", ledger.StateRefused
@@ -150,7 +152,8 @@ func TestPostsListIsWhole(t *testing.T) {
 		for _, from := range [][]string{{"--admin", at}, {"--ledger", path}} {
 			status, out, said := kit.Invoke(t, slices.Concat([]string{"posts", "list"}, strings.Fields(tt.args), from)...)
 			if got := idsOf(t, out); status != program.Done || !slices.Equal(got, tt.want) {
-				t.Errorf("posts list %s %s: status %d, %d records, want %d: %s", tt.args, from[0], status, len(got), len(tt.want), said)
+				t.Errorf("posts list %s %s: status %d, %d records, want %d: %s", tt.args, from[0], status, len(got), len(tt.want),
+					said)
 			}
 			if (said == "") != (tt.notice == "") || !strings.Contains(said, tt.notice) {
 				t.Errorf("posts list %s %s: it says %q, want %q", tt.args, from[0], said, tt.notice)
@@ -158,8 +161,10 @@ func TestPostsListIsWhole(t *testing.T) {
 		}
 	}
 	for _, from := range [][]string{{"--admin", at}, {"--ledger", path}} {
-		status, out, said := kit.Invoke(t, slices.Concat([]string{"posts", "list", "--json", "--cursor", "post_absent"}, from)...)
-		if status != program.Refused || out != "" || !strings.Contains(said, "the cursor \"post_absent\" is the id of no record") {
+		status, out, said := kit.Invoke(t,
+			slices.Concat([]string{"posts", "list", "--json", "--cursor", "post_absent"}, from)...)
+		if status != program.Refused || out != "" ||
+			!strings.Contains(said, "the cursor \"post_absent\" is the id of no record") {
 			t.Errorf("an unknown cursor, %s: status %d, %q, %q", from[0], status, out, said)
 		}
 	}
@@ -177,7 +182,8 @@ func TestPostsListAsBefore(t *testing.T) {
 		}
 		var want bytes.Buffer
 		check.Must(t, cli.WriteJSON(&want, records))
-		if status, out, said := kit.Invoke(t, "posts", "list", "--json", "--ledger", path); status != program.Done || out != want.String() {
+		if status, out, said := kit.Invoke(t, "posts", "list", "--json", "--ledger", path); status != program.Done ||
+			out != want.String() {
 			t.Errorf("%d %s: got %s, want %s", status, said, out, &want)
 		}
 	}
@@ -252,7 +258,9 @@ func (e *endlessStore) Records(ctx context.Context, q ledger.Query) iter.Seq2[le
 	}
 	return func(yield func(ledger.Record, error) bool) {
 		defer close(e.over)
-		for ctx.Err() == nil && yield(ledger.Record{ID: fmt.Sprint("post_", e.read.Add(1)), State: ledger.StateForwarded, Reason: strings.Repeat("x", 1<<10)}, nil) {
+		for ctx.Err() == nil &&
+			yield(ledger.Record{ID: fmt.Sprint("post_", e.read.Add(1)), State: ledger.StateForwarded,
+				Reason: strings.Repeat("x", 1<<10)}, nil) {
 		}
 	}
 }

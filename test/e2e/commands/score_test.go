@@ -42,13 +42,17 @@ func TestScoreShow(t *testing.T) {
 	n.Delivered(t, 13, s.Receipts...)
 	show := func(args ...string) (status int, out, errors string) {
 		var stdout, stderr bytes.Buffer
-		status = program.Run(t.Context(), append([]string{"reputation", "show", "score", "--node", "unix:" + socket}, args...), nil, &stdout, &stderr)
+		status = program.Run(t.Context(),
+			append([]string{"reputation", "show", "score", "--node", "unix:" + socket}, args...), nil, &stdout, &stderr)
 		return status, stdout.String(), stderr.String()
 	}
 	status, out, _ := show("ses_1")
 	for _, want := range []string{
-		"session   ses_1 of agent:worker-1, open: the score can change", "95 % interval", "rests on  12 answered calls of models, in receipts 1 to 12",
-		"timing             ", "  chain ", "of 25 ", " not measured\n", "  llm_latency_ms ", "  chain_length ", "  domains_touched 1,", ", interaction_count 12,", "  challenges_issued 1, challenges_passed 0,", "coverage  100 %: 12 of 12 calls", "baseline  -\n", "formulas  version 1, ",
+		"session   ses_1 of agent:worker-1, open: the score can change", "95 % interval",
+		"rests on  12 answered calls of models, in receipts 1 to 12",
+		"timing             ", "  chain ", "of 25 ", " not measured\n", "  llm_latency_ms ", "  chain_length ",
+		"  domains_touched 1,", ", interaction_count 12,", "  challenges_issued 1, challenges_passed 0,",
+		"coverage  100 %: 12 of 12 calls", "baseline  -\n", "formulas  version 1, ",
 		"nonHumanIdentityProven: false",
 	} {
 		if status != program.Done || !strings.Contains(out, want) {
@@ -66,7 +70,8 @@ func TestScoreShow(t *testing.T) {
 	n.Delivered(t, 14, s.Receipts...)
 	check.Must(t, n.Sample(t.Context()))
 	status, out, _ = show(evidence.HashToken(s.Receipts[3]))
-	if status != program.Done || !strings.Contains(out, "ses_1 of agent:worker-1, closed") || strings.Contains(out, "baseline  -") {
+	if status != program.Done || !strings.Contains(out, "ses_1 of agent:worker-1, closed") ||
+		strings.Contains(out, "baseline  -") {
 		t.Errorf("status %d\n%s", status, out)
 	}
 	status, out, _ = show("ses_1", "--owner", s.Owner, "--json")
@@ -75,15 +80,18 @@ func TestScoreShow(t *testing.T) {
 	}
 	dir := t.TempDir()
 	f := n.Kit.Files(t, dir)
-	n.Kit.WriteBundle(t, f.Bundle, n.Kit.Certificates[evidence.PurposeInteraction], n.Kit.Certificates[evidence.PurposeAppraiser])
+	n.Kit.WriteBundle(t, f.Bundle, n.Kit.Certificates[evidence.PurposeInteraction],
+		n.Kit.Certificates[evidence.PurposeAppraiser])
 	scored, receipts := filepath.Join(dir, "score.json"), filepath.Join(dir, "receipts.txt")
 	check.Must(t, os.WriteFile(scored, []byte(out), 0o600))
 	check.Must(t, os.WriteFile(receipts, []byte(strings.Join(s.Receipts, "\n")+"\n"), 0o600))
 	var stdout, stderr bytes.Buffer
 	status = program.Run(t.Context(), []string{
-		"verify", receipts, "--score", scored, "--registry", f.Registry, "--auditor", f.Auditor, "--bundle", f.Bundle, "--manifest", f.Manifest,
+		"verify", receipts, "--score", scored, "--registry", f.Registry, "--auditor", f.Auditor, "--bundle", f.Bundle,
+		"--manifest", f.Manifest,
 	}, nil, &stdout, &stderr)
-	if status != program.Done || !strings.Contains(stdout.String(), "computed again from receipts 1 to 13: it is the same") {
+	if status != program.Done ||
+		!strings.Contains(stdout.String(), "computed again from receipts 1 to 13: it is the same") {
 		t.Errorf("status %d\n%s%s", status, &stdout, &stderr)
 	}
 }
@@ -96,7 +104,8 @@ func TestScoreShowOverHTTPS(t *testing.T) {
 	server := httptest.NewTLSServer(api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop()}))
 	defer server.Close()
 	authority := filepath.Join(t.TempDir(), "ca.pem")
-	check.Must(t, os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
+	check.Must(t,
+		os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
 	_, err := n.Issue(t.Context(), n.By(t, "ses_1"))
 	check.Must(t, err)
 	s := n.Calls(t, "ses_1", 3)
@@ -104,7 +113,8 @@ func TestScoreShowOverHTTPS(t *testing.T) {
 	n.Delivered(t, 5, s.Receipts...)
 	show := func(trusted, node string, args ...string) (out, errors string, status int) {
 		var stdout, stderr bytes.Buffer
-		cmd := exec.CommandContext(t.Context(), kit.Self(t), append([]string{"reputation", "show", "score", "--node", node}, args...)...)
+		cmd := exec.CommandContext(t.Context(), kit.Self(t),
+			append([]string{"reputation", "show", "score", "--node", node}, args...)...)
 		cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+trusted, "SSL_CERT_DIR="+filepath.Join(t.TempDir(), "none"))
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		_ = cmd.Run() // its status tells
@@ -112,19 +122,24 @@ func TestScoreShowOverHTTPS(t *testing.T) {
 	}
 	out, text, status := show(authority, server.URL+"/", "ses_1", "--json")
 	var shown archive.Score
-	if status != program.Done || json.Unmarshal([]byte(out), &shown) != nil || !archive.IsScore(shown.Token) || len(shown.Challenges) != 1 || shown.Revealed != nil {
+	if status != program.Done || json.Unmarshal([]byte(out), &shown) != nil || !archive.IsScore(shown.Token) ||
+		len(shown.Challenges) != 1 || shown.Revealed != nil {
 		t.Errorf("status %d\n%s%s", status, out, text)
 	}
-	if out, text, status = show(authority, server.URL, evidence.HashToken(s.Receipts[0])); status != program.Done || !strings.Contains(out, "ses_1 of agent:worker-1, closed") {
+	if out, text, status = show(authority, server.URL, evidence.HashToken(s.Receipts[0])); status != program.Done ||
+		!strings.Contains(out, "ses_1 of agent:worker-1, closed") {
 		t.Errorf("status %d\n%s%s", status, out, text)
 	}
-	if out, text, status = show(authority, server.URL, "ses_2"); status != program.Refused || !strings.Contains(text, "not_found") {
+	if out, text, status = show(authority, server.URL, "ses_2"); status != program.Refused ||
+		!strings.Contains(text, "not_found") {
 		t.Errorf("status %d\n%s%s", status, out, text)
 	}
-	if out, text, status = show(authority, server.URL+"/none", "ses_1"); status != program.Refused || !strings.Contains(text, "not_found") {
+	if out, text, status = show(authority, server.URL+"/none", "ses_1"); status != program.Refused ||
+		!strings.Contains(text, "not_found") {
 		t.Errorf("status %d\n%s%s", status, out, text)
 	}
-	if out, text, status = show(os.DevNull, server.URL, "ses_1"); status == program.Done || !strings.Contains(text, "certificate") {
+	if out, text, status = show(os.DevNull, server.URL, "ses_1"); status == program.Done ||
+		!strings.Contains(text, "certificate") {
 		t.Errorf("a certificate that nobody vouches for: status %d\n%s%s", status, out, text)
 	}
 }

@@ -23,7 +23,8 @@ func softToken(t *testing.T, keys ...string) string {
 	const module, pin = "/usr/lib/softhsm/libsofthsm2.so", "567890"
 	dir := t.TempDir()
 	conf, pinFile := filepath.Join(dir, "softhsm2.conf"), filepath.Join(dir, "pin")
-	for name, content := range map[string]string{conf: "directories.tokendir = " + dir + "\nobjectstore.backend = file\n", pinFile: pin} {
+	for name, content := range map[string]string{conf: "directories.tokendir = " + dir + "\nobjectstore.backend = file\n",
+		pinFile: pin} {
 		check.Must(t, os.WriteFile(name, []byte(content), 0o600))
 	}
 	t.Setenv("SOFTHSM2_CONF", conf)
@@ -34,19 +35,24 @@ func softToken(t *testing.T, keys ...string) string {
 	}
 	sh("softhsm2-util", "--init-token", "--free", "--label", "mediator", "--so-pin", "12345678", "--pin", pin)
 	for _, key := range keys {
-		sh("pkcs11-tool", "--module", module, "--token-label", "mediator", "--login", "--pin", pin, "--keypairgen", "--key-type", "EC:edwards25519", "--label", key, "--id", "01")
+		sh("pkcs11-tool", "--module", module, "--token-label", "mediator", "--login", "--pin", pin, "--keypairgen",
+			"--key-type", "EC:edwards25519", "--label", key, "--id", "01")
 	}
-	return fmt.Sprintf("custody: {type: pkcs11, pkcs11: {module: %s, token: mediator, pinFile: %s, hardware: true}}", module, pinFile)
+	return fmt.Sprintf("custody: {type: pkcs11, pkcs11: {module: %s, token: mediator, pinFile: %s, hardware: true}}",
+		module, pinFile)
 }
 
 // TestPKCS11 makes a post with every key in a PKCS #11 token.
 func TestPKCS11(t *testing.T) {
-	custody := softToken(t, "runtime-key", "session-key", "request-proof-key", "interaction-receipt-key", "agent-statement-key", "origin-proof-key", "trigger-receipt-key", "policy-decision-key", "action-grant-key", "appraiser-key")
+	custody := softToken(t, "runtime-key", "session-key", "request-proof-key", "interaction-receipt-key",
+		"agent-statement-key", "origin-proof-key", "trigger-receipt-key", "policy-decision-key", "action-grant-key",
+		"appraiser-key")
 	store := filepath.Dir(os.Getenv("SOFTHSM2_CONF"))
 	r := kit.NewClientsRig(t, func(file string) string {
 		return strings.Replace(kit.Speaking(file), "custody: {type: memory}", custody+"\nconfine: {write: ["+store+"]}", 1)
 	})
-	out, err := r.AsAgent(t, kit.Need(t, "curl"), "-sS", "-w", " %{http_code}", "-H", "Content-Type: application/json", "-d", `{"body":"x"}`,
+	out, err := r.AsAgent(t, kit.Need(t, "curl"), "-sS", "-w", " %{http_code}", "-H", "Content-Type: application/json",
+		"-d", `{"body":"x"}`,
 		"https://"+r.Plain()+"/repos/acme/site/issues/7/comments")
 	if err != nil || !strings.HasSuffix(out, " 201") {
 		t.Fatalf("%s, %v", out, err)
@@ -66,6 +72,7 @@ func TestPKCS11(t *testing.T) {
 		t.Errorf("doctor does not say what the token says:\n%s", text)
 	}
 	if !slices.Contains(controls[policy.DeclaredOnly], "triggerCanBeMintedByRuntimeSigner") {
-		t.Errorf("one PIN opens the keys of all processes, and it is not only declared that none signs for another:\n%s", text)
+		t.Errorf("one PIN opens the keys of all processes, and it is not only declared that none signs for another:\n%s",
+			text)
 	}
 }

@@ -125,7 +125,8 @@ func TestQueries(t *testing.T) {
 		}
 		values := exported.scrape(t, resp.Body)
 		for metric, want := range map[string]int{
-			"mediator_vault_reachable": keys, "mediator_signing_version": keys, "mediator_signing_version_created_seconds": keys, "mediator_key_versions": keys,
+			"mediator_vault_reachable": keys, "mediator_signing_version": keys, "mediator_signing_version_created_seconds": keys,
+			"mediator_key_versions":              keys,
 			"mediator_vault_token_until_seconds": keys, "mediator_vault_certificate_until_seconds": 1,
 		} {
 			if got := values[metric]; len(got) < want || slices.Contains(got, "0") {

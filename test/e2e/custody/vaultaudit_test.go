@@ -29,7 +29,8 @@ type compared struct {
 
 // denySome denies comments on one issue.
 func denySome(file string) string {
-	return strings.Replace(file, "\nrules:\n", "\nrules:\n  - name: not-there\n    effect: deny\n    when: request.path.endsWith(\"/8/comments\")\n", 1)
+	return strings.Replace(file, "\nrules:\n",
+		"\nrules:\n  - name: not-there\n    effect: deny\n    when: request.path.endsWith(\"/8/comments\")\n", 1)
 }
 
 // TestVaultAudit compares the log of a real audit device with the record of real posts. They differ only after a key
@@ -52,7 +53,9 @@ func TestVaultAudit(t *testing.T) {
 	var records []ledger.Record
 	kit.Until(t, "the records", func() bool {
 		check.Must(t, admin.Get(t.Context(), v.Stack.Admin(), "/v1/posts?flow=post", &records))
-		return len(records) == posts+1 && !slices.ContainsFunc(records, func(r ledger.Record) bool { return r.State == ledger.StateForwarding })
+		return len(records) == posts+1 && !slices.ContainsFunc(records, func(r ledger.Record) bool {
+			return r.State == ledger.StateForwarding
+		})
 	})
 	const artifacts = 7*posts + 4 // of a post that is denied, there is what rests on no decision
 
@@ -62,7 +65,8 @@ func TestVaultAudit(t *testing.T) {
 	exact := []string{"--address", v.vault.Address, "--ca", v.vault.CAFile, "--token-file", token, "--device", "file"}
 	audit := func(log string, flags ...string) (got compared, status int, said string) {
 		t.Helper()
-		args := slices.Concat([]string{"vault", "audit", log, "--until", "2100-01-01", "--json", "--admin", v.Stack.Admin()}, flags)
+		args := slices.Concat([]string{"vault", "audit", log, "--until", "2100-01-01", "--json", "--admin", v.Stack.Admin()},
+			flags)
 		status, out, said := kit.Invoke(t, args...)
 		if out != "" {
 			check.Must(t, json.Unmarshal([]byte(out), &got))
@@ -88,7 +92,8 @@ func TestVaultAudit(t *testing.T) {
 	}
 
 	both("nothing differs", log, func(t *testing.T, got compared, status int) {
-		if s := got.Summary; status != program.Done || len(got.Differences) != 0 || s.Signatures != artifacts || s.Artifacts != artifacts || s.Matched != artifacts {
+		if s := got.Summary; status != program.Done || len(got.Differences) != 0 || s.Signatures != artifacts ||
+			s.Artifacts != artifacts || s.Matched != artifacts {
 			t.Errorf("status %d, %+v", status, got)
 		}
 	})
@@ -100,11 +105,15 @@ func TestVaultAudit(t *testing.T) {
 	})
 	cut = slices.Delete(cut, n, n+1)
 	both("the log is cut", write(cut), func(t *testing.T, got compared, status int) {
-		if status != program.Refused || len(got.Differences) != 1 || got.Summary.OnlyRecord != 1 || got.Summary.OnlyVault != 0 {
+		if status != program.Refused || len(got.Differences) != 1 || got.Summary.OnlyRecord != 1 ||
+			got.Summary.OnlyVault != 0 {
 			t.Fatalf("status %d, %+v", status, got)
 		}
 		d := got.Differences[0]
-		if d.Only != vaultaudit.OnlyRecord || d.Key != "action-grant-key:v1" || d.Artifact != "grant" || !slices.ContainsFunc(records, func(r ledger.Record) bool { return r.ID == d.Post }) {
+		if d.Only != vaultaudit.OnlyRecord || d.Key != "action-grant-key:v1" || d.Artifact != "grant" ||
+			!slices.ContainsFunc(records, func(r ledger.Record) bool {
+				return r.ID == d.Post
+			}) {
 			t.Errorf("got %+v", d)
 		}
 	})
@@ -113,29 +122,33 @@ func TestVaultAudit(t *testing.T) {
 	foreign := base64.StdEncoding.EncodeToString([]byte("a request proof of somebody else's"))
 	v.vault.Write(t, "transit/sign/request-proof-key", map[string]any{"input": foreign})
 	both("a signature for somebody else", log, func(t *testing.T, got compared, status int) {
-		if status != program.Refused || len(got.Differences) != 1 || got.Summary.OnlyVault != 1 || got.Summary.OnlyRecord != 0 {
+		if status != program.Refused || len(got.Differences) != 1 || got.Summary.OnlyVault != 1 ||
+			got.Summary.OnlyRecord != 0 {
 			t.Fatalf("status %d, %+v", status, got)
 		}
-		if d := got.Differences[0]; d.Only != vaultaudit.OnlyVault || d.Key != "request-proof-key:v1" || d.By != "root" || d.Request == "" || d.Remote != "127.0.0.1" || d.Time.IsZero() {
+		if d := got.Differences[0]; d.Only != vaultaudit.OnlyVault || d.Key != "request-proof-key:v1" || d.By != "root" ||
+			d.Request == "" || d.Remote != "127.0.0.1" || d.Time.IsZero() {
 			t.Errorf("got %+v", d)
 		}
 	})
 	// If the log lacks a signature of that key and time too, only the signatures themselves differ.
 	hidden := lines()
 	n = slices.IndexFunc(hidden, func(l string) bool {
-		return strings.Contains(l, `"type":"response"`) && strings.Contains(l, `"path":"transit/sign/request-proof-key"`) && !strings.Contains(l, `"display_name":"root"`)
+		return strings.Contains(l, `"type":"response"`) && strings.Contains(l, `"path":"transit/sign/request-proof-key"`) &&
+			!strings.Contains(l, `"display_name":"root"`)
 	})
-	both("a signature in the place of another", write(slices.Delete(hidden, n, n+1)), func(t *testing.T, got compared, status int) {
-		if !got.Summary.Exact {
-			if status != program.Done {
+	both("a signature in the place of another", write(slices.Delete(hidden, n, n+1)),
+		func(t *testing.T, got compared, status int) {
+			if !got.Summary.Exact {
+				if status != program.Done {
+					t.Errorf("status %d, %+v", status, got)
+				}
+				return
+			}
+			if status != program.Refused || got.Summary.OnlyVault != 1 || got.Summary.OnlyRecord != 1 {
 				t.Errorf("status %d, %+v", status, got)
 			}
-			return
-		}
-		if status != program.Refused || got.Summary.OnlyVault != 1 || got.Summary.OnlyRecord != 1 {
-			t.Errorf("status %d, %+v", status, got)
-		}
-	})
+		})
 
 	// People read it over a copy of the ledger, which is empty.
 	empty := filepath.Join(t.TempDir(), "empty.db")
@@ -143,12 +156,16 @@ func TestVaultAudit(t *testing.T) {
 	check.Must(t, err)
 	check.Must(t, l.Close())
 	status, out, said := kit.Invoke(t, "vault", "audit", log, "--until", "2100-01-01", "--ledger", empty)
-	if status != program.Refused || strings.Count(out, "\nvault ") != artifacts+1 || !strings.Contains(out, fmt.Sprintf("only in Vault's log: %d; only in the record: 0;", artifacts+1)) || !strings.Contains(out, "Only keys, times and number were compared") {
+	if status != program.Refused || strings.Count(out, "\nvault ") != artifacts+1 ||
+		!strings.Contains(out, fmt.Sprintf("only in Vault's log: %d; only in the record: 0;", artifacts+1)) ||
+		!strings.Contains(out, "Only keys, times and number were compared") {
 		t.Errorf("status %d: %s%s", status, out, said)
 	}
 
 	// A comparison that fails prints no result.
-	check.Must(t, os.WriteFile(token, []byte(v.vault.TokenFor(t, "nobody", `path "none" { capabilities = ["read"] }`, time.Hour)), 0o600))
+	check.Must(t,
+		os.WriteFile(token, []byte(v.vault.TokenFor(t, "nobody", `path "none" { capabilities = ["read"] }`, time.Hour)),
+			0o600))
 	for name, tt := range map[string]struct {
 		log   string
 		flags []string
@@ -166,7 +183,8 @@ func TestVaultAudit(t *testing.T) {
 
 	// An audit device can log signatures as they are, so that Vault is not asked.
 	plain := filepath.Join(t.TempDir(), "plain.log")
-	v.vault.Write(t, "sys/audit/plain", map[string]any{"type": "file", "options": map[string]string{"file_path": plain, "log_raw": "true"}})
+	v.vault.Write(t, "sys/audit/plain",
+		map[string]any{"type": "file", "options": map[string]string{"file_path": plain, "log_raw": "true"}})
 	since := time.Now()
 	if o := a.Post(); o.Code != "" {
 		t.Fatalf("%+v", o)
@@ -176,15 +194,19 @@ func TestVaultAudit(t *testing.T) {
 		check.Must(t, admin.Get(t.Context(), v.Stack.Admin(), "/v1/posts?flow=post&state=forwarded", &records))
 		return len(records) == posts+1
 	})
-	got, status, said := audit(plain, "--since", since.Truncate(time.Second).Format(time.RFC3339), "--keys", "runtime-key,session-key")
-	if status != program.Refused || !got.Summary.Exact || got.Summary.OnlyVault != 1 || got.Differences[0].Key != "runtime-key:v1" {
+	got, status, said := audit(plain, "--since", since.Truncate(time.Second).Format(time.RFC3339), "--keys",
+		"runtime-key,session-key")
+	if status != program.Refused || !got.Summary.Exact || got.Summary.OnlyVault != 1 ||
+		got.Differences[0].Key != "runtime-key:v1" {
 		t.Errorf("status %d, %+v, %s", status, got, said)
 	}
 
 	// A wrapped answer contains a signature that no log shows. A failed request contains none.
 	c := v.vault.Client(t)
-	for _, wrong := range []map[string]any{{"input": "no Base64"}, {"input": foreign, "key_version": 7}, {"batch_input": []any{}}, {"batch_input": []any{map[string]any{"input": "no Base64"}}}} {
-		if answer, err := c.Logical().Write("transit/sign/runtime-key", wrong); err == nil && answer.Data["batch_results"] == nil {
+	for _, wrong := range []map[string]any{{"input": "no Base64"}, {"input": foreign, "key_version": 7},
+		{"batch_input": []any{}}, {"batch_input": []any{map[string]any{"input": "no Base64"}}}} {
+		if answer, err := c.Logical().Write("transit/sign/runtime-key", wrong); err == nil &&
+			answer.Data["batch_results"] == nil {
 			t.Errorf("signed %v: %v", wrong, answer.Data)
 		}
 	}
@@ -198,13 +220,19 @@ func TestVaultAudit(t *testing.T) {
 		t.Fatalf("got %v", answer.Data)
 	}
 	for _, path := range []string{plain, log} {
-		got, status, said := audit(path, "--since", since.Truncate(time.Second).Format(time.RFC3339), "--keys", "runtime-key,session-key")
-		hidden := slices.IndexFunc(got.Differences, func(d vaultaudit.Difference) bool { return d.Hidden == vaultaudit.HiddenWrapped })
-		if status != program.Refused || got.Summary.OnlyVault != 2 || hidden < 0 || got.Differences[hidden].Key != "runtime-key" || got.Differences[hidden].By != "root" || got.Differences[hidden].Request == "" {
+		got, status, said := audit(path, "--since", since.Truncate(time.Second).Format(time.RFC3339), "--keys",
+			"runtime-key,session-key")
+		hidden := slices.IndexFunc(got.Differences, func(d vaultaudit.Difference) bool {
+			return d.Hidden == vaultaudit.HiddenWrapped
+		})
+		if status != program.Refused || got.Summary.OnlyVault != 2 || hidden < 0 ||
+			got.Differences[hidden].Key != "runtime-key" || got.Differences[hidden].By != "root" ||
+			got.Differences[hidden].Request == "" {
 			t.Errorf("%s: status %d, %+v, %s", path, status, got, said)
 		}
 	}
-	if _, out, _ := kit.Invoke(t, "vault", "audit", plain, "--until", "2100-01-01", "--admin", v.Stack.Admin()); !strings.Contains(out, "what the log does not show (wrapped) of the request ") {
+	if _, out, _ := kit.Invoke(t, "vault", "audit", plain, "--until", "2100-01-01", "--admin",
+		v.Stack.Admin()); !strings.Contains(out, "what the log does not show (wrapped) of the request ") {
 		t.Errorf("got %s", out)
 	}
 }

@@ -24,10 +24,12 @@ func TestVaultBootstrap(t *testing.T) {
 	v, dir := vaulttest.New(t), t.TempDir()
 	token, out := filepath.Join(dir, "token"), filepath.Join(dir, "secrets")
 	check.Must(t, os.WriteFile(token, []byte(v.Token+"\n"), 0o600))
-	args := []string{"vault", "bootstrap", "--apply", "--address", v.Address, "--ca", v.CAFile, "--token-file", token, "--out", out}
+	args := []string{"vault", "bootstrap", "--apply", "--address", v.Address, "--ca", v.CAFile, "--token-file", token,
+		"--out", out}
 	for _, want := range []string{"transit/keys/runtime-key: made\n", "transit/keys/runtime-key: is there\n"} {
 		var stdout, stderr bytes.Buffer
-		if status := program.Run(t.Context(), args, nil, &stdout, &stderr); status != program.Done || !strings.Contains(stdout.String(), want) {
+		if status := program.Run(t.Context(), args, nil, &stdout, &stderr); status != program.Done ||
+			!strings.Contains(stdout.String(), want) {
 			t.Fatalf("%d, %s%s", status, &stdout, &stderr)
 		}
 	}
@@ -43,7 +45,8 @@ func TestVaultBootstrap(t *testing.T) {
 		check.Must(t, json.Unmarshal(stdout.Bytes(), into))
 	}
 	command(&done, "vault", "bootstrap", "--deliver", "control", "--out", out)
-	if len(done) != 2 || done[0].What != filepath.Join(out, "policy_decision.secret-id") || done[0].Did != "written, to be unwrapped within 1h0m0s" {
+	if len(done) != 2 || done[0].What != filepath.Join(out, "policy_decision.secret-id") ||
+		done[0].Did != "written, to be unwrapped within 1h0m0s" {
 		t.Errorf("it did %+v", done)
 	}
 	var ids []bootstrap.SecretID
@@ -53,7 +56,9 @@ func TestVaultBootstrap(t *testing.T) {
 		t.Errorf("there are %+v", ids)
 	}
 	command(&ids, "vault", "bootstrap", "--secret-ids", "--prune-older-than", "1ns")
-	if i := slices.IndexFunc(ids, func(id bootstrap.SecretID) bool { return id.Pruned }); len(ids) != roles+2 || i < 1 || ids[i].Process != "control" || ids[i-1].Pruned {
+	if i := slices.IndexFunc(ids, func(id bootstrap.SecretID) bool {
+		return id.Pruned
+	}); len(ids) != roles+2 || i < 1 || ids[i].Process != "control" || ids[i-1].Pruned {
 		t.Errorf("there are %+v", ids)
 	}
 	command(&ids, "vault", "bootstrap", "--secret-ids")
@@ -77,12 +82,15 @@ func TestVaultBootstrap(t *testing.T) {
 func TestVaultRoles(t *testing.T) {
 	t.Parallel()
 	purposes := map[string]string{
-		"origin": evidence.PurposeTriggerOriginProof, "receipt": evidence.PurposeTriggerReceipt, "decision": evidence.PurposePolicyDecision, "grant": evidence.PurposeActionGrant,
-		"runtime": evidence.PurposeRuntimeAttestation, "session": evidence.PurposeAgentSession, "requestProof": evidence.PurposeRequestProof,
+		"origin": evidence.PurposeTriggerOriginProof, "receipt": evidence.PurposeTriggerReceipt,
+		"decision": evidence.PurposePolicyDecision, "grant": evidence.PurposeActionGrant,
+		"runtime": evidence.PurposeRuntimeAttestation, "session": evidence.PurposeAgentSession,
+		"requestProof":       evidence.PurposeRequestProof,
 		"interactionReceipt": evidence.PurposeInteraction, "appraiser": evidence.PurposeAppraiser,
 		"agentStatement": evidence.PurposeStatement,
 	}
-	files := map[string]string{"trigger": "trigger.yaml", "control": "control.yaml", "serve": "mediator.yaml", "reputation": "reputation.yaml"}
+	files := map[string]string{"trigger": "trigger.yaml", "control": "control.yaml", "serve": "mediator.yaml",
+		"reputation": "reputation.yaml"}
 	named := make(map[string]string) // "process purpose key"
 	for process, file := range files {
 		raw := kit.Read(t, "../../../configs/"+file)
@@ -102,7 +110,8 @@ func TestVaultRoles(t *testing.T) {
 	if len(named) != len(bootstrap.Roles) {
 		t.Errorf("the examples name %d keys: %v", len(named), named)
 	}
-	if r := bootstrap.Roots; len(r) != 2 || r[0].Purpose != evidence.PurposeSignerCertificate || r[1].Purpose != evidence.PurposeDeploymentCertificate {
+	if r := bootstrap.Roots; len(r) != 2 || r[0].Purpose != evidence.PurposeSignerCertificate ||
+		r[1].Purpose != evidence.PurposeDeploymentCertificate {
 		t.Errorf("%+v", r)
 	}
 }

@@ -35,15 +35,18 @@ func (v *vaultRig) addCredentialRole(t *testing.T, path string) {
 	t.Helper()
 	policy := kit.Read(t, "../../../configs/vault/api_credential.hcl")
 	const role = "auth/approle/role/mediator-" + "api_credential"
-	v.vault.Write(t, "sys/policies/acl/mediator-"+"api_credential", map[string]any{"policy": strings.Replace(string(policy), "kv/data/github", path, 1)})
-	v.vault.Write(t, role, map[string]any{"token_policies": "mediator-" + "api_credential", "token_no_default_policy": true, "token_ttl": "1h"})
+	v.vault.Write(t, "sys/policies/acl/mediator-"+"api_credential",
+		map[string]any{"policy": strings.Replace(string(policy), "kv/data/github", path, 1)})
+	v.vault.Write(t, role,
+		map[string]any{"token_policies": "mediator-" + "api_credential", "token_no_default_policy": true, "token_ttl": "1h"})
 	id, err := v.vault.Client(t).Logical().ReadWithContext(t.Context(), role+"/role-id")
 	check.Must(t, err)
 	wrapping := v.vault.Client(t)
 	wrapping.SetWrappingLookupFunc(func(string, string) string { return "1h" })
 	secret, err := wrapping.Logical().WriteWithContext(t.Context(), role+"/secret-id", nil)
 	check.Must(t, err)
-	for kind, content := range map[string]string{".role-id": id.Data["role_id"].(string), ".secret-id": secret.WrapInfo.Token} {
+	for kind, content := range map[string]string{".role-id": id.Data["role_id"].(string),
+		".secret-id": secret.WrapInfo.Token} {
 		check.Must(t, os.WriteFile(filepath.Join(v.auth, "api_credential"+kind), []byte(content), 0o600))
 	}
 }
@@ -92,7 +95,8 @@ upstreams:
 `
 	}
 	v.Rig = kit.NewRig(t, kit.Plain, api, kit.ManyPosts, v.config)
-	for _, dir := range []string{v.Dir, filepath.Dir(v.Dir)} { // closed to others as they are made, which would hide what is below
+	// closed to others as they are made, which would hide what is below
+	for _, dir := range []string{v.Dir, filepath.Dir(v.Dir)} {
 		check.Must(t, os.Chmod(dir, 0o711))
 	}
 	run := func() string {
@@ -101,7 +105,8 @@ upstreams:
 		defer cancel()
 		event, err := v.DeliverRelease(ctx)
 		check.Must(t, err)
-		out, err := exec.CommandContext(ctx, "/proc/self/exe", "run", "--admin", v.Stack.Admin(), "--event", event, "--", "sh", "-c", agentLooks, "sh", v.Dir, v.Plain()).CombinedOutput()
+		out, err := exec.CommandContext(ctx, "/proc/self/exe", "run", "--admin", v.Stack.Admin(), "--event", event, "--",
+			"sh", "-c", agentLooks, "sh", v.Dir, v.Plain()).CombinedOutput()
 		check.Must(t, err)
 		return string(out)
 	}

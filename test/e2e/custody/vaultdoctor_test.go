@@ -29,7 +29,9 @@ func (v *vaultRig) allow(t *testing.T, role bootstrap.Role, path, capability str
 	c := v.vault.Client(t)
 	text, err := c.Sys().GetPolicyWithContext(t.Context(), "mediator-"+role.Purpose)
 	check.Must(t, err)
-	check.Must(t, c.Sys().PutPolicyWithContext(t.Context(), "mediator-"+role.Purpose, text+fmt.Sprintf("\npath %q { capabilities = [%q] }\n", path, capability)))
+	check.Must(t,
+		c.Sys().PutPolicyWithContext(t.Context(), "mediator-"+role.Purpose,
+			text+fmt.Sprintf("\npath %q { capabilities = [%q] }\n", path, capability)))
 }
 
 // set changes the configuration of a key in Vault.
@@ -50,18 +52,26 @@ func changesOfRights() []change {
 	var out []change
 	for i, r := range bootstrap.Roles {
 		other := bootstrap.Roles[(i+1)%len(bootstrap.Roles)]
-		out = append(out, change{r.Purpose + " can sign as another", func(t *testing.T, v *vaultRig) { v.allow(t, r, "transit/sign/"+other.Key, "update") }, "update on transit/sign/" + other.Key})
+		out = append(out, change{r.Purpose + " can sign as another", func(t *testing.T, v *vaultRig) {
+			v.allow(t, r, "transit/sign/"+other.Key, "update")
+		}, "update on transit/sign/" + other.Key})
 	}
 	runtime := bootstrap.Roles[4]
 	for path, capability := range map[string]string{
-		"transit/export/signing-key/runtime-key": "read", "transit/byok-export/session-key/runtime-key": "read", "transit/backup/runtime-key": "read",
+		"transit/export/signing-key/runtime-key": "read", "transit/byok-export/session-key/runtime-key": "read",
+		"transit/backup/runtime-key":             "read",
 		"transit/export/signing-key/session-key": "read", "transit/restore/runtime-key": "update",
-		"transit/keys/runtime-key/config": "update", "transit/keys/runtime-key/rotate": "update", "transit/keys/session-key": "read",
-		"auth/token/create": "update", "sys/policies/acl/*": "update", "sys/auth/*": "sudo",
+		"transit/keys/runtime-key/config": "update", "transit/keys/runtime-key/rotate": "update",
+		"transit/keys/session-key": "read",
+		"auth/token/create":        "update", "sys/policies/acl/*": "update", "sys/auth/*": "sudo",
 	} {
-		out = append(out, change{capability + " on " + path, func(t *testing.T, v *vaultRig) { v.allow(t, runtime, path, capability) }, strings.TrimSuffix(path, "*")})
+		out = append(out, change{capability + " on " + path, func(t *testing.T, v *vaultRig) {
+			v.allow(t, runtime, path, capability)
+		}, strings.TrimSuffix(path, "*")})
 	}
-	return append(out, change{"a wildcard", func(t *testing.T, v *vaultRig) { v.allow(t, runtime, "transit/sign/*", "update") }, "update on transit/sign/"})
+	return append(out, change{"a wildcard", func(t *testing.T, v *vaultRig) {
+		v.allow(t, runtime, "transit/sign/*", "update")
+	}, "update on transit/sign/"})
 }
 
 // TestDoctorAsksVault changes in Vault what the manifest relies on, one thing after the other, while the deployment
@@ -71,22 +81,30 @@ func TestDoctorAsksVault(t *testing.T) {
 	v := newVaultRig(t, kit.ManyPosts, kit.Speaking)
 	a := v.OpenAgent(t)
 	status, text, controls := v.Doctor(t)
-	if status != 0 || len(controls[policy.ObservedTrue]) < 25 || len(controls[policy.ObservedFalse]) != 0 || a.Post().Code != "" {
+	if status != 0 || len(controls[policy.ObservedTrue]) < 25 || len(controls[policy.ObservedFalse]) != 0 ||
+		a.Post().Code != "" {
 		t.Fatalf("a sound deployment: status %d\n%s", status, text)
 	}
 	for _, r := range bootstrap.Roles {
-		held := "Vault says that the key " + r.Key + " is Ed25519, and that it can be neither exported, nor backed up in plaintext, nor deleted."
+		held := "Vault says that the key " + r.Key +
+			" is Ed25519, and that it can be neither exported, nor backed up in plaintext, nor deleted."
 		apart := "Vault says that the token for the key " + r.Key + " (policies mediator-" + r.Purpose + ", good for "
-		if slices.Contains([]string{"runtime_attestation", "trigger_receipt", "policy_decision", "action_grant"}, r.Purpose) && !strings.Contains(text, apart) {
+		if slices.Contains([]string{"runtime_attestation", "trigger_receipt", "policy_decision", "action_grant"},
+			r.Purpose) && !strings.Contains(text, apart) {
 			t.Errorf("doctor does not say %q", apart)
 		}
 		// No control covers these; a finding contradicts their certificates.
-		if !slices.Contains([]string{"action_grant", "interaction_receipt", "agent_statement", "appraiser"}, r.Purpose) && !strings.Contains(text, held) {
+		if !slices.Contains([]string{"action_grant", "interaction_receipt", "agent_statement", "appraiser"}, r.Purpose) &&
+			!strings.Contains(text, held) {
 			t.Errorf("doctor does not say %q", held)
 		}
 	}
 	undo := func(t *testing.T, v *vaultRig) { v.apply(t) } // the bootstrap puts policies and deletion_allowed right again
-	changes := append(changesOfRights(), change{"the key for receipts can be deleted", func(t *testing.T, v *vaultRig) { v.set(t, "interaction-receipt-key", "deletion_allowed", true) }, "the key interaction-receipt-key can be deleted"}, change{"a key can be deleted", func(t *testing.T, v *vaultRig) { v.set(t, "action-grant-key", "deletion_allowed", true) }, "the key action-grant-key can be deleted"})
+	changes := append(changesOfRights(), change{"the key for receipts can be deleted", func(t *testing.T, v *vaultRig) {
+		v.set(t, "interaction-receipt-key", "deletion_allowed", true)
+	}, "the key interaction-receipt-key can be deleted"}, change{"a key can be deleted", func(t *testing.T, v *vaultRig) {
+		v.set(t, "action-grant-key", "deletion_allowed", true)
+	}, "the key action-grant-key can be deleted"})
 	for _, c := range changes {
 		t.Run(c.name, func(t *testing.T) {
 			c.make(t, v)
@@ -176,7 +194,9 @@ func TestVaultThatIsNotAsItShouldBe(t *testing.T) {
 	full.Only(t, "time: processes ask a Vault that answers wrongly")
 	t.Parallel()
 	v := newVault(t)
-	grant := bootstrap.Roles[slices.IndexFunc(bootstrap.Roles, func(r bootstrap.Role) bool { return r.Purpose == "action_grant" })]
+	grant := bootstrap.Roles[slices.IndexFunc(bootstrap.Roles, func(r bootstrap.Role) bool {
+		return r.Purpose == "action_grant"
+	})]
 	remake := func(t *testing.T, how map[string]any) {
 		v.set(t, grant.Key, "deletion_allowed", true)
 		_, err := v.vault.Client(t).Logical().DeleteWithContext(t.Context(), "transit/keys/"+grant.Key)
@@ -197,18 +217,42 @@ func TestVaultThatIsNotAsItShouldBe(t *testing.T) {
 		edit func(string) string
 		want string
 	}{
-		{name: "an RSA key", make: func(t *testing.T) { remake(t, with("type", "rsa-2048")) }, want: "is of the type rsa-2048 and not a plain ed25519: make another one with a name of its own (custody_unfit)"},
-		{name: "a key for encryption", make: func(t *testing.T) { remake(t, with("type", "aes256-gcm96")) }, want: "is of the type aes256-gcm96 and not a plain ed25519: make another one with a name of its own (custody_unfit)"},
-		{name: "a derived key", make: func(t *testing.T) { remake(t, with("derived", true)) }, want: "and not a plain ed25519: make another one with a name of its own (custody_unfit)"},
-		{name: "an exportable key", make: func(t *testing.T) { remake(t, with("exportable", true)) }, want: "this process does not start: Vault says that the key action-grant-key can be exported. (custody:action_grant) (deployment_contradicted)"},
-		{name: "a plaintext backup", make: func(t *testing.T) { remake(t, with("allow_plaintext_backup", true)) }, want: "can be had as a plaintext backup. (custody:action_grant) (deployment_contradicted)"},
-		{name: "a key that can be deleted", make: func(t *testing.T) { v.set(t, grant.Key, "deletion_allowed", true) }, want: "can be deleted and made again. (custody:action_grant) (deployment_contradicted)"},
-		{name: "a token that can export", make: func(t *testing.T) { v.allow(t, grant, "transit/export/signing-key/"+grant.Key, "read") }, want: "The token for the key action-grant-key may do more than sign with it: read on transit/export/signing-key/action-grant-key. (apart:action_grant) (deployment_contradicted)"},
-		{name: "a token that can sign as another role", make: func(t *testing.T) { v.allow(t, grant, "transit/sign/request-proof-key", "update") }, want: "update on transit/sign/request-proof-key. (apart:action_grant) (deployment_contradicted)"},
+		{name: "an RSA key", make: func(t *testing.T) {
+			remake(t, with("type", "rsa-2048"))
+		}, want: "is of the type rsa-2048 and not a plain ed25519: make another one with a name of its own (custody_unfit)"},
+		{name: "a key for encryption", make: func(t *testing.T) {
+			remake(t, with("type", "aes256-gcm96"))
+		}, want: "is of the type aes256-gcm96 and not a plain ed25519: make another one with a name of its own " +
+			"(custody_unfit)"},
+		{name: "a derived key", make: func(t *testing.T) {
+			remake(t, with("derived", true))
+		}, want: "and not a plain ed25519: make another one with a name of its own (custody_unfit)"},
+		{name: "an exportable key", make: func(t *testing.T) {
+			remake(t, with("exportable", true))
+		}, want: "this process does not start: Vault says that the key action-grant-key can be exported. " +
+			"(custody:action_grant) (deployment_contradicted)"},
+		{name: "a plaintext backup", make: func(t *testing.T) {
+			remake(t, with("allow_plaintext_backup", true))
+		}, want: "can be had as a plaintext backup. (custody:action_grant) (deployment_contradicted)"},
+		{name: "a key that can be deleted", make: func(t *testing.T) {
+			v.set(t, grant.Key, "deletion_allowed", true)
+		}, want: "can be deleted and made again. (custody:action_grant) (deployment_contradicted)"},
+		{name: "a token that can export", make: func(t *testing.T) {
+			v.allow(t, grant, "transit/export/signing-key/"+grant.Key, "read")
+		}, want: "The token for the key action-grant-key may do more than sign with it: read on " +
+			"transit/export/signing-key/action-grant-key. (apart:action_grant) (deployment_contradicted)"},
+		{name: "a token that can sign as another role", make: func(t *testing.T) {
+			v.allow(t, grant, "transit/sign/request-proof-key", "update")
+		}, want: "update on transit/sign/request-proof-key. (apart:action_grant) (deployment_contradicted)"},
 		{name: "a root token", edit: v.rootTokens(t), want: "everything: it is a root token"},
-		{name: "a secret id that the agent can read", make: func(t *testing.T) { v.open(t) }, want: fmt.Sprintf("/policy_decision.secret-id; the agent's user %d can read %s/action_grant.secret-id. (files:policy_decision) (deployment_contradicted)", trial.User(), v.auth)},
+		{name: "a secret id that the agent can read", make: func(t *testing.T) {
+			v.open(t)
+		}, want: fmt.Sprintf(
+			"/policy_decision.secret-id; the agent's user %d can read %s/action_grant.secret-id. (files:policy_decision) "+
+				"(deployment_contradicted)", trial.User(), v.auth)},
 		{name: "a socket that admits the agent", edit: func(file string) string {
-			return strings.Replace(file, "internal: {unix: run/control.sock}", fmt.Sprintf("internal: {unix: run/control.sock, uids: [%d]}", trial.User()), 1)
+			return strings.Replace(file, "internal: {unix: run/control.sock}",
+				fmt.Sprintf("internal: {unix: run/control.sock, uids: [%d]}", trial.User()), 1)
 		}, want: "internal.uids: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -217,7 +261,8 @@ func TestVaultThatIsNotAsItShouldBe(t *testing.T) {
 			if tt.make != nil {
 				tt.make(t)
 			}
-			d := &trial.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2"}
+			d := &trial.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1",
+				PlainAddr: "127.0.0.1:2"}
 			kit.OpenTo(t, d.Dir)
 			files := d.Files(trial.Rules)
 			for name, raw := range files {
@@ -231,8 +276,11 @@ func TestVaultThatIsNotAsItShouldBe(t *testing.T) {
 			kit.OpenTo(t, filepath.Join(d.Dir, "run"))
 			ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
 			defer cancel()
-			process := exec.CommandContext(ctx, "/proc/self/exe", "control", "--config", filepath.Join(d.Dir, devstack.ControlFile)) // which confines itself for good
-			if said, err := process.CombinedOutput(); err == nil || !strings.Contains(string(said), tt.want) || ctx.Err() != nil {
+			// which confines itself for good
+			process := exec.CommandContext(ctx, "/proc/self/exe", "control", "--config",
+				filepath.Join(d.Dir, devstack.ControlFile))
+			if said, err := process.CombinedOutput(); err == nil || !strings.Contains(string(said), tt.want) ||
+				ctx.Err() != nil {
 				t.Errorf("got %v\n%s", err, said)
 			}
 		})

@@ -72,10 +72,17 @@ func vaultFaults() []fault {
 	nothing := func(*testing.T, *vaultRig) {}
 	deliver := func(t *testing.T, v *vaultRig) { v.redeliver(t) }
 	return []fault{
-		{name: "sealed", strike: func(t *testing.T, v *vaultRig, _ func() bool) { check.Must(t, v.vault.Seal()) }, mend: func(t *testing.T, v *vaultRig) { check.Must(t, v.vault.Unseal()) }},
+		{name: "sealed", strike: func(t *testing.T, v *vaultRig, _ func() bool) {
+			check.Must(t, v.vault.Seal())
+		}, mend: func(t *testing.T, v *vaultRig) { check.Must(t, v.vault.Unseal()) }},
 		{name: "killed", strike: kill, mend: start},
-		harmless(time.Second, fault{name: "restarted", strike: func(t *testing.T, v *vaultRig, _ func() bool) { kill(t, v, nil); start(t, v) }, mend: nothing}),
-		{name: "frozen", stale: true, strike: func(t *testing.T, v *vaultRig, _ func() bool) { check.Must(t, v.vault.Freeze()) }, mend: func(t *testing.T, v *vaultRig) { check.Must(t, v.vault.Thaw()) }},
+		harmless(time.Second, fault{name: "restarted", strike: func(t *testing.T, v *vaultRig, _ func() bool) {
+			kill(t, v, nil)
+			start(t, v)
+		}, mend: nothing}),
+		{name: "frozen", stale: true, strike: func(t *testing.T, v *vaultRig, _ func() bool) {
+			check.Must(t, v.vault.Freeze())
+		}, mend: func(t *testing.T, v *vaultRig) { check.Must(t, v.vault.Thaw()) }},
 		harmless(time.Second, network("500 ms slower", vaulttest.Fault{Delay: 500 * time.Millisecond})),
 		network("3 s slower", vaulttest.Fault{Delay: 3 * time.Second}),
 		{name: "its audit disk full", strike: fillAudit, mend: emptyAudit},
@@ -87,7 +94,9 @@ func vaultFaults() []fault {
 		network("its certificate expired", vaulttest.Fault{Expired: true}),
 		clock("its clock a day behind", -24*time.Hour),
 		clock("its clock a day ahead", 24*time.Hour),
-		harmless(time.Second, fault{name: "tokens revoked", strike: func(t *testing.T, v *vaultRig, _ func() bool) { v.revokeTokens(t) }, mend: nothing}),
+		harmless(time.Second, fault{name: "tokens revoked", strike: func(t *testing.T, v *vaultRig, _ func() bool) {
+			v.revokeTokens(t)
+		}, mend: nothing}),
 		{name: "tokens revoked, logins refused", strike: func(t *testing.T, v *vaultRig, _ func() bool) {
 			v.loseSecretIDs(t, bootstrap.Roles...)
 			v.revokeTokens(t)
@@ -122,7 +131,8 @@ func fillAudit(t *testing.T, v *vaultRig, _ func() bool) {
 		t.Fatalf("mounting a small disk (%v): run the tests as root", err)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(disk, syscall.MNT_DETACH) })
-	v.vault.Write(t, "sys/audit/file", map[string]any{"type": "file", "options": map[string]string{"file_path": filepath.Join(disk, "audit.log")}})
+	v.vault.Write(t, "sys/audit/file",
+		map[string]any{"type": "file", "options": map[string]string{"file_path": filepath.Join(disk, "audit.log")}})
 	if err := os.WriteFile(filepath.Join(disk, "filler"), make([]byte, 2<<20), 0o600); err == nil {
 		t.Fatal("2 MiB fit on the disk")
 	}
@@ -191,7 +201,8 @@ func (v *vaultRig) suffer(t *testing.T, f fault, a kit.Agent, before held, all *
 		}
 		return o
 	}
-	kit.Until(t, "sound posts", func() bool { // one can go out before each key that Vault was too slow for has been read again
+	// one can go out before each key that Vault was too slow for has been read again
+	kit.Until(t, "sound posts", func() bool {
 		return !slices.ContainsFunc(atOnce(crowd, post), func(o kit.Outcome) bool { return o.Code != "" })
 	})
 	f.strike(t, v, func() bool { return post().Code == "" })
@@ -246,6 +257,10 @@ func (v *vaultRig) suffer(t *testing.T, f fault, a kit.Agent, before held, all *
 		t.Errorf("of %d reads these failed: %+v", n, failed)
 	}
 	var now held
-	kit.Until(t, "descriptors and goroutines to be given back", func() bool { now = v.held(t); return now.within(before, slack) })
-	fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", f.name, row, slowest.Round(time.Millisecond), again.Round(time.Millisecond), n, slow.Round(time.Millisecond), now, because)
+	kit.Until(t, "descriptors and goroutines to be given back", func() bool {
+		now = v.held(t)
+		return now.within(before, slack)
+	})
+	fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", f.name, row, slowest.Round(time.Millisecond),
+		again.Round(time.Millisecond), n, slow.Round(time.Millisecond), now, because)
 }

@@ -37,14 +37,16 @@ func newVault(t *testing.T) *vaultRig {
 }
 
 func (v *vaultRig) options() bootstrap.Options {
-	return bootstrap.Options{Transit: "transit", AppRole: &bootstrap.AppRole{Mount: "approle", Dir: v.auth, Wrap: time.Hour}}
+	return bootstrap.Options{Transit: "transit",
+		AppRole: &bootstrap.AppRole{Mount: "approle", Dir: v.auth, Wrap: time.Hour}}
 }
 
 // rolesOfPosts are the roles whose artifacts are in the record of every post. Receipts and scores are in none, and
 // statements only in one that publishes a signal or a dispute.
 func rolesOfPosts() []bootstrap.Role {
 	return slices.DeleteFunc(slices.Clone(bootstrap.Roles), func(r bootstrap.Role) bool {
-		return slices.Contains([]string{evidence.PurposeInteraction, evidence.PurposeStatement, evidence.PurposeAppraiser}, r.Purpose)
+		return slices.Contains([]string{evidence.PurposeInteraction, evidence.PurposeStatement, evidence.PurposeAppraiser},
+			r.Purpose)
 	})
 }
 

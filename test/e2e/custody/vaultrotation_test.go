@@ -40,7 +40,8 @@ func TestVaultRotateAll(t *testing.T) {
 	}
 	out := v.asOwner(t, args...)
 	for _, r := range bootstrap.Roles { // the observer's and the node's too
-		if !strings.Contains(out, r.Key+":v2 is there") || !strings.Contains(out, "versions of "+r.Key+" before 2 are retired") {
+		if !strings.Contains(out, r.Key+":v2 is there") ||
+			!strings.Contains(out, "versions of "+r.Key+" before 2 are retired") {
 			t.Errorf("nothing of %s is said: %s", r.Key, out)
 		}
 	}
@@ -58,7 +59,8 @@ func (v *vaultRig) asOwner(t *testing.T, args ...string) string {
 	t.Helper()
 	token := filepath.Join(t.TempDir(), "token")
 	check.Must(t, os.WriteFile(token, []byte(v.vault.Token), 0o600))
-	status, out, said := kit.Invoke(t, append(slices.Clone(args), "--address", v.vault.Address, "--ca", v.vault.CAFile, "--token-file", token)...)
+	status, out, said := kit.Invoke(t,
+		append(slices.Clone(args), "--address", v.vault.Address, "--ca", v.vault.CAFile, "--token-file", token)...)
 	if status != 0 {
 		t.Fatalf("%v: status %d: %s%s", args, status, out, said)
 	}
@@ -133,7 +135,8 @@ func TestVaultRotation(t *testing.T) {
 		return true
 	})
 	stop()
-	t.Logf("%d posts; every artifact is signed with the newest version of its key %s after the last second", posts.Load(), took.Round(time.Millisecond))
+	t.Logf("%d posts; every artifact is signed with the newest version of its key %s after the last second", posts.Load(),
+		took.Round(time.Millisecond))
 	if n := v.Posts.Load(); n != posts.Load() {
 		t.Errorf("%d posts arrived, and agents saw %d answers", n, posts.Load())
 	}
@@ -162,13 +165,16 @@ func (v *vaultRig) verifyAll(t *testing.T, newest map[string]int, posts int64) {
 		return err == nil && len(b.Certificates) == len(bootstrap.Roles)
 	})
 	file := filepath.Join(t.TempDir(), "posts.jsonl.gz")
-	status, out, said := kit.Invoke(t, "posts", "export", "--out", file, "--flow", "post", "--admin", v.Stack.Admin(), "--manifest", in(devstack.ManifestFile),
+	status, out, said := kit.Invoke(t, "posts", "export", "--out", file, "--flow", "post", "--admin", v.Stack.Admin(),
+		"--manifest", in(devstack.ManifestFile),
 		"--registry", in(devstack.RegistryFile), "--auditor", in(devstack.AuditorFile), "--bundle", in(devstack.BundleFile))
 	if status != program.Done {
 		t.Fatalf("%s%s", out, said)
 	}
-	status, out, said = kit.Invoke(t, "verify", file, "--registry", in(devstack.RegistryFile), "--auditor", in(devstack.AuditorFile))
-	if want := fmt.Sprintf("%d verified, 0 verified in part (the mediator refused the post), 0 REFUSED by this check\n", posts); status != program.Done || !strings.HasPrefix(out, want) {
+	status, out, said = kit.Invoke(t, "verify", file, "--registry", in(devstack.RegistryFile), "--auditor",
+		in(devstack.AuditorFile))
+	if want := fmt.Sprintf("%d verified, 0 verified in part (the mediator refused the post), 0 REFUSED by this check\n",
+		posts); status != program.Done || !strings.HasPrefix(out, want) {
 		t.Errorf("%d: %.3000s%s, want %s", status, out, said, want)
 	}
 }
@@ -195,7 +201,9 @@ func TestVaultRetireNow(t *testing.T) {
 		check.Must(t, err)
 		trust, err := evidence.NewTrust(roots, b, evidence.SignerPolicy{})
 		check.Must(t, err)
-		verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return posts[0].Started }, Skew: time.Minute})
+		verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time {
+			return posts[0].Started
+		}, Skew: time.Minute})
 		check.Must(t, err)
 		_, err = evidence.Open(verifier, evidence.RuntimeAttestationKind, token, evidence.Expected{})
 		return err
@@ -205,7 +213,8 @@ func TestVaultRetireNow(t *testing.T) {
 	}
 
 	out := v.asOwner(t, "keys", "rotate", "runtime-key", "--retire")
-	if !strings.Contains(out, "runtime-key:v2 is there") || !strings.Contains(out, "versions of runtime-key before 2 are retired") {
+	if !strings.Contains(out, "runtime-key:v2 is there") ||
+		!strings.Contains(out, "versions of runtime-key before 2 are retired") {
 		t.Errorf("said %s", out)
 	}
 	refused := kit.Until(t, "the refusal of what the retired version has signed", func() bool {
@@ -218,7 +227,8 @@ func TestVaultRetireNow(t *testing.T) {
 		t.Errorf("signed with %s", kid)
 	}
 
-	for key, want := range map[string]int{"runtime-key:v1": 3, "runtime-key:v2": 1, "runtime-key": 4, "runtime-key:v3": 0} {
+	for key, want := range map[string]int{"runtime-key:v1": 3, "runtime-key:v2": 1, "runtime-key": 4,
+		"runtime-key:v3": 0} {
 		_, out, said := kit.Invoke(t, "posts", "list", "--admin", v.Stack.Admin(), "--key", key, "--state", "forwarded")
 		if got := strings.Count(out, "POST"); got != want {
 			t.Errorf("%d posts with an artifact of %s, want %d: %s%s", got, key, want, out, said)
@@ -232,10 +242,13 @@ func TestVaultRetireNow(t *testing.T) {
 		_, out, _ := kit.Invoke(t, "keys", "list", "--from", v.Stack.Admin())
 		return strings.Contains(out, "runtime-key:v1")
 	})
-	if out := v.asOwner(t, "keys", "rotate", "runtime-key", "--retire", "--json"); !strings.Contains(out, `"version": 3,`) || !strings.Contains(out, `"oldest": 3`) {
+	if out := v.asOwner(t, "keys", "rotate", "runtime-key", "--retire", "--json"); !strings.Contains(out,
+		`"version": 3,`) || !strings.Contains(out, `"oldest": 3`) {
 		t.Errorf("said %s", out)
 	}
-	kit.Until(t, "a post with the version after it", func() bool { return a.Post().Code == "" && v.kids(t)["runtime-key"] == "runtime-key:v3" })
+	kit.Until(t, "a post with the version after it", func() bool {
+		return a.Post().Code == "" && v.kids(t)["runtime-key"] == "runtime-key:v3"
+	})
 	if err := verify(); daemon.CodeOf(err) != " (key_retired)" {
 		t.Errorf("got %v", err)
 	}

@@ -58,18 +58,26 @@ func TestStartBeforeVault(t *testing.T) {
 		strike, mend func()
 		said         string
 	}{
-		{"sealed", func() { check.Must(t, v.vault.Seal()) }, func() { check.Must(t, v.vault.Unseal()) }, "Vault is sealed (503)"},
-		{"frozen", func() { check.Must(t, v.vault.Freeze()) }, func() { check.Must(t, v.vault.Thaw()) }, "Vault does not answer in time"},
+		{"sealed", func() {
+			check.Must(t, v.vault.Seal())
+		}, func() { check.Must(t, v.vault.Unseal()) }, "Vault is sealed (503)"},
+		{"frozen", func() {
+			check.Must(t, v.vault.Freeze())
+		}, func() { check.Must(t, v.vault.Thaw()) }, "Vault does not answer in time"},
 		{"not there", network(vaulttest.Fault{Refuse: true}), well, "Vault cannot be reached"},
 		{"resets connections", network(vaulttest.Fault{Reset: true}), well, "Vault cannot be reached"},
 		{"answers 500", network(vaulttest.Fault{Status: http.StatusInternalServerError}), well, "Vault fails (500)"},
-		{"answers 429", network(vaulttest.Fault{Status: http.StatusTooManyRequests}), well, "Vault has too many requests (429)"},
+		{"answers 429", network(vaulttest.Fault{Status: http.StatusTooManyRequests}), well,
+			"Vault has too many requests (429)"},
 		{"its certificate expired", network(vaulttest.Fault{Expired: true}), well, "certificate has expired"},
-		{"denies the key", func() { v.vault.Write(t, policy, map[string]any{"policy": "# nothing"}) }, func() { v.apply(t) }, "Vault denies it to this role (403)"},
+		{"denies the key", func() {
+			v.vault.Write(t, policy, map[string]any{"policy": "# nothing"})
+		}, func() { v.apply(t) }, "Vault denies it to this role (403)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			v.redeliver(t)
-			d := &trial.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2"}
+			d := &trial.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1",
+				PlainAddr: "127.0.0.1:2"}
 			files := d.Files(trial.Rules)
 			for name, raw := range files {
 				files[name] = []byte(v.config(string(raw)))
@@ -79,15 +87,20 @@ func TestStartBeforeVault(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			var log lockedBuffer
 			ended := make(chan error, 1)
-			process := exec.CommandContext(ctx, "/proc/self/exe", "control", "--config", filepath.Join(d.Dir, devstack.ControlFile)) // which confines itself for good
+			// which confines itself for good
+			process := exec.CommandContext(ctx, "/proc/self/exe", "control", "--config",
+				filepath.Join(d.Dir, devstack.ControlFile))
 			process.Cancel = func() error { return process.Process.Signal(syscall.SIGTERM) }
 			process.Stderr = &log
 			go func() { ended <- process.Run() }()
-			kit.Until(t, "the log to say "+tt.said, func() bool { return log.has("not ready: waiting for Vault") && log.has(tt.said) })
+			kit.Until(t, "the log to say "+tt.said, func() bool {
+				return log.has("not ready: waiting for Vault") && log.has(tt.said)
+			})
 			tt.mend()
 			took := kit.Until(t, "the process to publish its keys", func() bool {
 				var roles []daemon.RoleDocument
-				return admin.Get(ctx, "unix:"+filepath.Join(d.Dir, "run", "control.sock"), "/v1/roles", &roles) == nil && len(roles) == 2
+				return admin.Get(ctx, "unix:"+filepath.Join(d.Dir, "run", "control.sock"), "/v1/roles", &roles) == nil &&
+					len(roles) == 2
 			})
 			t.Logf("its keys are published after %s", took.Round(time.Millisecond))
 			if n := log.count(`"msg":"logged in to Vault","for":"key policy-decision-key"`); n != 1 {
@@ -127,8 +140,10 @@ func TestStartSparesSecretIDs(t *testing.T) {
 	}{
 		{"another environment is pinned", "serve", devstack.SidecarFile, nil, "pin_mismatch"},
 		{"other rules are pinned", "control", devstack.ControlFile, nil, "pin_mismatch"},
-		{"no root key for the trigger service", "trigger", devstack.TriggerFile, map[string]func(string) string{devstack.RegistryFile: junk}, "pinned root key"},
-		{"no root key for the node", "reputation", devstack.ReputationFile, map[string]func(string) string{devstack.RegistryFile: junk}, "pinned root key"},
+		{"no root key for the trigger service", "trigger", devstack.TriggerFile,
+			map[string]func(string) string{devstack.RegistryFile: junk}, "pinned root key"},
+		{"no root key for the node", "reputation", devstack.ReputationFile,
+			map[string]func(string) string{devstack.RegistryFile: junk}, "pinned root key"},
 		{"a ledger that is none", "serve", devstack.SidecarFile, map[string]func(string) string{
 			devstack.ManifestFile: nil, filepath.Join("state", "ledger.db"): junk,
 		}, "the ledger of"},

@@ -120,9 +120,10 @@ func (a Agent) Reason(o Outcome) string {
 
 // inside matches what no refusal may tell an agent: names of keys, and what Vault, the operating system and databases
 // say of them.
-var inside = regexp.MustCompile(`(?i):v\d|vault\b|transit|approle|kv/|auth/|secret.id|\.(token|sock|db|json|jwk|pem)\b` +
-	`|/run/|/tmp/|\b\d+\.\d+\.\d+\.\d+\b|unix|\bsql|insert|database|x509|\bdial\b|errno|no such file` +
-	`|connection refused|permission`)
+var inside = regexp.MustCompile(
+	`(?i):v\d|vault\b|transit|approle|kv/|auth/|secret.id|\.(token|sock|db|json|jwk|pem)\b` +
+		`|/run/|/tmp/|\b\d+\.\d+\.\d+\.\d+\b|unix|\bsql|insert|database|x509|\bdial\b|errno|no such file` +
+		`|connection refused|permission`)
 
 // WantNothingTold fails an answer that tells an agent of the deployment.
 func WantNothingTold(t *testing.T, answer string) {

@@ -24,7 +24,8 @@ import (
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
-// Top is the top folder of the source, seen from a package of these tests. Scripts holds what agents run, seen from Top.
+// Top is the top folder of the source, seen from a package of these tests. Scripts holds what agents run, seen from
+// Top.
 const (
 	Top     = "../../.."
 	Scripts = "test/e2e/testdata/"
@@ -95,7 +96,8 @@ func Program(t *testing.T, tags ...string) string {
 	check.Must(t, err)
 	shared.end = append(shared.end, func() { _ = os.RemoveAll(dir) })
 	path := filepath.Join(dir, "mediator")
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-tags=" + key, "-o", path, "./cmd/mediator"}
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-tags=" + key, "-o", path,
+		"./cmd/mediator"}
 	build := exec.Command("go", args...) // with the flags of make build, which has compiled most of it
 	build.Dir, build.Env = Top, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {

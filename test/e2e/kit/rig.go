@@ -81,7 +81,8 @@ func NewRig(t *testing.T, hosts []string, api API, changes ...func(file string) 
 	return r
 }
 
-// NewClientsRig is NewRig for an upstream that answers as GitHub does and serves a repository by git's own HTTP backend.
+// NewClientsRig is NewRig for an upstream that answers as GitHub does and serves a repository by git's own HTTP
+// backend.
 func NewClientsRig(t *testing.T, changes ...func(file string) string) *Rig {
 	t.Helper()
 	r := PrepareClientsRig(t, changes...)

@@ -53,7 +53,8 @@ func TestDisputeScripts(t *testing.T) {
 	registered(t, n.At(n.Name), one, two)
 	n.Start(t)
 	testscript.Run(t, testscript.Params{Dir: "testdata/dispute", Setup: func(e *testscript.Env) error {
-		for name, value := range map[string]string{"NODE": "unix:" + n.Socket(), "KEYS": n.Dir, "ONE": one, "TWO": two, "GORACE": os.Getenv("GORACE")} {
+		for name, value := range map[string]string{"NODE": "unix:" + n.Socket(), "KEYS": n.Dir, "ONE": one, "TWO": two,
+			"GORACE": os.Getenv("GORACE")} {
 			e.Setenv(name, value)
 		}
 		return nil
@@ -96,7 +97,8 @@ func TestDisputes(t *testing.T) {
 	r.startNode(t)
 	r.decided(t, fewWords, "")
 
-	check.Must(t, errors.Join(os.Chmod(filepath.Dir(r.Dir), 0o711), os.Chmod(r.Dir, 0o711), r.CopySelf())) // the agent's user starts it
+	// the agent's user starts it
+	check.Must(t, errors.Join(os.Chmod(filepath.Dir(r.Dir), 0o711), os.Chmod(r.Dir, 0o711), r.CopySelf()))
 	self := r.Self
 	byAgent := func(args ...string) string {
 		t.Helper()
@@ -113,13 +115,15 @@ func TestDisputes(t *testing.T) {
 		}
 		return text
 	}
-	if said := byAgent("signal", "publish", "The build is green.", "--id", "sig_1"); !strings.Contains(said, agent.String()) || !strings.Contains(said, "provisional") {
+	if said := byAgent("signal", "publish", "The build is green.", "--id", "sig_1"); !strings.Contains(said,
+		agent.String()) || !strings.Contains(said, "provisional") {
 		t.Fatalf("%s", said)
 	}
 	r.stated(t, "signals", interaction.StatesSignal)
 
 	file := filepath.Join(t.TempDir(), "dispute.json")
-	open := byOther("dispute", "open", "sig_1", "--claim", "It is red.", "--reasoning", "I looked.", "--key", r.In("other.key"), "--node", node, "--json")
+	open := byOther("dispute", "open", "sig_1", "--claim", "It is red.", "--reasoning", "I looked.", "--key",
+		r.In("other.key"), "--node", node, "--json")
 	check.Must(t, os.WriteFile(file, []byte(open), 0o600))
 	kit.Until(t, "the reputation to name the accusation", func() bool {
 		_, text, _ := kit.Invoke(t, "reputation", "show", "agent", "--node", node, "--json", "--", agent.String())
@@ -127,11 +131,13 @@ func TestDisputes(t *testing.T) {
 	})
 	r.decided(t, fewWords, "") // an accusation alone blocks nobody
 
-	decision := byOther("dispute", "resolve", file, "--outcome", "challenger_wins", "--reason", "It was red.", "--arbiter-key", r.In("arbiter.key.jwk"), "--audience", "mediator-reputation")
+	decision := byOther("dispute", "resolve", file, "--outcome", "challenger_wins", "--reason", "It was red.",
+		"--arbiter-key", r.In("arbiter.key.jwk"), "--audience", "mediator-reputation")
 	check.Must(t, os.WriteFile(file+".jwt", []byte(decision), 0o600))
 	resolved := byOther("dispute", "resolve", file, "--decision", file+".jwt", "--node", node, "--json")
 	check.Must(t, os.WriteFile(file+".resolved", []byte(resolved), 0o600))
-	if status, text, said := kit.Invoke(t, "verify", file+".resolved", "--dir", r.Dir); status != program.Done || !strings.Contains(text, ": challenger_wins by arbiter, It was red.") {
+	if status, text, said := kit.Invoke(t, "verify", file+".resolved", "--dir", r.Dir); status != program.Done ||
+		!strings.Contains(text, ": challenger_wins by arbiter, It was red.") {
 		t.Errorf("the resolution does not verify:\n%s%s", text, said)
 	}
 	refused := r.decided(t, fewWords, "policy_denied") // once the window of the signal has closed
@@ -140,8 +146,10 @@ func TestDisputes(t *testing.T) {
 		t.Errorf("the record does not say why:\n%s%s", text, said)
 	}
 
-	byOther("signal", "publish", "It is red.", "--id", "sig_2", "--horizon", "long", "--key", r.In("other.key"), "--node", node)
-	if said, err := r.AsAgent(t, self, "dispute", "open", "sig_2", "--claim", "It is green.", "--reasoning", "I looked too."); err == nil || !strings.Contains(err.Error(), "policy_denied") {
+	byOther("signal", "publish", "It is red.", "--id", "sig_2", "--horizon", "long", "--key", r.In("other.key"), "--node",
+		node)
+	if said, err := r.AsAgent(t, self, "dispute", "open", "sig_2", "--claim", "It is green.", "--reasoning",
+		"I looked too."); err == nil || !strings.Contains(err.Error(), "policy_denied") {
 		t.Errorf("an agent that has lost disputes: %s, %v", said, err)
 	}
 
@@ -163,7 +171,9 @@ func (r tiersRig) stated(t *testing.T, rule, kind string) {
 	kit.Until(t, "the record of the post by "+rule, func() bool {
 		var posts []ledger.Record
 		check.Must(t, admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?limit=20", &posts))
-		at := slices.IndexFunc(posts, func(p ledger.Record) bool { return p.Rule == rule && p.State == ledger.StateForwarded })
+		at := slices.IndexFunc(posts, func(p ledger.Record) bool {
+			return p.Rule == rule && p.State == ledger.StateForwarded
+		})
 		if at >= 0 {
 			found = posts[at]
 		}

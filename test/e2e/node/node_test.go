@@ -58,17 +58,22 @@ func TestNode(t *testing.T) {
 				t.Errorf("the node wants receipt %d", next)
 			}
 			c := n.Scored(t, receipts[3])
-			if c.HeadNumber != 12 || c.Session != "ses_1" || c.Owner != n.Kit.Owner(t) || c.HeadHash != evidence.HashToken(receipts[11]) || c.Closed {
+			if c.HeadNumber != 12 || c.Session != "ses_1" || c.Owner != n.Kit.Owner(t) ||
+				c.HeadHash != evidence.HashToken(receipts[11]) || c.Closed {
 				t.Errorf("the score is of %+v", c)
 			}
-			for _, path := range []string{"/metrics", "/v1/roles", "/v1/looks", "/readyz", "/v1/reload", "/v1/reputation", "/v1/sessions/ses_1/challenges"} {
+			for _, path := range []string{"/metrics", "/v1/roles", "/v1/looks", "/readyz", "/v1/reload", "/v1/reputation",
+				"/v1/sessions/ses_1/challenges"} {
 				var p struct{ Code string }
 				if status := n.Get(t, path, &p); status != http.StatusNotFound || p.Code != "not_found" {
 					t.Errorf("%s at the public address: %d %s", path, status, p.Code)
 				}
 			}
-			n.WantMetrics(t, `mediator_node_requests_total{endpoint="receipts",status="200"} 3`, `mediator_node_requests_total{endpoint="score",status="200"} 1`,
-				`mediator_node_requests_total{endpoint="other",status="404"} 5`, `mediator_node_requests_total{endpoint="reputation",status="404"} 1`, `mediator_node_request_seconds_count{endpoint="receipts"} 3`, `mediator_owner_bundle_refused{owner="us"} 0`)
+			n.WantMetrics(t, `mediator_node_requests_total{endpoint="receipts",status="200"} 3`,
+				`mediator_node_requests_total{endpoint="score",status="200"} 1`,
+				`mediator_node_requests_total{endpoint="other",status="404"} 5`,
+				`mediator_node_requests_total{endpoint="reputation",status="404"} 1`,
+				`mediator_node_request_seconds_count{endpoint="receipts"} 3`, `mediator_owner_bundle_refused{owner="us"} 0`)
 			if resp, err := http.Get("http://" + n.Public + "/openapi.json"); err == nil && resp.StatusCode == http.StatusOK {
 				t.Error("the public address speaks plain HTTP")
 			}
@@ -155,11 +160,13 @@ func TestNodeReload(t *testing.T) {
 	}
 	reload := func(want string) {
 		t.Helper()
-		if status, _, said := kit.Invoke(t, "reload", "unix:"+n.Socket()); (status == program.Done) != (want == "") || !strings.Contains(said, want) {
+		if status, _, said := kit.Invoke(t, "reload", "unix:"+n.Socket()); (status == program.Done) != (want == "") ||
+			!strings.Contains(said, want) {
 			t.Errorf("status %d: %s; want %q", status, said, want)
 		}
 	}
-	const second = "  - {name: two, registry: owners/two/registry.jwk, bundle: owners/two/bundle.json, certificates: {issuers: [key-registry], audiences: [posting-api]}, " +
+	const second = "  - {name: two, registry: owners/two/registry.jwk, bundle: owners/two/bundle.json, certificates: " +
+		"{issuers: [key-registry], audiences: [posting-api]}, " +
 		"receipts: {issuers: [mediator-observer], audiences: [posting-api], keys: [interaction-receipt-key]}}\nbelievedHosts"
 	if got := code(); got != "owner_unknown" {
 		t.Errorf("receipts of an owner that is not known: %s", got)
@@ -246,7 +253,8 @@ func TestNodeLimits(t *testing.T) {
 	}
 	receipts := n.Calls(t, "ses_1", 4)
 	n.Delivered(t, receipts[:2], 2)
-	for what, further := range map[string][]string{"a second session": n.Calls(t, "ses_2", 1), "a fourth receipt": receipts[2:]} {
+	for what, further := range map[string][]string{"a second session": n.Calls(t, "ses_2", 1),
+		"a fourth receipt": receipts[2:]} {
 		if s, err := n.Deliver(t, further...); err != nil || s.Problem.Code != "owner_full" {
 			t.Errorf("%s: %+v, %v", what, s, err)
 		}

@@ -61,7 +61,8 @@ func prepareTiersRig(t *testing.T, change ...func(file string) string) tiersRig 
 		case file == string(configs.Policy()):
 			return string(configs.PolicyReputation())
 		case strings.Contains(file, "\ndeploymentId: "):
-			return strings.Replace(string(trial.WithAutonomy([]byte(file))), "maxReputationAgeMs: 600000", "maxReputationAgeMs: 20000", 1)
+			return strings.Replace(string(trial.WithAutonomy([]byte(file))), "maxReputationAgeMs: 600000",
+				"maxReputationAgeMs: 20000", 1)
 		}
 		return strings.Replace(file, "lifetime: 10m", "lifetime: 1m", 1)
 	}}, change...)...)}
@@ -138,7 +139,8 @@ func (r tiersRig) decide(t *testing.T, reputation string) error {
 	triggers := trigger.NewClient(base, over)
 	_, err = triggers.Claim(ctx, trigger.Claim{EventID: event, Runtime: "worker-1"})
 	check.Must(t, err)
-	b := evidence.Binding{Action: "create_post", ContentHash: evidence.HashBytes(nil), Nonce: "nonce", Resource: "POST /posts", Subject: "agent:worker-1"}
+	b := evidence.Binding{Action: "create_post", ContentHash: evidence.HashBytes(nil), Nonce: "nonce",
+		Resource: "POST /posts", Subject: "agent:worker-1"}
 	e, err := triggers.Evidence(ctx, event, b)
 	check.Must(t, err)
 	over, base = daemon.Client(config.Endpoint{Unix: r.Stack.Socket("control")})
@@ -150,9 +152,11 @@ func (r tiersRig) decide(t *testing.T, reputation string) error {
 	environment, err := config.EnvironmentHash(raw)
 	check.Must(t, err)
 	_, err = control.Decide(ctx, policy.Request{
-		Binding: b, ChallengeID: "chal", RuntimeID: "worker-1", SessionID: "ses", EnvironmentHash: environment, ManifestHash: manifests[0],
-		OriginProof: e.OriginProof, TriggerReceipt: e.TriggerReceipt, Reputation: reputation,
-		Call: policy.Call{Method: "POST", Scheme: "https", Host: r.Plain(), Path: "/posts", Rule: "post", ContentKind: "json", Size: 2},
+		Binding: b, ChallengeID: "chal", RuntimeID: "worker-1", SessionID: "ses", EnvironmentHash: environment,
+		ManifestHash: manifests[0],
+		OriginProof:  e.OriginProof, TriggerReceipt: e.TriggerReceipt, Reputation: reputation,
+		Call: policy.Call{Method: "POST", Scheme: "https", Host: r.Plain(), Path: "/posts", Rule: "post", ContentKind: "json",
+			Size: 2},
 	})
 	return err
 }
@@ -168,7 +172,9 @@ func TestTiers(t *testing.T) {
 	if o := r.post(t, fewWords); o.Code != "reputation_missing" || r.Posts.Load() != 0 {
 		t.Fatalf("without a reputation: %+v, %d posts", o, r.Posts.Load())
 	}
-	if status, text, _ := r.Doctor(t); status != program.Refused || !strings.Contains(text, "none           reputation_missing: the node gives none: ") || !strings.Contains(text, "remedy         Ask the operator whether the node answers") {
+	if status, text, _ := r.Doctor(t); status != program.Refused ||
+		!strings.Contains(text, "none           reputation_missing: the node gives none: ") ||
+		!strings.Contains(text, "remedy         Ask the operator whether the node answers") {
 		t.Errorf("doctor, without a reputation: status %d\n%s", status, text)
 	}
 	r.startNode(t)
@@ -199,7 +205,9 @@ func TestTiers(t *testing.T) {
 		t.Errorf("once the last reputation is too old: %+v", refused)
 	}
 	var coded *problem.Error
-	kit.Until(t, "the control plane to refuse the old reputation itself", func() bool { return errors.As(r.decide(t, r.reputation(t, last)), &coded) })
+	kit.Until(t, "the control plane to refuse the old reputation itself", func() bool {
+		return errors.As(r.decide(t, r.reputation(t, last)), &coded)
+	})
 	if coded.Code() != "expired" {
 		t.Errorf("a sidecar that sends an old reputation is refused: %v", coded)
 	}

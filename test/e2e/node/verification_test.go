@@ -64,7 +64,8 @@ func TestVerificationThroughTheProxy(t *testing.T) {
 		}}, verificationRules
 	})
 	for i, generation := range []string{"v1", "v2", "v2-modern"} {
-		out, err := r.AsAgent(t, kit.With(agent, kit.Scripts+"node/verify.mjs", generation, "https://"+r.Plain()+"/mcp", "wait")...)
+		out, err := r.AsAgent(t,
+			kit.With(agent, kit.Scripts+"node/verify.mjs", generation, "https://"+r.Plain()+"/mcp", "wait")...)
 		if err != nil {
 			t.Fatal(generation, err)
 		}
@@ -73,12 +74,14 @@ func TestVerificationThroughTheProxy(t *testing.T) {
 		}
 		check.Must(t, json.Unmarshal([]byte(out), &said))
 		c := kit.Opened(t, n, verification.Kind, said.Registered.Verification, verification.Lifetime)
-		if !c.ObservedAll || c.Score != verification.MaxScore || c.Subject != "127.0.0.1/32" || c.SubjectBasis != verification.BasisDeclared || c.ModelCalls.Basis != verification.BasisNotMeasured {
+		if !c.ObservedAll || c.Score != verification.MaxScore || c.Subject != "127.0.0.1/32" ||
+			c.SubjectBasis != verification.BasisDeclared || c.ModelCalls.Basis != verification.BasisNotMeasured {
 			t.Errorf("%s: %+v", generation, c)
 		}
 		kit.Until(t, "the registration to be recorded as a post", func() bool { return r.ToolPosts(t) == i+1 })
 	}
-	n.WantMetrics(t, `mediator_verification_calls_total{code="",tool="register_plugin"} 3`, `mediator_verification_calls_total{code="",tool="get_registration_challenge"} 3`)
+	n.WantMetrics(t, `mediator_verification_calls_total{code="",tool="register_plugin"} 3`,
+		`mediator_verification_calls_total{code="",tool="get_registration_challenge"} 3`)
 }
 
 // ownVerificationRules let an agent be verified by its own node, at the mediator's name.
@@ -102,13 +105,16 @@ upstreams:
 // answerChat answers as a model does.
 func answerChat(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = io.WriteString(w, `{"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"search"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":1}}`)
+	_, _ = io.WriteString(w,
+		`{"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"search"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":1}}`)
 }
 
 // newOwnVerificationRig starts a deployment whose node verifies agents at the mediator's name.
 func newOwnVerificationRig(t *testing.T, rules string) *kit.Rig {
 	t.Helper()
-	return kit.NewRig(t, kit.Plain, func(*kit.Rig) (http.Handler, string) { return http.HandlerFunc(answerChat), rules }, func(file string) string {
+	return kit.NewRig(t, kit.Plain, func(*kit.Rig) (http.Handler, string) {
+		return http.HandlerFunc(answerChat), rules
+	}, func(file string) string {
 		return strings.Replace(file, "\nbelievedHosts:", "\n"+verificationConfig+"believedHosts:", 1)
 	})
 }
@@ -137,12 +143,14 @@ func TestVerificationAtTheMediator(t *testing.T) {
 			if m := c.ModelCalls; m.Basis != verification.BasisObserved || !slices.Equal(m.BeforeTurn, []int64{1, 1, 1, 1}) {
 				t.Errorf("%s: the calls to models %+v", generation, m)
 			}
-			if !c.ObservedAll || c.Score != verification.MaxScore || c.SubjectBasis != verification.BasisObserved || len(owner) != 43 || subject != "agent:worker-1" {
+			if !c.ObservedAll || c.Score != verification.MaxScore || c.SubjectBasis != verification.BasisObserved ||
+				len(owner) != 43 || subject != "agent:worker-1" {
 				t.Errorf("%s: %+v", generation, c)
 			}
 			result := filepath.Join(t.TempDir(), "result.jwt")
 			check.Must(t, os.WriteFile(result, []byte(said.Registered.Verification), 0o600))
-			if status, text, said := kit.Invoke(t, "verify", result, "--dir", r.Dir); status != program.Done || !strings.Contains(text, "the verification of "+c.Subject+" (observed) is signed by") {
+			if status, text, said := kit.Invoke(t, "verify", result, "--dir", r.Dir); status != program.Done ||
+				!strings.Contains(text, "the verification of "+c.Subject+" (observed) is signed by") {
 				t.Errorf("%s: the result does not verify:\n%s%s", generation, text, said)
 			}
 			kit.Until(t, "the registration to be recorded as a post", func() bool { return r.ToolPosts(t) == i+1 })
@@ -172,7 +180,8 @@ func TestVerificationAtTheMediator(t *testing.T) {
 func TestVerifiedReputation(t *testing.T) {
 	t.Parallel()
 	r := newOwnVerificationRig(t, ownVerificationRules)
-	check.Must(t, errors.Join(os.Chmod(filepath.Dir(r.Dir), 0o711), os.Chmod(r.Dir, 0o711), r.CopySelf())) // the agent's user starts it
+	// the agent's user starts it
+	check.Must(t, errors.Join(os.Chmod(filepath.Dir(r.Dir), 0o711), os.Chmod(r.Dir, 0o711), r.CopySelf()))
 	node := "unix:" + r.Stack.Socket("reputation")
 	raw := kit.Read(t, r.Dir+"/registry.jwk")
 	root, err := evidence.ParseRoot(raw, evidence.PurposeSignerCertificate)
@@ -198,11 +207,13 @@ func TestVerifiedReputation(t *testing.T) {
 		t.Fatal(got, err)
 	}
 	out, v := verified()
-	if v == nil || v.Mode != accrual.ModeObserved || v.Degraded || v.Expires-v.At != int64(verification.Lifetime/time.Second) || !strings.Contains(out, "verification  passed ") {
+	if v == nil || v.Mode != accrual.ModeObserved || v.Degraded ||
+		v.Expires-v.At != int64(verification.Lifetime/time.Second) || !strings.Contains(out, "verification  passed ") {
 		t.Errorf("after: %+v\n%s", v, out)
 	}
 	status, out, said := kit.Invoke(t, "reputation", "show", "verifications", "--node", node)
-	if status != program.Done || strings.Count(out, "\n") != 2 || !strings.Contains(out, " completed ") || !strings.Contains(out, agent+" (observed)") {
+	if status != program.Done || strings.Count(out, "\n") != 2 || !strings.Contains(out, " completed ") ||
+		!strings.Contains(out, agent+" (observed)") {
 		t.Errorf("status %d, %s%s", status, out, said)
 	}
 	// The agent of examples follows the proxy by itself, as its README says.
@@ -222,7 +233,8 @@ func quickly(n *kit.NodeRig, t *testing.T) {
 	check.Must(t, os.WriteFile(n.At("tasks.json"), []byte(quickTask), 0o600))
 }
 
-const quickConfig = "verification: {hosts: [node.example], tasks: tasks.json, servers: [{name: calendar, role: reads calendars}]}\n"
+const quickConfig = "verification: {hosts: [node.example], tasks: tasks.json, servers: [{name: calendar, role: " +
+	"reads calendars}]}\n"
 
 // TestVerificationScripts walks verifications by hand, at a real node.
 func TestVerificationScripts(t *testing.T) {
@@ -232,7 +244,8 @@ func TestVerificationScripts(t *testing.T) {
 	n.Start(t)
 	testscript.Run(t, testscript.Params{Dir: "testdata/verification", Setup: func(e *testscript.Env) error {
 		for name, value := range map[string]string{
-			"NODE": "https://" + n.Public + "/mcp", "CA": n.At("api-ca.pem"), "SOCKET": "unix:" + n.Socket(), "GORACE": os.Getenv("GORACE"),
+			"NODE": "https://" + n.Public + "/mcp", "CA": n.At("api-ca.pem"), "SOCKET": "unix:" + n.Socket(),
+			"GORACE": os.Getenv("GORACE"),
 		} {
 			e.Setenv(name, value)
 		}
@@ -249,7 +262,8 @@ func TestVerificationTasks(t *testing.T) {
 	given := func() (task string) {
 		t.Helper()
 		dir := t.TempDir()
-		status, out, said := kit.Invoke(t, "verification", "https://"+n.Public+"/mcp", "--ca", n.At("api-ca.pem"), "--key", dir+"/key", "--file", dir+"/walk", "--json")
+		status, out, said := kit.Invoke(t, "verification", "https://"+n.Public+"/mcp", "--ca", n.At("api-ca.pem"), "--key",
+			dir+"/key", "--file", dir+"/walk", "--json")
 		var v struct{ Task struct{ Prompt string } }
 		if status != program.Done || json.Unmarshal([]byte(out), &v) != nil {
 			t.Fatal(status, out, said)
@@ -264,7 +278,8 @@ func TestVerificationTasks(t *testing.T) {
 	}
 	reload := func(want string) {
 		t.Helper()
-		if status, _, said := kit.Invoke(t, "reload", "unix:"+n.Socket()); (status == program.Done) != (want == "") || !strings.Contains(said, want) {
+		if status, _, said := kit.Invoke(t, "reload", "unix:"+n.Socket()); (status == program.Done) != (want == "") ||
+			!strings.Contains(said, want) {
 			t.Errorf("status %d: %s; want %q", status, said, want)
 		}
 	}
@@ -279,7 +294,8 @@ func TestVerificationTasks(t *testing.T) {
 	if got := given(); got != "Judge" {
 		t.Errorf("after the reload: %s", got)
 	}
-	for _, wrong := range []string{"[]", strings.Replace(quickTask, "list_mcp_servers", "delete_files", 1), strings.Replace(quickTask, `"minTurns": 2`, `"minTurns": 16`, 1)} {
+	for _, wrong := range []string{"[]", strings.Replace(quickTask, "list_mcp_servers", "delete_files", 1),
+		strings.Replace(quickTask, `"minTurns": 2`, `"minTurns": 16`, 1)} {
 		replace("tasks.json", wrong)
 		reload("reload_refused")
 	}
@@ -287,7 +303,9 @@ func TestVerificationTasks(t *testing.T) {
 		t.Errorf("after reloads that were refused: %s", got)
 	}
 	raw := kit.Read(t, n.At("one.yaml"))
-	replace("tasks.json", strings.TrimSuffix(quickTask, "]")+","+strings.NewReplacer("Compare", "Judge", `"compare"`, `"judge"`).Replace(strings.TrimPrefix(quickTask, "[")))
+	replace("tasks.json",
+		strings.TrimSuffix(quickTask, "]")+","+
+			strings.NewReplacer("Compare", "Judge", `"compare"`, `"judge"`).Replace(strings.TrimPrefix(quickTask, "[")))
 	reload("")
 	if first, second, third := given(), given(), given(); first == second || first != third {
 		t.Errorf("of two tasks it gives %s, %s, %s", first, second, third)
@@ -314,7 +332,8 @@ func TestVerificationCallers(t *testing.T) {
 			t.Cleanup(sidecar.CloseIdleConnections)
 			call := func(c *http.Client, url, host, token, tool, arguments string) (status int, said string) {
 				t.Helper()
-				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/mcp", strings.NewReader(callOf(tool, arguments)))
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/mcp",
+					strings.NewReader(callOf(tool, arguments)))
 				check.Must(t, err)
 				req.Host = host
 				req.Header.Set("Content-Type", "application/json")
@@ -345,12 +364,16 @@ func TestVerificationCallers(t *testing.T) {
 				{"the public address", n.HTTPS, "https://" + n.Public, "", "", list, "{}", 200, "calendar"},
 				{"its name", n.HTTPS, "https://" + n.Public, "node.example", "", list, "{}", 200, "calendar"},
 				{"another name", n.HTTPS, "https://" + n.Public, "evil.example", "", list, "{}", 421, "another name"},
-				{"a sidecar elsewhere", n.HTTPS, "https://" + n.Public, "other.example", callerToken(n, t, callOf(list, "{}")), list, "{}", 200, "calendar"},
+				{"a sidecar elsewhere", n.HTTPS, "https://" + n.Public, "other.example", callerToken(n, t, callOf(list, "{}")),
+					list, "{}", 200, "calendar"},
 				{"a token that is none", n.HTTPS, "https://" + n.Public, "", "x", list, "{}", 403, "artifact_malformed"},
-				{"a session of a sidecar", sidecar, base, "", callerToken(n, t, callOf(challenge, key)), challenge, key, 200, `"success":true`},
-				{"which gives the agent canaries", sidecar, base, "", callerToken(n, t, callOf(list, `{ }`)), list, `{ }`, 200, `"canary":`},
+				{"a session of a sidecar", sidecar, base, "", callerToken(n, t, callOf(challenge, key)), challenge, key, 200,
+					`"success":true`},
+				{"which gives the agent canaries", sidecar, base, "", callerToken(n, t, callOf(list, `{ }`)), list, `{ }`, 200,
+					`"canary":`},
 			} {
-				if status, said := call(tt.client, tt.url, tt.host, tt.token, tt.tool, tt.args); status != tt.status || !strings.Contains(said, tt.want) {
+				if status, said := call(tt.client, tt.url, tt.host, tt.token, tt.tool, tt.args); status != tt.status ||
+					!strings.Contains(said, tt.want) {
 					t.Errorf("%s: %d %s, want %d with %s", tt.name, status, said, tt.status, tt.want)
 				}
 			}
@@ -360,7 +383,8 @@ func TestVerificationCallers(t *testing.T) {
 			}
 			check.Must(t, n.End(t, syscall.SIGTERM))
 			n.Start(t)
-			if status, said := call(sidecar, base, "", callerToken(n, t, callOf(list, `{}`)), list, `{}`); status != 200 || !strings.Contains(said, `"canary":`) {
+			if status, said := call(sidecar, base, "", callerToken(n, t, callOf(list, `{}`)), list, `{}`); status != 200 ||
+				!strings.Contains(said, `"canary":`) {
 				t.Errorf("the session is over with the process: %d %s", status, said)
 			}
 		})
@@ -386,7 +410,9 @@ func newGate(t *testing.T) (asked func() string, more string) {
 	}))
 	t.Cleanup(server.Close)
 	dir := t.TempDir()
-	check.Must(t, os.WriteFile(dir+"/ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
+	check.Must(t,
+		os.WriteFile(dir+"/ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+			0o600))
 	check.Must(t, os.WriteFile(dir+"/token", []byte("gate-token\n"), 0o600))
 	return func() string { s, _ := token.Load().(string); return s },
 		`xray: {govern: {url: "` + server.URL + `/mcp", ca: ` + dir + `/ca.pem, tokenFile: ` + dir + `/token}}`
@@ -400,12 +426,13 @@ func callOf(tool, arguments string) string {
 // callerToken is the sidecar's word about the agent that sends body.
 func callerToken(n *kit.NodeRig, t *testing.T, body string) string {
 	t.Helper()
-	token, err := evidence.Sign(t.Context(), n.Kit.Key(t, evidence.PurposeInteraction), interaction.CallerKind, interaction.Caller{
-		Registered: evidence.NewRegistered(n.Kit.Issuer(evidence.PurposeInteraction), "node", time.Now(), time.Minute),
-		KeyClaims:  evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator},
-		Agent:      "agent:worker-1", Owner: n.Kit.Owner(t), Session: "ses_1", EventID: "evt_1",
-		Method: http.MethodPost, Path: "/mcp", BodyHash: evidence.HashBytes([]byte(body)),
-	})
+	token, err := evidence.Sign(t.Context(), n.Kit.Key(t, evidence.PurposeInteraction), interaction.CallerKind,
+		interaction.Caller{
+			Registered: evidence.NewRegistered(n.Kit.Issuer(evidence.PurposeInteraction), "node", time.Now(), time.Minute),
+			KeyClaims:  evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator},
+			Agent:      "agent:worker-1", Owner: n.Kit.Owner(t), Session: "ses_1", EventID: "evt_1",
+			Method: http.MethodPost, Path: "/mcp", BodyHash: evidence.HashBytes([]byte(body)),
+		})
 	check.Must(t, err)
 	return token
 }

@@ -79,7 +79,9 @@ func TestConfined(t *testing.T) {
 			}
 			continue
 		}
-		if len(children) != 1 || !kit.Eventually(func() bool { return kernelSays(t, children[0], fields...) == want(looks) }) {
+		if len(children) != 1 || !kit.Eventually(func() bool {
+			return kernelSays(t, children[0], fields...) == want(looks)
+		}) {
 			t.Errorf("the sidecar's looker: %v", children)
 		}
 	}
@@ -117,7 +119,8 @@ func TestReadsOnlyItsFolders(t *testing.T) {
 		refused = "" // nothing holds it here, which TestConfined finds it to say
 	}
 	kit.Until(t, "the sidecar to be refused what is elsewhere", func() bool {
-		if info, err := os.Lstat(bundle); err != nil || info.Mode().IsRegular() { // also where the registry has written it anew
+		// also where the registry has written it anew
+		if info, err := os.Lstat(bundle); err != nil || info.Mode().IsRegular() {
 			check.Must(t, os.Symlink(elsewhere, bundle+".led"))
 			check.Must(t, os.Rename(bundle+".led", bundle))
 		}
@@ -181,15 +184,23 @@ func TestNeeds(t *testing.T) {
 		config config.Confine
 		want   string
 	}{
-		{"serve", ofSidecar, s.Confine, "read [. ./secrets] write [/var/lib/mediator] move [] listen [/run/mediator] bind [8181] connect [53 443] keep []"},
-		{"trigger", ofTrigger, trig.Confine, "read [. ./secrets] write [/var/lib/mediator-trigger] move [/var/spool/mediator-jobs] listen [/run/mediator] bind [8182] connect [] keep []"},
-		{"trigger on a port of root's", low, trig.Confine, "read [. ./secrets] write [/var/lib/mediator-trigger] move [/var/spool/mediator-jobs] listen [/run/mediator] bind [443] connect [] keep [cap_net_bind_service]"},
-		{"control", control.Resources(c, control.Observer(c, nil)), c.Confine, "read [.] write [] move [] listen [/run/mediator] bind [] connect [] keep []"},
-		{"reputation", ofNode, n.Confine, "read [.] write [/var/lib/mediator-reputation] move [] listen [/run/mediator] bind [8443] connect [] keep []"},
+		{"serve", ofSidecar, s.Confine,
+			"read [. ./secrets] write [/var/lib/mediator] move [] listen [/run/mediator] bind [8181] connect [53 443] keep []"},
+		{"trigger", ofTrigger, trig.Confine,
+			"read [. ./secrets] write [/var/lib/mediator-trigger] move [/var/spool/mediator-jobs] listen [/run/mediator] " +
+				"bind [8182] connect [] keep []"},
+		{"trigger on a port of root's", low, trig.Confine,
+			"read [. ./secrets] write [/var/lib/mediator-trigger] move [/var/spool/mediator-jobs] listen [/run/mediator] " +
+				"bind [443] connect [] keep [cap_net_bind_service]"},
+		{"control", control.Resources(c, control.Observer(c, nil)), c.Confine,
+			"read [.] write [] move [] listen [/run/mediator] bind [] connect [] keep []"},
+		{"reputation", ofNode, n.Confine,
+			"read [.] write [/var/lib/mediator-reputation] move [] listen [/run/mediator] bind [8443] connect [] keep []"},
 	} {
 		l, err := tt.needs.Limits(tt.config)
 		check.Must(t, err)
-		got := fmt.Sprint("read ", in(l, confine.Read), " write ", in(l, confine.Write), " move ", in(l, confine.Move), " listen ", in(l, confine.Listen),
+		got := fmt.Sprint("read ", in(l, confine.Read), " write ", in(l, confine.Write), " move ", in(l, confine.Move),
+			" listen ", in(l, confine.Listen),
 			" bind ", l.Bind, " connect ", l.Connect, " keep ", l.Capabilities)
 		if got != tt.want {
 			t.Errorf("%s: %s\nwant %s", tt.name, got, tt.want)

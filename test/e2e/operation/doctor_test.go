@@ -39,12 +39,14 @@ func TestDoctor(t *testing.T) {
 		t.Fatal("only root can start an agent as a user of its own: run the tests as root")
 	}
 	r := kit.NewClientsRig(t)
-	for _, dir := range []string{r.Dir, filepath.Dir(r.Dir), r.In("secrets")} { // closed to others as they are made, which would hide what is below
+	// closed to others as they are made, which would hide what is below
+	for _, dir := range []string{r.Dir, filepath.Dir(r.Dir), r.In("secrets")} {
 		check.Must(t, os.Chmod(dir, 0o711))
 	}
 	check.Must(t, os.Chown(r.In("secrets/api-token"), 0, r.User)) // the group that mediator run gives the agent
 	post := func() string {
-		out, err := r.AsAgent(t, kit.Need(t, "curl"), "-sS", "--fail-with-body", "-H", "Content-Type: application/json", "-d", `{"body":"x"}`, "https://"+r.Plain()+"/repos/acme/site/issues/7/comments")
+		out, err := r.AsAgent(t, kit.Need(t, "curl"), "-sS", "--fail-with-body", "-H", "Content-Type: application/json", "-d",
+			`{"body":"x"}`, "https://"+r.Plain()+"/repos/acme/site/issues/7/comments")
 		if err != nil {
 			t.Logf("%v\n%s", err, out)
 			return "refused"
@@ -52,7 +54,8 @@ func TestDoctor(t *testing.T) {
 		return "posted"
 	}
 	status, text, controls := r.Doctor(t)
-	if status != 0 || len(controls[policy.ObservedFalse]) > 0 || len(controls[policy.ObservedTrue]) < 25 || !strings.Contains(text, "44 controls: ") {
+	if status != 0 || len(controls[policy.ObservedFalse]) > 0 || len(controls[policy.ObservedTrue]) < 25 ||
+		!strings.Contains(text, "44 controls: ") {
 		t.Fatalf("status %d, %d observed true\n%s", status, len(controls[policy.ObservedTrue]), text)
 	}
 	if post() != "posted" {
@@ -64,7 +67,8 @@ func TestDoctor(t *testing.T) {
 		controls   string
 	}{
 		{"a credential that the agent can read", "secrets/api-token", 0o644, 0o600, "runtimeSignerAccessibleToAgent"},
-		{"a credential that the agent's own group can read", "secrets/api-token", 0o640, 0o600, "runtimeSignerAccessibleToAgent"},
+		{"a credential that the agent's own group can read", "secrets/api-token", 0o640, 0o600,
+			"runtimeSignerAccessibleToAgent"},
 		{"a pinned key that the agent can change", "registry.jwk", 0o666, 0o644, "policyDecisionSignerAccessibleToAgent"},
 		{"a socket that the agent can replace", "run", 0o777, 0o711, "triggerSignerAccessibleToAgent"},
 	} {
@@ -79,7 +83,8 @@ func TestDoctor(t *testing.T) {
 				t.Error("a post went out")
 			}
 			var posts []ledger.Record
-			if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=1&flow=post", &posts); err != nil || posts[0].Code != "deployment_contradicted" {
+			if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=1&flow=post", &posts); err != nil ||
+				posts[0].Code != "deployment_contradicted" {
 				t.Errorf("%d records, the last with code %q, %v", len(posts), posts[0].Code, err)
 			}
 			untilReadyz(r, t, "deployment_contradicted")
@@ -93,14 +98,16 @@ func TestDoctor(t *testing.T) {
 	node := r.Process("reputation")
 	check.Must(t, node.Cmd.Process.Signal(syscall.SIGTERM))
 	<-node.Done
-	if status, text, controls := r.Doctor(t); status != program.Refused || len(controls[policy.ObservedFalse]) > 0 || !strings.Contains(text, "mediator: what mediator reputation sees is not known") {
+	if status, text, controls := r.Doctor(t); status != program.Refused || len(controls[policy.ObservedFalse]) > 0 ||
+		!strings.Contains(text, "mediator: what mediator reputation sees is not known") {
 		t.Errorf("without the node: status %d\n%s", status, text)
 	}
 	if post() != "posted" {
 		t.Error("no post goes out while the node is away")
 	}
 	check.Must(t, r.Stack.StartProcess("reputation", devstack.ReputationFile))
-	check.Must(t, r.Stack.WaitFor(t.Context(), r.Process("reputation"), "/readyz")) // with a new key, which the registry certifies
+	// with a new key, which the registry certifies
+	check.Must(t, r.Stack.WaitFor(t.Context(), r.Process("reputation"), "/readyz"))
 	kit.Until(t, "doctor to be content with the node, which has the receipts of meanwhile", func() bool {
 		status, text, _ := r.Doctor(t)
 		return status == 0 && strings.Contains(text, "in order       0 not handed over")
@@ -108,7 +115,8 @@ func TestDoctor(t *testing.T) {
 	control := r.Process("control")
 	check.Must(t, control.Cmd.Process.Signal(syscall.SIGTERM))
 	<-control.Done
-	if status, text, controls := r.Doctor(t); status != program.Refused || len(controls[policy.ObservedFalse]) > 0 || !strings.Contains(text, "mediator: what mediator control sees is not known") {
+	if status, text, controls := r.Doctor(t); status != program.Refused || len(controls[policy.ObservedFalse]) > 0 ||
+		!strings.Contains(text, "mediator: what mediator control sees is not known") {
 		t.Errorf("without the control plane: status %d\n%s", status, text)
 	}
 	untilReadyz(r, t, "process_unavailable")
@@ -130,7 +138,9 @@ func untilReadyz(r *kit.Rig, t *testing.T, code string) {
 // TestWithoutNode: a deployment without a node needs none.
 func TestWithoutNode(t *testing.T) {
 	t.Parallel()
-	r := kit.PrepareRig(t, kit.Plain, func(r *kit.Rig) (http.Handler, string) { return r.GitHub(t), kit.ClientRules }, func(file string) string {
+	r := kit.PrepareRig(t, kit.Plain, func(r *kit.Rig) (http.Handler, string) {
+		return r.GitHub(t), kit.ClientRules
+	}, func(file string) string {
 		return strings.Replace(file, "\nreputation: ", "\n# reputation: ", 1)
 	})
 	check.Must(t, os.Remove(r.In(devstack.ReputationFile)))
@@ -139,7 +149,8 @@ func TestWithoutNode(t *testing.T) {
 		t.Error("a node runs")
 	}
 	status, text, controls := r.Doctor(t)
-	if status != 0 || len(controls[policy.ObservedFalse]) > 0 || strings.Contains(text, "reputation") || strings.Contains(text, "appraiser") {
+	if status != 0 || len(controls[policy.ObservedFalse]) > 0 || strings.Contains(text, "reputation") ||
+		strings.Contains(text, "appraiser") {
 		t.Errorf("status %d\n%s", status, text)
 	}
 	if o := r.OpenAgent(t).Post(); o.Code != "" {
@@ -150,13 +161,19 @@ func TestWithoutNode(t *testing.T) {
 // TestAProcessDoesNotStart while the agent could reach it.
 func TestAProcessDoesNotStart(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(context.Context, string, io.Writer) error{devstack.SidecarFile: sidecar.Run, devstack.TriggerFile: trigger.Run, devstack.ControlFile: control.Run, devstack.ReputationFile: node.Run} {
+	for name, start := range map[string]func(context.Context, string, io.Writer) error{devstack.SidecarFile: sidecar.Run,
+		devstack.TriggerFile: trigger.Run, devstack.ControlFile: control.Run, devstack.ReputationFile: node.Run} {
 		for user, uid := range map[string]int{"its own user": os.Geteuid(), "root": 0} {
 			t.Run(name+" for "+user, func(t *testing.T) {
-				d := &trial.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2"}
+				d := &trial.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1",
+					PlainAddr: "127.0.0.1:2"}
 				content := d.Files(trial.Rules)
-				content[name] = append(bytes.Replace(content[name], []byte(fmt.Sprintf("agent: {uid: %d}", trial.User())), nil, 1), fmt.Sprintf("\nagent: {uid: %d}\n", uid)...)
-				check.Must(t, errors.Join(devstack.Prepare(d.Dir, content), files.WriteAbsent(filepath.Join(d.Dir, "secrets", "api-token"), []byte(trial.Token)), trial.WriteCertificates(d.Dir)))
+				content[name] = append(bytes.Replace(content[name], []byte(fmt.Sprintf("agent: {uid: %d}", trial.User())), nil, 1),
+					fmt.Sprintf("\nagent: {uid: %d}\n", uid)...)
+				check.Must(t,
+					errors.Join(devstack.Prepare(d.Dir, content),
+						files.WriteAbsent(filepath.Join(d.Dir, "secrets", "api-token"), []byte(trial.Token)),
+						trial.WriteCertificates(d.Dir)))
 				ctx, cancel := context.WithTimeout(context.Background(), kit.Patience)
 				defer cancel()
 				err := start(ctx, filepath.Join(d.Dir, name), io.Discard)

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"encoding/base64"
 	"os"
 	"path/filepath"
 	"testing"
@@ -18,7 +19,7 @@ func TestExamples(t *testing.T) {
 	dir := t.TempDir()
 	check.Must(t, os.CopyFS(dir, os.DirFS("../../../configs")))
 	writeSecrets(t, dir)
-	kit.Write(t, filepath.Join(dir, "dev/secrets/webhook"), secret)
+	kit.Write(t, filepath.Join(dir, "dev/secrets/webhook"), secret("webhook"))
 	for name, content := range configs.Dev {
 		check.Must(t, files.WriteAbsent(filepath.Join(dir, "dev", name), content))
 	}
@@ -44,8 +45,11 @@ func writeSecrets(t *testing.T, dir string) {
 		"github-token", "slack-token", "own-token", "openai-key", "anthropic-key",
 		"github-webhook", "billing-webhook", "engine-webhook",
 	} {
-		kit.Write(t, filepath.Join(dir, "secrets", name), secret)
+		kit.Write(t, filepath.Join(dir, "secrets", name), secret(name))
 	}
 }
 
-const secret = "whsec_YSBzZWNyZXQgZm9yIGEgdGVzdCwgYW5kIGxvbmcgZW5vdWdo"
+// secret returns a webhook secret, another for each name.
+func secret(name string) string {
+	return "whsec_" + base64.StdEncoding.EncodeToString([]byte("a secret for a test, and for "+name))
+}

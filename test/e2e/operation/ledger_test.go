@@ -28,11 +28,14 @@ func TestLedgerInPostgres(t *testing.T) {
 	dsn := server.Database(t)
 	r := kit.NewRig(t, kit.Plain, func(r *kit.Rig) (http.Handler, string) {
 		secrets := r.In("secrets")
-		check.Must(t, errors.Join(os.MkdirAll(secrets, 0o700), os.WriteFile(filepath.Join(secrets, "ledger-dsn"), []byte(dsn+"&password="+password+"\n"), 0o600)))
+		check.Must(t,
+			errors.Join(os.MkdirAll(secrets, 0o700),
+				os.WriteFile(filepath.Join(secrets, "ledger-dsn"), []byte(dsn+"&password="+password+"\n"), 0o600)))
 		return r.GitHub(t), kit.ClientRules + "ledger: {postgres: {dsnFile: secrets/ledger-dsn}}\n"
 	})
 	post := func() string {
-		out, err := r.AsAgent(t, kit.Need(t, "curl"), "-sS", "-w", " %{http_code}", "-H", "Content-Type: application/json", "-d", `{"body":"released"}`,
+		out, err := r.AsAgent(t, kit.Need(t, "curl"), "-sS", "-w", " %{http_code}", "-H", "Content-Type: application/json",
+			"-d", `{"body":"released"}`,
 			"https://"+r.Plain()+"/repos/acme/site/issues/7/comments")
 		check.Must(t, err)
 		return out

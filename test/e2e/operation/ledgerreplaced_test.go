@@ -26,7 +26,8 @@ func TestLedgerReplaced(t *testing.T) {
 	file := in("state/ledger.db")
 	post := func() string {
 		t.Helper()
-		out, err := r.AsAgent(t, kit.Need(t, "curl"), "-sS", "-w", " %{http_code}", "-H", "Content-Type: application/json", "-d", `{"body":"released"}`,
+		out, err := r.AsAgent(t, kit.Need(t, "curl"), "-sS", "-w", " %{http_code}", "-H", "Content-Type: application/json",
+			"-d", `{"body":"released"}`,
 			"https://"+r.Plain()+"/repos/acme/site/issues/7/comments")
 		check.Must(t, err)
 		return out
@@ -51,7 +52,8 @@ func TestLedgerReplaced(t *testing.T) {
 	wantRefused := func(sentence string) {
 		t.Helper()
 		status, _, said := kit.Invoke(t, "serve", "--config", in(devstack.SidecarFile))
-		if status != program.Refused || !strings.Contains(said, sentence) || !strings.Contains(said, "mediator ledger accept") || !strings.Contains(said, "(ledger_replaced)") {
+		if status != program.Refused || !strings.Contains(said, sentence) ||
+			!strings.Contains(said, "mediator ledger accept") || !strings.Contains(said, "(ledger_replaced)") {
 			t.Errorf("status %d: %s", status, said)
 		}
 	}
@@ -70,7 +72,8 @@ func TestLedgerReplaced(t *testing.T) {
 
 	r.Stack.Stop()
 	accept := []string{"ledger", "accept", "--config", in(devstack.SidecarFile), "--reason", "a drill"}
-	if status, _, said := kit.Invoke(t, accept...); status != program.Refused || !strings.Contains(said, "(query_malformed)") {
+	if status, _, said := kit.Invoke(t, accept...); status != program.Refused ||
+		!strings.Contains(said, "(query_malformed)") {
 		t.Errorf("status %d: %s", status, said)
 	}
 	check.Must(t, os.WriteFile(file, older, 0o600))
@@ -84,7 +87,8 @@ func TestLedgerReplaced(t *testing.T) {
 	status, out, said := kit.Invoke(t, append(accept, "--json")...)
 	var accepted sidecar.AcceptedLedger
 	check.Must(t, json.Unmarshal([]byte(out), &accepted))
-	if status != program.Done || accepted.Reason != "a drill" || accepted.Was.ID == "" || accepted.Was.ID == accepted.Found.ID || !accepted.RefusedUntil.After(time.Now().Add(10*time.Minute)) {
+	if status != program.Done || accepted.Reason != "a drill" || accepted.Was.ID == "" ||
+		accepted.Was.ID == accepted.Found.ID || !accepted.RefusedUntil.After(time.Now().Add(10*time.Minute)) {
 		t.Errorf("status %d: %s%s", status, out, said)
 	}
 	restart(func() {})
@@ -93,7 +97,8 @@ func TestLedgerReplaced(t *testing.T) {
 		t.Error(out)
 	}
 	check.Must(t, admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?flow=post", &refused))
-	if len(refused) != 1 || refused[0].State != ledger.StateRefused || !strings.Contains(refused[0].Reason, "accepted a short time ago") {
+	if len(refused) != 1 || refused[0].State != ledger.StateRefused ||
+		!strings.Contains(refused[0].Reason, "accepted a short time ago") {
 		t.Errorf("got %+v", refused)
 	}
 	var l admin.Ledger
@@ -101,10 +106,12 @@ func TestLedgerReplaced(t *testing.T) {
 	if l.ID != accepted.Found.ID || len(l.Acceptances) != 1 || l.Acceptances[0].Was != accepted.Was {
 		t.Errorf("got %+v", l)
 	}
-	if _, out, said := kit.Invoke(t, "doctor", "--admin", r.Stack.Admin()); !strings.Contains(out, "in the place of ledger "+accepted.Was.ID) || !strings.Contains(out, ": a drill\n") {
+	if _, out, said := kit.Invoke(t, "doctor", "--admin", r.Stack.Admin()); !strings.Contains(out,
+		"in the place of ledger "+accepted.Was.ID) || !strings.Contains(out, ": a drill\n") {
 		t.Errorf("%s%s", out, said)
 	}
-	if status, _, said := kit.Invoke(t, accept...); status != program.Refused || !strings.Contains(said, "in use by another process") && !strings.Contains(said, "query_malformed") {
+	if status, _, said := kit.Invoke(t, accept...); status != program.Refused ||
+		!strings.Contains(said, "in use by another process") && !strings.Contains(said, "query_malformed") {
 		t.Errorf("status %d: %s", status, said)
 	}
 }

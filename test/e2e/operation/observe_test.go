@@ -25,7 +25,8 @@ import (
 // and those that must not be changed.
 func TestEachFileIsLookedAt(t *testing.T) {
 	t.Parallel()
-	d := &trial.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2"}
+	d := &trial.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1",
+		PlainAddr: "127.0.0.1:2"}
 	content := d.Files(trial.Rules)
 	for name, raw := range content {
 		content[name] = []byte(strings.NewReplacer("custody: {type: memory}", `custody:
@@ -48,16 +49,22 @@ func TestEachFileIsLookedAt(t *testing.T) {
 	check.Must(t, err)
 	n, err := config.LoadReputation(filepath.Join(d.Dir, devstack.ReputationFile))
 	check.Must(t, err)
-	everywhere := []string{"PROGRAM", "auditor.jwk", "auth/action_grant.token (secret)", "registry.jwk", "trust.json", "vault-ca.pem"}
+	everywhere := []string{"PROGRAM", "auditor.jwk", "auth/action_grant.token (secret)", "registry.jwk", "trust.json",
+		"vault-ca.pem"}
 	for _, tt := range []struct {
 		name string
 		o    *daemon.Observer
 		want []string
 	}{
-		{"serve", sidecar.Observer(s, roles), []string{"api-ca.pem", "manifest.yaml", "mediator.yaml", "run/control.sock", "run/reputation.sock", "run/serve.sock [7]", "run/trigger.sock", "secrets/api-token (secret)", "state/ledger.db (secret)"}},
-		{"control", control.Observer(c, roles), []string{"control.yaml", "manifest.yaml", "policy.yaml", "run/control.sock [7]"}},
-		{"reputation", node.Observer(n, roles), []string{"reputation.yaml", "reputation/reputation.db (secret)", "run/reputation.sock [7]"}},
-		{"trigger", trigger.Observer(g, roles), []string{"events/events.db (secret)", "run/trigger.sock [7]", "secrets/webhook (secret)", "trigger.yaml"}},
+		{"serve", sidecar.Observer(s, roles),
+			[]string{"api-ca.pem", "manifest.yaml", "mediator.yaml", "run/control.sock", "run/reputation.sock",
+				"run/serve.sock [7]", "run/trigger.sock", "secrets/api-token (secret)", "state/ledger.db (secret)"}},
+		{"control", control.Observer(c, roles),
+			[]string{"control.yaml", "manifest.yaml", "policy.yaml", "run/control.sock [7]"}},
+		{"reputation", node.Observer(n, roles),
+			[]string{"reputation.yaml", "reputation/reputation.db (secret)", "run/reputation.sock [7]"}},
+		{"trigger", trigger.Observer(g, roles),
+			[]string{"events/events.db (secret)", "run/trigger.sock [7]", "secrets/webhook (secret)", "trigger.yaml"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []string

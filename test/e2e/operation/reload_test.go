@@ -67,9 +67,12 @@ func newReloadRig(t *testing.T, change ...func(string) string) *reloadRig {
 	t.Helper()
 	r := &reloadRig{}
 	own := func(file string) string { // the CA of the development files is constrained to the hosts of their rules
-		return strings.Replace(file, "ca: {certificateFile: ca.pem}   # made at the first start; its key stays in ca\n", "", 1)
+		return strings.Replace(file, "ca: {certificateFile: ca.pem}   # made at the first start; its key stays in ca\n", "",
+			1)
 	}
-	r.Rig = kit.NewRig(t, kit.Plain, func(*kit.Rig) (http.Handler, string) { return r, reloadRules }, append(change, kit.ManyPosts, own)...)
+	r.Rig = kit.NewRig(t, kit.Plain, func(*kit.Rig) (http.Handler, string) {
+		return r, reloadRules
+	}, append(change, kit.ManyPosts, own)...)
 	return r
 }
 
@@ -121,7 +124,8 @@ func (r *reloadRig) reload(t *testing.T, names ...string) (status int, said stri
 
 func (r *reloadRig) mustReload(t *testing.T, names ...string) {
 	t.Helper()
-	if status, said := r.reload(t, names...); status != 0 || strings.Count(said, "reloaded: configuration ") != len(names) {
+	if status, said := r.reload(t, names...); status != 0 ||
+		strings.Count(said, "reloaded: configuration ") != len(names) {
 		t.Fatalf("status %d: %s", status, said)
 	}
 }
@@ -167,11 +171,15 @@ func wantTunnel(t *testing.T, a kit.Agent, method, path, code string) {
 	check.Must(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	reused := false
-	resp, err := a.Do(req.WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})))
+	resp, err := a.Do(
+		req.WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
+			reused = c.Reused
+		}})))
 	check.Must(t, err)
 	defer resp.Body.Close()
 	var d problem.Details
-	if raw, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode >= 300 && json.Unmarshal(raw, &d) != nil || d.Code != code || !reused {
+	if raw, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode >= 300 && json.Unmarshal(raw, &d) != nil ||
+		d.Code != code || !reused {
 		t.Errorf("%s %s: %d %s (%v), want %q; by the open tunnel: %t", method, path, resp.StatusCode, raw, err, code, reused)
 	}
 }
@@ -216,7 +224,8 @@ egress:
 		t.Errorf("the upstream got %q", got)
 	}
 	now := r.newest(t, "post")
-	if c := r.readiness(t, "serve"); now.Manifest == before || c.Manifest != now.Manifest || c.Refused != nil || !r.metric(t, "serve", `mediator_reloads_total{result="taken"} 1`) {
+	if c := r.readiness(t, "serve"); now.Manifest == before || c.Manifest != now.Manifest || c.Refused != nil ||
+		!r.metric(t, "serve", `mediator_reloads_total{result="taken"} 1`) {
 		t.Errorf("the record names %s; %+v", now.Manifest, c)
 	}
 
@@ -231,10 +240,12 @@ egress:
 	}
 
 	// A policy that denies what was allowed.
-	r.edit(t, devstack.PolicyFile, "rules:\n", "rules:\n  - name: no-drafts\n    effect: deny\n    when: binding.action == \"create_draft\"\n")
+	r.edit(t, devstack.PolicyFile, "rules:\n",
+		"rules:\n  - name: no-drafts\n    effect: deny\n    when: binding.action == \"create_draft\"\n")
 	r.certify(t)
 	r.mustReload(t, "control")
-	wantTunnel(t, a, http.MethodPost, "/drafts", "") // the sidecar's manifest is still the one before, which is honoured for some minutes
+	// the sidecar's manifest is still the one before, which is honoured for some minutes
+	wantTunnel(t, a, http.MethodPost, "/drafts", "")
 	r.mustReload(t, "serve")
 	wantTunnel(t, a, http.MethodPost, "/drafts", "policy_denied")
 	wantTunnel(t, a, http.MethodPost, "/notes", "")
@@ -251,8 +262,10 @@ egress:
 	wantTunnel(t, a, http.MethodGet, "/notes", "rate_limited")
 
 	// A new source of events, beside the others.
-	r.edit(t, devstack.TriggerFile, "  - name: tick\n    schedule: {cron: \"@every 1s\"}\n", "  - name: tick\n    schedule: {cron: \"@every 1s\"}\n  - name: extra\n    standardWebhooks: {secretFiles: [secrets/extra]}\n")
-	kit.Write(t, r.In("secrets/extra"), secret)
+	r.edit(t, devstack.TriggerFile, "  - name: tick\n    schedule: {cron: \"@every 1s\"}\n",
+		"  - name: tick\n    schedule: {cron: \"@every 1s\"}\n  - name: extra\n    standardWebhooks: {secretFiles: "+
+			"[secrets/extra]}\n")
+	kit.Write(t, r.In("secrets/extra"), secret("extra"))
 	wantHook(t, r, "extra", "not_found")
 	r.mustReload(t, "trigger")
 	wantHook(t, r, "extra", "webhook_signature")
@@ -264,7 +277,8 @@ egress:
 func TestTimeZones(t *testing.T) {
 	t.Parallel()
 	r := newReloadRig(t)
-	r.edit(t, devstack.PolicyFile, "rules:\n", "rules:\n  - name: closed\n    effect: deny\n    when: now.getHours(\"Europe/Berlin\") == 24\n")
+	r.edit(t, devstack.PolicyFile, "rules:\n",
+		"rules:\n  - name: closed\n    effect: deny\n    when: now.getHours(\"Europe/Berlin\") == 24\n")
 	r.edit(t, devstack.TriggerFile, `{cron: "@every 1s"}`, `{cron: "@every 1s", timezone: America/New_York}`)
 	r.certify(t)
 	r.mustReload(t, "control", "trigger", "serve")
@@ -286,7 +300,8 @@ func TestCertifiedUntil(t *testing.T) {
 		kit.Until(t, line, func() bool { return r.metric(t, "serve", line) })
 		m, err := config.ReadManifest(r.In(devstack.ManifestFile))
 		check.Must(t, err)
-		token, err := policy.Certify(t.Context(), r.Stack.Auditor, m, signer.Options{Issuer: c.Issuer, Audience: c.Audience, Lifetime: time.Hour, Now: time.Now})
+		token, err := policy.Certify(t.Context(), r.Stack.Auditor, m,
+			signer.Options{Issuer: c.Issuer, Audience: c.Audience, Lifetime: time.Hour, Now: time.Now})
 		check.Must(t, err)
 		check.Must(t, keyring.UpdateBundle(r.In(devstack.BundleFile), func(b *evidence.Bundle) error {
 			b.DeploymentCertificate = token
@@ -335,7 +350,9 @@ func TestReloadRefuses(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	before := r.newest(t, "post").Manifest
-	names := []string{devstack.SidecarFile, devstack.TriggerFile, devstack.ControlFile, devstack.PolicyFile, devstack.ManifestFile, devstack.BundleFile, devstack.RegistryFile, devstack.AuditorFile, "secrets/api-token", "secrets/webhook"}
+	names := []string{devstack.SidecarFile, devstack.TriggerFile, devstack.ControlFile, devstack.PolicyFile,
+		devstack.ManifestFile, devstack.BundleFile, devstack.RegistryFile, devstack.AuditorFile, "secrets/api-token",
+		"secrets/webhook"}
 	keep := make(map[string][]byte)
 	for _, name := range names {
 		raw := kit.Read(t, r.In(name))
@@ -353,38 +370,67 @@ func TestReloadRefuses(t *testing.T) {
 		code, reason                  string
 	}{
 		{"syntax", "serve", devstack.SidecarFile, "egress:\n", "egress: [\n", false, "reload_refused", "mediator.yaml"},
-		{"an unknown key", "serve", devstack.SidecarFile, "egress:\n", "egres: []\negress:\n", false, "reload_refused", "egres"},
-		{"a rule that leaves a way around", "serve", devstack.SidecarFile, "methods: [GET]", "methods: [GET, POST]", false, "reload_refused", "also matches spellings of an action's path"},
-		{"a limit out of range", "serve", devstack.SidecarFile, "egress:\n", "limits: {host: {perSecond: -1}}\negress:\n", false, "reload_refused", "limits"},
-		{"a credential that is not there", "serve", devstack.SidecarFile, "secrets/api-token", "secrets/none", false, "reload_refused", "secrets/none"},
-		{"a configuration that the manifest does not pin", "serve", devstack.SidecarFile, "egress:\n", "# x\negress:\n", false, "reload_refused", "(pin_mismatch)"},
-		{"a manifest that does not allow this runtime", "serve", devstack.ManifestFile, "allowedRuntimeIds: [worker-1]", "allowedRuntimeIds: [worker-2]", false, "reload_refused", "(not_allowed)"},
-		{"another listener", "serve", devstack.SidecarFile, "listen: ", "listen: 127.0.0.1:1 # ", false, "restart_required", "listen"},
-		{"another custody", "serve", devstack.SidecarFile, "custody: {type: memory}", "custody: {type: pkcs11, pkcs11: {module: /m, token: t, pinFile: p}}", false, "restart_required", "custody.pkcs11, custody.type"},
-		{"another key", "serve", devstack.SidecarFile, "key: runtime-key", "key: other-key", false, "restart_required", "keys.runtime.key"},
+		{"an unknown key", "serve", devstack.SidecarFile, "egress:\n", "egres: []\negress:\n", false, "reload_refused",
+			"egres"},
+		{"a rule that leaves a way around", "serve", devstack.SidecarFile, "methods: [GET]", "methods: [GET, POST]", false,
+			"reload_refused", "also matches spellings of an action's path"},
+		{"a limit out of range", "serve", devstack.SidecarFile, "egress:\n", "limits: {host: {perSecond: -1}}\negress:\n",
+			false, "reload_refused", "limits"},
+		{"a credential that is not there", "serve", devstack.SidecarFile, "secrets/api-token", "secrets/none", false,
+			"reload_refused", "secrets/none"},
+		{"a configuration that the manifest does not pin", "serve", devstack.SidecarFile, "egress:\n", "# x\negress:\n",
+			false, "reload_refused", "(pin_mismatch)"},
+		{"a manifest that does not allow this runtime", "serve", devstack.ManifestFile, "allowedRuntimeIds: [worker-1]",
+			"allowedRuntimeIds: [worker-2]", false, "reload_refused", "(not_allowed)"},
+		{"another listener", "serve", devstack.SidecarFile, "listen: ", "listen: 127.0.0.1:1 # ", false, "restart_required",
+			"listen"},
+		{"another custody", "serve", devstack.SidecarFile, "custody: {type: memory}",
+			"custody: {type: pkcs11, pkcs11: {module: /m, token: t, pinFile: p}}", false, "restart_required",
+			"custody.pkcs11, custody.type"},
+		{"another key", "serve", devstack.SidecarFile, "key: runtime-key", "key: other-key", false, "restart_required",
+			"keys.runtime.key"},
 		{"another state", "serve", devstack.SidecarFile, "state: state", "state: other", false, "restart_required", "state"},
-		{"other users of a socket", "serve", devstack.SidecarFile, "run/serve.sock}", "run/serve.sock, uids: [7]}", false, "restart_required", "admin.uids"},
-		{"a root that cannot be read", "serve", devstack.AuditorFile, "Ed25519", "Ed448", false, "reload_refused", "auditor.jwk"},
-		{"another root", "serve", devstack.RegistryFile, "registry:v1", "registry:v2", false, "restart_required", "trust.registry"},
-		{"a flipped control", "serve", devstack.ManifestFile, "bearerTokenAloneCanPost: false", "bearerTokenAloneCanPost: true", false, "reload_refused", "(deployment_unsafe)"},
-		{"a manifest without its certificate", "serve", devstack.ManifestFile, "deploymentId:", "# same\ndeploymentId:", false, "", ""},
-		{"another manifest without its certificate", "serve", devstack.ManifestFile, "maxAttestationAgeMs: 60000", "maxAttestationAgeMs: 14000", false, "reload_refused", "(deployment_mismatch)"},
-		{"a manifest that the control plane has not", "serve", devstack.SidecarFile, "egress:\n", "# x\negress:\n", true, "reload_refused", "(deployment_mismatch)"},
-		{"an address beyond what the process confined itself to", "serve", devstack.SidecarFile, "address: 127.0.0.1,", "address: '127.0.0.1:9',", false, "restart_required", "port 9"},
-		{"a bundle without a certificate", "serve", devstack.BundleFile, `"deploymentCertificate": "`, `"deploymentCertificate": "x`, false, "reload_refused", "trust"},
+		{"other users of a socket", "serve", devstack.SidecarFile, "run/serve.sock}", "run/serve.sock, uids: [7]}", false,
+			"restart_required", "admin.uids"},
+		{"a root that cannot be read", "serve", devstack.AuditorFile, "Ed25519", "Ed448", false, "reload_refused",
+			"auditor.jwk"},
+		{"another root", "serve", devstack.RegistryFile, "registry:v1", "registry:v2", false, "restart_required",
+			"trust.registry"},
+		{"a flipped control", "serve", devstack.ManifestFile, "bearerTokenAloneCanPost: false",
+			"bearerTokenAloneCanPost: true", false, "reload_refused", "(deployment_unsafe)"},
+		{"a manifest without its certificate", "serve", devstack.ManifestFile, "deploymentId:", "# same\ndeploymentId:",
+			false, "", ""},
+		{"another manifest without its certificate", "serve", devstack.ManifestFile, "maxAttestationAgeMs: 60000",
+			"maxAttestationAgeMs: 14000", false, "reload_refused", "(deployment_mismatch)"},
+		{"a manifest that the control plane has not", "serve", devstack.SidecarFile, "egress:\n", "# x\negress:\n", true,
+			"reload_refused", "(deployment_mismatch)"},
+		{"an address beyond what the process confined itself to", "serve", devstack.SidecarFile, "address: 127.0.0.1,",
+			"address: '127.0.0.1:9',", false, "restart_required", "port 9"},
+		{"a bundle without a certificate", "serve", devstack.BundleFile, `"deploymentCertificate": "`,
+			`"deploymentCertificate": "x`, false, "reload_refused", "trust"},
 
 		{"policy syntax", "control", devstack.PolicyFile, "rules:", "rules: [", false, "reload_refused", "policy.yaml"},
-		{"a policy with an unknown key", "control", devstack.PolicyFile, "effect: deny", "efect: deny", false, "reload_refused", "efect"},
-		{"a condition of the wrong type", "control", devstack.PolicyFile, "request.size > 4", "request.scheme > 4", false, "reload_refused", "no-huge-posts"},
-		{"a policy that the manifest does not pin", "control", devstack.PolicyFile, "request.size > 4", "request.size > 5", false, "reload_refused", "(pin_mismatch)"},
-		{"another audience", "control", devstack.ControlFile, "audience: posting-api", "audience: other", false, "restart_required", "audience"},
-		{"another socket", "control", devstack.ControlFile, "run/control.sock", "run/other.sock", false, "restart_required", "internal.unix"},
-		{"a flipped control, in the control plane", "control", devstack.ManifestFile, "bearerTokenAloneCanPost: false", "bearerTokenAloneCanPost: true", false, "reload_refused", "(deployment_unsafe)"},
+		{"a policy with an unknown key", "control", devstack.PolicyFile, "effect: deny", "efect: deny", false,
+			"reload_refused", "efect"},
+		{"a condition of the wrong type", "control", devstack.PolicyFile, "request.size > 4", "request.scheme > 4", false,
+			"reload_refused", "no-huge-posts"},
+		{"a policy that the manifest does not pin", "control", devstack.PolicyFile, "request.size > 4", "request.size > 5",
+			false, "reload_refused", "(pin_mismatch)"},
+		{"another audience", "control", devstack.ControlFile, "audience: posting-api", "audience: other", false,
+			"restart_required", "audience"},
+		{"another socket", "control", devstack.ControlFile, "run/control.sock", "run/other.sock", false, "restart_required",
+			"internal.unix"},
+		{"a flipped control, in the control plane", "control", devstack.ManifestFile, "bearerTokenAloneCanPost: false",
+			"bearerTokenAloneCanPost: true", false, "reload_refused", "(deployment_unsafe)"},
 
-		{"a schedule that never comes", "trigger", devstack.TriggerFile, "@every 1s", "0 0 31 2 *", false, "reload_refused", "tick"},
-		{"two sources of one name", "trigger", devstack.TriggerFile, "name: github", "name: tick", false, "reload_refused", "tick"},
-		{"a queue beyond what the process confined itself to", "trigger", devstack.TriggerFile, "sources:\n", "sources:\n  - {name: files, queue: {dir: files}}\n", false, "restart_required", "/files"},
-		{"another budget", "trigger", devstack.TriggerFile, "budget: 100000", "budget: 2", false, "restart_required", "budget"},
+		{"a schedule that never comes", "trigger", devstack.TriggerFile, "@every 1s", "0 0 31 2 *", false, "reload_refused",
+			"tick"},
+		{"two sources of one name", "trigger", devstack.TriggerFile, "name: github", "name: tick", false, "reload_refused",
+			"tick"},
+		{"a queue beyond what the process confined itself to", "trigger", devstack.TriggerFile, "sources:\n",
+			"sources:\n  - {name: files, queue: {dir: files}}\n", false, "restart_required", "/files"},
+		{"another budget", "trigger", devstack.TriggerFile, "budget: 100000", "budget: 2", false, "restart_required",
+			"budget"},
 		{"a secret that is too short", "trigger", "secrets/webhook", "whsec_", "\n", false, "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -402,10 +448,12 @@ func TestReloadRefuses(t *testing.T) {
 				return
 			}
 			c := r.readiness(t, tt.process)
-			if status != program.Refused || !strings.HasSuffix(strings.TrimSpace(said), "("+tt.code+")") || !strings.Contains(said, tt.reason) {
+			if status != program.Refused || !strings.HasSuffix(strings.TrimSpace(said), "("+tt.code+")") ||
+				!strings.Contains(said, tt.reason) {
 				t.Errorf("status %d: %s\nwant %q and (%s)", status, said, tt.reason, tt.code)
 			}
-			if c.Refused == nil || c.Refused.Code != tt.code || !strings.Contains(c.Refused.Detail, tt.reason) || tt.process != "trigger" && c.Manifest != before {
+			if c.Refused == nil || c.Refused.Code != tt.code || !strings.Contains(c.Refused.Detail, tt.reason) ||
+				tt.process != "trigger" && c.Manifest != before {
 				t.Errorf("readiness: %+v %+v", c, c.Refused)
 			}
 			refused[tt.process]++
@@ -437,29 +485,37 @@ func TestReloadTakesNewHosts(t *testing.T) {
 	const later = "api.later.example"
 	r := &reloadRig{}
 	r.Rig = kit.NewRig(t, []string{trial.PlainHost, later}, func(*kit.Rig) (http.Handler, string) {
-		return r, strings.Replace(reloadRules, "unconstrained: true}", "permit: [later.example]}\nconfine: {anyPort: true}", 1)
+		return r, strings.Replace(reloadRules, "unconstrained: true}", "permit: [later.example]}\nconfine: {anyPort: true}",
+			1)
 	}, func(file string) string {
-		return strings.Replace(file, "ca: {certificateFile: ca.pem}   # made at the first start; its key stays in ca\n", "", 1)
+		return strings.Replace(file, "ca: {certificateFile: ca.pem}   # made at the first start; its key stays in ca\n", "",
+			1)
 	})
 	cert, err := tls.LoadX509KeyPair(r.In("api.pem"), r.In("api.key"))
 	check.Must(t, err)
-	up := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "later") }))
+	up := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "later")
+	}))
 	up.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
 	up.StartTLS()
 	t.Cleanup(up.Close)
 	_, port, err := net.SplitHostPort(up.Listener.Addr().String())
 	check.Must(t, err)
 	add := func(host string) (undo func()) {
-		return r.edit(t, devstack.SidecarFile, "egress:\n", "egress:\n  - {name: new, match: {url: \"https://"+host+":"+port+"/x\", methods: [GET]}}\n")
+		return r.edit(t, devstack.SidecarFile, "egress:\n",
+			"egress:\n  - {name: new, match: {url: \"https://"+host+":"+port+"/x\", methods: [GET]}}\n")
 	}
 
 	undo := add("api.other.example")
-	if status, said := r.reload(t, "serve"); status != program.Refused || !strings.Contains(said, "a rule names api.other.example, for which the interception CA") || !strings.Contains(said, "ca.permit") || !strings.Contains(said, "(restart_required)") {
+	if status, said := r.reload(t, "serve"); status != program.Refused ||
+		!strings.Contains(said, "a rule names api.other.example, for which the interception CA") ||
+		!strings.Contains(said, "ca.permit") || !strings.Contains(said, "(restart_required)") {
 		t.Errorf("a host that the CA does not permit: %d %s", status, said)
 	}
 	undo()
 	add(later)
-	r.edit(t, devstack.SidecarFile, "upstreams:\n", "upstreams:\n  - {host: \""+later+":"+port+"\", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}\n")
+	r.edit(t, devstack.SidecarFile, "upstreams:\n",
+		"upstreams:\n  - {host: \""+later+":"+port+"\", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}\n")
 	r.certify(t)
 	r.mustReload(t, "control", "serve")
 	out, err := r.AsAgent(t, kit.Need(t, "curl"), "-sS", "--fail-with-body", "https://"+later+":"+port+"/x")
@@ -575,9 +631,12 @@ func belongs(p ledger.Record, known map[string]daemon.ConfigStatus) error {
 	}
 	for what, pair := range map[string][2]string{
 		"certificate's manifest": {deployed.ManifestHash, c.Manifest}, "decision's policy": {decision.PolicyHash, c.Policy},
-		"grant's policy": {grant.PolicyHash, c.Policy}, "attestation's policy": {attested.PolicyHash, c.Policy}, "receipt's policy": {receipt.PolicyHash, c.Policy},
-		"decision's environment": {decision.EnvironmentHash, c.Environment}, "grant's environment": {grant.EnvironmentHash, c.Environment},
-		"attestation's environment": {attested.EnvironmentHash, c.Environment}, "receipt's environment": {receipt.EnvironmentHash, c.Environment},
+		"grant's policy": {grant.PolicyHash, c.Policy}, "attestation's policy": {attested.PolicyHash, c.Policy},
+		"receipt's policy":          {receipt.PolicyHash, c.Policy},
+		"decision's environment":    {decision.EnvironmentHash, c.Environment},
+		"grant's environment":       {grant.EnvironmentHash, c.Environment},
+		"attestation's environment": {attested.EnvironmentHash, c.Environment},
+		"receipt's environment":     {receipt.EnvironmentHash, c.Environment},
 	} {
 		if pair[0] != pair[1] {
 			return fmt.Errorf("the %s is %s, want %s", what, pair[0], pair[1])
@@ -591,14 +650,16 @@ func TestWhoMayReload(t *testing.T) {
 	t.Parallel()
 	const other = 60001
 	r := newReloadRig(t, func(file string) string {
-		return strings.Replace(file, "internal: {unix: run/control.sock}", fmt.Sprintf("internal: {unix: run/control.sock, uids: [%d]}", other), 1)
+		return strings.Replace(file, "internal: {unix: run/control.sock}",
+			fmt.Sprintf("internal: {unix: run/control.sock, uids: [%d]}", other), 1)
 	})
 	for _, dir := range []string{r.In("run"), r.Dir, filepath.Dir(r.Dir)} {
 		check.Must(t, os.Chmod(dir, 0o711))
 	}
 	before := r.readiness(t, "control")
 	ask := func(path string) string {
-		cmd := exec.CommandContext(t.Context(), kit.Need(t, "curl"), "--silent", "--show-error", "--max-time", "120", "--unix-socket", r.Stack.Socket("control"), "--data", "{}", "http://mediator"+path)
+		cmd := exec.CommandContext(t.Context(), kit.Need(t, "curl"), "--silent", "--show-error", "--max-time", "120",
+			"--unix-socket", r.Stack.Socket("control"), "--data", "{}", "http://mediator"+path)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: other, Gid: other}}
 		out, err := cmd.CombinedOutput()
 		if err != nil {

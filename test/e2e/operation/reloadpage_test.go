@@ -18,13 +18,17 @@ func TestReloadPage(t *testing.T) {
 	t.Parallel()
 	r := &reloadRig{}
 	own := func(file string) string {
-		return strings.Replace(file, "ca: {certificateFile: ca.pem}   # made at the first start; its key stays in ca\n", "", 1)
+		return strings.Replace(file, "ca: {certificateFile: ca.pem}   # made at the first start; its key stays in ca\n", "",
+			1)
 	}
-	r.Rig = kit.PrepareRig(t, kit.Plain, func(*kit.Rig) (http.Handler, string) { return r, reloadRules }, kit.ManyPosts, own)
+	r.Rig = kit.PrepareRig(t, kit.Plain, func(*kit.Rig) (http.Handler, string) {
+		return r, reloadRules
+	}, kit.ManyPosts, own)
 	bin := t.TempDir()
 	self, err := os.Executable()
 	check.Must(t, err)
-	for link, to := range map[string]string{filepath.Join(bin, "mediator"): self, r.In("run/admin.sock"): r.In("run/serve.sock")} {
+	for link, to := range map[string]string{filepath.Join(bin, "mediator"): self,
+		r.In("run/admin.sock"): r.In("run/serve.sock")} {
 		check.Must(t, os.Symlink(to, link))
 	}
 	here := strings.NewReplacer("/run/mediator/", r.In("run")+"/", " trust/", " ")
@@ -43,16 +47,19 @@ func TestReloadPage(t *testing.T) {
 	r.Stack = devstack.New(r.Dir)
 	_, err = r.Stack.PinHashes()
 	check.Must(t, err)
-	sh(`mkdir -m 0700 keys && mediator keys root --name registry --out keys && mediator keys root --name auditor --out keys && cp keys/registry.jwk keys/auditor.jwk .
+	sh(
+		`mkdir -m 0700 keys && mediator keys root --name registry --out keys && mediator keys root --name auditor --out keys && cp keys/registry.jwk keys/auditor.jwk .
 		mediator deployment certify manifest.yaml --auditor-key keys/auditor.key.jwk --audience posting-api --bundle trust.json`)
 	t.Cleanup(r.Stack.Stop)
-	for _, p := range []struct{ name, config string }{{"trigger", devstack.TriggerFile}, {"control", devstack.ControlFile}, {"reputation", devstack.ReputationFile}, {"serve", devstack.SidecarFile}} {
+	for _, p := range []struct{ name, config string }{{"trigger", devstack.TriggerFile}, {"control", devstack.ControlFile},
+		{"reputation", devstack.ReputationFile}, {"serve", devstack.SidecarFile}} {
 		check.Must(t, r.Stack.StartProcess(p.name, p.config))
 	}
 	for _, p := range r.Stack.Processes {
 		check.Must(t, r.Stack.WaitFor(t.Context(), p, "/healthz"))
 	}
-	sh(`mediator keys certify --registry-key keys/registry.key.jwk --audience posting-api --bundle trust.json --not-accessible-to-agent --not-accessible-to-users \
+	sh(
+		`mediator keys certify --registry-key keys/registry.key.jwk --audience posting-api --bundle trust.json --not-accessible-to-agent --not-accessible-to-users \
 		--from unix:/run/mediator/admin.sock --from unix:/run/mediator/trigger.sock --from unix:/run/mediator/control.sock --from unix:/run/mediator/reputation.sock`)
 	for _, p := range r.Stack.Processes {
 		check.Must(t, r.Stack.WaitFor(t.Context(), p, "/readyz"))
@@ -64,7 +71,8 @@ func TestReloadPage(t *testing.T) {
 	r.edit(t, devstack.SidecarFile, "/notes\", methods: [GET]", "/notes\", methods: [GET, HEAD]")
 	r.edit(t, devstack.PolicyFile, "request.size > 4", "request.size > 5")
 	want := map[string]string{ // something that a section's commands have to say
-		"Change": "mediator.yaml: a correct sidecar", "Certify": "0 issues", "Reload": "admin.sock: reloaded: configuration ", "See": `"ready":true`,
+		"Change": "mediator.yaml: a correct sidecar", "Certify": "0 issues", "Reload": "admin.sock: reloaded: configuration ",
+		"See": `"ready":true`,
 	}
 	for _, s := range kit.ReadPage(t, "../../../docs/operations/reload.md") {
 		said := ""
@@ -82,7 +90,8 @@ func TestReloadPage(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("the page lacks %v", want)
 	}
-	if after := r.readiness(t, "serve"); after.Manifest == before.Manifest || after.Configuration == before.Configuration || after.Refused != nil {
+	if after := r.readiness(t, "serve"); after.Manifest == before.Manifest ||
+		after.Configuration == before.Configuration || after.Refused != nil {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
 }

@@ -42,9 +42,12 @@ func TestTheReasonIsForTheRecord(t *testing.T) {
 		codes        []string
 		reason       string // a part of what the record says
 	}{
-		{"the trigger service hangs", signal("trigger", syscall.SIGSTOP), signal("trigger", syscall.SIGCONT), []string{"process_unavailable"}, "the trigger service does not answer"},
-		{"the control plane hangs", signal("control", syscall.SIGSTOP), signal("control", syscall.SIGCONT), []string{"process_unavailable"}, "the control plane does not answer"},
-		{"a key without a certificate", replace(without(t, whole, "runtime-key")), replace(whole), []string{"key_unknown", "custody_unavailable"}, "runtime-key"},
+		{"the trigger service hangs", signal("trigger", syscall.SIGSTOP), signal("trigger", syscall.SIGCONT),
+			[]string{"process_unavailable"}, "the trigger service does not answer"},
+		{"the control plane hangs", signal("control", syscall.SIGSTOP), signal("control", syscall.SIGCONT),
+			[]string{"process_unavailable"}, "the control plane does not answer"},
+		{"a key without a certificate", replace(without(t, whole, "runtime-key")), replace(whole),
+			[]string{"key_unknown", "custody_unavailable"}, "runtime-key"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			kit.Until(t, "a sound post", func() bool { return a.Post().Code == "" })

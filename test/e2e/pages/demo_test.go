@@ -15,7 +15,8 @@ import (
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	var stdout, stderr bytes.Buffer
-	if status := program.Run(t.Context(), []string{"demo", "--json"}, strings.NewReader(""), &stdout, &stderr); status != program.Done {
+	if status := program.Run(t.Context(), []string{"demo", "--json"}, strings.NewReader(""), &stdout, &stderr); status !=
+		program.Done {
 		t.Errorf("status %d: %s", status, stderr.String())
 	}
 	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")

@@ -29,7 +29,9 @@ func TestKeysPage(t *testing.T) {
 	check.Must(t, err)
 
 	var custody string
-	r := kit.PrepareRig(t, kit.Plain, func(r *kit.Rig) (http.Handler, string) { return r.GitHub(t), kit.ClientRules }, kit.ManyPosts)
+	r := kit.PrepareRig(t, kit.Plain, func(r *kit.Rig) (http.Handler, string) {
+		return r.GitHub(t), kit.ClientRules
+	}, kit.ManyPosts)
 	bin := t.TempDir()
 	self, err := os.Executable()
 	check.Must(t, err)
@@ -45,14 +47,18 @@ func TestKeysPage(t *testing.T) {
 	run := r.In("run") + "/"
 	// The page's deployment has no node, so this one needs one --from more. The drills interrupt posts, so the audit at
 	// the end covers the time before; TestVaultAudit compares posts.
-	here := strings.NewReplacer("--since 24h", "--since 24h --until 1h", "https://vault.example:8200", v.Address, " trust/", " ", "--from unix:/run/mediator/control.sock", "--from unix:"+run+"control.sock --from unix:"+run+"reputation.sock", "/run/mediator/", run, "/var/log/vault/", r.Dir+"/")
+	here := strings.NewReplacer("--since 24h", "--since 24h --until 1h", "https://vault.example:8200", v.Address,
+		" trust/", " ", "--from unix:/run/mediator/control.sock",
+		"--from unix:"+run+"control.sock --from unix:"+run+"reputation.sock", "/run/mediator/", run, "/var/log/vault/",
+		r.Dir+"/")
 
 	start := func(command string) (*exec.Cmd, *strings.Builder) {
 		t.Helper()
 		var out strings.Builder
 		cmd := exec.CommandContext(t.Context(), "bash", "-eo", "pipefail", "-c", here.Replace(command))
 		cmd.Dir, cmd.Stdout, cmd.Stderr = r.Dir, &out, &out
-		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "VAULT_ADDR="+v.Address, "VAULT_CACERT="+v.CAFile, "VAULT_TOKEN="+v.Token, "GITHUB_TOKEN="+trial.Token, "SSL_CERT_FILE="+v.CAFile,
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "VAULT_ADDR="+v.Address, "VAULT_CACERT="+v.CAFile,
+			"VAULT_TOKEN="+v.Token, "GITHUB_TOKEN="+trial.Token, "SSL_CERT_FILE="+v.CAFile,
 			"MEDIATOR_ADMIN=unix:"+run+"admin.sock")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 		check.Must(t, cmd.Start())
@@ -69,19 +75,24 @@ func TestKeysPage(t *testing.T) {
 	// startProcesses is what docs/operations/running.md says, with the page's custody in each configuration.
 	startProcesses := func() {
 		t.Helper()
-		for _, name := range []string{devstack.SidecarFile, devstack.TriggerFile, devstack.ControlFile, devstack.ReputationFile} {
+		for _, name := range []string{devstack.SidecarFile, devstack.TriggerFile, devstack.ControlFile,
+			devstack.ReputationFile} {
 			path := r.In(name)
 			raw := kit.Read(t, path)
-			check.Must(t, os.WriteFile(path, []byte(strings.Replace(string(raw), "custody: {type: memory}\n", here.Replace(custody), 1)), 0o600))
+			check.Must(t,
+				os.WriteFile(path, []byte(strings.Replace(string(raw), "custody: {type: memory}\n", here.Replace(custody), 1)),
+					0o600))
 		}
 		s := devstack.New(r.Dir)
 		_, err := s.PinHashes()
 		check.Must(t, err)
-		sh(`mediator keys root --name registry --out keys --post-quantum && mediator keys root --name auditor --out keys --post-quantum && cp keys/registry.jwk keys/auditor.jwk .
+		sh(
+			`mediator keys root --name registry --out keys --post-quantum && mediator keys root --name auditor --out keys --post-quantum && cp keys/registry.jwk keys/auditor.jwk .
 			mediator deployment certify manifest.yaml --auditor-key keys/auditor.key.jwk --audience posting-api --bundle trust.json`)
 		r.Stack = s
 		t.Cleanup(s.Stop)
-		for _, p := range []struct{ name, config string }{{"trigger", devstack.TriggerFile}, {"control", devstack.ControlFile}, {"reputation", devstack.ReputationFile}, {"serve", devstack.SidecarFile}} {
+		for _, p := range []struct{ name, config string }{{"trigger", devstack.TriggerFile},
+			{"control", devstack.ControlFile}, {"reputation", devstack.ReputationFile}, {"serve", devstack.SidecarFile}} {
 			check.Must(t, s.StartProcess(p.name, p.config))
 		}
 		for _, p := range s.Processes {
@@ -91,7 +102,8 @@ func TestKeysPage(t *testing.T) {
 	check.Must(t, os.Mkdir(r.In("keys"), 0o700))
 
 	want := map[string]string{ // something that a section's commands have to say
-		"Bootstrap": "mediator-request_proof", "The roots": "the certificate of deployment", "Certify": "44 controls", "Rotate": "versions of request-proof-key before 2 are retired",
+		"Bootstrap": "mediator-request_proof", "The roots": "the certificate of deployment", "Certify": "44 controls",
+		"Rotate": "versions of request-proof-key before 2 are retired",
 		"Revoke": "key runtime-key:v1 until", "Audit": `"kid": "request-proof-key:v2"`,
 	}
 	certified := false
@@ -103,7 +115,8 @@ func TestKeysPage(t *testing.T) {
 			check.Must(t, os.WriteFile(r.In("auditor.yaml"), []byte(auditors.Replace(here.Replace(s.YAML[0]))), 0o600))
 		}
 		for _, command := range s.Commands {
-			if strings.Contains(command, "rotate --all") { // takes ten minutes, and the rest of the page speaks of first versions: TestVaultRotateAll
+			// takes ten minutes, and the rest of the page speaks of first versions: TestVaultRotateAll
+			if strings.Contains(command, "rotate --all") {
 				continue
 			}
 			if strings.Contains(command, "--watch") {

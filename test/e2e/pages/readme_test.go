@@ -25,8 +25,8 @@ func shellBlocks(t *testing.T, text string) (blocks []string) {
 }
 
 // TestReadme copies README's ten minutes into a shell in an empty folder, block by block as they stand there. Only what
-// builds the program is left out, and mediator dev gets a terminal of its own: it runs in the background. The namespaces
-// keep README's ports apart from those of other tests, and end whatever the blocks start.
+// builds the program is left out, and mediator dev gets a terminal of its own: it runs in the background. The
+// namespaces keep README's ports apart from those of other tests, and end whatever the blocks start.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	full.Only(t, "root, curl, zsh, openssl, python3")
@@ -38,7 +38,8 @@ func TestReadme(t *testing.T) {
 	self, err := os.Executable()
 	check.Must(t, err)
 	bin := t.TempDir()
-	check.Must(t, os.Symlink(self, filepath.Join(bin, "mediator"))) // by this name the test binary is the program: see TestMain
+	// by this name the test binary is the program: see TestMain
+	check.Must(t, os.Symlink(self, filepath.Join(bin, "mediator")))
 	paste := "mediator dev > dev.log 2>&1 &\nuntil grep -q '^ready' dev.log; do sleep .1; done\n"
 	for _, block := range blocks[2:] {
 		paste += block
@@ -47,12 +48,15 @@ func TestReadme(t *testing.T) {
 		}
 	}
 	paste += `until grep -q '"code":"event_closed"' dev.log; do sleep .1; done` + "\n" // mediator dev shows the calls
-	for shell, args := range map[string][]string{"bash": {"--norc", "-e"}, "zsh": {"-f", "-e", "+o", "interactive_comments", "-s"}} {
+	for shell, args := range map[string][]string{"bash": {"--norc", "-e"},
+		"zsh": {"-f", "-e", "+o", "interactive_comments", "-s"}} {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
-			inside := append([]string{"--net", "--pid", "--mount-proc", "--fork", "--kill-child", "sh", "-c", `ip link set lo up && exec "$@"`, "sh", kit.Need(t, shell)}, args...)
+			inside := append(
+				[]string{"--net", "--pid", "--mount-proc", "--fork", "--kill-child", "sh", "-c", `ip link set lo up && exec "$@"`,
+					"sh", kit.Need(t, shell)}, args...)
 			cmd := exec.CommandContext(ctx, kit.Need(t, "unshare"), inside...)
 			cmd.Dir, cmd.Stdin = t.TempDir(), strings.NewReader(paste)
 			cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
@@ -64,8 +68,10 @@ func TestReadme(t *testing.T) {
 				t.Fatalf("%v\n%s\nmediator dev: %s", err, out, started)
 			}
 			for _, want := range []string{
-				": reloaded: ", `"kind":"source_event"`, `the API got {"title": "hello"} with Bearer token-of-the-api`, `"code":"event_closed"`,
-				"POST api.test:443/posts", "1 verified, 1 verified in part (the mediator refused the post), 0 REFUSED by this check",
+				": reloaded: ", `"kind":"source_event"`, `the API got {"title": "hello"} with Bearer token-of-the-api`,
+				`"code":"event_closed"`,
+				"POST api.test:443/posts",
+				"1 verified, 1 verified in part (the mediator refused the post), 0 REFUSED by this check",
 			} {
 				if !strings.Contains(out, want) {
 					t.Errorf("nothing says %q", want)

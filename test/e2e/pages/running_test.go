@@ -14,8 +14,8 @@ import (
 	"github.com/actionproof/mediator/test/full"
 )
 
-// asPageSays prepares what docs/operations/running.md takes for granted: an empty machine with the program. Namespaces and overlays keep
-// the page's users, folders and ports from the machine that the test runs on.
+// asPageSays prepares what docs/operations/running.md takes for granted: an empty machine with the program. Namespaces
+// and overlays keep the page's users, folders and ports from the machine that the test runs on.
 const asPageSays = `ip link set lo up
 mount -t tmpfs none "$T"
 mkdir "$T/bin" && touch "$T/bin/mediator" && mount --bind "$SELF" "$T/bin/mediator" && mount --rbind "$T/bin" /usr/local/bin
@@ -32,7 +32,8 @@ secret mediator.yaml mediator-sidecar
 secret trigger.yaml mediator-trigger
 `
 
-// TestRunningPage runs the steps of docs/operations/running.md as they are written, with each process and the agent as a user of its own.
+// TestRunningPage runs the steps of docs/operations/running.md as they are written, with each process and the agent as
+// a user of its own.
 func TestRunningPage(t *testing.T) {
 	t.Parallel()
 	full.Only(t, "root, curl, useradd, setpriv, overlayfs")
@@ -56,11 +57,14 @@ func TestRunningPage(t *testing.T) {
 			script += theExamples + command + "\nmediator config check *.yaml\n" + pin
 		case strings.HasPrefix(command, "mediator keys certify "):
 			script += "for p in admin trigger control; do until_it test -S /run/mediator/$p.sock; done\n" + command + "\n"
-			script += "for p in admin trigger control; do until_it curl -sf --unix-socket /run/mediator/$p.sock -o /dev/null http://mediator/readyz; done\n"
+			script += "for p in admin trigger control; do until_it curl -sf --unix-socket /run/mediator/$p.sock -o /dev/null " +
+				"http://mediator/readyz; done\n"
 		case strings.HasPrefix(command, "eval "):
-			script += "send() { echo \"{\\\"action\\\": \\\"published\\\", \\\"n\\\": $1}\" >/run/event.json && mediator events send github /run/event.json --config trigger.yaml; }\n" +
+			script += "send() { echo \"{\\\"action\\\": \\\"published\\\", \\\"n\\\": $1}\" >/run/event.json && mediator " +
+				"events send github /run/event.json --config trigger.yaml; }\n" +
 				"send 1 && mediator run -- curl -s http://mediator.internal/v1/rules\n" +
-				"send 2 && setpriv --reuid=agent --regid=agent --clear-groups bash -ec '" + command + "\ncurl -s \"http://mediator.internal/v1/event/next?wait=30s\"'\n"
+				"send 2 && setpriv --reuid=agent --regid=agent --clear-groups bash -ec '" + command +
+				"\ncurl -s \"http://mediator.internal/v1/event/next?wait=30s\"'\n"
 		default:
 			script += command + "\n"
 		}
@@ -69,8 +73,10 @@ func TestRunningPage(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, kit.Need(t, "unshare"), "--mount", "--net", "--pid", "--mount-proc", "--fork", "--kill-child", kit.Need(t, "bash"), "-euo", "pipefail", "-c", script)
-	cmd.Env = append(os.Environ(), "T="+t.TempDir(), "SELF="+self, "CONFIGS="+configs, "PATH=/usr/local/bin:"+os.Getenv("PATH"))
+	cmd := exec.CommandContext(ctx, kit.Need(t, "unshare"), "--mount", "--net", "--pid", "--mount-proc", "--fork",
+		"--kill-child", kit.Need(t, "bash"), "-euo", "pipefail", "-c", script)
+	cmd.Env = append(os.Environ(), "T="+t.TempDir(), "SELF="+self, "CONFIGS="+configs,
+		"PATH=/usr/local/bin:"+os.Getenv("PATH"))
 	cmd.WaitDelay = time.Minute
 	raw, err := cmd.CombinedOutput()
 	out := string(raw)
@@ -78,7 +84,8 @@ func TestRunningPage(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, want := range []string{
-		"trigger.yaml: a correct trigger service", "0 issues", "certified 8 keys into trust/trust.json", `"rules":[{"name":"github-comment"`, `"evidenceId"`,
+		"trigger.yaml: a correct trigger service", "0 issues", "certified 8 keys into trust/trust.json",
+		`"rules":[{"name":"github-comment"`, `"evidenceId"`,
 		"observed true  agentSessionSignerAccessibleToAgent: false",
 	} {
 		if !strings.Contains(out, want) {

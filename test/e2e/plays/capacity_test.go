@@ -28,8 +28,8 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// TestThousandAgents has many agents call at once, each on a connection and in a session of its own. Each call succeeds, or
-// is refused with a time to try again. Each post that arrived has arrived once and has one record.
+// TestThousandAgents has many agents call at once, each on a connection and in a session of its own. Each call
+// succeeds, or is refused with a time to try again. Each post that arrived has arrived once and has one record.
 func TestThousandAgents(t *testing.T) {
 	t.Parallel()
 	agents := kit.Size(100, 1000)
@@ -134,20 +134,24 @@ func (c *capacityRig) resources(t *testing.T) sample {
 	return got
 }
 
-// tunnel opens a tunnel and makes TLS in it, without ML-KEM, which the race detector makes dearer than all else that an idle tunnel costs.
+// tunnel opens a tunnel and makes TLS in it, without ML-KEM, which the race detector makes dearer than all else that an
+// idle tunnel costs.
 func (c *capacityRig) tunnel(ctx context.Context) (*tls.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", c.session.Host)
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %[1]s\r\nProxy-Authorization: Basic %s\r\n\r\n", c.Plain(), base64.StdEncoding.EncodeToString([]byte(c.session.User.String())))
+	fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %[1]s\r\nProxy-Authorization: Basic %s\r\n\r\n", c.Plain(),
+		base64.StdEncoding.EncodeToString([]byte(c.session.User.String())))
 	const established = "HTTP/1.1 200 Connection Established\r\n\r\n"
 	answer := make([]byte, len(established))
 	if _, err := io.ReadFull(conn, answer); err != nil || string(answer) != established {
 		return nil, errors.Join(conn.Close(), fmt.Errorf("CONNECT was answered %q: %w", answer, err))
 	}
-	secure := tls.Client(conn, &tls.Config{RootCAs: c.roots, ServerName: trial.PlainHost, MinVersion: tls.VersionTLS12, CurvePreferences: []tls.CurveID{tls.X25519}, ClientSessionCache: c.resumed})
+	secure := tls.Client(conn,
+		&tls.Config{RootCAs: c.roots, ServerName: trial.PlainHost, MinVersion: tls.VersionTLS12,
+			CurvePreferences: []tls.CurveID{tls.X25519}, ClientSessionCache: c.resumed})
 	if err := secure.HandshakeContext(ctx); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
@@ -166,7 +170,9 @@ func (c *capacityRig) ask(conn net.Conn) (string, error) {
 
 // client is an agent of the session.
 func (c *capacityRig) client() *http.Client {
-	return &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(c.session), TLSClientConfig: &tls.Config{RootCAs: c.roots, MinVersion: tls.VersionTLS12}}}
+	return &http.Client{
+		Transport: &http.Transport{Proxy: http.ProxyURL(c.session),
+			TLSClientConfig: &tls.Config{RootCAs: c.roots, MinVersion: tls.VersionTLS12}}}
 }
 
 // openFiles raises how many descriptors this process, and what it starts, can have.
@@ -179,7 +185,9 @@ func openFiles(t *testing.T, n uint64) {
 	}
 	want := syscall.Rlimit{Cur: n, Max: max(n, limit.Max)}
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &want); err != nil {
-		t.Fatalf("this test needs %d open files and may have %d (%v): raise the hard limit (ulimit -Hn), or run the tests as root", n, limit.Max, err)
+		t.Fatalf(
+			"this test needs %d open files and may have %d (%v): raise the hard limit (ulimit -Hn), or run the tests as root", n,
+			limit.Max, err)
 	}
 }
 
@@ -188,7 +196,9 @@ func TestIdleConnections(t *testing.T) {
 	t.Parallel()
 	idle := kit.Size(1000, 10_000)
 	openFiles(t, uint64(idle)+2000)
-	c := newCapacityRig(t, "limits: {connections: 22000, tunnels: 21000, session: {perSecond: 100000}, host: {perSecond: 100000}}\n", func(http.ResponseWriter, *http.Request) {})
+	c := newCapacityRig(t,
+		"limits: {connections: 22000, tunnels: 21000, session: {perSecond: 100000}, host: {perSecond: 100000}}\n",
+		func(http.ResponseWriter, *http.Request) {})
 	conns := make([]*tls.Conn, idle)
 	defer func() {
 		for _, conn := range conns {
@@ -218,7 +228,8 @@ func TestIdleConnections(t *testing.T) {
 	for _, call := range []struct {
 		method, path, body string
 	}{{http.MethodGet, "/y", ""}, {http.MethodPost, "/texts", `{"a":1}`}} {
-		req, err := http.NewRequestWithContext(t.Context(), call.method, "https://"+c.Plain()+call.path, strings.NewReader(call.body))
+		req, err := http.NewRequestWithContext(t.Context(), call.method, "https://"+c.Plain()+call.path,
+			strings.NewReader(call.body))
 		check.Must(t, err)
 		req.Header.Set("Content-Type", "application/json")
 		resp, err := client.Do(req)
@@ -241,13 +252,14 @@ func TestFloods(t *testing.T) {
 	const spool = 96 << 20
 	release := make(chan struct{})
 	letGo := sync.OnceFunc(func() { close(release) })
-	c := newCapacityRig(t, fmt.Sprintf("limits: {bodies: {spool: %d}}\ntimeouts: {step: 30s}\n", spool), func(_ http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/stuck" {
-			<-release
-			return
-		}
-		_, _ = io.Copy(io.Discard, r.Body)
-	})
+	c := newCapacityRig(t, fmt.Sprintf("limits: {bodies: {spool: %d}}\ntimeouts: {step: 30s}\n", spool),
+		func(_ http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/stuck" {
+				<-release
+				return
+			}
+			_, _ = io.Copy(io.Discard, r.Body)
+		})
 	defer letGo() // so that a test that fails ends
 	pid := c.serving(t)
 	ctx, stop := context.WithCancel(t.Context())

@@ -83,8 +83,8 @@ func away(process string, points ...string) crash {
 }
 
 // TestCrash kills real processes at every step of a post's way, and starts them again. No post is sent twice, none is
-// sent without its record and its keys, and what cannot be known is recorded as indeterminate. An agent that tries again
-// with the same event does not get a second post.
+// sent without its record and its keys, and what cannot be known is recorded as indeterminate. An agent that tries
+// again with the same event does not get a second post.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	binary := kit.Program(t, "failpoint")

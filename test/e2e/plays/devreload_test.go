@@ -26,7 +26,9 @@ func TestDevReload(t *testing.T) {
 		return c
 	}
 	before := readiness()
-	kit.Until(t, "mediator dev to take reloads", func() bool { return admin.Get(t.Context(), dev, "/healthz", nil) == nil })
+	kit.Until(t, "mediator dev to take reloads", func() bool {
+		return admin.Get(t.Context(), dev, "/healthz", nil) == nil
+	})
 	raw := kit.Read(t, path)
 	kit.Write(t, path, string(raw)+"limits: {calls: 7}\n")
 	if out := kit.Run(t, "reload", dev); !strings.HasPrefix(out, dev+": reloaded: configuration ") {

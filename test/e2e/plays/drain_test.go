@@ -20,8 +20,8 @@ import (
 )
 
 // TestDrain ends the sidecar by SIGTERM while posts are in flight: one whose body has not arrived completely, and two
-// that the upstream has not answered, or not completely. New connections are refused. What was in flight is answered and
-// recorded in full.
+// that the upstream has not answered, or not completely. New connections are refused. What was in flight is answered
+// and recorded in full.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	r := newCrashRig(t, kit.Self(t), "", "timeouts: {shutdown: 4m}\n")
@@ -195,7 +195,8 @@ func TestDiskFull(t *testing.T) {
 		agent, event, _ := r.enter(ctx, t)
 		path := "/posts/" + tt.name
 		resp, d := r.try(ctx, t, agent, path, nil)
-		got := fmt.Sprintf("%d %s, Retry-After %q, %d arrived", resp.StatusCode, d.Code, resp.Header.Get("Retry-After"), r.arrived(path))
+		got := fmt.Sprintf("%d %s, Retry-After %q, %d arrived", resp.StatusCode, d.Code, resp.Header.Get("Retry-After"),
+			r.arrived(path))
 		want := `201 , Retry-After "", 1 arrived`
 		if !tt.posts {
 			want = `503 ledger_unavailable, Retry-After "5", 0 arrived`

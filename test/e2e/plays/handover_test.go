@@ -50,7 +50,9 @@ func newHandoverRig(t *testing.T) *handoverRig {
 	t.Helper()
 	r := &handoverRig{crashRig: prepareCrashRig(t, kit.Self(t), "", generateRule), node: kit.NewNode(t, "")}
 	check.Must(t, os.Remove(filepath.Join(r.Dir, devstack.ReputationFile)))
-	kit.Edit(t, filepath.Join(r.Dir, devstack.SidecarFile), "reputation: {unix: run/reputation.sock, audience: mediator-reputation}", "reputation: {unix: "+r.node.Socket()+", audience: node}")
+	kit.Edit(t, filepath.Join(r.Dir, devstack.SidecarFile),
+		"reputation: {unix: run/reputation.sock, audience: mediator-reputation}",
+		"reputation: {unix: "+r.node.Socket()+", audience: node}")
 	kit.Edit(t, r.node.At("one.yaml"), "registry: owner/registry.jwk", "registry: "+r.Dir+"/registry.jwk")
 	kit.Edit(t, r.node.At("one.yaml"), "bundle: owner/bundle.json", "bundle: "+r.Dir+"/"+devstack.BundleFile)
 	kit.Edit(t, r.node.At("one.yaml"), "[api.openai.com]", `["`+r.Plain()+`"]`)
@@ -59,7 +61,8 @@ func newHandoverRig(t *testing.T) *handoverRig {
 		_, _ = io.Copy(io.Discard, req.Body)
 		said++ // the rig's mutex is not held, but the agent makes one call after the other
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"id":"c%d","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"This is answer %[1]d."},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":6}}`, said)
+		fmt.Fprintf(w,
+			`{"id":"c%d","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"This is answer %[1]d."},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":6}}`, said)
 	})
 	r.startUntilEnd(t)
 	r.agent, _, r.Session = r.enter(withPatience(t), t)
@@ -92,7 +95,8 @@ func (r *handoverRig) ask(t *testing.T, method, path, body string, into any) (co
 func (r *handoverRig) calls(t *testing.T, n int) {
 	t.Helper()
 	for range n {
-		resp, err := r.agent.Post("https://"+r.Plain()+"/v1/chat/completions", "application/json", strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"and now?"}]}`))
+		resp, err := r.agent.Post("https://"+r.Plain()+"/v1/chat/completions", "application/json",
+			strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"and now?"}]}`))
 		check.Must(t, err)
 		_, err = io.Copy(io.Discard, resp.Body)
 		check.Must(t, errors.Join(err, resp.Body.Close()))
@@ -123,7 +127,8 @@ func (r *handoverRig) arrived(t *testing.T, want int) (stored []interaction.Rece
 	})
 	score = r.node.Scored(t, last.Token)
 	if score.HeadNumber != int64(want) || score.HeadHash != evidence.HashToken(last.Token) {
-		t.Errorf("the node has the receipts up to %d (%s), want %d (%s)", score.HeadNumber, score.HeadHash, want, evidence.HashToken(last.Token))
+		t.Errorf("the node has the receipts up to %d (%s), want %d (%s)", score.HeadNumber, score.HeadHash, want,
+			evidence.HashToken(last.Token))
 	}
 	return stored, score
 }
@@ -134,17 +139,22 @@ func TestHandover(t *testing.T) {
 	t.Parallel()
 	r := newHandoverRig(t)
 	r.calls(t, 3)
-	kit.Until(t, "the sidecar to see that the node is away", func() bool { s := r.delivery(t); return s.Away != "" && s.Undelivered == 3 })
+	kit.Until(t, "the sidecar to see that the node is away", func() bool {
+		s := r.delivery(t)
+		return s.Away != "" && s.Undelivered == 3
+	})
 	if code := r.ask(t, "POST", "/v1/challenge/issue", `{}`, nil); code != "node_unavailable" {
 		t.Errorf("a challenge of a node that is away: %q", code)
 	}
-	if status, out, _ := kit.Invoke(t, "doctor", "--admin", r.Stack.Admin()); status == program.Done || !strings.Contains(out, "3 not handed over") {
+	if status, out, _ := kit.Invoke(t, "doctor", "--admin", r.Stack.Admin()); status == program.Done ||
+		!strings.Contains(out, "3 not handed over") {
 		t.Errorf("doctor says %d, %s", status, out)
 	}
 	r.node.Start(t)
 	_, before := r.arrived(t, 3)
 	var begun accrual.Claims
-	if code := r.ask(t, "GET", "/v1/reputation/"+before.Owner+":"+before.Agent, ``, &begun); code != "" || begun.Tier != accrual.TierNew {
+	if code := r.ask(t, "GET", "/v1/reputation/"+before.Owner+":"+before.Agent, ``, &begun); code != "" ||
+		begun.Tier != accrual.TierNew {
 		t.Fatalf("%q, %+v", code, begun)
 	}
 
@@ -156,10 +166,12 @@ func TestHandover(t *testing.T) {
 		t.Fatalf("%q, %+v", code, issued)
 	}
 	const salt = "AAAAAAAAAAAAAAAAAAAAAA"
-	plan := strategy.Strategy{Tools: []string{}, Hosts: []string{r.Plain()}, Model: "m", Calls: strategy.Calls{Min: 1, Max: 1000}}
+	plan := strategy.Strategy{Tools: []string{}, Hosts: []string{r.Plain()}, Model: "m",
+		Calls: strategy.Calls{Min: 1, Max: 1000}}
 	hash, err := strategy.Commitment(issued.Nonce, salt, plan)
 	check.Must(t, err)
-	if code := r.ask(t, "POST", "/v1/challenge/commit", fmt.Sprintf(`{"challenge_nonce":%q,"commitment_hash":%q}`, issued.Nonce, hash), nil); code != "" {
+	if code := r.ask(t, "POST", "/v1/challenge/commit",
+		fmt.Sprintf(`{"challenge_nonce":%q,"commitment_hash":%q}`, issued.Nonce, hash), nil); code != "" {
 		t.Fatal(code)
 	}
 	r.calls(t, 2)
@@ -170,7 +182,9 @@ func TestHandover(t *testing.T) {
 		t.Errorf("a reveal to a node that is away: %q", code)
 	}
 	r.calls(t, 200)
-	kit.Until(t, "the receipts of all calls to be kept for the node", func() bool { return r.delivery(t).Undelivered >= 200 })
+	kit.Until(t, "the receipts of all calls to be kept for the node", func() bool {
+		return r.delivery(t).Undelivered >= 200
+	})
 	r.node.Start(t)
 	r.arrived(t, 205)
 	var killed sync.WaitGroup
@@ -179,7 +193,8 @@ func TestHandover(t *testing.T) {
 	killed.Wait()
 	r.node.Start(t)
 	chain, score := r.arrived(t, 210)
-	if last := chain[209].Challenge; last == nil || last.ChallengeNonce != issued.Nonce || last.CommitmentHash != hash || last.CommitmentRevealed || score.Closed {
+	if last := chain[209].Challenge; last == nil || last.ChallengeNonce != issued.Nonce || last.CommitmentHash != hash ||
+		last.CommitmentRevealed || score.Closed {
 		t.Errorf("the last receipt tells of %+v", last)
 	}
 

@@ -31,7 +31,8 @@ egress:
 
 // callModel calls the model, whatever the answer.
 func (r *crashRig) callModel(agent *http.Client) {
-	post(agent, "https://"+r.Plain()+"/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"hello"}]}`)
+	post(agent, "https://"+r.Plain()+"/v1/chat/completions",
+		`{"model":"m","messages":[{"role":"user","content":"hello"}]}`)
 }
 
 // post posts JSON and does not care for the answer, which a killed process does not give.

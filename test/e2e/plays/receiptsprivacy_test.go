@@ -54,21 +54,25 @@ func sayPrivately(req *http.Request, w http.ResponseWriter) {
 	quote := func(s string) string { raw, _ := json.Marshal(s); return string(raw) }
 	switch {
 	case req.URL.Path == "/mcp":
-		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":%s}],"isError":false}}`, quote(secretMCP))
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":%s}],"isError":false}}`,
+			quote(secretMCP))
 	case req.URL.Path != "/v1/chat/completions":
 		w.WriteHeader(http.StatusCreated)
 	case bytes.Contains(body, []byte(`"role":"tool"`)):
 		w.Header().Set("Content-Type", "text/event-stream")
-		fmt.Fprintf(w, "data: {\"id\":\"c2\",\"model\":\"m-1\",\"choices\":[{\"index\":0,\"delta\":{\"content\":%s},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n", quote(secretSaid))
+		fmt.Fprintf(w,
+			"data: {\"id\":\"c2\",\"model\":\"m-1\",\"choices\":[{\"index\":0,\"delta\":{\"content\":%s},\"finish_reason\":"+
+				"\"stop\"}]}\n\ndata: [DONE]\n\n", quote(secretSaid))
 	default:
 		arguments := fmt.Sprintf(`{"topic":%q}`, secretTopic)
-		fmt.Fprintf(w, `{"id":"c1","model":"m-1","choices":[{"index":0,"message":{"role":"assistant","content":%s,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"lookup","arguments":%s}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":30,"completion_tokens":9}}`, quote(secretSaid), quote(arguments))
+		fmt.Fprintf(w,
+			`{"id":"c1","model":"m-1","choices":[{"index":0,"message":{"role":"assistant","content":%s,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"lookup","arguments":%s}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":30,"completion_tokens":9}}`, quote(secretSaid), quote(arguments))
 	}
 }
 
-// TestReceiptsPrivacy tells secrets to a model, which answers with others, and so do tools. The sidecar's ledger and other
-// files, its log, its metrics and the answers of its API contain none of them, no part of one, and no hash by which a guess
-// could be confirmed.
+// TestReceiptsPrivacy tells secrets to a model, which answers with others, and so do tools. The sidecar's ledger and
+// other files, its log, its metrics and the answers of its API contain none of them, no part of one, and no hash by
+// which a guess could be confirmed.
 func TestReceiptsPrivacy(t *testing.T) {
 	t.Parallel()
 	r := newCrashRig(t, kit.Program(t), "", privacyRules)
@@ -94,14 +98,20 @@ func TestReceiptsPrivacy(t *testing.T) {
 	messages := []any{object{"role": "system", "content": secretSystem}, object{"role": "user", "content": secretPrompt}}
 	tools := []any{object{"type": "function", "function": object{"name": "lookup"}}}
 	send("/v1/chat/completions", object{"model": "m", "messages": messages, "tools": tools})
-	send("/mcp", object{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": object{"name": "lookup", "arguments": object{"topic": secretTopic}}})
+	send("/mcp",
+		object{"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+			"params": object{"name": "lookup", "arguments": object{"topic": secretTopic}}})
 	messages = append(messages,
-		object{"role": "assistant", "content": secretSaid, "tool_calls": []any{object{"id": "call_1", "type": "function", "function": object{"name": "lookup", "arguments": fmt.Sprintf(`{"topic":%q}`, secretTopic)}}}},
+		object{"role": "assistant", "content": secretSaid,
+			"tool_calls": []any{
+				object{"id": "call_1", "type": "function",
+					"function": object{"name": "lookup", "arguments": fmt.Sprintf(`{"topic":%q}`, secretTopic)}}}},
 		object{"role": "tool", "tool_call_id": "call_1", "content": secretResult})
 	send("/v1/chat/completions", object{"model": "m", "messages": messages, "tools": tools, "stream": true})
 	send("/posts/"+event, object{"a": 1})
 	chain := r.waitForReceipts(t, s.Session, 3)
-	if second := chain[1].Model; second == nil || len(second.ReturnedCalls) != 1 || chain[1].RelayedCount != 1 || chain[1].Relayed[0].CallID != second.ReturnedCalls[0] {
+	if second := chain[1].Model; second == nil || len(second.ReturnedCalls) != 1 || chain[1].RelayedCount != 1 ||
+		chain[1].Relayed[0].CallID != second.ReturnedCalls[0] {
 		t.Errorf("the session was not followed: %+v", chain[1])
 	}
 
@@ -127,7 +137,8 @@ func TestReceiptsPrivacy(t *testing.T) {
 	log := left[filepath.Join(r.Dir, "serve.log")]
 
 	found := func(in []byte) (what string) {
-		for _, secret := range []string{secretSystem, secretPrompt, secretSaid, secretResult, secretMCP, secretTopic, fmt.Sprintf(`{"topic":%q}`, secretTopic)} {
+		for _, secret := range []string{secretSystem, secretPrompt, secretSaid, secretResult, secretMCP, secretTopic,
+			fmt.Sprintf(`{"topic":%q}`, secretTopic)} {
 			if what := findSecret(in, secret); what != "" {
 				return what
 			}
@@ -139,7 +150,8 @@ func TestReceiptsPrivacy(t *testing.T) {
 			t.Errorf("%s has %s", name, what)
 		}
 	}
-	if !bytes.Contains(log, []byte(s.Session)) || found([]byte("x "+hex.EncodeToString(hashes[0]([]byte(secretTopic))))) == "" {
+	if !bytes.Contains(log, []byte(s.Session)) ||
+		found([]byte("x "+hex.EncodeToString(hashes[0]([]byte(secretTopic))))) == "" {
 		t.Errorf("the search finds nothing in %d files and answers, and a log of %d bytes", len(left), len(log))
 	}
 }

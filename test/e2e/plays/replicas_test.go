@@ -71,8 +71,10 @@ func newReplicas(ctx context.Context, t *testing.T, dsn string, n int, more ...s
 func (c *replicas) copied(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	check.Must(t, errors.Join(os.MkdirAll(filepath.Join(dir, "run"), 0o700), os.MkdirAll(filepath.Join(dir, "state"), 0o700)))
-	for _, name := range []string{devstack.SidecarFile, devstack.ManifestFile, devstack.PolicyFile, "secrets", "api-ca.pem", "run/trigger.sock", "run/control.sock"} {
+	check.Must(t,
+		errors.Join(os.MkdirAll(filepath.Join(dir, "run"), 0o700), os.MkdirAll(filepath.Join(dir, "state"), 0o700)))
+	for _, name := range []string{devstack.SidecarFile, devstack.ManifestFile, devstack.PolicyFile, "secrets",
+		"api-ca.pem", "run/trigger.sock", "run/control.sock"} {
 		check.Must(t, os.Symlink(filepath.Join(c.Dir, name), filepath.Join(dir, name)))
 	}
 	return dir
@@ -88,7 +90,8 @@ func (c *replicas) startReplicas(ctx context.Context, t *testing.T) {
 	}
 	c.registry, _, err = keyring.GenerateRoot("registry", false)
 	c.auditor, _, bad = keyring.GenerateRoot("auditor", false)
-	err = errors.Join(err, bad, c.all[0].Stack.StartProcess("trigger", devstack.TriggerFile), c.all[0].Stack.StartProcess("control", devstack.ControlFile))
+	err = errors.Join(err, bad, c.all[0].Stack.StartProcess("trigger", devstack.TriggerFile),
+		c.all[0].Stack.StartProcess("control", devstack.ControlFile))
 	for _, r := range c.all {
 		err = errors.Join(err, r.Stack.StartProcess("serve", devstack.SidecarFile))
 	}
@@ -108,7 +111,8 @@ func (c *replicas) certify(ctx context.Context, t *testing.T, r *replica) {
 		check.Must(t, r.WaitFor(ctx, p, "/healthz"))
 	}
 	r.Auditor = c.auditor
-	p, err := keyring.ReadPublished(ctx, []string{"unix:" + c.all[0].Socket("trigger"), "unix:" + c.all[0].Socket("control"), r.Admin()})
+	p, err := keyring.ReadPublished(ctx,
+		[]string{"unix:" + c.all[0].Socket("trigger"), "unix:" + c.all[0].Socket("control"), r.Admin()})
 	check.Must(t, err)
 	if _, err := r.WriteTrust(ctx, c.manifest, c.registry, p); err != nil {
 		t.Fatal(err)
@@ -182,7 +186,8 @@ func TestReplicasShareALedger(t *testing.T) {
 	server.Kill(t)
 	for _, r := range c.all {
 		resp, d := c.try(ctx, t, c.agent(ctx, t, r), "/posts/lost", c.solvedBy(ctx, t, r, "/posts/lost"))
-		if resp.StatusCode != http.StatusServiceUnavailable || d.Code != "ledger_unavailable" || resp.Header.Get("Retry-After") != "5" {
+		if resp.StatusCode != http.StatusServiceUnavailable || d.Code != "ledger_unavailable" ||
+			resp.Header.Get("Retry-After") != "5" {
 			t.Errorf("without the database: %d %s, Retry-After %q", resp.StatusCode, d.Code, resp.Header.Get("Retry-After"))
 		}
 	}

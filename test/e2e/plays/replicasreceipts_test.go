@@ -62,7 +62,8 @@ func TestReplicasMakeReceipts(t *testing.T) {
 	c.certify(ctx, t, victim)
 	victim.ready(ctx, t)
 	chain := c.chainAt(t, victim, lost, 2)
-	if chain[0].Outcome != interaction.OutcomeIndeterminate || chain[1].Closing == nil || chain[1].Closing.Reason != interaction.ClosedLost {
+	if chain[0].Outcome != interaction.OutcomeIndeterminate || chain[1].Closing == nil ||
+		chain[1].Closing.Reason != interaction.ClosedLost {
 		t.Errorf("the call that was open: %+v, the end: %+v", chain[0], chain[1])
 	}
 	if receipts := c.stored(t, kept); len(receipts) != 0 {
@@ -72,7 +73,8 @@ func TestReplicasMakeReceipts(t *testing.T) {
 	close(let)
 	all.Wait()
 	c.callModel(staying)
-	if chain := c.chainAt(t, survivor, kept, 2); chain[0].Outcome == interaction.OutcomeIndeterminate || chain[1].Closing != nil {
+	if chain := c.chainAt(t, survivor, kept, 2); chain[0].Outcome == interaction.OutcomeIndeterminate ||
+		chain[1].Closing != nil {
 		t.Errorf("the chain of the other replica: %+v", chain)
 	}
 }

@@ -30,9 +30,9 @@ var (
 
 const soakAgents = 24
 
-// TestSoak lets agents read and post at a steady rate while everything around the sidecar breaks, in an order drawn from a
-// seed: once for a moment each, or in the long form again and again for seconds. In the end no process has grown or raced,
-// each call was answered, and the record of every post agrees with the upstream's own log.
+// TestSoak lets agents read and post at a steady rate while everything around the sidecar breaks, in an order drawn
+// from a seed: once for a moment each, or in the long form again and again for seconds. In the end no process has grown
+// or raced, each call was answered, and the record of every post agrees with the upstream's own log.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	s := newSoak(t)
@@ -92,21 +92,25 @@ func (s *soak) report(t *testing.T, measured map[string][]sample, total tally) {
 		for _, m := range sampleMeasures {
 			first, last, most := m.ends(list)
 			g := growth[m.name]
-			fmt.Fprintf(w, "| %s | %s | %.4g%[6]s | %.4[4]g%[6]s | %.4[5]g%[6]s |\n", process, m.name, first/g.scale, last/g.scale, most/g.scale, g.unit)
+			fmt.Fprintf(w, "| %s | %s | %.4g%[6]s | %.4[4]g%[6]s | %.4[5]g%[6]s |\n", process, m.name, first/g.scale,
+				last/g.scale, most/g.scale, g.unit)
 			if kit.Long() && g.factor > 0 && last > first*g.factor+g.more {
 				t.Errorf("%s: %s grew from %.0f to %.0f", process, m.name, first, last)
 			}
 		}
 	}
 	_ = w.Flush()
-	fmt.Fprintf(&b, "\n%s at %g calls/s, seed %d, %d CPUs, %d agents.\n%s", *soakFor, *soakRate, *soakSeed, runtime.NumCPU(), soakAgents, s.outcomes(total))
+	fmt.Fprintf(&b, "\n%s at %g calls/s, seed %d, %d CPUs, %d agents.\n%s", *soakFor, *soakRate, *soakSeed,
+		runtime.NumCPU(), soakAgents, s.outcomes(total))
 	t.Log("\n" + b.String())
 }
 
 // What the sidecar may hold at rest beside what it held before its first call.
 const (
-	idleMore    = 8     // goroutines of idle connections, and the connections' descriptors
-	readersMore = 8 + 2 // descriptors: SQLite closes those of its file, one a reader, only with the last of them, and two readers wait with the WAL open
+	idleMore = 8 // goroutines of idle connections, and the connections' descriptors
+	// descriptors: SQLite closes those of its file, one a reader, only with the last of them, and two readers wait with
+	// the WAL open
+	readersMore = 8 + 2
 )
 
 // comesToRest waits until the idle sidecar holds no more than before its first call. It keeps an idle connection to an
@@ -127,7 +131,8 @@ func (s *soak) comesToRest(t *testing.T, before sample) {
 		if err != nil {
 			return false
 		}
-		s.atRest = fmt.Sprintf("At rest the sidecar has %.0f goroutines and %.0f descriptors; before the first call it had %.0f and %.0f.",
+		s.atRest = fmt.Sprintf(
+			"At rest the sidecar has %.0f goroutines and %.0f descriptors; before the first call it had %.0f and %.0f.",
 			now.goroutines, now.descriptors, before.goroutines, before.descriptors)
 		return now.goroutines <= before.goroutines+idleMore && now.descriptors <= before.descriptors+idleMore+readersMore
 	})
@@ -236,6 +241,7 @@ func (s *soak) agreePost(t *testing.T, p ledger.Record) {
 		most = 0
 	}
 	if len(keys) < least || len(keys) > most || len(keys) == 1 && keys[0] != p.CapabilityID {
-		t.Errorf("%s of %s is %s (%s) and arrived with the keys %q; its own is %s", p.ID, p.Path, p.State, cmp.Or(p.Code, "no code"), keys, p.CapabilityID)
+		t.Errorf("%s of %s is %s (%s) and arrived with the keys %q; its own is %s", p.ID, p.Path, p.State,
+			cmp.Or(p.Code, "no code"), keys, p.CapabilityID)
 	}
 }

@@ -110,7 +110,8 @@ func (a *soakAgent) enter(ctx context.Context) bool {
 	event, err := a.DeliverRelease(ctx)
 	a.webhooks.Unlock()
 	if err == nil {
-		err = admin.Call(ctx, a.Stack.Admin(), http.MethodPost, "/v1/sessions", admin.SessionRequest{Event: event}, &a.session)
+		err = admin.Call(ctx, a.Stack.Admin(), http.MethodPost, "/v1/sessions", admin.SessionRequest{Event: event},
+			&a.session)
 	}
 	if err != nil {
 		a.count("no session")
@@ -165,7 +166,8 @@ func (a *soakAgent) call(method, kind string, body io.Reader, patience int) {
 		return
 	}
 	defer resp.Body.Close()
-	read := answer{path: path, again: method == http.MethodGet, status: resp.StatusCode, post: resp.Header.Get("ActionProof-Post")}
+	read := answer{path: path, again: method == http.MethodGet, status: resp.StatusCode,
+		post: resp.Header.Get("ActionProof-Post")}
 	if resp.Header.Get("Content-Type") == "application/problem+json" {
 		var d problem.Details
 		if err := json.NewDecoder(resp.Body).Decode(&d); err != nil {
@@ -173,7 +175,8 @@ func (a *soakAgent) call(method, kind string, body io.Reader, patience int) {
 			return
 		}
 		read.code, read.post = d.Code, d.Post
-		if (resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable) && resp.Header.Get("Retry-After") == "" {
+		if (resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable) &&
+			resp.Header.Get("Retry-After") == "" {
 			a.t.Errorf("%s: %d %s without Retry-After", path, resp.StatusCode, d.Code)
 		}
 	} else if _, err := io.Copy(io.Discard, resp.Body); err != nil {

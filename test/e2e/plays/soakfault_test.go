@@ -41,11 +41,12 @@ func breakages() []breakage {
 			}})
 	}
 	for _, mode := range []string{"resets", "hangs", "answers slowly", "answers 500", "answers 503", "breaks off"} {
-		all = append(all, breakage{"upstream " + mode, false, func(ctx context.Context, _ *testing.T, s *soak, last time.Duration) {
-			s.set(mode)
-			pause(ctx, last)
-			s.set("")
-		}})
+		all = append(all,
+			breakage{"upstream " + mode, false, func(ctx context.Context, _ *testing.T, s *soak, last time.Duration) {
+				s.set(mode)
+				pause(ctx, last)
+				s.set("")
+			}})
 	}
 	return append(all,
 		breakage{"ledger busy", false, busyLedger},
@@ -53,7 +54,9 @@ func breakages() []breakage {
 			busyLedger(ctx, t, s, last+6*time.Second) // longer than the sidecar waits
 		}},
 		breakage{"bundle rewritten", false, rewriteBundle},
-		breakage{"all connections closed", false, func(_ context.Context, _ *testing.T, s *soak, _ time.Duration) { s.hangUp() }},
+		breakage{"all connections closed", false, func(_ context.Context, _ *testing.T, s *soak, _ time.Duration) {
+			s.hangUp()
+		}},
 	)
 }
 
@@ -104,7 +107,8 @@ func busyLedger(ctx context.Context, t *testing.T, s *soak, last time.Duration) 
 		s.busyTill = time.Now()
 		s.mu.Unlock()
 	}()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.Dir, "state", "ledger.db")+"?_pragma=busy_timeout(30000)&_txlock=immediate")
+	db, err := sql.Open("sqlite",
+		"file:"+filepath.Join(s.Dir, "state", "ledger.db")+"?_pragma=busy_timeout(30000)&_txlock=immediate")
 	if err != nil {
 		t.Error(err)
 		return

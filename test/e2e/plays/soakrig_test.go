@@ -82,10 +82,12 @@ func newAccounted(t *testing.T, rules string) *soak {
 	t.Helper()
 	s := &soak{
 		pace: rate.NewLimiter(rate.Limit(*soakRate), 1),
-		sent: make(map[string][]string), counts: make(map[string]int), draw: rand.New(rand.NewPCG(*soakSeed, 0)), lines: make(map[net.Conn]bool),
+		sent: make(map[string][]string), counts: make(map[string]int), draw: rand.New(rand.NewPCG(*soakSeed, 0)),
+		lines: make(map[net.Conn]bool),
 	}
 	s.Rig = kit.NewRig(t, kit.Plain, func(*kit.Rig) (http.Handler, string) { return s, rules }, func(file string) string {
-		return strings.Replace(strings.Replace(file, "@every 1s", "@every 1h", 1), "maxAge: "+trial.MaxAge.String(), "maxAge: 10m\nbudget: 1000000", 1)
+		return strings.Replace(strings.Replace(file, "@every 1s", "@every 1h", 1), "maxAge: "+trial.MaxAge.String(),
+			"maxAge: 10m\nbudget: 1000000", 1)
 	})
 	return s
 }
@@ -268,7 +270,8 @@ func (s *soak) outcomes(total tally) string {
 	for _, b := range s.broken {
 		broken[b]++
 	}
-	return fmt.Sprintf("%d calls ended as: %s.\n%d records, of them %d posts: %s; %d posts arrived at the upstream.\n%s\nBroken: %s.",
+	return fmt.Sprintf(
+		"%d calls ended as: %s.\n%d records, of them %d posts: %s; %d posts arrived at the upstream.\n%s\nBroken: %s.",
 		calls, counted(s.counts), total.records, total.posts, counted(total.states), total.sent, s.atRest, counted(broken))
 }
 

@@ -27,7 +27,8 @@ var sampleMeasures = []measure{
 	{"goroutines", "go_goroutines", func(s *sample) *float64 { return &s.goroutines }},
 	{"descriptors", "process_open_fds", func(s *sample) *float64 { return &s.descriptors }},
 	{"live heap", "go_gc_heap_live_bytes", func(s *sample) *float64 { return &s.heap }},
-	{"Go's memory", "go_memstats_sys_bytes", func(s *sample) *float64 { return &s.system }}, // the race detector's own is not in it
+	// the race detector's own is not in it
+	{"Go's memory", "go_memstats_sys_bytes", func(s *sample) *float64 { return &s.system }},
 	{"RSS", "process_resident_memory_bytes", func(s *sample) *float64 { return &s.rss }},
 }
 
@@ -82,7 +83,9 @@ func (s *soak) sample(t *testing.T) *sampler {
 					continue
 				}
 				if all.add(name, got)%60 == 0 {
-					t.Logf("%s %s: %.0f goroutines, %.0f descriptors, %.1f MiB live, %.1f MiB of Go's, %.1f MiB RSS", time.Now().UTC().Format(time.TimeOnly), name, got.goroutines, got.descriptors, got.heap/(1<<20), got.system/(1<<20), got.rss/(1<<20))
+					t.Logf("%s %s: %.0f goroutines, %.0f descriptors, %.1f MiB live, %.1f MiB of Go's, %.1f MiB RSS",
+						time.Now().UTC().Format(time.TimeOnly), name, got.goroutines, got.descriptors, got.heap/(1<<20),
+						got.system/(1<<20), got.rss/(1<<20))
 				}
 			}
 		})

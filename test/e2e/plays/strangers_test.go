@@ -19,9 +19,9 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// TestStrangersWriteLittle floods real processes with silent connections, deliveries without a signature, and calls with
-// wrong proxy credentials. A delivery beside them is taken. Logs and ledger grow by no more than ten lines and records of
-// each kind a minute.
+// TestStrangersWriteLittle floods real processes with silent connections, deliveries without a signature, and calls
+// with wrong proxy credentials. A delivery beside them is taken. Logs and ledger grow by no more than ten lines and
+// records of each kind a minute.
 func TestStrangersWriteLittle(t *testing.T) {
 	t.Parallel()
 	const lines = 64 << 10
@@ -67,17 +67,20 @@ func TestStrangersWriteLittle(t *testing.T) {
 	}
 }
 
-// TestLinksInAQueue puts links and FIFOs beside messages. The trigger service may not move them, and reads only plain files.
+// TestLinksInAQueue puts links and FIFOs beside messages. The trigger service may not move them, and reads only plain
+// files.
 func TestLinksInAQueue(t *testing.T) {
 	t.Parallel()
 	r := prepareCrashRig(t, kit.Self(t), "")
-	kit.Edit(t, r.in(devstack.TriggerFile), "\nsources:\n", "\nsources:\n  - {name: jobs, queue: {dir: jobs, poll: 20ms}}\n")
+	kit.Edit(t, r.in(devstack.TriggerFile), "\nsources:\n",
+		"\nsources:\n  - {name: jobs, queue: {dir: jobs, poll: 20ms}}\n")
 	fresh := r.in("jobs/new")
 	check.Must(t, os.MkdirAll(fresh, 0o700))
 	const messages = 8
 	for i := range messages {
 		id := fmt.Sprint(i)
-		err := errors.Join(os.Symlink(r.in(devstack.TriggerFile), filepath.Join(fresh, "link-"+id)), syscall.Mkfifo(filepath.Join(fresh, "fifo-"+id), 0o600),
+		err := errors.Join(os.Symlink(r.in(devstack.TriggerFile), filepath.Join(fresh, "link-"+id)),
+			syscall.Mkfifo(filepath.Join(fresh, "fifo-"+id), 0o600),
 			os.WriteFile(filepath.Join(fresh, "message-"+id), []byte("{}"), 0o600))
 		check.Must(t, err)
 	}

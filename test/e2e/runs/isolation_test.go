@@ -78,7 +78,8 @@ func TestNoWayOutOfARun(t *testing.T) {
 	stdout, stderr, err := r.StartRun(t, nil, nil,
 		`/usr/bin/python3 -c "$0" "$1"; curl -sS -o /dev/null -w '%{http_code}\n' "https://$2/repos/acme/site"`,
 		tryWays, all, r.Plain())
-	if err != nil || strings.Contains(stdout, "OPEN") || strings.Count(stdout, "closed ") != len(ways) || !strings.HasSuffix(stdout, "\n200\n") {
+	if err != nil || strings.Contains(stdout, "OPEN") || strings.Count(stdout, "closed ") != len(ways) ||
+		!strings.HasSuffix(stdout, "\n200\n") {
 		t.Errorf("%v\n%s%s", err, stdout, stderr)
 	}
 	outside, err := exec.Command("/usr/bin/python3", "-c", tryWays, all).Output()
@@ -110,14 +111,15 @@ def work():
 threading.Thread(target=work).start()
 ctypes.CDLL(None).pthread_exit(None)`
 
-// TestHiddenShell has a user with the agents' configured uid hide a shell from looks at processes, and post. An isolated
-// agent has another user and nothing worth reading. The session of an agent that shares the user is tainted.
+// TestHiddenShell has a user with the agents' configured uid hide a shell from looks at processes, and post. An
+// isolated agent has another user and nothing worth reading. The session of an agent that shares the user is tainted.
 func TestHiddenShell(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	shell := func(t *testing.T) (end func(), said string) {
 		t.Helper()
-		cmd, line := beside(t, r.User, "/usr/bin/python3", "-c", hiddenShell, "http://"+r.Listen, "https://"+r.Plain()+kit.Comments)
+		cmd, line := beside(t, r.User, "/usr/bin/python3", "-c", hiddenShell, "http://"+r.Listen,
+			"https://"+r.Plain()+kit.Comments)
 		return func() { endBeside(cmd) }, line
 	}
 	wantDeclared := func(t *testing.T, says string) {
@@ -207,7 +209,8 @@ func TestListenerOfASession(t *testing.T) {
 		}
 	}
 	byID := fmt.Sprintf("http://%s:@%s", first.Session, r.Listen)
-	if out, _ := exec.Command("curl", "-sS", "-x", byID, event).CombinedOutput(); !strings.Contains(string(out), "session_required") {
+	if out, _ := exec.Command("curl", "-sS", "-x", byID, event).CombinedOutput(); !strings.Contains(string(out),
+		"session_required") {
 		t.Errorf("the session by its id, at the shared port: %s", out)
 	}
 	check.Must(t, admin.Call(t.Context(), r.Stack.Admin(), http.MethodDelete, "/v1/sessions/"+first.Session, nil, nil))
@@ -222,13 +225,16 @@ var denials = map[string]seccomp.SyscallGroup{
 	// The default profile of container runtimes, for a container without CAP_SYS_ADMIN.
 	"namespaces": {
 		NamesWithCondtions: []seccomp.NameWithConditions{
-			{Name: "clone", Conditions: []seccomp.Condition{{Argument: 0, Operation: seccomp.BitsSet, Value: unix.CLONE_NEWUSER}}},
-			{Name: "unshare", Conditions: []seccomp.Condition{{Argument: 0, Operation: seccomp.BitsSet, Value: unix.CLONE_NEWUSER}}},
+			{Name: "clone",
+				Conditions: []seccomp.Condition{{Argument: 0, Operation: seccomp.BitsSet, Value: unix.CLONE_NEWUSER}}},
+			{Name: "unshare",
+				Conditions: []seccomp.Condition{{Argument: 0, Operation: seccomp.BitsSet, Value: unix.CLONE_NEWUSER}}},
 		},
 		Action: seccomp.ActionErrno | seccomp.Action(unix.EPERM),
 	},
 	// AppArmor's default profile of container runtimes.
-	"mounts": {Names: []string{"mount", "umount2", "pivot_root"}, Action: seccomp.ActionErrno | seccomp.Action(unix.EACCES)},
+	"mounts": {Names: []string{"mount", "umount2", "pivot_root"},
+		Action: seccomp.ActionErrno | seccomp.Action(unix.EACCES)},
 	// AppArmor on Ubuntu: a user namespace in which its maker has no capabilities.
 	"capabilities": {
 		NamesWithCondtions: []seccomp.NameWithConditions{

@@ -38,17 +38,20 @@ func TestGuardPod(t *testing.T) {
 	}
 	check.Must(t, yaml.Unmarshal(raw, &pod))
 	all := append(pod.Spec.InitContainers, pod.Spec.Containers...)
-	if len(all) != 3 || all[0].Name != "guard" || all[1].Name != "mediator" || all[2].Name != "agent" || all[0].Args[0] != "guard" || all[1].Args[0] != "serve" {
+	if len(all) != 3 || all[0].Name != "guard" || all[1].Name != "mediator" || all[2].Name != "agent" ||
+		all[0].Args[0] != "guard" || all[1].Args[0] != "serve" {
 		t.Fatalf("%+v", all)
 	}
 	users := make(map[int64]bool)
 	for _, c := range all {
 		s := c.SecurityContext
 		users[s.RunAsUser] = true
-		if !slices.Equal(s.Capabilities.Drop, []string{"ALL"}) || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation {
+		if !slices.Equal(s.Capabilities.Drop, []string{"ALL"}) || s.AllowPrivilegeEscalation == nil ||
+			*s.AllowPrivilegeEscalation {
 			t.Errorf("%s keeps more than it needs: %+v", c.Name, s)
 		}
-		if want := []string{"NET_ADMIN"}; c.Name == "guard" && !slices.Equal(s.Capabilities.Add, want) || c.Name != "guard" && len(s.Capabilities.Add) > 0 {
+		if want := []string{"NET_ADMIN"}; c.Name == "guard" && !slices.Equal(s.Capabilities.Add, want) || c.Name != "guard" &&
+			len(s.Capabilities.Add) > 0 {
 			t.Errorf("%s has %v", c.Name, s.Capabilities.Add)
 		}
 	}

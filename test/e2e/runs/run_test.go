@@ -148,14 +148,16 @@ func inheritNothing(t *testing.T, r *kit.Rig) {
 	secret := filepath.Join(t.TempDir(), "closed", "open") // below a folder of mode 0700
 	key := filepath.Join(secret, "key")
 	kit.Write(t, key, "key text")
-	check.Must(t, errors.Join(os.WriteFile(filepath.Join(secret, "secret"), []byte("hidden text"), 0o644), os.Chmod(secret, 0o755)))
+	check.Must(t,
+		errors.Join(os.WriteFile(filepath.Join(secret, "secret"), []byte("hidden text"), 0o644), os.Chmod(secret, 0o755)))
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	check.Must(t, err)
 	defer terminal.Close()
 	const script = `for fd in 3 4 5 6 7 8 9 10 11 12; do (eval "timeout 2 cat <&$fd") 2>/dev/null; done
 readlink /proc/self/fd/* | grep -v -e '^pipe:' -e '^/dev/null' -e '^/proc'; cat secret ./secret 2>&1
 env; echo "in $(pwd)"; echo "read $(cat | wc -c) bytes"; touch "$HOME/file" "$TMPDIR/file" && echo "at home"`
-	flags := []string{"--env", "PASSED_ON", "--env", "GIVEN=given text", "--env", "NO_PROXY=*", "--env", "HTTPS_PROXY=http://elsewhere"}
+	flags := []string{"--env", "PASSED_ON", "--env", "GIVEN=given text", "--env", "NO_PROXY=*", "--env",
+		"HTTPS_PROXY=http://elsewhere"}
 	for _, k := range kinds(r) {
 		t.Run(k.name, func(t *testing.T) {
 			stdout, stderr, err := r.StartRun(t, func(cmd *exec.Cmd) {
@@ -169,7 +171,8 @@ env; echo "in $(pwd)"; echo "read $(cat | wc -c) bytes"; touch "$HOME/file" "$TM
 			if err != nil {
 				t.Fatalf("%v\n%s%s", err, stdout, stderr)
 			}
-			for _, not := range []string{"key text", "hidden text", "vault text", "/dev/pts", "in " + secret, "NO_PROXY", "elsewhere"} {
+			for _, not := range []string{"key text", "hidden text", "vault text", "/dev/pts", "in " + secret, "NO_PROXY",
+				"elsewhere"} {
 				if strings.Contains(stdout, not) {
 					t.Errorf("the agent has %q:\n%s", not, stdout)
 				}
@@ -208,7 +211,8 @@ func keepFolder(t *testing.T, r *kit.Rig) {
 
 // notIsolated falls back and says why, claims nothing, and refuses where isolation is required.
 func notIsolated(t *testing.T, r *kit.Rig) {
-	post := `curl -sS -w ' %{http_code}\n' -H 'Content-Type: application/json' -d '{"body":"x"}' "https://$0` + kit.Comments + `"`
+	post := `curl -sS -w ' %{http_code}\n' -H 'Content-Type: application/json' -d '{"body":"x"}' "https://$0` +
+		kit.Comments + `"`
 	for _, k := range kinds(r)[1:] {
 		t.Run(k.name, func(t *testing.T) {
 			stdout, stderr, err := r.StartRun(t, func(cmd *exec.Cmd) { k.change(t, cmd) }, k.flags, post, r.Plain())
@@ -226,7 +230,8 @@ func notIsolated(t *testing.T, r *kit.Rig) {
 		_, said, _ = kit.Output(cmd)
 		return said, cmd.ProcessState.ExitCode()
 	}
-	if said, status := start(withoutNamespaces(t)); status != program.Refused || !strings.Contains(said, "isolation_unavailable") {
+	if said, status := start(withoutNamespaces(t)); status != program.Refused ||
+		!strings.Contains(said, "isolation_unavailable") {
 		t.Errorf("%d %s", status, said)
 	}
 	if said, status := start(func(*exec.Cmd) {}); status != program.Done { // the event still waits
@@ -270,7 +275,9 @@ func operatorsShells(t *testing.T, r *kit.Rig) {
 			func(c *exec.Cmd) { inShell(t, c, "umask 077") }, "head -1 " + isolate.CAFile, "-----BEGIN CERTIFICATE-----",
 		},
 		"with a slow reader": { // which takes longer than an agent has to end after SIGTERM
-			func(c *exec.Cmd) { c.Stdout = &onFirst{c.Stdout, func() { time.Sleep(6 * time.Second) }} }, "seq 1 20000; echo END", "END",
+			func(c *exec.Cmd) {
+				c.Stdout = &onFirst{c.Stdout, func() { time.Sleep(6 * time.Second) }}
+			}, "seq 1 20000; echo END", "END",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -379,7 +386,8 @@ git clone -q "$0" "$TMPDIR/copy" && cat "$TMPDIR/copy/sub/folder/file"`
 					k.change(t, cmd)
 				}, k.flags, script, dir)
 			}
-			if stdout, stderr, err := start(); err != nil || stdout != "the first commit\ntext\n" || strings.Contains(stderr, "dubious") {
+			if stdout, stderr, err := start(); err != nil || stdout != "the first commit\ntext\n" ||
+				strings.Contains(stderr, "dubious") {
 				t.Errorf("%v %q %s", err, stdout, stderr)
 			}
 			git := filepath.Join(dir, ".git")
@@ -448,7 +456,8 @@ while test "$(readlink /proc/$!/ns/user)" = "$(readlink /proc/self/ns/user)"; do
 				t.Errorf("%v %q %s", err, stdout, stderr)
 			}
 			stdout, stderr, err = r.StartRun(t, tt.change, []string{"--require-isolation"}, "echo started")
-			if err == nil || stdout != "" || !strings.Contains(stderr, "isolation_unavailable") || !strings.Contains(stderr, tt.says) {
+			if err == nil || stdout != "" || !strings.Contains(stderr, "isolation_unavailable") ||
+				!strings.Contains(stderr, tt.says) {
 				t.Errorf("with --require-isolation: %v %q %s", err, stdout, stderr)
 			}
 		})
@@ -564,7 +573,8 @@ func TestTypedCommands(t *testing.T) {
 		wantEntered(t, r, true)
 		_, text, controls := r.Doctor(t)
 		if !slices.Contains(controls[policy.DeclaredOnly], shellControl) ||
-			!strings.Contains(text, "no process was put in from outside") || !strings.Contains(text, "a file, a FIFO, a socket") {
+			!strings.Contains(text, "no process was put in from outside") ||
+			!strings.Contains(text, "a file, a FIFO, a socket") {
 			t.Error(text)
 		}
 	}

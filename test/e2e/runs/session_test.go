@@ -66,7 +66,8 @@ func TestQuietRun(t *testing.T) {
 	a.post(" 201")
 	_, text, controls = r.Doctor(t)
 	declared := controls[policy.DeclaredOnly]
-	if len(controls[policy.ObservedFalse]) > 0 || !slices.Contains(declared, shellControl) || !slices.Contains(declared, operatorControl) {
+	if len(controls[policy.ObservedFalse]) > 0 || !slices.Contains(declared, shellControl) ||
+		!slices.Contains(declared, operatorControl) {
 		t.Errorf("with a quiet session:\n%s", text)
 	}
 	post, c := wantEntered(t, r, true)
@@ -80,7 +81,8 @@ func TestQuietRun(t *testing.T) {
 }
 
 // TestTaintedRun puts something into a run that an unattended run does not have. Its posts are refused, also after that
-// has ended. The receipt, the record and the doctor name it. Posts of other sessions are refused if they share its user.
+// has ended. The receipt, the record and the doctor name it. Posts of other sessions are refused if they share its
+// user.
 func TestTaintedRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -126,7 +128,8 @@ func TestTaintedRun(t *testing.T) {
 		{"a shell of root in an isolated run", false, func(t *testing.T, a *obedient) func() {
 			shell := fmt.Sprintf("nsenter --target %d --all sh -c 'echo ready; exec sleep 1000'", a.pid("1"))
 			return enter(0, "script", "-qc", shell, "/dev/null")(t, a)
-		}, "was not started by the agent", evidence.SessionReceipt{HumanPromptPresent: true, UserShellAccess: true}, shellControl},
+		}, "was not started by the agent", evidence.SessionReceipt{HumanPromptPresent: true,
+			UserShellAccess: true}, shellControl},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var flags []string
@@ -141,7 +144,8 @@ func TestTaintedRun(t *testing.T) {
 				t.Helper()
 				a.post(`"code":"session_tainted"`)
 				post, c := receipt(t, r)
-				if post.State != ledger.StateRefused || post.Code != "session_tainted" || !strings.Contains(post.Reason, tt.finding) {
+				if post.State != ledger.StateRefused || post.Code != "session_tainted" ||
+					!strings.Contains(post.Reason, tt.finding) {
 					t.Errorf("%s %s: %s", post.State, post.Code, post.Reason)
 				}
 				got := evidence.SessionReceipt{
@@ -158,7 +162,8 @@ func TestTaintedRun(t *testing.T) {
 			}
 			refused()
 			status, text, controls := r.Doctor(t)
-			if status != program.Refused || !slices.Contains(controls[policy.ObservedFalse], tt.control) || !strings.Contains(text, tt.finding) {
+			if status != program.Refused || !slices.Contains(controls[policy.ObservedFalse], tt.control) ||
+				!strings.Contains(text, tt.finding) {
 				t.Errorf("status %d\n%s", status, text)
 			}
 			end()
@@ -194,7 +199,8 @@ func TestSessionThatIsNotSeen(t *testing.T) {
 		t.Errorf("the record claims to have seen something: %+v %+v", c, post.Checks)
 	}
 	_, text, controls := r.Doctor(t)
-	if !slices.Contains(controls[policy.DeclaredOnly], shellControl) || !strings.Contains(text, "not started by mediator run") {
+	if !slices.Contains(controls[policy.DeclaredOnly], shellControl) ||
+		!strings.Contains(text, "not started by mediator run") {
 		t.Errorf("%s", text)
 	}
 	if looks := observe.OfRuns([]*observe.Run{nil}); len(looks) != 4 {

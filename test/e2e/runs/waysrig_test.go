@@ -101,8 +101,9 @@ type pod struct {
 	t          *testing.T
 	pod, world *netns
 	devices    []string // at which packet sockets are refused
-	taps       [2]int   // see every frame: the pod's before its sender goes on, the world's even those that go past the queue
-	thread     int      // of the pod, for /proc
+	// see every frame: the pod's before its sender goes on, the world's even those that go past the queue
+	taps   [2]int
+	thread int // of the pod, for /proc
 }
 
 // podRules are what the agent may do. They allow each host with a forbidden address.
@@ -136,7 +137,8 @@ upstreams:
 // worldNames is what the world's resolver knows.
 var worldNames = map[string]string{
 	"api.example.org": worldAddress, "rebinding.example.org": "127.0.0.1", "metadata.example.org": "169.254.169.254",
-	"nat64.example.org": "64:ff9b::a9fe:a9fe", "6to4.example.org": "2002:a9fe:a9fe::1", "mapped.example.org": "::ffff:169.254.169.254",
+	"nat64.example.org": "64:ff9b::a9fe:a9fe", "6to4.example.org": "2002:a9fe:a9fe::1",
+	"mapped.example.org": "::ffff:169.254.169.254",
 }
 
 func newPod(t *testing.T) *pod {
@@ -145,7 +147,9 @@ func newPod(t *testing.T) *pod {
 	dir, err := os.MkdirTemp("", "pod")
 	check.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	p := &pod{t: t, pod: newNetNS(t), world: newNetNS(t), Deployment: &trial.Deployment{Dir: dir, Listen: "127.0.0.1:8181", Hooks: "127.0.0.1:8182", PlainAddr: worldAddress + ":443", AwareAddr: worldAddress + ":443"}}
+	p := &pod{t: t, pod: newNetNS(t), world: newNetNS(t),
+		Deployment: &trial.Deployment{Dir: dir, Listen: "127.0.0.1:8181", Hooks: "127.0.0.1:8182",
+			PlainAddr: worldAddress + ":443", AwareAddr: worldAddress + ":443"}}
 	p.connect()
 	p.startWorld()
 	p.startMediator()
@@ -157,7 +161,8 @@ func (p *pod) connect() {
 	p.pod.do(func() { p.thread = unix.Gettid() })
 	// The tests listen to every frame, so the kernel must send none by itself.
 	for _, ns := range []*netns{p.pod, p.world} {
-		ns.sh(p.t, `echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad; echo 0 >/proc/sys/net/ipv6/conf/default/router_solicitations; ip link set lo up`)
+		ns.sh(p.t,
+			`echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad; echo 0 >/proc/sys/net/ipv6/conf/default/router_solicitations; ip link set lo up`)
 	}
 	p.pod.sh(p.t, `echo "0 2147483647" >/proc/sys/net/ipv4/ping_group_range; ip link add eth0 type veth peer name world`)
 	var tid int
@@ -169,7 +174,8 @@ func (p *pod) connect() {
 	for i, ns := range []*netns{p.pod, p.world} {
 		var err error
 		ns.do(func() {
-			p.taps[i], err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, int(htons(unix.ETH_P_ALL)))
+			p.taps[i], err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC,
+				int(htons(unix.ETH_P_ALL)))
 		})
 		if err != nil {
 			p.t.Fatal(err)
@@ -197,7 +203,8 @@ func (p *pod) left() []string {
 				p.t.Fatal(err)
 			}
 			ll, ok := from.(*unix.SockaddrLinklayer)
-			if !ok || ll.Hatype == unix.ARPHRD_LOOPBACK || (ll.Pkttype == unix.PACKET_OUTGOING) != (kind == unix.PACKET_OUTGOING) {
+			if !ok || ll.Hatype == unix.ARPHRD_LOOPBACK ||
+				(ll.Pkttype == unix.PACKET_OUTGOING) != (kind == unix.PACKET_OUTGOING) {
 				continue
 			}
 			if f := describeFrame(frame[:n]); f != "" {
@@ -222,9 +229,11 @@ func describeFrame(b []byte) string {
 			return ""
 		}
 		at := 14 + int(b[14]&15)*4
-		return fmt.Sprintf("protocol %d from %s to %s % x", b[23], netip.AddrFrom4([4]byte(b[26:30])), netip.AddrFrom4([4]byte(b[30:34])), b[at:min(len(b), at+4)])
+		return fmt.Sprintf("protocol %d from %s to %s % x", b[23], netip.AddrFrom4([4]byte(b[26:30])),
+			netip.AddrFrom4([4]byte(b[30:34])), b[at:min(len(b), at+4)])
 	case etherType == unix.ETH_P_IPV6 && len(b) >= 55:
-		if next, kind := b[20], b[54]; next == unix.IPPROTO_ICMPV6 && kind >= 133 && kind <= 136 || next == unix.IPPROTO_HOPOPTS {
+		if next, kind := b[20],
+			b[54]; next == unix.IPPROTO_ICMPV6 && kind >= 133 && kind <= 136 || next == unix.IPPROTO_HOPOPTS {
 			return ""
 		}
 		return fmt.Sprintf("protocol %d to %s", b[20], netip.AddrFrom16([16]byte(b[38:54])))
@@ -348,13 +357,15 @@ func (p *pod) install() {
 }
 
 func (p *pod) guard(args ...string) (string, error) {
-	return p.pod.output(exec.Command(p.Self, append([]string{"guard", "--config", filepath.Join(p.Dir, devstack.SidecarFile)}, args...)...))
+	return p.pod.output(
+		exec.Command(p.Self, append([]string{"guard", "--config", filepath.Join(p.Dir, devstack.SidecarFile)}, args...)...))
 }
 
 // counters returns what the rules have counted.
 func (p *pod) counters() map[string]uint64 {
 	p.t.Helper()
-	rules, err := guard.Rules(guard.Options{UIDs: []uint32{mediatorUID}, Proxy: 8181, Devices: p.devices}) // any: the counters are the same
+	// any: the counters are the same
+	rules, err := guard.Rules(guard.Options{UIDs: []uint32{mediatorUID}, Proxy: 8181, Devices: p.devices})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -389,7 +400,8 @@ func (p *pod) try(way string, until func() bool, capabilities ...uintptr) string
 	defer cancel()
 	cmd := exec.CommandContext(ctx, p.Self, "way", way)
 	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: launch.DefaultUID, Gid: launch.DefaultUID}, AmbientCaps: capabilities, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: launch.DefaultUID, Gid: launch.DefaultUID},
+		AmbientCaps: capabilities, Pdeathsig: syscall.SIGKILL}
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
 	var err error
