@@ -56,7 +56,10 @@ func newGitHub(t *testing.T, condition string) *kit.Rig {
 }
 
 func gitHubAnswer(r *kit.Rig, query string) string {
-	const issue = `{"id":"I_7","number":7,"title":"An issue","state":"OPEN","url":"https://github.com/acme/site/issues/7","author":{"login":"a"},"body":"text","comments":{"nodes":[],"totalCount":0},"assignees":{"nodes":[]},"labels":{"nodes":[],"totalCount":0},"projectCards":{"nodes":[]},"reactionGroups":[],"updatedAt":"2026-11-22T10:00:00Z","createdAt":"2026-11-22T10:00:00Z"}`
+	const issue = `{"id":"I_7","number":7,"title":"An issue","state":"OPEN",` +
+		`"url":"https://github.com/acme/site/issues/7","author":{"login":"a"},` +
+		`"body":"text","comments":{"nodes":[],"totalCount":0},"assignees":{"nodes":[]},"labels":{"nodes":[],"totalCount":0},` +
+		`"projectCards":{"nodes":[]},"reactionGroups":[],"updatedAt":"2026-11-22T10:00:00Z","createdAt":"2026-11-22T10:00:00Z"}`
 	if strings.Contains(query, "addComment") {
 		name := "addComment"
 		if strings.Contains(query, "said:") {
@@ -66,7 +69,9 @@ func gitHubAnswer(r *kit.Rig, query string) string {
 			`{"data":{%q:{"commentEdge":{"node":{"url":"https://github.com/acme/site/issues/7#issuecomment-%d"}}}}}`, name,
 			r.Posts.Add(1))
 	}
-	return `{"data":{"me":{"login":"octocat"},"viewer":{"login":"octocat"},"repository":{"hasIssuesEnabled":true,"issue":` + issue + `,"issues":{"nodes":[` + issue + `],"totalCount":1,"pageInfo":{"hasNextPage":false}},"pullRequests":{"nodes":[],"totalCount":0,"pageInfo":{"hasNextPage":false}}}}}`
+	return `{"data":{"me":{"login":"octocat"},"viewer":{"login":"octocat"},"repository":{"hasIssuesEnabled":true,` +
+		`"issue":` + issue + `,"issues":{"nodes":[` + issue + `],"totalCount":1,"pageInfo":{"hasNextPage":false}},` +
+		`"pullRequests":{"nodes":[],"totalCount":0,"pageInfo":{"hasNextPage":false}}}}}`
 }
 
 // TestGraphQLClients sends unmodified gh and Octokit: queries by an egress rule, a comment by an action, and operations

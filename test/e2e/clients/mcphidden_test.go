@@ -22,14 +22,24 @@ import (
 
 const hiddenRules = `
 actions:
-  - {name: hidden-posts, match: {url: "https://PLAIN/hidden", mcp: {tools: [sum]}}, subject: agent:worker-1, action: use_tool}
-  - {name: modern-posts, match: {url: "https://PLAIN/modern", mcp: {tools: [sum]}}, subject: agent:worker-1, action: use_tool}
+  - name: hidden-posts
+    match: {url: "https://PLAIN/hidden", mcp: {tools: [sum]}}
+    subject: agent:worker-1
+    action: use_tool
+  - name: modern-posts
+    match: {url: "https://PLAIN/modern", mcp: {tools: [sum]}}
+    subject: agent:worker-1
+    action: use_tool
 egress:
   - {name: hidden-reads, match: {url: "https://PLAIN/hidden", mcp: {tools: [echo]}}}
   - {name: modern-reads, match: {url: "https://PLAIN/modern", mcp: {tools: [echo]}}}
 upstreams:
   - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
 `
+
+// elicitation is the member of a message that asks a human for a name.
+const elicitation = `"params":{"mode":"form","message":"?","requestedSchema":{"type":"object",` +
+	`"properties":{"name":{"type":"string"}}}}`
 
 // hidingServer hides an elicitation in its answer to the tool echo.
 type hidingServer struct {
@@ -59,8 +69,9 @@ func (h *hidingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasSuffix(r.URL.Path, "/modern"):
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprintf(w,
-			`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"input_required","inputRequests":{"k":{"method":"roots/list"}},"inputRequests":{"k":{"method":"elicitation/create",`+
-				`"params":{"mode":"form","message":"?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}}}}}`, m.ID)
+			`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"input_required",`+
+				`"inputRequests":{"k":{"method":"roots/list"}},"inputRequests":{"k":{"method":"elicitation/create",`+
+				elicitation+`}}}}`, m.ID)
 	default:
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, h.said.Load().(string))
@@ -110,9 +121,8 @@ func TestMCPHiddenQuestions(t *testing.T) {
 		return n
 	}
 	const (
-		params  = `"params":{"mode":"form","message":"?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}`
-		elicits = `data: {"jsonrpc":"2.0","id":7,"method":"elicitation/create",` + params + "}\n\n"
-		unread  = `data: {"jsonrpc":"2.0","id":7,"method":"ping","method":"elicitation/create",` + params + "}\n\n"
+		elicits = `data: {"jsonrpc":"2.0","id":7,"method":"elicitation/create",` + elicitation + "}\n\n"
+		unread  = `data: {"jsonrpc":"2.0","id":7,"method":"ping","method":"elicitation/create",` + elicitation + "}\n\n"
 		pings   = `data: {"jsonrpc":"2.0","id":7,"method":"ping"}` + "\n\n"
 	)
 	var many strings.Builder

@@ -76,7 +76,8 @@ func (v *vendors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case call == "POST api.anthropic.com/v1/messages" && header("X-Api-Key", "secret-anthropic-key"):
 		if ask.Stream {
 			v.stream(w,
-				`{"type":"message_start","message":{"id":"m1","type":"message","role":"assistant","content":[],"usage":{"input_tokens":1,"output_tokens":1}}}`,
+				`{"type":"message_start","message":{"id":"m1","type":"message","role":"assistant","content":[],`+
+					`"usage":{"input_tokens":1,"output_tokens":1}}}`,
 				`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`,
 				`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hello "}}`,
 				`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"world"}}`,

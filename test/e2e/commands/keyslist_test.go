@@ -195,7 +195,8 @@ func TestKeysListUse(t *testing.T) {
 		return uses, out, said
 	}
 	want := []string{
-		`grant-key:v1 {"since":"2126-03-01T00:00:00Z","first":"2126-03-01T00:00:00Z","last":"2126-03-01T00:02:00Z","posts":3}`,
+		`grant-key:v1 {"since":"2126-03-01T00:00:00Z","first":"2126-03-01T00:00:00Z",` +
+			`"last":"2126-03-01T00:02:00Z","posts":3}`,
 		`grant-key:v2 {"since":"2126-03-01T00:00:00Z","posts":0}`,
 		`receipt-key:v1 {"since":"2126-03-01T00:00:00Z","first":"2126-03-01T00:00:00Z","last":"2126-03-01T00:00:00Z"}`,
 	}

@@ -3,9 +3,6 @@ package commands
 import (
 	"bytes"
 	"fmt"
-	"net"
-	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -15,6 +12,7 @@ import (
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/reputation/api"
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
 	"github.com/actionproof/mediator/test/gatetest"
 	"github.com/actionproof/mediator/test/nodetest"
 )
@@ -25,13 +23,8 @@ func TestReputationShow(t *testing.T) {
 	t.Parallel()
 	n := nodetest.New(t, gatetest.New(t), nil)
 	serve := func(operators bool) (endpoint string) {
-		socket := filepath.Join(t.TempDir(), "node.sock")
-		l, err := net.Listen("unix", socket)
-		check.Must(t, err)
-		server := &http.Server{Handler: api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop(), Operators: operators})} //nolint:gosec // of a test
-		go server.Serve(l)                                                                                                                  //nolint:errcheck // it ends with the test
-		t.Cleanup(func() { server.Close() })
-		return "unix:" + socket
+		options := api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop(), Operators: operators}
+		return kit.ServeUnix(t, "node.sock", api.Handler(n.Service, options))
 	}
 	internal, public := serve(true), serve(false)
 	ask := func(node string, args ...string) (status int, out, errors string) {

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/pem"
-	"net"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -31,19 +29,14 @@ func TestScoreShow(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil)
 	_, err := n.Issue(t.Context(), n.By(t, "ses_1"))
 	check.Must(t, err)
-	socket := filepath.Join(t.TempDir(), "node.sock")
-	l, err := net.Listen("unix", socket)
-	check.Must(t, err)
-	server := &http.Server{Handler: api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop(), Operators: true})} //nolint:gosec // of a test
-	go server.Serve(l)                                                                                                             //nolint:errcheck // it ends with the test
-	t.Cleanup(func() { server.Close() })
-
+	options := api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop(), Operators: true}
+	node := kit.ServeUnix(t, "node.sock", api.Handler(n.Service, options))
 	s := n.Calls(t, "ses_1", 12)
 	n.Delivered(t, 13, s.Receipts...)
 	show := func(args ...string) (status int, out, errors string) {
 		var stdout, stderr bytes.Buffer
 		status = program.Run(t.Context(),
-			append([]string{"reputation", "show", "score", "--node", "unix:" + socket}, args...), nil, &stdout, &stderr)
+			append([]string{"reputation", "show", "score", "--node", node}, args...), nil, &stdout, &stderr)
 		return status, stdout.String(), stderr.String()
 	}
 	status, out, _ := show("ses_1")

@@ -125,7 +125,8 @@ func TestRootKeyInAToken(t *testing.T) {
 
 func TestRootKeyFileRefused(t *testing.T) {
 	t.Parallel()
-	const vault = `custody: {type: vault, vault: {address: "https://127.0.0.1:1", keys: [registry], auth: {tokenFile: "{role}.token"}}}`
+	const vault = `custody: {type: vault, ` +
+		`vault: {address: "https://127.0.0.1:1", keys: [registry], auth: {tokenFile: "{role}.token"}}}`
 	for name, tt := range map[string]struct{ content, want string }{
 		"no purpose":          {"key: registry\n" + vault, "purpose: is required"},
 		"a process's purpose": {"purpose: action_grant\nkey: registry\n" + vault, `purpose: "action_grant" is none of`},

@@ -33,6 +33,10 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
+// tools are the reads of a verification.
+const tools = `[get_registration_challenge, submit_challenge_turn, search_plugins, list_mcp_servers, ` +
+	`get_plugin_ui_manifest]`
+
 const verificationConfig = "verification: {hosts: [node.example], servers: [{name: calendar, role: reads calendars}]}\n"
 
 // verificationRules let an agent be verified by a node. The registration, which others can read, is a post.
@@ -44,7 +48,7 @@ actions:
     action: register_plugin
 egress:
   - name: verification
-    match: {url: "https://PLAIN/mcp", mcp: {tools: [get_registration_challenge, submit_challenge_turn, search_plugins, list_mcp_servers, get_plugin_ui_manifest]}}
+    match: {url: "https://PLAIN/mcp", mcp: {tools: ` + tools + `}}
 upstreams:
   - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
 `
@@ -93,7 +97,7 @@ actions:
     action: register_plugin
 egress:
   - name: verification
-    match: {url: "http://mediator.internal/mcp", mcp: {tools: [get_registration_challenge, submit_challenge_turn, search_plugins, list_mcp_servers, get_plugin_ui_manifest]}}
+    match: {url: "http://mediator.internal/mcp", mcp: {tools: ` + tools + `}}
   - name: model
     match: {url: "https://PLAIN/v1/chat/completions", methods: [POST]}
     observe: openai-chat
@@ -106,7 +110,8 @@ upstreams:
 func answerChat(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = io.WriteString(w,
-		`{"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"search"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":1}}`)
+		`{"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"search"},"finish_reason":"stop"}],`+
+			`"usage":{"prompt_tokens":9,"completion_tokens":1}}`)
 }
 
 // newOwnVerificationRig starts a deployment whose node verifies agents at the mediator's name.
@@ -225,7 +230,9 @@ func TestVerifiedReputation(t *testing.T) {
 }
 
 // quickTask can be done at once.
-const quickTask = `[{"id": "compare", "prompt": "Compare the plugins of the registry with the servers of this deployment.", "requiredTools": ["list_mcp_servers"], "minTurns": 2, "minDurationMs": 0}]`
+const quickTask = `[{"id": "compare", ` +
+	`"prompt": "Compare the plugins of the registry with the servers of this deployment.", ` +
+	`"requiredTools": ["list_mcp_servers"], "minTurns": 2, "minDurationMs": 0}]`
 
 // quickly has the node give out quickTask.
 func quickly(n *kit.NodeRig, t *testing.T) {
@@ -348,7 +355,8 @@ func TestVerificationCallers(t *testing.T) {
 				return resp.StatusCode, string(bytes.ReplaceAll(raw, []byte(`\"`), []byte(`"`)))
 			}
 			const list, challenge = "list_mcp_servers", "get_registration_challenge"
-			const key = `{"pubkey":"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n"}`
+			const key = `{"pubkey":"-----BEGIN PUBLIC KEY-----\n` +
+				`MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n"}`
 			token := callerToken(n, t, callOf(list, "{}"))
 			for _, tt := range []struct {
 				name                         string

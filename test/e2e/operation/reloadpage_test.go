@@ -48,8 +48,10 @@ func TestReloadPage(t *testing.T) {
 	_, err = r.Stack.PinHashes()
 	check.Must(t, err)
 	sh(
-		`mkdir -m 0700 keys && mediator keys root --name registry --out keys && mediator keys root --name auditor --out keys && cp keys/registry.jwk keys/auditor.jwk .
-		mediator deployment certify manifest.yaml --auditor-key keys/auditor.key.jwk --audience posting-api --bundle trust.json`)
+		`mkdir -m 0700 keys && mediator keys root --name registry --out keys
+		mediator keys root --name auditor --out keys && cp keys/registry.jwk keys/auditor.jwk .
+		mediator deployment certify manifest.yaml --auditor-key keys/auditor.key.jwk \
+			--audience posting-api --bundle trust.json`)
 	t.Cleanup(r.Stack.Stop)
 	for _, p := range []struct{ name, config string }{{"trigger", devstack.TriggerFile}, {"control", devstack.ControlFile},
 		{"reputation", devstack.ReputationFile}, {"serve", devstack.SidecarFile}} {
@@ -59,8 +61,10 @@ func TestReloadPage(t *testing.T) {
 		check.Must(t, r.Stack.WaitFor(t.Context(), p, "/healthz"))
 	}
 	sh(
-		`mediator keys certify --registry-key keys/registry.key.jwk --audience posting-api --bundle trust.json --not-accessible-to-agent --not-accessible-to-users \
-		--from unix:/run/mediator/admin.sock --from unix:/run/mediator/trigger.sock --from unix:/run/mediator/control.sock --from unix:/run/mediator/reputation.sock`)
+		`mediator keys certify --registry-key keys/registry.key.jwk --audience posting-api --bundle trust.json \
+			--not-accessible-to-agent --not-accessible-to-users \
+			--from unix:/run/mediator/admin.sock --from unix:/run/mediator/trigger.sock \
+			--from unix:/run/mediator/control.sock --from unix:/run/mediator/reputation.sock`)
 	for _, p := range r.Stack.Processes {
 		check.Must(t, r.Stack.WaitFor(t.Context(), p, "/readyz"))
 	}

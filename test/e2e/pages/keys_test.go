@@ -87,8 +87,10 @@ func TestKeysPage(t *testing.T) {
 		_, err := s.PinHashes()
 		check.Must(t, err)
 		sh(
-			`mediator keys root --name registry --out keys --post-quantum && mediator keys root --name auditor --out keys --post-quantum && cp keys/registry.jwk keys/auditor.jwk .
-			mediator deployment certify manifest.yaml --auditor-key keys/auditor.key.jwk --audience posting-api --bundle trust.json`)
+			`mediator keys root --name registry --out keys --post-quantum
+			mediator keys root --name auditor --out keys --post-quantum && cp keys/registry.jwk keys/auditor.jwk .
+			mediator deployment certify manifest.yaml --auditor-key keys/auditor.key.jwk \
+				--audience posting-api --bundle trust.json`)
 		r.Stack = s
 		t.Cleanup(s.Stop)
 		for _, p := range []struct{ name, config string }{{"trigger", devstack.TriggerFile},

@@ -18,8 +18,12 @@ import (
 // and overlays keep the page's users, folders and ports from the machine that the test runs on.
 const asPageSays = `ip link set lo up
 mount -t tmpfs none "$T"
-mkdir "$T/bin" && touch "$T/bin/mediator" && mount --bind "$SELF" "$T/bin/mediator" && mount --rbind "$T/bin" /usr/local/bin
-for f in etc var; do mkdir "$T/$f" "$T/$f.work" && mount -t overlay overlay -o "lowerdir=/$f,upperdir=$T/$f,workdir=$T/$f.work" /$f; done
+mkdir "$T/bin" && touch "$T/bin/mediator"
+mount --bind "$SELF" "$T/bin/mediator" && mount --rbind "$T/bin" /usr/local/bin
+for f in etc var; do
+	mkdir "$T/$f" "$T/$f.work"
+	mount -t overlay overlay -o "lowerdir=/$f,upperdir=$T/$f,workdir=$T/$f.work" /$f
+done
 mount -t tmpfs none /run
 trap '[ $? = 0 ] || cat /run/log' EXIT
 until_it() { until "$@"; do test "$(jobs -pr | wc -l)" = 3; sleep .1; done; } # while the three processes run
@@ -27,7 +31,9 @@ until_it() { until "$@"; do test "$(jobs -pr | wc -l)" = 3; sleep .1; done; } # 
 
 // theExamples stands for what the page leaves to its reader in step 3, and ends with the check.
 const theExamples = `cp "$CONFIGS"/*.yaml . && mkdir secrets
-secret() { for f in $(grep -oh 'secrets/[a-z-]*' $1 | sort -u); do head -c 30 /dev/urandom | base64 >$f && chmod 0400 $f && chown $2 $f; done; }
+secret() { for f in $(grep -oh 'secrets/[a-z-]*' $1 | sort -u); do
+	head -c 30 /dev/urandom | base64 >$f && chmod 0400 $f && chown $2 $f
+done; }
 secret mediator.yaml mediator-sidecar
 secret trigger.yaml mediator-trigger
 `

@@ -62,7 +62,8 @@ func newHandoverRig(t *testing.T) *handoverRig {
 		said++ // the rig's mutex is not held, but the agent makes one call after the other
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w,
-			`{"id":"c%d","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"This is answer %[1]d."},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":6}}`, said)
+			`{"id":"c%d","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"This is answer %[1]d."},`+
+				`"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":6}}`, said)
 	})
 	r.startUntilEnd(t)
 	r.agent, _, r.Session = r.enter(withPatience(t), t)

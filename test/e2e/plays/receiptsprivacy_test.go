@@ -66,7 +66,10 @@ func sayPrivately(req *http.Request, w http.ResponseWriter) {
 	default:
 		arguments := fmt.Sprintf(`{"topic":%q}`, secretTopic)
 		fmt.Fprintf(w,
-			`{"id":"c1","model":"m-1","choices":[{"index":0,"message":{"role":"assistant","content":%s,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"lookup","arguments":%s}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":30,"completion_tokens":9}}`, quote(secretSaid), quote(arguments))
+			`{"id":"c1","model":"m-1","choices":[{"index":0,`+
+				`"message":{"role":"assistant","content":%s,"tool_calls":[{"id":"call_1","type":"function",`+
+				`"function":{"name":"lookup","arguments":%s}}]},"finish_reason":"tool_calls"}],`+
+				`"usage":{"prompt_tokens":30,"completion_tokens":9}}`, quote(secretSaid), quote(arguments))
 	}
 }
 

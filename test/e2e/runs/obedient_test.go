@@ -51,7 +51,8 @@ func startObedient(t *testing.T, r *kit.Rig, flags ...string) *obedient {
 	a := &obedient{t: t, tells: filepath.Join(dir, "tells"), errs: new(bytes.Buffer)}
 	check.Must(t, errors.Join(unix.Mkfifo(a.tells, 0o600), os.Chmod(a.tells, 0o644)))
 	post :=
-		`url=$1; post() { curl -sS -w ' %{http_code}' -H 'Content-Type: application/json' -d '{"body":"x"}' "$url" | tr -d '\n'; echo; }; `
+		`url=$1; post() { curl -sS -w ' %{http_code}' -H 'Content-Type: application/json' -d '{"body":"x"}' "$url" ` +
+			`| tr -d '\n'; echo; }; `
 	// The end of the line before may be all that a read gets.
 	obey := `echo ready; while :; do read -r line <"$0" && eval "$line"; done`
 	a.run = r.RunCommand(t, r.Event(t), flags, "sh", "-c", post+obey, a.tells, "https://"+r.Plain()+kit.Comments)

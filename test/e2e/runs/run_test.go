@@ -372,7 +372,8 @@ func byAnotherUser(t *testing.T, r *kit.Rig) {
 func useGit(t *testing.T, r *kit.Rig) {
 	dir := openFolder(t, "/srv") // where a run sees the folders above its own
 	out, err := exec.Command("sh", "-ec", `umask 022; cd "$0"; git init -q .; mkdir -p sub/folder
-echo text >sub/folder/file; git add .; git -c user.name=a -c user.email=a@b commit -qm 'the first commit'`, dir).CombinedOutput()
+echo text >sub/folder/file; git add .
+git -c user.name=a -c user.email=a@b commit -qm 'the first commit'`, dir).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v %s", err, out)
 	}

@@ -162,7 +162,7 @@ func (p *pod) connect() {
 	// The tests listen to every frame, so the kernel must send none by itself.
 	for _, ns := range []*netns{p.pod, p.world} {
 		ns.sh(p.t,
-			`echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad; echo 0 >/proc/sys/net/ipv6/conf/default/router_solicitations; ip link set lo up`)
+			`cd /proc/sys/net/ipv6/conf/default; echo 0 >accept_dad; echo 0 >router_solicitations; ip link set lo up`)
 	}
 	p.pod.sh(p.t, `echo "0 2147483647" >/proc/sys/net/ipv4/ping_group_range; ip link add eth0 type veth peer name world`)
 	var tid int
