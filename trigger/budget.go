@@ -16,7 +16,7 @@ const maxUnsent = 8
 
 // Budget is what an event pays for, and has paid for.
 type Budget struct {
-	Posts int `json:"posts"` // of each action
+	Posts int `json:"posts"`
 	// Spent counts the paid posts by action.
 	Spent map[string]int `json:"spent"`
 }

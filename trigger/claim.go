@@ -15,9 +15,10 @@ const maxWait = time.Minute
 
 // Claim asks for an event to open a session with.
 type Claim struct {
-	EventID string        // empty: the oldest that waits and may stand behind a post
-	Runtime string        // the claimant
-	Wait    time.Duration // for an event if EventID is empty; at most a minute
+	EventID string // empty: the oldest that waits and may stand behind a post
+	// Empty takes the oldest event that may stand behind a post.
+	Runtime string
+	Wait    time.Duration
 }
 
 // Claim gives an event to one runtime, durably. It is refused with not_found, human_involved, trigger_unverified or
@@ -49,7 +50,6 @@ func (s *Service) Claim(ctx context.Context, c Claim) (Event, error) {
 	}
 }
 
-// arrival returns a channel that closes when the next event comes.
 func (s *Service) arrival() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 // Event is one durable trigger.
 type Event struct {
 	ID     string `json:"id"`
-	Kind   string `json:"kind"`   // such as evidence.TriggerSourceEvent
-	Source string `json:"source"` // the source's name, or the reporter's
-	Method string `json:"method"` // how the origin was verified, such as evidence.MethodWebhookSignature
+	Kind   string `json:"kind"`
+	Source string `json:"source"` // of the source, or the reporter
+	Method string `json:"method"` // of verification
 	// EvidenceID names the evidence at its origin: a delivery id, a fire time, a message id. It is good for one event.
 	EvidenceID string `json:"evidenceId"`
 	// EvidenceHash is of the canonical JSON of what was verified, such as {deliveryId, payload, signature}.
@@ -64,7 +64,6 @@ func (e Event) Verified() error {
 	return nil
 }
 
-// Bounds, in bytes.
 const (
 	maxID   = 200
 	maxType = 128
@@ -75,8 +74,7 @@ type arrival struct {
 	kind, source, method string
 	evidenceID, typ      string
 	payload              []byte
-	// verified is hashed in canonical JSON.
-	verified map[string]string
+	verified             map[string]string
 	// keys are good for one event of the source, like the evidence id.
 	keys []string
 }
@@ -120,13 +118,12 @@ func payloadHash(payload []byte) string {
 	return evidence.HashBytes(payload)
 }
 
-// asJSON returns a payload, as a JSON string if it is not JSON.
 func asJSON(payload []byte) json.RawMessage {
 	if len(payload) == 0 || json.Valid(payload) {
 		return payload
 	}
 	s, err := json.Marshal(string(payload))
-	if err != nil { // a string always marshals
+	if err != nil {
 		return nil
 	}
 	return s

@@ -12,7 +12,7 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// Evidence has the two artifacts for one event and one binding.
+// Evidence has the artifacts for one event and one binding.
 type Evidence struct {
 	OriginProof    string `json:"originProof"`
 	TriggerReceipt string `json:"triggerReceipt"`
@@ -53,7 +53,6 @@ func (s *Service) giveBack(ctx context.Context, id, action, binding string) {
 	}
 }
 
-// giveBackTimeout bounds the wait for the store, because the agent may have gone.
 const giveBackTimeout = 2 * time.Second
 
 // sign makes the two artifacts. The receipt rests on the hash of this process's own proof.

@@ -11,7 +11,6 @@ import (
 
 const maxSpec = 256
 
-// fireTimes are the fire times of a schedule.
 type fireTimes interface {
 	Next(t time.Time) time.Time
 }
@@ -40,7 +39,6 @@ func parseCron(spec string, zone *time.Location) (fireTimes, error) {
 // schedulers.
 type multiples time.Duration
 
-// Next returns the first multiple after t.
 func (m multiples) Next(t time.Time) time.Time {
 	d := time.Duration(m)
 	return t.Truncate(d).Add(d)
@@ -54,7 +52,6 @@ type wallClock struct {
 	zone  *time.Location
 }
 
-// Next returns the first fire time after t, or the zero time.
 func (w wallClock) Next(t time.Time) time.Time {
 	t = t.In(w.zone)
 	wanted := w.times.Next(latestReading(t))

@@ -29,9 +29,9 @@ var github = scheme{
 
 const githubEvent = "X-GitHub-Event"
 
-// NewGitHub makes a source of GitHub's webhooks, of content type application/json. events start a run, humans were asked
-// for by a human; all others are ignored. Each is named as at GitHub, alone or with its action: push, release.published.
-// Secrets have at least 16 bytes; several allow a rotation.
+// NewGitHub makes a source of GitHub's webhooks, of content type application/json. events start a run, and a human asked
+// for humans; all others are ignored. Names are GitHub's, alone or with the action, such as release.published. Secrets
+// have at least 16 bytes; several allow a rotation.
 //
 // GitHub signs only the body, not the headers with the delivery's id and the event's name. So a body is good for one
 // delivery, whatever its headers say, even if that delivery was ignored.

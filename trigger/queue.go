@@ -43,7 +43,7 @@ const (
 // message's id, good for one event; names that begin with a full stop are ignored.
 //
 // Files of the wrong type, size or owner go to refused. Folders stay, because their content has no bounds, and so does
-// what cannot be moved, such as a link under Landlock; the log says so once. Links, FIFOs and the like are never opened.
+// what cannot be moved, such as a link under Landlock; the log says so once. Only plain files are ever opened.
 // Files in done and refused are removed after the service's retention.
 //
 // Whoever can move a file into new can start an agent. Further services wait while one works on the directory.
@@ -134,7 +134,6 @@ func (q *Queue) owners(directory *os.File) ([]uint32, error) {
 	return append([]uint32{uint32(os.Geteuid()), info.Uid}, q.Owners...), err
 }
 
-// queueRun is a running queue.
 type queueRun struct {
 	*Queue
 	service *Service
@@ -142,7 +141,7 @@ type queueRun struct {
 	// told and tells are the lines that the last round and this one logged about files that stay. Each is logged once
 	// until it changes.
 	told, tells map[string]bool
-	strange     int // the links, FIFOs and the like found in this round
+	strange     int
 }
 
 // round takes all messages. Failures are logged, and tried again in the next round.
@@ -187,7 +186,6 @@ func (w *queueRun) takeAll(ctx context.Context, folder string) error {
 	return nil
 }
 
-// say logs what is wrong with a file that stays, unless the last round did.
 func (w *queueRun) say(level zapcore.Level, line, id string, err error) {
 	key := line + "\n" + id + "\n" + err.Error()
 	if len(w.tells) < maxTold {
@@ -203,7 +201,6 @@ func (w *queueRun) log(level zapcore.Level, line, id string, err error) {
 		zap.String("code", codeOf(err)), zap.Error(err))
 }
 
-// codeOf returns the code of a refusal, or "".
 func codeOf(err error) string {
 	if refused := new(refusal.Refusal); errors.As(err, &refused) {
 		return refused.Code()
@@ -211,7 +208,6 @@ func codeOf(err error) string {
 	return ""
 }
 
-// take makes an event of one message.
 func (w *queueRun) take(ctx context.Context, folder string, entry os.DirEntry) error {
 	id, claimed := entry.Name(), w.in(folderClaimed, entry.Name())
 	if !entry.Type().IsRegular() {
@@ -255,7 +251,6 @@ func (w *queueRun) take(ctx context.Context, folder string, entry os.DirEntry) e
 	return os.Rename(claimed, done)
 }
 
-// refuse moves a message to refused without opening it.
 func (w *queueRun) refuse(folder, id string, because error) error {
 	const line = "message refused"
 	err := os.Rename(w.in(folder, id), w.in(folderRefused, id))
@@ -331,7 +326,7 @@ func (q *Queue) sweep(s *Service, before time.Time) {
 		fail(err)
 		for _, entry := range entries {
 			if entry.IsDir() {
-				continue // not a message
+				continue
 			}
 			path := q.in(folder, entry.Name())
 			var info unix.Stat_t

@@ -141,7 +141,6 @@ func (c *Schedule) latest(after, until time.Time) time.Time {
 	return time.Time{}
 }
 
-// fire makes the event of a fire time, unless it exists.
 func (c *Schedule) fire(ctx context.Context, s *Service, at time.Time) {
 	stamp := at.UTC().Format(time.RFC3339)
 	_, _, err := s.add(ctx, arrival{

@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 )
 
-// Requests of the internal API.
 type (
 	evidenceRequest struct {
 		EventID string           `json:"eventId"`

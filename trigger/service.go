@@ -56,7 +56,6 @@ type Options struct {
 	Log *zap.Logger
 }
 
-// check checks the options and sets defaults.
 func (o *Options) check() error {
 	if o.Origin == nil || o.Receipt == nil || o.Now == nil || o.Log == nil {
 		return errors.New("trigger: the service lacks one of its signers, its clock or its log")
@@ -172,7 +171,6 @@ func (s *Service) add(ctx context.Context, a arrival) (id string, fresh bool, er
 	return e.ID, true, nil
 }
 
-// wake wakes waiting claims.
 func (s *Service) wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

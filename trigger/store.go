@@ -12,7 +12,6 @@ import (
 	"github.com/actionproof/mediator/ledger/sqlite"
 )
 
-// store is the event store, an SQLite file.
 type store struct {
 	db *sqlite.DB
 
@@ -49,7 +48,7 @@ func (s store) write(ctx context.Context, do func(tx *sql.Tx) error) error {
 // add keeps an event, unless one of its single-use keys is known. known is then the event that used the key, or "" if
 // none did.
 func (s store) add(ctx context.Context, e Event, payload []byte, keys []string) (known string, fresh bool, err error) {
-	e.Payload = nil // has its own column
+	e.Payload = nil
 	raw, err := json.Marshal(e)
 	if err != nil {
 		return "", false, err
@@ -60,7 +59,8 @@ func (s store) add(ctx context.Context, e Event, payload []byte, keys []string) 
 			return err
 		}
 		_, err = tx.Exec(
-			`INSERT INTO events (id, source, evidence, state, claimable, expires, event, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+			`INSERT INTO events (id, source, evidence, state, claimable, expires, event, payload) VALUES (?, ?,`+
+				` ?, ?, ?, ?, ?, ?)`,
 			e.ID, e.Source, e.EvidenceID, e.State, claimable, e.ExpiresAt.UnixMilli(), string(raw), payload)
 		return err
 	})
@@ -146,7 +146,6 @@ func (s store) get(ctx context.Context, id string, now time.Time) (Event, error)
 	return one(s.db.Read().QueryRowContext(ctx, selectEvent+`WHERE id = ?`, id), id, now)
 }
 
-// list returns the newest events without payloads.
 func (s store) list(ctx context.Context, limit int, now time.Time) ([]Event, error) {
 	rows, err := s.db.Read().QueryContext(ctx, selectFacts+`ORDER BY seq DESC LIMIT ?`, limit)
 	if err != nil {
@@ -208,7 +207,6 @@ func (s store) claim(ctx context.Context, id, runtime string, now time.Time) (Ev
 	return e, nil
 }
 
-// claimable refuses an event that opens no session.
 func (e Event) claimable() error {
 	if err := e.Verified(); err != nil {
 		return err
@@ -223,7 +221,6 @@ func (e Event) claimable() error {
 	}
 }
 
-// payable refuses an event that pays for nothing.
 func (e Event) payable() error {
 	if err := e.Verified(); err != nil {
 		return err

@@ -82,7 +82,8 @@ func TestAnEventThatCannotBeRead(t *testing.T) {
 	for _, broken := range []string{
 		"UPDATE events SET event = '{'",
 		`ALTER TABLE events RENAME TO kept;
-			CREATE VIEW events AS SELECT seq, id, state, claimed_by, payload, CASE seq WHEN 1 THEN json('{') ELSE event END AS event FROM kept`,
+			CREATE VIEW events AS SELECT seq, id, state, claimed_by, payload,
+				CASE seq WHEN 1 THEN json('{') ELSE event END AS event FROM kept`,
 	} {
 		k := newKit(t)
 		id := k.release(t)

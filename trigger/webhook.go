@@ -27,11 +27,10 @@ const (
 // concurrent use.
 type Webhook struct {
 	name         string
-	kind, method string // of its events
+	kind, method string
 	secrets      [][]byte
 	scheme       scheme
-	// classify returns the type and the class of a verified delivery.
-	classify func(h http.Header, payload map[string]json.RawMessage) (typ string, c class, err error)
+	classify     func(h http.Header, payload map[string]json.RawMessage) (typ string, c class, err error)
 	// eventHeader names the event if the sender does so outside the payload. events start a run.
 	eventHeader string
 	events      []string
@@ -40,28 +39,22 @@ type Webhook struct {
 // scheme is how a sender signs.
 type scheme struct {
 	idHeader, signatureHeader string
-	timestampHeader           string // empty if the sender signs no time
-	// signatures reads the signature header.
-	signatures func(header string) []candidate
-	// signature writes the signature header.
-	signature func(mac []byte) string
-	// signed returns what the signature covers.
-	signed func(d delivery, body []byte) []byte
+	timestampHeader           string // empty if none
+	signatures                func(header string) []candidate
+	signature                 func(mac []byte) string
+	signed                    func(d delivery, body []byte) []byte
 	// unsignedID says that the signature does not cover the delivery's id. Then the body is good for one event, because
 	// a copied delivery could otherwise be repeated under new ids.
 	unsignedID bool
 }
 
-// delivery has the values of a delivery's headers.
 type delivery struct{ id, timestamp string }
 
-// candidate is a signature as text and bytes.
 type candidate struct {
 	text string
 	mac  []byte
 }
 
-// class is what a verified delivery leads to.
 type class int
 
 const (
@@ -197,7 +190,6 @@ func object(body []byte) (map[string]json.RawMessage, error) {
 	return members, nil
 }
 
-// text returns a member that is a string, or "".
 func text(members map[string]json.RawMessage, name string) string {
 	var s string
 	if json.Unmarshal(members[name], &s) != nil {

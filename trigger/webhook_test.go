@@ -359,7 +359,8 @@ func TestStandardWebhooks(t *testing.T) {
 		{"signed, but no time", "event_malformed", 400, signed(vectorBody, "soon")},
 		{"signed, but an absurd time", "webhook_signature", 401, signed(vectorBody, "-9223372036854775808")},
 		{"signed, but no object", "event_malformed", 400, signed(`7`, strconv.Itoa(vectorTime))},
-		{"a type without end", "event_malformed", 400, signed(`{"type":"`+strings.Repeat("x", 4096)+`"}`, strconv.Itoa(vectorTime))},
+		{"a type without end", "event_malformed", 400, signed(`{"type":"`+strings.Repeat("x", 4096)+`"}`,
+			strconv.Itoa(vectorTime))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k := newStandardKit(t, vectorSecret)

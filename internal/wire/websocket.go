@@ -67,7 +67,8 @@ func IsWebSocketAnswer(asked, answer http.Header) bool {
 	if !isUpgrade(asked) || !isUpgrade(answer) || len(asked["Sec-Websocket-Key"]) != 1 {
 		return false
 	}
-	sum := sha1.Sum([]byte(asked["Sec-Websocket-Key"][0] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) //nolint:gosec // see the import
+	const guid = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+	sum := sha1.Sum([]byte(asked["Sec-Websocket-Key"][0] + guid)) //nolint:gosec // see the import
 	return slices.Equal(answer["Sec-Websocket-Accept"], []string{base64.StdEncoding.EncodeToString(sum[:])}) &&
 		len(answer["Content-Length"])+len(answer["Transfer-Encoding"]) == 0 && isOffered(asked, answer)
 }

@@ -257,7 +257,8 @@ func TestCallIsStrictAndBounded(t *testing.T) {
 		Bytes []byte            `json:"bytes"`
 		Names map[string]string `json:"names"`
 	}
-	const whole = `{"e":1,"list":[{"a":"x"},{}],"map":{"k":{"a":"x"}},"next":{"a":"x"},"raw":{"n":12345678901234567890},"time":"2026-11-20T12:00:00Z","bytes":"AA==","names":{}}`
+	const whole = `{"e":1,"list":[{"a":"x"},{}],"map":{"k":{"a":"x"}},"next":{"a":"x"},` +
+		`"raw":{"n":12345678901234567890},"time":"2026-11-20T12:00:00Z","bytes":"AA==","names":{}}`
 	for name, tt := range map[string]struct {
 		body string
 		ok   bool
@@ -270,7 +271,8 @@ func TestCallIsStrictAndBounded(t *testing.T) {
 		"a member twice":                  {`{"e":1,"e":1}`, false}, "a key twice": {`{"names":{"k":"a","k":"b"}}`, false},
 		"twice in what is kept as it is": {`{"raw":{"n":1,"n":[]}}`, false},
 		"another case":                   {`{"List":[]}`, false},
-		"text after it":                  {whole + `x`, false}, "two documents": {`{}{}`, false}, "half of it": {whole[:len(whole)-1], false},
+		"text after it":                  {whole + `x`, false}, "two documents": {`{}{}`, false},
+		"half of it":   {whole[:len(whole)-1], false},
 		"empty":        {``, false},
 		"another type": {`{"list":{}}`, false}, "no object": {`[]`, false},
 		"too large": {`{}` + strings.Repeat(" ", wire.MaxAnswer), false},

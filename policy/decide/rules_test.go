@@ -154,19 +154,26 @@ func TestRulesDecide(t *testing.T) {
 			want: "the rule costly cannot be evaluated, which denies: operation cancelled: actual cost limit exceeded"},
 		"request": {
 			rules: file(
-				`r allow request.method == "POST" && request.scheme == "https" && request.host == "api.example.com" && request.path == "/posts" && request.rule == "example-post" && request.contentKind == "json" && request.size == 7`), want: "r"},
+				`r allow request.method == "POST" && request.scheme == "https" && ` +
+					`request.host == "api.example.com" && request.path == "/posts" && ` +
+					`request.rule == "example-post" && request.contentKind == "json" && request.size == 7`), want: "r"},
 		"binding": {
 			rules: file(
-				`r allow binding.subject == "agent:worker-1" && binding.action == "create_post" && binding.resource == "POST /posts?draft=1" && size(binding.contentHash) == 64`), want: "r"},
+				`r allow binding.subject == "agent:worker-1" && binding.action == "create_post" && ` +
+					`binding.resource == "POST /posts?draft=1" && size(binding.contentHash) == 64`), want: "r"},
 		"trigger": {
 			rules: file(
-				`r allow trigger.kind == "source_event" && trigger.source == "github" && trigger.eventId == "event-1" && trigger.method == "webhook_signature"`), want: "r"},
+				`r allow trigger.kind == "source_event" && trigger.source == "github" && ` +
+					`trigger.eventId == "event-1" && trigger.method == "webhook_signature"`), want: "r"},
 		"runtime, session and now": {
 			rules: file(
-				`r allow runtime.id == "worker-1" && session.id == "session-1" && now == timestamp("2026-11-21T12:00:00Z")`), want: "r"},
+				`r allow runtime.id == "worker-1" && session.id == "session-1" && ` +
+					`now == timestamp("2026-11-21T12:00:00Z")`), want: "r"},
 		"functions": {
 			rules: file(
-				`r allow request.path.startsWith("/p") && request.path.endsWith("s") && request.path.contains("ost") && request.path.matches("^/[a-z]+$") && now.getDayOfWeek() in [0, 6]`), want: "r"},
+				`r allow request.path.startsWith("/p") && request.path.endsWith("s") && ` +
+					`request.path.contains("ost") && request.path.matches("^/[a-z]+$") && ` +
+					`now.getDayOfWeek() in [0, 6]`), want: "r"},
 		"a comparison that does not hold": {rules: file(`r allow request.path == "/admin"`), code: "policy_denied"},
 		"a short circuit hides the error": {rules: file(`r allow true || 1 / (request.size - 7) == 1`), want: "r"},
 		"the example allows a post":       {rules: string(configs.Policy()), want: "verified-events"},
@@ -218,7 +225,8 @@ func TestRulesHashIsOfTheMeaning(t *testing.T) {
 		"version: \"1.0\"\nrules:\n  - name: a\n    when: request.size > 1\n  - {name: b, effect: deny, when: 'now == " +
 			"now'}\n")
 	for name, same := range map[string]string{
-		"JSON": `{"rules": [{"when": "request.size > 1", "name": "a", "effect": "allow"}, {"name": "b", "when": "now == now", "effect": "deny"}], "version": "1.0"}`,
+		"JSON": `{"rules": [{"when": "request.size > 1", "name": "a", "effect": "allow"}, {"name": "b",` +
+			` "when": "now == now", "effect": "deny"}], "version": "1.0"}`,
 		"block scalars": "# a comment\nversion: '1.0'\nrules:\n  - when: |\n      request.size > 1\n    name: a\n  - " +
 			"effect: deny\n    name: b\n    when: >-\n      now ==\n      now\n",
 		"the effect said": "version: \"1.0\"\nrules:\n  - {name: a, effect: allow, when: request.size > 1}\n  - {name: b, " +

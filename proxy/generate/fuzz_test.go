@@ -18,7 +18,8 @@ import (
 func FuzzRequest(f *testing.F) {
 	for _, s := range []string{
 		`{"prompt":"x"}`,
-		`{"prompt":"\u2028\"}],\"tools\":[{\"type\":\"web_search\"}]","system":"y","model":"m","maxTokens":1,"temperature":0,"stream":true}`,
+		`{"prompt":"\u2028\"}],\"tools\":[{\"type\":\"web_search\"}]","system":"y","model":"m","maxTokens":1,` +
+			`"temperature":0,"stream":true}`,
 		`{"prompt":"x","Prompt":"y"}`, `{"prompt":"\ud800"}`, `{"prompt":null}`, `{"prompt":"x","temperature":1e-300}`,
 		`{"prompt":"x","maxTokens":9223372036854775808}`,
 		`{"probe":"p"}`, `{"probe":"p","prompt":"x"}`, `{"probe":"","prompt":"x"}`,

@@ -45,9 +45,15 @@ func TestSaidIsAsked(t *testing.T) {
 		said[tt.dialect] = append(said[tt.dialect], observe(t, tt.dialect, tt.kind(), tt.body, 0, options()).Said...)
 	}
 	for d, body := range map[inference.Dialect]string{
-		inference.OpenAIChat:        `{"messages":[{"role":"assistant","content":"Let's look","tool_calls":[{"id":"call_FXo","type":"function","function":{"name":"get_weather","arguments":"{\"location\":\"Santorini\"}"}}]}]}`,
-		inference.OpenAIResponses:   `{"input":[{"role":"assistant","content":[{"type":"output_text","text":"hello world"}]},{"type":"function_call","call_id":"call_1","name":"get_weather","arguments":"{\"city\":\"SF\"}"}]}`,
-		inference.AnthropicMessages: `{"messages":[{"role":"assistant","content":[{"type":"text","text":"Hello!"},{"type":"tool_use","id":"toolu_1","name":"get_weather","input":{"city":"SF"}},{"type":"tool_use","id":"toolu_1","name":"f","input":{}}]}]}`,
+		inference.OpenAIChat: `{"messages":[{"role":"assistant","content":"Let's look",` +
+			`"tool_calls":[{"id":"call_FXo","type":"function","function":{"name":"get_weather",` +
+			`"arguments":"{\"location\":\"Santorini\"}"}}]}]}`,
+		inference.OpenAIResponses: `{"input":[{"role":"assistant","content":[{"type":"output_text",` +
+			`"text":"hello world"}]},{"type":"function_call","call_id":"call_1","name":"get_weather",` +
+			`"arguments":"{\"city\":\"SF\"}"}]}`,
+		inference.AnthropicMessages: `{"messages":[{"role":"assistant","content":[{"type":"text",` +
+			`"text":"Hello!"},{"type":"tool_use","id":"toolu_1","name":"get_weather",` +
+			`"input":{"city":"SF"}},{"type":"tool_use","id":"toolu_1","name":"f","input":{}}]}]}`,
 	} {
 		for _, asked := range mustRead(t, d, body).Asked {
 			found := false

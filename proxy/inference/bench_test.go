@@ -15,7 +15,9 @@ import (
 // chunk is an event of the usual size.
 var chunk = []byte(
 	stream(
-		`{"id":"chatcmpl-A3Tguz3LSXTHBTY2NAPBCSyfBltxF","object":"chat.completion.chunk","created":1725392480,"model":"gpt-4o-2024-05-13","system_fingerprint":"fp_157b3831f5","choices":[{"index":0,"delta":{"content":" weather"},"logprobs":null,"finish_reason":null}],"usage":null}`))
+		`{"id":"chatcmpl-A3Tguz3LSXTHBTY2NAPBCSyfBltxF","object":"chat.completion.chunk","created":1725392480,` +
+			`"model":"gpt-4o-2024-05-13","system_fingerprint":"fp_157b3831f5","choices":[{"index":0,` +
+			`"delta":{"content":" weather"},"logprobs":null,"finish_reason":null}],"usage":null}`))
 
 func began(b *testing.B) *inference.Observer {
 	o := options()

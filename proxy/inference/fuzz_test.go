@@ -14,9 +14,11 @@ func FuzzRequest(f *testing.F) {
 	for i, d := range inference.Dialects {
 		f.Add(i, smallest[d])
 		f.Add(i,
-			`{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://x"}},{"type":"tool_result","content":[]}]}],"tools":[{"type":"namespace","tools":[{}]}]}`)
+			`{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://x"}},`+
+				`{"type":"tool_result","content":[]}]}],"tools":[{"type":"namespace","tools":[{}]}]}`)
 		f.Add(i,
-			`{"messages":[],"tools":[{"Type":"web_search_20250305"},{"type":"shell","environment":{"TYPE":"x","type ":"local"}}],"Mcp_Servers":[{}]}`)
+			`{"messages":[],"tools":[{"Type":"web_search_20250305"},{"type":"shell","environment":{"TYPE":"x",`+
+				`"type ":"local"}}],"Mcp_Servers":[{}]}`)
 		f.Add(i, `{"input":[{"type":"function_call_output","output":[{"type":"text","text":null}]}],"Model":1,"model":2}`)
 	}
 	f.Fuzz(func(t *testing.T, i int, body string) {

@@ -110,12 +110,14 @@ func blocks(all []inference.Block) string {
 
 // figures writes the outcome of an answer without its times. It leaves out what was not measured.
 func figures(in inference.Interaction) string {
-	out := []string{strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s", in.Outcome, in.Reason, in.Model, in.Error)), " ")}
+	said := fmt.Sprintf("%s %s %s %s", in.Outcome, in.Reason, in.Model, in.Error)
+	out := []string{strings.Join(strings.Fields(said), " ")}
 	var counts []string
 	for _, f := range []struct {
 		name string
 		interaction.Figure
-	}{{"in", in.Input}, {"out", in.Output}, {"cached", in.Cached}, {"reasoning", in.Reasoning}, {"hosted", in.HostedCalls}} {
+	}{{"in", in.Input}, {"out", in.Output}, {"cached", in.Cached}, {"reasoning", in.Reasoning},
+		{"hosted", in.HostedCalls}} {
 		if f.State != "" && (f.name != "hosted" || f.Value > 0) {
 			counts = append(counts, fmt.Sprintf("%s %d %s", f.name, f.Value, f.State))
 		}

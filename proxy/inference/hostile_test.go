@@ -101,7 +101,8 @@ func TestMemoryOfCompressedAnswers(t *testing.T) {
 func TestAfterTheEnd(t *testing.T) {
 	const said = `data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}` + "\n\n" +
 		`data: {"choices":[],"usage":{"completion_tokens":1}}` + "\n\ndata: [DONE]\n\n"
-	const more = `data: {"choices":[{"delta":{"content":"bcd","tool_calls":[{"id":"x","function":{"name":"f"}}]}}],"usage":{"completion_tokens":999}}` + "\n\n"
+	const more = `data: {"choices":[{"delta":{"content":"bcd","tool_calls":[{"id":"x",` +
+		`"function":{"name":"f"}}]}}],"usage":{"completion_tokens":999}}` + "\n\n"
 	want := figures(observe(t, inference.OpenAIChat, eventStream, said, 0, options()))
 	if got := figures(observe(t, inference.OpenAIChat, eventStream, said+more, 0, options())); got != want {
 		t.Errorf("got\n%s, want\n%s", got, want)

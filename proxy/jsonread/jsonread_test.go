@@ -193,7 +193,8 @@ func TestFold(t *testing.T) {
 	}{
 		{"", "", true}, {"name", "NAME", true}, {"name", "names", false}, {"name", "nome", false}, {"k", "\u212a", true},
 		{"s", "\u017f", true},
-		{"ß", "ẞ", true}, {"ß", "ss", false}, {"Σ", "ς", true}, {"İ", "i", false}, {"ı", "i", false}, {"é", "É", true},
+		{"ß", "ẞ", true}, {"ß", "ss", false}, {"Σ", "ς", true},
+		{"İ", "i", false}, {"ı", "i", false}, {"é", "É", true},
 		{"\u00e9", "e\u0301", false},
 	} {
 		if got := strings.EqualFold(tt.a, tt.b); got != tt.same {

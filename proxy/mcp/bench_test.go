@@ -13,7 +13,8 @@ import (
 // BenchmarkRead reads and judges one message of 1 KiB, and its answer of 1 KiB.
 func BenchmarkRead(b *testing.B) {
 	body := fmt.Appendf(nil,
-		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_issue","arguments":{"owner":"a","repo":"b","number":7,"note":%q},"_meta":{"progressToken":1}}}`, strings.Repeat("a note ", 100))
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_issue","arguments":{"owner":"a",`+
+			`"repo":"b","number":7,"note":%q},"_meta":{"progressToken":1}}}`, strings.Repeat("a note ", 100))
 	answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":%q}],"isError":false}}`,
 		strings.Repeat("an issue ", 100))
 	h, of, memory := entry{}.header(), rules(""), new(mcp.Memory)

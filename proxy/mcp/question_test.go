@@ -314,7 +314,9 @@ func TestInputs(t *testing.T) {
 				a.End(io.EOF)
 			}
 			body :=
-				`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"get_issue","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"inputResponses":{` + tt.inputs + `},"requestState":"s"}}`
+				`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"get_issue",` +
+					`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"inputResponses":{` +
+					tt.inputs + `},"requestState":"s"}}`
 			for range len(tt.seen) {
 				if got := judge(entry{"body": {body}, "header": header, "rules": {tt.allowed}}, memory); got != tt.want ||
 					memory.Prompted() != tt.tainted {

@@ -1,5 +1,5 @@
-// Package receipts makes the interaction receipts of sessions: one for each observed call to a model, one for each post,
-// and one for the end of the session, in one chain a session.
+// Package receipts makes the interaction receipts of sessions: one for each observed call to a model, one for each
+// post, and one for the end of the session, in one chain a session.
 //
 //	keeper.go     signs receipts, hands them to the ledger, and closes chains that an earlier process left open
 //	chain.go      the chain of a session: its open calls and its head

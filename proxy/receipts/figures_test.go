@@ -22,7 +22,8 @@ func asksFor(text string, calls ...string) string {
 			fmt.Sprintf(`{"id":%q,"type":"function","function":{"name":"look","arguments":%q}}`, calls[i], calls[i+1]))
 	}
 	return fmt.Sprintf(
-		`{"model":"m-1","choices":[{"index":0,"message":{"role":"assistant","content":%q,"tool_calls":[%s]},"finish_reason":"stop"}]}`, text, strings.Join(list, ","))
+		`{"model":"m-1","choices":[{"index":0,"message":{"role":"assistant","content":%q,"tool_calls":[%s]},`+
+			`"finish_reason":"stop"}]}`, text, strings.Join(list, ","))
 }
 
 func asking(messages ...string) string {
@@ -38,7 +39,8 @@ func result(id, text string) string {
 
 func assistant(text, id, arguments string) string {
 	return fmt.Sprintf(
-		`{"role":"assistant","content":%q,"tool_calls":[{"id":%q,"type":"function","function":{"name":"look","arguments":%q}}]}`, text, id, arguments)
+		`{"role":"assistant","content":%q,"tool_calls":[{"id":%q,"type":"function","function":{"name":"look",`+
+			`"arguments":%q}}]}`, text, id, arguments)
 }
 
 // say makes a call to a model and returns its figures.
@@ -276,7 +278,8 @@ func TestHostileNames(t *testing.T) {
 		t.Errorf("%s, %d calls of %+v", got.Outcome, len(got.Model.ToolCalls), got.Model.Figures.ToolCallsMade)
 	}
 	huge := r.say(c, hello,
-		`{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9223372036854775807,"completion_tokens":-1}}`)
+		`{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],`+
+			`"usage":{"prompt_tokens":9223372036854775807,"completion_tokens":-1}}`)
 	if huge.Model.Figures.InputTokens != interaction.Declared(1<<53-1) {
 		t.Errorf("tokens: %+v", huge.Model.Figures.InputTokens)
 	}

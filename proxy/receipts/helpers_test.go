@@ -254,7 +254,8 @@ func (r *rig) read(session string, want int) []interaction.Receipt {
 	for i, s := range stored {
 		c, err := evidence.UnverifiedClaims(interaction.Kind, s.Token)
 		must(r, err)
-		if link := (interaction.ChainLink{PreviousReceiptHash: before, SessionID: session, SequenceNumber: int64(i + 1)}); c.Chain != link || s.Number != link.SequenceNumber || s.Call != c.RequestID {
+		link := interaction.ChainLink{PreviousReceiptHash: before, SessionID: session, SequenceNumber: int64(i + 1)}
+		if c.Chain != link || s.Number != link.SequenceNumber || s.Call != c.RequestID {
 			r.Errorf("receipt %d has the place %+v, want %+v, and is stored as %d of %s", i+1, c.Chain, link, s.Number, s.Call)
 		}
 		if c.IssuedAt < issued || i < len(stored)-1 && c.Closing != nil {
@@ -284,7 +285,9 @@ func (r *rig) wantOpen(want ...string) {
 
 const (
 	hello  = `{"model":"m","messages":[{"role":"user","content":"hello there"}]}`
-	answer = `{"id":"c1","model":"m-1","choices":[{"index":0,"message":{"role":"assistant","content":"good day to you"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":6}}`
+	answer = `{"id":"c1","model":"m-1","choices":[{"index":0,"message":{"role":"assistant",` +
+		`"content":"good day to you"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,` +
+		`"completion_tokens":6}}`
 )
 
 // nowhere is a ledger that stores nothing.
