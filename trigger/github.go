@@ -29,7 +29,7 @@ var github = scheme{
 
 const githubEvent = "X-GitHub-Event"
 
-// NewGitHub makes a source of GitHub's webhooks, of content type application/json. events start a run, and a human asked
+// NewGitHub makes a source of GitHub's webhooks, of content type application/json. events start a run; a human asked
 // for humans; all others are ignored. Names are GitHub's, alone or with the action, such as release.published. Secrets
 // have at least 16 bytes; several allow a rotation.
 //
