@@ -90,7 +90,7 @@ func (s store) unsent(ctx context.Context, id, runtime, action, binding string, 
 		}
 		if all > maxUnsent {
 			return refusal.New("event_closed",
-				"the event %s has been given back %d posts of the action %.80q already, and is given no more", id, maxUnsent,
+				"the event %s has got back %d posts of the action %.80q already, and gets no more", id, maxUnsent,
 				action)
 		}
 		_, err = tx.Exec(uncountUse, id, action)

@@ -59,7 +59,7 @@ func TestUnsent(t *testing.T) {
 	last := pay()
 	spent(1)
 	refused()
-	if err := unsent(first); err != nil { // known: nothing of the other post is given back
+	if err := unsent(first); err != nil { // known: the other post stays paid
 		t.Fatal(err)
 	}
 	spent(1)

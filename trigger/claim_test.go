@@ -295,7 +295,7 @@ func TestClaimRace(t *testing.T) {
 	}
 }
 
-// TestClaimByCallerThatHasLeft checks that an event whose claimant has gone is given back.
+// TestClaimByCallerThatHasLeft releases an event whose claimant has gone.
 func TestClaimByCallerThatHasLeft(t *testing.T) {
 	k := newKit(t)
 	id := k.release(t)

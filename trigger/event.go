@@ -18,7 +18,7 @@ type Event struct {
 	Method string `json:"method"` // of verification
 	// EvidenceID names the evidence at its origin: a delivery id, a fire time, a message id. It is good for one event.
 	EvidenceID string `json:"evidenceId"`
-	// EvidenceHash is of the canonical JSON of what was verified, such as {deliveryId, payload, signature}.
+	// EvidenceHash is of the canonical JSON of the verified data, such as {deliveryId, payload, signature}.
 	EvidenceHash string `json:"evidenceHash"`
 	// PayloadHash is of the payload's RFC 8785 form. A payload without one, such as text, or JSON with a duplicate
 	// member, is hashed as it came.
@@ -55,7 +55,7 @@ var origins = map[string]string{
 // whose origin was not verified (trigger_unverified).
 func (e Event) Verified() error {
 	if e.HumanInitiated || e.Kind == evidence.TriggerHumanRequest {
-		return refusal.New("human_involved", "the event %s was asked for by a human, so it stands behind no post", e.ID)
+		return refusal.New("human_involved", "a human asked for the event %s, so it cannot be the reason for a post", e.ID)
 	}
 	if kind, ok := origins[e.Method]; !ok || kind != e.Kind {
 		return refusal.New("trigger_unverified", "the origin of the event %s was not verified: it is %s by %s", e.ID, e.Kind,

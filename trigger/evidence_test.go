@@ -173,7 +173,7 @@ func TestBudget(t *testing.T) {
 	must(k.Evidence(t.Context(), id, binding("delete_post")))(t)
 }
 
-// TestUnsignedCostsNothing checks that exactly what was paid is given back if signing fails.
+// TestUnsignedCostsNothing checks that an event gets its payment back if signing fails.
 func TestUnsignedCostsNothing(t *testing.T) {
 	k := newKit(t, func(o *trigger.Options) { o.Budget = 2 })
 	id := k.claimed(t)

@@ -34,7 +34,7 @@ const githubEvent = "X-GitHub-Event"
 // have at least 16 bytes; several allow a rotation.
 //
 // GitHub signs only the body, not the headers with the delivery's id and the event's name. So a body is good for one
-// delivery, whatever its headers say, even if that delivery was ignored.
+// delivery, even if its headers change, and even if that delivery was ignored.
 func NewGitHub(name string, secrets []string, events, humans []string) (*Webhook, error) {
 	w := &Webhook{name: name, kind: evidence.TriggerSourceEvent, method: evidence.MethodWebhookSignature, scheme: github}
 	for _, s := range secrets {

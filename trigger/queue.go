@@ -46,7 +46,7 @@ const (
 // what cannot be moved, such as a link under Landlock; the log says so once. Only plain files are ever opened.
 // Files in done and refused are removed after the service's retention.
 //
-// Whoever can move a file into new can start an agent. Further services wait while one works on the directory.
+// Anyone who can move a file into new can start an agent. Further services wait while one works on the directory.
 type Queue struct {
 	// Owners are users whose messages are taken, besides the service's user and the directory's owner. Set it before
 	// Run.

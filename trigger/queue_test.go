@@ -229,8 +229,8 @@ func TestQueueHasOneService(t *testing.T) {
 	})
 }
 
-// TestQueueRemovesOldMessages checks that the retention starts when the service takes a message, whatever its file's
-// age.
+// TestQueueRemovesOldMessages checks that the retention starts when the service takes a message, not with
+// the age of its file.
 func TestQueueRemovesOldMessages(t *testing.T) {
 	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
 		k.options.Now = s.clock()

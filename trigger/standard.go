@@ -55,7 +55,7 @@ func NewStandard(name string, secrets []string) (*Webhook, error) {
 }
 
 // NewEngine makes a source of a policy engine's decisions to act: events of kind autonomous_policy, verified by
-// policy_engine_decision. The engine signs them as Standard Webhooks. Whoever can verify a decision could also forge
+// policy_engine_decision. The engine signs them as Standard Webhooks. Anyone who can verify a decision could also forge
 // one, so the secret must belong to the engine and this service alone.
 func NewEngine(name string, secrets []string) (*Webhook, error) {
 	w, err := NewStandard(name, secrets)

@@ -82,7 +82,7 @@ func (w *Webhook) check() error {
 	return nil
 }
 
-// accept verifies a delivery and then reads it, whatever its class.
+// accept verifies a delivery before it reads it.
 func (w *Webhook) accept(h http.Header, body []byte, now time.Time) (arrival, class, error) {
 	d, signature, err := w.verify(h, body)
 	if err != nil {

@@ -78,7 +78,7 @@ func TestRules(t *testing.T) {
 		"any path":                 {func(_ *Action, e *Egress) { e.Match.URL = "https://api.example.com/**" }, "a rule about messages names its host and its path"},
 
 		"a model":             {model(Egress{Observe: "openai-responses", HostedTools: []string{"web_search", "remote_content"}}), "<nil>"},
-		"another API":         {model(Egress{Observe: "openai"}), `egress[0].observe: "openai" is none of the APIs that are read`},
+		"another API":         {model(Egress{Observe: "openai"}), `egress[0].observe: "openai" is not a supported API`},
 		"tools alone":         {model(Egress{HostedTools: []string{"web_search"}}), "egress[0].hostedTools: has no meaning without observe"},
 		"a tool of the agent": {model(Egress{Observe: "openai-chat", HostedTools: []string{"function"}}), `"function" is a tool that the agent runs`},
 		"a wildcard":          {model(Egress{Observe: "openai-chat", HostedTools: []string{"*"}}), "neither the type of a tool"},

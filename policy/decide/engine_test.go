@@ -264,7 +264,7 @@ func TestEngineNeedsAllItsParts(t *testing.T) {
 	}
 }
 
-// TestEngineWithoutAKey checks that nothing is given out if one of the artifacts cannot be signed.
+// TestEngineWithoutAKey checks that no artifact leaves if the other cannot be signed.
 func TestEngineWithoutAKey(t *testing.T) {
 	w := newWorld(t, string(configs.Policy()), nil)
 	for name, c := range map[string]struct {

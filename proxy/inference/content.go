@@ -16,7 +16,7 @@ type Kind string
 const (
 	KindText      Kind = "text"
 	KindRefusal   Kind = "refusal"   // the model refuses to answer
-	KindReasoning Kind = "reasoning" // as far as the provider shows it
+	KindReasoning Kind = "reasoning" // if the provider shows it
 	KindCall      Kind = "call"      // a call of a tool that the agent runs
 	KindResult    Kind = "result"    // the result of such a call
 	KindOther     Kind = "other"     // images, files, and the work of the provider's own tools
@@ -220,7 +220,7 @@ func (r *reading) inputItem(raw jsontext.Value, it item) error {
 // result reads a tool's result.
 func (r *reading) result(v jsontext.Value, id, role string) error {
 	if r.answers != nil {
-		return malformed("a result stands in another one")
+		return malformed("a result contains another one")
 	}
 	id = idOf(r.key, id)
 	r.answers = &id

@@ -39,7 +39,7 @@ var hostedName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 // Check refuses a malformed rule.
 func (r Rule) Check() error {
 	if !slices.Contains(Dialects[:], r.Dialect) {
-		return fmt.Errorf("%q is none of the APIs that are read: %s, %s, %s", r.Dialect, OpenAIChat, OpenAIResponses,
+		return fmt.Errorf("%q is not a supported API: %s, %s, %s", r.Dialect, OpenAIChat, OpenAIResponses,
 			AnthropicMessages)
 	}
 	for i, name := range r.Hosted {

@@ -50,7 +50,7 @@ func Read(rule Rule, body, key []byte, m *Measure) (*Request, error) {
 	switch {
 	case errors.Is(err, jsonread.ErrAmbiguous):
 		return nil, refusal.New("message_ambiguous",
-			"two parsers could read the request to the model differently: a member stands in it twice, or in two cases")
+			"two parsers could read the request to the model differently: it has a member twice, or in two cases")
 	case err != nil:
 		return nil, malformed("it is not one JSON object in UTF-8, of at most %d levels and %d names and values",
 			jsonread.MaxDepth, jsonread.MaxItems)

@@ -24,7 +24,7 @@ func (c *Call) Prepare(out *http.Request) {
 	}
 }
 
-// Begin has the answer read before it is relayed: the client may answer its questions at once.
+// Begin reads the answer before it is relayed, because the client may answer its questions at once.
 func (c *Call) Begin(resp *http.Response) {
 	if c.Unread {
 		return

@@ -261,7 +261,7 @@ func atMostOnce(header http.Header, name string) error {
 	return nil
 }
 
-// agree compares the headers with the message. Whoever routes or judges by them must read what the server reads.
+// agree compares the headers with the message. Routers and rules that use headers must see what the server reads.
 func (m *Message) agree(header http.Header) error {
 	for name := range header {
 		if dashed := wire.CGIName(name); dashed != name && strings.HasPrefix(dashed, "Mcp-") {

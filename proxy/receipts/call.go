@@ -25,7 +25,7 @@ type Call struct {
 	ending bool        // its answer has ended
 	over   bool        // End was called
 	known  bool        // the ledger knows that it is open
-	// overtaken is set when a call to a model that was asked later ends first.
+	// overtaken is set when a later call to a model ends first.
 	overtaken bool
 	made      bool // the ledger has taken its receipt
 

@@ -24,7 +24,7 @@ func (c *Chain) mac(domain string, parts ...[]byte) []byte {
 	return mac.Sum(nil)
 }
 
-// tag stands for a text that a receipt must not show.
+// tag replaces a text that a receipt must not show.
 type tag [16]byte
 
 func (t tag) String() string { return hex.EncodeToString(t[:]) }

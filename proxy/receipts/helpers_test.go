@@ -131,7 +131,7 @@ func (r *rig) start() {
 	r.closed = false
 }
 
-// stop ends the keeper like a process that is asked to end. It gives up at once what cannot be stored.
+// stop ends the keeper like a signal. It gives up at once what cannot be stored.
 func (r *rig) stop() {
 	if r.closed {
 		return

@@ -165,7 +165,7 @@ func TestTurnaroundBesideOthers(t *testing.T) {
 	think()
 	filler.answer(t, answer)
 	if f := turnaround("overtaken", 3); f != interaction.NotMeasured {
-		t.Errorf("of a call that was asked before the one that stands before it in the chain: %+v", f)
+		t.Errorf("of a call that an earlier receipt in the chain overtook: %+v", f)
 	}
 
 	crossed := r.chain("crossed")

@@ -66,7 +66,7 @@ func (e *Reader) Write(p []byte, event func(Event)) {
 	}
 }
 
-// End returns the data of an event that lacks its end, whatever its type: some clients take it.
+// End returns the data of an unfinished event of any type: some clients take it.
 func (e *Reader) End() []byte {
 	odd := splitElsewhere(e.line)
 	if len(e.line) > 0 {
