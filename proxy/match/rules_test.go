@@ -33,30 +33,41 @@ func wantCode(t *testing.T, err error, code string) {
 	}
 }
 
-func newRules(actions, egress []match.Rule) (*match.Rules, error) {
-	var all []*match.Rule
-	for _, a := range actions {
-		a.Post = true
-		all = append(all, &a)
+// rulesOf reads rules that "; " separates. Each is "METHOD,METHOD URL", after a kind and "=", or a name and ":". A URL
+// may be a path at https://api.example.com.
+func rulesOf(t testing.TB, text string, post bool) (all []*match.Rule) {
+	t.Helper()
+	for part := range strings.SplitSeq(text, "; ") {
+		if part == "" {
+			continue
+		}
+		r := &match.Rule{Name: part, Post: post}
+		if name, rest, ok := strings.Cut(part, ": "); ok {
+			r.Name, part = name, rest
+		}
+		if kind, rest, ok := strings.Cut(part, "="); ok {
+			r.Kind, part = kind, rest
+		}
+		methods, url, _ := strings.Cut(part, " ")
+		if strings.HasPrefix(url, "/") {
+			url = "https://api.example.com" + url
+		}
+		r.Match = parse(t, url, strings.FieldsFunc(methods, func(r rune) bool { return r == ',' })...)
+		all = append(all, r)
 	}
-	for _, e := range egress {
-		all = append(all, &e)
-	}
-	return match.New(all)
+	return all
+}
+
+func newRules(t testing.TB, actions, egress string) (*match.Rules, error) {
+	t.Helper()
+	return match.New(append(rulesOf(t, actions, true), rulesOf(t, egress, false)...))
 }
 
 func TestFind(t *testing.T) {
-	rules, err := newRules([]match.Rule{
-		{Name: "post", Match: parse(t, "https://api.example.com/posts", "POST")},
-		{Name: "comment", Match: parse(t, "https://api.example.com/repos/{o}/{r}/comments", "POST")},
-		{Name: "port", Match: parse(t, "https://api.example.com:8443/posts", "POST")},
-	}, []match.Rule{
-		{Name: "reads", Match: parse(t, "https://api.example.com/**", "GET", "HEAD")},
-		{Name: "one", Match: parse(t, "https://api.example.com/one", "GET")},
-		{Name: "inference", Match: parse(t, "https://api.example.com/v1/chat", "POST")},
-		{Name: "domain", Match: parse(t, "https://*.example.com/**", "GET", "POST", "PUT")},
-		{Name: "plain", Match: parse(t, "http://plain.example.org/**", "GET")},
-	})
+	rules, err := newRules(t,
+		"post: POST /posts; comment: POST /repos/{o}/{r}/comments; port: POST https://api.example.com:8443/posts",
+		"reads: GET,HEAD /**; one: GET /one; inference: POST /v1/chat; "+
+			"domain: GET,POST,PUT https://*.example.com/**; plain: GET http://plain.example.org/**")
 	must(t, err)
 	for _, tt := range []struct{ method, url, want string }{
 		{"POST", "https://api.example.com/posts", "post"},
@@ -121,14 +132,9 @@ func TestFind(t *testing.T) {
 // TestPathsOfOtherActions refuses a path that a pattern takes for a name, if lenient servers read an action's path in
 // it.
 func TestPathsOfOtherActions(t *testing.T) {
-	rules, err := newRules([]match.Rule{
-		{Name: "comment", Match: parse(t, "https://api.example.com/repos/{repo}/comments", "POST")},
-		{Name: "issue", Match: parse(t, "https://api.example.com/issues/{id}", "POST")},
-		{Name: "close", Match: parse(t, "https://api.example.com/issues/{id}/close", "POST")},
-	}, []match.Rule{
-		{Name: "search", Match: parse(t, "https://api.example.com/repos/{query}", "POST", "PUT")},
-		{Name: "deep", Match: parse(t, "https://api.example.com/repos/{query}/x/{y}", "POST")},
-	})
+	rules, err := newRules(t,
+		"comment: POST /repos/{repo}/comments; issue: POST /issues/{id}; close: POST /issues/{id}/close",
+		"search: POST,PUT /repos/{query}; deep: POST /repos/{query}/x/{y}")
 	must(t, err)
 	for _, tt := range []struct{ method, path, want string }{
 		{"POST", "/repos/a", "search"},
@@ -161,57 +167,48 @@ func TestPathsOfOtherActions(t *testing.T) {
 }
 
 func TestRulesThatAreRefused(t *testing.T) {
-	post := match.Rule{Name: "post", Match: parse(t, "https://api.example.com/posts/{id}", "POST")}
-	egress := func(url string, methods ...string) []match.Rule {
-		return []match.Rule{{Name: url, Match: parse(t, url, methods...)}}
-	}
-	for name, tt := range map[string]struct {
-		actions []match.Rule
-		egress  []match.Rule
-		want    string
-	}{
-		"a wildcard over an action": {[]match.Rule{post}, egress("https://api.example.com/**", "POST"), "spellings"},
-		"a parameter over an action": {[]match.Rule{post}, egress("https://api.example.com/{x}/{y}", "POST"),
-			"spellings"},
-		"another case of an action": {[]match.Rule{post}, egress("https://api.example.com/POSTS/1", "POST"),
-			"spellings"},
-		"a slash after an action": {[]match.Rule{post}, egress("https://api.example.com/posts/1/", "POST"),
-			"spellings"},
-		"an encoded slash in an action": {[]match.Rule{post}, egress("https://api.example.com/posts%2F1", "POST"),
-			"spellings"},
-		"two actions but for a slash": {
-			[]match.Rule{post, {Name: "b", Match: parse(t, "https://api.example.com/posts/{id}/", "POST")}}, nil,
-			"same path pattern"},
-		"an action that reads": {[]match.Rule{{Name: "a", Match: parse(t, "https://x.example/y", "GET")}}, nil,
-			"not one that only reads"},
-		"an answer that shows the call": {nil, egress("https://x.example/y", "GET", "TRACE"), "TRACE is for no rule"},
-		"an action that is answered so": {[]match.Rule{{Name: "a", Match: parse(t, "https://x.example/y", "TRACE")}}, nil,
-			"TRACE is for no rule"},
-		"a tunnel": {nil, egress("https://x.example/y", "CONNECT"), "CONNECT is for no rule"},
-		"an action with two methods": {[]match.Rule{{Name: "a", Match: parse(t, "https://x.example/y", "PUT", "POST")}},
-			nil, "exactly one method"},
-		"an action for a domain": {[]match.Rule{{Name: "a", Match: parse(t, "https://*.example.com/y", "POST")}},
-			nil, "without * or **"},
-		"an action with a wildcard": {[]match.Rule{{Name: "a", Match: parse(t, "https://x.example/**", "POST")}}, nil,
-			"without * or **"},
-		"a wildcard in the middle":        {nil, egress("https://x.example/**/y", "GET"), "not at the end"},
-		"half a parameter":                {nil, egress("https://x.example/a{b}", "GET"), "neither literal"},
-		"the same pattern twice":          {[]match.Rule{post, {Name: "b", Match: post.Match}}, nil, "same path pattern"},
-		"an egress rule without a method": {nil, egress("https://x.example/"), "no method"},
-		"the same egress pattern twice": {nil,
-			[]match.Rule{{Name: "a", Match: parse(t, "https://x.example/a", "GET")},
-				{Name: "b", Match: parse(t, "https://x.example/a", "GET")}}, "same path pattern"},
-		"two actions of one name": {
-			[]match.Rule{post, {Name: "post", Match: parse(t, "https://api.example.com/other", "POST")}}, nil,
-			"post: another rule has this name"},
-		"an action's name once more": {[]match.Rule{post},
-			[]match.Rule{{Name: "post", Match: parse(t, "https://x.example/a", "GET")}}, "post: another rule has this name"},
-		"a parameter with another name": {nil,
-			append(egress("https://x.example/{a}", "GET"), egress("https://x.example/{b}", "GET")...), "same path pattern"},
+	const post, reads = "mcp=POST /mcp", "mcp=GET,POST,DELETE /mcp"
+	for name, tt := range map[string]struct{ actions, egress, want string }{
+		"a wildcard over an action":       {"POST /posts/{id}", "POST /**", "spellings"},
+		"a parameter over an action":      {"POST /posts/{id}", "POST /{x}/{y}", "spellings"},
+		"another case of an action":       {"POST /posts/{id}", "POST /POSTS/1", "spellings"},
+		"a slash after an action":         {"POST /posts/{id}", "POST /posts/1/", "spellings"},
+		"an encoded slash in an action":   {"POST /posts/{id}", "POST /posts%2F1", "spellings"},
+		"two actions but for a slash":     {"POST /posts/{id}; POST /posts/{id}/", "", "same path pattern"},
+		"an action that reads":            {"GET /y", "", "not one that only reads"},
+		"an answer that shows the call":   {"", "GET,TRACE /y", "TRACE is for no rule"},
+		"an action that is answered so":   {"TRACE /y", "", "TRACE is for no rule"},
+		"a tunnel":                        {"", "CONNECT /y", "CONNECT is for no rule"},
+		"an action with two methods":      {"PUT,POST /y", "", "exactly one method"},
+		"an action for a domain":          {"POST https://*.example.com/y", "", "without * or **"},
+		"an action with a wildcard":       {"POST /**", "", "without * or **"},
+		"a wildcard in the middle":        {"", "GET /**/y", "not at the end"},
+		"half a parameter":                {"", "GET /a{b}", "neither literal"},
+		"the same pattern twice":          {"POST /posts/{id}; b: POST /posts/{id}", "", "same path pattern"},
+		"an egress rule without a method": {"", " https://x.example/", "no method"},
+		"the same egress pattern twice":   {"", "a: GET /a; b: GET /a", "same path pattern"},
+		"two actions of one name":         {"post: POST /posts; post: POST /other", "", "post: another rule has this name"},
+		"an action's name once more":      {"post: POST /posts", "post: GET /a", "post: another rule has this name"},
+		"a parameter with another name":   {"", "GET /{a}; GET /{b}", "same path pattern"},
+
+		"a plain rule over a message action": {post, "POST /mcp", "spellings of an action's path"},
+		"a plain rule over another spelling": {post, "POST /Mcp/", "spellings of an action's path"},
+		"a plain rule over all":              {post, "DELETE,POST /**", "spellings of an action's path"},
+		"a plain rule over message rules":    {"", "POST /{x}; " + reads, "spellings of an egress rule's path"},
+		"a plain rule by another method":     {post, "PUT /**", "about messages"},
+		"by a method of its own":             {"", reads + "; QUERY /{x}", "about messages"},
+		"another kind":                       {post, "graphql=POST /mcp", "spellings of an action's path"},
+		"two kinds of reads":                 {"", reads + "; graphql=POST /mcp", "spellings of an egress rule's path"},
+		"another pattern of the same kind":   {post, "mcp=POST /{x}", "spellings of an action's path"},
+		"a plain action":                     {post + "; POST /mcp", "", "same path pattern"},
+		"an action of another kind":          {post + "; graphql=POST /mcp", "", "same path pattern"},
+		"a plain event stream":               {"", reads + "; GET /mcp", "same path pattern"},
+		"a domain":                           {"", "mcp=POST https://*.example.com/mcp", "without * or **"},
+		"any path":                           {"", "mcp=POST /**", "without * or **"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := newRules(tt.actions, tt.egress); err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("got %v", err)
+			if _, err := newRules(t, tt.actions, tt.egress); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %s", err, tt.want)
 			}
 		})
 	}
@@ -227,14 +224,8 @@ func TestRulesThatAreRefused(t *testing.T) {
 }
 
 func TestMessageRules(t *testing.T) {
-	about := func(name, kind, url string, methods ...string) match.Rule {
-		return match.Rule{Name: name, Kind: kind, Match: parse(t, url, methods...)}
-	}
-	const url = "https://api.example.com/mcp"
-	post, other := about("post", "mcp", url, "POST"), about("other post", "mcp", url, "POST")
-	reads, more := about("reads", "mcp", url, "GET", "POST", "DELETE"), about("more reads", "mcp", url, "POST")
-	plain := []match.Rule{about("plain", "", "https://api.example.com/**", "GET")}
-	rules, err := newRules([]match.Rule{post, other}, append(plain, reads, more))
+	rules, err := newRules(t, "post: mcp=POST /mcp; other post: mcp=POST /mcp",
+		"plain: GET /**; reads: mcp=GET,POST,DELETE /mcp; more reads: mcp=POST /mcp")
 	must(t, err)
 	for _, tt := range []struct{ method, path, want string }{
 		{"POST", "/mcp", "post, other post, reads, more reads"},
@@ -256,48 +247,10 @@ func TestMessageRules(t *testing.T) {
 			t.Errorf("%s %s: got %s, want %s", tt.method, tt.path, got, tt.want)
 		}
 	}
-	for name, tt := range map[string]struct {
-		actions, egress []match.Rule
-		want            string
-	}{
-		"a plain rule over an action": {[]match.Rule{post}, []match.Rule{about("a", "", url, "POST")},
-			"spellings of an action's path"},
-		"a plain rule over another spelling": {[]match.Rule{post},
-			[]match.Rule{about("a", "", "https://api.example.com/Mcp/", "POST")}, "spellings of an action's path"},
-		"a plain rule over all": {[]match.Rule{post},
-			[]match.Rule{about("a", "", "https://api.example.com/**", "DELETE", "POST")}, "spellings of an action's path"},
-		"a plain rule over message rules": {nil,
-			[]match.Rule{about("a", "", "https://api.example.com/{x}", "POST"), reads}, "spellings of an egress rule's path"},
-		"a plain rule by another method": {[]match.Rule{post},
-			[]match.Rule{about("a", "", "https://api.example.com/**", "PUT")}, "about messages"},
-		"by a method of its own": {nil,
-			[]match.Rule{reads, about("a", "", "https://api.example.com/{x}", "QUERY")}, "about messages"},
-		"another kind": {[]match.Rule{post}, []match.Rule{about("a", "graphql", url, "POST")},
-			"spellings of an action's path"},
-		"two kinds of reads": {nil, []match.Rule{reads, about("a", "graphql", url, "POST")},
-			"spellings of an egress rule's path"},
-		"another pattern of the same kind": {[]match.Rule{post},
-			[]match.Rule{about("a", "mcp", "https://api.example.com/{x}", "POST")}, "spellings of an action's path"},
-		"a plain action": {[]match.Rule{post, about("a", "", url, "POST")}, nil, "same path pattern"},
-		"an action of another kind": {[]match.Rule{post, about("a", "graphql", url, "POST")}, nil,
-			"same path pattern"},
-		"a plain event stream": {nil, []match.Rule{reads, about("a", "", url, "GET")}, "same path pattern"},
-		"a domain": {nil, []match.Rule{about("a", "mcp", "https://*.example.com/mcp", "POST")},
-			"without * or **"},
-		"any path": {nil, []match.Rule{about("a", "mcp", "https://api.example.com/**", "POST")},
-			"without * or **"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if _, err := newRules(tt.actions, tt.egress); err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("got %v, want %s", err, tt.want)
-			}
-		})
-	}
 }
 
 func FuzzFind(f *testing.F) {
-	rules, err := newRules([]match.Rule{{Name: "post", Match: parse(f, "https://api.example.com/posts/{id}/x", "POST")}},
-		nil)
+	rules, err := newRules(f, "POST /posts/{id}/x", "")
 	must(f, err)
 	f.Add("/posts/1/x")
 	f.Add("/posts/%2e/x")
@@ -330,19 +283,18 @@ func FuzzParse(f *testing.F) {
 		if err != nil || again.Scheme != m.Scheme || again.Host != m.Host || again.Port != m.Port || again.Path != m.Path {
 			t.Errorf("%q is %+v, and %q is %+v, %v", url, m, written, again, err)
 		}
-		_, _ = newRules([]match.Rule{{Name: "a", Match: m}}, nil)
+		_, _ = match.New([]*match.Rule{{Name: "a", Match: m, Post: true}})
 	})
 }
 
 func BenchmarkFind(b *testing.B) {
 	for _, n := range []int{1, 100, 1000} {
 		b.Run(fmt.Sprintf("rules=%d", n), func(b *testing.B) {
-			var actions []match.Rule
+			var actions []string
 			for i := range n {
-				actions = append(actions,
-					match.Rule{Name: fmt.Sprint(i), Match: parse(b, fmt.Sprintf("https://api.example.com/r%d/{id}", i), "POST")})
+				actions = append(actions, fmt.Sprintf("POST /r%d/{id}", i))
 			}
-			rules, err := newRules(actions, nil)
+			rules, err := newRules(b, strings.Join(actions, "; "), "")
 			must(b, err)
 			path := fmt.Sprintf("/r%d/7", n/2)
 			b.ReportAllocs()
