@@ -71,23 +71,15 @@ func readFailure(body []byte) (code, message string) {
 	}
 	message = top.Message
 	var said struct {
-		Type    jsontext.Value `json:"type"`
-		Code    jsontext.Value `json:"code"`
-		Message string         `json:"message"`
+		Message string `json:"message"`
 	}
 	switch {
 	case top.Error.Kind() == '"':
 		_ = json2.Unmarshal(top.Error, &message)
 	case top.Error.Kind() == '{' && json2.Unmarshal(top.Error, &said) == nil:
 		message = said.Message
-		for _, v := range []jsontext.Value{said.Code, said.Type} {
-			var name string
-			if code == "" && v.Kind() == '"' && json2.Unmarshal(v, &name) == nil && inference.IsName(name) {
-				code = name
-			}
-		}
 	}
-	return code, printable(message)
+	return inference.ErrorCode(top.Error), printable(message)
 }
 
 // printable returns the beginning of a text, with spaces for characters that a terminal would obey.

@@ -41,7 +41,7 @@ type Request struct {
 
 // Read judges a request before it is sent. It refuses what two parsers could read differently (message_ambiguous,
 // message_malformed), and what would make the provider do more than rule allows (model_hosted_tool). key has at least
-// [MinKey] bytes.
+// [MinKey] bytes. m measures for a receipt, and may be nil.
 func Read(rule Rule, body, key []byte, m *Measure) (*Request, error) {
 	if len(key) < MinKey {
 		return nil, errors.New("inference: the key of the content is too short")

@@ -2,6 +2,7 @@ package inference
 
 import (
 	"bytes"
+	"cmp"
 	"hash"
 	"net/http"
 	"slices"
@@ -194,19 +195,25 @@ func (t *tally) has(at position) bool {
 
 // failure notes that the provider could not answer.
 func (t *tally) failure(v jsontext.Value) {
+	t.in.Outcome = OutcomeFailed
+	t.in.Error = cmp.Or(t.in.Error, ErrorCode(v))
+}
+
+// ErrorCode returns the code of a provider's error, or else its type, if it looks like a name.
+func ErrorCode(v jsontext.Value) string {
 	var e struct {
 		Type jsontext.Value `json:"type"`
 		Code jsontext.Value `json:"code"`
 	}
-	t.in.Outcome = OutcomeFailed
 	if v.Kind() != '{' || json2.Unmarshal(v, &e) != nil {
-		return
+		return ""
 	}
 	for _, name := range []jsontext.Value{e.Code, e.Type} {
-		if t.in.Error == "" && name.Kind() == '"' {
-			t.in.Error = nameOf(textOf(name))
+		if name.Kind() == '"' && nameOf(textOf(name)) != "" {
+			return textOf(name)
 		}
 	}
+	return ""
 }
 
 var unmeasured interaction.Figure
