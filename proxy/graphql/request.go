@@ -1,26 +1,39 @@
 package graphql
 
 import (
-	"bytes"
-	"encoding/json"
+	"errors"
 	"mime"
 	"net/http"
 	"net/url"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/actionproof/mediator/internal/refusal"
-	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
-// parameters are the members of a request (https://graphql.github.io/graphql-over-http). Other members are refused:
-// some servers use them to find a document that the request does not contain.
+// parameters are the members of a request (https://graphql.github.io/graphql-over-http). Other members are refused: some
+// servers use them to find a document that the request does not contain.
 type parameters struct {
-	Query         string                     `json:"query"`
-	OperationName string                     `json:"operationName"`
-	Variables     map[string]json.RawMessage `json:"variables"`
-	Extensions    map[string]json.RawMessage `json:"extensions"`
+	query      string
+	extensions jsonread.Object
+}
+
+// read reads the members of a request. Those that are not read here must still have their type.
+func (p *parameters) read(o jsonread.Object) error {
+	for _, m := range o {
+		kind := m.Value.Kind()
+		isText := m.Name == "query" || m.Name == "operationName"
+		switch {
+		case !isText && m.Name != "variables" && m.Name != "extensions":
+			return malformed("the request has the member %.60q, which no GraphQL request has", m.Name)
+		case kind == 'n':
+		case isText && kind != '"', !isText && kind != '{':
+			return malformed("the member %s of the request is of another type", m.Name)
+		}
+	}
+	p.query, _ = o.Get("query").Text()
+	p.extensions = o.Get("extensions").Members
+	return nil
 }
 
 // ReadPost reads a POST request, whose body the caller has bounded.
@@ -34,18 +47,19 @@ func ReadPost(header http.Header, url *url.URL, body []byte) ([]Operation, error
 		return nil, refusal.New("content_malformed",
 			"a GraphQL request is sent as application/json; application/graphql, forms and uploads are not taken")
 	}
-	if text := bytes.TrimLeft(body, " \t\r\n"); len(text) > 0 && text[0] == '[' {
-		return nil, refusal.New("message_malformed", "the body is a batch of requests; each goes in a call of its own")
-	}
-	if !utf8.Valid(body) {
-		return nil, malformed("the body is not UTF-8")
-	}
 	if jsonread.TooMany(body) {
 		return nil, refusal.New("content_too_large", "the body has more than %d names and values", jsonread.MaxItems)
 	}
-	var p parameters
-	if err := strictjson.ParseMembers(body, &p); err != nil {
+	o, err := jsonread.Lenient(body, 2) // the names of variables may differ in case alone
+	if errors.Is(err, jsonread.ErrList) {
+		return nil, refusal.New("message_malformed",
+			"the body is a batch of requests; each goes in a call of its own")
+	} else if err != nil {
 		return nil, malformed("the body is no GraphQL request: %v", err)
+	}
+	var p parameters
+	if err := p.read(o); err != nil {
+		return nil, err
 	}
 	return p.operations()
 }
@@ -56,12 +70,18 @@ func ReadGet(url *url.URL) ([]Operation, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := parameters{Query: values["query"], OperationName: values["operationName"]}
-	for name, to := range map[string]*map[string]json.RawMessage{"variables": &p.Variables, "extensions": &p.Extensions} {
-		if text := values[name]; text != "" {
-			if err := strictjson.ParseMembers([]byte(text), to); err != nil {
-				return nil, malformed("%s in the URL is not a JSON object: %v", name, err)
-			}
+	p := parameters{query: values["query"]}
+	for _, name := range []string{"variables", "extensions"} {
+		text := values[name]
+		if text == "" || text == "null" {
+			continue
+		}
+		o, err := jsonread.Lenient([]byte(text), 1)
+		if err != nil {
+			return nil, malformed("%s in the URL is not a JSON object: %v", name, err)
+		}
+		if name == "extensions" {
+			p.extensions = o
 		}
 	}
 	return p.operations()
@@ -90,15 +110,15 @@ func parseQuery(query string) (map[string]string, error) {
 
 // operations reads the request's document.
 func (p *parameters) operations() ([]Operation, error) {
-	for name := range p.Extensions {
-		if strings.EqualFold(name, "persistedQuery") { // even beside a document: the server may use the hash
+	for _, m := range p.extensions {
+		if strings.EqualFold(m.Name, "persistedQuery") { // even beside a document: the server may use the hash
 			return nil, refusal.New("graphql_refused", "the request names a persisted query; what that does is not to be seen")
 		}
 	}
-	if p.Query == "" {
+	if p.query == "" {
 		return nil, refusal.New("graphql_refused", "the request has no document")
 	}
-	return readDocument(p.Query)
+	return readDocument(p.query)
 }
 
 func malformed(format string, args ...any) error {
