@@ -71,7 +71,8 @@ func (b *books) RoundTrip(out *http.Request) (*http.Response, error) {
 	}
 	for _, list := range []http.Header{in.Header, in.Trailer} {
 		for name := range list {
-			if name != wire.CGIName(name) && forward.HasMeaning(wire.CGIName(name)) || strings.HasPrefix(wire.CGIName(name), "Actionproof-") || name == "Upgrade" {
+			if name != wire.CGIName(name) && forward.HasMeaning(wire.CGIName(name)) ||
+				strings.HasPrefix(wire.CGIName(name), "Actionproof-") || name == "Upgrade" {
 				b.t.Errorf("%s was sent", name)
 			}
 		}
@@ -90,7 +91,8 @@ func (b *books) RoundTrip(out *http.Request) (*http.Response, error) {
 		key = in.Method + " " + in.RequestURI + " " + hash
 	}
 	b.note(key, 1)
-	return &http.Response{StatusCode: http.StatusCreated, ContentLength: 4, Body: io.NopCloser(strings.NewReader("made")), Header: http.Header{}, Request: out}, nil
+	return &http.Response{StatusCode: http.StatusCreated, ContentLength: 4, Body: io.NopCloser(strings.NewReader("made")),
+		Header: http.Header{}, Request: out}, nil
 }
 
 // withPort returns an authority as a record has it.
@@ -195,7 +197,8 @@ func FuzzTrailers(f *testing.F) {
 		if post {
 			line = "POST /raw"
 		}
-		text := line + " HTTP/1.1\r\nHost: a.example.com\r\nTransfer-Encoding: chunked\r\nTrailer: " + announced + "\r\n\r\n2\r\nab\r\n0\r\n" + trailers + "\r\n"
+		text := line + " HTTP/1.1\r\nHost: a.example.com\r\nTransfer-Encoding: chunked\r\nTrailer: " + announced +
+			"\r\n\r\n2\r\nab\r\n0\r\n" + trailers + "\r\n"
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text)))
 		if err != nil || r.URL.Host != "" {
 			return
@@ -207,7 +210,8 @@ func FuzzTrailers(f *testing.F) {
 
 // FuzzEventWait: no query makes an agent wait for longer than the bound.
 func FuzzEventWait(f *testing.F) {
-	for _, seed := range []string{"", "wait=30s", "wait=-1s", "wait=9999999h", "wait=1e9s", "wait=0.1ns&wait=5h", "wait=%zz", "wait=60.000000001s", ";wait=1h"} {
+	for _, seed := range []string{"", "wait=30s", "wait=-1s", "wait=9999999h", "wait=1e9s", "wait=0.1ns&wait=5h",
+		"wait=%zz", "wait=60.000000001s", ";wait=1h"} {
 		f.Add(seed)
 	}
 	waits := &boundedClaims{t: f}
@@ -217,7 +221,8 @@ func FuzzEventWait(f *testing.F) {
 	})
 	route := intercept.Route{Target: upstream.Target{Scheme: "http", Host: InternalHost, Port: 80}}
 	f.Fuzz(func(t *testing.T, query string) {
-		r := (&http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/v1/event/next", RawQuery: query}, Header: http.Header{}, Body: http.NoBody}).WithContext(intercept.WithRoute(context.Background(), route))
+		r := (&http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/v1/event/next", RawQuery: query},
+			Header: http.Header{}, Body: http.NoBody}).WithContext(intercept.WithRoute(context.Background(), route))
 		w := httptest.NewRecorder()
 		p.pipeline.ServeHTTP(w, r)
 		if w.Code != http.StatusOK && w.Code != http.StatusBadRequest {

@@ -27,7 +27,8 @@ func TestHostileAnswers(t *testing.T) {
 	}{
 		{"a status of four digits", "upstream_lost", []string{":status", "1000"}, 502, ledger.StateIndeterminate},
 		{"a status below 0", "upstream_lost", []string{":status", "-5"}, 502, ledger.StateIndeterminate},
-		{"two lengths", "", []string{":status", "200", "content-length", "3", "content-length", "10"}, 200, ledger.StateForwarded},
+		{"two lengths", "", []string{":status", "200", "content-length", "3", "content-length", "10"}, 200,
+			ledger.StateForwarded},
 		{"a length that is none", "", []string{":status", "200", "content-length", "+10"}, 200, ledger.StateForwarded},
 		{"the id of a record", "", []string{":status", "200", "actionproof-post", "post_1"}, 200, ledger.StateForwarded},
 	} {
@@ -35,11 +36,13 @@ func TestHostileAnswers(t *testing.T) {
 			up := framesUpstream(t, answering(t, test.header...))
 			p := newReadsRig(t, up)
 			resp, body := p.send("GET", "https://"+at(0, up)+"/", "")
-			if resp.StatusCode != test.status || test.code == "" && body != "ten bytes." || len(resp.Header["Content-Length"]) > 1 || resp.Header.Get("ActionProof-Post") != "" {
+			if resp.StatusCode != test.status || test.code == "" && body != "ten bytes." ||
+				len(resp.Header["Content-Length"]) > 1 || resp.Header.Get("ActionProof-Post") != "" {
 				t.Errorf("status %d, header %v, body %q", resp.StatusCode, resp.Header, body)
 			}
 			must(t, p.Proxy.Shutdown(context.Background()))
-			if post, _ := p.record.last(); post.State != test.state || post.Code != test.code || test.state != ledger.StateForwarded && post.Status != 0 {
+			if post, _ := p.record.last(); post.State != test.state || post.Code != test.code ||
+				test.state != ledger.StateForwarded && post.Status != 0 {
 				t.Errorf("recorded as %s, code %q, status %d", post.State, post.Code, post.Status)
 			}
 		})
@@ -81,7 +84,8 @@ func TestTurnedAway(t *testing.T) {
 	if resp, _ := p.send("GET", "https://"+at(0, up)+"/", ""); resp.StatusCode != http.StatusBadGateway {
 		t.Errorf("status %d", resp.StatusCode)
 	}
-	if post, _ := p.record.last(); post.Code != "upstream_lost" || post.State != ledger.StateIndeterminate || asked.Load() > maxConnections+1 {
+	if post, _ := p.record.last(); post.Code != "upstream_lost" || post.State != ledger.StateIndeterminate ||
+		asked.Load() > maxConnections+1 {
 		t.Errorf("%s, code %q, after the upstream was asked %d times", post.State, post.Code, asked.Load())
 	}
 }
@@ -106,7 +110,8 @@ func TestEarlyAnswer(t *testing.T) {
 			}
 			_ = c.Close()
 			must(t, p.Proxy.Shutdown(context.Background()))
-			if post, n := p.record.last(); n != 1 || post.State != ledger.StateForwarded || post.Status != resp.StatusCode || post.Code != "" {
+			if post, n := p.record.last(); n != 1 || post.State != ledger.StateForwarded || post.Status != resp.StatusCode ||
+				post.Code != "" {
 				t.Errorf("%d records, the last %s, code %q, status %d", n, post.State, post.Code, post.Status)
 			}
 		})
@@ -141,7 +146,8 @@ func answering(t *testing.T, header ...string) func(*xhttp2.Framer, uint32) {
 func framesUpstream(t *testing.T, answer func(framer *xhttp2.Framer, stream uint32)) *httptest.Server {
 	up := httptest.NewUnstartedServer(http.NotFoundHandler())
 	up.TLS = &tls.Config{NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12}
-	up.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){"h2": func(_ *http.Server, c *tls.Conn, _ http.Handler) {
+	up.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn,
+		http.Handler){"h2": func(_ *http.Server, c *tls.Conn, _ http.Handler) {
 		if _, err := io.CopyN(io.Discard, c, int64(len(xhttp2.ClientPreface))); err != nil {
 			return // net/http gives up a connection that it no longer needs
 		}

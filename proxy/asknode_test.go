@@ -41,7 +41,8 @@ func (f *fakeNode) Relay(_ context.Context, method, path string, body []byte, ca
 	return f.ask(method, path, body, caller, "")
 }
 
-func (f *fakeNode) Send(_ context.Context, method, path string, h http.Header, body []byte, caller string) (*http.Response, error) {
+func (f *fakeNode) Send(_ context.Context, method, path string, h http.Header, body []byte,
+	caller string) (*http.Response, error) {
 	var header bytes.Buffer
 	must1("", h.Write(&header))
 	answer, err := f.ask(method, path, body, caller, header.String())
@@ -52,7 +53,8 @@ func (f *fakeNode) Send(_ context.Context, method, path string, h http.Header, b
 		return f.sends(), nil
 	}
 	return &http.Response{
-		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(answer)), ContentLength: int64(len(answer)),
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(bytes.NewReader(answer)), ContentLength: int64(len(answer)),
 	}, nil
 }
 
@@ -85,9 +87,11 @@ func relayTo(t testing.TB, to *fakeNode, speaker node.Speaker) *node.Relay {
 	t.Helper()
 	key, err := custody.NewMemory("interaction-key")
 	must(t, err)
-	issuer, err := signer.New(interaction.CallerKind, key, signer.Options{Issuer: "sidecar", Audience: "node", Lifetime: interaction.CallerLifetime, Now: time.Now})
+	issuer, err := signer.New(interaction.CallerKind, key,
+		signer.Options{Issuer: "sidecar", Audience: "node", Lifetime: interaction.CallerLifetime, Now: time.Now})
 	must(t, err)
-	return node.New(node.Options{Client: to, Issuer: issuer, Speaker: speaker, Owner: strings.Repeat("o", 43), Agent: "agent"})
+	return node.New(
+		node.Options{Client: to, Issuer: issuer, Speaker: speaker, Owner: strings.Repeat("o", 43), Agent: "agent"})
 }
 
 const (
@@ -100,7 +104,8 @@ const (
 // keeping accepts every request.
 func keeping(path string, body []byte) (string, error) {
 	if strings.HasSuffix(path, "/issue") {
-		return `{"challenge_nonce": "` + nonce + `", "issued_at": 1, "expires_at": 601, "probes": [{"id": "p1", "prompt": "How many legs has a spider? Say the number alone."}]}`, nil
+		return `{"challenge_nonce": "` + nonce +
+			`", "issued_at": 1, "expires_at": 601, "probes": [{"id": "p1", "prompt": "How many legs has a spider? Say the number alone."}]}`, nil
 	}
 	var c struct {
 		Nonce    string            `json:"challenge_nonce"`
@@ -115,10 +120,12 @@ func keeping(path string, body []byte) (string, error) {
 	if revealed {
 		c.Hash, _ = strategy.Commitment(c.Nonce, c.Salt, c.Strategy)
 	}
-	return fmt.Sprintf(`{"challenge_nonce":%q,"commitment_hash":%q,"committed_at":2,"commitment_revealed":%t}`, c.Nonce, c.Hash, revealed), nil
+	return fmt.Sprintf(`{"challenge_nonce":%q,"commitment_hash":%q,"committed_at":2,"commitment_revealed":%t}`, c.Nonce,
+		c.Hash, revealed), nil
 }
 
-var plan = strategy.Strategy{Tools: []string{"search"}, Hosts: []string{}, Model: "m", Calls: strategy.Calls{Min: 1, Max: 3}}
+var plan = strategy.Strategy{Tools: []string{"search"}, Hosts: []string{}, Model: "m",
+	Calls: strategy.Calls{Min: 1, Max: 3}}
 
 func planned(t testing.TB) (hash, reveal string) {
 	t.Helper()
@@ -133,7 +140,8 @@ func planned(t testing.TB) (hash, reveal string) {
 func (r *receiptsRig) ok(t testing.TB, method, url, body string, header ...string) string {
 	t.Helper()
 	resp, answer := r.send(method, url, body, header...)
-	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "application/json" || resp.Header.Get("Cache-Control") != "no-store" {
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "application/json" ||
+		resp.Header.Get("Cache-Control") != "no-store" {
 		t.Fatalf("%s %s: %d %v %s", method, url, resp.StatusCode, resp.Header, answer)
 	}
 	return answer
@@ -146,7 +154,8 @@ func TestChallenge(t *testing.T) {
 	hash, reveal := planned(t)
 	callModel := func() { r.ok(t, "POST", "http://mediator.internal/v1/generate", `{"prompt":"x"}`) }
 	callModel()
-	if got, want := r.ok(t, "POST", issueURL, `{ }`, interaction.CallerHeader, "forged", "Authorization", "mine"), must1(keeping("/issue", nil)); got != want {
+	if got, want := r.ok(t, "POST", issueURL, `{ }`, interaction.CallerHeader, "forged", "Authorization", "mine"),
+		must1(keeping("/issue", nil)); got != want {
 		t.Errorf("the challenge is %s, want %s", got, want)
 	}
 	callModel()
@@ -171,17 +180,20 @@ func TestChallenge(t *testing.T) {
 		{interaction.ActionGeneric, nil},
 		{interaction.ActionChallengeResponse, &interaction.ChallengeRef{ChallengeNonce: nonce}},
 		{interaction.ActionChallengeResponse, &interaction.ChallengeRef{ChallengeNonce: nonce, CommitmentHash: hash}},
-		{interaction.ActionGeneric, &interaction.ChallengeRef{ChallengeNonce: nonce, CommitmentHash: hash, CommitmentRevealed: true}},
+		{interaction.ActionGeneric,
+			&interaction.ChallengeRef{ChallengeNonce: nonce, CommitmentHash: hash, CommitmentRevealed: true}},
 	} {
 		got := r.chain(t, 4)[i]
-		if got.ActionType != want.action || (got.Challenge == nil) != (want.ref == nil) || want.ref != nil && *got.Challenge != *want.ref {
+		if got.ActionType != want.action || (got.Challenge == nil) != (want.ref == nil) || want.ref != nil &&
+			*got.Challenge != *want.ref {
 			t.Errorf("receipt %d is a %s and tells of %+v, want %+v", i+1, got.ActionType, got.Challenge, want)
 		}
 	}
 	used := make(map[string]bool)
 	for i, want := range []nodeCall{
 		{method: "POST", path: "/v1/challenge/issue", body: "{ }"},
-		{method: "POST", path: "/v1/challenge/commit", body: `{"challenge_nonce":"` + nonce + `","commitment_hash":"` + hash + `"}`},
+		{method: "POST", path: "/v1/challenge/commit",
+			body: `{"challenge_nonce":"` + nonce + `","commitment_hash":"` + hash + `"}`},
 		{method: "POST", path: "/v1/challenge/commit", body: reveal},
 	} {
 		got := r.node.asked[i]
@@ -189,7 +201,9 @@ func TestChallenge(t *testing.T) {
 		if got.method != want.method || got.path != want.path || got.body != want.body || c == nil {
 			t.Fatalf("the node was asked %+v, want %+v", got, want)
 		}
-		if c.Session != r.session.ID || c.EventID != r.session.Event.ID || c.Agent != "agent" || c.Owner != strings.Repeat("o", 43) || c.Audience != "node" || c.Expires-c.IssuedAt != 60 || used[c.ID] || c.ModelCalls != int64(i+1) {
+		if c.Session != r.session.ID || c.EventID != r.session.Event.ID || c.Agent != "agent" ||
+			c.Owner != strings.Repeat("o", 43) || c.Audience != "node" || c.Expires-c.IssuedAt != 60 || used[c.ID] ||
+			c.ModelCalls != int64(i+1) {
 			t.Errorf("the caller is %+v", c)
 		}
 		used[c.ID] = true
@@ -240,7 +254,8 @@ func TestChallengeRefused(t *testing.T) {
 	says := func(answer string, err error) func(string, []byte) (string, error) {
 		return func(string, []byte) (string, error) { return answer, err }
 	}
-	refused := &problem.Error{Details: problem.Details{Code: "rate_limited", Detail: "three a minute", Status: 429, RetryAfter: 17}}
+	refused := &problem.Error{
+		Details: problem.Details{Code: "rate_limited", Detail: "three a minute", Status: 429, RetryAfter: 17}}
 	for name, tt := range map[string]struct {
 		first  []string // accepted before
 		answer func(string, []byte) (string, error)
@@ -250,17 +265,24 @@ func TestChallengeRefused(t *testing.T) {
 		detail string
 		want   *interaction.ChallengeRef
 	}{
-		"a challenge":                 {nil, says("", refused), issueURL, `{}`, "rate_limited", "three a minute", nil},
-		"a challenge without a nonce": {nil, says(`{"challenge_nonce":""}`, nil), issueURL, `{}`, "node_unavailable", "", nil},
-		"a challenge that is a page":  {nil, says(`<html>`, nil), issueURL, `{}`, "node_unavailable", "", nil},
-		"a probe without a prompt":    {nil, says(`{"challenge_nonce":"n","probes":[{"id":"p"}]}`, nil), issueURL, `{}`, "node_unavailable", "", nil},
-		"a commitment":                {[]string{issueURL}, says("", refused), commitURL, commit, "rate_limited", "three a minute", &interaction.ChallengeRef{ChallengeNonce: nonce}},
+		"a challenge": {nil, says("", refused), issueURL, `{}`, "rate_limited", "three a minute", nil},
+		"a challenge without a nonce": {nil, says(`{"challenge_nonce":""}`, nil), issueURL, `{}`, "node_unavailable", "",
+			nil},
+		"a challenge that is a page": {nil, says(`<html>`, nil), issueURL, `{}`, "node_unavailable", "", nil},
+		"a probe without a prompt": {nil, says(`{"challenge_nonce":"n","probes":[{"id":"p"}]}`, nil), issueURL, `{}`,
+			"node_unavailable", "", nil},
+		"a commitment": {[]string{issueURL}, says("", refused), commitURL, commit, "rate_limited",
+			"three a minute", &interaction.ChallengeRef{ChallengeNonce: nonce}},
 		"a commitment, said to be another": {
-			[]string{issueURL}, says(`{"challenge_nonce":"`+nonce+`","commitment_hash":"`+other+`"}`, nil), commitURL, commit, "node_unavailable", "", &interaction.ChallengeRef{ChallengeNonce: nonce},
+			[]string{issueURL}, says(`{"challenge_nonce":"`+nonce+`","commitment_hash":"`+other+`"}`, nil), commitURL, commit,
+			"node_unavailable", "", &interaction.ChallengeRef{ChallengeNonce: nonce},
 		},
-		"a reveal": {[]string{issueURL, commit}, says("", refused), commitURL, reveal, "rate_limited", "three a minute", &interaction.ChallengeRef{ChallengeNonce: nonce, CommitmentHash: hash}},
+		"a reveal": {[]string{issueURL, commit}, says("", refused), commitURL, reveal, "rate_limited", "three a minute",
+			&interaction.ChallengeRef{ChallengeNonce: nonce, CommitmentHash: hash}},
 		"a reveal that is only a commitment": {
-			[]string{issueURL, commit}, says(`{"challenge_nonce":"`+nonce+`","commitment_hash":"`+hash+`","commitment_revealed":false}`, nil), commitURL, reveal, "node_unavailable", "",
+			[]string{issueURL, commit},
+			says(`{"challenge_nonce":"`+nonce+`","commitment_hash":"`+hash+`","commitment_revealed":false}`, nil), commitURL,
+			reveal, "node_unavailable", "",
 			&interaction.ChallengeRef{ChallengeNonce: nonce, CommitmentHash: hash},
 		},
 		"a reveal of something else, to which the node says yes": {
@@ -268,7 +290,8 @@ func TestChallengeRefused(t *testing.T) {
 			&interaction.ChallengeRef{ChallengeNonce: nonce, CommitmentHash: hash},
 		},
 		"a commitment for another challenge, to which the node says yes": {
-			[]string{issueURL}, keeping, commitURL, strings.Replace(commit, nonce, "other", 1), "", "", &interaction.ChallengeRef{ChallengeNonce: nonce},
+			[]string{issueURL}, keeping, commitURL, strings.Replace(commit, nonce, "other", 1), "", "",
+			&interaction.ChallengeRef{ChallengeNonce: nonce},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -309,12 +332,15 @@ func TestMalformedChallengeRequests(t *testing.T) {
 		{"query_malformed", commitURL, `{}`},
 		{"query_malformed", commitURL, n + `"commitment_hash":"x"}`},
 		{"query_malformed", commitURL, n + `"commitment_hash":"` + strings.ToUpper(hash) + `"}`},
-		{"query_malformed", commitURL, n + `"commitment_hash":"` + hash + `","commitment_hash":"` + strings.Repeat("f", 64) + `"}`},
-		{"query_malformed", commitURL, n + `"commitment_hash":"` + hash + `","Commitment_hash":"` + strings.Repeat("f", 64) + `"}`},
+		{"query_malformed", commitURL,
+			n + `"commitment_hash":"` + hash + `","commitment_hash":"` + strings.Repeat("f", 64) + `"}`},
+		{"query_malformed", commitURL,
+			n + `"commitment_hash":"` + hash + `","Commitment_hash":"` + strings.Repeat("f", 64) + `"}`},
 		{"query_malformed", commitURL, n + `"commitment_hash":"` + hash + `","salt":"` + salt + `"}`},
 		{"query_malformed", commitURL, n + `"salt":"` + salt + `"}`},
 		{"query_malformed", commitURL, `{"commitment_hash":"` + hash + `"}`},
-		{"query_malformed", commitURL, `{"challenge_nonce":"` + strings.Repeat("n", 129) + `","commitment_hash":"` + hash + `"}`},
+		{"query_malformed", commitURL,
+			`{"challenge_nonce":"` + strings.Repeat("n", 129) + `","commitment_hash":"` + hash + `"}`},
 		{"query_malformed", commitURL, strings.Replace(reveal, salt, "short", 1)},
 		{"query_malformed", commitURL, strings.Replace(reveal, `"model"`, `"modell"`, 1)},
 		{"content_too_large", commitURL, n + `"commitment_hash":"` + strings.Repeat("x", node.MaxRequest) + `"}`},
@@ -322,10 +348,13 @@ func TestMalformedChallengeRequests(t *testing.T) {
 	} {
 		r.wantRefused(tt.code, "POST", tt.url, tt.body)
 	}
-	for _, url := range []string{issueURL + "?x=1", issueURL + "/", "http://mediator.internal/v1/challenge", "http://mediator.internal/v1/receipts", "http://mediator.internal/v1/challenge/%69ssue"} {
+	for _, url := range []string{issueURL + "?x=1", issueURL + "/", "http://mediator.internal/v1/challenge",
+		"http://mediator.internal/v1/receipts", "http://mediator.internal/v1/challenge/%69ssue"} {
 		r.wantRefused("not_found", "POST", url, `{}`)
 	}
-	for _, url := range []string{"http://mediator.internal/v1/score/x", "http://mediator.internal/v1/score/" + strings.Repeat("0A", 32), "http://mediator.internal/v1/sessions/ses_1/challenges", issueURL} {
+	for _, url := range []string{"http://mediator.internal/v1/score/x",
+		"http://mediator.internal/v1/score/" + strings.Repeat("0A", 32),
+		"http://mediator.internal/v1/sessions/ses_1/challenges", issueURL} {
 		r.wantRefused("not_found", "GET", url, "")
 	}
 	r.sessions.CloseStanding()
@@ -369,13 +398,16 @@ func TestProbe(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"`+answers[0]+`"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":1}}`)
+		_, _ = io.WriteString(w,
+			`{"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"`+answers[0]+
+				`"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":1}}`)
 		answers = answers[1:]
 	})
 	r.wantRefused("not_found", "POST", generateURL, `{"probe":"p1"}`)
 	const prompt = "How many legs has a spider?  Say <it> in a word."
 	r.node.answer = func(string, []byte) (string, error) {
-		return `{"challenge_nonce":"n","probes":[{"id":"p1","prompt":"` + prompt + `"},{"id":"p2","prompt":"` + prompt + `"},{"id":"p3","prompt":"` + prompt + `"}]}`, nil
+		return `{"challenge_nonce":"n","probes":[{"id":"p1","prompt":"` + prompt + `"},{"id":"p2","prompt":"` + prompt +
+			`"},{"id":"p3","prompt":"` + prompt + `"}]}`, nil
 	}
 	r.ok(t, "POST", issueURL, `{}`)
 	r.ok(t, "POST", generateURL, `{"prompt":"`+prompt+`"}`) // not a probe
@@ -386,7 +418,8 @@ func TestProbe(t *testing.T) {
 	chain := r.chain(t, 4)
 	var tags []string
 	for i, c := range chain[1:] {
-		if p := c.Model.Probe; p == nil || p.ID != fmt.Sprintf("p%d", i+1) || p.Answer == "" || c.ActionType != interaction.ActionChallengeResponse {
+		if p := c.Model.Probe; p == nil || p.ID != fmt.Sprintf("p%d", i+1) || p.Answer == "" ||
+			c.ActionType != interaction.ActionChallengeResponse {
 			t.Fatalf("receipt %d: %+v, %s", i+2, p, c.ActionType)
 		}
 		tags = append(tags, c.Model.Probe.Answer)
@@ -400,7 +433,8 @@ func TestProbe(t *testing.T) {
 			Temperature *float64
 		}
 		must(t, json.Unmarshal([]byte(body), &sent))
-		if len(sent.Messages) != 1 || sent.Messages[0]["content"] != prompt || sent.Temperature == nil || *sent.Temperature != 0 {
+		if len(sent.Messages) != 1 || sent.Messages[0]["content"] != prompt || sent.Temperature == nil ||
+			*sent.Temperature != 0 {
 			t.Errorf("the model is asked %s", body)
 		}
 	}
@@ -420,8 +454,10 @@ func TestOfferedPages(t *testing.T) {
 		t.Fatal(d.Detail)
 	}
 	for _, page := range gets {
-		page = strings.NewReplacer("{receipt_hash}", strings.Repeat("0a", 32), "{agent_id}", strings.Repeat("A", 43)+":agent:worker-1", "{name}", "signal",
-			"signals/{id}", "signals/sig_1", "disputes/{id}", "disputes/dsp_"+strings.Repeat("0a", 16), "30s", "1ms").Replace(page)
+		page = strings.NewReplacer("{receipt_hash}", strings.Repeat("0a", 32), "{agent_id}",
+			strings.Repeat("A", 43)+":agent:worker-1", "{name}", "signal",
+			"signals/{id}", "signals/sig_1", "disputes/{id}", "disputes/dsp_"+strings.Repeat("0a", 16), "30s",
+			"1ms").Replace(page)
 		if _, answer := r.send("GET", "http://mediator.internal"+page, ""); strings.Contains(answer, "not_found") {
 			t.Errorf("%s: %s", page, answer)
 		}

@@ -20,7 +20,8 @@ func TestBodiesAreBounded(t *testing.T) {
 		smallerPath, smallerFit string
 	}{
 		{"in memory", body.Limits{Memory: 600_000}, "/posts", json(200_000), json(150_000), json(90_000), "/raw", raw(1000)},
-		{"in the spool", body.Limits{Spool: 10 << 20}, "/raw", raw(3 << 20), raw(3 << 20), raw(1500 << 10), "/posts", json(100_000)},
+		{"in the spool", body.Limits{Spool: 10 << 20}, "/raw", raw(3 << 20), raw(3 << 20), raw(1500 << 10), "/posts",
+			json(100_000)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			entered, held := make(chan struct{}), make(chan struct{})
@@ -62,7 +63,9 @@ func TestBodiesAreBounded(t *testing.T) {
 
 // TestRefusedBodiesMakeRoom: every kind of refusal frees what the body took.
 func TestRefusedBodiesMakeRoom(t *testing.T) {
-	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Load.Bodies = body.Limits{Memory: 4 << 20, Spool: 6 << 20} })
+	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
+		o.Load.Bodies = body.Limits{Memory: 4 << 20, Spool: 6 << 20}
+	})
 	for range 5 {
 		p.wantRefused("content_malformed", "POST", "/posts", strings.Repeat("[", 900_000))
 		p.wantRefused("overloaded", "POST", "/raw", strings.Repeat("x", 4<<20))
@@ -77,7 +80,8 @@ func TestLargestJSON(t *testing.T) {
 	p := newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
 		actions[0].MaxBody, o.SpoolDir = body.MaxJSON, "/absent"
 	})
-	if resp, answer := p.send("POST", "/posts", `"`+strings.Repeat("x", body.MaxJSON-2)+`"`); resp.StatusCode != http.StatusCreated {
+	if resp, answer := p.send("POST", "/posts", `"`+strings.Repeat("x", body.MaxJSON-2)+`"`); resp.StatusCode !=
+		http.StatusCreated {
 		t.Errorf("got %d %s", resp.StatusCode, answer)
 	}
 	p.wantRefused("content_too_large", "POST", "/posts", `"`+strings.Repeat("x", body.MaxJSON-1)+`"`)

@@ -12,7 +12,8 @@ func TestBodiesThatTheHashWouldNotCover(t *testing.T) {
 	p := newPostRig(t, created, nil)
 	const head = "POST /posts HTTP/1.1\r\nHost: HOST\r\nConnection: close\r\nContent-Type: application/json\r\n"
 	for _, tt := range []struct{ name, request, code string }{
-		{"trailers that are announced", head + "Transfer-Encoding: chunked\r\nTrailer: X-A\r\n\r\n2\r\n{}\r\n0\r\nX-A: b\r\n\r\n", "request_malformed"},
+		{"trailers that are announced",
+			head + "Transfer-Encoding: chunked\r\nTrailer: X-A\r\n\r\n2\r\n{}\r\n0\r\nX-A: b\r\n\r\n", "request_malformed"},
 		{"a body that breaks off", head + "Content-Length: 10\r\n\r\n{}", "content_incomplete"},
 		{"a chunk that is none", head + "Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n", "request_malformed"},
 	} {
@@ -25,7 +26,10 @@ func TestBodiesThatTheHashWouldNotCover(t *testing.T) {
 				must(t, c.CloseWrite())
 			}
 			_, _ = io.ReadAll(c)
-			eventually(t, func() bool { rec, _ := p.record.last(); return rec.Code == tt.code }, "no record has the code %s", tt.code)
+			eventually(t, func() bool {
+				rec, _ := p.record.last()
+				return rec.Code == tt.code
+			}, "no record has the code %s", tt.code)
 			if len(p.sent) != 0 {
 				t.Error("the upstream saw the call")
 			}

@@ -44,9 +44,11 @@ func newWholeRig(t testing.TB, k *gatetest.Kit, g Gate, change func(), edits ...
 	t.Helper()
 	return newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
 		roles := wholeRoles{o.Triggers, k.Engine(t), t, k}
-		o.Triggers, o.Control, o.Verifier, o.Strict, o.EnvironmentHash, o.Now = roles, roles, k.Verifier, k.Strict, k.Strict.Runtime.EnvironmentHash, k.Clock.Now
+		o.Triggers, o.Control, o.Verifier, o.Strict, o.EnvironmentHash, o.Now = roles, roles, k.Verifier, k.Strict,
+			k.Strict.Runtime.EnvironmentHash, k.Clock.Now
 		o.DeploymentCertificate = func() string { return k.Deployment }
-		o.Attest = signer.NewAttester(gatetest.Signer(t, k, evidence.RuntimeAttestationKind), gatetest.Signer(t, k, evidence.SessionReceiptKind), signer.Access{})
+		o.Attest = signer.NewAttester(gatetest.Signer(t, k, evidence.RuntimeAttestationKind),
+			gatetest.Signer(t, k, evidence.SessionReceiptKind), signer.Access{})
 		o.Prove = gatetest.Signer(t, k, evidence.RequestProofKind)
 		for i := range actions {
 			actions[i].Subject, actions[i].Gate = "agent:worker-1", meanwhile{g, change}
@@ -68,7 +70,9 @@ func TestWholePost(t *testing.T) {
 	mux.Handle("/verify", server.Verify())
 	api := httptest.NewTLSServer(mux)
 	defer api.Close()
-	client, err := gate.NewClient(gate.ClientOptions{ChallengeURL: api.URL + "/challenge", VerifyURL: api.URL + "/verify", HTTP: api.Client(), Now: k.Clock.Now})
+	client, err := gate.NewClient(
+		gate.ClientOptions{ChallengeURL: api.URL + "/challenge", VerifyURL: api.URL + "/verify", HTTP: api.Client(),
+			Now: k.Clock.Now})
 	must(t, err)
 	for _, tt := range []struct {
 		name          string
@@ -95,7 +99,9 @@ func TestChangedMeanwhile(t *testing.T) {
 		code   string
 		change func(k *gatetest.Kit)
 	}
-	rows := map[string]row{"the evidence gets old": {"expired", func(k *gatetest.Kit) { k.Clock.Advance(20 * time.Second) }}}
+	rows := map[string]row{"the evidence gets old": {"expired", func(k *gatetest.Kit) {
+		k.Clock.Advance(20 * time.Second)
+	}}}
 	for _, purpose := range gatetest.Roles {
 		if purpose == evidence.PurposeRequestProof {
 			continue // signed afterwards
@@ -108,7 +114,9 @@ func TestChangedMeanwhile(t *testing.T) {
 			k.Rotate(t, purpose)
 			k.Verifier.SetTrust(k.TrustWithout(t, purpose, k.Vouch(t, k.Key(t, purpose), purpose, k.Issuer(purpose))))
 		}}
-		rows[purpose+": certificate gone"] = row{"key_unknown", func(k *gatetest.Kit) { k.Verifier.SetTrust(k.TrustWithout(t, purpose)) }}
+		rows[purpose+": certificate gone"] = row{"key_unknown", func(k *gatetest.Kit) {
+			k.Verifier.SetTrust(k.TrustWithout(t, purpose))
+		}}
 	}
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {

@@ -42,7 +42,9 @@ func TestEchoedCredential(t *testing.T) {
 		status           int    // as the agent sees it
 		write            func(w http.ResponseWriter, r *http.Request)
 	}{
-		{"in a header", "answer_withheld", "", 502, func(w http.ResponseWriter, r *http.Request) { w.Header().Set("X-Seen", authorization(r)) }},
+		{"in a header", "answer_withheld", "", 502, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Seen", authorization(r))
+		}},
 		{"in a redirect", "answer_withheld", "", 502, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Location", "/login?next="+url.QueryEscape(authorization(r)))
 			w.WriteHeader(http.StatusFound)
@@ -55,12 +57,13 @@ func TestEchoedCredential(t *testing.T) {
 			w.Header().Set("Content-Length", fmt.Sprint(len(body)))
 			_, _ = io.WriteString(w, body)
 		}},
-		{"in an event, in two pieces", "answer_withheld", "data: 1\n\ndata: Bearer ", 200, func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", "text/event-stream")
-			for _, piece := range []string{"data: 1\n\n", "data: " + authorization(r)[:20], authorization(r)[20:] + "\n\n"} {
-				flush(w, piece)
-			}
-		}},
+		{"in an event, in two pieces", "answer_withheld", "data: 1\n\ndata: Bearer ", 200,
+			func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				for _, piece := range []string{"data: 1\n\n", "data: " + authorization(r)[:20], authorization(r)[20:] + "\n\n"} {
+					flush(w, piece)
+				}
+			}},
 		{"in a trailer", "answer_withheld", "ok\n", 200, func(w http.ResponseWriter, r *http.Request) {
 			flush(w, "ok\n")
 			w.Header().Set(http.TrailerPrefix+"X-Seen", authorization(r))
@@ -103,8 +106,10 @@ func TestEchoedCredential(t *testing.T) {
 						}
 						calls++
 						post, n := p.record.last()
-						if n != calls || int(up.Requests.Load()) != calls || post.Code != answer.code || post.State != ledger.StateForwarded || post.Status == 0 || post.Status == 502 {
-							t.Errorf("%d calls, %d records, the last %s, status %d, code %q", up.Requests.Load(), n, post.State, post.Status, post.Code)
+						if n != calls || int(up.Requests.Load()) != calls || post.Code != answer.code ||
+							post.State != ledger.StateForwarded || post.Status == 0 || post.Status == 502 {
+							t.Errorf("%d calls, %d records, the last %s, status %d, code %q", up.Requests.Load(), n, post.State, post.Status,
+								post.Code)
 						}
 						switch {
 						case answer.status == 502 && (err != nil || !strings.Contains(string(body), `"code":"`+answer.code+`"`)):
@@ -131,7 +136,8 @@ func TestAnswersToACredential(t *testing.T) {
 				up := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 					w.Header().Set("Content-Encoding", "identity")
 					w.Header().Set(http.TrailerPrefix+"X-Sum", "1")
-					w.Header().Set("X-Asked", r.Header.Get("Accept-Encoding")+r.Header.Get("Range")+r.Header.Get("If-Range")+r.Header.Get("Accept-Charset"))
+					w.Header().Set("X-Asked",
+						r.Header.Get("Accept-Encoding")+r.Header.Get("Range")+r.Header.Get("If-Range")+r.Header.Get("Accept-Charset"))
 					if r.URL.Path == "/events" {
 						w.Header().Set("Content-Type", "text/event-stream")
 						flush(w)
@@ -152,12 +158,15 @@ func TestAnswersToACredential(t *testing.T) {
 				defer up.Close()
 				p := newKeyedRig(t, up.Server, zap.NewNop())
 				p.client = p.rig.Client(inner)
-				asked := []string{"Accept-Encoding", "gzip, br", "Range", "bytes=0-9", "If-Range", `"a"`, "Accept-Charset", "utf-16"}
+				asked := []string{"Accept-Encoding", "gzip, br", "Range", "bytes=0-9", "If-Range", `"a"`, "Accept-Charset",
+					"utf-16"}
 				resp, body := p.send("GET", "/x", "", asked...)
-				if resp.StatusCode != 200 || body != strings.Repeat("aB3-", 50000)+secretToken[:20] || resp.Trailer.Get("X-Sum") != "1" || resp.Header.Get("X-Asked") != "identity" {
+				if resp.StatusCode != 200 || body != strings.Repeat("aB3-", 50000)+secretToken[:20] ||
+					resp.Trailer.Get("X-Sum") != "1" || resp.Header.Get("X-Asked") != "identity" {
 					t.Errorf("status %d, %d bytes, header %v, trailers %v", resp.StatusCode, len(body), resp.Header, resp.Trailer)
 				}
-				if resp, _ := p.send("HEAD", "/x", "", asked...); resp.StatusCode != 200 || resp.Header.Get("X-Asked") != "identity" {
+				if resp, _ := p.send("HEAD", "/x", "", asked...); resp.StatusCode != 200 ||
+					resp.Header.Get("X-Asked") != "identity" {
 					t.Errorf("HEAD: status %d, header %v", resp.StatusCode, resp.Header)
 				}
 				resp = p.start(t.Context(), "GET", "/events", "")
@@ -186,7 +195,8 @@ func TestAnswersWithoutACredential(t *testing.T) {
 		w.WriteHeader(http.StatusPartialContent)
 		_, _ = io.WriteString(w, r.Header.Get("Accept-Encoding")+r.Header.Get("Range"))
 	}, nil)
-	if resp, body := p.send("GET", "/x", "", "Accept-Encoding", "gzip", "Range", "bytes=0-9"); resp.StatusCode != 206 || resp.Header.Get("Content-Encoding") != "gzip" || body != "gzipbytes=0-9" {
+	if resp, body := p.send("GET", "/x", "", "Accept-Encoding", "gzip", "Range", "bytes=0-9"); resp.StatusCode != 206 ||
+		resp.Header.Get("Content-Encoding") != "gzip" || body != "gzipbytes=0-9" {
 		t.Errorf("status %d, header %v, body %q", resp.StatusCode, resp.Header, body)
 	}
 }

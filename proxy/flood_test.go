@@ -75,7 +75,8 @@ func served(p *Pipeline, url, authorization string, serve http.HandlerFunc) stri
 	r := httptest.NewRequest(http.MethodGet, url, nil)
 	target := upstream.Target{Scheme: r.URL.Scheme, Host: r.URL.Hostname(), Port: 443}
 	w := httptest.NewRecorder()
-	serve(w, r.WithContext(intercept.WithRoute(r.Context(), intercept.Route{Target: target, ProxyAuthorization: authorization})))
+	serve(w, r.WithContext(
+		intercept.WithRoute(r.Context(), intercept.Route{Target: target, ProxyAuthorization: authorization})))
 	return postOf(w)
 }
 
@@ -127,7 +128,8 @@ func TestUnknownCallers(t *testing.T) {
 				_ = logs.TakeAll()
 				time.Sleep(flood.Window)
 				synctest.Wait()
-				if said := logs.TakeAll(); len(said) != 1 || said[0].Message != "calls of unknown callers left no record" || said[0].ContextMap()["calls"] != int64(calls-3) {
+				if said := logs.TakeAll(); len(said) != 1 || said[0].Message != "calls of unknown callers left no record" ||
+					said[0].ContextMap()["calls"] != int64(calls-3) {
 					t.Errorf("the log says %+v", said)
 				}
 				p = l.succeed(Load{Unknown: 3}, func(o *PipelineOptions) { o.After = p }) // a reload begins no new minute
@@ -187,7 +189,9 @@ func TestFloodOfStrangers(t *testing.T) {
 	p := l.succeed(Load{}, func(o *PipelineOptions) {
 		o.Record = record
 		o.LogLater = nil
-		o.Log = zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.Lock(zapcore.AddSync(&log)), zapcore.InfoLevel))
+		o.Log = zap.New(
+			zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.Lock(zapcore.AddSync(&log)),
+				zapcore.InfoLevel))
 	})
 	size := func() (n int64) {
 		for _, name := range []string{"ledger.db", "ledger.db-wal"} {
@@ -232,7 +236,8 @@ func TestFloodOfASession(t *testing.T) {
 		{"one session", 1, 1000, 50},
 		{"all sessions together", 20, 45, 500},
 	} {
-		for _, line := range []string{"DELETE https://a.example/x", "GET http://" + InternalHost + "/v1/event", "POST https://a.example/elsewhere"} {
+		for _, line := range []string{"DELETE https://a.example/x", "GET http://" + InternalHost + "/v1/event",
+			"POST https://a.example/elsewhere"} {
 			t.Run(tt.name+" "+line, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					l := newLoadRig(t, Load{})

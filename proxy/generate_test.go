@@ -58,17 +58,21 @@ func eventsOf(t testing.TB, stream string) (all []event) {
 }
 
 func TestGenerate(t *testing.T) {
-	const ask = `{"model":"model-%s","prompt":"` + secretText + `","system":"be brief","maxTokens":50,"temperature":0.5,"stream":%t}`
+	const ask = `{"model":"model-%s","prompt":"` + secretText +
+		`","system":"be brief","maxTokens":50,"temperature":0.5,"stream":%t}`
 	sent := map[inference.Dialect]string{
-		inference.OpenAIChat:        `{"model":"model-openai-chat","messages":[{"role":"system","content":"be brief"},{"role":"user","content":"` + secretText + `"}],"max_completion_tokens":50,"temperature":0.5}`,
-		inference.OpenAIResponses:   `{"model":"model-openai-responses","input":"` + secretText + `","instructions":"be brief","max_output_tokens":50,"temperature":0.5,"store":false}`,
-		inference.AnthropicMessages: `{"model":"model-anthropic-messages","messages":[{"role":"user","content":"` + secretText + `"}],"system":"be brief","max_tokens":50,"temperature":0.5}`,
+		inference.OpenAIChat: `{"model":"model-openai-chat","messages":[{"role":"system","content":"be brief"},{"role":"user","content":"` + secretText + `"}],"max_completion_tokens":50,"temperature":0.5}`,
+		inference.OpenAIResponses: `{"model":"model-openai-responses","input":"` + secretText +
+			`","instructions":"be brief","max_output_tokens":50,"temperature":0.5,"store":false}`,
+		inference.AnthropicMessages: `{"model":"model-anthropic-messages","messages":[{"role":"user","content":"` +
+			secretText + `"}],"system":"be brief","max_tokens":50,"temperature":0.5}`,
 	}
 	for _, d := range inference.Dialects {
 		for _, stream := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/stream=%t", d, stream), func(t *testing.T) {
 				p := newGenerateRig(t, answerModels)
-				resp, answer := p.send("POST", generateURL, fmt.Sprintf(ask, d, stream), "Authorization", "Bearer mine", "X-Mine", "1")
+				resp, answer := p.send("POST", generateURL, fmt.Sprintf(ask, d, stream), "Authorization", "Bearer mine", "X-Mine",
+					"1")
 				m := p.wantModel(t)
 				rec, n := p.record.last()
 				last := fmt.Sprintf(`{"record":"%s","model":"gpt-5-2025",`, rec.ID)
@@ -76,17 +80,21 @@ func TestGenerate(t *testing.T) {
 				kind := "application/json"
 				if stream {
 					kind = "text/event-stream"
-					if got := fmt.Sprint(eventsOf(t, answer)); got != fmt.Sprintf("[{text {\"text\":%q}} {done %s%s}]", secretText, last, rest) {
+					if got := fmt.Sprint(eventsOf(t, answer)); got !=
+						fmt.Sprintf("[{text {\"text\":%q}} {done %s%s}]", secretText, last, rest) {
 						t.Errorf("the stream is %s", got)
 					}
 				} else if answer != last+`"output":"`+secretText+`",`+rest+"\n" {
 					t.Errorf("the answer is %s", answer)
 				}
-				if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != kind || resp.Header.Get("Cache-Control") != "no-store" {
+				if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != kind ||
+					resp.Header.Get("Cache-Control") != "no-store" {
 					t.Errorf("%d %v", resp.StatusCode, resp.Header)
 				}
 				// It leaves the same record as a call to the host itself.
-				if n != 1 || rec.Flow != flowEgress || rec.Rule != string(d) || rec.Path != modelPaths[d] || rec.Host != at(0, p.upstream) || rec.State != ledger.StateForwarded || rec.Session != p.session.ID || rec.Message != "generate" {
+				if n != 1 || rec.Flow != flowEgress || rec.Rule != string(d) || rec.Path != modelPaths[d] ||
+					rec.Host != at(0, p.upstream) || rec.State != ledger.StateForwarded || rec.Session != p.session.ID ||
+					rec.Message != "generate" {
 					t.Errorf("%d records: %+v", n, rec)
 				}
 				if m.Model != "model-"+string(d) || m.Outcome != "complete" || m.Streamed != stream || m.Output.N != 6 {
@@ -109,7 +117,8 @@ func TestGenerate(t *testing.T) {
 				if d == inference.AnthropicMessages {
 					version = "2023-06-01"
 				}
-				if h.Get("Authorization") != "Bearer "+secretToken || h.Get("X-Mine") != "" || h.Get("Anthropic-Version") != version || h.Get("Content-Type") != "application/json" {
+				if h.Get("Authorization") != "Bearer "+secretToken || h.Get("X-Mine") != "" ||
+					h.Get("Anthropic-Version") != version || h.Get("Content-Type") != "application/json" {
 					t.Errorf("the header is %v", h)
 				}
 			})
@@ -123,7 +132,8 @@ func TestGenerateDefaults(t *testing.T) {
 	if resp, answer := p.send("POST", generateURL, `{"prompt":"hi","model":null}`); resp.StatusCode != 200 {
 		t.Fatal(answer)
 	}
-	if p.body[0] != `{"model":"model-openai-chat","messages":[{"role":"user","content":"hi"}],"max_completion_tokens":100}` {
+	if p.body[0] !=
+		`{"model":"model-openai-chat","messages":[{"role":"user","content":"hi"}],"max_completion_tokens":100}` {
 		t.Errorf("the model is asked %s", p.body[0])
 	}
 }
@@ -157,11 +167,13 @@ func TestGenerateRefused(t *testing.T) {
 		{"content_too_large", `{"prompt":"` + strings.Repeat("x", generate.MaxRequest) + `"}`},
 	} {
 		p.wantRefused(tt.code, "POST", generateURL, tt.body)
-		if rec, _ := p.record.last(); rec.Flow != flowInternal || rec.Model != nil || strings.Contains(rec.Reason, "web_search") {
+		if rec, _ := p.record.last(); rec.Flow != flowInternal || rec.Model != nil ||
+			strings.Contains(rec.Reason, "web_search") {
 			t.Errorf("%s: the record is %+v", tt.body, rec)
 		}
 	}
-	p.wantRefused("content_malformed", "POST", generateURL, `{"prompt":"x"}`, "Content-Type", "text/plain") // beside JSON's
+	// beside JSON's
+	p.wantRefused("content_malformed", "POST", generateURL, `{"prompt":"x"}`, "Content-Type", "text/plain")
 	p.wantRefused("not_found", "PUT", generateURL, `{"prompt":"x"}`)
 	p.sessions.CloseStanding()
 	p.wantRefused("session_required", "POST", generateURL, `{"prompt":"x"}`)
@@ -170,12 +182,15 @@ func TestGenerateRefused(t *testing.T) {
 }
 
 func TestGenerateLimits(t *testing.T) {
-	for name, load := range map[string]Load{"session": {Session: Rate{PerSecond: 0.001, Burst: 1}}, "host": {Host: Rate{PerSecond: 0.001, Burst: 1}}} {
+	for name, load := range map[string]Load{"session": {Session: Rate{PerSecond: 0.001, Burst: 1}},
+		"host": {Host: Rate{PerSecond: 0.001, Burst: 1}}} {
 		t.Run(name, func(t *testing.T) {
 			p := newPostRig(t, answerModels, func(o *PipelineOptions, actions []Action) {
 				m := actions[0].Match
 				m.Path = "/v1/messages"
-				o.Rules = rulesFor(t, nil, []Egress{{Name: "m", Match: m, Observe: &inference.Rule{Dialect: inference.AnthropicMessages}, Generate: &generate.Rule{Models: []string{"m"}, MaxTokens: 1}}})
+				o.Rules = rulesFor(t, nil,
+					[]Egress{{Name: "m", Match: m, Observe: &inference.Rule{Dialect: inference.AnthropicMessages},
+						Generate: &generate.Rule{Models: []string{"m"}, MaxTokens: 1}}})
 				o.Load = load
 			})
 			if resp, answer := p.send("POST", generateURL, `{"prompt":"x"}`); resp.StatusCode != 200 {
@@ -205,24 +220,37 @@ func TestGenerateFailures(t *testing.T) {
 		code     string
 		upstream string // the API's error in the answer
 	}{
-		"an error of OpenAI":     {answer(429, jsonType, `{"error":{"message":"slow down, `+secretText+`","type":"requests","code":"rate_limit_exceeded"}}`, "Retry-After", "7"), "generate_refused", `{"status":429,"code":"rate_limit_exceeded","message":"slow down, ` + secretText + `"}`},
-		"an error of Anthropic":  {answer(529, jsonType, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`), "generate_refused", `{"status":529,"code":"overloaded_error","message":"Overloaded"}`},
-		"an error as a text":     {answer(404, jsonType, `{"error":"model \u001b[31mnot found"}`), "generate_refused", `{"status":404,"message":"model  [31mnot found"}`},
-		"an error page":          {answer(502, "text/html", `<html>`), "generate_refused", `{"status":502}`},
-		"a long error":           {answer(400, jsonType, `{"error":{"message":"`+strings.Repeat("é", 600)+`"}}`), "generate_refused", `{"status":400,"message":"` + strings.Repeat("é", 512) + `"}`},
-		"an error without end":   {answer(500, jsonType, strings.Repeat("x", 1<<20)), "generate_refused", `{"status":500}`},
-		"no content":             {answer(204, jsonType, ""), "generate_refused", `{"status":204}`},
-		"a redirect":             {answer(307, jsonType, "", "Location", "https://elsewhere.example.com/"), "generate_refused", `{"status":307}`},
-		"the credential":         {answer(401, jsonType, `{"error":{"message":"`+secretToken+` is wrong"}}`), "generate_refused", `{"status":401}`},
-		"the credential, echoed": {answer(200, jsonType, `{"choices":[{"message":{"content":"`+secretToken+`"},"finish_reason":"stop"}]}`), "answer_withheld", ""},
-		"a page":                 {answer(200, "text/html", `<html>`), "generate_refused", ""},
-		"no JSON":                {answer(200, jsonType, `{"choices":`), "generate_refused", ""},
-		"too large":              {answer(200, jsonType, strings.Repeat(" ", 5<<20)), "generate_refused", ""},
-		"an event too large":     {answer(200, stream, "data: "+strings.Repeat("x", 2<<20)), "generate_refused", ""},
-		"no event":               {answer(200, stream, began+"data: {\n\n"), "generate_refused", ""},
-		"an error in a stream":   {answer(200, stream, began+"data: {\"error\":{\"message\":\""+secretText+"\",\"code\":\"server_error\"}}\n\n"), "generate_refused", `{"status":200,"code":"server_error"}`},
-		"the end is missing":     {answer(200, stream, began), "upstream_lost", ""},
-		"nothing at all":         {answer(200, stream, ""), "upstream_lost", ""},
+		"an error of OpenAI": {
+			answer(429, jsonType,
+				`{"error":{"message":"slow down, `+secretText+`","type":"requests","code":"rate_limit_exceeded"}}`, "Retry-After",
+				"7"), "generate_refused", `{"status":429,"code":"rate_limit_exceeded","message":"slow down, ` + secretText + `"}`},
+		"an error of Anthropic": {
+			answer(529, jsonType, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`),
+			"generate_refused", `{"status":529,"code":"overloaded_error","message":"Overloaded"}`},
+		"an error as a text": {answer(404, jsonType, `{"error":"model \u001b[31mnot found"}`), "generate_refused",
+			`{"status":404,"message":"model  [31mnot found"}`},
+		"an error page": {answer(502, "text/html", `<html>`), "generate_refused", `{"status":502}`},
+		"a long error": {answer(400, jsonType, `{"error":{"message":"`+strings.Repeat("é", 600)+`"}}`),
+			"generate_refused", `{"status":400,"message":"` + strings.Repeat("é", 512) + `"}`},
+		"an error without end": {answer(500, jsonType, strings.Repeat("x", 1<<20)), "generate_refused", `{"status":500}`},
+		"no content":           {answer(204, jsonType, ""), "generate_refused", `{"status":204}`},
+		"a redirect": {answer(307, jsonType, "", "Location", "https://elsewhere.example.com/"),
+			"generate_refused", `{"status":307}`},
+		"the credential": {answer(401, jsonType, `{"error":{"message":"`+secretToken+` is wrong"}}`),
+			"generate_refused", `{"status":401}`},
+		"the credential, echoed": {
+			answer(200, jsonType, `{"choices":[{"message":{"content":"`+secretToken+`"},"finish_reason":"stop"}]}`),
+			"answer_withheld", ""},
+		"a page":             {answer(200, "text/html", `<html>`), "generate_refused", ""},
+		"no JSON":            {answer(200, jsonType, `{"choices":`), "generate_refused", ""},
+		"too large":          {answer(200, jsonType, strings.Repeat(" ", 5<<20)), "generate_refused", ""},
+		"an event too large": {answer(200, stream, "data: "+strings.Repeat("x", 2<<20)), "generate_refused", ""},
+		"no event":           {answer(200, stream, began+"data: {\n\n"), "generate_refused", ""},
+		"an error in a stream": {
+			answer(200, stream, began+"data: {\"error\":{\"message\":\""+secretText+"\",\"code\":\"server_error\"}}\n\n"),
+			"generate_refused", `{"status":200,"code":"server_error"}`},
+		"the end is missing": {answer(200, stream, began), "upstream_lost", ""},
+		"nothing at all":     {answer(200, stream, ""), "upstream_lost", ""},
 		"cut off": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", stream)
 			flush(w, began)
@@ -233,7 +261,10 @@ func TestGenerateFailures(t *testing.T) {
 			w.Header().Set("Content-Length", "100")
 			_, _ = io.WriteString(w, "{")
 		}, "upstream_lost", ""},
-		"text without end": {answer(200, stream, strings.Repeat("data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\""+strings.Repeat("x", 4000)+"\"}}]}\n\n", 1100)), "generate_refused", ""},
+		"text without end": {
+			answer(200, stream,
+				strings.Repeat("data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\""+strings.Repeat("x", 4000)+"\"}}]}\n\n",
+					1100)), "generate_refused", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newGenerateRig(t, tt.answer)
@@ -247,7 +278,8 @@ func TestGenerateFailures(t *testing.T) {
 				t.Errorf("the header is %v", resp.Header)
 			}
 			p.wantModel(t)
-			if rec, n := p.record.last(); n != 1 || rec.Code != tt.code || d.Post != rec.ID || strings.Contains(answer, secretToken) {
+			if rec, n := p.record.last(); n != 1 || rec.Code != tt.code || d.Post != rec.ID ||
+				strings.Contains(answer, secretToken) {
 				t.Errorf("%d records, %+v; the answer is %s", n, rec, answer)
 			}
 			if free := p.pipeline.bodies.Answers("other"); free.Take(32<<20) != nil {
@@ -261,8 +293,10 @@ func TestGenerateFailures(t *testing.T) {
 func TestGenerateStreamFails(t *testing.T) {
 	p := newGenerateRig(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"so far\"}}\n\n"+
-			"event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"x\"}}\n\n")
+		_, _ = io.WriteString(w,
+			"event: content_block_delta\ndata: "+
+				"{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"so far\"}}\n\n"+
+				"event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"x\"}}\n\n")
 	})
 	resp := p.start(t.Context(), "POST", generateURL, `{"prompt":"x","stream":true,"model":"model-anthropic-messages"}`)
 	raw, err := io.ReadAll(resp.Body)
@@ -271,7 +305,8 @@ func TestGenerateStreamFails(t *testing.T) {
 	}
 	all := eventsOf(t, string(raw))
 	var d problem.Details
-	if len(all) != 2 || all[0] != (event{"text", `{"text":"so far"}`}) || all[1].Name != "error" || json.Unmarshal([]byte(all[1].Data), &d) != nil {
+	if len(all) != 2 || all[0] != (event{"text", `{"text":"so far"}`}) || all[1].Name != "error" ||
+		json.Unmarshal([]byte(all[1].Data), &d) != nil {
 		t.Fatalf("the stream is %q", raw)
 	}
 	if d.Code != "generate_refused" || string(d.Upstream) != `{"status":200,"code":"overloaded_error"}` || d.Post == "" {
@@ -287,17 +322,22 @@ func TestGenerateEitherWay(t *testing.T) {
 	p := newGenerateRig(t, func(w http.ResponseWriter, r *http.Request) {
 		if p, _ := io.ReadAll(r.Body); strings.Contains(string(p), `"stream":true`) {
 			w.Header().Set("Content-Type", "application/json; charset=utf-8")
-			_, _ = io.WriteString(w, `{"choices":[{"index":0,"message":{"content":"a\nb <&"},"finish_reason":"length"},{"index":1,"message":{"content":"other"},"finish_reason":"stop"}]}`)
+			_, _ = io.WriteString(w,
+				`{"choices":[{"index":0,"message":{"content":"a\nb <&"},"finish_reason":"length"},{"index":1,"message":{"content":"other"},"finish_reason":"stop"}]}`)
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, ": hi\r\n\r\ndata:{\"choices\":[{\"delta\":{\"reasoning_content\":\"hm\",\"content\":\"a\"}}]}\r\n\r\ndata:{\"choices\":[{\"delta\":{\"content\":\"b\"},\"finish_reason\":\"odd\"}]}\r\n\r\ndata: [DONE]\r\n\r\n")
+		_, _ = io.WriteString(w,
+			": hi\r\n\r\ndata:{\"choices\":[{\"delta\":{\"reasoning_content\":\"hm\",\"content\":\"a\"}}]}\r\n\r\ndata:"+
+				"{\"choices\":[{\"delta\":{\"content\":\"b\"},\"finish_reason\":\"odd\"}]}\r\n\r\ndata: [DONE]\r\n\r\n")
 	})
 	_, streamed := p.send("POST", generateURL, `{"prompt":"x","stream":true}`)
-	if all := eventsOf(t, streamed); len(all) != 2 || all[0] != (event{"text", `{"text":"a\nb <&"}`}) || !strings.HasSuffix(all[1].Data, `"finishReason":"length"}`) {
+	if all := eventsOf(t, streamed); len(all) != 2 || all[0] != (event{"text", `{"text":"a\nb <&"}`}) ||
+		!strings.HasSuffix(all[1].Data, `"finishReason":"length"}`) {
 		t.Errorf("the stream is %q", streamed)
 	}
-	if _, whole := p.send("POST", generateURL, `{"prompt":"x"}`); !strings.HasSuffix(whole, `"output":"ab","finishReason":"odd"}`+"\n") {
+	if _, whole := p.send("POST", generateURL, `{"prompt":"x"}`); !strings.HasSuffix(whole,
+		`"output":"ab","finishReason":"odd"}`+"\n") {
 		t.Errorf("the answer is %q", whole)
 	}
 }
@@ -343,7 +383,8 @@ func TestGenerateSessions(t *testing.T) {
 		flush(w, fmt.Sprintf("data: {\"choices\":[{\"delta\":{\"content\":\"%s...\"}}]}\n\n", ask.Messages[0].Content))
 		asked.Done()
 		<-going
-		_, _ = io.WriteString(w, "data: {\"choices\":[{\"delta\":{\"content\":\" more\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n")
+		_, _ = io.WriteString(w,
+			"data: {\"choices\":[{\"delta\":{\"content\":\" more\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n")
 	})
 	other, password, err := p.sessions.Open(trigger.Event{ID: "evt_2"}, "worker-1", nil)
 	must(t, err)
@@ -407,14 +448,18 @@ func TestGenerateRules(t *testing.T) {
 		rules []Egress
 		want  string
 	}{
-		"in order":        {[]Egress{{Name: "a", Match: m, Observe: observe, Generate: offer("x", "y")}}, "<nil>"},
-		"no observe":      {[]Egress{{Name: "a", Match: m, Generate: offer("x")}}, "needs observe"},
-		"no model":        {[]Egress{{Name: "a", Match: m, Observe: observe, Generate: offer()}}, "list at least one"},
-		"no name":         {[]Egress{{Name: "a", Match: m, Observe: observe, Generate: offer("a model")}}, "is not the name of a model"},
-		"a model twice":   {[]Egress{{Name: "a", Match: m, Observe: observe, Generate: offer("x", "x")}}, "listed twice"},
-		"no tokens":       {[]Egress{{Name: "a", Match: m, Observe: observe, Generate: &generate.Rule{Models: []string{"x"}}}}, "not positive"},
-		"a path unknown":  {[]Egress{{Name: "a", Match: open, Observe: observe, Generate: offer("x")}}, "has a {name}"},
-		"a model's rules": {[]Egress{{Name: "a", Match: m, Observe: observe, Generate: offer("x")}, {Name: "b", Match: other, Observe: observe, Generate: offer("x")}}, "rule b: generate: another rule offers"},
+		"in order":   {[]Egress{{Name: "a", Match: m, Observe: observe, Generate: offer("x", "y")}}, "<nil>"},
+		"no observe": {[]Egress{{Name: "a", Match: m, Generate: offer("x")}}, "needs observe"},
+		"no model":   {[]Egress{{Name: "a", Match: m, Observe: observe, Generate: offer()}}, "list at least one"},
+		"no name": {[]Egress{{Name: "a", Match: m, Observe: observe, Generate: offer("a model")}},
+			"is not the name of a model"},
+		"a model twice": {[]Egress{{Name: "a", Match: m, Observe: observe, Generate: offer("x", "x")}}, "listed twice"},
+		"no tokens": {
+			[]Egress{{Name: "a", Match: m, Observe: observe, Generate: &generate.Rule{Models: []string{"x"}}}}, "not positive"},
+		"a path unknown": {[]Egress{{Name: "a", Match: open, Observe: observe, Generate: offer("x")}}, "has a {name}"},
+		"a model's rules": {
+			[]Egress{{Name: "a", Match: m, Observe: observe, Generate: offer("x")},
+				{Name: "b", Match: other, Observe: observe, Generate: offer("x")}}, "rule b: generate: another rule offers"},
 	} {
 		if _, err := NewRules(nil, tt.rules); !strings.Contains(fmt.Sprint(err), tt.want) {
 			t.Errorf("%s: %v, want %s", name, err, tt.want)
@@ -449,10 +494,12 @@ func TestGenerateSaysItsReceipt(t *testing.T) {
 			}
 		}
 		signed := r.chain(t, 2)[i]
-		if got.Timing != signed.Timing || got.Timing.LLMEnd == 0 || got.Chain != signed.Chain || got.Chain.SequenceNumber != int64(i+1) || got.Chain.PreviousReceiptHash != previous {
+		if got.Timing != signed.Timing || got.Timing.LLMEnd == 0 || got.Chain != signed.Chain ||
+			got.Chain.SequenceNumber != int64(i+1) || got.Chain.PreviousReceiptHash != previous {
 			t.Errorf("%s, and the receipt has %+v", answer, signed)
 		}
-		if got.Challenge == nil || got.Challenge.ChallengeNonce != nonce || got.ReceiptHash != evidence.HashToken(got.Receipt) {
+		if got.Challenge == nil || got.Challenge.ChallengeNonce != nonce ||
+			got.ReceiptHash != evidence.HashToken(got.Receipt) {
 			t.Errorf("%s", answer)
 		}
 		previous = got.ReceiptHash

@@ -107,7 +107,8 @@ func TestFault2TunnelPinsTarget(t *testing.T) {
 		t.Errorf("the other upstream saw %d requests", n)
 	}
 	for _, route := range r.Seen() {
-		if want := (upstream.Target{Scheme: "https", Host: nameA, Port: portOf(a.Server)}); route.Target != want || !route.Intercepted || route.Tunnel == 0 {
+		if want := (upstream.Target{Scheme: "https", Host: nameA, Port: portOf(a.Server)}); route.Target != want ||
+			!route.Intercepted || route.Tunnel == 0 {
 			t.Errorf("the choke point saw %v, want %v", route, want)
 		}
 	}
@@ -266,7 +267,9 @@ func TestFault6Exchange(t *testing.T) {
 			client := r.Client(p)
 			client.Transport.(*http.Transport).ExpectContinueTimeout = time.Hour // until the 100 comes
 			continued := false
-			ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{Got100Continue: func() { continued = true }})
+			ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{Got100Continue: func() {
+				continued = true
+			}})
 			q, _ := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+at(0, up.Server)+"/", strings.NewReader("body"))
 			q.Header.Set("Expect", "100-continue")
 			resp, err := client.Do(q)
@@ -298,7 +301,8 @@ func TestFault6Exchange(t *testing.T) {
 		r := newRig(t, nil, up.Server)
 		host := at(0, up.Server)
 		c := r.MustTunnel(host)
-		wantAnswer(t, roundTripRaw(t, c, "POST /break HTTP/1.1\r\nHost: "+host+"\r\nContent-Length: 1\r\n\r\nx"), nil, "upstream_lost")
+		wantAnswer(t, roundTripRaw(t, c, "POST /break HTTP/1.1\r\nHost: "+host+"\r\nContent-Length: 1\r\n\r\nx"), nil,
+			"upstream_lost")
 		wantBody(t, roundTripRaw(t, c, "GET /fine HTTP/1.1\r\nHost: "+host+"\r\n\r\n"), "")
 	})
 
@@ -316,11 +320,14 @@ func TestFault6Exchange(t *testing.T) {
 		r := newRig(t, nil, up.Server)
 		host := at(0, up.Server)
 		c := r.MustTunnel(host)
-		resp := roundTripRaw(t, c, "GET / HTTP/1.1\r\nHost: "+host+"\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 5\r\n"+
-			"TE: gzip, trailers\r\nUpgrade: h2c\r\nProxy-Authorization: Basic eDp5\r\nProxy-Connection: close\r\nAccept-Encoding: gzip, br\r\nX-End: 1\r\n\r\n")
+		resp := roundTripRaw(t, c,
+			"GET / HTTP/1.1\r\nHost: "+host+"\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 5\r\n"+
+				"TE: gzip, trailers\r\nUpgrade: h2c\r\nProxy-Authorization: Basic eDp5\r\nProxy-Connection: "+
+				"close\r\nAccept-Encoding: gzip, br\r\nX-End: 1\r\n\r\n")
 		wantBody(t, resp, "not really gzip")
 		h := <-got
-		for _, name := range []string{"Connection", "X-Hop", "Keep-Alive", "Upgrade", "Proxy-Authorization", "Proxy-Connection", "User-Agent", "Via", "X-Forwarded-For"} {
+		for _, name := range []string{"Connection", "X-Hop", "Keep-Alive", "Upgrade", "Proxy-Authorization",
+			"Proxy-Connection", "User-Agent", "Via", "X-Forwarded-For"} {
 			if v, ok := h[name]; ok {
 				t.Errorf("the upstream saw %s: %q", name, v)
 			}
@@ -362,7 +369,8 @@ func (c *earlyConn) Write(p []byte) (int, error) {
 func (c *earlyConn) Read(p []byte) (int, error) {
 	if !c.answered {
 		c.answered = true
-		resp, err := http.ReadResponse(bufio.NewReader(iotest.OneByteReader(c.Conn)), &http.Request{Method: http.MethodConnect})
+		resp, err := http.ReadResponse(bufio.NewReader(iotest.OneByteReader(c.Conn)),
+			&http.Request{Method: http.MethodConnect})
 		if err != nil || resp.StatusCode != http.StatusOK {
 			return 0, errors.Join(err, errors.New("CONNECT refused"))
 		}
@@ -388,13 +396,15 @@ func TestFault7Streams(t *testing.T) {
 				panic(err)
 			}
 			defer c.Close()
-			_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nsecret")
+			_, _ = io.WriteString(c,
+				"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nsecret")
 		}, http1)
 		r := newRig(t, nil, up.Server)
 		host := at(0, up.Server)
 		c := r.MustTunnel(host)
 		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: "+host+"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
-		if answer, _ := io.ReadAll(c); !strings.HasPrefix(string(answer), "HTTP/1.1 403") || strings.Contains(string(answer), "secret") {
+		if answer, _ := io.ReadAll(c); !strings.HasPrefix(string(answer), "HTTP/1.1 403") ||
+			strings.Contains(string(answer), "secret") {
 			t.Errorf("the client got %q", answer)
 		}
 		if n := len(r.Seen()); n != 1 {
@@ -448,7 +458,8 @@ func testTrailers(t *testing.T, inner, outer protocol) {
 		}
 	}, outer)
 	r := newRig(t, nil, up.Server)
-	q, _ := http.NewRequest(http.MethodPost, "https://"+at(0, up.Server)+"/", io.MultiReader(strings.NewReader("some "), strings.NewReader("body")))
+	q, _ := http.NewRequest(http.MethodPost, "https://"+at(0, up.Server)+"/",
+		io.MultiReader(strings.NewReader("some "), strings.NewReader("body")))
 	q.Trailer = http.Header{"X-Sum": {"42"}}
 	resp, err := r.Client(inner).Do(q)
 	if err != nil {

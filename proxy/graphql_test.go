@@ -42,10 +42,13 @@ func newGraphQLRig(t *testing.T, queries bool) (*postRig, *asked) {
 			return m
 		}
 		comment := actions[0]
-		comment.Name, comment.Match, comment.GraphQL = "comment", at("/graphql", "POST"), &graphql.Rule{Type: graphql.Mutation, Fields: []string{"addComment", "addReaction"}}
+		comment.Name, comment.Match, comment.GraphQL = "comment", at("/graphql", "POST"),
+			&graphql.Rule{Type: graphql.Mutation, Fields: []string{"addComment", "addReaction"}}
 		egress := []Egress{{Name: "reads", Match: at("/**", "GET", "HEAD")}}
 		if queries {
-			egress = append(egress, Egress{Name: "queries", Match: at("/graphql", "GET", "HEAD", "POST"), Credential: comment.Credential, GraphQL: &graphql.Rule{Type: graphql.Query}})
+			egress = append(egress,
+				Egress{Name: "queries", Match: at("/graphql", "GET", "HEAD", "POST"), Credential: comment.Credential,
+					GraphQL: &graphql.Rule{Type: graphql.Query}})
 		}
 		o.Rules = rulesFor(t, []Action{comment}, egress)
 	})
@@ -61,14 +64,17 @@ func TestGraphQL(t *testing.T) {
 	p, control := newGraphQLRig(t, true)
 	resp, _ := p.send("POST", "/graphql", viewer)
 	rec, _ := p.record.last()
-	if resp.StatusCode != http.StatusCreated || len(p.body) != 1 || p.body[0] != viewer || p.sent[0].Header.Get("Authorization") != "Bearer "+secretToken {
+	if resp.StatusCode != http.StatusCreated || len(p.body) != 1 || p.body[0] != viewer ||
+		p.sent[0].Header.Get("Authorization") != "Bearer "+secretToken {
 		t.Fatalf("got %d, and the upstream %q", resp.StatusCode, p.body)
 	}
-	if rec.Flow != flowEgress || rec.Rule != "queries" || rec.Message != "query viewer" || rec.State != ledger.StateForwarded {
+	if rec.Flow != flowEgress || rec.Rule != "queries" || rec.Message != "query viewer" ||
+		rec.State != ledger.StateForwarded {
 		t.Errorf("recorded was %+v", rec)
 	}
 	resp, _ = p.send("GET", "/graphql?query="+url.QueryEscape("{ viewer { login } }"), "")
-	if rec, _ = p.record.last(); resp.StatusCode != http.StatusCreated || rec.Rule != "queries" || rec.Message != "query viewer" {
+	if rec, _ = p.record.last(); resp.StatusCode != http.StatusCreated || rec.Rule != "queries" ||
+		rec.Message != "query viewer" {
 		t.Errorf("by GET: %d, recorded was %+v", resp.StatusCode, rec)
 	}
 
@@ -79,11 +85,13 @@ func TestGraphQL(t *testing.T) {
 	hash, err := evidence.HashJSON([]byte(comment))
 	must(t, err)
 	const resource = "POST /graphql mutation __typename,addComment,addReaction"
-	if rec, _ = p.record.last(); rec.Flow != flowPost || rec.Rule != "comment" || rec.Resource != resource || rec.ContentHash != hash || rec.Message != "mutation __typename,addComment,addReaction" {
+	if rec, _ = p.record.last(); rec.Flow != flowPost || rec.Rule != "comment" || rec.Resource != resource ||
+		rec.ContentHash != hash || rec.Message != "mutation __typename,addComment,addReaction" {
 		t.Errorf("recorded was %+v", rec)
 	}
 	want := &policy.GraphQL{Type: "mutation", Fields: []string{"__typename", "addComment", "addReaction"}}
-	if got := control.request; got.Binding.Resource != resource || got.Binding.ContentHash != hash || got.Call.Message == nil || !reflect.DeepEqual(got.Call.Message.GraphQL, want) {
+	if got := control.request; got.Binding.Resource != resource || got.Binding.ContentHash != hash ||
+		got.Call.Message == nil || !reflect.DeepEqual(got.Call.Message.GraphQL, want) {
 		t.Errorf("the control plane was asked %+v", got)
 	}
 }
@@ -98,7 +106,8 @@ func TestGraphQLThatIsRefused(t *testing.T) {
 			header                   []string
 			want                     string
 		}{
-			{"a mutation that no rule names", "POST", "/graphql", `{"query":"mutation { deleteRepository(input: {}) { id } }"}`, nil, "action_unmatched"},
+			{"a mutation that no rule names", "POST", "/graphql", `{"query":"mutation { deleteRepository(input: {}) { id } }"}`,
+				nil, "action_unmatched"},
 			{"a batch", "POST", "/graphql", "[" + viewer + "]", nil, "message_malformed"},
 			{"a persisted query", "POST", "/graphql", `{"extensions":{"persistedQuery":{}}}`, nil, "graphql_refused"},
 			{"a subscription", "POST", "/graphql", `{"query":"subscription { a }"}`, nil, "action_unmatched"},
@@ -130,7 +139,8 @@ func TestGraphQLThatIsRefused(t *testing.T) {
 		problem.Details
 		Errors []struct{ Message string }
 	}
-	if err := json.Unmarshal([]byte(text), &d); err != nil || resp.Header.Get("Content-Type") != "application/json" || len(d.Errors) != 1 || !strings.HasPrefix(d.Errors[0].Message, "action_unmatched: no rule names the query viewer") {
+	if err := json.Unmarshal([]byte(text), &d); err != nil || resp.Header.Get("Content-Type") != "application/json" ||
+		len(d.Errors) != 1 || !strings.HasPrefix(d.Errors[0].Message, "action_unmatched: no rule names the query viewer") {
 		t.Errorf("got %v %s", resp.Header, text)
 	}
 	if rec, _ := p.record.last(); rec.Message != "query viewer" || rec.Code != "action_unmatched" || rec.ID != d.Post {
@@ -147,7 +157,8 @@ func TestGraphQLRulesThatAreRefused(t *testing.T) {
 	mutation := func(name string, fields ...string) Action {
 		return Action{Name: name, Match: at(endpoint, "POST"), GraphQL: &graphql.Rule{Type: graphql.Mutation, Fields: fields}}
 	}
-	query := Egress{Name: "queries", Match: at(endpoint, "GET", "HEAD", "POST"), GraphQL: &graphql.Rule{Type: graphql.Query}}
+	query := Egress{Name: "queries", Match: at(endpoint, "GET", "HEAD", "POST"),
+		GraphQL: &graphql.Rule{Type: graphql.Query}}
 	again := query
 	again.Name = "again"
 	for _, tt := range []struct {
@@ -157,21 +168,34 @@ func TestGraphQLRulesThatAreRefused(t *testing.T) {
 		want    string
 	}{
 		{"both", []Action{mutation("a", "x"), mutation("b", "y")}, []Egress{query}, ""},
-		{"a read of the host beside", []Action{mutation("a", "x")}, []Egress{{Name: "reads", Match: at("https://api.example.com/**", "GET", "HEAD")}}, ""},
-		{"a WebSocket beside", []Action{mutation("a", "x")}, []Egress{{Name: "w", Match: at("https://api.example.com/socket", "GET"), WebSocket: true}}, ""},
+		{"a read of the host beside", []Action{mutation("a", "x")},
+			[]Egress{{Name: "reads", Match: at("https://api.example.com/**", "GET", "HEAD")}}, ""},
+		{"a WebSocket beside", []Action{mutation("a", "x")},
+			[]Egress{{Name: "w", Match: at("https://api.example.com/socket", "GET"), WebSocket: true}}, ""},
 		{"one field twice", []Action{mutation("a", "x"), mutation("b", "x")}, nil, "name the mutation x"},
 		{"queries twice", nil, []Egress{query, again}, "one of them every field"},
-		{"a plain POST", []Action{mutation("a", "x")}, []Egress{{Name: "p", Match: at("https://api.example.com/{any}", "POST")}}, "spellings of an action's path"},
-		{"a plain POST over queries", nil, []Egress{query, {Name: "p", Match: at("https://api.example.com/**", "POST")}}, "spellings of an egress rule's path"},
-		{"a plain GET there", []Action{mutation("a", "x")}, []Egress{{Name: "p", Match: at(endpoint, "GET")}}, "same path pattern"},
-		{"a WebSocket there", []Action{mutation("a", "x")}, []Egress{{Name: "w", Match: at(endpoint, "GET"), WebSocket: true}}, "is about messages"},
-		{"a WebSocket of the host", []Action{mutation("a", "x")}, []Egress{{Name: "w", Match: at("https://api.example.com/**", "GET"), WebSocket: true}}, "is about messages"},
-		{"a WebSocket of the domain", nil, []Egress{query, {Name: "w", Match: at("https://*.example.com/**", "GET"), WebSocket: true}}, "is about messages"},
-		{"a WebSocket of another spelling", nil, []Egress{query, {Name: "w", Match: at("https://api.example.com/GraphQL/", "GET"), WebSocket: true}}, "is about messages"},
-		{"a WebSocket in the clear", nil, []Egress{query, {Name: "w", Match: at("http://api.example.com:443/graphql", "GET"), WebSocket: true}}, "is about messages"},
+		{"a plain POST", []Action{mutation("a", "x")},
+			[]Egress{{Name: "p", Match: at("https://api.example.com/{any}", "POST")}}, "spellings of an action's path"},
+		{"a plain POST over queries", nil, []Egress{query, {Name: "p", Match: at("https://api.example.com/**", "POST")}},
+			"spellings of an egress rule's path"},
+		{"a plain GET there", []Action{mutation("a", "x")}, []Egress{{Name: "p", Match: at(endpoint, "GET")}},
+			"same path pattern"},
+		{"a WebSocket there", []Action{mutation("a", "x")},
+			[]Egress{{Name: "w", Match: at(endpoint, "GET"), WebSocket: true}}, "is about messages"},
+		{"a WebSocket of the host", []Action{mutation("a", "x")},
+			[]Egress{{Name: "w", Match: at("https://api.example.com/**", "GET"), WebSocket: true}}, "is about messages"},
+		{"a WebSocket of the domain", nil,
+			[]Egress{query, {Name: "w", Match: at("https://*.example.com/**", "GET"), WebSocket: true}}, "is about messages"},
+		{"a WebSocket of another spelling", nil,
+			[]Egress{query, {Name: "w", Match: at("https://api.example.com/GraphQL/", "GET"), WebSocket: true}},
+			"is about messages"},
+		{"a WebSocket in the clear", nil,
+			[]Egress{query, {Name: "w", Match: at("http://api.example.com:443/graphql", "GET"), WebSocket: true}},
+			"is about messages"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if _, err := NewRules(tt.actions, tt.egress); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			if _, err := NewRules(tt.actions, tt.egress); (err == nil) != (tt.want == "") || err != nil &&
+				!strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
 		})

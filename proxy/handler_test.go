@@ -39,7 +39,9 @@ func TestHandlerSwap(t *testing.T) {
 	next := l.succeed(Load{}, func(o *PipelineOptions) { o.Rules = none })
 	read := func() *http.Request {
 		r := httptest.NewRequest(http.MethodGet, "https://a.example/x", nil)
-		return r.WithContext(intercept.WithRoute(r.Context(), intercept.Route{Target: upstream.Target{Scheme: "https", Host: "a.example", Port: 443}}))
+		return r.WithContext(
+			intercept.WithRoute(r.Context(),
+				intercept.Route{Target: upstream.Target{Scheme: "https", Host: "a.example", Port: 443}}))
 	}
 	target := upstream.Target{Scheme: "https", Host: "a.example", Port: 443}
 	l.answer = func(*http.Request) (int, error) {
@@ -51,7 +53,8 @@ func TestHandlerSwap(t *testing.T) {
 	must(t, err)
 	w := httptest.NewRecorder()
 	handler.ServeHTTP(w, read())
-	if rec, _ := l.record.last(); w.Code != http.StatusCreated || rec.Manifest != before || rec.State != ledger.StateForwarded {
+	if rec, _ := l.record.last(); w.Code != http.StatusCreated || rec.Manifest != before ||
+		rec.State != ledger.StateForwarded {
 		t.Errorf("the call in flight: %d, %+v", w.Code, rec)
 	}
 	for _, refused := range []func(w http.ResponseWriter){
@@ -78,7 +81,8 @@ func TestHandlerSwap(t *testing.T) {
 
 func TestLoadGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		same := Load{Calls: 1, Session: Rate{PerSecond: 1, Burst: 3}, Host: Rate{PerSecond: 0.2, Burst: 4}, Breaker: upstream.Breaker{Failures: 2, Pause: time.Minute}}
+		same := Load{Calls: 1, Session: Rate{PerSecond: 1, Burst: 3}, Host: Rate{PerSecond: 0.2, Burst: 4},
+			Breaker: upstream.Breaker{Failures: 2, Pause: time.Minute}}
 		l := newLoadRig(t, same)
 		l.want(http.StatusCreated, 2, "", readA)
 		l.pipeline = l.succeed(same, nil)
@@ -112,7 +116,10 @@ func TestLoadGoesOn(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodGet, "https://a.example/x", nil)
-		inside.ServeHTTP(w, r.WithContext(intercept.WithRoute(r.Context(), intercept.Route{Target: upstream.Target{Scheme: "https", Host: "a.example", Port: 443}})))
+		inside.ServeHTTP(w,
+			r.WithContext(
+				intercept.WithRoute(r.Context(),
+					intercept.Route{Target: upstream.Target{Scheme: "https", Host: "a.example", Port: 443}})))
 		l.want(http.StatusCreated, 1, "", readA)
 	})
 }

@@ -28,8 +28,12 @@ func TestHostileSession(t *testing.T) {
 		attack func(l *loadRig, hostile string)
 	}{
 		{"calls in flight", Load{Calls: 40}, func(l *loadRig, hostile string) { l.hang(hostile, readA, "overloaded") }},
-		{"memory of bodies", Load{Bodies: body.Limits{Memory: 40}}, func(l *loadRig, hostile string) { l.hang(hostile, postA, "overloaded") }},
-		{"the rate of a host", Load{Host: Rate{PerSecond: 10}}, func(l *loadRig, hostile string) { l.exhaust(hostile, readA, "rate_limited") }},
+		{"memory of bodies", Load{Bodies: body.Limits{Memory: 40}}, func(l *loadRig, hostile string) {
+			l.hang(hostile, postA, "overloaded")
+		}},
+		{"the rate of a host", Load{Host: Rate{PerSecond: 10}}, func(l *loadRig, hostile string) {
+			l.exhaust(hostile, readA, "rate_limited")
+		}},
 		{"the rate of a host, by many sessions", Load{Host: Rate{PerSecond: 100}}, func(l *loadRig, hostile string) {
 			for range 5 {
 				l.exhaust(l.open(), readA, "rate_limited")
@@ -45,27 +49,29 @@ func TestHostileSession(t *testing.T) {
 		{"503s of a host", Load{}, func(l *loadRig, hostile string) {
 			l.fail(func() { l.exhaust(hostile, readA, "upstream_suspended") })
 		}},
-		{"the trial of a suspended host", Load{Breaker: upstream.Breaker{Failures: 3, Pause: time.Second}}, func(l *loadRig, hostile string) {
-			l.fail(func() {
-				for range 3 {
-					l.call(l.open(), postA)
-				}
-			})
-			l.refused("upstream_suspended", http.StatusServiceUnavailable, 1, l.open(), postA)
-			time.Sleep(time.Second)
-			l.hang(hostile, readA, "upstream_suspended")
-		}},
-		{"trials that fail", Load{Breaker: upstream.Breaker{Failures: 3, Pause: time.Second}}, func(l *loadRig, hostile string) {
-			l.fail(func() {
-				for range 3 {
-					l.call(l.open(), postA)
-				}
-				for range 10 {
-					time.Sleep(time.Second)
-					l.exhaust(hostile, readA, "upstream_suspended")
-				}
-			})
-		}},
+		{"the trial of a suspended host", Load{Breaker: upstream.Breaker{Failures: 3, Pause: time.Second}},
+			func(l *loadRig, hostile string) {
+				l.fail(func() {
+					for range 3 {
+						l.call(l.open(), postA)
+					}
+				})
+				l.refused("upstream_suspended", http.StatusServiceUnavailable, 1, l.open(), postA)
+				time.Sleep(time.Second)
+				l.hang(hostile, readA, "upstream_suspended")
+			}},
+		{"trials that fail", Load{Breaker: upstream.Breaker{Failures: 3, Pause: time.Second}},
+			func(l *loadRig, hostile string) {
+				l.fail(func() {
+					for range 3 {
+						l.call(l.open(), postA)
+					}
+					for range 10 {
+						time.Sleep(time.Second)
+						l.exhaust(hostile, readA, "upstream_suspended")
+					}
+				})
+			}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -175,7 +181,9 @@ func TestHeadersOnly(t *testing.T) {
 			f := newFrames(t, c)
 			const streams = 40
 			for i := range streams {
-				f.Send(fmt.Sprintf("HEADERS %d\n :method: %s\n :scheme: https\n :authority: %s\n :path: %s\n content-type: application/json\n content-length: 2\n",
+				f.Send(fmt.Sprintf(
+					"HEADERS %d\n :method: %s\n :scheme: https\n :authority: %s\n :path: %s\n content-type: application/json\n "+
+						"content-length: 2\n",
 					1+2*i, line[0], at(0, p.upstream), line[1]))
 			}
 			calls := p.pipeline.load.calls
@@ -196,6 +204,7 @@ func (p *postRig) postAs(session string) int {
 	r.Header.Set("Content-Type", "application/json")
 	target := upstream.Target{Scheme: "https", Host: hostOf(0), Port: portOf(p.upstream)}
 	w := httptest.NewRecorder()
-	p.pipeline.ServeHTTP(w, r.WithContext(intercept.WithRoute(r.Context(), intercept.Route{Target: target, Session: session})))
+	p.pipeline.ServeHTTP(w,
+		r.WithContext(intercept.WithRoute(r.Context(), intercept.Route{Target: target, Session: session})))
 	return w.Code
 }

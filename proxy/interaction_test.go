@@ -68,18 +68,24 @@ func newReceiptsRig(t testing.TB, answer http.HandlerFunc) *receiptsRig {
 	t.Helper()
 	key, err := custody.NewMemory("interaction-key")
 	must(t, err)
-	issuer, err := signer.New(interaction.Kind, key, signer.Options{Issuer: "sidecar", Audience: "aud", Lifetime: interaction.Lifetime, Now: time.Now})
+	issuer, err := signer.New(interaction.Kind, key,
+		signer.Options{Issuer: "sidecar", Audience: "aud", Lifetime: interaction.Lifetime, Now: time.Now})
 	must(t, err)
 	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqlite.Options{Now: time.Now})
 	must(t, err)
-	r := &receiptsRig{ledger: &faultyLedger{Queue: ledger.NewQueue(store, func(ledger.Record, error) {})}, key: &faultyKey{Issuer: issuer}}
+	r := &receiptsRig{ledger: &faultyLedger{Queue: ledger.NewQueue(store, func(ledger.Record, error) {})},
+		key: &faultyKey{Issuer: issuer}}
 	keeper, err := receipts.New(t.Context(), receipts.Options{
-		Issuer: r.key, Ledger: r.ledger, Owner: strings.Repeat("o", 43), Agent: "agent", Runtime: "worker-1", Now: time.Now, Log: zap.NewNop(),
+		Issuer: r.key, Ledger: r.ledger, Owner: strings.Repeat("o", 43), Agent: "agent", Runtime: "worker-1", Now: time.Now,
+		Log: zap.NewNop(),
 	})
 	must(t, err)
 	r.postRig = newPostRig(t, answer, func(o *PipelineOptions, actions []Action) {
-		m := match.Match{Scheme: actions[0].Match.Scheme, Host: actions[0].Match.Host, Port: actions[0].Match.Port, Path: "/v1/chat/completions", Methods: []string{"POST"}}
-		o.Rules = rulesFor(t, actions, []Egress{{Name: "model", Match: m, Observe: &inference.Rule{Dialect: inference.OpenAIChat}, Generate: &generate.Rule{Models: []string{"m"}, MaxTokens: 100}}})
+		m := match.Match{Scheme: actions[0].Match.Scheme, Host: actions[0].Match.Host, Port: actions[0].Match.Port,
+			Path: "/v1/chat/completions", Methods: []string{"POST"}}
+		o.Rules = rulesFor(t, actions,
+			[]Egress{{Name: "model", Match: m, Observe: &inference.Rule{Dialect: inference.OpenAIChat},
+				Generate: &generate.Rule{Models: []string{"m"}, MaxTokens: 100}}})
 		o.Node = r.relay(t)
 		o.Strict.ManifestHash, o.Receipts = evidence.HashBytes([]byte("manifest")), keeper
 	})
@@ -147,7 +153,8 @@ func TestReceiptsOfASession(t *testing.T) {
 	r.send("POST", "/v1/chat/completions", askModel) // an agent with the answer can post at once
 	second := post()
 	h := r.named(t)
-	if h.Number != 2 || len(h.OpenCalls) != 0 || second.Interactions == nil || second.Interactions.Number != 2 || second.Interactions.Head != h.HeadHash {
+	if h.Number != 2 || len(h.OpenCalls) != 0 || second.Interactions == nil || second.Interactions.Number != 2 ||
+		second.Interactions.Head != h.HeadHash {
 		t.Errorf("the second post names %+v, and its record %+v", h, second.Interactions)
 	}
 	o := r.pipeline.o
@@ -159,17 +166,20 @@ func TestReceiptsOfASession(t *testing.T) {
 	r.sessions.Close(r.session.ID)
 	chain := r.chain(t, 5)
 	for i, want := range []string{first.ID, "", second.ID, "", r.session.ID} {
-		if c := chain[i]; want != "" && c.RequestID != want || c.Chain.SequenceNumber != int64(i+1) || i > 0 && c.Chain.PreviousReceiptHash == "" {
+		if c := chain[i]; want != "" && c.RequestID != want || c.Chain.SequenceNumber != int64(i+1) || i > 0 &&
+			c.Chain.PreviousReceiptHash == "" {
 			t.Errorf("receipt %d is of %s, want %s: %+v", i+1, c.RequestID, want, c.Chain)
 		}
 	}
-	if m := chain[1].Model; m.Model != "gpt-5" || m.AnsweredBy != "gpt-5-2025" || m.Figures.OutputTokens != interaction.Declared(6) || m.Host == "" || m.Rule != "model" {
+	if m := chain[1].Model; m.Model != "gpt-5" || m.AnsweredBy != "gpt-5-2025" ||
+		m.Figures.OutputTokens != interaction.Declared(6) || m.Host == "" || m.Rule != "model" {
 		t.Errorf("the call to the model: %+v", m)
 	}
 	if p := chain[2].Post; p.BindingHash != second.BindingHash || len(p.Artifacts) != len(second.Artifacts) {
 		t.Errorf("the post: %+v", p)
 	}
-	if total := chain[4].Session; total.Calls != 4 || total.CallsObserved != 4 || total.BytesOut != int64(2*len(askModel)+2*len("{}")) || total.BytesOut != total.BytesOutObserved {
+	if total := chain[4].Session; total.Calls != 4 || total.CallsObserved != 4 ||
+		total.BytesOut != int64(2*len(askModel)+2*len("{}")) || total.BytesOut != total.BytesOutObserved {
 		t.Errorf("the session counts %+v", total)
 	}
 	for _, rec := range r.record.posts {
@@ -189,7 +199,8 @@ func TestPostNamesOpenCalls(t *testing.T) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		flush(w)
 		<-goOn
-		_, _ = io.WriteString(w, "data: {\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n")
+		_, _ = io.WriteString(w,
+			"data: {\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n")
 	})
 	resp := r.start(t.Context(), "POST", "/v1/chat/completions", askModel)
 	r.posts(t)
@@ -201,7 +212,8 @@ func TestPostNamesOpenCalls(t *testing.T) {
 	close(goOn)
 	_, _ = io.Copy(io.Discard, resp.Body)
 	chain := r.chain(t, 3)
-	if last := chain[1]; last.RequestID != h.OpenCalls[0] || last.Outcome != interaction.OutcomeCompleted || chain[2].Closing == nil {
+	if last := chain[1]; last.RequestID != h.OpenCalls[0] || last.Outcome != interaction.OutcomeCompleted ||
+		chain[2].Closing == nil {
 		t.Errorf("the chain ends with %+v, %+v", last, chain[2])
 	}
 }
@@ -283,19 +295,23 @@ func TestWhatDidNotGoOut(t *testing.T) {
 		rule("https://nowhere.example.com/other", func(*Egress) {}),
 	)
 	for _, call := range []struct{ path, body string }{
-		{"/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"look","arguments":{}}}`}, {"/v1/chat/completions", askModel}, {"/other", "{}"},
+		{"/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"look","arguments":{}}}`},
+		{"/v1/chat/completions", askModel}, {"/other", "{}"},
 	} {
-		if _, answer := r.send("POST", "https://nowhere.example.com"+call.path, call.body); !strings.Contains(answer, "upstream_unresolvable") {
+		if _, answer := r.send("POST", "https://nowhere.example.com"+call.path, call.body); !strings.Contains(answer,
+			"upstream_unresolvable") {
 			t.Fatal(answer)
 		}
 	}
 	r.send("POST", "/v1/chat/completions", askModel)
 	r.sessions.Close(r.session.ID)
 	chain := r.chain(t, 3)
-	if failed := chain[0]; failed.Outcome != interaction.OutcomeFailed || failed.RelayedCount != 0 || failed.Session.Calls != 0 {
+	if failed := chain[0]; failed.Outcome != interaction.OutcomeFailed || failed.RelayedCount != 0 ||
+		failed.Session.Calls != 0 {
 		t.Errorf("the call that had no connection: %s, relayed %+v, %+v", failed.Outcome, failed.Relayed, failed.Session)
 	}
-	if end := chain[2].Session; end.Calls != 1 || end.CallsObserved != 1 || end.BytesOut != int64(len(askModel)) || end.BytesOutObserved != end.BytesOut {
+	if end := chain[2].Session; end.Calls != 1 || end.CallsObserved != 1 || end.BytesOut != int64(len(askModel)) ||
+		end.BytesOutObserved != end.BytesOut {
 		t.Errorf("one call went out, and the session counts %+v", end)
 	}
 }
@@ -313,7 +329,8 @@ func TestStreamOfAnEndedSession(t *testing.T) {
 	r.pipeline.o.Timeouts.Forward = 10 * time.Millisecond
 	read := matching(t, r.base+"/stream", http.MethodGet)
 	model := matching(t, r.base+"/v1/chat/completions", http.MethodPost)
-	r.with(t, Egress{Name: "stream", Match: read}, Egress{Name: "model", Match: model, Observe: &inference.Rule{Dialect: inference.OpenAIChat}})
+	r.with(t, Egress{Name: "stream", Match: read},
+		Egress{Name: "model", Match: model, Observe: &inference.Rule{Dialect: inference.OpenAIChat}})
 	r.send("POST", "/v1/chat/completions", askModel)
 	resp := r.start(t.Context(), "GET", "/stream", "")
 	r.sessions.Close(r.session.ID)
@@ -346,9 +363,11 @@ func TestNothingIsKeptOfARequest(t *testing.T) {
 	asked, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(askModel), key, nil)
 	must(t, err)
 	c := &call{
-		p: new(Pipeline), r: httptest.NewRequest(http.MethodPost, "/", http.NoBody), session: new(session.Session), held: new(body.Body),
+		p: new(Pipeline), r: httptest.NewRequest(http.MethodPost, "/", http.NoBody), session: new(session.Session),
+		held: new(body.Body),
 	}
-	m := &modelCall{plain: plain{c}, observer: inference.Observe(asked, time.Now(), inference.Options{Key: key, Now: time.Now})}
+	m := &modelCall{plain: plain{c},
+		observer: inference.Observe(asked, time.Now(), inference.Options{Key: key, Now: time.Now})}
 	_, err = m.sent(c.r)
 	must(t, err)
 	if m.observer.Request().Asked != nil || asked.AskedCount != 1 {

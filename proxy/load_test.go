@@ -41,7 +41,8 @@ type loadRig struct {
 
 func newLoadRig(t testing.TB, load Load) *loadRig {
 	t.Helper()
-	l := &loadRig{t: t, sessions: session.NewSet(time.Now), record: &memoryRecord{t: t, posts: make(map[string]ledger.Record)}}
+	l := &loadRig{t: t, sessions: session.NewSet(time.Now),
+		record: &memoryRecord{t: t, posts: make(map[string]ledger.Record)}}
 	l.answer, l.release = func(*http.Request) (int, error) { return http.StatusCreated, nil }, func() {}
 	var o PipelineOptions
 	l.roles, o = newRoles(t, l.sessions, l.record)
@@ -51,7 +52,8 @@ func newLoadRig(t testing.TB, load Load) *loadRig {
 	read := matching(t, "https://*.example/**", "GET")
 	one := matching(t, "https://a.example/**", "GET")
 	o.Rules, err = NewRules(
-		[]Action{{Name: "posts", Match: post, Subject: "agent", Action: "create_post", Content: ContentJSON, MaxBody: 1 << 20, Credential: credential, Gate: l.roles}},
+		[]Action{{Name: "posts", Match: post, Subject: "agent", Action: "create_post", Content: ContentJSON, MaxBody: 1 << 20,
+			Credential: credential, Gate: l.roles}},
 		[]Egress{{Name: "one", Match: one}, {Name: "reads", Match: read}})
 	must(t, err)
 	o.Transport, o.Load, o.Standing = l, load, true
@@ -90,7 +92,8 @@ func (l *loadRig) call(session, line string) *httptest.ResponseRecorder {
 	}
 	target := upstream.Target{Scheme: r.URL.Scheme, Host: r.URL.Hostname(), Port: 443}
 	w := httptest.NewRecorder()
-	l.pipeline.ServeHTTP(w, r.WithContext(intercept.WithRoute(r.Context(), intercept.Route{Target: target, ProxyAuthorization: session})))
+	l.pipeline.ServeHTTP(w,
+		r.WithContext(intercept.WithRoute(r.Context(), intercept.Route{Target: target, ProxyAuthorization: session})))
 	return w
 }
 
@@ -117,7 +120,8 @@ func (l *loadRig) refused(code string, status, retry int, session, line string) 
 		l.t.Errorf("%s: Retry-After: %q, want %d", line, got, retry)
 	}
 	rec, n := l.record.last()
-	if n != before+1 || rec.Code != code || rec.State != ledger.StateRefused || rec.ID != d.Post || len(rec.Artifacts) != 0 {
+	if n != before+1 || rec.Code != code || rec.State != ledger.StateRefused || rec.ID != d.Post ||
+		len(rec.Artifacts) != 0 {
 		l.t.Errorf("%d records, the last %+v", n-before, rec)
 	}
 	if l.sent.Load() != sent {
@@ -152,7 +156,8 @@ func TestSessionRate(t *testing.T) {
 		wantCode(t, err, "rate_limited")
 		w := httptest.NewRecorder()
 		l.pipeline.Refuse(w, r, err)
-		if rec, n := l.record.last(); n != before+1 || rec.Code != "rate_limited" || rec.Flow != "connect" || w.Header().Get("Retry-After") != "10" {
+		if rec, n := l.record.last(); n != before+1 || rec.Code != "rate_limited" || rec.Flow != "connect" ||
+			w.Header().Get("Retry-After") != "10" {
 			t.Errorf("%d records, the last %+v; %v", n-before, rec, w.Header())
 		}
 	})
@@ -323,7 +328,10 @@ func TestOverload(t *testing.T) {
 // TestOverloadedAnswer: the refusal does not wait for a body that does not come.
 func TestOverloadedAnswer(t *testing.T) {
 	release, entered := make(chan struct{}), make(chan struct{})
-	p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) { entered <- struct{}{}; <-release }, func(o *PipelineOptions, _ []Action) { o.Load.Calls = 1 })
+	p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) {
+		entered <- struct{}{}
+		<-release
+	}, func(o *PipelineOptions, _ []Action) { o.Load.Calls = 1 })
 	answer := sync.OnceFunc(func() { close(release) })
 	defer answer() // so that a failed test ends
 	done := make(chan struct{})
@@ -335,7 +343,8 @@ func TestOverloadedAnswer(t *testing.T) {
 	}()
 	<-entered
 	c := p.MustTunnel(at(0, p.upstream))
-	_, err := fmt.Fprintf(c, "POST /posts HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n", at(0, p.upstream))
+	_, err := fmt.Fprintf(c,
+		"POST /posts HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n", at(0, p.upstream))
 	must(t, err)
 	resp := readRaw(t, bufio.NewReader(c), "POST")
 	if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") != "1" || !resp.Close {
@@ -374,8 +383,10 @@ func TestHostsAreBounded(t *testing.T) {
 
 func TestLoadThatMakesNoSense(t *testing.T) {
 	for _, load := range []Load{
-		{Calls: -1}, {Session: Rate{PerSecond: -1}}, {Session: Rate{Burst: -1}}, {Host: Rate{PerSecond: math.NaN()}}, {Host: Rate{PerSecond: math.Inf(1)}},
-		{Host: Rate{PerSecond: minRate / 2}}, {Session: Rate{PerSecond: maxRate + 1}}, {Host: Rate{Burst: -1}}, {Breaker: upstream.Breaker{Failures: -1}}, {Breaker: upstream.Breaker{Pause: -1}}, {Unknown: -1},
+		{Calls: -1}, {Session: Rate{PerSecond: -1}}, {Session: Rate{Burst: -1}}, {Host: Rate{PerSecond: math.NaN()}},
+		{Host: Rate{PerSecond: math.Inf(1)}},
+		{Host: Rate{PerSecond: minRate / 2}}, {Session: Rate{PerSecond: maxRate + 1}}, {Host: Rate{Burst: -1}},
+		{Breaker: upstream.Breaker{Failures: -1}}, {Breaker: upstream.Breaker{Pause: -1}}, {Unknown: -1},
 	} {
 		_, o := newRoles(t, session.NewSet(time.Now), &memoryRecord{t: t})
 		o.Rules, o.Transport, o.Load = new(Rules), new(upstream.Transport), load

@@ -15,7 +15,9 @@ import (
 func TestLogLater(t *testing.T) {
 	now, logged := observer.New(zapcore.InfoLevel)
 	waiting, later := observer.New(zapcore.InfoLevel)
-	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Log, o.LogLater = zap.New(now), zap.New(waiting) })
+	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
+		o.Log, o.LogLater = zap.New(now), zap.New(waiting)
+	})
 	for _, tt := range []struct {
 		name, method, path, body string
 		fails                    string

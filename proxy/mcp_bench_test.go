@@ -14,11 +14,13 @@ import (
 	"github.com/actionproof/mediator/proxy/mcp"
 )
 
-// BenchmarkMCPRead compares a read by a rule about messages with the same bytes by a plain rule, in turns: the median CPU of client, mediator and
-// upstream together, which share the process.
+// BenchmarkMCPRead compares a read by a rule about messages with the same bytes by a plain rule, in turns: the median
+// CPU of client, mediator and upstream together, which share the process.
 func BenchmarkMCPRead(b *testing.B) {
-	answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":%q}],"isError":false}}`, strings.Repeat("an issue ", 100))
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_issue","arguments":{"owner":"a","repo":"b","number":7,"note":%q},"_meta":{"progressToken":1}}}`, strings.Repeat("a note ", 100))
+	answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":%q}],"isError":false}}`,
+		strings.Repeat("an issue ", 100))
+	body := fmt.Sprintf(
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_issue","arguments":{"owner":"a","repo":"b","number":7,"note":%q},"_meta":{"progressToken":1}}}`, strings.Repeat("a note ", 100))
 	p := newPostRig(b, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, answer)
@@ -28,7 +30,9 @@ func BenchmarkMCPRead(b *testing.B) {
 			m.Path, m.Methods = path, []string{"POST"}
 			return m
 		}
-		o.Rules = rulesFor(b, nil, []Egress{{Name: "plain", Match: at("/plain")}, {Name: "mcp", Match: at("/mcp"), MCP: &mcp.Rule{Tools: []string{"get_issue"}}}})
+		o.Rules = rulesFor(b, nil,
+			[]Egress{{Name: "plain", Match: at("/plain")},
+				{Name: "mcp", Match: at("/mcp"), MCP: &mcp.Rule{Tools: []string{"get_issue"}}}})
 		o.Load = Load{Session: Rate{PerSecond: maxRate}, Host: Rate{PerSecond: maxRate}}
 		o.Record = forgetful{}
 	})

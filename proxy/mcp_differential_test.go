@@ -43,22 +43,33 @@ func (v variants) escaped(s string) string {
 }
 
 func (v variants) message() string {
-	tool := v.escaped(v.seldom(v.pick("get_issue", "create_issue"), "delete_repo", "Create_Issue", "create_issue ", "create_iſsue", "ｃreate_issue"))
-	params := []string{fmt.Sprintf(`"%s":"%s"`, v.seldom("name", "Name", "NAME", `n\u0061me`, `name\u0000`), tool), `"arguments":` + v.seldom(`{"title":"a"}`, `{}`, `null`, `[]`, `{"title":"a","Title":"b"}`)}
+	tool := v.escaped(
+		v.seldom(v.pick("get_issue", "create_issue"), "delete_repo", "Create_Issue", "create_issue ", "create_iſsue",
+			"ｃreate_issue"))
+	params := []string{fmt.Sprintf(`"%s":"%s"`, v.seldom("name", "Name", "NAME", `n\u0061me`, `name\u0000`), tool),
+		`"arguments":` + v.seldom(`{"title":"a"}`, `{}`, `null`, `[]`, `{"title":"a","Title":"b"}`)}
 	if v.IntN(12) == 0 {
-		params = append(params, v.pick(`"Name":"create_issue"`, `"name":"create_issue"`, `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}`, `"ARGUMENTS":{"title":"c"}`, `"task":{"ttl":1}`))
+		params = append(params,
+			v.pick(`"Name":"create_issue"`, `"name":"create_issue"`,
+				`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}`, `"ARGUMENTS":{"title":"c"}`,
+				`"task":{"ttl":1}`))
 	}
-	all := []string{`"` + v.seldom("jsonrpc", "JSONRPC") + `":"2.0"`, `"` + v.seldom("id", "ID", "Id") + `":` + v.seldom("1", `"1"`, "1.0", "1e0", "null", "-0", "9007199254740993"),
-		fmt.Sprintf(`"%s":"%s"`, v.seldom("method", "Method", `m\u0065thod`), v.escaped(v.seldom("tools/call", "tools/list", "ping", "Tools/Call", "tools/call "))),
+	all := []string{`"` + v.seldom("jsonrpc", "JSONRPC") + `":"2.0"`,
+		`"` + v.seldom("id", "ID", "Id") + `":` + v.seldom("1", `"1"`, "1.0", "1e0", "null", "-0", "9007199254740993"),
+		fmt.Sprintf(`"%s":"%s"`, v.seldom("method", "Method", `m\u0065thod`),
+			v.escaped(v.seldom("tools/call", "tools/list", "ping", "Tools/Call", "tools/call "))),
 		`"` + v.seldom("params", "Params", "paramſ") + `":{` + strings.Join(params, ",") + `}`}
 	if v.IntN(12) == 0 {
-		all = append(all, v.pick(`"method":"ping"`, `"Method":"tools/call"`, `"params":{"name":"create_issue"}`, `"PARAMS":{"name":"create_issue"}`, `"result":{}`))
+		all = append(all,
+			v.pick(`"method":"ping"`, `"Method":"tools/call"`, `"params":{"name":"create_issue"}`,
+				`"PARAMS":{"name":"create_issue"}`, `"result":{}`))
 	}
 	if v.IntN(4) == 0 {
 		v.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	}
 	text := "{" + strings.Join(all, v.seldom(",", " ,\n", ",,")) + "}"
-	return v.seldom(v.seldom(text, "["+text+"]", text+text, text+"\n"+text, text+" "), "\xef\xbb\xbf"+text, "\n"+text, text+"//", strings.Replace(text, ":", "=", 1))
+	return v.seldom(v.seldom(text, "["+text+"]", text+text, text+"\n"+text, text+" "), "\xef\xbb\xbf"+text, "\n"+text,
+		text+"//", strings.Replace(text, ":", "=", 1))
 }
 
 func (v variants) header() []string {
@@ -81,9 +92,10 @@ func TestMCPDifferential(t *testing.T) {
 	var understood []string
 	server := sdk.NewServer(&sdk.Implementation{Name: "issues", Version: "1"}, nil)
 	for _, name := range []string{"create_issue", "get_issue", "delete_repo", "Create_Issue"} {
-		server.AddTool(&sdk.Tool{Name: name, InputSchema: map[string]any{"type": "object"}}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-			return &sdk.CallToolResult{}, nil
-		})
+		server.AddTool(&sdk.Tool{Name: name, InputSchema: map[string]any{"type": "object"}},
+			func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+				return &sdk.CallToolResult{}, nil
+			})
 	}
 	server.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
 		return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
@@ -97,7 +109,9 @@ func TestMCPDifferential(t *testing.T) {
 			return next(ctx, method, req)
 		}
 	})
-	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, &sdk.StreamableHTTPOptions{Stateless: true, JSONResponse: true, DisableLocalhostProtection: true})
+	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server {
+		return server
+	}, &sdk.StreamableHTTPOptions{Stateless: true, JSONResponse: true, DisableLocalhostProtection: true})
 	r := toolRig(t, handler.ServeHTTP, func(o *PipelineOptions) {
 		o.Load.Session, o.Load.Host = Rate{PerSecond: maxRate}, Rate{PerSecond: maxRate}
 	})
@@ -124,8 +138,11 @@ func TestMCPDifferential(t *testing.T) {
 		if len(got) > 1 || len(got) == 1 && got[0] != rec.Message {
 			t.Errorf("%s %q is recorded as %q, and the server has understood %q", body, header, rec.Message, got)
 		}
-		if called := len(got) == 1 && got[0] == "tools/call create_issue"; called != (rec.Flow == flowPost && len(got) == 1) || rec.Result == string(mcp.ResultOK) && len(got) != 1 {
-			t.Errorf("%s is recorded as %s with the result %s, and the server has understood %q: %s", body, rec.Flow, rec.Result, got, answer)
+		if called := len(got) == 1 &&
+			got[0] == "tools/call create_issue"; called != (rec.Flow == flowPost && len(got) == 1) ||
+			rec.Result == string(mcp.ResultOK) && len(got) != 1 {
+			t.Errorf("%s is recorded as %s with the result %s, and the server has understood %q: %s", body, rec.Flow, rec.Result,
+				got, answer)
 		}
 	}
 	if passed < 200 {

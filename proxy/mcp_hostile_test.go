@@ -21,7 +21,8 @@ func TestMCPHumanDuringPost(t *testing.T) {
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
-		flush(w, `data: {"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}`+"\n\n: "+strings.Repeat("x", 4096)+"\n\n")
+		flush(w, `data: {"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}`+"\n\n: "+
+			strings.Repeat("x", 4096)+"\n\n")
 		close(asked)
 		<-answered
 		_, _ = io.WriteString(w, "data: "+toolResult+"\n\n")
@@ -47,16 +48,18 @@ func TestMCPHumanDuringPost(t *testing.T) {
 // TestMCPHiddenQuestion hides an elicitation behind a ping of the same id. The human's answer does not reach the
 // server, and the session can make no more posts.
 func TestMCPHiddenQuestion(t *testing.T) {
-	const elicits, pings = `{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}`, `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+	const elicits, pings = `{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"ping"}`
 	var many strings.Builder
 	for i := range 70 {
 		fmt.Fprintf(&many, `data: {"jsonrpc":"2.0","id":%d,"method":"roots/list"}`+"\n\n", 100+i)
 	}
 	for name, stream := range map[string]string{
-		"pushed out by other questions":       "data: " + elicits + "\n\n" + many.String() + "data: " + pings + "\n\n",
-		"in a message with a member twice":    `data: {"x":1,"x":1,` + elicits[1:] + "\n\ndata: " + pings + "\n\n",
-		"by a ping that clients pass over":    `data: {"x":1,"x":1,` + elicits[1:] + "\n\nevent: x\ndata: " + pings + "\n\n",
-		"with more questions than are passed": "data: " + elicits + "\n\n" + strings.Replace(many.String()+many.String(), `"id":1`, `"id":2`, 70) + "data: " + pings + "\n\n",
+		"pushed out by other questions":    "data: " + elicits + "\n\n" + many.String() + "data: " + pings + "\n\n",
+		"in a message with a member twice": `data: {"x":1,"x":1,` + elicits[1:] + "\n\ndata: " + pings + "\n\n",
+		"by a ping that clients pass over": `data: {"x":1,"x":1,` + elicits[1:] + "\n\nevent: x\ndata: " + pings + "\n\n",
+		"with more questions than are passed": "data: " + elicits + "\n\n" +
+			strings.Replace(many.String()+many.String(), `"id":1`, `"id":2`, 70) + "data: " + pings + "\n\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := toolRig(t, func(w http.ResponseWriter, req *http.Request) {
@@ -68,7 +71,9 @@ func TestMCPHiddenQuestion(t *testing.T) {
 			}, nil)
 			_, _ = io.Copy(io.Discard, r.start(t.Context(), "GET", "/mcp", "").Body) // may be cut off
 			sent := len(r.sent)
-			if _, body := r.send("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"result":{"action":"accept","content":{"title":"what I want"}}}`, both...); !strings.Contains(body, "mcp_answer_unasked") {
+			if _, body := r.send("POST", "/mcp",
+				`{"jsonrpc":"2.0","id":1,"result":{"action":"accept","content":{"title":"what I want"}}}`,
+				both...); !strings.Contains(body, "mcp_answer_unasked") {
 				t.Errorf("a human's answer: %s", body)
 			}
 			if len(r.sent) != sent {
@@ -96,7 +101,8 @@ func TestMCPCutOff(t *testing.T) {
 	r.wantCoded(t, "mcp_answer_unread")
 }
 
-// TestMCPOneIDTwice sends a post with the id of a request that its server has not answered yet, and may answer in its place.
+// TestMCPOneIDTwice sends a post with the id of a request that its server has not answered yet, and may answer in its
+// place.
 func TestMCPOneIDTwice(t *testing.T) {
 	came, hold := make(chan struct{}), make(chan struct{})
 	r := toolRig(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -111,7 +117,8 @@ func TestMCPOneIDTwice(t *testing.T) {
 		r.send("POST", "/mcp", toolCall("get_issue"), session...)
 	}()
 	<-came
-	if _, body := r.send("POST", "/mcp", toolCall("create_issue"), session...); !strings.Contains(body, "message_ambiguous") {
+	if _, body := r.send("POST", "/mcp", toolCall("create_issue"), session...); !strings.Contains(body,
+		"message_ambiguous") {
 		t.Errorf("got %s", body)
 	}
 	close(hold)
@@ -122,12 +129,15 @@ func TestMCPOneIDTwice(t *testing.T) {
 	r.wantRecord(t, "tools/call get_issue", "ok")
 }
 
-// TestMCPServersOfOneURL calls a pinned tool of one server by the definition that another one has shown, which the query of the URL tells apart.
+// TestMCPServersOfOneURL calls a pinned tool of one server by the definition that another one has shown, which the
+// query of the URL tells apart.
 func TestMCPServersOfOneURL(t *testing.T) {
 	r := toolRig(t, func(w http.ResponseWriter, req *http.Request) {
 		body, _ := io.ReadAll(req.Body)
 		if strings.Contains(string(body), "tools/list") {
-			answerWith("application/json", fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"result":{"tools":[{"name":"get_issue","description":%q}]}}`, req.URL.RawQuery))(w, req)
+			answerWith("application/json",
+				fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"result":{"tools":[{"name":"get_issue","description":%q}]}}`,
+					req.URL.RawQuery))(w, req)
 			return
 		}
 		answerWith("application/json", toolResult)(w, req)
@@ -136,12 +146,14 @@ func TestMCPServersOfOneURL(t *testing.T) {
 	for _, e := range at.endpoints {
 		for _, rule := range e.rules {
 			if rule.egress != nil {
-				rule.egress.MCP = &mcp.Rule{Tools: []string{"get_issue"}, Pin: map[string]string{"get_issue": strings.Repeat("0", 64)}}
+				rule.egress.MCP = &mcp.Rule{Tools: []string{"get_issue"},
+					Pin: map[string]string{"get_issue": strings.Repeat("0", 64)}}
 			}
 		}
 	}
 	const list = `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`
-	for _, tt := range []struct{ list, call, want string }{{"a", "b", "mcp_tool_unseen"}, {"a", "a", "mcp_tool_changed"}, {"b", "", "mcp_tool_unseen"}} {
+	for _, tt := range []struct{ list, call, want string }{{"a", "b", "mcp_tool_unseen"}, {"a", "a", "mcp_tool_changed"},
+		{"b", "", "mcp_tool_unseen"}} {
 		r.send("POST", "/mcp?"+tt.list, list, both...)
 		if _, body := r.send("POST", "/mcp?"+tt.call, toolCall("get_issue"), both...); !strings.Contains(body, tt.want) {
 			t.Errorf("listed at %s, called at %s: %s", tt.list, tt.call, body)
@@ -149,8 +161,8 @@ func TestMCPServersOfOneURL(t *testing.T) {
 	}
 }
 
-// TestMCPAnswerNotSent refuses, before it is sent, a call that goes on with an earlier one. The agent does as the refusal
-// says and sends it again: the server's question still waits.
+// TestMCPAnswerNotSent refuses, before it is sent, a call that goes on with an earlier one. The agent does as the
+// refusal says and sends it again: the server's question still waits.
 func TestMCPAnswerNotSent(t *testing.T) {
 	for name, tool := range map[string]string{"of a post": "create_issue", "of another call": "get_issue"} {
 		t.Run(name, func(t *testing.T) {

@@ -25,7 +25,8 @@ import (
 	"github.com/actionproof/mediator/proxy/mcp"
 )
 
-// mcpRig is a choke point before an MCP server of the official SDK: an action for create_issue, and an egress rule for reads.
+// mcpRig is a choke point before an MCP server of the official SDK: an action for create_issue, and an egress rule for
+// reads.
 type mcpRig struct {
 	*postRig
 	calls atomic.Int64  // of tools, at the server
@@ -44,11 +45,14 @@ func newMCPRig(t testing.TB, options *sdk.StreamableHTTPOptions, change func(pos
 	r.about.Store("An issue")
 	options.DisableLocalhostProtection = true
 	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return r.server() }, options)
-	post, reads := &mcp.Rule{Tools: []string{"create_issue"}, Post: true}, &mcp.Rule{Tools: []string{"get_issue", "ask", "think", "roots", "more"}}
+	post, reads := &mcp.Rule{Tools: []string{"create_issue"}, Post: true},
+		&mcp.Rule{Tools: []string{"get_issue", "ask", "think", "roots", "more"}}
 	if change != nil {
 		change(post, reads)
 	}
-	r.postRig = newPostRig(t, func(w http.ResponseWriter, req *http.Request) { handler.ServeHTTP(r.cutter(w, req), req) }, func(o *PipelineOptions, actions []Action) {
+	r.postRig = newPostRig(t, func(w http.ResponseWriter, req *http.Request) {
+		handler.ServeHTTP(r.cutter(w, req), req)
+	}, func(o *PipelineOptions, actions []Action) {
 		at := actions[0].Match
 		at.Path = "/mcp"
 		actions[0].Match, actions[0].Name, actions[0].MCP = at, "issues", post
@@ -100,19 +104,20 @@ func (c *cutWriter) Flush() {
 func (r *mcpRig) server() *sdk.Server {
 	s := sdk.NewServer(&sdk.Implementation{Name: "issues", Version: "1"}, nil)
 	add := func(name string, run func(context.Context, *sdk.CallToolRequest, issue) (*sdk.CallToolResult, error)) {
-		sdk.AddTool(s, &sdk.Tool{Name: name, Description: r.about.Load().(string)}, func(ctx context.Context, req *sdk.CallToolRequest, in issue) (*sdk.CallToolResult, any, error) {
-			r.calls.Add(1)
-			ctx, cancel := context.WithCancel(ctx)
-			defer cancel()
-			if in.Title == "refused" { // its question is never answered
-				go func() {
-					<-r.hold
-					cancel()
-				}()
-			}
-			result, err := run(ctx, req, in)
-			return result, nil, err
-		})
+		sdk.AddTool(s, &sdk.Tool{Name: name, Description: r.about.Load().(string)},
+			func(ctx context.Context, req *sdk.CallToolRequest, in issue) (*sdk.CallToolResult, any, error) {
+				r.calls.Add(1)
+				ctx, cancel := context.WithCancel(ctx)
+				defer cancel()
+				if in.Title == "refused" { // its question is never answered
+					go func() {
+						<-r.hold
+						cancel()
+					}()
+				}
+				result, err := run(ctx, req, in)
+				return result, nil, err
+			})
 	}
 	say := func(text string) *sdk.CallToolResult {
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}}
@@ -129,14 +134,19 @@ func (r *mcpRig) server() *sdk.Server {
 		})
 	}
 	add("ask", func(ctx context.Context, req *sdk.CallToolRequest, _ issue) (*sdk.CallToolResult, error) {
-		answer, err := req.Session.Elicit(ctx, &sdk.ElicitParams{Message: "Really?", RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{"sure": map[string]any{"type": "boolean"}}}})
+		answer, err := req.Session.Elicit(ctx,
+			&sdk.ElicitParams{Message: "Really?",
+				RequestedSchema: map[string]any{"type": "object",
+					"properties": map[string]any{"sure": map[string]any{"type": "boolean"}}}})
 		if err != nil {
 			return nil, err
 		}
 		return say(answer.Action), nil
 	})
 	add("think", func(ctx context.Context, req *sdk.CallToolRequest, _ issue) (*sdk.CallToolResult, error) {
-		answer, err := req.Session.CreateMessage(ctx, &sdk.CreateMessageParams{MaxTokens: 10, Messages: []*sdk.SamplingMessage{{Role: "user", Content: &sdk.TextContent{Text: "?"}}}})
+		answer, err := req.Session.CreateMessage(ctx,
+			&sdk.CreateMessageParams{MaxTokens: 10,
+				Messages: []*sdk.SamplingMessage{{Role: "user", Content: &sdk.TextContent{Text: "?"}}}})
 		if err != nil {
 			return nil, err
 		}
@@ -153,7 +163,9 @@ func (r *mcpRig) server() *sdk.Server {
 		if len(req.Params.InputResponses) > 0 {
 			return say("thanks"), nil
 		}
-		return &sdk.CallToolResult{RequestState: "s1", InputRequests: sdk.InputRequestMap{"confirm": &sdk.ElicitParams{Message: "Really?", RequestedSchema: map[string]any{"type": "object"}}}}, nil
+		return &sdk.CallToolResult{RequestState: "s1",
+			InputRequests: sdk.InputRequestMap{
+				"confirm": &sdk.ElicitParams{Message: "Really?", RequestedSchema: map[string]any{"type": "object"}}}}, nil
 	})
 	return s
 }
@@ -169,7 +181,8 @@ func (r *mcpRig) connect(t testing.TB, version string) *sdk.ClientSession {
 			return &sdk.CreateMessageResult{Model: "m", Role: "assistant", Content: &sdk.TextContent{Text: "!"}}, nil
 		},
 	})
-	s, err := c.Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: r.base + "/mcp", HTTPClient: r.client}, &sdk.ClientSessionOptions{ProtocolVersion: version})
+	s, err := c.Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: r.base + "/mcp", HTTPClient: r.client},
+		&sdk.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +209,8 @@ func wantShown(t testing.TB, err error, code string) problem.Details {
 	t.Helper()
 	var shown *jsonrpc.Error
 	var d problem.Details
-	if !errors.As(err, &shown) || json.Unmarshal(shown.Data, &d) != nil || d.Code != code || !strings.HasPrefix(shown.Message, code+": ") {
+	if !errors.As(err, &shown) || json.Unmarshal(shown.Data, &d) != nil || d.Code != code ||
+		!strings.HasPrefix(shown.Message, code+": ") {
 		t.Fatalf("the client is shown %v, want %s", err, code)
 	}
 	return d
@@ -240,7 +254,8 @@ func TestMCPOldRevision(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	r.wantRecord(t, "tools/call get_issue", "ok")
-	if got, err := callTool(t, s, "create_issue", "b"); err == nil || !strings.Contains(err.Error(), "mcp_transport_unsupported") {
+	if got, err := callTool(t, s, "create_issue", "b"); err == nil ||
+		!strings.Contains(err.Error(), "mcp_transport_unsupported") {
 		t.Errorf("%q, %v", got, err)
 	}
 	r = newMCPRig(t, &sdk.StreamableHTTPOptions{}, func(post, _ *mcp.Rule) { post.SameConnection = true })
@@ -283,13 +298,15 @@ func TestMCPWithTheSDK(t *testing.T) {
 					t.Fatalf("%q, %v", got, err)
 				}
 				rec := r.wantRecord(t, "tools/call create_issue", "ok")
-				if rec.Flow != flowPost || rec.State != ledger.StateForwarded || rec.Resource != "POST /mcp tools/call create_issue" || len(rec.Artifacts) != 10 {
+				if rec.Flow != flowPost || rec.State != ledger.StateForwarded ||
+					rec.Resource != "POST /mcp tools/call create_issue" || len(rec.Artifacts) != 10 {
 					t.Errorf("%+v", rec)
 				}
 				before := r.calls.Load()
 				_, err = callTool(t, s, "delete_repo", "c")
 				d := wantShown(t, err, "action_unmatched")
-				if rec := r.wantRecord(t, "tools/call delete_repo", ""); rec.State != ledger.StateRefused || rec.ID != d.Post || r.calls.Load() != before {
+				if rec := r.wantRecord(t, "tools/call delete_repo", ""); rec.State != ledger.StateRefused || rec.ID != d.Post ||
+					r.calls.Load() != before {
 					t.Errorf("%+v", rec)
 				}
 				r.roles.fail["decision"] = errors.New("away")
@@ -317,7 +334,9 @@ func TestMCPQuestions(t *testing.T) {
 		{"sampling", before, "think", func(_, reads *mcp.Rule) { reads.Sampling = true }, "m", "", false},
 		{"sampling without leave", before, "think", nil, "", "mcp_answer_refused", false},
 		{"roots", before, "roots", nil, "0", "", false},
-		{"a retry with a human's answer", mcp.Versions[0], "more", func(_, reads *mcp.Rule) { reads.Elicitation = true }, "thanks", "", true},
+		{"a retry with a human's answer", mcp.Versions[0], "more", func(_, reads *mcp.Rule) {
+			reads.Elicitation = true
+		}, "thanks", "", true},
 		{"a retry without leave", mcp.Versions[0], "more", nil, "", "mcp_answer_refused", false},
 		{"a post's retry with a human's answer", mcp.Versions[0], "more", func(post, reads *mcp.Rule) {
 			post.Tools, reads.Tools, reads.Elicitation = []string{"create_issue", "more"}, []string{"get_issue"}, true

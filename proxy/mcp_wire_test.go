@@ -26,9 +26,11 @@ func toolRig(t *testing.T, answer http.HandlerFunc, change func(*PipelineOptions
 	r.postRig = newPostRig(t, answer, func(o *PipelineOptions, actions []Action) {
 		at := actions[0].Match
 		at.Path = "/mcp"
-		actions[0].Match, actions[0].MCP, actions[0].Headers = at, &mcp.Rule{Tools: []string{"create_issue"}, Post: true}, []string{}
+		actions[0].Match, actions[0].MCP, actions[0].Headers = at, &mcp.Rule{Tools: []string{"create_issue"}, Post: true},
+			[]string{}
 		at.Methods = []string{"GET", "POST", "DELETE"}
-		o.Rules = rulesFor(t, actions[:1], []Egress{{Name: "server", Match: at, MCP: &mcp.Rule{Tools: []string{"get_issue"}, Elicitation: true}}})
+		o.Rules = rulesFor(t, actions[:1],
+			[]Egress{{Name: "server", Match: at, MCP: &mcp.Rule{Tools: []string{"get_issue"}, Elicitation: true}}})
 		if change != nil {
 			change(o)
 		}
@@ -40,7 +42,8 @@ func toolRig(t *testing.T, answer http.HandlerFunc, change func(*PipelineOptions
 var both = []string{"Accept", "application/json, text/event-stream"}
 
 func toolCall(tool string) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":%q,"arguments":{"title":"a"}}}`, tool)
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":%q,"arguments":{"title":"a"}}}`,
+		tool)
 }
 
 const toolResult = `{"jsonrpc":"2.0","id":7,"result":{"content":[]}}`
@@ -64,10 +67,13 @@ func TestMCPRefusals(t *testing.T) {
 		{"a tool", toolCall("delete_repo"), nil, 200, 403, "7", "action_unmatched"},
 		{"a method", `{"jsonrpc":"2.0","id":"a\"b","method":"tasks/get"}`, nil, 200, -32601, `"a\"b"`, "mcp_method_refused"},
 		{"a header", toolCall("create_issue"), []string{"Mcp-Method", "ping"}, 400, -32020, "7", "mcp_header_mismatch"},
-		{"a revision", toolCall("create_issue"), []string{"Mcp-Protocol-Version", "1900-01-01"}, 400, -32022, "7", "mcp_version_unsupported"},
-		{"the old transport", toolCall("create_issue"), []string{"Accept", "*/*"}, 400, 400, "7", "mcp_transport_unsupported"},
+		{"a revision", toolCall("create_issue"), []string{"Mcp-Protocol-Version", "1900-01-01"}, 400, -32022, "7",
+			"mcp_version_unsupported"},
+		{"the old transport", toolCall("create_issue"), []string{"Accept", "*/*"}, 400, 400, "7",
+			"mcp_transport_unsupported"},
 		{"a batch", "[" + toolCall("get_issue") + "]", nil, 400, -32600, "", "message_malformed"},
-		{"two readings", strings.Replace(toolCall("get_issue"), "{", `{"ID":8,`, 1), nil, 400, -32600, "", "message_ambiguous"},
+		{"two readings", strings.Replace(toolCall("get_issue"), "{", `{"ID":8,`, 1), nil, 400, -32600, "",
+			"message_ambiguous"},
 		{"no message", `{}`, nil, 400, -32600, "", "message_malformed"},
 		{"a notification", `{"jsonrpc":"2.0","method":"notifications/other"}`, nil, 403, -32601, "", "mcp_method_refused"},
 		{"an answer", `{"jsonrpc":"2.0","id":7,"result":{}}`, nil, 403, 403, "", "mcp_answer_unasked"},
@@ -94,8 +100,10 @@ func TestMCPRefusals(t *testing.T) {
 			must(t, json.Unmarshal([]byte(body), &got))
 			rec, _ := r.record.last()
 			e := got.Error
-			if resp.StatusCode != tt.status || resp.Header.Get("Content-Type") != "application/json" || got.Version != "2.0" || string(got.ID) != tt.id ||
-				e.Code != tt.code || e.Data.Code != tt.problem || e.Data.Post != rec.ID || !strings.HasPrefix(e.Message, tt.problem+": ") {
+			if resp.StatusCode != tt.status || resp.Header.Get("Content-Type") != "application/json" || got.Version != "2.0" ||
+				string(got.ID) != tt.id ||
+				e.Code != tt.code || e.Data.Code != tt.problem || e.Data.Post != rec.ID ||
+				!strings.HasPrefix(e.Message, tt.problem+": ") {
 				t.Errorf("got %s %s", resp.Status, body)
 			}
 			if (len(e.Data.Supported) > 0) != (tt.code == -32022) {
@@ -115,11 +123,14 @@ func TestMCPRefusals(t *testing.T) {
 func TestMCPOnTheWay(t *testing.T) {
 	r := toolRig(t, answerWith("application/json", toolResult), nil)
 	body := " " + toolCall("create_issue")
-	resp, answer := r.send("POST", "/mcp", body, append(both, "Mcp-Session-Id", "s1", "Mcp-Protocol-Version", "2025-11-25", "Mcp-Method", "tools/call")...)
+	resp, answer := r.send("POST", "/mcp", body,
+		append(both, "Mcp-Session-Id", "s1", "Mcp-Protocol-Version", "2025-11-25", "Mcp-Method", "tools/call")...)
 	if resp.StatusCode != http.StatusOK || answer != toolResult || resp.Header.Get("Actionproof-Post") == "" {
 		t.Fatalf("got %s %s", resp.Status, answer)
 	}
-	if h := r.sent[0].Header; r.body[0] != body || h.Get("Mcp-Session-Id") != "s1" || h.Get("Mcp-Protocol-Version") != "2025-11-25" || h.Get("Accept-Encoding") != "identity" || h.Get("Authorization") != "Bearer "+secretToken {
+	if h := r.sent[0].Header; r.body[0] != body || h.Get("Mcp-Session-Id") != "s1" ||
+		h.Get("Mcp-Protocol-Version") != "2025-11-25" || h.Get("Accept-Encoding") != "identity" ||
+		h.Get("Authorization") != "Bearer "+secretToken {
 		t.Errorf("the upstream saw %q, %v", r.body[0], h)
 	}
 	want, err := evidence.HashJSON([]byte(body))
@@ -129,10 +140,12 @@ func TestMCPOnTheWay(t *testing.T) {
 		t.Errorf("%+v", rec)
 	}
 	m := r.roles.decided.Call.Message
-	if m == nil || m.MCP.Tool != "create_issue" || !strings.HasSuffix(m.MCP.Server, "/mcp") || string(m.MCP.Arguments) != `{"title":"a"}` {
+	if m == nil || m.MCP.Tool != "create_issue" || !strings.HasSuffix(m.MCP.Server, "/mcp") ||
+		string(m.MCP.Arguments) != `{"title":"a"}` {
 		t.Errorf("the control plane was asked about %+v", m)
 	}
-	r.send("POST", "/mcp", strings.Replace(toolCall("create_issue"), `"a"`, `"`+strings.Repeat("a", policy.MaxArguments)+`"`, 1), both...)
+	r.send("POST", "/mcp",
+		strings.Replace(toolCall("create_issue"), `"a"`, `"`+strings.Repeat("a", policy.MaxArguments)+`"`, 1), both...)
 	if m := r.roles.decided.Call.Message; m == nil || m.MCP.Arguments != nil {
 		t.Errorf("too many arguments went to the control plane: %d bytes", len(m.MCP.Arguments))
 	}
@@ -158,7 +171,8 @@ func TestMCPBrokenAnswers(t *testing.T) {
 		{"half a stream", "create_issue", "text/event-stream", ": hello\n\n", "lost", ledger.StateIndeterminate},
 		{"half a stream of a read", "get_issue", "text/event-stream", ": hello\n\n", "lost", ledger.StateIndeterminate},
 		{"a stream that nobody resumes", "get_issue", "text/event-stream", event, "lost", ledger.StateIndeterminate},
-		{"a stream with its result", "create_issue", "text/event-stream", event + "data: " + toolResult + "\n\n", "ok", ledger.StateForwarded},
+		{"a stream with its result", "create_issue", "text/event-stream", event + "data: " + toolResult + "\n\n", "ok",
+			ledger.StateForwarded},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := toolRig(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -185,7 +199,8 @@ func TestMCPAgentGone(t *testing.T) {
 	gone := make(chan struct{})
 	r := toolRig(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		for _, piece := range []string{": hello\n\n", ": " + strings.Repeat("x", 1<<20) + "\n\n", "data: " + toolResult + "\n\n"} {
+		for _, piece := range []string{": hello\n\n", ": " + strings.Repeat("x", 1<<20) + "\n\n",
+			"data: " + toolResult + "\n\n"} {
 			flush(w, piece)
 			<-gone
 		}
@@ -206,7 +221,8 @@ func TestMCPAnswersThatAreNotRead(t *testing.T) {
 		w.Header().Set("Content-Encoding", "gzip")
 		_, _ = io.WriteString(w, "not really")
 	}, nil)
-	if _, answer := r.send("POST", "/mcp", toolCall("get_issue"), append(both, "Accept-Encoding", "gzip")...); answer != "not really" {
+	if _, answer := r.send("POST", "/mcp", toolCall("get_issue"), append(both, "Accept-Encoding", "gzip")...); answer !=
+		"not really" {
 		t.Fatalf("got %q", answer)
 	}
 	rec := r.wantRecord(t, "tools/call get_issue", "unseen")
@@ -227,14 +243,18 @@ func TestMCPSessions(t *testing.T) {
 		t.Fatalf("got %q", got)
 	}
 	asked, tainted := r.session, func(s *session.Session) bool { return len(s.Report().Found) > 0 }
-	other := r.sessions.OpenStanding(trigger.Event{ID: "evt_2", Kind: evidence.TriggerSourceEvent, Source: "github"}, "worker-1")
+	other := r.sessions.OpenStanding(trigger.Event{ID: "evt_2", Kind: evidence.TriggerSourceEvent, Source: "github"},
+		"worker-1")
 	const answer = `{"jsonrpc":"2.0","id":1,"result":{"action":"accept"}}`
-	if resp, _ := r.send("POST", "/mcp", answer, both...); resp.StatusCode != http.StatusForbidden || tainted(asked) || !tainted(other) {
+	if resp, _ := r.send("POST", "/mcp", answer, both...); resp.StatusCode != http.StatusForbidden || tainted(asked) ||
+		!tainted(other) {
 		t.Errorf("another session may answer: %s", resp.Status)
 	}
-	next := r.sessions.OpenStanding(trigger.Event{ID: "evt_3", Kind: evidence.TriggerSourceEvent, Source: "github"}, "worker-1")
+	next := r.sessions.OpenStanding(trigger.Event{ID: "evt_3", Kind: evidence.TriggerSourceEvent, Source: "github"},
+		"worker-1")
 	r.send("GET", "/mcp", "")
-	if resp, _ := r.send("POST", "/mcp", answer, both...); resp.StatusCode != http.StatusOK || tainted(asked) || !tainted(next) {
+	if resp, _ := r.send("POST", "/mcp", answer, both...); resp.StatusCode != http.StatusOK || tainted(asked) ||
+		!tainted(next) {
 		t.Errorf("the session that was asked: %s", resp.Status)
 	}
 	if resp, _ := r.send("POST", "/mcp", answer, both...); resp.StatusCode != http.StatusForbidden {

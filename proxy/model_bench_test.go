@@ -14,14 +14,17 @@ import (
 	"github.com/actionproof/mediator/proxy/match"
 )
 
-// BenchmarkModelStream compares streams that are observed with streams by a plain rule, in turns: the median time until the first piece of an
-// answer is there, and the median delay of a piece from the upstream to the client, which share the process.
+// BenchmarkModelStream compares streams that are observed with streams by a plain rule, in turns: the median time until
+// the first piece of an answer is there, and the median delay of a piece from the upstream to the client, which share
+// the process.
 func BenchmarkModelStream(b *testing.B) {
 	const pieces = 50
 	p := newPostRig(b, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for range pieces {
-			fmt.Fprintf(w, "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"%d\"},\"finish_reason\":null}]}\n\n", time.Now().UnixNano())
+			fmt.Fprintf(w,
+				"data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"model\":\"m\",\"choices\":[{\"index\":0,"+
+					"\"delta\":{\"content\":\"%d\"},\"finish_reason\":null}]}\n\n", time.Now().UnixNano())
 			flush(w)
 			time.Sleep(200 * time.Microsecond) // models are slower
 		}
@@ -31,7 +34,9 @@ func BenchmarkModelStream(b *testing.B) {
 			m.Path, m.Methods = path, []string{"POST"}
 			return m
 		}
-		o.Rules = rulesFor(b, nil, []Egress{{Name: "plain", Match: at("/plain")}, {Name: "observed", Match: at("/observed"), Observe: &inference.Rule{Dialect: inference.OpenAIChat}}})
+		o.Rules = rulesFor(b, nil,
+			[]Egress{{Name: "plain", Match: at("/plain")},
+				{Name: "observed", Match: at("/observed"), Observe: &inference.Rule{Dialect: inference.OpenAIChat}}})
 		o.Load = Load{Session: Rate{PerSecond: maxRate}, Host: Rate{PerSecond: maxRate}}
 		o.Record = forgetful{}
 	})

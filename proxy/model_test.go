@@ -23,7 +23,8 @@ import (
 )
 
 var modelPaths = map[inference.Dialect]string{
-	inference.OpenAIChat: "/v1/chat/completions", inference.OpenAIResponses: "/v1/responses", inference.AnthropicMessages: "/v1/messages",
+	inference.OpenAIChat: "/v1/chat/completions", inference.OpenAIResponses: "/v1/responses",
+	inference.AnthropicMessages: "/v1/messages",
 }
 
 // secretText is said to and by models, and must be in no record.
@@ -36,7 +37,8 @@ func newModelRig(t testing.TB, answer http.HandlerFunc, hosted ...string) *postR
 		o.Load.Bodies.Memory = 16 << 20
 		var egress []Egress
 		for d, path := range modelPaths {
-			m := match.Match{Scheme: actions[0].Match.Scheme, Host: actions[0].Match.Host, Port: actions[0].Match.Port, Path: path, Methods: []string{"POST"}}
+			m := match.Match{Scheme: actions[0].Match.Scheme, Host: actions[0].Match.Host, Port: actions[0].Match.Port,
+				Path: path, Methods: []string{"POST"}}
 			egress = append(egress, Egress{Name: string(d), Match: m, Observe: &inference.Rule{Dialect: d, Hosted: hosted}})
 		}
 		o.Rules = rulesFor(t, actions, egress)
@@ -73,7 +75,8 @@ func answerModels(w http.ResponseWriter, r *http.Request) {
 	whole := ""
 	switch inference.Dialect(dialectAt(r.URL.Path)) {
 	case inference.OpenAIChat:
-		whole = `{"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"gpt-5-2025","choices":[{"index":0,"message":{"role":"assistant","content":"` + secretText + `","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":6,"total_tokens":15,"prompt_tokens_details":{"cached_tokens":2},"completion_tokens_details":{"reasoning_tokens":1}}}`
+		whole =
+			`{"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"gpt-5-2025","choices":[{"index":0,"message":{"role":"assistant","content":"` + secretText + `","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":6,"total_tokens":15,"prompt_tokens_details":{"cached_tokens":2},"completion_tokens_details":{"reasoning_tokens":1}}}`
 		events = []string{
 			`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"gpt-5-2025","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`,
 			`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"gpt-5-2025","choices":[{"index":0,"delta":{"content":"` + secretText + `"},"finish_reason":null}]}`,
@@ -82,7 +85,8 @@ func answerModels(w http.ResponseWriter, r *http.Request) {
 			`[DONE]`,
 		}
 	case inference.OpenAIResponses:
-		response := `{"id":"resp_1","object":"response","created_at":1,"status":"completed","model":"gpt-5-2025","output":[{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"` + secretText + `","annotations":[]}]}],"usage":{"input_tokens":9,"input_tokens_details":{"cached_tokens":2},"output_tokens":6,"output_tokens_details":{"reasoning_tokens":1},"total_tokens":15}}`
+		response :=
+			`{"id":"resp_1","object":"response","created_at":1,"status":"completed","model":"gpt-5-2025","output":[{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"` + secretText + `","annotations":[]}]}],"usage":{"input_tokens":9,"input_tokens_details":{"cached_tokens":2},"output_tokens":6,"output_tokens_details":{"reasoning_tokens":1},"total_tokens":15}}`
 		whole = response
 		events = []string{
 			`{"type":"response.created","sequence_number":0,"response":{"id":"resp_1","object":"response","status":"in_progress","model":"gpt-5-2025","output":[]}}`,
@@ -90,7 +94,9 @@ func answerModels(w http.ResponseWriter, r *http.Request) {
 			`{"type":"response.completed","sequence_number":2,"response":` + response + `}`,
 		}
 	case inference.AnthropicMessages:
-		whole = `{"id":"msg_1","type":"message","role":"assistant","model":"gpt-5-2025","content":[{"type":"text","text":"` + secretText + `"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":7,"cache_read_input_tokens":2,"output_tokens":6,"output_tokens_details":{"thinking_tokens":1}}}`
+		whole = `{"id":"msg_1","type":"message","role":"assistant","model":"gpt-5-2025","content":[{"type":"text","text":"` +
+			secretText +
+			`"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":7,"cache_read_input_tokens":2,"output_tokens":6,"output_tokens_details":{"thinking_tokens":1}}}`
 		events = []string{
 			`{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"gpt-5-2025","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":7,"cache_read_input_tokens":2,"output_tokens":1}}}`,
 			`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`,
@@ -130,11 +136,14 @@ func dialectAt(path string) inference.Dialect {
 func (p *postRig) sayTo(t testing.TB, d inference.Dialect, stream bool) (said string, err error) {
 	t.Helper()
 	ctx := t.Context()
-	open := openai.NewClient(openaioption.WithBaseURL(p.base+"/v1"), openaioption.WithAPIKey("k"), openaioption.WithHTTPClient(p.client), openaioption.WithMaxRetries(0))
-	claude := anthropic.NewClient(anthropicoption.WithBaseURL(p.base), anthropicoption.WithAPIKey("k"), anthropicoption.WithHTTPClient(p.client), anthropicoption.WithMaxRetries(0))
+	open := openai.NewClient(openaioption.WithBaseURL(p.base+"/v1"), openaioption.WithAPIKey("k"),
+		openaioption.WithHTTPClient(p.client), openaioption.WithMaxRetries(0))
+	claude := anthropic.NewClient(anthropicoption.WithBaseURL(p.base), anthropicoption.WithAPIKey("k"),
+		anthropicoption.WithHTTPClient(p.client), anthropicoption.WithMaxRetries(0))
 	switch d {
 	case inference.OpenAIChat:
-		ask := openai.ChatCompletionNewParams{Model: "gpt-5", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(secretText)}}
+		ask := openai.ChatCompletionNewParams{Model: "gpt-5",
+			Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(secretText)}}
 		if !stream {
 			answer, err := open.Chat.Completions.New(ctx, ask)
 			if err != nil {
@@ -151,7 +160,8 @@ func (p *postRig) sayTo(t testing.TB, d inference.Dialect, stream bool) (said st
 		}
 		return said, events.Err()
 	case inference.OpenAIResponses:
-		ask := responses.ResponseNewParams{Model: "gpt-5", Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(secretText)}}
+		ask := responses.ResponseNewParams{Model: "gpt-5",
+			Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(secretText)}}
 		if !stream {
 			answer, err := open.Responses.New(ctx, ask)
 			if err != nil {
@@ -167,7 +177,8 @@ func (p *postRig) sayTo(t testing.TB, d inference.Dialect, stream bool) (said st
 		}
 		return said, events.Err()
 	}
-	ask := anthropic.MessageNewParams{Model: "gpt-5", MaxTokens: 100, Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock(secretText))}}
+	ask := anthropic.MessageNewParams{Model: "gpt-5", MaxTokens: 100,
+		Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock(secretText))}}
 	if !stream {
 		answer, err := claude.Messages.New(ctx, ask)
 		if err != nil {
@@ -193,12 +204,15 @@ func TestModelSDKs(t *testing.T) {
 					t.Fatalf("the SDK gets %q, %v", said, err)
 				}
 				m := p.wantModel(t)
-				got := fmt.Sprint(m.API, m.Model, m.AnsweredBy, m.Outcome, m.Streamed, *m.Input, *m.Output, *m.Cached, *m.Reasoning, *m.Calls)
-				want := fmt.Sprint(d, "gpt-5", "gpt-5-2025", "complete", stream, "{9 declared}{6 declared}{2 declared}{1 declared}{0 observed}")
+				got := fmt.Sprint(m.API, m.Model, m.AnsweredBy, m.Outcome, m.Streamed, *m.Input, *m.Output, *m.Cached, *m.Reasoning,
+					*m.Calls)
+				want := fmt.Sprint(d, "gpt-5", "gpt-5-2025", "complete", stream,
+					"{9 declared}{6 declared}{2 declared}{1 declared}{0 observed}")
 				if strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(want, " ", "") {
 					t.Errorf("the record has %s, want %s", got, want)
 				}
-				if (m.First != nil) != stream || m.Sent == nil || m.Head == nil || m.End == nil || m.Sent.N > m.Head.N || m.Head.N > m.End.N || stream && (m.First.N < m.Head.N || m.First.N > m.End.N) {
+				if (m.First != nil) != stream || m.Sent == nil || m.Head == nil || m.End == nil || m.Sent.N > m.Head.N ||
+					m.Head.N > m.End.N || stream && (m.First.N < m.Head.N || m.First.N > m.End.N) {
 					t.Errorf("times: %+v %+v %+v %+v", m.Sent, m.Head, m.First, m.End)
 				}
 			})
@@ -213,7 +227,8 @@ func TestModelHosted(t *testing.T) {
 	p.wantRefused("model_hosted_tool", "POST", "/v1/responses", body)
 	p.wantRefused("model_hosted_tool", "POST", "/v1/responses", `{"model":"gpt-5","input":"x","background":true}`)
 	p.wantRefused("message_ambiguous", "POST", "/v1/responses", `{"model":"gpt-5","input":"x","input":"y"}`)
-	p.wantRefused("message_ambiguous", "POST", "/v1/chat/completions", `{"messages":[],"tools":[],"Tools":[{"type":"web_search"}]}`)
+	p.wantRefused("message_ambiguous", "POST", "/v1/chat/completions",
+		`{"messages":[],"tools":[],"Tools":[{"type":"web_search"}]}`)
 	p.wantRefused("message_malformed", "POST", "/v1/chat/completions", `{"messages":`)
 	p.wantRefused("message_malformed", "POST", "/v1/chat/completions", "")
 	for _, rec := range p.record.posts {
@@ -232,16 +247,21 @@ func TestModelHosted(t *testing.T) {
 
 func TestModelRefusedSDK(t *testing.T) {
 	p := newModelRig(t, answerModels)
-	open := openai.NewClient(openaioption.WithBaseURL(p.base+"/v1"), openaioption.WithAPIKey("k"), openaioption.WithHTTPClient(p.client))
+	open := openai.NewClient(openaioption.WithBaseURL(p.base+"/v1"), openaioption.WithAPIKey("k"),
+		openaioption.WithHTTPClient(p.client))
 	_, err := open.Responses.New(t.Context(), responses.ResponseNewParams{Model: "gpt-5", Background: openai.Bool(true)})
 	var refused *openai.Error
 	if !errors.As(err, &refused) || refused.StatusCode != http.StatusForbidden {
 		t.Errorf("OpenAI's SDK: %v", err)
 	}
-	claude := anthropic.NewClient(anthropicoption.WithBaseURL(p.base), anthropicoption.WithAPIKey("k"), anthropicoption.WithHTTPClient(p.client))
-	_, err = claude.Messages.New(t.Context(), anthropic.MessageNewParams{Model: "m", MaxTokens: 1, Tools: []anthropic.ToolUnionParam{{OfWebSearchTool20250305: &anthropic.WebSearchTool20250305Param{}}}})
+	claude := anthropic.NewClient(anthropicoption.WithBaseURL(p.base), anthropicoption.WithAPIKey("k"),
+		anthropicoption.WithHTTPClient(p.client))
+	_, err = claude.Messages.New(t.Context(),
+		anthropic.MessageNewParams{Model: "m", MaxTokens: 1,
+			Tools: []anthropic.ToolUnionParam{{OfWebSearchTool20250305: &anthropic.WebSearchTool20250305Param{}}}})
 	var refusedToo *anthropic.Error
-	if !errors.As(err, &refusedToo) || refusedToo.StatusCode != http.StatusForbidden || !strings.Contains(err.Error(), "model_hosted_tool") {
+	if !errors.As(err, &refusedToo) || refusedToo.StatusCode != http.StatusForbidden ||
+		!strings.Contains(err.Error(), "model_hosted_tool") {
 		t.Errorf("Anthropic's SDK: %v", err)
 	}
 	if len(p.sent) > 0 {
@@ -261,8 +281,11 @@ func TestModelBytes(t *testing.T) {
 		budget                     int // room for answers, in bytes
 		outcome, unread            string
 	}{
-		{"stream", "text/event-stream", "", ": hi\r\n\r\ndata:{\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}\r\n\r\ndata: [DONE]\r\n\r\n", 1 << 20, "complete", ""},
-		{"stream that is none", "text/event-stream", "", "data: \x00\xff {\n\ndata: {}\n\n", 1 << 20, "not_measured", "malformed"},
+		{"stream", "text/event-stream", "",
+			": hi\r\n\r\ndata:{\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}\r\n\r\ndata: " +
+				"[DONE]\r\n\r\n", 1 << 20, "complete", ""},
+		{"stream that is none", "text/event-stream", "", "data: \x00\xff {\n\ndata: {}\n\n", 1 << 20, "not_measured",
+			"malformed"},
 		{"gzip", "application/json", "gzip", zipped.String(), 1 << 20, "complete", ""},
 		{"another encoding", "application/json", "br", "\x01\x02\x03", 1 << 20, "not_measured", "encoding"},
 		{"text", "text/plain", "", secretText, 1 << 20, "not_measured", "type"},
@@ -281,9 +304,11 @@ func TestModelBytes(t *testing.T) {
 			taken := p.pipeline.bodies.Answers(p.session.ID)
 			must(t, taken.Take((64<<20-tt.budget)/2)) // a session may hold half
 			defer taken.Free()
-			resp, got := p.send("POST", "/v1/chat/completions", `{"messages":[{"role":"user","content":"`+secretText+`"}]}`, "Accept-Encoding", "gzip, br")
+			resp, got := p.send("POST", "/v1/chat/completions", `{"messages":[{"role":"user","content":"`+secretText+`"}]}`,
+				"Accept-Encoding", "gzip, br")
 			if got != tt.body || resp.Header.Get("Content-Encoding") != tt.encoding {
-				t.Errorf("the answer has %d bytes, want %d; encoding %q", len(got), len(tt.body), resp.Header.Get("Content-Encoding"))
+				t.Errorf("the answer has %d bytes, want %d; encoding %q", len(got), len(tt.body),
+					resp.Header.Get("Content-Encoding"))
 			}
 			if asked := p.sent[0].Header.Values("Accept-Encoding"); fmt.Sprint(asked) != "[identity]" {
 				t.Errorf("the upstream is asked for %v", asked)
@@ -298,7 +323,8 @@ func TestModelBytes(t *testing.T) {
 // TestModelBehind: a slow reader does not delay the answer; the rest is not measured.
 func TestModelBehind(t *testing.T) {
 	const events = 40_000 // more than may wait for the reader
-	large := strings.Repeat("data: {\"choices\":[{\"delta\":{\"content\":\""+secretText+"\"}}]}\n\n", events) + "data: [DONE]\n\n"
+	large := strings.Repeat("data: {\"choices\":[{\"delta\":{\"content\":\""+secretText+"\"}}]}\n\n", events) +
+		"data: [DONE]\n\n"
 	p := newModelRig(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, large)
@@ -307,7 +333,8 @@ func TestModelBehind(t *testing.T) {
 	p.pipeline.follow = func(read func()) {
 		go func() { <-blocked; read() }()
 	}
-	resp := p.start(t.Context(), "POST", "/v1/chat/completions", `{"messages":[{"role":"user","content":"x"}],"stream":true}`)
+	resp := p.start(t.Context(), "POST", "/v1/chat/completions",
+		`{"messages":[{"role":"user","content":"x"}],"stream":true}`)
 	got := make([]byte, len(large))
 	if _, err := io.ReadFull(resp.Body, got); err != nil || string(got) != large {
 		t.Errorf("the answer is not what was sent: %v", err)
@@ -343,7 +370,8 @@ func TestModelRules(t *testing.T) {
 	rule := func(name string) Egress {
 		return Egress{Name: name, Match: m, Observe: &inference.Rule{Dialect: inference.OpenAIChat}}
 	}
-	if _, err := NewRules(nil, []Egress{rule("a"), rule("b")}); err == nil || !strings.Contains(err.Error(), "observes the same URL") {
+	if _, err := NewRules(nil, []Egress{rule("a"), rule("b")}); err == nil ||
+		!strings.Contains(err.Error(), "observes the same URL") {
 		t.Errorf("%v", err)
 	}
 	plain := rule("plain")

@@ -37,12 +37,15 @@ func (r *nodeRig) Token(context.Context, string, time.Duration) string { return 
 // newNodeRig has the rules for posts and for reads at the node, or one of them, or none.
 func newNodeRig(t testing.TB, posts, reads bool) *nodeRig {
 	t.Helper()
-	r := &nodeRig{node: &fakeNode{answer: func(string, []byte) (string, error) { return `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`, nil }}}
+	r := &nodeRig{node: &fakeNode{answer: func(string, []byte) (string, error) {
+		return `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`, nil
+	}}}
 	r.postRig = newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
 		at := matching(t, ownMCP, "GET", "POST", "DELETE")
 		wide := matching(t, "http://*.internal/**", "GET", "POST")
 		egress := []Egress{{Name: "wide", Match: wide}}
-		actions[0].Name, actions[0].Match, actions[0].MCP = "plugins", at, &mcp.Rule{Tools: []string{"register_plugin"}, Post: true}
+		actions[0].Name, actions[0].Match, actions[0].MCP = "plugins", at,
+			&mcp.Rule{Tools: []string{"register_plugin"}, Post: true}
 		actions[0].Match.Methods = []string{"POST"}
 		if !posts {
 			actions = actions[1:]
@@ -64,7 +67,8 @@ func nodeTool(tool string) string {
 // calls.
 func TestRulesForTheNode(t *testing.T) {
 	forged := []string{
-		"ActionProof-Caller", "forged", "Agent-Statement", "forged", "Authorization", "mine", "Cookie", "mine", "Origin", "http://evil.example", "X-Forwarded-For", "10.0.0.1",
+		"ActionProof-Caller", "forged", "Agent-Statement", "forged", "Authorization", "mine", "Cookie", "mine", "Origin",
+		"http://evil.example", "X-Forwarded-For", "10.0.0.1",
 		"Accept", "text/html", "Mcp-Protocol-Version", "2025-06-18",
 	}
 	for _, tt := range []struct {
@@ -83,31 +87,39 @@ func TestRulesForTheNode(t *testing.T) {
 		resp, answer := r.send("POST", ownMCP, nodeTool(tt.tool), forged...)
 		rec, n := r.record.last()
 		if tt.code != "" {
-			if n != 1 || rec.Code != tt.code || rec.State != ledger.StateRefused || len(r.node.asked) != 0 || !strings.Contains(answer, tt.code) {
+			if n != 1 || rec.Code != tt.code || rec.State != ledger.StateRefused || len(r.node.asked) != 0 ||
+				!strings.Contains(answer, tt.code) {
 				t.Errorf("%s: %s, the record %+v, the node %+v", tt.tool, answer, rec, r.node.asked)
 			}
 			continue
 		}
-		if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "application/json" || !strings.Contains(answer, `"result"`) {
+		if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "application/json" ||
+			!strings.Contains(answer, `"result"`) {
 			t.Errorf("%s: %d %v %s", tt.tool, resp.StatusCode, resp.Header, answer)
 		}
-		if n != 1 || rec.Flow != tt.flow || rec.State != ledger.StateForwarded || rec.Host != "mediator.internal:80" || rec.Path != "/mcp" {
+		if n != 1 || rec.Flow != tt.flow || rec.State != ledger.StateForwarded || rec.Host != "mediator.internal:80" ||
+			rec.Path != "/mcp" {
 			t.Errorf("%s: %d records, %+v", tt.tool, n, rec)
 		}
-		if tt.flow == flowPost && (len(rec.Artifacts) != 10 || rec.Resource != "POST /mcp tools/call "+tt.tool || rec.ID != resp.Header.Get("ActionProof-Post")) {
+		if tt.flow == flowPost &&
+			(len(rec.Artifacts) != 10 || rec.Resource != "POST /mcp tools/call "+tt.tool ||
+				rec.ID != resp.Header.Get("ActionProof-Post")) {
 			t.Errorf("%s: %+v, %v", tt.tool, rec, resp.Header)
 		}
-		if posted := tt.flow == flowPost; posted != slices.Equal(r.forgotten, []string{rec.Subject}) || !posted && len(r.forgotten) > 0 {
+		if posted := tt.flow == flowPost; posted != slices.Equal(r.forgotten, []string{rec.Subject}) || !posted &&
+			len(r.forgotten) > 0 {
 			t.Errorf("%s: the reputations of %q were forgotten", tt.tool, r.forgotten)
 		}
 		if len(r.node.asked) != 1 {
 			t.Fatalf("the node was asked %+v", r.node.asked)
 		}
 		asked := r.node.asked[0]
-		if c := asked.caller; c == nil || asked.body != nodeTool(tt.tool) || c.Session != r.session.ID || c.EventID != "evt_1" || c.Agent != "agent" || c.Owner != strings.Repeat("o", 43) || c.Audience != "node" {
+		if c := asked.caller; c == nil || asked.body != nodeTool(tt.tool) || c.Session != r.session.ID ||
+			c.EventID != "evt_1" || c.Agent != "agent" || c.Owner != strings.Repeat("o", 43) || c.Audience != "node" {
 			t.Errorf("the node was asked %+v by %+v", asked, c)
 		}
-		if want := "Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\nMcp-Protocol-Version: 2025-06-18\r\n"; asked.header != want {
+		if want := "Accept: application/json, text/event-stream\r\nContent-Type: " +
+			"application/json\r\nMcp-Protocol-Version: 2025-06-18\r\n"; asked.header != want {
 			t.Errorf("the node was sent the header\n%s\nwant\n%s", asked.header, want)
 		}
 	}
@@ -119,12 +131,14 @@ func TestNodeAway(t *testing.T) {
 		return "", refusal.New("node_unavailable", "the node does not answer")
 	}
 	_, answer := r.send("POST", ownMCP, nodeTool("register_plugin"))
-	if rec, _ := r.record.last(); rec.Code != "node_unavailable" || rec.State != ledger.StateFailed || !strings.Contains(answer, "node_unavailable") {
+	if rec, _ := r.record.last(); rec.Code != "node_unavailable" || rec.State != ledger.StateFailed ||
+		!strings.Contains(answer, "node_unavailable") {
 		t.Errorf("%s, %+v", answer, rec)
 	}
 	r.pipeline.o.Node = nil
 	_, answer = r.send("POST", ownMCP, nodeTool("register_plugin"))
-	if rec, _ := r.record.last(); rec.Code != "not_configured" || rec.State != ledger.StateFailed || !strings.Contains(answer, "not_configured") {
+	if rec, _ := r.record.last(); rec.Code != "not_configured" || rec.State != ledger.StateFailed ||
+		!strings.Contains(answer, "not_configured") {
 		t.Errorf("%s, %+v", answer, rec)
 	}
 }
@@ -161,9 +175,10 @@ func TestNodeIsLeftAlone(t *testing.T) {
 // TestAnswersOfTheNode: the node may not answer what an upstream may not.
 func TestAnswersOfTheNode(t *testing.T) {
 	for name, answer := range map[string]http.Response{
-		"another protocol": {StatusCode: http.StatusSwitchingProtocols, Header: http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}},
-		"no status":        {StatusCode: 99, Header: http.Header{}},
-		"a large header":   {StatusCode: http.StatusOK, Header: http.Header{"X": {strings.Repeat("x", 64<<10)}}},
+		"another protocol": {StatusCode: http.StatusSwitchingProtocols,
+			Header: http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}},
+		"no status":      {StatusCode: 99, Header: http.Header{}},
+		"a large header": {StatusCode: http.StatusOK, Header: http.Header{"X": {strings.Repeat("x", 64<<10)}}},
 	} {
 		for _, tool := range []string{"register_plugin", "search_plugins"} {
 			r := newNodeRig(t, true, true)
@@ -173,7 +188,8 @@ func TestAnswersOfTheNode(t *testing.T) {
 				return &a
 			}
 			resp, body := r.send("POST", ownMCP, nodeTool(tool))
-			if rec, n := r.record.last(); n != 1 || rec.Code != "upstream_lost" || rec.State == ledger.StateForwarded || !strings.Contains(body, "upstream_lost") {
+			if rec, n := r.record.last(); n != 1 || rec.Code != "upstream_lost" || rec.State == ledger.StateForwarded ||
+				!strings.Contains(body, "upstream_lost") {
 				t.Errorf("%s to %s: %d %s, %+v", name, tool, resp.StatusCode, body, rec)
 			}
 		}
@@ -188,28 +204,39 @@ func TestSpellingsOfTheNode(t *testing.T) {
 		for i := 0; i+1 < len(header); i += 2 {
 			h += header[i] + ": " + header[i+1] + "\r\n"
 		}
-		return line + " HTTP/1.1\r\nHost: " + host + "\r\nContent-Type: application/json\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n" + h + "\r\n" + body
+		return line + " HTTP/1.1\r\nHost: " + host + "\r\nContent-Type: application/json\r\nContent-Length: " +
+			strconv.Itoa(len(body)) + "\r\n" + h + "\r\n" + body
 	}
 	const same = "" // reaches the node once, as the session's agent
 	for _, tt := range []struct{ name, connect, raw, code string }{
 		{"the absolute form", "", message("POST "+ownMCP, "mediator.internal", search), same},
 		{"in capitals, with a dot and the port", "", message("POST http://MEDIATOR.internal.:80/mcp", "x", search), same},
 		{"a Host that names another", "", message("POST "+ownMCP, "api.example.com", search), same},
-		{"another URL, with the mediator as Host", "", message("POST http://api.example.com/mcp", "mediator.internal", register), "action_unmatched"},
+		{"another URL, with the mediator as Host", "",
+			message("POST http://api.example.com/mcp", "mediator.internal", register), "action_unmatched"},
 		{"a tunnel to port 80", "mediator.internal:80", message("POST /mcp", "mediator.internal", search), same},
-		{"a tunnel with another Host", "mediator.internal:80", message("POST /mcp", "api.example.com", search), "target_mismatch"},
-		{"a tunnel without TLS to port 443", "mediator.internal:443", message("POST /mcp", "mediator.internal", search), "not_a_proxy_request"},
-		{"a tunnel to another port", "mediator.internal:8080", message("POST /mcp", "mediator.internal:8080", search), "action_unmatched"},
-		{"TLS to port 443", "mediator.internal:443 TLS", message("POST /mcp", "mediator.internal", register), "action_unmatched"},
-		{"TLS to port 443, with the URL of port 80", "mediator.internal:443 TLS", message("POST "+ownMCP, "mediator.internal", register), "target_mismatch"},
-		{"TLS to port 80", "mediator.internal:80 TLS", message("POST /mcp", "mediator.internal:80", register), "action_unmatched"},
+		{"a tunnel with another Host", "mediator.internal:80", message("POST /mcp", "api.example.com", search),
+			"target_mismatch"},
+		{"a tunnel without TLS to port 443", "mediator.internal:443", message("POST /mcp", "mediator.internal", search),
+			"not_a_proxy_request"},
+		{"a tunnel to another port", "mediator.internal:8080", message("POST /mcp", "mediator.internal:8080", search),
+			"action_unmatched"},
+		{"TLS to port 443", "mediator.internal:443 TLS", message("POST /mcp", "mediator.internal", register),
+			"action_unmatched"},
+		{"TLS to port 443, with the URL of port 80", "mediator.internal:443 TLS",
+			message("POST "+ownMCP, "mediator.internal", register), "target_mismatch"},
+		{"TLS to port 80", "mediator.internal:80 TLS", message("POST /mcp", "mediator.internal:80", register),
+			"action_unmatched"},
 		{"a port of no digits", "", message("POST http://mediator.internal:/mcp", "x", register), "request_malformed"},
-		{"a port with a zero before it", "", message("POST http://mediator.internal:080/mcp", "x", register), "request_malformed"},
+		{"a port with a zero before it", "", message("POST http://mediator.internal:080/mcp", "x", register),
+			"request_malformed"},
 		{"an escape in the name", "", message("POST http://mediator%2einternal/mcp", "x", register), "request_malformed"},
 		{"two dots after the name", "", message("POST http://mediator.internal../mcp", "x", register), "request_malformed"},
 		{"a fragment", "", message("POST "+ownMCP+"#x", "x", register), "request_malformed"},
 		{"a backslash", "", message("POST http://mediator.internal\\mcp", "x", register), "request_malformed"},
-		{"chunks", "", "POST " + ownMCP + " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" + strconv.FormatInt(int64(len(search)), 16) + "\r\n" + search + "\r\n0\r\nActionProof-Caller: forged\r\n\r\n", same},
+		{"chunks", "",
+			"POST " + ownMCP + " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" +
+				strconv.FormatInt(int64(len(search)), 16) + "\r\n" + search + "\r\n0\r\nActionProof-Caller: forged\r\n\r\n", same},
 		{"another port", "", message("POST http://mediator.internal:8080/mcp", "x", register), "action_unmatched"},
 		{"https in the absolute form", "", message("POST https://mediator.internal/mcp", "x", register), "action_unmatched"},
 		{"a name below it", "", message("POST http://a.mediator.internal/mcp", "x", register), "upstream_unresolvable"},
@@ -229,18 +256,27 @@ func TestSpellingsOfTheNode(t *testing.T) {
 		{"TRACE", "", message("TRACE "+ownMCP, "x", ""), "not_found"},
 		{"a method in a header", "", message("GET "+ownMCP, "x", "", "X-HTTP-Method-Override", "POST"), "override_refused"},
 		{"a path in a header", "", message("GET "+ownMCP, "x", "", "X-Original-URL", "/mcp"), "override_refused"},
-		{"the caller's header with underscores", "", message("POST "+ownMCP, "x", search, "ActionProof_Caller", "forged"), "override_refused"},
-		{"the caller's header named by Connection", "", message("POST "+ownMCP, "x", search, "Connection", "ActionProof-Caller"), "override_refused"},
-		{"an upgrade to a WebSocket", "", message("GET "+ownMCP, "x", "", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="), "egress_denied"},
-		{"an upgrade to HTTP/2", "", message("POST "+ownMCP, "x", register, "Connection", "Upgrade, HTTP2-Settings", "Upgrade", "h2c", "HTTP2-Settings", ""), "egress_denied"},
+		{"the caller's header with underscores", "", message("POST "+ownMCP, "x", search, "ActionProof_Caller", "forged"),
+			"override_refused"},
+		{"the caller's header named by Connection", "",
+			message("POST "+ownMCP, "x", search, "Connection", "ActionProof-Caller"), "override_refused"},
+		{"an upgrade to a WebSocket", "",
+			message("GET "+ownMCP, "x", "", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13",
+				"Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="), "egress_denied"},
+		{"an upgrade to HTTP/2", "",
+			message("POST "+ownMCP, "x", register, "Connection", "Upgrade, HTTP2-Settings", "Upgrade", "h2c", "HTTP2-Settings",
+				""), "egress_denied"},
 		{"a GET that has a message", "", message("GET "+ownMCP, "x", register), "message_malformed"},
 		{"a DELETE that has a message", "", message("DELETE "+ownMCP, "x", register), "message_malformed"},
 		{"a batch", "", message("POST "+ownMCP, "x", "["+search+","+register+"]"), "message_malformed"},
-		{"the tool's name twice", "", message("POST "+ownMCP, "x", strings.Replace(search, `"name"`, `"name":"register_plugin","name"`, 1)), "message_ambiguous"},
+		{"the tool's name twice", "",
+			message("POST "+ownMCP, "x", strings.Replace(search, `"name"`, `"name":"register_plugin","name"`, 1)),
+			"message_ambiguous"},
 		{"the tool's name in capitals", "", message("POST "+ownMCP, "x", nodeTool("Register_Plugin")), "action_unmatched"},
 		{"a tool that no rule names", "", message("POST "+ownMCP, "x", register), "action_unmatched"},
 		{"two lengths", "", message("POST "+ownMCP, "x", search, "Content-Length", "1"), "request_malformed"},
-		{"a length and chunks", "", message("POST "+ownMCP, "x", search, "Transfer-Encoding", "chunked"), "request_malformed"},
+		{"a length and chunks", "", message("POST "+ownMCP, "x", search, "Transfer-Encoding", "chunked"),
+			"request_malformed"},
 	} {
 		r := newNodeRig(t, false, true) // register_plugin has no rule
 		var err error
@@ -266,7 +302,9 @@ func TestSpellingsOfTheNode(t *testing.T) {
 			t.Errorf("%s: %d records, %s", tt.name, n, answer)
 		case tt.code != same && (rec.Code != tt.code || len(r.node.asked) != 0):
 			t.Errorf("%s: %s (%s), want %s; the node was asked %+v", tt.name, rec.Code, answer, tt.code, r.node.asked)
-		case tt.code == same && (rec.Rule != "verification" || rec.Host != "mediator.internal:80" || len(r.node.asked) != 1 || r.node.asked[0].caller.BodyHash != evidence.HashBytes([]byte(search))):
+		case tt.code == same &&
+			(rec.Rule != "verification" || rec.Host != "mediator.internal:80" || len(r.node.asked) != 1 ||
+				r.node.asked[0].caller.BodyHash != evidence.HashBytes([]byte(search))):
 			t.Errorf("%s: %s, %+v, the node was asked %+v", tt.name, answer, rec, r.node.asked)
 		}
 		if len(r.sent) != 0 {
@@ -327,7 +365,8 @@ func TestRateAtTheNode(t *testing.T) {
 	}
 	for _, way := range ways {
 		resp, answer := r.send(way.method, way.url, way.body)
-		if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") != "1" || !strings.Contains(answer, "rate_limited") {
+		if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") != "1" ||
+			!strings.Contains(answer, "rate_limited") {
 			t.Errorf("%s %s: %d %s", way.method, way.url, resp.StatusCode, answer)
 		}
 	}

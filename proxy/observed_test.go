@@ -16,7 +16,8 @@ import (
 func TestPipelinedTurnaround(t *testing.T) {
 	host := func(r *receiptsRig) string { return strings.TrimPrefix(r.base, "https://") }
 	request := func(r *receiptsRig) string {
-		return fmt.Sprintf("POST /v1/chat/completions HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		return fmt.Sprintf(
+			"POST /v1/chat/completions HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 			host(r), len(askModel), askModel)
 	}
 	for name, tt := range map[string]struct {
@@ -70,13 +71,20 @@ func TestWhoEndedTheStream(t *testing.T) {
 		want   string
 		tokens interaction.Figure
 	}{
-		"whole":                            {[]string{finished, usage, "[DONE]"}, false, false, interaction.OutcomeCompleted, interaction.Declared(6)},
-		"no end":                           {[]string{finished, usage}, false, false, interaction.OutcomeCut, interaction.NotMeasured},
-		"broken after the finish reason":   {[]string{finished}, false, true, interaction.OutcomeCut, interaction.NotMeasured},
-		"broken after the end":             {[]string{finished, usage, "[DONE]"}, false, true, interaction.OutcomeCut, interaction.NotMeasured},
-		"left after the finish reason":     {[]string{finished}, true, false, interaction.OutcomeLeft, interaction.NotMeasured},
-		"left after the usage":             {[]string{finished, usage}, true, false, interaction.OutcomeLeft, interaction.NotMeasured},
-		"left after the end of the stream": {[]string{finished, usage, "[DONE]"}, true, false, interaction.OutcomeCompleted, interaction.Declared(6)},
+		"whole": {[]string{finished, usage, "[DONE]"}, false, false, interaction.OutcomeCompleted,
+			interaction.Declared(6)},
+		"no end": {[]string{finished, usage}, false, false, interaction.OutcomeCut,
+			interaction.NotMeasured},
+		"broken after the finish reason": {[]string{finished}, false, true, interaction.OutcomeCut,
+			interaction.NotMeasured},
+		"broken after the end": {[]string{finished, usage, "[DONE]"}, false, true, interaction.OutcomeCut,
+			interaction.NotMeasured},
+		"left after the finish reason": {[]string{finished}, true, false, interaction.OutcomeLeft,
+			interaction.NotMeasured},
+		"left after the usage": {[]string{finished, usage}, true, false, interaction.OutcomeLeft,
+			interaction.NotMeasured},
+		"left after the end of the stream": {[]string{finished, usage, "[DONE]"}, true, false, interaction.OutcomeCompleted,
+			interaction.Declared(6)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReceiptsRig(t, func(w http.ResponseWriter, req *http.Request) {
@@ -114,7 +122,8 @@ func TestWhoEndedTheStream(t *testing.T) {
 func TestModelOfThePath(t *testing.T) {
 	r := newReceiptsRig(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"model":"small-1","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}`)
+		_, _ = io.WriteString(w,
+			`{"model":"small-1","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}`)
 	})
 	m := matching(t, r.base+"/openai/deployments/{name}/chat/completions", http.MethodPost)
 	r.with(t, Egress{Name: "azure", Match: m, Observe: &inference.Rule{Dialect: inference.OpenAIChat}})

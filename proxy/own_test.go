@@ -46,12 +46,14 @@ func TestNextEventTogether(t *testing.T) {
 		triggers := &slowTriggers{}
 		p := &Pipeline{o: PipelineOptions{
 			Rules: new(Rules), Standing: true, Sessions: session.NewSet(time.Now), Now: time.Now,
-			EvidenceOptions: EvidenceOptions{RuntimeID: "worker-1", Triggers: triggers}, RecordOptions: RecordOptions{Log: zap.NewNop()},
+			EvidenceOptions: EvidenceOptions{RuntimeID: "worker-1", Triggers: triggers},
+			RecordOptions:   RecordOptions{Log: zap.NewNop()},
 		}}
 		type answer struct{ event, code string }
 		answers := make(chan answer, 8)
 		next := func(ctx context.Context, wait string) {
-			document, err := p.pages().Page(httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/event/next?wait="+wait, nil), intercept.Route{})
+			document, err := p.pages().Page(
+				httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/event/next?wait="+wait, nil), intercept.Route{})
 			if err != nil {
 				answers <- answer{code: codeOf(err)}
 				return
@@ -77,12 +79,14 @@ func TestNextEventTogether(t *testing.T) {
 		}
 
 		next(t.Context(), "10s") // ends the open session and gets the next event
-		if got := <-answers; got.event != "evt_2" || !slices.Equal(triggers.claimed, []string{"evt_1", "evt_2"}) || !slices.Equal(triggers.done, []string{"evt_1"}) {
+		if got := <-answers; got.event != "evt_2" || !slices.Equal(triggers.claimed, []string{"evt_1", "evt_2"}) ||
+			!slices.Equal(triggers.done, []string{"evt_1"}) {
 			t.Errorf("%+v, claimed %v, done %v", got, triggers.claimed, triggers.done)
 		}
 		open := func(when string) {
 			t.Helper()
-			if s := p.o.Sessions.Standing(); s == nil || s.Event.ID != "evt_2" || s.Life().Err() != nil || !slices.Equal(triggers.done, []string{"evt_1"}) {
+			if s := p.o.Sessions.Standing(); s == nil || s.Event.ID != "evt_2" || s.Life().Err() != nil ||
+				!slices.Equal(triggers.done, []string{"evt_1"}) {
 				t.Errorf("%s: the open session is %+v, done %v", when, s, triggers.done)
 			}
 		}

@@ -22,9 +22,12 @@ import (
 func TestRefusedConnectSaysWhy(t *testing.T) {
 	p := newPostRig(t, created, nil)
 	for _, tt := range []struct{ name, host, credentials, line, status string }{
-		{"no rule", "nowhere.example:443", "", "403 egress_denied: no rule allows any call to nowhere.example", "http_request_denied"},
-		{"no session", "nowhere.example:443", basic("ses_x", "y"), "407 session_required: the proxy credentials belong to no open session; it may have ended", "http_request_denied"},
-		{"no target", "nowhere.example", "", `400 request_malformed: the CONNECT target "nowhere.example" names no port`, "http_request_error"},
+		{"no rule", "nowhere.example:443", "", "403 egress_denied: no rule allows any call to nowhere.example",
+			"http_request_denied"},
+		{"no session", "nowhere.example:443", basic("ses_x", "y"),
+			"407 session_required: the proxy credentials belong to no open session; it may have ended", "http_request_denied"},
+		{"no target", "nowhere.example", "", `400 request_malformed: the CONNECT target "nowhere.example" names no port`,
+			"http_request_error"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, err := net.Dial("tcp", p.Addr)
@@ -45,7 +48,9 @@ func TestRefusedConnectSaysWhy(t *testing.T) {
 			if resp.Status != tt.line || !resp.Close || !strings.Contains(string(body), `"code":"`+code+`"`) {
 				t.Errorf("%s, %v\n%s, want %s", resp.Status, resp.Header, body, tt.line)
 			}
-			if got, want := resp.Header.Get("Proxy-Status"), "mediator; error="+tt.status+`; details="`; !strings.HasPrefix(got, want) || resp.Header.Get("Content-Type") != "application/problem+json" {
+			if got, want := resp.Header.Get("Proxy-Status"),
+				"mediator; error="+tt.status+`; details="`; !strings.HasPrefix(got, want) ||
+				resp.Header.Get("Content-Type") != "application/problem+json" {
 				t.Errorf("the header is %v", resp.Header)
 			}
 			if rest, err := io.ReadAll(r); err != nil || len(rest) > 0 {
@@ -54,7 +59,8 @@ func TestRefusedConnectSaysWhy(t *testing.T) {
 		})
 	}
 	resp, _ := p.send("POST", "/nowhere", "{}") // inside a tunnel
-	if got := resp.Header.Get("Proxy-Status"); !strings.HasPrefix(got, `mediator; error=http_request_denied; details="action_unmatched: `) {
+	if got := resp.Header.Get("Proxy-Status"); !strings.HasPrefix(got,
+		`mediator; error=http_request_denied; details="action_unmatched: `) {
 		t.Errorf("Proxy-Status inside the tunnel: %q", got)
 	}
 	if resp, _ := p.send("GET", "/x", ""); resp.Header.Get("Proxy-Status") != "" {
@@ -88,10 +94,13 @@ func TestOwnRefusals(t *testing.T) {
 		t.Fatalf("got %+v", d)
 	}
 	post, tunnel := d.Refusals[0], d.Refusals[1]
-	if post.Code != "process_unavailable" || strings.Contains(fmt.Sprint(post), "10.0.0.1") || !strings.Contains(post.Detail, "mediator posts show "+post.Post) || post.Method != "POST" || post.Path != "/posts" || post.State != "refused" || post.Remedy == "" || post.Time.IsZero() {
+	if post.Code != "process_unavailable" || strings.Contains(fmt.Sprint(post), "10.0.0.1") ||
+		!strings.Contains(post.Detail, "mediator posts show "+post.Post) || post.Method != "POST" || post.Path != "/posts" ||
+		post.State != "refused" || post.Remedy == "" || post.Time.IsZero() {
 		t.Errorf("the newest is %+v, the last record %+v", post, last)
 	}
-	if tunnel.Code != "egress_denied" || tunnel.Detail != "no rule allows any call to nowhere.example" || tunnel.Host != "nowhere.example:443" || tunnel.Method != "CONNECT" {
+	if tunnel.Code != "egress_denied" || tunnel.Detail != "no rule allows any call to nowhere.example" ||
+		tunnel.Host != "nowhere.example:443" || tunnel.Method != "CONNECT" {
 		t.Errorf("the refused CONNECT is %+v", tunnel)
 	}
 
@@ -103,7 +112,8 @@ func TestOwnRefusals(t *testing.T) {
 	}
 	// A refusal before a request belongs to the listener's session, not to the standing one.
 	ctx := intercept.WithRoute(t.Context(), intercept.Route{Session: other.ID})
-	p.pipeline.Refused(ctx, upstream.Target{Scheme: "https", Host: "a.example", Port: 443}, refusal.New("tls_handshake_failed", "the client ended it"))
+	p.pipeline.Refused(ctx, upstream.Target{Scheme: "https", Host: "a.example", Port: 443},
+		refusal.New("tls_handshake_failed", "the client ended it"))
 	if d := ask("Proxy-Authorization", credentials); len(d.Refusals) != 1 || d.Refusals[0].Code != "tls_handshake_failed" {
 		t.Errorf("the session of the listener is told %+v", d)
 	}
@@ -114,7 +124,8 @@ func TestOwnRefusals(t *testing.T) {
 	for i := range 40 {
 		p.send("DELETE", fmt.Sprintf("/%d/%s", i, strings.Repeat("a", 2000)), "")
 	}
-	if d := ask(); len(d.Refusals) != session.MaxRefusals || !strings.HasPrefix(d.Refusals[0].Path, "/39/aa") || !strings.HasPrefix(d.Refusals[15].Path, "/24/") || len(d.Refusals[0].Path) > 300 {
+	if d := ask(); len(d.Refusals) != session.MaxRefusals || !strings.HasPrefix(d.Refusals[0].Path, "/39/aa") ||
+		!strings.HasPrefix(d.Refusals[15].Path, "/24/") || len(d.Refusals[0].Path) > 300 {
 		t.Errorf("%d are kept, the newest %+v", len(d.Refusals), d.Refusals[0])
 	}
 	p.sessions.CloseStanding()
@@ -136,7 +147,8 @@ func TestOwnRules(t *testing.T) {
 		t.Fatalf("got %s", body)
 	}
 	posts, reads := d.Rules[0], d.Rules[4]
-	if posts.Name != "posts" || posts.Kind != "post" || posts.Action != "create_post" || posts.Left == nil || *posts.Left != 1 || posts.URL != p.base+"/posts" || len(posts.Methods) != 1 || posts.Methods[0] != "POST" {
+	if posts.Name != "posts" || posts.Kind != "post" || posts.Action != "create_post" || posts.Left == nil ||
+		*posts.Left != 1 || posts.URL != p.base+"/posts" || len(posts.Methods) != 1 || posts.Methods[0] != "POST" {
 		t.Errorf("the action is %+v in %s", posts, body)
 	}
 	if reads.Name != "reads" || reads.Kind != "egress" || reads.Left != nil || reads.URL != p.base+"/**" {
@@ -150,7 +162,8 @@ func TestOwnRules(t *testing.T) {
 		t.Errorf("left: %d", *d.Rules[0].Left)
 	}
 	p.roles.fail["budget"] = refusal.New("process_unavailable", "away")
-	if d, body := ask(); d.Posts != nil || d.Rules[0].Left != nil || len(d.Rules) != 6 || !strings.Contains(body, `"posts":null`) {
+	if d, body := ask(); d.Posts != nil || d.Rules[0].Left != nil || len(d.Rules) != 6 ||
+		!strings.Contains(body, `"posts":null`) {
 		t.Errorf("without the trigger service: %s", body)
 	}
 }

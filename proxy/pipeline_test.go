@@ -186,11 +186,15 @@ func (f *fakeRoles) Evidence(ctx context.Context, eventID string, b evidence.Bin
 		eventID = "evt_other"
 	}
 	h := evidence.HashBytes(nil)
-	proof, _, err := f.origin.Sign(ctx, evidence.TriggerOriginProof{Kind: evidence.TriggerSourceEvent, Source: "github", VerificationMethod: evidence.MethodWebhookSignature, EventID: eventID, EvidenceID: "d", PayloadHash: h, BindingHash: b.Hash(), EvidenceHash: h})
+	proof, _, err := f.origin.Sign(ctx,
+		evidence.TriggerOriginProof{Kind: evidence.TriggerSourceEvent, Source: "github",
+			VerificationMethod: evidence.MethodWebhookSignature, EventID: eventID, EvidenceID: "d", PayloadHash: h,
+			BindingHash: b.Hash(), EvidenceHash: h})
 	if err != nil {
 		return trigger.Evidence{}, err
 	}
-	claims := evidence.TriggerReceipt{Kind: evidence.TriggerSourceEvent, Source: "github", EventID: eventID, PayloadHash: h, BindingHash: b.Hash(), OriginProofHash: evidence.HashToken(proof)}
+	claims := evidence.TriggerReceipt{Kind: evidence.TriggerSourceEvent, Source: "github", EventID: eventID,
+		PayloadHash: h, BindingHash: b.Hash(), OriginProofHash: evidence.HashToken(proof)}
 	if f.receiptOf != nil {
 		f.receiptOf(&claims)
 	}
@@ -230,7 +234,11 @@ func (f *fakeRoles) Decide(ctx context.Context, r policy.Request) (policy.Decisi
 		return policy.Decision{}, err
 	}
 	h, b := evidence.HashBytes(nil), r.Binding
-	decided := evidence.PolicyDecision{Action: b.Action, BindingHash: b.Hash(), ChallengeID: r.ChallengeID, ContentHash: b.ContentHash, Decision: evidence.DecisionAllow, EnvironmentHash: r.EnvironmentHash, OriginEvidenceHash: h, OriginEvidenceID: "d", OriginVerificationMethod: evidence.MethodWebhookSignature, PolicyHash: h, Resource: b.Resource, Rule: "r", RuntimeID: r.RuntimeID, Subject: b.Subject, TriggerEventID: "e", TriggerKind: "k", TriggerSource: "s"}
+	decided := evidence.PolicyDecision{Action: b.Action, BindingHash: b.Hash(), ChallengeID: r.ChallengeID,
+		ContentHash: b.ContentHash, Decision: evidence.DecisionAllow, EnvironmentHash: r.EnvironmentHash,
+		OriginEvidenceHash: h, OriginEvidenceID: "d", OriginVerificationMethod: evidence.MethodWebhookSignature,
+		PolicyHash: h, Resource: b.Resource, Rule: "r", RuntimeID: r.RuntimeID, Subject: b.Subject, TriggerEventID: "e",
+		TriggerKind: "k", TriggerSource: "s"}
 	if f.decisionOf != nil {
 		f.decisionOf(&decided)
 	}
@@ -239,7 +247,10 @@ func (f *fakeRoles) Decide(ctx context.Context, r policy.Request) (policy.Decisi
 		return policy.Decision{}, err
 	}
 	one := []string{"x"}
-	claims := evidence.ActionGrant{Subject: b.Subject, Actions: one, BindingHashes: one, ContentHashes: one, EnvironmentHash: h, OriginEvidenceHashes: one, OriginEvidenceIDs: one, OriginVerificationMethods: one, PolicyDecisionHashes: []string{evidence.HashToken(token)}, PolicyDecisionIDs: []string{d.ID}, PolicyHash: h, Resources: one, RuntimeIDs: one, TriggerEventIDs: one, TriggerSources: one}
+	claims := evidence.ActionGrant{Subject: b.Subject, Actions: one, BindingHashes: one, ContentHashes: one,
+		EnvironmentHash: h, OriginEvidenceHashes: one, OriginEvidenceIDs: one, OriginVerificationMethods: one,
+		PolicyDecisionHashes: []string{evidence.HashToken(token)}, PolicyDecisionIDs: []string{d.ID}, PolicyHash: h,
+		Resources: one, RuntimeIDs: one, TriggerEventIDs: one, TriggerSources: one}
 	if f.grantOf != nil {
 		f.grantOf(&claims)
 	}
@@ -263,7 +274,8 @@ func (f *fakeRoles) Admit(_ context.Context, r gate.AdmitRequest) (gate.Admissio
 	}
 	checks := []ledger.Check{{Name: "chain", OK: f.fail["gate"] == nil}}
 	f.asked = r
-	return gate.Admission{Capability: "capability", CapabilityID: "cap_1", Keys: []ledger.Key{{Kind: "challenge", ID: "c"}}, Checks: checks}, f.fail["gate"]
+	return gate.Admission{Capability: "capability", CapabilityID: "cap_1",
+		Keys: []ledger.Key{{Kind: "challenge", ID: "c"}}, Checks: checks}, f.fail["gate"]
 }
 
 func (f *fakeRoles) Authorize(_ context.Context, p gate.AuthorizeRequest) (gate.Authorization, error) {
@@ -276,20 +288,24 @@ func (f *fakeRoles) Authorize(_ context.Context, p gate.AuthorizeRequest) (gate.
 func takesPart(_ *PipelineOptions, actions []Action) { actions[0].TakesPart = true }
 
 func expected(role string) evidence.Expected {
-	return evidence.Expected{Issuers: []string{role}, Audiences: []string{"aud"}, KeyIDs: []string{role}, MaxAge: time.Minute}
+	return evidence.Expected{Issuers: []string{role}, Audiences: []string{"aud"}, KeyIDs: []string{role},
+		MaxAge: time.Minute}
 }
 
 // newIssuer makes a role's signer and certifies its key.
-func newIssuer[C any](t testing.TB, registry *custody.Memory, certificates *[]string, kind evidence.Kind[C], role string) *signer.Issuer[C] {
+func newIssuer[C any](t testing.TB, registry *custody.Memory, certificates *[]string, kind evidence.Kind[C],
+	role string) *signer.Issuer[C] {
 	t.Helper()
 	key, err := custody.NewMemory(role)
 	must(t, err)
 	v, err := key.Current(context.Background())
 	must(t, err)
-	certify, err := signer.New(evidence.SignerCertificateKind, registry, signer.Options{Issuer: "registry", Audience: "aud", Lifetime: time.Hour, Now: time.Now})
+	certify, err := signer.New(evidence.SignerCertificateKind, registry,
+		signer.Options{Issuer: "registry", Audience: "aud", Lifetime: time.Hour, Now: time.Now})
 	must(t, err)
 	token, _, err := certify.Sign(context.Background(), evidence.SignerCertificate{
-		KeyCustody: evidence.CustodyExternalMediator, Purposes: []string{kind.Purpose}, SubjectIssuer: role, SubjectKeyID: v.KeyID(),
+		KeyCustody: evidence.CustodyExternalMediator, Purposes: []string{kind.Purpose}, SubjectIssuer: role,
+		SubjectKeyID:     v.KeyID(),
 		SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public()),
 	})
 	must(t, err)
@@ -321,7 +337,9 @@ func newRoles(t testing.TB, sessions *session.Set, record *memoryRecord) (*fakeR
 	prove := newIssuer(t, registry, &certs, evidence.RequestProofKind, "prove")
 	root, err := registry.Current(context.Background())
 	must(t, err)
-	trust, err := evidence.NewTrust([]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeSignerCertificate}}, evidence.Bundle{Certificates: certs}, evidence.SignerPolicy{Expected: expected("registry")})
+	trust, err := evidence.NewTrust(
+		[]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeSignerCertificate}},
+		evidence.Bundle{Certificates: certs}, evidence.SignerPolicy{Expected: expected("registry")})
 	must(t, err)
 	verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: time.Now})
 	must(t, err)
@@ -329,9 +347,13 @@ func newRoles(t testing.TB, sessions *session.Set, record *memoryRecord) (*fakeR
 	must(t, err)
 	return roles, PipelineOptions{Sessions: sessions, Now: time.Now, EvidenceOptions: EvidenceOptions{
 		Triggers: roles, Control: roles, Verifier: verifier,
-		Strict:                &policy.Strict{Origin: policy.OriginExpected{Expected: expected("origin")}, Receipt: policy.ReceiptExpected{Expected: expected("receipt")}, Decision: expected("decision"), Grant: expected("grant"), Runtime: policy.RuntimeExpected{PolicyHash: evidence.HashBytes(nil)}},
-		Deployment:            func(*observe.Run) error { return roles.fail["deployment"] },
-		DeploymentCertificate: func() string { return "deployment" }, Attest: signer.NewAttester(runtime, session, signer.Access{}), Prove: prove,
+		Strict: &policy.Strict{Origin: policy.OriginExpected{Expected: expected("origin")},
+			Receipt: policy.ReceiptExpected{Expected: expected("receipt")}, Decision: expected("decision"),
+			Grant: expected("grant"), Runtime: policy.RuntimeExpected{PolicyHash: evidence.HashBytes(nil)}},
+		Deployment: func(*observe.Run) error { return roles.fail["deployment"] },
+		DeploymentCertificate: func() string {
+			return "deployment"
+		}, Attest: signer.NewAttester(runtime, session, signer.Access{}), Prove: prove,
 		RuntimeID: "worker-1", EnvironmentHash: evidence.HashBytes(nil),
 	}, RecordOptions: RecordOptions{Record: record, Metrics: metrics, Log: zap.NewNop()},
 		NetworkOptions: NetworkOptions{CAPEM: []byte("CA")}, BoundsOptions: BoundsOptions{SpoolDir: t.TempDir()}}
@@ -362,11 +384,14 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 		return m
 	}
 	action := func(name, path string) Action {
-		return Action{Name: name, Match: match("POST", path), Subject: "agent", Action: "create_post", Content: ContentJSON, MaxBody: 1 << 20, Credential: credential, Gate: p.roles}
+		return Action{Name: name, Match: match("POST", path), Subject: "agent", Action: "create_post", Content: ContentJSON,
+			MaxBody: 1 << 20, Credential: credential, Gate: p.roles}
 	}
-	actions := []Action{action("posts", "/posts"), action("solve", "/solve"), action("query", "/query"), action("raw", "/raw")}
+	actions := []Action{action("posts", "/posts"), action("solve", "/solve"), action("query", "/query"),
+		action("raw", "/raw")}
 	actions[1].AgentSolves, actions[2].AllowQuery, actions[3].Content, actions[3].MaxBody = true, true, ContentRaw, 4<<20
-	egress := []Egress{{Name: "reads", Match: match("GET", "/**")}, {Name: "keyed", Match: match("PUT", "/inference"), Credential: credential}}
+	egress := []Egress{{Name: "reads", Match: match("GET", "/**")},
+		{Name: "keyed", Match: match("PUT", "/inference"), Credential: credential}}
 	p.rig = newRig(t, func(po *intercept.Options) {
 		if change != nil {
 			change(&o, actions)
@@ -383,7 +408,8 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 		p.handler = NewHandler(p.pipeline)
 		po.Handler, po.Connect, po.Refuse, po.Refused = p.handler, p.handler.Connect, p.handler.Refuse, p.handler.Refused
 	}, p.upstream)
-	p.session = p.sessions.OpenStanding(trigger.Event{ID: "evt_1", Kind: evidence.TriggerSourceEvent, Source: "github"}, "worker-1")
+	p.session = p.sessions.OpenStanding(trigger.Event{ID: "evt_1", Kind: evidence.TriggerSourceEvent, Source: "github"},
+		"worker-1")
 	p.client = p.rig.Client(http1)
 	return p
 }
@@ -461,26 +487,32 @@ func (p *postRig) wantRefused(code, method, path, body string, header ...string)
 func TestPostIsForwardedOnce(t *testing.T) {
 	p := newPostRig(t, created, nil)
 	const body = "{ \"b\":1,\n\"a\":2 }"
-	resp, answer := p.send("POST", "/posts", body, "Authorization", "Bearer the-agents-own", "Cookie", "a=b", "X-Goog-Api-Key", "mine", "Api-Key", "mine", "Idempotency-Key", "mine", "ActionProof-Capability", "forged", "ActionProof-Caller", "forged", "X-Keep", "kept")
+	resp, answer := p.send("POST", "/posts", body, "Authorization", "Bearer the-agents-own", "Cookie", "a=b",
+		"X-Goog-Api-Key", "mine", "Api-Key", "mine", "Idempotency-Key", "mine", "ActionProof-Capability", "forged",
+		"ActionProof-Caller", "forged", "X-Keep", "kept")
 	if resp.StatusCode != http.StatusCreated || answer != "made" {
 		t.Fatalf("got %d %s", resp.StatusCode, answer)
 	}
 	if len(p.sent) != 1 || p.body[0] != body {
 		t.Fatalf("the upstream saw %d calls, %q", len(p.sent), p.body)
 	}
-	for name, want := range map[string]string{"Authorization": "Bearer " + secretToken, "Cookie": "", "X-Goog-Api-Key": "", "Api-Key": "", "Idempotency-Key": "cap_1", "Actionproof-Capability": "", "Actionproof-Request-Proof": "", "Actionproof-Caller": "", "X-Keep": "kept"} {
+	for name, want := range map[string]string{"Authorization": "Bearer " + secretToken, "Cookie": "", "X-Goog-Api-Key": "",
+		"Api-Key": "", "Idempotency-Key": "cap_1", "Actionproof-Capability": "", "Actionproof-Request-Proof": "",
+		"Actionproof-Caller": "", "X-Keep": "kept"} {
 		if got := strings.Join(p.sent[0].Header.Values(name), "|"); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
 	rec, n := p.record.last()
-	if n != 1 || rec.State != ledger.StateForwarded || rec.Status != 201 || rec.ID != resp.Header.Get("ActionProof-Post") || rec.Flow != "post" {
+	if n != 1 || rec.State != ledger.StateForwarded || rec.Status != 201 ||
+		rec.ID != resp.Header.Get("ActionProof-Post") || rec.Flow != "post" {
 		t.Errorf("%d records, %+v", n, rec)
 	}
 	e, o := p.roles.asked.Envelope, p.roles.asked.Opened
 	for token, opened := range map[string]string{
-		e.OriginProof: o.OriginProof.Token(), e.TriggerReceipt: o.TriggerReceipt.Token(), e.PolicyDecision: o.PolicyDecision.Token(),
-		e.Grant: o.Grant.Token(), e.Attestation: o.Attestation.Token(), e.SessionReceipt: o.SessionReceipt.Token(),
+		e.OriginProof: o.OriginProof.Token(), e.TriggerReceipt: o.TriggerReceipt.Token(),
+		e.PolicyDecision: o.PolicyDecision.Token(),
+		e.Grant:          o.Grant.Token(), e.Attestation: o.Attestation.Token(), e.SessionReceipt: o.SessionReceipt.Token(),
 	} {
 		if token == "" || opened != token {
 			t.Errorf("the gate has to open %q again: %q was opened", token, opened)
@@ -495,7 +527,8 @@ func TestPostIsForwardedOnce(t *testing.T) {
 	for _, s := range rec.Steps {
 		steps = append(steps, s.Name)
 	}
-	if got := strings.Join(steps, " "); got != "session match deployment content challenge trigger decision attest gate proof consume upstream relay" {
+	if got := strings.Join(steps, " "); got !=
+		"session match deployment content challenge trigger decision attest gate proof consume upstream relay" {
 		t.Errorf("steps: %s", got)
 	}
 	raw, err := json.Marshal(rec)
@@ -508,7 +541,8 @@ func TestPostIsForwardedOnce(t *testing.T) {
 func TestEvidenceHeadersGoOnlyToWhoReadsThem(t *testing.T) {
 	p := newPostRig(t, created, takesPart)
 	p.send("POST", "/posts", "{}")
-	if p.sent[0].Header.Get("ActionProof-Capability") != "capability" || p.sent[0].Header.Get("ActionProof-Request-Proof") == "" {
+	if p.sent[0].Header.Get("ActionProof-Capability") != "capability" ||
+		p.sent[0].Header.Get("ActionProof-Request-Proof") == "" {
 		t.Errorf("got %v", p.sent[0].Header)
 	}
 }
@@ -535,13 +569,15 @@ func TestTaintedSession(t *testing.T) {
 		p.roles.fail["deployment"] = refusal.New("deployment_contradicted", "by this session")
 	}
 	rec, _ = p.record.last()
-	if !strings.Contains(rec.Reason, fmt.Sprintf("process %d (sleep) was to launch the agent and has ended", launcher.Process.Pid)) {
+	if !strings.Contains(rec.Reason,
+		fmt.Sprintf("process %d (sleep) was to launch the agent and has ended", launcher.Process.Pid)) {
 		t.Errorf("the reason is %q", rec.Reason)
 	}
 	if tokenIn(rec, "sessionReceipt") == "" {
 		t.Error("the record lacks the session receipt")
 	}
-	if _, _, err := p.sessions.Open(trigger.Event{ID: "evt_2"}, "worker-1", nil); err != nil || len(p.sessions.Runs()) != 2 {
+	if _, _, err := p.sessions.Open(trigger.Event{ID: "evt_2"}, "worker-1", nil); err != nil ||
+		len(p.sessions.Runs()) != 2 {
 		t.Errorf("%d runs, %v", len(p.sessions.Runs()), err)
 	}
 }
@@ -584,7 +620,8 @@ func TestEachStepFailsClosed(t *testing.T) {
 		p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Transport = faulty{} })
 		for i, call := range []struct{ method, path string }{{"POST", "/posts"}, {"PUT", "/inference"}} {
 			_, answer := p.send(call.method, call.path, "{}")
-			if rec, n := p.record.last(); n != i+1 || rec.State != ledger.StateIndeterminate || rec.Code != "indeterminate" || !strings.Contains(answer, `"code":"indeterminate"`) {
+			if rec, n := p.record.last(); n != i+1 || rec.State != ledger.StateIndeterminate || rec.Code != "indeterminate" ||
+				!strings.Contains(answer, `"code":"indeterminate"`) {
 				t.Errorf("%s: %d records, the last %s with %s; answer %s", call.path, n, rec.State, rec.Code, answer)
 			}
 		}
@@ -610,7 +647,8 @@ func TestEachStepFailsClosed(t *testing.T) {
 			p.record.fail, p.record.kept = ledger.Unavailable("commit", errors.New("connection lost")), kept
 			_, answer := p.send("POST", "/posts", "{}")
 			rec, n := p.record.last()
-			if !strings.Contains(answer, `"code":"ledger_unavailable"`) || len(p.sent) != 0 || n != 1 || rec.State != state || rec.Code != "ledger_unavailable" {
+			if !strings.Contains(answer, `"code":"ledger_unavailable"`) || len(p.sent) != 0 || n != 1 || rec.State != state ||
+				rec.Code != "ledger_unavailable" {
 				t.Errorf("kept %t: got %s, %d calls sent, %d records, %+v", kept, answer, len(p.sent), n, rec)
 			}
 		}
@@ -642,8 +680,10 @@ func TestEachStepFailsClosed(t *testing.T) {
 		})
 	}
 	for name, change := range map[string]func(*evidence.ActionGrant){
-		"a grant for another decision":  func(c *evidence.ActionGrant) { c.PolicyDecisionHashes = []string{other} },
-		"a grant for several decisions": func(c *evidence.ActionGrant) { c.PolicyDecisionHashes = append(c.PolicyDecisionHashes, other) },
+		"a grant for another decision": func(c *evidence.ActionGrant) { c.PolicyDecisionHashes = []string{other} },
+		"a grant for several decisions": func(c *evidence.ActionGrant) {
+			c.PolicyDecisionHashes = append(c.PolicyDecisionHashes, other)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPostRig(t, created, nil)
@@ -698,7 +738,8 @@ func TestHeadersOfAnAction(t *testing.T) {
 	p := newPostRig(t, created, func(_ *PipelineOptions, actions []Action) {
 		actions[0].Headers, actions[3].Headers, actions[3].Credential = []string{"If-Match", "X-Kept"}, []string{}, credential
 	})
-	usual := []string{"Accept", "*/*", "User-Agent", "sdk", "Authorization", "Bearer mine", "Idempotency-Key", "1", "Connection", "X-Kept", "Traceparent", "00", "Sec-Fetch-Mode", "cors"}
+	usual := []string{"Accept", "*/*", "User-Agent", "sdk", "Authorization", "Bearer mine", "Idempotency-Key", "1",
+		"Connection", "X-Kept", "Traceparent", "00", "Sec-Fetch-Mode", "cors"}
 	for _, tt := range []struct {
 		code, path string
 		header     []string
@@ -730,7 +771,8 @@ func TestRecordsOfRefusalsAreSmall(t *testing.T) {
 	p := newPostRig(t, created, nil)
 	long := strings.Repeat("A", 30_000)
 	p.wantRefused("action_unmatched", long, "/"+long, "")
-	if rec, _ := p.record.last(); len(rec.Method) > 40 || len(rec.Path) > 1100 || !strings.HasPrefix(rec.Path, "/AAA") || !strings.HasSuffix(rec.Path, "…") {
+	if rec, _ := p.record.last(); len(rec.Method) > 40 || len(rec.Path) > 1100 || !strings.HasPrefix(rec.Path, "/AAA") ||
+		!strings.HasSuffix(rec.Path, "…") {
 		t.Errorf("the record holds a method of %d bytes and a path of %d", len(rec.Method), len(rec.Path))
 	}
 	p.wantRefused("not_found", long, "http://"+InternalHost+"/"+long, "")
@@ -762,7 +804,8 @@ func TestRawBodiesAreSpooled(t *testing.T) {
 		t.Fatalf("%d calls arrived: %d %s", len(p.body), resp.StatusCode, answer)
 	}
 	rec, _ := p.record.last()
-	if resp.StatusCode != http.StatusCreated || p.body[0] != body || rec.ContentHash != evidence.HashBytes([]byte(body)) || rec.BytesOut != int64(len(body)) {
+	if resp.StatusCode != http.StatusCreated || p.body[0] != body || rec.ContentHash != evidence.HashBytes([]byte(body)) ||
+		rec.BytesOut != int64(len(body)) {
 		t.Errorf("status %d, %d bytes arrived, record %+v", resp.StatusCode, len(p.body[0]), rec)
 	}
 }
@@ -806,7 +849,8 @@ func TestOutcomes(t *testing.T) {
 		}
 		_, answer := p.send("POST", "/posts", "{}")
 		rec, n := p.record.last()
-		if n != 1 || rec.State != ledger.StateFailed || rec.Code != "upstream_unreachable" || !strings.Contains(answer, "upstream_unreachable") {
+		if n != 1 || rec.State != ledger.StateFailed || rec.Code != "upstream_unreachable" ||
+			!strings.Contains(answer, "upstream_unreachable") {
 			t.Errorf("got %+v, %s", rec, answer)
 		}
 		if !strings.Contains(answer, "connection refused") {
@@ -835,13 +879,15 @@ func TestOutcomes(t *testing.T) {
 	})
 	t.Run("an address that may not be dialled", func(t *testing.T) {
 		p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
-			public, err := upstream.NewTransport(upstream.Options{Dialer: upstream.Dialer{Resolver: names{hostOf(0): {loopback}}}})
+			public, err := upstream.NewTransport(
+				upstream.Options{Dialer: upstream.Dialer{Resolver: names{hostOf(0): {loopback}}}})
 			must(t, err)
 			o.Transport = public
 		})
 		p.wantRefused("egress_address_denied", "GET", "/x", "")
 		p.send("POST", "/posts", "{}") // its intent is durable, so it has an outcome
-		if rec, n := p.record.last(); n != 2 || rec.State != ledger.StateFailed || rec.Code != "egress_address_denied" || len(p.sent) != 0 {
+		if rec, n := p.record.last(); n != 2 || rec.State != ledger.StateFailed || rec.Code != "egress_address_denied" ||
+			len(p.sent) != 0 {
 			t.Errorf("%d calls arrived, record %+v", len(p.sent), rec)
 		}
 	})
@@ -909,7 +955,8 @@ func TestAgentLeavesEarly(t *testing.T) {
 			}
 			must(t, p.Proxy.Shutdown(context.Background())) // waits for running calls
 			rec, n := p.record.last()
-			if n != 1 || rec.Code != want || rec.State != ledger.StateRefused || !strings.Contains(rec.Reason, "said the trigger service") || len(p.sent) != 0 {
+			if n != 1 || rec.Code != want || rec.State != ledger.StateRefused ||
+				!strings.Contains(rec.Reason, "said the trigger service") || len(p.sent) != 0 {
 				t.Errorf("%d records, the last %s, %s: %s", n, rec.State, rec.Code, rec.Reason)
 			}
 		})
@@ -940,7 +987,8 @@ func TestAgentSolves(t *testing.T) {
 	p.wantRefused("challenge_refused", "POST", "/solve", "{}", token, ch.Token, answer, response, answer, response)
 	p.wantRefused("challenge_refused", "POST", "/solve", "{}", token, ch.Token, answer, "no base64!")
 	p.wantRefused("challenge_refused", "POST", "/solve", `{"other":1}`, token, ch.Token, answer, response)
-	if resp, body := p.send("POST", "/solve", "{}", token, ch.Token, answer, response); resp.StatusCode != http.StatusCreated {
+	if resp, body := p.send("POST", "/solve", "{}", token, ch.Token, answer, response); resp.StatusCode !=
+		http.StatusCreated {
 		t.Errorf("got %d %s", resp.StatusCode, body)
 	}
 	if h := p.sent[0].Header; h.Get(token) != "" || h.Get(answer) != "" {
@@ -983,7 +1031,8 @@ func TestEgress(t *testing.T) {
 	if got := p.sent[2].Header.Get("Authorization"); got != "Bearer the-agents-own" {
 		t.Errorf("a rule without a credential changed the agent's own: %s", got)
 	}
-	if rec, n := p.record.last(); n != 3 || rec.Flow != "egress" || rec.State != ledger.StateForwarded || rec.Rule != "reads" {
+	if rec, n := p.record.last(); n != 3 || rec.Flow != "egress" || rec.State != ledger.StateForwarded ||
+		rec.Rule != "reads" {
 		t.Errorf("%d records, %+v", n, rec)
 	}
 }
@@ -1060,8 +1109,11 @@ func TestSessionEndsWhileItsPostIsVerified(t *testing.T) {
 func TestRefusedConnectLeavesOneRecord(t *testing.T) {
 	p := newPostRig(t, created, nil)
 	for _, tt := range []struct{ name, request, code string }{
-		{"no rule for the host", "CONNECT elsewhere.example.org:443 HTTP/1.1\r\nHost: elsewhere.example.org:443\r\n\r\n", "egress_denied"},
-		{"wrong credentials", "CONNECT a.example.com:443 HTTP/1.1\r\nHost: a.example.com:443\r\nProxy-Authorization: Basic c2VzOm5v\r\n\r\n", "session_required"},
+		{"no rule for the host", "CONNECT elsewhere.example.org:443 HTTP/1.1\r\nHost: elsewhere.example.org:443\r\n\r\n",
+			"egress_denied"},
+		{"wrong credentials",
+			"CONNECT a.example.com:443 HTTP/1.1\r\nHost: a.example.com:443\r\nProxy-Authorization: Basic c2VzOm5v\r\n\r\n",
+			"session_required"},
 		{"not a proxy request", "GET /x HTTP/1.1\r\nHost: x\r\n\r\n", "not_a_proxy_request"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -1126,7 +1178,8 @@ func TestSessions(t *testing.T) {
 		t.Errorf("got %v, %v", got, err)
 	}
 	for name, header := range map[string]string{
-		"wrong password": basic(session.ID, password+"x"), "no password": basic(session.ID, ""), "unknown session": basic("ses_x", password),
+		"wrong password": basic(session.ID, password+"x"), "no password": basic(session.ID, ""),
+		"unknown session":                      basic("ses_x", password),
 		"the standing session has no password": basic(standing.ID, ""), "no Basic": "Bearer x", "no base64": "Basic %",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -1163,7 +1216,8 @@ func TestSessionOfAListener(t *testing.T) {
 			t.Errorf("%q: %v, %v", header, got, err)
 		}
 	}
-	for _, header := range []string{basic(session.ID, ""), basic(session.ID, password), basic(session.ID, strings.Repeat("\x00", 32))} {
+	for _, header := range []string{basic(session.ID, ""), basic(session.ID, password),
+		basic(session.ID, strings.Repeat("\x00", 32))} {
 		_, err := s.Of(intercept.Route{ProxyAuthorization: header})
 		wantCode(t, err, "session_required")
 	}
@@ -1236,8 +1290,10 @@ func TestCookiesForACredential(t *testing.T) {
 		method, path string
 		cookies      int
 	}{{"POST", "/posts", 0}, {"PUT", "/inference", 0}, {"GET", "/x", 2}} {
-		if resp, _ := p.send(tt.method, tt.path, "{}"); resp.StatusCode != http.StatusOK || len(resp.Cookies()) != tt.cookies || len(resp.Trailer) > 0 {
-			t.Errorf("%s %s: status %d, %d cookies, trailers %v", tt.method, tt.path, resp.StatusCode, len(resp.Cookies()), resp.Trailer)
+		if resp, _ := p.send(tt.method, tt.path, "{}"); resp.StatusCode != http.StatusOK ||
+			len(resp.Cookies()) != tt.cookies || len(resp.Trailer) > 0 {
+			t.Errorf("%s %s: status %d, %d cookies, trailers %v", tt.method, tt.path, resp.StatusCode, len(resp.Cookies()),
+				resp.Trailer)
 		}
 	}
 }
@@ -1252,7 +1308,8 @@ func TestCredentialHasNoSecondSpelling(t *testing.T) {
 	}
 	for _, r := range p.sent {
 		for name, values := range r.Header {
-			if wire.CGIName(name) == "X-Vendor-Token" && (name != "X-Vendor-Token" || len(values) != 1 || values[0] != secretToken) {
+			if wire.CGIName(name) == "X-Vendor-Token" &&
+				(name != "X-Vendor-Token" || len(values) != 1 || values[0] != secretToken) {
 				t.Errorf("the upstream saw %s: %s", name, values)
 			}
 		}
@@ -1282,7 +1339,8 @@ func TestRefusalOfALargeBody(t *testing.T) {
 			p := newPostRig(t, created, nil)
 			host := strings.TrimPrefix(p.base, "https://")
 			c := p.MustTunnel(host)
-			head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", tt.path, host, tt.size)
+			head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
+				tt.path, host, tt.size)
 			resp := roundTripRaw(t, c, head+strings.Repeat(" ", tt.size))
 			var d problem.Details
 			raw, err := io.ReadAll(resp.Body)
@@ -1292,7 +1350,8 @@ func TestRefusalOfALargeBody(t *testing.T) {
 			if resp.Close {
 				return
 			}
-			if resp := roundTripRaw(t, c, "GET /after HTTP/1.1\r\nHost: "+host+"\r\n\r\n"); resp.StatusCode != http.StatusCreated {
+			if resp := roundTripRaw(t, c, "GET /after HTTP/1.1\r\nHost: "+host+"\r\n\r\n"); resp.StatusCode !=
+				http.StatusCreated {
 				t.Errorf("after the refusal: %s", resp.Status)
 			}
 		})
@@ -1314,8 +1373,10 @@ func TestCustodyIsAway(t *testing.T) {
 	prove, err3 := signer.New(evidence.RequestProofKind, awayKey{}, o)
 	must(t, errors.Join(err1, err2, err3))
 	for name, change := range map[string]func(*PipelineOptions){
-		"attestation and session receipt": func(o *PipelineOptions) { o.Attest = signer.NewAttester(runtime, session, signer.Access{}) },
-		"request proof":                   func(o *PipelineOptions) { o.Prove = prove },
+		"attestation and session receipt": func(o *PipelineOptions) {
+			o.Attest = signer.NewAttester(runtime, session, signer.Access{})
+		},
+		"request proof": func(o *PipelineOptions) { o.Prove = prove },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { change(o) })
@@ -1359,7 +1420,8 @@ func TestTimeoutsOfAPost(t *testing.T) {
 		return true
 	}
 	t.Run("the answer", func(t *testing.T) {
-		for within := 100 * time.Millisecond; !answered(t, within); within *= 4 { // a busy machine needs longer to begin the answer
+		// a busy machine needs longer to begin the answer
+		for within := 100 * time.Millisecond; !answered(t, within); within *= 4 {
 			if within > time.Minute {
 				t.Fatal("no answer begins")
 			}

@@ -84,14 +84,21 @@ func (u *rawUpstream) accept(l net.Listener) {
 // switches are answers with another protocol, by path. The right answer is RFC 6455 section 1.3's for the key
 // dGhlIHNhbXBsZSBub25jZQ==, with data behind it.
 var switches = map[string]string{
-	"/ws/open":    "HTTP/1.1 101 Switching Protocols\r\nUpgrade: WebSocket\r\nConnection: keep-alive, upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\nahead",
-	"/ws/accept":  "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: AAAAAAAAAAAAAAAAAAAAAAAAAAA=\r\n\r\n",
-	"/ws/bare":    "HTTP/1.1 101 Switching Protocols\r\n\r\n",
-	"/ws/h2c":     "HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n",
-	"/ws/length":  "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nContent-Length: 4\r\n\r\n",
-	"/ws/chosen":  "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nSec-WebSocket-Protocol: other\r\n\r\n",
-	"/ws/twice":   "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nSec-WebSocket-Accept: x\r\n\r\n",
-	"/ws/unasked": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n",
+	"/ws/open": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: WebSocket\r\nConnection: keep-alive, " +
+		"upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\nahead",
+	"/ws/accept": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: " +
+		"Upgrade\r\nSec-WebSocket-Accept: AAAAAAAAAAAAAAAAAAAAAAAAAAA=\r\n\r\n",
+	"/ws/bare": "HTTP/1.1 101 Switching Protocols\r\n\r\n",
+	"/ws/h2c": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " +
+		"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n",
+	"/ws/length": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: " +
+		"Upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nContent-Length: 4\r\n\r\n",
+	"/ws/chosen": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: " +
+		"Upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nSec-WebSocket-Protocol: other\r\n\r\n",
+	"/ws/twice": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: " +
+		"Upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nSec-WebSocket-Accept: x\r\n\r\n",
+	"/ws/unasked": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: " +
+		"Upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n",
 }
 
 func (u *rawUpstream) serve(c net.Conn) {
@@ -140,10 +147,11 @@ func (u *rawUpstream) close() {
 func (u *rawUpstream) transport() *upstream.Transport {
 	own := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	at := func(l net.Listener) netip.AddrPort { return netip.MustParseAddrPort(l.Addr().String()) }
-	transport, err := upstream.NewTransport(upstream.Options{RootCAs: u.roots, Dialer: upstream.Dialer{Resolver: names{}, Hosts: []upstream.Host{
-		{Name: "*.example.com", Port: 80, Address: at(u.plain), Networks: own},
-		{Name: "*.example.com", Port: 443, Address: at(u.secure), Networks: own, ServerName: "example.com"},
-	}}})
+	transport, err := upstream.NewTransport(
+		upstream.Options{RootCAs: u.roots, Dialer: upstream.Dialer{Resolver: names{}, Hosts: []upstream.Host{
+			{Name: "*.example.com", Port: 80, Address: at(u.plain), Networks: own},
+			{Name: "*.example.com", Port: 443, Address: at(u.secure), Networks: own, ServerName: "example.com"},
+		}}})
 	must(u.t, err)
 	u.t.Cleanup(transport.CloseIdleConnections)
 	return transport
@@ -178,12 +186,15 @@ func rawRules(t testing.TB, like Action) *Rules {
 		for _, a := range []struct {
 			path, content string
 			query         bool
-		}{{"/posts", ContentJSON, false}, {"/raw", ContentRaw, false}, {"/items/{id}", ContentRaw, false}, {"/query", ContentRaw, true}} {
+		}{{"/posts", ContentJSON, false}, {"/raw", ContentRaw, false}, {"/items/{id}", ContentRaw, false},
+			{"/query", ContentRaw, true}} {
 			action := like
-			action.Name, action.Match, action.Content, action.AllowQuery, action.MaxBody = origin+a.path, match(a.path, "POST"), a.content, a.query, 4096
+			action.Name, action.Match, action.Content, action.AllowQuery, action.MaxBody = origin+a.path, match(a.path, "POST"),
+				a.content, a.query, 4096
 			actions = append(actions, action)
 		}
-		egress = append(egress, Egress{Name: origin + " sockets", Match: match("/ws/{how}", "GET"), WebSocket: true}, Egress{Name: origin + " reads", Match: match("/**", "GET", "HEAD", "OPTIONS")},
+		egress = append(egress, Egress{Name: origin + " sockets", Match: match("/ws/{how}", "GET"), WebSocket: true},
+			Egress{Name: origin + " reads", Match: match("/**", "GET", "HEAD", "OPTIONS")},
 			Egress{Name: origin + " keyed", Match: match("/keyed/**", "PUT"), Credential: like.Credential})
 	}
 	return rulesFor(t, actions, egress)
@@ -296,8 +307,10 @@ func (p *rawRig) wantRecorded(t *testing.T, sent string) {
 		}
 		body, err := io.ReadAll(req.Body)
 		must(t, err)
-		if req.Method != rec.Method || rec.Host != withPort("http", req.Host) && rec.Host != withPort("https", req.Host) || req.URL.EscapedPath() != rec.Path {
-			t.Errorf("the upstream received %s %s%s, recorded is %s %s%s", req.Method, req.Host, req.URL.EscapedPath(), rec.Method, rec.Host, rec.Path)
+		if req.Method != rec.Method || rec.Host != withPort("http", req.Host) && rec.Host != withPort("https", req.Host) ||
+			req.URL.EscapedPath() != rec.Path {
+			t.Errorf("the upstream received %s %s%s, recorded is %s %s%s", req.Method, req.Host, req.URL.EscapedPath(),
+				rec.Method, rec.Host, rec.Path)
 		}
 		if rec.Status == http.StatusSwitchingProtocols {
 			if _, err := io.CopyN(io.Discard, r, rec.BytesOut); err != nil {
@@ -313,7 +326,8 @@ func (p *rawRig) wantRecorded(t *testing.T, sent string) {
 			must(t, err)
 		}
 		if rec.ContentHash != hash || rec.Resource != req.Method+" "+req.RequestURI {
-			t.Errorf("the upstream received %s %q, verified was %s with the hash %s", req.Method, req.RequestURI, rec.Resource, rec.ContentHash)
+			t.Errorf("the upstream received %s %q, verified was %s with the hash %s", req.Method, req.RequestURI, rec.Resource,
+				rec.ContentHash)
 		}
 	}
 	if len(p.codes) > 0 {

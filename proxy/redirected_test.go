@@ -17,7 +17,9 @@ func TestRedirectedCallsPassTheChokePoint(t *testing.T) {
 	dialled := netip.MustParseAddr("192.0.2.7")
 	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
 		o.Destination = func(_ context.Context, target upstream.Target, got netip.Addr) error {
-			return (&upstream.Dialer{Resolver: names{target.Host: {netip.MustParseAddr("192.0.2.1"), dialled}}}).CheckDestination(context.Background(), target, got)
+			return (&upstream.Dialer{
+				Resolver: names{target.Host: {netip.MustParseAddr("192.0.2.1"), dialled}}}).
+				CheckDestination(context.Background(), target, got)
 		}
 	})
 	port := p.base[strings.LastIndex(p.base, ":"):]

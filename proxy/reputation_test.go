@@ -145,7 +145,8 @@ func TestNoReputationIsAskedFor(t *testing.T) {
 	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
 		o.Reputations = asks{t}
 	})
-	if resp, answer := p.send("POST", "/posts", "{}"); resp.StatusCode != http.StatusCreated || p.roles.decided.Reputation != "" {
+	if resp, answer := p.send("POST", "/posts", "{}"); resp.StatusCode != http.StatusCreated ||
+		p.roles.decided.Reputation != "" {
 		t.Errorf("%d %s, %q", resp.StatusCode, answer, p.roles.decided.Reputation)
 	}
 }

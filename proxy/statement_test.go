@@ -27,15 +27,18 @@ var (
 )
 
 func aSignal(agent string) string {
-	return `{"signal_id": "sig_1", "agent_id": "` + agent + `", "statement": "It will rain.", "horizon": "short", "timestamp": 1795176000}`
+	return `{"signal_id": "sig_1", "agent_id": "` + agent +
+		`", "statement": "It will rain.", "horizon": "short", "timestamp": 1795176000}`
 }
 
 func aContract(agent string) string {
-	return `{"challenge_id": "c_1", "original_signal_id": "sig_2", "challenger_agent_id": "` + agent + `", "counter_claim": "It will not.", "reasoning_trace": "Clouds.", "timestamp": 1795176000}`
+	return `{"challenge_id": "c_1", "original_signal_id": "sig_2", "challenger_agent_id": "` + agent +
+		`", "counter_claim": "It will not.", "reasoning_trace": "Clouds.", "timestamp": 1795176000}`
 }
 
 func aChallenge(agent string) string {
-	return `{"challenger_id": "` + agent + `", "target_id": "` + otherAgent + `", "target_receipts": ["` + someHash + `"], "challenge_type": "timing"}`
+	return `{"challenger_id": "` + agent + `", "target_id": "` + otherAgent + `", "target_receipts": ["` + someHash +
+		`"], "challenge_type": "timing"}`
 }
 
 type speaker struct {
@@ -56,7 +59,8 @@ func newSpeakingRig(t testing.TB, speaks bool) (*nodeRig, *speaker) {
 	key, err := custody.NewMemory("agent-statement-key")
 	must(t, err)
 	by := &speaker{}
-	by.Issuer, err = signer.New(interaction.StatementKind, key, signer.Options{Issuer: "speaker", Audience: "api", Lifetime: interaction.Lifetime, Now: time.Now})
+	by.Issuer, err = signer.New(interaction.StatementKind, key,
+		signer.Options{Issuer: "speaker", Audience: "api", Lifetime: interaction.Lifetime, Now: time.Now})
 	must(t, err)
 	r := &nodeRig{node: &fakeNode{answer: func(string, []byte) (string, error) { return `{"status":"pending"}`, nil }}}
 	r.postRig = newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
@@ -82,7 +86,8 @@ func TestPublish(t *testing.T) {
 		r, _ := newSpeakingRig(t, true)
 		resp, answer := r.send("POST", tt.url, tt.document, "Agent-Statement", "forged", "ActionProof-Caller", "forged")
 		rec, n := r.record.last()
-		if resp.StatusCode != http.StatusOK || answer != `{"status":"pending"}` || n != 1 || rec.Flow != flowPost || rec.State != ledger.StateForwarded {
+		if resp.StatusCode != http.StatusOK || answer != `{"status":"pending"}` || n != 1 || rec.Flow != flowPost ||
+			rec.State != ledger.StateForwarded {
 			t.Fatalf("%s: %d %s, %+v", tt.kind, resp.StatusCode, answer, rec)
 		}
 		if len(r.node.asked) != 1 || r.node.asked[0].body != tt.document || r.node.asked[0].caller == nil {
@@ -94,8 +99,10 @@ func TestPublish(t *testing.T) {
 		must(t, err)
 		hash, err := evidence.HashJSON([]byte(tt.document))
 		must(t, err)
-		if got.Kind != tt.kind || got.StatementHash != hash || got.BindingHash != rec.BindingHash || got.Owner+":"+got.Agent != thisAgent || got.Session != r.session.ID ||
-			got.EventID != "evt_1" || !got.Probabilistic || got.NonHumanIdentityProven || got.KeyCustody != evidence.CustodyExternalMediator {
+		if got.Kind != tt.kind || got.StatementHash != hash || got.BindingHash != rec.BindingHash ||
+			got.Owner+":"+got.Agent != thisAgent || got.Session != r.session.ID ||
+			got.EventID != "evt_1" || !got.Probabilistic || got.NonHumanIdentityProven ||
+			got.KeyCustody != evidence.CustodyExternalMediator {
 			t.Errorf("%s: it says %+v", tt.kind, got)
 		}
 		if last := rec.Artifacts[len(rec.Artifacts)-1]; last != (ledger.Artifact{Name: "agentStatement", Token: token}) {
@@ -116,7 +123,8 @@ func TestPublishRefused(t *testing.T) {
 		"a contract as a signal":    {signalsURL, aContract(thisAgent), "statement_malformed"},
 		"a signal as a dispute":     {disputeURL, aSignal(thisAgent), "statement_malformed"},
 		"no document":               {signalsURL, `[]`, "statement_malformed"},
-		"an unknown member":         {signalsURL, strings.Replace(aSignal(thisAgent), "{", `{"more": 1, `, 1), "statement_malformed"},
+		"an unknown member": {signalsURL, strings.Replace(aSignal(thisAgent), "{", `{"more": 1, `, 1),
+			"statement_malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, _ := newSpeakingRig(t, true)
@@ -140,10 +148,12 @@ func TestPublishRefused(t *testing.T) {
 	})
 	t.Run("a rule that takes another content", func(t *testing.T) {
 		m := matching(t, signalsURL, "POST")
-		if _, err := NewRules([]Action{{Name: "a", Match: m, Content: ContentRaw}}, nil); err == nil || !strings.Contains(err.Error(), "is JSON") {
+		if _, err := NewRules([]Action{{Name: "a", Match: m, Content: ContentRaw}}, nil); err == nil ||
+			!strings.Contains(err.Error(), "is JSON") {
 			t.Errorf("%v", err)
 		}
-		if _, err := NewRules(nil, []Egress{{Name: "a", Match: m}}); err == nil || !strings.Contains(err.Error(), "only an action may name it") {
+		if _, err := NewRules(nil, []Egress{{Name: "a", Match: m}}); err == nil ||
+			!strings.Contains(err.Error(), "only an action may name it") {
 			t.Errorf("%v", err)
 		}
 	})
@@ -151,11 +161,13 @@ func TestPublishRefused(t *testing.T) {
 
 func TestOwnID(t *testing.T) {
 	r, _ := newSpeakingRig(t, true)
-	if _, answer := r.send("GET", "http://mediator.internal/v1/event", ""); !strings.Contains(answer, `"agent":"`+thisAgent+`"`) {
+	if _, answer := r.send("GET", "http://mediator.internal/v1/event", ""); !strings.Contains(answer,
+		`"agent":"`+thisAgent+`"`) {
 		t.Errorf("%s", answer)
 	}
 	r.send("GET", signalsURL+"?agent="+otherAgent, "")
-	if len(r.node.asked) != 1 || r.node.asked[0].path != "/v1/signals?agent="+strings.ReplaceAll(otherAgent, ":", "%3A") || r.node.asked[0].caller != nil {
+	if len(r.node.asked) != 1 || r.node.asked[0].path != "/v1/signals?agent="+strings.ReplaceAll(otherAgent, ":", "%3A") ||
+		r.node.asked[0].caller != nil {
 		t.Errorf("the node was asked %+v", r.node.asked)
 	}
 	r.wantRefused("not_found", "GET", signalsURL+"?agent=nobody", "")

@@ -29,16 +29,20 @@ const inside = "runtime-key:v3"
 // insideErrors are errors of each step, each with a name of the deployment.
 func insideErrors(t *testing.T) map[string]error {
 	t.Helper()
-	away := wire.Peer{HTTP: &http.Client{Transport: refusing{}}, Name: "the control plane at " + inside, Unavailable: "process_unavailable"}
+	away := wire.Peer{HTTP: &http.Client{Transport: refusing{}}, Name: "the control plane at " + inside,
+		Unavailable: "process_unavailable"}
 	errs := map[string]error{
-		"the custody denies":       custody.Unavailable(io.EOF, "Vault denies it to this role (403): update on transit/sign/%s", inside),
-		"the key is another":       custody.Unfit("the key %s is of another type", inside),
-		"no credential":            custody.NoCredential(io.EOF, "the secret kv/data/%s cannot be read", inside),
-		"the ledger is full":       ledger.Unavailable("commit", errors.New("INSERT INTO "+inside+": database or disk is full (13)")),
-		"it was used before":       &ledger.ConsumedError{Key: ledger.Key{Kind: "capability", ID: inside}},
-		"no control plane":         away.Call(t.Context(), "http://control.invalid/", nil, nil),
-		"what another process has": &problem.Error{Details: problem.Details{Code: "key_unknown", Detail: inside + " is unknown"}},
-		"no code":                  errors.New(inside),
+		"the custody denies": custody.Unavailable(io.EOF,
+			"Vault denies it to this role (403): update on transit/sign/%s", inside),
+		"the key is another": custody.Unfit("the key %s is of another type", inside),
+		"no credential":      custody.NoCredential(io.EOF, "the secret kv/data/%s cannot be read", inside),
+		"the ledger is full": ledger.Unavailable("commit",
+			errors.New("INSERT INTO "+inside+": database or disk is full (13)")),
+		"it was used before": &ledger.ConsumedError{Key: ledger.Key{Kind: "capability", ID: inside}},
+		"no control plane":   away.Call(t.Context(), "http://control.invalid/", nil, nil),
+		"what another process has": &problem.Error{
+			Details: problem.Details{Code: "key_unknown", Detail: inside + " is unknown"}},
+		"no code": errors.New(inside),
 	}
 	for _, c := range problem.Codes() {
 		r := refusal.New(c.Name, "the sentence")
@@ -67,7 +71,8 @@ func (p *postRig) wantNothingTold(t *testing.T, answer string, err error) {
 	if strings.Contains(answer, inside) {
 		t.Errorf("%v: the agent is told %s", err, answer)
 	}
-	if full := problem.DetailsOf(err); rec.Code != full.Code || rec.Reason != full.Detail || full.Code != "internal" && !strings.Contains(rec.Reason, inside) {
+	if full := problem.DetailsOf(err); rec.Code != full.Code || rec.Reason != full.Detail || full.Code != "internal" &&
+		!strings.Contains(rec.Reason, inside) {
 		t.Errorf("%v: the record has %s: %q", err, rec.Code, rec.Reason)
 	}
 }
@@ -114,7 +119,9 @@ func TestNoRefusedConnectTellsTheAgentOfTheDeployment(t *testing.T) {
 			"the destination": func(w http.ResponseWriter, r *http.Request) {
 				p.pipeline.o.Destination = func(context.Context, upstream.Target, netip.Addr) error { return err }
 				target, _ := upstream.ParseOrigin("https", strings.TrimPrefix(p.base, "https://"))
-				r = r.WithContext(intercept.WithRoute(r.Context(), intercept.Route{Target: target, Original: netip.MustParseAddrPort("192.0.2.1:443")}))
+				r = r.WithContext(
+					intercept.WithRoute(r.Context(),
+						intercept.Route{Target: target, Original: netip.MustParseAddrPort("192.0.2.1:443")}))
 				_, refused := p.pipeline.Connect(r, target)
 				p.pipeline.Refuse(w, r, refused)
 			},
@@ -130,7 +137,9 @@ func TestNoRefusedConnectTellsTheAgentOfTheDeployment(t *testing.T) {
 func TestAnAPIsWordsAreForTheRecord(t *testing.T) {
 	for _, code := range []string{"challenge_refused", "key_unknown", "quota"} {
 		api := http.Client{Transport: saying(`{"code":"` + code + `","detail":"see ` + inside + `"}`)}
-		client, err := gate.NewClient(gate.ClientOptions{ChallengeURL: "https://api.invalid/c", VerifyURL: "https://api.invalid/v", HTTP: &api, Now: time.Now})
+		client, err := gate.NewClient(
+			gate.ClientOptions{ChallengeURL: "https://api.invalid/c", VerifyURL: "https://api.invalid/v", HTTP: &api,
+				Now: time.Now})
 		must(t, err)
 		p := newPostRig(t, created, func(_ *PipelineOptions, actions []Action) {
 			actions[0].Gate, actions[0].TakesPart = client, true

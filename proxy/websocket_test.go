@@ -22,8 +22,11 @@ func newSocketRig(t *testing.T, change func(*PipelineOptions)) *postRig {
 	return newPostRig(t, echoSocket, func(o *PipelineOptions, actions []Action) {
 		m := actions[0].Match
 		egress := []Egress{
-			{Name: "sockets", Match: match.Match{Scheme: m.Scheme, Host: m.Host, Port: m.Port, Path: "/ws", Methods: []string{"GET"}}, Credential: actions[0].Credential, WebSocket: true},
-			{Name: "reads", Match: match.Match{Scheme: m.Scheme, Host: m.Host, Port: m.Port, Path: "/**", Methods: []string{"GET"}}},
+			{Name: "sockets",
+				Match:      match.Match{Scheme: m.Scheme, Host: m.Host, Port: m.Port, Path: "/ws", Methods: []string{"GET"}},
+				Credential: actions[0].Credential, WebSocket: true},
+			{Name: "reads",
+				Match: match.Match{Scheme: m.Scheme, Host: m.Host, Port: m.Port, Path: "/**", Methods: []string{"GET"}}},
 		}
 		o.Rules = rulesFor(t, actions, egress)
 		if change != nil {
@@ -44,7 +47,9 @@ func echoSocket(w http.ResponseWriter, r *http.Request) {
 		panic(err)
 	}
 	defer c.Close()
-	_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nSet-Cookie: a=b\r\nX-Kept: 1\r\nX-Echoed: "+r.Header.Get(echoed)+"\r\n\r\n")
+	_, _ = io.WriteString(c,
+		"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: "+
+			"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nSet-Cookie: a=b\r\nX-Kept: 1\r\nX-Echoed: "+r.Header.Get(echoed)+"\r\n\r\n")
 	_, _ = io.Copy(c, rw)
 }
 
@@ -56,7 +61,8 @@ func (p *postRig) open(path string) (net.Conn, *http.Response) {
 }
 
 func handshake(path, authority string) string {
-	return "GET " + path + " HTTP/1.1\r\nHost: " + authority + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nAuthorization: Bearer mine\r\n" +
+	return "GET " + path + " HTTP/1.1\r\nHost: " + authority +
+		"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nAuthorization: Bearer mine\r\n" +
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 }
 
@@ -77,7 +83,8 @@ func (p *postRig) wantEnd(c net.Conn, code string, bytes int64) {
 		p.T.Fatalf("the WebSocket did not end: %q, %v", rest, err)
 	}
 	rec := p.wait(1)
-	if rec.Code != code || rec.State != ledger.StateForwarded || rec.Status != http.StatusSwitchingProtocols || rec.BytesIn != bytes || rec.BytesOut != bytes ||
+	if rec.Code != code || rec.State != ledger.StateForwarded || rec.Status != http.StatusSwitchingProtocols ||
+		rec.BytesIn != bytes || rec.BytesOut != bytes ||
 		rec.Rule != "sockets" || rec.Flow != flowEgress || rec.Session == "" {
 		p.T.Errorf("recorded was %+v", rec)
 	}
@@ -100,11 +107,19 @@ func TestWebSocket(t *testing.T) {
 		change           func(*PipelineOptions)
 		end              func(*postRig, net.Conn)
 	}{
-		{"the agent ends it", text, "", nil, func(_ *postRig, c net.Conn) { _ = c.(interface{ CloseWrite() error }).CloseWrite() }},
+		{"the agent ends it", text, "", nil, func(_ *postRig, c net.Conn) {
+			_ = c.(interface{ CloseWrite() error }).CloseWrite()
+		}},
 		{"the session ends", text, "websocket_closed", nil, func(p *postRig, _ net.Conn) { p.sessions.Close(p.session.ID) }},
-		{"the pod's session ends", text, "websocket_closed", nil, func(p *postRig, _ net.Conn) { p.sessions.CloseStanding() }},
-		{"the pod's next session opens", text, "websocket_closed", nil, func(p *postRig, _ net.Conn) { p.sessions.OpenStanding(trigger.Event{ID: "evt_2"}, "worker-1") }},
-		{"nothing comes", "", "websocket_closed", func(o *PipelineOptions) { o.Timeouts.WebSocketIdle = 50 * time.Millisecond }, func(*postRig, net.Conn) {}},
+		{"the pod's session ends", text, "websocket_closed", nil, func(p *postRig, _ net.Conn) {
+			p.sessions.CloseStanding()
+		}},
+		{"the pod's next session opens", text, "websocket_closed", nil, func(p *postRig, _ net.Conn) {
+			p.sessions.OpenStanding(trigger.Event{ID: "evt_2"}, "worker-1")
+		}},
+		{"nothing comes", "", "websocket_closed", func(o *PipelineOptions) {
+			o.Timeouts.WebSocketIdle = 50 * time.Millisecond
+		}, func(*postRig, net.Conn) {}},
 		{"the mediator shuts down", text, "shutting_down", nil, func(p *postRig, _ net.Conn) {
 			must(p.T, p.Proxy.Shutdown(context.Background())) // returns after the WebSocket's record
 			if _, n := p.record.last(); n != 1 {
@@ -115,7 +130,8 @@ func TestWebSocket(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newSocketRig(t, tt.change)
 			c, resp := p.open("/ws")
-			if resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get("X-Kept") != "1" || resp.Header.Get("Set-Cookie") != "" || resp.Header.Get("Connection") != "Upgrade" {
+			if resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get("X-Kept") != "1" ||
+				resp.Header.Get("Set-Cookie") != "" || resp.Header.Get("Connection") != "Upgrade" {
 				t.Fatalf("got %d %v", resp.StatusCode, resp.Header)
 			}
 			says(t, c, tt.text)
@@ -128,8 +144,10 @@ func TestWebSocket(t *testing.T) {
 func TestHandshakeThatRepeatsTheCredential(t *testing.T) {
 	p := newSocketRig(t, nil)
 	c := p.MustTunnel(at(0, p.upstream))
-	resp := roundTripRaw(t, c, strings.Replace(handshake("/ws", at(0, p.upstream)), "\r\n\r\n", "\r\nX-Echo: Authorization\r\n\r\n", 1))
-	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusBadGateway || !strings.Contains(string(body), `"answer_withheld"`) || strings.Contains(string(body), secretToken) {
+	resp := roundTripRaw(t, c,
+		strings.Replace(handshake("/ws", at(0, p.upstream)), "\r\n\r\n", "\r\nX-Echo: Authorization\r\n\r\n", 1))
+	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusBadGateway ||
+		!strings.Contains(string(body), `"answer_withheld"`) || strings.Contains(string(body), secretToken) {
 		t.Errorf("got %d %s", resp.StatusCode, body)
 	}
 	if rec := p.wait(1); rec.Code != "answer_withheld" || rec.Status != http.StatusSwitchingProtocols {
@@ -156,7 +174,8 @@ func TestWebSocketsAreBounded(t *testing.T) {
 	}
 	second, resp := p.open("/ws")
 	body, _ := io.ReadAll(resp.Body)
-	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), `"overloaded"`) || len(p.sent) != 1 {
+	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), `"overloaded"`) ||
+		len(p.sent) != 1 {
 		t.Fatalf("got %d %s, and %d calls arrived", resp.StatusCode, body, len(p.sent))
 	}
 	must(t, second.Close())
@@ -176,7 +195,10 @@ func TestWebSocketsAreBounded(t *testing.T) {
 func TestReloadWithAnOpenWebSocket(t *testing.T) {
 	p := newSocketRig(t, nil)
 	o := p.pipeline.o
-	o.Rules = rulesFor(t, nil, []Egress{{Name: "reads", Match: match.Match{Scheme: "https", Host: "a.example.com", Port: portOf(p.upstream), Path: "/**", Methods: []string{"GET"}}}})
+	o.Rules = rulesFor(t, nil,
+		[]Egress{{Name: "reads",
+			Match: match.Match{Scheme: "https", Host: "a.example.com", Port: portOf(p.upstream), Path: "/**",
+				Methods: []string{"GET"}}}})
 	o.After = p.pipeline
 	next, err := NewPipeline(o)
 	must(t, err)
@@ -185,7 +207,8 @@ func TestReloadWithAnOpenWebSocket(t *testing.T) {
 	p.handler.Set(next)
 	says(t, open, "after")
 	other, resp := p.open("/ws")
-	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusForbidden || !strings.Contains(string(body), `"egress_denied"`) {
+	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusForbidden ||
+		!strings.Contains(string(body), `"egress_denied"`) {
 		t.Errorf("got %d %s", resp.StatusCode, body)
 	}
 	must(t, errors.Join(other.Close(), open.Close()))
@@ -206,11 +229,14 @@ func TestWebSocketIsNotAnswered(t *testing.T) {
 		}
 	}
 	p := newSocketRig(t, func(o *PipelineOptions) { o.HangUp = true })
-	p.wantRefused("egress_denied", "GET", "/x", "", "Connection", "Upgrade", "Upgrade", "h2c") // other protocols are answered
+	// other protocols are answered
+	p.wantRefused("egress_denied", "GET", "/x", "", "Connection", "Upgrade", "Upgrade", "h2c")
 }
 
 func TestUpstreamRefusesTheHandshake(t *testing.T) {
-	p := newPostRig(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }, func(o *PipelineOptions, actions []Action) {
+	p := newPostRig(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusTeapot)
+	}, func(o *PipelineOptions, actions []Action) {
 		m := actions[0].Match
 		m.Methods, m.Path = []string{"GET"}, "/**"
 		o.Rules = rulesFor(t, actions, []Egress{{Name: "sockets", Match: m, WebSocket: true}})
@@ -219,7 +245,8 @@ func TestUpstreamRefusesTheHandshake(t *testing.T) {
 	if resp.StatusCode != http.StatusTeapot {
 		t.Fatalf("got %d", resp.StatusCode)
 	}
-	if resp = roundTripRaw(t, c, "GET /x HTTP/1.1\r\nHost: "+at(0, p.upstream)+"\r\n\r\n"); resp.StatusCode != http.StatusTeapot {
+	if resp = roundTripRaw(t, c, "GET /x HTTP/1.1\r\nHost: "+at(0, p.upstream)+"\r\n\r\n"); resp.StatusCode !=
+		http.StatusTeapot {
 		t.Errorf("the next request got %d", resp.StatusCode)
 	}
 	if rec := p.wait(2); rec.Status != http.StatusTeapot || p.pipeline.load.open.Taken() != 0 {

@@ -73,7 +73,10 @@ func TestLogger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zapcore.InfoLevel)
 		var hooked atomic.Int64 // the ends of the windows of several kinds write at once
-		log := flood.Logger(zap.New(core, zap.Hooks(func(zapcore.Entry) error { hooked.Add(1); return nil })).With(zap.String("process", "p")))
+		log := flood.Logger(zap.New(core, zap.Hooks(func(zapcore.Entry) error {
+			hooked.Add(1)
+			return nil
+		})).With(zap.String("process", "p")))
 		for i := range 1000 {
 			log.Warn("refused", zap.String("code", "a"), zap.Int("i", i))
 			log.With(zap.Int("more", i)).Warn("refused", zap.String("code", "b"))
@@ -95,7 +98,8 @@ func TestLogger(t *testing.T) {
 			said = append(said, fmt.Sprint(line.Level, f["line"], f["code"], f["source"], f["lines"]))
 		}
 		slices.Sort(said)
-		if want := []string{"info known 990", "warn refuseda990", "warn refusedb990", "warn refusedbs990"}; len(said) != len(want) {
+		if want := []string{"info known 990", "warn refuseda990", "warn refusedb990", "warn refusedbs990"}; len(said) !=
+			len(want) {
 			t.Errorf("the end of the window says %q", said)
 		}
 		log.Info("known")

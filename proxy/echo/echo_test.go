@@ -61,18 +61,20 @@ func percent(s string) (all string) {
 func repeated(s string) map[string]string {
 	php := strings.ReplaceAll(asJSON(s, ""), "/", `\/`)
 	all := map[string]string{
-		"as it is":                          s,
-		"in a line":                         "Authorization: Bearer " + s + "\r\n",
-		"in JSON":                           asJSON(s, ""),
-		"in JSON of PHP":                    php,
-		"in JSON of .NET":                   asJSON(s, "+'`"),
-		"in JSON in JSON":                   asJSON(asJSON(s, ""), ""),
-		"in JavaScript":                     strings.NewReplacer("+", `\x2B`, "'", `\'`, "/", `\x2f`).Replace(strings.ReplaceAll(s, `\`, `\\`)),
-		"in a query":                        "?token=" + url.QueryEscape(s) + "&x=1",
-		"in a path":                         "/a/" + url.PathEscape(s) + "/b",
-		"in percent, all of it":             percent(s),
-		"in HTML":                           "<td>" + html.EscapeString(s) + "</td>",
-		"in HTML, by numbers":               strings.NewReplacer("+", "&#x2B;", "/", "&#047;", "=", "&#61", "'", "&apos;").Replace(html.EscapeString(s)),
+		"as it is":        s,
+		"in a line":       "Authorization: Bearer " + s + "\r\n",
+		"in JSON":         asJSON(s, ""),
+		"in JSON of PHP":  php,
+		"in JSON of .NET": asJSON(s, "+'`"),
+		"in JSON in JSON": asJSON(asJSON(s, ""), ""),
+		"in JavaScript": strings.NewReplacer("+", `\x2B`, "'", `\'`, "/",
+			`\x2f`).Replace(strings.ReplaceAll(s, `\`, `\\`)),
+		"in a query":            "?token=" + url.QueryEscape(s) + "&x=1",
+		"in a path":             "/a/" + url.PathEscape(s) + "/b",
+		"in percent, all of it": percent(s),
+		"in HTML":               "<td>" + html.EscapeString(s) + "</td>",
+		"in HTML, by numbers": strings.NewReplacer("+", "&#x2B;", "/", "&#047;", "=", "&#61", "'",
+			"&apos;").Replace(html.EscapeString(s)),
 		"in HTML that shows JSON":           html.EscapeString(php),
 		"in a query in JSON":                asJSON("x=1&token="+url.QueryEscape(s), "&"),
 		"in JSON as hexadecimal characters": asUnicode(s),
@@ -84,7 +86,8 @@ func repeated(s string) map[string]string {
 		text := strings.Repeat("\xff", i) + s + "?>"
 		all[fmt.Sprintf("in base64 after %d bytes", i)] = base64.StdEncoding.EncodeToString([]byte(text))
 		all[fmt.Sprintf("in base64 of URLs after %d bytes", i)] = base64.RawURLEncoding.EncodeToString([]byte(text))
-		all[fmt.Sprintf("in base64 in JSON of PHP after %d bytes", i)] = strings.ReplaceAll(base64.StdEncoding.EncodeToString([]byte(text)), "/", `\/`)
+		all[fmt.Sprintf("in base64 in JSON of PHP after %d bytes", i)] = strings.ReplaceAll(
+			base64.StdEncoding.EncodeToString([]byte(text)), "/", `\/`)
 	}
 	return all
 }
@@ -99,7 +102,8 @@ func asUnicode(s string) (all string) {
 
 // TestIn finds a secret in each way in which servers repeat one, and never in a text that lacks its last byte.
 func TestIn(t *testing.T) {
-	for _, secret := range []string{token, "ghp_0123456789abcdefABCDEF0123456789abcd", "abcdefgh", "pass word/1+2", "eyJhbGciOiJFZERTQSJ9." + strings.Repeat("eyJpc3MiOiJhIn0", 60)} {
+	for _, secret := range []string{token, "ghp_0123456789abcdefABCDEF0123456789abcd", "abcdefgh", "pass word/1+2",
+		"eyJhbGciOiJFZERTQSJ9." + strings.Repeat("eyJpc3MiOiJhIn0", 60)} {
 		s := newSecret(t, "Bearer ", secret)
 		other := repeated(secret[:len(secret)-1] + "!")
 		for way, text := range repeated(secret) {
@@ -126,15 +130,22 @@ func TestWhatIsSecret(t *testing.T) {
 		name, prefix, secret string
 		found, not           []string
 	}{
-		{"a token", "Bearer ", "0123456789", []string{"0123456789", "Bearer 0123456789"}, []string{"Bearer 012345678", "Bearer 1123456789"}},
+		{"a token", "Bearer ", "0123456789", []string{"0123456789", "Bearer 0123456789"},
+			[]string{"Bearer 012345678", "Bearer 1123456789"}},
 		{"a token with its scheme", "", "Bearer 0123456789", []string{"0123456789"}, []string{"Bearer "}},
 		{"a name and a token", "session=", "0123456789", []string{"0123456789"}, []string{"session="}},
-		{"a name and a token after a scheme", "GoogleLogin auth=", "0123456789", []string{"0123456789"}, []string{"GoogleLogin auth="}},
-		{"a phrase", "", "open sesame", []string{"open sesame", "open%20sesame", "open+sesame"}, []string{"sesame", "open", "opensesame"}},
-		{"a password", "Basic ", basic("alice@example.com:0123456789"), []string{"0123456789", basic("alice@example.com:0123456789")}, []string{"alice@example.com", "alice@example.com:"}},
-		{"a password with its scheme", "", "basic " + basic("alice@example.com:0123456789"), []string{"0123456789", basic("alice@example.com:0123456789")}, []string{"alice@example.com"}},
-		{"a key as the user", "Basic ", basic("sk_0123456789:"), []string{"sk_0123456789", basic("sk_0123456789:")}, []string{"sk_012345678"}},
-		{"a short pair", "Basic ", basic("alice:12345"), []string{"alice:12345", basic("alice:12345")}, []string{"alice", "12345"}},
+		{"a name and a token after a scheme", "GoogleLogin auth=", "0123456789", []string{"0123456789"},
+			[]string{"GoogleLogin auth="}},
+		{"a phrase", "", "open sesame", []string{"open sesame", "open%20sesame", "open+sesame"},
+			[]string{"sesame", "open", "opensesame"}},
+		{"a password", "Basic ", basic("alice@example.com:0123456789"),
+			[]string{"0123456789", basic("alice@example.com:0123456789")}, []string{"alice@example.com", "alice@example.com:"}},
+		{"a password with its scheme", "", "basic " + basic("alice@example.com:0123456789"),
+			[]string{"0123456789", basic("alice@example.com:0123456789")}, []string{"alice@example.com"}},
+		{"a key as the user", "Basic ", basic("sk_0123456789:"), []string{"sk_0123456789", basic("sk_0123456789:")},
+			[]string{"sk_012345678"}},
+		{"a short pair", "Basic ", basic("alice:12345"), []string{"alice:12345", basic("alice:12345")},
+			[]string{"alice", "12345"}},
 		{"no Basic", "Basic ", "%%0123456789", []string{"%%0123456789"}, []string{"0123456789"}},
 	} {
 		s := newSecret(t, tt.prefix, tt.secret)
@@ -149,14 +160,16 @@ func TestWhatIsSecret(t *testing.T) {
 			}
 		}
 	}
-	for _, short := range []struct{ prefix, secret string }{{"", ""}, {"Bearer ", "seven77"}, {"a-long-prefix ", "seven77"}, {"Basic ", basic("a:12345")}} {
+	for _, short := range []struct{ prefix, secret string }{{"", ""}, {"Bearer ", "seven77"},
+		{"a-long-prefix ", "seven77"}, {"Basic ", basic("a:12345")}} {
 		if _, err := echo.New(short.prefix, short.secret, echo.Auto); err == nil {
 			t.Errorf("%q is taken for a secret", short)
 		}
 	}
 }
 
-// TestHalves: the configuration says which half of a Basic credential is secret, and that alone is searched for, and both together.
+// TestHalves: the configuration says which half of a Basic credential is secret, and that alone is searched for, and
+// both together.
 func TestHalves(t *testing.T) {
 	basic := func(pair string) string { return base64.StdEncoding.EncodeToString([]byte(pair)) }
 	const user, password = "user-0123456789", "password-0123456789"
@@ -191,8 +204,10 @@ func TestHalves(t *testing.T) {
 			}
 		}
 	}
-	for _, no := range [][2]string{{"Bearer ", basic(user + ":" + password)}, {"", "0123456789"}, {"Basic ", "%%0123456789"}} {
-		if _, err := echo.New(no[0], no[1], echo.User); err == nil || !strings.Contains(err.Error(), "not a Basic credential") {
+	for _, no := range [][2]string{{"Bearer ", basic(user + ":" + password)}, {"", "0123456789"},
+		{"Basic ", "%%0123456789"}} {
+		if _, err := echo.New(no[0], no[1], echo.User); err == nil ||
+			!strings.Contains(err.Error(), "not a Basic credential") {
 			t.Errorf("%q has a half: %v", no, err)
 		}
 	}
@@ -247,7 +262,8 @@ func TestReader(t *testing.T) {
 		}
 		for cut := range whole {
 			for _, size := range []int{7, 16 << 10} {
-				for _, from := range []io.Reader{&pieces{whole, []int{cut + 1, 1 << 20}}, iotest.DataErrReader(&pieces{whole, []int{cut + 1, 40}})} {
+				for _, from := range []io.Reader{&pieces{whole, []int{cut + 1, 1 << 20}},
+					iotest.DataErrReader(&pieces{whole, []int{cut + 1, 40}})} {
 					all, err := reads(s.Reader(from), size)
 					check.WantCode(t, err, "answer_withheld")
 					if got := strings.Join(all, ""); !strings.HasPrefix(whole[:begin], got) {
@@ -259,7 +275,8 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// TestReaderPassesTheRest: what is not the secret comes through as it is, whatever the pieces, and so does the error at its end.
+// TestReaderPassesTheRest: what is not the secret comes through as it is, whatever the pieces, and so does the error at
+// its end.
 func TestReaderPassesTheRest(t *testing.T) {
 	s := newSecret(t, "Bearer ", token)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -283,7 +300,9 @@ func TestReaderPassesTheRest(t *testing.T) {
 		for _, size := range []int{1 + rng.IntN(3), 512, 16 << 10} {
 			broken := errors.New("broken")
 			for _, end := range []error{io.EOF, broken} {
-				all, err := reads(s.Reader(io.MultiReader(&pieces{string(text), []int{rng.IntN(100), 1 + rng.IntN(5000)}}, iotest.ErrReader(end))), size)
+				all, err := reads(
+					s.Reader(io.MultiReader(&pieces{string(text), []int{rng.IntN(100), 1 + rng.IntN(5000)}}, iotest.ErrReader(end))),
+					size)
 				got := strings.Join(all, "")
 				if !errors.Is(err, end) || end == io.EOF && got != string(text) || !strings.HasPrefix(string(text), got) {
 					t.Fatalf("read by %d: %d of %d bytes, %v", size, len(got), len(text), err)
@@ -296,7 +315,8 @@ func TestReaderPassesTheRest(t *testing.T) {
 // TestEventsAreNotHeldBack: what ends a line is read as it comes.
 func TestEventsAreNotHeldBack(t *testing.T) {
 	s := newSecret(t, "Bearer ", token)
-	events := []string{"data: {\"a\":\"" + token[:10] + "\"}\n\n", "data: " + token[:20] + "\n\n", "{\"watch\":1}\r\n", ": ping\n", "\n"}
+	events := []string{"data: {\"a\":\"" + token[:10] + "\"}\n\n", "data: " + token[:20] + "\n\n", "{\"watch\":1}\r\n",
+		": ping\n", "\n"}
 	var from []io.Reader
 	for _, e := range events {
 		from = append(from, strings.NewReader(e))
@@ -306,7 +326,8 @@ func TestEventsAreNotHeldBack(t *testing.T) {
 	}
 }
 
-// TestTheSecretCannotBeTried: an agent that chooses a text, and where its pieces end, sees from what is held back nothing of the secret.
+// TestTheSecretCannotBeTried: an agent that chooses a text, and where its pieces end, sees from what is held back
+// nothing of the secret.
 func TestTheSecretCannotBeTried(t *testing.T) {
 	secret, other := newSecret(t, "", token), newSecret(t, "", strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {
@@ -318,7 +339,8 @@ func TestTheSecretCannotBeTried(t *testing.T) {
 		return r
 	}, token))
 	for n := range token {
-		for _, begin := range []string{token[:n], base64.StdEncoding.EncodeToString([]byte(token[:n])), asUnicode(token[:n])} {
+		for _, begin := range []string{token[:n], base64.StdEncoding.EncodeToString([]byte(token[:n])),
+			asUnicode(token[:n])} {
 			text := "a guess: " + begin
 			one, _ := reads(secret.Reader(&pieces{text + "! and what follows", []int{len(text), 3}}), 1024)
 			two, _ := reads(other.Reader(&pieces{text + "! and what follows", []int{len(text), 3}}), 1024)
@@ -330,7 +352,8 @@ func TestTheSecretCannotBeTried(t *testing.T) {
 }
 
 func TestHides(t *testing.T) {
-	for name, want := range map[string]bool{"Range": true, "If-Range": true, "Accept-Encoding": true, "Accept": false, "Content-Range": false} {
+	for name, want := range map[string]bool{"Range": true, "If-Range": true, "Accept-Encoding": true, "Accept": false,
+		"Content-Range": false} {
 		if echo.Hides(name) != want {
 			t.Errorf("%s: %t", name, !want)
 		}
@@ -352,13 +375,25 @@ func TestGuard(t *testing.T) {
 			r.Header = http.Header{"Content-Encoding": {"", "Identity"}, "Location": {"/a"}}
 			r.Trailer = http.Header{"X-Sum": {"1"}}
 		}},
-		{name: "in the header", header: "answer_withheld", set: func(r *http.Response) { r.Header.Set("Location", "/?t="+url.QueryEscape(token)) }},
-		{name: "in the second value of a header", header: "answer_withheld", set: func(r *http.Response) { r.Header["X-Seen"] = []string{"a", "Bearer " + token} }},
+		{name: "in the header", header: "answer_withheld", set: func(r *http.Response) {
+			r.Header.Set("Location", "/?t="+url.QueryEscape(token))
+		}},
+		{name: "in the second value of a header", header: "answer_withheld", set: func(r *http.Response) {
+			r.Header["X-Seen"] = []string{"a", "Bearer " + token}
+		}},
 		{name: "in the body", body: "you sent " + token, readCode: "answer_withheld"},
-		{name: "in a trailer", body: "ok", readCode: "answer_withheld", set: func(r *http.Response) { r.Trailer = http.Header{"Grpc-Message": {url.PathEscape(token)}} }},
-		{name: "compressed", body: packed.String(), header: "answer_withheld", set: func(r *http.Response) { r.Header.Set("Content-Encoding", "gzip") }},
-		{name: "compressed twice", header: "answer_withheld", set: func(r *http.Response) { r.Header["Content-Encoding"] = []string{"identity", "br"} }},
-		{name: "gRPC, compressed", header: "answer_withheld", set: func(r *http.Response) { r.Header.Set("Grpc-Encoding", "gzip") }},
+		{name: "in a trailer", body: "ok", readCode: "answer_withheld", set: func(r *http.Response) {
+			r.Trailer = http.Header{"Grpc-Message": {url.PathEscape(token)}}
+		}},
+		{name: "compressed", body: packed.String(), header: "answer_withheld", set: func(r *http.Response) {
+			r.Header.Set("Content-Encoding", "gzip")
+		}},
+		{name: "compressed twice", header: "answer_withheld", set: func(r *http.Response) {
+			r.Header["Content-Encoding"] = []string{"identity", "br"}
+		}},
+		{name: "gRPC, compressed", header: "answer_withheld", set: func(r *http.Response) {
+			r.Header.Set("Grpc-Encoding", "gzip")
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			resp := &http.Response{Header: http.Header{}, Body: io.NopCloser(strings.NewReader(tt.body))}
@@ -388,7 +423,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// FuzzReader: a stream is refused if it holds the secret as it is, in hex or in base64, and comes through whole or not at all.
+// FuzzReader: a stream is refused if it holds the secret as it is, in hex or in base64, and comes through whole or not
+// at all.
 func FuzzReader(f *testing.F) {
 	f.Add([]byte("before "+token), uint8(3), uint16(100))
 	f.Add([]byte(`"\u0073k`+token[2:]), uint8(1), uint16(1))
@@ -410,7 +446,8 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// TestEscapedTwice finds the secret in texts that were escaped once more on their way, also where they come byte by byte.
+// TestEscapedTwice finds the secret in texts that were escaped once more on their way, also where they come byte by
+// byte.
 func TestEscapedTwice(t *testing.T) {
 	secret := "Q7v0Zk2mR9+xLwE4/tY8sBnm+Q=="
 	s, err := echo.New("Bearer ", secret, echo.Auto)
@@ -455,10 +492,12 @@ func TestEmptyAnswers(t *testing.T) {
 		method, coding string
 		refused        bool
 	}{
-		"compressed": {200, "GET", "gzip", true}, "two codings": {200, "GET", "identity, gzip", true}, "not modified": {304, "GET", "gzip", false}, "no content": {204, "DELETE", "br", false},
+		"compressed": {200, "GET", "gzip", true}, "two codings": {200, "GET", "identity, gzip", true},
+		"not modified": {304, "GET", "gzip", false}, "no content": {204, "DELETE", "br", false},
 		"HEAD": {200, "HEAD", "gzip", false}, "a charset": {200, "GET", "UTF-8", false}, "none": {200, "GET", "none", false},
 	} {
-		resp := &http.Response{StatusCode: tt.status, Header: http.Header{"Content-Encoding": {tt.coding}}, Body: http.NoBody, Request: &http.Request{Method: tt.method}}
+		resp := &http.Response{StatusCode: tt.status, Header: http.Header{"Content-Encoding": {tt.coding}}, Body: http.NoBody,
+			Request: &http.Request{Method: tt.method}}
 		if err := s.Guard(resp); (err != nil) != tt.refused {
 			t.Errorf("%s: %v", name, err)
 		}

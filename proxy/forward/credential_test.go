@@ -11,9 +11,11 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// TestCredentialHeaders: what net/http does not send as it stands, or an upstream reads as something else, carries no credential.
+// TestCredentialHeaders: what net/http does not send as it stands, or an upstream reads as something else, carries no
+// credential.
 func TestCredentialHeaders(t *testing.T) {
-	for _, header := range []string{"", "X Token", "Host", "content-length", "Content-Type", "Connection", "Transfer-Encoding", "Idempotency-Key", "ActionProof-Capability", "X-HTTP-Method-Override", "X_Forwarded_Host"} {
+	for _, header := range []string{"", "X Token", "Host", "content-length", "Content-Type", "Connection",
+		"Transfer-Encoding", "Idempotency-Key", "ActionProof-Capability", "X-HTTP-Method-Override", "X_Forwarded_Host"} {
 		if _, err := NewCredential(header, "", echo.Auto, fixed(secretToken)); err == nil {
 			t.Errorf("%q carries a credential", header)
 		}

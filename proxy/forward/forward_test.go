@@ -74,13 +74,17 @@ func TestRelayResponse(t *testing.T) {
 	}{
 		{name: "whole", method: "GET", status: 200, body: strings.NewReader("abc"), length: 3, wantN: 3},
 		{name: "unknown length", method: "GET", status: 200, body: strings.NewReader("abc"), length: -1, wantN: 3},
-		{name: "unknown length, in time", method: "GET", status: 200, body: strings.NewReader("abc"), length: -1, wantN: 3, left: time.Minute},
-		{name: "unknown length, ended as the time was up", method: "GET", status: 200, body: strings.NewReader("abc"), length: -1, wantN: 3, left: -1, code: "upstream_timeout"},
-		{name: "all of it as the time was up", method: "GET", status: 200, body: strings.NewReader("abc"), length: 3, wantN: 3, left: -1},
+		{name: "unknown length, in time", method: "GET", status: 200, body: strings.NewReader("abc"), length: -1, wantN: 3,
+			left: time.Minute},
+		{name: "unknown length, ended as the time was up", method: "GET", status: 200, body: strings.NewReader("abc"),
+			length: -1, wantN: 3, left: -1, code: "upstream_timeout"},
+		{name: "all of it as the time was up", method: "GET", status: 200, body: strings.NewReader("abc"), length: 3,
+			wantN: 3, left: -1},
 		{name: "HEAD", method: "HEAD", status: 200, body: iotestErr{}, length: 3},
 		{name: "no content", method: "GET", status: 204, body: iotestErr{}},
 		{name: "not modified", method: "GET", status: 304, body: iotestErr{}, length: 3},
-		{name: "broken", method: "GET", status: 200, body: io.MultiReader(strings.NewReader("ab"), iotestErr{}), length: 3, wantN: 2, code: "upstream_lost"},
+		{name: "broken", method: "GET", status: 200, body: io.MultiReader(strings.NewReader("ab"), iotestErr{}), length: 3,
+			wantN: 2, code: "upstream_lost"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			rec := httptest.NewRecorder()
@@ -92,8 +96,9 @@ func TestRelayResponse(t *testing.T) {
 				defer cancel()
 			}
 			n, err := Relay(rec, &http.Response{
-				StatusCode: test.status, ContentLength: test.length, Body: io.NopCloser(test.body), Request: (&http.Request{Method: test.method}).WithContext(ctx),
-				Header: http.Header{"X-Ours": {"theirs"}, "X-Theirs": {"theirs"}, "Transfer-Encoding": {"chunked"}},
+				StatusCode: test.status, ContentLength: test.length, Body: io.NopCloser(test.body),
+				Request: (&http.Request{Method: test.method}).WithContext(ctx),
+				Header:  http.Header{"X-Ours": {"theirs"}, "X-Theirs": {"theirs"}, "Transfer-Encoding": {"chunked"}},
 			})
 			if test.code != "" {
 				check.WantCode(t, err, test.code)
@@ -117,7 +122,9 @@ type iotestErr struct{}
 func (iotestErr) Read([]byte) (int, error) { return 0, errors.New("broken at 10.0.0.1:443") }
 
 func TestRelayToAClientThatIsGone(t *testing.T) {
-	_, err := Relay(goneWriter{}, &http.Response{StatusCode: 200, ContentLength: 3, Body: io.NopCloser(strings.NewReader("abc")), Header: http.Header{}})
+	_, err := Relay(goneWriter{},
+		&http.Response{StatusCode: 200, ContentLength: 3, Body: io.NopCloser(strings.NewReader("abc")),
+			Header: http.Header{}})
 	check.WantCode(t, err, "client_gone")
 }
 

@@ -19,8 +19,8 @@ import (
 	"github.com/actionproof/mediator/proxy/intercept"
 )
 
-// What a client can do over time: hold on to what it does not use, or make the proxy work for nothing. Each test ends by a limit of
-// the proxy, made small, and not by one of its own.
+// What a client can do over time: hold on to what it does not use, or make the proxy work for nothing. Each test ends
+// by a limit of the proxy, made small, and not by one of its own.
 
 // brief is the limit that a test waits for, by the clock of its bubble.
 const brief = time.Second
@@ -73,7 +73,8 @@ func TestSlowHead(t *testing.T) { synctest.Test(t, slowHead) }
 func slowHead(t *testing.T) {
 	r := newBubbleRig(t, untouched(t))
 	var opened []net.Conn
-	for _, part := range []string{"G", "GET / HTTP/1.1", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: a.example\r\nX: ", "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example\r\n"} {
+	for _, part := range []string{"G", "GET / HTTP/1.1", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: a.example\r\nX: ",
+		"CONNECT a.example:443 HTTP/1.1\r\nHost: a.example\r\n"} {
 		for _, c := range []net.Conn{r.Dial(), r.MustTunnel("a.example:443")} {
 			_, _ = io.WriteString(c, part)
 			opened = append(opened, c)
@@ -106,7 +107,8 @@ func slowBodyOfARefusedCall(t *testing.T) {
 		o.Limits.HeaderTimeout = brief
 		o.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { testRefuse(w, r, errors.New("refused")) })
 	})
-	for _, text := range []string{"Content-Length: 10\r\n\r\nab", "Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n", "Content-Length: 10\r\nExpect: 100-continue\r\n\r\n"} {
+	for _, text := range []string{"Content-Length: 10\r\n\r\nab", "Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n",
+		"Content-Length: 10\r\nExpect: 100-continue\r\n\r\n"} {
 		c := r.MustTunnel("a.example:443")
 		_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a.example\r\n"+text)
 		answer, err := io.ReadAll(c)
@@ -145,8 +147,8 @@ func TestCutAnswerWithUnreadBody(t *testing.T) {
 	}
 }
 
-// The body of a call that has its whole answer is not waited for without end, also where a transport still reads it. What
-// comes of it later is no request: it would have passed the reader of HTTP/1 as a body.
+// The body of a call that has its whole answer is not waited for without end, also where a transport still reads it.
+// What comes of it later is no request: it would have passed the reader of HTTP/1 as a body.
 func TestSlowBodyOfAnAnsweredCall(t *testing.T) { synctest.Test(t, slowBodyOfAnAnsweredCall) }
 
 func slowBodyOfAnAnsweredCall(t *testing.T) {
@@ -266,7 +268,8 @@ func windowZeroOfAShortAnswer(t *testing.T) {
 	_ = c.Close()
 }
 
-// Rapid reset (CVE-2023-44487): streams that are opened and given up at once never run more handlers than streams are allowed.
+// Rapid reset (CVE-2023-44487): streams that are opened and given up at once never run more handlers than streams are
+// allowed.
 func TestRapidReset(t *testing.T) {
 	const streams = 10
 	var running, most atomic.Int32
@@ -287,7 +290,8 @@ func TestRapidReset(t *testing.T) {
 	go func() { ended <- f.Next() }()
 	block := f.Encode([]string{":method: GET", ":scheme: https", ":authority: a.example", ":path: /"})
 	for id := uint32(1); id < 200_000; id += 2 {
-		if f.Framer.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndStream: true, EndHeaders: true}) != nil {
+		if f.Framer.WriteHeaders(
+			xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndStream: true, EndHeaders: true}) != nil {
 			break
 		}
 		if f.Framer.WriteRSTStream(id, xhttp2.ErrCodeCancel) != nil {
@@ -378,7 +382,8 @@ func continuationFlood(t *testing.T) {
 	c, f := dialHTTP2(t, r)
 	f.Send("HEADERS 1 END_STREAM MORE\n  :method: GET")
 	var block bytes.Buffer
-	must(t, hpack.NewEncoder(&block).WriteField(hpack.HeaderField{Name: "x", Value: strings.Repeat("a", 1000), Sensitive: true}))
+	must(t, hpack.NewEncoder(&block).WriteField(
+		hpack.HeaderField{Name: "x", Value: strings.Repeat("a", 1000), Sensitive: true}))
 	flood(t, c, bytesOf(t, func(f *xhttp2.Framer) error { return f.WriteContinuation(1, false, block.Bytes()) }), 32<<20)
 	_ = c.Close()
 }
@@ -389,9 +394,11 @@ func TestHPACKBomb(t *testing.T) {
 		o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request came through") })
 	})
 	c, f := dialHTTP2(t, r)
-	block := f.Encode([]string{":method: GET", ":scheme: https", ":authority: a.example", ":path: /", "x: " + strings.Repeat("a", 3900)})
+	block := f.Encode(
+		[]string{":method: GET", ":scheme: https", ":authority: a.example", ":path: /", "x: " + strings.Repeat("a", 3900)})
 	block = append(block, bytes.Repeat([]byte{0x80 | 62}, 16<<10-len(block)-100)...) // 62 is the newest entry
-	must(t, f.Framer.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 1, BlockFragment: block, EndStream: true, EndHeaders: true}))
+	must(t, f.Framer.WriteHeaders(
+		xhttp2.HeadersFrameParam{StreamID: 1, BlockFragment: block, EndStream: true, EndHeaders: true}))
 	if got := f.Next(); got != "1 431" && !strings.HasPrefix(got, "GOAWAY") {
 		t.Errorf("got %s", got)
 	}

@@ -43,7 +43,8 @@ func TestCreateAndLoadCA(t *testing.T) {
 		t.Errorf("a second CA in the same place: %v", err)
 	}
 	c := made.cert
-	if !c.IsCA || !c.MaxPathLenZero || c.KeyUsage != x509.KeyUsageCertSign || time.Until(c.NotAfter) > defaultCALifetime || len(c.SubjectKeyId) == 0 {
+	if !c.IsCA || !c.MaxPathLenZero || c.KeyUsage != x509.KeyUsageCertSign || time.Until(c.NotAfter) > defaultCALifetime ||
+		len(c.SubjectKeyId) == 0 {
 		t.Errorf("the certificate is not as promised: %+v", c)
 	}
 	if !made.Expires().Equal(c.NotAfter) {
@@ -104,7 +105,8 @@ func TestLoadCARefuses(t *testing.T) {
 
 func TestSecretsDoNotPrint(t *testing.T) {
 	ca := newCA(t, CAOptions{})
-	route := Route{Target: upstream.Target{Scheme: "https", Host: "a.example", Port: 443}, ProxyAuthorization: "Basic c2VjcmV0"}
+	route := Route{Target: upstream.Target{Scheme: "https", Host: "a.example", Port: 443},
+		ProxyAuthorization: "Basic c2VjcmV0"}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d", "%x"} {
 		if got := fmt.Sprintf(verb, ca); got != "CA("+ca.cert.Subject.CommonName+")" {
 			t.Errorf("CA with %s: %s", verb, got)
@@ -114,7 +116,8 @@ func TestSecretsDoNotPrint(t *testing.T) {
 		}
 	}
 	for _, v := range []any{ca, route} {
-		if text, err := json.Marshal(v); err != nil || strings.Contains(string(text), "c2VjcmV0") || strings.Contains(string(text), `"D"`) {
+		if text, err := json.Marshal(v); err != nil || strings.Contains(string(text), "c2VjcmV0") ||
+			strings.Contains(string(text), `"D"`) {
 			t.Errorf("JSON: %s, %v", text, err)
 		}
 	}
@@ -127,7 +130,8 @@ func TestConstrain(t *testing.T) {
 		signed map[string]bool // host: would a client believe it?
 	}{
 		{"names", []string{"api.example.com", "*.svc.example"}, map[string]bool{
-			"api.example.com": true, "v1.api.example.com": true, "x.svc.example": true, "example.com": false, "evil.example": false, "127.0.0.1": false, "::1": false,
+			"api.example.com": true, "v1.api.example.com": true, "x.svc.example": true, "example.com": false,
+			"evil.example": false, "127.0.0.1": false, "::1": false,
 		}},
 		{"addresses", []string{"127.0.0.1", "2001:db8::1"}, map[string]bool{
 			"127.0.0.1": true, "127.0.0.2": false, "2001:db8::1": true, "2001:db8::2": false, "api.example.com": false,
@@ -150,10 +154,12 @@ func TestConstrain(t *testing.T) {
 			}
 		})
 	}
-	twice, err := Constrain([]string{"b.example", "192.0.2.1", "a.example", "*.b.example", "B.example.", "::ffff:192.0.2.1"})
+	twice, err := Constrain(
+		[]string{"b.example", "192.0.2.1", "a.example", "*.b.example", "B.example.", "::ffff:192.0.2.1"})
 	check.Must(t, err)
 	ca := newCA(t, CAOptions{Constraints: twice})
-	if d, r := ca.cert.PermittedDNSDomains, ca.cert.PermittedIPRanges; !slices.Equal(d, []string{"a.example", "b.example"}) || len(r) != 1 {
+	if d, r := ca.cert.PermittedDNSDomains,
+		ca.cert.PermittedIPRanges; !slices.Equal(d, []string{"a.example", "b.example"}) || len(r) != 1 {
 		t.Errorf("the CA lists %v and %v", d, r)
 	}
 	for _, hosts := range [][]string{nil, {""}, {"*"}, {"a.*.example"}, {"a.example", "127.1"}, {"fe80::1%eth0"}} {

@@ -13,8 +13,8 @@ import (
 	"github.com/actionproof/mediator/proxy/intercept"
 )
 
-// TestConnectionsThatWait: connections that wait for their client keep nobody out of a listener that sessions share, and
-// those of one party go before those of another. A call under way keeps its connection.
+// TestConnectionsThatWait: connections that wait for their client keep nobody out of a listener that sessions share,
+// and those of one party go before those of another. A call under way keeps its connection.
 func TestConnectionsThatWait(t *testing.T) {
 	const limit = 8
 	const plain = "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n"
@@ -32,7 +32,8 @@ func TestConnectionsThatWait(t *testing.T) {
 	})
 	tunnel := func(party string) net.Conn {
 		c := r.Dial()
-		resp := roundTripRaw(t, c, "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\nProxy-Authorization: "+party+"\r\n\r\n")
+		resp := roundTripRaw(t, c,
+			"CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\nProxy-Authorization: "+party+"\r\n\r\n")
 		if resp.StatusCode != http.StatusOK {
 			t.Fatalf("%s: %s", party, resp.Status)
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/actionproof/mediator/test/proxytest"
 )
 
-// Fault 6, the dispatch: a CONNECT that no handler decides is tunnelled blind, and the environment names a proxy. Whatever goes
-// wrong in the dispatch, goproxy cannot reach anything.
+// Fault 6, the dispatch: a CONNECT that no handler decides is tunnelled blind, and the environment names a proxy.
+// Whatever goes wrong in the dispatch, goproxy cannot reach anything.
 func TestFault6GoproxyCannotDial(t *testing.T) {
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:9")
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:9")
@@ -48,7 +48,8 @@ func TestFault6GoproxyCannotDial(t *testing.T) {
 	if _, err := g.ConnectDial("tcp", up.Listener.Addr().String()); err == nil {
 		t.Error("ConnectDial dials")
 	}
-	if _, err := g.ConnectDialWithReq(httptest.NewRequest("CONNECT", "/", nil), "tcp", up.Listener.Addr().String()); err == nil {
+	if _, err := g.ConnectDialWithReq(httptest.NewRequest("CONNECT", "/", nil), "tcp", up.Listener.Addr().String()); err ==
+		nil {
 		t.Error("ConnectDialWithReq dials")
 	}
 	for _, url := range []string{up.URL, "http://" + up.Listener.Addr().String()} {
@@ -84,7 +85,9 @@ func TestTunnelCertificate(t *testing.T) {
 	if state.Version != tls.VersionTLS13 {
 		t.Errorf("TLS version %x", state.Version)
 	}
-	if _, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: r.Roots(), DNSName: hostOf(0), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err != nil {
+	if _, err := state.PeerCertificates[0].Verify(
+		x509.VerifyOptions{Roots: r.Roots(), DNSName: hostOf(0),
+			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err != nil {
 		t.Error(err)
 	}
 	// An IP address has no SNI and is in the certificate as an address.

@@ -15,8 +15,8 @@ import (
 	"github.com/actionproof/mediator/test/proxytest/corpus"
 )
 
-// FuzzHTTP1Reader holds the reader against net/http: it changes nothing in what it lets through, net/http takes all of that, and both
-// end each message at the same byte.
+// FuzzHTTP1Reader holds the reader against net/http: it changes nothing in what it lets through, net/http takes all of
+// that, and both end each message at the same byte.
 func FuzzHTTP1Reader(f *testing.F) {
 	for _, e := range corpus.Read(f, "../testdata/raw") {
 		if e.ALPN == "h2" {
@@ -74,11 +74,12 @@ func FuzzHTTP1Reader(f *testing.F) {
 	})
 }
 
-// allowedEnd reports whether reading may end so: the input ended, or what is left to net/http is not in order, which is the CRLF after a
-// chunk and the length of its trailer section.
+// allowedEnd reports whether reading may end so: the input ended, or what is left to net/http is not in order, which is
+// the CRLF after a chunk and the length of its trailer section.
 func allowedEnd(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || slices.Contains([]string{
-		"malformed chunked encoding", "http: unexpected EOF reading trailer", "http: suspiciously long trailer after chunked body",
+		"malformed chunked encoding", "http: unexpected EOF reading trailer",
+		"http: suspiciously long trailer after chunked body",
 	}, err.Error())
 }
 
@@ -108,7 +109,8 @@ func (e *sameHead) Read(p []byte) (int, error) {
 
 // BenchmarkHTTP1Reader judges heads as clients send them.
 func BenchmarkHTTP1Reader(b *testing.B) {
-	const text = "GET /v1/models/7 HTTP/1.1\r\nHost: a.example:8443\r\nUser-Agent: agent/1.0\r\nAccept: */*\r\nAccept-Encoding: gzip\r\n\r\n"
+	const text = "GET /v1/models/7 HTTP/1.1\r\nHost: a.example:8443\r\nUser-Agent: agent/1.0\r\nAccept: " +
+		"*/*\r\nAccept-Encoding: gzip\r\n\r\n"
 	c := &http1Reader{from: &sameHead{text: text}, limit: 64 << 10}
 	buf := make([]byte, len(text))
 	b.ReportAllocs()

@@ -54,7 +54,8 @@ func TestLeafOfAnyHost(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(ca.cert)
 	l := newLeaves(ca, time.Now)
-	for _, host := range []string{"a.example", "my_service", "127.0.0.1", "2001:db8::1", strings.Repeat("a", 60) + "." + strings.Repeat("b", 60) + ".example"} {
+	for _, host := range []string{"a.example", "my_service", "127.0.0.1", "2001:db8::1",
+		strings.Repeat("a", 60) + "." + strings.Repeat("b", 60) + ".example"} {
 		c, err := l.certificate(host)
 		check.Must(t, err)
 		if _, err := c.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: host}); err != nil {
@@ -67,7 +68,8 @@ func TestLeafCacheIsBounded(t *testing.T) {
 	ca := newCA(t, CAOptions{})
 	l := newLeaves(ca, time.Now)
 	for i := range leafCapacity {
-		l.byHost.Put(fmt.Sprintf("h%d.example", i), &leaf{cert: new(tls.Certificate), renewAt: time.Now().Add(time.Hour)}) // without the price of a signature
+		// without the price of a signature
+		l.byHost.Put(fmt.Sprintf("h%d.example", i), &leaf{cert: new(tls.Certificate), renewAt: time.Now().Add(time.Hour)})
 	}
 	for range 2 {
 		_, err := l.certificate("a.example")

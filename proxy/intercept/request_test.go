@@ -24,7 +24,8 @@ func TestParseRequestTarget(t *testing.T) {
 			t.Errorf("%s: got %v, %v; want %v", in, got, err, want)
 		}
 	}
-	for _, in := range []string{"ftp://a.example/", "ws://a.example/", "mailto:a@b.example", "http:///x", "http://u:p@a.example/", "http://a.example:/x", "http://0x7f.1/", "/x", "http:a"} {
+	for _, in := range []string{"ftp://a.example/", "ws://a.example/", "mailto:a@b.example", "http:///x",
+		"http://u:p@a.example/", "http://a.example:/x", "http://0x7f.1/", "/x", "http:a"} {
 		u, err := url.Parse(in)
 		if err != nil {
 			t.Fatal(err)

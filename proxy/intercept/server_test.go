@@ -48,13 +48,16 @@ func TestNewRefuses(t *testing.T) {
 func TestPlainRequests(t *testing.T) {
 	r := newRig(t, serving(func(w http.ResponseWriter, r *http.Request) {
 		route, _ := intercept.RouteFrom(r.Context())
-		if len(r.Header["Proxy-Authorization"])+len(r.Header["Proxy-Connection"]) > 0 || route.Intercepted || route.Tunnel != 0 || route.RemoteAddr == "" {
+		if len(r.Header["Proxy-Authorization"])+len(r.Header["Proxy-Connection"]) > 0 || route.Intercepted ||
+			route.Tunnel != 0 || route.RemoteAddr == "" {
 			t.Errorf("header %v, route %v", r.Header, route)
 		}
 		_, _ = io.WriteString(w, route.Target.String()+" "+route.ProxyAuthorization+" "+r.URL.String()+" "+r.Host)
 	}))
 	for _, test := range []struct{ head, code, body string }{
-		{"GET http://A.example/x?y=1 HTTP/1.1\r\nHost: ignored\r\nProxy-Authorization: Basic eDp5\r\nProxy-Connection: keep-alive", "", "http://a.example Basic eDp5 http://a.example/x?y=1 a.example"},
+		{
+			"GET http://A.example/x?y=1 HTTP/1.1\r\nHost: ignored\r\nProxy-Authorization: Basic eDp5\r\nProxy-Connection: " +
+				"keep-alive", "", "http://a.example Basic eDp5 http://a.example/x?y=1 a.example"},
 		{"GET http://a.example:80 HTTP/1.1\r\nHost: ignored", "", "http://a.example  http://a.example/ a.example"},
 		{"GET https://a.example/ HTTP/1.1\r\nHost: a.example", "", "https://a.example  https://a.example/ a.example"},
 		{"GET http://a.example:8080/ HTTP/1.0", "", "http://a.example:8080  http://a.example:8080/ a.example:8080"},
@@ -159,7 +162,8 @@ func TestTunnelsOfOneParty(t *testing.T) {
 	})
 	connect := func(party string) string {
 		t.Helper()
-		resp := roundTripRaw(t, r.Dial(), "CONNECT a.example:443 HTTP/1.1\r\nHost: x\r\nProxy-Authorization: "+party+"\r\n\r\n")
+		resp := roundTripRaw(t, r.Dial(),
+			"CONNECT a.example:443 HTTP/1.1\r\nHost: x\r\nProxy-Authorization: "+party+"\r\n\r\n")
 		return resp.Header.Get(codeHeader)
 	}
 	for i := 0; connect("hostile") != "overloaded"; i++ {
@@ -225,10 +229,14 @@ func TestCleartextInTunnel(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, route.Target.String()+" "+r.URL.String())
 	}))
-	wantBody(t, roundTripRaw(t, r.Connect("a.example:80"), "GET /x HTTP/1.1\r\nHost: a.example\r\n\r\n"), "http://a.example http://a.example/x")
-	wantBody(t, roundTripRaw(t, r.Connect("a.example:8443"), "GET /x HTTP/1.1\r\nHost: a.example:8443\r\n\r\n"), "http://a.example:8443 http://a.example:8443/x")
-	wantAnswer(t, roundTripRaw(t, r.Connect("a.example:80"), "GET /x HTTP/1.1\r\nHost: b.example\r\n\r\n"), nil, "target_mismatch")
-	wantAnswer(t, roundTripRaw(t, r.Connect("a.example:80"), "PRI * HTTP/1.1\r\nHost: a.example\r\n\r\n"), nil, "request_malformed")
+	wantBody(t, roundTripRaw(t, r.Connect("a.example:80"), "GET /x HTTP/1.1\r\nHost: a.example\r\n\r\n"),
+		"http://a.example http://a.example/x")
+	wantBody(t, roundTripRaw(t, r.Connect("a.example:8443"), "GET /x HTTP/1.1\r\nHost: a.example:8443\r\n\r\n"),
+		"http://a.example:8443 http://a.example:8443/x")
+	wantAnswer(t, roundTripRaw(t, r.Connect("a.example:80"), "GET /x HTTP/1.1\r\nHost: b.example\r\n\r\n"), nil,
+		"target_mismatch")
+	wantAnswer(t, roundTripRaw(t, r.Connect("a.example:80"), "PRI * HTTP/1.1\r\nHost: a.example\r\n\r\n"), nil,
+		"request_malformed")
 	c := r.Connect("a.example:443")
 	wantAnswer(t, roundTripRaw(t, c, "GET /x HTTP/1.1\r\nHost: a.example:443\r\n\r\n"), nil, "not_a_proxy_request")
 	wantAnswer(t, roundTripRaw(t, r.Connect("a.example:22"), "SSH-2.0-OpenSSH_9.9\r\n\r\n"), nil, "request_malformed")
@@ -241,10 +249,15 @@ func TestHandshakeRefused(t *testing.T) {
 		code   string
 		says   string
 	}{
-		"CA not trusted": {&tls.Config{ServerName: "a.example"}, "tls_handshake_failed", "the client ended it with the alert bad certificate; does it trust the mediator's CA?"},
-		"TLS 1.1":        {&tls.Config{ServerName: "a.example", RootCAs: r.Roots(), MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, "tls_handshake_failed", "the mediator ended it, because of: client offered only unsupported versions"},
-		"other protocol": {&tls.Config{ServerName: "a.example", RootCAs: r.Roots(), NextProtos: []string{"imap"}}, "tls_handshake_failed", "the mediator ended it, because of: client requested unsupported application protocols"},
-		"other host":     {&tls.Config{ServerName: "b.example", RootCAs: r.Roots()}, "target_mismatch", "the tunnel is to a.example"},
+		"CA not trusted": {&tls.Config{ServerName: "a.example"}, "tls_handshake_failed",
+			"the client ended it with the alert bad certificate; does it trust the mediator's CA?"},
+		"TLS 1.1": {
+			&tls.Config{ServerName: "a.example", RootCAs: r.Roots(), MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11},
+			"tls_handshake_failed", "the mediator ended it, because of: client offered only unsupported versions"},
+		"other protocol": {&tls.Config{ServerName: "a.example", RootCAs: r.Roots(), NextProtos: []string{"imap"}},
+			"tls_handshake_failed", "the mediator ended it, because of: client requested unsupported application protocols"},
+		"other host": {&tls.Config{ServerName: "b.example", RootCAs: r.Roots()}, "target_mismatch",
+			"the tunnel is to a.example"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := tls.Client(r.Connect("a.example:443"), test.config).Handshake(); err == nil {
@@ -257,7 +270,8 @@ func TestHandshakeRefused(t *testing.T) {
 			}
 		})
 	}
-	if c := tls.Client(r.Connect("192.0.2.1:443"), &tls.Config{RootCAs: r.Roots(), ServerName: "192.0.2.1"}); c.Handshake() != nil {
+	if c := tls.Client(r.Connect("192.0.2.1:443"),
+		&tls.Config{RootCAs: r.Roots(), ServerName: "192.0.2.1"}); c.Handshake() != nil {
 		t.Error("an IP address needs no SNI")
 	}
 }
@@ -355,8 +369,10 @@ func TestConnectIsCancelled(t *testing.T) {
 func TestHeaderTricksDoNotPanic(t *testing.T) {
 	r := newRig(t, serving(silent))
 	for _, text := range []string{
-		"", "\r\n\r\n", "GET\r\n\r\n", "CONNECT  HTTP/1.1\r\n\r\n", "CONNECT : HTTP/1.1\r\nHost: :\r\n\r\n", "CONNECT * HTTP/1.1\r\nHost: a\r\n\r\n",
-		"GET http:// HTTP/1.1\r\nHost: a\r\n\r\n", "GET http://[::1 HTTP/1.1\r\nHost: a\r\n\r\n", "GET http://%41/ HTTP/1.1\r\nHost: a\r\n\r\n", "GET ? HTTP/1.1\r\nHost: a\r\n\r\n",
+		"", "\r\n\r\n", "GET\r\n\r\n", "CONNECT  HTTP/1.1\r\n\r\n", "CONNECT : HTTP/1.1\r\nHost: :\r\n\r\n",
+		"CONNECT * HTTP/1.1\r\nHost: a\r\n\r\n",
+		"GET http:// HTTP/1.1\r\nHost: a\r\n\r\n", "GET http://[::1 HTTP/1.1\r\nHost: a\r\n\r\n",
+		"GET http://%41/ HTTP/1.1\r\nHost: a\r\n\r\n", "GET ? HTTP/1.1\r\nHost: a\r\n\r\n",
 	} {
 		for _, c := range []net.Conn{r.Dial(), r.MustTunnel("a.example:443")} {
 			_, _ = io.WriteString(c, text)

@@ -14,8 +14,8 @@ import (
 	"github.com/actionproof/mediator/proxy/intercept"
 )
 
-// TestServeSession: whatever comes over the listener of a session belongs to it, in tunnels too, whoever the client says to be. It ends
-// with the session.
+// TestServeSession: whatever comes over the listener of a session belongs to it, in tunnels too, whoever the client
+// says to be. It ends with the session.
 func TestServeSession(t *testing.T) {
 	r := newRig(t, func(o *intercept.Options) {
 		o.Limits.Connections = 32 // two for each session
@@ -38,9 +38,11 @@ func TestServeSession(t *testing.T) {
 	ask(other, plain, "ses_2|")
 	ask(r.Dial(), plain, "|Basic eDp5")
 	tunnel := one.dial()
-	_, err := io.WriteString(tunnel, "CONNECT a.example:80 HTTP/1.1\r\nHost: a.example:80\r\nProxy-Authorization: Basic eDp5\r\n\r\n")
+	_, err := io.WriteString(tunnel,
+		"CONNECT a.example:80 HTTP/1.1\r\nHost: a.example:80\r\nProxy-Authorization: Basic eDp5\r\n\r\n")
 	must(t, err)
-	head, err := bufio.NewReader(io.LimitReader(tunnel, int64(len("HTTP/1.1 200 Connection Established\r\n\r\n")))).ReadString('\n')
+	head, err := bufio.NewReader(
+		io.LimitReader(tunnel, int64(len("HTTP/1.1 200 Connection Established\r\n\r\n")))).ReadString('\n')
 	if err != nil || head != "HTTP/1.1 200 Connection Established\r\n" {
 		t.Fatalf("%q, %v", head, err)
 	}

@@ -28,13 +28,20 @@ func describing(w http.ResponseWriter, r *http.Request) {
 
 func TestRedirectedConnections(t *testing.T) {
 	for _, tt := range []struct{ name, original, protocol, url, want string }{
-		{"HTTPS", "192.0.2.7:443", "http/1.1", "https://a.example/x", "https://a.example 192.0.2.7:443 HTTP/1.1 https://a.example/x"},
-		{"HTTP/2", "192.0.2.7:443", "h2", "https://a.example/x", "https://a.example 192.0.2.7:443 HTTP/2.0 https://a.example/x"},
-		{"HTTPS to another port", "192.0.2.7:8443", "http/1.1", "https://a.example:8443/x", "https://a.example:8443 192.0.2.7:8443 HTTP/1.1 https://a.example:8443/x"},
-		{"HTTPS to an address", "192.0.2.7:443", "http/1.1", "https://192.0.2.7/x", "https://192.0.2.7 192.0.2.7:443 HTTP/1.1 https://192.0.2.7/x"},
-		{"HTTP", "192.0.2.7:80", "http/1.1", "http://a.example/x", "http://a.example 192.0.2.7:80 HTTP/1.1 http://a.example/x"},
-		{"HTTP to an address", "192.0.2.7:80", "http/1.1", "http://192.0.2.7/x", "http://192.0.2.7 192.0.2.7:80 HTTP/1.1 http://192.0.2.7/x"},
-		{"HTTP/2 with prior knowledge", "192.0.2.7:80", "h2c", "http://a.example/x", "http://a.example 192.0.2.7:80 HTTP/2.0 http://a.example/x"},
+		{"HTTPS", "192.0.2.7:443", "http/1.1", "https://a.example/x",
+			"https://a.example 192.0.2.7:443 HTTP/1.1 https://a.example/x"},
+		{"HTTP/2", "192.0.2.7:443", "h2", "https://a.example/x",
+			"https://a.example 192.0.2.7:443 HTTP/2.0 https://a.example/x"},
+		{"HTTPS to another port", "192.0.2.7:8443", "http/1.1", "https://a.example:8443/x",
+			"https://a.example:8443 192.0.2.7:8443 HTTP/1.1 https://a.example:8443/x"},
+		{"HTTPS to an address", "192.0.2.7:443", "http/1.1", "https://192.0.2.7/x",
+			"https://192.0.2.7 192.0.2.7:443 HTTP/1.1 https://192.0.2.7/x"},
+		{"HTTP", "192.0.2.7:80", "http/1.1", "http://a.example/x",
+			"http://a.example 192.0.2.7:80 HTTP/1.1 http://a.example/x"},
+		{"HTTP to an address", "192.0.2.7:80", "http/1.1", "http://192.0.2.7/x",
+			"http://192.0.2.7 192.0.2.7:80 HTTP/1.1 http://192.0.2.7/x"},
+		{"HTTP/2 with prior knowledge", "192.0.2.7:80", "h2c", "http://a.example/x",
+			"http://a.example 192.0.2.7:80 HTTP/2.0 http://a.example/x"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, serving(describing))
@@ -48,7 +55,8 @@ func TestRedirectedConnections(t *testing.T) {
 	}
 }
 
-// A redirected cleartext connection carries requests to several hosts as a proxy connection does: each is judged by itself.
+// A redirected cleartext connection carries requests to several hosts as a proxy connection does: each is judged by
+// itself.
 func TestRedirectedHostsAreJudgedOneByOne(t *testing.T) {
 	r := newRig(t, func(o *intercept.Options) {
 		o.Handler = http.HandlerFunc(describing)
@@ -61,7 +69,8 @@ func TestRedirectedHostsAreJudgedOneByOne(t *testing.T) {
 	})
 	c := r.Redirect("192.0.2.7:80")()
 	for _, host := range []string{"a.example", "c.example:80"} {
-		wantBody(t, roundTripRaw(t, c, "GET / HTTP/1.1\r\nHost: "+host+"\r\n\r\n"), "http://"+strings.TrimSuffix(host, ":80")+" 192.0.2.7:80 HTTP/1.1 http://"+strings.TrimSuffix(host, ":80")+"/")
+		wantBody(t, roundTripRaw(t, c, "GET / HTTP/1.1\r\nHost: "+host+"\r\n\r\n"),
+			"http://"+strings.TrimSuffix(host, ":80")+" 192.0.2.7:80 HTTP/1.1 http://"+strings.TrimSuffix(host, ":80")+"/")
 	}
 	wantAnswer(t, roundTripRaw(t, c, "GET / HTTP/1.1\r\nHost: b.example\r\n\r\n"), nil, "internal")
 }
@@ -73,7 +82,8 @@ func TestRedirectedRequestsThatAreRefused(t *testing.T) {
 		{"no host", "192.0.2.7:80", "GET / HTTP/1.0\r\nX: y", "target_mismatch"},
 		{"decimal address", "192.0.2.7:80", "GET / HTTP/1.1\r\nHost: 3221225991", "request_malformed"},
 		{"absolute form to another host", "192.0.2.7:80", "GET http://b.example/ HTTP/1.1\r\nHost: a.example", ""},
-		{"absolute form of another scheme", "192.0.2.7:80", "GET https://a.example/ HTTP/1.1\r\nHost: a.example", "target_mismatch"},
+		{"absolute form of another scheme", "192.0.2.7:80", "GET https://a.example/ HTTP/1.1\r\nHost: a.example",
+			"target_mismatch"},
 		{"CONNECT", "192.0.2.7:80", "CONNECT b.example:443 HTTP/1.1\r\nHost: a.example", "target_mismatch"},
 		{"without TLS to port 443", "192.0.2.7:443", "GET / HTTP/1.1\r\nHost: a.example:443", "not_a_proxy_request"},
 	} {
@@ -95,19 +105,30 @@ func TestRedirectedConnectionsThatAreRefused(t *testing.T) {
 		send func(r *rig, c net.Conn)
 		code string
 	}{
-		{"another protocol", func(_ *rig, c net.Conn) { _, _ = io.WriteString(c, "SSH-2.0-OpenSSH_9.9\r\n") }, "not_a_proxy_request"},
+		{"another protocol", func(_ *rig, c net.Conn) {
+			_, _ = io.WriteString(c, "SSH-2.0-OpenSSH_9.9\r\n")
+		}, "not_a_proxy_request"},
 		{"bytes", func(_ *rig, c net.Conn) { _, _ = c.Write([]byte{0, 1, 2}) }, "not_a_proxy_request"},
-		{"a method without end", func(_ *rig, c net.Conn) { _, _ = io.WriteString(c, strings.Repeat("A", 1000)) }, "not_a_proxy_request"},
-		{"half a method", func(_ *rig, c net.Conn) { _, _ = io.WriteString(c, "GE"); _ = c.(*net.TCPConn).CloseWrite() }, "not_a_proxy_request"},
+		{"a method without end", func(_ *rig, c net.Conn) {
+			_, _ = io.WriteString(c, strings.Repeat("A", 1000))
+		}, "not_a_proxy_request"},
+		{"half a method", func(_ *rig, c net.Conn) {
+			_, _ = io.WriteString(c, "GE")
+			_ = c.(*net.TCPConn).CloseWrite()
+		}, "not_a_proxy_request"},
 		{"half a handshake", func(_ *rig, c net.Conn) {
 			_, _ = c.Write([]byte{0x16, 3, 1, 0, 200, 1})
 			_ = c.(*net.TCPConn).CloseWrite()
 		}, "tls_handshake_failed"},
-		{"no handshake", func(_ *rig, c net.Conn) { _, _ = c.Write([]byte{0x16, 3, 1, 0, 4, 9, 0, 0, 0}) }, "tls_handshake_failed"},
+		{"no handshake", func(_ *rig, c net.Conn) {
+			_, _ = c.Write([]byte{0x16, 3, 1, 0, 4, 9, 0, 0, 0})
+		}, "tls_handshake_failed"},
 		{"SNI that no host has", func(_ *rig, c net.Conn) {
 			_ = tls.Client(c, &tls.Config{InsecureSkipVerify: true, ServerName: "a..example"}).Handshake()
 		}, "request_malformed"},
-		{"CA not trusted", func(_ *rig, c net.Conn) { _ = tls.Client(c, &tls.Config{ServerName: "a.example"}).Handshake() }, "tls_handshake_failed"},
+		{"CA not trusted", func(_ *rig, c net.Conn) {
+			_ = tls.Client(c, &tls.Config{ServerName: "a.example"}).Handshake()
+		}, "tls_handshake_failed"},
 		{"refused host", func(r *rig, c net.Conn) {
 			_ = tls.Client(c, &tls.Config{ServerName: "refused.example", RootCAs: r.Roots()}).Handshake()
 		}, "internal"},
@@ -231,7 +252,8 @@ func TestPanicOfARedirectedConnection(t *testing.T) {
 	})
 	for _, original := range []string{"192.0.2.7:443", "192.0.2.7:8443"} {
 		c := r.Redirect(original)()
-		if err := tls.Client(c, &tls.Config{ServerName: "a.example", RootCAs: r.Roots()}).Handshake(); err == nil || isTimeout(err) {
+		if err := tls.Client(c, &tls.Config{ServerName: "a.example", RootCAs: r.Roots()}).Handshake(); err == nil ||
+			isTimeout(err) {
 			t.Errorf("handshake: %v", err)
 		}
 		wantCode(t, <-r.Ended, "internal")

@@ -14,8 +14,8 @@ import (
 	"github.com/actionproof/mediator/test/full"
 )
 
-// The clients speak CONNECT, verify the certificate for HOST, and print the answer. PROXY, ROOTS and BARE stand for the proxy's address,
-// the file of the CA, and HOST without brackets.
+// The clients speak CONNECT, verify the certificate for HOST, and print the answer. PROXY, ROOTS and BARE stand for the
+// proxy's address, the file of the CA, and HOST without brackets.
 var trustingClients = map[string][]string{
 	"curl": {"curl", "-sS", "--noproxy", "", "--proxy", "http://PROXY", "--cacert", "ROOTS", "https://HOST/"},
 	"openssl": {"sh", "-c", `printf 'GET / HTTP/1.0\r\nHost: HOST\r\n\r\n' |
@@ -38,13 +38,15 @@ require("http").request({ host, port, method: "CONNECT", path: "HOST:443" }).on(
 }).on("error", fail).end();`},
 }
 
-// TestClientsTrustEachHost: clients that know nothing but the CA believe it for every host that it is constrained to, name or address.
-// OpenSSL holds a certificate's common name against the constraints on names, also where it is an address.
+// TestClientsTrustEachHost: clients that know nothing but the CA believe it for every host that it is constrained to,
+// name or address. OpenSSL holds a certificate's common name against the constraints on names, also where it is an
+// address.
 func TestClientsTrustEachHost(t *testing.T) {
 	full.Only(t, "curl, openssl, python and node")
 	hosts := []string{"a.example", "192.0.2.1", "[2001:db8::1]"}
 	bare := func(host string) string { return strings.Trim(host, "[]") }
-	for name, constrained := range map[string][]string{"names and addresses": {"a.example", "192.0.2.1", "2001:db8::1", "a.example"}, "addresses": {"192.0.2.1", "2001:db8::1"}, "names": {"a.example"}} {
+	for name, constrained := range map[string][]string{"names and addresses": {"a.example", "192.0.2.1", "2001:db8::1",
+		"a.example"}, "addresses": {"192.0.2.1", "2001:db8::1"}, "names": {"a.example"}} {
 		constraints, err := intercept.Constrain(constrained)
 		must(t, err)
 		ca, err := intercept.NewCA(intercept.CAOptions{Now: time.Now, Constraints: constraints})
@@ -53,7 +55,9 @@ func TestClientsTrustEachHost(t *testing.T) {
 		must(t, os.WriteFile(file, ca.CertificatePEM(), 0o600))
 		r := newRig(t, func(o *intercept.Options) {
 			o.CA = ca
-			o.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("reached " + r.Host)) })
+			o.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = w.Write([]byte("reached " + r.Host))
+			})
 		})
 		for _, host := range hosts {
 			verify := "-verify_hostname " + host

@@ -39,7 +39,8 @@ func (r *reading) Relay(_ context.Context, _, _ string, body []byte, caller stri
 	if caller == "" || (ask.Hash == "") != (ask.Strategy != nil) {
 		r.t.Errorf("the node reads %q as %+v", body, ask)
 	}
-	return json.Marshal(map[string]any{"challenge_nonce": ask.Nonce, "commitment_hash": ask.Hash, "commitment_revealed": ask.Hash == ""})
+	return json.Marshal(
+		map[string]any{"challenge_nonce": ask.Nonce, "commitment_hash": ask.Hash, "commitment_revealed": ask.Hash == ""})
 }
 
 func (r *reading) Send(context.Context, string, string, http.Header, []byte, string) (*http.Response, error) {
@@ -50,9 +51,12 @@ func (r *reading) Send(context.Context, string, string, http.Header, []byte, str
 func FuzzCommit(f *testing.F) {
 	hash := strings.Repeat("0a", 32)
 	for _, s := range []string{
-		`{"challenge_nonce":"n","commitment_hash":"` + hash + `"}`, `{"challenge_nonce":"n","salt":"AAAAAAAAAAAAAAAAAAAAAA","strategy":{"tools":[],"hosts":[],"model":"m","calls":{"min":1,"max":2}}}`,
-		`{"challenge_nonce":"n","commitment_hash":null,"salt":null}`, `{"challenge_nonce":"n","strategy":null,"salt":""}`, `{"challenge_nonce":"\ud800","commitment_hash":"` + hash + `"}`,
-		`{"challenge_nonce":"n","challenge_nonce":"m"}`, `{}`, `[]`, ``, `{"challenge_nonce":"n","commitment_hash":"` + hash + `","strategy":null}`,
+		`{"challenge_nonce":"n","commitment_hash":"` + hash + `"}`,
+		`{"challenge_nonce":"n","salt":"AAAAAAAAAAAAAAAAAAAAAA","strategy":{"tools":[],"hosts":[],"model":"m","calls":{"min":1,"max":2}}}`,
+		`{"challenge_nonce":"n","commitment_hash":null,"salt":null}`, `{"challenge_nonce":"n","strategy":null,"salt":""}`,
+		`{"challenge_nonce":"\ud800","commitment_hash":"` + hash + `"}`,
+		`{"challenge_nonce":"n","challenge_nonce":"m"}`, `{}`, `[]`, ``,
+		`{"challenge_nonce":"n","commitment_hash":"` + hash + `","strategy":null}`,
 	} {
 		f.Add(s)
 	}
@@ -60,7 +64,8 @@ func FuzzCommit(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	issuer, err := signer.New(interaction.CallerKind, key, signer.Options{Issuer: "sidecar", Audience: "node", Lifetime: interaction.CallerLifetime, Now: time.Now})
+	issuer, err := signer.New(interaction.CallerKind, key,
+		signer.Options{Issuer: "sidecar", Audience: "node", Lifetime: interaction.CallerLifetime, Now: time.Now})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -73,7 +78,8 @@ func FuzzCommit(f *testing.F) {
 		relay := node.New(node.Options{Client: to, Issuer: issuer, Owner: strings.Repeat("o", 43), Agent: "agent"})
 		_, err := relay.Ask(t.Context(), s, http.MethodPost, "/v1/challenge/commit", []byte(body))
 		var coded interface{ Code() string }
-		if err != nil && (!errors.As(err, &coded) || !problem.Known(coded.Code()) || !to.asked && coded.Code() == "node_unavailable") {
+		if err != nil &&
+			(!errors.As(err, &coded) || !problem.Known(coded.Code()) || !to.asked && coded.Code() == "node_unavailable") {
 			t.Errorf("%q: %v", body, err)
 		}
 	})

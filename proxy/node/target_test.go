@@ -66,7 +66,8 @@ func TestTarget(t *testing.T) {
 		if got, ok := node.Target(http.MethodGet, path, query); ok != (want != "") || ok && got != want {
 			t.Errorf("%s: %q, %t", request, got, ok)
 		}
-		if got, ok := node.Target(http.MethodPost, path, query); ok != (request == "/v1/challenge/issue") || ok && got != request {
+		if got, ok := node.Target(http.MethodPost, path, query); ok != (request == "/v1/challenge/issue") || ok &&
+			got != request {
 			t.Errorf("POST %s: %q, %t", request, got, ok)
 		}
 		if got, ok := node.Target(http.MethodDelete, path, query); ok {

@@ -26,20 +26,23 @@ func wantSettings(t *testing.T, framer *xhttp2.Framer, want ...xhttp2.Setting) {
 	}
 }
 
-// TestHTTP2Buffers holds what HTTP/2 lets each side send ahead of the other: net/http's own bounds would add up to gigabytes.
+// TestHTTP2Buffers holds what HTTP/2 lets each side send ahead of the other: net/http's own bounds would add up to
+// gigabytes.
 func TestHTTP2Buffers(t *testing.T) {
 	t.Run("of an agent", func(t *testing.T) {
 		r := newRig(t, nil)
 		c, err := r.Tunnel("a.example:443", "a.example", http2)
 		must(t, err)
 		defer c.Close()
-		wantSettings(t, newFrames(t, c).Framer, xhttp2.Setting{ID: xhttp2.SettingMaxFrameSize, Val: 16 << 10}, xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 256 << 10})
+		wantSettings(t, newFrames(t, c).Framer, xhttp2.Setting{ID: xhttp2.SettingMaxFrameSize, Val: 16 << 10},
+			xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 256 << 10})
 	})
 	t.Run("of an upstream", func(t *testing.T) {
 		seen := make(chan struct{})
 		up := httptest.NewUnstartedServer(http.NotFoundHandler())
 		up.TLS = &tls.Config{NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12}
-		up.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){"h2": func(_ *http.Server, c *tls.Conn, _ http.Handler) {
+		up.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn,
+			http.Handler){"h2": func(_ *http.Server, c *tls.Conn, _ http.Handler) {
 			defer close(seen)
 			_, err := io.CopyN(io.Discard, c, int64(len(xhttp2.ClientPreface)))
 			must(t, err)

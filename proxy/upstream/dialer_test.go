@@ -20,22 +20,31 @@ func TestClassifyAddr(t *testing.T) {
 		class class
 		addrs []string
 	}{
-		{"public", classPublic, []string{"1.1.1.1", "8.8.8.8", "172.15.255.255", "172.32.0.0", "100.63.255.255", "100.128.0.0", "192.0.1.0", "223.255.255.255", "2606:4700::1111", "2a00::1", "::ffff:8.8.8.8"}},
+		{"public", classPublic,
+			[]string{"1.1.1.1", "8.8.8.8", "172.15.255.255", "172.32.0.0", "100.63.255.255", "100.128.0.0", "192.0.1.0",
+				"223.255.255.255", "2606:4700::1111", "2a00::1", "::ffff:8.8.8.8"}},
 		{"RFC 1122", classLoopback, []string{"127.0.0.1", "127.255.255.254", "::ffff:127.0.0.1", "::127.0.0.1", "::1"}},
 		{"RFC 1122, this host", classUnspecified, []string{"0.0.0.0", "::", "::ffff:0.0.0.0"}},
 		{"RFC 791, this network", classReserved, []string{"0.0.0.1", "0.255.255.255"}},
-		{"RFC 1918", classPrivate, []string{"10.0.0.0", "10.255.255.255", "172.16.0.1", "172.31.255.255", "192.168.0.1", "::ffff:10.0.0.1", "::10.0.0.1"}},
+		{"RFC 1918", classPrivate,
+			[]string{"10.0.0.0", "10.255.255.255", "172.16.0.1", "172.31.255.255", "192.168.0.1", "::ffff:10.0.0.1",
+				"::10.0.0.1"}},
 		{"RFC 4193", classULA, []string{"fc00::1", "fdff::1"}},
 		{"RFC 3927, RFC 4291", classLinkLocal, []string{"169.254.0.1", "169.254.255.255", "fe80::1", "febf::1"}},
 		{"RFC 6598", classCGNAT, []string{"100.64.0.0", "100.127.255.255"}},
 		{"RFC 5771, RFC 4291", classMulticast, []string{"224.0.0.1", "239.255.255.255", "ff02::1"}},
 		{"RFC 2544, RFC 5180", classBenchmark, []string{"198.18.0.0", "198.19.255.255", "2001:2::1"}},
-		{"RFC 5737, RFC 3849, RFC 9637", classDocumentation, []string{"192.0.2.1", "198.51.100.1", "203.0.113.1", "2001:db8::1", "3fff::1"}},
+		{"RFC 5737, RFC 3849, RFC 9637", classDocumentation,
+			[]string{"192.0.2.1", "198.51.100.1", "203.0.113.1", "2001:db8::1", "3fff::1"}},
 		{"RFC 6052, RFC 8215", classNAT64, []string{"64:ff9b::8.8.8.8", "64:ff9b::10.0.0.1", "64:ff9b:1::1"}},
 		{"RFC 3056, RFC 7526", class6to4, []string{"2002:7f00:1::", "2002:808:808::1", "192.88.99.1"}},
 		{"RFC 4380", classTeredo, []string{"2001::1", "2001:0:4136:e378:8000:63bf:3fff:fdd2"}},
-		{"RFC 1112, RFC 6890, RFC 2928 and unassigned", classReserved, []string{"240.0.0.1", "255.255.255.255", "192.0.0.1", "2001:1::1", "2001:20::1", "100::1", "5f00::1", "fec0::1", "4000::1", "::8.8.8.8", "64:ff9b:2::1"}},
-		{"metadata", classMetadata, []string{"169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254", "::ffff:169.254.169.254", "::169.254.169.254"}},
+		{"RFC 1112, RFC 6890, RFC 2928 and unassigned", classReserved,
+			[]string{"240.0.0.1", "255.255.255.255", "192.0.0.1", "2001:1::1", "2001:20::1", "100::1", "5f00::1", "fec0::1",
+				"4000::1", "::8.8.8.8", "64:ff9b:2::1"}},
+		{"metadata", classMetadata,
+			[]string{"169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200", "168.63.129.16", "192.0.0.192",
+				"fd00:ec2::254", "fd20:ce::254", "::ffff:169.254.169.254", "::169.254.169.254"}},
 		{"with a zone", classInvalid, []string{"fe80::1%eth0"}},
 	} {
 		for _, s := range test.addrs {
@@ -91,7 +100,8 @@ func TestDialer(t *testing.T) {
 	check.Must(t, err)
 	public := netip.MustParseAddr("1.1.1.1")
 	at := func(address string, own ...netip.AddrPort) Dialer {
-		return Dialer{Own: own, Hosts: []Host{{Name: "unknown.example.com", Address: netip.MustParseAddrPort(address), Networks: local[0].Networks}}}
+		return Dialer{Own: own,
+			Hosts: []Host{{Name: "unknown.example.com", Address: netip.MustParseAddrPort(address), Networks: local[0].Networks}}}
 	}
 	for _, test := range []struct {
 		name, address, code string
@@ -105,12 +115,14 @@ func TestDialer(t *testing.T) {
 		{"address literal", "127.0.0.1:" + port, "egress_address_denied", Dialer{}},
 		{"metadata", "169.254.169.254:80", "egress_address_denied", Dialer{}},
 		{"own address", "a.example.com:" + port, "egress_address_denied", Dialer{Hosts: local, Own: own}},
-		{"own wildcard address", "a.example.com:" + port, "egress_address_denied", Dialer{Hosts: local, Own: []netip.AddrPort{netip.MustParseAddrPort("0.0.0.0:" + port)}}},
+		{"own wildcard address", "a.example.com:" + port, "egress_address_denied",
+			Dialer{Hosts: local, Own: []netip.AddrPort{netip.MustParseAddrPort("0.0.0.0:" + port)}}},
 		{"unknown name", "unknown.example.com:" + port, "upstream_unresolvable", Dialer{Hosts: local}},
 		{"name without address", "empty.example.com:" + port, "upstream_unresolvable", Dialer{Hosts: local}},
 		{"an address in place of the name's", "unknown.example.com:" + port, "", at("127.0.0.1:0")},
 		{"an address and port in place of the name's", "unknown.example.com:443", "", at("127.0.0.1:" + port)},
-		{"an address in its place that may not be dialled", "unknown.example.com:443", "egress_address_denied", at("10.9.8.7:" + port)},
+		{"an address in its place that may not be dialled", "unknown.example.com:443", "egress_address_denied",
+			at("10.9.8.7:" + port)},
 		{"an own address in its place", "unknown.example.com:443", "egress_address_denied", at("127.0.0.1:"+port, own...)},
 		{"nobody listens", "a.example.com:1", "upstream_unreachable", Dialer{Hosts: local}},
 		{"no target", "0x7f.1:80", "request_malformed", Dialer{Hosts: local}},
@@ -130,7 +142,8 @@ func TestDialer(t *testing.T) {
 			if test.code == "upstream_unreachable" && !strings.HasSuffix(err.Error(), ", port 1: connection refused") {
 				t.Errorf("the error does not say why: %s", err)
 			}
-			if text := err.Error(); strings.Contains(text, "10.9.8.7") || strings.Contains(text, loopback.String()) != strings.Contains(test.address, loopback.String()) {
+			if text := err.Error(); strings.Contains(text, "10.9.8.7") ||
+				strings.Contains(text, loopback.String()) != strings.Contains(test.address, loopback.String()) {
 				t.Errorf("the error names an address: %s", text)
 			}
 		})
@@ -139,10 +152,12 @@ func TestDialer(t *testing.T) {
 
 func TestWhyUnreachable(t *testing.T) {
 	for want, err := range map[string]error{
-		"connection refused":     &net.OpError{Op: "dial", Addr: &net.TCPAddr{IP: net.IPv4(10, 9, 8, 7)}, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)},
+		"connection refused": &net.OpError{Op: "dial", Addr: &net.TCPAddr{IP: net.IPv4(10, 9, 8, 7)},
+			Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)},
 		"no route to host":       os.NewSyscallError("connect", syscall.EHOSTUNREACH),
 		"network is unreachable": os.NewSyscallError("connect", syscall.ENETUNREACH),
-		"no answer within 10s":   &net.OpError{Op: "dial", Addr: &net.TCPAddr{IP: net.IPv4(10, 9, 8, 7)}, Err: os.ErrDeadlineExceeded},
+		"no answer within 10s": &net.OpError{Op: "dial", Addr: &net.TCPAddr{IP: net.IPv4(10, 9, 8, 7)},
+			Err: os.ErrDeadlineExceeded},
 		"this machine does not let the mediator connect there": os.NewSyscallError("connect", syscall.EACCES),
 		"the connection failed":                                errors.New("10.9.8.7 is down"),
 	} {
@@ -158,7 +173,8 @@ func TestDialerResolvesOnce(t *testing.T) {
 	defer up.Close()
 	_, port, _ := net.SplitHostPort(up.Listener.Addr().String())
 	r := &flipping{answers: []netip.Addr{loopback, netip.MustParseAddr("10.0.0.1")}}
-	d := Dialer{Resolver: r, Hosts: []Host{{Name: "a.example.com", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}}}
+	d := Dialer{Resolver: r,
+		Hosts: []Host{{Name: "a.example.com", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}}}
 	c, err := d.DialContext(context.Background(), "tcp", "a.example.com:"+port)
 	check.Must(t, err)
 	_ = c.Close()

@@ -95,7 +95,8 @@ func TestTargetText(t *testing.T) {
 		{Target{"http", "::1", 80}, "[::1]", "[::1]:80", "http://[::1]"},
 		{Target{"https", "::1", 80}, "[::1]:80", "[::1]:80", "https://[::1]:80"},
 	} {
-		if a, d, o := test.target.Authority(), test.target.Address(), test.target.String(); a != test.authority || d != test.address || o != test.origin {
+		if a, d, o := test.target.Authority(), test.target.Address(),
+			test.target.String(); a != test.authority || d != test.address || o != test.origin {
 			t.Errorf("got %s, %s, %s; want %s, %s, %s", a, d, o, test.authority, test.address, test.origin)
 		}
 	}
@@ -103,7 +104,8 @@ func TestTargetText(t *testing.T) {
 
 // What is accepted is in the normal form, has no character that could end a host, and reads back as itself.
 func FuzzParseConnect(f *testing.F) {
-	for _, s := range []string{"api.example.com:443", "[::1]:1", "bücher.example:443", "ok.example@127.0.0.1:18443", "0x7f.1:80", "h:p/info?", "a..b:1", "XN--A:1", "0\xbc:1"} {
+	for _, s := range []string{"api.example.com:443", "[::1]:1", "bücher.example:443", "ok.example@127.0.0.1:18443",
+		"0x7f.1:80", "h:p/info?", "a..b:1", "XN--A:1", "0\xbc:1"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -112,7 +114,8 @@ func FuzzParseConnect(f *testing.F) {
 			check.WantCode(t, err, "request_malformed")
 			return
 		}
-		if strings.Trim(target.Host, "abcdefghijklmnopqrstuvwxyz0123456789.-_:") != "" || target.Port == 0 || len(target.Host) > 253 {
+		if strings.Trim(target.Host, "abcdefghijklmnopqrstuvwxyz0123456789.-_:") != "" || target.Port == 0 ||
+			len(target.Host) > 253 {
 			t.Fatalf("%q was accepted as %+v", s, target)
 		}
 		if again, err := ParseConnect(target.Address()); err != nil || again != target {

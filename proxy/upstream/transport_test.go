@@ -50,14 +50,17 @@ func TestTransportErrors(t *testing.T) {
 	transport, err := upstream.NewTransport(upstream.Options{Dialer: dialer})
 	must(t, err)
 	defer transport.CloseIdleConnections()
-	impatient, err := upstream.NewTransport(upstream.Options{Dialer: dialer, HandshakeTimeout: time.Millisecond, ResponseHeaderTimeout: time.Millisecond})
+	impatient, err := upstream.NewTransport(
+		upstream.Options{Dialer: dialer, HandshakeTimeout: time.Millisecond, ResponseHeaderTimeout: time.Millisecond})
 	must(t, err)
 	defer impatient.CloseIdleConnections()
 	for _, test := range []struct{ name, url, code, says string }{
 		{"unknown CA", "https://a.example.com:" + port + "/", "upstream_certificate_untrusted", "unknown authority"},
-		{"another name in the certificate", "https://strict.example.net:" + port + "/", "upstream_certificate_untrusted", "not other.example.org"},
+		{"another name in the certificate", "https://strict.example.net:" + port + "/", "upstream_certificate_untrusted",
+			"not other.example.org"},
 		{"silent in the handshake", "https://a.example.com:" + silentPort + "/", "upstream_tls_failed", "in time"},
-		{"no TLS", "https://a.example.com:" + talkingPort + "/", "upstream_tls_failed", "first record does not look like a TLS handshake"},
+		{"no TLS", "https://a.example.com:" + talkingPort + "/", "upstream_tls_failed",
+			"first record does not look like a TLS handshake"},
 		{"silent", "http://a.example.com:" + silentPort + "/", "upstream_timeout", ""},
 		{"no HTTP", "http://a.example.com:" + talkingPort + "/", "upstream_lost", ""},
 		{"nobody", "http://a.example.com:1/", "upstream_unreachable", "connection refused"},
@@ -100,8 +103,8 @@ func TestTransportErrors(t *testing.T) {
 	})
 }
 
-// TestOwnConnections: nothing goes over a connection after, or before, a request whose body may be left unread there, that authenticates
-// the connection, or that asks to switch it to another protocol.
+// TestOwnConnections: nothing goes over a connection after, or before, a request whose body may be left unread there,
+// that authenticates the connection, or that asks to switch it to another protocol.
 func TestOwnConnections(t *testing.T) {
 	for _, tt := range []struct {
 		name, method, body, header string
@@ -181,7 +184,10 @@ func TestUpstreamsAreChecked(t *testing.T) {
 			t.Errorf("%+v was taken", u)
 		}
 	}
-	if _, err := upstream.NewTransport(upstream.Options{Dialer: upstream.Dialer{Hosts: []upstream.Host{{Name: "2001:db8::1"}, {Name: "10.0.0.1"}, {Name: "*.example"}}}}); err != nil {
+	if _, err := upstream.NewTransport(
+		upstream.Options{
+			Dialer: upstream.Dialer{
+				Hosts: []upstream.Host{{Name: "2001:db8::1"}, {Name: "10.0.0.1"}, {Name: "*.example"}}}}); err != nil {
 		t.Error(err)
 	}
 }

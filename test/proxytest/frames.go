@@ -37,7 +37,8 @@ type Frames struct {
 // NewFrames begins HTTP/2 on a connection.
 func NewFrames(t testing.TB, c net.Conn, settings ...xhttp2.Setting) *Frames {
 	t.Helper()
-	f := &Frames{t: t, conn: c, Framer: xhttp2.NewFramer(c, c), bodies: make(map[uint32][]byte), answers: make(map[uint32]*http.Response)}
+	f := &Frames{t: t, conn: c, Framer: xhttp2.NewFramer(c, c), bodies: make(map[uint32][]byte),
+		answers: make(map[uint32]*http.Response)}
 	f.Framer.AllowIllegalWrites = true
 	f.Framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	f.hpack = hpack.NewEncoder(&f.block)
@@ -98,7 +99,9 @@ func (f *Frames) sendFrame(line string, fields []string) {
 	flag := func(name string) bool { return len(words) > 2 && strings.Contains(line, name) }
 	switch words[0] {
 	case "HEADERS":
-		_ = f.Framer.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: number(1), BlockFragment: f.Encode(fields), EndStream: flag("END_STREAM"), EndHeaders: !flag("MORE")})
+		_ = f.Framer.WriteHeaders(
+			xhttp2.HeadersFrameParam{StreamID: number(1), BlockFragment: f.Encode(fields), EndStream: flag("END_STREAM"),
+				EndHeaders: !flag("MORE")})
 	case "CONTINUATION":
 		_ = f.Framer.WriteContinuation(number(1), !flag("MORE"), f.Encode(fields))
 	case "DATA":
@@ -116,7 +119,8 @@ func (f *Frames) sendFrame(line string, fields []string) {
 	case "PRIORITY":
 		_ = f.Framer.WritePriority(number(1), xhttp2.PriorityParam{StreamDep: number(2)})
 	case "RAW":
-		_ = f.Framer.WriteRawFrame(xhttp2.FrameType(number(1)), xhttp2.Flags(number(2)), number(3), []byte(strings.Join(fields, "")))
+		_ = f.Framer.WriteRawFrame(xhttp2.FrameType(number(1)), xhttp2.Flags(number(2)), number(3),
+			[]byte(strings.Join(fields, "")))
 	default:
 		f.t.Fatalf("no frame: %q", line)
 	}

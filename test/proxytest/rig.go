@@ -176,7 +176,9 @@ func NewTransport(t testing.TB, upstreams ...*httptest.Server) *upstream.Transpo
 		known[HostOf(i)] = []netip.Addr{Loopback}
 	}
 	list = append(list, upstream.Host{Name: "127.0.0.1", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
-	list = append(list, upstream.Host{Name: "*.example.com", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, ServerName: "example.com"})
+	list = append(list,
+		upstream.Host{Name: "*.example.com", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+			ServerName: "example.com"})
 	transport, err := upstream.NewTransport(upstream.Options{
 		Dialer:  upstream.Dialer{Resolver: known, Hosts: list},
 		RootCAs: roots,
@@ -266,7 +268,8 @@ func (r *Rig) Connect(authority string) net.Conn {
 // Tunnel opens a tunnel with TLS inside; name is the SNI.
 func (r *Rig) Tunnel(authority, name string, p Protocol) (*tls.Conn, error) {
 	r.T.Helper()
-	c := tls.Client(r.Connect(authority), &tls.Config{RootCAs: r.Roots(), ServerName: name, NextProtos: []string{string(p)}})
+	c := tls.Client(r.Connect(authority),
+		&tls.Config{RootCAs: r.Roots(), ServerName: name, NextProtos: []string{string(p)}})
 	return c, c.Handshake()
 }
 

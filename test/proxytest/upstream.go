@@ -52,7 +52,8 @@ func MustGet(t testing.TB, c *http.Client, url, want string) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || string(body) != want {
-		t.Fatalf("GET %s: status %d, code %q, body %q, error %v; want %q", url, resp.StatusCode, resp.Header.Get(CodeHeader), body, err, want)
+		t.Fatalf("GET %s: status %d, code %q, body %q, error %v; want %q", url, resp.StatusCode, resp.Header.Get(CodeHeader),
+			body, err, want)
 	}
 }
 
@@ -62,7 +63,8 @@ func WantBody(t testing.TB, resp *http.Response, want string) {
 	body, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()
 	if err != nil || string(body) != want || resp.StatusCode != http.StatusOK {
-		t.Fatalf("status %d, code %q, body %q, error %v; want %q", resp.StatusCode, resp.Header.Get(CodeHeader), body, err, want)
+		t.Fatalf("status %d, code %q, body %q, error %v; want %q", resp.StatusCode, resp.Header.Get(CodeHeader), body, err,
+			want)
 	}
 }
 
